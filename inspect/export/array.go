@@ -77,7 +77,8 @@ func plan(s *source) (*arrays, error) {
 		key := keyOf(p)
 		a := all.byKey[key]
 		if a == nil {
-			a = &array{tensor: p.Name, ctx: p.Ctx, layer: p.Layer, component: p.Component, op: p.Op, ggmlType: p.SrcType, dtype: p.DType,
+			a = &array{tensor: p.Name, ctx: p.Ctx, layer: p.Layer, component: p.Component, op: p.Op,
+				ggmlType: p.SrcType, dtype: p.DType,
 				axis: p.Axis, shape: slices.Clone(p.Shape), sampled: p.SampleTotal > 0, sum: fnv.New128a()}
 			all.byKey[key] = a
 			all.all = append(all.all, a)

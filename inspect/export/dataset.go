@@ -43,7 +43,8 @@ var datasetColumns = []table.Column{
 	{Name: "token_index", Kind: table.Int64, Description: "number of the token in the run, as in activations_tokens.json"},
 	{Name: "token_id", Kind: table.Int32, Null: true, Description: "id in the vocabulary"},
 	{Name: "token_text", Kind: table.Text, Null: true, Description: "text of the token; null: the run has no texts"},
-	{Name: "prompt_id", Kind: table.Text, Null: true, Description: "id of the prompt, as the results of run --prompts name it; null: unknown"},
+	{Name: "prompt_id", Kind: table.Text, Null: true,
+		Description: "id of the prompt, as the results of run --prompts name it; null: unknown"},
 	{Name: "seq_id", Kind: table.Int32, Null: true, Description: "sequence; null: unknown, or several"},
 	{Name: "pos", Kind: table.Int32, Null: true, Description: "position in the sequence"},
 	{Name: "request", Kind: table.Int32, Null: true, Description: "request that the token belongs to"},
@@ -78,7 +79,8 @@ func (e *exporter) dataset() error {
 	if err != nil {
 		return err
 	}
-	d := &dataset{exporter: e, all: all, columns: map[*array]int{}, info: datasetInfo{Provenance: e.provenance(), Seed: e.o.Seed}}
+	d := &dataset{exporter: e, all: all, columns: map[*array]int{},
+		info: datasetInfo{Provenance: e.provenance(), Seed: e.o.Seed}}
 	if err := errors.Join(d.settle(), d.label()); err != nil {
 		return err
 	}
@@ -92,7 +94,8 @@ func (e *exporter) dataset() error {
 	}
 	switch {
 	case d.info.Rows == 0:
-		return fmt.Errorf("%s: no token has all of the %d chosen tensors: choose fewer with --tensor or --layer", e.run.Path, len(all.all))
+		return fmt.Errorf("%s: no token has all of the %d chosen tensors: choose fewer with --tensor or --layer",
+			e.run.Path, len(all.all))
 	case d.info.LeftOut > 0 && !e.o.Complete:
 		return d.incomplete(d.info.LeftOut)
 	case d.info.LeftOut > 0:
@@ -114,7 +117,8 @@ func (d *dataset) settle() error {
 	d.schema.Columns = slices.Clone(datasetColumns)
 	for _, a := range d.all.all {
 		if first := d.all.all[0]; a.ctx != first.ctx {
-			return fmt.Errorf("%s: tensors of contexts %d and %d are chosen: choose one with --ctx", d.run.Path, first.ctx, a.ctx)
+			return fmt.Errorf("%s: tensors of contexts %d and %d are chosen: choose one with --ctx", d.run.Path,
+				first.ctx, a.ctx)
 		}
 	}
 	rowBytes, least, most := int64(0), d.all.all[0].count, int64(0)
@@ -126,7 +130,8 @@ func (d *dataset) settle() error {
 			return fmt.Errorf("%s: tensor %s has rows of several shapes or types: leave it out, or choose tokens of one with --token", d.run.Path, a.tensor)
 		}
 		d.columns[a] = i
-		d.schema.Columns = append(d.schema.Columns, table.Column{Name: a.label, Kind: table.Float32List, Description: "tensor " + a.label + " of the token"})
+		d.schema.Columns = append(d.schema.Columns,
+			table.Column{Name: a.label, Kind: table.Float32List, Description: "tensor " + a.label + " of the token"})
 		rowBytes += 4 * elementsOf(a.shape)
 		least, most = min(least, a.count), max(most, a.count)
 		about := a.describe("", "")
@@ -165,7 +170,8 @@ func (d *dataset) incomplete(tokens int64) error {
 		}
 	}
 	return fmt.Errorf("%s: %d of %d tokens lack a row of a chosen tensor: %s (the last layer computes output rows only): leave these out with --tensor or --layer, "+
-		"choose tokens with --phase decode, or keep only the tokens that have all tensors with --complete", d.run.Path, tokens, most, listed(few))
+		"choose tokens with --phase decode, or keep only the tokens that have all tensors with --complete", d.run.Path,
+		tokens, most, listed(few))
 }
 
 // label reads what names the rows: texts of tokens, and ids of prompts where their results are given.
@@ -264,7 +270,9 @@ func (d *dataset) shard(from *place) error {
 		rows = append(rows, spilled{shuffleKey(d.o.Seed, int64(binary.LittleEndian.Uint64(data))), column, data[:size]})
 		data = data[size:]
 	}
-	slices.SortFunc(rows, func(a, b spilled) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.column, b.column)) })
+	slices.SortFunc(rows, func(a, b spilled) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.column, b.column))
+	})
 	var whole [][]spilled
 	for len(rows) > 0 {
 		n := 1
@@ -362,5 +370,6 @@ func (d *dataset) describe() error {
 		fmt.Fprintf(&card, "| `%s` | %s |\n", a.label, shapeText(a.shape))
 	}
 	card.WriteString("\nWritten by llamatap; `llamatap.json` says from which capture.\n")
-	return errors.Join(d.writeFile("README.md", []byte(card.String())), d.writeFile("llamatap.json", append(text, '\n')))
+	return errors.Join(d.writeFile("README.md", []byte(card.String())),
+		d.writeFile("llamatap.json", append(text, '\n')))
 }

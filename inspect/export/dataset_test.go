@@ -32,7 +32,8 @@ func longRun(t testing.TB, n, width int64) string {
 		count := min(32, n-first)
 		e := stream.Execution{Exec: uint64(first), Graph: 1, Phase: label.PhasePrefill, TokenFirst: first}
 		for token := first; token < first+count; token++ {
-			e.Rows = append(e.Rows, label.Row{Index: token, Token: int32(token % 1000), Pos: int32(token), Seqs: []int32{0}, Phase: e.Phase})
+			e.Rows = append(e.Rows, label.Row{Index: token, Token: int32(token % 1000), Pos: int32(token),
+				Seqs: []int32{0}, Phase: e.Phase})
 		}
 		check(t, w.AppendExecution(&e))
 		for layer := range int32(2) {
@@ -47,8 +48,10 @@ func longRun(t testing.TB, n, width int64) string {
 					break
 				}
 				name := fmt.Sprintf("wide-%d", layer)
-				p := stream.Packet{Name: name, Node: name, Op: "ADD", Occurrence: 1, Layer: layer, Rows: label.RowsTokens, RowDim: 1,
-					NE: [4]int64{width, rows, 1, 1}, Exec: e.Exec, Graph: 1, Phase: e.Phase, TokenFirst: token, TokenCount: int32(rows)}
+				p := stream.Packet{Name: name, Node: name, Op: "ADD", Occurrence: 1, Layer: layer,
+					Rows: label.RowsTokens, RowDim: 1,
+					NE: [4]int64{width, rows, 1, 1}, Exec: e.Exec, Graph: 1, Phase: e.Phase, TokenFirst: token,
+					TokenCount: int32(rows)}
 				check(t, w.Append(&p, wideRows(rng, token, rows, width, layer), func() {}))
 			}
 		}
@@ -120,7 +123,8 @@ func TestDataset(t *testing.T) {
 		for _, seed := range seeds {
 			out := filepath.Join(t.TempDir(), "set")
 			r := exported(t, path, Options{Form: Dataset, Out: out, ShardMB: c.mb, Seed: seed, Complete: true})
-			text, err := exec.Command(python, "-c", checkDataset, out, fmt.Sprint(c.tokens), fmt.Sprint(c.width), fmt.Sprint(c.shards)).CombinedOutput()
+			text, err := exec.Command(python, "-c", checkDataset, out, fmt.Sprint(c.tokens), fmt.Sprint(c.width),
+				fmt.Sprint(c.shards)).CombinedOutput()
 			if err != nil {
 				t.Fatalf("%d tokens: %v: %s", c.tokens, err, text)
 			}
@@ -141,10 +145,12 @@ func TestDataset(t *testing.T) {
 func TestDatasetOfMissingRows(t *testing.T) {
 	path, out := longRun(t, 40, 8), filepath.Join(t.TempDir(), "set")
 	_, err := try(t, path, Options{Form: Dataset, Out: out})
-	if err == nil || !strings.Contains(err.Error(), "6 of 40 tokens") || !strings.Contains(err.Error(), "wide-1") || !strings.Contains(err.Error(), "--complete") {
+	if err == nil || !strings.Contains(err.Error(), "6 of 40 tokens") || !strings.Contains(err.Error(), "wide-1") ||
+		!strings.Contains(err.Error(), "--complete") {
 		t.Error(err)
 	}
-	if r := exported(t, path, Options{Form: Dataset, Out: out, Select: Selection{Tensors: []string{"wide-0"}}}); r.Rows != 40 {
+	if r := exported(t, path, Options{Form: Dataset, Out: out,
+		Select: Selection{Tensors: []string{"wide-0"}}}); r.Rows != 40 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -155,7 +161,8 @@ func TestDatasetNamesRows(t *testing.T) {
 	f := fixture{requests: true}
 	path, results, out := f.build(t), filepath.Join(t.TempDir(), "results.jsonl"), filepath.Join(t.TempDir(), "set")
 	check(t, os.WriteFile(results, []byte(`{"line":1,"id":"first","seq_id":0,"request":0}`+"\n"+`{"line":2,"error":"x"}`+"\n"), 0o600))
-	exported(t, path, Options{Form: Dataset, Out: out, Results: results, Select: Selection{Tensors: []string{"l_out"}, Ctx: new(uint32)}})
+	exported(t, path, Options{Form: Dataset, Out: out, Results: results,
+		Select: Selection{Tensors: []string{"l_out"}, Ctx: new(uint32)}})
 	text, err := exec.Command(python, "-c", `
 import glob, sys, pyarrow.parquet as pq
 rows = {r["token_index"]: r for n in glob.glob(sys.argv[1] + "/data/*.parquet") for r in pq.read_table(n).to_pylist()}
@@ -176,7 +183,8 @@ func TestLoadDataset(t *testing.T) {
 	}
 	python := testenv.NeedPython(t, "datasets")
 	out := filepath.Join(t.TempDir(), "set")
-	exported(t, longRun(t, 500, 100), Options{Form: Dataset, Out: out, ShardMB: 1, Select: Selection{Tensors: []string{"wide-0"}}})
+	exported(t, longRun(t, 500, 100), Options{Form: Dataset, Out: out, ShardMB: 1,
+		Select: Selection{Tensors: []string{"wide-0"}}})
 	cmd := exec.Command(python, "-c", `
 import datasets, sys
 for ds in (datasets.load_dataset(sys.argv[1], split="train"),
@@ -199,7 +207,8 @@ func TestShards(t *testing.T) {
 	if r.Path != out+".index.json" || r.Files != 3 {
 		t.Errorf("%+v", r)
 	}
-	leftovers(t, filepath.Dir(out), "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json")
+	leftovers(t, filepath.Dir(out), "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+		"model.safetensors.index.json")
 	text, err := exec.Command(python, "-c", `
 import json, os, sys
 from safetensors import safe_open

@@ -54,7 +54,8 @@ type Options struct {
 	Seed    uint64   // of Dataset
 	// Complete, of Dataset, leaves out tokens that lack a chosen tensor. Without it such a choice is an error.
 	Complete bool
-	Results  string // of Dataset: file that 'llamatap run --prompts --results' wrote, which names the prompts; "" = none
+	// of Dataset: file that 'llamatap run --prompts --results' wrote, which names the prompts; "" = none
+	Results string
 
 	// Progress, if any, is called with the packets of the stream that were gone through, of all. A form may go
 	// through them twice.
@@ -108,10 +109,12 @@ func Write(ctx context.Context, run *tensors.Run, o Options) (*Result, error) {
 		return nil, e.explain(err)
 	}
 	if len(e.torn) > 0 {
-		e.note("of %s pieces are missing in the capture; tensors that lack one are left out", listed(slices.Sorted(maps.Keys(e.torn))))
+		e.note("of %s pieces are missing in the capture; tensors that lack one are left out",
+			listed(slices.Sorted(maps.Keys(e.torn))))
 	}
 	if len(e.rebuilt) > 0 {
-		e.note("the index was repaired: of some rows of %s type and shape are assumed, and tokens unknown", listed(slices.Sorted(maps.Keys(e.rebuilt))))
+		e.note("the index was repaired: of some rows of %s type and shape are assumed, and tokens unknown",
+			listed(slices.Sorted(maps.Keys(e.rebuilt))))
 	}
 	if assumed := run.Stream.Assumed(); assumed != "" {
 		e.note("%s", assumed)
@@ -146,14 +149,16 @@ func (o *Options) place(run *tensors.Run) (path string, derived bool, err error)
 		return filepath.Join(run.Path, "derived", places[o.Form]), true, nil
 	}
 	inside, err := filepath.Rel(run.Path, path)
-	return path, err == nil && run.Kind == tensors.KindRun && strings.HasPrefix(inside, "derived"+string(filepath.Separator)), nil
+	return path, err == nil && run.Kind == tensors.KindRun &&
+		strings.HasPrefix(inside, "derived"+string(filepath.Separator)), nil
 }
 
 // explain says what to do about an error.
 func (e *exporter) explain(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("no room for %s: %w: make room, choose less, or another place with -o; nothing is left of it", e.draft.final, err)
+		return fmt.Errorf("no room for %s: %w: make room, choose less, or another place with -o; nothing is left of it",
+			e.draft.final, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: choose another place with -o", err)
 	}

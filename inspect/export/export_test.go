@@ -47,15 +47,23 @@ func TestSelection(t *testing.T) {
 		s    Selection
 		want map[string][]int64
 	}{
-		"tensor, both contexts": {Selection{Tensors: []string{"l_out-0"}}, map[string][]int64{"l_out-0": {0, 1, 2, 3, 4, 5, 6}}},
-		"without suffix":        {Selection{Tensors: []string{"l_out"}, Ctx: &zero}, map[string][]int64{"l_out-0": {0, 1, 2, 3, 5, 6}, "l_out-1": {0, 1, 2, 3, 5, 6}}},
-		"other context":         {Selection{Ctx: &one}, map[string][]int64{"l_out-0": {4}}},
-		"layer and component":   {Selection{Layers: layer0, Components: []label.Component{label.ComponentResidual}}, map[string][]int64{"l_out-0": {0, 1, 2, 3, 4, 5, 6}}},
-		"no layer":              {Selection{NoLayer: true, Tokens: []Tokens{{2, 4}}}, map[string][]int64{"result_output": {2, 3}, "inp_tokens": {2, 3}}},
-		"sequence in a batch":   {Selection{Tensors: []string{"kq"}, Seqs: []int32{1}}, map[string][]int64{"kq-0": {2, 6}}},
-		"phase":                 {Selection{Tensors: []string{"l_out-1"}, Phases: []label.Phase{label.PhaseDecode}}, map[string][]int64{"l_out-1": {3, 5, 6}}},
-		"tokens":                {Selection{Tensors: []string{"l_out-1"}, Tokens: []Tokens{{1, 2}, {5, -1}}}, map[string][]int64{"l_out-1": {1, 5, 6}}},
-		"no rows":               {Selection{Tensors: []string{"state", "ffn_*"}, Tokens: []Tokens{{1, 4}}}, map[string][]int64{"state-1": {-1, 3}, "ffn_out-1": {-1, 3}}},
+		"tensor, both contexts": {Selection{Tensors: []string{"l_out-0"}},
+			map[string][]int64{"l_out-0": {0, 1, 2, 3, 4, 5, 6}}},
+		"without suffix": {Selection{Tensors: []string{"l_out"}, Ctx: &zero},
+			map[string][]int64{"l_out-0": {0, 1, 2, 3, 5, 6}, "l_out-1": {0, 1, 2, 3, 5, 6}}},
+		"other context": {Selection{Ctx: &one}, map[string][]int64{"l_out-0": {4}}},
+		"layer and component": {Selection{Layers: layer0, Components: []label.Component{label.ComponentResidual}},
+			map[string][]int64{"l_out-0": {0, 1, 2, 3, 4, 5, 6}}},
+		"no layer": {Selection{NoLayer: true, Tokens: []Tokens{{2, 4}}},
+			map[string][]int64{"result_output": {2, 3}, "inp_tokens": {2, 3}}},
+		"sequence in a batch": {Selection{Tensors: []string{"kq"}, Seqs: []int32{1}},
+			map[string][]int64{"kq-0": {2, 6}}},
+		"phase": {Selection{Tensors: []string{"l_out-1"}, Phases: []label.Phase{label.PhaseDecode}},
+			map[string][]int64{"l_out-1": {3, 5, 6}}},
+		"tokens": {Selection{Tensors: []string{"l_out-1"}, Tokens: []Tokens{{1, 2}, {5, -1}}},
+			map[string][]int64{"l_out-1": {1, 5, 6}}},
+		"no rows": {Selection{Tensors: []string{"state", "ffn_*"}, Tokens: []Tokens{{1, 4}}},
+			map[string][]int64{"state-1": {-1, 3}, "ffn_out-1": {-1, 3}}},
 	} {
 		got, err := chosenRows(t, path, c.s)
 		if err != nil || len(got) != len(c.want) {
@@ -86,7 +94,8 @@ func TestPlaces(t *testing.T) {
 		if _, err := try(t, path, Options{Form: form}); !errors.Is(err, ErrExists) {
 			t.Errorf("%s: written twice: %v", form, err)
 		}
-		r, err := try(t, path, Options{Form: form, Force: true, Version: "1", Command: []string{"x"}, Select: Selection{Tensors: []string{"l_out-1"}}})
+		r, err := try(t, path, Options{Form: form, Force: true, Version: "1", Command: []string{"x"},
+			Select: Selection{Tensors: []string{"l_out-1"}}})
 		if err != nil || r.Tensors != 1 || r.Rows != 6 {
 			t.Fatalf("%s: %+v %v", form, r, err)
 		}
@@ -95,8 +104,10 @@ func TestPlaces(t *testing.T) {
 	check(t, err)
 	var derived Derived
 	check(t, json.Unmarshal(data, &derived))
-	if len(derived.Files) != 2 || derived.Files[0].Path != "derived/npy" || derived.Files[1].Path != "derived/activations.parquet" ||
-		derived.Files[1].Llamatap != "1" || derived.Files[1].Command[0] != "x" || len(derived.Files[1].Source.Manifest) != 64 {
+	if len(derived.Files) != 2 || derived.Files[0].Path != "derived/npy" ||
+		derived.Files[1].Path != "derived/activations.parquet" ||
+		derived.Files[1].Llamatap != "1" || derived.Files[1].Command[0] != "x" ||
+		len(derived.Files[1].Source.Manifest) != 64 {
 		t.Errorf("%+v", derived)
 	}
 	if v, err := tensors.Verify(path); err != nil || !v.OK {
@@ -130,12 +141,14 @@ func TestCutOff(t *testing.T) {
 		folder := t.TempDir()
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		o := Options{Form: form, Out: filepath.Join(folder, "x.stream"), Select: Selection{Tensors: []string{"l_out-1"}}}
+		o := Options{Form: form, Out: filepath.Join(folder, "x.stream"),
+			Select: Selection{Tensors: []string{"l_out-1"}}}
 		if _, err := Write(ctx, run, o); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", form, err)
 		}
 		o.Select.Tensors = []string{"none"}
-		if _, err := Write(context.Background(), run, o); err == nil || !strings.Contains(err.Error(), "there are layers") {
+		if _, err := Write(context.Background(), run, o); err == nil ||
+			!strings.Contains(err.Error(), "there are layers") {
 			t.Errorf("%s: %v", form, err)
 		}
 		leftovers(t, folder)
@@ -150,7 +163,8 @@ func TestSameBytes(t *testing.T) {
 		var first map[string]string
 		for _, name := range []string{"a", "b"} {
 			out := filepath.Join(t.TempDir(), "x.stream")
-			exported(t, path, Options{Form: form, Out: out, Seed: 5, Select: Selection{Tensors: []string{"l_out-1", "Qcur*"}}})
+			exported(t, path, Options{Form: form, Out: out, Seed: 5,
+				Select: Selection{Tensors: []string{"l_out-1", "Qcur*"}}})
 			files := tree(t, filepath.Dir(out))
 			if first == nil {
 				first = files
@@ -201,7 +215,10 @@ func TestTorn(t *testing.T) {
 		if a.Rows != b.Rows || a.Tensors != b.Tensors {
 			t.Errorf("%s: %d rows of %d tensors, %d of %d belong", form, b.Rows, b.Tensors, a.Rows, a.Tensors)
 		}
-		if !slices.ContainsFunc(b.Notes, func(note string) bool { return strings.HasPrefix(note, "of half-0 pieces are missing") }) {
+		if !slices.ContainsFunc(b.Notes, func(note string) bool {
+			return strings.HasPrefix(note,
+				"of half-0 pieces are missing")
+		}) {
 			t.Errorf("%s: %q", form, b.Notes)
 		}
 		if form == Strap && !slices.Contains(b.Notes, "the capture has no tokens file, so this has none") {
@@ -245,11 +262,16 @@ func TestRefused(t *testing.T) {
 	}{
 		{Options{Form: "csv"}, `--to "csv": use one of [npy safetensors parquet arrow strap dataset]`},
 		{Options{}, "no form: give one with --to"},
-		{Options{Form: Dataset, Select: Selection{Tensors: []string{"l_out-1", "state"}}}, "tensor state-1 has no row for every token: leave it out"},
-		{Options{Form: Dataset, Select: Selection{Tensors: []string{"ffn_out"}}}, "tensor ffn_out-1 has no row for every token: leave it out"},
-		{Options{Form: Dataset, Select: Selection{Tensors: []string{"l_out-0"}}}, "tensors of contexts 0 and 1 are chosen: choose one with --ctx"},
-		{Options{Form: Dataset, Select: Selection{Tensors: []string{"grows"}}}, "tensor grows-0 has rows of several shapes or types"},
-		{Options{Form: Dataset, Select: Selection{Tensors: []string{"l_out-1", "result_output"}, Tokens: []Tokens{{0, 1}, {2, 3}}, Seqs: []int32{0, 1}}, Complete: true}, ""},
+		{Options{Form: Dataset, Select: Selection{Tensors: []string{"l_out-1", "state"}}},
+			"tensor state-1 has no row for every token: leave it out"},
+		{Options{Form: Dataset, Select: Selection{Tensors: []string{"ffn_out"}}},
+			"tensor ffn_out-1 has no row for every token: leave it out"},
+		{Options{Form: Dataset, Select: Selection{Tensors: []string{"l_out-0"}}},
+			"tensors of contexts 0 and 1 are chosen: choose one with --ctx"},
+		{Options{Form: Dataset, Select: Selection{Tensors: []string{"grows"}}},
+			"tensor grows-0 has rows of several shapes or types"},
+		{Options{Form: Dataset, Select: Selection{Tensors: []string{"l_out-1", "result_output"},
+			Tokens: []Tokens{{0, 1}, {2, 3}}, Seqs: []int32{0, 1}}, Complete: true}, ""},
 		{Options{Form: Strap, Out: filepath.Join(t.TempDir(), "x.bin")}, "STRAP-LLM's streams end in .stream"},
 		{Options{Form: NPY, Select: Selection{Tensors: []string{"[a"}}}, "a [ is not closed"},
 		{Options{Form: NPY, Out: "/proc/no/such"}, "choose another place with -o"},

@@ -25,10 +25,11 @@ type fixture struct {
 	options  stream.Options
 	special  bool // infinities, NaN, -0 and subnormal values too
 	requests bool // of sequence 0 are known: number 0
-	cut      bool // the writer is stopped: no end record, no tokens file, no manifest; and the last tensor lacks a piece
-	rng      *rand.Rand
-	d        *rundir.Dir
-	w        *stream.Writer
+	// the writer is stopped: no end record, no tokens file, no manifest; and the last tensor lacks a piece
+	cut bool
+	rng *rand.Rand
+	d   *rundir.Dir
+	w   *stream.Writer
 }
 
 // A batch is one micro-batch of the fixture.
@@ -101,8 +102,9 @@ func (f *fixture) write(t testing.TB, d *rundir.Dir, some []batch) {
 		f.batch(t, b)
 		for i, seq := range b.seqs {
 			token := b.first + int64(i)
-			tokens = append(tokens, map[string]any{"token_index": token, "token_id": 100 + token, "token_text": fmt.Sprintf("<ü%d>", token),
-				"phase": b.phase.String(), "seq_id": seq, "pos": 10 + token, "ctx": b.ctx})
+			tokens = append(tokens, map[string]any{"token_index": token, "token_id": 100 + token,
+				"token_text": fmt.Sprintf("<ü%d>", token),
+				"phase":      b.phase.String(), "seq_id": seq, "pos": 10 + token, "ctx": b.ctx})
 		}
 	}
 	if f.cut {
@@ -113,12 +115,14 @@ func (f *fixture) write(t testing.TB, d *rundir.Dir, some []batch) {
 	streamSum, indexSum := w.Sums()
 	d.AddSum(rundir.StreamName, streamSum.Size, streamSum.SHA256)
 	d.AddSum(rundir.StreamName+stream.IndexSuffix, indexSum.Size, indexSum.SHA256)
-	check(t, d.WriteJSON(rundir.TokensName, map[string]any{"total_tokens": len(tokens), "tokens": tokens, "capture_duration_seconds": 0.5}))
+	check(t, d.WriteJSON(rundir.TokensName, map[string]any{"total_tokens": len(tokens), "tokens": tokens,
+		"capture_duration_seconds": 0.5}))
 }
 
 // torn adds half a tensor and cuts the end record off.
 func (f *fixture) torn(t testing.TB) {
-	p := stream.Packet{Name: "half-0", Node: "half-0", Op: "ADD", Rows: label.RowsTokens, RowDim: 1, NE: [4]int64{4, 2, 1, 1}, Exec: 5,
+	p := stream.Packet{Name: "half-0", Node: "half-0", Op: "ADD", Rows: label.RowsTokens, RowDim: 1,
+		NE: [4]int64{4, 2, 1, 1}, Exec: 5,
 		TokenFirst: 5, TokenCount: 2, Blocks: 2, Phase: label.PhaseDecode}
 	f.add(t, p, 4)
 	check(t, f.w.Close())
@@ -134,7 +138,8 @@ func (f *fixture) batch(t testing.TB, b batch) {
 	e := stream.Execution{Exec: b.exec, Graph: 1, Ctx: b.ctx, Phase: b.phase, TokenFirst: b.first}
 	for i, seq := range b.seqs {
 		token := b.first + int64(i)
-		e.Rows = append(e.Rows, label.Row{Index: token, Token: int32(100 + token), Pos: int32(10 + token), Seqs: []int32{seq}, Phase: b.phase,
+		e.Rows = append(e.Rows, label.Row{Index: token, Token: int32(100 + token), Pos: int32(10 + token),
+			Seqs: []int32{seq}, Phase: b.phase,
 			Output: int64(i) == n-1, Request: label.RequestUnknown})
 	}
 	if f.requests && b.first == 0 {
@@ -142,8 +147,10 @@ func (f *fixture) batch(t testing.TB, b batch) {
 	}
 	check(t, f.w.AppendExecution(&e))
 	tensor := func(name string, layer int32, c label.Component, dim int8, ne ...int64) stream.Packet {
-		p := stream.Packet{Name: name, Node: name, Op: "ADD", Occurrence: 1, Layer: layer, Component: c, Ctx: b.ctx, Exec: b.exec, Graph: 1,
-			Phase: b.phase, TokenFirst: b.first, TokenCount: int32(n), Rows: label.RowsTokens, RowDim: dim, NE: [4]int64{1, 1, 1, 1}}
+		p := stream.Packet{Name: name, Node: name, Op: "ADD", Occurrence: 1, Layer: layer, Component: c, Ctx: b.ctx,
+			Exec: b.exec, Graph: 1,
+			Phase: b.phase, TokenFirst: b.first, TokenCount: int32(n), Rows: label.RowsTokens, RowDim: dim,
+			NE: [4]int64{1, 1, 1, 1}}
 		copy(p.NE[:], ne)
 		return p
 	}
@@ -199,7 +206,8 @@ func (f *fixture) add(t testing.TB, p stream.Packet, n int64) {
 	if n == 0 {
 		n = p.NE[0] * p.NE[1] * p.NE[2] * p.NE[3]
 	}
-	special := []float32{float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), float32(math.Copysign(0, -1)), 1e-7, 65504}
+	special := []float32{float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()),
+		float32(math.Copysign(0, -1)), 1e-7, 65504}
 	var data []byte
 	for range n {
 		v := float32(f.rng.NormFloat64())
@@ -253,7 +261,8 @@ func cats(t testing.TB, path, folder string) {
 			choices = nil
 			for _, b := range batches {
 				if b.ctx == 0 {
-					choices = append(choices, tensors.SliceOptions{Tensor: p.Name, Ctx: &ctx, First: b.first, End: b.first + int64(len(b.seqs))})
+					choices = append(choices, tensors.SliceOptions{Tensor: p.Name, Ctx: &ctx, First: b.first,
+						End: b.first + int64(len(b.seqs))})
 				}
 			}
 		}

@@ -67,17 +67,20 @@ func TestFullDisk(t *testing.T) {
 		room := int64(0)
 		for _, share := range []int64{0, 20, 60, 95} { // of what it needs
 			disk := t.TempDir()
-			if err := unix.Mount("tmpfs", disk, "tmpfs", 0, fmt.Sprint("size=", max(room*share/100, 4096))); err != nil {
+			if err := unix.Mount("tmpfs", disk, "tmpfs", 0,
+				fmt.Sprint("size=", max(room*share/100, 4096))); err != nil {
 				testenv.Beyond(t, "a file system of its own", err.Error())
 			}
 			defer unix.Unmount(disk, unix.MNT_DETACH)
-			_, err := Write(context.Background(), run, Options{Form: form, Complete: true, Out: filepath.Join(disk, "x.stream")})
+			_, err := Write(context.Background(), run,
+				Options{Form: form, Complete: true, Out: filepath.Join(disk, "x.stream")})
 			if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "no room for "+disk) {
 				t.Errorf("%s, %d %% of %d bytes: %v", form, share, room, err)
 			}
 			leftovers(t, disk)
 			if room == 0 {
-				r, err := Write(context.Background(), run, Options{Form: form, Complete: true, Out: filepath.Join(t.TempDir(), "x.stream")})
+				r, err := Write(context.Background(), run,
+					Options{Form: form, Complete: true, Out: filepath.Join(t.TempDir(), "x.stream")})
 				check(t, err)
 				room = r.Bytes
 			}
@@ -88,7 +91,8 @@ func TestFullDisk(t *testing.T) {
 // TestMemory exports a capture of a gigabyte, in a process of its own per form, and holds what that took in memory.
 func TestMemory(t *testing.T) {
 	if path := os.Getenv("LLAMATAP_EXPORT_RUN"); path != "" {
-		exported(t, path, Options{Form: Form(os.Getenv("LLAMATAP_EXPORT_FORM")), Out: os.Getenv("LLAMATAP_EXPORT_OUT"), ShardMB: 64, Complete: true})
+		exported(t, path, Options{Form: Form(os.Getenv("LLAMATAP_EXPORT_FORM")), Out: os.Getenv("LLAMATAP_EXPORT_OUT"),
+			ShardMB: 64, Complete: true})
 		return
 	}
 	if os.Getenv("LLAMATAP_NIGHTLY") != "1" {
@@ -98,7 +102,8 @@ func TestMemory(t *testing.T) {
 	for _, form := range Forms {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestMemory$")
 		out := filepath.Join(t.TempDir(), "x.stream")
-		cmd.Env = append(os.Environ(), "LLAMATAP_EXPORT_RUN="+path, "LLAMATAP_EXPORT_FORM="+string(form), "LLAMATAP_EXPORT_OUT="+out)
+		cmd.Env = append(os.Environ(), "LLAMATAP_EXPORT_RUN="+path, "LLAMATAP_EXPORT_FORM="+string(form),
+			"LLAMATAP_EXPORT_OUT="+out)
 		if text, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", form, err, text)
 		}
@@ -130,7 +135,8 @@ func TestRepaired(t *testing.T) {
 			chosen.Ctx = new(uint32) // its streams are of one context
 		}
 		r := exported(t, path, Options{Form: form, Select: chosen, Out: filepath.Join(t.TempDir(), "x.stream")})
-		if len(r.Notes) == 0 || !strings.Contains(strings.Join(r.Notes, ";"), "the index was repaired: of some rows of") {
+		if len(r.Notes) == 0 || !strings.Contains(strings.Join(r.Notes, ";"),
+			"the index was repaired: of some rows of") {
 			t.Errorf("%s: %q", form, r.Notes)
 		}
 	}

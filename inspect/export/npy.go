@@ -47,7 +47,8 @@ type npyArray struct {
 
 // describe says what an array is.
 func (a *array) describe(file, rows string) npyArray {
-	d := npyArray{Name: a.label, File: file, Rows: rows, Tensor: a.tensor, Ctx: a.ctx, Component: a.component.String(), Op: a.op,
+	d := npyArray{Name: a.label, File: file, Rows: rows, Tensor: a.tensor, Ctx: a.ctx, Component: a.component.String(),
+		Op:    a.op,
 		DType: a.dtype.String(), Axis: a.axis, Shape: append([]int64{a.count}, a.shape...)}
 	if a.layer >= 0 {
 		d.Layer = &a.layer

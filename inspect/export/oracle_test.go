@@ -26,8 +26,10 @@ func compareAll(t *testing.T, python, name, run string, strap codec.ID) {
 	out := t.TempDir()
 	cats(t, run, out)
 	args := []string{"testdata/compare.py", out}
-	for _, o := range []Options{{Form: NPY, Out: "npy"}, {Form: Safetensors, Out: "x.safetensors"}, {Form: Parquet, Out: "x.parquet"},
-		{Form: Arrow, Out: "x.arrow"}, {Form: Strap, Out: "x.stream", Codec: strap, Select: Selection{Ctx: new(uint32)}}} {
+	for _, o := range []Options{{Form: NPY, Out: "npy"}, {Form: Safetensors, Out: "x.safetensors"},
+		{Form: Parquet, Out: "x.parquet"},
+		{Form: Arrow, Out: "x.arrow"}, {Form: Strap, Out: "x.stream", Codec: strap,
+			Select: Selection{Ctx: new(uint32)}}} {
 		o.Out = filepath.Join(out, o.Out)
 		args = append(args, exported(t, run, o).Path)
 	}

@@ -76,7 +76,8 @@ type tensorKey struct {
 
 // each calls fn with every chosen piece; it is valid during the call.
 func (s *source) each(fn func(*piece) error) error {
-	s.chosen, s.open, s.execs, s.torn, s.rebuilt = map[tensorKey]bool{}, map[tensorKey]*piece{}, map[uint64][]label.Row{}, map[string]bool{}, map[string]bool{}
+	s.chosen, s.open, s.execs, s.torn, s.rebuilt = map[tensorKey]bool{}, map[tensorKey]*piece{},
+		map[uint64][]label.Row{}, map[string]bool{}, map[string]bool{}
 	for i, p := range s.run.Stream.Packets() {
 		if i%256 == 0 {
 			if s.ctx.Err() != nil {
@@ -222,7 +223,8 @@ func (s *source) read(p *piece, dst []byte) ([]byte, error) {
 		dst = append(dst, part...)
 	}
 	if want := p.Layout.Rows * p.rowBytes(); int64(len(dst)) != want {
-		return dst, fmt.Errorf("%s: tensor %s, execution %d: %d bytes are there and %d belong: see 'llamatap verify'", s.run.Path, p.Name, p.Exec, len(dst), want)
+		return dst, fmt.Errorf("%s: tensor %s, execution %d: %d bytes are there and %d belong: see 'llamatap verify'",
+			s.run.Path, p.Name, p.Exec, len(dst), want)
 	}
 	return dst, nil
 }

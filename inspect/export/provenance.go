@@ -82,7 +82,8 @@ type DerivedProduct struct {
 
 // remember records the export in the run's derived.json.
 func (e *exporter) remember() error {
-	return remember(e.run.Path, e.result.Path, DerivedProduct{Llamatap: e.o.Version, Command: e.o.Command, Source: sourceOf(e.run)})
+	return remember(e.run.Path, e.result.Path, DerivedProduct{Llamatap: e.o.Version, Command: e.o.Command,
+		Source: sourceOf(e.run)})
 }
 
 // Remember records in a run's derived.json a file or folder that was made from it: when, by which version and
@@ -90,7 +91,8 @@ func (e *exporter) remember() error {
 func Remember(dir, path, version string, command []string) error {
 	source := Source{Manifest: manifestSum(dir)}
 	var m rundir.Metadata
-	if data, err := rundir.ReadFile(filepath.Join(dir, rundir.MetadataName), rundir.MaxDocument); err == nil && json.Unmarshal(data, &m) == nil {
+	if data, err := rundir.ReadFile(filepath.Join(dir, rundir.MetadataName), rundir.MaxDocument); err == nil &&
+		json.Unmarshal(data, &m) == nil {
 		source.RunID = m.RunID
 	}
 	return remember(dir, path, DerivedProduct{Llamatap: version, Command: command, Source: source})
@@ -111,7 +113,9 @@ func remember(dir, path string, p DerivedProduct) error {
 		return err
 	}
 	p.Path, p.Made = filepath.ToSlash(path), time.Now().UTC().Truncate(time.Second)
-	derived.Files = append(slices.DeleteFunc(derived.Files, func(old DerivedProduct) bool { return old.Path == p.Path }), p)
+	derived.Files = append(slices.DeleteFunc(derived.Files, func(old DerivedProduct) bool {
+		return old.Path == p.Path
+	}), p)
 	if data, err = json.MarshalIndent(derived, "", "  "); err != nil {
 		return err
 	}

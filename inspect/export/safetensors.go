@@ -33,7 +33,8 @@ var rowColumns = []struct {
 	name, dtype string
 	size        int64
 }{
-	{"token_index", "I64", 8}, {"exec", "I64", 8}, {"token_id", "I32", 4}, {"seq_id", "I32", 4}, {"pos", "I32", 4}, {"request", "I32", 4}, {"phase", "U8", 1},
+	{"token_index", "I64", 8}, {"exec", "I64", 8}, {"token_id", "I32", 4}, {"seq_id", "I32", 4}, {"pos", "I32", 4},
+	{"request", "I32", 4}, {"phase", "U8", 1},
 }
 
 // entry is one tensor of a file.
@@ -130,11 +131,13 @@ func (e *exporter) beginShard(f *files, s *shard) error {
 	for _, t := range s.tables {
 		t.outs = make([]place, len(rowColumns))
 		for i, c := range rowColumns {
-			s.entries = append(s.entries, entry{t.name + "." + c.name, c.dtype, c.size, []int64{t.count}, t.count * c.size, &t.outs[i]})
+			s.entries = append(s.entries, entry{t.name + "." + c.name, c.dtype, c.size, []int64{t.count},
+				t.count * c.size, &t.outs[i]})
 		}
 	}
 	for _, a := range s.arrays {
-		s.entries = append(s.entries, entry{a.label, safetensorsTypes[a.dtype], int64(a.dtype.Size()), append([]int64{a.count}, a.shape...),
+		s.entries = append(s.entries, entry{a.label, safetensorsTypes[a.dtype], int64(a.dtype.Size()),
+			append([]int64{a.count}, a.shape...),
 			a.count * a.rowBytes(), &a.out})
 	}
 	// Large elements first, so that each tensor lies at a multiple of its element's size.
@@ -198,7 +201,8 @@ func (e *exporter) header(s *shard) ([]byte, error) {
 func putColumns(t *rowTable, p *piece, r *row) error {
 	le := binary.LittleEndian
 	var field [8]byte
-	for i, v := range []int64{r.index, int64(p.Exec), int64(r.id), int64(r.seq()), int64(r.pos), int64(r.request), int64(r.phase)} {
+	for i, v := range []int64{r.index, int64(p.Exec), int64(r.id), int64(r.seq()), int64(r.pos), int64(r.request),
+		int64(r.phase)} {
 		le.PutUint64(field[:], uint64(v)) // little-endian: the low bytes come first
 		if err := t.outs[i].write(field[:rowColumns[i].size]); err != nil {
 			return err
@@ -216,7 +220,8 @@ func (e *exporter) writeShardIndex(name string, shards []*shard) error {
 			total += entry.bytes
 		}
 	}
-	text, err := json.MarshalIndent(map[string]any{"metadata": map[string]any{"total_size": total}, "weight_map": weights}, "", "  ")
+	text, err := json.MarshalIndent(map[string]any{"metadata": map[string]any{"total_size": total},
+		"weight_map": weights}, "", "  ")
 	if err != nil {
 		return err
 	}

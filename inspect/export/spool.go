@@ -49,7 +49,9 @@ func (t *turner) add(p turned, packet []byte) (err error) {
 
 // flush writes what waits.
 func (t *turner) flush() error {
-	slices.SortStableFunc(t.wait, func(a, b turned) int { return cmp.Or(cmp.Compare(a.token, b.token), cmp.Compare(a.order, b.order)) })
+	slices.SortStableFunc(t.wait, func(a, b turned) int {
+		return cmp.Or(cmp.Compare(a.token, b.token), cmp.Compare(a.order, b.order))
+	})
 	for _, p := range t.wait {
 		t.data = slices.Grow(t.data[:0], p.size)[:p.size]
 		if err := t.spool.read(t.data, p.at); err != nil {

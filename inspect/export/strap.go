@@ -65,7 +65,8 @@ func (e *exporter) strap() error {
 		return err
 	}
 	if len(s.asIs) > 0 {
-		e.note("%s: no floats, written as they are, as STRAP-LLM writes them; its reader takes them for float16", listed(slices.Sorted(maps.Keys(s.asIs))))
+		e.note("%s: no floats, written as they are, as STRAP-LLM writes them; its reader takes them for float16",
+			listed(slices.Sorted(maps.Keys(s.asIs))))
 	}
 	if s.losses != (codec.Losses{}) {
 		e.note("as float16 %d values became infinite and %d became zero", s.losses.Saturated, s.losses.Underflow)
@@ -228,7 +229,8 @@ func (s *strapper) pack(p *piece, data []byte) (packed []byte, err error) {
 // writePacket writes the lengths of name and payload, big-endian, name, payload (COMPAT ).
 func (s *strapper) writePacket(name string, packed []byte) error {
 	if len(packed) > math.MaxUint32 {
-		return fmt.Errorf("tensor %s: %d bytes do not fit a packet of STRAP-LLM's: choose fewer tokens with --token", name, len(packed))
+		return fmt.Errorf("tensor %s: %d bytes do not fit a packet of STRAP-LLM's: choose fewer tokens with --token",
+			name, len(packed))
 	}
 	var head [6]byte
 	binary.BigEndian.PutUint16(head[:], uint16(len(name)))

@@ -14,7 +14,8 @@ type Agreement struct {
 	Collector string `json:"collector"`
 	Samples   int64  `json:"samples"` // that were reported
 	Compared  int64  `json:"compared"`
-	Explained int64  `json:"explained"` // of these, those whose bytes the ledger says were accessed in the same execution, in the same way
+	// of these, those whose bytes the ledger says were accessed in the same execution, in the same way
+	Explained int64 `json:"explained"`
 	// NotCompared counts the others by why.
 	NotCompared map[string]int64  `json:"not_compared,omitempty"`
 	Types       []AgreementType   `json:"types"`
@@ -101,7 +102,8 @@ func (a *analysis) agree(ctx context.Context, t *table.Table) error {
 		return nil
 	}
 	slices.SortStableFunc(a.witnesses.all, func(a, b witness) int { return cmp.Compare(a.ns, b.ns) })
-	j := &judge{samples: a.witnesses.all, first: map[int64]int64{}, by: map[memtrace.Collector]*verdicts{}, steps: map[memtrace.Collector]*AgreementStep{}, regions: a.regions}
+	j := &judge{samples: a.witnesses.all, first: map[int64]int64{}, by: map[memtrace.Collector]*verdicts{},
+		steps: map[memtrace.Collector]*AgreementStep{}, regions: a.regions}
 	if a.witnesses.seen == int64(len(a.witnesses.all)) {
 		j.findScans()
 	}
@@ -116,7 +118,8 @@ func (a *analysis) agree(ctx context.Context, t *table.Table) error {
 
 // rows takes rows of the ledger in.
 func (j *judge) rows(r *rows) error {
-	addr, graphs, tokens := r.columns[memtrace.TraceAddr], r.columns[memtrace.TraceGraphSeq], r.columns[memtrace.TraceToken]
+	addr, graphs, tokens := r.columns[memtrace.TraceAddr], r.columns[memtrace.TraceGraphSeq],
+		r.columns[memtrace.TraceToken]
 	if addr == nil {
 		return nil
 	}
@@ -128,7 +131,8 @@ func (j *judge) rows(r *rows) error {
 			}
 			r.touches(row, one[:])
 			one[0].Offset = uint64(addr.Ints[row])
-			j.row(&one[0], memtrace.TraceFlag(r.ints[memtrace.TraceFlags][row]), number(graphs, row, -1), number(tokens, row, -1))
+			j.row(&one[0], memtrace.TraceFlag(r.ints[memtrace.TraceFlags][row]), number(graphs, row, -1),
+				number(tokens, row, -1))
 		}
 	})
 	return nil
@@ -180,7 +184,8 @@ func (j *judge) until(ns int64) {
 func (j *judge) one(w *witness) {
 	v := j.by[w.from]
 	if v == nil {
-		v = &verdicts{types: map[memtrace.RegionType]*AgreementType{}, regions: map[int64]*AgreementRegion{}, first: map[int64]int64{}}
+		v = &verdicts{types: map[memtrace.RegionType]*AgreementType{}, regions: map[int64]*AgreementRegion{},
+			first: map[int64]int64{}}
 		v.Collector, v.NotCompared = w.from.String(), map[string]int64{}
 		j.by[w.from], j.steps[w.from] = v, &AgreementStep{}
 	}

@@ -36,8 +36,9 @@ type Options struct {
 
 // Rows are some rows of a table of accesses. They are good until the call that was given them returns.
 type Rows struct {
-	N       int
-	Columns []*table.Vector // by number of the column, such as memtrace.TraceTime; nil: the table does not have it, or metrics do not need it
+	N int
+	// by number of the column, such as memtrace.TraceTime; nil: the table does not have it, or metrics do not need it
+	Columns []*table.Vector
 }
 
 // DefaultWindows are the windows that working sets are measured in.
@@ -98,9 +99,11 @@ func compute(ctx context.Context, dir string, o Options) (*Report, error) {
 	columns := others
 	if o.Uses {
 		for _, column := range []int{memtrace.TraceSymbol, memtrace.TraceDataSymbol, memtrace.TracePID} {
-			a.groupings = append(a.groupings, &grouping{column: column, uses: map[useKey]*use{}, pages: map[seenPage]struct{}{}})
+			a.groupings = append(a.groupings, &grouping{column: column, uses: map[useKey]*use{},
+				pages: map[seenPage]struct{}{}})
 		}
-		columns = append(slices.Clone(others), memtrace.TraceSymbol, memtrace.TraceDataSymbol, memtrace.TracePID, memtrace.TraceTID, memtrace.TraceCPU, memtrace.TraceCacheLevel)
+		columns = append(slices.Clone(others), memtrace.TraceSymbol, memtrace.TraceDataSymbol, memtrace.TracePID,
+			memtrace.TraceTID, memtrace.TraceCPU, memtrace.TraceCacheLevel)
 	}
 	err = eachRows(ctx, t, columns, func(r *rows) error {
 		a.phases.fill(r)
@@ -154,7 +157,8 @@ func begin(dir string, t *table.Table, o Options) (*analysis, error) {
 	if o.Thresholds == (memtrace.Thresholds{}) {
 		o.Thresholds = memtrace.DefaultThresholds()
 	}
-	r := &Report{Path: dir, Rows: t.Rows(), Parts: len(t.Files), Thresholds: o.Thresholds, Collectors: map[string]int64{}, TimeSources: map[string]int64{}}
+	r := &Report{Path: dir, Rows: t.Rows(), Parts: len(t.Files), Thresholds: o.Thresholds,
+		Collectors: map[string]int64{}, TimeSources: map[string]int64{}}
 	r.Version = t.Files[len(t.Files)-1].SchemaVersion()
 	windows := slices.Clone(o.Windows)
 	slices.Sort(windows)
@@ -166,7 +170,8 @@ func begin(dir string, t *table.Table, o Options) (*analysis, error) {
 		lengths = append(lengths, int64(w))
 		r.Windows = append(r.Windows, w.Seconds())
 	}
-	regions, lives := &regionTable{all: map[int]*regionRow{}}, &lives{regions: map[cacheTensor]int{}, kinds: map[string]*blockSums{}}
+	regions, lives := &regionTable{all: map[int]*regionRow{}},
+		&lives{regions: map[cacheTensor]int{}, kinds: map[string]*blockSums{}}
 	if foreign(t) {
 		r.note("mrm-trace wrote this trace: its rows are samples without sizes")
 	} else {
@@ -182,13 +187,15 @@ func begin(dir string, t *table.Table, o Options) (*analysis, error) {
 		r.note("the table was not completed: the newest accesses are missing, for the recording was ended from outside, or its disk was full")
 	}
 	if len(t.Missing) > 0 {
-		r.note("parts of the table are missing, and with them accesses between others: " + strings.Join(t.Missing, ", "))
+		r.note("parts of the table are missing, and with them accesses between others: " +
+			strings.Join(t.Missing, ", "))
 	}
 	phases, err := readPhases(dir)
 	if err != nil {
 		return nil, err
 	}
-	a := &analysis{isForeign: foreign(t), phases: phases, report: r, regions: regions, lives: lives, meter: memtrace.NewMeter(lengths...)}
+	a := &analysis{isForeign: foreign(t), phases: phases, report: r, regions: regions, lives: lives,
+		meter: memtrace.NewMeter(lengths...)}
 	for id, g := range regions.all {
 		if g.kind != memtrace.Activation {
 			a.meter.Declare(id, g.kind, g.place())
@@ -313,7 +320,8 @@ func (a *analysis) finish(ctx context.Context, t *table.Table) error {
 	a.fillPhases()
 	a.report.KVBlocks = a.lives.blocks()
 	if a.lives.unplaced > 0 {
-		a.report.note(count(a.lives.unplaced, "end of a life of cache cells", "ends of lives of cache cells") + " could not be placed in a region: their last retention counts as censored")
+		a.report.note(count(a.lives.unplaced, "end of a life of cache cells", "ends of lives of cache cells") +
+			" could not be placed in a region: their last retention counts as censored")
 	}
 	return a.agree(ctx, t)
 }

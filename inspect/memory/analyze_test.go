@@ -31,14 +31,16 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func decode() []row {
 	var rows []row
 	load := func(region, offset, size int) {
-		rows = append(rows, access(0, write, weight, region, 1, offset, size).with(memtrace.TracePhase, "weight_load", memtrace.TraceFlags, int(memtrace.TraceLoaded), memtrace.TraceTimeSource, "range"))
+		rows = append(rows, access(0, write, weight, region, 1, offset, size).with(memtrace.TracePhase, "weight_load",
+			memtrace.TraceFlags, int(memtrace.TraceLoaded), memtrace.TraceTimeSource, "range"))
 	}
 	load(1, 0, 1000)
 	load(2, 1024, 3000)
 	for step := range 31 {
 		ns := int64(step) * second
 		add := func(r row) {
-			rows = append(rows, r.with(memtrace.TraceGraphSeq, step, memtrace.TraceToken, 100+step, memtrace.TraceOpSeq, len(rows)))
+			rows = append(rows, r.with(memtrace.TraceGraphSeq, step, memtrace.TraceToken, 100+step, memtrace.TraceOpSeq,
+				len(rows)))
 		}
 		add(access(ns, read, weight, 1, 1, 0, 1000))
 		add(access(ns, write, activation, 5, 3, 0, 256))
@@ -54,9 +56,12 @@ func decode() []row {
 }
 
 var decodeRegions = []regionFixture{
-	{id: 1, kind: "weight", name: "blk.0.attn_q.weight", buffer: 1, bytes: 1000}, {id: 2, kind: "weight", name: "output.weight", buffer: 1, offset: 1024, bytes: 3000},
-	{id: 3, kind: "kv_cache", name: "cache_k_l0", kv: "k", buffer: 2, bytes: 4096}, {id: 4, kind: "kv_cache", name: "cache_v_l0", kv: "v", buffer: 2, offset: 4096, bytes: 4096},
-	{id: 5, kind: "activation", name: "attn_norm-0", buffer: 3, bytes: 256}, {id: 6, kind: "compute_buffer", name: "CPU buffer 3", buffer: 3, bytes: 65536},
+	{id: 1, kind: "weight", name: "blk.0.attn_q.weight", buffer: 1, bytes: 1000},
+	{id: 2, kind: "weight", name: "output.weight", buffer: 1, offset: 1024, bytes: 3000},
+	{id: 3, kind: "kv_cache", name: "cache_k_l0", kv: "k", buffer: 2, bytes: 4096},
+	{id: 4, kind: "kv_cache", name: "cache_v_l0", kv: "v", buffer: 2, offset: 4096, bytes: 4096},
+	{id: 5, kind: "activation", name: "attn_norm-0", buffer: 3, bytes: 256},
+	{id: 6, kind: "compute_buffer", name: "CPU buffer 3", buffer: 3, bytes: 65536},
 }
 
 func decodeRun(t testing.TB) string {
@@ -73,34 +78,41 @@ func TestKnownAnswers(t *testing.T) {
 	if w == nil || c == nil || a == nil || len(r.Types) != 3 || r.Rows != 2+31*9 || r.Seconds() != 30 {
 		t.Fatalf("%d types, %d rows, %v s", len(r.Types), r.Rows, r.Seconds())
 	}
-	if q := w.Retention; q.P50 != 30 || q.P99 != 30 || q.Max != 30 || q.CensoredShare != 1 || q.KM99 != nil || *w.WriteOnce != 1 || w.Label != "high_mrm" || w.LabelCensored != "high_mrm" {
+	if q := w.Retention; q.P50 != 30 || q.P99 != 30 || q.Max != 30 || q.CensoredShare != 1 || q.KM99 != nil ||
+		*w.WriteOnce != 1 || w.Label != "high_mrm" || w.LabelCensored != "high_mrm" {
 		t.Errorf("weights: %+v, %+v", q, w.Figures)
 	}
-	if w.Reads != 62 || w.Writes != 2 || w.BytesRead != 31*4000 || w.BytesWritten != 4000 || w.Bytes != 4000 || *w.ReadWrite != 31 || w.Regions != 2 {
+	if w.Reads != 62 || w.Writes != 2 || w.BytesRead != 31*4000 || w.BytesWritten != 4000 || w.Bytes != 4000 ||
+		*w.ReadWrite != 31 || w.Regions != 2 {
 		t.Errorf("weights: %+v", w)
 	}
 	if math.Abs(*w.ReadFrequency-31.0/30) > 1e-12 || *w.IAI.P50 != second || w.IAI.Max != second || w.IAI.Min != 0 {
 		t.Errorf("weights: %v Hz, %+v", *w.ReadFrequency, w.IAI)
 	}
 	// 31 cells, kept for 30 s down to 0, of two regions.
-	if q := c.Retention; q.Max != 30 || q.Mean != 15 || q.Bytes != 2*31*64 || *c.WriteOnce != 1 || c.Padded != 31*64 || c.Hulls != 0 || c.BytesRead != 2*64*31*32/2 {
+	if q := c.Retention; q.Max != 30 || q.Mean != 15 || q.Bytes != 2*31*64 || *c.WriteOnce != 1 || c.Padded != 31*64 ||
+		c.Hulls != 0 || c.BytesRead != 2*64*31*32/2 {
 		t.Errorf("caches: %+v, %+v", q, c.Figures)
 	}
 	if a.Fusible != 31*256 || *a.WriteOnce != 0 || a.Label != "low_mrm" || a.Retention.Max != 0 || a.Bytes != 65536 {
 		t.Errorf("activations: %+v", a.Figures)
 	}
-	if len(r.Regions) != 5 || r.Regions[0].Name != "output.weight" || r.Regions[0].PerStep.Mean != 3000 || r.Regions[0].PerStep.Count != 31 {
+	if len(r.Regions) != 5 || r.Regions[0].Name != "output.weight" || r.Regions[0].PerStep.Mean != 3000 ||
+		r.Regions[0].PerStep.Count != 31 {
 		t.Errorf("%d regions, first %+v", len(r.Regions), r.Regions[0])
 	}
 	k, v := r.Regions[1], r.Regions[2]
-	if k.KV+v.KV != "kv" && k.KV+v.KV != "vk" || *k.Retention != *v.Retention || *k.IAI != *v.IAI || k.Reuse.Count != v.Reuse.Count {
+	if k.KV+v.KV != "kv" && k.KV+v.KV != "vk" || *k.Retention != *v.Retention || *k.IAI != *v.IAI ||
+		k.Reuse.Count != v.Reuse.Count {
 		t.Errorf("keys %+v\nvalues %+v", k.Figures, v.Figures)
 	}
-	if s := r.Traffic.Steps; len(s) != 31 || s[30].Token != 130 || s[30].Read[weight] != 4000 || s[30].Read[kv] != 2*64*31 || s[30].Written[kv] != 128 {
+	if s := r.Traffic.Steps; len(s) != 31 || s[30].Token != 130 || s[30].Read[weight] != 4000 ||
+		s[30].Read[kv] != 2*64*31 || s[30].Written[kv] != 128 {
 		t.Errorf("%d steps, last %+v", len(s), s[len(s)-1])
 	}
 	// One second windows: 4000 bytes of weights, 256 of activations, and the cells until then.
-	if ws := w.WorkingSet; len(ws) != 3 || ws[2].WindowS != 1 || ws[2].MeanBytes != 4000 || ws[2].MaxBytes != 4000 || c.WorkingSet[2].MaxBytes != 2*31*64 {
+	if ws := w.WorkingSet; len(ws) != 3 || ws[2].WindowS != 1 || ws[2].MeanBytes != 4000 || ws[2].MaxBytes != 4000 ||
+		c.WorkingSet[2].MaxBytes != 2*31*64 {
 		t.Errorf("working sets %+v, %+v", w.WorkingSet, c.WorkingSet)
 	}
 }
@@ -109,8 +121,10 @@ func TestKnownAnswers(t *testing.T) {
 func TestEvictions(t *testing.T) {
 	dir := decodeRun(t)
 	writeFile(t, dir, "kv_block_lifecycle.parquet", lifeTable(t, []life{
-		{0, "k", 0, 8, 64, 0, 20 * second, 20*second + 1, "seq_rm", 0}, {0, "v", 0, 8, 64, 0, 20 * second, 20*second + 1, "seq_rm", 0},
-		{0, "k", 8, 31, 64, 8 * second, 30 * second, -1, "", 0}, {0, "v", 8, 31, 64, 8 * second, 30 * second, -1, "", 0},
+		{0, "k", 0, 8, 64, 0, 20 * second, 20*second + 1, "seq_rm", 0},
+		{0, "v", 0, 8, 64, 0, 20 * second, 20*second + 1, "seq_rm", 0},
+		{0, "k", 8, 31, 64, 8 * second, 30 * second, -1, "", 0},
+		{0, "v", 8, 31, 64, 8 * second, 30 * second, -1, "", 0},
 		{7, "k", 0, 8, 64, 0, 5 * second, 6 * second, "clear", 0},
 	}))
 	r := analyze(t, dir, Options{})
@@ -124,7 +138,8 @@ func TestEvictions(t *testing.T) {
 			t.Errorf("%s: %+v", g.Name, q)
 		}
 	}
-	if len(r.KVBlocks) != 2 || r.KVBlocks[0].Tensor != "k" || r.KVBlocks[0].Lives != 3 || r.KVBlocks[0].Censored != 1 || r.KVBlocks[0].Ended["seq_rm"] != 1 || r.KVBlocks[0].Retention.Max != 22 {
+	if len(r.KVBlocks) != 2 || r.KVBlocks[0].Tensor != "k" || r.KVBlocks[0].Lives != 3 || r.KVBlocks[0].Censored != 1 ||
+		r.KVBlocks[0].Ended["seq_rm"] != 1 || r.KVBlocks[0].Retention.Max != 22 {
 		t.Errorf("%+v", r.KVBlocks)
 	}
 	if !strings.Contains(strings.Join(r.Notes, "\n"), "1 end of a life of cache cells could not be placed") {
@@ -132,17 +147,21 @@ func TestEvictions(t *testing.T) {
 	}
 }
 
-// TestEvictionsOfTwoContexts: where the map of memory says which context a cache belongs to, cells end in that of their context;
+// TestEvictionsOfTwoContexts: where the map of memory says which context a cache belongs to, cells end in that of their
+// context;
 // where it does not, in none.
 func TestEvictionsOfTwoContexts(t *testing.T) {
-	rows := []row{access(0, write, kv, 1, 1, 0, 128), access(0, write, kv, 2, 2, 0, 128), access(5*second, read, kv, 1, 1, 0, 128), access(5*second, read, kv, 2, 2, 0, 128),
+	rows := []row{access(0, write, kv, 1, 1, 0, 128), access(0, write, kv, 2, 2, 0, 128),
+		access(5*second, read, kv, 1, 1, 0, 128), access(5*second, read, kv, 2, 2, 0, 128),
 		access(9*second, read, weight, 3, 3, 0, 1)}
 	for _, ctx := range []int{0, 1} {
 		dir := run(t, rows, 10)
 		writeFile(t, dir, rundir.RegionsName, regionMap(t, []regionFixture{
-			{id: 1, kind: "kv_cache", name: "cache_k_l0", kv: "k", buffer: 1, bytes: 128, ctx: ctx}, {id: 2, kind: "kv_cache", name: "cache_k_l0", kv: "k", buffer: 2, bytes: 128, ctx: 2 * ctx},
+			{id: 1, kind: "kv_cache", name: "cache_k_l0", kv: "k", buffer: 1, bytes: 128, ctx: ctx},
+			{id: 2, kind: "kv_cache", name: "cache_k_l0", kv: "k", buffer: 2, bytes: 128, ctx: 2 * ctx},
 		}))
-		writeFile(t, dir, "kv_block_lifecycle.parquet", lifeTable(t, []life{{0, "k", 0, 2, 64, 0, 5 * second, 6 * second, "clear", 1}}))
+		writeFile(t, dir, "kv_block_lifecycle.parquet",
+			lifeTable(t, []life{{0, "k", 0, 2, 64, 0, 5 * second, 6 * second, "clear", 1}}))
 		r := analyze(t, dir, Options{})
 		censored := map[int]float64{}
 		for i := range r.Regions {
@@ -150,7 +169,8 @@ func TestEvictionsOfTwoContexts(t *testing.T) {
 				censored[r.Regions[i].ID] = q.CensoredShare
 			}
 		}
-		if isPlaced := !strings.Contains(strings.Join(r.Notes, "\n"), "could not be placed"); isPlaced != (ctx == 1) || censored[1] != 1 || censored[2] != float64(1-ctx) {
+		if isPlaced := !strings.Contains(strings.Join(r.Notes, "\n"), "could not be placed"); isPlaced != (ctx == 1) ||
+			censored[1] != 1 || censored[2] != float64(1-ctx) {
 			t.Errorf("context %d: censored %v, notes %q", ctx, censored, r.Notes)
 		}
 	}
@@ -160,7 +180,8 @@ func TestEvictionsOfTwoContexts(t *testing.T) {
 func TestTeardown(t *testing.T) {
 	for phase, censored := range map[string]float64{"generation": 0, "teardown": 1} {
 		rows := []row{access(0, write, weight, 1, 1, 0, 10), access(5*second, read, weight, 1, 1, 0, 10),
-			access(9*second, memtrace.OpFree, weight, 0, 1, 0, 4096).with(memtrace.TraceRegion, nil, memtrace.TracePhase, phase)}
+			access(9*second, memtrace.OpFree, weight, 0, 1, 0, 4096).with(memtrace.TraceRegion, nil,
+				memtrace.TracePhase, phase)}
 		dir := run(t, rows, 10)
 		writeFile(t, dir, rundir.RegionsName, regionMap(t, decodeRegions[:1]))
 		w := analyze(t, dir, Options{}).Type("weight")
@@ -210,7 +231,8 @@ func TestJSONKeys(t *testing.T) {
 	if err := json.Unmarshal(text, &all); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"retention_per_region", "retention_summary", "write_once", "read_freq", "working_set_per_region", "working_set_summary",
+	for _, key := range []string{"retention_per_region", "retention_summary", "write_once", "read_freq",
+		"working_set_per_region", "working_set_summary",
 		"locality_per_region", "locality_summary", "iai", "suitability"} {
 		if len(all[key]) < 10 {
 			t.Errorf("%s: %s", key, all[key])
@@ -247,10 +269,12 @@ func TestText(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	if err := r.WriteText(&b, ByTime, 0); err != nil || strings.Count(b.String(), "\n") != len(r.Traffic.Bins)+1 || !strings.Contains(b.String(), "kv_cache_bytes_written") {
+	if err := r.WriteText(&b, ByTime, 0); err != nil || strings.Count(b.String(), "\n") != len(r.Traffic.Bins)+1 ||
+		!strings.Contains(b.String(), "kv_cache_bytes_written") {
 		t.Errorf("%v: %.300s", err, b.String())
 	}
-	if err := r.WriteCSV(&bytes.Buffer{}, "week"); err == nil || !strings.Contains(err.Error(), "use type, region, step, time") {
+	if err := r.WriteCSV(&bytes.Buffer{}, "week"); err == nil ||
+		!strings.Contains(err.Error(), "use type, region, step, time") {
 		t.Error(err)
 	}
 }
@@ -303,11 +327,13 @@ func TestGroupsAndParts(t *testing.T) {
 func TestWindows(t *testing.T) {
 	var rows []row
 	for _, w := range []struct{ region, offset, size int }{{1, 0, 1000}, {2, 1024, 3000}} {
-		rows = append(rows, access(0, write, weight, w.region, 1, w.offset, w.size).with(memtrace.TracePhase, "weight_load", memtrace.TraceFlags, int(memtrace.TraceLoaded)))
+		rows = append(rows, access(0, write, weight, w.region, 1, w.offset, w.size).with(memtrace.TracePhase,
+			"weight_load", memtrace.TraceFlags, int(memtrace.TraceLoaded)))
 	}
 	for at := range 10 {
 		sum := func(op memtrace.AccessOp, kind memtrace.RegionType, region, size, n int) {
-			rows = append(rows, access(int64(at)*second, op, kind, region, 1, 0, size).with(memtrace.TraceOffset, nil, memtrace.TracePieces, nil, memtrace.TraceCount, n, memtrace.TraceWindow, int(second)))
+			rows = append(rows, access(int64(at)*second, op, kind, region, 1, 0, size).with(memtrace.TraceOffset, nil,
+				memtrace.TracePieces, nil, memtrace.TraceCount, n, memtrace.TraceWindow, int(second)))
 		}
 		sum(read, weight, 1, 4000, 4)
 		sum(read, weight, 2, 12000, 4)
@@ -318,13 +344,16 @@ func TestWindows(t *testing.T) {
 	writeFile(t, dir, rundir.RegionsName, regionMap(t, decodeRegions))
 	r := analyze(t, dir, Options{})
 	w, c := r.Type("weight"), r.Type("kv_cache")
-	if w.BytesRead != 160_000 || w.Reads != 80 || w.Retention.P99 != 9 || *w.WriteOnce != 1 || len(w.WorkingSet) != 1 || w.WorkingSet[0].MaxBytes != 4000 || w.IAI != nil || w.Reuse != nil {
+	if w.BytesRead != 160_000 || w.Reads != 80 || w.Retention.P99 != 9 || *w.WriteOnce != 1 || len(w.WorkingSet) != 1 ||
+		w.WorkingSet[0].MaxBytes != 4000 || w.IAI != nil || w.Reuse != nil {
 		t.Errorf("%+v, %+v", w.Figures, w.WorkingSet)
 	}
-	if c.BytesWritten != 2560 || c.Reads != 40 || c.Retention != nil || c.WriteOnce != nil || c.Label != "" || len(c.WorkingSet) != 0 || c.Coarse != 80 {
+	if c.BytesWritten != 2560 || c.Reads != 40 || c.Retention != nil || c.WriteOnce != nil || c.Label != "" ||
+		len(c.WorkingSet) != 0 || c.Coarse != 80 {
 		t.Errorf("%+v", c.Figures)
 	}
-	if r.Traffic.WidthNS < second || len(r.Traffic.Steps) != 0 || !strings.Contains(strings.Join(r.Notes, "\n"), "--tap-ledger windows") {
+	if r.Traffic.WidthNS < second || len(r.Traffic.Steps) != 0 ||
+		!strings.Contains(strings.Join(r.Notes, "\n"), "--tap-ledger windows") {
 		t.Errorf("%d ns, %q", r.Traffic.WidthNS, r.Notes)
 	}
 }

@@ -98,7 +98,8 @@ func TestLongTrace(t *testing.T) {
 	c := r.Type("kv_cache")
 	// Each step writes a cell, and reads cells 0 to that one. So a cell is read as long as there are later ones,
 	// and when the first 100 are written again, the rest are read no more.
-	if q := c.Retention; steps != 2148 || q.Bytes != steps*2*layersOfTest*1024 || q.Max != 2047*0.025 || *c.WriteOnce != float64(2048-100)/2048 {
+	if q := c.Retention; steps != 2148 || q.Bytes != steps*2*layersOfTest*1024 || q.Max != 2047*0.025 ||
+		*c.WriteOnce != float64(2048-100)/2048 {
 		t.Errorf("%d steps: %+v, %v written once", steps, c.Retention, *c.WriteOnce)
 	}
 	if w := r.Type(memtrace.Weight.String()); w.Retention != nil || w.WriteOnce != nil || *w.IAI.P50 != 25e6 {

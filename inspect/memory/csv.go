@@ -30,9 +30,12 @@ const (
 var Tables = []By{ByType, ByRegion, ByStep, ByTime, BySymbol, ByDataSymbol, ByProcess, ByPhase}
 
 // MetricsColumns are the columns of metrics.csv.
-var MetricsColumns = []string{"region_type", "n_regions", "bytes", "write_once_ratio", "retention_p50_s", "retention_p90_s", "retention_p99_s", "retention_max_s",
-	"read_freq_hz", "reads", "writes", "working_set_bytes", "iai_p50_ns", "iai_p99_ns", "locality_score", "mrm_label", "censored_share",
-	"mrm_trace_retention_p50_s", "mrm_trace_retention_p90_s", "mrm_trace_retention_p99_s", "mrm_trace_write_once_ratio", "mrm_trace_unique_pages", "mrm_trace_suitability"}
+var MetricsColumns = []string{"region_type", "n_regions", "bytes", "write_once_ratio", "retention_p50_s",
+	"retention_p90_s", "retention_p99_s", "retention_max_s",
+	"read_freq_hz", "reads", "writes", "working_set_bytes", "iai_p50_ns", "iai_p99_ns", "locality_score", "mrm_label",
+	"censored_share",
+	"mrm_trace_retention_p50_s", "mrm_trace_retention_p90_s", "mrm_trace_retention_p99_s", "mrm_trace_write_once_ratio",
+	"mrm_trace_unique_pages", "mrm_trace_suitability"}
 
 // WriteMetrics writes metrics.csv: one row per type of region. What is not known is an empty cell; the working set
 // is the mean over the longest windows.
@@ -49,13 +52,16 @@ func (r *Report) WriteMetrics(w io.Writer) error {
 
 // cells are the columns of metrics.csv behind those that say what they are about.
 func (f *Figures) cells() []string {
-	cells := []string{decimal(f.WriteOnce), "", "", "", "", decimal(f.ReadFrequency), strconv.FormatInt(f.Reads, 10), strconv.FormatInt(f.Writes, 10), "", "", "",
+	cells := []string{decimal(f.WriteOnce), "", "", "", "", decimal(f.ReadFrequency), strconv.FormatInt(f.Reads, 10),
+		strconv.FormatInt(f.Writes, 10), "", "", "",
 		decimal(f.Locality), f.Label, "", "", "", "", "", "", ""}
 	if q := f.Retention; q != nil {
-		cells[1], cells[2], cells[3], cells[4], cells[13] = decimal(&q.P50), decimal(&q.P90), decimal(&q.P99), decimal(&q.Max), decimal(&q.CensoredShare)
+		cells[1], cells[2], cells[3], cells[4], cells[13] = decimal(&q.P50), decimal(&q.P90), decimal(&q.P99),
+			decimal(&q.Max), decimal(&q.CensoredShare)
 	}
 	if o := f.Observed; o != nil {
-		copy(cells[14:], []string{decimal(o.RetentionP50), decimal(o.RetentionP90), decimal(o.RetentionP99), decimal(o.WriteOnce), strconv.FormatInt(o.Pages, 10), o.Suitability})
+		copy(cells[14:], []string{decimal(o.RetentionP50), decimal(o.RetentionP90), decimal(o.RetentionP99),
+			decimal(o.WriteOnce), strconv.FormatInt(o.Pages, 10), o.Suitability})
 		if f.Reads+f.Writes == 0 { // page faults, which are no accesses
 			cells[6], cells[7] = "", ""
 		}
@@ -76,7 +82,8 @@ func (r *Report) WriteCSV(w io.Writer, by By) error {
 	case ByType:
 		return r.WriteMetrics(w)
 	case ByRegion:
-		out.Write(append([]string{"region_id", "region_type", "name", "layer", "kv", "bytes_read", "bytes_written", "bytes_per_step_mean", "bytes"}, MetricsColumns[3:]...))
+		out.Write(append([]string{"region_id", "region_type", "name", "layer", "kv", "bytes_read", "bytes_written",
+			"bytes_per_step_mean", "bytes"}, MetricsColumns[3:]...))
 		for i := range r.Regions {
 			out.Write(r.Regions[i].row())
 		}
@@ -111,7 +118,8 @@ func (g *Region) row() []string {
 	if g.PerStep != nil {
 		perStep = decimal(&g.PerStep.Mean)
 	}
-	return append([]string{strconv.Itoa(g.ID), g.Type, g.Name, layer, g.KV, unsigned(g.BytesRead), unsigned(g.BytesWritten), perStep, unsigned(g.Bytes)}, g.cells()...)
+	return append([]string{strconv.Itoa(g.ID), g.Type, g.Name, layer, g.KV, unsigned(g.BytesRead),
+		unsigned(g.BytesWritten), perStep, unsigned(g.Bytes)}, g.cells()...)
 }
 
 // movedRows are bytes by type of region, for all types that occur: of executions of graphs, or over time.

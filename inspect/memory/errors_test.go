@@ -34,23 +34,28 @@ func TestErrors(t *testing.T) {
 		content []byte
 		want    []string
 	}{
-		"cut off":       {whole[:len(whole)/2], []string{"cut off"}},
-		"text":          {[]byte("ts_ns,op,size\n1,read,3\n"), []string{"no Parquet file"}},
-		"empty":         {nil, []string{"0 bytes"}},
-		"newer":         {parquet(t, traceSchema("3.0"), decode()[:5], 100), []string{`version: "3.0"`, table.Version}},
-		"not a trace":   {parquet(t, foreign, decode()[:5], 100), []string{table.VersionKey}},
-		"no size":       {without("size"), []string{"no column size"}},
-		"no collector":  {without("collector"), []string{"no column collector"}},
-		"size as text":  {parquet(t, wrongKind, []row{{memtrace.TraceTime: 1, memtrace.TraceSize: "x"}}, 10), []string{"size", "text"}},
-		"an unknown op": {parquet(t, traceSchema(table.Version), []row{access(0, read, weight, 1, 1, 0, 1).with(memtrace.TraceOp, "peek")}, 10), []string{`unknown op "peek"`}},
-		"an unknown type": {parquet(t, traceSchema(table.Version), []row{access(0, read, weight, 1, 1, 0, 1).with(memtrace.TraceRegionType, "hdd")}, 10),
+		"cut off":      {whole[:len(whole)/2], []string{"cut off"}},
+		"text":         {[]byte("ts_ns,op,size\n1,read,3\n"), []string{"no Parquet file"}},
+		"empty":        {nil, []string{"0 bytes"}},
+		"newer":        {parquet(t, traceSchema("3.0"), decode()[:5], 100), []string{`version: "3.0"`, table.Version}},
+		"not a trace":  {parquet(t, foreign, decode()[:5], 100), []string{table.VersionKey}},
+		"no size":      {without("size"), []string{"no column size"}},
+		"no collector": {without("collector"), []string{"no column collector"}},
+		"size as text": {parquet(t, wrongKind, []row{{memtrace.TraceTime: 1, memtrace.TraceSize: "x"}}, 10),
+			[]string{"size", "text"}},
+		"an unknown op": {parquet(t, traceSchema(table.Version),
+			[]row{access(0, read, weight, 1, 1, 0, 1).with(memtrace.TraceOp, "peek")}, 10),
+			[]string{`unknown op "peek"`}},
+		"an unknown type": {parquet(t, traceSchema(table.Version),
+			[]row{access(0, read, weight, 1, 1, 0, 1).with(memtrace.TraceRegionType, "hdd")}, 10),
 			[]string{`unknown region type "hdd"`}},
 	} {
 		dir := t.TempDir()
 		writeFile(t, dir, rundir.TraceName, c.content)
 		err := refused(t, dir)
 		for _, want := range c.want {
-			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), dir) {
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") ||
+				!strings.Contains(err.Error(), dir) {
 				t.Errorf("%s: %v, want %q", name, err, want)
 			}
 		}
@@ -59,7 +64,8 @@ func TestErrors(t *testing.T) {
 		t.Error(err)
 	}
 	for _, path := range []string{"/no/such/run", os.Args[0]} {
-		if _, err := Analyze(context.Background(), path, Options{}); err == nil || !strings.Contains(err.Error(), "give ") {
+		if _, err := Analyze(context.Background(), path, Options{}); err == nil ||
+			!strings.Contains(err.Error(), "give ") {
 			t.Error(err)
 		}
 	}
@@ -70,7 +76,8 @@ func TestSideTables(t *testing.T) {
 	for _, name := range []string{rundir.RegionsName, "kv_block_lifecycle.parquet"} {
 		dir := run(t, decode(), 100)
 		writeFile(t, dir, name, []byte("PAR1 and nothing more PAR1"))
-		if _, err := Analyze(context.Background(), dir, Options{}); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, name)) {
+		if _, err := Analyze(context.Background(), dir, Options{}); err == nil ||
+			!strings.Contains(err.Error(), filepath.Join(dir, name)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -93,7 +100,8 @@ func TestInterrupted(t *testing.T) {
 func TestEmpty(t *testing.T) {
 	r := analyze(t, run(t, nil, 1), Options{})
 	var b bytes.Buffer
-	if err := errors.Join(r.WriteText(&b, ByType, 10), r.WriteMetrics(&b)); err != nil || len(r.Types) != 0 || r.Seconds() != 0 {
+	if err := errors.Join(r.WriteText(&b, ByType, 10), r.WriteMetrics(&b)); err != nil || len(r.Types) != 0 ||
+		r.Seconds() != 0 {
 		t.Errorf("%v: %+v", err, r)
 	}
 }

@@ -65,7 +65,8 @@ func retention(s *memtrace.Survival) *Retention {
 	mean, _ := s.Mean()
 	share, _ := s.CensoredShare()
 	return &Retention{
-		Bytes: s.Count, P50: quantile(0.5), P90: quantile(0.9), P99: quantile(0.99), Max: float64(s.Max) / 1e9, Mean: mean / 1e9, CensoredShare: share,
+		Bytes: s.Count, P50: quantile(0.5), P90: quantile(0.9), P99: quantile(0.99), Max: float64(s.Max) / 1e9,
+		Mean: mean / 1e9, CensoredShare: share,
 		KM50: estimate(0.5), KM90: estimate(0.9), KM99: estimate(0.99),
 	}
 }
@@ -141,15 +142,19 @@ func (a *analysis) notes() {
 		r.note(count(coarse, "access", "accesses") + " of rows that nobody named count with their bytes alone")
 	}
 	if hulls > 0 {
-		r.note(count(hulls, "strided access was", "strided accesses were") + " taken for all bytes from the first to the last")
+		r.note(count(hulls, "strided access was", "strided accesses were") +
+			" taken for all bytes from the first to the last")
 	}
 	if unsized > 0 {
-		r.note(count(unsized, "access", "accesses") + " of experts that nobody saw being chosen: their bytes are missing in the sums (--tap-resource-level DETAILED records them)")
+		r.note(count(unsized, "access", "accesses") +
+			" of experts that nobody saw being chosen: their bytes are missing in the sums (--tap-resource-level DETAILED records them)")
 	}
 	if n := a.traffic.Uncounted; n > 0 {
-		r.note(count(n, "execution of a graph stands", "executions of graphs stand") + " in no list of steps, for it is full")
+		r.note(count(n, "execution of a graph stands", "executions of graphs stand") +
+			" in no list of steps, for it is full")
 	}
 	if a.late > 0 {
-		r.note(count(a.late, "row is", "rows are") + " older than rows before them, and counted as of the newest of those")
+		r.note(count(a.late, "row is", "rows are") +
+			" older than rows before them, and counted as of the newest of those")
 	}
 }

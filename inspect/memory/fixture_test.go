@@ -24,7 +24,8 @@ type row map[int]any
 // traceSchema is that of a table of accesses.
 func traceSchema(version string) table.Schema {
 	s := table.Schema{Metadata: [][2]string{{table.VersionKey, version}}}
-	kinds := map[memtrace.ColumnKind]table.Kind{memtrace.ColumnInt32: table.Int32, memtrace.ColumnInt64: table.Int64, memtrace.ColumnUint64: table.Uint64, memtrace.ColumnText: table.Text}
+	kinds := map[memtrace.ColumnKind]table.Kind{memtrace.ColumnInt32: table.Int32, memtrace.ColumnInt64: table.Int64,
+		memtrace.ColumnUint64: table.Uint64, memtrace.ColumnText: table.Text}
 	for _, c := range memtrace.TraceColumns() {
 		s.Columns = append(s.Columns, table.Column{Name: c.Name, Kind: kinds[c.Kind], Null: true})
 	}
@@ -86,8 +87,10 @@ func writeFile(t testing.TB, dir, name string, content []byte) {
 
 // access is a row of the ledger at a time after the beginning.
 func access(ns int64, op memtrace.AccessOp, kind memtrace.RegionType, region, buffer, offset, size int) row {
-	return row{memtrace.TraceTime: testBegin + ns, memtrace.TraceOp: op.String(), memtrace.TraceRegionType: kind.String(), memtrace.TraceRegion: region, memtrace.TraceBuffer: buffer,
-		memtrace.TraceOffset: offset, memtrace.TraceSize: size, memtrace.TraceCollector: "graph", memtrace.TracePhase: "generation", memtrace.TraceCount: 1, memtrace.TracePieces: 1,
+	return row{memtrace.TraceTime: testBegin + ns, memtrace.TraceOp: op.String(),
+		memtrace.TraceRegionType: kind.String(), memtrace.TraceRegion: region, memtrace.TraceBuffer: buffer,
+		memtrace.TraceOffset: offset, memtrace.TraceSize: size, memtrace.TraceCollector: "graph",
+		memtrace.TracePhase: "generation", memtrace.TraceCount: 1, memtrace.TracePieces: 1,
 		memtrace.TraceFlags: 0, memtrace.TraceTimeSource: "graph"}
 }
 
@@ -117,9 +120,12 @@ type regionFixture struct {
 func regionMap(t testing.TB, regions []regionFixture) []byte {
 	t.Helper()
 	s := table.Schema{Metadata: [][2]string{{table.VersionKey, table.Version}}, Columns: []table.Column{
-		{Name: "region_id", Kind: table.Int32}, {Name: "region_type", Kind: table.Text}, {Name: "name", Kind: table.Text}, {Name: "size_bytes", Kind: table.Int64},
-		{Name: "layer", Kind: table.Int32, Null: true}, {Name: "kv", Kind: table.Text, Null: true}, {Name: "buffer_id", Kind: table.Int64, Null: true}, {Name: "offset", Kind: table.Int64, Null: true},
-		{Name: "start_addr", Kind: table.Uint64, Null: true}, {Name: "alloc_ns", Kind: table.Int64, Null: true}, {Name: "ctx", Kind: table.Int32, Null: true},
+		{Name: "region_id", Kind: table.Int32}, {Name: "region_type", Kind: table.Text},
+		{Name: "name", Kind: table.Text}, {Name: "size_bytes", Kind: table.Int64},
+		{Name: "layer", Kind: table.Int32, Null: true}, {Name: "kv", Kind: table.Text, Null: true},
+		{Name: "buffer_id", Kind: table.Int64, Null: true}, {Name: "offset", Kind: table.Int64, Null: true},
+		{Name: "start_addr", Kind: table.Uint64, Null: true}, {Name: "alloc_ns", Kind: table.Int64, Null: true},
+		{Name: "ctx", Kind: table.Int32, Null: true},
 	}}
 	var rows []row
 	for _, g := range regions {
@@ -151,9 +157,12 @@ type life struct {
 func lifeTable(t testing.TB, lives []life) []byte {
 	t.Helper()
 	s := table.Schema{Metadata: [][2]string{{table.VersionKey, table.Version}}, Columns: []table.Column{
-		{Name: "layer", Kind: table.Int32}, {Name: "kv", Kind: table.Text}, {Name: "cell_start", Kind: table.Int32}, {Name: "cell_end", Kind: table.Int32},
-		{Name: "first_write_ns", Kind: table.Int64, Null: true}, {Name: "last_read_ns", Kind: table.Int64, Null: true}, {Name: "evict_ns", Kind: table.Int64, Null: true},
-		{Name: "evict_reason", Kind: table.Text, Null: true}, {Name: "cells", Kind: table.Int32}, {Name: "cell_bytes", Kind: table.Int64},
+		{Name: "layer", Kind: table.Int32}, {Name: "kv", Kind: table.Text}, {Name: "cell_start", Kind: table.Int32},
+		{Name: "cell_end", Kind: table.Int32},
+		{Name: "first_write_ns", Kind: table.Int64, Null: true}, {Name: "last_read_ns", Kind: table.Int64, Null: true},
+		{Name: "evict_ns", Kind: table.Int64, Null: true},
+		{Name: "evict_reason", Kind: table.Text, Null: true}, {Name: "cells", Kind: table.Int32},
+		{Name: "cell_bytes", Kind: table.Int64},
 		{Name: "ctx", Kind: table.Int32},
 	}}
 	var rows []row

@@ -10,8 +10,10 @@ import (
 // foreignNames are the columns of a trace.parquet that mrm-trace wrote, by what they stand for. Its rows are
 // samples of addresses without sizes.
 var foreignNames = map[int]string{
-	memtrace.TraceTime: "timestamp_ns", memtrace.TracePhase: "phase", memtrace.TraceOp: "op_type", memtrace.TraceAddr: "address", memtrace.TraceRegion: "region_id",
-	memtrace.TraceRegionType: "region_type", memtrace.TraceSymbol: "symbol", memtrace.TraceToken: "token_index", memtrace.TraceTID: "thread_id",
+	memtrace.TraceTime: "timestamp_ns", memtrace.TracePhase: "phase", memtrace.TraceOp: "op_type",
+	memtrace.TraceAddr: "address", memtrace.TraceRegion: "region_id",
+	memtrace.TraceRegionType: "region_type", memtrace.TraceSymbol: "symbol", memtrace.TraceToken: "token_index",
+	memtrace.TraceTID: "thread_id",
 	memtrace.TraceCPU: "cpu_id",
 }
 

@@ -37,9 +37,11 @@ type suitability struct {
 
 func (r *Report) computeAll() computeAll {
 	c := computeAll{
-		RetentionPerRegion: []ofRegion[*Retention]{}, WorkingSetPerRegion: []ofRegion[[]WorkingSet]{}, LocalityPerRegion: []ofRegion[locality]{},
-		RetentionSummary: map[string]*Retention{}, WriteOnce: map[string]*float64{}, ReadFreq: map[string]*float64{},
-		WorkingSetSummary: map[string][]WorkingSet{}, LocalitySummary: map[string]locality{}, IAI: map[string]*Spread{}, Suitability: map[string]suitability{},
+		RetentionPerRegion: []ofRegion[*Retention]{}, WorkingSetPerRegion: []ofRegion[[]WorkingSet]{},
+		LocalityPerRegion: []ofRegion[locality]{},
+		RetentionSummary:  map[string]*Retention{}, WriteOnce: map[string]*float64{}, ReadFreq: map[string]*float64{},
+		WorkingSetSummary: map[string][]WorkingSet{}, LocalitySummary: map[string]locality{}, IAI: map[string]*Spread{},
+		Suitability: map[string]suitability{},
 	}
 	for i := range r.Types {
 		t := &r.Types[i]
@@ -55,8 +57,10 @@ func (r *Report) computeAll() computeAll {
 		if g.Retention != nil {
 			c.RetentionPerRegion = append(c.RetentionPerRegion, ofRegion[*Retention]{g.ID, g.Type, g.Name, g.Retention})
 		}
-		c.WorkingSetPerRegion = append(c.WorkingSetPerRegion, ofRegion[[]WorkingSet]{g.ID, g.Type, g.Name, g.WorkingSet})
-		c.LocalityPerRegion = append(c.LocalityPerRegion, ofRegion[locality]{g.ID, g.Type, g.Name, locality{g.Locality, g.Reuse, g.Stride}})
+		c.WorkingSetPerRegion = append(c.WorkingSetPerRegion,
+			ofRegion[[]WorkingSet]{g.ID, g.Type, g.Name, g.WorkingSet})
+		c.LocalityPerRegion = append(c.LocalityPerRegion,
+			ofRegion[locality]{g.ID, g.Type, g.Name, locality{g.Locality, g.Reuse, g.Stride}})
 	}
 	return c
 }

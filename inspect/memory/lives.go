@@ -85,10 +85,13 @@ func readLives(dir string, regions *regionTable) (*lives, error) {
 		l.regions[key] = id
 	}
 	form := table.Form{Name: rundir.LivesName, Columns: []table.Column{
-		{Name: "layer", Kind: table.Int64}, {Name: "kv", Kind: table.Text}, {Name: "cell_start", Kind: table.Int64}, {Name: "cell_end", Kind: table.Int64},
-		{Name: "first_write_ns", Kind: table.Int64}, {Name: "last_read_ns", Kind: table.Int64}, {Name: "evict_ns", Kind: table.Int64},
+		{Name: "layer", Kind: table.Int64}, {Name: "kv", Kind: table.Text}, {Name: "cell_start", Kind: table.Int64},
+		{Name: "cell_end", Kind: table.Int64},
+		{Name: "first_write_ns", Kind: table.Int64}, {Name: "last_read_ns", Kind: table.Int64},
+		{Name: "evict_ns", Kind: table.Int64},
 	}}
-	if _, err := eachRow(dir, form, []string{"evict_reason", "cells", "cell_bytes", "ctx"}, maxLives, l.row); err != nil {
+	if _, err := eachRow(dir, form, []string{"evict_reason", "cells", "cell_bytes", "ctx"}, maxLives,
+		l.row); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(l.ends, func(a, b lifeEnd) int { return cmp.Compare(a.ns, b.ns) })
@@ -127,11 +130,13 @@ func (l *lives) row(s *sideTable) error {
 		key.ctx = noContext
 		region, isKnown = l.regions[key]
 	}
-	if !isKnown || region < 0 || s.number("cells") != end-first || s.number("cell_bytes") <= 0 || len(l.ends) == maxEnds {
+	if !isKnown || region < 0 || s.number("cells") != end-first || s.number("cell_bytes") <= 0 ||
+		len(l.ends) == maxEnds {
 		l.unplaced++
 		return nil
 	}
-	l.ends = append(l.ends, lifeEnd{ns: evict, region: region, first: first, end: end, cellBytes: s.number("cell_bytes")})
+	l.ends = append(l.ends, lifeEnd{ns: evict, region: region, first: first, end: end,
+		cellBytes: s.number("cell_bytes")})
 	return nil
 }
 
@@ -182,15 +187,19 @@ func EachLife(dir string, f func(*Life) error) error {
 		}
 	}
 	form := table.Form{Name: rundir.LivesName, Columns: []table.Column{
-		{Name: "block_id", Kind: table.Int64}, {Name: "layer", Kind: table.Int64}, {Name: "kv", Kind: table.Text}, {Name: "cell_start", Kind: table.Int64},
-		{Name: "first_write_ns", Kind: table.Int64}, {Name: "last_read_ns", Kind: table.Int64}, {Name: "evict_ns", Kind: table.Int64}, {Name: "n_reads", Kind: table.Int64},
+		{Name: "block_id", Kind: table.Int64}, {Name: "layer", Kind: table.Int64}, {Name: "kv", Kind: table.Text},
+		{Name: "cell_start", Kind: table.Int64},
+		{Name: "first_write_ns", Kind: table.Int64}, {Name: "last_read_ns", Kind: table.Int64},
+		{Name: "evict_ns", Kind: table.Int64}, {Name: "n_reads", Kind: table.Int64},
 	}}
 	_, err = eachRow(dir, form, []string{"cell_bytes", "ctx"}, maxLives, func(s *sideTable) error {
 		l := Life{
-			Block: s.number("block_id"), Layer: s.number("layer"), KV: s.text("kv"), WriteNS: s.number("first_write_ns"), ReadNS: s.number("last_read_ns"),
+			Block: s.number("block_id"), Layer: s.number("layer"), KV: s.text("kv"),
+			WriteNS: s.number("first_write_ns"), ReadNS: s.number("last_read_ns"),
 			EndNS: s.number("evict_ns"), Reads: s.number("n_reads"),
 		}
-		if start := starts[cacheTensor{s.contextOf(), l.Layer, l.KV}]; start != 0 && l.KV == "k" && s.number("cell_bytes") > 0 {
+		if start := starts[cacheTensor{s.contextOf(), l.Layer, l.KV}]; start != 0 && l.KV == "k" &&
+			s.number("cell_bytes") > 0 {
 			l.Addr = start + uint64(s.number("cell_start")*s.number("cell_bytes"))
 		}
 		return f(&l)

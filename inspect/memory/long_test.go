@@ -30,19 +30,23 @@ func stepOf() (all []stepTemplate) {
 		for k := range int64(12) {
 			if k%2 == 0 {
 				id := layer*6 + k/2
-				all = append(all, stepTemplate{op: read, kind: weight, region: id, buffer: 1, offset: id << 22, size: 4 << 20})
+				all = append(all, stepTemplate{op: read, kind: weight, region: id, buffer: 1, offset: id << 22,
+					size: 4 << 20})
 			}
-			all = append(all, stepTemplate{op: read, kind: activation, region: 2000 + layer*12 + k, buffer: 3, offset: at, size: 8192})
+			all = append(all, stepTemplate{op: read, kind: activation, region: 2000 + layer*12 + k, buffer: 3,
+				offset: at, size: 8192})
 			if k == 4 {
 				for part := range int64(2) {
 					id := 1000 + 2*layer + part
 					base := id << 22
-					all = append(all, stepTemplate{op: write, kind: kv, region: id, buffer: 2, offset: base, size: 1024, cell: 1024},
+					all = append(all, stepTemplate{op: write, kind: kv, region: id, buffer: 2, offset: base, size: 1024,
+						cell: 1024},
 						stepTemplate{op: read, kind: kv, region: id, buffer: 2, offset: base, size: 1024, cells: 1024})
 				}
 			}
 			at = (at + 8192*(1+k%3)) % (1 << 20)
-			all = append(all, stepTemplate{op: write, kind: activation, region: 2000 + layer*12 + k + 1, buffer: 3, offset: at, size: 8192})
+			all = append(all, stepTemplate{op: write, kind: activation, region: 2000 + layer*12 + k + 1, buffer: 3,
+				offset: at, size: 8192})
 		}
 	}
 	return all

@@ -19,7 +19,8 @@ const (
 
 // meter begins to follow. The meter may count meanwhile; lives are not to be touched until it has ended.
 func meter(m *memtrace.Meter, l *lives) *metering {
-	g := &metering{full: make(chan []memtrace.Touch, batches), empty: make(chan []memtrace.Touch, batches), done: make(chan struct{})}
+	g := &metering{full: make(chan []memtrace.Touch, batches), empty: make(chan []memtrace.Touch, batches),
+		done: make(chan struct{})}
 	for range batches {
 		g.empty <- make([]memtrace.Touch, 0, batchTouches)
 	}

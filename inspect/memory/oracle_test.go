@@ -65,7 +65,8 @@ func TestOracle(t *testing.T) {
 	python := testenv.NeedPython(t, "pyarrow.parquet", "pandas", "numpy")
 	for seed := range uint64(2) {
 		dir := run(t, randomRows(seed, 500), 200)
-		out, err := exec.Command(python, filepath.Join("testdata", "metrics.py"), "0.5", filepath.Join(dir, rundir.TraceName)).Output()
+		out, err := exec.Command(python, filepath.Join("testdata", "metrics.py"), "0.5",
+			filepath.Join(dir, rundir.TraceName)).Output()
 		if err != nil {
 			t.Fatalf("%v: %s", err, err.(*exec.ExitError).Stderr)
 		}
@@ -85,11 +86,13 @@ func TestOracle(t *testing.T) {
 
 func compareOracle(t *testing.T, name string, got *Type, want oracleType) {
 	t.Helper()
-	if got.BytesRead != want.BytesRead || got.BytesWritten != want.BytesWritten || got.Reads != want.Reads || got.Writes != want.Writes {
+	if got.BytesRead != want.BytesRead || got.BytesWritten != want.BytesWritten || got.Reads != want.Reads ||
+		got.Writes != want.Writes {
 		t.Errorf("%s: %+v, want %+v", name, got.Figures, want)
 	}
 	if got.Retention.Bytes != want.RetentionBytes || got.WorkingSet[0].MaxBytes != want.SetMax {
-		t.Errorf("%s: %d bytes kept, at most %d in a window; want %d and %d", name, got.Retention.Bytes, got.WorkingSet[0].MaxBytes, want.RetentionBytes, want.SetMax)
+		t.Errorf("%s: %d bytes kept, at most %d in a window; want %d and %d", name, got.Retention.Bytes,
+			got.WorkingSet[0].MaxBytes, want.RetentionBytes, want.SetMax)
 	}
 	exact := func(what string, got, want *float64) {
 		t.Helper()

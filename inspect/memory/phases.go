@@ -67,7 +67,8 @@ func readPhases(dir string) (*phases, error) {
 	defer file.Close()
 	p := &phases{counts: map[phaseKey]*[8]memtrace.Estimate{}}
 	if p.marks, err = memtrace.ReadMarks(file); err != nil {
-		return nil, fmt.Errorf("%s: %w; 'llamatap verify %s' says which files are not what was recorded", filepath.Join(dir, rundir.MarksName), err, dir)
+		return nil, fmt.Errorf("%s: %w; 'llamatap verify %s' says which files are not what was recorded",
+			filepath.Join(dir, rundir.MarksName), err, dir)
 	}
 	if len(p.marks) == 0 {
 		return nil, nil
@@ -167,7 +168,8 @@ func (a *analysis) fillPhases() {
 			}
 		}
 		slices.SortFunc(of.Samples, func(a, b PhaseSamples) int {
-			return cmp.Or(cmp.Compare(a.Collector, b.Collector), cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.Type, b.Type))
+			return cmp.Or(cmp.Compare(a.Collector, b.Collector), cmp.Compare(b.Samples, a.Samples),
+				cmp.Compare(a.Type, b.Type))
 		})
 	}
 	if p.marks[0].Inferred {
@@ -178,7 +180,8 @@ func (a *analysis) fillPhases() {
 func (a *analysis) phaseSamples(key phaseKey, ops *[8]memtrace.Estimate) PhaseSamples {
 	s := a.samples[key.from]
 	events := s.Period() * float64(s.Samples)
-	one := PhaseSamples{Collector: key.from.String(), Source: sourceOf(s, a.isForeign), Type: key.kind.String(), Events: map[string]EventCounts{}}
+	one := PhaseSamples{Collector: key.from.String(), Source: sourceOf(s, a.isForeign), Type: key.kind.String(),
+		Events: map[string]EventCounts{}}
 	for op := range ops {
 		if e := &ops[op]; e.Samples > 0 {
 			one.Events[opName(op)] = countsOf(e, events)
@@ -191,13 +194,16 @@ func (a *analysis) phaseSamples(key phaseKey, ops *[8]memtrace.Estimate) PhaseSa
 // phaseRows are the rows of the table of phases as CSV, one for each collector and type of region; a phase without
 // samples has one.
 func phaseRows(r *Report) [][]string {
-	rows := [][]string{{"phase", "inferred", "markers", "begin_ns", "seconds", "collector", "region_type", "samples", "events", "reads", "writes"}}
+	rows := [][]string{{"phase", "inferred", "markers", "begin_ns", "seconds", "collector", "region_type", "samples",
+		"events", "reads", "writes"}}
 	for i := range r.Phases {
 		p := &r.Phases[i]
-		head := []string{p.Name, strconv.FormatBool(p.Inferred), strconv.Itoa(p.Markers), strconv.FormatInt(p.Begin, 10), decimal(&p.Seconds)}
+		head := []string{p.Name, strconv.FormatBool(p.Inferred), strconv.Itoa(p.Markers),
+			strconv.FormatInt(p.Begin, 10), decimal(&p.Seconds)}
 		for k := range p.Samples {
 			s := &p.Samples[k]
-			rows = append(rows, append(slices.Clone(head), s.Collector, s.Type, strconv.FormatInt(s.Samples, 10), s.events(), s.eventsOf("read", ""), s.eventsOf("write", "")))
+			rows = append(rows, append(slices.Clone(head), s.Collector, s.Type, strconv.FormatInt(s.Samples, 10),
+				s.events(), s.eventsOf("read", ""), s.eventsOf("write", "")))
 		}
 		if len(p.Samples) == 0 {
 			rows = append(rows, append(head, "", "", "0", "", "", ""))
@@ -226,7 +232,8 @@ func (s *PhaseSamples) eventsOf(op, none string) string {
 
 // phaseTable writes the table of phases for people.
 func writePhaseTable(out *present.Text, r *Report) {
-	rows := [][]string{{"phase", "time", "samples of", "region type", "samples", "samples/s", "events", "reads", "writes"}}
+	rows := [][]string{{"phase", "time", "samples of", "region type", "samples", "samples/s", "events", "reads",
+		"writes"}}
 	for i := range r.Phases {
 		p := &r.Phases[i]
 		name := p.Name
@@ -242,7 +249,8 @@ func writePhaseTable(out *present.Text, r *Report) {
 			if p.Seconds > 0 {
 				rate = fmt.Sprintf("%.4g", float64(s.Samples)/p.Seconds)
 			}
-			rows = append(rows, []string{name, present.Seconds(p.Seconds), s.Collector, s.Type, strconv.FormatInt(s.Samples, 10), rate, s.events(), s.eventsOf("read", "-"), s.eventsOf("write", "-")})
+			rows = append(rows, []string{name, present.Seconds(p.Seconds), s.Collector, s.Type,
+				strconv.FormatInt(s.Samples, 10), rate, s.events(), s.eventsOf("read", "-"), s.eventsOf("write", "-")})
 		}
 		if len(p.Samples) == 0 {
 			rows = append(rows, []string{name, present.Seconds(p.Seconds), "-", "-", "0", "-", "-", "-", "-"})

@@ -31,9 +31,11 @@ const maxRegions = 1 << 22
 func readRegions(dir string) (*regionTable, error) {
 	t := &regionTable{all: map[int]*regionRow{}}
 	form := table.Form{Name: rundir.RegionsName, Columns: []table.Column{
-		{Name: "region_id", Kind: table.Int64}, {Name: "region_type", Kind: table.Text}, {Name: "name", Kind: table.Text}, {Name: "size_bytes", Kind: table.Int64},
+		{Name: "region_id", Kind: table.Int64}, {Name: "region_type", Kind: table.Text},
+		{Name: "name", Kind: table.Text}, {Name: "size_bytes", Kind: table.Int64},
 	}}
-	_, err := eachRow(dir, form, []string{"layer", "start_addr", "device", "kv", "ctx", "buffer_id", "offset", "alloc_ns"}, maxRegions, t.row)
+	_, err := eachRow(dir, form, []string{"layer", "start_addr", "device", "kv", "ctx", "buffer_id", "offset",
+		"alloc_ns"}, maxRegions, t.row)
 	return t, err
 }
 
@@ -42,12 +44,14 @@ func (t *regionTable) row(s *sideTable) error {
 	if err != nil {
 		return err
 	}
-	g := &regionRow{kind: kind, name: s.text("name"), kv: s.text("kv"), device: s.text("device"), bytes: uint64(s.number("size_bytes"))}
+	g := &regionRow{kind: kind, name: s.text("name"), kv: s.text("kv"), device: s.text("device"),
+		bytes: uint64(s.number("size_bytes"))}
 	if layer, ok := s.value("layer"); ok {
 		g.layer = &layer
 	}
 	g.ctx = s.contextOf()
-	g.buffer, g.offset, g.start, g.alloc = uint64(s.number("buffer_id")), uint64(s.number("offset")), uint64(s.number("start_addr")), s.number("alloc_ns")
+	g.buffer, g.offset, g.start, g.alloc = uint64(s.number("buffer_id")), uint64(s.number("offset")),
+		uint64(s.number("start_addr")), s.number("alloc_ns")
 	t.all[int(s.number("region_id"))] = g
 	if kind != memtrace.Activation { // they share the memory of compute buffers
 		t.sums[kind] += g.bytes
@@ -66,7 +70,8 @@ func (t *regionTable) bytes(kind memtrace.RegionType) uint64 {
 // describe says of a region what the table does.
 func (t *regionTable) describe(g *Region) {
 	if row := t.all[g.ID]; row != nil {
-		g.Type, g.Name, g.KV, g.Device, g.Layer, g.Bytes = row.kind.String(), row.name, row.kv, row.device, row.layer, row.bytes
+		g.Type, g.Name, g.KV, g.Device, g.Layer, g.Bytes = row.kind.String(), row.name, row.kv, row.device, row.layer,
+			row.bytes
 	}
 }
 

@@ -94,7 +94,8 @@ type Observed struct {
 type Type struct {
 	Type    string `json:"region_type"`
 	Regions int    `json:"n_regions"` // that were accessed
-	Bytes   uint64 `json:"bytes"`     // of all regions of the type, accessed or not; of activations the memory that they share
+	// of all regions of the type, accessed or not; of activations the memory that they share
+	Bytes uint64 `json:"bytes"`
 	Figures
 }
 
@@ -185,6 +186,8 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		Data      []Use       `json:"by_data_symbol,omitempty"`
 		Processes []Use       `json:"by_process,omitempty"`
 		Phases    []Phase     `json:"by_phase,omitempty"`
-	}{r.Path, r.Version, r.Rows, r.Parts, r.Collectors, r.TimeSources, r.BeginUnixNS, r.Seconds(), r.Windows, r.Thresholds, r.Notes,
-		r.computeAll(), r.Types, r.steps(), r.bandwidth(), r.KVBlocks, r.Samples, r.Agreement, r.Symbols, r.DataSymbols, r.Processes, r.Phases})
+	}{r.Path, r.Version, r.Rows, r.Parts, r.Collectors, r.TimeSources, r.BeginUnixNS, r.Seconds(), r.Windows,
+		r.Thresholds, r.Notes,
+		r.computeAll(), r.Types, r.steps(), r.bandwidth(), r.KVBlocks, r.Samples, r.Agreement, r.Symbols, r.DataSymbols,
+		r.Processes, r.Phases})
 }

@@ -53,7 +53,8 @@ func (a *analysis) sample(r *rows, row int, from memtrace.Collector) {
 	if a.crowded == nil {
 		a.crowded = a.observed.Add(ns, number(c[memtrace.TraceRegion], row, -1-int64(kind)), kind, op, addr)
 	}
-	w := witness{ns: ns, addr: addr, size: size, region: number(c[memtrace.TraceRegion], row, -1), op: op, kind: kind, from: from}
+	w := witness{ns: ns, addr: addr, size: size, region: number(c[memtrace.TraceRegion], row, -1), op: op, kind: kind,
+		from: from}
 	a.witnesses.add(w)
 	a.phases.add(&w, number(c[memtrace.TraceWeight], row, 1))
 	for _, g := range a.groupings {
@@ -70,7 +71,8 @@ func (a *analysis) fillSamples() {
 		if s == nil {
 			continue
 		}
-		all := Samples{Collector: memtrace.Collector(from).String(), Samples: s.Samples, Period: s.Period(), Source: sourceOf(s, a.isForeign)}
+		all := Samples{Collector: memtrace.Collector(from).String(), Samples: s.Samples, Period: s.Period(),
+			Source: sourceOf(s, a.isForeign)}
 		if s.Last > s.First {
 			all.PerSecond = float64(s.Samples) / (float64(s.Last-s.First) / 1e9)
 		}
@@ -92,7 +94,8 @@ func (a *analysis) fillSamples() {
 
 func sampleType(kind memtrace.RegionType, t *memtrace.SampledType, events float64) SampleType {
 	all := t.All()
-	s := SampleType{Type: kind.String(), Samples: t.Samples, PagesSeen: t.Pages, Share: all.Events / events, Events: map[string]EventCounts{}}
+	s := SampleType{Type: kind.String(), Samples: t.Samples, PagesSeen: t.Pages, Share: all.Events / events,
+		Events: map[string]EventCounts{}}
 	for op := range t.Ops {
 		e := &t.Ops[op]
 		if e.Samples == 0 {
@@ -138,11 +141,13 @@ func (a *analysis) fromSamples(s *memtrace.Sampled, from memtrace.Collector, sou
 		}
 		of := r.Type(kind.String())
 		if of == nil {
-			r.Types = append(r.Types, Type{Type: kind.String(), Bytes: a.regions.bytes(kind), Figures: Figures{Source: source}})
+			r.Types = append(r.Types, Type{Type: kind.String(), Bytes: a.regions.bytes(kind),
+				Figures: Figures{Source: source}})
 			of = &r.Types[len(r.Types)-1]
 		}
 		if isAccess && of.Reads+of.Writes == 0 {
-			of.Source, of.Reads, of.Writes = source, int64(math.Round(t.Ops[memtrace.OpRead].Events)), int64(math.Round(t.Ops[memtrace.OpWrite].Events))
+			of.Source, of.Reads, of.Writes = source, int64(math.Round(t.Ops[memtrace.OpRead].Events)),
+				int64(math.Round(t.Ops[memtrace.OpWrite].Events))
 		}
 	}
 }
@@ -168,7 +173,8 @@ func (a *analysis) fillObserved() {
 		of.Regions = o.Regions
 		of.Observed = &Observed{Regions: o.Regions, Pages: o.Pages}
 		if reads[o.Type] > 0 { // else it is not known when anything was read last
-			of.Observed.RetentionP50, of.Observed.RetentionP90, of.Observed.RetentionP99 = &o.RetentionP50, &o.RetentionP90, &o.RetentionP99
+			of.Observed.RetentionP50, of.Observed.RetentionP90, of.Observed.RetentionP99 = &o.RetentionP50,
+				&o.RetentionP90, &o.RetentionP99
 		}
 		if !math.IsNaN(o.WriteOnce) {
 			of.Observed.WriteOnce = &o.WriteOnce

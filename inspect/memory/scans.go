@@ -47,7 +47,9 @@ func (j *judge) findScans() {
 		if n := len(j.scans); n == 0 || j.scans[n-1].ns != w.ns {
 			j.scans = append(j.scans, scan{ns: w.ns, pages: make([]memtrace.Pages, len(groups))})
 		}
-		group := slices.IndexFunc(groups, func(types []memtrace.RegionType) bool { return slices.Contains(types, w.kind) })
+		group := slices.IndexFunc(groups, func(types []memtrace.RegionType) bool {
+			return slices.Contains(types, w.kind)
+		})
 		j.scans[len(j.scans)-1].pages[group].Add(w.addr, w.addr+max(w.size, 1))
 	}
 }

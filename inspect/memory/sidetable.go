@@ -36,7 +36,8 @@ func eachRow(dir string, form table.Form, others []string, most int64, f func(*s
 		return false, err
 	}
 	if r.Rows() > most {
-		return false, fmt.Errorf("%s: it has %d rows, at most %d can be analysed: move it away to do without it", file.Name(), r.Rows(), most)
+		return false, fmt.Errorf("%s: it has %d rows, at most %d can be analysed: move it away to do without it",
+			file.Name(), r.Rows(), most)
 	}
 	var names []string
 	for _, c := range form.Columns {

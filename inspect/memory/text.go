@@ -58,7 +58,8 @@ func (r *Report) WriteText(w io.Writer, by By, top int) error {
 
 func writeHead(out *present.Text, r *Report) {
 	out.Line("run     %s", r.Path)
-	out.Line("trace   %d rows in %s, %s, schema %s", r.Rows, count(int64(r.Parts), "file", "files"), present.Seconds(r.Seconds()), r.Version)
+	out.Line("trace   %d rows in %s, %s, schema %s", r.Rows, count(int64(r.Parts), "file", "files"),
+		present.Seconds(r.Seconds()), r.Version)
 	if n := r.Collectors[memtrace.CollectorGraph.String()]; n > 0 {
 		out.Line("ledger  %d rows: what graphs say, %s; each operand byte counts once per op, whatever caches held of it", n, Computed)
 	}
@@ -84,7 +85,8 @@ func writeTrafficTable(out *present.Text, r *Report) {
 	rows[0] = append(rows[0], "reuse p50", "locality", "source")
 	for i := range r.Types {
 		t := &r.Types[i]
-		row := []string{t.Type, fmt.Sprint(t.Regions), present.Bytes(float64(t.Bytes)), fmt.Sprint(t.Reads), fmt.Sprint(t.Writes), present.Bytes(float64(t.BytesRead)), present.Bytes(float64(t.BytesWritten)),
+		row := []string{t.Type, fmt.Sprint(t.Regions), present.Bytes(float64(t.Bytes)), fmt.Sprint(t.Reads),
+			fmt.Sprint(t.Writes), present.Bytes(float64(t.BytesRead)), present.Bytes(float64(t.BytesWritten)),
 			figure(t.ReadWrite, "%.3g")}
 		for _, length := range r.Windows {
 			cell := "-"
@@ -105,12 +107,15 @@ func writeTrafficTable(out *present.Text, r *Report) {
 }
 
 func writeLifeTable(out *present.Text, r *Report) {
-	rows := [][]string{{"region type", "write-once", "kept p50", "p90", "p99", "max", "p99 (KM)", "censored", "reads/s", "IAI p50", "IAI p99", "suits MRM", "with censoring"}}
+	rows := [][]string{{"region type", "write-once", "kept p50", "p90", "p99", "max", "p99 (KM)", "censored", "reads/s",
+		"IAI p50", "IAI p99", "suits MRM", "with censoring"}}
 	for i := range r.Types {
 		t := &r.Types[i]
-		row := []string{t.Type, figure(t.WriteOnce, "%.3f"), "-", "-", "-", "-", "-", "-", figure(t.ReadFrequency, "%.4g"), "-", "-", orDash(t.Label), orDash(t.LabelCensored)}
+		row := []string{t.Type, figure(t.WriteOnce, "%.3f"), "-", "-", "-", "-", "-", "-",
+			figure(t.ReadFrequency, "%.4g"), "-", "-", orDash(t.Label), orDash(t.LabelCensored)}
 		if q := t.Retention; q != nil {
-			row[2], row[3], row[4], row[5], row[7] = present.Seconds(q.P50), present.Seconds(q.P90), present.Seconds(q.P99), present.Seconds(q.Max), fmt.Sprintf("%.1f %%", 100*q.CensoredShare)
+			row[2], row[3], row[4], row[5], row[7] = present.Seconds(q.P50), present.Seconds(q.P90),
+				present.Seconds(q.P99), present.Seconds(q.Max), fmt.Sprintf("%.1f %%", 100*q.CensoredShare)
 			row[6] = "beyond"
 			if q.KM99 != nil {
 				row[6] = present.Seconds(*q.KM99)
@@ -125,10 +130,13 @@ func writeLifeTable(out *present.Text, r *Report) {
 }
 
 func writeRegionTable(out *present.Text, r *Report, top int) {
-	rows := [][]string{{"region", "type", "name", "size", "read", "written", "per step", "kept p99", "write-once", "reads/s", "suits MRM"}}
+	rows := [][]string{{"region", "type", "name", "size", "read", "written", "per step", "kept p99", "write-once",
+		"reads/s", "suits MRM"}}
 	for i := range r.Regions[:min(top, len(r.Regions))] {
 		g := &r.Regions[i]
-		row := []string{fmt.Sprint(g.ID), g.Type, short(g.Name), present.Bytes(float64(g.Bytes)), present.Bytes(float64(g.BytesRead)), present.Bytes(float64(g.BytesWritten)), "-", "-", figure(g.WriteOnce, "%.3f"),
+		row := []string{fmt.Sprint(g.ID), g.Type, short(g.Name), present.Bytes(float64(g.Bytes)),
+			present.Bytes(float64(g.BytesRead)), present.Bytes(float64(g.BytesWritten)), "-", "-",
+			figure(g.WriteOnce, "%.3f"),
 			figure(g.ReadFrequency, "%.4g"), orDash(g.Label)}
 		if g.PerStep != nil {
 			row[6] = present.Bytes(g.PerStep.Mean)
@@ -159,7 +167,8 @@ func writeFlow(out *present.Text, r *Report) {
 	if len(t.Bins) == 0 {
 		return
 	}
-	rows := [][]string{{"region type", "read per step", "least", "most", "written per step", "read/s", "most", "written/s", "most"}}
+	rows := [][]string{{"region type", "read per step", "least", "most", "written per step", "read/s", "most",
+		"written/s", "most"}}
 	for _, kind := range memtrace.RegionTypes() {
 		var read, written, readBin, writtenBin memtrace.Tally
 		for i := range t.Steps {
@@ -188,12 +197,14 @@ func writeFlow(out *present.Text, r *Report) {
 			least, most = present.Bytes(float64(read.Min)), present.Bytes(float64(read.Max))
 		}
 		rows = append(rows, []string{kind.String(), mean(&read), least, most, mean(&written),
-			present.Rate(readBin.Sum / span), present.Rate(float64(readBin.Max) / bin), present.Rate(writtenBin.Sum / span), present.Rate(float64(writtenBin.Max) / bin)})
+			present.Rate(readBin.Sum / span), present.Rate(float64(readBin.Max) / bin),
+			present.Rate(writtenBin.Sum / span), present.Rate(float64(writtenBin.Max) / bin)})
 	}
 	out.Line("")
 	out.Table(rows)
 	if steps := int64(len(t.Steps)) + t.Uncounted; steps > 0 {
-		out.Line("%s; the most of any %s", count(steps, "execution of a graph (step)", "executions of graphs (steps)"), present.Seconds(float64(t.WidthNS)/1e9))
+		out.Line("%s; the most of any %s", count(steps, "execution of a graph (step)", "executions of graphs (steps)"),
+			present.Seconds(float64(t.WidthNS)/1e9))
 	}
 }
 
@@ -205,14 +216,16 @@ func writeBlockTable(out *present.Text, r *Report) {
 	for i := range r.KVBlocks {
 		b := &r.KVBlocks[i]
 		q := &b.Retention
-		rows = append(rows, []string{b.Tensor, fmt.Sprint(b.Lives), present.Seconds(q.P50), present.Seconds(q.P90), present.Seconds(q.P99), present.Seconds(q.Max), fmt.Sprintf("%.1f %%", 100*q.CensoredShare)})
+		rows = append(rows, []string{b.Tensor, fmt.Sprint(b.Lives), present.Seconds(q.P50), present.Seconds(q.P90),
+			present.Seconds(q.P99), present.Seconds(q.Max), fmt.Sprintf("%.1f %%", 100*q.CensoredShare)})
 	}
 	out.Line("")
 	out.Table(rows)
 }
 
 func writeSampleTable(out *present.Text, r *Report) {
-	rows := [][]string{{"samples of", "region type", "samples", "share", "op", "events", "95 % interval", "pages, any op"}}
+	rows := [][]string{{"samples of", "region type", "samples", "share", "op", "events", "95 % interval",
+		"pages, any op"}}
 	for i := range r.Samples {
 		s := &r.Samples[i]
 		for k := range s.Types {
@@ -230,7 +243,8 @@ func writeSampleTable(out *present.Text, r *Report) {
 				if e.Low != e.High {
 					interval = fmt.Sprintf("%.0f to %.0f", e.Low, e.High)
 				}
-				rows = append(rows, []string{s.Collector, t.Type, fmt.Sprint(e.Samples), fmt.Sprintf("%.1f %%", 100*e.Share), op, fmt.Sprintf("%.0f", e.Events), interval, pages})
+				rows = append(rows, []string{s.Collector, t.Type, fmt.Sprint(e.Samples),
+					fmt.Sprintf("%.1f %%", 100*e.Share), op, fmt.Sprintf("%.0f", e.Events), interval, pages})
 				pages = ""
 			}
 		}
@@ -245,7 +259,8 @@ func writeAgreementTable(out *present.Text, r *Report) {
 	for i := range r.Agreement {
 		a := &r.Agreement[i]
 		out.Line("")
-		out.Line("ledger and %s: of %d samples %d compared, %s explained", a.Collector, a.Samples, a.Compared, share(a.Explained, a.Compared))
+		out.Line("ledger and %s: of %d samples %d compared, %s explained", a.Collector, a.Samples, a.Compared,
+			share(a.Explained, a.Compared))
 		for why, n := range a.NotCompared {
 			out.Line("  not compared: %d, %s", n, why)
 		}
@@ -254,10 +269,12 @@ func writeAgreementTable(out *present.Text, r *Report) {
 		}
 		for _, w := range a.Written {
 			out.Line("  written pages of %s: %s of %d found are in the ledger, %s of the ledger's %d were found, %s",
-				w.Type, share(w.InLedger, w.Pages), w.Pages, share(w.Found, w.Ledger), w.Ledger, count(a.Intervals, "interval", "intervals"))
+				w.Type, share(w.InLedger, w.Pages), w.Pages, share(w.Found, w.Ledger), w.Ledger,
+				count(a.Intervals, "interval", "intervals"))
 		}
 		if f := a.FirstTouch; f != nil && f.KendallTau != nil {
-			out.Line("  first touch: %s in the same order by Kendall's tau %.4f", count(int64(f.Regions), "region", "regions"), *f.KendallTau)
+			out.Line("  first touch: %s in the same order by Kendall's tau %.4f",
+				count(int64(f.Regions), "region", "regions"), *f.KendallTau)
 		}
 	}
 }

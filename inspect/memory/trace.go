@@ -15,9 +15,12 @@ import (
 
 // needed are the columns that a table of accesses must have, others those that are read where they are there.
 var (
-	needed = []int{memtrace.TraceTime, memtrace.TraceOp, memtrace.TraceSize, memtrace.TraceRegion, memtrace.TraceRegionType, memtrace.TraceCollector}
-	others = []int{memtrace.TracePhase, memtrace.TraceAddr, memtrace.TraceToken, memtrace.TraceGraphSeq, memtrace.TraceTimeSource, memtrace.TraceWeight, memtrace.TraceBuffer,
-		memtrace.TraceOffset, memtrace.TracePieces, memtrace.TraceStride, memtrace.TraceFlags, memtrace.TraceCount, memtrace.TraceWindow}
+	needed = []int{memtrace.TraceTime, memtrace.TraceOp, memtrace.TraceSize, memtrace.TraceRegion,
+		memtrace.TraceRegionType, memtrace.TraceCollector}
+	others = []int{memtrace.TracePhase, memtrace.TraceAddr, memtrace.TraceToken, memtrace.TraceGraphSeq,
+		memtrace.TraceTimeSource, memtrace.TraceWeight, memtrace.TraceBuffer,
+		memtrace.TraceOffset, memtrace.TracePieces, memtrace.TraceStride, memtrace.TraceFlags, memtrace.TraceCount,
+		memtrace.TraceWindow}
 )
 
 // kindOf is how the table's reader calls the type of a column.
@@ -124,8 +127,10 @@ func eachRows(ctx context.Context, t *table.Table, others []int, f func(*rows) e
 	}
 	defer scan.Close()
 	r := &rows{
-		ops: words[memtrace.AccessOp]{parse: memtrace.ParseAccessOp}, types: words[memtrace.RegionType]{parse: memtrace.ParseRegionType},
-		from: words[memtrace.Collector]{parse: memtrace.ParseCollector}, phases: words[memtrace.Phase]{parse: memtrace.ParsePhase},
+		ops:    words[memtrace.AccessOp]{parse: memtrace.ParseAccessOp},
+		types:  words[memtrace.RegionType]{parse: memtrace.ParseRegionType},
+		from:   words[memtrace.Collector]{parse: memtrace.ParseCollector},
+		phases: words[memtrace.Phase]{parse: memtrace.ParsePhase},
 	}
 	if isForeign {
 		r.ops.parse, r.types.parse = foreignOp, foreignType
@@ -145,7 +150,8 @@ func eachRows(ctx context.Context, t *table.Table, others []int, f func(*rows) e
 		for i, c := range read {
 			r.columns[c] = next.Columns[i]
 			if isText := len(next.Columns[i].Codes) > 0; isText != (all[c].Kind == memtrace.ColumnText) && next.N > 0 {
-				return fmt.Errorf("column %s is not of the type that a table of accesses has: is it another table?", names[i])
+				return fmt.Errorf("column %s is not of the type that a table of accesses has: is it another table?",
+					names[i])
 			}
 		}
 		if isForeign {
@@ -194,10 +200,13 @@ func (r *rows) spread() {
 func (r *rows) touches(from int, to []memtrace.Touch) {
 	end := from + len(to)
 	cut := func(column int) []int64 { return r.ints[column][from:end:end] }
-	ns, size, region, buffer := cut(memtrace.TraceTime), cut(memtrace.TraceSize), cut(memtrace.TraceRegion), cut(memtrace.TraceBuffer)
-	offset, addr, pieces, stride := cut(memtrace.TraceOffset), cut(memtrace.TraceAddr), cut(memtrace.TracePieces), cut(memtrace.TraceStride)
+	ns, size, region, buffer := cut(memtrace.TraceTime), cut(memtrace.TraceSize), cut(memtrace.TraceRegion),
+		cut(memtrace.TraceBuffer)
+	offset, addr, pieces, stride := cut(memtrace.TraceOffset), cut(memtrace.TraceAddr), cut(memtrace.TracePieces),
+		cut(memtrace.TraceStride)
 	flags, count, window := cut(memtrace.TraceFlags), cut(memtrace.TraceCount), cut(memtrace.TraceWindow)
-	ops, types := r.columns[memtrace.TraceOp].Codes[from:end:end], r.columns[memtrace.TraceRegionType].Codes[from:end:end]
+	ops, types := r.columns[memtrace.TraceOp].Codes[from:end:end],
+		r.columns[memtrace.TraceRegionType].Codes[from:end:end]
 	for i := range to {
 		t := &to[i]
 		t.NS, t.Size, t.Buffer, t.Region = ns[i], uint64(size[i]), uint64(buffer[i]), int(region[i])

@@ -147,7 +147,8 @@ func (a *analysis) fillUses() {
 		}
 		slices.SortFunc(*a.report.uses(g.column), compareUses)
 		if g.beyond > 0 {
-			a.report.note(count(g.beyond, "sample is", "samples are") + " of more than " + strconv.Itoa(maxUses) + " different values of " + memtrace.TraceColumns()[g.column].Name + ", and left out of that table")
+			a.report.note(count(g.beyond, "sample is", "samples are") + " of more than " + strconv.Itoa(maxUses) +
+				" different values of " + memtrace.TraceColumns()[g.column].Name + ", and left out of that table")
 		}
 	}
 	if len(a.groupings) > 0 && len(a.report.Samples) == 0 {
@@ -162,7 +163,8 @@ const noSamples = "there are no samples in this run (--tap-samples, llamatap mem
 func (a *analysis) useOf(from memtrace.Collector, u *use) Use {
 	s := a.samples[from]
 	events := s.Period() * float64(s.Samples)
-	one := Use{Collector: from.String(), Source: sourceOf(s, a.isForeign), Events: map[string]EventCounts{}, BytesRead: uint64(math.Round(u.read)), BytesWritten: uint64(math.Round(u.written))}
+	one := Use{Collector: from.String(), Source: sourceOf(s, a.isForeign), Events: map[string]EventCounts{},
+		BytesRead: uint64(math.Round(u.read)), BytesWritten: uint64(math.Round(u.written))}
 	for op := range u.ops {
 		if e := &u.ops[op]; e.Samples > 0 {
 			one.Events[opName(op)] = countsOf(e, events)
@@ -181,7 +183,8 @@ func compareUses(a, b Use) int {
 		}
 		return *u.PID
 	}
-	return cmp.Or(cmp.Compare(a.Collector, b.Collector), cmp.Compare(b.all.Events, a.all.Events), cmp.Compare(a.Symbol, b.Symbol), cmp.Compare(a.DataSymbol, b.DataSymbol),
+	return cmp.Or(cmp.Compare(a.Collector, b.Collector), cmp.Compare(b.all.Events, a.all.Events),
+		cmp.Compare(a.Symbol, b.Symbol), cmp.Compare(a.DataSymbol, b.DataSymbol),
 		cmp.Compare(pid(&a), pid(&b)))
 }
 

@@ -16,7 +16,8 @@ func used() (rows []row) {
 	for i := range 40 {
 		op := []memtrace.AccessOp{read, read, read, write}[i%4]
 		s := sampled(int64(i), memtrace.CollectorPerf, op, weight, 1, 1<<20+i*2048, 8, 1000)
-		rows = append(rows, s.with(memtrace.TracePID, 7, memtrace.TraceSymbol, "_ZN5model7forwardEi", memtrace.TraceDataSymbol, "table"))
+		rows = append(rows, s.with(memtrace.TracePID, 7, memtrace.TraceSymbol, "_ZN5model7forwardEi",
+			memtrace.TraceDataSymbol, "table"))
 	}
 	for i := range 10 {
 		s := sampled(int64(100+i), memtrace.CollectorPerf, read, weight, 1, 1<<20, 4, 3000)
@@ -26,7 +27,8 @@ func used() (rows []row) {
 		s := sampled(int64(200+i), memtrace.CollectorFault, memtrace.OpUnknown, weight, 1, 1<<20+i/2*4096, 0, 1)
 		rows = append(rows, s.with(memtrace.TracePID, 7+i%2, memtrace.TraceDataSymbol, "table"))
 	}
-	return append(rows, sampled(300, memtrace.CollectorFault, write, weight, 1, 5<<20, 0, 1).with(memtrace.TraceDataSymbol, "_ZN5model5cacheE"))
+	return append(rows, sampled(300, memtrace.CollectorFault, write, weight, 1, 5<<20, 0,
+		1).with(memtrace.TraceDataSymbol, "_ZN5model5cacheE"))
 }
 
 // useNamed is what a collector says of a function, variable or program.
@@ -48,18 +50,22 @@ func TestUses(t *testing.T) {
 	r := analyze(t, dir, Options{Uses: true})
 	forward := useNamed(t, r.Symbols, "perf", "_ZN5model7forwardEi")
 	half := 1.96 * 1000 * math.Sqrt(30)
-	if e := forward.Events["read"]; e.Events != 30_000 || e.Samples != 30 || math.Abs(e.Low-30_000+half) > 1 || math.Abs(e.High-30_000-half) > 1 {
+	if e := forward.Events["read"]; e.Events != 30_000 || e.Samples != 30 || math.Abs(e.Low-30_000+half) > 1 ||
+		math.Abs(e.High-30_000-half) > 1 {
 		t.Errorf("%+v", e)
 	}
-	if forward.Demangled != "model::forward(int)" || forward.Source != Estimated || forward.BytesRead != 8*30_000 || forward.BytesWritten != 8*10_000 || *forward.PagesSeen != 20 ||
+	if forward.Demangled != "model::forward(int)" || forward.Source != Estimated || forward.BytesRead != 8*30_000 ||
+		forward.BytesWritten != 8*10_000 || *forward.PagesSeen != 20 ||
 		math.Abs(forward.Share-4.0/7) > 1e-9 || forward.Samples != 40 {
 		t.Errorf("%+v", forward)
 	}
-	if u := useNamed(t, r.Symbols, "perf", "main"); u.Demangled != "" || u.BytesRead != 4*30_000 || u.BytesWritten != 0 || *u.PagesSeen != 1 {
+	if u := useNamed(t, r.Symbols, "perf", "main"); u.Demangled != "" || u.BytesRead != 4*30_000 ||
+		u.BytesWritten != 0 || *u.PagesSeen != 1 {
 		t.Errorf("%+v", u)
 	}
 	table := useNamed(t, r.DataSymbols, "fault", "table")
-	if e := table.Events["unknown"]; e.Events != 6 || e.Low != 6 || e.High != 6 || table.Source != Measured || *table.PagesSeen != 6 || table.BytesRead != 0 || math.Abs(table.Share-6.0/7) > 1e-9 {
+	if e := table.Events["unknown"]; e.Events != 6 || e.Low != 6 || e.High != 6 || table.Source != Measured ||
+		*table.PagesSeen != 6 || table.BytesRead != 0 || math.Abs(table.Share-6.0/7) > 1e-9 {
 		t.Errorf("%+v", table)
 	}
 	if u := useNamed(t, r.DataSymbols, "perf", ""); u.Samples != 10 { // what nobody named
@@ -87,8 +93,11 @@ func TestUseTables(t *testing.T) {
 		csv  bool
 		want []string
 	}{
-		{BySymbol, true, []string{"collector,symbol,demangled,samples,share,", "perf,_ZN5model7forwardEi,model::forward(int),40,0.5714285714285714,40000,", ",30000,10000,240000,80000,20\n", "fault,,,7,1,7,7,7,,1,,,7\n"}},
-		{ByDataSymbol, true, []string{"collector,data_symbol,demangled,", "fault,table,,6,", "fault,_ZN5model5cacheE,model::cache,1,"}},
+		{BySymbol, true, []string{"collector,symbol,demangled,samples,share,",
+			"perf,_ZN5model7forwardEi,model::forward(int),40,0.5714285714285714,40000,",
+			",30000,10000,240000,80000,20\n", "fault,,,7,1,7,7,7,,1,,,7\n"}},
+		{ByDataSymbol, true, []string{"collector,data_symbol,demangled,", "fault,table,,6,",
+			"fault,_ZN5model5cacheE,model::cache,1,"}},
 		{ByProcess, true, []string{"collector,pid,name,", "perf,7,,40,", "fault,8,,3,", "fault,,,1,"}},
 		{BySymbol, false, []string{"function", "model::forward(int)", "27604 to", "234 KiB", "57.1 %"}},
 		{ByDataSymbol, false, []string{"variable", "model::cache", "exact"}},
@@ -107,11 +116,14 @@ func TestUseTables(t *testing.T) {
 			}
 		}
 		if strings.Contains(b.String(), "_ZN") != (c.csv && c.by != ByProcess) {
-			t.Errorf("%s, csv %v: files have the linker's names, texts for people have not:\n%s", c.by, c.csv, b.String())
+			t.Errorf("%s, csv %v: files have the linker's names, texts for people have not:\n%s", c.by, c.csv,
+				b.String())
 		}
 	}
 	text, err := json.Marshal(r)
-	for _, want := range []string{`"by_symbol":[{"collector":"fault"`, `"symbol":"_ZN5model7forwardEi","demangled":"model::forward(int)"`, `"by_process":[`, `"pid":7`, `"by_data_symbol":[`} {
+	for _, want := range []string{`"by_symbol":[{"collector":"fault"`,
+		`"symbol":"_ZN5model7forwardEi","demangled":"model::forward(int)"`, `"by_process":[`, `"pid":7`,
+		`"by_data_symbol":[`} {
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%v: no %s in %s", err, want, text)
 		}
@@ -122,7 +134,8 @@ func TestUseTables(t *testing.T) {
 func TestUsesOfNobody(t *testing.T) {
 	r := analyze(t, run(t, decode(), 100), Options{Uses: true})
 	var b bytes.Buffer
-	if err := r.WriteText(&b, ByProcess, 5); err != nil || !strings.Contains(b.String(), "--tap-samples") || strings.Count(b.String(), "\n") != 1 {
+	if err := r.WriteText(&b, ByProcess, 5); err != nil || !strings.Contains(b.String(), "--tap-samples") ||
+		strings.Count(b.String(), "\n") != 1 {
 		t.Errorf("%v: %s", err, b.String())
 	}
 }
@@ -132,11 +145,14 @@ func TestUsesAreBounded(t *testing.T) {
 	testenv.Once(t, "TestUses")
 	var rows []row
 	for i := range maxUses + 5 {
-		rows = append(rows, sampled(int64(i), memtrace.CollectorFault, write, weight, 1, 4096, 1, 1).with(memtrace.TracePID, i+1))
+		rows = append(rows, sampled(int64(i), memtrace.CollectorFault, write, weight, 1, 4096, 1,
+			1).with(memtrace.TracePID, i+1))
 	}
-	rows = append(rows, sampled(1, memtrace.CollectorPage, write, weight, 1, 1<<40, maxSeen*4096, 1).with(memtrace.TracePID, 1))
+	rows = append(rows, sampled(1, memtrace.CollectorPage, write, weight, 1, 1<<40, maxSeen*4096,
+		1).with(memtrace.TracePID, 1))
 	r := analyze(t, run(t, rows, 1<<17), Options{Uses: true})
-	if len(r.Processes) != maxUses || !strings.Contains(strings.Join(r.Notes, "\n"), "6 samples are of more than 65536 different values of pid") {
+	if len(r.Processes) != maxUses || !strings.Contains(strings.Join(r.Notes, "\n"),
+		"6 samples are of more than 65536 different values of pid") {
 		t.Errorf("%d processes; %s", len(r.Processes), r.Notes)
 	}
 	if u := useNamed(t, r.Symbols, "page", ""); u.PagesSeen != nil || u.BytesWritten != maxSeen*4096 {

@@ -30,7 +30,8 @@ func useRows(r *Report, column int) [][]string {
 	case memtrace.TracePID:
 		rows[0][1], rows[0][2] = "pid", "name"
 	}
-	rows[0] = append(rows[0], "samples", "share", "events", "events_low", "events_high", "reads", "writes", "bytes_read", "bytes_written", "pages_seen")
+	rows[0] = append(rows[0], "samples", "share", "events", "events_low", "events_high", "reads", "writes",
+		"bytes_read", "bytes_written", "pages_seen")
 	for i := range *r.uses(column) {
 		u := &(*r.uses(column))[i]
 		row := []string{u.Collector, u.Symbol + u.DataSymbol, u.Demangled}
@@ -41,7 +42,8 @@ func useRows(r *Report, column int) [][]string {
 			}
 		}
 		low, high := u.all.Interval()
-		row = append(row, strconv.FormatInt(u.Samples, 10), decimal(&u.Share), decimal(&u.all.Events), decimal(&low), decimal(&high), u.events("read", ""), u.events("write", ""),
+		row = append(row, strconv.FormatInt(u.Samples, 10), decimal(&u.Share), decimal(&u.all.Events), decimal(&low),
+			decimal(&high), u.events("read", ""), u.events("write", ""),
 			seen(u.BytesRead, unsigned(u.BytesRead), ""), seen(u.BytesWritten, unsigned(u.BytesWritten), ""), "")
 		if u.PagesSeen != nil {
 			row[len(row)-1] = strconv.FormatInt(*u.PagesSeen, 10)
@@ -77,7 +79,8 @@ func writeUseTable(out *present.Text, r *Report, column int) {
 	case memtrace.TracePID:
 		head = []string{"samples of", "process", "program"}
 	}
-	rows := [][]string{append(head, "samples", "share", "events", "95 % interval", "reads", "writes", "read", "written", "pages seen")}
+	rows := [][]string{append(head, "samples", "share", "events", "95 % interval", "reads", "writes", "read", "written",
+		"pages seen")}
 	for i := range *r.uses(column) {
 		u := &(*r.uses(column))[i]
 		row := []string{u.Collector, orDash(short(plainName(u.Symbol + u.DataSymbol)))}
@@ -94,8 +97,10 @@ func writeUseTable(out *present.Text, r *Report, column int) {
 		if u.PagesSeen != nil {
 			pages = strconv.FormatInt(*u.PagesSeen, 10)
 		}
-		rows = append(rows, append(row, strconv.FormatInt(u.Samples, 10), fmt.Sprintf("%.1f %%", 100*u.Share), fmt.Sprintf("%.0f", u.all.Events), interval, u.events("read", "-"), u.events("write", "-"),
-			seen(u.BytesRead, present.Bytes(float64(u.BytesRead)), "-"), seen(u.BytesWritten, present.Bytes(float64(u.BytesWritten)), "-"), pages))
+		rows = append(rows, append(row, strconv.FormatInt(u.Samples, 10), fmt.Sprintf("%.1f %%", 100*u.Share),
+			fmt.Sprintf("%.0f", u.all.Events), interval, u.events("read", "-"), u.events("write", "-"),
+			seen(u.BytesRead, present.Bytes(float64(u.BytesRead)), "-"),
+			seen(u.BytesWritten, present.Bytes(float64(u.BytesWritten)), "-"), pages))
 	}
 	if len(rows) > 1 {
 		out.Table(rows)

@@ -43,7 +43,8 @@ type Result struct {
 var ErrExists = errors.New("is there already")
 
 // files are those of a run, in the order in which they are written.
-var files = []string{rundir.TraceName, rundir.RegionsName, rundir.LivesName, "metrics.csv", rundir.MetadataName, "prompt_outputs.json"}
+var files = []string{rundir.TraceName, rundir.RegionsName, rundir.LivesName, "metrics.csv", rundir.MetadataName,
+	"prompt_outputs.json"}
 
 // exporter is one export under way.
 type exporter struct {
@@ -106,7 +107,9 @@ func (e *exporter) notes() []string {
 // write writes the files of the run.
 func (e *exporter) write(ctx context.Context) error {
 	fill := map[string]func(io.Writer) error{
-		files[0]: func(w io.Writer) error { return e.writeTrace(ctx, w) }, files[1]: e.writeRegions, files[2]: e.writeLives, files[3]: e.writeMetrics,
+		files[0]: func(w io.Writer) error {
+			return e.writeTrace(ctx, w)
+		}, files[1]: e.writeRegions, files[2]: e.writeLives, files[3]: e.writeMetrics,
 		files[4]: func(w io.Writer) error { return writeJSON(w, e.about) }, files[5]: e.writePrompts,
 	}
 	for _, name := range files {
@@ -152,7 +155,8 @@ func (e *exporter) writeTrace(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	if e.trace.rows == 0 {
-		return fmt.Errorf("%w that mrm-trace can read: %s; record with --tap-ledger rows, or --tap-samples perf", memory.ErrNoTrace, strings.Join(e.trace.notes(), "; "))
+		return fmt.Errorf("%w that mrm-trace can read: %s; record with --tap-ledger rows, or --tap-samples perf",
+			memory.ErrNoTrace, strings.Join(e.trace.notes(), "; "))
 	}
 	return e.trace.close()
 }
@@ -221,7 +225,8 @@ func (e *exporter) writeLives(w io.Writer) error {
 
 // metricColumns are mrm-trace's, by its definitions, and behind them llamatap's, by bytes.
 var metricColumns = []string{
-	"region_type", "n_regions", "retention_p50_s", "retention_p90_s", "retention_p99_s", "retention_mean_s", "write_once_ratio_mean", "reads_per_write_mean",
+	"region_type", "n_regions", "retention_p50_s", "retention_p90_s", "retention_p99_s", "retention_mean_s",
+	"write_once_ratio_mean", "reads_per_write_mean",
 	"working_set_mb_total", "unique_pages_total", "suitability",
 	"llamatap_retention_p50_s", "llamatap_retention_p99_s", "llamatap_write_once_ratio", "llamatap_working_set_bytes",
 }
@@ -239,8 +244,10 @@ func (e *exporter) writeMetrics(w io.Writer) error {
 		t := &types[i]
 		name, _ := typeOf(t.Type)
 		row := []string{
-			name, strconv.Itoa(t.Regions), number(t.RetentionP50), number(t.RetentionP90), number(t.RetentionP99), number(t.RetentionMean), number(t.WriteOnce),
-			number(t.ReadsPerWrite), number(float64(t.Pages*memtrace.PageBytes) / (1 << 20)), strconv.FormatInt(t.Pages, 10),
+			name, strconv.Itoa(t.Regions), number(t.RetentionP50), number(t.RetentionP90), number(t.RetentionP99),
+			number(t.RetentionMean), number(t.WriteOnce),
+			number(t.ReadsPerWrite), number(float64(t.Pages*memtrace.PageBytes) / (1 << 20)),
+			strconv.FormatInt(t.Pages, 10),
 			string(t.Label(memtrace.DefaultThresholds())), "", "", "", "",
 		}
 		if own := e.report.Type(name); own != nil {

@@ -68,7 +68,8 @@ func slug(name string) string {
 func (e *exporter) describe() (m metadata) {
 	from := &e.meta
 	m.Version, m.RunID, m.Machine = schemaVersion, from.RunID, strings.ToLower(slug(from.Host.CPU))
-	m.Model.ID, m.Model.Engine, m.Model.Path, m.Model.Quant = from.Model.ID, "llamacpp", from.Model.Path, from.Model.FileType
+	m.Model.ID, m.Model.Engine, m.Model.Path, m.Model.Quant = from.Model.ID, "llamacpp", from.Model.Path,
+		from.Model.FileType
 	m.Collector.Type = "llamatap"
 	var marks struct {
 		Inferred bool `json:"inferred"`
@@ -94,8 +95,10 @@ func (e *exporter) describe() (m metadata) {
 
 // listColumns are those of manifest.csv.
 var listColumns = []string{
-	"run_id", "machine_id", "model_id", "collector", "context_length", "batch_size", "max_tokens_per_prompt", "rep", "run_validity", "peak_temp_c", "throttle_events",
-	"total_wall_s", "avg_tok_per_s", "total_output_tokens", "retention_p99_s", "write_once_ratio_mean", "working_set_pages_total", "cpu_model",
+	"run_id", "machine_id", "model_id", "collector", "context_length", "batch_size", "max_tokens_per_prompt", "rep",
+	"run_validity", "peak_temp_c", "throttle_events",
+	"total_wall_s", "avg_tok_per_s", "total_output_tokens", "retention_p99_s", "write_once_ratio_mean",
+	"working_set_pages_total", "cpu_model",
 	"cpu_freq_scaling_max_mhz", "os", "kernel", "has_prompt_outputs", "recorded_at",
 }
 
@@ -112,7 +115,8 @@ func (e *exporter) list(path string) error {
 		return err
 	default:
 		in := csv.NewReader(bytes.NewReader(text))
-		if rows, err = in.ReadAll(); err != nil || len(rows) == 0 || strings.Join(rows[0], ",") != strings.Join(listColumns, ",") {
+		if rows, err = in.ReadAll(); err != nil || len(rows) == 0 ||
+			strings.Join(rows[0], ",") != strings.Join(listColumns, ",") {
 			return errors.Join(err, errors.New(path+" has other columns than mrm-trace 0.1.23 writes: choose another folder with -o"))
 		}
 	}
@@ -176,8 +180,10 @@ func (e *exporter) line() []string {
 		hasTexts = "True"
 	}
 	return []string{
-		m.RunID, m.Machine, m.Model.ID, m.Collector.Type, some(int64(m.Generation.Context)), some(int64(m.Generation.Batch)), "", "", "", "", "",
-		rounded(m.Timing.WallS), speed, tokens, rounded(p99), rounded(once / written), some(int64(pages)), m.Hardware.CPU,
+		m.RunID, m.Machine, m.Model.ID, m.Collector.Type, some(int64(m.Generation.Context)),
+		some(int64(m.Generation.Batch)), "", "", "", "", "",
+		rounded(m.Timing.WallS), speed, tokens, rounded(p99), rounded(once / written), some(int64(pages)),
+		m.Hardware.CPU,
 		"", m.Software.OS, m.Software.Kernel, hasTexts, e.meta.Created.UTC().Format(time.RFC3339),
 	}
 }

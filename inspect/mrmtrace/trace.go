@@ -42,7 +42,8 @@ func newTracer(w io.Writer, runID string, ledger bool) (*tracer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tracer{runID: runID, out: out, batch: table.NewBatch(s), ledger: ledger, skipped: map[string]int64{}, types: map[int64]memtrace.RegionType{}}, nil
+	return &tracer{runID: runID, out: out, batch: table.NewBatch(s), ledger: ledger, skipped: map[string]int64{},
+		types: map[int64]memtrace.RegionType{}}, nil
 }
 
 // access is one row of llamatap's table.
@@ -79,8 +80,10 @@ func (t *tracer) row(r *memory.Rows, row int) (err error) {
 	}
 	fromLedger := text(memtrace.TraceCollector) == memtrace.CollectorGraph.String()
 	a := access{
-		ns: number(memtrace.TraceTime, 0), region: number(memtrace.TraceRegion, -1), token: number(memtrace.TraceToken, -1), thread: number(memtrace.TraceTID, -1),
-		cpu: number(memtrace.TraceCPU, -1), phase: phaseOf(text(memtrace.TracePhase)), symbol: text(memtrace.TraceSymbol), level: text(memtrace.TraceCacheLevel),
+		ns: number(memtrace.TraceTime, 0), region: number(memtrace.TraceRegion, -1),
+		token: number(memtrace.TraceToken, -1), thread: number(memtrace.TraceTID, -1),
+		cpu: number(memtrace.TraceCPU, -1), phase: phaseOf(text(memtrace.TracePhase)),
+		symbol: text(memtrace.TraceSymbol), level: text(memtrace.TraceCacheLevel),
 	}
 	if a.op, err = memtrace.ParseAccessOp(text(memtrace.TraceOp)); err == nil {
 		a.kind, err = memtrace.ParseRegionType(text(memtrace.TraceRegionType))
@@ -114,7 +117,8 @@ func (t *tracer) row(r *memory.Rows, row int) (err error) {
 		addr = number(memtrace.TraceBuffer, 0)<<deviceShift | number(memtrace.TraceOffset, 0)
 		t.device++
 	}
-	size, pieces, stride := uint64(number(memtrace.TraceSize, 1)), uint64(max(number(memtrace.TracePieces, 1), 1)), uint64(number(memtrace.TraceStride, 0))
+	size, pieces, stride := uint64(number(memtrace.TraceSize, 1)), uint64(max(number(memtrace.TracePieces, 1), 1)),
+		uint64(number(memtrace.TraceStride, 0))
 	return t.pages(&a, uint64(addr), size/pieces, pieces, stride)
 }
 
@@ -197,7 +201,8 @@ func (t *tracer) notes() (notes []string) {
 		notes = append(notes, fmt.Sprintf("%d rows are left out: %s", t.skipped[why], why))
 	}
 	if t.device > 0 {
-		notes = append(notes, fmt.Sprintf("%d accesses are of devices: their addresses are buffer_id · 2^%d + offset", t.device, deviceShift))
+		notes = append(notes, fmt.Sprintf("%d accesses are of devices: their addresses are buffer_id · 2^%d + offset",
+			t.device, deviceShift))
 	}
 	return notes
 }

@@ -19,7 +19,8 @@ func TestEveryByteIsVerified(t *testing.T) {
 	if os.Getenv("LLAMATAP_NIGHTLY") != "" {
 		step = 1
 	}
-	for _, name := range []string{rundir.StreamName, rundir.StreamName + stream.IndexSuffix, rundir.TokensName, rundir.MetadataName, rundir.ManifestName} {
+	for _, name := range []string{rundir.StreamName, rundir.StreamName + stream.IndexSuffix, rundir.TokensName,
+		rundir.MetadataName, rundir.ManifestName} {
 		path := filepath.Join(dir, name)
 		data, err := os.ReadFile(path)
 		check(t, err)

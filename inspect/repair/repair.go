@@ -41,7 +41,8 @@ func Repair(path, version string) (what []string, err error) {
 	for _, folder := range removed {
 		what = append(what, fmt.Sprintf("%s, the states of a run that was killed before it began, is removed", folder))
 	}
-	isDamaged := func(f tensors.Finding) bool { return f.Kind == tensors.Damage || f.Kind == tensors.Unsealed } // a recorded loss is not
+	// a recorded loss is not
+	isDamaged := func(f tensors.Finding) bool { return f.Kind == tensors.Damage || f.Kind == tensors.Unsealed }
 	if !slices.ContainsFunc(v.Findings, isDamaged) {
 		more, err := tidy(path)
 		return append(what, more...), err
@@ -133,7 +134,8 @@ func repairDir(path, version string) ([]string, error) {
 func interrupted(path string) (rundir.Report, error) {
 	report, err := rundir.VerifyAside(path)
 	report.Missing = slices.DeleteFunc(report.Missing, func(name string) bool {
-		return slices.Contains([]string{rundir.MetadataName, rundir.TokensName, rundir.StreamName + stream.IndexSuffix}, name)
+		return slices.Contains([]string{rundir.MetadataName, rundir.TokensName, rundir.StreamName + stream.IndexSuffix},
+			name)
 	})
 	report.Changed = slices.DeleteFunc(report.Changed, func(name string) bool { return !irreplaceable(name) })
 	return report, err
@@ -242,7 +244,8 @@ func (r *run) ofSegment() bool {
 		return false
 	}
 	r.meta = rundir.Metadata{
-		Llamatap: m.Llamatap, RunID: r.dir.ID(), Created: m.Created, Command: m.Command, Model: m.Model, Contexts: m.Contexts, Llama: m.Llama,
+		Llamatap: m.Llamatap, RunID: r.dir.ID(), Created: m.Created, Command: m.Command, Model: m.Model,
+		Contexts: m.Contexts, Llama: m.Llama,
 		Host: m.Host, Config: m.Config, Clock: m.Clock,
 	}
 	r.say("there was no %s: what ran, where and how is that of the run", rundir.MetadataName)

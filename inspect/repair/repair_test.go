@@ -39,14 +39,18 @@ func fill(t testing.TB, d *rundir.Dir) {
 	names, err := rundir.NewTokensWriter(d)
 	check(t, err)
 	for i := range int32(tokens) {
-		row := label.Row{Index: int64(i), Token: 100 + i%4, Pos: i, Seqs: []int32{0}, Phase: label.PhaseDecode, Output: true, Request: label.RequestUnknown}
-		check(t, w.AppendExecution(&stream.Execution{Exec: uint64(i), Phase: label.PhaseDecode, TokenFirst: int64(i), Rows: []label.Row{row}}))
+		row := label.Row{Index: int64(i), Token: 100 + i%4, Pos: i, Seqs: []int32{0}, Phase: label.PhaseDecode,
+			Output: true, Request: label.RequestUnknown}
+		check(t, w.AppendExecution(&stream.Execution{Exec: uint64(i), Phase: label.PhaseDecode, TokenFirst: int64(i),
+			Rows: []label.Row{row}}))
 		data := make([]byte, 0, 32)
 		for j := range 8 {
 			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(int(i)*8+j)))
 		}
-		check(t, w.Append(&stream.Packet{Name: "l_out-0", Node: "l_out-0", Op: "ADD", Occurrence: 1, Rows: label.RowsTokens, RowDim: 1,
-			Exec: uint64(i), Phase: label.PhaseDecode, NE: [4]int64{8, 1, 1, 1}, TokenFirst: int64(i), TokenCount: 1}, data, nil))
+		check(t, w.Append(&stream.Packet{Name: "l_out-0", Node: "l_out-0", Op: "ADD", Occurrence: 1,
+			Rows: label.RowsTokens, RowDim: 1,
+			Exec: uint64(i), Phase: label.PhaseDecode, NE: [4]int64{8, 1, 1, 1}, TokenFirst: int64(i), TokenCount: 1},
+			data, nil))
 		check(t, w.Commit())
 		text := rundir.TokenRecord{Text: string(rune('a' + i%4))}
 		check(t, names.Append(record(0, &row, text)))
@@ -56,8 +60,10 @@ func fill(t testing.TB, d *rundir.Dir) {
 	d.AddSum(rundir.StreamName, data.Size, data.SHA256)
 	d.AddSum(rundir.StreamName+stream.IndexSuffix, index.Size, index.SHA256)
 	check(t, names.Close(time.Second))
-	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, Created: time.Now(), RunID: d.ID(),
-		Model: rundir.Model{Name: "m"}, Losses: []rundir.Loss{}, Streams: []rundir.Stream{{Name: rundir.StreamName, Codec: "lz4", DType: "f16"}}}))
+	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, Created: time.Now(),
+		RunID: d.ID(),
+		Model: rundir.Model{Name: "m"}, Losses: []rundir.Loss{},
+		Streams: []rundir.Stream{{Name: rundir.StreamName, Codec: "lz4", DType: "f16"}}}))
 	check(t, d.Seal())
 }
 
@@ -110,18 +116,29 @@ func TestRepair(t *testing.T) {
 		{"killed behind the last commit", func(t *testing.T, dir string) {
 			remove(t, dir, rundir.ManifestName, rundir.MetadataName, rundir.TokensName)
 			size := 0
-			change(t, dir, idx, func(b []byte) []byte { size = int(binary.LittleEndian.Uint32(b[len(b)-8:])); return b[:len(b)-size] })
+			change(t, dir, idx, func(b []byte) []byte {
+				size = int(binary.LittleEndian.Uint32(b[len(b)-8:]))
+				return b[:len(b)-size]
+			})
 		}, tokens, tokens, 0, true, "had no end"},
-		{"only unsealed", func(t *testing.T, dir string) { remove(t, dir, rundir.ManifestName) }, tokens, tokens, tokens, true, "no manifest.json"},
-		{"manifest", func(t *testing.T, dir string) { change(t, dir, rundir.ManifestName, flip(0)) }, tokens, tokens, tokens, true, "no manifest.json"},
-		{"index", func(t *testing.T, dir string) { change(t, dir, idx, flip(400)) }, tokens, tokens, -1, false, "corrupt"},
-		{"index gone", func(t *testing.T, dir string) { remove(t, dir, idx) }, tokens, 0, 0, false, "made from the stream"},
-		{"payload", func(t *testing.T, dir string) { change(t, dir, rundir.StreamName, flip(-2)) }, tokens, tokens, tokens, false, "cannot be read of the stream"},
-		{"stream cut", func(t *testing.T, dir string) { change(t, dir, rundir.StreamName, cut(1)) }, tokens - 1, tokens - 1, tokens - 1, false, "last commit"},
-		{"tokens cut", func(t *testing.T, dir string) { change(t, dir, rundir.TokensName, cut(100)) }, tokens, tokens, 0, true, "made from the index"},
+		{"only unsealed", func(t *testing.T, dir string) { remove(t, dir, rundir.ManifestName) }, tokens, tokens,
+			tokens, true, "no manifest.json"},
+		{"manifest", func(t *testing.T, dir string) { change(t, dir, rundir.ManifestName, flip(0)) }, tokens, tokens,
+			tokens, true, "no manifest.json"},
+		{"index", func(t *testing.T, dir string) { change(t, dir, idx, flip(400)) }, tokens, tokens, -1, false,
+			"corrupt"},
+		{"index gone", func(t *testing.T, dir string) { remove(t, dir, idx) }, tokens, 0, 0, false,
+			"made from the stream"},
+		{"payload", func(t *testing.T, dir string) { change(t, dir, rundir.StreamName, flip(-2)) }, tokens, tokens,
+			tokens, false, "cannot be read of the stream"},
+		{"stream cut", func(t *testing.T, dir string) { change(t, dir, rundir.StreamName, cut(1)) }, tokens - 1,
+			tokens - 1, tokens - 1, false, "last commit"},
+		{"tokens cut", func(t *testing.T, dir string) { change(t, dir, rundir.TokensName, cut(100)) }, tokens, tokens,
+			0, true, "made from the index"},
 		{"part files", func(t *testing.T, dir string) {
 			remove(t, dir, rundir.ManifestName)
-			for _, name := range []string{rundir.ManifestName, rundir.MetadataName, rundir.TokensName, rundir.StreamName + ".idx"} {
+			for _, name := range []string{rundir.ManifestName, rundir.MetadataName, rundir.TokensName,
+				rundir.StreamName + ".idx"} {
 				check(t, os.WriteFile(filepath.Join(dir, "."+name+".part"), []byte("half"), 0o600))
 			}
 		}, tokens, tokens, tokens, true, "no manifest.json"},
@@ -142,7 +159,8 @@ func TestRepair(t *testing.T) {
 				t.Errorf("another run_id is not found: %+v, %v", v, err)
 			}
 		}, tokens, tokens, tokens, true, ""},
-		{"metadata", func(t *testing.T, dir string) { change(t, dir, rundir.MetadataName, flip(0)) }, tokens, tokens, tokens, true, "made anew with what is certain"},
+		{"metadata", func(t *testing.T, dir string) { change(t, dir, rundir.MetadataName, flip(0)) }, tokens, tokens,
+			tokens, true, "made anew with what is certain"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := sealed(t)
@@ -154,7 +172,8 @@ func TestRepair(t *testing.T) {
 			}
 			v, err := tensors.Verify(dir)
 			check(t, err)
-			if v.Sealed != true || v.Packets != c.packets || c.name != "index" && v.Tokens != int64(c.tokens) || v.OK != c.ok {
+			if v.Sealed != true || v.Packets != c.packets || c.name != "index" && v.Tokens != int64(c.tokens) ||
+				v.OK != c.ok {
 				t.Errorf("%+v", v)
 			}
 			for _, f := range v.Findings {
@@ -272,7 +291,8 @@ func TestRepairSegments(t *testing.T) {
 func TestRepairKilledSegments(t *testing.T) {
 	d, err := rundir.Create(t.TempDir(), "m", time.Now())
 	check(t, err)
-	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, RunID: d.ID(), Created: time.Now(), Command: []string{"llamatap", "run"},
+	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, RunID: d.ID(),
+		Created: time.Now(), Command: []string{"llamatap", "run"},
 		Model: rundir.Model{Name: "of the run"}, Losses: []rundir.Loss{}}))
 	s, err := d.Segment(1)
 	check(t, err)
@@ -293,7 +313,8 @@ func TestRepairKilledSegments(t *testing.T) {
 		}
 	}
 	m, err := rundir.ReadMetadata(s.Path())
-	if err != nil || m.Model.Name != "of the run" || len(m.Command) != 2 || m.RunID != d.ID()+"/"+rundir.SegmentName(1) {
+	if err != nil || m.Model.Name != "of the run" || len(m.Command) != 2 ||
+		m.RunID != d.ID()+"/"+rundir.SegmentName(1) {
 		t.Errorf("metadata of the segment: %+v, %v", m, err)
 	}
 	if names, err := rundir.Segments(d.Path()); err != nil || len(names) != 1 {
@@ -342,7 +363,8 @@ func unlock(t *testing.T, d *rundir.Dir) {
 func TestRepairTable(t *testing.T) {
 	d, err := rundir.Create(t.TempDir(), "m", time.Now())
 	check(t, err)
-	schema := table.Schema{Metadata: [][2]string{{table.VersionKey, table.Version}}, Columns: []table.Column{{Name: "ts_ns", Kind: table.Int64}}}
+	schema := table.Schema{Metadata: [][2]string{{table.VersionKey, table.Version}},
+		Columns: []table.Column{{Name: "ts_ns", Kind: table.Int64}}}
 	parts, err := table.NewParts(d, rundir.TraceName, schema, table.PartOptions{Rows: 10})
 	check(t, err)
 	b := table.NewBatch(schema)
@@ -383,7 +405,8 @@ func TestRepairChangedTable(t *testing.T) {
 	file, err := d.Create(rundir.RegionsName)
 	check(t, err)
 	_, err = file.Write([]byte("a table"))
-	check(t, errors.Join(err, file.Close(), d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, Created: time.Now()}), d.Seal()))
+	check(t, errors.Join(err, file.Close(), d.WriteJSON(rundir.MetadataName,
+		rundir.Metadata{Version: rundir.MetadataVersion, Created: time.Now()}), d.Seal()))
 	check(t, os.WriteFile(filepath.Join(d.Path(), rundir.RegionsName), []byte("another"), 0o600))
 	if _, err := Repair(d.Path(), "test"); err != nil {
 		t.Fatal(err)
@@ -398,7 +421,8 @@ func TestRepairChangedTable(t *testing.T) {
 func TestRepairLines(t *testing.T) {
 	const before, last = "{\"n\":1}\n", "{\"event\":\"größe\",\"n\":2}\n"
 	names := []string{
-		"resource.jsonl", "resource.12.jsonl", "process.jsonl", "host_waits.jsonl", "host_faults.jsonl", "block_io.jsonl", "system_metrics.jsonl",
+		"resource.jsonl", "resource.12.jsonl", "process.jsonl", "host_waits.jsonl", "host_faults.jsonl",
+		"block_io.jsonl", "system_metrics.jsonl",
 		"llm_prof.jsonl", "host_self.jsonl", "markers.jsonl", "control.jsonl",
 	}
 	for end := range len(last) + 1 {
@@ -418,7 +442,8 @@ func TestRepairLines(t *testing.T) {
 			if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
 				t.Errorf("%s with %d bytes of its last line is %q, %v", name, end, got, err)
 			}
-			if said := strings.Contains(strings.Join(what, "\n"), name+": the last "); said != (end > 0 && end < len(last)-1) {
+			if said := strings.Contains(strings.Join(what, "\n"), name+": the last "); said != (end > 0 &&
+				end < len(last)-1) {
 				t.Errorf("%d bytes of the last line: %q", end, what)
 			}
 		}
@@ -427,7 +452,8 @@ func TestRepairLines(t *testing.T) {
 		}
 		v, err := tensors.Verify(dir)
 		check(t, err)
-		if v.OK || !v.Sealed || len(v.Findings) == 0 || slices.ContainsFunc(v.Findings, func(f tensors.Finding) bool { return f.Kind == tensors.Damage }) {
+		if v.OK || !v.Sealed || len(v.Findings) == 0 ||
+			slices.ContainsFunc(v.Findings, func(f tensors.Finding) bool { return f.Kind == tensors.Damage }) {
 			t.Errorf("%+v", v)
 		}
 		if again, err := Repair(dir, "test"); err != nil || len(again) > 0 {
@@ -477,7 +503,8 @@ func TestRepairLostBesideSegments(t *testing.T) {
 	check(t, err)
 	v, err := tensors.Verify(d.Path())
 	check(t, err)
-	if !v.Sealed || v.OK || !slices.ContainsFunc(v.Findings, func(f tensors.Finding) bool { return f.Kind == tensors.Lost }) {
+	if !v.Sealed || v.OK || !slices.ContainsFunc(v.Findings,
+		func(f tensors.Finding) bool { return f.Kind == tensors.Lost }) {
 		t.Errorf("%+v", v)
 	}
 }

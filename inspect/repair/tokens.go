@@ -66,7 +66,8 @@ func (r *run) tokens(s *stream.Reader, repaired bool) error {
 
 func record(ctx uint32, row *label.Row, text rundir.TokenRecord) rundir.TokenRecord {
 	t := rundir.TokenRecord{
-		Index: row.Index, ID: row.Token, Text: text.Text, Bytes: text.Bytes, Phase: rundir.Phase(row.Phase.String()), Pos: row.Pos, Ctx: ctx,
+		Index: row.Index, ID: row.Token, Text: text.Text, Bytes: text.Bytes, Phase: rundir.Phase(row.Phase.String()),
+		Pos: row.Pos, Ctx: ctx,
 	}
 	t.SetSeqs(row.Seqs)
 	if row.Request != label.RequestUnknown {

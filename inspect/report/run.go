@@ -30,17 +30,18 @@ const (
 
 // Run is what a run directory holds.
 type Run struct {
-	Path      string        `json:"path"`
-	ID        string        `json:"run"`
-	Model     string        `json:"model,omitempty"`
-	Created   time.Time     `json:"created,omitzero"`
-	State     State         `json:"state"`
-	Tokens    *int64        `json:"tokens,omitempty"` // prompt and generated; absent where nothing says it
-	Recorders []string      `json:"recorders"`        // that were asked for
-	Bytes     int64         `json:"bytes"`            // of all files, derived ones included
-	Lossy     bool          `json:"lossy"`            // something is missing, or recording stopped before the program did
-	Losses    []rundir.Loss `json:"losses"`
-	Data      []Data        `json:"data"`
+	Path      string    `json:"path"`
+	ID        string    `json:"run"`
+	Model     string    `json:"model,omitempty"`
+	Created   time.Time `json:"created,omitzero"`
+	State     State     `json:"state"`
+	Tokens    *int64    `json:"tokens,omitempty"` // prompt and generated; absent where nothing says it
+	Recorders []string  `json:"recorders"`        // that were asked for
+	Bytes     int64     `json:"bytes"`            // of all files, derived ones included
+	// something is missing, or recording stopped before the program did
+	Lossy  bool          `json:"lossy"`
+	Losses []rundir.Loss `json:"losses"`
+	Data   []Data        `json:"data"`
 }
 
 // Data is what one recorder, or several of a kind, wrote.
@@ -72,7 +73,8 @@ func Read(dir string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{Path: dir, ID: filepath.Base(whole), State: CutOff, Recorders: []string{}, Losses: []rundir.Loss{}, Data: []Data{}}
+	r := &Run{Path: dir, ID: filepath.Base(whole), State: CutOff, Recorders: []string{}, Losses: []rundir.Loss{},
+		Data: []Data{}}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -132,7 +134,8 @@ func (r *Run) describe() error {
 		r.Tokens = &n
 	}
 	var asked struct{ Recorders []string }
-	if text, err := json.Marshal(m.Config); err == nil && json.Unmarshal(text, &asked) == nil && asked.Recorders != nil {
+	if text, err := json.Marshal(m.Config); err == nil && json.Unmarshal(text, &asked) == nil &&
+		asked.Recorders != nil {
 		r.Recorders = asked.Recorders
 	}
 	return nil
@@ -202,7 +205,8 @@ func WriteTable(out io.Writer, runs []*Run) error {
 		if r.Lossy {
 			state += ", lossy"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Model, r.tokens(), strings.Join(r.Recorders, ","), present.Bytes(r.Bytes), state)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Model, r.tokens(), strings.Join(r.Recorders, ","),
+			present.Bytes(r.Bytes), state)
 	}
 	return w.Flush()
 }

@@ -29,7 +29,8 @@ func recorded(t *testing.T, out string, at time.Time, seal bool, files ...string
 		check(t, d.WriteJSON(name, strings.Repeat("x", 100)))
 	}
 	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{
-		Version: rundir.MetadataVersion, Created: at, RunID: filepath.Base(d.Path()), Model: rundir.Model{Name: "small"},
+		Version: rundir.MetadataVersion, Created: at, RunID: filepath.Base(d.Path()),
+		Model:  rundir.Model{Name: "small"},
 		Tokens: &rundir.Tokens{Prompt: 3, Generated: 4}, Losses: []rundir.Loss{},
 		Config: map[string]any{"recorders": []string{"resource", "kv"}},
 	}))
@@ -42,7 +43,8 @@ func recorded(t *testing.T, out string, at time.Time, seal bool, files ...string
 
 func TestRead(t *testing.T) {
 	out := t.TempDir()
-	first := recorded(t, out, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), true, "resource.jsonl", "resource.1.jsonl", "kv_block_lifecycle.parquet")
+	first := recorded(t, out, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), true, "resource.jsonl", "resource.1.jsonl",
+		"kv_block_lifecycle.parquet")
 	second := recorded(t, out, time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC), false, "host_waits.jsonl")
 	found := rundir.Find(out)
 	if len(found) != 2 || found[0] != second || found[1] != first {
@@ -50,7 +52,8 @@ func TestRead(t *testing.T) {
 	}
 	r, err := Read(first)
 	check(t, err)
-	if r.State != Sealed || r.Model != "small" || *r.Tokens != 7 || len(r.Recorders) != 2 || r.Lossy || len(r.Data) != 2 || r.Bytes < 300 {
+	if r.State != Sealed || r.Model != "small" || *r.Tokens != 7 || len(r.Recorders) != 2 || r.Lossy ||
+		len(r.Data) != 2 || r.Bytes < 300 {
 		t.Errorf("%+v", r)
 	}
 	for _, d := range r.Data {
@@ -70,7 +73,8 @@ func TestRead(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, text.String())
 		}
 	}
-	if lines := strings.Split(table.String(), "\n"); !strings.HasPrefix(lines[1], other.ID) || !strings.HasPrefix(lines[2], r.ID) {
+	if lines := strings.Split(table.String(), "\n"); !strings.HasPrefix(lines[1], other.ID) ||
+		!strings.HasPrefix(lines[2], r.ID) {
 		t.Errorf("%s", table.String())
 	}
 }

@@ -22,10 +22,11 @@ type CacheUse struct {
 	Evicted   int64  `json:"cells_evicted"`
 	// Bytes of keys and values that were written in cells in use, in all layers; absent where no event had them.
 	// The graph of a context shift writes all cells.
-	KeyBytes   *int64         `json:"key_bytes_written,omitempty"`
-	ValueBytes *int64         `json:"value_bytes_written,omitempty"`
-	HitRatio   *float64       `json:"hit_ratio,omitempty"` // the newest: cells that prompts found ÷ cells that they needed
-	Operations int64          `json:"operations"`          // events
+	KeyBytes   *int64 `json:"key_bytes_written,omitempty"`
+	ValueBytes *int64 `json:"value_bytes_written,omitempty"`
+	// the newest: cells that prompts found ÷ cells that they needed
+	HitRatio   *float64       `json:"hit_ratio,omitempty"`
+	Operations int64          `json:"operations"` // events
 	Sequences  []*SequenceUse `json:"sequences,omitempty"`
 
 	first  int // the layer whose cells are counted
@@ -65,7 +66,8 @@ func (m caches) add(e *resource.KV) {
 	}
 	c := m[key]
 	if c == nil {
-		c = &CacheUse{Ctx: key.ctx, Type: key.kind, Cache: key.cache, first: e.LayerID, layers: map[int]bool{}, seqs: map[int32]*SequenceUse{}}
+		c = &CacheUse{Ctx: key.ctx, Type: key.kind, Cache: key.cache, first: e.LayerID, layers: map[int]bool{},
+			seqs: map[int32]*SequenceUse{}}
 		if len(m) < maxSeqs {
 			m[key] = c
 		}
@@ -76,7 +78,8 @@ func (m caches) add(e *resource.KV) {
 		c.Layers = len(c.layers)
 	}
 	c.wrote(e)
-	if tag, ok := e.Sources["cache_hit_ratio"]; e.CacheHitRatio != nil && (ok && tag > resource.Estimated || !ok && e.Source > resource.Estimated) {
+	if tag, ok := e.Sources["cache_hit_ratio"]; e.CacheHitRatio != nil &&
+		(ok && tag > resource.Estimated || !ok && e.Source > resource.Estimated) {
 		c.HitRatio = e.CacheHitRatio
 	}
 	if e.LayerID == c.first {
@@ -145,7 +148,9 @@ func (m caches) list() []*CacheUse {
 		return cmp.Or(cmp.Compare(a.Ctx, b.Ctx), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Cache, b.Cache))
 	})
 	for _, c := range all {
-		c.Sequences = slices.SortedFunc(maps.Values(c.seqs), func(a, b *SequenceUse) int { return cmp.Compare(a.Seq, b.Seq) })
+		c.Sequences = slices.SortedFunc(maps.Values(c.seqs), func(a, b *SequenceUse) int {
+			return cmp.Compare(a.Seq, b.Seq)
+		})
 	}
 	return all
 }

@@ -25,7 +25,8 @@ const (
 // Tables lists them.
 var Tables = []string{ByCell, ByPhase, ByComponent, ByLayer, ByOp, ByTensor, ByToken}
 
-var figureColumns = []string{"events", "nodes", "ns", "share", "flops", "flops_unmasked", "bytes_read", "bytes_written", "gflops_per_s", "gb_per_s", "roofline_share",
+var figureColumns = []string{"events", "nodes", "ns", "share", "flops", "flops_unmasked", "bytes_read", "bytes_written",
+	"gflops_per_s", "gb_per_s", "roofline_share",
 	"events_without_time", "ops_without_flops", "ops_without_mask", "ops_without_bytes"}
 
 // WriteCSV writes one table of the report, of [Tables]. A figure that is not known is an empty cell.
@@ -44,7 +45,8 @@ func (r *Report) WriteCSV(w io.Writer, by string) error {
 		head("phase", "graphs", "mixed_graphs", "mixed_ns", "tokens", "tokens_per_s")
 		for i := range r.Phases {
 			p := &r.Phases[i]
-			write(&p.Figures, p.Phase, integer(&p.Graphs), integer(&p.Mixed), integer(&p.MixedNS), integer(&p.Tokens), decimal(p.TokensPerS))
+			write(&p.Figures, p.Phase, integer(&p.Graphs), integer(&p.Mixed), integer(&p.MixedNS), integer(&p.Tokens),
+				decimal(p.TokensPerS))
 		}
 	case ByComponent:
 		head("component")
@@ -55,7 +57,8 @@ func (r *Report) WriteCSV(w io.Writer, by string) error {
 		head("layer", "attention_ns", "mlp_ns")
 		for i := range r.Layers {
 			l := &r.Layers[i]
-			write(&l.Figures, layerCell(l.Layer), mapped(l.ByComponent, componentAttention), mapped(l.ByComponent, componentMLP))
+			write(&l.Figures, layerCell(l.Layer), mapped(l.ByComponent, componentAttention),
+				mapped(l.ByComponent, componentMLP))
 		}
 	case ByOp:
 		head("operation")
@@ -81,7 +84,8 @@ func (r *Report) WriteCSV(w io.Writer, by string) error {
 
 func (r *Report) cells() []Cell {
 	return slices.SortedFunc(maps.Keys(r.sum.Cells), func(a, b Cell) int {
-		return cmp.Or(cmp.Compare(a.Phase, b.Phase), cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Component, b.Component), cmp.Compare(a.Op, b.Op))
+		return cmp.Or(cmp.Compare(a.Phase, b.Phase), cmp.Compare(a.Layer, b.Layer),
+			cmp.Compare(a.Component, b.Component), cmp.Compare(a.Op, b.Op))
 	})
 }
 
@@ -96,7 +100,8 @@ func (r *Report) cellFigures(cell Cell) Figures {
 
 // WriteTokenHead writes the names of the columns of a table of tokens.
 func WriteTokenHead(out *csv.Writer) error {
-	return out.Write([]string{"token_index", "token_id", "token_text", "ctx", "seq_id", "pos", "exec", "latency_ns", "graph_exec", "graph_tokens", "graph_ns",
+	return out.Write([]string{"token_index", "token_id", "token_text", "ctx", "seq_id", "pos", "exec", "latency_ns",
+		"graph_exec", "graph_tokens", "graph_ns",
 		"attention_ns", "mlp_ns", "flops", "bytes_read", "bytes_written"})
 }
 
@@ -106,13 +111,17 @@ func WriteToken(out *csv.Writer, t *TokenRow) error {
 	if t.Text != nil {
 		text = *t.Text
 	}
-	return out.Write([]string{integer(&t.Index), integer(&t.Token), text, integer(t.Ctx), integer(t.Seq), integer(&t.Pos), integer(&t.Exec), integer(t.LatencyNS),
-		integer(t.GraphExec), integer(t.GraphTokens), integer(t.GraphNS), integer(t.AttentionNS), integer(t.MLPNS), integer(t.FLOPs), integer(t.BytesRead), integer(t.Written)})
+	return out.Write([]string{integer(&t.Index), integer(&t.Token), text, integer(t.Ctx), integer(t.Seq),
+		integer(&t.Pos), integer(&t.Exec), integer(t.LatencyNS),
+		integer(t.GraphExec), integer(t.GraphTokens), integer(t.GraphNS), integer(t.AttentionNS), integer(t.MLPNS),
+		integer(t.FLOPs), integer(t.BytesRead), integer(t.Written)})
 }
 
 func (f *Figures) cells() []string {
-	return []string{integer(&f.Events), integer(&f.Nodes), integer(f.NS), decimal(f.Share), integer(f.FLOPs), integer(f.Useful), integer(f.Read), integer(f.Written), decimal(f.GFLOPsPerS),
-		decimal(f.GBPerS), decimal(f.Roofline), integer(&f.Untimed), integer(&f.NoFLOPs), integer(&f.NoMask), integer(&f.NoBytes)}
+	return []string{integer(&f.Events), integer(&f.Nodes), integer(f.NS), decimal(f.Share), integer(f.FLOPs),
+		integer(f.Useful), integer(f.Read), integer(f.Written), decimal(f.GFLOPsPerS),
+		decimal(f.GBPerS), decimal(f.Roofline), integer(&f.Untimed), integer(&f.NoFLOPs), integer(&f.NoMask),
+		integer(&f.NoBytes)}
 }
 
 // layerCell leaves the cell empty for what belongs to no layer.

@@ -48,9 +48,12 @@ func badLine(line []byte) error {
 
 // summed holds the kinds that are added up. Of the others it is only counted how many there are.
 var summed = map[resource.Kind]bool{
-	resource.KindSessionStart: true, resource.KindLevel: true, resource.KindCompute: true, resource.KindGraph: true, resource.KindPhase: true,
-	resource.KindOutputToken: true, resource.KindAllocation: true, resource.KindDeallocation: true, resource.KindKV: true, resource.KindRouting: true,
-	resource.KindLoss: true, resource.KindSummary: true, resource.KindSessionEnd: true, resource.KindComponentEnd: true, resource.KindGPU: true,
+	resource.KindSessionStart: true, resource.KindLevel: true, resource.KindCompute: true, resource.KindGraph: true,
+	resource.KindPhase:       true,
+	resource.KindOutputToken: true, resource.KindAllocation: true, resource.KindDeallocation: true,
+	resource.KindKV: true, resource.KindRouting: true,
+	resource.KindLoss: true, resource.KindSummary: true, resource.KindSessionEnd: true, resource.KindComponentEnd: true,
+	resource.KindGPU: true,
 }
 
 // work is what is added up of a compute_execution, of which there are most: the keys of [resource.Compute] that
@@ -79,5 +82,6 @@ type work struct {
 
 // clear makes every figure absent.
 func (w *work) clear() {
-	*w = work{DurationNS: -1, LookingNS: -1, FLOPs: -1, FLOPsUnmasked: -1, BytesRead: -1, BytesWritten: -1, RooflineShare: -1}
+	*w = work{DurationNS: -1, LookingNS: -1, FLOPs: -1, FLOPsUnmasked: -1, BytesRead: -1, BytesWritten: -1,
+		RooflineShare: -1}
 }

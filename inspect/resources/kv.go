@@ -109,11 +109,12 @@ type KVLayer struct {
 
 // KVCache is how full one cache was over time.
 type KVCache struct {
-	Ctx   int64     `json:"ctx"`
-	Cache string    `json:"cache"`
-	Total int64     `json:"total_cells"` // 0 = not known
-	Block int64     `json:"block_cells"`
-	Cells []float64 `json:"cells"` // in use, the mean of each of equal parts of the time; a block's cells count from its first to its last
+	Ctx   int64  `json:"ctx"`
+	Cache string `json:"cache"`
+	Total int64  `json:"total_cells"` // 0 = not known
+	Block int64  `json:"block_cells"`
+	// in use, the mean of each of equal parts of the time; a block's cells count from its first to its last
+	Cells []float64 `json:"cells"`
 }
 
 // OpenKV reads the table of a run directory, or a table itself. points is how many parts the timeline has. Memory
@@ -159,7 +160,8 @@ func (k *KV) about(r *table.Reader) error {
 	case k.Version == "":
 		return fmt.Errorf("%w: no %s: this is another table", ErrNoKV, table.VersionKey)
 	case !table.ReadableVersion(k.Version):
-		return fmt.Errorf("%w: schema version %s, known is %s: read it with a newer llamatap", ErrNoKV, k.Version, table.Version)
+		return fmt.Errorf("%w: schema version %s, known is %s: read it with a newer llamatap", ErrNoKV, k.Version,
+			table.Version)
 	}
 	if text, ok := r.Metadata(kvcache.SnapshotKey); ok {
 		if err := json.Unmarshal([]byte(text), &k.Last); err != nil {
@@ -172,6 +174,8 @@ func (k *KV) about(r *table.Reader) error {
 // Gauges are the caches of the run, at its end or when they were freed, sorted.
 func (k *KV) Gauges() []kvcache.Gauge {
 	all := append(slices.Clone(k.Last.Freed), k.Last.Caches...)
-	slices.SortStableFunc(all, func(a, b kvcache.Gauge) int { return cmp.Or(cmp.Compare(a.Ctx, b.Ctx), cmp.Compare(a.Cache, b.Cache)) })
+	slices.SortStableFunc(all, func(a, b kvcache.Gauge) int {
+		return cmp.Or(cmp.Compare(a.Ctx, b.Ctx), cmp.Compare(a.Cache, b.Cache))
+	})
 	return all
 }

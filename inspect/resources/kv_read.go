@@ -45,7 +45,8 @@ type kvLayerKey struct {
 }
 
 // kvColumns are the columns that are read.
-var kvColumns = []string{"layer", "kv", "seq_id", "alloc_ns", "first_write_ns", "last_write_ns", "n_writes", "first_read_ns", "last_read_ns", "n_reads",
+var kvColumns = []string{"layer", "kv", "seq_id", "alloc_ns", "first_write_ns", "last_write_ns", "n_writes",
+	"first_read_ns", "last_read_ns", "n_reads",
 	"evict_ns", "evict_reason", "censored", "ctx", "cache", "cells", "cell_bytes", "origin"}
 
 func (k *kvReading) all(ctx context.Context) error {
@@ -122,7 +123,8 @@ func (k *kvReading) isWitness(key kvCacheKey, part kvPartKey) bool {
 // count takes a row in.
 func (k *kvReading) count(i int) {
 	key, part := k.cache(i), kvPartKey{k.number("layer", i), k.text("kv", i)}
-	for _, name := range []string{"alloc_ns", "first_write_ns", "last_write_ns", "first_read_ns", "last_read_ns", "evict_ns"} {
+	for _, name := range []string{"alloc_ns", "first_write_ns", "last_write_ns", "first_read_ns", "last_read_ns",
+		"evict_ns"} {
 		if ns, ok := k.value(name, i); ok {
 			if k.first == 0 || ns < k.first {
 				k.first = ns
@@ -132,7 +134,8 @@ func (k *kvReading) count(i int) {
 	}
 	l := k.layers[kvLayerKey{key, part}]
 	if l == nil {
-		l = &KVLayer{Ctx: key.ctx, Cache: key.cache, Layer: part.layer, Tensor: part.kv, CellBytes: k.number("cell_bytes", i)}
+		l = &KVLayer{Ctx: key.ctx, Cache: key.cache, Layer: part.layer, Tensor: part.kv,
+			CellBytes: k.number("cell_bytes", i)}
 		k.layers[kvLayerKey{key, part}] = l
 	}
 	l.Writes += k.number("n_writes", i)
@@ -226,7 +229,8 @@ func (k *kvReading) settle() {
 		k.Layers = append(k.Layers, *l)
 	}
 	slices.SortFunc(k.Layers, func(a, b KVLayer) int {
-		return cmp.Or(cmp.Compare(a.Ctx, b.Ctx), cmp.Compare(a.Cache, b.Cache), cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Tensor, b.Tensor))
+		return cmp.Or(cmp.Compare(a.Ctx, b.Ctx), cmp.Compare(a.Cache, b.Cache), cmp.Compare(a.Layer, b.Layer),
+			cmp.Compare(a.Tensor, b.Tensor))
 	})
 	for _, t := range k.timelines {
 		for _, g := range k.Gauges() {
@@ -236,5 +240,7 @@ func (k *kvReading) settle() {
 		}
 		k.Timeline = append(k.Timeline, *t)
 	}
-	slices.SortFunc(k.Timeline, func(a, b KVCache) int { return cmp.Or(cmp.Compare(a.Ctx, b.Ctx), cmp.Compare(a.Cache, b.Cache)) })
+	slices.SortFunc(k.Timeline, func(a, b KVCache) int {
+		return cmp.Or(cmp.Compare(a.Ctx, b.Ctx), cmp.Compare(a.Cache, b.Cache))
+	})
 }

@@ -31,7 +31,8 @@ const kvBegin = int64(1_700_000_000_000_000_000)
 func kvTable(t testing.TB, version string, lives []kvLife) string {
 	t.Helper()
 	s := table.Schema{Metadata: [][2]string{{table.VersionKey, version}}}
-	kinds := map[string]table.Kind{"kv": table.Text, "evict_reason": table.Text, "cache": table.Text, "origin": table.Text, "censored": table.Bool}
+	kinds := map[string]table.Kind{"kv": table.Text, "evict_reason": table.Text, "cache": table.Text,
+		"origin": table.Text, "censored": table.Bool}
 	at := map[string]int{}
 	for i, name := range append([]string{"block_id"}, kvColumns...) {
 		kind, ok := kinds[name]
@@ -61,8 +62,10 @@ func kvTable(t testing.TB, version string, lives []kvLife) string {
 	last := kvcache.Snapshot{UnixNS: kvBegin + 10e9, Reuse: kvcache.Reuse{Requests: 3, Hits: 1, Needed: 40, Reused: 10}}
 	last.Reuse.Gap.Add(2e9)
 	last.Doubts.Found = 4
-	last.Caches = []kvcache.Gauge{{Cache: kvcache.Base, Layers: 2, Streams: 1, Block: 8, CellBytes: 1024, Cells: 64, Used: 16, Free: 48, Occupancy: 0.25, Whole: true}}
-	last.Freed = []kvcache.Gauge{{Cache: kvcache.SWA, Layers: 2, Streams: 1, Block: 8, CellBytes: 512, Cells: 16, Used: 3, Free: 13, Occupancy: 3. / 16}}
+	last.Caches = []kvcache.Gauge{{Cache: kvcache.Base, Layers: 2, Streams: 1, Block: 8, CellBytes: 1024, Cells: 64,
+		Used: 16, Free: 48, Occupancy: 0.25, Whole: true}}
+	last.Freed = []kvcache.Gauge{{Cache: kvcache.SWA, Layers: 2, Streams: 1, Block: 8, CellBytes: 512, Cells: 16,
+		Used: 3, Free: 13, Occupancy: 3. / 16}}
 	text, _ := json.Marshal(last)
 	if err := errors.Join(out.AddMetadata(kvcache.SnapshotKey, string(text)), out.Close()); err != nil {
 		t.Fatal(err)
@@ -129,14 +132,17 @@ func TestKV(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k.Seconds != 10 || k.BeginUnixNS != kvBegin || k.Rows != 24 || len(k.Sequences) != 4 || len(k.Layers) != 8 || len(k.Timeline) != 2 {
+	if k.Seconds != 10 || k.BeginUnixNS != kvBegin || k.Rows != 24 || len(k.Sequences) != 4 || len(k.Layers) != 8 ||
+		len(k.Timeline) != 2 {
 		t.Fatalf("%+v", k)
 	}
 	zero, one, unknown := k.Sequences[1], k.Sequences[2], k.Sequences[0]
-	if zero.Lives != 2 || zero.Cells != 16 || zero.Ended["seq_rm"] != 1 || zero.Censored != 1 || *zero.Lifetime.P50 != 5 || *zero.Idle.Max != 1 || zero.Writes != 16 {
+	if zero.Lives != 2 || zero.Cells != 16 || zero.Ended["seq_rm"] != 1 || zero.Censored != 1 ||
+		*zero.Lifetime.P50 != 5 || *zero.Idle.Max != 1 || zero.Writes != 16 {
 		t.Errorf("sequence 0: %+v", zero)
 	}
-	if one.Ended["clear"] != 1 || one.Ended["overwrite"] != 1 || *one.Lifetime.Mean != 3 || *one.Lifetime.P50 != 2 || *one.Lifetime.P90 != 4 || one.Lifetime.Count != 2 {
+	if one.Ended["clear"] != 1 || one.Ended["overwrite"] != 1 || *one.Lifetime.Mean != 3 || *one.Lifetime.P50 != 2 ||
+		*one.Lifetime.P90 != 4 || one.Lifetime.Count != 2 {
 		t.Errorf("sequence 1: %+v", one)
 	}
 	if unknown.Seq != -1 || unknown.Found != 1 || unknown.Lifetime.Mean != nil || unknown.Censored != 1 {
@@ -215,7 +221,8 @@ func TestKVText(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", got, kvWant)
 	}
 	for by, want := range map[KVBy]string{
-		KVBySequence: "0,base,1,2,8,0,0,1,1,0,0,8,24,3,2,4,4,2,1,3,3\n", KVByLayer: "0,base,1,v,256,28,84,7168,21504\n", KVByTime: "0,base,6,8,64\n",
+		KVBySequence: "0,base,1,2,8,0,0,1,1,0,0,8,24,3,2,4,4,2,1,3,3\n", KVByLayer: "0,base,1,v,256,28,84,7168,21504\n",
+		KVByTime: "0,base,6,8,64\n",
 	} {
 		var b strings.Builder
 		if err := k.WriteCSV(&b, by); err != nil || !strings.Contains(b.String(), want) {

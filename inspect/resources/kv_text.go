@@ -48,12 +48,14 @@ func (k *KV) writeHead(out *present.Text) {
 	if ratio, ok := r.Ratio(); ok {
 		text := fmt.Sprintf("reuse   %d of the %d cells that prompts needed were there (%.1f %%), for %d of %d requests", r.Reused, r.Needed, 100*ratio, r.Hits, r.Requests)
 		if r.Gap.Count > 0 {
-			text += fmt.Sprintf(", %s after they were last used, in the mean", present.Seconds(float64(r.Gap.SumNS)/float64(r.Gap.Count)/1e9))
+			text += fmt.Sprintf(", %s after they were last used, in the mean",
+				present.Seconds(float64(r.Gap.SumNS)/float64(r.Gap.Count)/1e9))
 		}
 		out.Line("%s", text)
 	}
 	if r.Unknown > 0 {
-		out.Line("        %d further requests found cells that were loaded with a state: how many is not known", r.Unknown)
+		out.Line("        %d further requests found cells that were loaded with a state: how many is not known",
+			r.Unknown)
 	}
 	d := &k.Last.Doubts
 	if d.Found > 0 {
@@ -63,14 +65,17 @@ func (k *KV) writeHead(out *present.Text) {
 		out.Line("doubts  %d rows outside of the cache, %d with keys and values apart, %d of unknown sequences, %d executions not understood", d.Outside, d.Differ, d.Unknown, d.Unplaced)
 	}
 	out.Line("")
-	rows := [][]string{{"ctx", "cache", "cells", "in use at the end", "shared", "sequences", "layers", "bytes per cell", "size", "block"}}
+	rows := [][]string{{"ctx", "cache", "cells", "in use at the end", "shared", "sequences", "layers", "bytes per cell",
+		"size", "block"}}
 	for _, g := range k.Gauges() {
 		used := fmt.Sprintf("%d (%.1f %%)", g.Used, 100*g.Occupancy)
 		if !g.Whole {
 			used = "at least " + used
 		}
-		rows = append(rows, []string{fmt.Sprint(g.Ctx), g.Cache.String(), fmt.Sprint(g.Cells), used, fmt.Sprint(g.Shared), fmt.Sprint(len(g.Sequences)),
-			fmt.Sprint(g.Layers), fmt.Sprint(g.CellBytes), present.Bytes(g.CellBytes * int64(g.Cells)), fmt.Sprint(g.Block)})
+		rows = append(rows, []string{fmt.Sprint(g.Ctx), g.Cache.String(), fmt.Sprint(g.Cells), used,
+			fmt.Sprint(g.Shared), fmt.Sprint(len(g.Sequences)),
+			fmt.Sprint(g.Layers), fmt.Sprint(g.CellBytes), present.Bytes(g.CellBytes * int64(g.Cells)),
+			fmt.Sprint(g.Block)})
 	}
 	if len(rows) == 1 {
 		out.Line("no cache was seen: nothing was computed, or the model has none")
@@ -140,7 +145,8 @@ func kvSquash(values []float64, n int) []float64 {
 }
 
 func (k *KV) writeSequences(out *present.Text) {
-	rows := [][]string{{"ctx", "cache", "seq_id", "lives", "cells", "ended", "why", "censored", "life p50", "max", "idle p50", "max"}}
+	rows := [][]string{{"ctx", "cache", "seq_id", "lives", "cells", "ended", "why", "censored", "life p50", "max",
+		"idle p50", "max"}}
 	for i := range k.Sequences {
 		s := &k.Sequences[i]
 		why, ended := []string{}, int64(0)
@@ -152,16 +158,20 @@ func (k *KV) writeSequences(out *present.Text) {
 		if s.Seq < 0 {
 			seq = "?"
 		}
-		rows = append(rows, []string{fmt.Sprint(s.Ctx), s.Cache, seq, fmt.Sprint(s.Lives), fmt.Sprint(s.Cells), fmt.Sprint(ended), strings.Join(why, " "),
-			fmt.Sprint(s.Censored), kvMaybe(s.Lifetime.P50), kvMaybe(s.Lifetime.Max), kvMaybe(s.Idle.P50), kvMaybe(s.Idle.Max)})
+		rows = append(rows, []string{fmt.Sprint(s.Ctx), s.Cache, seq, fmt.Sprint(s.Lives), fmt.Sprint(s.Cells),
+			fmt.Sprint(ended), strings.Join(why, " "),
+			fmt.Sprint(s.Censored), kvMaybe(s.Lifetime.P50), kvMaybe(s.Lifetime.Max), kvMaybe(s.Idle.P50),
+			kvMaybe(s.Idle.Max)})
 	}
 	out.Table(rows)
 }
 
 func (k *KV) writeLayers(out *present.Text) {
-	rows := [][]string{{"ctx", "cache", "layer", "kv", "bytes per cell", "cells written", "bytes written", "cells read", "bytes read"}}
+	rows := [][]string{{"ctx", "cache", "layer", "kv", "bytes per cell", "cells written", "bytes written", "cells read",
+		"bytes read"}}
 	for _, l := range k.Layers {
-		rows = append(rows, []string{fmt.Sprint(l.Ctx), l.Cache, fmt.Sprint(l.Layer), l.Tensor, fmt.Sprint(l.CellBytes), fmt.Sprint(l.Writes), present.Bytes(l.BytesWritten),
+		rows = append(rows, []string{fmt.Sprint(l.Ctx), l.Cache, fmt.Sprint(l.Layer), l.Tensor, fmt.Sprint(l.CellBytes),
+			fmt.Sprint(l.Writes), present.Bytes(l.BytesWritten),
 			fmt.Sprint(l.Reads), present.Bytes(l.BytesRead)})
 	}
 	out.Table(rows)
@@ -171,7 +181,8 @@ func (k *KV) writeTimes(out *present.Text) {
 	rows := [][]string{{"ctx", "cache", "from", "cells in use"}}
 	for _, t := range k.Timeline {
 		for i, cells := range t.Cells {
-			rows = append(rows, []string{fmt.Sprint(t.Ctx), t.Cache, present.Seconds(k.at(&t, i)), strconv.FormatFloat(cells, 'f', 1, 64)})
+			rows = append(rows, []string{fmt.Sprint(t.Ctx), t.Cache, present.Seconds(k.at(&t, i)),
+				strconv.FormatFloat(cells, 'f', 1, 64)})
 		}
 	}
 	out.Table(rows)
@@ -185,16 +196,19 @@ func (k *KV) WriteCSV(w io.Writer, by KVBy) error {
 	out := csv.NewWriter(w)
 	switch by {
 	case KVByLayer:
-		out.Write([]string{"ctx", "cache", "layer", "kv", "cell_bytes", "writes", "reads", "bytes_written", "bytes_read"})
+		out.Write([]string{"ctx", "cache", "layer", "kv", "cell_bytes", "writes", "reads", "bytes_written",
+			"bytes_read"})
 		for _, l := range k.Layers {
-			out.Write([]string{fmt.Sprint(l.Ctx), l.Cache, fmt.Sprint(l.Layer), l.Tensor, fmt.Sprint(l.CellBytes), fmt.Sprint(l.Writes), fmt.Sprint(l.Reads),
+			out.Write([]string{fmt.Sprint(l.Ctx), l.Cache, fmt.Sprint(l.Layer), l.Tensor, fmt.Sprint(l.CellBytes),
+				fmt.Sprint(l.Writes), fmt.Sprint(l.Reads),
 				fmt.Sprint(l.BytesWritten), fmt.Sprint(l.BytesRead)})
 		}
 	case KVByTime:
 		out.Write([]string{"ctx", "cache", "seconds", "cells", "total_cells"})
 		for _, t := range k.Timeline {
 			for i, cells := range t.Cells {
-				out.Write([]string{fmt.Sprint(t.Ctx), t.Cache, kvFloat(k.at(&t, i)), kvFloat(cells), fmt.Sprint(t.Total)})
+				out.Write([]string{fmt.Sprint(t.Ctx), t.Cache, kvFloat(k.at(&t, i)), kvFloat(cells),
+					fmt.Sprint(t.Total)})
 			}
 		}
 	default:
@@ -205,8 +219,10 @@ func (k *KV) WriteCSV(w io.Writer, by KVBy) error {
 }
 
 func (k *KV) csvSequences(out *csv.Writer) {
-	out.Write([]string{"ctx", "cache", "seq_id", "lives", "cells", "seq_rm", "seq_keep", "clear", "overwrite", "censored", "found", "writes", "reads",
-		"lifetime_mean_s", "lifetime_p50_s", "lifetime_p90_s", "lifetime_max_s", "idle_mean_s", "idle_p50_s", "idle_p90_s", "idle_max_s"})
+	out.Write([]string{"ctx", "cache", "seq_id", "lives", "cells", "seq_rm", "seq_keep", "clear", "overwrite",
+		"censored", "found", "writes", "reads",
+		"lifetime_mean_s", "lifetime_p50_s", "lifetime_p90_s", "lifetime_max_s", "idle_mean_s", "idle_p50_s",
+		"idle_p90_s", "idle_max_s"})
 	for i := range k.Sequences {
 		s := &k.Sequences[i]
 		row := []string{fmt.Sprint(s.Ctx), s.Cache, fmt.Sprint(s.Seq), fmt.Sprint(s.Lives), fmt.Sprint(s.Cells)}

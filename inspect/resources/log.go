@@ -112,9 +112,11 @@ func noLog(dir string) error {
 		slices.SortFunc(runs, func(a, b string) int { return cmp.Compare(path.Base(b), path.Base(a)) })
 		for _, run := range runs {
 			if whole := filepath.Join(dir, run); HasLog(whole) {
-				return fmt.Errorf("%s: %w here, but below it: give one run, such as the newest, %s", dir, ErrNoLog, whole)
+				return fmt.Errorf("%s: %w here, but below it: give one run, such as the newest, %s", dir, ErrNoLog,
+					whole)
 			}
 		}
 	}
-	return fmt.Errorf("%s: %w: there is no %s; record a run with --tap-resource-level MINIMAL, DETAILED or VERBOSE", dir, ErrNoLog, rundir.EventsName)
+	return fmt.Errorf("%s: %w: there is no %s; record a run with --tap-resource-level MINIMAL, DETAILED or VERBOSE",
+		dir, ErrNoLog, rundir.EventsName)
 }

@@ -70,22 +70,24 @@ type Loss struct {
 
 // Figures are what a row was added up from.
 type Figures struct {
-	Events  int64    `json:"events"`
-	Nodes   int64    `json:"nodes"`
-	NS      *int64   `json:"ns,omitempty"`
-	Share   *float64 `json:"share,omitempty"`          // of the time in graphs
-	FLOPs   *int64   `json:"flops,omitempty"`          // attention over all cells that graphs give it, padding included
-	Useful  *int64   `json:"flops_unmasked,omitempty"` // without cells that no token may read; absent where that is not known of all
-	Read    *int64   `json:"bytes_read,omitempty"`
-	Written *int64   `json:"bytes_written,omitempty"`
+	Events int64    `json:"events"`
+	Nodes  int64    `json:"nodes"`
+	NS     *int64   `json:"ns,omitempty"`
+	Share  *float64 `json:"share,omitempty"` // of the time in graphs
+	FLOPs  *int64   `json:"flops,omitempty"` // attention over all cells that graphs give it, padding included
+	// without cells that no token may read; absent where that is not known of all
+	Useful  *int64 `json:"flops_unmasked,omitempty"`
+	Read    *int64 `json:"bytes_read,omitempty"`
+	Written *int64 `json:"bytes_written,omitempty"`
 	// Rates are there where time, and useful FLOPs or bytes, are known of everything in the row.
 	GFLOPsPerS *float64 `json:"gflops_per_s,omitempty"`
 	GBPerS     *float64 `json:"gb_per_s,omitempty"`
 	Roofline   *float64 `json:"roofline_share,omitempty"`
 	Untimed    int64    `json:"events_without_time,omitempty"`
 	NoFLOPs    int64    `json:"ops_without_flops,omitempty"`
-	NoMask     int64    `json:"ops_without_mask,omitempty"` // attention of which it is not known which cells may be read
-	NoBytes    int64    `json:"ops_without_bytes,omitempty"`
+	// attention of which it is not known which cells may be read
+	NoMask  int64 `json:"ops_without_mask,omitempty"`
+	NoBytes int64 `json:"ops_without_bytes,omitempty"`
 }
 
 // PhaseRow is a phase of the run: its tokens, and the executions that are of it. One that has both a prompt's
@@ -142,7 +144,8 @@ type LatencyRow struct {
 // CacheRow is a cache with the cells that its context has.
 type CacheRow struct {
 	*CacheUse
-	Cells     int64    `json:"cells,omitempty"` // of the context, as metadata.json states; absent where that is not known
+	// of the context, as metadata.json states; absent where that is not known
+	Cells     int64    `json:"cells,omitempty"`
 	Occupancy *float64 `json:"occupancy,omitempty"`
 	// EventsLost are operations on caches that the log lacks. The figures are then those of the others, and how
 	// full the cache is is not known.
@@ -260,9 +263,11 @@ const (
 // Report makes a report of what was added up so far.
 func (s *Sum) Report() *Report {
 	r := &Report{
-		Levels: s.Levels, Sessions: s.Sessions, Lines: s.Lines, Events: s.Events, BadLines: s.BadLines, Bad: s.Bad, Losses: []Loss{}, Roofline: s.Roofline, Retracted: s.Retracted,
+		Levels: s.Levels, Sessions: s.Sessions, Lines: s.Lines, Events: s.Events, BadLines: s.BadLines, Bad: s.Bad,
+		Losses: []Loss{}, Roofline: s.Roofline, Retracted: s.Retracted,
 		Tokens: s.Tokens, TokensMore: s.TokensMore, Routed: s.Routed, GPUs: s.GPUs(), Caches: []*CacheRow{}, sum: s,
-		Memory: MemoryRow{s.Memory.Allocations, s.Memory.Frees, s.Memory.Live, s.Memory.Peak, s.Memory.Types(), s.Memory.Total},
+		Memory: MemoryRow{s.Memory.Allocations, s.Memory.Frees, s.Memory.Live, s.Memory.Peak, s.Memory.Types(),
+			s.Memory.Total},
 	}
 	if r.Tokens == nil {
 		r.Tokens = []*TokenRow{}
@@ -307,7 +312,8 @@ func (r *Report) tables(s *Sum) {
 	r.Phases = []PhaseRow{}
 	for _, name := range sortedPhases(s.Phases) {
 		p := s.Phases[name]
-		row := PhaseRow{Phase: name, Graphs: p.Graphs, Mixed: p.Mixed, MixedNS: p.MixedNS, Tokens: p.Tokens, Figures: r.figures(&p.Cost)}
+		row := PhaseRow{Phase: name, Graphs: p.Graphs, Mixed: p.Mixed, MixedNS: p.MixedNS, Tokens: p.Tokens,
+			Figures: r.figures(&p.Cost)}
 		if name == PhaseSetup {
 			row.Share = nil
 		}
@@ -376,7 +382,9 @@ func addNS[K comparable](sums map[K]map[string]int64, key K, of string, cost *Co
 
 // byTime orders names by their time, the longest first.
 func byTime(sums map[string]*Cost) []string {
-	return slices.SortedFunc(maps.Keys(sums), func(a, b string) int { return cmp.Or(cmp.Compare(sums[b].NS, sums[a].NS), cmp.Compare(a, b)) })
+	return slices.SortedFunc(maps.Keys(sums), func(a, b string) int {
+		return cmp.Or(cmp.Compare(sums[b].NS, sums[a].NS), cmp.Compare(a, b))
+	})
 }
 
 // sortedPhases orders phases as a run goes through them.
@@ -388,11 +396,14 @@ func sortedPhases(phases map[string]*PhaseSum) []string {
 		}
 		return len(order)
 	}
-	return slices.SortedFunc(maps.Keys(phases), func(a, b string) int { return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b)) })
+	return slices.SortedFunc(maps.Keys(phases), func(a, b string) int {
+		return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
+	})
 }
 
 func (r *Report) figures(c *Cost) Figures {
-	f := Figures{Events: c.Events, Nodes: c.Nodes, Untimed: c.Events - c.Timed, NoFLOPs: c.NoFLOPs, NoMask: c.NoMask, NoBytes: c.NoBytes}
+	f := Figures{Events: c.Events, Nodes: c.Nodes, Untimed: c.Events - c.Timed, NoFLOPs: c.NoFLOPs, NoMask: c.NoMask,
+		NoBytes: c.NoBytes}
 	if c.Timed > 0 {
 		f.NS, f.Share = &c.NS, ratio(float64(c.NS), float64(r.GraphNS))
 	}

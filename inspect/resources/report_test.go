@@ -16,7 +16,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // TestGolden compares everything that is written of a run with golden files.
 func TestGolden(t *testing.T) {
-	dir := directory(t, map[string]string{rundir.EventsName: aRun().String(), "manifest.json": manifest, "metadata.json": metadata})
+	dir := directory(t, map[string]string{rundir.EventsName: aRun().String(), "manifest.json": manifest,
+		"metadata.json": metadata})
 	r, err := Summarize(t.Context(), dir, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -73,7 +73,8 @@ func (c *Cost) Roofline() (share float64, ok bool) {
 }
 
 func costOf(e *work) Cost {
-	c := Cost{Events: 1, Nodes: int64(e.NodeCount), NoFLOPs: int64(e.OpsWithoutFLOPs), NoMask: int64(e.OpsWithoutMask), NoBytes: int64(e.OpsWithoutBytes), LookNS: max(e.LookingNS, 0)}
+	c := Cost{Events: 1, Nodes: int64(e.NodeCount), NoFLOPs: int64(e.OpsWithoutFLOPs), NoMask: int64(e.OpsWithoutMask),
+		NoBytes: int64(e.OpsWithoutBytes), LookNS: max(e.LookingNS, 0)}
 	if e.DurationNS >= 0 {
 		c.Timed, c.NS = 1, e.DurationNS
 		if e.RooflineShare >= 0 {
@@ -195,7 +196,8 @@ type Sum struct {
 // NewSum returns a sum of nothing.
 func NewSum() *Sum {
 	s := &Sum{
-		Events: map[string]int64{}, Phases: map[string]*PhaseSum{}, Cells: map[Cell]*Cost{}, Tops: map[Tensor]*Cost{}, Losses: map[LossKey]uint64{},
+		Events: map[string]int64{}, Phases: map[string]*PhaseSum{}, Cells: map[Cell]*Cost{}, Tops: map[Tensor]*Cost{},
+		Losses: map[LossKey]uint64{},
 	}
 	s.execs.byNumber, s.execs.byEntry = map[uint64]*execCost{}, map[graphEntry]*execCost{}
 	s.Memory.types = map[string]*MemoryType{}
@@ -364,7 +366,8 @@ func (s *Sum) compute(e *work) {
 // of ops has no times. The tap reports components as well as their ops, whose times are added up.
 func (s *Sum) component(e *resource.ComponentEnd) {
 	if e.Exec == 0 {
-		s.cell(Cell{Layer: e.LayerID, Component: e.ComponentType, Op: SeveralOps}, Cost{Events: 1, Timed: 1, NS: e.DurationNS})
+		s.cell(Cell{Layer: e.LayerID, Component: e.ComponentType, Op: SeveralOps},
+			Cost{Events: 1, Timed: 1, NS: e.DurationNS})
 	}
 }
 
@@ -396,7 +399,8 @@ func (s *Sum) top(t Tensor, cost Cost) {
 
 // bareName cuts the layer off a tensor's name: ffn_out-3, and node_30's number.
 func bareName(name string) string {
-	if i := strings.LastIndexAny(name, "-_"); i > 0 && i+1 < len(name) && strings.Trim(name[i+1:], "0123456789") == "" &&
+	if i := strings.LastIndexAny(name, "-_"); i > 0 && i+1 < len(name) &&
+		strings.Trim(name[i+1:], "0123456789") == "" &&
 		(name[i] == '-' || name[:i] == "node") {
 		return name[:i]
 	}

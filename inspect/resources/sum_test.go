@@ -28,7 +28,8 @@ func TestDamage(t *testing.T) {
 	lines[7] = "{\"event\":\"no_such_event\"}\n"
 	lines = append(lines, "{\"event\":\"graph_exec")
 	r := summarize(t, map[string]string{rundir.EventsName: strings.Join(lines, "")})
-	if r.BadLines != 3 || len(r.Bad) != 3 || r.Bad[0].Line != 4 || r.Bad[1].Line != 6 || r.Bad[2].Line != 8 || r.Unfinished != 20 {
+	if r.BadLines != 3 || len(r.Bad) != 3 || r.Bad[0].Line != 4 || r.Bad[1].Line != 6 || r.Bad[2].Line != 8 ||
+		r.Unfinished != 20 {
 		t.Fatalf("%+v, %d unfinished", r.Bad, r.Unfinished)
 	}
 	for i, want := range []string{"exec", "invalid character", `unknown event "no_such_event"`} {
@@ -54,13 +55,15 @@ func TestLostCacheEvents(t *testing.T) {
 	for _, lost := range []uint64{0, 44} {
 		s := aRun()
 		if lost > 0 {
-			s.put(resource.Loss{Header: s.head(resource.KindLoss), Kind: resource.KindKV.String(), Cause: "rate", Count: lost})
+			s.put(resource.Loss{Header: s.head(resource.KindLoss), Kind: resource.KindKV.String(), Cause: "rate",
+				Count: lost})
 		}
 		meta := `{"version":1,"created":"2026-11-21T00:00:00Z","losses":[],"contexts":[{"ctx":0,"n_ctx":64}]}`
 		r := summarize(t, map[string]string{rundir.EventsName: s.String(), "metadata.json": meta})
 		var text strings.Builder
 		r.WriteText(&text)
-		if c := r.Caches[0]; c.EventsLost != lost || (c.Occupancy == nil) != (lost > 0) || strings.Contains(text.String(), " of 64 cells used") != (lost == 0) {
+		if c := r.Caches[0]; c.EventsLost != lost || (c.Occupancy == nil) != (lost > 0) ||
+			strings.Contains(text.String(), " of 64 cells used") != (lost == 0) {
 			t.Errorf("%d lost: %+v\n%s", lost, c, text.String())
 		}
 	}
@@ -70,8 +73,10 @@ func TestLostCacheEvents(t *testing.T) {
 func TestAbsence(t *testing.T) {
 	s := &script{}
 	s.begin(resource.Minimal)
-	s.put(resource.Compute{Header: s.head(resource.KindCompute), Exec: 1, Phase: "decode", NodeCount: 9, TimeSource: resource.TimeGraph, DurationNS: ptr(int64(5))})
-	s.put(resource.Graph{Header: s.head(resource.KindGraph), Exec: 1, Phase: "decode", Tokens: 1, NodeCount: 9, DurationNS: ptr(int64(5)), OpsWithoutFLOPs: 2, FLOPs: ptr(int64(10))})
+	s.put(resource.Compute{Header: s.head(resource.KindCompute), Exec: 1, Phase: "decode", NodeCount: 9,
+		TimeSource: resource.TimeGraph, DurationNS: ptr(int64(5))})
+	s.put(resource.Graph{Header: s.head(resource.KindGraph), Exec: 1, Phase: "decode", Tokens: 1, NodeCount: 9,
+		DurationNS: ptr(int64(5)), OpsWithoutFLOPs: 2, FLOPs: ptr(int64(10))})
 	r := summarize(t, map[string]string{rundir.EventsName: s.String()})
 	if r.Coverage != nil || len(r.Components) > 0 || r.GraphNS != 5 || *r.Phases[0].FLOPs != 10 {
 		t.Errorf("%+v", r)
@@ -86,7 +91,8 @@ func TestAbsence(t *testing.T) {
 	}
 	var text strings.Builder
 	r.WriteText(&text)
-	if !strings.Contains(text.String(), "--tap-resource-level DETAILED") || strings.Contains(text.String(), "attention") {
+	if !strings.Contains(text.String(), "--tap-resource-level DETAILED") ||
+		strings.Contains(text.String(), "attention") {
 		t.Errorf("%s", text.String())
 	}
 }
@@ -107,11 +113,14 @@ func TestBounds(t *testing.T) {
 	s := NewSum()
 	n := int64(1)
 	for i := range maxCells + 1000 {
-		s.take(&work{Phase: "decode", LayerID: i, Exec: uint64(i), Operation: "ADD", Name: fmt.Sprint("t", i), NodeCount: 1, TimeSource: resource.TimeOp, DurationNS: n})
+		s.take(&work{Phase: "decode", LayerID: i, Exec: uint64(i), Operation: "ADD", Name: fmt.Sprint("t", i),
+			NodeCount: 1, TimeSource: resource.TimeOp, DurationNS: n})
 		s.take(&resource.OutputToken{TokenIndex: int64(i), Exec: uint64(i), LatencyNS: &n})
 	}
-	if len(s.Cells) > maxCells || len(s.Tops) > maxTops || len(s.execs.byNumber) > maxExecs || int64(len(s.Tokens))+s.TokensMore != maxCells+1000 {
-		t.Errorf("%d cells, %d tensors, %d executions, %d tokens and %d", len(s.Cells), len(s.Tops), len(s.execs.byNumber), len(s.Tokens), s.TokensMore)
+	if len(s.Cells) > maxCells || len(s.Tops) > maxTops || len(s.execs.byNumber) > maxExecs ||
+		int64(len(s.Tokens))+s.TokensMore != maxCells+1000 {
+		t.Errorf("%d cells, %d tensors, %d executions, %d tokens and %d", len(s.Cells), len(s.Tops),
+			len(s.execs.byNumber), len(s.Tokens), s.TokensMore)
 	}
 	s.Phases["decode"] = &PhaseSum{Cost: Cost{NS: 1}}
 	if r := s.Report(); r.CoveredNS != maxCells+1000 {
@@ -145,7 +154,8 @@ func TestTokenProducer(t *testing.T) {
 		s.take(&resource.Graph{Header: head, Exec: exec, Phase: "decode", Tokens: 1, DurationNS: &took})
 	}
 	token := func(ctx uint32, exec uint64, seq int32, entry, latency int64) {
-		s.take(&resource.OutputToken{Header: resource.Header{Ctx: &ctx, MonoNS: entry}, Exec: exec, SeqID: &seq, LatencyNS: &latency})
+		s.take(&resource.OutputToken{Header: resource.Header{Ctx: &ctx, MonoNS: entry}, Exec: exec, SeqID: &seq,
+			LatencyNS: &latency})
 	}
 	graph(0, 1, 1000, 900) // of sequence 0
 	graph(1, 2, 1000, 2)   // another context
@@ -183,7 +193,8 @@ func TestMixedBatches(t *testing.T) {
 		if prefill > 0 {
 			phase = phasePrefill
 		}
-		s.take(&resource.Graph{Phase: phase, Tokens: prefill + decode, PrefillTokens: &prefill, DecodeTokens: &decode, DurationNS: &took})
+		s.take(&resource.Graph{Phase: phase, Tokens: prefill + decode, PrefillTokens: &prefill, DecodeTokens: &decode,
+			DurationNS: &took})
 	}
 	graph(8, 0, 4000)
 	graph(5, 3, 9000)
@@ -191,7 +202,8 @@ func TestMixedBatches(t *testing.T) {
 	s.take(&resource.Graph{Phase: phaseDecode, Tokens: 1, DurationNS: ptr(int64(500))}) // as older versions wrote it
 	r := s.Report()
 	prefill, decode := r.Phases[0], r.Phases[1]
-	if prefill.Tokens != 13 || prefill.Graphs != 2 || prefill.Mixed != 1 || prefill.MixedNS != 9000 || *prefill.NS != 13000 || *prefill.TokensPerS != 2e6 {
+	if prefill.Tokens != 13 || prefill.Graphs != 2 || prefill.Mixed != 1 || prefill.MixedNS != 9000 ||
+		*prefill.NS != 13000 || *prefill.TokensPerS != 2e6 {
 		t.Errorf("prefill %+v", prefill)
 	}
 	if decode.Tokens != 8 || decode.Graphs != 2 || decode.Mixed != 0 || *decode.TokensPerS != 5e9/1500 {
@@ -204,19 +216,23 @@ func TestMixedBatches(t *testing.T) {
 func TestUsefulWork(t *testing.T) {
 	for _, unknown := range []int{0, 1} {
 		s := NewSum()
-		attention := work{Phase: phaseDecode, Operation: "FLASH_ATTN_EXT", NodeCount: 1, TimeSource: resource.TimeOp, DurationNS: 10, LookingNS: -1,
+		attention := work{Phase: phaseDecode, Operation: "FLASH_ATTN_EXT", NodeCount: 1, TimeSource: resource.TimeOp,
+			DurationNS: 10, LookingNS: -1,
 			FLOPs: 4690, FLOPsUnmasked: 279, OpsWithoutMask: unknown, BytesRead: 5, RooflineShare: -1}
 		if unknown > 0 {
 			attention.FLOPsUnmasked = -1
 		}
-		product := work{Phase: phaseDecode, Operation: "FLASH_ATTN_EXT", NodeCount: 1, TimeSource: resource.TimeOp, DurationNS: 10, FLOPs: 21, FLOPsUnmasked: -1, BytesRead: 5}
+		product := work{Phase: phaseDecode, Operation: "FLASH_ATTN_EXT", NodeCount: 1, TimeSource: resource.TimeOp,
+			DurationNS: 10, FLOPs: 21, FLOPsUnmasked: -1, BytesRead: 5}
 		s.take(&attention)
 		s.take(&product)
 		row := s.Report().Ops[0]
-		if *row.FLOPs != 4711 || unknown == 0 != (row.Useful != nil) || unknown == 0 != (row.GFLOPsPerS != nil) || row.GBPerS == nil {
+		if *row.FLOPs != 4711 || unknown == 0 != (row.Useful != nil) || unknown == 0 != (row.GFLOPsPerS != nil) ||
+			row.GBPerS == nil {
 			t.Fatalf("%d unknown: %+v", unknown, row)
 		}
-		if moved, rate := movedText(&row.Figures), gbText(&row.Figures); moved != "10 B*" || !strings.HasSuffix(rate, "*") {
+		if moved, rate := movedText(&row.Figures), gbText(&row.Figures); moved != "10 B*" ||
+			!strings.HasSuffix(rate, "*") {
 			t.Errorf("%d unknown: padded bytes are shown as %s, %s GB/s", unknown, moved, rate)
 		}
 		if unknown == 0 && (*row.Useful != 300 || *row.GFLOPsPerS != 15) {
@@ -250,7 +266,8 @@ func TestLatencies(t *testing.T) {
 }
 
 func TestBareName(t *testing.T) {
-	for name, want := range map[string]string{"ffn_out-3": "ffn_out", "node_30": "node", "result_output": "result_output", "Qcur-12": "Qcur", "cache_k_l0": "cache_k_l0", "-3": "-3", "": ""} {
+	for name, want := range map[string]string{"ffn_out-3": "ffn_out", "node_30": "node",
+		"result_output": "result_output", "Qcur-12": "Qcur", "cache_k_l0": "cache_k_l0", "-3": "-3", "": ""} {
 		if got := bareName(name); got != want {
 			t.Errorf("%s is %s", name, got)
 		}
@@ -262,7 +279,8 @@ func TestForeignTimes(t *testing.T) {
 	r := summarize(t, map[string]string{rundir.EventsName: `{"event":"resource_session_start","timestamp":"2025-11-21 10:15:00.123","session_id":"x","level":"DETAILED"}
 {"event":"compute_execution","resource_id":"r","timestamp":21816123456,"operation":"gemm","component_type":"attention","layer_id":2,"compute_intensity_gflops":0.05,"estimated_duration_us":51}
 `})
-	if r.BadLines != 0 || r.Events["compute_execution"] != 1 || r.CoveredNS != 0 || r.Components[0].NS != nil || r.Components[0].Untimed != 1 {
+	if r.BadLines != 0 || r.Events["compute_execution"] != 1 || r.CoveredNS != 0 || r.Components[0].NS != nil ||
+		r.Components[0].Untimed != 1 {
 		t.Errorf("%+v %+v", r, r.Components)
 	}
 }
@@ -297,10 +315,13 @@ func TestComponentsOfPrograms(t *testing.T) {
 	s := &script{}
 	s.begin(resource.Detailed)
 	for layer := range 2 {
-		s.put(resource.ComponentEnd{Header: s.head(resource.KindComponentEnd), ComponentType: "attention", LayerID: layer, DurationUS: 2, DurationNS: 2500})
+		s.put(resource.ComponentEnd{Header: s.head(resource.KindComponentEnd), ComponentType: "attention",
+			LayerID: layer, DurationUS: 2, DurationNS: 2500})
 	}
-	s.put(resource.ComponentEnd{Header: s.head(resource.KindComponentEnd), ComponentType: "mlp", LayerID: 0, DurationUS: 7, DurationNS: 7000})
-	s.put(resource.ComponentEnd{Header: s.head(resource.KindComponentEnd), Exec: 3, ComponentType: "attention", LayerID: 0, DurationUS: 90, DurationNS: 90000})
+	s.put(resource.ComponentEnd{Header: s.head(resource.KindComponentEnd), ComponentType: "mlp", LayerID: 0,
+		DurationUS: 7, DurationNS: 7000})
+	s.put(resource.ComponentEnd{Header: s.head(resource.KindComponentEnd), Exec: 3, ComponentType: "attention",
+		LayerID: 0, DurationUS: 90, DurationNS: 90000})
 	r := summarize(t, map[string]string{rundir.EventsName: s.String()})
 	times := map[string]int64{}
 	for _, c := range r.Components {

@@ -57,7 +57,8 @@ func OpenTail(path string) (*Tail, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%s: there is no such file or folder: give a run directory or a file of resource events", path)
+		return nil, fmt.Errorf("%s: there is no such file or folder: give a run directory or a file of resource events",
+			path)
 	case err != nil:
 		return nil, err
 	case !info.IsDir():
@@ -175,7 +176,8 @@ func (t *Tail) take() (Line, bool) {
 		}
 		t.over, t.skipped, t.ended = false, 0, true
 		t.line++
-		return Line{Number: t.line, Err: fmt.Errorf("longer than %d bytes: the file is not read further", bounded.MaxSkip)}, true
+		return Line{Number: t.line, Err: fmt.Errorf("longer than %d bytes: the file is not read further",
+			bounded.MaxSkip)}, true
 	}
 	text := t.buf[t.from : t.from+end]
 	t.from += end + 1

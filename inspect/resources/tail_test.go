@@ -106,7 +106,8 @@ func TestTailLastLook(t *testing.T) {
 // TestTailParts reads a log of many parts and of segments in the order in which they were written, and passes by
 // what is none of it.
 func TestTailParts(t *testing.T) {
-	files := map[string]string{"resource.1.jsonl.part": "x\n", ".resource.7.jsonl": "x\n", "resource.01.jsonl": "x\n", "xresource.jsonl": "x\n"}
+	files := map[string]string{"resource.1.jsonl.part": "x\n", ".resource.7.jsonl": "x\n", "resource.01.jsonl": "x\n",
+		"xresource.jsonl": "x\n"}
 	want := []string{}
 	name := rundir.EventsName
 	for i := range 12 {
@@ -153,7 +154,8 @@ func TestTailTooLong(t *testing.T) {
 
 // TestTailEndless gives up in a file whose line has no end, in bounded time, and reads the next file.
 func TestTailEndless(t *testing.T) {
-	dir := directory(t, map[string]string{rundir.EventsName: "a\n", "resource.1.jsonl": "b\n", "manifest.json": manifest})
+	dir := directory(t, map[string]string{rundir.EventsName: "a\n", "resource.1.jsonl": "b\n",
+		"manifest.json": manifest})
 	if err := os.Truncate(filepath.Join(dir, rundir.EventsName), 1<<40); err != nil {
 		t.Skipf("no sparse files here: %v", err)
 	}
@@ -170,10 +172,12 @@ func TestTailEndless(t *testing.T) {
 }
 
 func TestOpenTailErrors(t *testing.T) {
-	dir := directory(t, map[string]string{"model/run_20261121_000000_aaaa/resource.jsonl": "", "model/run_20261121_000001_aaaa/resource.jsonl": "", "x": "{}"})
+	dir := directory(t, map[string]string{"model/run_20261121_000000_aaaa/resource.jsonl": "",
+		"model/run_20261121_000001_aaaa/resource.jsonl": "", "x": "{}"})
 	for path, want := range map[string]string{
-		dir: "such as the newest, " + filepath.Join(dir, "model/run_20261121_000001_aaaa"), filepath.Join(dir, "none"): "no such file or folder",
-		t.TempDir(): "record a run with --tap-resource-level",
+		dir:                        "such as the newest, " + filepath.Join(dir, "model/run_20261121_000001_aaaa"),
+		filepath.Join(dir, "none"): "no such file or folder",
+		t.TempDir():                "record a run with --tap-resource-level",
 	} {
 		if _, err := OpenTail(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
@@ -219,7 +223,8 @@ func FuzzTail(f *testing.F) {
 					want = append(want, fmt.Sprintf("%d %s", number, strings.TrimSuffix(whole, "\r")))
 				} else if line != "" && i == 0 {
 					number++
-					want = append(want, fmt.Sprintf("%d BAD cut off after %d bytes, before the next file of the log", number, len(line)))
+					want = append(want, fmt.Sprintf("%d BAD cut off after %d bytes, before the next file of the log",
+						number, len(line)))
 				}
 			}
 		}

@@ -41,17 +41,21 @@ func (r *Report) WriteText(w io.Writer) error {
 func (r *Report) head(b *strings.Builder) {
 	line := func(key, format string, args ...any) { fmt.Fprintf(b, "%-10s%s\n", key, fmt.Sprintf(format, args...)) }
 	state := map[string]string{
-		"file": "", "sealed": " (sealed)", "running": " (still running)", "cut off": " (NOT SEALED: cut off; not a result)",
+		"file": "", "sealed": " (sealed)", "running": " (still running)",
+		"cut off": " (NOT SEALED: cut off; not a result)",
 	}
 	line("events", "%s%s", r.Path, state[r.State])
 	if r.Model != "" {
 		line("model", "%s", r.Model)
 	}
-	line("level", "%s; %d events in %d lines", cmp.Or(strings.Join(r.Levels, ", then "), "unknown"), r.events(), r.Lines)
+	line("level", "%s; %d events in %d lines", cmp.Or(strings.Join(r.Levels, ", then "), "unknown"), r.events(),
+		r.Lines)
 	r.timeLines(line)
 	if l := r.Latency; l != nil {
 		line("per token", "mean %s, half ≤ %s, 95 %% ≤ %s, 99 %% ≤ %s, slowest %s of %d",
-			present.Duration(time.Duration(l.MeanNS)), present.Duration(time.Duration(l.P50)), present.Duration(time.Duration(l.P95)), present.Duration(time.Duration(l.P99)), present.Duration(time.Duration(l.Most)), l.Count)
+			present.Duration(time.Duration(l.MeanNS)), present.Duration(time.Duration(l.P50)),
+			present.Duration(time.Duration(l.P95)), present.Duration(time.Duration(l.P99)),
+			present.Duration(time.Duration(l.Most)), l.Count)
 	}
 	for _, c := range r.Caches {
 		line("kv", "%s", cacheText(c))
@@ -63,7 +67,8 @@ func (r *Report) head(b *strings.Builder) {
 		line("gpu", "%s", gpuText(g))
 	}
 	if f := r.Roofline; f != nil {
-		line("roofline", "%s GFLOP/s, %s GB/s are the most that this machine was measured to do", present.Digits(f.GFLOPsPerS), present.Digits(f.GBPerS))
+		line("roofline", "%s GFLOP/s, %s GB/s are the most that this machine was measured to do",
+			present.Digits(f.GFLOPsPerS), present.Digits(f.GBPerS))
 	}
 	line("losses", "%s", r.lossText())
 	if r.Account != nil {
@@ -72,7 +77,8 @@ func (r *Report) head(b *strings.Builder) {
 		}
 	}
 	for _, q := range r.Retracted[:min(len(r.Retracted), 3)] {
-		line("set-up", "executions %d to %d turned out to be set-up; they are counted as what they seemed to be", q.FirstExec, q.LastExec)
+		line("set-up", "executions %d to %d turned out to be set-up; they are counted as what they seemed to be",
+			q.FirstExec, q.LastExec)
 	}
 	for _, bad := range r.Bad[:min(len(r.Bad), 3)] {
 		line("BAD LINE", "%d: %s", bad.Line, bad.Reason)
@@ -110,7 +116,8 @@ func (r *Report) timeLines(line func(key, format string, args ...any)) {
 	line("time", "%s", text)
 	attention, mlp := r.component(componentAttention), r.component(componentMLP)
 	if attention != nil && mlp != nil && attention.NS != nil && mlp.NS != nil && *mlp.NS > 0 {
-		line("attention", "%s (%s) against mlp %s (%s): %.2f to 1", present.Duration(time.Duration(*attention.NS)), percentText(attention.Share), present.Duration(time.Duration(*mlp.NS)),
+		line("attention", "%s (%s) against mlp %s (%s): %.2f to 1", present.Duration(time.Duration(*attention.NS)),
+			percentText(attention.Share), present.Duration(time.Duration(*mlp.NS)),
 			percentText(mlp.Share), float64(*attention.NS)/float64(*mlp.NS))
 	}
 }
@@ -129,11 +136,13 @@ func cacheText(c *CacheRow) string {
 		text = fmt.Sprintf("%d of %d cells used (%s)", c.Used, c.Cells, percentText(c.Occupancy))
 	}
 	if c.EventsLost > 0 {
-		text = fmt.Sprintf("cells used: not known, %d kv_cache_operation events are lost; those that are there say %d", c.EventsLost, c.Used)
+		text = fmt.Sprintf("cells used: not known, %d kv_cache_operation events are lost; those that are there say %d",
+			c.EventsLost, c.Used)
 	}
 	text += fmt.Sprintf(", peak %d, %d evicted", c.Peak, c.Evicted)
 	if c.KeyBytes != nil && c.ValueBytes != nil {
-		text += fmt.Sprintf("; in-use K %s, V %s written, %d layers", present.Bytes(*c.KeyBytes), present.Bytes(*c.ValueBytes), c.Layers)
+		text += fmt.Sprintf("; in-use K %s, V %s written, %d layers", present.Bytes(*c.KeyBytes),
+			present.Bytes(*c.ValueBytes), c.Layers)
 	}
 	if c.HitRatio != nil {
 		text += fmt.Sprintf("; reused %s", percentText(c.HitRatio))
@@ -145,7 +154,8 @@ func cacheText(c *CacheRow) string {
 }
 
 func gpuText(g *GPUUse) string {
-	text := fmt.Sprintf("%d %s: busy %.0f %% of the time, its memory %.0f %%, in %d samples; %s in use at most", g.Index, g.Name, g.Utilization, g.MemoryUtilization,
+	text := fmt.Sprintf("%d %s: busy %.0f %% of the time, its memory %.0f %%, in %d samples; %s in use at most",
+		g.Index, g.Name, g.Utilization, g.MemoryUtilization,
 		g.Samples, present.Bytes(g.MemoryPeak))
 	if g.EnergyJ != nil {
 		text += fmt.Sprintf(", %.0f J", *g.EnergyJ)
@@ -188,20 +198,24 @@ func (r *Report) lossText() string {
 }
 
 func (r *Report) phaseTable(b *strings.Builder) {
-	t := newGrid("phase", " graphs", " mixed", " tokens", " time", " share", " tokens/s", " FLOP", " padded", " GFLOP/s", " moved", " GB/s", " of roofline")
+	t := newGrid("phase", " graphs", " mixed", " tokens", " time", " share", " tokens/s", " FLOP", " padded",
+		" GFLOP/s", " moved", " GB/s", " of roofline")
 	for _, p := range r.Phases {
 		mixed := "-"
 		if p.Mixed > 0 {
 			mixed = strconv.FormatInt(p.Mixed, 10)
 		}
-		t.add(p.Phase, strconv.FormatInt(p.Graphs, 10), mixed, strconv.FormatInt(p.Tokens, 10), nsText(p.NS), percentText(p.Share), rateText(p.TokensPerS),
-			countText(p.Useful), p.padded(), rateText(p.GFLOPsPerS), movedText(&p.Figures), gbText(&p.Figures), percentText(p.Roofline))
+		t.add(p.Phase, strconv.FormatInt(p.Graphs, 10), mixed, strconv.FormatInt(p.Tokens, 10), nsText(p.NS),
+			percentText(p.Share), rateText(p.TokensPerS),
+			countText(p.Useful), p.padded(), rateText(p.GFLOPsPerS), movedText(&p.Figures), gbText(&p.Figures),
+			percentText(p.Roofline))
 	}
 	t.appendTo(b)
 }
 
 func (r *Report) componentTable(b *strings.Builder) {
-	t := newGrid("component", " time", " share", " prefill", " decode", " FLOP", " padded", " GFLOP/s", " moved", " GB/s", " of roofline")
+	t := newGrid("component", " time", " share", " prefill", " decode", " FLOP", " padded", " GFLOP/s", " moved",
+		" GB/s", " of roofline")
 	for _, c := range r.Components {
 		by := func(phase string) string {
 			if ns, ok := c.ByPhase[phase]; ok {
@@ -209,7 +223,8 @@ func (r *Report) componentTable(b *strings.Builder) {
 			}
 			return "-"
 		}
-		t.add(c.Component, nsText(c.NS), percentText(c.Share), by(phasePrefill), by(phaseDecode), countText(c.Useful), c.padded(), rateText(c.GFLOPsPerS),
+		t.add(c.Component, nsText(c.NS), percentText(c.Share), by(phasePrefill), by(phaseDecode), countText(c.Useful),
+			c.padded(), rateText(c.GFLOPsPerS),
 			movedText(&c.Figures), gbText(&c.Figures), percentText(c.Roofline))
 	}
 	t.appendTo(b)
@@ -234,7 +249,8 @@ func (r *Report) layerTable(b *strings.Builder) {
 		if timed {
 			rest = present.Duration(time.Duration(other))
 		}
-		t.add(layerText(l.Layer), nsText(l.NS), percentText(l.Share), of(componentAttention), of(componentMLP), rest, countText(l.Useful), l.padded(), movedText(&l.Figures))
+		t.add(layerText(l.Layer), nsText(l.NS), percentText(l.Share), of(componentAttention), of(componentMLP), rest,
+			countText(l.Useful), l.padded(), movedText(&l.Figures))
 	}
 	t.appendTo(b)
 	more(b, len(r.Layers)-textLayers, "layers")
@@ -260,7 +276,8 @@ func (r *Report) opTable(b *strings.Builder) {
 	}
 	t := newGrid("op", " count", " time", " share", " FLOP", " padded", " GFLOP/s", " moved", " GB/s", " of roofline")
 	for _, o := range r.Ops[:min(len(r.Ops), textOps)] {
-		t.add(o.Op, strconv.FormatInt(o.Events, 10), nsText(o.NS), percentText(o.Share), countText(o.Useful), o.padded(), rateText(o.GFLOPsPerS),
+		t.add(o.Op, strconv.FormatInt(o.Events, 10), nsText(o.NS), percentText(o.Share), countText(o.Useful),
+			o.padded(), rateText(o.GFLOPsPerS),
 			movedText(&o.Figures), gbText(&o.Figures), percentText(o.Roofline))
 	}
 	t.appendTo(b)
@@ -273,7 +290,8 @@ func (r *Report) topTable(b *strings.Builder) {
 	}
 	t := newGrid("most time", "op", " count", " time", " share", " GFLOP/s", " GB/s", " of roofline")
 	for _, o := range r.Top[:min(len(r.Top), textTop)] {
-		t.add(cmp.Or(o.Name, "(unnamed)"), o.Op, strconv.FormatInt(o.Events, 10), nsText(o.NS), percentText(o.Share), rateText(o.GFLOPsPerS),
+		t.add(cmp.Or(o.Name, "(unnamed)"), o.Op, strconv.FormatInt(o.Events, 10), nsText(o.NS), percentText(o.Share),
+			rateText(o.GFLOPsPerS),
 			gbText(&o.Figures), percentText(o.Roofline))
 	}
 	t.appendTo(b)
@@ -292,7 +310,8 @@ func (r *Report) tokenTable(b *strings.Builder) {
 				text = string(runes[:19]) + "…"
 			}
 		}
-		t.add(strconv.FormatInt(row.Index, 10), text, strconv.Itoa(int(row.Pos)), nsText(row.LatencyNS), nsText(row.GraphNS), nsText(row.AttentionNS),
+		t.add(strconv.FormatInt(row.Index, 10), text, strconv.Itoa(int(row.Pos)), nsText(row.LatencyNS),
+			nsText(row.GraphNS), nsText(row.AttentionNS),
 			nsText(row.MLPNS))
 	}
 	t.appendTo(b)

@@ -7,14 +7,15 @@ import (
 // TokenRow is a generated token, the time since the token before it, and the execution that produced it: that of
 // the sequence's token before. A figure that is not known is absent.
 type TokenRow struct {
-	Index     int64   `json:"token_index"`
-	Token     int32   `json:"token_id"`
-	Text      *string `json:"token_text,omitempty"`
-	Ctx       *uint32 `json:"ctx,omitempty"`
-	Seq       *int32  `json:"seq_id,omitempty"`
-	Pos       int32   `json:"pos"`
-	Exec      uint64  `json:"exec"`                 // the execution that takes the token as input
-	LatencyNS *int64  `json:"latency_ns,omitempty"` // since the sequence's token before, from graph entry to graph entry
+	Index int64   `json:"token_index"`
+	Token int32   `json:"token_id"`
+	Text  *string `json:"token_text,omitempty"`
+	Ctx   *uint32 `json:"ctx,omitempty"`
+	Seq   *int32  `json:"seq_id,omitempty"`
+	Pos   int32   `json:"pos"`
+	Exec  uint64  `json:"exec"` // the execution that takes the token as input
+	// since the sequence's token before, from graph entry to graph entry
+	LatencyNS *int64 `json:"latency_ns,omitempty"`
 	// Of the execution that produced the token, which may have computed several tokens:
 	GraphExec   *uint64 `json:"graph_exec,omitempty"`
 	GraphTokens *int    `json:"graph_tokens,omitempty"`
@@ -113,7 +114,8 @@ const (
 // takes it as input.
 func (s *Sum) output(e *resource.OutputToken) {
 	row := &TokenRow{
-		Index: e.TokenIndex, Token: e.TokenID, Text: e.TokenText, Ctx: e.Ctx, Seq: e.SeqID, Pos: e.Pos, Exec: e.Exec, LatencyNS: e.LatencyNS,
+		Index: e.TokenIndex, Token: e.TokenID, Text: e.TokenText, Ctx: e.Ctx, Seq: e.SeqID, Pos: e.Pos, Exec: e.Exec,
+		LatencyNS: e.LatencyNS,
 	}
 	if e.LatencyNS != nil {
 		s.Latency.add(*e.LatencyNS)
@@ -134,7 +136,8 @@ func (s *Sum) output(e *resource.OutputToken) {
 // produced adds the figures of the execution that produced the token.
 func (row *TokenRow) produced(c *execCost) {
 	g := c.graph
-	row.GraphExec, row.GraphTokens, row.GraphNS, row.AttentionNS, row.MLPNS = &g.Exec, &g.Tokens, g.DurationNS, c.attention, c.mlp
+	row.GraphExec, row.GraphTokens, row.GraphNS, row.AttentionNS, row.MLPNS = &g.Exec, &g.Tokens, g.DurationNS,
+		c.attention, c.mlp
 	if row.BytesRead, row.Written = g.BytesRead, g.BytesWritten; g.OpsWithoutFLOPs == 0 {
 		row.FLOPs = g.FLOPs // else of a part of its ops
 	}

@@ -64,7 +64,8 @@ func (s *Server) nothingHere(mux *http.ServeMux, r *http.Request) error {
 		}
 	}
 	if len(allowed) > 0 {
-		return fail(http.StatusMethodNotAllowed, "%.16q is not for this path: use %s", r.Method, strings.Join(allowed, " or "))
+		return fail(http.StatusMethodNotAllowed, "%.16q is not for this path: use %s", r.Method,
+			strings.Join(allowed, " or "))
 	}
 	var paths []string
 	for _, route := range s.table() {
@@ -73,7 +74,8 @@ func (s *Server) nothingHere(mux *http.ServeMux, r *http.Request) error {
 			paths = append(paths, path)
 		}
 	}
-	return fail(http.StatusNotFound, "there is nothing at %.80q: there are %s, /metrics", r.URL.Path, strings.Join(paths, ", "))
+	return fail(http.StatusNotFound, "there is nothing at %.80q: there are %s, /metrics", r.URL.Path,
+		strings.Join(paths, ", "))
 }
 
 // stream writes an answer of any length: a client that does not take it in time is cut.

@@ -23,10 +23,16 @@ func TestAskingDoesNotWait(t *testing.T) {
 	if len(asked) != 1 || <-asked != "slow status" {
 		t.Errorf("it was asked %d times", len(asked)+1)
 	}
-	if text := a.status("other", func(string, Command) (json.RawMessage, error) { return json.RawMessage(`1`), nil }); string(text) != "1" {
+	if text := a.status("other", func(string, Command) (json.RawMessage, error) {
+		return json.RawMessage(`1`),
+			nil
+	}); string(text) != "1" {
 		t.Errorf("another run: %s", text)
 	}
-	if text := a.status("gone", func(string, Command) (json.RawMessage, error) { return nil, errors.New("gone") }); text != nil {
+	if text := a.status("gone", func(string, Command) (json.RawMessage, error) {
+		return nil,
+			errors.New("gone")
+	}); text != nil {
 		t.Errorf("one that is gone: %s", text)
 	}
 	close(release)

@@ -10,8 +10,10 @@ import (
 // CheckOrigin reports whether a text is the origin of a web page: scheme, host and port alone.
 func CheckOrigin(origin string) error {
 	u, err := url.Parse(origin)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Scheme+"://"+u.Host != origin {
-		return fmt.Errorf("unsupported origin %.80q: give one as a browser writes it, such as http://localhost:3000", origin)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+		u.Scheme+"://"+u.Host != origin {
+		return fmt.Errorf("unsupported origin %.80q: give one as a browser writes it, such as http://localhost:3000",
+			origin)
 	}
 	return nil
 }

@@ -101,7 +101,8 @@ func request(h http.Handler, line string, headers ...string) *httptest.ResponseR
 func failed(t testing.TB, w *httptest.ResponseRecorder) string {
 	t.Helper()
 	var body map[string]string
-	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body["error"] == "" || strings.Contains(body["error"], "\n") || len(body) != 1 {
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body["error"] == "" ||
+		strings.Contains(body["error"], "\n") || len(body) != 1 {
 		t.Fatalf("status %d, not an error as it should be: %.300q", w.Code, w.Body.String())
 	}
 	return body["error"]

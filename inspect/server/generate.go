@@ -36,7 +36,8 @@ func (s *Server) generate(ctx context.Context, p Prompt) *generation {
 
 // answer is what system B answers, with the result of the prompt.
 func (g *generation) answer(status string) map[string]any {
-	answer := map[string]any{"session_id": filepath.Base(g.dir), "log_file_path": filepath.Join(g.dir, rundir.EventsName), "status": status}
+	answer := map[string]any{"session_id": filepath.Base(g.dir),
+		"log_file_path": filepath.Join(g.dir, rundir.EventsName), "status": status}
 	if g.result != nil {
 		answer["result"] = g.result
 	}
@@ -95,7 +96,8 @@ func (p *Prompt) check() error {
 	case p.Prompt == "":
 		return fail(http.StatusBadRequest, "prompt is missing: give one as text")
 	case !slices.Contains([]string{"", "greedy", "top_k", "top_p", "temperature"}, p.Sampling.Method):
-		return fail(http.StatusBadRequest, "sampling.method %.40q: use greedy, top_k, top_p or temperature", p.Sampling.Method)
+		return fail(http.StatusBadRequest, "sampling.method %.40q: use greedy, top_k, top_p or temperature",
+			p.Sampling.Method)
 	case p.MaxTokens < 0 || p.MaxTokens > MaxTokens:
 		return fail(http.StatusBadRequest, "max_tokens %d: use 1 to %d", p.MaxTokens, MaxTokens)
 	}

@@ -36,7 +36,8 @@ func post(t *testing.T, ctx context.Context, url, body string) *http.Response {
 // TestStreamGeneration: a client gets the session, events while they are recorded, and the result.
 func TestStreamGeneration(t *testing.T) {
 	dir, more := t.TempDir(), make(chan struct{})
-	s := newServer(t, Options{Dir: dir, Generate: func(ctx context.Context, p Prompt, began func(string)) (json.RawMessage, error) {
+	s := newServer(t, Options{Dir: dir, Generate: func(ctx context.Context, p Prompt,
+		began func(string)) (json.RawMessage, error) {
 		d, err := rundir.Create(dir, "m", time.Now())
 		if err != nil {
 			return nil, err
@@ -58,7 +59,8 @@ func TestStreamGeneration(t *testing.T) {
 	}})
 	web := httptest.NewServer(s)
 	defer web.Close()
-	answer := post(t, context.Background(), web.URL+"/log-monitoring?event=output_token", `{"prompt":"a","stream":true}`)
+	answer := post(t, context.Background(), web.URL+"/log-monitoring?event=output_token",
+		`{"prompt":"a","stream":true}`)
 	lines := bufio.NewReader(answer.Body)
 	expect := func(want string) {
 		t.Helper()
@@ -74,7 +76,8 @@ func TestStreamGeneration(t *testing.T) {
 	}
 	more <- struct{}{}
 	expect(`"result":{"text":"all"}`)
-	if rest, err := io.ReadAll(lines); len(rest) > 0 || err != nil || !strings.HasPrefix(answer.Header.Get(runHeader), "run_") {
+	if rest, err := io.ReadAll(lines); len(rest) > 0 || err != nil ||
+		!strings.HasPrefix(answer.Header.Get(runHeader), "run_") {
 		t.Errorf("%q, %v, %v", rest, err, answer.Header)
 	}
 }
@@ -82,7 +85,8 @@ func TestStreamGeneration(t *testing.T) {
 // TestGenerationBounds: one prompt at a time; one ends with its client, with its time, and with the server.
 func TestGenerationBounds(t *testing.T) {
 	begun, gone := make(chan struct{}), make(chan struct{})
-	o := Options{Dir: t.TempDir(), Generate: func(ctx context.Context, p Prompt, _ func(string)) (json.RawMessage, error) {
+	o := Options{Dir: t.TempDir(), Generate: func(ctx context.Context, p Prompt, _ func(string)) (json.RawMessage,
+		error) {
 		begun <- struct{}{}
 		<-ctx.Done()
 		gone <- struct{}{}
@@ -102,7 +106,8 @@ func TestGenerationBounds(t *testing.T) {
 			}
 		}()
 		<-begun
-		if second := post(t, context.Background(), web.URL+"/log-monitoring", `{"prompt":"b"}`); second.StatusCode != 503 || second.Header.Get("Retry-After") == "" {
+		if second := post(t, context.Background(), web.URL+"/log-monitoring",
+			`{"prompt":"b"}`); second.StatusCode != 503 || second.Header.Get("Retry-After") == "" {
 			t.Errorf("a second one at a time: %v", second.Status)
 		}
 		cancel()
@@ -120,7 +125,8 @@ func TestGenerationBounds(t *testing.T) {
 	stopped := httptest.NewServer(s)
 	defer stopped.Close()
 	go func() { <-begun; close(s.stopping); <-gone }()
-	if ended := post(t, context.Background(), stopped.URL+"/log-monitoring", `{"prompt":"a"}`); ended.StatusCode != 500 {
+	if ended := post(t, context.Background(), stopped.URL+"/log-monitoring",
+		`{"prompt":"a"}`); ended.StatusCode != 500 {
 		t.Errorf("the server stops: %v", ended.Status)
 	}
 }
@@ -133,7 +139,8 @@ func TestOrigins(t *testing.T) {
 		return request(s, "OPTIONS /log-monitoring", "Origin", origin, "Access-Control-Request-Method", "POST")
 	}
 	w := preflight(mine)
-	if h := w.Header(); w.Code != 204 || h.Get("Access-Control-Allow-Origin") != mine || !strings.Contains(h.Get("Access-Control-Allow-Headers"), "Authorization") ||
+	if h := w.Header(); w.Code != 204 || h.Get("Access-Control-Allow-Origin") != mine ||
+		!strings.Contains(h.Get("Access-Control-Allow-Headers"), "Authorization") ||
 		!strings.Contains(h.Get("Access-Control-Allow-Methods"), "POST") || h.Get("Vary") != "Origin" {
 		t.Errorf("%d %v", w.Code, h)
 	}
@@ -145,12 +152,14 @@ func TestOrigins(t *testing.T) {
 		want          int
 		allowed       string
 	}{{mine, token, 501, mine}, {mine, "", 401, mine}, {other, token, 403, ""}} {
-		w := request(s, `POST /log-monitoring {"prompt":"a"}`, "Origin", c.origin, "Authorization", "Bearer "+c.token, "Sec-Fetch-Site", "cross-site")
+		w := request(s, `POST /log-monitoring {"prompt":"a"}`, "Origin", c.origin, "Authorization", "Bearer "+c.token,
+			"Sec-Fetch-Site", "cross-site")
 		if w.Code != c.want || w.Header().Get("Access-Control-Allow-Origin") != c.allowed {
 			t.Errorf("%+v: %d %v", c, w.Code, w.Header())
 		}
 	}
-	for _, origin := range []string{"*", "null", "localhost:3000", "http://a/b", "http://a/", "ftp://a", "https://u@a", "http://", "HTTP://A B"} {
+	for _, origin := range []string{"*", "null", "localhost:3000", "http://a/b", "http://a/", "ftp://a", "https://u@a",
+		"http://", "HTTP://A B"} {
 		if err := CheckOrigin(origin); err == nil {
 			t.Errorf("%q is taken for an origin", origin)
 		}

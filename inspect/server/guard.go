@@ -25,7 +25,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		control := http.NewResponseController(w)
 		control.SetWriteDeadline(time.Now().Add(limits.WriteTime))
 		if r.Body != nil && r.ContentLength != 0 {
-			control.SetReadDeadline(time.Now().Add(limits.ReadTime)) // holds until the body is read, or the next request begins
+			// holds until the body is read, or the next request begins
+			control.SetReadDeadline(time.Now().Add(limits.ReadTime))
 			r.Body = http.MaxBytesReader(w, r.Body, limits.Body)
 		}
 		if s.allowOrigin(w, r) {
@@ -65,7 +66,8 @@ func (s *Server) admit(r *http.Request) error {
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength != 0:
 		return fail(http.StatusBadRequest, "%s takes no body", r.Method)
 	case r.ContentLength > s.o.Limits.Body:
-		return fail(http.StatusRequestEntityTooLarge, "a body of %d bytes: %d are the most", r.ContentLength, s.o.Limits.Body)
+		return fail(http.StatusRequestEntityTooLarge, "a body of %d bytes: %d are the most", r.ContentLength,
+			s.o.Limits.Body)
 	case r.URL.Path == "/healthz":
 		return nil
 	case s.o.Token != "" && !s.hasToken(r):

@@ -23,7 +23,8 @@ const token = "0123456789abcdef"
 func TestToken(t *testing.T) {
 	s := newServer(t, Options{Dir: folder(t), Token: token})
 	for given, want := range map[string]int{
-		"": 401, "Bearer": 401, "Bearer ": 401, "Bearer 0123456789abcdeF": 401, "Bearer " + token[:15]: 401, "Bearer " + token + "x": 401, token: 401, "Basic " + token: 401,
+		"": 401, "Bearer": 401, "Bearer ": 401, "Bearer 0123456789abcdeF": 401, "Bearer " + token[:15]: 401, "Bearer " +
+			token + "x": 401, token: 401, "Basic " + token: 401,
 		"Bearer " + token: 200, "bearer " + token: 200,
 	} {
 		for _, path := range []string{"/api/v1/runs", "/metrics", "/"} {
@@ -42,14 +43,16 @@ func TestToken(t *testing.T) {
 func TestHostName(t *testing.T) {
 	s := newServer(t, Options{Dir: folder(t)})
 	for host, want := range map[string]int{
-		"127.0.0.1:8080": 200, "localhost": 200, "[::1]:80": 200, "127.9.9.9": 200, "box:1": 403, "evil.example.org": 403, "": 403, "127.0.0.1.evil.org": 403,
+		"127.0.0.1:8080": 200, "localhost": 200, "[::1]:80": 200, "127.9.9.9": 200, "box:1": 403,
+		"evil.example.org": 403, "": 403, "127.0.0.1.evil.org": 403,
 		"10.0.0.1": 403, "localhost.evil.org:8080": 403, "[::1": 403,
 	} {
 		if w := request(s, "/api/v1/runs", "Host", host); w.Code != want {
 			t.Errorf("%q: %d", host, w.Code)
 		}
 	}
-	if w := request(s, `PUT /api/v1/level {"level":"off"}`, "Origin", "http://evil.example.org"); w.Code != 403 || failed(t, w) == "" {
+	if w := request(s, `PUT /api/v1/level {"level":"off"}`, "Origin", "http://evil.example.org"); w.Code != 403 ||
+		failed(t, w) == "" {
 		t.Errorf("a page of another site: %d", w.Code)
 	}
 }
@@ -75,7 +78,8 @@ func TestTokenFile(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", "")
 	t.Setenv("XDG_STATE_HOME", state)
 	for addr, asked := range map[string][]string{
-		"127.0.0.1:8080": {"127.0.0.1:8080", "localhost:8080"}, "[::]:81": {"127.0.0.1:81", "box:81", "[::1]:81"}, "unix:/tmp/x/s.sock": {"unix:/tmp/x/../x/s.sock"},
+		"127.0.0.1:8080": {"127.0.0.1:8080", "localhost:8080"}, "[::]:81": {"127.0.0.1:81", "box:81", "[::1]:81"},
+		"unix:/tmp/x/s.sock": {"unix:/tmp/x/../x/s.sock"},
 	} {
 		given := NewToken()
 		path, remove, err := SaveToken(addr, given)
@@ -113,10 +117,12 @@ func TestTokenFile(t *testing.T) {
 func TestPage(t *testing.T) {
 	s := newServer(t, Options{Dir: folder(t), Token: token})
 	w := request(s, "/", "Accept", "text/html,*/*")
-	if text := w.Body.String(); w.Code != 401 || !strings.Contains(text, "sessionStorage") || strings.Contains(text, "run_") {
+	if text := w.Body.String(); w.Code != 401 || !strings.Contains(text, "sessionStorage") ||
+		strings.Contains(text, "run_") {
 		t.Errorf("%d, %.200s", w.Code, text)
 	}
-	if policy := w.Header().Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'sha256-") || strings.Contains(policy, "unsafe-eval") {
+	if policy := w.Header().Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'sha256-") ||
+		strings.Contains(policy, "unsafe-eval") {
 		t.Errorf("policy %q", policy)
 	}
 	for _, path := range []string{"/metrics", "/api/v1/runs"} {
@@ -124,7 +130,8 @@ func TestPage(t *testing.T) {
 			t.Errorf("%s: %d", path, w.Code)
 		}
 	}
-	if w := request(s, "/", "Authorization", "Bearer "+token); w.Code != 200 || strings.Contains(w.Body.String(), "{$}") || !strings.Contains(w.Body.String(), "GET /metrics") {
+	if w := request(s, "/", "Authorization", "Bearer "+token); w.Code != 200 ||
+		strings.Contains(w.Body.String(), "{$}") || !strings.Contains(w.Body.String(), "GET /metrics") {
 		t.Errorf("index: %d, %q", w.Code, w.Body)
 	}
 }
@@ -158,7 +165,8 @@ func TestUnixSocket(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, second) }()
-	if answer, err := Ask(ctx, "unix:"+path, Command{Command: "level", Level: "VERBOSE"}); err != nil || said != "levelVERBOSE" || !strings.Contains(string(answer), "x") {
+	if answer, err := Ask(ctx, "unix:"+path, Command{Command: "level", Level: "VERBOSE"}); err != nil ||
+		said != "levelVERBOSE" || !strings.Contains(string(answer), "x") {
 		t.Errorf("%s, %v, the run got %q", answer, err, said)
 	}
 	if answer, err := Ask(ctx, "unix:"+path, Command{Command: "status"}); err != nil || said != "status" {
@@ -174,15 +182,22 @@ func TestUnixSocket(t *testing.T) {
 func TestHostileRequests(t *testing.T) {
 	s := newServer(t, Options{Dir: folder(t)})
 	for line, want := range map[string]int{
-		"/api/v1/resource-logs?run=../secret": 404, "/api/v1/resource-logs?run=..%2f..%2fetc%2fpasswd": 404, "/logs/..%2f..%2fsecret": 404, "/logs/%2e%2e": 404,
-		"/logs/" + sealedRun + "%2f..": 404, "/logs/run_%00": 400, "/logs/" + strings.Repeat("x", 5000): 404, "/logs/": 404, "//": 404, "/logs//x": 404, "/./sessions": 404,
+		"/api/v1/resource-logs?run=../secret": 404, "/api/v1/resource-logs?run=..%2f..%2fetc%2fpasswd": 404,
+		"/logs/..%2f..%2fsecret": 404, "/logs/%2e%2e": 404,
+		"/logs/" + sealedRun + "%2f..": 404, "/logs/run_%00": 400, "/logs/" + strings.Repeat("x", 5000): 404,
+		"/logs/": 404, "//": 404, "/logs//x": 404, "/./sessions": 404,
 		"/api/v1/../v1/runs": 404, "/nothing": 404, "/API/V1/runs": 404, "/logs/x/stream/y": 404,
-		"/api/v1/resource-logs?run=a&run=b": 400, "/api/v1/resource-logs?from_line=-1": 400, "/api/v1/resource-logs?from_line=1e3": 400,
-		"/api/v1/resource-logs?from_line=99999999999999999999": 400, "/api/v1/resource-logs?folow": 400, "/api/v1/resource-logs?follow=perhaps": 400,
-		"/api/v1/resource-logs?event=bogus": 400, "/api/v1/resource-logs?layer=-2": 400, "/api/v1/resource-logs?layer=x": 400, "/api/v1/resource-logs?a=%zz": 400,
-		"/api/v1/resource-logs?a;b": 400, "/sessions?x=1": 400, "/api/v1/runs?run=x": 400, "/api/v1/summary?run=none": 404, "/api/v1/kv?x": 400,
+		"/api/v1/resource-logs?run=a&run=b": 400, "/api/v1/resource-logs?from_line=-1": 400,
+		"/api/v1/resource-logs?from_line=1e3":                  400,
+		"/api/v1/resource-logs?from_line=99999999999999999999": 400, "/api/v1/resource-logs?folow": 400,
+		"/api/v1/resource-logs?follow=perhaps": 400,
+		"/api/v1/resource-logs?event=bogus":    400, "/api/v1/resource-logs?layer=-2": 400,
+		"/api/v1/resource-logs?layer=x": 400, "/api/v1/resource-logs?a=%zz": 400,
+		"/api/v1/resource-logs?a;b": 400, "/sessions?x=1": 400, "/api/v1/runs?run=x": 400,
+		"/api/v1/summary?run=none": 404, "/api/v1/kv?x": 400,
 		"/api/v1/resource-logs?run=" + emptyRun: 404, "/logs/" + emptyRun: 404,
-		"DELETE /api/v1/runs": 405, "POST /api/v1/level {}": 405, "PUT /sessions {}": 405, "TRACE /": 405, "PUT /metrics {}": 405, "OPTIONS /api/v1/level": 405,
+		"DELETE /api/v1/runs": 405, "POST /api/v1/level {}": 405, "PUT /sessions {}": 405, "TRACE /": 405,
+		"PUT /metrics {}": 405, "OPTIONS /api/v1/level": 405,
 		"GET /sessions body": 400, "GET /log-monitoring": 405,
 	} {
 		w := request(s, line)
@@ -238,11 +253,12 @@ func TestRawRequests(t *testing.T) {
 	addr, _ := listen(t, newServer(t, Options{Dir: folder(t), Limits: Limits{ReadTime: 200 * time.Millisecond}}))
 	head := " HTTP/1.1\r\nHost: localhost\r\n"
 	for text, want := range map[string]int{
-		"GET /sessions" + head + "Big: " + strings.Repeat("x", 64<<10) + "\r\n\r\n":                             431,
-		"GET /sessions HTTP/1.1\r\n\r\n":                                                                        400,
-		"\x16\x03\x01\x00\xa5\x01\x00\n\n":                                                                      400,
-		"PUT /api/v1/level" + head + "Content-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n":    413,
-		"PUT /api/v1/level" + head + "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"level\":": 400, // and nothing more
+		"GET /sessions" + head + "Big: " + strings.Repeat("x", 64<<10) + "\r\n\r\n":                          431,
+		"GET /sessions HTTP/1.1\r\n\r\n":                                                                     400,
+		"\x16\x03\x01\x00\xa5\x01\x00\n\n":                                                                   400,
+		"PUT /api/v1/level" + head + "Content-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n": 413,
+		// and nothing more
+		"PUT /api/v1/level" + head + "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"level\":": 400,
 		"GET /sessions" + head + "Content-Length: 5\r\n\r\nhello":                                               400,
 		"GET /sessions" + head + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n":                    400,
 		"GET /../../secret" + head + "\r\n":                                                                     404,
@@ -284,7 +300,8 @@ func talk(t *testing.T, addr, path, authorization string) (net.Conn, int) {
 	}
 	if answer.StatusCode == http.StatusServiceUnavailable {
 		var body map[string]string
-		if err := json.NewDecoder(answer.Body).Decode(&body); err != nil || !strings.Contains(body["error"], "too many connections") {
+		if err := json.NewDecoder(answer.Body).Decode(&body); err != nil ||
+			!strings.Contains(body["error"], "too many connections") {
 			t.Errorf("%v, %v", body, err)
 		}
 	}
@@ -319,7 +336,8 @@ func TestConnectionLimit(t *testing.T) {
 // TestStrangersLockNobodyOut: connections without the token, idle or not, keep nobody out who has it, and cut
 // nobody who came in.
 func TestStrangersLockNobodyOut(t *testing.T) {
-	addr, _ := listen(t, newServer(t, Options{Dir: folder(t), Token: token, Limits: Limits{Connections: 4, ReadTime: time.Hour}}))
+	addr, _ := listen(t, newServer(t, Options{Dir: folder(t), Token: token,
+		Limits: Limits{Connections: 4, ReadTime: time.Hour}}))
 	inside, status := talk(t, addr, "/sessions", token)
 	if status != 200 {
 		t.Fatal(status)
@@ -367,21 +385,25 @@ func TestCrowdedHost(t *testing.T) {
 // FuzzRequest asks for whatever: every answer is one that a route gives, or an error of one line, and nothing of
 // the file beside the runs is reported.
 func FuzzRequest(f *testing.F) {
-	for _, path := range []string{"/api/v1/resource-logs?run=../secret", "/logs/%2e%2e%2fsecret", "/logs/" + sealedRun + "/stream?from_line=1", "/metrics", "/sessions", "/api/v1/level",
+	for _, path := range []string{"/api/v1/resource-logs?run=../secret", "/logs/%2e%2e%2fsecret", "/logs/" + sealedRun +
+		"/stream?from_line=1", "/metrics", "/sessions", "/api/v1/level",
 		"/api/v1/kv?run=" + sealedRun, "//secret", "/logs/..\\secret", "/api/v1/summary?run=.", "/log-monitoring"} {
 		for _, method := range []string{"GET", "PUT", "POST", "HEAD"} {
 			f.Add(method, path, "127.0.0.1", `{"level":"VERBOSE"}`, "Bearer x")
 		}
 	}
 	dir := folder(f)
-	open := newServer(f, Options{Dir: dir, Control: func(string, Command) (json.RawMessage, error) { return json.RawMessage("{}"), nil },
+	open := newServer(f, Options{Dir: dir, Control: func(string, Command) (json.RawMessage, error) {
+		return json.RawMessage("{}"), nil
+	},
 		Generate: func(_ context.Context, _ Prompt, began func(string)) (json.RawMessage, error) {
 			began("run_x")
 			return json.RawMessage("{}"), nil
 		}})
 	closed := newServer(f, Options{Dir: dir, Token: token})
 	f.Fuzz(func(t *testing.T, method, target, host, body, authorization string) {
-		line := method + " " + target + " HTTP/1.1\r\nHost: " + host + "\r\nContent-Type: application/json\r\nAuthorization: " + authorization + "\r\n"
+		line := method + " " + target + " HTTP/1.1\r\nHost: " + host +
+			"\r\nContent-Type: application/json\r\nAuthorization: " + authorization + "\r\n"
 		if method != "GET" && method != "HEAD" {
 			line += fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
 		} else {
@@ -394,7 +416,8 @@ func FuzzRequest(f *testing.F) {
 			}
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
-			if strings.Contains(w.Body.String(), "secret\n") || h == closed && w.Code < 400 && r.URL.Path != "/healthz" && !strings.Contains(authorization, token) {
+			if strings.Contains(w.Body.String(), "secret\n") || h == closed && w.Code < 400 &&
+				r.URL.Path != "/healthz" && !strings.Contains(authorization, token) {
 				t.Fatalf("%q: %d %q", line, w.Code, w.Body)
 			}
 			if w.Code >= 400 && r.Method != "HEAD" {

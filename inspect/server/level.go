@@ -40,7 +40,8 @@ func (s *Server) putLevel(w http.ResponseWriter, r *http.Request) error {
 	case c.Command == "level":
 		level, err := resource.ParseLevel(c.Level)
 		if err != nil {
-			return fail(http.StatusBadRequest, "level %.40q: use %s or %s", c.Level, "MINIMAL, DETAILED, VERBOSE", levelOff)
+			return fail(http.StatusBadRequest, "level %.40q: use %s or %s", c.Level, "MINIMAL, DETAILED, VERBOSE",
+				levelOff)
 		}
 		c.Level = level.String()
 	}
@@ -74,7 +75,8 @@ func (s *Server) deadline() time.Time { return time.Now().Add(s.o.Limits.WriteTi
 // readJSON reads a request's body, one JSON object. With strict, keys that v does not have are errors.
 func readJSON(w http.ResponseWriter, r *http.Request, v any, strict bool) error {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return fail(http.StatusUnsupportedMediaType, "the body must be JSON: send it with Content-Type: application/json")
+		return fail(http.StatusUnsupportedMediaType,
+			"the body must be JSON: send it with Content-Type: application/json")
 	}
 	d := json.NewDecoder(r.Body)
 	if strict {

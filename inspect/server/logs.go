@@ -45,7 +45,8 @@ func (s *Server) resourceLogs(w http.ResponseWriter, r *http.Request) error {
 		case s.follows <- struct{}{}:
 			defer func() { <-s.follows }()
 		default:
-			return fail(http.StatusServiceUnavailable, "%d logs are followed already: end one, or ask without follow", cap(s.follows))
+			return fail(http.StatusServiceUnavailable, "%d logs are followed already: end one, or ask without follow",
+				cap(s.follows))
 		}
 	}
 	header := w.Header()
@@ -64,7 +65,8 @@ func (s *Server) resourceLogs(w http.ResponseWriter, r *http.Request) error {
 
 // copyLines writes the lines behind the first from that the filter takes; with follow, until the log ends, the
 // client is gone, or the server stops. A line whose end is not written yet is not.
-func (s *Server) copyLines(r *http.Request, out *stream, tail *resources.Tail, from int64, follow bool, wanted filter) (bad int64, err error) {
+func (s *Server) copyLines(r *http.Request, out *stream, tail *resources.Tail, from int64, follow bool,
+	wanted filter) (bad int64, err error) {
 	buffered := bufio.NewWriterSize(out, 32<<10)
 	for {
 		line, err := tail.Next()
@@ -122,7 +124,8 @@ func (s *Server) openLog(id string) (Run, *resources.Tail, error) {
 	}
 	tail, err := resources.OpenTail(run.dir)
 	if errors.Is(err, resources.ErrNoLog) {
-		return run, nil, fail(http.StatusNotFound, "run %s holds no resource events: record a run with --tap-resource-level MINIMAL", run.ID)
+		return run, nil, fail(http.StatusNotFound,
+			"run %s holds no resource events: record a run with --tap-resource-level MINIMAL", run.ID)
 	}
 	return run, tail, err
 }

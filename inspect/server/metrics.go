@@ -58,31 +58,41 @@ func gauge(name, help string, labels ...string) metric {
 }
 
 var (
-	runInfo     = gauge("run_info", "A run that is served; always 1. State is running, sealed or cut off.", "model", "state", "level")
+	runInfo = gauge("run_info", "A run that is served; always 1. State is running, sealed or cut off.", "model",
+		"state", "level")
 	logBehind   = gauge("log_unread_bytes", "Bytes of the run's resource log that the other metrics do not include yet.")
 	eventsTotal = counter("events_total", "Resource events in the log.", "event")
 	badTotal    = counter("bad_lines_total", "Lines of the log that are no events.")
 	lostTotal   = counter("events_lost_total", "Resource events that are not in the log.", "event", "cause")
 
-	graphsTotal  = counter("graphs_total", "Executions of graphs; of prefill where any of their tokens is a prompt's.", "phase")
-	graphTime    = counter("graph_seconds_total", "Time in graphs, measured.", "phase")
-	lookTime     = counter("looking_seconds_total", "Time that timing nodes cost the model, measured; it is part of the time in graphs.", "phase")
-	tokensTotal  = counter("tokens_total", "Tokens that graphs computed, by the phase of each.", "phase")
-	flopsTotal   = counter("floating_point_operations_total", "Floating point operations, computed from shapes and masks, without ops whose count is not known.", "phase")
-	paddedTotal  = counter("padded_floating_point_operations_total", "The same with cells of a KV cache that attention is given and no token may read.", "phase")
+	graphsTotal = counter("graphs_total", "Executions of graphs; of prefill where any of their tokens is a prompt's.",
+		"phase")
+	graphTime = counter("graph_seconds_total", "Time in graphs, measured.", "phase")
+	lookTime  = counter("looking_seconds_total",
+		"Time that timing nodes cost the model, measured; it is part of the time in graphs.", "phase")
+	tokensTotal = counter("tokens_total", "Tokens that graphs computed, by the phase of each.", "phase")
+	flopsTotal  = counter("floating_point_operations_total",
+		"Floating point operations, computed from shapes and masks, without ops whose count is not known.", "phase")
+	paddedTotal = counter("padded_floating_point_operations_total",
+		"The same with cells of a KV cache that attention is given and no token may read.", "phase")
 	readTotal    = counter("read_bytes_total", "Bytes that ops read, computed from shapes.", "phase")
 	writtenTotal = counter("written_bytes_total", "Bytes that ops wrote, computed from shapes.", "phase")
 	componentsNS = counter("component_seconds_total", "Time in nodes of a component, measured.", "phase", "component")
-	latency      = prometheus.NewDesc("llamatap_token_latency_seconds", "Time from a generated token of a sequence to the next, measured.", []string{"run"}, nil)
+	latency      = prometheus.NewDesc("llamatap_token_latency_seconds",
+		"Time from a generated token of a sequence to the next, measured.", []string{"run"}, nil)
 
-	kvCells     = gauge("kv_cells", "Cells of a KV cache by state: used, and capacity where it is known.", "ctx", "cache", "state")
-	kvRatio     = gauge("kv_prompt_reuse_ratio", "Share of the cells that prompts needed and found, at the newest operation.", "ctx", "cache")
-	kvCellOps   = counter("kv_cell_operations_total", "Cells that were allocated, updated or evicted.", "ctx", "cache", "operation")
-	kvWritten   = counter("kv_written_bytes_total", "Bytes of keys or values that were written in all layers.", "ctx", "cache", "part")
-	memoryLive  = gauge("memory_bytes", "Bytes that backends of ggml have allocated.")
-	memoryPeak  = gauge("memory_peak_bytes", "The most bytes that they had allocated.")
-	gpuBusy     = gauge("gpu_utilization_ratio", "NVML's utilization.gpu: share of its last sample period in which some kernel of any process ran.", "gpu", "name")
-	gpuMemory   = gauge("gpu_memory_utilization_ratio", "NVML's utilization.memory: share of that period in which the GPU's memory was read or written.", "gpu", "name")
+	kvCells = gauge("kv_cells", "Cells of a KV cache by state: used, and capacity where it is known.", "ctx",
+		"cache", "state")
+	kvRatio   = gauge("kv_prompt_reuse_ratio", "Share of the cells that prompts needed and found, at the newest operation.", "ctx", "cache")
+	kvCellOps = counter("kv_cell_operations_total", "Cells that were allocated, updated or evicted.", "ctx", "cache",
+		"operation")
+	kvWritten = counter("kv_written_bytes_total", "Bytes of keys or values that were written in all layers.", "ctx",
+		"cache", "part")
+	memoryLive = gauge("memory_bytes", "Bytes that backends of ggml have allocated.")
+	memoryPeak = gauge("memory_peak_bytes", "The most bytes that they had allocated.")
+	gpuBusy    = gauge("gpu_utilization_ratio", "NVML's utilization.gpu: share of its last sample period in which some kernel of any process ran.", "gpu", "name")
+	gpuMemory  = gauge("gpu_memory_utilization_ratio",
+		"NVML's utilization.memory: share of that period in which the GPU's memory was read or written.", "gpu", "name")
 	gpuUsed     = gauge("gpu_memory_used_bytes", "Memory of the GPU that is in use, by all processes.", "gpu", "name")
 	gpuPower    = gauge("gpu_power_watts", "Power that the GPU draws.", "gpu", "name")
 	gpuEnergy   = counter("gpu_energy_joules_total", "Energy that the GPU used since the run began.", "gpu", "name")
@@ -90,12 +100,16 @@ var (
 	captureSum  = counter("capture_stored_bytes_total", "Bytes of captured tensors that a run has stored.")
 	packetsSum  = counter("capture_packets_total", "Captured tensors that a run has stored.")
 	packetsLost = counter("capture_packets_lost_total", "Captured tensors that a run has lost.", "cause")
-	timeLost    = counter("model_seconds_lost_total", "Time that the model's threads lost to the recording, warm-up apart: in the tap's code, waiting, and in cuts of the graph.", "cause")
-	overhead    = gauge("overhead_ratio", "Share of the run's time that the model lost to the recording, 0 to 1.")
+	timeLost    = counter("model_seconds_lost_total",
+		"Time that the model's threads lost to the recording, warm-up apart: in the tap's code, waiting, and in cuts of the graph.", "cause")
+	overhead = gauge("overhead_ratio", "Share of the run's time that the model lost to the recording, 0 to 1.")
 )
 
-var allMetrics = []metric{runInfo, logBehind, eventsTotal, badTotal, lostTotal, graphsTotal, graphTime, lookTime, tokensTotal, flopsTotal, paddedTotal, readTotal, writtenTotal,
-	componentsNS, kvCells, kvRatio, kvCellOps, kvWritten, memoryLive, memoryPeak, gpuBusy, gpuMemory, gpuUsed, gpuPower, gpuEnergy, captureSize, captureSum, packetsSum, packetsLost, timeLost, overhead, kvSequence, kvNeeded, kvReused, kvHits}
+var allMetrics = []metric{runInfo, logBehind, eventsTotal, badTotal, lostTotal, graphsTotal, graphTime, lookTime,
+	tokensTotal, flopsTotal, paddedTotal, readTotal, writtenTotal,
+	componentsNS, kvCells, kvRatio, kvCellOps, kvWritten, memoryLive, memoryPeak, gpuBusy, gpuMemory, gpuUsed, gpuPower,
+	gpuEnergy, captureSize, captureSum, packetsSum, packetsLost, timeLost, overhead, kvSequence, kvNeeded, kvReused,
+	kvHits}
 
 // Describe describes every metric that there may be.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
@@ -316,7 +330,8 @@ func (t *metricFold) graphs(s *resources.Sum) {
 		for _, bound := range latencyBounds {
 			buckets[float64(bound)/1e9] = uint64(l.Below(bound))
 		}
-		t.all = append(t.all, prometheus.MustNewConstHistogram(latency, uint64(l.Count), float64(l.NS)/1e9, buckets, t.run))
+		t.all = append(t.all, prometheus.MustNewConstHistogram(latency, uint64(l.Count), float64(l.NS)/1e9, buckets,
+			t.run))
 	}
 }
 

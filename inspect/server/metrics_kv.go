@@ -15,9 +15,12 @@ var (
 	kvNeeded   = counter("kv_prompt_cells_total", "Cells that prompts needed.")
 	kvReused   = counter("kv_prompt_cells_reused_total", "Cells that prompts needed and found in a KV cache.")
 	kvHits     = counter("kv_prompt_hits_total", "Prompts that found cells in a KV cache.")
-	kvLifetime = prometheus.NewDesc("llamatap_kv_block_lifetime_seconds", "Time from the first cell of a block to the end of its last one, of lives that ended.", []string{"run"}, nil)
-	kvIdle     = prometheus.NewDesc("llamatap_kv_block_idle_seconds", "The part of it at its end in which nobody touched the block.", []string{"run"}, nil)
-	kvGap      = prometheus.NewDesc("llamatap_kv_reuse_gap_seconds", "Time before a request in which what it reuses was last computed with.", []string{"run"}, nil)
+	kvLifetime = prometheus.NewDesc("llamatap_kv_block_lifetime_seconds",
+		"Time from the first cell of a block to the end of its last one, of lives that ended.", []string{"run"}, nil)
+	kvIdle = prometheus.NewDesc("llamatap_kv_block_idle_seconds",
+		"The part of it at its end in which nobody touched the block.", []string{"run"}, nil)
+	kvGap = prometheus.NewDesc("llamatap_kv_reuse_gap_seconds",
+		"Time before a request in which what it reuses was last computed with.", []string{"run"}, nil)
 )
 
 // snapshot is how the caches of a live run are used; nil where nobody follows their cells.
@@ -36,7 +39,8 @@ func (now *statusNow) snapshot() *kvcache.Snapshot {
 func (t *metricFold) snapshot(s *kvcache.Snapshot) {
 	for _, c := range s.Caches {
 		ctx, cache := strconv.FormatUint(uint64(c.Ctx), 10), c.Cache.String()
-		for state, cells := range map[string]int{"used": c.Used, "free": c.Free, "shared": c.Shared, "capacity": c.Cells} {
+		for state, cells := range map[string]int{"used": c.Used, "free": c.Free, "shared": c.Shared,
+			"capacity": c.Cells} {
 			t.one(kvCells, float64(cells), ctx, cache, state)
 		}
 		for _, seq := range c.Sequences {

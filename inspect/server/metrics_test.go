@@ -56,14 +56,18 @@ llamatap_run_info{level="DETAILED",model="m",run="RUN",state="sealed"} 1
 `},
 	} {
 		one := newServer(t, Options{Dir: filepath.Join(s.o.Dir, "m", run.id)})
-		names := []string{"llamatap_tokens_total", "llamatap_component_seconds_total", "llamatap_kv_cells", "llamatap_events_lost_total", "llamatap_capture_bytes",
-			"llamatap_capture_packets_lost_total", "llamatap_model_seconds_lost_total", "llamatap_overhead_ratio", "llamatap_run_info"}
-		if err := testutil.CollectAndCompare(newMetrics(one), strings.NewReader(strings.ReplaceAll(run.want, "RUN", run.id)), names...); err != nil {
+		names := []string{"llamatap_tokens_total", "llamatap_component_seconds_total", "llamatap_kv_cells",
+			"llamatap_events_lost_total", "llamatap_capture_bytes",
+			"llamatap_capture_packets_lost_total", "llamatap_model_seconds_lost_total", "llamatap_overhead_ratio",
+			"llamatap_run_info"}
+		if err := testutil.CollectAndCompare(newMetrics(one),
+			strings.NewReader(strings.ReplaceAll(run.want, "RUN", run.id)), names...); err != nil {
 			t.Error(err)
 		}
 	}
 	w := request(s, "/metrics")
-	if w.Code != 200 || !strings.Contains(w.Body.String(), `llamatap_run_info{level="DETAILED",model="m",run="`+openRun+`",state="cut off"} 1`) {
+	if w.Code != 200 || !strings.Contains(w.Body.String(),
+		`llamatap_run_info{level="DETAILED",model="m",run="`+openRun+`",state="cut off"} 1`) {
 		t.Errorf("of the newest: %d %s", w.Code, w.Body)
 	}
 }
@@ -76,7 +80,9 @@ func TestMetricsLint(t *testing.T) {
 	s := newServer(t, Options{Dir: dir})
 	w := request(s, "/metrics")
 	for _, want := range []string{"gpu_utilization_ratio", "gpu_energy_joules_total"} {
-		if value := map[string]string{"gpu_utilization_ratio": "0.87", "gpu_energy_joules_total": "2"}[want]; !strings.Contains(w.Body.String(), "llamatap_"+want+`{gpu="1",name="g",run="`+sealedRun+`"} `+value+"\n") {
+		if value := map[string]string{"gpu_utilization_ratio": "0.87",
+			"gpu_energy_joules_total": "2"}[want]; !strings.Contains(w.Body.String(),
+			"llamatap_"+want+`{gpu="1",name="g",run="`+sealedRun+`"} `+value+"\n") {
 			t.Errorf("%s is not %s:\n%s", want, value, w.Body)
 		}
 	}
@@ -87,7 +93,9 @@ func TestMetricsLint(t *testing.T) {
 	text := request(s, "/metrics").Body.String()
 	for _, m := range allMetrics {
 		name := strings.SplitN(strings.SplitN(m.desc.String(), `fqName: "`, 2)[1], `"`, 2)[0]
-		if !strings.Contains(text, "# TYPE "+name+" ") && !strings.HasPrefix(name, "llamatap_kv_prompt_") && name != "llamatap_kv_sequence_cells" && name != "llamatap_memory_bytes" && name != "llamatap_memory_peak_bytes" {
+		if !strings.Contains(text, "# TYPE "+name+" ") && !strings.HasPrefix(name, "llamatap_kv_prompt_") &&
+			name != "llamatap_kv_sequence_cells" && name != "llamatap_memory_bytes" &&
+			name != "llamatap_memory_peak_bytes" {
 			t.Errorf("%s is never exported", name)
 		}
 		if strings.HasSuffix(name, "_total") != (m.kind == prometheus.CounterValue) {
@@ -111,9 +119,11 @@ func TestMetricsGrow(t *testing.T) {
 		}
 		got := ""
 		for _, f := range families {
-			if name := f.GetName(); name == "llamatap_tokens_total" || name == "llamatap_log_unread_bytes" || name == "llamatap_token_latency_seconds" {
+			if name := f.GetName(); name == "llamatap_tokens_total" || name == "llamatap_log_unread_bytes" ||
+				name == "llamatap_token_latency_seconds" {
 				for _, one := range f.Metric {
-					got += fmt.Sprintf("%s %v ", name, one.GetCounter().GetValue()+one.GetGauge().GetValue()+float64(one.GetHistogram().GetSampleCount()))
+					got += fmt.Sprintf("%s %v ", name,
+						one.GetCounter().GetValue()+one.GetGauge().GetValue()+float64(one.GetHistogram().GetSampleCount()))
 				}
 			}
 		}
@@ -172,13 +182,15 @@ func TestMetricsHeldUp(t *testing.T) {
 		for _, family := range found {
 			for _, one := range family.Metric {
 				for _, label := range one.Label {
-					if label.GetName() == "run" && strings.Contains("llamatap_run_info llamatap_tokens_total", family.GetName()) {
+					if label.GetName() == "run" &&
+						strings.Contains("llamatap_run_info llamatap_tokens_total", family.GetName()) {
 						seen[label.GetValue()] += strings.TrimPrefix(family.GetName(), "llamatap_") + " "
 					}
 				}
 			}
 		}
-		if seen[good] != "run_info tokens_total " || seen[stuck] != "run_info " || !strings.HasPrefix(seen[endless], "run_info ") {
+		if seen[good] != "run_info tokens_total " || seen[stuck] != "run_info " ||
+			!strings.HasPrefix(seen[endless], "run_info ") {
 			t.Errorf("%v", seen)
 		}
 	}

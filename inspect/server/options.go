@@ -54,8 +54,9 @@ type Limits struct {
 
 // DefaultLimits are meant for a few people and a Prometheus.
 var DefaultLimits = Limits{
-	Connections: 64, Follows: 32, Body: 1 << 20, Header: 16 << 10, ReadTime: 10 * time.Second, WriteTime: 10 * time.Second,
-	IdleTime: time.Minute, StopTime: 5 * time.Second, FoldTime: 2 * time.Second, Generation: 10 * time.Minute,
+	Connections: 64, Follows: 32, Body: 1 << 20, Header: 16 << 10, ReadTime: 10 * time.Second,
+	WriteTime: 10 * time.Second,
+	IdleTime:  time.Minute, StopTime: 5 * time.Second, FoldTime: 2 * time.Second, Generation: 10 * time.Minute,
 }
 
 // orDefault fills in what is 0.

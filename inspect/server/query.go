@@ -22,7 +22,8 @@ func checkQuery(r *http.Request, known ...string) error {
 		case len(known) == 0:
 			return fail(http.StatusBadRequest, "unknown parameter %.40q: %s has none", key, r.URL.Path)
 		case !slices.Contains(known, key):
-			return fail(http.StatusBadRequest, "unknown parameter %.40q: %s has %s", key, r.URL.Path, strings.Join(known, ", "))
+			return fail(http.StatusBadRequest, "unknown parameter %.40q: %s has %s", key, r.URL.Path,
+				strings.Join(known, ", "))
 		case len(of) > 1 && key != "event":
 			return fail(http.StatusBadRequest, "parameter %s is given %d times: give it once", key, len(of))
 		}
@@ -100,5 +101,6 @@ func (f *filter) takes(line []byte) (wanted, valid bool) {
 	if json.Unmarshal(line, &head) != nil {
 		return false, false
 	}
-	return (f.kinds == nil || slices.Contains(f.kinds, head.Event)) && (f.layer == nil || head.LayerID != nil && *head.LayerID == *f.layer), true
+	return (f.kinds == nil || slices.Contains(f.kinds, head.Event)) &&
+		(f.layer == nil || head.LayerID != nil && *head.LayerID == *f.layer), true
 }

@@ -55,7 +55,8 @@ func TestResourceLogs(t *testing.T) {
 // TestBadLines leaves out what is no JSON, and counts it.
 func TestBadLines(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "resource.jsonl"), "rubbish\n{\"event\":\"loss\"\n\n[]\n{\"event\":\"loss\",\"layer_id\":\"x\"}\n")
+	write(t, filepath.Join(dir, "resource.jsonl"),
+		"rubbish\n{\"event\":\"loss\"\n\n[]\n{\"event\":\"loss\",\"layer_id\":\"x\"}\n")
 	s := newServer(t, Options{Dir: dir})
 	for query, want := range map[string]string{"": "4", "?layer=1": "5"} {
 		w := request(s, "/api/v1/resource-logs"+query)
@@ -75,7 +76,8 @@ func TestRoutesOfB(t *testing.T) {
 		} `json:"active_sessions"`
 	}
 	decode(t, request(s, "/sessions").Body.Bytes(), &sessions)
-	if len(sessions.Active) != 2 || sessions.Active[1].ID != sealedRun || sessions.Active[1].Path != filepath.Join(dir, "m", sealedRun, "resource.jsonl") {
+	if len(sessions.Active) != 2 || sessions.Active[1].ID != sealedRun ||
+		sessions.Active[1].Path != filepath.Join(dir, "m", sealedRun, "resource.jsonl") {
 		t.Errorf("%+v", sessions)
 	}
 	var whole struct {
@@ -94,7 +96,8 @@ func TestRoutesOfB(t *testing.T) {
 	}
 	decode(t, request(s, "/logs/"+sealedRun+"/stream?from_line=6").Body.Bytes(), &lines)
 	last, _ := base64.StdEncoding.DecodeString(lines.New[0])
-	if lines.ID != sealedRun || lines.From != 6 || len(lines.New) != 1 || !strings.Contains(string(last), `"loss"`) || lines.Total != 7 {
+	if lines.ID != sealedRun || lines.From != 6 || len(lines.New) != 1 || !strings.Contains(string(last), `"loss"`) ||
+		lines.Total != 7 {
 		t.Errorf("%+v", lines)
 	}
 	lines.New = nil
@@ -110,14 +113,16 @@ func TestRoutesOfB(t *testing.T) {
 	if health.Status != "ok" || health.Loaded == nil || *health.Loaded {
 		t.Errorf("%+v", health)
 	}
-	if w := request(s, `POST /log-monitoring {"prompt":"a"}`); w.Code != 501 || !strings.Contains(failed(t, w), "cannot run prompts") {
+	if w := request(s, `POST /log-monitoring {"prompt":"a"}`); w.Code != 501 ||
+		!strings.Contains(failed(t, w), "cannot run prompts") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 
 func TestLogMonitoring(t *testing.T) {
 	var got Prompt
-	s := newServer(t, Options{Dir: folder(t), Generate: func(_ context.Context, p Prompt, began func(string)) (json.RawMessage, error) {
+	s := newServer(t, Options{Dir: folder(t), Generate: func(_ context.Context, p Prompt,
+		began func(string)) (json.RawMessage, error) {
 		if got = p; p.Prompt == "fail" {
 			return nil, errors.New("no model: give one")
 		}
@@ -132,12 +137,15 @@ func TestLogMonitoring(t *testing.T) {
 		Result struct{ Text string }
 	}
 	decode(t, w.Body.Bytes(), &answer)
-	if w.Code != 200 || answer.ID != "run_x" || answer.Path != "runs/m/run_x/resource.jsonl" || answer.Status != "completed" || answer.Result.Text != "there" ||
+	if w.Code != 200 || answer.ID != "run_x" || answer.Path != "runs/m/run_x/resource.jsonl" ||
+		answer.Status != "completed" || answer.Result.Text != "there" ||
 		*got.Sampling.TopK != 3 || *got.Sampling.Seed != 7 || got.Sampling.TopP != nil {
 		t.Errorf("%d %+v %+v", w.Code, answer, got)
 	}
-	for body, status := range map[string]int{`{"prompt":"fail"}`: 500, `{"prompt":"fail","stream":true}`: 500, `{}`: 400, `{`: 400, `{"prompt":1}`: 400, `{"prompt":"a"}{}`: 400,
-		`{"prompt":"a","sampling":{"method":"x"}}`: 400, `{"prompt":"a","max_tokens":4097}`: 400, `{"prompt":"a","max_tokens":-1}`: 400, `{"prompt":"` + strings.Repeat("x", 2<<20) + `"}`: 413} {
+	for body, status := range map[string]int{`{"prompt":"fail"}`: 500, `{"prompt":"fail","stream":true}`: 500,
+		`{}`: 400, `{`: 400, `{"prompt":1}`: 400, `{"prompt":"a"}{}`: 400,
+		`{"prompt":"a","sampling":{"method":"x"}}`: 400, `{"prompt":"a","max_tokens":4097}`: 400,
+		`{"prompt":"a","max_tokens":-1}`: 400, `{"prompt":"` + strings.Repeat("x", 2<<20) + `"}`: 413} {
 		if w := request(s, "POST /log-monitoring "+body); w.Code != status || failed(t, w) == "" {
 			t.Errorf("%.40s: %d", body, w.Code)
 		}
@@ -160,7 +168,8 @@ func TestLevel(t *testing.T) {
 	}
 	s := newServer(t, Options{Dir: dir, Control: control})
 	for _, run := range []string{openRun, sealedRun} {
-		if w := request(s, `PUT /api/v1/level?run=`+run+` {"level":"VERBOSE"}`); w.Code != 409 || !strings.Contains(failed(t, w), "only a run that goes on") || len(sent) > 0 {
+		if w := request(s, `PUT /api/v1/level?run=`+run+` {"level":"VERBOSE"}`); w.Code != 409 ||
+			!strings.Contains(failed(t, w), "only a run that goes on") || len(sent) > 0 {
 			t.Errorf("%s: %d %s, sent %v", run, w.Code, w.Body, sent)
 		}
 	}
@@ -174,20 +183,24 @@ func TestLevel(t *testing.T) {
 		`PUT /api/v1/level {"command":"level","level":"MINIMAL"}`: {"level", "MINIMAL"},
 	} {
 		sent = nil
-		if w := request(s, line); w.Code != 200 || len(sent) != 1 || sent[0] != want || !strings.Contains(w.Body.String(), `"run": "x"`) {
+		if w := request(s, line); w.Code != 200 || len(sent) != 1 || sent[0] != want ||
+			!strings.Contains(w.Body.String(), `"run": "x"`) {
 			t.Errorf("%s: %d %s, sent %v", line, w.Code, w.Body, sent)
 		}
 	}
 	sent = nil
 	for line, want := range map[string]int{
-		`PUT /api/v1/level {"level":"loud"}`: 400, `PUT /api/v1/level {"command":"stop"}`: 400, `PUT /api/v1/level {}`: 400, `PUT /api/v1/level {"levl":"x"}`: 400,
-		`PUT /api/v1/level {"command":"enable","level":"MINIMAL"}`: 400, `PUT /api/v1/level []`: 400, `PUT /api/v1/level?run=none {"level":"MINIMAL"}`: 404,
+		`PUT /api/v1/level {"level":"loud"}`: 400, `PUT /api/v1/level {"command":"stop"}`: 400,
+		`PUT /api/v1/level {}`: 400, `PUT /api/v1/level {"levl":"x"}`: 400,
+		`PUT /api/v1/level {"command":"enable","level":"MINIMAL"}`: 400, `PUT /api/v1/level []`: 400,
+		`PUT /api/v1/level?run=none {"level":"MINIMAL"}`: 404,
 	} {
 		if w := request(s, line); w.Code != want || failed(t, w) == "" || len(sent) > 0 {
 			t.Errorf("%s: %d %s, sent %v", line, w.Code, w.Body, sent)
 		}
 	}
-	if w := request(s, `PUT /api/v1/level {"command":"disable"}`); w.Code != 409 || !strings.Contains(failed(t, w), "--tap-resource-level") {
+	if w := request(s, `PUT /api/v1/level {"command":"disable"}`); w.Code != 409 ||
+		!strings.Contains(failed(t, w), "--tap-resource-level") {
 		t.Errorf("refused: %d %s", w.Code, w.Body)
 	}
 	s = newServer(t, Options{Dir: dir})
@@ -221,7 +234,8 @@ func TestListing(t *testing.T) {
 			t.Errorf("%+v: %v", c.o, got)
 		}
 	}
-	if _, err := New(Options{Dir: filepath.Join(dir, "none"), NoToken: true}); err == nil || !strings.Contains(err.Error(), "give a run directory or a folder of runs") {
+	if _, err := New(Options{Dir: filepath.Join(dir, "none"), NoToken: true}); err == nil ||
+		!strings.Contains(err.Error(), "give a run directory or a folder of runs") {
 		t.Errorf("no folder: %v", err)
 	}
 	s := newServer(t, Options{Dir: dir, Live: true})
@@ -284,10 +298,14 @@ func TestKVNow(t *testing.T) {
 	}
 	text := request(s, "/metrics").Body.String()
 	for _, want := range []string{
-		`llamatap_kv_cells{cache="swa",ctx="2",run="` + going + `",state="shared"} 3`, `llamatap_kv_sequence_cells{cache="swa",ctx="2",run="` + going + `",seq_id="5"} 10`,
-		`llamatap_kv_prompt_cells_reused_total{run="` + going + `"} 5`, `llamatap_kv_reuse_gap_seconds_bucket{run="` + going + `",le="1.024e-06"} 0`,
-		`llamatap_kv_reuse_gap_seconds_bucket{run="` + going + `",le="2.048e-06"} 1`, `llamatap_kv_reuse_gap_seconds_count{run="` + going + `"} 1`,
-		`llamatap_capture_packets_total{run="` + going + `"} 7`, `llamatap_capture_stored_bytes_total{run="` + going + `"} 4096`,
+		`llamatap_kv_cells{cache="swa",ctx="2",run="` + going + `",state="shared"} 3`,
+		`llamatap_kv_sequence_cells{cache="swa",ctx="2",run="` + going + `",seq_id="5"} 10`,
+		`llamatap_kv_prompt_cells_reused_total{run="` + going + `"} 5`, `llamatap_kv_reuse_gap_seconds_bucket{run="` +
+			going + `",le="1.024e-06"} 0`,
+		`llamatap_kv_reuse_gap_seconds_bucket{run="` + going + `",le="2.048e-06"} 1`,
+		`llamatap_kv_reuse_gap_seconds_count{run="` + going + `"} 1`,
+		`llamatap_capture_packets_total{run="` + going + `"} 7`, `llamatap_capture_stored_bytes_total{run="` + going +
+			`"} 4096`,
 		`llamatap_capture_packets_lost_total{cause="pool_full",run="` + going + `"} 3`,
 	} {
 		if !strings.Contains(text, want) {
@@ -298,7 +316,8 @@ func TestKVNow(t *testing.T) {
 
 func TestHealthz(t *testing.T) {
 	s := newServer(t, Options{Dir: folder(t), Token: strings.Repeat("t", minToken)})
-	if w := request(s, "/healthz"); w.Code != http.StatusOK || strings.TrimSpace(w.Body.String()) != "{\n  \"status\": \"ok\"\n}" {
+	if w := request(s, "/healthz"); w.Code != http.StatusOK ||
+		strings.TrimSpace(w.Body.String()) != "{\n  \"status\": \"ok\"\n}" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

@@ -94,7 +94,8 @@ func IsRun(dir string) bool {
 }
 
 func look(dir, id, model string) Run {
-	r := Run{ID: id, Model: model, State: StateCutOff, Events: resources.HasLog(dir), LogBytes: resources.LogSize(dir), dir: dir}
+	r := Run{ID: id, Model: model, State: StateCutOff, Events: resources.HasLog(dir), LogBytes: resources.LogSize(dir),
+		dir: dir}
 	switch {
 	case resources.Sealed(dir):
 		r.State = StateSealed

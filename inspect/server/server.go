@@ -45,7 +45,8 @@ func New(o Options) (*Server, error) {
 	if o.Wait == nil {
 		o.Wait = waitPollTime
 	}
-	s := &Server{o: o, runs: listing{dir: o.Dir, live: o.Live}, follows: make(chan struct{}, o.Limits.Follows), reports: make(chan struct{}, maxReports), running: make(chan struct{}, 1), stopping: make(chan struct{})}
+	s := &Server{o: o, runs: listing{dir: o.Dir, live: o.Live}, follows: make(chan struct{}, o.Limits.Follows),
+		reports: make(chan struct{}, maxReports), running: make(chan struct{}, 1), stopping: make(chan struct{})}
 	if _, err := s.runs.all(); err != nil {
 		return nil, err
 	}
@@ -53,7 +54,8 @@ func New(o Options) (*Server, error) {
 	if err := registry.Register(newMetrics(s)); err != nil {
 		return nil, err
 	}
-	s.handler = s.guard(s.routes(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})))
+	s.handler = s.guard(s.routes(promhttp.HandlerFor(registry,
+		promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})))
 	return s, nil
 }
 
@@ -65,7 +67,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	limits := s.o.Limits
 	web := &http.Server{
-		Handler: s, ReadHeaderTimeout: limits.ReadTime, IdleTimeout: limits.IdleTime, MaxHeaderBytes: limits.Header, ErrorLog: quiet,
+		Handler: s, ReadHeaderTimeout: limits.ReadTime, IdleTimeout: limits.IdleTime, MaxHeaderBytes: limits.Header,
+		ErrorLog:    quiet,
 		ConnContext: withConnection,
 	}
 	ended := make(chan error, 1)

@@ -24,7 +24,8 @@ func NewToken() string { return rand.Text() }
 // CheckToken reports whether a token is long enough not to be guessed.
 func CheckToken(token string) error {
 	if len(token) < minToken {
-		return fmt.Errorf("the token has %d characters: give at least %d, as from: openssl rand -hex 16", len(token), minToken)
+		return fmt.Errorf("the token has %d characters: give at least %d, as from: openssl rand -hex 16", len(token),
+			minToken)
 	}
 	return nil
 }

@@ -82,7 +82,8 @@ func ParseForms(list string) ([]string, error) {
 		case form == "":
 		case !slices.Contains(Forms, form):
 			last := len(Forms) - 1
-			return nil, fmt.Errorf("unsupported image format %.20q: use %s or %s", form, strings.Join(Forms[:last], ", "), Forms[last])
+			return nil, fmt.Errorf("unsupported image format %.20q: use %s or %s", form,
+				strings.Join(Forms[:last], ", "), Forms[last])
 		case !slices.Contains(forms, form):
 			forms = append(forms, form)
 		}
@@ -146,7 +147,8 @@ func (p *Picture) Save(path string) error {
 		p.draw(draw.New(outlined{canvas}))
 		return write(path, canvas)
 	}
-	canvas := vgimg.NewWith(vgimg.UseWH(p.Style.Width, height), vgimg.UseDPI(p.Style.DPI), vgimg.UseBackgroundColor(White))
+	canvas := vgimg.NewWith(vgimg.UseWH(p.Style.Width, height), vgimg.UseDPI(p.Style.DPI),
+		vgimg.UseBackgroundColor(White))
 	p.draw(draw.New(canvas))
 	return write(path, vgimg.PngCanvas{Canvas: canvas})
 }
@@ -183,7 +185,8 @@ func (n named) WriteTo(w io.Writer) (int64, error) {
 	family := []byte("font-family:Liberation Sans")
 	all := bytes.ReplaceAll(text.Bytes(), family, append(family, ",Arial,Helvetica,sans-serif"...))
 	// What vgsvg embeds are PNG images, and they fill their place whatever its shape.
-	all = bytes.ReplaceAll(all, []byte(`xlink:href="data:image/jpg;`), []byte(`preserveAspectRatio="none" xlink:href="data:image/png;`))
+	all = bytes.ReplaceAll(all, []byte(`xlink:href="data:image/jpg;`),
+		[]byte(`preserveAspectRatio="none" xlink:href="data:image/png;`))
 	written, err := w.Write(all)
 	return int64(written), err
 }
@@ -256,7 +259,8 @@ func level(p *plot.Plot, c, other draw.Canvas) {
 }
 
 // Shades are the colours of a heat map, from few to many.
-var Shades = []color.NRGBA{{0xf1, 0xf7, 0xd9, 255}, {0xc7, 0xe9, 0xb4, 255}, {0x7f, 0xcd, 0xbb, 255}, {0x41, 0xb6, 0xc4, 255}, {0x22, 0x5e, 0xa8, 255}, {0x14, 0x2d, 0x6e, 255}, {0x06, 0x10, 0x30, 255}}
+var Shades = []color.NRGBA{{0xf1, 0xf7, 0xd9, 255}, {0xc7, 0xe9, 0xb4, 255}, {0x7f, 0xcd, 0xbb, 255},
+	{0x41, 0xb6, 0xc4, 255}, {0x22, 0x5e, 0xa8, 255}, {0x14, 0x2d, 0x6e, 255}, {0x06, 0x10, 0x30, 255}}
 
 // Shade is the colour of a share from 0 to 1.
 func Shade(share float64) color.NRGBA {

@@ -111,14 +111,16 @@ func (b *Boxes) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 	}
 	if picture != nil {
-		c.DrawImage(vg.Rectangle{Min: vg.Point{X: pixel(c.Min.X), Y: pixel(c.Min.Y)}, Max: vg.Point{X: pixel(c.Max.X), Y: pixel(c.Max.Y)}}, picture)
+		c.DrawImage(vg.Rectangle{Min: vg.Point{X: pixel(c.Min.X), Y: pixel(c.Min.Y)},
+			Max: vg.Point{X: pixel(c.Max.X), Y: pixel(c.Max.Y)}}, picture)
 	}
 }
 
 // Thumbnail draws a sample in a legend.
 func (b *Boxes) Thumbnail(c *draw.Canvas) {
 	if len(b.All) > 0 {
-		c.FillPolygon(b.All[0].Fill, []vg.Point{{X: c.Min.X, Y: c.Min.Y}, {X: c.Max.X, Y: c.Min.Y}, {X: c.Max.X, Y: c.Max.Y}, {X: c.Min.X, Y: c.Max.Y}})
+		c.FillPolygon(b.All[0].Fill, []vg.Point{{X: c.Min.X, Y: c.Min.Y}, {X: c.Max.X, Y: c.Min.Y},
+			{X: c.Max.X, Y: c.Max.Y}, {X: c.Min.X, Y: c.Max.Y}})
 	}
 }
 

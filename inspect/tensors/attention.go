@@ -36,7 +36,8 @@ func (a *Attention) Check() error {
 	case len(a.K) != a.HeadDim*a.KVHeads*a.Cells:
 		return fmt.Errorf("array K has %d elements, and %d×%d×%d are needed", len(a.K), a.HeadDim, a.KVHeads, a.Cells)
 	case a.Mask != nil && (len(a.Mask)%a.Cells != 0 || len(a.Mask) < a.Cells*a.Tokens):
-		return fmt.Errorf("the mask has %d elements, and rows of %d for %d tokens are needed", len(a.Mask), a.Cells, a.Tokens)
+		return fmt.Errorf("the mask has %d elements, and rows of %d for %d tokens are needed", len(a.Mask), a.Cells,
+			a.Tokens)
 	case a.Sinks != nil && len(a.Sinks) != a.Heads:
 		return fmt.Errorf("there are %d sinks for %d heads", len(a.Sinks), a.Heads)
 	}
@@ -50,7 +51,8 @@ func (a *Attention) AppendRow(dst []float32, head, token int) ([]float32, error)
 		return dst, err
 	}
 	if head < 0 || head >= a.Heads || token < 0 || token >= a.Tokens {
-		return dst, fmt.Errorf("head %d, token %d: there are heads 0 to %d and tokens 0 to %d", head, token, a.Heads-1, a.Tokens-1)
+		return dst, fmt.Errorf("head %d, token %d: there are heads 0 to %d and tokens 0 to %d", head, token, a.Heads-1,
+			a.Tokens-1)
 	}
 	logits := make([]float64, a.Cells)
 	top := math.Inf(-1)

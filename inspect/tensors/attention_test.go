@@ -32,7 +32,8 @@ func row(t *testing.T, a Attention, head, token int) []float32 {
 
 // twoCells has one head and logits 0 and ln 3 before any change, so that the weights are 1/4 and 3/4.
 func twoCells() Attention {
-	return Attention{HeadDim: 1, Heads: 1, KVHeads: 1, Tokens: 1, Cells: 2, Q: []float32{1}, K: []float32{0, float32(math.Log(3))}, Scale: 1}
+	return Attention{HeadDim: 1, Heads: 1, KVHeads: 1, Tokens: 1, Cells: 2, Q: []float32{1},
+		K: []float32{0, float32(math.Log(3))}, Scale: 1}
 }
 
 func TestAttentionKnownAnswers(t *testing.T) {
@@ -63,7 +64,8 @@ func TestAttentionKnownAnswers(t *testing.T) {
 // TestAttentionLayout gives every head, K head, token and cell a value of its own and compares with the definition
 // written out.
 func TestAttentionLayout(t *testing.T) {
-	a := Attention{HeadDim: 3, Heads: 4, KVHeads: 2, Tokens: 2, Cells: 5, Scale: 0.3, SoftCap: 2, Sinks: []float32{0.1, -0.2, 0.3, 0.4}}
+	a := Attention{HeadDim: 3, Heads: 4, KVHeads: 2, Tokens: 2, Cells: 5, Scale: 0.3, SoftCap: 2,
+		Sinks: []float32{0.1, -0.2, 0.3, 0.4}}
 	for i := 0; i < 3*4*2; i++ {
 		a.Q = append(a.Q, float32(math.Sin(float64(i))))
 	}
@@ -109,7 +111,8 @@ func TestAttentionErrors(t *testing.T) {
 		}
 	}
 	a := twoCells()
-	if _, err := a.AppendRow(nil, 1, 0); err == nil || err.Error() != "head 1, token 0: there are heads 0 to 0 and tokens 0 to 0" {
+	if _, err := a.AppendRow(nil, 1, 0); err == nil ||
+		err.Error() != "head 1, token 0: there are heads 0 to 0 and tokens 0 to 0" {
 		t.Errorf("head out of range: %v", err)
 	}
 }

@@ -40,10 +40,13 @@ func longIndex(t *testing.T, tokens int) (string, int64) {
 		t.Fatal(err)
 	}
 	for i := range tokens {
-		row := label.Row{Index: int64(i), Token: int32(i % 5000), Pos: int32(i), Seqs: []int32{0}, Phase: label.PhaseDecode, Request: label.RequestUnknown}
-		err := w.AppendExecution(&stream.Execution{Exec: uint64(i), Phase: row.Phase, TokenFirst: row.Index, Rows: []label.Row{row}})
+		row := label.Row{Index: int64(i), Token: int32(i % 5000), Pos: int32(i), Seqs: []int32{0},
+			Phase: label.PhaseDecode, Request: label.RequestUnknown}
+		err := w.AppendExecution(&stream.Execution{Exec: uint64(i), Phase: row.Phase, TokenFirst: row.Index,
+			Rows: []label.Row{row}})
 		for k := range packetsPerToken {
-			p := stream.Packet{Name: fmt.Sprint("l_out-", k), Layer: int32(k), Op: "ADD", Rows: label.RowsTokens, RowDim: 1, Phase: row.Phase,
+			p := stream.Packet{Name: fmt.Sprint("l_out-", k), Layer: int32(k), Op: "ADD", Rows: label.RowsTokens,
+				RowDim: 1, Phase: row.Phase,
 				Exec: uint64(i), NE: [4]int64{1, 1, 1, 1}, TokenFirst: row.Index, TokenCount: 1}
 			if err == nil {
 				err = w.Append(&p, []byte{0, 0, byte(i), 0x40}, nil)
@@ -52,7 +55,8 @@ func longIndex(t *testing.T, tokens int) (string, int64) {
 		if err == nil {
 			err = w.Commit()
 		}
-		record := rundir.TokenRecord{Index: row.Index, ID: row.Token, Phase: rundir.Phase(row.Phase.String()), Pos: row.Pos}
+		record := rundir.TokenRecord{Index: row.Index, ID: row.Token, Phase: rundir.Phase(row.Phase.String()),
+			Pos: row.Pos}
 		record.SetPiece([]byte("a piece of text " + strconv.Itoa(int(row.Token))))
 		record.SetSeqs(row.Seqs)
 		if err == nil {

@@ -49,7 +49,8 @@ func (s *Slice) WriteNPY(w io.Writer) error {
 // WriteText writes name, type, shape and row numbers in one line, then the corners of the array.
 func (s *Slice) WriteText(w io.Writer) error {
 	var b strings.Builder
-	head := strings.NewReplacer(" ", ", ", "[", "(", "]", ")").Replace(fmt.Sprint(s.Shape)) // C order, as NumPy prints it
+	// C order, as NumPy prints it
+	head := strings.NewReplacer(" ", ", ", "[", "(", "]", ")").Replace(fmt.Sprint(s.Shape))
 	fmt.Fprintf(&b, "%s  %v  %s  %s\n", s.Name, s.DType, head, s.labelsText())
 	made, err := s.making()
 	if err != nil {

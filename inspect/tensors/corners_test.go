@@ -28,7 +28,8 @@ func TestWriteCorners(t *testing.T) {
 		{"two", []int64{2, 2}, count(4), "[\n [0, 1]\n [2, 3]\n]\n"},
 		{"three", []int64{2, 1, 2}, count(4), "[\n [\n  [0, 1]\n ]\n [\n  [2, 3]\n ]\n]\n"},
 		{"many rows", []int64{8, 1}, count(8), "[\n [0]\n [1]\n [2]\n …\n [5]\n [6]\n [7]\n]\n"},
-		{"not finite", []int64{3}, []float64{math.NaN(), math.Inf(-1), float64(float32(1.0) / 3)}, "[NaN, -Inf, 0.33333334]\n"},
+		{"not finite", []int64{3}, []float64{math.NaN(), math.Inf(-1), float64(float32(1.0) / 3)},
+			"[NaN, -Inf, 0.33333334]\n"},
 	} {
 		var b strings.Builder
 		if writeCorners(&b, c.shape, c.values, "", 32); b.String() != c.want {
@@ -39,7 +40,8 @@ func TestWriteCorners(t *testing.T) {
 
 func TestJSONValue(t *testing.T) {
 	for v, want := range map[float64]string{
-		1.5: "1.5", math.Inf(1): `"Infinity"`, math.Inf(-1): `"-Infinity"`, float64(float32(0.1)): "0.1", 1e-30: "1e-30",
+		1.5: "1.5", math.Inf(1): `"Infinity"`, math.Inf(-1): `"-Infinity"`, float64(float32(0.1)): "0.1",
+		1e-30: "1e-30",
 	} {
 		if got := string(appendJSONValue(nil, v, 32)); got != want {
 			t.Errorf("%v: %s, not %s", v, got, want)

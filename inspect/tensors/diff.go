@@ -37,10 +37,11 @@ type RowDiff struct {
 
 // Diff is what two runs have in common and how it differs.
 type Diff struct {
-	A          string        `json:"a"`
-	B          string        `json:"b"`
-	Tokens     int           `json:"tokens"`        // that both runs have, at the same place and with the same id
-	OtherID    int           `json:"tokens_differ"` // places where the runs have different tokens; their rows are left out
+	A      string `json:"a"`
+	B      string `json:"b"`
+	Tokens int    `json:"tokens"` // that both runs have, at the same place and with the same id
+	// places where the runs have different tokens; their rows are left out
+	OtherID    int           `json:"tokens_differ"`
 	OnlyA      int           `json:"tokens_only_a"`
 	OnlyB      int           `json:"tokens_only_b"`
 	Tensors    int           `json:"tensors"` // compared
@@ -199,7 +200,8 @@ func (r *Run) Diff(ctx context.Context, other *Run, o DiffOptions, fn func(*RowD
 	}
 	same := d.pair(rowsA, rowsB)
 	if len(same) == 0 {
-		return nil, fmt.Errorf("%s and %s %w: they were given other prompts, or other tokenizers cut them", r.Path, other.Path, ErrNoTokens)
+		return nil, fmt.Errorf("%s and %s %w: they were given other prompts, or other tokenizers cut them", r.Path,
+			other.Path, ErrNoTokens)
 	}
 	all, keysA := r.tensors(o.Filter)
 	allB, keysB := other.tensors(o.Filter)
@@ -218,7 +220,8 @@ func (r *Run) Diff(ctx context.Context, other *Run, o DiffOptions, fn func(*RowD
 		if in == nil {
 			continue
 		}
-		c := tensorDiff{d: d, rows: rowsA, same: same, fn: fn, name: t.name, a: side{run: r, tensor: t}, b: side{run: other, tensor: in}}
+		c := tensorDiff{d: d, rows: rowsA, same: same, fn: fn, name: t.name, a: side{run: r, tensor: t},
+			b: side{run: other, tensor: in}}
 		if err := c.compare(); err != nil {
 			return nil, err
 		}
@@ -394,7 +397,8 @@ func (c *tensorDiff) row(a, b *Layout, token, other int64) error {
 	for outer := range a.Outer {
 		for from := int64(0); from < inner; from += valuesAtOnce {
 			n := min(valuesAtOnce, inner-from)
-			if err := errors.Join(c.a.stretch(a, token, outer, from, n), c.b.stretch(b, other, outer, from, n)); err != nil {
+			if err := errors.Join(c.a.stretch(a, token, outer, from, n),
+				c.b.stretch(b, other, outer, from, n)); err != nil {
 				return err
 			}
 			sum.add(c.a.values, c.b.values)

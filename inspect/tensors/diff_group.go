@@ -43,7 +43,8 @@ func (g DiffGroup) MarshalJSON() ([]byte, error) {
 		Text   *string `json:"token_text,omitempty"`
 		distanceFigures
 	}
-	line.Layer, line.Tensor, line.Ctx, line.Token, line.Text, line.distanceFigures = g.Layer, g.Tensor, g.Ctx, g.Token, g.Text, g.figures()
+	line.Layer, line.Tensor, line.Ctx, line.Token, line.Text, line.distanceFigures = g.Layer, g.Tensor, g.Ctx, g.Token,
+		g.Text, g.figures()
 	if g.Token != nil {
 		line.ID = &g.ID
 	}
@@ -122,7 +123,8 @@ func WriteDiff(w io.Writer, d *Diff, by DiffBy, lines []DiffGroup) error {
 			fmt.Fprintf(w, ", %d %s", n.count, n.what)
 		}
 	}
-	fmt.Fprintf(w, "\ntensors   %d compared%s%s\n", d.Tensors, someNames(", only in a: ", d.NamesOnlyA), someNames(", only in b: ", d.NamesOnlyB))
+	fmt.Fprintf(w, "\ntensors   %d compared%s%s\n", d.Tensors, someNames(", only in a: ", d.NamesOnlyA),
+		someNames(", only in b: ", d.NamesOnlyB))
 	for _, s := range d.Skipped {
 		fmt.Fprintf(w, "left out  %d rows of %s: %s\n", s.Rows, s.Tensor, s.Reason)
 	}
@@ -132,7 +134,8 @@ func WriteDiff(w io.Writer, d *Diff, by DiffBy, lines []DiffGroup) error {
 		DiffByTensor: {{"layer", false}, {"tensor", true}},
 		DiffByToken:  {{"token", false}, {"text", true}},
 	}[by]
-	t := newTable(slices.Concat(columns, []column{{"rows", false}, {"cosine", false}, {"lowest", false}, {"max |a-b|", false}, {"rms a-b", false}, {"rms/rms a", false}, {"NaN/Inf", false}})...)
+	t := newTable(slices.Concat(columns, []column{{"rows", false}, {"cosine", false}, {"lowest", false},
+		{"max |a-b|", false}, {"rms a-b", false}, {"rms/rms a", false}, {"NaN/Inf", false}})...)
 	for i := range lines {
 		t.add(slices.Concat(lines[i].cells(by), distanceCells(&lines[i].Distance))...)
 	}
@@ -176,8 +179,10 @@ func (g *DiffGroup) cells(by DiffBy) []string {
 
 func distanceCells(d *Distance) []string {
 	return []string{
-		strconv.FormatInt(d.Rows, 10), strconv.FormatFloat(d.Cosine(), 'f', 6, 64), strconv.FormatFloat(d.CosineMin, 'f', 6, 64),
-		strconv.FormatFloat(d.Max, 'g', 4, 64), strconv.FormatFloat(d.RMS(), 'g', 4, 64), strconv.FormatFloat(d.Relative(), 'g', 4, 64),
+		strconv.FormatInt(d.Rows, 10), strconv.FormatFloat(d.Cosine(), 'f', 6, 64),
+		strconv.FormatFloat(d.CosineMin, 'f', 6, 64),
+		strconv.FormatFloat(d.Max, 'g', 4, 64), strconv.FormatFloat(d.RMS(), 'g', 4, 64),
+		strconv.FormatFloat(d.Relative(), 'g', 4, 64),
 		strconv.FormatInt(d.NonFinite, 10),
 	}
 }

@@ -73,7 +73,8 @@ func TestDiffSame(t *testing.T) {
 	rows := 0
 	d, err := one.Diff(context.Background(), other, DiffOptions{}, func(r *RowDiff) error {
 		rows++
-		if r.Max != 0 || r.CosineMin != 1 || r.Token != r.Other || r.ID != int32(100+r.Token) || r.Pos != int32(r.Token) {
+		if r.Max != 0 || r.CosineMin != 1 || r.Token != r.Other || r.ID != int32(100+r.Token) ||
+			r.Pos != int32(r.Token) {
 			return fmt.Errorf("%+v", r)
 		}
 		return nil
@@ -81,14 +82,16 @@ func TestDiffSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.Tokens != 5 || d.OnlyA+d.OnlyB+d.OtherID != 0 || rows == 0 || d.Total.Rows != int64(rows) || len(d.NamesOnlyA)+len(d.NamesOnlyB) != 0 {
+	if d.Tokens != 5 || d.OnlyA+d.OnlyB+d.OtherID != 0 || rows == 0 || d.Total.Rows != int64(rows) ||
+		len(d.NamesOnlyA)+len(d.NamesOnlyB) != 0 {
 		t.Errorf("%+v, %d rows", d, rows)
 	}
 	reasons := map[string]bool{}
 	for _, s := range d.Skipped {
 		reasons[s.Reason] = true
 	}
-	for _, reason := range []string{"it holds samples", "it was stored in pieces", "it is block-quantised", "it has no rows of tokens"} {
+	for _, reason := range []string{"it holds samples", "it was stored in pieces", "it is block-quantised",
+		"it has no rows of tokens"} {
 		if !reasons[reason] {
 			t.Errorf("nothing was left out because %s: %+v", reason, d.Skipped)
 		}
@@ -127,7 +130,8 @@ func nodeBatches(t *testing.T, node stream.Packet, scale float32, ids []int32, s
 		}
 		var data []byte
 		for range n {
-			e.Rows = append(e.Rows, label.Row{Index: int64(at), Token: ids[at], Pos: int32(at), Seqs: []int32{0}, Phase: e.Phase})
+			e.Rows = append(e.Rows, label.Row{Index: int64(at), Token: ids[at], Pos: int32(at), Seqs: []int32{0},
+				Phase: e.Phase})
 			data = append(data, floats(float32(at)*scale, 1)...)
 			at++
 		}
@@ -156,7 +160,8 @@ func TestDiffBatches(t *testing.T) {
 		return nil
 	})
 	check(t, err)
-	if text := strings.Join(got, ", "); text != "0 0, 1 1, 3 3, 4 4" || d.Tokens != 4 || d.OtherID != 1 || d.OnlyA != 1 || d.OnlyB != 0 {
+	if text := strings.Join(got, ", "); text != "0 0, 1 1, 3 3, 4 4" || d.Tokens != 4 || d.OtherID != 1 ||
+		d.OnlyA != 1 || d.OnlyB != 0 {
 		t.Errorf("rows %s, %+v", got, d)
 	}
 	for _, by := range []DiffBy{DiffByLayer, DiffByTensor, DiffByToken} {
@@ -214,13 +219,15 @@ func TestDiffOtherNode(t *testing.T) {
 		a, b     stream.Packet
 		compared bool
 	}{
-		"the same":              {node("Qcur-0", "Qcur-0", "MUL_MAT", 1), node("Qcur-0", "Qcur-0", "MUL_MAT", 1), true},
-		"named by a selection":  {node("Qcur-0", "Qcur-0", "ROPE", 1), node("Qcur-0#2", "Qcur-0", "ROPE", 1), true},
-		"another op":            {node("Qcur-0", "Qcur-0", "MUL_MAT", 1), node("Qcur-0", "Qcur-0", "ROPE", 1), false},
-		"another occurrence":    {node("norm-0", "norm-0", "RMS_NORM", 1), node("norm-0", "norm-0", "RMS_NORM", 2), false},
-		"another shape":         {node("Qcur-0", "Qcur-0", "MUL_MAT", 1), turned, false},
-		"another layer":         {node("node_24", "node_24", "ADD", 1), later, false},
-		"numbered by the graph": {node("kqv_out-0", "node_24", "MUL_MAT", 1), node("kqv_out-0", "node_29", "MUL_MAT", 1), true},
+		"the same":             {node("Qcur-0", "Qcur-0", "MUL_MAT", 1), node("Qcur-0", "Qcur-0", "MUL_MAT", 1), true},
+		"named by a selection": {node("Qcur-0", "Qcur-0", "ROPE", 1), node("Qcur-0#2", "Qcur-0", "ROPE", 1), true},
+		"another op":           {node("Qcur-0", "Qcur-0", "MUL_MAT", 1), node("Qcur-0", "Qcur-0", "ROPE", 1), false},
+		"another occurrence": {node("norm-0", "norm-0", "RMS_NORM", 1), node("norm-0", "norm-0", "RMS_NORM", 2),
+			false},
+		"another shape": {node("Qcur-0", "Qcur-0", "MUL_MAT", 1), turned, false},
+		"another layer": {node("node_24", "node_24", "ADD", 1), later, false},
+		"numbered by the graph": {node("kqv_out-0", "node_24", "MUL_MAT", 1),
+			node("kqv_out-0", "node_29", "MUL_MAT", 1), true},
 	} {
 		a, b := mustOpen(t, nodeBatches(t, row.a, 1, ids, 2)), mustOpen(t, nodeBatches(t, row.b, 1, ids, 2))
 		d, err := a.Diff(context.Background(), b, DiffOptions{}, func(*RowDiff) error { return nil })
@@ -229,7 +236,8 @@ func TestDiffOtherNode(t *testing.T) {
 		for _, s := range d.Skipped {
 			skipped += s.Rows
 		}
-		if want := len(ids); row.compared && (d.Total.Rows != int64(want) || skipped != 0) || !row.compared && (d.Total.Rows != 0 || skipped != want) {
+		if want := len(ids); row.compared && (d.Total.Rows != int64(want) || skipped != 0) || !row.compared &&
+			(d.Total.Rows != 0 || skipped != want) {
 			t.Errorf("%s: %d rows compared, %d refused: %+v", name, d.Total.Rows, skipped, d.Skipped)
 		}
 	}

@@ -114,7 +114,8 @@ type distanceFigures struct {
 }
 
 func (d *Distance) figures() distanceFigures {
-	f := distanceFigures{Rows: d.Rows, Values: d.Values, NonFinite: d.NonFinite, Cosine: d.Cosine(), CosineMin: d.CosineMin, Max: d.Max, RMS: d.RMS()}
+	f := distanceFigures{Rows: d.Rows, Values: d.Values, NonFinite: d.NonFinite, Cosine: d.Cosine(),
+		CosineMin: d.CosineMin, Max: d.Max, RMS: d.RMS()}
 	if rel := d.Relative(); !math.IsInf(rel, 0) {
 		f.Relative = &rel
 	}

@@ -57,7 +57,8 @@ print(json.dumps(out))`
 		check(t, err)
 		_, _, values := sliceJSON(t, r, SliceOptions{Tensor: name})
 		a := got[name]
-		if a.Layer != layer || !equalText(a.Shape, s.Shape) || !equalText(a.Tokens, s.Labels()) || !equalText(a.Positions, s.Labels()) ||
+		if a.Layer != layer || !equalText(a.Shape, s.Shape) || !equalText(a.Tokens, s.Labels()) ||
+			!equalText(a.Positions, s.Labels()) ||
 			!equalText(a.Values, values) || !a.Mapped {
 			t.Errorf("%s: the example reads %+v", name, a)
 		}
@@ -73,10 +74,12 @@ func TestExampleReaderRefuses(t *testing.T) {
 	folder := t.TempDir()
 	empty := filepath.Join(folder, "empty.stream")
 	check(t, os.WriteFile(empty, nil, 0o600))
-	for name, args := range map[string][]string{"folder": {folder}, "missing": {filepath.Join(folder, "x.stream")}, "empty": {empty}, "nothing": nil} {
+	for name, args := range map[string][]string{"folder": {folder}, "missing": {filepath.Join(folder, "x.stream")},
+		"empty": {empty}, "nothing": nil} {
 		script := filepath.Join(testenv.Root(t), "examples", "reader.py")
 		out, err := exec.Command(interpreter, append([]string{script}, args...)...).CombinedOutput()
-		if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), "give RUN/activations.stream") {
+		if err == nil || strings.Count(string(out), "\n") != 1 ||
+			!strings.Contains(string(out), "give RUN/activations.stream") {
 			t.Errorf("%s: %v: %s", name, err, out)
 		}
 	}
@@ -108,10 +111,12 @@ func TestExampleReaderCodecs(t *testing.T) {
 	script := filepath.Join(testenv.Root(t), "examples", "reader.py")
 	const fast = "pyarrow, zstandard" // what unpacks faster, and is hidden from the example where it can do without
 	for id, without := range map[codec.ID][]string{
-		codec.None: {fast}, codec.LZ4: {fast, ""}, codec.Zstd: {""}, codec.ZstdShuffle: {""}, codec.Q: {fast}, codec.QFSE: {fast},
+		codec.None: {fast}, codec.LZ4: {fast, ""}, codec.Zstd: {""}, codec.ZstdShuffle: {""}, codec.Q: {fast},
+		codec.QFSE: {fast},
 	} {
 		for _, dtype := range []codec.DType{codec.F16, codec.F32} {
-			if id.Bounded() && dtype != codec.F32 || id == codec.None && dtype != codec.F16 || id == codec.Zstd && dtype != codec.F32 {
+			if id.Bounded() && dtype != codec.F32 || id == codec.None && dtype != codec.F16 || id == codec.Zstd &&
+				dtype != codec.F32 {
 				continue
 			}
 			r := codecCapture(t, stream.Options{Codec: id, DType: dtype})
@@ -141,7 +146,8 @@ func codecCapture(t *testing.T, o stream.Options) *Run {
 	path := filepath.Join(t.TempDir(), rundir.StreamName)
 	w, err := stream.Create(path, o)
 	check(t, err)
-	check(t, w.AppendExecution(&stream.Execution{Exec: 1, Rows: []label.Row{{Index: 0, Seqs: []int32{0}}, {Index: 1, Seqs: []int32{0}}}}))
+	check(t, w.AppendExecution(&stream.Execution{Exec: 1,
+		Rows: []label.Row{{Index: 0, Seqs: []int32{0}}, {Index: 1, Seqs: []int32{0}}}}))
 	for name, value := range map[string]func(i int) float64{
 		"waves": func(i int) float64 { return math.Sin(float64(i)*0.37) * math.Exp(math.Cos(float64(i)*1.7)) },
 		"steps": func(i int) float64 { return float64(i / 500) }, "zeros": func(int) float64 { return 0 },
@@ -156,7 +162,8 @@ func codecCapture(t *testing.T, o stream.Options) *Run {
 		for i := range values {
 			values[i] = float32(value(i))
 		}
-		p := stream.Packet{Name: name, Node: name, Exec: 1, Rows: label.RowsTokens, RowDim: 1, NE: [4]int64{n, 2, 1, 1}, TokenCount: 2}
+		p := stream.Packet{Name: name, Node: name, Exec: 1, Rows: label.RowsTokens, RowDim: 1, NE: [4]int64{n, 2, 1, 1},
+			TokenCount: 2}
 		check(t, w.Append(&p, floats(values...), nil))
 	}
 	check(t, w.Close())
@@ -181,10 +188,12 @@ func exampleCapture(t *testing.T, o stream.Options) *Run {
 	check(t, err)
 	e := stream.Execution{Exec: 1, Graph: 1, Phase: label.PhasePrefill}
 	for token := range int64(2) {
-		e.Rows = append(e.Rows, label.Row{Index: token, Token: 300, Pos: int32(token), Seqs: []int32{0}, Phase: e.Phase})
+		e.Rows = append(e.Rows, label.Row{Index: token, Token: 300, Pos: int32(token), Seqs: []int32{0},
+			Phase: e.Phase})
 	}
 	check(t, w.AppendExecution(&e))
-	append1(t, w, stream.Packet{Name: "l_out-0", Node: "l_out-0", Op: "ADD", Occurrence: 1, Rows: label.RowsTokens, RowDim: 1, Exec: 1,
+	append1(t, w, stream.Packet{Name: "l_out-0", Node: "l_out-0", Op: "ADD", Occurrence: 1, Rows: label.RowsTokens,
+		RowDim: 1, Exec: 1,
 		Graph: 1, Phase: e.Phase, NE: [4]int64{3, 2, 1, 1}, TokenCount: 2}, []float32{1, -2.5, 3e-5, 70000, 0, 1.0 / 3})
 	check(t, w.Close())
 	r, err := Open(path)

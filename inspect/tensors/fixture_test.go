@@ -91,7 +91,8 @@ func phaseOf(first int64) label.Phase {
 
 // execution writes one micro-batch.
 func (f *fixture) execution(t testing.TB, w *stream.Writer, exec uint64, first, n int64) {
-	e := stream.Execution{Exec: exec, Graph: 1, Phase: phaseOf(first), TokenFirst: first, TimeNS: 1e18, MonoNS: int64(exec)}
+	e := stream.Execution{Exec: exec, Graph: 1, Phase: phaseOf(first), TokenFirst: first, TimeNS: 1e18,
+		MonoNS: int64(exec)}
 	for token := first; token < first+n; token++ {
 		e.Rows = append(e.Rows, label.Row{Index: token, Token: int32(100 + token), Pos: int32(token), Seqs: []int32{0},
 			Phase: phaseOf(first), Output: token >= 2})
@@ -100,8 +101,9 @@ func (f *fixture) execution(t testing.TB, w *stream.Writer, exec uint64, first, 
 		check(t, w.AppendRequest(label.RequestBegin{Number: int32(min(first, 1))}))
 	}
 	check(t, w.AppendExecution(&e))
-	base := stream.Packet{Op: "ADD", Occurrence: 1, Exec: exec, Graph: 1, Phase: phaseOf(first), TokenFirst: first, TokenCount: int32(n),
-		Rows: label.RowsTokens, RowDim: 1, Component: label.ComponentResidual, TimeNS: 1e18, MonoNS: int64(exec)}
+	base := stream.Packet{Op: "ADD", Occurrence: 1, Exec: exec, Graph: 1, Phase: phaseOf(first), TokenFirst: first,
+		TokenCount: int32(n),
+		Rows:       label.RowsTokens, RowDim: 1, Component: label.ComponentResidual, TimeNS: 1e18, MonoNS: int64(exec)}
 	for layer := range int32(2) {
 		p := base
 		p.Name = fmt.Sprintf("l_out-%d", layer)
@@ -109,28 +111,33 @@ func (f *fixture) execution(t testing.TB, w *stream.Writer, exec uint64, first, 
 		append1(t, w, p, values(residual, p, int64(layer)*4))
 	}
 	p := base
-	p.Name, p.Node, p.Component, p.RowDim, p.NE, p.Occurrence = "Qcur-0#2", "Qcur-0", label.ComponentAttention, 2, [4]int64{2, 2, n, 1}, 2
+	p.Name, p.Node, p.Component, p.RowDim, p.NE, p.Occurrence = "Qcur-0#2", "Qcur-0", label.ComponentAttention, 2,
+		[4]int64{2, 2, n, 1}, 2
 	append1(t, w, p, values(heads, p, 0))
 	p = base
 	p.Name, p.Node, p.Component, p.NE = "kq-0", "kq-0", label.ComponentAttention, [4]int64{2, n, 3, 1}
 	append1(t, w, p, values(scores, p, 0))
 	p = base
-	p.Name, p.Node, p.Layer, p.Component, p.Rows, p.NE = "result_output", "result_output", -1, label.ComponentOutput, label.RowsOutputs, [4]int64{6, 1, 1, 1}
+	p.Name, p.Node, p.Layer, p.Component, p.Rows, p.NE = "result_output", "result_output", -1, label.ComponentOutput,
+		label.RowsOutputs, [4]int64{6, 1, 1, 1}
 	p.TokenFirst, p.TokenCount, p.Blocks = first+n-1, 1, 2
 	all := values(logits, p, 0)
 	append1(t, w, p, all[:4])
 	p.Block, p.BlockStart = 1, 4
 	append1(t, w, p, all[4:])
 	p = base
-	p.Name, p.Node, p.Layer, p.Component, p.Rows, p.NE = "state-1", "state-1", 1, label.ComponentSSM, label.RowsNone, [4]int64{3, 1, 1, 1}
+	p.Name, p.Node, p.Layer, p.Component, p.Rows, p.NE = "state-1", "state-1", 1, label.ComponentSSM, label.RowsNone,
+		[4]int64{3, 1, 1, 1}
 	append1(t, w, p, []float32{value(state, first, 0), value(state, first, 1), value(state, first, 2)})
 	p = base
-	p.Name, p.Node, p.Layer, p.NE, p.SampleTotal, p.SampleSeed = "ffn_out-1", "ffn_out-1", 1, [4]int64{4, n, 1, 1}, 4*n, 9
+	p.Name, p.Node, p.Layer, p.NE, p.SampleTotal, p.SampleSeed = "ffn_out-1", "ffn_out-1", 1, [4]int64{4, n, 1, 1}, 4*n,
+		9
 	p.Component = label.ComponentMLP
 	append1(t, w, p, values(sampled, p, 0)[:2])
 	p = base
 	p.Name, p.Node, p.Layer, p.Rows, p.NE, p.SrcType = "w_q-1", "w_q-1", 1, label.RowsNone, [4]int64{32, 1, 1, 1}, 8
-	check(t, w.Append(&p, []byte{quantised, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+	check(t, w.Append(&p, []byte{quantised, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
+		23, 24, 25, 26, 27, 28, 29, 30, 31,
 		32, 33, 34}, func() {}))
 }
 
@@ -177,7 +184,8 @@ func (f *fixture) writeTokens(t testing.TB, d *rundir.Dir) {
 		}
 		tokens = append(tokens, token{Index: i, ID: int32(100 + i), Text: string(rune('a' + i)), Phase: phase, Pos: i})
 	}
-	check(t, d.WriteJSON(rundir.TokensName, map[string]any{"total_tokens": 5, "tokens": tokens, "capture_duration_seconds": 0.5}))
+	check(t, d.WriteJSON(rundir.TokensName, map[string]any{"total_tokens": 5, "tokens": tokens,
+		"capture_duration_seconds": 0.5}))
 }
 
 // open opens a fixture's run and closes it at the end of the test.

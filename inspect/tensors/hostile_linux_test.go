@@ -28,7 +28,8 @@ func TestHostileFiles(t *testing.T) {
 		},
 	}
 	index := rundir.StreamName + stream.IndexSuffix
-	for _, name := range []string{rundir.ManifestName, rundir.MetadataName, rundir.TokensName, rundir.StreamName, index} {
+	for _, name := range []string{rundir.ManifestName, rundir.MetadataName, rundir.TokensName, rundir.StreamName,
+		index} {
 		for kind, put := range hostile {
 			t.Run(kind+" as "+name, func(t *testing.T) {
 				f := fixture{}

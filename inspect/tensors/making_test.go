@@ -23,7 +23,8 @@ func TestSampleShown(t *testing.T) {
 	check(t, err)
 	var want []int64
 	for exec := range uint64(2) {
-		p := stream.Packet{Name: "ffn_out-1", Exec: exec, NE: [4]int64{of, 1, 1, 1}, SampleSeed: seed + exec, SampleTotal: of}
+		p := stream.Packet{Name: "ffn_out-1", Exec: exec, NE: [4]int64{of, 1, 1, 1}, SampleSeed: seed + exec,
+			SampleTotal: of}
 		indices := label.SampleIndices(nil, seed+exec, of, kept)
 		var data []byte
 		for _, i := range indices {
@@ -73,7 +74,8 @@ func TestErrorShown(t *testing.T) {
 	defer run.Close()
 	s, err := run.Summarize(Filter{})
 	check(t, err)
-	if worst.MaxAbs <= 0 || worst.MaxAbs > 1e-2 || s.Error != worst || s.Layers[0].Tensors[0].Error.Or(s.Layers[0].Tensors[1].Error) != worst {
+	if worst.MaxAbs <= 0 || worst.MaxAbs > 1e-2 || s.Error != worst ||
+		s.Layers[0].Tensors[0].Error.Or(s.Layers[0].Tensors[1].Error) != worst {
 		t.Errorf("the writer made %+v, the summary says %+v", worst, s.Error)
 	}
 	var text bytes.Buffer

@@ -105,7 +105,8 @@ func (r *Run) attentionOf(o MapOptions) (*attentionNote, error) {
 		}
 	}
 	if found == nil {
-		return nil, fmt.Errorf("%s: no attention of layer %d in context %d: there are layers %v", r.Path, o.Layer, o.Ctx, layers)
+		return nil, fmt.Errorf("%s: no attention of layer %d in context %d: there are layers %v", r.Path, o.Layer,
+			o.Ctx, layers)
 	}
 	if found.MaxBias != 0 {
 		return nil, fmt.Errorf("%s: the attention of layer %d has position biases (ALiBi), which are not recomputed: record with --tap-attention exact",
@@ -115,7 +116,8 @@ func (r *Run) attentionOf(o MapOptions) (*attentionNote, error) {
 }
 
 func (n *attentionNote) uses(name string) bool {
-	return name != "" && (name == n.Q || name == n.K || name == n.Cells || name == n.Mask || name == n.Sinks || name == n.Map)
+	return name != "" && (name == n.Q || name == n.K || name == n.Cells || name == n.Mask || name == n.Sinks ||
+		name == n.Map)
 }
 
 func (n *attentionNote) shown() string {
@@ -166,7 +168,8 @@ func (b *mapBuilder) take(i int, p *stream.Packet) error {
 		return nil
 	}
 	if p.SampleTotal > 0 {
-		return fmt.Errorf("%s: %s was captured as samples, and a map needs whole rows: record without sampled_slices", b.run.Path, p.Name)
+		return fmt.Errorf("%s: %s was captured as samples, and a map needs whole rows: record without sampled_slices",
+			b.run.Path, p.Name)
 	}
 	values, err := b.run.Stream.Float32(p, b.buffer)
 	b.buffer = values
@@ -265,10 +268,12 @@ func (b *mapBuilder) compute(q pieces, masks []pieces) error {
 		return fmt.Errorf("%s: the KV cache has %d streams, which this version cannot distinguish: record with one sequence, or a unified cache",
 			b.run.Path, mask.packet.NE[2]*mask.packet.NE[3])
 	}
-	a := Attention{HeadDim: b.note.HeadDim, Heads: int(q.packet.NE[1]), KVHeads: b.note.HeadsKV, Tokens: 1, Cells: int(mask.packet.NE[0]),
+	a := Attention{HeadDim: b.note.HeadDim, Heads: int(q.packet.NE[1]), KVHeads: b.note.HeadsKV, Tokens: 1,
+		Cells: int(mask.packet.NE[0]),
 		Scale: b.note.Scale, SoftCap: b.note.SoftCap, Sinks: b.sinks}
 	if b.options.Head < 0 || b.options.Head >= a.Heads {
-		return fmt.Errorf("%s: there is no head %d: layer %d has heads 0 to %d", b.run.Path, b.options.Head, b.options.Layer, a.Heads-1)
+		return fmt.Errorf("%s: there is no head %d: layer %d has heads 0 to %d", b.run.Path, b.options.Head,
+			b.options.Layer, a.Heads-1)
 	}
 	if b.note.Sinks != "" && b.sinks == nil {
 		return b.missing("the attention sinks (%s)", b.note.Sinks)
@@ -318,7 +323,8 @@ func (b *mapBuilder) readMap(maps []pieces) error {
 	for _, m := range maps {
 		cells, tokens, heads := m.packet.NE[0], m.packet.NE[1], m.packet.NE[2]
 		if int64(b.options.Head) >= heads || b.options.Head < 0 {
-			return fmt.Errorf("%s: there is no head %d: layer %d has heads 0 to %d", b.run.Path, b.options.Head, b.options.Layer, heads-1)
+			return fmt.Errorf("%s: there is no head %d: layer %d has heads 0 to %d", b.run.Path, b.options.Head,
+				b.options.Layer, heads-1)
 		}
 		for i := range min(tokens, int64(m.packet.TokenCount)) {
 			token := m.packet.TokenFirst + i
@@ -336,6 +342,7 @@ func (b *mapBuilder) readMap(maps []pieces) error {
 }
 
 func (b *mapBuilder) missing(format string, args ...any) error {
-	return fmt.Errorf("%s: execution %d: %s %w: record with --tap-attention and without --tap-tokens", b.run.Path, b.exec, fmt.Sprintf(format, args...),
+	return fmt.Errorf("%s: execution %d: %s %w: record with --tap-attention and without --tap-tokens", b.run.Path,
+		b.exec, fmt.Sprintf(format, args...),
 		errNotCaptured)
 }

@@ -14,7 +14,8 @@ import (
 func record(t *testing.T, args ...string) *Run {
 	t.Helper()
 	binary, out := testenv.NeedBinary(t), t.TempDir()
-	args = append([]string{"run", "-p", "The cat sat on the mat and", "-n", "6", "--temp", "0", "-t", "1", "--tap-out", out}, args...)
+	args = append([]string{"run", "-p", "The cat sat on the mat and", "-n", "6", "--temp", "0", "-t", "1", "--tap-out",
+		out}, args...)
 	if text, err := exec.Command(binary, args...).CombinedOutput(); err != nil {
 		t.Fatalf("llamatap %q: %v: %s", args, err, text)
 	}
@@ -63,7 +64,8 @@ func TestMapEqualsSoftMaxOfTheSameRun(t *testing.T) {
 func compareMap(t *testing.T, layer int32, m, q, k pieces) {
 	t.Helper()
 	tokens := int(q.packet.TokenCount)
-	a := Attention{HeadDim: int(q.packet.NE[0]), Heads: int(q.packet.NE[1]), KVHeads: int(k.packet.NE[1]), Tokens: tokens, Cells: tokens, Q: q.values, K: k.values}
+	a := Attention{HeadDim: int(q.packet.NE[0]), Heads: int(q.packet.NE[1]), KVHeads: int(k.packet.NE[1]),
+		Tokens: tokens, Cells: tokens, Q: q.values, K: k.values}
 	a.Scale = 1 / math.Sqrt(float64(a.HeadDim))
 	a.Mask = make([]float32, tokens*tokens)
 	for i := range a.Mask {
@@ -77,7 +79,8 @@ func compareMap(t *testing.T, layer int32, m, q, k pieces) {
 			for cell, got := range row(t, a, head, token) {
 				want := m.values[(head*rows+token)*cells+cell]
 				if math.Abs(float64(got-want)) > 1e-3 {
-					t.Fatalf("layer %d, head %d, token %d, cell %d: %v, and llama.cpp has %v", layer, head, token, cell, got, want)
+					t.Fatalf("layer %d, head %d, token %d, cell %d: %v, and llama.cpp has %v", layer, head, token, cell,
+						got, want)
 				}
 			}
 		}
@@ -106,7 +109,8 @@ func TestMapEqualsSoftMaxOfTheFirstLayer(t *testing.T) {
 			rows++
 			for cell, got := range m.Weights {
 				if math.Abs(float64(got-want[m.Token][cell])) > 1e-3 {
-					t.Fatalf("head %d, token %d, cell %d: %v, and llama.cpp has %v", head, m.Token, cell, got, want[m.Token][cell])
+					t.Fatalf("head %d, token %d, cell %d: %v, and llama.cpp has %v", head, m.Token, cell, got,
+						want[m.Token][cell])
 				}
 			}
 			return nil

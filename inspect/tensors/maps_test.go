@@ -15,7 +15,8 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// mapRun writes a run with the attention of layer 3: one head of one dimension, three cells, two executions. The second overwrites cell
+// mapRun writes a run with the attention of layer 3: one head of one dimension, three cells, two executions. The second
+// overwrites cell
 // 0. Logits are Q·K with Q = 1, so that the weights are those of the keys 0, ln 2, ln 4.
 func mapRun(t *testing.T, change func(exec uint64, name string, p *stream.Packet) bool) *Run {
 	t.Helper()
@@ -25,7 +26,8 @@ func mapRun(t *testing.T, change func(exec uint64, name string, p *stream.Packet
 	check(t, err)
 	ln2, hidden := float32(math.Log(2)), minusInf
 	put := func(exec uint64, name string, first, n int64, ne [4]int64, data []byte, srcType int) {
-		p := stream.Packet{Name: name, Node: name, Op: "ROPE", Occurrence: 1, Layer: 3, Exec: exec, NE: ne, Phase: label.PhasePrefill,
+		p := stream.Packet{Name: name, Node: name, Op: "ROPE", Occurrence: 1, Layer: 3, Exec: exec, NE: ne,
+			Phase:      label.PhasePrefill,
 			TokenFirst: first, TokenCount: int32(n), SrcType: srcType}
 		if change == nil || change(exec, name, &p) {
 			check(t, w.Append(&p, data, func() {}))
@@ -52,7 +54,8 @@ func mapRun(t *testing.T, change func(exec uint64, name string, p *stream.Packet
 	put(8, "K", 2, 2, [4]int64{1, 2, 1, 1}, floats(0, 2*ln2), 0)
 	put(8, "Q", 2, 2, [4]int64{1, 1, 2, 1}, floats(1, 1), 0)
 	check(t, w.Close())
-	notes, err := json.Marshal([]attentionNote{{Layer: 3, Q: "Q", K: "K", Cells: "cells", Mask: "mask", HeadsKV: 1, HeadDim: 1, Scale: 1},
+	notes, err := json.Marshal([]attentionNote{{Layer: 3, Q: "Q", K: "K", Cells: "cells", Mask: "mask", HeadsKV: 1,
+		HeadDim: 1, Scale: 1},
 		{Layer: 5, Map: "soft"}, {Layer: 6, MaxBias: 8}})
 	check(t, err)
 	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, Losses: []rundir.Loss{},
@@ -121,7 +124,8 @@ func TestMapErrors(t *testing.T) {
 		}
 	}
 	f := fixture{}
-	if err := f.open(t).EachMapRow(MapOptions{}, nil); err == nil || !strings.Contains(err.Error(), "no attention was captured: record with --tap-attention") {
+	if err := f.open(t).EachMapRow(MapOptions{}, nil); err == nil ||
+		!strings.Contains(err.Error(), "no attention was captured: record with --tap-attention") {
 		t.Errorf("a run without attention: %v", err)
 	}
 }

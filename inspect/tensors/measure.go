@@ -23,12 +23,13 @@ const (
 // Measure is one line of statistics: the counterpart of one row of STRAP-LLM's packet table (COMPAT A-46, A-47),
 // with tokens as the index states them.
 type Measure struct {
-	Packet     int     `json:"packet_index"` // the first of a tensor that was cut into pieces
-	Name       string  `json:"layer_name"`
-	Layer      int     `json:"layer"`
-	Ctx        uint32  `json:"ctx"`
-	Phase      string  `json:"phase,omitempty"`
-	TokenIndex *int64  `json:"token_index,omitempty"` // first token of the packet, or the row's; absent where no index states
+	Packet int    `json:"packet_index"` // the first of a tensor that was cut into pieces
+	Name   string `json:"layer_name"`
+	Layer  int    `json:"layer"`
+	Ctx    uint32 `json:"ctx"`
+	Phase  string `json:"phase,omitempty"`
+	// first token of the packet, or the row's; absent where no index states
+	TokenIndex *int64  `json:"token_index,omitempty"`
 	TokenCount int64   `json:"token_count,omitempty"`
 	TokenText  *string `json:"token_text,omitempty"` // for one token, where the tokens file has it
 	Stored     int64   `json:"compressed_bytes,omitempty"`
@@ -165,7 +166,8 @@ func (r *Run) compute(jobs []job, by By, large *[]float32) {
 func (j *job) sum(values []float32, by By) {
 	p := &j.packet
 	dim := int(p.RowDim)
-	if by != ByToken || p.Rows == label.RowsNone || p.SampleTotal > 0 || p.Blocks > 1 || elements(p.NE) != int64(len(values)) {
+	if by != ByToken || p.Rows == label.RowsNone || p.SampleTotal > 0 || p.Blocks > 1 ||
+		elements(p.NE) != int64(len(values)) {
 		j.sums = make([]Accumulator, 1)
 		j.sums[0].Add(values)
 		return
@@ -212,7 +214,8 @@ func (j *job) lines(texts *tokenTexts, fn func(*Measure) error) error {
 // line is what the index says of the packet.
 func (j *job) line() Measure {
 	p := &j.packet
-	line := Measure{Packet: j.number, Name: p.Name, Layer: int(p.Layer), Ctx: p.Ctx, Stored: p.Stored, Raw: p.RawBytes, DType: p.DType.String()}
+	line := Measure{Packet: j.number, Name: p.Name, Layer: int(p.Layer), Ctx: p.Ctx, Stored: p.Stored, Raw: p.RawBytes,
+		DType: p.DType.String()}
 	if p.Stored > 0 {
 		line.Ratio = float64(p.RawBytes) / float64(p.Stored)
 	}

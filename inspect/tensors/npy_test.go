@@ -22,7 +22,8 @@ func TestNPYHeader(t *testing.T) {
 		if want := "\x93NUMPY\x01\x00"; !strings.HasPrefix(string(got), want) {
 			t.Errorf("%v: begins with %q", c.shape, got[:8])
 		}
-		if want := "{'descr': '<f4', 'fortran_order': False, 'shape': " + c.want + ", }"; strings.TrimRight(string(got[10:]), " \n") != want {
+		if want := "{'descr': '<f4', 'fortran_order': False, 'shape': " + c.want +
+			", }"; strings.TrimRight(string(got[10:]), " \n") != want {
 			t.Errorf("%q, not %q", got[10:], want)
 		}
 	}

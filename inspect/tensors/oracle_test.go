@@ -62,7 +62,8 @@ f = a.astype(np.float64)
 print(json.dumps(dict(shape=a.shape, dtype=str(a.dtype), c=bool(a.flags.c_contiguous), values=f.ravel().tolist(),
     mean=f.mean(), std=f.std(), min=f.min(), max=f.max(), l2=float(np.linalg.norm(f)))))`, name)
 		_, _, flat := sliceJSON(t, r, SliceOptions{Tensor: c.name})
-		if fmt.Sprint(got.Shape) != c.shape || got.DType != c.dtype || !got.C || fmt.Sprint(got.Values) != fmt.Sprint(flat) {
+		if fmt.Sprint(got.Shape) != c.shape || got.DType != c.dtype || !got.C ||
+			fmt.Sprint(got.Values) != fmt.Sprint(flat) {
 			t.Errorf("%s: NumPy reads %v %s, C order %v", c.name, got.Shape, got.DType, got.C)
 		}
 		if c.dtype == "uint8" {
@@ -73,7 +74,8 @@ print(json.dumps(dict(shape=a.shape, dtype=str(a.dtype), c=bool(a.flags.c_contig
 		check(t, r.MeasureTensors(context.Background(), Filter{Tensor: c.name}, sum))
 		m := sum.Layers[0].Tensors[0].Stats.Moments
 		for what, pair := range map[string][2]float64{
-			"mean": {m.Mean, got.Mean}, "std": {m.Std, got.Std}, "min": {m.Min, got.Min}, "max": {m.Max, got.Max}, "l2": {m.L2, got.L2},
+			"mean": {m.Mean, got.Mean}, "std": {m.Std, got.Std}, "min": {m.Min, got.Min}, "max": {m.Max, got.Max},
+			"l2": {m.L2, got.L2},
 		} {
 			if math.Abs(pair[0]-pair[1]) > 1e-12*math.Abs(pair[1]) {
 				t.Errorf("%s: %s is %v, and NumPy says %v", c.name, what, pair[0], pair[1])
@@ -107,7 +109,8 @@ func TestAttentionEqualsNumPy(t *testing.T) {
 		shape  []int64
 		values []float32
 	}{
-		"q": {[]int64{5, 6, 16}, a.Q}, "k": {[]int64{12, 2, 16}, a.K}, "m": {[]int64{8, 12}, a.Mask}, "s": {[]int64{6}, a.Sinks},
+		"q": {[]int64{5, 6, 16}, a.Q}, "k": {[]int64{12, 2, 16}, a.K}, "m": {[]int64{8, 12}, a.Mask},
+		"s": {[]int64{6}, a.Sinks},
 	} {
 		data, err := AppendNPYHeader(nil, "<f4", array.shape)
 		check(t, err)

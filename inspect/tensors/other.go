@@ -10,7 +10,8 @@ import (
 // otherNames are files that other recorders than that of tensors write, as patterns. A directory with one of them
 // is a run's.
 var otherNames = []string{
-	rundir.TraceName, "trace.[0-9][0-9][0-9].parquet", rundir.RegionsName, rundir.LivesName, rundir.EventsName, rundir.ProcessName, rundir.WaitsName, rundir.FaultsName,
+	rundir.TraceName, "trace.[0-9][0-9][0-9].parquet", rundir.RegionsName, rundir.LivesName, rundir.EventsName,
+	rundir.ProcessName, rundir.WaitsName, rundir.FaultsName,
 }
 
 // recorded reports whether a directory holds anything that a recorder wrote, sealed or not, or is that of a run
@@ -47,7 +48,8 @@ func (v *Verification) checkOthers(r *Run, hasStream bool) {
 		v.add(Lost, "recording stopped before the program did: %s", m.Stopped.Cause)
 	}
 	if a := m.Account; a != nil {
-		tensors := rundir.Account{Events: a.Events, Violations: a.Violations} // losses of tensors are findings of their own
+		// losses of tensors are findings of their own
+		tensors := rundir.Account{Events: a.Events, Violations: a.Violations}
 		if tensors.Lossy() {
 			v.add(Lost, "%s", tensors.LossText())
 		}

@@ -18,13 +18,14 @@ func TestVerifyOthers(t *testing.T) {
 		meta rundir.Metadata
 		want string // "": nothing is lost
 	}{
-		"whole":         {rundir.Metadata{Extra: map[string]json.RawMessage{"memory_samples": json.RawMessage(`{"lossy":false}`)}}, ""},
-		"no samples":    {rundir.Metadata{}, ""},
-		"lost samples":  {rundir.Metadata{Extra: map[string]json.RawMessage{"memory_samples": json.RawMessage(`{"lossy":true}`)}}, "extra.memory_samples"},
-		"a full disk":   {rundir.Metadata{Extra: map[string]json.RawMessage{"memory_samples": json.RawMessage(`{"lossy":true,"error":"no space"}`)}}, "missing: no space"},
-		"stopped":       {rundir.Metadata{Stopped: &rundir.Stopped{Cause: "min_free"}}, "min_free"},
-		"marked so":     {rundir.Metadata{Lossy: true}, "lossy"},
-		"of other form": {rundir.Metadata{Extra: map[string]json.RawMessage{"memory_samples": json.RawMessage(`[1]`)}}, ""},
+		"whole":        {rundir.Metadata{Extra: map[string]json.RawMessage{"memory_samples": json.RawMessage(`{"lossy":false}`)}}, ""},
+		"no samples":   {rundir.Metadata{}, ""},
+		"lost samples": {rundir.Metadata{Extra: map[string]json.RawMessage{"memory_samples": json.RawMessage(`{"lossy":true}`)}}, "extra.memory_samples"},
+		"a full disk":  {rundir.Metadata{Extra: map[string]json.RawMessage{"memory_samples": json.RawMessage(`{"lossy":true,"error":"no space"}`)}}, "missing: no space"},
+		"stopped":      {rundir.Metadata{Stopped: &rundir.Stopped{Cause: "min_free"}}, "min_free"},
+		"marked so":    {rundir.Metadata{Lossy: true}, "lossy"},
+		"of other form": {rundir.Metadata{Extra: map[string]json.RawMessage{"memory_samples": json.RawMessage(`[1]`)}},
+			""},
 	} {
 		d, err := rundir.Create(filepath.Join(t.TempDir(), "a[b]*"), "m", time.Now())
 		if err != nil {
@@ -42,7 +43,8 @@ func TestVerifyOthers(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, v, err)
 			continue
 		}
-		if c.want != "" && (len(v.Findings) != 1 || v.Findings[0].Kind != Lost || !strings.Contains(v.Findings[0].What, c.want)) {
+		if c.want != "" && (len(v.Findings) != 1 || v.Findings[0].Kind != Lost ||
+			!strings.Contains(v.Findings[0].What, c.want)) {
 			t.Errorf("%s: %+v", name, v.Findings)
 		}
 	}

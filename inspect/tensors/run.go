@@ -38,7 +38,8 @@ func Open(path string) (*Run, error) {
 	case err != nil:
 		return nil, err
 	case info.IsDir():
-		running, _ := rundir.InUse(path) // before the files are read: a run that ends meanwhile is not yet whole in them
+		// before the files are read: a run that ends meanwhile is not yet whole in them
+		running, _ := rundir.InUse(path)
 		r, err := openDir(path)
 		if err == nil {
 			r.running = running && !r.Sealed
@@ -81,7 +82,8 @@ func openForeign(path string) (*stream.Reader, error) {
 	if len(s.Damage()) == 0 {
 		what = "the file is empty"
 	}
-	return nil, errors.Join(fmt.Errorf("%s: %w: %s: give a run directory or a .stream file", path, ErrNotARun, what), s.Close())
+	return nil, errors.Join(fmt.Errorf("%s: %w: %s: give a run directory or a .stream file", path, ErrNotARun, what),
+		s.Close())
 }
 
 // openSegments opens the segments of a run as if they were one.
@@ -104,7 +106,8 @@ func openSegments(path string) (*Run, error) {
 		parts = append(parts, part.Stream)
 		r.tokensPaths = append(r.tokensPaths, part.tokensPaths...)
 		if part.Metadata != nil { // of a live run, as far as it holds for all segments
-			r.Metadata = &rundir.Metadata{Model: part.Metadata.Model, Contexts: part.Metadata.Contexts, Extra: part.Metadata.Extra}
+			r.Metadata = &rundir.Metadata{Model: part.Metadata.Model, Contexts: part.Metadata.Contexts,
+				Extra: part.Metadata.Extra}
 		}
 	}
 	if len(parts) == 0 {
@@ -147,7 +150,8 @@ func notARun(path string) error {
 				path, ErrNotARun, len(runs), filepath.Dir(newest))
 		}
 	}
-	return fmt.Errorf("%s: %w: %s is not in it; give the run directory of a run that recorded activations", path, ErrNotARun, rundir.StreamName)
+	return fmt.Errorf("%s: %w: %s is not in it; give the run directory of a run that recorded activations", path,
+		ErrNotARun, rundir.StreamName)
 }
 
 func newestOf(names []string) string {

@@ -24,7 +24,8 @@ func TestSummarize(t *testing.T) {
 		s, err := f.open(t).Summarize(Filter{})
 		check(t, err)
 		// Per micro-batch: 2 l_out, Qcur, kq, 2 pieces of logits, state, sample, quantised.
-		if s.Kind != KindRun || !s.Sealed || s.Packets != 27 || s.Tokens != 5 || s.TokensByPhase["prefill"] != 3 || s.TokensByPhase["decode"] != 2 || s.Requests != 2 ||
+		if s.Kind != KindRun || !s.Sealed || s.Packets != 27 || s.Tokens != 5 || s.TokensByPhase["prefill"] != 3 ||
+			s.TokensByPhase["decode"] != 2 || s.Requests != 2 ||
 			s.Lost || s.Losses == nil || len(s.Losses) != 0 || s.Model != "fixture" || s.PacketsPerToken != 27.0/5 {
 			t.Errorf("%v: %+v", id, s)
 		}
@@ -66,7 +67,8 @@ func TestSummaryJSONKeys(t *testing.T) {
 	check(t, err)
 	var got map[string]any
 	check(t, json.Unmarshal(data, &got))
-	for _, key := range []string{"packets", "bytes_raw", "bytes_stored", "ratio", "tokens", "losses", "layers", "lossy", "sealed"} {
+	for _, key := range []string{"packets", "bytes_raw", "bytes_stored", "ratio", "tokens", "losses", "layers", "lossy",
+		"sealed"} {
 		if _, ok := got[key]; !ok {
 			t.Errorf("no key %s in %s", key, data)
 		}
@@ -84,7 +86,8 @@ func TestFilters(t *testing.T) {
 		filter Filter
 		want   int64
 	}{
-		{Filter{Layer: &one}, 12}, {Filter{Tensor: "l_out"}, 6}, {Filter{Tensor: "l_out-1"}, 3}, {Filter{Layer: &one, Tensor: "*out"}, 6},
+		{Filter{Layer: &one}, 12}, {Filter{Tensor: "l_out"}, 6}, {Filter{Tensor: "l_out-1"}, 3},
+		{Filter{Layer: &one, Tensor: "*out"}, 6},
 		{Filter{Tensor: "Qcur-0#2"}, 3}, {Filter{Tensor: "nothing"}, 0},
 	} {
 		s, err := r.Summarize(c.filter)
@@ -193,8 +196,10 @@ func TestSliceErrors(t *testing.T) {
 	}{
 		{SliceOptions{Tensor: "nope"}, `no tensor "nope": there are Qcur#2, ffn_out, kq, l_out, result_output, state, w_q`},
 		{SliceOptions{Tensor: "l_out", Layer: &five}, `nothing is captured in layer 5: 'llamatap inspect`},
-		{SliceOptions{Tensor: "result_output", First: 0, End: 2}, "tensor result_output has no row for token 0 to 1: it has tokens from 2 to 4"},
-		{SliceOptions{Tensor: "l_out-0", First: 9, End: 10}, "tensor l_out-0 has no row for token 9: it has tokens from 0 to 4"},
+		{SliceOptions{Tensor: "result_output", First: 0, End: 2},
+			"tensor result_output has no row for token 0 to 1: it has tokens from 2 to 4"},
+		{SliceOptions{Tensor: "l_out-0", First: 9, End: 10},
+			"tensor l_out-0 has no row for token 9: it has tokens from 0 to 4"},
 	} {
 		_, err := r.Slice(c.o)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
@@ -236,7 +241,8 @@ func TestMeasureTensors(t *testing.T) {
 		case x.Name == "l_out-1":
 			got := *x.Stats.Moments
 			w := *want.Stats().Moments
-			if x.Stats.Elements != 20 || math.Abs(got.Mean-w.Mean) > 1e-12 || math.Abs(got.Std-w.Std) > 1e-12 || got.Min != w.Min || got.Max != w.Max {
+			if x.Stats.Elements != 20 || math.Abs(got.Mean-w.Mean) > 1e-12 || math.Abs(got.Std-w.Std) > 1e-12 ||
+				got.Min != w.Min || got.Max != w.Max {
 				t.Errorf("l_out-1: %+v, not %+v", got, w)
 			}
 		}
@@ -280,7 +286,8 @@ func TestMeasureByTokenAttributesExactly(t *testing.T) {
 
 func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Open(filepath.Join(dir, "no")); err == nil || !strings.Contains(err.Error(), "there is no such file or folder: give a run directory") {
+	if _, err := Open(filepath.Join(dir, "no")); err == nil ||
+		!strings.Contains(err.Error(), "there is no such file or folder: give a run directory") {
 		t.Errorf("absent: %v", err)
 	}
 	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "activations.stream is not in it") {
@@ -289,7 +296,8 @@ func TestOpenErrors(t *testing.T) {
 	f := fixture{}
 	run := f.build(t)
 	parent := filepath.Dir(filepath.Dir(run))
-	if _, err := Open(parent); err == nil || !strings.Contains(err.Error(), "in 1 runs below it: give one of them, such as the newest, "+run) {
+	if _, err := Open(parent); err == nil || !strings.Contains(err.Error(),
+		"in 1 runs below it: give one of them, such as the newest, "+run) {
 		t.Errorf("folder of runs: %v", err)
 	}
 	check(t, os.WriteFile(filepath.Join(run, "metadata.json"), []byte("{"), 0o600))
@@ -352,13 +360,15 @@ func TestForeignStream(t *testing.T) {
 		"\x00\x0f\x00\x00\x00\x02blk.0.attn_norm\x55\x35"
 	name := filepath.Join(t.TempDir(), "gen.stream")
 	check(t, os.WriteFile(name, []byte(vectors), 0o600))
-	check(t, os.WriteFile(strings.TrimSuffix(name, ".stream")+"_tokens.json", []byte(`{"total_tokens": 2, "tokens": []}`), 0o600))
+	check(t, os.WriteFile(strings.TrimSuffix(name, ".stream")+"_tokens.json",
+		[]byte(`{"total_tokens": 2, "tokens": []}`), 0o600))
 	r, err := Open(name)
 	check(t, err)
 	defer r.Close()
 	s, err := r.Summarize(Filter{})
 	check(t, err)
-	if r.Kind != KindForeign || s.Packets != 3 || s.BytesStored != 12 || s.Assumed == "" || s.Tokens != 2 || s.PacketsPerToken != 1.5 {
+	if r.Kind != KindForeign || s.Packets != 3 || s.BytesStored != 12 || s.Assumed == "" || s.Tokens != 2 ||
+		s.PacketsPerToken != 1.5 {
 		t.Errorf("%+v", s)
 	}
 	if s.BytesSource != 0 {
@@ -391,13 +401,15 @@ func TestLossy(t *testing.T) {
 		want string
 	}{
 		{stream.Options{DType: codec.F32}, "[]"}, {stream.Options{DType: codec.F32, Codec: codec.LZ4}, "[]"},
-		{stream.Options{DType: codec.F16}, "[{dtype f16 0 }]"}, {stream.Options{Codec: codec.Q}, "[{codec q 0.002 nrmse}]"},
+		{stream.Options{DType: codec.F16}, "[{dtype f16 0 }]"},
+		{stream.Options{Codec: codec.Q}, "[{codec q 0.002 nrmse}]"},
 	} {
 		name := filepath.Join(t.TempDir(), "a.stream")
 		w, err := stream.Create(name, row.o)
 		check(t, err)
 		check(t, w.AppendExecution(&stream.Execution{Exec: 1, Rows: []label.Row{{Seqs: []int32{0}}}}))
-		p := stream.Packet{Name: "l_out-0", Node: "l_out-0", Exec: 1, Rows: label.RowsTokens, RowDim: 1, NE: [4]int64{256, 1, 1, 1}, TokenCount: 1}
+		p := stream.Packet{Name: "l_out-0", Node: "l_out-0", Exec: 1, Rows: label.RowsTokens, RowDim: 1,
+			NE: [4]int64{256, 1, 1, 1}, TokenCount: 1}
 		values := make([]float32, 256)
 		for i := range values {
 			values[i] = float32(math.Sin(float64(i)))
@@ -423,7 +435,8 @@ func TestForeignRows(t *testing.T) {
 		want    string
 		axis    string
 	}{
-		{[]int{6, 2, 2}, "(5, 2)", "rows 0-4"}, {[]int{6, 4}, "(5, 2)", "rows 0-4"}, {[]int{2, 2}, "(2, 2)", "packets 0-1"}, {[]int{3, 2}, "(5, 1)", "rows 0-4"},
+		{[]int{6, 2, 2}, "(5, 2)", "rows 0-4"}, {[]int{6, 4}, "(5, 2)", "rows 0-4"},
+		{[]int{2, 2}, "(2, 2)", "packets 0-1"}, {[]int{3, 2}, "(5, 1)", "rows 0-4"},
 	} {
 		var file, all []byte
 		for _, n := range row.lengths {
@@ -446,7 +459,8 @@ func TestForeignRows(t *testing.T) {
 		}
 		var text, npy bytes.Buffer
 		check(t, errors.Join(s.WriteText(&text), s.WriteNPY(&npy)))
-		if !strings.Contains(text.String(), row.want) || !strings.Contains(text.String(), row.axis) || !bytes.HasSuffix(npy.Bytes(), all) {
+		if !strings.Contains(text.String(), row.want) || !strings.Contains(text.String(), row.axis) ||
+			!bytes.HasSuffix(npy.Bytes(), all) {
 			t.Errorf("%v: %s", row.lengths, text.String())
 		}
 	}
@@ -461,7 +475,8 @@ func TestSliceUnitDimensions(t *testing.T) {
 	at := int64(0)
 	for exec, p := range []stream.Packet{{RowDim: 1, NE: [4]int64{2, 3, 1, 1}}, {RowDim: 2, NE: [4]int64{2, 1, 1, 1}}} {
 		n := p.NE[p.RowDim]
-		p.Name, p.Node, p.Exec, p.Rows, p.TokenFirst, p.TokenCount = "cache", "cache", uint64(exec), label.RowsTokens, at, int32(n)
+		p.Name, p.Node, p.Exec, p.Rows, p.TokenFirst, p.TokenCount = "cache", "cache", uint64(exec), label.RowsTokens,
+			at, int32(n)
 		e := stream.Execution{Exec: p.Exec, Phase: label.PhasePrefill, TokenFirst: at}
 		for range n {
 			e.Rows = append(e.Rows, label.Row{Index: at, Pos: int32(at), Seqs: []int32{0}, Phase: e.Phase})
@@ -500,7 +515,9 @@ func TestVerify(t *testing.T) {
 	}
 	tokens := func(change func(list []any) []any) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
-			rewrite(t, filepath.Join(dir, rundir.TokensName), func(v map[string]any) { v["tokens"] = change(v["tokens"].([]any)) })
+			rewrite(t, filepath.Join(dir, rundir.TokensName), func(v map[string]any) {
+				v["tokens"] = change(v["tokens"].([]any))
+			})
 		}
 	}
 	for _, c := range []struct {
@@ -511,26 +528,52 @@ func TestVerify(t *testing.T) {
 		text   string
 	}{
 		{"whole", nil, func(*testing.T, string) {}, "", ""},
-		{"loss", []stream.Loss{{Cause: "pool full", Packets: 3, Bytes: 99, FirstExec: 2, LastExec: 3}}, func(*testing.T, string) {}, Lost, "3 packets (99 bytes) were not recorded: pool full"},
-		{"unsealed", nil, func(t *testing.T, dir string) { check(t, os.Remove(filepath.Join(dir, "manifest.json"))) }, Unsealed, "there is no manifest.json"},
+		{"loss", []stream.Loss{{Cause: "pool full", Packets: 3, Bytes: 99, FirstExec: 2, LastExec: 3}},
+			func(*testing.T, string) {}, Lost, "3 packets (99 bytes) were not recorded: pool full"},
+		{"unsealed", nil, func(t *testing.T, dir string) { check(t, os.Remove(filepath.Join(dir, "manifest.json"))) },
+			Unsealed, "there is no manifest.json"},
 		{"payload", nil, corrupt(rundir.StreamName, -3), Damage, ""},
-		{"manifest sees it", nil, corrupt(rundir.StreamName, -3), Damage, rundir.StreamName + " has another size or SHA-256"},
+		{"manifest sees it", nil, corrupt(rundir.StreamName, -3), Damage, rundir.StreamName +
+			" has another size or SHA-256"},
 		{"packet header", nil, corrupt(rundir.StreamName, 1), Damage, ""},
 		{"index", nil, corrupt(rundir.StreamName+".idx", 60), Damage, ""},
 		{"index record", nil, corrupt(rundir.StreamName+".idx", 400), Damage, "corrupt"},
-		{"no index", nil, func(t *testing.T, dir string) { check(t, os.Remove(filepath.Join(dir, rundir.StreamName+".idx"))) }, Damage, "index"},
-		{"missing file", nil, func(t *testing.T, dir string) { check(t, os.Remove(filepath.Join(dir, "metadata.json"))) }, Damage, "metadata.json is in the manifest"},
-		{"stream cut short", nil, func(t *testing.T, dir string) { check(t, os.Truncate(filepath.Join(dir, rundir.StreamName), 100)) }, Damage, ""},
-		{"no stream", nil, func(t *testing.T, dir string) { check(t, os.Remove(filepath.Join(dir, rundir.StreamName))) }, Damage, rundir.StreamName + " is in the manifest"},
-		{"token missing", nil, tokens(func(l []any) []any { return l[:4] }), Damage, "1 tokens of the index are missing, such as 4"},
-		{"token count", nil, tokens(func(l []any) []any { return l[:4] }), Damage, "total_tokens is 5, and 4 tokens are listed"},
-		{"token twice", nil, tokens(func(l []any) []any { l[4] = l[3]; return l }), Damage, "token 3 is not in the index, or stands twice"},
-		{"token id", nil, tokens(func(l []any) []any { l[1].(map[string]any)["token_id"] = 7; return l }), Damage, "token 1 has id 7, and the index says 101"},
-		{"token position", nil, tokens(func(l []any) []any { l[1].(map[string]any)["pos"] = 7; return l }), Damage, "token 1 has position 7, and the index says 1"},
-		{"token sequence", nil, tokens(func(l []any) []any { l[1].(map[string]any)["seq_id"] = 7; return l }), Damage, "token 1 has sequence 7, and the index says [0]"},
-		{"token phase", nil, tokens(func(l []any) []any { l[1].(map[string]any)["phase"] = "decode"; return l }), Damage, "token 1 has phase decode, and the index says prefill"},
-		{"token request", nil, tokens(func(l []any) []any { l[1].(map[string]any)["request"] = 7; return l }), Damage, "token 1 has request 7, and the index says 0"},
-		{"later file", nil, func(t *testing.T, dir string) { check(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600)) }, Note, "notes.txt is not in the manifest"},
+		{"no index", nil, func(t *testing.T, dir string) {
+			check(t,
+				os.Remove(filepath.Join(dir, rundir.StreamName+".idx")))
+		}, Damage, "index"},
+		{"missing file", nil, func(t *testing.T, dir string) {
+			check(t,
+				os.Remove(filepath.Join(dir, "metadata.json")))
+		}, Damage, "metadata.json is in the manifest"},
+		{"stream cut short", nil, func(t *testing.T,
+			dir string) {
+			check(t, os.Truncate(filepath.Join(dir, rundir.StreamName), 100))
+		}, Damage, ""},
+		{"no stream", nil, func(t *testing.T, dir string) {
+			check(t,
+				os.Remove(filepath.Join(dir, rundir.StreamName)))
+		}, Damage, rundir.StreamName + " is in the manifest"},
+		{"token missing", nil, tokens(func(l []any) []any { return l[:4] }), Damage,
+			"1 tokens of the index are missing, such as 4"},
+		{"token count", nil, tokens(func(l []any) []any { return l[:4] }), Damage,
+			"total_tokens is 5, and 4 tokens are listed"},
+		{"token twice", nil, tokens(func(l []any) []any { l[4] = l[3]; return l }), Damage,
+			"token 3 is not in the index, or stands twice"},
+		{"token id", nil, tokens(func(l []any) []any { l[1].(map[string]any)["token_id"] = 7; return l }), Damage,
+			"token 1 has id 7, and the index says 101"},
+		{"token position", nil, tokens(func(l []any) []any { l[1].(map[string]any)["pos"] = 7; return l }), Damage,
+			"token 1 has position 7, and the index says 1"},
+		{"token sequence", nil, tokens(func(l []any) []any { l[1].(map[string]any)["seq_id"] = 7; return l }), Damage,
+			"token 1 has sequence 7, and the index says [0]"},
+		{"token phase", nil, tokens(func(l []any) []any { l[1].(map[string]any)["phase"] = "decode"; return l }),
+			Damage, "token 1 has phase decode, and the index says prefill"},
+		{"token request", nil, tokens(func(l []any) []any { l[1].(map[string]any)["request"] = 7; return l }), Damage,
+			"token 1 has request 7, and the index says 0"},
+		{"later file", nil, func(t *testing.T, dir string) {
+			check(t,
+				os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600))
+		}, Note, "notes.txt is not in the manifest"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := fixture{losses: c.losses}

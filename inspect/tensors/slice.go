@@ -85,7 +85,8 @@ func (r *Run) Slice(o SliceOptions) (*Slice, error) {
 	found := false
 	b := sliceBuilder{slice: s, options: o}
 	for i, p := range r.Stream.Packets() {
-		if !slices.Contains(names, p.Name) || o.Layer != nil && int(p.Layer) != *o.Layer && r.Kind != KindForeign || o.Ctx != nil && p.Ctx != *o.Ctx {
+		if !slices.Contains(names, p.Name) || o.Layer != nil && int(p.Layer) != *o.Layer && r.Kind != KindForeign ||
+			o.Ctx != nil && p.Ctx != *o.Ctx {
 			continue
 		}
 		found = true
@@ -100,7 +101,8 @@ func (r *Run) Slice(o SliceOptions) (*Slice, error) {
 		return nil, r.Unknown(Filter{Layer: o.Layer, Tensor: o.Tensor})
 	}
 	if len(s.parts) == 0 {
-		return nil, fmt.Errorf("%s: tensor %s has no row for token %s: it has %s", r.Path, o.Tensor, tokenRange(o), b.have())
+		return nil, fmt.Errorf("%s: tensor %s has no row for token %s: it has %s", r.Path, o.Tensor, tokenRange(o),
+			b.have())
 	}
 	return s, b.finish()
 }
@@ -139,7 +141,8 @@ type sliceBuilder struct {
 func (b *sliceBuilder) add(i int, p *stream.Packet) error {
 	s := b.slice
 	if b.any && (p.Ctx != s.Ctx) {
-		return fmt.Errorf("%s: tensor %s is there in contexts %d and %d: choose one with --ctx", s.run.Path, p.Name, s.Ctx, p.Ctx)
+		return fmt.Errorf("%s: tensor %s is there in contexts %d and %d: choose one with --ctx", s.run.Path, p.Name,
+			s.Ctx, p.Ctx)
 	}
 	if p.Block > 0 {
 		if b.open {
@@ -149,7 +152,8 @@ func (b *sliceBuilder) add(i int, p *stream.Packet) error {
 		return nil
 	}
 	if b.any && p.DType != s.DType {
-		return fmt.Errorf("%s: tensor %s is stored as %v and as %v: choose tokens of one type with --token", s.run.Path, p.Name, s.DType, p.DType)
+		return fmt.Errorf("%s: tensor %s is stored as %v and as %v: choose tokens of one type with --token", s.run.Path,
+			p.Name, s.DType, p.DType)
 	}
 	pt, axis := partOf(i, p)
 	if s.run.Stream.Assumed() != "" { // executions have no numbers
@@ -159,7 +163,8 @@ func (b *sliceBuilder) add(i int, p *stream.Packet) error {
 		s.Name, s.Ctx, s.DType, s.Axis, b.first = p.Name, p.Ctx, p.DType, axis, p.TokenFirst
 	}
 	b.any, b.last = true, max(b.last, p.TokenFirst+int64(p.TokenCount)-1)
-	if n := len(s.parts); n > 0 && s.parts[n-1].form.outer == pt.form.outer && slices.Equal(s.parts[n-1].form.shape, pt.form.shape) {
+	if n := len(s.parts); n > 0 && s.parts[n-1].form.outer == pt.form.outer &&
+		slices.Equal(s.parts[n-1].form.shape, pt.form.shape) {
 		pt.form = s.parts[n-1].form
 	}
 	b.open = b.choose(&pt, p)
@@ -182,7 +187,8 @@ type Layout struct {
 func LayoutOf(p *stream.Packet) Layout {
 	l := Layout{Axis: AxisPacket, Rows: 1, Outer: 1}
 	switch {
-	case p.SampleTotal > 0 || p.DType == codec.Raw || elements(p.NE)*int64(p.DType.Size()) != p.RawBytes && p.Blocks <= 1:
+	case p.SampleTotal > 0 || p.DType == codec.Raw || elements(p.NE)*int64(p.DType.Size()) != p.RawBytes &&
+		p.Blocks <= 1:
 		l.Shape = []int64{p.RawBytes / int64(p.DType.Size())}
 		return l
 	case p.Rows == label.RowsNone:
@@ -263,7 +269,8 @@ func (b *sliceBuilder) finish() error {
 	rows := int64(0)
 	for _, pt := range s.parts {
 		if pt.form != s.parts[0].form && !sameRow(pt.form.shape, s.parts[0].form.shape) {
-			return fmt.Errorf("%s: tensor %s: %w, %v and %v: choose tokens of one shape with --token", s.run.Path, s.Name, ErrRagged,
+			return fmt.Errorf("%s: tensor %s: %w, %v and %v: choose tokens of one shape with --token", s.run.Path,
+				s.Name, ErrRagged,
 				s.parts[0].form.shape, pt.form.shape)
 		}
 		rows += pt.rows

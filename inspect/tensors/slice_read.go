@@ -36,7 +36,8 @@ func (s *Slice) eachBytes(fn func([]byte) error) error {
 		for ; from < to; from += int64(len(turned)) {
 			turned = slices.Grow(turned[:0], int(min(to-from, turnedBytes)))[:min(to-from, turnedBytes)]
 			at := int64(0)
-			whole := &part{packet: pt.packet, more: pt.more, label: pt.label, rows: pt.total, total: pt.total, form: pt.form}
+			whole := &part{packet: pt.packet, more: pt.more, label: pt.label, rows: pt.total, total: pt.total,
+				form: pt.form}
 			err := s.passPart(whole, &buffer, func(data []byte) error {
 				copyTokenFirst(turned, from, data, at, whole, s.rowBytes())
 				at += int64(len(data))

@@ -64,7 +64,8 @@ func TestTokenFirst(t *testing.T) {
 
 func TestGeneralName(t *testing.T) {
 	for _, c := range [][3]string{
-		{"l_out-3", "l_out-3", "l_out"}, {"Qcur-0#2", "Qcur-0", "Qcur#2"}, {"result_output", "result_output", "result_output"},
+		{"l_out-3", "l_out-3", "l_out"}, {"Qcur-0#2", "Qcur-0", "Qcur#2"},
+		{"result_output", "result_output", "result_output"},
 		{"node_24", "node_24", "node_24"}, {"layer-7", "", "layer"},
 	} {
 		if got := generalName(c[0], c[1]); got != c[2] {
@@ -80,14 +81,16 @@ func TestReadTokens(t *testing.T) {
 ], "capture_duration_seconds": 1.5}`
 	var got []string
 	total, err := ReadTokens(strings.NewReader(file), func(tok *Token) error {
-		got = append(got, fmt.Sprintf("%d %d %s %q %v %v", tok.Index, tok.ID, tok.Text, tok.Phase, tok.Seq != nil, tok.Pos != nil))
+		got = append(got, fmt.Sprintf("%d %d %s %q %v %v", tok.Index, tok.ID, tok.Text, tok.Phase, tok.Seq != nil,
+			tok.Pos != nil))
 		return nil
 	})
 	want := []string{`0 5 é "prefill" true true`, `1 6 " "" false false`}
 	if err != nil || total != 2 || !slices.Equal(got, want) {
 		t.Errorf("%d %q %v", total, got, err)
 	}
-	for _, bad := range []string{"", "[]", "{", `{"tokens": []}`, `{"total_tokens": 1, "tokens": [`, `{"total_tokens": "x"}`, `{"total_tokens": 1, "tokens": 3}`} {
+	for _, bad := range []string{"", "[]", "{", `{"tokens": []}`, `{"total_tokens": 1, "tokens": [`,
+		`{"total_tokens": "x"}`, `{"total_tokens": 1, "tokens": 3}`} {
 		if _, err := ReadTokens(strings.NewReader(bad), nil); err == nil {
 			t.Errorf("%q was read", bad)
 		}
@@ -98,7 +101,8 @@ func FuzzReadTokens(f *testing.F) {
 	f.Add(`{"total_tokens": 1, "tokens": [{"token_index": 0, "seq": [1]}]}`)
 	f.Add(`{"tokens": [], "total_tokens": 0, "x": {"y": [1, null]}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		if total, err := ReadTokens(strings.NewReader(text), func(*Token) error { return nil }); err == nil && total < 0 {
+		if total, err := ReadTokens(strings.NewReader(text), func(*Token) error { return nil }); err == nil &&
+			total < 0 {
 			t.Errorf("total %d", total)
 		}
 	})

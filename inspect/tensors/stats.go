@@ -134,7 +134,8 @@ func (a *Accumulator) Stats() Stats {
 		s.Sparsity = float64(a.zeros) / float64(a.elements)
 	}
 	if a.finite > 0 {
-		s.Moments = &Moments{Mean: a.mean, Std: math.Sqrt(a.m2 / a.finite), Min: a.min, Max: a.max, L2: math.Sqrt(a.squares)}
+		s.Moments = &Moments{Mean: a.mean, Std: math.Sqrt(a.m2 / a.finite), Min: a.min, Max: a.max,
+			L2: math.Sqrt(a.squares)}
 	}
 	return s
 }

@@ -56,7 +56,8 @@ func TestStatsOfAnyPartition(t *testing.T) {
 		}
 		got := total.Stats()
 		for name, pair := range map[string][2]float64{
-			"mean": {got.Mean, want.Mean}, "std": {got.Std, want.Std}, "min": {got.Min, want.Min}, "max": {got.Max, want.Max}, "l2_norm": {got.L2, want.L2},
+			"mean": {got.Mean, want.Mean}, "std": {got.Std, want.Std}, "min": {got.Min, want.Min},
+			"max": {got.Max, want.Max}, "l2_norm": {got.L2, want.L2},
 		} {
 			if math.Abs(pair[0]-pair[1]) > 1e-9*math.Abs(pair[1]) {
 				t.Errorf("in parts of %d: %s is %v, not %v", cut, name, pair[0], pair[1])
@@ -120,7 +121,8 @@ func TestStatsOfBlocksWithNaN(t *testing.T) {
 	got := a.Stats()
 	finite := append(append([]float32(nil), values[:statsBlock]...), values[statsBlock+1:2*statsBlock+2]...)
 	want := plainStats(finite)
-	if got.NaN != 1 || got.Inf != 1 || got.Zeros != 1 || got.Elements != uint64(len(values)) || math.Abs(got.Mean-want.Mean) > 1e-9 ||
+	if got.NaN != 1 || got.Inf != 1 || got.Zeros != 1 || got.Elements != uint64(len(values)) ||
+		math.Abs(got.Mean-want.Mean) > 1e-9 ||
 		math.Abs(got.Std-want.Std) > 1e-9 || got.Min != 0 || got.Max != want.Max {
 		t.Errorf("got %+v %+v, want %+v", got, *got.Moments, want)
 	}

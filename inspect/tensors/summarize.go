@@ -19,7 +19,8 @@ func (r *Run) Summarize(f Filter) (*Summary, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
 	}
-	s := &Summary{Path: r.Path, Kind: r.Kind, Sealed: r.Sealed, Running: r.running, Assumed: r.Stream.Assumed(), Losses: r.Losses()}
+	s := &Summary{Path: r.Path, Kind: r.Kind, Sealed: r.Sealed, Running: r.running, Assumed: r.Stream.Assumed(),
+		Losses: r.Losses()}
 	if r.Metadata != nil {
 		s.Model, s.Arch, s.Lost = r.Metadata.Model.Name, r.Metadata.Model.Arch, r.Metadata.Lossy
 		s.Account = r.Metadata.Account
@@ -142,7 +143,8 @@ func (g *gatherer) add(i int, p *stream.Packet) {
 	t := g.byKey[key]
 	shape := trimShape(p.NE)
 	if t == nil {
-		t = &Tensor{Name: p.Name, Ctx: p.Ctx, Op: p.Op, Layer: int(p.Layer), Component: p.Component, DType: p.DType.String(),
+		t = &Tensor{Name: p.Name, Ctx: p.Ctx, Op: p.Op, Layer: int(p.Layer), Component: p.Component,
+			DType: p.DType.String(),
 			Codec: p.Codec.String(), Shape: shape, Rows: p.Rows, RowDim: int(p.RowDim)}
 		g.byKey[key] = t
 		g.order[key] = i
@@ -151,7 +153,8 @@ func (g *gatherer) add(i int, p *stream.Packet) {
 	if p.Rows != label.RowsNone && p.Block == 0 {
 		t.Tokens += int64(p.TokenCount)
 	}
-	t.Totals.add(Totals{Packets: 1, BytesSource: p.SrcBytes, BytesRaw: p.RawBytes, BytesStored: p.Stored, Error: p.Error})
+	t.Totals.add(Totals{Packets: 1, BytesSource: p.SrcBytes, BytesRaw: p.RawBytes, BytesStored: p.Stored,
+		Error: p.Error})
 }
 
 // trimShape drops trailing dimensions of one.

@@ -8,32 +8,37 @@ import (
 
 // Summary is what a run directory or a stream holds, computed from the index alone.
 type Summary struct {
-	Path    string `json:"path"`
-	Kind    Kind   `json:"kind"`
-	Sealed  bool   `json:"sealed"`            // a manifest stands in the run directory; a directory without one is no result
+	Path string `json:"path"`
+	Kind Kind   `json:"kind"`
+	// a manifest stands in the run directory; a directory without one is no result
+	Sealed  bool   `json:"sealed"`
 	Assumed string `json:"assumed,omitempty"` // what was assumed because no index says it
 	Model   string `json:"model,omitempty"`
 	Arch    string `json:"arch,omitempty"`
 
 	Totals
-	Tokens          int64            `json:"tokens"`                    // distinct token rows; 0 when nothing says which
-	TokensByPhase   map[string]int64 `json:"tokens_by_phase,omitempty"` // the same by prefill, decode …
-	Requests        int64            `json:"requests,omitempty"`        // that the tokens belong to, as far as it is known
-	PacketsPerToken float64          `json:"packets_per_token,omitempty"`
-	BytesPerToken   float64          `json:"bytes_per_token,omitempty"` // stored bytes
+	// distinct token rows; 0 when nothing says which
+	Tokens        int64            `json:"tokens"`
+	TokensByPhase map[string]int64 `json:"tokens_by_phase,omitempty"` // the same by prefill, decode …
+	// that the tokens belong to, as far as it is known
+	Requests        int64   `json:"requests,omitempty"`
+	PacketsPerToken float64 `json:"packets_per_token,omitempty"`
+	BytesPerToken   float64 `json:"bytes_per_token,omitempty"` // stored bytes
 
 	// Running says that a process was still writing the run when it was opened.
 	Running bool     `json:"running,omitempty"`
 	Damage  []string `json:"damage,omitempty"` // what opening the files showed to be wrong; Verify finds more
 
-	Account    *rundir.Account `json:"account,omitempty"` // of the run, whatever was selected of it; absent where its metadata have none
-	Lossy      bool            `json:"lossy"`             // packets are missing (Lost), or values are not the model's (Altered)
-	Lost       bool            `json:"lost"`              // packets are missing, or the run is marked so
-	Losses     []Loss          `json:"losses"`            // empty, never null, when nothing was lost
-	Altered    []Altering      `json:"altered,omitempty"` // what made stored values differ from the model's
-	Saturated  uint64          `json:"saturated"`
-	Underflown uint64          `json:"underflown"`
-	Layers     []Layer         `json:"layers"` // by layer number; -1 is what belongs to none
+	// of the run, whatever was selected of it; absent where its metadata have none
+	Account *rundir.Account `json:"account,omitempty"`
+	// packets are missing (Lost), or values are not the model's (Altered)
+	Lossy      bool       `json:"lossy"`
+	Lost       bool       `json:"lost"`              // packets are missing, or the run is marked so
+	Losses     []Loss     `json:"losses"`            // empty, never null, when nothing was lost
+	Altered    []Altering `json:"altered,omitempty"` // what made stored values differ from the model's
+	Saturated  uint64     `json:"saturated"`
+	Underflown uint64     `json:"underflown"`
+	Layers     []Layer    `json:"layers"` // by layer number; -1 is what belongs to none
 }
 
 // Kind says what a path turned out to be.

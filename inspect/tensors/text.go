@@ -21,7 +21,8 @@ func (s *Summary) WriteText(w io.Writer) error {
 		column{"source", false}, column{"raw", false}, column{"stored", false}, column{"ratio", false})
 	for _, l := range s.Layers {
 		for _, c := range l.Components {
-			t.add(layerText(l.Layer), s.componentText(c.Component), strconv.Itoa(c.Tensors), strconv.FormatInt(c.Packets, 10),
+			t.add(layerText(l.Layer), s.componentText(c.Component), strconv.Itoa(c.Tensors),
+				strconv.FormatInt(c.Packets, 10),
 				sourceText(c.BytesSource), present.Bytes(c.BytesRaw), present.Bytes(c.BytesStored), ratioText(c.Ratio))
 		}
 	}
@@ -33,12 +34,14 @@ func (s *Summary) WriteTensors(w io.Writer) error {
 	if err := s.writeHead(w); err != nil {
 		return err
 	}
-	t := newTable(column{"tensor", true}, column{"op", true}, column{"component", true}, column{"type", true}, column{"shape", true},
+	t := newTable(column{"tensor", true}, column{"op", true}, column{"component", true}, column{"type", true},
+		column{"shape", true},
 		column{"packets", false}, column{"tokens", false}, column{"raw", false}, column{"ratio", false})
 	for _, l := range s.Layers {
 		for i := range l.Tensors {
 			x := &l.Tensors[i]
-			t.add(s.nameText(x), x.Op, s.componentText(x.Component), x.DType, shapeText(x.Shape), strconv.FormatInt(x.Packets, 10),
+			t.add(s.nameText(x), x.Op, s.componentText(x.Component), x.DType, shapeText(x.Shape),
+				strconv.FormatInt(x.Packets, 10),
 				strconv.FormatInt(x.Tokens, 10), present.Bytes(x.BytesRaw), ratioText(x.Ratio))
 		}
 	}
@@ -50,8 +53,10 @@ func (s *Summary) WriteStats(w io.Writer) error {
 	if err := s.writeHead(w); err != nil {
 		return err
 	}
-	t := newTable(column{"tensor", true}, column{"elements", false}, column{"mean", false}, column{"std", false}, column{"min", false},
-		column{"max", false}, column{"l2", false}, column{"sparsity", false}, column{"nan", false}, column{"inf", false})
+	t := newTable(column{"tensor", true}, column{"elements", false}, column{"mean", false}, column{"std", false},
+		column{"min", false},
+		column{"max", false}, column{"l2", false}, column{"sparsity", false}, column{"nan", false},
+		column{"inf", false})
 	for _, l := range s.Layers {
 		for i := range l.Tensors {
 			t.add(s.statsRow(&l.Tensors[i])...)
@@ -90,7 +95,8 @@ func (s *Summary) writeHead(w io.Writer) error {
 	}
 	line("packets", "%d", s.Packets)
 	line("tokens", "%s", s.tokensText())
-	line("bytes", "%s stored, %s raw, ratio %s%s", present.Bytes(s.BytesStored), present.Bytes(s.BytesRaw), ratioText(s.Ratio), s.takenText())
+	line("bytes", "%s stored, %s raw, ratio %s%s", present.Bytes(s.BytesStored), present.Bytes(s.BytesRaw),
+		ratioText(s.Ratio), s.takenText())
 	if s.Error != (codec.Achieved{}) {
 		line("error", "%s", errorText(s.Error))
 	}
@@ -152,7 +158,8 @@ func (s *Summary) tokensText() string {
 	if s.Requests > 1 {
 		text += fmt.Sprintf(" of %d requests", s.Requests)
 	}
-	return text + fmt.Sprintf(", %.4g packets and %s stored per token", s.PacketsPerToken, present.Bytes(int64(s.BytesPerToken+0.5)))
+	return text + fmt.Sprintf(", %.4g packets and %s stored per token", s.PacketsPerToken,
+		present.Bytes(int64(s.BytesPerToken+0.5)))
 }
 
 func (s *Summary) lossText() string {
@@ -175,7 +182,8 @@ func (s *Summary) lossText() string {
 		parts = append(parts, "none")
 	}
 	if s.Saturated+s.Underflown > 0 {
-		parts = append(parts, fmt.Sprintf("%d values became infinite and %d became zero in conversion", s.Saturated, s.Underflown))
+		parts = append(parts, fmt.Sprintf("%d values became infinite and %d became zero in conversion", s.Saturated,
+			s.Underflown))
 	}
 	return strings.Join(parts, "; ")
 }

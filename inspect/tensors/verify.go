@@ -142,7 +142,8 @@ func (v *Verification) checkDir(r *Run) error {
 		v.add(Damage, "%v", err)
 	}
 	if r.Metadata != nil && report.RunID != "" && r.Metadata.RunID != "" && report.RunID != r.Metadata.RunID {
-		v.add(Damage, "%s is of run %q, and %s of run %q", rundir.ManifestName, report.RunID, rundir.MetadataName, r.Metadata.RunID)
+		v.add(Damage, "%s is of run %q, and %s of run %q", rundir.ManifestName, report.RunID, rundir.MetadataName,
+			r.Metadata.RunID)
 	}
 	if r.Metadata != nil {
 		for _, repair := range r.Metadata.Repaired {
@@ -157,7 +158,8 @@ func (v *Verification) checkSegments(r *Run, segments []string) error {
 	for _, name := range segments {
 		s, err := Verify(filepath.Join(v.Path, name))
 		if errors.Is(err, ErrNotARun) {
-			v.add(Unsealed, "%s: there is nothing in it that can be read: it was cut off while it was made or removed", name)
+			v.add(Unsealed, "%s: there is nothing in it that can be read: it was cut off while it was made or removed",
+				name)
 			continue
 		}
 		if err != nil {
@@ -173,7 +175,8 @@ func (v *Verification) checkSegments(r *Run, segments []string) error {
 	}
 	for _, s := range r.Metadata.Segments {
 		if !s.Removed.IsZero() {
-			v.add(Note, "%s was removed to make room (%s): %d packets, %d tokens", s.Name, s.RemovedFor, s.Packets, s.Tokens)
+			v.add(Note, "%s was removed to make room (%s): %d packets, %d tokens", s.Name, s.RemovedFor, s.Packets,
+				s.Tokens)
 		}
 	}
 	return nil

@@ -84,8 +84,9 @@ func (a Achieved) Or(b Achieved) Achieved {
 
 // The layout of a payload of codec Q, little-endian: see docs/STREAM_FORMAT.md.
 const (
-	qVersion  = 2
-	qHead     = 1 + 1 + 4 + 4 + 4 // version, metric and entropy, bound, both achieved errors; row length and rows follow as varints
+	qVersion = 2
+	// version, metric and entropy, bound, both achieved errors; row length and rows follow as varints
+	qHead     = 1 + 1 + 4 + 4 + 4
 	qEntropy  = 0x80
 	qGroup    = 256 // values that share a width
 	qMaxWidth = 24
@@ -208,7 +209,8 @@ func (z *quantizer) row(dst, row []byte) []byte {
 			return out
 		}
 		dst = out
-		step = short(step * min(0.9998*z.bound.value()/z.reached(made), 0.9998)) // a row's mean error is not exactly what its step says
+		// a row's mean error is not exactly what its step says
+		step = short(step * min(0.9998*z.bound.value()/z.reached(made), 0.9998))
 	}
 	return append(append(dst, qRaw), row...)
 }
@@ -230,7 +232,8 @@ func (z *quantizer) try(dst, row []byte, step float32, s *rowStats) (out []byte,
 
 // widened tries a larger step for the row at start, which is the last one in dst: how large the mean error of a row
 // becomes is partly chance, and where it is far below the bound, bits are given away.
-func (z *quantizer) widened(dst []byte, start int, made Achieved, row []byte, step float32, s *rowStats) ([]byte, Achieved) {
+func (z *quantizer) widened(dst []byte, start int, made Achieved, row []byte, step float32, s *rowStats) ([]byte,
+	Achieved) {
 	if z.bound.Metric != NRMSE || made.NRMSE <= 0 || made.NRMSE > 0.996*z.bound.value() {
 		return dst, made
 	}

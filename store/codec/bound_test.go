@@ -148,7 +148,8 @@ func TestBoundRatio(t *testing.T) {
 		id    ID
 		bound Bound
 		least float64
-	}{{Q, Bound{1e-3, MaxAbs}, 3.15}, {QFSE, Bound{1e-3, MaxAbs}, 3.4}, {QFSE, Bound{1e-3, NRMSE}, 3.1}, {Q, Bound{1e-2, MaxAbs}, 4.5}} {
+	}{{Q, Bound{1e-3, MaxAbs}, 3.15}, {QFSE, Bound{1e-3, MaxAbs}, 3.4}, {QFSE, Bound{1e-3, NRMSE}, 3.1},
+		{Q, Bound{1e-2, MaxAbs}, 4.5}} {
 		e, _ := NewEncoder(c.id)
 		if err := e.SetBound(c.bound); err != nil {
 			t.Fatal(err)

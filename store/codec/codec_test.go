@@ -231,7 +231,8 @@ func FuzzDecode(f *testing.F) {
 		if ID(id).Bounded() {
 			return // their size must be known
 		}
-		if any, anyErr := decoder.Append(nil, packed, ID(id), AnySize); err == nil && (anyErr != nil || !bytes.Equal(any, got)) {
+		if any, anyErr := decoder.Append(nil, packed, ID(id), AnySize); err == nil &&
+			(anyErr != nil || !bytes.Equal(any, got)) {
 			t.Fatalf("size known: %d bytes; not known: %d bytes, %v", len(got), len(any), anyErr)
 		}
 	})

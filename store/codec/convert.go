@@ -26,7 +26,8 @@ func Convert(dst, src []byte, from, to DType) ([]byte, Losses, error) {
 		return append(dst, src...), Losses{}, nil
 	}
 	if from != F32 || to != F16 && to != BF16 {
-		return dst, Losses{}, fmt.Errorf("convert %v to %v: %w: only f32 to f16 or bf16", from, to, errors.ErrUnsupported)
+		return dst, Losses{}, fmt.Errorf("convert %v to %v: %w: only f32 to f16 or bf16", from, to,
+			errors.ErrUnsupported)
 	}
 	if len(src)%4 != 0 {
 		return dst, Losses{}, fmt.Errorf("convert %d bytes of %v: %w", len(src), from, ErrLength)

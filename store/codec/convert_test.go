@@ -13,8 +13,10 @@ import (
 // interesting returns bit patterns on every edge of both conversions: all exponents, both signs, mantissas around the
 // rounding points, and the neighbours of every bound.
 func interesting() []uint32 {
-	mantissas := []uint32{0, 1, 2, 0xfff, 0x1000, 0x1001, 0x1fff, 0x2000, 0x2fff, 0x3000, 0x3001, 0x7fff, 0x8000, 0x8001, 0xffff,
-		0x10000, 0x17fff, 0x18000, 0x18001, 0x3fffff, 0x400000, 0x400001, 0x7fe000, 0x7fefff, 0x7ff000, 0x7ff001, 0x7f7fff, 0x7f8000, 0x7fffff}
+	mantissas := []uint32{0, 1, 2, 0xfff, 0x1000, 0x1001, 0x1fff, 0x2000, 0x2fff, 0x3000, 0x3001, 0x7fff, 0x8000,
+		0x8001, 0xffff,
+		0x10000, 0x17fff, 0x18000, 0x18001, 0x3fffff, 0x400000, 0x400001, 0x7fe000, 0x7fefff, 0x7ff000, 0x7ff001,
+		0x7f7fff, 0x7f8000, 0x7fffff}
 	var all []uint32
 	for exponent := range uint32(256) {
 		for _, mantissa := range mantissas {
@@ -108,7 +110,8 @@ func checkConvert(t *testing.T, bits []uint32) {
 		for i := range bits {
 			w, g, p := want[2*i:2*i+2], got[1+2*i:3+2*i], plain[2*i:2*i+2]
 			if !bytes.Equal(w, g) || !bytes.Equal(w, p) {
-				t.Fatalf("%08x (%g) to %v: want %x, fast %x, plain %x", bits[i], math.Float32frombits(bits[i]), to.dtype, w, g, p)
+				t.Fatalf("%08x (%g) to %v: want %x, fast %x, plain %x", bits[i], math.Float32frombits(bits[i]),
+					to.dtype, w, g, p)
 			}
 		}
 		if got[0] != 7 || losses != wantLosses || plainLosses != wantLosses {

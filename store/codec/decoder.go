@@ -33,7 +33,8 @@ func (d *Decoder) Append(dst, src []byte, id ID, rawSize int) ([]byte, error) {
 	}
 	limit := min(maxSize(id, len(src)), MaxContent)
 	if rawSize > limit || rawSize < AnySize {
-		return dst, fmt.Errorf("decode %v: %w: %d bytes hold at most %d, not %d", id, ErrCorrupt, len(src), limit, rawSize)
+		return dst, fmt.Errorf("decode %v: %w: %d bytes hold at most %d, not %d", id, ErrCorrupt, len(src), limit,
+			rawSize)
 	}
 	if rawSize != AnySize {
 		limit = rawSize
@@ -130,7 +131,8 @@ func (d *Decoder) decodeZstd(dst, src []byte, limit int) ([]byte, error) {
 	}
 	if d.zstd == nil {
 		var err error
-		d.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderLowmem(true))
+		d.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true),
+			zstd.WithDecoderLowmem(true))
 		if err != nil {
 			return dst, fmt.Errorf("start zstd decoder: %w", err)
 		}

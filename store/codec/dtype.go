@@ -22,7 +22,8 @@ var dtypes = [...]struct {
 	name string
 	size int
 	ggml int
-}{{"raw", 1, -1}, {"f32", 4, 0}, {"f16", 2, 1}, {"bf16", 2, 30}, {"f64", 8, 28}, {"i8", 1, 24}, {"i16", 2, 25}, {"i32", 4, 26}, {"i64", 8, 27}}
+}{{"raw", 1, -1}, {"f32", 4, 0}, {"f16", 2, 1}, {"bf16", 2, 30}, {"f64", 8, 28}, {"i8", 1, 24}, {"i16", 2, 25},
+	{"i32", 4, 26}, {"i64", 8, 27}}
 
 // DTypeOf returns the element type of a ggml type number, Raw for every block-quantised one.
 func DTypeOf(ggmlType int) DType {

@@ -34,9 +34,12 @@ func NewEncoder(id ID) (*Encoder, error) {
 	}
 	var err error
 	// Single segment, or else frames below 256 bytes would lack their content size.
-	e.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(3)), zstd.WithEncoderConcurrency(1),
-		zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true), zstd.WithZeroFrames(true), zstd.WithLowerEncoderMem(true),
-		zstd.WithAllLitEntropyCompression(true)) // activations have no repetitions, but some bytes are more frequent than others
+	e.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(3)),
+		zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true), zstd.WithZeroFrames(true),
+		zstd.WithLowerEncoderMem(true),
+		// activations have no repetitions, but some bytes are more frequent than others
+		zstd.WithAllLitEntropyCompression(true))
 	if err != nil {
 		return nil, fmt.Errorf("start zstd encoder: %w", err)
 	}

@@ -96,7 +96,8 @@ func decodeLZ4(dst, src []byte, limit int) ([]byte, error) {
 	if flags&lz4FlagSize != 0 {
 		header += 8
 	}
-	if flags&(lz4FlagVersions|lz4FlagReserved) != lz4FlagVersion || len(src) < header+4 || src[5]&0x8f != 0 || src[5] < 4<<4 {
+	if flags&(lz4FlagVersions|lz4FlagReserved) != lz4FlagVersion || len(src) < header+4 || src[5]&0x8f != 0 ||
+		src[5] < 4<<4 {
 		return dst, fmt.Errorf("lz4 frame: %w: bad descriptor", ErrCorrupt)
 	}
 	if byte(xxh32Short(src[4:header-1])>>8) != src[header-1] {

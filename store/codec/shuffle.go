@@ -110,7 +110,8 @@ func (e *Encoder) appendShuffledZstd(dst, src []byte, width int) []byte {
 func (d *Decoder) decodeShuffledZstd(dst, src []byte, limit int) ([]byte, error) {
 	size, ok := shuffledSize(src)
 	if !ok || size > int64(limit) {
-		return dst, fmt.Errorf("shuffled zstd frames: %w: not as many as bytes of an element, or more than %d bytes", ErrCorrupt, limit)
+		return dst, fmt.Errorf("shuffled zstd frames: %w: not as many as bytes of an element, or more than %d bytes",
+			ErrCorrupt, limit)
 	}
 	width := int(src[0])
 	n := int(size) / width

@@ -61,7 +61,8 @@ func TestZstdShuffle(t *testing.T) {
 	if lanes, err := io.ReadAll(r); err != nil || !bytes.Equal(lanes, appendShuffled(nil, half, 2)) {
 		t.Errorf("the library finds %d bytes, %v", len(lanes), err)
 	}
-	for _, bad := range [][]byte{nil, {0}, {9, 1, 2}, append([]byte{0}, packed[1:]...), append([]byte{maxWidth + 1}, packed[1:]...), packed[:len(packed)-1], packed[1:]} {
+	for _, bad := range [][]byte{nil, {0}, {9, 1, 2}, append([]byte{0}, packed[1:]...),
+		append([]byte{maxWidth + 1}, packed[1:]...), packed[:len(packed)-1], packed[1:]} {
 		if _, err := decoder.Append(nil, bad, ZstdShuffle, len(half)); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%x…: %v", bad[:min(len(bad), 8)], err)
 		}

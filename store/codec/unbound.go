@@ -32,7 +32,8 @@ func (u *unquantizer) append(dst, src []byte, size int) ([]byte, error) {
 	entropy := src[1]&qEntropy != 0
 	u.src = src[qHead:]
 	n, rows := u.uvarint(), u.uvarint()
-	if n == 0 || n > uint64(size)/4 || rows > uint64(len(u.src)) || rows > uint64(size)/4/n || n*rows*4 != uint64(size) {
+	if n == 0 || n > uint64(size)/4 || rows > uint64(len(u.src)) || rows > uint64(size)/4/n ||
+		n*rows*4 != uint64(size) {
 		return dst, u.failed("its rows are not as long as the tensor's")
 	}
 	u.symbols = u.symbols[:0]

@@ -23,7 +23,8 @@ func plain(t testing.TB, s string) string {
 }
 
 var texts = []string{
-	"", "l_out-3", `a "quoted" \path`, "line\nfeed\ttab\r\b\f\x00\x1f\x7f", "größe 你好 😀", "bad \xff\xc3 utf8 \xed\xa0\x80", "<&>\u2028\u2029\u2027", "\xe2\x80",
+	"", "l_out-3", `a "quoted" \path`, "line\nfeed\ttab\r\b\f\x00\x1f\x7f", "größe 你好 😀",
+	"bad \xff\xc3 utf8 \xed\xa0\x80", "<&>\u2028\u2029\u2027", "\xe2\x80",
 }
 
 func TestAppendString(t *testing.T) {
@@ -78,7 +79,8 @@ func TestLine(t *testing.T) {
 			t.Fatalf("%s: %v", l.End(), err)
 		}
 		want := map[string]any{
-			"a": 1.0, "b": "x", "r": nil, "q": "-7", "in": map[string]any{"a": 1.0, "b": 2.0}, "i": -5.0, "u": float64(math.MaxUint64), "f": 1234570.0, "small": 1e-12, "s": "\"\n", "y": true,
+			"a": 1.0, "b": "x", "r": nil, "q": "-7", "in": map[string]any{"a": 1.0, "b": 2.0}, "i": -5.0,
+			"u": float64(math.MaxUint64), "f": 1234570.0, "small": 1e-12, "s": "\"\n", "y": true,
 			"is": []any{1.0, -2.0}, "none": []any{}, "fs": []any{0.1, nil, 3e38}, "k": []any{},
 		}
 		if !reflect.DeepEqual(got, want) {

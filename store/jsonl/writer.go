@@ -57,7 +57,8 @@ func NewWriter(o Options) (*Writer, error) {
 	}
 	kinds := max(len(o.Kinds), 1)
 	w := &Writer{
-		o: o, file: file, buf: make([]byte, 0, o.BufferBytes), counts: make([]int, kinds), lost: make([]uint64, kinds*len(causes)),
+		o: o, file: file, buf: make([]byte, 0, o.BufferBytes), counts: make([]int, kinds),
+		lost:  make([]uint64, kinds*len(causes)),
 		stats: Stats{Parts: 1},
 	}
 	if o.FlushEvery > 0 {

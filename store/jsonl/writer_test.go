@@ -197,7 +197,8 @@ func TestRateLimit(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second) // the loss is reported although nothing more comes
 		synctest.Wait()
-		if got := d.all(); strings.Count(got, "free") != 10 || strings.Count(got, "bounded") != 3 || !strings.HasSuffix(got, "lost 1 rate 7\n") {
+		if got := d.all(); strings.Count(got, "free") != 10 || strings.Count(got, "bounded") != 3 ||
+			!strings.HasSuffix(got, "lost 1 rate 7\n") {
 			t.Errorf("written:\n%s", got)
 		}
 		if !w.Append(1, []byte("line bounded")) {
@@ -218,7 +219,8 @@ func TestDiskFull(t *testing.T) {
 		for i := range 40 {
 			w.Append(0, fmt.Appendf(nil, "line %04d", i))
 		}
-		if s := w.Stats(); s.Lost[CauseFull] != 28 || !errors.Is(s.Err, syscall.ENOSPC) || !strings.Contains(s.Err.Error(), "resource.jsonl") {
+		if s := w.Stats(); s.Lost[CauseFull] != 28 || !errors.Is(s.Err, syscall.ENOSPC) ||
+			!strings.Contains(s.Err.Error(), "resource.jsonl") {
 			t.Errorf("%+v", s)
 		}
 		d.set(0, nil)
@@ -270,7 +272,8 @@ func TestPartThatCannotBeMade(t *testing.T) {
 	if s := w.Stats(); len(s.Lost) != 0 || s.Parts != 1 || !errors.Is(s.Err, syscall.EMFILE) {
 		t.Errorf("%+v", s)
 	}
-	if _, err := NewWriter(Options{Create: func(string) (io.WriteCloser, error) { return nil, syscall.EACCES }, Name: "x.jsonl"}); !errors.Is(err, syscall.EACCES) {
+	if _, err := NewWriter(Options{Create: func(string) (io.WriteCloser, error) { return nil, syscall.EACCES },
+		Name: "x.jsonl"}); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("%v", err)
 	}
 }

@@ -58,7 +58,8 @@ func (e *EventAccount) lossText() string {
 		parts = append(parts, fmt.Sprintf("%d of %d events (%s)", lost, lost+e.Written, strings.Join(causes, ", ")))
 	}
 	if e.TokensAfter > 0 {
-		parts = append(parts, fmt.Sprintf("all events of the %d tokens that were computed after recording stopped", e.TokensAfter))
+		parts = append(parts, fmt.Sprintf("all events of the %d tokens that were computed after recording stopped",
+			e.TokensAfter))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -127,7 +128,8 @@ func (a *Account) Check() {
 		{"bytes of tensors", a.Selected.Bytes, a.Captured.Bytes, lost.Bytes},
 	} {
 		if c.captured+c.lost != c.selected {
-			a.Violations = append(a.Violations, fmt.Sprintf("%d %s were selected, and %d captured and %d lost", c.selected, c.what, c.captured, c.lost))
+			a.Violations = append(a.Violations, fmt.Sprintf("%d %s were selected, and %d captured and %d lost",
+				c.selected, c.what, c.captured, c.lost))
 		}
 	}
 }
@@ -142,7 +144,9 @@ func (a *Account) AddLost(cause string, packets, bytes uint64) {
 		i, a.Lost = len(a.Lost), append(a.Lost, Loss{Cause: cause})
 	}
 	a.Lost[i].Packets, a.Lost[i].Bytes = a.Lost[i].Packets+packets, a.Lost[i].Bytes+bytes
-	slices.SortFunc(a.Lost, func(a, b Loss) int { return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Cause, b.Cause)) })
+	slices.SortFunc(a.Lost, func(a, b Loss) int {
+		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Cause, b.Cause))
+	})
 }
 
 // LossText is what was lost, for people; "nothing" where nothing was.

@@ -26,7 +26,8 @@ func TestAccountBalances(t *testing.T) {
 			a.AddLost(l.Cause, l.Packets, l.Bytes)
 		}
 		a.Check()
-		if len(a.Violations) != c.violations || a.Lossy() != (c.violations > 0 || len(c.lost) > 0) || a.Lossy() == (a.LossText() == "nothing") {
+		if len(a.Violations) != c.violations || a.Lossy() != (c.violations > 0 || len(c.lost) > 0) ||
+			a.Lossy() == (a.LossText() == "nothing") {
 			t.Errorf("%s: %q, %s", c.what, a.Violations, a.LossText())
 		}
 	}
@@ -43,20 +44,24 @@ func TestAccountBalances(t *testing.T) {
 // TestOverheadHoldsWaiting: a model that mostly waits has lost that time, whatever the tap's own code took.
 func TestOverheadHoldsWaiting(t *testing.T) {
 	a := Account{
-		Time:  TimeAccount{TapNS: int64(time.Millisecond), WaitNS: int64(59 * time.Millisecond), WallNS: int64(100 * time.Millisecond), Tokens: 10},
+		Time: TimeAccount{TapNS: int64(time.Millisecond), WaitNS: int64(59 * time.Millisecond),
+			WallNS: int64(100 * time.Millisecond), Tokens: 10},
 		Setup: SetupAccount{WaitNS: int64(7 * time.Second)},
 	}
 	share, ok := a.Time.Overhead()
 	text := a.OverheadText()
-	if !ok || share != 0.6 || !strings.HasPrefix(text, "at least 60.00 % ") || !strings.Contains(text, "5.90 ms waiting") || !strings.Contains(text, "warm-up 7.00 s") {
+	if !ok || share != 0.6 || !strings.HasPrefix(text, "at least 60.00 % ") ||
+		!strings.Contains(text, "5.90 ms waiting") || !strings.Contains(text, "warm-up 7.00 s") {
 		t.Errorf("%v %v: %s", share, ok, text)
 	}
 	a.Time.Cuts = 40
-	if text := a.OverheadText(); !strings.HasPrefix(text, "at least 60.00 % ") || !strings.Contains(text, "4.0 cuts of the graph, whose cost was not measured") {
+	if text := a.OverheadText(); !strings.HasPrefix(text, "at least 60.00 % ") ||
+		!strings.Contains(text, "4.0 cuts of the graph, whose cost was not measured") {
 		t.Error(text)
 	}
 	a.Time.CutNS = int64(20 * time.Millisecond)
-	if text := a.OverheadText(); !strings.HasPrefix(text, "at least 80.00 % ") || !strings.Contains(text, "2.00 ms in 4.0 cuts of the graph") {
+	if text := a.OverheadText(); !strings.HasPrefix(text, "at least 80.00 % ") ||
+		!strings.Contains(text, "2.00 ms in 4.0 cuts of the graph") {
 		t.Error(text)
 	}
 	if _, ok := (&TimeAccount{WallNS: 5}).Overhead(); ok || (&Account{}).OverheadText() != "" {

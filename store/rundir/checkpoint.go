@@ -40,9 +40,10 @@ type CheckpointMetadata struct {
 
 // CheckpointRun is what a run needs to be the same one again.
 type CheckpointRun struct {
-	Dir      string          `json:"dir"` // absolute; see ReadCheckpoint
-	Program  string          `json:"program"`
-	Args     []string        `json:"args,omitempty"` // of llamatap run; absent with --tap-redact text, and of other programs
+	Dir     string `json:"dir"` // absolute; see ReadCheckpoint
+	Program string `json:"program"`
+	// of llamatap run; absent with --tap-redact text, and of other programs
+	Args     []string        `json:"args,omitempty"`
 	Folder   string          `json:"working_folder,omitempty"`
 	Settings map[string]any  `json:"settings"` // of the tap, by key
 	Model    string          `json:"model_fingerprint,omitempty"`
@@ -110,7 +111,8 @@ func ReadCheckpoint(path string) (*Checkpoint, error) {
 		return nil, fmt.Errorf("checkpoint %s: %w: it was not written by llamatap", path, err)
 	}
 	if c.Version != checkpointVersion || c.Run.Dir == "" {
-		return nil, fmt.Errorf("checkpoint %s: version %d, and this program goes on from version %d of its own", path, c.Version, checkpointVersion)
+		return nil, fmt.Errorf("checkpoint %s: version %d, and this program goes on from version %d of its own", path,
+			c.Version, checkpointVersion)
 	}
 	stream, named := strings.CutSuffix(path, CheckpointSuffix)
 	if _, err := os.Lstat(stream); named && err == nil {

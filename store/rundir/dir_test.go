@@ -60,7 +60,8 @@ func TestCreate(t *testing.T) {
 			t.Errorf("id %q", d.ID())
 		}
 		seen[d.ID()] = true
-		if want := filepath.Join(out, "_A_model_x", d.ID()); d.Path() != want || mode(t, want) != 0o700 || mode(t, filepath.Dir(want)) != 0o700 {
+		if want := filepath.Join(out, "_A_model_x", d.ID()); d.Path() != want || mode(t, want) != 0o700 ||
+			mode(t, filepath.Dir(want)) != 0o700 {
 			t.Errorf("path %s, want %s", d.Path(), want)
 		}
 	}
@@ -130,10 +131,12 @@ func TestSealAndVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := ReadManifest(d.Path())
-	if err != nil || m.RunID != d.ID() || len(m.Files) != 4 || !slices.IsSortedFunc(m.Files, func(a, b File) int { return strings.Compare(a.Name, b.Name) }) {
+	if err != nil || m.RunID != d.ID() || len(m.Files) != 4 ||
+		!slices.IsSortedFunc(m.Files, func(a, b File) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Errorf("%+v %v", m, err)
 	}
-	if r, err := Verify(d.Path()); err != nil || !r.Sealed || r.Files != 4 || len(r.Missing)+len(r.Changed)+len(r.Extra) != 0 {
+	if r, err := Verify(d.Path()); err != nil || !r.Sealed || r.Files != 4 ||
+		len(r.Missing)+len(r.Changed)+len(r.Extra) != 0 {
 		t.Errorf("after the seal: %+v, %v", r, err)
 	}
 	if _, err := d.Create("late"); !errors.Is(err, ErrSealed) {
@@ -172,7 +175,8 @@ func TestVerifyFinds(t *testing.T) {
 		}
 	}
 	r, err := Verify(d.Path())
-	want := Report{Sealed: true, Files: 1, Missing: []string{"gone"}, Changed: []string{"content", "size"}, Extra: []string{"extra"}, RunID: d.ID()}
+	want := Report{Sealed: true, Files: 1, Missing: []string{"gone"}, Changed: []string{"content", "size"},
+		Extra: []string{"extra"}, RunID: d.ID()}
 	if err != nil || fmt.Sprint(r) != fmt.Sprint(want) {
 		t.Errorf("%+v, %v; want %+v", r, err, want)
 	}
@@ -271,7 +275,8 @@ func TestBadManifests(t *testing.T) {
 // What is not known must not appear as a zero.
 func TestMetadataLeavesOut(t *testing.T) {
 	b, err := json.Marshal(Metadata{Version: 1, Created: time.Unix(0, 0).UTC(), Losses: []Loss{}})
-	if want := `{"version":1,"created":"1970-01-01T00:00:00Z","losses":[],"lossy":false}`; err != nil || string(b) != want {
+	if want := `{"version":1,"created":"1970-01-01T00:00:00Z","losses":[],"lossy":false}`; err != nil ||
+		string(b) != want {
 		t.Errorf("%s %v, want %s", b, err, want)
 	}
 }

@@ -22,7 +22,8 @@ func TestFailedSteps(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(d.Path(), "x", "in the way"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.Close(); !errors.Is(err, syscall.EEXIST) && !errors.Is(err, syscall.EISDIR) && !errors.Is(err, syscall.ENOTEMPTY) || !strings.Contains(err.Error(), "write x") {
+		if err := f.Close(); !errors.Is(err, syscall.EEXIST) && !errors.Is(err, syscall.EISDIR) &&
+			!errors.Is(err, syscall.ENOTEMPTY) || !strings.Contains(err.Error(), "write x") {
 			t.Errorf("Close: %v", err)
 		}
 		nothingLeft(t, d, "x")

@@ -93,7 +93,9 @@ func TestFailpoints(t *testing.T) {
 		for _, stays := range []bool{false, true} {
 			n := 1
 			for hit := true; hit; n++ {
-				t.Run(fmt.Sprintf("%v at call %d, stays %v", cause, n, stays), func(t *testing.T) { hit = failAt(t, n, cause, stays) })
+				t.Run(fmt.Sprintf("%v at call %d, stays %v", cause, n, stays), func(t *testing.T) {
+					hit = failAt(t, n, cause, stays)
+				})
 			}
 			if n < 20 {
 				t.Errorf("%v: only %d calls went wrong", cause, n-2)
@@ -115,7 +117,8 @@ func failAt(t *testing.T, n int, cause error, stays bool) bool {
 	if *hit != (err != nil) || err != nil && !errors.Is(err, cause) {
 		t.Fatalf("it went wrong: %v; reported: %v", *hit, err)
 	}
-	if r, verr := Verify(d.Path()); verr != nil || r.Sealed != (err == nil) || err == nil && len(r.Missing)+len(r.Changed) > 0 {
+	if r, verr := Verify(d.Path()); verr != nil || r.Sealed != (err == nil) || err == nil &&
+		len(r.Missing)+len(r.Changed) > 0 {
 		t.Errorf("%+v, %v, after %v", r, verr, err)
 	}
 	if c, cerr := ReadCheckpoint(checkpoint); cerr != nil || c.TotalTokens != 1 && c.TotalTokens != 2 {

@@ -25,7 +25,8 @@ func leftover(name string) bool {
 	case !ok:
 		return false
 	}
-	return strings.HasSuffix(hidden, partSuffix) || strings.HasPrefix(hidden, "reserve-") || strings.HasPrefix(hidden, "tokens-") ||
+	return strings.HasSuffix(hidden, partSuffix) || strings.HasPrefix(hidden, "reserve-") ||
+		strings.HasPrefix(hidden, "tokens-") ||
 		strings.HasPrefix(hidden, "scratch-") || strings.Contains(hidden, CheckpointSuffix+"-")
 }
 

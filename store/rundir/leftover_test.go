@@ -11,7 +11,8 @@ import (
 
 // TestLeftovers: what a killed process leaves is in nobody's way, and removed; other files stay.
 func TestLeftovers(t *testing.T) {
-	left := []string{".a.part", ".manifest.json.part", ".metadata.json.part", ".region_map.parquet.part", ".reserve-17", ".tokens-3", ".scratch-9",
+	left := []string{".a.part", ".manifest.json.part", ".metadata.json.part", ".region_map.parquet.part", ".reserve-17",
+		".tokens-3", ".scratch-9",
 		".activations.stream.ckpt.json-55", ".seg-00001.part", "control.sock"}
 	stays := []string{"a", ".mine", "b.part", "activations.stream.ckpt.json"}
 	for how, open := range map[string]func(string) (*Dir, error){"mend": Mend, "resume": Reopen} {
@@ -27,7 +28,8 @@ func TestLeftovers(t *testing.T) {
 				t.Fatal(err)
 			}
 			put(t, d, "a", "new")
-			if err := errors.Join(d.WriteJSON(MetadataName, Metadata{Version: MetadataVersion}), d.RemoveLeftovers(), d.Seal()); err != nil {
+			if err := errors.Join(d.WriteJSON(MetadataName, Metadata{Version: MetadataVersion}), d.RemoveLeftovers(),
+				d.Seal()); err != nil {
 				t.Fatal(err)
 			}
 			entries, _ := os.ReadDir(path)

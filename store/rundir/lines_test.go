@@ -17,7 +17,8 @@ func TestEndLines(t *testing.T) {
 	}
 	path := filepath.Join(d.Path(), "resource.jsonl")
 	for _, before := range []string{"", "{\"a\":1}\n{}\n", strings.Repeat("{\"b\":\"x\"}\n", 9000)} {
-		for _, last := range []string{`{"event":"größe \"\n\" {}","v":[1,{"n":2}]}`, `{"long":"` + strings.Repeat("y", 65<<10) + `"}`} {
+		for _, last := range []string{`{"event":"größe \"\n\" {}","v":[1,{"n":2}]}`, `{"long":"` +
+			strings.Repeat("y", 65<<10) + `"}`} {
 			for end := 0; end <= len(last)+1; end++ {
 				if len(last) > 1000 && end > 20 && end < len(last)-20 && end%7919 != 0 {
 					continue
@@ -34,7 +35,8 @@ func TestEndLines(t *testing.T) {
 					n, err := d.EndLines("resource.jsonl")
 					got, _ := os.ReadFile(path)
 					if err != nil || n != cut || string(got) != want {
-						t.Fatalf("%d bytes, %d of the last line, time %d: %d cut, %d left, %v", len(text), end, i, n, len(got), err)
+						t.Fatalf("%d bytes, %d of the last line, time %d: %d cut, %d left, %v", len(text), end, i, n,
+							len(got), err)
 					}
 				}
 			}

@@ -30,7 +30,8 @@ func TestLiveFileIsReadWhileItIsWritten(t *testing.T) {
 	if err := errors.Join(f.Close(), f.Close(), d.Seal()); err != nil {
 		t.Fatal(err)
 	}
-	if report, err := Verify(d.Path()); err != nil || report.Files != 1 || len(report.Changed)+len(report.Missing)+len(report.Extra) != 0 {
+	if report, err := Verify(d.Path()); err != nil || report.Files != 1 ||
+		len(report.Changed)+len(report.Missing)+len(report.Extra) != 0 {
 		t.Errorf("%+v, %v", report, err)
 	}
 	for _, name := range []string{"resource.jsonl", ManifestName, "a/b", ".hidden"} {

@@ -104,7 +104,8 @@ func (d *Dir) AddFound() error {
 		return err
 	}
 	for _, e := range entries {
-		if !e.Type().IsRegular() || strings.HasPrefix(e.Name(), ".") || strings.HasSuffix(e.Name(), CheckpointSuffix) || madeLater[e.Name()] || e.Name() == ManifestName || d.recorded(e.Name()) {
+		if !e.Type().IsRegular() || strings.HasPrefix(e.Name(), ".") || strings.HasSuffix(e.Name(), CheckpointSuffix) ||
+			madeLater[e.Name()] || e.Name() == ManifestName || d.recorded(e.Name()) {
 			continue
 		}
 		size, sum, err := hashFile(filepath.Join(d.path, e.Name()), anySize, func(int64) {})

@@ -16,8 +16,9 @@ type Metadata struct {
 	RunID    string    `json:"run_id,omitempty"`
 	Created  time.Time `json:"created"`
 	Ended    time.Time `json:"ended,omitzero"`
-	SealedBy string    `json:"sealed_by,omitempty"` // what sealed the run: "collector", or the command that did it afterwards
-	Command  []string  `json:"command,omitempty"`
+	// what sealed the run: "collector", or the command that did it afterwards
+	SealedBy string   `json:"sealed_by,omitempty"`
+	Command  []string `json:"command,omitempty"`
 
 	Model    Model     `json:"model,omitzero"` // the first context's
 	Contexts []Context `json:"contexts,omitempty"`
@@ -133,22 +134,24 @@ type Loss struct {
 // Tap is what the tap itself cost on the model's threads, all measured there, over the life of the process:
 // warm-ups are in it.
 type Tap struct {
-	OwnNS      *int64            `json:"own_ns,omitempty"`      // all of the following but waiting
-	HookNS     *int64            `json:"hook_ns,omitempty"`     // entries of graphs
-	DescribeNS *int64            `json:"describe_ns,omitempty"` // of these, describing new graphs
-	CallNS     *int64            `json:"call_ns,omitempty"`     // of these, calls of llama.h
-	Graphs     *uint64           `json:"graphs,omitempty"`      // that were described
-	Rebuilt    *uint64           `json:"rebuilt,omitempty"`     // of these, reported as what differs from the graph before
-	RebuiltNS  *int64            `json:"rebuilt_ns,omitempty"`  // of describe_ns, for those
-	Executions *uint64           `json:"executions,omitempty"`  // of graphs
-	AskNS      *int64            `json:"ask_ns,omitempty"`      // deciding about nodes
-	CopyNS     *int64            `json:"copy_ns,omitempty"`     // copying tensors
-	WaitNS     *int64            `json:"wait_ns,omitempty"`     // waiting for a free slot
-	NodesAsked *uint64           `json:"nodes_asked,omitempty"`
-	Copies     *uint64           `json:"copies,omitempty"`
-	CopyBytes  *uint64           `json:"copy_bytes,omitempty"`
-	Source     string            `json:"source,omitempty"`  // weakest tag of these figures: measured, computed or estimated
-	Sources    map[string]string `json:"sources,omitempty"` // figures whose tag differs
+	OwnNS      *int64  `json:"own_ns,omitempty"`      // all of the following but waiting
+	HookNS     *int64  `json:"hook_ns,omitempty"`     // entries of graphs
+	DescribeNS *int64  `json:"describe_ns,omitempty"` // of these, describing new graphs
+	CallNS     *int64  `json:"call_ns,omitempty"`     // of these, calls of llama.h
+	Graphs     *uint64 `json:"graphs,omitempty"`      // that were described
+	// of these, reported as what differs from the graph before
+	Rebuilt    *uint64 `json:"rebuilt,omitempty"`
+	RebuiltNS  *int64  `json:"rebuilt_ns,omitempty"` // of describe_ns, for those
+	Executions *uint64 `json:"executions,omitempty"` // of graphs
+	AskNS      *int64  `json:"ask_ns,omitempty"`     // deciding about nodes
+	CopyNS     *int64  `json:"copy_ns,omitempty"`    // copying tensors
+	WaitNS     *int64  `json:"wait_ns,omitempty"`    // waiting for a free slot
+	NodesAsked *uint64 `json:"nodes_asked,omitempty"`
+	Copies     *uint64 `json:"copies,omitempty"`
+	CopyBytes  *uint64 `json:"copy_bytes,omitempty"`
+	// weakest tag of these figures: measured, computed or estimated
+	Source  string            `json:"source,omitempty"`
+	Sources map[string]string `json:"sources,omitempty"` // figures whose tag differs
 }
 
 // Stream is what one stream file holds.

@@ -33,7 +33,8 @@ func OpenFile(path string) (*os.File, error) {
 		return nil, err
 	}
 	if after, err := file.Stat(); err != nil || !os.SameFile(before, after) {
-		return nil, errors.Join(fmt.Errorf("open %s: %w: it was replaced while it was opened", path, ErrNotRegular), err, file.Close())
+		return nil, errors.Join(fmt.Errorf("open %s: %w: it was replaced while it was opened", path, ErrNotRegular),
+			err, file.Close())
 	}
 	return file, nil
 }
@@ -51,7 +52,8 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if info.Size() > limit {
-		return nil, fmt.Errorf("read %s: %w: it has %d bytes, and such a file has at most %d", path, ErrTooLarge, info.Size(), limit)
+		return nil, fmt.Errorf("read %s: %w: it has %d bytes, and such a file has at most %d", path, ErrTooLarge,
+			info.Size(), limit)
 	}
 	data := make([]byte, info.Size())
 	n, err := io.ReadFull(file, data)

@@ -35,7 +35,8 @@ func TestOpenFile(t *testing.T) {
 	check(err)
 	defer listener.Close()
 	for name, want := range map[string]error{
-		"file": nil, "empty": nil, "sparse": ErrTooLarge, "link": ErrNotRegular, "dangling": ErrNotRegular, "zero": ErrNotRegular,
+		"file": nil, "empty": nil, "sparse": ErrTooLarge, "link": ErrNotRegular, "dangling": ErrNotRegular,
+		"zero":   ErrNotRegular,
 		"folder": ErrNotRegular, "fifo": ErrNotRegular, "socket": ErrNotRegular, "nothing": fs.ErrNotExist,
 	} {
 		data, err := ReadFile(at(name), MaxDocument)

@@ -11,7 +11,8 @@ func TestRename(t *testing.T) {
 	d := create(t)
 	put(t, d, "trace.000.parquet", "rows")
 	put(t, d, "other", "text")
-	for _, c := range [][2]string{{"nothing", "a"}, {"other", "trace.000.parquet"}, {"other", ManifestName}, {"other", "../a"}} {
+	for _, c := range [][2]string{{"nothing", "a"}, {"other", "trace.000.parquet"}, {"other", ManifestName},
+		{"other", "../a"}} {
 		if err := d.Rename(c[0], c[1]); !errors.Is(err, ErrName) {
 			t.Errorf("%v: %v", c, err)
 		}
@@ -26,7 +27,8 @@ func TestRename(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	report, err := Verify(d.Path())
-	if err != nil || !report.Sealed || report.Files != 2 || len(report.Missing)+len(report.Changed)+len(report.Extra) > 0 {
+	if err != nil || !report.Sealed || report.Files != 2 ||
+		len(report.Missing)+len(report.Changed)+len(report.Extra) > 0 {
 		t.Errorf("%+v: %v", report, err)
 	}
 	m, err := ReadManifest(d.Path())

@@ -57,7 +57,8 @@ func TestSegments(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(d.Path(), "seg-00003")); err != nil {
 		t.Fatal(err)
 	}
-	if r, _ := Verify(d.Path()); !slices.Equal(r.Changed, []string{"seg-00002/manifest.json"}) || !slices.Equal(r.Missing, []string{"seg-00003/manifest.json"}) {
+	if r, _ := Verify(d.Path()); !slices.Equal(r.Changed, []string{"seg-00002/manifest.json"}) ||
+		!slices.Equal(r.Missing, []string{"seg-00003/manifest.json"}) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -70,7 +71,8 @@ func TestSegmentOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if names, err := Segments(dir); err != nil || !slices.Equal(names, []string{"seg-00002", "seg-99999", "seg-100000"}) {
+	if names, err := Segments(dir); err != nil || !slices.Equal(names,
+		[]string{"seg-00002", "seg-99999", "seg-100000"}) {
 		t.Errorf("%v %v", names, err)
 	}
 	if _, err := Segments(filepath.Join(dir, "none")); err == nil {

@@ -35,7 +35,8 @@ func NewStateFolder(out string) (string, error) {
 func RemoveStateFolders(out string) (removed []string) {
 	entries, _ := os.ReadDir(out) // another time, if not now
 	for _, e := range entries {
-		if path := filepath.Join(out, e.Name()); e.IsDir() && stateForm.MatchString(e.Name()) && lockState(path) && os.RemoveAll(path) == nil {
+		if path := filepath.Join(out, e.Name()); e.IsDir() && stateForm.MatchString(e.Name()) && lockState(path) &&
+			os.RemoveAll(path) == nil {
 			removed = append(removed, path)
 		}
 	}

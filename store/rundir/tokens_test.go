@@ -91,7 +91,8 @@ func TestNoTokens(t *testing.T) {
 		Tokens   []json.RawMessage `json:"tokens"`
 		Duration float64           `json:"capture_duration_seconds"`
 	}
-	if err := json.Unmarshal([]byte(tokensFile(t, nil)), &file); err != nil || file.Tokens == nil || file.Total != 0 || file.Duration != 1.5 {
+	if err := json.Unmarshal([]byte(tokensFile(t, nil)), &file); err != nil || file.Tokens == nil || file.Total != 0 ||
+		file.Duration != 1.5 {
 		t.Errorf("%+v %v", file, err)
 	}
 }
@@ -99,7 +100,8 @@ func TestNoTokens(t *testing.T) {
 // No byte of a token's text is lost, whatever the tokenizer cuts.
 func TestTokenBytes(t *testing.T) {
 	var records []TokenRecord
-	pieces := []string{"", "\n\t\x00\x7f\u2028", "\xf0\x9f", "\x98\x80", "ok\xffok", strings.Repeat("é", 5000), "\\\"</script>"}
+	pieces := []string{"", "\n\t\x00\x7f\u2028", "\xf0\x9f", "\x98\x80", "ok\xffok", strings.Repeat("é", 5000),
+		"\\\"</script>"}
 	for i, piece := range pieces {
 		records = append(records, record(int64(i), piece))
 	}

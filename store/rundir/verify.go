@@ -30,7 +30,8 @@ type Report struct {
 }
 
 // madeLater are names in a run directory that no manifest lists.
-var madeLater = map[string]bool{"derived": true, DerivedName: true, "report.html": true, SocketName: true, StateFolder: true}
+var madeLater = map[string]bool{"derived": true, DerivedName: true, "report.html": true, SocketName: true,
+	StateFolder: true}
 
 // Verify compares a run directory with its manifest. What is made later (derived/, derived.json, report.html), the
 // socket of a live run and the states of one that is not finished are left out. A directory without a
@@ -159,7 +160,8 @@ func ReadMetadata(path string) (Metadata, error) {
 		return m, fmt.Errorf("read %s: %w", MetadataName, err)
 	}
 	if m.Version > MetadataVersion {
-		return m, fmt.Errorf("read %s: version %d, this program reads %d; use a newer llamatap", MetadataName, m.Version, MetadataVersion)
+		return m, fmt.Errorf("read %s: version %d, this program reads %d; use a newer llamatap", MetadataName,
+			m.Version, MetadataVersion)
 	}
 	return m, nil
 }

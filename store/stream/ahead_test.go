@@ -91,7 +91,8 @@ func TestAheadOnFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := uint64(0); err == nil; i++ {
-			if err = w.Append(&Packet{Name: fmt.Sprint("a tensor ", i), SrcType: ggmlI32, Exec: i}, data, nil); err == nil {
+			if err = w.Append(&Packet{Name: fmt.Sprint("a tensor ", i), SrcType: ggmlI32, Exec: i}, data,
+				nil); err == nil {
 				err = errors.Join(w.Commit(), w.Flush())
 			}
 		}
@@ -116,7 +117,8 @@ func TestAheadSteps(t *testing.T) {
 		steps      []string
 	}{
 		{"as asked for", 256 << 10, 1 << 40, []string{"0+262144", "262144+262144"}},
-		{"a share of what is free", 1 << 30, 64 * 100_000, []string{"0+98304", "98304+98304", "196608+98304", "294912+98304"}},
+		{"a share of what is free", 1 << 30, 64 * 100_000,
+			[]string{"0+98304", "98304+98304", "196608+98304", "294912+98304"}},
 		{"too little to be of use", 1 << 30, 64 * 60_000, nil},
 		{"none", 0, 1 << 40, nil},
 		{"a disk that refuses", 256 << 10, -1, []string{"0+262144"}},
@@ -133,7 +135,8 @@ func TestAheadSteps(t *testing.T) {
 		if fmt.Sprint(f.steps) != fmt.Sprint(c.steps) {
 			t.Errorf("%s: %v, want %v", c.name, f.steps, c.steps)
 		}
-		if given := a.release(); given != (c.free > 0 && len(c.steps) > 0) || a.left() != 0 || a.release() || f.trims > 1 {
+		if given := a.release(); given != (c.free > 0 && len(c.steps) > 0) || a.left() != 0 || a.release() ||
+			f.trims > 1 {
 			t.Errorf("%s: given back %v, %d left, %d times", c.name, given, a.left(), f.trims)
 		}
 	}
@@ -231,7 +234,8 @@ func TestAhead(t *testing.T) {
 				return err
 			}
 			info, _ := os.Stat(path)
-			if err := errors.Join(f.(roomFile).Allocate(info.Size(), 8<<20), f.Close()); err != nil || roomBehind(t, path) < 1<<20 {
+			if err := errors.Join(f.(roomFile).Allocate(info.Size(), 8<<20), f.Close()); err != nil ||
+				roomBehind(t, path) < 1<<20 {
 				return fmt.Errorf("%d bytes are kept: %w", roomBehind(t, path), err)
 			}
 			_, err = Repair(path, Assumed{})

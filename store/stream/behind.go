@@ -42,8 +42,9 @@ type chunk struct {
 // startBehind makes o write behind from here on, with its own buffer and more of that size.
 func (o *output) startBehind(onStart func()) {
 	b := &behind{
-		free: make(chan *chunk, behindBuffers), toDisk: make(chan *chunk, behindBuffers), toHash: make(chan *chunk, behindBuffers),
-		write: o.writeAt, hash: o.hash, onStart: onStart,
+		free: make(chan *chunk, behindBuffers), toDisk: make(chan *chunk, behindBuffers),
+		toHash: make(chan *chunk, behindBuffers),
+		write:  o.writeAt, hash: o.hash, onStart: onStart,
 	}
 	for range behindBuffers - 1 {
 		b.free <- &chunk{buf: o.newBuffer(cap(o.buf))}

@@ -51,7 +51,8 @@ func TestBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(path)
-		if sum := o.sum(); err != nil || !bytes.Equal(got, want) || sum.Size != int64(len(want)) || sum.SHA256 != sha256.Sum256(want) {
+		if sum := o.sum(); err != nil || !bytes.Equal(got, want) || sum.Size != int64(len(want)) ||
+			sum.SHA256 != sha256.Sum256(want) {
 			t.Errorf("refused %v: %d bytes, %v; the sum is of %d", refused, len(got), err, sum.Size)
 		}
 	}

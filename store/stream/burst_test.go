@@ -50,9 +50,11 @@ func BenchmarkBurst(b *testing.B) {
 	for _, c := range []struct {
 		id    codec.ID
 		dtype codec.DType
-	}{{codec.None, codec.F32}, {codec.None, codec.F16}, {codec.LZ4, codec.F16}, {codec.Zstd, codec.F16}, {codec.Q, codec.F32}, {codec.QFSE, codec.F32}} {
+	}{{codec.None, codec.F32}, {codec.None, codec.F16}, {codec.LZ4, codec.F16}, {codec.Zstd, codec.F16},
+		{codec.Q, codec.F32}, {codec.QFSE, codec.F32}} {
 		b.Run(fmt.Sprintf("%v/%v", c.id, c.dtype), func(b *testing.B) {
-			w, err := Create(filepath.Join(b.TempDir(), "a"), Options{Codec: c.id, DType: c.dtype, MemoryBound: 40 << 20})
+			w, err := Create(filepath.Join(b.TempDir(), "a"),
+				Options{Codec: c.id, DType: c.dtype, MemoryBound: 40 << 20})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -70,7 +72,8 @@ func burst(b *testing.B, w *Writer) {
 	var data [][]byte
 	var release []func()
 	pool := newPool(96 << 20)
-	for i, row := range [20]int64{7: 5120, 8: 5120, 12: 512, 13: 512, 14: 512, 15: 512, 16: 512, 17: 512, 18: 512, 19: 512} {
+	for i, row := range [20]int64{7: 5120, 8: 5120, 12: 512, 13: 512, 14: 512, 15: 512, 16: 512, 17: 512, 18: 512,
+		19: 512} {
 		if row == 0 {
 			row = 2048
 		}

@@ -73,7 +73,8 @@ func (c *capture) survivors(t *testing.T, what string, stream, index []byte) int
 func (c *capture) find(p *Packet) int {
 	for i := range c.packets {
 		w := &c.packets[i]
-		if w.Exec == p.Exec && w.Name == p.Name && w.NE == p.NE && w.NodeIndex == p.NodeIndex && w.TokenFirst == p.TokenFirst {
+		if w.Exec == p.Exec && w.Name == p.Name && w.NE == p.NE && w.NodeIndex == p.NodeIndex &&
+			w.TokenFirst == p.TokenFirst {
 			return i
 		}
 	}
@@ -133,7 +134,8 @@ func TestBitFlips(t *testing.T) {
 		for at := range stream {
 			bad := bytes.Clone(stream)
 			bad[at] ^= 1 << (at % 8)
-			if good := c.survivors(t, fmt.Sprintf("%v: stream flipped at byte %d", id, at), bad, index); good != len(c.packets)-1 {
+			if good := c.survivors(t, fmt.Sprintf("%v: stream flipped at byte %d", id, at), bad,
+				index); good != len(c.packets)-1 {
 				t.Fatalf("%v: stream flipped at byte %d: %d of %d packets came back", id, at, good, len(c.packets))
 			}
 		}
@@ -201,7 +203,8 @@ func TestOpenErrors(t *testing.T) {
 	writeFiles(t, dir+"/type", nil2empty(nil), append(bytes.Clone(index[:headerSize]), record...))
 	writeFiles(t, dir+"/text", stream, []byte("not an index at all, but long enough to be looked at as if it were one"))
 	writeFiles(t, dir+"/empty", stream, []byte{})
-	for name, want := range map[string]error{"alone": ErrNoIndex, "missing": os.ErrNotExist, "future": ErrVersion, "type": ErrVersion, "text": ErrCorrupt, "empty": ErrTruncated} {
+	for name, want := range map[string]error{"alone": ErrNoIndex, "missing": os.ErrNotExist, "future": ErrVersion,
+		"type": ErrVersion, "text": ErrCorrupt, "empty": ErrTruncated} {
 		if _, err := Open(dir + "/" + name); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", name, err, want)
 		}
@@ -238,7 +241,8 @@ func TestFooter(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := open(t, stream, index)
-	if f.Totals != r.Totals() || f.Totals.StreamBytes != int64(len(stream)) || len(f.Nodes) != 3 || len(f.Losses) != 1 || len(f.Seeks) != 1 {
+	if f.Totals != r.Totals() || f.Totals.StreamBytes != int64(len(stream)) || len(f.Nodes) != 3 ||
+		len(f.Losses) != 1 || len(f.Seeks) != 1 {
 		t.Errorf("%+v", f)
 	}
 	for _, n := range f.Nodes {
@@ -323,7 +327,8 @@ func TestDiskFull(t *testing.T) {
 				t.Fatalf("%s full at %d: Flush %v, Close %v", which, limit, flush, closed)
 			}
 			if int(released.Load()) != len(c.packets) || s.closed != 1 || x.closed != 1 {
-				t.Fatalf("%s full at %d: %d of %d released, files closed %d and %d times", which, limit, released.Load(), len(c.packets), s.closed, x.closed)
+				t.Fatalf("%s full at %d: %d of %d released, files closed %d and %d times", which, limit,
+					released.Load(), len(c.packets), s.closed, x.closed)
 			}
 			c.survivors(t, fmt.Sprintf("%s full at %d", which, limit), s.Bytes(), x.Bytes())
 		}

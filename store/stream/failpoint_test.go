@@ -130,14 +130,16 @@ func TestFailpoints(t *testing.T) {
 		}{
 			{"plain", small, 0, func(f *faultyFile) File { return f }},
 			{"blocks", small, 0, func(f *faultyFile) File { return faultyBlocks{f} }},
-			{"blocks with room ahead", large, 6 * blockAlign, func(f *faultyFile) File { return faultyRoom{faultyBlocks{f}} }},
+			{"blocks with room ahead", large, 6 * blockAlign,
+				func(f *faultyFile) File { return faultyRoom{faultyBlocks{f}} }},
 		} {
 			for _, policy := range []Sync{{Policy: SyncToken}, {Policy: SyncNone}} {
 				n, spare := int64(1), 0
 				for ; ; n += step {
 					what := fmt.Sprintf("%s at call %d, %s, %v", f.name, n, kind.name, policy)
 					d := &faulty{fault: f, at: n}
-					if !kind.c.failAt(t, what, d, kind.open, Options{Workers: 1, Codec: codec.LZ4, Sync: policy, Ahead: kind.ahead}) {
+					if !kind.c.failAt(t, what, d, kind.open,
+						Options{Workers: 1, Codec: codec.LZ4, Sync: policy, Ahead: kind.ahead}) {
 						break
 					}
 					if d.spare.Load() {
@@ -166,7 +168,8 @@ func (c *capture) failAt(t *testing.T, what string, d *faulty, as func(*faultyFi
 		if cause == nil {
 			cause = io.ErrShortWrite
 		}
-		if err != nil && (!errors.Is(err, cause) || !strings.Contains(err.Error(), "stream") && !strings.Contains(err.Error(), "index")) {
+		if err != nil && (!errors.Is(err, cause) || !strings.Contains(err.Error(), "stream") &&
+			!strings.Contains(err.Error(), "index")) {
 			t.Fatalf("%s: it is reported as %v", what, err)
 		}
 	}
@@ -192,7 +195,8 @@ func (c *capture) failAt(t *testing.T, what string, d *faulty, as func(*faultyFi
 		t.Fatalf("%s: it went wrong: %v; Close: %v", what, hurt, err)
 	default:
 		if r := open(t, s.data, x.data); r.Len() != len(c.packets) || r.Verify() != nil {
-			t.Fatalf("%s: nothing was reported, and %d packets of %d are there, %v", what, r.Len(), len(c.packets), r.Verify())
+			t.Fatalf("%s: nothing was reported, and %d packets of %d are there, %v", what, r.Len(), len(c.packets),
+				r.Verify())
 		}
 	}
 	return d.hit.Load()
@@ -240,6 +244,7 @@ func (c *capture) survive(t *testing.T, what string, d *faulty, w *Writer, strea
 	if err := mended.Verify(); err != nil {
 		t.Fatalf("%s: mended: %v", what, err)
 	}
-	synced.Packets, synced.Executions = synced.Commits*uint64(len(c.packets)/len(c.executions)), synced.Commits // a mend ends behind a commit
+	// a mend ends behind a commit
+	synced.Packets, synced.Executions = synced.Commits*uint64(len(c.packets)/len(c.executions)), synced.Commits
 	promised(t, what, mended, synced)
 }

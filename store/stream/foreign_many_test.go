@@ -25,11 +25,13 @@ func TestForeignManyPackets(t *testing.T) {
 	}
 	var p Packet
 	for _, i := range []int{0, foreignChunk - 1, foreignChunk, n - 1} {
-		if err := r.Packet(i, &p); err != nil || p.Offset != int64(i*len(packet)) || p.Name != "x" || p.RawBytes != 2 || p.NE[0] != 1 {
+		if err := r.Packet(i, &p); err != nil || p.Offset != int64(i*len(packet)) || p.Name != "x" || p.RawBytes != 2 ||
+			p.NE[0] != 1 {
 			t.Errorf("packet %d: %+v, %v", i, p, err)
 		}
 	}
-	if total := r.Totals(); r.Len() != n || total.Packets != n || total.StreamBytes != int64(len(data)) || len(r.Damage()) > 0 {
+	if total := r.Totals(); r.Len() != n || total.Packets != n || total.StreamBytes != int64(len(data)) ||
+		len(r.Damage()) > 0 {
 		t.Errorf("%d packets, %+v, %v", r.Len(), total, r.Damage())
 	}
 }

@@ -106,7 +106,8 @@ func parseHeader(b []byte) (h Header, chain uint32, err error) {
 	}
 	h.Major, h.Minor = binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint16(b[10:])
 	if h.Major != versionMajor || binary.LittleEndian.Uint32(b[12:]) != headerSize {
-		return h, 0, fmt.Errorf("index header: %w %d.%d: this program reads %d; use a newer one", ErrVersion, h.Major, h.Minor, versionMajor)
+		return h, 0, fmt.Errorf("index header: %w %d.%d: this program reads %d; use a newer one", ErrVersion, h.Major,
+			h.Minor, versionMajor)
 	}
 	copy(h.RunID[:], b[16:])
 	copy(h.Salt[:], b[32:])

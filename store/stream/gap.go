@@ -18,7 +18,8 @@ func (g *Gap) append(dst []byte) []byte {
 
 func (x *index) takeGap(payload []byte, at int64) error {
 	c := cursor{b: payload}
-	g := Gap{Packet: x.totals.Packets, Records: c.uint(), StreamBytes: c.size(uint64(math.MaxInt64 - x.totals.StreamBytes))}
+	g := Gap{Packet: x.totals.Packets, Records: c.uint(),
+		StreamBytes: c.size(uint64(math.MaxInt64 - x.totals.StreamBytes))}
 	if err := c.done(); err != nil {
 		return err
 	}

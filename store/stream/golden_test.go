@@ -20,7 +20,8 @@ var update = flag.Bool("update", false, "write golden files")
 // tensor.
 func golden(t *testing.T) (stream, index []byte) {
 	t.Helper()
-	h := Header{Major: versionMajor, Minor: 2, Salt: [8]byte{0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7}, TimeNS: 1_800_000_000_000_000_000, MonoNS: 5_000_000_000,
+	h := Header{Major: versionMajor, Minor: 2, Salt: [8]byte{0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7},
+		TimeNS: 1_800_000_000_000_000_000, MonoNS: 5_000_000_000,
 		Sync: Sync{Policy: SyncInterval, Interval: time.Second}}
 	for i := range h.RunID {
 		h.RunID[i] = byte(i)
@@ -37,7 +38,8 @@ func golden(t *testing.T) (stream, index []byte) {
 		Rows: []label.Row{{Token: 300, Seqs: []int32{0}, Phase: label.PhasePrefill, Output: true}},
 	}
 	p := Packet{
-		Name: "layer1", Node: "layer1", Op: "ADD", Occurrence: 1, Layer: 1, Component: label.ComponentResidual, Rows: label.RowsTokens,
+		Name: "layer1", Node: "layer1", Op: "ADD", Occurrence: 1, Layer: 1, Component: label.ComponentResidual,
+		Rows:   label.RowsTokens,
 		RowDim: 1, Graph: 2, Exec: 7, NodeIndex: 42, Phase: label.PhasePrefill, NE: [4]int64{3, 1, 1, 1}, TokenCount: 1,
 		TimeNS: h.TimeNS + 2000, MonoNS: h.MonoNS + 2000,
 	}
@@ -101,7 +103,8 @@ func TestDocumentedBytes(t *testing.T) {
 		}
 	}
 	stream, index := golden(t)
-	want := hex.EncodeToString(stream) + "0000000000040000ff7b" + "000f00000002626c6b2e302e6174746e5f6e6f726d5535" + hex.EncodeToString(index)
+	want := hex.EncodeToString(stream) + "0000000000040000ff7b" + "000f00000002626c6b2e302e6174746e5f6e6f726d5535" +
+		hex.EncodeToString(index)
 	if shown.String() != want {
 		t.Errorf("the documentation shows\n%s\nand the bytes are\n%s", shown.String(), want)
 	}

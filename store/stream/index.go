@@ -39,7 +39,8 @@ func newJournal(h Header, out, before *output) (*journal, error) {
 // append writes the record whose payload is j.payload.
 func (j *journal) append(kind byte) error {
 	if len(j.payload) > maxRecord {
-		return fmt.Errorf("index record of %d bytes: at most %d are possible; use a smaller batch", len(j.payload), maxRecord)
+		return fmt.Errorf("index record of %d bytes: at most %d are possible; use a smaller batch", len(j.payload),
+			maxRecord)
 	}
 	j.record, j.chain = appendRecord(j.record[:0], kind, uint32(j.footer.Records), j.chain, j.payload)
 	j.footer.Records++
@@ -78,7 +79,8 @@ func (j *journal) packet(p *Packet) error {
 // seek notes the place of the record that is about to be written.
 func (j *journal) seek(p *Packet) {
 	n := j.footer.Totals.Packets
-	j.addSeek(Seek{Packet: n, Index: j.out.end(), Stream: p.Offset, Exec: p.Exec, chain: j.chain, record: j.footer.Records})
+	j.addSeek(Seek{Packet: n, Index: j.out.end(), Stream: p.Offset, Exec: p.Exec, chain: j.chain,
+		record: j.footer.Records})
 }
 
 // addSeek puts an entry into the seek table if it is its packet's turn.

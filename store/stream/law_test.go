@@ -44,14 +44,21 @@ func TestLyingRecords(t *testing.T) {
 		stream  int // bytes, so that nothing is wrong with them
 		good    bool
 	}{
-		"true":            {[]func() (byte, []byte){forgedNode(0), forgedPacket(0, 0), forgedPacket(0, size), forgedEnd(2, 2*size)}, 2, 2 * size, true},
-		"node number":     {[]func() (byte, []byte){forgedNode(1), forgedEnd(0, 0)}, 0, 0, false},
-		"node twice":      {[]func() (byte, []byte){forgedNode(0), forgedNode(0), forgedEnd(0, 0)}, 0, 0, false},
-		"unknown node":    {[]func() (byte, []byte){forgedPacket(0, 0), forgedEnd(0, 0)}, 0, 0, false},
-		"gap":             {[]func() (byte, []byte){forgedNode(0), forgedPacket(0, 1), forgedEnd(1, 1+size)}, 0, 0, false},
-		"overlap":         {[]func() (byte, []byte){forgedNode(0), forgedPacket(0, 0), forgedPacket(0, 5), forgedEnd(2, 5+size)}, 1, size, false},
-		"end miscounts":   {[]func() (byte, []byte){forgedNode(0), forgedPacket(0, 0), forgedEnd(2, size)}, 1, size, false},
-		"left over bytes": {[]func() (byte, []byte){func() (byte, []byte) { return recordCommit + 1, []byte{0, 0, 0, 0, 0, 0} }, forgedEnd(0, 0)}, 0, 0, false},
+		"true": {[]func() (byte, []byte){forgedNode(0), forgedPacket(0, 0), forgedPacket(0, size),
+			forgedEnd(2, 2*size)}, 2, 2 * size, true},
+		"node number":  {[]func() (byte, []byte){forgedNode(1), forgedEnd(0, 0)}, 0, 0, false},
+		"node twice":   {[]func() (byte, []byte){forgedNode(0), forgedNode(0), forgedEnd(0, 0)}, 0, 0, false},
+		"unknown node": {[]func() (byte, []byte){forgedPacket(0, 0), forgedEnd(0, 0)}, 0, 0, false},
+		"gap": {[]func() (byte, []byte){forgedNode(0), forgedPacket(0, 1), forgedEnd(1, 1+size)}, 0, 0,
+			false},
+		"overlap": {[]func() (byte, []byte){forgedNode(0), forgedPacket(0, 0), forgedPacket(0, 5),
+			forgedEnd(2, 5+size)}, 1, size, false},
+		"end miscounts": {[]func() (byte, []byte){forgedNode(0), forgedPacket(0, 0), forgedEnd(2, size)}, 1, size,
+			false},
+		"left over bytes": {[]func() (byte, []byte){func() (byte, []byte) {
+			return recordCommit + 1,
+				[]byte{0, 0, 0, 0, 0, 0}
+		}, forgedEnd(0, 0)}, 0, 0, false},
 	} {
 		index := forge(c.records...)
 		r, err := NewReader(bytes.NewReader(make([]byte, c.stream)), int64(c.stream), index)
@@ -77,7 +84,8 @@ func TestUnknownTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut := index[:recordAt(t, x, 2)] // at a record's end, so that only the missing end shows otherwise
-	if d := open(t, stream, cut).Damage(); len(d) != 2 || !errors.Is(d[0], ErrTruncated) || !errors.Is(d[1], ErrTruncated) {
+	if d := open(t, stream, cut).Damage(); len(d) != 2 || !errors.Is(d[0], ErrTruncated) ||
+		!errors.Is(d[1], ErrTruncated) {
 		t.Errorf("cut index: %v", d)
 	}
 }
@@ -107,7 +115,8 @@ func (p pairIndex) Write(b []byte) (int, error) {
 	p.index.Write(b)
 	x, err := scan(p.index.Bytes())
 	if err != nil || x.totals.StreamBytes > int64(p.stream.Len()) {
-		p.t.Errorf("write %d of the index describes %d bytes, and the stream has %d: %v", p.writes, x.totals.StreamBytes, p.stream.Len(), err)
+		p.t.Errorf("write %d of the index describes %d bytes, and the stream has %d: %v", p.writes,
+			x.totals.StreamBytes, p.stream.Len(), err)
 	}
 	return len(b), nil
 }

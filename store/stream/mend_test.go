@@ -59,7 +59,8 @@ func TestMend(t *testing.T) {
 			if err := mended.Verify(); err != nil || mended.Len() != want || mended.index.footer == nil {
 				t.Fatalf("cut at %d, %d: %d packets, want %d: %v", cut, size, mended.Len(), want, err)
 			}
-			if l := mended.Losses(); l[len(l)-1] != (Loss{Cause: "disk_full", Packets: uint64(whole.Len() - want), Bytes: 9}) {
+			if l := mended.Losses(); l[len(l)-1] != (Loss{Cause: "disk_full", Packets: uint64(whole.Len() - want),
+				Bytes: 9}) {
 				t.Fatalf("losses %v", l)
 			}
 			for i, p := range mended.Packets() {
@@ -130,7 +131,8 @@ func TestMendWhole(t *testing.T) {
 	if got, _ := os.ReadFile(path + IndexSuffix); !bytes.Equal(got, idx) {
 		t.Error("the index was changed")
 	}
-	for _, bad := range []string{filepath.Join(t.TempDir(), "none"), put(t, stream, idx[:headerSize-1]), put(t, stream, nil)} {
+	for _, bad := range []string{filepath.Join(t.TempDir(), "none"), put(t, stream, idx[:headerSize-1]),
+		put(t, stream, nil)} {
 		if _, _, err := mendFiles(bad, func(Totals) []Loss { return nil }); err == nil {
 			t.Errorf("%s: mended", bad)
 		}
@@ -162,7 +164,8 @@ func TestMendWriter(t *testing.T) {
 	for room := headerSize; room < len(stream)+len(idx); room += 379 {
 		for _, inIndex := range []bool{false, true} {
 			path := filepath.Join(t.TempDir(), "a.stream")
-			s, x := &fullFile{File: create(t, path), left: room}, &fullFile{File: create(t, path+IndexSuffix), left: 1 << 30}
+			s, x := &fullFile{File: create(t, path), left: room},
+				&fullFile{File: create(t, path+IndexSuffix), left: 1 << 30}
 			if inIndex {
 				s.left, x.left = 1<<30, room
 			}
@@ -197,7 +200,8 @@ func TestMendWriter(t *testing.T) {
 				}
 			}
 			if err := mended.Verify(); err != nil || mended.Len() < want {
-				t.Fatalf("%d bytes, in the index %v: %d packets, at least %d are there: %v", room, inIndex, mended.Len(), want, err)
+				t.Fatalf("%d bytes, in the index %v: %d packets, at least %d are there: %v", room, inIndex,
+					mended.Len(), want, err)
 			}
 			mended.Close()
 		}

@@ -7,7 +7,8 @@ type Options struct {
 	Workers int         // goroutines that convert and compress; 0 = GOMAXPROCS
 	Codec   codec.ID    // compression of every packet
 	Bound   codec.Bound // what the codecs Q and QFSE promise of F32 rows; what is no F32 is packed with LZ4 then
-	DType   codec.DType // element type for F32 tensors: F32, F16 or BF16; Raw (zero) = F16. Other types are stored as they are
+	// element type for F32 tensors: F32, F16 or BF16; Raw (zero) = F16. Other types are stored as they are
+	DType codec.DType
 
 	// Queue is how many packets may wait for a worker before Append blocks; 0 = 1024. Their data stays the caller's.
 	Queue int

@@ -130,7 +130,8 @@ func (p *pages) load(number int) (*loaded, error) {
 	for at := 0; at < size; {
 		r, ok := parseRecord(l.data[at:])
 		if !ok || !r.follows(chain) {
-			return nil, fmt.Errorf("index: %w: byte %d is not what it was when the file was opened", ErrCorrupt, g.at+int64(at))
+			return nil, fmt.Errorf("index: %w: byte %d is not what it was when the file was opened", ErrCorrupt,
+				g.at+int64(at))
 		}
 		switch r.kind {
 		case recordPacket:
@@ -148,7 +149,8 @@ func (p *pages) load(number int) (*loaded, error) {
 // none. mu is held, and the record valid as long.
 func (p *pages) execution(exec uint64) (r record, at int64, found bool, err error) {
 	best := -1
-	for n := sort.Search(len(p.byExec), func(k int) bool { return p.all[p.byExec[k]].least > exec }) - 1; n >= 0 && p.most[n] >= exec; n-- {
+	for n := sort.Search(len(p.byExec), func(k int) bool { return p.all[p.byExec[k]].least > exec }) - 1; n >= 0 &&
+		p.most[n] >= exec; n-- {
 		if i := int(p.byExec[n]); p.all[i].most >= exec && (best < 0 || i < best) {
 			l, err := p.load(i)
 			if err != nil {

@@ -47,7 +47,8 @@ func paged(t *testing.T, executions, apart int) (c *capture, stream, index []byt
 		numbers[i], numbers[j] = numbers[j], numbers[i]
 	}
 	for i, n := range numbers {
-		e := Execution{Exec: n, TokenFirst: int64(i), Rows: []label.Row{{Index: int64(i), Token: int32(n), Request: label.RequestUnknown}}}
+		e := Execution{Exec: n, TokenFirst: int64(i),
+			Rows: []label.Row{{Index: int64(i), Token: int32(n), Request: label.RequestUnknown}}}
 		if i%100 == 7 {
 			e.Rows = slices.Repeat(e.Rows, 3000) // of more than a page
 			for k := range e.Rows {
@@ -91,7 +92,8 @@ func TestPages(t *testing.T) {
 				var p Packet
 				for range 500 {
 					i := random.IntN(r.Len())
-					if err := r.Packet(i, &p); err != nil || int(p.NodeIndex) != i || p.Exec != c.packets[i].Exec || p.Name != c.packets[i].Name {
+					if err := r.Packet(i, &p); err != nil || int(p.NodeIndex) != i || p.Exec != c.packets[i].Exec ||
+						p.Name != c.packets[i].Name {
 						t.Errorf("packet %d is %+v, %v", i, p, err)
 						return
 					}

@@ -97,7 +97,8 @@ func (r *Reader) verified(p *Packet, packet []byte) ([]byte, error) {
 	head := packetHeader + len(p.Name)
 	payload := packet[head:]
 	switch {
-	case int(binary.BigEndian.Uint16(packet)) != len(p.Name) || int64(binary.BigEndian.Uint32(packet[2:])) != p.Stored ||
+	case int(binary.BigEndian.Uint16(packet)) != len(p.Name) ||
+		int64(binary.BigEndian.Uint32(packet[2:])) != p.Stored ||
 		string(packet[packetHeader:head]) != p.Name:
 		return nil, fmt.Errorf("%w: its header is not what the index says", ErrCorrupt)
 	case r.index != nil && checksum(payload) != p.CRC:

@@ -141,7 +141,8 @@ func TestPowerCut(t *testing.T) {
 		seeds = 100
 	}
 	c := newCapture(12, 6)
-	for _, policy := range []Sync{{Policy: SyncToken}, {Policy: SyncNone}, {Policy: SyncInterval, Interval: time.Millisecond}} {
+	for _, policy := range []Sync{{Policy: SyncToken}, {Policy: SyncNone},
+		{Policy: SyncInterval, Interval: time.Millisecond}} {
 		for seed := range seeds {
 			o := Options{Workers: 1 + seed%2, Codec: []codec.ID{codec.LZ4, codec.None}[seed%2], Sync: policy}
 			left := cutDuring(t, c, o, uint64(seed))
@@ -175,7 +176,8 @@ func (c *capture) checkLeft(t *testing.T, what string, l leftover) {
 func promised(t *testing.T, what string, r *Reader, m Mark) {
 	t.Helper()
 	if uint64(r.Len()) < m.Packets || r.Totals().Executions < m.Executions || r.Totals().Commits < m.Commits {
-		t.Fatalf("%s: %d packets, %d executions, %d commits are there, of %+v", what, r.Len(), r.Totals().Executions, r.Totals().Commits, m)
+		t.Fatalf("%s: %d packets, %d executions, %d commits are there, of %+v", what, r.Len(), r.Totals().Executions,
+			r.Totals().Commits, m)
 	}
 	var p Packet
 	for i := range int(m.Packets) {

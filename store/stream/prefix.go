@@ -29,9 +29,11 @@ func findPrefix(in io.ReaderAt, size int64, whole func(x *index, r record) bool)
 		sound = sound && whole(x, r)
 		if sound && (r.kind == recordCommit || r.kind == recordEnd) {
 			t := x.totals
-			p.index.nodes, p.index.lost, p.index.resolutions, p.index.losses = x.nodes, x.lost, x.resolutions, slices.Clone(x.losses)
+			p.index.nodes, p.index.lost, p.index.resolutions, p.index.losses = x.nodes, x.lost, x.resolutions,
+				slices.Clone(x.losses)
 			p.totals, p.chain, p.sequence, p.ended = t, w.chain, w.sequence, r.kind == recordEnd
-			p.Mark = Mark{StreamBytes: t.StreamBytes, IndexBytes: w.at, Packets: t.Packets, Executions: t.Executions, Rows: t.Rows, Commits: t.Commits}
+			p.Mark = Mark{StreamBytes: t.StreamBytes, IndexBytes: w.at, Packets: t.Packets, Executions: t.Executions,
+				Rows: t.Rows, Commits: t.Commits}
 		}
 		if r.kind == recordEnd {
 			break
@@ -61,7 +63,8 @@ func (p *prefix) sum(in io.ReaderAt, each func(*Packet, Seek)) ([]NodeTotals, er
 	for r, ok := w.next(); ok; r, ok = w.next() {
 		if r.kind == recordPacket && x.header.readPacket(r.payload, x.nodes, x.lost, &packet) == nil {
 			if each != nil {
-				each(&packet, Seek{Packet: packets, Index: at, Stream: packet.Offset, Exec: packet.Exec, chain: chain, record: uint64(r.sequence)})
+				each(&packet, Seek{Packet: packets, Index: at, Stream: packet.Offset, Exec: packet.Exec, chain: chain,
+					record: uint64(r.sequence)})
 			}
 			packets++
 			all[ids[nodeOf(&packet)]].add(&packet)

@@ -56,7 +56,8 @@ func checkPython(t *testing.T, r *Reader, out []byte) {
 		}
 		want, err := r.Float32(p, nil)
 		if err != nil || name != p.Name || fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Fatalf("packet %d: Python reads %q, %d values; we read %q, %d values, %v", i, name, len(got), p.Name, len(want), err)
+			t.Fatalf("packet %d: Python reads %q, %d values; we read %q, %d values, %v", i, name, len(got), p.Name,
+				len(want), err)
 		}
 	}
 	if lines.Scan() {

@@ -48,7 +48,8 @@ func Open(path string) (*Reader, error) {
 		return nil, err
 	}
 	if r.index.corrupt {
-		return nil, errors.Join(fmt.Errorf("%s%s: %w: llamatap verify reports what is left", path, IndexSuffix, r.damage[0]), r.Close())
+		return nil, errors.Join(fmt.Errorf("%s%s: %w: llamatap verify reports what is left", path, IndexSuffix,
+			r.damage[0]), r.Close())
 	}
 	return r, nil
 }
@@ -109,9 +110,11 @@ func newReader(stream io.ReaderAt, size int64, x *index) *Reader {
 		r.damage = append(r.damage, fmt.Errorf("stream: %w: %d bytes, and the index describes %d: the last %d packets are missing",
 			ErrTruncated, size, end, packets-missing))
 	case size > end && x.footer == nil:
-		r.damage = append(r.damage, fmt.Errorf("stream: %w: the index ends %d bytes before the stream", ErrTruncated, size-end))
+		r.damage = append(r.damage, fmt.Errorf("stream: %w: the index ends %d bytes before the stream", ErrTruncated,
+			size-end))
 	case size > end:
-		r.damage = append(r.damage, fmt.Errorf("stream: %w: %d bytes that the index does not know", ErrCorrupt, size-end))
+		r.damage = append(r.damage, fmt.Errorf("stream: %w: %d bytes that the index does not know", ErrCorrupt,
+			size-end))
 	}
 	return r
 }

@@ -113,11 +113,14 @@ func (r *repair) run() error {
 
 // cutOff truncates a stream after the last commit that both files hold in full, and completes it.
 func (r *repair) cutOff(x *index) error {
-	p, all, err := findPrefix(x.in, x.end-x.torn, func(x *index, _ record) bool { return x.totals.StreamBytes <= r.size })
+	p, all, err := findPrefix(x.in, x.end-x.torn, func(x *index, _ record) bool {
+		return x.totals.StreamBytes <= r.size
+	})
 	if err != nil {
 		return err
 	}
-	r.say("index: it had no end; it ends behind its last commit marker, %d packets and %d rows, %d bytes before", p.Packets, p.Rows, x.size-p.IndexBytes)
+	r.say("index: it had no end; it ends behind its last commit marker, %d packets and %d rows, %d bytes before",
+		p.Packets, p.Rows, x.size-p.IndexBytes)
 	if _, err := setAside(r.path+IndexSuffix, OrigSuffix, 0); err != nil {
 		return err
 	}
@@ -374,7 +377,8 @@ func equal(a, b io.Reader) bool {
 			return false
 		}
 		if errA != nil || errB != nil {
-			return errors.Is(errA, io.EOF) == errors.Is(errB, io.EOF) && errors.Is(errA, io.ErrUnexpectedEOF) == errors.Is(errB, io.ErrUnexpectedEOF)
+			return errors.Is(errA, io.EOF) == errors.Is(errB, io.EOF) &&
+				errors.Is(errA, io.ErrUnexpectedEOF) == errors.Is(errB, io.ErrUnexpectedEOF)
 		}
 	}
 }
@@ -403,7 +407,8 @@ func (k *kin) source(raw int64) int64 {
 	if k.packet.RawBytes == 0 {
 		return raw
 	}
-	return int64(float64(raw) * (float64(k.packet.SrcBytes) / float64(k.packet.RawBytes))) // the ratio of two element types is exact
+	// the ratio of two element types is exact
+	return int64(float64(raw) * (float64(k.packet.SrcBytes) / float64(k.packet.RawBytes)))
 }
 
 // kinsOf maps names of packets to their nodes.

@@ -28,7 +28,8 @@ func (c *capture) repaired(t *testing.T, what string, stream, index []byte, id c
 	left, err := os.ReadFile(path)
 	cut, cutErr := os.ReadFile(path + CutSuffix)
 	if err != nil || !bytes.Equal(append(left, cut...), stream) || cutErr != nil && !errors.Is(cutErr, fs.ErrNotExist) {
-		t.Fatalf("%s: %d bytes of stream and %d put aside were %d: %v, %v", what, len(left), len(cut), len(stream), err, cutErr)
+		t.Fatalf("%s: %d bytes of stream and %d put aside were %d: %v, %v", what, len(left), len(cut), len(stream), err,
+			cutErr)
 	}
 	if now, _ := os.ReadFile(path + IndexSuffix); index != nil && !bytes.Equal(now, index) {
 		if orig, err := os.ReadFile(path + IndexSuffix + OrigSuffix); err != nil || !bytes.Equal(orig, index) {
@@ -120,7 +121,8 @@ func TestRepairTorn(t *testing.T) {
 			}
 		}
 		if known != want || rebuilt != 0 || done.Lost != (want < whole.Len()) || lost != uint64(whole.Len()-want) {
-			t.Fatalf("index cut at byte %d: %d packets and %d, want %d; lost %v, %d", cut, known, rebuilt, want, done.Lost, lost)
+			t.Fatalf("index cut at byte %d: %d packets and %d, want %d; lost %v, %d", cut, known, rebuilt, want,
+				done.Lost, lost)
 		}
 	}
 }
@@ -128,7 +130,8 @@ func TestRepairTorn(t *testing.T) {
 // TestRepairCountsLoss: what was cut off is counted in packets and in the tensors' bytes, whether the index
 // describes it or the stream alone, up to the packet in which the stream ends.
 func TestRepairCountsLoss(t *testing.T) {
-	for _, o := range []Options{{Codec: codec.None}, {Codec: codec.LZ4, DType: codec.F16}, {Codec: codec.ZstdShuffle, DType: codec.F16}} {
+	for _, o := range []Options{{Codec: codec.None}, {Codec: codec.LZ4, DType: codec.F16},
+		{Codec: codec.ZstdShuffle, DType: codec.F16}} {
 		c := newCapture(4, 4)
 		o.Workers = 1
 		stream, index := c.files(t, o)
@@ -192,8 +195,10 @@ func TestRepairFlippedIndex(t *testing.T) {
 			}
 			r, done := c.repaired(t, what, stream, bad, id)
 			known, rebuilt := c.checkRepaired(t, what, r, whole)
-			if torn := strings.Contains(strings.Join(done.What, " "), "had no end"); known+rebuilt != whole.Len() && !torn || len(done.What) == 0 {
-				t.Fatalf("%s: %d packets and %d from the stream, want %d: %q", what, known, rebuilt, whole.Len(), done.What)
+			if torn := strings.Contains(strings.Join(done.What, " "), "had no end"); known+rebuilt != whole.Len() &&
+				!torn || len(done.What) == 0 {
+				t.Fatalf("%s: %d packets and %d from the stream, want %d: %q", what, known, rebuilt, whole.Len(),
+					done.What)
 			}
 			if gaps := r.Gaps(); rebuilt > 0 && len(gaps) == 0 {
 				t.Fatalf("%s: %d packets from the stream, and no gap", what, rebuilt)
@@ -209,7 +214,8 @@ func TestRepairWithoutIndex(t *testing.T) {
 	stream, index := c.files(t, Options{Codec: codec.LZ4, Workers: 1})
 	whole := open(t, stream, index)
 	r, _ := c.repaired(t, "no index", stream, nil, codec.LZ4)
-	if known, rebuilt := c.checkRepaired(t, "no index", r, whole); known != 0 || rebuilt != whole.Len() || r.Len() != rebuilt {
+	if known, rebuilt := c.checkRepaired(t, "no index", r, whole); known != 0 || rebuilt != whole.Len() ||
+		r.Len() != rebuilt {
 		t.Errorf("%d and %d packets", known, rebuilt)
 	}
 	for _, zeros := range []int{1, 6, 4096} {
@@ -220,7 +226,8 @@ func TestRepairWithoutIndex(t *testing.T) {
 	}
 }
 
-// Index and stream are damaged at the same place: what is before and behind is there, and the bytes between are reported.
+// Index and stream are damaged at the same place: what is before and behind is there, and the bytes between are
+// reported.
 func TestRepairBoth(t *testing.T) {
 	c := newCapture(6, 3)
 	stream, index := c.files(t, Options{Codec: codec.LZ4, Workers: 1})
@@ -233,7 +240,8 @@ func TestRepairBoth(t *testing.T) {
 	r, _ := c.repaired(t, "both", badStream, badIndex, codec.LZ4)
 	known, rebuilt := c.checkRepaired(t, "both", r, whole)
 	size := packetHeader + int64(len(p.Name)) + p.Stored
-	if gaps := r.Gaps(); known != whole.Len()-1 || rebuilt != 0 || len(gaps) == 0 || gaps[len(gaps)-1].StreamBytes != size || gaps[len(gaps)-1].Packet != 7 {
+	if gaps := r.Gaps(); known != whole.Len()-1 || rebuilt != 0 || len(gaps) == 0 ||
+		gaps[len(gaps)-1].StreamBytes != size || gaps[len(gaps)-1].Packet != 7 {
 		t.Errorf("%d packets, %d rebuilt, gaps %+v, want one of %d bytes", known, rebuilt, r.Gaps(), size)
 	}
 }

@@ -74,7 +74,8 @@ func (k *Kept) resume(o Options) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{header: k.index.header, out: index, before: stream, chain: k.chain, ids: map[node]uint64{}, every: 1024}
+	j := &journal{header: k.index.header, out: index, before: stream, chain: k.chain, ids: map[node]uint64{},
+		every: 1024}
 	var w *Writer
 	if err = k.fill(j); err == nil {
 		w, err = newWriter(j, o, k)
@@ -126,7 +127,8 @@ func examine(path string, upTo *Mark) (*Kept, error) {
 	}
 	t := p.totals
 	return &Kept{prefix: *p, path: path, file: file, Cut: Totals{
-		StreamBytes: all.StreamBytes - t.StreamBytes, Packets: all.Packets - t.Packets, Executions: all.Executions - t.Executions, Rows: all.Rows - t.Rows,
+		StreamBytes: all.StreamBytes - t.StreamBytes, Packets: all.Packets - t.Packets,
+		Executions: all.Executions - t.Executions, Rows: all.Rows - t.Rows,
 		SrcBytes: all.SrcBytes - t.SrcBytes, RawBytes: all.RawBytes - t.RawBytes, Stored: all.Stored - t.Stored,
 	}}, nil
 }
@@ -142,8 +144,10 @@ func (r *Reader) stored(p *Packet, dst []byte) ([]byte, error) {
 		return dst, err
 	}
 	head := dst[:packetHeader+len(p.Name)]
-	want := []byte{byte(len(p.Name) >> 8), byte(len(p.Name)), byte(p.Stored >> 24), byte(p.Stored >> 16), byte(p.Stored >> 8), byte(p.Stored)}
-	if !bytes.Equal(head[:packetHeader], want) || string(head[packetHeader:]) != p.Name || checksum(dst[len(head):]) != p.CRC {
+	want := []byte{byte(len(p.Name) >> 8), byte(len(p.Name)), byte(p.Stored >> 24), byte(p.Stored >> 16),
+		byte(p.Stored >> 8), byte(p.Stored)}
+	if !bytes.Equal(head[:packetHeader], want) || string(head[packetHeader:]) != p.Name ||
+		checksum(dst[len(head):]) != p.CRC {
 		return dst, ErrCorrupt
 	}
 	return dst, nil
@@ -215,7 +219,8 @@ func (k *Kept) fill(j *journal) error {
 func (k *Kept) stats() Stats {
 	t := &k.totals
 	return Stats{
-		Packets: t.Packets, SrcBytes: t.SrcBytes, RawBytes: t.RawBytes, Stored: t.Stored, Saturated: t.Saturated, Underflow: t.Underflow,
+		Packets: t.Packets, SrcBytes: t.SrcBytes, RawBytes: t.RawBytes, Stored: t.Stored, Saturated: t.Saturated,
+		Underflow: t.Underflow,
 		FileBytes: uint64(k.StreamBytes + k.IndexBytes),
 	}
 }

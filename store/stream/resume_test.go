@@ -118,7 +118,8 @@ func TestResumeEverywhere(t *testing.T) {
 		write(t, path, stream[:end])
 		write(t, path+IndexSuffix, index[:cut])
 		kept := c.goOn(t, path, o)
-		if kept.Commits > part.totals.Commits || kept.Packets != kept.Executions*3 || kept.Packets+kept.Cut.Packets != part.totals.Packets {
+		if kept.Commits > part.totals.Commits || kept.Packets != kept.Executions*3 ||
+			kept.Packets+kept.Cut.Packets != part.totals.Packets {
 			t.Fatalf("cut at byte %d of the index: %+v of %+v", cut, kept, part.totals)
 		}
 		if !bytes.Equal(read(t, path), stream) || !bytes.Equal(read(t, path+IndexSuffix), index) {
@@ -216,7 +217,8 @@ func TestResumeUpTo(t *testing.T) {
 			t.Errorf("up to commit %d: %+v", commits, kept.Mark)
 		}
 		c.tokens(t, w, int(kept.Executions))
-		if err := w.Close(); err != nil || !bytes.Equal(read(t, path), stream) || !bytes.Equal(read(t, path+IndexSuffix), index) {
+		if err := w.Close(); err != nil || !bytes.Equal(read(t, path), stream) ||
+			!bytes.Equal(read(t, path+IndexSuffix), index) {
 			t.Errorf("up to commit %d: the files differ, %v", commits, err)
 		}
 	}
@@ -259,8 +261,10 @@ func stride() int {
 func TestSameValues(t *testing.T) {
 	c := newCapture(4, 5)
 	for _, o := range []Options{
-		{Workers: 2}, {Workers: 2, Codec: codec.LZ4}, {Workers: 2, Codec: codec.Zstd}, {Workers: 2, Codec: codec.ZstdShuffle, DType: codec.F32},
-		{Workers: 2, Codec: codec.Q, Bound: codec.Bound{Error: 1e-3}}, {Workers: 2, Codec: codec.QFSE, Bound: codec.Bound{Error: 1e-3}},
+		{Workers: 2}, {Workers: 2, Codec: codec.LZ4}, {Workers: 2, Codec: codec.Zstd},
+		{Workers: 2, Codec: codec.ZstdShuffle, DType: codec.F32},
+		{Workers: 2, Codec: codec.Q, Bound: codec.Bound{Error: 1e-3}},
+		{Workers: 2, Codec: codec.QFSE, Bound: codec.Bound{Error: 1e-3}},
 	} {
 		path, _, _ := c.uninterrupted(t, o)
 		w, kept, err := Resume(path, nil, o)

@@ -26,12 +26,13 @@ type index struct {
 	requests    map[requestKey][]requestAt // begins, in order
 	gaps        []int64                    // where records are missing
 	repairs     []Gap
-	missing     uint64                   // records of the last such place
-	end         int64                    // of what was read
-	torn        int64                    // bytes of it at the end that are no whole record
-	each        func(r record, at int64) // unless nil: called with every sound record, and with an empty one where some are missing
-	totals      Totals                   // of what was read
-	footer      *Footer
+	missing     uint64 // records of the last such place
+	end         int64  // of what was read
+	torn        int64  // bytes of it at the end that are no whole record
+	// unless nil: called with every sound record, and with an empty one where some are missing
+	each   func(r record, at int64)
+	totals Totals // of what was read
+	footer *Footer
 
 	damage  []error
 	corrupt bool // in the middle
@@ -82,13 +83,15 @@ func (x *index) scan(chain uint32) error {
 				break
 			}
 			if !next.found {
-				x.hurt(fmt.Errorf("index: %w: the last %d bytes, from byte %d, are no whole record", ErrTruncated, x.size-at, at))
+				x.hurt(fmt.Errorf("index: %w: the last %d bytes, from byte %d, are no whole record", ErrTruncated,
+					x.size-at, at))
 				x.torn, at = x.size-at, x.size
 				break
 			}
 			x.missing = uint64(next.sequence - sequence)
 			x.lose(at)
-			x.hurt(fmt.Errorf("index: %w: bytes %d to %d, %d records", ErrCorrupt, at, next.at-1, next.sequence-sequence))
+			x.hurt(fmt.Errorf("index: %w: bytes %d to %d, %d records", ErrCorrupt, at, next.at-1,
+				next.sequence-sequence))
 			at, sequence, chain = next.at, next.sequence, next.chain
 			continue
 		}
@@ -131,7 +134,8 @@ func (x *index) finish(end int64) {
 	case end < x.size:
 		x.hurt(fmt.Errorf("index: %w: %d bytes behind the end record", ErrCorrupt, x.size-end))
 	case !x.corrupt && x.footer.Totals != x.totals:
-		x.hurt(fmt.Errorf("index: %w: the end record counts %+v, the records are %+v", ErrCorrupt, x.footer.Totals, x.totals))
+		x.hurt(fmt.Errorf("index: %w: the end record counts %+v, the records are %+v", ErrCorrupt, x.footer.Totals,
+			x.totals))
 	}
 	x.pages.finish()
 }
@@ -227,7 +231,8 @@ func (x *index) takePacket(payload []byte) error {
 		return err
 	}
 	if p.Offset < x.totals.StreamBytes || p.Offset > x.totals.StreamBytes && !x.corrupt {
-		return fmt.Errorf("%w: packet at byte %d of the stream, where the one before it ends at %d", errField, p.Offset, x.totals.StreamBytes)
+		return fmt.Errorf("%w: packet at byte %d of the stream, where the one before it ends at %d", errField, p.Offset,
+			x.totals.StreamBytes)
 	}
 	x.totals.addPacket(&p)
 	return nil

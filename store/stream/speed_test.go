@@ -160,7 +160,9 @@ func BenchmarkWriter(b *testing.B) {
 	for _, size := range []int{8 << 10, 1 << 20} {
 		for _, id := range []codec.ID{codec.None, codec.LZ4, codec.Zstd, codec.ZstdShuffle} {
 			for _, workers := range []int{1, 2} {
-				b.Run(fmt.Sprintf("%dKiB/%v/%d", size>>10, id, workers), func(b *testing.B) { benchWriter(b, size, id, workers) })
+				b.Run(fmt.Sprintf("%dKiB/%v/%d", size>>10, id, workers), func(b *testing.B) {
+					benchWriter(b, size, id, workers)
+				})
 			}
 		}
 	}

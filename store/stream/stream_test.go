@@ -66,16 +66,21 @@ func newCapture(tokens, nodes int) *capture {
 	r := rand.New(rand.NewPCG(7, 8))
 	for token := range tokens {
 		e := Execution{
-			Exec: uint64(10 + token), Graph: uint64(1 + token/3), Ctx: 1, Phase: label.PhaseDecode, TimeNS: 1_700_000_000_000_000_000 + int64(token),
+			Exec: uint64(10 + token), Graph: uint64(1 + token/3), Ctx: 1, Phase: label.PhaseDecode,
+			TimeNS: 1_700_000_000_000_000_000 + int64(token),
 			MonoNS: int64(1000 + token), TokenFirst: int64(token),
-			Rows: []label.Row{{Index: int64(token), Token: int32(100 + token), Pos: int32(token), Seqs: []int32{0, 3}, Phase: label.PhaseDecode, Output: token%2 == 0, Request: requestOf(token)}},
+			Rows: []label.Row{{Index: int64(token), Token: int32(100 + token), Pos: int32(token), Seqs: []int32{0, 3},
+				Phase: label.PhaseDecode, Output: token%2 == 0, Request: requestOf(token)}},
 		}
 		c.executions = append(c.executions, e)
 		for node := range nodes {
 			p := Packet{
-				Name: fmt.Sprintf("l_out-%d", node), Node: fmt.Sprintf("l_out-%d", node), Op: "ADD", Occurrence: 1, Layer: int32(node),
-				Component: label.ComponentResidual, Rows: label.RowsTokens, RowDim: 1, Ctx: 1, Graph: e.Graph, Exec: e.Exec,
-				NodeIndex: int32(5 * node), Phase: e.Phase, TokenFirst: e.TokenFirst, TokenCount: 1, TimeNS: e.TimeNS + 5, MonoNS: e.MonoNS + 5,
+				Name: fmt.Sprintf("l_out-%d", node), Node: fmt.Sprintf("l_out-%d", node), Op: "ADD", Occurrence: 1,
+				Layer:     int32(node),
+				Component: label.ComponentResidual, Rows: label.RowsTokens, RowDim: 1, Ctx: 1, Graph: e.Graph,
+				Exec:      e.Exec,
+				NodeIndex: int32(5 * node), Phase: e.Phase, TokenFirst: e.TokenFirst, TokenCount: 1, TimeNS: e.TimeNS +
+					5, MonoNS: e.MonoNS + 5,
 			}
 			data := make([]byte, 0, 64)
 			switch node % 3 {
@@ -121,7 +126,8 @@ func (c *capture) write(t testing.TB, w *Writer) {
 	at := 0
 	for i := range c.executions {
 		if n := requestOf(i); n != label.RequestUnknown && n != requestOf(i-1) {
-			check(w.AppendRequest(label.RequestBegin{Ctx: 1, Seq: 3, Number: 77})) // of a sequence that is never the first
+			// of a sequence that is never the first
+			check(w.AppendRequest(label.RequestBegin{Ctx: 1, Seq: 3, Number: 77}))
 			check(w.AppendRequest(label.RequestBegin{Ctx: 1, Number: n, Cause: label.RequestMemory}))
 			check(w.AppendRequest(label.RequestBegin{Ctx: 2, Number: 78}))
 		}
@@ -325,7 +331,8 @@ func TestForeign(t *testing.T) {
 
 // Many packets of very different sizes through many workers come out in their order, each released once.
 func TestOrder(t *testing.T) {
-	for _, o := range []Options{{Workers: 1}, {Workers: 4, Queue: 5}, {Workers: 8, Codec: codec.LZ4, MemoryBound: 1 << 16}} {
+	for _, o := range []Options{{Workers: 1}, {Workers: 4, Queue: 5},
+		{Workers: 8, Codec: codec.LZ4, MemoryBound: 1 << 16}} {
 		s, x := newMemory(), newMemory()
 		w, err := New(s, x, o)
 		if err != nil {

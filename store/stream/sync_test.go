@@ -90,8 +90,10 @@ func TestSync(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := survived(t, &stream, &index)
-		if got := r.Totals(); got.Commits < mark.Commits || got.Packets < mark.Packets || int64(len(stream.onDisk())) < mark.StreamBytes {
-			t.Errorf("Sync returned %+v, and on the disk are %d commits, %d packets, %d bytes", mark, got.Commits, got.Packets, len(stream.onDisk()))
+		if got := r.Totals(); got.Commits < mark.Commits || got.Packets < mark.Packets ||
+			int64(len(stream.onDisk())) < mark.StreamBytes {
+			t.Errorf("Sync returned %+v, and on the disk are %d commits, %d packets, %d bytes", mark, got.Commits,
+				got.Packets, len(stream.onDisk()))
 		}
 		if w.Synced() != mark {
 			t.Errorf("Synced %+v, want %+v", w.Synced(), mark)
@@ -123,7 +125,8 @@ func TestSyncPolicies(t *testing.T) {
 			}
 			r := survived(t, &stream, &index)
 			if r.Totals().Commits != uint64(n+1) || r.Header().Sync != policy {
-				t.Errorf("%v: %d commit markers on the disk, %d written; the header says %v", policy, r.Totals().Commits, n+1, r.Header().Sync)
+				t.Errorf("%v: %d commit markers on the disk, %d written; the header says %v", policy,
+					r.Totals().Commits, n+1, r.Header().Sync)
 			}
 		}
 		if err := w.Close(); err != nil {
@@ -156,7 +159,8 @@ func TestSyncFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	stream.token(t, w, 0)
-	for deadline := time.Now().Add(testenv.Patience()); err == nil && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience()); err == nil &&
+		time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		err = w.Commit()
 	}
 	if !errors.Is(err, syscall.EIO) || !errors.Is(w.Close(), syscall.EIO) {

@@ -22,12 +22,14 @@ func TestTee(t *testing.T) {
 			index.Write(p)
 			x, err := scan(index.Bytes())
 			if err != nil || x.totals.StreamBytes > int64(stream.Len()) {
-				t.Errorf("call %d: the index describes %d bytes, and %d came: %v", calls, x.totals.StreamBytes, stream.Len(), err)
+				t.Errorf("call %d: the index describes %d bytes, and %d came: %v", calls, x.totals.StreamBytes,
+					stream.Len(), err)
 			}
 		}
 		s, x := c.files(t, Options{Workers: workers, Codec: codec.LZ4, Tee: tee})
 		if !bytes.Equal(stream.Bytes(), s) || !bytes.Equal(index.Bytes(), x) {
-			t.Errorf("%d workers: %d and %d bytes came of %d and %d, or others", workers, stream.Len(), index.Len(), len(s), len(x))
+			t.Errorf("%d workers: %d and %d bytes came of %d and %d, or others", workers, stream.Len(), index.Len(),
+				len(s), len(x))
 		}
 	}
 }

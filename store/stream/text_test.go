@@ -12,7 +12,8 @@ import (
 // TestTexts: the texts of tokens are in the index before the executions that name them, and stay there when it is
 // cut off, repaired or made again.
 func TestTexts(t *testing.T) {
-	texts := []Text{{Ctx: 0, Token: 5, Piece: []byte("five")}, {Ctx: 1, Token: 5, Piece: []byte("cinq")}, {Token: 0, Piece: []byte{0xff, 0}}, {Token: 7}}
+	texts := []Text{{Ctx: 0, Token: 5, Piece: []byte("five")}, {Ctx: 1, Token: 5, Piece: []byte("cinq")},
+		{Token: 0, Piece: []byte{0xff, 0}}, {Token: 7}}
 	for _, c := range []struct {
 		name   string
 		damage func(index []byte) []byte
@@ -48,7 +49,8 @@ func TestTexts(t *testing.T) {
 			defer r.Close()
 			n := 0
 			for text := range r.Texts() {
-				if want := texts[n]; text.Ctx != want.Ctx || text.Token != want.Token || !bytes.Equal(text.Piece, want.Piece) {
+				if want := texts[n]; text.Ctx != want.Ctx || text.Token != want.Token ||
+					!bytes.Equal(text.Piece, want.Piece) {
 					t.Errorf("text %d is %+v, want %+v", n, text, want)
 				}
 				n++

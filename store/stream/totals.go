@@ -100,7 +100,8 @@ func (f *Footer) append(dst []byte) []byte {
 // readFooter reads an end record's payload.
 func readFooter(payload []byte) (*Footer, error) {
 	n := len(payload) - endTrailer
-	if n < 0 || string(payload[n+8:]) != endMagic || binary.LittleEndian.Uint32(payload[n+4:]) != uint32(recordHeader+len(payload)) ||
+	if n < 0 || string(payload[n+8:]) != endMagic ||
+		binary.LittleEndian.Uint32(payload[n+4:]) != uint32(recordHeader+len(payload)) ||
 		binary.LittleEndian.Uint32(payload[n:]) != checksum(payload[:n]) {
 		return nil, fmt.Errorf("%w: trailer", errField)
 	}
@@ -108,7 +109,8 @@ func readFooter(payload []byte) (*Footer, error) {
 	f := &Footer{Records: c.uint()}
 	t := &f.Totals
 	t.StreamBytes = c.size(math.MaxInt64)
-	for _, v := range []*uint64{&t.Packets, &t.Executions, &t.Rows, &t.Commits, &t.SrcBytes, &t.RawBytes, &t.Stored, &t.Saturated, &t.Underflow} {
+	for _, v := range []*uint64{&t.Packets, &t.Executions, &t.Rows, &t.Commits, &t.SrcBytes, &t.RawBytes, &t.Stored,
+		&t.Saturated, &t.Underflow} {
 		*v = c.uint()
 	}
 	for range c.size(uint64(len(c.b))) {
@@ -123,7 +125,8 @@ func readFooter(payload []byte) (*Footer, error) {
 	}
 	for range c.size(uint64(len(c.b))) {
 		f.Seeks = append(f.Seeks, Seek{
-			Packet: c.uint(), Index: c.size(math.MaxInt64), Stream: c.size(math.MaxInt64), Exec: c.uint(), record: c.uint(), chain: c.uint32(),
+			Packet: c.uint(), Index: c.size(math.MaxInt64), Stream: c.size(math.MaxInt64), Exec: c.uint(),
+			record: c.uint(), chain: c.uint32(),
 		})
 	}
 	return f, c.done()
@@ -140,7 +143,8 @@ func ReadFooter(index io.ReaderAt, size int64) (*Footer, error) {
 		return nil, fmt.Errorf("read end of index: %w", err)
 	}
 	length := int64(binary.LittleEndian.Uint32(trailer[4:]))
-	if string(trailer[8:]) != endMagic || length < recordHeader+int64(endTrailer) || length > min(size-headerSize, recordHeader+maxRecord) {
+	if string(trailer[8:]) != endMagic || length < recordHeader+int64(endTrailer) ||
+		length > min(size-headerSize, recordHeader+maxRecord) {
 		return nil, fmt.Errorf("index: %w: no end record, its writer was stopped", ErrTruncated)
 	}
 	b := make([]byte, length)

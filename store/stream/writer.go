@@ -69,9 +69,11 @@ func New(stream, index File, o Options) (*Writer, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	header := Header{Major: versionMajor, Minor: versionMinor, RunID: o.RunID, Sync: o.Sync, TimeNS: time.Now().UnixNano(), MonoNS: monotonic()}
+	header := Header{Major: versionMajor, Minor: versionMinor, RunID: o.RunID, Sync: o.Sync,
+		TimeNS: time.Now().UnixNano(), MonoNS: monotonic()}
 	rand.Read(header.Salt[:])
-	j, err := newJournal(header, newOutput("index", index, o.indexBuffer()), newOutput("stream", stream, o.streamBuffer()))
+	j, err := newJournal(header, newOutput("index", index, o.indexBuffer()),
+		newOutput("stream", stream, o.streamBuffer()))
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +172,8 @@ func (w *Writer) reservePacket(p *Packet, data []byte) (*item, error) {
 	case len(p.Name) > maxName:
 		return nil, fmt.Errorf("tensor with a name of %d bytes: %w: at most %d", len(p.Name), ErrTooLarge, maxName)
 	case raw > codec.MaxContent:
-		return nil, fmt.Errorf("tensor %q of %d bytes: %w: cut it into blocks of at most %d", p.Name, raw, ErrTooLarge, codec.MaxContent)
+		return nil, fmt.Errorf("tensor %q of %d bytes: %w: cut it into blocks of at most %d", p.Name, raw, ErrTooLarge,
+			codec.MaxContent)
 	case codec.DTypeOf(p.SrcType) == codec.F32 && len(data)%4 != 0:
 		return nil, fmt.Errorf("tensor %q of %d bytes: %w", p.Name, len(data), codec.ErrLength)
 	case !valid(p):
@@ -181,7 +184,8 @@ func (w *Writer) reservePacket(p *Packet, data []byte) (*item, error) {
 
 // valid reports whether the index can hold what p says.
 func valid(p *Packet) bool {
-	return min(p.NE[0], p.NE[1], p.NE[2], p.NE[3], p.BlockStart, p.SampleTotal, int64(p.TokenCount), int64(p.Occurrence)) >= 0 &&
+	return min(p.NE[0], p.NE[1], p.NE[2], p.NE[3], p.BlockStart, p.SampleTotal, int64(p.TokenCount),
+		int64(p.Occurrence)) >= 0 &&
 		p.RowDim >= 0 && p.RowDim <= 3
 }
 

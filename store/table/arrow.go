@@ -23,7 +23,8 @@ var arrowTypes = map[Kind]arrow.DataType{
 	Int32: arrow.PrimitiveTypes.Int32, Int64: arrow.PrimitiveTypes.Int64,
 	Uint32: arrow.PrimitiveTypes.Uint32, Uint64: arrow.PrimitiveTypes.Uint64, Text: arrow.BinaryTypes.String,
 	Bool: arrow.FixedWidthTypes.Boolean, Float64: arrow.PrimitiveTypes.Float64,
-	Int32List: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Int32), Float32List: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Float32),
+	Int32List:   arrow.ListOfNonNullable(arrow.PrimitiveTypes.Int32),
+	Float32List: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Float32),
 }
 
 // NewArrow begins a file.

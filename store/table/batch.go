@@ -22,7 +22,8 @@ const (
 	Float64 // written, not read
 )
 
-var kindNames = [...]string{"int32", "int64", "uint32", "uint64", "text", "list of int32", "list of float32", "bool", "float64"}
+var kindNames = [...]string{"int32", "int64", "uint32", "uint64", "text", "list of int32", "list of float32", "bool",
+	"float64"}
 
 // String is the kind's name for error texts.
 func (k Kind) String() string {
@@ -129,7 +130,8 @@ func (b *Batch) Bytes() int64 { return b.bytes }
 func (b *Batch) Reset() {
 	for i := range b.columns {
 		c := &b.columns[i]
-		c.rows, c.open, c.runs, c.ints, c.valid, c.floats, c.ends = 0, 0, c.runs[:0], c.ints[:0], c.valid[:0], c.floats[:0], c.ends[:0]
+		c.rows, c.open, c.runs, c.ints, c.valid, c.floats, c.ends = 0, 0, c.runs[:0], c.ints[:0], c.valid[:0],
+			c.floats[:0], c.ends[:0]
 		c.words.forget()
 	}
 	b.rows, b.bytes, b.err = 0, 0, nil
@@ -250,7 +252,8 @@ func (b *Batch) Fill(column int, v int64, n int) {
 	c := b.at(column)
 	v = c.fit(v)
 	b.bytes += 8
-	if last := len(c.runs) - 1; n == 1 && (c.open > 0 || last < 0 || c.runs[last].how != alike || c.runs[last].value != v) {
+	if last := len(c.runs) - 1; n == 1 && (c.open > 0 || last < 0 || c.runs[last].how != alike ||
+		c.runs[last].value != v) {
 		c.one(v) // rows come one by one
 		return
 	}
@@ -367,7 +370,8 @@ func (b *Batch) settle() error {
 	for i := range b.columns {
 		c := b.at(i)
 		if c.rows != b.rows {
-			return fmt.Errorf("column %s has %d values in %d rows: end the rows first", b.schema.Columns[i].Name, c.rows, b.rows)
+			return fmt.Errorf("column %s has %d values in %d rows: end the rows first", b.schema.Columns[i].Name,
+				c.rows, b.rows)
 		}
 		c.settle()
 	}

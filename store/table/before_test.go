@@ -16,12 +16,16 @@ import (
 // TestReadBefore reads tables as arrow-go writes them, which wrote those of runs before this package did itself.
 func TestReadBefore(t *testing.T) {
 	const n = 5000
-	number := schema.MustPrimitive(schema.NewPrimitiveNodeLogical("n", parquet.Repetitions.Optional, schema.NewIntLogicalType(32, false), parquet.Types.Int32, -1, -1))
-	text := schema.MustPrimitive(schema.NewPrimitiveNodeLogical("t", parquet.Repetitions.Required, schema.StringLogicalType{}, parquet.Types.ByteArray, -1, -1))
-	root := schema.MustGroup(schema.NewGroupNode("schema", parquet.Repetitions.Required, schema.FieldList{number, text, schema.NewBooleanNode("y", parquet.Repetitions.Required, -1)}, -1))
+	number := schema.MustPrimitive(schema.NewPrimitiveNodeLogical("n", parquet.Repetitions.Optional,
+		schema.NewIntLogicalType(32, false), parquet.Types.Int32, -1, -1))
+	text := schema.MustPrimitive(schema.NewPrimitiveNodeLogical("t", parquet.Repetitions.Required,
+		schema.StringLogicalType{}, parquet.Types.ByteArray, -1, -1))
+	root := schema.MustGroup(schema.NewGroupNode("schema", parquet.Repetitions.Required,
+		schema.FieldList{number, text, schema.NewBooleanNode("y", parquet.Repetitions.Required, -1)}, -1))
 	about := metadata.NewKeyValueMetadata()
 	var to bytes.Buffer
-	properties := parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd), parquet.WithVersion(parquet.V2_LATEST), parquet.WithDataPageSize(2000))
+	properties := parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd),
+		parquet.WithVersion(parquet.V2_LATEST), parquet.WithDataPageSize(2000))
 	err := about.Append(VersionKey, "1.0")
 	out := file.NewParquetWriter(&to, root, file.WithWriterProps(properties), file.WithWriteMetadata(about))
 	for group := range 2 {
@@ -63,7 +67,8 @@ func TestReadBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Check(Form{Name: "trace", Columns: []Column{{Name: "n", Kind: Int64}, {Name: "t", Kind: Text}, {Name: "y", Kind: Bool}}}); err != nil {
+	if err := r.Check(Form{Name: "trace", Columns: []Column{{Name: "n", Kind: Int64}, {Name: "t", Kind: Text},
+		{Name: "y", Kind: Bool}}}); err != nil {
 		t.Error(err)
 	}
 	for group := range 2 {
@@ -71,7 +76,8 @@ func TestReadBefore(t *testing.T) {
 		texts, errT := r.Column(group, "t")
 		truths, errY := r.Column(group, "y")
 		low, high, ok := r.Bounds(group, "n")
-		if err := errors.Join(errN, errT, errY); err != nil || !ok || low != 1<<32-(n-1) || high != 1<<32-1 || len(numbers.Valid) != n {
+		if err := errors.Join(errN, errT, errY); err != nil || !ok || low != 1<<32-(n-1) || high != 1<<32-1 ||
+			len(numbers.Valid) != n {
 			t.Fatalf("%v; from %d to %d, %t", err, low, high, ok)
 		}
 		for i := range n {
@@ -79,7 +85,8 @@ func TestReadBefore(t *testing.T) {
 			if i%3 != 0 {
 				want = int64(uint32(-int32(i)))
 			}
-			if numbers.Ints[i] != want || numbers.Valid[i] != (i%3 != 0) || texts.Texts[i] != fmt.Sprint(i%(7+group)) || truths.Ints[i] != int64(1-i%2) {
+			if numbers.Ints[i] != want || numbers.Valid[i] != (i%3 != 0) || texts.Texts[i] != fmt.Sprint(i%(7+group)) ||
+				truths.Ints[i] != int64(1-i%2) {
 				t.Fatalf("row %d: %d, %q, %d", i, numbers.Ints[i], texts.Texts[i], truths.Ints[i])
 			}
 		}

@@ -23,8 +23,9 @@ var ErrVersion = errors.New("a schema of another version")
 
 // Form is what a reader needs to find in a table.
 type Form struct {
-	Name    string   // what the table is, for errors: trace
-	Columns []Column // those that it reads; of them Kind and Name count. Int32 and Int64, and the same without sign, are alike
+	Name string // what the table is, for errors: trace
+	// those that it reads; of them Kind and Name count. Int32 and Int64, and the same without sign, are alike
+	Columns []Column
 }
 
 // SchemaVersion is the version of a table's schema as its metadata has it, "" where it has none.
@@ -49,9 +50,11 @@ func ReadableVersion(version string) bool {
 func (t *Reader) Check(f Form) error {
 	switch version := t.SchemaVersion(); {
 	case version == "":
-		return t.refuse("%w: it has no %s, so it is no table %s: give one that llamatap wrote", ErrVersion, VersionKey, f.Name)
+		return t.refuse("%w: it has no %s, so it is no table %s: give one that llamatap wrote", ErrVersion, VersionKey,
+			f.Name)
 	case !ReadableVersion(version):
-		return t.refuse("%w: %.20q of %s is not known, %s is: read it with the version of llamatap that wrote it", ErrVersion, version, f.Name, Version)
+		return t.refuse("%w: %.20q of %s is not known, %s is: read it with the version of llamatap that wrote it",
+			ErrVersion, version, f.Name, Version)
 	}
 	return t.CheckColumns(f)
 }
@@ -68,7 +71,8 @@ func (t *Reader) CheckColumns(f Form) error {
 			if ok {
 				is = kind.String()
 			}
-			return t.refuse("its column %s is of %s, in a table %s it is of %s: is it another table?", c.Name, is, f.Name, c.Kind)
+			return t.refuse("its column %s is of %s, in a table %s it is of %s: is it another table?", c.Name, is,
+				f.Name, c.Kind)
 		}
 	}
 	return nil

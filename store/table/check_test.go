@@ -12,7 +12,8 @@ import (
 
 // TestCheck: what cannot be read is refused in one line that says why, and what to do.
 func TestCheck(t *testing.T) {
-	good := Schema{Columns: []Column{{Name: "ts_ns", Kind: Int64}, {Name: "op", Kind: Text, Null: true}}, Metadata: [][2]string{{VersionKey, "1.7"}}}
+	good := Schema{Columns: []Column{{Name: "ts_ns", Kind: Int64}, {Name: "op", Kind: Text, Null: true}},
+		Metadata: [][2]string{{VersionKey, "1.7"}}}
 	form := Form{Name: "trace", Columns: []Column{{Name: "ts_ns", Kind: Uint64}, {Name: "op", Kind: Text}}}
 	make := func(s Schema) []byte {
 		var b bytes.Buffer
@@ -52,12 +53,15 @@ func TestCheck(t *testing.T) {
 		{"without its beginning", whole[4:], []string{"no Parquet file"}},
 		{"text", []byte("region_id,region_type\n1,weight\n"), []string{"no Parquet file", "give a .parquet file"}},
 		{"encrypted", append(bytes.Clone(whole[:len(whole)-4]), "PARE"...), []string{"encrypted"}},
-		{"long footer", append(binary.LittleEndian.AppendUint32([]byte("PAR1"), 1<<31), "PAR1"...), []string{"longer than the file"}},
+		{"long footer", append(binary.LittleEndian.AppendUint32([]byte("PAR1"), 1<<31), "PAR1"...),
+			[]string{"longer than the file"}},
 		{"no version", other(func(s *Schema) { s.Metadata = nil }), []string{VersionKey, "no table trace"}},
 		{"version 1", other(func(s *Schema) { s.Metadata = [][2]string{{"mrm_trace_schema_version", "1.1"}} }), nil},
-		{"later version", other(func(s *Schema) { s.Metadata = [][2]string{{VersionKey, "3.0"}} }), []string{`version: "3.0"`, Version, "read it with"}},
+		{"later version", other(func(s *Schema) { s.Metadata = [][2]string{{VersionKey, "3.0"}} }),
+			[]string{`version: "3.0"`, Version, "read it with"}},
 		{"no column", other(func(s *Schema) { s.Columns = s.Columns[:1] }), []string{"no column op", "trace"}},
-		{"another type", other(func(s *Schema) { s.Columns[1].Kind = Int64 }), []string{"column op is of int64", "of text"}},
+		{"another type", other(func(s *Schema) { s.Columns[1].Kind = Int64 }),
+			[]string{"column op is of int64", "of text"}},
 	} {
 		path := filepath.Join(t.TempDir(), "trace.parquet")
 		if err := os.WriteFile(path, c.text, 0o600); err != nil {

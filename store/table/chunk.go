@@ -384,8 +384,10 @@ func encodersOf(level zstd.EncoderLevel) *sync.Pool {
 }
 
 func newEncoder(level zstd.EncoderLevel) *zstd.Encoder {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(2<<20),
-		zstd.WithLowerEncoderMem(true), zstd.WithAllLitEntropyCompression(true), zstd.WithZeroFrames(true), zstd.WithEncoderCRC(false))
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(2<<20),
+		zstd.WithLowerEncoderMem(true), zstd.WithAllLitEntropyCompression(true), zstd.WithZeroFrames(true),
+		zstd.WithEncoderCRC(false))
 	if err != nil {
 		panic(err) // options that are wrong
 	}

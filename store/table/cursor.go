@@ -91,7 +91,8 @@ func (w *textList) code(v []byte) (int32, error) {
 		return code, nil
 	}
 	if len(w.list) >= w.most || w.bytes+len(v) > maxTextBytes {
-		return 0, fmt.Errorf("it has more than %d different texts, or more than %d MiB of them: read it by row groups", len(w.list), w.bytes>>20)
+		return 0, fmt.Errorf("it has more than %d different texts, or more than %d MiB of them: read it by row groups",
+			len(w.list), w.bytes>>20)
 	}
 	code := int32(len(w.list))
 	w.list = append(w.list, string(v))
@@ -108,7 +109,8 @@ func (t *Reader) newCursor(name string) (*cursor, error) {
 	}
 	kind, ok := l.kind()
 	if !ok {
-		return nil, t.wrong(name, fmt.Errorf("its values are neither integers nor truths nor texts (physical type %d)", l.physical))
+		return nil, t.wrong(name, fmt.Errorf("its values are neither integers nor truths nor texts (physical type %d)",
+			l.physical))
 	}
 	return &cursor{t: t, leaf: l, text: kind == Text, words: &textList{codes: map[string]int32{}, most: 1 << 20}}, nil
 }

@@ -149,7 +149,8 @@ func newDeltaReader(b []byte) (*deltaReader, error) {
 	r := &deltaReader{b: b}
 	block, minis, n := r.uvarint(), r.uvarint(), r.uvarint()
 	first, k := binary.Varint(r.b)
-	if r.b == nil || k <= 0 || block == 0 || minis == 0 || block > 1<<16 || minis > block || block%minis != 0 || block/minis > uint64(len(r.now)) || block/minis%8 != 0 || n > 1<<31 {
+	if r.b == nil || k <= 0 || block == 0 || minis == 0 || block > 1<<16 || minis > block || block%minis != 0 ||
+		block/minis > uint64(len(r.now)) || block/minis%8 != 0 || n > 1<<31 {
 		return nil, errDelta
 	}
 	r.b, r.last, r.left, r.mini, r.minis = r.b[k:], first, int(n), int(block/minis), int(minis)

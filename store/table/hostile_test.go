@@ -12,7 +12,8 @@ import (
 func forge(c Column, rows, encoding int, dictionary, body []byte) []byte {
 	k := newChunk(c, 1<<20)
 	p := &press{raw: body}
-	m := chunkMeta{physical: k.physical(), path: []string{c.Name}, codec: codecZstd, values: int64(rows), raw: 1 << 40, data: 4, stats: statistics{nulls: -1}}
+	m := chunkMeta{physical: k.physical(), path: []string{c.Name}, codec: codecZstd, values: int64(rows), raw: 1 << 40,
+		data: 4, stats: statistics{nulls: -1}}
 	out := []byte(magic)
 	if dictionary != nil {
 		d := &press{raw: dictionary}
@@ -22,7 +23,8 @@ func forge(c Column, rows, encoding int, dictionary, body []byte) []byte {
 	out, _ = p.page(out, pageHead{kind: pageData, values: min(rows, 1<<30), encoding: encoding})
 	m.packed = int64(len(out) - 4)
 	root := element{name: "schema", physical: physicalNone, repetition: -1, children: 1, converted: convertedNone}
-	meta := fileMeta{schema: append([]element{root}, elements(c)...), rows: int64(rows), groups: []groupMeta{{rows: int64(rows), chunks: []chunkMeta{m}}}}
+	meta := fileMeta{schema: append([]element{root}, elements(c)...), rows: int64(rows),
+		groups: []groupMeta{{rows: int64(rows), chunks: []chunkMeta{m}}}}
 	return append(out, meta.footer()...)
 }
 
@@ -53,8 +55,10 @@ func readForged(t *testing.T, text []byte, c Column) (err error) {
 // FuzzPage reads pages that hold anything, of every kind and encoding.
 func FuzzPage(f *testing.F) {
 	for kind := range uint8(Bool + 1) {
-		for _, encoding := range []int{encodePlain, encodeRuns, encodeDelta, encodeDeltaLength, encodeDeltaBytes, encodeDict, encodeSplit} {
-			f.Add(kind, uint8(encoding), kind%2 == 0, uint16(20), []byte{1, 0, 0, 0, 'x', 0, 0, 0}, []byte{2, 0, 0, 0, 40, 1, 8, 40, 0, 0, 0})
+		for _, encoding := range []int{encodePlain, encodeRuns, encodeDelta, encodeDeltaLength, encodeDeltaBytes,
+			encodeDict, encodeSplit} {
+			f.Add(kind, uint8(encoding), kind%2 == 0, uint16(20), []byte{1, 0, 0, 0, 'x', 0, 0, 0},
+				[]byte{2, 0, 0, 0, 40, 1, 8, 40, 0, 0, 0})
 		}
 	}
 	f.Fuzz(func(t *testing.T, kind, encoding uint8, null bool, rows uint16, dictionary, body []byte) {
@@ -112,7 +116,9 @@ func oversized(c Column) []byte {
 	head := pageHead{kind: pageData, raw: 60 << 20, packed: 30, values: 1 << 20, crc: crc(make([]byte, 30))}
 	out = append(head.append(out), make([]byte, 30)...)
 	root := element{name: "schema", physical: physicalNone, repetition: -1, children: 1, converted: convertedNone}
-	m := chunkMeta{physical: physicalInt64, path: []string{c.Name}, codec: codecZstd, values: 1 << 20, raw: 1 << 40, packed: int64(len(out) - 4), data: 4}
-	meta := fileMeta{schema: append([]element{root}, elements(c)...), rows: 1 << 20, groups: []groupMeta{{rows: 1 << 20, chunks: []chunkMeta{m}}}}
+	m := chunkMeta{physical: physicalInt64, path: []string{c.Name}, codec: codecZstd, values: 1 << 20, raw: 1 << 40,
+		packed: int64(len(out) - 4), data: 4}
+	meta := fileMeta{schema: append([]element{root}, elements(c)...), rows: 1 << 20,
+		groups: []groupMeta{{rows: 1 << 20, chunks: []chunkMeta{m}}}}
 	return append(out, meta.footer()...)
 }

@@ -222,7 +222,8 @@ func (m *model) readColumns(t *testing.T, r *Reader) {
 			for i, valid := range v.Valid {
 				var got any
 				switch {
-				case !valid && column.Kind == Text && v.Texts[i] != "" || !valid && column.Kind != Text && v.Ints[i] != 0:
+				case !valid && column.Kind == Text && v.Texts[i] != "" || !valid && column.Kind != Text &&
+					v.Ints[i] != 0:
 					t.Fatalf("%s, row %d: something stands where nothing is", column.Name, row)
 				case !valid:
 				case column.Kind == Text:
@@ -360,7 +361,8 @@ func arrowGoValues(t *testing.T, chunk file.ColumnChunkReader, kind Kind, n int6
 	return nil
 }
 
-func arrowGoBatch[T any](t *testing.T, read func(int64, []T, []int16, []int16) (int64, int, error), chunk file.ColumnChunkReader, n int64, of func(T) any) (all []any) {
+func arrowGoBatch[T any](t *testing.T, read func(int64, []T, []int16, []int16) (int64, int, error),
+	chunk file.ColumnChunkReader, n int64, of func(T) any) (all []any) {
 	t.Helper()
 	values, levels := make([]T, 1000), make([]int16, 1000)
 	for int64(len(all)) < n {
@@ -431,7 +433,8 @@ func TestPythonReadsEveryKind(t *testing.T) {
 			}
 			lines.Write(append(line, '\n'))
 		}
-		if err := errors.Join(os.WriteFile(name+".parquet", text, 0o600), os.WriteFile(name+".jsonl", lines.Bytes(), 0o600)); err != nil {
+		if err := errors.Join(os.WriteFile(name+".parquet", text, 0o600),
+			os.WriteFile(name+".jsonl", lines.Bytes(), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		args = append(args, name)

@@ -100,7 +100,8 @@ func parts(folder, name string) (files []string, err error) {
 	}
 	switch {
 	case whole && len(files) > 0 && files[0] != "":
-		return nil, fmt.Errorf("%w: in %s there are %s and %s: they are of two tables, move one away", ErrTable, folder, name+parquetSuffix, files[0])
+		return nil, fmt.Errorf("%w: in %s there are %s and %s: they are of two tables, move one away", ErrTable, folder,
+			name+parquetSuffix, files[0])
 	case whole:
 		put(0, name+parquetSuffix)
 	case len(files) == 0:

@@ -25,7 +25,8 @@ func partOf(number int) string {
 // writePart writes a part of a table: rows with the numbers from first to end-1.
 func writePart(t *testing.T, folder string, part, first, end int, about string) {
 	t.Helper()
-	s := Schema{Columns: []Column{{Name: "n", Kind: Int64}, {Name: "t", Kind: Text}}, Metadata: [][2]string{{"about", about}}}
+	s := Schema{Columns: []Column{{Name: "n", Kind: Int64}, {Name: "t", Kind: Text}},
+		Metadata: [][2]string{{"about", about}}}
 	f, err := os.Create(filepath.Join(folder, partOf(part)))
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +60,8 @@ func TestOpen(t *testing.T) {
 	for i, part := range parts {
 		writePart(t, dir, part, 100*i, 100*i+100, fmt.Sprint(part))
 	}
-	for _, other := range []string{"trace.1.parquet", "trace.01.parquet", "trace.-01.parquet", "trace.001.parquet.tmp", ".trace.003.parquet.part", "traces.parquet"} {
+	for _, other := range []string{"trace.1.parquet", "trace.01.parquet", "trace.-01.parquet", "trace.001.parquet.tmp",
+		".trace.003.parquet.part", "traces.parquet"} {
 		if err := os.WriteFile(filepath.Join(dir, other), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -70,10 +72,12 @@ func TestOpen(t *testing.T) {
 	}
 	defer table.Close()
 	paths, err := Paths(dir, "trace")
-	if err != nil || len(paths) != len(parts) || filepath.Base(paths[0]) != "trace.parquet" || filepath.Base(paths[6]) != "trace.1001.parquet" {
+	if err != nil || len(paths) != len(parts) || filepath.Base(paths[0]) != "trace.parquet" ||
+		filepath.Base(paths[6]) != "trace.1001.parquet" {
 		t.Errorf("%q: %v", paths, err)
 	}
-	if about, _ := table.Metadata("about"); about != "1001" || table.Rows() != 700 || len(table.Missing) != 1002-len(parts) || !slices.Contains(table.Missing, "trace.003.parquet") {
+	if about, _ := table.Metadata("about"); about != "1001" || table.Rows() != 700 ||
+		len(table.Missing) != 1002-len(parts) || !slices.Contains(table.Missing, "trace.003.parquet") {
 		t.Errorf("%d rows, last part %s, %d missing", table.Rows(), about, len(table.Missing))
 	}
 	scan, err := table.Scan([]string{"t", "n"}, ScanOptions{Ahead: 1, Workers: 1})

@@ -109,7 +109,8 @@ func (k *chunk) finish(at int64) (chunkMeta, []byte) {
 		k.codes.renumber(k.ints.sort(k.unsigned()))
 	}
 	k.endPage()
-	m := chunkMeta{physical: k.physical(), path: []string{k.column.Name}, codec: codecZstd, values: k.levels, raw: k.raw, data: at}
+	m := chunkMeta{physical: k.physical(), path: []string{k.column.Name}, codec: codecZstd, values: k.levels,
+		raw: k.raw, data: at}
 	if k.isList() {
 		m.path = append(m.path, "list", "element")
 	}

@@ -56,11 +56,13 @@ func NewParquet(w io.Writer, s Schema) (*Parquet, error) { return NewParquetOpti
 func NewParquetOptions(w io.Writer, s Schema, o Options) (*Parquet, error) {
 	o.complete()
 	p := &Parquet{schema: s, options: o, out: bufio.NewWriterSize(w, 1<<16)}
-	p.meta.schema = []element{{name: "schema", physical: physicalNone, repetition: -1, children: len(s.Columns), converted: convertedNone}}
+	p.meta.schema = []element{{name: "schema", physical: physicalNone, repetition: -1, children: len(s.Columns),
+		converted: convertedNone}}
 	names := map[string]bool{}
 	for _, c := range s.Columns {
 		if c.Name == "" || names[c.Name] || c.Kind > Float64 || c.Encoding > Plain {
-			return nil, fmt.Errorf("column %q: unsupported name, kind or encoding, or a name that is there twice", c.Name)
+			return nil, fmt.Errorf("column %q: unsupported name, kind or encoding, or a name that is there twice",
+				c.Name)
 		}
 		names[c.Name] = true
 		p.meta.schema = append(p.meta.schema, elements(c)...)
@@ -94,7 +96,8 @@ func elements(c Column) []element {
 	case Int32List, Float32List:
 		value := element{name: "element", physical: e.physical, repetition: required, converted: convertedNone}
 		e.physical, e.children, e.converted = physicalNone, 1, convertedList
-		return []element{e, {name: "list", physical: physicalNone, repetition: repeated, children: 1, converted: convertedNone}, value}
+		return []element{e, {name: "list", physical: physicalNone, repetition: repeated, children: 1,
+			converted: convertedNone}, value}
 	}
 	return []element{e}
 }

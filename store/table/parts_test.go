@@ -57,7 +57,8 @@ func (f *folderFile) Close() error {
 	return errors.Join(f.File.Close(), os.Rename(f.File.Name(), f.path))
 }
 
-var partSchema = Schema{Columns: []Column{{Name: "n", Kind: Int64}, {Name: "t", Kind: Text}}, Metadata: [][2]string{{VersionKey, "1.0"}}}
+var partSchema = Schema{Columns: []Column{{Name: "n", Kind: Int64}, {Name: "t", Kind: Text}},
+	Metadata: [][2]string{{VersionKey, "1.0"}}}
 
 // numbered appends rows with the numbers from first on.
 func numbered(t testing.TB, p *Parts, b *Batch, first, n int) error {
@@ -153,7 +154,8 @@ func TestParts(t *testing.T) {
 		}
 		rows, cut := count(t, dir)
 		kept, lost := p.Rows()
-		if got := names(t, dir); got != c.want || rows != 100*c.steps || kept != int64(rows) || lost != 0 || cut || p.Bytes() == 0 {
+		if got := names(t, dir); got != c.want || rows != 100*c.steps || kept != int64(rows) || lost != 0 || cut ||
+			p.Bytes() == 0 {
 			t.Errorf("%d steps, %+v: %s, %d rows, %d and %d, cut %t", c.steps, c.o, got, rows, kept, lost, cut)
 		}
 		all, err := Open(dir, "trace")
@@ -264,7 +266,8 @@ func (l *lazy) Create(name string) (io.WriteCloser, error) {
 func TestPartThatIsNotSynced(t *testing.T) {
 	for bad, want := range []int64{0, 1000, 2000} {
 		dir := t.TempDir()
-		p, err := NewParts(&lazy{folder: folder{path: dir}, bad: partName("trace", bad)}, "trace.parquet", partSchema, PartOptions{Rows: 1000})
+		p, err := NewParts(&lazy{folder: folder{path: dir}, bad: partName("trace", bad)}, "trace.parquet", partSchema,
+			PartOptions{Rows: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,8 +40,10 @@ func TestReader(t *testing.T) {
 		}
 		for k := range columns["l"].Ints {
 			null := row%3 == 0
-			is := []any{columns["i"].Ints[k], columns["l"].Ints[k], columns["u"].Ints[k], columns["b"].Ints[k], columns["t"].Texts[k], columns["y"].Ints[k]}
-			want := []any{int64(-row), int64(row) << 40, int64(math.MaxUint32 - row), -int64(row), string([]rune("größe")[:row%5]), int64(row % 2)}
+			is := []any{columns["i"].Ints[k], columns["l"].Ints[k], columns["u"].Ints[k], columns["b"].Ints[k],
+				columns["t"].Texts[k], columns["y"].Ints[k]}
+			want := []any{int64(-row), int64(row) << 40, int64(math.MaxUint32 - row), -int64(row),
+				string([]rune("größe")[:row%5]), int64(row % 2)}
 			if null {
 				want = []any{int64(0), int64(row) << 40, int64(math.MaxUint32 - row), int64(0), "", int64(0)}
 			}
@@ -136,7 +138,8 @@ func readOther(t *testing.T, name string, r *Reader) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for i := range rows.N {
-			want := []any{int64(row * 3), fmt.Sprint(row % 11), int64(math.MaxUint32 - row), int64(0), fmt.Sprintf("text %d", row/3), int64(-row)}
+			want := []any{int64(row * 3), fmt.Sprint(row % 11), int64(math.MaxUint32 - row), int64(0),
+				fmt.Sprintf("text %d", row/3), int64(-row)}
 			if row%7 == 0 {
 				want[0] = nil
 			}
@@ -174,7 +177,8 @@ func readOther(t *testing.T, name string, r *Reader) {
 // that a few bytes say to be huge are left out here: what they take is bounded, but a fuzzer would wait for it.
 func FuzzReader(f *testing.F) {
 	var b bytes.Buffer
-	out, err := NewParquet(&b, Schema{Columns: []Column{{Name: "i", Kind: Int32, Null: true}, {Name: "t", Kind: Text}, {Name: "y", Kind: Bool}, {Name: "l", Kind: Int64, Encoding: Delta}}})
+	out, err := NewParquet(&b, Schema{Columns: []Column{{Name: "i", Kind: Int32, Null: true}, {Name: "t", Kind: Text},
+		{Name: "y", Kind: Bool}, {Name: "l", Kind: Int64, Encoding: Delta}}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -112,7 +112,8 @@ func (s *Scan) read(c *scanColumn, files []*cursor, workers chan struct{}) {
 	var before *cursor
 	for file, cursor := range files {
 		if files[file] = nil; file > 0 {
-			cursor.pages, cursor.level, cursor.code, cursor.texts = before.pages, before.level, before.code, before.texts
+			cursor.pages, cursor.level, cursor.code, cursor.texts = before.pages, before.level, before.code,
+				before.texts
 		}
 		before = cursor
 		for group := range cursor.t.Groups() {

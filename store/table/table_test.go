@@ -14,8 +14,11 @@ import (
 )
 
 var schemaOfTest = Schema{
-	Columns: []Column{{Name: "i", Kind: Int32, Null: true}, {Name: "l", Kind: Int64, Null: false}, {Name: "u", Kind: Uint32, Null: false}, {Name: "b", Kind: Uint64, Null: true}, {Name: "t", Kind: Text, Null: true},
-		{Name: "d", Kind: Int32List, Null: false}, {Name: "f", Kind: Float32List, Null: true}, {Name: "y", Kind: Bool, Null: true}},
+	Columns: []Column{{Name: "i", Kind: Int32, Null: true}, {Name: "l", Kind: Int64, Null: false},
+		{Name: "u", Kind: Uint32, Null: false}, {Name: "b", Kind: Uint64, Null: true},
+		{Name: "t", Kind: Text, Null: true},
+		{Name: "d", Kind: Int32List, Null: false}, {Name: "f", Kind: Float32List, Null: true},
+		{Name: "y", Kind: Bool, Null: true}},
 	Metadata: [][2]string{{"about", `{"n":1}`}},
 }
 
@@ -129,7 +132,8 @@ func TestOthersRead(t *testing.T) {
 func TestTimesAreExact(t *testing.T) {
 	python := testenv.NeedPython(t, "pyarrow.parquet", "pandas", "duckdb")
 	s := Schema{Columns: []Column{
-		{Name: "at_ns", Kind: Int64, Null: true, Unit: UnixNS, Description: "when it was read"}, {Name: "for_ns", Kind: Int64, Null: true, Unit: NS},
+		{Name: "at_ns", Kind: Int64, Null: true, Unit: UnixNS, Description: "when it was read"},
+		{Name: "for_ns", Kind: Int64, Null: true, Unit: NS},
 		{Name: "addr", Kind: Uint64, Null: true}, {Name: "size", Kind: Int64, Null: false, Unit: Bytes},
 	}, Metadata: [][2]string{{"about", "times"}}}
 	dir := t.TempDir()
@@ -155,7 +159,8 @@ func TestTimesAreExact(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(out.Write(rows), out.Close(), os.WriteFile(filepath.Join(dir, "x."+format), b.Bytes(), 0o600)); err != nil {
+		if err := errors.Join(out.Write(rows), out.Close(),
+			os.WriteFile(filepath.Join(dir, "x."+format), b.Bytes(), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -62,7 +62,8 @@ func (p *pages) next() (h pageHead, body []byte, err error) {
 		}
 	}
 	if h.packed > maxPage || h.raw > maxPage || int64(h.raw) > p.room {
-		return h, nil, fmt.Errorf("a page of %d bytes, packed %d: it is damaged, or larger than a page may be here", h.raw, h.packed)
+		return h, nil, fmt.Errorf("a page of %d bytes, packed %d: it is damaged, or larger than a page may be here",
+			h.raw, h.packed)
 	}
 	p.room -= int64(h.raw)
 	if p.packed, err = readFull(p.in, p.packed[:0], h.packed); err != nil {
