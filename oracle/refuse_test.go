@@ -97,7 +97,7 @@ func TestOnlyModifiers(t *testing.T) {
 		{"run", "--tap-codec", "lz4", "-p", "a", "-n", "1"}, {"exec", "--tap-memory", "64M", "--tap-overflow", "drop", "--", "llama-completion"},
 	} {
 		o := refused(t, folder, args...)
-		if !oneLine(o.stderr, "--tap-preset", "--tap-layers", "--tap-tensors") || o.stdout != "" || len(everythingBelow(t, folder)) > 0 {
+		if !oneLine(o.stderr, "--tap-preset", "--tap-layer", "--tap-tensor") || o.stdout != "" || len(everythingBelow(t, folder)) > 0 {
 			t.Errorf("%q\n%s", args, o.stderr)
 		}
 	}
