@@ -125,16 +125,24 @@ func Write(ctx context.Context, run *tensors.Run, o Options) (*Result, error) {
 	return &e.result, err
 }
 
+// The forms of an export.
+type (
+	npyExport         struct{ *exporter }
+	safetensorsExport struct{ *exporter }
+	tableExport       struct{ *exporter }
+	strapExport       struct{ *exporter }
+)
+
 func (e *exporter) write() error {
 	switch e.o.Form {
 	case NPY:
-		return e.npy()
+		return npyExport{e}.npy()
 	case Safetensors:
-		return e.safetensors()
+		return safetensorsExport{e}.safetensors()
 	case Parquet, Arrow:
-		return e.table()
+		return tableExport{e}.table()
 	case Strap:
-		return e.strap()
+		return strapExport{e}.strap()
 	}
 	return e.dataset()
 }

@@ -60,7 +60,7 @@ func (a *array) describe(file, rows string) npyArray {
 }
 
 // npy writes a folder: a file per array, a file per table of rows, and index.json.
-func (e *exporter) npy() error {
+func (e npyExport) npy() error {
 	all, err := plan(&e.source)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (e *exporter) npy() error {
 }
 
 // beginNPY makes a file with its header; what follows is filled in later.
-func (e *exporter) beginNPY(f *files, name, descr string, shape []int64) (place, error) {
+func (e npyExport) beginNPY(f *files, name, descr string, shape []int64) (place, error) {
 	head, err := tensors.AppendNPYHeader(nil, descr, shape)
 	if err == nil {
 		err = e.writeFile(name, head)

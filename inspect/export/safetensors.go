@@ -56,7 +56,7 @@ type shard struct {
 }
 
 // safetensors writes one file, or several and an index of them.
-func (e *exporter) safetensors() error {
+func (e safetensorsExport) safetensors() error {
 	all, err := plan(&e.source)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (e *exporter) base() string { return filepath.Base(e.draft.final) }
 
 // cut spreads the arrays over files of about the wanted size. Tables of rows stand in the file of the first array
 // that they are of.
-func (e *exporter) cut(all *arrays) []*shard {
+func (e safetensorsExport) cut(all *arrays) []*shard {
 	limit := e.o.ShardMB * 1_000_000
 	if limit == 0 {
 		limit = defaultShardMB * 1_000_000
@@ -127,7 +127,7 @@ func (e *exporter) cut(all *arrays) []*shard {
 }
 
 // beginShard makes a file with its header and settles where each of its tensors goes.
-func (e *exporter) beginShard(f *files, s *shard) error {
+func (e safetensorsExport) beginShard(f *files, s *shard) error {
 	for _, t := range s.tables {
 		t.outs = make([]place, len(rowColumns))
 		for i, c := range rowColumns {
@@ -155,7 +155,7 @@ func (e *exporter) beginShard(f *files, s *shard) error {
 }
 
 // header is a file's, with its size before it.
-func (e *exporter) header(s *shard) ([]byte, error) {
+func (e safetensorsExport) header(s *shard) ([]byte, error) {
 	type tensor struct {
 		DType   string   `json:"dtype"`
 		Shape   []int64  `json:"shape"`
@@ -212,7 +212,7 @@ func putColumns(t *rowTable, p *piece, r *row) error {
 }
 
 // writeShardIndex writes which tensor stands in which file, as Hugging Face's libraries do.
-func (e *exporter) writeShardIndex(name string, shards []*shard) error {
+func (e safetensorsExport) writeShardIndex(name string, shards []*shard) error {
 	weights, total := map[string]string{}, int64(0)
 	for _, s := range shards {
 		for _, entry := range s.entries {

@@ -41,7 +41,7 @@ type strapper struct {
 }
 
 // strap writes a stream and its tokens.
-func (e *exporter) strap() error {
+func (e strapExport) strap() error {
 	if !strings.HasSuffix(e.draft.final, streamSuffix) {
 		return fmt.Errorf("%s: STRAP-LLM's streams end in %s: give such a name with -o", e.draft.final, streamSuffix)
 	}
@@ -121,7 +121,7 @@ func (s tokenSet) contains(t tokenSet) bool {
 }
 
 // planStrap goes through the index and finds the tokens, and the tensors that have a row of each.
-func (e *exporter) planStrap() (*strapPlan, error) {
+func (e strapExport) planStrap() (*strapPlan, error) {
 	plan := &strapPlan{tensors: map[tensorKey]int{}, tokens: tokenSet{}}
 	var order []tensorKey
 	rows, all, contexts := map[tensorKey]tokenSet{}, tokenSet{}, map[uint32]bool{}
@@ -166,7 +166,7 @@ func (e *exporter) planStrap() (*strapPlan, error) {
 
 // strapPackets writes a packet per token and tensor, token by token; where the capture does not know tokens, per
 // piece as it is.
-func (e *exporter) strapPackets(s *strapper) (*strapPlan, error) {
+func (e strapExport) strapPackets(s *strapper) (*strapPlan, error) {
 	plan, err := e.planStrap()
 	if err != nil {
 		return nil, err
@@ -272,7 +272,7 @@ func (s *strapper) halve(p *piece, data []byte) ([]byte, error) {
 }
 
 // describeStrap notes what the stream lacks.
-func (e *exporter) describeStrap(plan *strapPlan) {
+func (e strapExport) describeStrap(plan *strapPlan) {
 	if len(plan.tokens) == 0 {
 		e.note("the capture does not say which tokens its packets are of: they are written as they are, and STRAP-LLM's analysis per token is wrong for packets of several")
 	}
@@ -293,7 +293,7 @@ type strapToken struct {
 }
 
 // strapTokens writes the tokens that have packets; fs.ErrNotExist where the capture has no tokens file.
-func (e *exporter) strapTokens(name string, plan *strapPlan) error {
+func (e strapExport) strapTokens(name string, plan *strapPlan) error {
 	seconds, err := e.run.CaptureSeconds()
 	if err != nil {
 		return err

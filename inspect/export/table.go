@@ -60,7 +60,7 @@ type tableWriter interface {
 }
 
 // table writes one file with a row per tensor and token.
-func (e *exporter) table() error {
+func (e tableExport) table() error {
 	about, err := json.Marshal(e.provenance())
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (e *exporter) table() error {
 	return e.draft.publishFiles(e.base())
 }
 
-func (e *exporter) newTable(w io.Writer, schema table.Schema) (tableWriter, error) {
+func (e tableExport) newTable(w io.Writer, schema table.Schema) (tableWriter, error) {
 	if e.o.Form == Arrow {
 		return table.NewArrow(w, schema)
 	}
@@ -94,7 +94,7 @@ func (e *exporter) newTable(w io.Writer, schema table.Schema) (tableWriter, erro
 }
 
 // tableRows writes all rows.
-func (e *exporter) tableRows(out tableWriter, batch *table.Batch) error {
+func (e tableExport) tableRows(out tableWriter, batch *table.Batch) error {
 	var data, turned []byte
 	var values []float32
 	seen := map[tensorKey]bool{}

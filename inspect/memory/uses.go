@@ -157,7 +157,7 @@ func (a *analysis) fillUses() {
 }
 
 // noSamples explains why functions, variables and processes are missing.
-const noSamples = "there are no samples in this run (--tap-samples, llamatap memory record): the ledger records operations, not of functions, variables and processes"
+const noSamples = "there are no samples in this run (--tap-samples, llamatap memory record): the ledger records operations, not functions, variables and processes"
 
 // useOf is a use as the report has it.
 func (a *analysis) useOf(from memtrace.Collector, u *use) Use {

@@ -20,7 +20,7 @@ func CheckOrigin(origin string) error {
 
 // allowOrigin lets pages of the configured origins read answers. It reports whether the request is a preflight,
 // which it has answered: a browser asks by it, without the token, whether it may send a request.
-func (s *Server) allowOrigin(w http.ResponseWriter, r *http.Request) (answered bool) {
+func (s guarded) allowOrigin(w http.ResponseWriter, r *http.Request) (answered bool) {
 	if len(s.o.Origins) == 0 {
 		return false
 	}

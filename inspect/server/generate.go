@@ -22,7 +22,7 @@ type generation struct {
 }
 
 // generate begins to run a prompt.
-func (s *Server) generate(ctx context.Context, p Prompt) *generation {
+func (s prompts) generate(ctx context.Context, p Prompt) *generation {
 	g := &generation{began: make(chan string, 1), ended: make(chan struct{})}
 	go func() {
 		defer close(g.ended)
@@ -46,7 +46,7 @@ func (g *generation) answer(status string) map[string]any {
 
 // logMonitoring answers POST /log-monitoring: a prompt is run and recorded, one at a time. It ends with the client,
 // the server, or its time.
-func (s *Server) logMonitoring(w http.ResponseWriter, r *http.Request) error {
+func (s prompts) logMonitoring(w http.ResponseWriter, r *http.Request) error {
 	if err := checkQuery(r, "event", "layer"); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (p *Prompt) check() error {
 }
 
 // streamGeneration answers with lines of JSON: the session, its events as they are recorded, and what came of it.
-func (s *Server) streamGeneration(w http.ResponseWriter, r *http.Request, g *generation, wanted filter) error {
+func (s prompts) streamGeneration(w http.ResponseWriter, r *http.Request, g *generation, wanted filter) error {
 	select {
 	case <-g.began:
 	case <-g.ended:

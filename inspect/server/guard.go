@@ -12,7 +12,7 @@ import (
 
 // guard lets through what may come in: whoever has the token, or may connect where there is none; bounded bodies,
 // and none where none belongs; paths without dots; no requests that a page of another site makes.
-func (s *Server) guard(next http.Handler) http.Handler {
+func (s guarded) guard(next http.Handler) http.Handler {
 	sameSite := http.NewCrossOriginProtection()
 	for _, origin := range s.o.Origins {
 		_ = sameSite.AddTrustedOrigin(origin) // CheckOrigin has taken it
@@ -57,7 +57,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 }
 
 // admit says why a request is not let in.
-func (s *Server) admit(r *http.Request) error {
+func (s guarded) admit(r *http.Request) error {
 	switch {
 	case !strings.HasPrefix(r.URL.Path, "/"), strings.ContainsRune(r.URL.Path, 0):
 		return fail(http.StatusBadRequest, "%.80q is no path", r.URL.Path)
@@ -81,7 +81,7 @@ func (s *Server) admit(r *http.Request) error {
 }
 
 // hasToken compares in a time that does not depend on how much of the token is right.
-func (s *Server) hasToken(r *http.Request) bool {
+func (s guarded) hasToken(r *http.Request) bool {
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	want, got := sha256.Sum256([]byte(s.o.Token)), sha256.Sum256([]byte(strings.TrimSpace(given)))
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1 && strings.EqualFold(scheme, "Bearer")

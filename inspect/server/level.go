@@ -17,12 +17,12 @@ import (
 const levelOff = "off"
 
 // getLevel answers GET /api/v1/level: how the run is, as llamatap ctl says it.
-func (s *Server) getLevel(w http.ResponseWriter, r *http.Request) error {
+func (s control) getLevel(w http.ResponseWriter, r *http.Request) error {
 	return s.command(w, r, Command{Command: "status"})
 }
 
 // putLevel answers PUT /api/v1/level: {"level": "VERBOSE"}, or {"command": "enable"}, disable or flush.
-func (s *Server) putLevel(w http.ResponseWriter, r *http.Request) error {
+func (s control) putLevel(w http.ResponseWriter, r *http.Request) error {
 	var c Command
 	if err := readJSON(w, r, &c, true); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (s *Server) putLevel(w http.ResponseWriter, r *http.Request) error {
 }
 
 // command gives the run a command and passes its answer on.
-func (s *Server) command(w http.ResponseWriter, r *http.Request, c Command) error {
+func (s control) command(w http.ResponseWriter, r *http.Request, c Command) error {
 	if err := checkQuery(r, "run"); err != nil {
 		return err
 	}

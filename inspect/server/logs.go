@@ -18,7 +18,7 @@ const (
 )
 
 // resourceLogs answers GET /api/v1/resource-logs: events as lines of JSON, as the run wrote them.
-func (s *Server) resourceLogs(w http.ResponseWriter, r *http.Request) error {
+func (s logs) resourceLogs(w http.ResponseWriter, r *http.Request) error {
 	if err := checkQuery(r, "run", "from_line", "follow", "event", "layer"); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (s *Server) resourceLogs(w http.ResponseWriter, r *http.Request) error {
 
 // copyLines writes the lines behind the first from that the filter takes; with follow, until the log ends, the
 // client is gone, or the server stops. A line whose end is not written yet is not.
-func (s *Server) copyLines(r *http.Request, out *stream, tail *resources.Tail, from int64, follow bool,
+func (s logs) copyLines(r *http.Request, out *stream, tail *resources.Tail, from int64, follow bool,
 	wanted filter) (bad int64, err error) {
 	buffered := bufio.NewWriterSize(out, 32<<10)
 	for {
@@ -105,7 +105,7 @@ func (s *Server) copyLines(r *http.Request, out *stream, tail *resources.Tail, f
 }
 
 // over reports whether nobody waits for more: the client is gone, or the server stops.
-func (s *Server) over(r *http.Request) bool {
+func (s logs) over(r *http.Request) bool {
 	select {
 	case <-r.Context().Done():
 		return true
@@ -117,7 +117,7 @@ func (s *Server) over(r *http.Request) bool {
 }
 
 // openLog finds a run by its id and opens its log.
-func (s *Server) openLog(id string) (Run, *resources.Tail, error) {
+func (s logs) openLog(id string) (Run, *resources.Tail, error) {
 	run, err := s.runs.find(id)
 	if err != nil {
 		return run, nil, err

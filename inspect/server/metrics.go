@@ -191,7 +191,7 @@ func (m *metrics) look(ctx context.Context, run Run, f *fold) []prometheus.Metri
 		fold.memory(f.sum)
 		fold.gpus(f.sum)
 	}
-	now := m.server.now(run)
+	now := reports{logs{m.server}}.now(run)
 	caches := now.snapshot()
 	if err == nil {
 		fold.caches(f.sum, known, caches == nil)

@@ -54,7 +54,7 @@ func New(o Options) (*Server, error) {
 	if err := registry.Register(newMetrics(s)); err != nil {
 		return nil, err
 	}
-	s.handler = s.guard(s.routes(promhttp.HandlerFor(registry,
+	s.handler = guarded{s}.guard(s.routes(promhttp.HandlerFor(registry,
 		promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})))
 	return s, nil
 }
@@ -107,19 +107,30 @@ type route struct {
 	answer  func(http.ResponseWriter, *http.Request) error
 }
 
+// The handlers, by what they serve.
+type (
+	logs    struct{ *Server }
+	reports struct{ logs }
+	prompts struct{ logs }
+	control struct{ *Server }
+	guarded struct{ *Server } // what every request passes
+)
+
 func (s *Server) table() []route {
+	l, c := logs{s}, control{s}
+	r := reports{l}
 	return []route{
 		{"GET /{$}", s.index},
 		{"GET /healthz", s.healthz},
 		{"GET /api/v1/runs", s.listRuns},
-		{"GET /api/v1/resource-logs", s.resourceLogs},
-		{"GET /api/v1/summary", s.summary},
-		{"GET /api/v1/kv", s.kv},
-		{"GET /api/v1/level", s.getLevel},
-		{"PUT /api/v1/level", s.putLevel},
-		{"POST /log-monitoring", s.logMonitoring}, // from here on system B's
-		{"GET /logs/{id}", s.wholeLog},
-		{"GET /logs/{id}/stream", s.newLines},
+		{"GET /api/v1/resource-logs", l.resourceLogs},
+		{"GET /api/v1/summary", r.summary},
+		{"GET /api/v1/kv", r.kv},
+		{"GET /api/v1/level", c.getLevel},
+		{"PUT /api/v1/level", c.putLevel},
+		{"POST /log-monitoring", prompts{l}.logMonitoring}, // from here on system B's
+		{"GET /logs/{id}", l.wholeLog},
+		{"GET /logs/{id}/stream", l.newLines},
 		{"GET /sessions", s.sessions},
 		{"GET /health", s.health},
 	}

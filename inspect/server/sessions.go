@@ -56,7 +56,7 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
 }
 
 // wholeLog answers GET /logs/{id}: all lines that there are, in base64.
-func (s *Server) wholeLog(w http.ResponseWriter, r *http.Request) error {
+func (s logs) wholeLog(w http.ResponseWriter, r *http.Request) error {
 	if err := checkQuery(r); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (s *Server) wholeLog(w http.ResponseWriter, r *http.Request) error {
 }
 
 // newLines answers GET /logs/{id}/stream: the lines behind the first from_line, each in base64.
-func (s *Server) newLines(w http.ResponseWriter, r *http.Request) error {
+func (s logs) newLines(w http.ResponseWriter, r *http.Request) error {
 	if err := checkQuery(r, "from_line"); err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // summary answers GET /api/v1/summary: what 'llamatap resource summary RUN --json' says.
-func (s *Server) summary(w http.ResponseWriter, r *http.Request) error {
+func (s reports) summary(w http.ResponseWriter, r *http.Request) error {
 	report, err := s.report(r)
 	if err != nil {
 		return err
@@ -29,7 +29,7 @@ type caches struct {
 }
 
 // kv answers GET /api/v1/kv: how the run's KV caches are used.
-func (s *Server) kv(w http.ResponseWriter, r *http.Request) error {
+func (s reports) kv(w http.ResponseWriter, r *http.Request) error {
 	if err := checkQuery(r, "run"); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ type statusNow struct {
 }
 
 // now asks the collector of a live run; nil where it does not answer soon.
-func (s *Server) now(run Run) *statusNow {
+func (s reports) now(run Run) *statusNow {
 	if run.State != StateRunning || s.o.Control == nil {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (s *Server) now(run Run) *statusNow {
 }
 
 // cachesNow is what it says of its caches; nil where it does not follow cells.
-func (s *Server) cachesNow(run Run) json.RawMessage {
+func (s reports) cachesNow(run Run) json.RawMessage {
 	if now := s.now(run); now != nil {
 		return now.KV
 	}
@@ -93,7 +93,7 @@ func (s *Server) cachesNow(run Run) json.RawMessage {
 
 // report adds up the events of the run that a request names. Reading a large log takes its time; how many do at
 // once is bounded.
-func (s *Server) report(r *http.Request) (*resources.Report, error) {
+func (s reports) report(r *http.Request) (*resources.Report, error) {
 	if err := checkQuery(r, "run"); err != nil {
 		return nil, err
 	}
