@@ -75,6 +75,9 @@ func chart(rows []row, p palette) []byte {
 		y := top + i*rise
 		fill, note := p.accent, fmt.Sprintf("%+.1f %%", (r.Median/rows[0].Median-1)*100)
 		name := strings.TrimPrefix(r.Tap, "off")
+		if quartile(r.Samples, 1) <= quartile(rows[0].Samples, 3) && quartile(r.Samples, 3) >= quartile(rows[0].Samples, 1) {
+			note = "not resolved"
+		}
 		if i == 0 {
 			fill, note, name = p.muted, "", "nothing recorded"
 		}
