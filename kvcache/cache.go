@@ -16,7 +16,7 @@ type cell struct {
 
 func (c *cell) free() bool { return c.pos == noPos }
 
-// in tells whether a cell's position is first ≤ pos < end. What is unknown is in no range but the whole.
+// in reports whether a cell's position is first ≤ pos < end. What is unknown is in no range but the whole.
 func (c *cell) in(first, end int32) bool { return c.pos >= first && c.pos < end }
 
 // Cache follows the cells of one cache. It is for one goroutine.
@@ -83,7 +83,7 @@ func (c *Cache) Count(seq int32) int {
 	return c.counts[seq]
 }
 
-// Known tells whether every cell of a sequence was seen.
+// Known reports whether every cell of a sequence was seen.
 func (c *Cache) Known(seq int32) bool { return !c.unseen.has(seq) }
 
 // Range is the lowest and the highest position of a sequence, -1 and -1 where it has no cells, as

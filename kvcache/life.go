@@ -98,7 +98,7 @@ func (t *Touch) last() int64 {
 
 // Life is that of the cells of one block that one sequence wrote. It begins with the first of them. Further cells
 // that the sequence writes into the block join it, until one of them takes the place of a cell of this life: with
-// that another life begins, and this one goes on without it. It ends with its last cell.
+// that another life begins, and this one continues without it. It ends with its last cell.
 //
 // Positions are those of its cells, moved where they were moved; PosUnknown where none is known.
 type Life struct {

@@ -117,13 +117,13 @@ func (c *Cache) Confirm(seq int32, cells *Bitmap, window bool, ns int64) (found 
 	return found
 }
 
-// NeedsProof tells whether a sequence has cells that only Confirm can tell of, or n readable cells are not what it
+// NeedsProof reports whether a sequence has cells that only Confirm can find, or n readable cells are not what it
 // is known to have.
 func (c *Cache) NeedsProof(seq int32, n int, window bool) bool {
 	return c.unseen.has(seq) || !window && n != c.Count(seq) || n > c.Count(seq)
 }
 
-// Doubtful tells whether a sequence has cells of which it is in doubt whether they were removed.
+// Doubtful reports whether a sequence has cells of which it is in doubt whether they were removed.
 func (c *Cache) Doubtful(seq int32) bool {
 	for i := range c.stream(c.streamOf(seq)) {
 		if cell := &c.cells[c.streamOf(seq)*c.Size+i]; cell.doubt != 0 && cell.seqs.Has(seq) {

@@ -11,7 +11,7 @@ const MaxSeqs = 256
 // Set is a set of sequences.
 type Set [MaxSeqs / 64]uint64
 
-// Has tells whether a sequence is in the set.
+// Has reports whether a sequence is in the set.
 func (s *Set) Has(seq int32) bool {
 	return seq >= 0 && seq < MaxSeqs && s[seq>>6]>>(seq&63)&1 != 0
 }
@@ -50,7 +50,7 @@ func (s *Set) lowest() int32 {
 	return -1
 }
 
-// Empty tells whether there is none.
+// Empty reports whether there is none.
 func (s *Set) Empty() bool { return *s == Set{} }
 
 // All are the sequences, in order.

@@ -74,7 +74,7 @@ type Doubts struct {
 	Outside  int64 `json:"outside,omitempty"`  // rows that were written outside of the cache
 	Differ   int64 `json:"differ,omitempty"`   // rows whose keys and values went to different cells
 	Unknown  int64 `json:"unknown,omitempty"`  // rows whose sequence is not known
-	Unplaced int64 `json:"unplaced,omitempty"` // executions of which it was not told, or not understood, which cells they write
+	Unplaced int64 `json:"unplaced,omitempty"` // executions of which it was not reported, or not understood, which cells they write
 }
 
 // Gauge says how the cache is used now.

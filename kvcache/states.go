@@ -49,7 +49,7 @@ func first(seqs []int32) int32 {
 	return seqs[0]
 }
 
-// goesOn tells whether a cell holds the state that a row replaces, and nothing else.
+// goesOn reports whether a cell holds the state that a row replaces, and nothing else.
 func (c *Cache) goesOn(at int, row *StateRow) bool {
 	cell := &c.cells[at]
 	if cell.free() || len(row.Seqs) == 0 || cell.seqs.Len() != len(row.Seqs) {

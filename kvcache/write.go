@@ -43,7 +43,7 @@ func (c *Cache) Place(rows []Row, ns int64) (outside int) {
 	return outside
 }
 
-// rewritten tells whether a row is what its cell holds already: that is an update.
+// rewritten reports whether a row is what its cell holds already: that is an update.
 func (c *Cache) rewritten(cell *cell, row *Row) bool {
 	if cell.pos != row.Pos || cell.pos < 0 || len(row.Seqs) != cell.seqs.Len() {
 		return false

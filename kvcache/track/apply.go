@@ -27,7 +27,7 @@ func (r *Recorder) apply(now *execution, failed bool) {
 		default:
 			r.attention(now, w, failed)
 		}
-		r.tell(x, w.tracked, now.MonoNS, now.Number, w.times(now.g.Tokens == 0))
+		r.report(x, w.tracked, now.MonoNS, now.Number, w.times(now.g.Tokens == 0))
 	}
 	if failed {
 		r.undo(now)
@@ -48,7 +48,7 @@ func (r *Recorder) undo(now *execution) {
 	for seq, pos := range lowest {
 		for _, t := range now.ctx.caches {
 			t.Remove(seq, pos, -1, now.ctx.lastNS)
-			r.tell(now.ctx, t, now.ctx.lastNS, now.Number, nil)
+			r.report(now.ctx, t, now.ctx.lastNS, now.Number, nil)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (r *Recorder) request(now *execution) {
 			}
 		}
 		_, high, known := x.memory.Range(b.Seq)
-		if first < 0 || first > 0 && (!known || first > high+1) { // what it follows was loaded with a state, told of or not
+		if first < 0 || first > 0 && (!known || first > high+1) { // what it follows was loaded with a state, reported or not
 			x.requests[b.Seq].unknown = true
 			r.total.reuse.Unknown++
 			continue
@@ -212,7 +212,7 @@ func (r *Recorder) confirm(now *execution, w *work, mask int) {
 	}
 }
 
-// reveal tells what a request of which that was not known found in the cache: of the n cells that its last token
+// reveal finds what a request of which that was not known found in the cache: of the n cells that its last token
 // may read, those that this execution, its first, does not write.
 func (r *Recorder) reveal(now *execution, seq int32, n int) {
 	q := now.ctx.requests[seq]

@@ -24,7 +24,7 @@ type partName struct {
 type work struct {
 	*tracked
 	uses   []*use // by part; nil where the graph does not touch it
-	index  int    // leaf that tells which cells are written
+	index  int    // leaf that reports which cells are written
 	others []int  // further such leafs, which should say the same
 	groups []groupWork
 }
@@ -108,7 +108,7 @@ func (x *context) cache(kind kvcache.Kind) *tracked {
 	return nil
 }
 
-// kind tells which cache a tensor belongs to. Where keys are written by two indices there are two caches of
+// kind is which cache a tensor belongs to. Where keys are written by two indices there are two caches of
 // attention, and that of the sliding window is the smaller one, or if they are of one size the one that llama.cpp
 // made second.
 func (x *context) kind(p *plan, leaf int) kvcache.Kind {

@@ -7,7 +7,7 @@ import (
 	"github.com/llamatap/llamatap/kvcache"
 )
 
-// held is what is not told yet, because it may turn out to be a set-up that is thrown away.
+// held is what is not reported yet, because it may turn out to be a set-up that is thrown away.
 type held struct {
 	on     bool
 	before *totals // of the recorder, when holding began
@@ -30,7 +30,7 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 	}
 	for _, t := range x.caches {
 		change(t.Cache, c)
-		r.tell(x, t, c.MonoNS, 0, nil)
+		r.report(x, t, c.MonoNS, 0, nil)
 	}
 	switch c.Kind {
 	case ggmlhooks.SeqCopy:
@@ -88,7 +88,7 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 	return r.failed()
 }
 
-// settle tells what was held back: it is the run.
+// settle reports what was held back: it is the run.
 func (r *Recorder) settle(x *context) {
 	h := x.held
 	x.held = held{}
@@ -100,9 +100,9 @@ func (r *Recorder) settle(x *context) {
 	}
 }
 
-// tell tells what happened to the cells of a cache since it was told last. times is how often the execution wrote
+// report reports what happened to the cells of a cache since the last call. times is how often the execution wrote
 // each part; nil: it was the program.
-func (r *Recorder) tell(x *context, t *tracked, ns int64, exec uint64, times []int64) {
+func (r *Recorder) report(x *context, t *tracked, ns int64, exec uint64, times []int64) {
 	for _, c := range t.TakeChanges() {
 		if r.o.Operation == nil {
 			continue

@@ -15,7 +15,7 @@ type plan struct {
 	order   []int        // leafs, in the order in which they are touched first
 	head    int          // first cell that states are written to, -1 = none are
 	states  int          // that are written
-	copied  int          // leaf that tells where states come from, -1 = none
+	copied  int          // leaf that reports where states come from, -1 = none
 }
 
 // use is what a graph does to one tensor of a cache.
@@ -23,7 +23,7 @@ type use struct {
 	layer    int32
 	tensor   kvcache.Tensor
 	writes   int
-	index    int   // leaf that tells which cells are written, -1 = none
+	index    int   // leaf that reports which cells are written, -1 = none
 	reads    []int // leafs of the masks by which it is read, one for each time; ggmlhooks.NoMask
 	writeAt  int32 // first node that does
 	readAt   int32

@@ -22,7 +22,7 @@ type Options struct {
 	// UnixOffset is what must be added to a monotonic time to make it a Unix time, in nanoseconds.
 	UnixOffset int64
 	// Operation, if not nil, is called for what happens to cells, in order, with what it may not keep. What turns
-	// out to be set-up is not told, so that the first operations of a context may come late. An error of it is an
+	// out to be set-up is not reported, so that the first operations of a context may come late. An error of it is an
 	// error of the recorder.
 	Operation func(*kvcache.Operation) error
 }
@@ -47,7 +47,7 @@ type totals struct {
 	reuse          kvcache.Reuse
 	lifetime, idle kvcache.Histogram
 	doubts         kvcache.Doubts
-	lastNS         int64 // that something was told of
+	lastNS         int64 // of the last report
 }
 
 // described is a graph with what it does to caches.

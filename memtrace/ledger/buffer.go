@@ -31,7 +31,7 @@ func (r *Recorder) buffer(e *event) error {
 }
 
 // filled writes that the weights whose memory has come until then were filled, when their model had been loaded.
-// none: that was not seen, and it is told with the time when the memory came.
+// none: that was not seen, and it is written with the time when the memory came.
 func (r *Recorder) filled(ns int64) error {
 	later := r.filling[:0]
 	for _, id := range r.filling {

@@ -1,4 +1,4 @@
-// Package ledger turns what the tap tells of graphs and their executions into the accesses to memory that they are:
+// Package ledger turns what the tap reports of graphs and their executions into the accesses to memory that they are:
 // for each executed op, in order, the bytes that it reads of each source and that it writes. It is exact as far as
 // graphs say: each operand byte counts once per op.
 //

@@ -29,36 +29,36 @@ type execution struct {
 	only    int32           // the sequence of all tokens, none if they have several
 	step    ggmlhooks.Phase // of all tokens, unknown if they have several
 	times   []ggmlhooks.NodeTime
-	cells   told[int64] // by leaf
-	masks   told[cellRange]
-	experts told[int32] // by node
-	spans   []span      // used again
+	cells   reported[int64] // by leaf
+	masks   reported[cellRange]
+	experts reported[int32] // by node
+	spans   []span          // used again
 }
 
 // none stands for a token, sequence or block that is not known, or that is several.
 const none = -1
 
-// told are values that something told, by the number of the leaf or node that did. Few do.
-type told[T any] struct {
+// reported are values by the number of the leaf or node that reported them. Few do.
+type reported[T any] struct {
 	by     []int
 	ends   []int
 	values []T
 }
 
-func (t *told[T]) reset() { t.by, t.ends, t.values = t.by[:0], t.ends[:0], t.values[:0] }
+func (t *reported[T]) reset() { t.by, t.ends, t.values = t.by[:0], t.ends[:0], t.values[:0] }
 
 // begin begins the values of another one.
-func (t *told[T]) begin(by int) {
+func (t *reported[T]) begin(by int) {
 	t.by, t.ends = append(t.by, by), append(t.ends, len(t.values))
 }
 
-func (t *told[T]) add(v T) {
+func (t *reported[T]) add(v T) {
 	t.values = append(t.values, v)
 	t.ends[len(t.ends)-1] = len(t.values)
 }
 
-// of returns what was told by one; false: nothing.
-func (t *told[T]) of(by int) ([]T, bool) {
+// of returns what one reported; false: nothing.
+func (t *reported[T]) of(by int) ([]T, bool) {
 	i := slices.Index(t.by, by)
 	if i < 0 {
 		return nil, false
@@ -136,7 +136,7 @@ func (x *execution) mask(leaf int, streams int64, ranges []ggmlhooks.CellRange) 
 	x.masks.ends[len(x.masks.ends)-1] = begin + kept
 }
 
-// chosen keeps which experts a node tells, each once, in order.
+// chosen keeps which experts a node reports, each once, in order.
 func (x *execution) chosen(node int, data []byte) {
 	begin := len(x.experts.values)
 	x.experts.begin(node)
@@ -150,7 +150,7 @@ func (x *execution) chosen(node int, data []byte) {
 	x.experts.ends[len(x.experts.ends)-1] = begin + n
 }
 
-// numbers are those of the rows that a lookup reads; false: they were not told.
+// numbers are those of the rows that a lookup reads; false: they were not reported.
 func (x *execution) numbers(l *lookup) (ids []int32, states []int64, ok bool) {
 	switch l.from {
 	case lookTokens:
@@ -160,7 +160,7 @@ func (x *execution) numbers(l *lookup) (ids []int32, states []int64, ok bool) {
 	case lookOutputs:
 		ids = x.outputs
 	case lookStates:
-		states, ok = x.cells.of(l.tell)
+		states, ok = x.cells.of(l.by)
 		if !ok || l.first < 0 || l.first+l.count > len(states) {
 			return nil, nil, false
 		}

@@ -8,7 +8,7 @@ import (
 // lookup says where the numbers of rows that are looked up come from.
 type lookup struct {
 	from  lookupSource
-	tell  int // leaf or node that tells
+	by    int // leaf or node that reports it
 	first int // of its numbers
 	count int // of them, 0 = all
 }
@@ -49,7 +49,7 @@ func (p *planner) lookup(n *ggmlhooks.Node, index, dim int, it *item) {
 	p.add(it)
 }
 
-// index finds out what an index holds, if that is told of each execution.
+// index finds out what an index holds, if that is reported of each execution.
 func (p *planner) index(src int32, ok bool) (from lookup, known bool) {
 	if !ok {
 		return from, false
@@ -59,7 +59,7 @@ func (p *planner) index(src int32, ok bool) (from lookup, known bool) {
 		return from, false
 	}
 	leaf := &p.g.Leafs[-1-shown]
-	from.tell = int(-1 - shown)
+	from.by = int(-1 - shown)
 	if at := p.place(src); at.Buffer == leaf.Buffer && at.Offset >= leaf.Offset {
 		from.first = int(at.Offset-leaf.Offset) / 4
 	}
@@ -88,11 +88,11 @@ func (p *planner) experts(n *ggmlhooks.Node, dim int, it *item) {
 		p.fixed(it)
 		return
 	}
-	it.kind, it.dim, it.rows = itemExperts, dim, lookup{from: lookExperts, tell: int(ids)}
+	it.kind, it.dim, it.rows = itemExperts, dim, lookup{from: lookExperts, by: int(ids)}
 	p.add(it)
 }
 
-// written adds a write of rows into a cache, if it is told which.
+// written adds a write of rows into a cache, if it is reported which.
 func (p *planner) written(n *ggmlhooks.Node, it *item) bool {
 	index, _ := n.SrcAt(1)
 	into, ok := n.SrcAt(2)

@@ -13,7 +13,7 @@ type plan struct {
 	tokens   int
 	items    []item
 	unplaced int64         // operands of which it is not known where they lie
-	told     bool          // that its weights were loaded
+	loaded   bool          // that its weights were loaded
 	streams  map[int]int64 // of masks, by leaf
 	steps    []step        // nil: not cut yet
 	upTo     []int32       // by node: how many compute, up to this one
@@ -68,7 +68,7 @@ const (
 
 // cells says how cells lie in a cache.
 type cells struct {
-	leaf    int   // that tells which
+	leaf    int   // that reports which
 	streams int64 // of the mask
 	size    int64 // cells of a stream, 0 = not known
 	width   int64 // values per cell, where each lies for itself: 1 = they lie together
@@ -165,7 +165,7 @@ func (p *planner) source(i, k int, src int32) {
 	}
 }
 
-// target tells whether src[k] of an op only says where it writes to.
+// target reports whether src[k] of an op only says where it writes to.
 func target(op string, k int) bool { return op == "CPY" && k == 1 || op == "SET_ROWS" && k == 2 }
 
 // item is an operand of node i: tensor src as it lies there.
@@ -185,7 +185,7 @@ func (p *planner) item(i, number int, src int32, op memtrace.AccessOp) item {
 	return it
 }
 
-// repacked tells whether a kind of buffer holds its tensors in an order of its own.
+// repacked reports whether a kind of buffer holds its tensors in an order of its own.
 func repacked(kind string) bool {
 	for _, word := range [...]string{"REPACK", "AMX", "KLEIDIAI", "AARCH64"} {
 		if strings.Contains(kind, word) {

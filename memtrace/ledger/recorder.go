@@ -16,7 +16,7 @@ import (
 type Options struct {
 	// Table gets the accesses. It is closed behind the recorder, by who made it.
 	Table *record.Table
-	// Map says what lies where. It must know of a buffer or a graph before the recorder is told of it.
+	// Map says what lies where. It must know of a buffer or a graph before the recorder hears of it.
 	Map *memtrace.RegionMap
 	// Window, if above 0, is the length of windows in which accesses are summed up by region; 0: every access is a row.
 	Window time.Duration
@@ -41,15 +41,15 @@ type Recorder struct {
 	x       execution // that is written, used again
 	waiting []event   // of memory, in order: what it is for is known when an execution behind its coming is decided
 	loaded  map[*memtrace.Region]bool
-	filling []uint64 // buffers of weights of which it was not told yet that they were filled
-	fills   int      // events that will tell it
+	filling []uint64 // buffers of weights that are not written as filled yet
+	fills   int      // events that will say so
 	ran     bool     // an execution of the run was written
 	ending  bool     // there are no more of them
-	told    bool     // an error
+	failed  bool     // an error was returned
 	lastNS  int64
 	doubts  memtrace.Ledger
 	sums    sums
-	access  access                    // that is told, used again
+	access  access                    // that is written, used again
 	fill    func(column int, v int64) // of one row
 	ns      []int64
 	sources []int64
@@ -81,13 +81,13 @@ func NewRecorder(o Options) *Recorder {
 	return r
 }
 
-// Doubts count what was executed, and what the rows do not tell whole.
+// Doubts count what was executed, and what the rows lack.
 func (r *Recorder) Doubts() memtrace.Ledger { return r.doubts }
 
 // Rows is how many rows were written.
 func (r *Recorder) Rows() int64 { return r.out.Rows() }
 
-// Buffer notes that memory came. What it is for is told later.
+// Buffer notes that memory came. What it is for is reported later.
 func (r *Recorder) Buffer(b *ggmlhooks.Buffer) error {
 	if b.Known || b.Size == 0 {
 		return nil
@@ -140,12 +140,12 @@ func (r *Recorder) Record(x *ggmlhooks.Execution) error {
 	if err == nil {
 		err = r.out.Tick(r.lastNS)
 	}
-	return r.tell(err)
+	return r.note(err)
 }
 
-// tell notes that an error was told: Close does not tell it again.
-func (r *Recorder) tell(err error) error {
-	r.told = r.told || err != nil
+// note notes that an error was returned: Close does not return it again.
+func (r *Recorder) note(err error) error {
+	r.failed = r.failed || err != nil
 	return err
 }
 
@@ -168,11 +168,11 @@ func (r *Recorder) write(n int) error {
 	return nil
 }
 
-// Tick tells the time, CLOCK_MONOTONIC: what was written long enough ago is made readable, whatever comes.
-func (r *Recorder) Tick(ns int64) error { return r.tell(r.out.Tick(ns)) }
+// Tick passes the time, CLOCK_MONOTONIC: what was written long enough ago is made readable, whatever comes.
+func (r *Recorder) Tick(ns int64) error { return r.note(r.out.Tick(ns)) }
 
 // Close writes what happened to memory behind the last execution: then the run is torn down. The table is left open.
-// It may be called twice. An error that was told before is not told again.
+// It may be called twice. An error that was returned before is not returned again.
 func (r *Recorder) Close() error {
 	if r.closed {
 		return nil
@@ -182,7 +182,7 @@ func (r *Recorder) Close() error {
 	if err == nil {
 		err = r.flush()
 	}
-	if err = errors.Join(err, r.out.Close()); r.told {
+	if err = errors.Join(err, r.out.Close()); r.failed {
 		return nil
 	}
 	return err

@@ -19,8 +19,8 @@ func (r *Recorder) execution(x *execution) error {
 		r.doubts.Undecided++
 	}
 	r.doubts.Unplaced += x.plan.unplaced
-	if !x.plan.told {
-		x.plan.told = true
+	if !x.plan.loaded {
+		x.plan.loaded = true
 		for i := range x.plan.items {
 			if err := r.load(x.plan.items[i].region, none); err != nil {
 				return err

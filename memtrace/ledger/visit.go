@@ -101,7 +101,7 @@ func (r *Recorder) looked(x *execution, it *item, a *access, f func(*access) err
 
 // routed reads each chosen expert.
 func (r *Recorder) routed(x *execution, it *item, a *access, f func(*access) error) error {
-	experts, ok := x.experts.of(it.rows.tell)
+	experts, ok := x.experts.of(it.rows.by)
 	if !ok {
 		r.doubts.Untold++
 		return unknown(it, 0, 1, a, f)

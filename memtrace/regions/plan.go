@@ -28,7 +28,7 @@ type touch struct {
 // expertRead is a MUL_MAT_ID: how many bytes it reads of its weights depends on the experts that were chosen.
 type expertRead struct {
 	weights *memtrace.Region
-	ids     int // node that tells
+	ids     int // node that shows them
 	op      resource.Op
 }
 
@@ -42,7 +42,7 @@ type planner struct {
 	leafs  []*memtrace.Region
 }
 
-// plan works out what a graph does to memory, and tells the map where its tensors lie.
+// plan works out what a graph does to memory, and records in the map where its tensors lie.
 func (r *Recorder) plan(g *ggmlhooks.Graph) *plan {
 	p := &planner{
 		r: r, g: g, plan: &plan{index: map[*memtrace.Region]int{}}, layout: &memtrace.Layout{},
@@ -169,7 +169,7 @@ func (p *planner) count(i int) {
 	}
 }
 
-// target tells whether src[k] of an op only says where it writes to.
+// target reports whether src[k] of an op only says where it writes to.
 func target(op string, k int) bool { return op == "CPY" && k == 1 || op == "SET_ROWS" && k == 2 }
 
 func (p *planner) touch(region *memtrace.Region) *touch {

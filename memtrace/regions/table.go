@@ -216,7 +216,7 @@ func (b *rows) time(column int, mono int64) {
 	}
 }
 
-// small tells whether a shape is one that the table can hold.
+// small reports whether a shape is one that the table can hold.
 func small(shape []int64) ([]int64, bool) {
 	for _, n := range shape {
 		if n > math.MaxInt32 {

@@ -63,8 +63,8 @@ func (r *Recorder) share(w work, gflops, gbytes float64) (float64, bool) {
 	return max(gflops/roof.GFLOPsPerS, gbytes/roof.GBPerS), true
 }
 
-// tellRuns tells layers and components, and what was computed in them.
-func (r *Recorder) tellRuns(ctx *context, x *execution) {
+// emitRuns records layers and components, and what was computed in them.
+func (r *Recorder) emitRuns(ctx *context, x *execution) {
 	x.plan.detail(r.memory.device, r.o.Legacy)
 	pressure := ""
 	if r.o.Pressure != nil {
@@ -79,35 +79,35 @@ func (r *Recorder) tellRuns(ctx *context, x *execution) {
 			r.beginLayer(x, &layer, i)
 		}
 		layer.add(x, i)
-		next = r.tellRun(ctx, x, i, next, pressure)
+		next = r.emitRun(ctx, x, i, next, pressure)
 	}
 	r.endLayer(x, &layer)
 	for ; next < len(x.ranges); next++ {
-		r.tellInterval(ctx, x, &x.ranges[next])
+		r.emitInterval(ctx, x, &x.ranges[next])
 	}
 }
 
-// tellRun tells of run i. next is the first interval that was not told of; it returns the next one.
-func (r *Recorder) tellRun(ctx *context, x *execution, i, next int, pressure string) int {
+// emitRun records run i. next is the first interval that was not recorded; it returns the next one.
+func (r *Recorder) emitRun(ctx *context, x *execution, i, next int, pressure string) int {
 	run, s := &x.plan.runs[i], &x.spans[i]
 	whole := s.ns >= 0
 	if whole {
 		r.beginComponent(x, run, s)
 	}
 	for h := range run.handoffs {
-		r.tellHandoff(x, &run.handoffs[h], s.start, pressure)
+		r.emitHandoff(x, &run.handoffs[h], s.start, pressure)
 	}
 	byOp := x.level == resource.Verbose
 	for ; next < len(x.ranges) && x.ranges[next].first <= run.last; next++ {
 		if byOp || s.shared {
-			r.tellInterval(ctx, x, &x.ranges[next])
+			r.emitInterval(ctx, x, &x.ranges[next])
 		}
 	}
 	if !byOp && !s.shared {
-		r.tellSpan(ctx, x, run, s)
+		r.emitSpan(ctx, x, run, s)
 	}
 	for _, node := range run.mlps {
-		r.tellMLP(x, node, s.start)
+		r.emitMLP(x, node, s.start)
 	}
 	if whole {
 		r.endComponent(x, run, s)
@@ -115,8 +115,8 @@ func (r *Recorder) tellRun(ctx *context, x *execution, i, next int, pressure str
 	return next
 }
 
-// tellSpan tells of a run of nodes as a whole.
-func (r *Recorder) tellSpan(ctx *context, x *execution, run *runPlan, s *span) {
+// emitSpan records a run of nodes as a whole.
+func (r *Recorder) emitSpan(ctx *context, x *execution, run *runPlan, s *span) {
 	w := x.work(run.first, run.last)
 	looking := ctx.price * int64(s.looks)
 	l := &r.line
@@ -137,11 +137,11 @@ func (r *Recorder) tellSpan(ctx *context, x *execution, run *runPlan, s *span) {
 	r.maskFields(w)
 	r.rates(w, s.ns, resource.TimeRange, looking)
 	r.put(resource.KindCompute, r.weakest())
-	r.tellParts(x, run.first, run.last, s.start, resource.TimeRange)
+	r.emitParts(x, run.first, run.last, s.start, resource.TimeRange)
 }
 
-// tellInterval tells of an op that was timed, or of the nodes that were timed together.
-func (r *Recorder) tellInterval(ctx *context, x *execution, in *interval) {
+// emitInterval records an op that was timed, or of the nodes that were timed together.
+func (r *Recorder) emitInterval(ctx *context, x *execution, in *interval) {
 	w, node, l := x.work(in.first, in.last), &x.plan.nodes[in.last], &r.line
 	looking := int64(0)
 	if in.ns >= 0 {
@@ -160,7 +160,7 @@ func (r *Recorder) tellInterval(ctx *context, x *execution, in *interval) {
 		l.Fields(node.fields)
 		if x.plan.sums[in.last+1].minus(x.plan.sums[in.first]) == w {
 			l.Fields(node.does)
-		} else { // the chosen experts tell its bytes
+		} else { // the chosen experts decide its bytes
 			workFields(l, w, 0, r.o.Legacy)
 		}
 		l.Fields(node.legacy)
@@ -184,7 +184,7 @@ func (r *Recorder) tellInterval(ctx *context, x *execution, in *interval) {
 	r.rates(w, in.ns, of, looking)
 	r.put(resource.KindCompute, r.weakest())
 	if w.nodes > 1 {
-		r.tellParts(x, in.first, in.last, in.start, resource.TimeRange)
+		r.emitParts(x, in.first, in.last, in.start, resource.TimeRange)
 	}
 }
 
@@ -271,7 +271,7 @@ func (r *Recorder) endLayer(x *execution, s *layerSpan) {
 	r.put(resource.KindLayerEnd, resource.Computed)
 }
 
-func (r *Recorder) tellHandoff(x *execution, h *handoffPlan, mono int64, pressure string) {
+func (r *Recorder) emitHandoff(x *execution, h *handoffPlan, mono int64, pressure string) {
 	l := &r.line
 	r.begin(resource.KindHandoff, mono, int64(x.Ctx))
 	r.head.resourceID(l, h.id, mono)
@@ -291,7 +291,7 @@ func (r *Recorder) tellHandoff(x *execution, h *handoffPlan, mono int64, pressur
 	r.put(resource.KindHandoff, r.weakest())
 }
 
-func (r *Recorder) tellMLP(x *execution, node int, mono int64) {
+func (r *Recorder) emitMLP(x *execution, node int, mono int64) {
 	m := x.plan.nodes[node].mlp
 	r.begin(resource.KindMLP, mono, int64(x.Ctx))
 	r.head.resourceID(&r.line, m.id, mono)

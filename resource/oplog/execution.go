@@ -44,7 +44,7 @@ func (x *execution) begin(of *ggmlhooks.Execution, p *plan, level resource.Level
 	}
 }
 
-// failed tells whether it was given up: how much of it was computed is not known.
+// failed reports whether it was given up: how much of it was computed is not known.
 func (x *execution) failed() bool { return x.End.Status != 0 }
 
 // duration is how long ggml computed; false where that is not known.
@@ -70,7 +70,7 @@ func (x *execution) timeSource() resource.TimeSource {
 	return resource.TimeGraph
 }
 
-// work is what nodes from first to last did, with what the chosen experts and the masks tell of them.
+// work is what nodes from first to last did, with what the chosen experts and the masks say of them.
 func (x *execution) work(first, last int) work {
 	w := x.plan.sums[last+1].minus(x.plan.sums[first])
 	for _, e := range x.found {

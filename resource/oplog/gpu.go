@@ -2,8 +2,8 @@ package oplog
 
 import "github.com/llamatap/llamatap/resource"
 
-// tellGPUs writes the samples of GPUs that have been taken since.
-func (r *Recorder) tellGPUs() {
+// emitGPUs writes the samples of GPUs that have been taken since.
+func (r *Recorder) emitGPUs() {
 	if r.o.GPU == nil {
 		return
 	}

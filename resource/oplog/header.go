@@ -87,7 +87,7 @@ func (h *header) see(mono int64) {
 	}
 }
 
-// loss tells of lines that were lost. It may run on the writer's timer.
+// loss records lines that were lost. It may run on the writer's timer.
 func (h *header) loss(dst []byte, lost jsonl.Loss) []byte {
 	var l jsonl.Line
 	h.begin(&l, resource.KindLoss, h.newest.Load(), noCtx)

@@ -6,7 +6,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// KV tells what happened to cells, one event per layer. It is what kvcache/track calls for each operation, and
+// KV records what happened to cells, one event per layer. It is what kvcache/track calls for each operation, and
 // keeps nothing of it.
 func (r *Recorder) KV(op *kvcache.Operation) error {
 	r.head.see(op.MonoNS)
@@ -14,10 +14,10 @@ func (r *Recorder) KV(op *kvcache.Operation) error {
 		return nil
 	}
 	if len(op.Layers) == 0 {
-		r.tellKV(op, nil)
+		r.emitKV(op, nil)
 	}
 	for i := range op.Layers {
-		r.tellKV(op, &op.Layers[i])
+		r.emitKV(op, &op.Layers[i])
 	}
 	return nil
 }
@@ -63,8 +63,8 @@ func (c *cacheIDs) of(ctx uint32, cache kvcache.Kind, layer int) string {
 	return id
 }
 
-// tellKV tells of one layer; nil where its bytes are not known.
-func (r *Recorder) tellKV(op *kvcache.Operation, of *kvcache.LayerBytes) {
+// emitKV records one layer; nil where its bytes are not known.
+func (r *Recorder) emitKV(op *kvcache.Operation, of *kvcache.LayerBytes) {
 	layer := ggmlhooks.NoLayer
 	if of != nil {
 		layer = int(of.Layer)

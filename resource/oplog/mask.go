@@ -38,7 +38,7 @@ func (p *plan) attend(i int, o *resource.Op) {
 		}
 		src = n.Src[0]
 	}
-	mask := noLeaf // it is computed: nothing tells of it
+	mask := noLeaf // it is computed: nothing reports it
 	if src < 0 {
 		mask = int(-1 - src)
 	}
@@ -62,7 +62,7 @@ func (x *execution) mask(in *ggmlhooks.Input) {
 	}
 }
 
-// unmask adds to w, the work of nodes first to last, what masks tell of it.
+// unmask adds to w, the work of nodes first to last, what masks say of it.
 func (x *execution) unmask(w *work, first, last int) {
 	for i := range x.plan.attention {
 		a := &x.plan.attention[i]
@@ -83,7 +83,7 @@ func (x *execution) unmask(w *work, first, last int) {
 	}
 }
 
-// maskFields adds what masks tell of the work, and how much of it they do not.
+// maskFields adds what masks say of the work, and how much of it they leave open.
 func (r *Recorder) maskFields(w work) {
 	switch {
 	case w.noMask > 0:

@@ -11,9 +11,9 @@ import (
 
 // memory is the buffers of ggml's backends.
 type memory struct {
-	weights                      map[ggmlhooks.Place]bool // that were told of
+	weights                      map[ggmlhooks.Place]bool // that were recorded
 	buffers                      map[uint64]*buffer
-	waiting                      []*buffer // allocated, and not told: what they are for is said right behind
+	waiting                      []*buffer // allocated, and not recorded: what they are for is reported right after
 	live, peak, allocated, freed uint64
 }
 
@@ -32,7 +32,7 @@ func (m *memory) device(id uint64) string {
 	return ""
 }
 
-// Buffer takes an allocation in. It is told when something else comes: a program says first what it is for.
+// Buffer takes an allocation in. It is recorded when something else comes: a program says first what it is for.
 func (r *Recorder) Buffer(b *ggmlhooks.Buffer) error {
 	m := &r.memory
 	r.head.see(b.MonoNS)
@@ -52,7 +52,7 @@ func (r *Recorder) Buffer(b *ggmlhooks.Buffer) error {
 	return nil
 }
 
-// settleBuffers tells of the allocations that wait.
+// settleBuffers records the allocations that wait.
 func (r *Recorder) settleBuffers() {
 	m := &r.memory
 	if len(m.waiting) == 0 {
@@ -60,13 +60,13 @@ func (r *Recorder) settleBuffers() {
 	}
 	for _, b := range m.waiting {
 		if r.Level().Includes(resource.KindAllocation) && (r.Level() > resource.Minimal || b.Size >= resource.MinimalAllocation) {
-			r.tellAllocation(b)
+			r.emitAllocation(b)
 		}
 	}
 	m.waiting = m.waiting[:0]
 }
 
-func (r *Recorder) tellAllocation(b *buffer) {
+func (r *Recorder) emitAllocation(b *buffer) {
 	l := &r.line
 	r.begin(resource.KindAllocation, b.MonoNS, noCtx)
 	r.bufferFields(b)
@@ -99,8 +99,8 @@ func (r *Recorder) kindFields(b *buffer) {
 	l.Uint("live_bytes", b.live)
 }
 
-// tellWeights tells of the weights that a graph reads and that were not told of.
-func (r *Recorder) tellWeights(g *ggmlhooks.Graph) {
+// emitWeights records the weights that a graph reads and that were not recorded.
+func (r *Recorder) emitWeights(g *ggmlhooks.Graph) {
 	if !r.Level().Includes(resource.KindAllocation) {
 		return
 	}
@@ -122,11 +122,11 @@ func (r *Recorder) tellWeights(g *ggmlhooks.Graph) {
 			continue
 		}
 		r.memory.weights[t.Place] = true
-		r.tellWeight(b, t, component[int32(-1-i)].String(), size)
+		r.emitWeight(b, t, component[int32(-1-i)].String(), size)
 	}
 }
 
-func (r *Recorder) tellWeight(b *buffer, t *ggmlhooks.Leaf, component string, size int64) {
+func (r *Recorder) emitWeight(b *buffer, t *ggmlhooks.Leaf, component string, size int64) {
 	l, layer, kind := &r.line, ggmlhooks.WeightLayer(t.Name), gguf.Type(t.Type)
 	r.begin(resource.KindAllocation, b.MonoNS, noCtx)
 	r.head.resourceID(l, idStart(b.Device, "memory", layer, component), b.MonoNS)
@@ -178,7 +178,7 @@ func (r *Recorder) placeFields(b *buffer, offset uint64) {
 	})
 }
 
-// BufferEnd tells of memory that was freed.
+// BufferEnd records memory that was freed.
 func (r *Recorder) BufferEnd(e ggmlhooks.BufferEnd) error {
 	r.settleBuffers()
 	r.head.see(e.MonoNS)

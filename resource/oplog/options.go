@@ -8,7 +8,7 @@ import (
 	"github.com/llamatap/llamatap/store/jsonl"
 )
 
-// Options says what a Recorder tells, and where. Lines, Now and SessionID must be given.
+// Options says what a Recorder writes, and where. Lines, Now and SessionID must be given.
 type Options struct {
 	Level resource.Level
 	// Lines is where events are written; its kinds, limits and the telling of losses are the recorder's.
@@ -25,10 +25,10 @@ type Options struct {
 	Text func(ctx uint32, token int32) (string, bool)
 	// Threads is how many threads compute; 0 = not known.
 	Threads int
-	// Roofline is what the machine can do at most; nil: not measured, and no share of it is told.
+	// Roofline is what the machine can do at most; nil: not measured, and no share of it is written.
 	Roofline *resource.Roofline
 	// Pressure returns system B's low, medium or high, of PSI and the cgroup's limit; nil, or "": not known. It is
-	// asked once per execution that is told in detail.
+	// asked once per execution that is recorded in detail.
 	Pressure func() string
 	// GPU appends the samples of GPUs that were taken since it was called last; nil: there is no GPU that can be
 	// asked. It is called whenever an execution ends.

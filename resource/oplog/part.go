@@ -33,9 +33,9 @@ func (x *execution) ownWork(first, last int) (flops int64) {
 	return flops
 }
 
-// tellParts tells of those of nodes first to last that have events of their own, in a range or graph that began at
+// emitParts records those of nodes first to last that have events of their own, in a range or graph that began at
 // a time.
-func (r *Recorder) tellParts(x *execution, first, last int, start int64, within resource.TimeSource) {
+func (r *Recorder) emitParts(x *execution, first, last int, start int64, within resource.TimeSource) {
 	for i := first; i <= last; i++ {
 		node := &x.plan.nodes[i]
 		if node.run < 0 || !node.own(x.level) {

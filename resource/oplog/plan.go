@@ -20,9 +20,9 @@ type plan struct {
 	routing   []routingPair
 	flows     int // hand-overs between components
 
-	detailed    bool
-	tensorsTold bool // none of its tensors is new
-	remote      bool // a part of it lies on a device behind a network
+	detailed     bool
+	tensorsKnown bool // none of its tensors is new
+	remote       bool // a part of it lies on a device behind a network
 }
 
 // work is what nodes do.
@@ -35,9 +35,9 @@ type work struct {
 	noBytes       int // nodes whose bytes are not known
 
 	// Of an execution alone:
-	attention int   // nodes of flash attention whose mask was told
+	attention int   // nodes of flash attention whose mask was reported
 	masked    int64 // of flops, those of cells that masks rule out
-	noMask    int   // nodes of flash attention whose mask was not told
+	noMask    int   // nodes of flash attention whose mask was not reported
 }
 
 func (w work) minus(before work) work {
@@ -55,7 +55,7 @@ type nodePlan struct {
 	fields    []byte         // what it is
 	does      []byte         // and what it does
 	legacy    []byte         // estimated figures; nil without
-	from      resource.Level // that tells of it by itself, though it was not timed by itself
+	from      resource.Level // that records it by itself, though it was not timed by itself
 	estimated legacyWork
 	mlp       *mlpPlan
 }
@@ -77,7 +77,7 @@ type expertNode struct {
 	op        resource.Op
 }
 
-// routingPair is the nodes that tell a layer's choice of experts; -1: none.
+// routingPair is the nodes that show a layer's choice of experts; -1: none.
 type routingPair struct{ layer, ids, weights int }
 
 // newPlan works out what a graph does. What events of its parts repeat comes by detail, where it is asked for.
@@ -167,7 +167,7 @@ func (p *plan) join(i int) {
 	p.runs = append(p.runs, runPlan{first: i, last: i, layer: n.Layer, component: n.Component.String()})
 }
 
-// route pairs the nodes that tell which experts were chosen with those that tell how they are weighed.
+// route pairs the nodes that show which experts were chosen with those that show how they are weighed.
 func (p *plan) route() {
 	for i := range p.graph.Nodes {
 		n := &p.graph.Nodes[i]

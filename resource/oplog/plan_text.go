@@ -57,7 +57,7 @@ func sources(g *ggmlhooks.Graph, n *ggmlhooks.Node) (names []string) {
 	return names
 }
 
-// workFields adds what nodes do: node_count, flops … What is not known is left out, and how often it was not is told.
+// workFields adds what nodes do: node_count, flops … What is not known is left out, and how often it was not is written.
 // System B's figure is left to its own formula where that is asked for.
 // own is the FLOPs of those that have events of their own.
 func workFields(l *jsonl.Line, w work, own int64, legacy bool) {
@@ -106,10 +106,10 @@ func (r *Recorder) markWork(w work) {
 	}
 }
 
-// known tells whether the FLOPs of all nodes are known; then intensities follow.
+// known reports whether the FLOPs of all nodes are known; then intensities follow.
 func (w work) known() bool { return w.noFLOPs == 0 }
 
-// usefulKnown tells whether it is known of all FLOPs which are of cells that no token may read: rates are of the
+// usefulKnown reports whether it is known of all FLOPs which are of cells that no token may read: rates are of the
 // others.
 func (w work) usefulKnown() bool { return w.known() && w.noMask == 0 }
 

@@ -24,7 +24,7 @@ type Recorder struct {
 	totals  totals
 	ended   bool
 	scratch scratch
-	gpus    []GPUReading // that are being told
+	gpus    []GPUReading // that are being recorded
 }
 
 // levelFrom is a level and when it began to hold.
@@ -78,7 +78,7 @@ func (r *Recorder) context(number uint32) *context {
 	return c
 }
 
-// SetLevel changes what is told of executions that begin from now on. resource.Off tells nothing more; totals go on.
+// SetLevel changes what is recorded of executions that begin from now on. resource.Off records nothing more; totals go on.
 func (r *Recorder) SetLevel(level resource.Level, mono int64) {
 	if level == r.Level() {
 		return
@@ -101,14 +101,14 @@ func (r *Recorder) Stats() jsonl.Stats { return r.out.Stats() }
 // Flush writes what is buffered.
 func (r *Recorder) Flush() error {
 	r.settleBuffers()
-	r.tellGPUs()
+	r.emitGPUs()
 	return r.out.Flush()
 }
 
 // Context reports a context's model.
 func (r *Recorder) Context(c *ggmlhooks.Context) error {
 	r.settleBuffers()
-	r.tellModel(c)
+	r.emitModel(c)
 	return nil
 }
 
@@ -120,7 +120,7 @@ func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 		device = r.memory.device(g.Nodes[n-1].Buffer)
 	}
 	r.caches.place(g, r.memory.device)
-	r.tellWeights(g)
+	r.emitWeights(g)
 	p := newPlan(g, device, r.o.Legacy)
 	p.remote = r.remote(g)
 	r.plans.Put(g, p)
@@ -135,13 +135,13 @@ func (r *Recorder) Record(of *ggmlhooks.Execution) error {
 	}
 	r.settleBuffers()
 	r.head.see(max(of.End.MonoNS, of.UntilNS))
-	r.tellGPUs()
+	r.emitGPUs()
 	ctx := r.context(of.Ctx)
 	if of.Phase == ggmlhooks.PhaseSetup {
 		clear(ctx.last)
 	}
 	r.x.begin(of, p, r.levelAt(of.MonoNS))
-	r.tell(ctx, &r.x)
+	r.emit(ctx, &r.x)
 	return nil
 }
 
@@ -162,7 +162,7 @@ func (r *Recorder) Close() error {
 	}
 	r.ended = true
 	r.settleBuffers()
-	r.tellGPUs()
+	r.emitGPUs()
 	r.endSession(r.o.Now())
 	if err := r.out.Close(); err != nil {
 		return fmt.Errorf("record resource events: %w", err)

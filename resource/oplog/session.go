@@ -48,7 +48,7 @@ func (r *Recorder) startSession() {
 	r.put(resource.KindTrackingBegin, resource.Measured)
 }
 
-// count adds an execution to the totals, whatever is told of it. One that failed has its time, and no work.
+// count adds an execution to the totals, whatever is recorded of it. One that failed has its time, and no work.
 func (r *Recorder) count(x *execution) {
 	t := &r.totals
 	p := t.phase(x.Phase)

@@ -6,8 +6,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// tellModel tells what a context and its model are. It is told with its first graph, when all its buffers are there.
-func (r *Recorder) tellModel(c *ggmlhooks.Context) {
+// emitModel records what a context and its model are. It is written with its first graph, when all its buffers are there.
+func (r *Recorder) emitModel(c *ggmlhooks.Context) {
 	if !r.Level().Includes(resource.KindModel) {
 		return
 	}
@@ -60,8 +60,8 @@ func (m *memory) byUsage() (sums [3]uint64) {
 	return sums
 }
 
-// tellStep tells that an execution begins, and of the tensors that it is the first to use.
-func (r *Recorder) tellStep(ctx *context, x *execution) {
+// emitStep records that an execution begins, and the tensors that it is the first to use.
+func (r *Recorder) emitStep(ctx *context, x *execution) {
 	if !x.level.Includes(resource.KindStepBegin) {
 		return
 	}
@@ -69,9 +69,9 @@ func (r *Recorder) tellStep(ctx *context, x *execution) {
 	r.line.Uint("exec", x.Number)
 	r.line.String("step_name", x.Phase.String())
 	r.put(resource.KindStepBegin, resource.Measured)
-	if !x.plan.tensorsTold && !x.failed() {
-		x.plan.tensorsTold = true
-		r.tellTensors(ctx, x)
+	if !x.plan.tensorsKnown && !x.failed() {
+		x.plan.tensorsKnown = true
+		r.emitTensors(ctx, x)
 	}
 }
 
@@ -81,8 +81,8 @@ type tensorKey struct {
 	occurrence int
 }
 
-// tellTensors tells of the tensors of a graph that no graph of the context had before it.
-func (r *Recorder) tellTensors(ctx *context, x *execution) {
+// emitTensors records the tensors of a graph that no graph of the context had before it.
+func (r *Recorder) emitTensors(ctx *context, x *execution) {
 	if ctx.tensors == nil {
 		ctx.tensors = map[tensorKey]bool{}
 	}
@@ -97,12 +97,12 @@ func (r *Recorder) tellTensors(ctx *context, x *execution) {
 		if !fresh(tensorKey{leaf.Name, "", 1}) {
 			continue
 		}
-		r.tellTensor(x, r.role(leaf), leafLayer(leaf.Name), leaf.Name, "NONE", leaf.Type, leaf.NE)
+		r.emitTensor(x, r.role(leaf), leafLayer(leaf.Name), leaf.Name, "NONE", leaf.Type, leaf.NE)
 	}
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
 		if n.Computed && fresh(tensorKey{n.Name, n.Op, n.Occurrence}) {
-			r.tellTensor(x, "result", n.Layer, n.Name, n.Op, n.Type, n.NE)
+			r.emitTensor(x, "result", n.Layer, n.Name, n.Op, n.Type, n.NE)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func (r *Recorder) role(leaf *ggmlhooks.Leaf) string {
 	return "weight"
 }
 
-func (r *Recorder) tellTensor(x *execution, role string, layer int, name, op string, kind int, ne [4]int64) {
+func (r *Recorder) emitTensor(x *execution, role string, layer int, name, op string, kind int, ne [4]int64) {
 	l := &r.line
 	r.begin(resource.KindTensor, x.MonoNS, int64(x.Ctx))
 	l.Uint("exec", x.Number)
@@ -151,8 +151,8 @@ func leafLayer(name string) int {
 	return ggmlhooks.WeightLayer(name)
 }
 
-// tellStepEnd tells that an execution has ended, and what it did.
-func (r *Recorder) tellStepEnd(x *execution) {
+// emitStepEnd records that an execution has ended, and what it did.
+func (r *Recorder) emitStepEnd(x *execution) {
 	if !x.level.Includes(resource.KindStepEnd) {
 		return
 	}

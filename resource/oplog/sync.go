@@ -9,13 +9,13 @@ import (
 // atOnce is a synchronisation that waited for nothing.
 const atOnce = 10_000
 
-// early tells whether a device behind a network may go on though it was synchronised: with some of ggml's versions
+// early reports whether a device behind a network may go on though it was synchronised: with some of ggml's versions
 // that waits for nothing. It is done when its results were fetched.
 func (x *execution) early(waitNS int64) bool {
 	return x.plan.remote && len(x.Outputs) == 0 && waitNS < atOnce
 }
 
-// remote tells whether a part of a graph lies on a device behind a network.
+// remote reports whether a part of a graph lies on a device behind a network.
 func (r *Recorder) remote(g *ggmlhooks.Graph) bool {
 	last, remote := uint64(0), false
 	for i := range g.Nodes {

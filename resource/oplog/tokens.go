@@ -8,8 +8,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// tellTokens tells of an execution's tokens: those of prompts together, each generated one by itself. Set-up has none.
-func (r *Recorder) tellTokens(ctx *context, x *execution) {
+// emitTokens records an execution's tokens: those of prompts together, each generated one by itself. Set-up has none.
+func (r *Recorder) emitTokens(ctx *context, x *execution) {
 	if x.Phase == ggmlhooks.PhaseSetup {
 		return
 	}
@@ -23,7 +23,7 @@ func (r *Recorder) tellTokens(ctx *context, x *execution) {
 			number = -1
 		}
 		if row.Phase == ggmlhooks.PhaseDecode {
-			r.tellOutput(ctx, x, row)
+			r.emitOutput(ctx, x, row)
 		} else {
 			if first < 0 {
 				first = row.Index
@@ -38,7 +38,7 @@ func (r *Recorder) tellTokens(ctx *context, x *execution) {
 		}
 	}
 	if len(s.ids) > 0 {
-		r.tellInput(x, first)
+		r.emitInput(x, first)
 	}
 }
 
@@ -49,8 +49,8 @@ func (r *Recorder) text(ctx uint32, token int32) (string, bool) {
 	return r.o.Text(ctx, token)
 }
 
-// tellInput tells of the prompt's tokens in the scratch memory.
-func (r *Recorder) tellInput(x *execution, first int64) {
+// emitInput records the prompt's tokens in the scratch memory.
+func (r *Recorder) emitInput(x *execution, first int64) {
 	s, l := &r.scratch, &r.line
 	r.begin(resource.KindInputTokens, x.MonoNS, int64(x.Ctx))
 	l.Uint("exec", x.Number)
@@ -65,8 +65,8 @@ func (r *Recorder) tellInput(x *execution, first int64) {
 	r.put(resource.KindInputTokens, resource.Measured)
 }
 
-// tellOutput tells of a generated token.
-func (r *Recorder) tellOutput(ctx *context, x *execution, row *ggmlhooks.Row) {
+// emitOutput records a generated token.
+func (r *Recorder) emitOutput(ctx *context, x *execution, row *ggmlhooks.Row) {
 	l := &r.line
 	r.begin(resource.KindOutputToken, x.MonoNS, int64(x.Ctx))
 	l.Uint("exec", x.Number)
@@ -127,8 +127,8 @@ func (x *execution) routed4(node int) []byte {
 	return nil
 }
 
-// tellRouting tells of each token and layer which experts were chosen.
-func (r *Recorder) tellRouting(x *execution) {
+// emitRouting records for each token and layer which experts were chosen.
+func (r *Recorder) emitRouting(x *execution) {
 	for _, pair := range x.plan.routing {
 		ids := x.routed4(pair.ids)
 		node := &x.plan.graph.Nodes[pair.ids]
@@ -149,7 +149,7 @@ func (r *Recorder) tellRouting(x *execution) {
 				continue
 			}
 			at := 4 * used * i
-			r.tellChoice(x, pair.layer, row, ids[at:at+4*used], weights, at)
+			r.emitChoice(x, pair.layer, row, ids[at:at+4*used], weights, at)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func (x *execution) rowAt(kind ggmlhooks.RowKind, i, n int) *ggmlhooks.Row {
 	return &x.Rows[i]
 }
 
-func (r *Recorder) tellChoice(x *execution, layer int, row *ggmlhooks.Row, ids, weights []byte, at int) {
+func (r *Recorder) emitChoice(x *execution, layer int, row *ggmlhooks.Row, ids, weights []byte, at int) {
 	s, l := &r.scratch, &r.line
 	s.ids, s.numbers = s.ids[:0], s.numbers[:0]
 	for k := 0; k < len(ids); k += 4 {
@@ -187,7 +187,7 @@ func (r *Recorder) tellChoice(x *execution, layer int, row *ggmlhooks.Row, ids, 
 	r.put(resource.KindRouting, resource.Measured)
 }
 
-// Sample tells of a sampler's choice.
+// Sample records a sampler's choice.
 func (r *Recorder) Sample(c *ggmlhooks.Sample) error {
 	r.head.see(c.MonoNS)
 	if !r.Level().Includes(resource.KindSampling) {

@@ -7,8 +7,8 @@ import (
 
 // Hot path: no allocation per event.
 
-// tell writes all events of an execution that has ended.
-func (r *Recorder) tell(ctx *context, x *execution) {
+// emit writes all events of an execution that has ended.
+func (r *Recorder) emit(ctx *context, x *execution) {
 	r.chooseExperts(x)
 	measured := x.measure()
 	price := x.lookingPrice()
@@ -17,31 +17,31 @@ func (r *Recorder) tell(ctx *context, x *execution) {
 	}
 	r.count(x)
 	if x.level != resource.Off {
-		r.tellPhase(ctx, x)
-		r.tellStep(ctx, x)
+		r.emitPhase(ctx, x)
+		r.emitStep(ctx, x)
 		if !x.failed() {
-			r.tellInside(ctx, x, measured)
+			r.emitInside(ctx, x, measured)
 		}
-		r.tellGraph(ctx, x)
-		r.tellStepEnd(x)
+		r.emitGraph(ctx, x)
+		r.emitStepEnd(x)
 	}
 }
 
-// tellInside tells of an execution's tokens, and of what was computed.
-func (r *Recorder) tellInside(ctx *context, x *execution, measured bool) {
-	r.tellTokens(ctx, x)
+// emitInside records an execution's tokens, and what was computed.
+func (r *Recorder) emitInside(ctx *context, x *execution, measured bool) {
+	r.emitTokens(ctx, x)
 	if x.level.Includes(resource.KindRouting) && x.Phase != ggmlhooks.PhaseSetup {
-		r.tellRouting(x)
+		r.emitRouting(x)
 	}
 	if measured {
-		r.tellRuns(ctx, x)
+		r.emitRuns(ctx, x)
 	} else {
-		r.tellWhole(x)
+		r.emitWhole(x)
 	}
 }
 
-// tellPhase tells that a context went over to another phase.
-func (r *Recorder) tellPhase(ctx *context, x *execution) {
+// emitPhase records that a context went over to another phase.
+func (r *Recorder) emitPhase(ctx *context, x *execution) {
 	if x.Phase == ctx.phase {
 		return
 	}
@@ -69,8 +69,8 @@ func (r *Recorder) Retract(ctx uint32, first, last uint64) error {
 	return nil
 }
 
-// tellWhole tells what a whole graph did, where nothing inside of it was timed.
-func (r *Recorder) tellWhole(x *execution) {
+// emitWhole records what a whole graph did, where nothing inside of it was timed.
+func (r *Recorder) emitWhole(x *execution) {
 	last := len(x.plan.nodes) - 1
 	total := x.work(0, last)
 	if total.nodes == 0 {
@@ -99,11 +99,11 @@ func (r *Recorder) tellWhole(x *execution) {
 	r.maskFields(total)
 	r.rates(total, ns, x.timeSource(), 0)
 	r.put(resource.KindCompute, r.weakest())
-	r.tellParts(x, 0, last, x.MonoNS, resource.TimeGraph)
+	r.emitParts(x, 0, last, x.MonoNS, resource.TimeGraph)
 }
 
-// tellGraph tells of the execution as a whole.
-func (r *Recorder) tellGraph(ctx *context, x *execution) {
+// emitGraph records the execution as a whole.
+func (r *Recorder) emitGraph(ctx *context, x *execution) {
 	l := &r.line
 	ns, ok := x.duration()
 	r.begin(resource.KindGraph, x.MonoNS, int64(x.Ctx))
