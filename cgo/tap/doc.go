@@ -20,6 +20,8 @@
 // this build have them (tap_layout.c). With another ggml nothing is recorded; with another llama_batch, what the
 // graphs themselves show.
 //
+// Headers have an order, which tap.h lists; each includes only those before it (TestDirection).
+//
 // # Promises
 //
 // No call into Go, no allocation in steady state, no system call but the futex wait on a full pool. What is dropped

@@ -3,7 +3,14 @@
 // tap_api.c: the functions of llama.h that the tap stands before: who asked for a graph, with which tokens of which
 // sequences, and what tells a run from the warm-up before it.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_aside.h"
+#include "tap_buffer.h"
+#include "tap_init.h"
+#include "tap_pool.h"
+#include "tap_queue.h"
+#include "tap_real.h"
+#include "tap_sched.h"
+#include "tap_turn.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -26,28 +33,6 @@ static void tap_soon(void) {
     ret tap_before_##name params
 
 // ---- models and contexts --------------------------------------------------------------------------------------------
-
-enum { TAP_MAX_MODELS = 16 };
-
-static struct {
-    const struct llama_model * model;
-    int64_t                    loaded_ns;
-    char                       path[TAP_PATH_SIZE];
-} tap_models[TAP_MAX_MODELS]; // guarded by tap.lock
-static uint32_t tap_n_models;
-
-static void tap_model_note(const struct llama_model * model, const char * path) {
-    if (model == NULL || tap.header == NULL) {
-        return;
-    }
-    const int64_t loaded_ns = tap_now();
-    tap_lock();
-    const uint32_t at = tap_n_models++ % TAP_MAX_MODELS;
-    tap_models[at].model = model;
-    tap_models[at].loaded_ns = loaded_ns;
-    snprintf(tap_models[at].path, sizeof(tap_models[at].path), "%s", path != NULL ? path : "");
-    tap_unlock();
-}
 
 TAP_BEFORE(struct llama_model *, llama_model_load_from_file, (const char * path, struct tap_by_value params)) {
     tap_soon();
@@ -104,11 +89,6 @@ TAP_BEFORE(struct llama_context *, llama_init_from_model, (struct llama_model * 
     return ctx;
 }
 
-static void tap_resolve_run(struct tap_context * c, void * unused) {
-    (void) unused;
-    tap_context_resolve(c, false);
-}
-
 void llama_free(struct llama_context * ctx) {
     if (tap_on() && ctx != NULL) {
         struct tap_context * c = tap_context_of(ctx);
@@ -120,60 +100,6 @@ void llama_free(struct llama_context * ctx) {
         tap_context_forget(ctx);
     }
     TAP_REAL(llama_free)(ctx);
-}
-
-#define TAP_CALL_IF(name, fallback, ...) (tap_real.name != NULL ? tap_real.name(__VA_ARGS__) : (fallback))
-
-static size_t tap_meta(const struct llama_model * model, const char * key, char * out, size_t size) {
-    out[0] = 0;
-    const int32_t n = TAP_CALL_IF(llama_model_meta_val_str, -1, model, key, out, size);
-    return n < 0 ? 0 : strnlen(out, size);
-}
-
-void tap_context_announce(struct tap_context * c) {
-    char desc[256] = "", path[TAP_PATH_SIZE] = "", arch[64] = "", name[256] = "";
-    struct tap_rec_context rec = {.h.type = TAP_REC_CONTEXT, .ctx = tap_get(&c->number), .model = UINT32_MAX, .flash_attn = c->flash_attn, .ftype = -1};
-    struct tap_sched * s = tap_sched_of((ggml_backend_sched_t) (void *) c->ptr, false);
-    if (s == NULL && tap_real.llama_get_model != NULL) { // not a scheduler's stand-in
-        const struct llama_model * m = tap_real.llama_get_model(c->ptr);
-        rec.n_ctx = TAP_CALL_IF(llama_n_ctx, 0, c->ptr);
-        rec.n_batch = TAP_CALL_IF(llama_n_batch, 0, c->ptr);
-        rec.n_ubatch = TAP_CALL_IF(llama_n_ubatch, 0, c->ptr);
-        rec.n_seq_max = TAP_CALL_IF(llama_n_seq_max, 0, c->ptr);
-        rec.n_layer = TAP_CALL_IF(llama_model_n_layer, 0, m);
-        rec.n_embd = TAP_CALL_IF(llama_model_n_embd, 0, m);
-        rec.n_head = TAP_CALL_IF(llama_model_n_head, 0, m);
-        rec.n_head_kv = TAP_CALL_IF(llama_model_n_head_kv, 0, m);
-        rec.n_ctx_train = TAP_CALL_IF(llama_model_n_ctx_train, 0, m);
-        rec.model_bytes = TAP_CALL_IF(llama_model_size, 0, m);
-        rec.model_params = TAP_CALL_IF(llama_model_n_params, 0, m);
-        rec.ftype = tap_real.llama_model_ftype != NULL ? (int32_t) tap_real.llama_model_ftype(m) : -1;
-        rec.recurrent = TAP_CALL_IF(llama_model_is_recurrent, false, m) ? 1 : TAP_CALL_IF(llama_model_is_hybrid, false, m) ? 2 : 0;
-        const struct llama_vocab * vocab = TAP_CALL_IF(llama_model_get_vocab, NULL, m);
-        rec.n_vocab = vocab != NULL ? TAP_CALL_IF(llama_vocab_n_tokens, 0, vocab) : 0;
-        TAP_CALL_IF(llama_model_desc, 0, m, desc, sizeof(desc));
-        rec.arch_bytes = (uint16_t) tap_meta(m, "general.architecture", arch, sizeof(arch));
-        rec.name_bytes = (uint16_t) tap_meta(m, "general.name", name, sizeof(name));
-        tap_lock();
-        for (uint32_t i = 0; i < TAP_MAX_MODELS; i++) {
-            if (tap_models[i].model == m) {
-                rec.model = i;
-                rec.model_loaded_ns = (uint64_t) tap_models[i].loaded_ns;
-                memcpy(path, tap_models[i].path, sizeof(path));
-            }
-        }
-        tap_unlock();
-    }
-    rec.desc_bytes = (uint16_t) strnlen(desc, sizeof(desc));
-    rec.path_bytes = (uint16_t) strnlen(path, sizeof(path));
-    char strings[sizeof(desc) + sizeof(path) + sizeof(arch) + sizeof(name)];
-    char * at = strings;
-    at = (char *) memcpy(at, desc, rec.desc_bytes) + rec.desc_bytes;
-    at = (char *) memcpy(at, path, rec.path_bytes) + rec.path_bytes;
-    at = (char *) memcpy(at, arch, rec.arch_bytes) + rec.arch_bytes;
-    at = (char *) memcpy(at, name, rec.name_bytes) + rec.name_bytes;
-    const struct tap_part part = {strings, (size_t) (at - strings)};
-    tap_queue_put(&rec.h, sizeof(rec), &part, 1);
 }
 
 // ---- calls ----------------------------------------------------------------------------------------------------------
@@ -242,17 +168,13 @@ static struct tap_call tap_call_begin(struct llama_context * ctx, const struct t
     return before;
 }
 
-static _Thread_local uint32_t tap_last_ctx = UINT32_MAX;
-
-uint32_t tap_last_context(void) { return tap_last_ctx; }
-
 static void tap_call_end(struct tap_call before, int32_t status) {
     const struct tap_call call = tap_current_call;
     tap_current_call = before;
     if (call.context == NULL || tap.header == NULL) {
         return;
     }
-    tap_last_ctx = tap_get(&call.context->number);
+    tap_last_context = tap_get(&call.context->number);
     const struct tap_thread thread = tap_thread;
     const int64_t ended = tap_now();
     struct tap_rec_call_end rec = {
@@ -424,5 +346,3 @@ void llama_memory_clear(llama_memory_t memory, bool data) {
         tap_seq_cleared(memory);
     }
 }
-
-void tap_resolve_all(void) { tap_contexts_each(tap_resolve_run, NULL); }

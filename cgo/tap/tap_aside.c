@@ -4,8 +4,10 @@
 // sleeps until the collector is gone. They take no signals of the program's and run at the lowest priority once the
 // model computes.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_aside.h"
+#include "tap_pool.h"
 
+#include <pthread.h>
 #include <errno.h>
 #include <linux/futex.h>
 #include <limits.h>
@@ -176,14 +178,3 @@ void tap_aside_start(void) {
     }
 }
 
-bool tap_collector_lives(void) {
-    if (tap.watched) {
-        return true; // else recording would have ended
-    }
-    if (tap.life_fd >= 0) {
-        struct pollfd life = {.fd = tap.life_fd, .events = POLLIN};
-        return poll(&life, 1, 0) <= 0 || !(life.revents & POLLHUP);
-    }
-    const pid_t pid = tap.header->config.collector_pid; // that started this process, or is this process
-    return getppid() == pid || getpid() == pid;
-}

@@ -3,7 +3,9 @@
 // tap_batch.c: the rows of the program's batches. What a llama_batch holds is read when it is decoded; a
 // llama_batch_ext, whose insides are not public, is followed as the program fills it.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_context.h"
+#include "tap_lock.h"
+#include "tap_real.h"
 
 #include <stdlib.h>
 #include <string.h>

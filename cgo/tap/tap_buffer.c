@@ -6,8 +6,12 @@
 // A program loads its model before it computes, and is recorded from there on: what it allocated before is noted
 // here and told then.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_buffer.h"
+#include "tap_init.h"
+#include "tap_queue.h"
+#include "tap_real.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 

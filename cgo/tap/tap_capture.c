@@ -5,7 +5,10 @@
 // Hot path: budget at graph entry 2 µs for a graph seen before; per unwanted node one comparison and a bit; per
 // wanted node one copy and three clock readings. No allocation in steady state.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_aside.h"
+#include "tap_pool.h"
+#include "tap_real.h"
+#include "tap_sched.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -216,24 +219,6 @@ static int64_t tap_take_tokens(struct tap_sched * s, int32_t n) {
     return first;
 }
 
-TAP_RARE void tap_context_resolve(struct tap_context * c, bool discarded) {
-    tap_lock();
-    const bool pending = tap_get(&c->pending);
-    if (pending && discarded && c->pending_first + c->pending_tokens == tap.next_token) {
-        tap.next_token = c->pending_first; // numbers of tokens that were thrown away are given out again
-        tap.window_first = tap.window_first < tap.next_token ? tap.window_first : tap.next_token;
-    }
-    if (pending && !discarded) {
-        tap_set(&c->provisional, false);
-    }
-    tap_set(&c->pending, false);
-    tap_unlock();
-    if (pending) {
-        struct tap_rec_resolve rec = {.h.type = TAP_REC_RESOLVE, .ctx = tap_get(&c->number), .discarded = discarded, .exec = tap_get(&c->last_exec)};
-        tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
-    }
-}
-
 static void tap_install(struct tap_sched * s, bool want) {
     if (want) {
         if (!s->installed) {
@@ -336,6 +321,14 @@ static TAP_HOT bool tap_exec_tell(struct tap_sched * s, struct tap_rec_exec * re
 static void tap_judge_await(const struct tap_graph * g) {
     if (tap.header->config.judge && g->n_tokens > 0 && !tap_swap(&tap.judged, true)) {
         tap_queue_settle();
+    }
+}
+
+void tap_described(uint64_t took, bool rebuilt) {
+    tap_thread.described_ns += took;
+    tap_add(&tap.header->stats.describe_ns, took);
+    if (rebuilt) {
+        tap_add(&tap.header->stats.rebuilt_ns, took);
     }
 }
 

@@ -6,7 +6,7 @@
 // and no graph touches a page that is not there. A cold run takes both away and turns read-ahead off, so that each
 // page costs the token that touches it first.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_state.h"
 
 #ifndef __SANITIZE_THREAD__ // it calls mmap before anything of ours may run
 

@@ -9,7 +9,8 @@
 // what two additions take more than one is subtracted. An empty range of the graph itself would not do: ggml computes
 // a range of views with one thread.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_real.h"
+#include "tap_sched.h"
 
 #include <string.h>
 

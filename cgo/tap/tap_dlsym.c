@@ -3,7 +3,8 @@
 // tap_dlsym.c: programs that open llama.cpp by themselves, as Python's ctypes does, and ask for its functions by
 // name. Those names lead past the tap; so the tap stands before dlsym too, in the preloadable object alone.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_real.h"
+#include "tap_state.h"
 
 #include <dlfcn.h>
 #include <string.h>

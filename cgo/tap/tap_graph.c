@@ -4,7 +4,8 @@
 //
 // Runs once per new graph, on the model's thread. Tables grow and are kept.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_graph.h"
+#include "tap_real.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,9 @@
-// tap_graph.h: the description of a graph. Included by tap.h.
+// tap_graph.h: the description of a graph.
 #ifndef LLAMATAP_TAP_GRAPH_H
 #define LLAMATAP_TAP_GRAPH_H
+
+#include "tap_buffer.h"
+#include "tap_context.h"
 
 // One node of a described graph.
 struct tap_graph_node {
@@ -164,5 +167,8 @@ void tap_leaf_named(struct tap_graph_leaf * l);
 
 // tap_glob_match reports whether pattern (*, ?, [set]) matches text of n bytes.
 bool tap_glob_match(const char * pattern, const char * text, size_t n);
+
+// tap_is_here says whether a tensor's bytes lie in this process.
+bool tap_is_here(const struct ggml_tensor * t);
 
 #endif

@@ -1,214 +1,59 @@
 //go:build llama
 
-// tap_hook.c: the functions of ggml that the tap stands before, and the tables of contexts and schedulers.
+// tap_hook.c: the functions of ggml that the tap stands before.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_init.h"
+#include "tap_real.h"
+#include "tap_sched.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static struct tap_context * tap_contexts[TAP_MAX_CONTEXTS];
-static uint32_t             tap_n_contexts;
-static _Atomic uint64_t     tap_next_graph = 1;
+static _Atomic uint64_t tap_next_graph = 1;
 
-TAP_OWN struct tap_call tap_current_call;
+// ---- fetching ahead -------------------------------------------------------------------------------------------------
 
-// tap_sched_new makes the state of a scheduler, of which an execution uses the beginning: one page.
-static struct tap_sched * tap_sched_new(void) {
-    enum { PAGE = 4096 };
-    _Static_assert(offsetof(struct tap_sched, out) + 512 <= PAGE, "what a token's execution tells ends in another page");
-    struct tap_sched * s = aligned_alloc(PAGE, (sizeof(*s) + PAGE - 1) / PAGE * PAGE);
-    if (s != NULL) {
-        memset(s, 0, sizeof(*s));
-    }
-    return s;
-}
+// Where the linker puts what is TAP_HOT.
+extern const uint8_t __start_tap_hot[] __attribute__((visibility("hidden")));
+extern const uint8_t __stop_tap_hot[] __attribute__((visibility("hidden")));
 
-// tap_sched_at finds the state of a scheduler. A table that is full makes schedulers go unseen, never the program
-// fail. The caller holds the lock.
-static struct tap_sched * tap_sched_at(ggml_backend_sched_t ptr, bool make) {
-    struct tap_sched * s = NULL;
-    int free_at = -1;
-    for (int i = 0; i < TAP_MAX_SCHEDS && s == NULL; i++) {
-        if (tap.scheds[i] == NULL) {
-            free_at = free_at < 0 ? i : free_at;
-        } else if (tap.scheds[i]->ptr == ptr) {
-            s = tap.scheds[i];
-        }
-    }
-    if (s == NULL && make && free_at >= 0 && (s = tap_sched_new()) != NULL) {
-        s->ptr = ptr;
-        tap.scheds[free_at] = s;
-    }
-    return s;
-}
+enum { TAP_LINE = 64 };
 
-struct tap_sched * tap_sched_of(ggml_backend_sched_t ptr, bool make) {
-    tap_lock();
-    struct tap_sched * s = tap_sched_at(ptr, make);
-    tap_unlock();
-    return s;
-}
-
-static void tap_sched_forget(ggml_backend_sched_t ptr) {
-    tap_lock();
-    for (int i = 0; i < TAP_MAX_SCHEDS; i++) {
-        struct tap_sched * s = tap.scheds[i];
-        if (s != NULL && s->ptr == ptr) {
-            tap_graph_release(&s->graph);
-            tap_cut_release(s);
-            free(s->scratch);
-            free(s->runs);
-            free(s->times);
-            free(s->fetched);
-            free(s);
-            tap.scheds[i] = NULL;
-        }
-    }
-    tap_unlock();
-}
-
-// tap_context_at finds a context, or an entry for a new one where make says so. Entries are used again and never
-// freed, so that a thread that walks the table meets no freed memory. The caller holds the lock.
-static struct tap_context * tap_context_at(struct llama_context * ptr, bool make) {
-    struct tap_context * unused = NULL;
-    for (int i = 0; i < TAP_MAX_CONTEXTS; i++) {
-        if (tap_contexts[i] == NULL && unused == NULL && make) {
-            unused = tap_contexts[i] = i < TAP_FEW_CONTEXTS ? &tap.few_contexts[i] : calloc(1, sizeof(*unused));
-        }
-        struct tap_context * c = tap_contexts[i];
-        if (c != NULL && c->ptr == ptr) {
-            return c;
-        }
-        if (c != NULL && c->ptr == NULL && unused == NULL) {
-            unused = c;
-        }
-    }
-    return make ? unused : NULL;
-}
-
-// tap_context_init makes an entry new. Its list of rows stays: it is memory to be used again.
-static void tap_context_init(struct tap_context * c) {
-    tap_set(&c->memory, NULL);
-    tap_set(&c->number, UINT32_MAX); // given at the first graph
-    c->flash_attn = -2; // unknown
-    c->announced = false;
-    tap_set(&c->provisional, true);
-    tap_set(&c->pending, false);
-    c->batch_hash = 0;
-    tap_set(&c->flags, 0);
-    tap_set(&c->last_exec, 0);
-    c->told_graph = 0;
-}
-
-struct tap_context * tap_context_of(struct llama_context * ptr) {
-    tap_lock();
-    struct tap_context * c = tap_context_at(ptr, true);
-    if (c != NULL && c->ptr == NULL) {
-        tap_context_init(c);
-        c->ptr = ptr;
-    }
-    tap_unlock();
-    return c;
-}
-
-void tap_context_forget(struct llama_context * ptr) {
-    tap_lock();
-    struct tap_context * c = ptr != NULL ? tap_context_at(ptr, false) : NULL;
-    for (int k = 0; c != NULL && k < TAP_MAX_SCHEDS; k++) {
-        if (tap.scheds[k] != NULL && tap.scheds[k]->context == c) {
-            tap.scheds[k]->context = NULL;
-        }
-    }
-    if (c != NULL) {
-        c->ptr = NULL;
-    }
-    tap_unlock();
-}
-
-void tap_contexts_each(void (*fn)(struct tap_context *, void *), void * user_data) {
-    struct tap_context * found[TAP_MAX_CONTEXTS];
-    int n = 0;
-    tap_lock();
-    for (int i = 0; i < TAP_MAX_CONTEXTS; i++) {
-        if (tap_contexts[i] != NULL && tap_contexts[i]->ptr != NULL) {
-            found[n++] = tap_contexts[i];
-        }
-    }
-    tap_unlock();
-    for (int i = 0; i < n; i++) {
-        fn(found[i], user_data);
+static inline void tap_fetch_code(const uint8_t * first, const uint8_t * end) {
+    for (; first < end; first += TAP_LINE) {
+        __builtin_prefetch(first);
     }
 }
 
-void tap_context_number(struct tap_context * c) {
-    tap_lock();
-    const bool first = !c->announced;
-    if (first) {
-        tap_set(&c->number, tap_n_contexts++);
-        c->announced = true;
-    }
-    tap_unlock();
-    if (first) {
-        tap_context_announce(c);
+// tap_fetch_queue fetches what is written next.
+static inline void tap_fetch_queue(size_t bytes) {
+    const uint8_t * next = tap.queue + (tap_peek(&tap.opened) & (tap.queue_bytes - 1)); // near its end it is what lies behind the queue, which does no harm
+    __builtin_prefetch(&tap.header->queue_head, 1);
+    for (size_t i = 0; i < bytes; i += TAP_LINE) {
+        __builtin_prefetch(next + i, 1);
     }
 }
 
-// tap_sched_context says whose graph is about to run: the context of the call that this thread is in, else the
-// scheduler's last one, else one that stands for the scheduler alone (a vision encoder, a program that uses ggml
-// directly).
-static struct tap_context * tap_sched_context(struct tap_sched * s) {
-    if (tap_current_call.context != NULL) {
-        s->context = tap_current_call.context;
-    } else if (s->context == NULL) {
-        s->context = tap_context_of((struct llama_context *) s->ptr);
-    }
-    if (s->context != NULL) {
-        tap_context_number(s->context);
-    }
-    return s->context;
+static TAP_HOT void tap_fetch_entry(void) {
+    const struct tap_header * h = tap.header;
+    __builtin_prefetch(&h->stats.executions, 1);
+    __builtin_prefetch(&h->selection);
+    __builtin_prefetch(&h->config.overflow);
+    tap_fetch_code(__start_tap_hot, __stop_tap_hot);
+    tap_fetch_queue(8 * TAP_LINE);
 }
 
-// tap_sched_enter finds the state of a scheduler and the context whose graph is about to run. NULL: there is no
-// place in the tables.
-static TAP_HOT struct tap_sched * tap_sched_enter(ggml_backend_sched_t ptr) {
-    struct tap_context * c = tap_current_call.context;
-    tap_lock();
-    struct tap_sched * s = tap_sched_at(ptr, true);
-    const bool known = s != NULL && (c != NULL ? c : s->context) != NULL && (c != NULL ? c : s->context)->announced;
-    if (known && c != NULL) {
-        s->context = c;
-    }
-    tap_unlock();
-    return known || (s != NULL && tap_sched_context(s) != NULL) ? s : NULL;
-}
-
-// tap_stand_in_forget ends the context that stood for a scheduler alone: the next scheduler may lie at the same
-// address.
-static void tap_stand_in_forget(ggml_backend_sched_t sched) {
-    struct llama_context * ptr = (struct llama_context *) sched;
-    tap_lock();
-    struct tap_context * c = tap_context_at(ptr, false);
-    tap_unlock();
-    if (c != NULL) {
-        if (tap_on()) {
-            tap_context_resolve(c, false);
-        }
-        tap_context_forget(ptr);
-    }
+static TAP_HOT void tap_fetch_end(void) {
+    const uint8_t * end = (const uint8_t *) (uintptr_t) tap_exec_end, * open = (const uint8_t *) (uintptr_t) tap_queue_open;
+    tap_fetch_code(end, end + 6 * TAP_LINE); // about as much as they are
+    tap_fetch_code(open, open + 4 * TAP_LINE);
+    tap_fetch_queue(2 * TAP_LINE);
+    __builtin_prefetch(&tap.header->stats.hook_ns, 1);
 }
 
 // tap_selection_changed says whether the collector has changed its mind since s's graph was marked.
 static bool tap_selection_changed(const struct tap_sched * s) {
     return __builtin_expect(tap_get(&tap.header->selection) != s->graph.selection, 0);
-}
-
-void tap_described(uint64_t took, bool rebuilt) {
-    tap_thread.described_ns += took;
-    tap_add(&tap.header->stats.describe_ns, took);
-    if (rebuilt) {
-        tap_add(&tap.header->stats.rebuilt_ns, took);
-    }
 }
 
 // tap_named accounts for a graph that was read or marked anew since began: it has a number and a description of its

@@ -6,7 +6,8 @@
 // node takes its place from the weight or cache that it reads, else from its op, else from its own name, else from
 // the first node that reads it, else from a node that it reads. Runs once per new graph.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_graph.h"
+#include "tap_real.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,14 @@
 // Python, a server that starts one of itself per model. So every process maps the memory when it starts, and the
 // first that makes a context or computes a graph is the one that is recorded. The others are counted.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_init.h"
+#include "tap_aside.h"
+#include "tap_buffer.h"
+#include "tap_queue.h"
+#include "tap_real.h"
+#include "tap_sched.h"
 
+#include <pthread.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,12 +22,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-// tap_build is the shared memory that this object was compiled for, for whoever reads it in the file: version,
-// bytes of the header.
-const uint32_t tap_build[2] = {TAP_SHM_VERSION, sizeof(struct tap_header)};
-
-_Alignas(2048) struct tap tap = {.life_fd = -1};
 
 // ---- joining and leaving --------------------------------------------------------------------------------------------
 
@@ -253,13 +253,6 @@ static void tap_meet(const char * text) {
     } else if (err != 0) {
         tap_say("the tap could not join its collector: ", strerror(err), "; this process is not recorded");
     }
-}
-
-void tap_say(const char * text, const char * name, const char * rest) {
-    char line[512];
-    const int n = snprintf(line, sizeof(line), "llamatap: %s%s%s\n", text, name, rest);
-    ssize_t unused = write(STDERR_FILENO, line, (size_t) n < sizeof(line) ? (size_t) n : sizeof(line) - 1);
-    (void) unused;
 }
 
 void tap_say_cut_off(void) {

@@ -6,7 +6,9 @@
 // Hot path: per execution one pass over the masks and the row indices, eight bytes at a time where neighbours are
 // alike. What is told enters the queue together with the execution itself, where it is little.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_pool.h"
+#include "tap_real.h"
+#include "tap_sched.h"
 
 #include <stdlib.h>
 #include <string.h>

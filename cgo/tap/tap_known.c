@@ -8,7 +8,8 @@
 // component and occurrence follow, and one of its shape. Where all forms are as they were, what was inferred stays,
 // and only what has changed is told.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_graph.h"
+#include "tap_real.h"
 
 #include <string.h>
 

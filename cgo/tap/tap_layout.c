@@ -6,7 +6,8 @@
 // any version. So the library fills structures through its own functions, and the fields are looked for where the
 // compiler put them.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_real.h"
+#include "tap_state.h"
 
 #include <string.h>
 

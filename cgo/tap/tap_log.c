@@ -7,8 +7,10 @@
 // is lost whenever the thread gets no processor in time; a tapped program has more threads and loses it more often.
 // The library exports what waits for it.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_real.h"
+#include "tap_state.h"
 
+#include <pthread.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <linux/futex.h>

@@ -5,7 +5,9 @@
 // Hot path: per timed node one clock reading and a store of 16 bytes. ggml stops behind each: that is what looking
 // costs, and nodes that compute nothing are timed as well, to learn how much it is.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_pool.h"
+#include "tap_real.h"
+#include "tap_sched.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 //
 // Asked once per buffer of mapped weights, when a model is loaded.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_buffer.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -4,7 +4,9 @@
 //
 // Hot path: per wanted node one copy and three clock readings. No allocation.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_pool.h"
+#include "tap_real.h"
+#include "tap_sched.h"
 
 #include <string.h>
 
@@ -256,4 +258,16 @@ void tap_capture_inputs(struct tap_sched * s) {
         };
         tap_capture_tensor(s, &piece, l->rows, l->row_dim);
     }
+}
+
+void tap_sched_lost(struct tap_sched * s, enum tap_loss cause, uint64_t packets, uint64_t bytes) {
+    if (!s->lossy) {
+        memset(&s->losses, 0, sizeof(s->losses));
+        s->lossy = true;
+    }
+    s->losses.loss[cause].packets += packets;
+    s->losses.loss[cause].bytes += bytes;
+    s->selected_packets += packets;
+    s->selected_bytes += bytes;
+    tap_loss_add(cause, packets, bytes);
 }

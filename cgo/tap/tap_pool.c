@@ -5,7 +5,8 @@
 // Hot path: one lock and a bit scan per reservation; no allocation, no system call except the futex wait on a full
 // pool. Words that the collector writes are read only now and then: each costs a trip to its core's cache.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_pool.h"
+#include "tap_queue.h"
 
 #include <limits.h>
 #include <linux/futex.h>
@@ -13,31 +14,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-TAP_OWN struct tap_thread tap_thread;
-
-TAP_HOT int64_t tap_now(void) {
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
-void tap_loss_add(enum tap_loss cause, uint64_t packets, uint64_t bytes) {
-    tap_add(&tap.header->stats.loss[cause].packets, packets);
-    tap_add(&tap.header->stats.loss[cause].bytes, bytes);
-}
-
-void tap_sched_lost(struct tap_sched * s, enum tap_loss cause, uint64_t packets, uint64_t bytes) {
-    if (!s->lossy) {
-        memset(&s->losses, 0, sizeof(s->losses));
-        s->lossy = true;
-    }
-    s->losses.loss[cause].packets += packets;
-    s->losses.loss[cause].bytes += bytes;
-    s->selected_packets += packets;
-    s->selected_bytes += bytes;
-    tap_loss_add(cause, packets, bytes);
-}
 
 enum {
     TAP_WAKE_NS = 1000000, // at most this often is the collector woken where nobody waits for it

@@ -1,74 +1,18 @@
 //go:build llama
 
-// tap_queue.c: the record queue, and the lock before it.
+// tap_queue.c: the record queue.
 //
 // Hot path: one lock and a copy of some 100 bytes per record; no allocation, no system call except the futex wait
 // on a full queue. Once a token the weights of a model have driven out of the caches what the tap runs and touches:
 // fetched all at once it costs half of what it does one after the other.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_queue.h"
 
 #include <errno.h>
 #include <linux/futex.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-// ---- the lock -------------------------------------------------------------------------------------------------------
-
-TAP_RARE void tap_lock_wait(void) {
-    const int program_errno = errno;
-    while (atomic_exchange_explicit(&tap.lock, 2, memory_order_acquire) != 0) {
-        syscall(SYS_futex, &tap.lock, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
-    }
-    errno = program_errno;
-}
-
-TAP_RARE void tap_lock_wake(void) {
-    const int program_errno = errno;
-    syscall(SYS_futex, &tap.lock, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-    errno = program_errno;
-}
-
-// ---- fetching ahead -------------------------------------------------------------------------------------------------
-
-// Where the linker puts what is TAP_HOT.
-extern const uint8_t __start_tap_hot[] __attribute__((visibility("hidden")));
-extern const uint8_t __stop_tap_hot[] __attribute__((visibility("hidden")));
-
-enum { TAP_LINE = 64 };
-
-static inline void tap_fetch_code(const uint8_t * first, const uint8_t * end) {
-    for (; first < end; first += TAP_LINE) {
-        __builtin_prefetch(first);
-    }
-}
-
-// tap_fetch_queue fetches what is written next.
-static inline void tap_fetch_queue(size_t bytes) {
-    const uint8_t * next = tap.queue + (tap_peek(&tap.opened) & (tap.queue_bytes - 1)); // near its end it is what lies behind the queue, which does no harm
-    __builtin_prefetch(&tap.header->queue_head, 1);
-    for (size_t i = 0; i < bytes; i += TAP_LINE) {
-        __builtin_prefetch(next + i, 1);
-    }
-}
-
-TAP_HOT void tap_fetch_entry(void) {
-    const struct tap_header * h = tap.header;
-    __builtin_prefetch(&h->stats.executions, 1);
-    __builtin_prefetch(&h->selection);
-    __builtin_prefetch(&h->config.overflow);
-    tap_fetch_code(__start_tap_hot, __stop_tap_hot);
-    tap_fetch_queue(8 * TAP_LINE);
-}
-
-TAP_HOT void tap_fetch_end(void) {
-    const uint8_t * end = (const uint8_t *) (uintptr_t) tap_exec_end, * open = (const uint8_t *) (uintptr_t) tap_queue_open;
-    tap_fetch_code(end, end + 6 * TAP_LINE); // about as much as they are
-    tap_fetch_code(open, open + 4 * TAP_LINE);
-    tap_fetch_queue(2 * TAP_LINE);
-    __builtin_prefetch(&tap.header->stats.hook_ns, 1);
-}
 
 // ---- records --------------------------------------------------------------------------------------------------------
 

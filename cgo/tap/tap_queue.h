@@ -1,30 +1,10 @@
-// tap_queue.h: the record queue of the shared memory, and the lock before it. Included by tap.h.
+// tap_queue.h: the record queue of the shared memory.
 #ifndef LLAMATAP_TAP_QUEUE_H
 #define LLAMATAP_TAP_QUEUE_H
 
+#include "tap_lock.h"
 #include "tap_wait.h"
 
-// tap.lock is 0: free, 1: held, 2: held, and somebody may wait for it. A mutex of the C library does the same, in
-// code that lies elsewhere.
-void tap_lock_wait(void);
-void tap_lock_wake(void);
-
-static inline void tap_lock(void) {
-    uint32_t is_free = 0;
-    if (!tap_claim(&tap.lock, &is_free, 1)) {
-        tap_lock_wait();
-    }
-}
-
-static inline void tap_unlock(void) {
-    if (atomic_exchange_explicit(&tap.lock, 0, memory_order_release) == 2) {
-        tap_lock_wake();
-    }
-}
-
-// tap_fetch_entry and tap_fetch_end let the processor fetch what the entry, or the end, of a graph is about to use.
-void tap_fetch_entry(void);
-void tap_fetch_end(void);
 
 // tap_queue_open finds a place for bytes of records, a multiple of eight, and holds the lock until tap_queue_shut
 // hands so many of them to the collector. What is droppable waits for room under the policy block alone, other

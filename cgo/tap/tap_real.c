@@ -2,15 +2,17 @@
 
 // tap_real.c: finding llama.cpp's entry points.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_real.h"
+#include "tap_state.h"
 
+#include <pthread.h>
 #include <dlfcn.h>
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-_Alignas(1024) struct tap_real tap_real; // in one page
+struct tap_real tap_real;
 _Static_assert(sizeof(tap_real) <= 1024, "it has grown out of a page");
 
 // Libraries of llama.cpp in this process, by the paths that the loader knows them under.

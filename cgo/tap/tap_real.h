@@ -167,4 +167,7 @@ bool tap_real_loaded(void);
 // are not what the headers of this build say, or could not be looked at.
 uint32_t tap_layouts(void);
 
+// tap_log_start has llama.cpp's log written out when the program ends.
+void tap_log_start(void);
+
 #endif

@@ -2,13 +2,15 @@
 
 // tap_sample.c: what samplers choose from. Looked at only while it is recorded.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_init.h"
+#include "tap_queue.h"
+#include "tap_real.h"
+#include "tap_sched.h"
 
 #include <string.h>
 
 enum { TAP_CANDIDATES = 10 };
 
-_Atomic bool tap_samples_wanted;
 
 // What the outermost sampler of this thread chose, until it is accepted: a program may choose again where a grammar
 // refuses.
@@ -64,7 +66,7 @@ void tap_sample_accepted(llama_token token) {
     if (tap_chosen.rec.token != token || !tap_on()) {
         return;
     }
-    tap_chosen.rec.ctx = tap_last_context();
+    tap_chosen.rec.ctx = tap_last_context;
     const struct tap_part part = {tap_chosen.top, tap_chosen.rec.count * sizeof(tap_chosen.top[0])};
     tap_queue_put(&tap_chosen.rec.h, sizeof(tap_chosen.rec), &part, 1);
 }

@@ -5,10 +5,15 @@
 // Runs once per new graph, and once per known graph when the collector has changed its mind. Else graph entry pays
 // one load.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_aside.h"
+#include "tap_real.h"
+#include "tap_sched.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+
+_Atomic bool tap_samples_wanted;
 
 // ---- names ----------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,10 @@
 // restored, and a sampler set. The collector learns from them where one request of a sequence ends and the next
 // begins.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_context.h"
+#include "tap_init.h"
+#include "tap_queue.h"
+#include "tap_real.h"
 
 struct tap_seq_change {
     llama_memory_t     memory;

@@ -4,7 +4,10 @@
 //
 // Runs once per new graph, on the model's thread.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_buffer.h"
+#include "tap_graph.h"
+#include "tap_queue.h"
+#include "tap_real.h"
 
 #include <string.h>
 

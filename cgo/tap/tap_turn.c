@@ -4,8 +4,10 @@
 // that is not, in one process: two processes differ by where their memory lies and by when they run, which is more
 // than the tap costs.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_turn.h"
+#include "tap_sched.h"
 
+#include <pthread.h>
 #include <string.h>
 
 enum { TAP_LONGEST_TURN = 256 };

@@ -2,7 +2,8 @@
 
 // tap_wait.c: the tap's half of sleep and wake, as tap_wait.h specifies it.
 #define _GNU_SOURCE
-#include "tap.h"
+#include "tap_wait.h"
+#include "tap_lock.h"
 
 #include <errno.h>
 #include <linux/futex.h>

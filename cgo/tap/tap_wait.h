@@ -49,6 +49,8 @@
 #ifndef LLAMATAP_TAP_WAIT_H
 #define LLAMATAP_TAP_WAIT_H
 
+#include "tap_state.h"
+
 // tap_wait_begin announces a wait for room, and tap_wait_end ends it.
 static inline void tap_wait_begin(uint64_t wake_returned) {
     tap_agree_set(&tap.header->wake_returned, wake_returned);

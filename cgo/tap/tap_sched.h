@@ -1,0 +1,153 @@
+// tap_sched.h: schedulers, and the executions of their graphs.
+#ifndef LLAMATAP_TAP_SCHED_H
+#define LLAMATAP_TAP_SCHED_H
+
+#include "tap_context.h"
+#include "tap_graph.h"
+#include "tap_queue.h"
+
+// A run of neighbouring rows that are captured together.
+struct tap_run {
+    int32_t row;   // first row in the tensor
+    int32_t token; // first token row of the micro-batch
+    int32_t count;
+};
+
+// Which tokens a selection wants, see struct tap_selection.
+struct tap_token_rule {
+    uint32_t kind;
+    int64_t  first, end, step;
+    int64_t  window;
+};
+
+enum { TAP_FEW_ROWS = 24 };
+
+// What is computed to learn what a cut of the graph costs, see tap_cut.c.
+struct tap_cut {
+    bool                  tried;
+    ggml_backend_t        backend;
+    struct ggml_context * ctx;
+    struct ggml_cgraph *  one;
+    struct ggml_cgraph *  two; // NULL: it cannot be learnt
+};
+
+// A ggml scheduler, the place where a context's graphs are computed.
+struct tap_sched {
+    ggml_backend_sched_t             ptr;
+    ggml_backend_sched_eval_callback user_callback; // the program's own
+    void *                           user_data;
+    bool                             installed; // our callback is set
+    bool                             computing; // inside of graph_compute_async
+    struct tap_context *             context;
+    struct tap_graph                 graph;
+    uint64_t                         exec;
+    int                              cursor;    // next node that ggml should ask for
+    int                              at;        // node whose data phase comes next
+    bool                             user_wants;
+    bool                             capturing; // wanted tensors of this execution are copied
+    uint64_t                         asks_ns; // what asking for every node of the graph took, measured once per graph
+    bool                             untold; // the collector was not told of this execution: its packets are lost …
+    enum tap_loss                    untold_cause; // … for this cause
+    uint64_t                         waited_ns; // for slots, over all executions
+    int32_t *                        rows; // tokens, positions, output ids of the execution: few_rows, or …
+    int32_t *                        scratch; // … where there are more
+    size_t                           scratch_size;
+    int32_t                          few_rows[TAP_FEW_ROWS];
+    struct tap_run *                 runs; // runs of token rows, then of output rows
+    size_t                           cap_runs;
+    int                              n_token_runs, n_output_runs;
+    struct tap_token_rule            tokens; // of the selection that the graph is marked by
+    int64_t                          window_first, window_end; // tokens of this execution that lie between may be captured
+    int64_t                          begin_ns; // when ggml was given the graph
+    uint8_t *                        fetched;  // an input of a device
+    size_t                           cap_fetched;
+    uint32_t                         running;  // graphs that a device may go on computing
+    uint64_t                         running_exec; // the newest of them
+    struct tap_time *                times;    // of this execution
+    size_t                           cap_times;
+    uint32_t                         n_times;
+    bool                             lossy;    // of this execution something is lost
+    uint64_t                         selected_packets, selected_bytes; // of this execution
+    uint32_t                         n_cuts;   // ranges of this execution that ggml computed and waited for because of us, but the last
+    struct tap_out                   out; // what its entry tells
+    struct tap_rec_losses            losses; // of this execution, where it is lossy
+    struct tap_cut                   cut;
+};
+
+// tap_cut_probe measures, behind some executions, what one cut of a graph costs, in nanoseconds; 0: not this time.
+uint64_t tap_cut_probe(struct tap_sched * s);
+void tap_cut_release(struct tap_sched * s);
+
+struct tap_sched *   tap_sched_of(ggml_backend_sched_t ptr, bool make);
+
+// tap_sched_forget ends the state of a scheduler.
+void tap_sched_forget(ggml_backend_sched_t ptr);
+
+// tap_sched_enter finds the state of a scheduler and the context whose graph is about to run. NULL: there is no place
+// in the tables.
+struct tap_sched * tap_sched_enter(ggml_backend_sched_t ptr);
+
+// tap_stand_in_forget ends the context that stood for a scheduler alone: the next scheduler may lie at the same
+// address.
+void tap_stand_in_forget(ggml_backend_sched_t sched);
+
+// tap_sched_lost counts what is lost of an execution, and was not counted as selected.
+void tap_sched_lost(struct tap_sched * s, enum tap_loss cause, uint64_t packets, uint64_t bytes);
+
+// tap_select marks s's graph by the collector's newest selection. tap_select_init forgets what was read from memory
+// joined before.
+void tap_select(struct tap_sched * s);
+
+// tap_select_ahead counts what selection 0 marks of a graph that is measured and not computed.
+void tap_select_ahead(struct tap_graph * g);
+void tap_select_init(void);
+
+// tap_described accounts for time that went into the description of a graph; rebuilt: one that is told of as a
+// change of the one before.
+void tap_described(uint64_t took, bool rebuilt);
+
+// tap_exec_begin and tap_exec_end frame one execution of s's graph, which was entered, or left, at a time.
+void tap_exec_begin(struct tap_sched * s, int64_t entered);
+void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t left);
+
+// tap_sync_end tells that the scheduler was synchronised, which began at a time: what was computed for it is done.
+void tap_sync_end(struct tap_sched * s, int64_t began);
+
+// tap_capture_wanted copies node i, which is wanted, into slots and publishes it, or counts it as lost where s is
+// untold; tap_capture_node does that in the node's data phase, for whatever purpose it is wanted.
+void tap_capture_wanted(struct tap_sched * s, int i);
+void tap_capture_node(struct tap_sched * s, int i);
+
+// tap_time_asks measures what the asks of one execution cost.
+void tap_time_asks(struct tap_sched * s);
+
+// tap_capture_inputs copies the wanted inputs at graph entry: their memory is used again during the graph.
+void tap_capture_inputs(struct tap_sched * s);
+
+// tap_look marks the nodes that are timed, and those that tell of routing; tap_mark_inputs the inputs whose
+// contents are told.
+void tap_look(struct tap_graph * g, const struct tap_selection * wish);
+void tap_mark_inputs(struct tap_graph * g, const struct tap_selection * wish);
+
+// tap_times_room makes room for the times of an execution. tap_time_note notes the end of node i, whose data phase
+// began at done.
+bool tap_times_room(struct tap_sched * s);
+void tap_time_note(struct tap_sched * s, int i, int64_t done, int64_t left);
+void tap_times_send(struct tap_sched * s);
+
+// tap_inputs_send tells of the contents of inputs at graph entry.
+void tap_inputs_send(struct tap_sched * s, struct tap_out * out);
+
+// tap_copy_bytes copies n bytes of t, from offset on, to dst; host: they lie in this process.
+void tap_copy_bytes(uint8_t * dst, const struct ggml_tensor * t, bool host, size_t offset, size_t n);
+
+// tap_copy copies count[0..3] elements from start[0..3] of t, in logical order, to dst.
+bool tap_copy(uint8_t * dst, const struct ggml_tensor * t, bool host, const int64_t * start, const int64_t * count);
+
+// tap_samples_wanted says whether what samplers chose from is told of.
+extern _Atomic bool tap_samples_wanted;
+
+// tap_sample_accepted tells of the choice that this thread's outermost sampler made, once its token is accepted.
+void tap_sample_accepted(llama_token token);
+
+#endif
