@@ -6,8 +6,9 @@ package resource
 // and Inflight contain disks only, so that their entries add up.
 type BlockLine struct {
 	HostHeader
-	Latency  []DeviceLatency  `json:"latency_histogram"` // by name; what was completed in the interval, in microseconds from issue to completion
-	Inflight []DeviceInflight `json:"inflight"`          // by count, largest first; at the snapshot
+	// by name; what was completed in the interval, in microseconds from issue to completion
+	Latency  []DeviceLatency  `json:"latency_histogram"`
+	Inflight []DeviceInflight `json:"inflight"` // by count, largest first; at the snapshot
 
 	Devices   []BlockDevice  `json:"devices"`   // by id: disks and partitions that did anything, or have requests
 	Processes []BlockProcess `json:"processes"` // by process, device and operation; empty where the figures are polled
@@ -57,10 +58,11 @@ type BlockFigures struct {
 
 // BlockDevice is what a disk or a partition did in an interval.
 type BlockDevice struct {
-	DeviceID uint32  `json:"device_id"`
-	Name     string  `json:"device_name"`
-	Alias    string  `json:"alias,omitempty"`   // the name that device-mapper gives it, or the file behind a loop device
-	PartOf   *uint32 `json:"part_of,omitempty"` // device_id of a partition's disk
+	DeviceID uint32 `json:"device_id"`
+	Name     string `json:"device_name"`
+	// the name that device-mapper gives it, or the file behind a loop device
+	Alias  string  `json:"alias,omitempty"`
+	PartOf *uint32 `json:"part_of,omitempty"` // device_id of a partition's disk
 	BlockFigures
 	DepthMax  *int64    `json:"depth_max,omitempty"`  // most requests at once within the interval; of disks
 	DepthMean *float64  `json:"depth_mean,omitempty"` // requests at once, weighed by time; of disks
@@ -122,7 +124,8 @@ type BlockLosses struct {
 	Requests uint64 `json:"requests"` // found no room and were not followed
 	// Processes were started by those of the target and found no room: their requests are not seen.
 	Processes uint64 `json:"processes,omitempty"`
-	Rows      uint64 `json:"rows"`      // requests that were counted for their disk, but for no process or group: there was no room
+	// requests that were counted for their disk, but for no process or group: there was no room
+	Rows      uint64 `json:"rows"`
 	Devices   uint64 `json:"devices"`   // times that a disk found no room and was counted as device 0
 	Unmatched uint64 `json:"unmatched"` // completed, but begun before the collector was
 	// Orphans are requests whose end was not seen: a kernel does not run BPF programs everywhere. They are found

@@ -15,8 +15,9 @@ func (l *BlockLine) Disks() []*ProfDisk {
 func (l *BlockLine) disk(d *BlockDevice) *ProfDisk {
 	var latency, queue Histogram
 	e := &ProfDisk{
-		Dev: d.Name, DeviceID: d.DeviceID, Requests: d.Requests, Bytes: d.Bytes, QueueDepthAvg: d.DepthMean, QueueDepthMax: d.DepthMax,
-		Reads: new(uint64), Writes: new(uint64), ReadBytes: new(uint64), WriteBytes: new(uint64),
+		Dev: d.Name, DeviceID: d.DeviceID, Requests: d.Requests, Bytes: d.Bytes, QueueDepthAvg: d.DepthMean,
+		QueueDepthMax: d.DepthMax,
+		Reads:         new(uint64), Writes: new(uint64), ReadBytes: new(uint64), WriteBytes: new(uint64),
 	}
 	e.Type, e.Origin = ProfTypeDisk, l.Origin
 	if d.Untimed != nil {

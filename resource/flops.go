@@ -7,30 +7,47 @@ import (
 
 // formulas has every op of ggml that llama.cpp's graphs of language models hold, and most others.
 var formulas = map[string]Formula{
-	"MUL_MAT":        {"2·k per element of the output, k being the length of a row of src[0]; broadcast over its dimensions 2 and 3", func(o *Op) int64 { return 2 * o.Src[0].NE[0] * o.Out.Elements() }},
-	"MUL_MAT_ID":     {"2·k per element of the output, which has a row per token and chosen expert", func(o *Op) int64 { return 2 * o.Src[0].NE[0] * o.Out.Elements() }},
-	"OUT_PROD":       {"2·k per element of the output, k being the number of rows of src[0]", func(o *Op) int64 { return 2 * o.Src[0].NE[1] * o.Out.Elements() }},
-	"FLASH_ATTN_EXT": {"per query, head and cell: 2·dk (scores), 2·dv (sum of values), 1 (scale), 4 (soft-max), 2 with a mask, 2 with a soft cap; per query and head dv + 1 (division), 4 with sinks", flashAttention},
-	"SOFT_MAX":       {"per element 6 (scale, largest, difference, exp, sum, quotient), 2 more with a mask; per row 1, 4 more with sinks", softMax},
+	"MUL_MAT": {"2·k per element of the output, k being the length of a row of src[0]; broadcast over its dimensions 2 and 3", func(o *Op) int64 {
+		return 2 * o.Src[0].NE[0] * o.Out.Elements()
+	}},
+	"MUL_MAT_ID": {"2·k per element of the output, which has a row per token and chosen expert",
+		func(o *Op) int64 { return 2 * o.Src[0].NE[0] * o.Out.Elements() }},
+	"OUT_PROD": {"2·k per element of the output, k being the number of rows of src[0]",
+		func(o *Op) int64 { return 2 * o.Src[0].NE[1] * o.Out.Elements() }},
+	"FLASH_ATTN_EXT": {"per query, head and cell: 2·dk (scores), 2·dv (sum of values), 1 (scale), 4 (soft-max), 2 " +
+		"with a mask, 2 with a soft cap; per query and head dv + 1 (division), 4 with sinks", flashAttention},
+	"SOFT_MAX": {"per element 6 (scale, largest, difference, exp, sum, quotient), 2 more with a mask; per row " +
+		"1, 4 more with sinks", softMax},
 
-	"RMS_NORM":   {"3 per element, 4 per row", func(o *Op) int64 { return 3*o.Out.Elements() + 4*o.Out.Rows() }},
-	"NORM":       {"5 per element (sum, difference, variance 2, scale), 5 per row", func(o *Op) int64 { return 5*o.Out.Elements() + 5*o.Out.Rows() }},
-	"L2_NORM":    {"3 per element, 3 per row", func(o *Op) int64 { return 3*o.Out.Elements() + 3*o.Out.Rows() }},
-	"GROUP_NORM": {"5 per element, 5 per group", func(o *Op) int64 { return 5*o.Out.Elements() + 5*int64(o.Params[0])*o.Out.NE[3] }},
+	"RMS_NORM": {"3 per element, 4 per row", func(o *Op) int64 { return 3*o.Out.Elements() + 4*o.Out.Rows() }},
+	"NORM": {"5 per element (sum, difference, variance 2, scale), 5 per row",
+		func(o *Op) int64 { return 5*o.Out.Elements() + 5*o.Out.Rows() }},
+	"L2_NORM": {"3 per element, 3 per row", func(o *Op) int64 { return 3*o.Out.Elements() + 3*o.Out.Rows() }},
+	"GROUP_NORM": {"5 per element, 5 per group", func(o *Op) int64 {
+		return 5*o.Out.Elements() + 5*int64(o.Params[0])*o.Out.NE[3]
+	}},
 
-	"ROPE":      {"6 per pair of values that is rotated (two per element of the first n_dims of a row and 2 additions); the sines and cosines, made once per position, are not counted", rope},
+	"ROPE": {"6 per pair of values that is rotated (two per element of the first n_dims of a row and 2 " +
+		"additions); the sines and cosines, made once per position, are not counted", rope},
 	"ROPE_BACK": {"as ROPE", rope},
 
-	"SSM_CONV":          {"2·k per element of the output, k being the width of the kernel", func(o *Op) int64 { return 2 * o.Src[1].NE[0] * o.Out.Elements() }},
-	"SSM_SCAN":          {"per token and head 3 (soft-plus), 2 where A is one value per head (decay); per value of it 1; per state of that 5, or 7 where A is one value per state", ssmScan},
-	"RWKV_WKV6":         {"7 per token, head and element of the square state", func(o *Op) int64 { return 7 * o.Src[0].NE[0] * o.Src[0].NE[0] * o.Src[0].NE[1] * o.Src[0].NE[2] }},
-	"RWKV_WKV7":         {"9 per token, head and element of the square state", func(o *Op) int64 { return 9 * o.Src[0].NE[0] * o.Src[0].NE[0] * o.Src[0].NE[1] * o.Src[0].NE[2] }},
+	"SSM_CONV": {"2·k per element of the output, k being the width of the kernel",
+		func(o *Op) int64 { return 2 * o.Src[1].NE[0] * o.Out.Elements() }},
+	"SSM_SCAN": {"per token and head 3 (soft-plus), 2 where A is one value per head (decay); per value of " +
+		"it 1; per state of that 5, or 7 where A is one value per state", ssmScan},
+	"RWKV_WKV6": {"7 per token, head and element of the square state",
+		func(o *Op) int64 { return 7 * o.Src[0].NE[0] * o.Src[0].NE[0] * o.Src[0].NE[1] * o.Src[0].NE[2] }},
+	"RWKV_WKV7": {"9 per token, head and element of the square state",
+		func(o *Op) int64 { return 9 * o.Src[0].NE[0] * o.Src[0].NE[0] * o.Src[0].NE[1] * o.Src[0].NE[2] }},
 	"GATED_LINEAR_ATTN": {"5 per token, head and element of the square state, 1 per row of it", gatedLinear},
 	"GATED_DELTA_NET":   {"7 per token, head and element of the square state, 3 per row of it, 1 per gate", gatedDelta},
 	"LIGHTNING_INDEXER": {"per query and cell: 2·d + 3 per head, 1 for the mask", lightning},
-	"DSV4_HC_PRE":       {"2 per value of the streams; 6 with a gate per value, and 1 per element of the output", hyperPre},
-	"DSV4_HC_POST":      {"per element of the output 1, and 2 per stream that is mixed in, or 1 where none are mixed", hyperPost},
-	"SOLVE_TRI":         {"n² per right-hand side of n values", func(o *Op) int64 { return o.Src[0].NE[0] * o.Out.Elements() }},
+	"DSV4_HC_PRE": {"2 per value of the streams; 6 with a gate per value, and 1 per element of the output",
+		hyperPre},
+	"DSV4_HC_POST": {"per element of the output 1, and 2 per stream that is mixed in, or 1 where none are mixed",
+		hyperPost},
+	"SOLVE_TRI": {"n² per right-hand side of n values",
+		func(o *Op) int64 { return o.Src[0].NE[0] * o.Out.Elements() }},
 
 	"SCALE": {"1 per element, 2 with a bias", func(o *Op) int64 {
 		if o.Params[1]&0x7fffffff != 0 { // the bias, a float: neither 0 nor -0
@@ -49,19 +66,26 @@ var formulas = map[string]Formula{
 	"COUNT_EQUAL": {"1 per element of src[0]", ofSource(1)}, "REPEAT_BACK": {"1 per element of src[0]", ofSource(1)},
 	"MEAN": {"1 per element of src[0], 1 per row", func(o *Op) int64 { return o.Src[0].Elements() + o.Out.Elements() }},
 
-	"CONV_2D":           {"2·kw·kh·c per element of the output, for a kernel of kw·kh and c channels", func(o *Op) int64 { return 2 * plane(&o.Src[0], 3) * o.Out.Elements() }},
-	"CONV_2D_DW":        {"2·kw·kh per element of the output", func(o *Op) int64 { return 2 * plane(&o.Src[0], 2) * o.Out.Elements() }},
-	"CONV_TRANSPOSE_1D": {"2·k·c per element of the input, for a kernel of k and c output channels", func(o *Op) int64 { return 2 * plane(&o.Src[0], 2) * o.Src[1].Elements() }},
-	"CONV_TRANSPOSE_2D": {"2·kw·kh·c per element of the input, for a kernel of kw·kh and c output channels", func(o *Op) int64 { return 2 * plane(&o.Src[0], 3) * o.Src[1].Elements() }},
-	"POOL_1D":           {"k per element of the output", func(o *Op) int64 { return int64(o.Params[1]) * o.Out.Elements() }},
-	"POOL_2D":           {"kw·kh per element of the output", func(o *Op) int64 { return int64(o.Params[1]) * int64(o.Params[2]) * o.Out.Elements() }},
+	"CONV_2D": {"2·kw·kh·c per element of the output, for a kernel of kw·kh and c channels",
+		func(o *Op) int64 { return 2 * plane(&o.Src[0], 3) * o.Out.Elements() }},
+	"CONV_2D_DW": {"2·kw·kh per element of the output",
+		func(o *Op) int64 { return 2 * plane(&o.Src[0], 2) * o.Out.Elements() }},
+	"CONV_TRANSPOSE_1D": {"2·k·c per element of the input, for a kernel of k and c output channels",
+		func(o *Op) int64 { return 2 * plane(&o.Src[0], 2) * o.Src[1].Elements() }},
+	"CONV_TRANSPOSE_2D": {"2·kw·kh·c per element of the input, for a kernel of kw·kh and c output channels",
+		func(o *Op) int64 { return 2 * plane(&o.Src[0], 3) * o.Src[1].Elements() }},
+	"POOL_1D": {"k per element of the output",
+		func(o *Op) int64 { return int64(o.Params[1]) * o.Out.Elements() }},
+	"POOL_2D": {"kw·kh per element of the output",
+		func(o *Op) int64 { return int64(o.Params[1]) * int64(o.Params[2]) * o.Out.Elements() }},
 }
 
 // perElement are the ops that cost the same for each element of their output.
 var perElement = map[string]int64{
 	"ADD": 1, "ADD1": 1, "ADD_ID": 1, "SUB": 1, "MUL": 1, "DIV": 1, "SQR": 1, "SQRT": 1, "LOG": 1, "SIN": 1, "COS": 1,
 	// functions of one value
-	"ABS": 1, "SGN": 1, "NEG": 1, "STEP": 1, "TANH": 1, "RELU": 1, "EXP": 1, "EXPM1": 1, "FLOOR": 1, "CEIL": 1, "ROUND": 1, "TRUNC": 1,
+	"ABS": 1, "SGN": 1, "NEG": 1, "STEP": 1, "TANH": 1, "RELU": 1, "EXP": 1, "EXPM1": 1, "FLOOR": 1, "CEIL": 1,
+	"ROUND": 1, "TRUNC": 1,
 	"ELU":         2, // comparison, expm1
 	"SOFTPLUS":    3, // exp, sum, log
 	"SIGMOID":     4, // 1 / (1 + exp(-x))
@@ -80,8 +104,10 @@ var perElement = map[string]int64{
 
 // moves are the ops that compute nothing with values: they copy, order or convert them, or only show them otherwise.
 var moves = []string{
-	"NONE", "VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE", "DUP", "CPY", "CONT", "SET", "GET_ROWS", "SET_ROWS", "CONCAT", "REPEAT", "DIAG",
-	"DIAG_MASK_INF", "DIAG_MASK_ZERO", "IM2COL", "IM2COL_3D", "PAD", "PAD_REFLECT_1D", "ROLL", "TRI", "FILL", "ARGSORT", "TOP_K", "WIN_PART",
+	"NONE", "VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE", "DUP", "CPY", "CONT", "SET", "GET_ROWS", "SET_ROWS", "CONCAT",
+	"REPEAT", "DIAG",
+	"DIAG_MASK_INF", "DIAG_MASK_ZERO", "IM2COL", "IM2COL_3D", "PAD", "PAD_REFLECT_1D", "ROLL", "TRI", "FILL", "ARGSORT",
+	"TOP_K", "WIN_PART",
 	"WIN_UNPART", "GET_REL_POS",
 }
 

@@ -29,8 +29,10 @@ func TestHistogramFigures(t *testing.T) {
 	}
 	before := h
 	h.Add(math.MaxUint64)
-	if h.Total() != 1001 || before.Percentile(50) != 511 || before.Percentile(100) != 1023 || before.Percentile(0.01) != 0 {
-		t.Errorf("total %d, percentiles %d %d %d", h.Total(), before.Percentile(50), before.Percentile(100), before.Percentile(0.01))
+	if h.Total() != 1001 || before.Percentile(50) != 511 || before.Percentile(100) != 1023 ||
+		before.Percentile(0.01) != 0 {
+		t.Errorf("total %d, percentiles %d %d %d", h.Total(), before.Percentile(50), before.Percentile(100),
+			before.Percentile(0.01))
 	}
 	var none Histogram
 	if none.Percentile(99) != 0 || none.Buckets(false) != nil {

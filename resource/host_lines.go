@@ -53,9 +53,11 @@ type SystemLine struct {
 	// CgroupPressure is the same of the target's control group of version 2; absent where it has none.
 	CgroupPressure map[string]HostStall `json:"cgroup_pressure,omitempty"`
 
-	Processes []ProcessLine `json:"processes"` // by id: those that ran, waited or faulted, and all that are there of a target of processes
-	Threads   []ThreadLine  `json:"threads"`   // by process and thread id: those that did anything but idle as IdleNS says
-	Lost      SystemLosses  `json:"lost"`
+	// by id: those that ran, waited or faulted, and all that are there of a target of processes
+	Processes []ProcessLine `json:"processes"`
+	// by process and thread id: those that did anything but idle as IdleNS says
+	Threads []ThreadLine `json:"threads"`
+	Lost    SystemLosses `json:"lost"`
 	// Missing says what could not be had and why, one sentence each.
 	Missing []string `json:"missing,omitempty"`
 }

@@ -39,8 +39,10 @@ const (
 
 var kindNames = [...]string{
 	"resource_session_start", "resource_tracking_begin", "layer_begin", "layer_end", "component_begin", "component_end",
-	"memory_allocation", "compute_execution", "component_handoff", "kv_cache_operation", "mlp_operation", "resource_session_summary",
-	"resource_session_end", "memory_deallocation", "expert_routing", "sampling_state", "input_tokens", "output_token", "phase", "loss",
+	"memory_allocation", "compute_execution", "component_handoff", "kv_cache_operation", "mlp_operation",
+	"resource_session_summary",
+	"resource_session_end", "memory_deallocation", "expert_routing", "sampling_state", "input_tokens", "output_token",
+	"phase", "loss",
 	"level", "graph_execution", "model_metrics", "tensor_metadata", "step_begin", "step_end",
 	"gpu_sample",
 }

@@ -35,7 +35,8 @@ func TestLegacyFormulas(t *testing.T) {
 	if n, gbps, pressure := LegacyHandoff("attention", "mlp"); n != 16384 || gbps != 500 || pressure != "medium" {
 		t.Errorf("hand-over %d %g %s", n, gbps, pressure)
 	}
-	if LegacyOperation("SOFT_MAX") != "softmax" || LegacyOperation("RMS_NORM") != "norm" || LegacyOperation("MUL_MAT") != "mul_mat" || LegacyOperation("ADD") != "add" {
+	if LegacyOperation("SOFT_MAX") != "softmax" || LegacyOperation("RMS_NORM") != "norm" ||
+		LegacyOperation("MUL_MAT") != "mul_mat" || LegacyOperation("ADD") != "add" {
 		t.Error("names")
 	}
 }

@@ -58,8 +58,9 @@ const MinimalAllocation = 1 << 20
 
 // from is the lowest level that includes a kind.
 var from = [kindCount]Level{
-	KindLayerBegin: Detailed, KindLayerEnd: Detailed, KindComponentBegin: Detailed, KindComponentEnd: Detailed, KindHandoff: Detailed,
-	KindKV: Detailed, KindMLP: Detailed, KindRouting: Detailed, KindDeallocation: Detailed, KindSampling: Verbose,
+	KindLayerBegin: Detailed, KindLayerEnd: Detailed, KindComponentBegin: Detailed, KindComponentEnd: Detailed,
+	KindHandoff: Detailed,
+	KindKV:      Detailed, KindMLP: Detailed, KindRouting: Detailed, KindDeallocation: Detailed, KindSampling: Verbose,
 	KindTensor: Verbose, KindStepBegin: Verbose, KindStepEnd: Verbose,
 }
 

@@ -25,32 +25,34 @@ type MonitorLine struct {
 // ProcessUse is what a process took in an interval. Figures that count up are those of the interval; in the first
 // line of a process, of its life before.
 type ProcessUse struct {
-	PID          int        `json:"pid"`
-	Parent       int        `json:"parent_pid,omitempty"` // of children
-	Name         string     `json:"name,omitempty"`       // of the program, as the kernel has it: 15 bytes
-	RSSBytes     uint64     `json:"rss_bytes"`            // at the snapshot
-	VirtualBytes uint64     `json:"virtual_bytes"`
-	Threads      int        `json:"threads"`
-	UserNS       int64      `json:"cpu_user_ns"` // in steps of 10 ms, as the kernel counts
-	SystemNS     int64      `json:"cpu_system_ns"`
-	CPUShare     *float64   `json:"cpu_share,omitempty"` // of one processor's time in the interval; absent in the first line of a process
-	Minor        uint64     `json:"minor_faults"`
-	Major        uint64     `json:"major_faults"`
-	IO           *ProcessIO `json:"io,omitempty"` // absent: not ours to see
+	PID          int    `json:"pid"`
+	Parent       int    `json:"parent_pid,omitempty"` // of children
+	Name         string `json:"name,omitempty"`       // of the program, as the kernel has it: 15 bytes
+	RSSBytes     uint64 `json:"rss_bytes"`            // at the snapshot
+	VirtualBytes uint64 `json:"virtual_bytes"`
+	Threads      int    `json:"threads"`
+	UserNS       int64  `json:"cpu_user_ns"` // in steps of 10 ms, as the kernel counts
+	SystemNS     int64  `json:"cpu_system_ns"`
+	// of one processor's time in the interval; absent in the first line of a process
+	CPUShare *float64   `json:"cpu_share,omitempty"`
+	Minor    uint64     `json:"minor_faults"`
+	Major    uint64     `json:"major_faults"`
+	IO       *ProcessIO `json:"io,omitempty"` // absent: not ours to see
 }
 
 // ProcessTotal is what a process and its children took in an interval, those that ended in it included as far as
 // one of the others waited for them.
 type ProcessTotal struct {
-	Processes int        `json:"processes"` // that run at the snapshot
-	RSSBytes  uint64     `json:"rss_bytes"` // of these; a page that several have counts several times
-	Threads   int        `json:"threads"`
-	UserNS    int64      `json:"cpu_user_ns"`
-	SystemNS  int64      `json:"cpu_system_ns"`
-	CPUShare  *float64   `json:"cpu_share,omitempty"` // of one processor's time in the interval; absent in the first line
-	Minor     uint64     `json:"minor_faults"`
-	Major     uint64     `json:"major_faults"`
-	IO        *ProcessIO `json:"io,omitempty"` // absent: not of all of them ours to see
+	Processes int    `json:"processes"` // that run at the snapshot
+	RSSBytes  uint64 `json:"rss_bytes"` // of these; a page that several have counts several times
+	Threads   int    `json:"threads"`
+	UserNS    int64  `json:"cpu_user_ns"`
+	SystemNS  int64  `json:"cpu_system_ns"`
+	// of one processor's time in the interval; absent in the first line
+	CPUShare *float64   `json:"cpu_share,omitempty"`
+	Minor    uint64     `json:"minor_faults"`
+	Major    uint64     `json:"major_faults"`
+	IO       *ProcessIO `json:"io,omitempty"` // absent: not of all of them ours to see
 }
 
 // ProcessIO is what a process read and wrote, and what children that it has waited for did: the kernel adds theirs

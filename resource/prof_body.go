@@ -62,11 +62,12 @@ type ProfSyscall struct {
 	// scaled by count/timed.
 	SampledOneOf uint32 `json:"sampled_one_of,omitempty"`
 	// Open calls had not returned at the snapshot; OldestNS is how long the oldest had been running.
-	Open     uint64       `json:"open,omitempty"`
-	OldestNS *int64       `json:"open_oldest_ns,omitempty"`
-	Callers  int          `json:"callers"`                   // processes that made the call
-	Evicted  uint64       `json:"callers_evicted,omitempty"` // calls whose process found no room in the table of callers
-	Latency  []ProfBucket `json:"latency_ns,omitempty"`
+	Open     uint64 `json:"open,omitempty"`
+	OldestNS *int64 `json:"open_oldest_ns,omitempty"`
+	Callers  int    `json:"callers"` // processes that made the call
+	// calls whose process found no room in the table of callers
+	Evicted uint64       `json:"callers_evicted,omitempty"`
+	Latency []ProfBucket `json:"latency_ns,omitempty"`
 }
 
 // ProfCaller is one process's part of a system call.
@@ -136,8 +137,9 @@ type ProfStall struct {
 // ProfSched is how threads were scheduled in an interval (COMPAT A-95).
 type ProfSched struct {
 	ProfHeader
-	TotalOffCPUPct float64      `json:"total_off_cpu_pct"` // waiting that delayed threads, of all, in percent of their lifetime in the interval
-	Threads        []ProfThread `json:"threads"`           // by off-CPU time, at most 10
+	// waiting that delayed threads, of all, in percent of their lifetime in the interval
+	TotalOffCPUPct float64      `json:"total_off_cpu_pct"`
+	Threads        []ProfThread `json:"threads"` // by off-CPU time, at most 10
 
 	ThreadCount int   `json:"thread_count"`           // of which the ten are the first
 	IdleNS      int64 `json:"total_idle_ns"`          // that threads waited for work
@@ -184,12 +186,14 @@ type ProfNet struct {
 	// them.
 	Retransmits *uint64 `json:"retransmits,omitempty"`
 
-	TXBytes  uint64                 `json:"tx_bytes"`
-	RXBytes  uint64                 `json:"rx_bytes"`
-	TXErrors uint64                 `json:"tx_errors"` // calls that failed, EAGAIN included
-	RXErrors uint64                 `json:"rx_errors"`
-	Families map[string]ProfTraffic `json:"families,omitempty"` // inet, inet6, unix, netlink, vsock, other; absent if the source does not know them
-	Via      string                 `json:"via"`                // sockets (sock tracepoints: every path into a socket) or syscalls
+	TXBytes  uint64 `json:"tx_bytes"`
+	RXBytes  uint64 `json:"rx_bytes"`
+	TXErrors uint64 `json:"tx_errors"` // calls that failed, EAGAIN included
+	RXErrors uint64 `json:"rx_errors"`
+	// inet, inet6, unix, netlink, vsock, other; absent if the source does not know them
+	Families map[string]ProfTraffic `json:"families,omitempty"`
+	// sockets (sock tracepoints: every path into a socket) or syscalls
+	Via string `json:"via"`
 }
 
 // ProfTraffic is the part of one address family.

@@ -173,7 +173,8 @@ func ParseProfTypes(list string) ([]ProfType, error) {
 			t = ProfTypeSyscall
 		}
 		if newProfEvent(t) == nil {
-			return nil, fmt.Errorf("unknown type of events %q: use disk, syscalls, sync, mem, sched, net, with commas between them", name)
+			return nil, fmt.Errorf("unknown type of events %q: use disk, syscalls, sync, mem, sched, net, with "+
+				"commas between them", name)
 		}
 		if !slices.Contains(types, t) {
 			types = append(types, t)

@@ -170,10 +170,11 @@ func TestParseProfTypes(t *testing.T) {
 
 func TestCorrID(t *testing.T) {
 	for want, id := range map[string]CorrID{
-		"run_1_2_ab-1":               {Run: "run_1_2_ab", Interval: 1},
-		"run_1_2_ab-12-load":         {Run: "run_1_2_ab", Interval: 12, Phase: "load"},
-		"run_1_2_ab-12-decode-17-23": {Run: "run_1_2_ab", Interval: 12, Phase: "decode", Tokens: true, First: 17, Last: 23},
-		"run_1_2_ab-12-prefill-0-0":  {Run: "run_1_2_ab", Interval: 12, Phase: "prefill", Tokens: true},
+		"run_1_2_ab-1":       {Run: "run_1_2_ab", Interval: 1},
+		"run_1_2_ab-12-load": {Run: "run_1_2_ab", Interval: 12, Phase: "load"},
+		"run_1_2_ab-12-decode-17-23": {Run: "run_1_2_ab", Interval: 12, Phase: "decode", Tokens: true, First: 17,
+			Last: 23},
+		"run_1_2_ab-12-prefill-0-0": {Run: "run_1_2_ab", Interval: 12, Phase: "prefill", Tokens: true},
 	} {
 		if got := id.String(); got != want {
 			t.Errorf("%+v: %s, want %s", id, got, want)

@@ -65,8 +65,10 @@ func schemaOf(of reflect.Type, path string) map[string]any {
 // byTap are keys that the tap always provides and that a program, through the C header, does not know: the schema does
 // not demand them.
 var byTap = map[string]bool{
-	"exec": true, "graph": true, "op_seq": true, "phase": true, "node_count": true, "time_source": true, "buffer_id": true, "mapped": true,
-	"from_layer_id": true, "tensors": true, "data_bytes": true, "data_size_mb": true, "cells": true, "cache": true, "phases": true,
+	"exec": true, "graph": true, "op_seq": true, "phase": true, "node_count": true, "time_source": true,
+	"buffer_id": true, "mapped": true,
+	"from_layer_id": true, "tensors": true, "data_bytes": true, "data_size_mb": true, "cells": true, "cache": true,
+	"phases": true,
 	"graphs": true, "tokens": true,
 }
 
@@ -195,7 +197,8 @@ func shown(l Level, k Kind) string {
 	case k == KindAllocation && l == Minimal:
 		return "from 1 MiB on"
 	case k == KindCompute:
-		return [...]string{"one per graph, and per product of matrices", "one per component of a layer, and per product, activation and norm", "one per op"}[l]
+		return [...]string{"one per graph, and per product of matrices",
+			"one per component of a layer, and per product, activation and norm", "one per op"}[l]
 	}
 	return "yes"
 }

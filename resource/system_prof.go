@@ -45,7 +45,8 @@ func (l *SystemLine) Mem() *ProfMem {
 	}
 	for _, t := range l.top(profTopFaulting, func(t *ThreadLine) int64 { return int64(t.Faults) }) {
 		if t.Faults > 0 {
-			m.TopThreads = append(m.TopThreads, ProfFaults{PID: t.TGID, TID: t.TID, Faults: t.Faults, Comm: t.Comm, Major: t.Major})
+			m.TopThreads = append(m.TopThreads, ProfFaults{PID: t.TGID, TID: t.TID, Faults: t.Faults, Comm: t.Comm,
+				Major: t.Major})
 		}
 	}
 	return m

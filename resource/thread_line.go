@@ -17,19 +17,22 @@ type ThreadLine struct {
 	OnCPUNS        int64  `json:"oncpu_ns"`
 	RunnableWaitNS int64  `json:"runnable_wait_ns"` // pre-empted, or woken, and waiting for a processor
 	BlockedDiskNS  *int64 `json:"blocked_disk_ns,omitempty"`
-	BlockedLockNS  *int64 `json:"blocked_lock_ns,omitempty"`  // futex, file lock, semaphore
-	BlockedOtherNS *int64 `json:"blocked_other_ns,omitempty"` // what is neither, such as a lock within the kernel or a full pipe
-	IdleNS         *int64 `json:"idle_ns,omitempty"`          // in poll, accept, read of a pipe, nanosleep and the like, or stopped
-	SleepNS        *int64 `json:"sleep_ns,omitempty"`         // the sum of the four, where they cannot be separated
+	BlockedLockNS  *int64 `json:"blocked_lock_ns,omitempty"` // futex, file lock, semaphore
+	// what is neither, such as a lock within the kernel or a full pipe
+	BlockedOtherNS *int64 `json:"blocked_other_ns,omitempty"`
+	// in poll, accept, read of a pipe, nanosleep and the like, or stopped
+	IdleNS  *int64 `json:"idle_ns,omitempty"`
+	SleepNS *int64 `json:"sleep_ns,omitempty"` // the sum of the four, where they cannot be separated
 
 	Role           ThreadRole `json:"role,omitempty"`
 	FutexNS        *int64     `json:"futex_ns,omitempty"`         // the part of BlockedLockNS in futexes
 	FutexIdleNS    *int64     `json:"futex_idle_ns,omitempty"`    // the part of FutexNS that waited for work
 	FutexUnknownNS *int64     `json:"futex_unknown_ns,omitempty"` // the part of FutexNS of unknown reason
 
-	Voluntary   uint64      `json:"switches_voluntary"` // switches away from it because it slept
-	Involuntary uint64      `json:"switches_involuntary"`
-	RunQueue    *WaitFigure `json:"run_queue_latency,omitempty"` // absent where none ended, and where the kernel reports only their sum
+	Voluntary   uint64 `json:"switches_voluntary"` // switches away from it because it slept
+	Involuntary uint64 `json:"switches_involuntary"`
+	// absent where none ended, and where the kernel reports only their sum
+	RunQueue *WaitFigure `json:"run_queue_latency,omitempty"`
 
 	Faults uint64  `json:"page_faults"`
 	Minor  *uint64 `json:"minor_faults,omitempty"` // by the kernel's own count, which includes faults in system calls

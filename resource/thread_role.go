@@ -32,8 +32,8 @@ type GraphTime struct {
 // knows the reason of (FutexUnknownNS). The rest delayed it. team reports whether the thread computes graphs of the
 // run:
 //
-//   - a wait of such a thread while no graph was computed is for work, and one within a graph delays it. What is certain by the sums of the
-//     interval is decided, the rest is unknown
+//   - a wait of such a thread while no graph was computed is for work, and one within a graph delays it. What is
+//     certain by the sums of the interval is decided, the rest is unknown
 //   - a parked thread waited for work
 //   - of any other thread the reason is unknown: of one in a loop, too, whose waits for work are in other calls
 //

@@ -17,7 +17,8 @@ const (
 
 // WaitFigures are sums over what threads waited for. All of it is measured.
 type WaitFigures struct {
-	WaitNS      int64  `json:"wait_ns"` // of all threads: the faults' and the calls'. Threads that wait at once count each
+	// of all threads: the faults' and the calls'. Threads that wait at once count each
+	WaitNS      int64  `json:"wait_ns"`
 	Faults      uint64 `json:"faults"`
 	Minor       uint64 `json:"faults_minor"` // as the kernel counts: no request was made for it
 	Major       uint64 `json:"faults_major"`
@@ -126,8 +127,9 @@ type WaitOthers struct {
 // WaitOrder reports whether tensors were touched in the order in which the graph reads them, of those that faulted for
 // the first time in the run.
 type WaitOrder struct {
-	Tensors int  `json:"tensors"`  // weights of the graph that were faulted for the first time
-	Known   int  `json:"weights"`  // weights of the graph, of which there may be more than one place in it; the first counts
+	Tensors int `json:"tensors"` // weights of the graph that were faulted for the first time
+	// weights of the graph, of which there may be more than one place in it; the first counts
+	Known   int  `json:"weights"`
 	InOrder int  `json:"in_order"` // the most of Tensors that follow each other as in the graph
 	Ordered bool `json:"ordered"`  // all of them
 }

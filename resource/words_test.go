@@ -38,15 +38,18 @@ func TestLevels(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	var off Level
-	if _, err := ParseLevel("off"); err == nil || off.UnmarshalText([]byte("OFF")) != nil || off != Off || Off.Includes(KindGraph) || !Off.Includes(KindLevel) {
+	if _, err := ParseLevel("off"); err == nil || off.UnmarshalText([]byte("OFF")) != nil || off != Off ||
+		Off.Includes(KindGraph) || !Off.Includes(KindLevel) {
 		t.Error("off is a level like others")
 	}
 	for k := range kindCount {
-		if Minimal.Includes(k) && !Detailed.Includes(k) || Detailed.Includes(k) && !Verbose.Includes(k) || !Verbose.Includes(k) {
+		if Minimal.Includes(k) && !Detailed.Includes(k) || Detailed.Includes(k) && !Verbose.Includes(k) ||
+			!Verbose.Includes(k) {
 			t.Errorf("%v: a higher level includes less", k)
 		}
 	}
-	if Minimal.Includes(KindLayerEnd) || !Detailed.Includes(KindLayerEnd) || Detailed.Includes(KindSampling) || !Minimal.Includes(KindGraph) {
+	if Minimal.Includes(KindLayerEnd) || !Detailed.Includes(KindLayerEnd) || Detailed.Includes(KindSampling) ||
+		!Minimal.Includes(KindGraph) {
 		t.Error("the table of levels is not as documented")
 	}
 }

@@ -28,8 +28,10 @@ func analyzedText(t *testing.T, lines ...string) *Report {
 // TestNamedDevice: a device with a name alone is one device, in both lists and in all snapshots, and differs from
 // another.
 func TestNamedDevice(t *testing.T) {
-	r := analyzedText(t, named, strings.Replace(named, "1696262400", "1696262405", 1), strings.ReplaceAll(strings.Replace(named, "1696262400", "1696262410", 1), "nvme0n1", "sdb"))
-	if len(r.Devices) != 2 || r.Devices[0].Name != "nvme0n1" || r.Devices[0].Requests != 2*45123 || r.Devices[1].Name != "sdb" || r.Devices[1].Requests != 45123 {
+	r := analyzedText(t, named, strings.Replace(named, "1696262400", "1696262405", 1),
+		strings.ReplaceAll(strings.Replace(named, "1696262400", "1696262410", 1), "nvme0n1", "sdb"))
+	if len(r.Devices) != 2 || r.Devices[0].Name != "nvme0n1" || r.Devices[0].Requests != 2*45123 ||
+		r.Devices[1].Name != "sdb" || r.Devices[1].Requests != 45123 {
 		t.Fatalf("%+v", r.Devices)
 	}
 	if q := r.Devices[0].Queue; q == nil || q.Max != 24 || q.Snapshots != 2 || r.Devices[0].ID >= -1 {
@@ -43,14 +45,16 @@ func TestNamedDevice(t *testing.T) {
 // TestAlerts: each limit of STRAP-LLM's documentation is reported by the device that passes it.
 func TestAlerts(t *testing.T) {
 	line := func(slot, count, depth string) string {
-		return `{"timestamp":1,"interval_s":5,"latency_histogram":[{"device_id":1,"device_name":"sda","total":` + count + `,"buckets":[{"slot":` + slot + `,"count":` + count +
+		return `{"timestamp":1,"interval_s":5,"latency_histogram":[{"device_id":1,"device_name":"sda","total":` +
+			count + `,"buckets":[{"slot":` + slot + `,"count":` + count +
 			`}]}],"inflight":[{"device_id":1,"count":` + depth + `}]}`
 	}
 	for name, c := range map[string]struct{ line, want string }{
-		"quick":   {line("13", "9", "100"), ""},
-		"slow":    {line("14", "9", "0"), "sda: p99 latency is between 8.19 ms and 16.4 ms"},
-		"deep":    {line("3", "9", "101"), "sda: 101 requests in flight"},
-		"nothing": {`{"timestamp":1,"interval_s":5,"latency_histogram":[],"inflight":[]}`, "no block device completed a request in 1 snapshots"},
+		"quick": {line("13", "9", "100"), ""},
+		"slow":  {line("14", "9", "0"), "sda: p99 latency is between 8.19 ms and 16.4 ms"},
+		"deep":  {line("3", "9", "101"), "sda: 101 requests in flight"},
+		"nothing": {`{"timestamp":1,"interval_s":5,"latency_histogram":[],"inflight":[]}`,
+			"no block device completed a request in 1 snapshots"},
 	} {
 		alerts := strings.Join(analyzedText(t, c.line).Alerts, "\n")
 		if (c.want == "") != (alerts == "") || !strings.Contains(alerts, c.want) {

@@ -82,7 +82,8 @@ func Analyze(o Options) (*Report, error) {
 
 // open opens a file of snapshots and hands its lines on.
 func open(path, remedy string, l *Lines, each func([]byte) error) error {
-	if real, err := filepath.EvalSymlinks(path); err == nil { // a link that the user names; find takes none in a run directory
+	// a link that the user names; find takes none in a run directory
+	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
 	file, err := rundir.OpenFile(path)
@@ -133,9 +134,11 @@ func noSnapshots(l *Lines, other error, what, flag string) error {
 	case l.BadWhy == other.Error() && other != errNoObject:
 		return fmt.Errorf("%s: %w: give it with %s", l.Path, other, flag)
 	case l.Total == 0:
-		return fmt.Errorf("%s: no snapshots of %s in it yet: let the recorder run for an interval or more", l.Path, what)
+		return fmt.Errorf("%s: no snapshots of %s in it yet: let the recorder run for an interval or more", l.Path,
+			what)
 	}
-	return fmt.Errorf("%s: no snapshots of %s in %d lines, the first is bad: %s; give a file that 'llamatap host' or STRAP-LLM wrote", l.Path, what, l.Total, cmp.Or(l.BadWhy, "unknown"))
+	return fmt.Errorf("%s: no snapshots of %s in %d lines, the first is bad: %s; give a file that 'llamatap host' or "+
+		"STRAP-LLM wrote", l.Path, what, l.Total, cmp.Or(l.BadWhy, "unknown"))
 }
 
 // eachBlock hands on every snapshot of block I/O as it was read, and those that windows are made of.
@@ -233,7 +236,8 @@ func (a *state) nameThread(t *threadLine) {
 	a.reasons.add(t)
 	if of := a.offCPU.sums[id]; of != nil {
 		of.name, of.tgid = string(t.Comm), int64(t.TGID.v)
-		if role := string(t.Role); of.role == "" || of.role == string(resource.RoleParked) || role == string(resource.RoleCompute) {
+		if role := string(t.Role); of.role == "" || of.role == string(resource.RoleParked) ||
+			role == string(resource.RoleCompute) {
 			of.role = role
 		}
 		of.by.add(t)
@@ -289,7 +293,8 @@ func (a *state) finish() {
 	if r.Block != nil {
 		r.All = &d.all
 		r.Block.SpacingS = r.Block.spacing()
-		r.Operations, r.Processes, r.Cgroups = a.ops.byDevice(a.Percentiles), a.ops.processes.finish(a.Percentiles), a.ops.cgroups.finish(a.Percentiles)
+		r.Operations, r.Processes, r.Cgroups = a.ops.byDevice(a.Percentiles), a.ops.processes.finish(a.Percentiles),
+			a.ops.cgroups.finish(a.Percentiles)
 		b := a.bounds
 		r.Bounds = &Bounds{b.right, b.strap, b.odd, b.slotless, b.slotless > 0 && a.Strap, b.unusable, b.totals}
 	}
@@ -331,7 +336,8 @@ func (a *state) top(t *ids) *TopIDs {
 func (a *state) importance() *Importance {
 	all := &a.devices.all
 	step := max(a.report.Block.SpacingS, a.report.System.SpacingS, a.Window)
-	im := &Importance{Percent: a.devices.percent, StepS: step, Lags: a.Lag, Rows: []ImportanceRow{}, LeftOut: a.devices.left + a.left}
+	im := &Importance{Percent: a.devices.percent, StepS: step, Lags: a.Lag, Rows: []ImportanceRow{},
+		LeftOut: a.devices.left + a.left}
 	targets := append([]*Device{all}, a.report.Devices...)
 	if len(a.devices.byID) == 1 { // then it is all there is
 		targets = targets[1:]

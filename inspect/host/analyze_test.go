@@ -36,9 +36,12 @@ func TestGolden(t *testing.T) {
 		made made
 		set  func(*Options)
 	}{
-		"strap":   {made{devices: 2, snapshots: 60, interval: 5, strap: true, begin: 1790000000}, func(o *Options) { o.Lag = 2 }},
-		"one":     {made{devices: 1, snapshots: 20, interval: 1, begin: 1790000000}, func(o *Options) { o.Percentiles = []float64{50, 90, 99.9} }},
-		"window":  {made{devices: 2, snapshots: 60, interval: 5, begin: 1790000000}, func(o *Options) { o.Window = 30; o.Top = 1 }},
+		"strap": {made{devices: 2, snapshots: 60, interval: 5, strap: true, begin: 1790000000},
+			func(o *Options) { o.Lag = 2 }},
+		"one": {made{devices: 1, snapshots: 20, interval: 1, begin: 1790000000},
+			func(o *Options) { o.Percentiles = []float64{50, 90, 99.9} }},
+		"window": {made{devices: 2, snapshots: 60, interval: 5, begin: 1790000000},
+			func(o *Options) { o.Window = 30; o.Top = 1 }},
 		"nothing": {made{devices: 0, snapshots: 3, interval: 5, begin: 1790000000}, func(o *Options) { o.System = "" }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,23 +101,27 @@ func TestBounds(t *testing.T) {
 	m.strap = true
 	o := m.write(t)
 	inflated := analyzed(t, o)
-	if right.Bounds.Right == 0 || right.Bounds.Corrected != 0 || inflated.Bounds.Corrected != right.Bounds.Right || inflated.Bounds.Right != 0 {
+	if right.Bounds.Right == 0 || right.Bounds.Corrected != 0 || inflated.Bounds.Corrected != right.Bounds.Right ||
+		inflated.Bounds.Right != 0 {
 		t.Errorf("right %+v, STRAP-LLM's %+v", right.Bounds, inflated.Bounds)
 	}
 	text, err := os.ReadFile(o.Block)
 	if err != nil {
 		t.Fatal(err)
 	}
-	slotless := Options{Block: put(t, t.TempDir(), "b.jsonl", strings.ReplaceAll(string(text), `"slot"`, `"was"`)), System: o.System}
+	slotless := Options{Block: put(t, t.TempDir(), "b.jsonl", strings.ReplaceAll(string(text), `"slot"`, `"was"`)),
+		System: o.System}
 	doubled := analyzed(t, slotless)
 	slotless.Strap = true
 	halved := analyzed(t, slotless)
 	for name, r := range map[string]*Report{"inflated": inflated, "halved": halved} {
-		if !reflect.DeepEqual(r.All.Buckets, right.All.Buckets) || !reflect.DeepEqual(r.All.Percentiles, right.All.Percentiles) {
+		if !reflect.DeepEqual(r.All.Buckets, right.All.Buckets) ||
+			!reflect.DeepEqual(r.All.Percentiles, right.All.Percentiles) {
 			t.Errorf("%s: %+v, want %+v", name, r.All, right.All)
 		}
 	}
-	if a, b := doubled.All.Percentiles[2].AtMostUS, right.All.Percentiles[2].AtMostUS; a != 2*b+1 || *doubled.All.MeanUS < 1.9**right.All.MeanUS {
+	if a, b := doubled.All.Percentiles[2].AtMostUS, right.All.Percentiles[2].AtMostUS; a != 2*b+1 ||
+		*doubled.All.MeanUS < 1.9**right.All.MeanUS {
 		t.Errorf("bounds as they stand: p99 %d, want %d", a, 2*b+1)
 	}
 	if !halved.Bounds.TakenAsStrap || doubled.Bounds.TakenAsStrap || doubled.Bounds.WithoutSlot == 0 {
@@ -151,12 +158,15 @@ func TestFormulas(t *testing.T) {
 		t.Error("a percentile of nothing")
 	}
 	line := func(time int, total, depth int) string {
-		return `{"timestamp":` + string(rune('0'+time)) + `,"interval_s":2,"latency_histogram":[{"device_id":1,"device_name":"a","buckets":[{"slot":1,"count":` +
-			string(rune('0'+total)) + `}]}],"inflight":[{"device_id":1,"count":` + string(rune('0'+depth)) + `},{"device_id":2,"count":1}]}` + "\n"
+		return `{"timestamp":` + string(rune('0'+time)) +
+			`,"interval_s":2,"latency_histogram":[{"device_id":1,"device_name":"a","buckets":[{"slot":1,"count":` +
+			string(rune('0'+total)) + `}]}],"inflight":[{"device_id":1,"count":` + string(rune('0'+depth)) +
+			`},{"device_id":2,"count":1}]}` + "\n"
 	}
 	r := analyzed(t, Options{Block: put(t, t.TempDir(), "b", line(2, 4, 0)+line(4, 8, 6))})
 	a, b := r.Devices[0], r.Devices[1]
-	if a.Requests != 12 || *a.PerSecond != 3 || *a.PeakPerSecond != 4 || a.Queue.Mean != 3 || a.Queue.Max != 6 || a.Percentiles[0].AtMostUS != 1 {
+	if a.Requests != 12 || *a.PerSecond != 3 || *a.PeakPerSecond != 4 || a.Queue.Mean != 3 || a.Queue.Max != 6 ||
+		a.Percentiles[0].AtMostUS != 1 {
 		t.Errorf("%+v %+v", a, a.Queue)
 	}
 	if b.Requests != 0 || b.MeanUS != nil || b.Percentiles != nil || b.Queue.Mean != 1 {
@@ -169,7 +179,8 @@ func TestManySnapshots(t *testing.T) {
 	const n = 4000
 	var block, system strings.Builder
 	for i := range n {
-		block.WriteString(strings.Replace(snapshot(float64(1000+5*i)), `"device_id":7`, `"device_id":`+string(rune('1'+i%3)), 1) + "\n")
+		block.WriteString(strings.Replace(snapshot(float64(1000+5*i)), `"device_id":7`,
+			`"device_id":`+string(rune('1'+i%3)), 1) + "\n")
 		system.WriteString(`{"timestamp":` + jsonNumber(1000+5*i) + `,"off_cpu_ns":{`)
 		for k := range 10 {
 			system.WriteString(`"` + jsonNumber(10*i+k) + `":` + jsonNumber(1+k) + `,`)
@@ -177,15 +188,18 @@ func TestManySnapshots(t *testing.T) {
 		system.WriteString(`"1":1000000000}}` + "\n")
 	}
 	dir := t.TempDir()
-	r := analyzed(t, Options{Block: put(t, dir, "b", block.String()), System: put(t, dir, "s", system.String()), Lag: 1})
+	r := analyzed(t, Options{Block: put(t, dir, "b", block.String()), System: put(t, dir, "s", system.String()),
+		Lag: 1})
 	var requests, snapshots uint64
 	for _, p := range r.All.Series {
 		requests, snapshots = requests+p.Requests, snapshots+uint64(p.Snapshots)
 	}
-	if r.All.Requests != n || requests != n || snapshots != n || len(r.All.Series) > maxPoints || len(r.All.Series) < maxPoints/3 {
+	if r.All.Requests != n || requests != n || snapshots != n || len(r.All.Series) > maxPoints ||
+		len(r.All.Series) < maxPoints/3 {
 		t.Errorf("%d requests, in %d points %d of %d snapshots", r.All.Requests, len(r.All.Series), requests, snapshots)
 	}
-	if top := r.OffCPU.Top[0]; top.ID != "1" || top.Value != n*1000 || r.OffCPU.Forgotten == 0 || r.OffCPU.IDs > maxIDs {
+	if top := r.OffCPU.Top[0]; top.ID != "1" || top.Value != n*1000 || r.OffCPU.Forgotten == 0 ||
+		r.OffCPU.IDs > maxIDs {
 		t.Errorf("%+v of %d ids, %d forgotten", top, r.OffCPU.IDs, r.OffCPU.Forgotten)
 	}
 	if len(r.Importance.Trend) > maxPoints || r.Importance.Rows[0].N != n {
@@ -205,7 +219,8 @@ func TestManyDevices(t *testing.T) {
 		text.WriteString(strings.Replace(snapshot(float64(i)), `"device_id":7`, `"device_id":`+jsonNumber(i), 1) + "\n")
 	}
 	r := analyzed(t, Options{Block: put(t, t.TempDir(), "b", text.String())})
-	if len(r.Devices) != maxDevices || r.DeviceCount != maxDevices+50 || r.All.Requests != maxDevices+50 || !strings.Contains(strings.Join(r.Notes, " "), "50 further devices") {
+	if len(r.Devices) != maxDevices || r.DeviceCount != maxDevices+50 || r.All.Requests != maxDevices+50 ||
+		!strings.Contains(strings.Join(r.Notes, " "), "50 further devices") {
 		t.Errorf("%d of %d devices, %d requests, %q", len(r.Devices), r.DeviceCount, r.All.Requests, r.Notes)
 	}
 }

@@ -105,8 +105,9 @@ type blockDevice struct {
 type bounds struct {
 	right, strap, odd int64 // buckets whose bounds are right, STRAP-LLM's, neither
 	slotless          int64 // buckets without a slot, of which only the bounds are known
-	unusable          int64 // buckets without slot and usable bounds, or beyond all slots; their requests are not counted
-	totals            int64 // devices of a snapshot whose total is not the sum of its buckets
+	// buckets without slot and usable bounds, or beyond all slots; their requests are not counted
+	unusable int64
+	totals   int64 // devices of a snapshot whose total is not the sum of its buckets
 }
 
 // errNoBlock is what is wrong with an object that is no snapshot of block I/O.
@@ -127,7 +128,8 @@ func parseBlock(text []byte, strap bool, b *bounds) (*blockSnapshot, error) {
 		}
 		return nil, errNoBlock
 	}
-	s := &blockSnapshot{time: line.when(), seconds: line.interval(), how: line.recording, offset: line.offset(), line: &line}
+	s := &blockSnapshot{time: line.when(), seconds: line.interval(), how: line.recording, offset: line.offset(),
+		line: &line}
 	for i := range line.Devices {
 		if d := s.device(&line.Devices[i]); d != nil {
 			d.count(&line.Devices[i], strap, b)

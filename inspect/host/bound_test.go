@@ -49,7 +49,8 @@ func TestBoundedMemory(t *testing.T) {
 	if grown := int64(after.HeapSys) - int64(before.HeapSys); grown > 256<<20 {
 		t.Errorf("memory grew by %d MiB", grown>>20)
 	}
-	if r.All.Requests != 2*n || r.Block.Snapshots != n || r.Importance.LeftOut != 2*(n-maxSamples) || *r.Importance.Rows[0].R < 0.1 && r.Importance.Rows[0].N != maxSamples ||
+	if r.All.Requests != 2*n || r.Block.Snapshots != n || r.Importance.LeftOut != 2*(n-maxSamples) ||
+		*r.Importance.Rows[0].R < 0.1 && r.Importance.Rows[0].N != maxSamples ||
 		!strings.Contains(strings.Join(r.Notes, "\n"), "are not held against each other") {
 		t.Errorf("%+v, %d left out, %q", r.All.Requests, r.Importance.LeftOut, r.Notes)
 	}

@@ -26,7 +26,8 @@ func TestPValue(t *testing.T) {
 // TestAdjust is the example of Benjamini and Hochberg's paper (1995, 3.1): at 0.05 the first four of fifteen are
 // findings.
 func TestAdjust(t *testing.T) {
-	p := []float64{0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0000}
+	p := []float64{0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719,
+		0.6528, 0.7590, 1.0000}
 	for _, reversed := range []bool{false, true} {
 		if reversed {
 			slices.Reverse(p)
@@ -116,13 +117,15 @@ func TestLag(t *testing.T) {
 	}
 	rows := importance(latencies, series, 4, 5)
 	io := rows[MetricIO]
-	if io.Best == nil || io.Best.Lag != 2 || io.Best.Seconds != 10 || *io.Best.R < 0.999 || *io.Best.P > 1e-50 || math.Abs(*io.R) > 0.3 || len(io.Lags) != 9 {
+	if io.Best == nil || io.Best.Lag != 2 || io.Best.Seconds != 10 || *io.Best.R < 0.999 || *io.Best.P > 1e-50 ||
+		math.Abs(*io.R) > 0.3 || len(io.Lags) != 9 {
 		t.Errorf("%+v %+v", io, io.Best)
 	}
 	if b := rows[MetricFaults].Best; *b.P < 0.01 || *b.P > 1 {
 		t.Errorf("chance passes for a finding: %+v", b)
 	}
-	if rows[MetricMemory].Why != "metric is constant" || rows[MetricMemory].R != nil || rows[MetricMemory].Best != nil || rows[MetricCPU].Why != "not recorded" {
+	if rows[MetricMemory].Why != "metric is constant" || rows[MetricMemory].R != nil ||
+		rows[MetricMemory].Best != nil || rows[MetricCPU].Why != "not recorded" {
 		t.Errorf("%+v %+v", rows[MetricMemory], rows[MetricCPU])
 	}
 	if few := importance(latencies[:3], series, 1, 5)[MetricIO]; few.Why != "too few" || few.N != 3 || few.Best != nil {

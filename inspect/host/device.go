@@ -11,7 +11,8 @@ const maxDevices = 256
 
 // Device is what a block device did, or all of them together.
 type Device struct {
-	ID       int64  `json:"device_id"` // major<<20 | minor; -1 for all together, below -1 where the file has a name alone
+	// major<<20 | minor; -1 for all together, below -1 where the file has a name alone
+	ID       int64  `json:"device_id"`
 	Name     string `json:"device_name"`
 	Requests uint64 `json:"requests"`
 	// PerSecond is over all of the recorded time, PeakPerSecond that of the busiest snapshot.
@@ -70,7 +71,8 @@ type devices struct {
 }
 
 func newDevices(percent float64) *devices {
-	return &devices{percent: percent, byID: map[int64]*Device{}, beyond: map[int64]struct{}{}, all: Device{ID: -1, Name: "all devices"}}
+	return &devices{percent: percent, byID: map[int64]*Device{}, beyond: map[int64]struct{}{},
+		all: Device{ID: -1, Name: "all devices"}}
 }
 
 // of finds a device, or makes it; nil where there are too many.
@@ -188,7 +190,8 @@ func (d *Device) count(s *blockSnapshot, from *blockDevice) {
 
 // place adds a point to the series of the device.
 func (d *Device) place(s *blockSnapshot, from *blockDevice) {
-	p := Point{Time: s.time, From: s.time, Snapshots: 1, Requests: from.requests, Latency: from.latency, Depth: float64(from.depth), DepthMost: from.depth}
+	p := Point{Time: s.time, From: s.time, Snapshots: 1, Requests: from.requests, Latency: from.latency,
+		Depth: float64(from.depth), DepthMost: from.depth}
 	if s.seconds > 0 {
 		p.Seconds, p.From = s.seconds, s.time-s.seconds
 	}

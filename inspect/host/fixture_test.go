@@ -71,7 +71,8 @@ func (m made) build() (block, system []string) {
 				}
 			}
 			if len(buckets) > 0 {
-				latency = append(latency, object{"device_id": m.id(d), "device_name": madeNames[d], "total": l.Total(), "buckets": buckets})
+				latency = append(latency, object{"device_id": m.id(d), "device_name": madeNames[d], "total": l.Total(),
+					"buckets": buckets})
 			}
 			if depth := int(drive*3 + random.Float64()*4); depth > 0 {
 				inFlight = append(inFlight, object{"device_id": m.id(d), "device_name": madeNames[d], "count": depth})
@@ -101,7 +102,8 @@ func (m made) write(t testing.TB) Options {
 	t.Helper()
 	block, system := m.build()
 	dir := t.TempDir()
-	return Options{Block: put(t, dir, "tracepoints.jsonl", strings.Join(block, "\n")+"\n"), System: put(t, dir, "system_metrics.jsonl", strings.Join(system, "\n")+"\n")}
+	return Options{Block: put(t, dir, "tracepoints.jsonl", strings.Join(block, "\n")+"\n"),
+		System: put(t, dir, "system_metrics.jsonl", strings.Join(system, "\n")+"\n")}
 }
 
 func put(t testing.TB, dir, name, text string) string {

@@ -47,11 +47,13 @@ func (a *state) join() error {
 		return err
 	}
 	if graphs.timed == 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("what happened in which phase is not known: none of the %d graphs in the run has a time", graphs.all))
+		r.Notes = append(r.Notes, fmt.Sprintf("what happened in which phase is not known: none of the %d graphs in "+
+			"the run has a time", graphs.all))
 		return nil
 	}
 	if n := graphs.all - graphs.timed; n > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d of %d graphs have no time, as a device went on behind them: they are in no phase", n, graphs.all))
+		r.Notes = append(r.Notes, fmt.Sprintf("%d of %d graphs have no time, as a device went on behind them: they "+
+			"are in no phase", n, graphs.all))
 	}
 	return a.phases(block, system)
 }

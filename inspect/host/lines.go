@@ -67,7 +67,8 @@ func (l *Lines) Warning() string {
 		if l.Bad == 1 {
 			what = "line is"
 		}
-		parts = append(parts, fmt.Sprintf("%d %s no snapshot and passed over: %s%s (%s)", l.Bad, what, strings.Join(at, ", "), more, l.BadWhy))
+		parts = append(parts, fmt.Sprintf("%d %s no snapshot and passed over: %s%s (%s)", l.Bad, what,
+			strings.Join(at, ", "), more, l.BadWhy))
 	}
 	if l.TornBytes > 0 {
 		parts = append(parts, fmt.Sprintf("the last line is cut off after %d bytes", l.TornBytes))

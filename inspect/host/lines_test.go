@@ -28,22 +28,25 @@ func TestLines(t *testing.T) {
 		torn      bool
 		padding   int64
 	}{
-		"whole":             {good + "\n" + good + "\n", 2, nil, "", false, 0},
-		"no newline":        {good + "\n" + good, 2, nil, "", false, 0},
-		"torn":              {good + "\n" + good[:60], 1, nil, "", true, 0},
-		"byte order mark":   {"\xef\xbb\xbf" + good + "\r\n" + good + "\r\n", 2, nil, "", false, 0},
-		"padding before":    {nul + good + "\n", 1, nil, "", false, 4096},
-		"padding behind":    {good + "\n" + nul, 1, nil, "", false, 4096},
-		"empty lines":       {"\n" + good + "\n \n\n" + good + "\n", 2, nil, "", false, 0},
-		"bad lines":         {good + "\n{nope}\n" + good + "\n[1]\n7\n{}\n" + good + "\n", 3, []int64{2, 4, 5, 6}, "invalid character 'n'", false, 0},
-		"too long":          {good + "\n" + `{"x":"` + strings.Repeat("x", MaxLine) + "\"}\n" + good + "\n", 2, []int64{2}, "longer than", false, 0},
+		"whole":           {good + "\n" + good + "\n", 2, nil, "", false, 0},
+		"no newline":      {good + "\n" + good, 2, nil, "", false, 0},
+		"torn":            {good + "\n" + good[:60], 1, nil, "", true, 0},
+		"byte order mark": {"\xef\xbb\xbf" + good + "\r\n" + good + "\r\n", 2, nil, "", false, 0},
+		"padding before":  {nul + good + "\n", 1, nil, "", false, 4096},
+		"padding behind":  {good + "\n" + nul, 1, nil, "", false, 4096},
+		"empty lines":     {"\n" + good + "\n \n\n" + good + "\n", 2, nil, "", false, 0},
+		"bad lines": {good + "\n{nope}\n" + good + "\n[1]\n7\n{}\n" + good + "\n", 3, []int64{2, 4, 5, 6},
+			"invalid character 'n'", false, 0},
+		"too long": {good + "\n" + `{"x":"` + strings.Repeat("x", MaxLine) + "\"}\n" + good + "\n", 2,
+			[]int64{2}, "longer than", false, 0},
 		"long, not too":     {`{"x":"` + strings.Repeat("x", 1<<20) + `",` + good[1:] + "\n", 1, nil, "", false, 0},
 		"torn in the midst": {good[:40] + good + "\n" + good + "\n", 1, []int64{1}, "invalid character", false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := analyzed(t, Options{Block: put(t, t.TempDir(), "b.jsonl", c.text)})
 			b := r.Block
-			if b.Snapshots != c.snapshots || !reflect.DeepEqual(b.BadAt, c.bad) || !strings.Contains(b.BadWhy, c.why) || (b.TornBytes > 0) != c.torn || b.Padding != c.padding {
+			if b.Snapshots != c.snapshots || !reflect.DeepEqual(b.BadAt, c.bad) || !strings.Contains(b.BadWhy, c.why) ||
+				(b.TornBytes > 0) != c.torn || b.Padding != c.padding {
 				t.Errorf("got %+v", b)
 			}
 			if r.All.Requests != uint64(c.snapshots) {
@@ -68,14 +71,17 @@ func TestEndlessLine(t *testing.T) {
 		t.Skipf("no sparse files here: %v", err)
 	}
 	r := analyzed(t, Options{Block: path})
-	if b := r.Block; b.Snapshots != 1 || !reflect.DeepEqual(b.BadAt, []int64{2}) || !strings.Contains(b.BadWhy, "not read further") || len(r.Warnings) != 1 {
+	if b := r.Block; b.Snapshots != 1 || !reflect.DeepEqual(b.BadAt, []int64{2}) ||
+		!strings.Contains(b.BadWhy, "not read further") || len(r.Warnings) != 1 {
 		t.Errorf("got %+v, warnings %q", b, r.Warnings)
 	}
 }
 
 func TestManyBadLines(t *testing.T) {
-	r := analyzed(t, Options{Block: put(t, t.TempDir(), "b.jsonl", snapshot(1)+"\n"+strings.Repeat("?\n", 100)+snapshot(2)+"\n")})
-	if r.Block.Bad != 100 || len(r.Block.BadAt) != maxBadTold || !strings.Contains(r.Warnings[0], "100 lines are") || !strings.Contains(r.Warnings[0], "and 90 more") {
+	r := analyzed(t, Options{Block: put(t, t.TempDir(), "b.jsonl",
+		snapshot(1)+"\n"+strings.Repeat("?\n", 100)+snapshot(2)+"\n")})
+	if r.Block.Bad != 100 || len(r.Block.BadAt) != maxBadTold || !strings.Contains(r.Warnings[0], "100 lines are") ||
+		!strings.Contains(r.Warnings[0], "and 90 more") {
 		t.Errorf("%+v %q", r.Block, r.Warnings)
 	}
 }
@@ -87,7 +93,8 @@ func TestTolerance(t *testing.T) {
 		{"device_name":7}],"inflight":{"not":"a list"}}`
 	var b bounds
 	s, err := parseBlock([]byte(text), false, &b)
-	if err != nil || s.time != 12.5 || s.seconds != 2 || len(s.devices) != 1 || s.devices[0].requests != 3 || !reflect.DeepEqual(s.devices[0].latency, Latency{0, 0, 3}) {
+	if err != nil || s.time != 12.5 || s.seconds != 2 || len(s.devices) != 1 || s.devices[0].requests != 3 ||
+		!reflect.DeepEqual(s.devices[0].latency, Latency{0, 0, 3}) {
 		t.Fatalf("%+v %v", s, err)
 	}
 	if b.unusable != 4 || b.slotless != 1 {
@@ -96,7 +103,8 @@ func TestTolerance(t *testing.T) {
 	text = `{"iso_timestamp":"2026-11-21T10:00:00.5+00:00","off_cpu_ns":{"1":"2000000","2":[],"3":1e6},"page_faults":7,
 		"pressure":{"cpu":{"full":{"avg60":4}},"io":[],"memory":{"some":{"avg10":"x","avg300":"0.25"}}}}`
 	m, err := parseSystem([]byte(text))
-	if err != nil || m.time != 1795255200.5 || m.metric[MetricOffCPU] != 3 || m.metric[MetricCPU] != 4 || m.metric[MetricMemory] != 0.25 {
+	if err != nil || m.time != 1795255200.5 || m.metric[MetricOffCPU] != 3 || m.metric[MetricCPU] != 4 ||
+		m.metric[MetricMemory] != 0.25 {
 		t.Fatalf("%+v %v", m, err)
 	}
 	if m.metric[MetricFaults] == m.metric[MetricFaults] || m.metric[MetricIO] == m.metric[MetricIO] {
@@ -107,15 +115,17 @@ func TestTolerance(t *testing.T) {
 // TestWrongFiles demands that a file which cannot be analysed is an error that says what to do.
 func TestWrongFiles(t *testing.T) {
 	dir := t.TempDir()
-	block, system := put(t, dir, "b.jsonl", snapshot(1)+"\n"), put(t, dir, "s.jsonl", `{"timestamp":1,"off_cpu_ns":{}}`+"\n")
+	block, system := put(t, dir, "b.jsonl", snapshot(1)+"\n"),
+		put(t, dir, "s.jsonl", `{"timestamp":1,"off_cpu_ns":{}}`+"\n")
 	for name, c := range map[string]struct {
 		options Options
 		want    string
 	}{
-		"no block":        {Options{Block: filepath.Join(dir, "none")}, "'llamatap host block'"},
-		"no system":       {Options{Block: block, System: filepath.Join(dir, "none")}, "'llamatap host system'"},
-		"empty":           {Options{Block: put(t, dir, "empty", "")}, "let the recorder run"},
-		"other":           {Options{Block: put(t, dir, "other", "hello\nworld\n")}, "no snapshots of block I/O in 2 lines"},
+		"no block":  {Options{Block: filepath.Join(dir, "none")}, "'llamatap host block'"},
+		"no system": {Options{Block: block, System: filepath.Join(dir, "none")}, "'llamatap host system'"},
+		"empty":     {Options{Block: put(t, dir, "empty", "")}, "let the recorder run"},
+		"other": {Options{Block: put(t, dir, "other", "hello\nworld\n")},
+			"no snapshots of block I/O in 2 lines"},
 		"system as block": {Options{Block: system}, "--system-metrics"},
 		"block as system": {Options{Block: block, System: block}, "--input"},
 	} {
@@ -133,7 +143,8 @@ func TestWrongFiles(t *testing.T) {
 	}
 	put(t, dir, ".block_io.jsonl.part", "")
 	put(t, dir, "system_metrics.jsonl", "")
-	if err := o.InRun(dir); err != nil || filepath.Base(o.Block) != ".block_io.jsonl.part" || filepath.Base(o.System) != "system_metrics.jsonl" {
+	if err := o.InRun(dir); err != nil || filepath.Base(o.Block) != ".block_io.jsonl.part" ||
+		filepath.Base(o.System) != "system_metrics.jsonl" {
 		t.Errorf("%+v %v", o, err)
 	}
 }
@@ -141,12 +152,14 @@ func TestWrongFiles(t *testing.T) {
 // FuzzBlock demands that no line of block I/O breaks the reader, and that what was read can be reported.
 func FuzzBlock(f *testing.F) {
 	block, system := made{devices: 2, snapshots: 2, interval: 5, begin: 1e9}.build()
-	for _, line := range append(block, system[0], snapshot(1), `{"latency_histogram":null,"inflight":[{"device_id":1e300,"count":1e300}]}`) {
+	for _, line := range append(block, system[0], snapshot(1),
+		`{"latency_histogram":null,"inflight":[{"device_id":1e300,"count":1e300}]}`) {
 		f.Add([]byte(line), false)
 		f.Add([]byte("\xef\xbb\xbf\x00"+line+"\n"+line), true)
 	}
 	f.Fuzz(func(t *testing.T, text []byte, strap bool) {
-		a := &state{Options: Options{Percentiles: []float64{99}, Strap: strap}, report: &Report{Block: &Source{}}, devices: newDevices(99)}
+		a := &state{Options: Options{Percentiles: []float64{99}, Strap: strap}, report: &Report{Block: &Source{}},
+			devices: newDevices(99)}
 		err := readLines(bytes.NewReader(text), &a.report.Block.Lines, func(line []byte) error {
 			s, err := parseBlock(line, strap, &a.bounds)
 			if err == nil {
@@ -168,11 +181,13 @@ func FuzzBlock(f *testing.F) {
 // FuzzSystem does the same with system metrics.
 func FuzzSystem(f *testing.F) {
 	block, system := made{devices: 1, snapshots: 2, interval: 1, begin: 1e9}.build()
-	for _, line := range append(system, block[0], `{"timestamp":1e300,"interval_s":-1,"off_cpu_ns":{"":1e300,"x":-1},"pressure":{"cpu":{"some":{}}},"threads":[{"tid":1e99,"comm":"\u0007"}]}`) {
+	for _, line := range append(system, block[0],
+		`{"timestamp":1e300,"interval_s":-1,"off_cpu_ns":{"":1e300,"x":-1},"pressure":{"cpu":{"some":{}}},"threads":[{"tid":1e99,"comm":"\u0007"}]}`) {
 		f.Add([]byte(line))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		a := &state{Options: Options{Percentiles: []float64{99}}, report: &Report{System: &Source{}}, devices: newDevices(99)}
+		a := &state{Options: Options{Percentiles: []float64{99}}, report: &Report{System: &Source{}},
+			devices: newDevices(99)}
 		err := readLines(bytes.NewReader(text), &a.report.System.Lines, func(line []byte) error {
 			s, err := parseSystem(line)
 			if err == nil {

@@ -27,7 +27,8 @@ func (a *state) note() {
 		}
 		source.say(say)
 		if source.Untimed > 0 {
-			say("%d snapshots of %s have no time: they are in the sums, and not in what happened over time", source.Untimed, source.Path)
+			say("%d snapshots of %s have no time: they are in the sums, and not in what happened over time",
+				source.Untimed, source.Path)
 		}
 	}
 	if b := r.Bounds; b != nil {
@@ -40,22 +41,28 @@ func (a *state) note() {
 	if im := r.Importance; im != nil && im.LeftOut > 0 {
 		say("%d snapshots are not held against each other: the first %d are", im.LeftOut, maxSamples)
 	}
-	if im := r.Importance; im != nil && !slices.ContainsFunc(im.Rows, func(row ImportanceRow) bool { return row.R != nil }) &&
+	if im := r.Importance; im != nil && !slices.ContainsFunc(im.Rows,
+		func(row ImportanceRow) bool { return row.R != nil }) &&
 		slices.ContainsFunc(im.Rows, func(row ImportanceRow) bool { return row.N > 0 }) {
-		say("no correlation could be computed, and none is drawn: that takes %d snapshots of each file in which values change", fewest)
+		say("no correlation could be computed, and none is drawn: that takes %d snapshots of each file in which "+
+			"values change", fewest)
 	}
 	if t := r.OffCPU; t != nil && t.Beyond > 0 {
-		say("%d of %d off-CPU times are longer than the interval they stand in, the longest %s: they are whole gaps, recorded when they ended, "+
+		say("%d of %d off-CPU times are longer than the interval they stand in, the longest %s: they are whole gaps, "+
+			"recorded when they ended, "+
 			"idle sleep among them (STRAP-LLM's recorder does so)", t.Beyond, t.Entries, msText(t.Longest))
 	}
 	if t := r.OffCPU; t != nil && t.By != nil && t.By.Unknown > 0 {
-		say("%s in futexes are not known to be for a lock or for work: they are in no off-CPU time; docs/HOST_SYSTEM.md has the rule", msText(t.By.Unknown))
+		say("%s in futexes are not known to be for a lock or for work: they are in no off-CPU time; "+
+			"docs/HOST_SYSTEM.md has the rule", msText(t.By.Unknown))
 	}
 	if t := r.OffCPU; t != nil && t.Forgotten > 0 {
-		say("off-CPU times: more than %d ids; those with the least were dropped on the way, %d times, none above %s", maxIDs, t.Forgotten, msText(t.MostForgotten))
+		say("off-CPU times: more than %d ids; those with the least were dropped on the way, %d times, none above %s",
+			maxIDs, t.Forgotten, msText(t.MostForgotten))
 	}
 	if t := r.Faults; t != nil && t.Forgotten > 0 {
-		say("page faults: more than %d ids; those with the fewest were dropped on the way, %d times, none above %s", maxIDs, t.Forgotten, threeDigits(t.MostForgotten))
+		say("page faults: more than %d ids; those with the fewest were dropped on the way, %d times, none above %s",
+			maxIDs, t.Forgotten, threeDigits(t.MostForgotten))
 	}
 	switch {
 	case r.Block == nil && r.System == nil:
@@ -81,7 +88,8 @@ func (r *Report) alert() {
 	for _, d := range r.Devices {
 		slot, ok := d.latency.Percentile(99)
 		if ok && SlotHigh(slot) > alertLatencyUS {
-			alert("%s: p99 latency is between %s and %s, above the limit of 10 ms", d.Name, usText(float64(SlotLow(slot))), usText(float64(SlotHigh(slot))))
+			alert("%s: p99 latency is between %s and %s, above the limit of 10 ms", d.Name,
+				usText(float64(SlotLow(slot))), usText(float64(SlotHigh(slot))))
 		}
 		if d.Queue == nil {
 			continue
@@ -91,7 +99,8 @@ func (r *Report) alert() {
 		}
 	}
 	if r.Block.Snapshots > 0 && (r.All == nil || r.All.Requests == 0) {
-		alert("no block device completed a request in %d snapshots: data came from the page cache, or the recorder saw nothing", r.Block.Snapshots)
+		alert("no block device completed a request in %d snapshots: data came from the page cache, or the recorder "+
+			"saw nothing", r.Block.Snapshots)
 	}
 }
 
@@ -105,10 +114,12 @@ func valueOr(v *float64, otherwise float64) float64 {
 // say notes how the file was recorded, if not in the best way.
 func (s *Source) say(say func(string, ...any)) {
 	if n := s.Origins[resource.OriginPlain]; n > 0 {
-		say("%d of %d snapshots of %s were recorded by plain tracepoints, for the kernel had no types of its own (BTF)", n, s.Snapshots, s.Path)
+		say("%d of %d snapshots of %s were recorded by plain tracepoints, for the kernel had no types of its own (BTF)",
+			n, s.Snapshots, s.Path)
 	}
 	if n := s.Origins[resource.OriginProc]; n > 0 {
-		say("%d of %d snapshots of %s were polled from /proc: without latencies and without reasons of waiting", n, s.Snapshots, s.Path)
+		say("%d of %d snapshots of %s were polled from /proc: without latencies and without reasons of waiting", n,
+			s.Snapshots, s.Path)
 	}
 	var lost []string
 	for _, cause := range slices.Sorted(maps.Keys(s.Lost)) {
@@ -125,12 +136,15 @@ func (s *Source) say(say func(string, ...any)) {
 // say notes how the file gave the bounds of buckets.
 func (b *Bounds) say(say func(string, ...any)) {
 	if b.Corrected > 0 {
-		say("%d buckets have STRAP-LLM's bounds, twice as high as they are: corrected by their slot; figures are half of what its analyser says", b.Corrected)
+		say("%d buckets have STRAP-LLM's bounds, twice as high as they are: corrected by their slot; figures are "+
+			"half of what its analyser says", b.Corrected)
 	}
 	if b.TakenAsStrap {
-		say("%d buckets have no slot: their bounds were taken as STRAP-LLM's, and halved, as --strap-buckets asks", b.WithoutSlot)
+		say("%d buckets have no slot: their bounds were taken as STRAP-LLM's, and halved, as --strap-buckets asks",
+			b.WithoutSlot)
 	} else if b.WithoutSlot > 0 {
-		say("%d buckets have no slot: their bounds were taken as they stand; --strap-buckets takes them as STRAP-LLM's, twice as high", b.WithoutSlot)
+		say("%d buckets have no slot: their bounds were taken as they stand; --strap-buckets takes them as "+
+			"STRAP-LLM's, twice as high", b.WithoutSlot)
 	}
 	if b.Odd > 0 {
 		say("%d buckets have bounds that are not those of their slot: the slot was believed", b.Odd)

@@ -142,7 +142,8 @@ func (t *opSums) of(key opKey) *OpRow {
 func (t *opSums) keys() []opKey {
 	return slices.SortedFunc(maps.Keys(t.rows), func(a, b opKey) int {
 		x, y := t.rows[a], t.rows[b]
-		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(y.Requests, x.Requests), cmp.Compare(a.device, b.device), cmp.Compare(a.pid, b.pid),
+		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(y.Requests, x.Requests),
+			cmp.Compare(a.device, b.device), cmp.Compare(a.pid, b.pid),
 			cmp.Compare(a.comm, b.comm), cmp.Compare(a.op, b.op))
 	})
 }
@@ -228,14 +229,17 @@ func (r *Report) writeOps(b *strings.Builder) {
 		most    int
 	}{
 		{"by operation", []string{"device", "operation"}, r.Operations, deviceCells, textOps},
-		{"by process that submitted the requests", []string{" pid", "name"}, r.Processes, func(o *OpRow) []string { return []string{strconv.FormatInt(o.PID, 10), o.Comm} }, textProcesses},
-		{"by control group", []string{"group"}, r.Cgroups, func(o *OpRow) []string { return []string{o.Cgroup} }, textProcesses},
+		{"by process that submitted the requests", []string{" pid", "name"}, r.Processes,
+			func(o *OpRow) []string { return []string{strconv.FormatInt(o.PID, 10), o.Comm} }, textProcesses},
+		{"by control group", []string{"group"}, r.Cgroups, func(o *OpRow) []string { return []string{o.Cgroup} },
+			textProcesses},
 	} {
 		if len(t.rows) == 0 {
 			continue
 		}
 		last := " p" + percentText(r.percents[len(r.percents)-1]) + " ≤"
-		g := grid{append(t.names, " requests", " bytes", " per request", " waited ≈", " served ≈", last, " merged", " errors")}
+		g := grid{append(t.names, " requests", " bytes", " per request", " waited ≈", " served ≈", last, " merged",
+			" errors")}
 		for _, o := range t.rows[:min(len(t.rows), t.most)] {
 			g = append(g, o.appendCells(t.cells(o)))
 		}
@@ -267,7 +271,8 @@ func (o *OpRow) appendCells(cells []string) []string {
 	if o.Requests > 0 {
 		each = present.Bytes(float64(o.Bytes) / float64(o.Requests))
 	}
-	cells = append(cells, strconv.FormatUint(o.Requests, 10), present.Bytes(float64(o.Bytes)), each, maybe(o.QueueUS, usText), maybe(o.ServiceUS, usText))
+	cells = append(cells, strconv.FormatUint(o.Requests, 10), present.Bytes(float64(o.Bytes)), each,
+		maybe(o.QueueUS, usText), maybe(o.ServiceUS, usText))
 	if n := len(o.Percentiles); n > 0 {
 		last = usText(float64(o.Percentiles[n-1].AtMostUS))
 	}

@@ -69,7 +69,8 @@ type profSums struct {
 }
 
 func newProfSums() *profSums {
-	return &profSums{Prof: &Prof{Events: map[string]int64{}, Calls: []*CallRow{}, Net: []*NetRow{}}, calls: map[[3]string]*CallRow{}, net: map[int]*NetRow{}}
+	return &profSums{Prof: &Prof{Events: map[string]int64{}, Calls: []*CallRow{}, Net: []*NetRow{}},
+		calls: map[[3]string]*CallRow{}, net: map[int]*NetRow{}}
 }
 
 // readProf reads a file of events.
@@ -184,7 +185,8 @@ func moved(bytes uint64, rate, seconds float64) float64 {
 
 func (p *profSums) sortedNet() []*NetRow {
 	return slices.SortedFunc(maps.Values(p.net), func(a, b *NetRow) int {
-		return cmp.Or(cmp.Compare(b.TXBytes+b.RXBytes, a.TXBytes+a.RXBytes), cmp.Compare(b.TXCalls+b.RXCalls, a.TXCalls+a.RXCalls), cmp.Compare(a.PID, b.PID))
+		return cmp.Or(cmp.Compare(b.TXBytes+b.RXBytes, a.TXBytes+a.RXBytes),
+			cmp.Compare(b.TXCalls+b.RXCalls, a.TXCalls+a.RXCalls), cmp.Compare(a.PID, b.PID))
 	})
 }
 
@@ -198,7 +200,8 @@ func (p *profSums) finish(percentiles []float64) {
 		return *c.TotalMS
 	}
 	p.Calls = append(p.Calls, slices.SortedFunc(maps.Values(p.calls), func(a, b *CallRow) int {
-		return cmp.Or(cmp.Compare(total(b), total(a)), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Syscall, b.Syscall), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Type, b.Type))
+		return cmp.Or(cmp.Compare(total(b), total(a)), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Syscall, b.Syscall),
+			cmp.Compare(a.Op, b.Op), cmp.Compare(a.Type, b.Type))
 	})...)
 	for _, row := range p.Calls {
 		row.percentiles(percentiles)
@@ -243,7 +246,8 @@ func (p *Prof) tables(percentiles []float64) []grid {
 		if c.Op != "" {
 			name += " " + c.Op
 		}
-		row := []string{c.Type, name, strconv.FormatUint(c.Count, 10), strconv.FormatUint(c.Errors, 10), present.Bytes(float64(c.Bytes)), maybe(c.TotalMS, msText)}
+		row := []string{c.Type, name, strconv.FormatUint(c.Count, 10), strconv.FormatUint(c.Errors, 10),
+			present.Bytes(float64(c.Bytes)), maybe(c.TotalMS, msText)}
 		for i := range percentiles {
 			if i < len(c.Percentiles) {
 				row = append(row, usText(float64(c.Percentiles[i].AtMostUS)))

@@ -21,14 +21,16 @@ const profLines = `{"ts_ns":1000000000,"type":"syscall","syscall":"read","count"
 func TestProf(t *testing.T) {
 	r := analyzed(t, Options{Prof: put(t, t.TempDir(), "p", profLines)})
 	p := r.Prof
-	if p.Snapshots != 2 || p.Bad != 1 || p.Events["syscall"] != 2 || len(p.Calls) != 2 || len(p.Net) != 2 || p.SpacingS != 1 {
+	if p.Snapshots != 2 || p.Bad != 1 || p.Events["syscall"] != 2 || len(p.Calls) != 2 || len(p.Net) != 2 ||
+		p.SpacingS != 1 {
 		t.Fatalf("%+v", p)
 	}
 	futex, read := p.Calls[0], p.Calls[1]
 	if futex.Syscall != "futex" || futex.Op != "wait" || *futex.TotalMS != 10 || futex.Percentiles != nil {
 		t.Errorf("%+v", futex)
 	}
-	if read.Count != 100 || read.Errors != 1 || read.Bytes != 4196 || *read.TotalMS != 1.9 || *read.MaxUS != 400 || read.Open != 2 {
+	if read.Count != 100 || read.Errors != 1 || read.Bytes != 4196 || *read.TotalMS != 1.9 || *read.MaxUS != 400 ||
+		read.Open != 2 {
 		t.Errorf("%+v", read)
 	}
 	for i, want := range []uint64{17, 132, 132} { // p50, p95, p99
@@ -36,14 +38,17 @@ func TestProf(t *testing.T) {
 			t.Errorf("%v: %d, want %d", read.Percentiles[i].Percent, got, want)
 		}
 	}
-	if a, b := p.Net[0], p.Net[1]; a.PID != 8 || a.TXBytes != 2000 || a.Retransmits != nil || b.TXBytes != 100 || *b.Retransmits != 3 {
+	if a, b := p.Net[0], p.Net[1]; a.PID != 8 || a.TXBytes != 2000 || a.Retransmits != nil || b.TXBytes != 100 ||
+		*b.Retransmits != 3 {
 		t.Errorf("%+v %+v", a, b)
 	}
 	var text strings.Builder
-	if err := r.WriteText(&text); err != nil || !strings.Contains(text.String(), "futex wait") || !strings.Contains(text.String(), "server") {
+	if err := r.WriteText(&text); err != nil || !strings.Contains(text.String(), "futex wait") ||
+		!strings.Contains(text.String(), "server") {
 		t.Errorf("%v\n%s", err, text.String())
 	}
-	if _, err := Analyze(Options{Prof: put(t, t.TempDir(), "p", "")}); err == nil || !strings.Contains(err.Error(), "no snapshots of events") {
+	if _, err := Analyze(Options{Prof: put(t, t.TempDir(), "p", "")}); err == nil ||
+		!strings.Contains(err.Error(), "no snapshots of events") {
 		t.Error(err)
 	}
 }
@@ -61,7 +66,8 @@ func FuzzProf(f *testing.F) {
 			t.Fatal(err)
 		}
 		p.finish([]float64{50, 99})
-		a := &state{Options: Options{Percentiles: []float64{50, 99}}, report: &Report{Prof: p.Prof}, devices: newDevices(99)}
+		a := &state{Options: Options{Percentiles: []float64{50, 99}}, report: &Report{Prof: p.Prof},
+			devices: newDevices(99)}
 		write(t, a)
 	})
 }

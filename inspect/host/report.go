@@ -141,7 +141,8 @@ type Bounds struct {
 	WithoutSlot  int64 `json:"without_slot,omitempty"`   // of which the bounds were taken
 	TakenAsStrap bool  `json:"taken_as_strap,omitempty"` // and taken as STRAP-LLM's
 	Unusable     int64 `json:"unusable,omitempty"`       // whose requests are not counted
-	TotalsDiffer int64 `json:"totals_differ,omitempty"`  // devices in snapshots of which total is not the sum of the buckets
+	// devices in snapshots of which total is not the sum of the buckets
+	TotalsDiffer int64 `json:"totals_differ,omitempty"`
 }
 
 // Importance is how far metrics go with the latency.
@@ -204,9 +205,10 @@ type IDRow struct {
 type PhaseRow struct {
 	Phase string `json:"phase"`
 	// Of block I/O:
-	BlockIntervals   int64        `json:"block_intervals"`
-	BlockSeconds     float64      `json:"block_s"`
-	BlockTokens      float64      `json:"block_tokens"` // that were computed in them; a token at an edge counts by its share
+	BlockIntervals int64   `json:"block_intervals"`
+	BlockSeconds   float64 `json:"block_s"`
+	// that were computed in them; a token at an edge counts by its share
+	BlockTokens      float64      `json:"block_tokens"`
 	Requests         uint64       `json:"requests"`
 	RequestsPerToken *float64     `json:"requests_per_token,omitempty"`
 	MeanUS           *float64     `json:"latency_mean_us,omitempty"`

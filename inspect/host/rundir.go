@@ -28,7 +28,8 @@ func (o *Options) InRun(dir string) error {
 		o.Prof = find(dir, profNames)
 	}
 	if o.Block == "" && o.System == "" && o.Prof == "" {
-		return fmt.Errorf("%s: neither %s nor %s in it: record a run with --tap-host block,system, or give files with --input and --system-metrics",
+		return fmt.Errorf("%s: neither %s nor %s in it: record a run with --tap-host block,system, or give files "+
+			"with --input and --system-metrics",
 			dir, blockNames[0], systemNames[0])
 	}
 	return nil

@@ -67,7 +67,8 @@ func (t *threadLine) judge() (undecided float64) {
 		line := resource.ThreadLine{LivedNS: *ns(t.Lived), FutexNS: ns(t.Lock), IdleNS: ns(t.Idle)}
 		line.Judge(false, resource.GraphTime{})
 		t.Role = word(line.Role)
-		t.FutexIdle, t.FutexUnknown = number{float64(*line.FutexIdleNS), true}, number{float64(*line.FutexUnknownNS), true}
+		t.FutexIdle, t.FutexUnknown = number{float64(*line.FutexIdleNS), true},
+			number{float64(*line.FutexUnknownNS), true}
 		undecided = t.FutexIdle.v + t.FutexUnknown.v
 	}
 	t.Lock.v = max(0, t.Lock.v-t.FutexIdle.v-t.FutexUnknown.v)
@@ -142,7 +143,8 @@ func parseSystem(text []byte) (*systemSnapshot, error) {
 		}
 		return nil, errNoSystem
 	}
-	s := &systemSnapshot{time: line.when(), seconds: line.interval(), how: line.recording, offset: line.offset(), offCPU: line.OffCPU, faults: line.Faults, threads: line.Threads, processes: line.Procs}
+	s := &systemSnapshot{time: line.when(), seconds: line.interval(), how: line.recording, offset: line.offset(),
+		offCPU: line.OffCPU, faults: line.Faults, threads: line.Threads, processes: line.Procs}
 	if math.IsNaN(s.time) {
 		return nil, errNoTime
 	}

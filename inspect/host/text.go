@@ -150,7 +150,8 @@ func (d *Device) cells(r *Report) []string {
 	if name == "" {
 		name = "?"
 	}
-	row := []string{name, id, strconv.FormatUint(d.Requests, 10), maybe(d.PerSecond, threeDigits), maybe(d.PeakPerSecond, threeDigits), maybe(d.MeanUS, usText)}
+	row := []string{name, id, strconv.FormatUint(d.Requests, 10), maybe(d.PerSecond, threeDigits),
+		maybe(d.PeakPerSecond, threeDigits), maybe(d.MeanUS, usText)}
 	for i := range r.percents {
 		if i < len(d.Percentiles) {
 			row = append(row, usText(float64(d.Percentiles[i].AtMostUS)))
@@ -198,7 +199,8 @@ func (c *ImportanceRow) cells() []string {
 	n := strconv.Itoa(c.N)
 	row := []string{c.Device, c.Metric, c.Why, n, "", "", "", ""}
 	if c.R != nil {
-		row = []string{c.Device, c.Metric, signed(*c.R), n, pText(*c.P), pText(*c.Q), threeDigits(*c.Effective), pText(*c.PEffective)}
+		row = []string{c.Device, c.Metric, signed(*c.R), n, pText(*c.P), pText(*c.Q), threeDigits(*c.Effective),
+			pText(*c.PEffective)}
 	}
 	if c.Best == nil {
 		return append(row, "", "", "")
@@ -229,14 +231,16 @@ func writeTop(b *strings.Builder, top *TopIDs, what string, text func(float64) s
 		if row.TGID > 0 {
 			tgid = strconv.FormatInt(row.TGID, 10)
 		}
-		cells := append([]string{row.ID, tgid, row.Name, text(row.Value), fmt.Sprintf("%.1f %%", 100*row.Share)}, reasonCells(row.By, text)...)
+		cells := append([]string{row.ID, tgid, row.Name, text(row.Value), fmt.Sprintf("%.1f %%", 100*row.Share)},
+			reasonCells(row.By, text)...)
 		if row.By != nil {
 			cells = append(cells, row.Role)
 		}
 		t = append(t, cells)
 	}
 	if top.By != nil {
-		t = append(t, append(append([]string{"all ids", "", "", text(top.Total), ""}, reasonCells(top.By, text)...), ""))
+		t = append(t, append(append([]string{"all ids", "", "", text(top.Total), ""}, reasonCells(top.By, text)...),
+			""))
 	}
 	t.write(b)
 }
@@ -244,7 +248,8 @@ func writeTop(b *strings.Builder, top *TopIDs, what string, text func(float64) s
 // writeIdle writes what is no delay: time in which threads waited for work, and sleep in futexes of unknown reason.
 func writeIdle(b *strings.Builder, by *ByReason, text func(float64) string) {
 	if by != nil && by.ForWork+by.Unknown > 0 {
-		fmt.Fprintf(b, "\nno delay, and not in the table: threads waited for work %s; in futexes, reason unknown, %s\n", text(by.ForWork), text(by.Unknown))
+		fmt.Fprintf(b, "\nno delay, and not in the table: threads waited for work %s; in futexes, reason unknown, %s\n",
+			text(by.ForWork), text(by.Unknown))
 	}
 }
 
@@ -285,7 +290,8 @@ func (p *PhaseRow) cells(r *Report) []string {
 	}
 	row := []string{p.Phase, strconv.FormatInt(n, 10), secondsText(seconds), strconv.FormatFloat(tokens, 'f', 1, 64)}
 	if r.Block != nil {
-		row = append(row, strconv.FormatUint(p.Requests, 10), maybe(p.RequestsPerToken, threeDigits), maybe(p.MeanUS, usText))
+		row = append(row, strconv.FormatUint(p.Requests, 10), maybe(p.RequestsPerToken, threeDigits),
+			maybe(p.MeanUS, usText))
 		for i := range r.percents {
 			if i < len(p.Percentiles) {
 				row = append(row, usText(float64(p.Percentiles[i].AtMostUS)))
@@ -296,5 +302,6 @@ func (p *PhaseRow) cells(r *Report) []string {
 	} else {
 		row = append(row, "-", "-", "-")
 	}
-	return append(row, maybe(p.OffCPUMS, msText), maybe(p.OffCPUPerToken, msText), maybe(p.Faults, threeDigits), maybe(p.FaultsPerToken, threeDigits))
+	return append(row, maybe(p.OffCPUMS, msText), maybe(p.OffCPUPerToken, msText), maybe(p.Faults, threeDigits),
+		maybe(p.FaultsPerToken, threeDigits))
 }

@@ -93,7 +93,8 @@ func ReadWaits(path string) (*Waits, error) {
 		w.Run = path
 		file := find(path, []string{rundir.WaitsName})
 		if file == "" {
-			return nil, fmt.Errorf("%s: there is no %s in it: record a run with --tap-host waits", path, rundir.WaitsName)
+			return nil, fmt.Errorf("%s: there is no %s in it: record a run with --tap-host waits", path,
+				rundir.WaitsName)
 		}
 		path = file
 	}
@@ -102,7 +103,8 @@ func ReadWaits(path string) (*Waits, error) {
 		return nil, err
 	}
 	if len(w.Rows) == 0 && !w.Sealed && len(w.phases) == 0 {
-		return nil, fmt.Errorf("%s: no line of waits in %d lines; give a run directory, or its %s", filepath.Clean(path), w.Lines.Total, rundir.WaitsName)
+		return nil, fmt.Errorf("%s: no line of waits in %d lines; give a run directory, or its %s",
+			filepath.Clean(path), w.Lines.Total, rundir.WaitsName)
 	}
 	w.finish()
 	return w, nil
@@ -145,8 +147,10 @@ func (w *Waits) row(l *resource.WaitLine) {
 		return
 	}
 	row := WaitRow{
-		Kind: l.Kind, Exec: l.Exec, Ctx: l.Ctx, Phase: l.Phase, TokenFirst: l.TokenFirst, TokenCount: l.TokenCount, DurationNS: l.DurationNS,
-		StalledNS: l.StalledNS, P50NS: l.P50NS, P95NS: l.P95NS, P99NS: l.P99NS, MaxNS: l.MaxNS, WaitFigures: l.WaitFigures,
+		Kind: l.Kind, Exec: l.Exec, Ctx: l.Ctx, Phase: l.Phase, TokenFirst: l.TokenFirst, TokenCount: l.TokenCount,
+		DurationNS: l.DurationNS,
+		StalledNS:  l.StalledNS, P50NS: l.P50NS, P95NS: l.P95NS, P99NS: l.P99NS, MaxNS: l.MaxNS,
+		WaitFigures: l.WaitFigures,
 	}
 	if len(l.Places) > 0 {
 		most := l.Places[0]
@@ -218,7 +222,8 @@ func (w *Waits) place(p *resource.WaitPlace, lines int64) {
 }
 
 // phaseOrder is how phases follow each other in the report; others come behind.
-var phaseOrder = []string{"load", "setup", "prefill", "decode", "maintenance", resource.WaitBetween, resource.WaitInterval}
+var phaseOrder = []string{"load", "setup", "prefill", "decode", "maintenance", resource.WaitBetween,
+	resource.WaitInterval}
 
 func (w *Waits) finish() {
 	if w.Sealed { // the total lists every place
@@ -234,7 +239,8 @@ func (w *Waits) finish() {
 		w.Tensors = append(w.Tensors, *t)
 	}
 	slices.SortFunc(w.Tensors, func(a, b WaitTensor) int {
-		return cmp.Or(cmp.Compare(b.WaitNS, a.WaitNS), cmp.Compare(b.BlockBytes, a.BlockBytes), cmp.Compare(a.File, b.File), cmp.Compare(a.Tensor, b.Tensor))
+		return cmp.Or(cmp.Compare(b.WaitNS, a.WaitNS), cmp.Compare(b.BlockBytes, a.BlockBytes),
+			cmp.Compare(a.File, b.File), cmp.Compare(a.Tensor, b.Tensor))
 	})
 	layers := map[int]*WaitLayer{}
 	for i := range w.Tensors {
@@ -269,7 +275,9 @@ func (w *Waits) finish() {
 			w.Slowest = append(w.Slowest, i)
 		}
 	}
-	slices.SortStableFunc(w.Slowest, func(a, b int) int { return cmp.Compare(w.Rows[b].StalledNS, w.Rows[a].StalledNS) })
+	slices.SortStableFunc(w.Slowest, func(a, b int) int {
+		return cmp.Compare(w.Rows[b].StalledNS, w.Rows[a].StalledNS)
+	})
 	w.Slowest = slices.Clip(w.Slowest[:min(len(w.Slowest), top)])
 	w.note()
 }
@@ -282,7 +290,8 @@ func (w *Waits) note() {
 		say("%s", text)
 	}
 	if !w.Sealed {
-		say("the recording has no total: it goes on, or was cut off, or is one of intervals; of each line only the places that it lists are counted")
+		say("the recording has no total: it goes on, or was cut off, or is one of intervals; of each line only the " +
+			"places that it lists are counted")
 	}
 	for _, cause := range slices.Sorted(maps.Keys(w.Total.Lost)) {
 		if words := lostWords[cause]; words != "" {
@@ -301,12 +310,13 @@ func (w *Waits) note() {
 
 // lostWords say what the causes of a total mean.
 var lostWords = map[string]string{
-	"ring_full":           "events LOST: the collector came too late to the ring buffer",
-	"threads_full":        "times LOST that a thread could not be followed: there were too many",
-	"requests_full":       "block requests LOST: there were too many at once",
-	"faults_open":         "page faults never returned, or by a signal: they are not counted",
-	"faults_unknown":      "page faults had begun before the recording: they are not counted",
-	"graphs_told_late":    "executions were reported after their events had been counted elsewhere",
-	"request_ends_unseen": "block requests are counted whose end was not seen: they were in flight at the end, or their address was used again",
-	"strays":              "events came after their line was written, and stand in a later one",
+	"ring_full":        "events LOST: the collector came too late to the ring buffer",
+	"threads_full":     "times LOST that a thread could not be followed: there were too many",
+	"requests_full":    "block requests LOST: there were too many at once",
+	"faults_open":      "page faults never returned, or by a signal: they are not counted",
+	"faults_unknown":   "page faults had begun before the recording: they are not counted",
+	"graphs_told_late": "executions were reported after their events had been counted elsewhere",
+	"request_ends_unseen": "block requests are counted whose end was not seen: they were in flight at the end, " +
+		"or their address was used again",
+	"strays": "events came after their line was written, and stand in a later one",
 }

@@ -32,31 +32,41 @@ func waitLines(total bool) []resource.WaitLine {
 		all = append(all, l)
 	}
 	figures := func(ms int64, faults uint64) resource.WaitFigures {
-		return resource.WaitFigures{WaitNS: ms * 1e6, Faults: faults, Minor: faults - faults/4, Major: faults / 4, FaultNS: ms * 1e6, BlockedNS: ms * 9e5, Requests: faults / 19,
+		return resource.WaitFigures{WaitNS: ms * 1e6, Faults: faults, Minor: faults - faults/4, Major: faults / 4,
+			FaultNS: ms * 1e6, BlockedNS: ms * 9e5, Requests: faults / 19,
 			BlockBytes: faults << 12, ReadBytes: faults << 12, BlockNS: ms * 1e6}
 	}
 	const model = "/models/tiny.gguf"
 	load := figures(3, 40)
 	load.Calls, load.CallNS, load.WaitNS = 12, 200e6, load.WaitNS+200e6
-	add(resource.WaitLine{Kind: resource.WaitPhase, Phase: "load", EndNS: 1e9, DurationNS: 1e9, WaitFigures: load, StalledNS: 203e6, MaxNS: 41e6,
+	add(resource.WaitLine{Kind: resource.WaitPhase, Phase: "load", EndNS: 1e9, DurationNS: 1e9, WaitFigures: load,
+		StalledNS: 203e6, MaxNS: 41e6,
 		Memory: map[string]*resource.WaitFigures{"heap": pointer(figures(3, 40))},
-		Places: []resource.WaitPlace{{File: model, Tensor: resource.PartHeader, WaitFigures: resource.WaitFigures{WaitNS: 200e6, Calls: 12, CallNS: 200e6}}}})
+		Places: []resource.WaitPlace{{File: model, Tensor: resource.PartHeader,
+			WaitFigures: resource.WaitFigures{WaitNS: 200e6, Calls: 12, CallNS: 200e6}}}})
 	for i := range int64(5) {
-		l := resource.WaitLine{Kind: resource.WaitGraph, Ctx: pointer(uint32(1)), Exec: pointer(uint64(i + 7)), Phase: "decode", TokenFirst: pointer(i + 4), TokenCount: 1,
-			DurationNS: 120e6, StalledNS: (98 - 20*i) * 1e6, P50NS: 52e3, P95NS: 2e6, P99NS: 9e6, MaxNS: 12e6, WaitFigures: figures(2*(98-20*i), uint64(1150-100*i))}
+		l := resource.WaitLine{Kind: resource.WaitGraph, Ctx: pointer(uint32(1)), Exec: pointer(uint64(i + 7)),
+			Phase: "decode", TokenFirst: pointer(i + 4), TokenCount: 1,
+			DurationNS: 120e6, StalledNS: (98 - 20*i) * 1e6, P50NS: 52e3, P95NS: 2e6, P99NS: 9e6, MaxNS: 12e6,
+			WaitFigures: figures(2*(98-20*i), uint64(1150-100*i))}
 		if i == 0 {
 			l.Phase, l.TokenFirst, l.TokenCount = "prefill", pointer(int64(0)), 4
 			l.FirstFaults = &resource.WaitOrder{Tensors: 12, Known: 14, InOrder: 11}
 		}
 		half := figures(98-20*i, uint64(1150-100*i)/2)
 		rest := l.WaitFigures
-		rest.WaitNS, rest.Faults, rest.Minor, rest.Major = rest.WaitNS-half.WaitNS, rest.Faults-half.Faults, rest.Minor-half.Minor, rest.Major-half.Major
-		rest.FaultNS, rest.BlockedNS, rest.Requests = rest.FaultNS-half.FaultNS, rest.BlockedNS-half.BlockedNS, rest.Requests-half.Requests
-		rest.BlockBytes, rest.ReadBytes, rest.BlockNS = rest.BlockBytes-half.BlockBytes, rest.ReadBytes-half.ReadBytes, rest.BlockNS-half.BlockNS
-		l.Places = []resource.WaitPlace{{File: model, Tensor: "blk.7.ffn_up.weight", Layer: pointer(7), WaitFigures: half}, {File: model, Tensor: "blk.0.attn_q.weight", Layer: pointer(0), WaitFigures: rest}}
+		rest.WaitNS, rest.Faults, rest.Minor, rest.Major = rest.WaitNS-half.WaitNS, rest.Faults-half.Faults,
+			rest.Minor-half.Minor, rest.Major-half.Major
+		rest.FaultNS, rest.BlockedNS, rest.Requests = rest.FaultNS-half.FaultNS, rest.BlockedNS-half.BlockedNS,
+			rest.Requests-half.Requests
+		rest.BlockBytes, rest.ReadBytes, rest.BlockNS = rest.BlockBytes-half.BlockBytes, rest.ReadBytes-half.ReadBytes,
+			rest.BlockNS-half.BlockNS
+		l.Places = []resource.WaitPlace{{File: model, Tensor: "blk.7.ffn_up.weight", Layer: pointer(7),
+			WaitFigures: half}, {File: model, Tensor: "blk.0.attn_q.weight", Layer: pointer(0), WaitFigures: rest}}
 		add(l)
 	}
-	add(resource.WaitLine{Kind: resource.WaitBetween, Exec: pointer(uint64(8)), DurationNS: 4e6, WaitFigures: figures(1, 1), StalledNS: 1e6, MaxNS: 1e6,
+	add(resource.WaitLine{Kind: resource.WaitBetween, Exec: pointer(uint64(8)), DurationNS: 4e6,
+		WaitFigures: figures(1, 1), StalledNS: 1e6, MaxNS: 1e6,
 		Places: []resource.WaitPlace{{File: "/lib/libllama.so", WaitFigures: figures(1, 1)}}})
 	if total {
 		sum.Kind, sum.DurationNS, sum.Origin = resource.WaitTotal, 2e9, "bpf"
@@ -151,7 +161,8 @@ func TestSentence(t *testing.T) {
 			t.Errorf("%s\nwant %s", got, want)
 		}
 	}
-	if got := (&WaitRow{Kind: resource.WaitGraph, Exec: pointer(uint64(5))}).Sentence(); got != "execution 5 waited for nothing" {
+	if got := (&WaitRow{Kind: resource.WaitGraph,
+		Exec: pointer(uint64(5))}).Sentence(); got != "execution 5 waited for nothing" {
 		t.Error(got)
 	}
 }
@@ -162,7 +173,8 @@ func TestWaitsRefused(t *testing.T) {
 	if err := os.WriteFile(other, []byte(`{"kind":"mystery"}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{dir: "--tap-host waits", other: "no line of waits", filepath.Join(dir, "none"): "--tap-host waits"} {
+	for path, want := range map[string]string{dir: "--tap-host waits", other: "no line of waits",
+		filepath.Join(dir, "none"): "--tap-host waits"} {
 		if _, err := ReadWaits(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
@@ -179,7 +191,8 @@ func TestManyWaits(t *testing.T) {
 		}
 	}
 	w.finish()
-	if len(w.Rows) != MaxWaitRows || w.Beyond != 5 || w.Total.Faults != MaxWaitRows+5 || len(w.Tensors) > maxWaitPlaces {
+	if len(w.Rows) != MaxWaitRows || w.Beyond != 5 || w.Total.Faults != MaxWaitRows+5 ||
+		len(w.Tensors) > maxWaitPlaces {
 		t.Errorf("%d rows, %d beyond, %d faults, %d places", len(w.Rows), w.Beyond, w.Total.Faults, len(w.Tensors))
 	}
 }

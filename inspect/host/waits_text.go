@@ -85,7 +85,8 @@ func plural(n uint64, what string) string {
 func (w *Waits) WriteText(out io.Writer) error {
 	var b strings.Builder
 	f := &w.Total.WaitFigures
-	fmt.Fprintf(&b, "%s\n%s waited, in all threads, on %s (%s major) and %s in system calls; %s, %s\n", w.Lines.Path, nsText(f.WaitNS), plural(f.Faults, "fault"),
+	fmt.Fprintf(&b, "%s\n%s waited, in all threads, on %s (%s major) and %s in system calls; %s, %s\n", w.Lines.Path,
+		nsText(f.WaitNS), plural(f.Faults, "fault"),
 		counted(f.Major), plural(f.Calls, "wait"), plural(f.Requests, "block request"), present.Bytes(f.BlockBytes))
 	w.writePhases(&b)
 	if len(w.Slowest) > 0 {
@@ -98,7 +99,8 @@ func (w *Waits) WriteText(out io.Writer) error {
 	w.writeLayers(&b)
 	w.writeMemory(&b)
 	if o := w.Order; o != nil {
-		fmt.Fprintf(&b, "\n%d tensors were touched for the first time; %d of them in the order of their graph\n", o.Tensors, o.InOrder)
+		fmt.Fprintf(&b, "\n%d tensors were touched for the first time; %d of them in the order of their graph\n",
+			o.Tensors, o.InOrder)
 	}
 	for i, note := range w.Notes {
 		if i == 0 {
@@ -114,7 +116,8 @@ func (w *Waits) WriteText(out io.Writer) error {
 var figureHead = []string{" waited", " faults", " major", " blocked", " calls", " requests", " read"}
 
 func figureCells(f *resource.WaitFigures) []string {
-	return []string{nsText(f.WaitNS), counted(f.Faults), counted(f.Major), nsText(f.BlockedNS), counted(f.Calls), counted(f.Requests), present.Bytes(f.BlockBytes)}
+	return []string{nsText(f.WaitNS), counted(f.Faults), counted(f.Major), nsText(f.BlockedNS), counted(f.Calls),
+		counted(f.Requests), present.Bytes(f.BlockBytes)}
 }
 
 func (w *Waits) writePhases(b *strings.Builder) {
@@ -125,7 +128,8 @@ func (w *Waits) writePhases(b *strings.Builder) {
 		if p.DurationNS > 0 {
 			share = fmt.Sprintf("%.1f %%", 100*float64(p.StalledNS)/float64(p.DurationNS))
 		}
-		row := []string{p.Phase, strconv.FormatInt(p.Lines, 10), strconv.FormatInt(p.Tokens, 10), secondsText(float64(p.DurationNS) / 1e9), nsText(p.StalledNS), share}
+		row := []string{p.Phase, strconv.FormatInt(p.Lines, 10), strconv.FormatInt(p.Tokens, 10),
+			secondsText(float64(p.DurationNS) / 1e9), nsText(p.StalledNS), share}
 		t = append(t, append(row, figureCells(&p.WaitFigures)...))
 	}
 	t.write(b)

@@ -29,7 +29,8 @@ type Faults struct {
 }
 
 // faultSample are the fields of a fault sample.
-const faultSample = perfevent.SampleIP | perfevent.SampleTID | perfevent.SampleTime | perfevent.SampleAddr | perfevent.SampleCPU
+const faultSample = perfevent.SampleIP | perfevent.SampleTID | perfevent.SampleTime | perfevent.SampleAddr |
+	perfevent.SampleCPU
 
 // OpenFaults begins to sample page faults. Without permission to see those that the kernel takes on the process's
 // behalf, such as read(2) into new memory, it omits them, as UserOnly reports.
@@ -39,11 +40,13 @@ func OpenFaults(o Options) (*Faults, error) {
 			return f, nil
 		}
 	}
-	f := &Faults{attr: perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SWPageFaults, Period: 1, SampleType: faultSample}}
+	f := &Faults{attr: perfevent.Attr{Type: perfevent.TypeSoftware, Config: perfevent.SWPageFaults, Period: 1,
+		SampleType: faultSample}}
 	options := perfevent.Options{PID: o.PID, Pages: o.Pages, Children: o.Children}
 	options.Events = []perfevent.EventSpec{{Name: "page-faults", Attr: f.attr}}
 	var err error
-	if f.session, err = perfevent.Open(options); !errors.Is(err, perfevent.ErrRing) && (errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM)) {
+	if f.session, err = perfevent.Open(options); !errors.Is(err, perfevent.ErrRing) &&
+		(errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM)) {
 		options.UserOnly, f.userOnly = true, true
 		f.session, err = perfevent.Open(options)
 	}

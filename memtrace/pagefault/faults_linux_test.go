@@ -69,7 +69,8 @@ func TestFaultsOfPages(t *testing.T) {
 		if a.Addr >= c.base && a.Addr < c.base+n*4096 {
 			pages = append(pages, int(a.Addr-c.base)/4096)
 		}
-		if a.Collector != memtrace.CollectorFault || int(a.PID) != c.cmd.Process.Pid || a.Weight != 1 || a.Op != memtrace.OpUnknown || a.TimeNS == 0 || a.CPU < 0 {
+		if a.Collector != memtrace.CollectorFault || int(a.PID) != c.cmd.Process.Pid || a.Weight != 1 ||
+			a.Op != memtrace.OpUnknown || a.TimeNS == 0 || a.CPU < 0 {
 			t.Errorf("%+v", a)
 		}
 		last = a.TimeNS
@@ -186,7 +187,8 @@ func TestTracepointFormat(t *testing.T) {
 	if err != nil || p != (tracepoint{147, 8, 16, 24}) {
 		t.Errorf("%+v, %v", p, err)
 	}
-	for _, bad := range []string{"", strings.Replace(format, "size:8;\tsigned:0;\n\tfield:unsigned long ip", "size:4;\n\tfield:unsigned long ip", 1)} {
+	for _, bad := range []string{"", strings.Replace(format, "size:8;\tsigned:0;\n\tfield:unsigned long ip",
+		"size:4;\n\tfield:unsigned long ip", 1)} {
 		if p, err := readTracepoint(tree(bad), "x"); err == nil {
 			t.Errorf("%q: %+v", bad, p)
 		}

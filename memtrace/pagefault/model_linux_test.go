@@ -20,7 +20,8 @@ import (
 // and some of its pages.
 func TestModelIsWatched(t *testing.T) {
 	testenv.NeedRoot(t)
-	cmd := exec.Command(testenv.NeedBinary(t), "run", "-m", testenv.Model(t), "--prompts", "-", "-n", "40", "--temp", "0", "-t", "1")
+	cmd := exec.Command(testenv.NeedBinary(t), "run", "-m", testenv.Model(t), "--prompts", "-", "-n", "40", "--temp",
+		"0", "-t", "1")
 	cmd.Env = append(os.Environ(), Env)
 	in, err := cmd.StdinPipe()
 	if err != nil {

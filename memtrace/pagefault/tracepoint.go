@@ -53,7 +53,8 @@ func fieldOffset(format, name string) (int, error) {
 			continue
 		}
 		var offset, size int
-		if _, err := fmt.Sscanf(strings.ReplaceAll(strings.TrimSpace(rest), "\t", " "), "offset:%d; size:%d;", &offset, &size); err != nil || size != 8 {
+		if _, err := fmt.Sscanf(strings.ReplaceAll(strings.TrimSpace(rest), "\t", " "), "offset:%d; size:%d;", &offset,
+			&size); err != nil || size != 8 {
 			return 0, fmt.Errorf("field %s: %q", name, line)
 		}
 		return offset, nil
@@ -89,7 +90,8 @@ func openTracepoints(o Options) (*Faults, error) {
 				break
 			}
 			f.points = append(f.points, p)
-			f.attr = perfevent.Attr{Type: perfevent.TypeTracepoint, Config: p.id, Period: 1, SampleType: faultSample | perfevent.SampleRaw}
+			f.attr = perfevent.Attr{Type: perfevent.TypeTracepoint, Config: p.id, Period: 1,
+				SampleType: faultSample | perfevent.SampleRaw}
 			options.Events = append(options.Events, perfevent.EventSpec{Name: "exceptions:" + name, Attr: f.attr})
 		}
 		if missing != nil {

@@ -20,7 +20,8 @@ func (r Range) Bytes() uint64 { return r.End - r.Start }
 // Access says in words that a range was found written by a scan.
 func (r Range) Access(pid int, scanNS int64) memtrace.Access {
 	a := memtrace.Access{
-		TimeNS: scanNS, Addr: r.Start, Size: r.Bytes(), PID: int32(pid), TID: int32(pid), CPU: -1, Weight: 1, Op: memtrace.OpWrite, Collector: memtrace.CollectorPage,
+		TimeNS: scanNS, Addr: r.Start, Size: r.Bytes(), PID: int32(pid), TID: int32(pid), CPU: -1, Weight: 1,
+		Op: memtrace.OpWrite, Collector: memtrace.CollectorPage,
 	}
 	if r.Gone {
 		a.Op = memtrace.OpFree

@@ -74,12 +74,14 @@ func (w *Written) take() error {
 	dir := filepath.Join("/proc", strconv.Itoa(w.pid), "fd")
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("%w: %w: process %d is gone, or somebody else's: run as root or as its owner", ErrWatch, err, w.pid)
+		return fmt.Errorf("%w: %w: process %d is gone, or somebody else's: run as root or as its owner", ErrWatch, err,
+			w.pid)
 	}
 	if w.pidfd, err = unix.PidfdOpen(w.pid, 0); err != nil {
 		return fmt.Errorf("%w: process %d: %w; Linux 6.7 or newer is needed", ErrWatch, w.pid, err)
 	}
-	refused := errors.New("it has opened none: start it with llamatap, as root or with sysctl vm.unprivileged_userfaultfd=1 before Linux 5.11")
+	refused := errors.New("it has opened none: start it with llamatap, as root or with sysctl " +
+		"vm.unprivileged_userfaultfd=1 before Linux 5.11")
 	for _, e := range entries {
 		number, err := strconv.Atoi(e.Name())
 		if link, _ := os.Readlink(filepath.Join(dir, e.Name())); err != nil || link != uffdLink {
@@ -91,7 +93,8 @@ func (w *Written) take() error {
 		}
 		fd, err := unix.PidfdGetfd(w.pidfd, number, 0)
 		if err != nil {
-			return fmt.Errorf("%w: take a descriptor of process %d: %w; needs the right to trace it: be its parent, its owner with sysctl kernel.yama.ptrace_scope=0, or root", ErrWatch, w.pid, err)
+			return fmt.Errorf("%w: take a descriptor of process %d: %w; needs the right to trace it: be its parent, "+
+				"its owner with sysctl kernel.yama.ptrace_scope=0, or root", ErrWatch, w.pid, err)
 		}
 		api := [3]uint64{uffdAPI, featureAsync | featureUnused | featureShmem, 0}
 		if refused = ioctl(fd, uffdioAPI, unsafe.Pointer(&api)); refused == nil {
@@ -125,7 +128,8 @@ func inherited(pid, number int) bool {
 			continue
 		}
 		const file = 0 // KCMP_FILE
-		same, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(pid), uintptr(parent), file, uintptr(number), uintptr(theirs), 0)
+		same, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(pid), uintptr(parent), file, uintptr(number),
+			uintptr(theirs), 0)
 		if errno == 0 && same == 0 {
 			return true
 		}
@@ -146,7 +150,8 @@ func (w *Written) Add(r Range) error {
 	r = around(r, w.page)
 	arg := [4]uint64{r.Start, r.Bytes(), modeProtect, 0}
 	if err := ioctl(w.uffd, uffdioRegister, unsafe.Pointer(&arg)); err != nil {
-		return fmt.Errorf("%w: %#x to %#x of process %d: %w: is it mapped, and of a kind that may be watched (memory, not a device)?", ErrWatch, r.Start, r.End, w.pid, err)
+		return fmt.Errorf("%w: %#x to %#x of process %d: %w: is it mapped, and of a kind that may be watched "+
+			"(memory, not a device)?", ErrWatch, r.Start, r.End, w.pid, err)
 	}
 	_, err := w.Scan(nil, r)
 	return err
@@ -159,7 +164,8 @@ func (w *Written) Scan(dst []Range, r Range) ([]Range, error) {
 	r = around(r, w.page)
 	first := len(dst)
 	arg := scanArg{
-		flags: scanProtect | scanCheck, start: r.Start, end: r.End, vec: uint64(uintptr(unsafe.Pointer(&w.found[0]))), vecLen: uint64(len(w.found)),
+		flags: scanProtect | scanCheck, start: r.Start, end: r.End, vec: uint64(uintptr(unsafe.Pointer(&w.found[0]))),
+		vecLen:       uint64(len(w.found)),
 		categoryMask: pageIsWritten, returnMask: pageIsWritten | pageIsPresent | pageIsSwapped,
 	}
 	arg.size = uint64(unsafe.Sizeof(arg))
@@ -237,12 +243,14 @@ func (w *Written) Close() error {
 func CanWatch() error {
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK|userModeOnly, 0, 0)
 	if errno != 0 {
-		return fmt.Errorf("%w: userfaultfd: %w; allow userfaultfd(2) in the sandbox, and before Linux 5.11 be root or sysctl vm.unprivileged_userfaultfd=1", ErrWatch, errno)
+		return fmt.Errorf("%w: userfaultfd: %w; allow userfaultfd(2) in the sandbox, and before Linux 5.11 be root "+
+			"or sysctl vm.unprivileged_userfaultfd=1", ErrWatch, errno)
 	}
 	defer unix.Close(int(fd))
 	api := [3]uint64{uffdAPI, featureAsync | featureUnused | featureShmem, 0}
 	if err := ioctl(int(fd), uffdioAPI, unsafe.Pointer(&api)); err != nil {
-		return fmt.Errorf("%w: userfaultfd with asynchronous write protection: %w; Linux 6.7 or newer is needed", ErrWatch, err)
+		return fmt.Errorf("%w: userfaultfd with asynchronous write protection: %w; Linux 6.7 or newer is needed",
+			ErrWatch, err)
 	}
 	return nil
 }

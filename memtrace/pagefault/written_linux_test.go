@@ -57,7 +57,8 @@ func compiled(t testing.TB, out string, args ...string) string {
 func start(t testing.TB, env ...string) *child {
 	t.Helper()
 	program := compiled(t, "child", "testdata/child.c")
-	object := compiled(t, "written.so", "-shared", "-fPIC", filepath.Join(testenv.Root(t), "cgo", "tap", "tap_written.c"))
+	object := compiled(t, "written.so", "-shared", "-fPIC",
+		filepath.Join(testenv.Root(t), "cgo", "tap", "tap_written.c"))
 	c := &child{cmd: exec.Command(program)}
 	c.cmd.Env = append(os.Environ(), append(env, "LD_PRELOAD="+object)...)
 	c.cmd.Stderr = os.Stderr
@@ -140,13 +141,15 @@ func TestWrittenPages(t *testing.T) {
 				from, n int
 				want    []int
 			}{
-				{'w', 5, 2, []int{5, 6}}, {'w', 700, 1, []int{700}}, {'r', 0, n, nil}, {'w', 5, 1, []int{5}}, {'k', 20, 3, []int{20, 21, 22}},
+				{'w', 5, 2, []int{5, 6}}, {'w', 700, 1, []int{700}}, {'r', 0, n, nil}, {'w', 5, 1, []int{5}},
+				{'k', 20, 3, []int{20, 21, 22}},
 				{'f', 40, 0, nil}, {'w', 40, 1, []int{40}}, {'w', n - 1, 1, []int{n - 1}},
 			} {
 				c.do(t, step.what, step.from, step.n)
 				got, err := w.Scan(nil, c.all(n))
 				if err != nil || !slices.Equal(c.pages(got), step.want) {
-					t.Errorf("%c %d %d: pages %v, want %v: %v", step.what, step.from, step.n, c.pages(got), step.want, err)
+					t.Errorf("%c %d %d: pages %v, want %v: %v", step.what, step.from, step.n, c.pages(got), step.want,
+						err)
 				}
 			}
 			c.do(t, 'w', 0, n)
@@ -228,7 +231,8 @@ func TestWatchSaysWhatIsWrong(t *testing.T) {
 	c := start(t)
 	c.do(t, 'a', 0, 1)
 	for what, pid := range map[string]int{"opened none": c.cmd.Process.Pid, "gone": 1 << 30} {
-		if w, err := Watch(pid); !errors.Is(err, ErrWatch) || !strings.Contains(err.Error(), what) || strings.Contains(err.Error(), "\n") {
+		if w, err := Watch(pid); !errors.Is(err, ErrWatch) || !strings.Contains(err.Error(), what) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v %v", what, w, err)
 		}
 	}
@@ -256,7 +260,8 @@ func TestWatchSaysWhatIsWrong(t *testing.T) {
 
 func TestRangeInWords(t *testing.T) {
 	r := around(Range{Start: 4100, End: 8200}, 4096)
-	want := memtrace.Access{TimeNS: 7, Addr: 4096, Size: 8192, PID: 3, TID: 3, CPU: -1, Weight: 1, Op: memtrace.OpWrite, Collector: memtrace.CollectorPage}
+	want := memtrace.Access{TimeNS: 7, Addr: 4096, Size: 8192, PID: 3, TID: 3, CPU: -1, Weight: 1, Op: memtrace.OpWrite,
+		Collector: memtrace.CollectorPage}
 	if got := r.Access(3, 7); got != want {
 		t.Errorf("%+v", got)
 	}

@@ -162,8 +162,11 @@ func ParseAttr(b []byte) (a Attr, err error) {
 	u32 := func(at int) uint32 { return le.Uint32(full[at:]) }
 	u64 := func(at int) uint64 { return le.Uint64(full[at:]) }
 	return Attr{
-		Type: u32(0), Config: u64(8), Period: u64(16), SampleType: u64(24), ReadFormat: u64(32), Flags: u64(40), Wakeup: u32(48), BPType: u32(52),
-		Config1: u64(56), Config2: u64(64), BranchType: u64(72), RegsUser: u64(80), StackUser: u32(88), ClockID: int32(u32(92)), RegsIntr: u64(96),
-		AuxWatermark: u32(104), MaxStack: le.Uint16(full[108:]), AuxSampleSize: u32(112), SigData: u64(120), Config3: u64(128),
+		Type: u32(0), Config: u64(8), Period: u64(16), SampleType: u64(24), ReadFormat: u64(32), Flags: u64(40),
+		Wakeup: u32(48), BPType: u32(52),
+		Config1: u64(56), Config2: u64(64), BranchType: u64(72), RegsUser: u64(80), StackUser: u32(88),
+		ClockID: int32(u32(92)), RegsIntr: u64(96),
+		AuxWatermark: u32(104), MaxStack: le.Uint16(full[108:]), AuxSampleSize: u32(112), SigData: u64(120),
+		Config3: u64(128),
 	}, nil
 }

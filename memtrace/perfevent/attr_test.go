@@ -9,7 +9,8 @@ import (
 
 func TestAttrBytes(t *testing.T) {
 	a := Attr{
-		Type: 1, Config: 2, Period: 3, SampleType: 4, ReadFormat: 5, Flags: 6, Wakeup: 7, BPType: 8, Config1: 9, Config2: 10, BranchType: 11, RegsUser: 12,
+		Type: 1, Config: 2, Period: 3, SampleType: 4, ReadFormat: 5, Flags: 6, Wakeup: 7, BPType: 8, Config1: 9,
+		Config2: 10, BranchType: 11, RegsUser: 12,
 		StackUser: 13, ClockID: -1, RegsIntr: 15, AuxWatermark: 16, MaxStack: 17, AuxSampleSize: 18, SigData: 19,
 	}
 	b := a.Append(nil)
@@ -44,22 +45,25 @@ func TestDataSrc(t *testing.T) {
 		op    memtrace.AccessOp
 		level memtrace.CacheLevel
 	}{
-		"nothing":                       {1, memtrace.OpUnknown, memtrace.LevelUnknown},
-		"load, L1 by both (Intel)":      {opLoad | lvl(3) | num(1), memtrace.OpRead, memtrace.LevelL1},
-		"store, L1 by bits":             {opStore | lvl(3), memtrace.OpWrite, memtrace.LevelL1},
-		"prefetch, LFB":                 {opPrefetch | num(12), memtrace.OpRead, memtrace.LevelLFB},
-		"load, local memory":            {opLoad | lvl(7) | num(13), memtrace.OpRead, memtrace.LevelDRAM},
-		"load, remote memory":           {opLoad | lvl(8) | num(13) | 1<<remoteShift, memtrace.OpRead, memtrace.LevelRemoteDRAM},
-		"load, other core (AMD)":        {opLoad | num(11) | 1<<remoteShift | 1<<hopsShift, memtrace.OpRead, memtrace.LevelRemoteCache},
+		"nothing":                  {1, memtrace.OpUnknown, memtrace.LevelUnknown},
+		"load, L1 by both (Intel)": {opLoad | lvl(3) | num(1), memtrace.OpRead, memtrace.LevelL1},
+		"store, L1 by bits":        {opStore | lvl(3), memtrace.OpWrite, memtrace.LevelL1},
+		"prefetch, LFB":            {opPrefetch | num(12), memtrace.OpRead, memtrace.LevelLFB},
+		"load, local memory":       {opLoad | lvl(7) | num(13), memtrace.OpRead, memtrace.LevelDRAM},
+		"load, remote memory": {opLoad | lvl(8) | num(13) | 1<<remoteShift, memtrace.OpRead,
+			memtrace.LevelRemoteDRAM},
+		"load, other core (AMD)": {opLoad | num(11) | 1<<remoteShift | 1<<hopsShift, memtrace.OpRead,
+			memtrace.LevelRemoteCache},
 		"load, any cache":               {opLoad | num(11), memtrace.OpRead, memtrace.LevelCache},
 		"load, L3 of another":           {opLoad | num(3) | 1<<remoteShift, memtrace.OpRead, memtrace.LevelRemoteCache},
 		"load, remote memory by bits":   {opLoad | lvl(9), memtrace.OpRead, memtrace.LevelRemoteDRAM},
 		"load, remote cache by bits":    {opLoad | lvl(10), memtrace.OpRead, memtrace.LevelRemoteCache},
 		"load, number not available":    {opLoad | lvl(6) | num(15), memtrace.OpRead, memtrace.LevelL3},
 		"load, L3 and snooped, of perf": {0x8688000842, memtrace.OpRead, memtrace.LevelL3},
-		"store, missed L1":              {opStore | 1<<(lvlShift+2) | 1<<(lvlShift+3) | num(1), memtrace.OpWrite, memtrace.LevelUnknown},
-		"load, CXL":                     {opLoad | num(9), memtrace.OpRead, memtrace.LevelCXL},
-		"load, uncached":                {opLoad | lvl(13), memtrace.OpRead, memtrace.LevelUncached},
+		"store, missed L1": {opStore | 1<<(lvlShift+2) | 1<<(lvlShift+3) | num(1), memtrace.OpWrite,
+			memtrace.LevelUnknown},
+		"load, CXL":      {opLoad | num(9), memtrace.OpRead, memtrace.LevelCXL},
+		"load, uncached": {opLoad | lvl(13), memtrace.OpRead, memtrace.LevelUncached},
 	} {
 		if c.d.Op() != c.op || c.d.Level() != c.level {
 			t.Errorf("%s: %v %v, want %v %v", what, c.d.Op(), c.d.Level(), c.op, c.level)
@@ -74,7 +78,8 @@ func TestAccessOfSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := memtrace.Access{
-		TimeNS: 12345, Addr: 0x7f0000001000, Phys: 0xabc000, IP: 0x401000, Latency: 250, Weight: 1000, PID: 10, TID: 11, CPU: 3, Op: memtrace.OpRead,
+		TimeNS: 12345, Addr: 0x7f0000001000, Phys: 0xabc000, IP: 0x401000, Latency: 250, Weight: 1000, PID: 10, TID: 11,
+		CPU: 3, Op: memtrace.OpRead,
 		Level: memtrace.LevelL1, Collector: memtrace.CollectorIBS,
 	}
 	if got := s.Access(a.SampleType, 5, memtrace.CollectorIBS); got != want {

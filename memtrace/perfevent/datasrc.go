@@ -27,14 +27,16 @@ var levels = []struct {
 }{
 	{1 << 3, memtrace.LevelL1}, {1 << 4, memtrace.LevelLFB}, {1 << 5, memtrace.LevelL2}, {1 << 6, memtrace.LevelL3},
 	{1 << 7, memtrace.LevelDRAM}, {1 << 8, memtrace.LevelRemoteDRAM}, {1 << 9, memtrace.LevelRemoteDRAM},
-	{1 << 10, memtrace.LevelRemoteCache}, {1 << 11, memtrace.LevelRemoteCache}, {1 << 12, memtrace.LevelIO}, {1 << 13, memtrace.LevelUncached},
+	{1 << 10, memtrace.LevelRemoteCache}, {1 << 11, memtrace.LevelRemoteCache}, {1 << 12, memtrace.LevelIO},
+	{1 << 13, memtrace.LevelUncached},
 }
 
 // numbered are the values of mem_lvl_num.
 var numbered = [16]memtrace.CacheLevel{
 	1: memtrace.LevelL1, 2: memtrace.LevelL2, 3: memtrace.LevelL3, 4: memtrace.LevelL4,
 	5: memtrace.LevelLFB, 6: memtrace.LevelCache, 7: memtrace.LevelCache, // those of L2; a cache beside memory; L0
-	8: memtrace.LevelUncached, 9: memtrace.LevelCXL, 10: memtrace.LevelIO, 11: memtrace.LevelCache, 12: memtrace.LevelLFB, 13: memtrace.LevelDRAM, 14: memtrace.LevelPMEM,
+	8: memtrace.LevelUncached, 9: memtrace.LevelCXL, 10: memtrace.LevelIO, 11: memtrace.LevelCache,
+	12: memtrace.LevelLFB, 13: memtrace.LevelDRAM, 14: memtrace.LevelPMEM,
 }
 
 // Op is what the access did. Prefetches are reads.

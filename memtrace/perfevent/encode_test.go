@@ -56,7 +56,9 @@ func everything() (Attr, []byte, Sample) {
 	body = append(body, words(0xabc000, 5, 4096, 2<<20)...)                     // physical address, cgroup, page sizes
 	body = append(body, words(8, 0x11)...)                                      // aux
 	return a, body, Sample{
-		ID: 77, StreamID: 78, IP: 0x401000, PID: 10, TID: 11, Time: 12345, Addr: 0x7f0000001000, CPU: 3, Period: 1000, Raw: []byte("raw data 123"),
-		Aux: words(0x11), Weight: 250, Weight2: 7, Weight3: 9, DataSrc: 0x68100142, PhysAddr: 0xabc000, DataPageSize: 4096, CodePageSize: 2 << 20,
+		ID: 77, StreamID: 78, IP: 0x401000, PID: 10, TID: 11, Time: 12345, Addr: 0x7f0000001000, CPU: 3, Period: 1000,
+		Raw: []byte("raw data 123"),
+		Aux: words(0x11), Weight: 250, Weight2: 7, Weight3: 9, DataSrc: 0x68100142, PhysAddr: 0xabc000,
+		DataPageSize: 4096, CodePageSize: 2 << 20,
 	}
 }

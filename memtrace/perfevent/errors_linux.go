@@ -34,7 +34,8 @@ func allowed(userOnly bool) int {
 func explain(name string, o Options, err error) error {
 	level, known := paranoid()
 	if !known {
-		return fmt.Errorf("%w: %s: %w; needs: a kernel with CONFIG_PERF_EVENTS=y, outside of a sandbox that hides perf events", ErrOpen, name, err)
+		return fmt.Errorf("%w: %s: %w; needs: a kernel with CONFIG_PERF_EVENTS=y, outside of a sandbox that hides "+
+			"perf events", ErrOpen, name, err)
 	}
 	return fmt.Errorf("%w: %s: %w; %s", ErrOpen, name, err, remedy(o, err, level))
 }
@@ -45,10 +46,12 @@ func remedy(o Options, err error, level int) string {
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		if level > want {
-			return fmt.Sprintf("kernel.perf_event_paranoid is %d: as root, sysctl kernel.perf_event_paranoid=%d, or give the program the right once: "+
+			return fmt.Sprintf("kernel.perf_event_paranoid is %d: as root, sysctl kernel.perf_event_paranoid=%d, or "+
+				"give the program the right once: "+
 				"setcap cap_perfmon,cap_sys_ptrace+ep $(readlink -f $(command -v llamatap))", level, want)
 		}
-		return fmt.Sprintf("process %d belongs to somebody else, or a sandbox forbids perf_event_open(2): run as root or as its owner, or "+
+		return fmt.Sprintf("process %d belongs to somebody else, or a sandbox forbids perf_event_open(2): run as "+
+			"root or as its owner, or "+
 			"setcap cap_perfmon,cap_sys_ptrace+ep $(readlink -f $(command -v llamatap))", o.PID)
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.EOPNOTSUPP):
 		return "this machine does not count it: a virtual machine seldom has a PMU; sample page faults instead"
@@ -68,7 +71,8 @@ func remedy(o Options, err error, level int) string {
 func explainRing(o Options, page int, err error) error {
 	kb := (1 + o.Pages) * page / 1024
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOMEM) {
-		return fmt.Errorf("%w: %w: %d KiB per CPU: %w; as root, sysctl kernel.perf_event_mlock_kb=%d or more, or ask for fewer pages", ErrOpen, ErrRing, kb, err, kb)
+		return fmt.Errorf("%w: %w: %d KiB per CPU: %w; as root, sysctl kernel.perf_event_mlock_kb=%d or more, or ask "+
+			"for fewer pages", ErrOpen, ErrRing, kb, err, kb)
 	}
 	return fmt.Errorf("%w: a ring of %d KiB: %w", ErrOpen, kb, err)
 }

@@ -57,7 +57,8 @@ func FindPMU(sys fs.FS, w PMUConfig) (*PMU, error) {
 		}
 		return p, err
 	}
-	return nil, fmt.Errorf("%w: needs Intel's mem-loads, AMD's ibs_op or Arm's arm_spe_0 in %s; sample page faults instead", ErrNoPMU, devices)
+	return nil, fmt.Errorf("%w: needs Intel's mem-loads, AMD's ibs_op or Arm's arm_spe_0 in %s; sample page faults instead",
+		ErrNoPMU, devices)
 }
 
 // attr returns the attribute that all events of a family share.
@@ -111,7 +112,8 @@ func (found *PMU) addIntel(p *pmu, w PMUConfig) error {
 		if err := p.event(&aux, "mem-loads-aux"); err != nil {
 			return err
 		}
-		found.Events = append(found.Events, EventSpec{Name: p.name + "/mem-loads-aux/", Attr: aux, CPUs: cpus, WithNext: true})
+		found.Events = append(found.Events, EventSpec{Name: p.name + "/mem-loads-aux/", Attr: aux, CPUs: cpus,
+			WithNext: true})
 	}
 	loads, stores := base, base
 	if err := p.event(&loads, "mem-loads"); err != nil {
@@ -150,7 +152,8 @@ func findAMD(sys fs.FS, w PMUConfig) (*PMU, error) {
 	}
 	if w.UserOnly {
 		if !p.has("format/swfilt") {
-			return nil, fmt.Errorf("%w: ibs_op of this kernel cannot leave the kernel's own operations out: Linux 6.13 can; or as root, sysctl kernel.perf_event_paranoid=1", ErrNoPMU)
+			return nil, fmt.Errorf("%w: ibs_op of this kernel cannot leave the kernel's own operations out: Linux "+
+				"6.13 can; or as root, sysctl kernel.perf_event_paranoid=1", ErrNoPMU)
 		}
 		if err := p.place(&a, "swfilt", 1); err != nil {
 			return nil, err
@@ -161,7 +164,8 @@ func findAMD(sys fs.FS, w PMUConfig) (*PMU, error) {
 			return nil, err
 		}
 	}
-	return &PMU{Family: familyAMD, Collector: memtrace.CollectorIBS, Events: []EventSpec{{Name: "ibs_op//", Attr: a}}}, nil
+	return &PMU{Family: familyAMD, Collector: memtrace.CollectorIBS, Events: []EventSpec{{Name: "ibs_op//", Attr: a}}},
+		nil
 }
 
 // findArm finds the statistical profiling of loads and stores.

@@ -99,7 +99,8 @@ func TestAttributesOfFamilies(t *testing.T) {
 			}
 			var configs []string
 			for _, e := range p.Events {
-				configs = append(configs, fmt.Sprintf("%d %#x %#x %#x", e.Attr.Type, e.Attr.Config, e.Attr.Config1, e.Attr.Config2))
+				configs = append(configs, fmt.Sprintf("%d %#x %#x %#x", e.Attr.Type, e.Attr.Config, e.Attr.Config1,
+					e.Attr.Config2))
 			}
 			if got := strings.Join(configs, "; "); got != m.first {
 				t.Errorf("%s: %s, want %s", m.name, got, m.first)
@@ -114,7 +115,8 @@ func TestAttributesOfFamilies(t *testing.T) {
 			}
 			fmt.Fprintf(&golden, "  %s collector %v aux %v\n", p.Family, p.Collector, p.Aux)
 			for _, e := range p.Events {
-				fmt.Fprintf(&golden, "  %s CPUs %v with next %v\n    %x\n", e.Name, e.CPUs, e.WithNext, e.Attr.Append(nil))
+				fmt.Fprintf(&golden, "  %s CPUs %v with next %v\n    %x\n", e.Name, e.CPUs, e.WithNext,
+					e.Attr.Append(nil))
 			}
 		}
 	}
@@ -141,8 +143,10 @@ func TestPMUConfig(t *testing.T) {
 		for _, e := range p.Events {
 			a := e.Attr
 			load := strings.Contains(e.Name, "mem-loads/")
-			period := map[string]uint64{familyIntel: 123, familyAMD: 144, familyArm: 123}[p.Family] // the minimum of IBS
-			if a.Period != period || p.Family == familyIntel && a.SampleType&SamplePhysAddr == 0 || load && a.Config1 != 30 {
+			// the minimum of IBS
+			period := map[string]uint64{familyIntel: 123, familyAMD: 144, familyArm: 123}[p.Family]
+			if a.Period != period || p.Family == familyIntel && a.SampleType&SamplePhysAddr == 0 || load &&
+				a.Config1 != 30 {
 				t.Errorf("%s: %s: %+v", m.name, e.Name, a)
 			}
 			precise := a.Flags&Precise(3) != 0
@@ -154,10 +158,12 @@ func TestPMUConfig(t *testing.T) {
 			}
 		}
 	}
-	if _, err := FindPMU(machines[3].sys, PMUConfig{UserOnly: true}); !errors.Is(err, ErrNoPMU) || !strings.Contains(err.Error(), "6.13") {
+	if _, err := FindPMU(machines[3].sys, PMUConfig{UserOnly: true}); !errors.Is(err, ErrNoPMU) ||
+		!strings.Contains(err.Error(), "6.13") {
 		t.Errorf("IBS that cannot leave the kernel out: %v", err)
 	}
-	if p, err := FindPMU(machines[4].sys, PMUConfig{UserOnly: true, MinLatency: 128}); err != nil || p.Events[0].Attr.Config2 != 1 || p.Events[0].Attr.Config1 != 128 {
+	if p, err := FindPMU(machines[4].sys, PMUConfig{UserOnly: true, MinLatency: 128}); err != nil ||
+		p.Events[0].Attr.Config2 != 1 || p.Events[0].Attr.Config1 != 128 {
 		t.Errorf("IBS that can: %+v, %v", p, err)
 	}
 }
@@ -166,7 +172,8 @@ func TestPMUConfig(t *testing.T) {
 // (arch/x86/events/amd/ibs.c).
 func TestIBSBounds(t *testing.T) {
 	for _, c := range []struct{ period, latency, wantPeriod, wantLatency uint64 }{
-		{0, 0, 250_000, 0}, {1, 1, 144, 128}, {144, 128, 144, 128}, {10_001, 2048, 10_000, 2048}, {1000, 5000, 992, 2048}, {1 << 40, 300, 1 << 40, 300},
+		{0, 0, 250_000, 0}, {1, 1, 144, 128}, {144, 128, 144, 128}, {10_001, 2048, 10_000, 2048},
+		{1000, 5000, 992, 2048}, {1 << 40, 300, 1 << 40, 300},
 	} {
 		p, err := FindPMU(machines[4].sys, PMUConfig{Period: c.period, MinLatency: c.latency})
 		if err != nil || p.Events[0].Attr.Period != c.wantPeriod || p.Events[0].Attr.Config1 != c.wantLatency {
@@ -177,15 +184,20 @@ func TestIBSBounds(t *testing.T) {
 
 // TestNoPMU covers machines without a suitable PMU, and malformed sysfs files.
 func TestNoPMU(t *testing.T) {
-	for what, sys := range map[string]fs.FS{"none": tree(""), "a virtual machine": tree("software/type 1\nmsr/type 9\ncpu/type 4\ncpu/events/cpu-cycles event=0x3c")} {
-		if _, err := FindPMU(sys, PMUConfig{}); !errors.Is(err, ErrNoPMU) || !strings.Contains(err.Error(), "page faults") {
+	for what, sys := range map[string]fs.FS{"none": tree(""),
+		"a virtual machine": tree("software/type 1\nmsr/type 9\ncpu/type 4\ncpu/events/cpu-cycles event=0x3c")} {
+		if _, err := FindPMU(sys, PMUConfig{}); !errors.Is(err, ErrNoPMU) ||
+			!strings.Contains(err.Error(), "page faults") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	for _, broken := range []string{
-		"ibs_op/type nine", "ibs_op/type 9\nibs_op/format/cnt_ctl config19", "ibs_op/type 9\nibs_op/format/cnt_ctl config9:19", "ibs_op/type 9\nibs_op/format/cnt_ctl config:19-3",
-		"cpu/type 4\ncpu/events/mem-loads event=0xcd", "cpu/type 4\ncpu/events/mem-loads event=zz\ncpu/format/event config:0-7",
-		"cpu/type 4\ncpu/events/mem-loads event=0xcd\ncpu/format/event config:0-3", "cpu/type 4\ncpu/cpus a-b\ncpu/events/mem-loads event=0xcd",
+		"ibs_op/type nine", "ibs_op/type 9\nibs_op/format/cnt_ctl config19",
+		"ibs_op/type 9\nibs_op/format/cnt_ctl config9:19", "ibs_op/type 9\nibs_op/format/cnt_ctl config:19-3",
+		"cpu/type 4\ncpu/events/mem-loads event=0xcd",
+		"cpu/type 4\ncpu/events/mem-loads event=zz\ncpu/format/event config:0-7",
+		"cpu/type 4\ncpu/events/mem-loads event=0xcd\ncpu/format/event config:0-3",
+		"cpu/type 4\ncpu/cpus a-b\ncpu/events/mem-loads event=0xcd",
 	} {
 		if p, err := FindPMU(tree(broken), PMUConfig{}); !errors.Is(err, ErrSysfs) {
 			t.Errorf("%q: %+v, %v", broken, p, err)
@@ -200,7 +212,8 @@ func TestTermsAcrossRanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	var a Attr
-	if err := p.set(&a, "event=0xabc,whole=0xffffffffffffffff,config1=5"); err != nil || a.Config != 0xa000000bc || a.Config2 != 1<<64-1 || a.Config1 != 5 {
+	if err := p.set(&a, "event=0xabc,whole=0xffffffffffffffff,config1=5"); err != nil || a.Config != 0xa000000bc ||
+		a.Config2 != 1<<64-1 || a.Config1 != 5 {
 		t.Errorf("%#x %#x %#x: %v", a.Config, a.Config1, a.Config2, err)
 	}
 	if err := p.set(&a, "event=0x1abc"); !errors.Is(err, ErrSysfs) {
@@ -210,8 +223,10 @@ func TestTermsAcrossRanges(t *testing.T) {
 
 // TestCollectors checks the collector that rows of each family name.
 func TestCollectors(t *testing.T) {
-	for i, want := range []memtrace.Collector{memtrace.CollectorPerf, memtrace.CollectorPerf, memtrace.CollectorPerf, memtrace.CollectorIBS, memtrace.CollectorIBS, memtrace.CollectorSPE} {
-		if p, err := FindPMU(machines[i].sys, PMUConfig{}); err != nil || p.Collector != want || p.Aux != (want == memtrace.CollectorSPE) {
+	for i, want := range []memtrace.Collector{memtrace.CollectorPerf, memtrace.CollectorPerf, memtrace.CollectorPerf,
+		memtrace.CollectorIBS, memtrace.CollectorIBS, memtrace.CollectorSPE} {
+		if p, err := FindPMU(machines[i].sys, PMUConfig{}); err != nil || p.Collector != want ||
+			p.Aux != (want == memtrace.CollectorSPE) {
 			t.Errorf("%s: %+v, %v", machines[i].name, p, err)
 		}
 	}

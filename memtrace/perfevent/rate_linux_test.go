@@ -97,7 +97,8 @@ func BenchmarkDrain(b *testing.B) {
 		b.Skip(err)
 	}
 	defer s.Close()
-	mem, err := unix.Mmap(-1, 0, 4000*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	mem, err := unix.Mmap(-1, 0, 4000*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		b.Fatal(err)
 	}

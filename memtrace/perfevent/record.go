@@ -146,7 +146,8 @@ func (d *Decoder) Decode(b []byte, r *Record) error {
 	if size > len(b) {
 		return fmt.Errorf("%w: %d of its %d bytes are there", ErrRecord, len(b), size)
 	}
-	*r = Record{Type: binary.LittleEndian.Uint32(b), Misc: binary.LittleEndian.Uint16(b[4:]), Body: b[headerSize:size], Event: -1}
+	*r = Record{Type: binary.LittleEndian.Uint32(b), Misc: binary.LittleEndian.Uint16(b[4:]), Body: b[headerSize:size],
+		Event: -1}
 	if r.Type >= recordUser || len(d.events) == 0 {
 		return nil
 	}

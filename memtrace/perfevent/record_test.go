@@ -28,7 +28,8 @@ func TestSampleWithEverything(t *testing.T) {
 
 // TestSampleShort: of fields that may be empty nothing follows.
 func TestSampleShort(t *testing.T) {
-	a := Attr{SampleType: SampleRead | SampleRegsUser | SampleStackUser | SampleWeight | SampleDataSrc, ReadFormat: FormatRunning | FormatEnabled}
+	a := Attr{SampleType: SampleRead | SampleRegsUser | SampleStackUser | SampleWeight | SampleDataSrc,
+		ReadFormat: FormatRunning | FormatEnabled}
 	var s Sample
 	if err := a.DecodeSample(words(1, 2, 3, 0, 0, 99, 0x42), &s); err != nil || s.Weight != 99 || s.DataSrc != 0x42 {
 		t.Errorf("%+v, %v", s, err)
@@ -37,23 +38,31 @@ func TestSampleShort(t *testing.T) {
 
 func TestRecords(t *testing.T) {
 	a := Attr{SampleType: SampleIdentifier | SampleTID | SampleTime | SampleCPU | SampleIP, Flags: FlagSampleIDAll}
-	d := NewDecoder([]Event{{Attr: Attr{SampleType: a.SampleType | SampleAddr, Flags: a.Flags}, IDs: []uint64{5}}, {Attr: a, IDs: []uint64{6}}})
+	d := NewDecoder([]Event{{Attr: Attr{SampleType: a.SampleType | SampleAddr, Flags: a.Flags}, IDs: []uint64{5}},
+		{Attr: a, IDs: []uint64{6}}})
 	trailer := words(pair(20, 21), 999, pair(1, 0), 6)
 	who := Sample{PID: 20, TID: 21, Time: 999, CPU: 1, ID: 6}
 	for what, c := range map[string]struct {
 		raw  []byte
 		want Record
 	}{
-		"comm": {record(RecordComm, 0, words(pair(20, 21)), name("llama"), trailer), Record{Type: RecordComm, PID: 20, TID: 21, Name: []byte("llama")}},
-		"exit": {record(RecordExit, 0, words(pair(20, 1), pair(22, 2), 998), trailer), Record{Type: RecordExit, PID: 20, ParentPID: 1, TID: 22, ParentTID: 2}},
-		"fork": {record(RecordFork, 0, words(pair(20, 20), pair(23, 21), 998), trailer), Record{Type: RecordFork, PID: 20, ParentPID: 20, TID: 23, ParentTID: 21}},
-		"mmap2": {record(RecordMmap2, 2, words(pair(20, 21), 0x1000, 0x2000, 0x3000, 0, 0, 0, pair(5, 2)), name("/lib/x"), trailer),
-			Record{Type: RecordMmap2, Misc: 2, PID: 20, TID: 21, Addr: 0x1000, Length: 0x2000, Offset: 0x3000, Prot: 5, Name: []byte("/lib/x")}},
-		"mmap":     {record(RecordMmap, 0, words(pair(20, 21), 1, 2, 3), name("y"), trailer), Record{Type: RecordMmap, PID: 20, TID: 21, Addr: 1, Length: 2, Offset: 3, Name: []byte("y")}},
+		"comm": {record(RecordComm, 0, words(pair(20, 21)), name("llama"), trailer),
+			Record{Type: RecordComm, PID: 20, TID: 21, Name: []byte("llama")}},
+		"exit": {record(RecordExit, 0, words(pair(20, 1), pair(22, 2), 998), trailer),
+			Record{Type: RecordExit, PID: 20, ParentPID: 1, TID: 22, ParentTID: 2}},
+		"fork": {record(RecordFork, 0, words(pair(20, 20), pair(23, 21), 998), trailer),
+			Record{Type: RecordFork, PID: 20, ParentPID: 20, TID: 23, ParentTID: 21}},
+		"mmap2": {record(RecordMmap2, 2, words(pair(20, 21), 0x1000, 0x2000, 0x3000, 0, 0, 0, pair(5, 2)),
+			name("/lib/x"), trailer),
+			Record{Type: RecordMmap2, Misc: 2, PID: 20, TID: 21, Addr: 0x1000, Length: 0x2000, Offset: 0x3000, Prot: 5,
+				Name: []byte("/lib/x")}},
+		"mmap": {record(RecordMmap, 0, words(pair(20, 21), 1, 2, 3), name("y"), trailer),
+			Record{Type: RecordMmap, PID: 20, TID: 21, Addr: 1, Length: 2, Offset: 3, Name: []byte("y")}},
 		"lost":     {record(RecordLost, 0, words(6, 1234), trailer), Record{Type: RecordLost, Lost: 1234}},
 		"samples":  {record(RecordLostSamples, 0, words(56), trailer), Record{Type: RecordLostSamples, Lost: 56}},
 		"throttle": {record(RecordThrottle, 0, words(1, 2, 3), trailer), Record{Type: RecordThrottle}},
-		"aux":      {record(RecordAux, 0, words(1, 2, 3), trailer), Record{Type: RecordAux, AuxOffset: 1, AuxSize: 2, AuxFlags: 3}},
+		"aux": {record(RecordAux, 0, words(1, 2, 3), trailer),
+			Record{Type: RecordAux, AuxOffset: 1, AuxSize: 2, AuxFlags: 3}},
 	} {
 		var got Record
 		if err := d.Decode(c.raw, &got); err != nil {
@@ -75,7 +84,8 @@ func TestDecoderFindsEvents(t *testing.T) {
 	byID := Attr{SampleType: SampleIP | SampleTID | SampleID | SampleCPU}
 	var r Record
 	d := NewDecoder([]event{{Attr: byID, IDs: []uint64{1, 2}}, {Attr: byID, IDs: []uint64{3}}})
-	if err := d.Decode(record(RecordSample, 0, words(0x10, 0, 3, 0)), &r); err != nil || r.Event != 1 || r.Sample.ID != 3 {
+	if err := d.Decode(record(RecordSample, 0, words(0x10, 0, 3, 0)), &r); err != nil || r.Event != 1 ||
+		r.Sample.ID != 3 {
 		t.Errorf("by id: %v %+v", err, r)
 	}
 	if err := d.Decode(record(RecordSample, 0, words(0x10, 0, 4, 0)), &r); !errors.Is(err, ErrRecord) {

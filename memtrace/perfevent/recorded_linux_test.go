@@ -31,7 +31,8 @@ func keep(t *testing.T, s *Session, name, what string) {
 	t.Helper()
 	var best *recorded
 	for _, r := range s.rings {
-		c := recorded{What: what, Attr: s.decoder.events[0].Attr.Append(nil), Tail: r.ring.Tail(), Head: r.page.Data_head, Data: r.ring.data}
+		c := recorded{What: what, Attr: s.decoder.events[0].Attr.Append(nil), Tail: r.ring.Tail(),
+			Head: r.page.Data_head, Data: r.ring.data}
 		if best == nil || c.Head-c.Tail > best.Head-best.Tail {
 			best = &c
 		}
@@ -133,7 +134,8 @@ func TestRecordedRings(t *testing.T) {
 				switch r.Type {
 				case RecordSample:
 					samples++
-					if r.Sample.ID != c.ID || r.Sample.Time < last || r.Sample.Addr == 0 || r.Sample.Period != 1 || r.Sample.PID == 0 {
+					if r.Sample.ID != c.ID || r.Sample.Time < last || r.Sample.Addr == 0 || r.Sample.Period != 1 ||
+						r.Sample.PID == 0 {
 						t.Errorf("%+v", r.Sample)
 					}
 					last = r.Sample.Time
@@ -145,7 +147,8 @@ func TestRecordedRings(t *testing.T) {
 				t.Errorf("%s: %d samples and %d lost, it were %d and %d", c.What, samples, lost, c.Samples, c.Lost)
 			}
 			n := uint64(len(c.Data))
-			if wrapped := c.Head/n != c.Tail/n; filepath.Base(path) == "wrapped.json" && !wrapped || filepath.Base(path) == "lost.json" && lost == 0 {
+			if wrapped := c.Head/n != c.Tail/n; filepath.Base(path) == "wrapped.json" && !wrapped ||
+				filepath.Base(path) == "lost.json" && lost == 0 {
 				t.Errorf("%s: from %d to %d of %d bytes, %d lost", c.What, c.Tail, c.Head, n, lost)
 			}
 		})
@@ -169,7 +172,8 @@ func TestThrottledRing(t *testing.T) {
 		page := &unix.PerfEventMmapPage{Data_head: 8*begin + uint64(len(stream))}
 		s.rings = []*cpuRing{{page: page, ring: NewRing(data, 8*begin)}}
 		n, err := s.Drain(func(*Record) error { return nil })
-		if st := s.Stats(); err != nil || n != 2 || st.Throttles != 2 || st.Bad != 0 || page.Data_tail != page.Data_head {
+		if st := s.Stats(); err != nil || n != 2 || st.Throttles != 2 || st.Bad != 0 ||
+			page.Data_tail != page.Data_head {
 			t.Errorf("from %d: %d samples, %+v: %v", 8*begin, n, st, err)
 		}
 	}

@@ -135,7 +135,8 @@ func (f *fields) branches(kind uint64) {
 func (a *Attr) DecodeSample(body []byte, s *Sample) error {
 	*s = Sample{}
 	if unknown := a.SampleType &^ sampleKnown; unknown != 0 {
-		return fmt.Errorf("%w: sample_type has the unknown bits %#x: a newer llamatap may know them", ErrRecord, unknown)
+		return fmt.Errorf("%w: sample_type has the unknown bits %#x: a newer llamatap may know them", ErrRecord,
+			unknown)
 	}
 	f := fields{b: body}
 	has := func(bit uint64) bool { return a.SampleType&bit != 0 }
@@ -169,7 +170,8 @@ func (a *Attr) DecodeSample(body []byte, s *Sample) error {
 	a.decodeStacks(&f, s)
 	a.decodeMemory(&f, s)
 	if f.bad {
-		return fmt.Errorf("%w: a sample of %d bytes ends within its fields, sample_type %#x", ErrRecord, len(body), a.SampleType)
+		return fmt.Errorf("%w: a sample of %d bytes ends within its fields, sample_type %#x", ErrRecord, len(body),
+			a.SampleType)
 	}
 	return nil
 }
@@ -244,7 +246,8 @@ func (a *Attr) decodeMemory(f *fields, s *Sample) {
 // Access converts a sample. period is that of its event, for samples without their own.
 func (s *Sample) Access(sampleType, period uint64, from memtrace.Collector) memtrace.Access {
 	a := memtrace.Access{
-		TimeNS: int64(s.Time), Addr: s.Addr, Phys: s.PhysAddr, IP: s.IP, Latency: s.Weight, Weight: period, PID: int32(s.PID), TID: int32(s.TID), CPU: -1,
+		TimeNS: int64(s.Time), Addr: s.Addr, Phys: s.PhysAddr, IP: s.IP, Latency: s.Weight, Weight: period,
+		PID: int32(s.PID), TID: int32(s.TID), CPU: -1,
 		Op: s.DataSrc.Op(), Level: s.DataSrc.Level(), Collector: from,
 	}
 	if sampleType&SampleCPU != 0 {

@@ -43,7 +43,8 @@ func openSampler(o SamplerOptions, find func(PMUConfig) (*PMU, error)) (*Sampler
 			return nil, err
 		}
 		if p.Aux {
-			return nil, fmt.Errorf("%w: %s is here, but is not read while a program runs: perf record -e %s -- PROGRAM, and import perf.data",
+			return nil, fmt.Errorf("%w: %s is here, but is not read while a program runs: perf record -e %s -- "+
+				"PROGRAM, and import perf.data",
 				ErrNoPMU, p.Family, p.Events[0].Name)
 		}
 		s.from, s.events = p.Collector, p.Events

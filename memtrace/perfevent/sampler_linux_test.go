@@ -54,11 +54,13 @@ func TestHardware(t *testing.T) {
 
 // software returns a PMU whose events are page faults, which every machine has.
 func software(c PMUConfig) (*PMU, error) {
-	a := Attr{Type: TypeSoftware, Config: SWPageFaults, Period: max(c.Period, 1), SampleType: SampleIP | SampleAddr | SampleCPU}
+	a := Attr{Type: TypeSoftware, Config: SWPageFaults, Period: max(c.Period, 1),
+		SampleType: SampleIP | SampleAddr | SampleCPU}
 	if c.PhysAddr {
 		a.SampleType |= SamplePhysAddr
 	}
-	return &PMU{Family: "software", Collector: memtrace.CollectorFault, Events: []EventSpec{{Name: "page-faults", Attr: a}}}, nil
+	return &PMU{Family: "software", Collector: memtrace.CollectorFault,
+		Events: []EventSpec{{Name: "page-faults", Attr: a}}}, nil
 }
 
 // TestStartHeld samples a command from its first instruction: the number of samples is the kernel's fault count.
@@ -127,7 +129,8 @@ func TestStartHeldFails(t *testing.T) {
 // TestFewerPermissions checks that a user without permission for the kernel's part samples without it, with a note.
 func TestFewerPermissions(t *testing.T) {
 	testenv.NeedRoot(t)
-	if level, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid"); err != nil || strings.TrimSpace(string(level)) != "2" {
+	if level, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid"); err != nil ||
+		strings.TrimSpace(string(level)) != "2" {
 		testenv.Beyond(t, "kernel.perf_event_paranoid of 2", "it is "+string(level))
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestAsOtherUser$", "-test.v")
@@ -149,7 +152,8 @@ func TestAsOtherUser(t *testing.T) {
 	}
 	defer s.Close()
 	if n := s.Notes(); len(n) != 2 || !strings.HasPrefix(n[0], "without physical addresses: ") ||
-		!strings.HasPrefix(n[1], "without what the kernel does") || !strings.Contains(n[1], "sysctl kernel.perf_event_paranoid=1") {
+		!strings.HasPrefix(n[1], "without what the kernel does") ||
+		!strings.Contains(n[1], "sysctl kernel.perf_event_paranoid=1") {
 		t.Errorf("%q", n)
 	}
 }

@@ -103,7 +103,8 @@ func Open(o Options) (*Session, error) {
 func (o *Options) tracks(event int) bool {
 	e := o.Events[event]
 	for _, before := range o.Events[:event] {
-		shared := before.CPUs == nil || e.CPUs == nil || slices.ContainsFunc(e.CPUs, func(cpu int) bool { return slices.Contains(before.CPUs, cpu) })
+		shared := before.CPUs == nil || e.CPUs == nil || slices.ContainsFunc(e.CPUs,
+			func(cpu int) bool { return slices.Contains(before.CPUs, cpu) })
 		if !before.WithNext && shared {
 			return false
 		}
@@ -258,7 +259,8 @@ func (s *Session) openThread(o Options, events []Event, tid int, cpus []int) err
 // openEvent is perf_event_open(2).
 func openEvent(a *Attr, tid, cpu, group int) (int, error) {
 	raw := a.Append(nil)
-	fd, _, errno := unix.Syscall6(unix.SYS_PERF_EVENT_OPEN, uintptr(unsafe.Pointer(&raw[0])), uintptr(tid), uintptr(cpu), uintptr(group),
+	fd, _, errno := unix.Syscall6(unix.SYS_PERF_EVENT_OPEN, uintptr(unsafe.Pointer(&raw[0])), uintptr(tid),
+		uintptr(cpu), uintptr(group),
 		unix.PERF_FLAG_FD_CLOEXEC, 0)
 	runtime.KeepAlive(raw)
 	if errno != 0 {
@@ -290,7 +292,8 @@ func (s *Session) attach(cpu, fd int, o Options) error {
 // identify asks for the number that an event's samples have.
 func (s *Session) identify(fd, event int) error {
 	var id uint64
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.PERF_EVENT_IOC_ID, uintptr(unsafe.Pointer(&id))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.PERF_EVENT_IOC_ID,
+		uintptr(unsafe.Pointer(&id))); errno != 0 {
 		return fmt.Errorf("%w: ask for an event's number: %w", ErrOpen, errno)
 	}
 	s.decoder.AddID(id, event)
@@ -313,7 +316,8 @@ func (s *Session) Disable() error {
 // countsLost reports whether the kernel counts, per event, the records that found no room: a ring reports them only
 // with the next record that has room.
 var countsLost = sync.OnceValue(func() bool {
-	a := Attr{Type: TypeSoftware, Config: SWPageFaults, ReadFormat: FormatID | FormatLost, Flags: FlagDisabled | FlagExcludeKernel}
+	a := Attr{Type: TypeSoftware, Config: SWPageFaults, ReadFormat: FormatID | FormatLost,
+		Flags: FlagDisabled | FlagExcludeKernel}
 	fd, err := openEvent(&a, 0, -1, -1)
 	if err != nil {
 		return false

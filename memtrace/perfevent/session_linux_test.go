@@ -22,7 +22,8 @@ import (
 // faults are page faults with their addresses, each one sampled.
 func faults() EventSpec {
 	return EventSpec{Name: "page-faults", Attr: Attr{
-		Type: TypeSoftware, Config: SWPageFaults, Period: 1, SampleType: SampleIP | SampleAddr | SampleCPU | SamplePeriod,
+		Type: TypeSoftware, Config: SWPageFaults, Period: 1,
+		SampleType: SampleIP | SampleAddr | SampleCPU | SamplePeriod,
 	}}
 }
 
@@ -42,7 +43,8 @@ func open(t *testing.T, o Options) *Session {
 // fresh is memory that nobody has touched.
 func fresh(t *testing.T, pages int) (mem []byte, base uint64) {
 	t.Helper()
-	mem, err := unix.Mmap(-1, 0, pages*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	mem, err := unix.Mmap(-1, 0, pages*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +73,8 @@ func TestFaultsOfOwnMemory(t *testing.T) {
 	if _, err := s.Drain(func(r *Record) error {
 		if a := r.Sample.Addr; r.Type == RecordSample && a >= base && a < base+uint64(len(mem)) {
 			seen = append(seen, (a-base)/uint64(os.Getpagesize()))
-			if int64(r.Sample.Time) < before.Nano() || int64(r.Sample.Time) > after.Nano() || int(r.Sample.PID) != os.Getpid() || r.Sample.IP == 0 {
+			if int64(r.Sample.Time) < before.Nano() || int64(r.Sample.Time) > after.Nano() ||
+				int(r.Sample.PID) != os.Getpid() || r.Sample.IP == 0 {
 				t.Errorf("%+v", r.Sample)
 			}
 			if a%uint64(os.Getpagesize()) != ((a-base)/uint64(os.Getpagesize()))%uint64(os.Getpagesize()) {
@@ -206,7 +209,8 @@ func TestMain(m *testing.M) {
 	for range 4 {
 		go func() {
 			runtime.LockOSThread()
-			mem, err := unix.Mmap(-1, 0, childPages/4*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+			mem, err := unix.Mmap(-1, 0, childPages/4*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE,
+				unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 			for i := 0; err == nil && i < len(mem); i += os.Getpagesize() {
 				mem[i] = 1
 			}
@@ -255,7 +259,8 @@ func TestNoThreadCountsTwice(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := s.Drain(func(r *Record) error {
-				if r.Type != RecordSample || !strings.Contains(runtime.FuncForPC(uintptr(r.Sample.IP)).Name(), "churn") {
+				if r.Type != RecordSample || !strings.Contains(runtime.FuncForPC(uintptr(r.Sample.IP)).Name(),
+					"churn") {
 					return nil
 				}
 				own++
@@ -294,7 +299,8 @@ func churn() {
 		if left > 0 {
 			go begin(left - 1)
 		}
-		mem, err := unix.Mmap(-1, 0, 8*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		mem, err := unix.Mmap(-1, 0, 8*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 		for i := 0; err == nil && i < len(mem); i += os.Getpagesize() {
 			mem[i] = 1
 		}
@@ -316,7 +322,8 @@ func TestTwice(t *testing.T) {
 		cpu  int
 		id   uint64
 		want bool
-	}{{1, 0, 100, true}, {2, 0, 100, true}, {2, 0, 200, false}, {1, 0, 100, true}, {2, 1, 201, true}, {2, 1, 101, false}, {2, 0, 100, true}} {
+	}{{1, 0, 100, true}, {2, 0, 100, true}, {2, 0, 200, false}, {1, 0, 100, true}, {2, 1, 201, true},
+		{2, 1, 101, false}, {2, 0, 100, true}} {
 		if got := s.count(&Record{Type: RecordSample, Sample: Sample{TID: c.tid, ID: c.id}}, c.cpu); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
@@ -332,7 +339,8 @@ func TestTwice(t *testing.T) {
 
 // TestClock: the same path with an event that comes by the clock, and is throttled where that is too often.
 func TestClock(t *testing.T) {
-	s := open(t, Options{Events: []EventSpec{{Name: "cpu-clock", Attr: Attr{Type: TypeSoftware, Config: SWCPUClock, Period: 100_000, SampleType: SampleIP}}, faults()}})
+	s := open(t, Options{Events: []EventSpec{{Name: "cpu-clock",
+		Attr: Attr{Type: TypeSoftware, Config: SWCPUClock, Period: 100_000, SampleType: SampleIP}}, faults()}})
 	var x uint64
 	for s.stats.Samples < 20 {
 		for i := range uint64(10_000_000) {
@@ -358,9 +366,11 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"no event":   {Options{}, "no event"},
 		"odd ring":   {Options{Events: []EventSpec{faults()}, Pages: 3}, "power of two"},
 		"no process": {Options{PID: 1 << 30, Events: []EventSpec{faults()}}, "gone"},
-		"no PMU":     {Options{Events: []EventSpec{{Name: "mem-loads", Attr: Attr{Type: 4711}}}}, "sample page faults instead"},
+		"no PMU": {Options{Events: []EventSpec{{Name: "mem-loads", Attr: Attr{Type: 4711}}}},
+			"sample page faults instead"},
 	} {
-		if s, err := Open(c.o); !errors.Is(err, ErrOpen) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if s, err := Open(c.o); !errors.Is(err, ErrOpen) || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v %v", what, s, err)
 		}
 	}
@@ -387,7 +397,8 @@ func TestRemedies(t *testing.T) {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}
-	if err := explainRing(Options{Pages: 64}, 4096, unix.EPERM); !strings.Contains(err.Error(), "perf_event_mlock_kb=260") {
+	if err := explainRing(Options{Pages: 64}, 4096, unix.EPERM); !strings.Contains(err.Error(),
+		"perf_event_mlock_kb=260") {
 		t.Error(err)
 	}
 }
@@ -413,7 +424,8 @@ func TestOpensNothing(t *testing.T) {
 		return
 	}
 	_, err := Open(Options{Events: []EventSpec{faults()}})
-	if !errors.Is(err, ErrOpen) || !errors.Is(err, unix.EACCES) || !strings.Contains(err.Error(), "sysctl kernel.perf_event_paranoid=1") {
+	if !errors.Is(err, ErrOpen) || !errors.Is(err, unix.EACCES) ||
+		!strings.Contains(err.Error(), "sysctl kernel.perf_event_paranoid=1") {
 		t.Errorf("with the kernel's events: %v", err)
 	}
 	s, err := Open(Options{Events: []EventSpec{faults()}, UserOnly: true})

@@ -122,7 +122,8 @@ func spePacket(b []byte, at uint64) int {
 	}
 	payload := 1 << (h >> 4 & 3)
 	switch {
-	case h == speTimestamp, h&0xcf == speEvents, h&0xcf == speSource, h&0xfc == speContext, h&0xfc == speOp, h&0xf8 == speAddress, h&0xf8 == speCounter:
+	case h == speTimestamp, h&0xcf == speEvents, h&0xcf == speSource, h&0xfc == speContext, h&0xfc == speOp,
+		h&0xf8 == speAddress, h&0xf8 == speCounter:
 		return n + payload
 	}
 	return -1

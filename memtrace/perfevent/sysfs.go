@@ -80,7 +80,8 @@ func (p *pmu) set(a *Attr, terms string) error {
 
 // place sets one term in the bits that the PMU's format file names: config:0-7, config1:0-15, config:0-7,32-35.
 func (p *pmu) place(a *Attr, name string, value uint64) error {
-	words := map[string]*uint64{"config": &a.Config, "config1": &a.Config1, "config2": &a.Config2, "config3": &a.Config3}
+	words := map[string]*uint64{"config": &a.Config, "config1": &a.Config1, "config2": &a.Config2,
+		"config3": &a.Config3}
 	if word := words[name]; word != nil {
 		*word = value
 		return nil

@@ -71,7 +71,8 @@ func NewData(r io.ReaderAt, size int64) (*Data, error) {
 	f := dataFile{r: r, size: uint64(size), attrSize: le.Uint64(head[16:])}
 	attrs, data := at(24), at(40)
 	if data.size == 0 {
-		return nil, fmt.Errorf("%w: its section of data is empty: perf record did not end; send it INT, not KILL", ErrData)
+		return nil, fmt.Errorf("%w: its section of data is empty: perf record did not end; send it INT, not KILL",
+			ErrData)
 	}
 	if data.offset > f.size {
 		return nil, fmt.Errorf("%w: its data begin at %d of %d bytes: it is torn", ErrData, data.offset, size)
@@ -112,7 +113,8 @@ func checkMagic(head []byte) error {
 		return nil
 	}
 	if bytes.Equal(head[:8], []byte("2ELIFREP")) {
-		return fmt.Errorf("%w: it is of a big-endian machine: give it to perf script there, and import the text", ErrData)
+		return fmt.Errorf("%w: it is of a big-endian machine: give it to perf script there, and import the text",
+			ErrData)
 	}
 	return fmt.Errorf("%w: it does not begin with %s", ErrData, magic)
 }
@@ -216,7 +218,8 @@ func (f *dataFile) features(d *Data, s section, bits []byte) {
 		if i != featureEventDesc {
 			continue
 		}
-		if b, err := f.read(section{binary.LittleEndian.Uint64(entry), binary.LittleEndian.Uint64(entry[8:])}, maxFeature); err == nil {
+		if b, err := f.read(section{binary.LittleEndian.Uint64(entry), binary.LittleEndian.Uint64(entry[8:])},
+			maxFeature); err == nil {
 			nameEvents(d.events, b)
 		}
 	}

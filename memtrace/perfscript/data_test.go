@@ -34,7 +34,8 @@ func TestDataOfFamilies(t *testing.T) {
 		if got := all(t, d); !slices.Equal(got, want) {
 			t.Errorf("%s: first %+v\nwant %+v", f.name, got[0], want[0])
 		}
-		if d.Clock() != "CLOCK_MONOTONIC" || len(d.Events()) != len(f.events) || d.Events()[0].Name != f.events[0].Name || d.Stats().Other != 2 {
+		if d.Clock() != "CLOCK_MONOTONIC" || len(d.Events()) != len(f.events) ||
+			d.Events()[0].Name != f.events[0].Name || d.Stats().Other != 2 {
 			t.Errorf("%s: clock %q, events %+v, %+v", f.name, d.Clock(), d.Events(), d.Stats())
 		}
 	}
@@ -65,7 +66,8 @@ func TestDataTorn(t *testing.T) {
 		}
 	}
 	for what, c := range map[string][]byte{
-		"big-endian": append([]byte("2ELIFREP"), file[8:]...), "not perf": []byte(strings.Repeat("GGUF", 100)), "no end": slices.Concat(file[:48], words(0), file[56:]), "empty": {},
+		"big-endian": append([]byte("2ELIFREP"), file[8:]...), "not perf": []byte(strings.Repeat("GGUF", 100)),
+		"no end": slices.Concat(file[:48], words(0), file[56:]), "empty": {},
 	} {
 		if _, err := NewData(bytes.NewReader(c), int64(len(c))); !errors.Is(err, ErrData) {
 			t.Errorf("%s: %v", what, err)
@@ -83,8 +85,10 @@ func TestDataCounts(t *testing.T) {
 	}
 	d := data(t, dataOf(t, f.events,
 		record(perfevent.RecordLost, 0, words(e.IDs[0], 7), id), record(perfevent.RecordLostSamples, 0, words(3), id),
-		record(perfevent.RecordThrottle, 0, words(1, 2, 3), id), record(perfevent.RecordAux, 0, words(0, 64, 0x100), id), record(perfevent.RecordAux, 0, words(64, 64, 5), id),
-		record(perfevent.RecordAux, 0, words(128, 64, 8), id), record(perfevent.RecordAux, 0, words(192, 64, 1), id), sample(0), sample(5), record(perfevent.RecordSample, 2, words(e.IDs[0], 1)), record(99, 0, words(1))))
+		record(perfevent.RecordThrottle, 0, words(1, 2, 3), id),
+		record(perfevent.RecordAux, 0, words(0, 64, 0x100), id), record(perfevent.RecordAux, 0, words(64, 64, 5), id),
+		record(perfevent.RecordAux, 0, words(128, 64, 8), id), record(perfevent.RecordAux, 0, words(192, 64, 1), id),
+		sample(0), sample(5), record(perfevent.RecordSample, 2, words(e.IDs[0], 1)), record(99, 0, words(1))))
 	var a memtrace.Access
 	if err := d.Next(&a); err != nil || a.Addr != 5 {
 		t.Errorf("%+v, %v", a, err)
@@ -93,7 +97,8 @@ func TestDataCounts(t *testing.T) {
 	for d.Next(&a) == nil {
 		t.Errorf("read: %+v", a)
 	}
-	if s := d.Stats(); s.Lost != 10 || s.Throttles != 1 || s.Gaps != 2 || s.Collided != 1 || s.NoAddress != 1 || s.Samples != 1 || s.Bad != 1 {
+	if s := d.Stats(); s.Lost != 10 || s.Throttles != 1 || s.Gaps != 2 || s.Collided != 1 || s.NoAddress != 1 ||
+		s.Samples != 1 || s.Bad != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -120,9 +125,12 @@ func TestRecordedHere(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	const fields = "comm,pid,tid,time,event,addr,ip,sym,dso"
-	for what, args := range map[string][]string{"file": {"-o", "perf.data"}, "packed": {"-z", "-o", "perf.data"}, "pipe": {"-o", "-"}, "chains": {"-g", "-o", "perf.data"}, "two events": {"-e", "context-switches", "-o", "perf.data"}} {
+	for what, args := range map[string][]string{"file": {"-o", "perf.data"}, "packed": {"-z", "-o", "perf.data"},
+		"pipe": {"-o", "-"}, "chains": {"-g", "-o", "perf.data"},
+		"two events": {"-e", "context-switches", "-o", "perf.data"}} {
 		t.Run(what, func(t *testing.T) {
-			cmd := exec.Command(perf, slices.Concat([]string{"record", "-B", "-N", "-k", "CLOCK_MONOTONIC", "-d", "-e", "page-faults", "-c", "1"}, args, []string{"--", program})...)
+			cmd := exec.Command(perf, slices.Concat([]string{"record", "-B", "-N", "-k", "CLOCK_MONOTONIC", "-d", "-e",
+				"page-faults", "-c", "1"}, args, []string{"--", program})...)
 			cmd.Dir = t.TempDir()
 			file, err := cmd.Output()
 			if err != nil {
@@ -150,9 +158,11 @@ func TestRecordedHere(t *testing.T) {
 					got[i].IP, want[i].IP, guessed[i].IP = 0, 0, 0 // perf prints those of a file's begin
 				}
 			}
-			for name, other := range map[string][]memtrace.Access{"as text": want, "as text without its fields": guessed} {
+			for name, other := range map[string][]memtrace.Access{"as text": want,
+				"as text without its fields": guessed} {
 				if i := different(got, other); i >= 0 {
-					t.Errorf("%s: %d and %d accesses, %d is %+v and %+v", name, len(got), len(other), i, got[min(i, len(got)-1)], other[min(i, len(other)-1)])
+					t.Errorf("%s: %d and %d accesses, %d is %+v and %+v", name, len(got), len(other), i,
+						got[min(i, len(got)-1)], other[min(i, len(other)-1)])
 				}
 			}
 		})
@@ -191,9 +201,12 @@ func FuzzData(f *testing.F) {
 func spePackets() []byte {
 	packet := func(h byte, v uint64, n int) []byte { return append([]byte{h}, words(v)[:n]...) }
 	return slices.Concat(
-		packet(0xb0, 0x0000_aaaa_0000_1000|1<<63, 8), packet(0x64, 77, 4), packet(0x49, 0, 1), packet(0x52, 1<<1|1<<2|1<<3|1<<8, 2),
-		packet(0x98, 123, 2), packet(0x99, 5, 2), packet(0xb2, 0x00ff_7f00_0000_2000&^(0xff<<48)|0x4a<<56, 8), packet(0xb3, 0x1234_5000|1<<63, 8), packet(0x43, 0xb, 1), packet(0x71, 5000, 8),
-		[]byte{0, 0, 0}, packet(0xb0, 0xffff_0000_0000_2000&(1<<56-1)|1<<61|1<<63, 8), packet(0x64, 78, 4), packet(0x49, 1, 1), packet(0x42, 1<<1|1<<2, 1), packet(0xb2, 0x00f0_0000_0000_3000, 8), packet(0x71, 6000, 8),
+		packet(0xb0, 0x0000_aaaa_0000_1000|1<<63, 8), packet(0x64, 77, 4), packet(0x49, 0, 1),
+		packet(0x52, 1<<1|1<<2|1<<3|1<<8, 2),
+		packet(0x98, 123, 2), packet(0x99, 5, 2), packet(0xb2, 0x00ff_7f00_0000_2000&^(0xff<<48)|0x4a<<56, 8),
+		packet(0xb3, 0x1234_5000|1<<63, 8), packet(0x43, 0xb, 1), packet(0x71, 5000, 8),
+		[]byte{0, 0, 0}, packet(0xb0, 0xffff_0000_0000_2000&(1<<56-1)|1<<61|1<<63, 8), packet(0x64, 78, 4),
+		packet(0x49, 1, 1), packet(0x42, 1<<1|1<<2, 1), packet(0xb2, 0x00f0_0000_0000_3000, 8), packet(0x71, 6000, 8),
 		packet(0xb0, 0x1000, 8), packet(0x4a, 1, 1), packet(0x71, 7000, 8), []byte{0x20, 0x00})
 }
 
@@ -209,7 +222,8 @@ func speFile(t testing.TB) []byte {
 		trace = append(trace, 0)
 	}
 	auxtrace := func(index, cpu uint32) []byte {
-		return append(record(recordAuxtrace, 0, words(uint64(len(trace)), 0, 1, pair(index, ^uint32(0)), pair(cpu, 0))), trace...)
+		return append(record(recordAuxtrace, 0, words(uint64(len(trace)), 0, 1, pair(index, ^uint32(0)), pair(cpu, 0))),
+			trace...)
 	}
 	return dataOf(t, []perfevent.Event{event},
 		record(recordAuxtraceInfo, 0, words(traceSPE, pmu, 1)), comm(77, 77, "llama", 31),
@@ -220,11 +234,13 @@ func speFile(t testing.TB) []byte {
 func TestDataOfSPE(t *testing.T) {
 	d := data(t, speFile(t))
 	first := memtrace.Access{
-		TimeNS: 50_000, Addr: 0x7f00_0000_2000, Phys: 0x1234_5000, IP: 0xaaaa_0000_1000, Latency: 123, Weight: 1000, TID: 77, Op: memtrace.OpRead,
+		TimeNS: 50_000, Addr: 0x7f00_0000_2000, Phys: 0x1234_5000, IP: 0xaaaa_0000_1000, Latency: 123, Weight: 1000,
+		TID: 77, Op: memtrace.OpRead,
 		Level: memtrace.LevelL3, Collector: memtrace.CollectorSPE,
 	}
 	second := memtrace.Access{
-		TimeNS: 60_000, Addr: 0xfff0_0000_0000_3000, IP: 0xffff_0000_0000_2000, Weight: 1000, TID: 78, Op: memtrace.OpWrite, Level: memtrace.LevelL1,
+		TimeNS: 60_000, Addr: 0xfff0_0000_0000_3000, IP: 0xffff_0000_0000_2000, Weight: 1000, TID: 78,
+		Op: memtrace.OpWrite, Level: memtrace.LevelL1,
 		Collector: memtrace.CollectorSPE,
 	}
 	want := []memtrace.Access{first, second, first, second}

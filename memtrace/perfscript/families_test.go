@@ -44,16 +44,19 @@ const memory = perfevent.SampleIP | perfevent.SampleTID | perfevent.SampleTime |
 const recorded = perfevent.FlagInherit | perfevent.FlagSampleIDAll | perfevent.FlagUseClockID
 
 func attr(kind uint32, config, config1, sampleType uint64) perfevent.Attr {
-	return perfevent.Attr{Type: kind, Config: config, Config1: config1, Period: 4000, SampleType: sampleType, Flags: recorded, ClockID: perfevent.ClockMonotonic,
+	return perfevent.Attr{Type: kind, Config: config, Config1: config1, Period: 4000, SampleType: sampleType,
+		Flags: recorded, ClockID: perfevent.ClockMonotonic,
 		ReadFormat: perfevent.FormatID}
 }
 
 var families = []family{
 	{"intel", []perfevent.Event{
-		{Name: "cpu/mem-loads,ldlat=30/P", IDs: []uint64{101, 102}, Attr: attr(4, 0x1cd, 30, memory|perfevent.SampleWeight)},
+		{Name: "cpu/mem-loads,ldlat=30/P", IDs: []uint64{101, 102},
+			Attr: attr(4, 0x1cd, 30, memory|perfevent.SampleWeight)},
 		{Name: "cpu/mem-stores/P", IDs: []uint64{103, 104}, Attr: attr(4, 0x82d0, 0, memory)},
 	}, []source{
-		{0, load | hit | l1 | snoopNone | tlbHit | tlbL1 | tlb2 | numL1 | lockNA | blkNA, memtrace.OpRead, memtrace.LevelL1},
+		{0, load | hit | l1 | snoopNone | tlbHit | tlbL1 | tlb2 | numL1 | lockNA | blkNA, memtrace.OpRead,
+			memtrace.LevelL1},
 		{0, load | hit | lfb | snoopNone | numNA | blkNA, memtrace.OpRead, memtrace.LevelLFB},
 		{0, load | hit | l2 | numL2 | snoopNone | blkNA, memtrace.OpRead, memtrace.LevelL2},
 		{0, load | hit | l3 | numL3 | snoopHit | blkNA, memtrace.OpRead, memtrace.LevelL3},
@@ -63,8 +66,10 @@ var families = []family{
 		{1, store | miss | l1 | numL1 | blkNA, memtrace.OpWrite, memtrace.LevelUnknown},
 	}},
 	{"intel-spr", []perfevent.Event{
-		{Name: "cpu/mem-loads,ldlat=30/P", IDs: []uint64{101, 102}, Attr: attr(4, 0x1cd, 30, memory|perfevent.SampleWeightStruct)},
-		{Name: "cpu/mem-stores/P", IDs: []uint64{103, 104}, Attr: attr(4, 0x2cd, 0, memory|perfevent.SampleWeightStruct)},
+		{Name: "cpu/mem-loads,ldlat=30/P", IDs: []uint64{101, 102},
+			Attr: attr(4, 0x1cd, 30, memory|perfevent.SampleWeightStruct)},
+		{Name: "cpu/mem-stores/P", IDs: []uint64{103, 104},
+			Attr: attr(4, 0x2cd, 0, memory|perfevent.SampleWeightStruct)},
 	}, []source{
 		{0, load | hit | l1 | numL1 | snoopNone | blkNA, memtrace.OpRead, memtrace.LevelL1},
 		{1, store | hit | l1 | numL1 | blkNA, memtrace.OpWrite, memtrace.LevelL1},
@@ -86,7 +91,8 @@ func recordOf(t testing.TB, f family, n int) (file []byte, want []memtrace.Acces
 	t.Helper()
 	rng := rand.New(rand.NewPCG(uint64(len(f.name)), 1))
 	const pid = 4000
-	records := [][]byte{comm(pid, pid, "llama cli 3", f.events[0].IDs[0]), comm(pid, pid+1, "llama cli 3", f.events[0].IDs[0])}
+	records := [][]byte{comm(pid, pid, "llama cli 3", f.events[0].IDs[0]),
+		comm(pid, pid+1, "llama cli 3", f.events[0].IDs[0])}
 	ns := uint64(1_000_000_000_000)
 	for i := range n {
 		s := f.sources[rng.IntN(len(f.sources))]
@@ -94,8 +100,10 @@ func recordOf(t testing.TB, f family, n int) (file []byte, want []memtrace.Acces
 		id := e.IDs[rng.IntN(len(e.IDs))]
 		ns += 1000 + uint64(rng.IntN(100000))
 		a := memtrace.Access{
-			TimeNS: int64(ns), Addr: 0x7f0000000000 + uint64(rng.IntN(1<<30)), IP: 0x555500001000 + uint64(rng.IntN(1<<20)), Phys: 0x100000000 + uint64(rng.IntN(1<<30)),
-			Weight: 4000, PID: pid, TID: pid + int32(i%2), CPU: int32(rng.IntN(2)), Op: s.op, Level: s.level, Collector: collector(e.Name),
+			TimeNS: int64(ns), Addr: 0x7f0000000000 + uint64(rng.IntN(1<<30)), IP: 0x555500001000 +
+				uint64(rng.IntN(1<<20)), Phys: 0x100000000 + uint64(rng.IntN(1<<30)),
+			Weight: 4000, PID: pid, TID: pid + int32(i%2), CPU: int32(rng.IntN(2)), Op: s.op, Level: s.level,
+			Collector: collector(e.Name),
 		}
 		weights := words(uint64(s.data))
 		if e.Attr.SampleType&(perfevent.SampleWeight|perfevent.SampleWeightStruct) != 0 {
@@ -107,7 +115,8 @@ func recordOf(t testing.TB, f family, n int) (file []byte, want []memtrace.Acces
 			weights = words(w, uint64(s.data))
 		}
 		records = append(records, record(perfevent.RecordSample, 2|1<<14,
-			words(id, a.IP, pair(uint32(a.PID), uint32(a.TID)), ns, a.Addr, pair(uint32(a.CPU), 0), a.Weight), weights, words(a.Phys)))
+			words(id, a.IP, pair(uint32(a.PID), uint32(a.TID)), ns, a.Addr, pair(uint32(a.CPU), 0), a.Weight), weights,
+			words(a.Phys)))
 		want = append(want, a)
 	}
 	return dataOf(t, f.events, records...), want

@@ -27,8 +27,10 @@ const (
 
 // tailNames are their names in -F.
 var tailNames = map[string]field{
-	"addr": fieldAddr, "data_src": fieldDataSrc, "weight": fieldWeight, "ins_lat": fieldInsLat, "p_stage_cyc": fieldRetireLat, "retire_lat": fieldRetireLat,
-	"ip": fieldIP, "sym": fieldSym, "dso": fieldDSO, "phys_addr": fieldPhys, "data_page_size": fieldDataPage, "code_page_size": fieldCodePage,
+	"addr": fieldAddr, "data_src": fieldDataSrc, "weight": fieldWeight, "ins_lat": fieldInsLat,
+	"p_stage_cyc": fieldRetireLat, "retire_lat": fieldRetireLat,
+	"ip": fieldIP, "sym": fieldSym, "dso": fieldDSO, "phys_addr": fieldPhys, "data_page_size": fieldDataPage,
+	"code_page_size": fieldCodePage,
 }
 
 // before are the fields that precede the event, and symoff, which belongs to a symbol.
@@ -55,7 +57,9 @@ func parseFields(list string) (*layout, error) {
 			continue
 		}
 		if !slices.Contains(before, name) {
-			return nil, fmt.Errorf("%w: field %q of -F is not read: print comm,tid,pid,cpu,time,period,event,addr,data_src,weight,ins_lat,ip,sym,symoff,dso,phys_addr", ErrText, name)
+			return nil, fmt.Errorf("%w: field %q of -F is not read: print "+
+				"comm,tid,pid,cpu,time,period,event,addr,data_src,weight,ins_lat,ip,sym,symoff,dso,phys_addr", ErrText,
+				name)
 		}
 		l.noEvent = l.noEvent && name != "event"
 		pid, tid = pid || name == "pid", tid || name == "tid"

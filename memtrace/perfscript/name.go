@@ -8,12 +8,14 @@ import (
 
 // spe are the events that perf synthesises from Arm's SPE records.
 var spe = map[string]bool{
-	"memory": true, "l1d-miss": true, "l1d-access": true, "llc-miss": true, "llc-access": true, "tlb-miss": true, "tlb-access": true, "branch-miss": true,
+	"memory": true, "l1d-miss": true, "l1d-access": true, "llc-miss": true, "llc-access": true, "tlb-miss": true,
+	"tlb-access": true, "branch-miss": true,
 	"branch": true, "remote-access": true, "instructions": true,
 }
 
 // software are the events whose address perf gives a symbol of its own.
-var software = map[string]bool{"page-faults": true, "faults": true, "minor-faults": true, "major-faults": true, "alignment-faults": true}
+var software = map[string]bool{"page-faults": true, "faults": true, "minor-faults": true, "major-faults": true,
+	"alignment-faults": true}
 
 // plain is an event's name without what follows the last slash or a modifier: page-faults:u is page-faults.
 func plain(event string) string {
@@ -42,7 +44,8 @@ func collector(event string) memtrace.Collector {
 // op is what an event's name says of all its accesses.
 func op(event string) memtrace.AccessOp {
 	switch {
-	case strings.Contains(event, "mem-stores"), strings.Contains(event, "mem_uops_retired.all_stores"), strings.Contains(event, "mem_inst_retired.all_stores"):
+	case strings.Contains(event, "mem-stores"), strings.Contains(event, "mem_uops_retired.all_stores"),
+		strings.Contains(event, "mem_inst_retired.all_stores"):
 		return memtrace.OpWrite
 	case strings.Contains(event, "mem-loads"), strings.Contains(event, "mem_trans_retired.load_latency"):
 		return memtrace.OpRead

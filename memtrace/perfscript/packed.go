@@ -43,7 +43,8 @@ func payload(raw []byte) []byte {
 func newPacked(d *Data, now []byte) *packed {
 	p := &packed{data: d, now: now, buffer: make([]byte, 1<<16)}
 	var err error
-	if p.stream, err = zstd.NewReader(p, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<28), zstd.WithDecoderLowmem(true)); err != nil {
+	if p.stream, err = zstd.NewReader(p, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<28),
+		zstd.WithDecoderLowmem(true)); err != nil {
 		p.err = fmt.Errorf("%w: %w", ErrData, err)
 		return p
 	}

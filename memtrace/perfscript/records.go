@@ -38,7 +38,8 @@ func (d *Data) Next(a *memtrace.Access) error {
 		}
 		raw, err := d.next()
 		if err == io.EOF && d.stats.Samples == 0 && d.stats.NoAddress > 0 {
-			return fmt.Errorf("%w: none of its %d samples has an address of data: record with perf mem record or perf record -d", ErrData, d.stats.NoAddress)
+			return fmt.Errorf("%w: none of its %d samples has an address of data: record with perf mem record or "+
+				"perf record -d", ErrData, d.stats.NoAddress)
 		}
 		if err != nil {
 			return err

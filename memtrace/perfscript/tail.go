@@ -40,7 +40,8 @@ func (c *cursor) decimal() (uint64, bool) {
 }
 
 // unavailable are the words with which the text of a data source may end, after the last field's name.
-var unavailable = [][]byte{[]byte("BLK"), []byte("LCK"), []byte("N/A"), []byte("No"), []byte("Yes"), []byte("Data"), []byte("Addr"), []byte("or")}
+var unavailable = [][]byte{[]byte("BLK"), []byte("LCK"), []byte("N/A"), []byte("No"), []byte("Yes"), []byte("Data"),
+	[]byte("Addr"), []byte("or")}
 
 // source passes over the text of a data source, which begins with a bar and whose words may have spaces between them.
 // It reports whether there is one.
@@ -248,7 +249,8 @@ func likely(a *memtrace.Access) bool {
 	const longest, lowest = 1 << 24, 1 << 16
 	first, _, more := strings.Cut(a.Symbol, " ")
 	_, number := hex([]byte(first))
-	return a.Latency < longest && (a.IP == 0 || a.IP >= lowest) && !(number && (more && len(first) >= 6 || len(first) >= 8))
+	return a.Latency < longest && (a.IP == 0 || a.IP >= lowest) &&
+		!(number && (more && len(first) >= 6 || len(first) >= 8))
 }
 
 // shapes are the fields that perf script prints by default and in common -F lists, in the order in which they are
@@ -265,7 +267,8 @@ func shapes(source bool) [][]field {
 	var tries [][]field
 	for _, place := range [][]field{{fieldIP, fieldSym, fieldDSO}, {fieldIP, fieldSym}} {
 		for _, fields := range first {
-			for _, end := range [][]field{{}, {fieldPhys}, {fieldPhys, fieldDataPage}, {fieldDataPage}, {fieldPhys, fieldDataPage, fieldCodePage}} {
+			for _, end := range [][]field{{}, {fieldPhys}, {fieldPhys, fieldDataPage}, {fieldDataPage},
+				{fieldPhys, fieldDataPage, fieldCodePage}} {
 				tries = append(tries, slices.Concat(fields, place, end))
 			}
 		}

@@ -142,10 +142,12 @@ func (t *Text) end(a *memtrace.Access) error {
 	switch s := t.stats; {
 	case s.Samples > 0:
 	case s.NoAddress > 0:
-		return fmt.Errorf("%w: none of its %d samples has an address of data: record with perf mem record or perf record -d, and print it: perf script -F +addr", ErrText, s.NoAddress)
+		return fmt.Errorf("%w: none of its %d samples has an address of data: record with perf mem record or perf "+
+			"record -d, and print it: perf script -F +addr", ErrText, s.NoAddress)
 	case s.Bad > 0:
 		why := strings.Replace(s.FirstBad.Error(), ErrText.Error()+": ", "", 1)
-		return fmt.Errorf("%w: none of its lines is a sample: %s; give what perf script prints, or perf.data", ErrText, why)
+		return fmt.Errorf("%w: none of its lines is a sample: %s; give what perf script prints, or perf.data", ErrText,
+			why)
 	}
 	return io.EOF
 }
@@ -214,7 +216,8 @@ func (t *Text) sample(line []byte) {
 		e = event{collector: collector(name), op: op(name), twoSyms: software[plain(name)]}
 		t.known[name] = e
 	}
-	a := memtrace.Access{TimeNS: h.ns, PID: h.pid, TID: h.tid, CPU: h.cpu, Weight: h.period, Collector: e.collector, Op: e.op}
+	a := memtrace.Access{TimeNS: h.ns, PID: h.pid, TID: h.tid, CPU: h.cpu, Weight: h.period, Collector: e.collector,
+		Op: e.op}
 	if t.fixed != nil && t.fixed.pidOnly {
 		a.PID, a.TID = h.tid, 0
 	}
@@ -250,7 +253,8 @@ func (t *Text) tail(name, rest []byte, e event, a *memtrace.Access) error {
 			t.layouts[string(name)] = l
 			return nil
 		}
-		return fmt.Errorf("%w: it is not clear which fields these are: %.200q; say so with the list that perf script -F had", ErrText, rest)
+		return fmt.Errorf("%w: it is not clear which fields these are: %.200q; say so with the list that perf script -F had",
+			ErrText, rest)
 	}
 	return fmt.Errorf("%w: these are not the fields of -F: %.200q", ErrText, rest)
 }

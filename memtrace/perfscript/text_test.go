@@ -79,8 +79,10 @@ func differ(t *testing.T, got, want []memtrace.Access, fields string) {
 	has := strings.Split(fields, ",")
 	for i, w := range want {
 		for field, clear := range map[string]func(){
-			"time": func() { w.TimeNS = 0 }, "cpu": func() { w.CPU = -1 }, "period": func() { w.Weight = 0 }, "pid": func() { w.PID = 0 },
-			"tid": func() { w.TID = 0 }, "phys_addr": func() { w.Phys = 0 }, "ip": func() { w.IP = 0 }, "weight": func() { w.Latency = 0 },
+			"time": func() { w.TimeNS = 0 }, "cpu": func() { w.CPU = -1 }, "period": func() { w.Weight = 0 },
+			"pid": func() { w.PID = 0 },
+			"tid": func() { w.TID = 0 }, "phys_addr": func() { w.Phys = 0 }, "ip": func() { w.IP = 0 },
+			"weight": func() { w.Latency = 0 },
 			"data_src": func() {
 				w.Level = memtrace.LevelUnknown
 				if w.Collector == memtrace.CollectorIBS {
@@ -119,7 +121,8 @@ func TestTextOfFamilies(t *testing.T) {
 	for _, f := range families {
 		file, want := recordOf(t, f, 200)
 		for list, clear := range lists {
-			if strings.Contains(list, "ins_lat") && f.name == "intel" || strings.Contains(list, "weight") && f.name != "amd" {
+			if strings.Contains(list, "ins_lat") && f.name == "intel" || strings.Contains(list, "weight") &&
+				f.name != "amd" {
 				continue // perf refuses what an event of the file has not
 			}
 			t.Run(f.name+" "+list, func(t *testing.T) {
@@ -182,10 +185,14 @@ w  102 5.000003: exceptions:page_fault_user: address=0x7f8781276b70 ip=0x7f87812
 w  102 5.000003: exceptions:page_fault_user: address=0x7f8781276b70 ip=0x7f8781276b71 error_code=0x6
 `
 	want := []memtrace.Access{
-		{TimeNS: 5_000_001_000, Addr: 0x7f1d30563000, IP: 0x16e0ba, Weight: 1, TID: 100, CPU: 3, Collector: memtrace.CollectorFault, Symbol: "memset"},
-		{TimeNS: 5_000_002_000, Addr: 0x7f1d30564000, IP: 0xffffffff816e0ba0, Weight: 1, PID: 100, TID: 101, CPU: 3, Collector: memtrace.CollectorFault, Symbol: "clear_page"},
-		{TimeNS: 5_000_003_000, Addr: 0x7f8781276b70, IP: 0x7f8781276b71, TID: 102, CPU: -1, Op: memtrace.OpRead, Collector: memtrace.CollectorFault},
-		{TimeNS: 5_000_003_000, Addr: 0x7f8781276b70, IP: 0x7f8781276b71, TID: 102, CPU: -1, Op: memtrace.OpWrite, Collector: memtrace.CollectorFault},
+		{TimeNS: 5_000_001_000, Addr: 0x7f1d30563000, IP: 0x16e0ba, Weight: 1, TID: 100, CPU: 3,
+			Collector: memtrace.CollectorFault, Symbol: "memset"},
+		{TimeNS: 5_000_002_000, Addr: 0x7f1d30564000, IP: 0xffffffff816e0ba0, Weight: 1, PID: 100, TID: 101, CPU: 3,
+			Collector: memtrace.CollectorFault, Symbol: "clear_page"},
+		{TimeNS: 5_000_003_000, Addr: 0x7f8781276b70, IP: 0x7f8781276b71, TID: 102, CPU: -1, Op: memtrace.OpRead,
+			Collector: memtrace.CollectorFault},
+		{TimeNS: 5_000_003_000, Addr: 0x7f8781276b70, IP: 0x7f8781276b71, TID: 102, CPU: -1, Op: memtrace.OpWrite,
+			Collector: memtrace.CollectorFault},
 	}
 	r := text(t, strings.NewReader(chains), "")
 	if got := all(t, r); !slices.Equal(got, want) {
@@ -199,7 +206,8 @@ w  102 5.000003: exceptions:page_fault_user: address=0x7f8781276b70 ip=0x7f87812
 		t.Fatal(err)
 	}
 	var a memtrace.Access
-	if err := text(t, strings.NewReader(one), "").Next(&a); !errors.Is(err, ErrText) || !strings.Contains(err.Error(), "has an address") {
+	if err := text(t, strings.NewReader(one), "").Next(&a); !errors.Is(err, ErrText) ||
+		!strings.Contains(err.Error(), "has an address") {
 		t.Errorf("a fault whose only address is its instruction's: %+v, %v", a, err)
 	}
 }
@@ -216,7 +224,8 @@ func TestTextOfSymbols(t *testing.T) {
 		"7f00 99 401000 main (/x)":      "main",
 	} {
 		var a memtrace.Access
-		if err := text(t, strings.NewReader("w 1 5.000001: cpu/mem-loads/: "+tail+"\n"), "").Next(&a); err != nil || a.Addr != 0x7f00 || a.IP != 0x401000 || a.Symbol != want {
+		if err := text(t, strings.NewReader("w 1 5.000001: cpu/mem-loads/: "+tail+"\n"), "").Next(&a); err != nil ||
+			a.Addr != 0x7f00 || a.IP != 0x401000 || a.Symbol != want {
 			t.Errorf("%s: %+v, %v", tail, a, err)
 		}
 	}
@@ -231,7 +240,8 @@ func TestTextOfSPE(t *testing.T) {
 `
 	r := text(t, strings.NewReader(in), "")
 	want := memtrace.Access{
-		TimeNS: 122463754000, Addr: 0xffff9c04d000, IP: 0xaaaac17c3e88, Weight: 1, TID: 3603, CPU: 20, Op: memtrace.OpRead, Level: memtrace.LevelL3,
+		TimeNS: 122463754000, Addr: 0xffff9c04d000, IP: 0xaaaac17c3e88, Weight: 1, TID: 3603, CPU: 20,
+		Op: memtrace.OpRead, Level: memtrace.LevelL3,
 		Collector: memtrace.CollectorSPE, Symbol: "ggml_vec_dot_q8_0_q8_0",
 	}
 	second := want
@@ -249,7 +259,8 @@ func TestTextBad(t *testing.T) {
 		"no address":     {"w 1 5.000001: x: 401000 main (/x)\n", "", "-F +addr"},
 	} {
 		var a memtrace.Access
-		if err := text(t, strings.NewReader(c.in), c.fields).Next(&a); !errors.Is(err, ErrText) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if err := text(t, strings.NewReader(c.in), c.fields).Next(&a); !errors.Is(err, ErrText) ||
+			!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %+v, %v", what, a, err)
 		}
 	}
@@ -258,7 +269,8 @@ func TestTextBad(t *testing.T) {
 			t.Errorf("%s is taken: %v", list, err)
 		}
 	}
-	r := text(t, io.MultiReader(strings.NewReader("w 1 5.000001: x: 7f00\n"), strings.NewReader(strings.Repeat("x", 3*maxLine)+"\n??\nw 1 5.000002: x: 7f01")), "")
+	r := text(t, io.MultiReader(strings.NewReader("w 1 5.000001: x: 7f00\n"),
+		strings.NewReader(strings.Repeat("x", 3*maxLine)+"\n??\nw 1 5.000002: x: 7f01")), "")
 	var a memtrace.Access
 	for i := range 2 {
 		if err := r.Next(&a); err != nil || a.Addr != 0x7f00+uint64(i) {
@@ -281,7 +293,8 @@ func FuzzText(f *testing.F) {
 		}
 		f.Add(b[:min(len(b), 2000)], "")
 	}
-	f.Add([]byte("w 1 5.000001: page-faults:  7f00 [unknown] (//anon) 401000 main (/x)\n\t 401000 x\n\n"), "event,addr,ip,sym,dso")
+	f.Add([]byte("w 1 5.000001: page-faults:  7f00 [unknown] (//anon) 401000 main (/x)\n\t 401000 x\n\n"),
+		"event,addr,ip,sym,dso")
 	f.Fuzz(func(t *testing.T, b []byte, fields string) {
 		r, err := NewText(bytes.NewReader(b), Options{Fields: fields})
 		if err != nil {

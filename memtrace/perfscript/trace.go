@@ -83,7 +83,8 @@ func (d *Data) goOn() error {
 	if _, err := io.ReadFull(d.in, t.chunk[len(torn):]); err != nil {
 		return fmt.Errorf("%w: torn within a trace: %w", ErrData, noEOF(err))
 	}
-	used, bad := perfevent.DecodeSPE(t.chunk, t.offset-uint64(len(torn)), func(r *perfevent.SPERecord) { d.keep(r, t.tid, t.cpu) })
+	used, bad := perfevent.DecodeSPE(t.chunk, t.offset-uint64(len(torn)),
+		func(r *perfevent.SPERecord) { d.keep(r, t.tid, t.cpu) })
 	if bad > 0 {
 		d.stats.Bad += uint64(bad) - 1
 		d.bad(fmt.Errorf("%w: bytes of a trace that are no packet", ErrData))
@@ -106,7 +107,8 @@ func (d *Data) keep(r *perfevent.SPERecord, tid, cpu uint32) {
 		return
 	}
 	a := memtrace.Access{
-		Addr: r.Addr, Phys: r.Phys, IP: r.IP, Latency: uint64(r.Latency), Weight: d.arm.period, TID: int32(tid), CPU: int32(cpu), Op: r.Op, Level: r.Level(),
+		Addr: r.Addr, Phys: r.Phys, IP: r.IP, Latency: uint64(r.Latency), Weight: d.arm.period, TID: int32(tid),
+		CPU: int32(cpu), Op: r.Op, Level: r.Level(),
 		Collector: memtrace.CollectorSPE,
 	}
 	if r.Context != 0 {

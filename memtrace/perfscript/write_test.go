@@ -76,7 +76,8 @@ func dataOf(t testing.TB, events []perfevent.Event, records ...[]byte) []byte {
 	dataAt := attrsAt + uint64(len(attrs))
 	featuresAt := dataAt + uint64(len(data))
 	desc := describe(events)
-	file := append([]byte(magic), words(headerBytes, attrSize, attrsAt, uint64(len(attrs)), dataAt, uint64(len(data)), 0, 0, 1<<featureEventDesc, 0, 0, 0)...)
+	file := append([]byte(magic), words(headerBytes, attrSize, attrsAt, uint64(len(attrs)), dataAt, uint64(len(data)),
+		0, 0, 1<<featureEventDesc, 0, 0, 0)...)
 	for _, part := range [][]byte{ids, attrs, data, words(featuresAt+16, uint64(len(desc))), desc} {
 		file = append(file, part...)
 	}

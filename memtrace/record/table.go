@@ -73,9 +73,11 @@ func New(o Options) *Table {
 // writer finds out which it is.
 func Schema() table.Schema {
 	s := table.Schema{Metadata: [][2]string{{table.VersionKey, table.Version}}}
-	kinds := [...]table.Kind{memtrace.ColumnInt32: table.Int32, memtrace.ColumnInt64: table.Int64, memtrace.ColumnUint64: table.Uint64, memtrace.ColumnText: table.Text}
+	kinds := [...]table.Kind{memtrace.ColumnInt32: table.Int32, memtrace.ColumnInt64: table.Int64,
+		memtrace.ColumnUint64: table.Uint64, memtrace.ColumnText: table.Text}
 	for _, c := range memtrace.TraceColumns() {
-		s.Columns = append(s.Columns, table.Column{Name: c.Name, Kind: kinds[c.Kind], Null: true, Unit: table.Unit(c.Unit), Description: c.Description})
+		s.Columns = append(s.Columns, table.Column{Name: c.Name, Kind: kinds[c.Kind], Null: true,
+			Unit: table.Unit(c.Unit), Description: c.Description})
 	}
 	return s
 }

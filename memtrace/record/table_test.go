@@ -133,7 +133,8 @@ func TestRowsOfSeveral(t *testing.T) {
 				if i%5 == 0 {
 					w.Extend(memtrace.TraceTime, []int64{2 * i, 2*i + 2, 2*i + 4})
 					w.Fill(memtrace.TraceOp, w.Code(memtrace.TraceOp, []string{"read", "write"}[k]), 3)
-					w.ExtendSome(memtrace.TraceSymbol, []int64{0, w.Code(memtrace.TraceSymbol, name(i+1)), 0}, []bool{false, true, false})
+					w.ExtendSome(memtrace.TraceSymbol, []int64{0, w.Code(memtrace.TraceSymbol, name(i+1)), 0},
+						[]bool{false, true, false})
 					w.Fill(memtrace.TraceToken, k, 3)
 					if err := w.EndRows(3); err != nil {
 						t.Error(err)
@@ -196,7 +197,8 @@ func TestNothing(t *testing.T) {
 	var f folder
 	all := New(Options{Folder: &f})
 	w := all.Writer()
-	if err := errors.Join(w.Tick(1), w.Tick(int64(time.Hour)), w.Close(), all.Close()); err != nil || len(f.files) != 0 {
+	if err := errors.Join(w.Tick(1), w.Tick(int64(time.Hour)), w.Close(), all.Close()); err != nil ||
+		len(f.files) != 0 {
 		t.Errorf("%d files, %v", len(f.files), err)
 	}
 	w.Int(memtrace.TraceTime, 1)

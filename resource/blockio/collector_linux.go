@@ -20,11 +20,12 @@ import (
 type Options struct {
 	Interval time.Duration // between snapshots, as it is written
 	Target   bpf.Target    // of the task that submits a request, or of the group that owns what is written back
-	Follow   bool          // what a process of Target.PIDs starts, and what that starts, belongs to it; needs a kernel with BTF
-	Devices  []string      // disks or partitions, by name; none is all. At most 8
-	Strap    bool          // A's bounds in latency_histogram, twice too large
-	Plain    bool          // the programs for kernels without BTF though this one has it
-	Poll     bool          // /proc/diskstats though BPF programs could run
+	// what a process of Target.PIDs starts, and what that starts, belongs to it; needs a kernel with BTF
+	Follow  bool
+	Devices []string // disks or partitions, by name; none is all. At most 8
+	Strap   bool     // A's bounds in latency_histogram, twice too large
+	Plain   bool     // the programs for kernels without BTF though this one has it
+	Poll    bool     // /proc/diskstats though BPF programs could run
 
 	buckets, rows int           // for tests: how many, powers of two; 0 is all
 	patience      time.Duration // for tests: how old a request is before it is looked after
@@ -79,7 +80,8 @@ func Open(o Options) (*Collector, error) {
 		}
 	}
 	if len(c.only) > maxDevices {
-		return nil, fmt.Errorf("%d block devices are wanted, with those that they lie on: at most %d can be", len(c.only), maxDevices)
+		return nil, fmt.Errorf("%d block devices are wanted, with those that they lie on: at most %d can be",
+			len(c.only), maxDevices)
 	}
 	mounts, _ := os.ReadFile("/proc/self/mounts") // without it groups have no names
 	c.groups = newGroups(string(mounts), o.unified)
@@ -114,7 +116,8 @@ func (c *Collector) load() error {
 		return err
 	}
 	if size := spec.Variables["table"].Size(); size != tableSize || spec.Maps["counts"].ValueSize != countsSize {
-		return fmt.Errorf("the BPF object's table has %d bytes and counts %d, not %d and %d", size, spec.Maps["counts"].ValueSize, tableSize, countsSize)
+		return fmt.Errorf("the BPF object's table has %d bytes and counts %d, not %d and %d", size,
+			spec.Maps["counts"].ValueSize, tableSize, countsSize)
 	}
 	processors, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -122,7 +125,8 @@ func (c *Collector) load() error {
 	}
 	rows := c.rows(processors)
 	set := map[string]any{
-		"processors": uint32(processors), "row_count": uint32(fixedRows + rows), "row_mask": uint32(rows - 1), "groups_v1": c.groups.v1,
+		"processors": uint32(processors), "row_count": uint32(fixedRows + rows), "row_mask": uint32(rows - 1),
+		"groups_v1": c.groups.v1,
 	}
 	if c.o.buckets > 0 {
 		set["bucket_mask"] = uint32(c.o.buckets - 1)

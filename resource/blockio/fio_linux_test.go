@@ -46,7 +46,8 @@ func fio(t *testing.T, dev string, args ...string) string {
 	t.Helper()
 	prefix := filepath.Join(t.TempDir(), "fio")
 	run(t, testenv.NeedFio(t), append([]string{
-		"--name=t", "--filename=" + dev, "--write_lat_log=" + prefix, "--log_offset=1", "--randseed=7", "--output=/dev/null",
+		"--name=t", "--filename=" + dev, "--write_lat_log=" + prefix, "--log_offset=1", "--randseed=7",
+		"--output=/dev/null",
 	}, args...)...)
 	return prefix
 }
@@ -66,7 +67,8 @@ func atLeast(buckets []resource.Bucket, slot int) (n uint64) {
 func checkFio(t *testing.T, o *resource.BlockOp, ns []uint64, bytes uint64) {
 	t.Helper()
 	if o.Requests+value(o.Untimed) != uint64(len(ns)) || o.Bytes != bytes || bucketTotal(o.Latency) != o.Requests {
-		t.Errorf("%s: %d requests of %d bytes, %d in the histogram; fio has %d of %d", o.Op, o.Requests, o.Bytes, bucketTotal(o.Latency), len(ns), bytes)
+		t.Errorf("%s: %d requests of %d bytes, %d in the histogram; fio has %d of %d", o.Op, o.Requests, o.Bytes,
+			bucketTotal(o.Latency), len(ns), bytes)
 	}
 	var h resource.Histogram
 	var sum uint64
@@ -81,7 +83,8 @@ func checkFio(t *testing.T, o *resource.BlockOp, ns []uint64, bytes uint64) {
 		}
 	}
 	if got := value(o.ServiceNS) + value(o.QueueNS); got > sum || value(o.ServiceNS) == 0 {
-		t.Errorf("%s: %d ns of service and %d in the queue, fio has %d in all", o.Op, value(o.ServiceNS), value(o.QueueNS), sum)
+		t.Errorf("%s: %d ns of service and %d in the queue, fio has %d in all", o.Op, value(o.ServiceNS),
+			value(o.QueueNS), sum)
 	}
 }
 
@@ -96,7 +99,8 @@ func checkKernel(t *testing.T, d *resource.BlockDevice, before, after diskstats)
 		bytes, merges := (after.sectors[i]-before.sectors[i])*512, after.merges[i]-before.merges[i]
 		// What ended without being issued is a write to the kernel, of nothing.
 		if o.Requests+value(o.Unissued)+value(o.Untimed) != requests {
-			t.Errorf("%s: %d requests, %d unissued and %d untimed, the kernel has %d", name, o.Requests, value(o.Unissued), value(o.Untimed), requests)
+			t.Errorf("%s: %d requests, %d unissued and %d untimed, the kernel has %d", name, o.Requests,
+				value(o.Unissued), value(o.Untimed), requests)
 		}
 		if few := value(o.Untimed); few > 5+requests/500 {
 			t.Errorf("%s: %d of %d requests are untimed", name, few, requests)
@@ -106,8 +110,10 @@ func checkKernel(t *testing.T, d *resource.BlockDevice, before, after diskstats)
 		}
 		// The kernel ends its clock some microseconds later, cuts its times to milliseconds, and does not time
 		// flushes of the device, for which what is to be flushed waits after its own end.
-		ours, theirs := int64(value(o.ServiceNS)+value(o.QueueNS)+value(o.UnissuedNS)), int64(after.ms[i]-before.ms[i])*1e6
-		if slack := 2e6 + theirs/20 + int64(requests)*20e3; name != resource.BlockFlush && (ours > theirs+2e6 || ours < theirs-slack && value(o.Untimed) == 0 && !flushed) {
+		ours, theirs := int64(value(o.ServiceNS)+value(o.QueueNS)+value(o.UnissuedNS)),
+			int64(after.ms[i]-before.ms[i])*1e6
+		if slack := 2e6 + theirs/20 + int64(requests)*20e3; name != resource.BlockFlush &&
+			(ours > theirs+2e6 || ours < theirs-slack && value(o.Untimed) == 0 && !flushed) {
 			t.Errorf("%s: %d ns in all, the kernel has %d", name, ours, theirs)
 		}
 	}
@@ -155,7 +161,8 @@ func TestAgainstFio(t *testing.T) {
 	}{
 		{"sequential", []string{"--rw=read", "--bs=64k", "--direct=1", "--ioengine=psync"}},
 		{"random", []string{"--rw=randrw", "--bs=4k", "--direct=1", "--ioengine=libaio", "--iodepth=16", "--size=8m"}},
-		{"sizes", []string{"--rw=randwrite", "--bsrange=4k-256k", "--direct=1", "--ioengine=libaio", "--iodepth=4", "--size=32m"}},
+		{"sizes", []string{"--rw=randwrite", "--bsrange=4k-256k", "--direct=1", "--ioengine=libaio", "--iodepth=4",
+			"--size=32m"}},
 		{"discard", []string{"--rw=randtrim", "--bs=64k", "--direct=1", "--ioengine=psync", "--size=8m"}},
 	} {
 		t.Run(w.name, func(t *testing.T) {

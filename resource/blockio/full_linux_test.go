@@ -20,7 +20,8 @@ func TestFullTable(t *testing.T) {
 	}
 	// What found no room at its start may find it at its issue, and is followed from there: what is lost was
 	// refused twice.
-	if seen, all := d.Requests+value(d.Untimed), after.done[0]-before.done[0]; seen > all || seen+line.Lost.Requests < all {
+	if seen, all := d.Requests+value(d.Untimed), after.done[0]-before.done[0]; seen > all ||
+		seen+line.Lost.Requests < all {
 		t.Errorf("%d requests and %d without room, the kernel has %d", seen, line.Lost.Requests, all)
 	}
 	if value(d.DepthMax) > ways {

@@ -78,7 +78,8 @@ func readRow(table []byte, index int) row {
 		n++
 	}
 	return row{
-		state: u32(b, 0), op: min(u32(b, 4), opCount-1), device: u32(b, 8), disk: u32(b, 12) % diskCount, tgid: u32(b, 16),
+		state: u32(b, 0), op: min(u32(b, 4), opCount-1), device: u32(b, 8), disk: u32(b, 12) % diskCount,
+		tgid:   u32(b, 16),
 		cgroup: u64(b, 24), comm: string(name[:n]), hasGroup: index >= fixedRows,
 	}
 }
@@ -122,8 +123,9 @@ func readRequests(dst []request, table []byte) []request {
 // counts are what was counted of a row, by all processors together.
 type counts struct {
 	events, bytes, serviceNS, queueNS, queued, merges, requeues, errors, unissued, unissuedNS, untimed uint64
-	queue                                                                                              [resource.HistogramSlots]uint32
-	latency                                                                                            [sizeCount][resource.HistogramSlots]uint32
+
+	queue   [resource.HistogramSlots]uint32
+	latency [sizeCount][resource.HistogramSlots]uint32
 }
 
 // add adds what one processor counted.

@@ -46,7 +46,8 @@ func (iv *interval) figures(d *delta) resource.BlockFigures {
 		Untimed: &d.untimed, Inflight: &d.inflight,
 	}
 	if !iv.plain {
-		f.QueueNS, f.Merges, f.Unissued, f.UnissuedNS, f.Waiting = &d.queueNS, &d.merges, &d.unissued, &d.unissuedNS, &d.waiting
+		f.QueueNS, f.Merges, f.Unissued, f.UnissuedNS, f.Waiting = &d.queueNS, &d.merges, &d.unissued, &d.unissuedNS,
+			&d.waiting
 	}
 	return f
 }
@@ -119,7 +120,8 @@ func (iv *interval) devices(line *resource.BlockLine) {
 			add(deviceOp{id, s.op}, &s.delta)
 		}
 	}
-	line.Latency, line.Inflight, line.Devices = []resource.DeviceLatency{}, []resource.DeviceInflight{}, []resource.BlockDevice{}
+	line.Latency, line.Inflight, line.Devices = []resource.DeviceLatency{}, []resource.DeviceInflight{},
+		[]resource.BlockDevice{}
 	var d *resource.BlockDevice
 	for _, k := range slices.SortedFunc(maps.Keys(byOp), deviceOp.compare) {
 		if d == nil || d.DeviceID != k.device {
@@ -136,7 +138,9 @@ func (iv *interval) devices(line *resource.BlockLine) {
 		}
 	}
 	slices.SortStableFunc(line.Latency, func(a, b resource.DeviceLatency) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortStableFunc(line.Inflight, func(a, b resource.DeviceInflight) int { return cmp.Compare(b.Count, a.Count) })
+	slices.SortStableFunc(line.Inflight, func(a, b resource.DeviceInflight) int {
+		return cmp.Compare(b.Count, a.Count)
+	})
 }
 
 func (iv *interval) newDevice(id uint32, partOf map[uint32]uint32) resource.BlockDevice {
@@ -164,10 +168,12 @@ func (iv *interval) disk(line *resource.BlockLine, d *resource.BlockDevice, byOp
 		}
 	}
 	if n := h.Total(); n > 0 {
-		line.Latency = append(line.Latency, resource.DeviceLatency{DeviceID: d.DeviceID, Name: d.Name, Total: n, Buckets: h.Buckets(iv.strap)})
+		line.Latency = append(line.Latency, resource.DeviceLatency{DeviceID: d.DeviceID, Name: d.Name, Total: n,
+			Buckets: h.Buckets(iv.strap)})
 	}
 	if d.Inflight != nil && *d.Inflight > 0 {
-		line.Inflight = append(line.Inflight, resource.DeviceInflight{DeviceID: d.DeviceID, Name: d.Name, Count: *d.Inflight})
+		line.Inflight = append(line.Inflight, resource.DeviceInflight{DeviceID: d.DeviceID, Name: d.Name,
+			Count: *d.Inflight})
 	}
 }
 
@@ -185,7 +191,8 @@ func (iv *interval) processes(line *resource.BlockLine) {
 	})
 	line.Processes = []resource.BlockProcess{}
 	for _, k := range keys {
-		line.Processes = append(line.Processes, resource.BlockProcess{PID: k.tgid, Comm: k.comm, DeviceID: k.device, BlockOp: iv.op(k.op, sums[k])})
+		line.Processes = append(line.Processes, resource.BlockProcess{PID: k.tgid, Comm: k.comm, DeviceID: k.device,
+			BlockOp: iv.op(k.op, sums[k])})
 	}
 }
 
@@ -202,6 +209,7 @@ func (iv *interval) cgroups(line *resource.BlockLine) {
 	})
 	line.Cgroups = []resource.BlockCgroup{}
 	for _, k := range keys {
-		line.Cgroups = append(line.Cgroups, resource.BlockCgroup{CgroupID: k.group, Path: iv.group(k.group), DeviceID: k.device, BlockOp: iv.op(k.op, sums[k])})
+		line.Cgroups = append(line.Cgroups, resource.BlockCgroup{CgroupID: k.group, Path: iv.group(k.group),
+			DeviceID: k.device, BlockOp: iv.op(k.op, sums[k])})
 	}
 }

@@ -18,7 +18,8 @@ var update = flag.Bool("update", false, "write the golden files")
 func sample() *interval {
 	const disk, part = 8 << 20, 8<<20 | 1
 	of := func(device, op, tgid uint32, comm string, index int, d delta) share {
-		return share{row{state: ready, op: op, device: device, disk: uint32(index), tgid: tgid, cgroup: 77, comm: comm, hasGroup: tgid != 0}, d}
+		return share{row{state: ready, op: op, device: device, disk: uint32(index), tgid: tgid, cgroup: 77, comm: comm,
+			hasGroup: tgid != 0}, d}
 	}
 	read := delta{bytes: 3 * 4096, serviceNS: 500_000, queueNS: 9000}
 	read.latency[1][7], read.latency[1][8], read.queue[2] = 2, 1, 3
@@ -29,13 +30,15 @@ func sample() *interval {
 	empty := delta{unissued: 1, unissuedNS: 3_100_000}
 	return &interval{
 		shares: []share{
-			of(part, 0, 300, "llama-cli", 1, read), of(disk, 1, 300, "llama-cli", 1, write), of(disk, 3, 0, "", 1, flush),
+			of(part, 0, 300, "llama-cli", 1, read), of(disk, 1, 300, "llama-cli", 1, write),
+			of(disk, 3, 0, "", 1, flush),
 			of(part, 1, 301, "jbd2/sda1-8", 1, empty), of(9<<20, 0, 300, "llama-cli", 2, delta{untimed: 1, bytes: 512}),
 			of(part, 2, 300, "llama-cli", 1, delta{}),
 		},
 		depths: map[int]depth{1: {id: disk, most: 5, mean: 1.25}, 2: {id: 9 << 20, most: 1, mean: 0.5}},
 		device: func(id uint32) device {
-			return device{id: id, name: map[uint32]string{disk: "sda", part: "sda1", 9 << 20: "dm-0"}[id], alias: map[uint32]string{9 << 20: "vg-models"}[id]}
+			return device{id: id, name: map[uint32]string{disk: "sda", part: "sda1", 9 << 20: "dm-0"}[id],
+				alias: map[uint32]string{9 << 20: "vg-models"}[id]}
 		},
 		group: func(id uint64) string { return fmt.Sprintf("/group%d", id) },
 	}
@@ -43,7 +46,8 @@ func sample() *interval {
 
 // TestLine: a line's keys are those of A, and of the words.
 func TestLine(t *testing.T) {
-	line := &resource.BlockLine{HostHeader: resource.NewHostHeader(time.Unix(1700000000, 250e6), 5e9, 5*time.Second, 5001*time.Millisecond, resource.OriginBPF)}
+	line := &resource.BlockLine{HostHeader: resource.NewHostHeader(time.Unix(1700000000, 250e6), 5e9, 5*time.Second,
+		5001*time.Millisecond, resource.OriginBPF)}
 	sample().fill(line)
 	got, err := json.MarshalIndent(line, "", "\t")
 	if err != nil {

@@ -86,7 +86,8 @@ func load(t testing.TB, dev string, n int) {
 
 func loading(t testing.TB, dev string, n int) *exec.Cmd {
 	t.Helper()
-	return exec.Command(testenv.NeedFio(t), "--name=load", "--filename="+dev, "--rw=randread", "--bs=4k", "--direct=1", "--ioengine=libaio", "--iodepth=32",
+	return exec.Command(testenv.NeedFio(t), "--name=load", "--filename="+dev, "--rw=randread", "--bs=4k", "--direct=1",
+		"--ioengine=libaio", "--iodepth=32",
 		"--norandommap", "--randseed=7", fmt.Sprintf("--io_size=%d", 4096*n), "--thread", "--output=/dev/null")
 }
 
@@ -128,8 +129,10 @@ func TestLoad(t *testing.T) {
 	add(snap(t, c))
 	after := kernelStats(t, dev)
 	all := after.done[0] - before.done[0]
-	if all < uint64(requests) || got.Requests+value(got.Untimed) != all || got.Bytes != (after.sectors[0]-before.sectors[0])*512 {
-		t.Errorf("%d requests, %d untimed, %d bytes; the kernel has %d", got.Requests, value(got.Untimed), got.Bytes, all)
+	if all < uint64(requests) || got.Requests+value(got.Untimed) != all ||
+		got.Bytes != (after.sectors[0]-before.sectors[0])*512 {
+		t.Errorf("%d requests, %d untimed, %d bytes; the kernel has %d", got.Requests, value(got.Untimed), got.Bytes,
+			all)
 	}
 	if few := value(got.Untimed); few > 10+all/500 {
 		t.Errorf("%d of %d requests are untimed", few, all)

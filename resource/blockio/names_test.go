@@ -80,7 +80,8 @@ func TestDiskstats(t *testing.T) {
 	if err != nil || len(before) != 5 {
 		t.Fatalf("%+v, %v", before, err)
 	}
-	if d := before[1]; d.ops != 4 || d.done != [4]uint64{90, 30, 5, 7} || d.sectors != [4]uint64{1800, 600, 640} || d.ms != [4]uint64{45, 15, 2, 3} ||
+	if d := before[1]; d.ops != 4 || d.done != [4]uint64{90, 30, 5, 7} || d.sectors != [4]uint64{1800, 600, 640} ||
+		d.ms != [4]uint64{45, 15, 2, 3} ||
 		d.merges != [4]uint64{9, 3, 0} || d.inflight != 1 || d.waitedMS != 60 || before[0].ops != 2 {
 		t.Errorf("%+v", d)
 	}
@@ -90,7 +91,8 @@ func TestDiskstats(t *testing.T) {
 	after[0].ms[0] += 20
 	after[0].waitedMS += 1000
 	after[1].done[3]++
-	after[2] = diskstats{id: after[2].id, name: "nvme0n1", ops: 2, done: [4]uint64{0, 1}, sectors: [4]uint64{0, 8}} // begun anew
+	// begun anew
+	after[2] = diskstats{id: after[2].id, name: "nvme0n1", ops: 2, done: [4]uint64{0, 1}, sectors: [4]uint64{0, 8}}
 	line := &resource.BlockLine{HostHeader: resource.HostHeader{ActualS: 2}}
 	polled(line, before, after, newNames(machine()), nil)
 	if len(line.Devices) != 5 || len(line.Inflight) != 2 { // two have requests, all the time
@@ -103,7 +105,8 @@ func TestDiskstats(t *testing.T) {
 				t.Errorf("%+v", d)
 			}
 		case "sda1":
-			if *d.PartOf != 8<<20 || d.Requests != 1 || len(d.Ops) != 1 || d.Ops[0].Op != resource.BlockFlush || d.DepthMean != nil || *d.Inflight != 1 {
+			if *d.PartOf != 8<<20 || d.Requests != 1 || len(d.Ops) != 1 || d.Ops[0].Op != resource.BlockFlush ||
+				d.DepthMean != nil || *d.Inflight != 1 {
 				t.Errorf("%+v", d)
 			}
 		case "nvme0n1":
@@ -117,7 +120,8 @@ func TestDiskstats(t *testing.T) {
 	if len(only.Devices) != 2 {
 		t.Errorf("of sda and its partition: %+v", only.Devices)
 	}
-	if _, err := parseDiskstats(strings.NewReader("8 0 sda 1 2 x 4 5 6 7 8 9 10 11\n")); err == nil || !strings.Contains(err.Error(), "sda") {
+	if _, err := parseDiskstats(strings.NewReader("8 0 sda 1 2 x 4 5 6 7 8 9 10 11\n")); err == nil ||
+		!strings.Contains(err.Error(), "sda") {
 		t.Error(err)
 	}
 }

@@ -62,7 +62,8 @@ func parseDiskstats(r io.Reader) ([]diskstats, error) {
 
 // polled makes a line's figures of two states of /proc/diskstats, seconds apart.
 func polled(line *resource.BlockLine, before, now []diskstats, names *names, only map[uint32]bool) {
-	line.Latency, line.Inflight, line.Devices = []resource.DeviceLatency{}, []resource.DeviceInflight{}, []resource.BlockDevice{}
+	line.Latency, line.Inflight, line.Devices = []resource.DeviceLatency{}, []resource.DeviceInflight{},
+		[]resource.BlockDevice{}
 	line.Processes, line.Cgroups = []resource.BlockProcess{}, []resource.BlockCgroup{}
 	earlier := map[uint32]*diskstats{}
 	for i := range before {
@@ -96,7 +97,8 @@ func polled(line *resource.BlockLine, before, now []diskstats, names *names, onl
 		}
 		line.Devices = append(line.Devices, p)
 		if !partition && d.inflight > 0 {
-			line.Inflight = append(line.Inflight, resource.DeviceInflight{DeviceID: d.id, Name: d.name, Count: d.inflight})
+			line.Inflight = append(line.Inflight, resource.DeviceInflight{DeviceID: d.id, Name: d.name,
+				Count: d.inflight})
 		}
 	}
 	slices.SortFunc(line.Devices, func(a, b resource.BlockDevice) int { return int(a.DeviceID) - int(b.DeviceID) })
@@ -106,7 +108,8 @@ func polled(line *resource.BlockLine, before, now []diskstats, names *names, onl
 // backwards reports whether counters fell, which means another device under the same number.
 func (d *diskstats) backwards(was *diskstats) bool {
 	for op := range d.done {
-		if d.done[op] < was.done[op] || d.ms[op] < was.ms[op] || d.sectors[op] < was.sectors[op] || d.merges[op] < was.merges[op] {
+		if d.done[op] < was.done[op] || d.ms[op] < was.ms[op] || d.sectors[op] < was.sectors[op] ||
+			d.merges[op] < was.merges[op] {
 			return true
 		}
 	}

@@ -17,7 +17,8 @@ func (c *Collector) read(now time.Time) (*resource.BlockLine, error) {
 		return nil, err
 	}
 	line := &resource.BlockLine{HostHeader: c.header(now, mono, c.set.Origin())}
-	iv := &interval{plain: c.set.Plain, strap: c.o.Strap, device: c.names.device, group: c.groups.path, depths: map[int]depth{}}
+	iv := &interval{plain: c.set.Plain, strap: c.o.Strap, device: c.names.device, group: c.groups.path,
+		depths: map[int]depth{}}
 	areas := map[int]uint64{}
 	c.shares(iv, there, mono, areas)
 	c.deepen(iv, areas, parity, line.ActualS*1e9)
@@ -26,10 +27,12 @@ func (c *Collector) read(now time.Time) (*resource.BlockLine, error) {
 		return nil, err
 	}
 	if iv.plain && c.o.Follow && !c.o.Target.Any() {
-		line.Missing = append(line.Missing, "what watched processes start: that needs a kernel with CONFIG_DEBUG_INFO_BTF=y")
+		line.Missing = append(line.Missing, "what watched processes start: that needs a kernel with "+
+			"CONFIG_DEBUG_INFO_BTF=y")
 	}
 	if iv.plain {
-		line.Missing = append(line.Missing, "partitions, who submitted what was queued, merges and times in the queue: the kernel's types (BTF) are not known")
+		line.Missing = append(line.Missing, "partitions, who submitted what was queued, merges and times in the "+
+			"queue: the kernel's types (BTF) are not known")
 	}
 	return line, nil
 }
@@ -155,8 +158,9 @@ func (c *Collector) losses(line *resource.BlockLine) error {
 	now, was := c.memory.lost(), c.lost
 	d := func(i int) uint64 { return now[i] - was[i] }
 	line.Lost = resource.BlockLosses{
-		Requests: d(lostSlot), Processes: d(lostChild), Rows: d(lostRow), Devices: d(lostDisk), Unmatched: d(lostUnmatched),
-		Orphans: d(lostOrphan) + d(lostAged), Missed: missed - c.missed,
+		Requests: d(lostSlot), Processes: d(lostChild), Rows: d(lostRow), Devices: d(lostDisk),
+		Unmatched: d(lostUnmatched),
+		Orphans:   d(lostOrphan) + d(lostAged), Missed: missed - c.missed,
 	}
 	c.lost, c.missed = now, missed
 	return nil
@@ -165,7 +169,8 @@ func (c *Collector) losses(line *resource.BlockLine) error {
 // misses is how many runs of the programs the kernel has left out.
 func (c *Collector) misses() (uint64, error) {
 	var n uint64
-	for _, name := range []string{"on_start", "on_issue", "on_complete", "on_done", "on_requeue", "on_merge", "on_issue_plain", "on_complete_plain", "on_requeue_plain"} {
+	for _, name := range []string{"on_start", "on_issue", "on_complete", "on_done", "on_requeue", "on_merge",
+		"on_issue_plain", "on_complete_plain", "on_requeue_plain"} {
 		p := c.set.Program(name)
 		if p == nil {
 			continue
@@ -193,7 +198,8 @@ func plainFields() (map[string]uint32, error) {
 		}
 		at, ok := fields[w.field]
 		if !ok {
-			return nil, fmt.Errorf("%w: tracepoint block:%s of this kernel has no field %s", bpf.ErrMissing, w.event, w.field)
+			return nil, fmt.Errorf("%w: tracepoint block:%s of this kernel has no field %s", bpf.ErrMissing, w.event,
+				w.field)
 		}
 		constants[w.constant] = at
 	}

@@ -19,7 +19,8 @@ func golden(t *testing.T, main, want string) {
 	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
 	for i := range max(len(g), len(w)) {
 		if i >= len(g) || i >= len(w) || strings.TrimSpace(g[i]) != strings.TrimSpace(w[i]) {
-			t.Fatalf("from line %d on got\n%s\nwant\n%s", i+1, strings.Join(g[min(i, len(g)):], "\n"), strings.Join(w[min(i, len(w)):], "\n"))
+			t.Fatalf("from line %d on got\n%s\nwant\n%s", i+1, strings.Join(g[min(i, len(g)):], "\n"),
+				strings.Join(w[min(i, len(w)):], "\n"))
 		}
 	}
 }

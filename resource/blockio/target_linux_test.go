@@ -104,7 +104,8 @@ func TestTargets(t *testing.T) {
 			if d := of(line, dev); d.Requests+value(d.Untimed) != 32 || d.Bytes != 2<<20 {
 				t.Errorf("%d requests, %d untimed, %d bytes, want 32 of 2 MiB", d.Requests, value(d.Untimed), d.Bytes)
 			}
-			if len(line.Processes) != 1 || line.Processes[0].PID != uint32(cmd.Process.Pid) || line.Processes[0].Comm != "dd" {
+			if len(line.Processes) != 1 || line.Processes[0].PID != uint32(cmd.Process.Pid) ||
+				line.Processes[0].Comm != "dd" {
 				t.Errorf("processes %+v", line.Processes)
 			}
 		})
@@ -162,7 +163,8 @@ func TestOldKernel(t *testing.T) {
 	line := snap(t, c)
 	checkWhole(t, line)
 	d := of(line, dev)
-	if d.Requests+value(d.Untimed) != 32 || len(line.Processes) != 1 || line.Processes[0].PID != uint32(cmd.Process.Pid) || *line.Processes[0].QueueNS == 0 {
+	if d.Requests+value(d.Untimed) != 32 || len(line.Processes) != 1 ||
+		line.Processes[0].PID != uint32(cmd.Process.Pid) || *line.Processes[0].QueueNS == 0 {
 		t.Errorf("%d requests, want 32; processes %+v", d.Requests, line.Processes)
 	}
 	all := open(t, Options{Devices: []string{dev}, old: true})
@@ -172,8 +174,10 @@ func TestOldKernel(t *testing.T) {
 	line = snap(t, all)
 	after := kernelStats(t, dev)
 	// The flush that is never issued is not seen here.
-	if w := op(of(line, dev), resource.BlockWrite); w.Bytes != (after.sectors[1]-before.sectors[1])*512 || w.Requests+value(w.Untimed) > after.done[1]-before.done[1] {
-		t.Errorf("%d requests of %d bytes, the kernel has %d of %d", w.Requests, w.Bytes, after.done[1]-before.done[1], (after.sectors[1]-before.sectors[1])*512)
+	if w := op(of(line, dev), resource.BlockWrite); w.Bytes != (after.sectors[1]-before.sectors[1])*512 ||
+		w.Requests+value(w.Untimed) > after.done[1]-before.done[1] {
+		t.Errorf("%d requests of %d bytes, the kernel has %d of %d", w.Requests, w.Bytes, after.done[1]-before.done[1],
+			(after.sectors[1]-before.sectors[1])*512)
 	}
 }
 

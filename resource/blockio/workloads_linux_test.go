@@ -29,7 +29,8 @@ func TestMerged(t *testing.T) {
 	for _, scheduler := range []string{"none", "mq-deadline"} {
 		t.Run(scheduler, func(t *testing.T) {
 			dev := loop(t, 64, "")
-			if err := os.WriteFile("/sys/block/"+filepath.Base(dev)+"/queue/scheduler", []byte(scheduler), 0); err != nil {
+			if err := os.WriteFile("/sys/block/"+filepath.Base(dev)+"/queue/scheduler", []byte(scheduler),
+				0); err != nil {
 				testenv.Beyond(t, "the scheduler "+scheduler, err.Error())
 			}
 			c := open(t, Options{Devices: []string{dev}})
@@ -66,7 +67,8 @@ func TestFlushes(t *testing.T) {
 	settle(t, dev)
 	c := open(t, Options{Devices: []string{dev}})
 	before := kernelStats(t, dev)
-	run(t, testenv.NeedFio(t), "--name=t", "--directory="+dir, "--rw=write", "--bs=4k", "--size=400k", "--fsync=1", "--ioengine=psync", "--output=/dev/null")
+	run(t, testenv.NeedFio(t), "--name=t", "--directory="+dir, "--rw=write", "--bs=4k", "--size=400k", "--fsync=1",
+		"--ioengine=psync", "--output=/dev/null")
 	run(t, "umount", dir)
 	unmounted = true
 	settle(t, dev)
@@ -98,7 +100,8 @@ func TestPartitions(t *testing.T) {
 	for _, name := range all {
 		d := of(line, name)
 		checkKernel(t, d, before[name], kernelStats(t, name))
-		if part := name != dev; part != (d.PartOf != nil) || part && *d.PartOf != of(line, dev).DeviceID || part == (d.DepthMax != nil) {
+		if part := name != dev; part != (d.PartOf != nil) || part && *d.PartOf != of(line, dev).DeviceID ||
+			part == (d.DepthMax != nil) {
 			t.Errorf("%s is part of %v, depth %v", name, d.PartOf, d.DepthMax)
 		}
 	}
@@ -111,7 +114,8 @@ func TestPartitions(t *testing.T) {
 	part := open(t, Options{Devices: []string{dev + "p2"}})
 	run(t, "dd", "if="+dev+"p1", "of=/dev/null", "bs=64k", "count=32", "iflag=direct")
 	run(t, "dd", "if="+dev+"p2", "of=/dev/null", "bs=4k", "count=64", "iflag=direct")
-	if line := snap(t, part); of(line, dev+"p2").Requests+value(of(line, dev+"p2").Untimed) != 64 || len(of(line, dev+"p1").Ops) != 0 {
+	if line := snap(t, part); of(line, dev+"p2").Requests+value(of(line, dev+"p2").Untimed) != 64 ||
+		len(of(line, dev+"p1").Ops) != 0 {
 		t.Errorf("of p2 alone %+v", line.Devices)
 	}
 }
@@ -119,8 +123,10 @@ func TestPartitions(t *testing.T) {
 // reader is a process that reads a device without end.
 func reader(t *testing.T, name, dev string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(testenv.NeedFio(t), append([]string{"--name=" + name, "--filename=" + dev, "--rw=randread", "--bs=4k", "--direct=1",
-		"--ioengine=libaio", "--iodepth=16", "--time_based", "--runtime=600", "--thread", "--output=/dev/null"}, args...)...)
+	cmd := exec.Command(testenv.NeedFio(t), append([]string{"--name=" + name, "--filename=" + dev, "--rw=randread",
+		"--bs=4k", "--direct=1",
+		"--ioengine=libaio", "--iodepth=16", "--time_based", "--runtime=600", "--thread", "--output=/dev/null"},
+		args...)...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +164,8 @@ func TestKilled(t *testing.T) {
 	if most, mean := *d.DepthMax, *d.DepthMean; most > 16 || mean <= 0 || mean > float64(most) {
 		t.Errorf("depth %d at most, %.2f in the mean", most, mean)
 	}
-	if mean := float64(value(d.ServiceNS)) / line.ActualS / 1e9; value(d.Inflight) == 0 && (mean > 1.5**d.DepthMean+1 || mean < *d.DepthMean/1.5-1) {
+	if mean := float64(value(d.ServiceNS)) / line.ActualS / 1e9; value(d.Inflight) == 0 &&
+		(mean > 1.5**d.DepthMean+1 || mean < *d.DepthMean/1.5-1) {
 		t.Errorf("depth %.2f in the mean, %.2f by the time of service", *d.DepthMean, mean)
 	}
 	found := false
@@ -188,14 +195,17 @@ func TestPlain(t *testing.T) {
 	dev := loop(t, 64, "")
 	c := open(t, Options{Devices: []string{dev}, Plain: true})
 	before := kernelStats(t, dev)
-	ns, bytes := completions(t, fio(t, dev, "--rw=randrw", "--bs=4k", "--direct=1", "--ioengine=libaio", "--iodepth=8", "--size=4m"))
+	ns, bytes := completions(t, fio(t, dev, "--rw=randrw", "--bs=4k", "--direct=1", "--ioengine=libaio", "--iodepth=8",
+		"--size=4m"))
 	line := snap(t, c)
 	d, after := of(line, dev), kernelStats(t, dev)
 	for i, latencies := range ns[:2] {
 		o := op(d, resource.BlockOps[i])
 		missed := uint64(len(latencies)) - o.Requests - value(o.Untimed)
-		if missed > 10 || o.Bytes+missed*4096 != bytes[i] || o.Requests+value(o.Untimed)+missed != after.done[i]-before.done[i] {
-			t.Errorf("%s: %d requests of %d bytes, fio has %d of %d", o.Op, o.Requests, o.Bytes, len(latencies), bytes[i])
+		if missed > 10 || o.Bytes+missed*4096 != bytes[i] ||
+			o.Requests+value(o.Untimed)+missed != after.done[i]-before.done[i] {
+			t.Errorf("%s: %d requests of %d bytes, fio has %d of %d", o.Op, o.Requests, o.Bytes, len(latencies),
+				bytes[i])
 		}
 	}
 	if line.Origin != resource.OriginPlain || len(line.Missing) == 0 || d.QueueNS != nil || d.Merges != nil {
@@ -210,10 +220,12 @@ func TestPolled(t *testing.T) {
 	run(t, "dd", "if="+dev, "of=/dev/null", "bs=64k", "count=32", "iflag=direct")
 	line := snap(t, c)
 	d := of(line, dev)
-	if r := op(d, resource.BlockRead); r.Requests != 32 || r.Bytes != 2<<20 || r.TotalNS == nil || r.ServiceNS != nil || len(r.Latency) != 0 {
+	if r := op(d, resource.BlockRead); r.Requests != 32 || r.Bytes != 2<<20 || r.TotalNS == nil || r.ServiceNS != nil ||
+		len(r.Latency) != 0 {
 		t.Errorf("read %+v", r)
 	}
-	if line.Origin != resource.OriginProc || len(line.Latency) != 0 || line.Latency == nil || d.DepthMean == nil || len(line.Devices) != 1 {
+	if line.Origin != resource.OriginProc || len(line.Latency) != 0 || line.Latency == nil || d.DepthMean == nil ||
+		len(line.Devices) != 1 {
 		t.Errorf("%+v", line)
 	}
 	if line := snap(t, c); len(line.Devices) != 0 {
@@ -223,7 +235,8 @@ func TestPolled(t *testing.T) {
 
 // TestUnknownDevice: a device that is not there is refused with what to do.
 func TestUnknownDevice(t *testing.T) {
-	if _, err := Open(Options{Devices: []string{"no-such-disk"}}); err == nil || err.Error() != `block device "no-such-disk": there is none of that name; list them with: cat /proc/diskstats` {
+	if _, err := Open(Options{Devices: []string{"no-such-disk"}}); err == nil ||
+		err.Error() != `block device "no-such-disk": there is none of that name; list them with: cat /proc/diskstats` {
 		t.Error(err)
 	}
 	all, err := readDiskstats()
@@ -251,18 +264,22 @@ func TestPartly(t *testing.T) {
 		t.Fatalf("%q, %v", files, err)
 	}
 	c := open(t, Options{Devices: []string{dev}})
-	if err := os.Truncate(files[0], 544<<10); err != nil { // the device still has 1 MiB: a read of 64 KiB at 512 KiB ends after the half
+	// the device still has 1 MiB: a read of 64 KiB at 512 KiB ends after the half
+	if err := os.Truncate(files[0], 544<<10); err != nil {
 		t.Fatal(err)
 	}
 	before := kernelStats(t, dev)
-	if out, err := exec.Command("dd", "if="+dev, "of=/dev/null", "bs=64k", "skip=8", "count=1", "iflag=direct").CombinedOutput(); err == nil {
+	if out, err := exec.Command("dd", "if="+dev, "of=/dev/null", "bs=64k", "skip=8", "count=1",
+		"iflag=direct").CombinedOutput(); err == nil {
 		t.Errorf("read what is not there: %s", out)
 	}
 	settle(t, dev)
 	line := snap(t, c)
 	r, after := op(of(line, dev), resource.BlockRead), kernelStats(t, dev)
-	if seen := r.Requests + value(r.Untimed); seen != after.done[0]-before.done[0] || value(r.Requeues) == 0 || r.Requests > 0 && value(r.Errors) == 0 {
-		t.Errorf("%d requests, %d requeues, %d errors, the kernel has %d requests", seen, value(r.Requeues), value(r.Errors), after.done[0]-before.done[0])
+	if seen := r.Requests + value(r.Untimed); seen != after.done[0]-before.done[0] || value(r.Requeues) == 0 ||
+		r.Requests > 0 && value(r.Errors) == 0 {
+		t.Errorf("%d requests, %d requeues, %d errors, the kernel has %d requests", seen, value(r.Requeues),
+			value(r.Errors), after.done[0]-before.done[0])
 	}
 	if r.Bytes != (after.sectors[0]-before.sectors[0])*512 {
 		t.Errorf("%d bytes, the kernel has %d", r.Bytes, (after.sectors[0]-before.sectors[0])*512)

@@ -70,7 +70,8 @@ func seen(t *testing.T, s *bpf.Set) map[uint32]uint64 {
 // joined puts a process into a new control group of a hierarchy and returns its folder, two levels below a new one.
 func joined(t *testing.T, hierarchy string, pid int) string {
 	t.Helper()
-	top := filepath.Join(hierarchy, "llamatap-"+filepath.Base(t.TempDir())+t.Name()[strings.LastIndex(t.Name(), "/")+1:])
+	top := filepath.Join(hierarchy, "llamatap-"+filepath.Base(t.TempDir())+t.Name()[strings.LastIndex(t.Name(),
+		"/")+1:])
 	group := filepath.Join(top, "inner")
 	if err := os.MkdirAll(group, 0o755); err != nil {
 		testenv.Beyond(t, "control groups that can be made in "+hierarchy, err.Error())
@@ -225,7 +226,8 @@ func TestWrongTargets(t *testing.T) {
 		"15 of a thread's name": {Comm: "a-name-of-sixteen"},
 		"there is no folder":    {Cgroup: "no/such/group"},
 	} {
-		if _, err := bpftest.Open(bpf.Options{Target: target}); err == nil || !strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "no hierarchy of version 2") {
+		if _, err := bpftest.Open(bpf.Options{Target: target}); err == nil || !strings.Contains(err.Error(), want) &&
+			!strings.Contains(err.Error(), "no hierarchy of version 2") {
 			t.Errorf("%+v: %v, want %q", target, err, want)
 		}
 	}

@@ -14,7 +14,8 @@ var ErrMissing = errors.New("BPF programs cannot run here")
 
 // Remedies in errors and in the doctor's output.
 const (
-	remedyRights  = "run as root, or give the program the rights once: setcap cap_bpf,cap_perfmon,cap_dac_read_search,cap_sys_ptrace+ep $(readlink -f $(command -v llamatap))"
+	remedyRights = "run as root, or give the program the rights once: " +
+		"setcap cap_bpf,cap_perfmon,cap_dac_read_search,cap_sys_ptrace+ep $(readlink -f $(command -v llamatap))"
 	remedyBTF     = "a kernel with CONFIG_DEBUG_INFO_BTF=y"
 	remedyTracefs = "mount -t tracefs nodev /sys/kernel/tracing"
 )

@@ -33,7 +33,8 @@ func TestHistogramOfC(t *testing.T) {
 	if err := os.WriteFile(source, []byte(c.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(testenv.NeedCC(t), "-Wall", "-Wextra", "-Werror", "-Iinclude", "-o", program, source).CombinedOutput(); err != nil {
+	if out, err := exec.Command(testenv.NeedCC(t), "-Wall", "-Wextra", "-Werror", "-Iinclude", "-o", program,
+		source).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	got, err := exec.Command(program).Output()

@@ -32,7 +32,8 @@ func TestForOthersToo(t *testing.T) {
 			for _, program := range onTracepoint.FindAllStringSubmatch(string(text), -1) {
 				programs++
 				for _, r := range returned.FindAllString(program[2], -1) {
-					if r != "return FOR_OTHERS_TOO;" && !strings.HasPrefix(r, "return at_file_plain(") { // which returns that
+					// which returns that
+					if r != "return FOR_OTHERS_TOO;" && !strings.HasPrefix(r, "return at_file_plain(") {
 						t.Errorf("%s: the program on %s says %q", file, program[1], r)
 					}
 				}

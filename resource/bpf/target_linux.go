@@ -47,10 +47,12 @@ func (t Target) apply(spec *ebpf.CollectionSpec, plain bool) error {
 			return err
 		}
 	}
-	set := map[string]any{"target_by_pid": t.byPID(), "target_by_comm": t.Comm != "", "target_by_cgroup": t.Cgroup != ""}
+	set := map[string]any{"target_by_pid": t.byPID(), "target_by_comm": t.Comm != "",
+		"target_by_cgroup": t.Cgroup != ""}
 	if t.Comm != "" {
 		if len(t.Comm) > 15 {
-			return fmt.Errorf("comm %q has %d bytes; the kernel keeps 15 of a thread's name: give what /proc/PID/comm has", t.Comm, len(t.Comm))
+			return fmt.Errorf("comm %q has %d bytes; the kernel keeps 15 of a thread's name: give what "+
+				"/proc/PID/comm has", t.Comm, len(t.Comm))
 		}
 		var name [16]byte
 		copy(name[:], t.Comm)
@@ -64,7 +66,8 @@ func (t Target) apply(spec *ebpf.CollectionSpec, plain bool) error {
 		if plain && group.subsys >= 0 {
 			return fmt.Errorf("cgroup %s is of version 1, which needs a kernel with BTF; use --pid", t.Cgroup)
 		}
-		set["target_cgroup"], set["target_cgroup_level"], set["target_cgroup_subsys"] = group.id, group.level, group.subsys
+		set["target_cgroup"], set["target_cgroup_level"], set["target_cgroup_subsys"] = group.id, group.level,
+			group.subsys
 	}
 	for name, value := range set {
 		v := spec.Variables[name]
@@ -85,7 +88,8 @@ const initPIDs = "pid:[4026531836]"
 // nothing, or a stranger.
 func outermost(link string) error {
 	if name, err := os.Readlink(link); err == nil && name != initPIDs {
-		return fmt.Errorf("processes have other ids here than in the kernel (namespace %s, as in a container); needs: the container started with --pid=host, or --cgroup in place of --pid", name)
+		return fmt.Errorf("processes have other ids here than in the kernel (namespace %s, as in a container); "+
+			"needs: the container started with --pid=host, or --cgroup in place of --pid", name)
 	}
 	return nil
 }
@@ -152,13 +156,15 @@ func findCgroupIn(mounts, path string) (cgroup, error) {
 	dir := path
 	if i, err := os.Stat(path); err != nil || !i.IsDir() || !filepath.IsAbs(path) || within(path, hierarchies) == "" {
 		if unified == "" {
-			return cgroup{}, fmt.Errorf("cgroup %s: this machine has no hierarchy of version 2; give the whole path of the folder, such as /sys/fs/cgroup/memory/%s", path, strings.TrimPrefix(path, "/"))
+			return cgroup{}, fmt.Errorf("cgroup %s: this machine has no hierarchy of version 2; give the whole path "+
+				"of the folder, such as /sys/fs/cgroup/memory/%s", path, strings.TrimPrefix(path, "/"))
 		}
 		dir = filepath.Join(unified, path)
 	}
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return cgroup{}, fmt.Errorf("cgroup %s: there is no folder %s; list them with: find /sys/fs/cgroup -type d", path, dir)
+		return cgroup{}, fmt.Errorf("cgroup %s: there is no folder %s; list them with: find /sys/fs/cgroup -type d",
+			path, dir)
 	} else if err != nil {
 		return cgroup{}, fmt.Errorf("cgroup %s: %w", path, err)
 	}

@@ -25,7 +25,8 @@ func MountTracefs() string {
 			return ""
 		}
 	}
-	if unix.Mount("nodev", tracefs, "tracefs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RELATIME, "") != nil {
+	if unix.Mount("nodev", tracefs, "tracefs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RELATIME,
+		"") != nil {
 		return ""
 	}
 	return tracefs
@@ -44,7 +45,8 @@ func Fields(group, name string) (map[string]uint32, error) {
 		defer f.Close()
 		return parseFields(f)
 	}
-	return nil, explain("read the fields of tracepoint "+group+":"+name, fmt.Errorf("neither debugfs nor tracefs: %w", failed))
+	return nil, explain("read the fields of tracepoint "+group+":"+name,
+		fmt.Errorf("neither debugfs nor tracefs: %w", failed))
 }
 
 // parseFields reads a tracepoint's format: lines such as "field:char rwbs[10]; offset:34; size:10; signed:0;".

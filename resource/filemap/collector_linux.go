@@ -94,7 +94,8 @@ func (c *Collector) Close() error {
 // byCause returns the losses for the line of the total; nil if there are none.
 func (l Lost) byCause(t Totals) map[string]uint64 {
 	all := map[string]uint64{
-		"ring_full": l.Ring, "threads_full": l.Threads, "requests_full": l.Requests, "faults_open": l.Open, "faults_unknown": l.Unknown,
+		"ring_full": l.Ring, "threads_full": l.Threads, "requests_full": l.Requests, "faults_open": l.Open,
+		"faults_unknown":   l.Unknown,
 		"graphs_told_late": t.LateGraphs, "strays": t.Strays, "request_ends_unseen": t.Unseen,
 	}
 	for cause, n := range all {

@@ -37,7 +37,8 @@ func TestCost(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"on_fault", "on_minor", "on_major", "on_page", "on_around", "on_cached", "on_switch", "on_start", "on_issue", "on_complete"} {
+	for _, name := range []string{"on_fault", "on_minor", "on_major", "on_page", "on_around", "on_cached", "on_switch",
+		"on_start", "on_issue", "on_complete"} {
 		if !ran[name] {
 			t.Errorf("%s never ran", name)
 		}

@@ -79,8 +79,10 @@ func decode(e *Event, raw []byte) error {
 	}
 	n, w := binary.NativeEndian, func(i int) uint64 { return binary.NativeEndian.Uint64(raw[8*i:]) }
 	*e = Event{
-		BeginNS: int64(w(0)), EndNS: int64(w(1)), At: w(2), File: FileKey{n.Uint32(raw[72:]), w(3)}, First: w(4), Last: w(5),
-		BlockedNS: int64(w(6)), PreemptedNS: int64(w(7)), Bytes: w(8), BlockDev: n.Uint32(raw[76:]), TID: n.Uint32(raw[80:]), PID: n.Uint32(raw[84:]),
+		BeginNS: int64(w(0)), EndNS: int64(w(1)), At: w(2), File: FileKey{n.Uint32(raw[72:]), w(3)}, First: w(4),
+		Last:      w(5),
+		BlockedNS: int64(w(6)), PreemptedNS: int64(w(7)), Bytes: w(8), BlockDev: n.Uint32(raw[76:]),
+		TID: n.Uint32(raw[80:]), PID: n.Uint32(raw[84:]),
 		Syscall: n.Uint32(raw[88:]),
 	}
 	kind := n.Uint32(raw[92:])

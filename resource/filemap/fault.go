@@ -19,8 +19,10 @@ func (k Kind) String() string {
 // fault is the line of one event.
 func (r *Recorder) fault(e *Event, h Hit, s *segment, to *sums) *resource.FaultLine {
 	l := &resource.FaultLine{
-		Kind: e.Kind.String(), Number: r.number, In: s.kind, BeginNS: e.BeginNS, WaitNS: max(0, e.EndNS-e.BeginNS), BlockedNS: e.BlockedNS,
-		PreemptedNS: e.PreemptedNS, PID: e.PID, TID: e.TID, Bytes: e.Bytes, Memory: h.Memory, Major: e.Flags&Major != 0, FromKernel: e.Flags&FromKernel != 0,
+		Kind: e.Kind.String(), Number: r.number, In: s.kind, BeginNS: e.BeginNS, WaitNS: max(0, e.EndNS-e.BeginNS),
+		BlockedNS:   e.BlockedNS,
+		PreemptedNS: e.PreemptedNS, PID: e.PID, TID: e.TID, Bytes: e.Bytes, Memory: h.Memory, Major: e.Flags&Major != 0,
+		FromKernel: e.Flags&FromKernel != 0,
 	}
 	if e.Flags&Unseen != 0 {
 		l.WaitNS = 0 // not known

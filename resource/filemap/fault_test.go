@@ -16,7 +16,8 @@ import (
 func steps(t *testing.T, script string) (layout, events []string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "steps")
-	if out, err := exec.Command(testenv.NeedCC(t), "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-o", program, "testdata/steps.c").CombinedOutput(); err != nil {
+	if out, err := exec.Command(testenv.NeedCC(t), "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-o", program,
+		"testdata/steps.c").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	cmd := exec.Command(program)
@@ -122,8 +123,10 @@ func checkLayout(t *testing.T, layout []string) {
 		t.Fatal(err)
 	}
 	got := map[string]uint64{
-		"begin_ns": uint64(e.BeginNS), "end_ns": uint64(e.EndNS), "at": e.At, "ino": e.File.Ino, "first": e.First, "last": e.Last,
-		"blocked_ns": uint64(e.BlockedNS), "preempted_ns": uint64(e.PreemptedNS), "bytes": e.Bytes, "dev": uint64(e.File.Dev), "bdev": uint64(e.BlockDev),
+		"begin_ns": uint64(e.BeginNS), "end_ns": uint64(e.EndNS), "at": e.At, "ino": e.File.Ino, "first": e.First,
+		"last":       e.Last,
+		"blocked_ns": uint64(e.BlockedNS), "preempted_ns": uint64(e.PreemptedNS), "bytes": e.Bytes,
+		"dev": uint64(e.File.Dev), "bdev": uint64(e.BlockDev),
 		"tid": uint64(e.TID), "tgid": uint64(e.PID), "call": uint64(e.Syscall),
 	}
 	for name, v := range values {

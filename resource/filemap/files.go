@@ -76,7 +76,8 @@ type process struct {
 // NewFiles makes a Files that knows none.
 func NewFiles() *Files {
 	return &Files{
-		Proc: "/proc", Page: uint64(os.Getpagesize()), Again: Every, files: map[FileKey]*file{}, procs: map[uint32]*process{}, now: time.Now,
+		Proc: "/proc", Page: uint64(os.Getpagesize()), Again: Every, files: map[FileKey]*file{},
+		procs: map[uint32]*process{}, now: time.Now,
 	}
 }
 
@@ -195,7 +196,9 @@ func (f *Files) find(e *Event) *file {
 		return n
 	}
 	if p := f.process(e.PID, true); p != nil {
-		if m := p.find(e.At); e.Kind == Fault && m != nil && m.named() && (m.key == e.File || m.offset+(e.At-m.start) >= e.First*f.Page && m.offset+(e.At-m.start) < (e.Last+1)*f.Page) {
+		if m := p.find(e.At); e.Kind == Fault && m != nil && m.named() &&
+			(m.key == e.File || m.offset+(e.At-m.start) >= e.First*f.Page &&
+				m.offset+(e.At-m.start) < (e.Last+1)*f.Page) {
 			// Some file systems report other numbers to a process than the kernel uses.
 			return f.add(e.File, m.path, f.seen(e.PID, m.path))
 		}
@@ -204,7 +207,8 @@ func (f *Files) find(e *Event) *file {
 		}
 	}
 	if n == nil {
-		n = &file{path: fmt.Sprintf("dev:%d:%d/ino:%d", e.File.Dev>>20, e.File.Dev&(1<<20-1), e.File.Ino), header: -1, padding: -1, whole: -1}
+		n = &file{path: fmt.Sprintf("dev:%d:%d/ino:%d", e.File.Dev>>20, e.File.Dev&(1<<20-1), e.File.Ino), header: -1,
+			padding: -1, whole: -1}
 		f.files[e.File] = n
 	}
 	return n
@@ -301,7 +305,8 @@ func (f *Files) openFiles(dir string, pid uint32) {
 	for _, entry := range entries {
 		name := filepath.Join(dir, entry.Name())
 		path, err := os.Readlink(name)
-		if err != nil || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/memfd:") {
+		if err != nil || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "/dev/") ||
+			strings.HasPrefix(path, "/memfd:") {
 			continue
 		}
 		if key, err := keyOf(name); err == nil {

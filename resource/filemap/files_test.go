@@ -31,14 +31,16 @@ func TestMaps(t *testing.T) {
 	}
 	p := &process{maps: all}
 	for address, want := range map[uint64]string{
-		0x55d0c0300000: MemoryHeap, 0x7f00002fffff: MemoryAnonymous, 0x7f0000400001: MemoryShared, 0x7f0000600000: MemoryPrivate, 0x7ffc00000001: MemoryStack,
+		0x55d0c0300000: MemoryHeap, 0x7f00002fffff: MemoryAnonymous, 0x7f0000400001: MemoryShared,
+		0x7f0000600000: MemoryPrivate, 0x7ffc00000001: MemoryStack,
 	} {
 		if m := p.find(address); m == nil || m.kind() != want {
 			t.Errorf("%#x is %+v, want %s", address, m, want)
 		}
 	}
 	m := p.find(0x7f0000000000)
-	if want := (&mapping{0x7f0000000000, 0x7f0000100000, 0x10000, FileKey{0xfe << 20, 77}, "/models/tiny model.gguf", false}); !reflect.DeepEqual(m, want) {
+	if want := (&mapping{0x7f0000000000, 0x7f0000100000, 0x10000, FileKey{0xfe << 20, 77}, "/models/tiny model.gguf",
+		false}); !reflect.DeepEqual(m, want) {
 		t.Errorf("%+v, want %+v", m, want)
 	}
 	if m := p.find(0x7f0000600fff); m == nil || m.path != "/lib/libgone.so" || !m.named() {
@@ -103,7 +105,8 @@ func TestTensors(t *testing.T) {
 	}
 	want := map[string]uint64{}
 	for offset := range uint64(model.Size) {
-		h := f.Resolve(&Event{Kind: Fault, File: key, First: offset / f.Page, Last: offset / f.Page, At: 0x7f0000000000 + offset, Flags: Slow})
+		h := f.Resolve(&Event{Kind: Fault, File: key, First: offset / f.Page, Last: offset / f.Page,
+			At: 0x7f0000000000 + offset, Flags: Slow})
 		p := f.Place(h.Place)
 		expected, layer := resource.PartPadding, -1
 		if tensor, ok := model.At(int64(offset)); ok {
@@ -122,7 +125,8 @@ func TestTensors(t *testing.T) {
 	for _, step := range []uint64{1, 7, 512, 4096, uint64(model.Size)} {
 		got := map[string]uint64{}
 		for at := uint64(0); at < uint64(model.Size); at += step {
-			f.Spread(key, at, min(step, uint64(model.Size)-at), func(place int, n uint64) { got[f.Place(place).Tensor] += n })
+			f.Spread(key, at, min(step, uint64(model.Size)-at),
+				func(place int, n uint64) { got[f.Place(place).Tensor] += n })
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("in steps of %d: %v, want %v", step, got, want)
@@ -170,10 +174,14 @@ func TestResolve(t *testing.T) {
 		file   string // or the memory's kind
 		offset uint64
 	}{
-		{"by itself", Event{At: 0x7f0000003123, File: model, First: 0x13, Last: 0x13, Flags: Slow}, "/models/tiny model.gguf", 0x13123},
-		{"around", Event{At: 0x7f0000003123, File: model, First: 0x10, Last: 0x1f, Flags: Around}, "/models/tiny model.gguf", 0x13123},
-		{"around, of a mapping that is gone", Event{At: 0x600000005008, File: model, First: 0x20, Last: 0x2f, Flags: Around}, "/models/tiny model.gguf", 0x25008},
-		{"another number", Event{At: 0x7f0000003123, File: FileKey{9, 9}, First: 0x13, Last: 0x13, Flags: Slow}, "/models/tiny model.gguf", 0x13123},
+		{"by itself", Event{At: 0x7f0000003123, File: model, First: 0x13, Last: 0x13, Flags: Slow},
+			"/models/tiny model.gguf", 0x13123},
+		{"around", Event{At: 0x7f0000003123, File: model, First: 0x10, Last: 0x1f, Flags: Around},
+			"/models/tiny model.gguf", 0x13123},
+		{"around, of a mapping that is gone", Event{At: 0x600000005008, File: model, First: 0x20, Last: 0x2f,
+			Flags: Around}, "/models/tiny model.gguf", 0x25008},
+		{"another number", Event{At: 0x7f0000003123, File: FileKey{9, 9}, First: 0x13, Last: 0x13, Flags: Slow},
+			"/models/tiny model.gguf", 0x13123},
 		{"open", Event{Kind: Read, File: openKey, First: 2, Last: 3}, opened, 0x2000},
 		{"nobody's", Event{Kind: Read, File: FileKey{8<<20 | 1, 4}}, "dev:8:1/ino:4", 0},
 		{"heap", Event{At: 0x55d0c0300008}, MemoryHeap, 0},
@@ -192,10 +200,12 @@ func TestResolve(t *testing.T) {
 		}
 	}
 	f.ByMapping = true
-	if h := f.Resolve(&Event{Kind: Fault, PID: 5, At: 0x7f0000003123}); h.Place < 0 || f.Place(h.Place).File != "/models/tiny model.gguf" || h.Offset != 0x13123 {
+	if h := f.Resolve(&Event{Kind: Fault, PID: 5, At: 0x7f0000003123}); h.Place < 0 ||
+		f.Place(h.Place).File != "/models/tiny model.gguf" || h.Offset != 0x13123 {
 		t.Errorf("by its mapping: %+v", h)
 	}
-	for address, want := range map[uint64]string{0x55d0c0300008: MemoryHeap, 0x10: MemoryAnonymous, 0x7f0000600000: MemoryPrivate} {
+	for address, want := range map[uint64]string{0x55d0c0300008: MemoryHeap, 0x10: MemoryAnonymous,
+		0x7f0000600000: MemoryPrivate} {
 		if h := f.Resolve(&Event{Kind: Fault, PID: 5, At: address}); h.Place >= 0 || h.Memory != want {
 			t.Errorf("by mapping, %#x is %+v", address, h)
 		}

@@ -46,7 +46,8 @@ func (f *Follower) Graph(g *ggmlhooks.Graph) error {
 
 // weight reports whether a leaf is a weight, by its name in the GGUF: caches and inputs are leafs, too.
 func weight(l *ggmlhooks.Leaf) bool {
-	return !l.Input && (strings.HasSuffix(l.Name, ".weight") || strings.HasSuffix(l.Name, ".bias") || strings.HasPrefix(l.Name, "blk."))
+	return !l.Input && (strings.HasSuffix(l.Name, ".weight") || strings.HasSuffix(l.Name, ".bias") ||
+		strings.HasPrefix(l.Name, "blk."))
 }
 
 // Begin reports an execution that begins.
@@ -65,7 +66,8 @@ func (f *Follower) Begin(x *ggmlhooks.Execution) error {
 		first = -1
 	}
 	f.r.Begin(Graph{
-		Ctx: x.Ctx, Exec: x.Number, Phase: x.Phase.String(), TokenFirst: first, TokenCount: len(x.Rows), Tokens: f.tokens, BeginNS: x.MonoNS,
+		Ctx: x.Ctx, Exec: x.Number, Phase: x.Phase.String(), TokenFirst: first, TokenCount: len(x.Rows),
+		Tokens: f.tokens, BeginNS: x.MonoNS,
 		Weights: f.weights[x.Ctx], Held: x.Undecided,
 	})
 	return nil

@@ -215,7 +215,8 @@ func (r *Recorder) Upto(monoNS int64) {
 		limit = min(r.upto, r.reported)
 	}
 	n := 0
-	for n < len(r.pending) && r.pending[n].EndNS <= limit && (!r.pending[n].Unsure || r.pending[n].EndNS <= r.upto-int64(hold)) {
+	for n < len(r.pending) && r.pending[n].EndNS <= limit &&
+		(!r.pending[n].Unsure || r.pending[n].EndNS <= r.upto-int64(hold)) {
 		n++
 	}
 	r.assign(n)
@@ -362,7 +363,8 @@ func (r *Recorder) Interval(endNS int64) *resource.WaitLine {
 	defer r.mu.Unlock()
 	r.assign(len(r.pending))
 	s := r.lines[0]
-	l := &resource.WaitLine{Kind: resource.WaitInterval, BeginNS: s.graph.BeginNS, EndNS: endNS, DurationNS: endNS - s.graph.BeginNS}
+	l := &resource.WaitLine{Kind: resource.WaitInterval, BeginNS: s.graph.BeginNS, EndNS: endNS,
+		DurationNS: endNS - s.graph.BeginNS}
 	s.own.fill(l, r.o.Files, r.o.Top)
 	r.lines[0] = &segment{kind: resource.WaitInterval, graph: Graph{TokenFirst: -1, BeginNS: endNS}}
 	return l

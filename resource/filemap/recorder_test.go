@@ -37,7 +37,8 @@ func (o *output) options() RecorderOptions {
 
 // faultAt is a fault of so many nanoseconds that began then.
 func faultAt(begin, wait int64) *Event {
-	return &Event{Kind: Fault, BeginNS: begin, EndNS: begin + wait, At: 0x1000, File: FileKey{1, 1}, Flags: Slow, BlockedNS: wait / 2}
+	return &Event{Kind: Fault, BeginNS: begin, EndNS: begin + wait, At: 0x1000, File: FileKey{1, 1}, Flags: Slow,
+		BlockedNS: wait / 2}
 }
 
 func byExec(lines []resource.WaitLine, kind string) map[uint64]*resource.WaitLine {
@@ -58,14 +59,16 @@ func TestRecorder(t *testing.T) {
 	r.End(10, 200*ms)
 	r.Take(faultAt(150*ms, 11))
 	r.Take(faultAt(205*ms, 13))
-	r.Begin(Graph{Ctx: 1, Exec: 11, Phase: "decode", TokenFirst: 3, TokenCount: 1, BeginNS: 300 * ms, Tokens: []resource.WaitToken{{Index: 3, ID: 7, Pos: 3}}})
+	r.Begin(Graph{Ctx: 1, Exec: 11, Phase: "decode", TokenFirst: 3, TokenCount: 1, BeginNS: 300 * ms,
+		Tokens: []resource.WaitToken{{Index: 3, ID: 7, Pos: 3}}})
 	r.Take(faultAt(199*ms, 60*ms)) // began in the graph before, ended between
 	r.Upto(320 * ms)
 	if len(o.lines) != 0 {
 		t.Fatalf("written before it was complete: %+v", o.lines)
 	}
 	r.End(11, 400*ms)
-	r.Take(&Event{Kind: Request, BeginNS: 310 * ms, EndNS: 330 * ms, File: FileKey{1, 1}, First: 0, Last: 3, Bytes: 16384})
+	r.Take(&Event{Kind: Request, BeginNS: 310 * ms, EndNS: 330 * ms, File: FileKey{1, 1}, First: 0, Last: 3,
+		Bytes: 16384})
 	r.Upto(551 * ms) // graph 10 ended 350 ms before, and load
 	if len(o.lines) != 2 {
 		t.Fatalf("%d lines: %+v", len(o.lines), o.lines)
@@ -84,13 +87,15 @@ func TestRecorder(t *testing.T) {
 	if load.Phase != "load" || load.WaitNS != 7 || load.EndNS != 100*ms {
 		t.Errorf("load %+v", load)
 	}
-	if g := graphs[10]; g.Faults != 2 || g.WaitNS != 11+60*ms || g.StalledNS != 11+60*ms || g.MaxNS != 60*ms || g.DurationNS != 100*ms || g.P50NS != 11 {
+	if g := graphs[10]; g.Faults != 2 || g.WaitNS != 11+60*ms || g.StalledNS != 11+60*ms || g.MaxNS != 60*ms ||
+		g.DurationNS != 100*ms || g.P50NS != 11 {
 		t.Errorf("graph 10: %+v", g)
 	}
 	if b := between[10]; b.WaitNS != 13 || b.BeginNS != 200*ms || b.EndNS != 300*ms {
 		t.Errorf("between %+v", b)
 	}
-	if g := graphs[11]; g.Requests != 1 || g.BlockBytes != 16384 || g.BlockNS != 20*ms || g.WaitNS != 0 || g.Tokens[0].ID != 7 {
+	if g := graphs[11]; g.Requests != 1 || g.BlockBytes != 16384 || g.BlockNS != 20*ms || g.WaitNS != 0 ||
+		g.Tokens[0].ID != 7 {
 		t.Errorf("graph 11: %+v", g)
 	}
 	if len(o.faults) != 5 || o.faults[1].In != "graph" || *o.faults[1].Exec != 10 {
@@ -139,7 +144,8 @@ func TestNothingLost(t *testing.T) {
 		opts := o.options()
 		opts.Top = 2
 		for i := range uint64(5) {
-			opts.Files.files[FileKey{1, i}] = &file{path: fmt.Sprint(i), known: true, header: -1, padding: -1, whole: -1}
+			opts.Files.files[FileKey{1, i}] = &file{path: fmt.Sprint(i), known: true, header: -1, padding: -1,
+				whole: -1}
 		}
 		r := NewRecorder(opts)
 		want, n := chaos(random, r)
@@ -170,8 +176,10 @@ func TestNothingLost(t *testing.T) {
 			}
 		}
 		total := o.lines[len(o.lines)-1]
-		if sum != total.WaitFigures || total.WaitFigures != want || total.Kind != resource.WaitTotal || len(o.faults) != n {
-			t.Errorf("seed %d: lines add up to %+v\ntotal %+v\nwant  %+v; %d of %d details", seed, sum, total.WaitFigures, want, len(o.faults), n)
+		if sum != total.WaitFigures || total.WaitFigures != want || total.Kind != resource.WaitTotal ||
+			len(o.faults) != n {
+			t.Errorf("seed %d: lines add up to %+v\ntotal %+v\nwant  %+v; %d of %d details", seed, sum,
+				total.WaitFigures, want, len(o.faults), n)
 		}
 	}
 }
@@ -185,7 +193,8 @@ func chaos(random *rand.Rand, r *Recorder) (want resource.WaitFigures, n int) {
 		switch random.Intn(6) {
 		case 0:
 			exec++
-			r.Begin(Graph{Ctx: uint32(random.Intn(2)), Exec: exec, BeginNS: now - random.Int63n(3*ms), Held: random.Intn(4) == 0})
+			r.Begin(Graph{Ctx: uint32(random.Intn(2)), Exec: exec, BeginNS: now - random.Int63n(3*ms),
+				Held: random.Intn(4) == 0})
 		case 1:
 			r.End(exec, now)
 		case 2:
@@ -307,7 +316,8 @@ func TestOrder(t *testing.T) {
 	var o output
 	opts := o.options()
 	for i, name := range []string{"a", "b", "c"} {
-		opts.Files.files[FileKey{2, uint64(i)}] = &file{path: "m", known: true, header: -1, padding: -1, whole: opts.Files.place(Place{Tensor: name})}
+		opts.Files.files[FileKey{2, uint64(i)}] = &file{path: "m", known: true, header: -1, padding: -1,
+			whole: opts.Files.place(Place{Tensor: name})}
 	}
 	r := NewRecorder(opts)
 	r.Begin(Graph{Exec: 1, BeginNS: 1, Weights: []string{"a", "c", "b", "d"}})
@@ -324,7 +334,8 @@ func TestOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	graphs := byExec(o.lines, "graph")
-	if want := (&resource.WaitOrder{Tensors: 3, Known: 4, InOrder: 2}); !reflect.DeepEqual(graphs[1].FirstFaults, want) || graphs[2].FirstFaults != nil {
+	if want := (&resource.WaitOrder{Tensors: 3, Known: 4, InOrder: 2}); !reflect.DeepEqual(graphs[1].FirstFaults,
+		want) || graphs[2].FirstFaults != nil {
 		t.Errorf("first faults %+v, then %+v", graphs[1].FirstFaults, graphs[2].FirstFaults)
 	}
 }

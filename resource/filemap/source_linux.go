@@ -51,7 +51,8 @@ var softwareEvents = map[string]uint64{
 }
 
 // optional are programs that a kernel may lack: their events are then missing from the recording.
-var optional = []string{"on_page", "on_page_plain", "on_cached", "on_cached_plain", "on_get", "on_get_plain", "on_around", "on_around_plain", "on_start", "on_issue", "on_merge", "on_complete", "on_done", "on_fork", "on_end"}
+var optional = []string{"on_page", "on_page_plain", "on_cached", "on_cached_plain", "on_get", "on_get_plain",
+	"on_around", "on_around_plain", "on_start", "on_issue", "on_merge", "on_complete", "on_done", "on_fork", "on_end"}
 
 // OpenSource loads and attaches the programs and begins to hand events over. Its errors wrap bpf.ErrMissing where
 // the machine or the rights do not suffice.
@@ -107,7 +108,8 @@ func (c *Source) onProcessors(p *ebpf.Program, event uint64) error {
 	before := len(c.fds)
 	for cpu := range n {
 		fd, err := unix.PerfEventOpen(&unix.PerfEventAttr{
-			Type: unix.PERF_TYPE_SOFTWARE, Config: event, Size: unix.PERF_ATTR_SIZE_VER1, Sample: 1, Sample_type: unix.PERF_SAMPLE_ADDR,
+			Type: unix.PERF_TYPE_SOFTWARE, Config: event, Size: unix.PERF_ATTR_SIZE_VER1, Sample: 1,
+			Sample_type: unix.PERF_SAMPLE_ADDR,
 		}, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 		if errors.Is(err, unix.ENODEV) {
 			continue // offline
@@ -266,7 +268,8 @@ func (c *Source) leftover() error {
 			return
 		}
 		e := Event{
-			Kind: Request, Flags: Unseen, BeginNS: int64(r.NS), EndNS: now, At: r.Sector, File: FileKey{r.Dev, r.Ino}, First: r.First, Last: r.Last,
+			Kind: Request, Flags: Unseen, BeginNS: int64(r.NS), EndNS: now, At: r.Sector, File: FileKey{r.Dev, r.Ino},
+			First: r.First, Last: r.Last,
 			Bytes: r.Bytes, BlockDev: r.Bdev, TID: r.TID, PID: r.PID,
 		}
 		if r.Partly != 0 {

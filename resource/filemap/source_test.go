@@ -26,7 +26,8 @@ var touching = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	program := filepath.Join(dir, "touch")
-	if out, err := exec.Command("cc", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", program, "testdata/touch.c").CombinedOutput(); err != nil {
+	if out, err := exec.Command("cc", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", program,
+		"testdata/touch.c").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
 	return program, nil
@@ -67,7 +68,8 @@ type touch struct {
 }
 
 // toucher runs the program: start begins to touch, and returns what it touched and its faults.
-func toucher(t *testing.T, path, mode string, count int) (pid int, start func() (all []touch, minor, major, slept uint64)) {
+func toucher(t *testing.T, path, mode string, count int) (pid int,
+	start func() (all []touch, minor, major, slept uint64)) {
 	t.Helper()
 	testenv.NeedCC(t)
 	program, err := touching()
@@ -94,7 +96,8 @@ func toucher(t *testing.T, path, mode string, count int) (pid int, start func() 
 		for lines.Scan() {
 			var one touch
 			if strings.HasPrefix(lines.Text(), "touch ") {
-				if _, err := fmt.Sscanf(lines.Text(), "touch %x %d %d", &one.address, &one.began, &one.took); err != nil {
+				if _, err := fmt.Sscanf(lines.Text(), "touch %x %d %d", &one.address, &one.began,
+					&one.took); err != nil {
 					t.Fatalf("%q: %v", lines.Text(), err)
 				}
 				all = append(all, one)
@@ -199,7 +202,8 @@ func checkTouches(t *testing.T, events []Event, touches []touch, mode string, ke
 	if want := len(touches); mode != "warm" && joined != want || joined < want/100 {
 		t.Errorf("%d of %d touches have a fault", joined, want)
 	}
-	t.Logf("%d faults; the program saw p50 %d p99 %d ns more, in all %.1f %%", joined, quantile(outside, .5), quantile(outside, .99), 100*float64(seen-waited)/float64(seen))
+	t.Logf("%d faults; the program saw p50 %d p99 %d ns more, in all %.1f %%", joined, quantile(outside, .5),
+		quantile(outside, .99), 100*float64(seen-waited)/float64(seen))
 	if mode == "cold" && blocked < waited/4 {
 		t.Errorf("%d ns waited for the disk, %d off the processor", waited, blocked)
 	}
@@ -221,8 +225,10 @@ func checkCounts(t *testing.T, s *Source, events []Event, minor, major uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got[1] < major || got[1] > major+20 || got[0] < minor || got[0] > minor+200 || lost.Ring+lost.Threads+lost.Requests > 0 {
-		t.Errorf("%d minor and %d major faults, the kernel counted %d and %d; lost %+v", got[0], got[1], minor, major, lost)
+	if got[1] < major || got[1] > major+20 || got[0] < minor || got[0] > minor+200 ||
+		lost.Ring+lost.Threads+lost.Requests > 0 {
+		t.Errorf("%d minor and %d major faults, the kernel counted %d and %d; lost %+v", got[0], got[1], minor, major,
+			lost)
 	}
 }
 
@@ -275,13 +281,16 @@ func TestReads(t *testing.T) {
 				if _, err := extentsOf(path); err != nil {
 					t.Logf("the file of requests is unknown here: %v", err)
 				} else if resolved != want || requested != want {
-					t.Errorf("%d bytes were found to be the file's, %d in its places; want %d", resolved, requested, want)
+					t.Errorf("%d bytes were found to be the file's, %d in its places; want %d", resolved, requested,
+						want)
 				}
 				return
 			}
 			// Where others empty the page cache meanwhile, some of it is read twice.
-			if got := pages * uint64(os.Getpagesize()); got < want || got > want+want/8 || requested != got || calls == 0 && slept > 3 {
-				t.Errorf("%d pages, %d bytes requested, %d waits in %s of %d; want %d bytes", pages, requested, calls, call, slept, want)
+			if got := pages * uint64(os.Getpagesize()); got < want || got > want+want/8 || requested != got ||
+				calls == 0 && slept > 3 {
+				t.Errorf("%d pages, %d bytes requested, %d waits in %s of %d; want %d bytes", pages, requested, calls,
+					call, slept, want)
 			}
 		})
 	}
@@ -329,7 +338,8 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	line := r.Interval(bpf.MonoNS())
-	if line.Faults < uint64(count) || line.Faults < minor || line.Faults > minor+300 || lost.Ring+lost.Threads+lost.Requests > 0 {
+	if line.Faults < uint64(count) || line.Faults < minor || line.Faults > minor+300 ||
+		lost.Ring+lost.Threads+lost.Requests > 0 {
 		t.Errorf("%d faults recorded, the kernel counted %d; lost %+v", line.Faults, minor, lost)
 	}
 	if f := line.Memory[MemoryAnonymous]; f == nil || f.Faults < uint64(count) {
@@ -349,7 +359,8 @@ func TestFork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("/bin/sh", "-c", `read -r go; echo | "$0" "$1" anon 100 >"$2"; :`, program, onDisk(t, 1), os.DevNull)
+	cmd := exec.Command("/bin/sh", "-c", `read -r go; echo | "$0" "$1" anon 100 >"$2"; :`, program, onDisk(t, 1),
+		os.DevNull)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -129,7 +129,8 @@ func (s *sums) fill(l *resource.WaitLine, files *Files, top int) {
 	l.WaitFigures = s.all
 	l.StalledNS = s.stalled.total()
 	if s.spread != nil {
-		l.P50NS, l.P95NS, l.P99NS, l.MaxNS = s.spread.percentile(50), s.spread.percentile(95), s.spread.percentile(99), s.spread.max
+		l.P50NS, l.P95NS, l.P99NS, l.MaxNS = s.spread.percentile(50), s.spread.percentile(95), s.spread.percentile(99),
+			s.spread.max
 		l.Histogram = s.histogram.Buckets(false)
 	}
 	l.Memory = s.memory
@@ -141,7 +142,8 @@ func (s *sums) fill(l *resource.WaitLine, files *Files, top int) {
 		all = append(all, place(i, f, files))
 	}
 	slices.SortFunc(all, func(a, b resource.WaitPlace) int {
-		return cmp.Or(cmp.Compare(b.WaitNS, a.WaitNS), cmp.Compare(b.BlockBytes, a.BlockBytes), cmp.Compare(b.ReadBytes, a.ReadBytes), cmp.Compare(a.File, b.File), cmp.Compare(a.Tensor, b.Tensor))
+		return cmp.Or(cmp.Compare(b.WaitNS, a.WaitNS), cmp.Compare(b.BlockBytes, a.BlockBytes),
+			cmp.Compare(b.ReadBytes, a.ReadBytes), cmp.Compare(a.File, b.File), cmp.Compare(a.Tensor, b.Tensor))
 	})
 	if len(all) > top {
 		l.Others = &resource.WaitOthers{Count: len(all) - top}

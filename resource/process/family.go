@@ -114,7 +114,8 @@ func (g *family) total(now map[int]*figures) *resource.ProcessTotal {
 			before = &figures{io: &resource.ProcessIO{}}
 		}
 		grew := f.all().since(before.all().plus(reported[pid])).atLeast(f.own.since(before.own))
-		t.UserNS, t.SystemNS, t.Minor, t.Major = t.UserNS+grew.user, t.SystemNS+grew.system, t.Minor+grew.minor, t.Major+grew.major
+		t.UserNS, t.SystemNS, t.Minor, t.Major = t.UserNS+grew.user, t.SystemNS+grew.system, t.Minor+grew.minor,
+			t.Major+grew.major
 		switch {
 		case t.IO == nil:
 		case f.io != nil && before.io != nil:

@@ -27,9 +27,11 @@ type tree struct {
 // put makes a process: user and waited are CPU times in ticks, its own and that of children that it has waited for;
 // each tick comes with a fault and 10 bytes read.
 func (r *tree) put(pid, parent int, start uint64, state string, user, waited int64) {
-	r.write(pid, "stat", fmt.Sprintf("%d (p%d) %s %d 1 1 0 -1 0 %d %d 0 0 %d 0 %d 0 20 0 2 0 %d 8192 1\n", pid, pid, state, parent, user, waited, user, waited, start))
+	r.write(pid, "stat", fmt.Sprintf("%d (p%d) %s %d 1 1 0 -1 0 %d %d 0 0 %d 0 %d 0 20 0 2 0 %d 8192 1\n", pid, pid,
+		state, parent, user, waited, user, waited, start))
 	r.write(pid, "statm", "3 2 1 0 0 0 0\n")
-	r.write(pid, "io", fmt.Sprintf("rchar: %d\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\n", 10*(user+waited)))
+	r.write(pid, "io", fmt.Sprintf("rchar: %d\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\n",
+		10*(user+waited)))
 }
 
 func (r *tree) path(pid int, name string) string {
@@ -70,7 +72,8 @@ func newTree(t *testing.T, follow bool) *tree {
 	r := &tree{t: t, root: t.TempDir(), clock: 1}
 	self := syscall.Getpid()
 	r.put(self, 1, 5, "S", 0, 0)
-	o := Options{Model: func() int { return 10 }, Interval: time.Second, Now: func() int64 { return r.clock }, Root: r.root}
+	o := Options{Model: func() int { return 10 }, Interval: time.Second, Now: func() int64 { return r.clock },
+		Root: r.root}
 	if follow {
 		o.Children = func() []int { return r.children }
 	}
@@ -103,7 +106,9 @@ func TestFamily(t *testing.T) {
 			}
 		}
 		u := l.Total
-		if !reflect.DeepEqual(pids, children) || u == nil || u.UserNS != ticks*tickNS || u.Minor != uint64(ticks) || u.Threads != sum || u.RSSBytes != uint64(2*u.Processes*os.Getpagesize()) || u.IO == nil || u.IO.ReadBytes != uint64(10*ticks) {
+		if !reflect.DeepEqual(pids, children) || u == nil || u.UserNS != ticks*tickNS || u.Minor != uint64(ticks) ||
+			u.Threads != sum || u.RSSBytes != uint64(2*u.Processes*os.Getpagesize()) || u.IO == nil ||
+			u.IO.ReadBytes != uint64(10*ticks) {
 			said, _ := json.Marshal(l)
 			t.Errorf("%s: want children %v and %d ticks in all: %s", what, children, ticks, said)
 		}
@@ -122,7 +127,8 @@ func TestFamily(t *testing.T) {
 	r.put(12, 11, 120, "S", 2, 0)
 	second := r.snapshot(t)
 	check("another one", second, []int{11, 12}, 1+4+2)
-	if c := second.Children; *c[0].CPUShare != 0.04 || c[1].CPUShare != nil || c[1].Parent != 11 || *second.Total.CPUShare != 0.07 {
+	if c := second.Children; *c[0].CPUShare != 0.04 || c[1].CPUShare != nil || c[1].Parent != 11 ||
+		*second.Total.CPUShare != 0.07 {
 		t.Errorf("%+v", second)
 	}
 	// 11 has ended with 11 ticks, and nobody has waited for it so far; 12 has gone on to 3; 10 has started and waited
@@ -177,7 +183,8 @@ func TestFamilyBounds(t *testing.T) {
 	if err := os.Remove(r.path(r.children[2], "io")); err != nil {
 		t.Fatal(err)
 	}
-	if l := r.snapshot(t); len(l.Children) != r.m.most-2 || l.Children[0].PID != 100_000_002 || l.Children[0].IO != nil || l.Total.IO != nil {
+	if l := r.snapshot(t); len(l.Children) != r.m.most-2 || l.Children[0].PID != 100_000_002 ||
+		l.Children[0].IO != nil || l.Total.IO != nil {
 		t.Errorf("%d children, %+v", len(l.Children), l.Total)
 	}
 	alone := newTree(t, false)

@@ -22,7 +22,8 @@ func TestFrequencies(t *testing.T) {
 		source string
 	}{
 		{"now", fstest.MapFS{
-			"sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": file("3600123\n"), "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq": file("800000\n"), "proc/cpuinfo": info,
+			"sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": file("3600123\n"),
+			"sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq": file("800000\n"), "proc/cpuinfo": info,
 		}, []float64{3600.123, 800}, "cpufreq"},
 		{"as it is called", fstest.MapFS{"proc/cpuinfo": info}, []float64{2100, 2099.5}, "cpuinfo"},
 		{"of Arm", fstest.MapFS{"proc/cpuinfo": file("processor\t: 0\nBogoMIPS\t: 50.00\n")}, nil, ""},
@@ -41,8 +42,10 @@ func TestFrequenciesChange(t *testing.T) {
 		want                      float64
 	}{
 		{"cpufreq", "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "1000000\n", "2000000\n", 2000},
-		{"measured by cpuinfo", "proc/cpuinfo", "cpu MHz : 1000\nflags : fpu aperfmperf\n", "cpu MHz : 2000\nflags : fpu aperfmperf\n", 2000},
-		{"called by cpuinfo", "proc/cpuinfo", "cpu MHz : 1000\nflags : fpu tsc\n", "cpu MHz : 2000\nflags : fpu tsc\n", 1000},
+		{"measured by cpuinfo", "proc/cpuinfo", "cpu MHz : 1000\nflags : fpu aperfmperf\n",
+			"cpu MHz : 2000\nflags : fpu aperfmperf\n", 2000},
+		{"called by cpuinfo", "proc/cpuinfo", "cpu MHz : 1000\nflags : fpu tsc\n", "cpu MHz : 2000\nflags : fpu tsc\n",
+			1000},
 	} {
 		tree := fstest.MapFS{c.path: file(c.before)}
 		p := findProcessors(tree)
@@ -60,14 +63,20 @@ func TestTemperatures(t *testing.T) {
 	}
 	for name, tree := range map[string]map[string]string{
 		"chips": {
-			"class/hwmon/hwmon0/name": "coretemp\n", "class/hwmon/hwmon0/temp1_input": "41000\n", "class/hwmon/hwmon0/temp1_label": "Package id 0\n",
-			"class/hwmon/hwmon0/temp2_input": "39500\n", "class/hwmon/hwmon0/temp2_label": "Core 0\n", "class/hwmon/hwmon0/temp2_max": "90000\n",
-			"class/hwmon/hwmon1/name": "nvme\n", "class/hwmon/hwmon1/temp1_input": "30000\n", "class/hwmon/hwmon2/temp1_input": "1000\n",
+			"class/hwmon/hwmon0/name": "coretemp\n", "class/hwmon/hwmon0/temp1_input": "41000\n",
+			"class/hwmon/hwmon0/temp1_label": "Package id 0\n",
+			"class/hwmon/hwmon0/temp2_input": "39500\n", "class/hwmon/hwmon0/temp2_label": "Core 0\n",
+			"class/hwmon/hwmon0/temp2_max": "90000\n",
+			"class/hwmon/hwmon1/name":      "nvme\n", "class/hwmon/hwmon1/temp1_input": "30000\n",
+			"class/hwmon/hwmon2/temp1_input": "1000\n",
 		},
-		"device folders": {"class/hwmon/hwmon0/device/name": "k10temp\n", "class/hwmon/hwmon0/device/temp1_input": "55125\n"},
-		"zones":          {"class/thermal/thermal_zone0/type": "cpu-thermal\n", "class/thermal/thermal_zone0/temp": "48312\n", "class/thermal/thermal_zone1/temp": "1000\n"},
-		"broken":         {"class/hwmon/hwmon0/name": "x\n", "class/hwmon/hwmon0/temp1_input": "hot\n", "class/hwmon/hwmon0/temp2_input": "20000\n"},
-		"none":           {"class/other": ""},
+		"device folders": {"class/hwmon/hwmon0/device/name": "k10temp\n",
+			"class/hwmon/hwmon0/device/temp1_input": "55125\n"},
+		"zones": {"class/thermal/thermal_zone0/type": "cpu-thermal\n",
+			"class/thermal/thermal_zone0/temp": "48312\n", "class/thermal/thermal_zone1/temp": "1000\n"},
+		"broken": {"class/hwmon/hwmon0/name": "x\n", "class/hwmon/hwmon0/temp1_input": "hot\n",
+			"class/hwmon/hwmon0/temp2_input": "20000\n"},
+		"none": {"class/other": ""},
 	} {
 		root := t.TempDir()
 		for path, text := range tree {
@@ -88,7 +97,8 @@ func TestTemperatures(t *testing.T) {
 			}
 			want[s.SensorKey] = s.Temperature
 		}
-		if got := temperatures(os.DirFS(root), findSensors(os.DirFS(root))); !reflect.DeepEqual(got, want) || name != "none" && want == nil {
+		if got := temperatures(os.DirFS(root), findSensors(os.DirFS(root))); !reflect.DeepEqual(got, want) ||
+			name != "none" && want == nil {
 			t.Errorf("%s: %v, gopsutil says %v", name, got, want)
 		}
 	}

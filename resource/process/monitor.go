@@ -40,7 +40,8 @@ type Monitor struct {
 // Open begins to measure, with the processors and sensors that the machine has now.
 func Open(o Options) (*Monitor, error) {
 	h := newHost(cmp.Or(o.Root, "/"))
-	m := &Monitor{o: o, host: h, before: o.Now(), most: mostChildren, speed: findProcessors(h.files), sensors: findSensors(h.files)}
+	m := &Monitor{o: o, host: h, before: o.Now(), most: mostChildren, speed: findProcessors(h.files),
+		sensors: findSensors(h.files)}
 	var err error
 	if m.self, err = h.read(os.Getpid()); err != nil {
 		return nil, fmt.Errorf("what this process takes: %w; mount proc: mount -t proc proc /proc", err)

@@ -33,7 +33,8 @@ func TestMonitor(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock, model := int64(1), 0
-	m, err := Open(Options{Model: func() int { return model }, Interval: time.Second, Now: func() int64 { return clock }})
+	m, err := Open(Options{Model: func() int { return model }, Interval: time.Second,
+		Now: func() int64 { return clock }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,8 @@ func TestMonitor(t *testing.T) {
 		return said.(resource.MonitorLine)
 	}
 	first := snapshot()
-	if first.Model != nil || first.Collector == nil || first.Collector.PID != os.Getpid() || first.ActualS != 0.5 || first.IntervalS != 1 {
+	if first.Model != nil || first.Collector == nil || first.Collector.PID != os.Getpid() || first.ActualS != 0.5 ||
+		first.IntervalS != 1 {
 		t.Errorf("before there is a model: %+v", first)
 	}
 	model = cmd.Process.Pid
@@ -57,13 +59,16 @@ func TestMonitor(t *testing.T) {
 		syscall.Getrusage(syscall.RUSAGE_SELF, &now)
 	}
 	second := snapshot()
-	if u := second.Model; u == nil || u.PID != model || u.RSSBytes == 0 || u.Threads != 1 || u.CPUShare != nil || u.Minor == 0 {
+	if u := second.Model; u == nil || u.PID != model || u.RSSBytes == 0 || u.Threads != 1 || u.CPUShare != nil ||
+		u.Minor == 0 {
 		t.Errorf("the model's process: %+v", u)
 	}
-	if u := second.Collector; u.UserNS+u.SystemNS < 3e7 || u.CPUShare == nil || *u.CPUShare != float64(u.UserNS+u.SystemNS)/5e8 || u.Threads < 2 {
+	if u := second.Collector; u.UserNS+u.SystemNS < 3e7 || u.CPUShare == nil ||
+		*u.CPUShare != float64(u.UserNS+u.SystemNS)/5e8 || u.Threads < 2 {
 		t.Errorf("50 ms of this process's time are reported as %+v", u)
 	}
-	if third := snapshot().Model; third == nil || third.Minor != 0 || third.UserNS != 0 || third.IO != nil && *third.IO != (resource.ProcessIO{}) {
+	if third := snapshot().Model; third == nil || third.Minor != 0 || third.UserNS != 0 || third.IO != nil &&
+		*third.IO != (resource.ProcessIO{}) {
 		t.Errorf("a process that waits took %+v", third)
 	}
 	in.Close()

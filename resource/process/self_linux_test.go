@@ -50,11 +50,13 @@ func TestOwnCost(t *testing.T) {
 		memory[i] = 1
 	}
 	first := snap(t, c)
-	if first.UserNS+first.SystemNS < 30e6 || first.CPUShare <= 0 || first.RSSBytes < 64<<20 || first.PeakBytes < 64<<20 || first.Minor == 0 || first.BPF != nil {
+	if first.UserNS+first.SystemNS < 30e6 || first.CPUShare <= 0 || first.RSSBytes < 64<<20 ||
+		first.PeakBytes < 64<<20 || first.Minor == 0 || first.BPF != nil {
 		t.Errorf("%+v", first)
 	}
 	second := snap(t, c)
-	if second.UserNS+second.SystemNS > first.UserNS+first.SystemNS || second.ActualS >= first.ActualS || memory[4096] != 1 {
+	if second.UserNS+second.SystemNS > first.UserNS+first.SystemNS || second.ActualS >= first.ActualS ||
+		memory[4096] != 1 {
 		t.Errorf("the second is not the difference: %+v", second)
 	}
 }
@@ -91,7 +93,8 @@ func TestCostOfPrograms(t *testing.T) {
 		t.Fatalf("%+v", line.BPF)
 	}
 	p := line.BPF.Programs[0]
-	if p.Program != "on_switch" || p.Collector != "test" || p.Runs < 100 || p.TimeNS <= 0 || p.PerRunNS != float64(p.TimeNS)/float64(p.Runs) || line.BPF.TimeNS != p.TimeNS {
+	if p.Program != "on_switch" || p.Collector != "test" || p.Runs < 100 || p.TimeNS <= 0 ||
+		p.PerRunNS != float64(p.TimeNS)/float64(p.Runs) || line.BPF.TimeNS != p.TimeNS {
 		t.Errorf("%+v of %+v", p, line.BPF)
 	}
 }

@@ -46,7 +46,8 @@ type host struct {
 
 // newHost is the tree of a folder.
 func newHost(root string) host {
-	place := common.EnvMap{common.HostProcEnvKey: filepath.Join(root, "proc"), common.HostSysEnvKey: filepath.Join(root, "sys")}
+	place := common.EnvMap{common.HostProcEnvKey: filepath.Join(root, "proc"),
+		common.HostSysEnvKey: filepath.Join(root, "sys")}
 	return host{os.DirFS(root), context.WithValue(context.Background(), common.EnvKey, place)}
 }
 
@@ -61,14 +62,16 @@ func (h host) read(pid int) (*figures, error) {
 		return nil, fmt.Errorf("/proc/%d/stat: %w", pid, err)
 	}
 	p := process.Process{Pid: int32(pid)}
-	memory, err := p.MemoryInfoWithContext(h.proc) // what stat says of it is a guess, for the kernel adds up per processor
+	// what stat says of it is a guess, for the kernel adds up per processor
+	memory, err := p.MemoryInfoWithContext(h.proc)
 	if err != nil {
 		return nil, err
 	}
 	f.rss, f.virtual = memory.RSS, memory.VMS
 	if c, err := p.IOCountersWithContext(h.proc); err == nil {
 		f.io = &resource.ProcessIO{
-			ReadBytes: c.ReadBytes, WriteBytes: c.WriteBytes, ReadCalls: c.ReadCount, WriteCalls: c.WriteCount, DiskReadBytes: c.DiskReadBytes, DiskWriteBytes: c.DiskWriteBytes,
+			ReadBytes: c.ReadBytes, WriteBytes: c.WriteBytes, ReadCalls: c.ReadCount, WriteCalls: c.WriteCount,
+			DiskReadBytes: c.DiskReadBytes, DiskWriteBytes: c.DiskWriteBytes,
 		}
 	}
 	return f, nil
@@ -108,10 +111,13 @@ func parseStat(text []byte) (*figures, error) {
 	}
 	state := fields[0][0]
 	f := &figures{
-		pid: pid, parent: int(number(statParent)), name: string(text[open+1 : end]), start: number(statStart), ended: state == 'Z' || state == 'X',
+		pid: pid, parent: int(number(statParent)), name: string(text[open+1 : end]), start: number(statStart),
+		ended:   state == 'Z' || state == 'X',
 		threads: int(number(statThreads)),
-		own:     counts{int64(number(statUser)) * tickNS, int64(number(statSystem)) * tickNS, number(statMinor), number(statMajor)},
-		waited:  counts{int64(number(statUser+2)) * tickNS, int64(number(statSystem+2)) * tickNS, number(statMinor + 1), number(statMajor + 1)},
+		own: counts{int64(number(statUser)) * tickNS, int64(number(statSystem)) * tickNS, number(statMinor),
+			number(statMajor)},
+		waited: counts{int64(number(statUser+2)) * tickNS, int64(number(statSystem+2)) * tickNS, number(statMinor + 1),
+			number(statMajor + 1)},
 	}
 	if err != nil {
 		return nil, errStat
@@ -146,14 +152,16 @@ func ioSince(now, before resource.ProcessIO) resource.ProcessIO {
 	return resource.ProcessIO{
 		ReadBytes: grown(now.ReadBytes, before.ReadBytes), WriteBytes: grown(now.WriteBytes, before.WriteBytes),
 		ReadCalls: grown(now.ReadCalls, before.ReadCalls), WriteCalls: grown(now.WriteCalls, before.WriteCalls),
-		DiskReadBytes: grown(now.DiskReadBytes, before.DiskReadBytes), DiskWriteBytes: grown(now.DiskWriteBytes, before.DiskWriteBytes),
+		DiskReadBytes:  grown(now.DiskReadBytes, before.DiskReadBytes),
+		DiskWriteBytes: grown(now.DiskWriteBytes, before.DiskWriteBytes),
 	}
 }
 
 // ioPlus is the sum of counters.
 func ioPlus(a, b resource.ProcessIO) resource.ProcessIO {
 	return resource.ProcessIO{
-		ReadBytes: a.ReadBytes + b.ReadBytes, WriteBytes: a.WriteBytes + b.WriteBytes, ReadCalls: a.ReadCalls + b.ReadCalls, WriteCalls: a.WriteCalls + b.WriteCalls,
+		ReadBytes: a.ReadBytes + b.ReadBytes, WriteBytes: a.WriteBytes + b.WriteBytes, ReadCalls: a.ReadCalls +
+			b.ReadCalls, WriteCalls: a.WriteCalls + b.WriteCalls,
 		DiskReadBytes: a.DiskReadBytes + b.DiskReadBytes, DiskWriteBytes: a.DiskWriteBytes + b.DiskWriteBytes,
 	}
 }

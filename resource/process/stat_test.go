@@ -21,7 +21,8 @@ func TestParseStat(t *testing.T) {
 	if err != nil || *f != want {
 		t.Errorf("%+v, %v", f, err)
 	}
-	for _, text := range []string{"", "1 (x", "1 (x) S 1 2 3", ")1(", "x" + stat, strings.Replace(stat, " 123456 ", " many ", 1)} {
+	for _, text := range []string{"", "1 (x", "1 (x) S 1 2 3", ")1(", "x" + stat,
+		strings.Replace(stat, " 123456 ", " many ", 1)} {
 		if f, err := parseStat([]byte(text)); err == nil {
 			t.Errorf("%q is %+v", text, f)
 		}
@@ -65,11 +66,13 @@ func TestReadAgrees(t *testing.T) {
 		t.Errorf("%+v, gopsutil says %v, %v", f, memory, err)
 	}
 	times, err := p.Times()
-	if err != nil || int64(times.User*100+0.5)*tickNS != f.own.user || int64(times.System*100+0.5)*tickNS != f.own.system {
+	if err != nil || int64(times.User*100+0.5)*tickNS != f.own.user ||
+		int64(times.System*100+0.5)*tickNS != f.own.system {
 		t.Errorf("%+v, gopsutil says %v, %v", f, times, err)
 	}
 	faults, err := p.PageFaults()
-	if err != nil || faults.MinorFaults != f.own.minor || faults.MajorFaults != f.own.major || faults.ChildMinorFaults != f.waited.minor || f.waited.minor == 0 {
+	if err != nil || faults.MinorFaults != f.own.minor || faults.MajorFaults != f.own.major ||
+		faults.ChildMinorFaults != f.waited.minor || f.waited.minor == 0 {
 		t.Errorf("%+v, gopsutil says %v, %v", f, faults, err)
 	}
 	threads, _ := p.NumThreads()
@@ -78,7 +81,9 @@ func TestReadAgrees(t *testing.T) {
 	if int(threads) != f.threads || int(parent) != f.parent || name != f.name {
 		t.Errorf("%+v, gopsutil says %d threads, parent %d, %q", f, threads, parent, name)
 	}
-	if io, err := p.IOCounters(); err == nil && (f.io == nil || io.ReadBytes != f.io.ReadBytes || io.WriteBytes != f.io.WriteBytes || io.ReadCount != f.io.ReadCalls || io.DiskReadBytes != f.io.DiskReadBytes || f.io.ReadBytes < 100000) {
+	if io, err := p.IOCounters(); err == nil && (f.io == nil || io.ReadBytes != f.io.ReadBytes ||
+		io.WriteBytes != f.io.WriteBytes || io.ReadCount != f.io.ReadCalls || io.DiskReadBytes != f.io.DiskReadBytes ||
+		f.io.ReadBytes < 100000) {
 		t.Errorf("%+v, gopsutil says %v", f.io, io)
 	}
 }

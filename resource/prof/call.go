@@ -16,14 +16,22 @@ type call struct {
 
 // calls are the tracked ones, numbered as in calls.h.
 var calls = [...]call{
-	{}, {name: "read", sampled: true}, {name: "write", sampled: true}, {name: "pread64", sampled: true}, {name: "pwrite64", sampled: true}, {name: "readv", sampled: true}, {name: "writev", sampled: true}, {name: "preadv", sampled: true},
-	{name: "pwritev", sampled: true}, {name: "preadv2", sampled: true}, {name: "pwritev2", sampled: true}, {name: "open"}, {name: "openat"}, {name: "openat2"}, {name: "close"},
-	{name: "fsync"}, {name: "fdatasync"}, {name: "fallocate"}, {name: "mmap"}, {name: "munmap"}, {name: "madvise"}, {name: "sendto"},
-	{name: "sendmsg"}, {name: "sendmmsg"}, {name: "recvfrom"}, {name: "recvmsg"}, {name: "recvmmsg"}, {name: "sendfile"},
+	{}, {name: "read", sampled: true}, {name: "write", sampled: true}, {name: "pread64", sampled: true},
+	{name: "pwrite64", sampled: true}, {name: "readv", sampled: true}, {name: "writev", sampled: true},
+	{name: "preadv", sampled: true},
+	{name: "pwritev", sampled: true}, {name: "preadv2", sampled: true}, {name: "pwritev2", sampled: true},
+	{name: "open"}, {name: "openat"}, {name: "openat2"}, {name: "close"},
+	{name: "fsync"}, {name: "fdatasync"}, {name: "fallocate"}, {name: "mmap"}, {name: "munmap"}, {name: "madvise"},
+	{name: "sendto"},
+	{name: "sendmsg"}, {name: "sendmmsg"}, {name: "recvfrom"}, {name: "recvmsg"}, {name: "recvmmsg"},
+	{name: "sendfile"},
 	{name: "connect"}, {name: "accept"}, {name: "accept4"}, {name: "io_uring_enter"},
-	{name: "futex", op: "wait", waits: true}, {name: "futex", op: "wake", waits: true}, {name: "futex", op: "other", waits: true},
-	{name: "epoll_wait", waits: true}, {name: "epoll_pwait", waits: true}, {name: "epoll_pwait2", waits: true}, {name: "poll", waits: true},
-	{name: "ppoll", waits: true}, {name: "select", waits: true}, {name: "pselect6", waits: true}, {name: "nanosleep", waits: true},
+	{name: "futex", op: "wait", waits: true}, {name: "futex", op: "wake", waits: true},
+	{name: "futex", op: "other", waits: true},
+	{name: "epoll_wait", waits: true}, {name: "epoll_pwait", waits: true}, {name: "epoll_pwait2", waits: true},
+	{name: "poll", waits: true},
+	{name: "ppoll", waits: true}, {name: "select", waits: true}, {name: "pselect6", waits: true},
+	{name: "nanosleep", waits: true},
 	{name: "clock_nanosleep", waits: true},
 }
 
@@ -82,7 +90,8 @@ func (t *tally) add(other *tally) {
 // since returns what was counted after before. The longest is the interval's already, but for a call that was being
 // counted when the interval began: then its slot gives a bound.
 func (t *tally) since(before *tally) tally {
-	d := tally{t.count - before.count, t.errors - before.errors, t.bytes - before.bytes, t.timed - before.timed, t.ns - before.ns, t.longest, t.latency}
+	d := tally{t.count - before.count, t.errors - before.errors, t.bytes - before.bytes, t.timed - before.timed,
+		t.ns - before.ns, t.longest, t.latency}
 	top := -1
 	for i, n := range before.latency {
 		if d.latency[i] -= n; d.latency[i] > 0 {

@@ -42,7 +42,8 @@ func TestTheLongestCall(t *testing.T) {
 			t.Errorf("%s: longest %d, want %d", name, d.longest, one.want)
 		}
 		e := d.event(call{name: "read"}, time.Second)
-		if (e.LatMaxUS == nil) != (len(one.calls) == 0) || e.LatMaxUS != nil && (*e.LatP99US > *e.LatMaxUS || *e.LatP50US > *e.LatP99US) {
+		if (e.LatMaxUS == nil) != (len(one.calls) == 0) || e.LatMaxUS != nil &&
+			(*e.LatP99US > *e.LatMaxUS || *e.LatP50US > *e.LatP99US) {
 			t.Errorf("%s: event %+v", name, e)
 		}
 	}

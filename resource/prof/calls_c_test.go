@@ -26,7 +26,8 @@ func runC(t *testing.T) map[string][]string {
 	cc := testenv.NeedCC(t)
 	ranC.Do(func() {
 		program := filepath.Join(t.TempDir(), "calls")
-		args := []string{"-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover", "-I.", "-o", program, "testdata/calls_test.c"}
+		args := []string{"-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined",
+			"-fno-sanitize-recover", "-I.", "-o", program, "testdata/calls_test.c"}
 		if saidC, errC = exec.Command(cc, args...).CombinedOutput(); errC == nil {
 			saidC, errC = exec.Command(program).CombinedOutput()
 		}
@@ -62,7 +63,8 @@ func checkGolden(t *testing.T, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("calls.h does not do what %s says; look at the difference, and run go test -update where it is right", golden)
+		t.Errorf("calls.h does not do what %s says; look at the difference, and run go test -update where it is right",
+			golden)
 	}
 }
 

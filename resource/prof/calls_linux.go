@@ -30,7 +30,8 @@ type callStat struct {
 	Begun                           uint64
 }
 
-// whole reads an entry again while a processor was writing its counters during the read. Writing takes less than a microsecond, so that this ends.
+// whole reads an entry again while a processor was writing its counters during the read. Writing takes less than a
+// microsecond, so that this ends.
 func whole[K any](m *ebpf.Map, key K, stats []callStat) ([]callStat, error) {
 	for range 1000 {
 		if !slices.ContainsFunc(stats, func(s callStat) bool { return s.Begun != s.Count }) {
@@ -89,7 +90,8 @@ type callCounter struct {
 }
 
 // events returns an event for each call that returned or is open.
-func (c *callCounter) events(ended uint32, length time.Duration, mono int64, names map[uint32]string) ([]resource.ProfEvent, error) {
+func (c *callCounter) events(ended uint32, length time.Duration, mono int64,
+	names map[uint32]string) ([]resource.ProfEvent, error) {
 	var all [callSlots]callers
 	err := errors.Join(c.readCallers(&all, ended, names), c.readOthers(&all, ended), c.readOpen(&all, mono))
 	if err == nil {

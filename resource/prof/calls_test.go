@@ -38,12 +38,14 @@ func both(t *testing.T, test func(t *testing.T, plain bool)) {
 }
 
 // waits are the calls whose events are of type sync.
-var waits = []string{"futex", "epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6", "nanosleep", "clock_nanosleep"}
+var waits = []string{"futex", "epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6",
+	"nanosleep", "clock_nanosleep"}
 
 func TestEveryCallIsCountedAsItsCallerCountsIt(t *testing.T) {
 	both(t, func(t *testing.T, plain bool) {
 		w := start(t, "calls", filepath.Join(t.TempDir(), "file"))
-		c := open(t, prof.Options{Target: of(w), Plain: plain, Types: []resource.ProfType{resource.ProfTypeSyscall, resource.ProfTypeSync}})
+		c := open(t, prof.Options{Target: of(w), Plain: plain,
+			Types: []resource.ProfType{resource.ProfTypeSyscall, resource.ProfTypeSync}})
 		w.work()
 		got := snapshot(t, c).calls()
 		if again := snapshot(t, c).calls(); len(again) > 0 {
@@ -56,12 +58,14 @@ func TestEveryCallIsCountedAsItsCallerCountsIt(t *testing.T) {
 			for _, op := range []string{"", " wait", " wake", " other"} {
 				if one := got[name+op]; one != nil {
 					delete(got, name+op)
-					e.Count, e.Bytes, e.Errors, e.Type = e.Count+one.Count, e.Bytes+one.Bytes, e.Errors+one.Errors, one.Type
+					e.Count, e.Bytes, e.Errors, e.Type = e.Count+one.Count, e.Bytes+one.Bytes, e.Errors+one.Errors,
+						one.Type
 					checkCall(t, one, w.pid())
 				}
 			}
 			if (line{e.Count, e.Bytes, e.Errors}) != said {
-				t.Errorf("%s: counted %d calls, %d bytes, %d errors; its caller: %v", name, e.Count, e.Bytes, e.Errors, said)
+				t.Errorf("%s: counted %d calls, %d bytes, %d errors; its caller: %v", name, e.Count, e.Bytes, e.Errors,
+					said)
 			}
 			kind := resource.ProfTypeSyscall
 			if slices.Contains(waits, name) {
@@ -80,11 +84,15 @@ func TestEveryCallIsCountedAsItsCallerCountsIt(t *testing.T) {
 // checkCall checks that every field of a call's event is there and fits the others.
 func checkCall(t *testing.T, e *resource.ProfSyscall, pid int) {
 	t.Helper()
-	if e.Timed != e.Count || e.LatAvgUS == nil || e.LatP50US == nil || e.LatP95US == nil || e.LatP99US == nil || e.LatMaxUS == nil {
-		t.Fatalf("%s %s: %d calls, %d timed, %v %v %v %v %v", e.Syscall, e.Op, e.Count, e.Timed, e.LatAvgUS, e.LatP50US, e.LatP95US, e.LatP99US, e.LatMaxUS)
+	if e.Timed != e.Count || e.LatAvgUS == nil || e.LatP50US == nil || e.LatP95US == nil || e.LatP99US == nil ||
+		e.LatMaxUS == nil {
+		t.Fatalf("%s %s: %d calls, %d timed, %v %v %v %v %v", e.Syscall, e.Op, e.Count, e.Timed, e.LatAvgUS, e.LatP50US,
+			e.LatP95US, e.LatP99US, e.LatMaxUS)
 	}
-	if !(0 < *e.LatP50US && *e.LatP50US <= *e.LatP95US && *e.LatP95US <= *e.LatP99US && *e.LatP99US <= *e.LatMaxUS && *e.LatAvgUS <= *e.LatMaxUS) {
-		t.Errorf("%s %s: mean %g, percentiles %g %g %g, longest %g", e.Syscall, e.Op, *e.LatAvgUS, *e.LatP50US, *e.LatP95US, *e.LatP99US, *e.LatMaxUS)
+	if !(0 < *e.LatP50US && *e.LatP50US <= *e.LatP95US && *e.LatP95US <= *e.LatP99US && *e.LatP99US <= *e.LatMaxUS &&
+		*e.LatAvgUS <= *e.LatMaxUS) {
+		t.Errorf("%s %s: mean %g, percentiles %g %g %g, longest %g", e.Syscall, e.Op, *e.LatAvgUS, *e.LatP50US,
+			*e.LatP95US, *e.LatP99US, *e.LatMaxUS)
 	}
 	var inBuckets, byName, byClass uint64
 	for _, b := range e.Latency {
@@ -100,16 +108,19 @@ func checkCall(t *testing.T, e *resource.ProfSyscall, pid int) {
 		byClass += n
 	}
 	if inBuckets != e.Timed || byName != e.Errors || byClass != e.Errors {
-		t.Errorf("%s: %d timed, in buckets %d; %d errors, %v, %v", e.Syscall, e.Timed, inBuckets, e.Errors, e.ErrorsBy, e.ErrorClasses)
+		t.Errorf("%s: %d timed, in buckets %d; %d errors, %v, %v", e.Syscall, e.Timed, inBuckets, e.Errors, e.ErrorsBy,
+			e.ErrorClasses)
 	}
 	if len(e.TopCallers) != 1 || e.Callers != 1 || e.Evicted != 0 {
 		t.Fatalf("%s: callers %v of %d, %d evicted", e.Syscall, e.TopCallers, e.Callers, e.Evicted)
 	}
 	first := e.TopCallers[0]
-	if first.PID != pid || first.Comm != "workload" || first.Count != e.Count || first.Bytes != e.Bytes || first.Errors != e.Errors || first.LatTotalNS == 0 {
+	if first.PID != pid || first.Comm != "workload" || first.Count != e.Count || first.Bytes != e.Bytes ||
+		first.Errors != e.Errors || first.LatTotalNS == 0 {
 		t.Errorf("%s: caller %+v of %+v", e.Syscall, first, e)
 	}
-	if done := e.Count - e.Errors; e.Bytes > 0 && (e.BytesPerCall != float64(e.Bytes)/float64(done) || e.ThroughputBS <= 0) {
+	if done := e.Count - e.Errors; e.Bytes > 0 && (e.BytesPerCall != float64(e.Bytes)/float64(done) ||
+		e.ThroughputBS <= 0) {
 		t.Errorf("%s: %d bytes, %g each call, %g/s", e.Syscall, e.Bytes, e.BytesPerCall, e.ThroughputBS)
 	}
 }
@@ -121,14 +132,16 @@ func TestErrorsAreCountedByName(t *testing.T) {
 	got := snapshot(t, c).calls()
 	w.end()
 	for name, want := range map[string]map[string]uint64{
-		"openat": {"ENOENT": 3}, "write": {"ENOSPC": 1}, "read": {"EBADF": 1}, "recvfrom": {"EAGAIN": 2}, "mmap": {"EINVAL": 1},
+		"openat": {"ENOENT": 3}, "write": {"ENOSPC": 1}, "read": {"EBADF": 1}, "recvfrom": {"EAGAIN": 2},
+		"mmap":       {"EINVAL": 1},
 		"futex wait": {"ETIMEDOUT": 1, "EAGAIN": 1}, "io_uring_enter": {"EBADF": 1}, "sendto": {"EPIPE": 1},
 	} {
 		if e := got[name]; e == nil || !maps.Equal(e.ErrorsBy, want) {
 			t.Errorf("%s: %+v, want errors %v", name, e, want)
 		}
 	}
-	for name, want := range map[string]string{"openat": "missing", "write": "full", "read": "wrong", "recvfrom": "again", "sendto": "broken"} {
+	for name, want := range map[string]string{"openat": "missing", "write": "full", "read": "wrong",
+		"recvfrom": "again", "sendto": "broken"} {
 		if got[name].ErrorClasses[want] != got[name].Errors {
 			t.Errorf("%s: classes %v, want all %s", name, got[name].ErrorClasses, want)
 		}
@@ -198,7 +211,8 @@ func TestSampledReads(t *testing.T) {
 		w.end()
 		read := got["read"]
 		// 10,000 with one of 10 timed: 1,000, standard deviation 30.
-		if read == nil || read.Count != 10000 || read.Bytes != 10000 || read.SampledOneOf != 10 || read.Timed < 700 || read.Timed > 1300 {
+		if read == nil || read.Count != 10000 || read.Bytes != 10000 || read.SampledOneOf != 10 || read.Timed < 700 ||
+			read.Timed > 1300 {
 			t.Fatalf("reads %+v", read)
 		}
 		mean := *read.LatAvgUS * 1e3
@@ -269,7 +283,8 @@ func TestCallsThatBeganBefore(t *testing.T) {
 		if e := timed["read"]; e == nil || e.Count != 1 || e.Timed != 1 || e.Bytes != 1 {
 			t.Errorf("of one that saw it begin: %+v", e)
 		}
-		if e := untimed["read"]; e == nil || e.Count != 1 || e.Timed != 0 || e.Bytes != 1 || e.LatMaxUS != nil || e.TopCallers[0].LatTotalNS != 0 {
+		if e := untimed["read"]; e == nil || e.Count != 1 || e.Timed != 0 || e.Bytes != 1 || e.LatMaxUS != nil ||
+			e.TopCallers[0].LatTotalNS != 0 {
 			t.Errorf("of one that did not: %+v", e)
 		}
 		// Without BTF it is not known at its end what a futex call was for. Joining threads may be a wait as well.

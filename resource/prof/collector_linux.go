@@ -57,11 +57,11 @@ type Collector struct {
 // Hooks that a kernel may lack: those of sockets came with 6.3.
 var optional = []string{
 	"on_send", "on_receive", "on_send_plain", "on_receive_plain", "on_rename", "on_exec_plain",
-	"on_state", "on_retransmit", "on_retransmit_synack", "on_state_plain", "on_retransmit_plain", "on_retransmit_synack_plain",
+	"on_state", "on_retransmit", "on_retransmit_synack", "on_state_plain", "on_retransmit_plain",
+	"on_retransmit_synack_plain",
 }
 
-// Open begins to count. Where BPF programs cannot run it continues without: reads and writes are polled from /proc then,
-// and Missing says what is not recorded and why. It is an error where the target cannot be watched.
+// Open begins to count. Where BPF programs cannot run, reads and writes are polled from /proc, and Missing says what is not recorded and why. It is an error where the target cannot be watched.
 func Open(o Options) (*Collector, error) {
 	if len(o.Types) == 0 {
 		o.Types = resource.ProfTypes
@@ -86,10 +86,12 @@ func Open(o Options) (*Collector, error) {
 		if !errors.Is(err, bpf.ErrMissing) {
 			return nil, err
 		}
-		c.missing = append(c.missing, "of system calls only the numbers and bytes of reads and writes are recorded, as /proc has them: "+err.Error())
+		c.missing = append(c.missing, "of system calls only the numbers and bytes of reads and writes are recorded, "+
+			"as /proc has them: "+err.Error())
 	}
 	if o.Target.Cgroup != "" {
-		return c, fmt.Errorf("without BPF programs no control group can be watched; use --pid: %s", strings.Join(c.missing, "; "))
+		return c, fmt.Errorf("without BPF programs no control group can be watched; use --pid: %s",
+			strings.Join(c.missing, "; "))
 	}
 	c.poll = &poller{target: o.Target}
 	var err error
@@ -110,11 +112,13 @@ func (c *Collector) load(plain, byCalls bool) error {
 	}
 	c.drop(spec, byCalls)
 	set, err := bpf.Load(spec, bpf.Options{
-		Target: c.o.Target, Plain: plain, Optional: slices.DeleteFunc(slices.Clone(optional), func(name string) bool { return spec.Programs[name] == nil }),
+		Target: c.o.Target, Plain: plain, Optional: slices.DeleteFunc(slices.Clone(optional),
+			func(name string) bool { return spec.Programs[name] == nil }),
 		MaxEntries: c.o.sizes(),
 		Set: map[string]any{
 			"count_calls": c.wanted[resource.ProfTypeSyscall], "count_waits": c.wanted[resource.ProfTypeSync],
-			"net_by_calls": c.wanted[resource.ProfTypeNet] && byCalls, "sampled_one_of": max(1, c.o.SampledOneOf), "follow": c.o.follows(),
+			"net_by_calls": c.wanted[resource.ProfTypeNet] && byCalls, "sampled_one_of": max(1, c.o.SampledOneOf),
+			"follow": c.o.follows(),
 			// Since 6.16 the hook of retransmitted segments passes an error after the socket and the segment.
 			"retransmit_tells": bpf.Arguments("tcp_retransmit_skb") > 3, "retransmit_error": retransmitError(),
 		},
@@ -131,7 +135,8 @@ func (c *Collector) load(plain, byCalls bool) error {
 	c.calls = callCounter{set: set, wanted: c.wanted, sampled: c.o.SampledOneOf, calls: map[caller]tally{}}
 	c.nets = netCounter{set: set, byCalls: byCalls, nets: map[netKey]netTally{}}
 	if set.Plain && c.o.follows() {
-		c.missing = append(c.missing, "what watched processes start is not watched: that needs a kernel with CONFIG_DEBUG_INFO_BTF=y")
+		c.missing = append(c.missing, "what watched processes start is not watched: that needs a kernel with "+
+			"CONFIG_DEBUG_INFO_BTF=y")
 	}
 	for name, err := range set.Absent {
 		c.missing = append(c.missing, "events net are not complete: "+name+": "+err.Error())
@@ -162,7 +167,8 @@ func (o *Options) sizes() map[string]uint32 {
 	}
 	counters := func(bytes int) uint32 { return uint32(min(room, max(roomFew, mapBytes/(bytes*processors)))) }
 	all := map[string]uint32{
-		"calls": counters(int(unsafe.Sizeof(callStat{}))), "nets": counters(int(unsafe.Sizeof(netTally{}))), "opens": threads, "processes": room,
+		"calls": counters(int(unsafe.Sizeof(callStat{}))), "nets": counters(int(unsafe.Sizeof(netTally{}))),
+		"opens": threads, "processes": room,
 	}
 	if len(o.Target.PIDs) > 0 && !o.Follow {
 		all = map[string]uint32{"calls": roomFew, "nets": roomFew, "opens": threadsFew, "processes": roomFew}
@@ -231,7 +237,8 @@ func (c *Collector) also(now time.Time) []resource.ProfEvent {
 	c.o.Also = slices.DeleteFunc(slices.Clone(c.o.Also), func(source Source) bool {
 		more, err := source(now)
 		if err != nil {
-			c.missing = append(c.missing, "events of another collector, from "+now.UTC().Format(time.RFC3339)+" on: "+err.Error())
+			c.missing = append(c.missing,
+				"events of another collector, from "+now.UTC().Format(time.RFC3339)+" on: "+err.Error())
 			return true
 		}
 		events = append(events, more...)
@@ -251,7 +258,10 @@ func (c *Collector) own(length time.Duration, mono int64) ([]resource.ProfEvent,
 		return nil, err
 	}
 	names := map[uint32]string{} // of every process that was counted
-	err := bpf.Each(c.set.Map("processes"), func(tgid uint32, comm [16]byte) { names[tgid] = unix.ByteSliceToString(comm[:]) })
+	err := bpf.Each(c.set.Map("processes"), func(tgid uint32,
+		comm [16]byte) {
+		names[tgid] = unix.ByteSliceToString(comm[:])
+	})
 	if err != nil {
 		return nil, err
 	}

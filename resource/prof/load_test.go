@@ -102,7 +102,8 @@ func TestAStormOfProcesses(t *testing.T) {
 	got := goesOn(t, c, program, "forks", strconv.Itoa(processes))
 	for name, errno := range map[string]string{"close": "EBADF", "pread64": "EBADF"} {
 		e := got[name]
-		if e == nil || e.ErrorsBy[errno] != processes || e.Evicted != 0 || e.Callers < processes || len(e.TopCallers) != 5 {
+		if e == nil || e.ErrorsBy[errno] != processes || e.Evicted != 0 || e.Callers < processes ||
+			len(e.TopCallers) != 5 {
 			t.Fatalf("%s: %+v", name, e)
 		}
 	}
@@ -128,8 +129,10 @@ func TestProcessesThatFindNoRoom(t *testing.T) {
 		}
 	}
 	lost, err := c.Losses()
-	if e := got["close"]; err != nil || e.ErrorsBy["EBADF"] != processes || evicted == 0 || lost["caller"] != evicted || reported != evicted || counted > room {
-		t.Errorf("closes %+v; %d evicted, %d of them reported, %d kept, lost %v, %v", e, evicted, reported, counted, lost, err)
+	if e := got["close"]; err != nil || e.ErrorsBy["EBADF"] != processes || evicted == 0 || lost["caller"] != evicted ||
+		reported != evicted || counted > room {
+		t.Errorf("closes %+v; %d evicted, %d of them reported, %d kept, lost %v, %v", e, evicted, reported, counted,
+			lost, err)
 	}
 	// What has ended made room.
 	if e := goesOn(t, c, program, "forks", "5")["close"]; e.ErrorsBy["EBADF"] != 5 || e.Evicted != 0 || e.Lost != nil {
@@ -165,7 +168,8 @@ func TestLoadWithoutLoss(t *testing.T) {
 		}
 		kept = now
 		if e := all.calls()["read"]; e != nil && e.Count > 0 {
-			if e.Timed != e.Count || e.Bytes != e.Count { // each snapshot is whole, though the counters are written all the time
+			// each snapshot is whole, though the counters are written all the time
+			if e.Timed != e.Count || e.Bytes != e.Count {
 				t.Errorf("%d reads, %d timed, %d bytes", e.Count, e.Timed, e.Bytes)
 			}
 			count, bytes, timed = count+e.Count, bytes+e.Bytes, timed+e.Timed
@@ -178,7 +182,8 @@ func TestLoadWithoutLoss(t *testing.T) {
 	want := w.end()["read"]
 	noLosses(t, c)
 	if count != want.calls || bytes != want.bytes || timed != count || inBuckets != count {
-		t.Errorf("counted %d reads, %d bytes, %d timed, %d in buckets; made were %v", count, bytes, timed, inBuckets, want)
+		t.Errorf("counted %d reads, %d bytes, %d timed, %d in buckets; made were %v", count, bytes, timed, inBuckets,
+			want)
 	}
 	t.Logf("%d reads in %.2f s, %.0f a second, longest %.1f µs", count, seconds, float64(count)/seconds, longest)
 }

@@ -47,7 +47,8 @@ func sumNet(stats []netTally) netTally {
 
 // families are the address families that have a name of their own.
 var families = map[uint32]string{
-	unix.AF_INET: "inet", unix.AF_INET6: "inet6", unix.AF_UNIX: "unix", unix.AF_NETLINK: "netlink", unix.AF_VSOCK: "vsock",
+	unix.AF_INET: "inet", unix.AF_INET6: "inet6", unix.AF_UNIX: "unix", unix.AF_NETLINK: "netlink",
+	unix.AF_VSOCK: "vsock",
 }
 
 // netCounter reads the programs' counters of sockets.

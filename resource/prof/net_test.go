@@ -18,10 +18,12 @@ var onlyNet = []resource.ProfType{resource.ProfTypeNet}
 // three messages each.
 func traffic(said map[string]line, files bool) (out, in line) {
 	for _, name := range []string{"sendto", "sendmsg", "sendmmsg"} {
-		out = line{out.calls + said[name].calls - said[name].errors, out.bytes + said[name].bytes, out.errors + said[name].errors}
+		out = line{out.calls + said[name].calls - said[name].errors, out.bytes + said[name].bytes, out.errors +
+			said[name].errors}
 	}
 	for _, name := range []string{"recvfrom", "recvmsg", "recvmmsg"} {
-		in = line{in.calls + said[name].calls - said[name].errors, in.bytes + said[name].bytes, in.errors + said[name].errors}
+		in = line{in.calls + said[name].calls - said[name].errors, in.bytes + said[name].bytes, in.errors +
+			said[name].errors}
 	}
 	out.calls += 2
 	in.calls += 2 // recvmmsg
@@ -51,7 +53,8 @@ func TestTraffic(t *testing.T) {
 				t.Fatalf("%s: %d events, %+v", via, len(got), e)
 			}
 			out, in := traffic(said, !plain || !byCalls)
-			if sent, received := (line{e.TXCalls, e.TXBytes, e.TXErrors}), (line{e.RXCalls, e.RXBytes, e.RXErrors}); sent != out || received != in {
+			if sent, received := (line{e.TXCalls, e.TXBytes, e.TXErrors}),
+				(line{e.RXCalls, e.RXBytes, e.RXErrors}); sent != out || received != in {
 				t.Errorf("%s: sent %v, received %v; its own tally %v, %v", via, sent, received, out, in)
 			}
 			if e.Comm != "workload" || e.Via != via || e.TXBytesS <= 0 || e.RXBytesS <= 0 || e.Retransmits == nil {
@@ -61,7 +64,8 @@ func TestTraffic(t *testing.T) {
 				continue
 			}
 			inet, unix := e.Families["inet"], e.Families["unix"]
-			if inet.TXBytes+unix.TXBytes != e.TXBytes || inet.RXCalls+unix.RXCalls != e.RXCalls || unix.TXBytes != 1500 || inet.TXBytes == 0 {
+			if inet.TXBytes+unix.TXBytes != e.TXBytes || inet.RXCalls+unix.RXCalls != e.RXCalls ||
+				unix.TXBytes != 1500 || inet.TXBytes == 0 {
 				t.Errorf("families %+v of %+v", e.Families, e)
 			}
 		}
@@ -100,7 +104,8 @@ func TestSegmentsThatAreSentAgain(t *testing.T) {
 				t.Fatalf("sent again by the kernel's count: %v; events %v", said, got)
 			}
 			zero := unattributed[0]
-			if zero == nil || zero.Comm != prof.Unattributed || zero.Retransmits == nil || *zero.Retransmits < *e.Retransmits || len(unattributed) != 1 {
+			if zero == nil || zero.Comm != prof.Unattributed || zero.Retransmits == nil ||
+				*zero.Retransmits < *e.Retransmits || len(unattributed) != 1 {
 				t.Errorf("of nobody: %v", unattributed)
 			}
 			return *e.Retransmits, said["segments"].calls + said["SYN"].calls + said["SYN-ACK"].calls
@@ -113,7 +118,8 @@ func TestEveryFieldOfTrafficIsLit(t *testing.T) {
 	var all []*resource.ProfNet
 	for _, what := range []string{"sockets", "heir"} {
 		w := start(t, what)
-		c := open(t, prof.Options{Target: of(w), Follow: true, Types: onlyNet, Stamper: prof.Stamper{Run: "run_1", Labels: map[string]string{"a": "b"}}})
+		c := open(t, prof.Options{Target: of(w), Follow: true, Types: onlyNet,
+			Stamper: prof.Stamper{Run: "run_1", Labels: map[string]string{"a": "b"}}})
 		w.work()
 		for _, e := range snapshot(t, c).nets() {
 			all = append(all, e)

@@ -104,14 +104,21 @@ func (p *poller) events(length time.Duration, wanted bool) ([]resource.ProfEvent
 	if !wanted {
 		return nil, nil
 	}
-	reads := polledEvent("read", length, now, before, func(p processIO) (uint64, uint64) { return p.reads, p.readBytes })
-	writes := polledEvent("write", length, now, before, func(p processIO) (uint64, uint64) { return p.writes, p.writeBytes })
+	reads := polledEvent("read", length, now, before, func(p processIO) (uint64,
+		uint64) {
+		return p.reads, p.readBytes
+	})
+	writes := polledEvent("write", length, now, before, func(p processIO) (uint64,
+		uint64) {
+		return p.writes, p.writeBytes
+	})
 	return slices.Concat(reads, writes), nil
 }
 
 // polledEvent makes the event of a kind of calls; none where there were none. Of a process that has just begun
 // everything is new.
-func polledEvent(name string, length time.Duration, now, before map[int]processIO, of func(processIO) (calls, bytes uint64)) []resource.ProfEvent {
+func polledEvent(name string, length time.Duration, now, before map[int]processIO,
+	of func(processIO) (calls, bytes uint64)) []resource.ProfEvent {
 	e := &resource.ProfSyscall{Syscall: name, Op: anyCall}
 	e.Type, e.Origin = resource.ProfTypeSyscall, resource.OriginProc
 	for pid, p := range now {
@@ -120,7 +127,8 @@ func polledEvent(name string, length time.Duration, now, before map[int]processI
 		if calls < calls0 || calls == calls0 { // nothing, or another process with this number
 			continue
 		}
-		e.TopCallers = append(e.TopCallers, resource.ProfCaller{PID: pid, Comm: p.comm, Count: calls - calls0, Bytes: bytes - bytes0})
+		e.TopCallers = append(e.TopCallers, resource.ProfCaller{PID: pid, Comm: p.comm, Count: calls - calls0,
+			Bytes: bytes - bytes0})
 		e.Count += calls - calls0
 		e.Bytes += bytes - bytes0
 	}

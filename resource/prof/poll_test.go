@@ -39,10 +39,12 @@ func TestPolledReads(t *testing.T) {
 		got := snapshot(t, one)
 		read := got.calls()["read any"]
 		// Ten thousand of a byte each, and those by which the C library opens what it needs.
-		if read == nil || read.Count < 10000 || read.Count > 10050 || read.Bytes < 10000 || read.Callers != 1 || read.Origin != resource.OriginProc {
+		if read == nil || read.Count < 10000 || read.Count > 10050 || read.Bytes < 10000 || read.Callers != 1 ||
+			read.Origin != resource.OriginProc {
 			t.Fatalf("polled %+v", read)
 		}
-		if first := read.TopCallers[0]; first.PID != w.pid() || first.Comm != "workload" || first.Count != read.Count || first.Bytes != read.Bytes || read.LatAvgUS != nil {
+		if first := read.TopCallers[0]; first.PID != w.pid() || first.Comm != "workload" || first.Count != read.Count ||
+			first.Bytes != read.Bytes || read.LatAvgUS != nil {
 			t.Errorf("polled %+v", read)
 		}
 		if again := snapshot(t, one); len(again) > 0 {
@@ -53,7 +55,8 @@ func TestPolledReads(t *testing.T) {
 	if got := snapshot(t, c); len(got) > 0 {
 		t.Errorf("polled of nobody: %v", got)
 	}
-	if _, err := prof.Open(prof.Options{Target: bpf.Target{Cgroup: "/x"}, Poll: true}); err == nil || !strings.Contains(err.Error(), "use --pid") {
+	if _, err := prof.Open(prof.Options{Target: bpf.Target{Cgroup: "/x"}, Poll: true}); err == nil ||
+		!strings.Contains(err.Error(), "use --pid") {
 		t.Errorf("a control group is taken: %v", err)
 	}
 }

@@ -24,13 +24,15 @@ func TestEventsOfOneIntervalAreStampedAlike(t *testing.T) {
 	var asked [][2]time.Time
 	c, err := prof.Open(prof.Options{
 		Types: []resource.ProfType{resource.ProfTypeMem, resource.ProfTypeDisk}, Also: []prof.Source{others},
-		Stamper: prof.Stamper{Run: "run_1", Labels: map[string]string{"model": "x"}, Correlate: func(from, to time.Time) string {
-			asked = append(asked, [2]time.Time{from, to})
-			if len(asked) == 2 {
-				return resource.CorrID{Run: "run_1", Interval: 2, Phase: "decode", Tokens: true, First: 3, Last: 5}.String()
-			}
-			return ""
-		}},
+		Stamper: prof.Stamper{Run: "run_1", Labels: map[string]string{"model": "x"},
+			Correlate: func(from, to time.Time) string {
+				asked = append(asked, [2]time.Time{from, to})
+				if len(asked) == 2 {
+					return resource.CorrID{Run: "run_1", Interval: 2, Phase: "decode", Tokens: true, First: 3,
+						Last: 5}.String()
+				}
+				return ""
+			}},
 	})
 	if err != nil {
 		t.Fatal(err) // nothing of it needs BPF
@@ -47,7 +49,8 @@ func TestEventsOfOneIntervalAreStampedAlike(t *testing.T) {
 		}
 		for _, e := range all {
 			h := e.Head()
-			if h.CorrID == nil || *h.CorrID != want || h.TSNS != times[i].UnixNano() || h.MonoNS == 0 || h.IntervalS <= 0 || !maps.Equal(h.Labels, map[string]string{"model": "x"}) {
+			if h.CorrID == nil || *h.CorrID != want || h.TSNS != times[i].UnixNano() || h.MonoNS == 0 ||
+				h.IntervalS <= 0 || !maps.Equal(h.Labels, map[string]string{"model": "x"}) {
 				t.Errorf("%s: %+v, want id %s", h.Type, h, want)
 			}
 		}

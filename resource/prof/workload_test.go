@@ -26,7 +26,8 @@ func workload(t testing.TB) string {
 	cc := testenv.NeedCC(t)
 	program := filepath.Join(scratch, "workload")
 	build.Do(func() {
-		out, err := exec.Command(cc, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", program, "testdata/workload.c").CombinedOutput()
+		out, err := exec.Command(cc, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", program,
+			"testdata/workload.c").CombinedOutput()
 		if err != nil {
 			buildErr = fmt.Errorf("%w\n%s", err, out)
 		}

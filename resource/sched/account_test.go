@@ -21,7 +21,8 @@ func TestAccountLogic(t *testing.T) {
 	}
 	for _, arch := range []string{"x86", "arm64"} {
 		program := filepath.Join(t.TempDir(), "account")
-		build := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I../bpf/include", "-D__TARGET_ARCH_"+arch,
+		build := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I../bpf/include",
+			"-D__TARGET_ARCH_"+arch,
 			"-o", program, "testdata/account.c")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)

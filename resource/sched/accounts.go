@@ -112,7 +112,8 @@ func (s *spent) judge(c resource.GraphTime) {
 
 // active reports whether a thread did anything but idle.
 func (s *spent) active() bool {
-	return s.line.OnCPUNS > 0 || s.line.OffCPUNS() > 0 || s.line.FutexNS != nil && *s.line.FutexNS > 0 || s.line.Faults > 0 || s.line.Voluntary+s.line.Involuntary > 0
+	return s.line.OnCPUNS > 0 || s.line.OffCPUNS() > 0 || s.line.FutexNS != nil && *s.line.FutexNS > 0 ||
+		s.line.Faults > 0 || s.line.Voluntary+s.line.Involuntary > 0
 }
 
 // A moment is a snapshot's: its time and that of the one before on CLOCK_MONOTONIC, and the number of the interval
@@ -140,7 +141,8 @@ func (t *history) advance(tid uint32, a *accounts, p *present, m moment) (s spen
 	s.of = t
 	s.line = resource.ThreadLine{
 		TID: int(tid), TGID: int(a.TGID), Comm: t.name(a, p), Ended: ended,
-		OnCPUNS: ns[onCPU], RunnableWaitNS: ns[runnable], BlockedDiskNS: &ns[blockedDisk], BlockedLockNS: &lock, FutexNS: &ns[futex],
+		OnCPUNS: ns[onCPU], RunnableWaitNS: ns[runnable], BlockedDiskNS: &ns[blockedDisk], BlockedLockNS: &lock,
+		FutexNS:        &ns[futex],
 		BlockedOtherNS: &ns[blockedOther], IdleNS: &ns[idle],
 		Voluntary: a.Voluntary - t.voluntary, Involuntary: a.Involuntary - t.involuntary, Faults: a.Faults - t.faults,
 	}

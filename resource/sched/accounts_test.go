@@ -26,13 +26,15 @@ func TestGapIsSplit(t *testing.T) {
 	a, history := begun(1000, onCPU), &history{}
 	a.enter(1500, blockedLock)
 	s, ok := history.advance(9, a, there, moment{last: 0, now: 2000, epoch: 1})
-	if !ok || s.line.OnCPUNS != 500 || *s.line.BlockedLockNS != 500 || s.line.LivedNS != 1000 || s.line.TID != 9 || s.line.Comm != "work" {
+	if !ok || s.line.OnCPUNS != 500 || *s.line.BlockedLockNS != 500 || s.line.LivedNS != 1000 || s.line.TID != 9 ||
+		s.line.Comm != "work" {
 		t.Errorf("first %+v", s.line)
 	}
 	a.enter(2600, runnable)
 	a.enter(2700, onCPU)
 	s, _ = history.advance(9, a, there, moment{last: 2000, now: 3000, epoch: 2})
-	if *s.line.BlockedLockNS != 600 || s.line.RunnableWaitNS != 100 || s.line.OnCPUNS != 300 || s.line.LivedNS != 1000 || s.line.OffCPUNS() != 700 {
+	if *s.line.BlockedLockNS != 600 || s.line.RunnableWaitNS != 100 || s.line.OnCPUNS != 300 ||
+		s.line.LivedNS != 1000 || s.line.OffCPUNS() != 700 {
 		t.Errorf("second %+v, lock %d", s.line, *s.line.BlockedLockNS)
 	}
 	s, _ = history.advance(9, a, there, moment{last: 3000, now: 4000, epoch: 3})
@@ -64,7 +66,8 @@ func TestIntervalsAddUp(t *testing.T) {
 				if s.line.LivedNS != lived {
 					t.Fatalf("interval of %d ns holds %d", lived, s.line.LivedNS)
 				}
-				for i, ns := range []int64{s.line.OnCPUNS, s.line.RunnableWaitNS, *s.line.BlockedDiskNS, *s.line.BlockedLockNS, *s.line.BlockedOtherNS, *s.line.IdleNS} {
+				for i, ns := range []int64{s.line.OnCPUNS, s.line.RunnableWaitNS, *s.line.BlockedDiskNS,
+					*s.line.BlockedLockNS, *s.line.BlockedOtherNS, *s.line.IdleNS} {
 					sum[i] += ns
 				}
 			}
@@ -72,10 +75,12 @@ func TestIntervalsAddUp(t *testing.T) {
 		}
 		a.enter(uint64(clock), gone)
 		s, _ := history.advance(1, a, nil, moment{last: last, now: last + 1000, epoch: 99})
-		for i, ns := range []int64{s.line.OnCPUNS, s.line.RunnableWaitNS, *s.line.BlockedDiskNS, *s.line.BlockedLockNS, *s.line.BlockedOtherNS, *s.line.IdleNS} {
+		for i, ns := range []int64{s.line.OnCPUNS, s.line.RunnableWaitNS, *s.line.BlockedDiskNS, *s.line.BlockedLockNS,
+			*s.line.BlockedOtherNS, *s.line.IdleNS} {
 			// The figures of a line, by the states that they hold: a lock is a futex or another one.
 			want := int64(0)
-			for _, state := range [][]int{{onCPU}, {runnable}, {blockedDisk}, {blockedLock, futex}, {blockedOther}, {idle}}[i] {
+			for _, state := range [][]int{{onCPU}, {runnable}, {blockedDisk}, {blockedLock, futex}, {blockedOther},
+				{idle}}[i] {
 				want += int64(a.NS[state])
 			}
 			if sum[i] += ns; sum[i] != want {
@@ -103,7 +108,8 @@ func TestAbsentThread(t *testing.T) {
 	if s, _ := again.advance(1, &ends, nil, moment{last: 1000, now: 2000}); !s.line.Ended || s.line.LivedNS != 505 {
 		t.Errorf("it ended %+v", s.line)
 	}
-	if s, _ := history.advance(1, a, nil, moment{last: 1000, now: 2000}); !s.line.Ended || s.line.LivedNS != 0 || s.active() {
+	if s, _ := history.advance(1, a, nil, moment{last: 1000, now: 2000}); !s.line.Ended || s.line.LivedNS != 0 ||
+		s.active() {
 		t.Errorf("second %+v", s.line)
 	}
 }
@@ -161,7 +167,8 @@ func TestKernelCounts(t *testing.T) {
 	a.enter(1500, gone)
 	a.Minor, a.Major = 22, 3
 	copy(a.Comm[:], "late")
-	if s, _ := history.advance(1, a, p, moment{last: 1000, now: 2000, final: true}); *s.line.Minor != 7 || *s.line.Major != 0 || s.line.Comm != "late" {
+	if s, _ := history.advance(1, a, p, moment{last: 1000, now: 2000, final: true}); *s.line.Minor != 7 ||
+		*s.line.Major != 0 || s.line.Comm != "late" {
 		t.Errorf("end %d %d %s", *s.line.Minor, *s.line.Major, s.line.Comm)
 	}
 }
@@ -190,7 +197,8 @@ func TestComputeTeam(t *testing.T) {
 	role := func(of *history, busy, asleep int64, c resource.GraphTime) (resource.ThreadRole, int64) {
 		zero, lock := int64(0), asleep
 		s := spent{of: of, line: resource.ThreadLine{
-			LivedNS: busy + asleep, OnCPUNS: busy / 2, RunnableWaitNS: busy - busy/2, BlockedLockNS: &lock, FutexNS: &lock, IdleNS: &zero,
+			LivedNS: busy + asleep, OnCPUNS: busy / 2, RunnableWaitNS: busy - busy/2, BlockedLockNS: &lock,
+			FutexNS: &lock, IdleNS: &zero,
 		}}
 		s.judge(c)
 		return s.line.Role, s.line.LockDelayNS()

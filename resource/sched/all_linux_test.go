@@ -27,14 +27,17 @@ func TestWholeMachine(t *testing.T) {
 			thread(t, line, j.begin[1].tid)
 			awaitKernelThread(t, c, line)
 			for _, th := range line.Threads {
-				if futex := th.FutexNS != nil && *th.FutexNS > 0; th.OnCPUNS+th.OffCPUNS() == 0 && !futex && th.Faults == 0 && th.Voluntary+th.Involuntary == 0 {
+				if futex := th.FutexNS != nil && *th.FutexNS > 0; th.OnCPUNS+th.OffCPUNS() == 0 && !futex &&
+					th.Faults == 0 && th.Voluntary+th.Involuntary == 0 {
 					t.Errorf("it did nothing: %+v", th)
 				}
 			}
-			if !slices.IsSortedFunc(line.Processes, func(a, b resource.ProcessLine) int { return a.PID - b.PID }) || len(line.Processes) < 2 {
+			if !slices.IsSortedFunc(line.Processes, func(a, b resource.ProcessLine) int { return a.PID - b.PID }) ||
+				len(line.Processes) < 2 {
 				t.Errorf("processes %+v", line.Processes)
 			}
-			if _, err := os.Stat("/proc/pressure/cpu"); (err == nil) != (len(line.Pressure) == 3 && line.Pressure["memory"]["full"].Total >= 0) {
+			if _, err := os.Stat("/proc/pressure/cpu"); (err == nil) != (len(line.Pressure) == 3 &&
+				line.Pressure["memory"]["full"].Total >= 0) {
 				t.Errorf("pressure %+v", line.Pressure)
 			}
 		})

@@ -86,7 +86,8 @@ func (c *Collector) load(plain bool) error {
 		return err
 	}
 	o := bpf.Options{
-		Target: c.o.Target, Plain: plain, Manual: []string{"each_task"}, Optional: []string{"on_fault", "on_fault_plain"},
+		Target: c.o.Target, Plain: plain, Manual: []string{"each_task"},
+		Optional: []string{"on_fault", "on_fault_plain"},
 	}
 	k := knownKernel()
 	o.Set = map[string]any{"switch_has_state": k.switchHasState, "queues_known": k.queues, "follow": c.o.Follow}
@@ -112,7 +113,8 @@ func (c *Collector) load(plain bool) error {
 		c.each, c.m.final = each, true
 	}
 	for name, err := range set.Absent {
-		c.missing = append(c.missing, "page_faults are the kernel's counts of minor and major ones: "+name+": "+err.Error())
+		c.missing = append(c.missing,
+			"page_faults are the kernel's counts of minor and major ones: "+name+": "+err.Error())
 	}
 	c.set = set
 	return nil

@@ -136,12 +136,16 @@ func compareTimes(t *testing.T, o Options) (wrong []string) {
 			wake = 15e4
 		}
 		slack := 0.02*float64(both) + 3e6 + min(wake*float64(s.Voluntary), 0.2*float64(both)) + stolen
-		if !near(s.OnCPUNS+s.RunnableWaitNS, both, slack) || !near(s.OnCPUNS, run, 3*slack) || !near(s.RunnableWaitNS, wait, 3*slack) {
-			differs("%s computed %d ns, kernel %d; waited %d, kernel %d", w.kind, s.OnCPUNS, run, s.RunnableWaitNS, wait)
+		if !near(s.OnCPUNS+s.RunnableWaitNS, both, slack) || !near(s.OnCPUNS, run, 3*slack) ||
+			!near(s.RunnableWaitNS, wait, 3*slack) {
+			differs("%s computed %d ns, kernel %d; waited %d, kernel %d", w.kind, s.OnCPUNS, run, s.RunnableWaitNS,
+				wait)
 		}
 		rested := at(t, j.rest, w.tid)
-		if v, i := int64(s.Voluntary), int64(s.Involuntary); !near(v, rested.voluntary-w.voluntary, 20) || !near(i, rested.involuntary-w.involuntary, 100) {
-			differs("%s: switches %d and %d, getrusage %d and %d", w.kind, v, i, rested.voluntary-w.voluntary, rested.involuntary-w.involuntary)
+		if v, i := int64(s.Voluntary), int64(s.Involuntary); !near(v, rested.voluntary-w.voluntary, 20) ||
+			!near(i, rested.involuntary-w.involuntary, 100) {
+			differs("%s: switches %d and %d, getrusage %d and %d", w.kind, v, i, rested.voluntary-w.voluntary,
+				rested.involuntary-w.involuntary)
 		}
 		if !o.Poll {
 			wrong = append(wrong, checkReason(w.kind, s)...)
@@ -167,7 +171,8 @@ func add(sums map[int]*resource.ThreadLine, th *resource.ThreadLine) {
 	s.Involuntary += th.Involuntary
 	s.Faults += th.Faults
 	for _, p := range []struct{ to, from **int64 }{
-		{&s.BlockedDiskNS, &th.BlockedDiskNS}, {&s.BlockedLockNS, &th.BlockedLockNS}, {&s.BlockedOtherNS, &th.BlockedOtherNS}, {&s.IdleNS, &th.IdleNS},
+		{&s.BlockedDiskNS, &th.BlockedDiskNS}, {&s.BlockedLockNS, &th.BlockedLockNS},
+		{&s.BlockedOtherNS, &th.BlockedOtherNS}, {&s.IdleNS, &th.IdleNS},
 	} {
 		if *p.from != nil {
 			v := **p.to + **p.from
@@ -239,12 +244,14 @@ func TestFaultsAreGetrusages(t *testing.T) {
 					t.Errorf("%s: %d major faults, getrusage %d", w.kind, m, wantMajor)
 				}
 				// A fault that had to wait for a page is taken again, and counted once by the kernel.
-				if f := int64(th.Faults); f < wantMinor+wantMajor-edge || w.kind == "touch" && f > wantMinor+wantMinor/50+edge {
+				if f := int64(th.Faults); f < wantMinor+wantMajor-edge || w.kind == "touch" &&
+					f > wantMinor+wantMinor/50+edge {
 					t.Errorf("%s: %d faults, getrusage %d and %d", w.kind, f, wantMinor, wantMajor)
 				}
 			}
 			p := line.Processes[0]
-			if len(line.Processes) != 1 || int64(*p.Minor) < minor-edge || int64(*p.Major) < major-edge || p.Faults != line.Faults[strconv.Itoa(p.PID)] || *p.RSSBytes < 1<<16 {
+			if len(line.Processes) != 1 || int64(*p.Minor) < minor-edge || int64(*p.Major) < major-edge ||
+				p.Faults != line.Faults[strconv.Itoa(p.PID)] || *p.RSSBytes < 1<<16 {
 				t.Errorf("process %+v of %d, faults %v", p, len(line.Processes), line.Faults)
 			}
 		})

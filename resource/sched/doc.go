@@ -8,13 +8,16 @@
 //
 // What a thread that goes to sleep waits for is decided by evidence that the kernel has at that moment, in this order:
 //
-//   - the kernel counts the sleep as waiting for I/O (in_iowait): blocked by a disk, or by what looks like one, such as a network file system
+//   - the kernel counts the sleep as waiting for I/O (in_iowait): blocked by a disk, or by what looks like one, such as
+//     a network file system
 //   - it is stopped, parked or frozen: idle
-//   - its sleep is uninterruptible: blocked by a disk in fsync and its like, where it waits for a journal; else blocked otherwise, such as by
-//     a lock within the kernel (mmap_lock, an inode's)
-//   - its sleep is interruptible: by the system call it is in, as its registers have it (syscalls.h): flock, fcntl and semaphores are
-//     locks; a futex is a lock or a wait for work, by the thread's role (resource.ThreadLine.Judge); poll, epoll_wait, select, nanosleep, accept, wait, receiving and reading are idle, for a file on a disk is never waited for in
-//     this way; completions of asynchronous file I/O are a disk; anything else, and a sleep outside of any call, is blocked otherwise
+//   - its sleep is uninterruptible: blocked by a disk in fsync and its like, where it waits for a journal; else blocked
+//     otherwise, such as by a lock within the kernel (mmap_lock, an inode's)
+//   - its sleep is interruptible: by the system call it is in, as its registers have it (syscalls.h): flock, fcntl and
+//     semaphores are locks; a futex is a lock or a wait for work, by the thread's role (resource.ThreadLine.Judge);
+//     poll, epoll_wait, select, nanosleep, accept, wait, receiving and reading are idle, for a file on a disk is never
+//     waited for in this way; completions of asynchronous file I/O are a disk; anything else, and a sleep outside of
+//     any call, is blocked otherwise
 //
 // Kernel threads are reported like others where no target excludes them; they sleep interruptibly when they have no
 // work.

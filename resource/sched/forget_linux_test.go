@@ -18,7 +18,8 @@ func TestEndedAreForgotten(t *testing.T) {
 			o.Target, o.Follow = bpf.Target{PIDs: []int{os.Getpid()}}, true
 			c := opened(t, o)
 			for range 3 {
-				if out, err := exec.Command("/bin/sh", "-c", `i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done`).CombinedOutput(); err != nil {
+				if out, err := exec.Command("/bin/sh", "-c",
+					`i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done`).CombinedOutput(); err != nil {
 					t.Fatalf("%v\n%s", err, out)
 				}
 				snap(t, c)

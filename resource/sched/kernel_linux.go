@@ -23,7 +23,8 @@ var knownKernel = sync.OnceValue(func() (k kernel) {
 	}
 	k.switchHasState = bpf.ArgumentsIn(spec, "sched_switch") >= 5 // the first is the hook's own
 	// Kernels that pass the state keep sched_info whether or not somebody asked for its statistics.
-	k.queues = k.switchHasState && has(spec, "sched_info", "last_queued", "run_delay") && has(spec, "sched_entity", "cfs_rq") &&
+	k.queues = k.switchHasState && has(spec, "sched_info", "last_queued", "run_delay") &&
+		has(spec, "sched_entity", "cfs_rq") &&
 		has(spec, "cfs_rq", "rq") && has(spec, "rq", "clock")
 	return k
 })

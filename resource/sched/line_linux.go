@@ -53,7 +53,8 @@ func (c *Collector) put(line *resource.SystemLine, all []spent) {
 			end()
 			of = &process{line: resource.ProcessLine{PID: s.line.TGID}}
 		}
-		if c.set == nil || c.set.Absent["on_fault"] != nil || c.set.Absent["on_fault_plain"] != nil { // none seen singly
+		// none seen singly
+		if c.set == nil || c.set.Absent["on_fault"] != nil || c.set.Absent["on_fault_plain"] != nil {
 			s.line.Faults = known(s.line.Minor) + known(s.line.Major)
 		}
 		if of.line.Comm == "" || s.line.TID == s.line.TGID { // the first thread has the process's name

@@ -38,7 +38,8 @@ func (c *Collector) presentPlain(now int64) (map[threadKey]*present, error) {
 			state = blockedDisk
 		}
 		a := accounts{
-			Born: uint64(now), Mark: uint64(now)<<stateBits | state, TGID: uint32(s.tgid), Call: -1, MinorFirst: s.minor, MajorFirst: s.major,
+			Born: uint64(now), Mark: uint64(now)<<stateBits | state, TGID: uint32(s.tgid), Call: -1,
+			MinorFirst: s.minor, MajorFirst: s.major,
 		}
 		if s.ofKernel() {
 			a.Call = callOfKernel

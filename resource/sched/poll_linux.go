@@ -37,7 +37,8 @@ func (c *Collector) poll() ([]spent, error) {
 		c.m.now = now
 	}
 	var all []spent
-	next := make(map[threadKey]*polled, len(threads)) // a new one: a map that entries are deleted from stays as large as it ever was
+	// a new one: a map that entries are deleted from stays as large as it ever was
+	next := make(map[threadKey]*polled, len(threads))
 	for _, s := range threads {
 		key := threadKey{uint32(s.tid), uint32(s.start)}
 		p, err := c.walk.look(s)
@@ -83,8 +84,9 @@ func (p *polled) since(before *polled, s stat) spent {
 	minor, major := p.minor-min(p.minor, before.minor), p.major-min(p.major, before.major)
 	return spent{line: resource.ThreadLine{
 		TID: s.tid, TGID: s.tgid, Comm: s.comm, LivedNS: lived, OnCPUNS: run, RunnableWaitNS: wait, SleepNS: &sleep,
-		Voluntary: p.voluntary - min(p.voluntary, before.voluntary), Involuntary: p.involuntary - min(p.involuntary, before.involuntary),
-		Minor: &minor, Major: &major,
+		Voluntary:   p.voluntary - min(p.voluntary, before.voluntary),
+		Involuntary: p.involuntary - min(p.involuntary, before.involuntary),
+		Minor:       &minor, Major: &major,
 	}}
 }
 
@@ -108,7 +110,8 @@ func (w *walker) look(s stat) (*polled, error) {
 	}
 	for line := range strings.Lines(string(status)) {
 		key, value, _ := strings.Cut(line, ":")
-		into := map[string]*uint64{"voluntary_ctxt_switches": &p.voluntary, "nonvoluntary_ctxt_switches": &p.involuntary}[key]
+		into := map[string]*uint64{"voluntary_ctxt_switches": &p.voluntary,
+			"nonvoluntary_ctxt_switches": &p.involuntary}[key]
 		if into == nil {
 			continue
 		}

@@ -17,14 +17,16 @@ const stallText = "some avg10=33.79 avg60=19.22 avg300=10.10 total=17016317826\n
 func TestStalls(t *testing.T) {
 	root := fstest.MapFS{
 		"proc/pressure/cpu": file(stallText), "proc/pressure/io": file("some avg10=1 avg60=2 avg300=3 total=4 worst=5\n"),
-		"proc/9/cgroup": file("4:memory:/x\n0::/a\n"), "proc/8/cgroup": file("0::/\n"), "mnt/a/memory.pressure": file(stallText),
-		"proc/self/mounts": file("tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup2 /mnt cgroup2 rw 0 0\n"),
+		"proc/9/cgroup": file("4:memory:/x\n0::/a\n"), "proc/8/cgroup": file("0::/\n"),
+		"mnt/a/memory.pressure": file(stallText),
+		"proc/self/mounts":      file("tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup2 /mnt cgroup2 rw 0 0\n"),
 	}
 	machine, err := machineStalls(root)
 	if err != nil || !slices.Equal(slices.Sorted(maps.Keys(machine)), []string{"cpu", "io"}) {
 		t.Fatalf("%+v, %v", machine, err)
 	}
-	if some := machine["cpu"]["some"]; some != (resource.StallFigures{Avg10: 33.79, Avg60: 19.22, Avg300: 10.1, Total: 17016317826}) {
+	if some := machine["cpu"]["some"]; some != (resource.StallFigures{Avg10: 33.79, Avg60: 19.22, Avg300: 10.1,
+		Total: 17016317826}) {
 		t.Errorf("%+v", some)
 	}
 	if full, ok := machine["io"]["full"]; ok || machine["cpu"]["full"].Avg300 != 2.5 {
@@ -36,7 +38,8 @@ func TestStalls(t *testing.T) {
 	if group, err := groupStalls(root, "mnt/a"); err != nil || len(group) != 1 || group["memory"]["full"].Total != 7 {
 		t.Errorf("%+v, %v", group, err)
 	}
-	if a, b := groupFolder(root, "/mnt/a"), groupFolder(root, "a"); a != "mnt/a" || b != "mnt/a" || groupFolder(root, "/a") != "mnt/a" {
+	if a, b := groupFolder(root, "/mnt/a"), groupFolder(root, "a"); a != "mnt/a" || b != "mnt/a" ||
+		groupFolder(root, "/a") != "mnt/a" {
 		t.Errorf("folders %q, %q", a, b)
 	}
 	if none, err := machineStalls(fstest.MapFS{}); err != nil || none == nil || len(none) != 0 {
@@ -73,7 +76,8 @@ func TestStallsEqualKernel(t *testing.T) {
 	for name := range before {
 		for kind := range before[name] {
 			if v := got[name][kind].Total; v < before[name][kind].Total || v > after[name][kind].Total {
-				t.Errorf("%s %s: total %v is not between %v and %v", name, kind, v, before[name][kind].Total, after[name][kind].Total)
+				t.Errorf("%s %s: total %v is not between %v and %v", name, kind, v, before[name][kind].Total,
+					after[name][kind].Total)
 			}
 		}
 	}

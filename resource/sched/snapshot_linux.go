@@ -28,7 +28,8 @@ func (c *Collector) Snapshot(now time.Time) (any, error) {
 func (c *Collector) snapshot(now time.Time) (*resource.SystemLine, error) {
 	c.m.now = bpf.MonoNS()
 	line := &resource.SystemLine{
-		HostHeader: resource.NewHostHeader(now, c.m.now, c.o.Interval, time.Duration(c.m.now-c.m.last), c.Origin()), Missing: c.missing,
+		HostHeader: resource.NewHostHeader(now, c.m.now, c.o.Interval, time.Duration(c.m.now-c.m.last), c.Origin()),
+		Missing:    c.missing,
 	}
 	var all []spent
 	var err error

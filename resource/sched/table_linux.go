@@ -100,7 +100,8 @@ func (t *table) free(index uint32, key threadKey) error {
 	var blank slot
 	accountsAt := int64(binary.Size(blank.Key) + binary.Size(blank.Reached))
 	at := int64(index) * t.stride
-	for _, part := range []struct{ from, bytes int64 }{{accountsAt, int64(binary.Size(blank.Accounts))}, {0, int64(binary.Size(blank.Key))}} {
+	for _, part := range []struct{ from, bytes int64 }{{accountsAt, int64(binary.Size(blank.Accounts))},
+		{0, int64(binary.Size(blank.Key))}} {
 		if _, err := t.memory.WriteAt(make([]byte, part.bytes), at+part.from); err != nil {
 			return fmt.Errorf("free a place in the table of threads: %w", err)
 		}

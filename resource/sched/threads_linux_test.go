@@ -52,7 +52,8 @@ func TestBriefThreads(t *testing.T) {
 			unseen := 0
 			for i, th := range brief {
 				split := i == 0 || i == len(brief)-1 // by a snapshot
-				if th.LivedNS != th.OnCPUNS+th.OffCPUNS()+th.WorkWaitNS()+*th.FutexUnknownNS || th.TGID != j.cmd.Process.Pid {
+				if th.LivedNS != th.OnCPUNS+th.OffCPUNS()+th.WorkWaitNS()+*th.FutexUnknownNS ||
+					th.TGID != j.cmd.Process.Pid {
 					t.Errorf("%+v", th)
 				}
 				if !split && (th.Faults < 8 || !o.Plain && *th.Minor < 8) {
@@ -168,7 +169,8 @@ func TestNumberUsedAgainWithinInterval(t *testing.T) {
 			for _, ms := range []int64{3, 20, 7} {
 				all := ended([]*resource.SystemLine{line}, fmt.Sprint(ms))
 				seen += len(all)
-				if len(all) == 1 && (all[0].LivedNS < ms*8e5 || all[0].OnCPUNS == 0 || strconv.Itoa(all[0].TID) != tid) {
+				if len(all) == 1 && (all[0].LivedNS < ms*8e5 || all[0].OnCPUNS == 0 ||
+					strconv.Itoa(all[0].TID) != tid) {
 					t.Errorf("it was to compute for %d ms: %+v", ms, all[0])
 				}
 			}
@@ -289,7 +291,8 @@ func TestControlGroups(t *testing.T) {
 				inside.stop()
 				outside.stop()
 				line := snap(t, c)
-				if len(line.Processes) != 1 || line.Processes[0].PID != inside.cmd.Process.Pid || len(line.Threads) == 0 {
+				if len(line.Processes) != 1 || line.Processes[0].PID != inside.cmd.Process.Pid ||
+					len(line.Threads) == 0 {
 					t.Errorf("%+v is not process %d", line.Processes, inside.cmd.Process.Pid)
 				}
 				if _, ok := line.CgroupPressure["memory"]; ok != (name == "v2") {
@@ -302,7 +305,8 @@ func TestControlGroups(t *testing.T) {
 
 func join(t *testing.T, group string, j *job) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(j.cmd.Process.Pid)), 0); err != nil {
+	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(j.cmd.Process.Pid)),
+		0); err != nil {
 		testenv.Beyond(t, "control groups that can be joined in "+group, err.Error())
 	}
 }
@@ -341,7 +345,8 @@ func TestPlacesAreTaken(t *testing.T) {
 			o.Target, o.Threads = bpf.Target{Later: true}, size
 			c := opened(t, o)
 			for i := range uint32(3) { // where its first worker would lie first
-				other := threadKey{TID: placeOf(uint32(j.begin[0].tid), i)%size + size<<20, Start: i} // nobody has such a number
+				// nobody has such a number
+				other := threadKey{TID: placeOf(uint32(j.begin[0].tid), i)%size + size<<20, Start: i}
 				now := uint64(bpf.MonoNS())
 				if err := c.table.begin(other, accounts{Born: now, Mark: now << stateBits}); err != nil {
 					t.Fatal(err)

@@ -10,10 +10,12 @@ const statText = "812 (a (b) c) S 1 812 812 0 -1 4194560 1500 20 7 1 33 44 0 0 2
 
 func TestParseStat(t *testing.T) {
 	s, err := parseStat(statText)
-	if err != nil || s.tid != 812 || s.comm != "a (b) c" || s.state != 'S' || s.minor != 1500 || s.major != 7 || s.start != 12345 || s.flags != 4194560 {
+	if err != nil || s.tid != 812 || s.comm != "a (b) c" || s.state != 'S' || s.minor != 1500 || s.major != 7 ||
+		s.start != 12345 || s.flags != 4194560 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	for _, bad := range []string{"", "812", "812 (x", "x (y) S", "812 (a) S 1 2", strings.Replace(statText, "1500", "-", 1)} {
+	for _, bad := range []string{"", "812", "812 (x", "x (y) S", "812 (a) S 1 2",
+		strings.Replace(statText, "1500", "-", 1)} {
 		if _, err := parseStat(bad); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
@@ -37,7 +39,8 @@ func machine() fstest.MapFS {
 		return file(strings.NewReplacer("812 (", tid+" (", "a (b) c", comm, "4194560", flags).Replace(statText))
 	}
 	return fstest.MapFS{
-		"proc/stat": file("cpu\n"), "proc/self/mounts": file("none /sys/fs/cgroup cgroup2 rw 0 0\n"), "proc/uptime": file("1 1\n"),
+		"proc/stat": file("cpu\n"), "proc/self/mounts": file("none /sys/fs/cgroup cgroup2 rw 0 0\n"),
+		"proc/uptime":            file("1 1\n"),
 		"proc/812/task/812/stat": stat("812", "main", "4194560"), "proc/812/task/813/stat": stat("813", "work", "64"),
 		"proc/900/task/900/stat": stat("900", "work", "0"), "proc/2/task/2/stat": stat("2", "kthreadd", "2129984"),
 		"sys/fs/cgroup/g/cgroup.procs": file("900\n"), "sys/fs/cgroup/g/deep/cgroup.procs": file("2\n"),

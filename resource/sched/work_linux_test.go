@@ -49,7 +49,8 @@ func built(t testing.TB) string {
 	compiler := testenv.NeedCC(t)
 	program.once.Do(func() {
 		program.name = filepath.Join(scratch, "work")
-		cc := exec.Command(compiler, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program.name, "testdata/work.c", "-pthread")
+		cc := exec.Command(compiler, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program.name,
+			"testdata/work.c", "-pthread")
 		if out, err := cc.CombinedOutput(); err != nil {
 			program.err = fmt.Errorf("%w\n%s", err, out)
 		}
@@ -115,7 +116,8 @@ func (j *job) line() string {
 	var w worker
 	switch f[0] {
 	case "begin", "rest":
-		if _, err := fmt.Sscan(strings.Join(f[1:], " "), &w.kind, &w.tid, &w.minor, &w.major, &w.voluntary, &w.involuntary); err != nil {
+		if _, err := fmt.Sscan(strings.Join(f[1:], " "), &w.kind, &w.tid, &w.minor, &w.major, &w.voluntary,
+			&w.involuntary); err != nil {
 			j.t.Fatalf("%q: %v", j.out.Text(), err)
 		}
 		if f[0] == "begin" {

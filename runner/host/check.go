@@ -31,13 +31,15 @@ func find(name string) (string, error) {
 	case err == nil:
 		return path, nil
 	case errors.Is(err, exec.ErrDot):
-		return "", fmt.Errorf("program %q: %w: it lies in the working folder, which PATH names; write ./%s", name, ErrCannotRun, name)
+		return "", fmt.Errorf("program %q: %w: it lies in the working folder, which PATH names; write ./%s", name,
+			ErrCannotRun, name)
 	case errors.Is(err, fs.ErrPermission), isFile(name) && strings.Contains(name, "/"):
 		return "", fmt.Errorf("program %q: %w: it is not an executable file; chmod +x makes it one", name, ErrCannotRun)
 	case isFolder(name) && strings.Contains(name, "/"):
 		return "", fmt.Errorf("program %q: %w: it is a folder", name, ErrCannotRun)
 	}
-	return "", fmt.Errorf("program %q: %w; give its path, or the name of one of llama.cpp's own programs", name, ErrNotFound)
+	return "", fmt.Errorf("program %q: %w; give its path, or the name of one of llama.cpp's own programs", name,
+		ErrNotFound)
 }
 
 func isFolder(path string) bool {
@@ -63,11 +65,13 @@ func checkProgram(path string) error {
 	}
 	info, err := file.Stat()
 	if err == nil && info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
-		return fmt.Errorf("program %s: %w: it is setuid or setgid, and the loader preloads nothing into such a program; tap an own copy of it", path, ErrCannotTap)
+		return fmt.Errorf("program %s: %w: it is setuid or setgid, and the loader preloads nothing into such a "+
+			"program; tap an own copy of it", path, ErrCannotTap)
 	}
 	object, err := elf.NewFile(file)
 	if err != nil {
-		return fmt.Errorf("program %s: %w: it is neither an ELF program nor a script with a #! line", path, ErrCannotRun)
+		return fmt.Errorf("program %s: %w: it is neither an ELF program nor a script with a #! line", path,
+			ErrCannotRun)
 	}
 	if reason := whyNot(object, filepath.Base(path)); reason != nil {
 		return fmt.Errorf("program %s: %w", path, reason)
@@ -99,7 +103,8 @@ var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AA
 // whyNot reports why the tap cannot be preloaded into a program; nil if it can.
 func whyNot(object *elf.File, name string) error {
 	if own, ok := machines[runtime.GOARCH]; ok && (object.Machine != own || object.Class != elf.ELFCLASS64) {
-		return fmt.Errorf("%w: it is for %s (%s), and this machine and the tap are %s; take a build for this machine", ErrCannotRun,
+		return fmt.Errorf("%w: it is for %s (%s), and this machine and the tap are %s; take a build for this machine",
+			ErrCannotRun,
 			architecture(object.Machine), object.Class, architecture(own))
 	}
 	if object.Type != elf.ET_EXEC && object.Type != elf.ET_DYN {
@@ -110,11 +115,13 @@ func whyNot(object *elf.File, name string) error {
 	case loader == "" && strings.HasPrefix(name, "ld-linux"):
 		return nil // a loader, which takes LD_PRELOAD for the program that it is given
 	case loader == "":
-		return fmt.Errorf("%w: it is statically linked; use a build with shared libraries (-DBUILD_SHARED_LIBS=ON)", ErrCannotTap)
+		return fmt.Errorf("%w: it is statically linked; use a build with shared libraries (-DBUILD_SHARED_LIBS=ON)",
+			ErrCannotTap)
 	case strings.HasPrefix(filepath.Base(loader), "ld-musl"):
 		return fmt.Errorf("%w: it is linked with musl, and the tap with glibc; use a build for glibc", ErrCannotTap)
 	case hasLlama(object):
-		return fmt.Errorf("%w: llama.cpp is linked into it statically; use a build with shared libraries (-DBUILD_SHARED_LIBS=ON)", ErrCannotTap)
+		return fmt.Errorf("%w: llama.cpp is linked into it statically; use a build with shared libraries "+
+			"(-DBUILD_SHARED_LIBS=ON)", ErrCannotTap)
 	}
 	return nil
 }

@@ -36,7 +36,8 @@ func Find(name string) (Program, error) {
 		return Program{}, fmt.Errorf("%q: %w in %s; 'llamatap help' lists them", name, ErrNoProgram, in.Bin)
 	}
 	if isSelf(p.Path) {
-		return Program{}, fmt.Errorf("program %s: %w: it is a link to llamatap in llama.cpp's own folder; install llama.cpp's program again", p.Path, ErrCannotTap)
+		return Program{}, fmt.Errorf("program %s: %w: it is a link to llamatap in llama.cpp's own folder; install "+
+			"llama.cpp's program again", p.Path, ErrCannotTap)
 	}
 	return p, nil
 }
@@ -84,7 +85,8 @@ func isProgram(path string) bool {
 	defer file.Close()
 	needed, err := file.ImportedLibraries()
 	return err == nil && slices.ContainsFunc(needed, func(library string) bool {
-		return strings.HasPrefix(library, "libllama.so") || strings.HasPrefix(library, "libggml.so") || strings.HasPrefix(library, "libggml-base.so")
+		return strings.HasPrefix(library, "libllama.so") || strings.HasPrefix(library, "libggml.so") ||
+			strings.HasPrefix(library, "libggml-base.so")
 	})
 }
 
@@ -150,7 +152,8 @@ func (p Program) Command(argv0 string, args []string) (*exec.Cmd, error) {
 	cmd := exec.Command(p.Path)
 	if loader := p.loader(); loader != "" {
 		cmd.Path = loader
-		cmd.Args = append([]string{loader, "--preload", tap, "--library-path", p.in.LibPath, "--argv0", argv0, p.Path}, args...)
+		cmd.Args = append([]string{loader, "--preload", tap, "--library-path", p.in.LibPath, "--argv0", argv0, p.Path},
+			args...)
 	} else {
 		cmd.Args = append([]string{argv0}, args...)
 		cmd.Env = p.environment()
@@ -164,7 +167,8 @@ func (p Program) Command(argv0 string, args []string) (*exec.Cmd, error) {
 func (p Program) environment() []string {
 	env := os.Environ()
 	for _, system := range []string{"/lib", "/usr/lib"} {
-		if p.in.LibPath == "" || p.in.LibPath == system || strings.HasPrefix(p.in.LibPath, system+"/") || p.in.LibPath == system+"64" {
+		if p.in.LibPath == "" || p.in.LibPath == system || strings.HasPrefix(p.in.LibPath, system+"/") ||
+			p.in.LibPath == system+"64" {
 			return env
 		}
 	}
@@ -173,6 +177,7 @@ func (p Program) environment() []string {
 		path += ":" + before
 	}
 	const name = "LD_LIBRARY_PATH="
-	env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name) }) // exec(2) keeps both
+	// exec(2) keeps both
+	env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name) })
 	return append(env, name+path)
 }

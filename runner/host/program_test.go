@@ -15,7 +15,8 @@ import (
 func prefix(t *testing.T, names ...string) llama.Installation {
 	t.Helper()
 	root := t.TempDir()
-	in := llama.Installation{Bin: filepath.Join(root, "bin"), LibDir: filepath.Join(root, "lib"), LibPath: filepath.Join(root, "lib")}
+	in := llama.Installation{Bin: filepath.Join(root, "bin"), LibDir: filepath.Join(root, "lib"),
+		LibPath: filepath.Join(root, "lib")}
 	if err := os.Mkdir(in.Bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,8 @@ func TestProgramsOfAFolder(t *testing.T) {
 	if err := os.WriteFile(notes, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]bool{"llama-cli": true, "ls": false, "convert.py": false, "llama-notes.txt": false, "llama-none": false} {
+	for name, want := range map[string]bool{"llama-cli": true, "ls": false, "convert.py": false,
+		"llama-notes.txt": false, "llama-none": false} {
 		if got := isProgram(filepath.Join(in.Bin, name)); got != want {
 			t.Errorf("%s is a program of llama.cpp: %v", name, got)
 		}
@@ -108,7 +110,8 @@ func TestPlainWithLoader(t *testing.T) {
 		}
 	}
 	path, argv, env := p.Plain("llama-cli", []string{"-h"})
-	if path != filepath.Join(run, "ld.so") || !strings.HasSuffix(strings.Join(argv, " "), "--argv0 llama-cli "+p.Path+" -h") || !slices.Equal(env, os.Environ()) {
+	if path != filepath.Join(run, "ld.so") || !strings.HasSuffix(strings.Join(argv, " "),
+		"--argv0 llama-cli "+p.Path+" -h") || !slices.Equal(env, os.Environ()) {
 		t.Errorf("%s %q", path, argv)
 	}
 	if p.Starter() != filepath.Join(run, "llama-cli") {

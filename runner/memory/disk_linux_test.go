@@ -39,16 +39,20 @@ func fullDisk(t *testing.T) (dir string, free func()) {
 func TestRecordOnFullDisk(t *testing.T) {
 	dir, free := fullDisk(t)
 	var warnings []string
-	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: exec.Command("sh", "-c", "exit 5"), Out: dir, Warn: func(err error) { warnings = append(warnings, err.Error()) }})
+	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}},
+		Command: exec.Command("sh", "-c", "exit 5"), Out: dir,
+		Warn: func(err error) { warnings = append(warnings, err.Error()) }})
 	if !errors.Is(err, ErrDisk) {
 		allowed(t, err)
 		t.Fatalf("a recording on a full disk: %v", err)
 	}
 	<-result.Ended
-	if result.Exit().ExitCode() != 5 || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "llamatap verify --repair "+result.Dir) {
+	if result.Exit().ExitCode() != 5 || strings.Contains(err.Error(), "\n") ||
+		!strings.Contains(err.Error(), "llamatap verify --repair "+result.Dir) {
 		t.Errorf("%v, %v", result.Exit(), err)
 	}
-	if all := strings.Join(warnings, "\n"); !strings.Contains(all, "is full; free room there, or choose another folder with -o") {
+	if all := strings.Join(warnings, "\n"); !strings.Contains(all,
+		"is full; free room there, or choose another folder with -o") {
 		t.Errorf("warnings %q", all)
 	}
 	free()
@@ -61,11 +65,14 @@ func TestRecordOnFullDisk(t *testing.T) {
 // and that is said.
 func TestRecordOfShortPages(t *testing.T) {
 	object := filepath.Join(t.TempDir(), "written.so")
-	tool(t, testenv.NeedCC(t), "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", object, filepath.Join(testenv.Root(t), "cgo", "tap", "tap_written.c"))
-	result, err := Record(context.Background(), Options{Choices: [][]string{{"pages"}}, Command: exec.Command("true"), Out: t.TempDir(), Tap: object})
+	tool(t, testenv.NeedCC(t), "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", object,
+		filepath.Join(testenv.Root(t), "cgo", "tap", "tap_written.c"))
+	result, err := Record(context.Background(), Options{Choices: [][]string{{"pages"}}, Command: exec.Command("true"),
+		Out: t.TempDir(), Tap: object})
 	allowed(t, err)
 	<-result.Ended
-	if missing := strings.Join(result.Use.Missing, "; "); !strings.Contains(missing, "had ended before") || !result.Use.Lossy {
+	if missing := strings.Join(result.Use.Missing, "; "); !strings.Contains(missing, "had ended before") ||
+		!result.Use.Lossy {
 		t.Errorf("missing %q, lossy %v", missing, result.Use.Lossy)
 	}
 }

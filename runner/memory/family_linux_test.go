@@ -33,7 +33,8 @@ const halfPages = 64
 func newFamily(t *testing.T, args ...string) *family {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "family")
-	tool(t, testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, filepath.Join(testenv.Root(t), "runner", "memory", "testdata", "family.c"))
+	tool(t, testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program,
+		filepath.Join(testenv.Root(t), "runner", "memory", "testdata", "family.c"))
 	f := &family{cmd: exec.Command(program, args...)}
 	var err error
 	if f.in, err = f.cmd.StdinPipe(); err != nil {
@@ -63,7 +64,8 @@ func (f *family) work() error {
 // check demands that each worker has touched its own pages, and nobody else any.
 func (f *family) check(t *testing.T, dir, collector string) {
 	t.Helper()
-	trace := columns(t, filepath.Join(dir, rundir.TraceName), "addr", "size", "pid", "symbol", "data_symbol", "region_type", "collector")
+	trace := columns(t, filepath.Join(dir, rundir.TraceName), "addr", "size", "pid", "symbol", "data_symbol",
+		"region_type", "collector")
 	touched := map[int64]map[int]bool{}
 	for i := range trace["addr"] {
 		from := uint64(trace["addr"][i].(int64))
@@ -77,8 +79,10 @@ func (f *family) check(t *testing.T, dir, collector string) {
 		for at := from; at == from || at < from+uint64(trace["size"][i].(int64)); at += 4096 {
 			touched[pid][int(at-f.halves)>>12] = true
 		}
-		if trace["data_symbol"][i] != "halves" || trace["region_type"][i] != "static_data" || collector == "fault" && trace["symbol"][i] != "touch_half" {
-			t.Errorf("row %d at %x of process %d: %v by %v in %v", i, from, pid, trace["data_symbol"][i], trace["symbol"][i], trace["region_type"][i])
+		if trace["data_symbol"][i] != "halves" || trace["region_type"][i] != "static_data" || collector == "fault" &&
+			trace["symbol"][i] != "touch_half" {
+			t.Errorf("row %d at %x of process %d: %v by %v in %v", i, from, pid, trace["data_symbol"][i],
+				trace["symbol"][i], trace["region_type"][i])
 		}
 	}
 	for w, pid := range f.workers {
@@ -131,7 +135,8 @@ func TestRecordFollowsForks(t *testing.T) {
 		}
 		done <- err
 	}()
-	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: f.cmd, Out: t.TempDir()})
+	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: f.cmd,
+		Out: t.TempDir()})
 	allowed(t, err)
 	<-result.Ended
 	if err := <-done; err != nil || result.Exit().ExitCode() != 7 || result.Use.Lossy || result.Use.Others != 0 {
@@ -144,7 +149,8 @@ func TestRecordFollowsForks(t *testing.T) {
 	}
 	for i, p := range all {
 		first := int32(f.cmd.Process.Pid)
-		if i > 0 && (p.Parent != first || int64(p.PID) != f.workers[i-1] || p.Name != "family" || p.Begin == 0 || p.End < p.Begin || p.Samples < 32) || i == 0 && p.PID != first {
+		if i > 0 && (p.Parent != first || int64(p.PID) != f.workers[i-1] || p.Name != "family" || p.Begin == 0 ||
+			p.End < p.Begin || p.Samples < 32) || i == 0 && p.PID != first {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -158,7 +164,8 @@ func TestRecordAlone(t *testing.T) {
 			f.work()
 		}
 	}()
-	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: f.cmd, Alone: true, Out: t.TempDir()})
+	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: f.cmd, Alone: true,
+		Out: t.TempDir()})
 	allowed(t, err)
 	<-result.Ended
 	pids := columns(t, filepath.Join(result.Dir, rundir.TraceName), "pid")["pid"]
@@ -194,7 +201,8 @@ func TestRecordFindsChildren(t *testing.T) {
 		}
 		worked <- f.work()
 	}()
-	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, PID: f.cmd.Process.Pid, Out: out})
+	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, PID: f.cmd.Process.Pid,
+		Out: out})
 	allowed(t, err)
 	<-result.Ended
 	if err := <-worked; err != nil || result.Use.Lossy {
@@ -206,7 +214,8 @@ func TestRecordFindsChildren(t *testing.T) {
 // TestRecordPagesOfForks checks that written pages are recorded by process.
 func TestRecordPagesOfForks(t *testing.T) {
 	object := filepath.Join(t.TempDir(), "written.so")
-	tool(t, testenv.NeedCC(t), "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", object, filepath.Join(testenv.Root(t), "cgo", "tap", "tap_written.c"))
+	tool(t, testenv.NeedCC(t), "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", object,
+		filepath.Join(testenv.Root(t), "cgo", "tap", "tap_written.c"))
 	f := newFamily(t, "150")
 	done := make(chan error, 1)
 	go func() {
@@ -217,7 +226,8 @@ func TestRecordPagesOfForks(t *testing.T) {
 		}
 		done <- err
 	}()
-	result, err := Record(context.Background(), Options{Choices: [][]string{{"pages"}}, Command: f.cmd, Out: t.TempDir(), Interval: 50 * time.Millisecond, Tap: object})
+	result, err := Record(context.Background(), Options{Choices: [][]string{{"pages"}}, Command: f.cmd,
+		Out: t.TempDir(), Interval: 50 * time.Millisecond, Tap: object})
 	allowed(t, err)
 	<-result.Ended
 	if err := <-done; err != nil || len(result.Use.Missing) > 0 {
@@ -262,7 +272,8 @@ int main(void) {
 	var said bytes.Buffer
 	cmd := exec.Command("sh", "-c", strings.Join(lines, " ")+" wait; exit 5")
 	cmd.Stdout = &said
-	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: cmd, Out: t.TempDir()})
+	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: cmd,
+		Out: t.TempDir()})
 	allowed(t, err)
 	<-result.Ended
 	if result.Exit().ExitCode() != 5 || result.Use.Lossy {
@@ -298,7 +309,8 @@ int main(void) {
 	for _, p := range processesOf(t, result.Dir) {
 		names = append(names, p.Name)
 	}
-	if slices.Sort(names); !slices.Equal(names, []string{"", "first", "second"}) && !slices.Equal(names, []string{"first", "second", "sh"}) {
+	if slices.Sort(names); !slices.Equal(names, []string{"", "first", "second"}) &&
+		!slices.Equal(names, []string{"first", "second", "sh"}) {
 		t.Errorf("processes %q", names)
 	}
 }

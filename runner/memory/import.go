@@ -36,21 +36,23 @@ var ErrNothing = errors.New("nothing to import")
 
 // imported is the entry for a file in metadata.json.
 type imported struct {
-	File      string   `json:"file"`
-	Bytes     int64    `json:"bytes"`
-	SHA256    string   `json:"sha256"`
-	Kind      string   `json:"kind"`            // perf.data, or perf script
-	Clock     string   `json:"clock,omitempty"` // of all times in the table: CLOCK_MONOTONIC of that machine, or perf's own
+	File   string `json:"file"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+	Kind   string `json:"kind"` // perf.data, or perf script
+	// of all times in the table: CLOCK_MONOTONIC of that machine, or perf's own
+	Clock     string   `json:"clock,omitempty"`
 	Events    []string `json:"events,omitempty"`
 	Samples   uint64   `json:"samples"`
 	NoAddress uint64   `json:"without_address,omitempty"`
 	Lost      uint64   `json:"lost,omitempty"`
 	Throttled uint64   `json:"throttled,omitempty"`
-	Gaps      uint64   `json:"trace_gaps,omitempty"`       // pieces of traces that lack what found no room
-	Collided  uint64   `json:"trace_collisions,omitempty"` // pieces in which samples were skipped, for one was being taken
-	Bad       uint64   `json:"undecodable,omitempty"`
-	FirstBad  string   `json:"first_undecodable,omitempty"`
-	Error     string   `json:"error,omitempty"` // where it is torn
+	Gaps      uint64   `json:"trace_gaps,omitempty"` // pieces of traces that lack what found no room
+	// pieces in which samples were skipped, for one was being taken
+	Collided uint64 `json:"trace_collisions,omitempty"`
+	Bad      uint64 `json:"undecodable,omitempty"`
+	FirstBad string `json:"first_undecodable,omitempty"`
+	Error    string `json:"error,omitempty"` // where it is torn
 }
 
 // importer puts the samples of files into one table.
@@ -81,7 +83,8 @@ func Import(o ImportOptions) (Result, error) {
 			return Result{}, fmt.Errorf("%s is a folder: give files of perf script or perf.data", name)
 		}
 	}
-	r, err := newRun(record.Options{Foreign: true}, o.Out, strings.TrimSuffix(filepath.Base(o.Files[0]), filepath.Ext(o.Files[0])), o.Warn)
+	r, err := newRun(record.Options{Foreign: true}, o.Out, strings.TrimSuffix(filepath.Base(o.Files[0]),
+		filepath.Ext(o.Files[0])), o.Warn)
 	if err != nil {
 		return Result{}, err
 	}
@@ -144,7 +147,8 @@ func (m *importer) file(name string) error {
 		}
 		about.Clock = d.Clock()
 	}
-	about.Samples, about.NoAddress, about.Lost, about.Throttled, about.Bad = stats.Samples, stats.NoAddress, stats.Lost, stats.Throttles, stats.Bad
+	about.Samples, about.NoAddress, about.Lost, about.Throttled, about.Bad = stats.Samples, stats.NoAddress, stats.Lost,
+		stats.Throttles, stats.Bad
 	about.Gaps, about.Collided = stats.Gaps, stats.Collided
 	if stats.FirstBad != nil {
 		about.FirstBad = stats.FirstBad.Error()
@@ -169,7 +173,8 @@ func again(err error) error {
 func (m *importer) open(f *os.File, size int64, about *imported) (reader, error) {
 	head, _ := bufio.NewReader(io.NewSectionReader(f, 0, 8)).Peek(8)
 	if bytes.HasPrefix(head, []byte("PAR1")) {
-		return nil, fmt.Errorf("%w: it is a Parquet table, and no recording of perf; 'llamatap memory' reads the run directory that it lies in", ErrNothing)
+		return nil, fmt.Errorf("%w: it is a Parquet table, and no recording of perf; 'llamatap memory' reads the run "+
+			"directory that it lies in", ErrNothing)
 	}
 	if !bytes.Equal(head, []byte("PERFILE2")) && !bytes.Equal(head, []byte("2ELIFREP")) {
 		about.Kind = "perf script"
@@ -261,7 +266,8 @@ func (m *importer) usage() *sampling.Use {
 	u.LostQueue, _ = m.queue.Lost()
 	for k := range m.tallies {
 		if t := m.tallies[k]; t.Rows > 0 {
-			u.Collectors = append(u.Collectors, sampling.CollectorUse{Collector: memtrace.Collector(k).String(), Samples: t.Rows, Tally: t})
+			u.Collectors = append(u.Collectors, sampling.CollectorUse{Collector: memtrace.Collector(k).String(),
+				Samples: t.Rows, Tally: t})
 		}
 	}
 	for i := range m.files { // whose loss it was, perf does not say
@@ -273,7 +279,8 @@ func (m *importer) usage() *sampling.Use {
 			first.WithoutAddress += m.files[i].NoAddress
 		}
 		if gaps := m.files[i].Gaps; gaps > 0 {
-			u.Missing = append(u.Missing, fmt.Sprintf("%s: %d pieces of its trace lack what found no room: perf record -m ,64M makes more, longer periods need less", m.files[i].File, gaps))
+			u.Missing = append(u.Missing, fmt.Sprintf("%s: %d pieces of its trace lack what found no room: perf "+
+				"record -m ,64M makes more, longer periods need less", m.files[i].File, gaps))
 		}
 		if m.files[i].Error != "" {
 			u.Error = m.files[i].File + ": " + m.files[i].Error

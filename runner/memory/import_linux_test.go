@@ -53,7 +53,8 @@ func TestImportTexts(t *testing.T) {
 	for _, f := range files {
 		want = append(want, samplesOf(t, f)...)
 	}
-	rows := columns(t, filepath.Join(result.Dir, rundir.TraceName), "ts_ns", "addr", "op", "cache_level", "latency_cycles", "weight", "collector", "symbol", "tid")
+	rows := columns(t, filepath.Join(result.Dir, rundir.TraceName), "ts_ns", "addr", "op", "cache_level",
+		"latency_cycles", "weight", "collector", "symbol", "tid")
 	key := func(ts, addr any) string { return strings.Join([]string{toText(ts), toText(addr)}, " ") }
 	found := map[string]int{}
 	for i := range rows["ts_ns"] {
@@ -64,8 +65,10 @@ func TestImportTexts(t *testing.T) {
 	}
 	for _, a := range want {
 		i, ok := found[key(a.TimeNS, int64(a.Addr))]
-		if !ok || rows["op"][i] != a.Op.String() || rows["cache_level"][i] != a.Level.String() || rows["collector"][i] != a.Collector.String() || rows["tid"][i] != int64(a.TID) ||
-			rows["symbol"][i] != a.Symbol || a.Weight > 0 && rows["weight"][i] != int64(a.Weight) || a.Latency > 0 && rows["latency_cycles"][i] != int64(a.Latency) {
+		if !ok || rows["op"][i] != a.Op.String() || rows["cache_level"][i] != a.Level.String() ||
+			rows["collector"][i] != a.Collector.String() || rows["tid"][i] != int64(a.TID) ||
+			rows["symbol"][i] != a.Symbol || a.Weight > 0 && rows["weight"][i] != int64(a.Weight) || a.Latency > 0 &&
+			rows["latency_cycles"][i] != int64(a.Latency) {
 			t.Errorf("%+v is row %d", a, i)
 		}
 	}
@@ -78,7 +81,8 @@ func TestImportTexts(t *testing.T) {
 	if err := errors.Join(json.Unmarshal(text, &m), json.Unmarshal(m.Extra["imported"], &about)); err != nil {
 		t.Fatal(err)
 	}
-	if len(about) != 2 || about[0].Kind != "perf script" || about[0].Samples+about[1].Samples != uint64(len(want)) || len(about[0].SHA256) != 64 || result.Use.Lossy {
+	if len(about) != 2 || about[0].Kind != "perf script" || about[0].Samples+about[1].Samples != uint64(len(want)) ||
+		len(about[0].SHA256) != 64 || result.Use.Lossy {
 		t.Errorf("%+v, %+v", about, result.Use)
 	}
 }
@@ -90,7 +94,8 @@ func toText(v any) string { return strconv.FormatInt(v.(int64), 10) }
 func TestImportOfPerf(t *testing.T) {
 	perf := testenv.NeedPerf(t)
 	file := filepath.Join(t.TempDir(), "perf.data")
-	cmd := exec.Command(perf, "record", "-q", "-k", "CLOCK_MONOTONIC", "-d", "-e", "page-faults", "-c", "1", "-o", file, "--", toucher(t), "4096")
+	cmd := exec.Command(perf, "record", "-q", "-k", "CLOCK_MONOTONIC", "-d", "-e", "page-faults", "-c", "1", "-o", file,
+		"--", toucher(t), "4096")
 	cmd.Stdin = strings.NewReader("10 3 700\n")
 	said, err := cmd.Output()
 	var exit *exec.ExitError
@@ -114,7 +119,8 @@ func TestImportOfPerf(t *testing.T) {
 			continue
 		}
 		pages = append(pages, int(addr-base)>>12)
-		if rows["collector"][i] != "fault" || rows["region_type"][i] != "runtime" || !slices.Contains(regions["region_id"], rows["region_id"][i]) {
+		if rows["collector"][i] != "fault" || rows["region_type"][i] != "runtime" ||
+			!slices.Contains(regions["region_id"], rows["region_id"][i]) {
 			t.Errorf("%v in %v", rows["region_type"][i], rows["region_id"][i])
 		}
 	}
@@ -137,7 +143,9 @@ func TestImportRefused(t *testing.T) {
 		return path
 	}
 	for _, name := range []string{
-		filepath.Join(folder, "none"), folder, write("empty", ""), write("other", "a text\nof something else\n"), write("torn", "PERFILE2"), write("table.parquet", "PAR1\x15\x04"), write("foreign", "2ELIFREP"+strings.Repeat("\x00", 200)),
+		filepath.Join(folder, "none"), folder, write("empty", ""), write("other", "a text\nof something else\n"),
+		write("torn", "PERFILE2"), write("table.parquet", "PAR1\x15\x04"),
+		write("foreign", "2ELIFREP"+strings.Repeat("\x00", 200)),
 	} {
 		out := filepath.Join(t.TempDir(), "runs")
 		_, err := Import(ImportOptions{Files: []string{name}, Out: out})
@@ -154,9 +162,11 @@ func TestImportRefused(t *testing.T) {
 // marked so; the metrics have a row for each.
 func TestImportInfersTypes(t *testing.T) {
 	const head, place = "llama 77/77 [001] ", " (/usr/lib/libggml-cpu.so)\n"
-	text := head + "1000.000000001: 1 cpu/mem-loads,ldlat=30/P: 7f0000001000 7e0000000010 ggml_vec_dot_q8_0_q8_0+0x10" + place +
+	text := head + "1000.000000001: 1 cpu/mem-loads,ldlat=30/P: 7f0000001000 7e0000000010 ggml_vec_dot_q8_0_q8_0+0x10" +
+		place +
 		head + "1000.500000001: 1 cpu/mem-stores/P: 7f0000401000 7e0000000020 llama_kv_cache_update+0x20" + place +
-		head + "1002.000000001: 1 cpu/mem-loads,ldlat=30/P: 7f0000401000 7e0000000030 llama_kv_cache_read+0x20" + place +
+		head + "1002.000000001: 1 cpu/mem-loads,ldlat=30/P: 7f0000401000 7e0000000030 llama_kv_cache_read+0x20" +
+		place +
 		head + "1003.000000001: 1 cpu/mem-loads,ldlat=30/P: 7f0000801000 7e0000000040 main+0x1" + place
 	file := filepath.Join(t.TempDir(), "perf_script.txt")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -176,7 +186,8 @@ func TestImportInfersTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kv := report.Type("kv_cache"); kv == nil || kv.Observed == nil || kv.Observed.RetentionP50 == nil || *kv.Observed.RetentionP50 != 1.5 || *kv.Observed.WriteOnce != 1 {
+	if kv := report.Type("kv_cache"); kv == nil || kv.Observed == nil || kv.Observed.RetentionP50 == nil ||
+		*kv.Observed.RetentionP50 != 1.5 || *kv.Observed.WriteOnce != 1 {
 		t.Errorf("%+v", kv)
 	}
 }

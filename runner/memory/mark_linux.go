@@ -14,7 +14,8 @@ import (
 // mark answers a request for a marker. Its time is the client's, but not before what is written already.
 func (r *recorder) mark(q control.Request) control.Answer {
 	if q.Command != control.CommandMark {
-		return control.Answer{Error: fmt.Sprintf("a recording of llamatap memory record takes the command %s alone", control.CommandMark)}
+		return control.Answer{Error: fmt.Sprintf("a recording of llamatap memory record takes the command %s alone",
+			control.CommandMark)}
 	}
 	m, err := memtrace.NewMark(q.Name)
 	if err != nil {
@@ -60,7 +61,8 @@ func Mark(path, name string) (dir string, m memtrace.Mark, err error) {
 		}
 	}
 	if failed == nil {
-		failed = fmt.Errorf("%s: no live recording is here or below: give that of 'llamatap memory record' with --run", filepath.Clean(path))
+		failed = fmt.Errorf("%s: no live recording is here or below: give that of 'llamatap memory record' with --run",
+			filepath.Clean(path))
 	}
 	return "", m, failed
 }

@@ -58,7 +58,8 @@ func TestMarkers(t *testing.T) {
 	cmd := exec.Command("sh", "-c", script)
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
-	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: cmd, Out: t.TempDir()})
+	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: cmd,
+		Out: t.TempDir()})
 	allowed(t, err)
 	<-result.Ended
 	if code := result.Exit().ExitCode(); code != 0 {
@@ -98,11 +99,13 @@ func TestMarkers(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	before, loading, own, decode := weights(report, ""), weights(report, "loading"), weights(report, "own name"), weights(report, "decode")
+	before, loading, own, decode := weights(report, ""), weights(report, "loading"), weights(report, "own name"),
+		weights(report, "decode")
 	if before != 0 || own != 0 || decode <= 0 || loading <= decode || all != report.Rows {
 		t.Errorf("page faults in the model: %d before, %d while loading twice, %d in a phase of its own, %d in decode; %d of %d rows have a phase", before, loading, own, decode, all, report.Rows)
 	}
-	if found, err := rundir.Verify(result.Dir); err != nil || !found.Sealed || len(found.Missing)+len(found.Changed)+len(found.Extra) > 0 {
+	if found, err := rundir.Verify(result.Dir); err != nil || !found.Sealed ||
+		len(found.Missing)+len(found.Changed)+len(found.Extra) > 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
 	if _, _, err := Mark(result.Dir, "late"); !errors.Is(err, control.ErrEnded) {
@@ -114,11 +117,13 @@ func TestMarkers(t *testing.T) {
 // every file and export says that this is inferred.
 func TestInferredLoading(t *testing.T) {
 	program, model := loader(t)
-	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: exec.Command(program, model, "sleep"), Out: t.TempDir()})
+	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}},
+		Command: exec.Command(program, model, "sleep"), Out: t.TempDir()})
 	allowed(t, err)
 	<-result.Ended
 	marks := marksOf(t, result.Dir)
-	if len(marks) != 2 || !marks[0].Inferred || !marks[1].Inferred || marks[0].Phase != "weight_load" || marks[1].Phase != "generation" {
+	if len(marks) != 2 || !marks[0].Inferred || !marks[1].Inferred || marks[0].Phase != "weight_load" ||
+		marks[1].Phase != "generation" {
 		t.Fatalf("%+v", marks)
 	}
 	rows := columns(t, filepath.Join(result.Dir, rundir.TraceName), "ts_ns", "phase", "region_type")
@@ -135,7 +140,8 @@ func TestInferredLoading(t *testing.T) {
 		t.Errorf("loading ends at %d, the last page fault in the model was at %d", marks[1].TimeNS, last)
 	}
 	report, err := memory.Analyze(t.Context(), result.Dir, memory.Options{})
-	if err != nil || len(report.Phases) != 2 || !report.Phases[0].Inferred || !report.Phases[1].Inferred || weights(report, "loading") <= 0 || weights(report, "generation") != 0 {
+	if err != nil || len(report.Phases) != 2 || !report.Phases[0].Inferred || !report.Phases[1].Inferred ||
+		weights(report, "loading") <= 0 || weights(report, "generation") != 0 {
 		t.Errorf("%+v, %v", report.Phases, err)
 	}
 	exported, err := mrmtrace.Export(t.Context(), result.Dir, mrmtrace.Options{Out: t.TempDir()})
@@ -173,10 +179,12 @@ func TestNothingInferred(t *testing.T) {
 		"until the last": {feed(feed(&phases{}, &heap, fault, 1000, 2000), &weight, fault, 1100, 1751), 0},
 		"no model":       {feed(&phases{}, &heap, fault, 1000, 2000), 0},
 		"loads":          {feed(feed(&phases{}, &heap, fault, 1000, 2000), &weight, memtrace.CollectorPerf, 1100), 0},
-		"a marker":       {feed(feed(&phases{marks: []memtrace.Mark{{Name: "own", TimeNS: 1 << 40}}}, &heap, fault, 1000, 2000), &weight, fault, 1100), 0},
+		"a marker": {feed(feed(&phases{marks: []memtrace.Mark{{Name: "own", TimeNS: 1 << 40}}}, &heap, fault,
+			1000, 2000), &weight, fault, 1100), 0},
 	} {
 		marks := c.p.infer()
-		if c.ends == 0 && marks != nil || c.ends != 0 && (len(marks) != 2 || marks[1].TimeNS != c.ends || marks[0].TimeNS != 1000) {
+		if c.ends == 0 && marks != nil || c.ends != 0 && (len(marks) != 2 || marks[1].TimeNS != c.ends ||
+			marks[0].TimeNS != 1000) {
 			t.Errorf("%s: %+v", name, marks)
 		}
 	}

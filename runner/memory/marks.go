@@ -103,10 +103,12 @@ func (p *phases) finish(create func(name string) (io.WriteCloser, error)) (use *
 	if p.file == nil {
 		return nil, err
 	}
-	use = &phasesUse{File: rundir.MarksName, Version: 1, Markers: len(p.marks), Inferred: inferred != nil, Begin: p.begin, End: p.end}
+	use = &phasesUse{File: rundir.MarksName, Version: 1, Markers: len(p.marks), Inferred: inferred != nil,
+		Begin: p.begin, End: p.end}
 	if use.Inferred {
 		use.Faults = p.faults
-		use.Rule = fmt.Sprintf("loading ends with the last page fault in a mapped model file: none came in the last %.0f %% of the run, or more", 100*quietShare)
+		use.Rule = fmt.Sprintf("loading ends with the last page fault in a mapped model file: none came in the last "+
+			"%.0f %% of the run, or more", 100*quietShare)
 	}
 	return use, errors.Join(err, p.file.Close())
 }

@@ -47,7 +47,8 @@ type pageRow struct {
 var errEarly = errors.New("the program had ended before its pages could be watched")
 
 // errShort occurs when a program was watched, and had ended before anybody could look what it had written.
-var errShort = errors.New("the program had ended before its pages were looked at a second time: look more often with --interval, 0.05 at least")
+var errShort = errors.New("the program had ended before its pages were looked at a second time: look more often with " +
+	"--interval, 0.05 at least")
 
 // newPages begins with a process that runs; a command has not come so far.
 func newPages(r *recorder) (*pages, error) {
@@ -204,7 +205,8 @@ func (p *pages) end(w *watched) {
 
 // usage is what was found so far.
 func (p *pages) usage() sampling.CollectorUse {
-	return sampling.CollectorUse{Collector: sampling.Pages, Samples: p.use.Pages, Tally: p.r.tallies[memtrace.CollectorPage], Pages: &p.use}
+	return sampling.CollectorUse{Collector: sampling.Pages, Samples: p.use.Pages,
+		Tally: p.r.tallies[memtrace.CollectorPage], Pages: &p.use}
 }
 
 // missing reports why nothing was found, if nothing could be.

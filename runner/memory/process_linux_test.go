@@ -44,7 +44,8 @@ func recordFamily(t *testing.T, o Options) (*family, []resource.MonitorLine) {
 			paths, _ := filepath.Glob(filepath.Join(o.Out, "*", "run_*", rundir.ProcessName))
 			for _, path := range paths {
 				text, _ := os.ReadFile(path)
-				enough = strings.Count(string(text), `"parent_pid"`) >= 4 || o.Alone && strings.Count(string(text), `"model"`) >= 4
+				enough = strings.Count(string(text), `"parent_pid"`) >= 4 || o.Alone &&
+					strings.Count(string(text), `"model"`) >= 4
 			}
 		}
 		if err == nil {
@@ -70,7 +71,8 @@ func TestRecordTellsOfEach(t *testing.T) {
 			continue
 		}
 		rss, threads := l.Model.RSSBytes, l.Model.Threads
-		if l.Model.PID != f.cmd.Process.Pid || l.Model.Name != "family" || l.Total == nil || l.Total.Processes != 1+len(l.Children) {
+		if l.Model.PID != f.cmd.Process.Pid || l.Model.Name != "family" || l.Total == nil ||
+			l.Total.Processes != 1+len(l.Children) {
 			t.Fatalf("%+v, total %+v", l.Model, l.Total)
 		}
 		for _, c := range l.Children {

@@ -53,7 +53,8 @@ func Record(ctx context.Context, o Options) (Result, error) {
 	if o.Warn == nil {
 		o.Warn = func(error) {}
 	}
-	r := &recorder{o: o, pid: o.PID, queue: sampling.NewQueue(os.TempDir()), spaces: sampling.NewSpaces(), rows: map[int32]uint64{}}
+	r := &recorder{o: o, pid: o.PID, queue: sampling.NewQueue(os.TempDir()), spaces: sampling.NewSpaces(),
+		rows: map[int32]uint64{}}
 	r.sorted = sampling.NewSorted(r.queue)
 	defer r.queue.Close()
 	ended, exit, err := r.start()
@@ -131,9 +132,11 @@ func (r *recorder) exists() error {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", r.pid))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: process %d does not run: give the number of one that does, as ps prints it", ErrProcess, r.pid)
+		return fmt.Errorf("%w: process %d does not run: give the number of one that does, as ps prints it", ErrProcess,
+			r.pid)
 	case err == nil && len(maps) == 0:
-		return fmt.Errorf("%w: process %d has no memory of its own: it is a thread of the kernel, or has ended", ErrProcess, r.pid)
+		return fmt.Errorf("%w: process %d has no memory of its own: it is a thread of the kernel, or has ended",
+			ErrProcess, r.pid)
 	}
 	return nil
 }
@@ -142,15 +145,20 @@ func (r *recorder) exists() error {
 func startError(cmd *exec.Cmd, err error) error {
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Errorf("%w %s: %w: give its path, such as ./%s", ErrStart, cmd.Path, fs.ErrNotExist, filepath.Base(cmd.Path))
+		return fmt.Errorf("%w %s: %w: give its path, such as ./%s", ErrStart, cmd.Path, fs.ErrNotExist,
+			filepath.Base(cmd.Path))
 	case errors.Is(err, exec.ErrDot):
-		return fmt.Errorf("%w %s: %w: it lies in the working folder, write ./%s", ErrStart, cmd.Path, fs.ErrPermission, filepath.Base(cmd.Path))
+		return fmt.Errorf("%w %s: %w: it lies in the working folder, write ./%s", ErrStart, cmd.Path, fs.ErrPermission,
+			filepath.Base(cmd.Path))
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w %s: %w: give a program's path; of a script, the interpreter that its first line names may be missing", ErrStart, cmd.Path, fs.ErrNotExist)
+		return fmt.Errorf("%w %s: %w: give a program's path; of a script, the interpreter that its first line names "+
+			"may be missing", ErrStart, cmd.Path, fs.ErrNotExist)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w %s: %w: it is no program, or this user may not run it (chmod +x)", ErrStart, cmd.Path, fs.ErrPermission)
+		return fmt.Errorf("%w %s: %w: it is no program, or this user may not run it (chmod +x)", ErrStart, cmd.Path,
+			fs.ErrPermission)
 	case errors.Is(err, syscall.ENOEXEC):
-		return fmt.Errorf("%w %s: %w: it is of another machine, or a script whose first line names no interpreter (#!)", ErrStart, cmd.Path, syscall.ENOEXEC)
+		return fmt.Errorf("%w %s: %w: it is of another machine, or a script whose first line names no interpreter (#!)",
+			ErrStart, cmd.Path, syscall.ENOEXEC)
 	}
 	return fmt.Errorf("%w: %w", ErrStart, err)
 }
@@ -188,7 +196,8 @@ func wants(choices [][]string, name string) bool {
 func (r *recorder) open(pid int) (err error) {
 	r.pid = pid
 	r.set, err = sampling.Open(sampling.Options{
-		Choices: r.o.Choices, PID: pid, Children: !r.o.Alone, Period: r.o.Period, RingBytes: r.o.RingBytes, Mapped: r.spaces.Observe,
+		Choices: r.o.Choices, PID: pid, Children: !r.o.Alone, Period: r.o.Period, RingBytes: r.o.RingBytes,
+		Mapped: r.spaces.Observe,
 	}, r.queue)
 	if errors.Is(err, fs.ErrPermission) && !r.o.Alone && len(perfevent.Descendants(pid)) > 0 {
 		err = fmt.Errorf("%w; --no-children leaves out what the process has started", err)
@@ -216,7 +225,8 @@ func (r *recorder) open(pid int) (err error) {
 	r.offset, r.looked = now.UnixNano()-mono, mono
 	r.regions = space.Map()
 	r.regions.OfProcess(int32(pid))
-	r.meta.Llamatap, r.meta.Command, r.meta.Clock = r.o.Version, r.o.Echo, rundir.Clock{UnixNS: now.UnixNano(), MonoNS: mono}
+	r.meta.Llamatap, r.meta.Command, r.meta.Clock = r.o.Version, r.o.Echo,
+		rundir.Clock{UnixNS: now.UnixNano(), MonoNS: mono}
 	begun := r.meta // a recorder that is killed leaves what was recorded, and of whom
 	begun.SealedBy = ""
 	if err := r.dir.WriteJSON(rundir.MetadataName, begun); err != nil {
@@ -275,7 +285,8 @@ func (r *recorder) await(ended chan struct{}) {
 	}
 	defer unix.Close(fd)
 	for {
-		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1); n > 0 || err != nil &&
+			!errors.Is(err, unix.EINTR) {
 			return
 		}
 	}

@@ -29,7 +29,8 @@ func toucher(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "touch")
 	source := filepath.Join(testenv.Root(t), "runner", "sampling", "testdata", "touch.c")
-	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, source).CombinedOutput(); err != nil {
+	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program,
+		source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
 	return program
@@ -85,7 +86,8 @@ func TestRecordOfKnownAccesses(t *testing.T) {
 	var said bytes.Buffer
 	cmd := exec.Command(toucher(t), "4096")
 	cmd.Stdin, cmd.Stdout = strings.NewReader("10 3 700\n2500 1 90\n"), &said
-	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: cmd, Out: t.TempDir(), Echo: []string{"llamatap", "memory", "record"}})
+	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: cmd, Out: t.TempDir(),
+		Echo: []string{"llamatap", "memory", "record"}})
 	allowed(t, err)
 	<-result.Ended
 	if state := result.Exit(); state.ExitCode() != 7 || result.Use.Lossy {
@@ -95,8 +97,10 @@ func TestRecordOfKnownAccesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trace := columns(t, filepath.Join(result.Dir, rundir.TraceName), "addr", "region_id", "region_type", "symbol", "collector", "ts_ns", "tid", "phase")
-	regions := columns(t, filepath.Join(result.Dir, rundir.RegionsName), "region_id", "region_type", "start_addr", "end_addr")
+	trace := columns(t, filepath.Join(result.Dir, rundir.TraceName), "addr", "region_id", "region_type", "symbol",
+		"collector", "ts_ns", "tid", "phase")
+	regions := columns(t, filepath.Join(result.Dir, rundir.RegionsName), "region_id", "region_type", "start_addr",
+		"end_addr")
 	byID := map[any]int{}
 	for i, id := range regions["region_id"] {
 		byID[id] = i
@@ -105,7 +109,8 @@ func TestRecordOfKnownAccesses(t *testing.T) {
 	for i := range trace["addr"] {
 		addr := trace["addr"][i].(int64)
 		if at, ok := byID[trace["region_id"][i]]; ok {
-			if regions["region_type"][at] != trace["region_type"][i] || addr < regions["start_addr"][at].(int64) || addr >= regions["end_addr"][at].(int64) {
+			if regions["region_type"][at] != trace["region_type"][i] || addr < regions["start_addr"][at].(int64) ||
+				addr >= regions["end_addr"][at].(int64) {
 				t.Errorf("%x lies in %v of %v", addr, trace["region_id"][i], regions["start_addr"][at])
 			}
 		} else if trace["region_id"][i] != int64(-1) {
@@ -115,8 +120,10 @@ func TestRecordOfKnownAccesses(t *testing.T) {
 			continue
 		}
 		pages = append(pages, int(addr-base)>>12)
-		if trace["symbol"][i] != "touch_page" || trace["region_type"][i] != "runtime" || trace["collector"][i] != "fault" || trace["region_id"][i] == int64(-1) ||
-			time.Since(time.Unix(0, trace["ts_ns"][i].(int64))) > time.Hour || trace["tid"][i].(int64) != int64(cmd.Process.Pid) || trace["phase"][i] != "" {
+		if trace["symbol"][i] != "touch_page" || trace["region_type"][i] != "runtime" ||
+			trace["collector"][i] != "fault" || trace["region_id"][i] == int64(-1) ||
+			time.Since(time.Unix(0, trace["ts_ns"][i].(int64))) > time.Hour ||
+			trace["tid"][i].(int64) != int64(cmd.Process.Pid) || trace["phase"][i] != "" {
 			t.Errorf("row %d: %v in %v by %v", i, trace["region_type"][i], trace["region_id"][i], trace["symbol"][i])
 		}
 	}
@@ -186,20 +193,23 @@ func TestRecordEnds(t *testing.T) {
 	}
 	in.Close()
 	<-result.Ended
-	if result.Exit().ExitCode() != 7 || len(columns(t, filepath.Join(result.Dir, rundir.TraceName), "addr")["addr"]) == 0 {
+	if result.Exit().ExitCode() != 7 || len(columns(t, filepath.Join(result.Dir, rundir.TraceName),
+		"addr")["addr"]) == 0 {
 		t.Errorf("%v", result.Exit())
 	}
 	cmd, in = start()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	result, err = Record(context.Background(), Options{Choices: [][]string{{"faults"}}, PID: cmd.Process.Pid, Duration: 100 * time.Millisecond, Out: t.TempDir()})
+	result, err = Record(context.Background(), Options{Choices: [][]string{{"faults"}}, PID: cmd.Process.Pid,
+		Duration: 100 * time.Millisecond, Out: t.TempDir()})
 	allowed(t, err)
 	if _, err := os.Stat(filepath.Join(result.Dir, rundir.ManifestName)); err != nil {
 		t.Error(err)
 	}
 	time.AfterFunc(100*time.Millisecond, func() { cmd.Process.Kill() })
-	result, err = Record(context.Background(), Options{Choices: [][]string{{"faults"}}, PID: cmd.Process.Pid, Out: t.TempDir()})
+	result, err = Record(context.Background(), Options{Choices: [][]string{{"faults"}}, PID: cmd.Process.Pid,
+		Out: t.TempDir()})
 	allowed(t, err)
 	<-result.Ended
 	in.Close()
@@ -227,21 +237,30 @@ func TestRecordRefusals(t *testing.T) {
 		is   []error
 		want string
 	}{
-		{"no process", Options{Choices: faults, PID: gone.Process.Pid}, []error{ErrProcess}, "does not run: give the number of one that does"},
+		{"no process", Options{Choices: faults, PID: gone.Process.Pid}, []error{ErrProcess},
+			"does not run: give the number of one that does"},
 		{"a thread of the kernel", Options{Choices: faults, PID: 2}, []error{ErrProcess}, "has no memory of its own"},
-		{"pages of a process that runs", Options{Choices: pages, PID: os.Getpid()}, nil, "leave pages out, or let this command start the program"},
-		{"no program of a name", Options{Choices: faults, Command: exec.Command("no-such-program-anywhere")}, []error{ErrStart, fs.ErrNotExist}, "give its path"},
-		{"no program at a path", Options{Choices: faults, Command: exec.Command(filepath.Join(dir, "none"))}, []error{ErrStart, fs.ErrNotExist}, "give a program's path"},
-		{"a file that is not executable", Options{Choices: faults, Command: exec.Command(write("plain", "text", 0o600))}, []error{ErrStart, fs.ErrPermission}, "chmod +x"},
-		{"a script without interpreter", Options{Choices: faults, Command: exec.Command(write("script", "echo", 0o700))}, []error{ErrStart, syscall.ENOEXEC}, "names no interpreter"},
-		{"an output folder that is a file", Options{Choices: faults, Command: exec.Command("true"), Out: write("file", "", 0o600)}, nil, "choose another with -o"},
+		{"pages of a process that runs", Options{Choices: pages, PID: os.Getpid()}, nil,
+			"leave pages out, or let this command start the program"},
+		{"no program of a name", Options{Choices: faults, Command: exec.Command("no-such-program-anywhere")},
+			[]error{ErrStart, fs.ErrNotExist}, "give its path"},
+		{"no program at a path", Options{Choices: faults, Command: exec.Command(filepath.Join(dir, "none"))},
+			[]error{ErrStart, fs.ErrNotExist}, "give a program's path"},
+		{"a file that is not executable", Options{Choices: faults,
+			Command: exec.Command(write("plain", "text", 0o600))}, []error{ErrStart, fs.ErrPermission}, "chmod +x"},
+		{"a script without interpreter", Options{Choices: faults,
+			Command: exec.Command(write("script", "echo", 0o700))}, []error{ErrStart, syscall.ENOEXEC},
+			"names no interpreter"},
+		{"an output folder that is a file", Options{Choices: faults, Command: exec.Command("true"),
+			Out: write("file", "", 0o600)}, nil, "choose another with -o"},
 	} {
 		out := t.TempDir()
 		if c.o.Out == "" {
 			c.o.Out = out
 		}
 		_, err := Record(context.Background(), c.o)
-		if c.o.PID == 2 && (errors.Is(err, ErrProcess) && strings.Contains(fmt.Sprint(err), "does not run") || errors.Is(err, os.ErrPermission)) {
+		if c.o.PID == 2 && (errors.Is(err, ErrProcess) && strings.Contains(fmt.Sprint(err), "does not run") ||
+			errors.Is(err, os.ErrPermission)) {
 			continue // a process namespace without the kernel's threads, or that hides them
 		}
 		if errors.Is(err, syscall.EACCES) && c.is == nil && os.Geteuid() != 0 {
@@ -266,7 +285,8 @@ func TestRecordRefusals(t *testing.T) {
 func TestRecordRefused(t *testing.T) {
 	out := t.TempDir()
 	mark := filepath.Join(t.TempDir(), "ran")
-	_, err := Record(context.Background(), Options{Choices: [][]string{{"perv"}}, Command: exec.Command("touch", mark), Out: out})
+	_, err := Record(context.Background(), Options{Choices: [][]string{{"perv"}}, Command: exec.Command("touch", mark),
+		Out: out})
 	if err == nil || !strings.Contains(err.Error(), "perv") {
 		t.Error(err)
 	}
@@ -281,7 +301,8 @@ func TestRecordRefused(t *testing.T) {
 // TestRecordOfPages checks that written pages of a program's own memory are recorded in the interval of the write.
 func TestRecordOfPages(t *testing.T) {
 	object := filepath.Join(t.TempDir(), "written.so")
-	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", object, filepath.Join(testenv.Root(t), "cgo", "tap", "tap_written.c")).CombinedOutput(); err != nil {
+	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", object,
+		filepath.Join(testenv.Root(t), "cgo", "tap", "tap_written.c")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
 	cmd := exec.Command(toucher(t), "4096")
@@ -311,7 +332,8 @@ func TestRecordOfPages(t *testing.T) {
 		in.Close()
 		done <- err
 	}()
-	result, err := Record(context.Background(), Options{Choices: [][]string{{"pages"}}, Command: cmd, Out: t.TempDir(), Interval: 50 * time.Millisecond, Tap: object})
+	result, err := Record(context.Background(), Options{Choices: [][]string{{"pages"}}, Command: cmd, Out: t.TempDir(),
+		Interval: 50 * time.Millisecond, Tap: object})
 	allowed(t, err)
 	<-result.Ended
 	if err := <-done; err != nil {
@@ -350,7 +372,8 @@ func loader(t *testing.T) (program, model string) {
 	dir := t.TempDir()
 	program, model = filepath.Join(dir, "loader"), filepath.Join(dir, "model.gguf")
 	source := filepath.Join(testenv.Root(t), "runner", "memory", "testdata", "loader.c")
-	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, source).CombinedOutput(); err != nil {
+	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program,
+		source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
 	if err := os.WriteFile(model, bytes.Repeat([]byte{1}, 4<<20), 0o600); err != nil {
@@ -363,7 +386,8 @@ func loader(t *testing.T) (program, model string) {
 // and each has metrics.
 func TestRecordOfLoader(t *testing.T) {
 	program, model := loader(t)
-	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: exec.Command(program, model), Out: t.TempDir()})
+	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}},
+		Command: exec.Command(program, model), Out: t.TempDir()})
 	allowed(t, err)
 	<-result.Ended
 	regions := columns(t, filepath.Join(result.Dir, rundir.RegionsName), "region_id", "region_type", "name")

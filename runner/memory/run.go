@@ -51,8 +51,9 @@ func newRun(o record.Options, out, name string, warn func(error)) (*run, error) 
 	r.table.About(func() (key, value string) { return sampling.MetadataKey, r.sum().Text() })
 	r.out = r.table.Writer()
 	r.meta = rundir.Metadata{
-		Version: rundir.MetadataVersion, RunID: dir.ID(), Created: now.UTC(), SealedBy: "llamatap memory", Losses: []rundir.Loss{},
-		Host: rundir.ThisHost(), Extra: map[string]json.RawMessage{},
+		Version: rundir.MetadataVersion, RunID: dir.ID(), Created: now.UTC(), SealedBy: "llamatap memory",
+		Losses: []rundir.Loss{},
+		Host:   rundir.ThisHost(), Extra: map[string]json.RawMessage{},
 	}
 	return r, nil
 }
@@ -74,7 +75,8 @@ func (r *run) fail(err error) {
 		return
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		err = fmt.Errorf("%w: the disk of %s is full; free room there, or choose another folder with -o", ErrDisk, r.dir.Path())
+		err = fmt.Errorf("%w: the disk of %s is full; free room there, or choose another folder with -o", ErrDisk,
+			r.dir.Path())
 	}
 	r.failed = err
 	r.warn(err)
@@ -121,7 +123,8 @@ func (r *run) complete(use *sampling.Use) error {
 	}
 	if err != nil {
 		dir := r.dir.Path()
-		return fmt.Errorf("%w: %w; what was recorded is in %s, unsealed: when there is room again, 'llamatap verify --repair %s' seals it", ErrDisk, err, dir, dir)
+		return fmt.Errorf("%w: %w; what was recorded is in %s, unsealed: when there is room again, 'llamatap verify "+
+			"--repair %s' seals it", ErrDisk, err, dir, dir)
 	}
 	return nil
 }

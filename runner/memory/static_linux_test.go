@@ -39,12 +39,15 @@ func variables(t *testing.T, args ...string) (all []variable) {
 	for lines.Scan() {
 		var v variable
 		var kind string
-		if n, _ := fmt.Sscanf(lines.Text(), "%x %x %s %s", &v.addr, &v.size, &kind, &v.name); n == 4 && strings.ContainsAny(kind, "bBdDrRvVuG") && v.size > 0 {
+		if n, _ := fmt.Sscanf(lines.Text(), "%x %x %s %s", &v.addr, &v.size, &kind, &v.name); n == 4 &&
+			strings.ContainsAny(kind, "bBdDrRvVuG") && v.size > 0 {
 			v.name, _, _ = strings.Cut(v.name, "@")
 			all = append(all, v)
 		}
 	}
-	slices.SortFunc(all, func(a, b variable) int { return cmp.Or(cmp.Compare(a.addr, b.addr), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(all, func(a, b variable) int {
+		return cmp.Or(cmp.Compare(a.addr, b.addr), cmp.Compare(a.name, b.name))
+	})
 	return all
 }
 
@@ -89,8 +92,10 @@ func TestRecordNamesVariables(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			program, library := filepath.Join(dir, "arrays"), filepath.Join(dir, "libshelf.so")
-			tool(t, cc, "-std=gnu11", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-Wl,--build-id=none", "-o", library, filepath.Join(data, "shelf.c"))
-			tool(t, cc, slices.Concat([]string{"-std=gnu11", "-O1", "-Wall", "-Werror"}, c.flags, []string{"-o", program, filepath.Join(data, "arrays.c"), library, "-Wl,-rpath," + dir})...)
+			tool(t, cc, "-std=gnu11", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-Wl,--build-id=none", "-o",
+				library, filepath.Join(data, "shelf.c"))
+			tool(t, cc, slices.Concat([]string{"-std=gnu11", "-O1", "-Wall", "-Werror"}, c.flags,
+				[]string{"-o", program, filepath.Join(data, "arrays.c"), library, "-Wl,-rpath," + dir})...)
 			own, others := variables(t, program), variables(t, library)
 			switch c.strip {
 			case "debug":
@@ -111,7 +116,8 @@ func TestRecordNamesVariables(t *testing.T) {
 			var said bytes.Buffer
 			cmd := exec.Command(line[0], line[1:]...)
 			cmd.Stdout = &said
-			result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: cmd, Out: t.TempDir()})
+			result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: cmd,
+				Out: t.TempDir()})
 			allowed(t, err)
 			<-result.Ended
 			if code := result.Exit().ExitCode(); code != 7 || result.Use.Lossy {
@@ -123,14 +129,17 @@ func TestRecordNamesVariables(t *testing.T) {
 				t.Fatal(err)
 			}
 			rows := staticRows(t, result.Dir)
-			checkVariables(t, rows, library, others, shelf-find(t, others, "shelf_values").addr, map[string]int{"shelf_zeros": 30, "shelf_values": 10, "shelf_constants": -1})
+			checkVariables(t, rows, library, others, shelf-find(t, others, "shelf_values").addr,
+				map[string]int{"shelf_zeros": 30, "shelf_values": 10, "shelf_constants": -1})
 			if c.strip != "all" {
 				bias := small - find(t, own, "small_value").addr
-				checkVariables(t, rows, program, own, bias, map[string]int{"plain_zeros": 40, "plain_values": 24, "plain_constants": -1, "own_zeros": 20})
+				checkVariables(t, rows, program, own, bias,
+					map[string]int{"plain_zeros": 40, "plain_values": 24, "plain_constants": -1, "own_zeros": 20})
 				if (bias == 0) != (c.name == "fixed") {
 					t.Errorf("it lies %x higher than in its file", bias)
 				}
-				checkVariables(t, rows, library, others, shelf-find(t, others, "shelf_values").addr, map[string]int{"shelf_hidden": 12})
+				checkVariables(t, rows, library, others, shelf-find(t, others, "shelf_values").addr,
+					map[string]int{"shelf_hidden": 12})
 			}
 			for _, r := range rows {
 				if r.pid != pid {
@@ -152,17 +161,23 @@ type staticRow struct {
 // staticRows reads a trace with the regions that it names.
 func staticRows(t *testing.T, dir string) (rows []staticRow) {
 	t.Helper()
-	regions := columns(t, filepath.Join(dir, rundir.RegionsName), "region_id", "region_type", "name", "start_addr", "end_addr", "pid")
+	regions := columns(t, filepath.Join(dir, rundir.RegionsName), "region_id", "region_type", "name", "start_addr",
+		"end_addr", "pid")
 	byID := map[any]int{}
 	for i, id := range regions["region_id"] {
 		byID[id] = i
 	}
-	trace := columns(t, filepath.Join(dir, rundir.TraceName), "addr", "pid", "region_id", "region_type", "data_symbol", "symbol")
+	trace := columns(t, filepath.Join(dir, rundir.TraceName), "addr", "pid", "region_id", "region_type", "data_symbol",
+		"symbol")
 	for i := range trace["addr"] {
-		row := staticRow{addr: uint64(trace["addr"][i].(int64)), pid: trace["pid"][i].(int64), kind: trace["region_type"][i].(string), name: trace["data_symbol"][i].(string), symbol: trace["symbol"][i].(string)}
+		row := staticRow{addr: uint64(trace["addr"][i].(int64)), pid: trace["pid"][i].(int64),
+			kind: trace["region_type"][i].(string), name: trace["data_symbol"][i].(string),
+			symbol: trace["symbol"][i].(string)}
 		if at, ok := byID[trace["region_id"][i]]; ok {
 			row.file = regions["name"][at].(string)
-			if regions["region_type"][at] != row.kind || regions["pid"][at] != row.pid || row.addr < uint64(regions["start_addr"][at].(int64)) || row.addr >= uint64(regions["end_addr"][at].(int64)) {
+			if regions["region_type"][at] != row.kind || regions["pid"][at] != row.pid ||
+				row.addr < uint64(regions["start_addr"][at].(int64)) ||
+				row.addr >= uint64(regions["end_addr"][at].(int64)) {
 				t.Errorf("%+v lies in region %v of process %v", row, trace["region_id"][i], regions["pid"][at])
 			}
 		}

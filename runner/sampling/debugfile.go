@@ -30,7 +30,8 @@ func separate(object *elf.File, root, path string) *elf.File {
 		return nil
 	}
 	folder := filepath.Dir(path)
-	for _, at := range []string{filepath.Join(folder, name), filepath.Join(folder, ".debug", name), filepath.Join(debugFolder, folder, name)} {
+	for _, at := range []string{filepath.Join(folder, name), filepath.Join(folder, ".debug", name),
+		filepath.Join(debugFolder, folder, name)} {
 		if at == path {
 			continue
 		}

@@ -89,7 +89,8 @@ func decode(b []byte) (a memtrace.Access) {
 	word := func(i int) uint64 { return le.Uint64(b[8*i:]) }
 	half := func(i int) int32 { return int32(le.Uint32(b[48+4*i:])) }
 	return memtrace.Access{
-		TimeNS: int64(word(0)), Addr: word(1), Size: word(2), IP: word(3), Latency: word(4), Weight: word(5), PID: half(0), TID: half(1), CPU: half(2),
+		TimeNS: int64(word(0)), Addr: word(1), Size: word(2), IP: word(3), Latency: word(4), Weight: word(5),
+		PID: half(0), TID: half(1), CPU: half(2),
 		Op: memtrace.AccessOp(b[60]), Level: memtrace.CacheLevel(b[61]), Collector: memtrace.Collector(b[62]),
 	}
 }

@@ -14,7 +14,8 @@ import (
 
 func access(n int) memtrace.Access {
 	return memtrace.Access{
-		TimeNS: int64(n), Addr: uint64(n) << 12, Size: uint64(n % 9), IP: ^uint64(n), Latency: uint64(n % 7), Weight: 3, PID: int32(n), TID: -int32(n), CPU: int32(n % 5),
+		TimeNS: int64(n), Addr: uint64(n) << 12, Size: uint64(n % 9), IP: ^uint64(n), Latency: uint64(n % 7), Weight: 3,
+		PID: int32(n), TID: -int32(n), CPU: int32(n % 5),
 		Op: memtrace.AccessOp(n % 5), Level: memtrace.CacheLevel(n % 14), Collector: memtrace.Collector(n % 6),
 	}
 }
@@ -26,7 +27,8 @@ func TestQueueKeepsAll(t *testing.T) {
 	q.most = 10
 	var got []memtrace.Access
 	put := 0
-	for _, step := range []struct{ put, take int }{{5, 2}, {30, 0}, {3, 20}, {100, 7}, {0, 50}, {1, 1000}, {4, 4}, {25, 5}, {0, 1000}} {
+	for _, step := range []struct{ put, take int }{{5, 2}, {30, 0}, {3, 20}, {100, 7}, {0, 50}, {1, 1000}, {4, 4},
+		{25, 5}, {0, 1000}} {
 		for range step.put {
 			a := access(put)
 			q.Put(&a)

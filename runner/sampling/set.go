@@ -114,7 +114,8 @@ func (s *Set) choose(o Options, choice []string) error {
 		failed = append(failed, fmt.Sprintf("%s: %v", name, err))
 	}
 	if len(failed) == 1 && !slices.Contains(choice, Faults) {
-		return fmt.Errorf("%s: %w; leave it out, or let page faults take its place: %s:faults", choice[0], first, choice[0])
+		return fmt.Errorf("%s: %w; leave it out, or let page faults take its place: %s:faults", choice[0], first,
+			choice[0])
 	}
 	if len(failed) == 1 {
 		return fmt.Errorf("%s: %w", choice[0], first)
@@ -183,10 +184,12 @@ func (c *Collector) openFaults(o Options, pages int) error {
 		return err
 	}
 	if f.UserOnly() {
-		c.Notes = append(c.Notes, "without the faults that the kernel takes for the process, such as read(2) into new memory: kernel.perf_event_paranoid is above 1")
+		c.Notes = append(c.Notes, "without the faults that the kernel takes for the process, such as read(2) into "+
+			"new memory: kernel.perf_event_paranoid is above 1")
 	}
 	if !f.Ops() {
-		c.Notes = append(c.Notes, "whether a fault was a read or a write is unknown: that takes tracefs, CAP_PERFMON and an x86 processor")
+		c.Notes = append(c.Notes, "whether a fault was a read or a write is unknown: that takes tracefs, CAP_PERFMON "+
+			"and an x86 processor")
 	}
 	c.src = f
 	return nil

@@ -31,7 +31,8 @@ type toucher struct {
 func begin(t *testing.T, ready func(pid int) error) *toucher {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "touch")
-	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, "testdata/touch.c").CombinedOutput(); err != nil {
+	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program,
+		"testdata/touch.c").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
 	p := &toucher{cmd: exec.Command(program, "8192")}
@@ -202,7 +203,8 @@ func TestSetOfGoneProcess(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(Options{PID: cmd.Process.Pid, Choices: [][]string{{Faults}}}, q); !errors.Is(err, perfevent.ErrGone) {
+	if _, err := Open(Options{PID: cmd.Process.Pid, Choices: [][]string{{Faults}}}, q); !errors.Is(err,
+		perfevent.ErrGone) {
 		t.Error(err)
 	}
 }

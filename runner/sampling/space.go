@@ -34,7 +34,8 @@ type Process struct {
 
 func newSpace(pid int32, objects *objects) *Space {
 	m := memtrace.NewRegionMap()
-	return &Space{Process: Process{PID: pid}, regions: m, maps: memtrace.NewMappings(m), objects: objects, root: rootOf(pid)}
+	return &Space{Process: Process{PID: pid}, regions: m, maps: memtrace.NewMappings(m), objects: objects,
+		root: rootOf(pid)}
 }
 
 // rootOf is what leads to the files of a process that lives in a mount namespace of its own, such as a container;
@@ -106,7 +107,8 @@ func (s *Space) object(m *memtrace.Mapping) *object {
 // marked is a mapping with what is static data of objects marked, in as many parts as it takes. Variables that are
 // zeros at first (.bss) lie in memory that has no name, behind the object's others. before is mapped below it or in
 // its place, by address; of all is found out where objects lie.
-func (s *Space) marked(m memtrace.Mapping, before, all []memtrace.Mapping, places map[string][]uint64) []memtrace.Mapping {
+func (s *Space) marked(m memtrace.Mapping, before, all []memtrace.Mapping,
+	places map[string][]uint64) []memtrace.Mapping {
 	if isPath(m.Path) {
 		m.Static = !executes(&m) && s.object(&m) != nil
 		return []memtrace.Mapping{m}
@@ -189,7 +191,8 @@ func (s *Space) placesOf(o *object, all []memtrace.Mapping, known map[string][]u
 		voted := map[uint64]bool{}
 		for _, p := range o.segments {
 			bias := m.Start - m.Offset + p.Off - p.Vaddr
-			if fits := m.Offset >= p.Off&^(page-1) && m.Offset < p.Off+p.Filesz; fits && executes(m) == (p.Flags&elf.PF_X != 0) && !voted[bias] {
+			if fits := m.Offset >= p.Off&^(page-1) && m.Offset < p.Off+p.Filesz; fits &&
+				executes(m) == (p.Flags&elf.PF_X != 0) && !voted[bias] {
 				votes[bias]++
 				voted[bias] = true
 			}

@@ -75,7 +75,8 @@ func (s *Spaces) Observe(r *perfevent.Record) {
 	case r.Type == perfevent.RecordComm && r.Misc&commExec != 0:
 		e.kind, e.name = became, string(r.Name)
 	case r.Type == perfevent.RecordMmap2 || r.Type == perfevent.RecordMmap:
-		e.one = memtrace.Mapping{Start: r.Addr, End: r.Addr + r.Length, Offset: r.Offset, Path: pathOf(string(r.Name)), Perms: perms(r.Prot)}
+		e.one = memtrace.Mapping{Start: r.Addr, End: r.Addr + r.Length, Offset: r.Offset, Path: pathOf(string(r.Name)),
+			Perms: perms(r.Prot)}
 		if e.one.Start >= e.one.End {
 			return
 		}
@@ -278,7 +279,9 @@ func (s *Spaces) Processes() []Process {
 	for _, space := range s.all {
 		all = append(all, space.Process)
 	}
-	slices.SortFunc(all, func(a, b Process) int { return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(a.PID, b.PID)) })
+	slices.SortFunc(all, func(a, b Process) int {
+		return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(a.PID, b.PID))
+	})
 	return all
 }
 
@@ -303,7 +306,10 @@ func (s *Spaces) Running() []int {
 			delete(all, e.pid)
 		}
 	}
-	sorted := slices.SortedFunc(maps.Values(all), func(a, b process) int { return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.pid, b.pid)) })
+	sorted := slices.SortedFunc(maps.Values(all), func(a,
+		b process) int {
+		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.pid, b.pid))
+	})
 	pids := make([]int, len(sorted))
 	for i, p := range sorted {
 		pids[i] = int(p.pid)

@@ -38,7 +38,10 @@ func (s *symbol) end() uint64 { return s.value + max(s.size, 1) }
 
 // at is the innermost symbol that holds size bytes from a value on, "" where there is none.
 func (s *symbols) at(value, size uint64) string {
-	i, found := slices.BinarySearchFunc(s.all, value, func(one symbol, value uint64) int { return cmp.Compare(one.value, value) })
+	i, found := slices.BinarySearchFunc(s.all, value, func(one symbol,
+		value uint64) int {
+		return cmp.Compare(one.value, value)
+	})
 	if !found {
 		i--
 	}
@@ -66,7 +69,8 @@ func readSymbols(files ...*elf.File) (code, data symbols) {
 				switch kind := elf.ST_TYPE(sym.Info); {
 				case kind == elf.STT_FUNC || kind == elf.STT_GNU_IFUNC:
 					functions = append(functions, one)
-				case kind == elf.STT_OBJECT && sym.Size > 0 || kind == elf.STT_NOTYPE && sym.Size > 0 && isData(file, sym.Section):
+				case kind == elf.STT_OBJECT && sym.Size > 0 || kind == elf.STT_NOTYPE && sym.Size > 0 &&
+					isData(file, sym.Section):
 					variables = append(variables, one)
 				}
 			}

@@ -70,11 +70,15 @@ func (s *Set) Use(rows *Tallies) *Use {
 	for _, c := range s.collectors {
 		stats := c.Stats()
 		one := CollectorUse{
-			Collector: c.Name, Notes: c.Notes, RingBytes: c.Ring, Samples: stats.Samples, WithoutAddress: stats.WithoutAddress,
-			LostRing: stats.Lost, LostHardware: stats.LostSamples, Undecodable: stats.Bad, Throttled: stats.Throttles, Twice: stats.Twice,
+			Collector: c.Name, Notes: c.Notes, RingBytes: c.Ring, Samples: stats.Samples,
+			WithoutAddress: stats.WithoutAddress,
+			LostRing:       stats.Lost, LostHardware: stats.LostSamples, Undecodable: stats.Bad,
+			Throttled: stats.Throttles,
+			Twice:     stats.Twice,
 		}
 		for k := range rows {
-			if k := memtrace.Collector(k); k != memtrace.CollectorPage && (k == memtrace.CollectorFault) == (c.Name == Faults) {
+			if k := memtrace.Collector(k); k != memtrace.CollectorPage &&
+				(k == memtrace.CollectorFault) == (c.Name == Faults) {
 				t := &rows[k]
 				if t.Rows > 0 && one.Types == nil {
 					one.Types = map[string]uint64{}

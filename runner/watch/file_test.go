@@ -49,7 +49,8 @@ func TestFullDisk(t *testing.T) {
 
 // TestNoFile: what cannot be appended to says so with a remedy, and a device is taken as it is.
 func TestNoFile(t *testing.T) {
-	if _, err := Append(t.TempDir(), FileOptions{}); err == nil || !bytes.Contains([]byte(err.Error()), []byte("--no-output")) {
+	if _, err := Append(t.TempDir(), FileOptions{}); err == nil ||
+		!bytes.Contains([]byte(err.Error()), []byte("--no-output")) {
 		t.Errorf("a folder: %v", err)
 	}
 	f, err := Append("/dev/null", FileOptions{FlushEvery: 1, Sync: true})

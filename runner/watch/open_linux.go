@@ -61,7 +61,8 @@ func (k *kept) AddPID(pid int) error { return k.Collector.(bpf.Follower).AddPID(
 func (k *kept) Programs() ([]bpf.ProgramStat, error) { return k.Collector.(bpf.Costed).Programs() }
 
 func (o *Opened) openBlock(r Request) {
-	c, err := blockio.Open(blockio.Options{Interval: r.Interval, Target: r.Target, Follow: true, Devices: r.Devices, Strap: r.StrapBuckets})
+	c, err := blockio.Open(blockio.Options{Interval: r.Interval, Target: r.Target, Follow: true, Devices: r.Devices,
+		Strap: r.StrapBuckets})
 	if o.Err = err; err != nil {
 		return
 	}

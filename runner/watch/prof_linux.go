@@ -18,7 +18,8 @@ type profiler struct {
 
 // also returns what makes events of another collector's snapshots. That is opened where nobody else has; where it
 // cannot be, its events are left out.
-func (p *profiler) also(name string, r Request, lines map[string]*kept, open func(*Opened, Request), events func(any) []resource.ProfEvent) prof.Source {
+func (p *profiler) also(name string, r Request, lines map[string]*kept, open func(*Opened, Request),
+	events func(any) []resource.ProfEvent) prof.Source {
 	if k := lines[name]; k != nil {
 		return func(time.Time) ([]resource.ProfEvent, error) { return events(k.last), nil }
 	}

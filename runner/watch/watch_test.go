@@ -47,7 +47,8 @@ func TestAsk(t *testing.T) {
 	var printed strings.Builder
 	start := time.Unix(1000, 0)
 	failing, good := &counter{fail: 2}, &counter{}
-	w := New(time.Second, start, Source{"block", good, file}, Source{"system", failing, Print{&printed}}, Source{"prof", &counter{fail: -1}, Print{&printed}})
+	w := New(time.Second, start, Source{"block", good, file}, Source{"system", failing, Print{&printed}},
+		Source{"prof", &counter{fail: -1}, Print{&printed}})
 	if err := w.Ask(start.Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,8 @@ func TestRun(t *testing.T) {
 	var printed strings.Builder
 	w := New(time.Hour, time.Now(), Source{"block", &counter{}, Print{&printed}})
 	cancel()
-	if err := w.Run(ctx, 0, func(err error) { t.Error(err) }); err != nil || strings.Count(printed.String(), "\n") != 1 {
+	if err := w.Run(ctx, 0, func(err error) { t.Error(err) }); err != nil ||
+		strings.Count(printed.String(), "\n") != 1 {
 		t.Errorf("%v, %q", err, printed.String())
 	}
 	w = New(time.Microsecond, time.Now(), Source{"block", &counter{}, Print{&printed}})

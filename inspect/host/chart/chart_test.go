@@ -44,7 +44,8 @@ func report(t testing.TB, devices, snapshots int) *host.Report {
 				continue
 			}
 			latency = append(latency, map[string]any{"device_id": 259<<20 + d, "device_name": name, "buckets": buckets})
-			inFlight = append(inFlight, map[string]any{"device_id": 259<<20 + d, "device_name": name, "count": int(8 * load)})
+			inFlight = append(inFlight, map[string]any{"device_id": 259<<20 + d, "device_name": name,
+				"count": int(8 * load)})
 		}
 		line := func(to *strings.Builder, o map[string]any) {
 			o["timestamp"], o["interval_s"] = now, 5
@@ -56,9 +57,12 @@ func report(t testing.TB, devices, snapshots int) *host.Report {
 		}
 		line(&block, map[string]any{"latency_histogram": latency, "inflight": inFlight})
 		some := func(v float64) any { return map[string]any{"some": map[string]any{"avg10": v}} }
-		line(&system, map[string]any{"off_cpu_ns": map[string]any{"101": int(3e9 * load), "7": int(1e8 * float64(i%7)), "9": 5e8},
-			"page_faults": map[string]any{"101": 50 * (i % 11), "5": 1}, "pressure": map[string]any{"io": some(20 * load), "cpu": some(3 + float64(i%5)), "memory": some(0)},
-			"threads": []any{map[string]any{"tid": 101, "tgid": 101, "comm": "llama-cli", "runnable_wait_ns": int(1e9 * load), "blocked_disk_ns": int(2e9 * load)}}})
+		line(&system, map[string]any{"off_cpu_ns": map[string]any{"101": int(3e9 * load), "7": int(1e8 * float64(i%7)),
+			"9": 5e8},
+			"page_faults": map[string]any{"101": 50 * (i % 11), "5": 1},
+			"pressure":    map[string]any{"io": some(20 * load), "cpu": some(3 + float64(i%5)), "memory": some(0)},
+			"threads": []any{map[string]any{"tid": 101, "tgid": 101, "comm": "llama-cli",
+				"runnable_wait_ns": int(1e9 * load), "blocked_disk_ns": int(2e9 * load)}}})
 	}
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -67,7 +71,8 @@ func report(t testing.TB, devices, snapshots int) *host.Report {
 		}
 		return path
 	}
-	r, err := host.Analyze(host.Options{Block: write("block.jsonl", block.String()), System: write("system.jsonl", system.String()), Lag: 2})
+	r, err := host.Analyze(host.Options{Block: write("block.jsonl", block.String()),
+		System: write("system.jsonl", system.String()), Lag: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,9 +114,12 @@ func drawn(t testing.TB, r *host.Report, types ...string) map[string]*image.RGBA
 
 // The pictures of one device and of the recording.
 var (
-	ofOne = []string{"nvme0n1-id271581184_latency_heatmap.png", "nvme0n1-id271581184_latency_hist.png", "nvme0n1-id271581184_latency_percentiles.png",
-		"nvme0n1-id271581184_qdepth_iops.png", "nvme0n1-id271581184_queue_depth.png", "nvme0n1-id271581184_requests.png"}
-	ofAll = []string{"importance_correlations.png", "importance_offcpu_top_pids.png", "importance_page_faults_top_pids.png", "importance_trends.png"}
+	ofOne = []string{"nvme0n1-id271581184_latency_heatmap.png", "nvme0n1-id271581184_latency_hist.png",
+		"nvme0n1-id271581184_latency_percentiles.png",
+		"nvme0n1-id271581184_qdepth_iops.png", "nvme0n1-id271581184_queue_depth.png",
+		"nvme0n1-id271581184_requests.png"}
+	ofAll = []string{"importance_correlations.png", "importance_offcpu_top_pids.png",
+		"importance_page_faults_top_pids.png", "importance_trends.png"}
 )
 
 // sketch is the mean lightness, from 0 to 99, of the fields of a picture, 30 beside each other and 12 above each other.
@@ -164,11 +172,13 @@ func TestCharts(t *testing.T) {
 			t.Errorf("%s was not drawn", name)
 			continue
 		}
-		if size := picture.Bounds().Size(); size.X != 1500 || size.Y < 250 || !strings.HasPrefix(name, "importance") && name != ofOne[3] && size.Y != 600 {
+		if size := picture.Bounds().Size(); size.X != 1500 || size.Y < 250 || !strings.HasPrefix(name, "importance") &&
+			name != ofOne[3] && size.Y != 600 {
 			t.Errorf("%s: %v pixels", name, size)
 		}
 		if worst := apart(golden[name], got[name]); worst > 8 {
-			t.Errorf("%s: a field is %d of 99 lighter or darker than it was: look at the picture, then use -update", name, worst)
+			t.Errorf("%s: a field is %d of 99 lighter or darker than it was: look at the picture, then use -update",
+				name, worst)
 		}
 	}
 	if len(pictures) != len(ofOne)+len(ofAll) {
@@ -266,7 +276,8 @@ func TestLevels(t *testing.T) {
 	if want := []float64{0, 5, 5, 10, 10, 15, 60, 60, 65}; !slices.Equal(x, want) {
 		t.Errorf("%v, want %v", x, want)
 	}
-	if want := []float64{nan, nan, 1, 1, nan, nan, nan, 3, 3}; !slices.EqualFunc(y, want, func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }) {
+	if want := []float64{nan, nan, 1, 1, nan, nan, nan, 3, 3}; !slices.EqualFunc(y, want,
+		func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }) {
 		t.Errorf("%v, want %v", y, want)
 	}
 	if curve(series, x, y, sheet.Blue, 1).IsDots {
@@ -301,10 +312,12 @@ func TestForms(t *testing.T) {
 		t.Fatalf("%q, in the folder %q, %v", paths, left, err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "nvme0n1-id271581184_latency_hist.svg"))
-	if err != nil || !strings.Contains(string(text), "nvme0n1: latency of block requests") || strings.Contains(string(text), "@font-face") || len(text) > 200<<10 {
+	if err != nil || !strings.Contains(string(text), "nvme0n1: latency of block requests") ||
+		strings.Contains(string(text), "@font-face") || len(text) > 200<<10 {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, "nvme0n1-id271581184_latency_hist.pdf")); err != nil || !strings.HasPrefix(string(text), "%PDF-") {
+	if text, err := os.ReadFile(filepath.Join(dir, "nvme0n1-id271581184_latency_hist.pdf")); err != nil ||
+		!strings.HasPrefix(string(text), "%PDF-") {
 		t.Errorf("%.5q, %v", text, err)
 	}
 }
@@ -312,9 +325,12 @@ func TestForms(t *testing.T) {
 // TestNothing draws what there is when nothing happened: no pictures, and no errors.
 func TestNothing(t *testing.T) {
 	for name, c := range map[string][2]string{
-		"no devices":  {`{"timestamp":1,"interval_s":5,"latency_histogram":[],"inflight":[]}`, `{"timestamp":1,"off_cpu_ns":{}}`},
-		"no times":    {`{"latency_histogram":[{"device_id":1,"buckets":[{"slot":4,"count":2}]}],"inflight":[]}`, `{"timestamp":1,"page_faults":{}}`},
-		"no requests": {`{"timestamp":1,"latency_histogram":[],"inflight":[{"device_id":1,"count":0}]}`, `{"timestamp":1,"pressure":{}}`},
+		"no devices": {`{"timestamp":1,"interval_s":5,"latency_histogram":[],"inflight":[]}`,
+			`{"timestamp":1,"off_cpu_ns":{}}`},
+		"no times": {`{"latency_histogram":[{"device_id":1,"buckets":[{"slot":4,"count":2}]}],"inflight":[]}`,
+			`{"timestamp":1,"page_faults":{}}`},
+		"no requests": {`{"timestamp":1,"latency_histogram":[],"inflight":[{"device_id":1,"count":0}]}`,
+			`{"timestamp":1,"pressure":{}}`},
 	} {
 		dir := t.TempDir()
 		for file, text := range map[string]string{"b": c[0], "s": c[1]} {
@@ -362,13 +378,16 @@ func TestTicks(t *testing.T) {
 }
 
 func TestParseTypes(t *testing.T) {
-	for list, want := range map[string]string{"": strings.Join(Types, ","), "all": strings.Join(Types, ","), "hist, Queue,hist": "hist,queue", "x,all": `"x"`, "hist,bogus": `"bogus"`} {
+	for list, want := range map[string]string{"": strings.Join(Types, ","), "all": strings.Join(Types, ","),
+		"hist, Queue,hist": "hist,queue", "x,all": `"x"`, "hist,bogus": `"bogus"`} {
 		got, err := ParseTypes(list)
-		if text := strings.Join(got, ","); err == nil && text != want || err != nil && !strings.Contains(err.Error(), want) {
+		if text := strings.Join(got, ","); err == nil && text != want || err != nil &&
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %s, %v", list, text, err)
 		}
 	}
-	for name, want := range map[string]string{"nvme0n1": "nvme0n1", "Virtual Disk/1": "virtual-disk-1", "?": "device", "../x": "x"} {
+	for name, want := range map[string]string{"nvme0n1": "nvme0n1", "Virtual Disk/1": "virtual-disk-1", "?": "device",
+		"../x": "x"} {
 		if got := slug(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}

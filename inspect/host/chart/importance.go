@@ -17,7 +17,8 @@ import (
 
 // metricTexts are what axes call the metrics.
 var metricTexts = []struct{ name, unit string }{
-	{"off-CPU time", "ms"}, {"page faults", "1/s"}, {"CPU pressure", "%"}, {"I/O pressure", "%"}, {"memory pressure", "%"},
+	{"off-CPU time", "ms"}, {"page faults", "1/s"}, {"CPU pressure", "%"}, {"I/O pressure", "%"},
+	{"memory pressure", "%"},
 }
 
 // metricText is what people call a metric.
@@ -62,10 +63,12 @@ func correlations(r *host.Report) *sheet.Picture {
 		return nil // with too few snapshots, as a note says
 	}
 	whole := rows[0].DeviceID
-	p := sheet.Screen.Panel(fmt.Sprintf("correlation of metrics with the latency (p%s)", percentText(r.Importance.Percent)))
+	p := sheet.Screen.Panel(fmt.Sprintf("correlation of metrics with the latency (p%s)",
+		percentText(r.Importance.Percent)))
 	p.X.Label.Text = "Pearson's r; pale where chance explains it (q > 0.05)"
 	p.X.Min, p.X.Max = -1, 1.9
-	p.X.Tick.Marker = sheet.Fixed{{Value: -1, Label: "-1"}, {Value: -0.5, Label: "-0.5"}, {Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"}, {Value: 1, Label: "1"}}
+	p.X.Tick.Marker = sheet.Fixed{{Value: -1, Label: "-1"}, {Value: -0.5, Label: "-0.5"}, {Value: 0, Label: "0"},
+		{Value: 0.5, Label: "0.5"}, {Value: 1, Label: "1"}}
 	p.Add(sheet.Grid{Vertical: true})
 	bars, place := &sheet.Boxes{}, map[string]float64{}
 	var names sheet.Fixed
@@ -114,7 +117,8 @@ func addDevices(p *plot.Plot, rows []host.ImportanceRow, whole int64, place map[
 		d := of[row.DeviceID]
 		if d == nil {
 			i := len(of)
-			d = &dots{style: draw.GlyphStyle{Color: sheet.Curves[(i+1)%len(sheet.Curves)], Radius: vg.Points(3), Shape: glyphs[i%len(glyphs)]}}
+			d = &dots{style: draw.GlyphStyle{Color: sheet.Curves[(i+1)%len(sheet.Curves)], Radius: vg.Points(3),
+				Shape: glyphs[i%len(glyphs)]}}
 			of[row.DeviceID] = d
 			p.Add(d)
 			p.Legend.Add(row.Device, d)
@@ -161,7 +165,8 @@ func top(t *host.TopIDs, title, axis string, fill color.Color, by float64, unit 
 		}
 		names = append(names, plot.Tick{Value: y, Label: name})
 		bars.All = append(bars.All, stack(row.By, y, v, by, fill)...)
-		notes = append(notes, sheet.Note{X: v, Y: y, DX: 4, Text: fmt.Sprintf("%s %s (%.1f %%)", short(v), unit, 100*row.Share), Align: text.XLeft, Color: sheet.Black})
+		notes = append(notes, sheet.Note{X: v, Y: y, DX: 4,
+			Text: fmt.Sprintf("%s %s (%.1f %%)", short(v), unit, 100*row.Share), Align: text.XLeft, Color: sheet.Black})
 	}
 	p.X.Min, p.X.Max = 0, max(t.Top[0].Value*by, 1e-9)*1.16
 	if t.By != nil { // and room for the legend
@@ -265,5 +270,6 @@ func trends(r *host.Report) *sheet.Picture {
 		}
 		p.Y.Label.TextStyle.Font.Size = vg.Points(8.5)
 	}
-	return &sheet.Picture{Style: sheet.Screen, Panels: panels, Height: vg.Length(0.8+1.35*float64(len(panels))) * vg.Inch}
+	return &sheet.Picture{Style: sheet.Screen, Panels: panels,
+		Height: vg.Length(0.8+1.35*float64(len(panels))) * vg.Inch}
 }

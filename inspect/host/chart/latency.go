@@ -84,7 +84,8 @@ func percentiles(r *host.Report, d *host.Device) *sheet.Picture {
 			return lg(v)
 		})
 		n := len(d.Percentiles)
-		lines = append(lines, line{"p" + percentText(q.Percent), curve(series, x, y, sheet.Curves[i%len(sheet.Curves)], 1+0.9*float64(i)/float64(n))})
+		lines = append(lines, line{"p" + percentText(q.Percent),
+			curve(series, x, y, sheet.Curves[i%len(sheet.Curves)], 1+0.9*float64(i)/float64(n))})
 	}
 	if high == 0 {
 		return nil // no snapshot with requests has a time
@@ -124,7 +125,8 @@ func heatMap(r *host.Report, d *host.Device) *sheet.Picture {
 		for slot, n := range at.Latency {
 			if n > 0 {
 				y0, y1 := edges(slot)
-				cells.All = append(cells.All, sheet.Box(times.at(x0), lg(y0), times.at(x1), lg(y1), sheet.Shade(float64(n)/float64(at.Requests)/most)))
+				cells.All = append(cells.All, sheet.Box(times.at(x0), lg(y0), times.at(x1), lg(y1),
+					sheet.Shade(float64(n)/float64(at.Requests)/most)))
 			}
 		}
 	}
@@ -132,7 +134,8 @@ func heatMap(r *host.Report, d *host.Device) *sheet.Picture {
 	if len(cells.All) == ground {
 		return nil
 	}
-	return &sheet.Picture{Style: sheet.Screen, Panels: []*plot.Plot{p}, Height: 4 * vg.Inch, Right: colourBar(most), RightWidth: vg.Points(58)}
+	return &sheet.Picture{Style: sheet.Screen, Panels: []*plot.Plot{p}, Height: 4 * vg.Inch, Right: colourBar(most),
+		RightWidth: vg.Points(58)}
 }
 
 // usual is the share that the darkest colour stands for: one that 99 of 100 cells do not pass, in steps of 5 %. A
