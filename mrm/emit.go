@@ -1,12 +1,14 @@
 package mrm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -52,14 +54,6 @@ func (t *Target) check(needsImage bool) error {
 		}
 	}
 	return nil
-}
-
-// program is what is run.
-func (t *Target) program() string {
-	if t.Program == "" {
-		return "llamatap"
-	}
-	return t.Program
 }
 
 // ask is what a task is to be given: memory in MiB and time in minutes. Memory is a tenth more than the plan's,
@@ -121,7 +115,7 @@ func (p *Plan) WriteSlurm(out io.Writer, t Target) error {
 	if t.Module != "" {
 		b.WriteString("module load " + shell(t.Module) + "\n")
 	}
-	command := shell(t.program())
+	command := shell(cmp.Or(t.Program, "llamatap"))
 	if t.Image != "" {
 		command = "apptainer exec --bind " + shell(t.Dir) + " " + shell(t.Image) + " " + command
 	}
@@ -131,51 +125,15 @@ func (p *Plan) WriteSlurm(out io.Writer, t Target) error {
 	return err
 }
 
-// The parts of a Job of Kubernetes that are written; names and meaning are those of batch/v1.
-type (
-	k8sMeta struct {
-		Name   string            `yaml:"name,omitempty"`
-		Labels map[string]string `yaml:"labels,omitempty"`
+// mapping is a mapping of YAML whose keys keep their order. It takes keys and values in turn; a nil value is left out.
+func mapping(pairs ...any) (m yaml.MapSlice) {
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != nil {
+			m = append(m, yaml.MapItem{Key: pairs[i], Value: pairs[i+1]})
+		}
 	}
-	k8sJob struct {
-		APIVersion string     `yaml:"apiVersion"`
-		Kind       string     `yaml:"kind"`
-		Metadata   k8sMeta    `yaml:"metadata"`
-		Spec       k8sJobSpec `yaml:"spec"`
-	}
-	k8sJobSpec struct {
-		CompletionMode       string `yaml:"completionMode"`
-		Completions          int    `yaml:"completions"`
-		Parallelism          int    `yaml:"parallelism"`
-		BackoffLimitPerIndex int    `yaml:"backoffLimitPerIndex"`
-		MaxFailedIndexes     int    `yaml:"maxFailedIndexes"`
-		Template             struct {
-			Metadata k8sMeta    `yaml:"metadata"`
-			Spec     k8sPodSpec `yaml:"spec"`
-		} `yaml:"template"`
-	}
-	k8sPodSpec struct {
-		RestartPolicy         string         `yaml:"restartPolicy"`
-		ActiveDeadlineSeconds int64          `yaml:"activeDeadlineSeconds,omitempty"`
-		Affinity              any            `yaml:"affinity"`
-		Containers            []k8sContainer `yaml:"containers"`
-		Volumes               []k8sVolume    `yaml:"volumes"`
-	}
-	k8sContainer struct {
-		Name            string           `yaml:"name"`
-		Image           string           `yaml:"image"`
-		WorkingDir      string           `yaml:"workingDir"`
-		Command         []string         `yaml:"command"`
-		Args            []string         `yaml:"args"`
-		Resources       any              `yaml:"resources"`
-		SecurityContext any              `yaml:"securityContext,omitempty"`
-		VolumeMounts    []map[string]any `yaml:"volumeMounts"`
-	}
-	k8sVolume struct {
-		Name  string            `yaml:"name"`
-		Claim map[string]string `yaml:"persistentVolumeClaim"`
-	}
-)
+	return m
+}
 
 // WriteK8s writes a Job of Kubernetes: indexed, with a pod per cell, of one image for all, with results on the
 // volume of a claim. No two pods share a node.
@@ -186,12 +144,10 @@ func (p *Plan) WriteK8s(out io.Writer, t Target) error {
 	mebibytes, minutes := p.ask(len(p.Cells))
 	name := jobName(p.Config.Experiment.Name)
 	labels := map[string]string{"app.kubernetes.io/name": "llamatap", "app.kubernetes.io/instance": name}
-	job := k8sJob{APIVersion: "batch/v1", Kind: "Job", Metadata: k8sMeta{name, labels}}
-	job.Spec.CompletionMode, job.Spec.Completions, job.Spec.Parallelism = "Indexed", len(p.Cells), len(p.Cells)
+	parallel := len(p.Cells)
 	if t.Parallel > 0 {
-		job.Spec.Parallelism = min(t.Parallel, len(p.Cells))
+		parallel = min(t.Parallel, parallel)
 	}
-	job.Spec.BackoffLimitPerIndex, job.Spec.MaxFailedIndexes = 1, len(p.Cells)
 	memory, requests := map[string]string{}, map[string]string{}
 	if mebibytes > 0 {
 		memory["memory"] = fmt.Sprintf("%dMi", mebibytes)
@@ -200,20 +156,37 @@ func (p *Plan) WriteK8s(out io.Writer, t Target) error {
 	if n := p.Config.Engine.Threads; n > 0 {
 		requests["cpu"] = fmt.Sprint(n)
 	}
-	pod := &job.Spec.Template
-	pod.Metadata.Labels = labels
-	pod.Spec = k8sPodSpec{
-		RestartPolicy: "Never", ActiveDeadlineSeconds: minutes * 60, Affinity: apart(labels),
-		Volumes: []k8sVolume{{"shared", map[string]string{"claimName": t.Claim}}},
-		Containers: []k8sContainer{{
-			Name: "cell", Image: t.Image, WorkingDir: t.Dir, Command: []string{t.program()},
-			Args: []string{"mrm", "run", "--config", t.Config, "--cell",
-				"$(JOB_COMPLETION_INDEX)"}, // Kubernetes sets and expands it
-			Resources:       map[string]any{"requests": requests, "limits": memory},
-			SecurityContext: p.Config.Collector.capabilities(),
-			VolumeMounts:    []map[string]any{{"name": "shared", "mountPath": t.mount()}},
-		}},
+	var deadline any
+	if minutes > 0 {
+		deadline = minutes * 60
 	}
+	var security any // for samples
+	if k := p.Config.Collector; slices.ContainsFunc([]string{k.Primary, k.Fallback}, func(name string) bool {
+		return name == "perf" || name == "fault"
+	}) {
+		security = mapping("capabilities", mapping("add", []string{"PERFMON", "SYS_PTRACE"}))
+	}
+	apart := mapping("podAntiAffinity", mapping("requiredDuringSchedulingIgnoredDuringExecution", []any{
+		mapping("labelSelector", mapping("matchLabels", labels), "topologyKey", "kubernetes.io/hostname"),
+	}))
+	container := mapping(
+		"name", "cell", "image", t.Image, "workingDir", t.Dir, "command", []string{cmp.Or(t.Program, "llamatap")},
+		// Kubernetes sets and expands the index.
+		"args", []string{"mrm", "run", "--config", t.Config, "--cell", "$(JOB_COMPLETION_INDEX)"},
+		"resources", mapping("limits", memory, "requests", requests), "securityContext", security,
+		"volumeMounts", []any{mapping("mountPath", cmp.Or(t.Mount, t.Dir), "name", "shared")},
+	)
+	job := mapping("apiVersion", "batch/v1", "kind", "Job", "metadata", mapping("name", name, "labels", labels),
+		"spec", mapping(
+			"completionMode", "Indexed", "completions", len(p.Cells), "parallelism", parallel,
+			"backoffLimitPerIndex", 1, "maxFailedIndexes", len(p.Cells),
+			"template", mapping("metadata", mapping("labels", labels), "spec", mapping(
+				"restartPolicy", "Never", "activeDeadlineSeconds", deadline, "affinity", apart,
+				"containers", []any{container}, "volumes", []any{
+					mapping("name", "shared", "persistentVolumeClaim", mapping("claimName", t.Claim)),
+				},
+			)),
+		))
 	text, err := yaml.Marshal(job)
 	if err != nil {
 		return err
@@ -222,30 +195,6 @@ func (p *Plan) WriteK8s(out io.Writer, t Target) error {
 		"it with kubectl create -f.\n", len(p.Cells), p.Config.Experiment.Name)
 	_, err = io.WriteString(out, head+string(text))
 	return err
-}
-
-func (t *Target) mount() string {
-	if t.Mount != "" {
-		return t.Mount
-	}
-	return t.Dir
-}
-
-// apart keeps pods of a job on nodes of their own.
-func apart(labels map[string]string) any {
-	return map[string]any{"podAntiAffinity": map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": []any{
-		map[string]any{"labelSelector": map[string]any{"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"},
-	}}}
-}
-
-// capabilities are those that samples need in a container; nil: none.
-func (k *Collector) capabilities() any {
-	for _, collector := range []string{k.Primary, k.Fallback} {
-		if collector == "perf" || collector == "fault" {
-			return map[string]any{"capabilities": map[string]any{"add": []string{"PERFMON", "SYS_PTRACE"}}}
-		}
-	}
-	return nil
 }
 
 // jobName is a name that Kubernetes takes: lower case, at most 52 bytes, so that pods can be named after it.
