@@ -77,8 +77,9 @@ const (
 // command prepares a program whose words go to files of the cell: name.log, or name.out and name.log, where apart
 // says so. It has a process group of its own, so that Ctrl-C reaches us alone, and dies with the thread that starts
 // it. files are to be closed behind it.
-func (w *work) command(ctx context.Context, name string, argv []string, apart bool) (cmd *exec.Cmd, files io.Closer,
-	err error) {
+func (w *work) command(ctx context.Context, name string, argv []string, apart bool) (
+	cmd *exec.Cmd, files io.Closer, err error,
+) {
 	log, err := os.Create(w.path(name + ".log"))
 	if err != nil {
 		return nil, nil, err

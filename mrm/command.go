@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/llamatap/llamatap/gguf"
@@ -26,43 +25,14 @@ func (e *Engine) isCommand() bool { return e.Type == commandEngine }
 type placeholder struct {
 	name string
 	key  string // that it passes on; "": none is lost without it
-	text func(c *Config, cell *Cell, promptFile string) string
 }
 
 var placeholders = []placeholder{
-	{"model", "model", func(_ *Config, cell *Cell, _ string) string { return cell.Source.Path }},
-	{"model_id", "model", func(_ *Config, cell *Cell, _ string) string { return cell.ModelID }},
-	{"prompt", "workload.prompts", func(_ *Config, cell *Cell, _ string) string { return cell.Input.Text }},
-	{"prompt_file", "workload.prompts", func(_ *Config, _ *Cell, file string) string { return file }},
-	{"max_tokens", "workload.max_tokens", func(_ *Config, cell *Cell,
-		_ string) string {
-		return strconv.Itoa(cell.MaxTokens)
-	}},
-	{"concurrency", "workload.concurrency", func(_ *Config, cell *Cell,
-		_ string) string {
-		return strconv.Itoa(cell.Concurrency)
-	}},
-	{"n_ctx", "engine.n_ctx", func(_ *Config, cell *Cell, _ string) string { return strconv.Itoa(cell.NCtx) }},
-	{"n_batch", "engine.n_batch", func(c *Config, _ *Cell, _ string) string { return fmt.Sprint(c.Engine.NBatch) }},
-	{"n_ubatch", "engine.n_ubatch", func(c *Config, _ *Cell, _ string) string { return fmt.Sprint(c.Engine.NUBatch) }},
-	{"threads", "engine.threads", func(c *Config, _ *Cell, _ string) string { return fmt.Sprint(c.Engine.Threads) }},
-	{"gpu_layers", "engine.gpu_layers", func(c *Config, _ *Cell,
-		_ string) string {
-		return fmt.Sprint(c.Engine.GPULayers)
-	}},
-	{"kv_type", "engine.kv_type", func(_ *Config, cell *Cell, _ string) string { return cell.KVType }},
-	{"kv_type_k", "engine.kv_type", func(_ *Config, cell *Cell, _ string) string {
-		k,
-			_ := kvTypes(cell.KVType)
-		return k
-	}},
-	{"kv_type_v", "engine.kv_type", func(_ *Config, cell *Cell, _ string) string {
-		_,
-			v := kvTypes(cell.KVType)
-		return v
-	}},
-	{"seed", "", func(_ *Config, cell *Cell, _ string) string { return fmt.Sprint(cell.Seed) }},
-	{"repetition", "", func(_ *Config, cell *Cell, _ string) string { return strconv.Itoa(cell.Repetition) }},
+	{"model", "model"}, {"model_id", "model"}, {"prompt", "workload.prompts"}, {"prompt_file", "workload.prompts"},
+	{"max_tokens", "workload.max_tokens"}, {"concurrency", "workload.concurrency"}, {"n_ctx", "engine.n_ctx"},
+	{"n_batch", "engine.n_batch"}, {"n_ubatch", "engine.n_ubatch"}, {"threads", "engine.threads"},
+	{"gpu_layers", "engine.gpu_layers"}, {"kv_type", "engine.kv_type"}, {"kv_type_k", "engine.kv_type"},
+	{"kv_type_v", "engine.kv_type"}, {"seed", ""}, {"repetition", ""},
 }
 
 // kvTypes are those of K and of V that a value of engine.kv_type names.
@@ -79,15 +49,21 @@ var braced = regexp.MustCompile(`\{\{[a-z_]+\}\}|\{[a-z_]+\}`)
 
 // argv are the words of a cell's command. promptFile is a file with its prompt.
 func argv(c *Config, cell *Cell, promptFile string) []string {
+	k, v := kvTypes(cell.KVType)
+	values := map[string]any{
+		"model": cell.Source.Path, "model_id": cell.ModelID, "prompt": cell.Input.Text, "prompt_file": promptFile,
+		"max_tokens": cell.MaxTokens, "concurrency": cell.Concurrency, "n_ctx": cell.NCtx, "n_batch": c.Engine.NBatch,
+		"n_ubatch": c.Engine.NUBatch, "threads": c.Engine.Threads, "gpu_layers": c.Engine.GPULayers,
+		"kv_type": cell.KVType, "kv_type_k": k, "kv_type_v": v, "seed": cell.Seed, "repetition": cell.Repetition,
+	}
 	words := make([]string, len(c.Engine.Command))
 	for i, word := range c.Engine.Command {
 		words[i] = braced.ReplaceAllStringFunc(word, func(name string) string {
 			name = name[1 : len(name)-1]
-			at := slices.IndexFunc(placeholders, func(p placeholder) bool { return p.name == name })
-			if at < 0 { // double braces: that there is a placeholder was checked
-				return name
+			if value, ok := values[name]; ok {
+				return fmt.Sprint(value)
 			}
-			return placeholders[at].text(c, cell, promptFile)
+			return name // double braces: the names of placeholders are checked
 		})
 	}
 	words[0] = cell.Source.Program

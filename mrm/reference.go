@@ -37,7 +37,10 @@ func reference(b *bytes.Buffer, t reflect.Type, indent string) {
 			} else {
 				b.WriteString(indent + "  - id: gopher-6m\n")
 			}
-			listReference(b, f.Type.Elem(), indent+"    ")
+			below, belowByKey := fields(f.Type.Elem())
+			for _, key := range below { // as comments
+				b.WriteString(indent + "    # " + key + ": " + belowByKey[key].Tag.Get("doc") + "\n")
+			}
 		case f.Type.Kind() == reflect.Slice && !ok:
 			b.WriteString(indent + "# " + key + ": " + f.Tag.Get("example") + "\n")
 		case f.Type.Kind() == reflect.Slice:
@@ -45,14 +48,6 @@ func reference(b *bytes.Buffer, t reflect.Type, indent string) {
 		case ok:
 			b.WriteString(indent + key + ": " + plain(f.Type, def) + "\n")
 		}
-	}
-}
-
-// listReference writes the keys of the entries of a list, as comments.
-func listReference(b *bytes.Buffer, t reflect.Type, indent string) {
-	keys, byKey := fields(t)
-	for _, key := range keys {
-		b.WriteString(indent + "# " + key + ": " + byKey[key].Tag.Get("doc") + "\n")
 	}
 }
 

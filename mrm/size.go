@@ -18,18 +18,6 @@ func (s *Source) context(nCtx int64) int64 {
 	return (nCtx + contextPadding - 1) / contextPadding * contextPadding
 }
 
-// cacheTypes are those of K and V that a key of the configuration names.
-func cacheTypes(kvType string) (k, v gguf.Type, err error) {
-	first, second, two := strings.Cut(kvType, "/")
-	if !two {
-		second = first
-	}
-	if k, err = gguf.ParseType(first); err == nil {
-		v, err = gguf.ParseType(second)
-	}
-	return k, v, err
-}
-
 // perLayer is a key of the header that is one number for all layers, or a list of one per layer.
 func (s *Source) perLayer(key string, absent int64) []int64 {
 	layers := make([]int64, s.Identity.Layers)
@@ -50,7 +38,12 @@ func (s *Source) perLayer(key string, absent int64) []int64 {
 // cacheBytes are those of the KV cache with so many cells, and of recurrent states of so many sequences, as the
 // header says. Layers with a sliding window count as if they had none, so that it is at most this.
 func (s *Source) cacheBytes(cells int64, kvType string, sequences int64) (int64, error) {
-	k, v, err := cacheTypes(kvType)
+	first, second := kvTypes(kvType)
+	k, err := gguf.ParseType(first)
+	if err != nil {
+		return 0, err
+	}
+	v, err := gguf.ParseType(second)
 	if err != nil {
 		return 0, err
 	}
@@ -76,16 +69,12 @@ func (s *Source) cacheBytes(cells int64, kvType string, sequences int64) (int64,
 			}
 			sum += row * cells
 		}
-		if heads[i] == 0 || s.allRecurrent() {
+		if heads[i] == 0 || id.Heads == 0 { // recurrent; of all layers where the header has no heads
 			sum += s.stateBytes() * sequences
 		}
 	}
 	return sum, nil
 }
-
-// allRecurrent reports whether layers without attention are all there are, although the header has no number of
-// heads per layer.
-func (s *Source) allRecurrent() bool { return s.Identity.Heads == 0 }
 
 // stateBytes are those of a recurrent layer's state of one sequence; 0 where the header has none.
 func (s *Source) stateBytes() int64 {

@@ -98,12 +98,6 @@ func thermal(root fs.FS) *int64 {
 	return &sum
 }
 
-// frequencyFolders are where the kernel reports how fast processors run; none in most virtual machines.
-func frequencyFolders(root fs.FS) []string {
-	folders, _ := fs.Glob(root, cpuFolder+"/cpu[0-9]*/cpufreq")
-	return folders
-}
-
 // speeds are how fast processors run, as a share of their base frequency; those of which the kernel reports both.
 func speeds(root fs.FS, folders []string) map[int]float64 {
 	all := map[int]float64{}
@@ -172,7 +166,8 @@ type watch struct {
 
 // newWatch begins to look.
 func newWatch(root fs.FS) *watch {
-	w := &watch{root: root, group: groupThrottled(root), heat: thermal(root), folders: frequencyFolders(root)}
+	w := &watch{root: root, group: groupThrottled(root), heat: thermal(root)}
+	w.folders, _ = fs.Glob(root, cpuFolder+"/cpu[0-9]*/cpufreq") // none in most virtual machines
 	w.start, w.each, w.err = processors(root)
 	w.last = w.start
 	return w

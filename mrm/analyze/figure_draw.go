@@ -22,14 +22,6 @@ var runFigures = []struct {
 	{"refresh_by_retention", refreshing},
 }
 
-// figureNames are the figures.
-func figureNames() (names []string) {
-	for _, f := range runFigures {
-		names = append(names, f.name)
-	}
-	return names
-}
-
 // drawFigures draws the figures that there is something to draw for, in these forms, into a folder that it makes where
 // there is none, and returns the paths of the files. A figure of an earlier time that there is nothing to draw for
 // any more is removed.

@@ -99,7 +99,7 @@ func TestDraw(t *testing.T) {
 		dir = keep
 	}
 	paths, err := drawFigures(data(), dir, sheet.Forms)
-	if err != nil || len(paths) != 3*len(figureNames()) {
+	if err != nil || len(paths) != 3*len(runFigures) {
 		t.Fatalf("%d files, %v", len(paths), err)
 	}
 	for _, path := range paths {

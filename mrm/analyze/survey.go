@@ -151,7 +151,7 @@ func (s *survey) see(times ...int64) {
 	}
 }
 
-// Seconds is how long the run was watched, from its first graph on.
+// seconds is how long the run was watched, from its first graph on.
 func (s *survey) seconds() float64 { return float64(s.End-s.Begin) / 1e9 }
 
 // totals are what was read and written in all, where no trace has phases.
@@ -171,7 +171,7 @@ func (s *survey) totals() {
 	}
 }
 
-// Subjects are the regions with what is known of how long their data was needed.
+// subjects are the regions with what is known of how long their data was needed.
 //
 // A trace has for each byte when it was written and read. Without one, a weight is written by its load, which has
 // ended when the first graph begins, and needed for as long as the model is: its life is censored. What loading

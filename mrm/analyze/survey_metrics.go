@@ -12,10 +12,11 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// Measure computes the metrics of mrm-trace, as far as they can be, and returns what writes them as metrics.csv. A
-// trace is read once, for metrics and figures: [Survey.Subjects], figures and notes are of it afterwards.
-func (s *survey) measure(ctx context.Context, windows []time.Duration,
-	t memtrace.Thresholds) (write func(io.Writer) error, err error) {
+// measure computes the metrics of mrm-trace, as far as they can be, and returns what writes them as metrics.csv. A
+// trace is read once, for metrics and figures: subjects, figures and notes are of it afterwards.
+func (s *survey) measure(ctx context.Context, windows []time.Duration, t memtrace.Thresholds) (
+	write func(io.Writer) error, err error,
+) {
 	b := s.newBinner()
 	r, err := memory.Analyze(ctx, s.Dir, memory.Options{Windows: windows, Thresholds: t, Rows: b.rows})
 	if errors.Is(err, memory.ErrNoTable) {

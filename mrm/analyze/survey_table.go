@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/llamatap/llamatap/store/rundir"
@@ -43,8 +44,9 @@ func (g *rowGroup) text(name string, i int) string {
 }
 
 // each reads columns of a table, row group by row group. A table that is not there is no error: found is false.
-func each(ctx context.Context, path string, required, optional []string, f func(*rowGroup) error) (found bool,
-	err error) {
+func each(ctx context.Context, path string, required, optional []string, f func(*rowGroup) error) (
+	found bool, err error,
+) {
 	file, err := rundir.OpenFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -68,7 +70,7 @@ func each(ctx context.Context, path string, required, optional []string, f func(
 		for _, name := range append(append([]string{}, required...), optional...) {
 			v, err := r.Column(number, name)
 			if err != nil {
-				if isOptional(name, optional) && strings.Contains(err.Error(), "no column") {
+				if slices.Contains(optional, name) && strings.Contains(err.Error(), "no column") {
 					continue
 				}
 				return false, fmt.Errorf("%s: %w; it is damaged or of another kind: llamatap verify %s", path, err,
@@ -82,13 +84,4 @@ func each(ctx context.Context, path string, required, optional []string, f func(
 		}
 	}
 	return true, nil
-}
-
-func isOptional(name string, optional []string) bool {
-	for _, o := range optional {
-		if o == name {
-			return true
-		}
-	}
-	return false
 }

@@ -314,7 +314,7 @@ func TestKnownAnswer(t *testing.T) {
 	for _, subject := range s.subjects() {
 		switch subject.Name {
 		case "w":
-			label, _ := subject.labelCensored(memtrace.Thresholds{})
+			label, _ := subject.metrics().LabelCensored(memtrace.Thresholds{})
 			if v, _ := subject.Lives.Quantile(0.99); v != 30*second || label != memtrace.HighMRM ||
 				subject.BytesWritten != 0 || subject.BytesRead != 31*4000 {
 				t.Errorf("weight: p99 of %d ns, %s, %+v", v, label, subject)

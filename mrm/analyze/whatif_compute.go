@@ -34,7 +34,7 @@ func (l Demand) plus(o Demand) Demand {
 	}
 }
 
-// Demand is what the subject asks of a memory with the class's retention τ, of a run of T seconds:
+// demand is what the subject asks of a memory with the class's retention τ, of a run of T seconds:
 //
 //	ended lives:    Σ bytes · (⌈d/τ⌉ - 1) · 86400/T are refreshed
 //	censored lives: low the same; high bytes · (⌈86400/τ⌉ - 1), for they are needed all day; of activations low,
@@ -96,7 +96,7 @@ type Energy struct {
 // joules is the energy of bytes at so many pJ per bit.
 func joules(bytes, pj float64) float64 { return bytes * 8 * pj * 1e-12 }
 
-// Energy is
+// energy is
 //
 //	read:    8 · bytes read per day · read_pj_per_bit
 //	write:   8 · bytes written per day · write_pj_per_bit
@@ -132,7 +132,7 @@ func (c *Class) refreshPJ() (pj float64, ok bool) {
 	return 0, false
 }
 
-// RefreshesPerDay is how often a byte is refreshed in a day, on average over all bytes.
+// refreshesPerDay is how often a byte is refreshed in a day, on average over all bytes.
 func (l *Demand) refreshesPerDay() Bounds {
 	if l.Bytes == 0 {
 		return Bounds{}
@@ -140,7 +140,7 @@ func (l *Demand) refreshesPerDay() Bounds {
 	return l.RefreshedPerDay.times(1 / l.Bytes)
 }
 
-// WritesPerCell is how often a cell is written in a day, by the program and by refreshing, if wear is levelled over
+// writesPerCell is how often a cell is written in a day, by the program and by refreshing, if wear is levelled over
 // all bytes:
 //
 //	(bytes written per day + bytes refreshed per day) / bytes
@@ -156,7 +156,7 @@ func (l *Demand) writesPerCell() Bounds {
 // daysPerYear is of the Julian calendar.
 const daysPerYear = 365.25
 
-// LifetimeYears is until cells wear out: endurance_writes / writes per cell and day / 365.25; infinite where
+// lifetimeYears is until cells wear out: endurance_writes / writes per cell and day / 365.25; infinite where
 // nothing is written. Its low bound is of the high one of writes. It is nil where no endurance was published.
 func (l *Demand) lifetimeYears(c *Class) *Years {
 	if c.Endurance == nil {

@@ -33,22 +33,22 @@ func TestLabels(t *testing.T) {
 		"a median that is known, no p99": {many(2, 60), many(3, 40), 100, 90, medium, medium},
 	} {
 		s := subject{Lives: lives(1, c.ended, c.censored), Written: c.written, WrittenOnce: c.once}
-		if got, ok := s.label(memtrace.Thresholds{}); !ok || got != c.plain {
+		if got, ok := s.metrics().Label(memtrace.Thresholds{}); !ok || got != c.plain {
 			t.Errorf("%s: %s, want %s", name, got, c.plain)
 		}
-		if got, ok := s.labelCensored(memtrace.Thresholds{}); !ok || got != c.censor {
+		if got, ok := s.metrics().LabelCensored(memtrace.Thresholds{}); !ok || got != c.censor {
 			t.Errorf("%s: %s by Kaplan and Meier, want %s", name, got, c.censor)
 		}
 	}
 	read := subject{}
-	if got, ok := read.label(memtrace.Thresholds{}); ok {
+	if got, ok := read.metrics().Label(memtrace.Thresholds{}); ok {
 		t.Errorf("what nobody wrote is %s", got)
 	}
-	if got, ok := read.labelCensored(memtrace.Thresholds{}); ok {
+	if got, ok := read.metrics().LabelCensored(memtrace.Thresholds{}); ok {
 		t.Errorf("what nobody wrote is %s", got)
 	}
 	own := subject{Lives: lives(1, nil, many(0.9, 40)), Written: 40, WrittenOnce: 40}
-	if got, _ := own.labelCensored(memtrace.Thresholds{HighWriteOnce: 0.8, MediumWriteOnce: 0.5, HighP99NS: 5e8,
+	if got, _ := own.metrics().LabelCensored(memtrace.Thresholds{HighWriteOnce: 0.8, MediumWriteOnce: 0.5, HighP99NS: 5e8,
 		MediumP50NS: 1e8}); got != high {
 		t.Errorf("with other thresholds: %s", got)
 	}

@@ -133,10 +133,10 @@ func (whole *subject) labels(t memtrace.Thresholds) Labels {
 	_, l.IsKnown99 = whole.Lives.KaplanMeier(0.99)
 	l.Plain, l.KaplanMeier = Percents{secondsOf(plain50), secondsOf(plain99)},
 		Percents{secondsOf(km50), secondsOf(km99)}
-	if label, ok := whole.label(t); ok {
+	if label, ok := whole.metrics().Label(t); ok {
 		l.Label = string(label)
 	}
-	if label, ok := whole.labelCensored(t); ok {
+	if label, ok := whole.metrics().LabelCensored(t); ok {
 		l.LabelCensor = string(label)
 	}
 	return l
@@ -165,5 +165,5 @@ func together(group []subject) subject {
 	return whole
 }
 
-// SourceKeys are the keys of the report's sources in order.
+// sourceKeys are the keys of the report's sources in order.
 func (r *Report) sourceKeys() []string { return slices.Sorted(maps.Keys(r.Sources)) }

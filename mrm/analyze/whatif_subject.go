@@ -23,12 +23,22 @@ type subject struct {
 	Written, WrittenOnce int64
 }
 
-// WriteOnce is the share of written bytes that were written once; false where none was written.
+// writeOnce is the share of written bytes that were written once; false where none was written.
 func (s *subject) writeOnce() (ratio float64, ok bool) {
 	if s.Written == 0 {
 		return 0, false
 	}
 	return float64(s.WrittenOnce) / float64(s.Written), true
+}
+
+// metrics are what mrm-trace's labels follow from: mrm_label by plain percentiles, which count a censored life as
+// ended; mrm_label_censored by lower bounds of Kaplan and Meier, [memtrace.InsufficientMRM] where these do not decide.
+func (s *subject) metrics() *memtrace.Metrics {
+	m := &memtrace.Metrics{Written: s.Written, WrittenOnce: s.WrittenOnce}
+	if s.Lives != nil {
+		m.Retention = *s.Lives
+	}
+	return m
 }
 
 // day is in seconds.

@@ -53,7 +53,7 @@ func judge(refreshed, traffic, years, want float64) Verdict {
 	return Refreshed
 }
 
-// Verdict is that of a demand; known reports whether it is known how long data is needed.
+// verdict is that of a demand; known reports whether it is known how long data is needed.
 func (l *Demand) verdict(c *Class, o demandOptions, known bool) Verdict {
 	years := Years{math.Inf(1), math.Inf(1)}
 	if life := l.lifetimeYears(c); life != nil {
