@@ -49,7 +49,7 @@ type rowTable struct {
 type arrayKey struct {
 	tensorKey
 	dtype codec.DType
-	shape [4]int64 // of a row, without dimensions of 1; 0 behind the end
+	shape [4]int64 // of a row, without dimensions of 1; 0 after the end
 }
 
 func keyOf(p *piece) arrayKey {

@@ -58,7 +58,7 @@ func TestHundredMillion(t *testing.T) {
 	}
 }
 
-// numberIn is the number behind a word at the beginning of a line.
+// numberIn is the number after a word at the beginning of a line.
 func numberIn(t *testing.T, out []byte, word string) int64 {
 	t.Helper()
 	for line := range bytes.Lines(out) {

@@ -50,7 +50,7 @@ func (r *Report) WriteMetrics(w io.Writer) error {
 	return out.Error()
 }
 
-// cells are the columns of metrics.csv behind those that say what they are about.
+// cells are the columns of metrics.csv after those that say what they are about.
 func (f *Figures) cells() []string {
 	cells := []string{decimal(f.WriteOnce), "", "", "", "", decimal(f.ReadFrequency), strconv.FormatInt(f.Reads, 10),
 		strconv.FormatInt(f.Writes, 10), "", "", "",

@@ -65,7 +65,7 @@ type Figures struct {
 	// or passed over masked cells: Fusible is counted in them all the same, Padded is not.
 	Fusible uint64 `json:"bytes_fusible,omitempty"`
 	Padded  uint64 `json:"bytes_padded,omitempty"`
-	// Coarse, Hulls and Grain say where ranges are not exact; Unsized counts accesses of which nobody knows how
+	// Coarse, Hulls and Grain say where ranges are not exact; Unsized counts accesses of which it is unknown how
 	// many bytes they touched.
 	Coarse  int64  `json:"accesses_without_ranges,omitempty"`
 	Hulls   int64  `json:"accesses_taken_as_hulls,omitempty"`

@@ -223,7 +223,7 @@ func (e *exporter) writeLives(w io.Writer) error {
 	return errors.Join(out.Append(b), out.Close())
 }
 
-// metricColumns are mrm-trace's, by its definitions, and behind them llamatap's, by bytes.
+// metricColumns are mrm-trace's, by its definitions, and after them llamatap's, by bytes.
 var metricColumns = []string{
 	"region_type", "n_regions", "retention_p50_s", "retention_p90_s", "retention_p99_s", "retention_mean_s",
 	"write_once_ratio_mean", "reads_per_write_mean",

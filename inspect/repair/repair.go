@@ -19,8 +19,8 @@ import (
 )
 
 // Repair repairs a run directory, with its segments, or a stream and its index, and returns a sentence for
-// everything that it found or did; none where nothing had to be done. version is the program's. A run that is still
-// going on is refused.
+// everything that it found or did; none where nothing had to be done. version is the program's. A live run is
+// refused.
 func Repair(path, version string) (what []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -290,7 +290,7 @@ func (r *run) stream() error {
 }
 
 // table looks at what is there of the table of accesses: parts that are complete are whole by themselves, and what
-// was behind them is lost. A run that was killed before it recorded what it should hold
+// was after them is lost. A run that was killed before it recorded what it should hold
 // lacks something in any case.
 func (r *run) table() error {
 	t, err := table.Open(r.path, rundir.TraceName)
@@ -319,7 +319,7 @@ var lineFiles = []string{
 }
 
 // lines cuts off half a line at the end of each file of lines. Of a process that was killed, lines that waited to
-// be written are lost, too, and nobody knows how many.
+// be written are lost, too, and their number is unknown.
 func (r *run) lines() error {
 	entries, err := os.ReadDir(r.path)
 	if err != nil {

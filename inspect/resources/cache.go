@@ -36,9 +36,9 @@ type CacheUse struct {
 
 // SequenceUse is what one sequence has of a cache.
 type SequenceUse struct {
-	Seq    int32 `json:"seq_id"` // -1: nobody knows whose
+	Seq    int32 `json:"seq_id"` // -1: unknown
 	Cells  int64 `json:"cells"`
-	PosEnd int32 `json:"pos_end"` // behind the highest position that was written
+	PosEnd int32 `json:"pos_end"` // after the highest position that was written
 }
 
 // noSeq stands for cells of which it is not known whose they are.

@@ -20,7 +20,7 @@ import (
 // ErrNoKV occurs when a run has no table of the KV cache that can be read.
 var ErrNoKV = errors.New("no lives of the KV cache")
 
-// KV is what the table of a run's KV cache says. Times are in seconds behind the first thing that was seen,
+// KV is what the table of a run's KV cache says. Times are in seconds after the first thing that was seen,
 // durations in seconds.
 type KV struct {
 	Path    string `json:"path"`

@@ -90,7 +90,7 @@ func LogSize(dir string) int64 {
 }
 
 // Going reports whether a run still writes: it is not sealed, and a process holds its directory. Where locks cannot
-// be seen, whatever is not sealed goes on.
+// be seen, every run that is not sealed counts as live.
 func Going(dir string) bool {
 	if Sealed(dir) {
 		return false

@@ -13,7 +13,7 @@ import (
 type Memory struct {
 	Allocations, Frees int64
 	Live, Peak         int64   // bytes that were allocated and not freed, at the newest event and at most
-	Total              *Totals // as the end of the session says it; nil while it goes on
+	Total              *Totals // as the end of the session says it; nil before that
 
 	types map[string]*MemoryType
 }

@@ -27,7 +27,7 @@ type Line struct {
 }
 
 // Tail reads the lines of a log, from its first to the last that there is, and on when it grows. A file that is
-// renamed while it is read is read on; a log that is rotated goes on in its next file. It is not for several
+// renamed while it is read is read on; a log that is rotated continues in its next file. It is not for several
 // goroutines.
 type Tail struct {
 	// Going reports whether the log may grow; it is asked when all was read. Set it before the first Next; nil:
@@ -189,7 +189,7 @@ func (t *Tail) take() (Line, bool) {
 	return Line{Number: t.line, Text: bytes.TrimSuffix(text, []byte("\r"))}, true
 }
 
-// torn gives out what stands without a newline at the end of a file behind which there is another one.
+// torn gives out what stands without a newline at the end of a file after which there is another one.
 func (t *Tail) torn() (Line, bool) {
 	if t.Unfinished() == 0 {
 		return Line{}, false
@@ -220,7 +220,7 @@ func (t *Tail) fill() (int, error) {
 	return n, err
 }
 
-// later lists the files behind the one that is open.
+// later lists the files after the one that is open.
 func (t *Tail) later() []part {
 	if t.single != "" {
 		return nil

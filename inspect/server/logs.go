@@ -10,7 +10,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/resources"
 )
 
-// The trailers of an answer with lines: where a client goes on, and how many lines are no JSON and were left out.
+// The trailers of an answer with lines: where a client continues, and how many lines are no JSON and were left out.
 const (
 	nextLineHeader = "Llamatap-Next-Line"
 	badLinesHeader = "Llamatap-Bad-Lines"
@@ -63,7 +63,7 @@ func (s logs) resourceLogs(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// copyLines writes the lines behind the first from that the filter takes; with follow, until the log ends, the
+// copyLines writes the lines after the first from that the filter takes; with follow, until the log ends, the
 // client is gone, or the server stops. A line whose end is not written yet is not.
 func (s logs) copyLines(r *http.Request, out *stream, tail *resources.Tail, from int64, follow bool,
 	wanted filter) (bad int64, err error) {

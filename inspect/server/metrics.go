@@ -382,7 +382,7 @@ func (t *metricFold) caches(s *resources.Sum, known *rundir.Metadata, alone bool
 	}
 }
 
-// capture describes the tensors that the run recorded beside its events: as its collector says while it goes on, as
+// capture describes the tensors that the run recorded beside its events: as its collector says while it is live, as
 // its metadata say when it is sealed.
 func (t *metricFold) capture(run Run, known *rundir.Metadata, now *statusNow) {
 	if size, ok := captured(run.dir); ok {

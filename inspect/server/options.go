@@ -12,7 +12,7 @@ import (
 type Options struct {
 	// Dir is a run directory, or a folder of runs: run_* in it, or one folder below.
 	Dir string
-	// Live serves no runs but the newest one below Dir that goes on, and when that has ended it, until there is
+	// Live serves no runs but the newest live one below Dir, and when that has ended it, until there is
 	// another.
 	Live bool
 	// Token must come with every request but /healthz: "Authorization: Bearer TOKEN".

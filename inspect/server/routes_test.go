@@ -243,7 +243,7 @@ func TestListing(t *testing.T) {
 		t.Errorf("nothing is live: %d", w.Code)
 	}
 	going := lockedRun(t, dir)
-	for range 2 { // while it goes on, and when it is sealed
+	for range 2 { // while it is live, and when it is sealed
 		if w := request(s, "/api/v1/resource-logs"); w.Code != 200 || w.Header().Get(runHeader) != going {
 			t.Errorf("live: %d %s", w.Code, w.Body)
 		}

@@ -73,7 +73,7 @@ func (l *listing) all() ([]Run, error) {
 	return runs, nil
 }
 
-// onlyLive keeps the newest run that goes on and holds events, or the one that was it before.
+// onlyLive keeps the newest live run that holds events, or the one that was it before.
 func (l *listing) onlyLive(runs []Run) []Run {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +105,7 @@ func look(dir, id, model string) Run {
 	return r
 }
 
-// find returns the run of an id, or, for "", the newest that goes on and holds events, else the newest that holds some.
+// find returns the run of an id, or, for "", the newest live one that holds events, else the newest that holds some.
 func (l *listing) find(id string) (Run, error) {
 	runs, err := l.all()
 	if err != nil {

@@ -39,7 +39,7 @@ func (s *Server) sessions(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string]any{"active_sessions": list})
 }
 
-// health answers GET /health. A model is loaded while a run goes on.
+// health answers GET /health. A model is loaded while a run is live.
 func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
 	if err := checkQuery(r); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (s logs) wholeLog(w http.ResponseWriter, r *http.Request) error {
 	return out.Flush()
 }
 
-// newLines answers GET /logs/{id}/stream: the lines behind the first from_line, each in base64.
+// newLines answers GET /logs/{id}/stream: the lines after the first from_line, each in base64.
 func (s logs) newLines(w http.ResponseWriter, r *http.Request) error {
 	if err := checkQuery(r, "from_line"); err != nil {
 		return err

@@ -45,7 +45,7 @@ const measureBatch = 256
 
 // Measure reads the selected packets on all CPUs and calls fn in stream order, packet by packet or token by token.
 // Memory is bounded by the packets in work, and the texts of the tokens. A packet that cannot be decoded has Error
-// set; reading goes on. By token, a packet that does not hold whole rows (a sample, a piece of a large tensor) is
+// set; reading continues. By token, a packet that does not hold whole rows (a sample, a piece of a large tensor) is
 // one line.
 func (r *Run) Measure(ctx context.Context, f Filter, by By, fn func(*Measure) error) error {
 	texts, err := r.tokenTexts()

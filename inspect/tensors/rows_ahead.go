@@ -16,7 +16,7 @@ type rowsAhead struct {
 	ended   bool
 }
 
-// farAhead is how far behind a row another one may come whose number is smaller.
+// farAhead is how far after a row another one may come whose number is smaller.
 const farAhead = 1 << 16
 
 func newRowsAhead(r *Run) *rowsAhead {

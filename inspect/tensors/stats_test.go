@@ -108,7 +108,7 @@ func BenchmarkStats(b *testing.B) {
 	}
 }
 
-// TestStatsOfBlocksWithNaN mixes finite and other blocks, and cuts right behind a NaN.
+// TestStatsOfBlocksWithNaN mixes finite and other blocks, and cuts right after a NaN.
 func TestStatsOfBlocksWithNaN(t *testing.T) {
 	values := make([]float32, 2*statsBlock+3)
 	for i := range values {

@@ -12,7 +12,7 @@ func lookAVX2(part *byte, groups int, s *lookSums)
 //go:noescape
 func quantizeAVX2(q *int32, values *byte, groups int, inverse, step float32, s *quantSums)
 
-// packAVX2 packs groups × 8 values of width bits, 1 to 16, groups ≥ 1. It writes up to 8 bytes behind them.
+// packAVX2 packs groups × 8 values of width bits, 1 to 16, groups ≥ 1. It writes up to 8 bytes after them.
 //
 //go:noescape
 func packAVX2(dst *byte, q *int32, groups, width int)

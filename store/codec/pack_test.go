@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPackEights: groups of eight are packed as single values are, in every width, and nothing behind the room is
+// TestPackEights: groups of eight are packed as single values are, in every width, and nothing after the room is
 // touched.
 func TestPackEights(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))

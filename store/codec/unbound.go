@@ -152,7 +152,7 @@ func (u *unquantizer) groups(dst []byte, spare bool) error {
 }
 
 // joined decodes a row of which the low bits stand here, and the others in the symbols from next on. It returns the
-// place behind them.
+// place after them.
 func (u *unquantizer) joined(dst []byte, next, low int, spare bool) (int, error) {
 	n := len(dst) / 4
 	if len(u.symbols)-next < n {

@@ -91,7 +91,7 @@ func (l *Line) Raw(fields string) {
 	l.b = append(l.b, fields...)
 }
 
-// Quoted appends a whole number as a text, behind Key.
+// Quoted appends a whole number as a text, after Key.
 func (l *Line) Quoted(v int64) { l.b = append(strconv.AppendInt(append(l.b, '"'), v, 10), '"') }
 
 // Open begins an object within the object; Shut ends it.

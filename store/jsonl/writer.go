@@ -185,7 +185,7 @@ func (w *Writer) fail(err error) {
 	}
 }
 
-// next goes over to the next part. Where that cannot be made, this one goes on.
+// next goes over to the next part. Where that cannot be made, this one stays in use.
 func (w *Writer) next() {
 	if !w.retry.IsZero() && time.Now().Before(w.retry) {
 		return

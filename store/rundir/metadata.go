@@ -51,8 +51,8 @@ type Resumed struct {
 	At         time.Time `json:"at"`
 	Count      int       `json:"count"`       // how often
 	Packets    uint64    `json:"packets"`     // that were there already
-	CutPackets uint64    `json:"cut_packets"` // that stood behind the checkpoint, and were recorded again
-	// NotComputed are the tokens that were not computed again: the program began behind them.
+	CutPackets uint64    `json:"cut_packets"` // that stood after the checkpoint, and were recorded again
+	// NotComputed are the tokens that were not computed again: the program began after them.
 	NotComputed int64 `json:"tokens_not_computed,omitempty"`
 }
 

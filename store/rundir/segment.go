@@ -18,7 +18,7 @@ type Segment struct {
 	Began  time.Time `json:"began"`
 	Ended  time.Time `json:"ended"`
 	// FirstToken and LastToken are the lowest and the highest token_index in it; absent in a segment without
-	// tokens. Indexes go on from segment to segment.
+	// tokens. Indexes continue from segment to segment.
 	FirstToken *int64 `json:"first_token,omitempty"`
 	LastToken  *int64 `json:"last_token,omitempty"`
 	Tokens     int64  `json:"tokens"`

@@ -50,13 +50,13 @@ const (
 	stateSuffix = ".json"
 )
 
-// StatePaths are the files of the state behind so many tokens.
+// StatePaths are the files of the state after so many tokens.
 func StatePaths(folder string, tokens int64) (state, memory string) {
 	path := filepath.Join(folder, statePrefix+strconv.FormatInt(tokens, 10))
 	return path + stateSuffix, path + ".memory"
 }
 
-// States lists behind how many tokens there are states in a folder, the latest first.
+// States lists after how many tokens there are states in a folder, the latest first.
 func States(folder string) (tokens []int64) {
 	entries, _ := os.ReadDir(folder) // there is none, then
 	for _, e := range entries {

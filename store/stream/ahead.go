@@ -8,7 +8,7 @@ type roomFile interface {
 	blockFile
 	// Allocate keeps room from a place on.
 	Allocate(at, n int64) error
-	// Trim gives back the room behind the file's end. Nothing may be written meanwhile.
+	// Trim gives back the room after the file's end. Nothing may be written meanwhile.
 	Trim() error
 	// Free is how many bytes the file system has left.
 	Free() (int64, error)

@@ -167,7 +167,7 @@ func (f *stepFile) Free() (int64, error) {
 	return f.free, nil
 }
 
-// aheadStream makes a stream in a folder that keeps room ahead, and returns what its files take of the disk behind
+// aheadStream makes a stream in a folder that keeps room ahead, and returns what its files take of the disk after
 // their ends; it is written and not closed.
 func aheadStream(t *testing.T, path string) *Writer {
 	t.Helper()
@@ -186,7 +186,7 @@ func aheadStream(t *testing.T, path string) *Writer {
 	return w
 }
 
-// TestAhead: the room is there while a stream is written, no reader sees it, and it is gone behind Close, behind a
+// TestAhead: the room is there while a stream is written, no reader sees it, and it is gone after Close, after a
 // repair and after a resume.
 func TestAhead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.stream")

@@ -61,7 +61,7 @@ func (b *blocks) Allocate(at, n int64) error {
 	}
 }
 
-// Trim gives back the blocks behind the file's end.
+// Trim gives back the blocks after the file's end.
 func (b *blocks) Trim() error {
 	info, err := b.Stat()
 	if err != nil {

@@ -114,7 +114,7 @@ func TestTruncateStream(t *testing.T) {
 	}
 }
 
-// After a crash both files end somewhere, the index behind the stream's data or before.
+// After a crash both files end somewhere, the index after the stream's data or before.
 func TestTruncateBoth(t *testing.T) {
 	testenv.Once(t, "TestPages")
 	c := newCapture(3, 3)

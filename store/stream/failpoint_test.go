@@ -244,7 +244,7 @@ func (c *capture) survive(t *testing.T, what string, d *faulty, w *Writer, strea
 	if err := mended.Verify(); err != nil {
 		t.Fatalf("%s: mended: %v", what, err)
 	}
-	// a mend ends behind a commit
+	// a mend ends after a commit
 	synced.Packets, synced.Executions = synced.Commits*uint64(len(c.packets)/len(c.executions)), synced.Commits
 	promised(t, what, mended, synced)
 }

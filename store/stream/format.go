@@ -27,7 +27,7 @@ const (
 
 // Then come records, each recordHeader bytes and a payload: CRC-32C uint32, payload length uint24, type uint8,
 // sequence number uint32 from 0. The checksum continues that of the record before it (of the header, for the first)
-// over everything of the record behind the checksum itself, so that no record can be lost, moved or taken from
+// over everything of the record after the checksum itself, so that no record can be lost, moved or taken from
 // another file without being noticed.
 const (
 	recordHeader = 12
@@ -136,7 +136,7 @@ type record struct {
 	kind     byte
 	sequence uint32
 	payload  []byte
-	raw      []byte // all of it behind the checksum
+	raw      []byte // all of it after the checksum
 }
 
 // recordSize is the size of the record of which b is the beginning; false if b is too short.

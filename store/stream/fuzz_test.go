@@ -34,7 +34,7 @@ func readEverything(t *testing.T, r *Reader) {
 	_ = r.Verify()
 }
 
-// reseal makes checksums right again after a fuzzer changed payloads, so that the fuzzer gets behind them.
+// reseal makes checksums right again after a fuzzer changed payloads, so that the fuzzer gets past them.
 func reseal(index []byte) []byte {
 	index = bytes.Clone(index)
 	if len(index) < headerSize {

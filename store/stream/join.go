@@ -7,7 +7,7 @@ import (
 )
 
 // Join returns a reader of several streams with indexes as if they were one, in their order: the segments of a run.
-// Packets' offsets go on from stream to stream. Close closes them all.
+// Packets' offsets continue from stream to stream. Close closes them all.
 func Join(parts ...*Reader) *Reader {
 	r := &Reader{joined: joined{parts: parts}}
 	for i, p := range parts {

@@ -135,7 +135,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestPagesOfDamage: what is sound behind damage in the middle is read as before, in pages of its own, and every
+// TestPagesOfDamage: what is sound after damage in the middle is read as before, in pages of its own, and every
 // way of reading gives the same.
 func TestPagesOfDamage(t *testing.T) {
 	c, stream, index := paged(t, 1000, 50)

@@ -99,7 +99,7 @@ func TestRepairNothing(t *testing.T) {
 	}
 }
 
-// An index that is torn is cut off behind its last commit.
+// An index that is torn is cut off after its last commit.
 func TestRepairTorn(t *testing.T) {
 	c := newCapture(4, 4)
 	stream, index := c.files(t, Options{Codec: codec.LZ4, Workers: 1})
@@ -162,7 +162,7 @@ func TestRepairCountsLoss(t *testing.T) {
 	}
 }
 
-// A stream that is cut off, wherever, ends behind its last commit, whatever the index says.
+// A stream that is cut off, wherever, ends after its last commit, whatever the index says.
 func TestRepairShortStream(t *testing.T) {
 	c := newCapture(3, 3)
 	stream, index := c.files(t, Options{Codec: codec.Zstd, Workers: 1})

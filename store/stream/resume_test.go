@@ -204,7 +204,7 @@ func TestResumeSums(t *testing.T) {
 	}
 }
 
-// A stream may be cut behind an earlier commit than its last.
+// A stream may be cut after an earlier commit than its last.
 func TestResumeUpTo(t *testing.T) {
 	c := newCapture(6, 3)
 	path, stream, index := c.uninterrupted(t, Options{Workers: 1})

@@ -303,7 +303,7 @@ func (x *index) phase(ctx uint32, exec uint64, phase label.Phase) label.Phase {
 	return phase
 }
 
-// place is where reading goes on.
+// place is where reading continues.
 type place struct {
 	found    bool
 	at       int64
@@ -311,7 +311,7 @@ type place struct {
 	chain    uint32
 }
 
-// resync looks for the next record behind a damaged one that is certainly genuine: its checksum continues that of
+// resync looks for the next record after a damaged one that is certainly genuine: its checksum continues that of
 // the record before it. At the end of a file, where a write was cut off, there is none.
 func (s *source) resync(at int64, sequence, chain uint32) place {
 	if r, ok := s.record(at); ok { // only this record's content or checksum is damaged

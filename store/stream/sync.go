@@ -77,7 +77,7 @@ type Mark struct {
 	Commits     uint64 `json:"commits"`
 }
 
-// mark is the place behind everything that was written so far.
+// mark is the place after everything that was written so far.
 func (j *journal) mark() Mark {
 	t := &j.footer.Totals
 	return Mark{

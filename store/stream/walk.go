@@ -22,7 +22,7 @@ type walker struct {
 // walkBuffer is how much of an index is read at a time.
 const walkBuffer = 256 << 10
 
-// walk begins behind the header.
+// walk begins after the header.
 func walk(f io.ReaderAt, size int64) (*walker, error) {
 	w := &walker{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, size), walkBuffer), size: size, at: headerSize}
 	head, err := w.in.Peek(headerSize)

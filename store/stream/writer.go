@@ -80,7 +80,8 @@ func New(stream, index File, o Options) (*Writer, error) {
 	return newWriter(j, o, nil)
 }
 
-// newWriter starts a writer that goes on where its journal is; kept is what there is already. The options are complete.
+// newWriter starts a writer that continues at the end of its journal; kept is what there is already. The options are
+// complete.
 func newWriter(j *journal, o Options, kept *Kept) (*Writer, error) {
 	w := &Writer{o: o, queue: newQueue(&o), stream: j.before, index: j.out, journal: j}
 	if o.Tee != nil {

@@ -41,7 +41,7 @@ const (
 	// Auto is a dictionary as long as values repeat, and then what fits: differences for integers, plain texts.
 	Auto Encoding = iota
 	// Dictionary is for what repeats: each value stands once per row group, rows have its number, and a run of rows
-	// costs as much as one. Behind 65536 values it goes on like Auto.
+	// costs as much as one. Behind 65536 values it continues like Auto.
 	Dictionary
 	// Delta is for integers that grow, or lie near their neighbours: differences in the bits that they need.
 	Delta

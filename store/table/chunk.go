@@ -17,7 +17,7 @@ type mode uint8
 const (
 	byCode     mode = iota // numbers of a dictionary
 	byDelta                // differences
-	asBytes                // integers as they are; texts behind their lengths
+	asBytes                // integers as they are; texts after their lengths
 	asBits                 // truths
 	byteStream             // floats, all first bytes, then all second ones …
 )

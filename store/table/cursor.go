@@ -186,7 +186,7 @@ func (c *cursor) page() error {
 
 var errLevels = errors.New("a page does not say which of its rows have values")
 
-// beginLevels finds the definition levels, and returns what is behind them.
+// beginLevels finds the definition levels, and returns what is after them.
 func (c *cursor) beginLevels(h *pageHead, body []byte) ([]byte, error) {
 	if h.kind == pageDataV2 {
 		if h.repBytes != 0 {

@@ -22,7 +22,7 @@ type hybrid struct {
 
 const (
 	minRun    = 16      // values that are a run, at least
-	maxPacked = 1 << 16 // values behind one head
+	maxPacked = 1 << 16 // values after one head
 )
 
 func (h *hybrid) reset(width int) {
@@ -160,7 +160,7 @@ func (h *hybrid) pack(v uint32, n int) {
 	}
 }
 
-// endPacked writes the packed values behind a head.
+// endPacked writes the packed values after a head.
 func (h *hybrid) endPacked() {
 	if h.n == 0 {
 		return
@@ -184,7 +184,7 @@ func (h *hybrid) finish() []byte {
 
 // hybridReader reads what hybrid and other programs write, of any width to 32 bits.
 type hybridReader struct {
-	b     []byte // behind the run
+	b     []byte // after the run
 	width int
 	left  int // values of the run
 	value uint32

@@ -49,7 +49,7 @@ func writePart(t *testing.T, folder string, part, first, end int, about string) 
 	}
 }
 
-// TestOpen: parts are one table, in the order of their numbers also behind the thousandth, for us and for DuckDB;
+// TestOpen: parts are one table, in the order of their numbers also after the thousandth, for us and for DuckDB;
 // what is missing is reported.
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()

@@ -40,7 +40,7 @@ func (p *press) page(out []byte, head pageHead) ([]byte, int64) {
 	return append(out, p.packed...), raw
 }
 
-// level appends levels behind their length.
+// level appends levels after their length.
 func (p *press) level(h *hybrid) {
 	b := h.finish()
 	p.raw = binary.LittleEndian.AppendUint32(p.raw, uint32(len(b)))

@@ -129,7 +129,7 @@ func (p *Parts) Settle() error {
 	return p.end(true)
 }
 
-// end ends the part. Closing its file, which syncs it, goes on while the next one is written.
+// end ends the part. Closing its file, which syncs it, continues while the next one is written.
 func (p *Parts) end(another bool) error {
 	if another {
 		p.now.AddMetadata(NextPartKey, partName(p.name, p.number))

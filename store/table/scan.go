@@ -150,7 +150,7 @@ func (c *cursor) step(v *Vector, group int, at int64, n int) error {
 	return c.read(v, n)
 }
 
-// Next is the next rows, which are good until the call after; io.EOF behind the last ones.
+// Next is the next rows, which are good until the call after; io.EOF after the last ones.
 func (s *Scan) Next() (*Rows, error) {
 	if s.err != nil {
 		return nil, s.err
@@ -174,7 +174,7 @@ func (s *Scan) Next() (*Rows, error) {
 	return &s.rows, s.err
 }
 
-// errClosed occurs behind Close.
+// errClosed occurs after Close.
 var errClosed = errors.New("read table: the scan is closed")
 
 // Close ends the scan, at its end or before. A second call does nothing.

@@ -63,7 +63,7 @@ func deltaTexts(b []byte, prefixes bool, each func([]byte) error) error {
 	return nil
 }
 
-// deltaAll reads all integers of a DELTA_BINARY_PACKED, and says what is behind them.
+// deltaAll reads all integers of a DELTA_BINARY_PACKED, and says what is after them.
 func deltaAll(b []byte) ([]int64, []byte, error) {
 	r, err := newDeltaReader(b)
 	if err != nil {

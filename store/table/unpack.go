@@ -76,7 +76,7 @@ func (p *pages) next() (h pageHead, body []byte, err error) {
 	return h, body, err
 }
 
-// readFull reads n bytes behind those of b, in pieces, so that a length alone allocates nothing.
+// readFull reads n bytes after those of b, in pieces, so that a length alone allocates nothing.
 func readFull(in io.Reader, b []byte, n int) ([]byte, error) {
 	for n > 0 {
 		step := min(n, max(1<<20, cap(b)-len(b)))
