@@ -3,7 +3,6 @@ package stream
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
 	"math"
 )
 
@@ -130,34 +129,4 @@ func readFooter(payload []byte) (*Footer, error) {
 		})
 	}
 	return f, c.done()
-}
-
-// ReadFooter reads the end record of an index of that size in two reads, without the records before it. An index
-// without one, as a crash leaves it, is ErrTruncated.
-func ReadFooter(index io.ReaderAt, size int64) (*Footer, error) {
-	var trailer [endTrailer]byte
-	if size < headerSize+recordHeader+int64(endTrailer) {
-		return nil, fmt.Errorf("index of %d bytes: %w: no end record", size, ErrTruncated)
-	}
-	if err := readAt(index, trailer[:], size-int64(endTrailer)); err != nil {
-		return nil, fmt.Errorf("read end of index: %w", err)
-	}
-	length := int64(binary.LittleEndian.Uint32(trailer[4:]))
-	if string(trailer[8:]) != endMagic || length < recordHeader+int64(endTrailer) ||
-		length > min(size-headerSize, recordHeader+maxRecord) {
-		return nil, fmt.Errorf("index: %w: no end record, its writer was stopped", ErrTruncated)
-	}
-	b := make([]byte, length)
-	if err := readAt(index, b, size-length); err != nil {
-		return nil, fmt.Errorf("read end record of index: %w", err)
-	}
-	r, ok := parseRecord(b)
-	if !ok || r.kind != recordEnd || r.size() != len(b) {
-		return nil, fmt.Errorf("end record of index: %w", ErrCorrupt)
-	}
-	f, err := readFooter(r.payload)
-	if err != nil {
-		return nil, fmt.Errorf("end record of index: %w: %w", ErrCorrupt, err)
-	}
-	return f, nil
 }

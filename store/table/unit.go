@@ -18,7 +18,6 @@ const (
 	UnixNS Unit = "ns since 1970-01-01 00:00 UTC"
 	NS     Unit = "ns"
 	Bytes  Unit = "bytes"
-	Cycles Unit = "cycles"
 )
 
 // Keys of a column's metadata, as readers of Arrow's schema see it.
