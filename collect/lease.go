@@ -70,7 +70,7 @@ func (r *Region) giveBack(first, count uint32) {
 	r.madeRoom()
 }
 
-// madeRoom tells threads of the model that wait, once there is as much room as they wait for.
+// madeRoom wakes threads of the model that wait, once there is as much room as they wait for.
 func (r *Region) madeRoom() {
 	atomic.AddUint32(&r.header.Room, 1)
 	if atomic.LoadUint32(&r.header.Waiting) > 0 && atomic.LoadUint64(&r.header.Returned) >= atomic.LoadUint64(&r.header.WakeReturned) {

@@ -19,18 +19,18 @@ const (
 
 // Options says what the tap shall record and how much memory may be used for it.
 type Options struct {
-	// Start is what is captured and told from the start on, until a [Region.Select] asks for something else.
+	// Start is what is captured and reported from the start on, until a [Region.Select] asks for something else.
 	Start    Wish
 	Overflow Overflow
 	// Cold makes mapped models be read when they are touched, without read-ahead, and not when they are loaded.
 	Cold bool
 	// InStep makes the model wait, where a graph begins and where it ends, until the sink has returned from
-	// everything that was told before.
+	// everything that was reported before.
 	InStep bool
 	// Judge makes the model wait at its first graph of tokens until the sink has returned from it: a sink that
 	// refuses Start ends the program before it computes.
 	Judge bool
-	// Turns is after how many generated tokens recording ends, and begins again, by turns; 0: it does not. It is
+	// Turns is after how many generated tokens recording ends, and begins again, in alternation; 0: it does not. It is
 	// for benchmarks, see Region.Turns.
 	Turns uint32
 	// MemoryBytes bounds the shared memory: queue, ring and slots. 0 means DefaultMemoryBytes.

@@ -19,7 +19,7 @@ import (
 	"github.com/llamatap/llamatap/memtrace/perfevent"
 )
 
-// FDVariable tells the tap in which file descriptors the shared memory and the pipe beside it are passed on:
+// FDVariable names to the tap in which file descriptors the shared memory and the pipe beside it are passed on:
 // MEMORY,PIPE.
 const FDVariable = "LLAMATAP_TAP_FD"
 
@@ -182,7 +182,7 @@ func (p *Process) Exit() Exit {
 	return Exit{Status: state.ExitCode()}
 }
 
-// signalled tells whether a process was ended by a signal.
+// signalled reports whether a process was ended by a signal.
 func signalled(state *os.ProcessState) bool {
 	status, ok := state.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled()
@@ -238,7 +238,7 @@ func (p *Process) Pump(ctx context.Context, reader *Reader, onIdle func() error)
 		if gone {
 			return nil
 		}
-		pause = nextPause(pause, n > 0, reader.read.much(read))
+		pause = nextPause(pause, n > 0, reader.read.exceedsBatch(read))
 		reader.Sleep(pause)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // hangTime is how long a program may stay in its handler of SIGINT after it was interrupted twice.
 const hangTime = 2 * time.Second
 
-// listen has the signals of a job told to a channel. One that the shell has this job ignore stays ignored, here and
+// listen sends the signals of a job to a channel. One that the shell has this job ignore stays ignored, here and
 // in the model.
 func (p *Process) listen() chan os.Signal {
 	signals := make(chan os.Signal, 8)
@@ -102,7 +102,7 @@ func state(pid int) string {
 	return state
 }
 
-// inHandler tells whether the first thread of a process, to which the kernel gives signals where it can, sleeps in
+// inHandler reports whether the first thread of a process, to which the kernel gives signals where it can, sleeps in
 // its handler of s: a handler runs with its own signal blocked, and a thread that takes no signals at all blocks
 // TERM too.
 func inHandler(pid int, s unix.Signal) bool {

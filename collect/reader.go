@@ -100,8 +100,8 @@ func (r *Reader) publish(wake bool) {
 // amount is how much was read.
 type amount struct{ bytes, pieces uint64 }
 
-// much tells whether what was read since an earlier time is so much that more of it should not be waited for.
-func (a amount) much(since amount) bool {
+// exceedsBatch reports whether enough was read since an earlier time that the reader should not wait for more.
+func (a amount) exceedsBatch(since amount) bool {
 	return a.pieces != since.pieces || a.bytes-since.bytes > 64<<10
 }
 

@@ -445,7 +445,7 @@ func TestPause(t *testing.T) {
 		}
 	}
 	few, many, tensor := amount{bytes: 1000}, amount{bytes: 200 << 10}, amount{bytes: 100, pieces: 1}
-	if few.much(amount{}) || !many.much(few) || many.much(many) || !tensor.much(amount{}) {
+	if few.exceedsBatch(amount{}) || !many.exceedsBatch(few) || many.exceedsBatch(many) || !tensor.exceedsBatch(amount{}) {
 		t.Error("much is something else")
 	}
 

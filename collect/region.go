@@ -24,7 +24,7 @@ func TapBuild() [2]uint32 { return [2]uint32{shmVersion, uint32(headerBytes)} }
 // Region is the memory shared with one model process. Its methods may be called from several goroutines.
 type Region struct {
 	file   *os.File
-	life   [2]*os.File // a pipe that nobody writes to: its other end tells the model's process that this one is gone
+	life   [2]*os.File // a pipe that nobody writes to: its other end shows the model's process that this one is gone
 	mem    []byte
 	header *shmHeader
 	plan   plan // the header repeats it for the tap; a model that scribbles over the header must not mislead us
@@ -133,7 +133,7 @@ func (r *Region) Size() int64 { return int64(len(r.mem)) }
 // Life is the pipe to pass on beside File: it ends with this process. It stays the Region's.
 func (r *Region) Life() *os.File { return r.life[0] }
 
-// Close tells processes that are still there that nothing is recorded any more, and unmaps the memory. No lease may
+// Close informs processes that are still there that nothing is recorded any more, and unmaps the memory. No lease may
 // be in use.
 func (r *Region) Close() error {
 	if r.mem == nil {
@@ -150,10 +150,10 @@ func (r *Region) Close() error {
 	return errors.Join(err, r.file.Close())
 }
 
-// Attached tells whether the tap has joined (1) and said goodbye (2).
+// Attached reports whether the tap has joined (1) and said goodbye (2).
 func (r *Region) Attached() int { return int(atomic.LoadUint32(&r.header.Attached)) }
 
-// Stop tells the tap that nothing is recorded any more. A model that waits for room goes on.
+// Stop informs the tap that nothing is recorded any more. A model that waits for room continues.
 func (r *Region) Stop() { r.end(tapClosed) }
 
 // Count makes the tap take in no more tensors, and count them: graphs are reported, and what is wanted of them is
@@ -194,7 +194,7 @@ type Found struct {
 	Others    int  // processes that ran llama.cpp and were not recorded, because another one is
 }
 
-// Found tells what processes with the tap have shown so far.
+// Found returns what processes with the tap have shown so far.
 func (r *Region) Found() Found {
 	seen := atomic.LoadUint32(&r.header.Seen)
 	return Found{
@@ -222,7 +222,7 @@ func (r *Region) Layouts() []string {
 // had measured.
 func (r *Region) Matched() int { return int(atomic.LoadUint32(&r.header.Matched)) }
 
-// GlobHits tells how many nodes each tensor glob has matched so far.
+// GlobHits returns how many nodes each tensor glob has matched so far.
 func (r *Region) GlobHits(i int) int { return int(atomic.LoadUint32(&r.header.GlobHits[i])) }
 
 func cString(b []byte) string {
@@ -260,7 +260,7 @@ type Stats struct {
 	Copies, CopiedBytes               uint64
 	DescribeNS, HookNS, CopyNS, APINS uint64
 	WaitNS, Waits                     uint64
-	Rebuilt, RebuiltNS                uint64 // of Graphs, those told of as what differs from the one before; of DescribeNS, what they took
+	Rebuilt, RebuiltNS                uint64 // of Graphs, those described as what differs from the one before; of DescribeNS, what they took
 	Unrecorded                        uint64 // graphs that the model computed after Stop
 	Losses                            []ggmlhooks.Loss
 }

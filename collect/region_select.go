@@ -22,11 +22,11 @@ type Wish struct {
 	MapsAlone bool
 	// Off captures nothing; graphs and tokens are recorded all the same.
 	Off bool
-	// Machine is what is told besides tensors.
+	// Machine is what is reported besides tensors.
 	Machine Machine
 }
 
-// Machine is what the tap tells of what the model's machine does.
+// Machine is what the tap reports of what the model's machine does.
 type Machine struct {
 	Looking ggmlhooks.Looking // which nodes are timed
 	Cells   bool              // which cells of a memory are written and may be read
@@ -52,7 +52,7 @@ type wishes struct {
 }
 
 // Select changes what the tap captures from the model's next graph on, and returns the number of the new selection,
-// by which graphs that are marked by it can be told.
+// by which graphs that are marked by it are distinguished.
 func (r *Region) Select(w Wish) (number uint32, err error) {
 	var next shmSelection
 	if err := fillSelection(&next, w); err != nil {

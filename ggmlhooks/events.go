@@ -67,7 +67,7 @@ type Exec struct {
 	Outputs     []int32 // token rows whose logits or embeddings are computed
 }
 
-// ExecEnd tells how an execution ended.
+// ExecEnd says how an execution ended.
 type ExecEnd struct {
 	Number uint64
 	MonoNS int64

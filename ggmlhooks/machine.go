@@ -35,12 +35,12 @@ type Buffer struct {
 	// known of which.
 	File       string
 	FileOffset uint64
-	// Known is true when a buffer is told of again, because its usage was set, or because another kind of buffer
+	// Known is true when a buffer is reported again, because its usage was set, or because another kind of buffer
 	// took its memory over.
 	Known bool
 }
 
-// BufferEnd tells that a buffer was freed.
+// BufferEnd reports that a buffer was freed.
 type BufferEnd struct {
 	ID     uint64
 	MonoNS int64
@@ -66,7 +66,7 @@ const (
 //
 // The time between two of them is that of all nodes behind the first up to the second: of one op only where the one
 // before it was timed too. It holds one launch and one synchronisation. A timed node that computes nothing, behind
-// another timed one, takes just that, and so tells what looking costs.
+// another timed one, takes just that, and so shows what looking costs.
 type Times struct {
 	Exec, Graph uint64
 	BeginNS     int64 // CLOCK_MONOTONIC when ggml was given the graph
@@ -81,7 +81,7 @@ type NodeTime struct {
 	LeftNS int64 // after BeginNS, when ggml went on
 }
 
-// Sync is the first synchronisation of a scheduler behind executions that were told as [ExecEnd].Async: they are done.
+// Sync is the first synchronisation of a scheduler after executions that were reported as [ExecEnd].Async: they are done.
 type Sync struct {
 	Exec   uint64 // the newest of them
 	MonoNS int64  // when the program's call returned
@@ -90,7 +90,7 @@ type Sync struct {
 	Graphs int // how many there are. If there are several, nobody knows when one of them was done
 }
 
-// InputKind is what an input tells of an execution. The numbers are shared with cgo/tap.
+// InputKind is what an input says of an execution. The numbers are shared with cgo/tap.
 type InputKind uint8
 
 // The kinds.
@@ -134,7 +134,7 @@ type Sample struct {
 	Top     []Candidate // those of the highest logits behind the chain, highest first, at most MaxCandidates
 }
 
-// MaxCandidates is how many candidates a Sample tells at most.
+// MaxCandidates is how many candidates a Sample has at most.
 const MaxCandidates = 10
 
 // Purpose says what a captured tensor is for. The bits are shared with cgo/tap.

@@ -3,8 +3,8 @@ package ggmlhooks
 import "slices"
 
 // llama.cpp cuts a call's batch into micro-batches and may put the rows of several sequences in another order. The
-// graph's inputs tell each row's token and position exactly; which sequence it belongs to only the program's batch
-// tells. RowMatcher joins the two.
+// graph's inputs give each row's token and position exactly; which sequence it belongs to only the program's batch
+// says. RowMatcher joins the two.
 //
 // A micro-batch that equals the next rows of the batch, as many as a micro-batch takes or all that are left, is
 // those rows. Otherwise llama.cpp has grouped rows by sequence, and which it takes first is known: see split. Where

@@ -70,7 +70,7 @@ func (s *sequence) remove(first, end int32) {
 	s.output, s.redo, s.tail = false, nil, s.tail[:0]
 }
 
-// redone tells whether several rows stand where the first of them stood before: a draft model that follows its target.
+// redone reports whether several rows stand where the first of them stood before: a draft model that follows its target.
 func (s *sequence) redone(token, pos int32, rows int) bool {
 	return rows > 1 && s.redo != nil && *s.redo == place{pos, token}
 }
@@ -118,7 +118,7 @@ func (s *sequence) position(row *CallRow, pos int32) int32 {
 	return max(s.last, -1) + 1
 }
 
-// begins tells whether a row begins a request.
+// begins reports whether a row begins a request.
 func (s *sequence) begins(now *turn, pos int32, encoder bool) RequestCause {
 	prompt := now.phase == PhasePrefill && !now.redone && (encoder || !s.encoded)
 	switch {
@@ -160,7 +160,7 @@ type turn struct {
 	redone        bool
 }
 
-// SequenceTracker tells of each token row what it was for and to which request of its sequence it belongs. llama.h
+// SequenceTracker finds for each token row what it was for and to which request of its sequence it belongs. llama.h
 // knows neither, so both are inferred, from what the program does to its sequences and from which results it asks
 // for.
 //
@@ -266,7 +266,7 @@ func (t *SequenceTracker) Take(begun []RequestBegin, row *CallRow, pos int32) (R
 	return Row{Pos: pos, Seqs: row.Seqs, Phase: now.phase, Request: first.request}, begun
 }
 
-// chosen tells whether the rows that a sequence brings, of which this is the first, were generated.
+// chosen reports whether the rows that a sequence brings, of which this is the first, were generated.
 func (t *SequenceTracker) chosen(s *sequence, now *turn, pos int32) bool {
 	return t.read && pos > 0 && s.output && (now.rows == 1 || t.accepts && now.outputs == now.rows || now.redone)
 }

@@ -68,7 +68,7 @@ func appendEqual(dst []int32, groups []group, each int) []int32 {
 	return dst
 }
 
-// same tells whether rows of the batch have a micro-batch's tokens and positions.
+// same reports whether rows of the batch have a micro-batch's tokens and positions.
 func (m *RowMatcher) same(rows, tokens, pos []int32) bool {
 	for i, row := range rows {
 		if m.rows[row].Token != tokens[i] || !samePos(m.rows[row].Pos, at(pos, i)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// Attention tells readers which packets of a layer make up its attention map, and with which constants: flash
+// Attention names for readers which packets of a layer make up its attention map, and with which constants: flash
 // attention computes softmax(scale · Q Kᵀ, soft-capped, + mask, with sinks) and never stores it.
 type Attention struct {
 	Ctx     uint32  `json:"ctx"`

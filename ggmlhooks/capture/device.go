@@ -2,7 +2,7 @@ package capture
 
 import "github.com/llamatap/llamatap/ggmlhooks"
 
-// running are the executions of a context that a device goes on with behind their ends: what they took is known
+// running are the executions of a context that a device computes beyond their ends: what they took is known
 // when it is done.
 type running struct {
 	newest  uint64 // execution
@@ -13,7 +13,7 @@ type running struct {
 	pending *execution // the newest, while it is not decided what it was
 }
 
-// add notes an execution that a device goes on with.
+// add notes an execution that a device still computes.
 func (w *running) add(x *execution, pending bool) {
 	if w.newest == 0 {
 		w.first = x.MonoNS

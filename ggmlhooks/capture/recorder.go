@@ -317,7 +317,7 @@ func (r *Recorder) ExecEnd(e ggmlhooks.ExecEnd) error {
 	}
 	err := r.settle(x, x.phase)
 	r.free = append(r.free, x)
-	return errors.Join(err, r.tell(), r.commit())
+	return errors.Join(err, r.flushTokens(), r.commit())
 }
 
 func (r *Recorder) commit() error {
@@ -368,7 +368,7 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 		errs = append(errs, r.o.Stream.AppendResolution(written))
 	}
 	ctx.pending = append(ctx.pending[:0], ctx.pending[n:]...)
-	return errors.Join(append(errs, r.tell(), r.commit())...)
+	return errors.Join(append(errs, r.flushTokens(), r.commit())...)
 }
 
 // SeqChange notes what the program did to sequences.
@@ -397,7 +397,7 @@ func (r *Recorder) Refuse() error {
 			errs = append(errs, r.name(x))
 		}
 	}
-	errs = append(errs, r.TellAll(), r.o.Stream.Commit())
+	errs = append(errs, r.FlushTokens(), r.o.Stream.Commit())
 	r.refusing = true
 	for number, ctx := range r.ctxs {
 		if n := len(ctx.pending); n > 0 && slices.ContainsFunc(ctx.pending, func(x *execution) bool { return x.written }) {
@@ -408,7 +408,7 @@ func (r *Recorder) Refuse() error {
 }
 
 // Whole reports whether everything of which something was written was written to its end and is decided. Then,
-// after TellAll, the stream may end and another one go on.
+// after FlushTokens, the stream may end and another one go on.
 func (r *Recorder) Whole() bool {
 	for _, x := range r.open {
 		if !x.held {
@@ -481,5 +481,5 @@ func (r *Recorder) Finish() error {
 		errs = append(errs, r.settle(x, x.phase))
 		delete(r.open, number)
 	}
-	return errors.Join(append(errs, r.tell(), r.commit())...)
+	return errors.Join(append(errs, r.flushTokens(), r.commit())...)
 }

@@ -15,10 +15,10 @@ type settled struct {
 }
 
 // maxSettled bounds how many executions wait. A context that is never decided about must not keep the others'
-// tokens for ever: beyond this they are told out of order.
+// tokens for ever: beyond this they are written out of order.
 const maxSettled = 1 << 16
 
-// settle counts an execution as what it was, and takes its tokens in; tell then hands them on.
+// settle counts an execution as what it was, and takes its tokens in; flushTokens then hands them on.
 func (r *Recorder) settle(x *execution, phase ggmlhooks.Phase) error {
 	r.use.Graphs[phase]++
 	r.use.NS[phase] += x.ns
@@ -63,9 +63,9 @@ func (r *Recorder) name(x *execution) error {
 	return nil
 }
 
-// tell hands on the tokens before which nothing is open any more: contexts that compute side by side are decided
-// about in any order, and tokens are told in theirs.
-func (r *Recorder) tell() error {
+// flushTokens hands on the tokens before which nothing is open any more: contexts that compute side by side are decided
+// about in any order, and tokens are written in theirs.
+func (r *Recorder) flushTokens() error {
 	bound, n := r.undecided(), 0
 	for n < len(r.settled) && (r.settled[n].rows[0].Index < bound || len(r.settled)-n > maxSettled) {
 		if err := r.tokens(r.settled[n].ctx, r.settled[n].rows); err != nil {
@@ -77,8 +77,8 @@ func (r *Recorder) tell() error {
 	return nil
 }
 
-// TellAll hands on every token that is settled, also before one that is not: the file that they belong to ends.
-func (r *Recorder) TellAll() error {
+// FlushTokens hands on every token that is settled, also before one that is not: the file that they belong to ends.
+func (r *Recorder) FlushTokens() error {
 	for _, s := range r.settled {
 		if err := r.tokens(s.ctx, s.rows); err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// A run that is gone on with begins anew, and what is recorded beside its stream is recorded anew with it, from the
+// A resumed run begins anew, and what is recorded beside its stream is recorded anew with it, from the
 // beginning, so that no event is there twice. What there was stays aside until the run has come as far as it was.
 
 // asideFiles calls do with the names of what is recorded beside the stream of a run, there or not, up to the last

@@ -16,7 +16,7 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// Start is where the program of a run that is gone on with begins.
+// Start is where the program of a resumed run begins.
 type Start struct {
 	// Tokens is how many tokens of the recording come before. The zero value is the beginning.
 	Tokens int64
@@ -24,7 +24,7 @@ type Start struct {
 	Idle bool
 }
 
-// before is what there is of a run that is gone on with, and where its program begins. A nil one is of a new run.
+// before is what there is of a resumed run, and where its program begins. A nil one is of a new run.
 type before struct {
 	kept  *stream.Kept
 	start Start
@@ -34,7 +34,7 @@ type before struct {
 	use               capture.Use // what the recorder made of that
 }
 
-// examine looks at what there is of the run that is gone on with.
+// examine looks at what there is of the resumed run.
 func examine(o *Options) (*before, error) {
 	if o.Resume == nil {
 		return nil, nil
@@ -90,8 +90,8 @@ func Step(t *config.Tap) int64 {
 	return 1
 }
 
-// goOnWith prepares for what a program tells that does not begin at the beginning.
-func (s *sink) goOnWith(b *before) {
+// resumeFrom prepares for the reports of a program that does not begin at the beginning.
+func (s *sink) resumeFrom(b *before) {
 	s.before = b
 	if b == nil || b.start.Tokens == 0 {
 		return
@@ -118,15 +118,15 @@ func (s *sink) catchUp() error {
 	b.done = true
 	c := catcher{s: s, graphs: map[uint64]bool{}}
 	for it := range b.kept.Items() {
-		if c.told == b.start.Tokens && it.Packet == nil && !it.Commit {
+		if c.count == b.start.Tokens && it.Packet == nil && !it.Commit {
 			break
 		}
 		if err := c.take(it); err != nil {
 			return err
 		}
 	}
-	if c.told != b.start.Tokens {
-		return fmt.Errorf("%w: it begins behind token %d, and %d are recorded up to there", ErrRepeat, b.start.Tokens, c.told)
+	if c.count != b.start.Tokens {
+		return fmt.Errorf("%w: it begins behind token %d, and %d are recorded up to there", ErrRepeat, b.start.Tokens, c.count)
 	}
 	b.use = s.recorder.Use()
 	b.use.AloneRows, b.use.AloneNS = maps.Clone(b.use.AloneRows), maps.Clone(b.use.AloneNS)
@@ -141,7 +141,7 @@ func (s *sink) catchUp() error {
 // catcher lets the recorder catch up.
 type catcher struct {
 	s      *sink
-	told   int64
+	count  int64
 	call   uint64
 	graphs map[uint64]bool
 	callOf ggmlhooks.Call
@@ -176,7 +176,7 @@ func (c *catcher) forget(seq int32) error {
 // callBit keeps the numbers of calls that are made up apart from those of the program.
 const callBit = 1 << 63
 
-// again gives the recorder an execution as the tap had told it.
+// again gives the recorder an execution as the tap had reported it.
 func (c *catcher) again(e *stream.Execution) error {
 	r, now := c.s.recorder, monotonic()
 	if !c.graphs[e.Graph] {
@@ -208,11 +208,11 @@ func (c *catcher) again(e *stream.Execution) error {
 	if err := r.Exec(&c.exec); err != nil {
 		return err
 	}
-	c.told += int64(len(e.Rows))
+	c.count += int64(len(e.Rows))
 	return r.ExecEnd(ggmlhooks.ExecEnd{Number: e.Exec, MonoNS: now})
 }
 
-// renumbered gives what a program tells that begins in the middle the numbers that it would have if it had begun at
+// renumbered gives the reports of a program that begins in the middle the numbers that it would have if it had begun at
 // the beginning. Numbers of graphs go on behind those that were there: a program that was not interrupted may have
 // had fewer.
 type renumbered struct {

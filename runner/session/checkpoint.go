@@ -22,7 +22,7 @@ type Repeat struct {
 	Seed    uint32   // that was chosen for it where it asked for a random one; else 0
 }
 
-// checkpoints notes where a run could be gone on from. Tokens are told to it by the goroutine that records; what is
+// checkpoints notes where a run could be resumed from. Tokens are passed to it by the goroutine that records; what is
 // written is written beside it, one checkpoint at a time.
 type checkpoints struct {
 	path    string // "": none are made
@@ -30,7 +30,7 @@ type checkpoints struct {
 	every   int64
 	stamp   rundir.Checkpoint // what is the same in all of them
 	fresh   []rundir.TokenRecord
-	told    int64 // tokens
+	count   int64 // of tokens
 	saved   int64 // of these, in checkpoints
 	writing chan error
 }
@@ -84,13 +84,13 @@ func Settings(t *config.Tap) map[string]any {
 
 // note takes a token that is on its way into the files.
 func (c *checkpoints) note(t rundir.TokenRecord, new bool) {
-	c.told++
+	c.count++
 	switch {
 	case c.path == "":
 	case new:
 		c.fresh = append(c.fresh, t)
 	default:
-		c.saved = c.told
+		c.saved = c.count
 	}
 }
 
@@ -107,7 +107,7 @@ func (c *checkpoints) turn(w *stream.Writer, changed bool) error {
 		}
 	default:
 	}
-	if c.writing != nil || c.told-c.saved < c.every {
+	if c.writing != nil || c.count-c.saved < c.every {
 		return nil
 	}
 	next := c.next()
@@ -118,18 +118,18 @@ func (c *checkpoints) turn(w *stream.Writer, changed bool) error {
 	return nil
 }
 
-// next is a checkpoint of what has been told.
+// next is a checkpoint of what has been counted.
 func (c *checkpoints) next() rundir.Checkpoint {
 	next := c.stamp
-	next.TotalTokens, next.FirstToken, next.Tokens = c.told, c.told-int64(len(c.fresh)), c.fresh
+	next.TotalTokens, next.FirstToken, next.Tokens = c.count, c.count-int64(len(c.fresh)), c.fresh
 	if next.Tokens == nil {
 		next.Tokens = []rundir.TokenRecord{}
 	}
-	c.fresh, c.saved = nil, c.told
+	c.fresh, c.saved = nil, c.count
 	return next
 }
 
-// write syncs what was recorded and then writes the checkpoint that tells so.
+// write syncs what was recorded and then writes the checkpoint that says so.
 func (c *checkpoints) write(w *stream.Writer, next rundir.Checkpoint) error {
 	mark, err := w.Sync()
 	if err != nil {

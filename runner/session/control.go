@@ -136,7 +136,7 @@ func (st *steering) left(e *ggmlhooks.Exec) {
 }
 
 // serve answers what clients have asked. It returns errStopped when recording is to end. A run that cannot have a
-// socket goes on without.
+// socket continues without.
 func (st *steering) serve() error {
 	if st.server == nil && !st.tried && st.s.dir != nil {
 		st.tried = true

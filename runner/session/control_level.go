@@ -66,7 +66,7 @@ type leveled struct {
 	level     resource.Level
 }
 
-// takeLevels tells the recorder of events of every level that holds from an execution on.
+// takeLevels passes to the recorder of events every level that holds from an execution on.
 func (st *steering) takeLevels(selection uint32, mono int64) {
 	for len(st.levels) > 0 && st.levels[0].selection <= selection {
 		st.s.events.SetLevel(st.levels[0].level, mono)

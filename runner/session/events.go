@@ -137,7 +137,7 @@ type twice struct {
 	other io.Writer
 }
 
-// Write writes to both. The other file's first error is told, and ends it.
+// Write writes to both. The other file's first error is printed, and ends it.
 func (t *twice) Write(p []byte) (int, error) {
 	n, err := t.WriteCloser.Write(p)
 	if t.other != nil {
@@ -174,7 +174,7 @@ func (e *events) account() *rundir.EventAccount {
 	return &rundir.EventAccount{Written: use.Events, Lost: use.Lost}
 }
 
-// eventsUse is what metadata.json tells of events.
+// eventsUse is what metadata.json says of events.
 type eventsUse struct {
 	Events uint64            `json:"events"` // written
 	Bytes  int64             `json:"bytes"`

@@ -35,12 +35,12 @@ const feedPatience = 10 * time.Second
 // feed is the consumer that --tap-sink names. A nil feed is none. What it is given it writes at once, so that a
 // consumer that does not read holds the recording up, and in the end the model or its tensors, by --tap-overflow.
 type feed struct {
-	to     io.WriteCloser
-	where  string
-	frame  []byte
-	failed atomic.Pointer[error] // the first error; nothing is written after it
-	told   bool
-	last   <-chan struct{} // closed when the newest stream has ended
+	to       io.WriteCloser
+	where    string
+	frame    []byte
+	failed   atomic.Pointer[error] // the first error; nothing is written after it
+	reported bool
+	last     <-chan struct{} // closed when the newest stream has ended
 }
 
 // newFeed connects to a consumer: unix:PATH, a socket on which one listens; fd:N, a descriptor of this process; -,
@@ -200,7 +200,7 @@ func (f *feed) close() {
 	f.to.Close()
 }
 
-// consumerLost tells of a consumer that has gone. The files are recorded on without it, unless --tap-on-failure
+// consumerLost reports a consumer that has gone. The files are recorded on without it, unless --tap-on-failure
 // ends everything.
 func (s *sink) consumerLost() error {
 	err := s.feed.lost()
@@ -213,14 +213,14 @@ func (s *sink) consumerLost() error {
 
 // lost is the error with which the consumer went, once.
 func (f *feed) lost() error {
-	if f == nil || f.told {
+	if f == nil || f.reported {
 		return nil
 	}
 	err := f.failed.Load()
 	if err == nil {
 		return nil
 	}
-	f.told = true
+	f.reported = true
 	reason := "it reads no more"
 	if errors.Is(*err, os.ErrDeadlineExceeded) {
 		reason = fmt.Sprintf("it read nothing for %v after the program's end", feedPatience)

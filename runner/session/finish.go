@@ -22,8 +22,8 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 		return errors.Join(s.host.Close(), s.samples.Close(), s.monitor.Close())
 	}
 	var err error
-	if s.current != nil && s.goneOn() && s.halted == nil {
-		// Before what a program that was killed has left half done is ended: a run that is gone on with does it as
+	if s.current != nil && s.caughtUp() && s.halted == nil {
+		// Before what a program that was killed has left half done is ended: a resumed run does it as
 		// a whole.
 		err = s.checkpoints.last(s.current.stream, len(s.steering.changes) > 0)
 	}
@@ -37,13 +37,13 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 	}
 	if s.current != nil {
 		// A run that has not come again as far as it was is what it was: its tokens are those of its stream.
-		err = errors.Join(err, s.closeCurrent(s.halted != nil && !s.halted.limited() || !s.goneOn()))
+		err = errors.Join(err, s.closeCurrent(s.halted != nil && !s.halted.limited() || !s.caughtUp()))
 	}
 	s.reserve.release()
 	err = errors.Join(err, s.tee.Close(), s.host.Close(), s.samples.Close(), s.monitor.Close(), s.series.wait())
 	s.closeTrace()
 	s.ended = true
-	if err == nil && s.resumed != nil && s.goneOn() {
+	if err == nil && s.resumed != nil && s.caughtUp() {
 		err = dropAside(s.dir.Path())
 	}
 	if failure := s.series.failure; failure != nil && s.halted == nil {
@@ -59,7 +59,7 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 	if err == nil {
 		err = s.seal(process, exit)
 	}
-	if err == nil && s.halted == nil && s.goneOn() && !s.early && exit.Status == 0 && exit.Signal == 0 {
+	if err == nil && s.halted == nil && s.caughtUp() && !s.early && exit.Status == 0 && exit.Signal == 0 {
 		s.checkpoints.drop()
 	}
 	if err != nil {

@@ -46,20 +46,20 @@ func causeOf(err error) string {
 	return "error"
 }
 
-// limited tells whether recording stopped because it was told to, at a bound.
+// limited reports whether recording stopped on request, at a bound.
 func (h *halted) limited() bool {
 	var limit *limitError
 	return h != nil && errors.As(h.err, &limit)
 }
 
-// wanted tells whether recording stopped where the user said that it should. The floor of free space that holds
+// wanted reports whether recording stopped where the user said that it should. The floor of free space that holds
 // where none was given is nobody's wish.
 func (h *halted) wanted() bool {
 	var limit *limitError
 	return h != nil && errors.As(h.err, &limit) && (limit.cause == causeMaxDisk || !limit.tap.MinFree.Auto)
 }
 
-// incomplete tells whether the run lacks what was to be recorded, for a reason that is not the user's own. sealing
+// incomplete reports whether the run lacks what was to be recorded, for a reason that is not the user's own. sealing
 // is why it could not be sealed.
 func (s *sink) incomplete(sealing error) bool {
 	return sealing != nil || s.halted != nil && !s.halted.wanted() || s.samples.incomplete()
@@ -73,7 +73,7 @@ func (s *sink) lossy(a *rundir.Account) bool {
 
 // halt ends writing for good: that of the collectors beside the tap, too. The tap goes on reporting what the model
 // computes and copies nothing more, so that all that is missing is counted; what was recorded is made whole. Where
-// the tap's reports cannot be read any more, it is told that nothing is recorded, and the program goes on as
+// the tap's reports cannot be read any more, the tap is informed that nothing is recorded, and the program continues as
 // without it.
 func (s *sink) halt(err error) {
 	s.noteHalt(err)
@@ -115,7 +115,7 @@ func (s *sink) vanished() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// closeCurrent closes the files of the last segment, and tells of what is missing in it.
+// closeCurrent closes the files of the last segment, and reports what is missing in it.
 func (s *sink) closeCurrent(broken bool) error {
 	g := s.current
 	g.speller = s.speller
@@ -159,13 +159,13 @@ func (s *sink) stopped() *rundir.Stopped {
 	return stopped
 }
 
-// endsProgram tells whether the program ends with the recording: where the request itself was wrong, or a run
+// endsProgram reports whether the program ends with the recording: where the request itself was wrong, or a run
 // cannot be gone on with, and where the user wants it.
 func (s *sink) endsProgram(err error) bool {
 	return errors.Is(err, ErrSelection) || errors.Is(err, ErrRepeat) || s.o.Resume != nil && s.current == nil || s.o.Tap.OnFailure == config.FailureStop
 }
 
-// warn tells the user at once that recording has ended and the program has not.
+// warn informs the user at once that recording has ended and the program has not.
 func (s *sink) warn() {
 	s.warned = true
 	fmt.Fprintf(terminal.Err, "llamatap: %v; the program goes on unrecorded\n", explain(s.halted.err, s.o.Tap.Out))

@@ -44,7 +44,7 @@ type hostSide struct {
 	run      string // its id; "" until the run directory is there
 	mu       sync.Mutex
 	interv   uint64
-	upto     atomic.Int64 // what the tap told up to here is known
+	upto     atomic.Int64 // what the tap reported up to here is known
 	looked   int64        // when the tap was looked at, the time before
 	waits    *waits
 }
@@ -56,7 +56,7 @@ type hostMissing struct {
 }
 
 // newHostSide opens the collectors that were asked for, with a target that has no process yet. One that cannot run
-// is told, and the rest goes on.
+// is printed, and the rest continues.
 func newHostSide(o Options) *hostSide {
 	if len(o.Tap.Host) == 0 {
 		return nil
@@ -78,7 +78,7 @@ func newHostSide(o Options) *hostSide {
 	return h
 }
 
-// watchSelf tells what this process costs, last of an interval.
+// watchSelf records what this process costs, last of an interval.
 func (h *hostSide) watchSelf() {
 	costed := map[string]bpf.Costed{}
 	for _, s := range h.sources {
@@ -164,12 +164,12 @@ func (h *hostSide) openFiles(s *sink) error {
 	return nil
 }
 
-// idle notes that the tap's queue has been read: what was told before the look before this one is known. It is for
+// idle notes that the tap's queue has been read: what was reported before the look before this one is known. It is for
 // the goroutine that reads the tap.
 func (h *hostSide) idle() {
 	if h != nil {
 		h.upto.Store(h.looked)
-		h.waits.told(h.looked)
+		h.waits.reported(h.looked)
 		h.looked = monotonic()
 	}
 }
@@ -177,7 +177,7 @@ func (h *hostSide) idle() {
 // maxLag is how long an interval waits to be put to what the model did in it.
 const maxLag = 250 * time.Millisecond
 
-// await returns when what the tap told before a time is known, or after maxLag.
+// await returns when what the tap reported before a time is known, or after maxLag.
 func (h *hostSide) await(mono int64) {
 	for until := time.Now().Add(maxLag); h.upto.Load() < mono && time.Now().Before(until); {
 		time.Sleep(10 * time.Millisecond)
@@ -249,7 +249,7 @@ func (h *hostSide) computed(from, to int64) resource.GraphTime {
 // noRun stands for the run in ids until it has one; the lines wait for it.
 const noRun = "run_to_come"
 
-// hostUse is what metadata.json tells of host collectors.
+// hostUse is what metadata.json says of host collectors.
 type hostUse struct {
 	Files      []hostFile    `json:"files,omitempty"`
 	Missing    []hostMissing `json:"missing,omitempty"`

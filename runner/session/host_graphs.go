@@ -63,13 +63,13 @@ func (g *graphs) Resolve(r ggmlhooks.Resolve) error {
 	return nil
 }
 
-// timeline remembers which graphs were computed of late, for events that are told by their time. It may be used by
+// timeline remembers which graphs were computed of late, for events that are placed by their time. It may be used by
 // several goroutines.
 type timeline struct {
 	mu     sync.Mutex
 	graphs []span // by begin
 	any    bool   // there was one
-	// trimmed tells that there were graphs before the first of those that are remembered.
+	// trimmed says that there were graphs before the first of those that are remembered.
 	trimmed bool
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// waits records what the model's threads wait for on files, and is told of graphs as a recorder beside that of
+// waits records what the model's threads wait for on files, and hears of graphs as a recorder beside that of
 // tensors. A nil one records nothing.
 type waits struct {
 	*filemap.Follower
@@ -51,8 +51,8 @@ func (h *hostSide) openWaits(target bpf.Target, details bool) error {
 // tapLag is how long the tap may take to put what it saw into the queue.
 const tapLag = 5 * time.Millisecond
 
-// told notes that the tap's queue has been read up to a time: what was waited for before can be put to the graphs.
-func (w *waits) told(mono int64) {
+// reported notes that the tap's queue has been read up to a time: what was waited for before can be put to the graphs.
+func (w *waits) reported(mono int64) {
 	if w != nil && mono > 0 {
 		w.collector.Recorder().ReportedUpTo(mono - int64(tapLag))
 	}

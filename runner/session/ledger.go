@@ -55,7 +55,7 @@ func (a *accesses) words() string {
 	d := a.Doubts()
 	text := fmt.Sprintf("accesses  %d of %d graphs, in %d rows", d.Accesses, d.Executions, a.Rows())
 	if n := d.Unplaced + d.Untold + d.Failed; n > 0 {
-		text += fmt.Sprintf("; %d operands or graphs are not told whole", n)
+		text += fmt.Sprintf("; %d operands or graphs are incomplete", n)
 	}
 	return text
 }

@@ -96,7 +96,7 @@ func (t *tee) Buffer(b *ggmlhooks.Buffer) error {
 	return t.Assembler.Buffer(b)
 }
 
-// machineOf is what the tap has to tell for a level of resource events. Memory is followed from the beginning of
+// machineOf is what the tap reports for a level of resource events. Memory is followed from the beginning of
 // the run on, or not at all.
 func machineOf(level string, tap *config.Tap) collect.Machine {
 	ledger := tap.Records(config.Ledger)
@@ -110,12 +110,12 @@ func machineOf(level string, tap *config.Tap) collect.Machine {
 	return m
 }
 
-// followsCells tells whether the cells of memories are followed.
+// followsCells reports whether the cells of memories are followed.
 func followsCells(tap *config.Tap) bool {
 	return tap.KV || tap.ResourceLevel == "DETAILED" || tap.ResourceLevel == "VERBOSE"
 }
 
-// startWish is what the tap captures and tells from the start on; b is what there is of a run that is gone on with.
+// startWish is what the tap captures and reports from the start on; b is what there is of a resumed run.
 func startWish(tap *config.Tap, b *before) collect.Wish {
 	return collect.Wish{
 		Selection: b.selection(tap), MapsAlone: tap.AttentionAlone(), Off: tap.StartOff || !tap.Records(config.Activations),
@@ -193,7 +193,7 @@ func (k *kv) Close() error {
 	return err
 }
 
-// beside tells in words what was recorded beside tensors.
+// beside says in words what was recorded beside tensors.
 func (s *sink) beside() (lines []string) {
 	if s.events != nil {
 		lines = append(lines, s.events.words())

@@ -14,8 +14,8 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// monitor tells once an interval what the model's process and this one take. It runs beside recorders of memory
-// accesses. A nil one tells nothing.
+// monitor records once an interval what the model's process and this one take. It runs beside recorders of memory
+// accesses. A nil one records nothing.
 type monitor struct {
 	lines  *hostLines
 	cancel context.CancelFunc
@@ -46,7 +46,7 @@ func startMonitor(tap *config.Tap, pid func() int) *monitor {
 	return m
 }
 
-// stop takes the last snapshot and ends the telling.
+// stop takes the last snapshot and ends the recording.
 func (m *monitor) stop() {
 	if m != nil {
 		m.cancel()
@@ -54,7 +54,7 @@ func (m *monitor) stop() {
 	}
 }
 
-// Close ends the telling and the file.
+// Close ends the recording and the file.
 func (m *monitor) Close() error {
 	if m == nil {
 		return nil
@@ -63,7 +63,7 @@ func (m *monitor) Close() error {
 	return m.lines.close()
 }
 
-// use is what metadata.json tells of the file.
+// use is what metadata.json says of the file.
 func (m *monitor) use() hostFile {
 	stats := m.lines.stats()
 	return hostFile{File: m.lines.name, Lines: stats.Lines, Bytes: stats.Bytes, Lost: stats.Lost}

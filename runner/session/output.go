@@ -116,7 +116,7 @@ type tokenOutput struct{ s *sink }
 func (o tokenOutput) Append(ctx uint32, row *ggmlhooks.Row) error {
 	o.s.current.note(row.Index)
 	record := o.s.speller.record(ctx, row)
-	o.s.checkpoints.note(record, o.s.goneOn())
+	o.s.checkpoints.note(record, o.s.caughtUp())
 	return o.s.current.tokens.Append(record)
 }
 

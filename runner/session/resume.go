@@ -17,7 +17,7 @@ import (
 // ErrRepeat occurs when a program that is to be gone on with does not do again what was recorded of it.
 var ErrRepeat = errors.New("the program does not do what was recorded of it")
 
-// replay stands before a stream that is gone on with. The program begins anew and does all that it did before; what
+// replay wraps the stream of a resumed run. The program begins anew and does all that it did before; what
 // the stream holds already is compared and not written again, and from there on everything is written. It is a
 // capture.Stream.
 type replay struct {
@@ -49,7 +49,7 @@ func (r *replay) advance() {
 }
 
 // repeated is what is done with something that may be kept already: compared, where same says whether it is what
-// comes next. It tells whether it was. Where a commit stood depends on time; and so does whether something of a
+// comes next. It reports whether it was. Where a commit stood depends on time; and so does whether something of a
 // warm-up was written.
 func (r *replay) repeated(what string, same func(stream.Item) bool) (bool, error) {
 	for r.waiting {
@@ -202,7 +202,7 @@ func (r *replay) Commit() error {
 	return r.output.Commit()
 }
 
-// resume opens the run that is gone on with.
+// resume opens the run that is resumed.
 func (s *sink) resume() error {
 	c := s.o.Resume
 	dir, err := rundir.Reopen(c.Run.Dir)
@@ -230,5 +230,5 @@ func (s *sink) resume() error {
 	})
 }
 
-// goneOn tells whether the run has come as far as it was, if it was gone on with.
-func (s *sink) goneOn() bool { return s.replay == nil || !s.replay.waiting }
+// caughtUp reports whether the run has come as far as it was, if it was resumed.
+func (s *sink) caughtUp() bool { return s.replay == nil || !s.replay.waiting }

@@ -39,7 +39,7 @@ type room struct {
 	give func(cause string) bool     // makes room, if it can
 	// beside is how many bytes are in files that are written without take: events, lines of collectors, tables.
 	beside func() int64
-	// spare, unless it is nil, is told how many bytes may be kept ahead of what is written.
+	// spare, unless it is nil, gets how many bytes may be kept ahead of what is written.
 	spare func(n int64)
 
 	known  int64 // of beside
@@ -108,7 +108,7 @@ func (r *room) measure() (left int64, cause string) {
 }
 
 // free is what the file system has left for us, and how much of it must stay; not ok where nothing must, or the
-// file system does not tell.
+// file system does not say.
 func (r *room) free() (free, floor int64, ok bool) {
 	var fs unix.Statfs_t
 	if r.statfs(r.tap.Out, &fs) != nil {

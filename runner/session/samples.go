@@ -21,7 +21,7 @@ import (
 )
 
 // samples records sampled accesses to the memory of the model's process, from before its first instruction to its
-// end. They wait until the tap has told what the process did at their time: then it is known which region they
+// end. They wait until the tap has reported what the process did at their time: then it is known which region they
 // touched, in which phase, for which token. A nil one records nothing.
 type samples struct {
 	graphs
@@ -80,7 +80,7 @@ func (r *samples) ready(pid int) error {
 	if err != nil {
 		return fmt.Errorf("--tap-samples %s", err)
 	}
-	_, _ = r.spaces.Look(pid, monotonic()) // what is not seen now is told as it comes
+	_, _ = r.spaces.Look(pid, monotonic()) // what is not seen now is reported as it comes
 	for _, c := range r.set.Collectors() {
 		for _, note := range c.Notes {
 			fmt.Fprintf(terminal.Err, "llamatap: --tap-samples %s: %s\n", c.Name, note)
@@ -147,16 +147,16 @@ func (r *samples) idle() error {
 	if r == nil {
 		return nil
 	}
-	told := r.looked - int64(tapLag)
+	known := r.looked - int64(tapLag)
 	r.looked = monotonic()
 	if r.out == nil || r.closed {
 		return nil
 	}
-	r.label(min(told, r.times.decided()), false)
+	r.label(min(known, r.times.decided()), false)
 	return r.out.Tick(r.looked)
 }
 
-// label writes the samples of before a time. last tells that nothing comes any more.
+// label writes the samples of before a time. last says that nothing comes any more.
 func (r *samples) label(upto int64, last bool) {
 	pid := int32(r.pid())
 	r.spaces.Gather()
@@ -197,7 +197,7 @@ func (r *samples) write(row *sampling.Row) {
 			row.Device = b.Device
 		}
 	}
-	if row.Write(r.out, r.offset) != nil { // the table tells why
+	if row.Write(r.out, r.offset) != nil { // the table says why
 		r.dropped++
 		return
 	}
@@ -237,18 +237,18 @@ func (r *samples) Close() error {
 	if r.out != nil {
 		r.label(math.MaxInt64, true)
 		r.pages.close()
-		_ = r.out.Close() // the table tells of its error
+		_ = r.out.Close() // the table reports its error
 	}
 	return errors.Join(r.set.Close(), r.queue.Close())
 }
 
-// incomplete tells whether samples were lost.
+// incomplete reports whether samples were lost.
 func (r *samples) incomplete() bool { return r != nil && r.out != nil && r.use().Lossy }
 
 // words say what was sampled, and lost.
 func (r *samples) words() string { return "samples   " + r.use().Words() }
 
-// use is what metadata.json tells.
+// use is what metadata.json says.
 func (r *samples) use() *sampling.Use {
 	u := r.set.Use(&r.tallies)
 	_, lost := r.table.Rows()

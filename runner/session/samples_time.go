@@ -31,7 +31,7 @@ func (t *timeline) decided() int64 {
 const neighbours = 16
 
 // moment says what was computed at a time. Of an access between two graphs that is what lies before the next one;
-// last tells that there comes none.
+// last says that there comes none.
 func (t *timeline) moment(ns int64, last bool) sampling.Moment {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -101,7 +101,7 @@ func (s *sink) openSegmentWith(dir *rundir.Dir, number int, open func(string, st
 	return g, nil
 }
 
-// empty tells whether nothing was recorded in the segment.
+// empty reports whether nothing was recorded in the segment.
 func (g *segment) empty() bool { return g.appended.packets == 0 && g.place.Tokens == 0 }
 
 // bytes is what the segment's files hold, with what waits to be written at its largest.
@@ -134,7 +134,7 @@ func (g *segment) size() int64 {
 	return g.bytes() + max(0, -g.waiting()) + g.appended.rows*rowBytes + g.sealBytes()
 }
 
-// Bounds of what stands beside the elements of a packet.
+// Bounds of what is stored alongside the elements of a packet.
 const (
 	indexRecordBytes = 192       // packet record of the index, at its largest
 	frameBytes       = 160       // of a codec, at its least: eight frames of zstd-shuffle

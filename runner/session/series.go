@@ -32,7 +32,7 @@ type ending struct {
 	done    chan error // one error, or nil
 }
 
-// segments tells whether the run is written in segments.
+// segments reports whether the run is written in segments.
 func (s *sink) segments() bool { return s.o.Tap.Segments() != config.Segment{} }
 
 // firstSegment opens what is written first: the run itself, or its first segment.
@@ -82,9 +82,9 @@ func (s *sink) turn() error {
 	return nil
 }
 
-// carryOver ends what the tokens file of the segment must have, and tells the next one which requests are going on.
+// carryOver ends what the tokens file of the segment must have, and informs the next one which requests are going on.
 func (s *sink) carryOver(next *segment) error {
-	if err := s.recorder.TellAll(); err != nil {
+	if err := s.recorder.FlushTokens(); err != nil {
 		return err
 	}
 	for _, b := range s.requests {
@@ -95,7 +95,7 @@ func (s *sink) carryOver(next *segment) error {
 	return nil
 }
 
-// due tells whether the segment is as large or as old as it shall become.
+// due reports whether the segment is as large or as old as it shall become.
 func (s *sink) due() bool {
 	g, when := s.current, s.o.Tap.Segments()
 	if g.empty() {
@@ -121,7 +121,7 @@ func (s *sink) end(g *segment) {
 	go func() { e.done <- e.seal() }()
 }
 
-// sealSegment completes a segment's metadata with what its closed files tell, and seals it.
+// sealSegment completes a segment's metadata with what its closed files say, and seals it.
 func (s *sink) sealSegment(g *segment, m rundir.Metadata) error {
 	if g.failure != nil {
 		cut := g.span.Run.Written.Minus(g.kept)
@@ -165,7 +165,7 @@ func (r *series) poll() error {
 // settle waits until the segment that is being sealed is sealed, or could not be.
 func (r *series) settle() {
 	if r.ending != nil {
-		r.ended(<-r.ending.done) // wait tells of an error, if it stays one
+		r.ended(<-r.ending.done) // wait reports an error, if it stays one
 	}
 }
 

@@ -64,7 +64,7 @@ type Result struct {
 	Dir     string // the run directory, "" if none was made
 	Summary Summary
 	// Incomplete says that the recording ended before the program did and nobody had asked for that, or could not
-	// be sealed, or samples are missing. What was the cause is told on stderr.
+	// be sealed, or samples are missing. What was the cause is printed to stderr.
 	Incomplete bool
 	// Lossy says that the account in Summary lacks something that nobody had asked to leave out.
 	Lossy bool
@@ -108,7 +108,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	defer region.Close()
 	debug.SetMemoryLimit(budget.heap)
 	s := newSink(o, region, budget, start)
-	s.goOnWith(before)
+	s.resumeFrom(before)
 	defer s.dropStates()
 	if s.feed, err = newFeed(o.Tap.Sink); err != nil {
 		return Result{}, err
@@ -183,7 +183,7 @@ func (s *sink) ready() func(pid int) error {
 	}
 }
 
-// sealEarly ends a recording that was stopped by a command: the run is sealed, and the program goes on without the tap.
+// sealEarly ends a recording that was stopped by a command: the run is sealed, and the program continues without the tap.
 func (s *sink) sealEarly(process *collect.Process) (Result, error) {
 	s.region.Stop()
 	s.early = true
@@ -201,10 +201,10 @@ func (s *sink) sealEarly(process *collect.Process) (Result, error) {
 	return result, err
 }
 
-// hungReason tells of a program that [collect.Process] had to kill.
+// hungReason describes a program that [collect.Process] had to kill.
 const hungReason = "the program hung in its handler of Ctrl-C, and was killed 2 s after the second one"
 
-// failure is what Run reports. Where the program was to go on without its recording, it is told, once, and is no
+// failure is what Run reports. Where the program was to go on without its recording, it is printed, once, and is no
 // failure of the program.
 func (s *sink) failure(sealing error) error {
 	err := sealing
@@ -291,7 +291,7 @@ func checkOut(out string) error {
 	return nil
 }
 
-// cause takes the path out of an error that is to stand beside it.
+// cause takes the path out of an error that is printed next to it.
 func cause(err error) error {
 	var path *os.PathError
 	if errors.As(err, &path) {
@@ -300,7 +300,7 @@ func cause(err error) error {
 	return err
 }
 
-// explain makes an error of the disk one that tells what to do.
+// explain makes an error of the disk one that says what to do.
 func explain(err error, path string) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: the disk of %s is full; free room there, choose another folder with --tap-out, or capture less (--tap-layers, --tap-tokens)", ErrRecording, path)

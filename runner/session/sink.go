@@ -24,7 +24,7 @@ import (
 // StreamName is the file of captured tensors in a run directory.
 const StreamName = rundir.StreamName
 
-// sink keeps what the tap tells about contexts, makes the run directory with the first of them, and passes the rest
+// sink keeps what the tap reports about contexts, makes the run directory with the first of them, and passes the rest
 // on to the recorder.
 type sink struct {
 	ggmlhooks.Sink // the recorder, while it records
@@ -44,7 +44,7 @@ type sink struct {
 	ledger         *accesses  // nil: accesses are not recorded
 	trace          trace
 	samples        *samples // nil: no accesses are sampled
-	monitor        *monitor // nil: nobody tells what the processes take
+	monitor        *monitor // nil: nobody records what the processes take
 	maps           []byte   // of the model's process, as it was before there was a run directory
 	contexts       []rundir.Context
 	speller        speller
@@ -58,14 +58,14 @@ type sink struct {
 	reserve      *reserve
 	elementBytes int64 // of an F32 element as it is stored
 
-	warned bool    // that it ended is told
+	warned bool    // the user knows that it ended
 	halted *halted // recording has ended before the program
 
 	feed        *feed // nil: no consumer
 	checkpoints checkpoints
 	before      *before         // nil: the run is new
 	resumed     *rundir.Resumed // the same
-	replay      *replay         // of a run that is gone on with
+	replay      *replay         // of a resumed run
 
 	moved   uint64    // what had moved through the shared memory
 	movedAt time.Time // when it last did
@@ -134,7 +134,7 @@ func contextType(c *ggmlhooks.Context) string {
 	return "transformer"
 }
 
-// identify reads the model's file for its name and vocabulary. Where it cannot, what llama.cpp told must do.
+// identify reads the model's file for its name and vocabulary. Where it cannot, what llama.cpp reported must do.
 func identify(c *ggmlhooks.Context) (rundir.Model, *gguf.Vocab) {
 	m := rundir.Model{
 		Path: c.Path, Name: c.Name, Arch: c.Arch, SizeBytes: int64(c.ModelBytes), NParams: c.ModelParams,
@@ -228,7 +228,7 @@ func (s *sink) open(model rundir.Model) error {
 	return s.room.look(0)
 }
 
-// openDir makes the run directory, or opens that of the run that is gone on with.
+// openDir makes the run directory, or opens that of the resumed run.
 func (s *sink) openDir(model rundir.Model) (err error) {
 	if s.o.Resume != nil {
 		return s.resume()
@@ -327,7 +327,7 @@ func (s *sink) ExecEnd(e ggmlhooks.ExecEnd) error {
 	if err := s.Sink.ExecEnd(e); err != nil {
 		return err
 	}
-	if s.current != nil && s.halted == nil && s.goneOn() {
+	if s.current != nil && s.halted == nil && s.caughtUp() {
 		if err := s.checkpoints.turn(s.current.stream, len(s.steering.changes) > 0); err != nil {
 			return err
 		}
@@ -380,7 +380,7 @@ func (s *sink) idle() error {
 // itself: what is written must not depend on that.
 const stuckAfter = time.Second
 
-// stuck tells whether the model waits for slots and none will come back, since all that it waits for are held. The
+// stuck reports whether the model waits for slots and none will come back, since all that it waits for are held. The
 // bound on what is held lets that happen only where the slots that are left lie apart.
 func (s *sink) stuck() bool {
 	moved, waits := s.region.Moved()

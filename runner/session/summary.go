@@ -70,7 +70,7 @@ func (s *sink) pace(use *capture.Use, phase ggmlhooks.Phase) Pace {
 // Write prints the summary; dir is the run directory.
 func (s Summary) Write(out io.Writer, dir string) {
 	if dir == "" {
-		return // remarks tell why
+		return // remarks say why
 	}
 	a := &s.Account
 	title := "llamatap"
