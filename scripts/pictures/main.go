@@ -112,7 +112,7 @@ const all = 1 << 20
 
 var (
 	session = []step{
-		{"llamatap run -p 'func main() {' -n 60 --temp 0 -t 1 --tap-tensors 'l_out*'", 0, all},
+		{"llamatap run -p 'func main() {' -n 60 --temp 0 -t 1 --tap-tensor 'l_out*'", 0, all},
 		{"llamatap inspect", 2, all},
 		{"llamatap verify", 0, all},
 	}
@@ -121,7 +121,7 @@ var (
 		{"llamatap resource summary", 3, 38},
 	}
 	dataset = []step{
-		{"llamatap run -p 'func main() {' -n 200 --temp 0 --ignore-eos --tap-tensors 'l_out*'", 0, 0},
+		{"llamatap run -p 'func main() {' -n 200 --temp 0 --ignore-eos --tap-tensor 'l_out*'", 0, 0},
 		{"llamatap cat --tensor l_out-3 --token 20", 0, all},
 		{"llamatap export --to dataset --tensor l_out --complete --seed 1 -o dataset", 0, all},
 		{"find dataset -type f", 0, all},

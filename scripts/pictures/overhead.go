@@ -22,7 +22,7 @@ scenarios:
       - name: off
       - {name: "--tap-kv", kv: true}
       - {name: "--tap-ledger windows", ledger: windows}
-      - {name: "--tap-tensors 'l_out*'", tensors: l_out*}
+      - {name: "--tap-tensor 'l_out*'", tensors: l_out*}
       - {name: "--tap-resource-level DETAILED", resource-level: DETAILED}
       - {name: "--tap-preset attention_analysis", preset: attention_analysis}
       - {name: "--tap-preset balanced (all)", preset: balanced}
