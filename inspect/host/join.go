@@ -38,7 +38,8 @@ func (a *state) join() error {
 	graphs, err := a.graphs(block, system)
 	if errors.Is(err, resources.ErrNoLog) {
 		if graphs, err = a.graphsOfWaits(block, system); errors.Is(err, fs.ErrNotExist) {
-			r.Notes = append(r.Notes, "what happened in which phase is not known: the run has neither "+rundir.EventsName+" nor "+rundir.WaitsName+
+			r.Notes = append(r.Notes, "what happened in which phase is not known: the run has neither "+
+				rundir.EventsName+" nor "+rundir.WaitsName+
 				" with times of graphs; record with --tap-resource-level MINIMAL or more beside --tap-host")
 			return nil
 		}

@@ -57,8 +57,8 @@ func FindPMU(sys fs.FS, w PMUConfig) (*PMU, error) {
 		}
 		return p, err
 	}
-	return nil, fmt.Errorf("%w: needs Intel's mem-loads, AMD's ibs_op or Arm's arm_spe_0 in %s; sample page faults instead",
-		ErrNoPMU, devices)
+	return nil, fmt.Errorf("%w: needs Intel's mem-loads, AMD's ibs_op or Arm's arm_spe_0 in %s; "+
+		"sample page faults instead", ErrNoPMU, devices)
 }
 
 // attr returns the attribute that all events of a family share.

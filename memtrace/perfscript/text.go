@@ -253,8 +253,8 @@ func (t *Text) tail(name, rest []byte, e event, a *memtrace.Access) error {
 			t.layouts[string(name)] = l
 			return nil
 		}
-		return fmt.Errorf("%w: it is not clear which fields these are: %.200q; say so with the list that perf script -F had",
-			ErrText, rest)
+		return fmt.Errorf("%w: it is not clear which fields these are: %.200q; "+
+			"say so with the list that perf script -F had", ErrText, rest)
 	}
 	return fmt.Errorf("%w: these are not the fields of -F: %.200q", ErrText, rest)
 }

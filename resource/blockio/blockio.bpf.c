@@ -1,8 +1,9 @@
 //go:build ignore
 
-/* Block requests: how long the device takes for each, how many it has at once, and who asked for them. A request is followed by its address
- * from its start (in the context of the task that submits it) over its issue to its completion; what is said of a request is in requests.h.
- * Hot path: 100 ns per request for all programs together, of which two readings of the clock are the most. */
+/* Block requests: how long the device takes for each, how many it has at once, and who asked for them. A request is
+ * followed by its address from its start (in the context of the task that submits it) over its issue to its completion;
+ * what is said of a request is in requests.h. Hot path: 100 ns per request for all programs together, of which two
+ * readings of the clock are the most. */
 #include "target.h"
 #include "requests.h"
 
@@ -85,7 +86,8 @@ struct {
 	__type(value, struct block_known);
 } knowns SEC(".maps");
 
-/* These are functions of their own, which the verifier goes through once, and not once for each way in which a program gets there. */
+/* These are functions of their own, which the verifier goes through once, and not once for each way in which a program
+ * gets there. */
 __noinline int table_find(__u64 key)
 {
 	return block_find(&table, key, bucket_mask);
@@ -107,8 +109,8 @@ struct place {
 	__u32 disk;
 };
 
-/* number_of makes a number of an address. The verifier calculates with pointers only as far as to subtract one from another: the number is the
- * distance from the table. */
+/* number_of makes a number of an address. The verifier calculates with pointers only as far as to subtract one from
+ * another: the number is the distance from the table. */
 static __always_inline __u64 number_of(const void *address)
 {
 	__u64 key = (__u64)address;
@@ -123,7 +125,8 @@ static __always_inline __u64 key_of(const struct request *rq)
 	return number_of(rq);
 }
 
-/* address_of is the way back. The address of the table is read from where it lies on the stack, which makes it a number. */
+/* address_of is the way back. The address of the table is read from where it lies on the stack, which makes it a
+ * number. */
 static __always_inline void *address_of(__u64 key)
 {
 	struct block_table *volatile from = &table;
@@ -190,7 +193,8 @@ static __always_inline bool wanted_request(struct task_struct *task, const struc
 	return target_by_cgroup && (task->flags & PF_KTHREAD) && wanted_owner(bio);
 }
 
-/* group_of returns the number of the control group that a request is accounted to: the task's, or, of a kernel thread, its owner's. */
+/* group_of returns the number of the control group that a request is accounted to: the task's, or, of a kernel thread,
+ * its owner's. */
 static __always_inline __u64 group_of(struct task_struct *task, const struct bio *bio)
 {
 	if (task->flags & PF_KTHREAD)
@@ -330,7 +334,8 @@ static __always_inline void find_out(struct request *rq, struct task_struct *tas
 		k->turn = ~0ull; /* no room: each request of it is counted as lost to its row, and looks for room anew */
 }
 
-/* start: a task starts a request. Kernel threads do so for others, and a thread's own name is not looked at here: both are found out each time. */
+/* start: a task starts a request. Kernel threads do so for others, and a thread's own name is not looked at here: both
+ * are found out each time. */
 static __always_inline void start(struct request *rq)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -376,7 +381,8 @@ int BPF_PROG(on_moved)
 	return 0;
 }
 
-/* These are loaded where what the target starts belongs to it. What was found of a number holds no longer: it may be that of another process. */
+/* These are loaded where what the target starts belongs to it. What was found of a number holds no longer: it may be
+ * that of another process. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -408,7 +414,8 @@ int BPF_PROG(on_issue, struct request *rq)
 	__u64 key = key_of(rq);
 	int at = block_find(&table, key, bucket_mask);
 
-	/* What was not seen to start is the device's own flush, or was started before this program was; its task says nothing. */
+	/* What was not seen to start is the device's own flush, or was started before this program was; its task says
+	 * nothing. */
 	if (at < 0 && (!starts || !(target_by_pid || target_by_comm || target_by_cgroup)))
 		at = enter(rq, key);
 	if (at >= 0)
@@ -454,8 +461,8 @@ int BPF_PROG(on_complete, struct request *rq, int error, unsigned nr_bytes)
 	return 0;
 }
 
-/* The kernel does not run a program in an interrupt that came while the same program ran on that processor. What on_complete missed in that
- * way is found here, a little later in the same completion. */
+/* The kernel does not run a program in an interrupt that came while the same program ran on that processor. What
+ * on_complete missed in that way is found here, a little later in the same completion. */
 SEC("tp_btf/block_io_done")
 int BPF_PROG(on_done, struct request *rq)
 {
@@ -537,7 +544,8 @@ int BPF_PROG(on_frontmerge, struct bio *bio)
 	return bio_merged(bio);
 }
 
-/* Looking at old requests: whether the kernel still has one, and giving up one that it has not. Both are run by the reader. */
+/* Looking at old requests: whether the kernel still has one, and giving up one that it has not. Both are run by the
+ * reader. */
 struct old {
 	__u64 key;
 	__u64 issue_ns; /* as it was seen: another one is another request */

@@ -1,5 +1,6 @@
-/* The same where the kernel has no BTF: the requests of plain tracepoints have no address, and are identified by device, sector and
- * operation. Partitions, the task behind a request, its time in the queue and merges of bios are not known here. */
+/* The same where the kernel has no BTF: the requests of plain tracepoints have no address, and are identified by
+ * device, sector and operation. Partitions, the task behind a request, its time in the queue and merges of bios are not
+ * known here. */
 #pragma once
 
 /* Where the fields of the tracepoints lie: kernels differ. */

@@ -74,7 +74,8 @@ struct block_disk {
 	__u64 pad[4];
 };
 
-/* counts are one processor's of one row. What a usual request counts lies in the first line and in its size's latencies. */
+/* counts are one processor's of one row. What a usual request counts lies in the first line and in its size's
+ * latencies. */
 struct block_counts {
 	__u64 events; /* changes whenever something else does */
 	__u64 bytes;
@@ -92,9 +93,9 @@ struct block_counts {
 	__u32 latency[BLOCK_SIZES][HISTOGRAM_SLOTS]; /* microseconds from issue to completion */
 };
 
-/* known is what a task's request was found to be. It holds as long as nothing has changed that it was found by: the processes that are wanted,
- * the interval, and the groups that processes are in, of which none is looked up while it is the same set, as the kernel calls it. One
- * processor's, and one cache line. */
+/* known is what a task's request was found to be. It holds as long as nothing has changed that it was found by: the
+ * processes that are wanted, the interval, and the groups that processes are in, of which none is looked up while it is
+ * the same set, as the kernel calls it. One processor's, and one cache line. */
 struct block_known {
 	__u64 turn;    /* of the table */
 	__u64 groups;  /* address of the task's set of control groups */
@@ -166,7 +167,8 @@ static __always_inline __u64 block_turn(const struct block_table *t)
 	return (__u64)*(volatile const __u32 *)&t->moves << 32 | *(volatile const __u32 *)&t->epoch;
 }
 
-/* The buckets of a key, as the index of their first slot: other 0 is where it lies unless that is full. buckets is a power of two, less one. */
+/* The buckets of a key, as the index of their first slot: other 0 is where it lies unless that is full. buckets is a
+ * power of two, less one. */
 static __always_inline __u32 block_bucket(__u64 key, __u32 other, __u32 buckets)
 {
 	__u64 hash = block_mix(key);
@@ -315,8 +317,8 @@ static __always_inline __u32 block_fixed(struct block_table *t, const struct blo
 	return at;
 }
 
-/* block_row_of returns the row of what want says, and makes it where it is new. rows is a power of two, less one. Two processors that make
- * the same row at once make two; the reader adds them up. */
+/* block_row_of returns the row of what want says, and makes it where it is new. rows is a power of two, less one. Two
+ * processors that make the same row at once make two; the reader adds them up. */
 static __always_inline __u32 block_row_of(struct block_table *t, const struct block_row *want, __u32 disk_id, __u32 rows)
 {
 	__u64 hash = block_mix(want->device ^ (__u64)want->tgid << 32 ^ want->cgroup * 0xff51afd7ed558ccdull ^ (__u64)want->op << 28);
@@ -372,8 +374,9 @@ static __always_inline void block_withdrawn(struct block_table *t, const struct 
 		__sync_fetch_and_add(&t->disks[slot->disk & (BLOCK_DISKS - 1)].inflight, -1);
 }
 
-/* block_us is a time in microseconds as a histogram counts it: 1 at least, as A does. A processor takes ten times as long to divide as to multiply,
- * and the compiler for BPF does not know how to divide by a constant without: below 2^32 the product is exact. */
+/* block_us is a time in microseconds as a histogram counts it: 1 at least, as A does. A processor takes ten times as
+ * long to divide as to multiply, and the compiler for BPF does not know how to divide by a constant without: below 2^32
+ * the product is exact. */
 static __always_inline __u64 block_us(__u64 ns)
 {
 	if (ns < 2000)
@@ -389,8 +392,8 @@ struct block_end {
 	bool error;
 };
 
-/* BLOCK_COUNT counts a completed request. add is how a counter is added to: counts that only one program of one processor writes are added
- * to plainly, shared ones atomically. */
+/* BLOCK_COUNT counts a completed request. add is how a counter is added to: counts that only one program of one
+ * processor writes are added to plainly, shared ones atomically. */
 #define BLOCK_COUNT(counts, slot, end, add)                                                                        \
 	do {                                                                                                          \
 		__u64 service = (end)->now > (slot)->issue_ns ? (end)->now - (slot)->issue_ns : 0;                    \

@@ -1,6 +1,7 @@
-/* What a thread waits for, the same in BPF and in the user-space C of tests: one page fault from its entry to its return, with the time off
- * the processor inside it; one wait for the disk inside a system call; and runs of file pages that it reads into the page cache. Pure logic:
- * no helpers of BPF, and types that both have. All times are in nanoseconds of CLOCK_MONOTONIC. */
+/* What a thread waits for, the same in BPF and in the user-space C of tests: one page fault from its entry to its
+ * return, with the time off the processor inside it; one wait for the disk inside a system call; and runs of file pages
+ * that it reads into the page cache. Pure logic: no helpers of BPF, and types that both have. All times are in
+ * nanoseconds of CLOCK_MONOTONIC. */
 #pragma once
 
 typedef unsigned long long wait_u64;
@@ -69,7 +70,8 @@ WAIT_INLINE int wait_fault_begin(struct wait_thread *t, wait_u64 now, wait_u64 a
 	return open;
 }
 
-/* wait_at notes where in a file the thread is. In a fault a page that was looked up by itself says more than those around it. */
+/* wait_at notes where in a file the thread is. In a fault a page that was looked up by itself says more than those
+ * around it. */
 WAIT_INLINE void wait_at(struct wait_thread *t, wait_u32 dev, wait_u64 ino, wait_u64 first, wait_u64 last, wait_u32 how)
 {
 	if (!how && t->begin_ns)
@@ -97,7 +99,8 @@ WAIT_INLINE void wait_off(struct wait_thread *t, wait_u64 now, int asleep, wait_
 	t->call = t->begin_ns ? 0 : call;
 }
 
-/* wait_on: the thread is on a processor again. It reports whether a wait in a system call ended, which is then from *since to now. */
+/* wait_on: the thread is on a processor again. It reports whether a wait in a system call ended, which is then from
+ * *since to now. */
 WAIT_INLINE int wait_on(struct wait_thread *t, wait_u64 now, wait_u64 *since)
 {
 	wait_u64 gap;
@@ -116,7 +119,8 @@ WAIT_INLINE int wait_on(struct wait_thread *t, wait_u64 now, wait_u64 *since)
 	return 0;
 }
 
-/* wait_run_takes adds pages to a run. It reports whether they belong to it: else the run is to be emitted, and begun anew with them. */
+/* wait_run_takes adds pages to a run. It reports whether they belong to it: else the run is to be emitted, and begun
+ * anew with them. */
 WAIT_INLINE int wait_run_takes(struct wait_run *r, wait_u64 now, wait_u32 dev, wait_u64 ino, wait_u64 first, wait_u64 pages)
 {
 	if (!r->pages || r->dev != dev || r->ino != ino || r->first + r->pages != first || r->pages >= WAIT_RUN_PAGES)

@@ -1,8 +1,9 @@
 //go:build ignore
 
-/* What threads of the wanted processes wait for on files, sent one by one through a ring buffer that wakes nobody: a reader that was woken
- * at each fault took the processor from the model, as measured. A fault begins at the software event page-faults and ends at minor-faults or
- * major-faults, which the kernel counts when the fault has been handled; both exist on every processor and need no types of the kernel. */
+/* What threads of the wanted processes wait for on files, sent one by one through a ring buffer that wakes nobody: a
+ * reader that was woken at each fault took the processor from the model, as measured. A fault begins at the software
+ * event page-faults and ends at minor-faults or major-faults, which the kernel counts when the fault has been handled;
+ * both exist on every processor and need no types of the kernel. */
 #include "target.h"
 #include "types.h"
 #include "fault.h"
@@ -42,7 +43,8 @@ struct file_key {
 	__u32 dev, zero;
 };
 
-/* Files whose requests are recorded, whoever issues them: those that a wanted thread reads, and those that user space names. */
+/* Files whose requests are recorded, whoever issues them: those that a wanted thread reads, and those that user space
+ * names. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);

@@ -1,4 +1,5 @@
-/* Block requests that read files, from issue to completion. A part of filemap.bpf.c, whose maps and functions it uses. */
+/* Block requests that read files, from issue to completion. A part of filemap.bpf.c, whose maps and functions it
+ * uses. */
 #pragma once
 
 struct issued {
@@ -13,8 +14,9 @@ struct {
 	__type(value, struct issued);
 } requests SEC(".maps");
 
-/* head_of is the address of the first page of the folio that a page belongs to. What the kernel keeps of it in the other pages is that address
- * and 1, or, in newer kernels, a mask that makes it of the page's own address, and 1; no page lies where masks do. */
+/* head_of is the address of the first page of the folio that a page belongs to. What the kernel keeps of it in the
+ * other pages is that address and 1, or, in newer kernels, a mask that makes it of the page's own address, and 1; no
+ * page lies where masks do. */
 static __always_inline __u64 head_of(struct page *page)
 {
 	__u64 info = 0;
@@ -28,8 +30,8 @@ static __always_inline __u64 head_of(struct page *page)
 	return info >> 32 == 0xffffffff ? (__u64)page & info : info - 1;
 }
 
-/* file_of finds the file page that a bio begins with. Pages and mappings are read as numbers, because pointers' bits cannot be asked for; only
- * what leads from there to the file is followed by its types, which is faster. */
+/* file_of finds the file page that a bio begins with. Pages and mappings are read as numbers, because pointers' bits
+ * cannot be asked for; only what leads from there to the file is followed by its types, which is faster. */
 static __always_inline bool file_of(struct bio *bio, struct file_key *key, __u64 *page)
 {
 	struct bio_vec *vec = bio->bi_io_vec;
@@ -150,7 +152,8 @@ int BPF_PROG(on_issue, struct request *rq)
 		r.first = page;
 		range(rq, &r, &key);
 	}
-	/* One that the device was too busy for is issued again, and may have taken up others meanwhile: it is as large as now, and as old as then. */
+	/* One that the device was too busy for is issued again, and may have taken up others meanwhile: it is as large as
+	 * now, and as old as then. */
 	r.ns = started && started->ns ? started->ns : bpf_ktime_get_ns();
 	r.sector = rq->__sector;
 	if (rq->part) {

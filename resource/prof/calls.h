@@ -1,4 +1,5 @@
-/* The system calls that are tracked, and how one is counted: pure logic, the same in BPF and in the user-space C of tests. */
+/* The system calls that are tracked, and how one is counted: pure logic, the same in BPF and in the user-space C of
+ * tests. */
 #pragma once
 
 typedef unsigned int call_u32;
@@ -20,7 +21,8 @@ enum {
 	CALL_FLAGS4 = 1 << 10,  /* its fourth argument are */
 };
 
-/* CALL(identifier, name, flags): the order is that of the numbers in maps, from 1 on. prof's table in Go has the same. */
+/* CALL(identifier, name, flags): the order is that of the numbers in maps, from 1 on. prof's table in Go has the
+ * same. */
 #define CALLS(CALL) \
 	CALL(READ, "read", CALL_BYTES | CALL_SAMPLED | CALL_FILE) \
 	CALL(WRITE, "write", CALL_BYTES | CALL_SAMPLED | CALL_FILE | CALL_OUT) \
@@ -83,8 +85,8 @@ static inline call_u64 call_argument(call_u32 flags, call_u64 second, call_u64 t
 
 static const unsigned short call_flags[CALL_SLOTS] = { CALLS(CALL_FLAGS_OF) };
 
-/* The kernel's numbers. What a processor lacks is not in its list. futex is entered as FUTEX_OTHER; its operation decides, see
- * call_of_futex. The tests compare both lists with golang.org/x/sys/unix. */
+/* The kernel's numbers. What a processor lacks is not in its list. futex is entered as FUTEX_OTHER; its operation
+ * decides, see call_of_futex. The tests compare both lists with golang.org/x/sys/unix. */
 #define NUMBERS_ALIKE(NR) /* since 5.1 all processors have the same */ \
 	NR(426, IO_URING_ENTER) NR(437, OPENAT2) NR(441, EPOLL_PWAIT2) NR(449, FUTEX_WAIT) NR(454, FUTEX_WAKE) NR(455, FUTEX_WAIT) \
 	NR(456, FUTEX_OTHER)
@@ -127,8 +129,8 @@ static inline call_u32 call_of_futex(call_u64 operation)
 	return CALL_OF_FUTEX_OTHER;
 }
 
-/* Errors: 0 is a number that is not known, 1 to 133 are those of user space, from 134 on those by which the kernel restarts a call that a
- * signal interrupted (512 ERESTARTSYS to 517). */
+/* Errors: 0 is a number that is not known, 1 to 133 are those of user space, from 134 on those by which the kernel
+ * restarts a call that a signal interrupted (512 ERESTARTSYS to 517). */
 enum { ERRNO_LAST = 133, ERRNO_RESTART = 512, ERRNO_RESTARTS = 6, ERRNO_SLOTS = ERRNO_LAST + 1 + ERRNO_RESTARTS };
 
 static inline int call_failed(call_s64 result) { return result < 0 && result >= -4095; }
@@ -144,8 +146,8 @@ static inline call_u32 errno_slot(call_s64 result)
 	return 0;
 }
 
-/* Latencies are counted in units of 64 ns: four slots for each power of two, so that a slot is at most a quarter of its value wide. Slots 0
- * to 3 hold one unit each; the last holds everything from 7/4 of 2^30 units on, two minutes. */
+/* Latencies are counted in units of 64 ns: four slots for each power of two, so that a slot is at most a quarter of its
+ * value wide. Slots 0 to 3 hold one unit each; the last holds everything from 7/4 of 2^30 units on, two minutes. */
 enum { LATENCY_UNIT = 6, LATENCY_SLOTS = 120 };
 
 static inline call_u32 latency_slot(call_u64 ns)
@@ -166,9 +168,10 @@ static inline call_u32 latency_slot(call_u64 ns)
 	return slot < LATENCY_SLOTS ? slot : LATENCY_SLOTS - 1;
 }
 
-/* What is known of one call of one process, on one processor. Counters only grow. The longest call is kept for the interval that goes on
- * and for the one before, because whoever reads begins a new interval first and reads then. Nobody else writes meanwhile, but somebody may
- * read, from the first field to the last: what is read is whole if count, read first and written last, equals begun. */
+/* What is known of one call of one process, on one processor. Counters only grow. The longest call is kept for the
+ * interval that goes on and for the one before, because whoever reads begins a new interval first and reads then.
+ * Nobody else writes meanwhile, but somebody may read, from the first field to the last: what is read is whole if
+ * count, read first and written last, equals begun. */
 struct call_stat {
 	call_u64 count;
 	call_u64 errors;
@@ -223,8 +226,8 @@ static inline void call_count(struct call_stat *s, call_s64 result, call_u64 byt
 	s->count++;
 }
 
-/* A call that has begun: when, whether it is timed, and which, in one word, so that whoever reads it while it is written sees both or
- * neither. 57 bits of nanoseconds are four years since the machine was started. 0 is no call. */
+/* A call that has begun: when, whether it is timed, and which, in one word, so that whoever reads it while it is
+ * written sees both or neither. 57 bits of nanoseconds are four years since the machine was started. 0 is no call. */
 #define OPEN_TIMED 64ull
 
 static inline call_u64 open_word(call_u64 ns, int timed, call_u32 call)

@@ -61,7 +61,8 @@ var optional = []string{
 	"on_retransmit_synack_plain",
 }
 
-// Open begins to count. Where BPF programs cannot run, reads and writes are polled from /proc, and Missing says what is not recorded and why. It is an error where the target cannot be watched.
+// Open begins to count. Where BPF programs cannot run, reads and writes are polled from /proc, and Missing says what is
+// not recorded and why. It is an error where the target cannot be watched.
 func Open(o Options) (*Collector, error) {
 	if len(o.Types) == 0 {
 		o.Types = resource.ProfTypes

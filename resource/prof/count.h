@@ -5,8 +5,8 @@
 
 static const __u8 call_of_number[CALL_NUMBERS] = { NUMBERS(CALL_AT) };
 
-/* call_at returns the tracked call of a number, CALL_NONE for others and for those that nobody asked for. A network that is counted by
- * system calls needs those that move bytes. */
+/* call_at returns the tracked call of a number, CALL_NONE for others and for those that nobody asked for. A network
+ * that is counted by system calls needs those that move bytes. */
 static __always_inline __u32 call_at(long number, __u64 second)
 {
 	__u32 call;
@@ -63,8 +63,8 @@ static __always_inline int begin(__u32 call, __s32 fd, __u64 second, __u64 third
 	return 0;
 }
 
-/* message_bytes adds the lengths up of the messages that sendmmsg or recvmmsg moved. A function of its own, so that its loop is verified
- * once. */
+/* message_bytes adds the lengths up of the messages that sendmmsg or recvmmsg moved. A function of its own, so that its
+ * loop is verified once. */
 __u64 __noinline message_bytes(__u64 at, __u32 count)
 {
 	__u64 bytes = 0;

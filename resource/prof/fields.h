@@ -1,4 +1,5 @@
-/* Fields of the kernel's types that only these programs read, and where each processor has a call's number and arguments. */
+/* Fields of the kernel's types that only these programs read, and where each processor has a call's number and
+ * arguments. */
 #pragma once
 
 #include "kernel.h"

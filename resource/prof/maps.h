@@ -1,5 +1,6 @@
-/* What prof counts, and the constants set before it is loaded. Counters are per processor and only grow. Room is taken when the maps are made:
- * what is allocated later, the kernel refuses now and then when many processes begin at once. prof sets the sizes. */
+/* What prof counts, and the constants set before it is loaded. Counters are per processor and only grow. Room is taken
+ * when the maps are made: what is allocated later, the kernel refuses now and then when many processes begin at once.
+ * prof sets the sizes. */
 #pragma once
 
 #include "kernel.h"

@@ -104,8 +104,8 @@ int BPF_PROG(on_retransmit_synack, const struct sock *sk)
 	return retransmitted((__u64)sk, sk->__sk_common.skc_family);
 }
 
-/* The same without knowledge of the kernel's types: what the tracepoints themselves report. Calls of 32-bit programs are taken for those of
- * 64-bit ones there, and whether a read or write goes to a socket is not known. */
+/* The same without knowledge of the kernel's types: what the tracepoints themselves report. Calls of 32-bit programs
+ * are taken for those of 64-bit ones there, and whether a read or write goes to a socket is not known. */
 struct entered_plain {
 	__u64 common;
 	long number;

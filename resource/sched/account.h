@@ -76,7 +76,8 @@ struct thread_accounts {
 #define SLEEPS_LOCK(name, amd64, arm64) [SYSCALL_NUMBER(amd64, arm64)] = BLOCKED_LOCK,
 #define SLEEPS_DISK(name, amd64, arm64) [SYSCALL_NUMBER(amd64, arm64)] = BLOCKED_DISK,
 
-/* sleeps says what a sleep in a system call is; 0 is unknown. Calls that a processor lacks share the last place, which is not asked for. */
+/* sleeps says what a sleep in a system call is; 0 is unknown. Calls that a processor lacks share the last place, which
+ * is not asked for. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverride-init"
 static const unsigned char sleeps[SYSCALL_NUMBERS] = {
@@ -133,8 +134,8 @@ static inline enum thread_state sleep_state(unsigned state, int iowait, int call
 	return in ? in : BLOCKED_OTHER;
 }
 
-/* reported_state is sleep_state for the tracepoint's state, where in_iowait is unknown: an uninterruptible sleep is taken for one that waits
- * for a disk, which most are. */
+/* reported_state is sleep_state for the tracepoint's state, where in_iowait is unknown: an uninterruptible sleep is
+ * taken for one that waits for a disk, which most are. */
 static inline enum thread_state reported_state(unsigned long long state, int call)
 {
 	if (state & (REPORTED_DEAD | REPORTED_ZOMBIE))
@@ -157,8 +158,8 @@ static inline void thread_begin(struct thread_accounts *t, unsigned long long no
 	t->born = now;
 }
 
-/* thread_enter closes the gap that the thread is in, begins the next one and returns how long the closed one was. A clock that differs
- * between processors does not make a gap negative. */
+/* thread_enter closes the gap that the thread is in, begins the next one and returns how long the closed one was. A
+ * clock that differs between processors does not make a gap negative. */
 static inline unsigned long long thread_enter(struct thread_accounts *t, unsigned long long now, enum thread_state state)
 {
 	unsigned long long since = t->mark >> STATE_BITS, gap;
@@ -205,8 +206,8 @@ static inline void thread_waited(struct thread_accounts *t, unsigned long long w
 		t->wait_max = wait;
 }
 
-/* thread_run is a switch to it. Its waking need not have been seen where the kernel reports how long it has been queued since, in ns; UNKNOWN
- * where it does not. */
+/* thread_run is a switch to it. Its waking need not have been seen where the kernel reports how long it has been queued
+ * since, in ns; UNKNOWN where it does not. */
 static inline void thread_run(struct thread_accounts *t, unsigned long long now, unsigned epoch, unsigned long long queued)
 {
 	enum thread_state from = thread_state(t);

@@ -1,5 +1,5 @@
-/* The programs of sched.bpf.c for kernels without BTF. The events' own fields are all there is, threads are known by tid alone, and system calls by
- * having been entered. each_task's part is done by the reader, from /proc. */
+/* The programs of sched.bpf.c for kernels without BTF. The events' own fields are all there is, threads are known by
+ * tid alone, and system calls by having been entered. each_task's part is done by the reader, from /proc. */
 #pragma once
 
 struct switch_event {
@@ -69,8 +69,8 @@ int on_wakeup_plain(struct wakeup_event *e)
 	return FOR_OTHERS_TOO;
 }
 
-/* begin_plain begins the accounts of a task whose number may have been that of one that ended since the last snapshot: that one's are
- * overwritten, and counted as lost. */
+/* begin_plain begins the accounts of a task whose number may have been that of one that ended since the last snapshot:
+ * that one's are overwritten, and counted as lost. */
 static __always_inline struct thread_accounts *begin_plain(__u32 tid, __u32 tgid, enum thread_state state)
 {
 	struct thread_accounts *t = accounts_by(tid);

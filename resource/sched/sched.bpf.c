@@ -138,8 +138,8 @@ static __always_inline void ended(struct thread_accounts *t, struct task_struct_
 	__builtin_memcpy(t->comm, task->comm, sizeof t->comm);
 }
 
-/* queued_for is how long a task has waited for a processor since it was woken: what the kernel has counted since the task was left, for a
- * queue that it was taken from, and the time in its present queue, by that one's clock. */
+/* queued_for is how long a task has waited for a processor since it was woken: what the kernel has counted since the
+ * task was left, for a queue that it was taken from, and the time in its present queue, by that one's clock. */
 static __always_inline __u64 queued_for(struct task_struct *task, struct thread_accounts *t)
 {
 	struct task_struct___sched *p = (void *)task;
@@ -258,8 +258,9 @@ static __always_inline enum thread_state present_state(struct task_struct *task)
 	return state ? sleeping(task, state) : RUNNABLE;
 }
 
-/* each_task is run by a reader at each snapshot. It emits the threads that are there, with the kernel's counts, and opens the accounts of those
- * that have none. One that changes its state between the look and the entry is looked at again: from then on the other hooks see it. */
+/* each_task is run by a reader at each snapshot. It emits the threads that are there, with the kernel's counts, and
+ * opens the accounts of those that have none. One that changes its state between the look and the entry is looked at
+ * again: from then on the other hooks see it. */
 SEC("iter/task")
 int each_task(struct bpf_iter__task *ctx)
 {

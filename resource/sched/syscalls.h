@@ -1,5 +1,5 @@
-/* The system calls whose name says what a thread waits for when it sleeps in them, with their numbers on amd64 and arm64; NONE where a
- * processor has no such call. account.h defines which state counts for which. */
+/* The system calls whose name says what a thread waits for when it sleeps in them, with their numbers on amd64 and
+ * arm64; NONE where a processor has no such call. account.h defines which state counts for which. */
 #pragma once
 
 #define SYSCALL_NUMBERS 512

@@ -1,6 +1,6 @@
-/* The table of threads: an array that the reader maps into its memory. A thread's place is its number, modulo the size, or one of a few others
- * where that is taken, which neighbours do not share; to find it takes one look, mostly, and as much to find that it has none. The reader frees the places of threads that
- * ended. */
+/* The table of threads: an array that the reader maps into its memory. A thread's place is its number, modulo the size,
+ * or one of a few others where that is taken, which neighbours do not share; to find it takes one look, mostly, and as
+ * much to find that it has none. The reader frees the places of threads that ended. */
 #pragma once
 
 #include "kernel.h"
@@ -24,8 +24,8 @@ struct {
 	__type(value, struct thread_slot);
 } threads SEC(".maps");
 
-/* Who puts something here first may write: under a thread's key who gives it a place, under slot_claim who takes the place. The number of
- * threads is no key's lower half, so that these are apart. */
+/* Who puts something here first may write: under a thread's key who gives it a place, under slot_claim who takes the
+ * place. The number of threads is no key's lower half, so that these are apart. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 2 * 8192 + 256);
@@ -50,7 +50,8 @@ static __always_inline void count_lost(void)
 		*n += 1;
 }
 
-/* thread_key names a thread. tid alone is used again; with the time of its start it is not. Where the kernel's types are unknown start is 0. */
+/* thread_key names a thread. tid alone is used again; with the time of its start it is not. Where the kernel's types
+ * are unknown start is 0. */
 static __always_inline __u64 thread_key(__u32 tid, __u32 start)
 {
 	return (__u64)start << 32 | tid;

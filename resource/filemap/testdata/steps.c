@@ -1,4 +1,5 @@
-/* steps: runs fault.h in user space. Each line of stdin is a step; what it reports is written. First the layout of struct wait_event. */
+/* steps: runs fault.h in user space. Each line of stdin is a step; what it reports is written. First the layout of
+ * struct wait_event. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>

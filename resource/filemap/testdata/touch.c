@@ -1,8 +1,9 @@
-/* touch FILE MODE COUNT: waits for a line on stdin, maps the file, touches COUNT bytes of it, each in another page, and writes for each the
- * address, when it began and how long it took. MODE: cold (out of the page cache, without read-ahead), warm (in it), anon (no file),
- * threads (cold, by four threads at once), read (cold, by read(2) into memory that is there), populate (cold, MAP_POPULATE alone),
- * direct (past the page cache), flood (anonymous, 500 at a time, 50,000 per second, not timed). The last line has the minor and major faults and the
- * voluntary switches since stdin. */
+/* touch FILE MODE COUNT: waits for a line on stdin, maps the file, touches COUNT bytes of it, each in another page, and
+ * writes for each the address, when it began and how long it took. MODE: cold (out of the page cache, without
+ * read-ahead), warm (in it), anon (no file), threads (cold, by four threads at once), read (cold, by read(2) into
+ * memory that is there), populate (cold, MAP_POPULATE alone), direct (past the page cache), flood (anonymous, 500 at a
+ * time, 50,000 per second, not timed). The last line has the minor and major faults and the voluntary switches since
+ * stdin. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
