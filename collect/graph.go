@@ -41,7 +41,8 @@ func (r *Reader) graph(d *decoder) error {
 // graphLike begins a graph that differs from the one before it in what the changes say, and is as large.
 func (r *Reader) graphLike(g, before *ggmlhooks.Graph, like uint64, nodes, leafs, changes int) error {
 	if before == nil || before.ID != like || len(before.Nodes) != nodes || len(before.Leafs) != leafs || changes > nodes+leafs {
-		return fmt.Errorf("%w: graph %d is described by its difference from graph %d, which is not the one before it", ErrQueue, g.ID, like)
+		return fmt.Errorf("%w: graph %d is described by its difference from graph %d, which is not the one before it",
+			ErrQueue, g.ID, like)
 	}
 	g.Nodes, g.Leafs = slices.Clone(before.Nodes), slices.Clone(before.Leafs) // what listeners were handed stays as it is
 	r.left[g.ID] = changes

@@ -81,7 +81,8 @@ type NodeTime struct {
 	LeftNS int64 // after BeginNS, when ggml went on
 }
 
-// Sync is the first synchronisation of a scheduler after executions that were reported as [ExecEnd].Async: they are done.
+// Sync is the first synchronisation of a scheduler after executions that were reported as [ExecEnd].Async: they are
+// done.
 type Sync struct {
 	Exec   uint64 // the newest of them
 	MonoNS int64  // when the program's call returned

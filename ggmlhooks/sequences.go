@@ -70,7 +70,8 @@ func (s *sequence) remove(first, end int32) {
 	s.output, s.redo, s.tail = false, nil, s.tail[:0]
 }
 
-// redone reports whether several rows stand where the first of them stood before: a draft model that follows its target.
+// redone reports whether several rows stand where the first of them stood before: a draft model that follows its
+// target.
 func (s *sequence) redone(token, pos int32, rows int) bool {
 	return rows > 1 && s.redo != nil && *s.redo == place{pos, token}
 }

@@ -183,7 +183,8 @@ func (s *sink) ready() func(pid int) error {
 	}
 }
 
-// sealEarly ends a recording that was stopped by a command: the run is sealed, and the program continues without the tap.
+// sealEarly ends a recording that was stopped by a command: the run is sealed, and the program continues without
+// the tap.
 func (s *sink) sealEarly(process *collect.Process) (Result, error) {
 	s.region.Stop()
 	s.early = true
