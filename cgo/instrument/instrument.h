@@ -23,7 +23,7 @@ enum {
     INSTR_LEVEL_MINIMAL = 0,
     INSTR_LEVEL_DETAILED = 1,
     INSTR_LEVEL_VERBOSE = 2,
-    INSTR_MINIMAL_BYTES = 1 << 20, // from this size on MINIMAL tells of allocations
+    INSTR_MINIMAL_BYTES = 1 << 20, // from this size on MINIMAL reports allocations
 };
 #define INSTR_FLUSH_NS 1000000000 // a line waits no longer than until the first line this time later
 #define INSTR_RETRY_NS 100000000  // time between attempts to write that failed
@@ -49,7 +49,7 @@ struct instr_work {
 
 // An open layer or component.
 struct instr_range {
-    bool     layer, told;
+    bool     layer, reported;
     int32_t  layer_id;
     char     name[INSTR_NAME];
     uint64_t start_ns, looking_ns; // looking_ns is the thread's at the beginning
@@ -64,7 +64,7 @@ struct instr_thread {
     struct instr_range open[INSTR_DEPTH];
 };
 
-// An allocation that was told of and not given back.
+// An allocation that was reported and not given back.
 struct instr_live {
     uint64_t number, address, bytes, mono_ns; // number ends its resource_id
     uint32_t next_number, next_address;       // in their chains, index + 1

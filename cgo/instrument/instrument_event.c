@@ -202,8 +202,8 @@ static void resource_id(struct instr_call * c, const struct llama_resource_tenso
     instr_quoted(c->instr, id, LLAMA_RESOURCE_ID_SIZE);
 }
 
-// A compute operation, as it was told of.
-struct told {
+// A compute operation, as it was reported.
+struct reported {
     const char * operation, * component;
     struct llama_resource_tensor inputs[LLAMA_RESOURCE_MAX_INPUTS], output;
     size_t n, all;
@@ -212,7 +212,7 @@ struct told {
     uint64_t flops, read, written;
 };
 
-static void compute_line(struct instr_call * c, const struct told * o) {
+static void compute_line(struct instr_call * c, const struct reported * o) {
     struct llama_resource_instr * s = c->instr;
     instr_begin(c, INSTR_COMPUTE, "computed");
     resource_id(c, o->has_output ? &o->output : &o->inputs[0], "compute", o->layer, o->component);
@@ -247,7 +247,7 @@ INSTR_API void llama_resource_instr_compute_operation(struct llama_resource_inst
         [INSTR_CLASS_OTHER] = INSTR_LEVEL_DETAILED, [INSTR_CLASS_ELEMENTWISE] = INSTR_LEVEL_VERBOSE,
     };
     struct instr_call c;
-    struct told o = {.operation = operation, .component = component_type, .all = n_inputs};
+    struct reported o = {.operation = operation, .component = component_type, .all = n_inputs};
     if (n_inputs == 0 || !instr_enter(&c, instr)) {
         return;
     }

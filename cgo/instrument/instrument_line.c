@@ -28,7 +28,7 @@ static void put(struct llama_resource_instr * s, const char * bytes, size_t n) {
 
 void instr_raw(struct llama_resource_instr * s, const char * text) { put(s, text, strlen(text)); }
 
-// character returns the bytes of the character of UTF-8 that text begins with, 0 where that is none.
+// character returns the length of the UTF-8 character that text begins with, 0 where there is none.
 static size_t character(const unsigned char * text) {
     size_t n;
     if (text[0] < 0x80) {
@@ -223,7 +223,7 @@ static void finish(struct llama_resource_instr * s) {
     s->events++;
 }
 
-// losses tells of what was lost, now that there is room again.
+// losses reports what was lost, now that there is room again.
 static void losses(struct instr_call * c) {
     struct llama_resource_instr * s = c->instr;
     for (int kind = 0; kind < INSTR_KINDS; kind++) {

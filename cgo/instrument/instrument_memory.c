@@ -1,4 +1,4 @@
-// instrument_memory.c: allocations that the program told of, so that a deallocation has a size and the session a
+// instrument_memory.c: allocations that the program reported, so that a deallocation has a size and the session a
 // peak; and ids.
 #define _GNU_SOURCE
 #include "instrument.h"
@@ -62,7 +62,7 @@ static uint32_t find(const struct instr_memory * m, uint64_t key, bool by_addres
 
 bool instr_memory_add(struct instr_memory * m, const struct instr_live * a) {
     uint32_t old = find(m, a->address, true);
-    if (old != 0) { // told of again: what was there is there no more, or it is the same
+    if (old != 0) { // reported again: what was there is there no more, or it is the same
         m->freed_bytes += m->live[old - 1].bytes;
         remove_entry(m, old - 1);
     }

@@ -165,7 +165,7 @@ static struct count by_output(const struct op * op, const struct llama_resource_
     }
 }
 
-// by_inputs is for a program that names an operation and its inputs, whose output is none of it, or not told.
+// by_inputs is for a program that names an operation and its inputs, whose output is none of it, or not reported.
 static struct count by_inputs(const struct op * op, const struct op * made, const struct llama_resource_tensor * inputs, size_t n_inputs) {
     const int64_t * a = inputs[0].ne, * b = n_inputs > 1 ? inputs[1].ne : NULL;
     bool known = inputs[0].op != NULL && (n_inputs < 2 || inputs[1].op != NULL);

@@ -38,7 +38,7 @@ void instr_forget_ranges(struct llama_resource_instr * s) {
     s->threads_used = 0;
 }
 
-// by_name returns the layer that a tensor's name tells, as llama.cpp gives names: blk.12.attn_q.weight, Qcur-12,
+// by_name returns the layer in a tensor's name, as llama.cpp gives names: blk.12.attn_q.weight, Qcur-12,
 // cache_k_l12; or -1.
 static int by_name(const char * name) {
     const char * digits = NULL;
@@ -143,8 +143,8 @@ INSTR_API void llama_resource_instr_begin_layer(struct llama_resource_instr * in
             t->depth = i;
         }
     }
-    bool tell = instr->level >= INSTR_LEVEL_DETAILED;
-    if (tell) {
+    bool report = instr->level >= INSTR_LEVEL_DETAILED;
+    if (report) {
         instr_begin(&c, INSTR_LAYER_BEGIN, "measured");
         instr_int(instr, "layer_id", layer_id);
         instr_end(&c);
@@ -152,7 +152,7 @@ INSTR_API void llama_resource_instr_begin_layer(struct llama_resource_instr * in
     struct instr_range * r = push(&c);
     if (r != NULL) {
         r->layer = true;
-        r->told = tell;
+        r->reported = report;
         r->layer_id = layer_id;
     }
     instr_leave(&c);
@@ -164,7 +164,7 @@ INSTR_API void llama_resource_instr_end_layer(struct llama_resource_instr * inst
     if (!instr_enter(&c, instr)) {
         return;
     }
-    if (pop(instr, true, layer_id, NULL, &r) && r.told) {
+    if (pop(instr, true, layer_id, NULL, &r) && r.reported) {
         instr_begin(&c, INSTR_LAYER_END, "computed");
         instr_raw(instr, ",\"sources\":{\"duration_us\":\"measured\",\"duration_ns\":\"measured\",\"looking_ns\":\"measured\","
                          "\"memory_operations\":\"measured\",\"compute_operations\":\"measured\"}");
@@ -192,8 +192,8 @@ INSTR_API void llama_resource_instr_begin_component(struct llama_resource_instr 
         return;
     }
     int layer = instr_layer(instr, NULL);
-    bool tell = instr->level >= INSTR_LEVEL_DETAILED;
-    if (tell) {
+    bool report = instr->level >= INSTR_LEVEL_DETAILED;
+    if (report) {
         instr_begin(&c, INSTR_COMPONENT_BEGIN, "measured");
         instr_text(instr, "component_type", component_type);
         instr_int(instr, "layer_id", layer);
@@ -201,7 +201,7 @@ INSTR_API void llama_resource_instr_begin_component(struct llama_resource_instr 
     }
     struct instr_range * r = push(&c);
     if (r != NULL) {
-        r->told = tell;
+        r->reported = report;
         r->layer_id = layer;
         instr_copy(r->name, sizeof(r->name), component_type);
     }
@@ -214,7 +214,7 @@ INSTR_API void llama_resource_instr_end_component(struct llama_resource_instr * 
     if (!instr_enter(&c, instr)) {
         return;
     }
-    if (pop(instr, false, 0, component_type, &r) && r.told) {
+    if (pop(instr, false, 0, component_type, &r) && r.reported) {
         instr_begin(&c, INSTR_COMPONENT_END, "measured");
         instr_text(instr, "component_type", component_type);
         instr_int(instr, "layer_id", r.layer_id);

@@ -35,7 +35,7 @@ static const char * remedy(int error) {
     }
 }
 
-// ends_whole tells whether a file is empty or ends with a whole line. What cannot be read back (a pipe, a device)
+// ends_whole reports whether a file is empty or ends with a whole line. What cannot be read back (a pipe, a device)
 // counts as whole.
 static bool ends_whole(const char * path) {
     struct stat st;

@@ -74,7 +74,7 @@ void llama_resource_instrumentation_free(void);
 struct llama_resource_instr * llama_resource_instr_open(LLAMA_RESOURCE_LEVEL level, const char * path);
 void                          llama_resource_instr_close(struct llama_resource_instr * instr);
 
-// global is the program's own file, open or not, never NULL; is_open tells whether it is.
+// global is the program's own file, open or not, never NULL; is_open reports whether it is.
 struct llama_resource_instr * llama_resource_instr_global(void);
 bool                          llama_resource_instr_is_open(const struct llama_resource_instr * instr);
 

@@ -19,8 +19,9 @@ type Adapter struct {
 	contexts atomic.Int32 // contexts that it is set in
 }
 
-// LoadAdapter loads the adapter of a GGUF file. Contexts that are to use it are made after that. The error is ErrAdapter with
-// llama.cpp's reason. There are broken files at which llama.cpp ends the process: CheckAdapter of package gguf refuses them.
+// LoadAdapter loads the adapter of a GGUF file. Contexts that are to use it are made after that. The error is
+// ErrAdapter with llama.cpp's reason. There are broken files at which llama.cpp ends the process: CheckAdapter of
+// package gguf refuses them.
 func (m *Model) LoadAdapter(path string) (*Adapter, error) {
 	if m.c == nil {
 		return nil, fmt.Errorf("load an adapter: the model is %w", ErrClosed)
@@ -50,7 +51,8 @@ func (a *Adapter) Close() error {
 	return nil
 }
 
-// SetAdapters lets these adapters, and no others, take part in what the context computes from now on, each with its scale.
+// SetAdapters lets these adapters, and no others, take part in what the context computes from now on, each with its
+// scale.
 func (x *Context) SetAdapters(adapters []ScaledAdapter) error {
 	if x.c == nil {
 		return fmt.Errorf("set adapters: the context is %w", ErrClosed)
@@ -81,8 +83,9 @@ func (x *Context) releaseAdapters() {
 	x.adapters = nil
 }
 
-// SetControlVector adds a vector to the residual stream behind each of the layers first to last, which count from 0. data holds the
-// vectors of layers 1, 2 …, each as long as the stream is wide; it is copied. Without data, what was set is taken away.
+// SetControlVector adds a vector to the residual stream behind each of the layers first to last, which count from 0.
+// data holds the vectors of layers 1, 2 …, each as long as the stream is wide; it is copied. Without data, what was set
+// is taken away.
 func (x *Context) SetControlVector(data []float32, first, last int) error {
 	if x.c == nil {
 		return fmt.Errorf("set a control vector: the context is %w", ErrClosed)

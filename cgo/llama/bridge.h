@@ -86,8 +86,8 @@ void bridge_choices_replay(struct llama_sampler * sampler, struct bridge_choices
 // looked up in the grammar; only where that forbids it, grammar and then chain are applied to all tokens. -2: there
 // are no logits, -3: the chain chose none, -4: the grammar allows none.
 llama_token bridge_sample(struct bridge_sampler * s, struct llama_context * ctx, int32_t i);
-// bridge_accept tells the chain, and the grammar where generated is set, of a token. false: the grammar does not
-// allow it, and nothing was told.
+// bridge_accept passes a token to the chain, and to the grammar where generated is set. false: the grammar does not
+// allow it, and nothing was changed.
 bool bridge_accept(struct bridge_sampler * s, llama_token token, bool generated);
 // bridge_grammar_init is llama_sampler_init_grammar. What a failure writes to stderr, past the log, comes into why,
 // of size bytes.

@@ -39,7 +39,7 @@ static bool candidates_fill(struct bridge_sampler * s, struct llama_context * ct
 	return true;
 }
 
-// grammar_allows tells whether a token may come next.
+// grammar_allows reports whether a token may come next.
 static bool grammar_allows(struct llama_sampler * grammar, llama_token token) {
 	llama_token_data       one   = { .id = token, .logit = 1.0f, .p = 0.0f };
 	llama_token_data_array array = { .data = &one, .size = 1, .selected = -1, .sorted = false };

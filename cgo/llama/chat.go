@@ -32,9 +32,9 @@ func ChatTemplates() []string {
 	return names
 }
 
-// ApplyChatTemplate writes a conversation as text. template is a name of ChatTemplates, or a Jinja template, which llama.cpp does not
-// run but takes for one of those by its marks. assistant ends the text with what begins the model's answer. The error is
-// ErrChatTemplate. Texts end at a zero byte.
+// ApplyChatTemplate writes a conversation as text. template is a name of ChatTemplates, or a Jinja template, which
+// llama.cpp does not run but takes for one of those by its marks. assistant ends the text with what begins the model's
+// answer. The error is ErrChatTemplate. Texts end at a zero byte.
 func ApplyChatTemplate(template string, messages []ChatMessage, assistant bool) (string, error) {
 	name := C.CString(template)
 	defer C.free(unsafe.Pointer(name))

@@ -12,8 +12,8 @@ import (
 	"unsafe"
 )
 
-// Context is what one or several sequences of a model are decoded in: its memory, buffers and threads. It belongs to one goroutine
-// at a time, which should be locked to its thread; only Interrupt may be called from anywhere.
+// Context is what one or several sequences of a model are decoded in: its memory, buffers and threads. It belongs to
+// one goroutine at a time, which should be locked to its thread; only Interrupt may be called from anywhere.
 type Context struct {
 	c       *C.struct_llama_context
 	model   *Model
@@ -109,8 +109,9 @@ func (x *Context) Batch() int { return int(C.llama_n_batch(x.c)) }
 // MicroBatch is the most tokens per graph.
 func (x *Context) MicroBatch() int { return int(C.llama_n_ubatch(x.c)) }
 
-// Decode computes a batch. It blocks until the work is handed over; Synchronize or Logits waits for the result. Errors: ErrNoSlot and
-// ErrBatch leave the context as it was, ErrInterrupted and ErrDecode keep the micro-batches that were computed.
+// Decode computes a batch. It blocks until the work is handed over; Synchronize or Logits waits for the result. Errors:
+// ErrNoSlot and ErrBatch leave the context as it was, ErrInterrupted and ErrDecode keep the micro-batches that were
+// computed.
 func (x *Context) Decode(b *Batch) error {
 	if x.c == nil || b.capacity == 0 {
 		return fmt.Errorf("decode: context or batch is %w", ErrClosed)
@@ -134,8 +135,8 @@ func (x *Context) decodeError(rc int) error {
 	return fmt.Errorf("%w (status %d)", ErrDecode, rc)
 }
 
-// Interrupt ends a running Decode within an operation of its graph, on the CPU, and lets those that follow fail with ErrInterrupted
-// until Resume. Any goroutine may call it, until Close.
+// Interrupt ends a running Decode within an operation of its graph, on the CPU, and lets those that follow fail with
+// ErrInterrupted until Resume. Any goroutine may call it, until Close.
 func (x *Context) Interrupt() { x.signal.stop() }
 
 // Resume takes Interrupt back.
@@ -144,8 +145,9 @@ func (x *Context) Resume() { x.signal.clear() }
 // Synchronize waits until all work is done.
 func (x *Context) Synchronize() { C.llama_synchronize(x.c) }
 
-// Logits are the logits of output i of the last batch: its index in the batch, or -1 for the last output. The slice is C memory, one
-// value per token of the vocabulary, and valid until the next call on this context. It waits for the result.
+// Logits are the logits of output i of the last batch: its index in the batch, or -1 for the last output. The slice is
+// C memory, one value per token of the vocabulary, and valid until the next call on this context. It waits for the
+// result.
 func (x *Context) Logits(i int) ([]float32, error) {
 	p := C.llama_get_logits_ith(x.c, C.int32_t(i))
 	if p == nil {

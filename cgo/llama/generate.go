@@ -13,14 +13,15 @@ import (
 	"unsafe"
 )
 
-// Generate decodes g.Pending, and chooses, accepts and decodes one token of g.Seq after the other, by s, until there is a reason
-// to come back: tokens are full, a token ends a text, stands in g.Pause, or has no room before g.End, g.Patience is over, or Interrupt
-// was called. The n tokens chosen come into tokens, and into at, of the same length, CLOCK_MONOTONIC in nanoseconds when each was. All
-// but the last are decoded then; that one is g.Pending, and g.Pos is where it goes, so that the next call goes on.
+// Generate decodes g.Pending, and chooses, accepts and decodes one token of g.Seq after the other, by s, until there is
+// a reason to come back: tokens are full, a token ends a text, stands in g.Pause, or has no room before g.End,
+// g.Patience is over, or Interrupt was called. The n tokens chosen come into tokens, and into at, of the same length,
+// CLOCK_MONOTONIC in nanoseconds when each was. All but the last are decoded then; that one is g.Pending, and g.Pos is
+// where it goes, so that the next call goes on.
 //
-// All is done in one call of C, for the reason of DecodeEach. b is a batch to work with, and loses what is in it. Errors are those of
-// Decode, and then the tokens chosen before it stay and g.Pending could not be decoded; or those of Sample and Accept, and then there
-// is no g.Pending.
+// All is done in one call of C, for the reason of DecodeEach. b is a batch to work with, and loses what is in it.
+// Errors are those of Decode, and then the tokens chosen before it stay and g.Pending could not be decoded; or those of
+// Sample and Accept, and then there is no g.Pending.
 func (x *Context) Generate(s *Sampler, b *Batch, g *Generation, tokens []Token, at []int64) (n int, err error) {
 	switch {
 	case x.c == nil || b.capacity == 0 || s.c.chain == nil:

@@ -8,10 +8,10 @@ import (
 )
 
 // homeVariable is how the launcher of a relocatable llamatap says where it lies. Such a program is started by the
-// loader that it brings, so that the running file is the loader's and tells nothing.
+// loader that it brings, so that the running file is the loader's and says nothing.
 const homeVariable = "LLAMATAP_HOME"
 
-// takeHome is that folder for a build that moves, which is one that has a root. Programs that it starts are not told.
+// takeHome is that folder for a build that moves, which is one that has a root. Programs that it starts do not get it.
 func takeHome(root string) string {
 	if root == "" {
 		return ""

@@ -35,12 +35,13 @@ func Installed() (Installation, error) {
 // Version is llama.cpp's version.
 func Version() string { return C.GoString(C.llama_version()) }
 
-// GGMLVersion is the version of llama.cpp's ggml and the commit that it was built from, as ggml tells it.
+// GGMLVersion is the version of llama.cpp's ggml and the commit that it was built from, as ggml reports it.
 func GGMLVersion() (version, commit string) {
 	return C.GoString(C.ggml_version()), C.GoString(C.ggml_commit())
 }
 
-// Init loads the backends of this build, and no others, and starts llama.cpp, once per process. The error is ErrNoBackend.
+// Init loads the backends of this build, and no others, and starts llama.cpp, once per process. The error is
+// ErrNoBackend.
 func Init() error { return initOnce() }
 
 var initOnce = sync.OnceValue(func() error {
@@ -59,8 +60,8 @@ var initOnce = sync.OnceValue(func() error {
 	return nil
 })
 
-// SetLog sets how much of llama.cpp's log is written to stderr. Until it is called, that is errors only; an error of a call that
-// fails is part of that call's error and not written. It may be called at any time, by one goroutine.
+// SetLog sets how much of llama.cpp's log is written to stderr. Until it is called, that is errors only; an error of a
+// call that fails is part of that call's error and not written. It may be called at any time, by one goroutine.
 func SetLog(level LogLevel) { C.bridge_log_level(C.int(level)) }
 
 // collectErrors keeps what llama.cpp logs as errors until stop is called; why adds that to an error.
@@ -112,8 +113,8 @@ func describe(dev C.ggml_backend_dev_t) Device {
 	}
 }
 
-// AddRPC makes the devices of an RPC server (host:port) usable. Init must have been called. It blocks for at most a few seconds;
-// a server that is not there is ErrDevice.
+// AddRPC makes the devices of an RPC server (host:port) usable. Init must have been called. It blocks for at most a few
+// seconds; a server that is not there is ErrDevice.
 func AddRPC(endpoint string) error {
 	conn, err := net.DialTimeout("tcp", endpoint, 5*time.Second) // llama.cpp aborts where there is no server
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"unsafe"
 )
 
-// Model is a loaded model. Its methods may be called by several goroutines at a time, Close only when nothing else uses it.
+// Model is a loaded model. Its methods may be called by several goroutines at a time, Close only when nothing else uses
+// it.
 type Model struct {
 	c        *C.struct_llama_model
 	vocab    Vocab
@@ -29,8 +30,8 @@ func DefaultModelParams() ModelParams {
 	return ModelParams{GPULayers: int(d.n_gpu_layers), Load: LoadMode(d.load_mode), CheckTensors: bool(d.check_tensors)}
 }
 
-// LoadModel loads the model of a GGUF file, with all files of a split model. It calls Init. When ctx ends, loading stops within a
-// tensor and the error is ErrInterrupted with the cause of ctx; otherwise it is ErrLoad or ErrDevice.
+// LoadModel loads the model of a GGUF file, with all files of a split model. It calls Init. When ctx ends, loading
+// stops within a tensor and the error is ErrInterrupted with the cause of ctx; otherwise it is ErrLoad or ErrDevice.
 func LoadModel(ctx context.Context, path string, params ModelParams) (*Model, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
@@ -39,8 +40,8 @@ func LoadModel(ctx context.Context, path string, params ModelParams) (*Model, er
 	})
 }
 
-// LoadModelBytes loads a model from the bytes of a GGUF file, through a file in memory of the given name. The bytes are copied.
-// Otherwise it is LoadModel.
+// LoadModelBytes loads a model from the bytes of a GGUF file, through a file in memory of the given name. The bytes are
+// copied. Otherwise it is LoadModel.
 func LoadModelBytes(ctx context.Context, name string, gguf []byte, params ModelParams) (*Model, error) {
 	if len(gguf) == 0 {
 		return nil, fmt.Errorf("%w: %s is empty", ErrLoad, name)
@@ -90,7 +91,8 @@ func load(ctx context.Context, params ModelParams, run func(C.struct_llama_model
 	return m, nil
 }
 
-// watchLoad reports progress and passes the end of ctx on until stop is called; stop returns when no further report will come.
+// watchLoad reports progress and passes the end of ctx on until stop is called; stop returns when no further report
+// will come.
 func watchLoad(ctx context.Context, signal *signal, progress func(float64)) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -155,8 +157,8 @@ func findDevice(name string) (C.ggml_backend_dev_t, error) {
 	return nil, fmt.Errorf("%w as %q: there are %q", ErrDevice, name, names)
 }
 
-// Close frees the model. Its contexts and adapters must be closed before; the error says that some are not, and then nothing is
-// freed.
+// Close frees the model. Its contexts and adapters must be closed before; the error says that some are not, and then
+// nothing is freed.
 func (m *Model) Close() error {
 	if n := m.contexts.Load() + m.adapters.Load(); n != 0 {
 		return fmt.Errorf("close model: %d of its contexts and adapters are still open", n)

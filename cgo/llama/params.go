@@ -310,7 +310,7 @@ const (
 	LogNone  LogLevel = 6
 )
 
-// Choices are how often a sampler was applied to one token, and to more. They tell how many random numbers AddDist
+// Choices are how often a sampler was applied to one token, and to more. They report how many random numbers AddDist
 // and AddXTC have taken, whether they take one for a single token or not.
 type Choices struct {
 	One  uint64 `json:"one"`

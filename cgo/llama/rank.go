@@ -31,8 +31,8 @@ func (m *Model) RerankTemplate() (template string, ok bool) {
 	return C.GoString(text), true
 }
 
-// Separators are what the parts of a pair are parted by where there is no RerankTemplate: the tokens that the vocabulary ends and
-// separates texts with, as far as it does, as text.
+// Separators are what the parts of a pair are parted by where there is no RerankTemplate: the tokens that the
+// vocabulary ends and separates texts with, as far as it does, as text.
 func (v *Vocab) Separators() string {
 	text := ""
 	if C.llama_vocab_get_add_eos(v.c) {
@@ -44,5 +44,6 @@ func (v *Vocab) Separators() string {
 	return text
 }
 
-// Exists reports whether the context has a memory at all: one of a model that only encodes has none, and generates no text.
+// Exists reports whether the context has a memory at all: one of a model that only encodes has none, and generates no
+// text.
 func (m Memory) Exists() bool { return m.c != nil }

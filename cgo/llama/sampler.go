@@ -17,8 +17,8 @@ import (
 	"unsafe"
 )
 
-// Sampler is a chain of samplers, applied in the order in which they were added, and perhaps a grammar. It belongs to one goroutine
-// at a time.
+// Sampler is a chain of samplers, applied in the order in which they were added, and perhaps a grammar. It belongs to
+// one goroutine at a time.
 type Sampler struct {
 	c       C.struct_bridge_sampler
 	vocab   *Vocab
@@ -47,8 +47,9 @@ func (s *Sampler) Close() {
 	}
 }
 
-// SetGrammar lets only tokens be chosen whose text a grammar in GBNF allows, from its rule root on. The error is ErrGrammar with
-// llama.cpp's reason. While the grammar is read, what the process writes to stderr is held back: llama.cpp tells the reason there.
+// SetGrammar lets only tokens be chosen whose text a grammar in GBNF allows, from its rule root on. The error is
+// ErrGrammar with llama.cpp's reason. While the grammar is read, what the process writes to stderr is held back:
+// llama.cpp reports the reason there.
 func (s *Sampler) SetGrammar(gbnf, root string) error {
 	if s.c.chain == nil {
 		return fmt.Errorf("set a grammar: the sampler is %w", ErrClosed)
@@ -84,9 +85,9 @@ func grammarError(err error, spoken string) error {
 	return err
 }
 
-// Sample chooses a token by the logits of output i of the context's last batch (-1: the last output). It does not Accept it. With a
-// grammar, only where the chain's choice is forbidden, the grammar is applied to all tokens and the chain once more, as llama.cpp's
-// programs do; the error is ErrGrammar where it allows none that the chain leaves.
+// Sample chooses a token by the logits of output i of the context's last batch (-1: the last output). It does not
+// Accept it. With a grammar, only where the chain's choice is forbidden, the grammar is applied to all tokens and the
+// chain once more, as llama.cpp's programs do; the error is ErrGrammar where it allows none that the chain leaves.
 func (s *Sampler) Sample(x *Context, i int) (Token, error) {
 	if s.c.chain == nil || x.c == nil {
 		return NoToken, fmt.Errorf("sample: context or sampler is %w", ErrClosed)
@@ -110,11 +111,11 @@ func sampleError(status Token) error {
 	return errors.New("the chain chooses no token: end it with AddDist, AddGreedy, AddMirostat or AddAdaptive")
 }
 
-// Accept tells the chain and the grammar that a generated token became part of the text. The error is ErrGrammar when the grammar
-// does not allow it; nothing was told then.
+// Accept passes a generated token, which became part of the text, to the chain and the grammar. The error is ErrGrammar
+// when the grammar does not allow it; nothing was changed then.
 func (s *Sampler) Accept(token Token) error { return s.accept(token, true) }
 
-// AcceptPrompt tells the chain, but not the grammar, that a token is part of the text.
+// AcceptPrompt passes a token of the text to the chain, but not to the grammar.
 func (s *Sampler) AcceptPrompt(token Token) error { return s.accept(token, false) }
 
 func (s *Sampler) accept(token Token, generated bool) error {
@@ -138,6 +139,6 @@ func (s *Sampler) Reset() {
 	}
 }
 
-// Seed is the seed of the last sampler of the chain that tells one, also where RandomSeed was asked for; AddAdaptive's tells none, and
-// then it is RandomSeed.
+// Seed is the seed of the last sampler of the chain that reports one, also where RandomSeed was asked for;
+// AddAdaptive's reports none, and then it is RandomSeed.
 func (s *Sampler) Seed() uint32 { return uint32(C.llama_sampler_get_seed(s.c.chain)) }

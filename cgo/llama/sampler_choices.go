@@ -30,8 +30,8 @@ func (s *Sampler) Choices() []Choices {
 	return counts
 }
 
-// ReplayChoices brings the random generators of a new chain to where they are behind so many choices, as Choices tells them of a chain of
-// the same samplers and seeds. The error is ErrState where they are of another one.
+// ReplayChoices brings the random generators of a new chain to where they are behind so many choices, as Choices
+// reports them of a chain of the same samplers and seeds. The error is ErrState where they are of another one.
 func (s *Sampler) ReplayChoices(counts []Choices) error {
 	if len(counts) != len(s.choices) {
 		return fmt.Errorf("replay choices: %w: it is of %d samplers that draw, and the chain has %d", ErrState, len(counts), len(s.choices))

@@ -11,16 +11,17 @@ import (
 	"unsafe"
 )
 
-// SaveState writes the context's memory to a file, with the tokens that it was computed from, in llama.cpp's session format. It
-// replaces what is there. The error is ErrState with llama.cpp's reason.
+// SaveState writes the context's memory to a file, with the tokens that it was computed from, in llama.cpp's session
+// format. It replaces what is there. The error is ErrState with llama.cpp's reason.
 func (x *Context) SaveState(path string, tokens []Token) error {
 	return x.stateFile("save", path, func(name *C.char) bool {
 		return bool(C.llama_state_save_file(x.c, name, (*C.llama_token)(unsafe.Pointer(unsafe.SliceData(tokens))), C.size_t(len(tokens))))
 	})
 }
 
-// LoadState reads the context's memory from a file of SaveState, or of llama.cpp's programs, and returns the tokens that it holds.
-// The file must come from the same model with the same types of KV cache. The error is ErrState, and the memory is cleared then.
+// LoadState reads the context's memory from a file of SaveState, or of llama.cpp's programs, and returns the tokens
+// that it holds. The file must come from the same model with the same types of KV cache. The error is ErrState, and the
+// memory is cleared then.
 func (x *Context) LoadState(path string) ([]Token, error) {
 	tokens, n := x.tokenBuffer()
 	err := x.stateFile("load", path, func(name *C.char) bool {
@@ -45,8 +46,8 @@ func (x *Context) SaveSequence(path string, seq Seq, tokens []Token) error {
 	})
 }
 
-// LoadSequence is LoadState for one sequence, also in what an error leaves; the others stay as they are. It reads the files that
-// llama-server makes of its slots, too.
+// LoadSequence is LoadState for one sequence, also in what an error leaves; the others stay as they are. It reads the
+// files that llama-server makes of its slots, too.
 func (x *Context) LoadSequence(path string, seq Seq) ([]Token, error) {
 	tokens, n := x.tokenBuffer()
 	err := x.stateFile("load", path, func(name *C.char) bool {
@@ -68,7 +69,8 @@ func (x *Context) LoadSequence(path string, seq Seq) ([]Token, error) {
 	return tokens, nil
 }
 
-// llama-server 0.7.0 packs the tokens of a slot: a mark, the version, their number, the tokens, and the number of images among them.
+// llama-server 0.7.0 packs the tokens of a slot: a mark, the version, their number, the tokens, and the number of
+// images among them.
 const (
 	slotMark    = NoToken
 	slotVersion = 1

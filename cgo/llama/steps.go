@@ -10,13 +10,13 @@ import (
 	"unsafe"
 )
 
-// DecodeEach decodes the batch len(at)-1 times, with other tokens and positions that grow by one each time, and waits for each result.
-// The batch says positions and sequences of the first time; tokens are those of all times, one after another. at[0] becomes
-// CLOCK_MONOTONIC in nanoseconds before the first decode, at[i+1] after the i-th. It returns how many times were done; errors are those
-// of Decode, and those done before stay.
+// DecodeEach decodes the batch len(at)-1 times, with other tokens and positions that grow by one each time, and waits
+// for each result. The batch says positions and sequences of the first time; tokens are those of all times, one after
+// another. at[0] becomes CLOCK_MONOTONIC in nanoseconds before the first decode, at[i+1] after the i-th. It returns how
+// many times were done; errors are those of Decode, and those done before stay.
 //
-// All is done in one call of C: between two calls the Go runtime's monitor would wake up some thousand times per second to look after
-// the thread, at the cost of the threads that compute. Interrupt ends it as it ends Decode.
+// All is done in one call of C: between two calls the Go runtime's monitor would wake up some thousand times per second
+// to look after the thread, at the cost of the threads that compute. Interrupt ends it as it ends Decode.
 func (x *Context) DecodeEach(b *Batch, tokens []Token, at []int64) (done int, err error) {
 	steps := len(at) - 1
 	switch {

@@ -13,7 +13,8 @@ import (
 	"unsafe"
 )
 
-// Vocab is a model's vocabulary and tokenizer. Its methods may be called by several goroutines at a time, until the model is closed.
+// Vocab is a model's vocabulary and tokenizer. Its methods may be called by several goroutines at a time, until the
+// model is closed.
 type Vocab struct {
 	c *C.struct_llama_vocab
 	n int
@@ -22,8 +23,9 @@ type Vocab struct {
 // Tokens is the number of tokens.
 func (v *Vocab) Tokens() int { return v.n }
 
-// Tokenize turns text into tokens. addSpecial adds the begin and end tokens that the model wants; parseSpecial turns the text of
-// control tokens into them, which otherwise is taken as plain text. The only error is a text too long for llama.cpp.
+// Tokenize turns text into tokens. addSpecial adds the begin and end tokens that the model wants; parseSpecial turns
+// the text of control tokens into them, which otherwise is taken as plain text. The only error is a text too long for
+// llama.cpp.
 func (v *Vocab) Tokenize(text string, addSpecial, parseSpecial bool) ([]Token, error) {
 	if len(text) > math.MaxInt32-2 {
 		return nil, fmt.Errorf("tokenize %d bytes: llama.cpp takes at most 2 GiB of text", len(text))
@@ -49,8 +51,8 @@ func (v *Vocab) tokenize(dst []Token, text string, addSpecial, parseSpecial bool
 		(*C.llama_token)(unsafe.Pointer(unsafe.SliceData(dst))), C.int32_t(len(dst)), C.bool(addSpecial), C.bool(parseSpecial)))
 }
 
-// AppendPiece appends the bytes that a token stands for; one character may be spread over several tokens. Control tokens stand for
-// nothing unless special is set.
+// AppendPiece appends the bytes that a token stands for; one character may be spread over several tokens. Control
+// tokens stand for nothing unless special is set.
 func (v *Vocab) AppendPiece(dst []byte, token Token, special bool) []byte {
 	if token < 0 || int(token) >= v.n {
 		return dst
@@ -68,7 +70,8 @@ func (v *Vocab) piece(buf []byte, token Token, special bool) int {
 	return int(C.llama_token_to_piece(v.c, C.llama_token(token), (*C.char)(unsafe.Pointer(&buf[0])), C.int32_t(len(buf)), 0, C.bool(special)))
 }
 
-// Detokenize is the text of a sequence of tokens. removeSpecial leaves begin and end tokens out, special shows control tokens.
+// Detokenize is the text of a sequence of tokens. removeSpecial leaves begin and end tokens out, special shows control
+// tokens.
 func (v *Vocab) Detokenize(tokens []Token, removeSpecial, special bool) string {
 	if len(tokens) == 0 {
 		return ""

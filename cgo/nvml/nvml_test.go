@@ -33,7 +33,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestAbsent: a machine without the library, and a library that is another one, are told apart from a failure.
+// TestAbsent: a machine without the library, and a library that is another one, are distinguished from a failure.
 func TestAbsent(t *testing.T) {
 	for _, name := range []string{"libnvidia-ml-that-is-nowhere.so.1", "libc.so.6"} {
 		if _, err := Open(name); !errors.Is(err, errors.ErrUnsupported) {

@@ -1,4 +1,4 @@
-// Makes a program tell each new size of its terminal: stock llama.cpp programs take no notice of it. Preloaded by
+// Makes a program report each new size of its terminal: stock llama.cpp programs take no notice of it. Preloaded by
 // tests that ask whether the signal and the size reach a program.
 
 #include <signal.h>

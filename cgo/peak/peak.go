@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Measure lets so many threads multiply and add for about as long as limit, in passes of some milliseconds, and returns the best one:
-// floating-point operations per second of all threads together, and the width of the vectors in bits.
+// Measure lets so many threads multiply and add for about as long as limit, in passes of some milliseconds, and returns
+// the best one: floating-point operations per second of all threads together, and the width of the vectors in bits.
 func Measure(threads int, limit time.Duration) (perSecond float64, bits int, err error) {
 	bits = int(C.peak_bits())
 	rounds := calibrate(bits)

@@ -35,8 +35,8 @@ import (
 	"syscall"
 )
 
-// Attach records this process into the memory behind a descriptor, whose collector is this process too. A process that is recorded
-// already, as one that llamatap started is, returns an error that wraps syscall.EALREADY. [Leave] ends it.
+// Attach records this process into the memory behind a descriptor, whose collector is this process too. A process that
+// is recorded already, as one that llamatap started is, returns an error that wraps syscall.EALREADY. [Leave] ends it.
 func Attach(fd int) error {
 	if errno := C.tap_attach(C.int(fd), -1); errno != 0 {
 		return fmt.Errorf("record this process: %w", syscall.Errno(errno))
@@ -50,11 +50,12 @@ func Leave() { C.tap_leave_memory() }
 // Recording reports whether this process has joined a collector.
 func Recording() bool { return bool(C.tap_recording()) }
 
-// Detach says goodbye to the collector. A Go program that ends with os.Exit runs no C destructors, so the runner calls it last.
+// Detach says goodbye to the collector. A Go program that ends with os.Exit runs no C destructors, so the runner calls
+// it last.
 func Detach() { C.tap_detach() }
 
-// Layout lists the sizes and offsets of the shared structures, in the order of tap_layout, for the test that compares them with
-// the collector's.
+// Layout lists the sizes and offsets of the shared structures, in the order of tap_layout, for the test that compares
+// them with the collector's.
 func Layout() []int {
 	var out []int
 	for i := 0; ; i++ {

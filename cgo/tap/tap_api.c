@@ -1,7 +1,7 @@
 //go:build llama
 
 // tap_api.c: the functions of llama.h that the tap stands before: who asked for a graph, with which tokens of which
-// sequences, and what tells a run from the warm-up before it.
+// sequences, and what distinguishes a run from the warm-up before it.
 #define _GNU_SOURCE
 #include "tap_aside.h"
 #include "tap_buffer.h"
@@ -57,7 +57,7 @@ TAP_BEFORE(struct llama_model *, llama_model_load_from_splits, (const char ** pa
 
 enum { TAP_FLASH_UNKNOWN = -2 };
 
-// tap_flash_asked tells how flash attention was asked for, and turns it off for exact attention maps.
+// tap_flash_asked reports how flash attention was asked for, and turns it off for exact attention maps.
 static int32_t tap_flash_asked(struct tap_by_value * params) {
     const bool exact = tap.header->config.start.attention == TAP_ATTENTION_EXACT;
     if (tap.layouts & TAP_LAYOUT_PARAMS) {
@@ -218,7 +218,7 @@ int32_t llama_process(struct llama_context * ctx, enum llama_process_type type, 
     return status;
 }
 
-// ---- what tells a run from a warm-up --------------------------------------------------------------------------------
+// ---- what distinguishes a run from a warm-up -----------------------------------------------------------------
 
 // tap_read notes that the program looked at what ctx computed.
 static void tap_read(struct llama_context * ctx) {
@@ -308,7 +308,8 @@ void llama_sampler_accept(struct llama_sampler * sampler, llama_token token) {
     depth--;
 }
 
-// tap_no_warmup says whether the program was told not to warm up, with the flag that llama.cpp's programs have for it.
+// tap_no_warmup reports whether the program was asked not to warm up, with the flag that llama.cpp's programs have for
+// it.
 static bool tap_no_warmup(void) {
     static const char flag[] = "--no-warmup";
     char args[4096];

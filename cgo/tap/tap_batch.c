@@ -36,7 +36,7 @@ static void tap_row_extra(struct tap_rows_list * l, int32_t row, int32_t seq) {
     if (row >= 0 && row < l->n && tap_ensure((void **) &l->extra, &l->extra_bytes, (size_t) (l->n_extra + 1) * sizeof(l->extra[0]))) {
         int32_t at = l->n_extra++;
         for (; at > 0 && l->extra[at - 1].row > row; at--) {
-            l->extra[at] = l->extra[at - 1]; // they are told in the order of rows, whatever the program's is
+            l->extra[at] = l->extra[at - 1]; // they are reported in the order of rows, whatever the program's is
         }
         l->extra[at] = (struct tap_extra) {row, seq};
         l->rows[row].n_seq++;

@@ -4,7 +4,7 @@
 // is a place in one.
 //
 // A program loads its model before it computes, and is recorded from there on: what it allocated before is noted
-// here and told then.
+// here and reported then.
 #define _GNU_SOURCE
 #include "tap_buffer.h"
 #include "tap_init.h"
@@ -20,7 +20,7 @@ struct tap_buffer {
     uint64_t              number, base, size;
     int64_t               since;
     uint32_t              usage, flags;
-    bool                  told;
+    bool                  reported;
     char *                file; // that is mapped; NULL: none
     uint64_t              file_offset;
 };
@@ -89,14 +89,14 @@ static bool tap_buffer_here(ggml_backend_buffer_t ptr) {
     return device != NULL && tap_real.ggml_backend_dev_type != NULL && tap_real.ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_CPU;
 }
 
-// tap_buffer_tell tells of a buffer. The caller holds the lock of the buffers.
+// tap_buffer_tell reports a buffer. The caller holds the lock of the buffers.
 static void tap_buffer_tell(struct tap_buffer * b) {
     ggml_backend_buffer_type_t type = tap_buffer_type(b->ptr);
     ggml_backend_dev_t device = tap_buffer_device(type);
     char names[2 * TAP_NAME_SIZE];
     struct tap_rec_buffer rec = {
         .h.type = TAP_REC_BUFFER, .buffer = b->number, .mono_ns = (uint64_t) b->since, .base = b->base, .size = b->size,
-        .usage = b->usage, .flags = b->flags | (b->told ? TAP_BUFFER_KNOWN : 0), .file_offset = b->file_offset,
+        .usage = b->usage, .flags = b->flags | (b->reported ? TAP_BUFFER_KNOWN : 0), .file_offset = b->file_offset,
     };
     if (type != NULL && tap_real.ggml_backend_buft_name != NULL) {
         rec.type_bytes = (uint16_t) tap_name_copy(names, TAP_NAME_SIZE, tap_real.ggml_backend_buft_name(type));
@@ -109,7 +109,7 @@ static void tap_buffer_tell(struct tap_buffer * b) {
     rec.file_bytes = (uint16_t) (b->file != NULL ? strnlen(b->file, TAP_PATH_SIZE) : 0);
     const struct tap_part parts[2] = {{names, (size_t) rec.type_bytes + rec.device_bytes}, {b->file, rec.file_bytes}};
     tap_queue_put(&rec.h, sizeof(rec), parts, 2);
-    b->told = true;
+    b->reported = true;
 }
 
 // tap_buffer_over ends a buffer's life. The caller holds the lock of the buffers.
@@ -118,7 +118,7 @@ static void tap_buffer_over(struct tap_buffer * b) {
     b->ptr = NULL;
     free(b->file);
     b->file = NULL;
-    if (b->told && tap_on()) {
+    if (b->reported && tap_on()) {
         struct tap_rec_buffer_end rec = {.h.type = TAP_REC_BUFFER_END, .buffer = b->number, .mono_ns = (uint64_t) tap_now()};
         tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
     }
@@ -149,7 +149,7 @@ static uint64_t tap_buffer_put(struct tap_buffer * note) {
     return b->number;
 }
 
-// tap_buffer_note keeps a buffer in mind, and tells of it if this process is recorded. Those without bytes, which
+// tap_buffer_note keeps a buffer in mind, and reports it if this process is recorded. Those without bytes, which
 // llama.cpp makes by the hundred to learn sizes, are none. Returns its number, or 0.
 static uint64_t tap_buffer_note(ggml_backend_buffer_t ptr, bool mapped) {
     if (ptr == NULL || tap_real.ggml_backend_buffer_get_size == NULL || tap_real.ggml_backend_buffer_get_base == NULL) {
@@ -176,7 +176,7 @@ static uint64_t tap_buffer_note(ggml_backend_buffer_t ptr, bool mapped) {
 void tap_buffers_announce(void) {
     pthread_mutex_lock(&tap_buffers_lock);
     for (size_t i = 0; i < tap_n_buffers; i++) {
-        if (tap_buffers[i].ptr != NULL && !tap_buffers[i].told) {
+        if (tap_buffers[i].ptr != NULL && !tap_buffers[i].reported) {
             tap_buffer_tell(&tap_buffers[i]);
         }
     }

@@ -5,7 +5,7 @@
 #include "llama.h"
 #include "tap_state.h"
 
-// tap_buffers_announce tells of every buffer that this process has, when it is first recorded.
+// tap_buffers_announce reports every buffer that this process has, when it is first recorded.
 void tap_buffers_announce(void);
 
 // tap_buffers_age counts the buffers that came and went: while it stays the same, what lies at an address lies in

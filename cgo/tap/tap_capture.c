@@ -245,7 +245,7 @@ static TAP_RARE void tap_exec_lost(struct tap_sched * s, enum tap_loss cause) {
 }
 
 // tap_exec_rows reads the tokens, positions and output rows of an execution and fills its record with them. Returns
-// false where it cannot be told which rows the tensors of the graph have.
+// false where it is unknown which rows the tensors of the graph have.
 static TAP_HOT bool tap_exec_rows(struct tap_sched * s, struct tap_rec_exec * rec) {
     const struct tap_graph * g = &s->graph;
     const int32_t n = g->n_tokens, n_out = g->n_outputs > 0 ? g->n_outputs : 0;
@@ -288,7 +288,7 @@ static TAP_HOT bool tap_exec_rows(struct tap_sched * s, struct tap_rec_exec * re
     return tap_make_runs(s, at, rec->token_first);
 }
 
-// tap_exec_tell tells of an execution, and of what its inputs say. Returns false where the collector will not hear
+// tap_exec_tell reports an execution and the contents of its inputs. Returns false where the collector will not hear
 // of it.
 static TAP_HOT bool tap_exec_tell(struct tap_sched * s, struct tap_rec_exec * rec) {
     const size_t rows = (size_t) (rec->n_tokens + rec->n_pos + rec->n_outputs) * sizeof(s->rows[0]);
@@ -332,7 +332,7 @@ void tap_described(uint64_t took, bool rebuilt) {
     }
 }
 
-// tap_exec_new tells the collector of a graph that it does not know. That is part of describing it.
+// tap_exec_new reports a graph that the collector does not know. That is part of describing it.
 static TAP_RARE bool tap_exec_new(struct tap_sched * s) {
     const struct tap_thread before = tap_thread;
     const int64_t began = tap_now();
@@ -372,8 +372,8 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     const bool ok = tap_exec_rows(s, &rec);
     bool capture = ok && wants && s->n_token_runs + s->n_output_runs > 0;
     rec.captured = capture;
-    const bool told = (reused || tap_exec_new(s)) && tap_exec_tell(s, &rec);
-    if (!told) {
+    const bool reported = (reused || tap_exec_new(s)) && tap_exec_tell(s, &rec);
+    if (!reported) {
         if (capture) {
             tap_exec_lost(s, tap_get(&tap.recording) ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE);
         }
@@ -388,7 +388,7 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
         tap_capture_inputs(s);
     }
     s->capturing = capture && g->n_wanted > 0;
-    const bool looks = told && !counting;
+    const bool looks = reported && !counting;
     const bool timing = looks && g->n_timed > 0 && tap_times_room(s);
     tap_install(s, s->capturing || timing || (looks && g->n_routing > 0));
     if (s->installed) {
@@ -401,9 +401,9 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     s->begin_ns = tap_now();
 }
 
-// tap_untold returns what a sum of stats has grown since it was told last.
-static int64_t tap_untold(_Atomic int64_t * told, uint64_t now) {
-    return (int64_t) now - tap_swap(told, (int64_t) now);
+// tap_untold returns what a sum of stats has grown since it was reported last.
+static int64_t tap_untold(_Atomic int64_t * reported, uint64_t now) {
+    return (int64_t) now - tap_swap(reported, (int64_t) now);
 }
 
 static TAP_RARE void tap_losses_send(struct tap_sched * s) {

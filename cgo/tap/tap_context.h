@@ -18,7 +18,7 @@ struct tap_context {
     _Atomic uint32_t        number;
     int32_t                 flash_attn;
     bool                    announced;  // guarded
-    _Atomic bool            provisional; // nothing yet tells its decodes from a warm-up
+    _Atomic bool            provisional; // nothing yet distinguishes its decodes from a warm-up
     _Atomic bool            pending;     // has provisional executions; changes under the lock
     uint64_t                batch_hash;  // of the first provisional call
     int64_t                 pending_tokens; // guarded
@@ -54,7 +54,7 @@ struct tap_rows_list * tap_batch_of(const void * batch, bool make);
 // llama_batch is laid out otherwise than it is known here.
 struct tap_rows_list * tap_rows_of_batch(struct llama_context * ctx, const struct tap_by_value * batch);
 
-// tap_rows_hash tells batches apart; never 0.
+// tap_rows_hash distinguishes batches; never 0.
 uint64_t tap_rows_hash(const struct tap_rows_list * l);
 
 // The call that this thread is inside of.
@@ -68,7 +68,7 @@ struct tap_context * tap_context_of(struct llama_context * ptr);
 void tap_context_forget(struct llama_context * ptr);
 void tap_contexts_each(void (*fn)(struct tap_context *, void *), void * user_data);
 
-// tap_context_number gives a context its number, once, and tells the collector of it.
+// tap_context_number gives a context its number, once, and reports it.
 void tap_context_number(struct tap_context * c);
 void tap_context_announce(struct tap_context * c);
 
@@ -78,7 +78,7 @@ void tap_model_note(const struct llama_model * model, const char * path);
 // tap_context_resolve decides what a provisional context's executions were: the run, or (discarded) set-up.
 void tap_context_resolve(struct tap_context * c, bool discarded);
 
-// tap_seq_cleared tells the collector that a memory was emptied.
+// tap_seq_cleared reports to the collector that a memory was emptied.
 void tap_seq_cleared(llama_memory_t memory);
 
 // tap_resolve_all settles what is still open when the process ends: nothing was thrown away, so it was the run.

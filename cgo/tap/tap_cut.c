@@ -36,7 +36,8 @@ static struct ggml_cgraph * tap_cut_graph(struct ggml_context * ctx, struct ggml
     return graph;
 }
 
-// tap_cut_make makes the graphs of one and of two additions. Where it cannot, cuts are counted and their cost is not known.
+// tap_cut_make makes the graphs of one and of two additions. Where it cannot, cuts are counted and their cost is not
+// known.
 static TAP_RARE void tap_cut_make(struct tap_sched * s) {
     struct tap_cut * c = &s->cut;
     c->tried = true;

@@ -147,8 +147,8 @@ void tap_graph_release(struct tap_graph * g) {
     free(g->leafs);
     free(g->map);
     free(g->places);
-    if (g->told != g->few_told) {
-        free(g->told);
+    if (g->reported != g->few_reported) {
+        free(g->reported);
     }
     free(g->marks);
     free(g->changed);

@@ -17,8 +17,8 @@ struct tap_graph_node {
     uint8_t  name_bytes;
     bool     layer_known;
     bool     view, computed, wanted, host;
-    bool     timed;         // the end of its data phase is told
-    bool     routing;       // tells which experts were chosen, or their weights
+    bool     timed;         // the end of its data phase is reported
+    bool     routing;       // shows which experts were chosen, or their weights
     bool     stream;        // the residual stream at some point
     bool     written_rows;  // SET_ROWS: what is captured is src[0]
     int32_t  alias;         // node whose name and shape the packet takes, -1 = its own
@@ -31,17 +31,17 @@ struct tap_graph_node {
 // One tensor that a graph reads and does not compute.
 struct tap_graph_leaf {
     const struct ggml_tensor * tensor;
-    int32_t layer; // that its name tells, if named; -1: none
+    int32_t layer; // in its name, if named; -1: none
     uint8_t component;
     uint8_t name_bytes;
     bool    named;    // it is a weight or a cache, as far as its name says
     bool    embedding; // its component is another one where it is multiplied with
     bool    input, wanted;
     uint8_t rows, row_dim;
-    bool    told; // its contents are told of
+    bool    reported; // its contents are reported
 };
 
-// An input whose contents are told of.
+// An input whose contents are reported.
 struct tap_told {
     const struct ggml_tensor * tensor;
     int32_t leaf;
@@ -57,14 +57,15 @@ struct tap_map_slot {
 
 enum { TAP_FEW_TOLD = 6 };
 
-// What a tensor was like when it was last described, see tap_known.c, and where its bytes lay when it was last told of.
+// What a tensor was like when it was last described, see tap_known.c, and where its bytes lay when it was last
+// reported.
 struct tap_mark {
     uint64_t              form, shape;
     const void *          data;
     ggml_backend_buffer_t buffer;
 };
 
-// What has changed of a tensor since the collector was told of it.
+// What has changed of a tensor since it was reported.
 enum tap_changed { TAP_CHANGED_SHAPE = 1u << 0, TAP_CHANGED_PLACE = 1u << 1, TAP_CHANGED_ROWS = 1u << 2 };
 
 // The description of the graph that a scheduler holds at present.
@@ -76,8 +77,8 @@ struct tap_graph {
     int                     n_nodes, n_leafs, n_wanted, n_inputs_wanted;
     int                     n_timed, n_routing;
     int                     n_told, cap_told;
-    struct tap_told *       told; // few_told, or others where there are more
-    struct tap_told         few_told[TAP_FEW_TOLD];
+    struct tap_told *       reported; // few_reported, or others where there are more
+    struct tap_told         few_reported[TAP_FEW_TOLD];
     bool                    host_inputs; // tokens, positions and output ids lie in this process
     bool                    device; // some of it is not computed in this process's memory
     int                     cap_nodes, cap_leafs;
@@ -133,8 +134,8 @@ void tap_graph_select(struct tap_graph * g, const struct tap_selection * wish, _
 // tap_is_view says whether an op computes nothing and only shows other bytes.
 bool tap_is_view(enum ggml_op op);
 
-// tap_graph_send tells the collector of a graph of context c: whole, or as what differs from the last one that it
-// was told of.
+// tap_graph_send reports a graph of context c: whole, or as what differs from the last one that
+// was reported.
 bool tap_graph_send(struct tap_graph * g, struct tap_context * c);
 
 void tap_graph_release(struct tap_graph * g);

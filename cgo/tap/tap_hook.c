@@ -75,7 +75,7 @@ static bool tap_describe_again(struct tap_sched * s, struct ggml_cgraph * cgraph
     }
     if (!g->selected || tap_selection_changed(s)) {
         tap_select(s);
-        g->like = 0; // what is marked may be told of a second time, but not as a change
+        g->like = 0; // what is marked may be reported a second time, but not as a change
     } else if (g->sent) {
         g->like = g->id;
     }

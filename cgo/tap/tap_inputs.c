@@ -4,7 +4,7 @@
 // may read. It is read at graph entry, for the inputs' memory is used again while the graph is computed.
 //
 // Hot path: per execution one pass over the masks and the row indices, eight bytes at a time where neighbours are
-// alike. What is told enters the queue together with the execution itself, where it is little.
+// alike. What is reported enters the queue together with the execution itself, where it is little.
 #define _GNU_SOURCE
 #include "tap_pool.h"
 #include "tap_real.h"
@@ -27,33 +27,33 @@ static int32_t tap_origin(const struct tap_graph * g, int32_t i) {
     return i;
 }
 
-// tap_told_room makes room for one more input that is told of.
+// tap_told_room makes room for one more input that is reported.
 static bool tap_told_room(struct tap_graph * g) {
-    if (g->told == NULL) {
-        g->told = g->few_told;
+    if (g->reported == NULL) {
+        g->reported = g->few_reported;
         g->cap_told = TAP_FEW_TOLD;
     }
     if (g->n_told < g->cap_told) {
         return true;
     }
     const int cap = g->cap_told * 2;
-    struct tap_told * told = malloc((size_t) cap * sizeof(told[0]));
-    if (told == NULL) {
+    struct tap_told * reported = malloc((size_t) cap * sizeof(reported[0]));
+    if (reported == NULL) {
         tap_loss_add(TAP_LOSS_NO_MEMORY, 0, 0);
         return false;
     }
-    memcpy(told, g->told, (size_t) g->n_told * sizeof(told[0]));
-    if (g->told != g->few_told) {
-        free(g->told);
+    memcpy(reported, g->reported, (size_t) g->n_told * sizeof(reported[0]));
+    if (g->reported != g->few_reported) {
+        free(g->reported);
     }
-    g->told = told;
+    g->reported = reported;
     g->cap_told = cap;
     return true;
 }
 
 static void tap_mark_told(struct tap_graph * g, int32_t i, enum tap_input_kind kind) {
     const int32_t at = i == INT32_MIN ? i : tap_origin(g, i);
-    if (at >= 0 || at == INT32_MIN || !g->leafs[-1 - at].input || g->leafs[-1 - at].told) {
+    if (at >= 0 || at == INT32_MIN || !g->leafs[-1 - at].input || g->leafs[-1 - at].reported) {
         return;
     }
     struct tap_graph_leaf * l = &g->leafs[-1 - at];
@@ -62,8 +62,8 @@ static void tap_mark_told(struct tap_graph * g, int32_t i, enum tap_input_kind k
                       : kind == TAP_INPUT_MASK ? type == GGML_TYPE_F16 || type == GGML_TYPE_F32
                                                : type == GGML_TYPE_I32;
     if (fits && tap_told_room(g)) {
-        l->told = true;
-        g->told[g->n_told++] = (struct tap_told) {.tensor = l->tensor, .leaf = -1 - at, .kind = (uint8_t) kind};
+        l->reported = true;
+        g->reported[g->n_told++] = (struct tap_told) {.tensor = l->tensor, .leaf = -1 - at, .kind = (uint8_t) kind};
     }
 }
 
@@ -74,7 +74,7 @@ static bool tap_is_memory(const struct tap_graph * g, int32_t i, const char * pr
 
 void tap_mark_inputs(struct tap_graph * g, const struct tap_selection * wish) {
     for (int i = 0; i < g->n_leafs; i++) {
-        g->leafs[i].told = false;
+        g->leafs[i].reported = false;
     }
     g->n_told = 0;
     if (!(wish->record & TAP_RECORD_CELLS) || g->n_tokens == 0) {
@@ -105,7 +105,7 @@ void tap_mark_inputs(struct tap_graph * g, const struct tap_selection * wish) {
 
 // ---- telling --------------------------------------------------------------------------------------------------------
 
-// tap_telling is an input that is being told of: its record grows at the end of what goes to the queue.
+// tap_telling is an input that is being reported: its record grows at the end of what goes to the queue.
 struct tap_telling {
     struct tap_out *     out;
     struct tap_rec_input rec;
@@ -118,7 +118,7 @@ static void tap_telling_begin(struct tap_telling * t) {
     t->rec.count = 0;
 }
 
-// tap_telling_end completes a record. more: the next one goes on with the same input.
+// tap_telling_end completes a record. more: the next one continues the same input.
 static void tap_telling_end(struct tap_telling * t, bool more) {
     tap_out_room(t->out, t->out->n % 8 == 0 ? 0 : 8 - t->out->n % 8);
     t->rec.more = more;
@@ -157,7 +157,7 @@ static int64_t tap_index(const uint8_t * at, int64_t i, size_t n) {
     return narrow;
 }
 
-// tap_tell_cells tells the cell of each token. With flash attention off V lies transposed, and the index has one
+// tap_tell_cells reports the cell of each token. With flash attention off V lies transposed, and the index has one
 // entry per element: that of element j of a token is (stream · width + j) · cells + cell, cells being those of a
 // stream.
 static void tap_tell_cells(struct tap_telling * t, const struct ggml_tensor * leaf, const uint8_t * at, int32_t n_tokens) {
@@ -214,7 +214,7 @@ static void tap_tell_cells(struct tap_telling * t, const struct ggml_tensor * le
 TAP_ROW_RANGES(tap_row_ranges_f16, uint16_t, 0xfc00u)
 TAP_ROW_RANGES(tap_row_ranges_f32, uint32_t, 0xff800000u)
 
-// tap_tell_mask tells the ranges of each token. The mask may have more rows than there are tokens, and a plane per
+// tap_tell_mask reports the ranges of each token. The mask may have more rows than there are tokens, and a plane per
 // stream.
 static void tap_tell_mask(struct tap_telling * t, const struct ggml_tensor * leaf, const uint8_t * at, int32_t n_tokens) {
     const int64_t streams = leaf->ne[3] > 0 ? leaf->ne[3] : 1;
@@ -237,9 +237,9 @@ static void tap_tell_mask(struct tap_telling * t, const struct ggml_tensor * lea
 
 // tap_told_bytes returns where the bytes of an input lie; those of a device are fetched into memory that the
 // scheduler keeps, until the next.
-static const uint8_t * tap_told_bytes(struct tap_sched * s, const struct tap_told * told) {
-    const struct ggml_tensor * t = told->tensor;
-    if (told->host) {
+static const uint8_t * tap_told_bytes(struct tap_sched * s, const struct tap_told * reported) {
+    const struct ggml_tensor * t = reported->tensor;
+    if (reported->host) {
         return t->data;
     }
     size_t bytes = tap_real.ggml_type_size(t->type);
@@ -262,22 +262,22 @@ static const uint8_t * tap_told_bytes(struct tap_sched * s, const struct tap_tol
 TAP_HOT void tap_inputs_send(struct tap_sched * s, struct tap_out * out) {
     const struct tap_graph * g = &s->graph;
     for (int i = 0; i < g->n_told; i++) {
-        const struct tap_told * told = &g->told[i];
-        const uint8_t * at = tap_told_bytes(s, told);
+        const struct tap_told * reported = &g->reported[i];
+        const uint8_t * at = tap_told_bytes(s, reported);
         if (at == NULL) {
             continue;
         }
         struct tap_telling t = {
             .out = out,
-            .rec = {.h.type = TAP_REC_INPUT, .exec = s->exec, .graph = g->id, .leaf = (uint32_t) told->leaf, .kind = told->kind},
+            .rec = {.h.type = TAP_REC_INPUT, .exec = s->exec, .graph = g->id, .leaf = (uint32_t) reported->leaf, .kind = reported->kind},
         };
         tap_telling_begin(&t);
-        if (told->kind == TAP_INPUT_CELLS) {
-            tap_tell_cells(&t, told->tensor, at, g->n_tokens);
-        } else if (told->kind == TAP_INPUT_MASK) {
-            tap_tell_mask(&t, told->tensor, at, g->n_tokens);
+        if (reported->kind == TAP_INPUT_CELLS) {
+            tap_tell_cells(&t, reported->tensor, at, g->n_tokens);
+        } else if (reported->kind == TAP_INPUT_MASK) {
+            tap_tell_mask(&t, reported->tensor, at, g->n_tokens);
         } else {
-            for (int64_t k = 0; k < told->tensor->ne[0]; k++) {
+            for (int64_t k = 0; k < reported->tensor->ne[0]; k++) {
                 tap_tell_value(&t, tap_index(at, k, sizeof(int32_t)));
             }
         }

@@ -6,7 +6,7 @@
 //
 // Runs once per new graph, on the model's thread. Each tensor has two marks: one of its form, from which layer,
 // component and occurrence follow, and one of its shape. Where all forms are as they were, what was inferred stays,
-// and only what has changed is told.
+// and only what has changed is reported.
 #define _GNU_SOURCE
 #include "tap_graph.h"
 #include "tap_real.h"
@@ -46,7 +46,7 @@ static inline uint64_t tap_name_mark(const char * name, unsigned n) {
     return h;
 }
 
-// tap_relative tells a source by its place from the graph's first node, where it lies near: the memory that graphs
+// tap_relative identifies a source by its place from the graph's first node, where it lies near: the memory that graphs
 // are built in may move.
 static inline uint64_t tap_relative(const struct ggml_tensor * s, uintptr_t low, uintptr_t reach) {
     const uintptr_t from = (uintptr_t) s - low + reach;
@@ -156,7 +156,7 @@ bool tap_graph_alike(struct tap_graph * g, struct ggml_cgraph * cgraph) {
     g->low = low;
     g->cgraph = cgraph;
     for (int i = 0; i < g->n_told; i++) {
-        g->told[i].tensor = g->leafs[g->told[i].leaf].tensor;
+        g->reported[i].tensor = g->leafs[g->reported[i].leaf].tensor;
     }
     const int32_t n_tokens = g->n_tokens, n_outputs = g->n_outputs;
     tap_graph_inputs(g);
@@ -199,7 +199,7 @@ void tap_graph_finish(struct tap_graph * g) {
     g->host_inputs = (g->tokens == NULL || tap_is_here(g->tokens)) && (g->pos == NULL || tap_is_here(g->pos)) &&
                      (g->out_ids == NULL || tap_is_here(g->out_ids));
     for (int i = 0; i < g->n_told; i++) {
-        g->told[i].host = tap_is_here(g->told[i].tensor);
+        g->reported[i].host = tap_is_here(g->reported[i].tensor);
     }
     const uint64_t age = tap_get(&tap_buffers_age);
     struct tap_places p = {.marks = g->formed, .all = age != g->buffers ? TAP_CHANGED_PLACE : 0, .last_host = true};

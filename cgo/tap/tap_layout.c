@@ -2,7 +2,7 @@
 
 // tap_layout.c: whether structures are what the headers of this build say.
 //
-// A version alone does not tell: most versions of llama.cpp share their layouts, and a build of one's own may have
+// A version alone is not enough: most versions of llama.cpp share their layouts, and a build of one's own may have
 // any version. So the library fills structures through its own functions, and the fields are looked for where the
 // compiler put them.
 #define _GNU_SOURCE

@@ -30,7 +30,7 @@ static bool tap_range_ends(const struct tap_graph * g, int i) {
     return true;
 }
 
-// tap_idle_at says whether the view i can tell what looking costs: it follows a node that is timed, or a view,
+// tap_idle_at says whether the view i can show what looking costs: it follows a node that is timed, or a view,
 // which then is timed too.
 static bool tap_idle_at(const struct tap_graph * g, int i) {
     return g->nodes[i].view && (g->nodes[i - 1].view || (g->nodes[i - 1].timed && g->nodes[i - 1].computed));
@@ -52,7 +52,7 @@ static void tap_look_idle(struct tap_graph * g, int most) {
     }
 }
 
-// tap_look_routing marks the newest tensors that tell which experts a layer chose and, if it is asked for, how it
+// tap_look_routing marks the newest tensors that show which experts a layer chose and, if it is asked for, how it
 // weighs them.
 static void tap_look_routing(struct tap_graph * g, bool weighs) {
     int32_t layer = -1, weights = -1;

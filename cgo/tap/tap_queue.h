@@ -34,7 +34,7 @@ struct tap_part {
 };
 bool tap_queue_put(struct tap_record * head, size_t head_bytes, const struct tap_part * parts, int n_parts);
 
-// Records on their way to the queue, which they enter together: what a graph's entry tells is put at once.
+// Records on their way to the queue, which they enter together: what a graph's entry reports is put at once.
 struct tap_out {
     size_t  n;
     bool    lost; // records did not enter the queue

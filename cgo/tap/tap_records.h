@@ -126,7 +126,7 @@ struct tap_node {
     uint32_t bytes; // with everything
     int32_t  layer;
     uint8_t  component, rows, row_dim, inferred;
-    uint8_t  flags; // bit 0 view, bit 1 wanted, bit 2 computed, bit 3 alias name, bit 4 tells of routing
+    uint8_t  flags; // bit 0 view, bit 1 wanted, bit 2 computed, bit 3 alias name, bit 4 shows routing
     uint8_t  n_src, name_bytes, op_bytes;
     uint16_t occurrence;
     uint16_t type;
@@ -179,7 +179,7 @@ struct tap_rec_exec {
     int64_t  token_first; // number of the first token in the run; -1 = no tokens
     uint32_t ctx;
     uint32_t reused;
-    uint32_t provisional; // the context has not yet done anything that tells a run from a warm-up
+    uint32_t provisional; // the context has not yet done anything that distinguishes a run from a warm-up
     uint32_t captured;    // 1: tensors of it may follow
     uint32_t n_tokens;    // int32 ids follow (-1 for embeddings)
     uint32_t n_pos;       // then int32 positions
@@ -237,7 +237,7 @@ struct tap_rec_resolve {
     uint64_t exec;      // every execution of the context up to this number is meant
 };
 
-// A buffer of a backend. It is told of when it is allocated, or when this process is first recorded; again when its
+// A buffer of a backend. It is reported when it is allocated, or when this process is first recorded; again when its
 // usage is set, or its memory is taken over by another kind of buffer. TAP_BUFFER_HOST: its base is an address of
 // this process.
 enum tap_buffer_flag { TAP_BUFFER_HOST = 1u << 0, TAP_BUFFER_MAPPED = 1u << 1, TAP_BUFFER_KNOWN = 1u << 2 };

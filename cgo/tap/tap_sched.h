@@ -46,7 +46,7 @@ struct tap_sched {
     bool                             user_wants;
     bool                             capturing; // wanted tensors of this execution are copied
     uint64_t                         asks_ns; // what asking for every node of the graph took, measured once per graph
-    bool                             untold; // the collector was not told of this execution: its packets are lost …
+    bool                             untold; // this execution was not reported: its packets are lost …
     enum tap_loss                    untold_cause; // … for this cause
     uint64_t                         waited_ns; // for slots, over all executions
     int32_t *                        rows; // tokens, positions, output ids of the execution: few_rows, or …
@@ -69,7 +69,7 @@ struct tap_sched {
     bool                             lossy;    // of this execution something is lost
     uint64_t                         selected_packets, selected_bytes; // of this execution
     uint32_t                         n_cuts;   // ranges of this execution that ggml computed and waited for because of us, but the last
-    struct tap_out                   out; // what its entry tells
+    struct tap_out                   out; // what its entry reports
     struct tap_rec_losses            losses; // of this execution, where it is lossy
     struct tap_cut                   cut;
 };
@@ -102,7 +102,7 @@ void tap_select(struct tap_sched * s);
 void tap_select_ahead(struct tap_graph * g);
 void tap_select_init(void);
 
-// tap_described accounts for time that went into the description of a graph; rebuilt: one that is told of as a
+// tap_described accounts for time that went into the description of a graph; rebuilt: one that is reported as a
 // change of the one before.
 void tap_described(uint64_t took, bool rebuilt);
 
@@ -110,7 +110,7 @@ void tap_described(uint64_t took, bool rebuilt);
 void tap_exec_begin(struct tap_sched * s, int64_t entered);
 void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t left);
 
-// tap_sync_end tells that the scheduler was synchronised, which began at a time: what was computed for it is done.
+// tap_sync_end reports that the scheduler was synchronised, which began at a time: what was computed for it is done.
 void tap_sync_end(struct tap_sched * s, int64_t began);
 
 // tap_capture_wanted copies node i, which is wanted, into slots and publishes it, or counts it as lost where s is
@@ -124,8 +124,8 @@ void tap_time_asks(struct tap_sched * s);
 // tap_capture_inputs copies the wanted inputs at graph entry: their memory is used again during the graph.
 void tap_capture_inputs(struct tap_sched * s);
 
-// tap_look marks the nodes that are timed, and those that tell of routing; tap_mark_inputs the inputs whose
-// contents are told.
+// tap_look marks the nodes that are timed, and those that show routing; tap_mark_inputs the inputs whose
+// contents are reported.
 void tap_look(struct tap_graph * g, const struct tap_selection * wish);
 void tap_mark_inputs(struct tap_graph * g, const struct tap_selection * wish);
 
@@ -135,7 +135,7 @@ bool tap_times_room(struct tap_sched * s);
 void tap_time_note(struct tap_sched * s, int i, int64_t done, int64_t left);
 void tap_times_send(struct tap_sched * s);
 
-// tap_inputs_send tells of the contents of inputs at graph entry.
+// tap_inputs_send reports the contents of inputs at graph entry.
 void tap_inputs_send(struct tap_sched * s, struct tap_out * out);
 
 // tap_copy_bytes copies n bytes of t, from offset on, to dst; host: they lie in this process.
@@ -144,10 +144,10 @@ void tap_copy_bytes(uint8_t * dst, const struct ggml_tensor * t, bool host, size
 // tap_copy copies count[0..3] elements from start[0..3] of t, in logical order, to dst.
 bool tap_copy(uint8_t * dst, const struct ggml_tensor * t, bool host, const int64_t * start, const int64_t * count);
 
-// tap_samples_wanted says whether what samplers chose from is told of.
+// tap_samples_wanted reports whether what samplers chose from is recorded.
 extern _Atomic bool tap_samples_wanted;
 
-// tap_sample_accepted tells of the choice that this thread's outermost sampler made, once its token is accepted.
+// tap_sample_accepted reports the choice that this thread's outermost sampler made, once its token is accepted.
 void tap_sample_accepted(llama_token token);
 
 #endif

@@ -240,8 +240,8 @@ static uint32_t tap_newest_number; // 0: tap_newest was not filled yet
 
 void tap_select_init(void) { tap_newest_number = 0; }
 
-// tap_select_read copies selection number, and goes on to a newer one that overtook it: the collector writes number + 2 to the same
-// place, but only after it has counted number + 1.
+// tap_select_read copies selection number, and goes on to a newer one that overtook it: the collector writes number + 2
+// to the same place, but only after it has counted number + 1.
 static void tap_select_read(uint32_t number) {
     for (uint32_t read = 0; read != number;) {
         read = number;

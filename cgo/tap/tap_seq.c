@@ -14,7 +14,7 @@ struct tap_seq_change {
     struct tap_rec_seq rec;
 };
 
-// tap_seq_send tells of a change of c. A context that has computed nothing has no sequences yet, but those of a state.
+// tap_seq_send reports a change of c. A context that has computed nothing has no sequences yet, but those of a state.
 static void tap_seq_send(struct tap_context * c, struct tap_rec_seq * rec) {
     if (tap_get(&c->number) != UINT32_MAX) {
         rec->h.type = TAP_REC_SEQ;
@@ -30,7 +30,7 @@ static void tap_seq_of_memory(struct tap_context * c, void * user_data) {
     }
 }
 
-// tap_seq_moved tells of work on a memory, once per context that has it.
+// tap_seq_moved reports work on a memory, once per context that has it.
 static void tap_seq_moved(llama_memory_t memory, struct tap_rec_seq rec) {
     if (memory == NULL || !tap_on()) {
         return;
@@ -42,7 +42,7 @@ static void tap_seq_moved(llama_memory_t memory, struct tap_rec_seq rec) {
     tap_add(&tap.header->stats.api_ns, tap_own_since((int64_t) change.rec.mono_ns, &before));
 }
 
-// tap_seq_set tells of something that a context was given.
+// tap_seq_set reports something that a context was given.
 static void tap_seq_set(struct llama_context * ctx, struct tap_rec_seq rec) {
     struct tap_context * c = ctx != NULL && tap_on() ? tap_context_of(ctx) : NULL;
     if (c == NULL) {

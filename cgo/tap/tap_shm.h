@@ -127,8 +127,8 @@ struct tap_config {
     uint32_t on_failure; // enum tap_on_failure
     uint32_t exact;      // 1: records wait for room in the queue under every policy, because a run is accounted for by them
     uint32_t cold;       // 1: mapped models are read when they are touched: see tap_cold.c
-    uint32_t in_step; // 1: each graph begins and ends only when the collector has read everything that was told before: see tap_queue_settle
-    uint32_t turns;   // 0, or after how many tokens recording ends and begins again, by turns: see tap_turn.c
+    uint32_t in_step; // 1: each graph begins and ends only when the collector has read everything reported before: see tap_queue_settle
+    uint32_t turns;   // 0, or after how many tokens recording ends and begins again, in alternation: see tap_turn.c
     uint32_t judge;   // 1: the first graph of tokens waits until the collector has judged what selection 0 marks
     char     backends[TAP_PATH_SIZE]; // folder of ggml backends, "" = let ggml search
 };
@@ -154,7 +154,7 @@ struct tap_stats {
     _Atomic uint64_t wait_ns;     // waiting for slots or queue room
     _Atomic uint64_t waits;       // how often
     _Atomic uint64_t api_ns;      // interposed llama.h calls
-    _Atomic uint64_t rebuilt;     // of graphs: those told of as what differs from the one before
+    _Atomic uint64_t rebuilt;     // of graphs: those reported as what differs from the one before
     _Atomic uint64_t rebuilt_ns;  // of describe_ns: what those took
     _Atomic uint64_t unrecorded;  // graphs computed after recording had ended: nothing of them was looked at
     struct tap_count loss[TAP_MAX_LOSSES];

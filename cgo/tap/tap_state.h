@@ -41,7 +41,7 @@ struct tap {
     bool                aside;     // the tap's own threads were started
     bool                touched;   // … and that which touches the pool
     bool                cut_off;   // there is a collector, whose memory this process was not handed
-    _Atomic bool        turning;   // recording by turns
+    _Atomic bool        turning;   // recording in alternation
     _Atomic bool        judged;    // the collector has dealt with the first graph of tokens
     bool                watched;   // a thread of its own notices that the collector is gone
     int                 life_fd;   // pipe whose other end the collector holds; -1: none

@@ -100,7 +100,7 @@ static void tap_chunk_begin(struct tap_chunk * c, enum tap_record_type type, uin
     c->n = 0;
 }
 
-// tap_tell_all tells of every node and leaf.
+// tap_tell_all reports every node and leaf.
 static bool tap_tell_all(const struct tap_graph * g) {
     struct tap_nearby near = {0};
     struct tap_chunk chunk;
@@ -152,7 +152,7 @@ static int tap_count_changes(const struct tap_graph * g) {
     return n;
 }
 
-// tap_tell_changes tells of those nodes and leafs that are changed.
+// tap_tell_changes reports those nodes and leafs that are changed.
 static bool tap_tell_changes(const struct tap_graph * g) {
     struct tap_nearby near = {0};
     struct tap_chunk chunk;

@@ -1,6 +1,6 @@
 //go:build llama
 
-// tap_turn.c: recording by turns, so that llamatap bench can compare a model that is recorded with the same model
+// tap_turn.c: recording in alternation, so that llamatap bench can compare a model that is recorded with the same model
 // that is not, in one process: two processes differ by where their memory lies and by when they run, which is more
 // than the tap costs.
 #define _GNU_SOURCE

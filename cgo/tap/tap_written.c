@@ -2,10 +2,10 @@
 
 // tap_written.c: lets the collector see which pages this process writes.
 //
-// The kernel tells that only to whoever holds a userfaultfd of the process, and only the process itself can open
-// one. So it is opened here, if asked for, and nothing else is done with it: the collector takes a copy of the
-// descriptor (pidfd_getfd), protects the buffers that it wants to watch and scans them (memtrace/pagefault). Until
-// then it costs nothing; after that, the first write to a page after each scan.
+// The kernel reports that only to a process that holds a userfaultfd of the process, and only the process itself can
+// open one. So it is opened here, if asked for, and nothing else is done with it: the collector takes a copy of the
+// descriptor (pidfd_getfd), protects the buffers that it wants to watch and scans them (memtrace/pagefault). Until then
+// it costs nothing; after that, the first write to a page after each scan.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -26,7 +26,7 @@ static void tap_written_make(void) {
     tap_written_fd = (int) syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
 }
 
-// tap_written_is_own tells whether the descriptor is still what was opened: a program may have closed everything
+// tap_written_is_own reports whether the descriptor is still what was opened: a program may have closed everything
 // that it did not open itself.
 static bool tap_written_is_own(void) {
     char path[] = "/proc/self/fd/0000000000", link[32] = "";
@@ -48,7 +48,7 @@ static void tap_written_in_child(void) {
     tap_written_make();
 }
 
-// tap_written_open runs before main. A failure is the collector's to tell: it finds no descriptor.
+// tap_written_open runs before main. The collector reports a failure: it finds no descriptor.
 __attribute__((constructor)) static void tap_written_open(void) {
     const char * wanted = getenv("LLAMATAP_TAP_WRITTEN");
     if (wanted && wanted[0] == '1') {

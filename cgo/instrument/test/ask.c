@@ -92,7 +92,7 @@ static int cost(const char * path) {
     TIME("operation", 1000, llama_resource_instr_compute_operation(own, "mul_mat", "attention", &t, 1, &t));
     TIME("allocation", 1000, llama_resource_instr_memory_allocation(own, &t, "attention", NULL, 0));
     llama_resource_instr_set_level(own, LLAMA_RESOURCE_MINIMAL);
-    TIME("layer, not told at this level", 1000, {
+    TIME("layer, not reported at this level", 1000, {
         LLAMA_RESOURCE_BEGIN_LAYER(i);
         LLAMA_RESOURCE_END_LAYER(i);
     });

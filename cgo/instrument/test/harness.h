@@ -35,7 +35,7 @@ const char * fresh_path(void); // of a file that does not exist, in a folder of 
 struct lines read_lines(const char * path);
 void         free_lines(struct lines * l);
 
-// valid tells whether a line is one JSON object, in valid UTF-8.
+// valid reports whether a line is one JSON object, in valid UTF-8.
 bool valid(const char * line);
 
 // find returns the nth line of an event, from 0, or NULL; count how many there are.

@@ -27,7 +27,7 @@ static struct lines finish(void) {
 
 static struct llama_resource_instr * own(void) { return llama_resource_instr_global(); }
 
-// A layer in which every kind of event is told of.
+// A layer in which every kind of event is reported.
 static void everything(void) {
     struct llama_resource_tensor w = tensor("blk.3.ffn_gate.weight", "NONE", 512, 1024, 0x10000);
     struct llama_resource_tensor small = tensor("small", "NONE", 8, 8, 0x20000);
@@ -81,7 +81,7 @@ static void test_levels(void) {
             }
         }
         CHECK(has(find(&l, "resource_session_start", 0), names[level]));
-        // Sums are of what was told of, whatever was written.
+        // Sums are of what was reported, whatever was written.
         CHECK(number(find(&l, "resource_session_summary", 0), "compute_operations") == 4);
         CHECK(number(find(&l, "resource_session_summary", 0), "component_flows") == 1);
         free_lines(&l);

@@ -36,7 +36,7 @@ static void test_environment(void) {
     setenv("LLAMA_RESOURCE_LOG_LEVEL", "verbose", 1);
     llama_resource_instrumentation_init(LLAMA_RESOURCE_MINIMAL, "/nonexistent/other");
     llama_resource_instrumentation_free();
-    setenv("LLAMA_RESOURCE_LOG_LEVEL", "LOUD", 1); // told on stderr
+    setenv("LLAMA_RESOURCE_LOG_LEVEL", "LOUD", 1); // reported on stderr
     llama_resource_instrumentation_init(LLAMA_RESOURCE_MINIMAL, NULL);
     llama_resource_instrumentation_free();
     unsetenv("LLAMA_RESOURCE_LOG_PATH");

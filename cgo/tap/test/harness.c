@@ -26,7 +26,7 @@ void test_case(const char * format, ...) {
 
 void test_fail(const char * file, int line, const char * format, ...) {
     if (case_failures++ >= 10) {
-        return; // the first ones tell
+        return; // the first ones are enough
     }
     char text[512];
     va_list args;

@@ -1,4 +1,4 @@
-// test_calls.c: the functions of llama.h that the tap stands before: batches shadowed, sequences and contexts told.
+// test_calls.c: the functions of llama.h that the tap stands before: batches shadowed, sequences and contexts reported.
 #define _GNU_SOURCE
 #include "calls.h"
 
@@ -151,7 +151,7 @@ static void check_change(const struct bed * b, size_t nth, const struct tap_rec_
 }
 
 static void test_sequences(void) {
-    test_case("sequences: every change is told, of contexts that have computed");
+    test_case("sequences: every change is reported, of contexts that have computed");
     struct bed b;
     bed_make(&b);
     llama_memory_t memory = tap_real.llama_get_memory(b.ctx);
@@ -194,7 +194,7 @@ static void test_sequences(void) {
     const size_t contexts = log_count(&b.log, TAP_REC_CONTEXT);
     llama_state_load_file(other, "file", NULL, 0, NULL); // a state is loaded before anything is computed
     log_drain(&b.log);
-    CHECK(log_count(&b.log, TAP_REC_SEQ) == 13 && log_count(&b.log, TAP_REC_CONTEXT) == contexts + 1, "a state that was loaded first is not told");
+    CHECK(log_count(&b.log, TAP_REC_SEQ) == 13 && log_count(&b.log, TAP_REC_CONTEXT) == contexts + 1, "a state that was loaded first is not reported");
     context_end(other);
     bed_end(&b);
 }
@@ -280,9 +280,9 @@ static void test_off(void) {
     test_end();
 }
 
-// Recorded by turns of four tokens: which decodes are told, and that the end of the process is, whosever turn it is.
+// Recording that alternates every four tokens: which decodes are reported, and that the end of the process always is.
 static void test_turns(int decodes) {
-    test_case("calls: %d tokens, recorded by turns of four", decodes);
+    test_case("calls: %d tokens, recording alternates every four", decodes);
     struct bed b;
     bed_make(&b);
     b.shm.h->config.turns = 4;
@@ -304,7 +304,7 @@ static void test_turns(int decodes) {
     CHECK(log_count(&b.log, TAP_REC_CALL) == n && log_count(&b.log, TAP_REC_CALL_END) == n && log_count(&b.log, TAP_REC_EXEC) == n, "%zu calls, %zu ends, %zu executions of %zu",
           log_count(&b.log, TAP_REC_CALL), log_count(&b.log, TAP_REC_CALL_END), log_count(&b.log, TAP_REC_EXEC), n);
     CHECK(log_count(&b.log, TAP_REC_GOODBYE) == 1, "no last word");
-    CHECK(b.shm.h->n_turns == (uint32_t) (decodes - 1) / 4, "%u turns were told", b.shm.h->n_turns);
+    CHECK(b.shm.h->n_turns == (uint32_t) (decodes - 1) / 4, "%u turns were reported", b.shm.h->n_turns);
     bed_end(&b);
 }
 

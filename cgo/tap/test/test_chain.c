@@ -158,7 +158,7 @@ static void test_rebuilt(void) {
     bed_end(&b);
 }
 
-// A scheduler with devices puts copies in the place of what a node reads. The description tells what llama.cpp built.
+// A scheduler with devices puts copies in the place of what a node reads. The description reports what llama.cpp built.
 static void test_device_copies(void) {
     test_case("graph: inputs whose place copies on a device take");
     static const int32_t outs[2] = {1, 4};

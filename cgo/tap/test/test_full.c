@@ -58,20 +58,20 @@ static void test_drop(uint64_t slots, bool drain) {
         }
         log_drain(&b.log);
         count_captures(&b.log, &packets[small], &bytes[small]);
-        struct tap_sums told = sums_of(&b.log);
+        struct tap_sums reported = sums_of(&b.log);
         const struct tap_count * loss = b.shm.h->stats.loss;
         asks[small] = b.shm.h->stats.asks;
         if (small) {
             lost[0] = loss[TAP_LOSS_POOL_FULL].packets + loss[TAP_LOSS_QUEUE_FULL].packets;
             lost[1] = loss[TAP_LOSS_POOL_FULL].bytes; // a lost record's own bytes count as queue_full
             CHECK(lost[0] > 0, "nothing was lost: the test does not test");
-            CHECK(told.ends < 5 || told.lost == lost[0], "the executions report %lu losses, not %lu", (unsigned long) told.lost, (unsigned long) lost[0]);
+            CHECK(reported.ends < 5 || reported.lost == lost[0], "the executions report %lu losses, not %lu", (unsigned long) reported.lost, (unsigned long) lost[0]);
             CHECK(b.shm.h->stats.waits == 0, "the model waited");
         } else {
             CHECK(loss[TAP_LOSS_POOL_FULL].packets + loss[TAP_LOSS_QUEUE_FULL].packets == 0, "the large pool is too small for the test");
         }
-        CHECK(told.ends < 5 || (told.selected == packets[small] + lost[0] && told.selected_bytes == bytes[small] + lost[1]),
-              "the executions report %lu selected, not %lu", (unsigned long) told.selected, (unsigned long) (packets[small] + lost[0]));
+        CHECK(reported.ends < 5 || (reported.selected == packets[small] + lost[0] && reported.selected_bytes == bytes[small] + lost[1]),
+              "the executions report %lu selected, not %lu", (unsigned long) reported.selected, (unsigned long) (packets[small] + lost[0]));
         if (small) {
             bed_end(&b);
         } else {
@@ -136,7 +136,7 @@ static void test_account(uint64_t slots) {
 
 // ---- in step with the collector -------------------------------------------------------------------------------------
 
-// A model in step goes on from the end of a graph when everything that was told of it was read; without a
+// A model in step goes on from the end of a graph when everything reported of it was read; without a
 // collector, at once.
 static void test_in_step(void) {
     test_case("in step: behind each graph the queue is empty");
@@ -236,7 +236,7 @@ static void check_thread(const struct log * log, struct model_thread * m, uint32
     CHECK(run == THREAD_RUNS, "context %u has %lu executions", ctx, (unsigned long) run);
 }
 
-// Packets of one execution may stand behind the EXEC of another thread's: the log is put in order of executions.
+// Packets of one execution may follow the EXEC of another thread's: the log is put in order of executions.
 static void log_group(struct log * l) {
     struct log grouped;
     log_init(&grouped, l->shm);
@@ -300,7 +300,7 @@ static void test_threads(void) {
     tap_detach();
     log_finish(&log);
     uint32_t ctx_of[THREADS];
-    for (int i = 0; i < THREADS; i++) { // contexts are numbered by first use: batches of different sizes tell them apart
+    for (int i = 0; i < THREADS; i++) { // contexts are numbered by first use: batches of different sizes distinguish them
         ctx_of[i] = UINT32_MAX;
         for (const struct event * e = log.first; e != NULL; e = e->next) {
             const struct tap_rec_exec * x = (const struct tap_rec_exec *) e->record;

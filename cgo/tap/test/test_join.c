@@ -169,7 +169,7 @@ static void test_missing(void) {
     process_end(&p);
 }
 
-// What a process that lost its collector tells the test.
+// What a process that lost its collector reports to the test.
 struct left {
     _Atomic int ready, went_on, terminated;
 };

@@ -61,7 +61,7 @@ static void test_killed_model(int rounds) {
     test_end();
 }
 
-// What a model that lost its collector tells the test.
+// What a model that lost its collector reports to the test.
 struct orphan {
     _Atomic int64_t ready_ns, waits_ns, done_ns;
     _Atomic int32_t recording, model_pid;

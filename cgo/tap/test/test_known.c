@@ -1,5 +1,5 @@
 // test_known.c: graphs built anew, many times, now as they were, now otherwise. What the collector makes of the
-// changes it is told of is what a description from the beginning says.
+// changes that it reports is what a description from the beginning says.
 #define _GNU_SOURCE
 #include "bed.h"
 
@@ -50,7 +50,7 @@ static void bed_known_end(struct bed * b) {
 static void expect_place(struct tap_nearby * near, const struct ggml_tensor * t, uint64_t buffer, uint64_t offset) {
     uint64_t number, at;
     tap_where(near, t, &number, &at);
-    CHECK(buffer == number && offset == at, "%s is told to lie in buffer %lu at %lu, not %lu at %lu", t->name, (unsigned long) buffer,
+    CHECK(buffer == number && offset == at, "%s is reported to lie in buffer %lu at %lu, not %lu at %lu", t->name, (unsigned long) buffer,
           (unsigned long) offset, (unsigned long) number, (unsigned long) at);
 }
 
@@ -62,12 +62,12 @@ static void expect_shape(const struct ggml_tensor * t, const int64_t * ne, const
 static void expect_node(const struct seen_node * n, const struct tap_graph_node * k, struct tap_nearby * near) {
     const struct ggml_tensor * t = k->tensor;
     const struct tap_node * h = &n->head;
-    CHECK(strcmp(n->name, t->name) == 0 && strcmp(n->op, tap_real.ggml_op_desc(t)) == 0 && h->type == t->type, "%s is told as %s", t->name, n->name);
+    CHECK(strcmp(n->name, t->name) == 0 && strcmp(n->op, tap_real.ggml_op_desc(t)) == 0 && h->type == t->type, "%s is reported as %s", t->name, n->name);
     CHECK(h->layer == k->layer && h->component == k->component && h->inferred == k->inferred, "place of %s", t->name);
     CHECK(h->rows == k->rows && h->row_dim == k->row_dim, "rows of %s: %d in %d, not %d in %d", t->name, h->rows, h->row_dim, k->rows, k->row_dim);
     CHECK(h->flags == (k->view | k->computed << 2 | (k->alias >= 0) << 3), "flags of %s", t->name);
     CHECK(h->occurrence == k->occurrence && h->number == k->number && n->alias == k->alias,
-          "%s is told as occurrence %d, number %d, shown as %d; not %d, %d, %d", t->name, h->occurrence, h->number, n->alias,
+          "%s is reported as occurrence %d, number %d, shown as %d; not %d, %d, %d", t->name, h->occurrence, h->number, n->alias,
           k->occurrence, k->number, k->alias);
     CHECK(memcmp(h->op_params, t->op_params, sizeof(h->op_params)) == 0, "parameters of %s", t->name);
     expect_shape(t, h->ne, h->nb);
@@ -93,7 +93,7 @@ static void expect_told(const struct seen * s, struct ggml_cgraph * cgraph) {
     for (int i = 0; i < s->n_leafs && i < fresh.n_leafs; i++) {
         const struct ggml_tensor * t = fresh.leafs[i].tensor;
         const struct seen_leaf * l = &s->leafs[i];
-        CHECK(strcmp(l->name, t->name) == 0 && l->head.type == t->type && l->head.input == fresh.leafs[i].input, "leaf %s is told as %s", t->name, l->name);
+        CHECK(strcmp(l->name, t->name) == 0 && l->head.type == t->type && l->head.input == fresh.leafs[i].input, "leaf %s is reported as %s", t->name, l->name);
         expect_shape(t, l->head.ne, l->head.nb);
         expect_place(&near, t, l->head.buffer, l->head.offset);
     }
@@ -149,7 +149,7 @@ static struct seen newest(struct bed * b) {
     return s;
 }
 
-// A step of a case: what becomes of the graph, and whether it must, may or must not be told as a change.
+// A step of a case: what becomes of the graph, and whether it must, may or must not be reported as a change.
 enum step { STEP_SAME, STEP_SHAPE, STEP_FORM, STEP_BUILD, STEPS };
 
 static void test_random(uint64_t seed) {
@@ -189,18 +189,18 @@ static void test_random(uint64_t seed) {
         run_next(&b, g);
         struct seen s = newest(&b);
         expect_told(&s, &g->cgraph);
-        CHECK(step != STEP_SAME || between || s.head.like != 0 || s.head.n_tokens == 0, "step %d: what did not change was told anew", i);
+        CHECK(step != STEP_SAME || between || s.head.like != 0 || s.head.n_tokens == 0, "step %d: what did not change was reported anew", i);
         changed += s.head.like != 0;
         seen_free(&s);
     }
-    CHECK(changed > N / 3 && changed < N, "%d of %d graphs were told as changes: the test does not test", changed, N);
+    CHECK(changed > N / 3 && changed < N, "%d of %d graphs were reported as changes: the test does not test", changed, N);
     CHECK(b.shm.h->stats.rebuilt >= (uint64_t) changed, "%lu counted", (unsigned long) b.shm.h->stats.rebuilt);
     no_losses(&b);
     bed_known_end(&b);
 }
 
 // The same graph elsewhere, for more tokens, for more cells; and one that was measured before. The buffers of the
-// fourth are first seen when it is told: so places are told once more.
+// fourth are first seen when it is reported: so places are reported once more.
 static void test_rebuilt(void) {
     test_case("known: measured, computed elsewhere, for other tokens and more cells, and again");
     struct bed b;
@@ -218,7 +218,7 @@ static void test_rebuilt(void) {
         run_next(&b, &places[0]);
         struct seen s = newest(&b);
         expect_told(&s, &places[0].cgraph);
-        CHECK((s.head.like == 0) == (i == 0), "graph %d is told as %lu changes of another one", i, (unsigned long) s.n_changes);
+        CHECK((s.head.like == 0) == (i == 0), "graph %d is reported as %lu changes of another one", i, (unsigned long) s.n_changes);
         CHECK(i != 5 || s.n_changes == 0, "%d changes of the same graph", s.n_changes);
         seen_free(&s);
     }
@@ -226,9 +226,9 @@ static void test_rebuilt(void) {
     bed_known_end(&b);
 }
 
-// Another selection, another context, or a description that was lost: then the whole of it is told.
+// Another selection, another context, or a description that was lost: then the whole of it is reported.
 static void test_whole(void) {
-    test_case("known: told whole after another selection");
+    test_case("known: reported whole after another selection");
     struct bed b;
     bed_known(&b);
     const struct model_options o = {.n_layer = 2, .n_tokens = 1, .n_outputs = 1, .n_kv = 32, .flash = true};
@@ -239,25 +239,25 @@ static void test_whole(void) {
     shm_select(&b.shm, &wish);
     run_next(&b, &places[0]);
     struct seen s = newest(&b);
-    CHECK(s.head.like == 0 && s.head.selection == 1, "told as a change");
+    CHECK(s.head.like == 0 && s.head.selection == 1, "reported as a change");
     seen_free(&s);
     run_next(&b, &places[0]);
     s = newest(&b);
-    CHECK(s.head.like != 0 && s.head.selection == 1, "not told as a change");
+    CHECK(s.head.like != 0 && s.head.selection == 1, "not reported as a change");
     seen_free(&s);
     wish.record |= TAP_RECORD_ACTIVATIONS;
     shm_select(&b.shm, &wish);
     for (int i = 0; i < 2; i++) {
         run_next(&b, &places[0]);
         s = newest(&b);
-        CHECK(s.head.like == 0 && s.head.n_wanted > 0, "tensors are wanted, and it is told as a change");
+        CHECK(s.head.like == 0 && s.head.n_wanted > 0, "tensors are wanted, and it is reported as a change");
         seen_free(&s);
     }
     bed_known_end(&b);
 }
 
 static void test_lost(void) {
-    test_case("known: told whole after one that did not enter the queue");
+    test_case("known: reported whole after one that did not enter the queue");
     struct bed b;
     bed_make(&b, &(struct shm_options) {.queue_bytes = 1 << 16, .overflow = TAP_OVERFLOW_DROP});
     b.shm.h->config.start.record = TAP_RECORD_CELLS;

@@ -1,4 +1,4 @@
-// test_machine.c: what is told beside tensors: times, cells, masks, buffers, what samplers chose from.
+// test_machine.c: what is reported besides tensors: times, cells, masks, buffers, what samplers chose from.
 #define _GNU_SOURCE
 #include "expect.h"
 
@@ -126,7 +126,7 @@ static const struct event * input_of(const struct bed * b, uint32_t kind) {
 
 static void check_values(const struct bed * b, uint32_t kind, const int64_t * want, uint32_t n) {
     const struct event * e = input_of(b, kind);
-    CHECK(e != NULL, "nothing of kind %u is told", kind);
+    CHECK(e != NULL, "nothing of kind %u is reported", kind);
     if (e == NULL) {
         return;
     }
@@ -164,7 +164,7 @@ static void cells_graph(struct graph * g, enum ggml_type mask_type, struct ne in
 
 static void check_mask(const struct bed * b, const struct tap_range * want, uint32_t n) {
     const struct event * e = input_of(b, TAP_INPUT_MASK);
-    CHECK(e != NULL, "no mask is told");
+    CHECK(e != NULL, "no mask is reported");
     if (e == NULL) {
         return;
     }
@@ -240,7 +240,7 @@ static const struct tap_rec_sync * sync_told(const struct bed * b, size_t nth) {
     return e != NULL ? (const struct tap_rec_sync *) e->record : NULL;
 }
 
-// test_sync: the first synchronisation behind graphs that a device has part in is told, and no other; no callback
+// test_sync: the first synchronisation behind graphs that a device has part in is reported, and no other; no callback
 // is set for it.
 static void test_sync(bool device) {
     test_case("a graph on the %s is computed when it was synchronised", device ? "device" : "host");
@@ -251,7 +251,7 @@ static void test_sync(bool device) {
     ggml_backend_sched_synchronize(b.sched); // before anything was computed
     bed_run(&b);
     const struct tap_rec_exec_end * end = (const struct tap_rec_exec_end *) log_find(&b.log, TAP_REC_EXEC_END, 0)->record;
-    CHECK(end->async == device && log_count(&b.log, TAP_REC_SYNC) == 0, "told before it was synchronised");
+    CHECK(end->async == device && log_count(&b.log, TAP_REC_SYNC) == 0, "reported before it was synchronised");
     const uint64_t exec = end->exec, left = end->mono_ns;
     ggml_backend_sched_synchronize(b.sched);
     const int64_t took = b.sched->sync_ns, at = b.sched->synced_at, now = tap_now();
@@ -279,7 +279,7 @@ static const struct tap_rec_buffer * buffer_told(const struct bed * b, size_t nt
     return e != NULL ? (const struct tap_rec_buffer *) e->record : NULL;
 }
 
-// test_mapped_file: of a buffer that lies in a mapped file it is told which, and where in it.
+// test_mapped_file: of a buffer in a mapped file, the file and the place in it are reported.
 static void test_mapped_file(void) {
     test_case("buffers: the file that one is mapped from");
     char name[] = "/tmp/tap a file XXXXXX";
@@ -296,7 +296,7 @@ static void test_mapped_file(void) {
     ggml_backend_buffer_t mapped = ggml_backend_dev_buffer_from_host_ptr(NULL, at + 4196, 512, 0), other = ggml_backend_dev_buffer_from_host_ptr(NULL, &b, 64, 0);
     log_drain(&b.log);
     const struct tap_rec_buffer * first = buffer_told(&b, 0), * second = buffer_told(&b, 1);
-    CHECK(second != NULL, "%zu buffers are told", log_count(&b.log, TAP_REC_BUFFER));
+    CHECK(second != NULL, "%zu buffers are reported", log_count(&b.log, TAP_REC_BUFFER));
     if (second != NULL) {
         const char * path = (const char *) (first + 1) + first->type_bytes + first->device_bytes;
         CHECK(first->file_offset == 4096 + 4196 && first->file_bytes == strlen(name) && memcmp(path, name, strlen(name)) == 0, "%d bytes of path, %lu",
@@ -316,7 +316,7 @@ static void test_mapped_file(void) {
 }
 
 static void test_buffers(void) {
-    test_case("buffers: those from before the first use are told then, later ones at once, empty ones never");
+    test_case("buffers: those from before the first use are reported then, later ones at once, empty ones never");
     struct bed b;
     shm_make(&b.shm, &(struct shm_options) {0});
     log_init(&b.log, &b.shm);

@@ -1,4 +1,5 @@
-// test_warmup.c: warm-ups told from runs, and a tap whose collector is gone, that was closed, or whose program forks.
+// test_warmup.c: warm-ups distinguished from runs, and a tap whose collector is gone, that was closed, or whose program
+// forks.
 #define _GNU_SOURCE
 #include "calls.h"
 
@@ -50,7 +51,7 @@ static void test_warmup(void) {
         CHECK(x->token_first == exec_at(&b, 0)->token_first + after[i], "execution %zu begins at token %ld", i, (long) x->token_first);
         CHECK(x->call == call_at(&b, i)->call, "execution %zu is of call %lu", i, (unsigned long) x->call);
     }
-    CHECK(call_at(&b, 1)->flags == TAP_CALL_READ_SINCE, "the synchronisation is not told: %u", call_at(&b, 1)->flags);
+    CHECK(call_at(&b, 1)->flags == TAP_CALL_READ_SINCE, "the synchronisation is not reported: %u", call_at(&b, 1)->flags);
     bed_end(&b);
 }
 
@@ -109,13 +110,13 @@ static void test_read(int how) {
 
 // A sampler of one context accepts while another context warms up: that decides nothing about either.
 static void test_accept(void) {
-    test_case("accept: told to every context, counted once per chain, and no proof of a run");
+    test_case("accept: passed to every context, counted once per chain, and no proof of a run");
     struct bed b;
     bed_make(&b);
     struct llama_context * other = context_new(&b.graph); // never decodes
     struct llama_sampler inner = {0}, middle = {.ctx = &inner}, chain = {.ctx = &middle};
     fake_accepts = 0;
-    llama_sampler_accept(&chain, 7); // nothing to tell yet
+    llama_sampler_accept(&chain, 7); // nothing to report yet
     decode(b.ctx, 1, 4);
     llama_sampler_accept(&chain, 7);
     decode(b.ctx, 1, 4);
@@ -217,7 +218,7 @@ static bool fork_callback(struct ggml_tensor * t, bool ask, void * data) {
     return ask ? strncmp(t->name, "ffn_inp", 7) == 0 : true;
 }
 
-// child_lives lets a forked child use llama.cpp for itself and tells by its exit status whether that went well.
+// child_lives lets a forked child use llama.cpp for itself and reports by its exit status whether that went well.
 static void child_lives(struct bed * b) {
     for (int i = 0; i < 3; i++) {
         decode(b->ctx, i, 4);

@@ -22,7 +22,7 @@ struct consumer {
     int          n_held;
 };
 
-// produce publishes one capture, and tells whether there was room for it. producer_main publishes as many as its
+// produce publishes one capture, and reports whether there was room for it. producer_main publishes as many as its
 // producer is to.
 bool   produce(struct producer * p, uint64_t number);
 void * producer_main(void * producer);
