@@ -152,7 +152,7 @@ func (s *Session) openThreads(o Options, events []Event, cpus []int) error {
 		if fresh == 0 {
 			break
 		}
-		if err := s.Enable(); err != nil {
+		if err := s.control(unix.PERF_EVENT_IOC_ENABLE); err != nil {
 			return err
 		}
 	}
@@ -299,9 +299,6 @@ func (s *Session) identify(fd, event int) error {
 	s.decoder.AddID(id, event)
 	return nil
 }
-
-// Enable makes all events count.
-func (s *Session) Enable() error { return s.control(unix.PERF_EVENT_IOC_ENABLE) }
 
 // Disable makes them stop. What they recorded is still in the rings. Since Linux 6.0 the total that found no room there
 // is then known.

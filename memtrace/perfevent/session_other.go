@@ -22,9 +22,6 @@ func (s *Session) Drain(func(*Record) error) (int, error) { return 0, errors.Err
 // Wait waits for nothing.
 func (s *Session) Wait(time.Duration) (bool, error) { return false, errors.ErrUnsupported }
 
-// Enable starts nothing.
-func (s *Session) Enable() error { return errors.ErrUnsupported }
-
 // Disable stops nothing.
 func (s *Session) Disable() error { return errors.ErrUnsupported }
 

@@ -105,7 +105,7 @@ func (c *Collector) begin() (err error) {
 		c.stats, err = readDiskstats()
 		return err
 	}
-	c.missed, err = c.misses()
+	c.missed, err = misses(c.set)
 	return err
 }
 
@@ -123,7 +123,7 @@ func (c *Collector) load() error {
 	if err != nil {
 		return fmt.Errorf("%w: count processors: %w", bpf.ErrMissing, err)
 	}
-	rows := c.rows(processors)
+	rows := c.o.roomForRows(processors)
 	set := map[string]any{
 		"processors": uint32(processors), "row_count": uint32(fixedRows + rows), "row_mask": uint32(rows - 1),
 		"groups_v1": c.groups.v1,
@@ -184,11 +184,11 @@ func hasStarts() bool {
 	return err == nil
 }
 
-// rows is for how many rows with a process there is room: fewer where many processors count each for itself, so
+// roomForRows is for how many rows with a process there is room: fewer where many processors count each for itself, so
 // that these take at most 48 MiB, or have 128 each.
-func (c *Collector) rows(processors int) int {
-	if c.o.rows > 0 {
-		return c.o.rows
+func (o *Options) roomForRows(processors int) int {
+	if o.rows > 0 {
+		return o.rows
 	}
 	rows := allRows - fixedRows
 	for rows > 128 && rows*processors*countsSize > 48<<20 {

@@ -115,7 +115,7 @@ func (c *Collector) look(there []request, mono int64) ([]request, error) {
 			}
 		}
 		if mono-first >= wait {
-			gone, err := c.giveUp(&r, mono-first)
+			gone, err := c.memory.giveUp(&r, mono-first)
 			if err != nil {
 				return nil, err
 			}
@@ -131,27 +131,27 @@ func (c *Collector) look(there []request, mono int64) ([]request, error) {
 }
 
 // giveUp gives a request of an age up if the kernel has it no longer.
-func (c *Collector) giveUp(r *request, age int64) (gone bool, err error) {
+func (m *memory) giveUp(r *request, age int64) (gone bool, err error) {
 	switch {
-	case c.set.Program("give_up") == nil:
+	case m.set.Program("give_up") == nil:
 		return false, nil
-	case c.set.Plain:
+	case m.set.Plain:
 		if age < int64(plainPatience) {
 			return false, nil
 		}
-	case c.set.Program("is_alive") == nil:
+	case m.set.Program("is_alive") == nil:
 		return false, nil
 	default:
-		if alive, err := c.memory.ask("is_alive", r); err != nil || alive {
+		if alive, err := m.ask("is_alive", r); err != nil || alive {
 			return false, err
 		}
 	}
-	return c.memory.ask("give_up", r)
+	return m.ask("give_up", r)
 }
 
 // losses fills in what was lost since the last snapshot.
 func (c *Collector) losses(line *resource.BlockLine) error {
-	missed, err := c.misses()
+	missed, err := misses(c.set)
 	if err != nil {
 		return err
 	}
@@ -167,11 +167,11 @@ func (c *Collector) losses(line *resource.BlockLine) error {
 }
 
 // misses is how many runs of the programs the kernel has left out.
-func (c *Collector) misses() (uint64, error) {
+func misses(set *bpf.Set) (uint64, error) {
 	var n uint64
 	for _, name := range []string{"on_start", "on_issue", "on_complete", "on_done", "on_requeue", "on_merge",
 		"on_issue_plain", "on_complete_plain", "on_requeue_plain"} {
-		p := c.set.Program(name)
+		p := set.Program(name)
 		if p == nil {
 			continue
 		}

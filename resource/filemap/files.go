@@ -200,7 +200,7 @@ func (f *Files) find(e *Event) *file {
 			(m.key == e.File || m.offset+(e.At-m.start) >= e.First*f.Page &&
 				m.offset+(e.At-m.start) < (e.Last+1)*f.Page) {
 			// Some file systems report other numbers to a process than the kernel uses.
-			return f.add(e.File, m.path, f.seen(e.PID, m.path))
+			return f.add(e.File, m.path, seen(f.Proc, e.PID, m.path))
 		}
 		if now := f.files[e.File]; now != nil && now.known {
 			return now
@@ -215,8 +215,8 @@ func (f *Files) find(e *Event) *file {
 }
 
 // seen is the path by which this process can open what another one has under a path.
-func (f *Files) seen(pid uint32, path string) string {
-	return filepath.Join(f.Proc, strconv.Itoa(int(pid)), "root", path)
+func seen(proc string, pid uint32, path string) string {
+	return filepath.Join(proc, strconv.Itoa(int(pid)), "root", path)
 }
 
 // offset is the byte of the file that an event is about: of a fault that which was touched, else the first.
@@ -264,7 +264,7 @@ func (f *Files) mapped(e *Event) Hit {
 	case f.ByMapping && m.named() && !m.copies:
 		n, offset := f.files[m.key], m.offset+(e.At-m.start)
 		if n == nil || !n.known {
-			n = f.add(m.key, m.path, f.seen(e.PID, m.path))
+			n = f.add(m.key, m.path, seen(f.Proc, e.PID, m.path))
 		}
 		return Hit{Place: f.at(n, offset), Offset: offset}
 	}
@@ -317,6 +317,6 @@ func (f *Files) openFiles(dir string, pid uint32) {
 
 func (f *Files) learn(key FileKey, path string, pid uint32) {
 	if n := f.files[key]; n == nil || !n.known {
-		f.add(key, path, f.seen(pid, path))
+		f.add(key, path, seen(f.Proc, pid, path))
 	}
 }

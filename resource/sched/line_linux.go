@@ -8,23 +8,24 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
 )
 
-// pressure adds the pressure on the machine, and on the target's control group of version 2.
-func (c *Collector) pressure(line *resource.SystemLine) (err error) {
-	if line.Pressure, err = machineStalls(c.root); err != nil {
+// addPressure adds the pressure on the machine, and on the target's control group of version 2.
+func addPressure(line *resource.SystemLine, root fs.FS, target bpf.Target) (err error) {
+	if line.Pressure, err = machineStalls(root); err != nil {
 		return err
 	}
 	var dir string
-	if c.o.Target.Cgroup != "" {
-		dir = groupFolder(c.root, c.o.Target.Cgroup)
-	} else if len(c.o.Target.PIDs) > 0 {
-		dir = groupOf(c.root, c.o.Target.PIDs[0])
+	if target.Cgroup != "" {
+		dir = groupFolder(root, target.Cgroup)
+	} else if len(target.PIDs) > 0 {
+		dir = groupOf(root, target.PIDs[0])
 	}
 	if dir == "" {
 		return nil
 	}
-	group, err := groupStalls(c.root, dir)
+	group, err := groupStalls(root, dir)
 	if len(group) > 0 {
 		line.CgroupPressure = group
 	}
@@ -87,7 +88,7 @@ func (c *Collector) putProcess(line *resource.SystemLine, p *process) {
 	if p.line.Faults > 0 {
 		line.Faults[id] = p.line.Faults
 	}
-	p.line.RSSBytes = c.rss(id)
+	p.line.RSSBytes = rss(c.root, id)
 	p.line.RunQueue = resource.NewWaitFigure(&p.waits, p.maxWait)
 	line.Processes = append(line.Processes, p.line)
 }
@@ -110,8 +111,8 @@ func sum(a, b *uint64) *uint64 {
 
 // rss is what a process has in memory, by /proc/PID/statm; nil once it has ended. The kernel keeps the figure per
 // processor and lets it be some pages off.
-func (c *Collector) rss(pid string) *uint64 {
-	text, err := fs.ReadFile(c.root, "proc/"+pid+"/statm")
+func rss(root fs.FS, pid string) *uint64 {
+	text, err := fs.ReadFile(root, "proc/"+pid+"/statm")
 	if err != nil {
 		return nil
 	}

@@ -15,8 +15,10 @@ func newWalker(c *Collector) (*walker, error) {
 // is computing, D waits for a disk, all else idles.
 func (c *Collector) presentPlain(now int64) (map[threadKey]*present, error) {
 	if c.o.Follow {
-		if err := c.followed(); err != nil {
-			return nil, err
+		if m := c.set.Map("target_pids"); m != nil { // the programs have added processes to the target
+			if err := bpf.Each(m, func(pid uint32, _ uint8) { c.walk.add(int(pid)) }); err != nil {
+				return nil, err
+			}
 		}
 	}
 	threads, err := c.walk.threads()
@@ -49,13 +51,4 @@ func (c *Collector) presentPlain(now int64) (map[threadKey]*present, error) {
 		}
 	}
 	return all, nil
-}
-
-// followed takes the processes that the programs have added to the target.
-func (c *Collector) followed() error {
-	m := c.set.Map("target_pids")
-	if m == nil {
-		return nil
-	}
-	return bpf.Each(m, func(pid uint32, _ uint8) { c.walk.add(int(pid)) })
 }

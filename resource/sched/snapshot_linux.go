@@ -49,7 +49,7 @@ func (c *Collector) snapshot(now time.Time) (*resource.SystemLine, error) {
 		all[i].judge(computed)
 	}
 	c.m.last = c.m.now
-	if err := c.pressure(line); err != nil {
+	if err := addPressure(line, c.root, c.o.Target); err != nil {
 		return nil, err
 	}
 	c.put(line, all)
