@@ -11,7 +11,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// machineSink writes down what a [ggmlhooks.MachineSink] is told.
+// machineSink writes down what a [ggmlhooks.MachineSink] gets.
 type machineSink struct {
 	sink
 	buffers []ggmlhooks.Buffer
@@ -111,10 +111,10 @@ func TestReaderRefusesDamagedMachineRecords(t *testing.T) {
 		"a time of a node that is not there": func(p *producer) {
 			p.put(recTimes, append(rec{}.u64(21, 9, 1000).u32(0, 1, 1, 0), timeOf(2, 0, 1)...))
 		},
-		"fewer times than told":    func(p *producer) { p.put(recTimes, rec{}.u64(21, 9, 1000).u32(0, 900, 900, 0)) },
+		"fewer times than stated":  func(p *producer) { p.put(recTimes, rec{}.u64(21, 9, 1000).u32(0, 900, 900, 0)) },
 		"an input beyond the last": func(p *producer) { p.put(recInput, append(rec{}.u64(21, 9).u32(1, 0, 1, 0), rec{}.u64(1)...)) },
 		"an unknown kind of input": func(p *producer) { p.put(recInput, append(rec{}.u64(21, 9).u32(0, 3, 1, 0), rec{}.u64(1)...)) },
-		"fewer ranges than told":   func(p *producer) { p.put(recInput, rec{}.u64(21, 9).u32(0, 1, 1<<31, 0)) },
+		"fewer ranges than stated": func(p *producer) { p.put(recInput, rec{}.u64(21, 9).u32(0, 1, 1<<31, 0)) },
 		"too many candidates":      func(p *producer) { p.put(recSample, rec{}.u64(77).u32(3).i32(42).u64(500, 40).u32(11, 0)) },
 	} {
 		region := newTestRegion(t, Options{})

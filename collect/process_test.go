@@ -75,7 +75,7 @@ func TestPumpReadsWhatWasPublishedBeforeTheEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			if ready != nil && held != process.PID() {
-				t.Errorf("process %d was told of when %d was held", held, process.PID())
+				t.Errorf("process %d was reported when %d was held", held, process.PID())
 			}
 			s := &sink{}
 			idle := 0

@@ -119,7 +119,7 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 	want := []string{"context 3", "graph 9", "call 5 of 3 rows", "exec 21", "capture of node 1 in exec 21", "exec 21 ends: 0", "resolve 3 to 21: true",
 		"change {Ctx:3 MonoNS:19 Kind:1 Seq:4 To:5 First:6 End:-1 Value:7}"}
 	if !reflect.DeepEqual(s.said, want) {
-		t.Errorf("the sink was told\n%q, not\n%q", s.said, want)
+		t.Errorf("the sink got\n%q, not\n%q", s.said, want)
 	}
 	if !reflect.DeepEqual(r.Hellos, []Hello{{1234, 11, 12, false}, {1234, 17, 18, true}}) {
 		t.Errorf("hellos: %+v", r.Hellos)
@@ -160,7 +160,7 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 	}
 }
 
-// TestReaderChanges reads a graph that is told of by what differs from the one before it.
+// TestReaderChanges reads a graph that is described by what differs from the one before it.
 func TestReaderChanges(t *testing.T) {
 	region := newTestRegion(t, Options{})
 	p, s := newProducer(region.mem), &sink{}
@@ -218,7 +218,7 @@ func TestReaderLosesCallsWhole(t *testing.T) {
 	call(4, 1, 0, row(9))
 	drain(t, NewReader(region, s))
 	if want := []string{"call 1 of 2 rows", "call 4 of 1 rows"}; !reflect.DeepEqual(s.said, want) {
-		t.Errorf("the sink was told %q, not %q", s.said, want)
+		t.Errorf("the sink got %q, not %q", s.said, want)
 	}
 }
 

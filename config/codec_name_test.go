@@ -2,7 +2,7 @@ package config
 
 import "testing"
 
-// TestOldCodecName: a codec is taken by the name that it had once, and told by the one that it has.
+// TestOldCodecName: a codec is taken by the name that it had once, and printed by the one that it has.
 func TestOldCodecName(t *testing.T) {
 	var tap Tap
 	if err := setCodec(&tap, "q-huff"); err != nil || tap.Codec != "q-fse" {

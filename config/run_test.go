@@ -116,7 +116,7 @@ func TestRunEnvironment(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	if !r.Given("ctx-size") || !r.Given("top-k") || r.Given("min-p") {
-		t.Error("Given does not tell what was given")
+		t.Error("Given does not list what was given")
 	}
 	if _, err := parseRun([]string{"-p", "x"}, map[string]string{"LLAMA_ARG_BATCH": "no"}); err == nil || !strings.Contains(err.Error(), "LLAMA_ARG_BATCH") {
 		t.Errorf("bad variable: %v", err)

@@ -2,7 +2,7 @@ package config
 
 import "testing"
 
-// TestEnvironment holds that a misspelt variable is told, and that those which are no settings are left alone.
+// TestEnvironment holds that a misspelt variable is reported, and that those which are no settings are left alone.
 func TestEnvironment(t *testing.T) {
 	for _, c := range []struct{ variable, want string }{
 		{"LLAMATAP_TENSOR=l_out*", "environment variable LLAMATAP_TENSOR: there is no such setting: did you mean LLAMATAP_TENSORS?"},

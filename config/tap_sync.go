@@ -13,7 +13,7 @@ type Sync struct {
 	Every  time.Duration // with interval; else 0
 }
 
-// The bounds of --tap-sync interval:TIME: below, a disk does little else; above, there is nothing to tell it from none.
+// The bounds of --tap-sync interval:TIME: below, a disk does little else; above, it does not differ from none.
 const (
 	MinSyncInterval = 10 * time.Millisecond
 	MaxSyncInterval = time.Hour

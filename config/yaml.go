@@ -18,7 +18,7 @@ type YAMLError struct {
 	Cause, Remedy string
 }
 
-// syntaxError is what goccy/go-yaml's errors can tell beside their many-line text.
+// syntaxError is what goccy/go-yaml's errors hold beside their many-line text.
 type syntaxError interface {
 	error
 	GetMessage() string

@@ -61,7 +61,7 @@ func track(t *testing.T, script string) string {
 		default:
 			call.Rows = callOf(t, line)
 			tracker.Reset(&call)
-			out = append(out, told(&tracker, call.Rows))
+			out = append(out, labels(&tracker, call.Rows))
 			call = Call{}
 		}
 	}
@@ -86,7 +86,7 @@ func callOf(t *testing.T, line string) (rows []CallRow) {
 	return rows
 }
 
-func told(tracker *SequenceTracker, rows []CallRow) string {
+func labels(tracker *SequenceTracker, rows []CallRow) string {
 	var words []string
 	for i := range rows {
 		row, begun := tracker.Take(nil, &rows[i], rows[i].Pos)
@@ -254,12 +254,12 @@ func TestSharedRows(t *testing.T) {
 	var tracker SequenceTracker
 	shared := []CallRow{{Token: 1, Seqs: []int32{0, 1}}, {Token: 2, Pos: 1, Seqs: []int32{0, 1}, Output: true}}
 	tracker.Reset(&Call{Rows: shared})
-	if got := told(&tracker, shared); got != "p0:first:first p0" {
+	if got := labels(&tracker, shared); got != "p0:first:first p0" {
 		t.Errorf("the prompt: %s", got)
 	}
 	next := []CallRow{{Token: 3, Pos: 2, Seqs: []int32{1}, Output: true}}
 	tracker.Reset(&Call{Rows: next, Read: true})
-	if got := told(&tracker, next); got != "d0" {
+	if got := labels(&tracker, next); got != "d0" {
 		t.Errorf("the second sequence: %s", got)
 	}
 }
@@ -301,7 +301,7 @@ func TestLongTail(t *testing.T) {
 	step := func(pos int32) string {
 		rows := []CallRow{{Token: pos, Pos: pos, Seqs: []int32{0}, Output: true}}
 		tracker.Reset(&Call{Rows: rows, Accepts: true})
-		return told(&tracker, rows)
+		return labels(&tracker, rows)
 	}
 	for pos := range int32(3 * maxTail) {
 		if got := step(pos); pos > 0 && got != "d0" {

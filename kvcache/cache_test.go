@@ -37,7 +37,7 @@ func (w *world) put(first int32, seqs []int32, cells ...int) {
 	w.Wrote(0, rows, &Moment{NS: ns}, 1)
 }
 
-// story tells the lives that ended since it was called last.
+// story lists the lives that ended since it was called last.
 func (w *world) story() (text string) {
 	for _, l := range w.ended {
 		text += fmt.Sprintf("%d:%d[%d,%d)x%d@%d-%d %s;", l.Block, l.Seq, l.PosFirst, l.PosEnd, l.Cells, l.AllocNS, l.EndNS, l.Reason)

@@ -20,6 +20,6 @@ func TestSnapshotInJSON(t *testing.T) {
 	}
 	var k Kind
 	if err := k.UnmarshalText([]byte("attic")); err == nil {
-		t.Error("a kind that is none was read")
+		t.Error("an unknown kind was read")
 	}
 }

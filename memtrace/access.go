@@ -7,7 +7,7 @@ type AccessOp uint8
 
 // The ops.
 const (
-	OpUnknown AccessOp = iota // the collector does not tell: a page fault of software events
+	OpUnknown AccessOp = iota // the collector does not know: a page fault of software events
 	OpRead
 	OpWrite
 	OpAlloc
@@ -35,7 +35,7 @@ func ParseAccessOp(s string) (AccessOp, error) {
 	return OpUnknown, fmt.Errorf("unknown op %q: use one of %q", s, accessOpNames[1:])
 }
 
-// Collector is what told of an access.
+// Collector is what recorded an access.
 type Collector uint8
 
 // The collectors.
@@ -80,7 +80,7 @@ const (
 	LevelL2
 	LevelL3
 	LevelL4
-	LevelCache       // a cache, it is not told which
+	LevelCache       // a cache, unknown which
 	LevelRemoteCache // of another core beyond the shared levels, or of another socket
 	LevelDRAM        // of this node
 	LevelRemoteDRAM
@@ -101,8 +101,8 @@ func (l CacheLevel) String() string {
 	return fmt.Sprintf("cache_level(%d)", uint8(l))
 }
 
-// Access is one access to memory as a collector tells it, before anybody says which region and phase it belongs to.
-// What a collector does not tell is 0, and left out of files.
+// Access is one access to memory as a collector records it, before anybody says which region and phase it belongs to.
+// What a collector does not know is 0, and left out of files.
 type Access struct {
 	TimeNS    int64 // CLOCK_MONOTONIC; an imported file may have another clock, and says so
 	Addr      uint64
@@ -112,7 +112,7 @@ type Access struct {
 	Latency   uint64 // cycles
 	Weight    uint64 // how many events this one stands for: the sampling period
 	PID, TID  int32
-	CPU       int32 // -1: not told
+	CPU       int32 // -1: unknown
 	Op        AccessOp
 	Level     CacheLevel
 	Collector Collector

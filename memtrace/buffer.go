@@ -51,7 +51,7 @@ type Tensor struct {
 	Bytes  uint64 // from its first byte to behind its last
 }
 
-// ErrPlace occurs when a tensor cannot lie where it is told to: outside of its buffer, in a buffer that was freed
+// ErrPlace occurs when a tensor cannot lie where it should: outside of its buffer, in a buffer that was freed
 // or is not known, or half in another tensor.
 var ErrPlace = errors.New("no place for the tensor")
 
@@ -79,13 +79,13 @@ func (b *Buffer) index(offset uint64) int {
 	return sort.Search(len(b.cover), func(i int) bool { r := b.cover[i]; return r.Offset+r.Bytes > offset })
 }
 
-// gap tells whether a region of a buffer is what lies between tensors.
+// gap reports whether a region of a buffer is what lies between tensors.
 func gap(r *Region) bool { return r.Tensor == "" }
 
 // page is the most that a gap may have to count as padding.
 const page = 4096
 
-// padding tells whether a gap only brings the next tensor, or the buffer's end, to an offset as all tensors have.
+// padding reports whether a gap only brings the next tensor, or the buffer's end, to an offset as all tensors have.
 func (b *Buffer) padding(i int) bool {
 	align := uint64(page)
 	if b.offsets != 0 {

@@ -11,7 +11,7 @@ type byRegion[T any] struct {
 
 const (
 	maxDense   = 1 << 20 // regions that are found by their number at once
-	maxRegions = 1 << 18 // that are told apart
+	maxRegions = 1 << 18 // that are distinguished
 )
 
 // of is what is kept of a region, and the key that it has; nil: nothing yet. Below 0 the key is one of a type.
@@ -106,8 +106,8 @@ func (c *counter) count(a *Touch) {
 	}
 }
 
-// tell writes what was counted into a region's metrics.
-func (c *counter) tell(m *Metrics) {
+// fill writes what was counted into a region's metrics.
+func (c *counter) fill(m *Metrics) {
 	m.Reads, m.Writes, m.BytesRead, m.BytesWritten = c.reads, c.writes, c.bytesRead, c.bytesWritten
 	m.Coarse, m.lines, m.jumps = c.coarse, c.lines, c.jumps
 }

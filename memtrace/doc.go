@@ -7,5 +7,5 @@
 // distance, locality, and the label of suitability.
 //
 // A place is a buffer and an offset, never an address alone: addresses are used again after memory was freed, and
-// those of a device may be equal to those of the host. What nobody told of is [Other], never guessed.
+// those of a device may be equal to those of the host. What nobody reported is [Other], never guessed.
 package memtrace

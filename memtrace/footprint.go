@@ -57,7 +57,7 @@ func (f *Footprint) Forget(start, end uint64) {
 	}
 }
 
-// Touched tells whether the newest execution touched any byte of a range, or wrote it.
+// Touched reports whether the newest execution touched any byte of a range, or wrote it.
 func (f *Footprint) Touched(start, end uint64, write bool) bool {
 	all := &f.touched
 	if write {
@@ -94,7 +94,7 @@ func (p *Pages) Add(start, end uint64) {
 	}
 }
 
-// add adds a page by its number, and tells whether it was not there before.
+// add adds a page by its number, and reports whether it was not there before.
 func (p *Pages) add(page uint64) bool {
 	if p.chunks == nil {
 		p.chunks = map[uint64]*[pagesPerChunk / 64]uint64{}

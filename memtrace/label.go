@@ -3,7 +3,7 @@ package memtrace
 // Suitability says how well memory that retains what is written for a limited time suits a region.
 type Suitability string
 
-// The labels of mrm-trace, and one for runs that are too short to tell.
+// The labels of mrm-trace, and one for runs that are too short for one.
 const (
 	HighMRM         Suitability = "high_mrm"
 	MediumMRM       Suitability = "medium_mrm"
@@ -58,7 +58,7 @@ func (m *Metrics) Label(t Thresholds) (Suitability, bool) {
 
 // LabelCensored is the suitability by the same rules on what is known of retention where some of it was not seen to
 // end: on lower bounds by Kaplan and Meier. A region that a longer retention would move to a better label, where
-// the trace cannot tell, has [InsufficientMRM] if not even its bound has one: a short run never calls memory low
+// the trace cannot show, has [InsufficientMRM] if not even its bound has one: a short run never calls memory low
 // that may well be high.
 func (m *Metrics) LabelCensored(t Thresholds) (Suitability, bool) {
 	once, ok := m.WriteOnce()

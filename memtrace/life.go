@@ -46,7 +46,7 @@ func (m *Meter) leave(o *run[written], weight int64) {
 }
 
 // read lets bytes be read by a region. Those that are no region's are its own from now on; those that another one
-// wrote must have been written by somebody whom no touch tells of, such as a program that sets an input.
+// wrote must have been written by something that no touch shows, such as a program that sets an input.
 func (m *Meter) read(s *space, r *region, start, end uint64) {
 	weight := s.weight()
 	if g := s.written.exact(start, end, &r.written); g != nil {
@@ -88,7 +88,7 @@ func (m *Meter) claim(s *space, r *region, start, end uint64, times uint8) {
 	r.live(int64(end-start)*s.weight(), m.first, m.now)
 }
 
-// retained counts for how long what m.heads says was needed: up to the last read, which m.tails tells. What nobody
+// retained counts for how long what m.heads says was needed: up to the last read, which m.tails holds. What nobody
 // read was needed for no time.
 func (m *Meter) retained(weight int64, censored bool) {
 	if len(m.heads) == 1 && len(m.tails) == 1 { // the most frequent

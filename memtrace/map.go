@@ -11,7 +11,7 @@ type RegionMap struct {
 	buffers  map[uint64]*Buffer // freed ones too
 	regions  []*Region          // by ID
 	host     spans              // IDs of buffers, as numbers of order
-	order    []*Buffer          // in which they were told of
+	order    []*Buffer          // in which they were reported
 	maps     spans              // of mappings, as IDs of regions
 	mapped   []mapped           // live ones, by address
 	spare    []mapped           // memory for those that come next
@@ -53,7 +53,7 @@ func (m *RegionMap) Adopt(r *Region, pid int32) {
 	m.regions = append(m.regions, r)
 }
 
-// AddBuffer takes a buffer in. One that is known is told of again, when it is said what it is for and of which
+// AddBuffer takes a buffer in. One that is known is reported again, when it is said what it is for and of which
 // kind. To is taken as Forever if it is 0.
 func (m *RegionMap) AddBuffer(b Buffer) error {
 	if known := m.buffers[b.ID]; known != nil {
@@ -70,7 +70,7 @@ func (m *RegionMap) AddBuffer(b Buffer) error {
 		return nil
 	}
 	if b.ID == 0 || b.Size == 0 || b.Base+b.Size < b.Base {
-		return fmt.Errorf("buffer %d of %d bytes at %#x: that is none", b.ID, b.Size, b.Base)
+		return fmt.Errorf("buffer %d of %d bytes at %#x: invalid buffer", b.ID, b.Size, b.Base)
 	}
 	b.To = cmp.Or(b.To, Forever)
 	kept := &b
@@ -105,11 +105,11 @@ func (m *RegionMap) FreeBuffer(id uint64, ns int64) {
 // Buffer is what is known of a buffer; nil. It may not be changed.
 func (m *RegionMap) Buffer(id uint64) *Buffer { return m.buffers[id] }
 
-// Buffers are all of them in the order in which they were told of, freed ones too.
+// Buffers are all of them in the order in which they were reported, freed ones too.
 func (m *RegionMap) Buffers() []*Buffer { return m.order }
 
-// Place says that a tensor lies in a buffer for as long as the buffer lives: a weight, or part of a cache. Told
-// again, or of a view, it returns the tensor that is known; told of what others turn out to be views of, it takes
+// Place says that a tensor lies in a buffer for as long as the buffer lives: a weight, or part of a cache. Reported
+// again, or of a view, it returns the tensor that is known; given what others turn out to be views of, it takes
 // their place.
 func (m *RegionMap) Place(t Tensor) (*Region, error) {
 	b := m.buffers[t.Buffer]
@@ -176,7 +176,7 @@ func (m *RegionMap) Address(addr uint64, ns int64) Hit {
 	return Hit{}
 }
 
-// better tells which of two regions of buffers that lie at the same address is told: a tensor, then the smaller one.
+// better picks the region to report of two of buffers that lie at the same address: a tensor, then the smaller one.
 func better(a, b *Region) bool {
 	if gap(a) != gap(b) {
 		return gap(b)

@@ -10,7 +10,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// world is what a RegionMap is told, kept so that everything can be looked up by walking over all of it.
+// world is what a RegionMap gets, kept so that everything can be looked up by walking over all of it.
 type world struct {
 	buffers []Buffer
 	placed  []Tensor
@@ -27,7 +27,7 @@ func (w *world) at(b *Buffer, offset uint64) (tensor string, begin uint64) {
 	return tensor, begin
 }
 
-// fits tells whether a tensor lies within another one, or none half in it.
+// fits reports whether a tensor lies within another one, or none half in it.
 func (w *world) fits(n Tensor) bool {
 	half := false
 	for _, t := range w.placed {
@@ -83,7 +83,7 @@ func walk(t *testing.T, seed uint64, steps int) (*RegionMap, *world) {
 	return m, w
 }
 
-// TestMapIsWhatItWasTold compares a map with a walk over all that it was told: every offset of every buffer, and
+// TestMapIsWhatItWasTold compares a map with a walk over all that it got: every offset of every buffer, and
 // every address at every time.
 func TestMapIsWhatItWasTold(t *testing.T) {
 	testenv.Once(t)
@@ -113,7 +113,7 @@ func TestMapIsWhatItWasTold(t *testing.T) {
 }
 
 // checkAddress: what is found is live then, and holds the address; nothing is found only where nothing was; of
-// several buffers at one address that which has a tensor there is told.
+// several buffers at one address that which has a tensor there is reported.
 func checkAddress(t *testing.T, m *RegionMap, w *world, addr uint64, now int64) {
 	t.Helper()
 	some, tensors := false, false

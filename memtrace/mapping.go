@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Mapping is addresses of a process that the kernel knows as one, as a line of /proc/PID/maps tells.
+// Mapping is addresses of a process that the kernel knows as one, as a line of /proc/PID/maps shows.
 type Mapping struct {
 	Start, End uint64
 	Perms      string // such as r-xp

@@ -25,7 +25,7 @@ func parse(t *testing.T, text string) []Mapping {
 	return all
 }
 
-// TestMappings: addresses without a buffer are told by what the kernel says of them, at the time it did; a buffer
+// TestMappings: addresses without a buffer are named by what the kernel says of them, at the time it did; a buffer
 // hides the mapping that it lies in.
 func TestMappings(t *testing.T) {
 	all := parse(t, maps)

@@ -6,7 +6,7 @@ import (
 	"sort"
 )
 
-// Mappings follows what a process has mapped, by what the kernel tells of each mapping when it is made, and by
+// Mappings follows what a process has mapped, by what the kernel reports of each mapping when it is made, and by
 // looking now and then, which also shows what is gone. It keeps a [RegionMap] up to date: one piece of memory stays
 // one region while it is there. It is for one goroutine.
 type Mappings struct {
@@ -85,7 +85,7 @@ func (k *Mappings) Live() []Mapping { return k.live }
 
 func executable(p *Mapping) bool { return len(p.Perms) == 4 && p.Perms[2] == 'x' }
 
-// part tells whether p shows the same memory where both lie: of one file at one place, or of none.
+// part reports whether p shows the same memory where both lie: of one file at one place, or of none.
 func (p *Mapping) part(o Mapping) bool {
 	if !p.alike(&o) {
 		return false
@@ -93,7 +93,7 @@ func (p *Mapping) part(o Mapping) bool {
 	return p.Path == "" || p.Path[0] == '[' || p.Offset-p.Start == o.Offset-o.Start
 }
 
-// alike tells whether two mappings may be parts of one.
+// alike reports whether two mappings may be parts of one.
 func (p *Mapping) alike(o *Mapping) bool {
 	return p.Path == o.Path && p.Static == o.Static && executable(p) == executable(o)
 }

@@ -32,7 +32,7 @@ func TestMappingsFollowed(t *testing.T) {
 		{"the same, seen as one, and the library is gone but for its code", func(ns int64) {
 			k.Look(ns, []Mapping{{0x200, 0x300, "r-xp", 0x100, 7, "/lib", false}, {0x800, 0xa00, "rw-p", 0, 0, "[heap]", false}})
 		}, "20-30:/lib#2 80-90:[heap]#4 90-a0:[heap]#5"},
-		{"what nobody told of", func(ns int64) {
+		{"what nobody reported", func(ns int64) {
 			k.Look(ns, []Mapping{{0x200, 0x300, "r-xp", 0x100, 7, "/lib", false}, {0x7f0, 0xa10, "rw-p", 0, 0, "[heap]", false}})
 		}, "20-30:/lib#2 7f-80:[heap]#6 80-90:[heap]#4 90-a0:[heap]#5 a0-a1:[heap]#7"},
 		{"another one in the place of a part", func(ns int64) { k.Map(ns, Mapping{0x880, 0x980, "rw-p", 0, 0, "", false}) },

@@ -10,7 +10,7 @@ import (
 // Touch is an access to memory of which it is known where it goes.
 type Touch struct {
 	// NS is when it happened. Touches come in the order of time: one that comes late counts as of the newest, but
-	// for a write of what was never touched, such as the load of a weight that is told of when it is used.
+	// for a write of what was never touched, such as the load of a weight that is reported when it is used.
 	NS     int64
 	Offset uint64   // of the first byte
 	Size   uint64   // bytes that are touched in all
@@ -29,11 +29,11 @@ type Touch struct {
 	WindowNS int64
 }
 
-// Place tells a Meter of a region what touches do not.
+// Place gives a Meter what touches of a region do not show.
 type Place struct {
 	Offset  uint64 // of its first byte, as that of touches
 	Bytes   uint64
-	Written int64 // when it was written, where no touch tells, such as the end of a weight's load; 0: not known
+	Written int64 // when it was written, where no touch shows it, such as the end of a weight's load; 0: not known
 }
 
 // Meter computes the metrics of mrm-trace from touches as they come, by region and by type of region. Every byte is
@@ -197,15 +197,15 @@ func (m *Meter) Follow(a *Touch) {
 	}
 }
 
-// renews tells whether an allocation or a release ends what memory held.
+// renews reports whether an allocation or a release ends what memory held.
 func (a *Touch) renews() bool { return a.Size > 0 && a.WindowNS <= 0 && !a.isDamaged() }
 
-// isDamaged tells whether an access is of more than there can be.
+// isDamaged reports whether an access is of more than there can be.
 func (a *Touch) isDamaged() bool {
 	return a.Size > maxSpan || a.Offset+a.Size < a.Offset || a.Pieces > 1 && a.isTorn()
 }
 
-// isTorn tells it of one of several pieces.
+// isTorn reports it of one of several pieces.
 func (a *Touch) isTorn() bool {
 	return a.Stride > maxSpan || a.Pieces > maxSpan || uint64(a.Pieces)*a.Stride > maxSpan || a.Offset+uint64(a.Pieces)*a.Stride < a.Offset
 }
@@ -278,7 +278,7 @@ func (m *Meter) touch(s *space, r *region, start, end uint64, isWrite bool) {
 	}
 }
 
-// differ counts bytes that are touched as one, and were not before: m.tails says what they were. It tells how many
+// differ counts bytes that are touched as one, and were not before: m.tails says what they were. It returns how many
 // were touched at all.
 func (m *Meter) differ(r *region, slot int32, all, weight int64) (known int64) {
 	for i := range m.tails {
@@ -298,7 +298,7 @@ func (m *Meter) differ(r *region, slot int32, all, weight int64) (known int64) {
 // fresh counts bytes that nobody touched before.
 func (m *Meter) fresh(r *region, bytes int64) {
 	for k := range m.windows {
-		if m.at >= m.windows[k].start { // what is told late belongs to a window that has passed
+		if m.at >= m.windows[k].start { // what is reported late belongs to a window that has passed
 			m.set(r, k, bytes)
 		}
 	}
@@ -353,7 +353,7 @@ func (m *Meter) Finish(ns int64) {
 		}
 	}
 	for i, r := range m.regions.order {
-		m.counted.order[i].tell(&r.Metrics)
+		m.counted.order[i].fill(&r.Metrics)
 		if r.Reads+r.Writes > 0 || r.Retention.Count > 0 {
 			r.kind.Regions++
 		}

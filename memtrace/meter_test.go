@@ -79,13 +79,13 @@ func TestKnownAnswers(t *testing.T) {
 	}
 }
 
-// TestLoadedWeights: a region of which no touch tells when it was written was written when its place says, and a
-// write that is told of late counts from when it was.
+// TestLoadedWeights: a region of which no touch shows when it was written was written when its place says, and a
+// write that is reported late counts from when it was.
 func TestLoadedWeights(t *testing.T) {
-	for _, told := range []bool{false, true} {
+	for _, late := range []bool{false, true} {
 		m := NewMeter(100 * second)
 		m.Add(&Touch{NS: 5 * second, Op: OpRead, Type: Other, Region: 9, Size: 1})
-		if told {
+		if late {
 			m.Add(&Touch{NS: second, Op: OpWrite, Type: Weight, Region: 1, Offset: 64, Size: 1000})
 		} else {
 			m.Declare(1, Weight, Place{Offset: 64, Bytes: 1000, Written: second})
@@ -95,13 +95,13 @@ func TestLoadedWeights(t *testing.T) {
 		m.Finish(40 * second)
 		w := m.Type(Weight)
 		if v, _ := w.Retention.Quantile(0.99); v != 30*second || w.Retention.Count != 1000 || w.Retention.Censored != 1000 {
-			t.Errorf("told %v: %d ns, %+v", told, v, w.Retention.Tally)
+			t.Errorf("late %v: %d ns, %+v", late, v, w.Retention.Tally)
 		}
 		if hz, _ := w.ReadFrequency(); math.Abs(hz-2/39.0) > 1e-12 || w.WrittenOnce != 1000 {
-			t.Errorf("told %v: %v Hz, %d written once", told, hz, w.WrittenOnce)
+			t.Errorf("late %v: %v Hz, %d written once", late, hz, w.WrittenOnce)
 		}
 		if _, most := w.WorkingSet(0); most != 1000 {
-			t.Errorf("told %v: %d bytes in a window", told, most)
+			t.Errorf("late %v: %d bytes in a window", late, most)
 		}
 	}
 }
@@ -197,7 +197,7 @@ func TestInputs(t *testing.T) {
 	}
 }
 
-// TestWindows: of what is told as sums over a time, only the sums are known, unless they are of whole regions.
+// TestWindows: of what is reported as sums over a time, only the sums are known, unless they are of whole regions.
 func TestWindows(t *testing.T) {
 	m := NewMeter(second)
 	m.Declare(1, Weight, Place{Bytes: 1000, Written: -second})

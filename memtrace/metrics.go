@@ -19,7 +19,7 @@ type Metrics struct {
 	Reuse   Tally
 	windows []workingSet
 	// Hulls is how many strided accesses were taken for all that lies from their first byte to their last; Coarse
-	// how many accesses were told as sums over a time, or of rows that nobody named, so that only their bytes
+	// how many accesses were reported as sums over a time, or of rows that nobody named, so that only their bytes
 	// count. Reads and writes are exact all the same.
 	Hulls, Coarse int64
 	// Grain is the number of bytes to which ranges were widened because there were too many different ones; 1: none

@@ -5,7 +5,7 @@ package memtrace
 
 // recency knows how many bytes were touched since others were: their reuse distance, exactly. Each touch has a
 // slot, in the order of touches, which holds the bytes that were not touched again since; sums over 8 slots, 64,
-// 512 and 4096 make adding up short. A sum is told when the slots that it is of are taken, all of them.
+// 512 and 4096 make adding up short. A sum is reported when the slots that it is of are taken, all of them.
 type recency struct {
 	slots []int64
 	sums  [slotLevels][]int64
@@ -32,7 +32,7 @@ var first = func() (masks [slotGroup + 1][slotGroup]int64) {
 	return masks
 }()
 
-// isFull tells that slots must be renumbered before a touch may have one.
+// isFull reports that slots must be renumbered before a touch may have one.
 func (r *recency) isFull() bool { return int(r.next) == len(r.slots) }
 
 // slot is that of the next touch, to which bytes must come.
@@ -44,7 +44,7 @@ func (r *recency) slot() int32 {
 	return n
 }
 
-// sum tells the sums of what ends before a slot.
+// sum returns the sums of what ends before a slot.
 func (r *recency) sum(at int) {
 	values := r.slots
 	for level := range r.sums {
@@ -76,7 +76,7 @@ func (r *recency) move(from, to int32, bytes int64) {
 	r.slots[to] += bytes
 }
 
-// take takes bytes out of a slot, and out of the sums that it is of: those that are not told yet do not matter.
+// take takes bytes out of a slot, and out of the sums that it is of: those that are not reported yet do not matter.
 func (r *recency) take(slot int32, bytes int64) {
 	r.slots[slot] -= bytes
 	r.sums[0][slot>>slotBits] -= bytes

@@ -63,7 +63,7 @@ type Region struct {
 	To     int64 // Forever: it still is
 	Ctx    int   // of an activation or a cache, the context whose graphs compute or use it; else, and where there are several, -1
 	Op     string
-	PID    int32 // process whose memory it is, 0: it is not told
+	PID    int32 // process whose memory it is, 0: unknown
 	// Moves is how often an activation was seen at another place than before.
 	Moves   int
 	Use     Use

@@ -240,7 +240,7 @@ func (r *runs[V]) compact() {
 	r.room = 2 * r.n
 }
 
-// isLoose tells whether any neighbours are alike.
+// isLoose reports whether any neighbours are alike.
 func (r *runs[V]) isLoose() bool {
 	var last *run[V]
 	for _, chunk := range r.chunks {
@@ -273,7 +273,7 @@ func (r *runs[V]) span() (start, end uint64) {
 	return r.chunks[0][0].start, last[len(last)-1].end
 }
 
-// isAligned tells whether runs begin and end at multiples of a size from base on.
+// isAligned reports whether runs begin and end at multiples of a size from base on.
 func (r *runs[V]) isAligned(base, size uint64) bool {
 	r.compact()
 	aligned := true

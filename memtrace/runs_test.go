@@ -55,7 +55,7 @@ func checkOld(t *testing.T, seed uint64, bytes []int, old []run[int], start, end
 		}
 		for ; at < g.start; at++ {
 			if bytes[at] != 0 {
-				t.Fatalf("seed %d: byte %d is %d, not told", seed, at, bytes[at])
+				t.Fatalf("seed %d: byte %d is %d, not reported", seed, at, bytes[at])
 			}
 		}
 		for ; at < g.end; at++ {
@@ -66,7 +66,7 @@ func checkOld(t *testing.T, seed uint64, bytes []int, old []run[int], start, end
 	}
 	for ; at < end; at++ {
 		if bytes[at] != 0 {
-			t.Fatalf("seed %d: byte %d is %d, not told", seed, at, bytes[at])
+			t.Fatalf("seed %d: byte %d is %d, not reported", seed, at, bytes[at])
 		}
 	}
 }

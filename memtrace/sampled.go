@@ -49,7 +49,7 @@ func (e *Estimate) Merge(o *Estimate) {
 }
 
 // Interval is the 95 % confidence interval of the number of events, by the normal approximation of a sum of Poisson
-// counts: Σw ± 1.96 √Σw². It is the number itself where every weight was 1, for then all events were told.
+// counts: Σw ± 1.96 √Σw². It is the number itself where every weight was 1, for then all events were recorded.
 func (e *Estimate) Interval() (low, high float64) {
 	if e.Events == float64(e.Samples) {
 		return e.Events, e.Events
@@ -66,7 +66,7 @@ func (t *SampledType) All() (all Estimate) {
 	return all
 }
 
-// Period is how many events a sample stood for on average; 1 where all were told.
+// Period is how many events a sample stood for on average; 1 where all were recorded.
 func (s *Sampled) Period() float64 {
 	events := 0.0
 	for i := range s.Types {

@@ -32,10 +32,10 @@ type written struct {
 	known bool  // the last write was seen
 }
 
-// maxRuns is how many different ranges of a space are told apart, before they are widened.
+// maxRuns is how many different ranges of a space are distinguished, before they are widened.
 const maxRuns = 1 << 17
 
-// isNew tells whether nothing of a range was touched.
+// isNew reports whether nothing of a range was touched.
 func (s *space) isNew(start, end uint64) bool {
 	c, i := s.touched.search(start)
 	return c == len(s.touched.chunks) || s.touched.chunks[c][i].start >= end

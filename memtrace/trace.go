@@ -28,7 +28,7 @@ type TraceColumn struct {
 	Description string
 }
 
-// The columns of the table of accesses, in order. Those from TraceBuffer on stand behind the ones that mrm-trace's
+// The columns of the table of accesses, in order. Those from TraceBuffer on follow the ones that mrm-trace's
 // users know.
 const (
 	TraceTime       = iota // ts_ns: Unix time
@@ -114,7 +114,7 @@ func TraceColumns() []TraceColumn { return append([]TraceColumn(nil), traceTable
 // stands in the last part.
 const LedgerKey = "llamatap_ledger"
 
-// Ledger counts what was executed, and what of it the rows do not tell whole.
+// Ledger counts what was executed, and what of it the rows do not hold whole.
 type Ledger struct {
 	Mode       string `json:"mode"`       // rows or windows
 	Executions int64  `json:"executions"` // graphs that were computed
@@ -122,7 +122,7 @@ type Ledger struct {
 	Accesses   int64  `json:"accesses"`   // operands of executed ops, in as many rows as it takes, or summed up
 	// Unplaced is how often an op touched a tensor of which it is not known where it lies: there is no row of it.
 	Unplaced int64 `json:"unplaced"`
-	// Untold is how often it was not told which rows, cells or experts an op touched: the row says that it is
+	// Untold is how often it was unknown which rows, cells or experts an op touched: the row says that it is
 	// scattered or unknown.
 	Untold int64 `json:"untold"`
 	// Undecided is how many executions were written before it was known whether they are set-up. Their phase is null.

@@ -1,6 +1,6 @@
 // Package models holds the default model, so that every feature runs on real weights without a download.
 //
-// MODEL_CARD.md tells what it is and train/ how it was made.
+// MODEL_CARD.md says what it is and train/ how it was made.
 package models
 
 import _ "embed"

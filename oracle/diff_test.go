@@ -39,9 +39,9 @@ def rows(run, name):
     if (run, name) not in cache:
         cache[run, name] = np.load(io.BytesIO(subprocess.run([tap, "cat", run, "--tensor", name, "--format", "npy"], check=True, capture_output=True).stdout)).astype(np.float64)
     return cache[run, name]
-rows = [json.loads(line) for line in sys.stdin]
-tokens = max(row["token_index"] for row in rows) + 1
-for row in rows: # of the last layer there are rows of the last tokens only
+printed = [json.loads(line) for line in sys.stdin]
+tokens = max(row["token_index"] for row in printed) + 1
+for row in printed: # of the last layer there are rows of the last tokens only
     x, y = (rows(run, row["tensor"])[row["token_index"] - tokens].ravel() for run in (a, b))
     d = x - y
     print(json.dumps([float(x @ y / np.linalg.norm(x) / np.linalg.norm(y)), float(np.abs(d).max()), float(np.sqrt(np.mean(d * d)))]))

@@ -62,7 +62,7 @@ func (x *Context) failed(rc int) error {
 	defer C.bridge_log_collect(false)
 	err := withLog(x.decodeError(rc))
 	if errors.Is(err, ErrInterrupted) {
-		return ErrInterrupted // llama.cpp's words are about a failure that is none
+		return ErrInterrupted // llama.cpp's words are about a failure, and this is not one
 	}
 	return err
 }

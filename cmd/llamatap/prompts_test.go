@@ -53,14 +53,14 @@ func TestRunPromptsHostileLines(t *testing.T) {
 	}
 }
 
-// TestRunPromptsInterrupted presses Ctrl-C behind the first result: it is kept, and so is what there is of the one
+// TestRunPromptsInterrupted presses Ctrl-C after the first result: it is kept, and so is what there is of the one
 // under way, if it had begun.
 func TestRunPromptsInterrupted(t *testing.T) {
 	needLlama(t)
 	for try := range 5 {
-		first, second, told := interruptedPrompts(t, time.Duration(try)*200*time.Millisecond)
-		if !strings.Contains(first, `"finish":"length"`) || !strings.Contains(told, "interrupted: ") {
-			t.Fatalf("%s%s\nstderr: %s", first, second, told)
+		first, second, stderr := interruptedPrompts(t, time.Duration(try)*200*time.Millisecond)
+		if !strings.Contains(first, `"finish":"length"`) || !strings.Contains(stderr, "interrupted: ") {
+			t.Fatalf("%s%s\nstderr: %s", first, second, stderr)
 		}
 		if second == "" {
 			continue // the second had not begun
@@ -73,9 +73,9 @@ func TestRunPromptsInterrupted(t *testing.T) {
 	t.Error("the second prompt never began")
 }
 
-// interruptedPrompts interrupts two prompts some time behind the first result. It returns the results and what was
-// told.
-func interruptedPrompts(t *testing.T, after time.Duration) (first, second, told string) {
+// interruptedPrompts interrupts two prompts some time after the first result. It returns the results and what was
+// printed.
+func interruptedPrompts(t *testing.T, after time.Duration) (first, second, printed string) {
 	t.Helper()
 	cmd := self("run", "--prompts", "-", "-c", "30000", "-t", "1")
 	cmd.Stdin = strings.NewReader(`{"id":1,"prompt":"a","n_predict":2}` + "\n" + `{"id":2,"prompt":"a","ignore_eos":true}`)

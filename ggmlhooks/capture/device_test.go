@@ -31,7 +31,7 @@ func TestDeviceTime(t *testing.T) {
 	run(4, 1020, 1030, false)
 	done(3, 1500) // not the newest one: of another scheduler
 	done(4, 2000)
-	done(4, 9000) // told once
+	done(4, 9000) // reported once
 	use := b.recorder.Use()
 	if use.NS[ggmlhooks.PhaseSetup] != 50+30 || use.NS[ggmlhooks.PhasePrefill]+use.NS[ggmlhooks.PhaseDecode] != 1000 || use.LastNS != 2000 {
 		t.Errorf("%+v", use)

@@ -12,7 +12,7 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// script is a stream and a token file that write down what they are told.
+// script is a stream and a token file that write down what they get.
 type script struct {
 	events []string
 	begun  []ggmlhooks.RequestBegin
@@ -213,7 +213,7 @@ func TestMixedBatches(t *testing.T) {
 	}
 }
 
-// Tokens are told in their order, whichever context is decided about first.
+// Tokens are recorded in their order, whichever context is decided about first.
 func TestTokensOfContextsInOrder(t *testing.T) {
 	b := newBench(t, Options{})
 	one := func(ctx uint32, exec uint64, token int64, provisional bool) {
@@ -232,14 +232,14 @@ func TestTokensOfContextsInOrder(t *testing.T) {
 	end(5)
 	end(4)
 	b.check(b.recorder.Finish())
-	told := []string{}
+	order := []string{}
 	for _, event := range b.script.events {
 		if strings.HasPrefix(event, "token") {
-			told = append(told, strings.Fields(event)[1])
+			order = append(order, strings.Fields(event)[1])
 		}
 	}
-	if got := strings.Join(told, " "); got != "0 1 2 3 4" {
-		t.Errorf("tokens were told as %s", got)
+	if got := strings.Join(order, " "); got != "0 1 2 3 4" {
+		t.Errorf("tokens were recorded as %s", got)
 	}
 }
 

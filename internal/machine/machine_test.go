@@ -140,6 +140,6 @@ func TestLastLevel(t *testing.T) {
 		t.Errorf("%d bytes", got)
 	}
 	if got := lastLevel(t.TempDir()); got != 0 || !(Memory{ArrayBytes: 1 << 40}).Cached() {
-		t.Errorf("where nothing tells of caches, there are %d bytes", got)
+		t.Errorf("where caches are unknown, there are %d bytes", got)
 	}
 }

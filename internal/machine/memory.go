@@ -22,7 +22,7 @@ type Memory struct {
 	CacheBytes int64 // of all last-level caches; 0: unknown
 }
 
-// Cached tells whether the arrays are too small for the caches, or these unknown.
+// Cached reports whether the arrays are too small for the caches, or these unknown.
 func (m Memory) Cached() bool { return m.CacheBytes == 0 || m.ArrayBytes < 4*m.CacheBytes }
 
 const smallestArray = 8 << 20
@@ -133,7 +133,7 @@ func (t *team) stop() {
 	}
 }
 
-// lastLevel is the size of all last-level caches together, 0 where sysfs does not tell.
+// lastLevel is the size of all last-level caches together, 0 where sysfs does not say.
 func lastLevel(dir string) (total int64) {
 	indexes, _ := filepath.Glob(filepath.Join(dir, "cpu[0-9]*", "cache", "index[0-9]*"))
 	read := func(index, name string) string {

@@ -187,7 +187,7 @@ func (w *walker) decode(seqs []int, n int, look bool) error {
 	return err
 }
 
-// run starts the model's process and hands what its tap tells to the sink. It returns what the process said.
+// run starts the model's process and hands what its tap reports to the sink. It returns what the process said.
 func run(t *testing.T, o order, sink ggmlhooks.Sink, machine collect.Machine) []step {
 	t.Helper()
 	region, err := collect.NewRegion(collect.Options{Start: collect.Wish{Off: true, Machine: machine}, MemoryBytes: 16 << 20})

@@ -30,7 +30,7 @@ func synth(t *testing.T, arch string) string {
 	return path
 }
 
-// watcher is a recorder that keeps the positions of every sequence whenever the clock of what it is told may have
+// watcher is a recorder that keeps the positions of every sequence whenever the clock of its reports may have
 // passed a step of the program.
 type watcher struct {
 	*Recorder
@@ -41,7 +41,7 @@ type watcher struct {
 
 // state is what was known up to a time.
 type state struct {
-	until int64 // the next thing that was told
+	until int64 // the next report
 	low   []int32
 	high  []int32
 	known []bool
@@ -161,7 +161,7 @@ func story(steps []step) (text string) {
 	return text
 }
 
-// seeds is how many walks are taken: two, and many by night.
+// seeds is how many walks are taken: two, and many nightly.
 func seeds() uint64 {
 	if os.Getenv("LLAMATAP_NIGHTLY") == "1" {
 		return 40

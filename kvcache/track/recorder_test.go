@@ -93,7 +93,7 @@ func (s *stage) wants(what string, want ...string) {
 	s.ops = nil
 }
 
-// TestSetup: of what is thrown away nothing is told, and nothing counts; what is not comes when that is known.
+// TestSetup: of what is thrown away nothing is recorded, and nothing counts; what is not comes when that is known.
 func TestSetup(t *testing.T) {
 	s := newStage(t, Options{})
 	clear := &ggmlhooks.SeqChange{Kind: ggmlhooks.SeqRemove, Seq: -1, First: 0, End: -1}

@@ -13,7 +13,7 @@ import (
 // FileName is the name of the table in a run directory.
 const FileName = rundir.LivesName
 
-// The columns, in order. Those from ctx on stand behind the ones that mrm-trace's users know.
+// The columns, in order. Those from ctx on follow the ones that mrm-trace's users know.
 const (
 	colBlock = iota
 	colLayer

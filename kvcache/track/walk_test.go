@@ -105,7 +105,7 @@ func (w *walker) randomShift(seq int) string {
 	}
 	if w.rand.IntN(4) == 0 {
 		w.m.Divide(llama.Seq(seq), 0, -1, 2)
-		w.m.Remove(llama.Seq(seq), -1, -1) // two tokens of one position cannot be gone on with
+		w.m.Remove(llama.Seq(seq), -1, -1) // two tokens of one position cannot be continued
 		w.loaded[seq] = false
 		return fmt.Sprintf("divide and remove %d", seq)
 	}

@@ -164,7 +164,7 @@ func (s sketch) node(name, op string, at ggmlhooks.Leaf, src ...int32) int32 {
 	return int32(len(s.Nodes) - 1)
 }
 
-// Leafs and nodes that tell of an execution.
+// Leafs and nodes that belong to an execution.
 const (
 	leafCells = 3
 	leafMask  = 4
@@ -205,14 +205,14 @@ func layer(id uint64, tokens int64) *ggmlhooks.Graph {
 	return s.Graph
 }
 
-// columns are those that rows are told by.
+// columns are those that rows are printed by.
 var columns = []string{"op_seq", "operand", "op", "region_type", "offset", "size", "pieces", "stride", "flags", "token_index", "seq_id", "kv_block"}
 
-// rows ends the recording, and returns the rows that are told so, in order.
-func (b *bed) rows(told ...string) (rows []string) {
+// rows ends the recording, and returns the rows, printed so, in order.
+func (b *bed) rows(names ...string) (rows []string) {
 	b.t.Helper()
-	if told == nil {
-		told = columns
+	if names == nil {
+		names = columns
 	}
 	b.must(errors.Join(b.Close(), b.Close(), b.table.Close()))
 	for _, part := range b.parts {
@@ -227,7 +227,7 @@ func (b *bed) rows(told ...string) (rows []string) {
 			}
 			for i := range all["op"].Valid {
 				var words []string
-				for _, name := range told {
+				for _, name := range names {
 					words = append(words, word(all[name], i))
 				}
 				rows = append(rows, strings.Join(words, " "))
@@ -237,7 +237,7 @@ func (b *bed) rows(told ...string) (rows []string) {
 	return rows
 }
 
-// word is a value as a row tells it.
+// word is a value as a row holds it.
 func word(v table.Values, i int) string {
 	switch {
 	case !v.Valid[i]:

@@ -71,7 +71,7 @@ func deep(id uint64, layers int) *ggmlhooks.Graph {
 
 // BenchmarkDecode is the work of a token of a dense model with 24 layers, in rows and in windows, table included:
 // each token sees one cell more, and the graph is described anew every 256 tokens. What it takes of the collector
-// per row, and how large a row is, are told beside.
+// per row, and how large a row is, are printed beside.
 func BenchmarkDecode(b *testing.B) {
 	for _, window := range []time.Duration{0, time.Second} {
 		name := ModeRows

@@ -21,7 +21,7 @@ var twoTokens = batchOf{
 	ranges: []ggmlhooks.CellRange{{Row: 0, First: 0, End: 2}, {Row: 1, First: 1, End: 3}, {Row: 1, First: 5, End: 6}},
 }
 
-// TestRows: every operand of every op is told, in order: the rows that are looked up and written, the cells that
+// TestRows: every operand of every op is recorded, in order: the rows that are looked up and written, the cells that
 // the mask shows and those that it hides, the experts that were chosen. What computes nothing, or works on nothing,
 // is not.
 func TestRows(t *testing.T) {
@@ -51,9 +51,9 @@ func TestRows(t *testing.T) {
 	}
 	r, err := table.NewReader(bytes.NewReader(b.parts[0].Bytes()))
 	b.must(err)
-	var told memtrace.Ledger
+	var kept memtrace.Ledger
 	about, _ := r.Metadata(memtrace.LedgerKey)
-	if version, _ := r.Metadata(table.VersionKey); version != table.Version || json.Unmarshal([]byte(about), &told) != nil || told != b.r.Doubts() {
+	if version, _ := r.Metadata(table.VersionKey); version != table.Version || json.Unmarshal([]byte(about), &kept) != nil || kept != b.r.Doubts() {
 		t.Errorf("version %q, %s", version, about)
 	}
 }
@@ -98,7 +98,7 @@ func TestTimes(t *testing.T) {
 }
 
 // TestLoaded: where it was seen that the model was loaded, its weights were filled then; memory that came later is
-// told behind that.
+// reported after that.
 func TestLoaded(t *testing.T) {
 	b := newBed(t, Options{})
 	b.must(b.Context(&ggmlhooks.Context{LoadedNS: 6}))
@@ -119,7 +119,7 @@ func TestLoaded(t *testing.T) {
 	}
 }
 
-// TestPhases: memory that comes and goes, the loading of weights, warm-ups, the run and the work between are told
+// TestPhases: memory that comes and goes, the loading of weights, warm-ups, the run and the work between are recorded
 // apart, in order.
 func TestPhases(t *testing.T) {
 	b := newBed(t, Options{})
@@ -165,7 +165,7 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// TestUntold: what nobody told of an execution is said to be unknown, or scattered, and never guessed.
+// TestUntold: what nobody reported of an execution is said to be unknown, or scattered, and never guessed.
 func TestUntold(t *testing.T) {
 	b := newBed(t, Options{})
 	g := layer(1, 2)

@@ -94,7 +94,7 @@ type driven struct {
 func (d *driven) Map() *memtrace.RegionMap { return d.r.Map() }
 func (d *driven) Doubts() memtrace.Doubts  { return d.r.Doubts() }
 
-// bed is a recorder that was told of buffers.
+// bed is a recorder that knows of buffers.
 func bed(t *testing.T, o Options) *driven {
 	t.Helper()
 	recorder := NewRecorder(o)
@@ -211,7 +211,7 @@ func TestUnknownIsNotCounted(t *testing.T) {
 	}
 }
 
-// TestTable reads the table: the weights that no op reads are there, padding is told, memory of a device has no
+// TestTable reads the table: the weights that no op reads are there, padding is reported, memory of a device has no
 // address.
 func TestTable(t *testing.T) {
 	model := &gguf.File{Tensors: []gguf.Tensor{

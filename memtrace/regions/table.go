@@ -11,7 +11,7 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// The columns, in order. Those from kv on stand behind the ones that mrm-trace's users know.
+// The columns, in order. Those from kv on follow the ones that mrm-trace's users know.
 const (
 	colID = iota
 	colType

@@ -64,7 +64,7 @@ type batch struct {
 	tokens      []int32
 	provisional bool
 	read        bool    // results of the one before were looked at
-	times       []int64 // of the graph's timed nodes, each behind the one before; nil: none is told
+	times       []int64 // of the graph's timed nodes, each behind the one before; nil: none
 	nodes       []int32
 	captures    []*ggmlhooks.Capture
 }

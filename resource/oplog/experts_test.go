@@ -91,7 +91,7 @@ func TestExperts(t *testing.T) {
 	}
 }
 
-// TestKV: what happens to cells is told per layer, with exact bytes; what is not known is absent.
+// TestKV: what happens to cells is recorded per layer, with exact bytes; what is not known is absent.
 func TestKV(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Detailed})
 	b.check(b.Buffer(&ggmlhooks.Buffer{ID: 4, Size: 1 << 20, Device: "CPU", Host: true, MonoNS: b.clock}))

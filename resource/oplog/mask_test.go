@@ -33,14 +33,14 @@ func attentive() *ggmlhooks.Graph {
 }
 
 // TestUnmaskedAttention: attention counts every cell, and beside that the cells alone that tokens may read; without
-// a mask there is nothing to tell. By hand: per pair and head 2·8 + 2·8 + 1 + 4 + 2 = 39, per token and head 9; the
+// a mask there is nothing to report. By hand: per pair and head 2·8 + 2·8 + 1 + 4 + 2 = 39, per token and head 9; the
 // sum 48.
 func TestUnmaskedAttention(t *testing.T) {
-	for _, told := range []bool{true, false} {
+	for _, masked := range []bool{true, false} {
 		b := newBench(t, Options{Level: resource.Minimal})
 		b.check(b.Graph(attentive()))
 		b.check(b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, MonoNS: b.clock, TokenFirst: 0, Tokens: []int32{1, 2, 3}}))
-		if told {
+		if masked {
 			b.check(b.Input(&ggmlhooks.Input{Exec: 1, Graph: 1, Leaf: 3, Kind: ggmlhooks.InputMask, Ranges: []ggmlhooks.CellRange{{Row: 0, First: 0, End: 1}, {Row: 1, First: 0, End: 2}}}))
 			b.check(b.Input(&ggmlhooks.Input{Exec: 1, Graph: 1, Leaf: 3, Kind: ggmlhooks.InputMask, Ranges: []ggmlhooks.CellRange{{Row: 2, First: 0, End: 1}, {Row: 2, First: 5, End: 7}}}))
 			b.check(b.Input(&ggmlhooks.Input{Exec: 1, Graph: 1, Leaf: 0, Kind: ggmlhooks.InputCells, Values: []int64{7}}))
@@ -50,17 +50,17 @@ func TestUnmaskedAttention(t *testing.T) {
 		_, events := b.lines()
 		g, w := of[resource.Graph](events)[0], whole(events)[0]
 		full, own := int64(2*3*(64*39+9)+48), int64(2*(1+2+3)*39+2*3*9+48)
-		if *g.FLOPs != full || *w.FLOPs != full || told != (g.FLOPsUnmasked != nil) || told != (w.FLOPsUnmasked != nil) {
+		if *g.FLOPs != full || *w.FLOPs != full || masked != (g.FLOPsUnmasked != nil) || masked != (w.FLOPsUnmasked != nil) {
 			t.Fatalf("%+v, %+v, want %d", g, w, full)
 		}
-		if told && (*g.FLOPsUnmasked != own || *w.FLOPsUnmasked != own) {
+		if masked && (*g.FLOPsUnmasked != own || *w.FLOPsUnmasked != own) {
 			t.Errorf("%d and %d, want %d", *g.FLOPsUnmasked, *w.FLOPsUnmasked, own)
 		}
-		if told && math.Abs(*w.GFLOPsPerS*float64(*w.DurationNS)/float64(own)-1) > 1e-5 || !told && w.GFLOPsPerS != nil {
-			t.Errorf("masks were told: %v; a rate of %v in %d ns", told, w.GFLOPsPerS, *w.DurationNS)
+		if masked && math.Abs(*w.GFLOPsPerS*float64(*w.DurationNS)/float64(own)-1) > 1e-5 || !masked && w.GFLOPsPerS != nil {
+			t.Errorf("masks were known: %v; a rate of %v in %d ns", masked, w.GFLOPsPerS, *w.DurationNS)
 		}
-		if unknown := map[bool]int{false: 1}[told]; g.OpsWithoutMask != unknown || w.OpsWithoutMask != unknown {
-			t.Errorf("masks were told: %v; %d and %d without", told, g.OpsWithoutMask, w.OpsWithoutMask)
+		if unknown := map[bool]int{false: 1}[masked]; g.OpsWithoutMask != unknown || w.OpsWithoutMask != unknown {
+			t.Errorf("masks were known: %v; %d and %d without", masked, g.OpsWithoutMask, w.OpsWithoutMask)
 		}
 	}
 }

@@ -79,12 +79,12 @@ func TestLevels(t *testing.T) {
 			}
 		}
 		if got := kinds(lines); !maps.Equal(got, want) {
-			t.Errorf("%v tells %v\nwant %v", level, got, want)
+			t.Errorf("%v has %v\nwant %v", level, got, want)
 		}
 		for kind := range want {
 			k, err := resource.ParseKind(kind)
 			if err != nil || !level.Includes(k) {
-				t.Errorf("%v tells %s, which its table does not have", level, kind)
+				t.Errorf("%v has %s, which its table does not have", level, kind)
 			}
 		}
 		for _, c := range of[resource.Compute](events) {
@@ -165,14 +165,14 @@ func TestWorkIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestSetUpIsSetUp: what was thrown away is told as set-up once that is known, without tokens; what stays, as the run.
+// TestSetUpIsSetUp: what was thrown away is recorded as set-up once that is known, without tokens; what stays, as the run.
 func TestSetUpIsSetUp(t *testing.T) {
 	b := newBench(t, Options{})
 	g := small(1, 2)
 	b.check(b.Graph(g))
 	warm := b.run(batch{graph: g, tokens: []int32{9, 9}, provisional: true})
 	if countGraphs(b) != 0 {
-		t.Errorf("an undecided execution was told of")
+		t.Errorf("an undecided execution was recorded")
 	}
 	b.check(b.Resolve(ggmlhooks.Resolve{Exec: warm, Discarded: true}))
 	b.next = 0
@@ -320,7 +320,7 @@ func TestFailed(t *testing.T) {
 		t.Errorf("%+v %+v", g, s)
 	}
 	if n := kinds(lines); n["compute_execution"]+n["input_tokens"] != 0 {
-		t.Errorf("told of it: %v", n)
+		t.Errorf("recorded: %v", n)
 	}
 }
 
@@ -337,7 +337,7 @@ func TestMaintenance(t *testing.T) {
 	}
 }
 
-// TestLegacy: system B's keys have its figures and say so; what is measured stands beside them, and says so too.
+// TestLegacy: system B's keys have its figures and say so; what is measured stands next to them, and says so too.
 func TestLegacy(t *testing.T) {
 	b := scene(t, Options{Level: resource.Verbose, Legacy: true})
 	_, events := b.lines()

@@ -8,14 +8,14 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// TestModelMetrics: a context and its model are told once, with the buffers that there are; system B's estimate
-// stands beside them only where it was asked for, and is marked.
+// TestModelMetrics: a context and its model are reported once, with the buffers that there are; system B's estimate
+// stands next to them only where it was asked for, and is marked.
 func TestModelMetrics(t *testing.T) {
 	for _, legacy := range []bool{false, true} {
 		_, events := scene(t, Options{Level: resource.Minimal, Legacy: legacy}).lines()
 		all := of[resource.Model](events)
 		if len(all) != 1 {
-			t.Fatalf("%d are told", len(all))
+			t.Fatalf("%d are reported", len(all))
 		}
 		m := all[0]
 		if want := (resource.ModelInfo{NVocab: 100, NCtxTrain: 2048, NEmbd: 64, NLayer: 1, NHead: 4, NHeadKV: 2, NParams: 5e6, ModelSizeMB: 5}); m.Model != want {
@@ -33,7 +33,7 @@ func TestModelMetrics(t *testing.T) {
 	}
 }
 
-// TestSteps: each execution is a step, with what graph_execution says of it; every tensor of a context is told
+// TestSteps: each execution is a step, with what graph_execution says of it; every tensor of a context is reported
 // before the first step that uses it ends, once.
 func TestSteps(t *testing.T) {
 	_, events := scene(t, Options{Level: resource.Verbose}).lines()

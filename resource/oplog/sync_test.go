@@ -8,7 +8,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// onDevice executes a graph that a device goes on with, for 1 µs of the model's thread.
+// onDevice executes a graph that a device still computes, for 1 µs of the model's thread.
 func (b *bench) onDevice(g *ggmlhooks.Graph, outputs ...int32) uint64 {
 	b.Helper()
 	b.exec++
@@ -21,7 +21,7 @@ func (b *bench) onDevice(g *ggmlhooks.Graph, outputs ...int32) uint64 {
 
 // TestDeviceTime: what a device computes has its time when it is synchronised first, and says so; of several graphs
 // at once, of those that nothing was synchronised behind, and of a remote device's without results, no time is
-// told. All are told once, in order.
+// reported. All are reported once, in order.
 func TestDeviceTime(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Minimal})
 	b.buffers()
@@ -31,12 +31,12 @@ func TestDeviceTime(t *testing.T) {
 	b.clock += 40_000
 	b.check(b.Sync(ggmlhooks.Sync{Exec: single, MonoNS: b.clock, WaitNS: 30_000, Graphs: 1}))
 	if graphs := countGraphs(b); graphs != 1 {
-		t.Errorf("%d graphs are told", graphs)
+		t.Errorf("%d graphs are reported", graphs)
 	}
 	b.onDevice(g, 0)
 	third := b.onDevice(g, 0)
 	if graphs := countGraphs(b); graphs != 1 {
-		t.Errorf("%d graphs are told before they are done", graphs)
+		t.Errorf("%d graphs are reported before they are done", graphs)
 	}
 	b.clock += 5000
 	b.check(b.Sync(ggmlhooks.Sync{Exec: third, MonoNS: b.clock, WaitNS: 5000, Graphs: 2}))
@@ -110,7 +110,7 @@ func TestRemoteDevice(t *testing.T) {
 	}
 }
 
-// TestDeviceThatIsNeverSynchronised: executions wait in bounded memory, set-up is told as such.
+// TestDeviceThatIsNeverSynchronised: executions wait in bounded memory, set-up is recorded as such.
 func TestDeviceThatIsNeverSynchronised(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Minimal})
 	b.buffers()
@@ -121,9 +121,9 @@ func TestDeviceThatIsNeverSynchronised(t *testing.T) {
 		b.onDevice(g)
 	}
 	if n := countGraphs(b); n != 2*waits {
-		t.Errorf("%d are told", n)
+		t.Errorf("%d are reported", n)
 	}
 	if _, events := b.lines(); len(of[resource.Graph](events)) != 3*waits {
-		t.Errorf("%d are told in the end", len(of[resource.Graph](events)))
+		t.Errorf("%d are reported in the end", len(of[resource.Graph](events)))
 	}
 }

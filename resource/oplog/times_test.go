@@ -11,7 +11,7 @@ import (
 )
 
 // TestOpTimes: an op behind one that was timed has a time of its own; the first of a graph, and nodes that were
-// timed together, a range's. A view behind a timed node tells what looking costs.
+// timed together, a range's. A view after a timed node shows what a probe costs.
 func TestOpTimes(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Verbose, Roofline: &resource.Roofline{GFLOPsPerS: 100, GBPerS: 10}})
 	g := small(1, 1)
@@ -59,7 +59,7 @@ func TestOpTimes(t *testing.T) {
 	}
 }
 
-// TestSharedTimes: where nodes of several components were timed together, or not at all, their work is still told
+// TestSharedTimes: where nodes of several components were timed together, or not at all, their work is still reported
 // once, nothing that begins does not end, and every time lies within the recording.
 func TestSharedTimes(t *testing.T) {
 	for _, level := range []resource.Level{resource.Detailed, resource.Verbose} {
@@ -123,7 +123,7 @@ func steady(b *bench) func() {
 	}
 }
 
-// BenchmarkVerbose is one execution of ten ops, each told with its time.
+// BenchmarkVerbose is one execution of ten ops, each with its time.
 func BenchmarkVerbose(b *testing.B) {
 	t := newBench(b, Options{Level: resource.Verbose})
 	step := steady(t)

@@ -45,36 +45,36 @@ func TestSelectionBehind(t *testing.T) {
 	}
 }
 
-// told notes what a sink is told.
-type told struct {
+// heard notes what a sink gets.
+type heard struct {
 	ggmlhooks.Sink
 	all []any
 }
 
-func (n *told) note(v any) error                       { n.all = append(n.all, v); return nil }
-func (n *told) Graph(g *ggmlhooks.Graph) error         { return n.note(g.ID) }
-func (n *told) Call(c *ggmlhooks.Call) error           { return n.note(c.Number) }
-func (n *told) SeqChange(c *ggmlhooks.SeqChange) error { return n.note(c.Kind) }
-func (n *told) Exec(e *ggmlhooks.Exec) error {
+func (n *heard) note(v any) error                       { n.all = append(n.all, v); return nil }
+func (n *heard) Graph(g *ggmlhooks.Graph) error         { return n.note(g.ID) }
+func (n *heard) Call(c *ggmlhooks.Call) error           { return n.note(c.Number) }
+func (n *heard) SeqChange(c *ggmlhooks.SeqChange) error { return n.note(c.Kind) }
+func (n *heard) Exec(e *ggmlhooks.Exec) error {
 	return n.note([3]uint64{e.Number, e.Graph, uint64(e.TokenFirst)})
 }
-func (n *told) ExecEnd(e ggmlhooks.ExecEnd) error  { return n.note(e.Number) }
-func (n *told) Resolve(e ggmlhooks.Resolve) error  { return n.note(e.Exec) }
-func (n *told) Capture(c *ggmlhooks.Capture) error { return n.note([2]uint64{c.Exec, c.Graph}) }
-func (n *told) Times(v *ggmlhooks.Times) error     { return n.note([2]uint64{v.Exec, v.Graph}) }
-func (n *told) Input(v *ggmlhooks.Input) error     { return n.note([2]uint64{v.Exec, v.Graph}) }
+func (n *heard) ExecEnd(e ggmlhooks.ExecEnd) error  { return n.note(e.Number) }
+func (n *heard) Resolve(e ggmlhooks.Resolve) error  { return n.note(e.Exec) }
+func (n *heard) Capture(c *ggmlhooks.Capture) error { return n.note([2]uint64{c.Exec, c.Graph}) }
+func (n *heard) Times(v *ggmlhooks.Times) error     { return n.note([2]uint64{v.Exec, v.Graph}) }
+func (n *heard) Input(v *ggmlhooks.Input) error     { return n.note([2]uint64{v.Exec, v.Graph}) }
 
-func (n *told) wants(t *testing.T, what string, want ...any) {
+func (n *heard) wants(t *testing.T, what string, want ...any) {
 	t.Helper()
 	if !reflect.DeepEqual(n.all, want) {
-		t.Errorf("%s: told %v, want %v", what, n.all, want)
+		t.Errorf("%s: got %v, want %v", what, n.all, want)
 	}
 	n.all = nil
 }
 
-// A program that begins behind 50 tokens, 30 executions and 4 graphs goes on with their numbers.
+// A program that begins behind 50 tokens, 30 executions and 4 graphs continues their numbers.
 func TestRenumbered(t *testing.T) {
-	to := &told{}
+	to := &heard{}
 	r := &renumbered{Sink: to, tokens: 50, lastExec: 30, lastGraph: 4}
 	r.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqRestore}) // how it got its memory back
 	to.wants(t, "before the first call")

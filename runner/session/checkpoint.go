@@ -182,7 +182,7 @@ func (c *checkpoints) last(w *stream.Writer, changed bool) error {
 	return c.write(w, next)
 }
 
-// drop removes the checkpoint of a run that has ended by itself: there is nothing to go on with.
+// drop removes the checkpoint of a run that has ended by itself: there is nothing to resume.
 func (c *checkpoints) drop() {
 	if c.path != "" {
 		os.RemoveAll(c.states) // before the checkpoint, without which nobody looks for them

@@ -160,7 +160,7 @@ func (s *sink) stopped() *rundir.Stopped {
 }
 
 // endsProgram reports whether the program ends with the recording: where the request itself was wrong, or a run
-// cannot be gone on with, and where the user wants it.
+// cannot be resumed, and where the user wants it.
 func (s *sink) endsProgram(err error) bool {
 	return errors.Is(err, ErrSelection) || errors.Is(err, ErrRepeat) || s.o.Resume != nil && s.current == nil || s.o.Tap.OnFailure == config.FailureStop
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// TestTimeline: what was computed at a time is told by phase and tokens, as far as it is known by then.
+// TestTimeline: what was computed at a time is labelled by phase and tokens, as far as it is known by then.
 func TestTimeline(t *testing.T) {
 	var g graphs
 	a := ggmlhooks.NewAssembler(0, &closing{&g})

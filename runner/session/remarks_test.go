@@ -10,7 +10,7 @@ import (
 	"github.com/llamatap/llamatap/collect"
 )
 
-// TestWhyNothing holds the reasons that are told where nothing was recorded: a program that a signal ended early is
+// TestWhyNothing holds the reasons that are printed where nothing was recorded: a program that a signal ended early is
 // no static one.
 func TestWhyNothing(t *testing.T) {
 	interrupted := collect.Exit{Signal: syscall.SIGINT}

@@ -14,7 +14,7 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// ErrRepeat occurs when a program that is to be gone on with does not do again what was recorded of it.
+// ErrRepeat occurs when a resumed program does not do again what was recorded of it.
 var ErrRepeat = errors.New("the program does not do what was recorded of it")
 
 // replay wraps the stream of a resumed run. The program begins anew and does all that it did before; what

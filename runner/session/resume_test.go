@@ -16,7 +16,7 @@ func recorded(i int) (*stream.Packet, []byte) {
 	return &stream.Packet{Name: fmt.Sprintf("l_out-%d", i%5), Exec: uint64(1 + i/5), NE: [4]int64{2, 1, 1, 1}}, []byte{byte(i), 0, 1, 60, 0, 0, 2, 60}
 }
 
-// openReplay records that many packets and opens them to be gone on with.
+// openReplay records that many packets and opens them to be resumed.
 func openReplay(t *testing.T, packets int) *replay {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), StreamName)

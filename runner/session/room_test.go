@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk is a file system and a run on it, of which each is told how large it is.
+// disk is a file system and a run on it, each of a given size.
 type disk struct {
 	total, free uint64
 	used        int64
@@ -75,7 +75,7 @@ func TestRoom(t *testing.T) {
 		{"floor of 2 %", disk{total: 1000 * mib, free: 100 * mib}, 0, config.MinFree{Auto: true}, causeMinFree, 79 * mib},
 		{"what waits counts", disk{total: 1000 * mib, free: 100 * mib, waiting: 30 * mib}, 0, config.MinFree{Bytes: 40 * mib}, causeMinFree, 29 * mib},
 		{"the nearer one", disk{total: 1000 * mib, free: 100 * mib}, 50 * mib, config.MinFree{Bytes: 10 * mib}, causeMaxDisk, 49 * mib},
-		{"a disk that does not tell", disk{total: 1 << 40, statErr: syscall.ENOSYS}, 20 * mib, config.MinFree{Auto: true}, causeMaxDisk, 19 * mib},
+		{"a disk of unknown size", disk{total: 1 << 40, statErr: syscall.ENOSYS}, 20 * mib, config.MinFree{Auto: true}, causeMaxDisk, 19 * mib},
 	} {
 		d := c.disk
 		r := d.room(c.max, c.floor)

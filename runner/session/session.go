@@ -40,9 +40,9 @@ type Options struct {
 	Version string
 	// Repeat is what a checkpoint needs to know, where the tap's settings ask for checkpoints.
 	Repeat Repeat
-	// Resume is the checkpoint of the run to go on with; nil: a new one.
+	// Resume is the checkpoint of the run to resume; nil: a new one.
 	Resume *rundir.Checkpoint
-	// Begin, unless it is nil, says where the program of the run to go on with begins, by what is kept of it, and
+	// Begin, unless it is nil, says where the program of the run to resume begins, by what is kept of it, and
 	// lets Command begin there. It is called before the process is started. Without it that is the beginning.
 	Begin func(kept *stream.Kept) (Start, error)
 	// StateFolder is where the program of a new run keeps its state; it is moved into the run directory. "": it

@@ -83,7 +83,7 @@ static void test_full(void) {
     llama_resource_instr_end_session(own());
     llama_resource_instrumentation_free();
     struct lines l = read_lines(path);
-    all_valid(&l); // the line that was torn was gone on with
+    all_valid(&l); // the torn line was continued
     size_t written = count(&l, "component_handoff");
     CHECK(written < 1005 && number(find(&l, "loss", 0), "count") == 1005 - (double) written);
     CHECK(has(find(&l, "loss", 0), "\"kind\":\"component_handoff\",\"cause\":\"disk_full\""));

@@ -205,7 +205,7 @@ static void test_cells(enum ggml_type type) {
 // With flash attention off V lies transposed: element j of the token in cell c of stream s is s·width·cells +
 // j·cells + c.
 static void test_transposed(bool broken) {
-    test_case("cells: transposed, two streams%s", broken ? ", an index that is none of a cell" : "");
+    test_case("cells: transposed, two streams%s", broken ? ", an invalid index" : "");
     struct bed b;
     bed_begin(&b, &(struct tap_selection) {.record = TAP_RECORD_CELLS, .token_end = -1});
     enum { WIDTH = 8, CELLS = 16 };

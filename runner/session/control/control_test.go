@@ -188,7 +188,7 @@ func TestClose(t *testing.T) {
 	}
 	conn, r := dial(t, dir)
 	conn.Write([]byte(`{"command":"status"}` + "\n"))
-	time.Sleep(10 * time.Millisecond) // it waits, most likely; either way it is told
+	time.Sleep(10 * time.Millisecond) // it waits, most likely; either way it is answered
 	s.Close()
 	s.Close()
 	if line, err := r.ReadString('\n'); err == nil && !strings.Contains(line, endedText) {
@@ -203,7 +203,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestNeverRefused connects to sockets as soon as they are there, and until they are gone: nobody is told that a
+// TestNeverRefused connects to sockets as soon as they are there, and until they are gone: nobody gets that a
 // run has ended because it has just begun.
 func TestNeverRefused(t *testing.T) {
 	dir := t.TempDir()

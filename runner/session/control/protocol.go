@@ -110,7 +110,7 @@ func Parse(line []byte) (Request, error) {
 	return r, r.Check()
 }
 
-// Check tells what is wrong with a request.
+// Check returns what is wrong with a request.
 func (r *Request) Check() error {
 	switch {
 	case !slices.Contains(Commands, r.Command):
