@@ -108,7 +108,7 @@ func TestScriptRefuses(t *testing.T) {
 		"line 1: no prompt": "scenarios: [{prompts: [{jsonl: empty.jsonl}]}]",
 		"is no time":        "cooldown: 3\nscenarios: [{prompts: [{gen: 1}]}]",
 		"records nothing":   "scenarios: [{prompts: [{gen: 1}], tap: [{name: a, codec: lz4}]}]",
-		"unknown flag":      "scenarios: [{prompts: [{gen: 1}], tap: [{tensor: a}]}]",
+		"unknown flag":      "scenarios: [{prompts: [{gen: 1}], tap: [{tensr: a}]}]",
 		"has no place":      "scenarios: [{prompts: [{gen: 1}], tap: [{out: a}]}]",
 		"are called":        "scenarios: [{prompts: [{gen: 1}], tap: [{name: a}, {name: a}]}]",
 		"cache type":        "scenarios: [{prompts: [{gen: 1}], settings: {cache_type_k: f8}}]",
