@@ -102,8 +102,7 @@ func TestResourceLevels(t *testing.T) {
 
 // TestResourceLevelChanges: commands and signals change the level from the next graph on, and each change is an event.
 func TestResourceLevelChanges(t *testing.T) {
-	forever := []string{"-p", prompt, "-n", "100000000", "-c", "512", "--context-shift", "--ignore-eos", "-t", "1", "--temp", "0"}
-	l := aliveWith(t, forever, "--tap-resource-level", "MINIMAL", "--tap-memory", "8M") // what is in the ring is logged before a command is answered
+	l := alive(t, "--tap-resource-level", "MINIMAL", "--tap-memory", "8M") // what is in the ring is logged before a command is answered
 	steps := []struct {
 		do   func()
 		want resource.Level

@@ -120,8 +120,7 @@ func (s *showing) ask(t *testing.T, method, path, body string) string {
 // TestServeLive: a live run is followed line by line, over the rotation of its log, set to another level, and
 // exported as metrics; its stream ends when it is sealed.
 func TestServeLive(t *testing.T) {
-	forever := []string{"-p", prompt, "-n", "100000000", "-c", "512", "--context-shift", "--ignore-eos", "-t", "1", "--temp", "0"}
-	l := aliveWith(t, forever, "--tap-resource-level", "MINIMAL", "--tap-resource-rotate", "1M", "--tap-memory", "8M")
+	l := alive(t, "--tap-resource-level", "MINIMAL", "--tap-resource-rotate", "1M", "--tap-memory", "8M")
 	defer func() { l.cmd.Process.Signal(syscall.SIGTERM); l.cmd.Wait() }()
 	s := show(t, "--live", l.out)
 	request, err := http.NewRequest("GET", s.url+"/api/v1/resource-logs?follow&event=resource_session_start,output_token,level,resource_session_end", nil)
