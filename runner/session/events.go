@@ -56,7 +56,8 @@ func (s *sink) openEvents() (*events, error) {
 		take = graphics.take
 	}
 	r, err := oplog.NewRecorder(oplog.Options{
-		Level: level, Lines: jsonl.Options{Create: create, Name: rundir.EventsName, PartBytes: int64(tap.ResourceRotate)}, PerSecond: tap.ResourceRate,
+		Level: level, Lines: jsonl.Options{Create: create, Name: rundir.EventsName, PartBytes: int64(tap.ResourceRotate), Buffered: &s.buffered},
+		PerSecond: tap.ResourceRate,
 		Now: monotonic, UnixOffset: s.clock.UnixNS - s.clock.MonoNS, SessionID: s.dir.ID(), Text: s.text, Roofline: roofline(),
 		Pressure: everySo(pressureEvery, s.pressure), Legacy: tap.Legacy,
 		GPU: take,

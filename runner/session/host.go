@@ -322,7 +322,7 @@ func (l *hostLines) Append(line []byte) error {
 func (l *hostLines) open(s *sink) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.out, err = jsonl.NewWriter(jsonl.Options{Create: s.dir.CreateLive, Name: l.name}); err != nil {
+	if l.out, err = jsonl.NewWriter(jsonl.Options{Create: s.dir.CreateLive, Name: l.name, Buffered: &s.buffered}); err != nil {
 		return err
 	}
 	for _, line := range l.waiting {

@@ -37,7 +37,7 @@ type room struct {
 	tap  *config.Tap
 	use  func() (all, waiting int64) // the most that the run takes without beside, and what of it is not in files yet
 	give func(cause string) bool     // makes room, if it can
-	// beside is how many bytes are in files that are written without take: events, lines of collectors, tables.
+	// beside is how many bytes are written without take, or held to be: events, lines of collectors, tables.
 	beside func() int64
 	// spare, unless it is nil, gets how many bytes may be kept ahead of what is written.
 	spare func(n int64)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/llamatap/llamatap/collect"
@@ -54,7 +55,8 @@ type sink struct {
 	series       series                                // the segments before it
 	requests     map[requestKey]ggmlhooks.RequestBegin // newest of every sequence
 	room         room
-	ahead        int64 // bytes that the disk is to keep ahead of what is written
+	buffered     atomic.Int64 // bytes of lines that are not in files yet
+	ahead        int64        // bytes that the disk is to keep ahead of what is written
 	reserve      *reserve
 	elementBytes int64 // of an F32 element as it is stored
 
@@ -80,7 +82,7 @@ func newSink(o Options, region *collect.Region, b budget, start collect.Wish) *s
 	s.clock = rundir.Clock{UnixNS: s.started.UnixNano(), MonoNS: monotonic()}
 	s.requests = map[requestKey]ggmlhooks.RequestBegin{}
 	s.speller = speller{vocabs: map[uint32]*gguf.Vocab{}, mute: o.Tap.RedactText}
-	s.room = room{tap: o.Tap, use: s.used, beside: func() int64 { return s.dir.Written() }, give: s.removeOldest, spare: s.limitAhead, statfs: unix.Statfs}
+	s.room = room{tap: o.Tap, use: s.used, beside: func() int64 { return s.dir.Written() + s.buffered.Load() }, give: s.removeOldest, spare: s.limitAhead, statfs: unix.Statfs}
 	s.steering = newSteering(s, start)
 	s.reader = collect.NewReader(region, s.steering)
 	s.tee.Assembler = ggmlhooks.NewAssembler(0)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +19,8 @@ type Options struct {
 	Kinds []string
 	// BufferBytes is what is held before it is written; 256 KiB.
 	BufferBytes int
+	// Buffered, unless it is nil, gets how many bytes are held: several writers may share it.
+	Buffered *atomic.Int64
 	// FlushEvery is the longest that a line waits; 1 s. Below 0 only a full buffer, FlushLines and Flush write.
 	FlushEvery time.Duration
 	// FlushLines is the most lines that wait; no bound.

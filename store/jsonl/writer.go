@@ -114,13 +114,20 @@ func (w *Writer) put(kind int, line []byte) bool {
 		w.lose(kind, w.cause, 1)
 		return false
 	}
-	w.buf = append(append(w.buf, line...), '\n')
+	w.buffer(line)
 	w.waiting++
 	w.arm()
 	if w.o.FlushLines > 0 && w.waiting >= w.o.FlushLines {
 		w.flush(false)
 	}
 	return true
+}
+
+func (w *Writer) buffer(line []byte) {
+	w.buf = append(append(w.buf, line...), '\n')
+	if w.o.Buffered != nil {
+		w.o.Buffered.Add(int64(len(line) + 1))
+	}
 }
 
 // arm sees to it that what waits is written, and what was lost reported, also when nothing more comes.
@@ -161,6 +168,9 @@ func (w *Writer) flush(now bool) error {
 	w.written += int64(n)
 	w.stats.Bytes += int64(n)
 	w.buf = w.buf[:copy(w.buf, w.buf[n:])]
+	if w.o.Buffered != nil {
+		w.o.Buffered.Add(-int64(n))
+	}
 	if err == nil && len(w.buf) > 0 {
 		err = io.ErrShortWrite
 	}
@@ -249,7 +259,7 @@ func (w *Writer) report() {
 			w.tellAt = time.Now().Add(time.Second)
 			return
 		}
-		w.buf = append(append(w.buf, line...), '\n')
+		w.buffer(line)
 		w.waiting++
 		w.lost[i] = 0
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -164,6 +165,35 @@ func TestFlushByCount(t *testing.T) {
 		t.Errorf("written: %q", d.all())
 	}
 }
+
+// TestBuffered: two writers add what they hold to one count, and take it off when it is written.
+func TestBuffered(t *testing.T) {
+	var held atomic.Int64
+	var all []*Writer
+	for _, name := range []string{"a.jsonl", "b.jsonl"} {
+		w, err := NewWriter(Options{
+			Create: func(string) (io.WriteCloser, error) { return nopCloser{io.Discard}, nil }, Name: name, FlushEvery: -1, Buffered: &held,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Append(0, []byte(`{"a":1}`))
+		all = append(all, w)
+	}
+	if n := held.Load(); n != 16 {
+		t.Errorf("%d bytes are held, not 16", n)
+	}
+	for i, w := range all {
+		if err := w.Close(); err != nil || held.Load() != int64(8-8*i) {
+			t.Errorf("%v, %d bytes are held", err, held.Load())
+		}
+	}
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
 
 func TestFlushByTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
