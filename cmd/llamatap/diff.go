@@ -86,6 +86,9 @@ func (a *diffArgs) run(paths []string) error {
 			return err
 		}
 		defer runs[i].Close()
+		if err := runs[i].Comparable(); err != nil { // before the other is read, too
+			return err
+		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

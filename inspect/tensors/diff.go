@@ -77,9 +77,17 @@ type rowsOf struct {
 	at     map[place]int64
 }
 
-func (r *Run) rows() (*rowsOf, error) {
+// Comparable returns why the rows of a run cannot be compared with those of another one, or nil.
+func (r *Run) Comparable() error {
 	if r.Stream.Assumed() != "" {
-		return nil, fmt.Errorf("%s: it has no index, and so its rows no tokens: compare recordings of llamatap", r.Path)
+		return fmt.Errorf("%s: it has no index, and so its rows no tokens: compare recordings of llamatap", r.Path)
+	}
+	return nil
+}
+
+func (r *Run) rows() (*rowsOf, error) {
+	if err := r.Comparable(); err != nil {
+		return nil, err
 	}
 	of := &rowsOf{places: map[int64]place{}, ids: map[int64]int32{}, at: map[place]int64{}}
 	seen := map[place]int32{}

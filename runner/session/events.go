@@ -58,7 +58,7 @@ func (s *sink) openEvents() (*events, error) {
 	r, err := oplog.NewRecorder(oplog.Options{
 		Level: level, Lines: jsonl.Options{Create: create, Name: rundir.EventsName, PartBytes: int64(tap.ResourceRotate), Buffered: &s.buffered},
 		PerSecond: tap.ResourceRate,
-		Now: monotonic, UnixOffset: s.clock.UnixNS - s.clock.MonoNS, SessionID: s.dir.ID(), Text: s.text, Roofline: roofline(),
+		Now:       monotonic, UnixOffset: s.clock.UnixNS - s.clock.MonoNS, SessionID: s.dir.ID(), Text: s.text, Roofline: roofline(),
 		Pressure: everySo(pressureEvery, s.pressure), Legacy: tap.Legacy,
 		GPU: take,
 	})

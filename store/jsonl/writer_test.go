@@ -194,7 +194,6 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-
 func TestFlushByTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{}
