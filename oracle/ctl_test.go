@@ -35,7 +35,13 @@ func alive(t *testing.T, tap ...string) *live {
 	if err := l.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.cmd.Process.Kill(); l.cmd.Wait() })
+	t.Cleanup(func() { // a collector that is killed leaves a model that goes on for ever
+		if l.cmd.ProcessState == nil {
+			l.cmd.Process.Signal(syscall.SIGCONT)
+			l.cmd.Process.Signal(syscall.SIGTERM)
+			l.cmd.Wait()
+		}
+	})
 	takesCommands(t, l.out)
 	return l
 }
