@@ -64,12 +64,12 @@ type batch struct {
 	tokens      []int32
 	provisional bool
 	read        bool    // results of the one before were looked at
-	times       []int64 // of the graph's timed nodes, each behind the one before; nil: none
+	times       []int64 // of the graph's timed nodes, each after the one before; nil: none
 	nodes       []int32
 	captures    []*ggmlhooks.Capture
 }
 
-// run executes a micro-batch: 1 µs before ggml gets the graph, 1 µs behind its last node.
+// run executes a micro-batch: 1 µs before ggml gets the graph, 1 µs after its last node.
 func (b *bench) run(m batch) uint64 {
 	b.Helper()
 	b.call++

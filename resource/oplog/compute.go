@@ -7,296 +7,298 @@ import (
 
 // Hot path: no allocation per event.
 
-// weakest is the source of the weakest figure of an event that has figures of system B's.
-func (r *Recorder) weakest() resource.Source {
-	if r.o.Legacy {
-		return resource.Estimated
-	}
-	return resource.Computed
+// compute records what graphs computed: as a whole, by runs of nodes of one component, by intervals between timed
+// nodes, by single nodes.
+type compute struct {
+	*writer
+	device   func(buffer uint64) string
+	roofline *resource.Roofline
+	pressure func() string
 }
 
-// rates adds the time and what follows from it. looking is what looking cost inside of it, 0 = nothing, or not known.
-func (r *Recorder) rates(w work, ns int64, of resource.TimeSource, looking int64) {
-	l := &r.line
-	l.String("time_source", of.String())
-	if ns < 0 {
-		return
+// graph records the execution as a whole.
+func (c *compute) graph(ctx *context, x *execution) {
+	ns, ok := x.duration()
+	c.begin(resource.KindGraph, x.MonoNS, int64(x.Ctx))
+	c.Uint("exec", x.Number)
+	c.Uint("graph", x.Graph.ID)
+	c.String("phase", x.Phase.String())
+	c.Int("tokens", int64(len(x.Rows)))
+	if x.Phase != ggmlhooks.PhaseSetup && len(x.Rows) > 0 {
+		prefill, decode := x.rowPhases()
+		c.Int("prefill_tokens", prefill)
+		c.Int("decode_tokens", decode)
 	}
-	l.Int("duration_ns", ns)
-	r.mark(resource.Measured, "duration_ns")
-	if !r.o.Legacy {
-		l.Int("estimated_duration_us", ns/1000)
-		r.mark(resource.Measured, "estimated_duration_us")
+	if len(x.Rows) > 0 {
+		c.Int("token_first", x.TokenFirst)
 	}
-	if looking > 0 {
-		l.Int("looking_ns", looking)
-		r.mark(resource.Measured, "looking_ns")
+	c.Int("outputs", int64(len(x.Outputs)))
+	total := x.work(0, len(x.plan.nodes)-1)
+	c.Int("node_count", int64(total.nodes))
+	c.Bool("reused", x.Reused)
+	c.Int("status", int64(x.End.Status))
+	if !x.failed() {
+		total.amounts(&c.Line)
+		total.unmasked(c.writer)
 	}
-	if ns == 0 {
-		return
+	c.mark(resource.Measured, "tokens", "outputs", "reused", "status")
+	if ok {
+		c.measured("duration_ns", ns)
 	}
-	flops, bytes := float64(w.flops-w.masked)/float64(ns), float64(w.read+w.written)/float64(ns)
-	if w.usefulKnown() {
-		l.Float("gflops_per_s", flops)
-		r.mark(resource.Computed, "gflops_per_s")
+	if x.End.Async && x.done != 0 {
+		c.String("time_source", resource.TimeSync.String())
+		c.measured("sync_wait_ns", x.SyncNS)
 	}
-	if w.bytesKnown() {
-		l.Float("gb_per_s", bytes)
-		r.mark(resource.Computed, "gb_per_s")
-		if !r.o.Legacy {
-			l.Float("memory_throughput_gbps", bytes)
+	if x.timed {
+		timed := int64(0)
+		for _, in := range x.ranges {
+			timed += max(in.ns, 0)
+		}
+		c.measured("timed_ns", timed)
+		c.measured("looks", int64(len(x.times)))
+		if ctx.price > 0 {
+			c.measured("looking_ns", ctx.price)
 		}
 	}
-	if share, ok := r.share(w, flops, bytes); ok {
-		l.Float("roofline_share", share)
-		r.mark(resource.Computed, "roofline_share")
-	}
+	c.put(resource.Computed)
 }
 
-// share is how much of what the machine could do at most, at the intensity of the work, was done: of computing, or
-// of moving bytes where that is the bound, as it is for work without FLOPs.
-func (r *Recorder) share(w work, gflops, gbytes float64) (float64, bool) {
-	roof := r.o.Roofline
-	if roof == nil || !w.usefulKnown() || !w.bytesKnown() || roof.GFLOPsPerS <= 0 || roof.GBPerS <= 0 {
-		return 0, false
+// whole records what a whole graph did, where nothing inside of it was timed.
+func (c *compute) whole(x *execution) {
+	last := len(x.plan.nodes) - 1
+	total := x.work(0, last)
+	if total.nodes == 0 {
+		return
 	}
-	return max(gflops/roof.GFLOPsPerS, gbytes/roof.GBPerS), true
+	x.plan.detail(c.device, c.legacy)
+	ns, ok := x.duration()
+	if !ok {
+		ns = -1
+	}
+	c.beginCompute(x, x.plan.id, x.MonoNS)
+	c.several(x, 0, last, "graph", "graph", ggmlhooks.NoLayer, total)
+	c.putWork(total, ns, x.timeSource(), 0)
+	c.parts(x, 0, last, x.MonoNS, resource.TimeGraph)
 }
 
-// emitRuns records layers and components, and what was computed in them.
-func (r *Recorder) emitRuns(ctx *context, x *execution) {
-	x.plan.detail(r.memory.device, r.o.Legacy)
+// runs records layers and components, and what was computed in them.
+func (c *compute) runs(ctx *context, x *execution) {
+	x.plan.detail(c.device, c.legacy)
 	pressure := ""
-	if r.o.Pressure != nil {
-		pressure = r.o.Pressure()
+	if c.pressure != nil {
+		pressure = c.pressure()
 	}
-	layer, next := layerSpan{layer: ggmlhooks.NoLayer}, 0
+	layer, next := layerSpan{writer: c.writer, layer: ggmlhooks.NoLayer}, 0
 	for i := range x.plan.runs {
 		run, s := &x.plan.runs[i], &x.spans[i]
 		if run.layer != layer.layer {
-			r.endLayer(x, &layer)
-			layer = layerSpan{layer: run.layer, start: s.start}
-			r.beginLayer(x, &layer, i)
+			layer.end(x)
+			layer = layerSpan{writer: c.writer, layer: run.layer, beganNS: s.start}
+			layer.start(x, i)
 		}
 		layer.add(x, i)
-		next = r.emitRun(ctx, x, i, next, pressure)
+		next = c.run(ctx, x, i, next, pressure)
 	}
-	r.endLayer(x, &layer)
+	layer.end(x)
 	for ; next < len(x.ranges); next++ {
-		r.emitInterval(ctx, x, &x.ranges[next])
+		c.interval(ctx, x, &x.ranges[next])
 	}
 }
 
-// emitRun records run i. next is the first interval that was not recorded; it returns the next one.
-func (r *Recorder) emitRun(ctx *context, x *execution, i, next int, pressure string) int {
+// run records run i. next is the first interval that was not recorded; it returns the next one.
+func (c *compute) run(ctx *context, x *execution, i, next int, pressure string) int {
 	run, s := &x.plan.runs[i], &x.spans[i]
 	whole := s.ns >= 0
 	if whole {
-		r.beginComponent(x, run, s)
+		c.beginComponent(resource.KindComponentBegin, s.start, x, run)
+		c.put(resource.Measured)
 	}
 	for h := range run.handoffs {
-		r.emitHandoff(x, &run.handoffs[h], s.start, pressure)
+		c.handoff(x, &run.handoffs[h], s.start, pressure)
 	}
 	byOp := x.level == resource.Verbose
 	for ; next < len(x.ranges) && x.ranges[next].first <= run.last; next++ {
 		if byOp || s.shared {
-			r.emitInterval(ctx, x, &x.ranges[next])
+			c.interval(ctx, x, &x.ranges[next])
 		}
 	}
+	w := x.work(run.first, run.last)
 	if !byOp && !s.shared {
-		r.emitSpan(ctx, x, run, s)
+		c.beginCompute(x, run.id, s.start)
+		c.several(x, run.first, run.last, "range", run.component, run.layer, w)
+		c.putWork(w, s.ns, resource.TimeRange, ctx.price*int64(s.looks))
+		c.parts(x, run.first, run.last, s.start, resource.TimeRange)
 	}
 	for _, node := range run.mlps {
-		r.emitMLP(x, node, s.start)
+		m := x.plan.nodes[node].mlp
+		c.begin(resource.KindMLP, s.start, int64(x.Ctx))
+		c.resourceID(m.id, s.start)
+		c.Uint("exec", x.Number)
+		c.Fields(m.fields)
+		c.mark(resource.Computed, "intermediate_size_mb")
+		c.put(c.weakest())
 	}
 	if whole {
-		r.endComponent(x, run, s)
+		c.beginComponent(resource.KindComponentEnd, s.end, x, run)
+		c.measured("duration_us", s.ns/1000)
+		c.measured("duration_ns", s.ns)
+		c.Int("node_count", int64(w.nodes))
+		c.put(resource.Computed)
 	}
 	return next
 }
 
-// emitSpan records a run of nodes as a whole.
-func (r *Recorder) emitSpan(ctx *context, x *execution, run *runPlan, s *span) {
-	w := x.work(run.first, run.last)
-	looking := ctx.price * int64(s.looks)
-	l := &r.line
-	r.begin(resource.KindCompute, s.start, int64(x.Ctx))
-	r.head.resourceID(l, run.id, s.start)
-	l.Uint("exec", x.Number)
-	l.Uint("graph", x.Graph.ID)
-	l.Int("op_seq", int64(run.first))
-	l.String("operation", "range")
-	l.String("component_type", run.component)
-	l.Int("layer_id", int64(run.layer))
-	l.String("phase", x.Phase.String())
-	workFields(l, w, x.ownWork(run.first, run.last), r.o.Legacy)
-	if r.o.Legacy {
-		x.plan.estimates(run.first, run.last, x.level).fields(l)
-	}
-	r.markWork(w)
-	r.maskFields(w)
-	r.rates(w, s.ns, resource.TimeRange, looking)
-	r.put(resource.KindCompute, r.weakest())
-	r.emitParts(x, run.first, run.last, s.start, resource.TimeRange)
+func (c *compute) beginComponent(kind resource.Kind, mono int64, x *execution, run *runPlan) {
+	c.begin(kind, mono, int64(x.Ctx))
+	c.Uint("exec", x.Number)
+	c.String("component_type", run.component)
+	c.Int("layer_id", int64(run.layer))
 }
 
-// emitInterval records an op that was timed, or of the nodes that were timed together.
-func (r *Recorder) emitInterval(ctx *context, x *execution, in *interval) {
-	w, node, l := x.work(in.first, in.last), &x.plan.nodes[in.last], &r.line
+func (c *compute) handoff(x *execution, h *handoffPlan, mono int64, pressure string) {
+	c.begin(resource.KindHandoff, mono, int64(x.Ctx))
+	c.resourceID(h.id, mono)
+	c.Uint("exec", x.Number)
+	c.Fields(h.fields)
+	c.mark(resource.Computed, "data_bytes", "data_size_mb")
+	if c.legacy {
+		_, gbps, guess := resource.LegacyHandoff(h.from, h.to)
+		c.Float("transfer_bandwidth_gbps", gbps)
+		pressure = guess
+	} else if pressure != "" {
+		c.mark(resource.Measured, "memory_pressure")
+	}
+	if pressure != "" {
+		c.String("memory_pressure", pressure)
+	}
+	c.put(c.weakest())
+}
+
+// interval records an op that was timed, or the nodes that were timed together.
+func (c *compute) interval(ctx *context, x *execution, in *interval) {
+	w, node := x.work(in.first, in.last), &x.plan.nodes[in.last]
 	looking := int64(0)
 	if in.ns >= 0 {
 		looking = ctx.price
 	}
-	r.begin(resource.KindCompute, in.start, int64(x.Ctx))
-	r.head.resourceID(l, node.id, in.start)
-	l.Uint("exec", x.Number)
-	l.String("phase", x.Phase.String())
 	of := resource.TimeRange
 	if in.op {
 		of = resource.TimeOp
 	}
-	switch {
-	case w.nodes == 1:
-		l.Fields(node.fields)
+	c.beginCompute(x, node.id, in.start)
+	if w.nodes == 1 {
+		c.Fields(node.fields)
 		if x.plan.sums[in.last+1].minus(x.plan.sums[in.first]) == w {
-			l.Fields(node.does)
+			c.Fields(node.does)
 		} else { // the chosen experts decide its bytes
-			workFields(l, w, 0, r.o.Legacy)
+			w.describe(&c.Line, 0, c.legacy)
 		}
-		l.Fields(node.legacy)
-	default:
-		component, layer := "several", ggmlhooks.NoLayer
-		if in.run >= 0 {
-			component, layer = x.plan.runs[in.run].component, x.plan.runs[in.run].layer
-		}
-		l.Uint("graph", x.Graph.ID)
-		l.Int("op_seq", int64(in.first))
-		l.String("operation", "range")
-		l.String("component_type", component)
-		l.Int("layer_id", int64(layer))
-		workFields(l, w, x.ownWork(in.first, in.last), r.o.Legacy)
-		if r.o.Legacy {
-			x.plan.estimates(in.first, in.last, x.level).fields(l)
-		}
-	}
-	r.markWork(w)
-	r.maskFields(w)
-	r.rates(w, in.ns, of, looking)
-	r.put(resource.KindCompute, r.weakest())
-	if w.nodes > 1 {
-		r.emitParts(x, in.first, in.last, in.start, resource.TimeRange)
-	}
-}
-
-func (r *Recorder) beginComponent(x *execution, run *runPlan, s *span) {
-	r.begin(resource.KindComponentBegin, s.start, int64(x.Ctx))
-	r.componentFields(x, run)
-	r.put(resource.KindComponentBegin, resource.Measured)
-}
-
-func (r *Recorder) endComponent(x *execution, run *runPlan, s *span) {
-	r.begin(resource.KindComponentEnd, s.end, int64(x.Ctx))
-	r.componentFields(x, run)
-	r.spanFields(s.ns)
-	r.line.Int("node_count", int64(x.work(run.first, run.last).nodes))
-	r.put(resource.KindComponentEnd, resource.Computed)
-}
-
-func (r *Recorder) componentFields(x *execution, run *runPlan) {
-	r.line.Uint("exec", x.Number)
-	r.line.String("component_type", run.component)
-	r.line.Int("layer_id", int64(run.layer))
-}
-
-// spanFields adds a duration in system B's unit and in ours.
-func (r *Recorder) spanFields(ns int64) {
-	r.line.Int("duration_us", ns/1000)
-	r.line.Int("duration_ns", ns)
-	r.mark(resource.Measured, "duration_us", "duration_ns")
-}
-
-// layerSpan is a layer's runs so far.
-type layerSpan struct {
-	layer      int
-	start, end int64
-	ns         int64
-	work       work
-}
-
-func (s *layerSpan) add(x *execution, run int) {
-	p, of := &x.plan.runs[run], x.spans[run]
-	w := x.work(p.first, p.last)
-	s.work = s.work.minus(work{}.minus(w))
-	if of.ns < 0 || s.ns < 0 {
-		s.ns = -1
+		c.Fields(node.legacy)
+		c.putWork(w, in.ns, of, looking)
 		return
 	}
-	s.ns += of.ns
-	s.end = of.end
+	component, layer := "several", ggmlhooks.NoLayer
+	if in.run >= 0 {
+		component, layer = x.plan.runs[in.run].component, x.plan.runs[in.run].layer
+	}
+	c.several(x, in.first, in.last, "range", component, layer, w)
+	c.putWork(w, in.ns, of, looking)
+	c.parts(x, in.first, in.last, in.start, resource.TimeRange)
 }
 
-// beginLayer begins the layer of a run, where all runs of it were measured by themselves.
-func (r *Recorder) beginLayer(x *execution, s *layerSpan, run int) {
-	if s.layer == ggmlhooks.NoLayer {
-		return
+// parts records those of nodes first to last that have events of their own, in a range or graph that began at a time.
+func (c *compute) parts(x *execution, first, last int, start int64, within resource.TimeSource) {
+	for i := first; i <= last; i++ {
+		node := &x.plan.nodes[i]
+		if node.run < 0 || !node.own(x.level) {
+			continue
+		}
+		c.beginCompute(x, node.id, start)
+		c.Fields(node.fields)
+		c.String("within", within.String())
+		if w := x.plan.sums[i+1].minus(x.plan.sums[i]); w.known() && !c.legacy {
+			c.Float("compute_intensity_gflops", float64(w.flops)/1e9)
+		}
+		c.Fields(node.legacy)
+		c.put(c.weakest())
 	}
-	for ; run < len(x.spans) && x.plan.runs[run].layer == s.layer; run++ {
-		if x.spans[run].ns < 0 {
-			return
+}
+
+// beginCompute starts an event of computing. id is the start of its resource's id.
+func (c *compute) beginCompute(x *execution, id string, start int64) {
+	c.begin(resource.KindCompute, start, int64(x.Ctx))
+	c.resourceID(id, start)
+	c.Uint("exec", x.Number)
+	c.String("phase", x.Phase.String())
+}
+
+// several adds what nodes first to last are, and w, what they did.
+func (c *compute) several(x *execution, first, last int, operation, component string, layer int, w work) {
+	c.Uint("graph", x.Graph.ID)
+	c.Int("op_seq", int64(first))
+	c.String("operation", operation)
+	c.String("component_type", component)
+	c.Int("layer_id", int64(layer))
+	w.describe(&c.Line, x.plan.own(first, last, x.level), c.legacy)
+	if c.legacy {
+		sum := x.plan.estimates(first, last, x.level)
+		c.Float("compute_intensity_gflops", sum.gflop)
+		c.Int("estimated_duration_us", sum.us)
+	}
+}
+
+// putWork adds the time of work and what follows from it, and writes the event. ns is -1 where the time is not known;
+// looking is what looking cost inside of it, 0 = nothing, or not known.
+func (c *compute) putWork(w work, ns int64, of resource.TimeSource, looking int64) {
+	c.mark(resource.Computed, "node_count")
+	if w.noFLOPs < w.nodes {
+		c.mark(resource.Computed, "flops")
+	}
+	if w.noFLOPs > 0 {
+		c.mark(resource.Computed, "ops_without_flops")
+	}
+	if w.noBytes == 0 {
+		c.mark(resource.Computed, "bytes_read", "bytes_written")
+	} else {
+		c.mark(resource.Computed, "ops_without_bytes")
+	}
+	if w.known() && w.bytesKnown() {
+		c.mark(resource.Computed, "arithmetic_intensity")
+	}
+	w.unmasked(c.writer)
+	c.String("time_source", of.String())
+	if ns >= 0 {
+		c.measured("duration_ns", ns)
+		if !c.legacy {
+			c.measured("estimated_duration_us", ns/1000)
+		}
+		if looking > 0 {
+			c.measured("looking_ns", looking)
 		}
 	}
-	r.begin(resource.KindLayerBegin, s.start, int64(x.Ctx))
-	r.line.Uint("exec", x.Number)
-	r.line.Int("layer_id", int64(s.layer))
-	r.put(resource.KindLayerBegin, resource.Measured)
+	if ns > 0 {
+		c.rates(w, ns)
+	}
+	c.put(c.weakest())
 }
 
-func (r *Recorder) endLayer(x *execution, s *layerSpan) {
-	if s.layer == ggmlhooks.NoLayer || s.ns < 0 {
-		return
+// rates adds the rates of work that took some time, and how much of what the machine can do at most that is at the
+// work's intensity: of computing, or of moving bytes where that is the bound, as it is for work without FLOPs.
+func (c *compute) rates(w work, ns int64) {
+	flops, bytes := float64(w.flops-w.masked)/float64(ns), float64(w.read+w.written)/float64(ns)
+	if w.usefulKnown() {
+		c.Float("gflops_per_s", flops)
+		c.mark(resource.Computed, "gflops_per_s")
 	}
-	l := &r.line
-	r.begin(resource.KindLayerEnd, s.end, int64(x.Ctx))
-	l.Uint("exec", x.Number)
-	l.Int("layer_id", int64(s.layer))
-	r.spanFields(s.ns)
-	if s.work.noBytes == 0 {
-		l.Float("layer_memory_mb", float64(s.work.read+s.work.written)/mib)
+	if w.bytesKnown() {
+		c.Float("gb_per_s", bytes)
+		c.mark(resource.Computed, "gb_per_s")
+		if !c.legacy {
+			c.Float("memory_throughput_gbps", bytes)
+		}
 	}
-	if s.work.known() {
-		l.Float("layer_compute_gflops", float64(s.work.flops)/1e9)
+	if roof := c.roofline; roof != nil && w.usefulKnown() && w.bytesKnown() && roof.GFLOPsPerS > 0 && roof.GBPerS > 0 {
+		c.Float("roofline_share", max(flops/roof.GFLOPsPerS, bytes/roof.GBPerS))
+		c.mark(resource.Computed, "roofline_share")
 	}
-	l.Int("memory_operations", int64(s.work.moves))
-	l.Int("compute_operations", int64(s.work.nodes-s.work.moves))
-	r.put(resource.KindLayerEnd, resource.Computed)
-}
-
-func (r *Recorder) emitHandoff(x *execution, h *handoffPlan, mono int64, pressure string) {
-	l := &r.line
-	r.begin(resource.KindHandoff, mono, int64(x.Ctx))
-	r.head.resourceID(l, h.id, mono)
-	l.Uint("exec", x.Number)
-	l.Fields(h.fields)
-	r.mark(resource.Computed, "data_bytes", "data_size_mb")
-	if r.o.Legacy {
-		_, gbps, guess := resource.LegacyHandoff(h.from, h.to)
-		l.Float("transfer_bandwidth_gbps", gbps)
-		pressure = guess
-	} else if pressure != "" {
-		r.mark(resource.Measured, "memory_pressure")
-	}
-	if pressure != "" {
-		l.String("memory_pressure", pressure)
-	}
-	r.put(resource.KindHandoff, r.weakest())
-}
-
-func (r *Recorder) emitMLP(x *execution, node int, mono int64) {
-	m := x.plan.nodes[node].mlp
-	r.begin(resource.KindMLP, mono, int64(x.Ctx))
-	r.head.resourceID(&r.line, m.id, mono)
-	r.line.Uint("exec", x.Number)
-	r.line.Fields(m.fields)
-	r.mark(resource.Computed, "intermediate_size_mb")
-	r.put(resource.KindMLP, r.weakest())
 }

@@ -1,7 +1,7 @@
-// Package oplog makes resource events of what the tap reports: sessions, memory, graphs, layers, components, ops,
+// Package oplog makes resource events of decided executions: sessions, memory, graphs, layers, components, ops,
 // tokens, experts, samplers.
 //
-// Everything of an event that does not change between executions of a graph is worked out once, when the graph is
-// described (plan). Of an execution it keeps what comes until its end, and until it is decided whether it was
-// set-up; then it is recorded at once.
+// What an event repeats for each execution of a graph is worked out once, when the graph is described (plan). Each
+// kind of evidence has a type of its own that makes its events: memory, steps, tokens, routing, compute, cells, gpus,
+// totals. They share one writer.
 package oplog

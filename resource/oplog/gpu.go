@@ -2,34 +2,41 @@ package oplog
 
 import "github.com/llamatap/llamatap/resource"
 
-// emitGPUs writes the samples of GPUs that have been taken since.
-func (r *Recorder) emitGPUs() {
-	if r.o.GPU == nil {
+// gpus records samples of GPUs.
+type gpus struct {
+	*writer
+	take     func([]GPUReading) []GPUReading // nil: there are none
+	readings []GPUReading                    // used again
+}
+
+// record writes the samples that have been taken since the call before.
+func (g *gpus) record() {
+	if g.take == nil {
 		return
 	}
-	r.gpus = r.o.GPU(r.gpus[:0])
-	if !r.Level().Includes(resource.KindGPU) {
+	g.readings = g.take(g.readings[:0])
+	if !g.level().Includes(resource.KindGPU) {
 		return
 	}
-	for i := range r.gpus {
-		g, l := &r.gpus[i], &r.line
-		r.head.see(g.MonoNS)
-		r.begin(resource.KindGPU, g.MonoNS, noCtx)
-		l.Int("gpu_index", int64(g.Index))
-		l.String("gpu_name", g.Name)
-		if g.WindowNS > 0 {
-			l.Int("window_ns", g.WindowNS)
+	for i := range g.readings {
+		of := &g.readings[i]
+		g.see(of.MonoNS)
+		g.begin(resource.KindGPU, of.MonoNS, noCtx)
+		g.Int("gpu_index", int64(of.Index))
+		g.String("gpu_name", of.Name)
+		if of.WindowNS > 0 {
+			g.Int("window_ns", of.WindowNS)
 		}
-		l.Int("gpu_utilization_percent", int64(g.Percent))
-		l.Int("memory_utilization_percent", int64(g.MemoryPercent))
-		l.Uint("gpu_memory_used_bytes", g.Used)
-		l.Uint("gpu_memory_total_bytes", g.Total)
-		if g.PowerMW >= 0 {
-			l.Float("gpu_power_w", float64(g.PowerMW)/1e3)
+		g.Int("gpu_utilization_percent", int64(of.Percent))
+		g.Int("memory_utilization_percent", int64(of.MemoryPercent))
+		g.Uint("gpu_memory_used_bytes", of.Used)
+		g.Uint("gpu_memory_total_bytes", of.Total)
+		if of.PowerMW >= 0 {
+			g.Float("gpu_power_w", float64(of.PowerMW)/1e3)
 		}
-		if g.WindowNS > 0 && g.EnergyMJ >= 0 {
-			l.Float("gpu_energy_j", float64(g.EnergyMJ)/1e3)
+		if of.WindowNS > 0 && of.EnergyMJ >= 0 {
+			g.Float("gpu_energy_j", float64(of.EnergyMJ)/1e3)
 		}
-		r.put(resource.KindGPU, resource.Measured)
+		g.put(resource.Measured)
 	}
 }

@@ -32,7 +32,7 @@ func attentive() *ggmlhooks.Graph {
 	}
 }
 
-// TestUnmaskedAttention: attention counts every cell, and beside that the cells alone that tokens may read; without
+// TestUnmaskedAttention: attention counts every cell, and separately the cells alone that tokens may read; without
 // a mask there is nothing to report. By hand: per pair and head 2·8 + 2·8 + 1 + 4 + 2 = 39, per token and head 9; the
 // sum 48.
 func TestUnmaskedAttention(t *testing.T) {

@@ -9,12 +9,21 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// memory is the buffers of ggml's backends.
+// memory is the buffers of ggml's backends, and the weights in them.
 type memory struct {
+	*writer
 	weights                      map[ggmlhooks.Place]bool // that were recorded
 	buffers                      map[uint64]*buffer
 	waiting                      []*buffer // allocated, and not recorded: what they are for is reported right after
 	live, peak, allocated, freed uint64
+}
+
+// byUsage is the bytes of live buffers by what they are for.
+func (m *memory) byUsage() (sums [3]uint64) {
+	for _, b := range m.buffers {
+		sums[min(int(b.Usage), len(sums)-1)] += b.Size
+	}
+	return sums
 }
 
 // buffer is one of them.
@@ -32,16 +41,15 @@ func (m *memory) device(id uint64) string {
 	return ""
 }
 
-// Buffer takes an allocation in. It is recorded when something else comes: a program says first what it is for.
-func (r *Recorder) Buffer(b *ggmlhooks.Buffer) error {
-	m := &r.memory
-	r.head.see(b.MonoNS)
+// allocate takes an allocation in. It is recorded by settle: a program says only after it what it is for.
+func (m *memory) allocate(b *ggmlhooks.Buffer) {
+	m.see(b.MonoNS)
 	if known := m.buffers[b.ID]; known != nil {
 		known.Usage, known.Type, known.Device = b.Usage, b.Type, b.Device
-		return nil
+		return
 	}
 	if b.Size == 0 {
-		return nil
+		return
 	}
 	m.live += b.Size
 	m.allocated += b.Size
@@ -49,59 +57,64 @@ func (r *Recorder) Buffer(b *ggmlhooks.Buffer) error {
 	kept := &buffer{Buffer: *b, live: m.live}
 	m.buffers[b.ID] = kept
 	m.waiting = append(m.waiting, kept)
-	return nil
 }
 
-// settleBuffers records the allocations that wait.
-func (r *Recorder) settleBuffers() {
-	m := &r.memory
-	if len(m.waiting) == 0 {
-		return
-	}
+// settle records the allocations that wait.
+func (m *memory) settle() {
 	for _, b := range m.waiting {
-		if r.Level().Includes(resource.KindAllocation) && (r.Level() > resource.Minimal || b.Size >= resource.MinimalAllocation) {
-			r.emitAllocation(b)
+		if m.level().Includes(resource.KindAllocation) && (m.level() > resource.Minimal || b.Size >= resource.MinimalAllocation) {
+			m.recordAllocation(b)
 		}
 	}
 	m.waiting = m.waiting[:0]
 }
 
-func (r *Recorder) emitAllocation(b *buffer) {
-	l := &r.line
-	r.begin(resource.KindAllocation, b.MonoNS, noCtx)
-	r.bufferFields(b)
+func (m *memory) recordAllocation(b *buffer) {
+	m.begin(resource.KindAllocation, b.MonoNS, noCtx)
+	m.describe(b)
 	sized := b.Usage != ggmlhooks.BufferWeights // its weights have their sizes
 	if sized {
-		l.Float("allocation_size_mb", float64(b.Size)/mib)
+		m.Float("allocation_size_mb", float64(b.Size)/mib)
 	}
-	r.kindFields(b)
-	if r.o.Legacy {
-		l.Float("estimated_bandwidth_gbps", resource.LegacyBandwidth("allocation", int64(b.Size), 1))
-		l.Float("compression_ratio", 1)
-		r.mark(resource.Measured, "allocation_bytes", "live_bytes")
-		if sized {
-			r.mark(resource.Measured, "allocation_size_mb")
-		}
-		r.put(resource.KindAllocation, resource.Estimated)
+	m.describeKind(b)
+	if !m.legacy {
+		m.put(resource.Measured)
 		return
 	}
-	r.put(resource.KindAllocation, resource.Measured)
-}
-
-// kindFields adds what kind of memory a buffer is.
-func (r *Recorder) kindFields(b *buffer) {
-	l := &r.line
-	l.String("buffer_type", b.Type)
-	if b.Device != "" {
-		l.String("device", b.Device)
+	m.Float("estimated_bandwidth_gbps", resource.LegacyBandwidth("allocation", int64(b.Size), 1))
+	m.Float("compression_ratio", 1)
+	m.mark(resource.Measured, "allocation_bytes", "live_bytes")
+	if sized {
+		m.mark(resource.Measured, "allocation_size_mb")
 	}
-	l.Bool("mapped", b.Mapped)
-	l.Uint("live_bytes", b.live)
+	m.put(resource.Estimated)
 }
 
-// emitWeights records the weights that a graph reads and that were not recorded.
-func (r *Recorder) emitWeights(g *ggmlhooks.Graph) {
-	if !r.Level().Includes(resource.KindAllocation) {
+// free records memory that was freed.
+func (m *memory) free(e ggmlhooks.BufferEnd) {
+	m.see(e.MonoNS)
+	b := m.buffers[e.ID]
+	if b == nil {
+		return // of no bytes
+	}
+	delete(m.buffers, e.ID)
+	maps.DeleteFunc(m.weights, func(p ggmlhooks.Place, _ bool) bool { return p.Buffer == e.ID })
+	m.live -= b.Size
+	m.freed += b.Size
+	if !m.level().Includes(resource.KindDeallocation) {
+		return
+	}
+	m.begin(resource.KindDeallocation, e.MonoNS, noCtx)
+	m.describe(b)
+	m.Float("allocation_size_mb", float64(b.Size)/mib)
+	m.Uint("live_bytes", m.live)
+	m.Int("lifetime_us", (e.MonoNS-b.MonoNS)/1000)
+	m.put(resource.Measured)
+}
+
+// recordWeights records the weights that a graph reads and that were not recorded.
+func (m *memory) recordWeights(g *ggmlhooks.Graph) {
+	if !m.level().Includes(resource.KindAllocation) {
 		return
 	}
 	component := map[int32]ggmlhooks.Component{}
@@ -116,89 +129,75 @@ func (r *Recorder) emitWeights(g *ggmlhooks.Graph) {
 	}
 	for i := range g.Leafs {
 		t := &g.Leafs[i]
-		b := r.memory.buffers[t.Buffer]
+		b := m.buffers[t.Buffer]
 		size := sizeOf(t.Type, t.NE)
-		if t.Input || b == nil || b.Usage != ggmlhooks.BufferWeights || r.memory.weights[t.Place] || r.Level() == resource.Minimal && size < resource.MinimalAllocation {
+		if t.Input || b == nil || b.Usage != ggmlhooks.BufferWeights || m.weights[t.Place] ||
+			m.level() == resource.Minimal && size < resource.MinimalAllocation {
 			continue
 		}
-		r.memory.weights[t.Place] = true
-		r.emitWeight(b, t, component[int32(-1-i)].String(), size)
+		m.weights[t.Place] = true
+		m.recordWeight(b, t, component[int32(-1-i)].String(), size)
 	}
 }
 
-func (r *Recorder) emitWeight(b *buffer, t *ggmlhooks.Leaf, component string, size int64) {
-	l, layer, kind := &r.line, ggmlhooks.WeightLayer(t.Name), gguf.Type(t.Type)
-	r.begin(resource.KindAllocation, b.MonoNS, noCtx)
-	r.head.resourceID(l, idStart(b.Device, "memory", layer, component), b.MonoNS)
-	l.Uint("buffer_id", b.ID)
-	l.String("component_type", component)
-	l.Int("layer_id", int64(layer))
-	l.String("name", t.Name)
-	l.Int("tensor_bytes", size)
-	l.Float("allocation_size_mb", float64(size)/mib)
-	r.placeFields(b, t.Offset)
-	l.Key("tensor_shape")
-	l.Append(func(dst []byte) []byte { return appendShape(dst, t.NE) })
-	l.String("precision", kind.String())
-	r.kindFields(b)
-	if r.o.Legacy {
+func (m *memory) recordWeight(b *buffer, t *ggmlhooks.Leaf, component string, size int64) {
+	layer, kind := ggmlhooks.WeightLayer(t.Name), gguf.Type(t.Type)
+	m.begin(resource.KindAllocation, b.MonoNS, noCtx)
+	m.resourceID(idStart(b.Device, "memory", layer, component), b.MonoNS)
+	m.Uint("buffer_id", b.ID)
+	m.String("component_type", component)
+	m.Int("layer_id", int64(layer))
+	m.String("name", t.Name)
+	m.Int("tensor_bytes", size)
+	m.Float("allocation_size_mb", float64(size)/mib)
+	m.place(b, t.Offset)
+	m.Key("tensor_shape")
+	m.Append(func(dst []byte) []byte { return appendShape(dst, t.NE) })
+	m.String("precision", kind.String())
+	m.describeKind(b)
+	if m.legacy {
 		ratio := resource.LegacyRatio(kind.String())
-		l.Float("estimated_bandwidth_gbps", resource.LegacyBandwidth("weight_load", size, ratio))
-		l.Float("compression_ratio", ratio)
+		m.Float("estimated_bandwidth_gbps", resource.LegacyBandwidth("weight_load", size, ratio))
+		m.Float("compression_ratio", ratio)
 	}
-	r.mark(resource.Measured, "live_bytes", "memory_address")
-	r.put(resource.KindAllocation, r.weakest())
+	m.mark(resource.Measured, "live_bytes", "memory_address")
+	m.put(m.weakest())
 }
 
-// bufferFields adds what an allocation and its end have in common.
-func (r *Recorder) bufferFields(b *buffer) {
-	l, kind := &r.line, b.Usage.String()
+// describe adds what an allocation and its end have in common.
+func (m *memory) describe(b *buffer) {
+	kind := b.Usage.String()
 	id := idStart(b.Device, "memory", ggmlhooks.NoLayer, kind)
 	if b.number == 0 {
-		b.number = r.head.number(id, b.MonoNS)
+		b.number = m.number(id, b.MonoNS)
 	}
-	writeID(l, id, b.number)
-	l.Uint("buffer_id", b.ID)
-	l.String("component_type", kind)
-	l.Int("layer_id", ggmlhooks.NoLayer)
-	l.Uint("allocation_bytes", b.Size)
-	r.placeFields(b, 0)
+	writeID(&m.Line, id, b.number)
+	m.Uint("buffer_id", b.ID)
+	m.String("component_type", kind)
+	m.Int("layer_id", ggmlhooks.NoLayer)
+	m.Uint("allocation_bytes", b.Size)
+	m.place(b, 0)
 }
 
-// placeFields adds where something lies in a buffer.
-func (r *Recorder) placeFields(b *buffer, offset uint64) {
-	l, memoryType := &r.line, "vram"
+// describeKind adds what kind of memory a buffer is.
+func (m *memory) describeKind(b *buffer) {
+	m.String("buffer_type", b.Type)
+	if b.Device != "" {
+		m.String("device", b.Device)
+	}
+	m.Bool("mapped", b.Mapped)
+	m.Uint("live_bytes", b.live)
+}
+
+// place adds where something lies in a buffer.
+func (m *memory) place(b *buffer, offset uint64) {
+	memoryType := "vram"
 	if b.Host {
 		memoryType = "ram"
 	}
-	l.String("memory_type", memoryType)
-	l.Key("memory_address")
-	l.Append(func(dst []byte) []byte {
+	m.String("memory_type", memoryType)
+	m.Key("memory_address")
+	m.Append(func(dst []byte) []byte {
 		return append(strconv.AppendUint(append(dst, `"0x`...), b.Base+offset, 16), '"')
 	})
-}
-
-// BufferEnd records memory that was freed.
-func (r *Recorder) BufferEnd(e ggmlhooks.BufferEnd) error {
-	r.settleBuffers()
-	r.head.see(e.MonoNS)
-	m := &r.memory
-	b := m.buffers[e.ID]
-	if b == nil {
-		return nil // of no bytes
-	}
-	delete(m.buffers, e.ID)
-	maps.DeleteFunc(m.weights, func(p ggmlhooks.Place, _ bool) bool { return p.Buffer == e.ID })
-	m.live -= b.Size
-	m.freed += b.Size
-	if !r.Level().Includes(resource.KindDeallocation) {
-		return nil
-	}
-	r.begin(resource.KindDeallocation, e.MonoNS, noCtx)
-	r.bufferFields(b)
-	r.line.Float("allocation_size_mb", float64(b.Size)/mib)
-	r.line.Uint("live_bytes", m.live)
-	r.line.Int("lifetime_us", (e.MonoNS-b.MonoNS)/1000)
-	r.put(resource.KindDeallocation, resource.Measured)
-	return nil
 }

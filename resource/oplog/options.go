@@ -11,7 +11,7 @@ import (
 // Options says what a Recorder writes, and where. Lines, Now and SessionID must be given.
 type Options struct {
 	Level resource.Level
-	// Lines is where events are written; its kinds, limits and the telling of losses are the recorder's.
+	// Lines is where events are written; its kinds, limits and the report of losses are the recorder's.
 	Lines jsonl.Options
 	// PerSecond is the most events of one kind that are written within a second; 0 = no limit. What there is only
 	// once, phases and levels have none.
@@ -33,7 +33,7 @@ type Options struct {
 	// GPU appends the samples of GPUs that were taken since it was called last; nil: there is no GPU that can be
 	// asked. It is called whenever an execution ends.
 	GPU func(dst []GPUReading) []GPUReading
-	// Legacy fills system B's keys by its formulas, tagged as estimated, beside what is measured.
+	// Legacy fills system B's keys by its formulas, tagged as estimated, next to what is measured.
 	Legacy bool
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/jsonl"
 )
 
 // plan is what is known of every execution of a graph before it begins.
@@ -23,29 +24,6 @@ type plan struct {
 	detailed     bool
 	tensorsKnown bool // none of its tensors is new
 	remote       bool // a part of it lies on a device behind a network
-}
-
-// work is what nodes do.
-type work struct {
-	nodes         int // that are computed
-	moves         int // of them, those that compute nothing with values
-	flops         int64
-	noFLOPs       int // nodes whose formula is not known
-	read, written int64
-	noBytes       int // nodes whose bytes are not known
-
-	// Of an execution alone:
-	attention int   // nodes of flash attention whose mask was reported
-	masked    int64 // of flops, those of cells that masks rule out
-	noMask    int   // nodes of flash attention whose mask was not reported
-}
-
-func (w work) minus(before work) work {
-	return work{
-		w.nodes - before.nodes, w.moves - before.moves, w.flops - before.flops, w.noFLOPs - before.noFLOPs,
-		w.read - before.read, w.written - before.written, w.noBytes - before.noBytes,
-		w.attention - before.attention, w.masked - before.masked, w.noMask - before.noMask,
-	}
 }
 
 // nodePlan is what events of one node repeat.
@@ -77,15 +55,31 @@ type expertNode struct {
 	op        resource.Op
 }
 
+// noLeaf stands for a mask that is no input.
+const noLeaf = -1
+
+// attentionNode is an op of flash attention that has a mask.
+type attentionNode struct {
+	node, mask int // mask is a leaf, or noLeaf
+	op         resource.Op
+	full       int64 // its FLOPs with every cell
+}
+
 // routingPair is the nodes that show a layer's choice of experts; -1: none.
 type routingPair struct{ layer, ids, weights int }
 
-// newPlan works out what a graph does. What events of its parts repeat comes by detail, where it is asked for.
-func newPlan(g *ggmlhooks.Graph, device string, legacy bool) *plan {
-	p := &plan{
-		graph: g, nodes: make([]nodePlan, len(g.Nodes)), sums: make([]work, 1, len(g.Nodes)+1),
-		id: idStart(device, "compute", ggmlhooks.NoLayer, "graph"),
+// newPlan works out what a graph does. device names the device of a buffer. What events of its parts repeat is added
+// by detail, where it is needed.
+func newPlan(g *ggmlhooks.Graph, device func(buffer uint64) string, legacy bool) *plan {
+	p := &plan{graph: g, nodes: make([]nodePlan, len(g.Nodes)), sums: make([]work, 1, len(g.Nodes)+1)}
+	last, name := uint64(0), ""
+	for i := range g.Nodes {
+		if id := g.Nodes[i].Buffer; id != last {
+			last, name = id, device(id)
+			p.remote = p.remote || strings.HasPrefix(name, "RPC")
+		}
 	}
+	p.id = idStart(name, "compute", ggmlhooks.NoLayer, "graph")
 	for i := range g.Nodes {
 		sum := p.sums[i]
 		p.nodes[i].run = -1
@@ -117,8 +111,11 @@ func (p *plan) detail(device func(buffer uint64) string, legacy bool) {
 	g := p.graph
 	for i := range g.Nodes {
 		if n := &g.Nodes[i]; n.Computed {
+			var l jsonl.Line
+			l.Begin()
+			p.sums[i+1].minus(p.sums[i]).describe(&l, 0, legacy)
 			p.nodes[i].id = idStart(device(n.Buffer), "compute", n.Layer, n.Component.String())
-			p.nodes[i].fields, p.nodes[i].does = nodeFields(g, i), workText(p.sums[i+1].minus(p.sums[i]), legacy)
+			p.nodes[i].fields, p.nodes[i].does = nodeFields(g, i), inner(&l)
 		}
 	}
 	for r := range p.runs {
@@ -153,6 +150,28 @@ func (p *plan) add(sum *work, i int, o *resource.Op) {
 	}
 }
 
+// attend notes that a node is one of flash attention.
+func (p *plan) attend(i int, o *resource.Op) {
+	src, ok := p.graph.Nodes[i].SrcAt(3)
+	if !ok || o.Name != "FLASH_ATTN_EXT" {
+		return
+	}
+	for src >= 0 { // what is converted for it
+		n := &p.graph.Nodes[src]
+		if len(n.Src) == 0 || !n.View && n.Op != "CPY" && n.Op != "CONT" && n.Op != "DUP" {
+			break
+		}
+		src = n.Src[0]
+	}
+	mask := noLeaf // it is computed: nothing reports it
+	if src < 0 {
+		mask = int(-1 - src)
+	}
+	if full, ok := o.FLOPs(); ok {
+		p.attention = append(p.attention, attentionNode{i, mask, *o, full})
+	}
+}
+
 // join makes node i part of the run before it, or begins one.
 func (p *plan) join(i int) {
 	n := &p.graph.Nodes[i]
@@ -184,8 +203,30 @@ func (p *plan) route() {
 	}
 }
 
-// total is what the whole graph does.
-func (p *plan) total() work { return p.sums[len(p.sums)-1] }
+// own is the FLOPs of those of nodes first to last that have events of their own at a level.
+func (p *plan) own(first, last int, level resource.Level) (flops int64) {
+	for i := first; i <= last; i++ {
+		if n := &p.nodes[i]; n.run >= 0 && n.own(level) {
+			flops += p.sums[i+1].flops - p.sums[i].flops
+		}
+	}
+	return flops
+}
+
+// ownFrom is the level from which on an op has an event of its own, though it is not timed by itself: products of
+// matrices, then activations and norms, then all.
+func ownFrom(op string) resource.Level {
+	switch {
+	case strings.HasPrefix(op, "MUL_MAT"), op == "OUT_PROD":
+		return resource.Minimal
+	case activations[op], strings.HasSuffix(op, "NORM"), op == "SOFT_MAX", op == "SIGMOID", op == "TANH":
+		return resource.Detailed
+	}
+	return resource.Verbose
+}
+
+// own reports whether a computed node that was not timed by itself has an event of its own at a level.
+func (n *nodePlan) own(level resource.Level) bool { return level != resource.Off && n.from <= level }
 
 // opOf is a node as formulas see it.
 func opOf(g *ggmlhooks.Graph, i int) resource.Op {
@@ -224,7 +265,7 @@ func sizeOf(kind int, ne [4]int64) int64 {
 	return ne[0] * ne[1] * ne[2] * ne[3] / t.BlockValues() * t.BlockBytes()
 }
 
-// shape leaves out the dimensions of 1 behind the last other one.
+// shape leaves out the dimensions of 1 after the last other one.
 func shape(ne [4]int64) []int64 {
 	n := 4
 	for n > 1 && ne[n-1] == 1 {

@@ -31,14 +31,6 @@ func nodeFields(g *ggmlhooks.Graph, i int) []byte {
 	return inner(&l)
 }
 
-// workText is what an event says of what nodes do.
-func workText(w work, legacy bool) []byte {
-	var l jsonl.Line
-	l.Begin()
-	workFields(&l, w, 0, legacy)
-	return inner(&l)
-}
-
 // inner ends an object and returns a copy of its fields, without braces.
 func inner(l *jsonl.Line) []byte {
 	b := l.End()
@@ -56,64 +48,6 @@ func sources(g *ggmlhooks.Graph, n *ggmlhooks.Node) (names []string) {
 	}
 	return names
 }
-
-// workFields adds what nodes do: node_count, flops … What is not known is left out, and how often it was not is written.
-// System B's figure is left to its own formula where that is asked for.
-// own is the FLOPs of those that have events of their own.
-func workFields(l *jsonl.Line, w work, own int64, legacy bool) {
-	l.Int("node_count", int64(w.nodes))
-	workKnown(l, w)
-	if w.known() && !legacy {
-		l.Float("compute_intensity_gflops", float64(w.flops-own)/1e9)
-	}
-	if w.known() && w.bytesKnown() {
-		l.Float("arithmetic_intensity", float64(w.flops)/float64(w.read+w.written))
-	}
-}
-
-// workKnown adds flops and bytes.
-func workKnown(l *jsonl.Line, w work) {
-	if w.noFLOPs < w.nodes {
-		l.Int("flops", w.flops)
-	}
-	if w.noFLOPs > 0 {
-		l.Int("ops_without_flops", int64(w.noFLOPs))
-	}
-	if w.noBytes == 0 {
-		l.Int("bytes_read", w.read)
-		l.Int("bytes_written", w.written)
-	} else {
-		l.Int("ops_without_bytes", int64(w.noBytes))
-	}
-}
-
-// markWork notes that the fields of workFields are computed.
-func (r *Recorder) markWork(w work) {
-	r.mark(resource.Computed, "node_count")
-	if w.noFLOPs < w.nodes {
-		r.mark(resource.Computed, "flops")
-	}
-	if w.noFLOPs > 0 {
-		r.mark(resource.Computed, "ops_without_flops")
-	}
-	if w.noBytes == 0 {
-		r.mark(resource.Computed, "bytes_read", "bytes_written")
-	} else {
-		r.mark(resource.Computed, "ops_without_bytes")
-	}
-	if w.known() && w.bytesKnown() {
-		r.mark(resource.Computed, "arithmetic_intensity")
-	}
-}
-
-// known reports whether the FLOPs of all nodes are known; then intensities follow.
-func (w work) known() bool { return w.noFLOPs == 0 }
-
-// usefulKnown reports whether it is known of all FLOPs which are of cells that no token may read: rates are of the
-// others.
-func (w work) usefulKnown() bool { return w.known() && w.noMask == 0 }
-
-func (w work) bytesKnown() bool { return w.noBytes == 0 && w.read+w.written > 0 }
 
 func appendTexts(dst []byte, texts []string) []byte {
 	dst = append(dst, '[')
@@ -254,4 +188,39 @@ func mlpOperation(g *ggmlhooks.Graph, n *ggmlhooks.Node) (operation, function st
 		}
 	}
 	return "", ""
+}
+
+// legacyWork is what system B's formulas give for nodes together.
+type legacyWork struct {
+	gflop float64
+	us    int64
+}
+
+// estimate works out what system B would have written of node i.
+func (p *plan) estimate(i int, o *resource.Op, w work) {
+	n := &p.graph.Nodes[i]
+	name := resource.LegacyOperation(o.Name)
+	gflop := resource.LegacyGFLOP(name, o.Src[0].NE, o.Src[1].NE)
+	us := resource.LegacyDurationUS(name, gflop)
+	elements := o.Out.Elements()
+	var l jsonl.Line
+	l.Begin()
+	l.Float("compute_intensity_gflops", gflop)
+	l.Int("estimated_duration_us", us)
+	l.Int("parallelism_factor", int64(resource.LegacyParallelism(elements)))
+	l.Float("memory_throughput_gbps", resource.LegacyBandwidth(name, w.read+w.written, resource.LegacyRatio(gguf.Type(n.Type).String())))
+	l.Float("sm_utilization_percent", resource.LegacySM(name, elements))
+	p.nodes[i].legacy = inner(&l)
+	p.nodes[i].estimated = legacyWork{gflop, us}
+}
+
+// estimates sums what system B would have written of those of nodes first to last that have no event of their own.
+func (p *plan) estimates(first, last int, level resource.Level) (sum legacyWork) {
+	for i := first; i <= last; i++ {
+		if n := &p.nodes[i]; n.run >= 0 && !n.own(level) {
+			sum.gflop += n.estimated.gflop
+			sum.us += n.estimated.us
+		}
+	}
+	return sum
 }

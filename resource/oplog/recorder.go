@@ -4,41 +4,27 @@ import (
 	"fmt"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/jsonl"
 )
 
 // Recorder writes resource events. It is for one goroutine; Stats may be called from others.
 type Recorder struct {
-	o       Options
-	head    *header
-	out     *jsonl.Writer
-	line    jsonl.Line
-	marks   []mark
-	levels  []levelFrom // the last one holds now; those before it, of executions that are not recorded yet
+	w       *writer
+	now     func() int64
 	plans   ggmlhooks.Plans[*plan]
 	ctxs    map[uint32]*context
 	x       execution // that is recorded, used again
-	memory  memory
-	caches  cacheIDs
+	memory  *memory
+	steps   steps
+	tokens  tokens
+	routing routing
+	compute compute
+	cells   cells
+	gpus    gpus
 	totals  totals
 	ended   bool
-	scratch scratch
-	gpus    []GPUReading // that are being recorded
-}
-
-// levelFrom is a level and when it began to hold.
-type levelFrom struct {
-	ns    int64
-	level resource.Level
-}
-
-// scratch is memory that events are made in.
-type scratch struct {
-	ids, positions, seqs []int32
-	texts                []string
-	numbers              []float32
-	chosen               map[int32]bool
 }
 
 // context is what is known of a llama_context.
@@ -54,18 +40,18 @@ func NewRecorder(o Options) (*Recorder, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	w, err := newWriter(&o)
+	if err != nil {
+		return nil, err
+	}
+	m := &memory{writer: w, buffers: map[uint64]*buffer{}, weights: map[ggmlhooks.Place]bool{}}
 	r := &Recorder{
-		o: o, head: newHeader(o.SessionID, o.UnixOffset), levels: []levelFrom{{level: o.Level}},
-		ctxs: map[uint32]*context{}, memory: memory{buffers: map[uint64]*buffer{}, weights: map[ggmlhooks.Place]bool{}}, caches: cacheIDs{map[cacheID]string{}, map[cacheLayer]string{}},
-		scratch: scratch{chosen: map[int32]bool{}}, totals: totals{start: o.Now(), phases: map[ggmlhooks.Phase]*resource.PhaseTotals{}},
+		w: w, now: o.Now, ctxs: map[uint32]*context{}, memory: m, steps: steps{w, m}, tokens: tokens{writer: w, spell: o.Text},
+		routing: routing{writer: w}, compute: compute{w, m.device, o.Roofline, o.Pressure}, gpus: gpus{writer: w, take: o.GPU},
+		cells:  cells{w, map[cacheID]string{}, map[cacheLayer]string{}},
+		totals: totals{writer: w, start: o.Now(), phases: map[ggmlhooks.Phase]*resource.PhaseTotals{}},
 	}
-	lines := o.Lines
-	lines.Kinds, lines.Limits, lines.Loss = resource.Kinds(), limits(o.PerSecond), r.head.loss
-	var err error
-	if r.out, err = jsonl.NewWriter(lines); err != nil {
-		return nil, fmt.Errorf("record resource events: %w", err)
-	}
-	r.startSession()
+	r.totals.open(&o)
 	return r, nil
 }
 
@@ -78,52 +64,73 @@ func (r *Recorder) context(number uint32) *context {
 	return c
 }
 
-// SetLevel changes what is recorded of executions that begin from now on. resource.Off records nothing more; totals go on.
+// SetLevel changes what is recorded of executions that begin from now on. resource.Off records nothing more; totals
+// are still counted.
 func (r *Recorder) SetLevel(level resource.Level, mono int64) {
 	if level == r.Level() {
 		return
 	}
-	r.settleBuffers()
-	r.head.see(mono)
-	r.begin(resource.KindLevel, mono, noCtx)
-	r.line.String("level", level.String())
-	r.line.String("previous", r.Level().String())
-	r.put(resource.KindLevel, resource.Measured)
-	r.levels = append(r.levels, levelFrom{mono, level})
+	r.memory.settle()
+	w := r.w
+	w.see(mono)
+	w.begin(resource.KindLevel, mono, noCtx)
+	w.String("level", level.String())
+	w.String("previous", w.level().String())
+	w.put(resource.Measured)
+	w.levels = append(w.levels, levelFrom{mono, level})
 }
 
 // Level is the level that holds now.
-func (r *Recorder) Level() resource.Level { return r.levels[len(r.levels)-1].level }
+func (r *Recorder) Level() resource.Level { return r.w.level() }
 
 // Stats returns what was written, and what was lost by cause.
-func (r *Recorder) Stats() jsonl.Stats { return r.out.Stats() }
+func (r *Recorder) Stats() jsonl.Stats { return r.w.out.Stats() }
 
 // Flush writes what is buffered.
 func (r *Recorder) Flush() error {
-	r.settleBuffers()
-	r.emitGPUs()
-	return r.out.Flush()
+	r.memory.settle()
+	r.gpus.record()
+	return r.w.out.Flush()
 }
 
-// Context reports a context's model.
+// Context records a context's model.
 func (r *Recorder) Context(c *ggmlhooks.Context) error {
-	r.settleBuffers()
-	r.emitModel(c)
+	r.memory.settle()
+	r.steps.model(c)
 	return nil
 }
 
-// Graph works a graph out.
+// Graph plans the events of a graph.
 func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
-	r.settleBuffers()
-	device := ""
-	if n := len(g.Nodes); n > 0 {
-		device = r.memory.device(g.Nodes[n-1].Buffer)
-	}
-	r.caches.place(g, r.memory.device)
-	r.emitWeights(g)
-	p := newPlan(g, device, r.o.Legacy)
-	p.remote = r.remote(g)
-	r.plans.Put(g, p)
+	r.memory.settle()
+	r.cells.place(g, r.memory.device)
+	r.memory.recordWeights(g)
+	r.plans.Put(g, newPlan(g, r.memory.device, r.w.legacy))
+	return nil
+}
+
+// Buffer notes an allocation. It is recorded when something else is reported: its purpose follows right after it.
+func (r *Recorder) Buffer(b *ggmlhooks.Buffer) error {
+	r.memory.allocate(b)
+	return nil
+}
+
+// BufferEnd records memory that was freed.
+func (r *Recorder) BufferEnd(e ggmlhooks.BufferEnd) error {
+	r.memory.settle()
+	r.memory.free(e)
+	return nil
+}
+
+// KV records what happened to cells, one event per layer. kvcache/track calls it for each operation.
+func (r *Recorder) KV(op *kvcache.Operation) error {
+	r.cells.record(op)
+	return nil
+}
+
+// Sample records a sampler's choice.
+func (r *Recorder) Sample(c *ggmlhooks.Sample) error {
+	r.tokens.sample(c)
 	return nil
 }
 
@@ -133,26 +140,47 @@ func (r *Recorder) Record(of *ggmlhooks.Execution) error {
 	if !of.Ended {
 		return nil
 	}
-	r.settleBuffers()
-	r.head.see(max(of.End.MonoNS, of.UntilNS))
-	r.emitGPUs()
-	ctx := r.context(of.Ctx)
+	r.memory.settle()
+	r.w.see(max(of.End.MonoNS, of.UntilNS))
+	r.gpus.record()
+	ctx, x := r.context(of.Ctx), &r.x
 	if of.Phase == ggmlhooks.PhaseSetup {
 		clear(ctx.last)
 	}
-	r.x.begin(of, p, r.levelAt(of.MonoNS))
-	r.emit(ctx, &r.x)
+	x.begin(of, p, r.w.levelAt(of.MonoNS))
+	if price := x.price(); price > 0 {
+		ctx.price = price
+	}
+	r.totals.count(x)
+	if x.level == resource.Off {
+		return nil
+	}
+	r.steps.start(ctx, x)
+	if !x.failed() {
+		r.tokens.record(ctx, x)
+		r.routing.record(x)
+		if len(x.spans) > 0 {
+			r.compute.runs(ctx, x)
+		} else {
+			r.compute.whole(x)
+		}
+	}
+	r.compute.graph(ctx, x)
+	r.steps.end(x)
 	return nil
 }
 
-// levelAt is the level that held at a time.
-func (r *Recorder) levelAt(ns int64) resource.Level {
-	for i := len(r.levels) - 1; i > 0; i-- {
-		if r.levels[i].ns <= ns {
-			return r.levels[i].level
-		}
+// Retract reports that executions first to last, which were recorded, were set-up.
+func (r *Recorder) Retract(ctx uint32, first, last uint64) error {
+	clear(r.context(ctx).last)
+	if w := r.w; w.level() != resource.Off {
+		w.begin(resource.KindPhase, w.newest.Load(), int64(ctx))
+		w.String("phase", ggmlhooks.PhaseSetup.String())
+		w.Uint("exec", first)
+		w.Uint("last_exec", last)
+		w.put(resource.Measured)
 	}
-	return r.levels[0].level
+	return nil
 }
 
 // Close writes the totals and ends the file. It may be called twice.
@@ -161,10 +189,10 @@ func (r *Recorder) Close() error {
 		return nil
 	}
 	r.ended = true
-	r.settleBuffers()
-	r.emitGPUs()
-	r.endSession(r.o.Now())
-	if err := r.out.Close(); err != nil {
+	r.memory.settle()
+	r.gpus.record()
+	r.totals.close(r.now(), r.memory)
+	if err := r.w.out.Close(); err != nil {
 		return fmt.Errorf("record resource events: %w", err)
 	}
 	return nil

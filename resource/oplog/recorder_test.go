@@ -421,7 +421,7 @@ func TestDesync(t *testing.T) {
 	if _, err := NewRecorder(Options{}); !errors.Is(err, errIncomplete) {
 		t.Errorf("%v", err)
 	}
-	if _, err := NewRecorder(Options{Now: b.r.o.Now, SessionID: "s", Lines: linesTo(nil)}); !errors.Is(err, syscall.EACCES) {
+	if _, err := NewRecorder(Options{Now: b.r.now, SessionID: "s", Lines: linesTo(nil)}); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("%v", err)
 	}
 }

@@ -6,13 +6,19 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// emitModel records what a context and its model are. It is written with its first graph, when all its buffers are there.
-func (r *Recorder) emitModel(c *ggmlhooks.Context) {
-	if !r.Level().Includes(resource.KindModel) {
+// steps records models, and what a step of system B has: its phase, its tensors, its beginning and end.
+type steps struct {
+	*writer
+	memory *memory
+}
+
+// model records what a context and its model are. It is written with its first graph, when all its buffers are there.
+func (s *steps) model(c *ggmlhooks.Context) {
+	if !s.level().Includes(resource.KindModel) {
 		return
 	}
-	l := &r.line
-	r.begin(resource.KindModel, r.head.newest.Load(), int64(c.Number))
+	l := &s.Line
+	s.begin(resource.KindModel, s.newest.Load(), int64(c.Number))
 	known := func(key string, v int64) {
 		if v > 0 {
 			l.Int(key, v)
@@ -38,40 +44,43 @@ func (r *Recorder) emitModel(c *ggmlhooks.Context) {
 	l.Shut()
 	l.Open("memory_usage")
 	known("model_size_bytes", int64(c.ModelBytes))
-	used := r.memory.byUsage()
+	used := s.memory.byUsage()
 	l.Uint("weights_bytes", used[ggmlhooks.BufferWeights])
 	l.Uint("compute_bytes", used[ggmlhooks.BufferCompute])
 	l.Uint("other_bytes", used[ggmlhooks.BufferAny])
 	weakest := resource.Measured
-	if r.o.Legacy && c.NCtx > 0 && c.NEmbd > 0 && c.NLayer > 0 {
+	if s.legacy && c.NCtx > 0 && c.NEmbd > 0 && c.NLayer > 0 {
 		l.Uint("context_size_estimate_bytes", uint64(c.NCtx)*uint64(c.NEmbd)*uint64(c.NLayer)*2*4)
 		weakest = resource.Estimated
-		r.mark(resource.Measured, "model_info", "context_info")
+		s.mark(resource.Measured, "model_info", "context_info")
 	}
 	l.Shut()
-	r.put(resource.KindModel, weakest)
+	s.put(weakest)
 }
 
-// byUsage is the bytes of live buffers by what they are for.
-func (m *memory) byUsage() (sums [3]uint64) {
-	for _, b := range m.buffers {
-		sums[min(int(b.Usage), len(sums)-1)] += b.Size
+// start records that a context entered another phase, that an execution begins, and the tensors that it is the first
+// to use.
+func (s *steps) start(ctx *context, x *execution) {
+	if x.Phase != ctx.phase {
+		s.begin(resource.KindPhase, x.MonoNS, int64(x.Ctx))
+		s.String("phase", x.Phase.String())
+		if ctx.phase != ggmlhooks.PhaseUnknown {
+			s.String("previous", ctx.phase.String())
+		}
+		s.Uint("exec", x.Number)
+		s.put(resource.Measured)
+		ctx.phase = x.Phase
 	}
-	return sums
-}
-
-// emitStep records that an execution begins, and the tensors that it is the first to use.
-func (r *Recorder) emitStep(ctx *context, x *execution) {
 	if !x.level.Includes(resource.KindStepBegin) {
 		return
 	}
-	r.begin(resource.KindStepBegin, x.MonoNS, int64(x.Ctx))
-	r.line.Uint("exec", x.Number)
-	r.line.String("step_name", x.Phase.String())
-	r.put(resource.KindStepBegin, resource.Measured)
+	s.begin(resource.KindStepBegin, x.MonoNS, int64(x.Ctx))
+	s.Uint("exec", x.Number)
+	s.String("step_name", x.Phase.String())
+	s.put(resource.Measured)
 	if !x.plan.tensorsKnown && !x.failed() {
 		x.plan.tensorsKnown = true
-		r.emitTensors(ctx, x)
+		s.tensors(ctx, x)
 	}
 }
 
@@ -81,8 +90,8 @@ type tensorKey struct {
 	occurrence int
 }
 
-// emitTensors records the tensors of a graph that no graph of the context had before it.
-func (r *Recorder) emitTensors(ctx *context, x *execution) {
+// tensors records the tensors of a graph that no graph of the context had before it.
+func (s *steps) tensors(ctx *context, x *execution) {
 	if ctx.tensors == nil {
 		ctx.tensors = map[tensorKey]bool{}
 	}
@@ -97,19 +106,19 @@ func (r *Recorder) emitTensors(ctx *context, x *execution) {
 		if !fresh(tensorKey{leaf.Name, "", 1}) {
 			continue
 		}
-		r.emitTensor(x, r.role(leaf), leafLayer(leaf.Name), leaf.Name, "NONE", leaf.Type, leaf.NE)
+		s.tensor(x, s.role(leaf), leafLayer(leaf.Name), leaf.Name, "NONE", leaf.Type, leaf.NE)
 	}
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
 		if n.Computed && fresh(tensorKey{n.Name, n.Op, n.Occurrence}) {
-			r.emitTensor(x, "result", n.Layer, n.Name, n.Op, n.Type, n.NE)
+			s.tensor(x, "result", n.Layer, n.Name, n.Op, n.Type, n.NE)
 		}
 	}
 }
 
 // role is what a tensor is that a graph reads and does not compute.
-func (r *Recorder) role(leaf *ggmlhooks.Leaf) string {
-	b := r.memory.buffers[leaf.Buffer]
+func (s *steps) role(leaf *ggmlhooks.Leaf) string {
+	b := s.memory.buffers[leaf.Buffer]
 	if leaf.Input || b != nil && b.Usage == ggmlhooks.BufferCompute {
 		return "input"
 	}
@@ -119,9 +128,9 @@ func (r *Recorder) role(leaf *ggmlhooks.Leaf) string {
 	return "weight"
 }
 
-func (r *Recorder) emitTensor(x *execution, role string, layer int, name, op string, kind int, ne [4]int64) {
-	l := &r.line
-	r.begin(resource.KindTensor, x.MonoNS, int64(x.Ctx))
+func (s *steps) tensor(x *execution, role string, layer int, name, op string, kind int, ne [4]int64) {
+	l := &s.Line
+	s.begin(resource.KindTensor, x.MonoNS, int64(x.Ctx))
 	l.Uint("exec", x.Number)
 	l.Uint("graph", x.Graph.ID)
 	l.String("role", role)
@@ -138,9 +147,9 @@ func (r *Recorder) emitTensor(x *execution, role string, layer int, name, op str
 		l.Int("memory_bytes", sizeOf(kind, ne))
 	}
 	l.Key("timestamp")
-	l.Quoted((x.MonoNS + r.o.UnixOffset) / 1000)
+	l.Quoted((x.MonoNS + s.offset) / 1000)
 	l.Shut()
-	r.put(resource.KindTensor, resource.Computed)
+	s.put(resource.Computed)
 }
 
 // leafLayer is the layer of a weight, or of a part of a cache.
@@ -151,19 +160,19 @@ func leafLayer(name string) int {
 	return ggmlhooks.WeightLayer(name)
 }
 
-// emitStepEnd records that an execution has ended, and what it did.
-func (r *Recorder) emitStepEnd(x *execution) {
+// end records that an execution has ended, and what it did.
+func (s *steps) end(x *execution) {
 	if !x.level.Includes(resource.KindStepEnd) {
 		return
 	}
-	l := &r.line
-	r.begin(resource.KindStepEnd, x.finish(), int64(x.Ctx))
+	l := &s.Line
+	s.begin(resource.KindStepEnd, x.finish(), int64(x.Ctx))
 	l.Uint("exec", x.Number)
 	l.String("step_name", x.Phase.String())
 	ns, known := x.finish()-x.MonoNS, !x.End.Async || x.done != 0
 	if known {
 		l.Float("duration_ms", float64(ns)/1e6)
-		r.mark(resource.Measured, "duration_ms")
+		s.mark(resource.Measured, "duration_ms")
 	}
 	l.Open("metrics")
 	l.Int("tokens", int64(len(x.Rows)))
@@ -171,8 +180,8 @@ func (r *Recorder) emitStepEnd(x *execution) {
 		if known && ns > 0 && len(x.Rows) > 0 {
 			l.Float("tokens_per_s", float64(len(x.Rows))/(float64(ns)/1e9))
 		}
-		workKnown(l, x.work(0, len(x.plan.nodes)-1))
+		x.work(0, len(x.plan.nodes)-1).amounts(l)
 	}
 	l.Shut()
-	r.put(resource.KindStepEnd, resource.Computed)
+	s.put(resource.Computed)
 }

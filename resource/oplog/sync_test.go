@@ -20,7 +20,7 @@ func (b *bench) onDevice(g *ggmlhooks.Graph, outputs ...int32) uint64 {
 }
 
 // TestDeviceTime: what a device computes has its time when it is synchronised first, and says so; of several graphs
-// at once, of those that nothing was synchronised behind, and of a remote device's without results, no time is
+// at once, of those that nothing was synchronised after, and of a remote device's without results, no time is
 // reported. All are reported once, in order.
 func TestDeviceTime(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Minimal})

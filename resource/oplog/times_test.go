@@ -10,7 +10,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// TestOpTimes: an op behind one that was timed has a time of its own; the first of a graph, and nodes that were
+// TestOpTimes: an op after one that was timed has a time of its own; the first of a graph, and nodes that were
 // timed together, a range's. A view after a timed node shows what a probe costs.
 func TestOpTimes(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Verbose, Roofline: &resource.Roofline{GFLOPsPerS: 100, GBPerS: 10}})

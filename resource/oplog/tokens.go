@@ -1,20 +1,30 @@
 package oplog
 
 import (
-	"encoding/binary"
 	"math"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/jsonl"
 )
 
-// emitTokens records an execution's tokens: those of prompts together, each generated one by itself. Set-up has none.
-func (r *Recorder) emitTokens(ctx *context, x *execution) {
+// Hot path: no allocation per event.
+
+// tokens records the tokens of executions, and samplers' choices. Its slices are used again.
+type tokens struct {
+	*writer
+	spell                func(ctx uint32, token int32) (string, bool) // nil: texts are not known
+	ids, positions, seqs []int32
+	texts                []string
+	numbers              []float32
+}
+
+// record records an execution's tokens: those of prompts together, each generated one by itself. Set-up has none.
+func (t *tokens) record(ctx *context, x *execution) {
 	if x.Phase == ggmlhooks.PhaseSetup {
 		return
 	}
-	s := &r.scratch
-	s.ids, s.positions, s.seqs, s.texts = s.ids[:0], s.positions[:0], s.seqs[:0], s.texts[:0]
+	t.ids, t.positions, t.seqs, t.texts = t.ids[:0], t.positions[:0], t.seqs[:0], t.texts[:0]
 	first := int64(-1)
 	for i := range x.Rows {
 		row := &x.Rows[i]
@@ -23,68 +33,61 @@ func (r *Recorder) emitTokens(ctx *context, x *execution) {
 			number = -1
 		}
 		if row.Phase == ggmlhooks.PhaseDecode {
-			r.emitOutput(ctx, x, row)
+			t.recordOutput(ctx, x, row)
 		} else {
 			if first < 0 {
 				first = row.Index
 			}
-			s.ids, s.positions, s.seqs = append(s.ids, row.Token), append(s.positions, row.Pos), append(s.seqs, number)
-			if text, ok := r.text(x.Ctx, row.Token); ok {
-				s.texts = append(s.texts, text)
+			t.ids, t.positions, t.seqs = append(t.ids, row.Token), append(t.positions, row.Pos), append(t.seqs, number)
+			if text, ok := t.text(x.Ctx, row.Token); ok {
+				t.texts = append(t.texts, text)
 			}
 		}
 		if known {
 			ctx.last[number] = x.MonoNS
 		}
 	}
-	if len(s.ids) > 0 {
-		r.emitInput(x, first)
+	if len(t.ids) == 0 {
+		return
 	}
+	t.begin(resource.KindInputTokens, x.MonoNS, int64(x.Ctx))
+	t.Uint("exec", x.Number)
+	t.Int("token_first", first)
+	t.Ints("token_ids", t.ids)
+	if len(t.texts) == len(t.ids) {
+		t.Key("token_texts")
+		t.Append(func(dst []byte) []byte { return appendTexts(dst, t.texts) })
+	}
+	t.Ints("positions", t.positions)
+	t.Ints("seq_ids", t.seqs)
+	t.put(resource.Measured)
 }
 
-func (r *Recorder) text(ctx uint32, token int32) (string, bool) {
-	if r.o.Text == nil || token < 0 {
+func (t *tokens) text(ctx uint32, token int32) (string, bool) {
+	if t.spell == nil || token < 0 {
 		return "", false
 	}
-	return r.o.Text(ctx, token)
+	return t.spell(ctx, token)
 }
 
-// emitInput records the prompt's tokens in the scratch memory.
-func (r *Recorder) emitInput(x *execution, first int64) {
-	s, l := &r.scratch, &r.line
-	r.begin(resource.KindInputTokens, x.MonoNS, int64(x.Ctx))
-	l.Uint("exec", x.Number)
-	l.Int("token_first", first)
-	l.Ints("token_ids", s.ids)
-	if len(s.texts) == len(s.ids) {
-		l.Key("token_texts")
-		l.Append(func(dst []byte) []byte { return appendTexts(dst, s.texts) })
-	}
-	l.Ints("positions", s.positions)
-	l.Ints("seq_ids", s.seqs)
-	r.put(resource.KindInputTokens, resource.Measured)
-}
-
-// emitOutput records a generated token.
-func (r *Recorder) emitOutput(ctx *context, x *execution, row *ggmlhooks.Row) {
-	l := &r.line
-	r.begin(resource.KindOutputToken, x.MonoNS, int64(x.Ctx))
-	l.Uint("exec", x.Number)
-	r.rowFields(row)
-	if text, ok := r.text(x.Ctx, row.Token); ok {
-		l.String("token_text", text)
+// recordOutput records a generated token.
+func (t *tokens) recordOutput(ctx *context, x *execution, row *ggmlhooks.Row) {
+	t.begin(resource.KindOutputToken, x.MonoNS, int64(x.Ctx))
+	t.Uint("exec", x.Number)
+	describeRow(&t.Line, row)
+	if text, ok := t.text(x.Ctx, row.Token); ok {
+		t.String("token_text", text)
 	}
 	if number, ok := seq(row); ok {
 		if before, ok := ctx.last[number]; ok && before < x.MonoNS {
-			l.Int("latency_ns", x.MonoNS-before)
+			t.Int("latency_ns", x.MonoNS-before)
 		}
 	}
-	r.put(resource.KindOutputToken, resource.Measured)
+	t.put(resource.Measured)
 }
 
-// rowFields adds which token a row is.
-func (r *Recorder) rowFields(row *ggmlhooks.Row) {
-	l := &r.line
+// describeRow adds which token a row is.
+func describeRow(l *jsonl.Line, row *ggmlhooks.Row) {
 	l.Int("token_index", row.Index)
 	l.Int("token_id", int64(row.Token))
 	l.Int("pos", int64(row.Pos))
@@ -93,144 +96,49 @@ func (r *Recorder) rowFields(row *ggmlhooks.Row) {
 	}
 }
 
-// chooseExperts works out the bytes of nodes that depend on the experts that were chosen.
-func (r *Recorder) chooseExperts(x *execution) {
-	for i := range x.plan.experts {
-		e := &x.plan.experts[i]
-		ids := x.routed4(e.ids)
-		if ids == nil {
-			continue
-		}
-		clear(r.scratch.chosen)
-		for ; len(ids) >= 4; ids = ids[4:] {
-			r.scratch.chosen[int32(binary.LittleEndian.Uint32(ids))] = true
-		}
-		o := e.op
-		o.Experts = int64(len(r.scratch.chosen))
-		if read, written, ok := o.Bytes(); ok {
-			x.found = append(x.found, expertBytes{e.node, read, written})
-		}
+// sample records a sampler's choice.
+func (t *tokens) sample(c *ggmlhooks.Sample) {
+	t.see(c.MonoNS)
+	if !t.level().Includes(resource.KindSampling) {
+		return
 	}
-}
-
-// routed4 is the data of a captured tensor of 4-byte elements, nil where it was not captured whole, or the level does
-// not report it.
-func (x *execution) routed4(node int) []byte {
-	if !x.level.Includes(resource.KindRouting) {
-		return nil
-	}
-	for i := range x.Routing {
-		if c := &x.Routing[i]; c.Node == node && int64(len(c.Data)) == 4*c.NE[0]*c.NE[1]*c.NE[2]*c.NE[3] {
-			return c.Data
-		}
-	}
-	return nil
-}
-
-// emitRouting records for each token and layer which experts were chosen.
-func (r *Recorder) emitRouting(x *execution) {
-	for _, pair := range x.plan.routing {
-		ids := x.routed4(pair.ids)
-		node := &x.plan.graph.Nodes[pair.ids]
-		used := int(node.NE[0])
-		if ids == nil || used <= 0 {
-			continue
-		}
-		rows := len(ids) / 4 / used
-		var weights []byte
-		if pair.weights >= 0 {
-			if weights = x.routed4(pair.weights); len(weights) != len(ids) {
-				weights = nil
-			}
-		}
-		for i := range rows {
-			row := x.rowAt(node.Rows, i, rows)
-			if row == nil {
-				continue
-			}
-			at := 4 * used * i
-			r.emitChoice(x, pair.layer, row, ids[at:at+4*used], weights, at)
-		}
-	}
-}
-
-// rowAt is the token row that row i of n of a tensor stands for; nil where that is not known.
-func (x *execution) rowAt(kind ggmlhooks.RowKind, i, n int) *ggmlhooks.Row {
-	if kind == ggmlhooks.RowsOutputs && n == len(x.Outputs) {
-		i = int(x.Outputs[i])
-	} else if n != len(x.Rows) {
-		return nil
-	}
-	if i < 0 || i >= len(x.Rows) {
-		return nil
-	}
-	return &x.Rows[i]
-}
-
-func (r *Recorder) emitChoice(x *execution, layer int, row *ggmlhooks.Row, ids, weights []byte, at int) {
-	s, l := &r.scratch, &r.line
-	s.ids, s.numbers = s.ids[:0], s.numbers[:0]
-	for k := 0; k < len(ids); k += 4 {
-		s.ids = append(s.ids, int32(binary.LittleEndian.Uint32(ids[k:])))
-		if weights != nil {
-			s.numbers = append(s.numbers, math.Float32frombits(binary.LittleEndian.Uint32(weights[at+k:])))
-		}
-	}
-	r.begin(resource.KindRouting, x.MonoNS, int64(x.Ctx))
-	l.Uint("exec", x.Number)
-	l.Int("layer_id", int64(layer))
-	r.rowFields(row)
-	l.Ints("experts", s.ids)
-	if weights != nil {
-		l.Floats("weights", s.numbers)
-	}
-	r.put(resource.KindRouting, resource.Measured)
-}
-
-// Sample records a sampler's choice.
-func (r *Recorder) Sample(c *ggmlhooks.Sample) error {
-	r.head.see(c.MonoNS)
-	if !r.Level().Includes(resource.KindSampling) {
-		return nil
-	}
-	s, l := &r.scratch, &r.line
-	r.begin(resource.KindSampling, c.MonoNS, int64(c.Ctx))
+	l := &t.Line
+	t.begin(resource.KindSampling, c.MonoNS, int64(c.Ctx))
 	l.Open("sampling")
 	l.Int("selected_token", int64(c.Token))
-	if text, ok := r.text(c.Ctx, c.Token); ok {
+	if text, ok := t.text(c.Ctx, c.Token); ok {
 		l.String("selected_token_text", text)
 	}
-	s.ids, s.texts, s.numbers = s.ids[:0], s.texts[:0], s.numbers[:0]
+	t.ids, t.texts, t.numbers = t.ids[:0], t.texts[:0], t.numbers[:0]
 	probabilities := false
 	for i := range c.Top {
 		top := &c.Top[i]
 		if math.IsInf(float64(top.Logit), -1) {
 			continue // the chain ruled it out
 		}
-		s.ids, s.numbers = append(s.ids, top.Token), append(s.numbers, top.Logit)
-		if text, ok := r.text(c.Ctx, top.Token); ok {
-			s.texts = append(s.texts, text)
+		t.ids, t.numbers = append(t.ids, top.Token), append(t.numbers, top.Logit)
+		if text, ok := t.text(c.Ctx, top.Token); ok {
+			t.texts = append(t.texts, text)
 		}
 		if probabilities = probabilities || top.P > 0; top.Token == c.Token && top.P > 0 {
 			l.Float("selected_prob", float64(top.P))
 		}
 	}
-	l.Ints("top_tokens", s.ids)
-	l.Floats("logits_sample", s.numbers)
+	l.Ints("top_tokens", t.ids)
+	l.Floats("logits_sample", t.numbers)
 	if probabilities {
-		s.numbers = s.numbers[:0]
-		for i := range s.ids {
-			s.numbers = append(s.numbers, c.Top[i].P) // highest logit first: what was ruled out comes behind
+		t.numbers = t.numbers[:0]
+		for i := range t.ids {
+			t.numbers = append(t.numbers, c.Top[i].P) // highest logit first: what was ruled out comes after
 		}
-		l.Floats("top_probs", s.numbers)
+		l.Floats("top_probs", t.numbers)
 	}
-	if len(s.texts) == len(s.ids) && len(s.ids) > 0 {
+	if len(t.texts) == len(t.ids) && len(t.ids) > 0 {
 		l.Key("top_token_texts")
-		l.Append(func(dst []byte) []byte { return appendTexts(dst, s.texts) })
+		l.Append(func(dst []byte) []byte { return appendTexts(dst, t.texts) })
 	}
 	l.Int("candidates_before", int64(c.InSize))
 	l.Int("candidates_after", int64(c.OutSize))
 	l.Shut()
-	r.put(resource.KindSampling, resource.Measured)
-	return nil
+	t.put(resource.Measured)
 }

@@ -9,6 +9,7 @@ import (
 
 // totals are those of the session.
 type totals struct {
+	*writer
 	start   int64
 	flops   int64
 	unknown int64 // nodes without a formula
@@ -27,30 +28,28 @@ func (t *totals) phase(of ggmlhooks.Phase) *resource.PhaseTotals {
 	return p
 }
 
-// startSession writes the first two events.
-func (r *Recorder) startSession() {
-	r.head.see(r.totals.start)
-	l := &r.line
-	r.begin(resource.KindSessionStart, r.totals.start, noCtx)
-	l.String("level", r.Level().String())
-	l.Int("events_version", resource.Version)
-	if r.o.Threads > 0 {
-		l.Int("threads", int64(r.o.Threads))
+// open writes the first two events.
+func (t *totals) open(o *Options) {
+	t.see(t.start)
+	t.begin(resource.KindSessionStart, t.start, noCtx)
+	t.String("level", t.level().String())
+	t.Int("events_version", resource.Version)
+	if o.Threads > 0 {
+		t.Int("threads", int64(o.Threads))
 	}
-	if roof := r.o.Roofline; roof != nil {
-		l.Open("roofline")
-		l.Float("gflops_per_s", roof.GFLOPsPerS)
-		l.Float("gb_per_s", roof.GBPerS)
-		l.Shut()
+	if roof := o.Roofline; roof != nil {
+		t.Open("roofline")
+		t.Float("gflops_per_s", roof.GFLOPsPerS)
+		t.Float("gb_per_s", roof.GBPerS)
+		t.Shut()
 	}
-	r.put(resource.KindSessionStart, resource.Measured)
-	r.begin(resource.KindTrackingBegin, r.totals.start, noCtx)
-	r.put(resource.KindTrackingBegin, resource.Measured)
+	t.put(resource.Measured)
+	t.begin(resource.KindTrackingBegin, t.start, noCtx)
+	t.put(resource.Measured)
 }
 
 // count adds an execution to the totals, whatever is recorded of it. One that failed has its time, and no work.
-func (r *Recorder) count(x *execution) {
-	t := &r.totals
+func (t *totals) count(x *execution) {
 	p := t.phase(x.Phase)
 	t.graphs++
 	p.Graphs++
@@ -58,7 +57,7 @@ func (r *Recorder) count(x *execution) {
 	if x.failed() {
 		return
 	}
-	sum := x.plan.total()
+	sum := x.plan.sums[len(x.plan.nodes)]
 	t.flops += sum.flops
 	t.unknown += int64(sum.noFLOPs)
 	t.flows += int64(x.plan.flows)
@@ -73,12 +72,12 @@ func (r *Recorder) count(x *execution) {
 	p.OpsWithoutFLOPs += int64(sum.noFLOPs)
 }
 
-// endSession writes the totals and the last event.
-func (r *Recorder) endSession(mono int64) {
-	mono = max(mono, r.head.newest.Load())
-	r.head.see(mono)
-	l, t, m, stats := &r.line, &r.totals, &r.memory, r.out.Stats()
-	r.begin(resource.KindSummary, mono, noCtx)
+// close writes the totals and the last event.
+func (t *totals) close(mono int64, m *memory) {
+	mono = max(mono, t.newest.Load())
+	t.see(mono)
+	l, stats := &t.Line, t.out.Stats()
+	t.begin(resource.KindSummary, mono, noCtx)
 	l.Float("total_memory_mb", float64(m.peak)/mib)
 	l.Float("total_compute_gflops", float64(t.flops)/1e9)
 	l.Int("component_flows", t.flows)
@@ -96,18 +95,18 @@ func (r *Recorder) endSession(mono int64) {
 		l.Key("lost")
 		l.Append(func(dst []byte) []byte { return appendJSON(dst, stats.Lost) })
 	}
-	r.mark(resource.Measured, "total_memory_mb", "peak_live_bytes", "allocated_bytes", "freed_bytes", "component_flows", "graphs", "tokens", "events")
-	r.put(resource.KindSummary, resource.Computed)
-	r.begin(resource.KindSessionEnd, mono, noCtx)
-	l.Int("duration_ns", mono-t.start)
+	t.mark(resource.Measured, "total_memory_mb", "peak_live_bytes", "allocated_bytes", "freed_bytes", "component_flows",
+		"graphs", "tokens", "events")
+	t.put(resource.Computed)
+	t.begin(resource.KindSessionEnd, mono, noCtx)
+	t.measured("duration_ns", mono-t.start)
 	phases := map[string]*resource.PhaseTotals{}
 	for phase, p := range t.phases {
 		phases[phase.String()] = p
 	}
 	l.Key("phases")
 	l.Append(func(dst []byte) []byte { return appendJSON(dst, phases) })
-	r.mark(resource.Measured, "duration_ns")
-	r.put(resource.KindSessionEnd, resource.Computed)
+	t.put(resource.Computed)
 }
 
 // appendJSON is for what is written once.
