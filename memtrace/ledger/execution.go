@@ -32,7 +32,6 @@ type execution struct {
 	cells   reported[int64] // by leaf
 	masks   reported[cellRange]
 	experts reported[int32] // by node
-	spans   []span          // used again
 }
 
 // none stands for a token, sequence or block that is not known, or that is several.
@@ -81,7 +80,7 @@ func (x *execution) fill(of *ggmlhooks.Execution, p *plan) {
 	*x = execution{
 		number: of.Number, ctx: of.Ctx, plan: p, begin: of.BeganNS(), end: of.End.MonoNS, failed: !of.Ended || of.End.Status != 0, open: of.Undecided,
 		phase: memtrace.Generation, first: of.TokenFirst, tokens: of.Tokens, pos: of.Pos, outputs: of.Outputs, rows: of.Rows,
-		step: ggmlhooks.OnePhase(of.Rows), times: of.Times.Nodes, cells: x.cells, masks: x.masks, experts: x.experts, spans: x.spans[:0],
+		step: ggmlhooks.OnePhase(of.Rows), times: of.Times.Nodes, cells: x.cells, masks: x.masks, experts: x.experts,
 	}
 	switch {
 	case of.Phase == ggmlhooks.PhaseSetup:

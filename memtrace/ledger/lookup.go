@@ -29,7 +29,7 @@ func (p *planner) lookup(n *ggmlhooks.Node, index, dim int, it *item) {
 	src, ok := n.SrcAt(index)
 	rows := int64(1)
 	if ok {
-		rows = elements(p.shape(src))
+		rows = elements(sourceOf(p.g, src).ne)
 	}
 	row := it.at.part(dim, 0, 1)
 	for d := dim + 1; d < 4; d++ {
@@ -60,7 +60,7 @@ func (p *planner) index(src int32, ok bool) (from lookup, known bool) {
 	}
 	leaf := &p.g.Leafs[-1-shown]
 	from.by = int(-1 - shown)
-	if at := p.place(src); at.Buffer == leaf.Buffer && at.Offset >= leaf.Offset {
+	if at := sourceOf(p.g, src); at.Buffer == leaf.Buffer && at.Offset >= leaf.Offset {
 		from.first = int(at.Offset-leaf.Offset) / 4
 	}
 	switch leaf.Name {
@@ -103,9 +103,10 @@ func (p *planner) written(n *ggmlhooks.Node, it *item) bool {
 	row := it.at.part(1, 0, 1)
 	leaf := p.g.Origin(index)
 	cache := p.cache(into)
-	rows := elements(p.shape(index))
+	rows := elements(sourceOf(p.g, index).ne)
 	if leaf < 0 || cache < 0 || rows%int64(p.p.tokens) != 0 {
-		p.somewhere(it, row.bytes(), p.shape(values)[1]*p.shape(values)[2]*p.shape(values)[3])
+		ne := sourceOf(p.g, values).ne
+		p.somewhere(it, row.bytes(), ne[1]*ne[2]*ne[3])
 		return true
 	}
 	it.kind, it.dim = itemWritten, 1

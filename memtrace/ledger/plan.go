@@ -50,7 +50,6 @@ type operand struct {
 	layer  int32  // ggmlhooks.NoLayer
 	flags  memtrace.TraceFlag
 	region *memtrace.Region // nil: it is not known
-	place  ggmlhooks.Place
 	buffer *memtrace.Buffer // nil: it is not known
 	sum    *sum             // that it was added to last
 }
@@ -143,7 +142,7 @@ func (p *planner) result(i int) {
 // source adds what node i reads of its src[k].
 func (p *planner) source(i, k int, src int32) {
 	n := &p.g.Nodes[i]
-	if target(n.Op, k) || elements(p.shape(src)) == 0 {
+	if target(n.Op, k) || elements(sourceOf(p.g, src).ne) == 0 {
 		return
 	}
 	it := p.item(i, k, src, memtrace.OpRead)
@@ -171,14 +170,15 @@ func target(op string, k int) bool { return op == "CPY" && k == 1 || op == "SET_
 // item is an operand of node i: tensor src as it lies there.
 func (p *planner) item(i, number int, src int32, op memtrace.AccessOp) item {
 	n := &p.g.Nodes[i]
-	it := item{operand: operand{node: int32(i), number: int32(number), op: op, name: n.Op, layer: int32(n.Layer), place: p.place(src)}}
-	it.at = p.extent(src)
-	it.buffer = p.m.Buffer(it.place.Buffer)
+	t := sourceOf(p.g, src)
+	it := item{at: t.extent(), operand: operand{
+		node: int32(i), number: int32(number), op: op, name: n.Op, layer: int32(n.Layer), buffer: p.m.Buffer(t.Buffer),
+	}}
 	before := i
 	if op == memtrace.OpRead {
 		before-- // a result may take the place of a source
 	}
-	it.region = p.region(it.place, before)
+	it.region = p.region(t.Place, before)
 	if it.buffer != nil && repacked(it.buffer.Type) {
 		it.flags |= memtrace.TraceRepacked
 	}
@@ -206,31 +206,29 @@ func (p *planner) region(at ggmlhooks.Place, node int) *memtrace.Region {
 	return h.Region
 }
 
-func (p *planner) place(src int32) ggmlhooks.Place {
-	if src >= 0 {
-		return p.g.Nodes[src].Place
-	}
-	return p.g.Leafs[-1-src].Place
+// source is a tensor of a graph as it lies in memory.
+type source struct {
+	ggmlhooks.Place
+	ne   [4]int64
+	nb   [4]uint64
+	kind gguf.Type
 }
 
-func (p *planner) shape(src int32) [4]int64 {
+// sourceOf is the tensor that a node's source names.
+func sourceOf(g *ggmlhooks.Graph, src int32) source {
 	if src >= 0 {
-		return p.g.Nodes[src].NE
+		n := &g.Nodes[src]
+		return source{n.Place, n.NE, n.NB, gguf.Type(n.Type)}
 	}
-	return p.g.Leafs[-1-src].NE
+	l := &g.Leafs[-1-src]
+	return source{l.Place, l.NE, l.NB, gguf.Type(l.Type)}
 }
 
-// extent is a tensor as it lies in its buffer.
-func (p *planner) extent(src int32) extent {
-	e := extent{offset: p.place(src).Offset, ne: p.shape(src)}
-	kind := gguf.Type(0)
-	if src >= 0 {
-		kind, e.nb = gguf.Type(p.g.Nodes[src].Type), p.g.Nodes[src].NB
-	} else {
-		kind, e.nb = gguf.Type(p.g.Leafs[-1-src].Type), p.g.Leafs[-1-src].NB
-	}
-	if values := kind.BlockValues(); values > 0 && e.ne[0]%values == 0 {
-		e.block, e.ne[0] = uint64(kind.BlockBytes()), e.ne[0]/values
+// extent is the part of the buffer that the tensor takes.
+func (t *source) extent() extent {
+	e := extent{offset: t.Offset, ne: t.ne, nb: t.nb}
+	if values := t.kind.BlockValues(); values > 0 && e.ne[0]%values == 0 {
+		e.block, e.ne[0] = uint64(t.kind.BlockBytes()), e.ne[0]/values
 	}
 	return e
 }

@@ -1,8 +1,8 @@
 package ledger
 
 import (
+	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -14,9 +14,9 @@ import (
 
 // Options says how a Recorder works. Table and Map must be given.
 type Options struct {
-	// Table gets the accesses. It is closed behind the recorder, by who made it.
+	// Table gets the accesses. Who made it closes it after the recorder.
 	Table *record.Table
-	// Map says what lies where. It must know of a buffer or a graph before the recorder hears of it.
+	// Map says what lies where. It must have taken in a buffer or a graph before the recorder does.
 	Map *memtrace.RegionMap
 	// Window, if above 0, is the length of windows in which accesses are summed up by region; 0: every access is a row.
 	Window time.Duration
@@ -35,33 +35,16 @@ const (
 // Recorder writes the accesses of graphs. An execution that is undecided is written without a phase. It is for one
 // goroutine.
 type Recorder struct {
-	o       Options
-	out     *record.Writer
-	plans   ggmlhooks.Plans[*plan]
-	x       execution // that is written, used again
-	waiting []event   // of memory, in order: what it is for is known when an execution behind its coming is decided
-	loaded  map[*memtrace.Region]bool
-	filling []uint64 // buffers of weights that are not written as filled yet
-	fills   int      // events that will say so
-	ran     bool     // an execution of the run was written
-	ending  bool     // there are no more of them
-	failed  bool     // an error was returned
-	lastNS  int64
-	doubts  memtrace.Ledger
-	sums    sums
-	access  access                    // that is written, used again
-	fill    func(column int, v int64) // of one row
-	ns      []int64
-	sources []int64
-	closed  bool
-}
-
-// event is that memory came or went, or that the weights in it were filled.
-type event struct {
-	op   memtrace.AccessOp
-	id   uint64
-	ns   int64
-	size uint64
+	out       *output
+	m         *memtrace.RegionMap
+	plans     ggmlhooks.Plans[*plan]
+	x         execution // that is written, used again
+	lifetimes lifetimes
+	rows      rows
+	windows   windows
+	failed    bool // an error was returned
+	doubts    memtrace.Ledger
+	closed    bool
 }
 
 // NewRecorder makes a recorder.
@@ -69,14 +52,18 @@ func NewRecorder(o Options) *Recorder {
 	if o.Block <= 0 {
 		o.Block = 32
 	}
-	r := &Recorder{
-		o: o, loaded: map[*memtrace.Region]bool{}, doubts: memtrace.Ledger{Mode: ModeRows},
-	}
+	out := &output{Writer: o.Table.Writer(), offset: o.UnixOffset}
+	out.fill = func(column int, v int64) { out.Fill(column, v, 1) }
+	r := &Recorder{out: out, m: o.Map, doubts: memtrace.Ledger{Mode: ModeRows}}
 	if o.Window > 0 {
 		r.doubts.Mode = ModeWindows
 	}
-	r.out = o.Table.Writer()
-	r.fill = func(column int, v int64) { r.out.Fill(column, v, 1) }
+	v := visitor{block: o.Block, doubts: &r.doubts}
+	r.lifetimes = lifetimes{out: out, m: o.Map, loaded: map[*memtrace.Region]bool{}}
+	r.rows = rows{out: out, visitor: v}
+	r.rows.emit = r.rows.row
+	r.windows = windows{out: out, m: o.Map, length: int64(o.Window), visitor: v, of: map[sumKey]*sum{}}
+	r.windows.emit = r.windows.add
 	o.Table.About(r.about)
 	return r
 }
@@ -89,58 +76,74 @@ func (r *Recorder) Rows() int64 { return r.out.Rows() }
 
 // Buffer notes that memory came. What it is for is reported later.
 func (r *Recorder) Buffer(b *ggmlhooks.Buffer) error {
-	if b.Known || b.Size == 0 {
-		return nil
+	if !b.Known && b.Size != 0 {
+		r.lifetimes.note(event{op: memtrace.OpAlloc, id: b.ID, ns: b.MonoNS, size: b.Size})
 	}
-	r.waiting = append(r.waiting, event{op: memtrace.OpAlloc, id: b.ID, ns: b.MonoNS, size: b.Size})
 	return nil
 }
 
 // BufferEnd notes that memory went.
 func (r *Recorder) BufferEnd(e ggmlhooks.BufferEnd) error {
-	b := r.o.Map.Buffer(e.ID)
-	if b == nil {
-		return nil
+	if b := r.m.Buffer(e.ID); b != nil {
+		r.lifetimes.note(event{op: memtrace.OpFree, id: e.ID, ns: e.MonoNS, size: b.Size})
 	}
-	r.waiting = append(r.waiting, event{op: memtrace.OpFree, id: e.ID, ns: e.MonoNS, size: b.Size})
 	return nil
 }
 
 // Context notes when the weights of its model were filled.
 func (r *Recorder) Context(c *ggmlhooks.Context) error {
-	if c.LoadedNS == 0 {
-		return nil
+	if c.LoadedNS != 0 {
+		r.lifetimes.noteFilled(c.LoadedNS)
 	}
-	at := len(r.waiting)
-	for at > 0 && r.waiting[at-1].ns > c.LoadedNS {
-		at-- // memory that came later: of the context
-	}
-	r.waiting = slices.Insert(r.waiting, at, event{op: memtrace.OpWrite, ns: c.LoadedNS})
-	r.fills++
 	return nil
 }
 
 // Graph works out what a graph does.
 func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
-	r.plans.Put(g, newPlan(g, r.o.Map))
+	r.plans.Put(g, newPlan(g, r.m))
 	return nil
 }
 
 // Record writes what happened to memory before an execution, and then its accesses.
 func (r *Recorder) Record(x *ggmlhooks.Execution) error {
-	before := slices.IndexFunc(r.waiting, func(e event) bool { return e.ns > x.MonoNS })
-	if before < 0 {
-		before = len(r.waiting)
-	}
-	err := r.write(before)
+	err := r.lifetimes.until(x.MonoNS)
 	if err == nil {
 		r.x.fill(x, r.plans.Of(x))
 		err = r.execution(&r.x)
 	}
 	if err == nil {
-		err = r.out.Tick(r.lastNS)
+		err = r.out.Tick(r.out.newest)
 	}
 	return r.note(err)
+}
+
+// execution writes the accesses of an execution, or adds them to a window.
+func (r *Recorder) execution(x *execution) error {
+	r.doubts.Executions++
+	r.out.newest = max(r.out.newest, x.end)
+	if x.failed {
+		r.doubts.Failed++
+		return nil
+	}
+	if x.open {
+		r.doubts.Undecided++
+	}
+	r.doubts.Unplaced += x.plan.unplaced
+	if !x.plan.loaded {
+		x.plan.loaded = true
+		for i := range x.plan.items {
+			if err := r.lifetimes.load(x.plan.items[i].region, none); err != nil {
+				return err
+			}
+		}
+	}
+	if x.phase == memtrace.Generation && !x.open {
+		r.lifetimes.now = memtrace.Generation
+	}
+	if r.windows.length > 0 {
+		return r.windows.execution(x)
+	}
+	return r.rows.execution(x)
 }
 
 // note notes that an error was returned: Close does not return it again.
@@ -149,41 +152,31 @@ func (r *Recorder) note(err error) error {
 	return err
 }
 
-// write writes the first n events of memory.
-func (r *Recorder) write(n int) error {
-	for i := range n {
-		e := &r.waiting[i]
-		var err error
-		if e.op == memtrace.OpWrite {
-			r.fills--
-			err = r.filled(e.ns)
-		} else {
-			err = r.buffer(e)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	r.waiting = slices.Delete(r.waiting, 0, n)
-	return nil
-}
-
 // Tick passes the time, CLOCK_MONOTONIC: what was written long enough ago is made readable, whatever comes.
 func (r *Recorder) Tick(ns int64) error { return r.note(r.out.Tick(ns)) }
 
-// Close writes what happened to memory behind the last execution: then the run is torn down. The table is left open.
+// Close writes what happened to memory after the last execution: then the run is torn down. The table is left open.
 // It may be called twice. An error that was returned before is not returned again.
 func (r *Recorder) Close() error {
 	if r.closed {
 		return nil
 	}
-	r.closed, r.ending = true, r.ran
-	err := r.write(len(r.waiting))
+	r.closed = true
+	if r.lifetimes.now == memtrace.Generation {
+		r.lifetimes.now = memtrace.Teardown
+	}
+	err := r.lifetimes.until(memtrace.Forever)
 	if err == nil {
-		err = r.flush()
+		err = r.windows.flush()
 	}
 	if err = errors.Join(err, r.out.Close()); r.failed {
 		return nil
 	}
 	return err
+}
+
+// about is what the table's metadata says of the ledger.
+func (r *Recorder) about() (key, value string) {
+	text, _ := json.Marshal(r.doubts) // of numbers and a word
+	return memtrace.LedgerKey, string(text)
 }

@@ -14,62 +14,70 @@ type access struct {
 	block int32 // of a cache
 }
 
-// visit calls f for every access of an execution, in the order of its ops, each op's sources before what it writes.
-// What f is handed is used again.
-func (r *Recorder) visit(x *execution, f func(*access) error) error {
-	for i := range x.plan.items {
-		if err := r.visitItem(x, &x.plan.items[i], f); err != nil {
-			return err
-		}
-	}
-	return nil
+// visitor finds the accesses of an execution, each op's sources before what it writes.
+type visitor struct {
+	block  int64 // how many cells a block of a cache has
+	doubts *memtrace.Ledger
+	emit   func(*execution, *access) error // takes an access, whose memory is used again
+	// What is being visited.
+	x     *execution
+	it    *item
+	a     access
+	spans []span
 }
 
-// visitItem calls f for every access of an item.
-func (r *Recorder) visitItem(x *execution, it *item, f func(*access) error) error {
-	a := &r.access
-	*a = access{operand: &it.operand, flags: it.flags, token: x.token(0), seq: x.only, block: none}
+// visit emits every access of an item.
+func (v *visitor) visit(x *execution, it *item) error {
+	v.x, v.it = x, it
+	v.a = access{operand: &it.operand, flags: it.flags, token: x.token(0), seq: x.only, block: none}
 	switch it.kind {
 	case itemLookup:
-		return r.looked(x, it, a, f)
+		return v.lookup()
 	case itemExperts:
-		return r.routed(x, it, a, f)
+		return v.experts()
 	case itemWritten:
-		return r.wrote(x, it, a, f)
+		return v.written()
 	case itemMasked:
-		return r.attended(x, it, a, f)
+		return v.masked()
 	}
-	return each(it.spans, a, f)
+	return v.each(it.spans)
 }
 
-// each calls f for the spans of an access.
-func each(spans []span, a *access, f func(*access) error) error {
+// each emits an access for each of some spans.
+func (v *visitor) each(spans []span) error {
 	for i := range spans {
-		a.span = spans[i]
-		if err := f(a); err != nil {
+		v.a.span = spans[i]
+		if err := v.emit(v.x, &v.a); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// unknown calls f for an access of which it is known how many bytes it may be, but not which: run bytes so many
-// times, 0: not even that.
-func unknown(it *item, run uint64, pieces int64, a *access, f func(*access) error) error {
-	a.span = span{offset: it.at.offset, run: run, pieces: pieces, scattered: run > 0}
-	if run == 0 {
-		a.flags |= memtrace.TraceUnknown
-	}
-	return f(a)
+// part emits the accesses of a part of the operand.
+func (v *visitor) part(part extent) error {
+	v.spans = part.spans(v.spans[:0])
+	return v.each(v.spans)
 }
 
-// looked reads rows by their numbers.
-func (r *Recorder) looked(x *execution, it *item, a *access, f func(*access) error) error {
-	row := it.at.part(it.dim, 0, 1)
+// unknown emits an access of which it is known how many bytes it may be, but not which: run bytes so many times, 0:
+// not even that.
+func (v *visitor) unknown(run uint64, pieces int64) error {
+	v.doubts.Untold++
+	v.a.span = span{offset: v.it.at.offset, run: run, pieces: pieces, scattered: run > 0}
+	if run == 0 {
+		v.a.flags |= memtrace.TraceUnknown
+	}
+	return v.emit(v.x, &v.a)
+}
+
+// lookup emits reads of rows by their numbers.
+func (v *visitor) lookup() error {
+	x, it := v.x, v.it
 	ids, states, ok := x.numbers(&it.rows)
 	if !ok {
-		r.doubts.Untold++
-		return unknown(it, row.bytes(), int64(it.rows.count), a, f)
+		row := it.at.part(it.dim, 0, 1)
+		return v.unknown(row.bytes(), int64(it.rows.count))
 	}
 	for i := range it.rows.count {
 		number := int64(0)
@@ -79,41 +87,36 @@ func (r *Recorder) looked(x *execution, it *item, a *access, f func(*access) err
 			number = states[i]
 		}
 		if number < 0 || number >= it.at.ne[it.dim] {
-			r.doubts.Untold++
+			v.doubts.Untold++
 			continue
 		}
 		switch at := i + it.rows.first; it.rows.from {
 		case lookOutputs:
-			a.token, a.seq = x.token(int(number)), x.seq(int(number), int(number)+1)
+			v.a.token, v.a.seq = x.token(int(number)), x.seq(int(number), int(number)+1)
 		case lookStates:
-			a.token, a.seq, a.block = none, none, int32(number)
+			v.a.token, v.a.seq, v.a.block = none, none, int32(number)
 		default:
-			a.token, a.seq = x.token(at), x.seq(at, at+1)
+			v.a.token, v.a.seq = x.token(at), x.seq(at, at+1)
 		}
-		part := it.at.part(it.dim, number, number+1)
-		x.spans = part.spans(x.spans[:0])
-		if err := each(x.spans, a, f); err != nil {
+		if err := v.part(it.at.part(it.dim, number, number+1)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// routed reads each chosen expert.
-func (r *Recorder) routed(x *execution, it *item, a *access, f func(*access) error) error {
-	experts, ok := x.experts.of(it.rows.by)
+// experts emits a read of each chosen expert.
+func (v *visitor) experts() error {
+	experts, ok := v.x.experts.of(v.it.rows.by)
 	if !ok {
-		r.doubts.Untold++
-		return unknown(it, 0, 1, a, f)
+		return v.unknown(0, 1)
 	}
 	for _, e := range experts {
-		if e < 0 || int64(e) >= it.at.ne[it.dim] {
-			r.doubts.Untold++
+		if e < 0 || int64(e) >= v.it.at.ne[v.it.dim] {
+			v.doubts.Untold++
 			continue
 		}
-		part := it.at.part(it.dim, int64(e), int64(e)+1)
-		x.spans = part.spans(x.spans[:0])
-		if err := each(x.spans, a, f); err != nil {
+		if err := v.part(v.it.at.part(v.it.dim, int64(e), int64(e)+1)); err != nil {
 			return err
 		}
 	}
@@ -121,99 +124,97 @@ func (r *Recorder) routed(x *execution, it *item, a *access, f func(*access) err
 }
 
 // blockOf is the block of a cache that cells of a stream lie in, none if they lie in several.
-func (r *Recorder) blockOf(c *cells, stream, first, end int64) int32 {
-	if c.size <= 0 || first/r.o.Block != (end-1)/r.o.Block {
+func (v *visitor) blockOf(stream, first, end int64) int32 {
+	size := v.it.cells.size
+	if size <= 0 || first/v.block != (end-1)/v.block {
 		return none
 	}
-	return int32(stream*((c.size+r.o.Block-1)/r.o.Block) + first/r.o.Block)
+	return int32(stream*((size+v.block-1)/v.block) + first/v.block)
 }
 
-// wrote writes the cell of each token.
-func (r *Recorder) wrote(x *execution, it *item, a *access, f func(*access) error) error {
+// written emits a write of the cell of each token.
+func (v *visitor) written() error {
+	x, it := v.x, v.it
 	numbers, ok := x.cells.of(it.cells.leaf)
 	run := it.at.block * uint64(it.at.ne[0])
 	if !ok || len(numbers) != len(x.tokens) || it.cells.size <= 0 {
-		r.doubts.Untold++
-		return unknown(it, run, it.cells.width*int64(len(x.tokens)), a, f)
+		return v.unknown(run, it.cells.width*int64(len(x.tokens)))
 	}
 	for row, number := range numbers {
 		stream, cell := number/it.cells.size, number%it.cells.size
 		if number < 0 {
-			r.doubts.Untold++
+			v.doubts.Untold++
 			continue
 		}
-		a.token, a.seq, a.block = x.token(row), x.seq(row, row+1), r.blockOf(&it.cells, stream, cell, cell+1)
+		a := &v.a
+		a.token, a.seq, a.block = x.token(row), x.seq(row, row+1), v.blockOf(stream, cell, cell+1)
 		a.span = span{offset: it.at.offset + uint64(stream)*it.cells.plane + uint64(cell)*it.at.nb[1], run: run, pieces: it.cells.width}
 		if it.cells.width > 1 {
 			a.stride = uint64(it.cells.size) * it.at.nb[1]
 		}
-		if err := f(a); err != nil {
+		if err := v.emit(x, a); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// attended reads the cells that a mask shows, and then those that it hides.
-func (r *Recorder) attended(x *execution, it *item, a *access, f func(*access) error) error {
+// masked emits reads of the cells that a mask shows, stream by stream, and then of those that it hides.
+func (v *visitor) masked() error {
+	x, it := v.x, v.it
 	ranges, ok := x.masks.of(it.cells.leaf)
 	if !ok {
-		r.doubts.Untold++
-		x.spans = it.at.spans(x.spans[:0])
-		return each(x.spans, a, f)
+		v.doubts.Untold++
+		return v.part(it.at)
 	}
 	per := len(x.tokens) / int(it.cells.streams)
 	for stream := range it.cells.streams {
+		n := 0
+		for n < len(ranges) && ranges[n].stream == stream {
+			n++
+		}
 		first := int(stream) * per
-		a.token, a.seq = x.token(first), x.seq(first, first+per)
-		shown := int64(0)
-		for len(ranges) > 0 && ranges[0].stream == stream {
-			if err := r.cellsOf(x, it, a, ranges[0], f); err != nil {
-				return err
-			}
-			shown += ranges[0].end - ranges[0].first
-			ranges = ranges[1:]
-		}
-		if shown == it.at.ne[it.dim] {
-			continue
-		}
-		if err := r.hidden(x, it, a, stream, f); err != nil {
+		v.a.token, v.a.seq = x.token(first), x.seq(first, first+per)
+		if err := v.shownAndHidden(stream, ranges[:n]); err != nil {
 			return err
 		}
+		ranges = ranges[n:]
 	}
 	return nil
 }
 
-// hidden reads the cells of a stream that a mask hides.
-func (r *Recorder) hidden(x *execution, it *item, a *access, stream int64, f func(*access) error) error {
-	ranges, _ := x.masks.of(it.cells.leaf)
-	flags, at := a.flags, int64(0)
-	a.flags |= memtrace.TracePadded
+// shownAndHidden emits reads of the cells of a stream in ranges, and then of all others.
+func (v *visitor) shownAndHidden(stream int64, ranges []cellRange) error {
 	for _, c := range ranges {
-		if c.stream != stream {
-			continue
+		if err := v.cells(c); err != nil {
+			return err
 		}
-		if err := r.cellsOf(x, it, a, cellRange{stream, at, c.first}, f); err != nil {
+	}
+	flags := v.a.flags
+	v.a.flags |= memtrace.TracePadded
+	at := int64(0)
+	for _, c := range ranges {
+		if err := v.cells(cellRange{stream, at, c.first}); err != nil {
 			return err
 		}
 		at = c.end
 	}
-	err := r.cellsOf(x, it, a, cellRange{stream, at, it.at.ne[it.dim]}, f)
-	a.flags = flags
+	err := v.cells(cellRange{stream, at, v.it.at.ne[v.it.dim]})
+	v.a.flags = flags
 	return err
 }
 
-// cellsOf reads neighbouring cells of a stream.
-func (r *Recorder) cellsOf(x *execution, it *item, a *access, c cellRange, f func(*access) error) error {
+// cells emits a read of neighbouring cells of a stream.
+func (v *visitor) cells(c cellRange) error {
+	it := v.it
 	end := min(c.end, it.at.ne[it.dim])
 	if c.first >= end || c.first < 0 {
 		return nil
 	}
 	part := it.at.part(3, c.stream, c.stream+1).part(it.dim, c.first, end)
-	a.block = none
+	v.a.block = none
 	if it.cells.plane > 0 && part.offset >= it.cells.origin {
-		a.block = r.blockOf(&it.cells, int64((part.offset-it.cells.origin)/it.cells.plane), c.first, end)
+		v.a.block = v.blockOf(int64((part.offset-it.cells.origin)/it.cells.plane), c.first, end)
 	}
-	x.spans = part.spans(x.spans[:0])
-	return each(x.spans, a, f)
+	return v.part(part)
 }

@@ -5,13 +5,17 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// sums are the accesses of the window that is open, by what they have in common. What is summed up once is kept,
-// and begins anew.
-type sums struct {
+// windows writes what the accesses of a window of time have in common as one row. What is summed up once is kept, and
+// begins anew.
+type windows struct {
+	out    *output
+	m      *memtrace.RegionMap
+	length int64 // in nanoseconds; 0: there are no windows
+	visitor
 	of    map[sumKey]*sum
 	order []*sum // in which they were needed first
-	begin int64  // of the window, Unix time
-	some  bool
+	begin int64  // of the window that is open, Unix time
+	open  bool
 }
 
 type sumKey struct {
@@ -31,21 +35,25 @@ type sum struct {
 	bytes    uint64
 }
 
-// sumUp adds an execution to its window: that in which it began, or the newest if that is behind it.
-func (r *Recorder) sumUp(x *execution) error {
-	length := int64(r.o.Window)
-	if begin := (x.begin + r.o.UnixOffset) / length * length; !r.sums.some || begin > r.sums.begin {
-		if err := r.flush(); err != nil {
+// execution adds an execution to its window: that in which it began, or the newest if that is later.
+func (w *windows) execution(x *execution) error {
+	if begin := (x.begin + w.out.offset) / w.length * w.length; !w.open || begin > w.begin {
+		if err := w.flush(); err != nil {
 			return err
 		}
-		r.sums.begin, r.sums.some = begin, true
+		w.begin, w.open = begin, true
 	}
-	return r.visit(x, func(a *access) error { return r.sumOf(x, a) })
+	for i := range x.plan.items {
+		if err := w.visit(x, &x.plan.items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// sumOf adds an access.
-func (r *Recorder) sumOf(x *execution, a *access) error {
-	r.doubts.Accesses++
+// add adds an access to its sum.
+func (w *windows) add(x *execution, a *access) error {
+	w.doubts.Accesses++
 	key := sumKey{region: a.region, op: a.op, phase: x.phase, step: x.stepOf(a.token), open: x.open, ctx: x.ctx, flags: a.flags}
 	if a.region == nil {
 		key.buffer = a.buffer
@@ -54,13 +62,10 @@ func (r *Recorder) sumOf(x *execution, a *access) error {
 	}
 	s := a.sum
 	if s == nil || s.sumKey != key {
-		if s = r.sums.of[key]; s == nil {
-			if r.sums.of == nil {
-				r.sums.of = map[sumKey]*sum{}
-			}
+		if s = w.of[key]; s == nil {
 			s = &sum{sumKey: key}
-			r.sums.of[key] = s
-			r.sums.order = append(r.sums.order, s)
+			w.of[key] = s
+			w.order = append(w.order, s)
 		}
 		a.operand.sum = s
 	}
@@ -72,16 +77,16 @@ func (r *Recorder) sumOf(x *execution, a *access) error {
 }
 
 // flush writes the window that is open, and ends it.
-func (r *Recorder) flush() error {
-	if !r.sums.some {
+func (w *windows) flush() error {
+	if !w.open {
 		return nil
 	}
-	r.sums.some = false
-	for _, s := range r.sums.order {
+	w.open = false
+	for _, s := range w.order {
 		if s.accesses == 0 {
 			continue
 		}
-		if err := r.sum(s); err != nil {
+		if err := w.row(s); err != nil {
 			return err
 		}
 		s.accesses, s.bytes = 0, 0
@@ -89,37 +94,37 @@ func (r *Recorder) flush() error {
 	return nil
 }
 
-// sum writes what is summed up.
-func (r *Recorder) sum(s *sum) error {
-	w := r.out
-	w.Int(memtrace.TraceTime, r.sums.begin)
+// row writes a sum.
+func (w *windows) row(s *sum) error {
+	out := w.out
+	out.Int(memtrace.TraceTime, w.begin)
 	if !s.open {
-		w.Text(memtrace.TracePhase, s.phase.String())
+		out.Text(memtrace.TracePhase, s.phase.String())
 	}
-	r.step(s.step, 1)
-	w.Text(memtrace.TraceOp, s.op.String())
+	out.step(s.step, 1)
+	out.Text(memtrace.TraceOp, s.op.String())
 	if s.flags&memtrace.TraceUnknown == 0 {
-		w.Int(memtrace.TraceSize, int64(s.bytes))
+		out.Int(memtrace.TraceSize, int64(s.bytes))
 	}
 	b := s.buffer
 	if s.region != nil {
-		b = r.o.Map.Buffer(s.region.Buffer)
-		r.known(memtrace.TraceLayer, int32(s.region.Layer))
+		b = w.m.Buffer(s.region.Buffer)
+		out.known(memtrace.TraceLayer, int32(s.region.Layer))
 	}
 	switch {
 	case b == nil:
 	case s.region == nil || s.region.Type == memtrace.Activation: // it lies elsewhere in another graph
-		w.Text(memtrace.TraceDevice, b.Device)
-		w.Int(memtrace.TraceBuffer, int64(b.ID))
+		out.Text(memtrace.TraceDevice, b.Device)
+		out.Int(memtrace.TraceBuffer, int64(b.ID))
 	default:
-		r.place(b, s.region.Offset)
+		out.place(b, s.region.Offset)
 	}
-	r.region(s.region)
-	w.Text(memtrace.TraceCollector, memtrace.CollectorGraph.String())
-	w.Text(memtrace.TraceTimeSource, memtrace.TimeOfGraph.String())
-	w.Int(memtrace.TraceCtx, int64(s.ctx))
-	w.Int(memtrace.TraceFlags, int64(s.flags))
-	w.Int(memtrace.TraceCount, s.accesses)
-	w.Int(memtrace.TraceWindow, int64(r.o.Window))
-	return w.EndRow()
+	out.region(s.region)
+	out.Text(memtrace.TraceCollector, memtrace.CollectorGraph.String())
+	out.Text(memtrace.TraceTimeSource, memtrace.TimeOfGraph.String())
+	out.Int(memtrace.TraceCtx, int64(s.ctx))
+	out.Int(memtrace.TraceFlags, int64(s.flags))
+	out.Int(memtrace.TraceCount, s.accesses)
+	out.Int(memtrace.TraceWindow, w.length)
+	return out.EndRow()
 }

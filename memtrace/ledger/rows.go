@@ -18,14 +18,21 @@ type column struct {
 	alike  bool   // all have the first value
 }
 
+// rows writes every access of an execution as a row of its own.
+type rows struct {
+	out *output
+	visitor
+	ns, sources []int64 // of the rows of a segment, used again
+}
+
 // step is what is written next of an execution: a segment, or an item that is another each time.
 type step struct {
 	segment *segment
 	item    int
 }
 
-// steps cuts a plan into segments. Codes of texts are those of the recorder's writer.
-func (r *Recorder) steps(p *plan) (steps []step) {
+// steps cuts a plan into segments. Codes of texts are those of the output.
+func (r *rows) steps(p *plan) (steps []step) {
 	for i := 0; i < len(p.items); i++ {
 		if p.items[i].kind != itemFixed {
 			steps = append(steps, step{item: i})
@@ -41,7 +48,7 @@ func (r *Recorder) steps(p *plan) (steps []step) {
 }
 
 // segment makes columns of items.
-func (r *Recorder) segment(items []item) *segment {
+func (r *rows) segment(items []item) *segment {
 	s := &segment{}
 	of := map[int]*column{}
 	var order []int
@@ -50,7 +57,7 @@ func (r *Recorder) segment(items []item) *segment {
 		for _, bytes := range it.spans {
 			row := len(s.nodes)
 			s.nodes = append(s.nodes, it.node)
-			r.lasting(&access{operand: &it.operand, span: bytes, flags: it.flags}, func(number int, v int64) {
+			r.out.lasting(&access{operand: &it.operand, span: bytes, flags: it.flags}, func(number int, v int64) {
 				c := of[number]
 				if c == nil {
 					c = &column{number: number}
@@ -91,20 +98,18 @@ func (c *column) shrink() {
 	}
 }
 
-// rows writes the accesses of an execution.
-func (r *Recorder) rows(x *execution) error {
+// execution writes the accesses of an execution.
+func (r *rows) execution(x *execution) error {
 	if x.plan.steps == nil {
 		x.plan.steps = r.steps(x.plan)
 	}
-	row := func(a *access) error { return r.row(x, a) }
-	token, seq := x.token(0), x.only
 	for i := range x.plan.steps {
 		s := &x.plan.steps[i]
 		var err error
 		if s.segment != nil {
-			err = r.segmentRows(x, s.segment, token, seq)
+			err = r.segmentRows(x, s.segment)
 		} else {
-			err = r.visitItem(x, &x.plan.items[s.item], row)
+			err = r.visit(x, &x.plan.items[s.item])
 		}
 		if err != nil {
 			return err
@@ -114,7 +119,7 @@ func (r *Recorder) rows(x *execution) error {
 }
 
 // segmentRows writes the rows of a segment.
-func (r *Recorder) segmentRows(x *execution, s *segment, token, seq int32) error {
+func (r *rows) segmentRows(x *execution, s *segment) error {
 	w, n := r.out, len(s.nodes)
 	for i := range s.columns {
 		switch c := &s.columns[i]; {
@@ -126,32 +131,55 @@ func (r *Recorder) segmentRows(x *execution, s *segment, token, seq int32) error
 			w.ExtendSome(c.number, c.values, c.valid)
 		}
 	}
-	if token != none {
+	if token := x.token(0); token != none {
 		w.Fill(memtrace.TraceToken, int64(token), n)
 	}
-	if seq != none {
-		w.Fill(memtrace.TraceSeq, int64(seq), n)
+	if x.only != none {
+		w.Fill(memtrace.TraceSeq, int64(x.only), n)
 	}
-	r.step(x.stepOf(none), n)
+	w.step(x.stepOf(none), n)
 	r.common(x, n)
-	r.times(x, s.nodes)
+	if len(x.times) == 0 {
+		w.Fill(memtrace.TraceTime, x.begin+w.offset, n)
+		w.Fill(memtrace.TraceTimeSource, w.Code(memtrace.TraceTimeSource, memtrace.TimeOfGraph.String()), n)
+	} else {
+		r.ns, r.sources = r.ns[:0], r.sources[:0]
+		for _, node := range s.nodes {
+			ns, source := x.interval(node)
+			r.ns = append(r.ns, ns+w.offset)
+			r.sources = append(r.sources, w.Code(memtrace.TraceTimeSource, source.String()))
+		}
+		w.Extend(memtrace.TraceTime, r.ns)
+		w.Extend(memtrace.TraceTimeSource, r.sources)
+	}
 	r.doubts.Accesses += int64(n)
 	return w.EndRows(n)
 }
 
-// times sets when each node of a segment was computed.
-func (r *Recorder) times(x *execution, nodes []int32) {
+// row writes an access whose bytes are different ones in each execution.
+func (r *rows) row(x *execution, a *access) error {
+	r.doubts.Accesses++
 	w := r.out
-	if len(x.times) == 0 {
-		w.Fill(memtrace.TraceTime, x.begin+r.o.UnixOffset, len(nodes))
-		w.Fill(memtrace.TraceTimeSource, w.Code(memtrace.TraceTimeSource, memtrace.TimeOfGraph.String()), len(nodes))
-		return
+	w.lasting(a, w.fill)
+	ns, source := x.interval(a.node)
+	w.Int(memtrace.TraceTime, ns+w.offset)
+	w.Text(memtrace.TraceTimeSource, source.String())
+	w.known(memtrace.TraceToken, a.token)
+	w.known(memtrace.TraceSeq, a.seq)
+	w.known(memtrace.TraceKVBlock, a.block)
+	w.step(x.stepOf(a.token), 1)
+	r.common(x, 1)
+	return w.EndRow()
+}
+
+// common sets what is the same in n rows of an execution.
+func (r *rows) common(x *execution, n int) {
+	w := r.out
+	if !x.open {
+		w.Fill(memtrace.TracePhase, w.Code(memtrace.TracePhase, x.phase.String()), n)
 	}
-	r.ns, r.sources = r.ns[:0], r.sources[:0]
-	for _, node := range nodes {
-		ns, source := x.interval(node)
-		r.ns, r.sources = append(r.ns, ns+r.o.UnixOffset), append(r.sources, w.Code(memtrace.TraceTimeSource, source.String()))
-	}
-	w.Extend(memtrace.TraceTime, r.ns)
-	w.Extend(memtrace.TraceTimeSource, r.sources)
+	w.Fill(memtrace.TraceCollector, w.Code(memtrace.TraceCollector, memtrace.CollectorGraph.String()), n)
+	w.Fill(memtrace.TraceGraphSeq, int64(x.number), n)
+	w.Fill(memtrace.TraceCtx, int64(x.ctx), n)
+	w.Fill(memtrace.TraceCount, 1, n)
 }
