@@ -48,103 +48,34 @@ type Place struct {
 type Meter struct {
 	counted counters
 	_       [64]byte // what one goroutine writes, the other one has not beside what it reads
-	windows []window
-	latest  int64 // begin of the window that began last
-	turn    int64 // when the next one begins
-	regions byRegion[region]
-	buffers map[uint64]*space
-	types   [regionTypes]*TypeMetrics
-	recent  recency
-	first   int64
-	now     int64
-	at      int64 // time of the present touch
-	begun   bool
-	tails   []run[touched] // scratch
-	heads   []run[written]
-	spare   []run[written]
-	spaces  []*space
+	clock   clock
+	regions followed
+	recent  reuse
+	lives   lives
 }
 
-// window is the current one of a length.
-type window struct{ length, start, number int64 }
-
-// region is one that is followed.
-type region struct {
-	kind   *TypeMetrics
-	space  *space // its own, or that of its buffer
-	buffer uint64
-	// Where its bytes were found in the space.
-	touched spot[touched]
-	written spot[written]
-	number  int32 // in the order in which they came
-	isSelf  bool
-	place   Place
-	Metrics
-	id int
-}
-
-const (
-	maxSpaces = 1 << 18
-	// maxSpan is how many bytes an access may touch, or lie apart: what is longer is damage, and counts with its
-	// bytes alone.
-	maxSpan = 1 << 48
-)
+// maxSpan is how many bytes an access may touch, or lie apart: what is longer is damage, and counts with its
+// bytes alone.
+const maxSpan = 1 << 48
 
 // NewMeter makes a meter that measures working sets of windows of these lengths, in nanoseconds.
 func NewMeter(windows ...int64) *Meter {
-	m := &Meter{buffers: map[uint64]*space{}}
+	m := &Meter{}
 	for _, ns := range windows {
 		if ns > 0 {
-			m.windows = append(m.windows, window{length: ns})
+			m.clock.windows = append(m.clock.windows, window{length: ns})
 		}
 	}
+	m.regions = followed{buffers: map[uint64]*space{}, windows: len(m.clock.windows)}
+	m.recent.clock = &m.clock
+	m.lives = lives{clock: &m.clock, regions: &m.regions}
 	return m
 }
 
 // Declare says where a region lies, before it is touched.
 func (m *Meter) Declare(id int, kind RegionType, p Place) {
-	m.region(id, kind).place = p
+	m.regions.region(id, kind).place = p
 	m.counted.region(id, kind)
-}
-
-// region is what is known of a region.
-func (m *Meter) region(id int, kind RegionType) *region {
-	r, key := m.regions.of(id, kind)
-	if r != nil {
-		return r
-	}
-	if key < 0 {
-		id = -1
-	}
-	if m.types[kind] == nil {
-		m.types[kind] = &TypeMetrics{Metrics: Metrics{windows: make([]workingSet, len(m.windows))}}
-	}
-	r = &region{Metrics: Metrics{windows: make([]workingSet, len(m.windows)), Grain: 1}, id: id, kind: m.types[kind], number: int32(len(m.regions.order))}
-	r.isSelf = kind != Activation && kind != ComputeBuffer && id >= 0
-	m.regions.put(key, r)
-	return r
-}
-
-// spaceOf is where a region's bytes are followed.
-func (m *Meter) spaceOf(r *region, buffer uint64) *space {
-	if r.space != nil && (r.isSelf || r.buffer == buffer) {
-		return r.space
-	}
-	if !r.isSelf && m.buffers[buffer] == nil && len(m.buffers) >= maxSpaces {
-		buffer = 0
-	}
-	s := m.buffers[buffer]
-	if r.isSelf || s == nil {
-		s = &space{shared: !r.isSelf}
-		m.spaces = append(m.spaces, s)
-	}
-	if r.isSelf {
-		s.base, s.bytes = r.place.Offset, r.place.Bytes
-	} else {
-		m.buffers[buffer] = s
-	}
-	r.space, r.buffer, r.touched, r.written = s, buffer, spot[touched]{}, spot[written]{}
-	return s
 }
 
 // Add takes a touch in: it counts it, and follows its bytes.
@@ -165,19 +96,23 @@ func (m *Meter) Count(a *Touch) {
 
 // Follow follows the bytes that are touched: when they were before, whose they are and for how long they are needed.
 func (m *Meter) Follow(a *Touch) {
-	if a.NS > m.now || !m.begun {
-		m.advance(a.NS)
+	c := &m.clock
+	if a.NS > c.now || !c.begun {
+		c.advance(a.NS)
 	}
-	m.at = m.now
+	c.at = c.now
 	if a.Op == OpAlloc || a.Op == OpFree {
 		m.renew(a)
 		return
 	}
-	r := m.region(a.Region, a.Type)
-	s := m.spaceOf(r, a.Buffer)
+	r := m.regions.region(a.Region, a.Type)
+	s := m.regions.spaceOf(r, a.Buffer)
 	isWrite := a.Op == OpWrite
 	if r.place.Written != 0 {
-		m.load(s, r, isWrite)
+		if !isWrite && !s.shared && r.place.Bytes != 0 {
+			m.lives.load(s, r)
+		}
+		r.place.Written = 0
 	}
 	switch {
 	case a.Size == 0 || a.Scattered || a.isDamaged():
@@ -186,14 +121,36 @@ func (m *Meter) Follow(a *Touch) {
 			m.touch(s, r, r.place.Offset, r.place.Offset+whole, isWrite)
 		}
 	case a.Pieces <= 1 && s.rows == 0:
-		if a.NS < m.now && isWrite && s.isNew(a.Offset, a.Offset+a.Size) {
-			m.at = a.NS
+		if a.NS < c.now && isWrite && s.isNew(a.Offset, a.Offset+a.Size) {
+			c.at = a.NS
 		}
 		m.touch(s, r, a.Offset, a.Offset+a.Size, isWrite)
 	default:
 		if !s.stretches(a, func(start, end uint64) { m.touch(s, r, start, end, isWrite) }) {
 			r.Hulls++
 		}
+	}
+}
+
+// touch follows a read or a write of a range of a space.
+func (m *Meter) touch(s *space, r *region, start, end uint64, isWrite bool) {
+	start, end = s.snap(start, end)
+	if start >= end {
+		return
+	}
+	if m.recent.isFull() {
+		m.regions.renumber(m.recent.renumber())
+	}
+	fresh := m.recent.touch(s, r, start, end, !isWrite)
+	switch {
+	case isWrite:
+		m.lives.write(s, r, start, end, m.recent.before)
+	case fresh > 0 || s.shared:
+		m.lives.read(s, r, start, end, m.recent.before)
+	}
+	if s.touched.n > maxRuns || s.written.n > maxRuns {
+		s.widen()
+		r.Grain = max(r.Grain, s.grain)
 	}
 }
 
@@ -210,157 +167,104 @@ func (a *Touch) isTorn() bool {
 	return a.Stride > maxSpan || a.Pieces > maxSpan || uint64(a.Pieces)*a.Stride > maxSpan || a.Offset+uint64(a.Pieces)*a.Stride < a.Offset
 }
 
-// advance lets time go on.
-func (m *Meter) advance(ns int64) {
-	if !m.begun {
-		m.first, m.now, m.begun, m.turn = ns, ns, true, ns
-	}
-	m.now = max(m.now, ns)
-	if m.now < m.turn {
+// renew ends what a range held. Of the allocation of a region another life begins.
+func (m *Meter) renew(a *Touch) {
+	if !a.renews() {
 		return
 	}
-	m.turn = Forever
-	for k := range m.windows {
-		w := &m.windows[k]
-		w.number = (m.now-m.first)/w.length + 1
-		w.start = m.first + (w.number-1)*w.length
-		m.latest = max(m.latest, w.start)
-		m.turn = min(m.turn, w.start+w.length)
-	}
-}
-
-// load lets a region have been written as a whole before it is touched first, if that is how it was.
-func (m *Meter) load(s *space, r *region, isWrite bool) {
-	at := min(r.place.Written, m.now)
-	r.place.Written = 0
-	if isWrite || s.shared || r.place.Bytes == 0 {
+	censored := a.Op == OpFree && a.Ended
+	if a.Region < 0 {
+		m.renewBuffer(a, censored)
 		return
 	}
-	start, end := r.place.Offset, r.place.Offset+r.place.Bytes
-	m.heads = s.written.put(start, end, written{at, r.number, 1, true}, m.heads[:0])
-	r.live(int64(end-start), m.first, at)
-}
-
-// touch follows a read or a write of a range of a space.
-func (m *Meter) touch(s *space, r *region, start, end uint64, isWrite bool) {
-	start, end = s.snap(start, end)
-	if start >= end {
-		return
-	}
-	if m.recent.isFull() {
-		m.renumber()
-	}
-	weight, slot := s.weight(), m.recent.slot()
-	is := touched{m.at, slot, !isWrite}
-	var left int64 // bytes that nobody touched before
-	if g := s.touched.exact(start, end, &r.touched); g != nil {
-		m.tails = append(m.tails[:0], *g)
-		g.is = is
-		before, bytes := &m.tails[0].is, int64(end-start)*weight
-		m.again(r, before, bytes)
-		m.recent.move(before.slot, slot, bytes)
-	} else {
-		m.tails = s.touched.putAt(&r.touched, start, end, is, m.tails[:0])
-		left = int64(end-start) - m.differ(r, slot, int64(end-start), weight)
-		if left > 0 {
-			m.fresh(r, left*weight)
+	r := m.regions.region(a.Region, a.Type)
+	s := m.regions.spaceOf(r, a.Buffer)
+	isExact := s.stretches(a, func(start, end uint64) {
+		start, end = s.snap(start, end)
+		m.end(s, start, end, censored)
+		if a.Op == OpAlloc && start < end {
+			m.lives.claim(s, r, start, end, 0)
 		}
-	}
-	switch {
-	case isWrite:
-		m.write(s, r, start, end)
-	case left > 0 || s.shared:
-		m.read(s, r, start, end)
-	}
-	if s.touched.n > maxRuns || s.written.n > maxRuns {
-		s.widen()
-		r.Grain = max(r.Grain, s.grain)
+	})
+	if !isExact {
+		r.Hulls++
 	}
 }
 
-// differ counts bytes that are touched as one, and were not before: m.tails says what they were. It returns how many
-// were touched at all.
-func (m *Meter) differ(r *region, slot int32, all, weight int64) (known int64) {
-	for i := range m.tails {
-		o := &m.tails[i]
-		n := int64(o.end - o.start)
-		known += n
-		m.again(r, &o.is, n*weight)
+// renewBuffer ends what regions held that lie in a range of a buffer.
+func (m *Meter) renewBuffer(a *Touch, censored bool) {
+	if s := m.regions.buffers[a.Buffer]; s != nil {
+		m.end(s, a.Offset, a.Offset+a.Size, censored)
 	}
-	for i := range m.tails {
-		o := &m.tails[i]
-		m.recent.leave(o.is.slot, int64(o.end-o.start)*weight)
-	}
-	m.recent.come(slot, all*weight)
-	return known
-}
-
-// fresh counts bytes that nobody touched before.
-func (m *Meter) fresh(r *region, bytes int64) {
-	for k := range m.windows {
-		if m.at >= m.windows[k].start { // what is reported late belongs to a window that has passed
-			m.set(r, k, bytes)
+	for _, r := range m.regions.order {
+		s := r.space
+		if s == nil || s.shared || r.buffer != a.Buffer {
+			continue
+		}
+		start, end := s.base, s.base+s.bytes
+		if s.bytes == 0 {
+			start, end = s.touched.span()
+		}
+		if start >= a.Offset && end <= a.Offset+a.Size {
+			m.end(s, 0, Forever, censored)
 		}
 	}
 }
 
-// again counts bytes that were touched before.
-func (m *Meter) again(r *region, before *touched, bytes int64) {
-	interval, distance := max(m.at-before.ns, 0), max(m.recent.since(before.slot), 0) // below 0 only by overflow, in damaged files
-	r.IAI.Add(interval, bytes)
-	r.Reuse.Add(distance, bytes)
-	r.kind.IAIs.bucket(interval).add(interval, bytes) // what they add up to is known of regions
-	r.kind.Reuses.bucket(distance).add(distance, bytes)
-	if before.ns >= m.latest {
-		return
+// EndCells ends, at a time, what cells first to end-1 of a cache held, of bytes each in the region's tensor. It is
+// false if they cannot be found in it.
+func (m *Meter) EndCells(region int, first, end, bytes, ns int64) bool {
+	all := m.regions.dense
+	if region < 0 || region >= len(all) || all[region] == nil || all[region].space == nil {
+		return region >= 0 // nothing was written there
 	}
-	for k := range m.windows {
-		if before.ns < m.windows[k].start {
-			m.set(r, k, bytes)
+	if first < 0 || first >= end || bytes <= 0 || end > maxSpan/bytes {
+		return false
+	}
+	s := all[region].space
+	from, to := s.base+uint64(first*bytes), s.base+uint64(end*bytes)
+	if s.rows > 0 {
+		width := uint64(bytes) / s.rows
+		if width == 0 || uint64(bytes)%s.rows != 0 || s.stride%width != 0 {
+			return false
 		}
+		perStream := s.stride / width
+		stream := uint64(first) / perStream
+		from = stream*s.stride + uint64(first)%perStream*width
+		if to = from + uint64(end-first)*width; to > (stream+1)*s.stride {
+			return false
+		}
+	} else if s.bytes > 0 && to > s.base+s.bytes {
+		return false
 	}
+	m.clock.advance(ns)
+	from, to = s.snap(from, to)
+	m.end(s, from, to, false)
+	return true
 }
 
-// set adds bytes to the working set of a window.
-func (m *Meter) set(r *region, k int, bytes int64) {
-	r.windows[k].add(m.windows[k].number, bytes)
-	r.kind.windows[k].add(m.windows[k].number, bytes)
-}
-
-// renumber renumbers the slots of touches.
-func (m *Meter) renumber() {
-	numbers := m.recent.renumber()
-	for _, s := range m.spaces {
-		s.touched.each(func(g *run[touched]) { g.is.slot = numbers[g.is.slot] })
-	}
+// end ends the lives of bytes, or the trace where they live on.
+func (m *Meter) end(s *space, start, end uint64, censored bool) {
+	m.lives.end(s, start, end, m.recent.forget(s, start, end), censored)
 }
 
 // Finish ends the trace: what lives on is censored. Nothing may be added any more.
 func (m *Meter) Finish(ns int64) {
-	m.advance(max(ns, m.now))
-	for _, s := range m.spaces {
+	m.clock.advance(max(ns, m.clock.now))
+	for _, s := range m.regions.spaces {
 		m.end(s, 0, Forever, true)
 	}
-	for k := range m.windows {
-		last := (m.now-m.first)/m.windows[k].length + 1
-		for _, r := range m.regions.order {
-			r.windows[k].finish(last)
-		}
-		for _, t := range m.types {
-			if t != nil {
-				t.windows[k].finish(last)
-			}
-		}
-	}
 	for i, r := range m.regions.order {
+		m.clock.finish(&r.Metrics)
 		m.counted.order[i].fill(&r.Metrics)
 		if r.Reads+r.Writes > 0 || r.Retention.Count > 0 {
 			r.kind.Regions++
 		}
 		r.kind.Metrics.merge(&r.Metrics)
 	}
-	for kind, t := range m.types {
+	for kind, t := range m.regions.types {
 		if t != nil {
+			m.clock.finish(&t.Metrics)
 			t.IAIs.Tally, t.Reuses.Tally, t.Strides = t.IAI, t.Reuse, *m.counted.strides[kind]
 		}
 	}
@@ -368,7 +272,7 @@ func (m *Meter) Finish(ns int64) {
 
 // Type is what regions of a type add up to; nil: there was none. It is valid when the trace has ended.
 func (m *Meter) Type(t RegionType) *TypeMetrics {
-	if k := m.types[t]; k != nil && k.Regions > 0 {
+	if k := m.regions.types[t]; k != nil && k.Regions > 0 {
 		return k
 	}
 	return nil
@@ -399,4 +303,4 @@ func (m *Meter) Accessed() []int {
 }
 
 // Span is the time from the first touch to the end, in ns.
-func (m *Meter) Span() (first, last int64) { return m.first, m.now }
+func (m *Meter) Span() (first, last int64) { return m.clock.first, m.clock.now }

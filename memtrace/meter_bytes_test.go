@@ -227,7 +227,7 @@ func TestMeterAgainstBytes(t *testing.T) {
 		m.Declare(2, KVCache, Place{Bytes: 48})
 		want := &plain{memory: map[uint64]*[48]byteState{}, regions: map[int]*plainSums{}, types: map[RegionType]*plainSums{}, first: 1000, lengths: [2]int64{7, 50}}
 		ns := int64(1000)
-		m.advance(ns)
+		m.clock.advance(ns)
 		for range 10 + r.IntN(700) {
 			a := randomTouch(r, ns)
 			if a.Op == OpFree && want.regions[a.Region] == nil {
