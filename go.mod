@@ -64,3 +64,5 @@ tool (
 	github.com/cilium/ebpf/cmd/bpf2go
 	honnef.co/go/tools/cmd/staticcheck
 )
+
+replace codeberg.org/go-fonts/liberation => ./third_party/liberation

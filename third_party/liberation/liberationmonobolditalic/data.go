@@ -1,0 +1,7 @@
+// Package liberationmonobolditalic has the font of liberationsansbold, as the charts need no other.
+package liberationmonobolditalic
+
+import "codeberg.org/go-fonts/liberation/liberationsansbold"
+
+// TTF is the font.
+var TTF = liberationsansbold.TTF

@@ -1,0 +1,7 @@
+// Package liberationsansitalic has the font of liberationsansregular, as the charts need no other.
+package liberationsansitalic
+
+import "codeberg.org/go-fonts/liberation/liberationsansregular"
+
+// TTF is the font.
+var TTF = liberationsansregular.TTF
