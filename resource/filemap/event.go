@@ -3,7 +3,10 @@ package filemap
 import (
 	"encoding/binary"
 	"fmt"
+	"strconv"
 	"time"
+
+	"github.com/llamatap/llamatap/resource"
 )
 
 // Every is how often the ring buffer is looked at while something comes, and Rarely while little does: each look
@@ -23,6 +26,16 @@ const (
 	Read                    // pages that were read into the page cache
 	Request                 // a block request that read, from issue to completion
 )
+
+var kindNames = [...]string{Fault: "fault", Call: "call", Read: "read", Request: "request"}
+
+// String returns the kind's name as it stands in files.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) && k > 0 {
+		return kindNames[k]
+	}
+	return "kind(" + strconv.Itoa(int(k)) + ")"
+}
 
 // Flags say more of an event. The bits are shared with fault.h.
 type Flags uint16
@@ -91,4 +104,30 @@ func decode(e *Event, raw []byte) error {
 		return fmt.Errorf("an event of kind %d", e.Kind)
 	}
 	return nil
+}
+
+// faultLine is the line of one event, without where it belongs.
+func faultLine(e *Event, h Hit, files *Files) *resource.FaultLine {
+	l := &resource.FaultLine{
+		Kind: e.Kind.String(), BeginNS: e.BeginNS, WaitNS: max(0, e.EndNS-e.BeginNS), BlockedNS: e.BlockedNS,
+		PreemptedNS: e.PreemptedNS, PID: e.PID, TID: e.TID, Bytes: e.Bytes, Memory: h.Memory, Major: e.Flags&Major != 0,
+		FromKernel: e.Flags&FromKernel != 0,
+	}
+	if e.Flags&Unseen != 0 {
+		l.WaitNS = 0 // not known
+	}
+	if e.Kind == Fault {
+		l.Address = "0x" + strconv.FormatUint(e.At, 16)
+	}
+	if e.Kind == Read {
+		l.Bytes = (e.Last - e.First + 1) * files.Page
+	}
+	if e.Kind == Call {
+		l.Call = callName(e.Syscall)
+	}
+	if h.Place >= 0 {
+		p, offset := files.Place(h.Place), h.Offset
+		l.File, l.Tensor, l.Offset = p.File, p.Tensor, &offset
+	}
+	return l
 }

@@ -1,9 +1,7 @@
 package filemap
 
 import (
-	"cmp"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,12 +16,9 @@ const (
 	slack = 100 * time.Millisecond
 )
 
-// Bounds of memory: beyond them an event is put where it belongs as far as is known, and a line is written though
-// something of it may follow.
+// Bounds of memory: beyond maxPending an event is put where it belongs as far as is known.
 const (
 	maxPending = 1 << 18
-	maxLines   = 4096
-	maxHeld    = 64 // executions of which it is not decided whether they are set-up
 	maxTokens  = 16
 )
 
@@ -72,32 +67,17 @@ type Recorder struct {
 	put      int64   // events up to here are in their lines
 	number   uint64
 
-	lines   []*segment // by begin; the first is the oldest that is not written
-	byExec  map[uint64]*segment
+	lines   timeline
 	touched map[int]bool // places that faulted
 	total   sums
-	late    uint64 // executions reported after their events were assigned
-	strays  uint64 // events whose line was written before
-	unseen  uint64 // requests whose end was not seen
-	end     int64  // of the newest segment's execution
+	missed  Totals
 	closed  bool
-	err     error
 }
 
 // taken is an event that waits to be put into a line, resolved while its process was there.
 type taken struct {
 	Event
 	Hit
-}
-
-// segment is an execution or a phase, and what follows until the next begins.
-type segment struct {
-	kind       string
-	graph      Graph
-	end        int64 // 0: goes on
-	held       bool
-	written    bool
-	own, after sums
 }
 
 // NewRecorder makes a recorder. What is before the first execution is the phase load.
@@ -109,41 +89,26 @@ func NewRecorder(o RecorderOptions) *Recorder {
 	if o.Intervals {
 		first.kind, first.graph.Phase = resource.WaitInterval, ""
 	}
-	return &Recorder{o: o, lines: []*segment{first}, byExec: map[uint64]*segment{}, touched: map[int]bool{}}
+	r := &Recorder{o: o, touched: map[int]bool{}}
+	r.lines = timeline{o: &r.o, waiting: []*segment{first}, byExec: map[uint64]*segment{}}
+	return r
 }
 
 // Begin reports the begin of an execution.
 func (r *Recorder) Begin(g Graph) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := &segment{kind: resource.WaitGraph, graph: g, held: g.Held}
-	s.graph.Tokens = append([]resource.WaitToken(nil), g.Tokens[:min(len(g.Tokens), maxTokens)]...)
-	if g.TokenCount > maxTokens {
-		s.graph.Tokens = nil
+	if g.BeginNS < r.put {
+		r.missed.LateGraphs++
 	}
-	if s.graph.BeginNS < r.put {
-		r.late++
-	}
-	if last := r.lines[len(r.lines)-1]; last.kind == resource.WaitPhase && last.end == 0 {
-		last.end = s.graph.BeginNS
-	}
-	r.lines = append(r.lines, s)
-	if n := len(r.lines); n > 1 && r.lines[n-2].graph.BeginNS > s.graph.BeginNS {
-		slices.SortStableFunc(r.lines, func(a, b *segment) int { return cmp.Compare(a.graph.BeginNS, b.graph.BeginNS) })
-	}
-	r.byExec[g.Exec] = s
+	r.lines.begin(g)
 }
 
 // End reports the end of an execution. Without its Begin it is ignored.
 func (r *Recorder) End(exec uint64, endNS int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.byExec[exec]; s != nil && s.end == 0 {
-		s.end = max(endNS, s.graph.BeginNS)
-		if !s.held {
-			delete(r.byExec, exec)
-		}
-	}
+	r.lines.finish(exec, endNS)
 }
 
 // Decide releases the held lines of a context's executions up to exec, with their own phase or, where phase is not
@@ -151,16 +116,7 @@ func (r *Recorder) End(exec uint64, endNS int64) {
 func (r *Recorder) Decide(ctx uint32, exec uint64, phase string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.lines {
-		if s.held && s.graph.Ctx == ctx && s.graph.Exec <= exec {
-			if s.held = false; phase != "" {
-				s.graph.Phase = phase
-			}
-			if s.end != 0 {
-				delete(r.byExec, s.graph.Exec)
-			}
-		}
-	}
+	r.lines.decide(ctx, exec, phase)
 }
 
 // AddPath makes a file known by its path.
@@ -224,137 +180,48 @@ func (r *Recorder) Upto(monoNS int64) {
 		limit = min(limit, r.pending[n].EndNS-1)
 	}
 	r.put = max(r.put, limit)
-	r.write(limit - int64(slack))
+	r.lines.write(limit - int64(slack))
 }
 
 // assign puts the oldest events into their lines.
 func (r *Recorder) assign(n int) {
 	for i := range r.pending[:n] {
-		e := &r.pending[i]
+		e, h, files := &r.pending[i].Event, r.pending[i].Hit, r.o.Files
 		r.put = max(r.put, e.EndNS)
-		r.assignOne(&e.Event, e.Hit)
+		if h.Unsure {
+			h = files.Resolve(e)
+		}
+		r.total.add(e, h, files)
+		s, to := r.lines.find(e.BeginNS)
+		if to == nil {
+			s, to = r.lines.find(e.EndNS)
+		}
+		if to == nil {
+			r.missed.Strays++
+			s = r.lines.waiting[len(r.lines.waiting)-1]
+			to = &s.after
+		}
+		to.add(e, h, files)
+		if e.Kind == Fault && h.Place >= 0 && !r.touched[h.Place] {
+			r.touched[h.Place] = true
+			to.first = append(to.first, firstFault{h.Place, e.BeginNS})
+		}
+		if r.o.Fault != nil && r.lines.err == nil {
+			l := faultLine(e, h, files)
+			if l.Number, l.In = r.number, s.kind; to == &s.after {
+				l.In = resource.WaitBetween
+			}
+			if s.kind == resource.WaitGraph {
+				l.Exec = &s.graph.Exec
+			}
+			r.lines.err = r.o.Fault(l)
+		}
+		if e.Flags&Unseen != 0 {
+			r.missed.Unseen++
+		}
+		r.number++
 	}
 	r.pending = r.pending[:copy(r.pending, r.pending[n:])]
-}
-
-func (r *Recorder) assignOne(e *Event, h Hit) {
-	if h.Unsure {
-		h = r.o.Files.Resolve(e)
-	}
-	r.total.add(e, h, r.o.Files)
-	s, to := r.find(e.BeginNS)
-	if to == nil {
-		s, to = r.find(e.EndNS)
-	}
-	if to == nil {
-		r.strays++
-		s = r.lines[len(r.lines)-1]
-		to = &s.after
-	}
-	to.add(e, h, r.o.Files)
-	if e.Kind == Fault && h.Place >= 0 && !r.touched[h.Place] {
-		r.touched[h.Place] = true
-		to.first = append(to.first, firstFault{h.Place, e.BeginNS})
-	}
-	if r.o.Fault != nil && r.err == nil {
-		r.err = r.o.Fault(r.fault(e, h, s, to))
-	}
-	if e.Flags&Unseen != 0 {
-		r.unseen++
-	}
-	r.number++
-}
-
-// find returns the line that counts what happened at a time; none where it is written.
-func (r *Recorder) find(at int64) (*segment, *sums) {
-	i := len(r.lines) - 1
-	for i > 0 && r.lines[i].graph.BeginNS > at {
-		i--
-	}
-	for j := i; j >= max(0, i-8); j-- { // executions of several contexts may overlap
-		if s := r.lines[j]; s.graph.BeginNS <= at && (s.end == 0 || at <= s.end) {
-			if s.written {
-				return nil, nil
-			}
-			return s, &s.own
-		}
-	}
-	if s := r.lines[i]; s.graph.BeginNS <= at {
-		return s, &s.after
-	} else if !s.written && i == 0 && s.kind != resource.WaitGraph {
-		return s, &s.own // before the recording was said to begin
-	}
-	return nil, nil
-}
-
-// write writes the lines that are complete up to a time.
-func (r *Recorder) write(upto int64) {
-	for len(r.lines) > 0 {
-		s, forced := r.lines[0], len(r.lines) > maxLines
-		if !s.written {
-			if !forced && (s.end == 0 || s.end > upto || s.held && !r.crowded()) {
-				return
-			}
-			r.line(s)
-		}
-		if len(r.lines) == 1 || !forced && r.lines[1].graph.BeginNS > upto {
-			return
-		}
-		r.between(s, r.lines[1].graph.BeginNS)
-		r.lines = append(r.lines[:0], r.lines[1:]...)
-	}
-}
-
-// crowded reports whether too many lines are held until it is decided whether they were set-up.
-func (r *Recorder) crowded() bool {
-	n := 0
-	for _, s := range r.lines {
-		if s.held {
-			n++
-		}
-	}
-	return n > maxHeld
-}
-
-// line writes a segment's own line.
-func (r *Recorder) line(s *segment) {
-	g := &s.graph
-	l := resource.WaitLine{Kind: s.kind, Phase: g.Phase, BeginNS: g.BeginNS, EndNS: s.end}
-	if s.kind == resource.WaitGraph {
-		l.Ctx, l.Exec, l.TokenCount, l.Tokens = &g.Ctx, &g.Exec, g.TokenCount, g.Tokens
-		if g.TokenFirst >= 0 {
-			l.TokenFirst = &g.TokenFirst
-		}
-	}
-	l.FirstFaults = r.order(s)
-	r.out(&l, &s.own)
-	s.written, s.own = true, sums{}
-	r.end = max(r.end, s.end)
-	delete(r.byExec, g.Exec)
-}
-
-// between writes what came after a segment, if anything did.
-func (r *Recorder) between(s *segment, until int64) {
-	if s.after.empty() {
-		return
-	}
-	l := resource.WaitLine{Kind: resource.WaitBetween, BeginNS: max(s.end, r.end), EndNS: until}
-	if l.EndNS < l.BeginNS {
-		l.BeginNS = l.EndNS
-	}
-	if s.kind == resource.WaitGraph {
-		l.Ctx, l.Exec = &s.graph.Ctx, &s.graph.Exec
-	}
-	r.out(&l, &s.after)
-	s.after = sums{}
-}
-
-func (r *Recorder) out(l *resource.WaitLine, s *sums) {
-	l.DurationNS = l.EndNS - l.BeginNS
-	s.fill(l, r.o.Files, r.o.Top)
-	if err := r.o.Line(l); err != nil && r.err == nil {
-		r.err = err
-	}
 }
 
 // Interval makes the line of the time since the one before, of a recorder of intervals, and begins the next.
@@ -362,11 +229,11 @@ func (r *Recorder) Interval(endNS int64) *resource.WaitLine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.assign(len(r.pending))
-	s := r.lines[0]
+	s := r.lines.waiting[0]
 	l := &resource.WaitLine{Kind: resource.WaitInterval, BeginNS: s.graph.BeginNS, EndNS: endNS,
 		DurationNS: endNS - s.graph.BeginNS}
 	s.own.fill(l, r.o.Files, r.o.Top)
-	r.lines[0] = &segment{kind: resource.WaitInterval, graph: Graph{TokenFirst: -1, BeginNS: endNS}}
+	*s = segment{kind: resource.WaitInterval, graph: Graph{TokenFirst: -1, BeginNS: endNS}}
 	return l
 }
 
@@ -383,32 +250,17 @@ func (r *Recorder) Close(endNS int64, finish func(*resource.WaitLine, Totals)) e
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return r.err
+		return r.lines.err
 	}
 	r.closed = true
 	r.assign(len(r.pending))
-	begin := r.o.BeginNS
 	if !r.o.Intervals {
-		for i, s := range r.lines {
-			if s.end == 0 {
-				s.end = endNS
-			}
-			until := endNS
-			if i+1 < len(r.lines) {
-				until = r.lines[i+1].graph.BeginNS
-			}
-			if !s.written {
-				r.line(s)
-			}
-			r.between(s, until)
-		}
-		r.lines = r.lines[:0]
-		l := resource.WaitLine{Kind: resource.WaitTotal, BeginNS: begin, EndNS: endNS}
+		r.lines.drain(endNS)
+		l := resource.WaitLine{Kind: resource.WaitTotal, BeginNS: r.o.BeginNS, EndNS: endNS}
 		if finish != nil {
-			finish(&l, Totals{r.late, r.strays, r.unseen})
+			finish(&l, r.missed)
 		}
-		r.o.Top = math.MaxInt // it lists them all
-		r.out(&l, &r.total)
+		r.lines.out(&l, &r.total, math.MaxInt) // it lists all places
 	}
-	return r.err
+	return r.lines.err
 }

@@ -243,8 +243,8 @@ func TestBounded(t *testing.T) {
 		r.Begin(Graph{Exec: i, BeginNS: int64(1e9) + int64(i), Held: true}) // none ends
 		r.Upto(int64(2e9))
 	}
-	if len(r.lines) > maxLines+1 || len(r.byExec) > maxLines+1 {
-		t.Errorf("%d lines wait, %d executions", len(r.lines), len(r.byExec))
+	if l := &r.lines; len(l.waiting) > maxLines+1 || len(l.byExec) > maxLines+1 {
+		t.Errorf("%d lines wait, %d executions", len(l.waiting), len(l.byExec))
 	}
 	if err := r.Close(3e9, nil); err != nil {
 		t.Fatal(err)
