@@ -107,7 +107,7 @@ bench-profile: build
 # bench-smoke runs every benchmark once: it proves that they work, not how fast.
 bench-smoke: build
 	GOFLAGS="$(goflags)" $(GO) test -run '^$$' -bench . -benchtime 1x ./...
-	bin/llamatap bench tap -m models/gopher-6m-q8_0.gguf -dir bin -pairs 1 -time 1ns -n 8 -prompt 1 -only 'map of memory,start'
+	bin/llamatap bench tap -m models/gopher-6m-q8_0.gguf -dir bin -pairs 1 -time 1ns -n 8 -prompt 1 -only 'map of memory'
 	bin/llamatap bench -p 16 -n 4 -pg 8,4 -d 0,8 -r 1 --rounds 1 --tap-tensors 'l_out*' --dir bin
 
 fuzz-smoke: llama

@@ -51,6 +51,11 @@ func (b Bound) is(metric string) bool {
 	return b.Metric == metric || b.Metric == "any" && slices.Contains(units[0].metrics, metric)
 }
 
+// atMost judges a ratio that must not exceed the limit, as AtLeast does one that must reach it.
+func (i Interval) atMost(limit float64) Verdict {
+	return Interval{-i.Median, -i.High, -i.Low, i.Pairs}.AtLeast(-limit)
+}
+
 // ofRatio judges a ratio of pairs: it fails when its whole interval lies on the wrong side.
 func (b Bound) ofRatio(r *Ratio) Verdict {
 	if b.Below {

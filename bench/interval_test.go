@@ -86,20 +86,3 @@ func TestHolds(t *testing.T) {
 		}
 	}
 }
-
-// TestStartup times commands of which one sleeps before it writes.
-func TestStartup(t *testing.T) {
-	if ms, err := firstByte(t.Context(), []string{"sh", "-c", "sleep 0.05; echo a"}); err != nil || ms < 50 {
-		t.Errorf("%g ms, %v", ms, err)
-	}
-	for _, line := range []string{"echo a; exit 3", "exit 0"} {
-		if _, err := firstByte(t.Context(), []string{"sh", "-c", line}); err == nil {
-			t.Errorf("%q is timed", line)
-		}
-	}
-	more, ratio, err := compareStarts(t.Context(), []string{"echo", "a"}, []string{"echo", "b"}, 3,
-		rand.New(rand.NewPCG(1, 2)))
-	if err != nil || more.Pairs != 3 || ratio.Pairs != 3 || ratio.Low <= 0 {
-		t.Errorf("%+v, %+v, %v", more, ratio, err)
-	}
-}

@@ -14,8 +14,6 @@ type Pair struct {
 	Base, Test Side
 	Gates      []Gate
 	Overhead   bool // the overhead that Test prints is compared with its speed, measured from outside
-	// Before is called before each run of Test and returns what ends it again; nil: nothing.
-	Before func(ctx context.Context) (stop func(), err error)
 }
 
 // Gate is a ratio that Test must reach of Base.
@@ -101,7 +99,7 @@ func (p Pair) once(ctx context.Context, o *Outcome, random *rand.Rand) error {
 	var base, test Sample
 	run := []func() error{
 		func() (err error) { base, err = p.Base.Run(ctx); return err },
-		func() (err error) { test, err = p.test(ctx); return err },
+		func() (err error) { test, err = p.Test.Run(ctx); return err },
 	}
 	if random.IntN(2) == 1 {
 		run[0], run[1] = run[1], run[0]
@@ -113,15 +111,4 @@ func (p Pair) once(ctx context.Context, o *Outcome, random *rand.Rand) error {
 	}
 	o.Base, o.Test = append(o.Base, base), append(o.Test, test)
 	return nil
-}
-
-func (p Pair) test(ctx context.Context) (Sample, error) {
-	if p.Before != nil {
-		stop, err := p.Before(ctx)
-		if err != nil {
-			return Sample{}, err
-		}
-		defer stop()
-	}
-	return p.Test.Run(ctx)
 }

@@ -23,7 +23,6 @@ type Sample struct {
 	Prefill float64 // prompt tokens per second; 0 where the side does not report it
 	// Recorded is the metadata of what the run recorded; nil: nothing was.
 	Recorded *rundir.Metadata
-	PeakKiB  int64 // peak resident memory of the process; with a recording, of the model's process
 }
 
 // Side is one of the two configurations of a pair.
@@ -61,13 +60,13 @@ func ParseRates(stderr []byte) (prefill, decode float64, err error) {
 }
 
 // run runs a command and returns what it printed, also where it failed.
-func run(cmd *exec.Cmd) (stdout, stderr []byte, peakKiB int64, err error) {
+func run(cmd *exec.Cmd) (stdout, stderr []byte, err error) {
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err = cmd.Run(); err != nil {
 		err = fmt.Errorf("%s: %w: %s", cmd, err, bytes.TrimSpace(said.Bytes()))
 	}
-	return out.Bytes(), said.Bytes(), peakOf(cmd), err
+	return out.Bytes(), said.Bytes(), err
 }
 
 // Run is llamatap run of this binary, with what tap asks for recorded.
@@ -102,11 +101,10 @@ func (m Model) run(ctx context.Context, tap []string,
 		}
 		defer release()
 	}
-	_, stderr, peak, err := run(cmd)
+	_, stderr, err := run(cmd)
 	if err != nil && (prepare == nil || !lossy(ctx, err)) {
 		return s, err
 	}
-	s.PeakKiB = peak
 	if s.Prefill, s.Decode, err = ParseRates(stderr); err != nil || out == "" {
 		return s, err
 	}
@@ -133,8 +131,7 @@ func readRecorded(out string) (*rundir.Metadata, error) {
 // LlamaBench is llama.cpp's llama-bench, started by path.
 func (m Model) LlamaBench(path string) Side {
 	return Side{"llama-bench", func(ctx context.Context) (Sample, error) {
-		stdout, _, peak, err := run(exec.CommandContext(ctx, path, "-m", m.Path, "-t", strconv.Itoa(m.Threads), "-p",
-			"0",
+		stdout, _, err := run(exec.CommandContext(ctx, path, "-m", m.Path, "-t", strconv.Itoa(m.Threads), "-p", "0",
 			"-n", strconv.Itoa(m.Tokens), "-r", "1", "-o", "json"))
 		if err != nil {
 			return Sample{}, err
@@ -148,7 +145,7 @@ func (m Model) LlamaBench(path string) Side {
 		}
 		for _, row := range rows {
 			if row.Generated > 0 {
-				return Sample{Decode: row.Rate, PeakKiB: peak}, nil
+				return Sample{Decode: row.Rate}, nil
 			}
 		}
 		return Sample{}, errors.New("llama-bench reported no generation rate")
@@ -179,7 +176,7 @@ var completionPattern = regexp.MustCompile(
 func (m Model) LlamaCompletion(path string) Side {
 	return Side{"llama-completion", func(ctx context.Context) (Sample, error) {
 		for range 5 { // its log is written by a thread that it does not wait for
-			_, stderr, peak, err := run(exec.CommandContext(ctx, path, "-m", m.Path, "-t", strconv.Itoa(m.Threads),
+			_, stderr, err := run(exec.CommandContext(ctx, path, "-m", m.Path, "-t", strconv.Itoa(m.Threads),
 				"-c", "512", "-no-cnv",
 				"-p", m.Prompt, "-n", strconv.Itoa(m.Tokens), "--temp", "0", "--ignore-eos", "--perf"))
 			if err != nil {
@@ -187,7 +184,7 @@ func (m Model) LlamaCompletion(path string) Side {
 			}
 			if match := completionPattern.FindSubmatch(stderr); match != nil {
 				rate, err := strconv.ParseFloat(string(match[1]), 64)
-				return Sample{Decode: rate, PeakKiB: peak}, err
+				return Sample{Decode: rate}, err
 			}
 		}
 		return Sample{}, errors.New("llama-completion reported no rate in five runs")

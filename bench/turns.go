@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -58,9 +59,10 @@ func (t Tap) alternated(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			turns := extra[[]time.Duration](s.Recorded, "turns_ns")
-			if len(turns) < 3 {
-				return fmt.Errorf("%s: %d turns were reported, expected %d", name, len(turns), turnsPerRun)
+			var turns []time.Duration
+			if err := json.Unmarshal(s.Recorded.Extra["turns_ns"], &turns); err != nil || len(turns) < 3 {
+				return fmt.Errorf("%s: the run ended after %d of %d turns of %d tokens: prompt and turns must fit into a "+
+					"context of %d tokens; give a shorter --prompt", name, len(turns), turnsPerRun, turnTokens, model.Context)
 			}
 			ratios = append(ratios, turnRatios(turns)...)
 			ratio = medianInterval(ratios)

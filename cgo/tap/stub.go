@@ -16,8 +16,5 @@ func Recording() bool { return false }
 // Detach does nothing without llama.cpp.
 func Detach() {}
 
-// OffCost measures nothing without llama.cpp.
-func OffCost(int) (through, direct float64) { return 0, 0 }
-
 // Layout is empty without llama.cpp.
 func Layout() []int { return nil }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"strings"
 
 	"github.com/llamatap/llamatap/bench"
@@ -30,9 +29,6 @@ ratio is reported. Ctrl-C ends with what has been measured.
 			a := newBench()
 			a.define(f)
 			return func(args []string) error {
-				if level := os.Getenv(bench.LoadVariable); level != "" {
-					return runLoad(level)
-				}
 				if len(args) == 0 {
 					return call("bench", "tap")
 				}

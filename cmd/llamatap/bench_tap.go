@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/bench"
-	"github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner/host"
@@ -23,9 +22,8 @@ func benchTapCommand() *cli.Command {
 		Name: "tap", Summary: "measure what the tap costs, as ratios of paired runs on this machine, and judge it by gates", Usage: "[flags]",
 		Define: func(f *cli.Flags) func([]string) error {
 			t := bench.Tap{
-				Model:   bench.Model{Dir: filepath.Join("build", "bench"), Threads: 2, Tokens: 48},
-				OffCost: tap.OffCost, Limits: bench.Limits{MinPairs: 8, Time: 3 * time.Minute}, MemoryBound: 256 << 20,
-				Table: bench.NewTable(terminal.Out), Progress: func(line string) { fmt.Fprintln(terminal.Err, line) },
+				Model:  bench.Model{Dir: filepath.Join("build", "bench"), Threads: 2, Tokens: 48},
+				Limits: bench.Limits{MinPairs: 8, Time: 3 * time.Minute}, Table: bench.NewTable(terminal.Out), Progress: func(line string) { fmt.Fprintln(terminal.Err, line) },
 			}
 			prompt, stock := 40, true
 			f.Add("-m, --model FILE", &t.Model.Path, "GGUF model (default: a 1B model with random weights, made on first use)")
