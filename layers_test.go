@@ -25,7 +25,7 @@ var layers = map[string]int{
 
 	"intervene": 5, "mrm": 5, "bench": 5, // they stand on runner
 	"mrm/verdict": 1, // what a run of an experiment says of itself, for those who read it
-	"runner":      4, "runner/*": 4, "inspect/server": 4, "bench/*": 4,
+	"runner":      4, "runner/*": 4, "inspect/server": 4,
 
 	"config": 3, "collect": 3, "inspect/report": 3, "inspect/export": 3, "inspect/mrmtrace": 3, "inspect/repair": 3, "inspect/host": 3, "inspect/host/chart": 4, "runner/watch": 3, "runner/sampling": 3, "runner/session/control": 3, // a run's socket: both ends
 

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"sort"
 
-	"github.com/llamatap/llamatap/bench/measure"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -42,7 +41,7 @@ func (v *Visit) readCaptured(out string) error {
 }
 
 // stepAt finds the step that ran at a time of the monotonic clock; nil: none did.
-func (v *Visit) stepAt(ns int64) *measure.Step {
+func (v *Visit) stepAt(ns int64) *Step {
 	for i := range v.Repetitions {
 		r := &v.Repetitions[i]
 		at := ns - r.MonoNS

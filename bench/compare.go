@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-
-	"github.com/llamatap/llamatap/bench/result"
 )
 
 // significant is the p value below which a change counts.
@@ -26,7 +24,7 @@ type Change struct {
 
 // Compare lists the changes of every test that both files hold; alone names the tests of only one. Rows of the same
 // test and settings are taken together.
-func Compare(old, new []result.Row) (changes []Change, alone []string) {
+func Compare(old, new []Row) (changes []Change, alone []string) {
 	a, b := gather(old), gather(new)
 	label := labels(append(slices.Clone(a), b...))
 	for i := range a {
@@ -59,7 +57,7 @@ func change(test, metric string, old, new []float64) Change {
 // samples are all samples of one test with its settings.
 type samples struct {
 	key     string
-	row     *result.Row
+	row     *Row
 	metrics [3]metric
 }
 
@@ -69,7 +67,7 @@ type metric struct {
 }
 
 // gather takes rows of one test and the same settings together, in their order.
-func gather(rows []result.Row) []samples {
+func gather(rows []Row) []samples {
 	var all []samples
 	for i := range rows {
 		r := &rows[i]

@@ -7,13 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llamatap/llamatap/bench/result"
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // sampled is a row of tg64 whose rate in tokens/s scatters by 3 % around a centre.
-func sampled(centre float64, n int, random *rand.Rand) result.Row {
-	r := result.New()
+func sampled(centre float64, n int, random *rand.Rand) Row {
+	r := NewRow()
 	r.ModelType, r.Gen = "llama 1B", 64
 	for range n {
 		rate := centre * (1 + 0.03*random.NormFloat64())
@@ -35,9 +34,9 @@ func TestPlantedSlowdown(t *testing.T) {
 	const rounds = 50
 	var planted, blamed, chance, chanceBlamed int
 	for range rounds {
-		old := []result.Row{sampled(100, 10, random)}
-		slow, _ := Compare(old, []result.Row{sampled(90, 10, random)})
-		same, alone := Compare(old, []result.Row{sampled(100, 10, random)})
+		old := []Row{sampled(100, 10, random)}
+		slow, _ := Compare(old, []Row{sampled(90, 10, random)})
+		same, alone := Compare(old, []Row{sampled(100, 10, random)})
 		if len(slow) != 2 || len(same) != 2 || len(alone) != 0 {
 			t.Fatalf("%+v, %+v, %q", slow, same, alone)
 		}
@@ -69,7 +68,7 @@ func TestRatios(t *testing.T) {
 	off.Tap, same.Tap, slow.Tap = at("off"), at("same"), at("slow")
 	other := sampled(50, 3, random)
 	other.Gen, other.Prompt = 0, 64
-	ratios := Ratios([]result.Row{off, same, other, slow})
+	ratios := Ratios([]Row{off, same, other, slow})
 	if len(ratios) != 2 || ratios[0].Interval.Resolved() != "not resolved" ||
 		ratios[1].Interval.Resolved() != "slower" {
 		t.Fatalf("%+v", ratios)
@@ -99,7 +98,7 @@ func TestRatios(t *testing.T) {
 // TestRatioBases compares a recording with the same settings without it, and settings with the first ones.
 func TestRatioBases(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 9))
-	var rows []result.Row
+	var rows []Row
 	for _, threads := range []int{1, 2} {
 		off, on := sampled(100, 6, random), sampled(100, 6, random)
 		off.Threads, on.Threads, off.Tap, on.Tap, on.TapFlags = threads, threads, at("off"), at("on"),
@@ -118,8 +117,8 @@ func TestRatioBases(t *testing.T) {
 
 // TestRatioPairs pairs rounds, not the order of samples, and takes a round's median.
 func TestRatioPairs(t *testing.T) {
-	a, b := result.Row{Gen: 1, SamplesTS: []float64{1, 2, 3}, Rounds: []int{0, 1, 1}},
-		result.Row{Gen: 1, SamplesTS: []float64{5, 4}, Rounds: []int{1, 2}}
+	a, b := Row{Gen: 1, SamplesTS: []float64{1, 2, 3}, Rounds: []int{0, 1, 1}},
+		Row{Gen: 1, SamplesTS: []float64{5, 4}, Rounds: []int{1, 2}}
 	if got := paired(&a, &b); !slices.Equal(got, []float64{2}) {
 		t.Errorf("%v, want 5 / median of 2 and 3", got)
 	}
@@ -128,8 +127,8 @@ func TestRatioPairs(t *testing.T) {
 // TestCompareRows takes rows of one test together and finds partners by settings.
 func TestCompareRows(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
-	row := func(threads int) result.Row { r := sampled(100, 3, random); r.Threads = threads; return r }
-	changes, alone := Compare([]result.Row{row(1), row(2), row(1)}, []result.Row{row(1), row(4)})
+	row := func(threads int) Row { r := sampled(100, 3, random); r.Threads = threads; return r }
+	changes, alone := Compare([]Row{row(1), row(2), row(1)}, []Row{row(1), row(4)})
 	if len(changes) != 2 || changes[0].Test != "tg64, n_threads 1" || len(changes[0].old) != 6 ||
 		changes[1].Metric != "itl" {
 		t.Errorf("%+v", changes)

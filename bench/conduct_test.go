@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/llamatap/llamatap/bench/measure"
 )
 
 // planned is a plan of three tests in two rounds.
@@ -32,10 +30,10 @@ func fake(plan *Plan, fails func(*Item) error) (*Conductor, *[]string) {
 	return &Conductor{Plan: plan, Progress: func(int, int, string) {},
 		visit: func(_ context.Context, item *Item, seed uint64, _ string) (Visit, error) {
 			visited = append(visited, fmt.Sprintf("%s seed %d", item.label(), seed))
-			v := Visit{Subject: measure.Subject{Type: "x", Prompt: item.Spec.Prompt}}
+			v := Visit{Subject: Subject{Type: "x", Prompt: item.Spec.Prompt}}
 			for range item.Spec.Repetitions {
 				v.Repetitions = append(v.Repetitions,
-					measure.Repetition{Time: "t", NS: 1e6, Steps: []measure.Step{{Phase: measure.Decode, NS: 5}}})
+					Repetition{Time: "t", NS: 1e6, Steps: []Step{{Phase: PhaseDecode, NS: 5}}})
 			}
 			if fails != nil {
 				return v, fails(item)

@@ -5,17 +5,15 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-
-	"github.com/llamatap/llamatap/bench/measure"
 )
 
 // FuzzLog reads any result file: what is accepted has whole lines and can be summarised.
 func FuzzLog(f *testing.F) {
-	plan := &Plan{Items: []Item{{Spec: measure.Spec{Gen: 2}}}, Rounds: 1}
+	plan := &Plan{Items: []Item{{Spec: Spec{Gen: 2}}}, Rounds: 1}
 	var seed bytes.Buffer
 	lines := json.NewEncoder(&seed)
 	for _, line := range []logLine{{Version: logVersion, Plan: plan},
-		{Visit: &Visit{Repetitions: []measure.Repetition{{NS: 5, TokenNS: []int64{2, 3}}}}}} {
+		{Visit: &Visit{Repetitions: []Repetition{{NS: 5, TokenNS: []int64{2, 3}}}}}} {
 		if err := lines.Encode(line); err != nil {
 			f.Fatal(err)
 		}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llamatap/llamatap/bench/measure"
 	"github.com/llamatap/llamatap/config"
 )
 
@@ -39,9 +38,9 @@ type Scenario struct {
 
 // Item is one test with its settings: one row of the result.
 type Item struct {
-	Spec       measure.Spec `json:"spec"`
-	PromptName string       `json:"prompt_name,omitempty"`
-	Tap        TapSetting   `json:"tap"`
+	Spec       Spec       `json:"spec"`
+	PromptName string     `json:"prompt_name,omitempty"`
+	Tap        TapSetting `json:"tap"`
 }
 
 // Plan is everything that a scripted benchmark runs. Each round visits every item in a random order of its own; a
@@ -121,7 +120,7 @@ func (p *Plan) order(round int) []int {
 
 // items lists a scenario's tests, settings outside and prompts inside, as llama-bench does.
 func (s *Scenario) items() []Item {
-	list := []Item{{Spec: measure.Spec{}}}
+	list := []Item{{Spec: Spec{}}}
 	list = spread(list, s.Models, "", func(i *Item, v string) { i.Spec.Model = v })
 	list = spread(list, s.Layers, -1, func(i *Item, v int) { i.Spec.GPULayers = v })
 	list = spread(list, s.FlashAttention, "auto", func(i *Item, v string) {

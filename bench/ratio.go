@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/llamatap/llamatap/bench/result"
 )
 
 // Ratio is one configuration over another on the same test: tokens per second, in pairs of the same round.
@@ -23,9 +21,9 @@ type Ratio struct {
 // Ratios compares, on each test of each model, every tap configuration with the first one at the same settings, and
 // the settings with the first ones. Pairs are of the same round; where a round has several repetitions, its median
 // counts.
-func Ratios(rows []result.Row) []Ratio {
+func Ratios(rows []Row) []Ratio {
 	var all []Ratio
-	bases := map[string]*result.Row{}
+	bases := map[string]*Row{}
 	for i := range rows {
 		r := &rows[i]
 		test := testName(r) + "\x00" + r.ModelFile
@@ -51,13 +49,13 @@ func Ratios(rows []result.Row) []Ratio {
 }
 
 // common names what a pair has in common: the test, and of what varies among all rows the model and the settings.
-func common(rows []result.Row, a, b *result.Row) string {
+func common(rows []Row, a, b *Row) string {
 	name := testName(a)
-	if slices.ContainsFunc(rows, func(r result.Row) bool { return r.ModelFile != a.ModelFile }) {
+	if slices.ContainsFunc(rows, func(r Row) bool { return r.ModelFile != a.ModelFile }) {
 		name = filepath.Base(a.ModelFile) + " " + name
 	}
 	for k, setting := range a.Settings() {
-		varies := slices.ContainsFunc(rows, func(r result.Row) bool { return r.Settings()[k] != setting })
+		varies := slices.ContainsFunc(rows, func(r Row) bool { return r.Settings()[k] != setting })
 		if varies && setting == b.Settings()[k] && strings.Contains(setting, " ") &&
 			!strings.HasPrefix(setting, "tap_flags") {
 			name += ", " + setting
@@ -67,7 +65,7 @@ func common(rows []result.Row, a, b *result.Row) string {
 }
 
 // testName is the test and, of a text, its name.
-func testName(r *result.Row) string {
+func testName(r *Row) string {
 	if r.PromptName == nil {
 		return r.Test()
 	}
@@ -76,7 +74,7 @@ func testName(r *result.Row) string {
 
 // metricOf names what a row measures: decode where only tokens are generated, prefill where there is only a prompt,
 // else both.
-func metricOf(r *result.Row) string {
+func metricOf(r *Row) string {
 	switch {
 	case r.Gen == 0:
 		return "prefill"
@@ -87,7 +85,7 @@ func metricOf(r *result.Row) string {
 }
 
 // paired lists other / base, one per round that both have.
-func paired(base, other *result.Row) []float64 {
+func paired(base, other *Row) []float64 {
 	a, b := byRound(base), byRound(other)
 	var rounds []int
 	for round := range a {
@@ -103,7 +101,7 @@ func paired(base, other *result.Row) []float64 {
 	return values
 }
 
-func byRound(r *result.Row) map[int][]float64 {
+func byRound(r *Row) map[int][]float64 {
 	rounds := map[int][]float64{}
 	for i, round := range r.Rounds[:min(len(r.Rounds), len(r.SamplesTS))] {
 		rounds[round] = append(rounds[round], r.SamplesTS[i])
@@ -112,21 +110,21 @@ func byRound(r *result.Row) map[int][]float64 {
 }
 
 // difference names two rows of one test by the settings that they do not share.
-func difference(a, b *result.Row) (nameA, nameB string) {
+func difference(a, b *Row) (nameA, nameB string) {
 	var ofA, ofB []string
 	for _, c := range []struct {
 		name string
-		of   func(*result.Row) string
+		of   func(*Row) string
 	}{
-		{"tap", func(r *result.Row) string { return deref(r.Tap) }},
-		{"threads", func(r *result.Row) string { return fmt.Sprint(r.Threads) }},
-		{"np", func(r *result.Row) string { return strconv.Itoa(sequencesOf(r)) }},
-		{"ngl", func(r *result.Row) string { return fmt.Sprint(r.GPULayers) }},
-		{"b", func(r *result.Row) string { return fmt.Sprint(r.Batch) }},
-		{"ub", func(r *result.Row) string { return fmt.Sprint(r.MicroBatch) }},
-		{"fa", func(r *result.Row) string { return fmt.Sprint(r.FlashAttn) }},
-		{"ctk", func(r *result.Row) string { return r.TypeK }},
-		{"ctv", func(r *result.Row) string { return r.TypeV }},
+		{"tap", func(r *Row) string { return known(r.Tap) }},
+		{"threads", func(r *Row) string { return fmt.Sprint(r.Threads) }},
+		{"np", func(r *Row) string { return strconv.Itoa(r.sequences()) }},
+		{"ngl", func(r *Row) string { return fmt.Sprint(r.GPULayers) }},
+		{"b", func(r *Row) string { return fmt.Sprint(r.Batch) }},
+		{"ub", func(r *Row) string { return fmt.Sprint(r.MicroBatch) }},
+		{"fa", func(r *Row) string { return fmt.Sprint(r.FlashAttn) }},
+		{"ctk", func(r *Row) string { return r.TypeK }},
+		{"ctv", func(r *Row) string { return r.TypeV }},
 	} {
 		if c.of(a) != c.of(b) {
 			ofA, ofB = append(ofA, c.name+" "+c.of(a)), append(ofB, c.name+" "+c.of(b))
@@ -136,21 +134,6 @@ func difference(a, b *result.Row) (nameA, nameB string) {
 		return "first", "again"
 	}
 	return strings.Join(ofA, ", "), strings.Join(ofB, ", ")
-}
-
-// sequencesOf is how many sequences were decoded at a time.
-func sequencesOf(r *result.Row) int {
-	if r.Sequences == nil {
-		return 1
-	}
-	return *r.Sequences
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // Resolved says in words whether the interval shows a difference.

@@ -4,14 +4,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llamatap/llamatap/bench/measure"
-	"github.com/llamatap/llamatap/bench/result"
 	"github.com/llamatap/llamatap/models"
 )
 
 // Rows summarises what was visited: one row per item that was visited at least once, in the plan's order.
-func Rows(plan *Plan, visits []Visit, environment *Environment) []result.Row {
-	var rows []result.Row
+func Rows(plan *Plan, visits []Visit, environment *Environment) []Row {
+	var rows []Row
 	for i := range plan.Items {
 		var own []Visit
 		for _, v := range visits {
@@ -30,18 +28,15 @@ func Rows(plan *Plan, visits []Visit, environment *Environment) []result.Row {
 			row.BuildCommit, row.BuildNumber, row.Environment = environment.BuildCommit, environment.BuildNumber,
 				environment
 		}
-		rows = append(rows, row.Row)
+		rows = append(rows, row)
 	}
 	return rows
 }
 
-// row is a result's row while it is filled.
-type row struct{ result.Row }
-
 // rowOf is an item's row without anything measured.
-func rowOf(i *Item) row {
+func rowOf(i *Item) Row {
 	s := &i.Spec
-	r := row{result.New()}
+	r := NewRow()
 	r.ModelFile = s.Model
 	if s.Model == "" {
 		r.ModelFile = models.DefaultName
@@ -65,7 +60,7 @@ func rowOf(i *Item) row {
 }
 
 // measured fills in the times of an item's visits.
-func (r *row) measured(visits []Visit) {
+func (r *Row) measured(visits []Visit) {
 	subject := visits[0].Subject
 	r.CPU, r.GPU, r.Backends = subject.CPU, subject.GPU, subject.Backends
 	r.ModelType, r.ModelSize, r.Parameters, r.Prompt = subject.Type, subject.SizeBytes, subject.Parameters,
@@ -110,7 +105,7 @@ func quantile(values []int64, share float64) int64 {
 }
 
 // recorded adds up what an item's visits recorded.
-func (r *row) recorded(visits []Visit) {
+func (r *Row) recorded(visits []Visit) {
 	for _, v := range visits {
 		if v.Recorded == nil {
 			continue
@@ -147,7 +142,7 @@ type TokenRow struct {
 	Repetition int    `json:"repetition"` // within its visit
 	Time       string `json:"time"`       // when the repetition began
 	Token      int    `json:"token"`      // 0 is the prompt where there is one
-	measure.Step
+	Step
 }
 
 // tokenRows lists a visit's steps.

@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/llamatap/llamatap/bench/measure"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -23,11 +22,11 @@ import (
 
 // Visit is what one measuring process measured of one item.
 type Visit struct {
-	Item        int                  `json:"item"`
-	Round       int                  `json:"round"`
-	Subject     measure.Subject      `json:"subject"`
-	Repetitions []measure.Repetition `json:"repetitions"`
-	Recorded    *Recorded            `json:"recorded,omitempty"` // what the tap recorded meanwhile
+	Item        int          `json:"item"`
+	Round       int          `json:"round"`
+	Subject     Subject      `json:"subject"`
+	Repetitions []Repetition `json:"repetitions"`
+	Recorded    *Recorded    `json:"recorded,omitempty"` // what the tap recorded meanwhile
 }
 
 // Recorded is the metadata of a recording. A nil field is unknown.
@@ -118,7 +117,7 @@ func measured(cmd *exec.Cmd) ([]byte, error) {
 func (v *Visit) read(in io.Reader) error {
 	decoder := json.NewDecoder(in)
 	for decoder.More() {
-		var line measure.Line
+		var line measureLine
 		if err := decoder.Decode(&line); err != nil {
 			return fmt.Errorf("read what was measured: %w", err)
 		}

@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/llamatap/llamatap/bench"
-	"github.com/llamatap/llamatap/bench/result"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 )
@@ -31,7 +30,7 @@ elsewhere; it takes at least four repetitions on each side.
 
 // compareResults compares two results, and judges them.
 func compareResults(bounds []bench.Bound, paths []string) (err error) {
-	var rows [2][]result.Row
+	var rows [2][]bench.Row
 	for i := range rows {
 		if rows[i], err = readRows(paths[i]); err != nil {
 			return err
@@ -51,13 +50,13 @@ func compareResults(bounds []bench.Bound, paths []string) (err error) {
 }
 
 // readRows reads the rows of one file.
-func readRows(path string) ([]result.Row, error) {
+func readRows(path string) ([]bench.Row, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	rows, err := result.Read(file)
+	rows, err := bench.ReadRows(file)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/bench"
-	"github.com/llamatap/llamatap/bench/result"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/runner"
@@ -83,9 +82,9 @@ func (a *benchArguments) define(f *cli.Flags) {
 	f.Add("--seed N", &a.seed, "seed of the order and of the random tokens")
 	f.Add("--delay SECONDS", one(&a.delay), "cool-down before each visit (default: 0)")
 	f.Add("--no-warmup", &a.noWarmUp, "skip the warm-up pass")
-	a.reportForm.define(f, slices.Concat([]string{"md"}, slices.DeleteFunc(slices.Clone(result.Formats), func(s string) bool { return s == "md" }))...)
+	a.reportForm.define(f, slices.Concat([]string{"md"}, slices.DeleteFunc(slices.Clone(bench.Formats), func(s string) bool { return s == "md" }))...)
 	f.List[len(f.List)-1].Set = func(s string) error {
-		if slices.Contains(result.Formats, s) { // as llama-bench has it
+		if slices.Contains(bench.Formats, s) { // as llama-bench has it
 			a.form = s
 		} else {
 			a.file = s

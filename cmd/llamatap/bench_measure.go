@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/llamatap/llamatap/bench/measure"
+	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/config"
@@ -58,7 +58,7 @@ func runBenchMeasure(args []string) error {
 const maxSpec = 64 << 20
 
 // readSpec reads what to measure from JSON or from a file of it, for a prompt may be longer than an argument.
-func readSpec(argument string) (spec measure.Spec, err error) {
+func readSpec(argument string) (spec bench.Spec, err error) {
 	text := []byte(argument)
 	if !strings.HasPrefix(argument, "{") {
 		if text, err = bounded.ReadFile(argument, maxSpec); err != nil {
@@ -69,7 +69,7 @@ func readSpec(argument string) (spec measure.Spec, err error) {
 }
 
 // measureModel is what the process that holds the model does.
-func measureModel(spec measure.Spec, recorded bool) error {
+func measureModel(spec bench.Spec, recorded bool) error {
 	if recorded {
 		defer tap.Detach()
 	}
@@ -78,7 +78,7 @@ func measureModel(spec measure.Spec, recorded bool) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	err := measure.Run(ctx, spec, terminal.Out)
+	err := bench.Measure(ctx, spec, terminal.Out)
 	var cause signalCause
 	if errors.As(err, &cause) {
 		return exitStatus{Code: cause.status()}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llamatap/llamatap/bench/result"
+	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
@@ -31,14 +31,14 @@ func TestBenchPlanted(t *testing.T) {
 		args = append(args, "-m", path)
 	}
 	out, said, code := bench1(t, args...)
-	rows, err := result.Read(strings.NewReader(out))
+	rows, err := bench.ReadRows(strings.NewReader(out))
 	if code != 0 || err != nil || len(rows) != 3 {
 		t.Fatalf("status %d, %d rows, %v: %s", code, len(rows), err, said)
 	}
 	for i := range rows {
 		rows[i].ModelFile, rows[i].ModelType, rows[i].ModelSize, rows[i].Parameters = "", "one model", 1, 1
 		var text bytes.Buffer
-		if err := result.Write(&text, "json", rows[i:i+1]); err != nil {
+		if err := bench.WriteRows(&text, "json", rows[i:i+1]); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, names[i]), text.Bytes(), 0o600); err != nil {

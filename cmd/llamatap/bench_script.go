@@ -11,7 +11,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/llamatap/llamatap/bench"
-	"github.com/llamatap/llamatap/bench/result"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
@@ -101,14 +100,14 @@ func (a *benchArguments) close(c *bench.Conductor) (err error) {
 }
 
 // report writes the rows and their ratios, and judges.
-func (a *benchArguments) report(rows []result.Row, environment *bench.Environment, failures []bench.Failure, runErr error) error {
+func (a *benchArguments) report(rows []bench.Row, environment *bench.Environment, failures []bench.Failure, runErr error) error {
 	beside := io.Writer(terminal.Err)
 	if a.form == "md" && a.file == "-" {
 		beside = terminal.Out
 	}
 	ratios := bench.Ratios(rows)
 	if len(rows) > 0 {
-		if err := a.write(func(out io.Writer) error { return result.Write(out, a.form, rows) }); err != nil {
+		if err := a.write(func(out io.Writer) error { return bench.WriteRows(out, a.form, rows) }); err != nil {
 			return err
 		}
 		bench.WriteRatios(beside, ratios)

@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/bench"
-	"github.com/llamatap/llamatap/bench/measure"
-	"github.com/llamatap/llamatap/bench/result"
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
@@ -94,7 +92,7 @@ func TestBench(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("status %d: %s", code, said)
 	}
-	rows, err := result.Read(strings.NewReader(out))
+	rows, err := bench.ReadRows(strings.NewReader(out))
 	if err != nil || len(rows) != 4 {
 		t.Fatalf("%d rows, %v: %s", len(rows), err, out)
 	}
@@ -148,14 +146,14 @@ func TestBenchStops(t *testing.T) {
 func TestBenchCompare(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, each int64) string {
-		row := result.New()
+		row := bench.NewRow()
 		row.Gen = 10
 		for i := range int64(8) {
 			row.SamplesNS = append(row.SamplesNS, each+i*each/200)
 		}
 		row.Summarise()
 		var text bytes.Buffer
-		if err := result.Write(&text, "json", []result.Row{row}); err != nil {
+		if err := bench.WriteRows(&text, "json", []bench.Row{row}); err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join(dir, name)
@@ -202,7 +200,7 @@ func checkTokens(t *testing.T, path string) {
 			t.Fatal(err)
 		}
 		want := int64(layers * rowBytes)
-		if row.Phase == measure.Prefill {
+		if row.Phase == bench.PhasePrefill {
 			want = ((layers-1)*8 + 1) * rowBytes
 		}
 		if (row.Tap == "on") != (row.Captured != nil) || row.Captured != nil && *row.Captured != want {

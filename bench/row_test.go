@@ -1,4 +1,4 @@
-package result
+package bench
 
 import (
 	"bytes"
@@ -16,11 +16,9 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-func at[T any](v T) *T { return &v }
-
 // rows are two: one with everything and characters that forms must quote, one with what every row has.
 func rows() []Row {
-	full := New()
+	full := NewRow()
 	full.BuildCommit, full.BuildNumber, full.Backends, full.ModelFile = at("abc"), at(7), "CPU", `a "b", 'c'|.gguf`
 	full.ModelType, full.ModelSize, full.Parameters = "llama 1B", 1<<30, 1e9
 	full.Threads, full.Batch, full.MicroBatch, full.TypeK, full.TypeV, full.FlashAttn = 2, 2048, 512, "f16", "f16", -1
@@ -30,7 +28,7 @@ func rows() []Row {
 	full.FirstNS, full.TokenP50, full.TokenP90, full.TokenP99 = at(int64(1e6)), at(int64(1)), at(int64(2)), at(int64(3))
 	full.Captured, full.Stored, full.Recorded, full.OwnNS = at(uint64(100)), at(uint64(50)), at(int64(10)), at(int64(1))
 	full.WaitNS, full.GraphNS, full.Lost = at(int64(0)), at(int64(100)), at(uint64(0))
-	plain := New()
+	plain := NewRow()
 	plain.Backends, plain.ModelType, plain.Threads, plain.Gen, plain.SamplesNS = "CPU", "llama 1B", 2, 8, []int64{1e9}
 	plain.Batch, plain.MicroBatch, plain.TypeK, plain.TypeV, plain.FlashAttn = 2048, 512, "f16", "f16", -1
 	full.Summarise()
@@ -41,7 +39,7 @@ func rows() []Row {
 func written(t *testing.T, format string) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := Write(&out, format, rows()); err != nil {
+	if err := WriteRows(&out, format, rows()); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -64,7 +62,7 @@ func TestSummarise(t *testing.T) {
 
 func TestCSV(t *testing.T) {
 	table, err := csv.NewReader(strings.NewReader(written(t, "csv"))).ReadAll()
-	if err != nil || len(table) != 3 || !slices.Equal(table[0], names()) {
+	if err != nil || len(table) != 3 || !slices.Equal(table[0], columnNames()) {
 		t.Fatalf("%v, %q", err, table)
 	}
 	for i, c := range columns {
@@ -79,12 +77,12 @@ func TestCSV(t *testing.T) {
 func TestJSON(t *testing.T) {
 	for _, format := range []string{"json", "jsonl"} {
 		text := written(t, format)
-		got, err := Read(strings.NewReader(text))
+		got, err := ReadRows(strings.NewReader(text))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var again bytes.Buffer
-		if err := Write(&again, format, got); err != nil || again.String() != text {
+		if err := WriteRows(&again, format, got); err != nil || again.String() != text {
 			t.Errorf("%s: %v\n%s\n%s", format, err, again.String(), text)
 		}
 	}
@@ -101,11 +99,11 @@ func TestJSON(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	for _, text := range []string{"", "[]", "x", `[{"n_gen": 1}]`, `{"samples_ns": [1]}`, "[1]"} {
-		if _, err := Read(strings.NewReader(text)); !errors.Is(err, ErrNoRows) {
+		if _, err := ReadRows(strings.NewReader(text)); !errors.Is(err, ErrNoRows) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if err := Write(&bytes.Buffer{}, "xml", rows()); err == nil {
+	if err := WriteRows(&bytes.Buffer{}, "xml", rows()); err == nil {
 		t.Error("xml is a form")
 	}
 }
@@ -125,7 +123,7 @@ func TestMarkdown(t *testing.T) {
 	more := rows()
 	more[1].Batch, more[1].FlashAttn = 64, 1
 	var out bytes.Buffer
-	if err := Write(&out, "md", more); err != nil {
+	if err := WriteRows(&out, "md", more); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "| threads | n_batch |  fa |") {
@@ -147,7 +145,7 @@ print(*[t.content for t in tokens if t.type == "inline" and "|" in t.content], s
 	list := rows()
 	list[0].PromptName = at("a|b")
 	var text bytes.Buffer
-	if err := Write(&text, "md", list); err != nil {
+	if err := WriteRows(&text, "md", list); err != nil {
 		t.Fatal(err)
 	}
 	cmd.Stdin = bytes.NewReader(text.Bytes())
@@ -182,19 +180,19 @@ func TestStockColumns(t *testing.T) {
 		}
 	}
 	if want := strings.Split(head(stock(t, "csv")), ","); len(want) != llamaColumns ||
-		!slices.Equal(want, names()[:llamaColumns]) {
-		t.Errorf("columns %q, want %q", names()[:llamaColumns], want)
+		!slices.Equal(want, columnNames()[:llamaColumns]) {
+		t.Errorf("columns %q, want %q", columnNames()[:llamaColumns], want)
 	}
 	table, _, _ := strings.Cut(stock(t, "sql"), "\n);")
 	if !strings.HasPrefix(written(t, "sql"), table+",\n") {
 		t.Errorf("sql does not begin with %s", table)
 	}
 	flags := []string{"-b", "64", "-ub", "32", "-ctk", "q8_0", "-ctv", "q8_0", "-fa", "on"}
-	other := New()
+	other := NewRow()
 	other.Backends, other.Batch, other.MicroBatch, other.TypeK, other.TypeV, other.FlashAttn = "CPU", 64, 32, "q8_0",
 		"q8_0", 1
 	var out bytes.Buffer
-	if err := Write(&out, "md", []Row{other}); err != nil {
+	if err := WriteRows(&out, "md", []Row{other}); err != nil {
 		t.Fatal(err)
 	}
 	if want := head(stock(t, "md", flags...)); !strings.HasPrefix(out.String(), want) {
@@ -205,12 +203,12 @@ func TestStockColumns(t *testing.T) {
 // TestStockJSON reads what llama-bench wrote.
 func TestStockJSON(t *testing.T) {
 	for _, format := range []string{"json", "jsonl"} {
-		got, err := Read(strings.NewReader(stock(t, format)))
+		got, err := ReadRows(strings.NewReader(stock(t, format)))
 		if err != nil || len(got) != 2 || got[0].Test() != "pp2" || got[1].Test() != "tg1" || got[0].AvgTS <= 0 ||
 			got[0].BuildNumber == nil {
 			t.Errorf("%s: %v, %+v", format, err, got)
 		}
-		other := New()
+		other := NewRow()
 		first := got[0]
 		if first.Poll != other.Poll || first.CPUMask != other.CPUMask || first.Repack != other.Repack ||
 			first.LazyMode != other.LazyMode ||
@@ -249,11 +247,11 @@ func TestSettings(t *testing.T) {
 		got[26] != "tap_flags --tap-layers=0" {
 		t.Errorf("%d: %q", len(got), got)
 	}
-	old, err := Read(strings.NewReader(`[{"n_gen": 1, "samples_ns": [1]}]`))
+	old, err := ReadRows(strings.NewReader(`[{"n_gen": 1, "samples_ns": [1]}]`))
 	if err != nil || old[0].LazyMode != "auto" {
 		t.Errorf("a setting that another version does not report: %+v, %v", old, err)
 	}
-	if _, err := Read(strings.NewReader(`[{"n_gen": 1, "samples_ns": [1]}`)); !errors.Is(err, ErrNoRows) {
+	if _, err := ReadRows(strings.NewReader(`[{"n_gen": 1, "samples_ns": [1]}`)); !errors.Is(err, ErrNoRows) {
 		t.Errorf("a list that is cut: %v", err)
 	}
 }

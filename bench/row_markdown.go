@@ -1,4 +1,4 @@
-package result
+package bench
 
 import (
 	"fmt"
@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// field is a column of the md form. Its width is llama-bench's, negative where text stands on the left.
-type field struct {
+// markdownColumn is a column of the md form. Its width is llama-bench's, negative where text stands on the left.
+type markdownColumn struct {
 	name  string
 	width int
 	value func(*Row) string
 }
 
-// optional are the settings that llama-bench shows only where they differ from its defaults, and how it heads them.
-var optional = []struct {
+// optionalColumns are the settings that llama-bench shows only where they differ from its defaults, with its headings.
+var optionalColumns = []struct {
 	column, head string
 	width        int
 	byDef        string
@@ -28,8 +28,8 @@ var optional = []struct {
 }
 
 // markdown lists the columns that rows need: llama-bench's, then ours.
-func markdown(rows []Row) []field {
-	list := []field{
+func markdown(rows []Row) []markdownColumn {
+	list := []markdownColumn{
 		{"model", -30, func(r *Row) string { return r.ModelType }},
 		{"size", 10, func(r *Row) string { return binarySize(r.ModelSize) }},
 		{"params", 10, func(r *Row) string { return count(r.Parameters) }},
@@ -46,20 +46,20 @@ func markdown(rows []Row) []field {
 	if onCPU || varies(rows, "n_threads") {
 		list = append(list, setting("n_threads", "threads", 7))
 	}
-	for _, o := range optional {
+	for _, o := range optionalColumns {
 		if varies(rows, o.column) || len(rows) > 0 && find(o.column).text(&rows[0]) != o.byDef {
 			list = append(list, setting(o.column, o.head, o.width))
 		}
 	}
 	list = append(list,
-		field{"test", 15, (*Row).Test},
-		field{"t/s", 20, func(r *Row) string { return fmt.Sprintf("%.2f ± %.2f", r.AvgTS, r.StddevTS) }})
+		markdownColumn{"test", 15, (*Row).Test},
+		markdownColumn{"t/s", 20, func(r *Row) string { return fmt.Sprintf("%.2f ± %.2f", r.AvgTS, r.StddevTS) }})
 	return append(list, ours(rows)...)
 }
 
 // ours are the columns behind llama-bench's.
-func ours(rows []Row) []field {
-	list := []field{
+func ours(rows []Row) []markdownColumn {
+	list := []markdownColumn{
 		{"t/s median, 95 %", 26, func(r *Row) string {
 			if r.MedianTS == nil || r.LowTS == nil {
 				return ""
@@ -75,26 +75,21 @@ func ours(rows []Row) []field {
 		}},
 	}
 	if slices.ContainsFunc(rows, func(r Row) bool { return r.PromptName != nil }) {
-		list = append(list, field{"prompt", -12, func(r *Row) string { return known(r.PromptName) }})
+		list = append(list, markdownColumn{"prompt", -12, func(r *Row) string { return known(r.PromptName) }})
 	}
 	if slices.ContainsFunc(rows, func(r Row) bool { return r.Sequences != nil }) {
-		list = append(list, field{"sequences", 9, func(r *Row) string {
-			if r.Sequences == nil {
-				return "1"
-			}
-			return fmt.Sprint(*r.Sequences)
-		}})
+		list = append(list, markdownColumn{"sequences", 9, func(r *Row) string { return fmt.Sprint(r.sequences()) }})
 	}
 	if slices.ContainsFunc(rows, func(r Row) bool { return r.TapFlags != nil }) {
 		list = append(list,
-			field{"tap", -12, func(r *Row) string { return known(r.Tap) }},
-			field{"bytes/token", 11, func(r *Row) string {
+			markdownColumn{"tap", -12, func(r *Row) string { return known(r.Tap) }},
+			markdownColumn{"bytes/token", 11, func(r *Row) string {
 				if r.Captured == nil || r.Recorded == nil || *r.Recorded == 0 {
 					return ""
 				}
 				return fmt.Sprintf("%.0f", float64(*r.Captured)/float64(*r.Recorded))
 			}},
-			field{"own time", 8, func(r *Row) string {
+			markdownColumn{"own time", 8, func(r *Row) string {
 				if r.OwnNS == nil || r.GraphNS == nil || *r.GraphNS == 0 {
 					return ""
 				}
@@ -122,8 +117,8 @@ func milliseconds(ns *int64) string {
 	return fmt.Sprintf("%.2f", ms)
 }
 
-func setting(name, head string, width int) field {
-	return field{head, width, find(name).text}
+func setting(name, head string, width int) markdownColumn {
+	return markdownColumn{head, width, find(name).text}
 }
 
 func find(name string) column {

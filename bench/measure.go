@@ -1,4 +1,4 @@
-package measure
+package bench
 
 import (
 	"context"
@@ -15,15 +15,15 @@ import (
 	"github.com/llamatap/llamatap/models"
 )
 
-// Run measures and writes Lines to out, each repetition after it has ended. It returns within a token when ctx
+// Measure measures and writes JSON lines to out, each repetition after it has ended. It returns within a token when ctx
 // ends. Without llama.cpp in this build the error wraps errors.ErrUnsupported.
-func Run(ctx context.Context, spec Spec, out io.Writer) error {
+func Measure(ctx context.Context, spec Spec, out io.Writer) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
 	runtime.LockOSThread() // one thread, so that OpenMP keeps one team
 	defer runtime.UnlockOSThread()
-	r := &run{Spec: spec, ctx: ctx, random: rand.New(rand.NewPCG(spec.Seed, 0))}
+	r := &measurement{Spec: spec, ctx: ctx, random: rand.New(rand.NewPCG(spec.Seed, 0))}
 	defer r.close()
 	begin := time.Now()
 	if err := r.load(); err != nil {
@@ -31,7 +31,7 @@ func Run(ctx context.Context, spec Spec, out io.Writer) error {
 	}
 	defer interrupt(ctx, r.llama)()
 	lines := json.NewEncoder(out)
-	if err := lines.Encode(Line{Subject: r.subject(time.Since(begin))}); err != nil {
+	if err := lines.Encode(measureLine{Subject: r.subject(time.Since(begin))}); err != nil {
 		return err
 	}
 	if !spec.NoWarmUp {
@@ -44,7 +44,7 @@ func Run(ctx context.Context, spec Spec, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if err := lines.Encode(Line{Repetition: repetition}); err != nil {
+		if err := lines.Encode(measureLine{Repetition: repetition}); err != nil {
 			return err
 		}
 	}
@@ -66,8 +66,8 @@ func interrupt(ctx context.Context, x *llama.Context) (stop func()) {
 	}
 }
 
-// run is the state of one Run.
-type run struct {
+// measurement is the state of one Measure.
+type measurement struct {
 	Spec
 	ctx     context.Context
 	random  *rand.Rand
@@ -82,7 +82,7 @@ type run struct {
 }
 
 // load loads the model and makes a context as large as llama-bench's.
-func (r *run) load() (err error) {
+func (r *measurement) load() (err error) {
 	if r.model, err = loadModel(r.ctx, &r.Spec); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func loadModel(ctx context.Context, spec *Spec) (*llama.Model, error) {
 	return model, nil
 }
 
-func (r *run) close() {
+func (r *measurement) close() {
 	if r.batch != nil {
 		r.batch.Close()
 	}
@@ -151,7 +151,7 @@ func (r *run) close() {
 	}
 }
 
-func (r *run) subject(load time.Duration) *Subject {
+func (r *measurement) subject(load time.Duration) *Subject {
 	var cpus, gpus []string
 	for _, d := range llama.Devices() {
 		switch d.Kind {

@@ -1,4 +1,4 @@
-package result
+package bench
 
 import (
 	"encoding/json"
@@ -11,8 +11,8 @@ import (
 // Formats are the names of the forms, as -o takes them.
 var Formats = []string{"csv", "json", "jsonl", "md", "sql"}
 
-// Write writes rows in a form of Formats.
-func Write(out io.Writer, format string, rows []Row) error {
+// WriteRows writes rows in a form of Formats.
+func WriteRows(out io.Writer, format string, rows []Row) error {
 	var text strings.Builder
 	switch format {
 	case "csv":
@@ -40,7 +40,7 @@ func Write(out io.Writer, format string, rows []Row) error {
 	return err
 }
 
-func names() []string {
+func columnNames() []string {
 	all := make([]string, len(columns))
 	for i, c := range columns {
 		all[i] = c.name
@@ -49,7 +49,7 @@ func names() []string {
 }
 
 func writeCSV(text *strings.Builder, rows []Row) {
-	text.WriteString(strings.Join(names(), ",") + "\n")
+	text.WriteString(strings.Join(columnNames(), ",") + "\n")
 	for i := range rows {
 		for k, c := range columns {
 			if k > 0 {
@@ -117,7 +117,7 @@ func writeSQL(text *strings.Builder, rows []Row) {
 				values[k] = "'" + strings.ReplaceAll(c.text(&rows[i]), "'", "''") + "'"
 			}
 		}
-		fmt.Fprintf(text, "INSERT INTO llama_bench (%s) VALUES (%s);\n", strings.Join(names(), ", "),
+		fmt.Fprintf(text, "INSERT INTO llama_bench (%s) VALUES (%s);\n", strings.Join(columnNames(), ", "),
 			strings.Join(values, ", "))
 	}
 }

@@ -1,4 +1,4 @@
-package measure
+package bench
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // warmUp computes the prompt, and one token where some are generated.
-func (r *run) warmUp() error {
+func (r *measurement) warmUp() error {
 	r.forget()
 	if r.Prompt > 0 {
 		if err := r.prompt(r.Prompt, r.text); err != nil {
@@ -23,7 +23,7 @@ func (r *run) warmUp() error {
 }
 
 // forget empties the context.
-func (r *run) forget() {
+func (r *measurement) forget() {
 	r.llama.Memory().Clear(false)
 	r.pos = 0
 	if r.sampler != nil {
@@ -32,7 +32,7 @@ func (r *run) forget() {
 }
 
 // repeat fills the context to its depth and times one pass.
-func (r *run) repeat() (*Repetition, error) {
+func (r *measurement) repeat() (*Repetition, error) {
 	r.forget()
 	if r.Depth > 0 {
 		if err := r.prompt(r.Depth, nil); err != nil {
@@ -69,11 +69,11 @@ func bothClocks() (now time.Time, mono int64) {
 }
 
 // pass computes the prompt and generates.
-func (r *run) pass(out *Repetition, begin time.Time) error {
+func (r *measurement) pass(out *Repetition, begin time.Time) error {
 	next := llama.NoToken
 	last := begin
 	if r.Prompt > 0 {
-		done := r.step(out, Prefill, begin, r.Prompt)
+		done := r.step(out, PhasePrefill, begin, r.Prompt)
 		err := r.prompt(r.Prompt, r.text)
 		if err == nil && r.sampler != nil {
 			next, err = r.choose()
@@ -92,7 +92,7 @@ func (r *run) pass(out *Repetition, begin time.Time) error {
 		return r.generate(out, next)
 	}
 	for range r.Gen {
-		done := r.step(out, Decode, begin, 1)
+		done := r.step(out, PhaseDecode, begin, 1)
 		if err := r.token(next); err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (r *run) pass(out *Repetition, begin time.Time) error {
 }
 
 // step begins a row of a repetition; done ends it. Without PerToken both do nothing.
-func (r *run) step(out *Repetition, phase string, begin time.Time, tokens int) (done func(time.Time)) {
+func (r *measurement) step(out *Repetition, phase string, begin time.Time, tokens int) (done func(time.Time)) {
 	if !r.PerToken {
 		return func(time.Time) {}
 	}
@@ -130,7 +130,7 @@ func (r *run) step(out *Repetition, phase string, begin time.Time, tokens int) (
 }
 
 // generate decodes the tokens that are generated without a return to Go between them.
-func (r *run) generate(out *Repetition, next llama.Token) error {
+func (r *measurement) generate(out *Repetition, next llama.Token) error {
 	if err := r.ready(next); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (r *run) generate(out *Repetition, next llama.Token) error {
 }
 
 // interrupted is the cause of an error that the end of the run's context made, and other errors as they are.
-func (r *run) interrupted(err error) error {
+func (r *measurement) interrupted(err error) error {
 	if cause := context.Cause(r.ctx); cause != nil && errors.Is(err, llama.ErrInterrupted) {
 		return cause
 	}
@@ -154,7 +154,7 @@ func (r *run) interrupted(err error) error {
 }
 
 // prompt decodes n tokens of every sequence in batches, those given or random ones, and waits for the result.
-func (r *run) prompt(n int, tokens []llama.Token) error {
+func (r *measurement) prompt(n int, tokens []llama.Token) error {
 	for seq := range r.sequences() {
 		if err := r.part(llama.Seq(seq), n, tokens); err != nil {
 			return err
@@ -166,7 +166,7 @@ func (r *run) prompt(n int, tokens []llama.Token) error {
 }
 
 // part decodes the prompt of one sequence.
-func (r *run) part(seq llama.Seq, n int, tokens []llama.Token) error {
+func (r *measurement) part(seq llama.Seq, n int, tokens []llama.Token) error {
 	for done := 0; done < n; {
 		if err := context.Cause(r.ctx); err != nil {
 			return err
@@ -196,7 +196,7 @@ func (r *run) part(seq llama.Seq, n int, tokens []llama.Token) error {
 }
 
 // ready makes a batch of a token for each sequence.
-func (r *run) ready(token llama.Token) error {
+func (r *measurement) ready(token llama.Token) error {
 	if err := context.Cause(r.ctx); err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (r *run) ready(token llama.Token) error {
 }
 
 // token decodes a token of each sequence and waits for the result.
-func (r *run) token(token llama.Token) error {
+func (r *measurement) token(token llama.Token) error {
 	if err := r.ready(token); err != nil {
 		return err
 	}
@@ -223,17 +223,17 @@ func (r *run) token(token llama.Token) error {
 }
 
 // first is the token that a text of random tokens begins with.
-func (r *run) first() llama.Token {
+func (r *measurement) first() llama.Token {
 	if vocab := r.model.Vocab(); vocab.AddsBegin() {
 		return vocab.Begin()
 	}
 	return r.any()
 }
 
-func (r *run) any() llama.Token { return llama.Token(r.random.IntN(r.model.Vocab().Tokens())) }
+func (r *measurement) any() llama.Token { return llama.Token(r.random.IntN(r.model.Vocab().Tokens())) }
 
 // choose is the token that follows: with a text the likeliest, else any.
-func (r *run) choose() (llama.Token, error) {
+func (r *measurement) choose() (llama.Token, error) {
 	if r.sampler == nil {
 		return r.any(), nil
 	}

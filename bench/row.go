@@ -1,4 +1,4 @@
-package result
+package bench
 
 import (
 	"fmt"
@@ -86,9 +86,9 @@ type Row struct {
 // llamaColumns is how many of the columns are llama-bench's.
 const llamaColumns = 42
 
-// New returns a row of a process that changes none of the settings that llama-bench has and we do not: they are
+// NewRow returns a row of a process that changes none of the settings that llama-bench has and we do not: they are
 // llama.cpp's defaults.
-func New() Row {
+func NewRow() Row {
 	return Row{
 		CPUMask: "0x0", Poll: 50, SplitMode: "layer", Devices: "auto", TensorSplit: "0.00", TensorBuffers: "none",
 		LoadMode: "auto", LazyMode: "auto", Repack: true,
@@ -112,6 +112,14 @@ func (r *Row) Test() string {
 	return name
 }
 
+// sequences is how many were decoded at a time.
+func (r *Row) sequences() int {
+	if r.Sequences == nil {
+		return 1
+	}
+	return *r.Sequences
+}
+
 // Settings are the row's settings, each with its column's name: what two rows must share to be the same test with
 // the same machine. Recordings are identified by their flags, because names are free.
 func (r *Row) Settings() []string {
@@ -130,23 +138,19 @@ func (r *Row) Settings() []string {
 
 // Summarise fills the figures of llama-bench from the samples: means and standard deviations.
 func (r *Row) Summarise() {
-	sequences := 1
-	if r.Sequences != nil {
-		sequences = *r.Sequences
-	}
 	r.SamplesTS = make([]float64, len(r.SamplesNS))
 	times := make([]float64, len(r.SamplesNS))
 	for i, ns := range r.SamplesNS {
 		times[i] = float64(ns)
-		r.SamplesTS[i] = 1e9 * float64(sequences*(r.Prompt+r.Gen)) / float64(ns)
+		r.SamplesTS[i] = 1e9 * float64(r.sequences()*(r.Prompt+r.Gen)) / float64(ns)
 	}
-	mean, deviation := spread(times)
+	mean, deviation := meanAndDeviation(times)
 	r.AvgNS, r.StddevNS = int64(mean), int64(deviation)
-	r.AvgTS, r.StddevTS = spread(r.SamplesTS)
+	r.AvgTS, r.StddevTS = meanAndDeviation(r.SamplesTS)
 }
 
-// spread is the mean and the sample standard deviation of values, 0 for fewer than two.
-func spread(values []float64) (mean, deviation float64) {
+// meanAndDeviation is the mean and the sample standard deviation of values, 0 for fewer than two.
+func meanAndDeviation(values []float64) (mean, deviation float64) {
 	for _, v := range values {
 		mean += v / float64(len(values))
 	}
@@ -168,9 +172,9 @@ type column struct {
 }
 
 // columns are those of every form; lists are those of json alone.
-var columns, lists = fields()
+var columns, lists = rowFields()
 
-func fields() (columns, lists []column) {
+func rowFields() (columns, lists []column) {
 	rows := reflect.TypeFor[Row]()
 	for i := range rows.NumField() {
 		f := rows.Field(i)

@@ -1,4 +1,4 @@
-package measure
+package bench
 
 import (
 	"errors"
@@ -63,8 +63,8 @@ func (s *Spec) Check() error {
 	return err
 }
 
-// Line is one line of a measuring process's output: one of its fields is set. The first line has Subject.
-type Line struct {
+// measureLine is one line of a measuring process's output: one of its fields is set. The first line has Subject.
+type measureLine struct {
 	Subject    *Subject    `json:"subject,omitempty"`
 	Repetition *Repetition `json:"repetition,omitempty"`
 }
@@ -113,6 +113,6 @@ type Step struct {
 
 // The phases of a step.
 const (
-	Prefill = "prefill"
-	Decode  = "decode"
+	PhasePrefill = "prefill"
+	PhaseDecode  = "decode"
 )

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package measure
+package bench
 
 // pageFaults is not known here.
 func pageFaults() (minor, major int64, ok bool) { return 0, 0, false }

@@ -1,4 +1,4 @@
-package measure
+package bench
 
 import (
 	"bytes"
@@ -32,13 +32,13 @@ func small() Spec {
 func lines(t *testing.T, spec Spec) (subject Subject, repetitions []Repetition) {
 	t.Helper()
 	var out bytes.Buffer
-	if err := Run(t.Context(), spec, &out); err != nil {
+	if err := Measure(t.Context(), spec, &out); err != nil {
 		t.Fatal(err)
 	}
 	decoder := json.NewDecoder(&out)
 	decoder.DisallowUnknownFields()
 	for i := 0; decoder.More(); i++ {
-		var line Line
+		var line measureLine
 		if err := decoder.Decode(&line); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func lines(t *testing.T, spec Spec) (subject Subject, repetitions []Repetition) 
 	return subject, repetitions
 }
 
-func TestRun(t *testing.T) {
+func TestMeasure(t *testing.T) {
 	needLlama(t)
 	spec := small()
 	spec.PerToken = true
@@ -81,12 +81,12 @@ func TestRun(t *testing.T) {
 // checkSteps expects a prompt of 20 behind 7 tokens, and 5 tokens after it.
 func checkSteps(t *testing.T, steps []Step) {
 	t.Helper()
-	if len(steps) != 6 || steps[0].Phase != Prefill || steps[0].Tokens != 20 {
+	if len(steps) != 6 || steps[0].Phase != PhasePrefill || steps[0].Tokens != 20 {
 		t.Fatalf("steps: %+v", steps)
 	}
 	end := int64(0)
 	for i, s := range steps {
-		if s.KVCells != 27+i || s.NS <= 0 || s.AtNS < end || i > 0 && (s.Phase != Decode || s.Tokens != 1) {
+		if s.KVCells != 27+i || s.NS <= 0 || s.AtNS < end || i > 0 && (s.Phase != PhaseDecode || s.Tokens != 1) {
 			t.Errorf("step %d: %+v", i, s)
 		}
 		end = s.AtNS + s.NS
@@ -94,7 +94,7 @@ func checkSteps(t *testing.T, steps []Step) {
 }
 
 // TestRunParts measures a prompt alone, a generation alone, and without rows per token.
-func TestRunParts(t *testing.T) {
+func TestMeasureParts(t *testing.T) {
 	needLlama(t)
 	spec := small()
 	spec.Gen, spec.Repetitions, spec.NoWarmUp = 0, 1, true
@@ -108,7 +108,7 @@ func TestRunParts(t *testing.T) {
 }
 
 // TestRunText has a prompt of a text, whose length is found out.
-func TestRunText(t *testing.T) {
+func TestMeasureText(t *testing.T) {
 	needLlama(t)
 	spec := small()
 	spec.Prompt, spec.Text, spec.Depth = 0, "func main() {\n", 0
@@ -119,7 +119,7 @@ func TestRunText(t *testing.T) {
 }
 
 // TestRunSequences generates in three sequences at a time, with a return to Go after each step and without.
-func TestRunSequences(t *testing.T) {
+func TestMeasureSequences(t *testing.T) {
 	needLlama(t)
 	spec := small()
 	spec.Sequences = 3
@@ -134,12 +134,12 @@ func TestRunSequences(t *testing.T) {
 	}
 }
 
-func TestRunStops(t *testing.T) {
+func TestMeasureStops(t *testing.T) {
 	needLlama(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("why")
 	cancel(why)
-	if err := Run(ctx, small(), &bytes.Buffer{}); !errors.Is(err, why) {
+	if err := Measure(ctx, small(), &bytes.Buffer{}); !errors.Is(err, why) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package result
+package bench
 
 import (
 	"bytes"
@@ -15,9 +15,9 @@ const maxFile = 128 << 20
 var ErrNoRows = errors.New("no rows of a benchmark: give what -o json or -o jsonl of 'llamatap bench' or " +
 	"llama-bench wrote")
 
-// Read reads the rows of a json or jsonl form, ours or llama-bench's. Keys that it does not know are passed over,
+// ReadRows reads the rows of a json or jsonl form, ours or llama-bench's. Keys that it does not know are passed over,
 // and a setting that is not there has llama.cpp's default, for another version of llama-bench has others.
-func Read(in io.Reader) ([]Row, error) {
+func ReadRows(in io.Reader) ([]Row, error) {
 	data, err := io.ReadAll(io.LimitReader(in, maxFile))
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func Read(in io.Reader) ([]Row, error) {
 	}
 	var rows []Row
 	for err == nil && decoder.More() {
-		row := New()
+		row := NewRow()
 		if err = decoder.Decode(&row); err == nil {
 			rows = append(rows, row)
 		}
