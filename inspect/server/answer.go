@@ -74,7 +74,7 @@ func (s *Server) nothingHere(mux *http.ServeMux, r *http.Request) error {
 			paths = append(paths, path)
 		}
 	}
-	return fail(http.StatusNotFound, "there is nothing at %.80q: there are %s, /metrics", r.URL.Path,
+	return fail(http.StatusNotFound, "there is nothing at %.80q: there are %s", r.URL.Path,
 		strings.Join(paths, ", "))
 }
 

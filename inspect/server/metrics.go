@@ -6,16 +6,15 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/store/rundir"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // metrics are what the events of runs sum up to, for Prometheus. Looked at, they read what has come since the last
@@ -39,24 +38,6 @@ const maxFolds = 16
 
 func newMetrics(s *Server) *metrics { return &metrics{server: s, folds: map[string]*fold{}} }
 
-// metric is a metric of a run.
-type metric struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
-}
-
-func describe(kind prometheus.ValueType, name, help string, labels ...string) metric {
-	return metric{prometheus.NewDesc("llamatap_"+name, help, append([]string{"run"}, labels...), nil), kind}
-}
-
-func counter(name, help string, labels ...string) metric {
-	return describe(prometheus.CounterValue, name, help, labels...)
-}
-
-func gauge(name, help string, labels ...string) metric {
-	return describe(prometheus.GaugeValue, name, help, labels...)
-}
-
 var (
 	runInfo = gauge("run_info", "A run that is served; always 1. State is running, sealed or cut off.", "model",
 		"state", "level")
@@ -78,8 +59,8 @@ var (
 	readTotal    = counter("read_bytes_total", "Bytes that ops read, computed from shapes.", "phase")
 	writtenTotal = counter("written_bytes_total", "Bytes that ops wrote, computed from shapes.", "phase")
 	componentsNS = counter("component_seconds_total", "Time in nodes of a component, measured.", "phase", "component")
-	latency      = prometheus.NewDesc("llamatap_token_latency_seconds",
-		"Time from a generated token of a sequence to the next, measured.", []string{"run"}, nil)
+	latency      = histogram("token_latency_seconds",
+		"Time from a generated token of a sequence to the next, measured.")
 
 	kvCells = gauge("kv_cells", "Cells of a KV cache by state: used, and capacity where it is known.", "ctx",
 		"cache", "state")
@@ -105,61 +86,54 @@ var (
 	overhead = gauge("overhead_ratio", "Share of the run's time that the model lost to the recording, 0 to 1.")
 )
 
-var allMetrics = []metric{runInfo, logBehind, eventsTotal, badTotal, lostTotal, graphsTotal, graphTime, lookTime,
-	tokensTotal, flopsTotal, paddedTotal, readTotal, writtenTotal,
-	componentsNS, kvCells, kvRatio, kvCellOps, kvWritten, memoryLive, memoryPeak, gpuBusy, gpuMemory, gpuUsed, gpuPower,
-	gpuEnergy, captureSize, captureSum, packetsSum, packetsLost, timeLost, overhead, kvSequence, kvNeeded, kvReused,
-	kvHits}
-
-// Describe describes every metric that there may be.
-func (m *metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, one := range allMetrics {
-		to <- one.desc
+// answer writes the metrics of every run (GET /metrics).
+func (m *metrics) answer(w http.ResponseWriter, _ *http.Request) error {
+	all, err := m.collect()
+	if err != nil {
+		return err
 	}
-	for _, d := range []*prometheus.Desc{latency, kvLifetime, kvIdle, kvGap} {
-		to <- d
-	}
+	w.Header().Set("Content-Type", exposition)
+	return writeSamples(m.server.stream(w), all)
 }
 
-// Collect reads what has come since, and reports every run. Each is read on its own for a bounded time: one whose
+// collect reads what has come since, and reports every run. Each is read on its own for a bounded time: one whose
 // log cannot be read, or is still being read for an earlier look, is reported by run_info alone, and holds up no
 // other.
-func (m *metrics) Collect(to chan<- prometheus.Metric) {
+func (m *metrics) collect() ([]sample, error) {
 	runs, err := m.server.runs.all()
 	if err != nil {
-		to <- prometheus.NewInvalidMetric(runInfo.desc, err)
-		return
+		return nil, err
 	}
 	chosen := choose(runs)
 	folds := m.pick(chosen)
 	ctx, cancel := context.WithTimeout(context.Background(), m.server.o.Limits.FoldTime)
 	defer cancel()
-	found := make([]chan []prometheus.Metric, len(chosen))
+	found := make([]chan []sample, len(chosen))
 	for i, run := range chosen {
-		found[i] = make(chan []prometheus.Metric, 1)
+		found[i] = make(chan []sample, 1)
 		go func() { found[i] <- m.look(ctx, run, folds[i]) }()
 	}
 	late, done := context.WithTimeout(context.Background(), m.server.o.Limits.FoldTime+askTime+time.Second)
 	defer done()
+	var all []sample
 	for i, run := range chosen {
-		var all []prometheus.Metric
 		select {
-		case all = <-found[i]:
+		case of := <-found[i]:
+			all = append(all, of...)
 		case <-late.Done():
 			select {
-			case all = <-found[i]:
+			case of := <-found[i]:
+				all = append(all, of...)
 			default:
-				all = alone(run)
+				all = append(all, alone(run)...)
 			}
 		}
-		for _, one := range all {
-			to <- one
-		}
 	}
+	return all, nil
 }
 
 // alone is what is reported of a run whose log is not read in time.
-func alone(run Run) []prometheus.Metric {
+func alone(run Run) []sample {
 	fold := metricFold{run: run.ID}
 	fold.one(runInfo, 1, run.Model, string(run.State), "")
 	return fold.all
@@ -167,7 +141,7 @@ func alone(run Run) []prometheus.Metric {
 
 // look reads what a run's log has more than at the last look, until ctx is done, and returns what there is to
 // report of the run.
-func (m *metrics) look(ctx context.Context, run Run, f *fold) []prometheus.Metric {
+func (m *metrics) look(ctx context.Context, run Run, f *fold) []sample {
 	select {
 	case f.busy <- struct{}{}:
 		defer func() { <-f.busy }()
@@ -272,14 +246,11 @@ func (f *fold) catchUp(ctx context.Context, dir string) error {
 // metricFold collects the metrics of one run.
 type metricFold struct {
 	run string
-	all []prometheus.Metric
+	all []sample
 }
 
-func (t *metricFold) one(m metric, value float64, labels ...string) {
-	for i, text := range labels {
-		labels[i] = strings.ToValidUTF8(text, "?")
-	}
-	t.all = append(t.all, prometheus.MustNewConstMetric(m.desc, m.kind, value, append([]string{t.run}, labels...)...))
+func (t *metricFold) one(m *metric, value float64, labels ...string) {
+	t.all = append(t.all, m.at(value, append([]string{t.run}, labels...)...))
 }
 
 func (t *metricFold) events(f *fold) {
@@ -326,12 +297,11 @@ func (t *metricFold) graphs(s *resources.Sum) {
 		t.one(componentsNS, float64(ns)/1e9, key.Phase, key.Component)
 	}
 	if l := &s.Latency; l.Count > 0 {
-		buckets := map[float64]uint64{}
+		var buckets []bucket
 		for _, bound := range latencyBounds {
-			buckets[float64(bound)/1e9] = uint64(l.Below(bound))
+			buckets = append(buckets, bucket{float64(bound) / 1e9, l.Below(bound)})
 		}
-		t.all = append(t.all, prometheus.MustNewConstHistogram(latency, uint64(l.Count), float64(l.NS)/1e9, buckets,
-			t.run))
+		t.all = append(t.all, latency.distribution(l.Count, float64(l.NS)/1e9, buckets, t.run))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/llamatap/llamatap/kvcache"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // What the collector of a live run knows of its caches, cell by cell.
@@ -15,12 +14,12 @@ var (
 	kvNeeded   = counter("kv_prompt_cells_total", "Cells that prompts needed.")
 	kvReused   = counter("kv_prompt_cells_reused_total", "Cells that prompts needed and found in a KV cache.")
 	kvHits     = counter("kv_prompt_hits_total", "Prompts that found cells in a KV cache.")
-	kvLifetime = prometheus.NewDesc("llamatap_kv_block_lifetime_seconds",
-		"Time from the first cell of a block to the end of its last one, of lives that ended.", []string{"run"}, nil)
-	kvIdle = prometheus.NewDesc("llamatap_kv_block_idle_seconds",
-		"The part of it at its end in which nobody touched the block.", []string{"run"}, nil)
-	kvGap = prometheus.NewDesc("llamatap_kv_reuse_gap_seconds",
-		"Time before a request in which what it reuses was last computed with.", []string{"run"}, nil)
+	kvLifetime = histogram("kv_block_lifetime_seconds",
+		"Time from the first cell of a block to the end of its last one, of lives that ended.")
+	kvIdle = histogram("kv_block_idle_seconds",
+		"The part of it at its end in which nobody touched the block.")
+	kvGap = histogram("kv_reuse_gap_seconds",
+		"Time before a request in which what it reuses was last computed with.")
 )
 
 // snapshot is how the caches of a live run are used; nil where nobody follows their cells.
@@ -57,16 +56,16 @@ func (t *metricFold) snapshot(s *kvcache.Snapshot) {
 
 // histogram describes durations that are counted by powers of two: a bucket per power from a microsecond to half an
 // hour.
-func (t *metricFold) histogram(d *prometheus.Desc, h *kvcache.Histogram) {
-	buckets := map[float64]uint64{}
-	below := uint64(0)
+func (t *metricFold) histogram(of *metric, h *kvcache.Histogram) {
+	var buckets []bucket
+	below := int64(0)
 	for i := 0; i <= 41; i++ {
 		if i < len(h.Log2) {
-			below += uint64(h.Log2[i])
+			below += int64(h.Log2[i])
 		}
 		if i >= 10 {
-			buckets[math.Ldexp(1e-9, i)] = below
+			buckets = append(buckets, bucket{math.Ldexp(1e-9, i), below})
 		}
 	}
-	t.all = append(t.all, prometheus.MustNewConstHistogram(d, uint64(h.Count), float64(h.SumNS)/1e9, buckets, t.run))
+	t.all = append(t.all, of.distribution(int64(h.Count), float64(h.SumNS)/1e9, buckets, t.run))
 }

@@ -3,20 +3,92 @@
 package server
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
+
+// allMetrics are the counters and gauges.
+var allMetrics = []*metric{runInfo, logBehind, eventsTotal, badTotal, lostTotal, graphsTotal, graphTime, lookTime,
+	tokensTotal, flopsTotal, paddedTotal, readTotal, writtenTotal,
+	componentsNS, kvCells, kvRatio, kvCellOps, kvWritten, memoryLive, memoryPeak, gpuBusy, gpuMemory, gpuUsed, gpuPower,
+	gpuEnergy, captureSize, captureSum, packetsSum, packetsLost, timeLost, overhead, kvSequence, kvNeeded, kvReused,
+	kvHits}
+
+// exposed returns the metrics as Prometheus's own parser reads them.
+func exposed(t *testing.T, m *metrics) map[string]*dto.MetricFamily {
+	t.Helper()
+	all, err := m.collect()
+	var text strings.Builder
+	if err == nil {
+		err = writeSamples(&text, all)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, parseErr := parser.TextToMetricFamilies(strings.NewReader(text.String()))
+	if err = errors.Join(err, parseErr); err != nil {
+		t.Fatalf("%v\n%s", err, text.String())
+	}
+	return families
+}
+
+// TestExposition: Prometheus's parser reads every figure and label back, whatever characters they have.
+func TestExposition(t *testing.T) {
+	odd := "a\\b\"c\nd\xff{},é"
+	one, other := gauge("test_value", "What\\ it\nmeans.", "z", "a"), histogram("test_seconds", "Time.")
+	for _, value := range []float64{0, -1, 1e21, 0.1, math.Inf(1), math.MaxFloat64} {
+		var text strings.Builder
+		all := []sample{one.at(value, "r", odd, "x"), one.at(2, "r", "", ""),
+			other.distribution(7, value, []bucket{{0.5, 3}, {2, 6}}, "r")}
+		if err := writeSamples(&text, all); err != nil {
+			t.Fatal(err)
+		}
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		found, err := parser.TextToMetricFamilies(strings.NewReader(text.String()))
+		if err != nil || len(found) != 2 {
+			t.Fatalf("%v\n%s", err, text.String())
+		}
+		f := found["llamatap_test_value"]
+		if f.GetHelp() != one.help || f.GetType() != dto.MetricType_GAUGE || len(f.Metric) != 2 {
+			t.Errorf("%v", f)
+		}
+		for _, m := range f.Metric {
+			labels := map[string]string{}
+			for _, l := range m.Label {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if labels["z"] != "" && (labels["z"] != strings.ToValidUTF8(odd, "?") || labels["a"] != "x" ||
+				labels["run"] != "r" || m.GetGauge().GetValue() != value) {
+				t.Errorf("%v: %v", value, m)
+			}
+		}
+		h := found["llamatap_test_seconds"].Metric[0].GetHistogram()
+		if h.GetSampleCount() != 7 || h.GetSampleSum() != value || len(h.Bucket) != 3 ||
+			h.Bucket[1].GetUpperBound() != 2 || h.Bucket[1].GetCumulativeCount() != 6 {
+			t.Errorf("%v", h)
+		}
+	}
+	if err := writeSamples(io.Discard, []sample{one.at(1, "r", "b", "a"), one.at(2, "r", "b", "a")}); err == nil {
+		t.Error("two values of one series are no error")
+	}
+}
 
 // TestMetrics reads the figures of a run as Prometheus does.
 func TestMetrics(t *testing.T) {
@@ -60,8 +132,10 @@ llamatap_run_info{level="DETAILED",model="m",run="RUN",state="sealed"} 1
 			"llamatap_events_lost_total", "llamatap_capture_bytes",
 			"llamatap_capture_packets_lost_total", "llamatap_model_seconds_lost_total", "llamatap_overhead_ratio",
 			"llamatap_run_info"}
-		if err := testutil.CollectAndCompare(newMetrics(one),
-			strings.NewReader(strings.ReplaceAll(run.want, "RUN", run.id)), names...); err != nil {
+		web := httptest.NewServer(one)
+		err := testutil.ScrapeAndCompare(web.URL+"/metrics", strings.NewReader(strings.ReplaceAll(run.want, "RUN", run.id)),
+			names...)
+		if web.Close(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -92,13 +166,13 @@ func TestMetricsLint(t *testing.T) {
 	}
 	text := request(s, "/metrics").Body.String()
 	for _, m := range allMetrics {
-		name := strings.SplitN(strings.SplitN(m.desc.String(), `fqName: "`, 2)[1], `"`, 2)[0]
+		name := m.name
 		if !strings.Contains(text, "# TYPE "+name+" ") && !strings.HasPrefix(name, "llamatap_kv_prompt_") &&
 			name != "llamatap_kv_sequence_cells" && name != "llamatap_memory_bytes" &&
 			name != "llamatap_memory_peak_bytes" {
 			t.Errorf("%s is never exported", name)
 		}
-		if strings.HasSuffix(name, "_total") != (m.kind == prometheus.CounterValue) {
+		if strings.HasSuffix(name, "_total") != (m.kind == isCounter) {
 			t.Errorf("%s: its kind and its name differ", name)
 		}
 	}
@@ -111,17 +185,11 @@ func TestMetricsGrow(t *testing.T) {
 	s := newServer(t, Options{Dir: dir})
 	m := newMetrics(s)
 	count := func() string {
-		registry := prometheus.NewPedanticRegistry()
-		registry.MustRegister(m)
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := ""
-		for _, f := range families {
-			if name := f.GetName(); name == "llamatap_tokens_total" || name == "llamatap_log_unread_bytes" ||
+		got, families := "", exposed(t, m)
+		for _, name := range slices.Sorted(maps.Keys(families)) {
+			if name == "llamatap_tokens_total" || name == "llamatap_log_unread_bytes" ||
 				name == "llamatap_token_latency_seconds" {
-				for _, one := range f.Metric {
+				for _, one := range families[name].Metric {
 					got += fmt.Sprintf("%s %v ", name,
 						one.GetCounter().GetValue()+one.GetGauge().GetValue()+float64(one.GetHistogram().GetSampleCount()))
 				}
@@ -172,14 +240,9 @@ func TestMetricsHeldUp(t *testing.T) {
 		}
 	}
 	for range 2 {
-		registry := prometheus.NewPedanticRegistry()
-		registry.MustRegister(m)
-		found, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen := map[string]string{}
-		for _, family := range found {
+		seen, found := map[string]string{}, exposed(t, m)
+		for _, name := range slices.Sorted(maps.Keys(found)) {
+			family := found[name]
 			for _, one := range family.Metric {
 				for _, label := range one.Label {
 					if label.GetName() == "run" &&
@@ -210,9 +273,9 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	decode(t, text, &board)
-	described := latency.String()
-	for _, m := range allMetrics {
-		described += m.desc.String()
+	described := map[string]bool{}
+	for _, m := range append(allMetrics, latency, kvLifetime, kvIdle, kvGap) {
+		described[m.name] = true
 	}
 	seen := map[int]bool{}
 	for _, p := range board.Panels {
@@ -226,7 +289,7 @@ func TestDashboard(t *testing.T) {
 				t.Errorf("%s: %s", p.Title, target.Expr)
 			}
 			for _, name := range names {
-				if !strings.Contains(described, `"`+strings.TrimSuffix(name, "_bucket")+`"`) {
+				if !described[strings.TrimSuffix(name, "_bucket")] {
 					t.Errorf("%s asks for %s, which there is not", p.Title, name)
 				}
 			}

@@ -7,9 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // maxReports is how many logs are added up at once: each takes a processor and some memory.
@@ -20,6 +17,7 @@ type Server struct {
 	o        Options
 	runs     listing
 	asking   asking
+	metrics  *metrics
 	handler  http.Handler
 	follows  chan struct{} // one element per stream of a growing log
 	reports  chan struct{} // one element per log that is added up
@@ -50,12 +48,8 @@ func New(o Options) (*Server, error) {
 	if _, err := s.runs.all(); err != nil {
 		return nil, err
 	}
-	registry := prometheus.NewRegistry()
-	if err := registry.Register(newMetrics(s)); err != nil {
-		return nil, err
-	}
-	s.handler = guarded{s}.guard(s.routes(promhttp.HandlerFor(registry,
-		promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})))
+	s.metrics = newMetrics(s)
+	s.handler = guarded{s}.guard(s.routes())
 	return s, nil
 }
 
@@ -133,10 +127,11 @@ func (s *Server) table() []route {
 		{"GET /logs/{id}/stream", l.newLines},
 		{"GET /sessions", s.sessions},
 		{"GET /health", s.health},
+		{"GET /metrics", s.metrics.answer}, // for Prometheus
 	}
 }
 
-func (s *Server) routes(metrics http.Handler) http.Handler {
+func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range s.table() {
 		mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) {
@@ -146,7 +141,6 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 			}
 		})
 	}
-	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { writeError(w, s.nothingHere(mux, r)) })
 	return mux
 }
