@@ -2,8 +2,6 @@ package memtrace
 
 import (
 	"errors"
-	"os"
-	"reflect"
 	"strings"
 	"testing"
 )
@@ -55,19 +53,6 @@ func TestMappings(t *testing.T) {
 	}
 	if n := len(m.Regions()); n != 1+6+2 { // what went and came again is two
 		t.Errorf("%d regions", n)
-	}
-}
-
-// TestOwnMaps reads the maps of this process: its code and its stack are found.
-func TestOwnMaps(t *testing.T) {
-	text, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Skip(err)
-	}
-	m := NewRegionMap()
-	m.SetMappings(1, parse(t, string(text)))
-	if h := m.Address(uint64(reflect.ValueOf(TestOwnMaps).Pointer()), 1); h.Type() != Code {
-		t.Errorf("%+v", h.Region)
 	}
 }
 
