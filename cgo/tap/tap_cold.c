@@ -20,7 +20,8 @@
 enum { TAP_COLD_MAX = 64 };
 
 static struct {
-    uintptr_t start, end;
+    uintptr_t         start;
+    _Atomic uintptr_t end; // stored after start; 0: not yet
 } tap_cold_ranges[TAP_COLD_MAX];
 static _Atomic unsigned tap_cold_n;
 
@@ -33,14 +34,14 @@ static void tap_cold_note(void * at, size_t bytes) {
     const unsigned i = tap_count(&tap_cold_n, 1);
     if (i < TAP_COLD_MAX) {
         tap_cold_ranges[i].start = (uintptr_t) at;
-        tap_cold_ranges[i].end = (uintptr_t) at + bytes;
+        tap_set(&tap_cold_ranges[i].end, (uintptr_t) at + bytes);
     }
 }
 
 static bool tap_is_cold(const void * at) {
     const unsigned n = tap_get(&tap_cold_n);
     for (unsigned i = 0; i < n && i < TAP_COLD_MAX; i++) {
-        if ((uintptr_t) at >= tap_cold_ranges[i].start && (uintptr_t) at < tap_cold_ranges[i].end) {
+        if ((uintptr_t) at < tap_get(&tap_cold_ranges[i].end) && (uintptr_t) at >= tap_cold_ranges[i].start) {
             return true;
         }
     }
