@@ -27,8 +27,8 @@
 //   model                                      collector, madeRoom
 //   1. loads room (acquire), then what it      1. stores queue_tail, or ring_head and then returned
 //      lacks: queue_tail, or ring_head         2. adds 1 to room
-//   2. tap_wait_begin: stores wake_returned,   3. if waiting > 0 and returned >= wake_returned: wakes all
-//      how far returned must come; 0: any
+//   2. tap_wait_begin: lowers wake_returned    3. if waiting > 0 and returned >= wake_returned: wakes all
+//      to how far returned must come; 0: any
 //      room will do
 //   3. … and adds 1 to waiting
 //   4. loads queue_tail or ring_head again: if changed, does not sleep
@@ -38,23 +38,26 @@
 //
 // Promise: a model does not sleep on while the room that it asked for is there. If the collector's step 2 comes
 // before the model's sleep, room differs and the sleep does not begin. If it comes after, step 3 sees waiting and
-// wake_returned, which were stored before the sleep. wake_returned holds the wish of the thread that waited last:
-// with several waiting threads another one may sleep for up to TAP_LOOK_MS with room to be had.
+// wake_returned, which were stored before the sleep. With several waiting threads wake_returned is the least that one
+// of them needs, so that all are woken, and those that need more sleep again.
 // A thread that waits for slots adds 1 to tap.pool_waiting too, and the toucher (tap_pool_ready) plays the
 // collector's part with n_ready, room and pool_waiting.
 //
 // TAP_LOOK_MS bounds a sleep so that a model notices that its collector was killed; no promise depends on it.
-// test/test_pool.c runs both handshakes many times with the steps as close together as two processors can bring
+// test/test_wait.c runs both handshakes many times with the steps as close together as two processors can bring
 // them, the second one without that bound.
 #ifndef LLAMATAP_TAP_WAIT_H
 #define LLAMATAP_TAP_WAIT_H
 
 #include "tap_state.h"
 
-// tap_wait_begin announces a wait for room, and tap_wait_end ends it.
+// tap_wait_begin announces a wait for room, and tap_wait_end ends it. The caller holds the lock.
 static inline void tap_wait_begin(uint64_t wake_returned) {
-    tap_agree_set(&tap.header->wake_returned, wake_returned);
-    tap_agree_add(&tap.header->waiting, 1);
+    struct tap_header * h = tap.header;
+    if (tap_peek(&h->waiting) == 0 || wake_returned < tap_peek(&h->wake_returned)) {
+        tap_agree_set(&h->wake_returned, wake_returned);
+    }
+    tap_agree_add(&h->waiting, 1);
 }
 
 static inline void tap_wait_end(void) { tap_agree_sub(&tap.header->waiting, 1); }

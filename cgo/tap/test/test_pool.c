@@ -2,15 +2,10 @@
 #define _GNU_SOURCE
 #include "traffic.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <linux/futex.h>
-#include <sched.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 static void no_losses(const struct tap_header * h) {
@@ -344,159 +339,12 @@ static void test_regions(void) {
     test_end();
 }
 
-// ---- sleep and wake: the two handshakes of tap_wait.h ---------------------------------------------------------------
-
-// Rounds in which the tap and a collector meet, so that their steps are as close together as they can be.
-struct rounds {
-    struct shm *     s;
-    int              n;
-    _Atomic int      at[2];  // the round that each side is ready for
-    _Atomic bool     awake;  // the collector saw a model that waits for what it has not read
-};
-
-// meet returns when both sides are in a round.
-static void meet(struct rounds * z, int side, int round) {
-    atomic_store(&z->at[side], round);
-    for (int spins = 0; atomic_load(&z->at[1 - side]) < round; spins++) {
-        if (spins % 1000 == 999) {
-            sched_yield(); // the other one may need this processor
-        }
-    }
-}
-
-// sleeper_main is the collector in the first handshake, which would sleep next.
-static void * sleeper_main(void * arg) {
-    struct rounds * z = arg;
-    struct tap_header * h = z->s->h;
-    for (int round = 1; round <= z->n; round++) {
-        const uint64_t read = atomic_load(&h->queue_head);
-        meet(z, 1, 2 * round);
-        atomic_store(&h->collector_sleeps, 1);
-        atomic_store(&z->awake, atomic_load(&h->waiting) > 0 && atomic_load(&h->queue_head) != read);
-        meet(z, 1, 2 * round + 1);
-    }
-    return NULL;
-}
-
-// A wake is lost where the collector goes to sleep and the tap changes work no more: each one's load overtook its
-// store.
-static void test_wake_collector(int rounds) {
-    test_case("threads: a model waits while the collector goes to sleep, %d rounds", rounds);
-    struct shm s;
-    shm_make(&s, &(struct shm_options) {.slots = 8, .slot_bytes = 512, .queue_bytes = 65536});
-    tap_join(&s);
-    struct rounds z = {.s = &s, .n = rounds};
-    pthread_t thread;
-    MUST(pthread_create(&thread, NULL, sleeper_main, &z) == 0);
-    const uint64_t first = atomic_load(&s.h->queue_head);
-    int lost = 0;
-    for (int round = 1; round <= rounds; round++) {
-        atomic_store(&s.h->collector_sleeps, 0);
-        const uint32_t work = atomic_load(&s.h->work);
-        meet(&z, 0, 2 * round);
-        tap_set(&s.h->queue_head, first + 8 * (uint64_t) round); // as tap_queue_shut does
-        tap_wait_begin(0);
-        tap_wake_collector();
-        meet(&z, 0, 2 * round + 1);
-        lost += atomic_load(&s.h->work) == work && !atomic_load(&z.awake);
-        tap_wait_end();
-    }
-    pthread_join(thread, NULL);
-    CHECK(lost == 0, "%d wakes were lost", lost);
-    atomic_store(&s.h->queue_head, first);
-    tap_leave();
-    shm_free(&s);
-    test_end();
-}
-
-// While endless is set, futex waits have no timeout: a wake that is lost hangs the test instead of delaying it, and
-// HANG_SECONDS end it.
-static _Atomic bool endless;
-enum { HANG_SECONDS = 600 };
-
-long syscall(long number, ...) {
-    typedef long (*function)(long, ...);
-    static _Atomic(function) real;
-    long a[6];
-    va_list list;
-    va_start(list, number);
-    for (int i = 0; i < 6; i++) {
-        a[i] = va_arg(list, long);
-    }
-    va_end(list);
-    if (atomic_load(&real) == NULL) {
-        atomic_store(&real, (function) dlsym(RTLD_NEXT, "syscall"));
-    }
-    if (number == SYS_futex && a[1] == FUTEX_WAIT && atomic_load(&endless)) {
-        a[3] = 0;
-    }
-    return atomic_load(&real)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
-}
-
-enum { ROOM_SLOTS = 8 }; // a model that waits wants a quarter of them
-
-// returner_main is the collector in the second handshake: it returns two slots, the second in a call of its own, and
-// reads the record that fills the queue.
-static void * returner_main(void * arg) {
-    struct rounds * z = arg;
-    for (int round = 1; round <= z->n; round++) {
-        meet(z, 1, round);
-        shm_give_back(z->s, 0, 1);
-        shm_give_back(z->s, 1, 1);
-        struct tap_record * r;
-        while ((r = shm_next(z->s)) == NULL || r->type != TAP_REC_CALL) {
-            if (r != NULL) {
-                shm_read(z->s, r);
-            }
-        }
-        shm_read(z->s, r);
-    }
-    return NULL;
-}
-
-static void test_wake_model(int rounds) {
-    test_case("threads: the collector makes room while a model goes to sleep, %d rounds without timeouts", rounds);
-    struct shm s;
-    shm_make(&s, &(struct shm_options) {.slots = ROOM_SLOTS, .slot_bytes = 512, .queue_bytes = 65536,
-                                        .overflow = TAP_OVERFLOW_BLOCK});
-    tap_join(&s);
-    tap_pool_limit(ROOM_SLOTS);
-    uint64_t waited = 0, rng = 3;
-    enum tap_loss cause;
-    MUST(tap_pool_reserve(ROOM_SLOTS, &waited, &cause) == 0);
-    struct rounds z = {.s = &s, .n = rounds};
-    pthread_t thread;
-    atomic_store(&endless, true);
-    alarm(HANG_SECONDS);
-    MUST(pthread_create(&thread, NULL, returner_main, &z) == 0);
-    for (int round = 1; round <= rounds; round++) {
-        meet(&z, 0, round);
-        CHECK(tap_pool_reserve(2, &waited, &cause) == 0, "the two slots are not those that came back");
-        CHECK(put_numbered(1, 64, &rng), "a record was lost");
-        tap_queue_settle();
-    }
-    pthread_join(thread, NULL);
-    alarm(0);
-    atomic_store(&endless, false);
-    CHECK(s.h->stats.waits > 0, "no model ever waited: the test tests nothing");
-    no_losses(s.h);
-    tap_leave();
-    shm_free(&s);
-    test_end();
-}
-
 int main(int argc, char ** argv) {
-    if (argc > 1 && strcmp(argv[1], "wakes") == 0) {
-        test_wake_collector(500000);
-        test_wake_model(20000);
-        return test_done();
-    }
+    (void) argv;
     if (argc > 1) { // the part for the thread sanitizer
         test_threads(3, 64, 3000, TAP_OVERFLOW_BLOCK);
         test_pool_ready(TAP_OVERFLOW_BLOCK);
         test_threads(3, 64, 3000, TAP_OVERFLOW_DROP);
-        test_wake_collector(1000);
-        test_wake_model(1000);
         return test_done();
     }
     static const uint64_t sizes[] = {4, 8, 63, 64, 65, 128, 129, 200};
