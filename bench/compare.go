@@ -35,7 +35,11 @@ func Compare(old, new []Row) (changes []Change, alone []string) {
 		}
 		for m := range a[i].metrics {
 			if x, y := a[i].metrics[m], b[k].metrics[m]; len(x.values) > 0 && len(y.values) > 0 {
-				changes = append(changes, change(label(&a[i]), x.name, x.values, y.values))
+				changes = append(changes, Change{
+					Test: label(&a[i]), Metric: x.name, Old: medianInterval(x.values), New: medianInterval(y.values),
+					Ratio: ratioInterval(x.values, y.values), P: mannWhitney(x.values, y.values),
+					old: x.values, new: y.values,
+				})
 			}
 		}
 	}
@@ -45,13 +49,6 @@ func Compare(old, new []Row) (changes []Change, alone []string) {
 		}
 	}
 	return changes, alone
-}
-
-func change(test, metric string, old, new []float64) Change {
-	return Change{
-		Test: test, Metric: metric, Old: medianInterval(old), New: medianInterval(new), Ratio: ratioInterval(old, new),
-		P: mannWhitney(old, new), old: old, new: new,
-	}
 }
 
 // samples are all samples of one test with its settings.
@@ -173,8 +170,14 @@ func WriteChanges(out io.Writer, changes []Change) {
 		logs := 0.0
 		for _, c := range part {
 			logs += math.Log(c.Ratio.Median)
-			fmt.Fprintf(out, "%-40s %18s %18s %9s (p=%.3f n=%s)\n", c.Test, figure(c.Old), figure(c.New), c.delta(),
-				c.P, counts(len(c.old), len(c.new)))
+			delta, n := "~", fmt.Sprint(len(c.old))
+			if c.Significant() {
+				delta = fmt.Sprintf("%+.2f%%", 100*(c.Ratio.Median-1))
+			}
+			if len(c.old) != len(c.new) {
+				n = fmt.Sprintf("%d+%d", len(c.old), len(c.new))
+			}
+			fmt.Fprintf(out, "%-40s %18s %18s %9s (p=%.3f n=%s)\n", c.Test, figure(c.Old), figure(c.New), delta, c.P, n)
 		}
 		if len(part) > 1 {
 			fmt.Fprintf(out, "%-40s %18s %18s %+8.2f%%\n", "geometric mean", "", "",
@@ -184,14 +187,6 @@ func WriteChanges(out io.Writer, changes []Change) {
 	}
 }
 
-// delta is the change in percent, ~ where it is not significant.
-func (c *Change) delta() string {
-	if !c.Significant() {
-		return "~"
-	}
-	return fmt.Sprintf("%+.2f%%", 100*(c.Ratio.Median-1))
-}
-
 // figure is a median with the larger side of its interval in percent.
 func figure(i Interval) string {
 	side := max(i.High-i.Median, i.Median-i.Low) / i.Median
@@ -199,11 +194,4 @@ func figure(i Interval) string {
 		return fmt.Sprintf("%.4g", i.Median)
 	}
 	return fmt.Sprintf("%s ± %.0f%%", strings.TrimSuffix(fmt.Sprintf("%.2f", i.Median), ".00"), 100*side)
-}
-
-func counts(n, m int) string {
-	if n == m {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%d+%d", n, m)
 }

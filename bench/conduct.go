@@ -49,8 +49,11 @@ func (c *Conductor) Run(ctx context.Context, done []Visit) (visits []Visit, fail
 				continue
 			}
 			c.Progress(ended-1, all, c.Plan.Items[i].label())
-			if !first {
-				rest(ctx, c.Plan.CoolDown)
+			if !first && c.Plan.CoolDown > 0 {
+				select {
+				case <-time.After(c.Plan.CoolDown):
+				case <-ctx.Done():
+				}
 			}
 			first = false
 			v, err := c.visit(ctx, &c.Plan.Items[i], c.Plan.Seed+uint64(round), c.Dir)
@@ -71,17 +74,6 @@ func (c *Conductor) Run(ctx context.Context, done []Visit) (visits []Visit, fail
 	}
 	c.Progress(all, all, "")
 	return visits, failures, nil
-}
-
-// rest waits for the machine to cool down.
-func rest(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 // keep writes a visit to the files that there are.

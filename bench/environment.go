@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/llamatap/llamatap/internal/machine"
 )
 
 // Environment says where a benchmark ran. What this machine does not report is absent.
@@ -65,11 +66,15 @@ func spinFor(d time.Duration) Spin {
 	return s
 }
 
+// megahertz is the first CPU's frequency in /proc/cpuinfo.
+var megahertz = regexp.MustCompile(`cpu MHz\s*: ([0-9.]+)`)
+
 // LookAround describes this machine. llamaBench starts llama.cpp's llama-bench, "" where it is not there. It takes
 // half a second.
 func LookAround(llamaBench string) *Environment {
 	e := &Environment{
 		Time: time.Now().UTC().Format(time.RFC3339), OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
+		CPU:      machine.CPUName(),
 		Kernel:   firstLine("/proc/sys/kernel/osrelease"),
 		Governor: firstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
 	}
@@ -77,10 +82,11 @@ func LookAround(llamaBench string) *Environment {
 		e.LoadAvg = strings.Join(fields[:3], " ")
 	}
 	cpuinfo, _ := os.ReadFile("/proc/cpuinfo")
-	e.CPU = cpuinfoValue(cpuinfo, "model name")
-	e.MHz, _ = strconv.ParseFloat(cpuinfoValue(cpuinfo, "cpu MHz"), 64)
-	if kHz, err := strconv.ParseFloat(firstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"),
-		64); err == nil {
+	if mhz := megahertz.FindSubmatch(cpuinfo); mhz != nil {
+		e.MHz, _ = strconv.ParseFloat(string(mhz[1]), 64)
+	}
+	current := firstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
+	if kHz, err := strconv.ParseFloat(current, 64); err == nil {
 		e.MHz = kHz / 1000
 	}
 	if llamaBench != "" {
@@ -115,17 +121,6 @@ func firstLine(path string) string {
 	}
 	line, _, _ := strings.Cut(string(data), "\n")
 	return strings.TrimSpace(line)
-}
-
-// cpuinfoValue is the first CPU's value of a key of /proc/cpuinfo.
-func cpuinfoValue(cpuinfo []byte, key string) string {
-	for line := range bytes.Lines(cpuinfo) {
-		name, value, found := strings.Cut(string(line), ":")
-		if found && strings.TrimSpace(name) == key {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }
 
 // String is the environment on two lines, for people.

@@ -24,10 +24,7 @@ func medianInterval(values []float64) Interval {
 	medians := make([]float64, resamples)
 	sample := make([]float64, len(values))
 	for i := range medians {
-		for k := range sample {
-			sample[k] = values[random.IntN(len(values))]
-		}
-		medians[i] = median(sample)
+		medians[i] = median(draw(random, sample, values))
 	}
 	slices.Sort(medians)
 	return Interval{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,9 +75,20 @@ func (p Pair) Run(ctx context.Context, l Limits, random *rand.Rand, progress fun
 	var o Outcome
 	end := time.Now().Add(l.Time)
 	for {
-		if err := p.once(ctx, &o, random); err != nil {
-			return o, err
+		var base, test Sample
+		run := []func() error{
+			func() (err error) { base, err = p.Base.Run(ctx); return err },
+			func() (err error) { test, err = p.Test.Run(ctx); return err },
 		}
+		if random.IntN(2) == 1 {
+			slices.Reverse(run)
+		}
+		for _, f := range run {
+			if err := f(); err != nil {
+				return o, err
+			}
+		}
+		o.Base, o.Test = append(o.Base, base), append(o.Test, test)
 		o.Ratios = o.Ratios[:0]
 		resolved := true
 		for _, gate := range p.Gates {
@@ -93,22 +105,4 @@ func (p Pair) Run(ctx context.Context, l Limits, random *rand.Rand, progress fun
 			return o, nil
 		}
 	}
-}
-
-func (p Pair) once(ctx context.Context, o *Outcome, random *rand.Rand) error {
-	var base, test Sample
-	run := []func() error{
-		func() (err error) { base, err = p.Base.Run(ctx); return err },
-		func() (err error) { test, err = p.Test.Run(ctx); return err },
-	}
-	if random.IntN(2) == 1 {
-		run[0], run[1] = run[1], run[0]
-	}
-	for _, f := range run {
-		if err := f(); err != nil {
-			return err
-		}
-	}
-	o.Base, o.Test = append(o.Base, base), append(o.Test, test)
-	return nil
 }

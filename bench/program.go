@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"math/rand/v2"
@@ -94,7 +95,9 @@ func (p Program) Run(ctx context.Context) (Result, error) {
 	case "baseline_dump":
 		return p.dump(ctx, tensor)
 	case "compression_analysis":
-		return p.compress(ctx, tensor)
+		r, err := p.pack(ctx, p.Trials, tensor, io.Discard)
+		r.Compress = true
+		return r, err
 	case "optimized_streaming":
 		return p.stream(ctx, shape, tensor)
 	case "memory_profiling":
@@ -145,10 +148,6 @@ func (p Program) tensor() (shape [4]int64, data []byte, err error) {
 
 // dump writes tensors one after the other with one thread; the sync at the end is part of the time.
 func (p Program) dump(ctx context.Context, tensor []byte) (r Result, err error) {
-	encoder, err := codec.NewEncoder(p.Compression)
-	if err != nil {
-		return r, err
-	}
 	file, err := os.Create(p.Output)
 	if err != nil {
 		return r, err
@@ -156,35 +155,27 @@ func (p Program) dump(ctx context.Context, tensor []byte) (r Result, err error) 
 	defer func() { err = errors.Join(err, file.Close()) }()
 	out := bufio.NewWriterSize(file, 1<<20)
 	began := time.Now()
-	var packed []byte
-	for range p.Tensors {
-		if packed, err = encoder.Append(packed[:0], tensor); err == nil {
-			_, err = out.Write(packed)
-		}
-		if err = errors.Join(err, ctx.Err()); err != nil {
-			return r, err
-		}
-		r.Source, r.Written = r.Source+int64(len(tensor)), r.Written+int64(len(packed))
+	if r, err = p.pack(ctx, p.Tensors, tensor, out); err != nil {
+		return r, err
 	}
 	err = errors.Join(out.Flush(), file.Sync())
 	r.Elapsed = time.Since(began)
 	return r, err
 }
 
-// compress compresses tensors and writes nothing.
-func (p Program) compress(ctx context.Context, tensor []byte) (r Result, err error) {
+// pack compresses a tensor n times, and writes each result.
+func (p Program) pack(ctx context.Context, n int, tensor []byte, out io.Writer) (r Result, err error) {
 	encoder, err := codec.NewEncoder(p.Compression)
 	if err != nil {
 		return r, err
 	}
-	r.Compress = true
 	began := time.Now()
 	var packed []byte
-	for range p.Trials {
-		if packed, err = encoder.Append(packed[:0], tensor); err != nil {
-			return r, err
+	for range n {
+		if packed, err = encoder.Append(packed[:0], tensor); err == nil {
+			_, err = out.Write(packed)
 		}
-		if err := ctx.Err(); err != nil {
+		if err = errors.Join(err, ctx.Err()); err != nil {
 			return r, err
 		}
 		r.Source, r.Written = r.Source+int64(len(tensor)), r.Written+int64(len(packed))
@@ -200,8 +191,7 @@ func (p Program) stream(ctx context.Context, shape [4]int64, tensor []byte) (r R
 	if dtype == codec.I8 {
 		o.DType = codec.Raw // it is stored as it is
 	}
-	for _, name := range []string{p.Output, p.Output +
-		stream.IndexSuffix} { // a stream is not written over an existing one
+	for _, name := range []string{p.Output, p.Output + stream.IndexSuffix} { // no stream is written over another
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return r, err
 		}
@@ -214,7 +204,7 @@ func (p Program) stream(ctx context.Context, shape [4]int64, tensor []byte) (r R
 	release := func() {}
 	for i := range p.Tensors {
 		packet := stream.Packet{Name: fmt.Sprintf("tensor_%d", i), Node: fmt.Sprintf("tensor_%d", i),
-			SrcType: ggmlType(dtype), NE: shape, Occurrence: 1, TokenFirst: -1}
+			SrcType: ggmlTypes[dtype], NE: shape, Occurrence: 1, TokenFirst: -1}
 		if err = errors.Join(w.Append(&packet, tensor, release), ctx.Err()); err != nil {
 			return r, errors.Join(err, w.Close())
 		}
@@ -224,10 +214,8 @@ func (p Program) stream(ctx context.Context, shape [4]int64, tensor []byte) (r R
 	return Result{Elapsed: time.Since(began), Source: int64(s.SrcBytes), Written: int64(s.Stored)}, err
 }
 
-// ggmlType is ggml's number of an element type.
-func ggmlType(d codec.DType) int {
-	return map[codec.DType]int{codec.F32: 0, codec.F16: 1, codec.I8: 24}[d]
-}
+// ggmlTypes are ggml's numbers of element types.
+var ggmlTypes = map[codec.DType]int{codec.F32: 0, codec.F16: 1, codec.I8: 24}
 
 // watchRSS samples this process's resident memory until the function that it returns is called, which gives the
 // largest sample; 0 where the system does not report it.
