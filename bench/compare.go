@@ -77,7 +77,7 @@ func gather(rows []Row) []samples {
 		}
 		for _, ns := range r.SamplesNS {
 			add := &all[k].metrics[0].values
-			*add = append(*add, 1e9*float64(r.Prompt+r.Gen)/float64(ns))
+			*add = append(*add, 1e9*float64(r.sequences()*(r.Prompt+r.Gen))/float64(ns))
 		}
 		for m, values := range [][]int64{r.SamplesFirstNS, r.SamplesTokenNS} {
 			add := &all[k].metrics[m+1].values

@@ -137,6 +137,12 @@ func TestCompareRows(t *testing.T) {
 		"tg64, n_threads 4 (only in the second)"}; !slices.Equal(alone, want) {
 		t.Errorf("%q, want %q", alone, want)
 	}
+	several := sampled(100, 3, random)
+	several.Sequences = new(4)
+	several.Summarise()
+	if of, _ := Compare([]Row{several}, []Row{several}); of[0].Old.Median != medianInterval(several.SamplesTS).Median {
+		t.Errorf("tokens/s of four sequences: %v, the row has %v", of[0].Old, several.SamplesTS)
+	}
 	if changes, alone := Compare(nil, nil); changes != nil || alone != nil {
 		t.Errorf("of nothing: %v, %q", changes, alone)
 	}
