@@ -14,7 +14,6 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/export"
 	"github.com/llamatap/llamatap/inspect/host"
-	"github.com/llamatap/llamatap/inspect/host/chart"
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
@@ -61,7 +60,7 @@ analyser draws in.
 		Define: func(f *cli.Flags) func([]string) error {
 			a := &analyzeArguments{flags: f}
 			a.options.Percentiles, _ = parsePercentiles("50,95,99")
-			a.charts, _ = chart.ParseTypes("all")
+			a.charts, _ = host.ParseChartTypes("all")
 			a.figures, _ = sheet.ParseForms("png")
 			o := &a.options
 			f.Add("--input FILE", &o.Block, "block I/O (default: "+defaultBlock+", or that of the run directory)")
@@ -76,8 +75,8 @@ analyser draws in.
 			f.Add("--charts-dir FOLDER", &a.chartsDir, "draw charts into this folder (default: "+defaultCharts+", or derived/host of the run directory)").
 				Deprecated("--output-dir") // as STRAP-LLM's documentation has it
 			f.Add("--no-charts", &a.noCharts, "draw no charts")
-			f.Add("--chart-types LIST", func(s string) (err error) { a.charts, err = chart.ParseTypes(s); return err },
-				"draw these charts: all, or some of "+strings.Join(chart.Types, ", ")).Default = "all"
+			f.Add("--chart-types LIST", func(s string) (err error) { a.charts, err = host.ParseChartTypes(s); return err },
+				"draw these charts: all, or some of "+strings.Join(host.ChartTypes, ", ")).Default = "all"
 			f.Add("--figures LIST", func(s string) (err error) { a.figures, err = sheet.ParseForms(s); return err },
 				"draw charts in these formats: png, svg, pdf").Default = "png"
 			a.define(f, "text", "json")
@@ -112,7 +111,7 @@ func (a *analyzeArguments) run(args []string) error {
 
 // draw draws the charts, and records them in the run directory where they are in it.
 func (a *analyzeArguments) draw(report *host.Report) error {
-	paths, err := chart.Draw(report, a.chartsDir, a.charts, a.figures)
+	paths, err := host.DrawCharts(report, a.chartsDir, a.charts, a.figures)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package chart
+package host
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 func TestHeatMapSize(t *testing.T) {
 	size := func(snapshots int) int64 {
 		dir := t.TempDir()
-		if _, err := Draw(report(t, 1, snapshots), dir, []string{"heatmap"}, []string{"svg"}); err != nil {
+		if _, err := DrawCharts(report(t, 1, snapshots), dir, []string{"heatmap"}, []string{"svg"}); err != nil {
 			t.Fatal(err)
 		}
 		paths, err := filepath.Glob(filepath.Join(dir, "*.svg"))

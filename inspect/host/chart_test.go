@@ -1,8 +1,7 @@
-package chart
+package host
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"image"
 	"image/draw"
@@ -14,14 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llamatap/llamatap/inspect/host"
 	"github.com/llamatap/llamatap/inspect/sheet"
 )
 
-var update = flag.Bool("update", false, "write the golden file anew")
-
 // report is of a recording that never was: load that rises and falls on each device, and a gap in the time.
-func report(t testing.TB, devices, snapshots int) *host.Report {
+func report(t testing.TB, devices, snapshots int) *Report {
 	t.Helper()
 	dir := t.TempDir()
 	var block, system strings.Builder
@@ -71,7 +67,7 @@ func report(t testing.TB, devices, snapshots int) *host.Report {
 		}
 		return path
 	}
-	r, err := host.Analyze(host.Options{Block: write("block.jsonl", block.String()),
+	r, err := Analyze(Options{Block: write("block.jsonl", block.String()),
 		System: write("system.jsonl", system.String()), Lag: 2})
 	if err != nil {
 		t.Fatal(err)
@@ -80,13 +76,13 @@ func report(t testing.TB, devices, snapshots int) *host.Report {
 }
 
 // drawn draws all charts and returns their pictures by file name.
-func drawn(t testing.TB, r *host.Report, types ...string) map[string]*image.RGBA {
+func drawn(t testing.TB, r *Report, types ...string) map[string]*image.RGBA {
 	t.Helper()
 	dir := t.TempDir()
 	if types == nil {
-		types = Types
+		types = ChartTypes
 	}
-	paths, err := Draw(r, dir, types, []string{"png"})
+	paths, err := DrawCharts(r, dir, types, []string{"png"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,11 +258,11 @@ func TestManyAndFew(t *testing.T) {
 // of intervals that touch are joined.
 func TestLevels(t *testing.T) {
 	nan := math.NaN()
-	var series []host.Point
+	var series []Point
 	for i, from := range []float64{0, 5, 10, 60} {
-		series = append(series, host.Point{From: from, Time: from + 5, Seconds: 5, Snapshots: 1, Requests: uint64(i)})
+		series = append(series, Point{From: from, Time: from + 5, Seconds: 5, Snapshots: 1, Requests: uint64(i)})
 	}
-	known := func(p *host.Point) float64 {
+	known := func(p *Point) float64 {
 		if p.Requests == 1 || p.Requests == 3 {
 			return float64(p.Requests)
 		}
@@ -292,7 +288,7 @@ func TestStale(t *testing.T) {
 	if err := os.WriteFile(stale, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Draw(report(t, 1, 1), dir, []string{"importance"}, []string{"png"}); err != nil {
+	if _, err := DrawCharts(report(t, 1, 1), dir, []string{"importance"}, []string{"png"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(stale); !os.IsNotExist(err) {
@@ -304,10 +300,10 @@ func TestStale(t *testing.T) {
 // call in others are removed.
 func TestForms(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Draw(report(t, 1, 3), dir, []string{"hist"}, sheet.Forms); err != nil {
+	if _, err := DrawCharts(report(t, 1, 3), dir, []string{"hist"}, sheet.Forms); err != nil {
 		t.Fatal(err)
 	}
-	paths, err := Draw(report(t, 1, 3), dir, []string{"hist"}, []string{"svg", "pdf"})
+	paths, err := DrawCharts(report(t, 1, 3), dir, []string{"hist"}, []string{"svg", "pdf"})
 	if left, _ := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(paths) != 2 || len(left) != 2 {
 		t.Fatalf("%q, in the folder %q, %v", paths, left, err)
 	}
@@ -338,13 +334,13 @@ func TestNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r, err := host.Analyze(host.Options{Block: filepath.Join(dir, "b"), System: filepath.Join(dir, "s")})
+		r, err := Analyze(Options{Block: filepath.Join(dir, "b"), System: filepath.Join(dir, "s")})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Log(name, len(drawn(t, r)))
 	}
-	if _, err := Draw(report(t, 1, 1), "/dev/null/x", Types, []string{"png"}); err == nil {
+	if _, err := DrawCharts(report(t, 1, 1), "/dev/null/x", ChartTypes, []string{"png"}); err == nil {
 		t.Error("a folder that cannot be")
 	}
 }
@@ -378,9 +374,9 @@ func TestTicks(t *testing.T) {
 }
 
 func TestParseTypes(t *testing.T) {
-	for list, want := range map[string]string{"": strings.Join(Types, ","), "all": strings.Join(Types, ","),
+	for list, want := range map[string]string{"": strings.Join(ChartTypes, ","), "all": strings.Join(ChartTypes, ","),
 		"hist, Queue,hist": "hist,queue", "x,all": `"x"`, "hist,bogus": `"bogus"`} {
-		got, err := ParseTypes(list)
+		got, err := ParseChartTypes(list)
 		if text := strings.Join(got, ","); err == nil && text != want || err != nil &&
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %s, %v", list, text, err)

@@ -1,18 +1,17 @@
-package chart
+package host
 
 import (
 	"image/color"
 	"math"
 	"slices"
 
-	"github.com/llamatap/llamatap/inspect/host"
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 )
 
 // recorded is the time in which block I/O was recorded.
-func recorded(r *host.Report) clock {
+func recorded(r *Report) clock {
 	first, last := math.Inf(1), math.Inf(-1)
 	for i := range r.All.Series {
 		from, to := column(r.All.Series, i)
@@ -25,14 +24,14 @@ func recorded(r *host.Report) clock {
 const maxCurve = 400
 
 // thin makes at most maxCurve points of a series.
-func thin(series []host.Point) []host.Point {
+func thin(series []Point) []Point {
 	if len(series) <= maxCurve {
 		return series
 	}
 	each := (len(series) + maxCurve - 1) / maxCurve
-	var thinned []host.Point
+	var thinned []Point
 	for some := range slices.Chunk(series, each) {
-		var p host.Point
+		var p Point
 		for i := range some {
 			p.Add(&some[i])
 		}
@@ -46,7 +45,7 @@ func thin(series []host.Point) []host.Point {
 const few = 60
 
 // curve draws values that [values] took out of a series.
-func curve(series []host.Point, x, y []float64, c color.Color, points float64) *sheet.Curve {
+func curve(series []Point, x, y []float64, c color.Color, points float64) *sheet.Curve {
 	line := sheet.NewCurve(x, y, c, points)
 	line.IsDots = line.IsDots && len(series) > few
 	return line
@@ -54,7 +53,7 @@ func curve(series []host.Point, x, y []float64, c color.Color, points float64) *
 
 // values takes a figure out of every point, or its level over each interval where there are few; between points
 // that lie far apart a NaN breaks the curve.
-func values(series []host.Point, c clock, of func(*host.Point) float64) (x, y []float64) {
+func values(series []Point, c clock, of func(*Point) float64) (x, y []float64) {
 	if len(series) <= few {
 		end := 0.0
 		for i := range series {
@@ -101,16 +100,16 @@ func most(y []float64) (v float64) {
 }
 
 // depthPanel draws how many requests were in flight.
-func depthPanel(d *host.Device, c clock, title string) *plot.Plot {
+func depthPanel(d *Device, c clock, title string) *plot.Plot {
 	p := sheet.Screen.Panel(title)
 	p.Y.Label.Text = "requests in flight"
 	c.axis(&p.X)
 	series := thin(d.Series)
-	x, mean := values(series, c, func(at *host.Point) float64 { return at.Depth })
-	_, top := values(series, c, func(at *host.Point) float64 { return float64(at.DepthMost) })
+	x, mean := values(series, c, func(at *Point) float64 { return at.Depth })
+	_, top := values(series, c, func(at *Point) float64 { return float64(at.DepthMost) })
 	sheet.FromZero(&p.Y, most(top))
 	p.Add(sheet.Both)
-	if !slices.ContainsFunc(series, func(p host.Point) bool { return float64(p.DepthMost) > p.Depth*1.001 }) {
+	if !slices.ContainsFunc(series, func(p Point) bool { return float64(p.DepthMost) > p.Depth*1.001 }) {
 		p.Add(curve(series, x, mean, sheet.Orange, 1.3))
 		return p
 	}
@@ -123,16 +122,16 @@ func depthPanel(d *host.Device, c clock, title string) *plot.Plot {
 }
 
 // requestPanel draws how many requests were completed per second.
-func requestPanel(d *host.Device, c clock, title string) *plot.Plot {
+func requestPanel(d *Device, c clock, title string) *plot.Plot {
 	p := sheet.Screen.Panel(title)
 	p.Y.Label.Text = "requests/s"
-	timed := slices.ContainsFunc(d.Series, func(at host.Point) bool { return at.Seconds > 0 })
+	timed := slices.ContainsFunc(d.Series, func(at Point) bool { return at.Seconds > 0 })
 	if !timed {
 		p.Y.Label.Text = "requests per snapshot"
 	}
 	c.axis(&p.X)
 	series := thin(d.Series)
-	x, y := values(series, c, func(at *host.Point) float64 {
+	x, y := values(series, c, func(at *Point) float64 {
 		switch {
 		case at.Seconds > 0:
 			return float64(at.Requests) / at.Seconds
@@ -147,7 +146,7 @@ func requestPanel(d *host.Device, c clock, title string) *plot.Plot {
 }
 
 // queueDepth draws how many requests were in flight over time.
-func queueDepth(r *host.Report, d *host.Device) *sheet.Picture {
+func queueDepth(r *Report, d *Device) *sheet.Picture {
 	if len(d.Series) == 0 {
 		return nil
 	}
@@ -156,7 +155,7 @@ func queueDepth(r *host.Report, d *host.Device) *sheet.Picture {
 }
 
 // requests draws how many requests were completed over time.
-func requests(r *host.Report, d *host.Device) *sheet.Picture {
+func requests(r *Report, d *Device) *sheet.Picture {
 	if len(d.Series) == 0 || d.Requests == 0 {
 		return nil
 	}
@@ -165,7 +164,7 @@ func requests(r *host.Report, d *host.Device) *sheet.Picture {
 }
 
 // queueAndRequests draws both above each other.
-func queueAndRequests(r *host.Report, d *host.Device) *sheet.Picture {
+func queueAndRequests(r *Report, d *Device) *sheet.Picture {
 	if len(d.Series) == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package chart
+package host
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/llamatap/llamatap/inspect/host"
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/text"
@@ -23,7 +22,7 @@ var metricTexts = []struct{ name, unit string }{
 
 // metricText is what people call a metric.
 func metricText(name string) string {
-	if i := slices.Index(host.MetricNames[:], name); i >= 0 {
+	if i := slices.Index(MetricNames[:], name); i >= 0 {
 		return metricTexts[i].name
 	}
 	return name
@@ -54,12 +53,12 @@ func (d *dots) Plot(c draw.Canvas, p *plot.Plot) {
 func (d *dots) Thumbnail(c *draw.Canvas) { c.DrawGlyph(d.style, c.Center()) }
 
 // correlations draws how far metrics go with the latency: a bar for all devices, a dot for each.
-func correlations(r *host.Report) *sheet.Picture {
+func correlations(r *Report) *sheet.Picture {
 	if r.Importance == nil {
 		return nil
 	}
 	rows := r.Importance.Rows
-	if !slices.ContainsFunc(rows, func(c host.ImportanceRow) bool { return c.R != nil }) {
+	if !slices.ContainsFunc(rows, func(c ImportanceRow) bool { return c.R != nil }) {
 		return nil // with too few snapshots, as a note says
 	}
 	whole := rows[0].DeviceID
@@ -108,7 +107,7 @@ func correlations(r *host.Report) *sheet.Picture {
 }
 
 // addDevices adds a dot for each device and metric.
-func addDevices(p *plot.Plot, rows []host.ImportanceRow, whole int64, place map[string]float64) {
+func addDevices(p *plot.Plot, rows []ImportanceRow, whole int64, place map[string]float64) {
 	of := map[int64]*dots{}
 	for _, row := range rows {
 		if row.DeviceID == whole || row.R == nil || of[row.DeviceID] == nil && len(of) >= shownDevices {
@@ -141,12 +140,12 @@ func probability(name string, p float64) string {
 }
 
 // topOffCPU draws which ids were off the CPU most.
-func topOffCPU(r *host.Report) *sheet.Picture {
+func topOffCPU(r *Report) *sheet.Picture {
 	return top(r.OffCPU, "longest off-CPU time", "off-CPU time", sheet.Purple, 1e-3, "s")
 }
 
 // top draws ids with their bars.
-func top(t *host.TopIDs, title, axis string, fill color.Color, by float64, unit string) *sheet.Picture {
+func top(t *TopIDs, title, axis string, fill color.Color, by float64, unit string) *sheet.Picture {
 	if t == nil || len(t.Top) == 0 {
 		return nil
 	}
@@ -179,7 +178,7 @@ func top(t *host.TopIDs, title, axis string, fill color.Color, by float64, unit 
 	p.Add(sheet.Grid{Vertical: true}, bars)
 	p.Add(notes...)
 	if t.By != nil {
-		for i, reason := range host.Reasons {
+		for i, reason := range Reasons {
 			p.Legend.Add(reason, &sheet.Boxes{All: []sheet.Rect{{Fill: byReason[i]}}})
 		}
 		p.Legend.Top = false
@@ -190,10 +189,10 @@ func top(t *host.TopIDs, title, axis string, fill color.Color, by float64, unit 
 }
 
 // byReason are the colours of reasons for being off the CPU.
-var byReason = [len(host.Reasons)]color.NRGBA{sheet.Orange, sheet.Blue, sheet.Purple, sheet.Gray}
+var byReason = [len(Reasons)]color.NRGBA{sheet.Orange, sheet.Blue, sheet.Purple, sheet.Gray}
 
 // stack is the bar of an id: in pieces, where the reasons are known.
-func stack(reasons *host.ByReason, y, v, by float64, fill color.Color) []sheet.Rect {
+func stack(reasons *ByReason, y, v, by float64, fill color.Color) []sheet.Rect {
 	bar := sheet.Box(0, y-0.36, v, y+0.36, fill)
 	if reasons == nil {
 		return []sheet.Rect{bar}
@@ -219,14 +218,14 @@ func short(v float64) string {
 }
 
 // trends draws the latency and every metric that was recorded, above each other. One snapshot is no trend.
-func trends(r *host.Report) *sheet.Picture {
+func trends(r *Report) *sheet.Picture {
 	if r.Importance == nil || len(r.Importance.Trend) < 2 {
 		return nil
 	}
 	all := r.Importance.Trend
 	c := newClock(all[0].Time, all[len(all)-1].Time)
 	limit := farApart(len(all), func(i int) float64 { return all[i].Time })
-	curveOf := func(of func(*host.Trend) float64) (x, y []float64) {
+	curveOf := func(of func(*Trend) float64) (x, y []float64) {
 		for i := range all {
 			if i > 0 && all[i].Time-all[i-1].Time > limit {
 				x, y = append(x, c.at(all[i].Time)), append(y, math.NaN())
@@ -235,7 +234,7 @@ func trends(r *host.Report) *sheet.Picture {
 		}
 		return x, y
 	}
-	x, y := curveOf(func(t *host.Trend) float64 { return t.LatencyUS })
+	x, y := curveOf(func(t *Trend) float64 { return t.LatencyUS })
 	p := sheet.Screen.Panel("latency and metrics over time")
 	p.Y.Label.Text = fmt.Sprintf("p%s ≤", percentText(r.Importance.Percent))
 	low, high := most(y), most(y)
@@ -249,10 +248,10 @@ func trends(r *host.Report) *sheet.Picture {
 	panels := []*plot.Plot{p}
 	for m, name := range metricTexts {
 		by, unit := 1.0, name.unit
-		if m == host.MetricOffCPU {
+		if m == MetricOffCPU {
 			by, unit = 1e-3, "s"
 		}
-		x, y := curveOf(func(t *host.Trend) float64 { return t.Metric[m] * by })
+		x, y := curveOf(func(t *Trend) float64 { return t.Metric[m] * by })
 		if !slices.ContainsFunc(y, func(v float64) bool { return !math.IsNaN(v) }) {
 			continue
 		}

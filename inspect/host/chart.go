@@ -1,4 +1,4 @@
-package chart
+package host
 
 import (
 	"fmt"
@@ -8,37 +8,36 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llamatap/llamatap/inspect/host"
 	"github.com/llamatap/llamatap/inspect/sheet"
 )
 
-// Types are the kinds of charts, in the order in which they are drawn.
-var Types = []string{"hist", "percentiles", "heatmap", "queue", "requests", "qdepth_iops", "importance"}
+// ChartTypes are the kinds of charts, in the order in which they are drawn.
+var ChartTypes = []string{"hist", "percentiles", "heatmap", "queue", "requests", "qdepth_iops", "importance"}
 
-// ParseTypes reads a list of kinds with commas; "all" and the empty list are all of them.
-func ParseTypes(list string) ([]string, error) {
+// ParseChartTypes reads a list of kinds with commas; "all" and the empty list are all of them.
+func ParseChartTypes(list string) ([]string, error) {
 	var types []string
 	for name := range strings.SplitSeq(list, ",") {
 		switch name = strings.ToLower(strings.TrimSpace(name)); {
 		case name == "":
 		case name == "all":
-			return Types, nil
-		case !slices.Contains(Types, name):
-			return nil, fmt.Errorf("unknown chart type %.20q: use all, or some of %s", name, strings.Join(Types, ","))
+			return ChartTypes, nil
+		case !slices.Contains(ChartTypes, name):
+			return nil, fmt.Errorf("unknown chart type %.20q: use all, or some of %s", name, strings.Join(ChartTypes, ","))
 		case !slices.Contains(types, name):
 			types = append(types, name)
 		}
 	}
 	if types == nil {
-		return Types, nil
+		return ChartTypes, nil
 	}
 	return types, nil
 }
 
-// Draw draws the charts of these kinds that the report has figures for, in these forms ([sheet.Forms]), into a
+// DrawCharts draws the charts of these kinds that the report has figures for, in these forms ([sheet.Forms]), into a
 // folder that it makes where there is none, and returns the paths of the files. A file is there when it is whole,
 // and one of an earlier call that there is nothing to draw for now is removed.
-func Draw(r *host.Report, dir string, types, forms []string) (paths []string, err error) {
+func DrawCharts(r *Report, dir string, types, forms []string) (paths []string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of charts: %w", err)
 	}
@@ -69,7 +68,7 @@ func Draw(r *host.Report, dir string, types, forms []string) (paths []string, er
 // ofDevice are the charts of each device: their names, and what draws them; nil where there is nothing to draw.
 var ofDevice = map[string]struct {
 	name string
-	draw func(*host.Report, *host.Device) *sheet.Picture
+	draw func(*Report, *Device) *sheet.Picture
 }{
 	"hist":        {"latency_hist", histogram},
 	"percentiles": {"latency_percentiles", percentiles},

@@ -1,12 +1,10 @@
-package chart
+package host
 
 import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 
-	"github.com/llamatap/llamatap/inspect/host"
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -14,18 +12,18 @@ import (
 
 // edges are the bounds of a slot in µs: from its least latency to that of the next slot.
 func edges(slot int) (low, high float64) {
-	return max(least, float64(host.SlotLow(slot))), float64(host.SlotHigh(slot) + 1)
+	return max(least, float64(SlotLow(slot))), float64(SlotHigh(slot) + 1)
 }
 
 // span is the range that holds all slots of a device.
-func span(d *host.Device) (low, high float64) {
+func span(d *Device) (low, high float64) {
 	low, _ = edges(d.Buckets[0].Slot)
 	_, high = edges(d.Buckets[len(d.Buckets)-1].Slot)
 	return low, high
 }
 
 // histogram draws how many requests took how long.
-func histogram(r *host.Report, d *host.Device) *sheet.Picture {
+func histogram(r *Report, d *Device) *sheet.Picture {
 	if len(d.Buckets) == 0 {
 		return nil
 	}
@@ -55,10 +53,8 @@ func histogram(r *host.Report, d *host.Device) *sheet.Picture {
 	return &sheet.Picture{Style: sheet.Screen, Panels: []*plot.Plot{p}, Height: 4 * vg.Inch}
 }
 
-func percentText(p float64) string { return strconv.FormatFloat(p, 'g', -1, 64) }
-
 // percentiles draws latencies over time.
-func percentiles(r *host.Report, d *host.Device) *sheet.Picture {
+func percentiles(r *Report, d *Device) *sheet.Picture {
 	if len(d.Buckets) == 0 || len(d.Series) == 0 {
 		return nil
 	}
@@ -74,12 +70,12 @@ func percentiles(r *host.Report, d *host.Device) *sheet.Picture {
 	var lines []line
 	series := thin(d.Series)
 	for i, q := range d.Percentiles {
-		x, y := values(series, times, func(at *host.Point) float64 {
+		x, y := values(series, times, func(at *Point) float64 {
 			slot, ok := at.Latency.Percentile(q.Percent)
 			if !ok {
 				return math.NaN()
 			}
-			v := max(least, float64(host.SlotHigh(slot)))
+			v := max(least, float64(SlotHigh(slot)))
 			low, high = min(low, v), max(high, v)
 			return lg(v)
 		})
@@ -100,7 +96,7 @@ func percentiles(r *host.Report, d *host.Device) *sheet.Picture {
 }
 
 // heatMap draws which latencies there were when.
-func heatMap(r *host.Report, d *host.Device) *sheet.Picture {
+func heatMap(r *Report, d *Device) *sheet.Picture {
 	if len(d.Buckets) == 0 || len(d.Series) == 0 {
 		return nil
 	}
@@ -140,7 +136,7 @@ func heatMap(r *host.Report, d *host.Device) *sheet.Picture {
 
 // usual is the share that the darkest colour stands for: one that 99 of 100 cells do not pass, in steps of 5 %. A
 // time with a single request has all of them in one cell, and would leave the others pale.
-func usual(series []host.Point) float64 {
+func usual(series []Point) float64 {
 	var shares []float64
 	for i := range series {
 		for _, n := range series[i].Latency {
@@ -158,7 +154,7 @@ func usual(series []host.Point) float64 {
 
 // column is the time that a point stands for: its intervals, or up to the point before where it is not known how
 // long they were.
-func column(series []host.Point, i int) (from, to float64) {
+func column(series []Point, i int) (from, to float64) {
 	p := &series[i]
 	from, to = p.From, p.Time
 	if p.Snapshots > 1 { // its time is the middle of those of its snapshots
