@@ -101,9 +101,9 @@ func TestScript(t *testing.T) {
 // sameToken compares two tokens of different runs.
 func sameToken(a, b rundir.TokenRecord) bool { return reflect.DeepEqual(a, b) }
 
-// TestSmallThreads: what the tap keeps per thread is little, for it is taken from the stack of each of the
-// program's threads.
-func TestSmallThreads(t *testing.T) {
+// TestLibrary: what the tap keeps per thread is little, for it is taken from the stack of each of the program's
+// threads. What only llamatap bench needs is not in the library.
+func TestLibrary(t *testing.T) {
 	object, err := elf.Open(filepath.Join(filepath.Dir(testenv.NeedBinary(t)), "libllamatap.so"))
 	if err != nil {
 		t.Fatal(err)
@@ -112,6 +112,15 @@ func TestSmallThreads(t *testing.T) {
 	for _, p := range object.Progs {
 		if p.Type == elf.PT_TLS && p.Memsz > 256 {
 			t.Errorf("%d bytes per thread", p.Memsz)
+		}
+	}
+	symbols, err := object.Symbols()
+	if err != nil || !slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return s.Name == "tap_detach" }) {
+		t.Fatalf("%d symbols, %v", len(symbols), err)
+	}
+	for _, s := range symbols {
+		if strings.Contains(s.Name, "tap_turn") && elf.ST_TYPE(s.Info) != elf.STT_FILE {
+			t.Errorf("%s is in the library", s.Name)
 		}
 	}
 }

@@ -12,6 +12,7 @@
 #include "tap_queue.h"
 #include "tap_real.h"
 #include "tap_sched.h"
+#include "tap_turn.h"
 
 #include <pthread.h>
 #include <errno.h>
@@ -150,7 +151,7 @@ static void tap_begin(uint32_t layouts) {
     tap_copy_version(h->llama_version, tap_real.llama_version != NULL ? tap_real.llama_version() : NULL);
     tap_copy_version(h->ggml_version, tap_real.ggml_version != NULL ? tap_real.ggml_version() : NULL);
     tap.joined = true;
-    tap_set(&tap.turning, h->config.turns != 0);
+    tap_set(&tap.turning, tap_turn_asked());
     tap_poke(&tap.recording, true);
     tap_hello(TAP_REC_HELLO);
     tap_set(&h->attached, 1);

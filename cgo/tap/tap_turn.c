@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#ifndef LLAMATAP_PRELOADED // see tap_turn.h
+
 enum { TAP_LONGEST_TURN = 256 };
 
 // tap_turn_median is the time of a turn's tokens of which half took longer: something else on the machine that
@@ -81,3 +83,5 @@ TAP_RARE void tap_turn_call(int32_t n_tokens) {
     }
     pthread_mutex_unlock(&tap_turns.lock);
 }
+
+#endif
