@@ -1,5 +1,7 @@
 package kvcache
 
+import "math"
+
 // Positions that are none.
 const (
 	noPos      = -1 // of a free cell
@@ -11,29 +13,38 @@ type cell struct {
 	pos   int32
 	doubt int64 // when positions were removed of which this may have been one; 0 = it is there
 	seqs  Set
-	life  *Life
 }
+
+var emptyCell = cell{pos: noPos}
 
 func (c *cell) free() bool { return c.pos == noPos }
 
 // in reports whether a cell's position is first ≤ pos < end. What is unknown is in no range but the whole.
 func (c *cell) in(first, end int32) bool { return c.pos >= first && c.pos < end }
 
-// Cache follows the cells of one cache. It is for one goroutine.
-type Cache struct {
-	Shape
-	Parts []Part
-	// Ended gets each life that ends, which it may keep.
-	Ended func(*Life)
+// has reports whether a cell belongs to some sequences, and to no others.
+func (c *cell) has(seqs []int32) bool {
+	if c.free() || len(seqs) == 0 || c.seqs.Len() != len(seqs) {
+		return false
+	}
+	for _, seq := range seqs {
+		if !c.seqs.Has(seq) {
+			return false
+		}
+	}
+	return true
+}
 
-	cells   []cell
-	blocks  []*Life // lives of each block, newest first
-	used    int
-	shared  int // cells of more than one sequence
-	counts  [MaxSeqs]int
-	groups  [][]int // parts that were always touched together
-	changes []Change
-	unseen  unseen
+// Cache is the cells of one cache: which positions of which sequences they hold, their lives, and what changes.
+// [Attention] and [States] say how a program changes them. It is for one goroutine. Times are of CLOCK_MONOTONIC.
+type Cache struct {
+	Lives
+	Changes
+	cells  []cell
+	used   int
+	shared int // cells of more than one sequence
+	counts [MaxSeqs]int
+	unseen unseen
 }
 
 // unseen says which sequences may have cells that nobody saw.
@@ -59,21 +70,33 @@ func (u *unseen) none() { u.all = false; clear(u.seqs) }
 
 func (u *unseen) every() { u.all = true; clear(u.seqs) }
 
-// NewCache makes an empty cache.
-func NewCache(s Shape) *Cache {
+func newCache(s Shape) Cache {
 	s.settle()
-	c := &Cache{Shape: s, Ended: func(*Life) {}, cells: make([]cell, s.Cells()), blocks: make([]*Life, s.Streams*s.BlocksPerStream())}
-	for i := range c.cells {
-		c.cells[i].pos = noPos
-	}
+	c := Cache{Lives: newLives(s), cells: make([]cell, s.Cells())}
+	c.Forget()
 	return c
 }
 
-// Used is the number of cells in use, as far as that is known.
-func (c *Cache) Used() int { return c.used }
+// Forget empties the cache as if nothing had been in it: what a program did was a set-up. No life ends.
+func (c *Cache) Forget() {
+	for i := range c.cells {
+		c.cells[i] = emptyCell
+	}
+	clear(c.of)
+	clear(c.blocks)
+	c.used, c.shared, c.counts, c.changes = 0, 0, [MaxSeqs]int{}, c.changes[:0]
+	c.unseen.none()
+}
 
-// Shared is the number of cells that belong to more than one sequence.
-func (c *Cache) Shared() int { return c.shared }
+// End ends every life, because watching ends: they are censored, not evicted. The cache is empty then.
+func (c *Cache) End(ns int64) {
+	for block, l := range c.blocks {
+		for ; l != nil; l = c.blocks[block] {
+			c.end(l, NotEvicted, ns)
+		}
+	}
+	c.Forget()
+}
 
 // Count is the number of a sequence's cells, as far as they are known.
 func (c *Cache) Count(seq int32) int {
@@ -90,8 +113,8 @@ func (c *Cache) Known(seq int32) bool { return !c.unseen.has(seq) }
 // llama_memory_seq_pos_min and _max have them. It is not known where one of the sequence's positions is not.
 func (c *Cache) Range(seq int32) (low, high int32, known bool) {
 	low, high, known = -1, -1, c.Known(seq)
-	for i := range c.stream(c.streamOf(seq)) {
-		at := c.streamOf(seq)*c.Size + i
+	from, to := c.reach(max(seq, 0))
+	for at := from; at < to; at++ {
 		switch cell := &c.cells[at]; {
 		case !cell.seqs.Has(seq):
 		case cell.pos < 0 || cell.doubt != 0:
@@ -104,27 +127,6 @@ func (c *Cache) Range(seq int32) (low, high int32, known bool) {
 		}
 	}
 	return low, high, known
-}
-
-// stream are the cells of a stream.
-func (c *Cache) stream(n int) []cell { return c.cells[n*c.Size : (n+1)*c.Size] }
-
-// join makes a cell, which was written by a sequence, one of a life of its block.
-func (c *Cache) join(at int, seq int32, origin Origin, ns int64) {
-	cell, block := &c.cells[at], c.BlockOf(at)
-	l := c.blocks[block]
-	for l != nil && (l.closed || l.Seq != seq || l.Origin != origin) {
-		l = l.next
-	}
-	if l == nil {
-		l = &Life{Block: block, Seq: seq, PosFirst: PosUnknown, PosEnd: PosUnknown, Origin: origin, AllocNS: ns, Touches: make([]Touch, len(c.groups)), next: c.blocks[block]}
-		c.blocks[block] = l
-	}
-	l.alive++
-	l.Cells = max(l.Cells, l.alive)
-	l.Sharers = max(l.Sharers, cell.seqs.Len())
-	l.holds(at, cell.pos)
-	cell.life = l
 }
 
 // take puts a position and sequences into a free cell.
@@ -148,8 +150,8 @@ func (c *Cache) give(at int, seq int32) bool {
 	if n == 2 {
 		c.shared++
 	}
-	if cell.life != nil {
-		cell.life.Sharers = max(cell.life.Sharers, n)
+	if l := c.of[at]; l != nil {
+		l.Sharers = max(l.Sharers, n)
 	}
 	return true
 }
@@ -174,84 +176,172 @@ func (c *Cache) drop(at int, seq int32, why Reason, ns int64) {
 // evict frees a cell.
 func (c *Cache) evict(at int, why Reason, ns int64) {
 	cell := &c.cells[at]
-	first := int32(-1)
 	if cell.seqs.Len() > 1 {
 		c.shared--
 	}
 	for seq := range cell.seqs.All() {
 		c.counts[seq]--
-		if first < 0 {
-			first = seq
-		}
 	}
 	if cell.doubt != 0 {
 		ns = cell.doubt // it went when it came in doubt
 	}
-	c.note(Evict, why, first, cell.pos)
+	c.note(Evict, why, cell.seqs.lowest(), cell.pos)
 	c.leave(at, why, ns)
-	cell.pos, cell.doubt, cell.seqs = noPos, 0, Set{}
+	c.cells[at] = emptyCell
 	c.used--
 }
 
-// leave takes a cell from its life, and ends that if it was its last.
-func (c *Cache) leave(at int, why Reason, ns int64) {
-	l := c.cells[at].life
-	c.cells[at].life = nil
-	if l == nil {
-		return
-	}
-	if why == Overwrite {
-		l.closed = true
-	}
-	if l.alive--; l.alive > 0 {
-		return
-	}
-	l.EndNS, l.Reason = ns, why
-	c.unlink(l)
-	c.Ended(l)
-}
-
-func (c *Cache) unlink(l *Life) {
-	for at := &c.blocks[l.Block]; *at != nil; at = &(*at).next {
-		if *at == l {
-			*at = l.next
-			break
+// clear removes all positions of a sequence, or for -1 of every one.
+func (c *Cache) clear(seq int32, ns int64) {
+	from, to := c.reach(seq)
+	for at := from; at < to; at++ {
+		switch {
+		case c.cells[at].free():
+		case seq < 0:
+			c.evict(at, Clear, ns)
+		default:
+			c.drop(at, seq, SeqRm, ns)
 		}
 	}
-	l.next = nil
+	if seq < 0 {
+		c.unseen.none()
+	} else {
+		c.unseen.set(seq, false)
+	}
 }
 
-// End ends every life, because watching ends: they are censored, not evicted. The cache is empty then.
-func (c *Cache) End(ns int64) {
-	for block, l := range c.blocks {
-		for ; l != nil; l = c.blocks[block] {
-			l.EndNS, l.Reason = ns, NotEvicted
-			c.unlink(l)
-			c.Ended(l)
+// Restore says that a state was loaded into a sequence, or for -1 into all: what was there is gone, and what is
+// there now nobody saw.
+func (c *Cache) Restore(seq int32, ns int64) {
+	if c.clear(seq, ns); seq < 0 {
+		c.unseen.every()
+	} else {
+		c.unseen.set(seq, true)
+	}
+}
+
+// Keep removes every other sequence, as llama_memory_seq_keep does: where each has a stream, only those of the same
+// stream.
+func (c *Cache) Keep(seq int32, ns int64) {
+	from, to := c.reach(max(seq, 0))
+	for at := from; at < to; at++ {
+		cell := &c.cells[at]
+		switch {
+		case cell.free():
+		case !cell.seqs.Has(seq):
+			c.evict(at, SeqKeep, ns)
+		default:
+			for other := range cell.seqs.All() {
+				if other != seq {
+					c.drop(at, other, SeqKeep, ns)
+				}
+			}
 		}
 	}
-	c.forget()
+	if c.Streams == 1 {
+		has := c.unseen.has(seq)
+		c.unseen.none()
+		c.unseen.set(seq, has)
+	}
 }
 
-// Forget empties the cache as if nothing had been in it: what a program did was a set-up. No life ends.
-func (c *Cache) Forget() {
-	clear(c.blocks)
-	c.forget()
+// Move changes positions first ≤ p < end of a sequence, as llama_memory_seq_add and _div do. A cell whose position
+// falls below 0 is removed.
+func (c *Cache) Move(seq, first, end int32, to func(int32) int32, ns int64) {
+	first, end = bounds(first, end)
+	moved := map[*Life]bool{}
+	for at := range c.cells {
+		cell := &c.cells[at]
+		if !cell.seqs.Has(seq) || !cell.in(first, end) {
+			continue
+		}
+		pos := to(cell.pos)
+		if pos < 0 {
+			c.evict(at, SeqRm, ns)
+			continue
+		}
+		cell.pos = pos
+		moved[c.of[at]] = true
+		c.note(Update, NotEvicted, seq, pos)
+	}
+	for l := range moved {
+		l.Moves++
+		l.PosFirst, l.PosEnd = PosUnknown, PosUnknown
+		first, end := c.blockCells(l.Block)
+		for at := first; at < end; at++ {
+			if c.of[at] == l {
+				l.spans(c.cells[at].pos)
+			}
+		}
+	}
 }
 
-func (c *Cache) forget() {
+// bounds are the ends of a range of positions. Below 0 they mean the beginning and the end.
+func bounds(first, end int32) (int32, int32) {
+	if end < 0 {
+		end = math.MaxInt32
+	}
+	return max(first, 0), end
+}
+
+// Rewrote says that all parts of some groups, of every cell, were read and written again, as a shift of positions
+// does with the keys.
+func (c *Cache) Rewrote(groups []int, m *Moment) {
+	if len(groups) == 0 {
+		return
+	}
+	c.EachLife(func(l *Life) {
+		for _, group := range groups {
+			l.Touches[group].read(int64(l.alive), m)
+			l.Touches[group].write(int64(l.alive), m)
+		}
+	})
+	for at := range c.cells {
+		if cell := &c.cells[at]; !cell.free() {
+			c.note(Update, NotEvicted, cell.seqs.lowest(), cell.pos).Written++
+		}
+	}
+}
+
+// Gauge says how the cache is used now.
+func (c *Cache) Gauge(ctx uint32) Gauge {
+	g := Gauge{
+		Ctx: ctx, Cache: c.Kind, Streams: c.Streams, Block: c.Block, Cells: len(c.cells), Used: c.used, Free: len(c.cells) - c.used,
+		Shared: c.shared, Whole: !c.unseen.all && len(c.unseen.seqs) == 0,
+	}
+	if g.Cells > 0 {
+		g.Occupancy = float64(g.Used) / float64(g.Cells)
+	}
+	layers := map[int32]bool{}
+	for _, part := range c.Parts {
+		layers[part.Layer] = true
+		g.CellBytes += part.CellBytes
+	}
+	g.Layers = len(layers)
+	number := map[int32]int{}
+	for seq := range int32(MaxSeqs) {
+		if c.counts[seq] > 0 || !c.unseen.all && c.unseen.has(seq) {
+			number[seq] = len(g.Sequences)
+			g.Sequences = append(g.Sequences, SeqGauge{Seq: seq, Cells: c.counts[seq], PosMin: -1, PosMax: -1, Known: c.Known(seq)})
+		}
+	}
 	for i := range c.cells {
-		c.cells[i] = cell{pos: noPos}
-	}
-	c.used, c.shared, c.counts, c.changes = 0, 0, [MaxSeqs]int{}, c.changes[:0]
-	c.unseen.none()
-}
-
-// Lives calls f with every life that has not ended.
-func (c *Cache) Lives(f func(*Life)) {
-	for _, l := range c.blocks {
-		for ; l != nil; l = l.next {
-			f(l)
+		cell := &c.cells[i]
+		several := cell.seqs.Len() > 1
+		for seq := range cell.seqs.All() {
+			s := &g.Sequences[number[seq]]
+			if several {
+				s.Shared++
+			}
+			if cell.pos < 0 || cell.doubt != 0 {
+				s.Known = false
+				continue
+			}
+			if s.PosMin < 0 || cell.pos < s.PosMin {
+				s.PosMin = cell.pos
+			}
+			s.PosMax = max(s.PosMax, cell.pos)
 		}
 	}
+	return g
 }

@@ -6,23 +6,33 @@ import (
 	"testing"
 )
 
-// world is a cache with the lives that ended, and a clock that goes on by one with each step.
-type world struct {
-	*Cache
+// journal is the lives that ended, and a clock that advances by one with each step.
+type journal struct {
 	t     *testing.T
 	ended []*Life
 	ns    int64
 }
 
-func newWorld(t *testing.T, s Shape) *world {
-	w := &world{Cache: NewCache(s), t: t}
-	w.Ended = func(l *Life) { w.ended = append(w.ended, l) }
-	w.Parts = []Part{{0, K, 8}, {0, V, 8}}
-	w.Refine([]string{"", ""})
-	return w
+// of makes the journal that of a cache, which gets two parts.
+func (j *journal) of(c *Cache) {
+	c.Ended = func(l *Life) { j.ended = append(j.ended, l) }
+	c.Parts = []Part{{0, K, 8}, {0, V, 8}}
+	c.Refine([]string{"", ""})
 }
 
-func (w *world) tick() int64 { w.ns++; return w.ns }
+func (j *journal) tick() int64 { j.ns++; return j.ns }
+
+// world is a cache of attention with its journal.
+type world struct {
+	*Attention
+	*journal
+}
+
+func newWorld(t *testing.T, s Shape) *world {
+	w := &world{NewAttention(s), &journal{t: t}}
+	w.journal.of(&w.Cache)
+	return w
+}
 
 // put writes positions from first on of sequences into cells.
 func (w *world) put(first int32, seqs []int32, cells ...int) {
@@ -38,18 +48,18 @@ func (w *world) put(first int32, seqs []int32, cells ...int) {
 }
 
 // story lists the lives that ended since it was called last.
-func (w *world) story() (text string) {
-	for _, l := range w.ended {
+func (j *journal) story() (text string) {
+	for _, l := range j.ended {
 		text += fmt.Sprintf("%d:%d[%d,%d)x%d@%d-%d %s;", l.Block, l.Seq, l.PosFirst, l.PosEnd, l.Cells, l.AllocNS, l.EndNS, l.Reason)
 	}
-	w.ended = nil
+	j.ended = nil
 	return text
 }
 
-func (w *world) wants(what, want string) {
-	w.t.Helper()
-	if got := w.story(); got != want {
-		w.t.Errorf("%s: %s, want %s", what, got, want)
+func (j *journal) wants(what, want string) {
+	j.t.Helper()
+	if got := j.story(); got != want {
+		j.t.Errorf("%s: %s, want %s", what, got, want)
 	}
 }
 
@@ -68,11 +78,11 @@ func TestLives(t *testing.T) {
 	w.wants("shared cells go with their last sequence", "") //
 	w.Keep(2, w.tick())                                     // 8
 	w.wants("keep", "0:1[0,4)x4@1-8 seq_keep;1:1[4,5)x1@4-8 seq_keep;")
-	if w.Used() != 2 || w.Count(2) != 2 || w.Count(3) != 0 || w.Shared() != 0 {
-		t.Errorf("%d cells in use, %d shared", w.Used(), w.Shared())
+	if w.used != 2 || w.Count(2) != 2 || w.Count(3) != 0 || w.shared != 0 {
+		t.Errorf("%d cells in use, %d shared", w.used, w.shared)
 	}
-	w.Add(2, 0, -1, 10, w.tick()) // 9: a move is no end
-	w.Divide(2, 11, -1, 2, w.tick())
+	w.Move(2, 0, -1, func(pos int32) int32 { return pos + 10 }, w.tick()) // 9: a move is no end
+	w.Move(2, 11, -1, func(pos int32) int32 { return pos / 2 }, w.tick())
 	w.wants("moves", "")
 	if low, high, known := w.Range(2); low != 5 || high != 10 || !known {
 		t.Errorf("positions %d to %d", low, high)
@@ -82,8 +92,8 @@ func TestLives(t *testing.T) {
 	w.put(0, one, 0)
 	w.End(w.tick())
 	w.wants("the end censors", "0:1[0,1)x1@12-13 ;")
-	if w.Used() != 0 {
-		t.Errorf("%d cells in use", w.Used())
+	if w.used != 0 {
+		t.Errorf("%d cells in use", w.used)
 	}
 }
 
@@ -95,8 +105,8 @@ func TestWindow(t *testing.T) {
 	w.put(0, one, 0, 1, 2, 3) // 1
 	w.put(4, one, 1)          // 2: takes the place of position 1, so 0 goes, too
 	w.wants("overwritten", "0:1[0,2)x2@1-2 overwrite;")
-	if low, high, _ := w.Range(1); low != 2 || high != 4 || w.Used() != 3 {
-		t.Errorf("positions %d to %d in %d cells", low, high, w.Used())
+	if low, high, _ := w.Range(1); low != 2 || high != 4 || w.used != 3 {
+		t.Errorf("positions %d to %d in %d cells", low, high, w.used)
 	}
 	w.put(5, one, 0) // 3: joins position 4's life
 	w.put(6, one, 2) // 4: takes that of 2, and 3 stays
@@ -122,10 +132,10 @@ func TestStreams(t *testing.T) {
 	w.wants("keep", "")
 	w.Copy(0, 1, -1, -1, w.tick()) // 4
 	w.wants("copy", "1:1[0,3)x3@2-4 overwrite;")
-	if low, high, known := w.Range(1); low != 0 || high != 1 || !known || w.Used() != 4 || w.Shared() != 0 {
-		t.Errorf("positions %d to %d, %v, %d cells", low, high, known, w.Used())
+	if low, high, known := w.Range(1); low != 0 || high != 1 || !known || w.used != 4 || w.shared != 0 {
+		t.Errorf("positions %d to %d, %v, %d cells", low, high, known, w.used)
 	}
-	w.Lives(func(l *Life) {
+	w.EachLife(func(l *Life) {
 		touch := l.Touches[0]
 		if copied := l.Block == 1; copied != (l.Origin == Copied) || touch.Writes != 2 || copied == (touch.Reads == 2) {
 			t.Errorf("%+v", l)
@@ -156,18 +166,18 @@ func TestUnseen(t *testing.T) {
 	}
 	w.Remove(1, 2, -1, w.tick()) // 5: position 3 goes; whether the others did is in doubt
 	w.wants("what is known goes", "0:1[3,4)x1@3-5 seq_rm;")
-	if !w.Doubtful(1) || w.Used() != 3 {
-		t.Errorf("%d cells in use", w.Used())
+	if !w.Doubtful(1) || w.used != 3 {
+		t.Errorf("%d cells in use", w.used)
 	}
 	cells.Reset(8)
 	cells.Add(0, 2)
 	w.Confirm(1, &cells, false, w.tick()) // 6: 4 is gone, and went when it was removed
 	w.wants("what a token does not read is gone", "1:1[-2,-2)x1@0-5 seq_rm;")
-	if w.Doubtful(1) || w.Used() != 2 {
-		t.Errorf("%d cells in use", w.Used())
+	if w.Doubtful(1) || w.used != 2 {
+		t.Errorf("%d cells in use", w.used)
 	}
 	w.Remove(1, -1, -1, w.tick())
-	if low, _, known := w.Range(1); !known || low != -1 || w.Used() != 0 {
+	if low, _, known := w.Range(1); !known || low != -1 || w.used != 0 {
 		t.Error("all of it is gone")
 	}
 	w.Restore(-1, w.tick())
@@ -182,25 +192,29 @@ func TestUnseen(t *testing.T) {
 
 // TestStates: a state goes on in its cell, moves with its sequence, is shared, and parts again.
 func TestStates(t *testing.T) {
-	w := newWorld(t, Shape{Kind: Recurrent, Size: 3})
+	w := struct {
+		*States
+		*journal
+	}{NewStates(Shape{Kind: Recurrent, Size: 3}), &journal{t: t}}
+	w.journal.of(&w.Cache)
 	step := func(head int, sources []int64, rows ...StateRow) {
 		t.Helper()
-		if w.PlaceStates(head, rows, sources, w.tick()) != 0 {
+		if w.Place(head, rows, sources, w.tick()) != 0 {
 			t.Error("outside")
 		}
 	}
 	step(0, []int64{0, 0}, StateRow{[]int32{0}, 0, 4}, StateRow{[]int32{1}, 0, 4})
 	step(0, []int64{0, 1}, StateRow{[]int32{0}, 5, 5}, StateRow{[]int32{1}, 5, 5})
 	w.Copy(1, 2, -1, -1, w.tick())
-	if w.Used() != 2 || w.Shared() != 1 {
-		t.Errorf("%d states, %d shared", w.Used(), w.Shared())
+	if w.used != 2 || w.shared != 1 {
+		t.Errorf("%d states, %d shared", w.used, w.shared)
 	}
 	step(2, []int64{1}, StateRow{[]int32{2}, 6, 6}) // parts from sequence 1
-	if low, high, _ := w.Range(2); low != 6 || high != 6 || w.Used() != 3 || w.Shared() != 0 {
-		t.Errorf("%d to %d, %d states", low, high, w.Used())
+	if low, high, _ := w.Range(2); low != 6 || high != 6 || w.used != 3 || w.shared != 0 {
+		t.Errorf("%d to %d, %d states", low, high, w.used)
 	}
 	step(0, []int64{2, 1, 0}, StateRow{[]int32{2}, 7, 7}) // 2 and 0 change places
-	if low, _, _ := w.Range(0); low != 5 || w.cells[2].life.Block != 2 || !w.cells[0].seqs.Has(2) {
+	if low, _, _ := w.Range(0); low != 5 || w.Cache.of[2].Block != 2 || !w.cells[0].seqs.Has(2) {
 		t.Errorf("sequence 0 at %d", low)
 	}
 	w.wants("moves are no ends", "")
@@ -225,7 +239,7 @@ func TestGroups(t *testing.T) {
 	all.Reset(8)
 	all.Add(1, 3)
 	w.Read(1, 0, &all, m, 2)
-	w.Lives(func(l *Life) {
+	w.EachLife(func(l *Life) {
 		if l.Touches[0].Writes != l.Touches[1].Writes || l.Touches[0].Reads != 0 || l.Touches[1].Reads != 2 || l.Touches[2].Writes != 0 {
 			t.Errorf("%+v", l.Touches)
 		}
@@ -253,7 +267,8 @@ func TestCounts(t *testing.T) {
 			case 2:
 				w.Keep(seq, w.tick())
 			case 3:
-				w.Add(seq, first, end, r.Int32N(9)-4, w.tick())
+				delta := r.Int32N(9) - 4
+				w.Move(seq, first, end, func(pos int32) int32 { return pos + delta }, w.tick())
 			case 4:
 				w.Restore(seq, w.tick())
 			case 5:
@@ -284,7 +299,7 @@ func (w *world) check() {
 	used, shared, counts, alive := 0, 0, [MaxSeqs]int{}, map[*Life]int{}
 	for i := range w.cells {
 		cell := &w.cells[i]
-		if cell.free() != cell.seqs.Empty() || cell.free() != (cell.life == nil) {
+		if cell.free() != cell.seqs.Empty() || cell.free() != (w.Cache.of[i] == nil) {
 			w.t.Fatalf("cell %d: %+v", i, cell)
 		}
 		if cell.free() {
@@ -297,13 +312,13 @@ func (w *world) check() {
 		for seq := range cell.seqs.All() {
 			counts[seq]++
 		}
-		alive[cell.life]++
+		alive[w.Cache.of[i]]++
 	}
 	if used != w.used || shared != w.shared || counts != w.counts {
 		w.t.Fatalf("%d used, %d shared, counted %d and %d", used, shared, w.used, w.shared)
 	}
 	n := 0
-	w.Lives(func(l *Life) {
+	w.EachLife(func(l *Life) {
 		n++
 		if alive[l] != l.alive {
 			w.t.Fatalf("%d cells alive, counted %d", alive[l], l.alive)

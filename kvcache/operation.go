@@ -47,8 +47,11 @@ type LayerBytes struct {
 	KWritten, VWritten int64 // that the execution wrote: a shift of positions rewrites keys alone
 }
 
+// Changes gathers what happened to cells.
+type Changes struct{ changes []Change }
+
 // note adds one cell to the changes, which are gathered by what happened to which sequence, and returns the change.
-func (c *Cache) note(action Action, reason Reason, seq, pos int32) *Change {
+func (c *Changes) note(action Action, reason Reason, seq, pos int32) *Change {
 	for i := len(c.changes) - 1; i >= 0; i-- {
 		if was := &c.changes[i]; was.Action == action && was.Reason == reason && was.Seq == seq {
 			was.Cells++
@@ -70,8 +73,8 @@ func (c *Cache) note(action Action, reason Reason, seq, pos int32) *Change {
 	return &c.changes[len(c.changes)-1]
 }
 
-// TakeChanges returns what happened since it was called last. The slice is the cache's, until it changes again.
-func (c *Cache) TakeChanges() []Change {
+// TakeChanges returns what happened since it was called last. The slice is valid until cells change again.
+func (c *Changes) TakeChanges() []Change {
 	taken := c.changes
 	c.changes = c.changes[:0]
 	return taken

@@ -66,7 +66,7 @@ type Shape struct {
 func (s *Shape) settle() {
 	s.Streams = max(s.Streams, 1)
 	if s.Kind == Recurrent {
-		s.Block = 1
+		s.Size, s.Streams, s.Block = s.Cells(), 1, 1
 	} else if s.Block < 1 {
 		s.Block = DefaultBlock
 	}
@@ -89,6 +89,15 @@ func (s *Shape) blockCells(block int) (first, end int) {
 	stream := block / per * s.Size
 	first = stream + block%per*s.Block
 	return first, min(first+s.Block, stream+s.Size)
+}
+
+// reach is the cells that positions of a sequence may lie in, those of its stream, or for -1 all cells.
+func (s *Shape) reach(seq int32) (from, to int) {
+	if seq < 0 {
+		return 0, s.Cells()
+	}
+	from = s.streamOf(seq) * s.Size
+	return from, from + s.Size
 }
 
 // streamOf is the stream that a sequence's cells lie in.

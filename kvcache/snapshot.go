@@ -1,5 +1,9 @@
 package kvcache
 
+// SnapshotKey is the key of the table's metadata under which a Snapshot stands, as JSON: how the caches were used
+// when watching ended.
+const SnapshotKey = "llamatap_kv"
+
 // Snapshot says how the caches of a run are used now. It stands as JSON in the metadata of
 // kv_block_lifecycle.parquet, too, as it was at the end of the run, before the last lives ended.
 type Snapshot struct {
@@ -75,57 +79,6 @@ type Doubts struct {
 	Differ   int64 `json:"differ,omitempty"`   // rows whose keys and values went to different cells
 	Unknown  int64 `json:"unknown,omitempty"`  // rows whose sequence is not known
 	Unplaced int64 `json:"unplaced,omitempty"` // executions of which it was not reported, or not understood, which cells they write
-}
-
-// Gauge says how the cache is used now.
-func (c *Cache) Gauge(ctx uint32) Gauge {
-	g := Gauge{
-		Ctx: ctx, Cache: c.Kind, Streams: c.Streams, Block: c.Block, Cells: len(c.cells), Used: c.used, Free: len(c.cells) - c.used,
-		Shared: c.shared, Whole: !c.unseen.all && len(c.unseen.seqs) == 0,
-	}
-	if g.Cells > 0 {
-		g.Occupancy = float64(g.Used) / float64(g.Cells)
-	}
-	layers := map[int32]bool{}
-	for _, part := range c.Parts {
-		layers[part.Layer] = true
-		g.CellBytes += part.CellBytes
-	}
-	g.Layers = len(layers)
-	c.sequences(&g)
-	return g
-}
-
-// sequences gathers what each sequence has, in one pass over the cells.
-func (c *Cache) sequences(g *Gauge) {
-	at := map[int32]int{}
-	for seq := range int32(MaxSeqs) {
-		if c.counts[seq] > 0 || !c.unseen.all && c.unseen.has(seq) {
-			at[seq] = len(g.Sequences)
-			g.Sequences = append(g.Sequences, SeqGauge{Seq: seq, Cells: c.counts[seq], PosMin: -1, PosMax: -1, Known: c.Known(seq)})
-		}
-	}
-	for i := range c.cells {
-		cell := &c.cells[i]
-		if cell.free() {
-			continue
-		}
-		several := cell.seqs.Len() > 1
-		for seq := range cell.seqs.All() {
-			s := &g.Sequences[at[seq]]
-			if several {
-				s.Shared++
-			}
-			if cell.pos < 0 || cell.doubt != 0 {
-				s.Known = false
-				continue
-			}
-			if s.PosMin < 0 || cell.pos < s.PosMin {
-				s.PosMin = cell.pos
-			}
-			s.PosMax = max(s.PosMax, cell.pos)
-		}
-	}
 }
 
 // Clone returns a copy that does not change when the run goes on.

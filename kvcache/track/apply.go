@@ -47,7 +47,7 @@ func (r *Recorder) undo(now *execution) {
 	}
 	for seq, pos := range lowest {
 		for _, t := range now.ctx.caches {
-			t.Remove(seq, pos, -1, now.ctx.lastNS)
+			t.program.Remove(seq, pos, -1, now.ctx.lastNS)
 			r.report(now.ctx, t, now.ctx.lastNS, now.Number, nil)
 		}
 	}
@@ -131,7 +131,7 @@ func (r *Recorder) attention(now *execution, w *work, failed bool) {
 			r.total.doubts.Unknown++
 		}
 	}
-	r.total.doubts.Outside += int64(w.Place(now.placed, now.MonoNS))
+	r.total.doubts.Outside += int64(w.attention.Place(now.placed, now.MonoNS))
 	m := w.moment(now)
 	for g := range w.groups {
 		if n := w.groups[g].writes; n > 0 {
@@ -198,16 +198,16 @@ func (r *Recorder) confirm(now *execution, w *work, mask int) {
 		if !w.windowed && w.Kind == kvcache.Base {
 			r.reveal(now, seq, n)
 		}
-		if !w.NeedsProof(seq, n, w.windowed) {
+		if !w.attention.NeedsProof(seq, n, w.windowed) {
 			continue
 		}
-		if n < w.Count(seq) && w.Known(seq) && !w.windowed && !w.Doubtful(seq) {
+		if n < w.Count(seq) && w.Known(seq) && !w.windowed && !w.attention.Doubtful(seq) {
 			w.windowed = true // it does not see all that its sequence has
 		}
 		r.readable(now, w, mask, map[int32]bool{row: true})
 		if stream := now.placed[row].Cell / w.Size; slices.Contains(now.streams, stream) {
 			cells := now.bitmaps[stream]
-			r.total.doubts.Found += int64(w.Confirm(seq, cells, w.windowed, now.MonoNS))
+			r.total.doubts.Found += int64(w.attention.Confirm(seq, cells, w.windowed, now.MonoNS))
 		}
 	}
 }
@@ -256,9 +256,9 @@ func (r *Recorder) states(now *execution, w *work) {
 		}
 	}
 	sources := now.cells(now.g.copied)
-	r.total.doubts.Outside += int64(w.PlaceStates(now.g.head, rows, sources, now.MonoNS))
+	r.total.doubts.Outside += int64(w.states.Place(now.g.head, rows, sources, now.MonoNS))
 	m := w.moment(now)
 	for g := range w.groups {
-		w.States(g, now.g.head, rows, m, w.groups[g].writes, w.groups[g].reads)
+		w.states.Touch(g, now.g.head, n, m, w.groups[g].writes, w.groups[g].reads)
 	}
 }

@@ -10,6 +10,12 @@ import (
 // tracked is one cache of a context.
 type tracked struct {
 	*kvcache.Cache
+	attention *kvcache.Attention // one of the two is nil
+	states    *kvcache.States
+	program   interface { // what a program does to sequences, as the cache's kind has it
+		Remove(seq, first, end int32, ns int64)
+		Copy(from, to, first, end int32, ns int64)
+	}
 	parts    map[partName]int // numbers of Parts
 	buffers  map[uint64]bool  // that its tensors lie in
 	windowed bool             // tokens do not see all cells of their sequence
@@ -82,7 +88,14 @@ func (x *context) cacheOf(r *Recorder, p *plan, leaf int) *tracked {
 	t := x.cache(kind)
 	if t == nil {
 		shape := kvcache.Shape{Kind: kind, Size: int(l.NE[1]), Streams: int(l.NE[2]), Block: r.o.Block}
-		t = &tracked{Cache: kvcache.NewCache(shape), parts: map[partName]int{}, buffers: map[uint64]bool{}, windowed: kind == kvcache.SWA}
+		t = &tracked{parts: map[partName]int{}, buffers: map[uint64]bool{}, windowed: kind == kvcache.SWA}
+		if kind == kvcache.Recurrent {
+			t.states = kvcache.NewStates(shape)
+			t.Cache, t.program = &t.states.Cache, t.states
+		} else {
+			t.attention = kvcache.NewAttention(shape)
+			t.Cache, t.program = &t.attention.Cache, t.attention
+		}
 		t.Ended = func(life *kvcache.Life) { r.ended(x, t, life) }
 		x.caches = append(x.caches, t)
 		x.memory.Caches = append(x.memory.Caches, t.Cache)

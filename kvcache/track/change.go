@@ -29,7 +29,7 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 		x.unseen = true
 	}
 	for _, t := range x.caches {
-		change(t.Cache, c)
+		change(t, c)
 		r.report(x, t, c.MonoNS, 0, nil)
 	}
 	switch c.Kind {
@@ -43,18 +43,22 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 	return r.failed()
 }
 
-func change(t *kvcache.Cache, c *ggmlhooks.SeqChange) {
+func change(t *tracked, c *ggmlhooks.SeqChange) {
 	switch c.Kind {
 	case ggmlhooks.SeqRemove:
-		t.Remove(c.Seq, c.First, c.End, c.MonoNS)
+		t.program.Remove(c.Seq, c.First, c.End, c.MonoNS)
 	case ggmlhooks.SeqCopy:
-		t.Copy(c.Seq, c.To, c.First, c.End, c.MonoNS)
+		t.program.Copy(c.Seq, c.To, c.First, c.End, c.MonoNS)
 	case ggmlhooks.SeqKeep:
 		t.Keep(c.Seq, c.MonoNS)
 	case ggmlhooks.SeqAdd:
-		t.Add(c.Seq, c.First, c.End, c.Value, c.MonoNS)
+		if c.Value != 0 {
+			t.Move(c.Seq, c.First, c.End, func(pos int32) int32 { return pos + c.Value }, c.MonoNS)
+		}
 	case ggmlhooks.SeqDivide:
-		t.Divide(c.Seq, c.First, c.End, c.Value, c.MonoNS)
+		if c.Value > 1 {
+			t.Move(c.Seq, c.First, c.End, func(pos int32) int32 { return pos / c.Value }, c.MonoNS)
+		}
 	case ggmlhooks.SeqRestore:
 		if c.Value&partialState == 0 || t.Kind != kvcache.Base {
 			t.Restore(c.Seq, c.MonoNS)
