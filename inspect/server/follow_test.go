@@ -5,6 +5,7 @@ package server
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -195,7 +196,7 @@ func TestVanishedClient(t *testing.T) {
 
 // TestSlowClient cuts a client that takes nothing.
 func TestSlowClient(t *testing.T) {
-	g := newGrowing(t, Limits{Follows: 1, WriteTime: 50 * time.Millisecond})
+	g := newGrowing(t, Limits{Follows: 1, WriteTime: time.Second})
 	log := g.part(t, "resource.jsonl")
 	line := `{"event":"loss","x":"` + strings.Repeat("x", 100_000) + "\"}\n"
 	for range 300 { // more than sockets hold
@@ -213,6 +214,9 @@ func TestSlowClient(t *testing.T) {
 	}
 	for { // until its place is free again
 		answer, err := http.Get("http://" + g.addr + "/api/v1/resource-logs?follow&from_line=300")
+		if errors.Is(err, io.EOF) {
+			continue // on a busy machine this client, too, may be too slow
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
