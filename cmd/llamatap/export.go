@@ -13,7 +13,6 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/export"
-	"github.com/llamatap/llamatap/inspect/mrmtrace"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
@@ -183,7 +182,7 @@ func (a *exportArgs) exportMRMTrace(ctx context.Context, dir string) error {
 	if a.options.Out == "" {
 		return cli.Wrongf("--to mrm-trace: name the results folder that the run goes into with -o")
 	}
-	r, err := mrmtrace.Export(ctx, dir, mrmtrace.Options{Out: a.options.Out, Force: a.options.Force})
+	r, err := export.MRMTrace(ctx, dir, a.options.Out, a.options.Force)
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/inspect/export"
 	"github.com/llamatap/llamatap/inspect/memory"
-	"github.com/llamatap/llamatap/inspect/mrmtrace"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/runner/sampling"
@@ -144,7 +144,7 @@ func TestInferredLoading(t *testing.T) {
 		weights(report, "loading") <= 0 || weights(report, "generation") != 0 {
 		t.Errorf("%+v, %v", report.Phases, err)
 	}
-	exported, err := mrmtrace.Export(t.Context(), result.Dir, mrmtrace.Options{Out: t.TempDir()})
+	exported, err := export.MRMTrace(t.Context(), result.Dir, t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

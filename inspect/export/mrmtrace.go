@@ -1,4 +1,4 @@
-package mrmtrace
+package export
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -26,74 +25,48 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// Options say where an export goes.
-type Options struct {
-	Out   string // results folder, which may hold other runs
-	Force bool   // replace the run, if it is there
-}
-
-// Result says what was written.
-type Result struct {
-	Path  string // of the run in the results folder
-	Rows  int64  // of its trace
-	Notes []string
-}
-
-// ErrExists occurs when the run is in the results folder already.
-var ErrExists = errors.New("is there already")
-
-// files are those of a run, in the order in which they are written.
-var files = []string{rundir.TraceName, rundir.RegionsName, rundir.LivesName, "metrics.csv", rundir.MetadataName,
+// mrmFiles are those of a run, in the order in which they are written.
+var mrmFiles = []string{rundir.TraceName, rundir.RegionsName, rundir.LivesName, "metrics.csv", rundir.MetadataName,
 	"prompt_outputs.json"}
 
-// exporter is one export under way.
-type exporter struct {
+// mrmTrace is an export for mrm-trace under way.
+type mrmTrace struct {
 	dir    string // of the run
-	draft  string // folder that becomes the run's
+	draft  *draft
 	meta   rundir.Metadata
-	trace  *tracer
+	trace  *mrmTracer
 	report *memory.Report
-	about  metadata
+	about  mrmMetadata
 }
 
-// Export writes a run into a results folder of mrm-trace: MACHINE/MODEL/RUN with its tables, and a line of
-// manifest.csv. Nothing is left of one that fails. A run without accesses is memory.ErrNoTrace.
-func Export(ctx context.Context, dir string, o Options) (*Result, error) {
-	e := &exporter{dir: dir}
+// MRMTrace writes a run's accesses to memory into a results folder of mrm-trace (PyPI, 0.1), out, which may hold
+// other runs: MACHINE/MODEL/RUN with its tables, and a line of manifest.csv. docs/EXPORT.md says what stands for
+// what. With force it replaces the run if it is there, else that is ErrExists. Nothing is left of an export that
+// fails. A run without accesses is memory.ErrNoTrace.
+func MRMTrace(ctx context.Context, dir, out string, force bool) (*Result, error) {
+	e := &mrmTrace{dir: dir}
 	var err error
 	if e.meta, err = rundir.ReadMetadata(dir); err != nil {
 		return nil, fmt.Errorf("%w: give a run directory", err)
 	}
 	e.about = e.describe()
-	final := filepath.Join(o.Out, e.about.Machine, slug(e.about.Model.ID), e.meta.RunID)
-	if _, err := os.Lstat(final); err == nil && !o.Force {
-		return nil, fmt.Errorf("%s %w: choose another folder with -o, or --force to replace it", final, ErrExists)
-	}
-	if err := os.MkdirAll(filepath.Dir(final), 0o700); err != nil {
+	if e.draft, err = newDraft(filepath.Join(out, e.about.Machine, slug(e.about.Model.ID), e.meta.RunID), force); err != nil {
 		return nil, err
 	}
-	if e.draft, err = os.MkdirTemp(filepath.Dir(final), "."+e.meta.RunID+".part-*"); err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(e.draft)
+	defer e.draft.discard()
 	if err := e.write(ctx); err != nil {
 		return nil, err
 	}
-	if o.Force {
-		if err := os.RemoveAll(final); err != nil {
-			return nil, err
-		}
-	}
-	if err := os.Rename(e.draft, final); err != nil {
+	if err := e.draft.publishFolder(); err != nil {
 		return nil, err
 	}
-	if err := e.list(filepath.Join(o.Out, "manifest.csv")); err != nil {
+	if err := e.list(filepath.Join(out, "manifest.csv")); err != nil {
 		return nil, err
 	}
-	return &Result{Path: final, Rows: e.trace.rows, Notes: e.notes()}, nil
+	return &Result{Path: e.draft.final, Rows: e.trace.rows, Notes: e.notes()}, nil
 }
 
-func (e *exporter) notes() []string {
+func (e *mrmTrace) notes() []string {
 	notes := e.trace.notes()
 	if e.about.Collector.InferredPhases {
 		notes = append(notes, "nobody set a marker: its phases are inferred, weight_load ends when a mapped model file was read last")
@@ -105,14 +78,14 @@ func (e *exporter) notes() []string {
 }
 
 // write writes the files of the run.
-func (e *exporter) write(ctx context.Context) error {
+func (e *mrmTrace) write(ctx context.Context) error {
 	fill := map[string]func(io.Writer) error{
-		files[0]: func(w io.Writer) error {
+		mrmFiles[0]: func(w io.Writer) error {
 			return e.writeTrace(ctx, w)
-		}, files[1]: e.writeRegions, files[2]: e.writeLives, files[3]: e.writeMetrics,
-		files[4]: func(w io.Writer) error { return writeJSON(w, e.about) }, files[5]: e.writePrompts,
+		}, mrmFiles[1]: e.writeRegions, mrmFiles[2]: e.writeLives, mrmFiles[3]: e.writeMetrics,
+		mrmFiles[4]: func(w io.Writer) error { return writeJSON(w, e.about) }, mrmFiles[5]: e.writePrompts,
 	}
-	for _, name := range files {
+	for _, name := range mrmFiles {
 		if err := e.create(name, fill[name]); err != nil {
 			return err
 		}
@@ -120,23 +93,19 @@ func (e *exporter) write(ctx context.Context) error {
 	return e.create(rundir.ManifestName, e.writeManifest)
 }
 
-func (e *exporter) create(name string, fill func(io.Writer) error) error {
-	file, err := os.OpenFile(filepath.Join(e.draft, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+func (e *mrmTrace) create(name string, fill func(io.Writer) error) error {
+	file, err := e.draft.create(name)
 	if err != nil {
 		return err
 	}
-	err = fill(file)
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
+	if err := errors.Join(fill(file), file.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
 }
 
 // writeTrace writes the accesses, and measures them both ways.
-func (e *exporter) writeTrace(ctx context.Context, w io.Writer) error {
+func (e *mrmTrace) writeTrace(ctx context.Context, w io.Writer) error {
 	t, err := table.Open(e.dir, rundir.TraceName)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -148,7 +117,7 @@ func (e *exporter) writeTrace(ctx context.Context, w io.Writer) error {
 			return err
 		}
 	}
-	if e.trace, err = newTracer(w, e.meta.RunID, ledger); err != nil {
+	if e.trace, err = newMRMTracer(w, e.meta.RunID, ledger); err != nil {
 		return err
 	}
 	if e.report, err = memory.Analyze(ctx, e.dir, memory.Options{Uses: true, Rows: e.trace.take}); err != nil {
@@ -161,8 +130,8 @@ func (e *exporter) writeTrace(ctx context.Context, w io.Writer) error {
 	return e.trace.close()
 }
 
-func (e *exporter) writeRegions(w io.Writer) error {
-	s := schemaOf(regionColumns)
+func (e *mrmTrace) writeRegions(w io.Writer) error {
+	s := schemaOf(mrmRegionColumns)
 	out, err := table.NewParquet(w, s)
 	if err != nil {
 		return err
@@ -185,8 +154,8 @@ func (e *exporter) writeRegions(w io.Writer) error {
 }
 
 // writeLives writes the lives of blocks that the run has recorded.
-func (e *exporter) writeLives(w io.Writer) error {
-	s := schemaOf(lifeColumns)
+func (e *mrmTrace) writeLives(w io.Writer) error {
+	s := schemaOf(mrmLifeColumns)
 	out, err := table.NewParquet(w, s)
 	if err != nil {
 		return err
@@ -223,17 +192,17 @@ func (e *exporter) writeLives(w io.Writer) error {
 	return errors.Join(out.Append(b), out.Close())
 }
 
-// metricColumns are mrm-trace's, by its definitions, and after them llamatap's, by bytes.
-var metricColumns = []string{
+// mrmMetricColumns are mrm-trace's, by its definitions, and after them llamatap's, by bytes.
+var mrmMetricColumns = []string{
 	"region_type", "n_regions", "retention_p50_s", "retention_p90_s", "retention_p99_s", "retention_mean_s",
 	"write_once_ratio_mean", "reads_per_write_mean",
 	"working_set_mb_total", "unique_pages_total", "suitability",
 	"llamatap_retention_p50_s", "llamatap_retention_p99_s", "llamatap_write_once_ratio", "llamatap_working_set_bytes",
 }
 
-func (e *exporter) writeMetrics(w io.Writer) error {
+func (e *mrmTrace) writeMetrics(w io.Writer) error {
 	out := csv.NewWriter(w)
-	out.Write(metricColumns)
+	out.Write(mrmMetricColumns)
 	types := e.trace.observed.Types()
 	slices.SortFunc(types, func(a, b memtrace.ObservedType) int {
 		x, _ := typeOf(a.Type)
@@ -244,21 +213,21 @@ func (e *exporter) writeMetrics(w io.Writer) error {
 		t := &types[i]
 		name, _ := typeOf(t.Type)
 		row := []string{
-			name, strconv.Itoa(t.Regions), number(t.RetentionP50), number(t.RetentionP90), number(t.RetentionP99),
-			number(t.RetentionMean), number(t.WriteOnce),
-			number(t.ReadsPerWrite), number(float64(t.Pages*memtrace.PageBytes) / (1 << 20)),
+			name, strconv.Itoa(t.Regions), csvNumber(t.RetentionP50), csvNumber(t.RetentionP90), csvNumber(t.RetentionP99),
+			csvNumber(t.RetentionMean), csvNumber(t.WriteOnce),
+			csvNumber(t.ReadsPerWrite), csvNumber(float64(t.Pages*memtrace.PageBytes) / (1 << 20)),
 			strconv.FormatInt(t.Pages, 10),
 			string(t.Label(memtrace.DefaultThresholds())), "", "", "", "",
 		}
 		if own := e.report.Type(name); own != nil {
 			if r := own.Retention; r != nil {
-				row[11], row[12] = number(r.P50), number(r.P99)
+				row[11], row[12] = csvNumber(r.P50), csvNumber(r.P99)
 			}
 			if own.WriteOnce != nil {
-				row[13] = number(*own.WriteOnce)
+				row[13] = csvNumber(*own.WriteOnce)
 			}
 			if n := len(own.WorkingSet); n > 0 {
-				row[14] = number(own.WorkingSet[n-1].MeanBytes)
+				row[14] = csvNumber(own.WorkingSet[n-1].MeanBytes)
 			}
 		}
 		out.Write(row)
@@ -267,33 +236,33 @@ func (e *exporter) writeMetrics(w io.Writer) error {
 	return out.Error()
 }
 
-// number writes a number; NaN and infinities are empty.
-func number(v float64) string {
+// csvNumber writes a number; NaN and infinities are empty.
+func csvNumber(v float64) string {
 	if math.IsNaN(v) {
 		return ""
 	}
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// manifest is mrm-trace's manifest.json.
-type manifest struct {
-	Version string         `json:"manifest_schema_version"`
-	RunID   string         `json:"run_id"`
-	Created string         `json:"created_at_utc"`
-	Files   []manifestFile `json:"files"`
+// mrmManifest is mrm-trace's manifest.json.
+type mrmManifest struct {
+	Version string            `json:"manifest_schema_version"`
+	RunID   string            `json:"run_id"`
+	Created string            `json:"created_at_utc"`
+	Files   []mrmManifestFile `json:"files"`
 }
 
-type manifestFile struct {
+type mrmManifestFile struct {
 	Path    string `json:"path"`
 	Size    int64  `json:"size_bytes"`
 	SHA256  string `json:"sha256"`
 	Version string `json:"schema_version,omitempty"`
 }
 
-func (e *exporter) writeManifest(w io.Writer) error {
-	m := manifest{Version: schemaVersion, RunID: e.meta.RunID, Created: time.Now().UTC().Format(time.RFC3339)}
-	for _, name := range slices.Sorted(slices.Values(files)) {
-		file, err := os.Open(filepath.Join(e.draft, name))
+func (e *mrmTrace) writeManifest(w io.Writer) error {
+	m := mrmManifest{Version: schemaVersion, RunID: e.meta.RunID, Created: time.Now().UTC().Format(time.RFC3339)}
+	for _, name := range slices.Sorted(slices.Values(mrmFiles)) {
+		file, err := os.Open(e.draft.path(name))
 		if err != nil {
 			return err
 		}
@@ -302,7 +271,7 @@ func (e *exporter) writeManifest(w io.Writer) error {
 		if err = errors.Join(err, file.Close()); err != nil {
 			return err
 		}
-		of := manifestFile{Path: name, Size: n, SHA256: hex.EncodeToString(sum.Sum(nil))}
+		of := mrmManifestFile{Path: name, Size: n, SHA256: hex.EncodeToString(sum.Sum(nil))}
 		if name != "prompt_outputs.json" {
 			of.Version = schemaVersion
 		}
@@ -333,7 +302,7 @@ type promptOutput struct {
 const maxPrompts = 1 << 20
 
 // writePrompts writes what requests were made of, as far as the run has its tokens.
-func (e *exporter) writePrompts(w io.Writer) error {
+func (e *mrmTrace) writePrompts(w io.Writer) error {
 	type request struct {
 		ctx          uint32
 		seq, request int32
@@ -381,5 +350,3 @@ func eachToken(dir string, f func(*tensors.Token) error) error {
 	_, err = tensors.ReadTokens(file, f)
 	return err
 }
-
-func sortedKeys(keys iter.Seq[string]) []string { return slices.Sorted(keys) }

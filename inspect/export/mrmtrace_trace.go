@@ -1,10 +1,11 @@
-package mrmtrace
+package export
 
 import (
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/memtrace"
@@ -23,8 +24,8 @@ const deviceShift = 40
 // nowhere is added to a type for the number of a region that the run does not list.
 const nowhere = 1 << 31
 
-// tracer writes trace.parquet.
-type tracer struct {
+// mrmTracer writes trace.parquet.
+type mrmTracer struct {
 	runID    string
 	out      *table.Parquet
 	batch    *table.Batch
@@ -36,18 +37,18 @@ type tracer struct {
 	types    map[int64]memtrace.RegionType // by region, the first
 }
 
-func newTracer(w io.Writer, runID string, ledger bool) (*tracer, error) {
-	s := schemaOf(traceColumns)
+func newMRMTracer(w io.Writer, runID string, ledger bool) (*mrmTracer, error) {
+	s := schemaOf(mrmTraceColumns)
 	out, err := table.NewParquet(w, s)
 	if err != nil {
 		return nil, err
 	}
-	return &tracer{runID: runID, out: out, batch: table.NewBatch(s), ledger: ledger, skipped: map[string]int64{},
+	return &mrmTracer{runID: runID, out: out, batch: table.NewBatch(s), ledger: ledger, skipped: map[string]int64{},
 		types: map[int64]memtrace.RegionType{}}, nil
 }
 
-// access is one row of llamatap's table.
-type access struct {
+// pageAccess is one row of llamatap's table.
+type pageAccess struct {
 	ns, region, token, thread, cpu int64 // -1: unknown, but for ns
 	phase, symbol, level           string
 	op                             memtrace.AccessOp
@@ -55,7 +56,7 @@ type access struct {
 }
 
 // take takes some rows of llamatap's table.
-func (t *tracer) take(r *memory.Rows) error {
+func (t *mrmTracer) take(r *memory.Rows) error {
 	for row := range r.N {
 		if err := t.row(r, row); err != nil {
 			return err
@@ -65,7 +66,7 @@ func (t *tracer) take(r *memory.Rows) error {
 }
 
 // row writes a row of llamatap's table: a row for every page that it touched.
-func (t *tracer) row(r *memory.Rows, row int) (err error) {
+func (t *mrmTracer) row(r *memory.Rows, row int) (err error) {
 	text := func(column int) string {
 		if v := r.Columns[column]; v != nil && !v.Null(row) {
 			return v.Text(row)
@@ -79,7 +80,7 @@ func (t *tracer) row(r *memory.Rows, row int) (err error) {
 		return unknown
 	}
 	fromLedger := text(memtrace.TraceCollector) == memtrace.CollectorGraph.String()
-	a := access{
+	a := pageAccess{
 		ns: number(memtrace.TraceTime, 0), region: number(memtrace.TraceRegion, -1),
 		token: number(memtrace.TraceToken, -1), thread: number(memtrace.TraceTID, -1),
 		cpu: number(memtrace.TraceCPU, -1), phase: phaseOf(text(memtrace.TracePhase)),
@@ -123,7 +124,7 @@ func (t *tracer) row(r *memory.Rows, row int) (err error) {
 }
 
 // pages writes a row for each page that an access touched, with the first address in it.
-func (t *tracer) pages(a *access, addr, size, pieces, stride uint64) error {
+func (t *mrmTracer) pages(a *pageAccess, addr, size, pieces, stride uint64) error {
 	last := ^uint64(0)
 	for i := range pieces {
 		from := addr + i*stride
@@ -140,7 +141,7 @@ func (t *tracer) pages(a *access, addr, size, pieces, stride uint64) error {
 	return nil
 }
 
-func (t *tracer) write(a *access, addr uint64) error {
+func (t *mrmTracer) write(a *pageAccess, addr uint64) error {
 	if t.rows == maxRows {
 		return errRows
 	}
@@ -186,18 +187,18 @@ func optional(b *table.Batch, column int, text string) {
 	}
 }
 
-func (t *tracer) flush() error {
+func (t *mrmTracer) flush() error {
 	err := t.out.Append(t.batch)
 	t.batch.Reset()
 	return err
 }
 
 // close completes the table.
-func (t *tracer) close() error { return errors.Join(t.flush(), t.out.Close()) }
+func (t *mrmTracer) close() error { return errors.Join(t.flush(), t.out.Close()) }
 
 // notes say what has no counterpart.
-func (t *tracer) notes() (notes []string) {
-	for _, why := range sortedKeys(maps.Keys(t.skipped)) {
+func (t *mrmTracer) notes() (notes []string) {
+	for _, why := range slices.Sorted(maps.Keys(t.skipped)) {
 		notes = append(notes, fmt.Sprintf("%d rows are left out: %s", t.skipped[why], why))
 	}
 	if t.device > 0 {

@@ -1,4 +1,4 @@
-package mrmtrace
+package export
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// metadata is mrm-trace's metadata.json, as far as a run of llamatap has it. What it does not have is null or absent.
-type metadata struct {
+// mrmMetadata is mrm-trace's metadata.json, as far as a run of llamatap has it. What it does not have is null or absent.
+type mrmMetadata struct {
 	Version string `json:"mrm_trace_schema_version"`
 	RunID   string `json:"run_id"`
 	Machine string `json:"machine_id"`
@@ -65,7 +65,7 @@ func slug(name string) string {
 }
 
 // describe fills the metadata in.
-func (e *exporter) describe() (m metadata) {
+func (e *mrmTrace) describe() (m mrmMetadata) {
 	from := &e.meta
 	m.Version, m.RunID, m.Machine = schemaVersion, from.RunID, strings.ToLower(slug(from.Host.CPU))
 	m.Model.ID, m.Model.Engine, m.Model.Path, m.Model.Quant = from.Model.ID, "llamacpp", from.Model.Path,
@@ -93,8 +93,8 @@ func (e *exporter) describe() (m metadata) {
 	return m
 }
 
-// listColumns are those of manifest.csv.
-var listColumns = []string{
+// mrmListColumns are those of manifest.csv.
+var mrmListColumns = []string{
 	"run_id", "machine_id", "model_id", "collector", "context_length", "batch_size", "max_tokens_per_prompt", "rep",
 	"run_validity", "peak_temp_c", "throttle_events",
 	"total_wall_s", "avg_tok_per_s", "total_output_tokens", "retention_p99_s", "write_once_ratio_mean",
@@ -106,8 +106,8 @@ var listColumns = []string{
 const maxList = 64 << 20
 
 // list puts the run into manifest.csv, in the place of an earlier line of it.
-func (e *exporter) list(path string) error {
-	rows := [][]string{listColumns}
+func (e *mrmTrace) list(path string) error {
+	rows := [][]string{mrmListColumns}
 	text, err := rundir.ReadFile(path, maxList)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -116,7 +116,7 @@ func (e *exporter) list(path string) error {
 	default:
 		in := csv.NewReader(bytes.NewReader(text))
 		if rows, err = in.ReadAll(); err != nil || len(rows) == 0 ||
-			strings.Join(rows[0], ",") != strings.Join(listColumns, ",") {
+			strings.Join(rows[0], ",") != strings.Join(mrmListColumns, ",") {
 			return errors.Join(err, errors.New(path+" has other columns than mrm-trace 0.1.23 writes: choose another folder with -o"))
 		}
 	}
@@ -147,7 +147,7 @@ func (e *exporter) list(path string) error {
 }
 
 // line is the run's line of manifest.csv.
-func (e *exporter) line() []string {
+func (e *mrmTrace) line() []string {
 	m := &e.about
 	types := e.trace.observed.Types()
 	var p99, pages, once, written float64
@@ -160,7 +160,7 @@ func (e *exporter) line() []string {
 			once, written = once+r.WriteOnce(), written+1
 		}
 	}
-	rounded := func(v float64) string { return number(math.Round(v*1e4) / 1e4) }
+	rounded := func(v float64) string { return csvNumber(math.Round(v*1e4) / 1e4) }
 	some := func(n int64) string {
 		if n == 0 {
 			return ""

@@ -1,4 +1,4 @@
-package mrmtrace
+package export
 
 import (
 	"github.com/llamatap/llamatap/memtrace"
@@ -33,7 +33,7 @@ const (
 	colContext
 )
 
-var traceColumns = []table.Column{
+var mrmTraceColumns = []table.Column{
 	{Name: "run_id", Kind: table.Text, Description: "run"},
 	{Name: "sample_id", Kind: table.Uint64, Description: "number of the row, from 0"},
 	{Name: "timestamp_ns", Kind: table.Uint64, Description: "Unix time in ns"},
@@ -55,8 +55,8 @@ var traceColumns = []table.Column{
 	{Name: "context_tokens", Kind: table.Uint32, Null: true, Description: "null: not recorded"},
 }
 
-// regionColumns are those of its region_map.parquet, with what its definitions say of each region.
-var regionColumns = []table.Column{
+// mrmRegionColumns are those of its region_map.parquet, with what its definitions say of each region.
+var mrmRegionColumns = []table.Column{
 	{Name: "region_id", Kind: table.Uint32, Description: "region_id of llamatap + 1"},
 	{Name: "region_type", Kind: table.Text, Description: "weight, kv_cache, activation, runtime or unknown"},
 	{Name: "page_min", Kind: table.Uint64, Description: "lowest page touched"},
@@ -70,8 +70,8 @@ var regionColumns = []table.Column{
 		Description: "different pages touched in the whole trace"},
 }
 
-// lifeColumns are those of its kv_block_lifecycle.parquet.
-var lifeColumns = []table.Column{
+// mrmLifeColumns are those of its kv_block_lifecycle.parquet.
+var mrmLifeColumns = []table.Column{
 	{Name: "block_id", Kind: table.Uint32, Description: "block_id of llamatap"},
 	{Name: "address", Kind: table.Uint64, Null: true,
 		Description: "first cell of keys; null where cells have no address of their own"},
