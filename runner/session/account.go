@@ -3,7 +3,9 @@
 package session
 
 import (
+	"errors"
 	"maps"
+	"time"
 
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -12,20 +14,28 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
+// counter is what became of what the model computed, as the recorder of tensors counted it, and why recording ended.
+type counter struct {
+	run      *run
+	recorder *capture.Recorder // nil until the first context
+	begun    bool              // it gets what the tap reports
+	halted   *halted           // nil: recording has not ended before the program
+}
+
 // use is what the recorder counted so far.
-func (s *sink) use() capture.Use {
-	if s.recorder == nil {
+func (c *counter) use() capture.Use {
+	if c.recorder == nil {
 		return capture.Use{}
 	}
-	u := s.recorder.Use()
+	u := c.recorder.Use()
 	u.Graphs, u.Rows, u.NS = maps.Clone(u.Graphs), maps.Clone(u.Rows), maps.Clone(u.NS)
 	u.Run, u.Setup = u.Run.Since(&capture.Flow{}), u.Setup.Since(&capture.Flow{})
 	return u
 }
 
 // tokens is how many were computed up to now.
-func (s *sink) tokens() (n int64) {
-	use := s.use()
+func (c *counter) tokens() (n int64) {
+	use := c.use()
 	for _, rows := range use.Rows {
 		n += rows
 	}
@@ -48,11 +58,11 @@ func useSince(a, b capture.Use) capture.Use {
 
 // tally is the account of a stretch of the run, as the recorder counted it and as far as tensors were handed to the
 // stream.
-func (s *sink) tally(use capture.Use) *rundir.Account {
+func (c *counter) tally(use capture.Use) *rundir.Account {
 	a := &rundir.Account{Selected: amount(use.Run.Selected), Captured: amount(use.Run.Written), Lost: []rundir.Loss{}}
-	s.addLosses(a, &use.Run)
+	c.addLosses(a, &use.Run)
 	setup := rundir.Account{}
-	s.addLosses(&setup, &use.Setup)
+	c.addLosses(&setup, &use.Setup)
 	a.Setup = rundir.SetupAccount{
 		Tokens: use.Rows[ggmlhooks.PhaseSetup], Discarded: amount(use.Setup.Discarded), Lost: setup.Lost,
 		TapNS: use.Setup.OwnNS, WaitNS: use.Setup.WaitNS,
@@ -74,74 +84,35 @@ func (s *sink) tally(use capture.Use) *rundir.Account {
 func amount(c ggmlhooks.Count) rundir.Amount { return rundir.Amount(c) }
 
 // addLosses adds what the tap lost and what the recorder refused.
-func (s *sink) addLosses(a *rundir.Account, f *capture.Flow) {
+func (c *counter) addLosses(a *rundir.Account, f *capture.Flow) {
 	for cause, n := range f.Losses {
-		a.AddLost(s.cause(cause), n.Packets, n.Bytes)
+		a.AddLost(c.cause(cause), n.Packets, n.Bytes)
 	}
-	a.AddLost(s.cause(collect.LossStopped), f.Refused.Packets, f.Refused.Bytes)
+	a.AddLost(c.cause(collect.LossStopped), f.Refused.Packets, f.Refused.Bytes)
 }
 
 // cause names a loss: what the tap counts because recording has stopped is lost for the reason why it did.
-func (s *sink) cause(cause string) string {
-	if s.halted != nil && (cause == collect.LossStopped || cause == collect.LossGone) {
-		return s.halted.cause
+func (c *counter) cause(cause string) string {
+	if c.halted != nil && (cause == collect.LossStopped || cause == collect.LossGone) {
+		return c.halted.cause
 	}
 	return cause
 }
 
-// account is what became of the run up to now: while it is recorded, of what the recorder has read; once its files
-// are closed, of what they hold.
-func (s *sink) account() *rundir.Account {
-	use := s.use()
-	a := s.tally(use)
-	if s.before != nil {
-		a.Time.Tokens -= s.before.prompt + s.before.generated
-	}
-	if s.events != nil {
-		a.Events = s.events.account()
-		if s.halted != nil {
-			a.Events.TokensAfter = s.tokens() - s.halted.tokens
-		}
-	}
-	if !s.ended || s.current == nil {
-		return a
-	}
-	kept := s.series.kept
-	switch {
-	case s.vanished():
-		kept = ggmlhooks.Count{}
-	case s.current.result == nil: // its files could not be closed: they hold what was written, for a repair to find
-		kept = use.Run.Written
-	default:
-		kept.Add(s.current.kept)
-	}
-	if s.resumed != nil { // what the processes before this one have captured was selected by them
-		a.Selected.Packets += kept.Packets - use.Run.Written.Packets
-		a.Selected.Bytes += kept.Bytes - use.Run.Written.Bytes
-	} else if s.halted != nil {
-		cut := use.Run.Written.Minus(kept)
-		a.AddLost(s.halted.cause, cut.Packets, cut.Bytes)
-	}
-	a.Captured = amount(kept)
-	s.settleAccount(a, &use)
-	a.Check()
-	return a
-}
-
-// settleAccount adds what the tap counted and no execution reported: a graph without a place in the tap's tables,
+// addUnreported adds what the tap counted and no execution reported: a graph without a place in the tap's tables,
 // the end of the last execution; and, where its reports could not be read to their end, all that is missing.
-func (s *sink) settleAccount(a *rundir.Account, use *capture.Use) {
-	stats := s.region.Stats()
+func (c *counter) addUnreported(a *rundir.Account, use *capture.Use) {
+	stats := c.run.region.Stats()
 	a.Time.TapNS += int64(stats.Own()) - use.Run.OwnNS - use.Setup.OwnNS
 	a.Time.WaitNS += int64(stats.WaitNS) - use.Run.WaitNS - use.Setup.WaitNS
-	if s.blind() {
+	if c.blind() {
 		total := ggmlhooks.Count{Packets: stats.Copies, Bytes: stats.CopiedBytes}
 		for _, l := range stats.Losses {
 			total.Add(l.Count)
 		}
 		lost := a.LostTotal()
 		selected := total.Minus(use.Setup.Selected)
-		a.AddLost(s.halted.cause, selected.Packets-a.Captured.Packets-lost.Packets, selected.Bytes-a.Captured.Bytes-lost.Bytes)
+		a.AddLost(c.halted.cause, selected.Packets-a.Captured.Packets-lost.Packets, selected.Bytes-a.Captured.Bytes-lost.Bytes)
 		a.Selected = amount(selected)
 		return
 	}
@@ -150,23 +121,51 @@ func (s *sink) settleAccount(a *rundir.Account, use *capture.Use) {
 		if l.Cause == collect.LossGone && rest.Packets == 0 {
 			continue // what only framed a graph of which nothing was selected
 		}
-		a.AddLost(s.cause(l.Cause), rest.Packets, rest.Bytes)
+		a.AddLost(c.cause(l.Cause), rest.Packets, rest.Bytes)
 		a.Selected.Packets += rest.Packets
 		a.Selected.Bytes += rest.Bytes
 	}
 }
 
-// setupIn counts the tensors of a stream that turned out to be set-up.
-func setupIn(path string) (n ggmlhooks.Count, err error) {
-	r, err := stream.Open(path)
-	if err != nil {
-		return n, err
+// losses is what a stream says about missing packets; use is of the stretch of the run that it holds.
+func (c *counter) losses(use capture.Use) (losses []stream.Loss) {
+	for _, l := range c.tally(use).Lost {
+		losses = append(losses, stream.Loss{Cause: l.Cause, Packets: l.Packets, Bytes: l.Bytes})
 	}
-	defer r.Close()
-	for _, p := range r.Packets() {
-		if p.Phase == ggmlhooks.PhaseSetup {
-			n.Add(ggmlhooks.Count{Packets: 1, Bytes: uint64(p.SrcBytes)})
-		}
+	if c.halted != nil && len(losses) == 0 {
+		losses = append(losses, stream.Loss{Cause: c.halted.cause}) // what follows is counted in the metadata
 	}
-	return n, r.Err()
+	return losses
+}
+
+// halt notes why recording has ended. What the model computes from now on is counted, where that can be done.
+func (c *counter) halt(err error) {
+	c.halted = &halted{err: err, cause: causeOf(err), at: time.Now(), tokens: c.tokens()}
+	if c.blind() {
+		c.run.region.Stop()
+	} else {
+		c.run.region.Count()
+	}
+}
+
+// blind reports whether what the model computes can not be counted any more, because recording stopped for a
+// defect, or before it began.
+func (c *counter) blind() bool {
+	if c.halted == nil {
+		return false
+	}
+	err := c.halted.err
+	return !c.begun || errors.Is(err, ggmlhooks.ErrDesync) || errors.Is(err, collect.ErrQueue) || errors.Is(err, ErrSelection) || errors.Is(err, ErrRepeat)
+}
+
+// stopped is what metadata.json says of a recording that ended early, behind a token.
+func (c *counter) stopped(last *int64) *rundir.Stopped {
+	if c.halted == nil {
+		return nil
+	}
+	stopped := &rundir.Stopped{Cause: c.halted.cause, At: c.halted.at.UTC(), GraphsAfter: c.run.region.Stats().Unrecorded, LastToken: last}
+	if !c.halted.limited() {
+		stopped.Error = c.halted.err.Error()
+	}
+	return stopped
 }

@@ -4,14 +4,19 @@ package session
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
+	"slices"
 
-	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/ggmlhooks/capture"
+	"github.com/llamatap/llamatap/kvcache/track"
+	"github.com/llamatap/llamatap/store/jsonl"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -32,7 +37,11 @@ type before struct {
 	// prompt and generated are the tokens of that, which this process does not compute.
 	prompt, generated int64
 	use               capture.Use // what the recorder made of that
+	replay            *replay     // of what is kept; nil until the run is open
 }
+
+// caughtUp reports whether the run has come as far as it was, if it was resumed.
+func (b *before) caughtUp() bool { return b == nil || b.replay == nil || !b.replay.waiting }
 
 // examine looks at what there is of the resumed run.
 func examine(o *Options) (*before, error) {
@@ -90,13 +99,12 @@ func Step(t *config.Tap) int64 {
 	return 1
 }
 
-// resumeFrom prepares for the reports of a program that does not begin at the beginning.
-func (s *sink) resumeFrom(b *before) {
-	s.before = b
+// renumber wraps a sink for the reports of a program that does not begin at the beginning.
+func (b *before) renumber(to ggmlhooks.Sink) ggmlhooks.Sink {
 	if b == nil || b.start.Tokens == 0 {
-		return
+		return to
 	}
-	r := &renumbered{Sink: s.steering, tokens: b.start.Tokens}
+	r := &renumbered{Sink: to, tokens: b.start.Tokens}
 	for it := range b.kept.Items() {
 		if e := it.Execution; e != nil && !setup(it) {
 			if len(e.Rows) > 0 && e.Rows[0].Index >= r.tokens {
@@ -105,18 +113,42 @@ func (s *sink) resumeFrom(b *before) {
 			r.lastExec, r.lastGraph = e.Exec, max(r.lastGraph, e.Graph)
 		}
 	}
-	s.reader = collect.NewReader(s.region, r)
+	return r
+}
+
+// reopen opens the run's directory and makes way for what is recorded anew.
+func (b *before) reopen(r *run) (err error) {
+	c := r.o.Resume
+	if r.dir, err = rundir.Reopen(c.Run.Dir); err != nil {
+		return err
+	}
+	rundir.RemoveStateFolders(filepath.Dir(filepath.Dir(r.dir.Path())))
+	if err := putBesideAside(r.dir.Path()); err != nil {
+		return err
+	}
+	r.resumed = &rundir.Resumed{At: r.started.UTC(), Count: c.Metadata.ResumeCount + 1, NotComputed: b.start.Tokens}
+	return r.dir.WriteJSON(rundir.MetadataName, r.beginning())
+}
+
+// open opens the files of the run, and the stream that compares with what they hold.
+func (b *before) open(f *files, to *output) (err error) {
+	if err := f.resume(b.kept); err != nil {
+		return err
+	}
+	f.run.resumed.Packets, f.run.resumed.CutPackets = b.kept.Packets, b.kept.Cut.Packets
+	b.replay = newReplay(to, b.kept)
+	f.reserve, err = newReserve(f.run.dir, f.sealBytes())
+	return err
 }
 
 // catchUp takes in what comes before the start: the recorder gets every execution as if it came again, without its
 // tensors, so that it is where it was behind them.
-func (s *sink) catchUp() error {
-	b := s.before
+func (b *before) catchUp(recorder *capture.Recorder) error {
 	if b == nil || b.start.Tokens == 0 || b.done {
 		return nil
 	}
 	b.done = true
-	c := catcher{s: s, graphs: map[uint64]bool{}}
+	c := catcher{recorder: recorder, replay: b.replay, graphs: map[uint64]bool{}}
 	for it := range b.kept.Items() {
 		if c.count == b.start.Tokens && it.Packet == nil && !it.Commit {
 			break
@@ -128,7 +160,7 @@ func (s *sink) catchUp() error {
 	if c.count != b.start.Tokens {
 		return fmt.Errorf("%w: it begins behind token %d, and %d are recorded up to there", ErrRepeat, b.start.Tokens, c.count)
 	}
-	b.use = s.recorder.Use()
+	b.use = recorder.Use()
 	b.use.AloneRows, b.use.AloneNS = maps.Clone(b.use.AloneRows), maps.Clone(b.use.AloneNS)
 	rows := b.use.Rows
 	b.prompt, b.generated = rows[ggmlhooks.PhasePrefill], rows[ggmlhooks.PhaseDecode]
@@ -140,12 +172,13 @@ func (s *sink) catchUp() error {
 
 // catcher lets the recorder catch up.
 type catcher struct {
-	s      *sink
-	count  int64
-	call   uint64
-	graphs map[uint64]bool
-	callOf ggmlhooks.Call
-	exec   ggmlhooks.Exec
+	recorder *capture.Recorder
+	replay   *replay
+	count    int64
+	call     uint64
+	graphs   map[uint64]bool
+	callOf   ggmlhooks.Call
+	exec     ggmlhooks.Exec
 }
 
 func (c *catcher) take(it stream.Item) error {
@@ -154,7 +187,7 @@ func (c *catcher) take(it stream.Item) error {
 		return it.Err
 	case setup(it):
 	case it.Packet != nil:
-		c.s.replay.pass()
+		c.replay.pass()
 	case it.Execution != nil:
 		for _, b := range it.Begun {
 			if b.Cause == ggmlhooks.RequestMemory {
@@ -170,7 +203,7 @@ func (c *catcher) take(it stream.Item) error {
 
 // forget takes a sequence's cells back, or those of all of them, as the program had done.
 func (c *catcher) forget(seq int32) error {
-	return c.s.recorder.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqRemove, Seq: seq, First: -1, End: -1})
+	return c.recorder.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqRemove, Seq: seq, First: -1, End: -1})
 }
 
 // callBit keeps the numbers of calls that are made up apart from those of the program.
@@ -178,7 +211,7 @@ const callBit = 1 << 63
 
 // again gives the recorder an execution as the tap had reported it.
 func (c *catcher) again(e *stream.Execution) error {
-	r, now := c.s.recorder, monotonic()
+	r, now := c.recorder, monotonic()
 	if !c.graphs[e.Graph] {
 		clear(c.graphs) // the recorder keeps the newest
 		c.graphs[e.Graph] = true
@@ -299,4 +332,47 @@ func (r *renumbered) Input(in *ggmlhooks.Input) error {
 	again := *in
 	again.Exec, again.Graph = in.Exec+r.execs, in.Graph+r.graphs
 	return r.Sink.Input(&again)
+}
+
+// A resumed run begins anew, and what is recorded beside its stream is recorded anew with it, from the
+// beginning, so that no event is there twice. What there was stays aside until the run has come as far as it was.
+
+// asideFiles calls do with the names of what is recorded beside the stream of a run, there or not, up to the last
+// part that is.
+func asideFiles(folder string, do func(name string) error) error {
+	names := append(slices.Collect(maps.Values(hostFiles)), track.FileName, rundir.WaitsName, rundir.FaultsName)
+	for part := 0; ; part++ {
+		name := jsonl.PartName(rundir.EventsName, part)
+		if !there(filepath.Join(folder, name)) && !there(filepath.Join(folder, name+stream.OrigSuffix)) {
+			break
+		}
+		names = append(names, name)
+	}
+	for _, name := range names {
+		if err := do(filepath.Join(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func there(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// putBesideAside makes way for what is recorded anew. What was put aside by a run that was interrupted before it
+// had come as far is more.
+func putBesideAside(folder string) error {
+	return asideFiles(folder, func(path string) error {
+		if there(path + stream.OrigSuffix) {
+			return os.Remove(path)
+		}
+		return os.Rename(path, path+stream.OrigSuffix)
+	})
+}
+
+// dropAside removes what was put aside.
+func dropAside(folder string) error {
+	return asideFiles(folder, func(path string) error { return os.Remove(path + stream.OrigSuffix) })
 }

@@ -36,28 +36,29 @@ type checkpoints struct {
 }
 
 // begin makes the first checkpoint, without a token: it holds what a run is.
-func (c *checkpoints) begin(s *sink, g *segment, before *rundir.Checkpoint) error {
-	if s.o.Tap.Checkpoint.Every == 0 {
+func (c *checkpoints) begin(r *run, g *segment) error {
+	before := r.o.Resume
+	if r.o.Tap.Checkpoint.Every == 0 {
 		return nil
 	}
-	dir, err := filepath.Abs(s.dir.Path())
+	dir, err := filepath.Abs(r.dir.Path())
 	if err != nil {
 		return err
 	}
-	c.path, c.every = s.o.Tap.Checkpoint.Path, int64(s.o.Tap.Checkpoint.Every)
+	c.path, c.every = r.o.Tap.Checkpoint.Path, int64(r.o.Tap.Checkpoint.Every)
 	if c.path == "" {
 		c.path = filepath.Join(dir, StreamName+rundir.CheckpointSuffix)
 	}
 	c.states = filepath.Join(dir, rundir.StateFolder)
-	c.stamp.Metadata.StartTime = rundir.Seconds(s.started)
+	c.stamp.Metadata.StartTime = rundir.Seconds(r.started)
 	if before != nil {
 		c.stamp.Metadata.StartTime, c.stamp.Metadata.ResumeCount = before.Metadata.StartTime, before.Metadata.ResumeCount+1
 	}
 	c.stamp.Run = rundir.CheckpointRun{
-		Dir: dir, Program: s.o.Repeat.Program, Args: s.o.Repeat.Args, Folder: s.o.Repeat.Folder, Model: s.o.Repeat.Model, Seed: s.o.Repeat.Seed,
-		Settings: Settings(s.o.Tap), Llama: s.o.Llama.Version,
+		Dir: dir, Program: r.o.Repeat.Program, Args: r.o.Repeat.Args, Folder: r.o.Repeat.Folder, Model: r.o.Repeat.Model, Seed: r.o.Repeat.Seed,
+		Settings: Settings(r.o.Tap), Llama: r.o.Llama.Version,
 	}
-	if s.o.Tap.RedactText {
+	if r.o.Tap.RedactText {
 		c.stamp.Run.Args = nil
 	}
 	if before != nil {
@@ -187,12 +188,5 @@ func (c *checkpoints) drop() {
 	if c.path != "" {
 		os.RemoveAll(c.states) // before the checkpoint, without which nobody looks for them
 		os.Remove(c.path)
-	}
-}
-
-// dropStates removes the folder of a program that recorded nothing.
-func (s *sink) dropStates() {
-	if s.o.StateFolder != "" && s.dir == nil {
-		os.RemoveAll(s.o.StateFolder)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/runner/session/control"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -28,8 +29,11 @@ const stopTime = 10 * time.Second
 // which selection each execution goes by. It is for the goroutine that reads the tap.
 type steering struct {
 	ggmlhooks.Sink // the session's
-	s              *sink
-	pid            int
+	run            *run
+	others         *recorders
+	files          *files
+	before         *before // nil: the run is new
+	report         *report
 	server         *control.Server
 	tried          bool // to listen
 	log            changeLog
@@ -45,19 +49,20 @@ type steering struct {
 	stopBy     time.Time      // a stop was asked for and happens by then
 	wished     collect.Wish   // what the newest selection captures
 	signals    chan os.Signal // SIGUSR1 and SIGUSR2; nil: not taken
-	levels     []leveled      // asked for, and not yet in effect
-	level      string         // of resource events, "" = none
-	before     string         // a level that was taken away, for enable
+	levels     levels
 }
 
-func newSteering(s *sink, start collect.Wish) *steering {
-	st := &steering{Sink: s, s: s, selections: map[uint64]uint32{}, newest: map[uint32]uint64{}, capturing: map[uint64]struct{}{}}
+func newSteering(s *sink, r *report, start collect.Wish) *steering {
+	st := &steering{
+		Sink: s, run: s.run, others: s.others, files: s.files, before: s.before, report: r,
+		selections: map[uint64]uint32{}, newest: map[uint32]uint64{}, capturing: map[uint64]struct{}{},
+	}
 	st.now = control.Status{State: control.StateStart}
 	if start.Off {
 		st.now.State = control.StateOff
 	}
 	st.wished = start
-	st.level = s.o.Tap.ResourceLevel
+	st.levels.now = s.run.o.Tap.ResourceLevel
 	return st
 }
 
@@ -81,7 +86,7 @@ func (st *steering) Exec(e *ggmlhooks.Exec) error {
 		st.capturing[e.Number] = struct{}{}
 	}
 	if number, known := st.selections[e.Graph]; known {
-		st.takeLevels(number, e.MonoNS)
+		st.levels.take(number, func(l resource.Level) { st.others.events.SetLevel(l, e.MonoNS) })
 	}
 	if number, known := st.selections[e.Graph]; known && number > 0 && len(e.Tokens) > 0 {
 		if number > st.applied {
@@ -118,7 +123,7 @@ func (st *steering) first(number uint32, e *ggmlhooks.Exec) {
 	if number == st.now.Selection {
 		st.now.FirstExec = &exec
 	}
-	st.log.append(event{Event: "applied", Selection: number, FirstExec: exec, MonoNS: e.MonoNS, UnixNS: e.MonoNS + st.s.clock.UnixNS - st.s.clock.MonoNS})
+	st.log.append(event{Event: "applied", Selection: number, FirstExec: exec, MonoNS: e.MonoNS, UnixNS: e.MonoNS + st.run.unixOffset()})
 }
 
 // left notes how many tokens a tap command has left. A warm-up that is thrown away gives its tokens back, so it
@@ -132,16 +137,16 @@ func (st *steering) left(e *ggmlhooks.Exec) {
 	exec := e.Number
 	st.now.State = control.StateDone
 	st.change(st.now.Selection).DoneExec = &exec
-	st.log.append(event{Event: "done", Selection: st.now.Selection, DoneExec: exec, MonoNS: e.MonoNS, UnixNS: e.MonoNS + st.s.clock.UnixNS - st.s.clock.MonoNS})
+	st.log.append(event{Event: "done", Selection: st.now.Selection, DoneExec: exec, MonoNS: e.MonoNS, UnixNS: e.MonoNS + st.run.unixOffset()})
 }
 
 // serve answers what clients have asked. It returns errStopped when recording is to end. A run that cannot have a
 // socket continues without.
 func (st *steering) serve() error {
-	if st.server == nil && !st.tried && st.s.dir != nil {
+	if st.server == nil && !st.tried && st.run.dir != nil {
 		st.tried = true
 		var err error
-		if st.server, err = control.Listen(st.s.dir.Path()); err != nil {
+		if st.server, err = control.Listen(st.run.dir.Path()); err != nil {
 			fmt.Fprintf(terminal.Err, "llamatap: %v; the run goes on and takes no commands\n", err)
 		}
 	}
@@ -185,12 +190,12 @@ func (st *steering) obey(r control.Request) error {
 	case control.CommandMark:
 		return errors.New("this run takes no markers: its phases follow from the model's graphs; markers are for llamatap memory record")
 	case control.CommandFlush:
-		err := st.s.current.stream.Flush()
-		if st.s.events != nil {
-			err = errors.Join(err, st.s.events.Flush())
+		err := st.files.current.stream.Flush()
+		if st.others.events != nil {
+			err = errors.Join(err, st.others.events.Flush())
 		}
 		if err != nil {
-			return fmt.Errorf("flush: %w", explain(err, st.s.o.Tap.Out))
+			return fmt.Errorf("flush: %w", explain(err, st.run.o.Tap.Out))
 		}
 	case control.CommandLevel, control.CommandEnable, control.CommandDisable:
 		var err error
@@ -203,7 +208,7 @@ func (st *steering) obey(r control.Request) error {
 			return err
 		}
 		wish.Machine = st.wished.Machine
-		if change.Selection, err = st.s.region.Select(wish); err != nil {
+		if change.Selection, err = st.run.region.Select(wish); err != nil {
 			return err
 		}
 		st.wished = wish
@@ -213,8 +218,8 @@ func (st *steering) obey(r control.Request) error {
 		}
 	}
 	st.changes = append(st.changes, change)
-	if err := st.log.open(st.s.dir); err != nil {
-		return fmt.Errorf("%s is obeyed, and cannot be written down: %w", r.Command, explain(err, st.s.o.Tap.Out))
+	if err := st.log.open(st.run.dir); err != nil {
+		return fmt.Errorf("%s is obeyed, and cannot be written down: %w", r.Command, explain(err, st.run.o.Tap.Out))
 	}
 	st.log.append(event{Event: "command", Command: r.Command, Tensors: r.Tensors, Layers: r.Layers, Tokens: r.Tokens, Level: change.Level, Selection: change.Selection, MonoNS: change.MonoNS, UnixNS: change.UnixNS})
 	return nil
@@ -223,8 +228,8 @@ func (st *steering) obey(r control.Request) error {
 // wish is what a command wants captured. A tap command's tensors are all that it wants: of every layer that it does
 // not leave out, and every token. A share of each, which sampled_slices keeps, stays a share.
 func (st *steering) wish(r control.Request) (collect.Wish, control.State, error) {
-	tap := st.s.o.Tap
-	wish := collect.Wish{Selection: st.s.before.selection(tap), MapsAlone: tap.AttentionAlone()}
+	tap := st.run.o.Tap
+	wish := collect.Wish{Selection: st.before.selection(tap), MapsAlone: tap.AttentionAlone()}
 	switch r.Command {
 	case control.CommandOn:
 		if !tap.Records(config.Activations) {
@@ -247,12 +252,11 @@ func (st *steering) wish(r control.Request) (collect.Wish, control.State, error)
 			return wish, "", err
 		}
 	}
-	return collect.Wish{Selection: chosen}, control.StateTap, st.check(&chosen)
+	return collect.Wish{Selection: chosen}, control.StateTap, checkNames(&chosen, st.shape)
 }
 
-// check refuses tensors and layers that the model does not have, as far as a graph has shown it.
-func (st *steering) check(chosen *ggmlhooks.Selection) error {
-	g := st.shape
+// checkNames refuses tensors and layers that the model does not have, as far as a graph has shown it; nil: none has.
+func checkNames(chosen *ggmlhooks.Selection, g *ggmlhooks.Graph) error {
 	if g == nil {
 		return nil
 	}
@@ -274,18 +278,18 @@ func (st *steering) check(chosen *ggmlhooks.Selection) error {
 // status is how the run is.
 func (st *steering) status() control.Status {
 	now := st.now
-	now.Level = st.level
-	if st.s.kv != nil {
-		snapshot := st.s.kv.Snapshot()
+	now.Level = st.levels.now
+	if st.others.kv != nil {
+		snapshot := st.others.kv.Snapshot()
 		now.KV = &snapshot
 	}
-	now.Run, now.PID, now.Executions = st.s.path(), st.pid, st.executions
+	now.Run, now.PID, now.Executions = st.run.path(), st.run.pid, st.executions
 	if now.State == control.StateStart {
-		now.Tensors = st.s.o.Tap.Tensors
-		now.Layers = strings.TrimSpace(st.s.o.Tap.Layers.String())
+		now.Tensors = st.run.o.Tap.Tensors
+		now.Layers = strings.TrimSpace(st.run.o.Tap.Layers.String())
 	}
-	now.Account = st.s.account()
-	now.Packets, now.Stored = now.Account.Captured.Packets, st.s.written().Stored
+	now.Account = st.report.account()
+	now.Packets, now.Stored = now.Account.Captured.Packets, st.files.written().Stored
 	now.Lost = now.Account.LostTotal().Packets
 	for _, l := range now.Account.Lost {
 		if now.Losses == nil {

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -18,46 +19,11 @@ import (
 // levelOff is how a command names that no resource events are recorded.
 const levelOff = "off"
 
-// relevel changes the level of resource events from the next graph on, and leaves what is captured as it is.
-func (st *steering) relevel(r control.Request) (selection uint32, level string, err error) {
-	tap := st.s.o.Tap
-	if !tap.Records(config.Resource) {
-		return 0, "", errors.New("this run records no resource events: start one with --tap-resource-level MINIMAL")
-	}
-	next := r.Level
-	switch {
-	case r.Command == control.CommandEnable && st.level != "":
-		next = st.level
-	case r.Command == control.CommandEnable:
-		next = st.before
-	case r.Command == control.CommandDisable || next == levelOff:
-		next = ""
-	}
-	wish := st.wished
-	if st.now.Left != nil { // what a tap command has left, no more
-		wish.Selection.Window, wish.Off = *st.now.Left, wish.Off || *st.now.Left == 0
-	}
-	wish.Machine = machineOf(next, tap)
-	if selection, err = st.s.region.Select(wish); err != nil {
-		return 0, "", err
-	}
-	if next == "" && st.level != "" {
-		st.before = st.level
-	}
-	st.wished, st.level, st.now.Selection, st.now.FirstExec = wish, next, selection, nil
-	if next == "" {
-		level = levelOff
-	} else {
-		level = next
-	}
-	parsed := resource.Off
-	if next != "" {
-		if parsed, err = resource.ParseLevel(next); err != nil {
-			return 0, "", err
-		}
-	}
-	st.levels = append(st.levels, leveled{selection, parsed})
-	return selection, level, nil
+// levels are the levels of resource events that commands ask for.
+type levels struct {
+	now   string    // the newest; "": none
+	prior string    // that was taken away, for enable
+	asked []leveled // and not in effect yet
 }
 
 // leveled is the level that a selection brings.
@@ -66,18 +32,66 @@ type leveled struct {
 	level     resource.Level
 }
 
-// takeLevels passes to the recorder of events every level that holds from an execution on.
-func (st *steering) takeLevels(selection uint32, mono int64) {
-	for len(st.levels) > 0 && st.levels[0].selection <= selection {
-		st.s.events.SetLevel(st.levels[0].level, mono)
-		st.levels = st.levels[1:]
+// next is the level that a request asks for; "": none.
+func (l *levels) next(r control.Request) string {
+	switch {
+	case r.Command == control.CommandEnable && l.now != "":
+		return l.now
+	case r.Command == control.CommandEnable:
+		return l.prior
+	case r.Command == control.CommandDisable || r.Level == levelOff:
+		return ""
 	}
+	return r.Level
+}
+
+// set notes that a selection brings a level.
+func (l *levels) set(selection uint32, next string) error {
+	if next == "" && l.now != "" {
+		l.prior = l.now
+	}
+	l.now = next
+	parsed := resource.Off
+	if next != "" {
+		var err error
+		if parsed, err = resource.ParseLevel(next); err != nil {
+			return err
+		}
+	}
+	l.asked = append(l.asked, leveled{selection, parsed})
+	return nil
+}
+
+// take passes on every level that holds from an execution on which goes by a selection.
+func (l *levels) take(selection uint32, set func(resource.Level)) {
+	for len(l.asked) > 0 && l.asked[0].selection <= selection {
+		set(l.asked[0].level)
+		l.asked = l.asked[1:]
+	}
+}
+
+// relevel changes the level of resource events from the next graph on, and leaves what is captured as it is.
+func (st *steering) relevel(r control.Request) (selection uint32, level string, err error) {
+	tap := st.run.o.Tap
+	if !tap.Records(config.Resource) {
+		return 0, "", errors.New("this run records no resource events: start one with --tap-resource-level MINIMAL")
+	}
+	next, wish := st.levels.next(r), st.wished
+	if st.now.Left != nil { // what a tap command has left, no more
+		wish.Selection.Window, wish.Off = *st.now.Left, wish.Off || *st.now.Left == 0
+	}
+	wish.Machine = machineOf(next, tap)
+	if selection, err = st.run.region.Select(wish); err != nil {
+		return 0, "", err
+	}
+	st.wished, st.now.Selection, st.now.FirstExec = wish, selection, nil
+	return selection, cmp.Or(next, levelOff), st.levels.set(selection, next)
 }
 
 // watchSignals takes SIGUSR1 and SIGUSR2 to the collector, where events are recorded: a step up from none to
 // VERBOSE, where it stays, and no events.
 func (st *steering) watchSignals() {
-	if !st.s.o.Tap.Records(config.Resource) {
+	if !st.run.o.Tap.Records(config.Resource) {
 		return
 	}
 	st.signals = make(chan os.Signal, 16)
@@ -91,7 +105,7 @@ func (st *steering) obeySignals() {
 		case s := <-st.signals:
 			r := control.Request{Command: control.CommandDisable}
 			if s == unix.SIGUSR1 {
-				r = control.Request{Command: control.CommandLevel, Level: above(st.level)}
+				r = control.Request{Command: control.CommandLevel, Level: above(st.levels.now)}
 			}
 			if err := st.obey(r); err != nil {
 				fmt.Fprintf(terminal.Err, "llamatap: %v: %v\n", s, err)

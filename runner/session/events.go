@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/llamatap/llamatap/cgo/nvml"
@@ -32,9 +33,10 @@ func (e *events) Close() error {
 	return e.Recorder.Close()
 }
 
-// openEvents makes the recorder. Its file can be read while it is written.
-func (s *sink) openEvents() (*events, error) {
-	tap := s.o.Tap
+// newEvents makes the recorder. Its file can be read while it is written. unwritten is how many bytes of lines are not
+// in files yet.
+func newEvents(run *run, unwritten *atomic.Int64) (*events, error) {
+	tap := run.o.Tap
 	level, err := resource.ParseLevel(tap.ResourceLevel)
 	if err != nil {
 		return nil, err
@@ -44,48 +46,36 @@ func (s *sink) openEvents() (*events, error) {
 		return nil, err
 	}
 	create := func(name string) (io.WriteCloser, error) {
-		file, err := s.dir.CreateLive(name)
+		file, err := run.dir.CreateLive(name)
 		if err != nil || also == nil {
 			return file, err
 		}
 		return &twice{WriteCloser: file, other: also}, nil
 	}
-	graphics := openGPUs(nvml.Name)
+	e := &events{gpus: openGPUs(nvml.Name)}
 	var take func([]oplog.GPUReading) []oplog.GPUReading
-	if graphics != nil {
-		take = graphics.take
+	if e.gpus != nil {
+		take = e.gpus.take
 	}
-	r, err := oplog.NewRecorder(oplog.Options{
-		Level: level, Lines: jsonl.Options{Create: create, Name: rundir.EventsName, PartBytes: int64(tap.ResourceRotate), Buffered: &s.buffered},
+	pressure := func() string { // "": not known
+		m, err := sched.ReadMemoryPressure(os.DirFS("/"), run.pid)
+		if err != nil {
+			return ""
+		}
+		return m.Level()
+	}
+	e.Recorder, err = oplog.NewRecorder(oplog.Options{
+		Level: level, Lines: jsonl.Options{Create: create, Name: rundir.EventsName, PartBytes: int64(tap.ResourceRotate), Buffered: unwritten},
 		PerSecond: tap.ResourceRate,
-		Now:       monotonic, UnixOffset: s.clock.UnixNS - s.clock.MonoNS, SessionID: s.dir.ID(), Text: s.text, Roofline: roofline(),
-		Pressure: everySo(pressureEvery, s.pressure), Legacy: tap.Legacy,
+		Now:       monotonic, UnixOffset: run.unixOffset(), SessionID: run.dir.ID(), Text: run.speller.text, Roofline: roofline(),
+		Pressure: everySo(pressureEvery, pressure), Legacy: tap.Legacy,
 		GPU: take,
 	})
 	if err != nil {
-		graphics.end()
+		e.gpus.end()
 		return nil, err
 	}
-	s.events = &events{Recorder: r, gpus: graphics}
-	return s.events, nil
-}
-
-// text is the text of a token, where the run may hold it.
-func (s *sink) text(ctx uint32, token int32) (string, bool) {
-	vocab := s.speller.vocabs[ctx]
-	if vocab == nil || s.speller.mute || token < 0 {
-		return "", false
-	}
-	return string(vocab.Piece(token)), true
-}
-
-// pressure is how short of memory the model's process is, "" where nobody knows.
-func (s *sink) pressure() string {
-	m, err := sched.ReadMemoryPressure(os.DirFS("/"), s.steering.pid)
-	if err != nil {
-		return ""
-	}
-	return m.Level()
+	return e, nil
 }
 
 // pressureEvery is how long an answer of pressure counts: the kernel averages over ten seconds, and a token may
@@ -152,19 +142,18 @@ func (t *twice) Write(p []byte) (int, error) {
 
 // words say what was written, and what was lost.
 func (e *events) words() string {
-	stats := e.Stats()
+	use := e.use()
+	text := fmt.Sprintf("events    %d, %s", use.Events, present.Bytes(uint64(use.Bytes)))
 	var lost uint64
-	for _, n := range stats.Lost {
-		lost += n
-	}
-	text := fmt.Sprintf("events    %d, %s", stats.Lines-lost, present.Bytes(uint64(stats.Bytes)))
-	if lost > 0 {
-		text += fmt.Sprintf(", LOST %d:", lost)
-		for _, cause := range []string{jsonl.CauseRate, jsonl.CauseFull, jsonl.CauseWrite} {
-			if n := stats.Lost[cause]; n > 0 {
-				text += fmt.Sprintf(" %s %d", cause, n)
-			}
+	causes := ""
+	for _, cause := range []string{jsonl.CauseRate, jsonl.CauseFull, jsonl.CauseWrite} {
+		if n := use.Lost[cause]; n > 0 {
+			lost += n
+			causes += fmt.Sprintf(" %s %d", cause, n)
 		}
+	}
+	if lost > 0 {
+		text += fmt.Sprintf(", LOST %d:%s", lost, causes)
 	}
 	return text
 }

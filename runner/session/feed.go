@@ -200,15 +200,15 @@ func (f *feed) close() {
 	f.to.Close()
 }
 
-// consumerLost reports a consumer that has gone. The files are recorded on without it, unless --tap-on-failure
-// ends everything.
-func (s *sink) consumerLost() error {
-	err := s.feed.lost()
-	if err == nil || s.o.Tap.OnFailure == config.FailureStop {
-		return err
+// report prints that the consumer has gone, once. The files are recorded on without it, unless the failure ends
+// everything: then the error is returned.
+func (f *feed) report(on config.OnFailure) error {
+	err := f.lost()
+	if err != nil && on != config.FailureStop {
+		fmt.Fprintf(terminal.Err, "llamatap: %v; it is recorded on without it\n", err)
+		return nil
 	}
-	fmt.Fprintf(terminal.Err, "llamatap: %v; it is recorded on without it\n", err)
-	return nil
+	return err
 }
 
 // lost is the error with which the consumer went, once.

@@ -4,7 +4,6 @@ package session
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -37,10 +36,8 @@ type hostSide struct {
 	sources  []watch.Source
 	follow   []bpf.Follower
 	lines    []*hostLines
-	watch    *watch.Watch
+	watching *watching // nil: not begun, or closed
 	missing  []hostMissing
-	cancel   context.CancelFunc
-	done     chan struct{}
 	run      string // its id; "" until the run directory is there
 	mu       sync.Mutex
 	interv   uint64
@@ -139,25 +136,18 @@ func (h *hostSide) ready() func(pid int) error {
 
 // start asks the collectors from now on.
 func (h *hostSide) start() {
-	if h == nil {
-		return
+	if h != nil {
+		h.watching = startWatching("--tap-host", h.interval, h.sources...)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	h.cancel, h.done = cancel, make(chan struct{})
-	h.watch = watch.New(h.interval, time.Now(), h.sources...)
-	go func() {
-		defer close(h.done)
-		_ = h.watch.Run(ctx, 0, func(err error) { fmt.Fprintf(terminal.Err, "llamatap: --tap-host: %v; the rest goes on\n", err) })
-	}()
 }
 
 // openFiles makes the files in the run directory.
-func (h *hostSide) openFiles(s *sink) error {
+func (h *hostSide) openFiles(dir *rundir.Dir, unwritten *atomic.Int64) error {
 	h.mu.Lock()
-	h.run = s.dir.ID()
+	h.run = dir.ID()
 	h.mu.Unlock()
 	for _, l := range h.lines {
-		if err := l.open(s); err != nil {
+		if err := l.open(dir, unwritten); err != nil {
 			return err
 		}
 	}
@@ -186,13 +176,10 @@ func (h *hostSide) await(mono int64) {
 
 // stop takes the last snapshots and ends the collectors; nothing is written afterwards.
 func (h *hostSide) stop() {
-	if h == nil || h.cancel == nil {
-		return
+	if h != nil {
+		h.upto.Store(math.MaxInt64) // nothing more comes
+		h.watching.stop()
 	}
-	h.upto.Store(math.MaxInt64) // nothing more comes
-	h.cancel()
-	<-h.done
-	h.cancel = nil
 }
 
 // Close ends the collectors and their files.
@@ -202,9 +189,9 @@ func (h *hostSide) Close() error {
 	}
 	h.stop()
 	var errs []error
-	if h.watch != nil {
-		errs = append(errs, h.watch.Close())
-		h.watch = nil
+	if h.watching != nil {
+		errs = append(errs, h.watching.watch.Close())
+		h.watching = nil
 	} else {
 		for _, s := range h.sources {
 			errs = append(errs, s.Collector.Close())
@@ -267,8 +254,7 @@ type hostFile struct {
 func (h *hostSide) use() hostUse {
 	use := hostUse{Missing: h.missing, IntervalNS: int64(h.interval)}
 	for _, l := range h.lines {
-		stats := l.stats()
-		use.Files = append(use.Files, hostFile{File: l.name, Lines: stats.Lines, Bytes: stats.Bytes, Lost: stats.Lost})
+		use.Files = append(use.Files, l.use())
 	}
 	return use
 }
@@ -319,14 +305,14 @@ func (l *hostLines) Append(line []byte) error {
 	return nil
 }
 
-func (l *hostLines) open(s *sink) (err error) {
+func (l *hostLines) open(dir *rundir.Dir, unwritten *atomic.Int64) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.out, err = jsonl.NewWriter(jsonl.Options{Create: s.dir.CreateLive, Name: l.name, Buffered: &s.buffered}); err != nil {
+	if l.out, err = jsonl.NewWriter(jsonl.Options{Create: dir.CreateLive, Name: l.name, Buffered: unwritten}); err != nil {
 		return err
 	}
 	for _, line := range l.waiting {
-		l.out.Append(0, bytes.Replace(line, []byte(`"corr_id":"`+noRun+"-"), []byte(`"corr_id":"`+s.dir.ID()+"-"), 1))
+		l.out.Append(0, bytes.Replace(line, []byte(`"corr_id":"`+noRun+"-"), []byte(`"corr_id":"`+dir.ID()+"-"), 1))
 	}
 	l.waiting = nil
 	return nil
@@ -343,6 +329,12 @@ func (l *hostLines) stats() jsonl.Stats {
 		stats.Lost[lostBeforeRun] = l.dropped
 	}
 	return stats
+}
+
+// use is what metadata.json says of the file.
+func (l *hostLines) use() hostFile {
+	stats := l.stats()
+	return hostFile{File: l.name, Lines: stats.Lines, Bytes: stats.Bytes, Lost: stats.Lost}
 }
 
 // lostBeforeRun is the cause of losing lines of a program that took long until it computed.

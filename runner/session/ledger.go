@@ -8,6 +8,7 @@ import (
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/ledger"
+	"github.com/llamatap/llamatap/memtrace/record"
 )
 
 // accesses is the recorder of what graphs read and write.
@@ -15,16 +16,13 @@ type accesses struct {
 	*ledger.Recorder
 }
 
-// openLedger makes the recorder. There must be a map already.
-func (s *sink) openLedger() *accesses {
-	o := ledger.Options{
-		Table: s.openTrace(), Map: s.regions.Map(), UnixOffset: s.clock.UnixNS - s.clock.MonoNS, Block: int64(s.o.Tap.KVBlock),
+// newAccesses makes the recorder, of the regions that a map knows.
+func newAccesses(r *run, table *record.Table, regions *regionMap) *accesses {
+	o := ledger.Options{Table: table, Map: regions.Map(), UnixOffset: r.unixOffset(), Block: int64(r.o.Tap.KVBlock)}
+	if r.o.Tap.Ledger == config.LedgerWindows {
+		o.Window = r.o.Tap.LedgerWindow
 	}
-	if s.o.Tap.Ledger == config.LedgerWindows {
-		o.Window = s.o.Tap.LedgerWindow
-	}
-	s.ledger = &accesses{ledger.NewRecorder(o)}
-	return s.ledger
+	return &accesses{ledger.NewRecorder(o)}
 }
 
 // tick completes a part that is old enough, while nothing comes.

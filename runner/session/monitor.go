@@ -14,12 +14,38 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// monitor records once an interval what the model's process and this one take. It runs beside recorders of memory
-// accesses. A nil one records nothing.
-type monitor struct {
-	lines  *hostLines
+// watching asks collectors once an interval, in a goroutine of its own. A nil one does not.
+type watching struct {
+	watch  *watch.Watch
 	cancel context.CancelFunc
 	done   chan struct{}
+}
+
+// startWatching begins. what names the collectors where one of them fails; the others continue.
+func startWatching(what string, interval time.Duration, sources ...watch.Source) *watching {
+	w := &watching{watch: watch.New(interval, time.Now(), sources...), done: make(chan struct{})}
+	var ctx context.Context
+	ctx, w.cancel = context.WithCancel(context.Background())
+	go func() {
+		defer close(w.done)
+		_ = w.watch.Run(ctx, 0, func(err error) { fmt.Fprintf(terminal.Err, "llamatap: %s: %v; the rest goes on\n", what, err) })
+	}()
+	return w
+}
+
+// stop takes the last snapshots. It may be called twice.
+func (w *watching) stop() {
+	if w != nil {
+		w.cancel()
+		<-w.done
+	}
+}
+
+// monitor records once an interval what the model's process and this one take, beside recorders of memory accesses. A
+// nil one records nothing.
+type monitor struct {
+	lines    *hostLines
+	watching *watching
 }
 
 // startMonitor begins, if a recorder of memory accesses was asked for. pid is the model's process.
@@ -32,39 +58,27 @@ func startMonitor(tap *config.Tap, pid func() int) *monitor {
 		fmt.Fprintf(terminal.Err, "llamatap: %s is left out: %v\n", rundir.ProcessName, err)
 		return nil
 	}
-	m := &monitor{lines: &hostLines{name: rundir.ProcessName}, done: make(chan struct{})}
-	w := watch.New(tap.ProcessInterval, time.Now(), watch.Source{Name: "process", Collector: p, Lines: m.lines})
-	var ctx context.Context
-	ctx, m.cancel = context.WithCancel(context.Background())
-	go func() {
-		defer close(m.done)
-		_ = w.Run(ctx, 0, func(err error) {
-			fmt.Fprintf(terminal.Err, "llamatap: %s: %v; the rest goes on\n", rundir.ProcessName, err)
-		})
-		_ = w.Close()
-	}()
+	m := &monitor{lines: &hostLines{name: rundir.ProcessName}}
+	m.watching = startWatching(rundir.ProcessName, tap.ProcessInterval, watch.Source{Name: "process", Collector: p, Lines: m.lines})
 	return m
 }
 
 // stop takes the last snapshot and ends the recording.
 func (m *monitor) stop() {
 	if m != nil {
-		m.cancel()
-		<-m.done
+		m.watching.stop()
 	}
 }
 
-// Close ends the recording and the file.
+// Close ends the recording and the file. It may be called twice.
 func (m *monitor) Close() error {
 	if m == nil {
 		return nil
 	}
 	m.stop()
+	_ = m.watching.watch.Close() // it has only read
 	return m.lines.close()
 }
 
 // use is what metadata.json says of the file.
-func (m *monitor) use() hostFile {
-	stats := m.lines.stats()
-	return hostFile{File: m.lines.name, Lines: stats.Lines, Bytes: stats.Bytes, Lost: stats.Lost}
-}
+func (m *monitor) use() hostFile { return m.lines.use() }

@@ -11,16 +11,33 @@ import (
 )
 
 // output is where the recorder's packets and tokens go: the segment that is written now.
-type output struct{ s *sink }
+type output struct {
+	files        *files
+	requests     map[requestKey]ggmlhooks.RequestBegin // newest of every sequence
+	elementBytes int64                                 // of an F32 element as it is stored
+}
+
+func newOutput(f *files) (*output, error) {
+	o := &output{files: f, requests: map[requestKey]ggmlhooks.RequestBegin{}}
+	dtype, err := codec.ParseDType(f.run.o.Tap.DType)
+	if err != nil {
+		return nil, err
+	}
+	o.elementBytes = int64(dtype.Size())
+	if id, err := codec.Parse(f.run.o.Tap.Codec); err == nil && id.Bounded() {
+		o.elementBytes = int64(codec.F32.Size())
+	}
+	return o, nil
+}
 
 // Append passes a packet on, if the disk may take it.
-func (o output) Append(p *stream.Packet, data []byte, release func()) error {
-	g := o.s.current
+func (o *output) Append(p *stream.Packet, data []byte, release func()) error {
+	g := o.files.current
 	raw := int64(len(data))
 	if codec.DTypeOf(p.SrcType) == codec.F32 {
-		raw = raw / 4 * o.s.elementBytes
+		raw = raw / 4 * o.elementBytes
 	}
-	if err := o.s.room.take(packetBytes(raw, 1, int64(len(p.Name)))); err != nil {
+	if err := o.files.room.take(packetBytes(raw, 1, int64(len(p.Name)))); err != nil {
 		release()
 		return err
 	}
@@ -35,21 +52,21 @@ func (o output) Append(p *stream.Packet, data []byte, release func()) error {
 }
 
 // AppendExecution passes an execution on.
-func (o output) AppendExecution(e *stream.Execution) error {
-	o.s.current.appended.rows += int64(len(e.Rows)) + 1
-	if err := o.s.room.take((int64(len(e.Rows)) + 1) * (rowBytes + tokenBytes)); err != nil {
+func (o *output) AppendExecution(e *stream.Execution) error {
+	o.files.current.appended.rows += int64(len(e.Rows)) + 1
+	if err := o.files.room.take((int64(len(e.Rows)) + 1) * (rowBytes + tokenBytes)); err != nil {
 		return err
 	}
 	if err := o.texts(e); err != nil {
 		return err
 	}
-	return o.s.current.stream.AppendExecution(e)
+	return o.files.current.stream.AppendExecution(e)
 }
 
 // texts records what the tokens of an execution read as, each the first time that it comes in a stream.
-func (o output) texts(e *stream.Execution) error {
-	vocab, g := o.s.speller.vocabs[e.Ctx], o.s.current
-	if vocab == nil || o.s.speller.mute {
+func (o *output) texts(e *stream.Execution) error {
+	vocab, g := o.files.run.speller.vocabs[e.Ctx], o.files.current
+	if vocab == nil || o.files.run.speller.mute {
 		return nil
 	}
 	for i := range e.Rows {
@@ -89,10 +106,20 @@ func (s tokenSet) add(ctx uint32, token int32) bool {
 const tokenBytes = 512
 
 // AppendRequest passes the beginning of a request on, and keeps it for the segments that follow.
-func (o output) AppendRequest(b ggmlhooks.RequestBegin) error {
-	o.s.requests[requestKey{b.Ctx, b.Seq}] = b
-	o.s.current.appended.rows++
-	return o.s.current.stream.AppendRequest(b)
+func (o *output) AppendRequest(b ggmlhooks.RequestBegin) error {
+	o.requests[requestKey{b.Ctx, b.Seq}] = b
+	o.files.current.appended.rows++
+	return o.files.current.stream.AppendRequest(b)
+}
+
+// repeatRequests passes the requests that are going on to a segment that begins.
+func (o *output) repeatRequests(g *segment) error {
+	for _, b := range o.requests {
+		if err := g.stream.AppendRequest(b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // requestKey names a sequence.
@@ -102,28 +129,41 @@ type requestKey struct {
 }
 
 // AppendResolution passes a resolution on.
-func (o output) AppendResolution(r stream.Resolution) error {
-	return o.s.current.stream.AppendResolution(r)
+func (o *output) AppendResolution(r stream.Resolution) error {
+	return o.files.current.stream.AppendResolution(r)
 }
 
 // Commit passes a commit on.
-func (o output) Commit() error { return o.s.current.stream.Commit() }
+func (o *output) Commit() error { return o.files.current.stream.Commit() }
 
 // tokenOutput writes token rows into activations_tokens.json.
-type tokenOutput struct{ s *sink }
+type tokenOutput struct {
+	files       *files
+	checkpoints *checkpoints
+	before      *before
+}
 
 // Append adds a token, with the text that the vocabulary gives it.
 func (o tokenOutput) Append(ctx uint32, row *ggmlhooks.Row) error {
-	o.s.current.note(row.Index)
-	record := o.s.speller.record(ctx, row)
-	o.s.checkpoints.note(record, o.s.caughtUp())
-	return o.s.current.tokens.Append(record)
+	o.files.current.note(row.Index)
+	record := o.files.run.speller.record(ctx, row)
+	o.checkpoints.note(record, o.before.caughtUp())
+	return o.files.current.tokens.Append(record)
 }
 
 // speller makes the records of tokens.
 type speller struct {
 	vocabs map[uint32]*gguf.Vocab // by context
 	mute   bool                   // no text
+}
+
+// text is the text of a token, where the run may hold it.
+func (s speller) text(ctx uint32, token int32) (string, bool) {
+	vocab := s.vocabs[ctx]
+	if vocab == nil || s.mute || token < 0 {
+		return "", false
+	}
+	return string(vocab.Piece(token)), true
 }
 
 // record is a token as the file shows it.

@@ -22,37 +22,6 @@ type regionMap struct {
 	file io.WriteCloser
 }
 
-// openRegions makes the recorder. Its file appears when it is closed.
-func (s *sink) openRegions() (*regionMap, error) {
-	file, err := s.dir.Create(rundir.RegionsName)
-	if err != nil {
-		return nil, err
-	}
-	s.regions = &regionMap{file: file, Recorder: regions.NewRecorder(regions.Options{
-		Out: file, UnixOffset: s.clock.UnixNS - s.clock.MonoNS, Now: monotonic, Model: mappedModel,
-		Maps: s.readMaps,
-	})}
-	return s.regions, nil
-}
-
-// keepMaps keeps what the model's process has mapped: it may have ended before there is a run directory.
-func (s *sink) keepMaps() {
-	name := fmt.Sprintf("/proc/%d/maps", s.steering.pid)
-	text, err := os.ReadFile(name)
-	if after, failed := os.ReadFile(name); err == nil && failed == nil && len(text) > 0 && len(after) > 0 { // else it ended meanwhile
-		s.maps = text
-	}
-}
-
-// readMaps is what the model's process has mapped, or had when that could last be seen.
-func (s *sink) readMaps() (io.Reader, error) {
-	s.keepMaps()
-	if len(s.maps) == 0 {
-		return nil, fmt.Errorf("the maps of process %d: %w", s.steering.pid, os.ErrNotExist)
-	}
-	return bytes.NewReader(s.maps), nil
-}
-
 // mappedModel reads the header of a file that is mapped. A model that lies in memory alone is the embedded one, or
 // not known.
 func mappedModel(path string) (*gguf.File, error) {
@@ -73,4 +42,40 @@ func (r *regionMap) words() string {
 		text += fmt.Sprintf("; %d operands or graphs could not be placed", n)
 	}
 	return text
+}
+
+// newRegionMap makes the recorder. Its file appears when it is closed.
+func newRegionMap(r *run, maps *processMaps) (*regionMap, error) {
+	file, err := r.dir.Create(rundir.RegionsName)
+	if err != nil {
+		return nil, err
+	}
+	return &regionMap{file: file, Recorder: regions.NewRecorder(regions.Options{
+		Out: file, UnixOffset: r.unixOffset(), Now: monotonic, Model: mappedModel, Maps: maps.read,
+	})}, nil
+}
+
+// processMaps is what the model's process has mapped, as it was when it was last seen: the process may have ended
+// before there is a run directory.
+type processMaps struct {
+	run  *run
+	text []byte
+}
+
+// keep keeps what the process has mapped now.
+func (m *processMaps) keep() {
+	name := fmt.Sprintf("/proc/%d/maps", m.run.pid)
+	text, err := os.ReadFile(name)
+	if after, failed := os.ReadFile(name); err == nil && failed == nil && len(text) > 0 && len(after) > 0 { // else it ended meanwhile
+		m.text = text
+	}
+}
+
+// read is what the process has mapped, or had when it was last seen.
+func (m *processMaps) read() (io.Reader, error) {
+	m.keep()
+	if len(m.text) == 0 {
+		return nil, fmt.Errorf("the maps of process %d: %w", m.run.pid, os.ErrNotExist)
+	}
+	return bytes.NewReader(m.text), nil
 }

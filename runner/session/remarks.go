@@ -3,30 +3,12 @@
 package session
 
 import (
-	"fmt"
-	"io"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/llamatap/llamatap/collect"
 )
-
-// remarks says what of the evidence is missing because of the program that ran, and why.
-func (s *sink) remarks(out io.Writer, exit collect.Exit) {
-	found := s.region.Found()
-	llama, ggml := s.region.Versions()
-	if s.path() == "" {
-		fmt.Fprintf(out, "llamatap: nothing was recorded: %s\n", whyNothing(found, ggml, exit))
-	}
-	if layouts := s.region.Layouts(); len(layouts) > 0 {
-		fmt.Fprintf(out, "llamatap: the program's llama.cpp %slays out %s otherwise than version %s, which llamatap was built for: %s not recorded; "+
-			"make LLAMA_PREFIX=… builds for another one\n", version(llama), strings.Join(layouts, " and "), s.o.Llama.Version, unknown(layouts))
-	}
-	if found.Others > 0 {
-		fmt.Fprintf(out, "llamatap: %d further process(es) ran llama.cpp and were not recorded: one recording is of one process, the first\n", found.Others)
-	}
-}
 
 func version(v string) string {
 	if v == "" {

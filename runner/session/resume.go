@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"path/filepath"
 	"slices"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
-	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -21,7 +19,7 @@ var ErrRepeat = errors.New("the program does not do what was recorded of it")
 // the stream holds already is compared and not written again, and from there on everything is written. It is a
 // capture.Stream.
 type replay struct {
-	output
+	*output
 	kept    *stream.Kept
 	next    func() (stream.Item, bool)
 	stop    func()
@@ -35,7 +33,7 @@ type replay struct {
 // are as well.
 const valuesEvery = 64
 
-func newReplay(to output, kept *stream.Kept) *replay {
+func newReplay(to *output, kept *stream.Kept) *replay {
 	r := &replay{output: to, kept: kept}
 	r.next, r.stop = iter.Pull(kept.Items())
 	r.advance()
@@ -161,7 +159,7 @@ func (r *replay) AppendExecution(e *stream.Execution) error {
 		}
 		if there {
 			for _, b := range begun {
-				r.s.requests[requestKey{b.Ctx, b.Seq}] = b
+				r.requests[requestKey{b.Ctx, b.Seq}] = b
 			}
 			return nil
 		}
@@ -201,34 +199,3 @@ func (r *replay) Commit() error {
 	}
 	return r.output.Commit()
 }
-
-// resume opens the run that is resumed.
-func (s *sink) resume() error {
-	c := s.o.Resume
-	dir, err := rundir.Reopen(c.Run.Dir)
-	if err != nil {
-		return err
-	}
-	s.dir = dir
-	rundir.RemoveStateFolders(filepath.Dir(filepath.Dir(dir.Path())))
-	if err := putBesideAside(dir.Path()); err != nil {
-		return err
-	}
-	s.resumed = &rundir.Resumed{At: s.started.UTC(), Count: c.Metadata.ResumeCount + 1, NotComputed: s.before.start.Tokens}
-	if err := dir.WriteJSON(rundir.MetadataName, s.beginning()); err != nil {
-		return err
-	}
-	return s.openSegmentAt(dir, func(_ string, o stream.Options) (*stream.Writer, error) {
-		kept := s.before.kept
-		w, err := kept.Resume(o)
-		if err != nil {
-			return nil, err
-		}
-		s.resumed.Packets, s.resumed.CutPackets = kept.Packets, kept.Cut.Packets
-		s.replay = newReplay(output{s}, kept)
-		return w, nil
-	})
-}
-
-// caughtUp reports whether the run has come as far as it was, if it was resumed.
-func (s *sink) caughtUp() bool { return s.replay == nil || !s.replay.waiting }

@@ -37,7 +37,7 @@ func openReplay(t *testing.T, packets int) *replay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newReplay(output{}, kept)
+	r := newReplay(&output{}, kept)
 	t.Cleanup(func() { r.stop(); w.Close() })
 	return r
 }

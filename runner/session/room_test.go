@@ -162,7 +162,7 @@ func TestRoomAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.stream.Close()
-	s := &sink{current: g, o: Options{Tap: &config.Tap{Preallocate: 64 << 20}}}
+	s := &files{current: g, run: &run{o: Options{Tap: &config.Tap{Preallocate: 64 << 20}}}, others: &recorders{}}
 	write := func(n int) {
 		for range n {
 			if err := g.stream.Append(&stream.Packet{Name: "x"}, make([]byte, 1<<20), nil); err != nil {
@@ -213,12 +213,12 @@ func TestWanted(t *testing.T) {
 		{&limitError{causeMinFree, auto}, false},
 		{fmt.Errorf("write: %w", syscall.ENOSPC), false},
 	} {
-		s := &sink{halted: &halted{err: c.err}}
-		if s.halted.wanted() != c.want || s.incomplete(nil) == c.want || !s.incomplete(errors.New("seal")) {
-			t.Errorf("%v: wanted %v, incomplete %v", c.err, s.halted.wanted(), s.incomplete(nil))
+		s := &report{counter: &counter{halted: &halted{err: c.err}}, others: &recorders{}}
+		if s.counter.halted.wanted() != c.want || s.incomplete(nil) == c.want || !s.incomplete(errors.New("seal")) {
+			t.Errorf("%v: wanted %v, incomplete %v", c.err, s.counter.halted.wanted(), s.incomplete(nil))
 		}
 	}
-	if (&sink{}).incomplete(nil) {
+	if (&report{counter: &counter{}, others: &recorders{}}).incomplete(nil) {
 		t.Error("a whole recording is incomplete")
 	}
 }

@@ -31,16 +31,11 @@ type samples struct {
 	spaces   *sampling.Spaces // of what the map of regions does not know
 	started  int              // the process that was started
 	recorded func() int
-	regions  *memtrace.RegionMap
 	pages    *writtenPages // nil: they are not scanned
-	missing  []string
 	table    *record.Table
-	out      *record.Writer // nil: there is no run directory yet
-	offset   int64          // of Unix time
+	rows     *sampleRows // nil: there is no run directory yet
 	sorted   *sampling.Sorted
-	tallies  sampling.Tallies
 	others   uint64 // samples of processes that are not recorded
-	dropped  uint64 // rows that the table did not take
 	looked   int64  // when the tap was looked at, the time before
 	closed   bool
 }
@@ -110,17 +105,14 @@ func (r *samples) start(recorded func() int) {
 // computes.
 func (r *samples) pid() int { return cmp.Or(r.recorded(), r.started) }
 
-// openSamples makes the table of accesses.
-func (s *sink) openSamples() (*samples, error) {
-	r := s.samples
-	r.regions, r.offset = s.regions.Map(), s.clock.UnixNS-s.clock.MonoNS
-	r.table = s.openTrace()
-	r.table.About(func() (key, value string) { return sampling.MetadataKey, r.use().Text() })
-	r.out = r.table.Writer()
+// open lets the accesses be written into the table of the run.
+func (r *samples) open(of *run, table *record.Table, regions *regionMap) {
+	r.table = table
+	table.About(func() (key, value string) { return sampling.MetadataKey, r.use().Text() })
+	r.rows = &sampleRows{times: &r.times, regions: regions.Map(), block: r.tap.KVBlock, out: table.Writer(), offset: of.unixOffset()}
 	if r.set.Pages() {
-		r.pages = newWrittenPages(r)
+		r.pages = newWrittenPages(r.rows, r.pid)
 	}
-	return r, nil
 }
 
 // Buffer notes memory whose written pages are to be found.
@@ -149,11 +141,11 @@ func (r *samples) idle() error {
 	}
 	known := r.looked - int64(tapLag)
 	r.looked = monotonic()
-	if r.out == nil || r.closed {
+	if r.rows == nil || r.closed {
 		return nil
 	}
 	r.label(min(known, r.times.decided()), false)
-	return r.out.Tick(r.looked)
+	return r.rows.out.Tick(r.looked)
 }
 
 // label writes the samples of before a time. last says that nothing comes any more.
@@ -161,21 +153,34 @@ func (r *samples) label(upto int64, last bool) {
 	pid := int32(r.pid())
 	r.spaces.Gather()
 	r.pages.write(upto, last)
-	r.sorted.Before(upto, func(a *memtrace.Access) { r.put(a, pid, last) })
+	r.sorted.Before(upto, func(a *memtrace.Access) {
+		if a.PID != pid {
+			r.others++
+			return
+		}
+		r.spaces.Apply(a.TimeNS)
+		r.rows.place(a, r.spaces.Of(pid), last)
+	})
 	r.spaces.Apply(upto)
 	r.spaces.Forget(upto - int64(time.Second))
 }
 
-// put writes one sample.
-func (r *samples) put(a *memtrace.Access, pid int32, last bool) {
-	if a.PID != pid {
-		r.others++
-		return
-	}
+// sampleRows are the rows of sampled accesses in the table of the run.
+type sampleRows struct {
+	times   *timeline
+	regions *memtrace.RegionMap
+	block   int // cells
+	out     *record.Writer
+	offset  int64 // of Unix time
+	tallies sampling.Tallies
+	dropped uint64 // rows that the table did not take
+}
+
+// place writes one sample. space, which may be nil, is of what the map of regions does not know. last says that nothing
+// comes any more.
+func (r *sampleRows) place(a *memtrace.Access, space *sampling.Space, last bool) {
 	row := sampling.Row{Access: *a, Moment: r.times.moment(a.TimeNS, last), Block: -1}
 	row.Hit = r.regions.Address(a.Addr, a.TimeNS)
-	r.spaces.Apply(a.TimeNS)
-	space := r.spaces.Of(pid)
 	if row.Hit.Region == nil && space != nil {
 		row.Hit, row.Unlisted, row.Variable = space.Map().Address(a.Addr, a.TimeNS), true, space.Variable(a.Addr, a.Size)
 	}
@@ -187,10 +192,10 @@ func (r *samples) put(a *memtrace.Access, pid int32, last bool) {
 
 // write completes a row from its region, and writes it. What reaches into several blocks of cells is of none.
 // Behind a failure of the disk rows are counted alone.
-func (r *samples) write(row *sampling.Row) {
+func (r *sampleRows) write(row *sampling.Row) {
 	if region := row.Hit.Region; region != nil && !row.Unlisted {
 		row.Offset = int64(region.Offset + row.Hit.Offset)
-		if row.Block = block(region, row.Hit.Offset, r.tap.KVBlock); row.Size > 0 && block(region, row.Hit.Offset+row.Size-1, r.tap.KVBlock) != row.Block {
+		if row.Block = block(region, row.Hit.Offset, r.block); row.Size > 0 && block(region, row.Hit.Offset+row.Size-1, r.block) != row.Block {
 			row.Block = -1
 		}
 		if b := r.regions.Buffer(region.Buffer); b != nil {
@@ -234,31 +239,29 @@ func (r *samples) Close() error {
 	}
 	r.stop()
 	r.closed = true
-	if r.out != nil {
+	if r.rows != nil {
 		r.label(math.MaxInt64, true)
 		r.pages.close()
-		_ = r.out.Close() // the table reports its error
+		_ = r.rows.out.Close() // the table reports its error
 	}
 	return errors.Join(r.set.Close(), r.queue.Close())
 }
-
-// incomplete reports whether samples were lost.
-func (r *samples) incomplete() bool { return r != nil && r.out != nil && r.use().Lossy }
 
 // words say what was sampled, and lost.
 func (r *samples) words() string { return "samples   " + r.use().Words() }
 
 // use is what metadata.json says.
 func (r *samples) use() *sampling.Use {
-	u := r.set.Use(&r.tallies)
+	u := r.set.Use(&r.rows.tallies)
 	_, lost := r.table.Rows()
-	u.Missing, u.Others, u.LostTable = r.missing, r.others, uint64(lost)+r.dropped
+	u.Others, u.LostTable = r.others, uint64(lost)+r.rows.dropped
 	if err := r.table.Err(); err != nil {
 		u.Error = explain(err, r.tap.Out).Error()
 	}
 	if r.pages != nil {
+		u.Missing = r.pages.missing
 		u.Collectors = append(u.Collectors, sampling.CollectorUse{
-			Collector: sampling.Pages, Samples: r.pages.use.Pages, Tally: r.tallies[memtrace.CollectorPage], Pages: &r.pages.use,
+			Collector: sampling.Pages, Samples: r.pages.use.Pages, Tally: r.rows.tallies[memtrace.CollectorPage], Pages: &r.pages.use,
 		})
 	}
 	u.Complete()

@@ -19,7 +19,9 @@ import (
 // (collect.Options.InStep). So what is found at an end was written by that graph, and what is found at a beginning
 // between two of them. A nil one finds nothing.
 type writtenPages struct {
-	r       *samples
+	to      *sampleRows
+	pid     func() int
+	missing []string           // why it ended
 	watch   *pagefault.Written // nil: not yet, or not any more
 	gone    bool               // the process has ended, or cannot be watched
 	buffers map[uint64]*watchedBuffer
@@ -43,8 +45,8 @@ type pageRow struct {
 	window int64
 }
 
-func newWrittenPages(r *samples) *writtenPages {
-	return &writtenPages{r: r, buffers: map[uint64]*watchedBuffer{}}
+func newWrittenPages(to *sampleRows, pid func() int) *writtenPages {
+	return &writtenPages{to: to, pid: pid, buffers: map[uint64]*watchedBuffer{}}
 }
 
 // buffer notes a buffer: one that is not the model's weights. It is watched from the next graph's beginning on.
@@ -83,7 +85,7 @@ func (w *writtenPages) begin(ns int64) {
 		return
 	}
 	if w.watch == nil {
-		watch, err := pagefault.Watch(w.r.pid())
+		watch, err := pagefault.Watch(w.pid())
 		if err != nil {
 			w.fail(err)
 			return
@@ -139,7 +141,7 @@ func (w *writtenPages) look(ns int64) bool {
 			return false
 		}
 		for _, f := range w.found {
-			w.rows = append(w.rows, pageRow{f.Access(w.r.pid(), ns), max(ns-w.before, 1)})
+			w.rows = append(w.rows, pageRow{f.Access(w.pid(), ns), max(ns-w.before, 1)})
 		}
 	}
 	w.before = ns
@@ -155,10 +157,10 @@ func (w *writtenPages) fail(err error) {
 		w.watch.Close()
 		w.watch = nil
 	}
-	if _, ended := os.Stat(fmt.Sprintf("/proc/%d/maps", w.r.pid())); ended != nil && w.use.Scans > 0 {
+	if _, ended := os.Stat(fmt.Sprintf("/proc/%d/maps", w.pid())); ended != nil && w.use.Scans > 0 {
 		return
 	}
-	w.r.missing = append(w.r.missing, "pages: "+err.Error())
+	w.missing = append(w.missing, "pages: "+err.Error())
 	fmt.Fprintf(terminal.Err, "llamatap: --tap-samples pages: %v; the rest goes on\n", err)
 }
 
@@ -178,7 +180,7 @@ func (w *writtenPages) write(upto int64, last bool) {
 // which was written: it is of none.
 func (w *writtenPages) split(p *pageRow, last bool) {
 	page := uint64(os.Getpagesize())
-	row := sampling.Row{Moment: w.r.times.moment(p.TimeNS, last), Window: p.window, Block: -1}
+	row := sampling.Row{Moment: w.to.times.moment(p.TimeNS, last), Window: p.window, Block: -1}
 	for at, end := p.Addr, p.Addr+p.Size; at < end; {
 		first := w.region(at, page, p.TimeNS)
 		next := at + page
@@ -191,25 +193,25 @@ func (w *writtenPages) split(p *pageRow, last bool) {
 			w.use.Shared += (next - at) / page
 		}
 		w.use.Pages += (next - at) / page
-		w.r.write(&row)
+		w.to.write(&row)
 		at = next
 	}
 }
 
 // region is what lies in a page as a whole: of several activations it is the memory that they share.
 func (w *writtenPages) region(at, page uint64, ns int64) memtrace.Hit {
-	first, last := w.r.regions.Address(at, ns), w.r.regions.Address(at+page-1, ns)
+	first, last := w.to.regions.Address(at, ns), w.to.regions.Address(at+page-1, ns)
 	switch {
 	case first.Region == last.Region:
 		return first
 	case first.Region == nil || last.Region == nil || first.Region.Buffer == 0 || first.Region.Buffer != last.Region.Buffer:
 		return memtrace.Hit{}
 	}
-	b := w.r.regions.Buffer(first.Region.Buffer)
+	b := w.to.regions.Buffer(first.Region.Buffer)
 	if b.Usage != memtrace.UsageCompute {
 		return memtrace.Hit{}
 	}
-	return w.r.regions.At(b.ID, at-b.Base)
+	return w.to.regions.At(b.ID, at-b.Base)
 }
 
 // close ends the watching.

@@ -8,13 +8,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/ggmlhooks/capture"
-	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
-	"golang.org/x/sys/unix"
 )
 
 // segment is one directory that is being written: a whole run, or one of its segments. Up to its end it belongs to
@@ -37,68 +34,6 @@ type segment struct {
 	result   *stream.Stats   // of the files as they are, once they are closed
 	failure  error           // why the writer could not end the stream, which was mended
 	kept     ggmlhooks.Count // tensors of the run that the closed files hold
-}
-
-// openSegment makes the files of a segment in dir.
-func (s *sink) openSegment(dir *rundir.Dir, number int) (*segment, error) {
-	return s.openSegmentWith(dir, number, stream.Create)
-}
-
-// openSegmentAt opens the run itself, with what it has already.
-func (s *sink) openSegmentAt(dir *rundir.Dir, open func(string, stream.Options) (*stream.Writer, error)) error {
-	g, err := s.openSegmentWith(dir, 1, open)
-	if err != nil {
-		return err
-	}
-	t := s.replay.kept.Totals()
-	g.resumed = true
-	g.appended.packets, g.appended.source, g.appended.raw = int64(t.Packets), int64(t.SrcBytes), int64(t.RawBytes)
-	s.current = g
-	return nil
-}
-
-func (s *sink) openSegmentWith(dir *rundir.Dir, number int, open func(string, stream.Options) (*stream.Writer, error)) (*segment, error) {
-	id, err := codec.Parse(s.o.Tap.Codec)
-	if err != nil {
-		return nil, err
-	}
-	dtype, err := codec.ParseDType(s.o.Tap.DType)
-	if err != nil {
-		return nil, err
-	}
-	metric, err := codec.ParseMetric(s.o.Tap.ErrorMetric)
-	if err != nil {
-		return nil, err
-	}
-	bound := s.budget.buffers
-	if s.segments() {
-		bound /= 2 // one may still be written while the next one begins
-	}
-	sync, err := stream.ParseSync(s.o.Tap.Sync.Policy, s.o.Tap.Sync.Every)
-	if err != nil {
-		return nil, err
-	}
-	g := &segment{dir: dir, base: s.use(), noStream: !s.o.Tap.Records(config.Activations), fed: s.feed.begin(dir.ID()), spelled: tokenSet{}}
-	g.place = rundir.Segment{Name: filepath.Base(dir.Path()), Number: number, Began: time.Now().UTC()}
-	g.stream, err = open(filepath.Join(dir.Path(), StreamName), stream.Options{
-		Workers: s.o.Tap.Workers, Codec: id, DType: dtype, MemoryBound: bound,
-		Bound:         codec.Bound{Error: float32(s.o.Tap.Error), Metric: metric},
-		Sync:          sync,
-		Ahead:         s.ahead,
-		Tee:           g.fed.tee(),
-		OnWorkerStart: func() { unix.Setpriority(unix.PRIO_PROCESS, 0, 19) },
-	})
-	if err != nil {
-		return nil, err
-	}
-	if g.tokens, err = rundir.NewTokensWriter(dir); err == nil {
-		err = g.stream.Flush() // an index with a header can be read, however this process ends
-	}
-	if err != nil {
-		g.stream.Close()
-		return nil, err
-	}
-	return g, nil
 }
 
 // empty reports whether nothing was recorded in the segment.
@@ -149,18 +84,6 @@ func packetBytes(raw, packets, names int64) int64 {
 
 // sealBytes is what sealing needs beside what is written: the tokens are there twice for a moment.
 func (g *segment) sealBytes() int64 { return sealRoom + g.tokens.Size() + g.appended.packets/16 }
-
-// sealBytes is what sealing the run needs. With segments two may have to be sealed, and the run itself after them.
-func (s *sink) sealBytes() int64 {
-	need := int64(sealRoom)
-	if s.current != nil {
-		need = s.current.sealBytes()
-	}
-	if s.segments() {
-		need += 2 * sealRoom
-	}
-	return need
-}
 
 // note takes account of a token that goes into the segment.
 func (g *segment) note(index int64) {
@@ -289,4 +212,39 @@ func (g *segment) seal(m rundir.Metadata) error {
 	}
 	g.place.Bytes = g.dir.Size()
 	return nil
+}
+
+// complete completes the metadata of a segment of a run with what its closed files say, and seals it.
+func (g *segment) complete(run *run, m rundir.Metadata) error {
+	if g.failure != nil {
+		cut := g.span.Run.Written.Minus(g.kept)
+		m.Account.AddLost(causeOf(g.failure), cut.Packets, cut.Bytes)
+	}
+	m.Account.Captured = amount(g.kept)
+	m.Account.Check()
+	m.Losses, m.Lossy = m.Account.Lost, len(m.Account.Lost) > 0
+	m.Streams = []rundir.Stream{run.streamUse(*g.result)}
+	g.place.Ended = m.Ended
+	place := g.place
+	m.Segment = &place
+	if err := g.seal(m); err != nil {
+		return err
+	}
+	run.dir.AddSegment(g.dir)
+	return nil
+}
+
+// setupIn counts the tensors of a stream that turned out to be set-up.
+func setupIn(path string) (n ggmlhooks.Count, err error) {
+	r, err := stream.Open(path)
+	if err != nil {
+		return n, err
+	}
+	defer r.Close()
+	for _, p := range r.Packets() {
+		if p.Phase == ggmlhooks.PhaseSetup {
+			n.Add(ggmlhooks.Count{Packets: 1, Bytes: uint64(p.SrcBytes)})
+		}
+	}
+	return n, r.Err()
 }

@@ -3,16 +3,15 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -78,6 +77,15 @@ var ErrRecording = errors.New("the recording failed")
 // then.
 var ErrSelection = errors.New("nothing to record")
 
+// session is a recording and the process that it records.
+type session struct {
+	sink    *sink
+	report  report
+	process *collect.Process
+	reader  *collect.Reader
+	warned  bool // the user knows that recording ended and the program has not
+}
+
 // Run runs the model's process to its end and records it. A context that ends stops the process. The Result is
 // valid with an error too, as far as the process was started.
 func Run(ctx context.Context, o Options) (Result, error) {
@@ -107,97 +115,81 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	defer region.Close()
 	debug.SetMemoryLimit(budget.heap)
-	s := newSink(o, region, budget, start)
-	s.resumeFrom(before)
-	defer s.dropStates()
-	if s.feed, err = newFeed(o.Tap.Sink); err != nil {
+	r := newRun(o, region)
+	defer r.dropStates()
+	consumer, err := newFeed(o.Tap.Sink)
+	if err != nil {
 		return Result{}, err
 	}
-	defer s.feed.close()
-	s.host = newHostSide(o) // before the program: what its start costs is seen
-	s.samples = newSamples(o)
-	process, err := collect.Start(o.Command, region, s.ready())
-	if err != nil {
-		return Result{}, errors.Join(err, s.host.Close(), s.samples.Close())
+	defer consumer.close()
+	s := &session{sink: newSink(r, budget, before, consumer)}
+	s.report = report{run: r, counter: s.sink.counter, others: s.sink.others, files: s.sink.files, before: before}
+	s.sink.steering = newSteering(s.sink, &s.report, start)
+	s.report.steering = s.sink.steering
+	s.reader = collect.NewReader(region, before.renumber(s.sink.steering))
+	if s.process, err = collect.Start(o.Command, region, s.sink.others.ready()); err != nil {
+		return Result{}, errors.Join(err, s.sink.others.Close())
 	}
-	s.host.start()
-	s.samples.start(region.PID)
-	s.monitor = startMonitor(o.Tap, func() int { return cmp.Or(region.PID(), process.PID()) })
+	r.pid = s.process.PID()
+	s.sink.others.start()
 	if o.Tap.Attention == ggmlhooks.AttentionExact {
 		fmt.Fprintln(terminal.Err, "llamatap: --tap-attention exact turns flash attention off: the model's numbers differ from those of a run with it")
 	}
 	go func() {
-		<-process.Exited()
-		s.feed.hurry()
+		<-s.process.Exited()
+		consumer.hurry()
 	}()
-	s.steering.pid = process.PID()
-	s.steering.watchSignals()
-	defer s.steering.close()
-	if err := s.pump(ctx, process); errors.Is(err, errStopped) {
-		return s.sealEarly(process)
+	s.sink.steering.watchSignals()
+	defer s.sink.steering.close()
+	if err := s.pump(ctx); errors.Is(err, errStopped) {
+		return s.sealEarly()
 	} else if err != nil {
-		s.steering.close() // nothing can be changed any more
+		s.sink.steering.close() // nothing can be changed any more
 		if errors.Is(err, ErrSelection) {
-			process.Stop(unix.SIGKILL) // before halt lets the model go, which waits for its first graph to be judged
+			s.process.Stop(unix.SIGKILL) // before halt lets the model go, which waits for its first graph to be judged
 		}
-		s.halt(err)
-		if !s.halted.limited() && s.endsProgram(err) {
-			defer s.stopProgram(process)()
+		s.sink.halt(err)
+		if !s.sink.counter.halted.limited() && s.endsProgram(err) {
+			defer s.stopProgram()()
 		} else {
-			s.warn()
+			s.warned = true
+			fmt.Fprintf(terminal.Err, "llamatap: %v; the program goes on unrecorded\n", explain(err, o.Tap.Out))
 		}
-		s.pump(ctx, process) // what still comes is counted; nothing that fails now is news
+		s.pump(ctx) // what still comes is counted; nothing that fails now is news
 	}
-	s.steering.close()
-	exit := process.Exit()
+	s.sink.steering.close()
+	exit := s.process.Exit()
 	if exit.Hung {
 		fmt.Fprintln(terminal.Err, "llamatap: "+hungReason)
 	}
-	sealing := s.finish(process, exit)
-	s.consumerLost() // it may have gone at the very end
-	result := Result{Exit: exit, Dir: s.path(), Summary: s.summary(), Incomplete: s.incomplete(sealing)}
-	result.Lossy = s.lossy(&result.Summary.Account)
+	sealing := s.finish(exit)
+	consumer.report(o.Tap.OnFailure) // it may have gone at the very end
+	result := s.report.result(sealing)
+	result.Exit = exit
 	if err := s.failure(sealing); err != nil {
 		return result, err
 	}
-	if o.Summary != nil && (result.Dir != "" || s.halted == nil) {
+	if o.Summary != nil && (result.Dir != "" || s.sink.counter.halted == nil) {
 		result.Summary.Write(o.Summary, result.Dir)
-		s.remarks(o.Summary, exit)
+		s.report.remarks(o.Summary, exit)
 	}
 	return result, nil
 }
 
-// ready lets whoever watches the model's process begin before its first instruction; nil: it need not be held.
-func (s *sink) ready() func(pid int) error {
-	host := s.host.ready()
-	if s.samples == nil {
-		return host
-	}
-	return func(pid int) error {
-		if host != nil {
-			if err := host(pid); err != nil {
-				return err
-			}
-		}
-		return s.samples.ready(pid)
-	}
-}
-
 // sealEarly ends a recording that was stopped by a command: the run is sealed, and the program continues without
 // the tap.
-func (s *sink) sealEarly(process *collect.Process) (Result, error) {
-	s.region.Stop()
-	s.early = true
-	sealing := s.finish(process, collect.Exit{})
+func (s *session) sealEarly() (Result, error) {
+	s.sink.run.region.Stop()
+	s.report.early = true
+	sealing := s.finish(collect.Exit{})
 	err := s.failure(sealing)
-	result := Result{Dir: s.path(), Summary: s.summary(), Incomplete: s.incomplete(sealing)}
-	result.Lossy = s.lossy(&result.Summary.Account)
-	s.steering.close()
-	result.Exit = process.Exit()
-	if err == nil && s.o.Summary != nil {
-		result.Summary.Write(s.o.Summary, result.Dir)
-		fmt.Fprintln(s.o.Summary, "          stopped   by a command, before the program ended")
-		s.remarks(s.o.Summary, result.Exit)
+	result := s.report.result(sealing)
+	s.sink.steering.close()
+	result.Exit = s.process.Exit()
+	if out := s.sink.run.o.Summary; err == nil && out != nil {
+		result.Summary.Write(out, result.Dir)
+		fmt.Fprintln(out, "          stopped   by a command, before the program ended")
+		s.report.remarks(out, result.Exit)
 	}
 	return result, err
 }
@@ -207,12 +199,12 @@ const hungReason = "the program hung in its handler of Ctrl-C, and was killed 2 
 
 // failure is what Run reports. Where the program was to go on without its recording, it is printed, once, and is no
 // failure of the program.
-func (s *sink) failure(sealing error) error {
+func (s *session) failure(sealing error) error {
 	err := sealing
-	if s.halted != nil && !s.halted.limited() {
-		err = explain(s.halted.err, s.o.Tap.Out)
-		if sealing == nil && s.dir != nil {
-			err = fmt.Errorf("%w; what was recorded is in %s", err, s.dir.Path())
+	if halted := s.sink.counter.halted; halted != nil && !halted.limited() {
+		err = explain(halted.err, s.sink.run.o.Tap.Out)
+		if sealing == nil && s.sink.run.dir != nil {
+			err = fmt.Errorf("%w; what was recorded is in %s", err, s.sink.run.dir.Path())
 		}
 		if sealing != nil {
 			err = fmt.Errorf("%w; %w", err, sealing)
@@ -232,22 +224,22 @@ func (s *sink) failure(sealing error) error {
 
 // stopProgram ends the model's process after a failure: at once when nothing was recorded, for then the request
 // itself was wrong, else giving it five seconds to end by itself.
-func (s *sink) stopProgram(process *collect.Process) (stop func()) {
-	if s.written().Packets == 0 {
-		process.Stop(unix.SIGKILL)
+func (s *session) stopProgram() (stop func()) {
+	if s.sink.files.written().Packets == 0 {
+		s.process.Stop(unix.SIGKILL)
 		return func() {}
 	}
-	process.Stop(unix.SIGTERM)
-	kill := time.AfterFunc(5*time.Second, func() { process.Stop(unix.SIGKILL) })
+	s.process.Stop(unix.SIGTERM)
+	kill := time.AfterFunc(5*time.Second, func() { s.process.Stop(unix.SIGKILL) })
 	return func() { kill.Stop() }
 }
 
 // pump reads until the process is gone or the recording fails.
-func (s *sink) pump(ctx context.Context, process *collect.Process) error {
-	err := process.Pump(ctx, s.reader, s.idle)
+func (s *session) pump(ctx context.Context) error {
+	err := s.process.Pump(ctx, s.reader, s.sink.idle)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		process.Stop(unix.SIGTERM)
-		<-process.Exited()
+		s.process.Stop(unix.SIGTERM)
+		<-s.process.Exited()
 		_, err = s.reader.Drain()
 	}
 	return err
@@ -309,29 +301,83 @@ func explain(err error, path string) error {
 	return err
 }
 
-// globNames lists the names of nodes that a tensor glob could have meant, without layer numbers, each once.
-func globNames(g *ggmlhooks.Graph, of func(*ggmlhooks.Node) bool) string {
-	var names []string
-	seen := map[string]bool{}
-	for i := range g.Nodes {
-		if !of(&g.Nodes[i]) {
-			continue
-		}
-		name := g.Nodes[i].Name
-		if at := strings.LastIndexByte(name, '-'); at > 0 && g.Nodes[i].Layer >= 0 {
-			name = name[:at]
-		}
-		if strings.HasPrefix(name, "node_") || strings.ContainsAny(name, " (") || name == "" || seen[name] {
-			continue
-		}
-		seen[name] = true
-		names = append(names, name)
-	}
-	return strings.Join(names, ", ")
-}
-
 // turns is what TurnsVariable holds, 0 where it is not set.
 func turns() uint32 {
 	n, _ := strconv.ParseUint(os.Getenv(TurnsVariable), 10, 16)
 	return uint32(n)
+}
+
+// endsProgram reports whether the program ends with the recording: where the request itself was wrong, or a run
+// cannot be resumed, and where the user wants it.
+func (s *session) endsProgram(err error) bool {
+	return errors.Is(err, ErrSelection) || errors.Is(err, ErrRepeat) || s.sink.before != nil && s.sink.files.current == nil || s.sink.run.o.Tap.OnFailure == config.FailureStop
+}
+
+// close ends the recording: what is still open is ended or counted, and every file is closed.
+func (s *sink) close() error {
+	count := s.counter
+	var err error
+	if s.files.current != nil && s.before.caughtUp() && count.halted == nil {
+		// Before what a program that was killed has left half done is ended: a resumed run does it as
+		// a whole.
+		err = s.checkpoints.last(s.files.current.stream, len(s.steering.changes) > 0)
+	}
+	if count.recorder != nil && count.halted == nil {
+		if err := count.recorder.Finish(); err != nil {
+			s.halt(err)
+		}
+	}
+	if count.recorder != nil && count.halted != nil {
+		count.recorder.Finish() // nothing is written: what is still open is counted
+	}
+	if s.files.current != nil {
+		// A run that has not come again as far as it was is what it was: its tokens are those of its stream.
+		err = errors.Join(err, s.files.close(count.halted != nil && !count.halted.limited() || !s.before.caughtUp()))
+	}
+	s.files.reserve.release()
+	err = errors.Join(err, s.tee.Close(), s.others.Close(), s.files.series.wait())
+	if err := s.others.trace.close(); err != nil && count.halted == nil {
+		count.halt(err) // the run says why it ended
+	}
+	return err
+}
+
+// finish ends the recording and seals it. A directory in which nothing could be recorded is removed.
+func (s *session) finish(exit collect.Exit) error {
+	r, sink, count := s.sink.run, s.sink, s.sink.counter
+	sink.others.stopCollectors()
+	sink.others.samples.stop()
+	if r.dir == nil {
+		return sink.others.Close()
+	}
+	err, path := sink.close(), r.dir.Path()
+	s.report.ended = true
+	if err == nil && sink.before != nil && sink.before.caughtUp() {
+		err = dropAside(path)
+	}
+	if failure := sink.files.series.failure; failure != nil && count.halted == nil {
+		count.halt(failure)
+	}
+	if count.halted != nil && sink.files.written().Packets == 0 && sink.others.empty() {
+		os.RemoveAll(path)
+		os.Remove(filepath.Dir(path)) // the model's folder, if that was its only run
+		r.dir = nil
+		return nil
+	}
+	err = errors.Join(err, sink.steering.log.close(r.dir))
+	if err == nil {
+		err = sink.files.seal(func() rundir.Metadata { return s.report.metadata(s.process, exit) })
+	}
+	if err == nil && count.halted == nil && sink.before.caughtUp() && !s.report.early && exit.Status == 0 && exit.Signal == 0 {
+		sink.checkpoints.drop()
+	}
+	if err != nil {
+		explained := explain(err, r.o.Tap.Out)
+		if count.halted == nil && r.vanished() {
+			count.halt(err)
+			return fmt.Errorf("%w; nothing is left: the run directory %s was removed while it was recorded", explained, path)
+		}
+		return fmt.Errorf("%w; what was recorded is in %s, unsealed", explained, path)
+	}
+	return nil
 }

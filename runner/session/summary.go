@@ -8,9 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llamatap/llamatap/config"
-	"github.com/llamatap/llamatap/ggmlhooks"
-	"github.com/llamatap/llamatap/ggmlhooks/capture"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -37,34 +34,6 @@ type Summary struct {
 	pack time.Duration
 	disk time.Duration
 	hash time.Duration
-}
-
-func (s *sink) summary() Summary {
-	if s.recorder == nil || s.dir == nil {
-		return Summary{}
-	}
-	use, written := s.recorder.Use(), s.written()
-	summary := Summary{
-		Account: *s.account(), Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode],
-		Prefill: s.pace(&use, ggmlhooks.PhasePrefill), Decode: s.pace(&use, ggmlhooks.PhaseDecode),
-		Tensors:  s.o.Tap.Records(config.Activations) || written.Packets > 0,
-		RawBytes: written.RawBytes, StoredBytes: written.Stored, Stopped: s.stopped(), Beside: s.beside(), Want: s.o.Tap.Throughput * 1e9,
-		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS), hash: time.Duration(written.HashNS),
-	}
-	if s.vanished() {
-		summary.RawBytes, summary.StoredBytes = 0, 0
-	}
-	return summary
-}
-
-// pace is what this process computed of a phase in graphs of that phase alone.
-func (s *sink) pace(use *capture.Use, phase ggmlhooks.Phase) Pace {
-	p := Pace{use.AloneRows[phase], use.AloneNS[phase]}
-	if s.before != nil { // what the recorder caught up with was computed by another
-		p.Tokens -= s.before.use.AloneRows[phase]
-		p.NS -= s.before.use.AloneNS[phase]
-	}
-	return p
 }
 
 // Write prints the summary; dir is the run directory.

@@ -17,13 +17,18 @@ type trace struct {
 	bytes atomic.Int64  // written
 }
 
-// openTrace is the table of accesses, which all their recorders share. Its files appear part by part.
-func (s *sink) openTrace() *record.Table {
-	if s.trace.table == nil {
-		s.trace.Dir = s.dir
-		s.trace.table = record.New(record.Options{Folder: &s.trace, Memory: s.budget.heap / 2})
+// open makes the table. Its files appear part by part.
+func (t *trace) open(dir *rundir.Dir, memory int64) {
+	t.Dir = dir
+	t.table = record.New(record.Options{Folder: t, Memory: memory})
+}
+
+// close completes the table, when its recorders are closed. What was complete before an error stays.
+func (t *trace) close() error {
+	if t.table == nil {
+		return nil
 	}
-	return s.trace.table
+	return t.table.Close()
 }
 
 // The most bytes that a row takes, of the ledger and where samples are among them, and rows that are packed and not
@@ -66,15 +71,4 @@ func (p *tracePart) Write(b []byte) (int, error) {
 	n, err := p.WriteCloser.Write(b)
 	p.of.bytes.Add(int64(n))
 	return n, err
-}
-
-// closeTrace completes the table, when its recorders are closed. What was complete before an error stays, and the
-// run says why it ended.
-func (s *sink) closeTrace() {
-	if s.trace.table == nil {
-		return
-	}
-	if err := s.trace.table.Close(); err != nil && s.halted == nil {
-		s.noteHalt(err)
-	}
 }

@@ -1,0 +1,107 @@
+//go:build linux
+
+package session
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/llamatap/llamatap/collect"
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// judge refuses a selection that matches nothing, at the first graph of tokens: the model waits for this judgement.
+// What the model had measured before counts too, so that a name may be one of a later graph.
+type judge struct {
+	tap    *config.Tap
+	region *collect.Region
+	done   bool
+}
+
+// graph judges by a graph, unless that is done.
+func (j *judge) graph(g *ggmlhooks.Graph) error {
+	if j.done || g.Tokens == 0 {
+		return nil
+	}
+	tap := j.tap
+	if err := tap.CheckLayers(layers(g)); err != nil {
+		return fmt.Errorf("%w: %w", ErrSelection, err)
+	}
+	j.done = true
+	if tap.StartOff || !tap.Records(config.Activations) || g.Selection != 0 {
+		return nil // what is captured now, or never was, has no hits to judge by
+	}
+	for i, glob := range tap.Tensors {
+		if j.region.GlobHits(i) == 0 {
+			return fmt.Errorf("%w: --tap-tensors %q matches no node of this model; these names exist: %s", ErrSelection, glob, globNames(g, anyNode))
+		}
+	}
+	if j.region.Matched() > 0 {
+		return nil
+	}
+	names := globNames(g, func(n *ggmlhooks.Node) bool { return n.Computed && allows(tap, n) })
+	if names == "" || tap.AttentionAlone() {
+		names = globNames(g, anyNode) + " (of other layers and components)"
+	}
+	return fmt.Errorf("%w: no node of this model matches %s; these names exist: %s", ErrSelection, selectionText(tap), names)
+}
+
+// layers is the number of layers that a graph has.
+func layers(g *ggmlhooks.Graph) int {
+	n := 0
+	for i := range g.Nodes {
+		n = max(n, g.Nodes[i].Layer+1)
+	}
+	return n
+}
+
+func anyNode(*ggmlhooks.Node) bool { return true }
+
+// allows reports whether granularity and layers allow a node.
+func allows(tap *config.Tap, n *ggmlhooks.Node) bool {
+	switch {
+	case tap.Granularity == ggmlhooks.AttentionOnly && n.Component != ggmlhooks.ComponentAttention,
+		tap.Granularity == ggmlhooks.MLPOnly && n.Component != ggmlhooks.ComponentMLP:
+		return false
+	}
+	return tap.Layers.Empty() || tap.Layers.Has(n.Layer)
+}
+
+// selectionText names the settings that together match nothing.
+func selectionText(tap *config.Tap) string {
+	var parts []string
+	if tap.AttentionAlone() {
+		parts = append(parts, "attention "+tap.Attention.String())
+	} else if tap.Granularity != ggmlhooks.FullTensor {
+		parts = append(parts, "granularity "+tap.Granularity.String())
+	}
+	if !tap.Layers.Empty() {
+		parts = append(parts, "layers "+tap.Layers.String())
+	}
+	if len(tap.Tensors) > 0 {
+		parts = append(parts, "tensors "+strings.Join(tap.Tensors, ","))
+	}
+	return strings.Join(parts, " with ")
+}
+
+// globNames lists the names of nodes that a tensor glob could have meant, without layer numbers, each once.
+func globNames(g *ggmlhooks.Graph, of func(*ggmlhooks.Node) bool) string {
+	var names []string
+	seen := map[string]bool{}
+	for i := range g.Nodes {
+		if !of(&g.Nodes[i]) {
+			continue
+		}
+		name := g.Nodes[i].Name
+		if at := strings.LastIndexByte(name, '-'); at > 0 && g.Nodes[i].Layer >= 0 {
+			name = name[:at]
+		}
+		if strings.HasPrefix(name, "node_") || strings.ContainsAny(name, " (") || name == "" || seen[name] {
+			continue
+		}
+		seen[name] = true
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,186 @@
+//go:build linux
+
+package session
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"sync/atomic"
+
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// recorders are the recorders beside that of tensors. One that was not asked for is nil, and so is one that needs the
+// run directory until that is there.
+type recorders struct {
+	run       *run
+	memory    int64 // bytes that the table of accesses may hold
+	host      *hostSide
+	samples   *samples
+	monitor   *monitor
+	events    *events
+	kv        *kv
+	regions   *regionMap
+	ledger    *accesses
+	trace     trace
+	maps      processMaps
+	parts     []part       // what the run says of them
+	unwritten atomic.Int64 // bytes of lines that are not in files yet
+}
+
+// part is what a run says of one of its recorders.
+type part struct {
+	key   string        // in metadata.json; "": nothing is said there
+	use   func() any    // its value
+	words func() string // a line of the summary; nil: none
+}
+
+// newRecorders prepares those that begin before the program: what its start costs is seen.
+func newRecorders(r *run, memory int64) *recorders {
+	return &recorders{run: r, memory: memory, host: newHostSide(r.o), samples: newSamples(r.o), maps: processMaps{run: r}}
+}
+
+// ready lets whoever watches the model's process begin before its first instruction; nil: it need not be held.
+func (r *recorders) ready() func(pid int) error {
+	host := r.host.ready()
+	if r.samples == nil {
+		return host
+	}
+	return func(pid int) error {
+		if host != nil {
+			if err := host(pid); err != nil {
+				return err
+			}
+		}
+		return r.samples.ready(pid)
+	}
+}
+
+// start lets the collectors be read. The process has started.
+func (r *recorders) start() {
+	r.host.start()
+	r.samples.start(r.run.region.PID)
+	r.monitor = startMonitor(r.run.o.Tap, func() int { return cmp.Or(r.run.region.PID(), r.run.pid) })
+}
+
+// open makes what needs the run directory, in the order in which a graph is reported to it: the ledger asks the map.
+func (r *recorders) open() (all []io.Closer, err error) {
+	defer func() {
+		if err != nil {
+			for _, begun := range all { // a file that stays open keeps the run from being sealed
+				err = errors.Join(err, begun.Close())
+			}
+		}
+	}()
+	tap, dir := r.run.o.Tap, r.run.dir
+	if tap.Records(config.Resource) {
+		if r.events, err = newEvents(r.run, &r.unwritten); err != nil {
+			return all, err
+		}
+		all = append(all, r.events)
+		r.parts = append(r.parts, part{"events", func() any { return r.events.use() }, r.events.words})
+	}
+	if r.host != nil {
+		r.parts = append(r.parts, part{"host_collectors", func() any { return r.host.use() }, r.host.words})
+	}
+	if followsCells(tap) {
+		if r.kv, err = newKV(r.run, r.events); err != nil {
+			return all, err
+		}
+		all = append(all, r.kv)
+		if r.kv.file != nil {
+			r.parts = append(r.parts, part{words: r.kv.words})
+		}
+	}
+	if tap.Records(config.Regions) {
+		if r.regions, err = newRegionMap(r.run, &r.maps); err != nil {
+			return all, err
+		}
+		all = append(all, r.regions)
+		r.parts = append(r.parts, part{words: r.regions.words})
+	}
+	if tap.Records(config.Ledger) || r.samples != nil {
+		r.trace.open(dir, r.memory)
+	}
+	if tap.Records(config.Ledger) {
+		r.ledger = newAccesses(r.run, r.trace.table, r.regions)
+		all = append(all, r.ledger)
+		r.parts = append(r.parts, part{"ledger", func() any { return r.ledger.use(&r.trace) }, r.ledger.words})
+	}
+	if r.samples != nil {
+		r.samples.open(r.run, r.trace.table, r.regions)
+		all = append(all, r.samples)
+		r.parts = append(r.parts, part{"memory_samples", func() any { return r.samples.use() }, r.samples.words})
+	}
+	if r.host != nil {
+		if err := r.host.openFiles(dir, &r.unwritten); err != nil {
+			return all, err
+		}
+		all = append(all, r.host)
+		if r.host.waits != nil {
+			all = append(all, r.host.waits)
+		}
+	}
+	if r.monitor != nil {
+		err = r.monitor.lines.open(dir, &r.unwritten)
+		r.parts = append(r.parts, part{"process_monitor", func() any { return r.monitor.use() }, nil})
+	}
+	return all, err
+}
+
+// idle writes what is known by now. It is for the goroutine that reads the tap, which has read all of its queue.
+func (r *recorders) idle(halted bool) error {
+	r.host.idle()
+	if halted {
+		return nil
+	}
+	return errors.Join(r.samples.idle(), r.ledger.tick())
+}
+
+// inStep reports whether the model waits for the recorders at each graph.
+func (r *recorders) inStep() bool { return r.samples != nil && r.samples.pages != nil }
+
+// stopCollectors takes the last snapshots of the processes.
+func (r *recorders) stopCollectors() {
+	r.host.stop()
+	r.monitor.stop()
+}
+
+// Close ends what does not hear of graphs, or began before it could. It may be called twice.
+func (r *recorders) Close() error {
+	return errors.Join(r.host.Close(), r.samples.Close(), r.monitor.Close())
+}
+
+// unpacked is the most that rows take that are not in the table of accesses yet.
+func (r *recorders) unpacked() int64 { return r.trace.waiting(r.samples != nil) }
+
+// samplesLost reports whether samples of memory accesses are missing.
+func (r *recorders) samplesLost() bool {
+	return r.samples != nil && r.samples.rows != nil && r.samples.use().Lossy
+}
+
+// empty reports whether nothing was to be recorded beside tensors that is worth keeping without them.
+func (r *recorders) empty() bool {
+	return r.events == nil && r.regions == nil && r.ledger == nil && r.host == nil && (r.kv == nil || r.kv.file == nil)
+}
+
+// extend adds to metadata.json what was recorded.
+func (r *recorders) extend(m *rundir.Metadata) {
+	for _, p := range r.parts {
+		if p.key != "" {
+			extra(m, p.key, p.use())
+		}
+	}
+}
+
+// words say what was recorded, a line for each.
+func (r *recorders) words() (lines []string) {
+	for _, p := range r.parts {
+		if p.words != nil {
+			lines = append(lines, p.words())
+		}
+	}
+	return lines
+}
