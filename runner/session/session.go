@@ -181,10 +181,10 @@ func Run(ctx context.Context, o Options) (Result, error) {
 func (s *session) sealEarly() (Result, error) {
 	s.sink.run.region.Stop()
 	s.report.early = true
+	s.sink.steering.close() // before the run is sealed: a sealed run takes no commands
 	sealing := s.finish(collect.Exit{})
 	err := s.failure(sealing)
 	result := s.report.result(sealing)
-	s.sink.steering.close()
 	result.Exit = s.process.Exit()
 	if out := s.sink.run.o.Summary; err == nil && out != nil {
 		result.Summary.Write(out, result.Dir)
