@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 )
 
@@ -58,23 +57,4 @@ func setSeparator(to func(*Run) *string) func(*Run, string) error {
 		*to(r) = s
 		return nil
 	}
-}
-
-// validateEmbeddings checks the settings of embeddings against those of text.
-func (r *Run) validateEmbeddings() error {
-	if !r.Embeddings.Embeddings {
-		for _, key := range []string{"attention", "embd-normalize", "embd-output-format", "embd-separator", "cls-separator"} {
-			if r.given[key] {
-				return fmt.Errorf("--%s is for embeddings: give --embeddings too, or leave it out", key)
-			}
-		}
-		return nil
-	}
-	switch {
-	case r.PromptsFile != "":
-		return errors.New("--embeddings takes its texts with -p or -f: leave it or --prompts out")
-	case r.PromptCache != "" || r.ContextShift || r.OnBackend:
-		return errors.New("--prompt-cache, --context-shift and --backend-sampling are for text: leave them or --embeddings out")
-	}
-	return nil
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 )
 
@@ -44,33 +43,4 @@ func file(field func(*Run) *string, want string) func(*Run, string) error {
 		*field(r) = s
 		return nil
 	}
-}
-
-// validatePrompts checks the settings of many prompts against those of one.
-func (r *Run) validatePrompts() error {
-	if r.PromptsFile == "" {
-		for _, key := range []string{"results", "parallel", "logprobs", "stop-on-error"} {
-			if r.given[key] {
-				return fmt.Errorf("--%s is for many prompts: give them with --prompts FNAME, or leave it out", key)
-			}
-		}
-		return nil
-	}
-	switch {
-	case r.given["prompt"] || r.given["file"]:
-		return errors.New("--prompts gives the prompts: leave -p and -f out")
-	case r.PromptCache != "":
-		return errors.New("--prompt-cache is for one prompt: leave it or --prompts out")
-	case r.ContextShift:
-		return errors.New("--context-shift is for one prompt: leave it or --prompts out, and raise -c")
-	case r.OnBackend:
-		return errors.New("--backend-sampling is for one prompt: leave it or --prompts out")
-	case r.Parallel > 256:
-		return fmt.Errorf("-np %d: llama.cpp decodes at most 256 sequences at a time", r.Parallel)
-	case r.Parallel > r.Batch:
-		return fmt.Errorf("-np %d does not fit into a batch of %d tokens: lower it, or raise -b", r.Parallel, r.Batch)
-	case r.Parallel > r.Context && r.Context > 0:
-		return fmt.Errorf("-np %d leaves less than a token of a context of %d to each: lower it, or raise -c", r.Parallel, r.Context)
-	}
-	return nil
 }

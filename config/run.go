@@ -3,7 +3,11 @@ package config
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
+
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // Run is everything that llamatap run takes from llama.cpp's own vocabulary: the flags of llama-completion, with
@@ -120,4 +124,131 @@ func (r *Run) Validate() error {
 		return errors.New("-dev none and --rpc contradict each other: leave one out")
 	}
 	return nil
+}
+
+// validateEmbeddings checks the settings of embeddings against those of text.
+func (r *Run) validateEmbeddings() error {
+	if !r.Embeddings.Embeddings {
+		for _, key := range []string{"attention", "embd-normalize", "embd-output-format", "embd-separator", "cls-separator"} {
+			if r.given[key] {
+				return fmt.Errorf("--%s is for embeddings: give --embeddings too, or leave it out", key)
+			}
+		}
+		return nil
+	}
+	switch {
+	case r.PromptsFile != "":
+		return errors.New("--embeddings takes its texts with -p or -f: leave it or --prompts out")
+	case r.PromptCache != "" || r.ContextShift || r.OnBackend:
+		return errors.New("--prompt-cache, --context-shift and --backend-sampling are for text: leave them or --embeddings out")
+	}
+	return nil
+}
+
+// validatePrompts checks the settings of many prompts against those of one.
+func (r *Run) validatePrompts() error {
+	if r.PromptsFile == "" {
+		for _, key := range []string{"results", "parallel", "logprobs", "stop-on-error"} {
+			if r.given[key] {
+				return fmt.Errorf("--%s is for many prompts: give them with --prompts FNAME, or leave it out", key)
+			}
+		}
+		return nil
+	}
+	switch {
+	case r.given["prompt"] || r.given["file"]:
+		return errors.New("--prompts gives the prompts: leave -p and -f out")
+	case r.PromptCache != "":
+		return errors.New("--prompt-cache is for one prompt: leave it or --prompts out")
+	case r.ContextShift:
+		return errors.New("--context-shift is for one prompt: leave it or --prompts out, and raise -c")
+	case r.OnBackend:
+		return errors.New("--backend-sampling is for one prompt: leave it or --prompts out")
+	case r.Parallel > 256:
+		return fmt.Errorf("-np %d: llama.cpp decodes at most 256 sequences at a time", r.Parallel)
+	case r.Parallel > r.Batch:
+		return fmt.Errorf("-np %d does not fit into a batch of %d tokens: lower it, or raise -b", r.Parallel, r.Batch)
+	case r.Parallel > r.Context && r.Context > 0:
+		return fmt.Errorf("-np %d leaves less than a token of a context of %d to each: lower it, or raise -c", r.Parallel, r.Context)
+	}
+	return nil
+}
+
+// Differences lists where two runs have other settings, a sentence each; what changes nothing of what a model
+// computes is left out.
+func (r *Run) Differences(o *Run) []string {
+	return differences("", reflect.ValueOf(*r), reflect.ValueOf(*o))
+}
+
+// Define adds the flags of r, under every name that llama.cpp gives them. Values go into r as they are parsed.
+func (r *Run) Define(f *cli.Flags) {
+	group := ""
+	for i := range llamaOptions {
+		o := &llamaOptions[i]
+		if o.section != "" {
+			group = strings.ToUpper(o.section[:1]) + o.section[1:]
+		}
+		flag := &cli.Flag{
+			Value: o.form, Pair: o.pair, Default: o.byDef, Help: o.help, Env: o.env, Group: group, More: !usual[o.key],
+			Set: func(value string) error { return r.set(o, value) },
+		}
+		if !flag.More {
+			flag.Group = "Generation"
+		}
+		for _, name := range o.names {
+			flag.Names = append(flag.Names, dashed(name))
+		}
+		for _, name := range o.negative {
+			flag.Off = append(flag.Off, dashed(name))
+		}
+		f.List = append(f.List, flag)
+	}
+}
+
+// harmless are fields that do not change what a model computes.
+var harmless = map[string]bool{"Verbose": true, "ResultsFile": true}
+
+func differences(prefix string, a, b reflect.Value) []string {
+	var found []string
+	for i := range a.NumField() {
+		f := a.Type().Field(i)
+		if !f.IsExported() || harmless[f.Name] {
+			continue
+		}
+		if f.Type.Kind() == reflect.Struct {
+			found = append(found, differences(prefix+f.Name+".", a.Field(i), b.Field(i))...)
+			continue
+		}
+		x, y := a.Field(i).Interface(), b.Field(i).Interface()
+		if !reflect.DeepEqual(x, y) {
+			found = append(found, fmt.Sprintf("%s%s was %s and is %s", prefix, f.Name, clip(x), clip(y)))
+		}
+	}
+	return found
+}
+
+// clip is a value short enough for a line.
+func clip(v any) string {
+	text := fmt.Sprintf("%+v", v)
+	if s, ok := v.(string); ok {
+		text = fmt.Sprintf("%q", s)
+	}
+	if r := []rune(text); len(r) > 40 {
+		return string(r[:40]) + "…"
+	}
+	return text
+}
+
+// usual are the settings that --help lists; --help-all lists the others, too.
+var usual = map[string]bool{
+	"model": true, "prompt": true, "file": true, "predict": true, "ctx-size": true, "threads": true, "gpu-layers": true, "seed": true, "temp": true,
+	"prompts": true, "results": true,
+}
+
+// dashed is a flag's name as users write it.
+func dashed(name string) string {
+	if len(name) > 1 && !shortNames[name] {
+		return "--" + name
+	}
+	return "-" + name
 }

@@ -1,7 +1,8 @@
 package config
 
 import (
-	"strings"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -138,18 +139,34 @@ func (t *Tap) Selection() ggmlhooks.Selection {
 	}
 }
 
-// Parse takes the tap's flags out of args, keeps them, and returns the other arguments as they were.
-func (t *Tap) Parse(args []string) (rest []string, err error) {
-	tap, rest, err := SplitTapArgs(args)
-	if err != nil {
-		return nil, err
+// Segments returns when a new segment begins: as --tap-segment says, and, where the disk rotates, at a
+// share of the bound.
+func (t *Tap) Segments() Segment {
+	s := t.Segment
+	if t.MaxDisk.Action == DiskRotate && s.Bytes == 0 {
+		s.Bytes = t.MaxDisk.Bytes / segmentsPerDisk
 	}
-	for _, arg := range tap {
-		name, value, _ := strings.Cut(arg, "=")
-		if t.flags == nil {
-			t.flags = make(map[string]given)
-		}
-		t.flags[findFlag(name).name] = given{value, name}
-	}
-	return rest, nil
+	return s
 }
+
+// segmentsPerDisk is into how many segments a bound that rotates is cut where nothing says how large they are.
+const segmentsPerDisk = 8
+
+// CheckLayers refuses a layer list that names no layer of a model with n layers, or one beyond them.
+func (t *Tap) CheckLayers(n int) error {
+	if last := t.Layers.Max(); last >= n {
+		return fmt.Errorf("%s names layer %d, and the model has layers 0 to %d: shorten the list", t.origins["layers"].where, last, n-1)
+	}
+	return nil
+}
+
+// CollectsHost reports whether a host collector was asked for.
+func (t *Tap) CollectsHost(name string) bool { return slices.Contains(t.Host, name) }
+
+// SamplesWith reports whether a collector of samples may run: that it was asked for, or is to take another one's place.
+func (t *Tap) SamplesWith(name string) bool {
+	return slices.ContainsFunc(t.Samples, func(c SampleChoice) bool { return slices.Contains(c, name) })
+}
+
+// MonitorsProcess reports whether process.jsonl is written: a recorder of memory accesses runs.
+func (t *Tap) MonitorsProcess() bool { return t.Records(Samples) || t.Records(Ledger) }

@@ -78,19 +78,6 @@ func (m MinFree) String() string {
 	return m.Bytes.String()
 }
 
-// segmentsPerDisk is into how many segments a bound that rotates is cut where nothing says how large they are.
-const segmentsPerDisk = 8
-
-// Segments returns when a new segment begins: as --tap-segment says, and, where the disk rotates, at a
-// share of the bound.
-func (t *Tap) Segments() Segment {
-	s := t.Segment
-	if t.MaxDisk.Action == DiskRotate && s.Bytes == 0 {
-		s.Bytes = t.MaxDisk.Bytes / segmentsPerDisk
-	}
-	return s
-}
-
 func diskOptions() []option {
 	return []option{
 		{name: "segment", form: "SIZE|TIME", role: roleRun,
@@ -168,14 +155,4 @@ func setRedact(t *Tap, s string) error {
 	word, err := oneOf("kind of redaction", s, []string{"none", "text"})
 	t.RedactText = word == "text"
 	return err
-}
-
-// checkDisk refuses segments of which a bound that rotates does not hold two: the one that is written, and one that
-// can go.
-func (t *Tap) checkDisk() error {
-	if t.MaxDisk.Action == DiskRotate && t.Segment.Bytes > t.MaxDisk.Bytes/2 {
-		return fmt.Errorf("%s asks for segments of %v, and %s for rotation within %v: give segments of at most half of it, or :stop",
-			t.origins["segment"].where, t.Segment.Bytes, t.origins["max-disk"].where, t.MaxDisk.Bytes)
-	}
-	return nil
 }

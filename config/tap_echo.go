@@ -1,7 +1,5 @@
 package config
 
-import "fmt"
-
 // Echo is a resolved Tap as metadata.json shows it.
 type Echo struct {
 	Recorders []Recorder         `json:"recorders"`
@@ -39,12 +37,4 @@ func (t *Tap) Echo() Echo {
 		e.Settings[o.key()] = s
 	}
 	return e
-}
-
-// CheckLayers refuses a layer list that names no layer of a model with n layers, or one beyond them.
-func (t *Tap) CheckLayers(n int) error {
-	if last := t.Layers.Max(); last >= n {
-		return fmt.Errorf("%s names layer %d, and the model has layers 0 to %d: shorten the list", t.origins["layers"].where, last, n-1)
-	}
-	return nil
 }

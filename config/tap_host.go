@@ -26,13 +26,9 @@ func hostOptions() []option {
 			help: "time between two lines of a host collector, such as 200ms",
 			set:  setHostInterval,
 			get:  func(t *Tap) any { return t.HostInterval.String() }},
-		{name: "host-details", form: "[=on|off]", bare: "on", follows: isSwitchWord, role: roleModifier, recorder: Host,
-			help: "with waits: write every single fault too, to host_faults.jsonl",
-			set: func(t *Tap, s string) (err error) {
-				t.HostDetails, err = parseSwitch("host-details", s)
-				return err
-			},
-			get: func(t *Tap) any { return onOff(t.HostDetails) }},
+		{name: "host-details", role: roleModifier, recorder: Host,
+			help:  "with waits: write every single fault too, to host_faults.jsonl",
+			onOff: func(t *Tap) *bool { return &t.HostDetails }},
 	}
 }
 
@@ -74,6 +70,3 @@ func setHostInterval(t *Tap, s string) error {
 	t.HostInterval = d
 	return nil
 }
-
-// CollectsHost reports whether a host collector was asked for.
-func (t *Tap) CollectsHost(name string) bool { return slices.Contains(t.Host, name) }

@@ -64,14 +64,3 @@ func imply(running []Recorder) []Recorder {
 	}
 	return running
 }
-
-// checkRegions refuses to leave out the map that rows need.
-func (t *Tap) checkRegions() error {
-	for _, r := range needRegions {
-		if given, ok := t.origins["regions"]; ok && t.Records(r) && !t.Regions {
-			return fmt.Errorf("%s leaves out the map of memory, whose regions the rows of --tap-%s name: drop one of the two", given.where, r)
-		}
-	}
-	t.Regions = t.Records(Regions)
-	return nil
-}

@@ -37,7 +37,31 @@ type option struct {
 	byDef    string   // the default, as a user would write it; "" when there is none
 	help     string
 	set      func(*Tap, string) error
-	get      func(*Tap) any // for Echo; nil result: nothing to say
+	get      func(*Tap) any     // for Echo; nil result: nothing to say
+	onOff    func(*Tap) *bool   // of a switch, in place of form, bare, follows, set and get
+	plain    func(*Tap) *string // of any text, in place of set and get
+}
+
+// complete fills in what follows from the field of a switch or a text.
+func (o *option) complete() {
+	switch {
+	case o.onOff != nil:
+		o.form, o.bare, o.follows = "[=on|off]", "on", func(next string) bool { return next == "on" || next == "off" }
+		o.set = func(t *Tap, s string) error {
+			word, err := oneOf(o.name, s, []string{"on", "off", "true", "false", "1", "0"})
+			*o.onOff(t) = word == "on" || word == "true" || word == "1"
+			return err
+		}
+		o.get = func(t *Tap) any {
+			if *o.onOff(t) {
+				return "on"
+			}
+			return nil
+		}
+	case o.plain != nil:
+		o.set = func(t *Tap, s string) error { *o.plain(t) = s; return nil }
+		o.get = func(t *Tap) any { return text(*o.plain(t)) }
+	}
 }
 
 func (o *option) flag() string { return "--tap-" + cmp.Or(o.spelt, o.name) }
@@ -65,7 +89,18 @@ func TapVariables() []string {
 }
 
 // tapOptions is the table, in the order of help.
-var tapOptions = slices.Concat(recorderOptions(), machineOptions(), ledgerOptions(), sampleOptions(), hostOptions(), modifierOptions(), runOptions(), diskOptions(), syncOptions(), checkpointOptions(), sinkOptions(), fileOptions())
+var tapOptions = func() []option {
+	all := slices.Concat(
+		recorderOptions(), machineOptions(), ledgerOptions(), sampleOptions(), hostOptions(), modifierOptions(), runOptions(),
+		diskOptions(), syncOptions(), checkpointOptions(), sinkOptions(),
+		[]option{{name: "config", form: "FILE", role: roleRun,
+			help:  "YAML file with the same settings below the key tap:, such as sampling_rate: 0.1",
+			plain: func(t *Tap) *string { return &t.ConfigFile }}})
+	for i := range all {
+		all[i].complete()
+	}
+	return all
+}()
 
 func recorderOptions() []option {
 	return []option{
@@ -164,22 +199,9 @@ func runOptions() []option {
 			help: "when the recording fails, because the disk is full or its process was killed: let the program continue unrecorded, or end it",
 			set:  setOnFailure,
 			get:  func(t *Tap) any { return t.OnFailure }},
-		{name: "cold", form: "[=on|off]", bare: "on", follows: isSwitchWord, role: roleRun, byDef: "off",
-			help: "let a mapped model be read page by page when it is first touched, without read-ahead, instead of when it is loaded: slow, and shows who touches what",
-			set: func(t *Tap, s string) (err error) {
-				t.Cold, err = parseSwitch("cold", s)
-				return err
-			},
-			get: func(t *Tap) any { return onOff(t.Cold) }},
-	}
-}
-
-func fileOptions() []option {
-	return []option{
-		{name: "config", form: "FILE", role: roleRun,
-			help: "YAML file with the same settings below the key tap:, such as sampling_rate: 0.1",
-			set:  func(t *Tap, s string) error { t.ConfigFile = s; return nil },
-			get:  func(t *Tap) any { return text(t.ConfigFile) }},
+		{name: "cold", role: roleRun, byDef: "off",
+			help:  "let a mapped model be read page by page when it is first touched, without read-ahead, instead of when it is loaded: slow, and shows who touches what",
+			onOff: func(t *Tap) *bool { return &t.Cold }},
 	}
 }
 

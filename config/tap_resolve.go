@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/cli"
 )
 
@@ -70,17 +69,37 @@ func (t *Tap) Resolve(o ResolveOptions) error {
 		o.Open = func(name string) (io.ReadCloser, error) { return os.Open(name) }
 	}
 	*t = Tap{flags: t.flags}
-	sources, err := t.gather(o)
+	s, err := gather(t.flags, o)
 	if err != nil {
 		return err
 	}
-	if err := sources.choosePreset(); err != nil {
+	if err := s.choosePreset(); err != nil {
 		return err
 	}
-	if err := t.apply(sources, o.Architecture); err != nil {
+	t.recorders = imply(s.recorders())
+	t.alone = !slices.ContainsFunc([]string{"preset", "purpose", "granularity", "layers", "tensors"}, s.has)
+	if t.MemoryCeiling, t.Reason, err = s.preset(o.Architecture); err != nil {
 		return err
 	}
-	return t.check(sources)
+	t.origins = make(map[string]origin)
+	for source := FromDefault; source <= FromFlag; source++ {
+		for i := range tapOptions {
+			o := &tapOptions[i]
+			g, ok := s[source][o.name]
+			if !ok {
+				continue
+			}
+			if err := o.setText(t, g.text); err != nil {
+				return fmt.Errorf("%s: %w", g.where, err)
+			}
+			t.origins[o.name] = origin{source, g.where}
+		}
+	}
+	if err := (checker{t, s}).check(); err != nil {
+		return err
+	}
+	t.Regions = t.Records(Regions)
+	return nil
 }
 
 // checkEnviron refuses a variable that is a setting's but for a typing error: with it nothing would be recorded,
@@ -128,7 +147,8 @@ func (s *sources) drop(name string) {
 	}
 }
 
-func (t *Tap) gather(o ResolveOptions) (*sources, error) {
+// gather collects what each source gives.
+func gather(flags map[string]given, o ResolveOptions) (*sources, error) {
 	var s sources
 	for i := range s {
 		s[i] = make(map[string]given)
@@ -143,7 +163,7 @@ func (t *Tap) gather(o ResolveOptions) (*sources, error) {
 		} else if value, ok := o.LookupEnv(opt.alias); opt.alias != "" && ok && value != "" {
 			s[FromEnvironment][opt.name] = given{value, opt.alias}
 		}
-		if value, ok := t.flags[opt.name]; ok {
+		if value, ok := flags[opt.name]; ok {
 			s[FromFlag][opt.name] = value
 		}
 	}
@@ -212,56 +232,29 @@ func (s *sources) recorders() []Recorder {
 	return running
 }
 
-// apply parses all values in the order of precedence.
-func (t *Tap) apply(s *sources, arch string) error {
-	t.recorders = imply(s.recorders())
-	t.alone = !slices.ContainsFunc([]string{"preset", "purpose", "granularity", "layers", "tensors"}, s.has)
-	if err := t.applyPreset(s, arch); err != nil {
-		return err
-	}
-	t.origins = make(map[string]origin)
-	for source := FromDefault; source <= FromFlag; source++ {
-		for i := range tapOptions {
-			o := &tapOptions[i]
-			g, ok := s[source][o.name]
-			if !ok {
-				continue
-			}
-			if err := o.setText(t, g.text); err != nil {
-				return fmt.Errorf("%s: %w", g.where, err)
-			}
-			t.origins[o.name] = origin{source, g.where}
-		}
-	}
-	return nil
-}
-
-// applyPreset turns a preset or a purpose into values of rank FromPreset.
-func (t *Tap) applyPreset(s *sources, arch string) error {
+// preset turns a preset or a purpose into values of rank FromPreset. It returns the ceiling of memory, and what a
+// purpose chose, and why.
+func (s *sources) preset(arch string) (ceiling Bytes, reason string, err error) {
 	set := s[FromPreset]
 	if _, g, ok := s.top("purpose"); ok {
 		purpose, err := ParsePurpose(g.text)
 		if err != nil {
-			return fmt.Errorf("%s: %w", g.where, err)
+			return 0, "", fmt.Errorf("%s: %w", g.where, err)
 		}
-		var p Preset
-		p, t.Reason = Suggest(arch, purpose)
-		t.MemoryCeiling = p.MemoryCeiling
+		p, reason := Suggest(arch, purpose)
 		p.fill(set, "purpose "+g.text)
-		return nil
+		return p.MemoryCeiling, reason, nil
 	}
 	if _, g, ok := s.top("preset"); ok {
 		p, err := ParsePreset(g.text)
 		if err != nil {
-			return fmt.Errorf("%s: %w", g.where, err)
+			return 0, "", fmt.Errorf("%s: %w", g.where, err)
 		}
-		t.MemoryCeiling = p.MemoryCeiling
-		where := g.where
 		p.fill(set, "preset "+p.Name)
-		set["preset"] = given{p.Name, where}
-		return nil
+		set["preset"] = given{p.Name, g.where}
+		return p.MemoryCeiling, "", nil
 	}
-	return nil
+	return 0, "", nil
 }
 
 // fill states the preset's settings as somebody would write them.
@@ -272,117 +265,31 @@ func (p Preset) fill(set map[string]given, where string) {
 	set["throughput"] = given{fmt.Sprint(p.Throughput), where}
 }
 
-// check refuses what contradicts itself or records nothing.
-func (t *Tap) check(s *sources) error {
-	if !t.Recording() {
-		return checkNothing(s)
-	}
-	if err := t.checkSampling(s); err != nil {
-		return err
-	}
-	if err := t.checkCodec(s); err != nil {
-		return err
-	}
-	if t.Attention != ggmlhooks.AttentionNone {
-		if err := t.checkAttention(); err != nil {
-			return err
+// Resuming returns the interrupted run that the flags ask to resume, before Resolve; "" is none.
+func (t *Tap) Resuming() string { return t.flags["resume"].text }
+
+// OnlyResumes reports whether no other flag of the tap was given than the one that resumes, and where runs are.
+func (t *Tap) OnlyResumes() bool {
+	for name := range t.flags {
+		if name != "resume" && name != "out" {
+			return false
 		}
 	}
-	if err := t.checkDisk(); err != nil {
-		return err
-	}
-	if err := t.checkCheckpoint(); err != nil {
-		return err
-	}
-	if err := t.checkModifiers(s); err != nil {
-		return err
-	}
-	if err := t.checkRegions(); err != nil {
-		return err
-	}
-	if err := t.checkSamples(s); err != nil {
-		return err
-	}
-	if err := t.checkMachine(); err != nil {
-		return err
-	}
-	if t.MemoryCeiling > 0 && t.Memory > t.MemoryCeiling {
-		return fmt.Errorf("%s asks for %v, and the ceiling of preset %s is %v: ask for less, or take a preset with a higher one (%s)",
-			t.origins["memory"].where, t.Memory, t.Preset, t.MemoryCeiling, ceilings(t.Memory))
-	}
-	return nil
+	return t.Resuming() != ""
 }
 
-// checkNothing refuses flags that record nothing by themselves. The environment and a file that it names may hold
-// standing settings for the runs that record; they must not get in the way of those that do not.
-func checkNothing(s *sources) error {
-	var alone []string
-	for i := range tapOptions {
-		if _, g, ok := s.top(tapOptions[i].name); ok {
-			alone = append(alone, g.where)
+// Parse takes the tap's flags out of args, keeps them, and returns the other arguments as they were.
+func (t *Tap) Parse(args []string) (rest []string, err error) {
+	tap, rest, err := SplitTapArgs(args)
+	if err != nil {
+		return nil, err
+	}
+	for _, arg := range tap {
+		name, value, _ := strings.Cut(arg, "=")
+		if t.flags == nil {
+			t.flags = make(map[string]given)
 		}
+		t.flags[findFlag(name).name] = given{value, name}
 	}
-	if len(s[FromFlag]) == 0 || s.has("resume") { // a run to resume has recorders of its own
-		return nil
-	}
-	verb := "records"
-	if len(alone) > 1 {
-		verb = "record"
-	}
-	return fmt.Errorf("%s %s nothing without a recorder: add one of %s",
-		strings.Join(alone, ", "), verb, strings.Join(recorderFlags(""), ", "))
-}
-
-func (t *Tap) checkSampling(s *sources) error {
-	if t.Granularity == ggmlhooks.SampledSlices {
-		return nil
-	}
-	for _, name := range []string{"sampling-rate", "seed"} {
-		if _, g, ok := s.top(name); ok {
-			return fmt.Errorf("%s works on sampled_slices only, and the granularity is %v (%s): add --tap-granularity sampled_slices, or drop it",
-				g.where, t.Granularity, t.origins["granularity"].where)
-		}
-	}
-	return nil
-}
-
-// checkCodec: what bounds an error needs a codec that makes one, and such a codec takes F32 as it is.
-func (t *Tap) checkCodec(s *sources) error {
-	bounded := t.Codec == "q" || t.Codec == "q-fse"
-	for _, name := range []string{"error", "error-metric"} {
-		if _, g, ok := s.top(name); ok && !bounded {
-			return fmt.Errorf("%s works with the codecs q and q-fse only, and the codec is %s (%s): add --tap-codec q, or drop it",
-				g.where, t.Codec, t.origins["codec"].where)
-		}
-	}
-	if _, g, ok := s.top("dtype"); ok && bounded {
-		return fmt.Errorf("%s and codec %s (%s) contradict each other, because that codec decides how F32 is stored: add --tap-codec lz4, or drop %s",
-			g.where, t.Codec, t.origins["codec"].where, g.where)
-	}
-	return nil
-}
-
-func (t *Tap) checkAttention() error {
-	attention, granularity := t.origins["attention"].where, t.origins["granularity"].where
-	switch t.Granularity {
-	case ggmlhooks.MLPOnly:
-		return fmt.Errorf("%s and mlp_only (%s) contradict each other: drop one, or take --tap-granularity full_tensor", attention, granularity)
-	case ggmlhooks.SampledSlices:
-		return fmt.Errorf("%s needs whole rows of Q and K, and sampled_slices (%s) keeps a share: drop one", attention, granularity)
-	}
-	return nil
-}
-
-// ceilings lists the presets whose ceiling admits a size.
-func ceilings(size Bytes) string {
-	var names []string
-	for _, p := range presets {
-		if p.MemoryCeiling >= size {
-			names = append(names, fmt.Sprintf("%s: %v", p.Name, p.MemoryCeiling))
-		}
-	}
-	if len(names) == 0 {
-		return "none has"
-	}
-	return strings.Join(names, ", ")
+	return rest, nil
 }

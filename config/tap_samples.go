@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -116,24 +115,5 @@ func setProcessInterval(t *Tap, s string) error {
 		return fmt.Errorf("process interval %q: write a time from %v on, such as 200ms, 1s or 5s", s, MinProcessInterval)
 	}
 	t.ProcessInterval = d
-	return nil
-}
-
-// SamplesWith reports whether a collector of samples may run: that it was asked for, or is to take another one's place.
-func (t *Tap) SamplesWith(name string) bool {
-	return slices.ContainsFunc(t.Samples, func(c SampleChoice) bool { return slices.Contains(c, name) })
-}
-
-// MonitorsProcess reports whether process.jsonl is written: a recorder of memory accesses runs.
-func (t *Tap) MonitorsProcess() bool { return t.Records(Samples) || t.Records(Ledger) }
-
-// checkSamples refuses an interval and a period that nothing has.
-func (t *Tap) checkSamples(s *sources) error {
-	if g, given := s[FromFlag]["samples-period"]; given && t.Records(Samples) && !t.SamplesWith("perf") {
-		return fmt.Errorf("%s is the period of perf, and --tap-samples does not name it: write --tap-samples perf:faults, or drop it", g.where)
-	}
-	if g, given := s[FromFlag]["process-interval"]; given && !t.MonitorsProcess() {
-		return fmt.Errorf("%s is the interval of process.jsonl, and nothing writes it: add --tap-ledger or --tap-samples, or drop it", g.where)
-	}
 	return nil
 }
