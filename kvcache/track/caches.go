@@ -48,109 +48,32 @@ type maskReads struct {
 	times int64
 }
 
-// works finds the caches that a graph works on, and makes those that are new.
-func (x *context) works(r *Recorder, p *plan) []*work {
-	var works []*work
-	byCache := map[*tracked]*work{}
-	for _, leaf := range p.order {
-		t := x.cacheOf(r, p, leaf)
-		if t == nil {
-			continue
-		}
-		w := byCache[t]
-		if w == nil {
-			w = &work{tracked: t, index: -1}
-			byCache[t] = w
-			works = append(works, w)
-		}
-		w.add(p, leaf)
-	}
-	for _, w := range works {
-		w.regroup()
-	}
-	return works
-}
+// partialState is llama.h's flag of a state that holds only what cannot be cut back otherwise: recurrent states,
+// windows.
+const partialState = 1
 
-// cacheOf is the cache that a tensor is a part of. A new one is made for a tensor that is written; one that is only
-// read may be another context's.
-func (x *context) cacheOf(r *Recorder, p *plan, leaf int) *tracked {
-	u, l := p.touched[leaf], &p.Leafs[leaf]
-	name := partName{u.layer, u.tensor}
-	for _, t := range x.caches {
-		if _, ok := t.parts[name]; ok {
-			return t
+// change takes in what the program did to sequences.
+func (t *tracked) change(c *ggmlhooks.SeqChange) {
+	switch c.Kind {
+	case ggmlhooks.SeqRemove:
+		t.program.Remove(c.Seq, c.First, c.End, c.MonoNS)
+	case ggmlhooks.SeqCopy:
+		t.program.Copy(c.Seq, c.To, c.First, c.End, c.MonoNS)
+	case ggmlhooks.SeqKeep:
+		t.Keep(c.Seq, c.MonoNS)
+	case ggmlhooks.SeqAdd:
+		if c.Value != 0 {
+			t.Move(c.Seq, c.First, c.End, func(pos int32) int32 { return pos + c.Value }, c.MonoNS)
+		}
+	case ggmlhooks.SeqDivide:
+		if c.Value > 1 {
+			t.Move(c.Seq, c.First, c.End, func(pos int32) int32 { return pos / c.Value }, c.MonoNS)
+		}
+	case ggmlhooks.SeqRestore:
+		if c.Value&partialState == 0 || t.Kind != kvcache.Base {
+			t.Restore(c.Seq, c.MonoNS)
 		}
 	}
-	if u.writes == 0 {
-		return nil
-	}
-	kind := x.kind(p, leaf)
-	t := x.cache(kind)
-	if t == nil {
-		shape := kvcache.Shape{Kind: kind, Size: int(l.NE[1]), Streams: int(l.NE[2]), Block: r.o.Block}
-		t = &tracked{parts: map[partName]int{}, buffers: map[uint64]bool{}, windowed: kind == kvcache.SWA}
-		if kind == kvcache.Recurrent {
-			t.states = kvcache.NewStates(shape)
-			t.Cache, t.program = &t.states.Cache, t.states
-		} else {
-			t.attention = kvcache.NewAttention(shape)
-			t.Cache, t.program = &t.attention.Cache, t.attention
-		}
-		t.Ended = func(life *kvcache.Life) { r.ended(x, t, life) }
-		x.caches = append(x.caches, t)
-		x.memory.Caches = append(x.memory.Caches, t.Cache)
-		if x.unseen { // a state was loaded before anything was computed
-			t.Restore(-1, x.lastNS)
-		}
-	}
-	if t.Size != int(l.NE[1]) {
-		return nil // no cache that this package knows
-	}
-	t.parts[name] = len(t.Parts)
-	t.Parts = append(t.Parts, kvcache.Part{Layer: u.layer, Tensor: u.tensor, CellBytes: int64(l.NB[1])})
-	t.buffers[l.Place.Buffer] = true
-	return t
-}
-
-func (x *context) cache(kind kvcache.Kind) *tracked {
-	for _, t := range x.caches {
-		if t.Kind == kind {
-			return t
-		}
-	}
-	return nil
-}
-
-// kind is which cache a tensor belongs to. Where keys are written by two indices there are two caches of
-// attention, and that of the sliding window is the smaller one, or if they are of one size the one that llama.cpp
-// made second.
-func (x *context) kind(p *plan, leaf int) kvcache.Kind {
-	u := p.touched[leaf]
-	if u.tensor == kvcache.R || u.tensor == kvcache.S {
-		return kvcache.Recurrent
-	}
-	own := p.keys(u.layer)
-	for _, other := range p.order {
-		o := p.touched[other]
-		if o.tensor != kvcache.K || o.writes == 0 || own < 0 || o.index == p.touched[own].index {
-			continue
-		}
-		a, b := &p.Leafs[own], &p.Leafs[other]
-		if a.NE[1] < b.NE[1] || a.NE[1] == b.NE[1] && a.Place.Buffer > b.Place.Buffer {
-			return kvcache.SWA
-		}
-	}
-	return kvcache.Base
-}
-
-// keys is the leaf of a layer's keys, or -1.
-func (p *plan) keys(layer int32) int {
-	for _, leaf := range p.order {
-		if u := p.touched[leaf]; u.layer == layer && u.tensor == kvcache.K {
-			return leaf
-		}
-	}
-	return -1
 }
 
 // add notes what the graph does to one more part.
@@ -241,14 +164,4 @@ func (w *work) moment(x *execution) *kvcache.Moment {
 		}
 	}
 	return m
-}
-
-// intervalOf is when the measured interval began in which a node was computed, behind the graph's beginning.
-func (x *execution) intervalOf(node int32) int64 {
-	at, exact := slices.BinarySearchFunc(x.Times.Nodes, node, func(t ggmlhooks.NodeTime, n int32) int { return int(t.Node) - int(n) })
-	_ = exact // the interval of a timed node begins with the one before, too
-	if at == 0 || node < 0 {
-		return 0
-	}
-	return max(x.Times.Nodes[at-1].LeftNS, 0)
 }

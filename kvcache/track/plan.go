@@ -20,15 +20,14 @@ type plan struct {
 
 // use is what a graph does to one tensor of a cache.
 type use struct {
-	layer    int32
-	tensor   kvcache.Tensor
-	writes   int
-	index    int   // leaf that reports which cells are written, -1 = none
-	reads    []int // leafs of the masks by which it is read, one for each time; ggmlhooks.NoMask
-	writeAt  int32 // first node that does
-	readAt   int32
-	shifted  bool // all its cells are written by a graph without tokens
-	hasReads bool
+	layer   int32
+	tensor  kvcache.Tensor
+	writes  int
+	index   int   // leaf that reports which cells are written, -1 = none
+	reads   []int // leafs of the masks by which it is read, one for each time; ggmlhooks.NoMask
+	writeAt int32 // first node that does
+	readAt  int32
+	shifted bool // all its cells are written by a graph without tokens
 }
 
 func newPlan(g *ggmlhooks.Graph) *plan {
@@ -88,7 +87,6 @@ func (p *plan) read(n *ggmlhooks.Node, src int, at int32, mask int) {
 	if u := p.use(n, src); u != nil {
 		u.reads = append(u.reads, mask)
 		u.readAt = earliest(u.readAt, at)
-		u.hasReads = true
 	}
 }
 

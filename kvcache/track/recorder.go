@@ -3,15 +3,14 @@ package track
 import (
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"slices"
 	"sync"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/kvcache"
 )
-
-// Hot path: per execution and cache one pass over the blocks that its tokens may read and the cells that they
-// write, and at most three allocations. Nothing is written to the table until lives end.
 
 // Options says how a Recorder works.
 type Options struct {
@@ -31,87 +30,22 @@ type Options struct {
 type Recorder struct {
 	mu     sync.Mutex
 	o      Options
-	table  *lifeTable
+	out    journal
 	ctxs   map[uint32]*context
+	plans  ggmlhooks.Plans[*described]
 	now    execution // used again
-	total  totals
-	freed  []kvcache.Gauge
-	err    error // the first that a life's end brought
-	layers []kvcache.LayerBytes
+	reuse  kvcache.Reuse
+	doubts kvcache.Doubts
+	lastNS int64 // of the last report
 	closed bool
 	last   kvcache.Snapshot // once it is closed: how the caches were used
-}
-
-// totals are counted over all contexts.
-type totals struct {
-	reuse          kvcache.Reuse
-	lifetime, idle kvcache.Histogram
-	doubts         kvcache.Doubts
-	lastNS         int64 // of the last report
 }
 
 // described is a graph with what it does to caches.
 type described struct {
 	*plan
-	works []*work // made when it is first executed
-}
-
-// context is what is known of a llama_context.
-type context struct {
-	number   uint32
-	caches   []*tracked
-	memory   kvcache.Memory
-	requests map[int32]*request
-	touched  map[int32]int64 // when each sequence was computed with last
-	graph    *described      // newest
-	unseen   bool            // a state was loaded while there were no caches
-	lastNS   int64
-	held     held
-}
-
-// request is what the prompt of a sequence's request found and took.
-type request struct {
-	reused, needed int64
-	unknown        bool
-}
-
-// execution is one micro-batch.
-type execution struct {
-	*ggmlhooks.Execution
-	ctx     *context
-	g       *described
-	rows    []kvcache.Row           // its tokens, without cells yet
-	bitmaps map[int]*kvcache.Bitmap // by stream, used again
-	streams []int                   // of which the bitmaps hold something now
-	placed  []kvcache.Row           // used again
-}
-
-// cells are those that a leaf says are written, or read states.
-func (x *execution) cells(leaf int) (cells []int64) {
-	for i := range x.Inputs {
-		switch in := &x.Inputs[i]; {
-		case in.Leaf != leaf || in.Kind == ggmlhooks.InputMask:
-		case cells == nil:
-			cells = in.Values
-		default:
-			cells = append(cells[:len(cells):len(cells)], in.Values...)
-		}
-	}
-	return cells
-}
-
-// ranges are those of a mask.
-func (x *execution) ranges(leaf int) (ranges []ggmlhooks.CellRange) {
-	for i := range x.Inputs {
-		switch in := &x.Inputs[i]; {
-		case in.Leaf != leaf || in.Kind != ggmlhooks.InputMask:
-		case ranges == nil:
-			ranges = in.Ranges
-		default:
-			ranges = append(ranges[:len(ranges):len(ranges)], in.Ranges...)
-		}
-	}
-	return ranges
+	works []*work
+	made  int // of the context, when works were found; -1: never
 }
 
 // NewRecorder makes a recorder. If there is an output it begins a table in it.
@@ -119,10 +53,11 @@ func NewRecorder(o Options) (*Recorder, error) {
 	if o.Block < 0 {
 		return nil, fmt.Errorf("blocks of %d cells: give 1 or more, or 0 for %d", o.Block, kvcache.DefaultBlock)
 	}
-	r := &Recorder{o: o, ctxs: map[uint32]*context{}, now: execution{bitmaps: map[int]*kvcache.Bitmap{}}}
+	r := &Recorder{o: o, ctxs: map[uint32]*context{}, out: journal{operation: o.Operation}}
+	r.now = execution{bitmaps: map[int]*kvcache.Bitmap{}, doubts: &r.doubts}
 	if o.Out != nil {
 		var err error
-		if r.table, err = newLifeTable(o.Out, o.UnixOffset); err != nil {
+		if r.out.table, err = newLifeTable(o.Out, o.UnixOffset); err != nil {
 			return nil, err
 		}
 	}
@@ -132,96 +67,151 @@ func NewRecorder(o Options) (*Recorder, error) {
 func (r *Recorder) context(number uint32) *context {
 	x := r.ctxs[number]
 	if x == nil {
-		x = &context{number: number, requests: map[int32]*request{}, touched: map[int32]int64{}}
+		x = &context{
+			number: number, block: r.o.Block, out: &r.out,
+			requests: requests{of: map[int32]*request{}, touched: map[int32]int64{}, reuse: &r.reuse},
+		}
 		r.ctxs[number] = x
 	}
 	return x
 }
 
-func (r *Recorder) saw(x *context, ns int64) {
-	r.total.lastNS = max(r.total.lastNS, ns)
-	if x != nil {
-		x.lastNS = max(x.lastNS, ns)
-	}
-}
-
-// failed returns the first error of a life's end, once.
-func (r *Recorder) failed() error {
-	err := r.err
-	r.err = nil
-	return err
-}
-
-// Context says nothing that is needed here.
+// Context does nothing: caches are found in graphs.
 func (r *Recorder) Context(*ggmlhooks.Context) error { return nil }
 
-// Buffer says nothing that is needed here.
+// Buffer does nothing: the tensors of caches name their buffers.
 func (r *Recorder) Buffer(*ggmlhooks.Buffer) error { return nil }
 
-// Graph keeps what a graph does to caches until its context has a newer one.
+// Graph works out what a graph does to caches.
 func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.context(g.Ctx).graph = &described{plan: newPlan(g)}
+	r.plans.Put(g, &described{plan: newPlan(g), made: -1})
 	return nil
 }
 
-// Begin notes that an execution begins.
+// Begin notes that an execution begins: what is done to its context's sequences from now on comes after it.
 func (r *Recorder) Begin(e *ggmlhooks.Execution) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x := r.context(e.Ctx)
-	r.saw(x, e.MonoNS)
-	x.held.on = x.held.on || e.Undecided
-	if x.held.on && x.held.before == nil {
-		before := r.total.clone()
-		x.held.before = &before
-	}
+	x.begun, x.undecided = e.Number, x.undecided || e.Undecided
+	r.lastNS = max(r.lastNS, e.MonoNS)
 	return nil
 }
 
-// End takes in what an execution did.
+// End notes when an execution ended; Record takes it in.
 func (r *Recorder) End(e *ggmlhooks.Execution) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := &r.now
-	now.Execution, now.ctx = e, r.context(e.Ctx)
-	now.g, now.rows = now.ctx.graph, now.rows[:0]
-	for i := range e.Rows {
-		row := &e.Rows[i]
-		pos := row.Pos
-		if pos < 0 {
-			pos = kvcache.PosUnknown
-		}
-		now.rows = append(now.rows, kvcache.Row{Cell: -1, Pos: pos, Seqs: row.Seqs})
-	}
-	r.saw(now.ctx, e.End.MonoNS)
-	r.apply(now, e.End.Status != 0)
-	for i := range now.rows {
-		if seqs := now.rows[i].Seqs; len(seqs) > 0 {
-			now.ctx.touched[seqs[0]] = e.End.MonoNS
-		}
-	}
-	return r.failed()
+	r.lastNS = max(r.lastNS, e.End.MonoNS)
+	return nil
 }
 
-// BufferEnd ends the lives in a cache whose memory was freed: watching them ends, so they are censored.
+// Record takes in what an execution did. Of a set-up only the caches are taken in.
+func (r *Recorder) Record(e *ggmlhooks.Execution) error {
+	g := r.plans.Of(e)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x := r.context(e.Ctx)
+	if e.Ended && g.made != x.made {
+		g.works, g.made = x.works(g.plan), x.made
+	}
+	if e.Ended && e.Phase != ggmlhooks.PhaseSetup {
+		r.now.begin(e, x, g)
+		r.now.apply(&r.out)
+		x.requests.touch(&r.now)
+	}
+	x.recorded = e.Number
+	x.catchUp(e.Number, e.Phase == ggmlhooks.PhaseSetup)
+	return r.out.failed()
+}
+
+// SeqChange takes in what the program did to sequences, after the executions before it.
+func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x := r.context(c.Ctx)
+	r.lastNS = max(r.lastNS, c.MonoNS)
+	if c.Kind == ggmlhooks.SeqRestore && len(x.caches) == 0 {
+		x.unseen = true
+	}
+	change := *c
+	x.add(waiting{change: &change})
+	return r.out.failed()
+}
+
+// Resolve empties the caches of a context that a set-up has left.
+func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x := r.context(e.Ctx)
+	if x.undecided && e.Discarded {
+		for _, t := range x.caches {
+			t.Forget()
+		}
+		x.requests.forget()
+	}
+	x.undecided = false
+	return nil
+}
+
+// BufferEnd ends the lives in a cache whose memory was freed, after the executions before it.
 func (r *Recorder) BufferEnd(e ggmlhooks.BufferEnd) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.saw(nil, e.MonoNS)
+	r.lastNS = max(r.lastNS, e.MonoNS)
 	for _, x := range r.ctxs {
-		for _, t := range slices.Clone(x.caches) {
-			if t.buffers[e.ID] {
-				r.settle(x)
-				r.freed = append(r.freed, t.Gauge(x.number))
-				r.freed = r.freed[max(0, len(r.freed)-kvcache.MaxFreed):]
-				t.End(e.MonoNS)
-				x.caches = slices.DeleteFunc(x.caches, func(other *tracked) bool { return other == t })
-				x.memory.Caches = slices.DeleteFunc(x.memory.Caches, func(other *kvcache.Cache) bool { return other == t.Cache })
-				x.graph.works = nil // they are found anew
-			}
+		x.add(waiting{freed: e})
+	}
+	return r.out.failed()
+}
+
+// Snapshot says how the caches are used now, and after [Recorder.Close] how they were used then. Any goroutine may
+// call it.
+func (r *Recorder) Snapshot() kvcache.Snapshot {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return r.last.Clone()
+	}
+	return r.snapshot()
+}
+
+func (r *Recorder) snapshot() kvcache.Snapshot {
+	s := kvcache.Snapshot{Reuse: r.reuse, Lifetime: r.out.lifetime, Idle: r.out.idle, Doubts: r.doubts, Freed: slices.Clone(r.out.freed)}
+	if r.lastNS != 0 {
+		s.UnixNS = r.lastNS + r.o.UnixOffset
+	}
+	for _, number := range slices.Sorted(maps.Keys(r.ctxs)) {
+		for _, t := range r.ctxs[number].caches {
+			s.Caches = append(s.Caches, t.Gauge(number))
 		}
 	}
-	return r.failed()
+	return s.Clone()
+}
+
+// Close ends watching: lives that have not ended are censored, and the table is completed. It may be called twice.
+func (r *Recorder) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	numbers := slices.Sorted(maps.Keys(r.ctxs))
+	for _, number := range numbers {
+		r.ctxs[number].catchUp(math.MaxUint64, false)
+	}
+	r.last = r.snapshot() // before all lives are ended
+	for _, number := range numbers {
+		for _, t := range r.ctxs[number].caches {
+			t.End(r.lastNS)
+		}
+	}
+	err := r.out.failed()
+	if r.out.table != nil {
+		if closing := r.out.table.close(&r.last); err == nil {
+			err = closing
+		}
+	}
+	return err
 }

@@ -117,6 +117,24 @@ func TestSetup(t *testing.T) {
 	}
 }
 
+// TestFreedUndecided: of a program that frees its caches before anything decided whether it was set-up, the lives are
+// recorded when the recording ends, as those of the run.
+func TestFreedUndecided(t *testing.T) {
+	var out bytes.Buffer
+	s := newStage(t, Options{Out: &out})
+	if err := errors.Join(s.decode(0, 0, 3, 0, true), s.BufferEnd(ggmlhooks.BufferEnd{ID: 7, MonoNS: 500})); err != nil {
+		t.Fatal(err)
+	}
+	s.wants("undecided")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.wants("the run", "allocate  0[0,3) 48")
+	if rows, _, last := readTable(t, out.Bytes()); len(rows) != 4 || len(last.Freed) != 1 || last.Freed[0].Used != 3 {
+		t.Errorf("%d rows, %+v", len(rows), last)
+	}
+}
+
 // TestFailed: a micro-batch that failed is removed by llama.cpp, and so here.
 func TestFailed(t *testing.T) {
 	s := newStage(t, Options{})
