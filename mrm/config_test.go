@@ -3,6 +3,7 @@ package mrm
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -224,9 +225,13 @@ func TestSchemaAndReference(t *testing.T) {
 	golden(t, "docs/mrm.schema.json", Schema())
 	golden(t, DefaultFile, Reference())
 	manual, err := os.ReadFile("../docs/MRM.md")
-	if err != nil || !strings.Contains(string(manual), string(Keys())) {
-		t.Errorf("docs/MRM.md does not have the keys that the code has (%v):\n%s", err, Keys())
+	const head = "| key | default | meaning |\n|---|---|---|\n"
+	before, rest, ok := strings.Cut(string(manual), head)
+	_, after, ended := strings.Cut(rest, "\n\n")
+	if err != nil || !ok || !ended {
+		t.Fatalf("docs/MRM.md has no table of keys that ends in an empty line (%v)", err)
 	}
+	golden(t, "docs/MRM.md", []byte(before+head+keyRows(reflect.TypeFor[Config](), "")+"\n"+after))
 	c, err := Parse(DefaultFile, Reference())
 	if err != nil {
 		t.Fatal(err)
@@ -236,6 +241,28 @@ func TestSchemaAndReference(t *testing.T) {
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("the reference differs from the defaults:\n%+v\n%+v", c, want)
 	}
+}
+
+// keyRows are the rows of a table of all keys below a path, in Markdown.
+func keyRows(t reflect.Type, path string) (rows string) {
+	keys, byKey := fields(t)
+	for _, key := range keys {
+		f := byKey[key]
+		kind, below := f.Type, join(path, key)
+		if kind.Kind() == reflect.Slice {
+			kind = kind.Elem()
+		}
+		if kind.Kind() == reflect.Struct {
+			rows += keyRows(kind, below)
+			continue
+		}
+		def := f.Tag.Get("default")
+		if def != "" {
+			def = "`" + strings.ReplaceAll(def, ",", ", ") + "`"
+		}
+		rows += fmt.Sprintf("| `%s` | %s | %s%s |\n", below, def, f.Tag.Get("doc"), allowed(f.Tag))
+	}
+	return rows
 }
 
 // FuzzParse: no text panics, every error has a place and a remedy, and what is accepted has a matrix of the size

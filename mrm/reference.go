@@ -2,7 +2,6 @@ package mrm
 
 import (
 	"bytes"
-	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -65,32 +64,4 @@ func allowed(tag reflect.StructTag) string {
 		return " (" + strings.ReplaceAll(enum, "|", ", ") + ")"
 	}
 	return ""
-}
-
-// Keys is a table of all keys in Markdown.
-func Keys() []byte {
-	var b bytes.Buffer
-	b.WriteString("| key | default | meaning |\n|---|---|---|\n")
-	keyRows(&b, reflect.TypeFor[Config](), "")
-	return b.Bytes()
-}
-
-func keyRows(b *bytes.Buffer, t reflect.Type, path string) {
-	keys, byKey := fields(t)
-	for _, key := range keys {
-		f := byKey[key]
-		kind, below := f.Type, join(path, key)
-		if kind.Kind() == reflect.Slice {
-			kind = kind.Elem()
-		}
-		if kind.Kind() == reflect.Struct {
-			keyRows(b, kind, below)
-			continue
-		}
-		def := f.Tag.Get("default")
-		if def != "" {
-			def = "`" + strings.ReplaceAll(def, ",", ", ") + "`"
-		}
-		fmt.Fprintf(b, "| `%s` | %s | %s%s |\n", below, def, f.Tag.Get("doc"), allowed(f.Tag))
-	}
 }
