@@ -24,7 +24,7 @@ type Config struct {
 	Collector  Collector `yaml:"collector" doc:"what is collected of its accesses to memory"`
 	KV         KV        `yaml:"kv" doc:"how the KV cache is followed"`
 	Analysis   Analysis  `yaml:"analysis" doc:"what metrics are computed with"`
-	Telemetry  Telemetry `yaml:"telemetry" doc:"how the machine is looked at"`
+	Telemetry  Telemetry `yaml:"telemetry" doc:"how the machine is monitored"`
 	Output     Output    `yaml:"output" doc:"where results go"`
 
 	file   string
@@ -48,7 +48,7 @@ type Settings struct {
 type Model struct {
 	ID     string `yaml:"id" doc:"its name in results; without it, general.name and file type" pattern:"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,119}$" words:"letters, digits, dots, dashes and underscores, no dot at its beginning"`
 	Path   string `yaml:"path" doc:"its GGUF file; without it, the embedded model" scalar:"yes"`
-	SHA256 string `yaml:"sha256" doc:"that the file must have; it is looked at before anything runs" pattern:"^[0-9a-f]{64}$" words:"64 hexadecimal digits, as sha256sum prints them"`
+	SHA256 string `yaml:"sha256" doc:"SHA-256 of the file, checked before anything runs" pattern:"^[0-9a-f]{64}$" words:"64 hexadecimal digits, as sha256sum prints them"`
 }
 
 // Engine is how a model is run.
@@ -81,9 +81,9 @@ type Prompt struct {
 // Collector is what is collected of accesses to memory.
 type Collector struct {
 	Primary    string `yaml:"primary" doc:"graph: the exact ledger of operations; perf: loads and stores that the processor samples; fault: page faults; page: pages that were written; none: regions and the cache alone" default:"graph" enum:"graph|perf|fault|page|none"`
-	Fallback   string `yaml:"fallback" doc:"what is taken where this machine cannot sample with perf; the results say so. The ledger needs none" default:"none" enum:"fault|page|none"`
+	Fallback   string `yaml:"fallback" doc:"collector where this machine cannot sample with perf; the results name it. The ledger needs none" default:"none" enum:"fault|page|none"`
 	Period     int64  `yaml:"period" doc:"loads and stores per sample of perf; 0: what is usual for the processor" default:"0" min:"0" max:"1000000000"`
-	GraphTrace string `yaml:"graph_trace" doc:"the ledger beside the primary collector: a row per access, windows for long runs, or off" default:"rows" enum:"rows|windows|off"`
+	GraphTrace string `yaml:"graph_trace" doc:"the ledger next to the primary collector: a row per access, windows for long runs, or off" default:"rows" enum:"rows|windows|off"`
 }
 
 // KV is how the KV cache is followed.
@@ -94,10 +94,10 @@ type KV struct {
 // Analysis is what metrics are computed with.
 type Analysis struct {
 	WindowsS   []float64  `yaml:"windows_s" doc:"lengths of the windows of working sets, in seconds" default:"0.001,0.1,1" min:"0.000001" max:"86400"`
-	Thresholds Thresholds `yaml:"thresholds" doc:"from what on a label of suitability is given; mrm-trace's"`
+	Thresholds Thresholds `yaml:"thresholds" doc:"bounds of the labels of suitability; the defaults are those of mrm-trace"`
 }
 
-// Thresholds are those of labels.
+// Thresholds are bounds of labels.
 type Thresholds struct {
 	HighWriteOnce    float64 `yaml:"high_write_once" doc:"least write-once ratio of high_mrm" default:"0.8" min:"0" max:"1"`
 	HighRetentionS   float64 `yaml:"high_retention_s" doc:"least 99th percentile of its retention, in seconds" default:"10" min:"0" max:"1e9"`
@@ -105,9 +105,9 @@ type Thresholds struct {
 	MediumRetentionS float64 `yaml:"medium_retention_s" doc:"least median of its retention, in seconds" default:"1" min:"0" max:"1e9"`
 }
 
-// Telemetry is how the machine is looked at.
+// Telemetry is how the machine is monitored.
 type Telemetry struct {
-	BaselineS float64 `yaml:"baseline_s" doc:"how long the machine is looked at before each cell, in seconds" default:"2" min:"0.1" max:"3600"`
+	BaselineS float64 `yaml:"baseline_s" doc:"how long the machine is monitored before each cell, in seconds" default:"2" min:"0.1" max:"3600"`
 }
 
 // Output is where results go.
