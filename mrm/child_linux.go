@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -76,9 +75,9 @@ const (
 
 // command prepares a program whose words go to files of the cell: name.log, or name.out and name.log, where apart
 // says so. It has a process group of its own, so that Ctrl-C reaches us alone, and dies with the thread that starts
-// it. files are to be closed behind it.
+// it. release closes the files after it.
 func (w *work) command(ctx context.Context, name string, argv []string, apart bool) (
-	cmd *exec.Cmd, files io.Closer, err error,
+	cmd *exec.Cmd, release func(), err error,
 ) {
 	log, err := os.Create(w.path(name + ".log"))
 	if err != nil {
@@ -96,28 +95,20 @@ func (w *work) command(ctx context.Context, name string, argv []string, apart bo
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
-	return cmd, closers{log, out}, nil
-}
-
-// closers are files that are closed together. One may stand there twice.
-type closers [2]*os.File
-
-func (c closers) Close() error {
-	err := c[0].Close()
-	if c[1] != c[0] {
-		err = errors.Join(err, c[1].Close())
-	}
-	return err
+	return cmd, func() {
+		log.Close()
+		out.Close()
+	}, nil
 }
 
 // child runs a program to its end. It is watched, where there is a watch, with what it has itself, or else only its
 // peak of memory is.
 func (w *work) child(ctx context.Context, name string, argv []string, watch *watch) (child, error) {
-	cmd, files, err := w.command(ctx, name, argv, w.Config.Engine.isCommand())
+	cmd, release, err := w.command(ctx, name, argv, w.Config.Engine.isCommand())
 	if err != nil {
 		return child{}, err
 	}
-	defer files.Close()
+	defer release()
 	ended := make(chan error, 1)
 	began := make(chan error)
 	at := time.Now()

@@ -55,11 +55,11 @@ func (w *commandPasses) tapped(ctx context.Context, o *observation) error {
 	if err != nil {
 		return err
 	}
-	cmd, files, err := w.command(ctx, "tapped", argv, true)
+	cmd, release, err := w.command(ctx, "tapped", argv, true)
 	if err != nil {
 		return err
 	}
-	defer files.Close()
+	defer release()
 	debug.FreeOSMemory() // what was needed before is none of the observer's
 	own, watch, began := ownCPU(), newWatch(os.DirFS("/")), time.Now()
 	looked := make(chan struct{})

@@ -1,6 +1,7 @@
 package mrm
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"reflect"
@@ -66,7 +67,11 @@ func (d *decoder) structure(node ast.Node, path string, v reflect.Value) {
 		case !known && d.ignored != nil:
 			d.ignore(pair.Value, join(path, name))
 		case !known:
-			d.wrong(pair.Key, nearestOf(name, keys), "unknown key %q%s", name, under(path))
+			where := ""
+			if path != "" {
+				where = " below " + path
+			}
+			d.wrong(pair.Key, nearestOf(name, keys), "unknown key %q%s", name, where)
 		case seen[name]:
 			d.wrong(pair.Key, "delete one of the two", "%s stands twice", join(path, name))
 		default:
@@ -93,13 +98,6 @@ func (d *decoder) ignore(node ast.Node, path string) {
 	}
 }
 
-func under(path string) string {
-	if path == "" {
-		return ""
-	}
-	return " below " + path
-}
-
 func nearestOf(name string, words []string) string {
 	if near := config.Nearest(name, words); near != "" {
 		return fmt.Sprintf("did you mean %s?", near)
@@ -117,24 +115,15 @@ func list(words []string) string {
 
 // pairs are those of a mapping.
 func (d *decoder) pairs(node ast.Node, path string) []*ast.MappingValueNode {
-	switch n := node.(type) {
-	case *ast.MappingNode:
-		return n.Values
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{n}
+	switch node.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
 	case *ast.NullNode:
-		d.wrong(node, "write keys below it, or delete the line", "%s is empty", orFile(path))
+		d.wrong(node, "write keys below it, or delete the line", "%s is empty", cmp.Or(path, "the file"))
 	default:
-		d.wrong(node, "write keys with values, such as experiment: {name: first}", "%s is no mapping", orFile(path))
+		d.wrong(node, "write keys with values, such as experiment: {name: first}", "%s is no mapping",
+			cmp.Or(path, "the file"))
 	}
-	return nil
-}
-
-func orFile(path string) string {
-	if path == "" {
-		return "the file"
-	}
-	return path
+	return pairsOf(node)
 }
 
 // missing sets the default of a key that the file lacks.
@@ -151,10 +140,10 @@ func (d *decoder) missing(parent ast.Node, path string, v reflect.Value, tag ref
 	case v.Kind() == reflect.Slice && ok:
 		for i, word := range strings.Split(def, ",") {
 			v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
-			setWord(v.Index(i), word)
+			set(v.Index(i), word, tag)
 		}
 	case ok:
-		setWord(v, def)
+		set(v, def, tag)
 	}
 }
 
@@ -175,7 +164,7 @@ func (d *decoder) value(node ast.Node, path string, v reflect.Value, tag reflect
 		return
 	}
 	if list, ok := node.(*ast.SequenceNode); ok && d.ignored != nil && len(list.Values) == 0 &&
-		!tagged(tag, "default") && tag.Get("required") == "" {
+		tag.Get("default") == "" && tag.Get("required") == "" {
 		return
 	}
 	switch v.Kind() {
@@ -187,9 +176,7 @@ func (d *decoder) value(node ast.Node, path string, v reflect.Value, tag reflect
 		}
 		d.structure(node, path, v)
 	default:
-		if word, ok := d.word(node, path); ok {
-			d.set(node, path, word, v, tag)
-		}
+		d.plain(node, path, v, tag)
 	}
 }
 
@@ -229,44 +216,37 @@ func (d *decoder) scalar(node ast.Node, path string, v reflect.Value) bool {
 	}
 	d.defaults(path, v)
 	field := byKey[keys[which]]
-	if word, ok := d.word(node, path); ok {
-		d.set(node, path, word, v.FieldByIndex(field.Index), field.Tag)
-	}
+	d.plain(node, path, v.FieldByIndex(field.Index), field.Tag)
 	return true
 }
 
-// word is the text of a plain value, as it is written.
-func (d *decoder) word(node ast.Node, path string) (string, bool) {
+// plain puts a plain value into a field, as it is written.
+func (d *decoder) plain(node ast.Node, path string, v reflect.Value, tag reflect.StructTag) {
+	var word string
 	switch n := node.(type) {
 	case *ast.LiteralNode:
-		return n.Value.Value, true
+		word = n.Value.Value
 	case *ast.StringNode:
-		return n.Value, true
+		word = n.Value
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		return node.GetToken().Value, true
+		word = node.GetToken().Value
 	case *ast.NullNode:
 		d.wrong(node, "write one behind the colon, or delete the line", "%s has no value", path)
+		return
 	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
 		d.wrong(node, "write the value out", "%s is an anchor, an alias or a tag, which are not read", path)
+		return
 	default:
 		d.wrong(node, "write one plain value", "%s is no plain value", path)
+		return
 	}
-	return "", false
-}
-
-// set puts a word into a field, if the tags allow it.
-func (d *decoder) set(node ast.Node, path, word string, v reflect.Value, tag reflect.StructTag) {
 	if d.ignored != nil && v.Kind() == reflect.Int64 {
 		word = pythonInteger(word)
 	}
-	if remedy := refuse(word, v.Kind(), tag); remedy != "" {
+	if remedy := set(v, word, tag); remedy != "" {
 		d.wrong(node, remedy, "%s is %q", path, word)
-		return
 	}
-	setWord(v, word)
 }
-
-func tagged(tag reflect.StructTag, key string) bool { _, ok := tag.Lookup(key); return ok }
 
 // pythonInteger writes an integer as Python's YAML and pydantic take it (4_000, 0x10, 4000.0) in decimal digits;
 // anything else stays.
@@ -280,48 +260,46 @@ func pythonInteger(word string) string {
 	return word
 }
 
-// setWord puts a word that fits into a field.
-func setWord(v reflect.Value, word string) {
+// set puts a word into a field. Where the tags do not allow it, it returns how the word should be written.
+func set(v reflect.Value, word string, tag reflect.StructTag) (remedy string) {
 	switch v.Kind() {
 	case reflect.Int64:
-		n, _ := strconv.ParseInt(word, 10, 64)
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil || !within(float64(n), tag) {
+			return fmt.Sprintf("write a whole number from %s to %s", tag.Get("min"), tag.Get("max"))
+		}
 		v.SetInt(n)
 	case reflect.Float64:
-		f, _ := strconv.ParseFloat(word, 64)
+		f, err := strconv.ParseFloat(word, 64)
+		if err != nil || !within(f, tag) {
+			return fmt.Sprintf("write a number from %s to %s", tag.Get("min"), tag.Get("max"))
+		}
 		v.SetFloat(f)
 	default:
+		if remedy := refuseText(word, tag); remedy != "" {
+			return remedy
+		}
 		v.SetString(word)
-	}
-}
-
-// refuse says how a word should be written for a field; "" is fine as it is.
-func refuse(word string, kind reflect.Kind, tag reflect.StructTag) string {
-	switch kind {
-	case reflect.Int64:
-		n, err := strconv.ParseInt(word, 10, 64)
-		if err != nil || float64(n) < bound(tag, "min") || float64(n) > bound(tag, "max") {
-			return "write a whole number " + interval(tag)
-		}
-	case reflect.Float64:
-		f, err := strconv.ParseFloat(word, 64)
-		if err != nil || math.IsNaN(f) || f < bound(tag, "min") || f > bound(tag, "max") {
-			return "write a number " + interval(tag)
-		}
-	default:
-		return refuseText(word, tag)
 	}
 	return ""
 }
 
+// within reports whether a number is one that the tags min and max allow. Every number has both.
+func within(n float64, tag reflect.StructTag) bool {
+	low, errLow := strconv.ParseFloat(tag.Get("min"), 64)
+	high, errHigh := strconv.ParseFloat(tag.Get("max"), 64)
+	return errLow == nil && errHigh == nil && low <= n && n <= high
+}
+
+// refuseText returns how a text should be written where the tags do not allow it.
 func refuseText(word string, tag reflect.StructTag) string {
 	if enum := tag.Get("enum"); enum != "" {
-		words := strings.Split(enum, "|")
 		parts := []string{word}
 		if tag.Get("pair") != "" {
 			parts = strings.SplitN(word, "/", 2)
 		}
 		for _, part := range parts {
-			if !slices.Contains(words, part) {
+			if words := strings.Split(enum, "|"); !slices.Contains(words, part) {
 				return nearestOf(part, words)
 			}
 		}
@@ -333,20 +311,4 @@ func refuseText(word string, tag reflect.StructTag) string {
 		return "leave the zero byte out"
 	}
 	return ""
-}
-
-// bound is the number in a tag; without it there is none.
-func bound(tag reflect.StructTag, which string) float64 {
-	f, err := strconv.ParseFloat(tag.Get(which), 64)
-	switch {
-	case err == nil:
-		return f
-	case which == "max":
-		return math.Inf(1)
-	}
-	return math.Inf(-1)
-}
-
-func interval(tag reflect.StructTag) string {
-	return fmt.Sprintf("from %s to %s", tag.Get("min"), tag.Get("max"))
 }

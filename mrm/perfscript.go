@@ -36,16 +36,6 @@ var perfEvents = map[string]func(op string) string{
 	memtrace.CollectorFault.String(): func(string) string { return "page-faults" },
 }
 
-// sampled reports whether a run has samples that perf could have taken.
-func sampled(used []string) bool {
-	for _, name := range used {
-		if perfEvents[name] != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // writePerfScript writes the samples of a run as perf script -F comm,tid,cpu,time,period,event,addr,sym,dso prints
 // them, which its consumers and mrm-trace's parser read. The program is called model, times are Unix time. What
 // perf prints there without an instruction's address is the symbol and the file of the address of data.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/memtrace"
@@ -31,7 +32,7 @@ func (w *work) seal(ctx context.Context, o *observation, r recording) (string, *
 	for _, name := range r.raw {
 		raw[name] = copyFile(w.path(name))
 	}
-	if sampled(full.Collector.Used) {
+	if slices.ContainsFunc(full.Collector.Used, func(name string) bool { return perfEvents[name] != nil }) {
 		raw[PerfScriptName] = func(out io.Writer) error { return writePerfScript(ctx, out, r.dir) }
 	}
 	export := Export{From: r.dir, Metadata: full, Raw: raw}

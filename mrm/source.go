@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -95,12 +96,7 @@ func bare(err error) error {
 	return err
 }
 
-// reading is what a model is read from.
-type reading interface {
-	ReadAt(p []byte, off int64) (int, error)
-}
-
-func describe(m Model, path string, r reading, size int64) (*Source, error) {
+func describe(m Model, path string, r io.ReaderAt, size int64) (*Source, error) {
 	file, err := gguf.Read(r, size)
 	if err != nil {
 		return nil, fmt.Errorf("the model %s: %s", path, firstLine(err))
