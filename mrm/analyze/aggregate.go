@@ -82,7 +82,9 @@ func Aggregate(ctx context.Context, f *Found) (*Aggregated, error) {
 		key := [2]string{run.Experiment.Name, run.Cell.Key}
 		g := gathered[key]
 		if g == nil {
-			g = &gathering{group: cellGroup{Experiment: run.Experiment.Name, Cell: cellOf(&run.Cell)},
+			g = &gathering{group: cellGroup{Experiment: run.Experiment.Name, Cell: matrixCell{
+				run.Cell.Key, run.Cell.ModelID, run.Cell.Prompt, run.Cell.NCtx, run.Cell.KVType, run.Cell.MaxTokens,
+				run.Cell.Concurrency}},
 				values: map[figureName][]float64{}, having: map[figureName]int{}, of: map[string]int{}}
 			gathered[key] = g
 		}
@@ -98,10 +100,6 @@ func Aggregate(ctx context.Context, f *Found) (*Aggregated, error) {
 			cmp.Compare(a.Cell.Key, b.Cell.Key))
 	})
 	return r, nil
-}
-
-func cellOf(c *verdict.Cell) matrixCell {
-	return matrixCell{c.Key, c.ModelID, c.Prompt, c.NCtx, c.KVType, c.MaxTokens, c.Concurrency}
 }
 
 // figureName is a figure's name.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,20 +89,16 @@ func (r *SealedRun) export(to string) (done bool, err error) {
 	return true, os.Rename(draft, leaf)
 }
 
+// sameFiles reports whether two manifests list files of the same names and sums.
 func sameFiles(a, b []rundir.File) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	sums := map[string]string{}
-	for _, f := range a {
-		sums[f.Name] = f.SHA256
-	}
-	for _, f := range b {
-		if sums[f.Name] != f.SHA256 {
-			return false
+	sums := func(files []rundir.File) map[string]string {
+		all := map[string]string{}
+		for _, f := range files {
+			all[f.Name] = f.SHA256
 		}
+		return all
 	}
-	return true
+	return maps.Equal(sums(a), sums(b))
 }
 
 // copyTo copies a file.

@@ -134,8 +134,9 @@ func cellNames(groups []cellGroup) (names []string, common string) {
 			name = groups[i].Cell.Prompt
 		}
 		if slices.ContainsFunc(groups, func(g cellGroup) bool {
-			return g.Cell.Key != groups[i].Cell.Key &&
-				sameWords(g.Cell, groups[i].Cell)
+			same := g.Cell
+			same.Key = groups[i].Cell.Key
+			return g.Cell != groups[i].Cell && same == groups[i].Cell
 		}) {
 			// they differ in what a cell does not say, as in the sizes of batches
 			name += ", cell " + groups[i].Cell.Key
@@ -143,10 +144,4 @@ func cellNames(groups []cellGroup) (names []string, common string) {
 		names = append(names, fmt.Sprintf("%s (n = %d)", name, len(groups[i].Runs)))
 	}
 	return names, common
-}
-
-// sameWords reports whether two cells differ in nothing but their keys.
-func sameWords(a, b matrixCell) bool {
-	a.Key = b.Key
-	return a == b
 }

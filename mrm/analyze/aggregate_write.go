@@ -2,7 +2,6 @@ package analyze
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -12,12 +11,7 @@ import (
 )
 
 // WriteJSON writes everything, cell by cell.
-func (r *Aggregated) WriteJSON(w io.Writer) error {
-	out := json.NewEncoder(w)
-	out.SetEscapeHTML(false)
-	out.SetIndent("", "  ")
-	return out.Encode(r)
-}
+func (r *Aggregated) WriteJSON(w io.Writer) error { return writeJSON(w, r) }
 
 // aggregateColumns are those of the table, one row per cell and figure.
 var aggregateColumns = []table.Column{
@@ -46,55 +40,41 @@ var aggregateColumns = []table.Column{
 	{Name: "method", Kind: table.Text, Null: true, Description: "how the interval is computed; null: none"},
 }
 
-// each calls f for every row: texts, integers and numbers in the order of the columns.
-func (r *Aggregated) each(f func(values []any) error) error {
+// rows are a value per column for each cell and figure: texts, integers and numbers.
+func (r *Aggregated) rows() (all [][]any) {
 	for i := range r.Groups {
 		g := &r.Groups[i]
 		for k := range g.Rows {
 			row, c := &g.Rows[k], &g.Cell
-			if err := f([]any{
+			all = append(all, []any{
 				g.Experiment, c.Key, c.ModelID, c.Prompt, c.NCtx, c.KVType, c.MaxTokens, c.Concurrency, row.Type,
 				row.Metric, row.N, g.Marginal, g.Contaminated,
 				&row.Mean, row.SD, row.Low, row.High, &row.Min, &row.Max, row.Method,
-			}); err != nil {
-				return err
-			}
+			})
 		}
 	}
-	return nil
+	return all
 }
 
 // WriteCSV writes a row for each cell and figure.
 func (r *Aggregated) WriteCSV(w io.Writer) error {
-	out := csv.NewWriter(w)
 	var names []string
 	for _, c := range aggregateColumns {
 		names = append(names, c.Name)
 	}
-	out.Write(names)
-	r.each(func(values []any) error {
+	records := [][]string{names}
+	for _, values := range r.rows() {
 		var fields []string
 		for _, v := range values {
-			fields = append(fields, csvField(v))
+			if number, ok := v.(*float64); ok {
+				fields = append(fields, csvNumber(number))
+			} else {
+				fields = append(fields, fmt.Sprint(v))
+			}
 		}
-		return out.Write(fields)
-	})
-	out.Flush()
-	return out.Error()
-}
-
-// csvField writes a value; nil is nothing.
-func csvField(v any) string {
-	switch v := v.(type) {
-	case *float64:
-		if v == nil {
-			return ""
-		}
-		return strconv.FormatFloat(*v, 'g', -1, 64)
-	case int:
-		return strconv.Itoa(v)
+		records = append(records, fields)
 	}
-	return fmt.Sprint(v)
+	return csv.NewWriter(w).WriteAll(records)
 }
 
 // WriteParquet writes the same rows.
@@ -105,7 +85,7 @@ func (r *Aggregated) WriteParquet(w io.Writer) error {
 		return err
 	}
 	b := table.NewBatch(s)
-	if err := r.each(func(values []any) error {
+	for _, values := range r.rows() {
 		for i, v := range values {
 			switch v := v.(type) {
 			case string:
@@ -120,9 +100,9 @@ func (r *Aggregated) WriteParquet(w io.Writer) error {
 				}
 			}
 		}
-		return b.EndRow()
-	}); err != nil {
-		return err
+		if err := b.EndRow(); err != nil {
+			return err
+		}
 	}
 	if err := out.Write(b); err != nil {
 		return err

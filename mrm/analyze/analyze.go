@@ -46,49 +46,41 @@ var ErrContaminated = errors.New("the run is contaminated")
 // Folder is where results of a run stand, below its directory.
 var Folder = filepath.Join("derived", "mrm")
 
+// product is a file of the results.
+type product struct {
+	name string
+	fill func(io.Writer) error // nil: there is none
+}
+
 // Run analyses one run directory.
 func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 	if err := check(dir, o); err != nil {
 		return nil, err
 	}
-	if isForeign, err := memory.Foreign(dir); err != nil {
+	r := &Result{Dir: dir, Out: filepath.Join(dir, Folder)}
+	var products []product
+	var drawn *figureData
+	isForeign, err := memory.Foreign(dir)
+	switch {
+	case err != nil:
 		return nil, err
-	} else if isForeign {
-		return observed(ctx, dir, o)
+	case isForeign: // mrm-trace's samples have no sizes, so that nothing can be said of bytes
+		report, err := memory.Analyze(ctx, dir, memory.Options{Windows: o.Windows, Thresholds: o.Thresholds})
+		if err != nil {
+			return nil, err
+		}
+		r.From, r.Notes, products = "samples", report.Notes, []product{{metricsName, report.WriteMetrics}}
+	default:
+		if products, drawn, err = r.survey(ctx, o); err != nil {
+			return nil, err
+		}
 	}
-	classes, err := LoadClasses(o.Devices)
-	if err != nil {
-		return nil, err
-	}
-	some, err := classes.Pick(o.Classes)
-	if err != nil {
-		return nil, err
-	}
-	s, err := readSurvey(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	metrics, err := s.measure(ctx, o.Windows, o.Thresholds)
-	if err != nil {
-		return nil, err
-	}
-	subjects := s.subjects()
-	report := whatIf(subjects, classes, some,
-		demandOptions{Years: o.Years, Tokens: s.Tokens, Thresholds: o.Thresholds, Types: s.types})
-	r := &Result{Dir: dir, Out: filepath.Join(dir, Folder), Report: report, From: s.From, Notes: s.Notes}
 	d, err := begin(r.Out)
 	if err != nil {
 		return nil, err
 	}
 	defer d.discard()
-	for _, f := range []struct {
-		name string
-		fill func(io.Writer) error
-	}{
-		{"metrics.csv", metrics}, {"suitability.csv", report.WriteLabelsCSV}, {"whatif.csv", report.WriteCSV},
-		{"sensitivity.csv", report.WriteSensitivityCSV}, {"whatif.json", report.WriteJSON},
-		{"whatif.txt", report.WriteText}, {"phases.csv", s.WriteMarked},
-	} {
+	for _, f := range products {
 		if f.fill == nil {
 			continue
 		}
@@ -97,12 +89,12 @@ func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 		}
 		r.Files = append(r.Files, f.name)
 	}
-	if len(o.Forms) > 0 {
-		drawn, err := drawFigures(s.figureData(report, subjects), d.dir, o.Forms)
+	if drawn != nil && len(o.Forms) > 0 {
+		paths, err := drawFigures(drawn, d.dir, o.Forms)
 		if err != nil {
 			return nil, err
 		}
-		for _, path := range drawn {
+		for _, path := range paths {
 			r.Files = append(r.Files, filepath.Base(path))
 		}
 	}
@@ -112,24 +104,33 @@ func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 	return r, export.Remember(dir, r.Out, o.Version, o.Command)
 }
 
-// observed writes metrics.csv of a run that mrm-trace recorded. Its samples have no sizes, so that nothing can be
-// said of bytes.
-func observed(ctx context.Context, dir string, o Options) (*Result, error) {
-	report, err := memory.Analyze(ctx, dir, memory.Options{Windows: o.Windows, Thresholds: o.Thresholds})
+// survey computes what follows from the run's tables: files, and what figures draw.
+func (r *Result) survey(ctx context.Context, o Options) ([]product, *figureData, error) {
+	classes, err := LoadClasses(o.Devices)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	r := &Result{Dir: dir, Out: filepath.Join(dir, Folder), From: "samples", Files: []string{"metrics.csv"},
-		Notes: report.Notes}
-	d, err := begin(r.Out)
+	some, err := classes.Pick(o.Classes)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer d.discard()
-	if err := errors.Join(d.write(r.Files[0], report.WriteMetrics), d.publish()); err != nil {
-		return nil, err
+	s, err := readSurvey(ctx, r.Dir)
+	if err != nil {
+		return nil, nil, err
 	}
-	return r, export.Remember(dir, r.Out, o.Version, o.Command)
+	metrics, err := s.measure(ctx, o.Windows, o.Thresholds)
+	if err != nil {
+		return nil, nil, err
+	}
+	subjects := s.subjects()
+	r.Report = whatIf(subjects, classes, some,
+		demandOptions{Years: o.Years, Tokens: s.Tokens, Thresholds: o.Thresholds, Types: s.types})
+	r.From, r.Notes = s.From, s.Notes
+	return []product{
+		{metricsName, metrics}, {"suitability.csv", r.Report.WriteLabelsCSV}, {"whatif.csv", r.Report.WriteCSV},
+		{"sensitivity.csv", r.Report.WriteSensitivityCSV}, {"whatif.json", r.Report.WriteJSON},
+		{"whatif.txt", r.Report.WriteText}, {"phases.csv", s.WriteMarked},
+	}, s.drawn(r.Report, subjects), nil
 }
 
 // check looks at whether a run may be analysed: sealed, and not contaminated.

@@ -18,9 +18,9 @@ import (
 
 // metricFigure is one metric of the cells of an experiment.
 type metricFigure struct {
-	Name  string // unitOf the file, without its end
+	Name  string // of the file, without its end
 	Title string
-	Label string // unitOf the axis, with the unit
+	Label string // of the axis, with the unit
 	Cells []string
 	Means []cellMean // none: nothing is drawn
 	// IsBytes is set where the values are bytes; Label has no unit then, the largest value gives it.
@@ -33,13 +33,13 @@ type metricFigure struct {
 // there is none, of a single run.
 type cellMean struct {
 	Cell      int    // its number in Cells
-	Type      string // unitOf regions; run for the run as a whole
+	Type      string // of regions; run for the run as a whole
 	Mean      float64
 	Low, High *float64
 }
 
 // DrawAcross draws each metric into a folder: a dot for each mean, with its interval as a bar. It returns the paths
-// unitOf the files. A figure of an earlier call that has nothing to draw now, or another form, is removed.
+// of the files. A figure of an earlier call that has nothing to draw now, or another form, is removed.
 func DrawAcross(all []metricFigure, dir string, forms []string) (paths []string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of figures: %w", err)

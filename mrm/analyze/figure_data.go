@@ -6,13 +6,14 @@ import (
 
 // figureData is what is drawn. What is nil or empty is not drawn.
 type figureData struct {
-	Title string // unitOf the run, in every picture
-	// Note stands small below every picture: what the title has no room for; "" for none.
+	Title string // of the run, in every picture: its model, quantisation and context
+	// Note is printed small below every picture: prompt, type of cache and id of the run; "" for none.
 	Note string
-	// Warning stands above every picture, as of a run that is not to be published; "" for none.
+	// Warning is printed above every picture: why the run is not to be published; "" where it may be.
 	Warning string
 	Lives   []typeLives
-	// Resolution is by how many seconds times may be wrong.
+	// Resolution is by how many seconds times may be wrong: the mean length of a graph, for what happens in one has
+	// the time of its beginning.
 	Resolution float64
 	Heat       *heatData
 	Working    *workingData
@@ -38,7 +39,7 @@ type heatData struct {
 // heatPanelData is the places of a type of regions.
 type heatPanelData struct {
 	Type  string
-	Bytes float64 // unitOf all places: the height of the panel
+	Bytes float64 // of all places: the height of the panel
 	Rows  int
 	// Touched is the bytes that were touched in each cell, row by row from the lowest place on, Bins to a row. A
 	// byte counts each time.
@@ -68,7 +69,7 @@ type phaseBytes struct {
 type kvLivesData struct {
 	Name    string
 	Blocks  int64
-	Cells   int64 // unitOf a block
+	Cells   int64 // of a block
 	Seconds float64
 	Lives   []kvLife
 	// More is how many lives there are beside these.
@@ -78,7 +79,7 @@ type kvLivesData struct {
 // kvLife is one of them.
 type kvLife struct {
 	Block    int64
-	From, To float64 // timeAxis since the run began
+	From, To float64 // times since the run began
 	LastRead float64 // 0: it was never read
 	Reason   string  // why it was evicted; "": it was not
 }

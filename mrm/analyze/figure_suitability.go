@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"image/color"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/llamatap/llamatap/inspect/sheet"
@@ -208,7 +209,7 @@ func refreshing(d *figureData) *sheet.Picture {
 				low = min(low, log10(row.RefreshedPerDay.High))
 			}
 		}
-		if b.isEmpty() {
+		if !slices.ContainsFunc(b.high, func(v float64) bool { return v > -29 }) { // nothing is refreshed
 			continue
 		}
 		shapes = append(shapes, b)
@@ -242,15 +243,6 @@ var bandDashes = []vg.Length{vg.Points(2), vg.Points(1.5)}
 type band struct {
 	x, low, high []float64
 	fill         color.NRGBA
-}
-
-func (b *band) isEmpty() bool {
-	for _, v := range b.high {
-		if v > -29 {
-			return false
-		}
-	}
-	return true
 }
 
 // Plot draws it.

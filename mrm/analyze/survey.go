@@ -19,10 +19,8 @@ import (
 type survey struct {
 	Dir            string
 	RunID, ModelID string
-	// Title names the run for people: model, quantisation and context; Note has its prompt, type of cache and id.
-	// Warning says why it is not to be published, "" where it may be.
-	Title, Note, Warning string
-	Tokens               int64 // that the run computed
+	figureData
+	Tokens int64 // that the run computed
 	// Begin is when the first graph began, until when weights are loaded at the latest; End when something was
 	// accessed last. Unix nanoseconds.
 	Begin, End int64
@@ -31,13 +29,6 @@ type survey struct {
 	From string
 	// Notes are sentences on what could not be computed.
 	Notes []string
-	// Resolution is by how many seconds times may be wrong: the mean length of a graph, for what happens in one has
-	// the time of its beginning.
-	Resolution float64
-	KV         *kvLivesData
-	Heat       *heatData
-	Working    *workingData
-	Phases     []phaseBytes
 	// WriteMarked writes what samples say of the phases that markers name, as CSV; nil: the run has no markers.
 	// Measure sets it.
 	WriteMarked func(io.Writer) error
@@ -234,10 +225,8 @@ func livesByType(subjects []subject) (all []typeLives) {
 	return all
 }
 
-// Data is everything that is drawn of the run.
-func (s *survey) figureData(report *Report, subjects []subject) *figureData {
-	return &figureData{
-		Title: s.Title, Note: s.Note, Warning: s.Warning, Lives: livesByType(subjects), Resolution: s.Resolution,
-		Heat: s.Heat, Working: s.Working, Phases: s.Phases, KV: s.KV, Report: report, Subjects: subjects,
-	}
+// drawn is everything that is drawn of the run.
+func (s *survey) drawn(report *Report, subjects []subject) *figureData {
+	s.Lives, s.Report, s.Subjects = livesByType(subjects), report, subjects
+	return &s.figureData
 }

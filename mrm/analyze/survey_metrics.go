@@ -61,8 +61,7 @@ func (s *survey) measure(ctx context.Context, windows []time.Duration, t memtrac
 
 // writeMetrics writes metrics.csv by what is known without a trace: what would need one is empty.
 func (s *survey) writeMetrics(w io.Writer, t memtrace.Thresholds) error {
-	out := csv.NewWriter(w)
-	out.Write(memory.MetricsColumns)
+	records := [][]string{memory.MetricsColumns}
 	used := map[memtrace.RegionType][2]int64{}
 	for i := range s.Regions {
 		r := &s.Regions[i]
@@ -72,7 +71,8 @@ func (s *survey) writeMetrics(w io.Writer, t memtrace.Thresholds) error {
 	for _, group := range byType(s.subjects()) {
 		kind := group[0].Type
 		row := make([]string, len(memory.MetricsColumns))
-		l := labelsOf(group, t)
+		whole := together(group)
+		l := whole.labels(t)
 		row[0], row[1], row[2] = kind.String(), strconv.Itoa(l.Regions), strconv.FormatUint(l.Bytes, 10)
 		row[9], row[10] = strconv.FormatInt(used[kind][0], 10), strconv.FormatInt(used[kind][1], 10)
 		if l.WriteOnce != nil {
@@ -93,10 +93,9 @@ func (s *survey) writeMetrics(w io.Writer, t memtrace.Thresholds) error {
 			}
 			row[15], row[16] = l.Label, formatMetric(*l.CensoredShare)
 		}
-		out.Write(row)
+		records = append(records, row)
 	}
-	out.Flush()
-	return out.Error()
+	return csv.NewWriter(w).WriteAll(records)
 }
 
 // formatMetric writes a figure with what is needed to read it back.

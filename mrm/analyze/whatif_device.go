@@ -83,9 +83,8 @@ func builtinClasses() *Classes {
 	return c
 }
 
-// LoadClasses reads a file of device classes and adds those that come with llamatap, of which one with the same id
-// gives
-// way. "" is no file.
+// LoadClasses reads a file of device classes and adds those that come with llamatap, unless the file has one with the
+// same id. "" is no file.
 func LoadClasses(path string) (*Classes, error) {
 	own := builtinClasses()
 	if path == "" {
@@ -99,20 +98,20 @@ func LoadClasses(path string) (*Classes, error) {
 	if err != nil {
 		return nil, err
 	}
-	return own.with(theirs), nil
+	maps.Copy(own.Sources, theirs.Sources)
+	for _, class := range theirs.Classes {
+		if i := own.index(class.ID); i >= 0 {
+			own.Classes[i] = class
+		} else {
+			own.Classes = append(own.Classes, class)
+		}
+	}
+	return own, nil
 }
 
-// with adds classes, which go before those of the same id.
-func (c *Classes) with(more *Classes) *Classes {
-	maps.Copy(c.Sources, more.Sources)
-	for _, m := range more.Classes {
-		if i := slices.IndexFunc(c.Classes, func(have Class) bool { return have.ID == m.ID }); i >= 0 {
-			c.Classes[i] = m
-			continue
-		}
-		c.Classes = append(c.Classes, m)
-	}
-	return c
+// index finds a class by its id; -1: there is none.
+func (c *Classes) index(id string) int {
+	return slices.IndexFunc(c.Classes, func(have Class) bool { return have.ID == id })
 }
 
 // Pick takes some classes by their ids; none are all.
@@ -122,7 +121,7 @@ func (c *Classes) Pick(ids []string) ([]Class, error) {
 	}
 	var some []Class
 	for _, id := range ids {
-		i := slices.IndexFunc(c.Classes, func(have Class) bool { return have.ID == id })
+		i := c.index(id)
 		if i < 0 {
 			return nil, fmt.Errorf("no device class %.40q: use some of %s", id, strings.Join(c.ids(), ", "))
 		}

@@ -1,11 +1,6 @@
 package analyze
 
-import (
-	"maps"
-	"slices"
-
-	"github.com/llamatap/llamatap/memtrace"
-)
+import "github.com/llamatap/llamatap/memtrace"
 
 // formulas are what figures of a report were computed with, by their keys.
 var formulas = map[string]string{
@@ -106,12 +101,6 @@ func sourcesOf(all *Classes, classes []Class) map[string]Source {
 	return used
 }
 
-// labelsOf labels regions of one type together: their lives are put together, counted in bytes.
-func labelsOf(group []subject, t memtrace.Thresholds) Labels {
-	whole := together(group)
-	return whole.labels(t)
-}
-
 // labels labels a type of region.
 func (whole *subject) labels(t memtrace.Thresholds) Labels {
 	l := Labels{Type: whole.Type.String(), Regions: max(whole.Regions, 1), Bytes: whole.Bytes,
@@ -164,6 +153,3 @@ func together(group []subject) subject {
 	whole.Lives = &lives
 	return whole
 }
-
-// sourceKeys are the keys of the report's sources in order.
-func (r *Report) sourceKeys() []string { return slices.Sorted(maps.Keys(r.Sources)) }

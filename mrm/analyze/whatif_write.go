@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -14,11 +16,13 @@ import (
 )
 
 // WriteJSON writes the report with everything that its figures were computed from.
-func (r *Report) WriteJSON(w io.Writer) error {
+func (r *Report) WriteJSON(w io.Writer) error { return writeJSON(w, r) }
+
+func writeJSON(w io.Writer, v any) error {
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)
 	out.SetIndent("", "  ")
-	return out.Encode(r)
+	return out.Encode(v)
 }
 
 // rowHeader are the columns of rows in CSV.
@@ -68,53 +72,48 @@ func (r *Row) fields() []string {
 
 // WriteCSV writes the rows, those of types before those of regions.
 func (r *Report) WriteCSV(w io.Writer) error {
-	out := csv.NewWriter(w)
-	out.Write(rowHeader)
+	records := [][]string{rowHeader}
 	for _, rows := range [][]Row{r.Types, r.Regions} {
 		for i := range rows {
-			out.Write(rows[i].fields())
+			records = append(records, rows[i].fields())
 		}
 	}
-	out.Flush()
-	return out.Error()
+	return csv.NewWriter(w).WriteAll(records)
 }
 
 // WriteSensitivityCSV writes what follows where a figure of a class is another one.
 func (r *Report) WriteSensitivityCSV(w io.Writer) error {
-	out := csv.NewWriter(w)
-	out.Write(append([]string{"parameter", "factor", "value"}, rowHeader...))
+	records := [][]string{append([]string{"parameter", "factor", "value"}, rowHeader...)}
 	for i := range r.Sensitivity {
 		s := &r.Sensitivity[i]
-		out.Write(append([]string{s.Parameter, csvNumber(&s.Factor), csvNumber(&s.Value)}, s.Row.fields()...))
+		records = append(records,
+			append([]string{s.Parameter, csvNumber(&s.Factor), csvNumber(&s.Value)}, s.Row.fields()...))
 	}
-	out.Flush()
-	return out.Error()
+	return csv.NewWriter(w).WriteAll(records)
 }
 
 // WriteLabelsCSV writes the labels of types.
 func (r *Report) WriteLabelsCSV(w io.Writer) error {
-	out := csv.NewWriter(w)
-	out.Write([]string{"region_type", "n_regions", "bytes", "bytes_lived", "write_once_ratio", "censored_share",
+	records := [][]string{{"region_type", "n_regions", "bytes", "bytes_lived", "write_once_ratio", "censored_share",
 		"retention_p50_s", "retention_p99_s",
 		"retention_km_p50_s", "retention_km_p50_known", "retention_km_p99_s", "retention_km_p99_known",
-		"time_resolution_s", "mrm_label", "mrm_label_censored"})
+		"time_resolution_s", "mrm_label", "mrm_label_censored"}}
 	for i := range r.Labels {
 		l := &r.Labels[i]
-		out.Write([]string{l.Type, strconv.Itoa(l.Regions), strconv.FormatUint(l.Bytes, 10),
+		records = append(records, []string{l.Type, strconv.Itoa(l.Regions), strconv.FormatUint(l.Bytes, 10),
 			strconv.FormatInt(l.Lives, 10), csvNumber(l.WriteOnce), csvNumber(l.CensoredShare),
 			csvNumber(l.Plain.P50), csvNumber(l.Plain.P99), csvNumber(l.KaplanMeier.P50),
 			strconv.FormatBool(l.IsKnown50), csvNumber(l.KaplanMeier.P99), strconv.FormatBool(l.IsKnown99),
 			csvNumber(&l.Resolution),
 			l.Label, l.LabelCensor})
 	}
-	out.Flush()
-	return out.Error()
+	return csv.NewWriter(w).WriteAll(records)
 }
 
 // WriteText writes tables for people.
 func (r *Report) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "What if: a run of %s", timeText(r.Seconds))
+	fmt.Fprintf(t, "What if: a run of %s", withUnit(timeUnits, r.Seconds))
 	if r.Tokens > 0 {
 		fmt.Fprintf(t, ", %d tokens", r.Tokens)
 	}
@@ -159,7 +158,7 @@ func (r *Report) writeInputs(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "  %s: %s, refresh %s\n", c.ID, strings.Join(all, ", "), c.Refresh)
 	}
-	for _, key := range r.sourceKeys() {
+	for _, key := range slices.Sorted(maps.Keys(r.Sources)) {
 		s := r.Sources[key]
 		read := ""
 		if s.Read != "" {
@@ -222,22 +221,9 @@ func (l *Labels) needed(seconds *float64, known bool) string {
 	case seconds == nil:
 		return "-"
 	case *seconds < l.Resolution:
-		return "< " + timeText(l.Resolution)
+		return "< " + withUnit(timeUnits, l.Resolution)
 	case !known:
-		return "≥ " + timeText(*seconds)
+		return "≥ " + withUnit(timeUnits, *seconds)
 	}
-	return timeText(*seconds)
-}
-
-// timeText writes seconds with a unit.
-func timeText(s float64) string {
-	for _, unit := range []struct {
-		by   float64
-		name string
-	}{{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}, {1e-3, "ms"}, {1e-6, "µs"}} {
-		if s >= unit.by {
-			return threeDigits(s/unit.by) + " " + unit.name
-		}
-	}
-	return threeDigits(s*1e9) + " ns"
+	return withUnit(timeUnits, *seconds)
 }
