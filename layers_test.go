@@ -27,7 +27,7 @@ var layers = map[string]int{
 	"mrm/verdict": 1, // what a run of an experiment says of itself, for those who read it
 	"runner":      4, "runner/*": 4, "inspect/server": 4,
 
-	"config": 3, "collect": 3, "inspect/report": 3, "inspect/export": 3, "inspect/repair": 3, "inspect/host": 3, "runner/watch": 3, "runner/sampling": 3, "runner/session/control": 3, // a run's socket: both ends
+	"config": 3, "collect": 3, "inspect/export": 3, "inspect/repair": 3, "inspect/host": 3, "runner/watch": 3, "runner/sampling": 3, "runner/session/control": 3, // a run's socket: both ends
 
 	"ggmlhooks/*": 2, "resource/*": 2, "memtrace/*": 2, "kvcache/*": 2, // sensors
 	"inspect/tensors": 2, "inspect/memory": 2, "inspect/resources": 2,
@@ -265,13 +265,13 @@ func TestLayerRules(t *testing.T) {
 
 func TestInspectReach(t *testing.T) {
 	chain := []source{
-		{"inspect/report", "a.go", []string{module + "/inspect/tensors"}},
+		{"inspect/host", "a.go", []string{module + "/inspect/tensors"}},
 		{"inspect/tensors", "a.go", []string{module + "/store/stream"}},
 		{"store/stream", "a.go", []string{module + "/cgo/tap"}},
 	}
 	got := inspectReaches(chain)
 	slices.Sort(got)
-	if want := []string{"inspect/report reaches cgo/tap", "inspect/tensors reaches cgo/tap"}; !slices.Equal(got, want) {
+	if want := []string{"inspect/host reaches cgo/tap", "inspect/tensors reaches cgo/tap"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	chain[2].imports = nil

@@ -10,7 +10,7 @@ import (
 	"strconv"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
-	held "github.com/llamatap/llamatap/inspect/report"
+	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/cli"
 )
@@ -87,7 +87,7 @@ func (a *inspectArgs) run() error {
 	}
 	run, err := tensors.Open(a.path)
 	if errors.Is(err, tensors.ErrNotARun) && !a.attention && !a.stats && !a.narrowed() {
-		all, readErr := held.Read(a.path)
+		all, readErr := resources.ReadRun(a.path)
 		if readErr != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ func (a *inspectArgs) show(ctx context.Context, run *tensors.Run, out io.Writer)
 	if err := summary.WriteText(out); err != nil || run.Kind != tensors.KindRun {
 		return err
 	}
-	all, err := held.Read(a.path)
+	all, err := resources.ReadRun(a.path)
 	if err != nil || len(all.Data) < 2 {
 		return nil // the tensors were shown
 	}

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	held "github.com/llamatap/llamatap/inspect/report"
+	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -43,9 +43,9 @@ characters of its name after an underscore, or nothing: the newest run.
 				if most > 0 {
 					found = found[:min(most, len(found))]
 				}
-				runs := []*held.Run{}
+				runs := []*resources.Run{}
 				for _, dir := range found {
-					r, err := held.Read(dir)
+					r, err := resources.ReadRun(dir)
 					if err != nil {
 						fmt.Fprintf(terminal.Err, "llamatap: %v\n", err)
 						continue
@@ -58,7 +58,7 @@ characters of its name after an underscore, or nothing: the newest run.
 				if len(runs) == 0 {
 					return fmt.Errorf("there are no runs below %s: record one, or give another folder", folder)
 				}
-				return form.write(func(out io.Writer) error { return held.WriteTable(out, runs) })
+				return form.write(func(out io.Writer) error { return resources.WriteRuns(out, runs) })
 			}
 		},
 	}

@@ -1,3 +1,3 @@
-// Package resources reads the resource events of a run: line by line, from one file or several, finished or still
-// growing; and computes from them where time and bytes went.
+// Package resources says what a run holds (Run), and reads its resource events: line by line, from one file or
+// several, finished or still growing; it computes from them where time and bytes went (Report).
 package resources

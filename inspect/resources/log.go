@@ -89,22 +89,6 @@ func LogSize(dir string) int64 {
 	return size
 }
 
-// Going reports whether a run still writes: it is not sealed, and a process holds its directory. Where locks cannot
-// be seen, every run that is not sealed counts as live.
-func Going(dir string) bool {
-	if Sealed(dir) {
-		return false
-	}
-	held, known := rundir.InUse(dir)
-	return held || !known
-}
-
-// Sealed reports whether a run directory has a manifest.
-func Sealed(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, rundir.ManifestName))
-	return err == nil
-}
-
 // noLog says what to give, or to record, instead.
 func noLog(dir string) error {
 	for _, pattern := range []string{"run_*", "*/run_*"} {

@@ -20,7 +20,7 @@ import (
 // would be of, is absent.
 type Report struct {
 	Path       string             `json:"path"`
-	State      string             `json:"state"` // sealed, running, cut off; a file by itself: file
+	State      State              `json:"state"` // sealed, running, cut off; a file by itself: file
 	Model      string             `json:"model,omitempty"`
 	Levels     []string           `json:"levels"` // in the order in which they held
 	Sessions   int64              `json:"sessions"`
@@ -200,17 +200,11 @@ func (r *Report) describe() error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case !info.IsDir():
+	if !info.IsDir() {
 		r.State = "file"
 		return nil
-	case Sealed(r.Path):
-		r.State = "sealed"
-	case Going(r.Path):
-		r.State = "running"
-	default:
-		r.State = "cut off"
 	}
+	r.State = StateOf(r.Path)
 	m, err := Metadata(r.Path)
 	if err != nil || m == nil {
 		return err

@@ -77,7 +77,7 @@ func OpenTail(path string) (*Tail, error) {
 
 // newTail reads a directory's log, which need not be there yet.
 func newTail(dir string) *Tail {
-	return &Tail{dir: dir, part: part{number: -1}, Going: func() bool { return Going(dir) }}
+	return &Tail{dir: dir, part: part{number: -1}, Going: func() bool { return StateOf(dir) == StateRunning }}
 }
 
 // Close closes the file that is open.

@@ -40,9 +40,9 @@ func (r *Report) WriteText(w io.Writer) error {
 // head writes the lines that answer most questions.
 func (r *Report) head(b *strings.Builder) {
 	line := func(key, format string, args ...any) { fmt.Fprintf(b, "%-10s%s\n", key, fmt.Sprintf(format, args...)) }
-	state := map[string]string{
-		"file": "", "sealed": " (sealed)", "running": " (still running)",
-		"cut off": " (NOT SEALED: cut off; not a result)",
+	state := map[State]string{
+		StateSealed: " (sealed)", StateRunning: " (still running)",
+		StateCutOff: " (NOT SEALED: cut off; not a result)",
 	}
 	line("events", "%s%s", r.Path, state[r.State])
 	if r.Model != "" {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/resource"
 )
 
@@ -59,7 +60,7 @@ func (s control) command(w http.ResponseWriter, r *http.Request, c Command) erro
 		return err
 	case s.o.Control == nil:
 		return fail(http.StatusNotImplemented, "runs cannot be given commands here: there is no way to their control sockets")
-	case run.State != StateRunning:
+	case run.State != resources.StateRunning:
 		return fail(http.StatusConflict, "run %s is %s: only a run that goes on takes commands", run.ID, run.State)
 	}
 	answer, err := s.o.Control(run.dir, c)

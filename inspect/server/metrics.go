@@ -181,7 +181,7 @@ func (m *metrics) look(ctx context.Context, run Run, f *fold) []sample {
 func choose(runs []Run) []Run {
 	var going []Run
 	for _, r := range runs {
-		if r.State == StateRunning && r.Events && len(going) < maxFolds {
+		if r.State == resources.StateRunning && r.Events && len(going) < maxFolds {
 			going = append(going, r)
 		}
 	}
@@ -368,7 +368,7 @@ func (t *metricFold) capture(run Run, known *rundir.Metadata, now *statusNow) {
 	if now != nil {
 		t.cost(now.Account)
 	}
-	if run.State != StateSealed {
+	if run.State != resources.StateSealed {
 		return
 	}
 	var packets, stored float64

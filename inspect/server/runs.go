@@ -12,21 +12,11 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// State is how a run is.
-type State string
-
-// The states.
-const (
-	StateRunning State = "running" // a process writes it
-	StateSealed  State = "sealed"
-	StateCutOff  State = "cut off" // neither: its collector was killed, or the machine
-)
-
 // Run is a run directory.
 type Run struct {
-	ID    string `json:"run"`   // the directory's name
-	Model string `json:"model"` // the name of the folder that it lies in
-	State State  `json:"state"`
+	ID    string          `json:"run"`   // the directory's name
+	Model string          `json:"model"` // the name of the folder that it lies in
+	State resources.State `json:"state"`
 	// Events reports whether it holds resource events, LogBytes how many bytes of them there are so far.
 	Events   bool  `json:"events"`
 	LogBytes int64 `json:"log_bytes"`
@@ -77,7 +67,7 @@ func (l *listing) all() ([]Run, error) {
 func (l *listing) onlyLive(runs []Run) []Run {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if i := slices.IndexFunc(runs, func(r Run) bool { return r.State == StateRunning && r.Events }); i >= 0 {
+	if i := slices.IndexFunc(runs, func(r Run) bool { return r.State == resources.StateRunning && r.Events }); i >= 0 {
 		l.last = runs[i].ID
 	}
 	return slices.DeleteFunc(runs, func(r Run) bool { return r.ID != l.last })
@@ -94,15 +84,8 @@ func IsRun(dir string) bool {
 }
 
 func look(dir, id, model string) Run {
-	r := Run{ID: id, Model: model, State: StateCutOff, Events: resources.HasLog(dir), LogBytes: resources.LogSize(dir),
-		dir: dir}
-	switch {
-	case resources.Sealed(dir):
-		r.State = StateSealed
-	case resources.Going(dir):
-		r.State = StateRunning
-	}
-	return r
+	return Run{ID: id, Model: model, State: resources.StateOf(dir), Events: resources.HasLog(dir),
+		LogBytes: resources.LogSize(dir), dir: dir}
 }
 
 // find returns the run of an id, or, for "", the newest live one that holds events, else the newest that holds some.
@@ -118,7 +101,7 @@ func (l *listing) find(id string) (Run, error) {
 		return Run{}, fail(http.StatusNotFound, "there is no run %.120q: /api/v1/runs lists those that there are", id)
 	}
 	for _, wanted := range []func(Run) bool{
-		func(r Run) bool { return r.Events && r.State == StateRunning },
+		func(r Run) bool { return r.Events && r.State == resources.StateRunning },
 		func(r Run) bool { return r.Events },
 	} {
 		if i := slices.IndexFunc(runs, wanted); i >= 0 {

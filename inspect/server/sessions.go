@@ -50,7 +50,7 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
 	}
 	loaded := false
 	for _, run := range runs {
-		loaded = loaded || run.State == StateRunning
+		loaded = loaded || run.State == resources.StateRunning
 	}
 	return writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "model_loaded": loaded})
 }

@@ -19,9 +19,9 @@ func (s reports) summary(w http.ResponseWriter, r *http.Request) error {
 
 // caches is what GET /api/v1/kv answers. What there is no evidence of is absent.
 type caches struct {
-	Run    string `json:"run"`
-	State  State  `json:"state"`
-	Caches any    `json:"caches,omitempty"` // as the run's events report
+	Run    string          `json:"run"`
+	State  resources.State `json:"state"`
+	Caches any             `json:"caches,omitempty"` // as the run's events report
 	// Now is how the caches of a live run are used, as its collector follows their cells; see kvcache.Snapshot.
 	Now json.RawMessage `json:"now,omitempty"`
 	// Lives is what the table of blocks holds of a run that has ended.
@@ -47,7 +47,7 @@ func (s reports) kv(w http.ResponseWriter, r *http.Request) error {
 			answer.Caches = nil
 		}
 	}
-	if run.State == StateSealed {
+	if run.State == resources.StateSealed {
 		if lives, err := resources.OpenKV(r.Context(), run.dir, livesPoints); err == nil {
 			lives.Path = run.ID
 			answer.Lives = lives
@@ -73,7 +73,7 @@ type statusNow struct {
 
 // now asks the collector of a live run; nil where it does not answer soon.
 func (s reports) now(run Run) *statusNow {
-	if run.State != StateRunning || s.o.Control == nil {
+	if run.State != resources.StateRunning || s.o.Control == nil {
 		return nil
 	}
 	var status statusNow

@@ -1,4 +1,4 @@
-package report
+package resources
 
 import (
 	"bytes"
@@ -41,7 +41,7 @@ func recorded(t *testing.T, out string, at time.Time, seal bool, files ...string
 	return d.Path()
 }
 
-func TestRead(t *testing.T) {
+func TestReadRun(t *testing.T) {
 	out := t.TempDir()
 	first := recorded(t, out, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), true, "resource.jsonl", "resource.1.jsonl",
 		"kv_block_lifecycle.parquet")
@@ -50,9 +50,9 @@ func TestRead(t *testing.T) {
 	if len(found) != 2 || found[0] != second || found[1] != first {
 		t.Fatalf("found %q, newest first", found)
 	}
-	r, err := Read(first)
+	r, err := ReadRun(first)
 	check(t, err)
-	if r.State != Sealed || r.Model != "small" || *r.Tokens != 7 || len(r.Recorders) != 2 || r.Lossy ||
+	if r.State != StateSealed || r.Model != "small" || *r.Tokens != 7 || len(r.Recorders) != 2 || r.Lossy ||
 		len(r.Data) != 2 || r.Bytes < 300 {
 		t.Errorf("%+v", r)
 	}
@@ -61,13 +61,13 @@ func TestRead(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	}
-	other, err := Read(second)
+	other, err := ReadRun(second)
 	check(t, err)
-	if other.State != CutOff || !strings.HasPrefix(other.Data[0].Command, "llamatap host waits ") {
+	if other.State != StateCutOff || !strings.HasPrefix(other.Data[0].Command, "llamatap host waits ") {
 		t.Errorf("%+v", other)
 	}
 	var text, table bytes.Buffer
-	check(t, errors.Join(r.WriteText(&text), WriteTable(&table, []*Run{other, r})))
+	check(t, errors.Join(r.WriteText(&text), WriteRuns(&table, []*Run{other, r})))
 	for _, want := range []string{"small", "7", "llamatap kv " + first, "llamatap resource summary " + first} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is not in\n%s", want, text.String())
@@ -79,10 +79,10 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestReadNothing(t *testing.T) {
+func TestReadNoRun(t *testing.T) {
 	dir := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(dir, "a.txt"), nil, 0o600))
-	if _, err := Read(dir); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := ReadRun(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a folder without a run: %v", err)
 	}
 }

@@ -1,6 +1,4 @@
-// Package report says what run directories hold, whichever recorders wrote them: from their names, sizes and
-// metadata alone.
-package report
+package resources
 
 import (
 	"encoding/json"
@@ -13,7 +11,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -23,12 +20,24 @@ type State string
 
 // The states of a run.
 const (
-	Sealed  State = "sealed"
-	Running State = "running" // a process writes it
-	CutOff  State = "cut off" // neither: 'llamatap verify --repair' seals what is there
+	StateSealed  State = "sealed"  // it has a manifest
+	StateRunning State = "running" // a process writes it
+	StateCutOff  State = "cut off" // neither: 'llamatap verify --repair' seals what is there
 )
 
-// Run is what a run directory holds.
+// StateOf returns the state of a run directory. Where locks cannot be seen, every run that is not sealed counts as
+// running.
+func StateOf(dir string) State {
+	if _, err := os.Stat(filepath.Join(dir, rundir.ManifestName)); err == nil {
+		return StateSealed
+	}
+	if held, known := rundir.InUse(dir); held || !known {
+		return StateRunning
+	}
+	return StateCutOff
+}
+
+// Run is what a run directory holds, whichever recorders wrote it: by names, sizes and metadata alone.
 type Run struct {
 	Path      string    `json:"path"`
 	ID        string    `json:"run"`
@@ -67,13 +76,13 @@ var kinds = []struct{ prefix, what, command string }{
 	{"llm_prof", "system calls", "llamatap host analyze"},
 }
 
-// Read looks at a run directory. A directory that holds nothing of a run is fs.ErrNotExist.
-func Read(dir string) (*Run, error) {
+// ReadRun describes a run directory. A directory that holds nothing of a run is fs.ErrNotExist.
+func ReadRun(dir string) (*Run, error) {
 	whole, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{Path: dir, ID: filepath.Base(whole), State: CutOff, Recorders: []string{}, Losses: []rundir.Loss{},
+	r := &Run{Path: dir, ID: filepath.Base(whole), State: StateOf(dir), Recorders: []string{}, Losses: []rundir.Loss{},
 		Data: []Data{}}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -87,12 +96,6 @@ func Read(dir string) (*Run, error) {
 	}
 	if !known {
 		return nil, fmt.Errorf("%s: no run: %w", dir, fs.ErrNotExist)
-	}
-	switch {
-	case resources.Sealed(dir):
-		r.State = Sealed
-	case resources.Going(dir):
-		r.State = Running
 	}
 	return r, r.describe()
 }
@@ -121,7 +124,7 @@ func (r *Run) note(name string, size int64) bool {
 
 // describe takes in what the metadata say, as far as there are any.
 func (r *Run) describe() error {
-	m, err := resources.Metadata(r.Path)
+	m, err := Metadata(r.Path)
 	if err != nil || m == nil {
 		return err
 	}
@@ -196,8 +199,8 @@ func (r *Run) tokens() string {
 	return present.Count(*r.Tokens)
 }
 
-// WriteTable writes a line for each run.
-func WriteTable(out io.Writer, runs []*Run) error {
+// WriteRuns writes a line for each run.
+func WriteRuns(out io.Writer, runs []*Run) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "run\tmodel\ttokens\trecorders\tsize\tstate")
 	for _, r := range runs {
