@@ -2,6 +2,8 @@
 
 package bpf_test
 
+//go:generate ../../scripts/generate-bpf switches testdata/switches.bpf.c
+
 import (
 	"errors"
 	"os"
@@ -13,8 +15,17 @@ import (
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource/bpf"
-	"github.com/llamatap/llamatap/resource/bpf/bpftest"
 )
+
+// openSwitches loads the program that counts switches. Its hook no_such_hook is in no kernel and optional.
+func openSwitches(o bpf.Options) (*bpf.Set, error) {
+	spec, err := loadSwitches()
+	if err != nil {
+		return nil, err
+	}
+	o.Optional = append(o.Optional, "on_nothing")
+	return bpf.Load(spec, o)
+}
 
 // switching starts a process that is switched away from some hundred times whenever poke is called, until the test
 // ends.
@@ -122,7 +133,7 @@ func TestTargets(t *testing.T) {
 			t.Run(map[bool]string{true: "plain-", false: "btf-"}[plain]+name, func(t *testing.T) {
 				pid, poke := switching(t, "switcher-of-llamatap")
 				other, pokeOther := switching(t, "other")
-				s, err := bpftest.Open(bpf.Options{Plain: plain, Target: target(t, pid)})
+				s, err := openSwitches(bpf.Options{Plain: plain, Target: target(t, pid)})
 				if plain && name == "v1" {
 					if err == nil || !strings.Contains(err.Error(), "--pid") {
 						t.Fatalf("a cgroup of version 1 without BTF: %v", err)
@@ -162,7 +173,7 @@ func TestAddPID(t *testing.T) {
 	testenv.NeedBPF(t)
 	pid, poke := switching(t, "a")
 	late, pokeLate := switching(t, "b")
-	s, err := bpftest.Open(bpf.Options{Target: bpf.Target{PIDs: []int{pid}}})
+	s, err := openSwitches(bpf.Options{Target: bpf.Target{PIDs: []int{pid}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +200,7 @@ func TestPrograms(t *testing.T) {
 	}
 	defer counting.Close()
 	pid, poke := switching(t, "counted")
-	s, err := bpftest.Open(bpf.Options{Target: bpf.Target{PIDs: []int{pid}}})
+	s, err := openSwitches(bpf.Options{Target: bpf.Target{PIDs: []int{pid}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +237,7 @@ func TestWrongTargets(t *testing.T) {
 		"15 of a thread's name": {Comm: "a-name-of-sixteen"},
 		"there is no folder":    {Cgroup: "no/such/group"},
 	} {
-		if _, err := bpftest.Open(bpf.Options{Target: target}); err == nil || !strings.Contains(err.Error(), want) &&
+		if _, err := openSwitches(bpf.Options{Target: target}); err == nil || !strings.Contains(err.Error(), want) &&
 			!strings.Contains(err.Error(), "no hierarchy of version 2") {
 			t.Errorf("%+v: %v, want %q", target, err, want)
 		}
@@ -236,7 +247,7 @@ func TestWrongTargets(t *testing.T) {
 // TestWithoutRights checks that the error for a process without permissions names the remedy.
 func TestWithoutRights(t *testing.T) {
 	if os.Getenv("LLAMATAP_TEST_CHILD") != "" {
-		_, err := bpftest.Open(bpf.Options{})
+		_, err := openSwitches(bpf.Options{})
 		if !errors.Is(err, bpf.ErrMissing) || !strings.Contains(err.Error(), "setcap") {
 			t.Fatalf("without rights: %v", err)
 		}

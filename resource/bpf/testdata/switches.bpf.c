@@ -1,6 +1,6 @@
 //go:build ignore
 
-/* The least program that uses the headers: it counts the switches away from wanted tasks. The tests of resource/bpf load it. */
+/* The least program that uses the headers: it counts the switches away from wanted tasks. */
 #include "target.h"
 #include "histogram.h"
 

@@ -1,2 +1,0 @@
-// Package bpftest is a collector that counts switches, for the tests of resource/bpf.
-package bpftest
