@@ -27,14 +27,14 @@ var layers = map[string]int{
 	"mrm/verdict": 1, // what a run of an experiment says of itself, for those who read it
 	"runner":      4, "runner/*": 4, "inspect/server": 4,
 
-	"config": 3, "collect": 3, "inspect/export": 3, "inspect/repair": 3, "inspect/host": 3, "runner/watch": 3, "runner/sampling": 3, "runner/session/control": 3, // a run's socket: both ends
+	"config": 3, "collect": 3, "inspect/export": 3, "inspect/repair": 3, "inspect/host": 3, "runner/watch": 3, "runner/session/control": 3, // a run's socket: both ends
 
 	"ggmlhooks/*": 2, "resource/*": 2, "memtrace/*": 2, "kvcache/*": 2, // sensors
 	"inspect/tensors": 2, "inspect/memory": 2, "inspect/resources": 2,
 
 	"cgo/llama": 1, "store/stream": 1, "gguf/*": 1, "resource/bpf": 1,
-	"memtrace/perfevent": 1, // for all collectors of samples
-	"memtrace/record":    1, // for all that write accesses
+	"memtrace/sample/*": 1,
+	"memtrace/record":   1, // for all that write accesses
 
 	"ggmlhooks": 0, "resource": 0, "memtrace": 0, "kvcache": 0, "gguf": 0, "models": 0, // words
 	"cgo/tap": 0, "cgo/nvml": 0, "cgo/oracle": 0, "cgo/peak": 0, // C

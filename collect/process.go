@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/llamatap/llamatap/memtrace/perfevent"
+	"github.com/llamatap/llamatap/memtrace/sample/perf"
 )
 
 // FDVariable names to the tap in which file descriptors the shared memory and the pipe beside it are passed on:
@@ -54,7 +54,7 @@ func Start(cmd *exec.Cmd, region *Region, ready func(pid int) error) (*Process, 
 			err = fmt.Errorf("start %s: %w", cmd.Path, err)
 		}
 	} else {
-		err = perfevent.StartHeld(cmd, ready)
+		err = perf.StartHeld(cmd, ready)
 	}
 	shared.close()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/perfscript"
+	"github.com/llamatap/llamatap/memtrace/sample/perf"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -142,7 +142,7 @@ func samplesIn(t *testing.T, dir string) int {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	in, err := perfscript.NewText(file, perfscript.Options{Fields: "comm,tid,cpu,time,period,event,addr,sym,dso"})
+	in, err := perf.NewText(file, perf.TextOptions{Fields: "comm,tid,cpu,time,period,event,addr,sym,dso"})
 	if err != nil {
 		t.Fatal(err)
 	}

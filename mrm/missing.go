@@ -1,8 +1,8 @@
 package mrm
 
 import (
-	"github.com/llamatap/llamatap/memtrace/pagefault"
-	"github.com/llamatap/llamatap/memtrace/perfevent"
+	"github.com/llamatap/llamatap/memtrace/sample"
+	"github.com/llamatap/llamatap/memtrace/sample/perf"
 )
 
 // MissingCollectors are the sampling collectors (perf, fault, page) that cannot run on this machine, each with the
@@ -14,16 +14,16 @@ func MissingCollectors() map[string]error {
 			missing[name] = err
 		}
 	}
-	perf, err := perfevent.OpenSampler(perfevent.SamplerOptions{})
+	accesses, err := perf.OpenSampler(perf.SamplerOptions{})
 	if err == nil {
-		err = perf.Close()
+		err = accesses.Close()
 	}
 	note("perf", err)
-	faults, err := pagefault.OpenFaults(pagefault.Options{})
+	faults, err := perf.OpenFaults(perf.SamplerOptions{}, false)
 	if err == nil {
 		err = faults.Close()
 	}
 	note("fault", err)
-	note("page", pagefault.CanWatch())
+	note("page", sample.CanWatch())
 	return missing
 }

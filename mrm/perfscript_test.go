@@ -12,7 +12,7 @@ import (
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/perfscript"
+	"github.com/llamatap/llamatap/memtrace/sample/perf"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -84,7 +84,7 @@ func TestPerfScript(t *testing.T) {
 			Collector: memtrace.CollectorFault},
 	}
 	for _, fields := range []string{"comm,tid,cpu,time,period,event,addr,sym,dso", ""} {
-		in, err := perfscript.NewText(bytes.NewReader(text.Bytes()), perfscript.Options{Fields: fields})
+		in, err := perf.NewText(bytes.NewReader(text.Bytes()), perf.TextOptions{Fields: fields})
 		if err != nil {
 			t.Fatal(err)
 		}

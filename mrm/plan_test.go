@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/memtrace/perfevent"
+	"github.com/llamatap/llamatap/memtrace/sample/perf"
 )
 
 // header writes a GGUF file that has a header and as many bytes of tensors as that says, all of them a hole: it
@@ -186,7 +186,7 @@ func TestMissingCollectors(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	p, err := perfevent.OpenSampler(perfevent.SamplerOptions{})
+	p, err := perf.OpenSampler(perf.SamplerOptions{})
 	if err == nil {
 		err = p.Close()
 	}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/perfscript"
+	"github.com/llamatap/llamatap/memtrace/sample/perf"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 	"golang.org/x/sys/unix"
@@ -180,7 +180,7 @@ func TestSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer text.Close()
-	in, err := perfscript.NewText(text, perfscript.Options{Fields: "comm,tid,cpu,time,period,event,addr,sym,dso"})
+	in, err := perf.NewText(text, perf.TextOptions{Fields: "comm,tid,cpu,time,period,event,addr,sym,dso"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func TestOneAtATime(t *testing.T) {
 func oneAtATime(t *testing.T, model, fa string) {
 	args := []string{"-m", model, "-p", prompt, "-n", "4", "--temp", "0", "-t", "2", "-c", "512", "-ub", "8", "-fa", fa}
 	all := record(t, everything, args...).tensors(t)
-	for _, name := range sample(nodeNames(all), 5) {
+	for _, name := range evenly(nodeNames(all), 5) {
 		glob := name
 		if strings.HasPrefix(name, " ") {
 			glob = "?" + name[1:] // lists of globs are trimmed
@@ -96,8 +96,8 @@ func countName(all map[key]*tensor, name string) int {
 	return n
 }
 
-// sample takes n names, evenly spread; five times as many at night.
-func sample(names []string, n int) []string {
+// evenly takes n names, evenly spread; five times as many in a nightly run.
+func evenly(names []string, n int) []string {
 	if nightly() {
 		n *= 5
 	}

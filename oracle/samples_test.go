@@ -16,8 +16,8 @@ import (
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/memtrace/sample"
 	"github.com/llamatap/llamatap/resource"
-	"github.com/llamatap/llamatap/runner/sampling"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 	"golang.org/x/sys/unix"
@@ -31,7 +31,7 @@ type traceRow struct {
 }
 
 // traceRows reads all parts of a run's trace.
-func traceRows(t *testing.T, dir string) (rows []traceRow, use sampling.Use) {
+func traceRows(t *testing.T, dir string) (rows []traceRow, use sample.Use) {
 	t.Helper()
 	parts, err := filepath.Glob(filepath.Join(dir, "trace*.parquet"))
 	if err != nil {
@@ -47,7 +47,7 @@ func traceRows(t *testing.T, dir string) (rows []traceRow, use sampling.Use) {
 		if err != nil {
 			t.Fatalf("%s: %v", part, err)
 		}
-		if about, ok := r.Metadata(sampling.MetadataKey); ok {
+		if about, ok := r.Metadata(sample.MetadataKey); ok {
 			if err := json.Unmarshal([]byte(about), &use); err != nil {
 				t.Error(err)
 			}
@@ -189,7 +189,7 @@ func TestSampledFaultsOfColdModel(t *testing.T) {
 }
 
 // samplesOf is what a run's metadata say of samples.
-func samplesOf(t *testing.T, dir string) (use sampling.Use) {
+func samplesOf(t *testing.T, dir string) (use sample.Use) {
 	t.Helper()
 	if err := json.Unmarshal(metadata(t, dir).Extra["memory_samples"], &use); err != nil {
 		t.Fatal(err)
@@ -427,7 +427,7 @@ func cacheRegions(t *testing.T, dir string) map[[2]string]regionRow {
 // TestSamplesRefused: what is not available is reported with the remedy, before the model runs; with another collector in
 // its place it runs.
 func TestSamplesRefused(t *testing.T) {
-	if set, err := sampling.Open(sampling.Options{Choices: [][]string{{"perf"}}, PID: os.Getpid()}, sampling.NewQueue(t.TempDir())); err == nil {
+	if set, err := sample.Open(sample.Options{Choices: [][]string{{"perf"}}, PID: os.Getpid()}, sample.NewQueue(t.TempDir())); err == nil {
 		set.Close()
 		testenv.Beyond(t, "a machine without a PMU that samples memory", "this one has one")
 	}

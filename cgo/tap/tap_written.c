@@ -4,7 +4,7 @@
 //
 // The kernel reports that only to a process that holds a userfaultfd of the process, and only the process itself can
 // open one. So it is opened here, if asked for, and nothing else is done with it: the collector takes a copy of the
-// descriptor (pidfd_getfd), protects the buffers that it wants to watch and scans them (memtrace/pagefault). Until then
+// descriptor (pidfd_getfd), protects the buffers that it wants to watch and scans them (memtrace/sample). Until then
 // it costs nothing; after that, the first write to a page after each scan.
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -14,7 +14,7 @@ import (
 
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/terminal"
-	"github.com/llamatap/llamatap/memtrace/perfevent"
+	"github.com/llamatap/llamatap/memtrace/sample/perf"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/runner/doctor"
 	"github.com/llamatap/llamatap/runner/watch"
@@ -106,7 +106,7 @@ func enders(program bool) []os.Signal {
 func startWatched(ctx context.Context, program []string, collector bpf.Collector) (context.Context, func() error, error) {
 	cmd := exec.Command(program[0], program[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	err := perfevent.StartHeld(cmd, func(pid int) error { // before it can have started others
+	err := perf.StartHeld(cmd, func(pid int) error { // before it can have started others
 		if follower, ok := collector.(bpf.Follower); ok {
 			return follower.AddPID(pid)
 		}

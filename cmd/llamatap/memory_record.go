@@ -10,9 +10,9 @@ import (
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/memtrace/sample"
 	"github.com/llamatap/llamatap/runner/doctor"
 	"github.com/llamatap/llamatap/runner/memory"
-	"github.com/llamatap/llamatap/runner/sampling"
 )
 
 // memoryRecording are the flags of a recording.
@@ -64,7 +64,7 @@ what each needs.
 				for _, c := range choices {
 					o.Choices = append(o.Choices, c)
 				}
-				perf := slices.ContainsFunc(o.Choices, func(c []string) bool { return slices.Contains(c, sampling.Perf) })
+				perf := slices.ContainsFunc(o.Choices, func(c []string) bool { return slices.Contains(c, sample.Perf) })
 				switch {
 				case err != nil:
 					return cli.Wrongf("--samples: %w", err)
@@ -131,7 +131,7 @@ func trySamples() []doctor.SampleCollector {
 	var tried []doctor.SampleCollector
 	for _, name := range config.SampleCollectors {
 		c := doctor.SampleCollector{Name: name}
-		set, err := sampling.Open(sampling.Options{Choices: [][]string{{name}}, PID: os.Getpid()}, sampling.NewQueue(os.TempDir()))
+		set, err := sample.Open(sample.Options{Choices: [][]string{{name}}, PID: os.Getpid()}, sample.NewQueue(os.TempDir()))
 		if c.Err = err; err == nil {
 			for _, one := range set.Collectors() {
 				c.Notes = append(c.Notes, one.Notes...)

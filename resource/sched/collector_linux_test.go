@@ -14,7 +14,7 @@ import (
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/pagefault"
+	"github.com/llamatap/llamatap/memtrace/sample/perf"
 	"github.com/llamatap/llamatap/resource"
 	"golang.org/x/sys/unix"
 )
@@ -269,11 +269,11 @@ func TestOthersSeeFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := pagefault.OpenFaults(pagefault.Options{Ops: true})
+		f, err := perf.OpenFaults(perf.SamplerOptions{}, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !f.Ops() {
+		if !f.Ops {
 			testenv.Beyond(t, "a processor whose page faults are a tracepoint", "it has none")
 		}
 		const pages = 200

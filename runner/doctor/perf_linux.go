@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/llamatap/llamatap/memtrace/perfevent"
+	"github.com/llamatap/llamatap/memtrace/sample/perf"
 )
 
 const onlyUser = unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv
@@ -114,7 +114,7 @@ func memorySampling(root fs.FS) Fact {
 			attribute.Bits &^= onlyUser
 			err = openEvent(attribute, 0, -1)
 		}
-		return f.tried(err, s.name+" of "+s.source+"; sampling with it is "+perfevent.NotYetRun).lacking("no addresses of loads and stores from hardware", "run as root or with CAP_PERFMON, on a kernel for this processor")
+		return f.tried(err, s.name+" of "+s.source+"; sampling with it is "+perf.NotYetRun).lacking("no addresses of loads and stores from hardware", "run as root or with CAP_PERFMON, on a kernel for this processor")
 	}
 	return f.is(Missing, "the kernel shows neither mem-loads (PEBS) nor ibs_op nor arm_spe_0").
 		lacking("no addresses of loads and stores from hardware", "run on bare metal; a guest is rarely given them")

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/perfscript"
 	"github.com/llamatap/llamatap/memtrace/record"
-	"github.com/llamatap/llamatap/runner/sampling"
+	"github.com/llamatap/llamatap/memtrace/sample"
+	"github.com/llamatap/llamatap/memtrace/sample/perf"
 )
 
 // ImportOptions say what is imported. Files and Out are needed.
@@ -60,9 +60,8 @@ type importer struct {
 	*run
 	o      ImportOptions
 	pid    int32 // whose regions are listed: that of the first sample, 0 = none yet
-	spaces *sampling.Spaces
-	queue  *sampling.Queue
-	sorted *sampling.Sorted
+	spaces *sample.Spaces
+	queue  *sample.Queue
 	newest int64
 	files  []imported
 }
@@ -89,9 +88,8 @@ func Import(o ImportOptions) (Result, error) {
 		return Result{}, err
 	}
 	r.meta.Llamatap, r.meta.Command, r.meta.SealedBy = o.Version, o.Echo, "llamatap memory import"
-	m := &importer{run: r, o: o, spaces: sampling.NewSpaces(), queue: sampling.NewQueue(os.TempDir())}
+	m := &importer{run: r, o: o, spaces: sample.NewSpaces(), queue: sample.NewQueue(os.TempDir())}
 	m.use = m.usage
-	m.sorted = sampling.NewSorted(m.queue)
 	defer m.queue.Close()
 	for _, name := range o.Files {
 		if err := m.file(name); err != nil {
@@ -108,7 +106,7 @@ func Import(o ImportOptions) (Result, error) {
 // reader is what both kinds of files have in common.
 type reader interface {
 	Next(*memtrace.Access) error
-	Stats() perfscript.Stats
+	Stats() perf.FileStats
 }
 
 // file reads one file. A torn one is read as far as it is whole.
@@ -141,7 +139,7 @@ func (m *importer) file(name string) error {
 	if stats.Samples == 0 {
 		return fmt.Errorf("%w: it has no sample; record with perf mem record, or perf record -d", ErrNothing)
 	}
-	if d, ok := from.(*perfscript.Data); ok {
+	if d, ok := from.(*perf.Data); ok {
 		for _, e := range d.Events() {
 			about.Events = append(about.Events, e.Name)
 		}
@@ -178,10 +176,10 @@ func (m *importer) open(f *os.File, size int64, about *imported) (reader, error)
 	}
 	if !bytes.Equal(head, []byte("PERFILE2")) && !bytes.Equal(head, []byte("2ELIFREP")) {
 		about.Kind = "perf script"
-		return perfscript.NewText(f, perfscript.Options{Fields: m.o.Fields})
+		return perf.NewText(f, perf.TextOptions{Fields: m.o.Fields})
 	}
 	about.Kind = "perf.data"
-	d, err := perfscript.NewData(f, size)
+	d, err := perf.NewData(f, size)
 	if err != nil {
 		return nil, err
 	}
@@ -232,12 +230,12 @@ func (m *importer) put(a *memtrace.Access) {
 
 func (m *importer) flush(upto int64) {
 	m.spaces.Gather()
-	m.sorted.Before(upto, m.label)
+	m.queue.Before(upto, m.label)
 }
 
 func (m *importer) label(a *memtrace.Access) {
 	m.spaces.Apply(a.TimeNS)
-	row := sampling.Row{Access: *a, Moment: sampling.NoMoment, Block: -1}
+	row := sample.Row{Access: *a, Moment: sample.NoMoment, Block: -1}
 	if s := m.spaces.Of(a.PID); s != nil {
 		row.Hit = s.Map().Address(a.Addr, a.TimeNS)
 	}
@@ -261,12 +259,12 @@ func (m *importer) list() *memtrace.RegionMap {
 }
 
 // usage is the entry for all files in metadata.json.
-func (m *importer) usage() *sampling.Use {
-	u := &sampling.Use{Collectors: []sampling.CollectorUse{}}
+func (m *importer) usage() *sample.Use {
+	u := &sample.Use{Collectors: []sample.CollectorUse{}}
 	u.LostQueue, _ = m.queue.Lost()
 	for k := range m.tallies {
 		if t := m.tallies[k]; t.Rows > 0 {
-			u.Collectors = append(u.Collectors, sampling.CollectorUse{Collector: memtrace.Collector(k).String(),
+			u.Collectors = append(u.Collectors, sample.CollectorUse{Collector: memtrace.Collector(k).String(),
 				Samples: t.Rows, Tally: t})
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/perfscript"
+	"github.com/llamatap/llamatap/memtrace/sample/perf"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -27,7 +27,7 @@ func samplesOf(t *testing.T, path string) (all []memtrace.Access) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	text, err := perfscript.NewText(file, perfscript.Options{})
+	text, err := perf.NewText(file, perf.TextOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func samplesOf(t *testing.T, path string) (all []memtrace.Access) {
 
 // TestImportTexts checks that every sample of several texts is a row with all its fields.
 func TestImportTexts(t *testing.T) {
-	data := filepath.Join(testenv.Root(t), "memtrace", "perfscript", "testdata")
+	data := filepath.Join(testenv.Root(t), "memtrace", "sample", "perf", "testdata")
 	files := []string{filepath.Join(data, "intel.txt"), filepath.Join(data, "amd.txt")}
 	result, err := Import(ImportOptions{Files: files, Out: t.TempDir(), Version: "v"})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/runner/sampling"
+	"github.com/llamatap/llamatap/memtrace/sample"
 	"github.com/llamatap/llamatap/runner/session/control"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -165,7 +165,7 @@ func TestNothingInferred(t *testing.T) {
 	weight, heap := memtrace.Region{Type: memtrace.Weight}, memtrace.Region{Type: memtrace.Runtime}
 	feed := func(p *phases, region *memtrace.Region, from memtrace.Collector, times ...int64) *phases {
 		for _, ns := range times {
-			row := sampling.Row{Access: memtrace.Access{Collector: from}, Hit: memtrace.Hit{Region: region}}
+			row := sample.Row{Access: memtrace.Access{Collector: from}, Hit: memtrace.Hit{Region: region}}
 			p.apply(&row, ns)
 		}
 		return p

@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/runner/sampling"
+	"github.com/llamatap/llamatap/memtrace/sample"
 	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -19,9 +19,9 @@ const quietShare = 0.25
 // phases are the phases of a run: from markers or, where nobody set one, inferred when the run is sealed.
 type phases struct {
 	marks   []memtrace.Mark
-	moments []sampling.Moment // of rows from each marker on
-	file    io.WriteCloser    // nil: no marker was set
-	begin   int64             // of the recording, in the time of its rows; 0: not known yet
+	moments []sample.Moment // of rows from each marker on
+	file    io.WriteCloser  // nil: no marker was set
+	begin   int64           // of the recording, in the time of its rows; 0: not known yet
 	end     int64
 	loaded  int64  // the newest page fault in a model's file
 	faults  uint64 // how many there were
@@ -42,7 +42,7 @@ func (p *phases) set(create func(name string) (io.WriteCloser, error), m memtrac
 	if err != nil {
 		return fmt.Errorf("write %s: %w", rundir.MarksName, err)
 	}
-	moment := sampling.NoMoment
+	moment := sample.NoMoment
 	if phase, err := memtrace.ParsePhase(m.Phase); err == nil {
 		moment.Phase, moment.Known = phase, true
 	}
@@ -54,7 +54,7 @@ func (p *phases) set(create func(name string) (io.WriteCloser, error), m memtrac
 }
 
 // apply sets the phase of a row that happened at a time, and follows page faults in files of models.
-func (p *phases) apply(row *sampling.Row, ns int64) {
+func (p *phases) apply(row *sample.Row, ns int64) {
 	if p.begin == 0 || ns < p.begin {
 		p.begin = ns
 	}

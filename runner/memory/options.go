@@ -6,12 +6,12 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/llamatap/llamatap/runner/sampling"
+	"github.com/llamatap/llamatap/memtrace/sample"
 )
 
 // Options say what is sampled. Choices, Out, and one of PID and Command are needed.
 type Options struct {
-	// Choices are the collectors, as those of sampling.Options.
+	// Choices are the collectors, as those of sample.Options.
 	Choices [][]string
 	PID     int       // of a process that runs, with all its threads
 	Alone   bool      // nothing of what the process starts
@@ -47,7 +47,7 @@ var (
 // Result is what was recorded.
 type Result struct {
 	Dir   string // the run directory
-	Use   *sampling.Use
+	Use   *sample.Use
 	Ended <-chan struct{}         // closed when the process has ended; nil of an import
 	Exit  func() *os.ProcessState // how a command ended; nil before that
 }

@@ -10,9 +10,8 @@ import (
 	"syscall"
 
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/pagefault"
-	"github.com/llamatap/llamatap/memtrace/perfevent"
-	"github.com/llamatap/llamatap/runner/sampling"
+	"github.com/llamatap/llamatap/memtrace/sample"
+	"github.com/llamatap/llamatap/memtrace/sample/perf"
 )
 
 // pages finds the pages of programs that were written in an interval: of their heaps, their variables and all other
@@ -24,16 +23,16 @@ type pages struct {
 	watched map[int]*watched
 	err     error // why the first process is not watched, or no longer
 	before  int64
-	found   []pagefault.Range
+	found   []sample.Range
 	rows    []pageRow // that wait until it is known what lay there
-	use     sampling.PageUse
+	use     sample.PageUse
 }
 
 // watched is one process whose pages are found.
 type watched struct {
 	pid    int
-	watch  *pagefault.Written
-	ranges map[pagefault.Range]bool
+	watch  *sample.Written
+	ranges map[sample.Range]bool
 	before int64
 }
 
@@ -56,11 +55,11 @@ func newPages(r *recorder) (*pages, error) {
 	if r.o.Command != nil {
 		return p, nil
 	}
-	watch, err := pagefault.Watch(r.pid)
+	watch, err := sample.Watch(r.pid)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; leave pages out, or let this command start the program", sampling.Pages, err)
+		return nil, fmt.Errorf("%s: %w; leave pages out, or let this command start the program", sample.Pages, err)
 	}
-	p.watched[r.pid] = &watched{pid: r.pid, watch: watch, ranges: map[pagefault.Range]bool{}}
+	p.watched[r.pid] = &watched{pid: r.pid, watch: watch, ranges: map[sample.Range]bool{}}
 	return p, nil
 }
 
@@ -71,7 +70,7 @@ func (p *pages) step(now int64) {
 	}
 	pids := []int{p.r.pid}
 	if !p.r.o.Alone {
-		pids = append(pids, perfevent.Descendants(p.r.pid)...)
+		pids = append(pids, perf.Descendants(p.r.pid)...)
 	}
 	p.family = pids
 	scanned := false
@@ -96,7 +95,7 @@ func (p *pages) step(now int64) {
 func (p *pages) look(pid int, now int64) (scanned bool) {
 	w := p.watched[pid]
 	if w == nil {
-		watch, err := pagefault.Watch(pid)
+		watch, err := sample.Watch(pid)
 		if err != nil {
 			if pid == p.r.pid && p.use.Scans == 0 {
 				if p.err = err; errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +107,7 @@ func (p *pages) look(pid int, now int64) (scanned bool) {
 		if pid == p.r.pid {
 			p.err = nil
 		}
-		w = &watched{pid: pid, watch: watch, ranges: map[pagefault.Range]bool{}, before: now}
+		w = &watched{pid: pid, watch: watch, ranges: map[sample.Range]bool{}, before: now}
 		p.watched[pid] = w
 	}
 	if err := p.scan(w, now); err != nil {
@@ -129,7 +128,7 @@ func (p *pages) scan(w *watched, now int64) error {
 	for at := range w.ranges {
 		var err error
 		p.found, err = w.watch.Scan(p.found[:0], at)
-		if errors.Is(err, pagefault.ErrRange) {
+		if errors.Is(err, sample.ErrRange) {
 			p.use.Renewed++
 			delete(w.ranges, at) // what is there now is added below
 			continue
@@ -153,9 +152,9 @@ func (p *pages) extend(w *watched, now int64) {
 	if err != nil || len(all) == 0 {
 		return
 	}
-	live := map[pagefault.Range]bool{}
+	live := map[sample.Range]bool{}
 	for i := range all {
-		at := pagefault.Range{Start: all[i].Start, End: all[i].End}
+		at := sample.Range{Start: all[i].Start, End: all[i].End}
 		if !watchable(&all[i]) {
 			continue
 		}
@@ -189,7 +188,7 @@ func (p *pages) write(upto int64) {
 	}
 	n := 0
 	for ; n < len(p.rows) && p.rows[n].TimeNS <= upto; n++ {
-		row := sampling.Row{Access: p.rows[n].Access, Moment: sampling.NoMoment, Block: -1, Window: p.rows[n].window}
+		row := sample.Row{Access: p.rows[n].Access, Moment: sample.NoMoment, Block: -1, Window: p.rows[n].window}
 		p.r.label(&row)
 		p.r.write(&row)
 		p.r.rows[row.PID]++
@@ -204,8 +203,8 @@ func (p *pages) end(w *watched) {
 }
 
 // usage is what was found so far.
-func (p *pages) usage() sampling.CollectorUse {
-	return sampling.CollectorUse{Collector: sampling.Pages, Samples: p.use.Pages,
+func (p *pages) usage() sample.CollectorUse {
+	return sample.CollectorUse{Collector: sample.Pages, Samples: p.use.Pages,
 		Tally: p.r.tallies[memtrace.CollectorPage], Pages: &p.use}
 }
 
@@ -215,7 +214,7 @@ func (p *pages) missing() []string {
 	case p == nil || p.err == nil && p.use.Scans > 0:
 		return nil
 	case p.err == nil:
-		return []string{sampling.Pages + ": " + errShort.Error()}
+		return []string{sample.Pages + ": " + errShort.Error()}
 	}
-	return []string{sampling.Pages + ": " + p.err.Error()}
+	return []string{sample.Pages + ": " + p.err.Error()}
 }

@@ -16,11 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/pagefault"
-	"github.com/llamatap/llamatap/memtrace/perfevent"
 	"github.com/llamatap/llamatap/memtrace/record"
+	"github.com/llamatap/llamatap/memtrace/sample"
+	"github.com/llamatap/llamatap/memtrace/sample/perf"
 	"github.com/llamatap/llamatap/resource/bpf"
-	"github.com/llamatap/llamatap/runner/sampling"
 	"github.com/llamatap/llamatap/runner/session/control"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -30,10 +29,9 @@ type recorder struct {
 	*run
 	o       Options
 	pid     int
-	set     *sampling.Set
-	queue   *sampling.Queue
-	sorted  *sampling.Sorted
-	spaces  *sampling.Spaces
+	set     *sample.Set
+	queue   *sample.Queue
+	spaces  *sample.Spaces
 	monitor *monitor
 	pages   *pages
 	rows    map[int32]uint64 // by process
@@ -53,9 +51,8 @@ func Record(ctx context.Context, o Options) (Result, error) {
 	if o.Warn == nil {
 		o.Warn = func(error) {}
 	}
-	r := &recorder{o: o, pid: o.PID, queue: sampling.NewQueue(os.TempDir()), spaces: sampling.NewSpaces(),
+	r := &recorder{o: o, pid: o.PID, queue: sample.NewQueue(os.TempDir()), spaces: sample.NewSpaces(),
 		rows: map[int32]uint64{}}
-	r.sorted = sampling.NewSorted(r.queue)
 	defer r.queue.Close()
 	ended, exit, err := r.start()
 	if err != nil {
@@ -94,13 +91,13 @@ func (r *recorder) start() (ended chan struct{}, exit func() *os.ProcessState, e
 			}
 			cmd.Env = append(cmd.Env, FolderEnv+"="+out)
 		}
-		if wants(r.o.Choices, sampling.Pages) {
+		if wants(r.o.Choices, sample.Pages) {
 			if err := r.prepare(cmd); err != nil {
 				return nil, nil, err
 			}
 		}
 		opened := false
-		err := perfevent.StartHeld(cmd, func(pid int) error {
+		err := perf.StartHeld(cmd, func(pid int) error {
 			opened = true
 			return r.open(pid)
 		})
@@ -166,7 +163,7 @@ func startError(cmd *exec.Cmd, err error) error {
 // prepare lets a command be watched for written pages, by the tap that is preloaded into it.
 func (r *recorder) prepare(cmd *exec.Cmd) error {
 	if r.o.Tap == "" {
-		return fmt.Errorf("%w: the tap's object, which lets a program be watched, is not known", pagefault.ErrWatch)
+		return fmt.Errorf("%w: the tap's object, which lets a program be watched, is not known", sample.ErrWatch)
 	}
 	if cmd.Env == nil {
 		cmd.Env = os.Environ()
@@ -177,7 +174,7 @@ func (r *recorder) prepare(cmd *exec.Cmd) error {
 			preload = r.o.Tap + ":" + list
 		}
 	}
-	cmd.Env = append(cmd.Env, pagefault.Env, "LD_PRELOAD="+preload)
+	cmd.Env = append(cmd.Env, sample.WrittenEnv, "LD_PRELOAD="+preload)
 	return nil
 }
 
@@ -195,11 +192,11 @@ func wants(choices [][]string, name string) bool {
 // open opens the collectors and, when they run, makes the directory.
 func (r *recorder) open(pid int) (err error) {
 	r.pid = pid
-	r.set, err = sampling.Open(sampling.Options{
+	r.set, err = sample.Open(sample.Options{
 		Choices: r.o.Choices, PID: pid, Children: !r.o.Alone, Period: r.o.Period, RingBytes: r.o.RingBytes,
 		Mapped: r.spaces.Observe,
 	}, r.queue)
-	if errors.Is(err, fs.ErrPermission) && !r.o.Alone && len(perfevent.Descendants(pid)) > 0 {
+	if errors.Is(err, fs.ErrPermission) && !r.o.Alone && len(perf.Descendants(pid)) > 0 {
 		err = fmt.Errorf("%w; --no-children leaves out what the process has started", err)
 	}
 	if err != nil {
@@ -252,7 +249,7 @@ func (r *recorder) look(pid int, mono int64) error {
 		return fmt.Errorf("what process %d has mapped: %w; run as its owner, or as root with CAP_SYS_PTRACE", pid, err)
 	}
 	if !r.o.Alone {
-		for _, child := range perfevent.Descendants(pid) {
+		for _, child := range perf.Descendants(pid) {
 			_, _ = r.spaces.Look(child, mono) // of one that has ended meanwhile nothing is needed
 		}
 	}
@@ -340,13 +337,13 @@ func (r *recorder) family() []int {
 // put writes the samples of before a time.
 func (r *recorder) put(upto int64) {
 	r.spaces.Gather()
-	r.sorted.Before(upto, func(a *memtrace.Access) {
+	r.queue.Before(upto, func(a *memtrace.Access) {
 		if r.o.Alone && int(a.PID) != r.pid {
 			r.others++
 			return
 		}
 		r.spaces.Apply(a.TimeNS)
-		row := sampling.Row{Access: *a, Moment: sampling.NoMoment, Block: -1}
+		row := sample.Row{Access: *a, Moment: sample.NoMoment, Block: -1}
 		r.label(&row)
 		r.write(&row)
 		r.rows[a.PID]++
@@ -358,7 +355,7 @@ func (r *recorder) put(upto int64) {
 
 // label says of a row what it touched, and which function did it. Regions of other processes than the first are in
 // the table if they were touched.
-func (r *recorder) label(row *sampling.Row) {
+func (r *recorder) label(row *sample.Row) {
 	space := r.spaces.Of(row.PID)
 	if space == nil {
 		return
@@ -394,7 +391,7 @@ func (r *recorder) processes() []followed {
 
 // followed is the entry for a process in metadata.json. Begin and end are omitted where they were not seen.
 type followed struct {
-	sampling.Process
+	sample.Process
 	Begin   int64  `json:"begin_unix_ns,omitempty"`
 	End     int64  `json:"end_unix_ns,omitempty"`
 	Samples uint64 `json:"samples"` // of all processes that had its number
@@ -430,7 +427,7 @@ func (r *recorder) finish(exit func() *os.ProcessState) {
 }
 
 // usage is what was sampled so far.
-func (r *recorder) usage() *sampling.Use {
+func (r *recorder) usage() *sample.Use {
 	use := r.set.Use(&r.tallies)
 	use.Others = r.others
 	if r.pages != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/record"
 	"github.com/llamatap/llamatap/memtrace/regions"
-	"github.com/llamatap/llamatap/runner/sampling"
+	"github.com/llamatap/llamatap/memtrace/sample"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -23,11 +23,11 @@ type run struct {
 	out     *record.Writer
 	offset  int64 // of Unix time
 	regions *memtrace.RegionMap
-	tallies sampling.Tallies
+	tallies sample.Tallies
 	dropped uint64 // rows that the table did not take
 	failed  error  // why something could not be written
 	warn    func(error)
-	use     func() *sampling.Use // what was sampled until now
+	use     func() *sample.Use // what was sampled until now
 	meta    rundir.Metadata
 	phases  phases
 }
@@ -48,7 +48,7 @@ func newRun(o record.Options, out, name string, warn func(error)) (*run, error) 
 	r := &run{dir: dir, warn: warn}
 	o.Folder = dir
 	r.table = record.New(o)
-	r.table.About(func() (key, value string) { return sampling.MetadataKey, r.sum().Text() })
+	r.table.About(func() (key, value string) { return sample.MetadataKey, r.sum().Text() })
 	r.out = r.table.Writer()
 	r.meta = rundir.Metadata{
 		Version: rundir.MetadataVersion, RunID: dir.ID(), Created: now.UTC(), SealedBy: "llamatap memory",
@@ -59,7 +59,7 @@ func newRun(o record.Options, out, name string, warn func(error)) (*run, error) 
 }
 
 // write writes a row. Behind a failure of the disk rows are counted alone.
-func (r *run) write(row *sampling.Row) {
+func (r *run) write(row *sample.Row) {
 	r.phases.apply(row, row.TimeNS+r.offset)
 	if err := row.Write(r.out, r.offset); err != nil {
 		r.fail(err)
@@ -83,7 +83,7 @@ func (r *run) fail(err error) {
 }
 
 // sum is what was sampled until now, with what the table has lost of it.
-func (r *run) sum() *sampling.Use {
+func (r *run) sum() *sample.Use {
 	u := r.use()
 	_, lost := r.table.Rows()
 	u.LostTable = uint64(lost) + r.dropped
@@ -95,14 +95,14 @@ func (r *run) sum() *sampling.Use {
 }
 
 // seal completes the directory, and says what was sampled.
-func (r *run) seal() (*sampling.Use, error) {
+func (r *run) seal() (*sample.Use, error) {
 	_ = r.out.Close()
 	r.fail(r.table.Close())
 	use := r.sum()
 	return use, r.complete(use)
 }
 
-func (r *run) complete(use *sampling.Use) error {
+func (r *run) complete(use *sample.Use) error {
 	if err := r.writeMap(); err != nil {
 		r.fail(err)
 		use.Error, use.Lossy = r.failed.Error(), true

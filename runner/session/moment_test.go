@@ -8,7 +8,7 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/runner/sampling"
+	"github.com/llamatap/llamatap/memtrace/sample"
 )
 
 func TestMoments(t *testing.T) {
@@ -27,14 +27,14 @@ func TestMoments(t *testing.T) {
 	if at := line.decided(); at != 410 {
 		t.Errorf("decided up to %d", at)
 	}
-	known := func(p memtrace.Phase, exec, token, ctx, seq int64) sampling.Moment {
-		return sampling.Moment{Phase: p, Known: true, Exec: exec, Token: token, Ctx: ctx, Seq: seq}
+	known := func(p memtrace.Phase, exec, token, ctx, seq int64) sample.Moment {
+		return sample.Moment{Phase: p, Known: true, Exec: exec, Token: token, Ctx: ctx, Seq: seq}
 	}
-	step := func(p ggmlhooks.Phase, m sampling.Moment) sampling.Moment { m.Step = p; return m }
+	step := func(p ggmlhooks.Phase, m sample.Moment) sample.Moment { m.Step = p; return m }
 	for _, c := range []struct {
 		ns   int64
 		last bool
-		want sampling.Moment
+		want sample.Moment
 	}{
 		{99, false, known(memtrace.WeightLoad, -1, -1, -1, -1)},
 		{100, false, known(memtrace.Setup, 1, 0, 0, 1)},

@@ -15,9 +15,8 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/pagefault"
 	"github.com/llamatap/llamatap/memtrace/record"
-	"github.com/llamatap/llamatap/runner/sampling"
+	"github.com/llamatap/llamatap/memtrace/sample"
 )
 
 // samples records sampled accesses to the memory of the model's process, from before its first instruction to its
@@ -26,17 +25,16 @@ import (
 type samples struct {
 	graphs
 	tap      *config.Tap
-	set      *sampling.Set
-	queue    *sampling.Queue
-	spaces   *sampling.Spaces // of what the map of regions does not know
-	started  int              // the process that was started
+	set      *sample.Set
+	queue    *sample.Queue
+	spaces   *sample.Spaces // of what the map of regions does not know
+	started  int            // the process that was started
 	recorded func() int
 	pages    *writtenPages // nil: they are not scanned
 	table    *record.Table
 	rows     *sampleRows // nil: there is no run directory yet
-	sorted   *sampling.Sorted
-	others   uint64 // samples of processes that are not recorded
-	looked   int64  // when the tap was looked at, the time before
+	others   uint64      // samples of processes that are not recorded
+	looked   int64       // when the tap was looked at, the time before
 	closed   bool
 }
 
@@ -45,13 +43,12 @@ func newSamples(o Options) *samples {
 	if !o.Tap.Records(config.Samples) {
 		return nil
 	}
-	r := &samples{tap: o.Tap, queue: sampling.NewQueue(o.Tap.Out), spaces: sampling.NewSpaces()}
-	r.sorted = sampling.NewSorted(r.queue)
+	r := &samples{tap: o.Tap, queue: sample.NewQueue(o.Tap.Out), spaces: sample.NewSpaces()}
 	if o.Tap.SamplesWith(config.SamplePages) {
 		if o.Command.Env == nil {
 			o.Command.Env = os.Environ()
 		}
-		o.Command.Env = append(o.Command.Env, pagefault.Env)
+		o.Command.Env = append(o.Command.Env, sample.WrittenEnv)
 	}
 	return r
 }
@@ -68,7 +65,7 @@ func (r *samples) ready(pid int) error {
 		choices[i] = c
 	}
 	var err error
-	r.set, err = sampling.Open(sampling.Options{
+	r.set, err = sample.Open(sample.Options{
 		Choices: choices, PID: pid, Children: true, Period: r.tap.SamplesPeriod, RingBytes: int(r.tap.SamplesRing), MostRing: mostRing(r.tap.Memory),
 		Mapped: r.spaces.Observe,
 	}, r.queue)
@@ -108,7 +105,7 @@ func (r *samples) pid() int { return cmp.Or(r.recorded(), r.started) }
 // open lets the accesses be written into the table of the run.
 func (r *samples) open(of *run, table *record.Table, regions *regionMap) {
 	r.table = table
-	table.About(func() (key, value string) { return sampling.MetadataKey, r.use().Text() })
+	table.About(func() (key, value string) { return sample.MetadataKey, r.use().Text() })
 	r.rows = &sampleRows{times: &r.times, regions: regions.Map(), block: r.tap.KVBlock, out: table.Writer(), offset: of.unixOffset()}
 	if r.set.Pages() {
 		r.pages = newWrittenPages(r.rows, r.pid)
@@ -153,7 +150,7 @@ func (r *samples) label(upto int64, last bool) {
 	pid := int32(r.pid())
 	r.spaces.Gather()
 	r.pages.write(upto, last)
-	r.sorted.Before(upto, func(a *memtrace.Access) {
+	r.queue.Before(upto, func(a *memtrace.Access) {
 		if a.PID != pid {
 			r.others++
 			return
@@ -172,14 +169,14 @@ type sampleRows struct {
 	block   int // cells
 	out     *record.Writer
 	offset  int64 // of Unix time
-	tallies sampling.Tallies
+	tallies sample.Tallies
 	dropped uint64 // rows that the table did not take
 }
 
 // place writes one sample. space, which may be nil, is of what the map of regions does not know. last says that nothing
 // comes any more.
-func (r *sampleRows) place(a *memtrace.Access, space *sampling.Space, last bool) {
-	row := sampling.Row{Access: *a, Moment: r.times.moment(a.TimeNS, last), Block: -1}
+func (r *sampleRows) place(a *memtrace.Access, space *sample.Space, last bool) {
+	row := sample.Row{Access: *a, Moment: r.times.moment(a.TimeNS, last), Block: -1}
 	row.Hit = r.regions.Address(a.Addr, a.TimeNS)
 	if row.Hit.Region == nil && space != nil {
 		row.Hit, row.Unlisted, row.Variable = space.Map().Address(a.Addr, a.TimeNS), true, space.Variable(a.Addr, a.Size)
@@ -192,7 +189,7 @@ func (r *sampleRows) place(a *memtrace.Access, space *sampling.Space, last bool)
 
 // write completes a row from its region, and writes it. What reaches into several blocks of cells is of none.
 // Behind a failure of the disk rows are counted alone.
-func (r *sampleRows) write(row *sampling.Row) {
+func (r *sampleRows) write(row *sample.Row) {
 	if region := row.Hit.Region; region != nil && !row.Unlisted {
 		row.Offset = int64(region.Offset + row.Hit.Offset)
 		if row.Block = block(region, row.Hit.Offset, r.block); row.Size > 0 && block(region, row.Hit.Offset+row.Size-1, r.block) != row.Block {
@@ -251,7 +248,7 @@ func (r *samples) Close() error {
 func (r *samples) words() string { return "samples   " + r.use().Words() }
 
 // use is what metadata.json says.
-func (r *samples) use() *sampling.Use {
+func (r *samples) use() *sample.Use {
 	u := r.set.Use(&r.rows.tallies)
 	_, lost := r.table.Rows()
 	u.Others, u.LostTable = r.others, uint64(lost)+r.rows.dropped
@@ -260,8 +257,8 @@ func (r *samples) use() *sampling.Use {
 	}
 	if r.pages != nil {
 		u.Missing = r.pages.missing
-		u.Collectors = append(u.Collectors, sampling.CollectorUse{
-			Collector: sampling.Pages, Samples: r.pages.use.Pages, Tally: r.rows.tallies[memtrace.CollectorPage], Pages: &r.pages.use,
+		u.Collectors = append(u.Collectors, sample.CollectorUse{
+			Collector: sample.Pages, Samples: r.pages.use.Pages, Tally: r.rows.tallies[memtrace.CollectorPage], Pages: &r.pages.use,
 		})
 	}
 	u.Complete()

@@ -10,8 +10,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/pagefault"
-	"github.com/llamatap/llamatap/runner/sampling"
+	"github.com/llamatap/llamatap/memtrace/sample"
 )
 
 // writtenPages finds the pages that the model's process writes, graph by graph: the memory of its caches,
@@ -21,21 +20,21 @@ import (
 type writtenPages struct {
 	to      *sampleRows
 	pid     func() int
-	missing []string           // why it ended
-	watch   *pagefault.Written // nil: not yet, or not any more
-	gone    bool               // the process has ended, or cannot be watched
+	missing []string        // why it ended
+	watch   *sample.Written // nil: not yet, or not any more
+	gone    bool            // the process has ended, or cannot be watched
 	buffers map[uint64]*watchedBuffer
 	order   []*watchedBuffer
 	before  int64 // when it was scanned, the time before; 0 = nothing was
 	rows    []pageRow
-	use     sampling.PageUse
-	found   []pagefault.Range
+	use     sample.PageUse
+	found   []sample.Range
 }
 
 // watchedBuffer is a buffer whose pages are to be found.
 type watchedBuffer struct {
 	id    uint64
-	at    pagefault.Range
+	at    sample.Range
 	added bool
 }
 
@@ -57,7 +56,7 @@ func (w *writtenPages) buffer(b *ggmlhooks.Buffer) {
 	known := w.buffers[b.ID]
 	switch wanted := b.Host && !b.Mapped && b.Usage != ggmlhooks.BufferWeights; {
 	case wanted && known == nil:
-		known = &watchedBuffer{id: b.ID, at: pagefault.Range{Start: b.Base, End: b.Base + b.Size}}
+		known = &watchedBuffer{id: b.ID, at: sample.Range{Start: b.Base, End: b.Base + b.Size}}
 		w.buffers[b.ID] = known
 		w.order = append(w.order, known)
 	case !wanted && known != nil:
@@ -85,7 +84,7 @@ func (w *writtenPages) begin(ns int64) {
 		return
 	}
 	if w.watch == nil {
-		watch, err := pagefault.Watch(w.pid())
+		watch, err := sample.Watch(w.pid())
 		if err != nil {
 			w.fail(err)
 			return
@@ -130,7 +129,7 @@ func (w *writtenPages) look(ns int64) bool {
 		}
 		var err error
 		w.found, err = w.watch.Scan(w.found[:0], b.at)
-		if errors.Is(err, pagefault.ErrRange) {
+		if errors.Is(err, sample.ErrRange) {
 			w.use.Renewed++
 			whole = false
 			b.added = w.watch.Add(b.at) == nil
@@ -180,7 +179,7 @@ func (w *writtenPages) write(upto int64, last bool) {
 // which was written: it is of none.
 func (w *writtenPages) split(p *pageRow, last bool) {
 	page := uint64(os.Getpagesize())
-	row := sampling.Row{Moment: w.to.times.moment(p.TimeNS, last), Window: p.window, Block: -1}
+	row := sample.Row{Moment: w.to.times.moment(p.TimeNS, last), Window: p.window, Block: -1}
 	for at, end := p.Addr, p.Addr+p.Size; at < end; {
 		first := w.region(at, page, p.TimeNS)
 		next := at + page

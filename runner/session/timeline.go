@@ -9,8 +9,8 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/memtrace/sample"
 	"github.com/llamatap/llamatap/resource"
-	"github.com/llamatap/llamatap/runner/sampling"
 )
 
 // graphs follows the graphs that are computed, for a timeline.
@@ -183,10 +183,10 @@ const neighbours = 16
 
 // moment says what was computed at a time. Of an access between two graphs that is what lies before the next one;
 // last says that there comes none.
-func (t *timeline) moment(ns int64, last bool) sampling.Moment {
+func (t *timeline) moment(ns int64, last bool) sample.Moment {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	m := sampling.NoMoment
+	m := sample.NoMoment
 	next := sort.Search(len(t.graphs), func(i int) bool { return t.graphs[i].begin > ns })
 	found := 0
 	for i := next - 1; i >= max(0, next-neighbours); i-- {
@@ -221,8 +221,8 @@ func (t *timeline) between(next int, last bool) (memtrace.Phase, bool) {
 }
 
 // moment is what is known of whatever happens while a graph is computed.
-func (s *span) moment() sampling.Moment {
-	m := sampling.Moment{Known: true, Phase: memtrace.Generation, Exec: int64(s.exec), Token: -1, Ctx: int64(s.ctx), Seq: int64(s.seq), Step: s.step}
+func (s *span) moment() sample.Moment {
+	m := sample.Moment{Known: true, Phase: memtrace.Generation, Exec: int64(s.exec), Token: -1, Ctx: int64(s.ctx), Seq: int64(s.seq), Step: s.step}
 	if s.first == s.last {
 		m.Token = s.first // of several it is not known which
 	}
@@ -238,7 +238,7 @@ func (s *span) moment() sampling.Moment {
 }
 
 // common is what two moments have in common.
-func common(a, b sampling.Moment) sampling.Moment {
+func common(a, b sample.Moment) sample.Moment {
 	same := func(x, y int64) int64 {
 		if x == y {
 			return x
@@ -249,7 +249,7 @@ func common(a, b sampling.Moment) sampling.Moment {
 	if b.Step != step {
 		step = ggmlhooks.PhaseUnknown
 	}
-	return sampling.Moment{
+	return sample.Moment{
 		Step:  step,
 		Phase: a.Phase, Known: a.Known && b.Known && a.Phase == b.Phase, Exec: same(a.Exec, b.Exec), Token: same(a.Token, b.Token), Ctx: same(a.Ctx, b.Ctx),
 		Seq: same(a.Seq, b.Seq),
