@@ -34,7 +34,6 @@ var layers = map[string]int{
 
 	"cgo/llama": 1, "store/stream": 1, "gguf/*": 1, "resource/bpf": 1,
 	"memtrace/sample/*": 1,
-	"memtrace/record":   1, // for all that write accesses
 
 	"ggmlhooks": 0, "resource": 0, "memtrace": 0, "kvcache": 0, "gguf": 0, "models": 0, // words
 	"cgo/tap": 0, "cgo/nvml": 0, "cgo/oracle": 0, "cgo/peak": 0, // C

@@ -17,7 +17,7 @@ import (
 	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
-	accesses "github.com/llamatap/llamatap/memtrace/record"
+	"github.com/llamatap/llamatap/memtrace/ledger"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
@@ -212,7 +212,7 @@ func asOneTable(t *testing.T, dir string) int {
 		t.Fatal(err)
 	}
 	var joined bytes.Buffer
-	w, err := table.NewParquetOptions(&joined, accesses.Schema(), table.Options{PageBytes: 64 << 10})
+	w, err := table.NewParquetOptions(&joined, ledger.Schema(), table.Options{PageBytes: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func appendRows(w *table.Parquet, file []byte) error {
 	if err != nil {
 		return err
 	}
-	s := accesses.Schema()
+	s := ledger.Schema()
 	b := table.NewBatch(s)
 	for group := range r.Groups() {
 		for i, c := range s.Columns {

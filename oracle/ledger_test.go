@@ -18,7 +18,6 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/ledger"
-	accesses "github.com/llamatap/llamatap/memtrace/record"
 	"github.com/llamatap/llamatap/memtrace/regions"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/table"
@@ -93,7 +92,7 @@ type bookkeeper struct {
 	*witness
 	regions *regions.Recorder
 	ledger  *ledger.Recorder
-	table   *accesses.Table
+	table   *ledger.Table
 	parts   []*bookPart
 	t       *testing.T
 }
@@ -104,7 +103,7 @@ func (*bookPart) Close() error { return nil }
 
 func newBookkeeper(t *testing.T) *bookkeeper {
 	b := &bookkeeper{witness: newWitness(), regions: regions.NewRecorder(regions.Options{Model: gguf.Open}), t: t}
-	b.table = accesses.New(accesses.Options{Folder: b})
+	b.table = ledger.NewTable(ledger.TableOptions{Folder: b})
 	b.ledger = ledger.NewRecorder(ledger.Options{Map: b.regions.Map(), Table: b.table})
 	return b
 }

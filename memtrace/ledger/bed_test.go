@@ -13,7 +13,6 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/record"
 	"github.com/llamatap/llamatap/memtrace/regions"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -32,7 +31,7 @@ type bed struct {
 	r     *Recorder
 	t     *testing.T
 	map_  *regions.Recorder
-	table *record.Table
+	table *Table
 	parts []*memory
 	exec  uint64
 }
@@ -54,7 +53,7 @@ func newBed(t *testing.T, o Options) *bed {
 	t.Helper()
 	b := &bed{t: t, map_: regions.NewRecorder(regions.Options{})}
 	o.Map, o.UnixOffset = b.map_.Map(), 1e6
-	b.table = record.New(record.Options{Folder: b})
+	b.table = NewTable(TableOptions{Folder: b})
 	o.Table = b.table
 	if o.Block == 0 {
 		o.Block = 4

@@ -8,7 +8,6 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/memtrace/record"
 	"github.com/llamatap/llamatap/memtrace/regions"
 )
 
@@ -81,7 +80,7 @@ func BenchmarkDecode(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var out counted
 			m := regions.NewRecorder(regions.Options{})
-			trace := record.New(record.Options{Folder: &out})
+			trace := NewTable(TableOptions{Folder: &out})
 			r := NewRecorder(Options{Map: m.Map(), Window: window, Table: trace})
 			a := ggmlhooks.NewAssembler(0, m, r)
 			for id, size := range map[uint64]uint64{inWeights: 64 << 20, inCache: 32 << 20, inCompute: 4 << 20} {

@@ -3,12 +3,11 @@ package ledger
 import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/record"
 )
 
 // output is where rows go: what rows of all kinds have in common.
 type output struct {
-	*record.Writer
+	*Writer
 	offset int64                     // what makes a monotonic time a Unix time
 	newest int64                     // monotonic time of what was written
 	fill   func(column int, v int64) // of one row

@@ -7,7 +7,6 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/record"
 )
 
 // Hot path: per execution one pass over the operands of its graph's ops, and no allocation in steady state.
@@ -15,7 +14,7 @@ import (
 // Options says how a Recorder works. Table and Map must be given.
 type Options struct {
 	// Table gets the accesses. Who made it closes it after the recorder.
-	Table *record.Table
+	Table *Table
 	// Map says what lies where. It must have taken in a buffer or a graph before the recorder does.
 	Map *memtrace.RegionMap
 	// Window, if above 0, is the length of windows in which accesses are summed up by region; 0: every access is a row.

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/record"
+	"github.com/llamatap/llamatap/memtrace/ledger"
 	"github.com/llamatap/llamatap/memtrace/sample"
 	"github.com/llamatap/llamatap/memtrace/sample/perf"
 )
@@ -82,7 +82,7 @@ func Import(o ImportOptions) (Result, error) {
 			return Result{}, fmt.Errorf("%s is a folder: give files of perf script or perf.data", name)
 		}
 	}
-	r, err := newRun(record.Options{Foreign: true}, o.Out, strings.TrimSuffix(filepath.Base(o.Files[0]),
+	r, err := newRun(ledger.TableOptions{Foreign: true}, o.Out, strings.TrimSuffix(filepath.Base(o.Files[0]),
 		filepath.Ext(o.Files[0])), o.Warn)
 	if err != nil {
 		return Result{}, err

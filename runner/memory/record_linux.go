@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/record"
+	"github.com/llamatap/llamatap/memtrace/ledger"
 	"github.com/llamatap/llamatap/memtrace/sample"
 	"github.com/llamatap/llamatap/memtrace/sample/perf"
 	"github.com/llamatap/llamatap/resource/bpf"
@@ -211,7 +211,7 @@ func (r *recorder) open(pid int) (err error) {
 			r.o.Warn(fmt.Errorf("%s: %s", c.Name, note))
 		}
 	}
-	if r.run, err = newRun(record.Options{}, r.o.Out, r.o.name(pid), r.o.Warn); err != nil {
+	if r.run, err = newRun(ledger.TableOptions{}, r.o.Out, r.o.name(pid), r.o.Warn); err != nil {
 		return err
 	}
 	r.use = r.usage

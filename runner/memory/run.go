@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/record"
+	"github.com/llamatap/llamatap/memtrace/ledger"
 	"github.com/llamatap/llamatap/memtrace/regions"
 	"github.com/llamatap/llamatap/memtrace/sample"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -19,8 +19,8 @@ import (
 // run is a run directory that is being written.
 type run struct {
 	dir     *rundir.Dir
-	table   *record.Table
-	out     *record.Writer
+	table   *ledger.Table
+	out     *ledger.Writer
 	offset  int64 // of Unix time
 	regions *memtrace.RegionMap
 	tallies sample.Tallies
@@ -36,7 +36,7 @@ type run struct {
 var ErrDisk = errors.New("the recording could not be written")
 
 // newRun makes the directory below out, in a folder with a name. Of the table's options the folder is its own.
-func newRun(o record.Options, out, name string, warn func(error)) (*run, error) {
+func newRun(o ledger.TableOptions, out, name string, warn func(error)) (*run, error) {
 	if err := os.MkdirAll(out, 0o700); err != nil {
 		return nil, fmt.Errorf("output folder %s: %w; choose another with -o", out, err)
 	}
@@ -47,7 +47,7 @@ func newRun(o record.Options, out, name string, warn func(error)) (*run, error) 
 	}
 	r := &run{dir: dir, warn: warn}
 	o.Folder = dir
-	r.table = record.New(o)
+	r.table = ledger.NewTable(o)
 	r.table.About(func() (key, value string) { return sample.MetadataKey, r.sum().Text() })
 	r.out = r.table.Writer()
 	r.meta = rundir.Metadata{

@@ -8,7 +8,6 @@ import (
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/ledger"
-	"github.com/llamatap/llamatap/memtrace/record"
 )
 
 // accesses is the recorder of what graphs read and write.
@@ -17,7 +16,7 @@ type accesses struct {
 }
 
 // newAccesses makes the recorder, of the regions that a map knows.
-func newAccesses(r *run, table *record.Table, regions *regionMap) *accesses {
+func newAccesses(r *run, table *ledger.Table, regions *regionMap) *accesses {
 	o := ledger.Options{Table: table, Map: regions.Map(), UnixOffset: r.unixOffset(), Block: int64(r.o.Tap.KVBlock)}
 	if r.o.Tap.Ledger == config.LedgerWindows {
 		o.Window = r.o.Tap.LedgerWindow

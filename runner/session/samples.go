@@ -15,7 +15,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/record"
+	"github.com/llamatap/llamatap/memtrace/ledger"
 	"github.com/llamatap/llamatap/memtrace/sample"
 )
 
@@ -31,7 +31,7 @@ type samples struct {
 	started  int            // the process that was started
 	recorded func() int
 	pages    *writtenPages // nil: they are not scanned
-	table    *record.Table
+	table    *ledger.Table
 	rows     *sampleRows // nil: there is no run directory yet
 	others   uint64      // samples of processes that are not recorded
 	looked   int64       // when the tap was looked at, the time before
@@ -103,7 +103,7 @@ func (r *samples) start(recorded func() int) {
 func (r *samples) pid() int { return cmp.Or(r.recorded(), r.started) }
 
 // open lets the accesses be written into the table of the run.
-func (r *samples) open(of *run, table *record.Table, regions *regionMap) {
+func (r *samples) open(of *run, table *ledger.Table, regions *regionMap) {
 	r.table = table
 	table.About(func() (key, value string) { return sample.MetadataKey, r.use().Text() })
 	r.rows = &sampleRows{times: &r.times, regions: regions.Map(), block: r.tap.KVBlock, out: table.Writer(), offset: of.unixOffset()}
@@ -167,7 +167,7 @@ type sampleRows struct {
 	times   *timeline
 	regions *memtrace.RegionMap
 	block   int // cells
-	out     *record.Writer
+	out     *ledger.Writer
 	offset  int64 // of Unix time
 	tallies sample.Tallies
 	dropped uint64 // rows that the table did not take

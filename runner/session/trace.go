@@ -6,21 +6,21 @@ import (
 	"io"
 	"sync/atomic"
 
-	"github.com/llamatap/llamatap/memtrace/record"
+	"github.com/llamatap/llamatap/memtrace/ledger"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // trace is the table of accesses of a run, whoever records them.
 type trace struct {
 	*rundir.Dir
-	table *record.Table // nil: nobody does
+	table *ledger.Table // nil: nobody does
 	bytes atomic.Int64  // written
 }
 
 // open makes the table. Its files appear part by part.
 func (t *trace) open(dir *rundir.Dir, memory int64) {
 	t.Dir = dir
-	t.table = record.New(record.Options{Folder: t, Memory: memory})
+	t.table = ledger.NewTable(ledger.TableOptions{Folder: t, Memory: memory})
 }
 
 // close completes the table, when its recorders are closed. What was complete before an error stays.

@@ -1,4 +1,4 @@
-package record
+package ledger
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// Options says how a Table is written. For what is zero stands what is said there.
-type Options struct {
+// TableOptions says how a Table is written. For what is zero stands what is said there.
+type TableOptions struct {
 	// Folder is where the parts go. It must be given.
 	Folder table.Folder
 	// Memory bounds what the rows take that wait, and what packs them; 64 MiB. Below 4 MiB it is taken for that.
@@ -27,7 +27,7 @@ type Options struct {
 
 // Table is the table of accesses of a run. Its methods may be called from several goroutines.
 type Table struct {
-	o     Options
+	o     TableOptions
 	work  chan job
 	done  chan struct{}
 	close sync.Once
@@ -54,8 +54,8 @@ type batch struct {
 // least is the least memory that a table is written with.
 const least = 4 << 20
 
-// New makes a table of nothing: a file is made with the first rows.
-func New(o Options) *Table {
+// NewTable makes a table of nothing: a file is made with the first rows.
+func NewTable(o TableOptions) *Table {
 	if o.Memory == 0 {
 		o.Memory = 64 << 20
 	}

@@ -1,4 +1,4 @@
-package record
+package ledger
 
 import (
 	"bytes"
@@ -121,7 +121,7 @@ type row struct {
 // one by one and many at a time.
 func TestRowsOfSeveral(t *testing.T) {
 	var f folder
-	all := New(Options{Folder: &f, Memory: 1})
+	all := NewTable(TableOptions{Folder: &f, Memory: 1})
 	all.About(func() (string, string) { return "key", "value" })
 	const n = 20000
 	var both sync.WaitGroup
@@ -195,7 +195,7 @@ func name(i int64) string { return "f" + string(rune('a'+i%7)) }
 // TestNothing: without rows there is no file.
 func TestNothing(t *testing.T) {
 	var f folder
-	all := New(Options{Folder: &f})
+	all := NewTable(TableOptions{Folder: &f})
 	w := all.Writer()
 	if err := errors.Join(w.Tick(1), w.Tick(int64(time.Hour)), w.Close(), all.Close()); err != nil ||
 		len(f.files) != 0 {
@@ -211,7 +211,7 @@ func TestNothing(t *testing.T) {
 // nothing comes.
 func TestTick(t *testing.T) {
 	var f folder
-	all := New(Options{Folder: &f, Parts: table.PartOptions{Age: 1}})
+	all := NewTable(TableOptions{Folder: &f, Parts: table.PartOptions{Age: 1}})
 	w := all.Writer()
 	w.Int(memtrace.TraceTime, 7)
 	if err := errors.Join(w.EndRow(), w.Tick(100), w.Tick(100+waitNS-1)); err != nil {
@@ -241,7 +241,7 @@ func TestTick(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	const n = 12000
 	write := func(f *folder) (*Table, error) {
-		all := New(Options{Folder: f, Memory: 1, Parts: table.PartOptions{Rows: 1000}})
+		all := NewTable(TableOptions{Folder: f, Memory: 1, Parts: table.PartOptions{Rows: 1000}})
 		w := all.Writer()
 		var err error
 		for i := int64(0); i < n && err == nil; i++ {
