@@ -17,7 +17,7 @@ import (
 func runsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "runs", Summary: "list the recorded runs, newest first", Usage: "[DIR] [-n N] [--json]", Max: 1,
-		Text: `Lists name, model, tokens, recorders, size and state of the run directories below DIR; without it,
+		Text: `Lists name, model, time of start, tokens, recorders, size and state of the run directories below DIR; without it,
 below $LLAMATAP_OUT or llamatap-runs. Every command that reads a run takes its directory, its name, the last
 characters of its name after an underscore, or nothing: the newest run.
 

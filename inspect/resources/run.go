@@ -199,17 +199,25 @@ func (r *Run) tokens() string {
 	return present.Count(*r.Tokens)
 }
 
+// when is the local time at which the run began, in a form that sorts.
+func (r *Run) when() string {
+	if r.Created.IsZero() {
+		return "not known"
+	}
+	return r.Created.Local().Format(time.DateTime)
+}
+
 // WriteRuns writes a line for each run.
 func WriteRuns(out io.Writer, runs []*Run) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "run\tmodel\ttokens\trecorders\tsize\tstate")
+	fmt.Fprintln(w, "run\tmodel\twhen\ttokens\trecorders\tsize\tstate")
 	for _, r := range runs {
 		state := string(r.State)
 		if r.Lossy {
 			state += ", lossy"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Model, r.tokens(), strings.Join(r.Recorders, ","),
-			present.Bytes(r.Bytes), state)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Model, r.when(), r.tokens(),
+			strings.Join(r.Recorders, ","), present.Bytes(r.Bytes), state)
 	}
 	return w.Flush()
 }

@@ -66,6 +66,8 @@ func TestReadRun(t *testing.T) {
 	if other.State != StateCutOff || !strings.HasPrefix(other.Data[0].Command, "llamatap host waits ") {
 		t.Errorf("%+v", other)
 	}
+	defer func(was *time.Location) { time.Local = was }(time.Local)
+	time.Local = time.FixedZone("", 2*3600)
 	var text, table bytes.Buffer
 	check(t, errors.Join(r.WriteText(&text), WriteRuns(&table, []*Run{other, r})))
 	for _, want := range []string{"small", "7", "llamatap kv " + first, "llamatap resource summary " + first} {
@@ -74,7 +76,7 @@ func TestReadRun(t *testing.T) {
 		}
 	}
 	if lines := strings.Split(table.String(), "\n"); !strings.HasPrefix(lines[1], other.ID) ||
-		!strings.HasPrefix(lines[2], r.ID) {
+		!strings.HasPrefix(lines[2], r.ID) || !strings.Contains(lines[2], "  2026-01-02 05:04:05  ") {
 		t.Errorf("%s", table.String())
 	}
 }
