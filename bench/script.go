@@ -3,14 +3,12 @@ package bench
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/llamatap/llamatap/internal/bounded"
 )
 
@@ -101,16 +99,12 @@ func asList(v any) []any {
 // ReadScript reads a script. Paths in it are relative to its folder.
 func ReadScript(path string) (*Script, error) {
 	data, err := bounded.ReadFile(path, bounded.Config)
-	if err == nil {
-		err = bounded.CheckYAML(data)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("read the script: %w: give a YAML file with scenarios", err)
 	}
 	var s Script
-	if err := yaml.UnmarshalWithOptions(data, &s, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("script %s: %s: correct it, docs/BENCH.md lists the keys", path,
-			strings.Join(strings.Fields(yaml.FormatError(err, false, false)), " "))
+	if err := bounded.UnmarshalYAML("script "+path, data, &s); err != nil {
+		return nil, fmt.Errorf("%w: correct it, docs/BENCH.md lists the keys", err)
 	}
 	if len(s.Scenarios) == 0 {
 		return nil, fmt.Errorf("script %s has no scenarios: write the key scenarios with at least one below it", path)

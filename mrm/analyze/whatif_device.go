@@ -2,17 +2,13 @@ package analyze
 
 import (
 	_ "embed"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/token"
 	"github.com/llamatap/llamatap/internal/bounded"
 )
 
@@ -137,24 +133,11 @@ func (c *Classes) ids() (ids []string) {
 	return ids
 }
 
-// unmarshal reads YAML. The library panics at some texts, such as a list that is a tag alone.
-func unmarshal(data []byte, to *Classes) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("it is no YAML that can be read (%v)", p)
-		}
-	}()
-	if err := bounded.CheckYAML(data); err != nil {
-		return err
-	}
-	return yaml.UnmarshalWithOptions(data, to, yaml.Strict())
-}
-
 // parseClasses reads a file. Its figures may name sources of known besides its own.
 func parseClasses(name string, data []byte, known map[string]Source) (*Classes, error) {
 	c := &Classes{}
-	if err := unmarshal(data, c); err != nil && !errors.Is(err, io.EOF) {
-		return nil, where(name, err)
+	if err := bounded.UnmarshalYAML(name, data, c); err != nil {
+		return nil, fmt.Errorf("%w: write it as docs/MRM_DATA.md says", err)
 	}
 	if c.Version != classesVersion {
 		return nil, fmt.Errorf("%s: version %d, this program reads %d: write 'version: %d' where the file is "+
@@ -233,26 +216,4 @@ func (c *Class) figures() []namedFigure {
 		{"write_pj_per_bit", c.WritePJ},
 		{"refresh_pj_per_bit", c.RefreshPJ},
 	}
-}
-
-// yamlError is what goccy/go-yaml's errors have besides their text of several lines.
-type yamlError interface {
-	error
-	GetMessage() string
-	GetToken() *token.Token
-}
-
-// where makes an error one line, with the place.
-func where(name string, err error) error {
-	var e yamlError
-	if !errors.As(err, &e) {
-		return fmt.Errorf("%s: %s: write it as docs/MRM_DATA.md says", name,
-			strings.Join(strings.Fields(yaml.FormatError(err, false, false)), " "))
-	}
-	line, column := 1, 1
-	if t := e.GetToken(); t != nil && t.Position != nil {
-		line, column = t.Position.Line, t.Position.Column
-	}
-	return fmt.Errorf("%s:%d:%d: %s: write it as docs/MRM_DATA.md says", name, line, column,
-		strings.Join(strings.Fields(e.GetMessage()), " "))
 }
