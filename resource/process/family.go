@@ -35,12 +35,12 @@ func (m *Monitor) fill(line *resource.MonitorLine, first int, took time.Duration
 	for _, pid := range pids {
 		f := now[pid]
 		switch {
-		case f == nil || f.ended:
+		case f == nil || f.Ended():
 		case pid == first:
 			line.Model = use(f, g.before[pid], took)
 		default:
 			child := use(f, g.before[pid], took)
-			child.Parent = f.parent
+			child.Parent = f.Parent
 			line.Children = append(line.Children, *child)
 		}
 	}
@@ -86,10 +86,10 @@ func use(now, before *figures, took time.Duration) *resource.ProcessUse {
 	if !known {
 		before = &figures{io: &resource.ProcessIO{}}
 	}
-	grew := now.own.since(before.own)
+	grew := now.own().since(before.own())
 	u := &resource.ProcessUse{
-		PID: now.pid, Name: now.name, RSSBytes: now.rss, VirtualBytes: now.virtual, Threads: now.threads,
-		UserNS: grew.user, SystemNS: grew.system, Minor: grew.minor, Major: grew.major,
+		PID: now.ID, Name: now.Name, RSSBytes: now.rss, VirtualBytes: now.virtual, Threads: now.Threads,
+		UserNS: grew.userNS(), SystemNS: grew.systemNS(), Minor: grew.Minor, Major: grew.Major,
 	}
 	if known && took > 0 {
 		share := float64(u.UserNS+u.SystemNS) / float64(took)
@@ -113,18 +113,18 @@ func (g *family) total(now map[int]*figures) *resource.ProcessTotal {
 		if before == nil || !before.is(f) {
 			before = &figures{io: &resource.ProcessIO{}}
 		}
-		grew := f.all().since(before.all().plus(reported[pid])).atLeast(f.own.since(before.own))
-		t.UserNS, t.SystemNS, t.Minor, t.Major = t.UserNS+grew.user, t.SystemNS+grew.system, t.Minor+grew.minor,
-			t.Major+grew.major
+		grew := f.all().since(before.all().plus(reported[pid])).atLeast(f.own().since(before.own()))
+		t.UserNS, t.SystemNS = t.UserNS+grew.userNS(), t.SystemNS+grew.systemNS()
+		t.Minor, t.Major = t.Minor+grew.Minor, t.Major+grew.Major
 		switch {
 		case t.IO == nil:
 		case f.io != nil && before.io != nil:
 			*t.IO = ioPlus(*t.IO, ioSince(*f.io, ioPlus(*before.io, reportedIO[pid])))
-		case !f.ended:
+		case !f.Ended():
 			t.IO = nil
 		}
-		if !f.ended {
-			t.Processes, t.RSSBytes, t.Threads = t.Processes+1, t.RSSBytes+f.rss, t.Threads+f.threads
+		if !f.Ended() {
+			t.Processes, t.RSSBytes, t.Threads = t.Processes+1, t.RSSBytes+f.rss, t.Threads+f.Threads
 		}
 	}
 	if t.Processes == 0 {
@@ -141,13 +141,13 @@ func (g *family) handedOn(now map[int]*figures) (map[int]counts, map[int]resourc
 		if still := now[pid]; still != nil && still.is(f) {
 			continue
 		}
-		by := f.parent
+		by := f.Parent
 		for range len(g.before) { // a number may be in use again, so that this could go round
 			parent := g.before[by]
 			if now[by] != nil || parent == nil {
 				break
 			}
-			by = parent.parent
+			by = parent.Parent
 		}
 		if now[by] == nil {
 			continue

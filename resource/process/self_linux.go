@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,9 +52,9 @@ func (c *Self) Snapshot(now time.Time) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	rss, err := c.rss()
+	rss, err := resource.ResidentBytes(c.root, "self")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("what this process cost: %w; mount it: mount -t proc proc /proc", err)
 	}
 	b, took := c.before, time.Duration(r.mono-c.before.mono)
 	c.before = r
@@ -120,23 +118,6 @@ func cost(now, before map[program]bpf.ProgramStat, took time.Duration) *resource
 		return cmp.Or(cmp.Compare(a.Collector, b.Collector), cmp.Compare(a.Program, b.Program))
 	})
 	return total
-}
-
-// rss is the resident memory of the process, from /proc/self/statm.
-func (c *Self) rss() (uint64, error) {
-	text, err := fs.ReadFile(c.root, "proc/self/statm")
-	if err != nil {
-		return 0, fmt.Errorf("what this process cost: %w; mount it: mount -t proc proc /proc", err)
-	}
-	fields := strings.Fields(string(text))
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("read /proc/self/statm: %.40q has no second field", text)
-	}
-	pages, err := strconv.ParseUint(fields[1], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read /proc/self/statm: %w", err)
-	}
-	return pages * uint64(os.Getpagesize()), nil
 }
 
 // Close does nothing: there is nothing to free.

@@ -1,9 +1,7 @@
 package process
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -16,27 +14,21 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// figures are what the kernel has counted of a process since that began.
+// figures are what the kernel has counted of a process since that began. Its number and start say who it is.
 type figures struct {
-	pid, parent  int
-	name         string
-	start        uint64 // ticks since the machine started: with the number it says who the process is
-	ended        bool   // nobody has waited for it yet
+	resource.Stat
 	rss, virtual uint64
-	threads      int
-	own          counts
-	waited       counts              // of children that it has waited for, and of theirs
-	io           *resource.ProcessIO // theirs included; nil: not ours to see
+	io           *resource.ProcessIO // of children that it has waited for, too; nil: not ours to see
 }
 
-// counts are what grows while processes run.
-type counts struct {
-	user, system int64 // ns
-	minor, major uint64
-}
+// counts are what grows while processes run, times in ticks.
+type counts resource.StatCounts
 
-// tickNS is the unit of times in /proc/PID/stat: USER_HZ is 100 on every architecture that Go runs on.
+// tickNS is a tick.
 const tickNS = 10_000_000
+
+func (c counts) userNS() int64   { return int64(c.User) * tickNS }
+func (c counts) systemNS() int64 { return int64(c.System) * tickNS }
 
 // host is a tree with proc and sys in it.
 type host struct {
@@ -57,10 +49,11 @@ func (h host) read(pid int) (*figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := parseStat(text)
+	stat, err := resource.ParseStat(text)
 	if err != nil {
 		return nil, fmt.Errorf("/proc/%d/stat: %w", pid, err)
 	}
+	f := &figures{Stat: stat}
 	p := process.Process{Pid: int32(pid)}
 	// what stat says of it is a guess, for the kernel adds up per processor
 	memory, err := p.MemoryInfoWithContext(h.proc)
@@ -77,72 +70,26 @@ func (h host) read(pid int) (*figures, error) {
 	return f, nil
 }
 
-// errStat occurs when a text is none of /proc/PID/stat.
-var errStat = errors.New("it does not have the fields described in proc(5)")
-
-// The fields of /proc/PID/stat behind the name, by their numbers in proc(5).
-const (
-	statParent  = 4
-	statMinor   = 10
-	statMajor   = 12
-	statUser    = 14
-	statSystem  = 15
-	statThreads = 20
-	statStart   = 22
-)
-
-// parseStat takes the text of /proc/PID/stat apart.
-func parseStat(text []byte) (*figures, error) {
-	open, end := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')') // the name may hold anything
-	if open < 0 || end < open {
-		return nil, errStat
-	}
-	fields := bytes.Fields(text[end+1:])
-	if len(fields) <= statStart-3 {
-		return nil, errStat
-	}
-	pid, err := strconv.Atoi(string(bytes.TrimSpace(text[:open])))
-	number := func(field int) uint64 {
-		n, wrong := strconv.ParseUint(string(fields[field-3]), 10, 64)
-		if wrong != nil {
-			err = errStat
-		}
-		return n
-	}
-	state := fields[0][0]
-	f := &figures{
-		pid: pid, parent: int(number(statParent)), name: string(text[open+1 : end]), start: number(statStart),
-		ended:   state == 'Z' || state == 'X',
-		threads: int(number(statThreads)),
-		own: counts{int64(number(statUser)) * tickNS, int64(number(statSystem)) * tickNS, number(statMinor),
-			number(statMajor)},
-		waited: counts{int64(number(statUser+2)) * tickNS, int64(number(statSystem+2)) * tickNS, number(statMinor + 1),
-			number(statMajor + 1)},
-	}
-	if err != nil {
-		return nil, errStat
-	}
-	return f, nil
-}
-
 // is reports whether two readings are of the same process.
-func (f *figures) is(other *figures) bool { return f.pid == other.pid && f.start == other.start }
+func (f *figures) is(other *figures) bool { return f.ID == other.ID && f.Start == other.Start }
+
+func (f *figures) own() counts { return counts(f.Own) }
 
 // all is what a process and those that it has waited for have taken.
-func (f *figures) all() counts { return f.own.plus(f.waited) }
+func (f *figures) all() counts { return f.own().plus(counts(f.Waited)) }
 
 func (c counts) plus(d counts) counts {
-	return counts{c.user + d.user, c.system + d.system, c.minor + d.minor, c.major + d.major}
+	return counts{c.Minor + d.Minor, c.Major + d.Major, c.User + d.User, c.System + d.System}
 }
 
 // since is what was added to some counts; where they went down, nothing.
 func (c counts) since(d counts) counts {
-	return counts{max(c.user-d.user, 0), max(c.system-d.system, 0), grown(c.minor, d.minor), grown(c.major, d.major)}
+	return counts{grown(c.Minor, d.Minor), grown(c.Major, d.Major), grown(c.User, d.User), grown(c.System, d.System)}
 }
 
 // atLeast is the larger of two counts, each by itself.
 func (c counts) atLeast(d counts) counts {
-	return counts{max(c.user, d.user), max(c.system, d.system), max(c.minor, d.minor), max(c.major, d.major)}
+	return counts{max(c.Minor, d.Minor), max(c.Major, d.Major), max(c.User, d.User), max(c.System, d.System)}
 }
 
 func grown(now, before uint64) uint64 { return max(now, before) - before }

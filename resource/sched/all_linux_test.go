@@ -58,6 +58,7 @@ func awaitKernelThread(t *testing.T, c *Collector, line *resource.SystemLine) {
 }
 
 func ofKernel(pid int) bool {
-	s, err := (&walker{root: os.DirFS("/")}).thread(pid, strconv.Itoa(pid))
-	return err == nil && s.ofKernel()
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	stat, failed := resource.ParseStat(text)
+	return err == nil && failed == nil && (&task{Stat: stat}).ofKernel()
 }

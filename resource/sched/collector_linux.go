@@ -4,12 +4,9 @@ package sched
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"time"
-
-	"github.com/cilium/ebpf/link"
 
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
@@ -32,29 +29,29 @@ type Options struct {
 
 // A Collector records what threads did between snapshots. Its methods are for one goroutine.
 type Collector struct {
-	o       Options
-	root    fs.FS
-	set     *bpf.Set // nil without BPF
-	table   *table
-	each    *link.Iter // lists the threads that are there; nil without BTF
-	walk    *walker    // lists them from /proc; nil with BTF
-	m       moment
-	lost    uint64
-	history map[threadKey]*history
-	polled  map[threadKey]*polled
-	missing []string
+	o        Options
+	root     fs.FS
+	walk     *walker
+	programs *programs // nil without BPF
+	poller   poller    // then
+	m        moment
+	missing  []string
 }
 
 // Open starts to watch. Where BPF cannot run it polls /proc, and each line says so and why (Missing). It is an
 // error where that cannot be done either, or a target cannot be watched.
 func Open(o Options) (*Collector, error) {
-	c := &Collector{o: o, root: os.DirFS("/"), history: map[threadKey]*history{}, polled: map[threadKey]*polled{}}
+	c := &Collector{o: o, root: os.DirFS("/")}
 	c.m.last = bpf.MonoNS() // no thread is seen before
+	t := o.Target
+	var unlisted error // of importance where threads are listed from /proc
+	c.walk, unlisted = newWalk(c.root, walk{pids: t.PIDs, only: t.Later, comm: t.Comm, cgroup: t.Cgroup})
 	if !o.Poll {
-		err := c.load(o.Plain)
+		var err error
+		c.programs, err = loadPrograms(o, o.Plain, c.walk)
 		if errors.Is(err, bpf.ErrMissing) && !o.Plain && !errors.Is(err, fs.ErrPermission) {
 			c.missing = append(c.missing, "the kernel's types cannot be used: "+err.Error())
-			err = c.load(true)
+			c.programs, err = loadPrograms(o, true, c.walk)
 		}
 		if err != nil && !errors.Is(err, bpf.ErrMissing) {
 			return nil, err // a target that cannot be meant
@@ -63,13 +60,21 @@ func Open(o Options) (*Collector, error) {
 			c.missing = append(c.missing, "polled from /proc: "+err.Error())
 		}
 	}
-	if c.each == nil {
-		var err error
-		if c.walk, err = newWalker(c); err != nil {
-			return nil, errors.Join(err, c.Close())
+	var err error
+	if c.programs == nil || c.programs.each == nil {
+		err = unlisted
+	}
+	if c.programs != nil {
+		c.m.final = c.programs.each != nil
+		for name, err := range c.programs.Absent {
+			c.missing = append(c.missing,
+				"page_faults are the kernel's counts of minor and major ones: "+name+": "+err.Error())
+		}
+		if err == nil {
+			_, err = c.programs.present(bpf.MonoNS())
 		}
 	}
-	err := c.begin()
+	c.poller.walker = c.walk
 	if err == nil {
 		_, err = c.snapshot(time.Now()) // nobody's: from it on all programs run and all threads are known
 	}
@@ -79,77 +84,68 @@ func Open(o Options) (*Collector, error) {
 	return c, nil
 }
 
-// load loads and attaches the programs.
-func (c *Collector) load(plain bool) error {
-	spec, err := loadSched()
-	if err != nil {
-		return err
-	}
-	o := bpf.Options{
-		Target: c.o.Target, Plain: plain, Manual: []string{"each_task"},
-		Optional: []string{"on_fault", "on_fault_plain"},
-	}
-	k := knownKernel()
-	o.Set = map[string]any{"switch_has_state": k.switchHasState, "queues_known": k.queues, "follow": c.o.Follow}
-	if k.queues {
-		o.Manual = append(o.Manual, "on_wakeup") // not attached
-	}
-	size := tableSize(c.o.Threads)
-	o.Set["threads_mask"] = size - 1
-	o.MaxEntries = map[string]uint32{"threads": size, "claims": 2*size + 256}
-	set, err := bpf.Load(spec, o)
-	if err != nil {
-		return err
-	}
-	if c.table, err = openTable(set, size); err != nil {
-		return errors.Join(err, set.Close())
-	}
-	if !set.Plain {
-		each, err := link.AttachIter(link.IterOptions{Program: set.Program("each_task")})
-		if err != nil {
-			return errors.Join(fmt.Errorf("attach each_task: %w", err), set.Close())
-		}
-		set.Keep(each)
-		c.each, c.m.final = each, true
-	}
-	for name, err := range set.Absent {
-		c.missing = append(c.missing,
-			"page_faults are the kernel's counts of minor and major ones: "+name+": "+err.Error())
-	}
-	c.set = set
-	return nil
-}
-
 // AddPID adds a process to a target of processes.
 func (c *Collector) AddPID(pid int) error {
 	c.o.Target.PIDs = append(c.o.Target.PIDs, pid)
 	if c.walk != nil {
 		c.walk.add(pid)
 	}
-	if c.set == nil {
+	if c.programs == nil {
 		return nil
 	}
-	if err := c.set.AddPID(pid); err != nil {
+	if err := c.programs.AddPID(pid); err != nil {
 		return err
 	}
-	return c.begin()
+	_, err := c.programs.present(bpf.MonoNS()) // opens the accounts of its threads
+	return err
 }
 
-// begin opens the accounts of the threads that are there. Polled, there are none.
-func (c *Collector) begin() error {
-	if c.set == nil {
-		return nil
+// Snapshot returns what happened since the snapshot before, or since Open, as a resource.SystemLine.
+func (c *Collector) Snapshot(now time.Time) (any, error) {
+	line, err := c.snapshot(now)
+	if err != nil {
+		return nil, err
 	}
-	_, err := c.present(bpf.MonoNS())
-	return err
+	return *line, nil
+}
+
+func (c *Collector) snapshot(now time.Time) (*resource.SystemLine, error) {
+	c.m.now = bpf.MonoNS()
+	line := &resource.SystemLine{
+		HostHeader: resource.NewHostHeader(now, c.m.now, c.o.Interval, time.Duration(c.m.now-c.m.last), c.Origin()),
+		Missing:    c.missing,
+	}
+	var all []spent
+	var err error
+	if c.programs == nil {
+		all, err = c.poller.read(c.m)
+	} else {
+		all, err = c.programs.read(c.m, &line.Lost)
+	}
+	if c.m.epoch++; err != nil {
+		return nil, err
+	}
+	var computed resource.GraphTime
+	if c.o.Computed != nil {
+		computed = c.o.Computed(c.m.last, c.m.now)
+	}
+	for i := range all {
+		all[i].judge(computed)
+	}
+	c.m.last = c.m.now
+	if err := addPressure(line, c.root, c.o.Target); err != nil {
+		return nil, err
+	}
+	c.put(line, all)
+	return line, nil
 }
 
 // Origin says where the figures come from, in the words of resource.
 func (c *Collector) Origin() string {
-	if c.set == nil {
+	if c.programs == nil {
 		return resource.OriginProc
 	}
-	return c.set.Origin()
+	return c.programs.Origin()
 }
 
 // Missing says what could not be had, one sentence each: why BPF does not run, or which hook the kernel lacks.
@@ -158,18 +154,18 @@ func (c *Collector) Missing() []string { return c.missing }
 // Programs returns the cost of the programs since they were loaded, as far as the kernel counted (bpf.EnableStats);
 // none without BPF.
 func (c *Collector) Programs() ([]bpf.ProgramStat, error) {
-	if c.set == nil {
+	if c.programs == nil {
 		return nil, nil
 	}
-	return c.set.Programs()
+	return c.programs.Programs()
 }
 
 // Close stops to watch.
 func (c *Collector) Close() error {
-	if c.set == nil {
+	if c.programs == nil {
 		return nil
 	}
-	err := c.set.Close()
-	c.set, c.each = nil, nil
+	err := c.programs.Close()
+	c.programs = nil
 	return err
 }

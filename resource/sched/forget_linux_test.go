@@ -27,17 +27,21 @@ func TestEndedAreForgotten(t *testing.T) {
 			snap(t, c) // one that ended unseen is taken for ended the second time that it is not there
 			snap(t, c)
 			const some = 150 // of the threads of this process, and of what a child of it is
-			if len(c.history) > some || len(c.polled) > some {
-				t.Errorf("%d and %d threads are remembered", len(c.history), len(c.polled))
+			n := 0
+			if c.programs != nil {
+				n = len(c.programs.history)
 			}
-			if c.set == nil {
+			if n > some || len(c.poller.polled) > some {
+				t.Errorf("%d and %d threads are remembered", n, len(c.poller.polled))
+			}
+			if c.programs == nil {
 				return
 			}
 			places, claims := 0, 0
-			if err := c.table.each(func(uint32, threadKey) error { places++; return nil }); err != nil {
+			if err := c.programs.table.each(func(uint32, threadKey) error { places++; return nil }); err != nil {
 				t.Fatal(err)
 			}
-			if err := bpf.Each(c.table.claims, func(threadKey, uint8) { claims++ }); err != nil {
+			if err := bpf.Each(c.programs.table.claims, func(threadKey, uint8) { claims++ }); err != nil {
 				t.Fatal(err)
 			}
 			if places > some || claims > 2*some {

@@ -3,9 +3,8 @@ package sched
 import (
 	"cmp"
 	"io/fs"
-	"os"
+	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
@@ -55,7 +54,7 @@ func (c *Collector) put(line *resource.SystemLine, all []spent) {
 			of = &process{line: resource.ProcessLine{PID: s.line.TGID}}
 		}
 		// none seen singly
-		if c.set == nil || c.set.Absent["on_fault"] != nil || c.set.Absent["on_fault_plain"] != nil {
+		if c.programs == nil || c.programs.Absent["on_fault"] != nil || c.programs.Absent["on_fault_plain"] != nil {
 			s.line.Faults = known(s.line.Minor) + known(s.line.Major)
 		}
 		if of.line.Comm == "" || s.line.TID == s.line.TGID { // the first thread has the process's name
@@ -88,7 +87,9 @@ func (c *Collector) putProcess(line *resource.SystemLine, p *process) {
 	if p.line.Faults > 0 {
 		line.Faults[id] = p.line.Faults
 	}
-	p.line.RSSBytes = rss(c.root, id)
+	if rss, err := resource.ResidentBytes(c.root, id); err == nil { // else it has ended
+		p.line.RSSBytes = &rss
+	}
 	p.line.RunQueue = resource.NewWaitFigure(&p.waits, p.maxWait)
 	line.Processes = append(line.Processes, p.line)
 }
@@ -109,21 +110,13 @@ func sum(a, b *uint64) *uint64 {
 	return &total
 }
 
-// rss is what a process has in memory, by /proc/PID/statm; nil once it has ended. The kernel keeps the figure per
-// processor and lets it be some pages off.
-func rss(root fs.FS, pid string) *uint64 {
-	text, err := fs.ReadFile(root, "proc/"+pid+"/statm")
-	if err != nil {
-		return nil
-	}
-	fields := strings.Fields(string(text))
-	if len(fields) < 2 {
-		return nil
-	}
-	pages, err := strconv.ParseUint(fields[1], 10, 64)
-	if err != nil {
-		return nil
-	}
-	bytes := pages * uint64(os.Getpagesize())
-	return &bytes
+// sorted returns the threads of a line in their order.
+func sorted(all []spent) []spent {
+	slices.SortFunc(all, func(a, b spent) int {
+		if a.line.TGID != b.line.TGID {
+			return a.line.TGID - b.line.TGID
+		}
+		return a.line.TID - b.line.TID
+	})
+	return all
 }

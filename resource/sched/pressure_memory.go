@@ -60,8 +60,9 @@ func ReadMemoryPressure(root fs.FS, pid int) (MemoryPressure, error) {
 		if failed != nil {
 			continue
 		}
-		if v, failed := some10(string(text)); failed == nil {
-			m.SomeAvg10, err = &v, nil
+		stall, failed := parseStall(string(text))
+		if some, ok := stall["some"]; failed == nil && ok {
+			m.SomeAvg10, err = &some.Avg10, nil
 			break
 		}
 	}
@@ -72,20 +73,6 @@ func ReadMemoryPressure(root fs.FS, pid int) (MemoryPressure, error) {
 		}
 	}
 	return m, err
-}
-
-// some10 finds the ten-second average of the line "some" of a PSI file.
-func some10(text string) (float64, error) {
-	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
-		if len(fields) > 1 && fields[0] == "some" {
-			value, ok := strings.CutPrefix(fields[1], "avg10=")
-			if ok {
-				return strconv.ParseFloat(value, 64)
-			}
-		}
-	}
-	return 0, fmt.Errorf("no line some avg10 in %.40q", text)
 }
 
 // group is the folder of a control group that accounts for memory.

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/llamatap/llamatap/resource/bpf"
 )
@@ -16,6 +17,9 @@ const (
 	defaultThreads = 8192
 	places         = 8
 )
+
+// unsteadyTries is how often the accounts of a thread are read that changes meanwhile.
+const unsteadyTries = 16
 
 // slot is struct thread_slot of table.h.
 type slot struct {
@@ -113,6 +117,9 @@ func (t *table) free(index uint32, key threadKey) error {
 	}
 	return nil
 }
+
+// taken reports whether an entry of a map was refused because it exists already, or because the map is full.
+func taken(err error) bool { return errors.Is(err, unix.EEXIST) || errors.Is(err, unix.E2BIG) }
 
 // begin gives a thread a place, as begin of table.h does, unless it has one or there is none.
 func (t *table) begin(key threadKey, a accounts) error {

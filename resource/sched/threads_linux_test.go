@@ -102,10 +102,10 @@ func TestForkStorm(t *testing.T) {
 			if after := memory(t, c); after != before {
 				t.Errorf("the maps took %d bytes before and take %d", before, after)
 			}
-			if n := used(t, c); n > 1 || len(c.history) > 1 {
-				t.Errorf("%d accounts and %d histories are left", n, len(c.history))
+			if n := used(t, c); n > 1 || len(c.programs.history) > 1 {
+				t.Errorf("%d accounts and %d histories are left", n, len(c.programs.history))
 			}
-			if n := entries(t, c.set.Map("target_pids")); n != 1 {
+			if n := entries(t, c.programs.Map("target_pids")); n != 1 {
 				t.Errorf("%d processes in the target", n)
 			}
 		})
@@ -115,7 +115,7 @@ func TestForkStorm(t *testing.T) {
 // memory is what the map of threads takes in the kernel.
 func memory(t *testing.T, c *Collector) (bytes uint64) {
 	t.Helper()
-	info, err := c.set.Map("threads").Info()
+	info, err := c.programs.Map("threads").Info()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,10 +126,10 @@ func memory(t *testing.T, c *Collector) (bytes uint64) {
 // used counts the threads that have a place in the table. Each has two claims.
 func used(t *testing.T, c *Collector) (n int) {
 	t.Helper()
-	if err := c.table.each(func(uint32, threadKey) error { n++; return nil }); err != nil {
+	if err := c.programs.table.each(func(uint32, threadKey) error { n++; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if claims := entries(t, c.set.Map("claims")); claims != 2*n {
+	if claims := entries(t, c.programs.Map("claims")); claims != 2*n {
 		t.Errorf("%d claims for %d threads", claims, n)
 	}
 	return n
@@ -348,7 +348,7 @@ func TestPlacesAreTaken(t *testing.T) {
 				// nobody has such a number
 				other := threadKey{TID: placeOf(uint32(j.begin[0].tid), i)%size + size<<20, Start: i}
 				now := uint64(bpf.MonoNS())
-				if err := c.table.begin(other, accounts{Born: now, Mark: now << stateBits}); err != nil {
+				if err := c.programs.table.begin(other, accounts{Born: now, Mark: now << stateBits}); err != nil {
 					t.Fatal(err)
 				}
 			}

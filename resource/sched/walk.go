@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/llamatap/llamatap/resource"
 )
 
 // kernelThread is the flag PF_KTHREAD in /proc/PID/stat.
@@ -16,41 +18,14 @@ const kernelThread = 0x00200000
 // errEmpty says that a process has ended while it was looked at.
 var errEmpty = errors.New("no such thread")
 
-// stat holds the fields of /proc/PID/task/TID/stat.
-type stat struct {
-	tid, tgid    int
-	comm         string
-	state        byte
-	flags        uint64
-	minor, major uint64
-	start        uint64 // clock ticks since the machine started
-}
-
-// parseStat reads a stat file. The name stands in parentheses and may hold any.
-func parseStat(text string) (s stat, err error) {
-	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
-	if open < 0 || end < open {
-		return s, fmt.Errorf("no name in %.60q", text)
-	}
-	if s.tid, err = strconv.Atoi(strings.TrimSpace(text[:open])); err != nil {
-		return s, fmt.Errorf("no number in %.60q: %w", text, err)
-	}
-	s.comm = text[open+1 : end]
-	f := strings.Fields(text[end+1:]) // from the third field on
-	if len(f) < 20 {
-		return s, fmt.Errorf("%d fields in %.60q, want 22", len(f)+2, text)
-	}
-	s.state = f[0][0]
-	for i, into := range map[int]*uint64{6: &s.flags, 7: &s.minor, 9: &s.major, 19: &s.start} {
-		if *into, err = strconv.ParseUint(f[i], 10, 64); err != nil {
-			return s, fmt.Errorf("field %d of %.60q: %w", i+3, text, err)
-		}
-	}
-	return s, nil
+// task is a thread that a walker lists.
+type task struct {
+	resource.Stat
+	tgid int
 }
 
 // ofKernel reports whether it is a kernel thread.
-func (s *stat) ofKernel() bool { return s.flags&kernelThread != 0 }
+func (t *task) ofKernel() bool { return t.Flags&kernelThread != 0 }
 
 // A walker lists the threads of a target from /proc.
 type walker struct {
@@ -137,37 +112,30 @@ func (w *walker) members(into map[int]bool) error {
 }
 
 // threads lists the target's threads. What has ended is left out.
-func (w *walker) threads() ([]stat, error) {
+func (w *walker) threads() ([]task, error) {
 	pids, err := w.processes()
 	if err != nil {
 		return nil, err
 	}
-	var all []stat
+	var all []task
 	for _, pid := range pids {
 		tasks, err := fs.ReadDir(w.root, fmt.Sprintf("proc/%d/task", pid))
 		if err != nil {
 			continue // it ended
 		}
-		for _, task := range tasks {
-			s, err := w.thread(pid, task.Name())
-			switch {
-			case errors.Is(err, errEmpty):
-			case err != nil:
+		for _, entry := range tasks {
+			text, err := fs.ReadFile(w.root, fmt.Sprintf("proc/%d/task/%s/stat", pid, entry.Name()))
+			if err != nil {
+				continue // it ended
+			}
+			s, err := resource.ParseStat(text)
+			if err != nil {
 				return nil, err
-			case s.state != 'Z' && s.state != 'X' && (w.comm == "" || s.comm == w.comm):
-				all = append(all, s)
+			}
+			if !s.Ended() && (w.comm == "" || s.Name == w.comm) {
+				all = append(all, task{s, pid})
 			}
 		}
 	}
 	return all, nil
-}
-
-func (w *walker) thread(pid int, task string) (stat, error) {
-	text, err := fs.ReadFile(w.root, fmt.Sprintf("proc/%d/task/%s/stat", pid, task))
-	if err != nil {
-		return stat{}, errEmpty
-	}
-	s, err := parseStat(string(text))
-	s.tgid = pid
-	return s, err
 }

@@ -8,30 +8,6 @@ import (
 
 const statText = "812 (a (b) c) S 1 812 812 0 -1 4194560 1500 20 7 1 33 44 0 0 20 0 3 0 12345 1000000 300 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0\n"
 
-func TestParseStat(t *testing.T) {
-	s, err := parseStat(statText)
-	if err != nil || s.tid != 812 || s.comm != "a (b) c" || s.state != 'S' || s.minor != 1500 || s.major != 7 ||
-		s.start != 12345 || s.flags != 4194560 {
-		t.Errorf("%+v, %v", s, err)
-	}
-	for _, bad := range []string{"", "812", "812 (x", "x (y) S", "812 (a) S 1 2",
-		strings.Replace(statText, "1500", "-", 1)} {
-		if _, err := parseStat(bad); err == nil {
-			t.Errorf("%q was taken", bad)
-		}
-	}
-}
-
-func FuzzParseStat(f *testing.F) {
-	f.Add(statText)
-	f.Add("1 () R 0")
-	f.Fuzz(func(t *testing.T, text string) {
-		if s, err := parseStat(text); err == nil && !strings.Contains(text, s.comm) {
-			t.Errorf("%q is no name in %q", s.comm, text)
-		}
-	})
-}
-
 // machine is a fake /proc of three processes, one of the kernel, in a hierarchy of version 2.
 func machine() fstest.MapFS {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
@@ -66,7 +42,7 @@ func TestWalk(t *testing.T) {
 		threads, err := w.threads()
 		var got []int
 		for _, s := range threads {
-			got = append(got, s.tid)
+			got = append(got, s.ID)
 		}
 		if err != nil || len(got) != len(c.want) {
 			t.Fatalf("%s: %v, %v; want %v", name, got, err, c.want)

@@ -141,11 +141,11 @@ func (j *job) sleeps(tid int) {
 		if err != nil {
 			j.t.Fatal(err)
 		}
-		s, err := parseStat(string(text))
+		s, err := resource.ParseStat(text)
 		if err != nil {
 			j.t.Fatal(err)
 		}
-		if s.state == 'S' {
+		if s.State == 'S' {
 			return
 		}
 		time.Sleep(time.Millisecond)
