@@ -82,7 +82,9 @@ func (f *fixture) buildSegments(t testing.TB) string {
 		check(t, err)
 		f.write(t, s, part)
 		check(t, s.Seal())
-		d.AddSegment(s)
+		if err := d.AddSegment(filepath.Base(s.Path())); err != nil {
+			t.Fatal(err)
+		}
 	}
 	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, RunID: d.ID(),
 		Model: rundir.Model{Name: "fixture", ID: "fixture-f16"}, Losses: []rundir.Loss{}}))

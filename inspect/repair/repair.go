@@ -64,9 +64,9 @@ func tidy(path string) (what []string, err error) {
 		return nil, err
 	}
 	defer dir.Release()
-	left, err := dir.Leftovers()
+	left, err := rundir.Leftovers(path)
 	if err == nil {
-		err = dir.RemoveLeftovers()
+		err = rundir.RemoveLeftovers(path)
 	}
 	if len(left) > 0 {
 		what = append(what, fmt.Sprintf("left by a process that was killed, and removed: %s", strings.Join(left, ", ")))
@@ -74,7 +74,7 @@ func tidy(path string) (what []string, err error) {
 	if err != nil || !errors.Is(rundir.Resumable(path), rundir.ErrSealed) {
 		return what, err
 	}
-	removed, err := dir.RemoveCheckpoint()
+	removed, err := rundir.RemoveCheckpoint(path)
 	if removed {
 		what = append(what, "the checkpoint is removed: a repaired run is finished and cannot be resumed")
 	}
@@ -158,7 +158,7 @@ func (r *run) distrust() error {
 			return err
 		}
 	}
-	_, err := r.dir.PutAside(rundir.ManifestName)
+	_, err := rundir.MoveToBackup(r.path, rundir.ManifestName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (r *run) distrust() error {
 }
 
 func (r *run) putAside(name string) error {
-	aside, err := r.dir.PutAside(name)
+	aside, err := rundir.MoveToBackup(r.path, name)
 	if err == nil {
 		r.say("%s is %s now, and is made anew with what is certain", name, aside)
 	}
@@ -196,7 +196,7 @@ func (r *run) segments() error {
 			r.say("%s: %s", name, w)
 		}
 		r.lost = r.lost || len(what) > 0
-		if err := r.dir.AddFoundSegment(name); err != nil {
+		if err := r.dir.AddSegment(name); err != nil {
 			return err
 		}
 	}
@@ -260,7 +260,7 @@ func (r *run) stream() error {
 		if _, err := os.Lstat(path + stream.IndexSuffix); err != nil || !r.killed {
 			return nil
 		}
-		aside, err := r.dir.PutAside(rundir.StreamName + stream.IndexSuffix)
+		aside, err := rundir.MoveToBackup(r.path, rundir.StreamName+stream.IndexSuffix)
 		if err == nil {
 			r.say("there is no %s: its index is %s now", rundir.StreamName, aside)
 		}
@@ -331,7 +331,7 @@ func (r *run) lines() error {
 		if !e.Type().IsRegular() || !slices.ContainsFunc(lineFiles, is) {
 			continue
 		}
-		cut, err := r.dir.EndLines(e.Name())
+		cut, err := rundir.EndLines(filepath.Join(r.path, e.Name()))
 		if err != nil {
 			return err
 		}
@@ -389,7 +389,7 @@ func (r *run) describe(s *stream.Reader) {
 // seal writes the metadata and a new manifest of everything that is there. What a process that was killed had not
 // completed is removed when the metadata report it: tables appear when they are whole.
 func (r *run) seal() error {
-	left, err := r.dir.Leftovers()
+	left, err := rundir.Leftovers(r.path)
 	if err != nil {
 		return err
 	}
@@ -404,10 +404,10 @@ func (r *run) seal() error {
 	if err := r.dir.WriteJSON(rundir.MetadataName, r.meta); err != nil {
 		return err
 	}
-	if err := r.dir.RemoveLeftovers(); err != nil {
+	if err := rundir.RemoveLeftovers(r.path); err != nil {
 		return err
 	}
-	if _, err := r.dir.RemoveCheckpoint(); err != nil { // a repair ends a run
+	if _, err := rundir.RemoveCheckpoint(r.path); err != nil { // a repair ends a run
 		return err
 	}
 	if err := r.dir.AddFound(); err != nil {

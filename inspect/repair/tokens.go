@@ -27,7 +27,7 @@ func (r *run) tokens(s *stream.Reader, repaired bool) error {
 	var seconds float64
 	if there {
 		old, seconds = textsOf(path)
-		aside, err := r.dir.KeepAside(rundir.TokensName)
+		aside, err := rundir.LinkBackup(r.path, rundir.TokensName)
 		if err != nil {
 			return err
 		}

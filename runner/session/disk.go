@@ -141,7 +141,7 @@ type reserve struct {
 
 // newReserve keeps n bytes in the folder. A file system that cannot promise room gives none, and that is no error.
 func newReserve(dir *rundir.Dir, n int64) (*reserve, error) {
-	file, err := dir.Scratch()
+	file, err := rundir.Scratch(dir.Path())
 	if err != nil {
 		return nil, err
 	}

@@ -230,8 +230,7 @@ func (g *segment) complete(run *run, m rundir.Metadata) error {
 	if err := g.seal(m); err != nil {
 		return err
 	}
-	run.dir.AddSegment(g.dir)
-	return nil
+	return run.dir.AddSegment(g.place.Name)
 }
 
 // setupIn counts the tensors of a stream that turned out to be set-up.

@@ -8,14 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -32,20 +28,13 @@ var (
 
 // Dir is a run directory that is being written. Its methods may be called from several goroutines.
 type Dir struct {
-	path   string
-	id     string // "" = the folder's name
-	mu     sync.Mutex
-	files  []File
-	open   int  // files of Create that are not closed
-	again  bool // it was there: a process that was killed may have left files
-	sealed bool
-	lock   *os.File // of the directory, while this process writes it
-
-	written atomic.Int64
+	id       string   // "" = the folder's name
+	lock     *os.File // of the directory, while this process writes it
+	contents contents
 }
 
 // Written is how many bytes were written to files of Create and CreateLive, finished or not. Any goroutine may call it.
-func (d *Dir) Written() int64 { return d.written.Load() }
+func (d *Dir) Written() int64 { return d.contents.written.Load() }
 
 // File is a recorded file as the manifest lists it.
 type File struct {
@@ -105,8 +94,9 @@ func Create(out, modelID string, now time.Time) (*Dir, error) {
 		path := filepath.Join(parent, "run_"+now.Format("20060102_150405")+"_"+hex.EncodeToString(random[:]))
 		err := os.Mkdir(path, 0o700)
 		if err == nil {
-			d := &Dir{path: path}
-			return d, d.take()
+			d := &Dir{contents: contents{path: path}}
+			d.lock, err = lock(path)
+			return d, err
 		}
 		// A run that recorded nothing and removes the model's folder with its own may come between the two calls.
 		if !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
@@ -117,14 +107,14 @@ func Create(out, modelID string, now time.Time) (*Dir, error) {
 }
 
 // Path returns the directory's path.
-func (d *Dir) Path() string { return d.path }
+func (d *Dir) Path() string { return d.contents.path }
 
 // ID returns the run's id, which is the directory's name; a segment's has the run's before it.
 func (d *Dir) ID() string {
 	if d.id != "" {
 		return d.id
 	}
-	return filepath.Base(d.path)
+	return filepath.Base(d.Path())
 }
 
 // Create opens a file of the run for writing; it is hashed while it is written and appears under its name by Close.
@@ -133,106 +123,72 @@ func (d *Dir) Create(name string) (io.WriteCloser, error) {
 	if name == ManifestName || !plainName(name) {
 		return nil, fmt.Errorf("make %q: %w", name, ErrName)
 	}
-	return d.create(name)
+	return d.contents.create(name)
 }
 
-// plainName reports whether name is one of a visible file in the directory itself.
-func plainName(name string) bool {
-	return name != "" && name[0] != '.' && filepath.Base(name) == name && filepath.IsLocal(name)
-}
-
-func (d *Dir) create(name string) (io.WriteCloser, error) {
-	file, err := d.begin(name, partName(name))
+// CreateLive opens a file of the run that can be read under its name while it is written, such as one of lines. It
+// is hashed while it is written. What was written stays and is recorded by Close, whatever fails; the error of the
+// last Sync is Close's.
+func (d *Dir) CreateLive(name string) (io.WriteCloser, error) {
+	if name == ManifestName || !plainName(name) {
+		return nil, fmt.Errorf("make %q: %w", name, ErrName)
+	}
+	file, err := d.contents.open(name, name)
 	if err != nil {
 		return nil, err
 	}
-	return &hashedFile{dir: d, name: name, file: file, sum: sha256.New()}, nil
-}
-
-// begin opens a new file, which counts as open until closed is called. as is what it is called meanwhile.
-func (d *Dir) begin(name, as string) (*os.File, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.sealed {
-		return nil, fmt.Errorf("make %s: %w", name, ErrSealed)
-	}
-	if d.again && leftover(as) {
-		if err := os.Remove(filepath.Join(d.path, as)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("make %s: %w", name, err)
-		}
-	}
-	file, err := os.OpenFile(filepath.Join(d.path, as), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("make %s: %w", name, err)
-	}
-	d.open++
-	return file, nil
-}
-
-// hashedFile is a file on its way to its name. A failed write keeps it from getting there.
-type hashedFile struct {
-	dir  *Dir
-	name string
-	file *os.File
-	sum  hash.Hash
-	size int64
-	err  error
-	done bool
-}
-
-func (f *hashedFile) Write(p []byte) (int, error) {
-	n, err := disk.write(f.file, p)
-	f.sum.Write(p[:n])
-	f.size += int64(n)
-	f.dir.written.Add(int64(n))
-	if f.err == nil {
-		f.err = err
-	}
-	return n, err
-}
-
-func (f *hashedFile) Close() error {
-	if f.done {
-		return f.err
-	}
-	f.done = true
-	defer f.dir.closed()
-	temporary := f.file.Name()
-	if f.err == nil {
-		f.err = disk.sync(f.file)
-	}
-	if err := f.file.Close(); f.err == nil {
-		f.err = err
-	}
-	if f.err == nil {
-		f.err = disk.rename(temporary, filepath.Join(f.dir.path, f.name))
-	}
-	if f.err == nil {
-		if f.err = syncDir(f.dir.path); f.err != nil {
-			os.Remove(filepath.Join(f.dir.path, f.name)) // a name that may be gone after a crash is none
-		}
-	}
-	if f.err != nil {
-		os.Remove(temporary)
-		f.err = fmt.Errorf("write %s: %w", f.name, f.err)
-		return f.err
-	}
-	f.dir.AddSum(f.name, f.size, [32]byte(f.sum.Sum(nil)))
-	return nil
-}
-
-func (d *Dir) closed() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.open--
+	return &liveFile{hashing{in: &d.contents, name: name, file: file, sum: sha256.New()}}, nil
 }
 
 // AddSum records a file that was hashed elsewhere.
 func (d *Dir) AddSum(name string, size int64, sha256 [32]byte) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.files = slices.DeleteFunc(d.files, func(f File) bool { return f.Name == name })
-	d.files = append(d.files, File{name, size, hex.EncodeToString(sha256[:])})
+	d.contents.add(File{name, size, hex.EncodeToString(sha256[:])})
+}
+
+// AddFound records every file that is in the directory and not recorded yet, with the size and hash that it has
+// now. What is made later, sockets, checkpoints, and what begins with a dot are left out; segments are added with
+// AddSegment.
+func (d *Dir) AddFound() error {
+	entries, err := os.ReadDir(d.Path())
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || strings.HasPrefix(e.Name(), ".") || strings.HasSuffix(e.Name(), CheckpointSuffix) ||
+			madeLater[e.Name()] || e.Name() == ManifestName || d.contents.has(e.Name()) {
+			continue
+		}
+		size, sum, err := hashFile(filepath.Join(d.Path(), e.Name()), anySize, func(int64) {})
+		if err != nil {
+			return fmt.Errorf("hash %s: %w", e.Name(), err)
+		}
+		d.contents.add(File{e.Name(), size, sum})
+	}
+	return nil
+}
+
+// Size is the size of all files that are recorded so far, the manifest included once the directory is sealed.
+func (d *Dir) Size() (n int64) {
+	for _, f := range d.contents.list() {
+		n += f.Size
+	}
+	return n
+}
+
+// Rename gives a file of the run that was closed another name, which no other file may have.
+func (d *Dir) Rename(from, to string) error {
+	if to == ManifestName || !plainName(to) {
+		return fmt.Errorf("rename %s to %q: %w", from, to, ErrName)
+	}
+	return d.contents.rename(from, to)
+}
+
+// Release gives up a directory without sealing it.
+func (d *Dir) Release() { d.lock.Close() }
+
+// plainName reports whether name is one of a visible file in the directory itself.
+func plainName(name string) bool {
+	return name != "" && name[0] != '.' && filepath.Base(name) == name && filepath.IsLocal(name)
 }
 
 // WriteJSON writes v to a file of the run, indented. When it returns, the file is on the disk.
@@ -275,56 +231,23 @@ func encode(v any) ([]byte, error) {
 // Seal writes the manifest, last: from then on the directory is a result, and nothing can be added. A file that is
 // still being written is ErrOpen; one that was recorded and does not have its size is ErrChanged.
 func (d *Dir) Seal() error {
-	if err := d.seal(); err != nil {
-		return fmt.Errorf("seal %s: %w", d.path, err)
+	files, err := d.contents.settle()
+	if err == nil {
+		err = syncDir(filepath.Dir(d.Path())) // before the manifest makes the directory a result
 	}
-	return nil
-}
-
-func (d *Dir) seal() error {
-	d.mu.Lock()
-	files, open, sealed := slices.Clone(d.files), d.open, d.sealed
-	d.mu.Unlock()
-	if sealed {
-		return ErrSealed
+	var file io.WriteCloser
+	if err == nil {
+		file, err = d.contents.create(ManifestName)
 	}
-	if open > 0 {
-		return ErrOpen
+	if err == nil {
+		err = writeJSON(file, Manifest{RunID: d.ID(), Sealed: time.Now().UTC(), Files: files})
 	}
-	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
-	for _, f := range files {
-		if err := d.settle(f); err != nil {
-			return err
-		}
-	}
-	if err := syncDir(filepath.Dir(d.path)); err != nil { // before there is a manifest: a result is one for good
-		return err
-	}
-	file, err := d.create(ManifestName)
 	if err != nil {
-		return err
+		return fmt.Errorf("seal %s: %w", d.Path(), err)
 	}
-	if err := writeJSON(file, Manifest{RunID: d.ID(), Sealed: time.Now().UTC(), Files: files}); err != nil {
-		return err
-	}
-	d.mu.Lock()
-	d.sealed = true
-	d.lock.Close()
-	d.mu.Unlock()
+	d.contents.seal()
+	d.Release()
 	return nil
-}
-
-// settle makes sure that a recorded file is on the disk as it was recorded.
-func (d *Dir) settle(f File) error {
-	path := filepath.Join(d.path, f.Name)
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if info.Size() != f.Size {
-		return fmt.Errorf("%s: %w: %d bytes, %d were recorded", f.Name, ErrChanged, info.Size(), f.Size)
-	}
-	return syncFile(path)
 }
 
 func syncFile(path string) error {

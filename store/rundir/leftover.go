@@ -41,10 +41,10 @@ func Abandoned(path string) bool {
 	return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !leftover(e.Name()) })
 }
 
-// Leftovers lists what a killed process has left in the directory: unfinished files under temporary names, scratch
+// Leftovers lists what a killed process has left in a run directory: unfinished files under temporary names, scratch
 // files, its socket.
-func (d *Dir) Leftovers() (names []string, err error) {
-	entries, err := os.ReadDir(d.path)
+func Leftovers(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		if leftover(e.Name()) {
 			names = append(names, e.Name())
@@ -53,43 +53,40 @@ func (d *Dir) Leftovers() (names []string, err error) {
 	return names, err
 }
 
-// RemoveLeftovers removes them. No file of Create may be open.
-func (d *Dir) RemoveLeftovers() error {
-	names, err := d.Leftovers()
+// RemoveLeftovers removes them. No file of [Dir.Create] may be open.
+func RemoveLeftovers(dir string) error {
+	names, err := Leftovers(dir)
 	for _, name := range names {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(d.path, name)))
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
 	}
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	return syncDir(d.path)
+	return syncDir(dir)
 }
 
-// RemoveCheckpoint removes the checkpoint and the states of a run that will not be resumed, and reports whether
+// RemoveCheckpoint removes the checkpoint and the states of the run in a directory that will not be resumed, and reports whether
 // there were any.
-func (d *Dir) RemoveCheckpoint() (removed bool, err error) {
-	entries, err := os.ReadDir(d.path)
+func RemoveCheckpoint(dir string) (removed bool, err error) {
+	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), CheckpointSuffix) || e.Name() == StateFolder {
 			removed = true
-			err = errors.Join(err, os.RemoveAll(filepath.Join(d.path, e.Name())))
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
 		}
 	}
 	if err != nil || !removed {
 		return removed, err
 	}
-	return true, syncDir(d.path)
+	return true, syncDir(dir)
 }
 
-// Release gives up a directory without sealing it.
-func (d *Dir) Release() { d.lock.Close() }
-
-// Scratch makes a file without a name in the directory: it vanishes with this process.
-func (d *Dir) Scratch() (*os.File, error) {
-	if file, err := nameless(d.path); err == nil {
+// Scratch makes a file without a name in a directory: it vanishes with this process.
+func Scratch(dir string) (*os.File, error) {
+	if file, err := nameless(dir); err == nil {
 		return file, nil
 	}
-	file, err := os.CreateTemp(d.path, ".scratch-*") // a file system that has none
+	file, err := os.CreateTemp(dir, ".scratch-*") // a file system that has none
 	if err != nil {
 		return nil, err
 	}

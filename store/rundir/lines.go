@@ -12,8 +12,7 @@ import (
 // EndLines ends a file of JSON lines after its last whole line, as its writer would have left it: a last line that
 // lacks nothing but its line feed gets it, and half a line is cut off. It returns how many bytes that were. When it
 // returns, the change is on the disk.
-func (d *Dir) EndLines(name string) (cut int64, err error) {
-	path := filepath.Join(d.path, name)
+func EndLines(path string) (cut int64, err error) {
 	whole, torn, complete, err := lastLine(path)
 	if err != nil || torn == 0 {
 		return 0, err
@@ -33,7 +32,7 @@ func (d *Dir) EndLines(name string) (cut int64, err error) {
 		err = disk.sync(file)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("end %s after its last whole line: %w", name, err)
+		return 0, fmt.Errorf("end %s after its last whole line: %w", filepath.Base(path), err)
 	}
 	return torn, nil
 }

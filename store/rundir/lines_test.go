@@ -32,7 +32,7 @@ func TestEndLines(t *testing.T) {
 					want, cut = before+last+"\n", 0
 				}
 				for i, cut := range []int64{cut, 0} { // the second time there is nothing to do
-					n, err := d.EndLines("resource.jsonl")
+					n, err := EndLines(filepath.Join(d.Path(), "resource.jsonl"))
 					got, _ := os.ReadFile(path)
 					if err != nil || n != cut || string(got) != want {
 						t.Fatalf("%d bytes, %d of the last line, time %d: %d cut, %d left, %v", len(text), end, i, n,
@@ -45,7 +45,7 @@ func TestEndLines(t *testing.T) {
 	if err := errors.Join(os.Remove(path), os.Symlink(filepath.Join(d.Path(), "other"), path)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.EndLines("resource.jsonl"); !errors.Is(err, ErrNotRegular) {
+	if _, err := EndLines(filepath.Join(d.Path(), "resource.jsonl")); !errors.Is(err, ErrNotRegular) {
 		t.Errorf("a link: %v", err)
 	}
 }

@@ -8,21 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// take makes the directory this process's, until it ends or seals.
-func (d *Dir) take() error {
-	file, err := os.Open(d.path)
+// lock locks a directory for this process until the file that it returns is closed; nil on a file system without
+// locks.
+func lock(path string) (*os.File, error) {
+	file, err := os.Open(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		file.Close()
 		if err == unix.EWOULDBLOCK {
-			return ErrInUse
+			return nil, ErrInUse
 		}
-		return nil // a file system without locks
+		return nil, nil
 	}
-	d.lock = file
-	return nil
+	return file, nil
 }
 
 // InUse reports whether a process is writing the run directory: whether somebody holds its lock. It looks at the

@@ -204,3 +204,10 @@ type Change struct {
 	FirstExec *uint64  `json:"first_exec,omitempty"` // first execution that goes by it; absent where there was none
 	DoneExec  *uint64  `json:"done_exec,omitempty"`  // execution by which its tokens were had
 }
+
+// Repair is one repair of a run, in its metadata.
+type Repair struct {
+	At       time.Time `json:"at"`
+	Llamatap string    `json:"llamatap,omitempty"` // version of the program that did it
+	What     []string  `json:"what"`               // a sentence for everything that was found or done
+}

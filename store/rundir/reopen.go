@@ -15,29 +15,61 @@ var ErrInUse = errors.New("is being recorded by another process")
 // what a killed process has left; recorded files stay, metadata and tokens until they are replaced. A run that
 // [Resumable] refuses is not touched.
 func Reopen(path string) (*Dir, error) {
-	d := &Dir{path: filepath.Clean(path), again: true}
-	if err := d.reopen(); err != nil {
+	d, err := takeOver(path)
+	if err != nil {
+		return nil, fmt.Errorf("reopen %s: %w", path, err)
+	}
+	err = Resumable(d.Path()) // under the lock, so that no process seals it meanwhile
+	if err == nil {
+		if err = os.Remove(filepath.Join(d.Path(), ManifestName)); errors.Is(err, os.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err == nil {
+		err = syncDir(d.Path())
+	}
+	if err == nil {
+		err = RemoveLeftovers(d.Path())
+	}
+	if err != nil {
+		d.Release()
 		return nil, fmt.Errorf("reopen %s: %w", path, err)
 	}
 	return d, nil
 }
 
-func (d *Dir) reopen() error {
-	if err := d.take(); err != nil {
-		return err
+// Mend opens an existing directory, sealed or not, to seal it again with everything that is in it. Before a caller
+// changes a file of it, it backs the manifest up. A run that is still being written is ErrInUse.
+func Mend(path string) (*Dir, error) {
+	d, err := takeOver(path)
+	if err != nil {
+		return nil, fmt.Errorf("open run directory %s: %w", path, err)
 	}
-	if err := Resumable(d.path); err != nil { // under the lock: nobody seals it meanwhile
-		d.Release()
-		return err
+	return d, nil
+}
+
+// takeOver locks an existing directory.
+func takeOver(path string) (*Dir, error) {
+	path = filepath.Clean(path)
+	file, err := lock(path)
+	if err != nil {
+		return nil, err
 	}
-	d.id = knownID(d.path)
-	if err := os.Remove(filepath.Join(d.path, ManifestName)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	return &Dir{id: knownID(path), lock: file, contents: contents{path: path, reopened: true}}, nil
+}
+
+// knownID is the id of an existing run, whatever its folder is called now: its metadata's, or else its manifest's.
+func knownID(path string) string {
+	if m, err := ReadMetadata(path); err == nil && m.RunID != "" {
+		return m.RunID
 	}
-	if err := syncDir(d.path); err != nil {
-		return err
+	if m, err := ReadManifest(path); err == nil && m.RunID != "" {
+		return m.RunID
 	}
-	return d.RemoveLeftovers()
+	if full, err := filepath.Abs(path); err == nil && segmentForm.MatchString(filepath.Base(full)) {
+		return filepath.Base(filepath.Dir(full)) + "/" + filepath.Base(full)
+	}
+	return ""
 }
 
 // Resumable returns nil for a run directory that [Reopen] may open: one without a manifest, or one that the

@@ -58,44 +58,31 @@ func segmentNumber(name string) int {
 // Segment makes the folder of segment n in a run directory. Seal it, then call AddSegment.
 func (d *Dir) Segment(n int) (*Dir, error) {
 	name := SegmentName(n)
-	path := filepath.Join(d.path, name)
+	path := filepath.Join(d.Path(), name)
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return nil, fmt.Errorf("make segment: %w", err)
 	}
-	return &Dir{path: path, id: d.ID() + "/" + name}, nil
+	return &Dir{id: d.ID() + "/" + name, contents: contents{path: path}}, nil
 }
 
 // AddSegment records a sealed segment: the run's manifest lists the segment's, which lists its files.
-func (d *Dir) AddSegment(s *Dir) {
-	s.mu.Lock()
-	manifest := s.files[slices.IndexFunc(s.files, func(f File) bool { return f.Name == ManifestName })]
-	s.mu.Unlock()
-	manifest.Name = filepath.Base(s.path) + "/" + ManifestName
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.files = append(d.files, manifest)
+func (d *Dir) AddSegment(name string) error {
+	name += "/" + ManifestName
+	size, sum, err := hashFile(filepath.Join(d.Path(), name), anySize, func(int64) {})
+	if err != nil {
+		return fmt.Errorf("add segment: %w", err)
+	}
+	d.contents.add(File{name, size, sum})
+	return nil
 }
 
 // RemoveSegment removes a segment from the directory and from the list. It gets a temporary name first: what is
 // left of a removal that is cut off is no segment.
 func (d *Dir) RemoveSegment(name string) error {
-	d.mu.Lock()
-	d.files = slices.DeleteFunc(d.files, func(f File) bool { return f.Name == name+"/"+ManifestName })
-	d.mu.Unlock()
-	gone := filepath.Join(d.path, partName(name))
-	if err := disk.rename(filepath.Join(d.path, name), gone); err != nil {
+	d.contents.remove(name + "/" + ManifestName)
+	gone := filepath.Join(d.Path(), partName(name))
+	if err := disk.rename(filepath.Join(d.Path(), name), gone); err != nil {
 		return fmt.Errorf("remove segment: %w", err)
 	}
 	return os.RemoveAll(gone)
-}
-
-// Size is the size of all files that are recorded so far, the manifest included once the directory is sealed.
-func (d *Dir) Size() int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var n int64
-	for _, f := range d.files {
-		n += f.Size
-	}
-	return n
 }

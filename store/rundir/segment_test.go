@@ -30,7 +30,9 @@ func TestSegments(t *testing.T) {
 		if r, err := Verify(s.Path()); err != nil || r.Files != 1 || len(r.Extra) != 0 {
 			t.Errorf("%+v %v", r, err)
 		}
-		d.AddSegment(s)
+		if err := d.AddSegment(filepath.Base(s.Path())); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := d.Segment(3); err == nil {
 		t.Error("a segment twice")

@@ -87,7 +87,7 @@ type TokensWriter struct {
 
 // NewTokensWriter makes a writer into d.
 func NewTokensWriter(d *Dir) (*TokensWriter, error) {
-	spool, err := d.Scratch()
+	spool, err := Scratch(d.Path())
 	if err != nil {
 		return nil, fmt.Errorf("make %s: %w", TokensName, err)
 	}
