@@ -251,9 +251,9 @@ func appendRows(w *table.Parquet, file []byte) error {
 			for row := range int(r.GroupRows(group)) {
 				switch {
 				case !v.Valid[row]:
-					b.FillNull(i, 1)
+					b.Extend(i, []int64{0}, []bool{false})
 				case c.Kind == table.Text:
-					b.FillText(i, v.Texts[row], 1)
+					b.Fill(i, b.Code(i, v.Texts[row]), 1)
 				default:
 					b.Fill(i, v.Ints[row], 1)
 				}

@@ -144,7 +144,7 @@ func (e *mrmTrace) writeRegions(w io.Writer) error {
 		for i, v := range []int64{int64(r.PageMin), int64(r.PageMax), r.FirstNS, r.LastNS, r.Reads + r.Writes} {
 			b.Int(2+i, v)
 		}
-		b.Float(7, float64(r.RetentionNS())/1e9)
+		b.Int(7, int64(math.Float64bits(float64(r.RetentionNS())/1e9)))
 		b.Int(8, int64(r.Pages()))
 		if err := b.EndRow(); err != nil {
 			return err

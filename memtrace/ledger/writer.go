@@ -90,11 +90,11 @@ func (w *Writer) EndRow() error { return w.EndRows(1) }
 func (w *Writer) Fill(column int, v int64, n int) { w.batch.Fill(column, v, n) }
 
 // Extend sets numbers, or codes of texts, of as many rows, which are copied.
-func (w *Writer) Extend(column int, v []int64) { w.batch.Extend(column, v) }
+func (w *Writer) Extend(column int, v []int64) { w.batch.Extend(column, v, nil) }
 
 // ExtendSome is Extend where those that are not valid are null.
 func (w *Writer) ExtendSome(column int, v []int64, valid []bool) {
-	w.batch.ExtendSome(column, v, valid, 0)
+	w.batch.Extend(column, v, valid)
 }
 
 // EndRows ends n rows; columns that were not set are null in all of them.

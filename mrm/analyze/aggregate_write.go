@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"text/tabwriter"
 
@@ -96,7 +97,7 @@ func (r *Aggregated) WriteParquet(w io.Writer) error {
 				b.Int(i, int64(v))
 			case *float64:
 				if v != nil {
-					b.Float(i, *v)
+					b.Int(i, int64(math.Float64bits(*v)))
 				}
 			}
 		}

@@ -2,7 +2,6 @@ package table
 
 import (
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -31,6 +30,31 @@ func (k Kind) String() string {
 		return kindNames[k]
 	}
 	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// isList reports whether rows have any number of elements.
+func (k Kind) isList() bool { return k == Int32List || k == Float32List }
+
+func (k Kind) unsigned() bool { return k == Uint32 || k == Uint64 }
+
+// narrow reports whether integers take four bytes.
+func (k Kind) narrow() bool { return k == Int32 || k == Uint32 || k == Int32List }
+
+// physical is the type in a Parquet file.
+func (k Kind) physical() int {
+	switch k {
+	case Bool:
+		return physicalBool
+	case Text:
+		return physicalBytes
+	case Float32List:
+		return physicalFloat
+	case Float64:
+		return physicalDouble
+	case Int32, Uint32, Int32List:
+		return physicalInt32
+	}
+	return physicalInt64
 }
 
 // Encoding is how a Parquet file stores a column of integers or texts. It changes no value, only speed and size.
@@ -137,25 +161,21 @@ func (b *Batch) Reset() {
 	b.rows, b.bytes, b.err = 0, 0, nil
 }
 
-// at is a column that is to get values of the row: it has caught up with the rows before, and has none yet.
-func (b *Batch) at(column int) *values {
+// once is a column that gets its only value of the row.
+func (b *Batch) once(column int) *values {
 	c := &b.columns[column]
-	if c.rows < b.rows {
-		c.absent(b.rows - c.rows)
+	if c.rows > b.rows && b.err == nil {
+		b.err = fmt.Errorf("column %s has two values in row %d", b.schema.Columns[column].Name, b.rows)
 	}
+	c.catchUp(b.rows)
 	return c
 }
 
-// once is at for a column that gets its only value of the row.
-func (b *Batch) once(column int) *values {
-	c := &b.columns[column]
-	if c.rows != b.rows {
-		if c.rows > b.rows && b.err == nil {
-			b.err = fmt.Errorf("column %s has two values in row %d", b.schema.Columns[column].Name, b.rows)
-		}
-		return b.at(column)
+// catchUp makes rows null that the column lacks of those before.
+func (c *values) catchUp(rows int) {
+	if c.rows < rows {
+		c.absent(rows - c.rows)
 	}
-	return c
 }
 
 // span appends n rows that are alike, or null.
@@ -195,15 +215,13 @@ func (c *values) one(v int64) {
 	}
 }
 
-// Int sets an integer of the row; Uint64 columns take its bits, and those of 32 bits its lower half.
+// Int sets an integer of the row; Uint64 columns take its bits, those of 32 bits its lower
+// half, and Float64 columns the bits of a number.
 func (b *Batch) Int(column int, v int64) {
 	c := b.once(column)
 	c.one(c.fit(v))
 	b.bytes += 8
 }
-
-// Float sets a number of the row.
-func (b *Batch) Float(column int, v float64) { b.Int(column, int64(math.Float64bits(v))) }
 
 // Bool sets a truth of the row.
 func (b *Batch) Bool(column int, v bool) {
@@ -249,7 +267,8 @@ func (b *Batch) Fill(column int, v int64, n int) {
 	if n <= 0 {
 		return
 	}
-	c := b.at(column)
+	c := &b.columns[column]
+	c.catchUp(b.rows)
 	v = c.fit(v)
 	b.bytes += 8
 	if last := len(c.runs) - 1; n == 1 && (c.open > 0 || last < 0 || c.runs[last].how != alike ||
@@ -260,22 +279,10 @@ func (b *Batch) Fill(column int, v int64, n int) {
 	c.span(alike, v, n)
 }
 
-// FillText sets a text of n rows.
-func (b *Batch) FillText(column int, v string, n int) {
-	b.Fill(column, int64(b.columns[column].words.code(v)), n)
-}
-
-// FillNull leaves out the value of n rows, of a column that may lack it.
-func (b *Batch) FillNull(column, n int) {
-	if c := b.at(column); n > 0 && c.null { // where it must have one, EndRows misses it
-		c.absent(n)
-	}
-}
-
 // absent appends n nulls.
 func (c *values) absent(n int) {
 	switch {
-	case c.kind == Int32List || c.kind == Float32List: // lists have an end in each row
+	case c.kind.isList(): // lists have an end in each row
 		end := len(c.ints) + len(c.floats)
 		for range n {
 			c.list(end, false)
@@ -291,22 +298,22 @@ func (c *values) absent(n int) {
 }
 
 // Extend sets integers of as many rows, which are copied. It is for columns of integers, truths and, by their
-// codes, texts.
-func (b *Batch) Extend(column int, v []int64) { b.ExtendAdd(column, v, 0) }
-
-// ExtendAdd is Extend with add added to each.
-func (b *Batch) ExtendAdd(column int, v []int64, add int64) {
-	c := b.at(column)
+// codes, texts. Those that are not valid are null; nil: all are.
+func (b *Batch) Extend(column int, v []int64, valid []bool) {
+	c := &b.columns[column]
+	c.catchUp(b.rows)
 	c.rows += len(v)
 	c.open += len(v)
 	from := len(c.ints)
 	c.ints = append(c.ints, v...)
-	if added := c.ints[from:]; add != 0 || c.kind == Int32 || c.kind == Uint32 {
-		for i, x := range added {
-			added[i] = c.fit(x + add)
+	if c.kind == Int32 || c.kind == Uint32 {
+		for i, x := range c.ints[from:] {
+			c.ints[from+i] = c.fit(x)
 		}
 	}
-	if c.null {
+	if c.null && valid != nil {
+		c.valid = append(c.valid, valid...)
+	} else if c.null {
 		from := len(c.valid)
 		c.valid = slices.Grow(c.valid, len(v))[:from+len(v)]
 		for i := range c.valid[from:] {
@@ -314,13 +321,6 @@ func (b *Batch) ExtendAdd(column int, v []int64, add int64) {
 		}
 	}
 	b.bytes += 8 * int64(len(v))
-}
-
-// ExtendSome is ExtendAdd of a column that may lack values: of those that are not valid the number does not matter.
-func (b *Batch) ExtendSome(column int, v []int64, valid []bool, add int64) {
-	b.ExtendAdd(column, v, add)
-	c := &b.columns[column]
-	copy(c.valid[len(c.valid)-len(v):], valid)
 }
 
 // Code is a number for a text of a column, which [Batch.Extend] and [Batch.Fill] take in its place: for texts that
@@ -368,7 +368,8 @@ func (b *Batch) EndRows(n int) error {
 // settle makes every column as long as the batch, for those who read it.
 func (b *Batch) settle() error {
 	for i := range b.columns {
-		c := b.at(i)
+		c := &b.columns[i]
+		c.catchUp(b.rows)
 		if c.rows != b.rows {
 			return fmt.Errorf("column %s has %d values in %d rows: end the rows first", b.schema.Columns[i].Name,
 				c.rows, b.rows)

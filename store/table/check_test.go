@@ -24,7 +24,7 @@ func TestCheck(t *testing.T) {
 		rows := NewBatch(s)
 		for i, c := range s.Columns {
 			if c.Kind == Text {
-				rows.FillText(i, "x", 9)
+				rows.Fill(i, rows.Code(i, "x"), 9)
 			} else {
 				rows.Fill(i, 5, 9)
 			}

@@ -2,15 +2,6 @@
 
 package table
 
-import (
-	"encoding/binary"
-	"hash/crc32"
-	"slices"
-	"sync"
-
-	"github.com/klauspost/compress/zstd"
-)
-
 // mode is how values are written now.
 type mode uint8
 
@@ -29,50 +20,35 @@ const (
 
 // chunk writes one column of a row group, page by page.
 type chunk struct {
-	column   Column
-	pageSize int
-	out      []byte // pages
-	raw      int64  // bytes of them before compression
-	rows     int64  // of the row group
-	levels   int64  // rows and further elements
-	nulls    int64
-	mode     mode
-	again    int  // row groups until a dictionary is tried again
-	modes    uint // those that were used, as bits
-	// Of the page.
-	pageLevels int
-	def, rep   hybrid
-	codes      hybrid
-	delta      delta
-	plain      []byte
-	values     int // truths and floats
+	column     Column
+	pageSize   int
+	page       pageBuilder
+	dictionary dictionary
+	stats      columnStats
+	again      int // row groups until a dictionary is tried again
 	// Of the row group.
-	ints   integers
-	texts  texts
-	bounds bounds // of values that are in no dictionary
-	low    string // of texts that are in no dictionary
-	high   string
-	some   bool
+	out    []byte // pages
+	raw    int64  // bytes of them before compression
+	levels int64  // of them: rows, and further elements of lists
+	modes  uint   // encodings that were used, as bits
 }
 
 func newChunk(c Column, pageSize int) *chunk {
 	k := &chunk{column: c, pageSize: pageSize}
-	k.delta.small = k.narrow()
+	k.page.kind, k.page.nullable, k.page.delta.small = c.Kind, c.Null, c.Kind.narrow()
+	k.dictionary.text, k.stats.kind = c.Kind == Text, c.Kind
 	k.begin()
 	return k
 }
 
 // begin begins a row group.
 func (k *chunk) begin() {
-	k.out, k.raw, k.rows, k.levels, k.nulls, k.modes = k.out[:0], 0, 0, 0, 0, 0
-	k.bounds, k.low, k.high, k.some = bounds{}, "", "", false
-	if k.ints.slots != nil {
-		k.ints.reset()
-	}
-	k.texts.reset()
-	k.codes.reset(8)
-	k.mode = k.first()
-	k.beginPage()
+	k.out, k.raw, k.levels, k.modes = k.out[:0], 0, 0, 0
+	k.stats.reset()
+	k.dictionary.reset()
+	k.page.codes.reset(8)
+	k.page.mode = k.first()
+	k.page.reset()
 }
 
 // first is the mode that a row group begins with.
@@ -100,47 +76,19 @@ func (k *chunk) first() mode {
 	return byCode
 }
 
-func (k *chunk) beginPage() {
-	k.def.reset(k.defWidth())
-	k.rep.reset(1)
-	k.codes.reset(k.codes.width)
-	k.delta.reset()
-	k.plain, k.pageLevels, k.values = k.plain[:0], 0, 0
-}
-
-// isList reports whether rows have any number of elements.
-func (k *chunk) isList() bool { return k.column.Kind == Int32List || k.column.Kind == Float32List }
-
-// defWidth is the width in bits of a definition level; 0: every row has a value.
-func (k *chunk) defWidth() int {
-	n := 0
-	if k.column.Null {
-		n++
-	}
-	if k.isList() {
-		n++
-	}
-	return n
-}
-
-// size is about how many bytes the page has.
-func (k *chunk) size() int {
-	return k.codes.size() + k.delta.size() + len(k.plain) + k.def.size() + k.rep.size()
-}
-
 // memory is about how much the row group takes until it is written.
 func (k *chunk) memory() int64 {
-	return int64(cap(k.out) + k.size() + 12*len(k.ints.values) + k.texts.bytes + 64*len(k.texts.list))
+	return int64(cap(k.out) + k.page.size() + k.dictionary.size())
 }
 
 // append appends a batch's values.
 func (k *chunk) append(v *values) {
-	if k.isList() {
+	if k.column.Kind.isList() {
 		k.lists(v)
 		return
 	}
 	if v.kind == Text {
-		k.texts.from(&v.words)
+		k.dictionary.texts.from(&v.words)
 	}
 	at := 0
 	for _, s := range v.runs {
@@ -184,21 +132,10 @@ func (k *chunk) mixed(v []int64, valid []bool) {
 // piece is how many values are appended before it is looked whether the page is full.
 const piece = 1 << 13
 
-// present appends n levels of values that are there.
-func (k *chunk) present(n int) {
-	if k.column.Null {
-		k.def.repeat(1, n)
-	}
-	k.pageLevels += n
-	k.rows += int64(n)
-}
-
 // null appends n rows without a value.
 func (k *chunk) null(n int) {
-	k.def.repeat(0, n)
-	k.pageLevels += n
-	k.rows += int64(n)
-	k.nulls += int64(n)
+	k.page.null(n)
+	k.stats.nulls += int64(n)
 	k.full()
 }
 
@@ -209,93 +146,75 @@ const firstPage = 256 << 10
 // full ends the page if it is full.
 func (k *chunk) full() {
 	size := k.pageSize
-	if k.mode == byCode && len(k.out) == 0 {
+	if k.page.mode == byCode && len(k.out) == 0 {
 		size = max(size, min(4*size, firstPage))
 	}
-	if k.size() >= size || k.pageLevels >= 1<<30 {
+	if k.page.size() >= size || k.page.levels >= 1<<30 {
 		k.endPage()
 	}
 }
 
 // put appends rows with values.
 func (k *chunk) put(v []int64) {
-	if k.mode == byCode {
+	if k.page.mode == byCode {
 		v = v[k.putCodes(v):]
 	}
-	if len(v) == 0 {
-		k.full()
-		return
-	}
-	switch {
-	case k.mode == asBits:
-		for _, x := range v {
-			k.bit(x != 0)
-		}
-	case k.column.Kind == Text:
-		for _, x := range v {
-			k.text(k.texts.of.list[x])
-		}
-	default:
-		k.bounds.add(v, k.unsigned())
-		if k.mode == byDelta {
-			k.delta.put(v)
+	if len(v) > 0 {
+		if k.column.Kind == Text {
+			list := k.dictionary.texts.of.list
+			for _, x := range v {
+				k.page.text(list[x])
+				k.stats.text(list[x])
+			}
 		} else {
-			k.plain = k.appendInts(k.plain, v)
+			k.page.ints(v)
+			k.stats.ints(v)
 		}
+		k.page.present(len(v))
 	}
-	k.present(len(v))
 	k.full()
 }
 
 // putCodes appends rows by code, and says how many: not all where the dictionary grew too large.
 func (k *chunk) putCodes(v []int64) int {
-	text := k.column.Kind == Text
+	d, page := &k.dictionary, &k.page
 	done := 0 // rows that have their levels
-	last, code := v[0], k.code(v[0], text)
+	last, code := v[0], d.code(v[0])
 	for i, x := range v {
 		if x != last || i == 0 {
-			last, code = x, k.code(x, text)
-			if code>>k.codes.width != 0 || code == trial && k.strange(i-done) || k.texts.bytes > maxDictionaryBytes {
-				k.present(i - done)
+			last, code = x, d.code(x)
+			if code>>page.codes.width != 0 || code == trial && k.strange(i-done) || d.texts.bytes > maxDictionaryBytes {
+				page.present(i - done)
 				done = i
 				if !k.wider(code) {
 					return done
 				}
 			}
 		}
-		k.codes.put(code)
+		page.codes.put(code)
 	}
-	k.present(len(v) - done)
+	page.present(len(v) - done)
 	return len(v)
 }
 
-// code is the number of a value.
-func (k *chunk) code(v int64, text bool) uint32 {
-	if text {
-		return k.texts.code(v)
-	}
-	return k.ints.code(v)
-}
-
-// entries is how many values the dictionary has.
-func (k *chunk) entries() int { return len(k.ints.values) + len(k.texts.list) }
-
 // strange reports whether values do not repeat, so that a dictionary is no use. There are more rows than levels.
 func (k *chunk) strange(more int) bool {
-	return k.column.Encoding == Auto && k.rows+int64(more)-k.nulls < 3*int64(k.entries())
+	return k.column.Encoding == Auto &&
+		k.levels+int64(k.page.levels+more)-k.stats.nulls < 3*int64(k.dictionary.len())
 }
 
-// wider makes codes wider, those of the page too, so that rows behind are found in those before; or leaves the
-// dictionary, which begins a page, where that is all there is to do.
+// wider makes codes wider, those of the page too, so that later rows share the dictionary; or begins a page without
+// a dictionary, where wider codes do not help.
 func (k *chunk) wider(code uint32) bool {
-	if k.codes.width == 8 && code>>8 != 0 && !(code == trial && k.strange(0)) && k.texts.bytes <= maxDictionaryBytes {
-		k.codes.widen()
+	if codes := &k.page.codes; codes.width == 8 && code>>8 != 0 && !(code == trial && k.strange(0)) &&
+		k.dictionary.texts.bytes <= maxDictionaryBytes {
+		codes.widen()
 		return true
 	}
 	k.endPage()
-	k.mode = byDelta // without the dictionary from here on
+	k.page.mode = byDelta // without the dictionary from here on
 	if k.column.Kind == Text {
-		k.mode = asBytes
+		k.page.mode = asBytes
 	}
 	k.again = 7
 	return false
@@ -303,19 +222,19 @@ func (k *chunk) wider(code uint32) bool {
 
 // repeat appends n rows of one value.
 func (k *chunk) repeat(v int64, n int) {
-	if k.mode == byCode {
+	if k.page.mode == byCode {
 		one := [1]int64{v}
 		if k.put(one[:]); n == 1 {
 			return
 		}
 		n--
 	}
-	switch {
-	case k.mode == byCode:
-		k.codes.repeat(k.code(v, k.column.Kind == Text), n)
-	case k.mode == byDelta:
-		k.bounds.add([]int64{v}, k.unsigned())
-		k.delta.repeat(v, n)
+	switch k.page.mode {
+	case byCode:
+		k.page.codes.repeat(k.dictionary.code(v), n)
+	case byDelta:
+		k.stats.ints([]int64{v})
+		k.page.delta.repeat(v, n)
 	default:
 		var all [256]int64
 		for i := range all {
@@ -326,70 +245,80 @@ func (k *chunk) repeat(v int64, n int) {
 		}
 		return
 	}
-	k.present(n)
+	k.page.present(n)
 	k.full()
 }
 
-func (k *chunk) bit(v bool) {
-	if k.values&7 == 0 {
-		k.plain = append(k.plain, 0)
+// lists appends a batch's lists: a list begins with repetition 0, and its elements are one level deeper than itself.
+func (k *chunk) lists(v *values) {
+	defined := uint32(0)
+	if k.column.Null {
+		defined = 1
 	}
-	if v {
-		k.plain[len(k.plain)-1] |= 1 << (k.values & 7)
-	}
-	k.values++
-}
-
-// text appends a text as it is.
-func (k *chunk) text(v string) {
-	k.plain = binary.LittleEndian.AppendUint32(k.plain, uint32(len(v)))
-	k.plain = append(k.plain, v...)
-	if !k.some {
-		k.low, k.high, k.some = v, v, true
-	}
-	k.low, k.high = min(k.low, v), max(k.high, v)
-}
-
-func (k *chunk) unsigned() bool { return k.column.Kind == Uint32 || k.column.Kind == Uint64 }
-
-// narrow reports whether integers take four bytes.
-func (k *chunk) narrow() bool {
-	return k.column.Kind == Int32 || k.column.Kind == Uint32 || k.column.Kind == Int32List
-}
-
-// appendInts appends integers as they are.
-func (k *chunk) appendInts(to []byte, v []int64) []byte {
-	if k.narrow() {
-		to = slices.Grow(to, 4*len(v))
-		for _, x := range v {
-			to = binary.LittleEndian.AppendUint32(to, uint32(x))
+	begin := 0
+	for row, end := range v.ends {
+		switch {
+		case !v.valid[row]:
+			k.page.list(0, 1)
+			k.stats.nulls++
+		case begin == end:
+			k.page.list(defined, 1)
+		default:
+			k.page.list(defined+1, end-begin)
+			if k.column.Kind == Int32List {
+				k.page.ints(v.ints[begin:end])
+			} else {
+				k.page.floats(v.floats[begin:end])
+			}
 		}
-		return to
+		begin = end
+		k.full()
 	}
-	to = slices.Grow(to, 8*len(v))
-	for _, x := range v {
-		to = binary.LittleEndian.AppendUint64(to, uint64(x))
-	}
-	return to
 }
 
-// crc is the checksum of a page.
-func crc(page []byte) uint32 { return crc32.ChecksumIEEE(page) }
-
-// encoders compress pages, quick ones dictionaries too.
-var encoders, quick = encodersOf(zstd.SpeedDefault), encodersOf(zstd.SpeedFastest)
-
-func encodersOf(level zstd.EncoderLevel) *sync.Pool {
-	return &sync.Pool{New: func() any { return newEncoder(level) }}
+// endPage packs the page, if there are rows in it.
+func (k *chunk) endPage() {
+	if k.page.levels == 0 {
+		return
+	}
+	p := presses.Get().(*press)
+	defer presses.Put(p)
+	p.raw = p.raw[:0]
+	head := k.page.encode(p, k.dictionary.len() == 0)
+	var raw int64
+	k.out, raw = p.page(k.out, head)
+	k.raw += raw
+	k.levels += int64(k.page.levels)
+	k.modes |= 1 << head.encoding
+	k.page.reset()
 }
 
-func newEncoder(level zstd.EncoderLevel) *zstd.Encoder {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1),
-		zstd.WithWindowSize(2<<20),
-		zstd.WithLowerEncoderMem(true), zstd.WithAllLitEntropyCompression(true), zstd.WithZeroFrames(true),
-		zstd.WithEncoderCRC(false))
-	if err != nil {
-		panic(err) // options that are wrong
+// finish ends the last page. It returns the footer's entry of the column, whose first byte is at a place of the
+// file, and the dictionary's page, which is before the others.
+func (k *chunk) finish(at int64) (chunkMeta, []byte) {
+	// In the only page, numbers can still change: a dictionary in order packs closer.
+	if k.page.mode == byCode && len(k.out) == 0 && len(k.dictionary.ints.values) > 1 {
+		k.page.codes.renumber(k.dictionary.ints.sort(k.column.Kind.unsigned()))
 	}
-	return e
+	k.endPage()
+	m := chunkMeta{physical: k.column.Kind.physical(), path: []string{k.column.Name}, codec: codecZstd,
+		values: k.levels, raw: k.raw, data: at}
+	if k.column.Kind.isList() {
+		m.path = append(m.path, "list", "element")
+	}
+	var dictionary []byte
+	if k.modes&(1<<encodeDict) != 0 {
+		var raw int64
+		dictionary, raw = k.dictionary.page(k.column.Kind.narrow())
+		m.dict, m.data, m.raw = at, at+int64(len(dictionary)), m.raw+raw
+		k.modes |= 1 << encodePlain
+	}
+	m.packed = int64(len(dictionary) + len(k.out))
+	for encoding := range 10 {
+		if k.modes&(1<<encoding) != 0 || encoding == encodeRuns && k.page.defWidth() > 0 {
+			m.encodings = append(m.encodings, encoding)
+		}
+	}
+	m.stats = k.stats.statistics(&k.dictionary)
+	return m, dictionary
 }

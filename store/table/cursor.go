@@ -102,14 +102,14 @@ func (w *textList) code(v []byte) (int32, error) {
 }
 
 // newCursor begins before the first row group.
-func (t *Reader) newCursor(name string) (*cursor, error) {
+func newCursor(t *Reader, name string) (*cursor, error) {
 	l, ok := t.names[name]
 	if !ok {
 		return nil, fmt.Errorf("%w: it has no column %s, or a list there: is it another table?", ErrTable, name)
 	}
 	kind, ok := l.kind()
 	if !ok {
-		return nil, t.wrong(name, fmt.Errorf("its values are neither integers nor truths nor texts (physical type %d)",
+		return nil, wrong(name, fmt.Errorf("its values are neither integers nor truths nor texts (physical type %d)",
 			l.physical))
 	}
 	return &cursor{t: t, leaf: l, text: kind == Text, words: &textList{codes: map[string]int32{}, most: 1 << 20}}, nil

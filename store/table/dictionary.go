@@ -2,9 +2,49 @@ package table
 
 import (
 	"cmp"
+	"encoding/binary"
 	"math"
 	"slices"
 )
+
+// dictionary is the values of a row group by number: integers, or texts.
+type dictionary struct {
+	text  bool
+	ints  integers
+	texts texts
+}
+
+func (d *dictionary) reset() {
+	if d.ints.slots != nil {
+		d.ints.reset()
+	}
+	d.texts.reset()
+}
+
+// code is the number of an integer, or of a text by its code in the batch.
+func (d *dictionary) code(v int64) uint32 {
+	if d.text {
+		return d.texts.code(v)
+	}
+	return d.ints.code(v)
+}
+
+func (d *dictionary) len() int { return len(d.ints.values) + len(d.texts.list) }
+
+// size is about how many bytes it takes in memory.
+func (d *dictionary) size() int { return 12*len(d.ints.values) + d.texts.bytes + 64*len(d.texts.list) }
+
+// page is the dictionary's page, and its size before compression.
+func (d *dictionary) page(narrow bool) ([]byte, int64) {
+	p := presses.Get().(*press)
+	defer presses.Put(p)
+	p.raw = appendInts(p.raw[:0], d.ints.values, narrow)
+	for _, v := range d.texts.list {
+		p.raw = binary.LittleEndian.AppendUint32(p.raw, uint32(len(v)))
+		p.raw = append(p.raw, v...)
+	}
+	return p.page(nil, pageHead{kind: pageDict, values: d.len(), encoding: encodePlain})
+}
 
 // integers is a dictionary of integers, in the order in which they came.
 type integers struct {
@@ -69,31 +109,6 @@ func (d *integers) sort(unsigned bool) []uint32 {
 	}
 	d.values = sorted
 	return numbers
-}
-
-// bounds are the least and the greatest of integers.
-type bounds struct {
-	low, high int64
-	some      bool
-}
-
-// add takes values in.
-func (b *bounds) add(v []int64, unsigned bool) {
-	if len(v) == 0 {
-		return
-	}
-	flip := int64(0)
-	if unsigned { // in order as signed ones, so
-		flip = math.MinInt64
-	}
-	low, high := v[0]^flip, v[0]^flip
-	if b.some {
-		low, high = b.low^flip, b.high^flip
-	}
-	for _, x := range v {
-		low, high = min(low, x^flip), max(high, x^flip)
-	}
-	b.low, b.high, b.some = low^flip, high^flip, true
 }
 
 // texts is a dictionary of texts, in the order in which they came.

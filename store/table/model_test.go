@@ -92,7 +92,7 @@ func (m *model) grow(t *testing.T, r *rand.Rand, b *Batch, n int) {
 	for c, column := range m.schema.Columns {
 		if column.Null && r.IntN(6) == 0 {
 			if r.IntN(2) == 0 {
-				b.FillNull(c, n)
+				b.Extend(c, make([]int64, n), make([]bool, n))
 			}
 			continue
 		}
@@ -129,24 +129,12 @@ func (m *model) column(r *rand.Rand, b *Batch, c, from, n int) {
 		all, valid = append(all, v), append(valid, is)
 	}
 	switch {
-	case way == 2 && column.Null && column.Kind != Text:
-		for i := range all {
-			all[i] -= 7
-		}
-		if column.Kind == Bool {
-			for i := range all {
-				all[i] += 7
-			}
-			b.ExtendSome(c, all, valid, 0)
-			return
-		}
-		b.ExtendSome(c, all, valid, 7)
 	case way == 2 && column.Null:
-		b.ExtendSome(c, all, valid, 0)
+		b.Extend(c, all, valid)
 	case way > 0:
-		b.Extend(c, all)
+		b.Extend(c, all, nil)
 	case column.Kind == Text:
-		b.FillText(c, lastWord, n)
+		b.Fill(c, b.Code(c, lastWord), n)
 	default:
 		b.Fill(c, last, n)
 	}

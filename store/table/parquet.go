@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 )
 
 // Options bound a writer.
@@ -47,8 +46,6 @@ type Parquet struct {
 	done    bool
 }
 
-var presses = sync.Pool{New: func() any { return new(press) }}
-
 // NewParquet begins a file with the usual bounds.
 func NewParquet(w io.Writer, s Schema) (*Parquet, error) { return NewParquetOptions(w, s, Options{}) }
 
@@ -79,7 +76,7 @@ func elements(c Column) []element {
 	if c.Null {
 		e.repetition = optional
 	}
-	e.physical = (&chunk{column: c}).physical()
+	e.physical = c.Kind.physical()
 	switch c.Kind {
 	case Int32:
 		e.converted = convertedInt32

@@ -215,7 +215,7 @@ func (t *Reader) Column(group int, name string) (v Values, err error) {
 	if n > maxColumn {
 		return v, fmt.Errorf("%w: a row group of %d rows is more than can be read at once: write it again with smaller ones", ErrTable, n)
 	}
-	c, err := t.newCursor(name)
+	c, err := newCursor(t, name)
 	if err != nil {
 		return v, err
 	}
@@ -229,7 +229,7 @@ func (t *Reader) Column(group int, name string) (v Values, err error) {
 			err = c.read(&part, int(min(n-done, scanRows)))
 		}
 		if err != nil {
-			return Values{}, t.wrong(name, err)
+			return Values{}, wrong(name, err)
 		}
 		v.add(&part)
 	}
@@ -252,6 +252,6 @@ func (v *Values) add(part *Vector) {
 }
 
 // wrong is an error of a column.
-func (t *Reader) wrong(name string, err error) error {
+func wrong(name string, err error) error {
 	return fmt.Errorf("%w: column %s: %w", ErrTable, name, err)
 }

@@ -67,7 +67,7 @@ func NewScan(files []*Reader, columns []string, o ScanOptions) (*Scan, error) {
 	for i, name := range columns {
 		words := textList{codes: map[string]int32{}, most: 1 << 20}
 		for _, f := range files {
-			c, err := f.newCursor(name)
+			c, err := newCursor(f, name)
 			if err != nil {
 				return nil, named(f, err)
 			}
@@ -129,7 +129,7 @@ func (s *Scan) read(c *scanColumn, files []*cursor, workers chan struct{}) {
 				err := cursor.step(v, group, at, int(min(n-at, scanRows)))
 				<-workers
 				if err != nil {
-					err = named(cursor.t, cursor.t.wrong(c.name, err))
+					err = named(cursor.t, wrong(c.name, err))
 				}
 				if !send(scanned{v, file, group, err}) {
 					return

@@ -146,9 +146,9 @@ func (l *Ledger) Append(b *table.Batch) error {
 	n := len(l.rows)
 	for _, column := range []int{colOp, colAddr, colSize, colRegion, colRegionType, colLayer, colOpSeq, colBuffer,
 		colOffset, colGGMLOp, colOperand} {
-		b.Extend(column, l.columns[column])
+		b.Extend(column, l.columns[column], nil)
 	}
-	b.ExtendSome(colBlock, l.columns[colBlock], l.isCache, 0)
+	b.Extend(colBlock, l.columns[colBlock], l.isCache)
 	b.Fill(colTime, 1790000000000000000+l.token*50_000_000, n)
 	b.Fill(colToken, l.token, n)
 	b.Fill(colSeq, 0, n)
@@ -157,10 +157,10 @@ func (l *Ledger) Append(b *table.Batch) error {
 	b.Fill(colPieces, 1, n)
 	b.Fill(colFlags, 0, n)
 	b.Fill(colCount, 1, n)
-	b.FillText(colPhase, "generation", n)
-	b.FillText(colDevice, "CPU", n)
-	b.FillText(colCollector, "graph", n)
-	b.FillText(colTimeSource, "graph", n)
+	b.Fill(colPhase, b.Code(colPhase, "generation"), n)
+	b.Fill(colDevice, b.Code(colDevice, "CPU"), n)
+	b.Fill(colCollector, b.Code(colCollector, "graph"), n)
+	b.Fill(colTimeSource, b.Code(colTimeSource, "graph"), n)
 	return b.EndRows(n)
 }
 
