@@ -42,7 +42,7 @@ func (o outcome) capture(t *testing.T) *capture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.stream.Close() })
-	for _, fault := range c.stream.Damage() {
+	for _, fault := range c.stream.Info().Damage {
 		t.Errorf("%s: %v", c.dir, fault)
 	}
 	for _, p := range c.stream.Packets() {

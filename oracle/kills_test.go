@@ -160,7 +160,7 @@ func newKills(t *testing.T, i int, seed uint64) *kills {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k.packets += s.Totals().Packets
+		k.packets += s.Info().Totals.Packets
 		s.Close()
 		k.stream = append(k.stream, content(t, filepath.Join(part, "activations.stream"))...)
 		k.tokens = append(k.tokens, tokensOf(t, part)...)
@@ -312,7 +312,7 @@ func readCommitted(t *testing.T, dir string) (c committed) {
 	}
 	for _, part := range parts(t, dir) {
 		if s, err := stream.Open(filepath.Join(part, "activations.stream")); err == nil {
-			c.commits += s.Totals().Commits
+			c.commits += s.Info().Totals.Commits
 			s.Close()
 		}
 	}
@@ -366,7 +366,7 @@ func (k *kills) check(t *testing.T, what, dir string) {
 			return
 		}
 		defer s.Close()
-		totals := s.Totals()
+		totals := s.Info().Totals
 		sum.Commits, sum.Packets, sum.Rows = sum.Commits+totals.Commits, sum.Packets+totals.Packets, sum.Rows+totals.Rows
 		all = append(all, content(t, filepath.Join(part, "activations.stream"))...)
 		tokens = append(tokens, tokensOf(t, part)...)

@@ -45,8 +45,8 @@ func TestLargerThanPool(t *testing.T) {
 			t.Errorf("%v has %d bytes", k, len(x.values)*4)
 		}
 	}
-	if small.meta.Lossy || len(small.stream.Losses()) > 0 {
-		t.Errorf("lost: %+v", small.stream.Losses())
+	if small.meta.Lossy || len(small.stream.Info().Losses) > 0 {
+		t.Errorf("lost: %+v", small.stream.Info().Losses)
 	}
 }
 

@@ -177,14 +177,14 @@ func (n normalised) stream(t *testing.T, file, path string) {
 		e.TimeNS, e.MonoNS = 0, 0
 		n.add(file, "executions", fmt.Sprintf("%+v", *e))
 	}
-	for _, loss := range r.Losses() {
+	for _, loss := range r.Info().Losses {
 		n.add(file, "losses", fmt.Sprintf("%+v", loss))
 	}
-	for _, gap := range r.Gaps() {
+	for _, gap := range r.Info().Gaps {
 		n.add(file, "gaps", fmt.Sprintf("%+v", gap))
 	}
-	if err := r.Err(); err != nil || len(r.Damage()) > 0 {
-		t.Errorf("%s: %v, %v", path, err, r.Damage())
+	if err := r.Err(); err != nil || len(r.Info().Damage) > 0 {
+		t.Errorf("%s: %v, %v", path, err, r.Info().Damage)
 	}
 }
 

@@ -234,7 +234,7 @@ func TestDrop(t *testing.T) {
 	}
 	c := o.capture(t)
 	var sum, bytes uint64
-	for _, loss := range c.stream.Losses() {
+	for _, loss := range c.stream.Info().Losses {
 		sum += loss.Packets
 		bytes += loss.Bytes
 	}

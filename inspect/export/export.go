@@ -116,7 +116,7 @@ func Write(ctx context.Context, run *tensors.Run, o Options) (*Result, error) {
 		e.note("the index was repaired: of some rows of %s type and shape are assumed, and tokens unknown",
 			listed(slices.Sorted(maps.Keys(e.rebuilt))))
 	}
-	if assumed := run.Stream.Assumed(); assumed != "" {
+	if assumed := run.Stream.Info().Assumed; assumed != "" {
 		e.note("%s", assumed)
 	}
 	if derived {

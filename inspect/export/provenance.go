@@ -45,7 +45,7 @@ func (e *exporter) provenance() Provenance {
 }
 
 func sourceOf(run *tensors.Run) Source {
-	s := Source{Assumed: run.Stream.Assumed()}
+	s := Source{Assumed: run.Stream.Info().Assumed}
 	if run.Metadata != nil {
 		s.RunID = run.Metadata.RunID
 	}

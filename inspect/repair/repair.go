@@ -281,7 +281,7 @@ func (r *run) stream() error {
 		return err
 	}
 	defer s.Close()
-	if err := s.Verify(); err != nil {
+	if err := s.Verify(nil); err != nil {
 		r.lost = true
 		r.say("what cannot be read of the stream stays as it is: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
@@ -364,18 +364,18 @@ func (r *run) assumed() (a stream.Assumed) {
 
 // describe writes into the metadata what the stream holds now.
 func (r *run) describe(s *stream.Reader) {
-	t := s.Totals()
+	t := s.Info().Totals
 	if len(r.meta.Streams) != 1 {
 		r.meta.Streams = []rundir.Stream{{Name: rundir.StreamName}}
 	}
 	m := &r.meta.Streams[0]
 	m.Packets, m.BytesSource, m.BytesRaw, m.BytesStored = t.Packets, t.SrcBytes, t.RawBytes, t.Stored
 	m.Saturated, m.Underflow = t.Saturated, t.Underflow
-	if r.meta.Created.IsZero() && s.Header().TimeNS != 0 {
-		r.meta.Created = time.Unix(0, s.Header().TimeNS).UTC()
+	if r.meta.Created.IsZero() && s.Info().Header.TimeNS != 0 {
+		r.meta.Created = time.Unix(0, s.Info().Header.TimeNS).UTC()
 	}
-	r.lost = r.lost || len(s.Gaps()) > 0
-	for _, l := range s.Losses() {
+	r.lost = r.lost || len(s.Info().Gaps) > 0
+	for _, l := range s.Info().Losses {
 		known := false
 		for _, k := range r.meta.Losses {
 			known = known || k.Cause == l.Cause

@@ -79,7 +79,7 @@ type rowsOf struct {
 
 // Comparable returns why the rows of a run cannot be compared with those of another one, or nil.
 func (r *Run) Comparable() error {
-	if r.Stream.Assumed() != "" {
+	if r.Stream.Info().Assumed != "" {
 		return fmt.Errorf("%s: it has no index, and so its rows no tokens: compare recordings of llamatap", r.Path)
 	}
 	return nil

@@ -79,7 +79,7 @@ func openForeign(path string) (*stream.Reader, error) {
 		return s, err
 	}
 	what := "it has no index and does not begin with a whole packet, so it is no stream"
-	if len(s.Damage()) == 0 {
+	if len(s.Info().Damage) == 0 {
 		what = "the file is empty"
 	}
 	return nil, errors.Join(fmt.Errorf("%s: %w: %s: give a run directory or a .stream file", path, ErrNotARun, what),
@@ -206,7 +206,7 @@ func (r *Run) Losses() []Loss {
 			losses = append(losses, Loss(l))
 		}
 	}
-	for _, l := range r.Stream.Losses() {
+	for _, l := range r.Stream.Info().Losses {
 		if !slices.ContainsFunc(losses, func(known Loss) bool { return known.Cause == l.Cause }) {
 			losses = append(losses, Loss{l.Cause, l.Packets, l.Bytes})
 		}

@@ -156,7 +156,7 @@ func (b *sliceBuilder) add(i int, p *stream.Packet) error {
 			p.Name, s.DType, p.DType)
 	}
 	pt, axis := partOf(i, p)
-	if s.run.Stream.Assumed() != "" { // executions have no numbers
+	if s.run.Stream.Info().Assumed != "" { // executions have no numbers
 		pt.label, axis = int64(i), AxisPacket
 	}
 	if !b.any {
@@ -263,7 +263,7 @@ func (b *sliceBuilder) have() string {
 func (b *sliceBuilder) finish() error {
 	s := b.slice
 	slices.SortStableFunc(s.parts, func(a, b part) int { return cmp.Compare(a.label, b.label) })
-	if s.run.Stream.Assumed() != "" {
+	if s.run.Stream.Info().Assumed != "" {
 		s.cutPackets()
 	}
 	rows := int64(0)

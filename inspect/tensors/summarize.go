@@ -19,14 +19,14 @@ func (r *Run) Summarize(f Filter) (*Summary, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
 	}
-	s := &Summary{Path: r.Path, Kind: r.Kind, Sealed: r.Sealed, Running: r.running, Assumed: r.Stream.Assumed(),
+	s := &Summary{Path: r.Path, Kind: r.Kind, Sealed: r.Sealed, Running: r.running, Assumed: r.Stream.Info().Assumed,
 		Losses: r.Losses()}
 	if r.Metadata != nil {
 		s.Model, s.Arch, s.Lost = r.Metadata.Model.Name, r.Metadata.Model.Arch, r.Metadata.Lossy
 		s.Account = r.Metadata.Account
 	}
 	s.Lost = s.Lost || len(s.Losses) > 0
-	for _, err := range r.Stream.Damage() {
+	for _, err := range r.Stream.Info().Damage {
 		if r.running && errors.Is(err, stream.ErrTruncated) {
 			continue // its end is still to be written
 		}

@@ -190,7 +190,7 @@ func (v *Verification) checkStream(r *Run, name string) {
 		return
 	}
 	defer r.Close()
-	faults := split(r.Stream.VerifyWith(v.half(0.5))) // the damage of stream and index first, then that of packets
+	faults := split(r.Stream.Verify(v.half(0.5))) // the damage of stream and index first, then that of packets
 	for i, err := range faults {
 		if i == maxFindings {
 			v.add(Damage, "and %d more faults of the stream", len(faults)-i)
@@ -210,7 +210,7 @@ func (v *Verification) checkStream(r *Run, name string) {
 
 // checkGaps reports what a repair could not bring back.
 func (v *Verification) checkGaps(s *stream.Reader) {
-	for _, g := range s.Gaps() {
+	for _, g := range s.Info().Gaps {
 		v.add(Lost, "before packet %d the index was damaged: %d records of tokens, executions or packets are gone (0: it is not known how many), and %d bytes of the stream cannot be read",
 			g.Packet, g.Records, g.StreamBytes)
 	}

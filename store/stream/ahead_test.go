@@ -102,7 +102,7 @@ func TestAheadOnFullDisk(t *testing.T) {
 		if used := int64(len(s.data) + len(x.data)); used < size || d.free != 0 || d.kept == 0 {
 			t.Errorf("disk of %d bytes: full with %d, %d free, room kept %d times", size, used, d.free, d.kept)
 		}
-		if r := open(t, s.data, x.data); r.Totals().Commits == 0 {
+		if r := open(t, s.data, x.data); r.Info().Totals.Commits == 0 {
 			t.Errorf("disk of %d bytes: nothing can be read", size)
 		}
 	}
@@ -202,8 +202,8 @@ func TestAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if info, err := os.Stat(path); err != nil || r.Len() != 40 || info.Size() != r.Totals().StreamBytes {
-		t.Errorf("%d packets in %d bytes, of %d, %v", r.Len(), r.Totals().StreamBytes, info.Size(), err)
+	if info, err := os.Stat(path); err != nil || r.Len() != 40 || info.Size() != r.Info().Totals.StreamBytes {
+		t.Errorf("%d packets in %d bytes, of %d, %v", r.Len(), r.Info().Totals.StreamBytes, info.Size(), err)
 	}
 	if committed(path) != 1 {
 		t.Error("what was committed cannot be read")
@@ -250,7 +250,7 @@ func TestAhead(t *testing.T) {
 		if n := roomBehind(t, path); n > 256<<10 {
 			t.Errorf("%s: %d bytes are kept", name, n)
 		}
-		if r, err := Open(path); err != nil || r.Len() != 40 || r.Verify() != nil {
+		if r, err := Open(path); err != nil || r.Len() != 40 || r.Verify(nil) != nil {
 			t.Errorf("%s: %v", name, err)
 		} else {
 			r.Close()

@@ -93,5 +93,5 @@ func committed(path string) uint64 {
 			return 0
 		}
 	}
-	return r.Totals().Commits
+	return r.Info().Totals.Commits
 }

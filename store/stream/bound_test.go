@@ -44,7 +44,7 @@ func TestBoundedStream(t *testing.T) {
 			t.Errorf("%v: errors %+v", id, e)
 		}
 		reader := open(t, s.Bytes(), x.Bytes())
-		if err := reader.Verify(); err != nil {
+		if err := reader.Verify(nil); err != nil {
 			t.Error(err)
 		}
 		for i, p := range reader.Packets() {

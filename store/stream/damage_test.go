@@ -64,7 +64,7 @@ func (c *capture) survivors(t *testing.T, what string, stream, index []byte) int
 			t.Fatalf("%s: row %+v is of request %d", what, e.Rows[0], requestOf(n))
 		}
 	}
-	if err := r.Verify(); !reported(err) {
+	if err := r.Verify(nil); !reported(err) {
 		t.Fatalf("%s: %d of %d packets are there, and Verify says %v", what, good, len(c.packets), err)
 	}
 	return good
@@ -228,8 +228,8 @@ func TestOptionalRecord(t *testing.T) {
 	f := Footer{Records: 1}
 	b, _ = appendRecord(b, recordEnd, 1, chain, f.append(nil))
 	r := open(t, nil, b)
-	if r.Len() != 0 || len(r.Damage()) != 0 {
-		t.Errorf("%d packets, %v", r.Len(), r.Damage())
+	if r.Len() != 0 || len(r.Info().Damage) != 0 {
+		t.Errorf("%d packets, %v", r.Len(), r.Info().Damage)
 	}
 }
 
@@ -237,8 +237,8 @@ func TestFooter(t *testing.T) {
 	c := newCapture(5, 3)
 	stream, index := c.files(t, Options{})
 	r := open(t, stream, index)
-	f := r.index.footer
-	if f.Totals != r.Totals() || f.Totals.StreamBytes != int64(len(stream)) || len(f.Nodes) != 3 ||
+	f := r.parts[0].index.footer
+	if f.Totals != r.Info().Totals || f.Totals.StreamBytes != int64(len(stream)) || len(f.Nodes) != 3 ||
 		len(f.Losses) != 1 || len(f.Seeks) != 1 {
 		t.Errorf("%+v", f)
 	}
@@ -334,7 +334,7 @@ func TestForgedIndex(t *testing.T) {
 	for _, id := range []codec.ID{codec.LZ4, codec.Zstd, codec.ZstdShuffle} {
 		stream, index := c.files(t, Options{Codec: id, Workers: 1})
 		r := open(t, stream, index)
-		header := r.Header()
+		header := r.Info().Header
 		forged := bytes.Clone(index[:headerSize])
 		n := 0
 		for at := headerSize; at < len(index); {
@@ -347,7 +347,7 @@ func TestForgedIndex(t *testing.T) {
 				_, flags := binary.Uvarint(payload)
 				node, _ := binary.Uvarint(payload[flags:])
 				var p Packet
-				if err := r.index.packet(n, &p); err != nil {
+				if err := r.parts[0].index.packet(n, &p); err != nil {
 					t.Fatal(err)
 				}
 				p.RawBytes = 1 << 32

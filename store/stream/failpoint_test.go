@@ -194,9 +194,9 @@ func (c *capture) failAt(t *testing.T, what string, d *faulty, as func(*faultyFi
 	case !hurt && err != nil || hurt && !d.harmless(o):
 		t.Fatalf("%s: it went wrong: %v; Close: %v", what, hurt, err)
 	default:
-		if r := open(t, s.data, x.data); r.Len() != len(c.packets) || r.Verify() != nil {
+		if r := open(t, s.data, x.data); r.Len() != len(c.packets) || r.Verify(nil) != nil {
 			t.Fatalf("%s: nothing was reported, and %d packets of %d are there, %v", what, r.Len(), len(c.packets),
-				r.Verify())
+				r.Verify(nil))
 		}
 	}
 	return d.hit.Load()
@@ -221,7 +221,7 @@ func (c *capture) survive(t *testing.T, what string, d *faulty, w *Writer, strea
 	}
 	r := open(t, stream, index)
 	promised(t, what, r, synced)
-	if r.index.footer == nil {
+	if r.parts[0].index.footer == nil {
 		c.survivors(t, what, stream, index)
 	}
 	if d.at%4 != 1 && os.Getenv("LLAMATAP_NIGHTLY") == "" {
@@ -241,7 +241,7 @@ func (c *capture) survive(t *testing.T, what string, d *faulty, w *Writer, strea
 		t.Fatalf("%s: mended: %v", what, err)
 	}
 	defer mended.Close()
-	if err := mended.Verify(); err != nil {
+	if err := mended.Verify(nil); err != nil {
 		t.Fatalf("%s: mended: %v", what, err)
 	}
 	// a mend ends after a commit

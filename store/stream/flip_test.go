@@ -43,7 +43,7 @@ func unharmed(t *testing.T, what string, whole *Reader, stream, index []byte) (g
 		}
 		good++
 	}
-	if err := r.Verify(); !reported(err) {
+	if err := r.Verify(nil); !reported(err) {
 		t.Fatalf("%s: %d of %d packets are there, and Verify says %v", what, good, whole.Len(), err)
 	}
 	return good

@@ -12,7 +12,7 @@ import (
 )
 
 // OpenForeign opens a stream without its index, as STRAP-LLM writes it. Packets have a name, an offset and sizes;
-// for the rest see Assumed. A torn last packet is left out and reported by Damage.
+// for the rest see Info.Assumed. A torn last packet is left out, and is in Info.Damage.
 func OpenForeign(path string) (*Reader, error) {
 	f, size, err := openFile(path)
 	if err != nil {
@@ -23,7 +23,7 @@ func OpenForeign(path string) (*Reader, error) {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	r.file = f
+	r.parts[0].file = f
 	return r, nil
 }
 
@@ -108,7 +108,8 @@ func (r *readAhead) ReadAt(p []byte, at int64) (int, error) {
 // NewForeign is OpenForeign for a stream of that size.
 func NewForeign(stream io.ReaderAt, size int64) (*Reader, error) {
 	f := &foreign{names: map[string]string{}}
-	r := &Reader{stream: stream, size: size, foreign: f}
+	in := &part{payloads: payloads{in: stream, size: size}, foreign: f}
+	r := &Reader{parts: []placed{{part: in}}}
 	ahead := &readAhead{from: stream}
 	var magics [3]int // by codec
 	for at := int64(0); at < size; {
@@ -117,7 +118,7 @@ func NewForeign(stream io.ReaderAt, size int64) (*Reader, error) {
 			return nil, fmt.Errorf("read packet header at byte %d: %w", at, err)
 		}
 		if p.Offset < 0 || at == 0 && !likelyName(p.Name) {
-			r.damage = append(r.damage, fmt.Errorf("stream: %w: the last %d bytes are no whole packet, or this is no stream", ErrTruncated, size-at))
+			r.info.Damage = append(r.info.Damage, fmt.Errorf("stream: %w: the last %d bytes are no whole packet, or this is no stream", ErrTruncated, size-at))
 			break
 		}
 		magics[magic]++
@@ -129,8 +130,40 @@ func NewForeign(stream io.ReaderAt, size int64) (*Reader, error) {
 			f.codec = candidate
 		}
 	}
-	r.assumed = fmt.Sprintf("no index: element type f16 as STRAP-LLM stores it, codec %v by the payloads' first bytes; shape, layer, tokens, time and checksums are unknown", f.codec)
-	return r, r.size16()
+	r.info.Assumed = fmt.Sprintf("no index: element type f16 as STRAP-LLM stores it, codec %v by the payloads' first bytes; shape, layer, tokens, time and checksums are unknown", f.codec)
+	if f.codec != codec.None {
+		r.info.Damage = append(r.info.Damage, in.sizes()...)
+	}
+	var p Packet
+	for i := range f.n {
+		f.packet(i, &p)
+		r.info.Totals.addPacket(&p)
+	}
+	r.packets = f.n
+	return r, nil
+}
+
+// sizes fills in the sizes of packets that are compressed. Damage comes back.
+func (in *part) sizes() (damage []error) {
+	s := in.borrow()
+	defer in.scratch.Put(s)
+	const reported = 100 // damaged packets, each by itself
+	var p Packet
+	damaged := 0
+	for i := range in.foreign.n {
+		in.foreign.packet(i, &p)
+		raw, err := in.contentSize(&p, s)
+		if err != nil {
+			if damaged++; damaged <= reported {
+				damage = append(damage, inPacket(&p, err))
+			}
+		}
+		in.foreign.entry(i).raw = raw
+	}
+	if damaged > reported {
+		damage = append(damage, fmt.Errorf("stream: %w: %d more packets are damaged", ErrCorrupt, damaged-reported))
+	}
+	return damage
 }
 
 // likelyName reports whether bytes are a packet's name, and not those of another kind of file.
@@ -159,63 +192,4 @@ func foreignPacket(stream io.ReaderAt, size, at int64) (p Packet, magic codec.ID
 		magic = codec.Detect(body[nameLen:])
 	}
 	return p, magic, nil
-}
-
-// size16 fills in the sizes of packets that are compressed.
-func (r *Reader) size16() error {
-	if r.foreign.codec == codec.None {
-		return nil
-	}
-	s := r.borrow()
-	defer r.scratch.Put(s)
-	const reported = 100 // damaged packets, each by itself
-	var p Packet
-	damaged := 0
-	for i := range r.foreign.n {
-		r.foreign.packet(i, &p)
-		raw, err := r.contentSize(&p, s)
-		if err != nil {
-			if damaged++; damaged <= reported {
-				r.damage = append(r.damage, r.at(&p, err))
-			}
-		}
-		r.foreign.entry(i).raw = raw
-	}
-	if damaged > reported {
-		r.damage = append(r.damage, fmt.Errorf("stream: %w: %d more packets are damaged", ErrCorrupt, damaged-reported))
-	}
-	return nil
-}
-
-// maxStored is the most bytes that the payload of a packet may take: what cannot be packed grows by less than a
-// part in 64.
-const maxStored = codec.MaxContent + codec.MaxContent/64
-
-func tooLarge(size int64) error {
-	return fmt.Errorf("%w: a packet of %d bytes: at most %d can be read: record it again, larger tensors are cut into packets",
-		ErrCorrupt, size, int64(codec.MaxContent))
-}
-
-// contentSize takes a payload's size from its frame header, or, where that does not state it, from decoding it.
-func (r *Reader) contentSize(p *Packet, s *scratch) (int64, error) {
-	var head [32]byte
-	n := min(p.Stored, int64(len(head)))
-	if err := readAt(r.stream, head[:n], p.Offset+packetHeader+int64(len(p.Name))); err != nil {
-		return 0, err
-	}
-	if size, ok := codec.Size(head[:n], p.Codec); ok {
-		if size > codec.MaxContent {
-			return 0, tooLarge(size)
-		}
-		return size, nil
-	}
-	payload, err := r.payload(p, s)
-	if err != nil {
-		return 0, err
-	}
-	s.raw, err = s.decoder.Append(s.raw[:0], payload, p.Codec, codec.AnySize)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
-	return int64(len(s.raw)), nil
 }

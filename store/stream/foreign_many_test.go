@@ -30,8 +30,8 @@ func TestForeignManyPackets(t *testing.T) {
 			t.Errorf("packet %d: %+v, %v", i, p, err)
 		}
 	}
-	if total := r.Totals(); r.Len() != n || total.Packets != n || total.StreamBytes != int64(len(data)) ||
-		len(r.Damage()) > 0 {
-		t.Errorf("%d packets, %+v, %v", r.Len(), total, r.Damage())
+	if total := r.Info().Totals; r.Len() != n || total.Packets != n || total.StreamBytes != int64(len(data)) ||
+		len(r.Info().Damage) > 0 {
+		t.Errorf("%d packets, %+v, %v", r.Len(), total, r.Info().Damage)
 	}
 }

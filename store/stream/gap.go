@@ -27,18 +27,3 @@ func (x *index) takeGap(payload []byte, at int64) error {
 	x.repairs, x.gaps = append(x.repairs, g), append(x.gaps, at)
 	return nil
 }
-
-// Gaps returns what is missing in an index that was made anew by Repair, in order; of joined streams with the
-// numbers of the whole.
-func (r *Reader) Gaps() (all []Gap) {
-	for i, p := range r.parts {
-		for _, g := range p.Gaps() {
-			g.Packet += uint64(r.firsts[i])
-			all = append(all, g)
-		}
-	}
-	if r.index != nil {
-		all = append(all, r.index.repairs...)
-	}
-	return all
-}

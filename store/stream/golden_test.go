@@ -80,7 +80,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if err := r.Verify(); err != nil || r.Len() != 1 {
+	if err := r.Verify(nil); err != nil || r.Len() != 1 {
 		t.Errorf("%d packets, %v", r.Len(), err)
 	}
 }

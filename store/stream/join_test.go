@@ -16,11 +16,11 @@ func TestJoin(t *testing.T) {
 	s1, x1 := first.files(t, Options{Codec: codec.Zstd})
 	s2, x2 := second.files(t, Options{Codec: codec.LZ4})
 	joined := Join(open(t, s1, x1), open(t, s2, x2))
-	if joined.Len() != 20 || joined.Totals().Packets != 20 || joined.Totals().StreamBytes != int64(len(s1)+len(s2)) ||
-		len(joined.Damage()) != 0 {
-		t.Fatalf("%d packets, %+v, damage %v", joined.Len(), joined.Totals(), joined.Damage())
+	if joined.Len() != 20 || joined.Info().Totals.Packets != 20 || joined.Info().Totals.StreamBytes != int64(len(s1)+len(s2)) ||
+		len(joined.Info().Damage) != 0 {
+		t.Fatalf("%d packets, %+v, damage %v", joined.Len(), joined.Info().Totals, joined.Info().Damage)
 	}
-	if err := joined.Verify(); err != nil {
+	if err := joined.Verify(nil); err != nil {
 		t.Error(err)
 	}
 	parts, last := []*Reader{open(t, s1, x1), open(t, s2, x2)}, int64(-1)
@@ -50,7 +50,7 @@ func TestJoin(t *testing.T) {
 	if len(seen) != 5 || seen[0] != 10 || seen[4] != 14 {
 		t.Errorf("executions %v", seen)
 	}
-	if l := joined.Losses(); len(l) != 1 || l[0].Packets != 6 || l[0].Bytes != 300 {
+	if l := joined.Info().Losses; len(l) != 1 || l[0].Packets != 6 || l[0].Bytes != 300 {
 		t.Errorf("losses %+v", l)
 	}
 	var p Packet
@@ -69,7 +69,7 @@ func TestJoin(t *testing.T) {
 func TestJoinTellsDamage(t *testing.T) {
 	s, x := newCapture(3, 3).files(t, Options{})
 	joined := Join(open(t, s, x), open(t, s[:len(s)-1], x))
-	if d := joined.Damage(); len(d) != 1 || !bytes.Contains([]byte(d[0].Error()), []byte("stream 2 of 2")) {
+	if d := joined.Info().Damage; len(d) != 1 || !bytes.Contains([]byte(d[0].Error()), []byte("stream 2 of 2")) {
 		t.Errorf("%v", d)
 	}
 }

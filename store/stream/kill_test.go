@@ -94,8 +94,8 @@ func checkKilled(t *testing.T, what, path string, flushed int) {
 		t.Fatalf("%s: %v", what, err)
 	}
 	defer r.Close()
-	if len(r.Damage()) == 0 || r.Len() <= flushed {
-		t.Errorf("%s: %d packets, %d were flushed; damage %v", what, r.Len(), flushed+1, r.Damage())
+	if len(r.Info().Damage) == 0 || r.Len() <= flushed {
+		t.Errorf("%s: %d packets, %d were flushed; damage %v", what, r.Len(), flushed+1, r.Info().Damage)
 	}
 	for i, p := range r.Packets() {
 		got, err := r.ReadInto(p, nil)

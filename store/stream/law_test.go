@@ -65,8 +65,8 @@ func TestLyingRecords(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if good := len(r.Damage()) == 0; good != c.good || r.Len() != c.packets {
-			t.Errorf("%s: %d packets, damage %v", name, r.Len(), r.Damage())
+		if good := len(r.Info().Damage) == 0; good != c.good || r.Len() != c.packets {
+			t.Errorf("%s: %d packets, damage %v", name, r.Len(), r.Info().Damage)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func TestUnknownTail(t *testing.T) {
 	c := newCapture(2, 2)
 	stream, index := c.files(t, Options{Workers: 1})
 	longer := append(bytes.Clone(stream), 1, 2, 3)
-	if d := open(t, longer, index).Damage(); len(d) != 1 || !errors.Is(d[0], ErrCorrupt) {
+	if d := open(t, longer, index).Info().Damage; len(d) != 1 || !errors.Is(d[0], ErrCorrupt) {
 		t.Errorf("whole index: %v", d)
 	}
 	x, err := scan(index)
@@ -84,7 +84,7 @@ func TestUnknownTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut := index[:recordAt(t, x, 2)] // at a record's end, so that only the missing end shows otherwise
-	if d := open(t, stream, cut).Damage(); len(d) != 2 || !errors.Is(d[0], ErrTruncated) ||
+	if d := open(t, stream, cut).Info().Damage; len(d) != 2 || !errors.Is(d[0], ErrTruncated) ||
 		!errors.Is(d[1], ErrTruncated) {
 		t.Errorf("cut index: %v", d)
 	}

@@ -56,10 +56,10 @@ func TestMend(t *testing.T) {
 					want = at.packets
 				}
 			}
-			if err := mended.Verify(); err != nil || mended.Len() != want || mended.index.footer == nil {
+			if err := mended.Verify(nil); err != nil || mended.Len() != want || mended.parts[0].index.footer == nil {
 				t.Fatalf("cut at %d, %d: %d packets, want %d: %v", cut, size, mended.Len(), want, err)
 			}
-			if l := mended.Losses(); l[len(l)-1] != (Loss{Cause: "disk_full", Packets: uint64(whole.Len() - want),
+			if l := mended.Info().Losses; l[len(l)-1] != (Loss{Cause: "disk_full", Packets: uint64(whole.Len() - want),
 				Bytes: 9}) {
 				t.Fatalf("losses %v", l)
 			}
@@ -199,7 +199,7 @@ func TestMendWriter(t *testing.T) {
 					want = at.packets
 				}
 			}
-			if err := mended.Verify(); err != nil || mended.Len() < want {
+			if err := mended.Verify(nil); err != nil || mended.Len() < want {
 				t.Fatalf("%d bytes, in the index %v: %d packets, at least %d are there: %v", room, inIndex,
 					mended.Len(), want, err)
 			}

@@ -82,7 +82,7 @@ func TestPages(t *testing.T) {
 	for _, apart := range testenv.Brief([]int{3, 700, 0, 5000}, 2) {
 		c, stream, index := paged(t, 3000, apart)
 		r := open(t, stream, index)
-		if n := len(r.index.pages.all); r.Len() != len(c.packets) || n < 15 || n > 300 {
+		if n := len(r.parts[0].index.pages.all); r.Len() != len(c.packets) || n < 15 || n > 300 {
 			t.Fatalf("%d packets of %d, %d pages", r.Len(), len(c.packets), n)
 		}
 		var wait sync.WaitGroup
@@ -142,11 +142,11 @@ func TestPagesOfDamage(t *testing.T) {
 	whole := open(t, stream, index)
 	bad := bytes.Clone(index)
 	for i := 100; i < len(c.packets); i += 300 {
-		bad[recordAt(t, whole.index, i)+14] ^= 1
+		bad[recordAt(t, whole.parts[0].index, i)+14] ^= 1
 	}
 	r := open(t, stream, bad)
-	if lost := len(c.packets) - r.Len(); lost < 3 || len(r.Damage()) < 3 {
-		t.Fatalf("%d packets are lost, %v", lost, r.Damage())
+	if lost := len(c.packets) - r.Len(); lost < 3 || len(r.Info().Damage) < 3 {
+		t.Fatalf("%d packets are lost, %v", lost, r.Info().Damage)
 	}
 	var again Packet
 	count := 0
@@ -191,7 +191,7 @@ func TestIndexChangesUnderReader(t *testing.T) {
 		if err := r.Err(); n == len(c.packets) || err == nil {
 			t.Errorf("%s: %d packets, %v", name, n, err)
 		}
-		if err := r.Verify(); err == nil {
+		if err := r.Verify(nil); err == nil {
 			t.Errorf("%s: Verify says that nothing is wrong", name)
 		}
 		for range r.Executions() {

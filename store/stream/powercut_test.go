@@ -175,9 +175,9 @@ func (c *capture) checkLeft(t *testing.T, what string, l leftover) {
 // promised checks that a reader has everything up to a mark.
 func promised(t *testing.T, what string, r *Reader, m Mark) {
 	t.Helper()
-	if uint64(r.Len()) < m.Packets || r.Totals().Executions < m.Executions || r.Totals().Commits < m.Commits {
-		t.Fatalf("%s: %d packets, %d executions, %d commits are there, of %+v", what, r.Len(), r.Totals().Executions,
-			r.Totals().Commits, m)
+	if uint64(r.Len()) < m.Packets || r.Info().Totals.Executions < m.Executions || r.Info().Totals.Commits < m.Commits {
+		t.Fatalf("%s: %d packets, %d executions, %d commits are there, of %+v", what, r.Len(), r.Info().Totals.Executions,
+			r.Info().Totals.Commits, m)
 	}
 	var p Packet
 	for i := range int(m.Packets) {

@@ -41,7 +41,7 @@ func (c *capture) repaired(t *testing.T, what string, stream, index []byte, id c
 		t.Fatalf("%s: %v", what, err)
 	}
 	t.Cleanup(func() { r.Close() })
-	if err := errors.Join(r.Damage()...); err != nil {
+	if err := errors.Join(r.Info().Damage...); err != nil {
 		t.Fatalf("%s: after %q there is still: %v", what, done.What, err)
 	}
 	if again, err := Repair(path, Assumed{Codec: id}); err != nil || len(again.What) > 0 {
@@ -57,7 +57,7 @@ func (c *capture) checkRepaired(t *testing.T, what string, r, whole *Reader) (kn
 	for i, p := range r.Packets() {
 		n, found := sort.Find(whole.Len(), func(i int) int {
 			var w Packet
-			whole.index.packet(i, &w)
+			whole.parts[0].index.packet(i, &w)
 			return int(p.Offset - w.Offset)
 		})
 		if !found {
@@ -115,7 +115,7 @@ func TestRepairTorn(t *testing.T) {
 			}
 		}
 		var lost uint64
-		for _, l := range r.Losses() {
+		for _, l := range r.Info().Losses {
 			if l.Cause == CauseCutOff {
 				lost = l.Packets
 			}
@@ -155,7 +155,7 @@ func TestRepairCountsLoss(t *testing.T) {
 					t.Fatalf("%s: the last packet's size was not read: %q", what, done.What)
 				}
 			}
-			if losses := r.Losses(); len(losses) != 1 || losses[0] != want {
+			if losses := r.Info().Losses; len(losses) != 1 || losses[0] != want {
 				t.Fatalf("%s: lost %+v, want %+v: %q", what, losses, want, done.What)
 			}
 		}
@@ -200,7 +200,7 @@ func TestRepairFlippedIndex(t *testing.T) {
 				t.Fatalf("%s: %d packets and %d from the stream, want %d: %q", what, known, rebuilt, whole.Len(),
 					done.What)
 			}
-			if gaps := r.Gaps(); rebuilt > 0 && len(gaps) == 0 {
+			if gaps := r.Info().Gaps; rebuilt > 0 && len(gaps) == 0 {
 				t.Fatalf("%s: %d packets from the stream, and no gap", what, rebuilt)
 			}
 		}
@@ -235,14 +235,14 @@ func TestRepairBoth(t *testing.T) {
 	var p Packet
 	whole.Packet(7, &p)
 	badStream, badIndex := bytes.Clone(stream), bytes.Clone(index)
-	badIndex[recordAt(t, whole.index, 7)+20] ^= 4
+	badIndex[recordAt(t, whole.parts[0].index, 7)+20] ^= 4
 	badStream[p.Offset] = 0xff // the name's length
 	r, _ := c.repaired(t, "both", badStream, badIndex, codec.LZ4)
 	known, rebuilt := c.checkRepaired(t, "both", r, whole)
 	size := packetHeader + int64(len(p.Name)) + p.Stored
-	if gaps := r.Gaps(); known != whole.Len()-1 || rebuilt != 0 || len(gaps) == 0 ||
+	if gaps := r.Info().Gaps; known != whole.Len()-1 || rebuilt != 0 || len(gaps) == 0 ||
 		gaps[len(gaps)-1].StreamBytes != size || gaps[len(gaps)-1].Packet != 7 {
-		t.Errorf("%d packets, %d rebuilt, gaps %+v, want one of %d bytes", known, rebuilt, r.Gaps(), size)
+		t.Errorf("%d packets, %d rebuilt, gaps %+v, want one of %d bytes", known, rebuilt, r.Info().Gaps, size)
 	}
 }
 
@@ -268,7 +268,7 @@ func FuzzRepair(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		if err := errors.Join(r.Damage()...); err != nil {
+		if err := errors.Join(r.Info().Damage...); err != nil {
 			t.Fatalf("after a repair: %v", err)
 		}
 		readEverything(t, r)

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -100,9 +99,9 @@ func examine(path string, upTo *Mark) (*Kept, error) {
 	if upTo != nil {
 		commits = upTo.Commits
 	}
-	reader := Reader{stream: stream, size: streamSize}
+	in := payloads{in: stream, size: streamSize, checked: true}
 	var packet Packet
-	var raw []byte
+	var buffer scratch
 	p, all, err := findPrefix(file, size, func(x *index, r record) bool {
 		switch r.kind {
 		case recordEnd:
@@ -112,7 +111,7 @@ func examine(path string, upTo *Mark) (*Kept, error) {
 		case recordPacket:
 			err := x.header.readPacket(r.payload, x.nodes, x.lost, &packet)
 			if err == nil {
-				raw, err = reader.stored(&packet, raw[:0])
+				_, err = in.payload(&packet, &buffer)
 			}
 			return err == nil
 		}
@@ -131,26 +130,6 @@ func examine(path string, upTo *Mark) (*Kept, error) {
 		Executions: all.Executions - t.Executions, Rows: all.Rows - t.Rows,
 		SrcBytes: all.SrcBytes - t.SrcBytes, RawBytes: all.RawBytes - t.RawBytes, Stored: all.Stored - t.Stored,
 	}}, nil
-}
-
-// stored reads a packet's payload as it stands in the stream, and compares name, size and checksum.
-func (r *Reader) stored(p *Packet, dst []byte) ([]byte, error) {
-	n := packetHeader + len(p.Name) + int(p.Stored)
-	if cap(dst) < n {
-		dst = make([]byte, n)
-	}
-	dst = dst[:n]
-	if _, err := r.stream.ReadAt(dst, p.Offset); err != nil {
-		return dst, err
-	}
-	head := dst[:packetHeader+len(p.Name)]
-	want := []byte{byte(len(p.Name) >> 8), byte(len(p.Name)), byte(p.Stored >> 24), byte(p.Stored >> 16),
-		byte(p.Stored >> 8), byte(p.Stored)}
-	if !bytes.Equal(head[:packetHeader], want) || string(head[packetHeader:]) != p.Name ||
-		checksum(dst[len(head):]) != p.CRC {
-		return dst, ErrCorrupt
-	}
-	return dst, nil
 }
 
 // reopen truncates both files and returns them at their ends, with what is kept hashed.

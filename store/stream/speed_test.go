@@ -63,13 +63,13 @@ func TestReaderAllocs(t *testing.T) {
 	var p Packet
 	var raw []byte
 	var values []float32
-	s := r.borrow()
+	s := r.parts[0].borrow()
 	run := func() {
 		for i := range r.Len() {
 			if err := r.Packet(i, &p); err != nil {
 				t.Fatal(err)
 			}
-			raw, _ = r.read(&p, raw[:0], s)
+			raw, _ = r.parts[0].read(&p, raw[:0], s)
 			if p.DType == codec.F16 {
 				values, _ = codec.AppendFloat32(values[:0], raw, p.DType)
 			}

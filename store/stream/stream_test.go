@@ -208,7 +208,7 @@ func TestRoundTrip(t *testing.T) {
 					stream, index := c.files(t, Options{Codec: id, DType: dtype, Workers: workers})
 					r := open(t, stream, index)
 					c.checkAll(t, r, dtype, id)
-					if err := r.Verify(); err != nil {
+					if err := r.Verify(nil); err != nil {
 						t.Error(err)
 					}
 				})
@@ -219,8 +219,8 @@ func TestRoundTrip(t *testing.T) {
 
 func (c *capture) checkAll(t *testing.T, r *Reader, dtype codec.DType, id codec.ID) {
 	t.Helper()
-	if r.Len() != len(c.packets) || len(r.Damage()) != 0 || r.Assumed() != "" {
-		t.Fatalf("%d packets, damage %v, assumed %q", r.Len(), r.Damage(), r.Assumed())
+	if r.Len() != len(c.packets) || len(r.Info().Damage) != 0 || r.Info().Assumed != "" {
+		t.Fatalf("%d packets, damage %v, assumed %q", r.Len(), r.Info().Damage, r.Info().Assumed)
 	}
 	for i, p := range r.Packets() {
 		c.same(t, r, i, p, dtype, id)
@@ -246,7 +246,7 @@ func (c *capture) checkAll(t *testing.T, r *Reader, dtype codec.DType, id codec.
 		t.Errorf("%d executions of %d", n, len(c.executions))
 	}
 	want := Loss{Cause: "queue full", Packets: 3, Bytes: 150, FirstExec: 11, LastExec: 15}
-	if l := r.Losses(); len(l) != 1 || l[0] != want {
+	if l := r.Info().Losses; len(l) != 1 || l[0] != want {
 		t.Errorf("losses %+v, want %+v", l, want)
 	}
 }
@@ -268,7 +268,7 @@ func TestStrapVectors(t *testing.T) {
 			t.Errorf("%q: %x, want %x", c.name, got, c.want)
 		}
 		r, err := NewForeign(bytes.NewReader(c.want), int64(len(c.want)))
-		if err != nil || r.Len() != 1 || r.Assumed() == "" {
+		if err != nil || r.Len() != 1 || r.Info().Assumed == "" {
 			t.Fatalf("%q: %v", c.name, err)
 		}
 		for _, p := range r.Packets() {
@@ -322,8 +322,8 @@ func TestForeign(t *testing.T) {
 				}
 				end = p.Offset + packetHeader + int64(len(p.Name)) + p.Stored
 			}
-			if torn := len(r.Damage()) > 0; torn != (end < int64(cut)) {
-				t.Fatalf("%v cut at %d: packets end at %d, damage %v", id, cut, end, r.Damage())
+			if torn := len(r.Info().Damage) > 0; torn != (end < int64(cut)) {
+				t.Fatalf("%v cut at %d: packets end at %d, damage %v", id, cut, end, r.Info().Damage)
 			}
 		}
 	}
@@ -469,7 +469,7 @@ func TestLossesOfConversion(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	if total := r.Totals(); total.Saturated != 1 || total.Underflow != 1 {
+	if total := r.Info().Totals; total.Saturated != 1 || total.Underflow != 1 {
 		t.Errorf("%+v", total)
 	}
 }

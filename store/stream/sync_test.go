@@ -90,7 +90,7 @@ func TestSync(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := survived(t, &stream, &index)
-		if got := r.Totals(); got.Commits < mark.Commits || got.Packets < mark.Packets ||
+		if got := r.Info().Totals; got.Commits < mark.Commits || got.Packets < mark.Packets ||
 			int64(len(stream.onDisk())) < mark.StreamBytes {
 			t.Errorf("Sync returned %+v, and on the disk are %d commits, %d packets, %d bytes", mark, got.Commits,
 				got.Packets, len(stream.onDisk()))
@@ -124,9 +124,9 @@ func TestSyncPolicies(t *testing.T) {
 				}
 			}
 			r := survived(t, &stream, &index)
-			if r.Totals().Commits != uint64(n+1) || r.Header().Sync != policy {
+			if r.Info().Totals.Commits != uint64(n+1) || r.Info().Header.Sync != policy {
 				t.Errorf("%v: %d commit markers on the disk, %d written; the header says %v", policy,
-					r.Totals().Commits, n+1, r.Header().Sync)
+					r.Info().Totals.Commits, n+1, r.Info().Header.Sync)
 			}
 		}
 		if err := w.Close(); err != nil {
@@ -146,7 +146,7 @@ func TestSyncNone(t *testing.T) {
 	if err := w.Flush(); err != nil || index.onDisk() != nil {
 		t.Errorf("%d bytes are on the disk, %v", len(index.onDisk()), err)
 	}
-	if err := w.Close(); err != nil || survived(t, &stream, &index).Totals().Commits != 1 {
+	if err := w.Close(); err != nil || survived(t, &stream, &index).Info().Totals.Commits != 1 {
 		t.Errorf("after Close: %v", err)
 	}
 }

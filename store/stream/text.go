@@ -2,8 +2,6 @@ package stream
 
 import (
 	"encoding/binary"
-	"fmt"
-	"iter"
 	"math"
 )
 
@@ -30,40 +28,4 @@ func readText(payload []byte) (t Text, err error) {
 // AppendText records the text of a token. It is appended before the first execution that names the token.
 func (w *Writer) AppendText(t Text) error {
 	return w.queue.put(func(it *item) { it.kind, it.payload = recordText, t.append(it.payload[:0]) })
-}
-
-// Texts iterates over the texts of an index, in the order of the file; of several of one token the last counts. It
-// ends at the first record that is damaged. Err reports a failure of reading.
-func (r *Reader) Texts() iter.Seq[Text] {
-	return func(yield func(Text) bool) {
-		for _, p := range r.parts {
-			for t := range p.Texts() {
-				if !yield(t) {
-					return
-				}
-			}
-		}
-		if r.index == nil {
-			return
-		}
-		w, err := walk(r.index.in, r.index.size)
-		if r.fail(err) {
-			return
-		}
-		w.index = nil // what it would learn is known
-		for record, ok := w.next(); ok; record, ok = w.next() {
-			if record.kind != recordText {
-				continue
-			}
-			t, err := readText(record.payload)
-			if err != nil {
-				r.fail(fmt.Errorf("index: %w", err))
-				return
-			}
-			if !yield(t) {
-				return
-			}
-		}
-		r.fail(w.err)
-	}
 }

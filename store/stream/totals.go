@@ -30,6 +30,20 @@ func (t *Totals) addPacket(p *Packet) {
 	t.Underflow += p.Underflow
 }
 
+// join adds the sums over another stream.
+func (t *Totals) join(u *Totals) {
+	t.StreamBytes += u.StreamBytes
+	t.Packets += u.Packets
+	t.Executions += u.Executions
+	t.Rows += u.Rows
+	t.Commits += u.Commits
+	t.SrcBytes += u.SrcBytes
+	t.RawBytes += u.RawBytes
+	t.Stored += u.Stored
+	t.Saturated += u.Saturated
+	t.Underflow += u.Underflow
+}
+
 // NodeTotals are the sums over the packets of one node of one context.
 type NodeTotals struct {
 	Packet   Packet // only what all packets of the node have in common: Name to SrcType
