@@ -32,7 +32,7 @@ func golden(t *testing.T) (stream, index []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Writer{stream: streamOut, index: indexOut, journal: j}
+	w := &files{stream: streamOut, index: indexOut, journal: j}
 	e := Execution{
 		Exec: 7, Graph: 2, Phase: label.PhasePrefill, TimeNS: h.TimeNS + 1000, MonoNS: h.MonoNS + 1000,
 		Rows: []label.Row{{Token: 300, Seqs: []int32{0}, Phase: label.PhasePrefill, Output: true}},

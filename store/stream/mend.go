@@ -19,9 +19,9 @@ func (w *Writer) Mend(path string, losses func(kept Totals) []Loss) (stream, ind
 	if err != nil {
 		return stream, index, fmt.Errorf("mend stream: %w", err)
 	}
-	written := min(int(w.index.size), len(data))
-	if int64(written) == w.index.size {
-		data = append(data[:written], w.index.buf...)
+	written := min(int(w.files.index.size), len(data))
+	if int64(written) == w.files.index.size {
+		data = append(data[:written], w.files.index.buf...)
 	}
 	if err = mend(path, data, written, losses); err != nil {
 		return stream, index, fmt.Errorf("mend stream: %w", err)

@@ -25,7 +25,7 @@ func put(t *testing.T, stream, index []byte) (path string) {
 
 // mendFiles mends a stream whose process has ended.
 func mendFiles(path string, losses func(kept Totals) []Loss) (stream, index Sum, err error) {
-	return (&Writer{index: &output{size: math.MaxInt}}).Mend(path, losses)
+	return (&Writer{files: &files{index: &output{size: math.MaxInt}}}).Mend(path, losses)
 }
 
 // TestMend cuts both files off where a full disk may, and mends them: what is left is whole, begins as what was

@@ -89,7 +89,7 @@ func TestMemoryBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outputs := int64(behindBuffers*cap(w.stream.buf) + cap(w.index.buf))
+	outputs := int64(behindBuffers*cap(w.files.stream.buf) + cap(w.files.index.buf))
 	data := make([]byte, 256<<10)
 	for range 100 {
 		if err := w.Append(&Packet{Name: "x"}, data, nil); err != nil {

@@ -88,6 +88,9 @@ func (j *journal) mark() Mark {
 
 // syncer syncs a writer's files beside its writing.
 type syncer struct {
+	o       Sync
+	queue   *queue
+	files   *files
 	mu      sync.Mutex    // one sync at a time
 	due     chan struct{} // with SyncToken: a commit marker was written
 	stop    chan struct{}
@@ -95,91 +98,77 @@ type syncer struct {
 	synced  Mark // of the last sync; queue.mu
 }
 
-// Sync waits until everything that was appended before it is on the disk, and returns the place up to which
-// everything is; more may have been appended in the meantime. The model does not wait for it, and neither do
-// packing and writing.
-func (w *Writer) Sync() (Mark, error) {
-	if err := w.Flush(); err != nil {
+// start starts what the policy asks for; sync is the writer's Sync.
+func (s *syncer) start(sync func() (Mark, error)) {
+	s.due, s.stop = make(chan struct{}, 1), make(chan struct{})
+	switch s.o.Policy {
+	case SyncInterval:
+		s.running.Go(func() { s.byTime(sync) })
+	case SyncToken:
+		s.running.Go(func() { s.byToken(sync) })
+	}
+}
+
+// sync syncs what was flushed, and returns its end.
+func (s *syncer) sync() (Mark, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue.mu.Lock()
+	flushed := s.queue.flushed
+	s.queue.mu.Unlock()
+	err := s.files.sync()
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	if err != nil {
+		s.queue.fail(err)
 		return Mark{}, err
 	}
-	w.syncer.mu.Lock()
-	defer w.syncer.mu.Unlock()
-	w.queue.mu.Lock()
-	flushed := w.queue.flushed
-	w.queue.mu.Unlock()
-	for _, o := range []*output{w.stream, w.index} { // the stream first, so that the index never describes bytes that are not there
-		if err := o.sync(); err != nil {
-			w.queue.mu.Lock()
-			w.queue.fail(err)
-			w.queue.mu.Unlock()
-			return Mark{}, err
-		}
-	}
-	w.queue.mu.Lock()
-	defer w.queue.mu.Unlock()
-	w.syncer.synced = flushed
+	s.synced = flushed
 	return flushed, nil
 }
 
-// Synced returns the place up to which everything is known to be on the disk.
-func (w *Writer) Synced() Mark {
-	w.queue.mu.Lock()
-	defer w.queue.mu.Unlock()
-	return w.syncer.synced
-}
-
-func (w *Writer) startSyncing() {
-	w.syncer.due, w.syncer.stop = make(chan struct{}, 1), make(chan struct{})
-	switch w.o.Sync.Policy {
-	case SyncInterval:
-		w.syncer.running.Go(w.syncByTime)
-	case SyncToken:
-		w.syncer.running.Go(w.syncByToken)
-	}
-}
-
-func (w *Writer) syncByTime() {
-	ticker := time.NewTicker(w.o.Sync.Interval)
+func (s *syncer) byTime(sync func() (Mark, error)) {
+	ticker := time.NewTicker(s.o.Interval)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-w.syncer.stop:
+		case <-s.stop:
 			return
 		case <-ticker.C:
 		}
-		w.queue.mu.Lock()
-		synced := uint64(w.syncer.synced.StreamBytes + w.syncer.synced.IndexBytes)
-		idle := w.queue.count == 0 && len(w.queue.order) == 0 && w.queue.stats.FileBytes == synced
-		w.queue.mu.Unlock()
+		s.queue.mu.Lock()
+		synced := uint64(s.synced.StreamBytes + s.synced.IndexBytes)
+		idle := s.queue.count == 0 && len(s.queue.order) == 0 && s.queue.stats.FileBytes == synced
+		s.queue.mu.Unlock()
 		if idle {
 			continue
 		}
-		if _, err := w.Sync(); err != nil {
+		if _, err := sync(); err != nil {
 			return // it is the writer's error now, or the writer is closed
 		}
 	}
 }
 
-func (w *Writer) syncByToken() {
+func (s *syncer) byToken(sync func() (Mark, error)) {
 	for {
 		select {
-		case <-w.syncer.stop:
+		case <-s.stop:
 			return
-		case <-w.syncer.due:
-			if _, err := w.Sync(); err != nil {
+		case <-s.due:
+			if _, err := sync(); err != nil {
 				return
 			}
 		}
 	}
 }
 
-// syncDue notifies the syncer of a commit marker.
-func (w *Writer) syncDue() {
-	if w.o.Sync.Policy != SyncToken {
+// notify notifies the syncer of a commit marker.
+func (s *syncer) notify() {
+	if s.o.Policy != SyncToken {
 		return
 	}
 	select {
-	case w.syncer.due <- struct{}{}:
+	case s.due <- struct{}{}:
 	default: // it will see this one too
 	}
 }

@@ -24,8 +24,3 @@ func readText(payload []byte) (t Text, err error) {
 	t.Ctx, t.Token, t.Piece = uint32(c.size(math.MaxUint32)), int32(c.int()), []byte(c.string())
 	return t, c.done()
 }
-
-// AppendText records the text of a token. It is appended before the first execution that names the token.
-func (w *Writer) AppendText(t Text) error {
-	return w.queue.put(func(it *item) { it.kind, it.payload = recordText, t.append(it.payload[:0]) })
-}

@@ -2,10 +2,33 @@ package stream
 
 // Hot path: a worker takes a batch, packs it, and writes it if it is next.
 
-import "runtime"
+import (
+	"runtime"
+	"sync"
+	"time"
+)
+
+// pipeline packs queued batches side by side, and writes them in order.
+type pipeline struct {
+	o         *Options
+	queue     *queue
+	files     *files
+	committed func()      // a commit marker was written; called with queue.mu held
+	timer     *time.Timer // to flushCommitted
+	workers   sync.WaitGroup
+}
+
+// start starts a worker for each packer.
+func (w *pipeline) start(packers []*packer) {
+	w.timer = time.AfterFunc(time.Hour, w.flushCommitted)
+	w.timer.Stop()
+	for _, k := range packers {
+		w.workers.Go(func() { w.run(k) })
+	}
+}
 
 // run is one worker.
-func (w *Writer) run(k *packer) {
+func (w *pipeline) run(k *packer) {
 	if w.o.OnWorkerStart != nil {
 		runtime.LockOSThread() // for good: the thread ends with the goroutine, and what was set on it
 		w.o.OnWorkerStart()
@@ -14,7 +37,7 @@ func (w *Writer) run(k *packer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
-		b := q.take(&w.o)
+		b := q.take(w.o)
 		if b == nil {
 			return
 		}
@@ -34,7 +57,7 @@ func (w *Writer) run(k *packer) {
 
 // writeDone writes the finished batches whose turn it is, and flushes where that is due. mu is held at entry and
 // exit, not while writing.
-func (w *Writer) writeDone() {
+func (w *pipeline) writeDone() {
 	q := w.queue
 	q.writing = true
 	for {
@@ -44,8 +67,8 @@ func (w *Writer) writeDone() {
 		case q.flushDue && q.err == nil:
 			q.flushDue = false
 			q.mu.Unlock()
-			err := w.journal.flush()
-			flushed := w.journal.mark()
+			err := w.files.journal.flush()
+			flushed := w.files.journal.mark()
 			q.mu.Lock()
 			if err != nil {
 				q.fail(err)
@@ -61,7 +84,7 @@ func (w *Writer) writeDone() {
 }
 
 // writeNext writes the batch that is next. mu is held at entry and exit.
-func (w *Writer) writeNext() {
+func (w *pipeline) writeNext() {
 	q := w.queue
 	b := q.order[0]
 	q.order = append(q.order[:0], q.order[1:]...) // at most a handful
@@ -71,8 +94,8 @@ func (w *Writer) writeNext() {
 	err := b.err
 	q.mu.Unlock()
 	if !failed && err == nil {
-		o, err = w.write(b, &s)
-		s.FileBytes = uint64(w.stream.end() + w.index.end())
+		o, err = w.files.write(b, &s)
+		s.FileBytes = uint64(w.files.stream.end() + w.files.index.end())
 	}
 	q.mu.Lock()
 	q.add(s)
@@ -81,7 +104,7 @@ func (w *Writer) writeNext() {
 		q.flushed = o.flushed
 	}
 	if o.committed {
-		w.syncDue()
+		w.committed()
 	}
 	switch {
 	case err != nil:
@@ -94,7 +117,7 @@ func (w *Writer) writeNext() {
 }
 
 // flushCommitted is what the timer does.
-func (w *Writer) flushCommitted() {
+func (w *pipeline) flushCommitted() {
 	q := w.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -112,61 +135,6 @@ func (q *queue) add(s Stats) {
 	q.stats.Saturated += s.Saturated
 	q.stats.Underflow += s.Underflow
 	q.stats.FileBytes = max(q.stats.FileBytes, s.FileBytes)
-}
-
-// outcome says what a batch held beside packets.
-type outcome struct {
-	flushes   uint64 // that were asked for
-	flushed   Mark   // by the last of them that did it; zero: none
-	committed bool   // there is a commit marker
-}
-
-// write puts a packed batch into both files.
-func (w *Writer) write(b *batch, s *Stats) (o outcome, err error) {
-	defer func() { w.teeOut(b.out) }()
-	offset := w.stream.end()
-	if err := w.stream.write(b.out); err != nil {
-		return o, err
-	}
-	for i := range b.items {
-		it := &b.items[i]
-		switch it.kind {
-		case recordPacket:
-			p := &it.packet
-			p.Offset = offset
-			offset += packetHeader + int64(len(p.Name)) + p.Stored
-			err = w.journal.packet(p)
-			s.addPacket(p)
-		case recordCommit:
-			o.committed = true
-			err = w.journal.commit()
-		case 0:
-			o.flushes++
-			if err = w.journal.flush(); err == nil {
-				o.flushed = w.journal.mark()
-			}
-		default:
-			err = w.journal.control(it)
-		}
-		if err != nil {
-			return o, err
-		}
-	}
-	return o, nil
-}
-
-// teeOut hands on what was written: bytes of the stream, and the records since the last time.
-func (w *Writer) teeOut(out []byte) {
-	if w.o.Tee == nil {
-		return
-	}
-	if len(out) > 0 {
-		w.o.Tee(false, out)
-	}
-	if len(w.journal.tee) > 0 {
-		w.o.Tee(true, w.journal.tee)
-		w.journal.tee = w.journal.tee[:0]
-	}
 }
 
 func (s *Stats) addPacket(p *Packet) {

@@ -34,19 +34,16 @@ const commitDelay = 100 * time.Millisecond
 // Writer writes a stream and its index. Its methods may be called from several goroutines; the order of packets is
 // the order in which their calls came through.
 type Writer struct {
-	o       Options
-	queue   *queue
-	stream  *output // these two belong to whoever has set queue.writing
-	index   *output
-	journal *journal
-	timer   *time.Timer // to flushCommitted
-	syncer  syncer
-	workers sync.WaitGroup
-	close   sync.Once
-	result  error
+	o        Options
+	queue    *queue
+	files    *files
+	pipeline pipeline
+	syncer   syncer
+	close    sync.Once
+	result   error
 }
 
-// Create makes the stream at path and its index beside it; both must not exist.
+// Create makes the stream at path and its index alongside; both must not exist.
 func Create(path string, o Options) (*Writer, error) {
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	stream, err := createBlocks(path)
@@ -83,29 +80,27 @@ func New(stream, index File, o Options) (*Writer, error) {
 // newWriter starts a writer that continues at the end of its journal; kept is what there is already. The options are
 // complete.
 func newWriter(j *journal, o Options, kept *Kept) (*Writer, error) {
-	w := &Writer{o: o, queue: newQueue(&o), stream: j.before, index: j.out, journal: j}
+	w := &Writer{o: o, queue: newQueue(&o), files: &files{stream: j.before, index: j.out, journal: j, tee: o.Tee}}
 	if o.Tee != nil {
 		j.tee = append(make([]byte, 0, 64<<10), j.head...)
 	}
 	if kept != nil {
 		w.queue.stats, w.queue.flushed = kept.stats(), kept.Mark
 	}
-	var err error
-	w.timer = time.AfterFunc(time.Hour, w.flushCommitted)
-	w.timer.Stop()
 	packers := make([]*packer, o.Workers)
 	for i := range packers {
+		var err error
 		if packers[i], err = newPacker(&o); err != nil {
 			return nil, err
 		}
 	}
-	w.stream.ahead = newAhead(w.stream.file, o.Ahead)
-	w.index.relief = w.giveRoom
-	w.stream.startBehind(o.OnWorkerStart)
-	w.startSyncing()
-	for _, k := range packers {
-		w.workers.Go(func() { w.run(k) })
-	}
+	w.files.stream.ahead = newAhead(w.files.stream.file, o.Ahead)
+	w.files.index.relief = w.files.giveRoom
+	w.files.stream.startBehind(o.OnWorkerStart)
+	w.syncer = syncer{o: o.Sync, queue: w.queue, files: w.files}
+	w.syncer.start(w.Sync)
+	w.pipeline = pipeline{o: &w.o, queue: w.queue, files: w.files, committed: w.syncer.notify}
+	w.pipeline.start(packers)
 	return w, nil
 }
 
@@ -155,7 +150,11 @@ func (o *Options) complete() error {
 // that does not fit the format is refused and nothing else happens; after any other error every call returns that
 // one.
 func (w *Writer) Append(p *Packet, data []byte, release func()) error {
-	it, err := w.reservePacket(p, data)
+	err := w.o.check(p, data)
+	var it *item
+	if err == nil {
+		it, err = w.queue.reserve()
+	}
 	if err != nil {
 		if release != nil {
 			release()
@@ -167,20 +166,21 @@ func (w *Writer) Append(p *Packet, data []byte, release func()) error {
 	return nil
 }
 
-func (w *Writer) reservePacket(p *Packet, data []byte) (*item, error) {
-	_, raw := w.o.stored(p.SrcType, len(data))
+// check reports why a packet does not fit the format.
+func (o *Options) check(p *Packet, data []byte) error {
+	_, raw := o.stored(p.SrcType, len(data))
 	switch {
 	case len(p.Name) > maxName:
-		return nil, fmt.Errorf("tensor with a name of %d bytes: %w: at most %d", len(p.Name), ErrTooLarge, maxName)
+		return fmt.Errorf("tensor with a name of %d bytes: %w: at most %d", len(p.Name), ErrTooLarge, maxName)
 	case raw > codec.MaxContent:
-		return nil, fmt.Errorf("tensor %q of %d bytes: %w: cut it into blocks of at most %d", p.Name, raw, ErrTooLarge,
+		return fmt.Errorf("tensor %q of %d bytes: %w: cut it into blocks of at most %d", p.Name, raw, ErrTooLarge,
 			codec.MaxContent)
 	case codec.DTypeOf(p.SrcType) == codec.F32 && len(data)%4 != 0:
-		return nil, fmt.Errorf("tensor %q of %d bytes: %w", p.Name, len(data), codec.ErrLength)
+		return fmt.Errorf("tensor %q of %d bytes: %w", p.Name, len(data), codec.ErrLength)
 	case !valid(p):
-		return nil, fmt.Errorf("tensor %q: a negative count or shape, or row dimension %d", p.Name, p.RowDim)
+		return fmt.Errorf("tensor %q: a negative count or shape, or row dimension %d", p.Name, p.RowDim)
 	}
-	return w.queue.reserve()
+	return nil
 }
 
 // valid reports whether the index can hold what p says.
@@ -194,7 +194,7 @@ func valid(p *Packet) bool {
 func (w *Writer) AppendExecution(e *Execution) error {
 	return w.queue.put(func(it *item) {
 		it.kind, it.rows = recordExecution, len(e.Rows)
-		it.payload = w.journal.header.appendExecution(it.payload[:0], e)
+		it.payload = w.files.journal.header.appendExecution(it.payload[:0], e)
 	})
 }
 
@@ -214,6 +214,11 @@ func (w *Writer) AppendRequest(b label.RequestBegin) error {
 // AppendResolution records what earlier executions were for.
 func (w *Writer) AppendResolution(r Resolution) error {
 	return w.queue.put(func(it *item) { it.kind, it.payload = recordResolution, r.append(it.payload[:0]) })
+}
+
+// AppendText records the text of a token. It is appended before the first execution that names the token.
+func (w *Writer) AppendText(t Text) error {
+	return w.queue.put(func(it *item) { it.kind, it.payload = recordText, t.append(it.payload[:0]) })
 }
 
 // Commit queues a marker: once it is in the index file, everything appended before it is in both files, though
@@ -241,14 +246,32 @@ func (w *Writer) Flush() error {
 	return w.queue.err
 }
 
+// Sync waits until everything that was appended before it is on the disk, and returns the place up to which
+// everything is; more may have been appended in the meantime. The model does not wait for it, and neither do
+// packing and writing.
+func (w *Writer) Sync() (Mark, error) {
+	if err := w.Flush(); err != nil {
+		return Mark{}, err
+	}
+	return w.syncer.sync()
+}
+
+// Synced returns the place up to which everything is known to be on the disk.
+func (w *Writer) Synced() Mark {
+	w.queue.mu.Lock()
+	defer w.queue.mu.Unlock()
+	return w.syncer.synced
+}
+
 // Stats returns what was written so far.
 func (w *Writer) Stats() Stats {
 	w.queue.mu.Lock()
 	defer w.queue.mu.Unlock()
 	s := w.queue.stats
 	s.Pending = uint64(w.queue.count)
-	s.Ahead = w.stream.ahead.left()
-	s.WriteNS, s.HashNS = w.stream.behind.diskNS.Load(), w.stream.behind.hashNS.Load()
+	s.Ahead = w.files.stream.ahead.left()
+	s.WriteNS, s.HashNS = w.files.stream.behind.diskNS.Load(),
+		w.files.stream.behind.hashNS.Load()
 	return s
 }
 
@@ -261,38 +284,21 @@ func (w *Writer) Close() error {
 		w.queue.work.Broadcast()
 		w.queue.room.Broadcast()
 		w.queue.mu.Unlock()
-		w.workers.Wait()
+		w.pipeline.workers.Wait()
 		close(w.syncer.stop)
 		w.syncer.running.Wait()
 		err := w.queue.takeOver()
 		if err == nil {
-			err = w.finish()
+			err = w.files.finish()
 		}
-		w.result = errors.Join(err, w.stream.close(), w.index.close())
+		w.result = errors.Join(err, w.files.stream.close(), w.files.index.close())
 	})
 	return w.result
 }
 
-func (w *Writer) finish() error {
-	if err := w.journal.end(); err != nil {
-		return err
-	}
-	w.teeOut(nil)
-	trim := func() error { w.stream.ahead.release(); return nil }
-	for _, step := range []func() error{w.stream.flush, trim, w.index.flush, w.stream.sync, w.index.sync} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// giveRoom lets the index have the room that is kept for the stream. It belongs to whoever has set queue.writing.
-func (w *Writer) giveRoom() bool { return w.stream.behind.settle() == nil && w.stream.ahead.release() }
-
 // LimitAhead changes Options.Ahead from here on: to keep less when the disk has little left, or is to be used up to
 // a bound. What is kept already is used up first.
-func (w *Writer) LimitAhead(n int64) { w.stream.ahead.limit(n) }
+func (w *Writer) LimitAhead(n int64) { w.files.stream.ahead.limit(n) }
 
 // Sums returns size and hash of the stream and the index, after Close.
-func (w *Writer) Sums() (stream, index Sum) { return w.stream.sum(), w.index.sum() }
+func (w *Writer) Sums() (stream, index Sum) { return w.files.stream.sum(), w.files.index.sum() }
