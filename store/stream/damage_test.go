@@ -82,6 +82,7 @@ func (c *capture) find(p *Packet) int {
 }
 
 func TestTruncateIndex(t *testing.T) {
+	testenv.Once(t, "TestPages")
 	c := newCapture(4, 4)
 	stream, index := c.files(t, Options{Codec: codec.LZ4, Workers: 1})
 	before := 0
@@ -98,6 +99,7 @@ func TestTruncateIndex(t *testing.T) {
 }
 
 func TestTruncateStream(t *testing.T) {
+	testenv.Once(t, "TestPages")
 	c := newCapture(4, 4)
 	stream, index := c.files(t, Options{Codec: codec.Zstd, Workers: 1})
 	for cut := range stream {
@@ -251,6 +253,7 @@ func TestFooter(t *testing.T) {
 
 // The seek table stays small, and every entry of it is the beginning of a packet's record.
 func TestSeekTable(t *testing.T) {
+	testenv.Once(t)
 	x := newMemory()
 	out := newOutput("index", x, indexBuffer)
 	j, err := newJournal(Header{Major: 1}, out, newOutput("stream", newMemory(), 16))

@@ -119,7 +119,7 @@ func TestFailpoints(t *testing.T) {
 	small, large := newCapture(6, 4), newCapture(14, 130) // the second has whole blocks
 	step := int64(1)
 	if testing.Short() { // goroutines end alike when the next call fails
-		step = 3
+		step = 7
 	}
 	for _, f := range testenv.Brief(faults, 2) {
 		for _, kind := range []struct {

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"runtime"
 	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // TestForeignManyPackets: a small stream without an index may hold millions of packets, of which a reader keeps little.
 func TestForeignManyPackets(t *testing.T) {
+	testenv.Once(t)
 	const n, perPacket = 400_000, 64
 	packet := []byte{0, 1, 0, 0, 0, 2, 'x', 1, 2}
 	data := bytes.Repeat(packet, n)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/codec"
 )
 
@@ -31,6 +32,7 @@ func mendFiles(path string, losses func(kept Totals) []Loss) (stream, index Sum,
 // TestMend cuts both files off where a full disk may, and mends them: what is left is whole, begins as what was
 // written, ends with a commit, and loses no more than what came after the last commit that was whole in both files.
 func TestMend(t *testing.T) {
+	testenv.Once(t, "TestMendWriter")
 	c := newCapture(6, 5)
 	stream, idx := c.files(t, Options{Workers: 1, Codec: codec.LZ4})
 	whole := open(t, stream, idx)

@@ -79,7 +79,7 @@ func paged(t *testing.T, executions, apart int) (c *capture, stream, index []byt
 // TestPages reads long indexes in every order: packets by number, executions by theirs, from several goroutines at
 // once. Of the index only pages are in memory.
 func TestPages(t *testing.T) {
-	for _, apart := range testenv.Brief([]int{3, 700, 0, 5000}, 2) {
+	for _, apart := range testenv.Brief([]int{3, 700, 0, 5000}, 1) {
 		c, stream, index := paged(t, 3000, apart)
 		r := open(t, stream, index)
 		if n := len(r.parts[0].index.pages.all); r.Len() != len(c.packets) || n < 15 || n > 300 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/codec"
 )
 
@@ -178,6 +179,7 @@ func TestRepairShortStream(t *testing.T) {
 
 // One bit of the index costs what stood in its record; the packets themselves are found in the stream.
 func TestRepairFlippedIndex(t *testing.T) {
+	testenv.Once(t, "TestPages")
 	for _, id := range []codec.ID{codec.None, codec.LZ4, codec.ZstdShuffle, codec.Q} {
 		c := newCapture(3, 3)
 		stream, index := c.files(t, Options{Codec: id, Workers: 1, Bound: codec.Bound{Error: 1e-3}})

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/codec"
 )
 
@@ -21,6 +22,7 @@ func (discard) Close() error                { return nil }
 
 // Nothing is allocated per packet or execution once everything has grown, by no goroutine, whatever the codec.
 func TestWriterAllocs(t *testing.T) {
+	testenv.NotWithRace(t)
 	c := newCapture(1, 9)
 	big := Packet{Name: "big", Ctx: 1}
 	data := make([]byte, 64<<10)

@@ -507,7 +507,11 @@ func TestRefuses(t *testing.T) {
 
 // Close ends every worker, also those that waited for memory or a batch when the last item was taken.
 func TestCloseEndsWorkers(t *testing.T) {
-	for i := range 300 {
+	rounds := 300
+	if testing.Short() {
+		rounds = 60
+	}
+	for i := range rounds {
 		w, err := New(newMemory(), newMemory(), Options{Workers: 8, MemoryBound: 1 << 14})
 		if err != nil {
 			t.Fatal(err)
