@@ -81,10 +81,13 @@ func checkAccount(t *testing.T, m *rundir.Metadata, files, whole recounted) {
 		t.Fatalf("account %+v", a)
 	}
 	lost := a.LostTotal()
-	if a.Captured != files.Amount || a.Selected != whole.Amount || a.Captured.Packets+lost.Packets != whole.Packets || a.Captured.Bytes+lost.Bytes != whole.Bytes {
-		t.Errorf("selected %+v, captured %+v, lost %+v; the files hold %+v of %+v", a.Selected, a.Captured, a.Lost, files.Amount, whole.Amount)
+	if a.Captured != files.Amount || a.Selected != whole.Amount || a.Captured.Packets+lost.Packets != whole.Packets ||
+		a.Captured.Bytes+lost.Bytes != whole.Bytes {
+		t.Errorf("selected %+v, captured %+v, lost %+v; the files hold %+v of %+v", a.Selected, a.Captured, a.Lost,
+			files.Amount, whole.Amount)
 	}
-	if m.Tokens.Prompt != whole.Tokens["prefill"] || m.Tokens.Generated != whole.Tokens["decode"] || a.Time.Tokens != m.Tokens.Prompt+m.Tokens.Generated {
+	if m.Tokens.Prompt != whole.Tokens["prefill"] || m.Tokens.Generated != whole.Tokens["decode"] ||
+		a.Time.Tokens != m.Tokens.Prompt+m.Tokens.Generated {
 		t.Errorf("tokens %+v, times of %d; the whole run has %v", *m.Tokens, a.Time.Tokens, whole.Tokens)
 	}
 	if !slices.Equal(m.Losses, a.Lost) || m.Lossy != (len(a.Lost) > 0) {
@@ -123,12 +126,14 @@ func TestAccount(t *testing.T) {
 		cause      string // "": nothing may be lost
 	}{
 		{"a small pool", "", []string{"--tap-memory", "8M"}, ""},
-		{"a small pool that drops", "", []string{"--tap-memory", "8M", "--tap-overflow", "drop", "--tap-codec", "zstd-shuffle"}, "pool_full"},
+		{"a small pool that drops", "", []string{"--tap-memory", "8M", "--tap-overflow", "drop",
+			"--tap-codec", "zstd-shuffle"}, "pool_full"},
 		{"segments", "", []string{"--tap-segment", "200K"}, ""},
 		{"a full disk", "2m", nil, "disk_full"},
 		{"a full disk and segments", "2m", []string{"--tap-segment", "200K"}, "disk_full"},
 		{"a full disk and a small pool", "1500k", []string{"--tap-memory", "8M"}, "disk_full"},
-		{"a bound of the disk", "", []string{"--tap-max-disk", "4M:stop", "--tap-codec", "none", "--tap-dtype", "f32"}, "max_disk"},
+		{"a bound of the disk", "", []string{"--tap-max-disk", "4M:stop", "--tap-codec", "none", "--tap-dtype", "f32"},
+			"max_disk"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -149,7 +154,8 @@ func TestAccount(t *testing.T) {
 			if c.cause != "" {
 				lossFirst(t, o.stderr)
 			}
-			if lossy := len(m.Losses) > 0; o.status != status || lossy != (c.cause != "") || lossy && m.Losses[0].Cause != c.cause {
+			if lossy := len(m.Losses) > 0; o.status != status || lossy != (c.cause != "") ||
+				lossy && m.Losses[0].Cause != c.cause {
 				t.Errorf("status %d, want %d; losses %+v, want %q", o.status, status, m.Losses, c.cause)
 			}
 		})
@@ -160,7 +166,8 @@ func TestAccount(t *testing.T) {
 // that have none, for nobody counts events that were never made.
 func TestEventsOfAFullDisk(t *testing.T) {
 	const tokens, bound = 300, 6 << 20 // of some 43 MB of events
-	tap := []string{"run", "--tap-resource-level", "VERBOSE", "--tap-host", "system", "--tap-host-interval", "50ms", "--tap-max-disk", "6M:stop"}
+	tap := []string{"run", "--tap-resource-level", "VERBOSE", "--tap-host", "system", "--tap-host-interval", "50ms",
+		"--tap-max-disk", "6M:stop"}
 	o := llamatap(t, slices.Concat(tap, generate(tokens))...)
 	if len(o.dirs) != 1 || o.status != 0 { // a bound that was asked for is no failure
 		t.Fatalf("%d runs, status %d\n%s", len(o.dirs), o.status, o.stderr)
@@ -178,7 +185,8 @@ func TestEventsOfAFullDisk(t *testing.T) {
 	m := metadata(t, o.dirs[0])
 	computed := m.Tokens.Prompt + m.Tokens.Generated
 	// Executions that are set-up have events, too.
-	if after := m.Account.Events.TokensAfter; with == 0 || after <= 0 || with+after < computed || with+after > computed+m.Tokens.Setup {
+	if after := m.Account.Events.TokensAfter; with == 0 || after <= 0 || with+after < computed ||
+		with+after > computed+m.Tokens.Setup {
 		t.Errorf("%d tokens have events, %d have none, and %d were computed\n%s", with, after, computed, o.stderr)
 	}
 }
@@ -187,7 +195,8 @@ func TestEventsOfAFullDisk(t *testing.T) {
 func TestAccountOfARemovedRun(t *testing.T) {
 	for _, segment := range []string{"0", "200K"} {
 		out := t.TempDir()
-		args := slices.Concat([]string{"run", "--tap-preset", "balanced", "--tap-segment", segment}, generate(400), []string{"-c", "512"})
+		args := slices.Concat([]string{"run", "--tap-preset", "balanced", "--tap-segment", segment}, generate(400),
+			[]string{"-c", "512"})
 		if segment == "0" {
 			args = slices.Delete(args, 3, 5)
 		}
@@ -225,7 +234,8 @@ func TestAccountOfARemovedRun(t *testing.T) {
 func TestAccountOfAWrittenSetup(t *testing.T) {
 	model := filepath.Join(t.TempDir(), "layers.gguf")
 	llamatap(t, "synth", "-o", model, "--params", "6m", "--layers", "32").good(t)
-	o := llamatap(t, "run", "-m", model, "--tap-memory", "8MiB", "--tap-tensors", "*", "-fa", "off", "-t", "1", "-p", "func main() {", "-n", "4", "--ignore-eos").good(t)
+	o := llamatap(t, "run", "-m", model, "--tap-memory", "8MiB", "--tap-tensors", "*", "-fa", "off", "-t", "1",
+		"-p", "func main() {", "-n", "4", "--ignore-eos").good(t)
 	setup, run := 0, 0
 	for _, p := range o.capture(t).packets {
 		if p.Phase == ggmlhooks.PhaseSetup {
@@ -248,14 +258,16 @@ func TestAccountOfAWrittenSetup(t *testing.T) {
 // TestOneOverhead: the summary, metadata.json, inspect and resource summary print one figure of what the recording
 // cost.
 func TestOneOverhead(t *testing.T) {
-	o := llamatap(t, slices.Concat([]string{"run", "--tap-tensors", "l_out", "--tap-resource-level", "MINIMAL"}, generate(20))...).good(t)
+	o := llamatap(t, slices.Concat([]string{"run", "--tap-tensors", "l_out", "--tap-resource-level", "MINIMAL"},
+		generate(20))...).good(t)
 	m := metadata(t, o.dirs[0])
 	if m.Account == nil {
 		t.Fatalf("metadata.json has no account\n%s", o.stderr)
 	}
 	text := m.Account.OverheadText()
 	share, ok := m.Account.Time.Overhead()
-	if !ok || share <= 0 || share >= 1 || m.Account.Time.Tokens != m.Tokens.Prompt+m.Tokens.Generated || !strings.HasPrefix(text, fmt.Sprintf("at least %.2f %%", 100*share)) {
+	if !ok || share <= 0 || share >= 1 || m.Account.Time.Tokens != m.Tokens.Prompt+m.Tokens.Generated ||
+		!strings.HasPrefix(text, fmt.Sprintf("at least %.2f %%", 100*share)) {
 		t.Errorf("%q of %+v", text, m.Account.Time)
 	}
 	if n := m.Account.Captured.Packets; m.Account.Time.Cuts != int64(n) || m.Account.Time.CutNS <= 0 {
@@ -274,7 +286,8 @@ func TestOneOverhead(t *testing.T) {
 // TestLostEventsAreLoss: events over the rate that was asked for are missing: the summary says so first, the
 // account counts them, and the status is 3.
 func TestLostEventsAreLoss(t *testing.T) {
-	o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", "DETAILED", "--tap-resource-rate", "10"}, generate(20))...)
+	o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", "DETAILED", "--tap-resource-rate", "10"},
+		generate(20))...)
 	if len(o.dirs) != 1 || o.status != 3 {
 		t.Fatalf("status %d of %d runs\n%s", o.status, len(o.dirs), o.stderr)
 	}
@@ -297,7 +310,8 @@ func TestLostEventsAreLoss(t *testing.T) {
 		}
 	}
 	m := metadata(t, o.dirs[0])
-	if m.Account.Events == nil || lost == 0 || m.Account.Events.Lost["rate"] != lost || m.Account.Events.Written != uint64(strings.Count(string(data), "\n")-kinds["loss"]) {
+	if m.Account.Events == nil || lost == 0 || m.Account.Events.Lost["rate"] != lost ||
+		m.Account.Events.Written != uint64(strings.Count(string(data), "\n")-kinds["loss"]) {
 		t.Errorf("%d events are lost in the log of %v, and the account has %+v", lost, kinds, m.Account.Events)
 	}
 }

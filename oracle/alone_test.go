@@ -81,7 +81,8 @@ func nameOf(x *tensor) string {
 // asked reports whether a glob without stars matches a node: its name, or its name without the layer ("norm" is
 // "norm-0" too).
 func asked(node, glob string) bool {
-	return node == glob || layerSuffix.MatchString(node) && strings.HasPrefix(node, glob+"-") && !strings.Contains(node[len(glob)+1:], "-")
+	return node == glob || layerSuffix.MatchString(node) && strings.HasPrefix(node, glob+"-") &&
+		!strings.Contains(node[len(glob)+1:], "-")
 }
 
 func isUnnamed(node string) bool { return len(node) > 5 && node[:5] == "node_" }

@@ -31,10 +31,11 @@ func (c *capture) maps(t *testing.T, heads int) map[mapKey][]float32 {
 	maps := map[mapKey][]float32{}
 	for _, a := range c.attended {
 		for head := range heads {
-			err := run.EachMapRow(tensors.MapOptions{Layer: a.Layer, Head: head, Ctx: a.Ctx}, func(row *tensors.MapRow) error {
-				maps[mapKey{a.Layer, head, row.Token}] = append([]float32(nil), row.Weights...)
-				return nil
-			})
+			err := run.EachMapRow(tensors.MapOptions{Layer: a.Layer, Head: head, Ctx: a.Ctx},
+				func(row *tensors.MapRow) error {
+					maps[mapKey{a.Layer, head, row.Token}] = append([]float32(nil), row.Weights...)
+					return nil
+				})
 			if err != nil {
 				t.Fatalf("layer %d, head %d: %v", a.Layer, head, err)
 			}
@@ -50,7 +51,8 @@ func (c *capture) maps(t *testing.T, heads int) map[mapKey][]float32 {
 func TestAttention(t *testing.T) {
 	window := func(c *synth.Config) { c.Layers, c.Window = 6, 16 } // gemma3: every sixth layer sees everything
 	models := map[string]string{
-		"default": testenv.Model(t), "llama": synthetic(t, "llama", gguf.F32, nil), "qwen3": synthetic(t, "qwen3", gguf.F32, nil),
+		"default": testenv.Model(t), "llama": synthetic(t, "llama", gguf.F32, nil),
+		"qwen3":  synthetic(t, "qwen3", gguf.F32, nil),
 		"gemma2": synthetic(t, "gemma2", gguf.F32, window), "gemma3": synthetic(t, "gemma3", gguf.F32, window),
 		"gpt-oss": synthetic(t, "gpt-oss", gguf.F32, window),
 	}
@@ -62,7 +64,8 @@ func TestAttention(t *testing.T) {
 				continue
 			}
 			t.Run(name+" ub "+ub, func(t *testing.T) {
-				args := []string{"-m", model, "-p", long, "-n", "6", "--temp", "0", "-t", "1", "-c", "512", "-ub", ub, "-ctk", "f32", "-ctv", "f32"}
+				args := []string{"-m", model, "-p", long, "-n", "6", "--temp", "0", "-t", "1", "-c", "512", "-ub", ub,
+					"-ctk", "f32", "-ctv", "f32"}
 				keep := record(t, append([]string{"--tap-attention"}, exact...), args...)
 				computed := record(t, append([]string{"--tap-attention", "exact"}, exact...), args...)
 				compareMaps(t, keep, computed)
@@ -83,7 +86,8 @@ func compareMaps(t *testing.T, keep, computed *capture) {
 	heads := keep.meta.Model.NHead
 	got, want := keep.maps(t, heads), computed.maps(t, heads)
 	if len(got) != layers*heads*len(keep.tokens) || len(want) != len(got) {
-		t.Fatalf("%d recomputed rows and %d computed ones of %d layers, %d heads and %d tokens", len(got), len(want), layers, heads, len(keep.tokens))
+		t.Fatalf("%d recomputed rows and %d computed ones of %d layers, %d heads and %d tokens", len(got), len(want),
+			layers, heads, len(keep.tokens))
 	}
 	first := 2
 	if keep.meta.Model.FileType != "F32" {

@@ -134,7 +134,8 @@ func (x *tensor) join(t *testing.T, p *stream.Packet, values []float32) {
 		}
 		x.Block = p.Block
 	case p.TokenFirst != x.TokenFirst+int64(x.TokenCount):
-		t.Fatalf("%v: rows from %d after rows %d to %d", keyOf(p), p.TokenFirst, x.TokenFirst, x.TokenFirst+int64(x.TokenCount)-1)
+		t.Fatalf("%v: rows from %d after rows %d to %d", keyOf(p), p.TokenFirst, x.TokenFirst,
+			x.TokenFirst+int64(x.TokenCount)-1)
 	default:
 		x.NE[p.RowDim] += p.NE[p.RowDim]
 		x.TokenCount += p.TokenCount

@@ -60,7 +60,8 @@ func takesCommands(t *testing.T, out string) {
 var forever = generated(100_000_000)
 
 func generated(tokens int) []string {
-	return []string{"-p", prompt, "-n", strconv.Itoa(tokens), "-c", "512", "--context-shift", "--ignore-eos", "-t", "1", "--temp", "0"}
+	return []string{"-p", prompt, "-n", strconv.Itoa(tokens), "-c", "512", "--context-shift", "--ignore-eos", "-t", "1",
+		"--temp", "0"}
 }
 
 // A ctlAnswer is what ctl --json prints.
@@ -98,11 +99,13 @@ func ctl(t *testing.T, out string, args ...string) ctlAnswer {
 // terminate ends the run and opens what it recorded.
 func (l *live) terminate(t *testing.T) *capture {
 	t.Helper()
-	if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil { // a collector leaves SIGINT to its terminal's other processes
+	// a collector leaves SIGINT to its terminal's other processes
+	if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	l.cmd.Wait()
-	return outcome{l.cmd.Args, l.stdout.String(), l.stderr.String(), l.cmd.ProcessState.ExitCode(), runDirs(t, l.out)}.capture(t).sealed(t)
+	return outcome{l.cmd.Args, l.stdout.String(), l.stderr.String(), l.cmd.ProcessState.ExitCode(),
+		runDirs(t, l.out)}.capture(t).sealed(t)
 }
 
 // TestCtl taps a run that was started with the tap off, for exactly 20 tokens, without changing its text.
@@ -124,7 +127,8 @@ func TestCtl(t *testing.T) {
 		t.Errorf("the text differs from that of the run without the tap:\n%.300q\n%.300q", got, want)
 	}
 	m := c.meta
-	if len(m.Changes) != 1 || m.Changes[0].Command != "tap" || m.Changes[0].FirstExec == nil || m.Changes[0].DoneExec == nil {
+	if len(m.Changes) != 1 || m.Changes[0].Command != "tap" || m.Changes[0].FirstExec == nil ||
+		m.Changes[0].DoneExec == nil {
 		t.Fatalf("changes: %+v", m.Changes)
 	}
 	wantWindow(t, c, *m.Changes[0].FirstExec, 20)
@@ -153,7 +157,8 @@ func wantWindow(t *testing.T, c *capture, first uint64, n int) {
 	outputs := outputRows(c)
 	for layer, tokens := range rows {
 		want := window(tokens[0], n)
-		if layer == int32(c.meta.Model.NLayer)-1 { // behind the last layer's attention only rows that have a result go on
+		// behind the last layer's attention only rows that have a result go on
+		if layer == int32(c.meta.Model.NLayer)-1 {
 			want = slices.DeleteFunc(window(rows[0][0], n), func(i int64) bool { return !outputs[i] })
 		}
 		if !slices.Equal(tokens, want) {
@@ -182,11 +187,13 @@ func outputRows(c *capture) map[int64]bool {
 
 // TestCtlOfServer gives a server every command between requests, and seals its run while it goes on.
 func TestCtlOfServer(t *testing.T) {
-	s := serve(t, append([]string{"--tap-tensors", "l_out"}, exact...), "-np", "1", "-c", "512", "-t", "1", "--no-webui")
+	s := serve(t, append([]string{"--tap-tensors", "l_out"}, exact...), "-np", "1", "-c", "512", "-t", "1",
+		"--no-webui")
 	var texts []string
 	ask := func() {
 		var a completionAnswer
-		s.post(t, "/completion", map[string]any{"prompt": "func main() {", "n_predict": 12, "temperature": 0, "cache_prompt": false, "ignore_eos": true}, &a)
+		s.post(t, "/completion", map[string]any{"prompt": "func main() {", "n_predict": 12, "temperature": 0,
+			"cache_prompt": false, "ignore_eos": true}, &a)
 		texts = append(texts, a.Content)
 	}
 	ask()
@@ -201,7 +208,8 @@ func TestCtlOfServer(t *testing.T) {
 	ctl(t, s.out, "tap", "ffn_out", "layers", "1", "for", "3", "tokens")
 	ask()
 	tapped := ctl(t, s.out, "status").Status
-	if off.State != "off" || on.State != "start" || tapped.State != "done" || off.First == nil || on.First == nil || tapped.First == nil || *tapped.Left != 0 {
+	if off.State != "off" || on.State != "start" || tapped.State != "done" || off.First == nil || on.First == nil ||
+		tapped.First == nil || *tapped.Left != 0 {
 		t.Fatalf("states: %+v, %+v, %+v", off, on, tapped)
 	}
 	dir := tapped.Run
@@ -231,7 +239,8 @@ func TestCtlOfServer(t *testing.T) {
 	for i := range c.packets {
 		p := &c.packets[i]
 		switch {
-		case p.Exec < *off.First && strings.HasPrefix(p.Name, "l_out-"), p.Exec >= *on.First && p.Exec < *tapped.First && strings.HasPrefix(p.Name, "l_out-"):
+		case p.Exec < *off.First && strings.HasPrefix(p.Name, "l_out-"), p.Exec >= *on.First &&
+			p.Exec < *tapped.First && strings.HasPrefix(p.Name, "l_out-"):
 		case p.Exec >= *tapped.First && p.Name == "ffn_out-1":
 			rows += int(p.TokenCount)
 		default:
@@ -241,7 +250,8 @@ func TestCtlOfServer(t *testing.T) {
 	if rows != 3 {
 		t.Errorf("%d rows of ffn_out-1, not 3", rows)
 	}
-	if m := c.meta; m.Exit != nil || m.Lossy || len(m.Changes) != 6 || m.Changes[1].FirstExec != nil || m.Changes[5].Command != "stop" {
+	if m := c.meta; m.Exit != nil || m.Lossy || len(m.Changes) != 6 || m.Changes[1].FirstExec != nil ||
+		m.Changes[5].Command != "stop" {
 		t.Errorf("exit %+v, losses %v, changes %+v", m.Exit, m.Losses, m.Changes)
 	}
 }

@@ -28,10 +28,13 @@ func TestDevice(t *testing.T) {
 				continue // by day each model with one of them
 			}
 			t.Run(name+" fa "+fa, func(t *testing.T) {
-				args := []string{"-m", model, "-p", prompt, "-n", "4", "--temp", "0", "-t", "1", "-c", "512", "-ub", "16", "-fa", fa}
+				args := []string{"-m", model, "-p", prompt, "-n", "4", "--temp", "0", "-t", "1", "-c", "512",
+					"-ub", "16", "-fa", fa}
 				// Repacked weights would be multiplied by other kernels than the device has.
-				cpu := tapped(t, everything, "llama-completion", append(args, "-no-cnv", "-dev", "none", "--no-repack")...)
-				device := tapped(t, everything, "llama-completion", append(args, "-no-cnv", "--rpc", endpoint, "-ngl", "99", "-v")...).sealed(t)
+				cpu := tapped(t, everything, "llama-completion", append(args, "-no-cnv", "-dev", "none",
+					"--no-repack")...)
+				device := tapped(t, everything, "llama-completion", append(args, "-no-cnv", "--rpc", endpoint,
+					"-ngl", "99", "-v")...).sealed(t)
 				if !strings.Contains(device.stderr, "RPC0["+endpoint+"] model buffer size") {
 					t.Fatal("the model was not on the device")
 				}

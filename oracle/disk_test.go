@@ -58,7 +58,8 @@ func (v verified) kinds() []string {
 func TestSegments(t *testing.T) {
 	tap := []string{"--tap-tensors", "l_out,kqv_out,result_output"}
 	whole := record(t, tap, generate(120)...).sealed(t)
-	o := llamatap(t, slices.Concat([]string{"run", "--tap-segment", "128K", "--tap-preallocate", "64M"}, tap, generate(120))...).good(t)
+	o := llamatap(t, slices.Concat([]string{"run", "--tap-segment", "128K", "--tap-preallocate", "64M"}, tap,
+		generate(120))...).good(t)
 	if len(o.dirs) != 1 || o.stdout != whole.stdout {
 		t.Fatalf("%d directories, text %q, want %q", len(o.dirs), o.stdout, whole.stdout)
 	}
@@ -67,7 +68,8 @@ func TestSegments(t *testing.T) {
 	if err != nil || len(segments) < 2 {
 		t.Fatalf("segments %v, %v", segments, err)
 	}
-	if v := verifyJSON(t, run); !v.OK || !v.Sealed || v.Packets != len(whole.packets) || v.Tokens != int64(len(whole.tokens)) {
+	if v := verifyJSON(t, run); !v.OK || !v.Sealed || v.Packets != len(whole.packets) ||
+		v.Tokens != int64(len(whole.tokens)) {
 		t.Errorf("%+v, want %d packets, %d tokens", v, len(whole.packets), len(whole.tokens))
 	}
 	for _, name := range []string{"l_out-0", "kqv_out-3", "result_output"} {
@@ -87,7 +89,8 @@ func TestSegments(t *testing.T) {
 	for i, name := range segments {
 		v := verifyJSON(t, filepath.Join(run, name))
 		part := metadata(t, filepath.Join(run, name))
-		if !v.OK || !v.Sealed || part.Segment == nil || part.Segment.Name != name || m.Segments[i].Packets != uint64(v.Packets) ||
+		if !v.OK || !v.Sealed || part.Segment == nil || part.Segment.Name != name ||
+			m.Segments[i].Packets != uint64(v.Packets) ||
 			*part.Segment.FirstToken != int64(len(tokens)) || part.RunID != m.RunID+"/"+name {
 			t.Errorf("%s: %+v, %+v", name, v, part.Segment)
 		}
@@ -95,10 +98,12 @@ func TestSegments(t *testing.T) {
 		readJSON(t, filepath.Join(run, name, "activations_tokens.json"), &file)
 		tokens, packets = append(tokens, file.Tokens...), packets+v.Packets
 	}
-	if got, want := fmt.Sprint(describe(tokens)), fmt.Sprint(describe(whole.tokens)); got != want || packets != len(whole.packets) {
+	if got, want := fmt.Sprint(describe(tokens)), fmt.Sprint(describe(whole.tokens)); got != want ||
+		packets != len(whole.packets) {
 		t.Errorf("tokens %s, want %s; %d packets", got, want, packets)
 	}
-	if m.Tokens == nil || *m.Tokens != *whole.meta.Tokens || m.Lossy || m.Streams[0].BytesRaw != whole.meta.Streams[0].BytesRaw {
+	if m.Tokens == nil || *m.Tokens != *whole.meta.Tokens || m.Lossy ||
+		m.Streams[0].BytesRaw != whole.meta.Streams[0].BytesRaw {
 		t.Errorf("metadata %+v, %+v", m.Tokens, m.Streams)
 	}
 }
@@ -137,7 +142,8 @@ func TestMaxDisk(t *testing.T) {
 	perGraph := int64(verifyJSON(t, whole.dirs[0]).Packets) // the prompt's, which is all that one token takes
 	for _, action := range []string{"stop", "rotate"} {
 		out := t.TempDir()
-		cmd := command(t, slices.Concat([]string{"run", "--tap-preset", "balanced", "--tap-max-disk", "4M:" + action}, generate(150))...)
+		cmd := command(t, slices.Concat([]string{"run", "--tap-preset", "balanced", "--tap-max-disk", "4M:" + action},
+			generate(150))...)
 		stop, largest := make(chan bool), make(chan int64)
 		go func() {
 			most := int64(0)
@@ -169,7 +175,8 @@ func TestMaxDisk(t *testing.T) {
 		last := m.Segments[len(m.Segments)-1]
 		// Where the model waited during its warm-up, that was written before it was known to be one.
 		total, want := removed+uint64(v.Packets), uint64(150*perGraph)
-		if !v.OK || removed == 0 || total != want && total != want+uint64(perGraph) || last.LastToken == nil || *last.LastToken < 150 || m.Lossy {
+		if !v.OK || removed == 0 || total != want && total != want+uint64(perGraph) || last.LastToken == nil ||
+			*last.LastToken < 150 || m.Lossy {
 			t.Errorf("rotate: %+v, %d packets removed, lossy %v, last %+v", v, removed, m.Lossy, last)
 		}
 	}
@@ -179,7 +186,8 @@ func TestMaxDisk(t *testing.T) {
 // accounted for.
 func checkStopped(t *testing.T, m rundir.Metadata, v verified, cause string, graphs, perGraph int64) {
 	t.Helper()
-	if !v.Sealed || v.OK || !slices.Equal(v.kinds(), []string{"loss"}) || !m.Lossy || m.Stopped == nil || m.Stopped.Cause != cause {
+	if !v.Sealed || v.OK || !slices.Equal(v.kinds(), []string{"loss"}) || !m.Lossy || m.Stopped == nil ||
+		m.Stopped.Cause != cause {
 		t.Fatalf("%+v, lossy %v, stopped %+v", v, m.Lossy, m.Stopped)
 	}
 	missing := int64(0)
@@ -189,8 +197,10 @@ func checkStopped(t *testing.T, m rundir.Metadata, v verified, cause string, gra
 			t.Errorf("a loss by %s", l.Cause)
 		}
 	}
-	if got := int64(v.Packets) + missing; got != graphs*perGraph || m.Stopped.GraphsAfter != 0 || len(m.Account.Violations) > 0 {
-		t.Errorf("%d packets recorded, %d missing, %d graphs of which nothing is known; want %d; %q", v.Packets, missing, m.Stopped.GraphsAfter, graphs*perGraph, m.Account.Violations)
+	if got := int64(v.Packets) + missing; got != graphs*perGraph || m.Stopped.GraphsAfter != 0 ||
+		len(m.Account.Violations) > 0 {
+		t.Errorf("%d packets recorded, %d missing, %d graphs of which nothing is known; want %d; %q", v.Packets,
+			missing, m.Stopped.GraphsAfter, graphs*perGraph, m.Account.Violations)
 	}
 	if m.Stopped.LastToken == nil || *m.Stopped.LastToken != v.Tokens-1 {
 		t.Errorf("last token %v of %d", m.Stopped.LastToken, v.Tokens)
@@ -250,7 +260,8 @@ func TestDiskFull(t *testing.T) {
 			}
 			sealed++
 		}
-		if status := map[bool]int{true: 0, false: 3}[complete]; o.status != status || !complete && !strings.Contains(o.stderr, "is not whole") {
+		if status := map[bool]int{true: 0, false: 3}[complete]; o.status != status ||
+			!complete && !strings.Contains(o.stderr, "is not whole") {
 			t.Errorf("%d KiB: status %d, want %d\n%s", kib, o.status, status, o.stderr)
 		}
 		if times := strings.Count(o.stderr, "is full; free room there"); times != 1 && !complete {
@@ -269,7 +280,8 @@ func TestDiskFull(t *testing.T) {
 func TestDiskFullStops(t *testing.T) {
 	for _, args := range [][]string{
 		slices.Concat([]string{"run"}, everything, endless),
-		slices.Concat([]string{"exec"}, everything, []string{"--", "llama-completion", "-no-cnv", "-m", testenv.Model(t)}, endless),
+		slices.Concat([]string{"exec"}, everything, []string{"--", "llama-completion", "-no-cnv",
+			"-m", testenv.Model(t)}, endless),
 	} {
 		disk := smallDisk(t, "3m")
 		args = slices.Insert(args, 1, "--tap-on-failure", "stop", "--tap-min-free", "0")
@@ -278,7 +290,8 @@ func TestDiskFullStops(t *testing.T) {
 			t.Errorf("%q: status %d\n%s", args[:1], o.status, o.stderr)
 		}
 		for _, dir := range o.dirs {
-			if v := verifyJSON(t, dir); v.OK || !v.Sealed || v.Packets == 0 || !slices.Equal(v.kinds(), []string{"loss"}) {
+			if v := verifyJSON(t, dir); v.OK || !v.Sealed || v.Packets == 0 ||
+				!slices.Equal(v.kinds(), []string{"loss"}) {
 				t.Errorf("%+v", v)
 			}
 		}
@@ -288,15 +301,18 @@ func TestDiskFullStops(t *testing.T) {
 // TestMinFree: the run leaves free what it shall, and does not begin where less is free already.
 func TestMinFree(t *testing.T) {
 	disk := smallDisk(t, "8m")
-	o := llamatapIn(t, disk, slices.Concat([]string{"run", "--tap-preset", "balanced", "--tap-min-free", "5M"}, generate(150))...).good(t)
+	o := llamatapIn(t, disk, slices.Concat([]string{"run", "--tap-preset", "balanced", "--tap-min-free", "5M"},
+		generate(150))...).good(t)
 	var statfs unix.Statfs_t
 	if err := unix.Statfs(disk, &statfs); err != nil || statfs.Bavail*uint64(statfs.Bsize) < 5<<20 {
 		t.Errorf("%v, %d blocks are free", err, statfs.Bavail)
 	}
-	if v := verifyJSON(t, o.dirs[0]); metadata(t, o.dirs[0]).Stopped.Cause != "min_free" || !slices.Equal(v.kinds(), []string{"loss"}) || v.Packets == 0 {
+	if v := verifyJSON(t, o.dirs[0]); metadata(t, o.dirs[0]).Stopped.Cause != "min_free" ||
+		!slices.Equal(v.kinds(), []string{"loss"}) || v.Packets == 0 {
 		t.Errorf("%+v", v)
 	}
-	o = llamatapIn(t, disk, slices.Concat([]string{"run", "--tap-preset", "balanced", "--tap-min-free", "7M"}, generate(4))...)
+	o = llamatapIn(t, disk, slices.Concat([]string{"run", "--tap-preset", "balanced", "--tap-min-free", "7M"},
+		generate(4))...)
 	if o.status != 1 || o.stdout != "" || !oneLine(o.stderr, "--tap-min-free", "--tap-out") {
 		t.Errorf("status %d, %q\n%s", o.status, o.stdout, o.stderr)
 	}
@@ -306,7 +322,8 @@ func TestMinFree(t *testing.T) {
 // run can be read.
 func TestSegmentsKilled(t *testing.T) {
 	out := t.TempDir()
-	cmd := command(t, slices.Concat([]string{"run", "--tap-preset", "balanced", "--tap-segment", "256K", "--tap-on-failure", "stop"}, endless)...)
+	cmd := command(t, slices.Concat([]string{"run", "--tap-preset", "balanced", "--tap-segment", "256K",
+		"--tap-on-failure", "stop"}, endless)...)
 	cmd.Env = append(cmd.Environ(), "LLAMATAP_OUT="+out)
 	cmd.WaitDelay = testenv.Patience()
 	if err := cmd.Start(); err != nil {

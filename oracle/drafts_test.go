@@ -39,7 +39,8 @@ func TestServerDrafts(t *testing.T) {
 	pairs := map[string][2]string{"itself": {own, own}}
 	if nightly() {
 		hybrid := synthetic(t, "jamba", gguf.Q8_0, nil)
-		pairs["another"], pairs["hybrid"], pairs["of a hybrid"] = [2]string{own, other}, [2]string{hybrid, hybrid}, [2]string{hybrid, other}
+		pairs["another"], pairs["hybrid"], pairs["of a hybrid"] = [2]string{own, other}, [2]string{hybrid,
+			hybrid}, [2]string{hybrid, other}
 	}
 	for name, pair := range pairs {
 		t.Run(name, func(t *testing.T) { drafts(t, pair[0], pair[1]) })
@@ -47,12 +48,14 @@ func TestServerDrafts(t *testing.T) {
 }
 
 func drafts(t *testing.T, target, model string) {
-	s := serve(t, residual, "-m", target, "-np", "2", "-c", "1024", "-t", "1", "--no-webui", "--spec-type", "draft-simple", "-md", model, "-td", "1")
+	s := serve(t, residual, "-m", target, "-np", "2", "-c", "1024", "-t", "1", "--no-webui",
+		"--spec-type", "draft-simple", "-md", model, "-td", "1")
 	prompts := []string{"func main() {", "func main() {", "package http", "func main() {\n\treturn"}
 	var answers []completionAnswer
 	var ids [][]int32
 	for i, prompt := range prompts {
-		answers = append(answers, s.ask(t, question{prompt: prompt, slot: int32(i / 3), n: 16, options: map[string]any{"temperature": 1.3, "seed": 3}}))
+		answers = append(answers, s.ask(t, question{prompt: prompt, slot: int32(i / 3), n: 16,
+			options: map[string]any{"temperature": 1.3, "seed": 3}}))
 		ids = append(ids, s.tokenize(t, prompt))
 	}
 	c := s.end(t).sealed(t)
@@ -81,7 +84,8 @@ func drafts(t *testing.T, target, model string) {
 // drafted compares a request in both contexts with the server's answer. The target verifies each token that was
 // chosen together with its drafts; the draft model decodes to draft, and then what the target decoded. A memory
 // that cannot be cut back is restored after a rejection, and what was accepted is decoded again.
-func drafted(t *testing.T, all map[request][]rundir.TokenRecord, id request, prompt []int32, a completionAnswer, again bool) {
+func drafted(t *testing.T, all map[request][]rundir.TokenRecord, id request, prompt []int32, a completionAnswer,
+	again bool) {
 	t.Helper()
 	target := all[id]
 	id.ctx = 1
@@ -107,7 +111,8 @@ func drafted(t *testing.T, all map[request][]rundir.TokenRecord, id request, pro
 
 // TestServerSelfDrafts takes drafts from the text itself.
 func TestServerSelfDrafts(t *testing.T) {
-	s := serve(t, residual, "-np", "1", "-c", "1024", "-t", "1", "--no-webui", "--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3",
+	s := serve(t, residual, "-np", "1", "-c", "1024", "-t", "1", "--no-webui", "--spec-type", "ngram-simple",
+		"--spec-ngram-simple-size-n", "3",
 		"--spec-ngram-simple-size-m", "4")
 	const prompt = "\t// These arena.\n\t//\n\t// These arena.\n\t//\n\t// These"
 	a := s.ask(t, question{prompt: prompt, n: 40})
@@ -120,7 +125,8 @@ func TestServerSelfDrafts(t *testing.T) {
 		t.Errorf("the memory holds %v, want %v", left, want)
 	}
 	got := fmt.Sprint(rows(tokens, "prefill"), rows(tokens, "decode"), len(c.tokens)-len(tokens))
-	if want := fmt.Sprint(len(ids), a.Predicted-1-a.Timings.Accepted+a.Timings.Drafted, 0); got != want || a.Timings.Drafted == 0 {
+	if want := fmt.Sprint(len(ids), a.Predicted-1-a.Timings.Accepted+a.Timings.Drafted, 0); got != want ||
+		a.Timings.Drafted == 0 {
 		t.Errorf("tokens of prompt, decoded, and of other requests: %s, want %s; %+v", got, want, a.Timings)
 	}
 }

@@ -37,7 +37,8 @@ func (p *printed) view() bool {
 	return slices.Contains([]string{"NONE", "VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"}, p.op)
 }
 
-var nodeLine = regexp.MustCompile(`^common_debug_cb_eval: +(.*) = \((\w+)\) +(\S+)\((.*)\}\) = \{(\d+), (\d+), (\d+), (\d+)\}$`)
+var nodeLine = regexp.MustCompile(`^common_debug_cb_eval: +(.*) = \((\w+)\) +(\S+)\((.*)\}\) = ` +
+	`\{(\d+), (\d+), (\d+), (\d+)\}$`)
 
 // parseNodes reads what llama-eval-callback prints. A graph begins anew where its first node comes again.
 func parseNodes(t *testing.T, text string) []*printed {
@@ -61,7 +62,8 @@ func parseNodes(t *testing.T, text string) []*printed {
 		for d := range n.ne {
 			n.ne[d], _ = strconv.ParseInt(m[5+d], 10, 64)
 		}
-		if len(nodes) == 0 || n.name == nodes[0].name && n.op == nodes[0].op && n.sources[:20] == nodes[0].sources[:20] {
+		if len(nodes) == 0 || n.name == nodes[0].name && n.op == nodes[0].op &&
+			n.sources[:20] == nodes[0].sources[:20] {
 			graph++
 		}
 		n.graph = graph
@@ -249,7 +251,8 @@ func TestEvalCallback(t *testing.T) {
 
 // TestEvalCallbackArchs compares every node of every architecture.
 func TestEvalCallbackArchs(t *testing.T) {
-	for _, arch := range archs(t, "llama", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "mixtral", "mamba", "jamba", "gpt-oss") {
+	for _, arch := range archs(t, "llama", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "mixtral", "mamba",
+		"jamba", "gpt-oss") {
 		for _, fa := range []string{"on", "off"} {
 			t.Run(arch+" fa "+fa, func(t *testing.T) {
 				t.Parallel()

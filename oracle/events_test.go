@@ -100,7 +100,8 @@ func recordAt(t *testing.T, level resource.Level, model string, args ...string) 
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "resource.jsonl")
 	r, err := oplog.NewRecorder(oplog.Options{
-		Level: level, Now: monotonic, SessionID: "run", Lines: jsonl.Options{Name: path, Create: func(name string) (io.WriteCloser, error) { return os.Create(name) }},
+		Level: level, Now: monotonic, SessionID: "run", Lines: jsonl.Options{Name: path,
+			Create: func(name string) (io.WriteCloser, error) { return os.Create(name) }},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +110,8 @@ func recordAt(t *testing.T, level resource.Level, model string, args ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := &recorded{newWitness(), map[uint64][]*resource.Compute{}, map[uint64]*resource.Graph{}, map[resource.Kind]int{}, map[uint64]int{}}
+	got := &recorded{newWitness(), map[uint64][]*resource.Compute{}, map[uint64]*resource.Graph{},
+		map[resource.Kind]int{}, map[uint64]int{}}
 	machine := collect.Machine{}
 	switch level {
 	case resource.Detailed:
@@ -117,7 +119,8 @@ func recordAt(t *testing.T, level resource.Level, model string, args ...string) 
 	case resource.Verbose:
 		machine = allOfIt
 	}
-	cmd := testenv.NeedTool(t, "llama-completion").Command(append([]string{"-m", model, "-p", "One two three four", "-n", "5", "-no-cnv", "--temp", "0", "-t", "2", "-fa", "on", "-c", "512"}, args...)...)
+	cmd := testenv.NeedTool(t, "llama-completion").Command(append([]string{"-m", model, "-p", "One two three four",
+		"-n", "5", "-no-cnv", "--temp", "0", "-t", "2", "-fa", "on", "-c", "512"}, args...)...)
 	cmd.Args[1] += ":" + filepath.Join(filepath.Dir(testenv.NeedBinary(t)), "libllamatap.so")
 	assembler := ggmlhooks.NewAssembler(0, cells, r)
 	watchSink(t, machine, everyone{got.witness, assembler}, cmd)
@@ -183,9 +186,12 @@ func weights(t *testing.T, path string) (params, size int64) {
 	used, _ := f.Metadata.Int(arch + ".expert_used_count")
 	for i := range f.Tensors {
 		x := &f.Tensors[i]
-		table := x.Name == "token_embd.weight" && slices.ContainsFunc(f.Tensors, func(t gguf.Tensor) bool { return t.Name == "output.weight" }) || x.Name == "position_embd.weight"
-		vector := x.Values() == x.RowValues() && !strings.HasSuffix(x.Name, "_shexp.weight") // a gate is a matrix of one row
-		if vector || table || strings.Contains(x.Name, "ssm_conv1d") || strings.Contains(x.Name, "ssm_a") || strings.HasSuffix(x.Name, ".bias") {
+		table := x.Name == "token_embd.weight" && slices.ContainsFunc(f.Tensors,
+			func(t gguf.Tensor) bool { return t.Name == "output.weight" }) || x.Name == "position_embd.weight"
+		// a gate is a matrix of one row
+		vector := x.Values() == x.RowValues() && !strings.HasSuffix(x.Name, "_shexp.weight")
+		if vector || table || strings.Contains(x.Name, "ssm_conv1d") || strings.Contains(x.Name, "ssm_a") ||
+			strings.HasSuffix(x.Name, ".bias") {
 			continue // a vector, a table to look rows up in, and what is no matrix
 		}
 		n := x.Values()
@@ -226,7 +232,8 @@ func TestEventsOfModels(t *testing.T) {
 					ns += *c.DurationNS
 				}
 				if flops != *g.FLOPs || nodes != g.NodeCount || g.OpsWithoutFLOPs != 0 || ns > *g.DurationNS {
-					t.Errorf("%s, %v, execution %d: %d FLOPs in %d nodes and %d ns; its graph %d in %d and %d, %d ops without FLOPs",
+					t.Errorf("%s, %v, execution %d: %d FLOPs in %d nodes and %d ns; its graph %d in %d and %d, %d "+
+						"ops without FLOPs",
 						arch, level, exec, flops, nodes, ns, *g.FLOPs, g.NodeCount, *g.DurationNS, g.OpsWithoutFLOPs)
 				}
 				if g.Phase == "decode" && level == resource.Verbose {
@@ -277,7 +284,8 @@ func (w *recorded) checkDecode(t *testing.T, arch string, exec uint64, params, s
 		}
 	}
 	if flops != 2*params || read != size {
-		t.Errorf("%s: matrices do %d FLOPs and read %d bytes per token; %d parameters in %d bytes", arch, flops, read, params, size)
+		t.Errorf("%s: matrices do %d FLOPs and read %d bytes per token; %d parameters in %d bytes", arch, flops, read,
+			params, size)
 	}
 	kv, layers := int64(0), int64(0)
 	for i := range g.Leafs {
@@ -289,7 +297,8 @@ func (w *recorded) checkDecode(t *testing.T, arch string, exec uint64, params, s
 		}
 	}
 	if cache != kv || (kv == 0) != (arch == "mamba") || attention != layers {
-		t.Errorf("%s: %d bytes of K and V are written per token, %d in rows of the caches; %d attentions", arch, cache, kv, attention)
+		t.Errorf("%s: %d bytes of K and V are written per token, %d in rows of the caches; %d attentions", arch, cache,
+			kv, attention)
 	}
 }
 

@@ -50,7 +50,8 @@ func TestCollectorKilledFull(t *testing.T) {
 // untilGone waits for the end of a model whose collector was killed.
 func (g *going) untilGone(t *testing.T, model int) {
 	t.Helper()
-	testenv.Until(t, "the model has ended without its collector", func() bool { return errors.Is(unix.Kill(model, 0), unix.ESRCH) })
+	testenv.Until(t, "the model has ended without its collector",
+		func() bool { return errors.Is(unix.Kill(model, 0), unix.ESRCH) })
 	g.wait(t)
 }
 
@@ -113,7 +114,8 @@ func TestOutlived(t *testing.T) {
 	want := plain(t, program, testenv.Model(t), backends, "100").stdout
 	file := filepath.Join(t.TempDir(), "out")
 	// The shell ends once something is recorded, which is long before the program does.
-	script := fmt.Sprintf(`'%s' '%s' '%s' 100 >'%s' 2>/dev/null & until [ -n "$(ls -d "$LLAMATAP_OUT"/*/run_* 2>/dev/null)" ]; do sleep 0.02; done`,
+	script := fmt.Sprintf(`'%s' '%s' '%s' 100 >'%s' 2>/dev/null &
+		until [ -n "$(ls -d "$LLAMATAP_OUT"/*/run_* 2>/dev/null)" ]; do sleep 0.02; done`,
 		program, testenv.Model(t), backends, file)
 	o := execOf(t, append([]string{"--tap-on-failure", "stop"}, everything...), "sh", "-c", script)
 	if o.status != 0 || strings.Contains(o.stderr, "was killed") {
@@ -131,7 +133,8 @@ func TestTwoRunsAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	outcomes := make([]outcome, 4)
 	for i := range outcomes {
-		cmd := command(t, slices.Concat([]string{"run"}, residual, []string{"-p", prompt, "-n", fmt.Sprint(3 + i), "--temp", "0", "-t", "1"})...)
+		cmd := command(t, slices.Concat([]string{"run"}, residual, []string{"-p", prompt, "-n", fmt.Sprint(3 + i),
+			"--temp", "0", "-t", "1"})...)
 		group.Go(func() { outcomes[i] = finish(t, cmd, out) })
 	}
 	group.Wait()
@@ -166,23 +169,26 @@ func TestLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")
-			cmd := exec.Command("bash", "-c", test.limit+` && exec "$@"`, "bash", testenv.NeedBinary(t), "exec", "--tap-layers", "1", "--tap-memory", "4G", "--", "echo", "started")
+			cmd := exec.Command("bash", "-c", test.limit+` && exec "$@"`, "bash", testenv.NeedBinary(t), "exec",
+				"--tap-layers", "1", "--tap-memory", "4G", "--", "echo", "started")
 			o := finish(t, cmd, out)
-			if o.status != 1 || o.stdout != "" || !oneLine(o.stderr, test.words...) || !strings.HasPrefix(o.stderr, "llamatap: ") {
+			if o.status != 1 || o.stdout != "" || !oneLine(o.stderr, test.words...) ||
+				!strings.HasPrefix(o.stderr, "llamatap: ") {
 				t.Errorf("status %d, %q\n%s", o.status, o.stdout, o.stderr)
 			}
 		})
 	}
 }
 
-// TestProgramLimited: a program with too little address space for the tap runs, and why nothing was recorded is printed:
-// recorded.
+// TestProgramLimited: a program with too little address space for the tap runs, and why nothing was recorded is
+// printed: recorded.
 func TestProgramLimited(t *testing.T) {
 	program, backends := testenv.Greedy(t, false)
 	want := plain(t, program, testenv.Model(t), backends, "3").stdout
 	script := fmt.Sprintf("ulimit -v 700000 && exec '%s' '%s' '%s' 3", program, testenv.Model(t), backends)
 	o := execOf(t, append([]string{"--tap-memory", "1G"}, residual...), "bash", "-c", script)
-	if o.status != 3 || o.stdout != want || !oneLine(lastLine(o.stderr), "nothing was recorded", "ulimit -v", "--tap-memory") {
+	if o.status != 3 || o.stdout != want || !oneLine(lastLine(o.stderr), "nothing was recorded", "ulimit -v",
+		"--tap-memory") {
 		t.Errorf("status %d, prints %q, want %q\n%s", o.status, o.stdout, want, o.stderr)
 	}
 }
@@ -190,9 +196,11 @@ func TestProgramLimited(t *testing.T) {
 // TestClosedDescriptors: a driver that closes what it does not know before it starts the program is reported.
 func TestClosedDescriptors(t *testing.T) {
 	program, backends := testenv.Greedy(t, false)
-	script := fmt.Sprintf(`eval "exec ${LLAMATAP_TAP_FD%%,*}>&- ${LLAMATAP_TAP_FD#*,}>&-" && exec '%s' '%s' '%s' 3`, program, testenv.Model(t), backends)
+	script := fmt.Sprintf(`eval "exec ${LLAMATAP_TAP_FD%%,*}>&- ${LLAMATAP_TAP_FD#*,}>&-" && exec '%s' '%s' '%s' 3`,
+		program, testenv.Model(t), backends)
 	o := execOf(t, residual, "bash", "-c", script)
-	if o.status != 3 || strings.Count(o.stdout, "\n") != 3 || !strings.Contains(o.stderr, "close_fds=False") || len(o.dirs) != 0 {
+	if o.status != 3 || strings.Count(o.stdout, "\n") != 3 || !strings.Contains(o.stderr, "close_fds=False") ||
+		len(o.dirs) != 0 {
 		t.Errorf("status %d, prints %q\n%s", o.status, o.stdout, o.stderr)
 	}
 }
@@ -224,7 +232,8 @@ func enterSandbox(path string) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		panic(err)
 	}
-	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&filter)), 0, 0); err != nil {
+	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&filter)), 0,
+		0); err != nil {
 		panic(err)
 	}
 	panic(syscall.Exec(path, []string{path, "exec", "--tap-layers", "1", "--", "echo", "started"}, os.Environ()))

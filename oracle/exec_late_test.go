@@ -30,7 +30,8 @@ func TestLateProgram(t *testing.T) {
 		t.Errorf("tokens %+v, linked %+v", got.tokens, want.tokens)
 	}
 	if got.meta.Model != want.meta.Model || got.meta.Extra["entry_points_missing"] != nil {
-		t.Errorf("model %+v, linked %+v; missing: %s", got.meta.Model, want.meta.Model, got.meta.Extra["entry_points_missing"])
+		t.Errorf("model %+v, linked %+v; missing: %s", got.meta.Model, want.meta.Model,
+			got.meta.Extra["entry_points_missing"])
 	}
 }
 
@@ -92,7 +93,8 @@ func TestPython(t *testing.T) {
 func TestGoProgram(t *testing.T) {
 	args := []string{"-p", prompt, "-n", "6", "--temp", "0", "-t", "1"}
 	want := record(t, everything, args...)
-	got := execOf(t, everything, slices.Concat([]string{testenv.NeedBinary(t), "run"}, args)...).good(t).capture(t).sealed(t)
+	got := execOf(t, everything, slices.Concat([]string{testenv.NeedBinary(t), "run"},
+		args)...).good(t).capture(t).sealed(t)
 	if got.stdout != want.stdout {
 		t.Errorf("prints %q, want %q", got.stdout, want.stdout)
 	}
@@ -106,7 +108,8 @@ func TestGoProgram(t *testing.T) {
 
 // TestTapUnderTap: a llamatap that is to record does not run under another one's tap.
 func TestTapUnderTap(t *testing.T) {
-	for _, inner := range [][]string{{"run", "--tap-layers", "1", "-p", "a", "-n", "1"}, {"exec", "--tap-layers", "1", "--", "true"}, {"llama-completion", "--tap-layers", "1", "--version"}} {
+	for _, inner := range [][]string{{"run", "--tap-layers", "1", "-p", "a", "-n", "1"}, {"exec", "--tap-layers", "1",
+		"--", "true"}, {"llama-completion", "--tap-layers", "1", "--version"}} {
 		o := execOf(t, residual, append([]string{testenv.NeedBinary(t)}, inner...)...)
 		first, _, _ := strings.Cut(o.stderr, "\n")
 		if o.status != 2 || !oneLine(first, "another llamatap", "--tap-") || len(o.dirs) != 0 {

@@ -45,26 +45,31 @@ func TestExecRefused(t *testing.T) {
 		status  int
 		words   []string
 	}{
-		"no such name":     {"no-such-program", 127, []string{`"no-such-program"`, "not found", "path"}},
-		"no such path":     {"./no/such/program", 127, []string{"not found"}},
-		"folder":           {folder, 126, []string{"folder"}},
-		"not executable":   {file("plain", self, 0o600), 126, []string{"chmod +x"}},
-		"setuid":           {file("setuid", self, 0o4700|os.ModeSetuid), 126, []string{"setuid", "copy"}},
-		"other machine":    {file("foreign", string(foreign), 0o700), 126, []string{"is for", "x86_64", "aarch64"}},
-		"object file":      {file("object", string(object), 0o700), 126, []string{"no program"}},
-		"static":           {file("static", static(t), 0o700), 126, []string{"statically linked", "-DBUILD_SHARED_LIBS=ON"}},
-		"llama inside":     {withLlama(t), 126, []string{"llama.cpp is linked into it statically", "-DBUILD_SHARED_LIBS=ON"}},
-		"text":             {file("text", "echo hello\n", 0o700), 126, []string{"neither", "#!"}},
-		"empty":            {file("empty", "", 0o700), 126, []string{"neither"}},
-		"cut off":          {file("cut", self[:40], 0o700), 126, []string{"neither"}},
-		"no interpreter":   {file("lost", "#!/no/such/interpreter -x\n", 0o700), 126, []string{"/no/such/interpreter", "not there"}},
-		"nameless":         {file("nameless", "#!\n", 0o700), 126, []string{"no interpreter"}},
-		"static in script": {file("wrapped", "#!"+file("static2", static(t), 0o700)+"\n", 0o700), 126, []string{"statically linked"}},
+		"no such name":   {"no-such-program", 127, []string{`"no-such-program"`, "not found", "path"}},
+		"no such path":   {"./no/such/program", 127, []string{"not found"}},
+		"folder":         {folder, 126, []string{"folder"}},
+		"not executable": {file("plain", self, 0o600), 126, []string{"chmod +x"}},
+		"setuid":         {file("setuid", self, 0o4700|os.ModeSetuid), 126, []string{"setuid", "copy"}},
+		"other machine":  {file("foreign", string(foreign), 0o700), 126, []string{"is for", "x86_64", "aarch64"}},
+		"object file":    {file("object", string(object), 0o700), 126, []string{"no program"}},
+		"static": {file("static", static(t), 0o700), 126, []string{"statically linked",
+			"-DBUILD_SHARED_LIBS=ON"}},
+		"llama inside": {withLlama(t), 126, []string{"llama.cpp is linked into it statically",
+			"-DBUILD_SHARED_LIBS=ON"}},
+		"text":    {file("text", "echo hello\n", 0o700), 126, []string{"neither", "#!"}},
+		"empty":   {file("empty", "", 0o700), 126, []string{"neither"}},
+		"cut off": {file("cut", self[:40], 0o700), 126, []string{"neither"}},
+		"no interpreter": {file("lost", "#!/no/such/interpreter -x\n", 0o700), 126, []string{"/no/such/interpreter",
+			"not there"}},
+		"nameless": {file("nameless", "#!\n", 0o700), 126, []string{"no interpreter"}},
+		"static in script": {file("wrapped", "#!"+file("static2", static(t), 0o700)+"\n", 0o700), 126,
+			[]string{"statically linked"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")
 			o := llamatapIn(t, out, "exec", "--tap-layers", "1", "--", test.program)
-			if o.status != test.status || o.stdout != "" || !oneLine(o.stderr, test.words...) || !strings.HasPrefix(o.stderr, "llamatap: program ") {
+			if o.status != test.status || o.stdout != "" || !oneLine(o.stderr, test.words...) ||
+				!strings.HasPrefix(o.stderr, "llamatap: program ") {
 				t.Errorf("status %d, want %d\n%s", o.status, test.status, o.stderr)
 			}
 			if left := everythingBelow(t, out); len(left) > 0 {
@@ -100,7 +105,8 @@ func TestExecOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := execOf(t, residual, test.args...)
-			if o.status != test.status || !oneLine(lastLine(o.stderr), "nothing was recorded", test.words) || len(o.dirs) != 0 {
+			if o.status != test.status || !oneLine(lastLine(o.stderr), "nothing was recorded", test.words) ||
+				len(o.dirs) != 0 {
 				t.Errorf("status %d, want %d; %d directories\n%s", o.status, test.status, len(o.dirs), o.stderr)
 			}
 		})
@@ -136,7 +142,8 @@ func compiled(t *testing.T, text string, args ...string) string {
 	if err := os.WriteFile(source, []byte(text+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(testenv.NeedCC(t), append([]string{"-o", program, source}, args...)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(testenv.NeedCC(t), append([]string{"-o", program, source},
+		args...)...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return program

@@ -80,7 +80,8 @@ func TestScript(t *testing.T) {
 	greedy := fmt.Sprintf("'%s' '%s' '%s'", program, testenv.Model(t), backends)
 	script := filepath.Join(t.TempDir(), "script")
 	// The first one fails before it has a context.
-	text := fmt.Sprintf("#!/bin/sh\ncat /dev/null\n'%s' /nowhere '%s' 1 2>/dev/null\n%s 5\n%s 2 >/dev/null 2>&1\nexit 7\n", program, backends, greedy, greedy)
+	text := fmt.Sprintf("#!/bin/sh\ncat /dev/null\n'%s' /nowhere '%s' 1 2>/dev/null\n%s 5\n%s 2 >/dev/null 2>&1\n"+
+		"exit 7\n", program, backends, greedy, greedy)
 	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}

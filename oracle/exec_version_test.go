@@ -40,16 +40,19 @@ func TestOtherVersion(t *testing.T) {
 	want := execOf(t, everything, args...).good(t).capture(t).sealed(t)
 
 	same := execBefore(t, otherVersion(t, ""), args...).capture(t).sealed(t)
-	if same.meta.Llama.Version != "99.1" || same.meta.Llama.GGML != "98.2" || same.meta.Extra["structures_unknown"] != nil {
+	if same.meta.Llama.Version != "99.1" || same.meta.Llama.GGML != "98.2" ||
+		same.meta.Extra["structures_unknown"] != nil {
 		t.Errorf("metadata says %+v, %s", same.meta.Llama, same.meta.Extra["structures_unknown"])
 	}
 	if !slices.EqualFunc(same.tokens, want.tokens, sameToken) {
 		t.Errorf("tokens %+v, want %+v", same.tokens, want.tokens)
 	}
 
-	batch := execBefore(t, otherVersion(t, "struct value llama_batch_get_one(int * tokens, int n) { return (struct value) {{0}}; }"), args...)
+	batch := execBefore(t, otherVersion(t,
+		"struct value llama_batch_get_one(int * tokens, int n) { return (struct value) {{0}}; }"), args...)
 	c := batch.capture(t).sealed(t)
-	if got := strings.Join(strings.Fields(string(c.meta.Extra["structures_unknown"])), ""); got != `["llama_batch"]` || !strings.Contains(batch.stderr, "99.1 lays out llama_batch otherwise") {
+	if got := strings.Join(strings.Fields(string(c.meta.Extra["structures_unknown"])), ""); got != `["llama_batch"]` ||
+		!strings.Contains(batch.stderr, "99.1 lays out llama_batch otherwise") {
 		t.Errorf("structures_unknown: %s\n%s", got, batch.stderr)
 	}
 	if n := equalCaptures(t, "another llama_batch", c, want); n < 100 || c.stdout != want.stdout {
@@ -63,7 +66,8 @@ func TestOtherVersion(t *testing.T) {
 	}
 
 	ggml := execBefore(t, otherVersion(t, "size_t ggml_tensor_overhead(void) { return 512; }"), args...)
-	if ggml.status != 3 || ggml.stdout != want.stdout || len(ggml.dirs) != 0 || !oneLine(lastLine(ggml.stderr), "nothing was recorded", "98.2", "LLAMA_PREFIX") {
+	if ggml.status != 3 || ggml.stdout != want.stdout || len(ggml.dirs) != 0 ||
+		!oneLine(lastLine(ggml.stderr), "nothing was recorded", "98.2", "LLAMA_PREFIX") {
 		t.Errorf("status %d, prints %q, %d directories\n%s", ggml.status, ggml.stdout, len(ggml.dirs), ggml.stderr)
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write testdata anew: tables of flags, from --help of the installed programs, and digests of recordings")
+var update = flag.Bool("update", false, "write testdata anew: tables of flags, from --help of the installed "+
+	"programs, and digests of recordings")
 
 // flagged are the programs whose every flag is passed once.
 var flagged = []string{"llama-completion", "llama-cli", "llama-server", "llama-bench"}
@@ -61,10 +62,12 @@ func readFlags(help string) (flags []programFlag) {
 var values = map[string]string{
 	"--numa": "distribute", "--load-mode": "mmap", "--lazy-mode": "off",
 	"--kv-unified-per-slot": "64", "--port": "1", "--host": "127.0.0.1", "--rpc": "127.0.0.1:1",
-	"--server-base": "http://127.0.0.1:1", "--override-kv": "general.name=str:x", "--logit-bias": "1+1", "--chat-template": "chatml",
+	"--server-base": "http://127.0.0.1:1", "--override-kv": "general.name=str:x", "--logit-bias": "1+1",
+	"--chat-template":    "chatml",
 	"--reasoning-format": "none", "--spec-type": "none", "--samplers": "top_k;temperature", "--json-schema": "{}",
 	"--grammar": `root::="a"`, "--chat-template-kwargs": "{}", "--output": "md", "--spec-synth-rates": "0.5",
-	"--mmproj-device": "none", "-pg": "1,1", "--cpu-mask": "1", "--tensor-split": "1", "--n-gpu-layers": "0", "--threads": "1",
+	"--mmproj-device": "none", "-pg": "1,1", "--cpu-mask": "1", "--tensor-split": "1", "--n-gpu-layers": "0",
+	"--threads": "1",
 }
 
 var (
@@ -114,7 +117,8 @@ func flagsOf(t *testing.T, name string) []programFlag {
 		t.Fatalf("%d flags in the help of %s", len(flags), name)
 	}
 	var table strings.Builder
-	fmt.Fprintf(&table, "# The flags of %s: name, form of the value, value that the tests pass. Made by go test ./oracle -run TestFrontFlags -update\n", name)
+	fmt.Fprintf(&table, "# The flags of %s: name, form of the value, value that the tests pass. Made by go test "+
+		"./oracle -run TestFrontFlags -update\n", name)
 	for _, f := range flags {
 		table.WriteString(f.line() + "\n")
 	}

@@ -72,7 +72,8 @@ func withoutTimes(t *testing.T, text string) string {
 	}
 	for _, row := range rows {
 		for column := range row {
-			if strings.HasSuffix(column, "_ns") || strings.HasSuffix(column, "_ts") || strings.HasPrefix(column, "samples") || column == "test_time" {
+			if strings.HasSuffix(column, "_ns") || strings.HasSuffix(column, "_ts") ||
+				strings.HasPrefix(column, "samples") || column == "test_time" {
 				delete(row, column)
 			}
 		}
@@ -87,13 +88,15 @@ func withoutTimes(t *testing.T, text string) string {
 // TestFrontGreedyServer is the same for what llama-server answers.
 func TestFrontGreedyServer(t *testing.T) {
 	ask := func(s *server) (a completionAnswer) {
-		s.post(t, "/completion", map[string]any{"prompt": long, "n_predict": 24, "temperature": 0, "return_tokens": true}, &a)
+		s.post(t, "/completion", map[string]any{"prompt": long, "n_predict": 24, "temperature": 0,
+			"return_tokens": true}, &a)
 		return a
 	}
 	args := []string{"-t", "1", "--no-webui", "-np", "1"}
 	want := ask(serveBy(t, "", slices.Concat([]string{testenv.NeedTool(t, "llama-server").Path}, args)...))
 	out := t.TempDir()
-	s := serveBy(t, out, slices.Concat([]string{testenv.NeedBinary(t), "llama-server", "--tap-out", out}, everything, args)...)
+	s := serveBy(t, out, slices.Concat([]string{testenv.NeedBinary(t), "llama-server", "--tap-out", out},
+		everything, args)...)
 	got := ask(s)
 	if got.Content != want.Content || !slices.Equal(got.Tokens, want.Tokens) || len(want.Tokens) == 0 {
 		t.Errorf("%+v, of the original %+v", got, want)

@@ -34,7 +34,8 @@ func TestInstallLinks(t *testing.T) {
 	if err := os.WriteFile(bench, []byte("somebody's own"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if o := llamatap(t, "install-links", dir); o.status != 1 || !oneLine(o.stderr, bench, "--force") || strings.Contains(o.stderr, "llama-server") {
+	if o := llamatap(t, "install-links", dir); o.status != 1 || !oneLine(o.stderr, bench, "--force") ||
+		strings.Contains(o.stderr, "llama-server") {
 		t.Errorf("status %d\n%s", o.status, o.stderr)
 	}
 	if text, _ := os.ReadFile(bench); string(text) != "somebody's own" {
@@ -48,7 +49,8 @@ func TestInstallLinks(t *testing.T) {
 		t.Errorf("link to %q, %v", to, err)
 	}
 
-	if o := llamatap(t, "install-links", "--force", filepath.Dir(programs[0])); o.status != 1 || !oneLine(o.stderr, "llama.cpp's own") {
+	if o := llamatap(t, "install-links", "--force", filepath.Dir(programs[0])); o.status != 1 ||
+		!oneLine(o.stderr, "llama.cpp's own") {
 		t.Errorf("status %d\n%s", o.status, o.stderr)
 	}
 	if o := llamatap(t, "install-links"); o.status != 2 || !oneLine(o.stderr, "DIR") {
@@ -64,7 +66,8 @@ func TestLinks(t *testing.T) {
 	if err := os.Symlink("llama-completion", filepath.Join(dir, "llama-simple-link")); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-m", testenv.Model(t), "-t", "1", "-no-cnv", "-p", "func", "-n", "3", "--temp", "0", "--log-disable"}
+	args := []string{"-m", testenv.Model(t), "-t", "1", "-no-cnv", "-p", "func", "-n", "3", "--temp", "0",
+		"--log-disable"}
 	want := end(t, original(t, "llama-completion", args...))
 	for name, tap := range map[string][]string{"plain": nil, "tapped": onTap} {
 		t.Run(name, func(t *testing.T) {

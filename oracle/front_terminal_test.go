@@ -23,7 +23,8 @@ const endlessly = "-1"
 // it was trained with more.
 func chat(t *testing.T, n string) []string {
 	t.Helper()
-	return []string{"-m", testenv.Model(t), "--override-kv", "llama.context_length=int:32768", "-c", "32768", "--context-shift",
+	return []string{"-m", testenv.Model(t), "--override-kv", "llama.context_length=int:32768", "-c", "32768",
+		"--context-shift",
 		"-n", n, "--temp", "0", "-t", "1", "--ignore-eos"}
 }
 
@@ -131,7 +132,8 @@ func TestFrontStop(t *testing.T) {
 	term.Await("READY ")
 	pids := inGroupOf(t, "llama-cli", term.PID())
 	for _, pid := range pids {
-		if text, err := os.ReadFile(filepath.Join("/proc", pid, "status")); err != nil || !strings.Contains(string(text), "State:\tT") {
+		if text, err := os.ReadFile(filepath.Join("/proc", pid, "status")); err != nil ||
+			!strings.Contains(string(text), "State:\tT") {
 			t.Errorf("%v\n%s", err, text)
 		}
 	}
@@ -160,7 +162,8 @@ func inGroupOf(t *testing.T, word string, session int) (pids []string) {
 		line, err := os.ReadFile(file)
 		pid := filepath.Base(filepath.Dir(file))
 		n, _ := strconv.Atoi(pid)
-		if sid, err2 := unix.Getsid(n); err == nil && err2 == nil && sid == session && n != session && strings.Contains(string(line), word) {
+		if sid, err2 := unix.Getsid(n); err == nil && err2 == nil && sid == session && n != session &&
+			strings.Contains(string(line), word) {
 			pids = append(pids, pid)
 		}
 	}

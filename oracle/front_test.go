@@ -35,7 +35,8 @@ func front(t *testing.T, tap []string, name string, args ...string) *exec.Cmd {
 // original is one of llama.cpp's programs itself, whose log loses nothing.
 func original(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	return exec.Command(filepath.Join(testenv.NeedLlama(t), "run", name), append([]string{"--preload=" + stockObject(t)}, args...)...)
+	return exec.Command(filepath.Join(testenv.NeedLlama(t), "run", name),
+		append([]string{"--preload=" + stockObject(t)}, args...)...)
 }
 
 // A result is what a program wrote and how it ended, without what differs from run to run.
@@ -68,16 +69,20 @@ var masks = []struct {
 	{regexp.MustCompile(`\S*/(llama-[a-z-]+)`), "$1"}, // the name by which a program was called
 	{regexp.MustCompile(`0x[0-9a-f]{6,}`), "ADDRESS"},
 	{regexp.MustCompile(`ETA (?:[0-9.]+ hours )?[0-9.]+ minutes`), "ETA N"},
-	{regexp.MustCompile(`[0-9.]+ (ms|t/s|tokens per second|seconds|minutes)`), "N $1"}, // the words before minutes may be on the other output
+	// the words before minutes may be on the other output
+	{regexp.MustCompile(`[0-9.]+ (ms|t/s|tokens per second|seconds|minutes)`), "N $1"},
 	{regexp.MustCompile(`N ms / +[0-9.]+ %`), "N ms / N %"},
-	{regexp.MustCompile(`[-\\|/]?(?:\x08[-\\|/ ])+\x08`), ""},                                                  // a spinner, also among log lines
-	{regexp.MustCompile(`(?m)^(?:ggml_backend_load_best: failed to enumerate|load_backend: loaded) .*\n`), ""}, // where backends lie
+	// a spinner, also among log lines
+	{regexp.MustCompile(`[-\\|/]?(?:\x08[-\\|/ ])+\x08`), ""},
+	// where backends lie
+	{regexp.MustCompile(`(?m)^(?:ggml_backend_load_best: failed to enumerate|load_backend: loaded) .*\n`), ""},
 	{regexp.MustCompile(`Loading model\.\.\. ?[-\\|/]?`), "Loading model..."},
 }
 
 // TestMask: what a clock printed makes no difference.
 func TestMask(t *testing.T) {
-	one, other := "compute_imatrix: 0.05 seconds per pass - ETA 0.02 minutes\n", "compute_imatrix: 0.12 seconds per pass - ETA 0.00 minutes\n"
+	one, other := "compute_imatrix: 0.05 seconds per pass - ETA 0.02 minutes\n",
+		"compute_imatrix: 0.12 seconds per pass - ETA 0.00 minutes\n"
 	if got := mask(one); got != mask(other) || !strings.HasPrefix(got, "compute_imatrix: ") {
 		t.Errorf("%q and %q", got, mask(other))
 	}
@@ -126,7 +131,8 @@ func sameText(t *testing.T, what, got, want string) {
 	for n < min(len(ours), len(theirs))-1 && ours[n] == theirs[n] {
 		n++
 	}
-	t.Errorf("%s differs from line %d on: %q, of the original %q", what, n+1, ours[n:min(n+2, len(ours))], theirs[n:min(n+2, len(theirs))])
+	t.Errorf("%s differs from line %d on: %q, of the original %q", what, n+1, ours[n:min(n+2, len(ours))],
+		theirs[n:min(n+2, len(theirs))])
 }
 
 // TestFrontEnds compares how programs end by themselves, tapped and not, with the original.
@@ -144,10 +150,15 @@ func TestFrontEnds(t *testing.T) {
 		{"llama-completion", []string{"-m", "/nowhere.gguf", "-p", "a"}},
 		{"llama-cli", []string{"-m", "/nowhere.gguf"}},
 		{"llama-bench", []string{"-m", "/nowhere.gguf"}},
-		{"llama-bench", []string{"--offline", "-hf", "nothing"}},                                                                // abort()
-		{"llama-cli", []string{"-m", model, "-t", "1"}},                                                                         // EOF at its prompt
-		{"llama-completion", []string{"-m", model, "-t", "1", "-cnv", "-n", "3", "--temp", "0", "--log-disable"}},               // the same
-		{"llama-completion", []string{"-m", model, "-t", "1", "-no-cnv", "-p", "--tap is the program's", "-n", "1", "-s", "1"}}, // an argument of the kind
+		// abort()
+		{"llama-bench", []string{"--offline", "-hf", "nothing"}},
+		// EOF at its prompt
+		{"llama-cli", []string{"-m", model, "-t", "1"}},
+		// the same
+		{"llama-completion", []string{"-m", model, "-t", "1", "-cnv", "-n", "3", "--temp", "0", "--log-disable"}},
+		// an argument of the kind
+		{"llama-completion", []string{"-m", model, "-t", "1", "-no-cnv", "-p", "--tap is the program's", "-n", "1",
+			"-s", "1"}},
 	} {
 		t.Run(c.name+" "+c.args[len(c.args)-1], func(t *testing.T) {
 			t.Setenv("GGML_NO_BACKTRACE", "1")
@@ -203,7 +214,8 @@ func TestFrontDescriptor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	args := []string{"-m", testenv.Model(t), "-t", "1", "-no-cnv", "-f", "/dev/fd/3", "-n", "3", "--temp", "0", "--log-disable"}
+	args := []string{"-m", testenv.Model(t), "-t", "1", "-no-cnv", "-f", "/dev/fd/3", "-n", "3", "--temp", "0",
+		"--log-disable"}
 	give := func(cmd *exec.Cmd) result {
 		cmd.ExtraFiles = []*os.File{file}
 		return end(t, cmd)

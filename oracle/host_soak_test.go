@@ -28,14 +28,16 @@ func TestSoakHost(t *testing.T) {
 	testenv.NeedBPF(t)
 	length, dir := soakTime(t), t.TempDir()
 	work := []*exec.Cmd{
-		exec.Command(testenv.NeedFio(t), "--name=soak", "--directory="+dir, "--size=32M", "--rw=randrw", "--bs=4k", "--direct=1", "--fsync=64",
+		exec.Command(testenv.NeedFio(t), "--name=soak", "--directory="+dir, "--size=32M", "--rw=randrw", "--bs=4k",
+			"--direct=1", "--fsync=64",
 			"--time_based", fmt.Sprintf("--runtime=%d", int(length.Seconds())), "--rate_iops=2000"),
 		exec.Command("sh", "-c", `while :; do /bin/true; /bin/cat /proc/self/stat >/dev/null; done`),
 	}
 	var pids []int
 	var collectors []*exec.Cmd
 	for _, name := range []string{"block", "system", "prof"} {
-		cmd := command(t, "host", name, "--interval", "0.5", "--flush-every", "1", "--output", filepath.Join(dir, name+".jsonl"))
+		cmd := command(t, "host", name, "--interval", "0.5", "--flush-every", "1",
+			"--output", filepath.Join(dir, name+".jsonl"))
 		cmd.Stderr = os.Stderr
 		collectors, pids = append(collectors, cmd), append(pids, 0)
 	}
@@ -48,10 +50,13 @@ func TestSoakHost(t *testing.T) {
 			pids[i] = cmd.Process.Pid
 		}
 	}
-	g := begin(t, "run", "--tap-tensors", "l_out-0", "--tap-max-disk", "256M:rotate", "--tap-segment", "32M", "--tap-host", "all", "--tap-host-interval", "200ms", "-p", prompt, "-n", "100000000", "-c", "512", "--context-shift", "--ignore-eos", "-t", "1", "-s", "1")
+	g := begin(t, "run", "--tap-tensors", "l_out-0", "--tap-max-disk", "256M:rotate", "--tap-segment", "32M",
+		"--tap-host", "all", "--tap-host-interval", "200ms", "-p", prompt, "-n", "100000000", "-c", "512",
+		"--context-shift", "--ignore-eos", "-t", "1", "-s", "1")
 	pids = append(pids, g.cmd.Process.Pid)
 	names := []string{"block", "system", "prof", "collector of the run"}
-	base, most, last, files := make([]int64, len(pids)), make([]int64, len(pids)), make([]int64, len(pids)), make([]int, len(pids))
+	base, most, last, files := make([]int64, len(pids)), make([]int64, len(pids)), make([]int64, len(pids)), make([]int,
+		len(pids))
 	warm, end := time.Now().Add(min(length/3, time.Minute)), time.Now().Add(length)
 	late := end.Add(-length / 4)
 	for time.Now().Before(end) {
@@ -71,7 +76,8 @@ func TestSoakHost(t *testing.T) {
 		}
 	}
 	for i, name := range names {
-		t.Logf("%s: %d KiB when warm, %d KiB at most in %v, %d KiB at least in its last quarter", name, base[i], most[i], length, last[i])
+		t.Logf("%s: %d KiB when warm, %d KiB at most in %v, %d KiB at least in its last quarter", name, base[i],
+			most[i], length, last[i])
 		if most[i] > base[i]+24<<10 || last[i] > base[i]+4<<10 {
 			t.Errorf("%s grew from %d KiB to %d, and was at least %d at last", name, base[i], most[i], last[i])
 		}

@@ -45,7 +45,8 @@ func jsonLines[T any](t *testing.T, path string) []T {
 func TestHost(t *testing.T) {
 	testenv.NeedBPF(t)
 	const tokens = 48
-	o := llamatap(t, "run", "-p", "func main() {", "-n", "48", "--temp", "0", "-t", "1", "--tap-host", "all", "--tap-host-interval", "50ms", "--tap-host-details",
+	o := llamatap(t, "run", "-p", "func main() {", "-n", "48", "--temp", "0", "-t", "1", "--tap-host", "all",
+		"--tap-host-interval", "50ms", "--tap-host-details",
 		"--tap-resource-level", "MINIMAL").good(t)
 	if len(o.dirs) != 1 || strings.Contains(o.stderr, "left out") {
 		t.Fatalf("runs %v\n%s", o.dirs, o.stderr)
@@ -79,13 +80,16 @@ func hostSystem(t *testing.T, dir string) {
 			computed += p.OnCPUNS
 		}
 		if i > 0 && l.MonoNS-lines[i-1].MonoNS != int64(l.ActualS*1e9+0.5) {
-			t.Errorf("line %d: %d ns since the one before, interval_actual_s %v", i, l.MonoNS-lines[i-1].MonoNS, l.ActualS)
+			t.Errorf("line %d: %d ns since the one before, interval_actual_s %v", i, l.MonoNS-lines[i-1].MonoNS,
+				l.ActualS)
 		}
 		for _, thread := range l.Threads {
 			roles[thread.Role] = true
 			locks += thread.LockDelayNS()
-			if l.OffCPU[strconv.Itoa(thread.TID)] != thread.OffCPUNS() || thread.Role != resource.RoleCompute && thread.LockDelayNS() > 0 {
-				t.Errorf("line %d: %+v, off the processor %d, for locks %d", i, thread, l.OffCPU[strconv.Itoa(thread.TID)], thread.LockDelayNS())
+			if l.OffCPU[strconv.Itoa(thread.TID)] != thread.OffCPUNS() || thread.Role != resource.RoleCompute &&
+				thread.LockDelayNS() > 0 {
+				t.Errorf("line %d: %+v, off the processor %d, for locks %d", i, thread,
+					l.OffCPU[strconv.Itoa(thread.TID)], thread.LockDelayNS())
 			}
 			if ns := thread.OffCPUNS(); ns < 0 || float64(ns) > l.ActualS*1e9 {
 				t.Errorf("line %d: thread %d was off the processor for %d ns of %v s", i, thread.TID, ns, l.ActualS)
@@ -96,7 +100,8 @@ func hostSystem(t *testing.T, dir string) {
 		if roles[resource.RoleCompute] {
 			break
 		}
-		again := llamatap(t, "run", "-p", "func main() {", "-n", "96", "-t", "1", "--tap-host", "system", "--tap-host-interval", "50ms").good(t)
+		again := llamatap(t, "run", "-p", "func main() {", "-n", "96", "-t", "1", "--tap-host", "system",
+			"--tap-host-interval", "50ms").good(t)
 		for _, l := range jsonLines[resource.SystemLine](t, filepath.Join(again.dirs[0], "system_metrics.jsonl")) {
 			for _, thread := range l.Threads {
 				roles[thread.Role] = true
@@ -161,7 +166,8 @@ func hostWaits(t *testing.T, dir string, tokens int) {
 	for i := range lines {
 		l := &lines[i]
 		if l.Kind == resource.WaitTotal {
-			if i != len(lines)-1 || sum != l.WaitFigures || sum.Faults == 0 || l.Lost["ring_full"]+l.Lost["threads_full"]+l.Lost["requests_full"] > 0 {
+			if i != len(lines)-1 || sum != l.WaitFigures || sum.Faults == 0 ||
+				l.Lost["ring_full"]+l.Lost["threads_full"]+l.Lost["requests_full"] > 0 {
 				t.Errorf("total %+v, the lines before add up to %+v, lost %v", l.WaitFigures, sum, l.Lost)
 			}
 			continue
@@ -265,7 +271,8 @@ time.sleep(0.4)
 for _ in threads: work.put(None)
 for thread in threads: thread.join()
 `
-	llamatap(t, "host", "prof", "--only", "sched", "--interval", "60", "--output", path, "--", python, "-c", program).good(t)
+	llamatap(t, "host", "prof", "--only", "sched", "--interval", "60", "--output", path, "--", python,
+		"-c", program).good(t)
 	lines := jsonLines[resource.ProfSched](t, path)
 	if len(lines) != 1 {
 		t.Fatalf("%d lines", len(lines))
@@ -275,7 +282,8 @@ for thread in threads: thread.join()
 		t.Errorf("%d threads waited %d ns for work", s.ThreadCount, s.IdleNS)
 	}
 	for _, th := range s.Threads {
-		if delayed := th.RunnableWaitNS + *th.BlockedDiskNS + *th.BlockedOtherNS; th.Role == resource.RoleParked || th.OffCPUNS != delayed {
+		if delayed := th.RunnableWaitNS + *th.BlockedDiskNS + *th.BlockedOtherNS; th.Role == resource.RoleParked ||
+			th.OffCPUNS != delayed {
 			t.Errorf("thread %d, %s: %d ns off the processor, delayed for %d", th.TID, th.Role, th.OffCPUNS, delayed)
 		}
 	}
@@ -289,7 +297,8 @@ func TestHostAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, collector := range []string{"block", "system", "prof"} {
-		o := llamatap(t, "host", collector, "--interval", "0.1", "--output", path, "--", "sh", "-c", "dd if=/dev/zero of=/dev/null bs=1 count=2000 2>/dev/null; exit 7")
+		o := llamatap(t, "host", collector, "--interval", "0.1", "--output", path, "--", "sh",
+			"-c", "dd if=/dev/zero of=/dev/null bs=1 count=2000 2>/dev/null; exit 7")
 		if o.status != 7 {
 			t.Errorf("%s: status %d\n%s", collector, o.status, o.stderr)
 		}
@@ -299,7 +308,8 @@ func TestHostAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-	if len(lines) < 4 || lines[0] != `{"torn` || !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, `"syscall":"read"`) }) {
+	if len(lines) < 4 || lines[0] != `{"torn` ||
+		!slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, `"syscall":"read"`) }) {
 		t.Errorf("%d lines:\n%s", len(lines), text)
 	}
 	for i, line := range lines[1:] {

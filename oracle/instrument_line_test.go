@@ -33,7 +33,8 @@ func TestInstrumentLine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(filepath.Join(root, "examples", "instrument", "instrument.cpp"), filepath.Join(checkout, "program.cpp")); err != nil {
+	if err := os.Symlink(filepath.Join(root, "examples", "instrument", "instrument.cpp"),
+		filepath.Join(checkout, "program.cpp")); err != nil {
 		t.Fatal(err)
 	}
 	run := func(cmd *exec.Cmd) {

@@ -19,7 +19,8 @@ import (
 // tapAlone are keys that the schema requires of the tap and that a program cannot know: the graph that runs, and
 // where its tensors lie.
 var tapAlone = []string{
-	"exec", "graph", "op_seq", "node_count", "phase", "phases", "time_source", "buffer_id", "mapped", "cache", "cells", "from_layer_id",
+	"exec", "graph", "op_seq", "node_count", "phase", "phases", "time_source", "buffer_id", "mapped", "cache", "cells",
+	"from_layer_id",
 	"tensors", "data_bytes", "data_size_mb", "graphs", "tokens",
 }
 

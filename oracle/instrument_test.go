@@ -24,7 +24,8 @@ import (
 // instrumented runs examples/instrument and returns the file of events that it wrote, and its lines.
 func instrumented(t *testing.T, env ...string) (path string, lines [][]byte) {
 	t.Helper()
-	program, backends := testenv.Instrumented(t, filepath.Join(testenv.Root(t), "examples", "instrument", "instrument.cpp"))
+	program, backends := testenv.Instrumented(t, filepath.Join(testenv.Root(t), "examples", "instrument",
+		"instrument.cpp"))
 	path = filepath.Join(t.TempDir(), "resource.jsonl")
 	cmd := exec.Command(program, path, backends)
 	cmd.Env = append(os.Environ(), env...)
@@ -40,8 +41,10 @@ func instrumented(t *testing.T, env ...string) (path string, lines [][]byte) {
 
 // setByProgram are keys that the tap's events do not have: a program sets them, not the tap.
 var setByProgram = []string{
-	"recorder", "enabled", "looking_ns", "compute_operations", "memory_operations", "ops_without_flops", "name", "input_tensors_left_out",
-	"cache_bytes", "cache_size_mb", "unmatched_ends", "left_open", "untracked_allocations", "unmatched_deallocations", "arithmetic_intensity",
+	"recorder", "enabled", "looking_ns", "compute_operations", "memory_operations", "ops_without_flops", "name",
+	"input_tensors_left_out",
+	"cache_bytes", "cache_size_mb", "unmatched_ends", "left_open", "untracked_allocations", "unmatched_deallocations",
+	"arithmetic_intensity",
 }
 
 // keysOf are the keys of an event's struct.
@@ -68,7 +71,8 @@ func checkLine(t *testing.T, line []byte) (event any, keys map[string]any) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, line)
 	}
-	if unix, _ := keys["unix_ns"].(float64); keys["timestamp"] == nil || unix < 1.7e18 || keys["source"] == nil || keys["session_id"] == nil {
+	if unix, _ := keys["unix_ns"].(float64); keys["timestamp"] == nil || unix < 1.7e18 || keys["source"] == nil ||
+		keys["session_id"] == nil {
 		t.Errorf("%s", line)
 	}
 	known := keysOf(reflect.TypeOf(event).Elem(), map[string]bool{})
@@ -99,7 +103,8 @@ func TestInstrument(t *testing.T) {
 		switch e := event.(type) {
 		case *resource.Allocation:
 			shapes[keys["name"].(string)] = e.TensorShape
-			if e.MemoryAddress == "" || e.EstimatedBandwidthGBPS != nil || e.AllocationSizeMB == nil || *e.AllocationSizeMB <= 0 || *e.CompressionRatio < 1 {
+			if e.MemoryAddress == "" || e.EstimatedBandwidthGBPS != nil || e.AllocationSizeMB == nil ||
+				*e.AllocationSizeMB <= 0 || *e.CompressionRatio < 1 {
 				t.Errorf("%s", line)
 			}
 		case *resource.Compute:
@@ -113,7 +118,8 @@ func TestInstrument(t *testing.T) {
 		case *resource.ComponentEnd:
 			componentNS += e.DurationNS
 		case *resource.Summary:
-			if want := uint64(14*8192 - 6*8192 + 6*16384 + 3*1792); e.PeakLiveBytes != want || e.Lost != nil || e.ComponentFlows != 4 {
+			if want := uint64(14*8192 - 6*8192 + 6*16384 + 3*1792); e.PeakLiveBytes != want || e.Lost != nil ||
+				e.ComponentFlows != 4 {
 				t.Errorf("want a peak of %d: %s", want, line)
 			}
 			if e.SessionID != `instrument "example"` {
@@ -122,8 +128,10 @@ func TestInstrument(t *testing.T) {
 		}
 	}
 	want := map[string]int{
-		"resource_session_start": 1, "resource_tracking_begin": 1, "memory_allocation": 17, "layer_begin": 2, "component_begin": 4,
-		"compute_execution": 18, "kv_cache_operation": 2, "component_end": 4, "component_handoff": 4, "mlp_operation": 8, "layer_end": 2,
+		"resource_session_start": 1, "resource_tracking_begin": 1, "memory_allocation": 17, "layer_begin": 2,
+		"component_begin":   4,
+		"compute_execution": 18, "kv_cache_operation": 2, "component_end": 4, "component_handoff": 4,
+		"mlp_operation": 8, "layer_end": 2,
 		"memory_deallocation": 2, "resource_session_summary": 1, "resource_session_end": 1,
 	}
 	if !maps.Equal(counts, want) {
@@ -138,7 +146,8 @@ func TestInstrument(t *testing.T) {
 // reported before.
 func checkCompute(t *testing.T, line []byte, e *resource.Compute, shapes map[string][]int64) {
 	t.Helper()
-	names := map[string]string{"mul_mat": "MUL_MAT", "softmax": "SOFT_MAX", "rms_norm": "RMS_NORM", "swiglu": "SWIGLU", "add": "ADD"}
+	names := map[string]string{"mul_mat": "MUL_MAT", "softmax": "SOFT_MAX", "rms_norm": "RMS_NORM", "swiglu": "SWIGLU",
+		"add": "ADD"}
 	tensor := func(shape []int64) (r resource.Tensor) {
 		r.NE = [4]int64{1, 1, 1, 1}
 		copy(r.NE[:], shape)
@@ -157,7 +166,8 @@ func checkCompute(t *testing.T, line []byte, e *resource.Compute, shapes map[str
 
 // TestInstrumentEnvironment: what the environment says holds, and the levels record what resource's table says.
 func TestInstrumentEnvironment(t *testing.T) {
-	program, backends := testenv.Instrumented(t, filepath.Join(testenv.Root(t), "examples", "instrument", "instrument.cpp"))
+	program, backends := testenv.Instrumented(t, filepath.Join(testenv.Root(t), "examples", "instrument",
+		"instrument.cpp"))
 	for _, level := range []resource.Level{resource.Minimal, resource.Detailed} {
 		path := filepath.Join(t.TempDir(), "r.jsonl")
 		cmd := exec.Command(program, filepath.Join(t.TempDir(), "not", "there"), backends)
@@ -275,7 +285,8 @@ func randomOp(random *rand.Rand, name string) resource.Op {
 func TestInstrumentTexts(t *testing.T) {
 	program := testenv.InstrumentAsk(t)
 	random := rand.New(rand.NewPCG(3, 4))
-	alphabet := []string{"a", "\"", "\\", "\n", "\x01", "\x7f", "\x80", "\xc3", "é", "\xe2\x82", "€", "\xed\xa0\x80", "😀", "\xf0\x9f", "\xff", "\u2028", "</script>"}
+	alphabet := []string{"a", "\"", "\\", "\n", "\x01", "\x7f", "\x80", "\xc3", "é", "\xe2\x82", "€", "\xed\xa0\x80",
+		"😀", "\xf0\x9f", "\xff", "\u2028", "</script>"}
 	var texts []string
 	for range 2000 {
 		text := ""

@@ -16,9 +16,12 @@ import (
 // not make a changed file whole.
 func TestKilledRepairOfChangedFiles(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
-		"kv_block_lifecycle.parquet": func(path string) error { return os.WriteFile(path, []byte("something else"), 0o600) },
-		"control.jsonl":              func(path string) error { return os.WriteFile(path, []byte("{\"n\":2}\n"), 0o600) },
-		"notes.txt":                  os.Remove,
+		"kv_block_lifecycle.parquet": func(path string) error {
+			return os.WriteFile(path, []byte("something else"),
+				0o600)
+		},
+		"control.jsonl": func(path string) error { return os.WriteFile(path, []byte("{\"n\":2}\n"), 0o600) },
+		"notes.txt":     os.Remove,
 	} {
 		calls := 0
 		for n := 1; n <= calls || n == 1; n++ {
@@ -36,7 +39,8 @@ func TestKilledRepairOfChangedFiles(t *testing.T) {
 				}
 			}
 			now := time.Now()
-			meta := rundir.Metadata{Version: rundir.MetadataVersion, RunID: d.ID(), Created: now, Ended: now, Losses: []rundir.Loss{}}
+			meta := rundir.Metadata{Version: rundir.MetadataVersion, RunID: d.ID(), Created: now, Ended: now,
+				Losses: []rundir.Loss{}}
 			if err := d.WriteJSON(rundir.MetadataName, meta); err != nil {
 				t.Fatal(err)
 			}

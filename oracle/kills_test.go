@@ -34,21 +34,30 @@ var killedRuns = []struct {
 	args  []string
 	files []string // that it leaves, segments aside
 }{
-	{"one stream", []string{"--tap-attention", "keep", "--tap-resource-level", "VERBOSE", "--tap-legacy-estimates", "--tap-kv", "--tap-kv-block", "1",
-		"--tap-regions", "--tap-ledger", "--tap-samples", "perf:faults,pages", "--tap-process-interval", "50ms", "--tap-host", "all",
-		"--tap-host-interval", "50ms", "--tap-host-details", "--tap-sync", "token"}, append(killedFiles, "activations.stream")},
-	{"segments", []string{"--tap-segment", "64K", "--tap-codec", "none", "--tap-resource-level", "VERBOSE", "--tap-kv", "--tap-regions", "--tap-ledger", "windows", "--tap-ledger-window",
-		"20ms", "--tap-samples", "perf:faults,pages", "--tap-process-interval", "50ms", "--tap-host", "all", "--tap-host-interval", "50ms", "--tap-host-details",
+	{"one stream", []string{"--tap-attention", "keep", "--tap-resource-level", "VERBOSE", "--tap-legacy-estimates",
+		"--tap-kv", "--tap-kv-block", "1",
+		"--tap-regions", "--tap-ledger", "--tap-samples", "perf:faults,pages", "--tap-process-interval", "50ms",
+		"--tap-host", "all",
+		"--tap-host-interval", "50ms", "--tap-host-details", "--tap-sync", "token"},
+		append(killedFiles, "activations.stream")},
+	{"segments", []string{"--tap-segment", "64K", "--tap-codec", "none", "--tap-resource-level", "VERBOSE", "--tap-kv",
+		"--tap-regions", "--tap-ledger", "windows", "--tap-ledger-window",
+		"20ms", "--tap-samples", "perf:faults,pages", "--tap-process-interval", "50ms", "--tap-host", "all",
+		"--tap-host-interval", "50ms", "--tap-host-details",
 		"--tap-preallocate", "1M"}, append(killedFiles, "seg-00001", "seg-00002")},
-	{"checkpoints", []string{"--tap-resource-level", "DETAILED", "--tap-kv", "--tap-host", "all", "--tap-host-interval", "50ms",
+	{"checkpoints", []string{"--tap-resource-level", "DETAILED", "--tap-kv", "--tap-host", "all",
+		"--tap-host-interval", "50ms",
 		"--tap-checkpoint-every", "4"}, []string{"activations.stream", "resource.jsonl", "kv_block_lifecycle.parquet"}},
-	{"states", []string{"--tap-checkpoint-every", "4", "--tap-checkpoint-state", "--tap-sync", "none"}, []string{"activations.stream"}},
+	{"states", []string{"--tap-checkpoint-every", "4", "--tap-checkpoint-state", "--tap-sync", "none"},
+		[]string{"activations.stream"}},
 }
 
-var killedFiles = []string{"resource.jsonl", "kv_block_lifecycle.parquet", "region_map.parquet", "trace.parquet", "process.jsonl"}
+var killedFiles = []string{"resource.jsonl", "kv_block_lifecycle.parquet", "region_map.parquet", "trace.parquet",
+	"process.jsonl"}
 
 // killedHostFiles are those of the collectors of --tap-host all, on a machine where they can run.
-var killedHostFiles = []string{"block_io.jsonl", "system_metrics.jsonl", "llm_prof.jsonl", "host_self.jsonl", "host_waits.jsonl", "host_faults.jsonl"}
+var killedHostFiles = []string{"block_io.jsonl", "system_metrics.jsonl", "llm_prof.jsonl", "host_self.jsonl",
+	"host_waits.jsonl", "host_faults.jsonl"}
 
 // kills counts what of one of killedRuns was killed, and where.
 type kills struct {
@@ -113,7 +122,8 @@ func TestKills(t *testing.T) {
 	}
 	t.Logf("%d killed", killed)
 	for _, k := range all {
-		t.Logf("%s: %d left a run to repair; passes over all points of a run: %d, of a repair: %d, of which %d and %d are left", k.name,
+		t.Logf("%s: %d left a run to repair; passes over all points of a run: %d, of a repair: %d, of which %d and "+
+			"%d are left", k.name,
 			k.begun, k.passes[0], k.passes[1], len(k.points[0]), len(k.points[1]))
 		for _, name := range slices.Sorted(maps.Keys(k.at)) {
 			t.Logf("%5d %s", k.at[name], name)
@@ -294,7 +304,8 @@ func readCommitted(t *testing.T, dir string) (c committed) {
 		}
 		_, missing := os.Stat(filepath.Join(filepath.Dir(path), rundir.ManifestName))
 		lines := strings.HasSuffix(path, ".jsonl")
-		if missing != nil && !lines && !strings.HasSuffix(path, ".parquet") || strings.HasSuffix(path, rundir.CheckpointSuffix) {
+		if missing != nil && !lines && !strings.HasSuffix(path, ".parquet") ||
+			strings.HasSuffix(path, rundir.CheckpointSuffix) {
 			return nil
 		}
 		data := content(t, path)
@@ -330,11 +341,13 @@ func (k *kills) check(t *testing.T, what, dir string) {
 	before := readCommitted(t, dir)
 	o := llamatap(t, "verify", "--repair", dir)
 	v := verifyJSON(t, dir)
-	if !v.Sealed || slices.Contains(v.kinds(), "damage") || slices.Contains(v.kinds(), "unsealed") || v.OK != (o.status == 0) || o.status > 1 {
+	if !v.Sealed || slices.Contains(v.kinds(), "damage") || slices.Contains(v.kinds(), "unsealed") ||
+		v.OK != (o.status == 0) || o.status > 1 {
 		t.Errorf("%s: status %d, %+v\n%s", what, o.status, v, o.stderr)
 		return
 	}
-	if again := llamatap(t, "verify", "--repair", dir); again.status != o.status || strings.Contains(again.stderr, "repair ") {
+	if again := llamatap(t, "verify", "--repair", dir); again.status != o.status ||
+		strings.Contains(again.stderr, "repair ") {
 		t.Errorf("%s: repaired again: status %d\n%s", what, again.status, again.stderr)
 	}
 	k.checkFolders(t, what, dir)
@@ -342,7 +355,8 @@ func (k *kills) check(t *testing.T, what, dir string) {
 	if err != nil || m.RunID != filepath.Base(dir) || m.Lossy == v.OK || !sealed && len(m.Repaired) == 0 {
 		t.Errorf("%s: metadata %+v, %v; %+v", what, m, err, v)
 	}
-	if described && (m.Model != k.metadata.Model || len(m.Command) != len(k.metadata.Command) || m.Created.IsZero() || m.Config == nil) {
+	if described && (m.Model != k.metadata.Model || len(m.Command) != len(k.metadata.Command) || m.Created.IsZero() ||
+		m.Config == nil) {
 		t.Errorf("%s: metadata %+v", what, m)
 	}
 	after := readCommitted(t, dir)
@@ -367,7 +381,8 @@ func (k *kills) check(t *testing.T, what, dir string) {
 		}
 		defer s.Close()
 		totals := s.Info().Totals
-		sum.Commits, sum.Packets, sum.Rows = sum.Commits+totals.Commits, sum.Packets+totals.Packets, sum.Rows+totals.Rows
+		sum.Commits, sum.Packets, sum.Rows = sum.Commits+totals.Commits, sum.Packets+totals.Packets,
+			sum.Rows+totals.Rows
 		all = append(all, content(t, filepath.Join(part, "activations.stream"))...)
 		tokens = append(tokens, tokensOf(t, part)...)
 	}

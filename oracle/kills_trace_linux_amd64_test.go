@@ -20,10 +20,13 @@ var killCalls = map[uint64]struct {
 	argument   int
 	descriptor bool
 }{
-	unix.SYS_RENAMEAT: {"rename", 3, false}, unix.SYS_RENAMEAT2: {"rename", 3, false}, unix.SYS_RENAME: {"rename", 1, false},
-	unix.SYS_FSYNC: {"fsync", 0, true}, unix.SYS_FDATASYNC: {"fdatasync", 0, true}, unix.SYS_FTRUNCATE: {"ftruncate", 0, true},
-	unix.SYS_UNLINKAT: {"unlink", 1, false}, unix.SYS_LINKAT: {"link", 3, false}, unix.SYS_TRUNCATE: {"truncate", 0, false},
-	unix.SYS_MKDIRAT: {"mkdir", 1, false},
+	unix.SYS_RENAMEAT: {"rename", 3, false}, unix.SYS_RENAMEAT2: {"rename", 3, false},
+	unix.SYS_RENAME: {"rename", 1, false},
+	unix.SYS_FSYNC:  {"fsync", 0, true}, unix.SYS_FDATASYNC: {"fdatasync", 0, true},
+	unix.SYS_FTRUNCATE: {"ftruncate", 0, true},
+	unix.SYS_UNLINKAT:  {"unlink", 1, false}, unix.SYS_LINKAT: {"link", 3, false},
+	unix.SYS_TRUNCATE: {"truncate", 0, false},
+	unix.SYS_MKDIRAT:  {"mkdir", 1, false},
 }
 
 // killAtCall runs a command to its call number n of killCalls, counted over all of its threads, and kills it there
@@ -42,7 +45,8 @@ func killAtCall(t *testing.T, cmd *exec.Cmd, n int) (at string, calls int) {
 	if _, err := unix.Wait4(pid, &status, unix.WALL, nil); err != nil || !status.Stopped() {
 		t.Fatalf("%v, %v", status, err)
 	}
-	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL); err != nil {
+	const options = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_EXITKILL
+	if err := unix.PtraceSetOptions(pid, options); err != nil {
 		t.Fatal(err)
 	}
 	inside := map[int]bool{} // threads in a call
@@ -74,7 +78,8 @@ func killAtCall(t *testing.T, cmd *exec.Cmd, n int) (at string, calls int) {
 				continue
 			}
 			if calls++; calls == n {
-				at = call.name + " " + fileOf(tid, []uint64{regs.Rdi, regs.Rsi, regs.Rdx, regs.R10}[call.argument], call.descriptor)
+				at = call.name + " " + fileOf(tid, []uint64{regs.Rdi, regs.Rsi, regs.Rdx, regs.R10}[call.argument],
+					call.descriptor)
 				unix.Kill(pid, unix.SIGKILL)
 			}
 		case status.StopSignal() != unix.SIGTRAP && status.StopSignal() != unix.SIGSTOP:
@@ -99,7 +104,8 @@ func fileOf(tid int, argument uint64, descriptor bool) string {
 	if strings.HasPrefix(name, "run_") {
 		return "run directory"
 	}
-	if i := slices.IndexFunc([]string{"kills", "Test", "00"}, func(p string) bool { return strings.HasPrefix(name, p) }); i >= 0 {
+	if i := slices.IndexFunc([]string{"kills", "Test", "00"},
+		func(p string) bool { return strings.HasPrefix(name, p) }); i >= 0 {
 		return "output folder"
 	}
 	return name

@@ -31,12 +31,14 @@ func TestServerReuse(t *testing.T) {
 
 func serverReuse(t *testing.T, ram string) {
 	const slots, rounds = 3, 6
-	s := serve(t, []string{"--tap-kv", "--tap-kv-block", "16"}, "-np", fmt.Sprint(slots), "-c", "3072", "-b", "64", "-t", "1", "--no-webui", "--cache-ram", ram)
+	s := serve(t, []string{"--tap-kv", "--tap-kv-block", "16"}, "-np", fmt.Sprint(slots), "-c", "3072", "-b", "64",
+		"-t", "1", "--no-webui", "--cache-ram", ram)
 	var answers [slots][rounds]completionAnswer
 	var all sync.WaitGroup
 	for slot := range int32(slots) {
 		own := fmt.Sprintf("package p%d\n", slot)
-		prompts := [rounds]string{own, own + "func main() {", own + "func main() {", long + own, long + own + "\n\treturn", own + long}
+		prompts := [rounds]string{own, own + "func main() {", own + "func main() {", long + own, long + own +
+			"\n\treturn", own + long}
 		all.Go(func() {
 			for i, prompt := range prompts {
 				answers[slot][i] = s.ask(t, question{prompt: prompt, slot: slot, n: 1 + (i*3+int(slot))%7})
@@ -87,16 +89,19 @@ func serverReuse(t *testing.T, ram string) {
 // TestKVOfDevice: lives on a device, the CPU behind a socket, are those on the CPU itself: in time they differ, in
 // nothing else.
 func TestKVOfDevice(t *testing.T) {
-	models := map[string]string{"default": testenv.Model(t), "window": synthetic(t, "gemma2", gguf.F16, nil), "hybrid": synthetic(t, "jamba", gguf.F16, nil)}
+	models := map[string]string{"default": testenv.Model(t), "window": synthetic(t, "gemma2", gguf.F16, nil),
+		"hybrid": synthetic(t, "jamba", gguf.F16, nil)}
 	endpoint := testenv.NeedRPC(t)
 	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
 	t.Setenv(name, path)
 	for name, model := range models {
 		for _, fa := range []string{"on", "off"} {
 			t.Run(name+" fa "+fa, func(t *testing.T) {
-				args := []string{"exec", "--tap-kv", "--tap-kv-block", "4", "--", "llama-completion", "-m", model, "-p", prompt, "-n", "12", "--temp", "0", "-t", "1", "-c", "512", "-ub", "16",
+				args := []string{"exec", "--tap-kv", "--tap-kv-block", "4", "--", "llama-completion", "-m", model,
+					"-p", prompt, "-n", "12", "--temp", "0", "-t", "1", "-c", "512", "-ub", "16",
 					"-fa", fa, "-no-cnv"}
-				cpu, there := livesOf(t, append(args, "-dev", "none")), livesOf(t, append(args, "--rpc", endpoint, "-ngl", "99"))
+				cpu, there := livesOf(t, append(args, "-dev", "none")), livesOf(t, append(args, "--rpc", endpoint,
+					"-ngl", "99"))
 				if !reflect.DeepEqual(cpu, there) || len(cpu.Layers) < 4 || cpu.Sequences[0].Writes < 12 {
 					t.Errorf("on the device: %+v\non the CPU: %+v", there, cpu)
 				}
@@ -107,13 +112,15 @@ func TestKVOfDevice(t *testing.T) {
 
 // TestKVOfPromptCache: what a prompt cache brought back before anything was computed is found when tokens read it.
 func TestKVOfPromptCache(t *testing.T) {
-	args := []string{"run", "--tap-kv", "-p", long, "-n", "5", "--temp", "0", "-t", "1", "--prompt-cache", filepath.Join(t.TempDir(), "cache")}
+	args := []string{"run", "--tap-kv", "-p", long, "-n", "5", "--temp", "0", "-t", "1",
+		"--prompt-cache", filepath.Join(t.TempDir(), "cache")}
 	first, second := livesOf(t, args).Last, livesOf(t, args).Last
 	n := first.Reuse.Needed
 	if n < 50 || first.Reuse.Reused != 0 || first.Doubts.Found != 0 || !first.Freed[0].Whole {
 		t.Errorf("the first: %+v", first)
 	}
-	if r := second.Reuse; r.Needed != n || r.Reused != n-1 || r.Hits != 1 || second.Doubts.Found != n-1 || second.Freed[0].Whole {
+	if r := second.Reuse; r.Needed != n || r.Reused != n-1 || r.Hits != 1 || second.Doubts.Found != n-1 ||
+		second.Freed[0].Whole {
 		t.Errorf("the second: %+v, want %d of %d reused", second, n-1, n)
 	}
 }
@@ -124,19 +131,24 @@ import sys, pandas, pyarrow.parquet as pq, duckdb
 name = sys.argv[1]
 f = pq.ParquetFile(name)
 assert f.schema_arrow.metadata[b"llamatap_schema_version"] == b"2.0", f.schema_arrow.metadata
-columns = "block_id layer kv seq_id pos_start pos_end cell_start cell_end alloc_ns first_write_ns last_write_ns n_writes first_read_ns last_read_ns n_reads evict_ns evict_reason censored".split()
+columns = "block_id layer kv seq_id pos_start pos_end cell_start cell_end alloc_ns first_write_ns " \
+    "last_write_ns n_writes first_read_ns last_read_ns n_reads evict_ns evict_reason censored"
+columns = columns.split()
 assert f.schema_arrow.names[:len(columns)] == columns, f.schema_arrow.names
 types = {n: str(f.schema_arrow.field(n).type) for n in columns}
-assert types["censored"] == "bool" and types["kv"] == types["evict_reason"] == "string" and types["n_writes"] == "int64" and types["evict_ns"] == "timestamp[ns]" and types["layer"] == "int32", types
+assert types["censored"] == "bool" and types["kv"] == types["evict_reason"] == "string" and \
+    types["n_writes"] == "int64" and types["evict_ns"] == "timestamp[ns]" and types["layer"] == "int32", types
 assert all(f.schema_arrow.field(n).metadata[b"description"] for n in f.schema_arrow.names)
 d = pandas.read_parquet(name)
 assert str(d.evict_ns.dtype) == "datetime64[ns, UTC]", d.dtypes
 assert len(d) > 20 and (d.evict_ns.isna() == d.censored).all() and (d.evict_reason.isna() == d.censored).all()
-assert ((d.evict_ns - d.alloc_ns).dropna() > pandas.Timedelta(0)).all() and (d.last_read_ns >= d.first_read_ns).all() and (d.first_write_ns >= d.alloc_ns).all()
+assert ((d.evict_ns - d.alloc_ns).dropna() > pandas.Timedelta(0)).all() and \
+    (d.last_read_ns >= d.first_read_ns).all() and (d.first_write_ns >= d.alloc_ns).all()
 exact = pq.read_table(name, columns=["evict_ns"])["evict_ns"].cast("int64").to_pylist()
 assert [v.value if v is not pandas.NaT else None for v in d.evict_ns] == exact
 assert [v for v, in duckdb.sql(f"select epoch_ns(evict_ns) from '{name}'").fetchall()] == exact
-rows = duckdb.sql(f"select evict_reason, count(*) from '{name}' where kv = 'k' and layer = 0 group by 1 order by 1").fetchall()
+rows = duckdb.sql(f"select evict_reason, count(*) from '{name}' where kv = 'k' and layer = 0 "
+    "group by 1 order by 1").fetchall()
 print(rows)
 `
 
@@ -144,7 +156,8 @@ print(rows)
 func TestOthersReadLives(t *testing.T) {
 	python := testenv.NeedPython(t, "pyarrow.parquet", "pandas", "duckdb")
 	out := t.TempDir()
-	llamatap(t, "run", "--tap-kv", "--tap-kv-block", "8", "--tap-out", out, "-p", prompt, "-n", "300", "-c", "256", "--keep", "2", "--context-shift", "--temp", "0", "-t", "1").good(t)
+	llamatap(t, "run", "--tap-kv", "--tap-kv-block", "8", "--tap-out", out, "-p", prompt, "-n", "300", "-c", "256",
+		"--keep", "2", "--context-shift", "--temp", "0", "-t", "1").good(t)
 	dirs := runDirs(t, out)
 	seen, err := exec.Command(python, "-c", tableOfLives, filepath.Join(dirs[0], rundir.LivesName)).CombinedOutput()
 	if err != nil || !strings.Contains(string(seen), "seq_rm") {
@@ -168,7 +181,8 @@ func livesOf(t *testing.T, args []string) *resources.KV {
 	if len(k.Gauges()) == 0 {
 		t.Fatal("no cache was seen")
 	}
-	k.Path, k.BeginUnixNS, k.Seconds, k.Timeline, k.Last.UnixNS, k.Last.Reuse.Gap = "", 0, 0, nil, 0, kvcache.Histogram{}
+	k.Path, k.BeginUnixNS, k.Seconds, k.Timeline, k.Last.UnixNS, k.Last.Reuse.Gap = "", 0, 0, nil, 0,
+		kvcache.Histogram{}
 	k.Last.Lifetime, k.Last.Idle = kvcache.Histogram{}, kvcache.Histogram{}
 	for i := range k.Sequences {
 		k.Sequences[i].Lifetime, k.Sequences[i].Idle = resources.Spread{}, resources.Spread{}
@@ -182,7 +196,8 @@ func TestKVOfDrafts(t *testing.T) {
 	own, hybrid := testenv.Model(t), synthetic(t, "jamba", gguf.F16, nil)
 	for name, model := range map[string]string{"itself": own, "hybrid": hybrid} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, []string{"--tap-kv", "--tap-kv-block", "1"}, "-m", model, "-np", "2", "-c", "1024", "-t", "1", "--no-webui", "--cache-ram", "0",
+			s := serve(t, []string{"--tap-kv", "--tap-kv-block", "1"}, "-m", model, "-np", "2", "-c", "1024", "-t", "1",
+				"--no-webui", "--cache-ram", "0",
 				"--spec-type", "draft-simple", "-md", own, "-td", "1")
 			drafted, accepted := 0, 0
 			for i, prompt := range []string{"func main() {", "package http", "func main() {\n\treturn"} {

@@ -39,7 +39,8 @@ func filedRegions(t *testing.T, dir string) map[int64]filed {
 		}
 		for i, kind := range columns["region_type"].Texts {
 			if kind == "weight" && columns["file_offset"].Valid[i] {
-				all[columns["region_id"].Ints[i]] = filed{columns["tensor"].Texts[i], columns["file_offset"].Ints[i], columns["offset"].Ints[i]}
+				all[columns["region_id"].Ints[i]] = filed{columns["tensor"].Texts[i], columns["file_offset"].Ints[i],
+					columns["offset"].Ints[i]}
 			}
 		}
 	}
@@ -94,8 +95,10 @@ func TestLedgerOfColdModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	emptied(t, model)
-	rows, dir := ledgerOf(t, "llama-completion", "--tap-cold", "--tap-ledger", "--tap-host", "waits", "--tap-host-details",
-		"-m", model, "-p", "One two three", "-n", "2", "-no-cnv", "--temp", "0", "--no-warmup", "-t", "1", "--no-repack")
+	rows, dir := ledgerOf(t, "llama-completion", "--tap-cold", "--tap-ledger", "--tap-host", "waits",
+		"--tap-host-details",
+		"-m", model, "-p", "One two three", "-n", "2", "-no-cnv", "--temp", "0", "--no-warmup", "-t", "1",
+		"--no-repack")
 	fromLedger, faulted := newFirsts(), newFirsts()
 	regions := filedRegions(t, dir)
 	for i := range rows {
@@ -142,7 +145,8 @@ func TestLedgerOfColdModel(t *testing.T) {
 		}
 	}
 	common := inCommon(large, seen)
-	t.Logf("%d tensors are in the ledger, %d faulted, %d in the same order; of %d pages in the ledger %d faulted", len(large), len(seen), common, len(fromLedger.pages), both)
+	t.Logf("%d tensors are in the ledger, %d faulted, %d in the same order; of %d pages in the ledger %d faulted",
+		len(large), len(seen), common, len(fromLedger.pages), both)
 	if len(large) < 40 || len(seen) != len(large) || common < len(large)-max(1, len(large)/100) {
 		t.Errorf("read: %v\nfaulted: %v", large, seen)
 	}

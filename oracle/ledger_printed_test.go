@@ -95,7 +95,8 @@ func (r *reckoner) bytes(p *printed, k int) (n, padded int64, ok bool) {
 		return whole / s.ne[2] * r.ids[p.name], 0, r.ids[p.name] > 0
 	case p.op == "ADD_ID" && k == 1:
 		return whole / s.ne[1] * r.ids[p.name], 0, r.ids[p.name] > 0
-	case cache && p.op == "FLASH_ATTN_EXT" && k == 1, cache && p.op == "MUL_MAT" && k == 0 && strings.HasPrefix(s.name, "cache_k_l"):
+	case cache && p.op == "FLASH_ATTN_EXT" && k == 1, cache && p.op == "MUL_MAT" && k == 0 && strings.HasPrefix(s.name,
+		"cache_k_l"):
 		return whole / s.ne[1] * r.cells, whole / s.ne[1] * (s.ne[1] - r.cells), true
 	case cache && p.op == "MUL_MAT" && k == 0:
 		return whole / s.ne[0] * r.cells, whole / s.ne[0] * (s.ne[0] - r.cells), true
@@ -109,10 +110,12 @@ func (r *reckoner) bytes(p *printed, k int) (n, padded int64, ok bool) {
 // layer before it.
 func (r *reckoner) experts(nodes []*printed, at int) {
 	for i := at; i >= 0; i-- {
-		if strings.HasPrefix(nodes[i].name, "ffn_moe_topk") || strings.HasPrefix(nodes[i].name, "ffn_moe_argsort") && nodes[i].ne[0] == nodes[at].ne[1] {
+		if strings.HasPrefix(nodes[i].name, "ffn_moe_topk") || strings.HasPrefix(nodes[i].name, "ffn_moe_argsort") &&
+			nodes[i].ne[0] == nodes[at].ne[1] {
 			seen := map[string]bool{}
 			values, _, _ := strings.Cut(nodes[i].body, "sum =")
-			for _, word := range strings.FieldsFunc(values, func(c rune) bool { return strings.ContainsRune("[], \n.", c) }) {
+			for _, word := range strings.FieldsFunc(values,
+				func(c rune) bool { return strings.ContainsRune("[], \n.", c) }) {
 				if _, err := strconv.Atoi(word); err == nil && word != "0000" {
 					seen[word] = true
 				}
@@ -137,7 +140,8 @@ func TestLedgerAgainstEvalCallback(t *testing.T) {
 				args := []string{"-m", model, "-p", few, "-t", "1", "-c", "256", "-fa", fa}
 				out, _ := stock(t, "llama-eval-callback", args...)
 				b := newBookkeeper(t)
-				rows := b.keep(tappedTool(t, "llama-completion", append(args, "-n", "1", "-no-cnv", "--temp", "0", "--no-warmup")...))
+				rows := b.keep(tappedTool(t, "llama-completion", append(args, "-n", "1", "-no-cnv", "--temp", "0",
+					"--no-warmup")...))
 				first := b.execs[0]
 				recorded := map[operandKey][2]int64{}
 				for _, row := range rows {
@@ -155,7 +159,8 @@ func TestLedgerAgainstEvalCallback(t *testing.T) {
 					n := &b.graphs[first.Graph].Nodes[i]
 					places[key{strings.TrimSpace(n.Name), n.Op, n.Occurrence, 1}] = int64(i)
 				}
-				r := &reckoner{file: file, types: map[string]string{}, cells: int64(len(first.Tokens)), ids: map[string]int64{}}
+				r := &reckoner{file: file, types: map[string]string{}, cells: int64(len(first.Tokens)),
+					ids: map[string]int64{}}
 				nodes := parseNodes(t, out)
 				checked, all := 0, 0
 				for i, p := range nodes {
@@ -170,7 +175,8 @@ func TestLedgerAgainstEvalCallback(t *testing.T) {
 						continue // llama-eval-callback is asked for what is built and never run
 					}
 					for k := -1; k < 2 && !p.view() && elements(p.ne) > 0; k++ {
-						if p.op == "CPY" && k == 1 || k >= len(p.operands()) || k >= 0 && elements(p.operands()[k].ne) == 0 {
+						if p.op == "CPY" && k == 1 || k >= len(p.operands()) ||
+							k >= 0 && elements(p.operands()[k].ne) == 0 {
 							continue
 						}
 						all++
@@ -179,8 +185,10 @@ func TestLedgerAgainstEvalCallback(t *testing.T) {
 							continue
 						}
 						checked++
-						if got := recorded[operandKey{int64(first.Number), node, int64(k)}]; !there || got != [2]int64{want, padded} {
-							t.Errorf("%s (%s), operand %d: rows have %v bytes, want %d and %d behind the mask; printed %s", p.name, p.op, k, got, want, padded, p.sources)
+						if got := recorded[operandKey{int64(first.Number), node, int64(k)}]; !there ||
+							got != [2]int64{want, padded} {
+							t.Errorf("%s (%s), operand %d: rows have %v bytes, want %d and %d behind the mask; "+
+								"printed %s", p.name, p.op, k, got, want, padded, p.sources)
 						}
 					}
 					r.types[p.name] = p.typ

@@ -55,7 +55,8 @@ func TestLedgerConserves(t *testing.T) {
 		arch string
 		typ  gguf.Type
 		args []string
-	}{{"", 0, nil}, {"", 0, []string{"-fa", "off"}}, {"llama", gguf.Q8_0, []string{"-fa", "on", "-ctk", "q8_0", "-ctv", "q8_0"}}, {"qwen2", gguf.F16, nil}} {
+	}{{"", 0, nil}, {"", 0, []string{"-fa", "off"}}, {"llama", gguf.Q8_0, []string{"-fa", "on", "-ctk", "q8_0",
+		"-ctv", "q8_0"}}, {"qwen2", gguf.F16, nil}} {
 		t.Run(fmt.Sprint(c.arch, c.args), func(t *testing.T) {
 			t.Parallel()
 			model := testenv.Model(t)
@@ -66,7 +67,8 @@ func TestLedgerConserves(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rows, dir := ledgerOf(t, append([]string{"llama-completion", "--tap-ledger", "-m", model, "-p", prompt, "-n", "5", "--temp", "0", "-t", "1", "-c", "256", "-no-cnv", "--no-repack"}, c.args...)...)
+			rows, dir := ledgerOf(t, append([]string{"llama-completion", "--tap-ledger", "-m", model, "-p", prompt,
+				"-n", "5", "--temp", "0", "-t", "1", "-c", "256", "-no-cnv", "--no-repack"}, c.args...)...)
 			if asked := *metadata(t, dir).Tap.NodesAsked; asked != 0 {
 				t.Errorf("ggml asked for %d nodes: an eval callback was set, and nobody needs one", asked)
 			}
@@ -177,7 +179,8 @@ func firstDecoded(rows []accessRow) int64 {
 // no more than a byte all the same, and that with everything that a file has once but its descriptions of columns.
 func TestShortLedger(t *testing.T) {
 	model := synthetic(t, "llama", gguf.Q8_0, func(c *synth.Config) { c.Layers = 16 })
-	rows, dir := ledgerOf(t, "llama-completion", "--tap-ledger", "-m", model, "-p", prompt, "-n", "32", "--temp", "0", "-t", "1", "-c", "512", "-no-cnv", "--ignore-eos")
+	rows, dir := ledgerOf(t, "llama-completion", "--tap-ledger", "-m", model, "-p", prompt, "-n", "32", "--temp", "0",
+		"-t", "1", "-c", "512", "-no-cnv", "--ignore-eos")
 	size := asOneTable(t, dir) - schemaBytes(t, dir)
 	if len(rows) < 20000 || size > len(rows) {
 		t.Errorf("%d rows take %d bytes: %.2f each", len(rows), size, float64(size)/float64(len(rows)))
@@ -278,7 +281,8 @@ func TestLedgerOnDevice(t *testing.T) {
 	t.Setenv(name, path)
 	for _, arch := range archs(t, "qwen3moe", "jamba") {
 		t.Run(arch, func(t *testing.T) {
-			args := []string{"llama-completion", "--tap-ledger", "-m", synthetic(t, arch, gguf.F16, nil), "-p", prompt, "-n", "4", "--temp", "0", "-t", "1", "-c", "512", "-ub", "16", "-no-cnv"}
+			args := []string{"llama-completion", "--tap-ledger", "-m", synthetic(t, arch, gguf.F16, nil), "-p", prompt,
+				"-n", "4", "--temp", "0", "-t", "1", "-c", "512", "-ub", "16", "-no-cnv"}
 			cpu, dir := ledgerOf(t, append(args, "-dev", "none", "--no-repack")...)
 			experts := slices.ContainsFunc(cpu, func(r accessRow) bool { return r.ggml == "MUL_MAT_ID" })
 			if asked := *metadata(t, dir).Tap.NodesAsked; (asked != 0) != experts {
@@ -370,20 +374,27 @@ const tableOfAccesses = `
 import sys, glob, pandas, pyarrow.parquet as pq, duckdb
 folder = sys.argv[1]
 f = pq.ParquetFile(folder + "/trace.parquet")
-assert f.schema_arrow.metadata[b"llamatap_schema_version"] == b"2.0" and b"llamatap_ledger" in f.schema_arrow.metadata, f.schema_arrow.metadata
-columns = """ts_ns phase op addr size region_id region_type layer token_index seq_id kv_block tid device collector graph_seq op_seq time_source ctx cache_level latency_cycles symbol weight
+assert f.schema_arrow.metadata[b"llamatap_schema_version"] == b"2.0" and \
+    b"llamatap_ledger" in f.schema_arrow.metadata, f.schema_arrow.metadata
+columns = """ts_ns phase op addr size region_id region_type layer token_index seq_id kv_block tid device collector
+graph_seq op_seq time_source ctx cache_level latency_cycles symbol weight
 buffer_id offset ggml_op operand pieces stride flags count window_ns pid data_symbol step cpu""".split()
 assert f.schema_arrow.names == columns, f.schema_arrow.names
 types = {n: str(f.schema_arrow.field(n).type) for n in columns}
-assert types["ts_ns"] == "timestamp[ns]" and types["window_ns"] == "duration[ns]" and types["graph_seq"] == types["region_id"] == "int64" and types["addr"] == types["size"] == "uint64" and types["layer"] == types["op_seq"] == types["token_index"] == "int32", types
+assert types["ts_ns"] == "timestamp[ns]" and types["window_ns"] == "duration[ns]" and \
+    types["graph_seq"] == types["region_id"] == "int64" and types["addr"] == types["size"] == "uint64" and \
+    types["layer"] == types["op_seq"] == types["token_index"] == "int32", types
 about = [f.schema_arrow.field(n).metadata for n in columns]
 assert all(m[b"description"] for m in about) and about[4][b"unit"] == b"bytes", about
 assert types["phase"].endswith("string") or types["phase"].startswith("dictionary"), types
 d = pandas.read_parquet(folder + "/trace.parquet")
-assert set(d.collector) == {"graph"} and set(d.op) == {"read", "write", "alloc", "free"} and {"weight_load", "generation", "teardown"} <= set(d.phase) <= {"weight_load", "setup", "generation", "teardown"}, (set(d.op), set(d.phase))
+assert set(d.collector) == {"graph"} and set(d.op) == {"read", "write", "alloc", "free"} and \
+    {"weight_load", "generation", "teardown"} <= set(d.phase) <= \
+    {"weight_load", "setup", "generation", "teardown"}, (set(d.op), set(d.phase))
 g = d[d.phase == "generation"]
 steps = g[g.graph_seq.notna()].groupby("step").token_index.agg(["min", "max"])
-assert list(steps.index) == ["decode", "prefill"] and steps["min"]["prefill"] == 0 and steps["max"]["prefill"] < steps["min"]["decode"], steps
+assert list(steps.index) == ["decode", "prefill"] and steps["min"]["prefill"] == 0 and \
+    steps["max"]["prefill"] < steps["min"]["decode"], steps
 assert d[d.phase.isin(["setup", "weight_load", "teardown"])].step.isna().all()
 m = pandas.read_parquet(folder + "/region_map.parquet")
 j = d[d.region_id.notna()].merge(m, on="region_id", suffixes=("", "_of"))
@@ -392,8 +403,10 @@ w = j[(j.region_type == "weight") & (j.op == "read")].groupby("region_id")["size
 r = m.set_index("region_id").bytes_read
 assert (w == r[w.index]).all(), (w, r[w.index])
 g = d[d.graph_seq.notna()]
-assert g.graph_seq.is_monotonic_increasing and (g.groupby("graph_seq").op_seq.apply(lambda s: s.is_monotonic_increasing)).all()
-print(duckdb.sql(f"select op, region_type, count(*), sum(size) from '{folder}/trace*.parquet' group by all order by all").fetchall())
+assert g.graph_seq.is_monotonic_increasing and \
+    (g.groupby("graph_seq").op_seq.apply(lambda s: s.is_monotonic_increasing)).all()
+print(duckdb.sql(f"select op, region_type, count(*), sum(size) from '{folder}/trace*.parquet' "
+    "group by all order by all").fetchall())
 `
 
 // TestOthersReadAccesses lets pandas, pyarrow and DuckDB read a run's table of accesses, and hold it against the
@@ -464,7 +477,8 @@ func TestLedgerDiskFull(t *testing.T) {
 // bound recording stops, and what was recorded is there, without a gap.
 func TestLedgerMaxDisk(t *testing.T) {
 	testenv.Slow(t) // seven million rows
-	o := llamatap(t, slices.Concat([]string{"run", "--tap-ledger", "--tap-max-disk", "4M:stop", "--tap-on-failure", "stop"}, endless)...)
+	o := llamatap(t, slices.Concat([]string{"run", "--tap-ledger", "--tap-max-disk", "4M:stop",
+		"--tap-on-failure", "stop"}, endless)...)
 	if len(o.dirs) != 1 {
 		t.Fatalf("runs: %v\n%s", o.dirs, o.stderr)
 	}
@@ -490,7 +504,8 @@ func TestLedgerMaxDisk(t *testing.T) {
 // TestShiftOfContext: a shift's graph rotates the keys of all cells of the cache, empty ones too. So says the
 // ledger, and so do the bytes of the graph; the cache's own events count the cells in use.
 func TestShiftOfContext(t *testing.T) {
-	rows, dir := ledgerOf(t, "run", "--tap-ledger", "rows", "--tap-kv", "--tap-resource-level", "DETAILED", "-m", testenv.Model(t), "-p", prompt, "-n", "300",
+	rows, dir := ledgerOf(t, "run", "--tap-ledger", "rows", "--tap-kv", "--tap-resource-level", "DETAILED",
+		"-m", testenv.Model(t), "-p", prompt, "-n", "300",
 		"-c", "256", "--keep", "2", "--context-shift", "--ignore-eos", "--temp", "0", "-t", "1")
 	events := eventsOf(t, filepath.Join(dir, "resource.jsonl"))
 	shifts := map[int64]int64{} // bytes of keys in use
@@ -501,7 +516,8 @@ func TestShiftOfContext(t *testing.T) {
 		}
 		shifts[int64(g.Exec)] = 0
 		for _, row := range rows {
-			if row.phase == "maintenance" && row.graph == int64(g.Exec) && row.op == "write" && row.region == "kv_cache" {
+			if row.phase == "maintenance" && row.graph == int64(g.Exec) && row.op == "write" &&
+				row.region == "kv_cache" {
 				all += row.size * max(row.count, 1)
 			}
 		}
@@ -521,7 +537,8 @@ func TestShiftOfContext(t *testing.T) {
 	}
 	for exec, full := range shifts {
 		if full != all {
-			t.Errorf("execution %d: cells in use make %d bytes for all of the cache, and the ledger says %d", exec, full, all)
+			t.Errorf("execution %d: cells in use make %d bytes for all of the cache, and the ledger says %d",
+				exec, full, all)
 		}
 	}
 	if len(shifts) == 0 {

@@ -20,7 +20,8 @@ import (
 // tokens; each graph reads, of each sequence in it, the cells that are there by then; and what the ledger says of
 // cells is what their lives say.
 func TestLedgerOfServer(t *testing.T) {
-	for _, args := range [][]string{{"-fa", "on", "--no-kv-unified"}, {"-fa", "off", "--no-kv-unified"}, {"-fa", "on", "--kv-unified"}} {
+	for _, args := range [][]string{{"-fa", "on", "--no-kv-unified"}, {"-fa", "off", "--no-kv-unified"},
+		{"-fa", "on", "--kv-unified"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) { ledgerOfServer(t, args) })
 	}
 }
@@ -28,7 +29,8 @@ func TestLedgerOfServer(t *testing.T) {
 func ledgerOfServer(t *testing.T, args []string) {
 	const slots = 2
 	s := serve(t, []string{"--tap-ledger", "--tap-kv", "--tap-kv-block", "1"},
-		append([]string{"-np", fmt.Sprint(slots), "-c", "1024", "-b", "64", "-t", "1", "--no-webui", "--cache-ram", "0"}, args...)...)
+		append([]string{"-np", fmt.Sprint(slots), "-c", "1024", "-b", "64", "-t", "1", "--no-webui",
+			"--cache-ram", "0"}, args...)...)
 	var answers [slots][2]completionAnswer
 	var both sync.WaitGroup
 	for slot := range int32(slots) {
@@ -38,7 +40,8 @@ func ledgerOfServer(t *testing.T, args []string) {
 		}
 		both.Go(func() {
 			for i, prompt := range prompts {
-				answers[slot][i] = s.ask(t, question{prompt: prompt, slot: slot, n: 150, options: map[string]any{"cache_prompt": false}})
+				answers[slot][i] = s.ask(t, question{prompt: prompt, slot: slot, n: 150,
+					options: map[string]any{"cache_prompt": false}})
 			}
 		})
 	}
@@ -57,7 +60,8 @@ func ledgerOfServer(t *testing.T, args []string) {
 	want := map[int64][]int64{} // tokens by sequence and request
 	for slot := range answers {
 		for _, a := range answers[slot] {
-			want[int64(slot)] = append(want[int64(slot)], int64(a.Timings.Prompt+a.Predicted-1)) // the last one is not computed with
+			// the last one is not computed with
+			want[int64(slot)] = append(want[int64(slot)], int64(a.Timings.Prompt+a.Predicted-1))
 		}
 	}
 	unified := slices.Contains(args, "--kv-unified")
@@ -110,12 +114,14 @@ func checkServed(t *testing.T, graphs []*served, cell int64, unified bool, want 
 		sum := int64(0)
 		for seq, bytes := range g.written {
 			if bytes%cell != 0 || request[seq] >= len(want[seq]) {
-				t.Fatalf("graph %d writes %d bytes for sequence %d, a token has %d; its requests are over: %v", g.number, bytes, seq, cell, request[seq] >= len(want[seq]))
+				t.Fatalf("graph %d writes %d bytes for sequence %d, a token has %d; its requests are over: %v",
+					g.number, bytes, seq, cell, request[seq] >= len(want[seq]))
 			}
 			there[seq] += bytes / cell
 			sum += there[seq] * cell
 			if !unified && g.read[seq] != there[seq]*cell {
-				t.Errorf("graph %d reads %d bytes of sequence %d, which has %d cells of %d bytes", g.number, g.read[seq], seq, there[seq], cell)
+				t.Errorf("graph %d reads %d bytes of sequence %d, which has %d cells of %d bytes", g.number,
+					g.read[seq], seq, there[seq], cell)
 			}
 			if there[seq] == want[seq][request[seq]] {
 				there[seq] = 0
@@ -131,7 +137,8 @@ func checkServed(t *testing.T, graphs []*served, cell int64, unified bool, want 
 	}
 	for seq := range want {
 		if request[seq] != len(want[seq]) || there[seq] != 0 {
-			t.Errorf("of sequence %d %d requests were computed whole, and %d tokens of the next one; llama-server says %v", seq, request[seq], there[seq], want[seq])
+			t.Errorf("of sequence %d %d requests were computed whole, and %d tokens of the next one; llama-server "+
+				"says %v", seq, request[seq], there[seq], want[seq])
 		}
 	}
 	if shared == 0 {
@@ -168,7 +175,8 @@ func checkServedLives(t *testing.T, dir string, rows []accessRow, unified bool) 
 		}
 	}
 	lives := 0
-	tableOf(t, dir, rundir.LivesName, []string{"block_id", "layer", "kv", "seq_id", "n_writes", "n_reads", "cell_bytes"}, func(value func(string) (int64, bool), text func(string) string) {
+	tableOf(t, dir, rundir.LivesName, []string{"block_id", "layer", "kv", "seq_id", "n_writes", "n_reads",
+		"cell_bytes"}, func(value func(string) (int64, bool), text func(string) string) {
 		number := func(name string) int64 { v, _ := value(name); return v }
 		tensor := fmt.Sprintf("cache_%s_l%d", text("kv"), number("layer"))
 		lives++

@@ -58,8 +58,11 @@ func accessRows(t *testing.T, parts ...[]byte) (rows []accessRow) {
 				name string
 				to   func(*accessRow) *string
 			}{
-				{"op", func(r *accessRow) *string { return &r.op }}, {"phase", func(r *accessRow) *string { return &r.phase }}, {"region_type", func(r *accessRow) *string { return &r.region }},
-				{"ggml_op", func(r *accessRow) *string { return &r.ggml }}, {"device", func(r *accessRow) *string { return &r.device }},
+				{"op", func(r *accessRow) *string { return &r.op }},
+				{"phase", func(r *accessRow) *string { return &r.phase }},
+				{"region_type", func(r *accessRow) *string { return &r.region }},
+				{"ggml_op", func(r *accessRow) *string { return &r.ggml }},
+				{"device", func(r *accessRow) *string { return &r.device }},
 			} {
 				v := column(c.name)
 				rows = append(rows, make([]accessRow, first+len(v.Valid)-len(rows))...)
@@ -71,12 +74,24 @@ func accessRows(t *testing.T, parts ...[]byte) (rows []accessRow) {
 				name string
 				to   func(*accessRow) *int64
 			}{
-				{"graph_seq", func(r *accessRow) *int64 { return &r.graph }}, {"op_seq", func(r *accessRow) *int64 { return &r.node }}, {"operand", func(r *accessRow) *int64 { return &r.operand }},
-				{"region_id", func(r *accessRow) *int64 { return &r.id }}, {"buffer_id", func(r *accessRow) *int64 { return &r.buffer }}, {"offset", func(r *accessRow) *int64 { return &r.offset }},
-				{"addr", func(r *accessRow) *int64 { return &r.addr }}, {"size", func(r *accessRow) *int64 { return &r.size }}, {"pieces", func(r *accessRow) *int64 { return &r.pieces }},
-				{"stride", func(r *accessRow) *int64 { return &r.stride }}, {"flags", func(r *accessRow) *int64 { return &r.flags }}, {"token_index", func(r *accessRow) *int64 { return &r.token }},
-				{"seq_id", func(r *accessRow) *int64 { return &r.seq }}, {"kv_block", func(r *accessRow) *int64 { return &r.block }}, {"layer", func(r *accessRow) *int64 { return &r.layer }},
-				{"ts_ns", func(r *accessRow) *int64 { return &r.ts }}, {"count", func(r *accessRow) *int64 { return &r.count }}, {"ctx", func(r *accessRow) *int64 { return &r.ctx }},
+				{"graph_seq", func(r *accessRow) *int64 { return &r.graph }},
+				{"op_seq", func(r *accessRow) *int64 { return &r.node }},
+				{"operand", func(r *accessRow) *int64 { return &r.operand }},
+				{"region_id", func(r *accessRow) *int64 { return &r.id }},
+				{"buffer_id", func(r *accessRow) *int64 { return &r.buffer }},
+				{"offset", func(r *accessRow) *int64 { return &r.offset }},
+				{"addr", func(r *accessRow) *int64 { return &r.addr }},
+				{"size", func(r *accessRow) *int64 { return &r.size }},
+				{"pieces", func(r *accessRow) *int64 { return &r.pieces }},
+				{"stride", func(r *accessRow) *int64 { return &r.stride }},
+				{"flags", func(r *accessRow) *int64 { return &r.flags }},
+				{"token_index", func(r *accessRow) *int64 { return &r.token }},
+				{"seq_id", func(r *accessRow) *int64 { return &r.seq }},
+				{"kv_block", func(r *accessRow) *int64 { return &r.block }},
+				{"layer", func(r *accessRow) *int64 { return &r.layer }},
+				{"ts_ns", func(r *accessRow) *int64 { return &r.ts }},
+				{"count", func(r *accessRow) *int64 { return &r.count }},
+				{"ctx", func(r *accessRow) *int64 { return &r.ctx }},
 			} {
 				for i, v := range column(c.name).Ints {
 					*c.to(&rows[first+i]) = v
@@ -175,7 +190,8 @@ func (b *bookkeeper) audit(rows []accessRow) (operands int) {
 			b.expect(&e, i, -1, shown, hidden, written, 0, ok)
 			operands++
 			for k := range o.Src {
-				if src, there := n.SrcAt(k); !there || elementsOf(g, src) == 0 || n.Op == "CPY" && k == 1 || n.Op == "SET_ROWS" && k == 2 {
+				if src, there := n.SrcAt(k); !there || elementsOf(g, src) == 0 || n.Op == "CPY" && k == 1 ||
+					n.Op == "SET_ROWS" && k == 2 {
 					continue
 				}
 				operands++
@@ -194,7 +210,8 @@ func (b *bookkeeper) audit(rows []accessRow) (operands int) {
 	if len(shown) > operands {
 		b.t.Errorf("rows of %d operands, there are %d", len(shown), operands)
 	}
-	want := memtrace.Ledger{Mode: ledger.ModeRows, Executions: int64(len(b.execs)), Accesses: b.ledger.Doubts().Accesses}
+	want := memtrace.Ledger{Mode: ledger.ModeRows, Executions: int64(len(b.execs)),
+		Accesses: b.ledger.Doubts().Accesses}
 	if d := b.ledger.Doubts(); d != want {
 		b.t.Errorf("%+v", d)
 	}
@@ -202,11 +219,13 @@ func (b *bookkeeper) audit(rows []accessRow) (operands int) {
 }
 
 // expect demands what rows say of an operand.
-func (b *bookkeeper) expect(e *ggmlhooks.Exec, node, operand int, shown, hidden map[operandKey]int64, read, padded int64, known bool) {
+func (b *bookkeeper) expect(e *ggmlhooks.Exec, node, operand int, shown, hidden map[operandKey]int64, read,
+	padded int64, known bool) {
 	key := operandKey{int64(e.Number), int64(node), int64(operand)}
 	if !known || shown[key] != read || hidden[key] != padded {
 		n := &b.graphs[e.Graph].Nodes[node]
-		b.t.Errorf("execution %d, node %d (%s %s), operand %d: rows have %d bytes and %d behind the mask, want %d and %d", e.Number, node, n.Op, n.Name, operand, shown[key], hidden[key], read, padded)
+		b.t.Errorf("execution %d, node %d (%s %s), operand %d: rows have %d bytes and %d behind the mask, want %d "+
+			"and %d", e.Number, node, n.Op, n.Name, operand, shown[key], hidden[key], read, padded)
 	}
 }
 
@@ -223,11 +242,13 @@ func (b *bookkeeper) inside(r *accessRow, byID map[int64]*memtrace.Region) {
 	region := byID[r.id]
 	switch {
 	case r.op == "alloc" || r.op == "free":
-	case end > int64(buffer.Size) || buffer.Host != (r.addr >= 0) || buffer.Host && r.addr != int64(buffer.Base)+r.offset:
+	case end > int64(buffer.Size) || buffer.Host != (r.addr >= 0) ||
+		buffer.Host && r.addr != int64(buffer.Base)+r.offset:
 		b.t.Errorf("%+v lies in %+v", r, buffer)
 	case region == nil || region.Type.String() != r.region:
 		b.t.Errorf("%+v: region %+v", r, region)
-	case region.Type != memtrace.Activation && (r.offset < int64(region.Offset) || end > int64(region.Offset+region.Bytes)):
+	case region.Type != memtrace.Activation && (r.offset < int64(region.Offset) ||
+		end > int64(region.Offset+region.Bytes)):
 		b.t.Errorf("%+v lies in %+v", r, region)
 	}
 }
@@ -268,7 +289,8 @@ func maskOf(g *ggmlhooks.Graph, i, k int) int {
 	n := &g.Nodes[i]
 	src, _ := n.SrcAt(k)
 	root := rootOf(g, src)
-	if root >= 0 || g.Tokens == 0 || !strings.HasPrefix(g.Leafs[-1-root].Name, "cache_k") && !strings.HasPrefix(g.Leafs[-1-root].Name, "cache_v") {
+	if root >= 0 || g.Tokens == 0 || !strings.HasPrefix(g.Leafs[-1-root].Name, "cache_k") &&
+		!strings.HasPrefix(g.Leafs[-1-root].Name, "cache_v") {
 		return -1
 	}
 	leaf := func(n *ggmlhooks.Node, k int) int {
@@ -298,7 +320,8 @@ func maskOf(g *ggmlhooks.Graph, i, k int) int {
 // formula is a node as the formulas of events see it.
 func formula(g *ggmlhooks.Graph, n *ggmlhooks.Node) (o resource.Op) {
 	operand := func(kind int, ne [4]int64) resource.Tensor {
-		return resource.Tensor{NE: ne, BlockValues: gguf.Type(kind).BlockValues(), BlockBytes: gguf.Type(kind).BlockBytes()}
+		return resource.Tensor{NE: ne, BlockValues: gguf.Type(kind).BlockValues(),
+			BlockBytes: gguf.Type(kind).BlockBytes()}
 	}
 	o.Name, o.Out = n.Op, operand(n.Type, n.NE)
 	for k := range o.Src {
@@ -321,12 +344,15 @@ func TestLedgerOfOperands(t *testing.T) {
 		args []string
 	}
 	configs := []config{
-		{"", 0, nil}, {"", 0, []string{"-fa", "off"}}, {"", 0, []string{"-fa", "on", "-ctk", "q8_0", "-ctv", "q4_0"}}, {"", 0, []string{"-n", "300", "--keep", "2", "--context-shift"}},
-		{"llama", gguf.Q4_K, nil}, {"gemma2", gguf.F16, []string{"-fa", "off"}}, {"jamba", gguf.F16, nil}, {"qwen3moe", gguf.Q8_0, nil},
+		{"", 0, nil}, {"", 0, []string{"-fa", "off"}}, {"", 0, []string{"-fa", "on", "-ctk", "q8_0", "-ctv", "q4_0"}},
+		{"", 0, []string{"-n", "300", "--keep", "2", "--context-shift"}},
+		{"llama", gguf.Q4_K, nil}, {"gemma2", gguf.F16, []string{"-fa", "off"}}, {"jamba", gguf.F16, nil},
+		{"qwen3moe", gguf.Q8_0, nil},
 	}
 	if nightly() {
 		for _, arch := range archs(t) {
-			configs = append(configs, config{arch, gguf.F16, nil}, config{arch, gguf.Q8_0, []string{"-fa", "off"}}, config{arch, gguf.F16, []string{"-n", "1", "-ub", "512"}})
+			configs = append(configs, config{arch, gguf.F16, nil}, config{arch, gguf.Q8_0, []string{"-fa", "off"}},
+				config{arch, gguf.F16, []string{"-n", "1", "-ub", "512"}})
 		}
 	}
 	for _, c := range configs {
@@ -337,7 +363,8 @@ func TestLedgerOfOperands(t *testing.T) {
 				model = synthetic(t, c.arch, c.typ, nil)
 			}
 			b := newBookkeeper(t)
-			rows := b.keep(tappedTool(t, "llama-completion", append([]string{"-m", model, "-p", prompt, "-n", "4", "--temp", "0", "-t", "1", "-c", "256", "-ub", "16", "-no-cnv", "--ignore-eos"}, c.args...)...))
+			rows := b.keep(tappedTool(t, "llama-completion", append([]string{"-m", model, "-p", prompt, "-n", "4",
+				"--temp", "0", "-t", "1", "-c", "256", "-ub", "16", "-no-cnv", "--ignore-eos"}, c.args...)...))
 			if n := b.audit(rows); n < 200 {
 				t.Errorf("%d operands", n)
 			}

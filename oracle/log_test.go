@@ -54,7 +54,8 @@ func TestLogWritten(t *testing.T) {
 	})
 	text, err := io.ReadAll(reader)
 	cmd.Wait()
-	if err != nil || !bytes.HasPrefix(text, make([]byte, size)) || !strings.Contains(string(text), "unable to create context") {
+	if err != nil || !bytes.HasPrefix(text, make([]byte, size)) ||
+		!strings.Contains(string(text), "unable to create context") {
 		t.Errorf("%v, of the program's %d bytes: %q", err, len(text)-size, bytes.TrimLeft(text, "\x00"))
 	}
 }

@@ -21,7 +21,8 @@ func TestMachineDevice(t *testing.T) {
 	endpoint := testenv.NeedRPC(t)
 	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
 	t.Setenv(name, path)
-	args := []string{"-m", synthetic(t, "qwen3moe", gguf.F16, nil), "-p", prompt, "-n", "4", "--temp", "0", "-t", "1", "-c", "512", "-ub", "16", "-no-cnv", "--no-warmup"}
+	args := []string{"-m", synthetic(t, "qwen3moe", gguf.F16, nil), "-p", prompt, "-n", "4", "--temp", "0", "-t", "1",
+		"-c", "512", "-ub", "16", "-no-cnv", "--no-warmup"}
 	cpu := watch(t, allOfIt, "llama-completion", append(args, "-dev", "none", "--no-repack")...)
 	device := watch(t, allOfIt, "llama-completion", append(args, "--rpc", endpoint, "-ngl", "99")...)
 	if len(cpu.execs) != len(device.execs) {
@@ -35,11 +36,14 @@ func TestMachineDevice(t *testing.T) {
 				t.Errorf("execution %d: input %+v, %+v on the CPU", i, in, want)
 			}
 		}
-		if !device.ends[e.Number].Async || len(device.times[e.Number].Nodes) == 0 || len(device.routing[e.Number]) != len(cpu.routing[same.Number]) {
-			t.Errorf("execution %d: end %+v, %d times, experts of %d nodes", i, device.ends[e.Number], len(device.times[e.Number].Nodes), len(device.routing[e.Number]))
+		if !device.ends[e.Number].Async || len(device.times[e.Number].Nodes) == 0 ||
+			len(device.routing[e.Number]) != len(cpu.routing[same.Number]) {
+			t.Errorf("execution %d: end %+v, %d times, experts of %d nodes", i, device.ends[e.Number],
+				len(device.times[e.Number].Nodes), len(device.routing[e.Number]))
 		}
 		for node, data := range device.routing[e.Number] {
-			if n := device.graphs[e.Graph].Nodes[node]; n.Type == int(gguf.I32) && !slices.Equal(data, sameNode(cpu, same.Number, n.Name)) {
+			if n := device.graphs[e.Graph].Nodes[node]; n.Type == int(gguf.I32) && !slices.Equal(data,
+				sameNode(cpu, same.Number, n.Name)) {
 				t.Errorf("execution %d: experts of %s differ", i, n.Name)
 			}
 		}
@@ -86,7 +90,8 @@ func TestDeviceTimes(t *testing.T) {
 	endpoint := testenv.NeedRPC(t)
 	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
 	t.Setenv(name, path)
-	cmd := command(t, "exec", "--tap-resource-level", "MINIMAL", "--", "llama-completion", "-m", testenv.Model(t), "-p", strings.Repeat(prompt, 4), "-n", "12", "--temp", "0", "-t", "1", "-c", "512", "-ub", "32",
+	cmd := command(t, "exec", "--tap-resource-level", "MINIMAL", "--", "llama-completion", "-m", testenv.Model(t),
+		"-p", strings.Repeat(prompt, 4), "-n", "12", "--temp", "0", "-t", "1", "-c", "512", "-ub", "32",
 		"-no-cnv", "--rpc", endpoint, "-ngl", "99", "--perf")
 	run := finish(t, cmd, t.TempDir()).good(t)
 	text, err := os.ReadFile(filepath.Join(run.dirs[0], "resource.jsonl"))
@@ -108,7 +113,8 @@ func TestDeviceTimes(t *testing.T) {
 			if e.Phase != "decode" {
 				continue
 			}
-			if e.DurationNS == nil || e.TimeSource == nil || *e.TimeSource != resource.TimeSync || *e.SyncWaitNS <= 0 || *e.SyncWaitNS >= *e.DurationNS {
+			if e.DurationNS == nil || e.TimeSource == nil || *e.TimeSource != resource.TimeSync || *e.SyncWaitNS <= 0 ||
+				*e.SyncWaitNS >= *e.DurationNS {
 				t.Fatalf("%s", line)
 			}
 			decoded++

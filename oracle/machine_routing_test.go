@@ -25,7 +25,8 @@ func TestMachineRouting(t *testing.T) {
 				printed[key{p.name, p.op, p.occurrence, 1}] = p.body
 			}
 		}
-		w := watch(t, collect.Machine{Routing: true}, "llama-completion", append(args, "-n", "1", "-no-cnv", "--temp", "0", "--no-warmup")...)
+		w := watch(t, collect.Machine{Routing: true}, "llama-completion", append(args, "-n", "1", "-no-cnv",
+			"--temp", "0", "--no-warmup")...)
 		first := w.execs[0]
 		g := w.graphs[first.Graph]
 		ids, weights := map[int]bool{}, map[int]bool{}

@@ -94,7 +94,8 @@ func (w *witness) Sample(s *ggmlhooks.Sample) error {
 
 func newWitness() *witness {
 	return &witness{
-		graphs: map[uint64]*ggmlhooks.Graph{}, ends: map[uint64]ggmlhooks.ExecEnd{}, times: map[uint64]ggmlhooks.Times{}, inputs: map[uint64][]ggmlhooks.Input{},
+		graphs: map[uint64]*ggmlhooks.Graph{}, ends: map[uint64]ggmlhooks.ExecEnd{},
+		times: map[uint64]ggmlhooks.Times{}, inputs: map[uint64][]ggmlhooks.Input{},
 		routing: map[uint64]map[int][]byte{}, buffers: map[uint64]ggmlhooks.Buffer{}, freed: map[uint64]bool{},
 	}
 }
@@ -166,7 +167,8 @@ var allOfIt = collect.Machine{Looking: ggmlhooks.LookOps, Cells: true, Routing: 
 func TestMachineTimes(t *testing.T) {
 	model := testenv.Model(t)
 	for _, looking := range []ggmlhooks.Looking{ggmlhooks.LookOps, ggmlhooks.LookRanges} {
-		w := watch(t, collect.Machine{Looking: looking}, "llama-completion", "-m", model, "-p", "One two three", "-n", "6", "-no-cnv", "--temp", "0", "-t", "2")
+		w := watch(t, collect.Machine{Looking: looking}, "llama-completion", "-m", model, "-p", "One two three",
+			"-n", "6", "-no-cnv", "--temp", "0", "-t", "2")
 		for _, e := range w.execs {
 			g, end, times := w.graphs[e.Graph], w.ends[e.Number], w.times[e.Number]
 			if end.BeginNS < e.MonoNS || end.MonoNS < end.BeginNS || times.BeginNS != end.BeginNS || end.Async {
@@ -175,7 +177,8 @@ func TestMachineTimes(t *testing.T) {
 			last, before, computed, idle := int64(0), int32(-1), 0, 0
 			for _, n := range times.Nodes {
 				if n.DoneNS < last || n.LeftNS < n.DoneNS || n.LeftNS > end.MonoNS-end.BeginNS || n.Node <= before {
-					t.Fatalf("execution %d: node %d from %d to %d, behind node %d at %d, in a graph of %d ns", e.Number, n.Node, n.DoneNS, n.LeftNS, before, last, end.MonoNS-end.BeginNS)
+					t.Fatalf("execution %d: node %d from %d to %d, behind node %d at %d, in a graph of %d ns", e.Number,
+						n.Node, n.DoneNS, n.LeftNS, before, last, end.MonoNS-end.BeginNS)
 				}
 				last, before = n.LeftNS, n.Node
 				if g.Nodes[n.Node].Computed {
@@ -190,7 +193,8 @@ func TestMachineTimes(t *testing.T) {
 					all++
 				}
 			}
-			if looking == ggmlhooks.LookOps && computed != all || looking == ggmlhooks.LookRanges && (computed < 13 || computed > all/2) || idle == 0 {
+			if looking == ggmlhooks.LookOps && computed != all || looking == ggmlhooks.LookRanges && (computed < 13 ||
+				computed > all/2) || idle == 0 {
 				t.Errorf("%d of %d nodes and %d views are timed", computed, all, idle)
 			}
 		}
@@ -199,7 +203,8 @@ func TestMachineTimes(t *testing.T) {
 
 // TestMachinePlaces: every tensor lies in a reported buffer, weights in one of weights, and inside of it.
 func TestMachinePlaces(t *testing.T) {
-	w := watch(t, collect.Machine{}, "llama-completion", "-m", testenv.Model(t), "-p", "One two three", "-n", "4", "-no-cnv", "--temp", "0", "-t", "2")
+	w := watch(t, collect.Machine{}, "llama-completion", "-m", testenv.Model(t), "-p", "One two three", "-n", "4",
+		"-no-cnv", "--temp", "0", "-t", "2")
 	check := func(what string, p ggmlhooks.Place, ne [4]int64, nb [4]uint64) ggmlhooks.Buffer {
 		t.Helper()
 		b, ok := w.buffers[p.Buffer]
@@ -225,7 +230,8 @@ func TestMachinePlaces(t *testing.T) {
 			}
 		}
 		for i := range g.Nodes {
-			check(fmt.Sprintf("node %d (%s %s)", i, g.Nodes[i].Op, g.Nodes[i].Name), g.Nodes[i].Place, [4]int64{1, 1, 1, 1}, g.Nodes[i].NB)
+			check(fmt.Sprintf("node %d (%s %s)", i, g.Nodes[i].Op, g.Nodes[i].Name), g.Nodes[i].Place,
+				[4]int64{1, 1, 1, 1}, g.Nodes[i].NB)
 		}
 	}
 	if weights == 0 || len(w.buffers) < 3 || len(w.freed) == 0 {
@@ -237,7 +243,8 @@ func TestMachinePlaces(t *testing.T) {
 // with flash attention and without, where V lies transposed.
 func TestMachineCells(t *testing.T) {
 	for _, fa := range []string{"on", "off"} {
-		w := watch(t, allOfIt, "llama-completion", "-m", testenv.Model(t), "-p", "One two three four five", "-n", "5", "-no-cnv", "--temp", "0", "-t", "2", "-ub", "4", "-b", "8",
+		w := watch(t, allOfIt, "llama-completion", "-m", testenv.Model(t), "-p", "One two three four five", "-n", "5",
+			"-no-cnv", "--temp", "0", "-t", "2", "-ub", "4", "-b", "8",
 			"-fa", fa, "--no-warmup")
 		seen := 0
 		for _, e := range w.execs {
@@ -246,9 +253,12 @@ func TestMachineCells(t *testing.T) {
 				kinds[in.Kind]++
 				for i, pos := range e.Pos {
 					if in.Kind == ggmlhooks.InputCells && (len(in.Values) != len(e.Pos) || in.Values[i] != int64(pos)) {
-						t.Fatalf("-fa %s: positions %v are written to cells %v by %+v", fa, e.Pos, in.Values, w.graphs[e.Graph].Leafs[in.Leaf])
+						t.Fatalf("-fa %s: positions %v are written to cells %v by %+v", fa, e.Pos, in.Values,
+							w.graphs[e.Graph].Leafs[in.Leaf])
 					}
-					if want := (ggmlhooks.CellRange{Row: int32(i), First: 0, End: pos + 1}); in.Kind == ggmlhooks.InputMask && (len(in.Ranges) != len(e.Pos) || in.Ranges[i] != want) {
+					if want := (ggmlhooks.CellRange{Row: int32(i), First: 0,
+						End: pos + 1}); in.Kind == ggmlhooks.InputMask && (len(in.Ranges) != len(e.Pos) ||
+						in.Ranges[i] != want) {
 						t.Fatalf("-fa %s: positions %v read %+v", fa, e.Pos, in.Ranges)
 					}
 				}
@@ -267,7 +277,8 @@ func TestMachineCells(t *testing.T) {
 // TestMachineSamples: the token that is recorded as chosen is the one that the next batch has, and the most likely one
 // of a greedy chain.
 func TestMachineSamples(t *testing.T) {
-	w := watch(t, allOfIt, "llama-completion", "-m", testenv.Model(t), "-p", "One two three", "-n", "8", "-no-cnv", "--temp", "0", "-t", "2", "--no-warmup")
+	w := watch(t, allOfIt, "llama-completion", "-m", testenv.Model(t), "-p", "One two three", "-n", "8", "-no-cnv",
+		"--temp", "0", "-t", "2", "--no-warmup")
 	var decoded []int32
 	for _, e := range w.execs[1:] {
 		decoded = append(decoded, e.Tokens...)

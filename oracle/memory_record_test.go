@@ -43,7 +43,8 @@ func TestMemoryRecordWithoutRights(t *testing.T) {
 	if strings.Contains(o.stderr, "permission denied: fork/exec") || o.status == 126 {
 		testenv.Beyond(t, "a checkout that another user may read", o.stderr)
 	}
-	if o.status != 1 || len(o.dirs) != 0 || !oneLine(o.stderr, "setcap cap_perfmon", "process") && !oneLine(o.stderr, "run as root") {
+	if o.status != 1 || len(o.dirs) != 0 || !oneLine(o.stderr, "setcap cap_perfmon", "process") && !oneLine(o.stderr,
+		"run as root") {
 		t.Errorf("status %d, runs %v\n%s", o.status, o.dirs, o.stderr)
 	}
 	cmd = command(t, "memory", "record", "--samples", "faults", "--", "true")
@@ -67,7 +68,8 @@ func TestMemoryRecordKilled(t *testing.T) {
 		t.Errorf("status %d, runs %v\n%s", killed.status, killed.dirs, killed.stderr)
 	}
 	mark := filepath.Join(t.TempDir(), "done")
-	cmd := command(t, "memory", "record", "--samples", "faults", "-o", t.TempDir(), "--", "sh", "-c", "echo ready; read go; : > '"+mark+"'")
+	cmd := command(t, "memory", "record", "--samples", "faults", "-o", t.TempDir(), "--", "sh",
+		"-c", "echo ready; read go; : > '"+mark+"'")
 	in, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +102,8 @@ func TestMemoryRecordKilled(t *testing.T) {
 func TestMemoryRecordOnFullDisk(t *testing.T) {
 	for _, size := range []string{"8k", "24k", "40k", "64k"} {
 		disk := smallDisk(t, size)
-		o := llamatapIn(t, disk, "memory", "record", "--samples", "faults", "-o", disk, "--", "sh", "-c", "echo through")
+		o := llamatapIn(t, disk, "memory", "record", "--samples", "faults", "-o", disk, "--", "sh",
+			"-c", "echo through")
 		if o.stdout != "through\n" && len(everythingBelow(t, disk)) > 0 || o.status == 2 {
 			t.Errorf("%s: status %d, %q\n%s", size, o.status, o.stdout, o.stderr)
 		}
@@ -111,11 +114,13 @@ func TestMemoryRecordOnFullDisk(t *testing.T) {
 			}
 			sealed = true
 			rows, _ := traceRows(t, dir)
-			if use := samplesOf(t, dir); uint64(len(rows))+use.Lost() != use.Collectors[0].Samples || use.Lossy != (o.status == 3) {
+			if use := samplesOf(t, dir); uint64(len(rows))+use.Lost() != use.Collectors[0].Samples ||
+				use.Lossy != (o.status == 3) {
 				t.Errorf("%s: %d rows, status %d, %+v", size, len(rows), o.status, use)
 			}
 		}
-		if !sealed && (o.status == 0 || !strings.Contains(o.stderr, "full") && !strings.Contains(o.stderr, "no space")) {
+		if !sealed && (o.status == 0 || !strings.Contains(o.stderr, "full") && !strings.Contains(o.stderr,
+			"no space")) {
 			t.Errorf("%s: status %d\n%s", size, o.status, o.stderr)
 		}
 	}

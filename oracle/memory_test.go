@@ -20,7 +20,8 @@ import (
 )
 
 // tableOf reads columns of one of a run's tables, row by row.
-func tableOf(t *testing.T, dir, name string, columns []string, each func(value func(column string) (int64, bool), text func(column string) string)) {
+func tableOf(t *testing.T, dir, name string, columns []string, each func(value func(column string) (int64, bool),
+	text func(column string) string)) {
 	t.Helper()
 	r, err := table.NewReader(bytes.NewReader(slurp(t, filepath.Join(dir, name))))
 	if err != nil {
@@ -34,7 +35,9 @@ func tableOf(t *testing.T, dir, name string, columns []string, each func(value f
 			}
 		}
 		for i := range values[columns[0]].Valid {
-			each(func(c string) (int64, bool) { return values[c].Ints[i], values[c].Valid[i] }, func(c string) string { return values[c].Texts[i] })
+			each(func(c string) (int64, bool) {
+				return values[c].Ints[i], values[c].Valid[i]
+			}, func(c string) string { return values[c].Texts[i] })
 		}
 	}
 }
@@ -46,7 +49,8 @@ type usedBytes struct{ read, written uint64 }
 // with the table of regions, how long weights are needed with the times there, and cells with their rows and lives.
 func TestMemoryOfRuns(t *testing.T) {
 	for _, args := range [][]string{{"-fa", "on"}, {"-fa", "off"}} {
-		run := llamatap(t, append([]string{"run", "--tap-ledger", "--tap-kv", "--tap-kv-block", "1", "-p", prompt, "-n", "12", "--temp", "0", "-t", "1", "-c", "256", "--no-warmup"}, args...)...).good(t)
+		run := llamatap(t, append([]string{"run", "--tap-ledger", "--tap-kv", "--tap-kv-block", "1", "-p", prompt,
+			"-n", "12", "--temp", "0", "-t", "1", "-c", "256", "--no-warmup"}, args...)...).good(t)
 		if len(run.dirs) != 1 {
 			t.Fatalf("runs: %v\n%s", run.dirs, run.stderr)
 		}
@@ -58,7 +62,8 @@ func TestMemoryOfRuns(t *testing.T) {
 		checkUsed(t, dir, r)
 		checkCells(t, dir, r)
 		w := r.Type("weight")
-		if w == nil || w.WriteOnce == nil || *w.WriteOnce != 1 || w.Retention.CensoredShare != 1 || w.Source != metrics.Computed {
+		if w == nil || w.WriteOnce == nil || *w.WriteOnce != 1 || w.Retention.CensoredShare != 1 ||
+			w.Source != metrics.Computed {
 			t.Errorf("%v: weights %+v", args, w)
 		}
 		if c := r.Type("kv_cache"); *c.WriteOnce != 1 || c.Hulls != 0 || c.Coarse != 0 || c.Unsized != 0 {
@@ -73,7 +78,8 @@ func checkUsed(t *testing.T, dir string, r *metrics.Report) {
 	t.Helper()
 	used := map[string]usedBytes{}
 	lastRead, alloc, loaded := map[int64]int64{}, map[int64]int64{}, map[int64]int64{}
-	tableOf(t, dir, rundir.TraceName, []string{"region_id", "flags", "ts_ns"}, func(value func(string) (int64, bool), _ func(string) string) {
+	tableOf(t, dir, rundir.TraceName, []string{"region_id", "flags", "ts_ns"}, func(value func(string) (int64, bool),
+		_ func(string) string) {
 		if flags, _ := value("flags"); memtrace.TraceFlag(flags)&memtrace.TraceLoaded != 0 {
 			id, _ := value("region_id")
 			loaded[id], _ = value("ts_ns")
@@ -112,10 +118,12 @@ func checkUsed(t *testing.T, dir string, r *metrics.Report) {
 			t.Errorf("%s: %d of %d bytes were loaded", g.Name, g.BytesWritten, g.Bytes)
 		}
 		if loaded[id] <= alloc[id] || loaded[id] >= lastRead[id] {
-			t.Errorf("%s: memory came at %d, its loading ended at %d, the last read was at %d", g.Name, alloc[id], loaded[id], lastRead[id])
+			t.Errorf("%s: memory came at %d, its loading ended at %d, the last read was at %d", g.Name, alloc[id],
+				loaded[id], lastRead[id])
 		}
 		if last := lastRead[id] - loaded[id]; g.Retention.Max != float64(last)/1e9 {
-			t.Errorf("%s is kept for %v s, the table of regions has %v since it was loaded", g.Name, g.Retention.Max, float64(last)/1e9)
+			t.Errorf("%s is kept for %v s, the table of regions has %v since it was loaded", g.Name, g.Retention.Max,
+				float64(last)/1e9)
 		}
 	}
 	if weights < 10 {
@@ -128,7 +136,8 @@ func checkUsed(t *testing.T, dir string, r *metrics.Report) {
 func checkCells(t *testing.T, dir string, r *metrics.Report) {
 	t.Helper()
 	lives := 0
-	tableOf(t, dir, rundir.LivesName, []string{"n_writes", "last_read_ns"}, func(value func(string) (int64, bool), _ func(string) string) {
+	tableOf(t, dir, rundir.LivesName, []string{"n_writes", "last_read_ns"}, func(value func(string) (int64, bool),
+		_ func(string) string) {
 		if n, _ := value("n_writes"); n != 1 {
 			t.Errorf("a life of %d writes", n)
 		}
@@ -155,7 +164,8 @@ func checkCells(t *testing.T, dir string, r *metrics.Report) {
 	}
 	q := r.Type("kv_cache").Retention
 	if longest := float64(last-slices.Min(written)) / 1e9; q.Max != longest || math.Abs(q.Mean-mean) > 1e-9 {
-		t.Errorf("cells are kept for %v s on average, %v at most; they were written %v and %v s before the last read", q.Mean, q.Max, mean, longest)
+		t.Errorf("cells are kept for %v s on average, %v at most; they were written %v and %v s before the last read",
+			q.Mean, q.Max, mean, longest)
 	}
 }
 
@@ -174,7 +184,8 @@ func checkCommand(t *testing.T, dir string, r *metrics.Report) {
 		t.Errorf("%d rows: %v", len(rows), err)
 	}
 	for _, form := range []string{"text", "json"} {
-		if out, err := command(t, "memory", dir, "--format", form).Output(); err != nil || !bytes.Contains(out, []byte("high_mrm")) && !bytes.Contains(out, []byte("low_mrm")) {
+		if out, err := command(t, "memory", dir, "--format", form).Output(); err != nil ||
+			!bytes.Contains(out, []byte("high_mrm")) && !bytes.Contains(out, []byte("low_mrm")) {
 			t.Errorf("%s: %v: %.200s", form, err, out)
 		}
 	}
@@ -185,7 +196,8 @@ func checkCommand(t *testing.T, dir string, r *metrics.Report) {
 // the same order, and what the ledger says was written into a cache was found written, and nothing else.
 func TestMemoryAgrees(t *testing.T) {
 	testenv.NeedRoot(t)
-	run := llamatap(t, "run", "--tap-ledger", "--tap-samples", "faults,pages", "--tap-cold", "-p", prompt, "-n", "12", "--temp", "0", "-t", "1", "-c", "256", "--no-warmup").good(t)
+	run := llamatap(t, "run", "--tap-ledger", "--tap-samples", "faults,pages", "--tap-cold", "-p", prompt, "-n", "12",
+		"--temp", "0", "-t", "1", "-c", "256", "--no-warmup").good(t)
 	r, err := metrics.Analyze(context.Background(), run.dirs[0], metrics.Options{})
 	if err != nil {
 		t.Fatal(err)

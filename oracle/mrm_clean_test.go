@@ -45,8 +45,10 @@ func TestCleanOnAQuietMachine(t *testing.T) {
 			}
 		}
 		results := fmt.Sprintf("results%d", try)
-		config := "experiment: {name: clean, repetitions: 1}\nmodel: {path: 1b.gguf}\nengine: {n_ctx: 512, kv_type: [f16, q8_0]}\n" +
-			"workload: {prompts: \"func main() {\", max_tokens: 24}\ntelemetry: {baseline_s: 3}\noutput: {dir: " + results + "}\n"
+		config := "experiment: {name: clean, repetitions: 1}\nmodel: {path: 1b.gguf}\nengine: {n_ctx: 512, kv_type: " +
+			"[f16, q8_0]}\n" +
+			"workload: {prompts: \"func main() {\", max_tokens: 24}\ntelemetry: {baseline_s: 3}\noutput: {dir: " +
+			results + "}\n"
 		if err := os.WriteFile(filepath.Join(folder, "e.yaml"), []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -116,11 +118,14 @@ func judgeClean(t *testing.T, results string) (busy string) {
 			t.Fatal(err)
 		}
 		o := &m.Observer
-		t.Logf("%s: %s; observer %.2f %% of a processor, %.1f MB or %.2f %% of the model's memory; before it %.1f %% of all processors were used, by others in it %.1f %%; decode ratio %.3f",
-			m.Cell.Name(), m.Validity.Class, known(o.CPUPct), float64(o.MemoryBytes)/1e6, known(o.MemoryPct), known(o.BaselineCPUPct), known(o.OthersCPUPct), known(o.DecodeRatio))
+		t.Logf("%s: %s; observer %.2f %% of a processor, %.1f MB or %.2f %% of the model's memory; before it %.1f %% "+
+			"of all processors were used, by others in it %.1f %%; decode ratio %.3f",
+			m.Cell.Name(), m.Validity.Class, known(o.CPUPct), float64(o.MemoryBytes)/1e6, known(o.MemoryPct),
+			known(o.BaselineCPUPct), known(o.OthersCPUPct), known(o.DecodeRatio))
 		switch {
 		case m.Validity.Class == verdict.Clean:
-		case o.OthersCPUPct == nil || *o.OthersCPUPct > 100*quietShare || o.BaselineCPUPct == nil || *o.BaselineCPUPct > 100*quietShare:
+		case o.OthersCPUPct == nil || *o.OthersCPUPct > 100*quietShare || o.BaselineCPUPct == nil ||
+			*o.BaselineCPUPct > 100*quietShare:
 			busy = fmt.Sprintf("others were at work in %s: %s", m.Cell.Name(), m.Validity.Why())
 		default:
 			t.Errorf("%s had the machine to itself and is %s: %s", m.Cell.Name(), m.Validity.Class, m.Validity.Why())

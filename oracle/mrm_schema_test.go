@@ -21,7 +21,8 @@ import (
 func TestJobIsOneOfKubernetes(t *testing.T) {
 	testenv.Slow(t)
 	python := testenv.NeedPython(t, "kubernetes_validate")
-	config, err := mrm.Parse("e.yaml", []byte("engine: {threads: 4}\nworkload: {prompts: [a, b]}\ncollector: {primary: perf}\n"))
+	config, err := mrm.Parse("e.yaml", []byte(
+		"engine: {threads: 4}\nworkload: {prompts: [a, b]}\ncollector: {primary: perf}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,14 +56,23 @@ func TestConfigurationSchema(t *testing.T) {
 	testenv.Slow(t)
 	python := testenv.NeedPython(t, "jsonschema")
 	good := []string{
-		string(mrm.Reference()), "workload: {prompts: a}", "workload: {prompts: [a, 7, {id: x, length: 3}]}\nmodel: [m.gguf, {path: n.gguf}]",
-		"engine: {n_ctx: [512, 1024], kv_type: [f16, q8_0/f16]}\nworkload: {prompts: {file: x}}\nanalysis: {windows_s: 0.5}",
-		"engine: {type: command, command: [sh, -c, 'a {prompt}']}\nworkload: {prompts: a}", "collector: {graph_trace: \"off\", primary: perf, fallback: fault, period: 5}\nworkload: {prompts: a}\nexperiment: {name: 7}",
+		string(mrm.Reference()), "workload: {prompts: a}",
+		"workload: {prompts: [a, 7, {id: x, length: 3}]}\nmodel: [m.gguf, {path: n.gguf}]",
+		"engine: {n_ctx: [512, 1024], kv_type: [f16, q8_0/f16]}\nworkload: {prompts: {file: x}}\nanalysis: " +
+			"{windows_s: 0.5}",
+		"engine: {type: command, command: [sh, -c, 'a {prompt}']}\nworkload: {prompts: a}",
+		"collector: {graph_trace: \"off\", primary: perf, fallback: fault, period: 5}\nworkload: {prompts: a}\n" +
+			"experiment: {name: 7}",
 	}
 	bad := []string{
-		"kv: {block_tokens: 1}", "workload: {max_tokens: 1}", "workload: {prompts: []}", "workload: {prompts: a}\nkv: {block: 1}", "workload: {prompts: a}\nkv: {block_tokens: 0}",
-		"workload: {prompts: a}\nengine: {type: commando}", "workload: {prompts: a}\nengine: {type: command, command: [{a: 1}]}", "workload: {prompts: a}\nengine: {n_ctx: [1, x]}", "workload: {prompts: a}\nengine: {kv_type: q9}", "workload: {prompts: a}\nexperiment: {name: a/b}",
-		"workload: {prompts: a}\nanalysis: {windows_s: [0]}", "workload: {prompts: a}\ntelemetry: {baseline_s: 0}", "workload: {prompts: a}\nkv: {block_tokens: 1.5}",
+		"kv: {block_tokens: 1}", "workload: {max_tokens: 1}", "workload: {prompts: []}",
+		"workload: {prompts: a}\nkv: {block: 1}", "workload: {prompts: a}\nkv: {block_tokens: 0}",
+		"workload: {prompts: a}\nengine: {type: commando}",
+		"workload: {prompts: a}\nengine: {type: command, command: [{a: 1}]}",
+		"workload: {prompts: a}\nengine: {n_ctx: [1, x]}", "workload: {prompts: a}\nengine: {kv_type: q9}",
+		"workload: {prompts: a}\nexperiment: {name: a/b}",
+		"workload: {prompts: a}\nanalysis: {windows_s: [0]}", "workload: {prompts: a}\ntelemetry: {baseline_s: 0}",
+		"workload: {prompts: a}\nkv: {block_tokens: 1.5}",
 	}
 	var documents []any
 	for i, text := range append(append([]string(nil), good...), bad...) {
@@ -84,7 +94,8 @@ import json, sys, jsonschema
 schema = json.load(open(sys.argv[1]))
 judge = jsonschema.Draft202012Validator(schema)
 judge.check_schema(schema)
-print(json.dumps([judge.is_valid(d) for d in json.load(sys.stdin)]))`, filepath.Join(testenv.Root(t), "docs", "mrm.schema.json"))
+print(json.dumps([judge.is_valid(d) for d in json.load(sys.stdin)]))`, filepath.Join(testenv.Root(t), "docs",
+		"mrm.schema.json"))
 	cmd.Stdin, cmd.Stderr = strings.NewReader(string(text)), os.Stderr
 	out, err := cmd.Output()
 	var valid []bool

@@ -44,7 +44,9 @@ func TestMRMCommands(t *testing.T) {
 		"gopher-6m-Q8_0": "", "125m": "model: {id: 125m, path: 125m.gguf}\n",
 	} {
 		config := model + ".yaml"
-		text += "experiment: {name: " + model + ", repetitions: 2}\nengine: {n_ctx: 256}\nworkload: {prompts: \"func main() {\", max_tokens: 24}\ntelemetry: {baseline_s: 0.2}\nkv: {block_tokens: 1}\n"
+		text += "experiment: {name: " + model +
+			", repetitions: 2}\nengine: {n_ctx: 256}\nworkload: {prompts: \"func main() {\", max_tokens: 24}\n" +
+			"telemetry: {baseline_s: 0.2}\nkv: {block_tokens: 1}\n"
 		if err := os.WriteFile(filepath.Join(folder, config), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +57,8 @@ func TestMRMCommands(t *testing.T) {
 			t.Errorf("plan: %s", got)
 		}
 		llamatap("mrm", "run", "--config", config)
-		if got := llamatap("mrm", "plan", "--config", config); !strings.Contains(got, "= 2 cells, 2 of them done") || !strings.Contains(got, "(measured: speeds of ") {
+		if got := llamatap("mrm", "plan", "--config", config); !strings.Contains(got, "= 2 cells, 2 of them done") ||
+			!strings.Contains(got, "(measured: speeds of ") {
 			t.Errorf("plan behind it: %s", got)
 		}
 		dirs, _ := filepath.Glob(filepath.Join(folder, "results", model, "run_*"))
@@ -73,7 +76,8 @@ func TestMRMCommands(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if got := llamatap("mrm", "aggregate", "results", "--contaminated", "--format", "csv"); !strings.Contains(got, model) {
+		if got := llamatap("mrm", "aggregate", "results", "--contaminated", "--format", "csv"); !strings.Contains(got,
+			model) {
 			t.Errorf("aggregate: %s", got)
 		}
 	}
@@ -118,7 +122,10 @@ func checkMetrics(t *testing.T, dir string) {
 	if err != nil || len(rows) < 3 {
 		t.Fatalf("%s: %d rows, %v", dir, len(rows), err)
 	}
-	const columns = "region_type,n_regions,bytes,write_once_ratio,retention_p50_s,retention_p90_s,retention_p99_s,retention_max_s,read_freq_hz,reads,writes,working_set_bytes,iai_p50_ns,iai_p99_ns,locality_score,mrm_label,censored_share,mrm_trace_retention_p50_s,mrm_trace_retention_p90_s,mrm_trace_retention_p99_s,mrm_trace_write_once_ratio,mrm_trace_unique_pages,mrm_trace_suitability"
+	const columns = "region_type,n_regions,bytes,write_once_ratio,retention_p50_s,retention_p90_s,retention_p99_s," +
+		"retention_max_s,read_freq_hz,reads,writes,working_set_bytes,iai_p50_ns,iai_p99_ns,locality_score,mrm_label," +
+		"censored_share,mrm_trace_retention_p50_s,mrm_trace_retention_p90_s,mrm_trace_retention_p99_s," +
+		"mrm_trace_write_once_ratio,mrm_trace_unique_pages,mrm_trace_suitability"
 	if got := strings.Join(rows[0], ","); got != columns {
 		t.Errorf("columns %s", got)
 	}
@@ -155,7 +162,9 @@ func TestObserverCostAgrees(t *testing.T) {
 	testenv.Slow(t)
 	folder, cells := t.TempDir(), costPairs()
 	config := filepath.Join(folder, "e.yaml")
-	text := fmt.Sprintf("experiment: {name: cost, repetitions: %d}\nengine: {n_ctx: 512, threads: 1}\nworkload: {prompts: \"func main() {\", max_tokens: 400}\ntelemetry: {baseline_s: 0.2}\noutput: {dir: %s/results}\n", cells, folder)
+	text := fmt.Sprintf("experiment: {name: cost, repetitions: %d}\nengine: {n_ctx: 512, threads: 1}\nworkload: "+
+		"{prompts: \"func main() {\", max_tokens: 400}\ntelemetry: {baseline_s: 0.2}\noutput: {dir: %s/results}\n",
+		cells, folder)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -181,12 +190,14 @@ func TestObserverCostAgrees(t *testing.T) {
 	}
 	mean, half := interval99(measured)
 	own, busy := stat.Mean(reported, nil), stat.Mean(others, nil)
-	t.Logf("%d pairs: speed lost %.4f ± %.4f, the tap says %.4f; others used %.1f %% of all processors", cells, mean, half, own, busy)
+	t.Logf("%d pairs: speed lost %.4f ± %.4f, the tap says %.4f; others used %.1f %% of all processors", cells, mean,
+		half, own, busy)
 	if own < mean-half || own > mean+half {
 		t.Errorf("the tap says %.4f, both runs say %.4f ± %.4f", own, mean, half)
 	}
 	if busy < 100*quietShare && half > narrowInterval {
-		t.Errorf("the interval of %d pairs on a quiet machine is ± %.4f, more than %g: it shows little; compare more (LLAMATAP_COST_PAIRS)", cells, half, narrowInterval)
+		t.Errorf("the interval of %d pairs on a quiet machine is ± %.4f, more than %g: it shows little; compare more "+
+			"(LLAMATAP_COST_PAIRS)", cells, half, narrowInterval)
 	}
 }
 

@@ -29,7 +29,8 @@ d = glob.glob(root + "/*/*/*/trace.parquet")[0].rsplit("/", 1)[0]
 for name in ("trace", "region_map", "kv_block_lifecycle"):
     check_parquet_schema(f"{d}/{name}.parquet", name)
 trace = pd.read_parquet(d + "/trace.parquet")
-assert list(trace.columns) == TRACE_SCHEMA.names and set(trace.op_type) == {"load", "store"} and set(trace.phase) <= {"weight_load", "generation", "teardown"}
+assert list(trace.columns) == TRACE_SCHEMA.names and set(trace.op_type) == {"load", "store"} and \
+    set(trace.phase) <= {"weight_load", "generation", "teardown"}
 assert len(pd.read_parquet(d + "/kv_block_lifecycle.parquet")) > 0
 a = compute_all(trace)
 want, got = build_metrics_table(a), pd.read_csv(d + "/metrics.csv")
@@ -40,7 +41,8 @@ for c in want.columns:
 r = pd.read_parquet(d + "/region_map.parquet").set_index("region_id")
 pages = a["working_set_per_region"].set_index("region_id").unique_pages
 kept = a["retention_per_region"].set_index("region_id").retention_s
-assert (r.mrm_trace_working_set_pages == pages.reindex(r.index)).all() and (abs(r.mrm_trace_retention_s - kept.reindex(r.index)) < 1e-6).all()
+assert (r.mrm_trace_working_set_pages == pages.reindex(r.index)).all() and \
+    (abs(r.mrm_trace_retention_s - kept.reindex(r.index)) < 1e-6).all()
 m = json.load(open(d + "/metadata.json"))
 line = pd.read_csv(root + "/manifest.csv").iloc[-1]
 for k, v in build_manifest_row(m["run_id"], m, a, True).items():
@@ -85,15 +87,19 @@ def rows():
     for i in range(4000):
         symbol = random.choice(list(pages))
         page = pages[symbol] + random.randrange(40)
-        yield {"run_id": "r1", "sample_id": i, "timestamp_ns": 1_700_000_000_000_000_000 + i * 7_000_001, "phase": "generation",
-            "address": page * 4096 + 8 * random.randrange(64), "address_page": page, "op_type": random.choice(["load", "load", "store"]), "symbol": symbol, "dso": "/lib/x.so",
-            "region_type": "unknown", "region_id": 0, "access_latency_ns": 30, "cache_level": "L2", "numa_node": 0, "cpu_id": i % 4, "thread_id": 77,
+        yield {"run_id": "r1", "sample_id": i, "timestamp_ns": 1_700_000_000_000_000_000 + i * 7_000_001,
+            "phase": "generation",
+            "address": page * 4096 + 8 * random.randrange(64), "address_page": page, 
+            "op_type": random.choice(["load", "load", "store"]), "symbol": symbol, "dso": "/lib/x.so",
+            "region_type": "unknown", "region_id": 0, "access_latency_ns": 30, "cache_level": "L2",
+            "numa_node": 0, "cpu_id": i % 4, "thread_id": 77,
             "token_index": None, "context_tokens": None}
 labeller = TraceLabeller()
 trace = pd.DataFrame(list(labeller.label(rows())))
 a = compute_all(trace)
 out = Path(sys.argv[1])
-RunExporter(out / "run").export(trace=trace, region_map=labeller.region_map(), kv_lifecycle=labeller.kv_lifecycle(), analysis=a, metadata={"machine_id": "box"}, run_id="r1", figures=False)
+RunExporter(out / "run").export(trace=trace, region_map=labeller.region_map(),
+    kv_lifecycle=labeller.kv_lifecycle(), analysis=a, metadata={"machine_id": "box"}, run_id="r1", figures=False)
 build_metrics_table(a).to_csv(out / "want.csv", index=False)
 `
 
@@ -124,8 +130,9 @@ func TestReadsRunsOfMRMTrace(t *testing.T) {
 	}
 	for kind, row := range theirs {
 		for ours, name := range map[string]string{
-			"mrm_trace_retention_p50_s": "retention_p50_s", "mrm_trace_retention_p99_s": "retention_p99_s", "mrm_trace_write_once_ratio": "write_once_ratio_mean",
-			"mrm_trace_unique_pages": "unique_pages_total",
+			"mrm_trace_retention_p50_s": "retention_p50_s", "mrm_trace_retention_p99_s": "retention_p99_s",
+			"mrm_trace_write_once_ratio": "write_once_ratio_mean",
+			"mrm_trace_unique_pages":     "unique_pages_total",
 		} {
 			a, errA := strconv.ParseFloat(got[kind][ours], 64)
 			b, errB := strconv.ParseFloat(row[name], 64)

@@ -147,7 +147,8 @@ func (m *mutant) mutate(r *rand.Rand) {
 }
 
 // Numbers at which code goes wrong.
-var extremes = []int64{0, 1, 2, 3, 5, 7, 31, 33, 63, 64, 127, 128, 255, 256, 257, 511, 513, 1000, 1024, 1025, 4095, 4097, 65535, 65536, 1 << 20, 1<<31 - 1, 1 << 31, 1<<32 - 1, -1, -2, math.MinInt32}
+var extremes = []int64{0, 1, 2, 3, 5, 7, 31, 33, 63, 64, 127, 128, 255, 256, 257, 511, 513, 1000, 1024, 1025, 4095,
+	4097, 65535, 65536, 1 << 20, 1<<31 - 1, 1 << 31, 1<<32 - 1, -1, -2, math.MinInt32}
 
 func extreme(r *rand.Rand) int64 { return extremes[r.IntN(len(extremes))] }
 
@@ -156,7 +157,8 @@ func (m *mutant) changeKey(r *rand.Rand) {
 	if r.IntN(3) > 0 { // the keys that shape the model, rather than the tokenizer's and the general ones
 		arch, _ := m.keys[0].Value.Data.(string)
 		for range 50 {
-			if strings.HasPrefix(m.keys[i].Key, arch+".") || strings.HasPrefix(m.keys[i].Key, "tokenizer.") && r.IntN(3) == 0 {
+			if strings.HasPrefix(m.keys[i].Key, arch+".") || strings.HasPrefix(m.keys[i].Key, "tokenizer.") &&
+				r.IntN(3) == 0 {
 				break
 			}
 			i = r.IntN(len(m.keys))
@@ -179,7 +181,9 @@ func shortly(v any) string {
 // otherValue is a value of the same type with other contents, or, sometimes, of another type.
 func otherValue(r *rand.Rand, old any) any {
 	if r.IntN(8) == 0 {
-		others := []any{uint32(extreme(r)), int32(extreme(r)), "", "llama", true, float32(extreme(r)), []int32{}, []int32{int32(extreme(r)), 1}, []string{}, []string{"a"}, uint64(extreme(r)), []float32{1}, uint8(3), []bool{true}}
+		others := []any{uint32(extreme(r)), int32(extreme(r)), "", "llama", true, float32(extreme(r)), []int32{},
+			[]int32{int32(extreme(r)), 1}, []string{}, []string{"a"}, uint64(extreme(r)), []float32{1}, uint8(3),
+			[]bool{true}}
 		return others[r.IntN(len(others))]
 	}
 	switch d := old.(type) {
@@ -194,7 +198,8 @@ func otherValue(r *rand.Rand, old any) any {
 	case bool:
 		return !d
 	case string:
-		return []string{"", "llama", "qwen2", "gpt2", "mamba", "bert", "t5", "no-such", strings.Repeat("x", 70000), "gemma3", "default", "spm", "\x00", d + "x"}[r.IntN(14)]
+		return []string{"", "llama", "qwen2", "gpt2", "mamba", "bert", "t5", "no-such", strings.Repeat("x", 70000),
+			"gemma3", "default", "spm", "\x00", d + "x"}[r.IntN(14)]
 	case []string:
 		return otherList(r, d, []string{"", "\xff", "<0x0A>", strings.Repeat("y", 300), "▁"})
 	case []int32:
@@ -267,9 +272,11 @@ func (m *mutant) changeTensor(r *rand.Rand) {
 		t.Type = gguf.Type(r.IntN(45))
 	case 4:
 		before += fmt.Sprintf(" at %d", t.Offset)
-		t.Offset = []int64{0, t.Offset + int64(m.align), t.Offset + 1, -1, int64(len(m.data)), int64(len(m.data)) - 32, 1 << 40}[r.IntN(7)]
+		t.Offset = []int64{0, t.Offset + int64(m.align), t.Offset + 1, -1, int64(len(m.data)), int64(len(m.data)) - 32,
+			1 << 40}[r.IntN(7)]
 	case 5:
-		t.Name = []string{m.tensors[r.IntN(len(m.tensors))].Name, "", t.Name + "x", strings.Repeat("n", 64), "blk.99.attn_q.weight", "blk.-1.attn_q.weight"}[r.IntN(6)]
+		t.Name = []string{m.tensors[r.IntN(len(m.tensors))].Name, "", t.Name + "x", strings.Repeat("n", 64),
+			"blk.99.attn_q.weight", "blk.-1.attn_q.weight"}[r.IntN(6)]
 	}
 	m.note("%s → %s at %d", before, t, t.Offset)
 }

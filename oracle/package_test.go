@@ -78,7 +78,8 @@ func TestArchive(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	home := filepath.Join(root, "opt", "llamatap-test")
-	for _, name := range []string{"LICENSE", "licences/libllama0", "licences/libc6", "licences/libstdc++6", "share/man/man1/llamatap-run.1", "share/fish/vendor_completions.d/llamatap.fish"} {
+	for _, name := range []string{"LICENSE", "licences/libllama0", "licences/libc6", "licences/libstdc++6",
+		"share/man/man1/llamatap-run.1", "share/fish/vendor_completions.d/llamatap.fish"} {
 		if info, err := os.Stat(filepath.Join(home, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s is not in the archive: %v", name, err)
 		}
@@ -107,7 +108,9 @@ lines() { while IFS= read -r line || [ -n "$line" ]; do echo "$line"; done; }
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("unshare", "-m", "sh", "-c", `mount -t proc proc "$1/proc" && mount --bind /dev "$1/dev" && chroot=$(command -v chroot) && exec env -i HOME=/tmp PATH=/bin "$chroot" "$1" /bin/sh /script`, "sh", root)
+	cmd := exec.Command("unshare", "-m", "sh",
+		"-c", `mount -t proc proc "$1/proc" && mount --bind /dev "$1/dev" &&
+			chroot=$(command -v chroot) && exec env -i HOME=/tmp PATH=/bin "$chroot" "$1" /bin/sh /script`, "sh", root)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -23,7 +23,8 @@ func TestPlaces(t *testing.T) {
 			t.Run(arch+" fa "+fa, func(t *testing.T) {
 				t.Parallel()
 				model := synthetic(t, arch, gguf.F16, nil)
-				c := record(t, everything, "-m", model, "-p", prompt, "-n", "3", "--temp", "0", "-t", "1", "-c", "512", "-ub", "8", "-fa", fa)
+				c := record(t, everything, "-m", model, "-p", prompt, "-n", "3", "--temp", "0", "-t", "1", "-c", "512",
+					"-ub", "8", "-fa", fa)
 				layers := map[int32]bool{}
 				sums := map[layerOf]int{}
 				deepest := map[uint64]int32{}

@@ -13,7 +13,8 @@ import (
 // TestRedact looks into every byte of a run for the words that went in and came out.
 func TestRedact(t *testing.T) {
 	const prompt = "func reverseString(s string) string {"
-	o := llamatap(t, "run", "--tap-tensors", "l_out", "--tap-redact", "text", "-p", prompt, "-n", "24", "--temp", "0", "-t", "1").good(t)
+	o := llamatap(t, "run", "--tap-tensors", "l_out", "--tap-redact", "text", "-p", prompt, "-n", "24", "--temp", "0",
+		"-t", "1").good(t)
 	words := append(strings.Fields(o.stdout), "reverseString", "string", "func")
 	text, plain := 0, 0
 	for _, dir := range o.dirs {

@@ -27,10 +27,13 @@ func TestRefused(t *testing.T) {
 		tap   []string
 		words []string
 	}{
-		"unknown tensor":   {[]string{"--tap-tensors", "l_out,no_such*"}, []string{`"no_such*"`, "l_out", "ffn_out", "Qcur"}},
-		"little memory":    {[]string{"--tap-granularity", "full_tensor", "--tap-memory", "7M"}, []string{"--tap-memory", "8M"}},
-		"unknown number":   {[]string{"--tap-tensors", "Qcur-0#9"}, []string{`"Qcur-0#9"`, "Qcur"}},
-		"no such place":    {[]string{"--tap-granularity", "attention_only", "--tap-tensors", "l_out"}, []string{"attention_only", "l_out", "attn_out", "Qcur"}},
+		"unknown tensor": {[]string{"--tap-tensors", "l_out,no_such*"}, []string{`"no_such*"`, "l_out",
+			"ffn_out", "Qcur"}},
+		"little memory": {[]string{"--tap-granularity", "full_tensor", "--tap-memory", "7M"},
+			[]string{"--tap-memory", "8M"}},
+		"unknown number": {[]string{"--tap-tensors", "Qcur-0#9"}, []string{`"Qcur-0#9"`, "Qcur"}},
+		"no such place": {[]string{"--tap-granularity", "attention_only", "--tap-tensors", "l_out"},
+			[]string{"attention_only", "l_out", "attn_out", "Qcur"}},
 		"unknown layer":    {[]string{"--tap-layers", "3-99"}, []string{"99", "layers"}},
 		"unknown codec":    {[]string{"--tap-layers", "1", "--tap-codec", "rar"}, []string{"rar", "zstd"}},
 		"unknown preset":   {[]string{"--tap-preset", "turbo"}, []string{"turbo", "balanced"}},
@@ -38,10 +41,12 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			exec := append([]string{"--", "llama-completion", "-no-cnv", "-m", testenv.Model(t)}, short...)
-			for _, args := range [][]string{slices.Concat([]string{"run"}, test.tap, short), slices.Concat([]string{"exec"}, test.tap, exec)} {
+			for _, args := range [][]string{slices.Concat([]string{"run"}, test.tap, short),
+				slices.Concat([]string{"exec"}, test.tap, exec)} {
 				out := filepath.Join(t.TempDir(), "out")
 				o := llamatapIn(t, out, args...)
-				if o.status == 0 || !oneLine(lastLine(o.stderr), test.words...) || !strings.HasPrefix(lastLine(o.stderr), "llamatap: ") {
+				if o.status == 0 || !oneLine(lastLine(o.stderr), test.words...) ||
+					!strings.HasPrefix(lastLine(o.stderr), "llamatap: ") {
 					t.Errorf("%q: status %d\n%s", args, o.status, o.stderr)
 				}
 				if left := everythingBelow(t, out); len(left) > 0 {
@@ -56,14 +61,17 @@ func TestRefused(t *testing.T) {
 func TestNothingMatches(t *testing.T) {
 	mamba := synthetic(t, "mamba", gguf.F16, nil)
 	for _, tap := range [][]string{
-		{"--tap-granularity=attention_only"}, {"--tap-granularity=mlp_only"}, {"--tap-attention"}, {"--tap-preset=attention_analysis"},
+		{"--tap-granularity=attention_only"}, {"--tap-granularity=mlp_only"}, {"--tap-attention"},
+		{"--tap-preset=attention_analysis"},
 		{"--tap-granularity=attention_only", "--tap-tensors=l_out"}, {"--tap-tensors=Qcur"},
 	} {
 		for _, program := range [][]string{{"run"}, {"exec", "--", "llama-completion", "-no-cnv"}} {
-			args := slices.Concat(program[:1], tap, program[1:], []string{"-m", mamba, "-p", prompt, "-n", "4000", "-t", "1", "--ignore-eos"})
+			args := slices.Concat(program[:1], tap, program[1:], []string{"-m", mamba, "-p", prompt, "-n", "4000",
+				"-t", "1", "--ignore-eos"})
 			out := filepath.Join(t.TempDir(), "out")
 			o := llamatapIn(t, out, args...)
-			if o.status != 2 || !oneLine(lastLine(o.stderr), "l_out", "result_output") || o.stdout != "" || len(everythingBelow(t, out)) > 0 {
+			if o.status != 2 || !oneLine(lastLine(o.stderr), "l_out", "result_output") || o.stdout != "" ||
+				len(everythingBelow(t, out)) > 0 {
 				t.Errorf("%q: status %d, %d bytes of text\n%s", args, o.status, len(o.stdout), o.stderr)
 			}
 		}
@@ -94,10 +102,12 @@ func everythingBelow(t *testing.T, folder string) []string {
 func TestOnlyModifiers(t *testing.T) {
 	folder := t.TempDir()
 	for _, args := range [][]string{
-		{"run", "--tap-codec", "lz4", "-p", "a", "-n", "1"}, {"exec", "--tap-memory", "64M", "--tap-overflow", "drop", "--", "llama-completion"},
+		{"run", "--tap-codec", "lz4", "-p", "a", "-n", "1"}, {"exec", "--tap-memory", "64M", "--tap-overflow", "drop",
+			"--", "llama-completion"},
 	} {
 		o := refused(t, folder, args...)
-		if !oneLine(o.stderr, "--tap-preset", "--tap-layer", "--tap-tensor") || o.stdout != "" || len(everythingBelow(t, folder)) > 0 {
+		if !oneLine(o.stderr, "--tap-preset", "--tap-layer", "--tap-tensor") || o.stdout != "" ||
+			len(everythingBelow(t, folder)) > 0 {
 			t.Errorf("%q\n%s", args, o.stderr)
 		}
 	}

@@ -42,7 +42,8 @@ func newSurveyor(t *testing.T, model string) *surveyor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &surveyor{witness: newWitness(), Recorder: regions.NewRecorder(regions.Options{Model: gguf.Open}), t: t, model: file, found: map[memtrace.RegionType]int{}}
+	return &surveyor{witness: newWitness(), Recorder: regions.NewRecorder(regions.Options{Model: gguf.Open}), t: t,
+		model: file, found: map[memtrace.RegionType]int{}}
 }
 
 // survey hands what the tap reports of a program to the map, and looks at it.
@@ -117,12 +118,14 @@ func (s *surveyor) compare(r *memtrace.Region, g *ggmlhooks.Graph, root int32, n
 	}
 	switch weight, ok := s.model.Tensor(name); {
 	case ok && root < 0:
-		if r.Type != memtrace.Weight || r.Tensor != name || r.DType != weight.Type.String() || !slices.Equal(r.Shape, weight.Shape) || strings.HasPrefix(name, "blk.1.") && r.Layer != 1 {
+		if r.Type != memtrace.Weight || r.Tensor != name || r.DType != weight.Type.String() ||
+			!slices.Equal(r.Shape, weight.Shape) || strings.HasPrefix(name, "blk.1.") && r.Layer != 1 {
 			s.t.Errorf("%s: %+v", name, r)
 		}
 	case cache:
 		part, layer, _ := strings.Cut(strings.TrimPrefix(name, "cache_"), "_l")
-		if n, _ := strconv.Atoi(layer); r.Type != memtrace.KVCache || r.Tensor != name || r.Part != part || r.Layer != n {
+		if n, _ := strconv.Atoi(layer); r.Type != memtrace.KVCache || r.Tensor != name || r.Part != part ||
+			r.Layer != n {
 			s.t.Errorf("%s: %+v", name, r)
 		}
 	case root < 0 && !g.Leafs[-1-root].Input && r.Type != memtrace.Activation:
@@ -186,8 +189,10 @@ func TestRegionsOfOperands(t *testing.T) {
 		typ  gguf.Type
 		args []string
 	}{
-		{"", 0, nil}, {"", 0, []string{"-fa", "off"}}, {"", 0, []string{"--load-mode", "none"}}, {"gemma2", gguf.F16, nil}, {"jamba", gguf.F16, nil},
-		{"qwen3moe", gguf.Q8_0, nil}, {"llama", gguf.Q4_K, nil}, {"", 0, []string{"--rpc", endpoint, "-ngl", "99"}}, {"jamba", gguf.F16, []string{"--rpc", endpoint, "-ngl", "2", "-fa", "off"}},
+		{"", 0, nil}, {"", 0, []string{"-fa", "off"}}, {"", 0, []string{"--load-mode", "none"}},
+		{"gemma2", gguf.F16, nil}, {"jamba", gguf.F16, nil},
+		{"qwen3moe", gguf.Q8_0, nil}, {"llama", gguf.Q4_K, nil}, {"", 0, []string{"--rpc", endpoint, "-ngl", "99"}},
+		{"jamba", gguf.F16, []string{"--rpc", endpoint, "-ngl", "2", "-fa", "off"}},
 	} {
 		t.Run(fmt.Sprint(c.arch, c.args), func(t *testing.T) {
 			model := testenv.Model(t)
@@ -195,7 +200,8 @@ func TestRegionsOfOperands(t *testing.T) {
 				model = synthetic(t, c.arch, c.typ, nil)
 			}
 			s := newSurveyor(t, model)
-			cmd := testenv.NeedTool(t, "llama-completion").Command(append([]string{"-m", model, "-p", prompt, "-n", "4", "--temp", "0", "-t", "1", "-c", "256", "-ub", "16", "-no-cnv"}, c.args...)...)
+			cmd := testenv.NeedTool(t, "llama-completion").Command(append([]string{"-m", model, "-p", prompt, "-n", "4",
+				"--temp", "0", "-t", "1", "-c", "256", "-ub", "16", "-no-cnv"}, c.args...)...)
 			cmd.Args[1] += ":" + tap
 			s.survey(cmd)
 			d := s.Doubts()
@@ -208,14 +214,16 @@ func TestRegionsOfOperands(t *testing.T) {
 				}
 			}
 			repacked := slices.ContainsFunc(s.Map().Regions(), func(r *memtrace.Region) bool {
-				return r.Type == memtrace.Weight && r.Use.Reads > 0 && strings.Contains(s.Map().Buffer(r.Buffer).Type, "REPACK")
+				return r.Type == memtrace.Weight && r.Use.Reads > 0 && strings.Contains(s.Map().Buffer(r.Buffer).Type,
+					"REPACK")
 			})
 			if repacked != (c.typ == gguf.Q4_K) {
 				t.Errorf("weights that are repacked: %v, in %+v", repacked, s.buffers)
 			}
 			for i, b := range s.Map().Buffers() {
 				for _, o := range s.Map().Buffers()[:i] {
-					if b.Host && o.Host && b.Base < o.Base+o.Size && o.Base < b.Base+b.Size && b.From < o.To && o.From < b.To {
+					if b.Host && o.Host && b.Base < o.Base+o.Size && o.Base < b.Base+b.Size && b.From < o.To &&
+						o.From < b.To {
 						t.Errorf("one memory, two buffers: %+v, %+v", b, o)
 					}
 				}
@@ -244,7 +252,8 @@ func TestRegionsOfModelThatIsLoadedTwice(t *testing.T) {
 	}
 	for _, name := range []string{"output.weight", "blk.3.attn_k.weight", "cache_k_l2", "cache_v_l5"} {
 		l := lives[name]
-		if len(l) != 2 || l[0].From >= l[0].To || l[0].To > l[1].From || l[1].From >= l[1].To || l[1].To == memtrace.Forever || l[0].Use.Reads == 0 || l[0].Use.Reads != l[1].Use.Reads {
+		if len(l) != 2 || l[0].From >= l[0].To || l[0].To > l[1].From || l[1].From >= l[1].To ||
+			l[1].To == memtrace.Forever || l[0].Use.Reads == 0 || l[0].Use.Reads != l[1].Use.Reads {
 			t.Errorf("%s: %+v", name, l)
 			continue
 		}
@@ -293,14 +302,17 @@ func regionRows(t *testing.T, dir string) (rows []regionRow, doubts memtrace.Dou
 		}
 		kind, tensor, dtype, file := column("region_type"), column("tensor"), column("dtype"), column("file")
 		numbers := map[string]table.Values{}
-		for _, name := range []string{"size_bytes", "file_offset", "n_writes", "n_reads", "bytes_written", "bytes_read", "start_addr", "first_read_ns", "layer"} {
+		for _, name := range []string{"size_bytes", "file_offset", "n_writes", "n_reads", "bytes_written", "bytes_read",
+			"start_addr", "first_read_ns", "layer"} {
 			numbers[name] = column(name)
 		}
 		for i := range kind.Valid {
 			number := func(name string) int64 { return numbers[name].Ints[i] }
 			rows = append(rows, regionRow{
-				kind.Texts[i], tensor.Texts[i], dtype.Texts[i], file.Texts[i], number("size_bytes"), number("file_offset"), number("n_writes"), number("n_reads"),
-				number("bytes_written"), number("bytes_read"), number("start_addr"), number("first_read_ns"), number("layer"),
+				kind.Texts[i], tensor.Texts[i], dtype.Texts[i], file.Texts[i], number("size_bytes"),
+				number("file_offset"), number("n_writes"), number("n_reads"),
+				number("bytes_written"), number("bytes_read"), number("start_addr"), number("first_read_ns"),
+				number("layer"),
 			})
 		}
 	}
@@ -315,9 +327,11 @@ func TestRegionMap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := llamatap(t, "llama-completion", "--tap-regions", "-m", model, "-p", prompt, "-n", "5", "--temp", "0", "-t", "1", "-c", "256", "-no-cnv", "--no-warmup").good(t)
+	run := llamatap(t, "llama-completion", "--tap-regions", "-m", model, "-p", prompt, "-n", "5", "--temp", "0",
+		"-t", "1", "-c", "256", "-no-cnv", "--no-warmup").good(t)
 	rows, doubts := regionRows(t, run.dirs[0])
-	if doubts.Executions != 5 || doubts.Unplaced+doubts.Overlaps+doubts.Failed != 0 || !strings.Contains(run.stderr, "regions") {
+	if doubts.Executions != 5 || doubts.Unplaced+doubts.Overlaps+doubts.Failed != 0 ||
+		!strings.Contains(run.stderr, "regions") {
 		t.Errorf("%+v\n%s", doubts, run.stderr)
 	}
 	tokens := int64(len(tokenize(t, textFile(t, prompt))) + 4)
@@ -326,7 +340,8 @@ func TestRegionMap(t *testing.T) {
 		switch r.kind {
 		case "weight":
 			w, ok := file.Tensor(r.tensor)
-			if !ok || r.dtype != w.Type.String() || r.size != w.Bytes || r.fileOffset != w.Offset || filepath.Base(r.file) != filepath.Base(model) || r.writes != 0 || r.start == 0 {
+			if !ok || r.dtype != w.Type.String() || r.size != w.Bytes || r.fileOffset != w.Offset ||
+				filepath.Base(r.file) != filepath.Base(model) || r.writes != 0 || r.start == 0 {
 				t.Errorf("%+v, in the file it is %v at %d", r, w, w.Offset)
 			}
 			weights++
@@ -335,7 +350,8 @@ func TestRegionMap(t *testing.T) {
 				want = tokens * r.size / w.Shape[1]
 			}
 			if r.reads != doubts.Executions || r.bytesRead != want || r.read == 0 {
-				t.Errorf("%s was read %d times, %d bytes, in %d executions of %d", r.tensor, r.reads, r.bytesRead, doubts.Executions, r.size)
+				t.Errorf("%s was read %d times, %d bytes, in %d executions of %d", r.tensor, r.reads, r.bytesRead,
+					doubts.Executions, r.size)
 			}
 		case "kv_cache":
 			caches++
@@ -357,18 +373,23 @@ import sys, pandas, pyarrow.parquet as pq, duckdb
 name = sys.argv[1]
 f = pq.ParquetFile(name)
 assert f.schema_arrow.metadata[b"llamatap_schema_version"] == b"2.0", f.schema_arrow.metadata
-columns = """region_id region_type name tensor layer start_addr end_addr size_bytes dtype shape device first_write_ns last_write_ns first_read_ns last_read_ns n_writes n_reads
+columns = """region_id region_type name tensor layer start_addr end_addr size_bytes dtype shape device
+first_write_ns last_write_ns first_read_ns last_read_ns n_writes n_reads
 bytes_written bytes_read""".split()
 assert f.schema_arrow.names[:len(columns)] == columns, f.schema_arrow.names
 types = {n: str(f.schema_arrow.field(n).type) for n in columns}
-assert types["start_addr"] == "uint64" and types["size_bytes"] == "int64" and types["layer"] == "int32" and types["name"] == "string" and types["shape"].startswith("list"), types
-assert types["first_read_ns"] == "timestamp[ns]" and all(f.schema_arrow.field(n).metadata[b"description"] for n in f.schema_arrow.names), types
+assert types["start_addr"] == "uint64" and types["size_bytes"] == "int64" and types["layer"] == "int32" and \
+    types["name"] == "string" and types["shape"].startswith("list"), types
+assert types["first_read_ns"] == "timestamp[ns]" and \
+    all(f.schema_arrow.field(n).metadata[b"description"] for n in f.schema_arrow.names), types
 d = pandas.read_parquet(name)
 assert d.region_id.is_unique and ((d.end_addr - d.start_addr).dropna() == d.size_bytes[d.start_addr.notna()]).all()
 w = d[d.tensor == "blk.0.ffn_up.weight"].iloc[0]
-assert list(w["shape"]) == [256, 768] and w.region_type == "weight" and w.first_write_ns is pandas.NA or pandas.isna(w.first_write_ns), w
+assert list(w["shape"]) == [256, 768] and w.region_type == "weight" and \
+    w.first_write_ns is pandas.NA or pandas.isna(w.first_write_ns), w
 assert (d.last_read_ns >= d.first_read_ns).sum() == d.first_read_ns.notna().sum() > 50
-rows = duckdb.sql(f"select region_type, count(*), sum(bytes_read) from '{name}' where n_reads > 0 group by 1 order by 1").fetchall()
+rows = duckdb.sql(f"select region_type, count(*), sum(bytes_read) from '{name}' where n_reads > 0 "
+    "group by 1 order by 1").fetchall()
 print(rows)
 `
 
@@ -376,7 +397,8 @@ print(rows)
 func TestOthersReadRegions(t *testing.T) {
 	python := testenv.NeedPython(t, "pyarrow.parquet", "pandas", "duckdb")
 	run := llamatap(t, "run", "--tap-regions", "-p", prompt, "-n", "3", "-t", "1").good(t)
-	seen, err := exec.Command(python, "-c", tableOfRegions, filepath.Join(run.dirs[0], rundir.RegionsName)).CombinedOutput()
+	seen, err := exec.Command(python, "-c", tableOfRegions,
+		filepath.Join(run.dirs[0], rundir.RegionsName)).CombinedOutput()
 	if err != nil || !strings.Contains(string(seen), "('weight', 57,") {
 		t.Errorf("%v: %s", err, seen)
 	}
@@ -397,8 +419,10 @@ func TestRegionsOfArchitectures(t *testing.T) {
 		archs = synth.Archs()
 	}
 	for _, arch := range archs {
-		check("llama-completion", "-m", synthetic(t, arch, gguf.F16, nil), "-p", prompt, "-n", "2", "-t", "1", "-c", "256", "-no-cnv", "-fa", "off")
+		check("llama-completion", "-m", synthetic(t, arch, gguf.F16, nil), "-p", prompt, "-n", "2", "-t", "1",
+			"-c", "256", "-no-cnv", "-fa", "off")
 	}
 	check("llama-embedding", "-m", synthetic(t, "bert", gguf.F16, nil), "-p", prompt, "-t", "1")
-	check("llama-finetune", "-m", testenv.Model(t), "-f", textFile(t, strings.Repeat(long+prompt, 4)), "-t", "1", "-c", "64", "-b", "64", "-ub", "64", "-epochs", "1", "-o", filepath.Join(t.TempDir(), "tuned.gguf"))
+	check("llama-finetune", "-m", testenv.Model(t), "-f", textFile(t, strings.Repeat(long+prompt, 4)), "-t", "1",
+		"-c", "64", "-b", "64", "-ub", "64", "-epochs", "1", "-o", filepath.Join(t.TempDir(), "tuned.gguf"))
 }

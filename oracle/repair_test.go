@@ -21,7 +21,8 @@ func repairs(t *testing.T, dir string, want *whole) {
 	copyFiles(t, dir, copied)
 	_, err := os.Stat(filepath.Join(copied, rundir.ManifestName))
 	sealed := err == nil // by a collector that lived on
-	if v := verifyJSON(t, copied); v.Sealed != sealed || v.OK && !sealed || slices.Contains(v.kinds(), "unsealed") == sealed {
+	if v := verifyJSON(t, copied); v.Sealed != sealed || v.OK && !sealed ||
+		slices.Contains(v.kinds(), "unsealed") == sealed {
 		t.Errorf("of a killed run, sealed %v, verify says %+v", sealed, v)
 	}
 	o := llamatap(t, "verify", "--repair", copied)

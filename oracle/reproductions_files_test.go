@@ -24,7 +24,8 @@ import (
 
 // oneDefinition: what two tables of an analysis both name is one figure.
 func oneDefinition(t *testing.T, _ *prepared) {
-	run := llamatap(t, "run", "-p", "Hello", "-n", "40", "--temp", "0", "-t", "1", "--ignore-eos", "--tap-ledger").good(t)
+	run := llamatap(t, "run", "-p", "Hello", "-n", "40", "--temp", "0", "-t", "1", "--ignore-eos",
+		"--tap-ledger").good(t)
 	llamatap(t, "mrm", "analyze", run.dirs[0]).good(t)
 	tables := [2]map[string]map[string]string{}
 	for i, name := range []string{"metrics.csv", "suitability.csv"} {
@@ -308,7 +309,8 @@ print(json.dumps({
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if !strings.HasPrefix(got.Evict, "timestamp[ns") || !strings.HasPrefix(got.Pandas, "datetime64[ns") || got.Nulls == 0 {
+	if !strings.HasPrefix(got.Evict, "timestamp[ns") || !strings.HasPrefix(got.Pandas, "datetime64[ns") ||
+		got.Nulls == 0 {
 		t.Errorf("evict_ns is %s, with %d nulls, and %s in pandas", got.Evict, got.Nulls, got.Pandas)
 	}
 	names := func(all []string) string { return " " + strings.Join(all, " ") + " " }

@@ -211,7 +211,8 @@ func catOfStrap(t *testing.T, p *prepared) {
 	if o := llamatap(t, "cat", name, "--tensor", "l_out-0"); o.status != 0 || !strings.Contains(o.stdout, "256") {
 		t.Errorf("status %d: %s%.300s", o.status, o.stderr, o.stdout)
 	}
-	for phase, want := range map[string][]string{"": {"of 5 tensors", "l_out-5: left out"}, "decode": {"of 6 tensors"}} {
+	for phase, want := range map[string][]string{"": {"of 5 tensors", "l_out-5: left out"},
+		"decode": {"of 6 tensors"}} {
 		args := []string{"export", "--to", "strap", "-o", filepath.Join(p.dir, "all"+phase+".stream"), run.dirs[0]}
 		if phase != "" {
 			args = append(args, "--phase", phase)
@@ -246,7 +247,8 @@ func escapedName(t *testing.T, p *prepared) {
 
 func finalNewline(t *testing.T, _ *prepared) {
 	for _, n := range []string{"3", "4"} {
-		if o := llamatap(t, "run", "-p", "func main() {", "-n", n, "--temp", "0").good(t); !strings.HasSuffix(o.stdout, "\n") {
+		if o := llamatap(t, "run", "-p", "func main() {", "-n", n, "--temp", "0").good(t); !strings.HasSuffix(o.stdout,
+			"\n") {
 			t.Errorf("the text of %s tokens is %q", n, o.stdout)
 		}
 	}
@@ -255,7 +257,8 @@ func finalNewline(t *testing.T, _ *prepared) {
 // exampleReader runs the reader that users copy.
 func exampleReader(t *testing.T, p *prepared) {
 	root := testenv.Root(t)
-	reader, stream := filepath.Join(root, "examples", "reader.py"), filepath.Join(p.tensor.dirs[0], "activations.stream")
+	reader, stream := filepath.Join(root, "examples", "reader.py"), filepath.Join(p.tensor.dirs[0],
+		"activations.stream")
 	cmd := exec.Command(testenv.NeedPython(t, "numpy"), reader, stream)
 	if text, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(text), "result_output") {
 		t.Errorf("%v\n%.1000s", err, text)

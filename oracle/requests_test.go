@@ -52,7 +52,8 @@ func (s *server) ask(t *testing.T, q question) (a completionAnswer) {
 
 func (q question) body() map[string]any {
 	body := map[string]any{
-		"prompt": q.prompt, "id_slot": q.slot, "n_predict": q.n, "temperature": 0, "return_tokens": true, "cache_prompt": true, "ignore_eos": true,
+		"prompt": q.prompt, "id_slot": q.slot, "n_predict": q.n, "temperature": 0, "return_tokens": true,
+		"cache_prompt": true, "ignore_eos": true,
 	}
 	for key, value := range q.options {
 		body[key] = value
@@ -72,7 +73,8 @@ func (s *server) tokenize(t *testing.T, text string) []int32 {
 // evaluate, then every chosen token but the last, which is never decoded.
 func wantRequest(t *testing.T, id request, tokens []rundir.TokenRecord, prompt []int32, a completionAnswer) {
 	t.Helper()
-	if a.Evaluated != len(prompt) || len(a.Tokens) != a.Predicted || a.Predicted < 1 || a.Timings.Cached+a.Timings.Prompt != len(prompt) {
+	if a.Evaluated != len(prompt) || len(a.Tokens) != a.Predicted || a.Predicted < 1 ||
+		a.Timings.Cached+a.Timings.Prompt != len(prompt) {
 		t.Fatalf("%+v: the server says %+v of a prompt of %d tokens", id, a, len(prompt))
 	}
 	want := slices.Concat(prompt, a.Tokens[:a.Predicted-1])[a.Timings.Cached:]
@@ -100,7 +102,8 @@ func TestServerRequests(t *testing.T) {
 	var all sync.WaitGroup
 	for slot := range int32(slots) {
 		own := fmt.Sprintf("package p%d\n", slot)
-		prompts := [rounds]string{own, own + "func main() {", own + "func main() {", long + own, long + own + "\n\treturn", own + long}
+		prompts := [rounds]string{own, own + "func main() {", own + "func main() {", long + own, long + own +
+			"\n\treturn", own + long}
 		all.Go(func() {
 			for i, prompt := range prompts {
 				questions[slot][i] = question{prompt: prompt, slot: slot, n: 1 + (i*3+int(slot))%7}
@@ -274,13 +277,15 @@ func TestServerContextShift(t *testing.T) {
 // TestRequestsOfCLI types two turns of a chat: each is a request, and the second one's prompt goes on where the
 // first one's answer ended.
 func TestRequestsOfCLI(t *testing.T) {
-	cmd := command(t, append([]string{"exec"}, append(residual, "--", "llama-cli", "-m", testenv.Model(t), "-n", "5", "--temp", "0", "-t", "1", "--simple-io")...)...)
+	cmd := command(t, append([]string{"exec"}, append(residual, "--", "llama-cli", "-m", testenv.Model(t), "-n", "5",
+		"--temp", "0", "-t", "1", "--simple-io")...)...)
 	cmd.Stdin = strings.NewReader("func main() {\npackage http\n/exit\n")
 	c := finish(t, cmd, t.TempDir()).good(t).capture(t).sealed(t)
 	wantRows(t, c)
 	got := c.requests()
 	first, second := got[request{}], got[request{number: 1}]
-	if len(got) != 2 || rows(first, "decode") != 4 || rows(second, "decode") != 4 || rows(first, "prefill") == 0 || rows(second, "prefill") == 0 {
+	if len(got) != 2 || rows(first, "decode") != 4 || rows(second, "decode") != 4 || rows(first, "prefill") == 0 ||
+		rows(second, "prefill") == 0 {
 		t.Fatalf("%d requests, of %d and %d tokens", len(got), len(first), len(second))
 	}
 	if last := first[len(first)-1].Pos; second[0].Pos > last+1 || second[0].Pos < last {
@@ -291,7 +296,8 @@ func TestRequestsOfCLI(t *testing.T) {
 // TestServerEmbeddings asks for embeddings and for a ranking: every token is prompt, every text a request.
 func TestServerEmbeddings(t *testing.T) {
 	for kind, flags := range map[string][]string{
-		"embedding": {"--embedding", "--pooling", "mean"}, "last": {"--embedding", "--pooling", "last"}, "rerank": {"--rerank"},
+		"embedding": {"--embedding", "--pooling", "mean"}, "last": {"--embedding", "--pooling", "last"},
+		"rerank": {"--rerank"},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			s := serve(t, residual, append(flags, "-np", "2", "-c", "1024", "-t", "1", "--no-webui")...)
@@ -322,8 +328,10 @@ func TestServerEmbeddings(t *testing.T) {
 			}
 			c := s.end(t).sealed(t)
 			wantRows(t, c)
-			if got := c.requests(); len(got) != len(texts) || len(c.tokens) != want || want == 0 || len(c.ids("decode")) != 0 {
-				t.Errorf("%d requests, %d tokens, %d of them decoded; want %d, %d, 0", len(got), len(c.tokens), len(c.ids("decode")), len(texts), want)
+			if got := c.requests(); len(got) != len(texts) || len(c.tokens) != want || want == 0 ||
+				len(c.ids("decode")) != 0 {
+				t.Errorf("%d requests, %d tokens, %d of them decoded; want %d, %d, 0", len(got), len(c.tokens),
+					len(c.ids("decode")), len(texts), want)
 			}
 			c.setup(t, 4)
 		})
@@ -336,7 +344,8 @@ func TestServerLoad(t *testing.T) {
 	if nightly() {
 		clients = 400
 	}
-	s := serve(t, []string{"--tap-tensors", "l_out*", "--tap-overflow", "block"}, "-np", fmt.Sprint(slots), "-c", "8192", "-t", "1", "--no-webui")
+	s := serve(t, []string{"--tap-tensors", "l_out*", "--tap-overflow", "block"}, "-np", fmt.Sprint(slots),
+		"-c", "8192", "-t", "1", "--no-webui")
 	answers := make([]completionAnswer, clients)
 	prompts := make([][]int32, clients)
 	var all sync.WaitGroup
@@ -364,12 +373,16 @@ func TestServerLoad(t *testing.T) {
 			}
 		}
 	}
-	if got, want := tokenRows(c), (layers-1)*int64(len(c.tokens))+outputs; got != want { // the last layer's is of the output rows alone
-		t.Errorf("%d rows of l_out for %d tokens, of which %d are outputs, of %d layers; want %d", got, len(c.tokens), outputs, layers, want)
+	// the last layer's is of the output rows alone
+	if got, want := tokenRows(c), (layers-1)*int64(len(c.tokens))+outputs; got != want {
+		t.Errorf("%d rows of l_out for %d tokens, of which %d are outputs, of %d layers; want %d", got, len(c.tokens),
+			outputs, layers, want)
 	}
 	tap, graphs := c.meta.Tap, c.meta.Phases["prefill"].NS+c.meta.Phases["decode"].NS
-	t.Logf("own time %.2f %% of graph time, %.2f µs per token: %+v", 100*float64(*tap.OwnNS)/float64(graphs), float64(*tap.OwnNS)/1e3/float64(len(c.tokens)),
-		map[string]int64{"own": *tap.OwnNS, "hook": *tap.HookNS, "ask": *tap.AskNS, "copy": *tap.CopyNS, "graphs": graphs})
+	t.Logf("own time %.2f %% of graph time, %.2f µs per token: %+v", 100*float64(*tap.OwnNS)/float64(graphs),
+		float64(*tap.OwnNS)/1e3/float64(len(c.tokens)),
+		map[string]int64{"own": *tap.OwnNS, "hook": *tap.HookNS, "ask": *tap.AskNS, "copy": *tap.CopyNS,
+			"graphs": graphs})
 }
 
 // tokenRows is the number of token rows in all packets.
@@ -388,7 +401,8 @@ func wantSome(t *testing.T, all map[request][]rundir.TokenRecord, prompt []int32
 	}
 	want := slices.Concat(prompt, a.Tokens[:a.Predicted-1])[a.Timings.Cached:]
 	for id, tokens := range all {
-		if id.seq == a.Slot && tokens[0].Pos == int32(a.Timings.Cached) && slices.EqualFunc(tokens, want, func(token rundir.TokenRecord, id int32) bool { return token.ID == id }) {
+		if id.seq == a.Slot && tokens[0].Pos == int32(a.Timings.Cached) && slices.EqualFunc(tokens, want,
+			func(token rundir.TokenRecord, id int32) bool { return token.ID == id }) {
 			wantRequest(t, id, tokens, prompt, a)
 			delete(all, id)
 			return
@@ -422,7 +436,8 @@ func TestServerRestores(t *testing.T) {
 				restored += a.Timings.Cached
 			}
 			if len(got) != len(answers) || restored == 0 {
-				t.Errorf("%d requests, %d tokens restored; want %d requests, and some tokens", len(got), restored, len(answers))
+				t.Errorf("%d requests, %d tokens restored; want %d requests, and some tokens", len(got), restored,
+					len(answers))
 			}
 		})
 	}

@@ -38,8 +38,9 @@ func TestSummaryRecomputed(t *testing.T) {
 	for name, args := range map[string][]string{
 		"minimal":  slices.Concat([]string{"--tap-resource-level", "MINIMAL"}, generate(12)),
 		"detailed": slices.Concat([]string{"--tap-resource-level", "DETAILED"}, generate(12)),
-		"shifted":  slices.Concat([]string{"--tap-resource-level", "VERBOSE", "--tap-kv", "--tap-ledger", "-c", "256", "--context-shift"}, generate(300)),
-		"experts":  slices.Concat([]string{"--tap-resource-level", "VERBOSE", "-m", moe, "-c", "256"}, generate(8)),
+		"shifted": slices.Concat([]string{"--tap-resource-level", "VERBOSE", "--tap-kv", "--tap-ledger", "-c", "256",
+			"--context-shift"}, generate(300)),
+		"experts": slices.Concat([]string{"--tap-resource-level", "VERBOSE", "-m", moe, "-c", "256"}, generate(8)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			recompute(t, llamatap(t, slices.Concat([]string{"run"}, args)...).good(t).dirs[0])
@@ -50,10 +51,12 @@ func TestSummaryRecomputed(t *testing.T) {
 // TestSummaryOfServer: while one slot generates another one reads prompts, so that batches have tokens of both
 // phases. The summary, the run's metadata and llama-server count the same tokens.
 func TestSummaryOfServer(t *testing.T) {
-	s := serve(t, []string{"--tap-resource-level", "DETAILED", "--tap-kv"}, "-np", "2", "-c", "2048", "-t", "1", "--no-webui")
+	s := serve(t, []string{"--tap-resource-level", "DETAILED", "--tap-kv"}, "-np", "2", "-c", "2048", "-t", "1",
+		"--no-webui")
 	var prefill, decode int64
 	add := func(a completionAnswer) {
-		prefill, decode = prefill+int64(a.Timings.Prompt), decode+int64(a.Predicted)-1 // the last one is not computed with
+		// the last one is not computed with
+		prefill, decode = prefill+int64(a.Timings.Prompt), decode+int64(a.Predicted)-1
 	}
 	long := make(chan completionAnswer)
 	go func() { long <- s.ask(t, question{prompt: prompt, slot: 0, n: 600}) }()
@@ -77,7 +80,8 @@ func TestSummaryOfServer(t *testing.T) {
 	for _, p := range r.Phases {
 		phases[p.Phase] = p
 	}
-	if p := phases["prefill"]; p.Tokens != prefill || m.Tokens.Prompt != prefill || p.Mixed == 0 || p.Mixed == p.Graphs {
+	if p := phases["prefill"]; p.Tokens != prefill || m.Tokens.Prompt != prefill || p.Mixed == 0 ||
+		p.Mixed == p.Graphs {
 		t.Errorf("prompts have %d tokens; summary: %+v, metadata: %+v", prefill, p, m.Tokens)
 	}
 	if p := phases["decode"]; p.Tokens != decode || m.Tokens.Generated != decode {
@@ -96,7 +100,8 @@ func TestGPUSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("LD_LIBRARY_PATH", folder)
-	args := slices.Concat([]string{"run", "--tap-resource-level", "DETAILED", "-m", testenv.Model(t), "-c", "512", "--rpc", endpoint, "-ngl", "99"}, generate(8))
+	args := slices.Concat([]string{"run", "--tap-resource-level", "DETAILED", "-m", testenv.Model(t), "-c", "512",
+		"--rpc", endpoint, "-ngl", "99"}, generate(8))
 	dir := llamatap(t, args...).good(t).dirs[0]
 	recompute(t, dir)
 	events := eventsOf(t, filepath.Join(dir, "resource.jsonl"))
@@ -105,10 +110,12 @@ func TestGPUSamples(t *testing.T) {
 		t.Fatalf("%d samples", len(samples))
 	}
 	for i, g := range samples {
-		if g.Utilization != 87 || g.MemoryUtilization != 41 || *g.PowerW != 250.5 || g.MemoryUsed != 3<<30 || g.Source != resource.Measured {
+		if g.Utilization != 87 || g.MemoryUtilization != 41 || *g.PowerW != 250.5 || g.MemoryUsed != 3<<30 ||
+			g.Source != resource.Measured {
 			t.Errorf("%+v", g)
 		}
-		if i == 0 && (g.WindowNS != nil || g.EnergyJ != nil) || i > 0 && (*g.WindowNS != g.MonoNS-samples[i-1].MonoNS || *g.EnergyJ != 2) {
+		if i == 0 && (g.WindowNS != nil || g.EnergyJ != nil) || i > 0 && (*g.WindowNS != g.MonoNS-samples[i-1].MonoNS ||
+			*g.EnergyJ != 2) {
 			t.Errorf("sample %d: %+v after %+v", i, g, samples[max(i-1, 0)])
 		}
 	}
@@ -117,7 +124,8 @@ func TestGPUSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if strings.Contains(line, "sm_utilization") || strings.Contains(line, "gpu_") != strings.Contains(line, `"event":"gpu_sample"`) {
+		if strings.Contains(line, "sm_utilization") || strings.Contains(line, "gpu_") != strings.Contains(line,
+			`"event":"gpu_sample"`) {
 			t.Errorf("what NVML says stands with other figures: %s", line)
 		}
 	}

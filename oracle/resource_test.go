@@ -58,7 +58,8 @@ func TestResourceLevels(t *testing.T) {
 	for level, perToken := range map[string][2]int{"MINIMAL": {40, 60}, "DETAILED": {100, 220}, "VERBOSE": {180, 320}} {
 		o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", level}, generate(12))...).good(t)
 		if o.stdout != plain.stdout || len(o.dirs) != 1 {
-			t.Fatalf("%s: %d run directories, text %q, not %q\n%s", level, len(o.dirs), o.stdout, plain.stdout, o.stderr)
+			t.Fatalf("%s: %d run directories, text %q, not %q\n%s", level, len(o.dirs), o.stdout,
+				plain.stdout, o.stderr)
 		}
 		if v := verifyJSON(t, o.dirs[0]); !v.OK || !v.Sealed {
 			t.Errorf("%s: %+v", level, v)
@@ -93,8 +94,10 @@ func TestResourceLevels(t *testing.T) {
 			nodes[c.Exec] += c.NodeCount
 		}
 		for _, g := range graphs {
-			if g.DurationNS == nil || sums[g.Exec] > *g.DurationNS || sums[g.Exec] < *g.DurationNS/2 || nodes[g.Exec] != g.NodeCount {
-				t.Errorf("%s: execution %d took %v ns, its %d nodes %d ns, of %d nodes", level, g.Exec, g.DurationNS, nodes[g.Exec], sums[g.Exec], g.NodeCount)
+			if g.DurationNS == nil || sums[g.Exec] > *g.DurationNS || sums[g.Exec] < *g.DurationNS/2 ||
+				nodes[g.Exec] != g.NodeCount {
+				t.Errorf("%s: execution %d took %v ns, its %d nodes %d ns, of %d nodes", level, g.Exec, g.DurationNS,
+					nodes[g.Exec], sums[g.Exec], g.NodeCount)
 			}
 		}
 	}
@@ -102,7 +105,8 @@ func TestResourceLevels(t *testing.T) {
 
 // TestResourceLevelChanges: commands and signals change the level from the next graph on, and each change is an event.
 func TestResourceLevelChanges(t *testing.T) {
-	l := alive(t, "--tap-resource-level", "MINIMAL", "--tap-memory", "8M") // what is in the ring is logged before a command is answered
+	// what is in the ring is logged before a command is answered
+	l := alive(t, "--tap-resource-level", "MINIMAL", "--tap-memory", "8M")
 	steps := []struct {
 		do   func()
 		want resource.Level
@@ -175,19 +179,23 @@ func TestResourceVariables(t *testing.T) {
 	if o := run("LLAMA_RESOURCE_LOG_LEVEL=detailed", "LLAMA_RESOURCE_DISABLED=1").good(t); len(o.dirs) != 0 {
 		t.Errorf("%d runs were recorded though that was disabled", len(o.dirs))
 	}
-	if o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", "VERBOSE", "--tap-kv"}, generate(3))...).good(t); !hasEvents(o.dirs[0]) {
+	if o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", "VERBOSE", "--tap-kv"},
+		generate(3))...).good(t); !hasEvents(o.dirs[0]) {
 		t.Error("no events without the variable")
 	}
 	t.Run("flag", func(t *testing.T) { // the variable wins over it
 		t.Setenv("LLAMA_RESOURCE_DISABLED", "1")
-		if o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", "VERBOSE", "--tap-kv"}, generate(3))...).good(t); hasEvents(o.dirs[0]) {
+		if o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", "VERBOSE", "--tap-kv"},
+			generate(3))...).good(t); hasEvents(o.dirs[0]) {
 			t.Error("events were recorded though that was disabled")
 		}
 	})
-	if o := run("LLAMA_RESOURCE_LOG_LEVEL=loud"); o.status != 2 || !oneLine(o.stderr, "LLAMA_RESOURCE_LOG_LEVEL", "MINIMAL, DETAILED, VERBOSE") {
+	if o := run("LLAMA_RESOURCE_LOG_LEVEL=loud"); o.status != 2 || !oneLine(o.stderr, "LLAMA_RESOURCE_LOG_LEVEL",
+		"MINIMAL, DETAILED, VERBOSE") {
 		t.Errorf("status %d: %s", o.status, o.stderr)
 	}
-	if o := run("LLAMA_RESOURCE_LOG_LEVEL=MINIMAL", "LLAMA_RESOURCE_LOG_PATH="+t.TempDir()); !strings.Contains(o.stderr, "is a directory") || !strings.Contains(o.stderr, "LLAMA_RESOURCE_LOG_PATH") {
+	if o := run("LLAMA_RESOURCE_LOG_LEVEL=MINIMAL", "LLAMA_RESOURCE_LOG_PATH="+t.TempDir()); !strings.Contains(o.stderr,
+		"is a directory") || !strings.Contains(o.stderr, "LLAMA_RESOURCE_LOG_PATH") {
 		t.Errorf("status %d: %s", o.status, o.stderr)
 	}
 }
@@ -204,7 +212,8 @@ func TestSystemBRecipes(t *testing.T) {
 	jq := testenv.NeedJQ(t)
 	model := testenv.Model(t)
 	weights, layers := weightsByLayer(t, model)
-	for level, ops := range map[string][]string{"MINIMAL": {"mul_mat"}, "DETAILED": {"mul_mat", "rms_norm", "swiglu"}, "VERBOSE": {"mul_mat", "rms_norm", "swiglu", "add", "rope"}} {
+	for level, ops := range map[string][]string{"MINIMAL": {"mul_mat"}, "DETAILED": {"mul_mat", "rms_norm", "swiglu"},
+		"VERBOSE": {"mul_mat", "rms_norm", "swiglu", "add", "rope"}} {
 		o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", level}, generate(6))...).good(t)
 		log := filepath.Join(o.dirs[0], "resource.jsonl")
 		ask := func(filter string, rows any) {
@@ -222,9 +231,12 @@ func TestSystemBRecipes(t *testing.T) {
 			Sum   float64 `json:"sum"`
 		}
 		var memory, work, peaks []row
-		ask(`[.[] | select(.event == "memory_allocation") | {layer_id, mb: .allocation_size_mb}] | group_by(.layer_id) | map({layer_id: .[0].layer_id, sum: (map(.mb) | add)})`, &memory)
-		ask(`[.[] | select(.event == "compute_execution") | {layer_id, g: .compute_intensity_gflops}] | group_by(.layer_id) | map({layer_id: .[0].layer_id, sum: (map(.g) | add)})`, &work)
-		ask(`[.[] | select(.event == "mlp_operation")] | group_by(.layer_id) | map({layer_id: .[0].layer_id, sum: (map(.activation_memory_peak_mb) | max)})`, &peaks)
+		ask(`[.[] | select(.event == "memory_allocation") | {layer_id, mb: .allocation_size_mb}]
+			| group_by(.layer_id) | map({layer_id: .[0].layer_id, sum: (map(.mb) | add)})`, &memory)
+		ask(`[.[] | select(.event == "compute_execution") | {layer_id, g: .compute_intensity_gflops}]
+			| group_by(.layer_id) | map({layer_id: .[0].layer_id, sum: (map(.g) | add)})`, &work)
+		ask(`[.[] | select(.event == "mlp_operation")] | group_by(.layer_id)
+			| map({layer_id: .[0].layer_id, sum: (map(.activation_memory_peak_mb) | max)})`, &peaks)
 		if level != "MINIMAL" { // which logs allocations from 1 MiB on
 			for _, r := range memory {
 				if want := weights[r.Layer] / (1 << 20); r.Layer >= 0 && math.Abs(r.Sum/want-1) > 1e-4 {
@@ -265,7 +277,8 @@ func TestSystemBRecipes(t *testing.T) {
 				t.Errorf("the activation of a projection is its input: %+v", m)
 			}
 		}
-		passes := slices.ContainsFunc(of[resource.Handoff](events), func(h *resource.Handoff) bool { return h.FromComponent == "attention" && h.ToComponent == "mlp" })
+		passes := slices.ContainsFunc(of[resource.Handoff](events),
+			func(h *resource.Handoff) bool { return h.FromComponent == "attention" && h.ToComponent == "mlp" })
 		if passes != (level != "MINIMAL") {
 			t.Errorf("%s: attention hands over to mlp: %v", level, passes)
 		}
@@ -304,7 +317,8 @@ func TestResourceDiskFull(t *testing.T) {
 	plain := llamatap(t, slices.Concat([]string{"run"}, generate(40))...).good(t)
 	for _, kib := range []int{600, 1500, 3000} {
 		disk := smallDisk(t, fmt.Sprint(kib, "k"))
-		o := llamatapIn(t, disk, slices.Concat([]string{"run", "--tap-resource-level", "VERBOSE", "--tap-kv", "--tap-min-free", "0"}, generate(40))...)
+		o := llamatapIn(t, disk, slices.Concat([]string{"run", "--tap-resource-level", "VERBOSE", "--tap-kv",
+			"--tap-min-free", "0"}, generate(40))...)
 		if o.status != 3 || o.stdout != plain.stdout {
 			t.Errorf("%d KiB: status %d, text %q\n%s", kib, o.status, o.stdout, o.stderr)
 		}

@@ -20,7 +20,8 @@ func eventOf(t *testing.T, line string) string {
 		t.Fatalf("%v: %s", err, line)
 	}
 	var kept []string
-	for _, key := range []string{"event", "event_type", "type", "layer_id", "operation", "op", "tensor_name", "token_index", "exec", "flops", "bytes_read", "bytes_written"} {
+	for _, key := range []string{"event", "event_type", "type", "layer_id", "operation", "op", "tensor_name",
+		"token_index", "exec", "flops", "bytes_read", "bytes_written"} {
 		if v, ok := all[key]; ok {
 			kept = append(kept, fmt.Sprint(key, "=", v))
 		}
@@ -71,7 +72,8 @@ func TestResumeBeside(t *testing.T) {
 	sameRun(t, got.capture(t), whole.capture(t))
 	events := repeatedEvents(t, dir)
 	if len(events) < 1000 || !slices.Equal(counts(events), counts(want)) {
-		t.Errorf("%d events, of a run that was not interrupted %d:\n%s\n%s", len(events), len(want), strings.Join(counts(events), "\n"), strings.Join(counts(want), "\n"))
+		t.Errorf("%d events, of a run that was not interrupted %d:\n%s\n%s", len(events), len(want),
+			strings.Join(counts(events), "\n"), strings.Join(counts(want), "\n"))
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "*.orig"))
 	if err != nil || len(left) > 0 {

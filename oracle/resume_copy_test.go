@@ -58,7 +58,8 @@ func TestResumeCopy(t *testing.T) {
 	}
 	llamatap(t, "verify", dir).good(t)
 	llamatap(t, "verify", copied).good(t)
-	if !bytes.Equal(content(t, filepath.Join(copied, "activations.stream")), content(t, filepath.Join(dir, "activations.stream"))) {
+	if !bytes.Equal(content(t, filepath.Join(copied, "activations.stream")),
+		content(t, filepath.Join(dir, "activations.stream"))) {
 		t.Error("the copy's stream is not the original's")
 	}
 }

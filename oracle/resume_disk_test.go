@@ -13,7 +13,8 @@ import (
 // TestResumeDiskFull fills the disk in the middle of a run, makes room, and goes on: what is there then is what a
 // run leaves that always had room. The program goes on, or ends, when the disk is full; it makes no difference.
 func TestResumeDiskFull(t *testing.T) {
-	args := []string{"run", "--tap-tensors", "l_out*,attn_norm,ffn_out", "--checkpoint-every", "5", "--tap-min-free", "0", "-t", "1", "-s", "5",
+	args := []string{"run", "--tap-tensors", "l_out*,attn_norm,ffn_out", "--checkpoint-every", "5",
+		"--tap-min-free", "0", "-t", "1", "-s", "5",
 		"-p", "func main() {", "-n", "120", "--ignore-eos"}
 	whole := llamatap(t, args...).good(t)
 	want := whole.capture(t)
@@ -21,7 +22,8 @@ func TestResumeDiskFull(t *testing.T) {
 		kib  int
 		more []string
 	}
-	disks := []disk{{500, []string{"--tap-on-failure", "continue"}}, {900, []string{"--tap-on-failure", "stop"}}, {1800, []string{"--tap-on-failure", "continue", "--checkpoint-state"}}}
+	disks := []disk{{500, []string{"--tap-on-failure", "continue"}}, {900, []string{"--tap-on-failure", "stop"}},
+		{1800, []string{"--tap-on-failure", "continue", "--checkpoint-state"}}}
 	if nightly() {
 		for kib := 420; kib < 1500; kib += 60 {
 			disks = append(disks, disk{kib, disks[0].more}, disk{kib, disks[1].more}, disk{kib * 2, disks[2].more})

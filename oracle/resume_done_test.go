@@ -59,7 +59,8 @@ func killAtToken(t *testing.T, out string, tokens int64, args ...string) {
 func (g *going) killedAt(t *testing.T, tokens int64) bool {
 	for {
 		for _, dir := range runDirs(t, g.out) {
-			if c, err := rundir.ReadCheckpoint(filepath.Join(dir, "activations.stream"+rundir.CheckpointSuffix)); err == nil && c.TotalTokens >= tokens {
+			if c, err := rundir.ReadCheckpoint(filepath.Join(dir, "activations.stream"+
+				rundir.CheckpointSuffix)); err == nil && c.TotalTokens >= tokens {
 				unix.Kill(-g.cmd.Process.Pid, unix.SIGKILL)
 				return true
 			}
@@ -83,14 +84,16 @@ func TestResumeDone(t *testing.T) {
 	}{
 		{"layers", []string{"--tap-tensors", "l_out*,kqv_out*", "--temp", "1.2"}, true},
 		{"range", []string{"--tap-tensors", "l_out*", "--tap-tokens", "200:1100", "--temp", "0"}, true},
-		{"sample", []string{"--tap-tensors", "l_out*", "--tap-granularity", "sampled_slices", "--tap-sampling-rate", "0.1", "--temp", "0"}, true},
+		{"sample", []string{"--tap-tensors", "l_out*", "--tap-granularity", "sampled_slices",
+			"--tap-sampling-rate", "0.1", "--temp", "0"}, true},
 		{"cells of the prompts before", []string{"--tap-tensors", "kq-*", "-fa", "off", "--temp", "0"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			results := filepath.Join(dir, "results.jsonl")
-			args := slices.Concat([]string{"run", "--checkpoint-every", "9", "-t", "1", "-s", "4", "--ignore-eos", "-n", fmt.Sprint(chosen),
+			args := slices.Concat([]string{"run", "--checkpoint-every", "9", "-t", "1", "-s", "4", "--ignore-eos",
+				"-n", fmt.Sprint(chosen),
 				"--prompts", promptFile(t, dir, lines), "--results", results}, c.args)
 			o := llamatap(t, args...)
 			if o.status != 1 {
@@ -120,7 +123,8 @@ func TestResumeDone(t *testing.T) {
 // of graphs.
 func sameRun(t *testing.T, got, want *capture) {
 	t.Helper()
-	if !bytes.Equal(content(t, filepath.Join(got.dir, "activations.stream")), content(t, filepath.Join(want.dir, "activations.stream"))) {
+	if !bytes.Equal(content(t, filepath.Join(got.dir, "activations.stream")),
+		content(t, filepath.Join(want.dir, "activations.stream"))) {
 		t.Error("the streams differ")
 	}
 	for _, c := range []*capture{got, want} {
@@ -129,7 +133,8 @@ func sameRun(t *testing.T, got, want *capture) {
 		}
 	}
 	samePackets(t, got, want)
-	if !slices.EqualFunc(got.tokens, want.tokens, func(a, b rundir.TokenRecord) bool { return timeless(a) == timeless(b) }) {
+	if !slices.EqualFunc(got.tokens, want.tokens,
+		func(a, b rundir.TokenRecord) bool { return timeless(a) == timeless(b) }) {
 		t.Error("the tokens differ")
 	}
 	a, b := *got.meta.Tokens, *want.meta.Tokens
@@ -143,7 +148,8 @@ func sameRun(t *testing.T, got, want *capture) {
 func TestResumeDoneOfOthers(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
 	prompts, results := promptFile(t, dir, 9), filepath.Join(dir, "results.jsonl")
-	args := []string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "9", "-t", "1", "--temp", "0", "--ignore-eos", "-n", "150",
+	args := []string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "9", "-t", "1", "--temp", "0",
+		"--ignore-eos", "-n", "150",
 		"--prompts", prompts, "--results", results}
 	killAtToken(t, out, 500, args...)
 	text, before := content(t, prompts), content(t, results)

@@ -16,7 +16,8 @@ import (
 // another run.
 func TestResumeHost(t *testing.T) {
 	testenv.NeedBPF(t)
-	args := slices.Insert(resumeArgs([]string{"--temp", "0"}, 60), 1, "--tap-host", "block,system,waits,prof", "--tap-host-interval", "100ms", "--tap-host-details")
+	args := slices.Insert(resumeArgs([]string{"--temp", "0"}, 60), 1, "--tap-host", "block,system,waits,prof",
+		"--tap-host-interval", "100ms", "--tap-host-details")
 	out := t.TempDir()
 	killAtToken(t, out, 12, args...)
 	if !resumes(t, out) {

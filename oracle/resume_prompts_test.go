@@ -73,10 +73,12 @@ func TestResumePrompts(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			file, results := filepath.Join(dir, "prompts.jsonl"), filepath.Join(dir, "results.jsonl")
-			if err := os.WriteFile(file, []byte(strings.Repeat(`{"prompt":"func main() {"}`+"\n", prompts)), 0o600); err != nil {
+			if err := os.WriteFile(file, []byte(strings.Repeat(`{"prompt":"func main() {"}`+"\n", prompts)),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
-			args := []string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "7", "-t", "1", "--temp", "1.5", "--ignore-eos", "-n", "80",
+			args := []string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "7", "-t", "1", "--temp", "1.5",
+				"--ignore-eos", "-n", "80",
 				"--prompts", file, "-np", parallel, "--results", results}
 			out := t.TempDir()
 			startRecording(t, out, 64<<10, args...).killAll()
@@ -85,7 +87,8 @@ func TestResumePrompts(t *testing.T) {
 				startRecording(t, out, 64<<10, args...).killAll()
 			}
 			var once rundir.Checkpoint
-			if err := json.Unmarshal(content(t, filepath.Join(dirOf(t, out), "activations.stream"+rundir.CheckpointSuffix)), &once); err != nil {
+			if err := json.Unmarshal(content(t, filepath.Join(dirOf(t, out), "activations.stream"+
+				rundir.CheckpointSuffix)), &once); err != nil {
 				t.Fatal(err)
 			}
 			got := finish(t, command(t, "run", "--tap-resume", dirOf(t, out)), out).good(t).capture(t)
@@ -104,7 +107,8 @@ func TestResumePrompts(t *testing.T) {
 			if !reflect.DeepEqual(answers, answersOf(t, results)) {
 				t.Error("the results are others")
 			}
-			if !bytes.Equal(content(t, filepath.Join(got.dir, "activations.stream")), content(t, filepath.Join(want.dir, "activations.stream"))) {
+			if !bytes.Equal(content(t, filepath.Join(got.dir, "activations.stream")),
+				content(t, filepath.Join(want.dir, "activations.stream"))) {
 				t.Error("the streams differ")
 			}
 			samePackets(t, got, want)
@@ -130,7 +134,8 @@ func seedOf(t *testing.T, out string, seed uint32) {
 // TestResumeRedacted: a checkpoint without arguments has the seed, and the run goes on when they are given.
 func TestResumeRedacted(t *testing.T) {
 	out := t.TempDir()
-	args := []string{"run", "--tap-tensors", "l_out*", "--tap-redact", "text", "--checkpoint-every", "3", "-t", "1", "-p", "func secret() {", "-n", "300", "--ignore-eos"}
+	args := []string{"run", "--tap-tensors", "l_out*", "--tap-redact", "text", "--checkpoint-every", "3", "-t", "1",
+		"-p", "func secret() {", "-n", "300", "--ignore-eos"}
 	startRecording(t, out, 64<<10, args...).killAll()
 	path := filepath.Join(dirOf(t, out), "activations.stream"+rundir.CheckpointSuffix)
 	if text := content(t, path); bytes.Contains(text, []byte("secret")) {
@@ -150,7 +155,8 @@ func TestResumeRedacted(t *testing.T) {
 // TestResumeTwice: a run that is still recorded is not resumed, and a damaged checkpoint is reported.
 func TestResumeTwice(t *testing.T) {
 	out := t.TempDir()
-	g := startRecording(t, out, 64<<10, "run", "--tap-tensors", "l_out*", "--checkpoint-every", "3", "-t", "1", "-p", "a", "-n", "-1", "-c", "4096", "--temp", "0", "--ignore-eos", "--context-shift")
+	g := startRecording(t, out, 64<<10, "run", "--tap-tensors", "l_out*", "--checkpoint-every", "3", "-t", "1",
+		"-p", "a", "-n", "-1", "-c", "4096", "--temp", "0", "--ignore-eos", "--context-shift")
 	dir := dirOf(t, out)
 	o := finish(t, command(t, "run", "--tap-resume", dir), t.TempDir())
 	if o.status == 0 || !strings.Contains(o.stderr, rundir.ErrInUse.Error()) {

@@ -24,15 +24,20 @@ func TestResumeState(t *testing.T) {
 		args []string
 	}{
 		{"greedy", []string{"--temp", "0", "-fa", "off", "--tap-tensors", "*"}},
-		{"every sampler", []string{"-s", "6", "--tap-tensors", "l_out*", "--samplers", "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature",
-			"--repeat-penalty", "1.1", "--dry-multiplier", "0.8", "--top-nsigma", "2", "--typical", "0.9", "--xtc-probability", "0.5",
+		{"every sampler", []string{"-s", "6", "--tap-tensors", "l_out*",
+			"--samplers", "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature",
+			"--repeat-penalty", "1.1", "--dry-multiplier", "0.8", "--top-nsigma", "2", "--typical", "0.9",
+			"--xtc-probability", "0.5",
 			"--xtc-threshold", "0.05", "--dynatemp-range", "0.3", "--temp", "1.5"}},
-		{"grammar", []string{"-s", "10", "--temp", "2", "--tap-tensors", "l_out*", "--tap-tokens", "every:3", "--grammar", `root ::= [a-z\n\t ]+`}},
-		{"default chain", []string{"-s", "11", "--tap-tensors", "l_out*", "--tap-tokens", "30:80", "-r", "nothing such"}},
+		{"grammar", []string{"-s", "10", "--temp", "2", "--tap-tensors", "l_out*", "--tap-tokens", "every:3",
+			"--grammar", `root ::= [a-z\n\t ]+`}},
+		{"default chain", []string{"-s", "11", "--tap-tensors", "l_out*", "--tap-tokens", "30:80",
+			"-r", "nothing such"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			args := append([]string{"run", "--checkpoint-every", "5", "--checkpoint-state", "-t", "1", "-p", "func main() {", "-n", "100", "--ignore-eos"}, c.args...)
+			args := append([]string{"run", "--checkpoint-every", "5", "--checkpoint-state", "-t", "1",
+				"-p", "func main() {", "-n", "100", "--ignore-eos"}, c.args...)
 			whole := llamatap(t, args...).good(t)
 			out := t.TempDir()
 			killAtToken(t, out, 40, args...)
@@ -61,11 +66,13 @@ func TestResumeState(t *testing.T) {
 func TestResumeWrittenSetup(t *testing.T) {
 	model := filepath.Join(t.TempDir(), "layers.gguf")
 	llamatap(t, "synth", "-o", model, "--params", "6m", "--layers", "32").good(t)
-	args := []string{"run", "-m", model, "--tap-memory", "8MiB", "--tap-tensors", "*", "-fa", "off", "--checkpoint-every", "5", "-t", "1", "-p", "func main() {",
+	args := []string{"run", "-m", model, "--tap-memory", "8MiB", "--tap-tensors", "*", "-fa", "off",
+		"--checkpoint-every", "5", "-t", "1", "-p", "func main() {",
 		"-n", "50", "--ignore-eos", "--temp", "0"}
 	whole := llamatap(t, args...).good(t)
 	w := whole.capture(t)
-	if setup := slices.IndexFunc(w.packets, func(p stream.Packet) bool { return p.Phase == ggmlhooks.PhaseSetup }); setup != 0 {
+	if setup := slices.IndexFunc(w.packets,
+		func(p stream.Packet) bool { return p.Phase == ggmlhooks.PhaseSetup }); setup != 0 {
 		t.Fatalf("the first packet of set-up is number %d: nothing of this test holds", setup)
 	}
 	for _, state := range []bool{false, true} {
@@ -91,7 +98,8 @@ func TestResumeWrittenSetup(t *testing.T) {
 // TestResumeStateDamaged: a state that is damaged, or whose tokens are not all recorded, is passed over for an
 // older one, or the beginning.
 func TestResumeStateDamaged(t *testing.T) {
-	args := []string{"run", "--checkpoint-every", "5", "--checkpoint-state", "--tap-tensors", "l_out*", "-t", "1", "-s", "3", "-p", "func main() {", "-n", "100", "--ignore-eos"}
+	args := []string{"run", "--checkpoint-every", "5", "--checkpoint-state", "--tap-tensors", "l_out*", "-t", "1",
+		"-s", "3", "-p", "func main() {", "-n", "100", "--ignore-eos"}
 	whole := llamatap(t, args...).good(t)
 	for _, all := range []bool{false, true} {
 		out := t.TempDir()
@@ -121,7 +129,8 @@ func TestResumeStateDamaged(t *testing.T) {
 // TestResumeStateInterrupted: Ctrl-C leaves a sealed run that can be read and resumed.
 func TestResumeStateInterrupted(t *testing.T) {
 	out := t.TempDir()
-	args := []string{"run", "--checkpoint-every", "5", "--checkpoint-state", "--tap-tensors", "l_out*", "-t", "1", "-s", "3", "-p", "func main() {", "-n", "300", "--ignore-eos"}
+	args := []string{"run", "--checkpoint-every", "5", "--checkpoint-state", "--tap-tensors", "l_out*", "-t", "1",
+		"-s", "3", "-p", "func main() {", "-n", "300", "--ignore-eos"}
 	killWhen(t, out, args, 200, 2)
 	llamatap(t, "verify", dirOf(t, out)).good(t)
 	whole := llamatap(t, args...).good(t)
@@ -135,17 +144,21 @@ func TestResumeStateInterrupted(t *testing.T) {
 // TestStateRefusals: what cannot be resumed from a state is reported before anything is computed.
 func TestStateRefusals(t *testing.T) {
 	testenv.NeedBinary(t)
-	run := []string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "5", "--checkpoint-state", "-p", "a", "-n", "4"}
+	run := []string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "5", "--checkpoint-state",
+		"-p", "a", "-n", "4"}
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
 		{append(slices.Clone(run), "--mirostat", "2"), "run without --tap-checkpoint-state"},
 		{append(slices.Clone(run), "--samplers", "adaptive_p"), "run without --tap-checkpoint-state"},
-		{append(slices.Clone(run), "--prompt-cache", filepath.Join(t.TempDir(), "cache")), "run without --tap-checkpoint-state"},
+		{append(slices.Clone(run), "--prompt-cache", filepath.Join(t.TempDir(), "cache")),
+			"run without --tap-checkpoint-state"},
 		{[]string{"run", "--tap-tensors", "l_out*", "--checkpoint-state", "-p", "a"}, "add --tap-checkpoint-every N"},
-		{[]string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "5", "--checkpoint-state", "--prompts", "-"}, "for one prompt: leave it out"},
-		{[]string{"llama-completion", "-p", "x", "--tap-layers=0", "--tap-checkpoint-every=4", "--tap-checkpoint-state"}, "only that of llamatap run is"},
+		{[]string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "5", "--checkpoint-state", "--prompts", "-"},
+			"for one prompt: leave it out"},
+		{[]string{"llama-completion", "-p", "x", "--tap-layers=0", "--tap-checkpoint-every=4",
+			"--tap-checkpoint-state"}, "only that of llamatap run is"},
 	} {
 		out := t.TempDir()
 		o := finish(t, command(t, c.args...), out)

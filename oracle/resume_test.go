@@ -30,11 +30,14 @@ var resumable = []struct {
 }{
 	{"greedy", []string{"--temp", "0"}},
 	{"default chain", []string{"-s", "5"}},
-	{"every sampler", []string{"-s", "6", "--samplers", "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature", "--repeat-penalty", "1.1",
-		"--dry-multiplier", "0.8", "--top-nsigma", "2", "--typical", "0.9", "--xtc-probability", "0.5", "--xtc-threshold", "0.05", "--dynatemp-range", "0.3"}},
+	{"every sampler", []string{"-s", "6", "--samplers",
+		"penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature", "--repeat-penalty", "1.1",
+		"--dry-multiplier", "0.8", "--top-nsigma", "2", "--typical", "0.9", "--xtc-probability", "0.5",
+		"--xtc-threshold", "0.05", "--dynatemp-range", "0.3"}},
 	{"mirostat", []string{"-s", "7", "--mirostat", "1", "--mirostat-ent", "3"}},
 	{"mirostat 2", []string{"-s", "8", "--mirostat", "2", "--mirostat-ent", "2.5"}},
-	{"adaptive-p", []string{"-s", "9", "--samplers", "adaptive_p;min_p", "--adaptive-target", "0.4", "--adaptive-decay", "0.8"}},
+	{"adaptive-p", []string{"-s", "9", "--samplers", "adaptive_p;min_p", "--adaptive-target", "0.4",
+		"--adaptive-decay", "0.8"}},
 	{"grammar", []string{"-s", "10", "--grammar", `root ::= [a-z\n\t ]+`}},
 	{"infill", []string{"-s", "11", "--samplers", "top_k;infill"}},
 }
@@ -48,7 +51,8 @@ type whole struct {
 }
 
 func resumeArgs(args []string, tokens int) []string {
-	return slices.Concat([]string{"run", "--tap-tensors", "l_out*,attn_norm", "--checkpoint-every", "3", "-t", "1", "-p", "func main() {", "-n", fmt.Sprint(tokens), "--ignore-eos"}, args)
+	return slices.Concat([]string{"run", "--tap-tensors", "l_out*,attn_norm", "--checkpoint-every", "3", "-t", "1",
+		"-p", "func main() {", "-n", fmt.Sprint(tokens), "--ignore-eos"}, args)
 }
 
 // TestResume kills runs at random moments, two of three by kill -9, and demands that each, repaired, is a
@@ -100,7 +104,8 @@ func TestResumeEveryToken(t *testing.T) {
 		for _, state := range []bool{false, true} {
 			args := resumeArgs(c.args, tokens)
 			if state {
-				if args = append(args, "--checkpoint-state"); slices.Contains([]string{"mirostat", "mirostat 2", "adaptive-p"}, c.name) {
+				if args = append(args, "--checkpoint-state"); slices.Contains([]string{"mirostat", "mirostat 2",
+					"adaptive-p"}, c.name) {
 					continue
 				}
 			}
@@ -290,11 +295,13 @@ func TestResumeRefusals(t *testing.T) {
 		{replaced("200", "100"), "Predict was 200 and is 100"},
 		{replaced("l_out*,attn_norm", "l_out*"), "tensors was l_out*,attn_norm and is l_out*"},
 		{append(replaced("", ""), "-m", other), "the model's file is another one"},
-		{append(replaced("", ""), "--tap-codec=zstd", "--temp", "1"), "codec was lz4 and is zstd; Sampling.Temperature was 0 and is 1"},
+		{append(replaced("", ""), "--tap-codec=zstd", "--temp", "1"),
+			"codec was lz4 and is zstd; Sampling.Temperature was 0 and is 1"},
 		{[]string{"run", "--tap-resume", filepath.Join(out, "nothing")}, "no such file"},
 		{[]string{"run", "--tap-resume", out}, "no checkpoint at"},
 		{[]string{"run", "-p", "x", "--tap-resume", dir}, "give all of that run's, or none"},
-		{[]string{"llama-completion", "-p", "x", "--tap-layers=0", "--tap-resume", dir}, "only one of llamatap run can"},
+		{[]string{"llama-completion", "-p", "x", "--tap-layers=0", "--tap-resume", dir},
+			"only one of llamatap run can"},
 	} {
 		o := finish(t, command(t, c.args...), t.TempDir())
 		if o.status == 0 || !strings.Contains(o.stderr, c.want) || strings.Count(o.stderr, "\n") != 1 {
@@ -315,7 +322,8 @@ func TestResumeRefusals(t *testing.T) {
 // standard input, is stopped, and the recording stays as it is.
 func TestResumeOfAnother(t *testing.T) {
 	out := t.TempDir()
-	args := []string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "3", "-n", "300", "--temp", "0", "--ignore-eos", "-f"}
+	args := []string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "3", "-n", "300", "--temp", "0",
+		"--ignore-eos", "-f"}
 	first, second := filepath.Join(out, "a.txt"), "for {"
 	if err := os.WriteFile(first, []byte("func main() {"), 0o600); err != nil {
 		t.Fatal(err)
@@ -330,7 +338,8 @@ func TestResumeOfAnother(t *testing.T) {
 	if o.status == 0 || !strings.Contains(o.stderr, "does not do what was recorded of it") {
 		t.Errorf("status %d\n%s", o.status, o.stderr)
 	}
-	if after := content(t, filepath.Join(dir, "activations.stream")); len(after) == 0 || !bytes.HasPrefix(before, after) {
+	if after := content(t, filepath.Join(dir, "activations.stream")); len(after) == 0 ||
+		!bytes.HasPrefix(before, after) {
 		t.Errorf("%d bytes of the stream, %d before", len(after), len(before))
 	}
 	if err := os.WriteFile(first, []byte("func main() {"), 0o600); err != nil {

@@ -71,7 +71,8 @@ func traceGroup(t *testing.T, r *table.Reader, group int) (rows []traceRow) {
 	for _, name := range []string{"collector", "op", "region_type", "phase", "symbol"} {
 		texts[name] = column(name)
 	}
-	for _, name := range []string{"ts_ns", "addr", "size", "region_id", "token_index", "graph_seq", "layer", "kv_block", "window_ns", "pieces", "stride"} {
+	for _, name := range []string{"ts_ns", "addr", "size", "region_id", "token_index", "graph_seq", "layer", "kv_block",
+		"window_ns", "pieces", "stride"} {
 		ints[name] = column(name)
 	}
 	for i := range ints["ts_ns"].Valid {
@@ -83,8 +84,10 @@ func traceGroup(t *testing.T, r *table.Reader, group int) (rows []traceRow) {
 		}
 		word := func(name string) string { return texts[name].Texts[i] }
 		rows = append(rows, traceRow{
-			word("collector"), word("op"), word("region_type"), word("phase"), word("symbol"), number("ts_ns"), number("addr"), number("size"), number("region_id"),
-			number("token_index"), number("graph_seq"), number("layer"), number("kv_block"), number("window_ns"), number("pieces"), number("stride"),
+			word("collector"), word("op"), word("region_type"), word("phase"), word("symbol"), number("ts_ns"),
+			number("addr"), number("size"), number("region_id"),
+			number("token_index"), number("graph_seq"), number("layer"), number("kv_block"), number("window_ns"),
+			number("pieces"), number("stride"),
 		})
 	}
 	return rows
@@ -108,7 +111,8 @@ func residentPages(t *testing.T, path string) []bool {
 	}
 	defer unix.Munmap(mem)
 	found := make([]byte, (len(mem)+4095)/4096)
-	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&mem[0])), uintptr(len(mem)), uintptr(unsafe.Pointer(&found[0]))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&mem[0])), uintptr(len(mem)),
+		uintptr(unsafe.Pointer(&found[0]))); errno != 0 {
 		t.Fatal(errno)
 	}
 	pages := make([]bool, len(found))
@@ -122,7 +126,9 @@ func residentPages(t *testing.T, path string) []bool {
 // faulted in, and recorded: by two witnesses, the map of what graphs read, and what the kernel has of the file in
 // memory behind the run.
 func TestSampledFaultsOfColdModel(t *testing.T) {
-	model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Layers, c.Width, c.FF, c.Seed = 3, 256, 768, 77 })
+	model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) {
+		c.Layers, c.Width, c.FF, c.Seed = 3, 256, 768, 77
+	})
 	file, err := gguf.Open(model)
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +137,8 @@ func TestSampledFaultsOfColdModel(t *testing.T) {
 	if before := residentPages(t, model); slices.Index(before[len(before)/2:], true) >= 0 {
 		testenv.Beyond(t, "a file system whose pages leave the page cache on request", "they stay")
 	}
-	run := llamatap(t, "llama-completion", "--tap-cold", "--tap-samples", "faults", "-m", model, "-p", "One two three", "-n", "4", "-no-cnv", "--temp", "0",
+	run := llamatap(t, "llama-completion", "--tap-cold", "--tap-samples", "faults", "-m", model, "-p", "One two three",
+		"-n", "4", "-no-cnv", "--temp", "0",
 		"--no-warmup", "-t", "2", "--no-repack").good(t)
 	after := residentPages(t, model)
 	rows, _ := traceRows(t, run.dirs[0])
@@ -180,7 +187,8 @@ func TestSampledFaultsOfColdModel(t *testing.T) {
 		}
 	}
 	if there < pages*9/10 || untold*100 > there {
-		t.Errorf("%d pages of tensors are in memory, of which %d were not recorded; graphs read %d", there, untold, pages)
+		t.Errorf("%d pages of tensors are in memory, of which %d were not recorded; graphs read %d", there,
+			untold, pages)
 	}
 	use := samplesOf(t, run.dirs[0])
 	if use.Lossy || use.Lost() > 0 || len(use.Collectors) != 1 || use.Collectors[0].Samples < uint64(len(sampled)) {
@@ -201,7 +209,8 @@ func samplesOf(t *testing.T, dir string) (use sample.Use) {
 // and the text is that of a run without samples.
 func TestSamplesOfRun(t *testing.T) {
 	plain := llamatap(t, slices.Concat([]string{"run"}, generate(12))...).good(t)
-	run := llamatap(t, slices.Concat([]string{"run", "--tap-samples", "faults,pages", "--tap-process-interval", "50ms"}, generate(12))...).good(t)
+	run := llamatap(t, slices.Concat([]string{"run", "--tap-samples", "faults,pages", "--tap-process-interval", "50ms"},
+		generate(12))...).good(t)
 	if run.stdout != plain.stdout || !strings.Contains(run.stderr, "samples   faults ") {
 		t.Errorf("text %q, without samples %q\n%s", run.stdout, plain.stdout, run.stderr)
 	}
@@ -211,14 +220,17 @@ func TestSamplesOfRun(t *testing.T) {
 	for _, r := range rows {
 		phases[r.phase]++
 		kinds[r.kind]++
-		if r.region >= 0 && !regions[r.region] || r.addr <= 0 || r.ts < 1e18 || (r.collector == "page") != (r.window > 0) {
+		if r.region >= 0 && !regions[r.region] || r.addr <= 0 || r.ts < 1e18 ||
+			(r.collector == "page") != (r.window > 0) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if phases["weight_load"] == 0 || phases["generation"] == 0 || phases[""] > 0 || kinds["code"] == 0 || kinds["runtime"] == 0 || kinds["kv_cache"] == 0 || kinds["activation"]+kinds["compute_buffer"] == 0 {
+	if phases["weight_load"] == 0 || phases["generation"] == 0 || phases[""] > 0 || kinds["code"] == 0 ||
+		kinds["runtime"] == 0 || kinds["kv_cache"] == 0 || kinds["activation"]+kinds["compute_buffer"] == 0 {
 		t.Errorf("phases %v, regions %v", phases, kinds)
 	}
-	if listed := samplesOf(t, run.dirs[0]); listed.Lossy || len(listed.Collectors) != 2 || use.Collectors[0].Samples == 0 || listed.Collectors[0].Rows+listed.Collectors[1].Rows != uint64(len(rows)) {
+	if listed := samplesOf(t, run.dirs[0]); listed.Lossy || len(listed.Collectors) != 2 ||
+		use.Collectors[0].Samples == 0 || listed.Collectors[0].Rows+listed.Collectors[1].Rows != uint64(len(rows)) {
 		t.Errorf("%+v; in the table %+v; %d rows", listed, use, len(rows))
 	}
 	if v := verifyJSON(t, run.dirs[0]); !v.OK || !v.Sealed {
@@ -294,7 +306,8 @@ func cellsOf(t *testing.T, dir string) (cells map[string][]cellRow) {
 			t.Fatal(err)
 		}
 		for i := range parts.Valid {
-			cells[parts.Texts[i]] = append(cells[parts.Texts[i]], cellRow{numbers["layer"].Ints[i], numbers["cell_start"].Ints[i], numbers["pos_start"].Ints[i]})
+			cells[parts.Texts[i]] = append(cells[parts.Texts[i]], cellRow{numbers["layer"].Ints[i],
+				numbers["cell_start"].Ints[i], numbers["pos_start"].Ints[i]})
 		}
 	}
 	return cells
@@ -303,8 +316,11 @@ func cellsOf(t *testing.T, dir string) (cells map[string][]cellRow) {
 // TestWrittenPages: token by token, every page of a cache that holds a written cell was written, and no other page
 // of a cache. The other witness is --tap-kv, which knows which cells each token writes.
 func TestWrittenPages(t *testing.T) {
-	model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Layers, c.Width, c.FF, c.Seed = 2, 512, 512, 78 })
-	run := llamatap(t, "llama-completion", "--tap-samples", "pages", "--tap-kv", "--tap-kv-block", "1", "-m", model, "-p", "One two three", "-n", "9", "-no-cnv", "--temp", "0",
+	model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) {
+		c.Layers, c.Width, c.FF, c.Seed = 2, 512, 512, 78
+	})
+	run := llamatap(t, "llama-completion", "--tap-samples", "pages", "--tap-kv", "--tap-kv-block", "1", "-m", model,
+		"-p", "One two three", "-n", "9", "-no-cnv", "--temp", "0",
 		"--no-warmup", "-t", "1", "-c", "256", "-fa", "on", "--ignore-eos").good(t)
 	rows, _ := traceRows(t, run.dirs[0])
 	caches := cacheRegions(t, run.dirs[0])
@@ -339,7 +355,8 @@ func TestWrittenPages(t *testing.T) {
 			perCell := region.size / 256
 			first, last := region.start+c.cell*perCell, region.start+(c.cell+1)*perCell-1
 			for page := first >> 12; page <= last>>12; page++ {
-				if page<<12 >= region.start && (page+1)<<12 <= region.start+region.size { // a page of two caches is of none
+				// a page of two caches is of none
+				if page<<12 >= region.start && (page+1)<<12 <= region.start+region.size {
 					expected[[2]int64{token, page}] = true
 				}
 			}
@@ -356,7 +373,8 @@ func TestWrittenPages(t *testing.T) {
 		}
 	}
 	use := samplesOf(t, run.dirs[0])
-	if pages := use.Collectors[0].Pages; len(expected) < 30 || use.Lossy || pages == nil || pages.Scans < 18 || pages.Unseen != 0 {
+	if pages := use.Collectors[0].Pages; len(expected) < 30 || use.Lossy || pages == nil || pages.Scans < 18 ||
+		pages.Unseen != 0 {
 		t.Errorf("%d pages expected; %+v", len(expected), use)
 	}
 }
@@ -365,8 +383,11 @@ func TestWrittenPages(t *testing.T) {
 // written, and no other page of a cache.
 func TestLedgerAgainstWrittenPages(t *testing.T) {
 	for _, attention := range []string{"on", "off"} { // without it values lie transposed: a cell is in many pages
-		model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Layers, c.Width, c.FF, c.Seed = 2, 512, 512, 78 })
-		run := llamatap(t, "llama-completion", "--tap-samples", "pages", "--tap-ledger", "rows", "-m", model, "-p", "One two three", "-n", "6", "-no-cnv", "--temp", "0",
+		model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) {
+			c.Layers, c.Width, c.FF, c.Seed = 2, 512, 512, 78
+		})
+		run := llamatap(t, "llama-completion", "--tap-samples", "pages", "--tap-ledger", "rows", "-m", model,
+			"-p", "One two three", "-n", "6", "-no-cnv", "--temp", "0",
 			"--no-warmup", "-t", "1", "-c", "256", "-fa", attention, "--ignore-eos").good(t)
 		rows, _ := traceRows(t, run.dirs[0])
 		whole := map[int64]bool{} // pages that one cache has for itself
@@ -405,7 +426,8 @@ func TestLedgerAgainstWrittenPages(t *testing.T) {
 			}
 		}
 		if missing > 0 || more > 0 || len(said) < 20 {
-			t.Errorf("flash attention %s: of %d pages that the ledger says were written %d were not found written; %d others were", attention, len(said), missing, more)
+			t.Errorf("flash attention %s: of %d pages that the ledger says were written %d were not found written; "+
+				"%d others were", attention, len(said), missing, more)
 		}
 	}
 }
@@ -424,19 +446,22 @@ func cacheRegions(t *testing.T, dir string) map[[2]string]regionRow {
 	return caches
 }
 
-// TestSamplesRefused: what is not available is reported with the remedy, before the model runs; with another collector in
-// its place it runs.
+// TestSamplesRefused: what is not available is reported with the remedy, before the model runs; with another collector
+// in its place it runs.
 func TestSamplesRefused(t *testing.T) {
-	if set, err := sample.Open(sample.Options{Choices: [][]string{{"perf"}}, PID: os.Getpid()}, sample.NewQueue(t.TempDir())); err == nil {
+	if set, err := sample.Open(sample.Options{Choices: [][]string{{"perf"}}, PID: os.Getpid()},
+		sample.NewQueue(t.TempDir())); err == nil {
 		set.Close()
 		testenv.Beyond(t, "a machine without a PMU that samples memory", "this one has one")
 	}
 	refused := llamatap(t, slices.Concat([]string{"run", "--tap-samples", "perf"}, generate(3))...)
-	if refused.status != 1 || refused.stdout != "" || len(refused.dirs) != 0 || !oneLine(refused.stderr, "--tap-samples perf", "perf:faults") {
+	if refused.status != 1 || refused.stdout != "" || len(refused.dirs) != 0 ||
+		!oneLine(refused.stderr, "--tap-samples perf", "perf:faults") {
 		t.Errorf("status %d, %q, runs %v\n%s", refused.status, refused.stdout, refused.dirs, refused.stderr)
 	}
 	run := llamatap(t, slices.Concat([]string{"run", "--tap-samples", "perf:faults"}, generate(3))...).good(t)
-	if use := samplesOf(t, run.dirs[0]); len(use.Collectors) != 1 || use.Collectors[0].Collector != "faults" || !strings.HasPrefix(use.Collectors[0].Notes[0], "perf: ") {
+	if use := samplesOf(t, run.dirs[0]); len(use.Collectors) != 1 || use.Collectors[0].Collector != "faults" ||
+		!strings.HasPrefix(use.Collectors[0].Notes[0], "perf: ") {
 		t.Errorf("%+v", use)
 	}
 	if !strings.Contains(run.stderr, "--tap-samples faults: perf: ") {
@@ -477,7 +502,8 @@ func TestSamplesOnFullDisk(t *testing.T) {
 	sealed := 0
 	for _, kib := range []int{120, 260, 400} {
 		disk := smallDisk(t, fmt.Sprint(kib, "k"))
-		o := llamatapIn(t, disk, slices.Concat([]string{"run", "--tap-samples", "faults", "--tap-min-free", "0"}, generate(12))...)
+		o := llamatapIn(t, disk, slices.Concat([]string{"run", "--tap-samples", "faults", "--tap-min-free", "0"},
+			generate(12))...)
 		if o.stdout != whole.stdout || o.status != 3 || !strings.Contains(o.stderr, "is full; free room there") {
 			t.Errorf("%d KiB: status %d, text %q\n%s", kib, o.status, o.stdout, o.stderr)
 		}
@@ -485,7 +511,8 @@ func TestSamplesOnFullDisk(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(dir, "manifest.json")); err == nil {
 				sealed++
 				rows, _ := traceRows(t, dir)
-				if use := samplesOf(t, dir); uint64(len(rows))+use.Lost() != use.Collectors[0].Samples || len(rows) == 0 && use.Lost() == 0 {
+				if use := samplesOf(t, dir); uint64(len(rows))+use.Lost() != use.Collectors[0].Samples ||
+					len(rows) == 0 && use.Lost() == 0 {
 					t.Errorf("%d KiB: %d rows of %+v", kib, len(rows), use)
 				}
 			}

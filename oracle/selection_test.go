@@ -68,7 +68,8 @@ func TestLayers(t *testing.T) {
 }
 
 func TestGranularity(t *testing.T) {
-	for name, component := range map[string]ggmlhooks.Component{"attention_only": ggmlhooks.ComponentAttention, "mlp_only": ggmlhooks.ComponentMLP} {
+	for name, component := range map[string]ggmlhooks.Component{"attention_only": ggmlhooks.ComponentAttention,
+		"mlp_only": ggmlhooks.ComponentMLP} {
 		some, all := selected(t, "--tap-granularity", name)
 		wantSelection(t, some, all, func(x *tensor) bool { return x.Component == component })
 	}
@@ -91,8 +92,10 @@ func TestNames(t *testing.T) {
 	for _, x := range all.tensors(t) {
 		nodes[x.Name] = key{x.Node, x.Op, x.Occurrence, 0}
 	}
-	for _, tap := range []string{"--tap-attention", "--tap-tensors=Qcur,norm", "--tap-granularity=mlp_only", "--tap-layers=1"} {
-		some := record(t, append([]string{tap}, exact...), "-m", testenv.Model(t), "-p", prompt, "-n", "3", "-t", "1", "-c", "512")
+	for _, tap := range []string{"--tap-attention", "--tap-tensors=Qcur,norm", "--tap-granularity=mlp_only",
+		"--tap-layers=1"} {
+		some := record(t, append([]string{tap}, exact...), "-m", testenv.Model(t), "-p", prompt, "-n", "3", "-t", "1",
+			"-c", "512")
 		for _, x := range some.tensors(t) {
 			id := key{x.Node, x.Op, x.Occurrence, 0}
 			if other, known := nodes[x.Name]; known && other != id || !known && x.Op != "RESHAPE" && x.Op != "NONE" {
@@ -218,12 +221,14 @@ func TestSampledSlices(t *testing.T) {
 
 // TestDrop counts what a pool that is too small for the run loses.
 func TestDrop(t *testing.T) {
-	args := []string{"-m", synthetic(t, "llama", gguf.F16, nil), "-p", strings.Repeat(long, 12), "-n", "20", "--temp", "0", "-t", "1", "-c", "2048"}
+	args := []string{"-m", synthetic(t, "llama", gguf.F16, nil), "-p", strings.Repeat(long, 12), "-n", "20",
+		"--temp", "0", "-t", "1", "-c", "2048"}
 	whole := record(t, everything, args...)
 	tap := append([]string{"run", "--tap-memory", "8M", "--tap-overflow", "drop", "--tap-workers", "1"}, everything...)
 	tap = append(tap, "--tap-codec", "zstd")
 	o := llamatap(t, append(tap, args...)...)
-	for tries := 0; o.status == 0 && tries < 10; tries++ { // the recording kept up: on a busy machine the model may be the slower one
+	// the recording kept up: on a busy machine the model may be the slower one
+	for tries := 0; o.status == 0 && tries < 10; tries++ {
 		o = llamatap(t, append(tap, args...)...)
 	}
 	if o.status != 3 || !strings.Contains(o.stderr, "LOST") {
@@ -269,7 +274,8 @@ func bytesOf(c *capture) uint64 {
 // TestPresets: each preset makes a run, and two keep the 3× that they promise.
 func TestPresets(t *testing.T) {
 	least := map[string]float64{"balanced": 3, "max_compression": 3}
-	for _, preset := range []string{"fast_capture", "balanced", "max_compression", "attention_analysis", "mlp_analysis"} {
+	for _, preset := range []string{"fast_capture", "balanced", "max_compression", "attention_analysis",
+		"mlp_analysis"} {
 		c := record(t, []string{"--tap-preset", preset}, "-p", prompt, "-n", "3", "--temp", "0", "-t", "1").sealed(t)
 		if len(c.packets) == 0 || len(c.tokens) == 0 {
 			t.Errorf("%s: %d packets, %d tokens", preset, len(c.packets), len(c.tokens))
@@ -279,7 +285,8 @@ func TestPresets(t *testing.T) {
 			taken, stored = taken+c.packets[i].SrcBytes, stored+int64(c.packets[i].Stored)
 		}
 		if ratio := float64(taken) / float64(stored); ratio < least[preset] {
-			t.Errorf("%s: %d bytes of tensors stored as %d, %.2f×, want at least %.1f×", preset, taken, stored, ratio, least[preset])
+			t.Errorf("%s: %d bytes of tensors stored as %d, %.2f×, want at least %.1f×", preset, taken, stored, ratio,
+				least[preset])
 		}
 	}
 }

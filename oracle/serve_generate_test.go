@@ -39,10 +39,12 @@ func TestServeGenerates(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.ask(t, "POST", "/log-monitoring", body(""))), &one); err != nil {
 		t.Fatal(err)
 	}
-	if one.Status != "completed" || len(one.Result.Tokens) != 12 || !strings.HasSuffix(strings.TrimSpace(plain.stdout), strings.TrimSpace(one.Result.Text)) || one.Result.Text == "" {
+	if one.Status != "completed" || len(one.Result.Tokens) != 12 || !strings.HasSuffix(strings.TrimSpace(plain.stdout),
+		strings.TrimSpace(one.Result.Text)) || one.Result.Text == "" {
 		t.Errorf("%+v, llamatap run: %q", one, plain.stdout)
 	}
-	if report, err := rundir.Verify(filepath.Dir(one.Path)); err != nil || len(report.Changed)+len(report.Missing) > 0 || filepath.Base(filepath.Dir(one.Path)) != one.ID {
+	if report, err := rundir.Verify(filepath.Dir(one.Path)); err != nil ||
+		len(report.Changed)+len(report.Missing) > 0 || filepath.Base(filepath.Dir(one.Path)) != one.ID {
 		t.Errorf("%s: %+v, %v", one.Path, report, err)
 	}
 	var log struct {
@@ -51,12 +53,15 @@ func TestServeGenerates(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.ask(t, "GET", "/logs/"+one.ID, "")), &log); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := base64.StdEncoding.DecodeString(log.Text); err != nil || strings.Count(string(text), `"event":"output_token"`) == 0 {
+	if text, err := base64.StdEncoding.DecodeString(log.Text); err != nil ||
+		strings.Count(string(text), `"event":"output_token"`) == 0 {
 		t.Errorf("the log of the session: %v, %.200s", err, text)
 	}
-	lines := strings.Split(strings.TrimSpace(s.ask(t, "POST", "/log-monitoring?event=output_token", body(`,"stream":true`))), "\n")
+	lines := strings.Split(strings.TrimSpace(s.ask(t, "POST", "/log-monitoring?event=output_token",
+		body(`,"stream":true`))), "\n")
 	var first, last session
-	if json.Unmarshal([]byte(lines[0]), &first) != nil || json.Unmarshal([]byte(lines[len(lines)-1]), &last) != nil || first.Status != "running" || last.Status != "completed" ||
+	if json.Unmarshal([]byte(lines[0]), &first) != nil || json.Unmarshal([]byte(lines[len(lines)-1]), &last) != nil ||
+		first.Status != "running" || last.Status != "completed" ||
 		first.ID != last.ID || !slices.Equal(last.Result.Tokens, one.Result.Tokens) {
 		t.Errorf("%q", lines)
 	}

@@ -21,18 +21,22 @@ import (
 
 // TestResourceSummary: what a run's events add up to is what the run did.
 func TestResourceSummary(t *testing.T) {
-	o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", "VERBOSE", "--tap-kv"}, generate(12))...).good(t)
+	o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", "VERBOSE", "--tap-kv"},
+		generate(12))...).good(t)
 	m := metadata(t, o.dirs[0])
 	var r resources.Report
-	if err := json.Unmarshal([]byte(llamatap(t, "resource", "summary", o.dirs[0], "--json").good(t).stdout), &r); err != nil {
+	if err := json.Unmarshal([]byte(llamatap(t, "resource", "summary", o.dirs[0], "--json").good(t).stdout),
+		&r); err != nil {
 		t.Fatal(err)
 	}
-	if r.State != "sealed" || r.BadLines > 0 || r.Unfinished > 0 || len(r.Losses) > 0 || r.Coverage == nil || *r.Coverage > 1 || *r.Coverage < 0.5 {
+	if r.State != "sealed" || r.BadLines > 0 || r.Unfinished > 0 || len(r.Losses) > 0 || r.Coverage == nil ||
+		*r.Coverage > 1 || *r.Coverage < 0.5 {
 		t.Errorf("%s, %d bad lines, losses %v, %v of the time", r.State, r.BadLines, r.Losses, r.Coverage)
 	}
 	tokens := int64(0)
 	for _, p := range r.Phases {
-		if use := m.Phases[p.Phase]; p.Phase != resources.PhaseSetup && (use.Graphs != p.Graphs || use.Tokens != p.Tokens) {
+		if use := m.Phases[p.Phase]; p.Phase != resources.PhaseSetup && (use.Graphs != p.Graphs ||
+			use.Tokens != p.Tokens) {
 			t.Errorf("%+v, metadata: %+v", p, use)
 		}
 		if p.Phase != resources.PhaseSetup {
@@ -43,7 +47,8 @@ func TestResourceSummary(t *testing.T) {
 		t.Errorf("%d tokens and %d rows, metadata: %+v", tokens, len(r.Tokens), m.Tokens)
 	}
 	for i, row := range r.Tokens {
-		if row.GraphNS == nil || row.AttentionNS == nil || row.MLPNS == nil || *row.AttentionNS+*row.MLPNS > *row.GraphNS || row.LatencyNS == nil || row.Text == nil {
+		if row.GraphNS == nil || row.AttentionNS == nil || row.MLPNS == nil ||
+			*row.AttentionNS+*row.MLPNS > *row.GraphNS || row.LatencyNS == nil || row.Text == nil {
 			t.Errorf("token %d: %+v", i, row)
 		}
 	}
@@ -54,7 +59,8 @@ func TestResourceSummary(t *testing.T) {
 	if len(layers) != m.Model.NLayer+1 || !layers[-1] {
 		t.Errorf("layers %v of %d", layers, m.Model.NLayer)
 	}
-	if len(r.Caches) != 1 || r.Caches[0].Used != tokens || r.Caches[0].Layers != m.Model.NLayer || r.Caches[0].Cells < r.Caches[0].Used {
+	if len(r.Caches) != 1 || r.Caches[0].Used != tokens || r.Caches[0].Layers != m.Model.NLayer ||
+		r.Caches[0].Cells < r.Caches[0].Used {
 		t.Errorf("caches %+v of %d tokens", r.Caches, tokens)
 	}
 	for _, by := range resources.Tables {
@@ -123,7 +129,8 @@ func TestServeLive(t *testing.T) {
 	l := alive(t, "--tap-resource-level", "MINIMAL", "--tap-resource-rotate", "1M", "--tap-memory", "8M")
 	defer func() { l.cmd.Process.Signal(syscall.SIGTERM); l.cmd.Wait() }()
 	s := show(t, "--live", l.out)
-	request, err := http.NewRequest("GET", s.url+"/api/v1/resource-logs?follow&event=resource_session_start,output_token,level,resource_session_end", nil)
+	request, err := http.NewRequest("GET", s.url+
+		"/api/v1/resource-logs?follow&event=resource_session_start,output_token,level,resource_session_end", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +184,8 @@ func TestServeLive(t *testing.T) {
 	})
 	s.ask(t, "PUT", "/api/v1/level", `{"command":"disable"}`) // the log need not grow further
 	s.ask(t, "PUT", "/api/v1/level", `{"command":"flush"}`)
-	if metrics := s.ask(t, "GET", "/metrics", ""); !strings.Contains(metrics, `llamatap_tokens_total{phase="decode"`) || !strings.Contains(metrics, `state="running"`) {
+	if metrics := s.ask(t, "GET", "/metrics", ""); !strings.Contains(metrics, `llamatap_tokens_total{phase="decode"`) ||
+		!strings.Contains(metrics, `state="running"`) {
 		t.Errorf("metrics:\n%s", metrics)
 	}
 	if !strings.Contains(s.ask(t, "GET", "/health", ""), `"model_loaded": true`) {

@@ -32,7 +32,8 @@ type server struct {
 func serve(t *testing.T, tap []string, args ...string) *server {
 	t.Helper()
 	out := t.TempDir()
-	line := slices.Concat([]string{testenv.NeedBinary(t), "exec", "--tap-out", out}, tap, []string{"--", "llama-server"}, args)
+	line := slices.Concat([]string{testenv.NeedBinary(t), "exec", "--tap-out", out}, tap,
+		[]string{"--", "llama-server"}, args)
 	return serveBy(t, out, line...)
 }
 
@@ -129,7 +130,8 @@ func (s *server) stop() {
 func (s *server) end(t *testing.T) *capture {
 	t.Helper()
 	s.stop()
-	o := outcome{args: s.cmd.Args, stderr: s.stderr.String(), status: s.cmd.ProcessState.ExitCode(), dirs: runDirs(t, s.out)}
+	o := outcome{args: s.cmd.Args, stderr: s.stderr.String(), status: s.cmd.ProcessState.ExitCode(),
+		dirs: runDirs(t, s.out)}
 	return o.good(t).capture(t)
 }
 
@@ -155,7 +157,8 @@ func TestTokensOfServer(t *testing.T) {
 	for i, a := range answers {
 		var prompt struct{ Tokens []int32 }
 		s.post(t, "/tokenize", map[string]any{"content": questions[i].prompt, "add_special": true}, &prompt)
-		if a.Slot != questions[i].slot || a.Evaluated != len(prompt.Tokens) || len(a.Tokens) != a.Predicted || a.Predicted < 2 {
+		if a.Slot != questions[i].slot || a.Evaluated != len(prompt.Tokens) || len(a.Tokens) != a.Predicted ||
+			a.Predicted < 2 {
 			t.Fatalf("%+v for a prompt of %d tokens", a, len(prompt.Tokens))
 		}
 		want[a.Slot] = append(want[a.Slot], prompt.Tokens...)

@@ -80,7 +80,8 @@ func listen(t *testing.T, most int, pause time.Duration) (address string, result
 
 const allFrames = 1 << 40
 
-var sinkRun = slices.Concat([]string{"run", "--tap-memory", "16M"}, everything, []string{"-p", prompt, "-n", "150", "--temp", "0", "--ignore-eos", "-t", "1"})
+var sinkRun = slices.Concat([]string{"run", "--tap-memory", "16M"}, everything, []string{"-p", prompt, "-n", "150",
+	"--temp", "0", "--ignore-eos", "-t", "1"})
 
 // A consumer gets both files, byte for byte, also one that begins to read late; nothing is lost meanwhile.
 func TestSink(t *testing.T) {
@@ -132,7 +133,8 @@ func TestSinkGone(t *testing.T) {
 	llamatap(t, "verify", o.dirs[0]).good(t)
 
 	address, result = listen(t, 5, 0)
-	o = llamatap(t, append(sinkRun, "-n", "100000", "-c", "512", "--context-shift", "--tap-sink", address, "--tap-on-failure", "stop")...)
+	o = llamatap(t, append(sinkRun, "-n", "100000", "-c", "512", "--context-shift", "--tap-sink", address,
+		"--tap-on-failure", "stop")...)
 	result()
 	if o.status != 1 || !strings.Contains(o.stderr, "it reads no more") {
 		t.Errorf("status %d\n%s", o.status, o.stderr)
@@ -151,11 +153,13 @@ func TestSinkDescriptor(t *testing.T) {
 	cmd.ExtraFiles = []*os.File{file}
 	c := finish(t, cmd, out).good(t).capture(t)
 	want := content(t, filepath.Join(c.dir, "activations.stream"))
-	if got := consume(t, bytes.NewReader(content(t, file.Name())), allFrames); !got.ended || !bytes.Equal(got.stream, want) {
+	if got := consume(t, bytes.NewReader(content(t, file.Name())), allFrames); !got.ended ||
+		!bytes.Equal(got.stream, want) {
 		t.Errorf("fd:3: %d bytes of the stream, want %d", len(got.stream), len(want))
 	}
 	prompts := textFile(t, `{"id": "a", "prompt": "func main() {", "n_predict": 8}`+"\n")
-	o := llamatap(t, "run", "--tap-tensors", "l_out", "--tap-sink", "-", "--prompts", prompts, "--results", filepath.Join(out, "results")).good(t)
+	o := llamatap(t, "run", "--tap-tensors", "l_out", "--tap-sink", "-", "--prompts", prompts,
+		"--results", filepath.Join(out, "results")).good(t)
 	if got := consume(t, strings.NewReader(o.stdout), allFrames); !got.ended || len(got.stream) == 0 {
 		t.Errorf("standard output: %d bytes of the stream", len(got.stream))
 	}
@@ -163,7 +167,8 @@ func TestSinkDescriptor(t *testing.T) {
 
 func TestSinkRefusals(t *testing.T) {
 	for sink, want := range map[string]string{
-		"unix:" + filepath.Join(t.TempDir(), "nobody"): "start what reads there first", "fd:77": "open it for this command", "-": "standard output is the program's own",
+		"unix:" + filepath.Join(t.TempDir(), "nobody"): "start what reads there first",
+		"fd:77": "open it for this command", "-": "standard output is the program's own",
 		"tcp:80": "write unix:PATH, fd:N or -", "fd:1": "are the program's",
 	} {
 		o := llamatap(t, append(sinkRun, "--tap-sink="+sink)...)
@@ -183,7 +188,8 @@ func TestSinkExample(t *testing.T) {
 	if err := live.Start(); err != nil {
 		t.Fatal(err)
 	}
-	listens := regexp.MustCompile(`(?m)^\S+ \S+ \S+ 00010000 .* ` + regexp.QuoteMeta(socket) + `$`) // bound, and accepting
+	// bound, and accepting
+	listens := regexp.MustCompile(`(?m)^\S+ \S+ \S+ 00010000 .* ` + regexp.QuoteMeta(socket) + `$`)
 	testenv.Until(t, "the example listens", func() bool {
 		sockets, err := os.ReadFile("/proc/net/unix")
 		if err != nil {

@@ -67,10 +67,12 @@ func cluster(t *testing.T) (environ []string) {
 			t.Fatal(err)
 		}
 	}
-	if out, err := exec.Command(programs["mungekey"], "--create", "--keyfile="+dir+"/munge.key").CombinedOutput(); err != nil {
+	if out, err := exec.Command(programs["mungekey"], "--create", "--keyfile="+dir+
+		"/munge.key").CombinedOutput(); err != nil {
 		t.Fatalf("mungekey: %v: %s", err, out)
 	}
-	daemon(t, dir, programs["munged"], "--foreground", "--force", "--key-file="+dir+"/munge.key", "--socket="+dir+"/munge.socket", "--pid-file="+dir+"/munge.pid",
+	daemon(t, dir, programs["munged"], "--foreground", "--force", "--key-file="+dir+"/munge.key", "--socket="+dir+
+		"/munge.socket", "--pid-file="+dir+"/munge.pid",
 		"--log-file="+dir+"/munge.log", "--seed-file="+dir+"/munge.seed")
 	awaitCluster(t, dir, "munge's socket", func() bool { _, err := os.Stat(dir + "/munge.socket"); return err == nil })
 	daemon(t, dir, programs["slurmctld"], "-D", "-f", conf)
@@ -125,10 +127,13 @@ func TestSlurm(t *testing.T) {
 	environ := cluster(t)
 	shared := t.TempDir()
 	config := filepath.Join(shared, "e.yaml")
-	if err := os.WriteFile(config, []byte("experiment: {name: cluster, repetitions: 2}\nengine: {n_ctx: 256, kv_type: [f16, q8_0]}\nworkload: {prompts: \"func main() {\", max_tokens: 16}\ntelemetry: {baseline_s: 0.1}\n"), 0o644); err != nil {
+	if err := os.WriteFile(config, []byte(
+		"experiment: {name: cluster, repetitions: 2}\nengine: {n_ctx: 256, kv_type: [f16, q8_0]}\nworkload: "+
+			"{prompts: \"func main() {\", max_tokens: 16}\ntelemetry: {baseline_s: 0.1}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	emit := exec.Command(testenv.NeedBinary(t), "mrm", "plan", "--config", "e.yaml", "--emit", "slurm", "--program", testenv.NeedBinary(t))
+	emit := exec.Command(testenv.NeedBinary(t), "mrm", "plan", "--config", "e.yaml", "--emit", "slurm",
+		"--program", testenv.NeedBinary(t))
 	emit.Dir = shared
 	script, err := emit.Output()
 	if err != nil {

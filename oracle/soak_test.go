@@ -32,7 +32,8 @@ func soakTime(t *testing.T) time.Duration {
 func TestSoak(t *testing.T) {
 	testenv.Slow(t)
 	length := soakTime(t)
-	g := begin(t, "run", "--tap-granularity", "full_tensor", "--tap-max-disk", "256M:rotate", "--tap-segment", "32M", "--tap-sync", "interval:200ms", "--tap-memory", "128M",
+	g := begin(t, "run", "--tap-granularity", "full_tensor", "--tap-max-disk", "256M:rotate", "--tap-segment", "32M",
+		"--tap-sync", "interval:200ms", "--tap-memory", "128M",
 		"-p", prompt, "-n", "100000000", "-c", "512", "--context-shift", "--ignore-eos", "-t", "1", "-s", "1")
 	pids := []int{g.cmd.Process.Pid, g.model(t)}
 	warm := time.Now().Add(min(length/4, time.Minute))

@@ -21,7 +21,8 @@ func TestModelAndTensors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := llamatap(t, "llama-completion", "--tap-resource-level", "VERBOSE", "-m", testenv.Model(t), "-p", prompt, "-n", "4", "--temp", "0", "-t", "1", "-c", "256", "-ub", "16", "-no-cnv",
+	run := llamatap(t, "llama-completion", "--tap-resource-level", "VERBOSE", "-m", testenv.Model(t), "-p", prompt,
+		"-n", "4", "--temp", "0", "-t", "1", "-c", "256", "-ub", "16", "-no-cnv",
 		"--no-warmup").good(t)
 	text, err := os.ReadFile(filepath.Join(run.dirs[0], "resource.jsonl"))
 	if err != nil {
@@ -39,10 +40,12 @@ func TestModelAndTensors(t *testing.T) {
 			trained, _ := file.Metadata.Int("llama.context_length")
 			embd, _ := file.Metadata.Int("llama.embedding_length")
 			layers, _ := file.Metadata.Int("llama.block_count")
-			if m := e.Model; m.NCtxTrain != int(trained) || m.NEmbd != int(embd) || m.NLayer != int(layers) || m.NParams != uint64(file.Parameters()) || e.Context.NCtx != 256 || e.Context.NUBatch != 16 {
+			if m := e.Model; m.NCtxTrain != int(trained) || m.NEmbd != int(embd) || m.NLayer != int(layers) ||
+				m.NParams != uint64(file.Parameters()) || e.Context.NCtx != 256 || e.Context.NUBatch != 16 {
 				t.Errorf("%+v", e)
 			}
-			if m := e.Memory; m.ModelSizeBytes != uint64(file.TensorBytes()) || m.WeightsBytes < m.ModelSizeBytes || m.ComputeBytes == 0 || m.OtherBytes < 12*256*128*2 {
+			if m := e.Memory; m.ModelSizeBytes != uint64(file.TensorBytes()) || m.WeightsBytes < m.ModelSizeBytes ||
+				m.ComputeBytes == 0 || m.OtherBytes < 12*256*128*2 {
 				t.Errorf("%+v", m)
 			}
 		case *resource.TensorInfo:
@@ -51,7 +54,8 @@ func TestModelAndTensors(t *testing.T) {
 				continue
 			}
 			w, ok := file.Tensor(e.Metadata.Name)
-			if !ok || !slices.Equal(w.Shape, e.Metadata.Shape) || w.Type.String() != e.Metadata.DType || w.Bytes != *e.Metadata.MemoryBytes || w.Values() != e.Metadata.ElementCount {
+			if !ok || !slices.Equal(w.Shape, e.Metadata.Shape) || w.Type.String() != e.Metadata.DType ||
+				w.Bytes != *e.Metadata.MemoryBytes || w.Values() != e.Metadata.ElementCount {
 				t.Errorf("%+v, in the file it is %+v", e, w)
 			}
 		case *resource.Graph:
@@ -70,7 +74,8 @@ func TestModelAndTensors(t *testing.T) {
 			}
 		}
 	}
-	if models != 1 || steps < 4 || roles["weight"] != len(file.Tensors) || roles["cache"] != 12 || roles["input"] < 4 || roles["result"] < 100 {
+	if models != 1 || steps < 4 || roles["weight"] != len(file.Tensors) || roles["cache"] != 12 || roles["input"] < 4 ||
+		roles["result"] < 100 {
 		t.Errorf("%d models, %d steps, tensors %v", models, steps, roles)
 	}
 }

@@ -134,7 +134,8 @@ var endless = []string{"-p", "func main() {", "-n", "4000", "--temp", "0", "-t",
 func ofRun() []string { return slices.Concat([]string{"run"}, everything, endless) }
 
 func ofExec(t *testing.T) []string {
-	return slices.Concat([]string{"exec"}, everything, []string{"--", "llama-completion", "-no-cnv", "-m", testenv.Model(t)}, endless)
+	return slices.Concat([]string{"exec"}, everything, []string{"--", "llama-completion", "-no-cnv",
+		"-m", testenv.Model(t)}, endless)
 }
 
 // interruptUntilGone sends what Ctrl-C sends, and again where the run does not end: two that a busy process sees at
@@ -206,7 +207,8 @@ func TestInterruptTool(t *testing.T) {
 // TestInterruptTwice interrupts a front end twice at once, which often hangs in its own handler.
 func TestInterruptTwice(t *testing.T) {
 	for range map[bool]int{false: 1, true: 3}[nightly()] {
-		g := begin(t, slices.Concat([]string{"llama-completion", "-no-cnv", "-m", testenv.Model(t)}, endless, everything)...)
+		g := begin(t, slices.Concat([]string{"llama-completion", "-no-cnv", "-m", testenv.Model(t)}, endless,
+			everything)...)
 		unix.Kill(-g.cmd.Process.Pid, unix.SIGINT)
 		g.taken(t, unix.SIGINT)
 		g.interruptUntilGone(t)
@@ -219,7 +221,8 @@ func TestInterruptTwice(t *testing.T) {
 
 // TestIgnored: what the shell has a job ignore, as nohup does, is ignored by the model too.
 func TestIgnored(t *testing.T) {
-	args := append([]string{"-c", `trap '' HUP INT; exec "$0" "$@"`, testenv.NeedBinary(t), "llama-completion", "-no-cnv", "-m", testenv.Model(t)}, endless...)
+	args := append([]string{"-c", `trap '' HUP INT; exec "$0" "$@"`, testenv.NeedBinary(t), "llama-completion",
+		"-no-cnv", "-m", testenv.Model(t)}, endless...)
 	g := beginBy(t, exec.Command("sh", append(args, everything...)...))
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(g.model(t)) + "/status")
 	if err != nil || !regexp.MustCompile(`(?m)^SigIgn:.*[13579bdf]$`).Match(text) { // HUP is the lowest bit

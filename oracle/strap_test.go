@@ -14,7 +14,8 @@ import (
 // TestStrapReads exports a run with a prompt of several tokens, and lets STRAP-LLM's own package read it: its
 // analysis shares packets evenly among tokens, and every packet must get the token that it is of.
 func TestStrapReads(t *testing.T) {
-	python := testenv.NeedPython(t, "pandas", "numpy", "lz4.frame", "zstandard", "importlib.metadata as m; m.version('llm_instrumentation')")
+	python := testenv.NeedPython(t, "pandas", "numpy", "lz4.frame", "zstandard",
+		"importlib.metadata as m; m.version('llm_instrumentation')")
 	out := t.TempDir()
 	dir := llamatap(t, slices.Concat([]string{"run", "--tap-preset", "fast_capture"}, generate(6))...).good(t).dirs[0]
 	npy := filepath.Join(out, "npy")
@@ -22,7 +23,8 @@ func TestStrapReads(t *testing.T) {
 	for _, codec := range []string{"none", "lz4", "zstd"} {
 		stream := filepath.Join(out, codec+".stream")
 		llamatap(t, "export", dir, "--to", "strap", "--codec", codec, "-o", stream).good(t)
-		text, err := exec.Command(python, "testdata/strap.py", stream, filepath.Join(out, codec+"_tokens.json"), codec, npy).CombinedOutput()
+		text, err := exec.Command(python, "testdata/strap.py", stream, filepath.Join(out, codec+"_tokens.json"), codec,
+			npy).CombinedOutput()
 		if err != nil {
 			t.Errorf("%s: %v: %s", codec, err, text)
 		}

@@ -22,9 +22,10 @@ import (
 type syscalls map[string]int
 
 var (
-	callLine  = regexp.MustCompile(`^([a-z_0-9]+)\(`)
-	cloned    = regexp.MustCompile(`^clone3?\(.*= ([0-9]+)$`)
-	loaded    = regexp.MustCompile(`(?m)^execve\("[^"]*/ld[^/"]*", .*= 0$`) // llama.cpp's programs are started by their own loader
+	callLine = regexp.MustCompile(`^([a-z_0-9]+)\(`)
+	cloned   = regexp.MustCompile(`^clone3?\(.*= ([0-9]+)$`)
+	// llama.cpp's programs are started by their own loader
+	loaded    = regexp.MustCompile(`(?m)^execve\("[^"]*/ld[^/"]*", .*= 0$`)
 	futexLine = regexp.MustCompile(`^futex\(.*FUTEX_(WAIT|WAKE),`)
 )
 
@@ -51,7 +52,8 @@ func traced(t *testing.T, args ...string) syscalls {
 				}
 				counts[name]++
 			}
-			if m := cloned.FindStringSubmatch(line); m != nil && strings.Contains(line, "CLONE_THREAD") && !helper(t, prefix+"."+m[1]) {
+			if m := cloned.FindStringSubmatch(line); m != nil && strings.Contains(line, "CLONE_THREAD") &&
+				!helper(t, prefix+"."+m[1]) {
 				count(m[1])
 			}
 		}
@@ -69,7 +71,8 @@ func helper(t *testing.T, file string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Contains(string(log), "setpriority(PRIO_PROCESS, ") || strings.Contains(string(log), `"/proc/self/task"`)
+	return strings.Contains(string(log), "setpriority(PRIO_PROCESS, ") ||
+		strings.Contains(string(log), `"/proc/self/task"`)
 }
 
 // modelThread finds the trace of the process that became llama-completion.
@@ -96,13 +99,15 @@ func modelThread(t *testing.T, dir string) string {
 func TestNoSystemCalls(t *testing.T) {
 	const n = 60
 	count := func(tokens int, tapped bool) syscalls {
-		args := []string{"-m", testenv.Model(t), "-p", "func main() {", "-n", strconv.Itoa(tokens), "--temp", "0", "-t", "1", "-no-cnv", "--ignore-eos", "-c", "512"}
+		args := []string{"-m", testenv.Model(t), "-p", "func main() {", "-n", strconv.Itoa(tokens), "--temp", "0",
+			"-t", "1", "-no-cnv", "--ignore-eos", "-c", "512"}
 		if !tapped {
 			return traced(t, append([]string{testenv.NeedTool(t, "llama-completion").Path}, args...)...)
 		}
 		// One layer of 120 tokens fits into the pool that is ready from the start: on a busy machine the collector
 		// may not get on.
-		tap := slices.Concat([]string{testenv.NeedBinary(t), "exec"}, everything, []string{"--tap-layers", "0", "--", "llama-completion"})
+		tap := slices.Concat([]string{testenv.NeedBinary(t), "exec"}, everything, []string{"--tap-layers", "0",
+			"--", "llama-completion"})
 		return traced(t, append(tap, args...)...)
 	}
 	one, two := count(n, true), count(2*n, true)

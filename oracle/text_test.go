@@ -30,7 +30,8 @@ func textCases(t *testing.T) []textCase {
 		{"quantised cache", gopher("-p", long, "-ctk", "q8_0", "-ctv", "q8_0", "-t", "1")},
 	}
 	for _, arch := range archs(t, "qwen3moe", "jamba") {
-		cases = append(cases, textCase{arch, []string{"-m", synthetic(t, arch, gguf.Q8_0, nil), "-p", prompt, "-ub", "8", "-t", "2", "-c", "512"}})
+		cases = append(cases, textCase{arch, []string{"-m", synthetic(t, arch, gguf.Q8_0, nil), "-p", prompt,
+			"-ub", "8", "-t", "2", "-c", "512"}})
 	}
 	if !nightly() {
 		return cases
@@ -50,7 +51,11 @@ func TestSameText(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			args := append([]string{"-n", "24", "--temp", "0"}, c.args...)
-			want := completion(t, func(args ...string) string { out, _ := stock(t, "llama-completion", args...); return out }, args...)
+			want := completion(t, func(args ...string) string {
+				out, _ := stock(t, "llama-completion",
+					args...)
+				return out
+			}, args...)
 			if strings.TrimSpace(want) == "" {
 				t.Fatal("llama-completion wrote nothing: take another prompt")
 			}
@@ -64,11 +69,13 @@ func TestSameText(t *testing.T) {
 				if !strings.HasSuffix(ended, "\n") {
 					ended += "\n"
 				}
-				if got := llamatap(t, slices.Concat([]string{"run"}, tap, args)...).good(t).stdout; strings.ReplaceAll(got, "\x00", "") != ended {
+				if got := llamatap(t, slices.Concat([]string{"run"}, tap, args)...).good(t).stdout; strings.ReplaceAll(
+					got, "\x00", "") != ended {
 					t.Errorf("run, %s: %q, want %q", name, got, want)
 				}
 				started := func(args ...string) string {
-					return llamatap(t, slices.Concat([]string{"exec"}, tap, []string{"--", "llama-completion"}, args)...).good(t).stdout
+					return llamatap(t, slices.Concat([]string{"exec"}, tap, []string{"--", "llama-completion"},
+						args)...).good(t).stdout
 				}
 				if got := completion(t, started, args...); got != want {
 					t.Errorf("exec, %s: %q, want %q", name, got, want)

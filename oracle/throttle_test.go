@@ -25,7 +25,8 @@ func TestThrottledDisk(t *testing.T) {
 	for _, policy := range []string{"block", "drop"} {
 		t.Run(policy, func(t *testing.T) {
 			out := t.TempDir()
-			cmd := command(t, slices.Concat([]string{"run"}, everything, []string{"--tap-memory", "128M", "--tap-overflow", policy, "--tap-workers", "1"}, args)...)
+			cmd := command(t, slices.Concat([]string{"run"}, everything, []string{"--tap-memory", "128M",
+				"--tap-overflow", policy, "--tap-workers", "1"}, args)...)
 			testenv.Throttle(t, cmd, out, rate)
 			o := finish(t, cmd, out)
 			if o.stdout != plain.stdout {
@@ -40,14 +41,17 @@ func TestThrottledDisk(t *testing.T) {
 				t.Errorf("%d bytes are recorded or lost, want %d", got, want)
 			}
 			waited := c.meta.Account.Time.WaitNS
-			if share, ok := c.meta.Account.Time.Overhead(); !ok || share*float64(c.meta.Account.Time.WallNS) < float64(waited) {
+			if share, ok := c.meta.Account.Time.Overhead(); !ok ||
+				share*float64(c.meta.Account.Time.WallNS) < float64(waited) {
 				t.Errorf("an overhead of %v %v, and %d ns of waiting", share, ok, waited)
 			}
 			switch {
 			case policy == "block" && (o.status != 0 || lost != 0 || waited == 0):
-				t.Errorf("status %d, %d bytes lost, the model waited for %d ns: want 0, 0 and more", o.status, lost, waited)
+				t.Errorf("status %d, %d bytes lost, the model waited for %d ns: want 0, 0 and more", o.status,
+					lost, waited)
 			case policy == "drop" && (o.status != 3 || lost == 0):
-				t.Errorf("status %d, %d bytes lost: the disk was fast enough, or the loss was not reported\n%s", o.status, lost, o.stderr)
+				t.Errorf("status %d, %d bytes lost: the disk was fast enough, or the loss was not reported\n%s",
+					o.status, lost, o.stderr)
 			}
 			var use struct {
 				Collector int64 `json:"collector_peak_rss_kib"`
@@ -58,7 +62,8 @@ func TestThrottledDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			if extra := use.Collector - use.Shared + use.Model - base; extra > memory<<10 {
-				t.Errorf("both processes together take %d MiB more than the model alone, at their peaks, and %d are allowed: %+v, %d KiB alone",
+				t.Errorf("both processes together take %d MiB more than the model alone, at their peaks, and %d are "+
+					"allowed: %+v, %d KiB alone",
 					extra>>10, memory, use, base)
 			}
 		})

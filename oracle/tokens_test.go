@@ -22,7 +22,8 @@ var residual = []string{"--tap-tensors", "l_out"}
 // tokenize asks llama-tokenize for the ids of a file's text.
 func tokenize(t *testing.T, file string, flags ...string) []int32 {
 	t.Helper()
-	out, _ := stock(t, "llama-tokenize", append([]string{"-m", testenv.Model(t), "--ids", "--log-disable", "--no-escape", "-f", file}, flags...)...)
+	out, _ := stock(t, "llama-tokenize", append([]string{"-m", testenv.Model(t), "--ids", "--log-disable",
+		"--no-escape", "-f", file}, flags...)...)
 	var ids []int32
 	if err := json.Unmarshal([]byte(out), &ids); err != nil {
 		t.Fatalf("llama-tokenize printed %q: %v", out, err)
@@ -85,7 +86,8 @@ func wantRows(t *testing.T, c *capture) {
 	for i, token := range c.tokens {
 		phase := token.Phase.String()
 		count[phase]++
-		if token.Index != int64(i) || token.Seq == nil || token.Request == nil || phase != "prefill" && phase != "decode" {
+		if token.Index != int64(i) || token.Seq == nil || token.Request == nil ||
+			phase != "prefill" && phase != "decode" {
 			t.Fatalf("token %d: %+v", i, token)
 		}
 		sequence := fmt.Sprint(token.Ctx, *token.Seq)
@@ -106,7 +108,8 @@ func wantRows(t *testing.T, c *capture) {
 	for _, e := range c.execs() {
 		if e.Phase.String() != "setup" {
 			for i, row := range e.Rows {
-				if token := c.tokens[row.Index]; token.ID != row.Token || token.Pos != row.Pos || token.Phase.String() != row.Phase.String() || *token.Request != row.Request {
+				if token := c.tokens[row.Index]; token.ID != row.Token || token.Pos != row.Pos ||
+					token.Phase.String() != row.Phase.String() || *token.Request != row.Request {
 					t.Errorf("row %d of execution %d is %+v, token %+v", i, e.Exec, row, token)
 				}
 				rows++
@@ -139,14 +142,19 @@ func (c *capture) pieces() string {
 
 func TestTokensOfCompletion(t *testing.T) {
 	for _, ub := range []string{"512", "5"} {
-		c := tapped(t, residual, "llama-completion", "-m", testenv.Model(t), "-p", prompt, "-n", "9", "--temp", "0", "-no-cnv", "-t", "1",
+		c := tapped(t, residual, "llama-completion", "-m", testenv.Model(t), "-p", prompt, "-n", "9", "--temp", "0",
+			"-no-cnv", "-t", "1",
 			"-ub", ub, "--verbose-prompt").sealed(t)
 		wantPlain(t, c)
 		wantIDs(t, "prompt", c.ids("prefill"), logged(t, c.stderr, `(?m) I +(\d+) -> '`))
 		if got := len(c.ids("decode")); got != 8 { // the last one is chosen and never decoded
 			t.Errorf("%d tokens decoded, want 8", got)
 		}
-		want := completion(t, func(args ...string) string { out, _ := stock(t, "llama-completion", args...); return out },
+		want := completion(t, func(args ...string) string {
+			out, _ := stock(t, "llama-completion",
+				args...)
+			return out
+		},
 			"-m", testenv.Model(t), "-p", prompt, "-n", "9", "--temp", "0", "-t", "1", "-ub", ub)
 		if !strings.HasPrefix(want, c.pieces()) || c.pieces() == "" {
 			t.Errorf("decoded %q, llama-completion wrote %q", c.pieces(), want)
@@ -157,7 +165,8 @@ func TestTokensOfCompletion(t *testing.T) {
 
 // TestContextShift runs over the end of the context: the shift of the cache is maintenance, and no token.
 func TestContextShift(t *testing.T) {
-	c := tapped(t, everything, "llama-completion", "-m", testenv.Model(t), "-p", prompt, "-n", "300", "--temp", "0", "-no-cnv", "-t", "1",
+	c := tapped(t, everything, "llama-completion", "-m", testenv.Model(t), "-p", prompt, "-n", "300", "--temp", "0",
+		"-no-cnv", "-t", "1",
 		"-c", "256", "--context-shift", "--keep", "4", "--ignore-eos").sealed(t)
 	if got := len(c.ids("decode")); got != 299 {
 		t.Errorf("%d tokens decoded, want 299", got)
@@ -187,7 +196,8 @@ func TestContextShift(t *testing.T) {
 // TestTokensOfCachedPrompt goes on from a prompt cache with the same prompt, and with one token more: what is
 // decoded of either is prompt.
 func TestTokensOfCachedPrompt(t *testing.T) {
-	common := []string{"-n", "4", "--temp", "0", "-t", "1", "--ignore-eos", "--prompt-cache", filepath.Join(t.TempDir(), "cache")}
+	common := []string{"-n", "4", "--temp", "0", "-t", "1", "--ignore-eos",
+		"--prompt-cache", filepath.Join(t.TempDir(), "cache")}
 	for i, test := range []struct {
 		prompt          string
 		prefill, decode int
@@ -200,7 +210,8 @@ func TestTokensOfCachedPrompt(t *testing.T) {
 }
 
 func TestTokensOfCLI(t *testing.T) {
-	c := tapped(t, residual, "llama-cli", "-m", testenv.Model(t), "-p", "func main() {", "-n", "6", "--temp", "0", "-t", "1", "-st", "-lv", "5").sealed(t)
+	c := tapped(t, residual, "llama-cli", "-m", testenv.Model(t), "-p", "func main() {", "-n", "6", "--temp", "0",
+		"-t", "1", "-st", "-lv", "5").sealed(t)
 	wantPlain(t, c)
 	log := c.stdout + c.stderr
 	wantIDs(t, "decoded", c.ids("decode"), logged(t, log, `slot decode token, id=(\d+),`))
@@ -218,7 +229,8 @@ func TestTokensOfCLI(t *testing.T) {
 // TestTokensOfPerplexity lets two sequences share a batch.
 func TestTokensOfPerplexity(t *testing.T) {
 	file := textFile(t, strings.Repeat(long+prompt, 12))
-	c := tapped(t, residual, "llama-perplexity", "-m", testenv.Model(t), "-f", file, "-c", "256", "-b", "512", "-t", "1").sealed(t)
+	c := tapped(t, residual, "llama-perplexity", "-m", testenv.Model(t), "-f", file, "-c", "256", "-b", "512",
+		"-t", "1").sealed(t)
 	wantPlain(t, c)
 	chunks := logged(t, c.stderr, `over (\d+) chunks`)
 	if len(chunks) != 1 || chunks[0] < 3 || chunks[0]%2 != 1 {
@@ -239,7 +251,8 @@ func TestTokensOfPerplexity(t *testing.T) {
 
 func TestTokensOfEmbedding(t *testing.T) {
 	file := textFile(t, "func main() {\nreturn hello, world")
-	c := tapped(t, residual, "llama-embedding", "-m", testenv.Model(t), "-f", file, "--pooling", "mean", "-t", "1").sealed(t)
+	c := tapped(t, residual, "llama-embedding", "-m", testenv.Model(t), "-f", file, "--pooling", "mean",
+		"-t", "1").sealed(t)
 	wantPlain(t, c)
 	var want []int32
 	for line := range strings.Lines("func main() {\nreturn hello, world") {
@@ -277,7 +290,8 @@ func TestTokensOfBench(t *testing.T) {
 				decode += (test.Generated - 1) * len(test.Samples)
 			}
 		}
-		if got := [2]int{len(c.ids("prefill")), len(c.ids("decode"))}; got != [2]int{prefill, decode} || prefill == 0 || decode == 0 {
+		if got := [2]int{len(c.ids("prefill")), len(c.ids("decode"))}; got != [2]int{prefill, decode} || prefill == 0 ||
+			decode == 0 {
 			t.Errorf("bench %s: %v tokens of prompt and generation, want %d and %d", flag, got, prefill, decode)
 		}
 		c.setup(t, setup)

@@ -14,8 +14,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// An ownCount is what a program's own log says that it computed: tokens of prompt, tokens decoded, requests; -1 where it
-// does not say.
+// An ownCount is what a program's own log says that it computed: tokens of prompt, tokens decoded, requests; -1 where
+// it does not say.
 type ownCount struct{ prompt, decoded, requests int }
 
 // A tool is a program of llama.cpp and what its log says.
@@ -48,36 +48,44 @@ func tools(t *testing.T) []tool {
 	ids := len(tokenize(t, textFile(t, "func main() {")))
 	ask := []string{"-p", "func main() {", "--temp", "0"}
 	return []tool{
-		{"llama-imatrix", []string{"-f", file, "-o", filepath.Join(t.TempDir(), "imatrix.gguf"), "-c", "128", "-b", "256"}, false, func(t *testing.T, log string) ownCount {
+		{"llama-imatrix", []string{"-f", file, "-o", filepath.Join(t.TempDir(), "imatrix.gguf"), "-c", "128",
+			"-b", "256"}, false, func(t *testing.T, log string) ownCount {
 			chunks := one(t, log, `over (\d+) chunks`)
 			return ownCount{128 * chunks, 0, chunks}
 		}},
-		{"llama-batched-bench", []string{"-c", "1024", "-npp", "16", "-ntg", "8", "-npl", "1,2"}, true, func(t *testing.T, log string) ownCount {
-			tokens := ownCount{}
-			for _, row := range logged(t, log, `(?m)^\| +16 \| +8 \| +(\d) \|`) {
-				tokens.prompt, tokens.decoded, tokens.requests = tokens.prompt+16*int(row), tokens.decoded+8*int(row), tokens.requests+int(row)
-			}
-			return tokens
-		}},
-		{"llama-parallel", []string{"-c", "8192", "-np", "3", "-ns", "5", "-n", "8", "--temp", "0", "-s", "1"}, false, func(t *testing.T, log string) ownCount {
-			return ownCount{one(t, log, `Total prompt tokens: +(\d+)`), one(t, log, `Total gen tokens: +(\d+)`), 5}
-		}},
-		{"llama-lookup", []string{"-f", file, "-c", "2048", "-n", "16", "--temp", "0", "--spec-draft-n-max", "3"}, false, func(t *testing.T, log string) ownCount {
-			return ownCount{one(t, log, `encoded +(\d+) tokens`), drafting(t, log), 1}
-		}},
-		{"llama-lookahead", slices.Concat(ask, []string{"-n", "6", "-c", "1024"}), false, func(t *testing.T, log string) ownCount {
-			return ownCount{-1, -1, -1}
-		}},
-		{"llama-batched", []string{"-p", "func main() {", "-n", "12", "-np", "3", "-kvu"}, true, func(t *testing.T, log string) ownCount {
-			return ownCount{ids, one(t, log, `decoded (\d+) tokens`), 3}
-		}},
+		{"llama-batched-bench", []string{"-c", "1024", "-npp", "16", "-ntg", "8", "-npl", "1,2"}, true,
+			func(t *testing.T, log string) ownCount {
+				tokens := ownCount{}
+				for _, row := range logged(t, log, `(?m)^\| +16 \| +8 \| +(\d) \|`) {
+					tokens.prompt, tokens.decoded, tokens.requests = tokens.prompt+16*int(row),
+						tokens.decoded+8*int(row), tokens.requests+int(row)
+				}
+				return tokens
+			}},
+		{"llama-parallel", []string{"-c", "8192", "-np", "3", "-ns", "5", "-n", "8", "--temp", "0", "-s", "1"}, false,
+			func(t *testing.T, log string) ownCount {
+				return ownCount{one(t, log, `Total prompt tokens: +(\d+)`), one(t, log, `Total gen tokens: +(\d+)`), 5}
+			}},
+		{"llama-lookup", []string{"-f", file, "-c", "2048", "-n", "16", "--temp", "0", "--spec-draft-n-max", "3"},
+			false, func(t *testing.T, log string) ownCount {
+				return ownCount{one(t, log, `encoded +(\d+) tokens`), drafting(t, log), 1}
+			}},
+		{"llama-lookahead", slices.Concat(ask, []string{"-n", "6", "-c", "1024"}), false,
+			func(t *testing.T, log string) ownCount {
+				return ownCount{-1, -1, -1}
+			}},
+		{"llama-batched", []string{"-p", "func main() {", "-n", "12", "-np", "3", "-kvu"}, true,
+			func(t *testing.T, log string) ownCount {
+				return ownCount{ids, one(t, log, `decoded (\d+) tokens`), 3}
+			}},
 		{"llama-passkey", []string{"--junk", "5"}, true, func(t *testing.T, log string) ownCount {
 			return ownCount{one(t, log, `prompt tokens: (\d+)`), one(t, log, `decoded (\d+) tokens`), 1}
 		}},
 		{"llama-simple", []string{"-n", "8", "func main() {"}, false, func(t *testing.T, log string) ownCount {
 			return ownCount{ids, one(t, log, `decoded (\d+) tokens`) - 1, 1} // the last one is chosen and never decoded
 		}},
-		{"llama-finetune", []string{"-f", file, "-c", "64", "-b", "64", "-ub", "64", "-epochs", "1", "-o", filepath.Join(t.TempDir(), "tuned.gguf")}, true,
+		{"llama-finetune", []string{"-f", file, "-c", "64", "-b", "64", "-ub", "64", "-epochs", "1",
+			"-o", filepath.Join(t.TempDir(), "tuned.gguf")}, true,
 			func(t *testing.T, log string) ownCount { return ownCount{-1, 0, -1} }},
 	}
 }
@@ -155,9 +163,11 @@ func (tool tool) compare(t *testing.T, c *capture) {
 func TestSpeculative(t *testing.T) {
 	model := testenv.Model(t)
 	prompt := len(tokenize(t, textFile(t, "func main() {")))
-	for name, flags := range map[string][]string{"llama-speculative": nil, "llama-speculative-simple": {"--spec-type", "draft-simple"}} {
+	for name, flags := range map[string][]string{"llama-speculative": nil,
+		"llama-speculative-simple": {"--spec-type", "draft-simple"}} {
 		t.Run(name, func(t *testing.T) {
-			c := tapped(t, residual, name, append(flags, "-m", model, "-md", model, "-p", "func main() {", "-n", "16", "--temp", "0", "-t", "1")...).sealed(t)
+			c := tapped(t, residual, name, append(flags, "-m", model, "-md", model, "-p", "func main() {", "-n", "16",
+				"--temp", "0", "-t", "1")...).sealed(t)
 			wantRows(t, c)
 			got := c.requests()
 			target, draft := got[request{}], got[request{ctx: 1}]

@@ -163,7 +163,8 @@ func TestColdRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			model := synthetic(t, arch, gguf.F16, func(c *synth.Config) { c.Layers, c.Width, c.FF = 8, 512, 1536 })
 			emptied(t, model)
-			w := wait(t, true, stockCompletion(t, "-m", model, "-p", "One two three", "-n", "4", "-no-cnv", "--temp", "0", "--no-warmup", "-t", "2", "--no-repack"))
+			w := wait(t, true, stockCompletion(t, "-m", model, "-p", "One two three", "-n", "4", "-no-cnv",
+				"--temp", "0", "--no-warmup", "-t", "2", "--no-repack"))
 			checkCold(t, w, model, arch == "llama")
 		})
 	}
@@ -188,9 +189,11 @@ func checkCold(t *testing.T, w *waited, model string, dense bool) {
 	p := prefill[0]
 	touched := map[string]bool{}
 	for i := range w.faults {
-		if f := &w.faults[i]; f.Kind == "fault" && f.File == model && f.Tensor != "" && !strings.HasPrefix(f.Tensor, "(") {
+		if f := &w.faults[i]; f.Kind == "fault" && f.File == model && f.Tensor != "" &&
+			!strings.HasPrefix(f.Tensor, "(") {
 			touched[f.Tensor] = true
-			if tensor, ok := file.Tensor(f.Tensor); !ok || *f.Offset < uint64(tensor.Offset) || *f.Offset >= uint64(tensor.End()) {
+			if tensor, ok := file.Tensor(f.Tensor); !ok || *f.Offset < uint64(tensor.Offset) ||
+				*f.Offset >= uint64(tensor.End()) {
 				t.Fatalf("a fault in %s at %d of the file", f.Tensor, *f.Offset)
 			}
 		}
@@ -199,7 +202,8 @@ func checkCold(t *testing.T, w *waited, model string, dense bool) {
 	if o == nil {
 		t.Fatalf("no tensor was touched first by the prompt: %+v", p)
 	}
-	t.Logf("%d of %d tensors touched; first faults of the prompt %+v; it waited %d of %d ms on %d faults (%d major), p99 %d us, %d requests", len(touched), len(file.Tensors), *o,
+	t.Logf("%d of %d tensors touched; first faults of the prompt %+v; it waited %d of %d ms on %d faults (%d major), "+
+		"p99 %d us, %d requests", len(touched), len(file.Tensors), *o,
 		p.StalledNS/1e6, p.DurationNS/1e6, p.Faults, p.Major, p.P99NS/1000, p.Requests)
 	if !inOrder(o) {
 		t.Errorf("first faults are not in the graph's order: %+v", o)
@@ -207,7 +211,8 @@ func checkCold(t *testing.T, w *waited, model string, dense bool) {
 	// A tensor that is smaller than a page may share one with its neighbour, which then was read first.
 	want := 0
 	for i := range file.Tensors {
-		if b := file.Tensors[i].Bytes; b >= 4*int64(os.Getpagesize()) && (dense || !strings.Contains(file.Tensors[i].Name, "_exps")) {
+		if b := file.Tensors[i].Bytes; b >= 4*int64(os.Getpagesize()) && (dense ||
+			!strings.Contains(file.Tensors[i].Name, "_exps")) {
 			if want++; !touched[file.Tensors[i].Name] {
 				t.Logf("%s of %d bytes was not touched", file.Tensors[i].Name, b)
 				want += 1000 // recorded above
@@ -231,7 +236,8 @@ func checkCold(t *testing.T, w *waited, model string, dense bool) {
 func limited(t *testing.T, bytes int64, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	dir, limit := "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
-	if text, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers"); err == nil && slices.Contains(strings.Fields(string(text)), "memory") {
+	if text, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers"); err == nil &&
+		slices.Contains(strings.Fields(string(text)), "memory") {
 		dir, limit = "/sys/fs/cgroup", "memory.max"
 	}
 	group := filepath.Join(dir, fmt.Sprintf("llamatap-%d-%d", os.Getpid(), time.Now().UnixNano()))
@@ -242,7 +248,8 @@ func limited(t *testing.T, bytes int64, cmd *exec.Cmd) *exec.Cmd {
 	if err := os.WriteFile(filepath.Join(group, limit), []byte(fmt.Sprint(bytes)), 0); err != nil {
 		testenv.Beyond(t, "a memory cgroup that can be limited", err.Error())
 	}
-	in := exec.Command("/bin/sh", append([]string{"-c", `echo 0 > "$0/cgroup.procs" && exec "$@"`, group}, cmd.Args...)...)
+	in := exec.Command("/bin/sh", append([]string{"-c", `echo 0 > "$0/cgroup.procs" && exec "$@"`, group},
+		cmd.Args...)...)
 	in.Args[4] = cmd.Path
 	in.Env = cmd.Env
 	return in
@@ -261,7 +268,8 @@ func TestShortOfMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-m", model, "-p", "One two three", "-n", tokens, "-no-cnv", "--temp", "0", "--no-warmup", "-t", "2", "-c", "256", "--no-repack"}
+	args := []string{"-m", model, "-p", "One two three", "-n", tokens, "-no-cnv", "--temp", "0", "--no-warmup",
+		"-t", "2", "-c", "256", "--no-repack"}
 	free := wait(t, false, stockCompletion(t, args...))
 	emptied(t, model) // pages that are there are charged to nobody
 	short := wait(t, false, limited(t, info.Size()/2+(24<<20), stockCompletion(t, args...)))
@@ -296,7 +304,8 @@ func TestShortOfMemory(t *testing.T) {
 		}
 	}
 	n := int64(len(is))
-	t.Logf("per token: %d faults, %.1f ms with a thread waiting, %.1f ms slower than with room; most on %s", faults/n, float64(stalled/n)/1e6, float64(slower/n)/1e6, is[0].Places[0].Tensor)
+	t.Logf("per token: %d faults, %.1f ms with a thread waiting, %.1f ms slower than with room; most on %s", faults/n,
+		float64(stalled/n)/1e6, float64(slower/n)/1e6, is[0].Places[0].Tensor)
 	if before := was[len(was)-1]; before.Faults*10 > is[len(is)-1].Faults {
 		t.Errorf("with room a token takes %d faults, without %d", before.Faults, is[len(is)-1].Faults)
 	}
@@ -309,8 +318,10 @@ func TestWaitsOfRun(t *testing.T) {
 	binary, out := testenv.NeedBinary(t), t.TempDir()
 	model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Layers, c.Width, c.FF = 4, 256, 768 })
 	emptied(t, model)
-	run := exec.Command(binary, "llama-completion", "--tap-cold", "--tap-host", "waits", "--tap-host-details", "--tap-out", out,
-		"-m", model, "-p", "One two three", "-n", "3", "-no-cnv", "--temp", "0", "--no-warmup", "-t", "2", "--no-repack")
+	run := exec.Command(binary, "llama-completion", "--tap-cold", "--tap-host", "waits", "--tap-host-details",
+		"--tap-out", out,
+		"-m", model, "-p", "One two three", "-n", "3", "-no-cnv", "--temp", "0", "--no-warmup", "-t", "2",
+		"--no-repack")
 	if text, err := run.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

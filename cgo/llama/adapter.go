@@ -84,19 +84,21 @@ func (x *Context) releaseAdapters() {
 }
 
 // SetControlVector adds a vector to the residual stream behind each of the layers first to last, which count from 0.
-// data holds the vectors of layers 1, 2 …, each as long as the stream is wide; it is copied. Without data, what was set
-// is taken away.
+// data holds the vectors of layers 1, 2 …, each as long as the stream is wide; it is copied. Without data, what was
+// set is taken away.
 func (x *Context) SetControlVector(data []float32, first, last int) error {
 	if x.c == nil {
 		return fmt.Errorf("set a control vector: the context is %w", ErrClosed)
 	}
 	width := x.model.Width()
 	if len(data)%width != 0 {
-		return fmt.Errorf("set a control vector: %w: %d values are no multiple of the model's width, %d", ErrAdapter, len(data), width)
+		return fmt.Errorf("set a control vector: %w: %d values are no multiple of the model's width, %d", ErrAdapter,
+			len(data), width)
 	}
 	why, stop := collectErrors()
 	defer stop()
-	rc := C.llama_set_adapter_cvec(x.c, (*C.float)(unsafe.SliceData(data)), C.size_t(len(data)), C.int32_t(width), C.int32_t(first), C.int32_t(last))
+	rc := C.llama_set_adapter_cvec(x.c, (*C.float)(unsafe.SliceData(data)), C.size_t(len(data)), C.int32_t(width),
+		C.int32_t(first), C.int32_t(last))
 	if rc != 0 {
 		return why(fmt.Errorf("set a control vector: %w", ErrAdapter))
 	}

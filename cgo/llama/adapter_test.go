@@ -17,12 +17,14 @@ import (
 func writeLora(t *testing.T) string {
 	t.Helper()
 	var meta gguf.Metadata
-	for key, value := range map[string]any{"general.type": "adapter", "general.architecture": "llama", "adapter.type": "lora", "adapter.lora.alpha": float32(4)} {
+	for key, value := range map[string]any{"general.type": "adapter", "general.architecture": "llama",
+		"adapter.type": "lora", "adapter.lora.alpha": float32(4)} {
 		meta.Set(key, value)
 	}
 	var out bytes.Buffer
 	w, err := gguf.NewWriter(&out, &meta, []gguf.Tensor{
-		{Name: "blk.0.attn_q.weight.lora_a", Type: gguf.F32, Shape: []int64{256, 2}}, {Name: "blk.0.attn_q.weight.lora_b", Type: gguf.F32, Shape: []int64{2, 256}},
+		{Name: "blk.0.attn_q.weight.lora_a", Type: gguf.F32, Shape: []int64{256, 2}},
+		{Name: "blk.0.attn_q.weight.lora_b", Type: gguf.F32, Shape: []int64{2, 256}},
 	})
 	if err != nil {
 		t.Fatal(err)

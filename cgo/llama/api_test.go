@@ -114,7 +114,8 @@ var (
 func second[T any](_ T, err error) error { return err }
 
 func TestParse(t *testing.T) {
-	for name, mode := range map[string]LoadMode{"auto": LoadAuto, "none": LoadRead, "mmap": LoadMap, "mlock": LoadLock, "mmap+mlock": LoadMapLock, "dio": LoadDirect} {
+	for name, mode := range map[string]LoadMode{"auto": LoadAuto, "none": LoadRead, "mmap": LoadMap, "mlock": LoadLock,
+		"mmap+mlock": LoadMapLock, "dio": LoadDirect} {
 		if got, err := ParseLoadMode(name); err != nil || got != mode {
 			t.Errorf("ParseLoadMode(%q) = %d, %v; want %d", name, got, err, mode)
 		}

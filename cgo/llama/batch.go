@@ -22,7 +22,8 @@ func NewBatch(capacity, sequences int) (*Batch, error) {
 	if capacity < 1 || sequences < 1 {
 		return nil, fmt.Errorf("make a batch: %w: capacity %d and %d sequences", ErrBatch, capacity, sequences)
 	}
-	return &Batch{c: C.llama_batch_init(C.int32_t(capacity), 0, C.int32_t(sequences)), capacity: capacity, sequences: sequences}, nil
+	return &Batch{c: C.llama_batch_init(C.int32_t(capacity), 0, C.int32_t(sequences)), capacity: capacity,
+		sequences: sequences}, nil
 }
 
 // Add appends one token at a position of one or several sequences. output asks for logits of what follows it.
@@ -34,7 +35,8 @@ func (b *Batch) Add(token Token, pos Pos, output bool, sequences ...Seq) error {
 	case i == b.capacity:
 		return fmt.Errorf("add to a batch: %w: it holds %d tokens already", ErrBatch, i)
 	case len(sequences) == 0 || len(sequences) > b.sequences:
-		return fmt.Errorf("add to a batch: %w: %d sequences, and it was made for 1 to %d", ErrBatch, len(sequences), b.sequences)
+		return fmt.Errorf("add to a batch: %w: %d sequences, and it was made for 1 to %d", ErrBatch, len(sequences),
+			b.sequences)
 	}
 	at(b.c.token, i, C.llama_token(token))
 	at(b.c.pos, i, C.llama_pos(pos))

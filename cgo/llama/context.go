@@ -29,13 +29,16 @@ func DefaultContextParams() ContextParams {
 	return ContextParams{
 		Size: int(d.n_ctx), Batch: int(d.n_batch), MicroBatch: int(d.n_ubatch), Sequences: int(d.n_seq_max),
 		Threads: int(d.n_threads), BatchThreads: int(d.n_threads_batch),
-		FlashAttention: FlashAttention(d.flash_attn_type), TypeK: CacheType(d.type_k), TypeV: CacheType(d.type_v), NoPerf: bool(d.no_perf), Unified: bool(d.kv_unified),
+		FlashAttention: FlashAttention(d.flash_attn_type), TypeK: CacheType(d.type_k), TypeV: CacheType(d.type_v),
+		NoPerf: bool(d.no_perf), Unified: bool(d.kv_unified),
 		Embeddings: bool(d.embeddings), Pooling: Pooling(d.pooling_type), Attention: Attention(d.attention_type),
 		SlidingFull: bool(d.swa_full),
 		Rope: Rope{
-			Scaling: RopeScaling(d.rope_scaling_type), FreqBase: float32(d.rope_freq_base), FreqScale: float32(d.rope_freq_scale),
-			YarnOrigContext: int(d.yarn_orig_ctx), YarnExtFactor: float32(d.yarn_ext_factor), YarnAttnFactor: float32(d.yarn_attn_factor),
-			YarnBetaFast: float32(d.yarn_beta_fast), YarnBetaSlow: float32(d.yarn_beta_slow),
+			Scaling: RopeScaling(d.rope_scaling_type), FreqBase: float32(d.rope_freq_base),
+			FreqScale:       float32(d.rope_freq_scale),
+			YarnOrigContext: int(d.yarn_orig_ctx), YarnExtFactor: float32(d.yarn_ext_factor),
+			YarnAttnFactor: float32(d.yarn_attn_factor),
+			YarnBetaFast:   float32(d.yarn_beta_fast), YarnBetaSlow: float32(d.yarn_beta_slow),
 		},
 	}
 }
@@ -49,7 +52,8 @@ func (m *Model) NewContext(params ContextParams) (*Context, error) {
 	defer stop()
 	p := params.c()
 	if params.Sampler != nil {
-		config := (*C.struct_llama_sampler_seq_config)(C.calloc(1, C.size_t(unsafe.Sizeof(C.struct_llama_sampler_seq_config{}))))
+		config := (*C.struct_llama_sampler_seq_config)(C.calloc(1,
+			C.size_t(unsafe.Sizeof(C.struct_llama_sampler_seq_config{}))))
 		defer C.free(unsafe.Pointer(config))
 		config.sampler = params.Sampler.c.chain
 		p.samplers, p.n_samplers = config, 1
@@ -75,8 +79,10 @@ func (p *ContextParams) c() C.struct_llama_context_params {
 	c.type_k, c.type_v = uint32(p.TypeK), uint32(p.TypeV)
 	c.no_perf, c.kv_unified, c.swa_full = C.bool(p.NoPerf), C.bool(p.Unified), C.bool(p.SlidingFull)
 	c.embeddings, c.pooling_type, c.attention_type = C.bool(p.Embeddings), int32(p.Pooling), int32(p.Attention)
-	c.rope_scaling_type, c.rope_freq_base, c.rope_freq_scale = int32(p.Rope.Scaling), C.float(p.Rope.FreqBase), C.float(p.Rope.FreqScale)
-	c.yarn_orig_ctx, c.yarn_ext_factor, c.yarn_attn_factor = C.uint32_t(p.Rope.YarnOrigContext), C.float(p.Rope.YarnExtFactor), C.float(p.Rope.YarnAttnFactor)
+	c.rope_scaling_type, c.rope_freq_base, c.rope_freq_scale = int32(p.Rope.Scaling), C.float(p.Rope.FreqBase),
+		C.float(p.Rope.FreqScale)
+	c.yarn_orig_ctx, c.yarn_ext_factor, c.yarn_attn_factor = C.uint32_t(p.Rope.YarnOrigContext),
+		C.float(p.Rope.YarnExtFactor), C.float(p.Rope.YarnAttnFactor)
 	c.yarn_beta_fast, c.yarn_beta_slow = C.float(p.Rope.YarnBetaFast), C.float(p.Rope.YarnBetaSlow)
 	return c
 }

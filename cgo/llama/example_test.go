@@ -17,7 +17,8 @@ func Example() {
 	runtime.LockOSThread() // a context belongs to one thread while it decodes
 	defer runtime.UnlockOSThread()
 	llama.SetLog(llama.LogError)
-	model, err := llama.LoadModelBytes(context.Background(), models.DefaultName, models.Default, llama.DefaultModelParams())
+	model, err := llama.LoadModelBytes(context.Background(), models.DefaultName, models.Default,
+		llama.DefaultModelParams())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -27,7 +27,8 @@ func (x *Context) Generate(s *Sampler, b *Batch, g *Generation, tokens []Token, 
 	case x.c == nil || b.capacity == 0 || s.c.chain == nil:
 		return 0, fmt.Errorf("generate: context, batch or sampler is %w", ErrClosed)
 	case len(tokens) == 0 || len(at) != len(tokens):
-		return 0, fmt.Errorf("generate: room for %d tokens and %d times: give both the same, at least 1", len(tokens), len(at))
+		return 0, fmt.Errorf("generate: room for %d tokens and %d times: give both the same, at least 1",
+			len(tokens), len(at))
 	case len(g.Pause) != 0 && len(g.Pause) != x.model.vocab.n:
 		return 0, fmt.Errorf("generate: %d tokens to pause at: the vocabulary has %d", len(g.Pause), x.model.vocab.n)
 	}
@@ -36,7 +37,8 @@ func (x *Context) Generate(s *Sampler, b *Batch, g *Generation, tokens []Token, 
 		return 0, err
 	}
 	c := C.struct_bridge_generation{
-		pending: C.llama_token(g.Pending), pos: C.llama_pos(g.Pos), end: C.llama_pos(g.End), most: C.int32_t(len(tokens)), patience: C.int64_t(g.Patience),
+		pending: C.llama_token(g.Pending), pos: C.llama_pos(g.Pos), end: C.llama_pos(g.End),
+		most: C.int32_t(len(tokens)), patience: C.int64_t(g.Patience),
 	}
 	var sampled C.llama_token
 	rc := C.bridge_generate(&s.c, x.c, b.c, x.signal.c, &c, (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(g.Pause))),

@@ -65,7 +65,8 @@ func TestGenerate(t *testing.T) {
 		patience time.Duration
 		pause    bool
 		calls    int // 0: any number
-	}{{"at once", 60, math.MaxInt64, false, 1}, {"seven at a time", 7, time.Hour, false, 9}, {"without patience", 60, 0, false, 60}, {"with pauses", 60, time.Hour, true, 0}} {
+	}{{"at once", 60, math.MaxInt64, false, 1}, {"seven at a time", 7, time.Hour, false, 9},
+		{"without patience", 60, 0, false, 60}, {"with pauses", 60, time.Hour, true, 0}} {
 		t.Run(test.name, func(t *testing.T) {
 			x, s, b := generator(t, m, 256)
 			g := Generation{Pending: NoToken, Pos: 1, End: 256, Patience: test.patience}
@@ -82,7 +83,8 @@ func TestGenerate(t *testing.T) {
 				if err != nil || n < 1 || g.Pending != tokens[n-1] || g.Pos != Pos(len(got)+n) {
 					t.Fatalf("%d tokens, %v, %+v", n, err, g)
 				}
-				if decodes := n - 1; pending == NoToken && g.Decoded != decodes || pending != NoToken && g.Decoded != decodes+1 {
+				if decodes := n - 1; pending == NoToken && g.Decoded != decodes ||
+					pending != NoToken && g.Decoded != decodes+1 {
 					t.Errorf("%d tokens chosen, %d decoded", n, g.Decoded)
 				}
 				if n < len(tokens) && test.pause && !g.Pause[g.Pending] {
@@ -128,7 +130,8 @@ func TestGenerateEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	g = Generation{Pending: NoToken, Pos: 1, End: 256, Patience: time.Hour}
-	if n, err := x.Generate(s, b, &g, make([]Token, 100), make([]int64, 100)); err != nil || n > 6 || !m.Vocab().EndsGeneration(g.Pending) {
+	if n, err := x.Generate(s, b, &g, make([]Token, 100), make([]int64, 100)); err != nil || n > 6 ||
+		!m.Vocab().EndsGeneration(g.Pending) {
 		t.Errorf("%d tokens, %v, %+v", n, err, g)
 	}
 }

@@ -41,10 +41,12 @@ func checkGrammar(gbnf string) error {
 			operators++
 		}
 		if depth > maxGroups {
-			return fmt.Errorf("%w: groups are nested more than %d deep: name some of them as rules", ErrGrammar, maxGroups)
+			return fmt.Errorf("%w: groups are nested more than %d deep: name some of them as rules",
+				ErrGrammar, maxGroups)
 		}
 		if operators > maxOperators {
-			return fmt.Errorf("%w: more than %d rules, groups and repetitions: give a smaller one", ErrGrammar, maxOperators)
+			return fmt.Errorf("%w: more than %d rules, groups and repetitions: give a smaller one", ErrGrammar,
+				maxOperators)
 		}
 	}
 	return nil

@@ -19,7 +19,8 @@ import (
 // by what a part of the rounds would have left: the embedded model alone is 6 MB, a context 4 MB.
 func TestNothingLeaks(t *testing.T) {
 	testenv.NotWithRace(t)
-	const warm, rounds, mostGrowth = 10, 30, 40 << 20 // one sampler of each round leaks 75 MB, and the allocator keeps up to 27
+	// one sampler of each round leaks 75 MB, and the allocator keeps up to 27
+	const warm, rounds, mostGrowth = 10, 30, 40 << 20
 	for range warm {
 		openAndClose(t)
 	}

@@ -64,7 +64,8 @@ func decode(t testing.TB, x *Context, pos int, tokens ...Token) error {
 }
 
 func TestDefaults(t *testing.T) {
-	if got, want := DefaultModelParams(), (ModelParams{GPULayers: -1, Load: LoadAuto}); got.GPULayers != want.GPULayers ||
+	if got, want := DefaultModelParams(), (ModelParams{GPULayers: -1,
+		Load: LoadAuto}); got.GPULayers != want.GPULayers ||
 		got.Load != want.Load || got.CheckTensors || got.Devices != nil || got.Progress != nil {
 		t.Errorf("model: got %+v, want %+v", got, want)
 	}
@@ -91,8 +92,10 @@ func TestParams(t *testing.T) {
 
 func TestModel(t *testing.T) {
 	m := loadDefault(t)
-	if m.Layers() != 6 || m.Width() != 256 || m.Parameters() != 5786880 || m.TrainedContext() != 512 || m.Vocab().Tokens() != 2080 {
-		t.Errorf("%d layers, width %d, %d parameters, context %d, %d tokens", m.Layers(), m.Width(), m.Parameters(), m.TrainedContext(), m.Vocab().Tokens())
+	if m.Layers() != 6 || m.Width() != 256 || m.Parameters() != 5786880 || m.TrainedContext() != 512 ||
+		m.Vocab().Tokens() != 2080 {
+		t.Errorf("%d layers, width %d, %d parameters, context %d, %d tokens", m.Layers(), m.Width(), m.Parameters(),
+			m.TrainedContext(), m.Vocab().Tokens())
 	}
 	if arch, ok := m.Meta("general.architecture"); !ok || arch != "llama" {
 		t.Errorf("general.architecture = %q, %v", arch, ok)
@@ -107,10 +110,12 @@ func TestModel(t *testing.T) {
 
 func TestVocab(t *testing.T) {
 	v := loadDefault(t).Vocab()
-	if v.Begin() != 2048 || v.End() != 2048 || !v.EndsGeneration(2048) || v.EndsGeneration(10) || !v.IsControl(2048) || !v.AddsBegin() || v.AddsEnd() {
+	if v.Begin() != 2048 || v.End() != 2048 || !v.EndsGeneration(2048) || v.EndsGeneration(10) || !v.IsControl(2048) ||
+		!v.AddsBegin() || v.AddsEnd() {
 		t.Errorf("special tokens: begin %d, end %d", v.Begin(), v.End())
 	}
-	for _, text := range []string{"", "func main() {\n\treturn\n}\n", "žluťoučký kůň 😀", "a\x00b", strings.Repeat("x ", 3000)} {
+	for _, text := range []string{"", "func main() {\n\treturn\n}\n", "žluťoučký kůň 😀", "a\x00b",
+		strings.Repeat("x ", 3000)} {
 		tokens, err := v.Tokenize(text, false, false)
 		if err != nil {
 			t.Fatal(err)
@@ -158,7 +163,9 @@ func TestLoadErrors(t *testing.T) {
 			return LoadModel(context.Background(), filepath.Join(dir, "none"), DefaultModelParams())
 		}, ErrLoad},
 		{"bad", func() (*Model, error) { return LoadModel(context.Background(), bad, DefaultModelParams()) }, ErrLoad},
-		{"empty", func() (*Model, error) { return LoadModelBytes(context.Background(), "x", nil, DefaultModelParams()) }, ErrLoad},
+		{"empty", func() (*Model, error) {
+			return LoadModelBytes(context.Background(), "x", nil, DefaultModelParams())
+		}, ErrLoad},
 		{"device", func() (*Model, error) {
 			return LoadModelBytes(context.Background(), "x", models.Default, ModelParams{Devices: []string{"nowhere0"}})
 		}, ErrDevice},
@@ -397,7 +404,10 @@ func TestDevices(t *testing.T) {
 	if err := Init(); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(Devices(), func(d Device) bool { return d.Kind == DeviceCPU && d.Name != "" && d.TotalBytes > 0 }) {
+	if !slices.ContainsFunc(Devices(), func(d Device) bool {
+		return d.Kind == DeviceCPU && d.Name != "" &&
+			d.TotalBytes > 0
+	}) {
 		t.Errorf("no CPU among %+v", Devices())
 	}
 	if err := AddRPC("127.0.0.1:1"); !errors.Is(err, ErrDevice) || strings.Contains(err.Error(), "\n") {

@@ -24,7 +24,8 @@ var home = takeHome(distRoot)
 // installed is where this build's llama.cpp is, also when it was moved.
 var installed = Installation{
 	LibDir: relocated(home, distRoot, distLibDir), LibPath: relocated(home, distRoot, distLibPath),
-	Backends: relocated(home, distRoot, distBackends), Bin: relocated(home, distRoot, distBin), Loader: relocated(home, distRoot, distLoader),
+	Backends: relocated(home, distRoot, distBackends), Bin: relocated(home, distRoot, distBin),
+	Loader: relocated(home, distRoot, distLoader),
 }
 
 // Installed returns where this build's llama.cpp is.
@@ -54,7 +55,8 @@ var initOnce = sync.OnceValue(func() error {
 		defer C.free(unsafe.Pointer(dir))
 	}
 	if !bool(C.bridge_backends_load(dir)) {
-		return why(fmt.Errorf("%w in %q: run 'make build' again, or check LLAMA_PREFIX", ErrNoBackend, installed.Backends))
+		return why(fmt.Errorf("%w in %q: run 'make build' again, or check LLAMA_PREFIX", ErrNoBackend,
+			installed.Backends))
 	}
 	C.llama_backend_init()
 	return nil
@@ -118,7 +120,8 @@ func describe(dev C.ggml_backend_dev_t) Device {
 func AddRPC(endpoint string) error {
 	conn, err := net.DialTimeout("tcp", endpoint, 5*time.Second) // llama.cpp aborts where there is no server
 	if err != nil {
-		return fmt.Errorf("%w: no RPC server at %s (%w): start ggml-rpc-server there, or correct the address", ErrDevice, endpoint, plainNetError(err))
+		return fmt.Errorf("%w: no RPC server at %s (%w): start ggml-rpc-server there, or correct the address",
+			ErrDevice, endpoint, plainNetError(err))
 	}
 	conn.Close()
 	name := C.CString(endpoint)
@@ -132,7 +135,8 @@ func AddRPC(endpoint string) error {
 	case 0:
 		return nil
 	case 1:
-		return fmt.Errorf("this llama.cpp has no RPC backend: %w: build llama.cpp with -DGGML_RPC=ON and use make LLAMA_PREFIX=…", errors.ErrUnsupported)
+		return fmt.Errorf("this llama.cpp has no RPC backend: %w: build llama.cpp with -DGGML_RPC=ON and use make "+
+			"LLAMA_PREFIX=…", errors.ErrUnsupported)
 	}
 	return fmt.Errorf("%w: %s does not answer as an RPC server of llama.cpp %s", ErrDevice, endpoint, Version())
 }

@@ -45,7 +45,8 @@ func (m Memory) Divide(seq Seq, from, to Pos, d int) {
 
 // Range is the lowest and the highest position of a sequence; -1 and -1 where it is empty.
 func (m Memory) Range(seq Seq) (low, high Pos) {
-	return Pos(C.llama_memory_seq_pos_min(m.c, C.llama_seq_id(seq))), Pos(C.llama_memory_seq_pos_max(m.c, C.llama_seq_id(seq)))
+	return Pos(C.llama_memory_seq_pos_min(m.c, C.llama_seq_id(seq))), Pos(C.llama_memory_seq_pos_max(m.c,
+		C.llama_seq_id(seq)))
 }
 
 // CanShift reports whether positions can be changed.

@@ -59,7 +59,8 @@ func LoadModelBytes(ctx context.Context, name string, gguf []byte, params ModelP
 }
 
 // load prepares what a load needs, runs it, and watches ctx and the progress meanwhile.
-func load(ctx context.Context, params ModelParams, run func(C.struct_llama_model_params) (*C.struct_llama_model, error)) (*Model, error) {
+func load(ctx context.Context, params ModelParams, run func(C.struct_llama_model_params) (*C.struct_llama_model,
+	error)) (*Model, error) {
 	if err := Init(); err != nil {
 		return nil, err
 	}
@@ -126,7 +127,8 @@ func (p *ModelParams) c() (c C.struct_llama_model_params, release func(), err er
 	if p.Devices == nil {
 		return c, func() {}, nil
 	}
-	array := (*C.ggml_backend_dev_t)(C.calloc(C.size_t(len(p.Devices)+1), C.size_t(unsafe.Sizeof(c.devices)))) // ends with NULL
+	// ends with NULL
+	array := (*C.ggml_backend_dev_t)(C.calloc(C.size_t(len(p.Devices)+1), C.size_t(unsafe.Sizeof(c.devices))))
 	release = func() { C.free(unsafe.Pointer(array)) }
 	devices := unsafe.Slice(array, len(p.Devices))
 	for i, name := range p.Devices {
@@ -152,7 +154,8 @@ func findDevice(name string) (C.ggml_backend_dev_t, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%w as %q: this machine or build has none but the CPU; leave --device out", ErrDevice, name)
+		return nil, fmt.Errorf("%w as %q: this machine or build has none but the CPU; leave --device out",
+			ErrDevice, name)
 	}
 	return nil, fmt.Errorf("%w as %q: there are %q", ErrDevice, name, names)
 }

@@ -13,14 +13,16 @@ func (s *Sampler) add(sampler *C.struct_llama_sampler) { C.llama_sampler_chain_a
 // AddLogitBias adds values to the logits of some tokens.
 func (s *Sampler) AddLogitBias(biases []LogitBias) {
 	if len(biases) > 0 {
-		s.add(C.llama_sampler_init_logit_bias(s.c.n, C.int32_t(len(biases)), (*C.llama_logit_bias)(unsafe.Pointer(&biases[0]))))
+		s.add(C.llama_sampler_init_logit_bias(s.c.n, C.int32_t(len(biases)),
+			(*C.llama_logit_bias)(unsafe.Pointer(&biases[0]))))
 	}
 }
 
 // AddPenalties makes tokens less likely that are among the last lastN: repeat divides, 1 is none; frequency and
 // presence subtract.
 func (s *Sampler) AddPenalties(lastN int, repeat, frequency, presence float32) {
-	s.add(C.llama_sampler_init_penalties(s.c.n, C.int32_t(lastN), C.float(repeat), C.float(frequency), C.float(presence)))
+	s.add(C.llama_sampler_init_penalties(s.c.n, C.int32_t(lastN), C.float(repeat), C.float(frequency),
+		C.float(presence)))
 }
 
 // AddDry makes tokens less likely that would continue a repetition of earlier text.

@@ -16,7 +16,8 @@ type choices struct {
 
 // CountChoices counts the choices of the sampler that is added next.
 func (s *Sampler) CountChoices() {
-	n := choices{at: C.llama_sampler_chain_n(s.c.chain) + 1, count: (*C.struct_bridge_choices)(C.calloc(1, C.sizeof_struct_bridge_choices))}
+	n := choices{at: C.llama_sampler_chain_n(s.c.chain) + 1,
+		count: (*C.struct_bridge_choices)(C.calloc(1, C.sizeof_struct_bridge_choices))}
 	s.add(C.bridge_choices_init(n.count))
 	s.choices = append(s.choices, n)
 }
@@ -34,7 +35,8 @@ func (s *Sampler) Choices() []Choices {
 // reports them of a chain of the same samplers and seeds. The error is ErrState where they are of another one.
 func (s *Sampler) ReplayChoices(counts []Choices) error {
 	if len(counts) != len(s.choices) {
-		return fmt.Errorf("replay choices: %w: it is of %d samplers that draw, and the chain has %d", ErrState, len(counts), len(s.choices))
+		return fmt.Errorf("replay choices: %w: it is of %d samplers that draw, and the chain has %d", ErrState,
+			len(counts), len(s.choices))
 	}
 	for i, n := range s.choices {
 		made := C.struct_bridge_choices{one: C.uint64_t(counts[i].One), more: C.uint64_t(counts[i].More)}

@@ -15,7 +15,8 @@ import (
 // format. It replaces what is there. The error is ErrState with llama.cpp's reason.
 func (x *Context) SaveState(path string, tokens []Token) error {
 	return x.stateFile("save", path, func(name *C.char) bool {
-		return bool(C.llama_state_save_file(x.c, name, (*C.llama_token)(unsafe.Pointer(unsafe.SliceData(tokens))), C.size_t(len(tokens))))
+		return bool(C.llama_state_save_file(x.c, name, (*C.llama_token)(unsafe.Pointer(unsafe.SliceData(tokens))),
+			C.size_t(len(tokens))))
 	})
 }
 
@@ -25,7 +26,8 @@ func (x *Context) SaveState(path string, tokens []Token) error {
 func (x *Context) LoadState(path string) ([]Token, error) {
 	tokens, n := x.tokenBuffer()
 	err := x.stateFile("load", path, func(name *C.char) bool {
-		return bool(C.llama_state_load_file(x.c, name, (*C.llama_token)(unsafe.Pointer(&tokens[0])), C.size_t(len(tokens)), &n))
+		return bool(C.llama_state_load_file(x.c, name, (*C.llama_token)(unsafe.Pointer(&tokens[0])),
+			C.size_t(len(tokens)), &n))
 	})
 	if err == nil {
 		err = x.checkTokens(tokens[:n])
@@ -42,7 +44,8 @@ func (x *Context) LoadState(path string) ([]Token, error) {
 // SaveSequence is SaveState for one sequence. llama-server takes such a file for one of its slots.
 func (x *Context) SaveSequence(path string, seq Seq, tokens []Token) error {
 	return x.stateFile("save", path, func(name *C.char) bool {
-		return C.llama_state_seq_save_file(x.c, name, C.llama_seq_id(seq), (*C.llama_token)(unsafe.Pointer(unsafe.SliceData(tokens))), C.size_t(len(tokens))) > 0
+		return C.llama_state_seq_save_file(x.c, name, C.llama_seq_id(seq),
+			(*C.llama_token)(unsafe.Pointer(unsafe.SliceData(tokens))), C.size_t(len(tokens))) > 0
 	})
 }
 
@@ -51,7 +54,8 @@ func (x *Context) SaveSequence(path string, seq Seq, tokens []Token) error {
 func (x *Context) LoadSequence(path string, seq Seq) ([]Token, error) {
 	tokens, n := x.tokenBuffer()
 	err := x.stateFile("load", path, func(name *C.char) bool {
-		return C.llama_state_seq_load_file(x.c, name, C.llama_seq_id(seq), (*C.llama_token)(unsafe.Pointer(&tokens[0])), C.size_t(len(tokens)), &n) > 0
+		return C.llama_state_seq_load_file(x.c, name, C.llama_seq_id(seq), (*C.llama_token)(unsafe.Pointer(&tokens[0])),
+			C.size_t(len(tokens)), &n) > 0
 	})
 	tokens = tokens[:n]
 	if err == nil {
@@ -86,7 +90,8 @@ func slotTokens(tokens []Token) ([]Token, error) {
 	case len(tokens) < slotWords || tokens[1] != slotVersion || tokens[2] < 0 || int(tokens[2]) > len(tokens)-slotWords:
 		return nil, fmt.Errorf("load state: %w: its tokens are packed by another version of llama-server", ErrState)
 	case len(tokens) > int(tokens[2])+slotWords || tokens[len(tokens)-1] != 0:
-		return nil, fmt.Errorf("load state: %w: it holds images or sound, which only llama-server can go on from", ErrState)
+		return nil, fmt.Errorf("load state: %w: it holds images or sound, which only llama-server can go on from",
+			ErrState)
 	}
 	return tokens[3 : len(tokens)-1], nil
 }
@@ -103,7 +108,8 @@ func (x *Context) tokenBuffer() (tokens []Token, n C.size_t) {
 func (x *Context) checkTokens(tokens []Token) error {
 	for _, token := range tokens {
 		if token < 0 || int(token) >= x.model.vocab.n {
-			return fmt.Errorf("load state: %w: it holds token %d, and the model has %d", ErrState, token, x.model.vocab.n)
+			return fmt.Errorf("load state: %w: it holds token %d, and the model has %d", ErrState, token,
+				x.model.vocab.n)
 		}
 	}
 	return nil

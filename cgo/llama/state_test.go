@@ -75,7 +75,8 @@ func TestStateErrors(t *testing.T) {
 		}
 		return path
 	}
-	tests := map[string]string{"missing": "/nope", "empty": file(nil), "text": file([]byte("no state at all, but a text")), "cut": file(data[:len(data)/2]),
+	tests := map[string]string{"missing": "/nope", "empty": file(nil),
+		"text": file([]byte("no state at all, but a text")), "cut": file(data[:len(data)/2]),
 		"tokens that do not exist": file(append(append(slices.Clone(data[:12]), 0xff, 0xff, 0, 0), data[16:]...)),
 	}
 	for name, path := range tests {
@@ -119,7 +120,8 @@ func TestSlotTokens(t *testing.T) {
 		"a bad count":     {[]Token{-1, 1, -3, 7, 0}, nil, "another version"},
 	} {
 		got, err := slotTokens(c.packed)
-		if c.err == "" && (err != nil || !slices.Equal(got, c.want)) || c.err != "" && (!errors.Is(err, ErrState) || !strings.Contains(err.Error(), c.err)) {
+		if c.err == "" && (err != nil || !slices.Equal(got, c.want)) || c.err != "" && (!errors.Is(err, ErrState) ||
+			!strings.Contains(err.Error(), c.err)) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}

@@ -26,7 +26,8 @@ func (x *Context) DecodeEach(b *Batch, tokens []Token, at []int64) (done int, er
 		return 0, fmt.Errorf("decode %d tokens in %d steps of %d: %w", len(tokens), steps, b.Len(), ErrBatch)
 	}
 	var n C.int32_t
-	rc := C.bridge_decode_each(x.c, b.c, (*C.llama_token)(unsafe.Pointer(&tokens[0])), C.int32_t(steps), (*C.int64_t)(unsafe.Pointer(&at[0])), &n)
+	rc := C.bridge_decode_each(x.c, b.c, (*C.llama_token)(unsafe.Pointer(&tokens[0])), C.int32_t(steps),
+		(*C.int64_t)(unsafe.Pointer(&at[0])), &n)
 	if rc == 0 {
 		return int(n), nil
 	}

@@ -12,7 +12,8 @@ import (
 const home = ""
 
 // errNoLlama is what every call that can fail returns in a build without llama.cpp.
-var errNoLlama = fmt.Errorf("built without llama.cpp: %w: build with 'make build', which fetches it and sets the build tag llama", errors.ErrUnsupported)
+var errNoLlama = fmt.Errorf("built without llama.cpp: %w: build with 'make build', which fetches it and sets the "+
+	"build tag llama", errors.ErrUnsupported)
 
 // Installed returns an error: this build has no llama.cpp.
 func Installed() (Installation, error) { return Installation{}, errNoLlama }

@@ -48,7 +48,8 @@ func (v *Vocab) tokenize(dst []Token, text string, addSpecial, parseSpecial bool
 		data = new(byte)
 	}
 	return int(C.llama_tokenize(v.c, (*C.char)(unsafe.Pointer(data)), C.int32_t(len(text)),
-		(*C.llama_token)(unsafe.Pointer(unsafe.SliceData(dst))), C.int32_t(len(dst)), C.bool(addSpecial), C.bool(parseSpecial)))
+		(*C.llama_token)(unsafe.Pointer(unsafe.SliceData(dst))), C.int32_t(len(dst)), C.bool(addSpecial),
+		C.bool(parseSpecial)))
 }
 
 // AppendPiece appends the bytes that a token stands for; one character may be spread over several tokens. Control
@@ -67,7 +68,8 @@ func (v *Vocab) AppendPiece(dst []byte, token Token, special bool) []byte {
 }
 
 func (v *Vocab) piece(buf []byte, token Token, special bool) int {
-	return int(C.llama_token_to_piece(v.c, C.llama_token(token), (*C.char)(unsafe.Pointer(&buf[0])), C.int32_t(len(buf)), 0, C.bool(special)))
+	return int(C.llama_token_to_piece(v.c, C.llama_token(token), (*C.char)(unsafe.Pointer(&buf[0])),
+		C.int32_t(len(buf)), 0, C.bool(special)))
 }
 
 // Detokenize is the text of a sequence of tokens. removeSpecial leaves begin and end tokens out, special shows control

@@ -24,7 +24,8 @@ func Open(name string) (*Library, error) {
 	var why [256]C.char
 	c := C.nvml_open(text, &why[0], C.int(len(why)))
 	if c == nil {
-		return nil, fmt.Errorf("open %s: %s: %w; NVIDIA's driver brings it", name, C.GoString(&why[0]), errors.ErrUnsupported)
+		return nil, fmt.Errorf("open %s: %s: %w; NVIDIA's driver brings it", name, C.GoString(&why[0]),
+			errors.ErrUnsupported)
 	}
 	return &Library{c}, nil
 }
@@ -56,7 +57,8 @@ func (l *Library) Read(device int) (Sample, error) {
 	var name [96]C.char
 	C.nvml_name(l.c, C.uint(device), &name[0], C.uint(len(name)))
 	sample := Sample{
-		Name: C.GoString(&name[0]), GPUPercent: int(s.gpu_percent), MemoryPercent: int(s.memory_percent), TotalBytes: uint64(s.total_bytes), UsedBytes: uint64(s.used_bytes),
+		Name: C.GoString(&name[0]), GPUPercent: int(s.gpu_percent), MemoryPercent: int(s.memory_percent),
+		TotalBytes: uint64(s.total_bytes), UsedBytes: uint64(s.used_bytes),
 		PowerMW: -1, EnergyMJ: -1,
 	}
 	if s.has_power != 0 {

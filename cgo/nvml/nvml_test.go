@@ -21,7 +21,8 @@ func TestRead(t *testing.T) {
 	if err != nil || n != 1 {
 		t.Errorf("%d devices, %v", n, err)
 	}
-	want := Sample{Name: "Fake GPU", GPUPercent: 87, MemoryPercent: 41, TotalBytes: 64 << 30, UsedBytes: 3 << 30, PowerMW: 250_500, EnergyMJ: 10_000}
+	want := Sample{Name: "Fake GPU", GPUPercent: 87, MemoryPercent: 41, TotalBytes: 64 << 30, UsedBytes: 3 << 30,
+		PowerMW: 250_500, EnergyMJ: 10_000}
 	if s, err := l.Read(0); err != nil || s != want {
 		t.Errorf("%+v, %v", s, err)
 	}

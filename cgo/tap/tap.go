@@ -16,14 +16,17 @@ package tap
 // static int tap_layout(int i) {
 //     const int v[] = {
 //         sizeof(struct tap_header), sizeof(struct tap_config), sizeof(struct tap_stats),
-//         TAP_OFFSET(config), TAP_OFFSET(queue_head), TAP_OFFSET(queue_tail), TAP_OFFSET(ring_head), TAP_OFFSET(ring_tail),
+//         TAP_OFFSET(config), TAP_OFFSET(queue_head), TAP_OFFSET(queue_tail), TAP_OFFSET(ring_head),
+//         TAP_OFFSET(ring_tail),
 //         TAP_OFFSET(room), TAP_OFFSET(waiting), TAP_OFFSET(collector_sleeps), TAP_OFFSET(work), TAP_OFFSET(attached),
 //         TAP_OFFSET(glob_hits), TAP_OFFSET(matched), TAP_OFFSET(stats), TAP_OFFSET(missing),
-//         TAP_OFFSET(config.start.layers_set), TAP_OFFSET(config.start.globs), TAP_OFFSET(config.overflow), TAP_OFFSET(config.backends), TAP_OFFSET(config.on_failure),
+//         TAP_OFFSET(config.start.layers_set), TAP_OFFSET(config.start.globs), TAP_OFFSET(config.overflow),
+//         TAP_OFFSET(config.backends), TAP_OFFSET(config.on_failure),
 //         TAP_OFFSET(stats.loss), TAP_OFFSET(stats.wait_ns), TAP_OFFSET(stats.unrecorded),
 //         TAP_OFFSET(config.start.window), TAP_OFFSET(selection), TAP_OFFSET(selections), sizeof(struct tap_selection),
 //         TAP_OFFSET(llama_version), TAP_OFFSET(seen), TAP_OFFSET(pid), TAP_OFFSET(layouts),
-//         TAP_OFFSET(config.start.looking), TAP_OFFSET(config.exact), TAP_OFFSET(config.cold), TAP_OFFSET(config.in_step),
+//         TAP_OFFSET(config.start.looking), TAP_OFFSET(config.exact), TAP_OFFSET(config.cold),
+//         TAP_OFFSET(config.in_step),
 //         TAP_OFFSET(config.turns), TAP_OFFSET(config.judge), TAP_OFFSET(n_turns), TAP_OFFSET(turn_ns),
 //     };
 //     return i < (int) (sizeof(v) / sizeof(v[0])) ? v[i] : -1;

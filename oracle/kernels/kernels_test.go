@@ -23,7 +23,8 @@ var onKernels = []struct {
 }{
 	{"oracle", "TestShortOfMemory", false},
 	{"oracle", "TestColdRun/moe", false},
-	{"resource/blockio", "TestFull|TestOrphans|TestTargets|TestCgroups|TestOldKernel|TestAddPID|TestPlain|TestPolled|TestPartly", true},
+	{"resource/blockio", "TestFull|TestOrphans|TestTargets|TestCgroups|TestOldKernel|" +
+		"TestAddPID|TestPlain|TestPolled|TestPartly", true},
 	{"resource/filemap", "TestReads|TestAbsent|TestFork", false},
 	{"resource/bpf", ".", false},
 	{"resource/pressure", ".", false},
@@ -70,7 +71,9 @@ func TestKernels(t *testing.T) {
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Fatalf("%s: %v\n%s", cmd, err, out)
 				}
-				out, status := machine.Run(t, k, 15*time.Minute, filepath.Join(root, p.dir), program, "-test.v", "-test.run", p.tests, "-test.skip", "/v1") // there are groups of version 2 alone
+				// There are groups of version 2 alone.
+				out, status := machine.Run(t, k, 15*time.Minute, filepath.Join(root, p.dir), program, "-test.v",
+					"-test.run", p.tests, "-test.skip", "/v1")
 				if t.Logf("%s", out); status != 0 || !strings.Contains(out, "--- PASS: ") {
 					t.Errorf("status %d", status)
 				}
