@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -23,58 +24,75 @@ const maxComputing = 64
 // Assembler is the [Sink] that joins reports to executions and decides what they were, once for all recorders. It is
 // for one goroutine. An error of a recorder does not keep a report from the others; the first one is returned.
 type Assembler struct {
-	recorders []io.Closer
-	decided   list[Decided]
-	live      list[Live]
-	describe  list[Describer]
-	retract   list[Retractor]
-	memory    list[Memory]
-	sampled   list[Sampled]
-	sequenced list[Sequenced]
+	fanout
+	// Joiner makes the rows of executions. Set before the first report, it may be that of another Assembler of the
+	// same process, which had the executions before.
+	Joiner *RowJoiner
+	// Slots are where tensors wait, see [SlotHold]. Its fields are set before the first report.
+	Slots SlotHold
 
+	recorders  []io.Closer
 	hold, held int64 // bytes
-	joiner     RowJoiner
 	ctxs       map[uint32]*assembly
 	graphs     map[uint64]*Graph
 	open       map[uint64]*Execution
 	free       []*Execution
+	refusal    *refusal // nil: everything is recorded
 	closed     bool
 }
 
-// assembly is the executions of a context that are not recorded yet, in order.
+// assembly is the executions of a context that are not both settled and recorded yet, in order.
 type assembly struct {
 	*Assembler
+	ctx         uint32
 	newest      uint64 // graph
 	waiting     []*Execution
+	settled     int          // of waiting
+	recorded    int          // of waiting
 	running     []*Execution // used again
 	first, last uint64       // executions that were recorded as undecided, 0 = none
+}
+
+// refusal is what the recorders beside that of tensors are handed when the Assembler is closed.
+type refusal struct {
+	decided list[Decided]
+	waiting []Execution
 }
 
 // NewAssembler makes an assembler for recorders that hear of a report in this order. hold is the most bytes of
 // undecided executions that it holds back; beyond them they are recorded as undecided. 0 = [DefaultHold].
 func NewAssembler(hold int64, recorders ...io.Closer) *Assembler {
-	return &Assembler{
-		recorders: recorders, decided: listOf[Decided](recorders), live: listOf[Live](recorders),
-		describe: listOf[Describer](recorders), retract: listOf[Retractor](recorders),
-		memory: listOf[Memory](recorders), sampled: listOf[Sampled](recorders), sequenced: listOf[Sequenced](recorders),
-		hold: cmp.Or(hold, DefaultHold), ctxs: map[uint32]*assembly{},
-		graphs: map[uint64]*Graph{}, open: map[uint64]*Execution{},
+	a := &Assembler{
+		fanout: newFanout(recorders...), Joiner: &RowJoiner{}, recorders: recorders, hold: cmp.Or(hold, DefaultHold),
+		ctxs: map[uint32]*assembly{}, graphs: map[uint64]*Graph{}, open: map[uint64]*Execution{},
 	}
+	if takers := listOf[Tensors](recorders); len(takers) > 0 {
+		a.Slots.to = takers[0]
+	}
+	return a
 }
 
 // assemblyOf returns that of a context.
 func assemblyOf(a *Assembler, ctx uint32) *assembly {
 	w := a.ctxs[ctx]
 	if w == nil {
-		w = &assembly{Assembler: a}
+		w = &assembly{Assembler: a, ctx: ctx}
 		a.ctxs[ctx] = w
 	}
 	return w
 }
 
+// assemblies are those of all contexts, by number.
+func assemblies(a *Assembler) (all []*assembly) {
+	for _, ctx := range slices.Sorted(maps.Keys(a.ctxs)) {
+		all = append(all, a.ctxs[ctx])
+	}
+	return all
+}
+
 // Context notes how a context cuts its batches.
 func (a *Assembler) Context(c *Context) error {
-	a.joiner.Context(c)
+	a.Joiner.Context(c)
 	return a.describe.each(func(r Describer) error { return r.Context(c) })
 }
 
@@ -88,21 +106,22 @@ func (a *Assembler) Graph(g *Graph) error {
 
 // Call notes the program's batch.
 func (a *Assembler) Call(c *Call) error {
-	a.joiner.Call(c)
+	a.Joiner.Call(c)
 	return nil
 }
 
 // SeqChange notes what the program did to sequences.
 func (a *Assembler) SeqChange(c *SeqChange) error {
-	a.joiner.SeqChange(c)
+	a.Joiner.SeqChange(c)
 	return a.sequenced.each(func(r Sequenced) error { return r.SeqChange(c) })
 }
 
 // Exec begins an execution. One of its context that has not ended lost its end.
 func (a *Assembler) Exec(e *Exec) error {
 	g := a.graphs[e.Graph]
-	if g == nil {
-		return fmt.Errorf("%w: execution %d of graph %d, which was not described", ErrDesync, e.Number, e.Graph)
+	if g == nil || g.Ctx != e.Ctx {
+		return fmt.Errorf("%w: execution %d of graph %d, which its context did not describe",
+			ErrDesync, e.Number, e.Graph)
 	}
 	if len(a.free) == 0 {
 		a.free = append(a.free, &Execution{})
@@ -111,10 +130,14 @@ func (a *Assembler) Exec(e *Exec) error {
 	x := a.free[last]
 	a.free = a.free[:last]
 	x.begin(e, g)
-	x.Rows, x.Begun, x.Phase = a.joiner.Join(x.Rows, x.Begun, e)
+	x.Rows, x.Begun, x.Phase = a.Joiner.Join(x.Rows, x.Begun, e)
 	w := assemblyOf(a, e.Ctx)
 	a.open[e.Number], w.waiting = x, append(w.waiting, x)
-	return a.live.each(func(r Live) error { return r.Begin(x) })
+	var err error
+	if !x.Undecided {
+		err = a.Slots.start(x)
+	}
+	return errors.Join(err, a.live.each(func(r Live) error { return r.Begin(x) }))
 }
 
 // Input keeps what an execution was given.
@@ -127,12 +150,38 @@ func (a *Assembler) Input(in *Input) error {
 	return nil
 }
 
-// Capture keeps a tensor that shows which experts were chosen, and releases it.
+// Capture hands a tensor to its recorder, unless it is not decided what its execution is. One that shows which experts
+// were chosen is kept.
 func (a *Assembler) Capture(c *Capture) error {
-	if x := a.open[c.Exec]; x != nil && c.For&ForRouting != 0 && c.Blocks <= 1 && c.Node >= 0 {
+	x := a.open[c.Exec]
+	if c.For&ForStream != 0 && a.Slots.to != nil {
+		if err := a.Slots.take(x, c); err != nil || !a.Slots.full() {
+			return err
+		}
+		return a.Relieve()
+	}
+	if x != nil && c.For&ForRouting != 0 && c.Blocks <= 1 && c.Node >= 0 {
 		x.routed(c)
 	}
 	c.Release()
+	return nil
+}
+
+// Relieve starts the executions that are held back with their tensors, because their slots are needed. They stay
+// undecided.
+func (a *Assembler) Relieve() error {
+	if a.Slots.held == 0 {
+		return nil
+	}
+	for _, w := range assemblies(a) {
+		for _, x := range w.waiting[w.settled:] {
+			if x.Undecided && !x.started {
+				if err := a.Slots.start(x); err != nil {
+					return err
+				}
+			}
+		}
+	}
 	return nil
 }
 
@@ -154,21 +203,21 @@ func (a *Assembler) Times(t *Times) error {
 	return nil
 }
 
-// ExecEnd ends an execution. It is recorded unless it is undecided, or a device may still compute it. Live recorders
-// hear of it after that: what happened to cells follows the execution in the log of events.
+// ExecEnd ends an execution. It is settled unless it is undecided, and recorded unless a device may still compute it
+// too. Live recorders hear of it after that: what happened to cells follows the execution in the log of events.
 func (a *Assembler) ExecEnd(e ExecEnd) error {
 	x := a.open[e.Number]
 	if x == nil {
 		return nil // its beginning was dropped, and counted
 	}
 	delete(a.open, e.Number)
-	x.Ended, x.End, x.computing = true, e, e.Async && e.Status == 0
-	x.End.Losses = nil
+	x.end(&e)
 	a.held += x.bytes()
 	w := assemblyOf(a, x.Ctx)
 	if running := w.computing(); !x.computing {
 		done(running)
 	} else if len(running) > maxComputing {
+		running[0].UntilNS = running[1].MonoNS
 		done(running[:1])
 	}
 	err := errors.Join(w.advance(), relieve(a)) // x is not used again before the next Exec
@@ -202,7 +251,7 @@ func (a *Assembler) Sync(e Sync) error {
 			continue
 		}
 		for i, x := range running[:n] {
-			if x.UntilNS = e.MonoNS; i+1 < n {
+			if x.UntilNS = e.MonoNS; i+1 < len(running) {
 				x.UntilNS = running[i+1].MonoNS
 			}
 		}
@@ -218,61 +267,101 @@ func (a *Assembler) Sync(e Sync) error {
 // Resolve decides what a context's executions up to e.Exec were.
 func (a *Assembler) Resolve(e Resolve) error {
 	w := assemblyOf(a, e.Ctx)
-	var errs []error
+	var failed error
 	if e.Discarded {
-		a.joiner.Forget(e.Ctx)
+		a.Joiner.Forget(e.Ctx)
 		if w.first != 0 {
 			first, last := w.first, w.last
-			errs = append(errs, a.retract.each(func(r Retractor) error { return r.Retract(e.Ctx, first, last) }))
+			failed = a.retract.each(func(r Retractor) error { return r.Retract(e.Ctx, first, last) })
 		}
 	}
 	w.first, w.last = 0, 0
 	for _, x := range w.waiting {
-		if x.Undecided && x.Number <= e.Exec {
-			x.Undecided = false
-			if e.Discarded {
-				x.Phase = PhaseSetup
-			}
+		if !x.Undecided || x.Number > e.Exec {
+			continue
+		}
+		x.Undecided, a.Slots.decided = false, true
+		if e.Discarded {
+			x.Phase = PhaseSetup
+			failed = errors.Join(failed, a.Slots.handOn(x))
+		} else if !x.started {
+			failed = errors.Join(failed, a.Slots.start(x))
 		}
 	}
-	errs = append(errs, w.advance(), a.live.each(func(r Live) error { return r.Resolve(e) }))
-	return errors.Join(errs...)
+	return errors.Join(failed, w.advance(), a.live.each(func(r Live) error { return r.Resolve(e) }))
 }
 
-// advance records what is ready at the head of a context's executions. One that has not ended, while a later one
-// began, lost its end.
+// advance settles and records what is ready at the head of a context's executions. One that has not ended, while a
+// later one began, lost its end.
 func (w *assembly) advance() error {
-	n := 0
+	n := w.recorded
 	for n < len(w.waiting) && (w.waiting[n].ready() || !w.waiting[n].Ended && n+1 < len(w.waiting)) {
 		n++
 	}
-	return w.record(n)
+	return errors.Join(w.settle(), w.record(n))
 }
 
-// record records the first n executions of a context.
-func (w *assembly) record(n int) error {
-	if n == 0 {
-		return nil
+// settle settles what has ended and is decided.
+func (w *assembly) settle() (failed error) {
+	for ; w.settled < len(w.waiting); w.settled++ {
+		x := w.waiting[w.settled]
+		if x.Undecided || !x.Ended && w.settled+1 == len(w.waiting) {
+			break
+		}
+		failed = errors.Join(failed, w.Slots.settle(x))
 	}
+	if w.Slots.decided {
+		failed = errors.Join(failed, w.Slots.commit(unsettled(w.Assembler)))
+	}
+	return failed
+}
+
+// unsettled is the first token of an execution that is not settled.
+func unsettled(a *Assembler) int64 {
+	first := int64(math.MaxInt64)
+	for _, w := range a.ctxs {
+		for _, x := range w.waiting[w.settled:] {
+			if len(x.Rows) > 0 {
+				first = min(first, x.TokenFirst)
+				break
+			}
+		}
+	}
+	return first
+}
+
+// record records the first n executions of a context, and gives up those that are settled too.
+func (w *assembly) record(n int) error {
+	due := w.waiting[w.recorded:n]
 	err := w.decided.each(func(r Decided) (first error) {
-		for _, x := range w.waiting[:n] {
+		for _, x := range due {
 			if err := r.Record(x); err != nil && first == nil {
 				first = err
 			}
 		}
 		return first
 	})
-	for _, x := range w.waiting[:n] {
-		delete(w.open, x.Number)
+	for i, x := range due {
 		if x.Ended {
 			w.held -= x.bytes()
 		}
 		if x.Undecided && x.Ended {
 			w.first, w.last = cmp.Or(w.first, x.Number), x.Number
 		}
+		if w.recorded+i >= w.settled {
+			x.shed() // it may wait for long
+		}
 	}
-	w.free = append(w.free, w.waiting[:n]...)
-	w.waiting = slices.Delete(w.waiting, 0, n)
+	w.recorded = n
+	over := w.waiting[:min(w.settled, n)]
+	for _, x := range over {
+		delete(w.open, x.Number)
+	}
+	if w.refusal == nil { // else recorders are still to be handed what these hold
+		w.free = append(w.free, over...)
+	}
+	w.settled, w.recorded = w.settled-len(over), w.recorded-len(over)
+	w.waiting = slices.Delete(w.waiting, 0, len(over))
 	return err
 }
 
@@ -282,8 +371,8 @@ func relieve(a *Assembler) error {
 		return nil
 	}
 	var errs []error
-	for _, ctx := range slices.Sorted(maps.Keys(a.ctxs)) {
-		w, n := a.ctxs[ctx], 0
+	for _, w := range assemblies(a) {
+		n := w.recorded
 		for n < len(w.waiting) && w.waiting[n].Ended && !w.waiting[n].computing {
 			n++
 		}
@@ -292,31 +381,84 @@ func relieve(a *Assembler) error {
 	return errors.Join(errs...)
 }
 
-// Buffer notes that memory came.
-func (a *Assembler) Buffer(b *Buffer) error {
-	return a.memory.each(func(r Memory) error { return r.Buffer(b) })
+// Refuse ends recording, after a failure or because a bound is reached. The recorder of tensors goes on counting:
+// executions of which it had written something, and those before them, are the run, since that is what was written;
+// others are decided about as before. The other recorders get nothing more, until Close hands them what waits now.
+func (a *Assembler) Refuse() error {
+	if a.refusal != nil || a.Slots.to == nil {
+		return nil
+	}
+	var others []io.Closer
+	var taker io.Closer
+	for _, r := range a.recorders {
+		if t, ok := r.(Tensors); ok && t == a.Slots.to {
+			taker = r
+		} else {
+			others = append(others, r)
+		}
+	}
+	a.refusal, a.fanout = &refusal{decided: listOf[Decided](others)}, newFanout(taker)
+	all := assemblies(a)
+	var started []*Execution
+	for _, w := range all {
+		for _, x := range w.waiting[w.recorded:] {
+			a.refusal.waiting = append(a.refusal.waiting, *x)
+		}
+		for _, x := range w.waiting[w.settled:] {
+			if x.started {
+				started = append(started, x)
+			}
+		}
+	}
+	errs := []error{a.Slots.to.Refuse(started)}
+	for _, w := range all {
+		written, last := false, uint64(0)
+		for _, x := range w.waiting[w.settled:] {
+			if x.Undecided {
+				written, last = written || x.started, x.Number
+			}
+		}
+		if written {
+			errs = append(errs, a.Resolve(Resolve{Ctx: w.ctx, Exec: last}))
+		}
+	}
+	return errors.Join(errs...)
 }
 
-// BufferEnd notes that memory went.
-func (a *Assembler) BufferEnd(e BufferEnd) error {
-	return a.memory.each(func(r Memory) error { return r.BufferEnd(e) })
+// Finish settles what waits, when the model has ended: nothing was discarded, so it was the run. What did not end,
+// because the model was killed, keeps what was captured of it.
+func (a *Assembler) Finish() error {
+	var errs []error
+	for _, w := range assemblies(a) {
+		for ; w.settled < len(w.waiting); w.settled++ {
+			x := w.waiting[w.settled]
+			if !x.started && x.Phase != PhaseSetup {
+				errs = append(errs, a.Slots.start(x))
+			}
+			errs = append(errs, a.Slots.settle(x))
+		}
+	}
+	if a.Slots.decided {
+		errs = append(errs, a.Slots.commit(math.MaxInt64))
+	}
+	return errors.Join(errs...)
 }
 
-// Sample notes a sampler's choice.
-func (a *Assembler) Sample(c *Sample) error {
-	return a.sampled.each(func(r Sampled) error { return r.Sample(c) })
-}
-
-// Close records what waits, when the model has ended: nothing was discarded, so it was the run. Then it closes the
-// recorders. It may be called twice.
+// Close finishes, records what waits and closes the recorders. It may be called twice.
 func (a *Assembler) Close() error {
 	if a.closed {
 		return nil
 	}
 	a.closed = true
-	var errs []error
-	for _, ctx := range slices.Sorted(maps.Keys(a.ctxs)) {
-		w := a.ctxs[ctx]
+	errs := []error{a.Finish()}
+	if a.refusal != nil {
+		for i := range a.refusal.waiting {
+			x := &a.refusal.waiting[i]
+			x.Undecided = x.Undecided && !x.Ended
+			errs = append(errs, a.refusal.decided.each(func(r Decided) error { return r.Record(x) }))
+		}
+	}
+	for _, w := range assemblies(a) {
 		done(w.waiting)
 		for _, x := range w.waiting {
 			x.Undecided = x.Undecided && !x.Ended

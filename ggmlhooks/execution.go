@@ -1,9 +1,6 @@
 package ggmlhooks
 
-import (
-	"io"
-	"slices"
-)
+import "slices"
 
 // Execution is one execution of a graph with all that was reported of it. Recorders may read it during the call that
 // hands it to them; only its Graph stays valid.
@@ -22,12 +19,14 @@ type Execution struct {
 	Inputs    []Input
 	Routing   []Capture // small tensors that show which experts were chosen; Release is nil
 	Ended     bool      // false: it began, and its end was lost or never came
-	End       ExecEnd   // without Losses
+	End       ExecEnd
 	// DoneNS is when a device had computed it and SyncNS how long the program waited for that; 0 = not known.
 	DoneNS, SyncNS int64
 	// UntilNS is when the next execution was handed to the device, or all were done; 0 = not known.
 	UntilNS   int64
-	computing bool // a device may still compute it
+	computing bool      // a device may still compute it
+	started   bool      // the recorder of tensors has it
+	held      []Capture // tensors that wait in their slots until it is started or discarded
 }
 
 // BeganNS is when ggml was given the graph, or where that is not known when the program was about to.
@@ -41,66 +40,13 @@ func (x *Execution) BeganNS() int64 {
 	return x.MonoNS
 }
 
-// A recorder has Close, and those of these interfaces whose reports it needs. Reports come in the order in which
-// things happened, from one goroutine.
-type (
-	// Decided records executions once it is known whether they were set-up and a device has computed them: in
-	// order per context.
-	Decided interface{ Record(*Execution) error }
-	// Live follows executions as they happen.
-	Live interface {
-		Begin(*Execution) error
-		End(*Execution) error
-		Resolve(Resolve) error // of the executions of a context up to a number
-	}
-	// Describer takes contexts, and each graph before its first execution.
-	Describer interface {
-		Context(*Context) error
-		Graph(*Graph) error
-	}
-	// Retractor learns that the executions first to last of a context, recorded as undecided, were set-up.
-	Retractor interface {
-		Retract(ctx uint32, first, last uint64) error
-	}
-	// Memory follows buffers.
-	Memory interface {
-		Buffer(*Buffer) error
-		BufferEnd(BufferEnd) error
-	}
-	// Sampled takes the choices of samplers.
-	Sampled interface{ Sample(*Sample) error }
-	// Sequenced takes what the program does to sequences.
-	Sequenced interface{ SeqChange(*SeqChange) error }
-)
-
-// list is the recorders that want one kind of report.
-type list[T any] []T
-
-func listOf[T any](recorders []io.Closer) (l list[T]) {
-	for _, r := range recorders {
-		if t, ok := r.(T); ok {
-			l = append(l, t)
-		}
-	}
-	return l
-}
-
-// each calls f for all of them and returns the first error.
-func (l list[T]) each(f func(T) error) (first error) {
-	for _, r := range l {
-		if err := f(r); err != nil && first == nil {
-			first = err
-		}
-	}
-	return first
-}
-
 // begin makes an execution new, in its old memory.
 func (x *Execution) begin(e *Exec, g *Graph) {
 	was := *x
 	*x = Execution{
 		Exec: *e, Graph: g, Undecided: e.Provisional, Rows: was.Rows[:0], Begun: was.Begun[:0],
 		Times: Times{Nodes: was.Times.Nodes[:0]}, Inputs: was.Inputs[:0], Routing: was.Routing[:0],
+		End: ExecEnd{Losses: was.End.Losses[:0]}, held: was.held,
 	}
 	x.Tokens, x.Pos = append(was.Tokens[:0], e.Tokens...), append(was.Pos[:0], e.Pos...)
 	x.Outputs = append(was.Outputs[:0], e.Outputs...)
@@ -114,6 +60,12 @@ func again[T any](s []T) ([]T, *T) {
 		s = append(s, *new(T))
 	}
 	return s, &s[len(s)-1]
+}
+
+func (x *Execution) end(e *ExecEnd) {
+	losses := append(x.End.Losses[:0], e.Losses...)
+	x.Ended, x.End, x.computing = true, *e, e.Async && e.Status == 0
+	x.End.Losses = losses
 }
 
 func (x *Execution) input(in *Input) {
@@ -143,6 +95,9 @@ func (x *Execution) bytes() int64 {
 	}
 	return int64(n)
 }
+
+// shed gives up what only [Decided] recorders need.
+func (x *Execution) shed() { x.Times.Nodes, x.Inputs, x.Routing = nil, nil, nil }
 
 // ready reports whether it can be recorded.
 func (x *Execution) ready() bool { return x.Ended && !x.Undecided && !x.computing }

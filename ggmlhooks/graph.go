@@ -99,3 +99,11 @@ type Graph struct {
 	Nodes     []Node
 	Leafs     []Leaf
 }
+
+// captures reports whether the tap may capture a node, or the leaf -1-node.
+func (g *Graph) captures(node int) bool {
+	if node < 0 {
+		return -1-node < len(g.Leafs)
+	}
+	return node < len(g.Nodes) && g.Nodes[node].Wanted
+}

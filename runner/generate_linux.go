@@ -62,9 +62,8 @@ func Generate(ctx context.Context, o Options, c Capture) (result Result, err err
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	h := &handing{region: region, to: c.OnTensor, ended: make(chan struct{})}
-	h.recorder = capture.NewRecorder(capture.Options{
-		Selection: selection, Stream: h, Tokens: noTokens{}, HoldBytes: region.PoolBytes() / 2, HoldUnit: collect.SlotBytes,
-	})
+	h.assembler = ggmlhooks.NewAssembler(0, capture.NewRecorder(capture.Options{Selection: selection, Stream: h}))
+	h.assembler.Slots.Bound, h.assembler.Slots.Size = region.PoolBytes()/2, collect.SlotBytes
 	handed := make(chan error, 1)
 	aside(func() { handed <- h.run(cancel) })
 	cfg := *o.Config
@@ -102,19 +101,19 @@ func aside(f func()) {
 
 // handing hands over what the tap copies. It is a capture.Stream for one goroutine.
 type handing struct {
-	region   *collect.Region
-	recorder *capture.Recorder
-	to       func(*Tensor) error
-	ended    chan struct{} // closed when the model is gone
-	tensor   Tensor
-	n        int64 // tensors handed over
+	region    *collect.Region
+	assembler *ggmlhooks.Assembler
+	to        func(*Tensor) error
+	ended     chan struct{} // closed when the model is gone
+	tensor    Tensor
+	n         int64 // tensors handed over
 }
 
 // run reads until the model is gone, on a thread of its own.
 func (h *handing) run(cancel context.CancelCauseFunc) error {
 	const pause = 2 * time.Millisecond
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 19) // of this thread; without it the model is a little slower
-	reader := collect.NewReader(h.region, h.recorder)
+	reader := collect.NewReader(h.region, h.assembler)
 	for gone := false; ; {
 		select {
 		case <-h.ended:
@@ -123,7 +122,7 @@ func (h *handing) run(cancel context.CancelCauseFunc) error {
 		}
 		_, err := reader.Drain()
 		if err == nil && gone {
-			err = h.recorder.Finish()
+			err = h.assembler.Close()
 		}
 		if err != nil {
 			h.region.Stop() // a model that waits for room continues
@@ -162,7 +161,3 @@ func (h *handing) AppendExecution(*stream.Execution) error    { return nil }
 func (h *handing) AppendRequest(ggmlhooks.RequestBegin) error { return nil }
 func (h *handing) AppendResolution(stream.Resolution) error   { return nil }
 func (h *handing) Commit() error                              { return nil }
-
-type noTokens struct{}
-
-func (noTokens) Append(uint32, *ggmlhooks.Row) error { return nil }

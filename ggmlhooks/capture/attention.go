@@ -2,7 +2,6 @@ package capture
 
 import (
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -18,7 +17,7 @@ type Attention struct {
 	Cells   string  `json:"cells"`           // packets that say into which cell of the cache each key row went
 	Mask    string  `json:"mask"`            // packets of the mask, [n_kv, n_tokens]
 	Sinks   string  `json:"sinks,omitempty"` // packets of the attention sinks, [n_head]
-	Map     string  `json:"map,omitempty"`   // packets of the map itself, where flash attention was off; then the others are empty
+	Map     string  `json:"map,omitempty"`   // packets of the map itself: flash attention was off, and the others are empty
 	NKV     int     `json:"n_head_kv"`
 	HeadDim int     `json:"head_dim"`
 	Scale   float32 `json:"scale"`
@@ -27,29 +26,19 @@ type Attention struct {
 	KType   int     `json:"k_type"` // ggml type of the keys that flash attention read: they were rounded to it
 }
 
-// noteAttention finds the attention of each layer of a graph that it is captured of.
-func (r *Recorder) noteAttention(g *ggmlhooks.Graph) {
+// attentions reports the attention of each layer of a graph that it is captured of.
+func (g *graph) attentions(attach func(Attention)) {
 	if g.Attention == ggmlhooks.AttentionNone {
 		return
 	}
-	known := r.graphs[g.ID]
 	for i := range g.Nodes {
-		n := &g.Nodes[i]
-		a := Attention{Ctx: g.Ctx, Layer: n.Layer}
-		switch {
+		switch n := &g.Nodes[i]; {
 		case n.Op == "FLASH_ATTN_EXT" && len(n.Src) >= 4 && g.Attention == ggmlhooks.AttentionKeep:
-			a = flashAttention(known, i)
+			attach(flashAttention(g, i))
 		case n.Op == "SOFT_MAX" && n.Component == ggmlhooks.ComponentAttention && n.Wanted:
-			a.Map = known.names[i]
-			a.Scale = math.Float32frombits(uint32(n.OpParams[0]))
-		default:
-			continue
-		}
-		if a.Q == "" && a.Map == "" {
-			continue
-		}
-		if !slices.Contains(r.use.Attached, a) {
-			r.use.Attached = append(r.use.Attached, a)
+			attach(Attention{
+				Ctx: g.Ctx, Layer: n.Layer, Map: g.names[i], Scale: math.Float32frombits(uint32(n.OpParams[0])),
+			})
 		}
 	}
 }
@@ -66,9 +55,9 @@ func flashAttention(known *graph, i int) Attention {
 	if q := root(g, n.Src[0]); q >= 0 {
 		a.Q = known.names[q]
 	}
-	a.Mask = packetName(known, root(g, n.Src[3]))
+	a.Mask = known.packetName(root(g, n.Src[3]))
 	if len(n.Src) > 4 {
-		a.Sinks = packetName(known, n.Src[4])
+		a.Sinks = known.packetName(n.Src[4])
 	}
 	k := view(g, n.Src[1])
 	if k != nil {
@@ -79,7 +68,7 @@ func flashAttention(known *graph, i int) Attention {
 		w := &g.Nodes[j]
 		if w.Op == "SET_ROWS" && len(w.Src) >= 2 && strings.HasPrefix(w.Name, cache+" ") && cache != "" {
 			a.K = known.names[j]
-			a.Cells = packetName(known, w.Src[1])
+			a.Cells = known.packetName(w.Src[1])
 		}
 	}
 	return a
@@ -112,17 +101,6 @@ func cacheOf(g *ggmlhooks.Graph, at int32) string {
 	}
 	if at >= 0 { // the view shows what SET_ROWS returned: the cache itself
 		return strings.TrimSuffix(g.Nodes[at].Name, " (view)")
-	}
-	return ""
-}
-
-// packetName is the name of the packets of a node or leaf.
-func packetName(g *graph, at int32) string {
-	switch {
-	case at >= 0:
-		return g.names[at]
-	case int(-1-at) < len(g.leafs):
-		return g.leafs[-1-at]
 	}
 	return ""
 }

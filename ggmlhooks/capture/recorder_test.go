@@ -53,6 +53,7 @@ func (t tokens) Append(ctx uint32, row *ggmlhooks.Row) error {
 // bench drives a recorder with one context whose graph has one captured node of one value per token.
 type bench struct {
 	*testing.T
+	*ggmlhooks.Assembler
 	script   *script
 	recorder *Recorder
 	call     uint64
@@ -65,7 +66,8 @@ func newBench(t *testing.T, o Options) *bench {
 	b := &bench{T: t, script: &script{}}
 	o.Stream, o.Tokens = b.script, tokens{b.script}
 	b.recorder = NewRecorder(o)
-	b.check(b.recorder.Graph(&ggmlhooks.Graph{ID: 1, Tokens: 1, Nodes: []ggmlhooks.Node{
+	b.Assembler = ggmlhooks.NewAssembler(0, b.recorder)
+	b.check(b.Graph(&ggmlhooks.Graph{ID: 1, Tokens: 1, Nodes: []ggmlhooks.Node{
 		{Name: "l_out-0", Op: "ADD", Occurrence: 1, Wanted: true, Computed: true, Alias: -1, Rows: ggmlhooks.RowsTokens, RowDim: 1, NE: [4]int64{1, 2, 1, 1}},
 	}}))
 	return b
@@ -92,21 +94,21 @@ func (b *bench) decode(provisional, read bool, ids ...int32) {
 		e.Pos = append(e.Pos, pos)
 	}
 	b.next += int64(len(ids))
-	b.check(b.recorder.Call(&call))
-	b.check(b.recorder.Exec(&e))
+	b.check(b.Call(&call))
+	b.check(b.Exec(&e))
 	b.open++
-	b.check(b.recorder.Capture(&ggmlhooks.Capture{
+	b.check(b.Capture(&ggmlhooks.Capture{
 		Exec: b.exec, Graph: 1, Node: 0, NE: [4]int64{1, int64(len(ids)), 1, 1}, RowCount: len(ids), Blocks: 1,
-		Data: make([]byte, 4*len(ids)), Release: func() { b.open-- },
+		For: ggmlhooks.ForStream, Data: make([]byte, 4*len(ids)), Release: func() { b.open-- },
 	}))
-	b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{
+	b.check(b.ExecEnd(ggmlhooks.ExecEnd{
 		Number: b.exec, MonoNS: int64(b.exec)*100 + 50, Selected: ggmlhooks.Count{Packets: 1, Bytes: 4 * uint64(len(ids))}, OwnNS: 3, WaitNS: 2, Cuts: 5, CutNS: int64(b.exec % 3 * 100),
 	}))
 }
 
 func (b *bench) resolve(discarded bool) {
 	b.Helper()
-	b.check(b.recorder.Resolve(ggmlhooks.Resolve{Exec: b.exec, Discarded: discarded}))
+	b.check(b.Resolve(ggmlhooks.Resolve{Exec: b.exec, Discarded: discarded}))
 }
 
 func (b *bench) want(events ...string) {
@@ -130,12 +132,12 @@ func TestWarmUpIsDropped(t *testing.T) {
 	b.decode(true, false, 5, 6)
 	b.resolve(false)
 	b.decode(false, true, 7)
-	b.check(b.recorder.Finish())
+	b.check(b.Finish())
 	b.want("exec 2 rows 2 prefill", "packet l_out-0 exec 2 tokens 0+2 prefill", "token 0 id 5 prefill", "token 1 id 6 prefill",
 		"exec 3 rows 1 decode", "packet l_out-0 exec 3 tokens 2+1 decode", "token 2 id 7 decode")
 	use := b.recorder.Use()
 	if use.Setup.Discarded != (ggmlhooks.Count{Packets: 1, Bytes: 8}) || use.Setup.Selected != use.Setup.Discarded || use.Setup.OwnNS != 3 ||
-		use.Run.Selected != (ggmlhooks.Count{Packets: 2, Bytes: 12}) || use.Run.Written != use.Run.Selected || use.Run.WaitNS != 4 || use.Run.Cuts != 10 || use.Setup.Cuts != 5 || use.CutNS != 200 || use.Rows[ggmlhooks.PhaseSetup] != 2 || use.Rows[ggmlhooks.PhaseDecode] != 1 || use.NS[ggmlhooks.PhaseSetup] != 50 || use.Held != 0 {
+		use.Run.Selected != (ggmlhooks.Count{Packets: 2, Bytes: 12}) || use.Run.Written != use.Run.Selected || use.Run.WaitNS != 4 || use.Run.Cuts != 10 || use.Setup.Cuts != 5 || use.CutNS != 200 || use.Rows[ggmlhooks.PhaseSetup] != 2 || use.Rows[ggmlhooks.PhaseDecode] != 1 || use.NS[ggmlhooks.PhaseSetup] != 50 {
 		t.Errorf("use %+v", use)
 	}
 }
@@ -146,7 +148,7 @@ func TestWarmUpThatHadToBeWritten(t *testing.T) {
 	if len(b.script.events) != 0 {
 		t.Errorf("written without need: %q", b.script.events)
 	}
-	b.check(b.recorder.Relieve())
+	b.check(b.Relieve())
 	b.resolve(true)
 	b.want("exec 1 rows 1 prefill", "packet l_out-0 exec 1 tokens 0+1 prefill", "resolve 1-1 setup")
 }
@@ -155,18 +157,18 @@ func TestWarmUpThatHadToBeWritten(t *testing.T) {
 func TestRequests(t *testing.T) {
 	b := newBench(t, Options{})
 	b.decode(true, false, 9)
-	b.check(b.recorder.Relieve())
+	b.check(b.Relieve())
 	b.resolve(true)
 	b.next = 0
 	b.decode(true, false, 5, 6)
 	b.resolve(false)
-	b.check(b.recorder.SeqChange(&ggmlhooks.SeqChange{Ctx: 7, Kind: ggmlhooks.SeqSampler}))
+	b.check(b.SeqChange(&ggmlhooks.SeqChange{Ctx: 7, Kind: ggmlhooks.SeqSampler}))
 	b.decode(false, true, 7)
 	b.decode(false, true, 8)
-	b.check(b.recorder.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqSampler}))
-	b.check(b.recorder.SeqChange(&ggmlhooks.SeqChange{Ctx: 7, Kind: ggmlhooks.SeqSampler}))
+	b.check(b.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqSampler}))
+	b.check(b.SeqChange(&ggmlhooks.SeqChange{Ctx: 7, Kind: ggmlhooks.SeqSampler}))
 	b.decode(false, true, 7)
-	b.check(b.recorder.SeqChange(&ggmlhooks.SeqChange{Ctx: 7, Kind: ggmlhooks.SeqSampler}))
+	b.check(b.SeqChange(&ggmlhooks.SeqChange{Ctx: 7, Kind: ggmlhooks.SeqSampler}))
 	b.decode(false, true, 7)
 	want := []ggmlhooks.RequestBegin{
 		{Number: 0}, {Number: 0}, {Number: 1, Cause: ggmlhooks.RequestSampler}, {Number: 2, Cause: ggmlhooks.RequestSampler},
@@ -196,9 +198,9 @@ func TestMixedBatches(t *testing.T) {
 			next[seq]++
 		}
 		b.next += int64(len(tokens))
-		b.check(b.recorder.Call(&call))
-		b.check(b.recorder.Exec(&e))
-		b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{Number: b.exec, MonoNS: int64(b.exec)*100 + 70}))
+		b.check(b.Call(&call))
+		b.check(b.Exec(&e))
+		b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: b.exec, MonoNS: int64(b.exec)*100 + 70}))
 	}
 	b.decode(false, true, 5, 6, 7)
 	b.decode(false, true, 8)
@@ -216,10 +218,13 @@ func TestMixedBatches(t *testing.T) {
 // Tokens are recorded in their order, whichever context is decided about first.
 func TestTokensOfContextsInOrder(t *testing.T) {
 	b := newBench(t, Options{})
-	one := func(ctx uint32, exec uint64, token int64, provisional bool) {
-		b.check(b.recorder.Exec(&ggmlhooks.Exec{Number: exec, Graph: 1, Ctx: ctx, TokenFirst: token, Tokens: []int32{int32(token)}, Provisional: provisional}))
+	for ctx := range uint32(2) {
+		b.check(b.Graph(&ggmlhooks.Graph{ID: uint64(ctx) + 2, Ctx: ctx + 1, Tokens: 1}))
 	}
-	end := func(exec uint64) { b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{Number: exec})) }
+	one := func(ctx uint32, exec uint64, token int64, provisional bool) {
+		b.check(b.Exec(&ggmlhooks.Exec{Number: exec, Graph: uint64(ctx) + 1, Ctx: ctx, TokenFirst: token, Tokens: []int32{int32(token)}, Provisional: provisional}))
+	}
+	end := func(exec uint64) { b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: exec})) }
 	one(0, 1, 0, true)
 	end(1)
 	one(1, 2, 1, false)
@@ -227,11 +232,11 @@ func TestTokensOfContextsInOrder(t *testing.T) {
 	end(3)
 	end(2)
 	one(0, 4, 3, true)
-	b.check(b.recorder.Resolve(ggmlhooks.Resolve{Exec: 4})) // execution 4 still runs
+	b.check(b.Resolve(ggmlhooks.Resolve{Exec: 4})) // execution 4 still runs
 	one(1, 5, 4, false)
 	end(5)
 	end(4)
-	b.check(b.recorder.Finish())
+	b.check(b.Finish())
 	order := []string{}
 	for _, event := range b.script.events {
 		if strings.HasPrefix(event, "token") {
@@ -243,17 +248,18 @@ func TestTokensOfContextsInOrder(t *testing.T) {
 	}
 }
 
-// What is held is counted by the slots that it takes, and written as soon as it takes more than it may.
+// What is held is written as soon as it takes more slots than it may: after that it comes as it was captured.
 func TestHoldBound(t *testing.T) {
-	b := newBench(t, Options{HoldBytes: 128, HoldUnit: 64})
+	b := newBench(t, Options{})
+	b.Slots.Bound, b.Slots.Size = 128, 64
 	b.decode(true, false, 9)
 	b.decode(true, false, 9)
-	if held := b.recorder.Use().Held; held != 128 || len(b.script.events) != 0 {
-		t.Errorf("%d bytes held; written under the bound: %q", held, b.script.events)
+	if b.open != 2 || len(b.script.events) != 0 {
+		t.Errorf("%d tensors held; written under the bound: %q", b.open, b.script.events)
 	}
 	b.decode(true, false, 9)
-	if held := b.recorder.Use().Held; held != 0 {
-		t.Errorf("%d bytes held", held)
+	if b.open != 0 || len(b.script.events) != 6 {
+		t.Errorf("%d tensors held; written above the bound: %q", b.open, b.script.events)
 	}
 	b.resolve(false)
 	b.want("exec 1 rows 1 prefill", "packet l_out-0 exec 1 tokens 0+1 prefill", "exec 2 rows 1 prefill", "packet l_out-0 exec 2 tokens 1+1 prefill",
@@ -263,15 +269,15 @@ func TestHoldBound(t *testing.T) {
 func TestModelKilledUndecided(t *testing.T) {
 	b := newBench(t, Options{})
 	b.decode(true, false, 9)
-	b.check(b.recorder.Finish())
+	b.check(b.Finish())
 	b.want("exec 1 rows 1 prefill", "packet l_out-0 exec 1 tokens 0+1 prefill", "token 0 id 9 prefill")
 }
 
 func TestMaintenance(t *testing.T) {
 	b := newBench(t, Options{})
-	b.check(b.recorder.Graph(&ggmlhooks.Graph{ID: 2}))
-	b.check(b.recorder.Exec(&ggmlhooks.Exec{Number: 7, Graph: 2, TokenFirst: -1}))
-	b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{Number: 7}))
+	b.check(b.Graph(&ggmlhooks.Graph{ID: 2}))
+	b.check(b.Exec(&ggmlhooks.Exec{Number: 7, Graph: 2, TokenFirst: -1}))
+	b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: 7}))
 	b.want("exec 7 rows 0 maintenance")
 	if use := b.recorder.Use(); use.Graphs[ggmlhooks.PhaseMaintenance] != 1 {
 		t.Errorf("use %+v", use)
@@ -283,10 +289,10 @@ func TestFailureReleasesEverything(t *testing.T) {
 	b.decode(true, false, 9)
 	b.decode(true, false, 9)
 	b.script.fail = errors.New("disk full")
-	if err := b.recorder.Resolve(ggmlhooks.Resolve{Exec: 2}); !errors.Is(err, b.script.fail) {
+	if err := b.Resolve(ggmlhooks.Resolve{Exec: 2}); !errors.Is(err, b.script.fail) {
 		t.Errorf("error %v", err)
 	}
-	b.recorder.Refuse()
+	b.Refuse()
 	if b.open != 0 {
 		t.Errorf("%d captures were not released", b.open)
 	}
@@ -297,11 +303,11 @@ func TestFailureReleasesEverything(t *testing.T) {
 
 func TestUnannounced(t *testing.T) {
 	b := newBench(t, Options{})
-	if err := b.recorder.Exec(&ggmlhooks.Exec{Number: 1, Graph: 99}); !errors.Is(err, ggmlhooks.ErrDesync) {
+	if err := b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 99}); !errors.Is(err, ggmlhooks.ErrDesync) {
 		t.Errorf("unknown graph: %v", err)
 	}
 	released := false
-	err := b.recorder.Capture(&ggmlhooks.Capture{Exec: 99, Release: func() { released = true }})
+	err := b.Capture(&ggmlhooks.Capture{Exec: 99, For: ggmlhooks.ForStream, Release: func() { released = true }})
 	if !errors.Is(err, ggmlhooks.ErrDesync) || !released {
 		t.Errorf("unknown execution: %v, released %v", err, released)
 	}
@@ -312,12 +318,12 @@ func TestSampledSlices(t *testing.T) {
 	var packet stream.Packet
 	b := newBench(t, Options{Selection: ggmlhooks.Selection{Granularity: ggmlhooks.SampledSlices, SamplingRate: 0.25, Seed: 11}})
 	b.recorder.o.Stream = &grab{b.script, &packet, &kept}
-	b.check(b.recorder.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, TokenFirst: 0, Tokens: []int32{1}, Pos: []int32{0}}))
+	b.check(b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, TokenFirst: 0, Tokens: []int32{1}, Pos: []int32{0}}))
 	data := make([]byte, 40*4)
 	for i := range data {
 		data[i] = byte(i / 4)
 	}
-	b.check(b.recorder.Capture(&ggmlhooks.Capture{Exec: 1, Graph: 1, NE: [4]int64{40, 1, 1, 1}, RowCount: 1, Blocks: 1, Data: data, Release: func() {}}))
+	b.check(b.Capture(&ggmlhooks.Capture{Exec: 1, Graph: 1, NE: [4]int64{40, 1, 1, 1}, RowCount: 1, Blocks: 1, For: ggmlhooks.ForStream, Data: data, Release: func() {}}))
 	var want []byte
 	for _, i := range label.SampleIndices(nil, packet.SampleSeed, packet.SampleTotal, ggmlhooks.SampleSize(packet.SampleTotal, 0.25)) {
 		want = append(want, data[i*4:i*4+4]...)
@@ -355,13 +361,13 @@ func TestWhole(t *testing.T) {
 	whole("nothing", true)
 	b.decode(true, false, 1, 2)
 	whole("held", true)
-	b.check(b.recorder.Relieve())
+	b.check(b.Relieve())
 	whole("written and undecided", false)
 	b.resolve(false)
 	whole("decided", true)
-	b.check(b.recorder.Exec(&ggmlhooks.Exec{Number: 9, Graph: 1, TokenFirst: 2, Tokens: []int32{3}}))
+	b.check(b.Exec(&ggmlhooks.Exec{Number: 9, Graph: 1, TokenFirst: 2, Tokens: []int32{3}}))
 	whole("begun", false)
-	b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{Number: 9}))
+	b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: 9}))
 	whole("ended", true)
 }
 
@@ -372,10 +378,10 @@ func TestRefuse(t *testing.T) {
 		b := newBench(t, Options{})
 		b.decode(false, false, 7)
 		b.decode(true, false, 1, 2)
-		b.check(b.recorder.Refuse())
+		b.check(b.Refuse())
 		b.resolve(discarded)
 		b.decode(false, true, 5)
-		b.check(b.recorder.Finish())
+		b.check(b.Finish())
 		b.want("exec 1 rows 1 prefill", "packet l_out-0 exec 1 tokens 0+1 prefill", "token 0 id 7 prefill")
 		use := b.recorder.Use()
 		refused, discards := ggmlhooks.Count{Packets: 2, Bytes: 12}, ggmlhooks.Count{}
@@ -384,7 +390,7 @@ func TestRefuse(t *testing.T) {
 		}
 		sum := use.Run.Written
 		sum.Add(use.Run.Refused)
-		if use.Run.Refused != refused || use.Setup.Discarded != discards || use.Run.Selected != sum || use.Held != 0 || use.Rows[ggmlhooks.PhaseDecode]+use.Rows[ggmlhooks.PhasePrefill] != map[bool]int64{true: 2, false: 4}[discarded] {
+		if use.Run.Refused != refused || use.Setup.Discarded != discards || use.Run.Selected != sum || use.Rows[ggmlhooks.PhaseDecode]+use.Rows[ggmlhooks.PhasePrefill] != map[bool]int64{true: 2, false: 4}[discarded] {
 			t.Errorf("discarded %v: %+v", discarded, use)
 		}
 	}
@@ -394,12 +400,12 @@ func TestRefuse(t *testing.T) {
 func TestLossesOfSetup(t *testing.T) {
 	b := newBench(t, Options{})
 	for _, exec := range []uint64{1, 2} {
-		b.check(b.recorder.Exec(&ggmlhooks.Exec{Number: exec, Graph: 1, Tokens: []int32{3}, Provisional: true}))
-		b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{
+		b.check(b.Exec(&ggmlhooks.Exec{Number: exec, Graph: 1, Tokens: []int32{3}, Provisional: true}))
+		b.check(b.ExecEnd(ggmlhooks.ExecEnd{
 			Number: exec, Selected: ggmlhooks.Count{Packets: exec, Bytes: 8 * exec},
 			Losses: []ggmlhooks.Loss{{Cause: "pool_full", Count: ggmlhooks.Count{Packets: exec, Bytes: 8 * exec}}},
 		}))
-		b.check(b.recorder.Resolve(ggmlhooks.Resolve{Exec: exec, Discarded: exec == 1}))
+		b.check(b.Resolve(ggmlhooks.Resolve{Exec: exec, Discarded: exec == 1}))
 	}
 	use := b.recorder.Use()
 	if use.Setup.Losses["pool_full"] != (ggmlhooks.Count{Packets: 1, Bytes: 8}) || use.Run.Losses["pool_full"] != (ggmlhooks.Count{Packets: 2, Bytes: 16}) {

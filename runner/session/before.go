@@ -141,14 +141,16 @@ func (b *before) open(f *files, to *output) (err error) {
 	return err
 }
 
-// catchUp takes in what comes before the start: the recorder gets every execution as if it came again, without its
-// tensors, so that it is where it was behind them.
-func (b *before) catchUp(recorder *capture.Recorder) error {
+// catchUp takes in what comes before the start: the recorder of tensors gets every execution as if it came again,
+// without its tensors, so that it is where it was after them, and so is who joins rows. Other recorders begin at the
+// start.
+func (b *before) catchUp(recorder *capture.Recorder, joiner *ggmlhooks.RowJoiner) error {
 	if b == nil || b.start.Tokens == 0 || b.done {
 		return nil
 	}
 	b.done = true
-	c := catcher{recorder: recorder, replay: b.replay, graphs: map[uint64]bool{}}
+	c := catcher{to: ggmlhooks.NewAssembler(0, recorder), replay: b.replay, graphs: map[uint64]bool{}}
+	c.to.Joiner = joiner
 	for it := range b.kept.Items() {
 		if c.count == b.start.Tokens && it.Packet == nil && !it.Commit {
 			break
@@ -172,13 +174,13 @@ func (b *before) catchUp(recorder *capture.Recorder) error {
 
 // catcher lets the recorder catch up.
 type catcher struct {
-	recorder *capture.Recorder
-	replay   *replay
-	count    int64
-	call     uint64
-	graphs   map[uint64]bool
-	callOf   ggmlhooks.Call
-	exec     ggmlhooks.Exec
+	to     *ggmlhooks.Assembler
+	replay *replay
+	count  int64
+	call   uint64
+	graphs map[uint64]bool
+	callOf ggmlhooks.Call
+	exec   ggmlhooks.Exec
 }
 
 func (c *catcher) take(it stream.Item) error {
@@ -203,7 +205,7 @@ func (c *catcher) take(it stream.Item) error {
 
 // forget takes a sequence's cells back, or those of all of them, as the program had done.
 func (c *catcher) forget(seq int32) error {
-	return c.recorder.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqRemove, Seq: seq, First: -1, End: -1})
+	return c.to.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqRemove, Seq: seq, First: -1, End: -1})
 }
 
 // callBit keeps the numbers of calls that are made up apart from those of the program.
@@ -211,7 +213,7 @@ const callBit = 1 << 63
 
 // again gives the recorder an execution as the tap had reported it.
 func (c *catcher) again(e *stream.Execution) error {
-	r, now := c.recorder, monotonic()
+	r, now := c.to, monotonic()
 	if !c.graphs[e.Graph] {
 		clear(c.graphs) // the recorder keeps the newest
 		c.graphs[e.Graph] = true

@@ -9,7 +9,6 @@ import (
 
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/ggmlhooks"
-	"github.com/llamatap/llamatap/ggmlhooks/capture"
 )
 
 // halted is a recording that ended before the program did.
@@ -49,18 +48,6 @@ func (h *halted) limited() bool {
 func (h *halted) wanted() bool {
 	var limit *limitError
 	return h != nil && errors.As(h.err, &limit) && (limit.cause == causeMaxDisk || !limit.tap.MinFree.Auto)
-}
-
-// counting hands on what the capture's recorder counts by. It is a ggmlhooks.Sink.
-type counting struct{ *capture.Recorder }
-
-// Capture counts a tensor that was to be recorded.
-func (c counting) Capture(t *ggmlhooks.Capture) error {
-	if t.For&ggmlhooks.ForStream == 0 {
-		t.Release()
-		return nil
-	}
-	return c.Recorder.Capture(t)
 }
 
 // after takes what comes when nothing is recorded or counted any more. It is a ggmlhooks.Sink.

@@ -10,18 +10,19 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// tee hands what the tap reports to the capture's recorder, and to the assembler of the others. What comes before the
-// run directory is there, buffers that hold the model, waits for it.
+// tee is the assembler of the session's recorders. What comes before the run directory is there, buffers that hold the
+// model, waits for it.
 type tee struct {
-	*ggmlhooks.Assembler                // of the recorders beside the capture's
-	capture              ggmlhooks.Sink // nil: not there yet
-	early                []ggmlhooks.Buffer
-	onEarly              func() // called for each of them; nil: nothing is to be done
+	*ggmlhooks.Assembler
+	opened  bool // the recorders are there
+	early   []ggmlhooks.Buffer
+	onEarly func() // called for each of them; nil: nothing is to be done
 }
 
-// open begins to hand on.
-func (t *tee) open(capture ggmlhooks.Sink, others []io.Closer) error {
-	t.capture, t.Assembler = capture, ggmlhooks.NewAssembler(0, others...)
+// open begins to hand on. pool is the size of the slots' pool, in bytes.
+func (t *tee) open(pool int64, recorders ...io.Closer) error {
+	t.Assembler, t.opened = ggmlhooks.NewAssembler(0, recorders...), true
+	t.Slots.Bound, t.Slots.Size = pool/2, collect.SlotBytes
 	for i := range t.early {
 		if err := t.Buffer(&t.early[i]); err != nil {
 			return err
@@ -31,59 +32,9 @@ func (t *tee) open(capture ggmlhooks.Sink, others []io.Closer) error {
 	return nil
 }
 
-// both returns the first error: a report is handed to both, whatever the first of them makes of it.
-func both(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
-}
-
-// Context is handed to both.
-func (t *tee) Context(c *ggmlhooks.Context) error {
-	return both(t.capture.Context(c), t.Assembler.Context(c))
-}
-
-// Graph is handed to both.
-func (t *tee) Graph(g *ggmlhooks.Graph) error {
-	return both(t.capture.Graph(g), t.Assembler.Graph(g))
-}
-
-// Call is handed to both.
-func (t *tee) Call(c *ggmlhooks.Call) error { return both(t.capture.Call(c), t.Assembler.Call(c)) }
-
-// Exec is handed to both.
-func (t *tee) Exec(e *ggmlhooks.Exec) error { return both(t.capture.Exec(e), t.Assembler.Exec(e)) }
-
-// ExecEnd is handed to both.
-func (t *tee) ExecEnd(e ggmlhooks.ExecEnd) error {
-	return both(t.capture.ExecEnd(e), t.Assembler.ExecEnd(e))
-}
-
-// Resolve is handed to both.
-func (t *tee) Resolve(r ggmlhooks.Resolve) error {
-	return both(t.capture.Resolve(r), t.Assembler.Resolve(r))
-}
-
-// SeqChange is handed to both.
-func (t *tee) SeqChange(c *ggmlhooks.SeqChange) error {
-	return both(t.capture.SeqChange(c), t.Assembler.SeqChange(c))
-}
-
-// Sync is handed to both.
-func (t *tee) Sync(e ggmlhooks.Sync) error { return both(t.capture.Sync(e), t.Assembler.Sync(e)) }
-
-// Capture goes to the one that the tensor is for, which releases it.
-func (t *tee) Capture(c *ggmlhooks.Capture) error {
-	if c.For&ggmlhooks.ForStream != 0 {
-		return t.capture.Capture(c)
-	}
-	return t.Assembler.Capture(c)
-}
-
 // Buffer is handed on once there is a run directory.
 func (t *tee) Buffer(b *ggmlhooks.Buffer) error {
-	if t.capture == nil {
+	if !t.opened {
 		t.early = append(t.early, *b)
 		if t.onEarly != nil {
 			t.onEarly()

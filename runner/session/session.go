@@ -323,12 +323,12 @@ func (s *sink) close() error {
 		err = s.checkpoints.last(s.files.current.stream, len(s.steering.changes) > 0)
 	}
 	if count.recorder != nil && count.halted == nil {
-		if err := count.recorder.Finish(); err != nil {
+		if err := s.tee.Finish(); err != nil {
 			s.halt(err)
 		}
 	}
 	if count.recorder != nil && count.halted != nil {
-		count.recorder.Finish() // nothing is written: what is still open is counted
+		s.tee.Finish() // nothing is written: what is still open is counted
 	}
 	if s.files.current != nil {
 		// A run that has not come again as far as it was is what it was: its tokens are those of its stream.

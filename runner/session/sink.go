@@ -4,6 +4,7 @@ package session
 
 import (
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/llamatap/llamatap/collect"
@@ -63,7 +64,7 @@ func (s *sink) Context(c *ggmlhooks.Context) error {
 	if err := s.tee.Context(c); err != nil {
 		return err
 	}
-	return s.before.catchUp(s.counter.recorder)
+	return s.before.catchUp(s.counter.recorder, s.tee.Joiner)
 }
 
 // open makes the run directory, or opens that of the resumed run, and the writers into it.
@@ -93,14 +94,15 @@ func (s *sink) open() (err error) {
 	}
 	s.counter.recorder = capture.NewRecorder(capture.Options{
 		Selection: s.run.o.Tap.Selection(), Stream: to, Tokens: tokenOutput{s.files, &s.checkpoints, s.before},
-		UnixOffset: s.run.unixOffset(), HoldBytes: s.run.region.PoolBytes() / 2, HoldUnit: collect.SlotBytes,
+		UnixOffset: s.run.unixOffset(),
 	})
 	others, err := s.others.open()
 	if err != nil {
 		return err
 	}
 	s.counter.begun = true
-	if err := s.tee.open(s.counter.recorder, others); err != nil {
+	all := append([]io.Closer{s.counter.recorder}, others...)
+	if err := s.tee.open(s.run.region.PoolBytes(), all...); err != nil {
 		return err
 	}
 	return s.files.room.look(0)
@@ -145,12 +147,11 @@ func (s *sink) idle() error {
 	if err := s.others.idle(s.counter.halted != nil); err != nil {
 		return err
 	}
-	recorder := s.counter.recorder
-	if recorder == nil || s.counter.halted != nil {
+	if s.counter.recorder == nil || s.counter.halted != nil {
 		return nil
 	}
 	if s.stall.lasts() && !s.others.inStep() {
-		if err := recorder.Relieve(); err != nil {
+		if err := s.tee.Relieve(); err != nil {
 			return err
 		}
 	}
@@ -177,14 +178,13 @@ func (s *sink) halt(err error) {
 	s.counter.halt(err)
 	s.others.stopCollectors()
 	s.Sink = &after{}
-	recorder := s.counter.recorder
-	if recorder == nil {
+	if s.counter.recorder == nil {
 		return
 	}
 	if !s.counter.blind() {
-		s.Sink = counting{recorder}
+		s.Sink = &s.tee
 	}
-	refused := recorder.Refuse()
+	refused := s.tee.Refuse()
 	s.files.close(!s.counter.halted.limited() || refused != nil) // finish tries again, should it fail
 }
 

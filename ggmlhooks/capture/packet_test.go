@@ -20,7 +20,7 @@ func TestPacketNames(t *testing.T) {
 		for i := range nodes {
 			nodes[i].Wanted = wanted>>i&1 != 0
 		}
-		for i, got := range packetNames(&ggmlhooks.Graph{Nodes: nodes}) {
+		for i, got := range newGraph(&ggmlhooks.Graph{Nodes: nodes}).names {
 			if nodes[i].Wanted && got != want[i] || !nodes[i].Wanted && got != "" {
 				t.Errorf("selection %b: node %d is %q, want %q", wanted, i, got, want[i])
 			}
@@ -30,7 +30,8 @@ func TestPacketNames(t *testing.T) {
 
 func TestLeafNames(t *testing.T) {
 	g := &ggmlhooks.Graph{Leafs: []ggmlhooks.Leaf{{Name: "inp_pos"}, {Name: "attn_inp_kq_mask"}, {Name: "blk.0.attn_q.weight"}, {Name: "attn_inp_kq_mask"}}}
-	names, occurrences := leafNames(g)
+	known := newGraph(g)
+	names, occurrences := known.leafs, known.leafOccurrences
 	if want := []string{"inp_pos", "attn_inp_kq_mask", "blk.0.attn_q.weight", "attn_inp_kq_mask#2"}; !slices.Equal(names, want) {
 		t.Errorf("names %q, want %q", names, want)
 	}

@@ -12,19 +12,19 @@ func TestDeviceTime(t *testing.T) {
 	b := newBench(t, Options{})
 	run := func(exec uint64, at, end int64, provisional bool) {
 		t.Helper()
-		b.check(b.recorder.Exec(&ggmlhooks.Exec{Number: exec, Graph: 1, MonoNS: at, TokenFirst: b.next, Tokens: []int32{1}, Provisional: provisional}))
+		b.check(b.Exec(&ggmlhooks.Exec{Number: exec, Graph: 1, MonoNS: at, TokenFirst: b.next, Tokens: []int32{1}, Provisional: provisional}))
 		b.next++
-		b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{Number: exec, MonoNS: end, Async: true}))
+		b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: exec, MonoNS: end, Async: true}))
 	}
 	done := func(exec uint64, at int64) {
 		t.Helper()
-		b.check(b.recorder.Sync(ggmlhooks.Sync{Exec: exec, MonoNS: at}))
+		b.check(b.Sync(ggmlhooks.Sync{Exec: exec, MonoNS: at}))
 	}
 	run(1, 100, 110, true)
 	done(1, 150) // while nobody knows that it is a warm-up
-	b.check(b.recorder.Resolve(ggmlhooks.Resolve{Exec: 1, Discarded: true}))
+	b.check(b.Resolve(ggmlhooks.Resolve{Exec: 1, Discarded: true}))
 	run(2, 200, 210, true)
-	b.check(b.recorder.Resolve(ggmlhooks.Resolve{Exec: 2, Discarded: true}))
+	b.check(b.Resolve(ggmlhooks.Resolve{Exec: 2, Discarded: true}))
 	done(2, 230) // when it is known
 	b.next = 0
 	run(3, 1000, 1010, false)

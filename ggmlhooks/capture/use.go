@@ -1,0 +1,152 @@
+package capture
+
+import (
+	"slices"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// Use is what a run did, by phase.
+type Use struct {
+	Graphs map[ggmlhooks.Phase]int64
+	Rows   map[ggmlhooks.Phase]int64
+	NS     map[ggmlhooks.Phase]int64 // graph entry to graph end, measured
+	// AloneRows and AloneNS are those of executions whose tokens are all of the phase: rates are of these, for of a
+	// mixed one nobody knows which tokens took how long.
+	AloneRows, AloneNS map[ggmlhooks.Phase]int64
+
+	Requests int64       // that began
+	FirstNS  int64       // monotonic time of the run's first graph entry, 0 = none
+	LastNS   int64       // monotonic time of the run's last graph end
+	CutNS    int64       // what one cut of a graph costs, the median of what was measured; 0 = not measured
+	Run      Flow        // of executions that were the run
+	Setup    Flow        // of those that were set-up
+	Attached []Attention // what readers need to recompute attention maps
+}
+
+// Flow is what became of the selected tensors of executions, and what recording them cost the model. Of executions
+// that have ended, Selected is the sum of Written, Refused, Discarded and Losses.
+type Flow struct {
+	Selected  ggmlhooks.Count // computed and wanted
+	Written   ggmlhooks.Count // handed to the stream
+	Refused   ggmlhooks.Count // captured, and not written because recording had failed or stopped
+	Discarded ggmlhooks.Count // captured and thrown away, because they were set-up
+	Losses    map[string]ggmlhooks.Count
+	OwnNS     int64 // the tap on the model's threads
+	WaitNS    int64 // the model waiting for the recording
+	Cuts      int64 // how often ggml stopped within a graph because of the tap
+}
+
+// Add adds another flow.
+func (f *Flow) Add(g *Flow) {
+	f.Selected.Add(g.Selected)
+	f.Written.Add(g.Written)
+	f.Refused.Add(g.Refused)
+	f.Discarded.Add(g.Discarded)
+	for cause, n := range g.Losses {
+		f.lose(cause, n)
+	}
+	f.OwnNS, f.WaitNS, f.Cuts = f.OwnNS+g.OwnNS, f.WaitNS+g.WaitNS, f.Cuts+g.Cuts
+}
+
+// Since returns what came since an earlier state of the same flow.
+func (f *Flow) Since(g *Flow) Flow {
+	since := Flow{
+		Selected: f.Selected.Minus(g.Selected), Written: f.Written.Minus(g.Written),
+		Refused: f.Refused.Minus(g.Refused), Discarded: f.Discarded.Minus(g.Discarded),
+		OwnNS: f.OwnNS - g.OwnNS, WaitNS: f.WaitNS - g.WaitNS, Cuts: f.Cuts - g.Cuts,
+	}
+	for cause, n := range f.Losses {
+		if n = n.Minus(g.Losses[cause]); n != (ggmlhooks.Count{}) {
+			since.lose(cause, n)
+		}
+	}
+	return since
+}
+
+func (f *Flow) lose(cause string, n ggmlhooks.Count) {
+	if f.Losses == nil {
+		f.Losses = map[string]ggmlhooks.Count{}
+	}
+	sum := f.Losses[cause]
+	sum.Add(n)
+	f.Losses[cause] = sum
+}
+
+// count is one captured tensor of some bytes.
+func count(bytes int) ggmlhooks.Count { return ggmlhooks.Count{Packets: 1, Bytes: uint64(bytes)} }
+
+// end adds what the tap reported at an execution's end. Of one that did not end, what was captured counts as selected.
+func (f *Flow) end(x *ggmlhooks.Execution) {
+	if !x.Ended {
+		f.Selected = f.Written
+		f.Selected.Add(f.Refused)
+		f.Selected.Add(f.Discarded)
+		return
+	}
+	f.Selected.Add(x.End.Selected)
+	for _, l := range x.End.Losses {
+		f.lose(l.Cause, l.Count)
+	}
+	f.OwnNS, f.WaitNS, f.Cuts = x.End.OwnNS, x.End.WaitNS, x.End.Cuts
+}
+
+func newUse() Use {
+	m := func() map[ggmlhooks.Phase]int64 { return map[ggmlhooks.Phase]int64{} }
+	return Use{Graphs: m(), Rows: m(), NS: m(), AloneRows: m(), AloneNS: m()}
+}
+
+// add counts an execution as what it was.
+func (u *Use) add(x *ggmlhooks.Execution, flow *Flow) {
+	var ns int64
+	if x.Ended {
+		ns = x.End.MonoNS - x.MonoNS
+	}
+	u.Graphs[x.Phase]++
+	u.NS[x.Phase] += ns
+	if x.Phase == ggmlhooks.PhaseSetup {
+		u.Rows[x.Phase] += int64(len(x.Rows))
+		u.Setup.Add(flow)
+		return
+	}
+	u.Run.Add(flow)
+	if len(x.Rows) > 0 && u.FirstNS == 0 {
+		u.FirstNS = x.MonoNS
+	}
+	u.LastNS = x.MonoNS + ns
+	u.Requests += int64(len(x.Begun))
+	for i := range x.Rows {
+		u.Rows[x.Rows[i].Phase]++
+	}
+	if alone(x) {
+		u.AloneRows[x.Phase] += int64(len(x.Rows))
+		u.AloneNS[x.Phase] += ns
+	}
+}
+
+// addDevice adds the time that a device computed an execution after its end was reported.
+func (u *Use) addDevice(x *ggmlhooks.Execution) {
+	ns := x.UntilNS - x.End.MonoNS
+	if x.UntilNS == 0 || ns <= 0 {
+		return
+	}
+	u.NS[x.Phase] += ns
+	if alone(x) {
+		u.AloneNS[x.Phase] += ns
+	}
+	if x.Phase != ggmlhooks.PhaseSetup {
+		u.LastNS = max(u.LastNS, x.UntilNS)
+	}
+}
+
+// alone reports whether all tokens of an execution are of its phase.
+func alone(x *ggmlhooks.Execution) bool {
+	return len(x.Rows) > 0 && ggmlhooks.OnePhase(x.Rows) == x.Phase
+}
+
+// attach adds what readers need to recompute attention maps, unless it is known.
+func (u *Use) attach(a Attention) {
+	if (a.Q != "" || a.Map != "") && !slices.Contains(u.Attached, a) {
+		u.Attached = append(u.Attached, a)
+	}
+}
