@@ -11,23 +11,32 @@ import (
 
 // Hot path: one decode per record, no allocation in steady state.
 
-// machine reads the records of a [ggmlhooks.MachineSink].
-func (r *Reader) machine(kind uint32, d *decoder) error {
+// machineReports reads the records of a [ggmlhooks.MachineSink].
+type machineReports struct {
+	sink   ggmlhooks.Sink
+	graphs *graphs
+	times  ggmlhooks.Times
+	input  ggmlhooks.Input
+	sample ggmlhooks.Sample
+	part   bool // the input that is being read has more records to come
+}
+
+func (m *machineReports) record(kind uint32, d *decoder) error {
 	switch kind {
 	case recBuffer:
-		return r.buffer(d)
+		return m.buffer(d)
 	case recBufferEnd:
 		e := ggmlhooks.BufferEnd{ID: d.u64(), MonoNS: int64(d.u64())}
-		return d.then(kind, func() error { return r.sink.BufferEnd(e) })
+		return d.then(kind, func() error { return m.sink.BufferEnd(e) })
 	case recSync:
 		s := ggmlhooks.Sync{Exec: d.u64(), MonoNS: int64(d.u64()), WaitNS: int64(d.u64()), Graphs: int(d.u32())}
-		return d.then(kind, func() error { return r.sink.Sync(s) })
+		return d.then(kind, func() error { return m.sink.Sync(s) })
 	case recTimes:
-		return r.readTimes(d)
+		return m.readTimes(d)
 	case recInput:
-		return r.readInput(d)
+		return m.readInput(d)
 	}
-	return r.readSample(d)
+	return m.readSample(d)
 }
 
 // Bits of a buffer's flags.
@@ -37,21 +46,22 @@ const (
 	bufferKnown
 )
 
-func (r *Reader) buffer(d *decoder) error {
-	b := ggmlhooks.Buffer{ID: d.u64(), MonoNS: int64(d.u64()), Base: d.u64(), Size: d.u64(), Usage: ggmlhooks.BufferUsage(d.u32())}
+func (m *machineReports) buffer(d *decoder) error {
+	b := ggmlhooks.Buffer{ID: d.u64(), MonoNS: int64(d.u64()), Base: d.u64(), Size: d.u64()}
+	b.Usage = ggmlhooks.BufferUsage(d.u32())
 	flags := d.u32()
 	b.Host, b.Mapped, b.Known = flags&bufferHost != 0, flags&bufferMapped != 0, flags&bufferKnown != 0
 	b.FileOffset = d.u64()
 	kind, device, file := int(d.u16()), int(d.u16()), int(d.u16())
 	d.u16()
 	b.Type, b.Device, b.File = d.text(kind), d.text(device), d.text(file)
-	return d.then(recBuffer, func() error { return r.sink.Buffer(&b) })
+	return d.then(recBuffer, func() error { return m.sink.Buffer(&b) })
 }
 
 // readTimes joins the records of an execution and reports them when the last is there. Of an execution of which one
 // was lost nothing is.
-func (r *Reader) readTimes(d *decoder) error {
-	t := &r.times
+func (m *machineReports) readTimes(d *decoder) error {
+	t := &m.times
 	exec, graph, begin := d.u64(), d.u64(), int64(d.u64())
 	first, count, total := int(d.u32()), int(d.u32()), int(d.u32())
 	d.u32()
@@ -65,7 +75,7 @@ func (r *Reader) readTimes(d *decoder) error {
 	if !d.has(count * 16) {
 		return d.err(recTimes)
 	}
-	g := r.graphs[graph]
+	g := m.graphs.known[graph]
 	for range count {
 		node, held, done := int32(d.u32()), int64(d.u32()), int64(d.u64())
 		if node < 0 || g != nil && int(node) >= len(g.Nodes) {
@@ -76,19 +86,21 @@ func (r *Reader) readTimes(d *decoder) error {
 	if len(t.Nodes) < total || g == nil {
 		return nil
 	}
-	return r.sink.Times(t)
+	return m.sink.Times(t)
 }
 
 // readInput joins the records of an input, as readTimes does.
-func (r *Reader) readInput(d *decoder) error {
-	in := &r.input
+func (m *machineReports) readInput(d *decoder) error {
+	in := &m.input
 	exec, graph := d.u64(), d.u64()
 	leaf, kind, count, more := int(d.u32()), ggmlhooks.InputKind(d.u32()), int(d.u32()), d.u32() != 0
-	if !r.part || in.Exec != exec || in.Leaf != leaf {
-		*in = ggmlhooks.Input{Exec: exec, Graph: graph, Leaf: leaf, Kind: kind, Values: in.Values[:0], Ranges: in.Ranges[:0]}
+	if !m.part || in.Exec != exec || in.Leaf != leaf {
+		*in = ggmlhooks.Input{
+			Exec: exec, Graph: graph, Leaf: leaf, Kind: kind, Values: in.Values[:0], Ranges: in.Ranges[:0],
+		}
 	}
-	r.part = more
-	g := r.graphs[graph]
+	m.part = more
+	g := m.graphs.known[graph]
 	if kind > ggmlhooks.InputStates || g != nil && leaf >= len(g.Leafs) {
 		return fmt.Errorf("%w: an input of kind %d, leaf %d of graph %d", ErrQueue, kind, leaf, graph)
 	}
@@ -110,12 +122,14 @@ func (r *Reader) readInput(d *decoder) error {
 	if more || g == nil {
 		return nil
 	}
-	return r.sink.Input(in)
+	return m.sink.Input(in)
 }
 
-func (r *Reader) readSample(d *decoder) error {
-	s := &r.sample
-	*s = ggmlhooks.Sample{MonoNS: int64(d.u64()), Ctx: d.u32(), Token: d.i32(), InSize: int(d.u64()), OutSize: int(d.u64()), Top: s.Top[:0]}
+func (m *machineReports) readSample(d *decoder) error {
+	s := &m.sample
+	*s = ggmlhooks.Sample{
+		MonoNS: int64(d.u64()), Ctx: d.u32(), Token: d.i32(), InSize: int(d.u64()), OutSize: int(d.u64()), Top: s.Top[:0],
+	}
 	count := int(d.u32())
 	d.u32()
 	if count > ggmlhooks.MaxCandidates || !d.has(count*12) {
@@ -123,7 +137,9 @@ func (r *Reader) readSample(d *decoder) error {
 		return d.err(recSample)
 	}
 	for range count {
-		s.Top = append(s.Top, ggmlhooks.Candidate{Token: d.i32(), Logit: math.Float32frombits(d.u32()), P: math.Float32frombits(d.u32())})
+		c := ggmlhooks.Candidate{Token: d.i32(), Logit: math.Float32frombits(d.u32())}
+		c.P = math.Float32frombits(d.u32())
+		s.Top = append(s.Top, c)
 	}
-	return r.sink.Sample(s)
+	return m.sink.Sample(s)
 }

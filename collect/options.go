@@ -14,7 +14,9 @@ type Overflow uint8
 // The overflow policies. The numbers are shared with cgo/tap.
 const (
 	Block Overflow = iota // the model waits; nothing is lost
-	Drop                  // the tensor is not recorded; the loss is counted. Only a queue without room for what frames tensors is waited for
+	// Drop does not record the tensor, and counts the loss. Only a queue without room for what frames tensors is
+	// waited for.
+	Drop
 )
 
 // Options says what the tap shall record and how much memory may be used for it.
@@ -68,7 +70,8 @@ func (o *Options) plan() (plan, error) {
 		total = DefaultMemoryBytes
 	}
 	if total < MinMemoryBytes {
-		return plan{}, fmt.Errorf("%w: %d bytes, at least %d are needed; give --tap-memory a larger size", ErrMemory, total, MinMemoryBytes)
+		return plan{}, fmt.Errorf("%w: %d bytes, at least %d are needed; give --tap-memory a larger size",
+			ErrMemory, total, MinMemoryBytes)
 	}
 	var p plan
 	p.queueOffset = pageAlign(headerBytes)

@@ -102,8 +102,10 @@ func passOn(files ...*os.File) (passed descriptors, err error) {
 // asked for.
 func tooFewFiles(err error) error {
 	var limit unix.Rlimit
-	if (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EMFILE)) && unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
-		return fmt.Errorf("pass the shared memory on: the limit of %d open files is too low: raise it, as with ulimit -n 1024", limit.Cur)
+	few := errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EMFILE)
+	if few && unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
+		return fmt.Errorf("pass the shared memory on: the limit of %d open files is too low: raise it, "+
+			"as with ulimit -n 1024", limit.Cur)
 	}
 	return fmt.Errorf("pass the shared memory on: %w", err)
 }
@@ -134,7 +136,8 @@ func lowerPriority() error {
 			return fmt.Errorf("lower own priority to 19: %w", err)
 		}
 		idle := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: schedIdle, Nice: 19}
-		if err := unix.SchedSetAttr(tid, &idle, 0); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.EPERM) {
+		err = unix.SchedSetAttr(tid, &idle, 0)
+		if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("lower own priority to idle: %w", err)
 		}
 	}
@@ -165,7 +168,8 @@ func (p *Process) Usage() *syscall.Rusage {
 type Exit struct {
 	Status int            // exit status, or 128 + signal
 	Signal syscall.Signal // 0 = none
-	Hung   bool           // it was killed because its handler of SIGINT hung; Status is what the handler would have ended it with
+	// Hung: it was killed because its handler of SIGINT hung. Status is what the handler would have ended it with.
+	Hung bool
 }
 
 // Exit waits for the model's process.
@@ -225,7 +229,7 @@ func (p *Process) Pump(ctx context.Context, reader *Reader, onIdle func() error)
 			return ctx.Err()
 		default:
 		}
-		read := reader.read
+		read := reader.read()
 		n, err := reader.Drain()
 		if err != nil {
 			return err
@@ -238,7 +242,7 @@ func (p *Process) Pump(ctx context.Context, reader *Reader, onIdle func() error)
 		if gone {
 			return nil
 		}
-		pause = nextPause(pause, n > 0, reader.read.exceedsBatch(read))
+		pause = nextPause(pause, n > 0, reader.read().exceedsBatch(read))
 		reader.Sleep(pause)
 	}
 }

@@ -93,7 +93,8 @@ func stopSelf() {
 // setAction is rt_sigaction(2) past Go's runtime.
 func setAction(s unix.Signal, action, before *[8]uint64) {
 	const maskBytes = 8
-	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(action)), uintptr(unsafe.Pointer(before)), maskBytes, 0, 0)
+	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(action)),
+		uintptr(unsafe.Pointer(before)), maskBytes, 0, 0)
 }
 
 // state is the state of a process's first thread, as in proc(5): R runs, S sleeps, T is stopped; "" when it is gone.

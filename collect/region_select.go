@@ -92,11 +92,13 @@ func fillSelection(c *shmSelection, w Wish) error {
 	c.TokenFirst, c.TokenEnd, c.TokenStep = s.Tokens.First, s.Tokens.End, s.Tokens.Step
 	c.Window = s.Window
 	if len(s.Tensors) > maxGlobs {
-		return fmt.Errorf("%w: %d tensor globs, and at most %d can be given; join some with * or [..]", ErrWish, len(s.Tensors), maxGlobs)
+		return fmt.Errorf("%w: %d tensor globs, and at most %d can be given; join some with * or [..]",
+			ErrWish, len(s.Tensors), maxGlobs)
 	}
 	for i, glob := range s.Tensors {
 		if len(glob) >= globSize {
-			return fmt.Errorf("%w: tensor glob %.20q… has %d bytes, and at most %d can be given", ErrWish, glob, len(glob), globSize-1)
+			return fmt.Errorf("%w: tensor glob %.20q… has %d bytes, and at most %d can be given",
+				ErrWish, glob, len(glob), globSize-1)
 		}
 		copy(c.Globs[i][:], glob)
 	}

@@ -143,7 +143,7 @@ func TestLeasesFromManyGoroutines(t *testing.T) {
 	if got := atomic.LoadUint64(&region.header.RingHead); got != captures {
 		t.Errorf("%d runs came back of %d", got, captures)
 	}
-	if n := len(r.leases.free); n > 1000 {
+	if n := len(region.pool.free); n > 1000 {
 		t.Errorf("%d leases are kept", n)
 	}
 }
@@ -160,7 +160,7 @@ func TestReturnWakesTheModel(t *testing.T) {
 		close(woken)
 	}()
 	time.Sleep(10 * time.Millisecond)
-	region.giveBack(3, 2)
+	region.pool.giveBack(slotRun{3, 2})
 	select {
 	case <-woken:
 	case <-time.After(testenv.Patience()):
