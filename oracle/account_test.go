@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -206,7 +207,11 @@ func TestAccountOfARemovedRun(t *testing.T) {
 		go func() {
 			for ; ; time.Sleep(time.Millisecond) {
 				if found, _ := filepath.Glob(filepath.Join(out, "*", "run_*", "control.sock")); len(found) > 0 {
-					removed <- os.RemoveAll(filepath.Dir(found[0]))
+					err := os.RemoveAll(filepath.Dir(found[0]))
+					for errors.Is(err, syscall.ENOTEMPTY) { // a file was made in it meanwhile
+						err = os.RemoveAll(filepath.Dir(found[0]))
+					}
+					removed <- err
 					return
 				}
 				select {
