@@ -13,26 +13,30 @@ import (
 	"github.com/llamatap/llamatap/models"
 )
 
-// loadAdapters loads the LoRA adapters, which must be there before the context is made.
-func (r *run) loadAdapters() error {
-	if len(r.Config.Loras) == 0 {
-		return nil
+// adapters are the LoRA adapters of a model.
+type adapters []llama.ScaledAdapter
+
+// loadAdapters loads those that a run asks for, which must be there before the context is made. The caller closes them,
+// after an error, too.
+func loadAdapters(c *config.Run, model *llama.Model) (all adapters, err error) {
+	if len(c.Loras) == 0 {
+		return nil, nil
 	}
-	base, err := modelFile(r.Config.Model)
+	base, err := modelFile(c.Model)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, file := range r.Config.Loras {
+	for _, file := range c.Loras {
 		if err := checkAdapter(file.Path, base); err != nil {
-			return fmt.Errorf("--lora %w", err)
+			return all, fmt.Errorf("--lora %w", err)
 		}
-		adapter, err := r.model.LoadAdapter(file.Path)
+		adapter, err := model.LoadAdapter(file.Path)
 		if err != nil {
-			return fmt.Errorf("--lora %s: %w: %s", file.Path, err, otherAdapter)
+			return all, fmt.Errorf("--lora %s: %w: %s", file.Path, err, otherAdapter)
 		}
-		r.adapters = append(r.adapters, llama.ScaledAdapter{Adapter: adapter, Scale: file.Scale})
+		all = append(all, llama.ScaledAdapter{Adapter: adapter, Scale: file.Scale})
 	}
-	return nil
+	return all, nil
 }
 
 const otherAdapter = "take a LoRA adapter that was made for this model"
@@ -60,25 +64,25 @@ func checkAdapter(path string, base *gguf.File) error {
 	return nil
 }
 
-// setAdapters sets control vectors and adapters in the context, as llama-completion does before its warm-up.
-func (r *run) setAdapters() error {
-	if len(r.Config.ControlVectors) > 0 {
-		data, err := readControlVectors(r.Config.ControlVectors, r.model.Width())
+// set sets control vectors and adapters in the context, as llama-completion does before its warm-up.
+func (all adapters) set(c *config.Run, model *llama.Model, x *llama.Context) error {
+	if len(c.ControlVectors) > 0 {
+		data, err := readControlVectors(c.ControlVectors, model.Width())
 		if err != nil {
 			return err
 		}
-		first, last := r.Config.ControlFirst, r.Config.ControlLast
+		first, last := c.ControlFirst, c.ControlLast
 		if last == 0 {
-			last = r.model.Layers()
+			last = model.Layers()
 		}
-		if err := r.llama.SetControlVector(data, max(first, 1), last); err != nil {
+		if err := x.SetControlVector(data, max(first, 1), last); err != nil {
 			return err
 		}
 	}
-	if len(r.adapters) == 0 {
+	if len(all) == 0 {
 		return nil
 	}
-	return r.llama.SetAdapters(r.adapters)
+	return x.SetAdapters(all)
 }
 
 // readControlVectors adds the vectors of all files up: data holds those of layers 1, 2 …, each of width values.
@@ -146,9 +150,9 @@ func controlLayer(t *gguf.Tensor, width int) (int, error) {
 	return layer, nil
 }
 
-// closeAdapters frees the adapters, after the context.
-func (r *run) closeAdapters() {
-	for _, a := range r.adapters {
+// close frees the adapters, after the context.
+func (all adapters) close() {
+	for _, a := range all {
 		a.Adapter.Close() // its only error is an open context
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -100,10 +101,49 @@ func likeliest(logits []float32, k int) (top []llama.Token) {
 // answers writes answers in the order of their prompts, each as soon as those before it are written.
 type answers struct {
 	out   io.Writer
+	file  *os.File       // the same; nil: it is not ours
 	ready map[int]Answer // by order, of those that wait for an earlier one
 	head  int            // order of the next one to be written
 	// earlier are those of the resumed run; nil: none
 	earlier *earlier
+}
+
+// newAnswers makes the file for results, or leaves them to stdout. prompts is the file that is read; nil: none.
+func newAnswers(o *Options, prompts *os.File) (*answers, error) {
+	a := &answers{out: o.Stdout, ready: make(map[int]Answer)}
+	path := o.Config.ResultsFile
+	if path == "" {
+		return a, nil
+	}
+	if info, err := os.Stat(path); err == nil && prompts != nil {
+		if b, err := prompts.Stat(); err == nil && os.SameFile(info, b) {
+			return nil, fmt.Errorf("--results %s is the file of the prompts: give another one", path)
+		}
+	}
+	mode := os.O_WRONLY | os.O_TRUNC
+	if o.Done != nil {
+		mode = os.O_RDWR
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|mode, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("--results %s: %w: check the path", path, cause(err))
+	}
+	a.out, a.file = file, file
+	if o.Done != nil {
+		a.earlier = newEarlier(file)
+	}
+	return a, nil
+}
+
+// close closes the file for results.
+func (a *answers) close() error {
+	if a.file == nil {
+		return nil
+	}
+	if err := a.file.Close(); err != nil {
+		return fmt.Errorf("--results %s: %w", a.file.Name(), cause(err))
+	}
+	return nil
 }
 
 // end ends the answers when all are there: what else the file of an earlier run holds is not of this one.

@@ -34,10 +34,9 @@ func checkCache(path string) error {
 	return nil
 }
 
-// openCache loads the prompt cache, if there is one, and keeps of it what the prompt begins with. It returns the
-// prompt's tokens: those of the cache where the prompt is empty.
-func (r *run) openCache(prompt string, tokens []llama.Token) ([]llama.Token, error) {
-	c := &r.cache
+// open loads the cache of a run, if there is one, and keeps of it what the prompt begins with. It returns the prompt's
+// tokens: those of the cache where the prompt is empty.
+func (c *promptCache) open(r *run, prompt string, tokens []llama.Token) ([]llama.Token, error) {
 	c.path = r.Config.PromptCache
 	if c.path == "" {
 		return tokens, nil
@@ -49,45 +48,43 @@ func (r *run) openCache(prompt string, tokens []llama.Token) ([]llama.Token, err
 	}
 	if prompt == "" && len(c.tokens) > 0 {
 		tokens = append([]llama.Token(nil), c.tokens...)
-		if err := r.checkLength(tokens); err != nil {
+		if err := checkLength(tokens, r.llama.Size()); err != nil {
 			return nil, err
 		}
 	}
 	if len(tokens) == 0 {
 		return nil, fmt.Errorf("%w is empty, and so is --prompt-cache %s: give some text", ErrPrompt, c.path)
 	}
-	return tokens, r.matchCache(tokens)
+	match := c.match(r.llama, tokens)
+	writes := !r.Config.PromptCacheRO
+	c.before, c.after = writes && match < len(tokens), writes && r.Config.PromptCacheAll
+	if match == 0 {
+		return tokens, nil
+	}
+	c.before = false // as llama-completion: a prompt that goes on where the cache ends is not saved
+	// The last token that remains is decoded once more. A recording takes a token behind logits for a generated one.
+	again := sequence{llama: r.llama, batch: r.batch, pos: llama.Pos(match - 1)}
+	if err := again.decode(c.tokens[match-1:], match == len(tokens)); err != nil {
+		return nil, fmt.Errorf("--prompt-cache %s: %w: delete it or give another name", c.path, err)
+	}
+	return tokens, nil
 }
 
-// matchCache forgets what of the cache the prompt does not begin with, and decodes the last token that remains once
-// more.
-func (r *run) matchCache(tokens []llama.Token) error {
-	c := &r.cache
+// match forgets what of the cache the prompt does not begin with, and returns how many tokens remain.
+func (c *promptCache) match(x *llama.Context, tokens []llama.Token) int {
 	match := 0
 	for match < min(len(c.tokens), len(tokens)) && c.tokens[match] == tokens[match] {
 		match++
 	}
 	if len(c.tokens) > match {
-		if r.llama.Memory().Remove(llama.AllSequences, llama.Pos(max(match-1, 0)), llama.AllPositions) {
+		if x.Memory().Remove(llama.AllSequences, llama.Pos(max(match-1, 0)), llama.AllPositions) {
 			c.tokens = c.tokens[:match]
 		} else { // a recurrent state cannot forget a part
-			r.llama.Memory().Clear(true)
+			x.Memory().Clear(true)
 			c.tokens, match = nil, 0
 		}
 	}
-	writes := !r.Config.PromptCacheRO
-	c.before, c.after = writes && match < len(tokens), writes && r.Config.PromptCacheAll
-	if match == 0 {
-		return nil
-	}
-	c.before = false // as llama-completion: a prompt that goes on where the cache ends is not saved
-	r.pos = llama.Pos(match - 1)
-	err := r.decodeWith(c.tokens[match-1:], match == len(tokens)) // a recording takes a token behind logits for a generated one
-	r.pos = 0
-	if err != nil {
-		return fmt.Errorf("--prompt-cache %s: %w: delete it or give another name", c.path, err)
-	}
-	return nil
+	return match
 }
 
 // use is how many tokens of a part of the prompt are in the cache.
@@ -115,24 +112,24 @@ func (c *promptCache) giveUp() { *c = promptCache{} }
 func (c *promptCache) wanted() bool { return c.path != "" && c.before }
 
 // saveAll saves the state at the end of a run, where that was asked for. last was chosen and not decoded.
-func (c *promptCache) saveAll(r *run, last llama.Token) error {
+func (c *promptCache) saveAll(x *llama.Context, last llama.Token) error {
 	if c.path == "" || !c.after || last == llama.NoToken {
 		return nil
 	}
 	c.add(last)
-	return c.save(r)
+	return c.save(x)
 }
 
 // save writes the file under a temporary name first, so that a reader finds a whole one. It holds the prompt: its
 // user alone may read it.
-func (c *promptCache) save(r *run) error {
+func (c *promptCache) save(x *llama.Context) error {
 	temporary, err := os.CreateTemp(filepath.Dir(c.path), filepath.Base(c.path)+".*.tmp")
 	if err != nil {
 		return fmt.Errorf("--prompt-cache %s: %w: give a name in a folder that can be written to", c.path, cause(err))
 	}
 	defer os.Remove(temporary.Name()) // where it was not renamed
 	defer temporary.Close()
-	if err := r.llama.SaveState(temporary.Name(), c.tokens); err != nil {
+	if err := x.SaveState(temporary.Name(), c.tokens); err != nil {
 		return fmt.Errorf("--prompt-cache %s: %w: is the disk full?", c.path, err)
 	}
 	if err := errors.Join(temporary.Sync(), os.Rename(temporary.Name(), c.path)); err != nil {

@@ -148,7 +148,7 @@ func (p *prompts) passDone() error {
 	}
 	var digest PromptDigest
 	for range p.Done.Answers {
-		line, ok, err := p.receive()
+		line, ok, err := p.in.receive(p.ctx, false)
 		if err != nil {
 			return err
 		}
@@ -186,7 +186,7 @@ func (p *prompts) pass(line promptLine, digest *PromptDigest) error {
 	}
 	if was.Completion == nil {
 		p.total.Failed++
-		p.ended = p.ended || p.Config.StopOnError
+		p.in.ended = p.in.ended || p.Config.StopOnError
 		return nil
 	}
 	p.total.Before++

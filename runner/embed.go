@@ -50,7 +50,7 @@ func RunEmbeddings(ctx context.Context, o Options) (result EmbeddingsResult, err
 	if err != nil {
 		return result, err
 	}
-	e := &embeddings{run: run{Options: o, ctx: ctx}, texts: strings.Split(prompt, o.Config.EmbdSeparator)}
+	e := &embeddings{engine: engine{Options: o, ctx: ctx}, texts: strings.Split(prompt, o.Config.EmbdSeparator)}
 	defer e.close()
 	if err := e.load(); err != nil {
 		return result, err
@@ -73,7 +73,7 @@ func RunEmbeddings(ctx context.Context, o Options) (result EmbeddingsResult, err
 
 // embeddings is the state of one RunEmbeddings.
 type embeddings struct {
-	run
+	engine
 	texts     []string
 	tokens    int
 	queued    int         // texts in the batch

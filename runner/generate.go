@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/config"
 )
 
 // complete decodes the prompt and generates what follows it.
@@ -23,7 +24,7 @@ func (r *run) complete(prompt string) error {
 			return err
 		}
 	}
-	if tokens, err = r.openCache(prompt, tokens); err != nil {
+	if tokens, err = r.cache.open(r, prompt, tokens); err != nil {
 		return err
 	}
 	r.keep = keptTokens(r.Config.Keep, len(tokens), r.model.Vocab().AddsBegin())
@@ -39,7 +40,7 @@ func (r *run) complete(prompt string) error {
 	if err != nil {
 		return err
 	}
-	return r.cache.saveAll(r, last)
+	return r.cache.saveAll(r.llama, last)
 }
 
 // completeFrom generates what follows a state that was kept.
@@ -73,7 +74,7 @@ func (r *run) generate() (last llama.Token, err error) {
 	for r.ctx.Err() == nil {
 		pending := g.Pending
 		tokens := room[:r.burst(pending)]
-		g.Pos = r.pos // which a shift has moved
+		g.Pos = r.memory.pos // which a shift has moved
 		n, failed := r.llama.Generate(r.sampler, r.batch, &g, tokens, times[:len(tokens)])
 		g.Patience = burstTime // the first token comes at once
 		r.decoded(&g, pending, tokens[:n])
@@ -81,7 +82,7 @@ func (r *run) generate() (last llama.Token, err error) {
 			return llama.NoToken, err
 		}
 		if failed != nil {
-			return llama.NoToken, r.choiceError(failed)
+			return llama.NoToken, choiceError(failed, &r.sampling)
 		}
 		if r.result.Finish = r.finish(g.Pending); r.result.Finish != "" {
 			return g.Pending, nil
@@ -111,20 +112,9 @@ func (r *run) burst(pending llama.Token) int {
 	return most
 }
 
-// decodeChosen decodes a token that was chosen.
-func (r *run) decodeChosen(token llama.Token) error {
-	r.one[0] = token
-	if err := r.decode(r.one[:]); err != nil {
-		return err
-	}
-	r.cache.add(token)
-	r.result.DecodeSteps++
-	return nil
-}
-
 // decoded notes which tokens the memory holds: the one that was pending, and those chosen then.
 func (r *run) decoded(g *llama.Generation, pending llama.Token, chosen []llama.Token) {
-	r.pos = g.Pos
+	r.memory.pos = g.Pos
 	r.result.DecodeSteps += g.Decoded
 	if g.Decoded > 0 && pending != llama.NoToken {
 		r.cache.add(pending)
@@ -144,9 +134,9 @@ func (r *run) take(tokens []llama.Token) error {
 }
 
 // choiceError adds to err what can be done where the grammar leaves no choice.
-func (r *run) choiceError(err error) error {
+func choiceError(err error, sampling *config.Sampling) error {
 	if errors.Is(err, llama.ErrGrammar) {
-		return fmt.Errorf("%s: %w: leave --ignore-eos, --logit-bias or some --samplers out, or change the grammar", grammarName(&r.sampling), err)
+		return fmt.Errorf("%s: %w: leave --ignore-eos, --logit-bias or some --samplers out, or change the grammar", grammarName(sampling), err)
 	}
 	return err
 }
@@ -161,8 +151,36 @@ func (r *run) finish(token llama.Token) Finish {
 		return FinishReverse
 	case r.result.Tokens == r.Config.Predict:
 		return FinishLength
-	case int(r.pos)+1 >= r.llama.Size() && !r.shift():
+	case int(r.memory.pos)+1 >= r.llama.Size() && !r.shift():
 		return FinishContext
 	}
 	return ""
+}
+
+// keptTokens is how many tokens from the prompt's begin on stay when the context is shifted: as many as asked for
+// and the token that begins a text, or the whole prompt.
+func keptTokens(asked, prompt int, addsBegin bool) int {
+	switch {
+	case asked < 0 || asked > prompt:
+		return prompt
+	case addsBegin:
+		return asked + 1
+	}
+	return asked
+}
+
+// shift makes room in a full context: half of what is not to be kept is forgotten, and what is behind it moves up.
+// false: the context is not to be shifted, or its memory cannot be.
+func (r *run) shift() bool {
+	if !r.shifts || r.Config.Predict == -2 {
+		return false
+	}
+	kept, mem := llama.Pos(r.keep), r.llama.Memory()
+	discard := (r.memory.pos - kept) / 2
+	mem.Remove(0, kept, kept+discard)
+	mem.Shift(0, kept+discard, r.memory.pos, -discard)
+	r.memory.pos -= discard
+	r.cache.giveUp() // its tokens are the memory's no more
+	r.result.Shifts++
+	return true
 }

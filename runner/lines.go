@@ -3,9 +3,14 @@ package runner
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/term"
 )
 
 // promptLine is one line of a prompt file that is not blank.
@@ -66,4 +71,79 @@ func readLine(reader *bufio.Reader) (text []byte, size int64, err error) {
 		}
 		return text, size, err
 	}
+}
+
+// promptInput are the lines of a prompt file.
+type promptInput struct {
+	from   io.Reader // read by a goroutine alone
+	file   *os.File  // nil: stdin
+	size   int64     // bytes of it
+	stream bool      // lines may be long in coming: work continues meanwhile
+	lines  <-chan promptLine
+	ended  bool // no line is to come
+}
+
+// openPrompts opens a prompt file, or takes stdin for it.
+func openPrompts(path string, stdin io.Reader) (*promptInput, error) {
+	if path == "-" {
+		if stdin == nil {
+			return nil, fmt.Errorf("%w --prompts -: there is no stdin", ErrPrompt)
+		}
+		if file, ok := stdin.(*os.File); ok && isDevice(file) {
+			return nil, fmt.Errorf("%w --prompts -: stdin is a device, which may have no end: give a file, a pipe or a terminal", ErrPrompt)
+		}
+		return &promptInput{from: stdin, stream: true}, nil
+	}
+	file, err := os.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w --prompts %s: no such file: check the path", ErrPrompt, path)
+	case err != nil:
+		return nil, fmt.Errorf("%w --prompts %s: %w", ErrPrompt, path, cause(err))
+	}
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		file.Close()
+		return nil, fmt.Errorf("%w --prompts %s: %w", ErrPrompt, path, cause(err))
+	case info.IsDir():
+		file.Close()
+		return nil, fmt.Errorf("%w --prompts %s is a folder: give a file in it", ErrPrompt, path)
+	case isDevice(file):
+		file.Close()
+		return nil, fmt.Errorf("%w --prompts %s is a device, which may have no end: give a file or a pipe", ErrPrompt, path)
+	}
+	return &promptInput{from: file, file: file, stream: !info.Mode().IsRegular(), size: info.Size()}, nil
+}
+
+func (in *promptInput) close() {
+	if in.file != nil {
+		in.file.Close()
+	}
+}
+
+// isDevice reports whether a file is a device other than a terminal.
+func isDevice(file *os.File) bool {
+	info, err := file.Stat()
+	return err == nil && info.Mode()&fs.ModeDevice != 0 && !term.IsTerminal(int(file.Fd()))
+}
+
+// receive returns the next line. false: there is none, or none yet. Of a stream it is not waited for while others are
+// under way.
+func (in *promptInput) receive(ctx context.Context, busy bool) (line promptLine, ok bool, err error) {
+	if in.stream && busy {
+		select {
+		case line, ok = <-in.lines:
+		default:
+			return line, false, nil
+		}
+	} else {
+		select {
+		case line, ok = <-in.lines:
+		case <-ctx.Done():
+			return line, false, ErrInterrupted
+		}
+	}
+	in.ended = in.ended || !ok
+	return line, ok, nil
 }

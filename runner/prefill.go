@@ -2,7 +2,6 @@ package runner
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/llamatap/llamatap/cgo/llama"
 )
@@ -22,39 +21,15 @@ func (r *run) tokenize(prompt string) ([]llama.Token, error) {
 	case r.Config.PromptCache == "": // which may hold some
 		return nil, fmt.Errorf("%w is empty, and this model has no token to begin a text with: give some text", ErrPrompt)
 	}
-	return tokens, r.checkLength(tokens)
+	return tokens, checkLength(tokens, r.llama.Size())
 }
 
-// checkLength refuses a prompt that leaves too little room in the context.
-func (r *run) checkLength(tokens []llama.Token) error {
-	if most := r.llama.Size() - contextMargin; len(tokens) > most {
-		return fmt.Errorf("%w: it has %d tokens, and a context of %d has room for %d: shorten it, or raise -c", ErrTooLong, len(tokens), r.llama.Size(), most)
+// checkLength refuses a prompt that leaves too little room in a context.
+func checkLength(tokens []llama.Token, size int) error {
+	if most := size - contextMargin; len(tokens) > most {
+		return fmt.Errorf("%w: it has %d tokens, and a context of %d has room for %d: shorten it, or raise -c", ErrTooLong, len(tokens), size, most)
 	}
 	return nil
-}
-
-// warmUp decodes the tokens that begin and end a text and forgets them, as llama.cpp does, so that the run finds
-// weights and threads ready.
-func (r *run) warmUp() error {
-	begin := time.Now()
-	vocab := r.model.Vocab()
-	var tokens []llama.Token
-	for _, token := range []llama.Token{vocab.Begin(), vocab.End()} {
-		if token != llama.NoToken {
-			tokens = append(tokens, token)
-		}
-	}
-	if len(tokens) == 0 {
-		tokens = []llama.Token{0}
-	}
-	err := r.decode(tokens[:min(len(tokens), r.llama.Batch())])
-	r.llama.Memory().Clear(true)
-	r.llama.Synchronize()
-	r.llama.PerfReset()
-	r.sampler.Reset()
-	r.pos = 0
-	r.result.WarmUp = time.Since(begin)
-	return err
 }
 
 // prefill decodes the prompt in batches, but for what the prompt cache holds, and waits for the logits of its last
@@ -96,7 +71,7 @@ func (r *run) prefill(tokens []llama.Token) error {
 // cache is saved.
 func (r *run) decodePrompt(part []llama.Token, final bool) error {
 	known := r.cache.use(part)
-	r.pos += llama.Pos(known)
+	r.memory.pos += llama.Pos(known)
 	r.result.CachedTokens += known
 	part = part[known:]
 	if len(part) == 0 {
@@ -105,28 +80,13 @@ func (r *run) decodePrompt(part []llama.Token, final bool) error {
 	r.cache.add(part...)
 	r.result.PromptTokens += len(part)
 	if final && len(part) > 1 && r.cache.wanted() {
-		if err := r.decode(part[:len(part)-1]); err != nil {
+		if err := r.memory.decode(part[:len(part)-1], true); err != nil {
 			return err
 		}
-		if err := r.cache.save(r); err != nil {
+		if err := r.cache.save(r.llama); err != nil {
 			return err
 		}
 		part = part[len(part)-1:]
 	}
-	return r.decode(part)
-}
-
-// decode decodes tokens behind those before, with logits for the last one.
-func (r *run) decode(tokens []llama.Token) error { return r.decodeWith(tokens, true) }
-
-// decodeWith decodes tokens behind those before; output asks for the logits of the last one.
-func (r *run) decodeWith(tokens []llama.Token, output bool) error {
-	r.batch.Reset()
-	for i, token := range tokens {
-		if err := r.batch.Add(token, r.pos+llama.Pos(i), output && i == len(tokens)-1, 0); err != nil {
-			return err
-		}
-	}
-	r.pos += llama.Pos(len(tokens))
-	return r.llama.Decode(r.batch)
+	return r.memory.decode(part, true)
 }

@@ -1,16 +1,13 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"runtime"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
@@ -45,117 +42,34 @@ func RunPrompts(ctx context.Context, o Options) (result PromptsResult, err error
 	if err := CheckModel(o.Config.Model); err != nil {
 		return result, err
 	}
-	p := &prompts{run: run{Options: o, ctx: ctx}, ids: make(map[string]int)}
-	in, err := p.open()
-	if err != nil {
+	p := &prompts{engine: engine{Options: o, ctx: ctx}, ids: make(map[string]int)}
+	if p.in, err = openPrompts(o.Config.PromptsFile, o.Stdin); err != nil {
 		return result, err
 	}
-	defer p.in.Close()
-	out, err := p.create()
-	if err != nil {
+	defer p.in.close()
+	if p.answers, err = newAnswers(&o, p.in.file); err != nil {
 		return result, err
 	}
 	defer p.close()
-	err = p.complete(in)
-	if out != nil {
-		if closeErr := out.Close(); err == nil && closeErr != nil {
-			err = fmt.Errorf("--results %s: %w", o.Config.ResultsFile, cause(closeErr))
-		}
-	}
+	err = cmp.Or(p.complete(), p.answers.close())
 	return p.total, err
-}
-
-// open opens the prompt file. What it returns is read by sendLines alone.
-func (p *prompts) open() (io.Reader, error) {
-	path := p.Config.PromptsFile
-	if path == "-" {
-		if p.Stdin == nil {
-			return nil, fmt.Errorf("%w --prompts -: there is no stdin", ErrPrompt)
-		}
-		if file, ok := p.Stdin.(*os.File); ok && isDevice(file) {
-			return nil, fmt.Errorf("%w --prompts -: stdin is a device, which may have no end: give a file, a pipe or a terminal", ErrPrompt)
-		}
-		p.stream = true
-		return p.Stdin, nil
-	}
-	file, err := os.Open(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w --prompts %s: no such file: check the path", ErrPrompt, path)
-	case err != nil:
-		return nil, fmt.Errorf("%w --prompts %s: %w", ErrPrompt, path, cause(err))
-	}
-	p.in = file
-	info, err := file.Stat()
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%w --prompts %s: %w", ErrPrompt, path, cause(err))
-	case info.IsDir():
-		file.Close()
-		return nil, fmt.Errorf("%w --prompts %s is a folder: give a file in it", ErrPrompt, path)
-	case isDevice(file):
-		file.Close()
-		return nil, fmt.Errorf("%w --prompts %s is a device, which may have no end: give a file or a pipe", ErrPrompt, path)
-	}
-	p.stream = !info.Mode().IsRegular()
-	p.size = info.Size()
-	return file, nil
-}
-
-// isDevice reports whether a file is a device other than a terminal.
-func isDevice(file *os.File) bool {
-	info, err := file.Stat()
-	return err == nil && info.Mode()&fs.ModeDevice != 0 && !term.IsTerminal(int(file.Fd()))
-}
-
-// create makes the file for results, or leaves them to stdout.
-func (p *prompts) create() (*os.File, error) {
-	p.answers = answers{out: p.Stdout, ready: make(map[int]Answer)}
-	path := p.Config.ResultsFile
-	if path == "" {
-		return nil, nil
-	}
-	if a, err := os.Stat(path); err == nil && p.in != nil {
-		if b, err := p.in.Stat(); err == nil && os.SameFile(a, b) {
-			return nil, fmt.Errorf("--results %s is the file of the prompts: give another one", path)
-		}
-	}
-	mode := os.O_WRONLY | os.O_TRUNC
-	if p.Done != nil {
-		mode = os.O_RDWR
-	}
-	file, err := os.OpenFile(path, os.O_CREATE|mode, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("--results %s: %w: check the path", path, cause(err))
-	}
-	p.answers.out = file
-	if p.Done != nil {
-		p.answers.earlier = newEarlier(file)
-	}
-	return file, nil
 }
 
 // prompts is the state of one RunPrompts.
 type prompts struct {
-	run
-	in      *os.File // nil: stdin
-	size    int64    // bytes of it
-	stream  bool     // lines may be long in coming: work goes on meanwhile
-	lines   <-chan promptLine
-	ended   bool // no line is to come
+	engine
+	in      *promptInput
 	ids     map[string]int
-	slots   []*slot
+	slots   slots
 	next    int // order of the next line
 	done    int64
-	answers answers
-	// The tokens to look at for reverse prompts and stops, and of which ones.
-	pauses   []bool
-	pauseFor string
-	total    PromptsResult
+	answers *answers
+	pauses  pauses
+	total   PromptsResult
 }
 
 // complete loads the model and works until there is nothing left to do.
-func (p *prompts) complete(in io.Reader) error {
+func (p *prompts) complete() error {
 	if err := p.load(); err != nil {
 		return err
 	}
@@ -168,11 +82,11 @@ func (p *prompts) complete(in io.Reader) error {
 	for i := range p.Config.Parallel {
 		p.slots = append(p.slots, &slot{seq: llama.Seq(i)})
 	}
-	defer p.closeSlots()
+	defer p.slots.close()
 	lines, stop := make(chan promptLine, 1), make(chan struct{})
 	defer close(stop)
-	p.lines = lines
-	go sendLines(in, lines, stop) // a read that waits for input is left to the end of the process
+	p.in.lines = lines
+	go sendLines(p.in.from, lines, stop) // a read that waits for input is left to the end of the process
 	if err := p.passDone(); err != nil {
 		return p.interrupted(err)
 	}
@@ -202,18 +116,18 @@ func (p *prompts) work() error {
 		if err := p.admit(); err != nil {
 			return err
 		}
-		if !p.busy() {
+		if !p.slots.busy() {
 			return nil
 		}
 		next := p.step
-		if s := p.alone(); s != nil {
+		if s := p.slots.alone(); s != nil {
 			next = func() error { return p.burst(s) }
 		}
 		if err := next(); err != nil {
 			return err
 		}
-		if p.size > 0 {
-			bar.Set(float64(p.done) / float64(p.size))
+		if p.in.size > 0 {
+			bar.Set(float64(p.done) / float64(p.in.size))
 		}
 	}
 }
@@ -237,8 +151,8 @@ func (p *prompts) interrupted(err error) error {
 // admit gives free slots the next lines. Of a file it waits for them; of a stream only while nothing is under way.
 func (p *prompts) admit() error {
 	for _, s := range p.slots {
-		for !s.busy && !p.ended && p.next < p.answers.head+maxAhead {
-			line, ok, err := p.receive()
+		for !s.busy && !p.in.ended && p.next < p.answers.head+maxAhead {
+			line, ok, err := p.in.receive(p.ctx, p.slots.busy())
 			if err != nil || !ok {
 				return err
 			}
@@ -251,25 +165,6 @@ func (p *prompts) admit() error {
 		}
 	}
 	return nil
-}
-
-// receive returns the next line. false: there is none, or none yet.
-func (p *prompts) receive() (line promptLine, ok bool, err error) {
-	if p.stream && p.busy() {
-		select {
-		case line, ok = <-p.lines:
-		default:
-			return line, false, nil
-		}
-	} else {
-		select {
-		case line, ok = <-p.lines:
-		case <-p.ctx.Done():
-			return line, false, ErrInterrupted
-		}
-	}
-	p.ended = p.ended || !ok
-	return line, ok, nil
 }
 
 // begin starts the prompt of a line in a slot, or answers with what is wrong with it.
@@ -300,19 +195,4 @@ func (p *prompts) begin(s *slot, line promptLine) error {
 		return p.finish(s, FinishStop) // so does Run, and decodes nothing
 	}
 	return nil
-}
-
-func (p *prompts) busy() bool {
-	for _, s := range p.slots {
-		if s.busy {
-			return true
-		}
-	}
-	return false
-}
-
-func (p *prompts) closeSlots() {
-	for _, s := range p.slots {
-		s.close()
-	}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/llamatap/llamatap/cgo/llama"
@@ -42,6 +42,58 @@ func (s *slot) close() {
 	}
 }
 
+// slots are the sequences of a context.
+type slots []*slot
+
+// busy reports whether a prompt is under way.
+func (all slots) busy() bool {
+	return slices.ContainsFunc(all, func(s *slot) bool { return s.busy })
+}
+
+func (all slots) close() {
+	for _, s := range all {
+		s.close()
+	}
+}
+
+// alone returns the slot that is under way by itself and has a token to be decoded next; nil: there is none. What
+// it decodes is what the next steps would, one token each: with none beside it nobody shares its batches, and a
+// slot that is free has nothing to begin with, or waits for a line that is long in coming.
+func (all slots) alone() *slot {
+	var one *slot
+	for _, s := range all {
+		switch {
+		case !s.busy:
+		case one != nil:
+			return nil
+		default:
+			one = s
+		}
+	}
+	if one == nil || len(one.done.Tokens) == 0 || one.request.Settings.TopLogprobs > 0 {
+		return nil // logits are looked at
+	}
+	return one
+}
+
+// pauses are the tokens with which a text may end by its own stops or reverse prompts. They are the same for most
+// prompts.
+type pauses struct {
+	of     string // which stops and reverse prompts
+	tokens []bool
+}
+
+// find returns those of a slot; nil: there is none.
+func (p *pauses) find(s *slot) []bool {
+	if len(s.request.Stop) == 0 && len(s.reverse.texts) == 0 {
+		return nil
+	}
+	if of := fmt.Sprintf("%q %q", s.reverse.texts, s.request.Stop); p.of != of {
+		p.of, p.tokens = of, s.reverse.endsWith(s.request.Stop)
+	}
+	return p.tokens
+}
+
 // prepare makes what the prompt of a slot needs: its tokens and its sampler.
 func (p *prompts) prepare(s *slot) (err error) {
 	if s.prompt, err = p.promptTokens(&s.request); err != nil {
@@ -68,58 +120,6 @@ func (p *prompts) prepare(s *slot) (err error) {
 	return nil
 }
 
-// promptTokens are the tokens of a request.
-func (p *prompts) promptTokens(q *config.Request) (tokens []llama.Token, err error) {
-	vocab := p.model.Vocab()
-	switch {
-	case q.Tokens != nil:
-		for _, id := range q.Tokens {
-			if id < 0 || int(id) >= vocab.Tokens() {
-				return nil, fmt.Errorf("there is no token %d: this model has tokens 0 to %d", id, vocab.Tokens()-1)
-			}
-			tokens = append(tokens, llama.Token(id))
-		}
-	case q.Messages != nil:
-		if q.Prompt, err = chatPrompt(p.model, p.Config.ChatTemplate, q.Messages); err != nil {
-			return nil, err
-		}
-		fallthrough
-	default:
-		if tokens, err = vocab.Tokenize(q.Prompt, true, true); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrPrompt, err)
-		}
-	}
-	if len(tokens) == 0 && !vocab.AddsBegin() {
-		return nil, fmt.Errorf("%w is empty, and this model has no token to begin a text with: give some text", ErrPrompt)
-	}
-	if len(tokens) == 0 {
-		tokens = append(tokens, vocab.Begin())
-	}
-	if size := p.llama.SequenceSize(); len(tokens) > size-contextMargin {
-		return nil, fmt.Errorf("%w: it has %d tokens, and a sequence of %d has room for %d: shorten it, raise -c, or lower -np", ErrTooLong, len(tokens), size, size-contextMargin)
-	}
-	return tokens, nil
-}
-
-// chatPrompt writes a conversation as the text that the model's answer continues.
-func chatPrompt(model *llama.Model, template string, messages []config.Message) (string, error) {
-	if template == "" {
-		var ok bool
-		if template, ok = model.ChatTemplate(); !ok {
-			return "", errors.New(`the model has no template for "messages": give --chat-template NAME, such as chatml, or a "prompt"`)
-		}
-	}
-	list := make([]llama.ChatMessage, len(messages))
-	for i, m := range messages {
-		list[i] = llama.ChatMessage(m)
-	}
-	text, err := llama.ApplyChatTemplate(template, list, true)
-	if errors.Is(err, llama.ErrChatTemplate) {
-		return "", fmt.Errorf("%w: give --chat-template with one of %s, or use 'llamatap llama-cli', which runs any template", err, strings.Join(llama.ChatTemplates(), ", "))
-	}
-	return text, err
-}
-
 // step decodes one batch, the next token of each sequence and parts of prompts, and chooses what follows.
 func (p *prompts) step() error {
 	if p.ctx.Err() != nil {
@@ -128,7 +128,7 @@ func (p *prompts) step() error {
 	p.batch.Reset()
 	for _, s := range p.slots {
 		if s.busy && s.decoded == len(s.prompt) {
-			if err := p.put(s, s.next, true); err != nil {
+			if err := s.put(p.batch, s.next, true); err != nil {
 				return err
 			}
 		}
@@ -136,7 +136,7 @@ func (p *prompts) step() error {
 	for _, s := range p.slots {
 		for s.busy && s.decoded < len(s.prompt) && p.batch.Len() < p.llama.Batch() {
 			s.decoded++
-			if err := p.put(s, s.prompt[s.decoded-1], s.decoded == len(s.prompt)); err != nil {
+			if err := s.put(p.batch, s.prompt[s.decoded-1], s.decoded == len(s.prompt)); err != nil {
 				return err
 			}
 		}
@@ -155,11 +155,11 @@ func (p *prompts) step() error {
 	return nil
 }
 
-// put adds a token to the batch.
-func (p *prompts) put(s *slot, token llama.Token, output bool) error {
+// put adds a token of the slot to a batch.
+func (s *slot) put(batch *llama.Batch, token llama.Token, output bool) error {
 	s.output = -1
 	if output {
-		s.output = p.batch.Len()
+		s.output = batch.Len()
 	}
 	if s.pos == 0 {
 		request := s.begun
@@ -167,7 +167,36 @@ func (p *prompts) put(s *slot, token llama.Token, output bool) error {
 		s.done.Request = &request
 	}
 	s.pos++
-	return p.batch.Add(token, s.pos-1, output, s.seq)
+	return batch.Add(token, s.pos-1, output, s.seq)
+}
+
+// burst generates tokens of a slot that is alone in one call of C, until one of them may end the text, or for so
+// long that a line that comes meanwhile need not wait.
+func (p *prompts) burst(s *slot) error {
+	if p.ctx.Err() != nil {
+		return ErrInterrupted
+	}
+	var times [burstTokens]int64
+	var room [burstTokens]llama.Token
+	most := burstTokens
+	if limit := s.request.Settings.Predict; limit > 0 {
+		most = min(most, limit-len(s.done.Tokens))
+	}
+	g := llama.Generation{
+		Pending: s.next, Pos: s.pos, Seq: s.seq, End: llama.Pos(p.llama.SequenceSize()), Pause: p.pauses.find(s), Patience: burstTime,
+	}
+	n, failed := p.llama.Generate(s.sampler, p.batch, &g, room[:most], times[:most])
+	now := int64(time.Since(s.begin)) // when the last of them was chosen
+	for i, token := range room[:n] {
+		s.pos++ // by the token before it, which was decoded
+		if err := p.chosen(s, token, now-(times[n-1]-times[i])); err != nil || !s.busy {
+			return errors.Join(err, failed)
+		}
+	}
+	if failed != nil && g.Pending == llama.NoToken {
+		return p.fail(s, failed)
+	}
+	return failed
 }
 
 // advance chooses the next token of a sequence by the logits that are there, and ends it where there is a reason to.
@@ -265,7 +294,7 @@ func (p *prompts) fail(s *slot, why error) error {
 	}
 	fmt.Fprintf(p.Stderr, "llamatap: --prompts %s, %s: %v\n", p.Config.PromptsFile, where, why)
 	if p.Config.StopOnError {
-		p.ended = true
+		p.in.ended = true
 	}
 	return p.release(s, Answer{Error: why.Error()})
 }

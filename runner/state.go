@@ -94,17 +94,17 @@ type states struct {
 }
 
 // openStates opens the folder, and refuses what cannot be kept.
-func (r *run) openStates() error {
-	s := r.State
+func openStates(e *engine) (states, error) {
+	s := e.State
 	if s == nil {
-		return nil
+		return states{}, nil
 	}
-	if err := r.keepable(); err != nil {
-		return err
+	if err := keepable(e); err != nil {
+		return states{}, err
 	}
 	folder, err := os.Open(s.Folder)
 	if err != nil {
-		return fmt.Errorf("--tap-checkpoint-state: %w", err)
+		return states{}, fmt.Errorf("--tap-checkpoint-state: %w", err)
 	}
 	names, _ := folder.Readdirnames(-1)
 	for _, name := range names {
@@ -112,23 +112,22 @@ func (r *run) openStates() error {
 			os.Remove(filepath.Join(s.Folder, name))
 		}
 	}
-	r.states = states{folder: folder, every: int64(s.Every), step: max(s.Step, 1)}
-	return nil
+	return states{folder: folder, every: int64(s.Every), step: max(s.Step, 1)}, nil
 }
 
 // keepable returns why the state of a run cannot be kept.
-func (r *run) keepable() error {
+func keepable(e *engine) error {
 	why := ""
 	switch {
-	case r.sampling.Mirostat != 0:
+	case e.sampling.Mirostat != 0:
 		why = "mirostat goes by what it has seen, which is not kept"
-	case slices.Contains(r.sampling.Samplers, "adaptive_p"):
+	case slices.Contains(e.sampling.Samplers, "adaptive_p"):
 		why = "adaptive_p goes by what it has seen, which is not kept"
-	case r.sampling.OnBackend:
+	case e.sampling.OnBackend:
 		why = "--backend-sampling draws on the device"
-	case r.Config.PromptCache != "":
+	case e.Config.PromptCache != "":
 		why = "a prompt cache begins in the middle"
-	case r.model.SlidingWindow() > 0:
+	case e.model.SlidingWindow() > 0:
 		why = "the model's memory has a sliding window, and llama.cpp puts its cells elsewhere when it is loaded: the last bits would differ"
 	default:
 		return nil
@@ -152,9 +151,9 @@ func (s *states) left(r *run) int {
 	if s.folder == nil || s.every == 0 || r.result.Shifts > 0 {
 		return -1
 	}
-	at := max(s.saved+s.every, int64(r.pos))
+	at := max(s.saved+s.every, int64(r.memory.pos))
 	at += (s.step - at%s.step) % s.step
-	return int(at - int64(r.pos))
+	return int(at - int64(r.memory.pos))
 }
 
 // turn takes the tokens chosen since the last turn and keeps the state when it is time for one: all but the last of
@@ -172,12 +171,12 @@ func (s *states) turn(r *run, tokens []llama.Token) {
 		fmt.Fprintf(r.Stderr, "llamatap: --tap-checkpoint-state: %v; the run goes on without\n", err)
 		s.every = 0
 	}
-	s.saved = int64(r.pos)
+	s.saved = int64(r.memory.pos)
 }
 
 // save writes the memory and then the moment, each under another name first.
 func (s *states) save(r *run) error {
-	m := Moment{Version: momentVersion, Tokens: int64(r.pos), Prompt: s.prompt, Chosen: s.chosen, Choices: r.sampler.Choices()}
+	m := Moment{Version: momentVersion, Tokens: int64(r.memory.pos), Prompt: s.prompt, Chosen: s.chosen, Choices: r.sampler.Choices()}
 	state, memory := rundir.StatePaths(s.path(), m.Tokens)
 	err := s.place(memory, func(path string) (err error) {
 		if err = r.llama.SaveState(path, nil); err == nil {
@@ -260,7 +259,8 @@ func (r *run) restore(prompt []llama.Token) error {
 	if err := r.sampler.ReplayChoices(m.Choices); err != nil {
 		return err
 	}
-	r.pos, r.result.Tokens = llama.Pos(m.Tokens), len(m.Chosen)
+	r.memory.pos, r.result.Tokens = llama.Pos(m.Tokens), len(m.Chosen)
 	r.states.chosen, r.states.saved = m.Chosen, m.Tokens
-	return r.decodeChosen(m.Chosen[len(m.Chosen)-1])
+	r.result.DecodeSteps++
+	return r.memory.decode(m.Chosen[len(m.Chosen)-1:], true)
 }
