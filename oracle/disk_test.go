@@ -276,6 +276,16 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
+// TestDiskFullAtOnce: not even the first file fits, and a collector of the host has lines for another one.
+func TestDiskFullAtOnce(t *testing.T) {
+	disk := smallDisk(t, "4k")
+	tap := []string{"run", "--tap-preset", "balanced", "--tap-host", "system", "--tap-min-free", "0"}
+	o := llamatapIn(t, disk, slices.Concat(tap, generate(4))...)
+	if left := everythingBelow(t, disk); o.status != 3 || o.stdout == "" || len(left) > 0 {
+		t.Errorf("status %d, text %q, left %q\n%s", o.status, o.stdout, left, o.stderr)
+	}
+}
+
 // TestDiskFullStops: with --tap-on-failure stop the program ends with its recording, and what was recorded is kept.
 func TestDiskFullStops(t *testing.T) {
 	for _, args := range [][]string{

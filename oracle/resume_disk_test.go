@@ -4,6 +4,8 @@ package oracle
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -11,7 +13,8 @@ import (
 )
 
 // TestResumeDiskFull fills the disk in the middle of a run, makes room, and goes on: what is there then is what a
-// run leaves that always had room. The program goes on, or ends, when the disk is full; it makes no difference.
+// run leaves that always had room. The program continues, or ends, when the disk is full; it makes no difference. A
+// resume that finds no room at all leaves the run as it was.
 func TestResumeDiskFull(t *testing.T) {
 	args := []string{"run", "--tap-tensors", "l_out*,attn_norm,ffn_out", "--checkpoint-every", "5",
 		"--tap-min-free", "0", "-t", "1", "-s", "5",
@@ -41,6 +44,18 @@ func TestResumeDiskFull(t *testing.T) {
 			if want := map[string]int{"continue": 3, "stop": 1}[d.more[1]]; o.status != want {
 				t.Errorf("status %d, want %d\n%s", o.status, want, o.stderr)
 			}
+			filler, err := os.Create(filepath.Join(disk, "filler"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for err == nil {
+				_, err = filler.Write(make([]byte, 4096))
+			}
+			filler.Close()
+			if full := finish(t, command(t, "run", "--tap-resume", dirOf(t, disk)), disk); full.status == 0 || !resumes(t, disk) {
+				t.Fatalf("resumed on a full disk: status %d\n%s", full.status, full.stderr)
+			}
+			os.Remove(filler.Name())
 			if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT, "size=64m"); err != nil {
 				t.Fatal(err)
 			}

@@ -352,13 +352,16 @@ func (s *session) finish(exit collect.Exit) error {
 	}
 	err, path := sink.close(), r.dir.Path()
 	s.report.ended = true
+	if sink.files.current == nil && sink.before != nil {
+		return err // its files could not be opened: the run stays what it was
+	}
 	if err == nil && sink.before != nil && sink.before.caughtUp() {
 		err = dropAside(path)
 	}
 	if failure := sink.files.series.failure; failure != nil && count.halted == nil {
 		count.halt(failure)
 	}
-	if count.halted != nil && sink.files.written().Packets == 0 && sink.others.empty() {
+	if sink.files.current == nil || count.halted != nil && sink.files.written().Packets == 0 && sink.others.empty() {
 		os.RemoveAll(path)
 		os.Remove(filepath.Dir(path)) // the model's folder, if that was its only run
 		r.dir = nil
