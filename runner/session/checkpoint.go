@@ -130,16 +130,13 @@ func (c *checkpoints) next() rundir.Checkpoint {
 	return next
 }
 
-// write syncs what was recorded and then writes the checkpoint that says so.
+// write syncs what was recorded and then writes the checkpoint that says so. States that nobody resumes from any more
+// are removed: a later one has all of its tokens on the disk.
 func (c *checkpoints) write(w *stream.Writer, next rundir.Checkpoint) error {
 	mark, err := w.Sync()
 	if err != nil {
 		return err
 	}
-	return c.put(mark, next)
-}
-
-func (c *checkpoints) put(mark stream.Mark, next rundir.Checkpoint) error {
 	synced, err := json.Marshal(mark)
 	if err != nil {
 		return err
@@ -149,19 +146,14 @@ func (c *checkpoints) put(mark stream.Mark, next rundir.Checkpoint) error {
 	if err := next.Write(c.path); err != nil {
 		return err
 	}
-	c.prune(next.TotalTokens)
-	return nil
-}
-
-// prune removes the states that nobody goes on from any more: a later one has all of its tokens on the disk.
-func (c *checkpoints) prune(tokens int64) {
 	held := false
 	for _, n := range rundir.States(c.states) {
 		if held {
 			rundir.RemoveState(c.states, n) // another time, if not now
 		}
-		held = held || n <= tokens
+		held = held || n <= next.TotalTokens
 	}
+	return nil
 }
 
 // last makes the checkpoint of a run that ends, while its stream can still be synced, unless nothing is new.

@@ -83,7 +83,15 @@ func (r *room) tick() error {
 func (r *room) look(n int64) error {
 	for {
 		r.looked = time.Now()
-		left, cause := r.measure()
+		left, cause := int64(math.MaxInt64), ""
+		all, waiting := r.use()
+		all += r.beside()
+		if r.tap.MaxDisk.Bytes > 0 {
+			left, cause = int64(r.tap.MaxDisk.Bytes)-all, causeMaxDisk
+		}
+		if free, floor, ok := r.free(); ok && free-floor-waiting < left {
+			left, cause = free-floor-waiting, causeMinFree
+		}
 		if r.spare != nil {
 			r.spare(max(0, left/aheadShare))
 		}
@@ -94,20 +102,6 @@ func (r *room) look(n int64) error {
 			return &limitError{cause, r.tap}
 		}
 	}
-}
-
-// measure returns the bytes that may still be written, and which bound says so.
-func (r *room) measure() (left int64, cause string) {
-	left = math.MaxInt64
-	all, waiting := r.use()
-	all += r.beside()
-	if r.tap.MaxDisk.Bytes > 0 {
-		left, cause = int64(r.tap.MaxDisk.Bytes)-all, causeMaxDisk
-	}
-	if free, floor, ok := r.free(); ok && free-floor-waiting < left {
-		left, cause = free-floor-waiting, causeMinFree
-	}
-	return left, cause
 }
 
 // free is what the file system has left for us, and how much of it must stay; not ok where nothing must, or the

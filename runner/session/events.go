@@ -158,12 +158,6 @@ func (e *events) words() string {
 	return text
 }
 
-// account is what became of the events.
-func (e *events) account() *rundir.EventAccount {
-	use := e.use()
-	return &rundir.EventAccount{Written: use.Events, Lost: use.Lost}
-}
-
 // eventsUse is what metadata.json says of events.
 type eventsUse struct {
 	Events uint64            `json:"events"` // written

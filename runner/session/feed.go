@@ -203,27 +203,18 @@ func (f *feed) close() {
 // report prints that the consumer has gone, once. The files are recorded on without it, unless the failure ends
 // everything: then the error is returned.
 func (f *feed) report(on config.OnFailure) error {
-	err := f.lost()
-	if err != nil && on != config.FailureStop {
-		fmt.Fprintf(terminal.Err, "llamatap: %v; it is recorded on without it\n", err)
-		return nil
-	}
-	return err
-}
-
-// lost is the error with which the consumer went, once.
-func (f *feed) lost() error {
-	if f == nil || f.reported {
-		return nil
-	}
-	err := f.failed.Load()
-	if err == nil {
+	if f == nil || f.reported || f.failed.Load() == nil {
 		return nil
 	}
 	f.reported = true
-	reason := "it reads no more"
-	if errors.Is(*err, os.ErrDeadlineExceeded) {
+	err, reason := *f.failed.Load(), "it reads no more"
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		reason = fmt.Sprintf("it read nothing for %v after the program's end", feedPatience)
 	}
-	return fmt.Errorf("%w: %s", *err, reason)
+	err = fmt.Errorf("%w: %s", err, reason)
+	if on == config.FailureStop {
+		return err
+	}
+	fmt.Fprintf(terminal.Err, "llamatap: %v; it is recorded on without it\n", err)
+	return nil
 }

@@ -241,7 +241,9 @@ func (f *files) close(broken bool) error {
 	g := f.current
 	g.speller = f.run.speller
 	g.span = useSince(f.counter.use(), g.base)
-	f.series.settle() // what is released below is for both
+	if e := f.series.ending; e != nil { // what is released below is for both
+		f.series.ended(<-e.done) // wait reports an error, if it stays one
+	}
 	err := g.close(time.Since(f.run.started), broken, f.counter.losses(g.span), f.reserve)
 	if g.failure != nil && f.counter.halted == nil {
 		f.counter.halt(g.failure)

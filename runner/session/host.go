@@ -31,7 +31,7 @@ const selfName = "self"
 // hostSide watches what the kernel does for the model's process from before its start to its end. Its collectors
 // are asked by a goroutine of their own. A nil one watches nothing.
 type hostSide struct {
-	graphs
+	timeline
 	interval time.Duration
 	sources  []watch.Source
 	follow   []bpf.Follower
@@ -63,7 +63,8 @@ func newHostSide(o Options) *hostSide {
 	if dir := bpf.MountTracefs(); dir != "" {
 		fmt.Fprintf(terminal.Err, "llamatap: --tap-host: mounted tracefs at %s: the tracepoints of a kernel without BTF need it\n", dir)
 	}
-	for _, opened := range watch.Open(without(o.Tap.Host, waitsName), watch.Request{Interval: h.interval, Target: target, Correlate: h.correlate, Computed: h.computed}) {
+	perInterval := slices.DeleteFunc(slices.Clone(o.Tap.Host), func(name string) bool { return name == waitsName })
+	for _, opened := range watch.Open(perInterval, watch.Request{Interval: h.interval, Target: target, Correlate: h.correlate, Computed: h.computed}) {
 		h.take(opened)
 	}
 	if o.Tap.CollectsHost(waitsName) {
@@ -71,12 +72,6 @@ func newHostSide(o Options) *hostSide {
 			h.leaveOut(waitsName, err)
 		}
 	}
-	h.watchSelf()
-	return h
-}
-
-// watchSelf records what this process costs, last of an interval.
-func (h *hostSide) watchSelf() {
 	costed := map[string]bpf.Costed{}
 	for _, s := range h.sources {
 		if c, ok := s.Collector.(bpf.Costed); ok {
@@ -87,15 +82,12 @@ func (h *hostSide) watchSelf() {
 		costed[waitsName] = h.waits.collector
 	}
 	c, err := process.OpenSelf(process.SelfOptions{Interval: h.interval, Costed: costed})
-	h.take(watch.Opened{Name: selfName, Collector: c, Err: err})
+	h.take(watch.Opened{Name: selfName, Collector: c, Err: err}) // last of an interval
+	return h
 }
 
 // waitsName is the collector that writes a line for each graph, and not for each interval.
 const waitsName = "waits"
-
-func without(names []string, name string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
-}
 
 func (h *hostSide) leaveOut(name string, err error) {
 	h.missing = append(h.missing, hostMissing{name, err.Error()})
@@ -119,18 +111,15 @@ func (h *hostSide) take(opened watch.Opened) {
 	}
 }
 
-// ready takes the model's process into the target before its first instruction; nil: it need not be held.
-func (h *hostSide) ready() func(pid int) error {
+// ready takes the model's process into the target before its first instruction.
+func (h *hostSide) ready(pid int) {
 	if h == nil {
-		return nil
+		return
 	}
-	return func(pid int) error {
-		for _, f := range h.follow {
-			if err := f.AddPID(pid); err != nil {
-				fmt.Fprintf(terminal.Err, "llamatap: --tap-host: %v\n", err)
-			}
+	for _, f := range h.follow {
+		if err := f.AddPID(pid); err != nil {
+			fmt.Fprintf(terminal.Err, "llamatap: --tap-host: %v\n", err)
 		}
-		return nil
 	}
 }
 
@@ -217,7 +206,7 @@ func (h *hostSide) correlate(from, to time.Time) string {
 	if id.Run == "" {
 		id.Run = noRun
 	}
-	id.Phase, id.First, id.Last = h.times.within(begin, end)
+	id.Phase, id.First, id.Last = h.timeline.within(begin, end)
 	id.Tokens = id.First >= 0
 	return id.String()
 }
@@ -228,7 +217,7 @@ func (h *hostSide) computed(from, to int64) resource.GraphTime {
 		return resource.GraphTime{} // the tap is not read yet
 	}
 	h.await(to)
-	c := h.times.computed(from, to)
+	c := h.timeline.computed(from, to)
 	c.Known = c.Known && h.upto.Load() >= to
 	return c
 }

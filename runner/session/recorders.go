@@ -44,16 +44,11 @@ func newRecorders(r *run, memory int64) *recorders {
 
 // ready lets whoever watches the model's process begin before its first instruction; nil: it need not be held.
 func (r *recorders) ready() func(pid int) error {
-	host := r.host.ready()
-	if r.samples == nil {
-		return host
+	if r.host == nil && r.samples == nil {
+		return nil
 	}
 	return func(pid int) error {
-		if host != nil {
-			if err := host(pid); err != nil {
-				return err
-			}
-		}
+		r.host.ready(pid)
 		return r.samples.ready(pid)
 	}
 }

@@ -39,7 +39,8 @@ func (r *report) account() *rundir.Account {
 		a.Time.Tokens -= r.before.prompt + r.before.generated
 	}
 	if r.others.events != nil {
-		a.Events = r.others.events.account()
+		use := r.others.events.use()
+		a.Events = &rundir.EventAccount{Written: use.Events, Lost: use.Lost}
 		if r.counter.halted != nil {
 			a.Events.TokensAfter = r.counter.tokens() - r.counter.halted.tokens
 		}

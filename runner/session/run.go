@@ -49,9 +49,18 @@ func (r *run) unixOffset() int64 { return r.clock.UnixNS - r.clock.MonoNS }
 // addContext notes a context of the model.
 func (r *run) addContext(c *ggmlhooks.Context) {
 	model, vocab := identify(c)
+	kind := "transformer"
+	switch {
+	case c.NCtx == 0:
+		kind = "other"
+	case c.Recurrent:
+		kind = "recurrent"
+	case c.Hybrid:
+		kind = "hybrid"
+	}
 	r.contexts = append(r.contexts, rundir.Context{
 		Ctx: c.Number, Model: model, NCtx: c.NCtx, NBatch: c.NBatch, NUBatch: c.NUBatch, NSeqMax: c.NSeqMax,
-		FlashAttn: map[int]string{-1: "auto", 0: "off", 1: "on"}[c.FlashAttn], Type: contextType(c),
+		FlashAttn: map[int]string{-1: "auto", 0: "off", 1: "on"}[c.FlashAttn], Type: kind,
 	})
 	r.speller.vocabs[c.Number] = vocab
 }
@@ -61,18 +70,6 @@ func monotonic() int64 {
 	var ts unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 	return ts.Nano()
-}
-
-func contextType(c *ggmlhooks.Context) string {
-	switch {
-	case c.NCtx == 0:
-		return "other"
-	case c.Recurrent:
-		return "recurrent"
-	case c.Hybrid:
-		return "hybrid"
-	}
-	return "transformer"
 }
 
 // identify reads the model's file for its name and vocabulary. Where it cannot, what llama.cpp reported must do.

@@ -23,7 +23,7 @@ import (
 // end. They wait until the tap has reported what the process did at their time: then it is known which region they
 // touched, in which phase, for which token. A nil one records nothing.
 type samples struct {
-	graphs
+	timeline
 	tap      *config.Tap
 	set      *sample.Set
 	queue    *sample.Queue
@@ -106,7 +106,7 @@ func (r *samples) pid() int { return cmp.Or(r.recorded(), r.started) }
 func (r *samples) open(of *run, table *ledger.Table, regions *regionMap) {
 	r.table = table
 	table.About(func() (key, value string) { return sample.MetadataKey, r.use().Text() })
-	r.rows = &sampleRows{times: &r.times, regions: regions.Map(), block: r.tap.KVBlock, out: table.Writer(), offset: of.unixOffset()}
+	r.rows = &sampleRows{times: &r.timeline, regions: regions.Map(), block: r.tap.KVBlock, out: table.Writer(), offset: of.unixOffset()}
 	if r.set.Pages() {
 		r.pages = newWrittenPages(r.rows, r.pid)
 	}
@@ -121,13 +121,13 @@ func (r *samples) BufferEnd(e ggmlhooks.BufferEnd) error { r.pages.end(e.ID); re
 // Begin begins a graph, for which the model waits where written pages are found.
 func (r *samples) Begin(x *ggmlhooks.Execution) error {
 	r.pages.begin(x.MonoNS)
-	return r.graphs.Begin(x)
+	return r.timeline.Begin(x)
 }
 
 // End ends a graph, for which the model waits likewise.
 func (r *samples) End(x *ggmlhooks.Execution) error {
 	r.pages.computed(x.End.MonoNS)
-	return r.graphs.End(x)
+	return r.timeline.End(x)
 }
 
 // idle notes that the tap's queue has been read, and writes what is known by now. It is for the goroutine that
@@ -141,7 +141,7 @@ func (r *samples) idle() error {
 	if r.rows == nil || r.closed {
 		return nil
 	}
-	r.label(min(known, r.times.decided()), false)
+	r.label(min(known, r.timeline.decided()), false)
 	return r.rows.out.Tick(r.looked)
 }
 

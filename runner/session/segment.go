@@ -154,11 +154,19 @@ func (g *segment) streamPath() string { return filepath.Join(g.dir.Path(), Strea
 func (g *segment) closed(data, index stream.Sum, written stream.Stats) error {
 	g.kept = ggmlhooks.Count{Packets: written.Packets, Bytes: written.SrcBytes}
 	if g.resumed || g.span.Setup.Written.Packets > 0 {
-		setup, err := setupIn(g.streamPath())
+		r, err := stream.Open(g.streamPath())
 		if err != nil {
 			return err
 		}
-		g.kept = g.kept.Minus(setup)
+		defer r.Close()
+		for _, p := range r.Packets() { // those that turned out to be set-up
+			if p.Phase == ggmlhooks.PhaseSetup {
+				g.kept = g.kept.Minus(ggmlhooks.Count{Packets: 1, Bytes: uint64(p.SrcBytes)})
+			}
+		}
+		if r.Err() != nil {
+			return r.Err()
+		}
 	}
 	if g.noStream && written.Packets == 0 {
 		os.Remove(g.streamPath())
@@ -231,19 +239,4 @@ func (g *segment) complete(run *run, m rundir.Metadata) error {
 		return err
 	}
 	return run.dir.AddSegment(g.place.Name)
-}
-
-// setupIn counts the tensors of a stream that turned out to be set-up.
-func setupIn(path string) (n ggmlhooks.Count, err error) {
-	r, err := stream.Open(path)
-	if err != nil {
-		return n, err
-	}
-	defer r.Close()
-	for _, p := range r.Packets() {
-		if p.Phase == ggmlhooks.PhaseSetup {
-			n.Add(ggmlhooks.Count{Packets: 1, Bytes: uint64(p.SrcBytes)})
-		}
-	}
-	return n, r.Err()
 }

@@ -44,13 +44,6 @@ func (r *series) poll() error {
 	}
 }
 
-// settle waits until the segment that is being sealed is sealed, or could not be.
-func (r *series) settle() {
-	if r.ending != nil {
-		r.ended(<-r.ending.done) // wait reports an error, if it stays one
-	}
-}
-
 // wait waits for the segment that is being sealed. One that could not be is tried again: there may be room now.
 func (r *series) wait() error {
 	if r.ending == nil {

@@ -104,9 +104,13 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 	defer before.close()
+	overflow := collect.Block
+	if o.Tap.Overflow == config.OverflowDrop {
+		overflow = collect.Drop
+	}
 	start := startWish(o.Tap, before)
 	region, err := collect.NewRegion(collect.Options{
-		Start: start, Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
+		Start: start, Overflow: overflow, MemoryBytes: budget.shared, Backends: o.Backends,
 		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Cold: o.Tap.Cold, InStep: o.Tap.SamplesWith(config.SamplePages), Turns: turns(),
 		Judge: !start.Off,
 	})
@@ -142,7 +146,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	s.sink.steering.watchSignals()
 	defer s.sink.steering.close()
 	if err := s.pump(ctx); errors.Is(err, errStopped) {
-		return s.sealEarly()
+		s.report.early = true
 	} else if err != nil {
 		s.sink.steering.close() // nothing can be changed any more
 		if errors.Is(err, ErrSelection) {
@@ -158,38 +162,28 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		s.pump(ctx) // what still comes is counted; nothing that fails now is news
 	}
 	s.sink.steering.close()
-	exit := s.process.Exit()
-	if exit.Hung {
+	return s.end()
+}
+
+// end seals the run. The program has ended, or continues without the tap: then it is waited for.
+func (s *session) end() (Result, error) {
+	o, exit := &s.sink.run.o, collect.Exit{}
+	if s.report.early {
+		s.sink.run.region.Stop()
+	} else if exit = s.process.Exit(); exit.Hung {
 		fmt.Fprintln(terminal.Err, "llamatap: "+hungReason)
 	}
 	sealing := s.finish(exit)
-	consumer.report(o.Tap.OnFailure) // it may have gone at the very end
+	s.sink.files.feed.report(o.Tap.OnFailure) // it may have gone at the very end
 	result := s.report.result(sealing)
-	result.Exit = exit
-	if err := s.failure(sealing); err != nil {
-		return result, err
-	}
-	if o.Summary != nil && (result.Dir != "" || s.sink.counter.halted == nil) {
-		result.Summary.Write(o.Summary, result.Dir)
-		s.report.remarks(o.Summary, exit)
-	}
-	return result, nil
-}
-
-// sealEarly ends a recording that was stopped by a command: the run is sealed, and the program continues without
-// the tap.
-func (s *session) sealEarly() (Result, error) {
-	s.sink.run.region.Stop()
-	s.report.early = true
-	s.sink.steering.close() // before the run is sealed: a sealed run takes no commands
-	sealing := s.finish(collect.Exit{})
 	err := s.failure(sealing)
-	result := s.report.result(sealing)
 	result.Exit = s.process.Exit()
-	if out := s.sink.run.o.Summary; err == nil && out != nil {
-		result.Summary.Write(out, result.Dir)
-		fmt.Fprintln(out, "          stopped   by a command, before the program ended")
-		s.report.remarks(out, result.Exit)
+	if err == nil && o.Summary != nil && (result.Dir != "" || s.sink.counter.halted == nil) {
+		result.Summary.Write(o.Summary, result.Dir)
+		if s.report.early {
+			fmt.Fprintln(o.Summary, "          stopped   by a command, before the program ended")
+		}
+		s.report.remarks(o.Summary, result.Exit)
 	}
 	return result, err
 }
@@ -243,13 +237,6 @@ func (s *session) pump(ctx context.Context) error {
 		_, err = s.reader.Drain()
 	}
 	return err
-}
-
-func overflow(o config.Overflow) collect.Overflow {
-	if o == config.OverflowDrop {
-		return collect.Drop
-	}
-	return collect.Block
 }
 
 // budget says how --tap-memory is shared out.

@@ -13,11 +13,18 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// graphs follows the graphs that are computed, for a timeline.
-type graphs struct{ times timeline }
+// timeline remembers which graphs were computed of late, for events that are placed by their time. It may be used by
+// several goroutines.
+type timeline struct {
+	mu     sync.Mutex
+	graphs []span // by begin
+	any    bool   // there was one
+	// trimmed says that there were graphs before the first of those that are remembered.
+	trimmed bool
+}
 
 // Begin begins a graph.
-func (g *graphs) Begin(x *ggmlhooks.Execution) error {
+func (t *timeline) Begin(x *ggmlhooks.Execution) error {
 	s := span{ctx: x.Ctx, exec: x.Number, phase: x.Phase, first: -1, last: -1, begin: x.MonoNS, end: math.MaxInt64, undecided: x.Undecided}
 	for i := range x.Rows {
 		if i == 0 || x.Rows[i].Index < s.first {
@@ -26,7 +33,7 @@ func (g *graphs) Begin(x *ggmlhooks.Execution) error {
 		s.last = max(s.last, x.Rows[i].Index)
 	}
 	s.seq, s.step = onlySequence(x.Rows), ggmlhooks.OnePhase(x.Rows)
-	g.times.add(s)
+	t.add(s)
 	return nil
 }
 
@@ -44,8 +51,8 @@ func onlySequence(rows []ggmlhooks.Row) int32 {
 }
 
 // End ends a graph.
-func (g *graphs) End(x *ggmlhooks.Execution) error {
-	g.times.change(func(s *span) {
+func (t *timeline) End(x *ggmlhooks.Execution) error {
+	t.change(func(s *span) {
 		if s.exec == x.Number {
 			s.end = x.End.MonoNS
 		}
@@ -54,8 +61,8 @@ func (g *graphs) End(x *ggmlhooks.Execution) error {
 }
 
 // Resolve decides what a context's graphs up to an execution were.
-func (g *graphs) Resolve(r ggmlhooks.Resolve) error {
-	g.times.change(func(s *span) {
+func (t *timeline) Resolve(r ggmlhooks.Resolve) error {
+	t.change(func(s *span) {
 		if s.ctx == r.Ctx && s.exec <= r.Exec && s.undecided {
 			s.undecided = false
 			if r.Discarded {
@@ -64,16 +71,6 @@ func (g *graphs) Resolve(r ggmlhooks.Resolve) error {
 		}
 	})
 	return nil
-}
-
-// timeline remembers which graphs were computed of late, for events that are placed by their time. It may be used by
-// several goroutines.
-type timeline struct {
-	mu     sync.Mutex
-	graphs []span // by begin
-	any    bool   // there was one
-	// trimmed says that there were graphs before the first of those that are remembered.
-	trimmed bool
 }
 
 // span is a graph as the timeline remembers it.

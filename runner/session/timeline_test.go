@@ -12,7 +12,7 @@ import (
 
 // TestTimeline: what was computed at a time is labelled by phase and tokens, as far as it is known by then.
 func TestTimeline(t *testing.T) {
-	var g graphs
+	var g timeline
 	a := ggmlhooks.NewAssembler(0, &closing{&g})
 	must := func(err error) {
 		t.Helper()
@@ -39,7 +39,7 @@ func TestTimeline(t *testing.T) {
 	must(a.Graph(&ggmlhooks.Graph{Ctx: 1}))
 	phase := func(from, to int64, want string, wantFirst, wantLast int64) {
 		t.Helper()
-		if p, first, last := g.times.within(from, to); p != want || first != wantFirst || last != wantLast {
+		if p, first, last := g.within(from, to); p != want || first != wantFirst || last != wantLast {
 			t.Errorf("between %d and %d: %s %d-%d, want %s %d-%d", from, to, p, first, last, want, wantFirst, wantLast)
 		}
 	}
@@ -84,6 +84,6 @@ func TestGraphTime(t *testing.T) {
 }
 
 // closing gives a timeline a Close.
-type closing struct{ *graphs }
+type closing struct{ *timeline }
 
 func (closing) Close() error { return nil }
