@@ -3,12 +3,9 @@
 package session
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"hash"
-	"os"
-	"path/filepath"
+	"io"
 
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -31,19 +28,15 @@ type event struct {
 
 // changeLog writes control.jsonl, line by line as things happen. The file is made with the first command.
 type changeLog struct {
-	file *os.File
-	sum  hash.Hash
-	size int64
-	err  error
+	file io.WriteCloser // nil: not made yet, or closed
+	err  error          // the first one
 }
 
 // open makes the file, once.
 func (l *changeLog) open(dir *rundir.Dir) error {
-	if l.file != nil || l.err != nil {
-		return l.err
+	if l.file == nil && l.err == nil {
+		l.file, l.err = dir.CreateLive(rundir.ControlName)
 	}
-	l.file, l.err = os.OpenFile(filepath.Join(dir.Path(), rundir.ControlName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	l.sum = sha256.New()
 	return l.err
 }
 
@@ -53,25 +46,18 @@ func (l *changeLog) append(e event) {
 		return
 	}
 	line, err := json.Marshal(e)
-	if err != nil {
-		l.err = err
-		return
+	if err == nil {
+		_, err = l.file.Write(append(line, '\n'))
 	}
-	n, err := l.file.Write(append(line, '\n'))
-	l.size += int64(n)
-	l.sum.Write(append(line, '\n')[:n])
 	l.err = err
 }
 
-// close ends the file and adds it to what the directory holds.
-func (l *changeLog) close(dir *rundir.Dir) error {
+// close ends the file, which the directory holds then.
+func (l *changeLog) close() error {
 	if l.file == nil {
 		return nil
 	}
 	err := errors.Join(l.err, l.file.Close())
 	l.file = nil
-	if dir != nil {
-		dir.AddSum(rundir.ControlName, l.size, [32]byte(l.sum.Sum(nil)))
-	}
 	return err
 }

@@ -354,7 +354,7 @@ func (s *session) finish(exit collect.Exit) error {
 		r.dir = nil
 		return nil
 	}
-	err = errors.Join(err, sink.steering.log.close(r.dir))
+	err = errors.Join(err, sink.steering.log.close())
 	if err == nil {
 		err = sink.files.seal(func() rundir.Metadata { return s.report.metadata(s.process, exit) })
 	}
