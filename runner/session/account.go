@@ -44,7 +44,9 @@ func (c *counter) tokens() (n int64) {
 
 // useSince is what the recorder counted between two moments.
 func useSince(a, b capture.Use) capture.Use {
-	for _, m := range []struct{ of, before map[ggmlhooks.Phase]int64 }{{a.Graphs, b.Graphs}, {a.Rows, b.Rows}, {a.NS, b.NS}} {
+	for _, m := range []struct{ of, before map[ggmlhooks.Phase]int64 }{
+		{a.Graphs, b.Graphs}, {a.Rows, b.Rows}, {a.NS, b.NS},
+	} {
 		for phase, n := range m.before {
 			if m.of[phase] -= n; m.of[phase] == 0 {
 				delete(m.of, phase)
@@ -112,7 +114,8 @@ func (c *counter) addUnreported(a *rundir.Account, use *capture.Use) {
 		}
 		lost := a.LostTotal()
 		selected := total.Minus(use.Setup.Selected)
-		a.AddLost(c.halted.cause, selected.Packets-a.Captured.Packets-lost.Packets, selected.Bytes-a.Captured.Bytes-lost.Bytes)
+		a.AddLost(c.halted.cause, selected.Packets-a.Captured.Packets-lost.Packets,
+			selected.Bytes-a.Captured.Bytes-lost.Bytes)
 		a.Selected = amount(selected)
 		return
 	}
@@ -155,7 +158,8 @@ func (c *counter) blind() bool {
 		return false
 	}
 	err := c.halted.err
-	return !c.begun || errors.Is(err, ggmlhooks.ErrDesync) || errors.Is(err, collect.ErrQueue) || errors.Is(err, ErrSelection) || errors.Is(err, ErrRepeat)
+	return !c.begun || errors.Is(err, ggmlhooks.ErrDesync) || errors.Is(err, collect.ErrQueue) ||
+		errors.Is(err, ErrSelection) || errors.Is(err, ErrRepeat)
 }
 
 // stopped is what metadata.json says of a recording that ended early, behind a token.
@@ -163,7 +167,8 @@ func (c *counter) stopped(last *int64) *rundir.Stopped {
 	if c.halted == nil {
 		return nil
 	}
-	stopped := &rundir.Stopped{Cause: c.halted.cause, At: c.halted.at.UTC(), GraphsAfter: c.run.region.Stats().Unrecorded, LastToken: last}
+	stopped := &rundir.Stopped{Cause: c.halted.cause, At: c.halted.at.UTC(),
+		GraphsAfter: c.run.region.Stats().Unrecorded, LastToken: last}
 	if !c.halted.limited() {
 		stopped.Error = c.halted.err.Error()
 	}

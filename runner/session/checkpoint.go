@@ -52,10 +52,12 @@ func (c *checkpoints) begin(r *run, g *segment) error {
 	c.states = filepath.Join(dir, rundir.StateFolder)
 	c.stamp.Metadata.StartTime = rundir.Seconds(r.started)
 	if before != nil {
-		c.stamp.Metadata.StartTime, c.stamp.Metadata.ResumeCount = before.Metadata.StartTime, before.Metadata.ResumeCount+1
+		c.stamp.Metadata.StartTime = before.Metadata.StartTime
+		c.stamp.Metadata.ResumeCount = before.Metadata.ResumeCount + 1
 	}
 	c.stamp.Run = rundir.CheckpointRun{
-		Dir: dir, Program: r.o.Repeat.Program, Args: r.o.Repeat.Args, Folder: r.o.Repeat.Folder, Model: r.o.Repeat.Model, Seed: r.o.Repeat.Seed,
+		Dir: dir, Program: r.o.Repeat.Program, Args: r.o.Repeat.Args, Folder: r.o.Repeat.Folder,
+		Model: r.o.Repeat.Model, Seed: r.o.Repeat.Seed,
 		Settings: Settings(r.o.Tap), Llama: r.o.Llama.Version,
 	}
 	if r.o.Tap.RedactText {
@@ -72,7 +74,8 @@ func Settings(t *config.Tap) map[string]any {
 	settings := map[string]any{}
 	for key, s := range t.Echo().Settings {
 		switch key {
-		case "out", "resume", "checkpoint_every", "checkpoint_path", "checkpoint_state", "sync", "on_failure", "max_disk", "min_free", "preallocate", "workers", "throughput", "config", "sink":
+		case "out", "resume", "checkpoint_every", "checkpoint_path", "checkpoint_state", "sync", "on_failure", "max_disk",
+			"min_free", "preallocate", "workers", "throughput", "config", "sink":
 			continue // they change nothing of what is recorded
 		}
 		var plain any // as reading the file gives it

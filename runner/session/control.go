@@ -123,7 +123,8 @@ func (st *steering) first(number uint32, e *ggmlhooks.Exec) {
 	if number == st.now.Selection {
 		st.now.FirstExec = &exec
 	}
-	st.log.append(event{Event: "applied", Selection: number, FirstExec: exec, MonoNS: e.MonoNS, UnixNS: e.MonoNS + st.run.unixOffset()})
+	st.log.append(event{Event: "applied", Selection: number, FirstExec: exec, MonoNS: e.MonoNS,
+		UnixNS: e.MonoNS + st.run.unixOffset()})
 }
 
 // left notes how many tokens a tap command has left. A warm-up that is thrown away gives its tokens back, so it
@@ -137,7 +138,8 @@ func (st *steering) left(e *ggmlhooks.Exec) {
 	exec := e.Number
 	st.now.State = control.StateDone
 	st.change(st.now.Selection).DoneExec = &exec
-	st.log.append(event{Event: "done", Selection: st.now.Selection, DoneExec: exec, MonoNS: e.MonoNS, UnixNS: e.MonoNS + st.run.unixOffset()})
+	st.log.append(event{Event: "done", Selection: st.now.Selection, DoneExec: exec, MonoNS: e.MonoNS,
+		UnixNS: e.MonoNS + st.run.unixOffset()})
 }
 
 // serve answers what clients have asked. It returns errStopped when recording is to end. A run that cannot have a
@@ -183,12 +185,14 @@ func (st *steering) obey(r control.Request) error {
 	if !st.stopBy.IsZero() && r.Command != control.CommandStatus {
 		return errors.New("the recording is being stopped: nothing can be changed any more")
 	}
-	change := rundir.Change{Command: r.Command, Tensors: r.Tensors, Layers: r.Layers, Tokens: r.Tokens, MonoNS: monotonic(), UnixNS: time.Now().UnixNano()}
+	change := rundir.Change{Command: r.Command, Tensors: r.Tensors, Layers: r.Layers, Tokens: r.Tokens,
+		MonoNS: monotonic(), UnixNS: time.Now().UnixNano()}
 	switch r.Command {
 	case control.CommandStatus:
 		return nil
 	case control.CommandMark:
-		return errors.New("this run takes no markers: its phases follow from the model's graphs; markers are for llamatap memory record")
+		return errors.New("this run takes no markers: its phases follow from the model's graphs; markers are for " +
+			"llamatap memory record")
 	case control.CommandFlush:
 		err := st.files.current.stream.Flush()
 		if st.others.events != nil {
@@ -212,7 +216,8 @@ func (st *steering) obey(r control.Request) error {
 			return err
 		}
 		st.wished = wish
-		st.now = control.Status{State: state, Selection: change.Selection, Tensors: r.Tensors, Layers: r.Layers, Tokens: r.Tokens}
+		st.now = control.Status{State: state, Selection: change.Selection, Tensors: r.Tensors, Layers: r.Layers,
+			Tokens: r.Tokens}
 		if r.Command == control.CommandStop {
 			st.stopBy = time.Now().Add(stopTime)
 		}
@@ -221,7 +226,8 @@ func (st *steering) obey(r control.Request) error {
 	if err := st.log.open(st.run.dir); err != nil {
 		return fmt.Errorf("%s is obeyed, and cannot be written down: %w", r.Command, explain(err, st.run.o.Tap.Out))
 	}
-	st.log.append(event{Event: "command", Command: r.Command, Tensors: r.Tensors, Layers: r.Layers, Tokens: r.Tokens, Level: change.Level, Selection: change.Selection, MonoNS: change.MonoNS, UnixNS: change.UnixNS})
+	st.log.append(event{Event: "command", Command: r.Command, Tensors: r.Tensors, Layers: r.Layers, Tokens: r.Tokens,
+		Level: change.Level, Selection: change.Selection, MonoNS: change.MonoNS, UnixNS: change.UnixNS})
 	return nil
 }
 

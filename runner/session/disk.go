@@ -29,7 +29,8 @@ type limitError struct {
 
 func (e *limitError) Error() string {
 	if e.cause == causeMinFree {
-		return fmt.Sprintf("recording stopped: less than --tap-min-free (%v) would be left on the disk of %s", e.tap.MinFree, e.tap.Out)
+		return fmt.Sprintf("recording stopped: less than --tap-min-free (%v) would be left on the disk of %s",
+			e.tap.MinFree, e.tap.Out)
 	}
 	return fmt.Sprintf("recording stopped at --tap-max-disk %v", e.tap.MaxDisk)
 }
@@ -122,7 +123,8 @@ func (r *room) check() error {
 	if !ok || free >= floor+sealRoom {
 		return nil
 	}
-	return fmt.Errorf("output folder %s: %s are free, and --tap-min-free leaves %s: free room there, or choose another folder with --tap-out",
+	return fmt.Errorf("output folder %s: %s are free, and --tap-min-free leaves %s: free room there, or choose "+
+		"another folder with --tap-out",
 		r.tap.Out, present.Bytes(uint64(free)), present.Bytes(uint64(floor)))
 }
 

@@ -65,9 +65,11 @@ func newEvents(run *run, unwritten *atomic.Int64) (*events, error) {
 		return m.Level()
 	}
 	e.Recorder, err = oplog.NewRecorder(oplog.Options{
-		Level: level, Lines: jsonl.Options{Create: create, Name: rundir.EventsName, PartBytes: int64(tap.ResourceRotate), Buffered: unwritten},
+		Level: level, Lines: jsonl.Options{Create: create, Name: rundir.EventsName,
+			PartBytes: int64(tap.ResourceRotate), Buffered: unwritten},
 		PerSecond: tap.ResourceRate,
-		Now:       monotonic, UnixOffset: run.unixOffset(), SessionID: run.dir.ID(), Text: run.speller.text, Roofline: roofline(),
+		Now:       monotonic, UnixOffset: run.unixOffset(), SessionID: run.dir.ID(), Text: run.speller.text,
+		Roofline: roofline(),
 		Pressure: everySo(pressureEvery, pressure), Legacy: tap.Legacy,
 		GPU: take,
 	})
@@ -117,7 +119,8 @@ func appendTo(path string) (io.Writer, error) {
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("the log of resource events: %w; choose another file with --tap-resource-path, or LLAMA_RESOURCE_LOG_PATH", err)
+		return nil, fmt.Errorf("the log of resource events: %w; choose another file with --tap-resource-path, or "+
+			"LLAMA_RESOURCE_LOG_PATH", err)
 	}
 	return file, nil
 }

@@ -53,7 +53,8 @@ func newFeed(where string) (*feed, error) {
 	case "unix":
 		conn, err := net.Dial("unix", rest)
 		if err != nil {
-			return nil, fmt.Errorf("--tap-sink %s: %w; start what reads there first (examples/reader.py does)", where, cause(err))
+			return nil, fmt.Errorf("--tap-sink %s: %w; start what reads there first (examples/reader.py does)", where,
+				cause(err))
 		}
 		return &feed{to: conn, where: where}, nil
 	case "fd":
@@ -70,7 +71,8 @@ func newFeed(where string) (*feed, error) {
 func descriptorFeed(where string, number int) (*feed, error) {
 	flags, err := unix.FcntlInt(uintptr(number), unix.F_GETFL, 0)
 	if err != nil {
-		return nil, fmt.Errorf("--tap-sink %s: descriptor %d: %w; open it for this command: … --tap-sink fd:3 3>file", where, number, err)
+		return nil, fmt.Errorf("--tap-sink %s: descriptor %d: %w; open it for this command: … --tap-sink fd:3 3>file",
+			where, number, err)
 	}
 	if flags&unix.O_ACCMODE == unix.O_RDONLY {
 		return nil, fmt.Errorf("--tap-sink %s: descriptor %d is open for reading only", where, number)

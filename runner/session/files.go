@@ -56,7 +56,8 @@ func (f *files) open() (err error) {
 
 // resume opens the files of a run, with what they hold already.
 func (f *files) resume(kept *stream.Kept) error {
-	g, err := f.openSegment(f.run.dir, 1, func(_ string, o stream.Options) (*stream.Writer, error) { return kept.Resume(o) })
+	open := func(_ string, o stream.Options) (*stream.Writer, error) { return kept.Resume(o) }
+	g, err := f.openSegment(f.run.dir, 1, open)
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,8 @@ func (f *files) resume(kept *stream.Kept) error {
 func (f *files) split() bool { return f.run.o.Tap.Segments() != config.Segment{} }
 
 // openSegment makes the files of a segment in dir; open makes its stream.
-func (f *files) openSegment(dir *rundir.Dir, number int, open func(string, stream.Options) (*stream.Writer, error)) (*segment, error) {
+func (f *files) openSegment(dir *rundir.Dir, number int,
+	open func(string, stream.Options) (*stream.Writer, error)) (*segment, error) {
 	id, err := codec.Parse(f.run.o.Tap.Codec)
 	if err != nil {
 		return nil, err
@@ -92,7 +94,8 @@ func (f *files) openSegment(dir *rundir.Dir, number int, open func(string, strea
 	if err != nil {
 		return nil, err
 	}
-	g := &segment{dir: dir, base: f.counter.use(), noStream: !f.run.o.Tap.Records(config.Activations), fed: f.feed.begin(dir.ID()), spelled: tokenSet{}}
+	g := &segment{dir: dir, base: f.counter.use(), noStream: !f.run.o.Tap.Records(config.Activations),
+		fed: f.feed.begin(dir.ID()), spelled: tokenSet{}}
 	g.place = rundir.Segment{Name: filepath.Base(dir.Path()), Number: number, Began: time.Now().UTC()}
 	g.stream, err = open(filepath.Join(dir.Path(), StreamName), stream.Options{
 		Workers: f.run.o.Tap.Workers, Codec: id, DType: dtype, MemoryBound: bound,

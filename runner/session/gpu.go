@@ -72,7 +72,8 @@ func (g *gpus) read(device int) {
 	}
 	last := &g.last[device]
 	r := oplog.GPUReading{
-		MonoNS: monotonic(), Index: device, Name: s.Name, Percent: s.GPUPercent, MemoryPercent: s.MemoryPercent, Used: s.UsedBytes, Total: s.TotalBytes,
+		MonoNS: monotonic(), Index: device, Name: s.Name, Percent: s.GPUPercent, MemoryPercent: s.MemoryPercent,
+		Used: s.UsedBytes, Total: s.TotalBytes,
 		PowerMW: s.PowerMW, EnergyMJ: -1,
 	}
 	if last.MonoNS != 0 {

@@ -23,7 +23,8 @@ import (
 )
 
 // hostFiles are the files of the host collectors in a run directory.
-var hostFiles = map[string]string{"block": rundir.BlockIOName, "system": rundir.SystemName, "prof": rundir.ProfName, selfName: rundir.HostSelfName}
+var hostFiles = map[string]string{"block": rundir.BlockIOName, "system": rundir.SystemName, "prof": rundir.ProfName,
+	selfName: rundir.HostSelfName}
 
 // selfName is the collector of what the collectors cost, which runs beside any other.
 const selfName = "self"
@@ -61,10 +62,12 @@ func newHostSide(o Options) *hostSide {
 	h := &hostSide{interval: o.Tap.HostInterval}
 	target := bpf.Target{Later: true}
 	if dir := bpf.MountTracefs(); dir != "" {
-		fmt.Fprintf(terminal.Err, "llamatap: --tap-host: mounted tracefs at %s: the tracepoints of a kernel without BTF need it\n", dir)
+		fmt.Fprintf(terminal.Err, "llamatap: --tap-host: mounted tracefs at %s: the tracepoints of a kernel "+
+			"without BTF need it\n", dir)
 	}
 	perInterval := slices.DeleteFunc(slices.Clone(o.Tap.Host), func(name string) bool { return name == waitsName })
-	for _, opened := range watch.Open(perInterval, watch.Request{Interval: h.interval, Target: target, Correlate: h.correlate, Computed: h.computed}) {
+	for _, opened := range watch.Open(perInterval,
+		watch.Request{Interval: h.interval, Target: target, Correlate: h.correlate, Computed: h.computed}) {
 		h.take(opened)
 	}
 	if o.Tap.CollectsHost(waitsName) {
@@ -297,7 +300,8 @@ func (l *hostLines) Append(line []byte) error {
 func (l *hostLines) open(dir *rundir.Dir, unwritten *atomic.Int64) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.out, err = jsonl.NewWriter(jsonl.Options{Create: dir.CreateLive, Name: l.name, Buffered: unwritten}); err != nil {
+	if l.out, err = jsonl.NewWriter(jsonl.Options{Create: dir.CreateLive, Name: l.name,
+		Buffered: unwritten}); err != nil {
 		return err
 	}
 	for _, line := range l.waiting {

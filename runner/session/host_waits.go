@@ -39,7 +39,8 @@ func (h *hostSide) openWaits(target bpf.Target, details bool) error {
 	}
 	w.Follower = filemap.NewFollower(w.collector.Recorder(), func(path string) {
 		if err := w.collector.AddPath(path); err != nil {
-			fmt.Fprintf(terminal.Err, "llamatap: --tap-host waits: what others read of the model's file is not seen: %v\n", err)
+			fmt.Fprintf(terminal.Err, "llamatap: --tap-host waits: what others read of the model's file is not "+
+				"seen: %v\n", err)
 		}
 	})
 	h.waits = w

@@ -34,7 +34,8 @@ func (j *judge) graph(g *ggmlhooks.Graph) error {
 	}
 	for i, glob := range tap.Tensors {
 		if j.region.GlobHits(i) == 0 {
-			return fmt.Errorf("%w: --tap-tensors %q matches no node of this model; these names exist: %s", ErrSelection, glob, globNames(g, anyNode))
+			return fmt.Errorf("%w: --tap-tensors %q matches no node of this model; these names exist: %s", ErrSelection,
+				glob, globNames(g, anyNode))
 		}
 	}
 	if j.region.Matched() > 0 {
@@ -44,7 +45,8 @@ func (j *judge) graph(g *ggmlhooks.Graph) error {
 	if names == "" || tap.AttentionAlone() {
 		names = globNames(g, anyNode) + " (of other layers and components)"
 	}
-	return fmt.Errorf("%w: no node of this model matches %s; these names exist: %s", ErrSelection, selectionText(tap), names)
+	return fmt.Errorf("%w: no node of this model matches %s; these names exist: %s", ErrSelection, selectionText(tap),
+		names)
 }
 
 // layers is the number of layers that a graph has.

@@ -28,7 +28,9 @@ func startWatching(what string, interval time.Duration, sources ...watch.Source)
 	ctx, w.cancel = context.WithCancel(context.Background())
 	go func() {
 		defer close(w.done)
-		_ = w.watch.Run(ctx, 0, func(err error) { fmt.Fprintf(terminal.Err, "llamatap: %s: %v; the rest goes on\n", what, err) })
+		_ = w.watch.Run(ctx, 0, func(err error) {
+			fmt.Fprintf(terminal.Err, "llamatap: %s: %v; the rest goes on\n", what, err)
+		})
 	}()
 	return w
 }
@@ -59,7 +61,8 @@ func startMonitor(tap *config.Tap, pid func() int) *monitor {
 		return nil
 	}
 	m := &monitor{lines: &hostLines{name: rundir.ProcessName}}
-	m.watching = startWatching(rundir.ProcessName, tap.ProcessInterval, watch.Source{Name: "process", Collector: p, Lines: m.lines})
+	m.watching = startWatching(rundir.ProcessName, tap.ProcessInterval,
+		watch.Source{Name: "process", Collector: p, Lines: m.lines})
 	return m
 }
 

@@ -39,7 +39,9 @@ type part struct {
 
 // newRecorders prepares those that begin before the program: what its start costs is seen.
 func newRecorders(r *run, memory int64) *recorders {
-	return &recorders{run: r, memory: memory, host: newHostSide(r.o), samples: newSamples(r.o), maps: processMaps{run: r}}
+	return &recorders{
+		run: r, memory: memory, host: newHostSide(r.o), samples: newSamples(r.o), maps: processMaps{run: r},
+	}
 }
 
 // ready lets whoever watches the model's process begin before its first instruction; nil: it need not be held.

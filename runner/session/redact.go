@@ -16,9 +16,11 @@ const redacted = "[redacted]"
 // textFlags are llama.cpp's flags whose value is text, or a file of text, and may look like anything: the value
 // goes, whatever it is.
 var textFlags = []string{
-	"-p", "--prompt", "-f", "--file", "-bf", "--binary-file", "-sys", "--system-prompt", "-sysf", "--system-prompt-file",
+	"-p", "--prompt", "-f", "--file", "-bf", "--binary-file", "-sys", "--system-prompt", "-sysf",
+	"--system-prompt-file",
 	"-r", "--reverse-prompt", "--in-prefix", "--in-suffix", "--grammar", "--grammar-file", "-j", "--json-schema", "-jf",
-	"--json-schema-file", "--chat-template", "--chat-template-file", "--chat-template-kwargs", "--image", "--audio", "--api-key",
+	"--json-schema-file", "--chat-template", "--chat-template-file", "--chat-template-kwargs", "--image", "--audio",
+	"--api-key",
 	"--rerank", "--positive-file", "--negative-file", "--context-file",
 }
 

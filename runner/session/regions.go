@@ -66,7 +66,8 @@ type processMaps struct {
 func (m *processMaps) keep() {
 	name := fmt.Sprintf("/proc/%d/maps", m.run.pid)
 	text, err := os.ReadFile(name)
-	if after, failed := os.ReadFile(name); err == nil && failed == nil && len(text) > 0 && len(after) > 0 { // else it ended meanwhile
+	after, failed := os.ReadFile(name)
+	if err == nil && failed == nil && len(text) > 0 && len(after) > 0 { // else it ended meanwhile
 		m.text = text
 	}
 }

@@ -52,8 +52,8 @@ func (r *report) account() *rundir.Account {
 	switch {
 	case r.run.vanished():
 		kept = ggmlhooks.Count{}
-	case r.files.current.result == nil: // its files could not be closed: they hold what was written, for a repair to find
-		kept = use.Run.Written
+	case r.files.current.result == nil:
+		kept = use.Run.Written // its files could not be closed: they hold what was written, for a repair to find
 	default:
 		kept.Add(r.files.current.kept)
 	}
@@ -86,7 +86,9 @@ func (r *report) incomplete(sealing error) bool {
 // lossy reports whether the account lacks something, beyond what the user asked to leave out.
 func (r *report) lossy(a *rundir.Account) bool {
 	wanted := func(l rundir.Loss) bool { return r.counter.halted.wanted() && l.Cause == r.counter.halted.cause }
-	return len(a.Violations) > 0 || a.Events != nil && (len(a.Events.Lost) > 0 || a.Events.TokensAfter > 0 && !r.counter.halted.wanted()) || slices.ContainsFunc(a.Lost, func(l rundir.Loss) bool { return !wanted(l) })
+	return len(a.Violations) > 0 || a.Events != nil &&
+		(len(a.Events.Lost) > 0 || a.Events.TokensAfter > 0 && !r.counter.halted.wanted()) ||
+		slices.ContainsFunc(a.Lost, func(l rundir.Loss) bool { return !wanted(l) })
 }
 
 // metadata is metadata.json of a run that ended.
@@ -127,7 +129,8 @@ func (r *report) summary() Summary {
 		Account: *r.account(), Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode],
 		Prefill: r.pace(&use, ggmlhooks.PhasePrefill), Decode: r.pace(&use, ggmlhooks.PhaseDecode),
 		Tensors:  r.run.o.Tap.Records(config.Activations) || written.Packets > 0,
-		RawBytes: written.RawBytes, StoredBytes: written.Stored, Stopped: r.counter.stopped(r.files.lastToken()), Beside: r.others.words(), Want: r.run.o.Tap.Throughput * 1e9,
+		RawBytes: written.RawBytes, StoredBytes: written.Stored, Stopped: r.counter.stopped(r.files.lastToken()),
+		Beside: r.others.words(), Want: r.run.o.Tap.Throughput * 1e9,
 		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS), hash: time.Duration(written.HashNS),
 	}
 	if r.run.vanished() {
@@ -154,20 +157,25 @@ func (r *report) remarks(out io.Writer, exit collect.Exit) {
 		fmt.Fprintf(out, "llamatap: nothing was recorded: %s\n", whyNothing(found, ggml, exit))
 	}
 	if layouts := r.run.region.Layouts(); len(layouts) > 0 {
-		fmt.Fprintf(out, "llamatap: the program's llama.cpp %slays out %s otherwise than version %s, which llamatap was built for: %s not recorded; "+
-			"make LLAMA_PREFIX=… builds for another one\n", version(llama), strings.Join(layouts, " and "), r.run.o.Llama.Version, unknown(layouts))
+		fmt.Fprintf(out, "llamatap: the program's llama.cpp %slays out %s otherwise than version %s, which "+
+			"llamatap was built for: %s not recorded; make LLAMA_PREFIX=… builds for another one\n",
+			version(llama), strings.Join(layouts, " and "), r.run.o.Llama.Version, unknown(layouts))
 	}
 	if found.Others > 0 {
-		fmt.Fprintf(out, "llamatap: %d further process(es) ran llama.cpp and were not recorded: one recording is of one process, the first\n", found.Others)
+		fmt.Fprintf(out, "llamatap: %d further process(es) ran llama.cpp and were not recorded: one recording is "+
+			"of one process, the first\n", found.Others)
 	}
 }
 
 func tapUse(s collect.Stats) *rundir.Tap {
-	own, hook, ask, copied, wait := int64(s.Own()), int64(s.HookNS+s.DescribeNS+s.APINS), int64(s.AskNS), int64(s.CopyNS), int64(s.WaitNS)
+	own, hook, ask := int64(s.Own()), int64(s.HookNS+s.DescribeNS+s.APINS), int64(s.AskNS)
+	copied, wait := int64(s.CopyNS), int64(s.WaitNS)
 	described, rebuilt, calls := int64(s.DescribeNS), int64(s.RebuiltNS), int64(s.APINS)
 	return &rundir.Tap{
-		OwnNS: &own, HookNS: &hook, DescribeNS: &described, CallNS: &calls, Graphs: &s.Graphs, Executions: &s.Executions, AskNS: &ask, CopyNS: &copied, WaitNS: &wait,
-		Rebuilt: &s.Rebuilt, RebuiltNS: &rebuilt, NodesAsked: &s.Asks, Copies: &s.Copies, CopyBytes: &s.CopiedBytes, Source: "measured",
+		OwnNS: &own, HookNS: &hook, DescribeNS: &described, CallNS: &calls, Graphs: &s.Graphs,
+		Executions: &s.Executions, AskNS: &ask, CopyNS: &copied, WaitNS: &wait,
+		Rebuilt: &s.Rebuilt, RebuiltNS: &rebuilt, NodesAsked: &s.Asks, Copies: &s.Copies, CopyBytes: &s.CopiedBytes,
+		Source: "measured",
 	}
 }
 
@@ -186,7 +194,8 @@ func processUse(process *collect.Process) usage {
 	var own unix.Rusage
 	unix.Getrusage(unix.RUSAGE_SELF, &own)
 	u := usage{
-		CollectorCPUNS: own.Utime.Nano() + own.Stime.Nano(), CollectorPeakKiB: own.Maxrss, SharedMemoryBytes: process.Region.Size(),
+		CollectorCPUNS: own.Utime.Nano() + own.Stime.Nano(), CollectorPeakKiB: own.Maxrss,
+		SharedMemoryBytes: process.Region.Size(),
 	}
 	if text, err := os.ReadFile("/proc/self/status"); err == nil {
 		fmt.Sscan(field(string(text), "RssShmem"), &u.CollectorSharedKiB)

@@ -146,7 +146,8 @@ func (r *run) vanished() bool {
 // describe says of a stretch of the run what is known while it goes on.
 func (r *run) describe(use capture.Use) rundir.Metadata {
 	m := rundir.Metadata{
-		Version: rundir.MetadataVersion, Llamatap: r.o.Version, Ended: time.Now().UTC(), SealedBy: "collector", Command: r.o.Echo,
+		Version: rundir.MetadataVersion, Llamatap: r.o.Version, Ended: time.Now().UTC(), SealedBy: "collector",
+		Command:  r.o.Echo,
 		Contexts: slices.Clone(r.contexts), Host: rundir.ThisHost(), Config: r.o.Tap.Echo(), Clock: r.clock,
 		Llama:  rundir.Llama{Prefix: r.o.Llama.Prefix},
 		Phases: map[string]rundir.PhaseUse{}, Extra: map[string]json.RawMessage{},
@@ -169,7 +170,8 @@ func (r *run) describe(use capture.Use) rundir.Metadata {
 		m.Phases[phase.String()] = p
 	}
 	m.Tokens = &rundir.Tokens{
-		Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode], Setup: use.Rows[ggmlhooks.PhaseSetup],
+		Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode],
+		Setup:    use.Rows[ggmlhooks.PhaseSetup],
 		Requests: use.Requests,
 	}
 	extra(&m, "entry_points_missing", r.region.Missing())
@@ -197,8 +199,9 @@ func (r *run) beginning() rundir.Metadata {
 // streamUse is what a stream holds.
 func (r *run) streamUse(written stream.Stats) rundir.Stream {
 	use := rundir.Stream{
-		Name: StreamName, Packets: written.Packets, BytesSource: written.SrcBytes, BytesRaw: written.RawBytes, BytesStored: written.Stored,
-		Saturated: written.Saturated, Underflow: written.Underflow, Codec: r.o.Tap.Codec, DType: r.o.Tap.DType,
+		Name: StreamName, Packets: written.Packets, BytesSource: written.SrcBytes, BytesRaw: written.RawBytes,
+		BytesStored: written.Stored,
+		Saturated:   written.Saturated, Underflow: written.Underflow, Codec: r.o.Tap.Codec, DType: r.o.Tap.DType,
 	}
 	if id, err := codec.Parse(r.o.Tap.Codec); err == nil && id.Bounded() {
 		use.DType, use.Error, use.ErrorMetric = codec.F32.String(), &r.o.Tap.Error, r.o.Tap.ErrorMetric

@@ -66,8 +66,9 @@ func (r *samples) ready(pid int) error {
 	}
 	var err error
 	r.set, err = sample.Open(sample.Options{
-		Choices: choices, PID: pid, Children: true, Period: r.tap.SamplesPeriod, RingBytes: int(r.tap.SamplesRing), MostRing: mostRing(r.tap.Memory),
-		Mapped: r.spaces.Observe,
+		Choices: choices, PID: pid, Children: true, Period: r.tap.SamplesPeriod, RingBytes: int(r.tap.SamplesRing),
+		MostRing: mostRing(r.tap.Memory),
+		Mapped:   r.spaces.Observe,
 	}, r.queue)
 	if err != nil {
 		return fmt.Errorf("--tap-samples %s", err)
@@ -106,7 +107,8 @@ func (r *samples) pid() int { return cmp.Or(r.recorded(), r.started) }
 func (r *samples) open(of *run, table *ledger.Table, regions *regionMap) {
 	r.table = table
 	table.About(func() (key, value string) { return sample.MetadataKey, r.use().Text() })
-	r.rows = &sampleRows{times: &r.timeline, regions: regions.Map(), block: r.tap.KVBlock, out: table.Writer(), offset: of.unixOffset()}
+	r.rows = &sampleRows{times: &r.timeline, regions: regions.Map(), block: r.tap.KVBlock, out: table.Writer(),
+		offset: of.unixOffset()}
 	if r.set.Pages() {
 		r.pages = newWrittenPages(r.rows, r.pid)
 	}
@@ -179,7 +181,8 @@ func (r *sampleRows) place(a *memtrace.Access, space *sample.Space, last bool) {
 	row := sample.Row{Access: *a, Moment: r.times.moment(a.TimeNS, last), Block: -1}
 	row.Hit = r.regions.Address(a.Addr, a.TimeNS)
 	if row.Hit.Region == nil && space != nil {
-		row.Hit, row.Unlisted, row.Variable = space.Map().Address(a.Addr, a.TimeNS), true, space.Variable(a.Addr, a.Size)
+		row.Hit, row.Unlisted = space.Map().Address(a.Addr, a.TimeNS), true
+		row.Variable = space.Variable(a.Addr, a.Size)
 	}
 	if row.Symbol == "" && a.IP != 0 && space != nil {
 		row.Symbol = space.Function(a.IP)
@@ -192,7 +195,8 @@ func (r *sampleRows) place(a *memtrace.Access, space *sample.Space, last bool) {
 func (r *sampleRows) write(row *sample.Row) {
 	if region := row.Hit.Region; region != nil && !row.Unlisted {
 		row.Offset = int64(region.Offset + row.Hit.Offset)
-		if row.Block = block(region, row.Hit.Offset, r.block); row.Size > 0 && block(region, row.Hit.Offset+row.Size-1, r.block) != row.Block {
+		if row.Block = block(region, row.Hit.Offset, r.block); row.Size > 0 &&
+			block(region, row.Hit.Offset+row.Size-1, r.block) != row.Block {
 			row.Block = -1
 		}
 		if b := r.regions.Buffer(region.Buffer); b != nil {
@@ -258,7 +262,8 @@ func (r *samples) use() *sample.Use {
 	if r.pages != nil {
 		u.Missing = r.pages.missing
 		u.Collectors = append(u.Collectors, sample.CollectorUse{
-			Collector: sample.Pages, Samples: r.pages.use.Pages, Tally: r.rows.tallies[memtrace.CollectorPage], Pages: &r.pages.use,
+			Collector: sample.Pages, Samples: r.pages.use.Pages, Tally: r.rows.tallies[memtrace.CollectorPage],
+			Pages: &r.pages.use,
 		})
 	}
 	u.Complete()

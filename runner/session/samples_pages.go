@@ -203,7 +203,8 @@ func (w *writtenPages) region(at, page uint64, ns int64) memtrace.Hit {
 	switch {
 	case first.Region == last.Region:
 		return first
-	case first.Region == nil || last.Region == nil || first.Region.Buffer == 0 || first.Region.Buffer != last.Region.Buffer:
+	case first.Region == nil || last.Region == nil || first.Region.Buffer == 0 ||
+		first.Region.Buffer != last.Region.Buffer:
 		return memtrace.Hit{}
 	}
 	b := w.to.regions.Buffer(first.Region.Buffer)

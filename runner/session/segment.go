@@ -46,7 +46,8 @@ func (g *segment) bytes() int64 {
 	}
 	written := g.stream.Stats()
 	packets := g.appended.packets - int64(written.Packets)
-	return int64(written.FileBytes) + packetBytes(g.appended.raw-int64(written.RawBytes), packets, g.appended.names) + g.tokens.Size()
+	return int64(written.FileBytes) + packetBytes(g.appended.raw-int64(written.RawBytes), packets, g.appended.names) +
+		g.tokens.Size()
 }
 
 // waiting is the share of bytes for which the disk has no room yet: they are not in the files, what the writer
@@ -132,7 +133,8 @@ func (g *segment) mend(duration time.Duration, losses []stream.Loss) error {
 	data, index, err := g.stream.Mend(g.streamPath(), func(t stream.Totals) []stream.Loss {
 		kept = t
 		if g.failure != nil {
-			losses = append(losses, stream.Loss{Cause: causeOf(g.failure), Packets: uint64(g.appended.packets) - t.Packets, Bytes: uint64(g.appended.source) - t.SrcBytes})
+			losses = append(losses, stream.Loss{Cause: causeOf(g.failure),
+				Packets: uint64(g.appended.packets) - t.Packets, Bytes: uint64(g.appended.source) - t.SrcBytes})
 		}
 		return losses
 	})

@@ -91,7 +91,8 @@ func (r *series) removeOldest(cause string) bool {
 }
 
 func addStats(a, b stream.Stats) stream.Stats {
-	a.Packets, a.SrcBytes, a.RawBytes, a.Stored = a.Packets+b.Packets, a.SrcBytes+b.SrcBytes, a.RawBytes+b.RawBytes, a.Stored+b.Stored
+	a.Packets, a.SrcBytes = a.Packets+b.Packets, a.SrcBytes+b.SrcBytes
+	a.RawBytes, a.Stored = a.RawBytes+b.RawBytes, a.Stored+b.Stored
 	a.Saturated, a.Underflow = a.Saturated+b.Saturated, a.Underflow+b.Underflow
 	a.PackNS, a.WriteNS, a.HashNS = a.PackNS+b.PackNS, a.WriteNS+b.WriteNS, a.HashNS+b.HashNS
 	return a

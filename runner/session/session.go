@@ -111,7 +111,8 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	start := startWish(o.Tap, before)
 	region, err := collect.NewRegion(collect.Options{
 		Start: start, Overflow: overflow, MemoryBytes: budget.shared, Backends: o.Backends,
-		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Cold: o.Tap.Cold, InStep: o.Tap.SamplesWith(config.SamplePages), Turns: turns(),
+		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Cold: o.Tap.Cold,
+		InStep: o.Tap.SamplesWith(config.SamplePages), Turns: turns(),
 		Judge: !start.Off,
 	})
 	if err != nil {
@@ -137,7 +138,8 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	r.pid = s.process.PID()
 	s.sink.others.start()
 	if o.Tap.Attention == ggmlhooks.AttentionExact {
-		fmt.Fprintln(terminal.Err, "llamatap: --tap-attention exact turns flash attention off: the model's numbers differ from those of a run with it")
+		fmt.Fprintln(terminal.Err, "llamatap: --tap-attention exact turns flash attention off: the model's numbers "+
+			"differ from those of a run with it")
 	}
 	go func() {
 		<-s.process.Exited()
@@ -252,7 +254,8 @@ const leastMemory = 2 * collect.MinMemoryBytes
 // split keeps a quarter, at most 40 MiB, for packed packets, and as much again for the collector itself.
 func split(memory int64) (budget, error) {
 	if memory < leastMemory {
-		return budget{}, fmt.Errorf("%w: --tap-memory allows %d bytes; give it at least %dM", collect.ErrMemory, memory, leastMemory>>20)
+		return budget{}, fmt.Errorf("%w: --tap-memory allows %d bytes; give it at least %dM", collect.ErrMemory, memory,
+			leastMemory>>20)
 	}
 	b := budget{buffers: min(memory/4, 40<<20)}
 	b.heap = b.buffers + 24<<20
@@ -283,7 +286,8 @@ func cause(err error) error {
 // explain makes an error of the disk one that says what to do.
 func explain(err error, path string) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("%w: the disk of %s is full; free room there, choose another folder with --tap-out, or capture less (--tap-layers, --tap-tokens)", ErrRecording, path)
+		return fmt.Errorf("%w: the disk of %s is full; free room there, choose another folder with --tap-out, or "+
+			"capture less (--tap-layers, --tap-tokens)", ErrRecording, path)
 	}
 	return err
 }
@@ -297,7 +301,8 @@ func turns() uint32 {
 // endsProgram reports whether the program ends with the recording: where the request itself was wrong, or a run
 // cannot be resumed, and where the user wants it.
 func (s *session) endsProgram(err error) bool {
-	return errors.Is(err, ErrSelection) || errors.Is(err, ErrRepeat) || s.sink.before != nil && s.sink.files.current == nil || s.sink.run.o.Tap.OnFailure == config.FailureStop
+	return errors.Is(err, ErrSelection) || errors.Is(err, ErrRepeat) ||
+		s.sink.before != nil && s.sink.files.current == nil || s.sink.run.o.Tap.OnFailure == config.FailureStop
 }
 
 // close ends the recording: what is still open is ended or counted, and every file is closed.
@@ -358,14 +363,16 @@ func (s *session) finish(exit collect.Exit) error {
 	if err == nil {
 		err = sink.files.seal(func() rundir.Metadata { return s.report.metadata(s.process, exit) })
 	}
-	if err == nil && count.halted == nil && sink.before.caughtUp() && !s.report.early && exit.Status == 0 && exit.Signal == 0 {
+	if err == nil && count.halted == nil && sink.before.caughtUp() && !s.report.early && exit.Status == 0 &&
+		exit.Signal == 0 {
 		sink.checkpoints.drop()
 	}
 	if err != nil {
 		explained := explain(err, r.o.Tap.Out)
 		if count.halted == nil && r.vanished() {
 			count.halt(err)
-			return fmt.Errorf("%w; nothing is left: the run directory %s was removed while it was recorded", explained, path)
+			return fmt.Errorf("%w; nothing is left: the run directory %s was removed while it was recorded", explained,
+				path)
 		}
 		return fmt.Errorf("%w; what was recorded is in %s, unsealed", explained, path)
 	}

@@ -53,7 +53,8 @@ func (s Summary) Write(out io.Writer, dir string) {
 	}
 	line("tokens", fmt.Sprintf("%d prompt%s, %d decoded%s", s.Prompt, s.Prefill.rate(), s.Generated, s.Decode.rate()))
 	if s.Tensors {
-		text := fmt.Sprintf("%d tensors, %s, stored as %s%s", a.Captured.Packets, present.Bytes(a.Captured.Bytes), present.Bytes(s.StoredBytes), s.ratios())
+		text := fmt.Sprintf("%d tensors, %s, stored as %s%s", a.Captured.Packets, present.Bytes(a.Captured.Bytes),
+			present.Bytes(s.StoredBytes), s.ratios())
 		if !a.Lossy() {
 			text += ", nothing lost"
 		}
@@ -98,7 +99,8 @@ func (s Summary) heldBack(out io.Writer) {
 	case waited > wall/20:
 		why = "packing and compression held it back"
 	}
-	fmt.Fprintf(out, "          rate      %.2f GB/s of tensors; the preset aims at %.1f: %s\n", rate/1e9, s.Want/1e9, why)
+	fmt.Fprintf(out, "          rate      %.2f GB/s of tensors; the preset aims at %.1f: %s\n", rate/1e9, s.Want/1e9,
+		why)
 }
 
 func lastToken(s *rundir.Stopped) string {
@@ -122,5 +124,6 @@ func (s Summary) ratios() string {
 	if s.StoredBytes == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (ratio %.2f, the codec's share %.2f)", float64(s.Account.Captured.Bytes)/float64(s.StoredBytes), float64(s.RawBytes)/float64(s.StoredBytes))
+	return fmt.Sprintf(" (ratio %.2f, the codec's share %.2f)",
+		float64(s.Account.Captured.Bytes)/float64(s.StoredBytes), float64(s.RawBytes)/float64(s.StoredBytes))
 }

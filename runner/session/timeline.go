@@ -25,7 +25,8 @@ type timeline struct {
 
 // Begin begins a graph.
 func (t *timeline) Begin(x *ggmlhooks.Execution) error {
-	s := span{ctx: x.Ctx, exec: x.Number, phase: x.Phase, first: -1, last: -1, begin: x.MonoNS, end: math.MaxInt64, undecided: x.Undecided}
+	s := span{ctx: x.Ctx, exec: x.Number, phase: x.Phase, first: -1, last: -1, begin: x.MonoNS, end: math.MaxInt64,
+		undecided: x.Undecided}
 	for i := range x.Rows {
 		if i == 0 || x.Rows[i].Index < s.first {
 			s.first = x.Rows[i].Index
@@ -219,7 +220,8 @@ func (t *timeline) between(next int, last bool) (memtrace.Phase, bool) {
 
 // moment is what is known of whatever happens while a graph is computed.
 func (s *span) moment() sample.Moment {
-	m := sample.Moment{Known: true, Phase: memtrace.Generation, Exec: int64(s.exec), Token: -1, Ctx: int64(s.ctx), Seq: int64(s.seq), Step: s.step}
+	m := sample.Moment{Known: true, Phase: memtrace.Generation, Exec: int64(s.exec), Token: -1, Ctx: int64(s.ctx),
+		Seq: int64(s.seq), Step: s.step}
 	if s.first == s.last {
 		m.Token = s.first // of several it is not known which
 	}
@@ -248,7 +250,8 @@ func common(a, b sample.Moment) sample.Moment {
 	}
 	return sample.Moment{
 		Step:  step,
-		Phase: a.Phase, Known: a.Known && b.Known && a.Phase == b.Phase, Exec: same(a.Exec, b.Exec), Token: same(a.Token, b.Token), Ctx: same(a.Ctx, b.Ctx),
+		Phase: a.Phase, Known: a.Known && b.Known && a.Phase == b.Phase,
+		Exec: same(a.Exec, b.Exec), Token: same(a.Token, b.Token), Ctx: same(a.Ctx, b.Ctx),
 		Seq: same(a.Seq, b.Seq),
 	}
 }
