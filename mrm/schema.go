@@ -7,30 +7,14 @@ import (
 	"strings"
 )
 
-// node is as much of JSON Schema (draft 2020-12) as a configuration needs.
-type node struct {
-	Schema      string           `json:"$schema,omitempty"`
-	Title       string           `json:"title,omitempty"`
-	Description string           `json:"description,omitempty"`
-	Type        any              `json:"type,omitempty"` // a name, or a list of them
-	Default     any              `json:"default,omitempty"`
-	Enum        []string         `json:"enum,omitempty"`
-	Pattern     string           `json:"pattern,omitempty"`
-	Minimum     *json.Number     `json:"minimum,omitempty"`
-	Maximum     *json.Number     `json:"maximum,omitempty"`
-	AnyOf       []*node          `json:"anyOf,omitempty"`
-	Items       *node            `json:"items,omitempty"`
-	MinItems    int              `json:"minItems,omitempty"`
-	Properties  map[string]*node `json:"properties,omitempty"`
-	Required    []string         `json:"required,omitempty"`
-	Additional  *bool            `json:"additionalProperties,omitempty"`
-}
+// node is a JSON Schema (draft 2020-12), as far as a configuration needs one.
+type node map[string]any
 
-// Schema is the JSON Schema of a configuration, for editors that complete and check YAML by one. What keys say
-// together is not in it.
+// Schema is the JSON Schema of a configuration, for editors that complete and check YAML by one. It does not contain
+// conditions between keys.
 func Schema() []byte {
 	root := structSchema(reflect.TypeFor[Config]())
-	root.Schema, root.Title = "https://json-schema.org/draft/2020-12/schema", "an experiment of llamatap mrm"
+	root["$schema"], root["title"] = "https://json-schema.org/draft/2020-12/schema", "an experiment of llamatap mrm"
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
@@ -41,76 +25,76 @@ func Schema() []byte {
 	return text.Bytes()
 }
 
-func structSchema(t reflect.Type) *node {
-	n := &node{Type: "object", Properties: map[string]*node{}, Additional: new(bool)}
+func structSchema(t reflect.Type) node {
+	properties, required := node{}, []string{}
 	keys, byKey := fields(t)
-	var short *node
+	var short node // of a value that stands for the whole mapping
 	for _, key := range keys {
 		f := byKey[key]
-		n.Properties[key] = fieldSchema(f.Type, f.Tag)
+		properties[key] = fieldSchema(f.Type, f.Tag)
 		if f.Tag.Get("required") != "" {
-			n.Required = append(n.Required, key)
+			required = append(required, key)
 		}
 		if f.Tag.Get("scalar") != "" {
 			short = plainSchema(f.Type.Kind(), f.Tag)
-			short.Description = f.Tag.Get("doc")
+			short["description"] = f.Tag.Get("doc")
 		}
 	}
+	n := node{"type": "object", "properties": properties, "additionalProperties": false}
+	if len(required) > 0 {
+		n["required"] = required
+	}
 	if short != nil {
-		return &node{AnyOf: []*node{short, n}}
+		return node{"anyOf": []node{short, n}}
 	}
 	return n
 }
 
-func fieldSchema(t reflect.Type, tag reflect.StructTag) *node {
-	var n *node
-	switch t.Kind() {
-	case reflect.Struct:
+func fieldSchema(t reflect.Type, tag reflect.StructTag) node {
+	var n node
+	switch {
+	case t.Kind() == reflect.Struct:
 		n = structSchema(t)
-	case reflect.Slice:
-		var one *node
+	case t.Kind() == reflect.Slice:
+		one := plainSchema(t.Elem().Kind(), tag)
 		if t.Elem().Kind() == reflect.Struct {
 			one = structSchema(t.Elem())
-		} else {
-			one = plainSchema(t.Elem().Kind(), tag)
 		}
-		n = &node{AnyOf: []*node{one, {Type: "array", Items: one, MinItems: 1}}}
+		n = node{"anyOf": []node{one, {"type": "array", "items": one, "minItems": 1}}}
 	default:
 		n = plainSchema(t.Kind(), tag)
 	}
-	n.Description = tag.Get("doc")
+	n["description"] = tag.Get("doc")
 	if def, ok := tag.Lookup("default"); ok {
-		n.Default = typed(t, def)
+		n["default"] = typed(t, def)
 	}
 	return n
 }
 
 // plainSchema is that of a plain value.
-func plainSchema(kind reflect.Kind, tag reflect.StructTag) *node {
-	n := &node{Minimum: limit(tag, "min"), Maximum: limit(tag, "max"), Pattern: tag.Get("pattern")}
-	switch kind {
-	case reflect.Int64:
-		n.Type = "integer"
-	case reflect.Float64:
-		n.Type = "number"
-	default:
-		n.Type = []string{"string", "number", "boolean"} // a name such as 7 or on is a text all the same
-		if enum := tag.Get("enum"); enum != "" && tag.Get("pair") == "" {
-			n.Type, n.Enum = "string", strings.Split(enum, "|")
-		} else if enum != "" {
-			n.Type, n.Pattern = "string", "^("+enum+")(/("+enum+"))?$"
+func plainSchema(kind reflect.Kind, tag reflect.StructTag) node {
+	n := node{}
+	for name, key := range map[string]string{"min": "minimum", "max": "maximum"} {
+		if limit, ok := tag.Lookup(name); ok {
+			n[key] = json.Number(limit)
 		}
 	}
-	return n
-}
-
-func limit(tag reflect.StructTag, which string) *json.Number {
-	text, ok := tag.Lookup(which)
-	if !ok {
-		return nil
+	if pattern := tag.Get("pattern"); pattern != "" {
+		n["pattern"] = pattern
 	}
-	n := json.Number(text)
-	return &n
+	switch enum := tag.Get("enum"); {
+	case kind == reflect.Int64:
+		n["type"] = "integer"
+	case kind == reflect.Float64:
+		n["type"] = "number"
+	case enum == "":
+		n["type"] = []string{"string", "number", "boolean"} // a name such as 7 or on is a text all the same
+	case tag.Get("pair") == "":
+		n["type"], n["enum"] = "string", strings.Split(enum, "|")
+	default:
+		n["type"], n["pattern"] = "string", "^("+enum+")(/("+enum+"))?$"
+	}
+	return n
 }
 
 // typed is a default as a value of JSON.
@@ -119,14 +103,15 @@ func typed(t reflect.Type, def string) any {
 	case reflect.Int64, reflect.Float64:
 		return json.Number(def)
 	case reflect.Slice:
-		if words := strings.Split(def, ","); len(words) > 1 {
-			all := make([]any, len(words))
-			for i, word := range words {
-				all[i] = typed(t.Elem(), word)
-			}
-			return all
+		words := strings.Split(def, ",")
+		if len(words) == 1 {
+			return typed(t.Elem(), def)
 		}
-		return typed(t.Elem(), def)
+		all := make([]any, len(words))
+		for i, word := range words {
+			all[i] = typed(t.Elem(), word)
+		}
+		return all
 	}
 	return def
 }
