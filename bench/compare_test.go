@@ -65,7 +65,7 @@ func TestPlantedSlowdown(t *testing.T) {
 func TestRatios(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 4))
 	off, same, slow := sampled(100, 12, random), sampled(100, 12, random), sampled(88, 12, random)
-	off.Tap, same.Tap, slow.Tap = at("off"), at("same"), at("slow")
+	off.Tap, same.Tap, slow.Tap = new("off"), new("same"), new("slow")
 	other := sampled(50, 3, random)
 	other.Gen, other.Prompt = 0, 64
 	ratios := Ratios([]Row{off, same, other, slow})
@@ -101,8 +101,8 @@ func TestRatioBases(t *testing.T) {
 	var rows []Row
 	for _, threads := range []int{1, 2} {
 		off, on := sampled(100, 6, random), sampled(100, 6, random)
-		off.Threads, on.Threads, off.Tap, on.Tap, on.TapFlags = threads, threads, at("off"), at("on"),
-			at("--tap-layers=0")
+		off.Threads, on.Threads, off.Tap, on.Tap, on.TapFlags = threads, threads, new("off"), new("on"),
+			new("--tap-layers=0")
 		rows = append(rows, off, on)
 	}
 	var got []string

@@ -110,7 +110,7 @@ func parseBuild(said []byte) (commit *string, number *int) {
 	if err != nil {
 		return nil, nil
 	}
-	return at(string(match[2]) + string(match[4])), &n
+	return new(string(match[2]) + string(match[4])), &n
 }
 
 // firstLine is a file's first line, "" where it cannot be read.

@@ -19,15 +19,15 @@ import (
 // rows are two: one with everything and characters that forms must quote, one with what every row has.
 func rows() []Row {
 	full := NewRow()
-	full.BuildCommit, full.BuildNumber, full.Backends, full.ModelFile = at("abc"), at(7), "CPU", `a "b", 'c'|.gguf`
+	full.BuildCommit, full.BuildNumber, full.Backends, full.ModelFile = new("abc"), new(7), "CPU", `a "b", 'c'|.gguf`
 	full.ModelType, full.ModelSize, full.Parameters = "llama 1B", 1<<30, 1e9
 	full.Threads, full.Batch, full.MicroBatch, full.TypeK, full.TypeV, full.FlashAttn = 2, 2048, 512, "f16", "f16", -1
 	full.Prompt, full.Gen, full.SamplesNS = 6, 4, []int64{1e9, 2e9, 4e9}
-	full.PromptName, full.Tap, full.TapFlags = at("a"), at("b"), at("--tap-layers=0")
-	full.MedianTS, full.LowTS, full.HighTS = at(5.0), at(4.0), at(6.0)
-	full.FirstNS, full.TokenP50, full.TokenP90, full.TokenP99 = at(int64(1e6)), at(int64(1)), at(int64(2)), at(int64(3))
-	full.Captured, full.Stored, full.Recorded, full.OwnNS = at(uint64(100)), at(uint64(50)), at(int64(10)), at(int64(1))
-	full.WaitNS, full.GraphNS, full.Lost = at(int64(0)), at(int64(100)), at(uint64(0))
+	full.PromptName, full.Tap, full.TapFlags = new("a"), new("b"), new("--tap-layers=0")
+	full.MedianTS, full.LowTS, full.HighTS = new(5.0), new(4.0), new(6.0)
+	full.FirstNS, full.TokenP50, full.TokenP90, full.TokenP99 = new(int64(1e6)), new(int64(1)), new(int64(2)), new(int64(3))
+	full.Captured, full.Stored, full.Recorded, full.OwnNS = new(uint64(100)), new(uint64(50)), new(int64(10)), new(int64(1))
+	full.WaitNS, full.GraphNS, full.Lost = new(int64(0)), new(int64(100)), new(uint64(0))
 	plain := NewRow()
 	plain.Backends, plain.ModelType, plain.Threads, plain.Gen, plain.SamplesNS = "CPU", "llama 1B", 2, 8, []int64{1e9}
 	plain.Batch, plain.MicroBatch, plain.TypeK, plain.TypeV, plain.FlashAttn = 2048, 512, "f16", "f16", -1
@@ -51,7 +51,7 @@ func TestSummarise(t *testing.T) {
 		math.Abs(r.StddevTS-3.818813) > 1e-6 {
 		t.Errorf("%d ± %d ns, %f ± %f t/s", r.AvgNS, r.StddevNS, r.AvgTS, r.StddevTS)
 	}
-	r.Sequences = at(3)
+	r.Sequences = new(3)
 	if r.Summarise(); math.Abs(r.AvgTS-17.5) > 1e-9 {
 		t.Errorf("three sequences: %f t/s", r.AvgTS)
 	}
@@ -143,7 +143,7 @@ kinds = [t.type for t in tokens]
 print(kinds.count("table_open"), kinds.count("tr_open"), kinds.count("th_open"), kinds.count("td_open"))
 print(*[t.content for t in tokens if t.type == "inline" and "|" in t.content], sep="\n")`)
 	list := rows()
-	list[0].PromptName = at("a|b")
+	list[0].PromptName = new("a|b")
 	var text bytes.Buffer
 	if err := WriteRows(&text, "md", list); err != nil {
 		t.Fatal(err)
@@ -241,7 +241,7 @@ print(*db.execute("select model_filename from llama_bench where tap is not null"
 // TestSettings are all that llama-bench has, and what is recorded.
 func TestSettings(t *testing.T) {
 	r := rows()[0]
-	r.Sequences = at(3)
+	r.Sequences = new(3)
 	got := r.Settings()
 	if len(got) != 27 || got[0] != "n_batch 2048" || got[24] != "fit_min_ctx 0" || got[25] != "n_seq 3" ||
 		got[26] != "tap_flags --tap-layers=0" {

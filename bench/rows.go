@@ -46,7 +46,7 @@ func rowOf(i *Item) Row {
 	r.FlashAttn = map[string]int{"auto": -1, "off": 0, "on": 1}[s.FlashAttention]
 	r.Prompt, r.Gen, r.Depth = s.Prompt, s.Gen, s.Depth
 	if s.Sequences > 1 {
-		r.Sequences = at(s.Sequences)
+		r.Sequences = new(s.Sequences)
 	}
 	if i.PromptName != "" {
 		r.PromptName = &i.PromptName
@@ -87,15 +87,13 @@ func (r *Row) measured(visits []Visit) {
 		r.LowTS, r.HighTS = &interval.Low, &interval.High
 	}
 	if len(r.SamplesFirstNS) > 0 {
-		r.FirstNS = at(quantile(r.SamplesFirstNS, 0.5))
+		r.FirstNS = new(quantile(r.SamplesFirstNS, 0.5))
 	}
 	if len(tokens) > 0 {
-		r.TokenP50, r.TokenP90, r.TokenP99 = at(quantile(tokens, 0.5)), at(quantile(tokens, 0.9)),
-			at(quantile(tokens, 0.99))
+		r.TokenP50, r.TokenP90, r.TokenP99 = new(quantile(tokens, 0.5)), new(quantile(tokens, 0.9)),
+			new(quantile(tokens, 0.99))
 	}
 }
-
-func at[T any](v T) *T { return &v }
 
 // quantile is the smallest value that a share of all values does not exceed (nearest rank).
 func quantile(values []int64, share float64) int64 {
@@ -125,7 +123,7 @@ func add[T int64 | uint64](sum **T, part *T) {
 	switch {
 	case part == nil:
 	case *sum == nil:
-		*sum = at(*part)
+		*sum = new(*part)
 	default:
 		**sum += *part
 	}

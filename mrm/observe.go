@@ -118,8 +118,7 @@ func ratio(a, b float64) *float64 {
 	if a <= 0 || b <= 0 {
 		return nil
 	}
-	r := a / b
-	return &r
+	return new(a / b)
 }
 
 // percent is nil where there is nothing to divide by.
@@ -127,8 +126,7 @@ func percent(of, all float64) *float64 {
 	if all <= 0 {
 		return nil
 	}
-	p := 100 * of / all
-	return &p
+	return new(100 * of / all)
 }
 
 // peakWindow is the time over which the observer's CPU is averaged to find its peak.

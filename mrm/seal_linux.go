@@ -38,7 +38,15 @@ func (w *work) seal(ctx context.Context, o *observation, r recording) (string, *
 	export := Export{From: r.dir, Metadata: full, Raw: raw}
 	switch report, err := ComputeAll(ctx, r.dir, w.Config.Analysis); {
 	case err == nil:
-		if n := withoutRegion(report); n > 0 && w.Config.failsUnknown {
+		n := int64(0)
+		for i := range report.Samples {
+			for _, kind := range report.Samples[i].Types {
+				if kind.Type == memtrace.Other.String() {
+					n += kind.Samples
+				}
+			}
+		}
+		if n > 0 && w.Config.failsUnknown {
 			return "", nil, fmt.Errorf("%d samples belong to no region, and labeller.unknown_policy is fail_run; "+
 				"give log_and_skip to keep the run", n)
 		}
@@ -49,16 +57,4 @@ func (w *work) seal(ctx context.Context, o *observation, r recording) (string, *
 	x := RunExporter{Dir: w.Config.Output.Dir, Work: w.path("sealed")}
 	dir, err := x.Export(export)
 	return dir, &full.Validity, err
-}
-
-// withoutRegion counts samples of no region.
-func withoutRegion(r *memory.Report) (n int64) {
-	for i := range r.Samples {
-		for _, kind := range r.Samples[i].Types {
-			if kind.Type == memtrace.Other.String() {
-				n += kind.Samples
-			}
-		}
-	}
-	return n
 }

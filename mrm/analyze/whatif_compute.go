@@ -103,20 +103,16 @@ func joules(bytes, pj float64) float64 { return bytes * 8 * pj * 1e-12 }
 //	refresh: 8 · bytes refreshed per day · refresh_pj_per_bit, else read_pj_per_bit + write_pj_per_bit
 func (l *Demand) energy(c *Class) (e Energy) {
 	if c.ReadPJ != nil {
-		j := joules(l.ReadPerDay, c.ReadPJ.Value)
-		e.Read = &j
+		e.Read = new(joules(l.ReadPerDay, c.ReadPJ.Value))
 	}
 	if c.WritePJ != nil {
-		j := joules(l.WrittenPerDay, c.WritePJ.Value)
-		e.Write = &j
+		e.Write = new(joules(l.WrittenPerDay, c.WritePJ.Value))
 	}
 	if pj, ok := c.refreshPJ(); ok && c.RetentionS != nil {
-		j := l.RefreshedPerDay.times(joules(1, pj))
-		e.Refresh = &j
+		e.Refresh = new(l.RefreshedPerDay.times(joules(1, pj)))
 	}
 	if e.Read != nil && e.Write != nil && e.Refresh != nil {
-		total := e.Refresh.plus(exactly(*e.Read + *e.Write))
-		e.Total = &total
+		e.Total = new(e.Refresh.plus(exactly(*e.Read + *e.Write)))
 	}
 	return e
 }

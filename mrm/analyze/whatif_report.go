@@ -120,8 +120,8 @@ func (whole *subject) labels(t memtrace.Thresholds) Labels {
 	km99, _ := whole.Lives.AtLeast(0.99)
 	_, l.IsKnown50 = whole.Lives.KaplanMeier(0.5)
 	_, l.IsKnown99 = whole.Lives.KaplanMeier(0.99)
-	l.Plain, l.KaplanMeier = Percents{secondsOf(plain50), secondsOf(plain99)},
-		Percents{secondsOf(km50), secondsOf(km99)}
+	l.Plain = Percents{new(float64(plain50) / 1e9), new(float64(plain99) / 1e9)}
+	l.KaplanMeier = Percents{new(float64(km50) / 1e9), new(float64(km99) / 1e9)}
 	if label, ok := whole.metrics().Label(t); ok {
 		l.Label = string(label)
 	}
@@ -129,11 +129,6 @@ func (whole *subject) labels(t memtrace.Thresholds) Labels {
 		l.LabelCensor = string(label)
 	}
 	return l
-}
-
-func secondsOf(ns int64) *float64 {
-	s := float64(ns) / 1e9
-	return &s
 }
 
 // together puts subjects into one.

@@ -108,8 +108,7 @@ func judgeRow(subjects []subject, c *Class, o demandOptions) Row {
 	row.Lifetime = row.lifetimeYears(c)
 	row.Energy = row.Demand.energy(c)
 	if row.Energy.Total != nil && o.Tokens > 0 && seconds > 0 {
-		perToken := row.Energy.Total.times(seconds / day / float64(o.Tokens))
-		row.EnergyPerToken = &perToken
+		row.EnergyPerToken = new(row.Energy.Total.times(seconds / day / float64(o.Tokens)))
 	}
 	row.Verdict = row.Demand.verdict(c, o, known)
 	return row

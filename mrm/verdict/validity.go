@@ -107,17 +107,14 @@ var rules = []rule{
 		&allowance{float64(AllowedCPU), "0.25 s in all", func(o *Observer) float64 { return float64(o.CPUNS.Sum()) }}},
 	{"memory_pct", "% of the target's RSS", 5, 15, false, func(o *Observer) *float64 { return o.MemoryPct },
 		&allowance{AllowedBytes, "64 MiB", func(o *Observer) float64 { return float64(o.MemoryBytes) }}},
-	{"throttle_events", "events", 0, 2, true, func(o *Observer) *float64 { return float(o.ThrottleEvents) }, nil},
+	{"throttle_events", "events", 0, 2, true, func(o *Observer) *float64 {
+		if o.ThrottleEvents == nil {
+			return nil
+		}
+		return new(float64(*o.ThrottleEvents))
+	}, nil},
 	{"baseline_cpu_pct", "% of all processors", 15, 30, false, func(o *Observer) *float64 { return o.BaselineCPUPct },
 		nil},
-}
-
-func float(n *int64) *float64 {
-	if n == nil {
-		return nil
-	}
-	f := float64(*n)
-	return &f
 }
 
 // Judge gives a run its class: clean with the observer's peak of CPU below 10 %, its peak of memory below 5 % of
