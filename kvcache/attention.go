@@ -157,7 +157,7 @@ func (c *Attention) copyStream(from, to int32, ns int64) {
 // not allowed to read them. With window, the token does not see all cells of its sequence, so that nothing follows
 // from what it does not see. It returns how many cells it found.
 func (c *Attention) Confirm(seq int32, cells *Bitmap, window bool, ns int64) (found int) {
-	if seq < 0 || seq >= MaxSeqs {
+	if seq < 0 || seq >= maxSeqs {
 		return 0
 	}
 	from, to := c.reach(seq)

@@ -12,7 +12,7 @@ const (
 type cell struct {
 	pos   int32
 	doubt int64 // when positions were removed of which this may have been one; 0 = it is there
-	seqs  Set
+	seqs  seqSet
 }
 
 var emptyCell = cell{pos: noPos}
@@ -38,12 +38,12 @@ func (c *cell) has(seqs []int32) bool {
 // Cache is the cells of one cache: which positions of which sequences they hold, their lives, and what changes.
 // [Attention] and [States] say how a program changes them. It is for one goroutine. Times are of CLOCK_MONOTONIC.
 type Cache struct {
-	Lives
-	Changes
+	lives
+	changes
 	cells  []cell
 	used   int
 	shared int // cells of more than one sequence
-	counts [MaxSeqs]int
+	counts [maxSeqs]int
 	unseen unseen
 }
 
@@ -72,7 +72,7 @@ func (u *unseen) every() { u.all = true; clear(u.seqs) }
 
 func newCache(s Shape) Cache {
 	s.settle()
-	c := Cache{Lives: newLives(s), cells: make([]cell, s.Cells())}
+	c := Cache{lives: newLives(s), cells: make([]cell, s.Cells())}
 	c.Forget()
 	return c
 }
@@ -84,7 +84,7 @@ func (c *Cache) Forget() {
 	}
 	clear(c.of)
 	clear(c.blocks)
-	c.used, c.shared, c.counts, c.changes = 0, 0, [MaxSeqs]int{}, c.changes[:0]
+	c.used, c.shared, c.counts, c.noted = 0, 0, [maxSeqs]int{}, c.noted[:0]
 	c.unseen.none()
 }
 
@@ -100,7 +100,7 @@ func (c *Cache) End(ns int64) {
 
 // Count is the number of a sequence's cells, as far as they are known.
 func (c *Cache) Count(seq int32) int {
-	if seq < 0 || seq >= MaxSeqs {
+	if seq < 0 || seq >= maxSeqs {
 		return 0
 	}
 	return c.counts[seq]
@@ -319,7 +319,7 @@ func (c *Cache) Gauge(ctx uint32) Gauge {
 	}
 	g.Layers = len(layers)
 	number := map[int32]int{}
-	for seq := range int32(MaxSeqs) {
+	for seq := range int32(maxSeqs) {
 		if c.counts[seq] > 0 || !c.unseen.all && c.unseen.has(seq) {
 			number[seq] = len(g.Sequences)
 			g.Sequences = append(g.Sequences, SeqGauge{Seq: seq, Cells: c.counts[seq], PosMin: -1, PosMax: -1, Known: c.Known(seq)})

@@ -296,7 +296,7 @@ func TestCounts(t *testing.T) {
 
 func (w *world) check() {
 	w.t.Helper()
-	used, shared, counts, alive := 0, 0, [MaxSeqs]int{}, map[*Life]int{}
+	used, shared, counts, alive := 0, 0, [maxSeqs]int{}, map[*Life]int{}
 	for i := range w.cells {
 		cell := &w.cells[i]
 		if cell.free() != cell.seqs.Empty() || cell.free() != (w.Cache.of[i] == nil) {

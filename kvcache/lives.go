@@ -1,7 +1,7 @@
 package kvcache
 
-// Lives are the lives of a cache's cells, by block, and how often each was written and read.
-type Lives struct {
+// lives are the lives of a cache's cells, by block, and how often each was written and read.
+type lives struct {
 	Shape
 	Parts []Part
 	// Ended gets each life that ends, which it may keep.
@@ -12,14 +12,14 @@ type Lives struct {
 	groups [][]int // parts that were always touched together
 }
 
-func newLives(s Shape) Lives {
-	return Lives{
-		Shape: s, Ended: func(*Life) {}, of: make([]*Life, s.Cells()), blocks: make([]*Life, s.Streams*s.BlocksPerStream()),
+func newLives(s Shape) lives {
+	return lives{
+		Shape: s, Ended: func(*Life) {}, of: make([]*Life, s.Cells()), blocks: make([]*Life, s.Streams*s.blocksPerStream()),
 	}
 }
 
 // EachLife calls f with every life that has not ended.
-func (v *Lives) EachLife(f func(*Life)) {
+func (v *lives) EachLife(f func(*Life)) {
 	for _, l := range v.blocks {
 		for ; l != nil; l = l.next {
 			f(l)
@@ -28,8 +28,8 @@ func (v *Lives) EachLife(f func(*Life)) {
 }
 
 // join makes a cell, which was written by a sequence, one of a life of its block.
-func (v *Lives) join(at int, cell *cell, seq int32, origin Origin, ns int64) {
-	block := v.BlockOf(at)
+func (v *lives) join(at int, cell *cell, seq int32, origin Origin, ns int64) {
+	block := v.blockOf(at)
 	l := v.blocks[block]
 	for l != nil && (l.closed || l.Seq != seq || l.Origin != origin) {
 		l = l.next
@@ -49,7 +49,7 @@ func (v *Lives) join(at int, cell *cell, seq int32, origin Origin, ns int64) {
 }
 
 // leave takes a cell from its life, and ends that if it was its last.
-func (v *Lives) leave(at int, why Reason, ns int64) {
+func (v *lives) leave(at int, why Reason, ns int64) {
 	l := v.of[at]
 	v.of[at] = nil
 	if l == nil {
@@ -64,13 +64,13 @@ func (v *Lives) leave(at int, why Reason, ns int64) {
 }
 
 // move makes a life that of another block, of one cell.
-func (v *Lives) move(l *Life, block int) {
+func (v *lives) move(l *Life, block int) {
 	v.unlink(l)
 	l.Block, l.next = block, v.blocks[block]
 	v.blocks[block] = l
 }
 
-func (v *Lives) unlink(l *Life) {
+func (v *lives) unlink(l *Life) {
 	for at := &v.blocks[l.Block]; *at != nil; at = &(*at).next {
 		if *at == l {
 			*at = l.next
@@ -80,14 +80,14 @@ func (v *Lives) unlink(l *Life) {
 	l.next = nil
 }
 
-func (v *Lives) end(l *Life, why Reason, ns int64) {
+func (v *lives) end(l *Life, why Reason, ns int64) {
 	l.EndNS, l.Reason = ns, why
 	v.unlink(l)
 	v.Ended(l)
 }
 
 // Wrote says that the rows of a micro-batch, which were placed, were written n times to the parts of a group.
-func (v *Lives) Wrote(group int, rows []Row, m *Moment, n int64) {
+func (v *lives) Wrote(group int, rows []Row, m *Moment, n int64) {
 	for i := range rows {
 		if at := rows[i].Cell; at >= 0 && at < len(v.of) && v.of[at] != nil {
 			v.of[at].Touches[group].write(n, m)
@@ -97,11 +97,11 @@ func (v *Lives) Wrote(group int, rows []Row, m *Moment, n int64) {
 
 // Read says that the parts of a group were read n times in an execution: those cells of a stream that some token of
 // it was allowed to read.
-func (v *Lives) Read(group, stream int, cells *Bitmap, m *Moment, n int64) {
+func (v *lives) Read(group, stream int, cells *Bitmap, m *Moment, n int64) {
 	if stream < 0 || stream >= v.Streams {
 		return
 	}
-	per := v.BlocksPerStream()
+	per := v.blocksPerStream()
 	for block := stream * per; block < (stream+1)*per; block++ {
 		if v.blocks[block] == nil {
 			continue
@@ -127,7 +127,7 @@ func (v *Lives) Read(group, stream int, cells *Bitmap, m *Moment, n int64) {
 // Refine sorts the parts of the cache into groups: parts of one group have been touched together so far, and have
 // the same key now. Keys stand in the order of Parts; those of parts that are new must be among them. It returns
 // true if the groups changed.
-func (v *Lives) Refine(keys []string) bool {
+func (v *lives) Refine(keys []string) bool {
 	before, grouped := len(v.groups), 0
 	for g := 0; g < len(v.groups); g++ {
 		group := v.groups[g]
@@ -160,4 +160,4 @@ func (v *Lives) Refine(keys []string) bool {
 }
 
 // Groups are the parts, by number, that were always touched together. A life has one Touch for each.
-func (v *Lives) Groups() [][]int { return v.groups }
+func (v *lives) Groups() [][]int { return v.groups }

@@ -47,13 +47,13 @@ type LayerBytes struct {
 	KWritten, VWritten int64 // that the execution wrote: a shift of positions rewrites keys alone
 }
 
-// Changes gathers what happened to cells.
-type Changes struct{ changes []Change }
+// changes gathers what happened to cells.
+type changes struct{ noted []Change }
 
 // note adds one cell to the changes, which are gathered by what happened to which sequence, and returns the change.
-func (c *Changes) note(action Action, reason Reason, seq, pos int32) *Change {
-	for i := len(c.changes) - 1; i >= 0; i-- {
-		if was := &c.changes[i]; was.Action == action && was.Reason == reason && was.Seq == seq {
+func (c *changes) note(action Action, reason Reason, seq, pos int32) *Change {
+	for i := len(c.noted) - 1; i >= 0; i-- {
+		if was := &c.noted[i]; was.Action == action && was.Reason == reason && was.Seq == seq {
 			was.Cells++
 			switch {
 			case pos < 0:
@@ -69,13 +69,13 @@ func (c *Changes) note(action Action, reason Reason, seq, pos int32) *Change {
 	if pos >= 0 {
 		added.PosFirst, added.PosEnd = pos, pos+1
 	}
-	c.changes = append(c.changes, added)
-	return &c.changes[len(c.changes)-1]
+	c.noted = append(c.noted, added)
+	return &c.noted[len(c.noted)-1]
 }
 
 // TakeChanges returns what happened since it was called last. The slice is valid until cells change again.
-func (c *Changes) TakeChanges() []Change {
-	taken := c.changes
-	c.changes = c.changes[:0]
+func (c *changes) TakeChanges() []Change {
+	taken := c.noted
+	c.noted = c.noted[:0]
 	return taken
 }

@@ -5,20 +5,20 @@ import (
 	"math/bits"
 )
 
-// MaxSeqs is how many sequences llama.cpp knows at most.
-const MaxSeqs = 256
+// maxSeqs is how many sequences llama.cpp knows at most.
+const maxSeqs = 256
 
-// Set is a set of sequences.
-type Set [MaxSeqs / 64]uint64
+// seqSet is a set of sequences.
+type seqSet [maxSeqs / 64]uint64
 
 // Has reports whether a sequence is in the set.
-func (s *Set) Has(seq int32) bool {
-	return seq >= 0 && seq < MaxSeqs && s[seq>>6]>>(seq&63)&1 != 0
+func (s *seqSet) Has(seq int32) bool {
+	return seq >= 0 && seq < maxSeqs && s[seq>>6]>>(seq&63)&1 != 0
 }
 
 // Add puts a sequence in. It returns false if it was there, or is none.
-func (s *Set) Add(seq int32) bool {
-	if seq < 0 || seq >= MaxSeqs || s.Has(seq) {
+func (s *seqSet) Add(seq int32) bool {
+	if seq < 0 || seq >= maxSeqs || s.Has(seq) {
 		return false
 	}
 	s[seq>>6] |= 1 << (seq & 63)
@@ -26,7 +26,7 @@ func (s *Set) Add(seq int32) bool {
 }
 
 // Drop takes a sequence out. It returns false if it was not there.
-func (s *Set) Drop(seq int32) bool {
+func (s *seqSet) Drop(seq int32) bool {
 	if !s.Has(seq) {
 		return false
 	}
@@ -35,7 +35,7 @@ func (s *Set) Drop(seq int32) bool {
 }
 
 // Len is the number of sequences.
-func (s *Set) Len() (n int) {
+func (s *seqSet) Len() (n int) {
 	for _, word := range s {
 		n += bits.OnesCount64(word)
 	}
@@ -43,7 +43,7 @@ func (s *Set) Len() (n int) {
 }
 
 // lowest is the first sequence, -1 where there is none.
-func (s *Set) lowest() int32 {
+func (s *seqSet) lowest() int32 {
 	for seq := range s.All() {
 		return seq
 	}
@@ -51,10 +51,10 @@ func (s *Set) lowest() int32 {
 }
 
 // Empty reports whether there is none.
-func (s *Set) Empty() bool { return *s == Set{} }
+func (s *seqSet) Empty() bool { return *s == seqSet{} }
 
 // All are the sequences, in order.
-func (s *Set) All() iter.Seq[int32] {
+func (s *seqSet) All() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for i, word := range s {
 			for ; word != 0; word &= word - 1 {

@@ -75,17 +75,17 @@ func (s *Shape) settle() {
 // Cells is the number of cells of all streams.
 func (s *Shape) Cells() int { return s.Streams * s.Size }
 
-// BlocksPerStream is the number of blocks of a stream; the last may have fewer cells.
-func (s *Shape) BlocksPerStream() int { return (s.Size + s.Block - 1) / s.Block }
+// blocksPerStream is the number of blocks of a stream; the last may have fewer cells.
+func (s *Shape) blocksPerStream() int { return (s.Size + s.Block - 1) / s.Block }
 
-// BlockOf is the number of the block that a cell, counted over all streams, belongs to.
-func (s *Shape) BlockOf(cell int) int {
-	return cell/s.Size*s.BlocksPerStream() + cell%s.Size/s.Block
+// blockOf is the number of the block that a cell, counted over all streams, belongs to.
+func (s *Shape) blockOf(cell int) int {
+	return cell/s.Size*s.blocksPerStream() + cell%s.Size/s.Block
 }
 
 // blockCells are the cells of a block: first ≤ cell < end, counted over all streams.
 func (s *Shape) blockCells(block int) (first, end int) {
-	per := s.BlocksPerStream()
+	per := s.blocksPerStream()
 	stream := block / per * s.Size
 	first = stream + block%per*s.Block
 	return first, min(first+s.Block, stream+s.Size)

@@ -67,7 +67,7 @@ type state struct {
 // rearrange gives the rows their cells. A state whose sequences all are those of a row moves there with its life; a
 // row whose sequences share a state with others, or have none, begins a life.
 func (c *States) rearrange(head int, rows []StateRow, sources []int64, ns int64) {
-	var placed Set
+	var placed seqSet
 	for i := range rows {
 		for _, seq := range rows[i].Seqs {
 			placed.Add(seq)
@@ -124,7 +124,7 @@ func (c *States) settle(next []state, head int, rows []StateRow, ns int64) {
 			c.leave(at, Overwrite, ns)
 		}
 	}
-	c.used, c.shared, c.counts = 0, 0, [MaxSeqs]int{}
+	c.used, c.shared, c.counts = 0, 0, [maxSeqs]int{}
 	for at := range next {
 		cell := &c.cells[at]
 		*cell, c.of[at] = next[at].cell, next[at].life

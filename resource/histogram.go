@@ -16,8 +16,8 @@ type Histogram [HistogramSlots]uint64
 // Slot returns the slot of a value.
 func Slot(value uint64) int { return min(bits.Len64(value), HistogramSlots-1) }
 
-// Bounds returns the smallest and the largest value of a slot. The last slot's largest is math.MaxUint64.
-func Bounds(slot int) (low, high uint64) {
+// slotBounds returns the smallest and the largest value of a slot. The last slot's largest is math.MaxUint64.
+func slotBounds(slot int) (low, high uint64) {
 	switch {
 	case slot <= 0:
 		return 0, 0
@@ -27,9 +27,9 @@ func Bounds(slot int) (low, high uint64) {
 	return 1 << (slot - 1), 1<<slot - 1
 }
 
-// StrapBounds returns the bounds that system A wrote for a slot, twice too large, for scripts that were written for
+// strapBounds returns the bounds that system A wrote for a slot, twice too large, for scripts that were written for
 // them.
-func StrapBounds(slot int) (low, high uint64) {
+func strapBounds(slot int) (low, high uint64) {
 	if slot <= 0 {
 		return 0, 1
 	}
@@ -66,19 +66,19 @@ func (h *Histogram) Percentile(p float64) uint64 {
 	var seen uint64
 	for slot, n := range h {
 		if seen += n; seen >= want {
-			_, high := Bounds(slot)
+			_, high := slotBounds(slot)
 			return high
 		}
 	}
-	_, high := Bounds(HistogramSlots - 1)
+	_, high := slotBounds(HistogramSlots - 1)
 	return high
 }
 
-// Buckets lists the slots that hold something, with their bounds: StrapBounds where strap is set.
+// Buckets lists the slots that hold something, with their bounds: strapBounds where strap is set.
 func (h *Histogram) Buckets(strap bool) []Bucket {
-	bounds := Bounds
+	bounds := slotBounds
 	if strap {
-		bounds = StrapBounds
+		bounds = strapBounds
 	}
 	var all []Bucket
 	for slot, n := range h {

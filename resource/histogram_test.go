@@ -7,17 +7,17 @@ import (
 
 func TestHistogramSlots(t *testing.T) {
 	for slot := range HistogramSlots {
-		low, high := Bounds(slot)
+		low, high := slotBounds(slot)
 		if Slot(low) != slot || Slot(high) != slot {
 			t.Errorf("slot %d: bounds %d to %d lie in %d and %d", slot, low, high, Slot(low), Slot(high))
 		}
 		if slot > 0 {
-			if _, before := Bounds(slot - 1); before+1 != low {
+			if _, before := slotBounds(slot - 1); before+1 != low {
 				t.Errorf("slot %d begins with %d, the one before ends with %d", slot, low, before)
 			}
 		}
 	}
-	if low, high := StrapBounds(7); low != 128 || high != 255 {
+	if low, high := strapBounds(7); low != 128 || high != 255 {
 		t.Errorf("system A's slot 7: %d to %d", low, high)
 	}
 }

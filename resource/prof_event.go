@@ -80,18 +80,6 @@ func (s ProfStamp) On(events []ProfEvent) {
 	}
 }
 
-// AppendProfEvent appends an event as a line of JSON, compact and with the keys of all its objects sorted, as
-// system A writes it.
-func AppendProfEvent(dst []byte, e ProfEvent) ([]byte, error) {
-	out := bytes.NewBuffer(dst)
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(e); err != nil {
-		return dst, fmt.Errorf("write event of type %s: %w", e.Head().Type, err)
-	}
-	return out.Bytes(), nil
-}
-
 // sortedJSON is v as JSON with the keys of all its objects sorted: maps are written so. Numbers pass through as
 // text, so that none loses digits.
 func sortedJSON(v any) ([]byte, error) {

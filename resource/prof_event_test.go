@@ -1,7 +1,9 @@
 package resource
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"reflect"
@@ -66,7 +68,7 @@ func fill(t *testing.T, v reflect.Value) {
 
 func TestProfEventsHaveStrapsKeys(t *testing.T) {
 	for of, keys := range strapKeys {
-		line, err := AppendProfEvent(nil, filled(t, of))
+		line, err := appendProfEvent(nil, filled(t, of))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +97,7 @@ func TestProfEventsHaveStrapsKeys(t *testing.T) {
 func TestProfEventsComeBackAsTheyWere(t *testing.T) {
 	for _, of := range ProfTypes {
 		want := filled(t, of)
-		line, err := AppendProfEvent([]byte("before\n"), want)
+		line, err := appendProfEvent([]byte("before\n"), want)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +120,7 @@ func TestAppendProfEventSortsAllKeys(t *testing.T) {
 	e := &ProfSyscall{ProfHeader: ProfHeader{Type: ProfTypeSync}, Syscall: "futex", Op: "wait", Count: 2,
 		TopCallers: []ProfCaller{{PID: 7, Comm: "a<b", Count: 2, LatTotalNS: 9007199254740993}}}
 	ProfStamp{Now: time.Unix(1700000000, 5000).UTC(), MonoNS: 9, Interval: time.Second, CorrID: id}.On([]ProfEvent{e})
-	line, err := AppendProfEvent(nil, e)
+	line, err := appendProfEvent(nil, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +143,7 @@ func TestParseProfEventReadsStrapsOwn(t *testing.T) {
 
 func TestProfEventsKeepTheirOrderInAnyEncoder(t *testing.T) {
 	e := filled(t, ProfTypeNet)
-	line, err := AppendProfEvent(nil, e)
+	line, err := appendProfEvent(nil, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +186,7 @@ func TestCorrID(t *testing.T) {
 
 func FuzzParseProfEvent(f *testing.F) {
 	for _, of := range slices.Sorted(maps.Keys(strapKeys)) {
-		line, _ := AppendProfEvent(nil, newProfEvent(of))
+		line, _ := appendProfEvent(nil, newProfEvent(of))
 		f.Add(line)
 		f.Add([]byte(strings.Replace(string(line), `"type":""`, `"type":"`+string(of)+`"`, 1)))
 	}
@@ -193,7 +195,7 @@ func FuzzParseProfEvent(f *testing.F) {
 		if err != nil {
 			return
 		}
-		once, err := AppendProfEvent(nil, e)
+		once, err := appendProfEvent(nil, e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +203,7 @@ func FuzzParseProfEvent(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s: %v", once, err)
 		}
-		if twice, _ := AppendProfEvent(nil, again); string(twice) != string(once) {
+		if twice, _ := appendProfEvent(nil, again); string(twice) != string(once) {
 			t.Errorf("written again\n%s, was\n%s", twice, once)
 		}
 	})
@@ -233,4 +235,16 @@ func TestProfKeysAreDocumented(t *testing.T) {
 	for _, of := range ProfTypes {
 		documented(t, reflect.TypeOf(newProfEvent(of)).Elem(), string(text))
 	}
+}
+
+// appendProfEvent appends an event as a line of JSON, compact and with the keys of all its objects sorted, as
+// system A writes it.
+func appendProfEvent(dst []byte, e ProfEvent) ([]byte, error) {
+	out := bytes.NewBuffer(dst)
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(e); err != nil {
+		return dst, fmt.Errorf("write event of type %s: %w", e.Head().Type, err)
+	}
+	return out.Bytes(), nil
 }

@@ -22,8 +22,8 @@ func (s Source) String() string {
 	return fmt.Sprintf("source(%d)", uint8(s))
 }
 
-// ParseSource is the inverse of String.
-func ParseSource(text string) (Source, error) {
+// parseSource is the inverse of String.
+func parseSource(text string) (Source, error) {
 	for i, name := range sourceNames {
 		if name == text {
 			return Source(i), nil
@@ -37,7 +37,7 @@ func (s Source) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads the source's name.
 func (s *Source) UnmarshalText(text []byte) error {
-	parsed, err := ParseSource(string(text))
+	parsed, err := parseSource(string(text))
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func TestSourcesAreOrdered(t *testing.T) {
 		t.Error("a weaker source is not smaller")
 	}
 	for s := range Measured + 1 {
-		if parsed, err := ParseSource(s.String()); err != nil || parsed != s {
+		if parsed, err := parseSource(s.String()); err != nil || parsed != s {
 			t.Errorf("%v: %v %v", s, parsed, err)
 		}
 	}

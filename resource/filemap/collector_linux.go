@@ -20,19 +20,19 @@ type Options struct {
 
 // Collector records what a process waits for on files. It is a bpf.Follower.
 type Collector struct {
-	source   *Source
+	*source
 	recorder *Recorder
 	closed   bool
-	err      error
+	closing  error
 }
 
 // Open begins to record. Its errors wrap bpf.ErrMissing where the machine or the rights do not suffice.
 func Open(o Options) (*Collector, error) {
-	c := &Collector{recorder: NewRecorder(RecorderOptions{
-		Files: NewFiles(), Line: o.Line, Fault: o.Fault, BeginNS: bpf.MonoNS(), Intervals: o.Line == nil,
+	c := &Collector{recorder: newRecorder(recorderOptions{
+		Files: newFiles(), Line: o.Line, Fault: o.Fault, BeginNS: bpf.MonoNS(), Intervals: o.Line == nil,
 	})}
 	var err error
-	c.source, err = OpenSource(SourceOptions{Target: o.Target, Take: c.recorder.Take, Upto: c.recorder.Upto})
+	c.source, err = openSource(sourceOptions{Target: o.Target, Take: c.recorder.Take, Upto: c.recorder.Upto})
 	if err != nil {
 		return nil, err
 	}
@@ -45,16 +45,13 @@ func Open(o Options) (*Collector, error) {
 // Recorder returns the recorder to which a Follower reports executions.
 func (c *Collector) Recorder() *Recorder { return c.recorder }
 
-// AddPID adds a process to a target that is restricted to processes.
-func (c *Collector) AddPID(pid int) error { return c.source.AddPID(pid) }
-
 // AddPath adds a file of the run: reads of it are recorded whoever issues them.
 func (c *Collector) AddPath(path string) error {
 	key, err := c.recorder.AddPath(path)
 	if err != nil {
 		return err
 	}
-	return c.source.AddFile(key)
+	return c.AddFile(key)
 }
 
 // Snapshot returns the line of the time since the one before. A collector whose lines are those of executions
@@ -64,31 +61,22 @@ func (c *Collector) Snapshot(time.Time) (any, error) {
 		return []resource.WaitLine{}, nil
 	}
 	l := c.recorder.Interval(bpf.MonoNS())
-	l.Origin = c.source.Origin()
+	l.Origin = c.Origin()
 	return []*resource.WaitLine{l}, nil
 }
-
-// Programs returns the cost of the programs.
-func (c *Collector) Programs() ([]bpf.ProgramStat, error) { return c.source.Programs() }
-
-// Origin says which programs run, in the words of resource.
-func (c *Collector) Origin() string { return c.source.Origin() }
-
-// Lost returns what was lost so far.
-func (c *Collector) Lost() (Lost, error) { return c.source.Lost() }
 
 // Close ends the recording: it writes the remaining lines and the total. It may be called twice.
 func (c *Collector) Close() error {
 	if c.closed {
-		return c.err
+		return c.closing
 	}
 	c.closed = true
-	c.source.Stop()
-	lost, err := c.source.Lost()
-	c.err = errors.Join(err, c.recorder.Close(bpf.MonoNS(), func(l *resource.WaitLine, t Totals) {
-		l.Origin, l.Lost, l.Missing = c.source.Origin(), lost.byCause(t), c.Missing()
+	c.Stop()
+	lost, err := c.Lost()
+	c.closing = errors.Join(err, c.recorder.Close(bpf.MonoNS(), func(l *resource.WaitLine, t Totals) {
+		l.Origin, l.Lost, l.Missing = c.Origin(), lost.byCause(t), c.Missing()
 	}), c.source.Close())
-	return c.err
+	return c.closing
 }
 
 // byCause returns the losses for the line of the total; nil if there are none.
@@ -112,10 +100,10 @@ func (l Lost) byCause(t Totals) map[string]uint64 {
 // Missing names what is not recorded here, with the reason; nil: nothing.
 func (c *Collector) Missing() map[string]string {
 	all := map[string]string{}
-	for name, err := range c.source.Absent() {
+	for name, err := range c.Absent() {
 		all[name] = err.Error()
 	}
-	if c.source.Origin() == resource.OriginPlain {
+	if c.Origin() == resource.OriginPlain {
 		all["call_waits"], all["block_requests"] = "need a kernel with BTF", "need a kernel with BTF"
 	}
 	if len(all) == 0 {

@@ -23,7 +23,7 @@ func TestCost(t *testing.T) {
 	ran := map[string]bool{}
 	for _, mode := range []string{"cold", "warm", "populate", "flood"} {
 		pid, start := toucher(t, path, mode, 2000)
-		s, _ := heard(t, SourceOptions{Target: bpf.Target{PIDs: []int{pid}}})
+		s, _ := heard(t, sourceOptions{Target: bpf.Target{PIDs: []int{pid}}})
 		start()
 		s.Stop()
 		stats, err := s.Programs()

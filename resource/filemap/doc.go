@@ -14,6 +14,6 @@
 // that the thread had left the processor to wait, preempted the time that it had to make room. Where several
 // threads wait at once their waits add up; Stalled is the time in which at least one of them waited.
 //
-// Nothing wakes the reader: it looks every [Every], at low priority. A reader that is woken at each fault took the
+// Nothing wakes the reader: it looks every [every], at low priority. A reader that is woken at each fault took the
 // processor from the thread that had just been served in every second fault of the trial.
 package filemap

@@ -9,11 +9,11 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// Every is how often the ring buffer is looked at while something comes, and Rarely while little does: each look
+// every is how often the ring buffer is looked at while something comes, and rarely while little does: each look
 // takes a core from the model for as long as two switches take.
 const (
-	Every  = 20 * time.Millisecond
-	Rarely = 80 * time.Millisecond
+	every  = 20 * time.Millisecond
+	rarely = 80 * time.Millisecond
 )
 
 // Kind is what was waited for or done. The numbers are shared with fault.h.
@@ -52,8 +52,8 @@ const (
 	Unseen                       // request: its end was not seen; EndNS is when that was noticed
 )
 
-// FileKey names a file as the kernel does: the device of its file system (major<<20 | minor) and its number there.
-type FileKey struct {
+// fileKey names a file as the kernel does: the device of its file system (major<<20 | minor) and its number there.
+type fileKey struct {
 	Dev uint32
 	Ino uint64
 }
@@ -62,7 +62,7 @@ type FileKey struct {
 type Event struct {
 	BeginNS, EndNS int64
 	At             uint64  // fault: the address; request: its sector of 512 bytes, on BlockDev
-	File           FileKey // Dev 0: not known, or no file's
+	File           fileKey // Dev 0: not known, or no file's
 	First, Last    uint64  // pages of the file
 	BlockedNS      int64   // fault, call: off the processor to wait
 	PreemptedNS    int64   // fault: off the processor to make room
@@ -92,7 +92,7 @@ func decode(e *Event, raw []byte) error {
 	}
 	n, w := binary.NativeEndian, func(i int) uint64 { return binary.NativeEndian.Uint64(raw[8*i:]) }
 	*e = Event{
-		BeginNS: int64(w(0)), EndNS: int64(w(1)), At: w(2), File: FileKey{n.Uint32(raw[72:]), w(3)}, First: w(4),
+		BeginNS: int64(w(0)), EndNS: int64(w(1)), At: w(2), File: fileKey{n.Uint32(raw[72:]), w(3)}, First: w(4),
 		Last:      w(5),
 		BlockedNS: int64(w(6)), PreemptedNS: int64(w(7)), Bytes: w(8), BlockDev: n.Uint32(raw[76:]),
 		TID: n.Uint32(raw[80:]), PID: n.Uint32(raw[84:]),

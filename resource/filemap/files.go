@@ -14,11 +14,11 @@ import (
 
 // Kinds of memory that belongs to no file.
 const (
-	MemoryAnonymous = "anonymous" // stacks of threads and large allocations among it
-	MemoryHeap      = "heap"
-	MemoryStack     = "stack"
-	MemoryShared    = "shared"  // shared memory, memfd
-	MemoryPrivate   = "private" // a file's page of which the process made its own
+	memoryAnonymous = "anonymous" // stacks of threads and large allocations among it
+	memoryHeap      = "heap"
+	memoryStack     = "stack"
+	memoryShared    = "shared"  // shared memory, memfd
+	memoryPrivate   = "private" // a file's page of which the process made its own
 )
 
 // A Place is a tensor, another part of a GGUF, or another file.
@@ -50,7 +50,7 @@ type Files struct {
 	ByMapping bool
 
 	places []Place
-	files  map[FileKey]*file
+	files  map[fileKey]*file
 	procs  map[uint32]*process
 	now    func() time.Time
 }
@@ -73,10 +73,10 @@ type process struct {
 	read time.Time
 }
 
-// NewFiles makes a Files that knows none.
-func NewFiles() *Files {
+// newFiles makes a Files that knows none.
+func newFiles() *Files {
 	return &Files{
-		Proc: "/proc", Page: uint64(os.Getpagesize()), Again: Every, files: map[FileKey]*file{},
+		Proc: "/proc", Page: uint64(os.Getpagesize()), Again: every, files: map[fileKey]*file{},
 		procs: map[uint32]*process{}, now: time.Now,
 	}
 }
@@ -85,10 +85,10 @@ func NewFiles() *Files {
 func (f *Files) Place(i int) *Place { return &f.places[i] }
 
 // AddPath makes a file known by its path, and returns its key.
-func (f *Files) AddPath(path string) (FileKey, error) {
+func (f *Files) AddPath(path string) (fileKey, error) {
 	key, err := keyOf(path)
 	if err != nil {
-		return FileKey{}, err
+		return fileKey{}, err
 	}
 	f.add(key, path, path)
 	return key, nil
@@ -96,7 +96,7 @@ func (f *Files) AddPath(path string) (FileKey, error) {
 
 // add makes a file known. Where it has another name, or is seen through another process's root, open is what it is
 // opened by.
-func (f *Files) add(key FileKey, path, open string) *file {
+func (f *Files) add(key fileKey, path, open string) *file {
 	n := &file{path: path, open: open, known: true, header: -1, padding: -1, whole: -1}
 	if strings.HasSuffix(strings.ToLower(path), ".gguf") {
 		if model, err := gguf.Open(open); err == nil {
@@ -164,7 +164,7 @@ func (f *Files) at(n *file, offset uint64) int {
 
 // Spread calls f for every place that a range of a file has bytes in, with their number. Bytes behind the file's
 // end are padding.
-func (f *Files) Spread(key FileKey, offset, bytes uint64, each func(place int, bytes uint64)) {
+func (f *Files) Spread(key fileKey, offset, bytes uint64, each func(place int, bytes uint64)) {
 	n := f.files[key]
 	if n == nil {
 		return
@@ -250,7 +250,7 @@ func (f *Files) offset(e *Event, n *file) uint64 {
 func (f *Files) mapped(e *Event) Hit {
 	p := f.process(e.PID, false)
 	if p == nil {
-		return Hit{Place: -1, Memory: MemoryAnonymous}
+		return Hit{Place: -1, Memory: memoryAnonymous}
 	}
 	m := p.find(e.At)
 	if m == nil {
@@ -260,7 +260,7 @@ func (f *Files) mapped(e *Event) Hit {
 	}
 	switch {
 	case m == nil:
-		return Hit{Place: -1, Memory: MemoryAnonymous}
+		return Hit{Place: -1, Memory: memoryAnonymous}
 	case f.ByMapping && m.named() && !m.copies:
 		n, offset := f.files[m.key], m.offset+(e.At-m.start)
 		if n == nil || !n.known {
@@ -315,7 +315,7 @@ func (f *Files) openFiles(dir string, pid uint32) {
 	}
 }
 
-func (f *Files) learn(key FileKey, path string, pid uint32) {
+func (f *Files) learn(key fileKey, path string, pid uint32) {
 	if n := f.files[key]; n == nil || !n.known {
 		f.add(key, path, seen(f.Proc, pid, path))
 	}

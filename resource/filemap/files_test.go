@@ -31,15 +31,15 @@ func TestMaps(t *testing.T) {
 	}
 	p := &process{maps: all}
 	for address, want := range map[uint64]string{
-		0x55d0c0300000: MemoryHeap, 0x7f00002fffff: MemoryAnonymous, 0x7f0000400001: MemoryShared,
-		0x7f0000600000: MemoryPrivate, 0x7ffc00000001: MemoryStack,
+		0x55d0c0300000: memoryHeap, 0x7f00002fffff: memoryAnonymous, 0x7f0000400001: memoryShared,
+		0x7f0000600000: memoryPrivate, 0x7ffc00000001: memoryStack,
 	} {
 		if m := p.find(address); m == nil || m.kind() != want {
 			t.Errorf("%#x is %+v, want %s", address, m, want)
 		}
 	}
 	m := p.find(0x7f0000000000)
-	if want := (&mapping{0x7f0000000000, 0x7f0000100000, 0x10000, FileKey{0xfe << 20, 77}, "/models/tiny model.gguf",
+	if want := (&mapping{0x7f0000000000, 0x7f0000100000, 0x10000, fileKey{0xfe << 20, 77}, "/models/tiny model.gguf",
 		false}); !reflect.DeepEqual(m, want) {
 		t.Errorf("%+v, want %+v", m, want)
 	}
@@ -97,7 +97,7 @@ func small(t *testing.T) (string, *gguf.File) {
 // TestTensors: every byte of a model belongs to one place, faults and ranges alike.
 func TestTensors(t *testing.T) {
 	path, model := small(t)
-	f := NewFiles()
+	f := newFiles()
 	f.Proc = "/nowhere"
 	key, err := f.AddPath(path)
 	if err != nil {
@@ -153,7 +153,7 @@ func proc(t *testing.T, pid int, maps string) string {
 }
 
 func TestResolve(t *testing.T) {
-	f := NewFiles()
+	f := newFiles()
 	f.Page, f.Again = 4096, 0
 	f.Proc = proc(t, 5, mapsText)
 	opened := filepath.Join(t.TempDir(), "opened.bin")
@@ -167,7 +167,7 @@ func TestResolve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	model := FileKey{0xfe << 20, 77}
+	model := fileKey{0xfe << 20, 77}
 	for _, c := range []struct {
 		name   string
 		e      Event
@@ -180,12 +180,12 @@ func TestResolve(t *testing.T) {
 			"/models/tiny model.gguf", 0x13123},
 		{"around, of a mapping that is gone", Event{At: 0x600000005008, File: model, First: 0x20, Last: 0x2f,
 			Flags: Around}, "/models/tiny model.gguf", 0x25008},
-		{"another number", Event{At: 0x7f0000003123, File: FileKey{9, 9}, First: 0x13, Last: 0x13, Flags: Slow},
+		{"another number", Event{At: 0x7f0000003123, File: fileKey{9, 9}, First: 0x13, Last: 0x13, Flags: Slow},
 			"/models/tiny model.gguf", 0x13123},
 		{"open", Event{Kind: Read, File: openKey, First: 2, Last: 3}, opened, 0x2000},
-		{"nobody's", Event{Kind: Read, File: FileKey{8<<20 | 1, 4}}, "dev:8:1/ino:4", 0},
-		{"heap", Event{At: 0x55d0c0300008}, MemoryHeap, 0},
-		{"no mapping", Event{At: 0x10}, MemoryAnonymous, 0},
+		{"nobody's", Event{Kind: Read, File: fileKey{8<<20 | 1, 4}}, "dev:8:1/ino:4", 0},
+		{"heap", Event{At: 0x55d0c0300008}, memoryHeap, 0},
+		{"no mapping", Event{At: 0x10}, memoryAnonymous, 0},
 	} {
 		if c.e.PID = 5; c.e.Kind == 0 {
 			c.e.Kind = Fault
@@ -204,8 +204,8 @@ func TestResolve(t *testing.T) {
 		f.Place(h.Place).File != "/models/tiny model.gguf" || h.Offset != 0x13123 {
 		t.Errorf("by its mapping: %+v", h)
 	}
-	for address, want := range map[uint64]string{0x55d0c0300008: MemoryHeap, 0x10: MemoryAnonymous,
-		0x7f0000600000: MemoryPrivate} {
+	for address, want := range map[uint64]string{0x55d0c0300008: memoryHeap, 0x10: memoryAnonymous,
+		0x7f0000600000: memoryPrivate} {
 		if h := f.Resolve(&Event{Kind: Fault, PID: 5, At: address}); h.Place >= 0 || h.Memory != want {
 			t.Errorf("by mapping, %#x is %+v", address, h)
 		}
@@ -213,19 +213,19 @@ func TestResolve(t *testing.T) {
 	f.ByMapping = false
 	// A process that is gone: what was known of it stays.
 	f.Proc = "/nowhere"
-	if h := f.Resolve(&Event{Kind: Fault, PID: 5, At: 0x7ffc00000001}); h.Memory != MemoryStack {
+	if h := f.Resolve(&Event{Kind: Fault, PID: 5, At: 0x7ffc00000001}); h.Memory != memoryStack {
 		t.Errorf("%+v of a process that is gone", h)
 	}
-	if h := f.Resolve(&Event{Kind: Fault, PID: 6, At: 0x7ffc00000001}); h.Memory != MemoryAnonymous {
+	if h := f.Resolve(&Event{Kind: Fault, PID: 6, At: 0x7ffc00000001}); h.Memory != memoryAnonymous {
 		t.Errorf("%+v of a process that was never seen", h)
 	}
 }
 
 // TestLearned: a file that was counted by its number gets its name when that is known.
 func TestLearned(t *testing.T) {
-	f := NewFiles()
+	f := newFiles()
 	f.Again, f.Proc = 0, proc(t, 5, "")
-	e := &Event{Kind: Read, PID: 5, File: FileKey{0xfe << 20, 77}}
+	e := &Event{Kind: Read, PID: 5, File: fileKey{0xfe << 20, 77}}
 	h := f.Resolve(e)
 	if name := f.Place(h.Place).File; !strings.HasPrefix(name, "dev:254:0/") {
 		t.Fatal(name)

@@ -7,11 +7,11 @@ import (
 )
 
 // keyOf returns the key of a file.
-func keyOf(path string) (FileKey, error) {
+func keyOf(path string) (fileKey, error) {
 	var s unix.Stat_t
 	if err := unix.Stat(path, &s); err != nil {
-		return FileKey{}, fmt.Errorf("%s: %w", path, err)
+		return fileKey{}, fmt.Errorf("%s: %w", path, err)
 	}
 	dev := uint64(s.Dev)
-	return FileKey{unix.Major(dev)<<20 | unix.Minor(dev), s.Ino}, nil
+	return fileKey{unix.Major(dev)<<20 | unix.Minor(dev), s.Ino}, nil
 }

@@ -4,4 +4,4 @@ package filemap
 
 import "errors"
 
-func keyOf(string) (FileKey, error) { return FileKey{}, errors.ErrUnsupported }
+func keyOf(string) (fileKey, error) { return fileKey{}, errors.ErrUnsupported }

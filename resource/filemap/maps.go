@@ -9,7 +9,7 @@ import (
 // mapping is a line of /proc/PID/maps.
 type mapping struct {
 	start, end, offset uint64
-	key                FileKey
+	key                fileKey
 	path               string // as the kernel writes it; "" for memory without a name
 	copies             bool   // what is written to it is this process's alone, and then no longer the file's
 }
@@ -49,7 +49,7 @@ func parseMapping(line string) (m mapping, ok bool) {
 	inode, err := strconv.ParseUint(field[4], 10, 64)
 	m.start, m.end, m.offset = numbers[0], numbers[1], numbers[2]
 	m.copies = strings.Contains(field[1], "w") && strings.HasSuffix(field[1], "p")
-	m.key = FileKey{uint32(numbers[3])<<20 | uint32(numbers[4]), inode}
+	m.key = fileKey{uint32(numbers[3])<<20 | uint32(numbers[4]), inode}
 	return m, cut && cut2 && err == nil && m.end > m.start
 }
 
@@ -71,15 +71,15 @@ func (m *mapping) shared() bool {
 func (m *mapping) kind() string {
 	switch {
 	case m.path == "[heap]":
-		return MemoryHeap
+		return memoryHeap
 	case m.path == "[stack]":
-		return MemoryStack
+		return memoryStack
 	case m.shared():
-		return MemoryShared
+		return memoryShared
 	case m.named():
-		return MemoryPrivate
+		return memoryPrivate
 	}
-	return MemoryAnonymous
+	return memoryAnonymous
 }
 
 // find returns the mapping that an address lies in.

@@ -22,17 +22,17 @@ const (
 	maxTokens  = 16
 )
 
-// DefaultTop is how many places a line lists.
-const DefaultTop = 16
+// defaultTop is how many places a line lists.
+const defaultTop = 16
 
-// RecorderOptions say where a Recorder writes. Files and Line must be given.
-type RecorderOptions struct {
+// recorderOptions say where a Recorder writes. Files and Line must be given.
+type recorderOptions struct {
 	Files *Files
 	// Line is handed each line in the order of time. It is lent.
 	Line func(*resource.WaitLine) error
 	// Fault is handed each event; nil: not asked for. It is lent.
 	Fault func(*resource.FaultLine) error
-	// Top is how many places a line lists; 0 = DefaultTop.
+	// Top is how many places a line lists; 0 = defaultTop.
 	Top int
 	// BeginNS is when the recording began, CLOCK_MONOTONIC.
 	BeginNS int64
@@ -58,7 +58,7 @@ type Graph struct {
 // Recorder joins events to what was computed. Take and Upto are for one goroutine, the rest for others; all may run
 // at once.
 type Recorder struct {
-	o  RecorderOptions
+	o  recorderOptions
 	mu sync.Mutex
 
 	pending  []taken // in the order of their ends
@@ -80,10 +80,10 @@ type taken struct {
 	Hit
 }
 
-// NewRecorder makes a recorder. What is before the first execution is the phase load.
-func NewRecorder(o RecorderOptions) *Recorder {
+// newRecorder makes a recorder. What is before the first execution is the phase load.
+func newRecorder(o recorderOptions) *Recorder {
 	if o.Top <= 0 {
-		o.Top = DefaultTop
+		o.Top = defaultTop
 	}
 	first := &segment{kind: resource.WaitPhase, graph: Graph{Phase: "load", TokenFirst: -1, BeginNS: o.BeginNS}}
 	if o.Intervals {
@@ -120,7 +120,7 @@ func (r *Recorder) Decide(ctx uint32, exec uint64, phase string) {
 }
 
 // AddPath makes a file known by its path.
-func (r *Recorder) AddPath(path string) (FileKey, error) {
+func (r *Recorder) AddPath(path string) (fileKey, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.o.Files.AddPath(path)
@@ -141,7 +141,7 @@ func (r *Recorder) Take(e *Event) {
 		return
 	}
 	if e.Kind == Call && !readsFiles(e.Syscall) {
-		e.File = FileKey{}
+		e.File = fileKey{}
 	}
 	h := r.o.Files.Resolve(e)
 	r.pending = append(r.pending, taken{*e, h})

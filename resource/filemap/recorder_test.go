@@ -18,11 +18,11 @@ type output struct {
 	faults []resource.FaultLine
 }
 
-func (o *output) options() RecorderOptions {
-	files := NewFiles()
+func (o *output) options() recorderOptions {
+	files := newFiles()
 	files.Proc = "/nowhere"
-	files.files[FileKey{1, 1}] = &file{path: "a.bin", known: true, header: -1, padding: -1, whole: -1}
-	return RecorderOptions{
+	files.files[fileKey{1, 1}] = &file{path: "a.bin", known: true, header: -1, padding: -1, whole: -1}
+	return recorderOptions{
 		Files: files,
 		Line: func(l *resource.WaitLine) error {
 			o.lines = append(o.lines, *l)
@@ -37,7 +37,7 @@ func (o *output) options() RecorderOptions {
 
 // faultAt is a fault of so many nanoseconds that began then.
 func faultAt(begin, wait int64) *Event {
-	return &Event{Kind: Fault, BeginNS: begin, EndNS: begin + wait, At: 0x1000, File: FileKey{1, 1}, Flags: Slow,
+	return &Event{Kind: Fault, BeginNS: begin, EndNS: begin + wait, At: 0x1000, File: fileKey{1, 1}, Flags: Slow,
 		BlockedNS: wait / 2}
 }
 
@@ -53,7 +53,7 @@ func byExec(lines []resource.WaitLine, kind string) map[uint64]*resource.WaitLin
 
 func TestRecorder(t *testing.T) {
 	var o output
-	r := NewRecorder(o.options())
+	r := newRecorder(o.options())
 	r.Take(faultAt(5*ms, 7))
 	r.Begin(Graph{Ctx: 1, Exec: 10, Phase: "prefill", TokenFirst: 0, TokenCount: 3, BeginNS: 100 * ms})
 	r.End(10, 200*ms)
@@ -67,7 +67,7 @@ func TestRecorder(t *testing.T) {
 		t.Fatalf("written before it was complete: %+v", o.lines)
 	}
 	r.End(11, 400*ms)
-	r.Take(&Event{Kind: Request, BeginNS: 310 * ms, EndNS: 330 * ms, File: FileKey{1, 1}, First: 0, Last: 3,
+	r.Take(&Event{Kind: Request, BeginNS: 310 * ms, EndNS: 330 * ms, File: fileKey{1, 1}, First: 0, Last: 3,
 		Bytes: 16384})
 	r.Upto(551 * ms) // graph 10 ended 350 ms before, and load
 	if len(o.lines) != 2 {
@@ -106,7 +106,7 @@ func TestRecorder(t *testing.T) {
 // TestHeld: what may be set-up waits for its decision, and the lines behind it with it; but not for ever.
 func TestHeld(t *testing.T) {
 	var o output
-	r := NewRecorder(o.options())
+	r := newRecorder(o.options())
 	for i := range uint64(3) {
 		r.Begin(Graph{Exec: i, Phase: "decode", BeginNS: int64(100+100*i) * ms, Held: i < 2})
 		r.End(i, int64(150+100*i)*ms)
@@ -144,10 +144,10 @@ func TestNothingLost(t *testing.T) {
 		opts := o.options()
 		opts.Top = 2
 		for i := range uint64(5) {
-			opts.Files.files[FileKey{1, i}] = &file{path: fmt.Sprint(i), known: true, header: -1, padding: -1,
+			opts.Files.files[fileKey{1, i}] = &file{path: fmt.Sprint(i), known: true, header: -1, padding: -1,
 				whole: -1}
 		}
-		r := NewRecorder(opts)
+		r := newRecorder(opts)
 		want, n := chaos(random, r)
 		if err := r.Close(1e12, nil); err != nil {
 			t.Fatal(err)
@@ -232,7 +232,7 @@ func TestBounded(t *testing.T) {
 	var o output
 	opts := o.options()
 	opts.Fault = nil
-	r := NewRecorder(opts)
+	r := newRecorder(opts)
 	for i := range int64(3 * maxPending / 2) {
 		r.Take(faultAt(i*1000, 900))
 	}
@@ -257,7 +257,7 @@ func TestBounded(t *testing.T) {
 func TestIntervals(t *testing.T) {
 	opts := (&output{}).options()
 	opts.Line, opts.Intervals = nil, true
-	r := NewRecorder(opts)
+	r := newRecorder(opts)
 	r.Take(faultAt(10, 5))
 	if l := r.Interval(100); l.Faults != 1 || l.EndNS != 100 || l.Kind != resource.WaitInterval {
 		t.Errorf("first %+v", l)
@@ -316,19 +316,19 @@ func TestOrder(t *testing.T) {
 	var o output
 	opts := o.options()
 	for i, name := range []string{"a", "b", "c"} {
-		opts.Files.files[FileKey{2, uint64(i)}] = &file{path: "m", known: true, header: -1, padding: -1,
+		opts.Files.files[fileKey{2, uint64(i)}] = &file{path: "m", known: true, header: -1, padding: -1,
 			whole: opts.Files.place(Place{Tensor: name})}
 	}
-	r := NewRecorder(opts)
+	r := newRecorder(opts)
 	r.Begin(Graph{Exec: 1, BeginNS: 1, Weights: []string{"a", "c", "b", "d"}})
 	for i, ino := range []uint64{0, 1, 0, 2} {
 		e := faultAt(int64(10+i), 1)
-		e.File = FileKey{2, ino}
+		e.File = fileKey{2, ino}
 		r.Take(e)
 	}
 	r.End(1, 20)
 	r.Begin(Graph{Exec: 2, BeginNS: 30, Weights: []string{"a"}})
-	r.Take(&Event{Kind: Fault, BeginNS: 31, EndNS: 32, File: FileKey{2, 0}})
+	r.Take(&Event{Kind: Fault, BeginNS: 31, EndNS: 32, File: fileKey{2, 0}})
 	r.End(2, 40)
 	if err := r.Close(50, nil); err != nil {
 		t.Fatal(err)
@@ -349,7 +349,7 @@ func TestUnsure(t *testing.T) {
 	}
 	var o output
 	opts := o.options()
-	r := NewRecorder(opts)
+	r := newRecorder(opts)
 	r.ReportedUpTo(100 * ms)
 	size := uint64(model.Size)
 	r.Take(&Event{Kind: Read, File: key, BeginNS: ms, EndNS: 2 * ms, Last: (size - 1) / opts.Files.Page})

@@ -18,8 +18,8 @@ import (
 	"github.com/llamatap/llamatap/resource/bpf"
 )
 
-// SourceOptions say what a Source looks at, and who takes it.
-type SourceOptions struct {
+// sourceOptions say what a source looks at, and who takes it.
+type sourceOptions struct {
 	// Target is what is looked at. What a process of it starts is looked at as well, where the kernel has BTF.
 	Target bpf.Target
 	// Plain takes the programs for kernels without BTF.
@@ -30,11 +30,11 @@ type SourceOptions struct {
 	Upto func(monoNS int64)
 }
 
-// Source takes events from BPF programs.
-type Source struct {
+// source takes events from BPF programs.
+type source struct {
 	set  *bpf.Set
 	ring *ringbuf.Reader
-	o    SourceOptions
+	o    sourceOptions
 	fds  []int // software events
 
 	urgent bool // of the reading goroutine
@@ -54,9 +54,9 @@ var softwareEvents = map[string]uint64{
 var optional = []string{"on_page", "on_page_plain", "on_cached", "on_cached_plain", "on_get", "on_get_plain",
 	"on_around", "on_around_plain", "on_start", "on_issue", "on_merge", "on_complete", "on_done", "on_fork", "on_end"}
 
-// OpenSource loads and attaches the programs and begins to hand events over. Its errors wrap bpf.ErrMissing where
+// openSource loads and attaches the programs and begins to hand events over. Its errors wrap bpf.ErrMissing where
 // the machine or the rights do not suffice.
-func OpenSource(o SourceOptions) (*Source, error) {
+func openSource(o sourceOptions) (*source, error) {
 	spec, err := loadFilemap()
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func OpenSource(o SourceOptions) (*Source, error) {
 	for name := range softwareEvents {
 		load.Manual = append(load.Manual, name)
 	}
-	c := &Source{o: o, stop: make(chan struct{}), done: make(chan struct{})}
+	c := &source{o: o, stop: make(chan struct{}), done: make(chan struct{})}
 	if c.set, err = bpf.Load(spec, load); err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func OpenSource(o SourceOptions) (*Source, error) {
 
 // begin attaches what is attached by processor: the returns of faults before their entries, so that none is seen
 // without its end.
-func (c *Source) begin() error {
+func (c *source) begin() error {
 	var err error
 	if c.ring, err = ringbuf.NewReader(c.set.Map("events")); err != nil {
 		return fmt.Errorf("read events of files: %w", err)
@@ -100,7 +100,7 @@ func (c *Source) begin() error {
 }
 
 // onProcessors attaches a program to a software event of each processor that is online.
-func (c *Source) onProcessors(p *ebpf.Program, event uint64) error {
+func (c *source) onProcessors(p *ebpf.Program, event uint64) error {
 	n, err := ebpf.PossibleCPU()
 	if err != nil {
 		return err
@@ -128,11 +128,11 @@ func (c *Source) onProcessors(p *ebpf.Program, event uint64) error {
 }
 
 // AddPID adds a process to a target that is restricted to processes.
-func (c *Source) AddPID(pid int) error { return c.set.AddPID(pid) }
+func (c *source) AddPID(pid int) error { return c.set.AddPID(pid) }
 
 // AddFile records the block requests on a file whoever issues them. Files that the target reads are added
 // automatically.
-func (c *Source) AddFile(f FileKey) error {
+func (c *source) AddFile(f fileKey) error {
 	key := struct {
 		Ino       uint64
 		Dev, Zero uint32
@@ -144,12 +144,12 @@ func (c *Source) AddFile(f FileKey) error {
 }
 
 // read hands events over until it is stopped, and then what is left.
-func (c *Source) read() {
+func (c *source) read() {
 	defer close(c.done)
 	runtime.LockOSThread() // its priority is this thread's alone; it ends with the goroutine
 	c.urgent = true
 	c.hurry()
-	pause := Every
+	pause := every
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	var record ringbuf.Record
@@ -159,8 +159,8 @@ func (c *Source) read() {
 		case <-c.stop:
 			last = true
 		}
-		if pause = min(pause*2, Rarely); c.ring.AvailableBytes() > c.ring.BufferSize()/64 {
-			pause = Every
+		if pause = min(pause*2, rarely); c.ring.AvailableBytes() > c.ring.BufferSize()/64 {
+			pause = every
 		}
 		timer.Reset(pause)
 		c.hurry()
@@ -173,7 +173,7 @@ func (c *Source) read() {
 
 // hurry gives the calling thread a priority by how full the ring buffer is. Normally it yields to all others: a
 // model's threads wait for each other. One that is a quarter full would lose events soon, and goes before that.
-func (c *Source) hurry() {
+func (c *source) hurry() {
 	urgent := c.ring.AvailableBytes() > c.ring.BufferSize()/4
 	if urgent == c.urgent {
 		return
@@ -189,7 +189,7 @@ func (c *Source) hurry() {
 }
 
 // drain passes on the events in the ring; then all that ended before it began have been passed on.
-func (c *Source) drain(record *ringbuf.Record) error {
+func (c *source) drain(record *ringbuf.Record) error {
 	began := bpf.MonoNS()
 	c.ring.SetDeadline(time.Unix(1, 0)) // past: what is there, without waiting
 	var e Event
@@ -223,7 +223,7 @@ type Lost struct {
 }
 
 // Lost returns what was lost so far.
-func (c *Source) Lost() (Lost, error) {
+func (c *source) Lost() (Lost, error) {
 	var l Lost
 	for i, to := range []*uint64{&l.Ring, &l.Threads, &l.Requests, &l.Open, &l.Unknown} {
 		n, err := bpf.Sum(c.set.Map("counters"), uint32(i))
@@ -236,16 +236,16 @@ func (c *Source) Lost() (Lost, error) {
 }
 
 // Absent returns why parts of the recording are missing, by the program's name; usually empty.
-func (c *Source) Absent() map[string]error { return c.set.Absent }
+func (c *source) Absent() map[string]error { return c.set.Absent }
 
 // Origin says which programs run, in the word of a host line.
-func (c *Source) Origin() string { return c.set.Origin() }
+func (c *source) Origin() string { return c.set.Origin() }
 
 // Programs returns the cost of the programs.
-func (c *Source) Programs() ([]bpf.ProgramStat, error) { return c.set.Programs() }
+func (c *source) Programs() ([]bpf.ProgramStat, error) { return c.set.Programs() }
 
 // Stop ends the recording and hands over what is left. What was counted can still be asked for.
-func (c *Source) Stop() {
+func (c *source) Stop() {
 	c.once.Do(func() {
 		c.detach()
 		close(c.stop)
@@ -261,14 +261,14 @@ type issued struct {
 }
 
 // leftover hands over the requests whose end was not seen: those in flight, and on some virtual machines others.
-func (c *Source) leftover() error {
+func (c *source) leftover() error {
 	now := bpf.MonoNS()
 	return bpf.Each(c.set.Map("requests"), func(_ uint64, r issued) {
 		if r.NS == 0 {
 			return
 		}
 		e := Event{
-			Kind: Request, Flags: Unseen, BeginNS: int64(r.NS), EndNS: now, At: r.Sector, File: FileKey{r.Dev, r.Ino},
+			Kind: Request, Flags: Unseen, BeginNS: int64(r.NS), EndNS: now, At: r.Sector, File: fileKey{r.Dev, r.Ino},
 			First: r.First, Last: r.Last,
 			Bytes: r.Bytes, BlockDev: r.Bdev, TID: r.TID, PID: r.PID,
 		}
@@ -280,7 +280,7 @@ func (c *Source) leftover() error {
 }
 
 // Close detaches the programs, hands over what is left, and frees them. It may be called twice.
-func (c *Source) Close() error {
+func (c *source) Close() error {
 	c.Stop()
 	if c.ring != nil {
 		c.err = errors.Join(c.err, c.ring.Close(), c.set.Close())
@@ -289,7 +289,7 @@ func (c *Source) Close() error {
 	return c.err
 }
 
-func (c *Source) detach() {
+func (c *source) detach() {
 	for _, fd := range c.fds {
 		unix.Close(fd)
 	}

@@ -113,11 +113,11 @@ func toucher(t *testing.T, path, mode string, count int) (pid int,
 }
 
 // heard opens a source that keeps the events of a process.
-func heard(t *testing.T, o SourceOptions) (*Source, *[]Event) {
+func heard(t *testing.T, o sourceOptions) (*source, *[]Event) {
 	t.Helper()
 	var all []Event
 	o.Take = func(e *Event) { all = append(all, *e) }
-	s, err := OpenSource(o)
+	s, err := openSource(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestAgainstUserSpace(t *testing.T) {
 		for _, mode := range testenv.Brief([]string{"cold", "warm", "anon", "threads"}, 1) {
 			t.Run(fmt.Sprintf("%s-plain=%v", mode, plain), func(t *testing.T) {
 				pid, start := toucher(t, path, mode, 4000)
-				s, events := heard(t, SourceOptions{Plain: plain, Target: bpf.Target{PIDs: []int{pid}}})
+				s, events := heard(t, sourceOptions{Plain: plain, Target: bpf.Target{PIDs: []int{pid}}})
 				touches, minor, major, _ := start()
 				s.Stop()
 				checkTouches(t, *events, touches, mode, key)
@@ -158,7 +158,7 @@ func TestAgainstUserSpace(t *testing.T) {
 }
 
 // checkTouches joins what the program saw with what was recorded.
-func checkTouches(t *testing.T, events []Event, touches []touch, mode string, key FileKey) {
+func checkTouches(t *testing.T, events []Event, touches []touch, mode string, key fileKey) {
 	t.Helper()
 	byAddress := map[uint64]*Event{}
 	for i := range events {
@@ -213,7 +213,7 @@ func checkTouches(t *testing.T, events []Event, touches []touch, mode string, ke
 }
 
 // checkCounts compares with the kernel's count. The program ends with some more faults than it counted itself.
-func checkCounts(t *testing.T, s *Source, events []Event, minor, major uint64) {
+func checkCounts(t *testing.T, s *source, events []Event, minor, major uint64) {
 	t.Helper()
 	var got [2]uint64
 	for i := range events {
@@ -243,10 +243,10 @@ func TestReads(t *testing.T) {
 	for mode, call := range map[string]string{"read": "read", "populate": "mmap", "direct": "read"} {
 		t.Run(mode, func(t *testing.T) {
 			pid, start := toucher(t, path, mode, 0)
-			s, events := heard(t, SourceOptions{Target: bpf.Target{PIDs: []int{pid}}})
+			s, events := heard(t, sourceOptions{Target: bpf.Target{PIDs: []int{pid}}})
 			_, _, _, slept := start()
 			s.Stop()
-			files := NewFiles()
+			files := newFiles()
 			if _, err := files.AddPath(path); err != nil {
 				t.Fatal(err)
 			}
@@ -299,7 +299,7 @@ func TestReads(t *testing.T) {
 // TestAbsent: this kernel has every hook.
 func TestAbsent(t *testing.T) {
 	testenv.NeedBPF(t)
-	s, _ := heard(t, SourceOptions{})
+	s, _ := heard(t, sourceOptions{})
 	for name, err := range s.Absent() {
 		t.Errorf("%s is missing: %v", name, err)
 	}
@@ -317,10 +317,10 @@ func TestLoad(t *testing.T) {
 		count = 3_000_000
 	}
 	pid, start := toucher(t, onDisk(t, 1), "flood", count)
-	files := NewFiles()
-	r := NewRecorder(RecorderOptions{Files: files, BeginNS: bpf.MonoNS(), Intervals: true})
+	files := newFiles()
+	r := newRecorder(recorderOptions{Files: files, BeginNS: bpf.MonoNS(), Intervals: true})
 	held := 0
-	s, err := OpenSource(SourceOptions{
+	s, err := openSource(sourceOptions{
 		Target: bpf.Target{PIDs: []int{pid}}, Take: r.Take,
 		Upto: func(now int64) {
 			r.Upto(now)
@@ -342,10 +342,10 @@ func TestLoad(t *testing.T) {
 		lost.Ring+lost.Threads+lost.Requests > 0 {
 		t.Errorf("%d faults recorded, the kernel counted %d; lost %+v", line.Faults, minor, lost)
 	}
-	if f := line.Memory[MemoryAnonymous]; f == nil || f.Faults < uint64(count) {
+	if f := line.Memory[memoryAnonymous]; f == nil || f.Faults < uint64(count) {
 		t.Errorf("of anonymous memory: %+v", f)
 	}
-	if len(files.places) > 100 || len(line.Places) > DefaultTop {
+	if len(files.places) > 100 || len(line.Places) > defaultTop {
 		t.Errorf("%d places, %d in the line", len(files.places), len(line.Places))
 	}
 	t.Logf("%d faults; at most %d events waited", line.Faults, held)
@@ -368,7 +368,7 @@ func TestFork(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s, events := heard(t, SourceOptions{Target: bpf.Target{PIDs: []int{cmd.Process.Pid}}})
+	s, events := heard(t, sourceOptions{Target: bpf.Target{PIDs: []int{cmd.Process.Pid}}})
 	fmt.Fprintln(in)
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ const (
 
 // timeline is the lines in the order of time, and writes them.
 type timeline struct {
-	o       *RecorderOptions
+	o       *recorderOptions
 	waiting []*segment // by begin; the first is the oldest that is not written
 	byExec  map[uint64]*segment
 	end     int64 // of the newest execution that was written

@@ -3,6 +3,8 @@
 package prof_test
 
 import (
+	"encoding/json"
+	"io"
 	"strconv"
 	"testing"
 	"time"
@@ -46,7 +48,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	w := start(b, "calls", b.TempDir()+"/file")
 	c := open(b, prof.Options{Target: of(w)})
 	w.work()
-	var line []byte
+	out := json.NewEncoder(io.Discard)
 	b.ReportAllocs()
 	for b.Loop() {
 		said, err := c.Snapshot(time.Now())
@@ -54,7 +56,7 @@ func BenchmarkSnapshot(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, e := range said.([]resource.ProfEvent) {
-			if line, err = resource.AppendProfEvent(line[:0], e); err != nil {
+			if err := out.Encode(e); err != nil {
 				b.Fatal(err)
 			}
 		}
