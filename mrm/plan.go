@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/llamatap/llamatap/internal/machine"
@@ -48,13 +47,13 @@ func ThisMachine(root fs.FS, out string) Machine {
 	if path, err := machine.RooflineFile(); err == nil {
 		if kept, err := machine.LoadRoofline(path); err == nil {
 			m.Memory = Bandwidth{kept.GBPerS * 1e9,
-				fmt.Sprintf("%.1f GB/s, as llamatap doctor --roofline measured", kept.GBPerS), Measured}
+				present.Rate(kept.GBPerS*1e9) + ", as llamatap doctor --roofline measured", Measured}
 			return m
 		}
 	}
 	if now, err := machine.MeasureMemory(machine.Limit{Time: 300 * time.Millisecond, Bytes: 192 << 20}); err == nil {
 		rate := now.Triad.PerSecond()
-		m.Memory = Bandwidth{rate, fmt.Sprintf("%.1f GB/s, measured just now", rate/1e9), Measured}
+		m.Memory = Bandwidth{rate, present.Rate(rate) + ", measured just now", Measured}
 	}
 	return m
 }
@@ -174,7 +173,7 @@ func (p *Plan) Write(out io.Writer) error {
 	if p.Machine.FreeDisk > 0 {
 		fmt.Fprintf(&b, "; %s are free", present.Bytes(float64(p.Machine.FreeDisk)))
 	}
-	fmt.Fprintf(&b, "\ntime        %s, one cell after the other\n", time.sourced(duration))
+	fmt.Fprintf(&b, "\ntime        %s, one cell after the other\n", time.sourced(present.Seconds))
 	_, err := io.WriteString(out, b.String())
 	return err
 }
@@ -182,9 +181,8 @@ func (p *Plan) Write(out io.Writer) error {
 // table has a line per combination: repetitions need the same. n_ctx is what is asked for, context what llama.cpp
 // makes of it.
 func (p *Plan) table(out io.Writer) {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "model\tprompt\tn_ctx\tcontext\tcache\ttokens\trequests\truns\t"+
-		"weights\tcache\tcompute\tmemory\tdisk\ttime each")
+	rows := [][]string{{"model", "prompt", "n_ctx", "context", "cache", "tokens", "requests", "runs", "weights", "cache",
+		"compute", "memory", "disk", "time each"}}
 	combinations := len(p.Cells) / int(p.Config.Experiment.Repetitions)
 	for i, cell := range p.Cells[:combinations] {
 		n := &p.Needs[i]
@@ -195,13 +193,12 @@ func (p *Plan) table(out io.Writer) {
 		if !p.Config.Engine.isCommand() {
 			context = fmt.Sprint(cell.Source.context(int64(cell.NCtx)))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%v\t%v\t%v\t%v\t%v\t%s\n", cell.ModelID, cell.Prompt, asked,
-			context, cmp.Or(cell.KVType, "-"), cell.MaxTokens, cell.Concurrency,
-			p.Config.Experiment.Repetitions, n.Weights.words(present.Bytes), n.Cache.words(present.Bytes),
-			n.Compute.words(present.Bytes),
-			n.Memory.words(present.Bytes), n.Disk.words(present.Bytes), n.Time.words(duration))
+		rows = append(rows, []string{cell.ModelID, cell.Prompt, asked, context, cmp.Or(cell.KVType, "-"),
+			fmt.Sprint(cell.MaxTokens), fmt.Sprint(cell.Concurrency), fmt.Sprint(p.Config.Experiment.Repetitions),
+			n.Weights.words(present.Bytes), n.Cache.words(present.Bytes), n.Compute.words(present.Bytes),
+			n.Memory.words(present.Bytes), n.Disk.words(present.Bytes), n.Time.words(present.Seconds)})
 	}
-	t.Flush()
+	present.Table(out, rows)
 }
 
 // collectors says in words what is collected.

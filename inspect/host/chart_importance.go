@@ -5,9 +5,9 @@ import (
 	"image/color"
 	"math"
 	"slices"
-	"strconv"
 
 	"github.com/llamatap/llamatap/inspect/sheet"
+	"github.com/llamatap/llamatap/internal/present"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
@@ -165,7 +165,7 @@ func top(t *TopIDs, title, axis string, fill color.Color, by float64, unit strin
 		names = append(names, plot.Tick{Value: y, Label: name})
 		bars.All = append(bars.All, stack(row.By, y, v, by, fill)...)
 		notes = append(notes, sheet.Note{X: v, Y: y, DX: 4,
-			Text: fmt.Sprintf("%s %s (%.1f %%)", short(v), unit, 100*row.Share), Align: text.XLeft, Color: sheet.Black})
+			Text: fmt.Sprintf("%s %s (%s)", threeDigits(v), unit, present.Percent(row.Share)), Align: text.XLeft, Color: sheet.Black})
 	}
 	p.X.Min, p.X.Max = 0, max(t.Top[0].Value*by, 1e-9)*1.16
 	if t.By != nil { // and room for the legend
@@ -207,14 +207,6 @@ func stack(reasons *ByReason, y, v, by float64, fill color.Color) []sheet.Rect {
 		pieces = append(pieces, sheet.Box(at, bar.Y0, v, bar.Y1, sheet.Pale))
 	}
 	return pieces
-}
-
-// short writes a figure with three digits, or all of a larger one.
-func short(v float64) string {
-	if math.Abs(v) >= 100 {
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
 // trends draws the latency and every metric that was recorded, above each other. One snapshot is no trend.

@@ -272,7 +272,7 @@ func (o *OpRow) appendCells(cells []string) []string {
 		each = present.Bytes(float64(o.Bytes) / float64(o.Requests))
 	}
 	cells = append(cells, strconv.FormatUint(o.Requests, 10), present.Bytes(float64(o.Bytes)), each,
-		maybe(o.QueueUS, usText), maybe(o.ServiceUS, usText))
+		present.Maybe(o.QueueUS, usText), present.Maybe(o.ServiceUS, usText))
 	if n := len(o.Percentiles); n > 0 {
 		last = usText(float64(o.Percentiles[n-1].AtMostUS))
 	}

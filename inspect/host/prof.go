@@ -247,7 +247,7 @@ func (p *Prof) tables(percentiles []float64) []grid {
 			name += " " + c.Op
 		}
 		row := []string{c.Type, name, strconv.FormatUint(c.Count, 10), strconv.FormatUint(c.Errors, 10),
-			present.Bytes(float64(c.Bytes)), maybe(c.TotalMS, msText)}
+			present.Bytes(float64(c.Bytes)), present.Maybe(c.TotalMS, msText)}
 		for i := range percentiles {
 			if i < len(c.Percentiles) {
 				row = append(row, usText(float64(c.Percentiles[i].AtMostUS)))
@@ -255,7 +255,7 @@ func (p *Prof) tables(percentiles []float64) []grid {
 				row = append(row, "-")
 			}
 		}
-		calls = append(calls, append(row, maybe(c.MaxUS, usText), strconv.FormatUint(c.Open, 10)))
+		calls = append(calls, append(row, present.Maybe(c.MaxUS, usText), strconv.FormatUint(c.Open, 10)))
 	}
 	net := grid{{" pid", "name", " sent", " received", " calls to send", " to receive", " retransmits"}}
 	for _, n := range p.Net {

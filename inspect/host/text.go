@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // The bounds of the text: JSON has all rows.
@@ -89,7 +91,7 @@ func (r *Report) writeHead(b *strings.Builder) {
 		fmt.Fprintf(b, "prof       %s\n", r.Prof.text())
 	}
 	if r.WindowS > 0 {
-		fmt.Fprintf(b, "window     %s: snapshots are put together before they are compared\n", secondsText(r.WindowS))
+		fmt.Fprintf(b, "window     %s: snapshots are put together before they are compared\n", present.Seconds(r.WindowS))
 	}
 	if r.Block != nil {
 		fmt.Fprintf(b, "devices    %d\n", r.DeviceCount)
@@ -99,10 +101,10 @@ func (r *Report) writeHead(b *strings.Builder) {
 func (s *Source) text() string {
 	text := fmt.Sprintf("%d snapshots in %s", s.Snapshots, s.Path)
 	if s.SpacingS > 0 {
-		text += fmt.Sprintf(", one in %s", secondsText(s.SpacingS))
+		text += fmt.Sprintf(", one in %s", present.Seconds(s.SpacingS))
 	}
 	if s.First != nil && s.Last != nil {
-		text += fmt.Sprintf(", %s from %s", secondsText(*s.Last-*s.First), utc(*s.First))
+		text += fmt.Sprintf(", %s from %s", present.Seconds(*s.Last-*s.First), utc(*s.First))
 	}
 	return text
 }
@@ -150,8 +152,8 @@ func (d *Device) cells(r *Report) []string {
 	if name == "" {
 		name = "?"
 	}
-	row := []string{name, id, strconv.FormatUint(d.Requests, 10), maybe(d.PerSecond, threeDigits),
-		maybe(d.PeakPerSecond, threeDigits), maybe(d.MeanUS, usText)}
+	row := []string{name, id, strconv.FormatUint(d.Requests, 10), present.Maybe(d.PerSecond, threeDigits),
+		present.Maybe(d.PeakPerSecond, threeDigits), present.Maybe(d.MeanUS, usText)}
 	for i := range r.percents {
 		if i < len(d.Percentiles) {
 			row = append(row, usText(float64(d.Percentiles[i].AtMostUS)))
@@ -164,7 +166,7 @@ func (d *Device) cells(r *Report) []string {
 	}
 	mean, most := d.Queue.Mean, strconv.FormatUint(d.Queue.Max, 10)
 	if d.Queue.WithinMean != nil {
-		mean, most = *d.Queue.WithinMean, maybe(d.Queue.WithinMax, threeDigits)
+		mean, most = *d.Queue.WithinMean, present.Maybe(d.Queue.WithinMax, threeDigits)
 	}
 	return append(row, strconv.FormatFloat(mean, 'f', 2, 64), most)
 }
@@ -177,7 +179,7 @@ func (r *Report) writeImportance(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "\nlatency (p%s) against metrics, by |r|", percentText(im.Percent))
 	if im.Lags > 0 && im.StepS > 0 {
-		fmt.Fprintf(b, "; lags up to %d × %s, + where the latency follows the metric", im.Lags, secondsText(im.StepS))
+		fmt.Fprintf(b, "; lags up to %d × %s, + where the latency follows the metric", im.Lags, present.Seconds(im.StepS))
 	}
 	b.WriteString("\n")
 	t := grid{{"device", "metric", " r", " n", " p", " q", " n eff.", " p eff.", " best lag", " r", " p"}}
@@ -231,7 +233,7 @@ func writeTop(b *strings.Builder, top *TopIDs, what string, text func(float64) s
 		if row.TGID > 0 {
 			tgid = strconv.FormatInt(row.TGID, 10)
 		}
-		cells := append([]string{row.ID, tgid, row.Name, text(row.Value), fmt.Sprintf("%.1f %%", 100*row.Share)},
+		cells := append([]string{row.ID, tgid, row.Name, text(row.Value), present.Percent(row.Share)},
 			reasonCells(row.By, text)...)
 		if row.By != nil {
 			cells = append(cells, row.Role)
@@ -288,10 +290,10 @@ func (p *PhaseRow) cells(r *Report) []string {
 	if r.Block == nil {
 		n, seconds, tokens = p.SystemIntervals, p.SystemSeconds, p.SystemTokens
 	}
-	row := []string{p.Phase, strconv.FormatInt(n, 10), secondsText(seconds), strconv.FormatFloat(tokens, 'f', 1, 64)}
+	row := []string{p.Phase, strconv.FormatInt(n, 10), present.Seconds(seconds), strconv.FormatFloat(tokens, 'f', 1, 64)}
 	if r.Block != nil {
-		row = append(row, strconv.FormatUint(p.Requests, 10), maybe(p.RequestsPerToken, threeDigits),
-			maybe(p.MeanUS, usText))
+		row = append(row, strconv.FormatUint(p.Requests, 10), present.Maybe(p.RequestsPerToken, threeDigits),
+			present.Maybe(p.MeanUS, usText))
 		for i := range r.percents {
 			if i < len(p.Percentiles) {
 				row = append(row, usText(float64(p.Percentiles[i].AtMostUS)))
@@ -302,6 +304,6 @@ func (p *PhaseRow) cells(r *Report) []string {
 	} else {
 		row = append(row, "-", "-", "-")
 	}
-	return append(row, maybe(p.OffCPUMS, msText), maybe(p.OffCPUPerToken, msText), maybe(p.Faults, threeDigits),
-		maybe(p.FaultsPerToken, threeDigits))
+	return append(row, present.Maybe(p.OffCPUMS, msText), present.Maybe(p.OffCPUPerToken, msText), present.Maybe(p.Faults, threeDigits),
+		present.Maybe(p.FaultsPerToken, threeDigits))
 }

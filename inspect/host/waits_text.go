@@ -14,15 +14,15 @@ import (
 // textTensors bounds the tables of the text: JSON has all rows.
 const textTensors = 20
 
-// Sentence says what an execution waited for: "token 17 waited 98 ms of 120 ms on 1,150 faults and 61 block
-// requests, most on blk.7.ffn_up.weight (31 ms), p99 9.03 ms".
+// Sentence says what an execution waited for: "token 17 waited 98.0 ms of 120 ms on 1,150 faults and 61 block
+// requests, most on blk.7.ffn_up.weight (31.0 ms), p99 9.03 ms".
 func (r *WaitRow) Sentence() string {
 	var b strings.Builder
 	b.WriteString(r.subject())
 	if r.WaitNS == 0 {
 		return b.String() + " waited for nothing"
 	}
-	fmt.Fprintf(&b, " waited %s of %s on %s", nsText(r.StalledNS), nsText(r.DurationNS), plural(r.Faults, "fault"))
+	fmt.Fprintf(&b, " waited %s of %s on %s", present.Nanoseconds(r.StalledNS), present.Nanoseconds(r.DurationNS), plural(r.Faults, "fault"))
 	if r.Calls > 0 {
 		fmt.Fprintf(&b, ", %s in system calls", plural(r.Calls, "wait"))
 	}
@@ -30,9 +30,9 @@ func (r *WaitRow) Sentence() string {
 		b.WriteString(" and " + plural(r.Requests, "block request"))
 	}
 	if r.Most != nil && r.Most.WaitNS > 0 {
-		fmt.Fprintf(&b, ", most on %s (%s)", placeName(r.Most), nsText(r.Most.WaitNS))
+		fmt.Fprintf(&b, ", most on %s (%s)", placeName(r.Most), present.Nanoseconds(r.Most.WaitNS))
 	}
-	fmt.Fprintf(&b, ", p99 %s", nsText(r.P99NS))
+	fmt.Fprintf(&b, ", p99 %s", present.Nanoseconds(r.P99NS))
 	return b.String()
 }
 
@@ -63,8 +63,6 @@ func placeName(p *resource.WaitPlace) string {
 	return p.Tensor
 }
 
-func nsText(ns int64) string { return usText(float64(ns) / 1e3) }
-
 // counted writes a number with commas.
 func counted(n uint64) string {
 	s := strconv.FormatUint(n, 10)
@@ -86,7 +84,7 @@ func (w *Waits) WriteText(out io.Writer) error {
 	var b strings.Builder
 	f := &w.Total.WaitFigures
 	fmt.Fprintf(&b, "%s\n%s waited, in all threads, on %s (%s major) and %s in system calls; %s, %s\n", w.Lines.Path,
-		nsText(f.WaitNS), plural(f.Faults, "fault"),
+		present.Nanoseconds(f.WaitNS), plural(f.Faults, "fault"),
 		counted(f.Major), plural(f.Calls, "wait"), plural(f.Requests, "block request"), present.Bytes(f.BlockBytes))
 	w.writePhases(&b)
 	if len(w.Slowest) > 0 {
@@ -116,7 +114,7 @@ func (w *Waits) WriteText(out io.Writer) error {
 var figureHead = []string{" waited", " faults", " major", " blocked", " calls", " requests", " read"}
 
 func figureCells(f *resource.WaitFigures) []string {
-	return []string{nsText(f.WaitNS), counted(f.Faults), counted(f.Major), nsText(f.BlockedNS), counted(f.Calls),
+	return []string{present.Nanoseconds(f.WaitNS), counted(f.Faults), counted(f.Major), present.Nanoseconds(f.BlockedNS), counted(f.Calls),
 		counted(f.Requests), present.Bytes(f.BlockBytes)}
 }
 
@@ -126,10 +124,10 @@ func (w *Waits) writePhases(b *strings.Builder) {
 		p := &w.Phases[i]
 		share := "-"
 		if p.DurationNS > 0 {
-			share = fmt.Sprintf("%.1f %%", 100*float64(p.StalledNS)/float64(p.DurationNS))
+			share = present.Percent(float64(p.StalledNS) / float64(p.DurationNS))
 		}
 		row := []string{p.Phase, strconv.FormatInt(p.Lines, 10), strconv.FormatInt(p.Tokens, 10),
-			secondsText(float64(p.DurationNS) / 1e9), nsText(p.StalledNS), share}
+			present.Nanoseconds(p.DurationNS), present.Nanoseconds(p.StalledNS), share}
 		t = append(t, append(row, figureCells(&p.WaitFigures)...))
 	}
 	t.write(b)
@@ -144,7 +142,7 @@ func (w *Waits) writePlaces(b *strings.Builder) {
 		p := &w.Tensors[i]
 		share := "-"
 		if w.Total.WaitNS > 0 {
-			share = fmt.Sprintf("%.1f %%", 100*float64(p.WaitNS)/float64(w.Total.WaitNS))
+			share = present.Percent(float64(p.WaitNS) / float64(w.Total.WaitNS))
 		}
 		t = append(t, append([]string{placeName(&p.WaitPlace), share}, figureCells(&p.WaitFigures)...))
 	}

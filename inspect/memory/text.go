@@ -115,7 +115,7 @@ func writeLifeTable(out *present.Text, r *Report) {
 			figure(t.ReadFrequency, "%.4g"), "-", "-", orDash(t.Label), orDash(t.LabelCensored)}
 		if q := t.Retention; q != nil {
 			row[2], row[3], row[4], row[5], row[7] = present.Seconds(q.P50), present.Seconds(q.P90),
-				present.Seconds(q.P99), present.Seconds(q.Max), fmt.Sprintf("%.1f %%", 100*q.CensoredShare)
+				present.Seconds(q.P99), present.Seconds(q.Max), present.Percent(q.CensoredShare)
 			row[6] = "beyond"
 			if q.KM99 != nil {
 				row[6] = present.Seconds(*q.KM99)
@@ -217,7 +217,7 @@ func writeBlockTable(out *present.Text, r *Report) {
 		b := &r.KVBlocks[i]
 		q := &b.Retention
 		rows = append(rows, []string{b.Tensor, fmt.Sprint(b.Lives), present.Seconds(q.P50), present.Seconds(q.P90),
-			present.Seconds(q.P99), present.Seconds(q.Max), fmt.Sprintf("%.1f %%", 100*q.CensoredShare)})
+			present.Seconds(q.P99), present.Seconds(q.Max), present.Percent(q.CensoredShare)})
 	}
 	out.Line("")
 	out.Table(rows)
@@ -244,7 +244,7 @@ func writeSampleTable(out *present.Text, r *Report) {
 					interval = fmt.Sprintf("%.0f to %.0f", e.Low, e.High)
 				}
 				rows = append(rows, []string{s.Collector, t.Type, fmt.Sprint(e.Samples),
-					fmt.Sprintf("%.1f %%", 100*e.Share), op, fmt.Sprintf("%.0f", e.Events), interval, pages})
+					present.Percent(e.Share), op, fmt.Sprintf("%.0f", e.Events), interval, pages})
 				pages = ""
 			}
 		}

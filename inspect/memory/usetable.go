@@ -97,7 +97,7 @@ func writeUseTable(out *present.Text, r *Report, column int) {
 		if u.PagesSeen != nil {
 			pages = strconv.FormatInt(*u.PagesSeen, 10)
 		}
-		rows = append(rows, append(row, strconv.FormatInt(u.Samples, 10), fmt.Sprintf("%.1f %%", 100*u.Share),
+		rows = append(rows, append(row, strconv.FormatInt(u.Samples, 10), present.Percent(u.Share),
 			fmt.Sprintf("%.0f", u.all.Events), interval, u.events("read", "-"), u.events("write", "-"),
 			seen(u.BytesRead, present.Bytes(float64(u.BytesRead)), "-"),
 			seen(u.BytesWritten, present.Bytes(float64(u.BytesWritten)), "-"), pages))

@@ -1,17 +1,14 @@
 package resources
 
 import (
-	"fmt"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
-	"unicode/utf8"
 
 	"github.com/llamatap/llamatap/internal/present"
 )
 
-// grid lays out cells in columns as wide as their widest. Columns whose title begins with a blank are aligned
-// right, without it. Columns that are empty in all rows are left out.
+// grid is a table as present.Table writes it, without columns that are empty in all rows.
 type grid struct {
 	titles []string
 	rows   [][]string
@@ -21,50 +18,31 @@ func newGrid(titles ...string) *grid { return &grid{titles: titles} }
 
 func (t *grid) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// appendTo writes the table, or nothing where it has no rows.
+// appendTo writes the table after an empty line, or nothing where it has no rows.
 func (t *grid) appendTo(b *strings.Builder) {
 	if len(t.rows) == 0 {
 		return
 	}
+	all := append([][]string{t.titles}, t.rows...)
+	kept := make([][]string, len(all))
+	for i := range t.titles {
+		if slices.ContainsFunc(t.rows, func(row []string) bool { return row[i] != "" && row[i] != "-" }) {
+			for k, row := range all {
+				kept[k] = append(kept[k], row[i])
+			}
+		}
+	}
 	b.WriteByte('\n')
-	titles := make([]string, len(t.titles))
-	widths := make([]int, len(t.titles))
-	for i, title := range t.titles {
-		titles[i] = strings.TrimPrefix(title, " ")
-		for _, row := range t.rows {
-			if row[i] != "" && row[i] != "-" {
-				widths[i] = max(widths[i], utf8.RuneCountInString(row[i]), utf8.RuneCountInString(titles[i]))
-			}
-		}
-	}
-	for _, row := range append([][]string{titles}, t.rows...) {
-		var line strings.Builder
-		for i, cell := range row {
-			if widths[i] == 0 {
-				continue
-			}
-			if line.Len() > 0 {
-				line.WriteString("  ")
-			}
-			pad := strings.Repeat(" ", max(widths[i]-utf8.RuneCountInString(cell), 0))
-			if strings.HasPrefix(t.titles[i], " ") {
-				line.WriteString(pad + cell)
-			} else {
-				line.WriteString(cell + pad)
-			}
-		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-	}
+	present.Table(b, kept)
 }
 
 // The texts of figures; "-" where there is none.
 
-func nsText(ns *int64) string {
-	if ns == nil {
-		return "-"
-	}
-	return present.Duration(time.Duration(*ns))
-}
+func nsText(ns *int64) string { return present.Maybe(ns, present.Nanoseconds) }
+
+func percentText(share *float64) string { return present.Maybe(share, present.Percent) }
+
+func countText(n *int64) string { return present.Maybe(n, present.Count) }
 
 func rateText(rate *float64) string {
 	if rate == nil {
@@ -74,29 +52,6 @@ func rateText(rate *float64) string {
 		return strconv.FormatFloat(*rate, 'g', 2, 64)
 	}
 	return present.Digits(*rate)
-}
-
-func percentText(share *float64) string {
-	if share == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f %%", 100**share)
-}
-
-// countText writes a large number, such as of FLOPs, with a decimal prefix.
-func countText(n *int64) string {
-	if n == nil {
-		return "-"
-	}
-	value, unit := float64(*n), -1
-	for value >= 999.5 && unit < 5 {
-		value /= 1000
-		unit++
-	}
-	if unit < 0 {
-		return fmt.Sprint(*n)
-	}
-	return present.Digits(value) + " " + string("kMGTPE"[unit])
 }
 
 func movedText(f *Figures) string {

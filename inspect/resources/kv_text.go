@@ -46,7 +46,8 @@ func (k *KV) writeHead(out *present.Text) {
 	out.Line("seen    %s, %d rows, schema %s", present.Seconds(k.Seconds), k.Rows, k.Version)
 	r := &k.Last.Reuse
 	if ratio, ok := r.Ratio(); ok {
-		text := fmt.Sprintf("reuse   %d of the %d cells that prompts needed were there (%.1f %%), for %d of %d requests", r.Reused, r.Needed, 100*ratio, r.Hits, r.Requests)
+		text := fmt.Sprintf("reuse   %d of the %d cells that prompts needed were there (%s), for %d of %d requests", r.Reused, r.Needed,
+			present.Percent(ratio), r.Hits, r.Requests)
 		if r.Gap.Count > 0 {
 			text += fmt.Sprintf(", %s after they were last used, in the mean",
 				present.Seconds(float64(r.Gap.SumNS)/float64(r.Gap.Count)/1e9))
@@ -68,7 +69,7 @@ func (k *KV) writeHead(out *present.Text) {
 	rows := [][]string{{"ctx", "cache", "cells", "in use at the end", "shared", "sequences", "layers", "bytes per cell",
 		"size", "block"}}
 	for _, g := range k.Gauges() {
-		used := fmt.Sprintf("%d (%.1f %%)", g.Used, 100*g.Occupancy)
+		used := fmt.Sprintf("%d (%s)", g.Used, present.Percent(g.Occupancy))
 		if !g.Whole {
 			used = "at least " + used
 		}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/llamatap/llamatap/internal/present"
@@ -160,22 +159,21 @@ func sizeOf(path string) (bytes int64) {
 
 // WriteText writes what a run holds, and by what it is read.
 func (r *Run) WriteText(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "run\t%s, %s\n", r.Path, r.State)
+	rows := [][]string{{"run", r.Path + ", " + string(r.State)}}
 	if r.Model != "" {
-		fmt.Fprintf(w, "model\t%s\n", r.Model)
+		rows = append(rows, []string{"model", r.Model})
 	}
-	fmt.Fprintf(w, "tokens\t%s\n", r.tokens())
+	rows = append(rows, []string{"tokens", r.tokens()})
 	if len(r.Recorders) > 0 {
-		fmt.Fprintf(w, "recorders\t%s\n", strings.Join(r.Recorders, ", "))
+		rows = append(rows, []string{"recorders", strings.Join(r.Recorders, ", ")})
 	}
 	for _, l := range r.Losses {
-		fmt.Fprintf(w, "lost\t%d packets, %s: %s\n", l.Packets, present.Bytes(int64(l.Bytes)), l.Cause)
+		rows = append(rows, []string{"lost", fmt.Sprintf("%d packets, %s: %s", l.Packets, present.Bytes(int64(l.Bytes)), l.Cause)})
 	}
 	if r.Lossy && len(r.Losses) == 0 {
-		fmt.Fprintf(w, "lost\tthe run is marked lossy\n")
+		rows = append(rows, []string{"lost", "the run is marked lossy"})
 	}
-	if err := w.Flush(); err != nil {
+	if err := present.Table(out, rows); err != nil {
 		return err
 	}
 	return r.WriteData(out, "")
@@ -183,13 +181,13 @@ func (r *Run) WriteText(out io.Writer) error {
 
 // WriteData lists what the run holds, but for one kind.
 func (r *Run) WriteData(out io.Writer, but string) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	var rows [][]string
 	for _, d := range r.Data {
 		if but == "" || !strings.HasPrefix(d.What, but) {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", d.What, present.Bytes(d.Bytes), d.Command)
+			rows = append(rows, []string{d.What, present.Bytes(d.Bytes), d.Command})
 		}
 	}
-	return w.Flush()
+	return present.Table(out, rows)
 }
 
 func (r *Run) tokens() string {
@@ -209,15 +207,14 @@ func (r *Run) when() string {
 
 // WriteRuns writes a line for each run.
 func WriteRuns(out io.Writer, runs []*Run) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "run\tmodel\twhen\ttokens\trecorders\tsize\tstate")
+	rows := [][]string{{"run", "model", "when", "tokens", "recorders", "size", "state"}}
 	for _, r := range runs {
 		state := string(r.State)
 		if r.Lossy {
 			state += ", lossy"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Model, r.when(), r.tokens(),
-			strings.Join(r.Recorders, ","), present.Bytes(r.Bytes), state)
+		rows = append(rows, []string{r.ID, r.Model, r.when(), r.tokens(), strings.Join(r.Recorders, ","),
+			present.Bytes(r.Bytes), state})
 	}
-	return w.Flush()
+	return present.Table(out, rows)
 }

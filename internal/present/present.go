@@ -1,4 +1,4 @@
-// Package present formats figures for people: bytes, durations and counts, each in one unit system, so that two
+// Package present formats figures for people: bytes, durations, counts and shares, each in one unit system, so that two
 // commands print the same figure of a run alike. Files and JSON carry plain numbers; nothing here is parsed again.
 package present
 
@@ -66,8 +66,22 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%d ns", int64(d))
 }
 
-// Seconds formats a duration given in seconds, as Duration does.
-func Seconds(s float64) string { return Duration(time.Duration(s * 1e9)) }
+// Seconds formats a duration given in seconds, as Duration does; more than 291 years are as many.
+func Seconds(s float64) string { return Duration(time.Duration(min(s*1e9, 9.2e18))) }
+
+// Nanoseconds formats a duration given in ns, as Duration does.
+func Nanoseconds(ns int64) string { return Duration(time.Duration(ns)) }
+
+// Percent formats a share of 1: 12.3 %.
+func Percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
+
+// Maybe formats a value that may be missing: "-" where it is.
+func Maybe[N any](value *N, format func(N) string) string {
+	if value == nil {
+		return "-"
+	}
+	return format(*value)
+}
 
 // Digits formats a value of at most four digits before the point with three significant digits.
 func Digits(value float64) string {

@@ -13,6 +13,8 @@ func TestFigures(t *testing.T) {
 		{Count(999), "999"}, {Count(999_600), "1.00 M"}, {Count(23.3e9), "23.3 G"},
 		{Duration(0), "0 s"}, {Duration(999), "999 ns"}, {Duration(12345), "12.3 µs"}, {Duration(999_900), "1.00 ms"}, {Duration(2468 * time.Millisecond), "2.47 s"},
 		{Duration(90 * time.Second), "90.0 s"}, {Duration(2 * time.Minute), "2m0s"}, {Seconds(0.0015), "1.50 ms"}, {Seconds(3600), "1h0m0s"},
+		{Seconds(1e300), "2555555h33m20s"}, {Percent(0.1234), "12.3 %"}, {Percent(1), "100.0 %"}, {Maybe(nil, Percent), "-"},
+		{Maybe(new(0.5), Percent), "50.0 %"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

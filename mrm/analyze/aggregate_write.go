@@ -6,8 +6,9 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"text/tabwriter"
+	"strings"
 
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -113,26 +114,32 @@ func (r *Aggregated) WriteParquet(w io.Writer) error {
 
 // WriteText writes the figures that most ask for, as a table for people.
 func (r *Aggregated) WriteText(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%d runs in %d cells; mean [95 %% interval: Student's t, of shares of runs Wilson's]; %d "+
-		"contaminated runs left out\n", r.Runs, len(r.Groups), len(r.Contaminated))
+	out := &present.Text{W: w}
+	out.Line("%d runs in %d cells; mean [95 %% interval: Student's t, of shares of runs Wilson's]; %d "+
+		"contaminated runs left out", r.Runs, len(r.Groups), len(r.Contaminated))
 	for i := range r.Groups {
 		g := &r.Groups[i]
-		fmt.Fprintf(t, "\n%s: %s, prompt %s, context %d, KV %s, n = %d", g.Experiment, g.Cell.ModelID, g.Cell.Prompt,
-			g.Cell.NCtx, g.Cell.KVType, len(g.Runs))
+		warning := ""
 		if g.Marginal > 0 {
-			fmt.Fprintf(t, " (%d marginal)", g.Marginal)
+			warning = fmt.Sprintf(" (%d marginal)", g.Marginal)
 		}
 		if g.Contaminated > 0 {
-			fmt.Fprintf(t, " (%d contaminated: not to be published)", g.Contaminated)
+			warning += fmt.Sprintf(" (%d contaminated: not to be published)", g.Contaminated)
 		}
-		fmt.Fprintln(t)
+		out.Line("\n%s: %s, prompt %s, context %d, KV %s, n = %d%s", g.Experiment, g.Cell.ModelID, g.Cell.Prompt,
+			g.Cell.NCtx, g.Cell.KVType, len(g.Runs), warning)
+		var rows [][]string
 		for k := range g.Rows {
 			row := &g.Rows[k]
-			fmt.Fprintf(t, "  %s\t%s\t%s\n", row.Type, row.Metric, row.text())
+			rows = append(rows, []string{row.Type, row.Metric, row.text()})
+		}
+		var table strings.Builder
+		present.Table(&table, rows)
+		for line := range strings.Lines(table.String()) {
+			out.Line("  %s", strings.TrimSuffix(line, "\n"))
 		}
 	}
-	return t.Flush()
+	return out.Err
 }
 
 // text is the mean with its interval; a share of runs also has its count.

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/llamatap/llamatap/internal/present"
 )
@@ -112,30 +111,34 @@ func (r *Report) WriteLabelsCSV(w io.Writer) error {
 
 // WriteText writes tables for people.
 func (r *Report) WriteText(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "What if: a run of %s", withUnit(timeUnits, r.Seconds))
+	out := &present.Text{W: w}
+	tokens := ""
 	if r.Tokens > 0 {
-		fmt.Fprintf(t, ", %d tokens", r.Tokens)
+		tokens = fmt.Sprintf(", %d tokens", r.Tokens)
 	}
-	fmt.Fprintf(t, "; cells are to live %g years\n\n", r.Years)
-	fmt.Fprintln(t, "region type\tregions\tbytes\twrite-once\tneeded p50\tneeded p99\tcensored\tlabel\tcensored label")
+	out.Line("What if: a run of %s%s; cells are to live %g years\n", withUnit(timeUnits, r.Seconds), tokens, r.Years)
+	rows := [][]string{{"region type", "regions", "bytes", "write-once", "needed p50", "needed p99", "censored", "label",
+		"censored label"}}
 	for i := range r.Labels {
 		l := &r.Labels[i]
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Type, l.Regions, present.Bytes(float64(l.Bytes)),
-			percent(l.WriteOnce),
-			l.needed(l.KaplanMeier.P50, l.IsKnown50), l.needed(l.KaplanMeier.P99, l.IsKnown99),
-			percent(l.CensoredShare), dash(l.Label), dash(l.LabelCensor))
+		rows = append(rows, []string{l.Type, strconv.Itoa(l.Regions), present.Bytes(l.Bytes),
+			present.Maybe(l.WriteOnce, present.Percent), l.needed(l.KaplanMeier.P50, l.IsKnown50),
+			l.needed(l.KaplanMeier.P99, l.IsKnown99), present.Maybe(l.CensoredShare, present.Percent), dash(l.Label),
+			dash(l.LabelCensor)})
 	}
-	fmt.Fprintln(t, "\nregion type\tclass\trefreshes/day\trefreshed/day\twrites/cell/day\tyears\tJ/day\tverdict")
+	out.Columns(rows)
+	rows = [][]string{{"region type", "class", "refreshes/day", "refreshed/day", "writes/cell/day", "years", "J/day",
+		"verdict"}}
 	for i := range r.Types {
 		row := &r.Types[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.Type, row.Class, bounds(&row.Refreshes, threeDigits),
-			bounds(&row.RefreshedPerDay, present.Bytes),
-			bounds(&row.WritesPerCell, threeDigits), bounds((*Bounds)(row.Lifetime), threeDigits),
-			bounds(row.Energy.Total, threeDigits), row.Verdict)
+		rows = append(rows, []string{row.Type, row.Class, bounds(&row.Refreshes, threeDigits),
+			bounds(&row.RefreshedPerDay, present.Bytes), bounds(&row.WritesPerCell, threeDigits),
+			bounds((*Bounds)(row.Lifetime), threeDigits), bounds(row.Energy.Total, threeDigits), string(row.Verdict)})
 	}
-	if err := t.Flush(); err != nil {
-		return err
+	out.Line("")
+	out.Columns(rows)
+	if out.Err != nil {
+		return out.Err
 	}
 	return r.writeInputs(w)
 }
@@ -206,13 +209,6 @@ func threeDigits(v float64) string {
 		return strconv.FormatFloat(v, 'e', 1, 64)
 	}
 	return strconv.FormatFloat(v, 'g', 3, 64)
-}
-
-func percent(share *float64) string {
-	if share == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f %%", 100**share)
 }
 
 // needed writes for how long data is needed.

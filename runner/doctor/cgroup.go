@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/llamatap/llamatap/internal/present"
 )
@@ -185,7 +184,7 @@ func throttling(root fs.FS, g group) Fact {
 	case times == 0:
 		return f.is(OK, "never so far")
 	}
-	return f.is(Limited, fmt.Sprintf("%d times so far, %v in all", times, time.Duration(stopped).Round(time.Millisecond))).
+	return f.is(Limited, fmt.Sprintf("%d times so far, %s in all", times, present.Nanoseconds(int64(stopped)))).
 		lacking("times of operations contain the stops", "give llama.cpp fewer threads (-t), or raise the group's quota")
 }
 

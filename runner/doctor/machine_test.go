@@ -73,7 +73,7 @@ func TestHardware(t *testing.T) {
 		{hidden, "memory limit", Unknown, "/sys/fs/cgroup/memory is not to be seen"},
 		{server, "cpu limit", Limited, "1.5 processors' time"},
 		{contained, "cpu limit", OK, "4 processors' time, for 2 processors"},
-		{server, "throttling", Limited, "3 times so far, 12ms in all"},
+		{server, "throttling", Limited, "3 times so far, 12.0 ms in all"},
 		{contained, "throttling", OK, "never so far"},
 	} {
 		topic := "machine"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/llamatap/llamatap/cgo/peak"
 	"github.com/llamatap/llamatap/internal/machine"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // rooflineTime is how long each of the two parts is measured.
@@ -29,7 +30,7 @@ func Roofline(root fs.FS, path string) ([]Fact, error) {
 		return nil, err
 	}
 	r.GFLOPsPerS, r.VectorBits, r.GBPerS = perSecond/1e9, bits, m.Triad.PerSecond()/1e9
-	memory := fmt.Sprintf("%.2f GB/s: STREAM triad, threads: %d", r.GBPerS, m.Threads)
+	memory := fmt.Sprintf("%s: STREAM triad, threads: %d", present.Rate(r.GBPerS*1e9), m.Threads)
 	if m.Cached() {
 		memory += "; some of it may be the caches'"
 	}

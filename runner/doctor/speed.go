@@ -41,7 +41,7 @@ func speed(o Options) []Fact {
 		case err != nil:
 			f = f.unknown(err)
 		default:
-			f = f.is(OK, fmt.Sprintf("%s: %s and fdatasync in %v", present.Rate(r.PerSecond()), present.Bytes(uint64(r.Bytes)), r.Time.Round(time.Millisecond)))
+			f = f.is(OK, fmt.Sprintf("%s: %s and fdatasync in %s", present.Rate(r.PerSecond()), present.Bytes(uint64(r.Bytes)), present.Duration(r.Time)))
 		}
 		facts = append(facts, f)
 	}
