@@ -167,7 +167,7 @@ type Graph struct {
 	BytesWritten    *int64 `json:"bytes_written,omitempty"`
 	OpsWithoutBytes int    `json:"ops_without_bytes,omitempty"`
 	// DurationNS is from the moment when ggml was given the graph to its end; on a device, to the return of the
-	// first synchronisation behind it. Absent where that was one for several graphs.
+	// first synchronisation after it. Absent where that was one for several graphs.
 	DurationNS *int64 `json:"duration_ns,omitempty"`
 	// TimeSource is there on a device: TimeSync. SyncWaitNS is how long the synchronisation took: if it is next to
 	// nothing, the device was done some time before.

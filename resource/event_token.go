@@ -43,7 +43,7 @@ type Sampling struct {
 	Sampling Choice `json:"sampling"`
 }
 
-// Choice is what a sampler chose from: the candidates of the highest logits behind the chain, highest first.
+// Choice is what a sampler chose from: the candidates of the highest logits after the chain, highest first.
 type Choice struct {
 	SelectedToken     int32     `json:"selected_token"`
 	SelectedTokenText *string   `json:"selected_token_text,omitempty"`

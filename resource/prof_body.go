@@ -114,8 +114,8 @@ type ProfFaults struct {
 	Major *uint64 `json:"major,omitempty"`
 }
 
-// ProfPSI is the pressure on one resource. System A's three figures are those of "some"; both kinds stand apart
-// beside them.
+// ProfPSI is the pressure on one resource. System A's three figures are those of "some"; both kinds are listed apart
+// next to them.
 type ProfPSI struct {
 	Avg10  float64 `json:"avg10"`
 	Avg60  float64 `json:"avg60"`

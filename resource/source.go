@@ -54,7 +54,7 @@ const (
 	TimeOp                      // one op: the one before it was timed too
 	TimeRange                   // several nodes at once, or the first of a graph
 	TimeGraph                   // a whole graph
-	TimeSync                    // a whole graph on a device, up to the first synchronisation behind it
+	TimeSync                    // a whole graph on a device, up to the first synchronisation after it
 )
 
 var timeSourceNames = [...]string{"", "op", "range", "graph", "synchronize"}

@@ -42,10 +42,10 @@ type order struct {
 	Folder    string
 }
 
-// step is what the model's process says behind each of its steps: what llama.cpp says of the positions of every
+// step is what the model's process says after each of its steps: what llama.cpp says of the positions of every
 // sequence.
 type step struct {
-	NS   int64 // CLOCK_MONOTONIC, behind the step and before the next
+	NS   int64 // CLOCK_MONOTONIC, after the step and before the next
 	What string
 	Low  []int32
 	High []int32

@@ -1,6 +1,7 @@
 package track
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -14,7 +15,6 @@ type context struct {
 	out      *journal
 	caches   []*tracked
 	made     int // changes when what graphs work on must be found anew
-	memory   kvcache.Memory
 	requests requests
 	unseen   bool // a state was loaded while there were no caches
 
@@ -66,7 +66,6 @@ func (x *context) free(e ggmlhooks.BufferEnd) {
 			x.out.freed = x.out.freed[max(0, len(x.out.freed)-kvcache.MaxFreed):]
 			t.End(e.MonoNS)
 			x.caches = slices.DeleteFunc(x.caches, func(other *tracked) bool { return other == t })
-			x.memory.Caches = slices.DeleteFunc(x.memory.Caches, func(other *kvcache.Cache) bool { return other == t.Cache })
 			x.made++
 		}
 	}
@@ -122,7 +121,6 @@ func (x *context) cacheOf(p *plan, leaf int) *tracked {
 		}
 		t.Ended = func(life *kvcache.Life) { x.out.ended(x.number, t, life) }
 		x.caches = append(x.caches, t)
-		x.memory.Caches = append(x.memory.Caches, t.Cache)
 		if x.unseen { // a state was loaded before anything was computed
 			t.Restore(-1, 0)
 		}
@@ -143,6 +141,25 @@ func (x *context) cache(kind kvcache.Kind) *tracked {
 		}
 	}
 	return nil
+}
+
+// posRange is the lowest and the highest position of a sequence, -1 and -1 where it has none, as
+// llama_memory_seq_pos_min and _max have them. Of two caches of attention it is that of the one with windows; with
+// recurrent states it is what both have. It is not known where a state was loaded, until the sequence is removed.
+func (x *context) posRange(seq int32) (low, high int32, known bool) {
+	low, high, known = -1, -1, true
+	attention, states := cmp.Or(x.cache(kvcache.SWA), x.cache(kvcache.Base)), x.cache(kvcache.Recurrent)
+	if attention != nil {
+		low, high, known = attention.Range(seq)
+	}
+	if states == nil {
+		return low, high, known
+	}
+	l, h, k := states.Range(seq)
+	if attention == nil {
+		return l, h, k
+	}
+	return max(low, l), min(high, h), known && k
 }
 
 // kind is which cache a tensor belongs to. Where keys are written by two indices there are two caches of

@@ -54,7 +54,7 @@ func (w *watcher) note(ns int64) {
 	for seq := range int32(w.seqs) {
 		low, high, known := int32(-1), int32(-1), true
 		if x != nil {
-			low, high, known = x.memory.Range(seq)
+			low, high, known = x.posRange(seq)
 		}
 		s.low, s.high, s.known = append(s.low, low), append(s.high, high), append(s.known, known)
 	}

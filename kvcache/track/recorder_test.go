@@ -174,7 +174,7 @@ func TestIntervals(t *testing.T) {
 	}
 	for i, row := range rows {
 		begin := int64(1000 + 20 + 1) // of the first graph
-		interval := 3 * row["layer"]  // behind layer 0's last node, which was timed
+		interval := 3 * row["layer"]  // after layer 0's last node, which was timed
 		second := int64(1000 + 50 + 1)
 		if row["first_write_ns"] != begin+interval || row["first_read_ns"] != begin+interval || row["last_read_ns"] != second+interval || row["alloc_ns"] != 1020 {
 			t.Errorf("row %d: %v", i, row)

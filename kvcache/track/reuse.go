@@ -31,7 +31,7 @@ func (q *requests) begin(x *execution) {
 				break
 			}
 		}
-		_, high, known := x.ctx.memory.Range(b.Seq)
+		_, high, known := x.ctx.posRange(b.Seq)
 		if first < 0 || first > 0 && (!known || first > high+1) { // what it follows was loaded with a state, reported or not
 			q.of[b.Seq].unknown = true
 			q.reuse.Unknown++

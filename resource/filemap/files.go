@@ -162,7 +162,7 @@ func (f *Files) at(n *file, offset uint64) int {
 	return *at
 }
 
-// Spread calls f for every place that a range of a file has bytes in, with their number. Bytes behind the file's
+// Spread calls f for every place that a range of a file has bytes in, with their number. Bytes after the file's
 // end are padding.
 func (f *Files) Spread(key fileKey, offset, bytes uint64, each func(place int, bytes uint64)) {
 	n := f.files[key]

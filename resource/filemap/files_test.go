@@ -135,7 +135,7 @@ func TestTensors(t *testing.T) {
 	beyond := uint64(0)
 	f.Spread(key, uint64(model.Size)-10, 4096, func(_ int, n uint64) { beyond += n })
 	if beyond != 4096 {
-		t.Errorf("%d bytes of 4096 behind the end", beyond)
+		t.Errorf("%d bytes of 4096 after the end", beyond)
 	}
 }
 

@@ -103,7 +103,7 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// TestHeld: what may be set-up waits for its decision, and the lines behind it with it; but not for ever.
+// TestHeld: what may be set-up waits for its decision, and the lines after it with it; but not for ever.
 func TestHeld(t *testing.T) {
 	var o output
 	r := newRecorder(o.options())

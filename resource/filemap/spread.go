@@ -60,7 +60,7 @@ func (s *spread) percentile(p float64) int64 {
 type span struct{ from, to int64 }
 
 // cover is the time that is covered by at least one of many spans, which come roughly in the order of their ends.
-// It keeps the newest of them; what is older is summed up, and a span that reaches back behind that counts from
+// It keeps the newest of them; what is older is summed up, and a span that reaches back before that counts from
 // there.
 type cover struct {
 	spans []span // apart from each other, in order

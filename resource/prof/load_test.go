@@ -109,7 +109,7 @@ func TestAStormOfProcesses(t *testing.T) {
 	}
 	after, err := prof.Kept(c)
 	if err != nil || !maps.Equal(before, after) {
-		t.Errorf("kept %v before and %v behind it, %v", before, after, err)
+		t.Errorf("kept %v before and %v after it, %v", before, after, err)
 	}
 	noLosses(t, c)
 }

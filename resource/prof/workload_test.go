@@ -98,7 +98,7 @@ func (w *work) resume() {
 	}
 }
 
-// work lets it do its work, up to the stop behind it.
+// work lets it do its work, up to the stop after it.
 func (w *work) work() {
 	w.t.Helper()
 	w.resume()

@@ -264,7 +264,7 @@ func TestControlGroups(t *testing.T) {
 	testenv.NeedBPF(t)
 	unified := "/sys/fs/cgroup"
 	if _, err := os.Stat(unified + "/cgroup.procs"); err != nil {
-		unified += "/unified" // beside those of version 1
+		unified += "/unified" // next to those of version 1
 	}
 	for name, hierarchy := range map[string]string{"v1": "/sys/fs/cgroup/memory", "v2": unified} {
 		for source, o := range sources {

@@ -77,7 +77,7 @@ func tapLibrary() (string, error) {
 		return "", fmt.Errorf("find the tap: %w", err)
 	}
 	if !isFile(path) {
-		return "", fmt.Errorf("the tap %s is missing; 'make build' makes it beside the binary", path)
+		return "", fmt.Errorf("the tap %s is missing; 'make build' makes it next to the binary", path)
 	}
 	return path, nil
 }

@@ -122,7 +122,7 @@ func (p Program) loader() string {
 	return p.in.Loader
 }
 
-// besideBackends is the copy of the loader that a fetched llama.cpp has beside its CPU backends, because llama.cpp
+// besideBackends is the copy of the loader that a fetched llama.cpp has next to its CPU backends, because llama.cpp
 // looks for them where the running file is; "" where there is none.
 func besideBackends(in llama.Installation) string {
 	if path := filepath.Join(in.Bin, "..", "..", "run", "ld.so"); isFile(path) {
