@@ -17,43 +17,24 @@ import (
 
 const module = "github.com/llamatap/llamatap"
 
-// layers is the design's table: a package imports only packages of lower layers. A name that ends
-// in /* stands for every folder below it that has no line of its own. Changing it is a design change.
+// layers is the design's table: a package imports only packages of lower layers. A name that ends in /* stands for
+// every folder below it that has no line of its own. Changing it is a design change.
 var layers = map[string]int{
-	"cmd/*":     6,
-	"scripts/*": 6, // programs for maintainers
-
-	"intervene": 5, "mrm": 5, "bench": 5, // they stand on runner
-	"mrm/verdict": 1, // what a run of an experiment says of itself, for those who read it
-	"runner":      4, "runner/*": 4, "inspect/server": 4,
-
-	"config": 3, "collect": 3, "inspect/export": 3, "inspect/repair": 3, "inspect/host": 3, "runner/watch": 3, "runner/session/control": 3, // a run's socket: both ends
-
+	"cmd/*": 6, "scripts/*": 6, // programs
+	"mrm": 5, "mrm/*": 5, "bench": 5, "bench/*": 5, "intervene": 5, "oracle": 5, "oracle/*": 5, // experiments and tests
+	"runner": 4, "runner/*": 4, // starts and stops
+	"config": 3, "collect": 3, "inspect/*": 3, "runner/watch": 3,
+	"runner/session/control": 3,                                              // a run's socket: both ends
+	"inspect/tensors":        2, "inspect/memory": 2, "inspect/resources": 2, // read what one recorder wrote
 	"ggmlhooks/*": 2, "resource/*": 2, "memtrace/*": 2, "kvcache/*": 2, // sensors
-	"inspect/tensors": 2, "inspect/memory": 2, "inspect/resources": 2,
-
-	"cgo/llama": 1, "store/stream": 1, "gguf/*": 1, "resource/bpf": 1,
-	"memtrace/sample/*": 1,
-
+	"memtrace/sample/*": 1, "resource/bpf": 1, "gguf/*": 1, "cgo/llama": 1, "store/stream": 1, "mrm/verdict": 1,
 	"ggmlhooks": 0, "resource": 0, "memtrace": 0, "kvcache": 0, "gguf": 0, "models": 0, // words
-	"cgo/tap": 0, "cgo/nvml": 0, "cgo/oracle": 0, "cgo/peak": 0, // C
-	"store/codec": 0, "store/jsonl": 0, "store/table": 0, // paper
-	"store/label":  -1, // labels that files store; ggmlhooks re-exports them
-	"store/rundir": -1, // how files of a run are opened: for all that read paper
-
-	"mrm/analyze": 4, // what is computed from runs
-
-	"inspect/sheet": 0, // how charts are drawn
-
-	"internal/cli":      -2, // the table of commands and flags
-	"internal/present":  -2, // how figures are printed: for all
-	"internal/terminal": 0,  // how text reaches the terminal
-	"internal/machine":  0,  // limits of the machine: for bench, plans and the doctor
-	"internal/bounded":  -1, // how files that a user names are read: by limits of the machine, too
+	"store/*": 0, "cgo/*": 0, "inspect/sheet": 0, "third_party/*": 0, // files, C, drawing
+	"store/rundir": -1, "store/label": -1, // how files are opened, and their labels
+	"internal/machine": -1, // limits of the machine
+	"internal/*":       -2, // flags, figures, text on the terminal, files that a user names
 
 	"internal/testenv": 1, "internal/testenv/*": 2, // for tests only
-	"oracle": 5, "oracle/kernels": 5, // tests of the finished program
-	"third_party/*": 0, // holds tests of the fetcher, no package
 }
 
 // words import the standard library and store/label, and nothing else.
