@@ -5,10 +5,12 @@ import "testing"
 // TestEnvironment holds that a misspelt variable is reported, and that those which are no settings are left alone.
 func TestEnvironment(t *testing.T) {
 	for _, c := range []struct{ variable, want string }{
-		{"LLAMATAP_TENSOR=l_out*", "environment variable LLAMATAP_TENSOR: there is no such setting: did you mean LLAMATAP_TENSORS?"},
-		{"LLAMATAP_LAYER=3", "environment variable LLAMATAP_LAYER: there is no such setting: did you mean LLAMATAP_LAYERS?"},
+		{"LLAMATAP_TENSR=l_out*", "environment variable LLAMATAP_TENSR: there is no such setting: did you mean LLAMATAP_TENSOR?"},
+		{"LLAMATAP_LAYR=3", "environment variable LLAMATAP_LAYR: there is no such setting: did you mean LLAMATAP_LAYER?"},
+		{"LLAMATAP_LAYER=3", ""},
+		{"LLAMATAP_LAYERS=3", ""},
 		{"LLAMATAP_PRESETT=max", "environment variable LLAMATAP_PRESETT: there is no such setting: did you mean LLAMATAP_PRESET?"},
-		{"LLAMATAP_TENSOR=", ""},
+		{"LLAMATAP_TENSR=", ""},
 		{"LLAMATAP_TENSORS=l_out*", ""},
 		{"LLAMATAP_DEBIAN_MIRROR=http://localhost", ""},
 		{"LLAMATAP_NIGHTLY=1", ""},
@@ -30,6 +32,24 @@ func TestEnvironment(t *testing.T) {
 		})
 		if got := message(err); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.variable, got, c.want)
+		}
+	}
+}
+
+// TestFormerEnvironment: variables are named as the flags are; a former name counts where the present one is not set.
+func TestFormerEnvironment(t *testing.T) {
+	for _, c := range []struct {
+		env         map[string]string
+		want, where string
+	}{
+		{map[string]string{"LLAMATAP_LAYER": "3"}, "3", "LLAMATAP_LAYER"},
+		{map[string]string{"LLAMATAP_LAYERS": "4"}, "4", "LLAMATAP_LAYERS"},
+		{map[string]string{"LLAMATAP_LAYERS": "4", "LLAMATAP_LAYER": "3"}, "3", "LLAMATAP_LAYER"},
+		{map[string]string{"LLAMATAP_LAYERS": "4", "LLAMATAP_LAYER": ""}, "4", "LLAMATAP_LAYERS"},
+	} {
+		got := mustResolve(t, world{env: c.env}).Echo().Settings["layers"]
+		if got.Value != c.want || got.Where != c.where {
+			t.Errorf("%v: %+v", c.env, got)
 		}
 	}
 }

@@ -102,8 +102,9 @@ beats the file, the file beats the preset, the preset beats the default. ` + "`m
   exist, before anything is computed.
 - A flag given twice counts as last written. A value that begins with a dash is written ` + "`--tap-name=value`" + `.
 - Sizes: K, M, G and T (also KiB, MiB …) are powers of 1024; KB, MB, GB and TB are powers of 1000.
-- An environment variable that is empty counts as not set; a misspelt one, such as ` + "`LLAMATAP_LAYER`" + `, is an error. In YAML, lists may be written
-  as lists.
+- An environment variable that is empty counts as not set; a misspelt one, such as ` + "`LLAMATAP_LAYR`" + `, is an error. ` + "`LLAMATAP_LAYERS`" + `,
+  ` + "`LLAMATAP_TENSORS`" + ` and ` + "`LLAMATAP_TOKENS`" + ` are former names of the variables without the S. In YAML, lists may be
+  written as lists.
 - An argument of the form ` + "`--tap-name`" + ` or ` + "`--tap-name=value`" + ` is the tap's wherever it stands, also where another program's flag
   expects its value; an unknown name is an error. Other arguments, such as a prompt ` + "`--tap dance`" + `, and ` + "`-tap-name`" + ` are the program's.
 - Behind an argument ` + "`--`" + ` every argument belongs to the program: ` + "`llamatap exec -- llama-cli -p --tap-name`" + `.

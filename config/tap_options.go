@@ -74,16 +74,29 @@ func (o *option) cli() *cli.Flag {
 	}
 	return flag
 }
-func (o *option) env() string {
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(o.name, "-", "_"))
+
+// envs are the environment variables of the option: the first is named as its flag is, the others are former names
+// and aliases.
+func (o *option) envs() []string {
+	of := func(name string) string { return envPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
+	all := []string{of(cmp.Or(o.spelt, o.name))}
+	if o.spelt != "" {
+		all = append(all, of(o.name))
+	}
+	if o.alias != "" {
+		all = append(all, o.alias)
+	}
+	return all
 }
+
+func (o *option) env() string { return o.envs()[0] }
+
 func (o *option) key() string { return strings.ReplaceAll(o.name, "-", "_") }
 
 // TapVariables lists the environment variables that the tap's settings can be given by.
-func TapVariables() []string {
-	names := make([]string, len(tapOptions))
+func TapVariables() (names []string) {
 	for i := range tapOptions {
-		names[i] = tapOptions[i].env()
+		names = append(names, tapOptions[i].envs()...)
 	}
 	return names
 }

@@ -105,9 +105,13 @@ func (t *Tap) Resolve(o ResolveOptions) error {
 // checkEnviron refuses a variable that is a setting's but for a typing error: with it nothing would be recorded,
 // silently.
 func checkEnviron(environ []string) error {
-	names := make([]string, len(tapOptions))
+	var names []string
 	for i := range tapOptions {
-		names[i] = strings.TrimPrefix(tapOptions[i].env(), envPrefix)
+		for _, name := range tapOptions[i].envs() {
+			if name, ours := strings.CutPrefix(name, envPrefix); ours {
+				names = append(names, name)
+			}
+		}
 	}
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
@@ -158,10 +162,10 @@ func gather(flags map[string]given, o ResolveOptions) (*sources, error) {
 		if opt.byDef != "" {
 			s[FromDefault][opt.name] = given{opt.byDef, "default"}
 		}
-		if value, ok := o.LookupEnv(opt.env()); ok && value != "" {
-			s[FromEnvironment][opt.name] = given{value, opt.env()}
-		} else if value, ok := o.LookupEnv(opt.alias); opt.alias != "" && ok && value != "" {
-			s[FromEnvironment][opt.name] = given{value, opt.alias}
+		for _, name := range slices.Backward(opt.envs()) {
+			if value, ok := o.LookupEnv(name); ok && value != "" {
+				s[FromEnvironment][opt.name] = given{value, name}
+			}
 		}
 		if value, ok := flags[opt.name]; ok {
 			s[FromFlag][opt.name] = value
