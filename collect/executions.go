@@ -23,20 +23,6 @@ type executions struct {
 	pieces  uint64                      // of tensors that were read
 }
 
-func (x *executions) record(kind uint32, d *decoder) error {
-	switch kind {
-	case recCall:
-		return x.readCall(d)
-	case recExec:
-		return x.readExec(d)
-	case recExecEnd:
-		return x.readEnd(d)
-	case recLosses:
-		return x.readLosses(d)
-	}
-	return x.readCapture(d)
-}
-
 // readCall joins the chunks of a long call and reports it when its last row is there.
 func (x *executions) readCall(d *decoder) error {
 	number, mono := d.u64(), int64(d.u64())

@@ -18,16 +18,6 @@ type graphs struct {
 	left   map[uint64]int              // nodes and leafs, or changes, that are still to come
 }
 
-func (gs *graphs) record(kind uint32, d *decoder) error {
-	switch kind {
-	case recGraph:
-		return gs.begin(d)
-	case recChanges:
-		return gs.changes(d)
-	}
-	return gs.nodes(d, kind == recLeafs)
-}
-
 func (gs *graphs) begin(d *decoder) error {
 	g := &ggmlhooks.Graph{ID: d.u64(), Ctx: d.u32()}
 	nodes, leafs := int(d.u32()), int(d.u32())

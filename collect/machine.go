@@ -11,7 +11,7 @@ import (
 
 // Hot path: one decode per record, no allocation in steady state.
 
-// machineReports reads the records of a [ggmlhooks.MachineSink].
+// machineReports reads the records of times, inputs and samples.
 type machineReports struct {
 	sink   ggmlhooks.Sink
 	graphs *graphs
@@ -21,24 +21,6 @@ type machineReports struct {
 	part   bool // the input that is being read has more records to come
 }
 
-func (m *machineReports) record(kind uint32, d *decoder) error {
-	switch kind {
-	case recBuffer:
-		return m.buffer(d)
-	case recBufferEnd:
-		e := ggmlhooks.BufferEnd{ID: d.u64(), MonoNS: int64(d.u64())}
-		return d.then(kind, func() error { return m.sink.BufferEnd(e) })
-	case recSync:
-		s := ggmlhooks.Sync{Exec: d.u64(), MonoNS: int64(d.u64()), WaitNS: int64(d.u64()), Graphs: int(d.u32())}
-		return d.then(kind, func() error { return m.sink.Sync(s) })
-	case recTimes:
-		return m.readTimes(d)
-	case recInput:
-		return m.readInput(d)
-	}
-	return m.readSample(d)
-}
-
 // Bits of a buffer's flags.
 const (
 	bufferHost = 1 << iota
@@ -46,7 +28,7 @@ const (
 	bufferKnown
 )
 
-func (m *machineReports) buffer(d *decoder) error {
+func readBuffer(d *decoder, sink ggmlhooks.Sink) error {
 	b := ggmlhooks.Buffer{ID: d.u64(), MonoNS: int64(d.u64()), Base: d.u64(), Size: d.u64()}
 	b.Usage = ggmlhooks.BufferUsage(d.u32())
 	flags := d.u32()
@@ -55,7 +37,7 @@ func (m *machineReports) buffer(d *decoder) error {
 	kind, device, file := int(d.u16()), int(d.u16()), int(d.u16())
 	d.u16()
 	b.Type, b.Device, b.File = d.text(kind), d.text(device), d.text(file)
-	return d.then(recBuffer, func() error { return m.sink.Buffer(&b) })
+	return d.then(recBuffer, func() error { return sink.Buffer(&b) })
 }
 
 // readTimes joins the records of an execution and reports them when the last is there. Of an execution of which one

@@ -148,10 +148,22 @@ func (r *Reader) record(kind uint32, b []byte) error {
 		return readContext(&d, r.sink)
 	case recCallEnd:
 		return nil // executions have ends of their own
-	case recGraph, recNodes, recLeafs, recChanges:
-		return r.graphs.record(kind, &d)
-	case recCall, recExec, recExecEnd, recLosses, recCapture:
-		return r.executions.record(kind, &d)
+	case recGraph:
+		return r.graphs.begin(&d)
+	case recNodes, recLeafs:
+		return r.graphs.nodes(&d, kind == recLeafs)
+	case recChanges:
+		return r.graphs.changes(&d)
+	case recCall:
+		return r.executions.readCall(&d)
+	case recExec:
+		return r.executions.readExec(&d)
+	case recExecEnd:
+		return r.executions.readEnd(&d)
+	case recLosses:
+		return r.executions.readLosses(&d)
+	case recCapture:
+		return r.executions.readCapture(&d)
 	case recResolve:
 		e := ggmlhooks.Resolve{Ctx: d.u32(), Discarded: d.u32() != 0, Exec: d.u64()}
 		return d.then(kind, func() error { return r.sink.Resolve(e) })
@@ -159,8 +171,20 @@ func (r *Reader) record(kind uint32, b []byte) error {
 		c := ggmlhooks.SeqChange{MonoNS: int64(d.u64()), Ctx: d.u32(), Kind: ggmlhooks.SeqChangeKind(d.u32())}
 		c.Seq, c.To, c.First, c.End, c.Value = d.i32(), d.i32(), d.i32(), d.i32(), d.i32()
 		return d.then(kind, func() error { return r.sink.SeqChange(&c) })
-	case recBuffer, recBufferEnd, recTimes, recInput, recSample, recSync:
-		return r.machine.record(kind, &d)
+	case recBuffer:
+		return readBuffer(&d, r.sink)
+	case recBufferEnd:
+		e := ggmlhooks.BufferEnd{ID: d.u64(), MonoNS: int64(d.u64())}
+		return d.then(kind, func() error { return r.sink.BufferEnd(e) })
+	case recSync:
+		s := ggmlhooks.Sync{Exec: d.u64(), MonoNS: int64(d.u64()), WaitNS: int64(d.u64()), Graphs: int(d.u32())}
+		return d.then(kind, func() error { return r.sink.Sync(s) })
+	case recTimes:
+		return r.machine.readTimes(&d)
+	case recInput:
+		return r.machine.readInput(&d)
+	case recSample:
+		return r.machine.readSample(&d)
 	}
 	return fmt.Errorf("%w: record type %d", ErrQueue, kind)
 }
