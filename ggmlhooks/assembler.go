@@ -93,7 +93,7 @@ func assemblies(a *Assembler) (all []*assembly) {
 // Context notes how a context cuts its batches.
 func (a *Assembler) Context(c *Context) error {
 	a.Joiner.Context(c)
-	return a.describe.each(func(r Describer) error { return r.Context(c) })
+	return a.contexts.each(func(r Contexts) error { return r.Context(c) })
 }
 
 // Graph keeps a description until its context has a newer one.
@@ -101,7 +101,7 @@ func (a *Assembler) Graph(g *Graph) error {
 	w := assemblyOf(a, g.Ctx)
 	delete(a.graphs, w.newest)
 	w.newest, a.graphs[g.ID] = g.ID, g
-	return a.describe.each(func(r Describer) error { return r.Graph(g) })
+	return a.graphed.each(func(r Graphs) error { return r.Graph(g) })
 }
 
 // Call notes the program's batch.
@@ -388,16 +388,8 @@ func (a *Assembler) Refuse() error {
 	if a.refusal != nil || a.Slots.to == nil {
 		return nil
 	}
-	var others []io.Closer
-	var taker io.Closer
-	for _, r := range a.recorders {
-		if t, ok := r.(Tensors); ok && t == a.Slots.to {
-			taker = r
-		} else {
-			others = append(others, r)
-		}
-	}
-	a.refusal, a.fanout = &refusal{decided: listOf[Decided](others)}, newFanout(taker)
+	others := slices.DeleteFunc(slices.Clone(a.recorders), func(r io.Closer) bool { return r == io.Closer(a.Slots.to) })
+	a.refusal, a.fanout = &refusal{decided: listOf[Decided](others)}, newFanout(a.Slots.to)
 	all := assemblies(a)
 	var started []*Execution
 	for _, w := range all {

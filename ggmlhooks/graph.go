@@ -21,7 +21,7 @@ type Node struct {
 	NE        [4]int64
 	NB        [4]uint64 // strides in bytes
 	View      bool      // computes nothing: NONE, VIEW, RESHAPE, PERMUTE, TRANSPOSE
-	Computed  bool      // the graph computes it: not a view, and not one of the nodes that llama.cpp builds and never runs
+	Computed  bool      // the graph computes it: no view, and no node that llama.cpp builds and never runs
 	Wanted    bool      // the tap captures it
 	Alias     int       // view whose name and shape the tap stores for this unnamed node, -1 = none
 	Inferred  InferredFrom

@@ -9,8 +9,8 @@ type RowJoiner struct {
 
 // joined is what is known of a context.
 type joined struct {
-	match     RowMatcher
-	sequences SequenceTracker
+	match     rowMatcher
+	sequences sequenceTracker
 	sampled   bool // the program gives its sequences samplers
 	call      uint64
 	rows      []int32

@@ -25,7 +25,8 @@ func ParseLayerSet(s string) (LayerSet, error) {
 			b, err = parseLayer(last)
 		}
 		if err != nil || b < a {
-			return LayerSet{}, fmt.Errorf("layer list %q: %q is neither a layer nor a range such as 0-3 (layers go from 0 to %d)", s, part, MaxLayers-1)
+			return LayerSet{}, fmt.Errorf("layer list %q: %q is neither a layer nor a range such as 0-3 "+
+				"(layers go from 0 to %d)", s, part, MaxLayers-1)
 		}
 		for layer := a; layer <= b; layer++ {
 			set.Add(layer)

@@ -24,7 +24,9 @@ func (u BufferUsage) String() string {
 type Buffer struct {
 	ID     uint64 // counts up per process, from 1
 	MonoNS int64
-	Base   uint64 // address in the model's process if Host, else what the device takes for one: it may be equal to one of the host
+	// Base is an address in the model's process if Host, else what the device takes for one: it may be equal to one
+	// of the host.
+	Base   uint64
 	Size   uint64 // bytes
 	Usage  BufferUsage
 	Host   bool   // its memory is the process's own, repacked weights included
@@ -96,9 +98,9 @@ type InputKind uint8
 
 // The kinds.
 const (
-	InputCells  InputKind = iota // rows that SET_ROWS writes to: per token the cell of a cache, counted over all its streams
+	InputCells  InputKind = iota // rows that SET_ROWS writes to: per token the cell of a cache, over all its streams
 	InputMask                    // per token the ranges of cells that attention may read
-	InputStates                  // recurrent memory: per sequence of the micro-batch the cell that its state is read from
+	InputStates                  // recurrent memory: per sequence of the micro-batch the cell that its state is in
 )
 
 // Input is what was read of an input tensor at the entry of an execution: its memory is used again while the graph

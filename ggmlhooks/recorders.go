@@ -12,6 +12,7 @@ type (
 	// are the run, else when that is decided, or earlier where the slots of the tensors are needed. The first such
 	// recorder of an Assembler gets them, and releases each tensor.
 	Tensors interface {
+		io.Closer
 		// Start begins an execution that is to be written. Undecided ones may still turn out to be set-up.
 		Start(*Execution) error
 		// Tensor takes a tensor of an execution. One that was not started is set-up: its tensors are only counted.
@@ -30,11 +31,10 @@ type (
 		End(*Execution) error
 		Resolve(Resolve) error // of the executions of a context up to a number
 	}
-	// Describer takes contexts, and each graph before its first execution.
-	Describer interface {
-		Context(*Context) error
-		Graph(*Graph) error
-	}
+	// Contexts takes contexts, before their graphs.
+	Contexts interface{ Context(*Context) error }
+	// Graphs takes each graph before its first execution.
+	Graphs interface{ Graph(*Graph) error }
 	// Retractor learns that the executions first to last of a context, recorded as undecided, were set-up.
 	Retractor interface {
 		Retract(ctx uint32, first, last uint64) error
@@ -54,7 +54,8 @@ type (
 type fanout struct {
 	decided   list[Decided]
 	live      list[Live]
-	describe  list[Describer]
+	contexts  list[Contexts]
+	graphed   list[Graphs]
 	retract   list[Retractor]
 	memory    list[Memory]
 	sampled   list[Sampled]
@@ -63,9 +64,9 @@ type fanout struct {
 
 func newFanout(recorders ...io.Closer) fanout {
 	return fanout{
-		decided: listOf[Decided](recorders), live: listOf[Live](recorders), describe: listOf[Describer](recorders),
-		retract: listOf[Retractor](recorders), memory: listOf[Memory](recorders), sampled: listOf[Sampled](recorders),
-		sequenced: listOf[Sequenced](recorders),
+		decided: listOf[Decided](recorders), live: listOf[Live](recorders), contexts: listOf[Contexts](recorders),
+		graphed: listOf[Graphs](recorders), retract: listOf[Retractor](recorders), memory: listOf[Memory](recorders),
+		sampled: listOf[Sampled](recorders), sequenced: listOf[Sequenced](recorders),
 	}
 }
 

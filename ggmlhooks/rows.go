@@ -4,13 +4,13 @@ import "slices"
 
 // llama.cpp cuts a call's batch into micro-batches and may put the rows of several sequences in another order. The
 // graph's inputs give each row's token and position exactly; which sequence it belongs to only the program's batch
-// says. RowMatcher joins the two.
+// says. rowMatcher joins the two.
 //
 // A micro-batch that equals the next rows of the batch, as many as a micro-batch takes or all that are left, is
 // those rows. Otherwise llama.cpp has grouped rows by sequence, and which it takes first is known: see split. Where
 // that does not fit either, each row takes the first unused row of the batch with its token and position, one that
 // continues the sequence of the row before it going first.
-type RowMatcher struct {
+type rowMatcher struct {
 	// UBatch is the most rows that the context's micro-batches have; 0 = unknown.
 	UBatch int
 	// Grouped says that micro-batches always are grouped by sequence, as recurrent memory wants it: then that is
@@ -26,7 +26,7 @@ type RowMatcher struct {
 type rowKey struct{ token, pos int32 }
 
 // Reset starts a new call. rows is copied, its sequence lists are not.
-func (m *RowMatcher) Reset(rows []CallRow) {
+func (m *rowMatcher) Reset(rows []CallRow) {
 	m.rows = append(m.rows[:0], rows...)
 	m.used = append(m.used[:0], make([]bool, len(rows))...)
 	m.cursor = 0
@@ -34,11 +34,11 @@ func (m *RowMatcher) Reset(rows []CallRow) {
 }
 
 // Row returns row i of the call.
-func (m *RowMatcher) Row(i int32) *CallRow { return &m.rows[i] }
+func (m *rowMatcher) Row(i int32) *CallRow { return &m.rows[i] }
 
 // Match appends to dst, for each row of a micro-batch, the number of the batch's row that it is, or -1. pos may be
 // empty.
-func (m *RowMatcher) Match(dst []int32, tokens, pos []int32) []int32 {
+func (m *rowMatcher) Match(dst []int32, tokens, pos []int32) []int32 {
 	if m.Grouped {
 		if dst, ok := m.split(dst, tokens, pos); ok {
 			return dst
@@ -72,7 +72,7 @@ func at(pos []int32, i int) int32 {
 }
 
 // follows reports whether the micro-batch is the next rows of the batch, in its order.
-func (m *RowMatcher) follows(tokens, pos []int32) bool {
+func (m *rowMatcher) follows(tokens, pos []int32) bool {
 	left := len(m.rows) - m.cursor
 	if len(tokens) > left || m.UBatch > 0 && len(tokens) != m.UBatch && len(tokens) != left {
 		return false
@@ -88,7 +88,7 @@ func (m *RowMatcher) follows(tokens, pos []int32) bool {
 
 func samePos(a, b int32) bool { return a == b || a == PosAuto || b == PosAuto }
 
-func (m *RowMatcher) index() {
+func (m *rowMatcher) index() {
 	if m.places != nil {
 		return
 	}
@@ -101,12 +101,12 @@ func (m *RowMatcher) index() {
 	}
 }
 
-func (m *RowMatcher) unused(key rowKey) []int32 {
+func (m *rowMatcher) unused(key rowKey) []int32 {
 	return slices.DeleteFunc(m.places[key], func(i int32) bool { return m.used[i] })
 }
 
 // pick takes a row with token and position out of the index.
-func (m *RowMatcher) pick(token, pos, before int32) int32 {
+func (m *rowMatcher) pick(token, pos, before int32) int32 {
 	key := rowKey{token, pos}
 	places := m.unused(key)
 	if len(places) == 0 {

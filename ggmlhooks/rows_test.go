@@ -48,7 +48,7 @@ func TestRowMatcher(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			m := RowMatcher{UBatch: 512}
+			m := rowMatcher{UBatch: 512}
 			if strings.HasPrefix(test.name, "in order") {
 				m.UBatch = 2
 			}
@@ -67,7 +67,7 @@ func TestRowMatcher(t *testing.T) {
 func TestGroupedRows(t *testing.T) {
 	rows := callRows([3]int32{1, 0, 1}, [3]int32{2, 0, 2}, [3]int32{2, 1, 1}, [3]int32{3, 1, 2})
 	for grouped, want := range map[bool][]int32{false: {0, 1, 2, 3}, true: {0, 2, 1, 3}} {
-		m := RowMatcher{UBatch: 512, Grouped: grouped}
+		m := rowMatcher{UBatch: 512, Grouped: grouped}
 		m.Reset(rows)
 		if got := m.Match(nil, []int32{1, 2, 2, 3}, nil); !slices.Equal(got, want) {
 			t.Errorf("grouped %v: rows %v, want %v", grouped, got, want)

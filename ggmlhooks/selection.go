@@ -5,9 +5,11 @@ type AttentionMode uint8
 
 // The attention modes. The numbers are shared with cgo/tap.
 const (
-	AttentionNone  AttentionMode = iota // no attention maps
-	AttentionKeep                       // flash attention stays: post-RoPE Q and written K rows, mask and cells; readers recompute the map
-	AttentionExact                      // flash attention is turned off: the soft-max of the run itself
+	AttentionNone AttentionMode = iota // no attention maps
+	// AttentionKeep keeps flash attention: post-RoPE Q and written K rows, mask and cells, of which readers recompute
+	// the map.
+	AttentionKeep
+	AttentionExact // flash attention is turned off: the soft-max of the run itself
 )
 
 var attentionNames = [...]string{"", "keep", "exact"}

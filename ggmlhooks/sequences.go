@@ -36,9 +36,11 @@ type sequence struct {
 	encoded   bool // its last row was an encoder's
 	output    bool // its last row was an output row
 	last      int32
-	tail      []place // the prompt's last token, if it was an output token, and what was generated after it, as far as it is in the memory
-	generates int     // of tail, the first that was generated
-	redo      *place  // the first of tail that was removed since the sequence's last row
+	// tail is the prompt's last token, if it was an output token, and what was generated after it, as far as it is in
+	// the memory.
+	tail      []place
+	generates int    // of tail, the first that was generated
+	redo      *place // the first of tail that was removed since the sequence's last row
 }
 
 type place struct{ pos, token int32 }
@@ -102,7 +104,8 @@ func (s *sequence) restore() {
 
 // copyOf makes the sequence go on where another one is.
 func (s *sequence) copyOf(from *sequence) {
-	s.cut, s.output, s.last, s.redo, s.tail, s.generates = true, from.output, from.last, nil, append(s.tail[:0], from.tail...), from.generates
+	s.cut, s.output, s.last, s.redo = true, from.output, from.last, nil
+	s.tail, s.generates = append(s.tail[:0], from.tail...), from.generates
 }
 
 // position is where a row stands: as the graph has it, else as the program wrote it, else where llama.h says that
@@ -161,7 +164,7 @@ type turn struct {
 	redone        bool
 }
 
-// SequenceTracker finds for each token row what it was for and to which request of its sequence it belongs. llama.h
+// sequenceTracker finds for each token row what it was for and to which request of its sequence it belongs. llama.h
 // knows neither, so both are inferred, from what the program does to its sequences and from which results it asks
 // for.
 //
@@ -172,7 +175,7 @@ type turn struct {
 //
 // A request begins when the program sets the sequence's sampler; where it never does, with a prompt after generated
 // tokens or after cells of the sequence were removed.
-type SequenceTracker struct {
+type sequenceTracker struct {
 	seqs          map[int32]*sequence
 	turns         map[int32]*turn
 	read, accepts bool
@@ -180,9 +183,9 @@ type SequenceTracker struct {
 }
 
 // Forget makes the tracker new: what the context did was set-up.
-func (t *SequenceTracker) Forget() { clear(t.seqs) }
+func (t *sequenceTracker) Forget() { clear(t.seqs) }
 
-func (t *SequenceTracker) sequence(number int32) *sequence {
+func (t *sequenceTracker) sequence(number int32) *sequence {
 	if t.seqs == nil {
 		t.seqs, t.turns = map[int32]*sequence{}, map[int32]*turn{}
 	}
@@ -195,7 +198,7 @@ func (t *SequenceTracker) sequence(number int32) *sequence {
 }
 
 // Reset starts a new call of the context.
-func (t *SequenceTracker) Reset(c *Call) {
+func (t *sequenceTracker) Reset(c *Call) {
 	clear(t.turns)
 	t.read, t.accepts, t.encoder = c.Read || c.Accepts, c.Accepts, c.Kind == CallEncode
 	for i := range c.Rows {
@@ -214,7 +217,7 @@ func (t *SequenceTracker) Reset(c *Call) {
 }
 
 // Change takes in what the program did to sequences.
-func (t *SequenceTracker) Change(c *SeqChange) {
+func (t *sequenceTracker) Change(c *SeqChange) {
 	switch c.Kind {
 	case SeqSampler:
 		s := t.sequence(c.Seq)
@@ -246,7 +249,7 @@ func (t *SequenceTracker) Change(c *SeqChange) {
 
 // Take takes in a row of the call that the graph has at pos (PosAuto where it has no positions). It returns the row
 // with position, sequences, phase and request, and appends the requests that begin with it to begun.
-func (t *SequenceTracker) Take(begun []RequestBegin, row *CallRow, pos int32) (Row, []RequestBegin) {
+func (t *sequenceTracker) Take(begun []RequestBegin, row *CallRow, pos int32) (Row, []RequestBegin) {
 	first, now := t.seqs[row.Seqs[0]], t.turns[row.Seqs[0]]
 	pos = first.position(row, pos)
 	if now.phase == PhaseUnknown {
@@ -268,6 +271,6 @@ func (t *SequenceTracker) Take(begun []RequestBegin, row *CallRow, pos int32) (R
 }
 
 // chosen reports whether the rows that a sequence brings, of which this is the first, were generated.
-func (t *SequenceTracker) chosen(s *sequence, now *turn, pos int32) bool {
+func (t *sequenceTracker) chosen(s *sequence, now *turn, pos int32) bool {
 	return t.read && pos > 0 && s.output && (now.rows == 1 || t.accepts && now.outputs == now.rows || now.redone)
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// track drives a SequenceTracker by a script, a line a step:
+// track drives a sequenceTracker by a script, a line a step:
 //
 //	SEQ@POS IDS            a call of rows; an id with ! is an output row; several sequences' rows are parted by |
 //	read, accept           before the call that follows
@@ -15,7 +15,7 @@ import (
 // and returns what each row was: p or d for its phase, and its request; with the cause where one begins.
 func track(t *testing.T, script string) string {
 	t.Helper()
-	var tracker SequenceTracker
+	var tracker sequenceTracker
 	var out []string
 	var call Call
 	for line := range strings.Lines(script) {
@@ -86,7 +86,7 @@ func callOf(t *testing.T, line string) (rows []CallRow) {
 	return rows
 }
 
-func labels(tracker *SequenceTracker, rows []CallRow) string {
+func labels(tracker *sequenceTracker, rows []CallRow) string {
 	var words []string
 	for i := range rows {
 		row, begun := tracker.Take(nil, &rows[i], rows[i].Pos)
@@ -251,7 +251,7 @@ func TestSequenceTracker(t *testing.T) {
 
 // A row of several sequences is one of each of them.
 func TestSharedRows(t *testing.T) {
-	var tracker SequenceTracker
+	var tracker sequenceTracker
 	shared := []CallRow{{Token: 1, Seqs: []int32{0, 1}}, {Token: 2, Pos: 1, Seqs: []int32{0, 1}, Output: true}}
 	tracker.Reset(&Call{Rows: shared})
 	if got := labels(&tracker, shared); got != "p0:first:first p0" {
@@ -266,7 +266,7 @@ func TestSharedRows(t *testing.T) {
 
 // A row stands where its graph says, else where the program says, else behind the sequence's last.
 func TestPositions(t *testing.T) {
-	var tracker SequenceTracker
+	var tracker sequenceTracker
 	step := func(program, graph int32) Row {
 		rows := []CallRow{{Pos: program, Seqs: []int32{0}, Output: true}}
 		tracker.Reset(&Call{Rows: rows, Accepts: true})
@@ -297,7 +297,7 @@ func TestPositions(t *testing.T) {
 
 // Only so much is remembered of what was generated; what was forgotten is a prompt when it is removed.
 func TestLongTail(t *testing.T) {
-	var tracker SequenceTracker
+	var tracker sequenceTracker
 	step := func(pos int32) string {
 		rows := []CallRow{{Token: pos, Pos: pos, Seqs: []int32{0}, Output: true}}
 		tracker.Reset(&Call{Rows: rows, Accepts: true})

@@ -12,7 +12,7 @@ type group struct {
 // common, in the order in which the batch brings them, each with the same number of rows. A memory with one stream
 // per sequence takes consecutive sequences alone. Where the tokens are others, it appends nothing and returns
 // false. (What a split by sequence makes is the first set alone.)
-func (m *RowMatcher) split(dst, tokens, pos []int32) ([]int32, bool) {
+func (m *rowMatcher) split(dst, tokens, pos []int32) ([]int32, bool) {
 	start := len(dst)
 	for _, consecutive := range []bool{false, true} {
 		groups := m.groups(consecutive, len(tokens))
@@ -20,7 +20,8 @@ func (m *RowMatcher) split(dst, tokens, pos []int32) ([]int32, bool) {
 			if n == 0 || n > len(groups) || len(tokens)%n != 0 {
 				continue
 			}
-			if dst = appendEqual(dst[:start], groups[:n], len(tokens)/n); len(dst) == start+len(tokens) && m.same(dst[start:], tokens, pos) {
+			dst = appendEqual(dst[:start], groups[:n], len(tokens)/n)
+			if len(dst) == start+len(tokens) && m.same(dst[start:], tokens, pos) {
 				for _, row := range dst[start:] {
 					m.used[row] = true
 				}
@@ -32,7 +33,7 @@ func (m *RowMatcher) split(dst, tokens, pos []int32) ([]int32, bool) {
 }
 
 // groups gathers the unused rows, at most n of each set of sequences.
-func (m *RowMatcher) groups(consecutive bool, n int) (groups []group) {
+func (m *rowMatcher) groups(consecutive bool, n int) (groups []group) {
 	for i := range m.rows {
 		if m.used[i] {
 			continue
@@ -69,7 +70,7 @@ func appendEqual(dst []int32, groups []group, each int) []int32 {
 }
 
 // same reports whether rows of the batch have a micro-batch's tokens and positions.
-func (m *RowMatcher) same(rows, tokens, pos []int32) bool {
+func (m *rowMatcher) same(rows, tokens, pos []int32) bool {
 	for i, row := range rows {
 		if m.rows[row].Token != tokens[i] || !samePos(m.rows[row].Pos, at(pos, i)) {
 			return false

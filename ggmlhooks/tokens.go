@@ -21,7 +21,7 @@ type TokenKind uint8
 // The forms of a TokenRule.
 const (
 	TokenAll   TokenKind = iota // every token
-	TokenLast                   // the tokens whose logits the program asked for: the last of a prompt, each generated one
+	TokenLast                   // whose logits the program asked for: the last of a prompt, each generated one
 	TokenRange                  // indices First ≤ i < End
 	TokenEvery                  // indices divisible by Step
 )
@@ -57,7 +57,8 @@ func parseTokenRange(s string) (TokenRule, error) {
 	}
 	if to != "" {
 		if rule.End, err = strconv.ParseInt(to, 10, 64); err != nil || rule.End <= rule.First {
-			return TokenRule{}, fmt.Errorf("token rule %q: B in A:B must be a whole number above A (B itself is left out)", s)
+			return TokenRule{}, fmt.Errorf("token rule %q: B in A:B must be a whole number above A "+
+				"(B itself is left out)", s)
 		}
 	}
 	return rule, nil

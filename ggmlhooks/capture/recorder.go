@@ -71,9 +71,6 @@ func (r *Recorder) Use() Use {
 	return use
 }
 
-// Context does nothing: whoever keeps metadata listens for itself.
-func (r *Recorder) Context(*ggmlhooks.Context) error { return nil }
-
 // Graph works out what each packet of a node repeats.
 func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 	known := newGraph(g)
@@ -175,15 +172,15 @@ func (r *Recorder) Settle(x *ggmlhooks.Execution) error {
 
 // Commit marks what turned out to be set-up after it was written, and hands on the tokens before a number.
 func (r *Recorder) Commit(before int64) error {
-	var errs []error
+	if r.refusing {
+		return nil
+	}
+	var failed error
 	for _, resolution := range r.resolutions {
-		errs = append(errs, r.o.Stream.AppendResolution(resolution))
+		failed = errors.Join(failed, r.o.Stream.AppendResolution(resolution))
 	}
 	r.resolutions = r.resolutions[:0]
-	if r.refusing {
-		return errors.Join(append(errs, r.tokens.flush(before))...)
-	}
-	return errors.Join(errors.Join(errs...), r.tokens.flush(before), r.o.Stream.Commit())
+	return errors.Join(failed, r.tokens.flush(before), r.o.Stream.Commit())
 }
 
 // Record counts the time that a device took behind the end of an execution. One that is recorded undecided counts as

@@ -68,7 +68,10 @@ func newBench(t *testing.T, o Options) *bench {
 	b.recorder = NewRecorder(o)
 	b.Assembler = ggmlhooks.NewAssembler(0, b.recorder)
 	b.check(b.Graph(&ggmlhooks.Graph{ID: 1, Tokens: 1, Nodes: []ggmlhooks.Node{
-		{Name: "l_out-0", Op: "ADD", Occurrence: 1, Wanted: true, Computed: true, Alias: -1, Rows: ggmlhooks.RowsTokens, RowDim: 1, NE: [4]int64{1, 2, 1, 1}},
+		{
+			Name: "l_out-0", Op: "ADD", Occurrence: 1, Wanted: true, Computed: true, Alias: -1,
+			Rows: ggmlhooks.RowsTokens, RowDim: 1, NE: [4]int64{1, 2, 1, 1},
+		},
 	}}))
 	return b
 }
@@ -86,7 +89,10 @@ func (b *bench) decode(provisional, read bool, ids ...int32) {
 	b.call++
 	b.exec++
 	call := ggmlhooks.Call{Number: b.call, Read: read}
-	e := ggmlhooks.Exec{Number: b.exec, Graph: 1, Call: b.call, TokenFirst: b.next, Provisional: provisional, Captured: true, MonoNS: int64(b.exec) * 100}
+	e := ggmlhooks.Exec{
+		Number: b.exec, Graph: 1, Call: b.call, TokenFirst: b.next, Provisional: provisional, Captured: true,
+		MonoNS: int64(b.exec) * 100,
+	}
 	for i, id := range ids {
 		pos := int32(b.next) + int32(i)
 		call.Rows = append(call.Rows, ggmlhooks.CallRow{Token: id, Pos: pos, Seqs: []int32{0}, Output: i == len(ids)-1})
@@ -102,7 +108,8 @@ func (b *bench) decode(provisional, read bool, ids ...int32) {
 		For: ggmlhooks.ForStream, Data: make([]byte, 4*len(ids)), Release: func() { b.open-- },
 	}))
 	b.check(b.ExecEnd(ggmlhooks.ExecEnd{
-		Number: b.exec, MonoNS: int64(b.exec)*100 + 50, Selected: ggmlhooks.Count{Packets: 1, Bytes: 4 * uint64(len(ids))}, OwnNS: 3, WaitNS: 2, Cuts: 5, CutNS: int64(b.exec % 3 * 100),
+		Number: b.exec, MonoNS: int64(b.exec)*100 + 50, OwnNS: 3, WaitNS: 2, Cuts: 5, CutNS: int64(b.exec % 3 * 100),
+		Selected: ggmlhooks.Count{Packets: 1, Bytes: 4 * uint64(len(ids))},
 	}))
 }
 
@@ -133,11 +140,18 @@ func TestWarmUpIsDropped(t *testing.T) {
 	b.resolve(false)
 	b.decode(false, true, 7)
 	b.check(b.Finish())
-	b.want("exec 2 rows 2 prefill", "packet l_out-0 exec 2 tokens 0+2 prefill", "token 0 id 5 prefill", "token 1 id 6 prefill",
-		"exec 3 rows 1 decode", "packet l_out-0 exec 3 tokens 2+1 decode", "token 2 id 7 decode")
+	b.want("exec 2 rows 2 prefill", "packet l_out-0 exec 2 tokens 0+2 prefill", "token 0 id 5 prefill",
+		"token 1 id 6 prefill", "exec 3 rows 1 decode", "packet l_out-0 exec 3 tokens 2+1 decode", "token 2 id 7 decode")
 	use := b.recorder.Use()
-	if use.Setup.Discarded != (ggmlhooks.Count{Packets: 1, Bytes: 8}) || use.Setup.Selected != use.Setup.Discarded || use.Setup.OwnNS != 3 ||
-		use.Run.Selected != (ggmlhooks.Count{Packets: 2, Bytes: 12}) || use.Run.Written != use.Run.Selected || use.Run.WaitNS != 4 || use.Run.Cuts != 10 || use.Setup.Cuts != 5 || use.CutNS != 200 || use.Rows[ggmlhooks.PhaseSetup] != 2 || use.Rows[ggmlhooks.PhaseDecode] != 1 || use.NS[ggmlhooks.PhaseSetup] != 50 {
+	discarded, written := ggmlhooks.Count{Packets: 1, Bytes: 8}, ggmlhooks.Count{Packets: 2, Bytes: 12}
+	if s := use.Setup; s.Discarded != discarded || s.Selected != discarded || s.OwnNS != 3 || s.Cuts != 5 {
+		t.Errorf("set-up %+v", s)
+	}
+	if r := use.Run; r.Selected != written || r.Written != written || r.WaitNS != 4 || r.Cuts != 10 {
+		t.Errorf("run %+v", r)
+	}
+	if use.CutNS != 200 || use.Rows[ggmlhooks.PhaseSetup] != 2 || use.Rows[ggmlhooks.PhaseDecode] != 1 ||
+		use.NS[ggmlhooks.PhaseSetup] != 50 {
 		t.Errorf("use %+v", use)
 	}
 }
@@ -171,7 +185,8 @@ func TestRequests(t *testing.T) {
 	b.check(b.SeqChange(&ggmlhooks.SeqChange{Ctx: 7, Kind: ggmlhooks.SeqSampler}))
 	b.decode(false, true, 7)
 	want := []ggmlhooks.RequestBegin{
-		{Number: 0}, {Number: 0}, {Number: 1, Cause: ggmlhooks.RequestSampler}, {Number: 2, Cause: ggmlhooks.RequestSampler},
+		{Number: 0}, {Number: 0},
+		{Number: 1, Cause: ggmlhooks.RequestSampler}, {Number: 2, Cause: ggmlhooks.RequestSampler},
 	}
 	if !slices.Equal(b.script.begun, want) {
 		t.Errorf("begun: %+v, want %+v", b.script.begun, want)
@@ -190,10 +205,14 @@ func TestMixedBatches(t *testing.T) {
 		b.call++
 		b.exec++
 		call := ggmlhooks.Call{Number: b.call, Read: true}
-		e := ggmlhooks.Exec{Number: b.exec, Graph: 1, Call: b.call, TokenFirst: b.next, MonoNS: int64(b.exec) * 100, Tokens: tokens}
+		e := ggmlhooks.Exec{
+			Number: b.exec, Graph: 1, Call: b.call, TokenFirst: b.next, MonoNS: int64(b.exec) * 100, Tokens: tokens,
+		}
 		next := map[int32]int32{0: int32(b.next)}
 		for i, seq := range seqs {
-			call.Rows = append(call.Rows, ggmlhooks.CallRow{Token: tokens[i], Pos: next[seq], Seqs: []int32{seq}, Output: i == 0 || i == len(seqs)-1})
+			call.Rows = append(call.Rows, ggmlhooks.CallRow{
+				Token: tokens[i], Pos: next[seq], Seqs: []int32{seq}, Output: i == 0 || i == len(seqs)-1,
+			})
 			e.Pos = append(e.Pos, next[seq])
 			next[seq]++
 		}
@@ -222,7 +241,10 @@ func TestTokensOfContextsInOrder(t *testing.T) {
 		b.check(b.Graph(&ggmlhooks.Graph{ID: uint64(ctx) + 2, Ctx: ctx + 1, Tokens: 1}))
 	}
 	one := func(ctx uint32, exec uint64, token int64, provisional bool) {
-		b.check(b.Exec(&ggmlhooks.Exec{Number: exec, Graph: uint64(ctx) + 1, Ctx: ctx, TokenFirst: token, Tokens: []int32{int32(token)}, Provisional: provisional}))
+		b.check(b.Exec(&ggmlhooks.Exec{
+			Number: exec, Graph: uint64(ctx) + 1, Ctx: ctx, TokenFirst: token, Tokens: []int32{int32(token)},
+			Provisional: provisional,
+		}))
 	}
 	end := func(exec uint64) { b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: exec})) }
 	one(0, 1, 0, true)
@@ -262,8 +284,10 @@ func TestHoldBound(t *testing.T) {
 		t.Errorf("%d tensors held; written above the bound: %q", b.open, b.script.events)
 	}
 	b.resolve(false)
-	b.want("exec 1 rows 1 prefill", "packet l_out-0 exec 1 tokens 0+1 prefill", "exec 2 rows 1 prefill", "packet l_out-0 exec 2 tokens 1+1 prefill",
-		"exec 3 rows 1 prefill", "packet l_out-0 exec 3 tokens 2+1 prefill", "token 0 id 9 prefill", "token 1 id 9 prefill", "token 2 id 9 prefill")
+	b.want("exec 1 rows 1 prefill", "packet l_out-0 exec 1 tokens 0+1 prefill",
+		"exec 2 rows 1 prefill", "packet l_out-0 exec 2 tokens 1+1 prefill",
+		"exec 3 rows 1 prefill", "packet l_out-0 exec 3 tokens 2+1 prefill",
+		"token 0 id 9 prefill", "token 1 id 9 prefill", "token 2 id 9 prefill")
 }
 
 func TestModelKilledUndecided(t *testing.T) {
@@ -296,7 +320,8 @@ func TestFailureReleasesEverything(t *testing.T) {
 	if b.open != 0 {
 		t.Errorf("%d captures were not released", b.open)
 	}
-	if use := b.recorder.Use(); use.Run.Refused != (ggmlhooks.Count{Packets: 2, Bytes: 8}) || use.Run.Selected != use.Run.Refused {
+	refused := ggmlhooks.Count{Packets: 2, Bytes: 8}
+	if use := b.recorder.Use(); use.Run.Refused != refused || use.Run.Selected != refused {
 		t.Errorf("%+v", use)
 	}
 }
@@ -316,22 +341,27 @@ func TestUnannounced(t *testing.T) {
 func TestSampledSlices(t *testing.T) {
 	var kept []byte
 	var packet stream.Packet
-	b := newBench(t, Options{Selection: ggmlhooks.Selection{Granularity: ggmlhooks.SampledSlices, SamplingRate: 0.25, Seed: 11}})
+	selection := ggmlhooks.Selection{Granularity: ggmlhooks.SampledSlices, SamplingRate: 0.25, Seed: 11}
+	b := newBench(t, Options{Selection: selection})
 	b.recorder.o.Stream = &grab{b.script, &packet, &kept}
 	b.check(b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, TokenFirst: 0, Tokens: []int32{1}, Pos: []int32{0}}))
 	data := make([]byte, 40*4)
 	for i := range data {
 		data[i] = byte(i / 4)
 	}
-	b.check(b.Capture(&ggmlhooks.Capture{Exec: 1, Graph: 1, NE: [4]int64{40, 1, 1, 1}, RowCount: 1, Blocks: 1, For: ggmlhooks.ForStream, Data: data, Release: func() {}}))
+	b.check(b.Capture(&ggmlhooks.Capture{
+		Exec: 1, Graph: 1, NE: [4]int64{40, 1, 1, 1}, RowCount: 1, Blocks: 1, For: ggmlhooks.ForStream, Data: data,
+		Release: func() {},
+	}))
 	var want []byte
-	for _, i := range label.SampleIndices(nil, packet.SampleSeed, packet.SampleTotal, ggmlhooks.SampleSize(packet.SampleTotal, 0.25)) {
+	keep := ggmlhooks.SampleSize(packet.SampleTotal, 0.25)
+	for _, i := range label.SampleIndices(nil, packet.SampleSeed, packet.SampleTotal, keep) {
 		want = append(want, data[i*4:i*4+4]...)
 	}
 	if packet.SampleTotal != 40 || len(kept) != 40 || !slices.Equal(kept, want) {
 		t.Errorf("kept %v of %d, want %v", kept, packet.SampleTotal, want)
 	}
-	if packet.SampleSeed != ggmlhooks.SampleSeed(11, 1, 0, 0) { // of the run's seed, the execution, node and row, and nothing else
+	if packet.SampleSeed != ggmlhooks.SampleSeed(11, 1, 0, 0) { // run's seed, execution, node and row, nothing else
 		t.Errorf("seed %d", packet.SampleSeed)
 	}
 }
@@ -390,7 +420,9 @@ func TestRefuse(t *testing.T) {
 		}
 		sum := use.Run.Written
 		sum.Add(use.Run.Refused)
-		if use.Run.Refused != refused || use.Setup.Discarded != discards || use.Run.Selected != sum || use.Rows[ggmlhooks.PhaseDecode]+use.Rows[ggmlhooks.PhasePrefill] != map[bool]int64{true: 2, false: 4}[discarded] {
+		rows := use.Rows[ggmlhooks.PhaseDecode] + use.Rows[ggmlhooks.PhasePrefill]
+		if use.Run.Refused != refused || use.Setup.Discarded != discards || use.Run.Selected != sum ||
+			rows != map[bool]int64{true: 2, false: 4}[discarded] {
 			t.Errorf("discarded %v: %+v", discarded, use)
 		}
 	}
@@ -408,7 +440,8 @@ func TestLossesOfSetup(t *testing.T) {
 		b.check(b.Resolve(ggmlhooks.Resolve{Exec: exec, Discarded: exec == 1}))
 	}
 	use := b.recorder.Use()
-	if use.Setup.Losses["pool_full"] != (ggmlhooks.Count{Packets: 1, Bytes: 8}) || use.Run.Losses["pool_full"] != (ggmlhooks.Count{Packets: 2, Bytes: 16}) {
+	if use.Setup.Losses["pool_full"] != (ggmlhooks.Count{Packets: 1, Bytes: 8}) ||
+		use.Run.Losses["pool_full"] != (ggmlhooks.Count{Packets: 2, Bytes: 16}) {
 		t.Errorf("%+v and %+v", use.Setup, use.Run)
 	}
 }

@@ -12,7 +12,9 @@ func TestDeviceTime(t *testing.T) {
 	b := newBench(t, Options{})
 	run := func(exec uint64, at, end int64, provisional bool) {
 		t.Helper()
-		b.check(b.Exec(&ggmlhooks.Exec{Number: exec, Graph: 1, MonoNS: at, TokenFirst: b.next, Tokens: []int32{1}, Provisional: provisional}))
+		b.check(b.Exec(&ggmlhooks.Exec{
+			Number: exec, Graph: 1, MonoNS: at, TokenFirst: b.next, Tokens: []int32{1}, Provisional: provisional,
+		}))
 		b.next++
 		b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: exec, MonoNS: end, Async: true}))
 	}
@@ -29,11 +31,20 @@ func TestDeviceTime(t *testing.T) {
 	b.next = 0
 	run(3, 1000, 1010, false)
 	run(4, 1020, 1030, false)
-	done(3, 1500) // not the newest one: of another scheduler
+	done(3, 1500) // not the newest one: the next was handed over at 1020
 	done(4, 2000)
 	done(4, 9000) // reported once
 	use := b.recorder.Use()
-	if use.NS[ggmlhooks.PhaseSetup] != 50+30 || use.NS[ggmlhooks.PhasePrefill]+use.NS[ggmlhooks.PhaseDecode] != 1000 || use.LastNS != 2000 {
+	ran := use.NS[ggmlhooks.PhasePrefill] + use.NS[ggmlhooks.PhaseDecode]
+	if use.NS[ggmlhooks.PhaseSetup] != 50+30 || ran != 1000 || use.LastNS != 2000 {
 		t.Errorf("%+v", use)
+	}
+	for i := range int64(100) { // a long prompt, which nobody waits for until it is computed
+		run(uint64(5+i), 10000+10*i, 10001+10*i, false)
+	}
+	done(104, 12000)
+	use = b.recorder.Use()
+	if ran := use.NS[ggmlhooks.PhasePrefill] + use.NS[ggmlhooks.PhaseDecode]; ran != 1000+2000 {
+		t.Errorf("%d ns, with 2000 more than before", ran)
 	}
 }

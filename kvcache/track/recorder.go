@@ -76,9 +76,6 @@ func (r *Recorder) context(number uint32) *context {
 	return x
 }
 
-// Context does nothing: caches are found in graphs.
-func (r *Recorder) Context(*ggmlhooks.Context) error { return nil }
-
 // Buffer does nothing: the tensors of caches name their buffers.
 func (r *Recorder) Buffer(*ggmlhooks.Buffer) error { return nil }
 

@@ -122,9 +122,6 @@ func (r *Recorder) place(t memtrace.Tensor) *memtrace.Region {
 	return region
 }
 
-// Context says nothing that is needed here.
-func (r *Recorder) Context(*ggmlhooks.Context) error { return nil }
-
 // Graph finds the regions of a graph's tensors. Of the one before it, of the same context, nothing new will come.
 func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 	if r.stale {
