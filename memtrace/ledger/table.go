@@ -34,6 +34,7 @@ type Table struct {
 	err   atomic.Pointer[error] // the first
 	kept  atomic.Int64
 	lost  atomic.Int64
+	bytes atomic.Int64
 	given atomic.Int64
 	mu    sync.Mutex
 	about []func() (key, value string)
@@ -102,6 +103,9 @@ func (t *Table) About(f func() (key, value string)) {
 // Rows is how many rows are on the disk in parts that are complete, and how many were lost.
 func (t *Table) Rows() (kept, lost int64) { return t.kept.Load(), t.lost.Load() }
 
+// Bytes is how large the parts are whose rows are safe.
+func (t *Table) Bytes() int64 { return t.bytes.Load() }
+
 // Pending is how many rows were given that are in no complete part: some of them are written, some are packed and wait.
 func (t *Table) Pending() int64 {
 	kept, lost := t.Rows()
@@ -161,6 +165,7 @@ func (t *Table) pack() {
 			kept, lost := parts.Rows()
 			t.kept.Store(kept)
 			t.lost.Store(lost)
+			t.bytes.Store(parts.Bytes())
 		}
 	}
 }
@@ -193,6 +198,7 @@ func (t *Table) finish(parts *table.Parts) {
 	kept, lost := parts.Rows()
 	t.kept.Store(kept)
 	t.lost.Store(lost)
+	t.bytes.Store(parts.Bytes())
 }
 
 // ErrClosed occurs when rows come behind a writer's end.

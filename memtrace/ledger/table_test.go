@@ -169,6 +169,9 @@ func TestRowsOfSeveral(t *testing.T) {
 	if kept, lost := all.Rows(); kept != 2*n || lost != 0 || all.Pending() != 0 {
 		t.Errorf("%d rows kept, %d lost", kept, lost)
 	}
+	if size := f.files[rundir.TraceName].Len(); all.Bytes() != int64(size) {
+		t.Errorf("%d bytes, and the file has %d", all.Bytes(), size)
+	}
 	next := map[string]int64{}
 	for _, r := range rows {
 		i := next[r.op]

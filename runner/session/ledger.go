@@ -42,9 +42,9 @@ type accessUse struct {
 	Source string `json:"source"`
 }
 
-func (a *accesses) use(t *trace) accessUse {
-	_, lost := t.table.Rows()
-	return accessUse{Ledger: a.Doubts(), Rows: a.Rows(), Bytes: t.bytes.Load(), Lost: lost, Source: "computed"}
+func (a *accesses) use(t *ledger.Table) accessUse {
+	_, lost := t.Rows()
+	return accessUse{Ledger: a.Doubts(), Rows: a.Rows(), Bytes: t.Bytes(), Lost: lost, Source: "computed"}
 }
 
 // words say how much was recorded.

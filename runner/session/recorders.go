@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/memtrace/ledger"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -24,7 +25,7 @@ type recorders struct {
 	kv        *kv
 	regions   *regionMap
 	ledger    *accesses
-	trace     trace
+	table     *ledger.Table // of memory accesses, whoever records them
 	maps      processMaps
 	parts     []part       // what the run says of them
 	unwritten atomic.Int64 // bytes of lines that are not in files yet
@@ -99,15 +100,15 @@ func (r *recorders) open() (all []io.Closer, err error) {
 		r.parts = append(r.parts, part{words: r.regions.words})
 	}
 	if tap.Records(config.Ledger) || r.samples != nil {
-		r.trace.open(dir, r.memory)
+		r.table = ledger.NewTable(ledger.TableOptions{Folder: dir, Memory: r.memory})
 	}
 	if tap.Records(config.Ledger) {
-		r.ledger = newAccesses(r.run, r.trace.table, r.regions)
+		r.ledger = newAccesses(r.run, r.table, r.regions)
 		all = append(all, r.ledger)
-		r.parts = append(r.parts, part{"ledger", func() any { return r.ledger.use(&r.trace) }, r.ledger.words})
+		r.parts = append(r.parts, part{"ledger", func() any { return r.ledger.use(r.table) }, r.ledger.words})
 	}
 	if r.samples != nil {
-		r.samples.open(r.run, r.trace.table, r.regions)
+		r.samples.open(r.run, r.table, r.regions)
 		all = append(all, r.samples)
 		r.parts = append(r.parts, part{"memory_samples", func() any { return r.samples.use() }, r.samples.words})
 	}
@@ -150,8 +151,34 @@ func (r *recorders) Close() error {
 	return errors.Join(r.host.Close(), r.samples.Close(), r.monitor.Close())
 }
 
-// unpacked is the most that rows take that are not in the table of accesses yet.
-func (r *recorders) unpacked() int64 { return r.trace.waiting(r.samples != nil) }
+// The most bytes that a row of accesses takes, of the ledger and where samples are among them, and how many rows are
+// packed and not written yet.
+const (
+	ledgerRowBytes = 2
+	sampleRowBytes = 16
+	groupRows      = 1 << 20
+)
+
+// unpacked is the most that rows take that are not in the table of accesses yet. What is written counts in the run
+// directory.
+func (r *recorders) unpacked() int64 {
+	row := int64(ledgerRowBytes)
+	if r.samples != nil {
+		row = sampleRowBytes
+	}
+	if r.table == nil {
+		return 0
+	}
+	return min(r.table.Pending(), groupRows) * row
+}
+
+// closeTable completes the table of accesses, when its recorders are closed. What was complete before an error stays.
+func (r *recorders) closeTable() error {
+	if r.table == nil {
+		return nil
+	}
+	return r.table.Close()
+}
 
 // samplesLost reports whether samples of memory accesses are missing.
 func (r *recorders) samplesLost() bool {

@@ -328,7 +328,7 @@ func (s *sink) close() error {
 	}
 	s.files.reserve.release()
 	err = errors.Join(err, s.tee.Close(), s.others.Close(), s.files.series.wait())
-	if err := s.others.trace.close(); err != nil && count.halted == nil {
+	if err := s.others.closeTable(); err != nil && count.halted == nil {
 		count.halt(err) // the run says why it ended
 	}
 	return err
