@@ -61,12 +61,12 @@ func useSince(a, b capture.Use) capture.Use {
 // tally is the account of a stretch of the run, as the recorder counted it and as far as tensors were handed to the
 // stream.
 func (c *counter) tally(use capture.Use) *rundir.Account {
-	a := &rundir.Account{Selected: amount(use.Run.Selected), Captured: amount(use.Run.Written), Lost: []rundir.Loss{}}
+	a := &rundir.Account{Selected: rundir.Amount(use.Run.Selected), Captured: rundir.Amount(use.Run.Written), Lost: []rundir.Loss{}}
 	c.addLosses(a, &use.Run)
 	setup := rundir.Account{}
 	c.addLosses(&setup, &use.Setup)
 	a.Setup = rundir.SetupAccount{
-		Tokens: use.Rows[ggmlhooks.PhaseSetup], Discarded: amount(use.Setup.Discarded), Lost: setup.Lost,
+		Tokens: use.Rows[ggmlhooks.PhaseSetup], Discarded: rundir.Amount(use.Setup.Discarded), Lost: setup.Lost,
 		TapNS: use.Setup.OwnNS, WaitNS: use.Setup.WaitNS,
 	}
 	a.Setup.Discarded.Packets += use.Setup.Written.Packets
@@ -82,8 +82,6 @@ func (c *counter) tally(use capture.Use) *rundir.Account {
 	t.CutNS = min(t.Cuts*use.CutNS, max(0, t.WallNS-t.TapNS-t.WaitNS))
 	return a
 }
-
-func amount(c ggmlhooks.Count) rundir.Amount { return rundir.Amount(c) }
 
 // addLosses adds what the tap lost and what the recorder refused.
 func (c *counter) addLosses(a *rundir.Account, f *capture.Flow) {
@@ -116,7 +114,7 @@ func (c *counter) addUnreported(a *rundir.Account, use *capture.Use) {
 		selected := total.Minus(use.Setup.Selected)
 		a.AddLost(c.halted.cause, selected.Packets-a.Captured.Packets-lost.Packets,
 			selected.Bytes-a.Captured.Bytes-lost.Bytes)
-		a.Selected = amount(selected)
+		a.Selected = rundir.Amount(selected)
 		return
 	}
 	for _, l := range stats.Losses {

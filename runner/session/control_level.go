@@ -105,7 +105,7 @@ func (st *steering) obeySignals() {
 		case s := <-st.signals:
 			r := control.Request{Command: control.CommandDisable}
 			if s == unix.SIGUSR1 {
-				r = control.Request{Command: control.CommandLevel, Level: above(st.levels.now)}
+				r = control.Request{Command: control.CommandLevel, Level: cmp.Or(above[st.levels.now], "VERBOSE")}
 			}
 			if err := st.obey(r); err != nil {
 				fmt.Fprintf(terminal.Err, "llamatap: %v: %v\n", s, err)
@@ -116,13 +116,5 @@ func (st *steering) obeySignals() {
 	}
 }
 
-// above is the level one step up.
-func above(level string) string {
-	switch level {
-	case "":
-		return "MINIMAL"
-	case "MINIMAL":
-		return "DETAILED"
-	}
-	return "VERBOSE"
-}
+// above are the levels one step up, where that is not VERBOSE.
+var above = map[string]string{"": "MINIMAL", "MINIMAL": "DETAILED"}

@@ -57,12 +57,16 @@ func newEvents(run *run, unwritten *atomic.Int64) (*events, error) {
 	if e.gpus != nil {
 		take = e.gpus.take
 	}
-	pressure := func() string { // "": not known
-		m, err := sched.ReadMemoryPressure(os.DirFS("/"), run.pid)
-		if err != nil {
-			return ""
+	var short string // of memory; "": not known
+	var asked time.Time
+	pressure := func() string {
+		if now := time.Now(); now.Sub(asked) >= pressureEvery {
+			short, asked = "", now
+			if m, err := sched.ReadMemoryPressure(os.DirFS("/"), run.pid); err == nil {
+				short = m.Level()
+			}
 		}
-		return m.Level()
+		return short
 	}
 	e.Recorder, err = oplog.NewRecorder(oplog.Options{
 		Level: level, Lines: jsonl.Options{Create: create, Name: rundir.EventsName,
@@ -70,7 +74,7 @@ func newEvents(run *run, unwritten *atomic.Int64) (*events, error) {
 		PerSecond: tap.ResourceRate,
 		Now:       monotonic, UnixOffset: run.unixOffset(), SessionID: run.dir.ID(), Text: run.speller.text,
 		Roofline: roofline(),
-		Pressure: everySo(pressureEvery, pressure), Legacy: tap.Legacy,
+		Pressure: pressure, Legacy: tap.Legacy,
 		GPU: take,
 	})
 	if err != nil {
@@ -83,18 +87,6 @@ func newEvents(run *run, unwritten *atomic.Int64) (*events, error) {
 // pressureEvery is how long an answer of pressure counts: the kernel averages over ten seconds, and a token may
 // take less than a millisecond.
 const pressureEvery = 100 * time.Millisecond
-
-// everySo asks at most once in so much time.
-func everySo(d time.Duration, ask func() string) func() string {
-	var asked time.Time
-	var answer string
-	return func() string {
-		if now := time.Now(); now.Sub(asked) >= d {
-			answer, asked = ask(), now
-		}
-		return answer
-	}
-}
 
 // roofline is what was measured on this machine, nil where nothing was.
 func roofline() *resource.Roofline {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -92,13 +91,7 @@ type fed struct {
 	before <-chan struct{} // closed when the stream before has ended
 	ended  chan struct{}
 	begun  bool
-	held   []heldFrame // of the beginning, while the stream before goes on
-	size   int         // of what is held
-}
-
-type heldFrame struct {
-	kind byte
-	data []byte
+	held   []byte // frames of the beginning, while the stream before goes on
 }
 
 // maxHeld is how much of a stream's beginning is held. What exceeds it waits.
@@ -124,9 +117,8 @@ func (n *fed) tee() func(index bool, p []byte) {
 		if index {
 			kind = frameIndex
 		}
-		if !n.begun && !n.mayBegin() && n.size+len(p) <= maxHeld {
-			n.held = append(n.held, heldFrame{kind, slices.Clone(p)})
-			n.size += len(p)
+		if !n.begun && !n.mayBegin() && len(n.held)+len(p) <= maxHeld {
+			n.held = appendFrame(n.held, kind, p)
 			return
 		}
 		n.start()
@@ -156,9 +148,7 @@ func (n *fed) start() {
 	}
 	n.begun = true
 	n.feed.write(frameBegin, []byte(n.name))
-	for _, h := range n.held {
-		n.feed.write(h.kind, h.data)
-	}
+	n.feed.send(n.held)
 	n.held = nil
 }
 
@@ -170,13 +160,21 @@ func (n *fed) end() {
 	}
 }
 
+func appendFrame(dst []byte, kind byte, p []byte) []byte {
+	return append(binary.LittleEndian.AppendUint32(append(dst, kind), uint32(len(p))), p...)
+}
+
 func (f *feed) write(kind byte, p []byte) {
-	if f.failed.Load() != nil {
+	f.frame = appendFrame(f.frame[:0], kind, p)
+	f.send(f.frame)
+}
+
+// send writes whole frames, unless the consumer has gone.
+func (f *feed) send(frames []byte) {
+	if len(frames) == 0 || f.failed.Load() != nil {
 		return
 	}
-	f.frame = binary.LittleEndian.AppendUint32(append(f.frame[:0], kind), uint32(len(p)))
-	f.frame = append(f.frame, p...)
-	if _, err := f.to.Write(f.frame); err != nil {
+	if _, err := f.to.Write(frames); err != nil {
 		err = fmt.Errorf("--tap-sink %s: %w", f.where, cause(err))
 		f.failed.Store(&err)
 	}

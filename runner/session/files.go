@@ -95,7 +95,10 @@ func (f *files) openSegment(dir *rundir.Dir, number int,
 		return nil, err
 	}
 	g := &segment{dir: dir, base: f.counter.use(), noStream: !f.run.o.Tap.Records(config.Activations),
-		fed: f.feed.begin(dir.ID()), spelled: tokenSet{}}
+		fed: f.feed.begin(dir.ID()), spelled: tokenSet{}, elementBytes: int64(dtype.Size())}
+	if id.Bounded() {
+		g.elementBytes = int64(codec.F32.Size())
+	}
 	g.place = rundir.Segment{Name: filepath.Base(dir.Path()), Number: number, Began: time.Now().UTC()}
 	g.stream, err = open(filepath.Join(dir.Path(), StreamName), stream.Options{
 		Workers: f.run.o.Tap.Workers, Codec: id, DType: dtype, MemoryBound: bound,

@@ -39,27 +39,25 @@ func openGPUs(name string) *gpus {
 		return nil
 	}
 	g := &gpus{library: library, devices: n, last: make([]oplog.GPUReading, n), stop: make(chan struct{})}
-	g.done.Add(1)
-	go g.sample()
+	g.done.Go(g.sample)
 	return g
 }
 
 // sample is a goroutine.
 func (g *gpus) sample() {
-	defer g.done.Done()
 	tick := time.NewTicker(gpuEvery)
 	defer tick.Stop()
-	for {
+	for stopped := false; ; {
 		for device := range g.devices {
 			g.read(device)
+		}
+		if stopped {
+			return
 		}
 		select {
 		case <-tick.C:
 		case <-g.stop:
-			for device := range g.devices {
-				g.read(device)
-			}
-			return
+			stopped = true // after a last sample
 		}
 	}
 }

@@ -4,7 +4,6 @@ package session
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -19,19 +18,18 @@ import (
 // tensors. A nil one records nothing.
 type waits struct {
 	*filemap.Follower
-	collector     *filemap.Collector
-	lines, faults *hostLines // faults: nil: they are not asked for
+	collector *filemap.Collector
 }
 
 // openWaits begins to record waits.
 func (h *hostSide) openWaits(target bpf.Target, details bool) error {
-	w := &waits{lines: &hostLines{name: rundir.WaitsName}}
-	o := filemap.Options{Target: target, Line: func(l *resource.WaitLine) error { return w.lines.encode(l) }}
-	files := []*hostLines{w.lines}
+	w, lines := &waits{}, &hostLines{name: rundir.WaitsName}
+	o := filemap.Options{Target: target, Line: func(l *resource.WaitLine) error { return lines.encode(l) }}
+	files := []*hostLines{lines}
 	if details {
-		w.faults = &hostLines{name: rundir.FaultsName}
-		o.Fault = func(l *resource.FaultLine) error { return w.faults.encode(l) }
-		files = append(files, w.faults)
+		faults := &hostLines{name: rundir.FaultsName}
+		o.Fault = func(l *resource.FaultLine) error { return faults.encode(l) }
+		files = append(files, faults)
 	}
 	var err error
 	if w.collector, err = filemap.Open(o); err != nil {
@@ -68,14 +66,10 @@ func (l *hostLines) encode(v any) error {
 	return l.Append(text)
 }
 
-// Close ends the recording: the total is its last line.
+// Close ends the recording: the total is its last line. The files are closed with those of the other collectors.
 func (w *waits) Close() error {
 	if w == nil || w.collector == nil {
 		return nil
 	}
-	err := errors.Join(w.collector.Close(), w.lines.close())
-	if w.faults != nil {
-		err = errors.Join(err, w.faults.close())
-	}
-	return err
+	return w.collector.Close()
 }

@@ -62,11 +62,3 @@ func machineOf(level string, tap *config.Tap) collect.Machine {
 func followsCells(tap *config.Tap) bool {
 	return tap.KV || tap.ResourceLevel == "DETAILED" || tap.ResourceLevel == "VERBOSE"
 }
-
-// startWish is what the tap captures and reports from the start on; b is what there is of a resumed run.
-func startWish(tap *config.Tap, b *before) collect.Wish {
-	return collect.Wish{
-		Selection: b.selection(tap), MapsAlone: tap.AttentionAlone(), Off: tap.StartOff || !tap.Records(config.Activations),
-		Machine: machineOf(tap.ResourceLevel, tap),
-	}
-}

@@ -12,22 +12,8 @@ import (
 
 // output is where the recorder's packets and tokens go: the segment that is written now.
 type output struct {
-	files        *files
-	requests     map[requestKey]ggmlhooks.RequestBegin // newest of every sequence
-	elementBytes int64                                 // of an F32 element as it is stored
-}
-
-func newOutput(f *files) (*output, error) {
-	o := &output{files: f, requests: map[requestKey]ggmlhooks.RequestBegin{}}
-	dtype, err := codec.ParseDType(f.run.o.Tap.DType)
-	if err != nil {
-		return nil, err
-	}
-	o.elementBytes = int64(dtype.Size())
-	if id, err := codec.Parse(f.run.o.Tap.Codec); err == nil && id.Bounded() {
-		o.elementBytes = int64(codec.F32.Size())
-	}
-	return o, nil
+	files    *files
+	requests map[requestKey]ggmlhooks.RequestBegin // newest of every sequence
 }
 
 // Append passes a packet on, if the disk may take it.
@@ -35,7 +21,7 @@ func (o *output) Append(p *stream.Packet, data []byte, release func()) error {
 	g := o.files.current
 	raw := int64(len(data))
 	if codec.DTypeOf(p.SrcType) == codec.F32 {
-		raw = raw / 4 * o.elementBytes
+		raw = raw / 4 * g.elementBytes
 	}
 	if err := o.files.room.take(packetBytes(raw, 1, int64(len(p.Name)))); err != nil {
 		release()

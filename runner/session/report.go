@@ -64,7 +64,7 @@ func (r *report) account() *rundir.Account {
 		cut := use.Run.Written.Minus(kept)
 		a.AddLost(r.counter.halted.cause, cut.Packets, cut.Bytes)
 	}
-	a.Captured = amount(kept)
+	a.Captured = rundir.Amount(kept)
 	r.counter.addUnreported(a, &use)
 	a.Check()
 	return a

@@ -110,7 +110,7 @@ func (r *samples) open(of *run, table *ledger.Table, regions *regionMap) {
 	r.rows = &sampleRows{times: &r.timeline, regions: regions.Map(), block: r.tap.KVBlock, out: table.Writer(),
 		offset: of.unixOffset()}
 	if r.set.Pages() {
-		r.pages = newWrittenPages(r.rows, r.pid)
+		r.pages = &writtenPages{to: r.rows, pid: r.pid}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/terminal"
@@ -23,8 +24,7 @@ type writtenPages struct {
 	missing []string        // why it ended
 	watch   *sample.Written // nil: not yet, or not any more
 	gone    bool            // the process has ended, or cannot be watched
-	buffers map[uint64]*watchedBuffer
-	order   []*watchedBuffer
+	buffers []*watchedBuffer
 	before  int64 // when it was scanned, the time before; 0 = nothing was
 	rows    []pageRow
 	use     sample.PageUse
@@ -44,37 +44,25 @@ type pageRow struct {
 	window int64
 }
 
-func newWrittenPages(to *sampleRows, pid func() int) *writtenPages {
-	return &writtenPages{to: to, pid: pid, buffers: map[uint64]*watchedBuffer{}}
-}
-
 // buffer notes a buffer: one that is not the model's weights. It is watched from the next graph's beginning on.
 func (w *writtenPages) buffer(b *ggmlhooks.Buffer) {
 	if w == nil || b.Size == 0 {
 		return
 	}
-	known := w.buffers[b.ID]
+	known := slices.ContainsFunc(w.buffers, func(k *watchedBuffer) bool { return k.id == b.ID })
 	switch wanted := b.Host && !b.Mapped && b.Usage != ggmlhooks.BufferWeights; {
-	case wanted && known == nil:
-		known = &watchedBuffer{id: b.ID, at: sample.Range{Start: b.Base, End: b.Base + b.Size}}
-		w.buffers[b.ID] = known
-		w.order = append(w.order, known)
-	case !wanted && known != nil:
+	case wanted && !known:
+		at := sample.Range{Start: b.Base, End: b.Base + b.Size}
+		w.buffers = append(w.buffers, &watchedBuffer{id: b.ID, at: at})
+	case !wanted:
 		w.end(b.ID)
 	}
 }
 
 // end forgets a buffer. What was written to it since the last scan is not known; no graph is computed then.
 func (w *writtenPages) end(id uint64) {
-	if w == nil || w.buffers[id] == nil {
-		return
-	}
-	delete(w.buffers, id)
-	for i, b := range w.order {
-		if b.id == id {
-			w.order = append(w.order[:i], w.order[i+1:]...)
-			return
-		}
+	if w != nil {
+		w.buffers = slices.DeleteFunc(w.buffers, func(k *watchedBuffer) bool { return k.id == id })
 	}
 }
 
@@ -92,7 +80,7 @@ func (w *writtenPages) begin(ns int64) {
 		w.watch = watch
 	}
 	w.look(ns - 1)
-	for _, b := range w.order {
+	for _, b := range w.buffers {
 		if b.added {
 			continue
 		}
@@ -123,7 +111,7 @@ func (w *writtenPages) look(ns int64) bool {
 	}
 	began := monotonic()
 	whole := true
-	for _, b := range w.order {
+	for _, b := range w.buffers {
 		if !b.added {
 			continue
 		}

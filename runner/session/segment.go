@@ -25,8 +25,10 @@ type segment struct {
 	span   capture.Use // what it did in the segment, once that has ended
 	// noStream: tensors were not asked for, and none was captured so far.
 	noStream bool
-	resumed  bool // it holds what processes before this one recorded
-	fed      *fed // what a consumer gets of it; nil: nothing
+	// elementBytes is how large an F32 element is as it is stored.
+	elementBytes int64
+	resumed      bool // it holds what processes before this one recorded
+	fed          *fed // what a consumer gets of it; nil: nothing
 
 	appended struct{ packets, source, raw, names, rows int64 } // handed to the stream
 	speller  speller
@@ -230,7 +232,7 @@ func (g *segment) complete(run *run, m rundir.Metadata) error {
 		cut := g.span.Run.Written.Minus(g.kept)
 		m.Account.AddLost(causeOf(g.failure), cut.Packets, cut.Bytes)
 	}
-	m.Account.Captured = amount(g.kept)
+	m.Account.Captured = rundir.Amount(g.kept)
 	m.Account.Check()
 	m.Losses, m.Lossy = m.Account.Lost, len(m.Account.Lost) > 0
 	m.Streams = []rundir.Stream{run.streamUse(*g.result)}

@@ -50,10 +50,10 @@ func (r *series) wait() error {
 		return nil
 	}
 	err := <-r.ending.done
-	if err == nil {
-		return r.ended(nil)
+	if err != nil {
+		err = r.ending.seal()
 	}
-	return r.ended(r.ending.seal())
+	return r.ended(err)
 }
 
 // ended puts the segment to the others. After an error it stays what it was, for wait to try again.

@@ -108,7 +108,10 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Tap.Overflow == config.OverflowDrop {
 		overflow = collect.Drop
 	}
-	start := startWish(o.Tap, before)
+	start := collect.Wish{
+		Selection: before.selection(o.Tap), MapsAlone: o.Tap.AttentionAlone(),
+		Off: o.Tap.StartOff || !o.Tap.Records(config.Activations), Machine: machineOf(o.Tap.ResourceLevel, o.Tap),
+	}
 	region, err := collect.NewRegion(collect.Options{
 		Start: start, Overflow: overflow, MemoryBytes: budget.shared, Backends: o.Backends,
 		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Cold: o.Tap.Cold,

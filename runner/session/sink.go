@@ -77,9 +77,7 @@ func (s *sink) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if s.output, err = newOutput(s.files); err != nil {
-		return err
-	}
+	s.output = &output{files: s.files, requests: map[requestKey]ggmlhooks.RequestBegin{}}
 	var to capture.Stream = s.output
 	if s.before != nil {
 		if err := s.before.open(s.files, s.output); err != nil {
