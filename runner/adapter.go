@@ -141,11 +141,13 @@ func controlLayer(t *gguf.Tensor, width int) (int, error) {
 	layer, err := strconv.Atoi(number)
 	switch {
 	case !ok || err != nil || layer < 1 || layer > maxControlLayer:
-		return 0, fmt.Errorf("tensor %q is no direction.LAYER with a layer from 1 on: take a file of llama-cvector-generator", t.Name)
+		return 0, fmt.Errorf("tensor %q is no direction.LAYER with a layer from 1 on: take a file of "+
+			"llama-cvector-generator", t.Name)
 	case t.Type != gguf.F32 || len(t.Shape) != 1:
 		return 0, fmt.Errorf("%v is no row of F32: take a file of llama-cvector-generator", t)
 	case t.Shape[0] != int64(width):
-		return 0, fmt.Errorf("%v, and this model is %d wide: take a control vector that was made for this model", t, width)
+		return 0, fmt.Errorf("%v, and this model is %d wide: take a control vector that was made for this model", t,
+			width)
 	}
 	return layer, nil
 }

@@ -70,7 +70,8 @@ func logprobs(vocab *llama.Vocab, logits []float32, token llama.Token, k int) To
 		sum += math.Exp(float64(l - highest))
 	}
 	of := func(id llama.Token) TokenLogprob {
-		return TokenLogprob{ID: id, Token: string(vocab.AppendPiece(nil, id, true)), Logprob: float64(logits[id]-highest) - math.Log(sum)}
+		return TokenLogprob{ID: id, Token: string(vocab.AppendPiece(nil, id, true)),
+			Logprob: float64(logits[id]-highest) - math.Log(sum)}
 	}
 	chosen := of(token)
 	t := TokenLogprobs{ID: chosen.ID, Token: chosen.Token, Logprob: chosen.Logprob}

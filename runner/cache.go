@@ -43,7 +43,8 @@ func (c *promptCache) open(r *run, prompt string, tokens []llama.Token) ([]llama
 	}
 	if info, err := os.Stat(c.path); err == nil && info.Size() > 0 {
 		if c.tokens, err = r.llama.LoadState(c.path); err != nil {
-			return nil, fmt.Errorf("--prompt-cache %s: %w: it was written with another model or other settings, or is damaged; delete it or give another name", c.path, err)
+			return nil, fmt.Errorf("--prompt-cache %s: %w: it was written with another model or other settings, or "+
+				"is damaged; delete it or give another name", c.path, err)
 		}
 	}
 	if prompt == "" && len(c.tokens) > 0 {

@@ -84,7 +84,8 @@ func newEarlier(file *os.File) *earlier { return &earlier{file: file, in: NewAns
 func (e *earlier) next() (a Answer, err error) {
 	a, size, ok := e.in.Next()
 	if !ok {
-		return a, fmt.Errorf("--results %s: %w: it ends in the middle; nobody else may write it meanwhile", e.file.Name(), ErrDone)
+		return a, fmt.Errorf("--results %s: %w: it ends in the middle; nobody else may write it meanwhile",
+			e.file.Name(), ErrDone)
 	}
 	e.at = size
 	return a, nil
@@ -153,14 +154,16 @@ func (p *prompts) passDone() error {
 			return err
 		}
 		if !ok || line.err != nil && !errors.Is(line.err, errLongLine) {
-			return fmt.Errorf("%w --prompts %s: it has fewer lines than results: %w", ErrPrompt, p.Config.PromptsFile, ErrDone)
+			return fmt.Errorf("%w --prompts %s: it has fewer lines than results: %w", ErrPrompt, p.Config.PromptsFile,
+				ErrDone)
 		}
 		if err := p.pass(line, &digest); err != nil {
 			return err
 		}
 	}
 	if !bytes.Equal(digest.Sum(), p.Done.Prompts) {
-		return fmt.Errorf("%w --prompts %s: its first %d lines are %w: give the file that the run had, or begin anew", ErrPrompt, p.Config.PromptsFile, p.Done.Answers, ErrDone)
+		return fmt.Errorf("%w --prompts %s: its first %d lines are %w: give the file that the run had, or begin anew",
+			ErrPrompt, p.Config.PromptsFile, p.Done.Answers, ErrDone)
 	}
 	if len(p.slots) > 0 {
 		p.slots[0].begun = p.Done.Requests
@@ -175,7 +178,8 @@ func (p *prompts) pass(line promptLine, digest *PromptDigest) error {
 		return err
 	}
 	if was.Line != line.number {
-		return fmt.Errorf("--results %s: line %d is of line %d of the prompts: %w", p.Config.ResultsFile, p.next+1, was.Line, ErrDone)
+		return fmt.Errorf("--results %s: line %d is of line %d of the prompts: %w", p.Config.ResultsFile, p.next+1,
+			was.Line, ErrDone)
 	}
 	p.next++
 	p.answers.head++

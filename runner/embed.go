@@ -28,7 +28,8 @@ type EmbeddingsResult struct {
 
 // WriteSummary writes what a run measured, in one line.
 func (r *EmbeddingsResult) WriteSummary(out io.Writer) error {
-	_, err := fmt.Fprintf(out, "llamatap: %s, loaded in %s: embeddings of %d texts, %s\n", r.Model, present.Duration(r.Load), r.Texts,
+	_, err := fmt.Fprintf(out, "llamatap: %s, loaded in %s: embeddings of %d texts, %s\n", r.Model,
+		present.Duration(r.Load), r.Texts,
 		perSecond(r.Tokens, r.Elapsed, rate(r.Tokens, r.Elapsed)))
 	return err
 }
@@ -118,9 +119,11 @@ func (e *embeddings) compute() error {
 		}
 		switch {
 		case len(tokens) == 0:
-			return fmt.Errorf("%w: text %d is empty, and this model has no token to begin a text with: leave it out", ErrPrompt, i+1)
+			return fmt.Errorf("%w: text %d is empty, and this model has no token to begin a text with: leave it out",
+				ErrPrompt, i+1)
 		case len(tokens) > e.llama.Batch():
-			return fmt.Errorf("%w: text %d has %d tokens, and a batch has room for %d: shorten it, or raise -c, -b and -ub", ErrTooLong, i+1, len(tokens), e.llama.Batch())
+			return fmt.Errorf("%w: text %d has %d tokens, and a batch has room for %d: shorten it, or raise -c, -b "+
+				"and -ub", ErrTooLong, i+1, len(tokens), e.llama.Batch())
 		}
 		all = append(all, tokens)
 	}

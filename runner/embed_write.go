@@ -119,7 +119,8 @@ func (e *embeddings) writeText(out *strings.Builder) {
 			shown = row[:min(16, len(row))]
 		}
 		if tokens {
-			out.WriteString(fmt.Sprintf("embedding %d: ", i) + e.join(row[:min(3, len(row))], form, " ") + "  ... " + e.join(row[max(0, len(row)-3):], form, " ") + " \n")
+			out.WriteString(fmt.Sprintf("embedding %d: ", i) + e.join(row[:min(3, len(row))], form, " ") + "  ... " +
+				e.join(row[max(0, len(row)-3):], form, " ") + " \n")
 		} else {
 			out.WriteString(fmt.Sprintf("embedding %d: ", i) + e.join(shown, form, " ") + " \n")
 		}
@@ -152,7 +153,8 @@ func (e *embeddings) writeJSON(out *strings.Builder) {
 	out.WriteString("{\n  \"object\": \"list\",\n  \"data\": [\n")
 	items := make([]string, len(e.rows))
 	for i, row := range e.rows {
-		items[i] = fmt.Sprintf("    {\n      \"object\": \"embedding\",\n      \"index\": %d,\n      \"embedding\": [%s]\n    }", i, e.join(row, e.decimals(), ","))
+		items[i] = fmt.Sprintf("    {\n      \"object\": \"embedding\",\n      \"index\": %d,\n"+
+			"      \"embedding\": [%s]\n    }", i, e.join(row, e.decimals(), ","))
 	}
 	out.WriteString(strings.Join(items, ",\n") + "\n  ]")
 	if e.Config.EmbdFormat == "json+" && len(e.texts) > 1 {

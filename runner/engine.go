@@ -62,7 +62,8 @@ func (e *engine) load() (err error) {
 		return fmt.Errorf("%w: lower -c or -ub, or take a smaller -ctk and -ctv", err)
 	}
 	if !e.Config.Embeddings.Embeddings && !e.llama.Memory().Exists() {
-		return fmt.Errorf("%w %s encodes texts and generates none: give --embeddings, or take a model that does", ErrModel, e.Config.Model)
+		return fmt.Errorf("%w %s encodes texts and generates none: give --embeddings, or take a model that does",
+			ErrModel, e.Config.Model)
 	}
 	e.unwatch = interruptWith(e.ctx, e.llama)
 	if err := e.adapters.set(e.Config, e.model, e.llama); err != nil {
@@ -204,13 +205,15 @@ func (e *engine) promptTokens(q *config.Request) (tokens []llama.Token, err erro
 		}
 	}
 	if len(tokens) == 0 && !vocab.AddsBegin() {
-		return nil, fmt.Errorf("%w is empty, and this model has no token to begin a text with: give some text", ErrPrompt)
+		return nil, fmt.Errorf("%w is empty, and this model has no token to begin a text with: give some text",
+			ErrPrompt)
 	}
 	if len(tokens) == 0 {
 		tokens = append(tokens, vocab.Begin())
 	}
 	if size := e.llama.SequenceSize(); len(tokens) > size-contextMargin {
-		return nil, fmt.Errorf("%w: it has %d tokens, and a sequence of %d has room for %d: shorten it, raise -c, or lower -np", ErrTooLong, len(tokens), size, size-contextMargin)
+		return nil, fmt.Errorf("%w: it has %d tokens, and a sequence of %d has room for %d: shorten it, raise -c, "+
+			"or lower -np", ErrTooLong, len(tokens), size, size-contextMargin)
 	}
 	return tokens, nil
 }
@@ -229,7 +232,8 @@ func chatPrompt(model *llama.Model, template string, messages []config.Message) 
 	}
 	text, err := llama.ApplyChatTemplate(template, list, true)
 	if errors.Is(err, llama.ErrChatTemplate) {
-		return "", fmt.Errorf("%w: give --chat-template with one of %s, or use 'llamatap llama-cli', which runs any template", err, strings.Join(llama.ChatTemplates(), ", "))
+		return "", fmt.Errorf("%w: give --chat-template with one of %s, or use 'llamatap llama-cli', which runs "+
+			"any template", err, strings.Join(llama.ChatTemplates(), ", "))
 	}
 	return text, err
 }

@@ -136,7 +136,8 @@ func (r *run) take(tokens []llama.Token) error {
 // choiceError adds to err what can be done where the grammar leaves no choice.
 func choiceError(err error, sampling *config.Sampling) error {
 	if errors.Is(err, llama.ErrGrammar) {
-		return fmt.Errorf("%s: %w: leave --ignore-eos, --logit-bias or some --samplers out, or change the grammar", grammarName(sampling), err)
+		return fmt.Errorf("%s: %w: leave --ignore-eos, --logit-bias or some --samplers out, or change the grammar",
+			grammarName(sampling), err)
 	}
 	return err
 }

@@ -90,7 +90,8 @@ func openPrompts(path string, stdin io.Reader) (*promptInput, error) {
 			return nil, fmt.Errorf("%w --prompts -: there is no stdin", ErrPrompt)
 		}
 		if file, ok := stdin.(*os.File); ok && isDevice(file) {
-			return nil, fmt.Errorf("%w --prompts -: stdin is a device, which may have no end: give a file, a pipe or a terminal", ErrPrompt)
+			return nil, fmt.Errorf("%w --prompts -: stdin is a device, which may have no end: give a file, a pipe "+
+				"or a terminal", ErrPrompt)
 		}
 		return &promptInput{from: stdin, stream: true}, nil
 	}
@@ -111,7 +112,8 @@ func openPrompts(path string, stdin io.Reader) (*promptInput, error) {
 		return nil, fmt.Errorf("%w --prompts %s is a folder: give a file in it", ErrPrompt, path)
 	case isDevice(file):
 		file.Close()
-		return nil, fmt.Errorf("%w --prompts %s is a device, which may have no end: give a file or a pipe", ErrPrompt, path)
+		return nil, fmt.Errorf("%w --prompts %s is a device, which may have no end: give a file or a pipe", ErrPrompt,
+			path)
 	}
 	return &promptInput{from: file, file: file, stream: !info.Mode().IsRegular(), size: info.Size()}, nil
 }

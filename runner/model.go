@@ -87,7 +87,8 @@ func loadModel(ctx context.Context, cfg *config.Run, progress func(float64)) (*l
 	}
 	if model.HasEncoder() || !model.HasDecoder() {
 		model.Close()
-		return nil, fmt.Errorf("%w %s has an encoder, which run does not drive: use 'llamatap exec -- llama-completion'", ErrModel, cfg.Model)
+		return nil, fmt.Errorf("%w %s has an encoder, which run does not drive: use 'llamatap exec -- "+
+			"llama-completion'", ErrModel, cfg.Model)
 	}
 	return model, nil
 }
@@ -99,7 +100,8 @@ func loadError(cfg *config.Run, err error) error {
 	case errors.Is(err, llama.ErrDevice):
 		return fmt.Errorf("--device: %w", err)
 	case errors.Is(err, llama.ErrLoad) && cfg.Model != "":
-		return fmt.Errorf("%w %s: %w: take a newer llama.cpp if it does not know this kind of model, or another file", ErrModel, cfg.Model, err)
+		return fmt.Errorf("%w %s: %w: take a newer llama.cpp if it does not know this kind of model, or another file",
+			ErrModel, cfg.Model, err)
 	}
 	return err
 }
@@ -142,7 +144,8 @@ func contextParams(cfg *config.Run) (p llama.ContextParams, err error) {
 func rope(c *config.Rope) (llama.Rope, error) {
 	scaling, err := llama.ParseRopeScaling(c.RopeScaling)
 	return llama.Rope{
-		Scaling: scaling, FreqBase: c.RopeFreqBase, FreqScale: c.RopeFreqScale, YarnOrigContext: c.YarnOrigContext, YarnExtFactor: c.YarnExtFactor,
+		Scaling: scaling, FreqBase: c.RopeFreqBase, FreqScale: c.RopeFreqScale, YarnOrigContext: c.YarnOrigContext,
+		YarnExtFactor:  c.YarnExtFactor,
 		YarnAttnFactor: c.YarnAttnFactor, YarnBetaFast: c.YarnBetaFast, YarnBetaSlow: c.YarnBetaSlow,
 	}, err
 }

@@ -19,7 +19,8 @@ func (r *run) tokenize(prompt string) ([]llama.Token, error) {
 	case vocab.AddsBegin():
 		tokens = append(tokens, vocab.Begin())
 	case r.Config.PromptCache == "": // which may hold some
-		return nil, fmt.Errorf("%w is empty, and this model has no token to begin a text with: give some text", ErrPrompt)
+		return nil, fmt.Errorf("%w is empty, and this model has no token to begin a text with: give some text",
+			ErrPrompt)
 	}
 	return tokens, checkLength(tokens, r.llama.Size())
 }
@@ -27,7 +28,8 @@ func (r *run) tokenize(prompt string) ([]llama.Token, error) {
 // checkLength refuses a prompt that leaves too little room in a context.
 func checkLength(tokens []llama.Token, size int) error {
 	if most := size - contextMargin; len(tokens) > most {
-		return fmt.Errorf("%w: it has %d tokens, and a context of %d has room for %d: shorten it, or raise -c", ErrTooLong, len(tokens), size, most)
+		return fmt.Errorf("%w: it has %d tokens, and a context of %d has room for %d: shorten it, or raise -c",
+			ErrTooLong, len(tokens), size, most)
 	}
 	return nil
 }

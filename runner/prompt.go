@@ -34,7 +34,8 @@ func ReadPrompt(ctx context.Context, cfg *config.Run, stdin io.Reader) (string, 
 		text = unescape(text)
 	}
 	if i := invalidUTF8(text); i >= 0 {
-		return "", fmt.Errorf("%w %s is not valid UTF-8 at byte %d: convert it to UTF-8 first, with iconv for example", ErrPrompt, name, i)
+		return "", fmt.Errorf("%w %s is not valid UTF-8 at byte %d: convert it to UTF-8 first, with iconv for example",
+			ErrPrompt, name, i)
 	}
 	return text, nil
 }
@@ -70,7 +71,8 @@ func readLimited(r io.Reader, name string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("%w -f %s: read: %w", ErrPrompt, name, cause(err))
 	case n > maxPromptBytes:
-		return "", fmt.Errorf("%w -f %s is larger than %d MiB: no context holds it; give a shorter text", ErrPrompt, name, maxPromptBytes>>20)
+		return "", fmt.Errorf("%w -f %s is larger than %d MiB: no context holds it; give a shorter text", ErrPrompt,
+			name, maxPromptBytes>>20)
 	}
 	return text.String(), nil
 }

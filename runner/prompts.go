@@ -78,7 +78,8 @@ func (p *prompts) complete() error {
 			return p.interrupted(err)
 		}
 	}
-	p.total.Model, p.total.Load, p.total.WarmUp, p.total.ContextSize = p.result.Model, p.result.Load, p.result.WarmUp, p.llama.SequenceSize()
+	p.total.Model, p.total.Load, p.total.WarmUp = p.result.Model, p.result.Load, p.result.WarmUp
+	p.total.ContextSize = p.llama.SequenceSize()
 	for i := range p.Config.Parallel {
 		p.slots = append(p.slots, &slot{seq: llama.Seq(i)})
 	}
@@ -101,7 +102,8 @@ func (p *prompts) complete() error {
 	}
 	switch {
 	case p.next == 0:
-		return fmt.Errorf(`%w --prompts %s holds no prompts: write one JSON object per line, such as {"id":1,"prompt":"Hello"}`, ErrPrompt, p.Config.PromptsFile)
+		return fmt.Errorf(`%w --prompts %s holds no prompts: write one JSON object per line, such as `+
+			`{"id":1,"prompt":"Hello"}`, ErrPrompt, p.Config.PromptsFile)
 	case p.total.Failed > 0:
 		return fmt.Errorf("%d of %d %w", p.total.Failed, p.next, ErrPrompts)
 	}
@@ -157,7 +159,8 @@ func (p *prompts) admit() error {
 				return err
 			}
 			if line.err != nil && !errors.Is(line.err, errLongLine) {
-				return fmt.Errorf("%w --prompts %s, line %d: read: %w", ErrPrompt, p.Config.PromptsFile, line.number, cause(line.err))
+				return fmt.Errorf("%w --prompts %s, line %d: read: %w", ErrPrompt, p.Config.PromptsFile, line.number,
+					cause(line.err))
 			}
 			if err := p.begin(s, line); err != nil {
 				return err

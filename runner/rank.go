@@ -25,7 +25,8 @@ func (e *embeddings) checkRank() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w has no head for scores (cls.output.weight): take a reranker, or give --pooling mean", ErrModel)
+	return fmt.Errorf("%w has no head for scores (cls.output.weight): take a reranker, or give --pooling mean",
+		ErrModel)
 }
 
 // paired writes a text of query and document as the model wants to see the two. Any other text is left alone.

@@ -31,7 +31,8 @@ func modelSampling(cfg *config.Run, model *llama.Model, warn io.Writer) config.S
 	if text, ok := model.Meta("general.sampling.sequence"); ok && !cfg.Given("samplers") && text != "" {
 		s.Samplers = recommendedSamplers(text, warn)
 		if cfg.Given("sampler-seq") { // llama-completion heeds it as little
-			fmt.Fprintf(warn, "llamatap: the model recommends the samplers %s, which count before --sampler-seq: give --samplers instead\n", text)
+			fmt.Fprintf(warn, "llamatap: the model recommends the samplers %s, which count before --sampler-seq: "+
+				"give --samplers instead\n", text)
 		}
 	}
 	whole("top-k", "top_k", &s.TopK)
@@ -46,11 +47,13 @@ func modelSampling(cfg *config.Run, model *llama.Model, warn io.Writer) config.S
 	number("mirostat-ent", "mirostat_tau", &s.MirostatTau)
 	number("mirostat-lr", "mirostat_eta", &s.MirostatEta)
 	if s.RepeatLastN > config.MaxLastTokens {
-		fmt.Fprintf(warn, "llamatap: the model recommends penalties over %d tokens: they look at %d\n", s.RepeatLastN, config.MaxLastTokens)
+		fmt.Fprintf(warn, "llamatap: the model recommends penalties over %d tokens: they look at %d\n", s.RepeatLastN,
+			config.MaxLastTokens)
 		s.RepeatLastN = config.MaxLastTokens
 	}
 	if s.Mirostat < 0 || s.Mirostat > 2 {
-		fmt.Fprintf(warn, "llamatap: the model recommends Mirostat %d, which does not exist: it is left off\n", s.Mirostat)
+		fmt.Fprintf(warn, "llamatap: the model recommends Mirostat %d, which does not exist: it is left off\n",
+			s.Mirostat)
 		s.Mirostat = 0
 	}
 	return s
@@ -63,7 +66,8 @@ func recommendedSamplers(list string, warn io.Writer) []string {
 		if name, ok := config.ParseSampler(word); ok {
 			names = append(names, name)
 		} else {
-			fmt.Fprintf(warn, "llamatap: the model recommends the sampler %q, which does not exist: it is left out\n", word)
+			fmt.Fprintf(warn, "llamatap: the model recommends the sampler %q, which does not exist: it is left out\n",
+				word)
 		}
 	}
 	return names

@@ -88,7 +88,8 @@ func addSamplers(chain *llama.Sampler, s *config.Sampling, escape, counted bool)
 }
 
 func dry(s *config.Sampling, escape bool) llama.Dry {
-	d := llama.Dry{Multiplier: s.DryMultiplier, Base: s.DryBase, AllowedLength: s.DryAllowedLength, LastN: s.DryLastN, Breakers: s.DryBreakers}
+	d := llama.Dry{Multiplier: s.DryMultiplier, Base: s.DryBase, AllowedLength: s.DryAllowedLength, LastN: s.DryLastN,
+		Breakers: s.DryBreakers}
 	if escape {
 		d.Breakers = make([]string, len(s.DryBreakers))
 		for i, text := range s.DryBreakers {
@@ -104,7 +105,8 @@ func logitBiases(vocab *llama.Vocab, s *config.Sampling) (biases []llama.LogitBi
 	never := float32(math.Inf(-1))
 	for _, b := range s.LogitBias {
 		if int(b.Token) >= vocab.Tokens() {
-			return nil, fmt.Errorf("--logit-bias: there is no token %d: this model has tokens 0 to %d", b.Token, vocab.Tokens()-1)
+			return nil, fmt.Errorf("--logit-bias: there is no token %d: this model has tokens 0 to %d", b.Token,
+				vocab.Tokens()-1)
 		}
 		biases = append(biases, llama.LogitBias{Token: llama.Token(b.Token), Bias: b.Bias})
 	}
@@ -132,9 +134,11 @@ func readGrammar(s *config.Sampling) (string, error) {
 	text, err := bounded.ReadFile(s.GrammarFile, maxGrammar)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("--grammar-file %s: %w: check the path, or give the grammar with --grammar", s.GrammarFile, cause(err))
+		return "", fmt.Errorf("--grammar-file %s: %w: check the path, or give the grammar with --grammar",
+			s.GrammarFile, cause(err))
 	case len(text) == 0:
-		return "", fmt.Errorf("--grammar-file %s is empty: write a grammar in GBNF into it, or leave the flag out", s.GrammarFile)
+		return "", fmt.Errorf("--grammar-file %s is empty: write a grammar in GBNF into it, or leave the flag out",
+			s.GrammarFile)
 	}
 	return string(text), nil
 }

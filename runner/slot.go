@@ -183,7 +183,8 @@ func (p *prompts) burst(s *slot) error {
 		most = min(most, limit-len(s.done.Tokens))
 	}
 	g := llama.Generation{
-		Pending: s.next, Pos: s.pos, Seq: s.seq, End: llama.Pos(p.llama.SequenceSize()), Pause: p.pauses.find(s), Patience: burstTime,
+		Pending: s.next, Pos: s.pos, Seq: s.seq, End: llama.Pos(p.llama.SequenceSize()), Pause: p.pauses.find(s),
+		Patience: burstTime,
 	}
 	n, failed := p.llama.Generate(s.sampler, p.batch, &g, room[:most], times[:most])
 	now := int64(time.Since(s.begin)) // when the last of them was chosen

@@ -55,7 +55,8 @@ func ReadMoment(folder string, tokens int64) (*Moment, error) {
 		return nil, fmt.Errorf("read %w: %w", ErrState, err)
 	}
 	var m Moment
-	if err := json.Unmarshal(text, &m); err != nil || m.Version != momentVersion || m.Tokens != tokens || len(m.Chosen) == 0 {
+	if err := json.Unmarshal(text, &m); err != nil || m.Version != momentVersion || m.Tokens != tokens ||
+		len(m.Chosen) == 0 {
 		return nil, fmt.Errorf("read %w: %s was not written by this version of llamatap", ErrState, state)
 	}
 	size, crc, err := sumMemory(memory)
@@ -128,11 +129,13 @@ func keepable(e *engine) error {
 	case e.Config.PromptCache != "":
 		why = "a prompt cache begins in the middle"
 	case e.model.SlidingWindow() > 0:
-		why = "the model's memory has a sliding window, and llama.cpp puts its cells elsewhere when it is loaded: the last bits would differ"
+		why = "the model's memory has a sliding window, and llama.cpp puts its cells elsewhere when it is loaded: " +
+			"the last bits would differ"
 	default:
 		return nil
 	}
-	return fmt.Errorf("--tap-checkpoint-state: no %w can be kept: %s; run without --tap-checkpoint-state, and the run is resumed by computing it again", ErrState, why)
+	return fmt.Errorf("--tap-checkpoint-state: no %w can be kept: %s; run without --tap-checkpoint-state, and the "+
+		"run is resumed by computing it again", ErrState, why)
 }
 
 func (s *states) close() {
@@ -176,14 +179,16 @@ func (s *states) turn(r *run, tokens []llama.Token) {
 
 // save writes the memory and then the moment, each under another name first.
 func (s *states) save(r *run) error {
-	m := Moment{Version: momentVersion, Tokens: int64(r.memory.pos), Prompt: s.prompt, Chosen: s.chosen, Choices: r.sampler.Choices()}
+	m := Moment{Version: momentVersion, Tokens: int64(r.memory.pos), Prompt: s.prompt, Chosen: s.chosen,
+		Choices: r.sampler.Choices()}
 	state, memory := rundir.StatePaths(s.path(), m.Tokens)
 	err := s.place(memory, func(path string) (err error) {
 		if err = r.llama.SaveState(path, nil); err == nil {
 			m.Size, m.CRC, err = sumMemory(path)
 		}
 		if err == nil && room(path) < m.Size {
-			err = fmt.Errorf("%w: less room would be left than the %d bytes that it takes, and the recording needs some", syscall.ENOSPC, m.Size)
+			err = fmt.Errorf("%w: less room would be left than the %d bytes that it takes, and the recording needs "+
+				"some", syscall.ENOSPC, m.Size)
 		}
 		return err
 	})

@@ -22,7 +22,8 @@ func (r *Result) WriteSummary(out io.Writer) error {
 llamatap: prompt %s%s, generation %s
 llamatap: %s
 `, r.Model, r.ContextSize, seed, present.Duration(r.Load), present.Duration(r.WarmUp),
-		cached, perSecond(r.PromptTokens, r.Prompt, r.PromptRate()), perSecond(r.Tokens, r.Generation, r.GenerationRate()), r.ending())
+		cached, perSecond(r.PromptTokens, r.Prompt, r.PromptRate()), perSecond(r.Tokens, r.Generation,
+			r.GenerationRate()), r.ending())
 	return err
 }
 
@@ -30,7 +31,8 @@ func (r *Result) ending() string {
 	switch r.Finish {
 	case FinishStop:
 		if r.Tokens == 0 {
-			return "the prompt is empty or ends with a token that ends a text, so there was nothing to do: give more text"
+			return "the prompt is empty or ends with a token that ends a text, so there was nothing to do: give " +
+				"more text"
 		}
 		return "the model ended the text"
 	case FinishReverse:
@@ -41,7 +43,8 @@ func (r *Result) ending() string {
 	case FinishLength:
 		return fmt.Sprintf("ended after %d tokens, as asked for", r.Tokens)
 	case FinishContext:
-		return fmt.Sprintf("ended because the context of %d tokens is full: -c makes it longer, --context-shift goes on", r.ContextSize)
+		return fmt.Sprintf("ended because the context of %d tokens is full: -c makes it longer, --context-shift "+
+			"goes on", r.ContextSize)
 	}
 	return fmt.Sprintf("interrupted after %d tokens", r.Tokens)
 }
