@@ -112,9 +112,10 @@ func sealedBelow(t *testing.T, cmd *exec.Cmd) *capture {
 	return nil
 }
 
-// TestFrontStop stops a chat with Ctrl-Z under a shell, which must see the job stop, and continues it with fg.
+// TestFrontStop stops a chat with Ctrl-Z under a shell, which must see the job stop, and continues it with fg: the
+// answer goes on until it is interrupted.
 func TestFrontStop(t *testing.T) {
-	cmd := front(t, onTap, "llama-cli", chat(t, "3000")...)
+	cmd := front(t, onTap, "llama-cli", chat(t, endlessly)...)
 	quoted := make([]string, len(cmd.Args))
 	for i, arg := range cmd.Args {
 		quoted[i] = "'" + arg + "'"
@@ -123,7 +124,8 @@ func TestFrontStop(t *testing.T) {
 	shell.Env = append(cmd.Env, "PS1=$? READY ", "ENV=", "LD_PRELOAD=")
 	term := testenv.OnTerminal(t, shell)
 	term.Await("READY ")
-	term.Type(strings.Join(quoted, " ") + "\n")
+	line := strings.Join(quoted, " ")
+	term.Type(line + "\n")
 	term.Await("\n> ")
 	term.Type("package main\n")
 	term.Await("\n#")
@@ -141,6 +143,8 @@ func TestFrontStop(t *testing.T) {
 		t.Errorf("processes %v of the job, want collector and model", pids)
 	}
 	term.Type("fg\n")
+	term.AwaitBytes(len(line) + 200) // more than the line, which the shell prints
+	term.Type("\x03")
 	term.Await("t/s ]")
 	term.Await("\n> ")
 	term.Type("\x04")
