@@ -4,12 +4,15 @@ import "testing"
 
 // TestEnvironment holds that a misspelt variable is reported, and that those which are no settings are left alone.
 func TestEnvironment(t *testing.T) {
-	for _, c := range []struct{ variable, want string }{
-		{"LLAMATAP_TENSR=l_out*", "environment variable LLAMATAP_TENSR: there is no such setting: did you mean LLAMATAP_TENSOR?"},
-		{"LLAMATAP_LAYR=3", "environment variable LLAMATAP_LAYR: there is no such setting: did you mean LLAMATAP_LAYER?"},
+	for _, c := range []struct {
+		variable string
+		want     string // what the error names; "": no error
+	}{
+		{"LLAMATAP_TENSR=l_out*", "LLAMATAP_TENSR | LLAMATAP_TENSOR"},
+		{"LLAMATAP_LAYR=3", "LLAMATAP_LAYR | LLAMATAP_LAYER"},
 		{"LLAMATAP_LAYER=3", ""},
 		{"LLAMATAP_LAYERS=3", ""},
-		{"LLAMATAP_PRESETT=max", "environment variable LLAMATAP_PRESETT: there is no such setting: did you mean LLAMATAP_PRESET?"},
+		{"LLAMATAP_PRESETT=max", "LLAMATAP_PRESETT | LLAMATAP_PRESET"},
 		{"LLAMATAP_TENSR=", ""},
 		{"LLAMATAP_TENSORS=l_out*", ""},
 		{"LLAMATAP_DEBIAN_MIRROR=http://localhost", ""},
@@ -30,8 +33,8 @@ func TestEnvironment(t *testing.T) {
 			LookupEnv: func(string) (string, bool) { return "", false },
 			Environ:   func() []string { return []string{"PATH=/bin", c.variable} },
 		})
-		if got := message(err); got != c.want {
-			t.Errorf("%s: got %q, want %q", c.variable, got, c.want)
+		if c.want == "" && err != nil || c.want != "" && !namesAll(err, c.want) {
+			t.Errorf("%s: got %v, want an error that names %q", c.variable, err, c.want)
 		}
 	}
 }
@@ -52,11 +55,4 @@ func TestFormerEnvironment(t *testing.T) {
 			t.Errorf("%v: %+v", c.env, got)
 		}
 	}
-}
-
-func message(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }
