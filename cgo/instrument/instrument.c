@@ -95,7 +95,8 @@ static bool disabled_by_environment(void) {
 }
 
 static int valid_level(int level) {
-    return level < INSTR_LEVEL_MINIMAL ? INSTR_LEVEL_MINIMAL : level > INSTR_LEVEL_VERBOSE ? INSTR_LEVEL_VERBOSE : level;
+    return level < INSTR_LEVEL_MINIMAL ? INSTR_LEVEL_MINIMAL : level > INSTR_LEVEL_VERBOSE ? INSTR_LEVEL_VERBOSE
+        : level;
 }
 
 static int level_by_environment(int level) {
@@ -108,7 +109,8 @@ static int level_by_environment(int level) {
             return l;
         }
     }
-    instr_complain("LLAMA_RESOURCE_LOG_LEVEL=%.40s is no level: use MINIMAL, DETAILED or VERBOSE; %s holds, as the program asks", value,
+    instr_complain("LLAMA_RESOURCE_LOG_LEVEL=%.40s is no level: use MINIMAL, DETAILED or VERBOSE; %s holds, as the "
+                   "program asks", value,
                    instr_levels[valid_level(level)]);
     return valid_level(level);
 }
@@ -120,7 +122,8 @@ static void name_session(struct llama_resource_instr * s) {
     time_t seconds = (time_t) (us / 1000000);
     struct tm t;
     gmtime_r(&seconds, &t);
-    snprintf(s->session, sizeof(s->session), "resource_sess_%04d%02d%02d_%02d%02d%02d_%06u", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday,
+    snprintf(s->session, sizeof(s->session), "resource_sess_%04d%02d%02d_%02d%02d%02d_%06u", t.tm_year + 1900,
+             t.tm_mon + 1, t.tm_mday,
              t.tm_hour, t.tm_min, t.tm_sec, (unsigned) (us % 1000000));
 }
 

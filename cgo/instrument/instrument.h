@@ -30,8 +30,10 @@ enum {
 
 // Kinds of events. Their names are in instrument_line.c.
 enum instr_kind {
-    INSTR_SESSION_START, INSTR_TRACKING_BEGIN, INSTR_LAYER_BEGIN, INSTR_LAYER_END, INSTR_COMPONENT_BEGIN, INSTR_COMPONENT_END,
-    INSTR_ALLOCATION, INSTR_DEALLOCATION, INSTR_COMPUTE, INSTR_HANDOFF, INSTR_KV, INSTR_MLP, INSTR_SUMMARY, INSTR_SESSION_END,
+    INSTR_SESSION_START, INSTR_TRACKING_BEGIN, INSTR_LAYER_BEGIN, INSTR_LAYER_END, INSTR_COMPONENT_BEGIN,
+    INSTR_COMPONENT_END,
+    INSTR_ALLOCATION, INSTR_DEALLOCATION, INSTR_COMPUTE, INSTR_HANDOFF, INSTR_KV, INSTR_MLP, INSTR_SUMMARY,
+    INSTR_SESSION_END,
     INSTR_LOSS, INSTR_LEVEL, INSTR_KINDS
 };
 
@@ -162,7 +164,8 @@ void instr_complain(const char * format, ...) __attribute__((format(printf, 1, 2
 // ---- instrument_range.c ---------------------------------------------------------------------------------------------
 
 struct instr_thread * instr_thread(struct llama_resource_instr * s, bool claim);
-int  instr_layer(struct llama_resource_instr * s, const char * tensor_name); // open in this thread, else by the name, else -1
+// open in this thread, else by the name, else -1
+int  instr_layer(struct llama_resource_instr * s, const char * tensor_name);
 void instr_work(struct llama_resource_instr * s, const struct instr_work * more);
 void instr_forget_ranges(struct llama_resource_instr * s);
 
@@ -173,7 +176,8 @@ bool instr_memory_take(struct instr_memory * m, const char * resource_id, struct
 void instr_memory_free(struct instr_memory * m);
 void instr_device(char * to, size_t size, const char * name, bool host);
 // id writes a resource_id; unique within the file's process, for its number grows.
-void instr_id(struct instr_call * c, char * to, const char * device, const char * type, int layer, const char * component);
+void instr_id(struct instr_call * c, char * to, const char * device, const char * type, int layer,
+              const char * component);
 
 // ---- instrument_ops.c -----------------------------------------------------------------------------------------------
 
@@ -181,9 +185,11 @@ enum instr_class instr_class(const char * operation, const struct llama_resource
 // flops and bytes are false where they do not follow from the shapes alone.
 bool instr_flops(const char * operation, const struct llama_resource_tensor * inputs, size_t n_inputs,
                  const struct llama_resource_tensor * output, uint64_t * flops);
-bool instr_bytes(const char * operation, const struct llama_resource_tensor * output, uint64_t * read, uint64_t * written);
+bool instr_bytes(const char * operation, const struct llama_resource_tensor * output, uint64_t * read,
+                 uint64_t * written);
 bool instr_f32_bytes(const struct llama_resource_tensor * t, uint64_t * bytes); // that its values would take as F32
-const char * instr_activation(const struct llama_resource_tensor * t); // function that computed it, NULL = none, or not known
+// function that computed it, NULL = none, or not known
+const char * instr_activation(const struct llama_resource_tensor * t);
 
 #pragma GCC visibility pop
 

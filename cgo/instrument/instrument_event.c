@@ -47,7 +47,8 @@ static void lost(struct llama_resource_instr * s) {
             n += s->lost[kind][cause];
         }
         if (n > 0) {
-            snprintf(entry, sizeof(entry), "%s\"%s\":%llu", any ? "," : ",\"lost\":{", instr_causes[cause], (unsigned long long) n);
+            snprintf(entry, sizeof(entry), "%s\"%s\":%llu", any ? "," : ",\"lost\":{", instr_causes[cause],
+                     (unsigned long long) n);
             instr_raw(s, entry);
             any = true;
         }
@@ -88,7 +89,8 @@ INSTR_API void llama_resource_instr_end_session(struct llama_resource_instr * in
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
-static void allocation_line(struct instr_call * c, const struct llama_resource_tensor * t, const struct instr_live * a, const char * id) {
+static void allocation_line(struct instr_call * c, const struct llama_resource_tensor * t, const struct instr_live * a,
+                            const char * id) {
     struct llama_resource_instr * s = c->instr;
     instr_begin(c, INSTR_ALLOCATION, "computed");
     instr_raw(s, t->address != 0 ? ",\"sources\":{\"memory_address\":\"measured\",\"memory_type\":\"measured\"}" : "");
@@ -121,7 +123,8 @@ static void allocation_line(struct instr_call * c, const struct llama_resource_t
     instr_end(c);
 }
 
-INSTR_API void llama_resource_instr_memory_allocation(struct llama_resource_instr * instr, const struct llama_resource_tensor * tensor,
+INSTR_API void llama_resource_instr_memory_allocation(struct llama_resource_instr * instr,
+                                                      const struct llama_resource_tensor * tensor,
                                                       const char * component_type, char * id, size_t id_size) {
     struct instr_call c;
     struct llama_resource_tensor t;
@@ -155,7 +158,8 @@ INSTR_API void llama_resource_instr_memory_allocation(struct llama_resource_inst
     instr_leave(&c);
 }
 
-INSTR_API void llama_resource_instr_log_memory_deallocation(struct llama_resource_instr * instr, const char * resource_id) {
+INSTR_API void llama_resource_instr_log_memory_deallocation(struct llama_resource_instr * instr,
+                                                            const char * resource_id) {
     struct instr_call c;
     struct instr_live a;
     if (!instr_enter(&c, instr)) {
@@ -163,7 +167,8 @@ INSTR_API void llama_resource_instr_log_memory_deallocation(struct llama_resourc
     }
     if (instr_memory_take(&instr->memory, resource_id, &a) && instr->level >= INSTR_LEVEL_DETAILED) {
         instr_begin(&c, INSTR_DEALLOCATION, "computed");
-        instr_raw(instr, ",\"sources\":{\"memory_address\":\"measured\",\"memory_type\":\"measured\",\"lifetime_us\":\"measured\"}");
+        instr_raw(instr, ",\"sources\":{\"memory_address\":\"measured\",\"memory_type\":\"measured\","
+                         "\"lifetime_us\":\"measured\"}");
         instr_key(instr, "resource_id");
         instr_quoted(instr, resource_id, LLAMA_RESOURCE_ID_SIZE);
         instr_text(instr, "component_type", a.component);
@@ -181,7 +186,8 @@ INSTR_API void llama_resource_instr_log_memory_deallocation(struct llama_resourc
 
 // ---- operations -----------------------------------------------------------------------------------------------------
 
-static void input_names(struct llama_resource_instr * s, const struct llama_resource_tensor * inputs, size_t n, size_t all) {
+static void input_names(struct llama_resource_instr * s, const struct llama_resource_tensor * inputs, size_t n,
+                        size_t all) {
     instr_key(s, "input_tensors");
     for (size_t i = 0; i < n; i++) {
         bool named = inputs[i].name != NULL && inputs[i].name[0] != 0;
@@ -194,7 +200,8 @@ static void input_names(struct llama_resource_instr * s, const struct llama_reso
     }
 }
 
-static void resource_id(struct instr_call * c, const struct llama_resource_tensor * t, const char * type, int layer, const char * component) {
+static void resource_id(struct instr_call * c, const struct llama_resource_tensor * t, const char * type, int layer,
+                        const char * component) {
     char id[LLAMA_RESOURCE_ID_SIZE], device[32];
     instr_device(device, sizeof(device), t != NULL ? t->device : NULL, t != NULL && t->host);
     instr_id(c, id, device, type, layer, component);
@@ -240,7 +247,8 @@ static void compute_line(struct instr_call * c, const struct reported * o) {
 }
 
 INSTR_API void llama_resource_instr_compute_operation(struct llama_resource_instr * instr, const char * operation,
-                                                      const char * component_type, const struct llama_resource_tensor * inputs,
+                                                      const char * component_type,
+                                                      const struct llama_resource_tensor * inputs,
                                                       size_t n_inputs, const struct llama_resource_tensor * output) {
     static const int from[] = {
         [INSTR_CLASS_UNKNOWN] = INSTR_LEVEL_DETAILED, [INSTR_CLASS_PRODUCT] = INSTR_LEVEL_MINIMAL,
@@ -259,7 +267,8 @@ INSTR_API void llama_resource_instr_compute_operation(struct llama_resource_inst
     o.layer = instr_layer(instr, o.has_output ? o.output.name : NULL);
     o.has_flops = instr_flops(operation, o.inputs, o.n, o.has_output ? &o.output : NULL, &o.flops);
     o.has_bytes = instr_bytes(operation, o.has_output ? &o.output : NULL, &o.read, &o.written);
-    struct instr_work work = {.compute_operations = 1, .flops = o.has_flops ? o.flops : 0, .without_flops = !o.has_flops};
+    struct instr_work work = {.compute_operations = 1, .flops = o.has_flops ? o.flops : 0,
+        .without_flops = !o.has_flops};
     instr_work(instr, &work);
     if (instr->level >= from[instr_class(operation, o.has_output ? &o.output : NULL)]) {
         compute_line(&c, &o);
@@ -295,7 +304,8 @@ INSTR_API void llama_resource_instr_mlp_operation(struct llama_resource_instr * 
     instr_leave(&c);
 }
 
-INSTR_API void llama_resource_instr_log_component_handoff(struct llama_resource_instr * instr, const char * from_component,
+INSTR_API void llama_resource_instr_log_component_handoff(struct llama_resource_instr * instr,
+                                                          const char * from_component,
                                                           const char * to_component) {
     struct instr_call c;
     char pair[2 * INSTR_TEXT + 8];
@@ -317,7 +327,8 @@ INSTR_API void llama_resource_instr_log_component_handoff(struct llama_resource_
     instr_leave(&c);
 }
 
-INSTR_API void llama_resource_instr_log_kv_cache_operation(struct llama_resource_instr * instr, int layer_id, const char * operation,
+INSTR_API void llama_resource_instr_log_kv_cache_operation(struct llama_resource_instr * instr, int layer_id,
+                                                           const char * operation,
                                                            size_t cache_size_bytes) {
     struct instr_call c;
     char name[32];

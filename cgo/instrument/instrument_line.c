@@ -7,7 +7,8 @@
 
 const char * const instr_kinds[INSTR_KINDS] = {
     "resource_session_start", "resource_tracking_begin", "layer_begin", "layer_end", "component_begin", "component_end",
-    "memory_allocation", "memory_deallocation", "compute_execution", "component_handoff", "kv_cache_operation", "mlp_operation",
+    "memory_allocation", "memory_deallocation", "compute_execution", "component_handoff", "kv_cache_operation",
+    "mlp_operation",
     "resource_session_summary", "resource_session_end", "loss", "level",
 };
 const char * const instr_causes[INSTR_CAUSES] = {"disk_full", "write_error", "too_long"};
@@ -47,8 +48,10 @@ static size_t character(const unsigned char * text) {
             return 0; // the end of the text is here at the latest
         }
     }
-    bool wrong = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) || // too long a form; a surrogate
-                 (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f);   // too long; beyond Unicode
+    // too long a form; a surrogate
+    bool wrong = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
+                 // too long; beyond Unicode
+                 (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f);
     return wrong ? 0 : n;
 }
 
@@ -176,7 +179,8 @@ void instr_shape(struct llama_resource_instr * s, const char * key, const struct
 
 void instr_ratio(struct llama_resource_instr * s, const char * key, uint64_t numerator, uint64_t denominator) {
     uint64_t whole = numerator / denominator;
-    uint64_t part = (uint64_t) (((unsigned __int128) (numerator % denominator) * 1000000000 + denominator / 2) / denominator);
+    const unsigned __int128 rest = (unsigned __int128) (numerator % denominator) * 1000000000;
+    uint64_t part = (uint64_t) ((rest + denominator / 2) / denominator);
     char number[40], * end = number + sizeof(number);
     if (part == 1000000000) { // rounded up
         whole++;
@@ -192,7 +196,9 @@ void instr_ratio(struct llama_resource_instr * s, const char * key, uint64_t num
     put(s, at, (size_t) (end - at));
 }
 
-void instr_mib(struct llama_resource_instr * s, const char * key, uint64_t bytes) { instr_ratio(s, key, bytes, 1 << 20); }
+void instr_mib(struct llama_resource_instr * s, const char * key, uint64_t bytes) {
+    instr_ratio(s, key, bytes, 1 << 20);
+}
 
 // ---- events ---------------------------------------------------------------------------------------------------------
 

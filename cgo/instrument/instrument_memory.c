@@ -26,7 +26,9 @@ static bool grow(struct instr_memory * m) {
     return true;
 }
 
-static uint32_t * next_of(struct instr_live * a, bool by_address) { return by_address ? &a->next_address : &a->next_number; }
+static uint32_t * next_of(struct instr_live * a, bool by_address) {
+    return by_address ? &a->next_address : &a->next_number;
+}
 
 static void unlink_from(struct instr_memory * m, uint32_t * heads, bool by_address, uint64_t key, uint32_t index) {
     uint32_t * at = &heads[bucket(key)];
@@ -85,7 +87,8 @@ bool instr_memory_add(struct instr_memory * m, const struct instr_live * a) {
     return true;
 }
 
-static int format_id(char * to, const char * device, const char * type, int layer, const char * component, uint64_t number) {
+static int format_id(char * to, const char * device, const char * type, int layer, const char * component,
+                     uint64_t number) {
     return snprintf(to, LLAMA_RESOURCE_ID_SIZE, "%s_%s_layer_%d_%s_%" PRIu64, device, type, layer, component, number);
 }
 
@@ -120,7 +123,8 @@ void instr_device(char * to, size_t size, const char * name, bool host) {
     }
 }
 
-void instr_id(struct instr_call * c, char * to, const char * device, const char * type, int layer, const char * component) {
+void instr_id(struct instr_call * c, char * to, const char * device, const char * type, int layer,
+              const char * component) {
     struct llama_resource_instr * s = c->instr;
     char kept[INSTR_TEXT + 1];
     uint64_t us = (uint64_t) ((int64_t) c->mono_ns + s->unix_offset_ns) / 1000;

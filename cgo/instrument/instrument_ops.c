@@ -6,7 +6,8 @@
 #include <ctype.h>
 
 // How the FLOPs of an operation follow from its shapes.
-enum rule { RULE_NONE, RULE_PRODUCT, RULE_OUTER, RULE_FLASH, RULE_SOFT_MAX, RULE_ROWS, RULE_ROPE, RULE_SCALE, RULE_EACH, RULE_VIEW };
+enum rule { RULE_NONE, RULE_PRODUCT, RULE_OUTER, RULE_FLASH, RULE_SOFT_MAX, RULE_ROWS, RULE_ROPE, RULE_SCALE, RULE_EACH,
+    RULE_VIEW };
 
 struct op {
     const char *     name; // as ggml calls it
@@ -31,24 +32,30 @@ static const struct op ops[] = {
     {"L2_NORM", OTHER, RULE_ROWS, 3, 3, true},
     {"ROPE", OTHER, RULE_ROPE, 0, 0, true},
     {"SCALE", ELEMENT, RULE_SCALE, 1, 0, true},
-    EACH("ADD", ELEMENT, 1), EACH("SUB", ELEMENT, 1), EACH("MUL", ELEMENT, 1), EACH("DIV", ELEMENT, 1), EACH("ADD1", ELEMENT, 1),
-    EACH("SQR", ELEMENT, 1), EACH("SQRT", ELEMENT, 1), EACH("LOG", ELEMENT, 1), EACH("SIN", ELEMENT, 1), EACH("COS", ELEMENT, 1),
+    EACH("ADD", ELEMENT, 1), EACH("SUB", ELEMENT, 1), EACH("MUL", ELEMENT, 1), EACH("DIV", ELEMENT, 1),
+    EACH("ADD1", ELEMENT, 1),
+    EACH("SQR", ELEMENT, 1), EACH("SQRT", ELEMENT, 1), EACH("LOG", ELEMENT, 1), EACH("SIN", ELEMENT, 1),
+    EACH("COS", ELEMENT, 1),
     EACH("ABS", ELEMENT, 1), EACH("SGN", ELEMENT, 1), EACH("NEG", ELEMENT, 1), EACH("CLAMP", ELEMENT, 2),
     {"ADD_ID", ELEMENT, RULE_EACH, 1, 0, false},
-    EACH("TANH", OTHER, 1), EACH("RELU", OTHER, 1), EACH("EXP", OTHER, 1), EACH("ELU", OTHER, 2), EACH("LEAKY_RELU", OTHER, 2),
+    EACH("TANH", OTHER, 1), EACH("RELU", OTHER, 1), EACH("EXP", OTHER, 1), EACH("ELU", OTHER, 2),
+    EACH("LEAKY_RELU", OTHER, 2),
     EACH("SOFTPLUS", OTHER, 3), EACH("SIGMOID", OTHER, 4), EACH("SILU", OTHER, 4), EACH("HARDSIGMOID", OTHER, 4),
     EACH("HARDSWISH", OTHER, 5), EACH("GELU_QUICK", OTHER, 5), EACH("GELU_ERF", OTHER, 5), EACH("GELU", OTHER, 9),
     EACH("REGLU", OTHER, 2), EACH("SWIGLU", OTHER, 5), EACH("GEGLU_QUICK", OTHER, 6), EACH("GEGLU_ERF", OTHER, 6),
     EACH("GEGLU", OTHER, 10), EACH("SWIGLU_OAI", OTHER, 10),
     EACH("CONT", ELEMENT, 0), EACH("DUP", ELEMENT, 0), EACH("REPEAT", ELEMENT, 0), EACH("CONCAT", ELEMENT, 0),
-    {"CPY", ELEMENT, RULE_EACH, 0, 0, false}, {"GET_ROWS", OTHER, RULE_EACH, 0, 0, false}, {"SET_ROWS", OTHER, RULE_EACH, 0, 0, false},
-    {"NONE", ELEMENT, RULE_VIEW, 0, 0, false}, {"VIEW", ELEMENT, RULE_VIEW, 0, 0, false}, {"RESHAPE", ELEMENT, RULE_VIEW, 0, 0, false},
+    {"CPY", ELEMENT, RULE_EACH, 0, 0, false}, {"GET_ROWS", OTHER, RULE_EACH, 0, 0, false},
+    {"SET_ROWS", OTHER, RULE_EACH, 0, 0, false},
+    {"NONE", ELEMENT, RULE_VIEW, 0, 0, false}, {"VIEW", ELEMENT, RULE_VIEW, 0, 0, false},
+    {"RESHAPE", ELEMENT, RULE_VIEW, 0, 0, false},
     {"PERMUTE", ELEMENT, RULE_VIEW, 0, 0, false}, {"TRANSPOSE", ELEMENT, RULE_VIEW, 0, 0, false},
 };
 
 // Other names that programs give operations.
 static const char * const aliases[][2] = {
-    {"GEMM", "MUL_MAT"}, {"MATMUL", "MUL_MAT"}, {"MAT_MUL", "MUL_MAT"}, {"SOFTMAX", "SOFT_MAX"}, {"RMSNORM", "RMS_NORM"},
+    {"GEMM", "MUL_MAT"}, {"MATMUL", "MUL_MAT"}, {"MAT_MUL", "MUL_MAT"}, {"SOFTMAX", "SOFT_MAX"},
+    {"RMSNORM", "RMS_NORM"},
     {"LAYER_NORM", "NORM"}, {"LAYERNORM", "NORM"}, {"COPY", "CPY"}, {"FLASH_ATTN", "FLASH_ATTN_EXT"},
     {"FLASH_ATTENTION", "FLASH_ATTN_EXT"}, {"ATTENTION", "FLASH_ATTN_EXT"},
 };
@@ -84,11 +91,13 @@ enum instr_class instr_class(const char * operation, const struct llama_resource
 
 const char * instr_activation(const struct llama_resource_tensor * t) {
     static const char * const functions[] = {
-        "SILU", "GELU", "GELU_QUICK", "GELU_ERF", "RELU", "TANH", "SIGMOID", "ELU", "LEAKY_RELU", "SOFTPLUS", "HARDSWISH", "HARDSIGMOID",
+        "SILU", "GELU", "GELU_QUICK", "GELU_ERF", "RELU", "TANH", "SIGMOID", "ELU", "LEAKY_RELU", "SOFTPLUS",
+        "HARDSWISH", "HARDSIGMOID",
         "SWIGLU", "SWIGLU_OAI", "GEGLU", "GEGLU_QUICK", "GEGLU_ERF", "REGLU",
     };
     static const char * const lower[] = {
-        "silu", "gelu", "gelu_quick", "gelu_erf", "relu", "tanh", "sigmoid", "elu", "leaky_relu", "softplus", "hardswish", "hardsigmoid",
+        "silu", "gelu", "gelu_quick", "gelu_erf", "relu", "tanh", "sigmoid", "elu", "leaky_relu", "softplus",
+        "hardswish", "hardsigmoid",
         "swiglu", "swiglu_oai", "geglu", "geglu_quick", "geglu_erf", "reglu",
     };
     for (size_t i = 0; t->op != NULL && i < sizeof(functions) / sizeof(functions[0]); i++) {
@@ -166,7 +175,8 @@ static struct count by_output(const struct op * op, const struct llama_resource_
 }
 
 // by_inputs is for a program that names an operation and its inputs, whose output is none of it, or not reported.
-static struct count by_inputs(const struct op * op, const struct op * made, const struct llama_resource_tensor * inputs, size_t n_inputs) {
+static struct count by_inputs(const struct op * op, const struct op * made, const struct llama_resource_tensor * inputs,
+                              size_t n_inputs) {
     const int64_t * a = inputs[0].ne, * b = n_inputs > 1 ? inputs[1].ne : NULL;
     bool known = inputs[0].op != NULL && (n_inputs < 2 || inputs[1].op != NULL);
     if (known && op->rule == RULE_PRODUCT && op->whole && b != NULL && a[0] == b[0]) {
@@ -198,7 +208,8 @@ bool instr_flops(const char * operation, const struct llama_resource_tensor * in
     return n.ok;
 }
 
-bool instr_bytes(const char * operation, const struct llama_resource_tensor * output, uint64_t * read, uint64_t * written) {
+bool instr_bytes(const char * operation, const struct llama_resource_tensor * output, uint64_t * read,
+                 uint64_t * written) {
     const struct op * op = op_of(operation), * made = output != NULL ? op_of(output->op) : NULL;
     *read = *written = 0;
     if (op == NULL || made != op || !(op->whole || op->rule == RULE_VIEW)) {

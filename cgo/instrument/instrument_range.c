@@ -104,7 +104,8 @@ static struct instr_range * push(struct instr_call * c) {
 }
 
 // pop takes the newest range that is wanted out, and what was opened behind it and left open.
-static bool pop(struct llama_resource_instr * s, bool layer, int layer_id, const char * name, struct instr_range * out) {
+static bool pop(struct llama_resource_instr * s, bool layer, int layer_id, const char * name,
+                struct instr_range * out) {
     struct instr_thread * t = instr_thread(s, false);
     char kept[INSTR_NAME];
     instr_copy(kept, sizeof(kept), name);
@@ -166,8 +167,9 @@ INSTR_API void llama_resource_instr_end_layer(struct llama_resource_instr * inst
     }
     if (pop(instr, true, layer_id, NULL, &r) && r.reported) {
         instr_begin(&c, INSTR_LAYER_END, "computed");
-        instr_raw(instr, ",\"sources\":{\"duration_us\":\"measured\",\"duration_ns\":\"measured\",\"looking_ns\":\"measured\","
-                         "\"memory_operations\":\"measured\",\"compute_operations\":\"measured\"}");
+        instr_raw(instr, ",\"sources\":{\"duration_us\":\"measured\",\"duration_ns\":\"measured\","
+                         "\"looking_ns\":\"measured\",\"memory_operations\":\"measured\","
+                         "\"compute_operations\":\"measured\"}");
         instr_int(instr, "layer_id", layer_id);
         duration(&c, &r);
         instr_mib(instr, "layer_memory_mb", r.work.memory_bytes);

@@ -49,7 +49,8 @@ extern "C" {
 // How much is written.
 enum llama_resource_level {
     LLAMA_RESOURCE_MINIMAL,  // sessions, matrix products, allocations of 1 MiB and more
-    LLAMA_RESOURCE_DETAILED, // also layers, components, what passes between them, caches, other allocations, norms and activations
+    // also layers, components, what passes between them, caches, other allocations, norms and activations
+    LLAMA_RESOURCE_DETAILED,
     LLAMA_RESOURCE_VERBOSE,  // also element-wise operations and copies
 };
 #define LLAMA_RESOURCE_LEVEL enum llama_resource_level
@@ -96,7 +97,8 @@ void llama_resource_instr_end_component(struct llama_resource_instr * instr, con
 void llama_resource_instr_log_memory_deallocation(struct llama_resource_instr * instr, const char * resource_id);
 void llama_resource_instr_log_component_handoff(struct llama_resource_instr * instr, const char * from_component,
                                                 const char * to_component);
-void llama_resource_instr_log_kv_cache_operation(struct llama_resource_instr * instr, int layer_id, const char * operation,
+void llama_resource_instr_log_kv_cache_operation(struct llama_resource_instr * instr, int layer_id,
+                                                 const char * operation,
                                                  size_t cache_size_bytes);
 
 enum {
@@ -114,7 +116,8 @@ struct llama_resource_tensor {
     uint64_t     bytes, value_bytes; // that it spans, and that its own values take
     const char * name, * type, * op; // as ggml calls them
     int32_t      op_params[8];
-    uint64_t     address, root_address, root_bytes; // root is the tensor that this one views, or itself; 0: not allocated
+    // root is the tensor that this one views, or itself; 0: not allocated
+    uint64_t     address, root_address, root_bytes;
     const char * device, * buffer_type;             // NULL: in no buffer
     int32_t      host;                              // the processor can read it
     uint32_t     sources;                           // bit s: it has source s
@@ -124,9 +127,11 @@ struct llama_resource_tensor {
 
 // The same three as below, of what is known of tensors. id may be NULL, or gets the resource_id, "" where nothing
 // was written.
-void llama_resource_instr_memory_allocation(struct llama_resource_instr * instr, const struct llama_resource_tensor * tensor,
+void llama_resource_instr_memory_allocation(struct llama_resource_instr * instr,
+                                            const struct llama_resource_tensor * tensor,
                                             const char * component_type, char * id, size_t id_size);
-void llama_resource_instr_compute_operation(struct llama_resource_instr * instr, const char * operation, const char * component_type,
+void llama_resource_instr_compute_operation(struct llama_resource_instr * instr, const char * operation,
+                                            const char * component_type,
                                             const struct llama_resource_tensor * inputs, size_t n_inputs,
                                             const struct llama_resource_tensor * output);
 void llama_resource_instr_mlp_operation(struct llama_resource_instr * instr, const char * mlp_op,
@@ -192,8 +197,9 @@ struct llama_resource_inputs {
     size_t                             n;
 };
 
-static inline void llama_resource_instr_log_memory_allocation_id(struct llama_resource_instr * instr, const struct ggml_tensor * tensor,
-                                                                 const char * component_type, char * id, size_t id_size) {
+static inline void llama_resource_instr_log_memory_allocation_id(struct llama_resource_instr * instr,
+    const struct ggml_tensor * tensor,
+    const char * component_type, char * id, size_t id_size) {
     struct llama_resource_tensor d;
     if (id != NULL && id_size > 0) {
         id[0] = 0;
@@ -204,13 +210,16 @@ static inline void llama_resource_instr_log_memory_allocation_id(struct llama_re
     }
 }
 
-static inline void llama_resource_instr_log_memory_allocation(struct llama_resource_instr * instr, const struct ggml_tensor * tensor,
+static inline void llama_resource_instr_log_memory_allocation(struct llama_resource_instr * instr,
+                                                              const struct ggml_tensor * tensor,
                                                               const char * component_type) {
     llama_resource_instr_log_memory_allocation_id(instr, tensor, component_type, NULL, 0);
 }
 
-static inline void llama_resource_instr_log_compute_operation(struct llama_resource_instr * instr, const char * operation,
-                                                              const char * component_type, struct llama_resource_inputs inputs,
+static inline void llama_resource_instr_log_compute_operation(struct llama_resource_instr * instr,
+                                                              const char * operation,
+                                                              const char * component_type,
+                                                              struct llama_resource_inputs inputs,
                                                               const struct ggml_tensor * output) {
     struct llama_resource_tensor in[LLAMA_RESOURCE_MAX_INPUTS], out;
     for (size_t i = 0; i < inputs.n && i < LLAMA_RESOURCE_MAX_INPUTS; i++) {
@@ -225,12 +234,14 @@ static inline void llama_resource_instr_log_compute_operation(struct llama_resou
         llama_resource_describe(&out, output);
     }
     if (inputs.n > 0) {
-        llama_resource_instr_compute_operation(instr, operation, component_type, in, inputs.n, output != NULL ? &out : NULL);
+        llama_resource_instr_compute_operation(instr, operation, component_type, in, inputs.n,
+                                               output != NULL ? &out : NULL);
     }
 }
 
 static inline void llama_resource_instr_log_mlp_operation(struct llama_resource_instr * instr, const char * mlp_op,
-                                                          const struct ggml_tensor * weights, const struct ggml_tensor * activations) {
+                                                          const struct ggml_tensor * weights,
+                                                          const struct ggml_tensor * activations) {
     struct llama_resource_tensor w, a;
     if (weights == NULL) {
         return;
@@ -250,8 +261,8 @@ static inline void llama_resource_instr_log_mlp_operation(struct llama_resource_
 extern struct llama_resource_instr * g_resource_instr;
 
 // The inputs of an operation, in C: LLAMA_RESOURCE_INPUTS(a, b).
-#define LLAMA_RESOURCE_INPUTS(...)                                                                                          \
-    ((struct llama_resource_inputs) {(const struct ggml_tensor * const[]) {__VA_ARGS__},                                    \
+#define LLAMA_RESOURCE_INPUTS(...) \
+    ((struct llama_resource_inputs) {(const struct ggml_tensor * const[]) {__VA_ARGS__}, \
                                      sizeof((const struct ggml_tensor * const[]) {__VA_ARGS__}) / sizeof(void *)})
 
 #define LLAMA_RESOURCE_DO(method, ...) llama_resource_instr_##method(llama_resource_instr_global(), __VA_ARGS__)
@@ -288,14 +299,18 @@ public:
     void flush() { llama_resource_instr_flush(instr_); }
     void set_level(llama_resource_level level) { llama_resource_instr_set_level(instr_, static_cast<int>(level)); }
 
-    void begin_session(const std::string & session_id) { llama_resource_instr_begin_session(instr_, session_id.c_str()); }
+    void begin_session(const std::string & session_id) {
+        llama_resource_instr_begin_session(instr_, session_id.c_str());
+    }
     void end_session() { llama_resource_instr_end_session(instr_); }
     void begin_layer(int layer_id) { llama_resource_instr_begin_layer(instr_, layer_id); }
     void end_layer(int layer_id) { llama_resource_instr_end_layer(instr_, layer_id); }
     void begin_component(const std::string & component_type) {
         llama_resource_instr_begin_component(instr_, component_type.c_str());
     }
-    void end_component(const std::string & component_type) { llama_resource_instr_end_component(instr_, component_type.c_str()); }
+    void end_component(const std::string & component_type) {
+        llama_resource_instr_end_component(instr_, component_type.c_str());
+    }
 
     // log_memory_allocation returns the resource_id, which log_memory_deallocation takes; "" where nothing was written.
     std::string log_memory_allocation(const ggml_tensor * tensor, const std::string & component_type) {
@@ -357,41 +372,45 @@ inline void llama_resource_instrumentation_init(llama_resource_level level, cons
 
 // ---- macros ---------------------------------------------------------------------------------------------------------
 
-#define LLAMA_RESOURCE_IF_ON(call)                                                                                          \
-    do {                                                                                                                    \
-        if (__builtin_expect(__atomic_load_n(&llama_resource_instr_on, __ATOMIC_RELAXED), 0)) {                             \
-            call;                                                                                                           \
-        }                                                                                                                   \
+#define LLAMA_RESOURCE_IF_ON(call) \
+    do { \
+        if (__builtin_expect(__atomic_load_n(&llama_resource_instr_on, __ATOMIC_RELAXED), 0)) { \
+            call; \
+        } \
     } while (0)
 
 #define LLAMA_RESOURCE_BEGIN_SESSION(session_id) LLAMA_RESOURCE_IF_ON(LLAMA_RESOURCE_DO(begin_session, session_id))
 #define LLAMA_RESOURCE_END_SESSION() LLAMA_RESOURCE_IF_ON(LLAMA_RESOURCE_END_SESSION_())
 #define LLAMA_RESOURCE_BEGIN_LAYER(layer_id) LLAMA_RESOURCE_IF_ON(LLAMA_RESOURCE_DO(begin_layer, layer_id))
 #define LLAMA_RESOURCE_END_LAYER(layer_id) LLAMA_RESOURCE_IF_ON(LLAMA_RESOURCE_DO(end_layer, layer_id))
-#define LLAMA_RESOURCE_BEGIN_COMPONENT(component_type) LLAMA_RESOURCE_IF_ON(LLAMA_RESOURCE_DO(begin_component, component_type))
-#define LLAMA_RESOURCE_END_COMPONENT(component_type) LLAMA_RESOURCE_IF_ON(LLAMA_RESOURCE_DO(end_component, component_type))
-#define LLAMA_RESOURCE_LOG_COMPONENT_HANDOFF(from_component, to_component)                                                  \
+#define LLAMA_RESOURCE_BEGIN_COMPONENT(component_type) LLAMA_RESOURCE_IF_ON(LLAMA_RESOURCE_DO(begin_component, \
+    component_type))
+#define LLAMA_RESOURCE_END_COMPONENT(component_type) LLAMA_RESOURCE_IF_ON(LLAMA_RESOURCE_DO(end_component, \
+    component_type))
+#define LLAMA_RESOURCE_LOG_COMPONENT_HANDOFF(from_component, to_component) \
     LLAMA_RESOURCE_IF_ON(LLAMA_RESOURCE_DO(log_component_handoff, from_component, to_component))
-#define LLAMA_RESOURCE_LOG_MEMORY_ALLOCATION(tensor, component_type)                                                        \
+#define LLAMA_RESOURCE_LOG_MEMORY_ALLOCATION(tensor, component_type) \
     LLAMA_RESOURCE_IF_ON(LLAMA_RESOURCE_DO(log_memory_allocation, tensor, component_type))
-#define LLAMA_RESOURCE_LOG_MEMORY_DEALLOCATION(resource_id)                                                                 \
+#define LLAMA_RESOURCE_LOG_MEMORY_DEALLOCATION(resource_id) \
     LLAMA_RESOURCE_IF_ON(LLAMA_RESOURCE_DO(log_memory_deallocation, resource_id))
 // The inputs may be written as {a, b} in C++, and what follows them is the output.
-#define LLAMA_RESOURCE_LOG_COMPUTE_OPERATION(operation, component_type, ...)                                                \
+#define LLAMA_RESOURCE_LOG_COMPUTE_OPERATION(operation, component_type, ...) \
     LLAMA_RESOURCE_IF_ON(LLAMA_RESOURCE_DO(log_compute_operation, operation, component_type, __VA_ARGS__))
-#define LLAMA_RESOURCE_LOG_MLP_OPERATION(operation, weights, activations)                                                   \
+#define LLAMA_RESOURCE_LOG_MLP_OPERATION(operation, weights, activations) \
     LLAMA_RESOURCE_IF_ON(LLAMA_RESOURCE_DO(log_mlp_operation, operation, weights, activations))
 
 #define RESOURCE_TRACK_MEMORY_ALLOC(tensor, component) LLAMA_RESOURCE_LOG_MEMORY_ALLOCATION(tensor, component)
-#define RESOURCE_TRACK_COMPUTE_OP(operation, component, ...)                                                                \
+#define RESOURCE_TRACK_COMPUTE_OP(operation, component, ...) \
     LLAMA_RESOURCE_LOG_COMPUTE_OPERATION(operation, component, __VA_ARGS__)
 #define RESOURCE_TRACK_COMPONENT_BEGIN(component) LLAMA_RESOURCE_BEGIN_COMPONENT(component)
 #define RESOURCE_TRACK_COMPONENT_END(component) LLAMA_RESOURCE_END_COMPONENT(component)
 #define RESOURCE_TRACK_LAYER_BEGIN(layer_id) LLAMA_RESOURCE_BEGIN_LAYER(layer_id)
 #define RESOURCE_TRACK_LAYER_END(layer_id) LLAMA_RESOURCE_END_LAYER(layer_id)
-#define RESOURCE_TRACK_MLP_OP(operation, weights, activations) LLAMA_RESOURCE_LOG_MLP_OPERATION(operation, weights, activations)
-#define RESOURCE_TRACK_KV_CACHE(layer_id, operation, size_bytes)                                                            \
+#define RESOURCE_TRACK_MLP_OP(operation, weights, activations) LLAMA_RESOURCE_LOG_MLP_OPERATION(operation, weights, \
+    activations)
+#define RESOURCE_TRACK_KV_CACHE(layer_id, operation, size_bytes) \
     LLAMA_RESOURCE_IF_ON(LLAMA_RESOURCE_DO(log_kv_cache_operation, layer_id, operation, size_bytes))
-#define RESOURCE_TRACK_HANDOFF(from_component, to_component) LLAMA_RESOURCE_LOG_COMPONENT_HANDOFF(from_component, to_component)
+#define RESOURCE_TRACK_HANDOFF(from_component, to_component) LLAMA_RESOURCE_LOG_COMPONENT_HANDOFF(from_component, \
+    to_component)
 
 #endif

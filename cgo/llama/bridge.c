@@ -23,7 +23,8 @@ int bridge_rpc_add(const char * path, const char * endpoint) {
 	}
 	ggml_backend_reg_t (*add)(const char *) = NULL;
 	if (rpc != NULL) {
-		add = (ggml_backend_reg_t (*)(const char *)) ggml_backend_reg_get_proc_address(rpc, "ggml_backend_rpc_add_server");
+		add = (ggml_backend_reg_t (*)(const char *)) ggml_backend_reg_get_proc_address(rpc,
+		    "ggml_backend_rpc_add_server");
 	}
 	if (add == NULL) {
 		return 1;
@@ -95,7 +96,8 @@ int64_t bridge_now_ns(void) {
 	return (int64_t) t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-int32_t bridge_decode_each(struct llama_context * ctx, struct llama_batch batch, const llama_token * tokens, int32_t steps, int64_t * at, int32_t * done) {
+int32_t bridge_decode_each(struct llama_context * ctx, struct llama_batch batch, const llama_token * tokens,
+                           int32_t steps, int64_t * at, int32_t * done) {
 	int32_t rc = 0;
 	bridge_log_collect(true);
 	at[0] = bridge_now_ns();

@@ -51,7 +51,8 @@ int32_t bridge_decode(struct llama_context * ctx, struct llama_batch batch);
 // each. The positions grow by one from step to step. at[0] is CLOCK_MONOTONIC in ns before the first, at[i + 1]
 // after step i. It returns llama_decode's result of the last step; done is how many succeeded. The log is as with
 // bridge_decode.
-int32_t bridge_decode_each(struct llama_context * ctx, struct llama_batch batch, const llama_token * tokens, int32_t steps, int64_t * at, int32_t * done);
+int32_t bridge_decode_each(struct llama_context * ctx, struct llama_batch batch, const llama_token * tokens,
+                           int32_t steps, int64_t * at, int32_t * done);
 
 // bridge_threads are the thread pools of a context; batch is NULL where one serves both.
 struct bridge_threads {
@@ -91,7 +92,8 @@ llama_token bridge_sample(struct bridge_sampler * s, struct llama_context * ctx,
 bool bridge_accept(struct bridge_sampler * s, llama_token token, bool generated);
 // bridge_grammar_init is llama_sampler_init_grammar. What a failure writes to stderr, past the log, comes into why,
 // of size bytes.
-struct llama_sampler * bridge_grammar_init(const struct llama_vocab * vocab, const char * text, const char * root, char * why, size_t size);
+struct llama_sampler * bridge_grammar_init(const struct llama_vocab * vocab, const char * text, const char * root,
+                                           char * why, size_t size);
 
 // bridge_generation says how bridge_generate goes on and when it comes back.
 struct bridge_generation {
@@ -109,7 +111,8 @@ struct bridge_generation {
 // at get most values: what was chosen and CLOCK_MONOTONIC in ns then. 0: as said, status: llama_decode's, or in
 // *sampled what bridge_sample returned, -5 where the grammar does not allow the token. The log is as with
 // bridge_decode.
-int32_t bridge_generate(struct bridge_sampler * s, struct llama_context * ctx, struct llama_batch batch, struct bridge_signal * signal,
+int32_t bridge_generate(struct bridge_sampler * s, struct llama_context * ctx, struct llama_batch batch,
+                        struct bridge_signal * signal,
 	struct bridge_generation * g, const uint8_t * pause, llama_token * tokens, int64_t * at, llama_token * sampled);
 
 #endif

@@ -12,8 +12,9 @@ static llama_token token_next(struct bridge_sampler * s, struct llama_context * 
 	return token;
 }
 
-int32_t bridge_generate(struct bridge_sampler * s, struct llama_context * ctx, struct llama_batch batch, struct bridge_signal * signal,
-		struct bridge_generation * g, const uint8_t * pause, llama_token * tokens, int64_t * at, llama_token * sampled) {
+int32_t bridge_generate(struct bridge_sampler * s, struct llama_context * ctx, struct llama_batch batch,
+		struct bridge_signal * signal, struct bridge_generation * g, const uint8_t * pause,
+		llama_token * tokens, int64_t * at, llama_token * sampled) {
 	const struct llama_vocab * vocab = llama_model_get_vocab(llama_get_model(ctx));
 	const int64_t              begin = bridge_now_ns();
 	llama_token                token = g->pending;
@@ -39,7 +40,8 @@ int32_t bridge_generate(struct bridge_sampler * s, struct llama_context * ctx, s
 		bool    looked_at = pause != NULL && pause[token];
 		tokens[g->chosen] = token;
 		at[g->chosen++]   = now;
-		if (stop || looked_at || g->chosen == g->most || now - begin >= g->patience || g->pos + 1 >= g->end || llama_vocab_is_eog(vocab, token)) {
+		if (stop || looked_at || g->chosen == g->most || now - begin >= g->patience || g->pos + 1 >= g->end ||
+            llama_vocab_is_eog(vocab, token)) {
 			break;
 		}
 	}

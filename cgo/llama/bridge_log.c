@@ -23,14 +23,16 @@ static size_t log_sequence(const unsigned char * text) {
 	if (text[0] < 0x80) {
 		return (text[0] >= 0x20 && text[0] != 0x7f) || text[0] == '\n' || text[0] == '\t';
 	}
-	size_t n = text[0] >= 0xc2 && text[0] <= 0xdf ? 2 : text[0] >= 0xe0 && text[0] <= 0xef ? 3 : text[0] >= 0xf0 && text[0] <= 0xf4 ? 4 : 0;
+	size_t n = text[0] >= 0xc2 && text[0] <= 0xdf ? 2 : text[0] >= 0xe0 && text[0] <= 0xef ? 3 : text[0] >= 0xf0 &&
+	    text[0] <= 0xf4 ? 4 : 0;
 	for (size_t i = 1; i < n; i++) {
 		if ((text[i] & 0xc0) != 0x80) { // also the end of the string
 			return 0;
 		}
 	}
 	bool c1       = text[0] == 0xc2 && text[1] < 0xa0;
-	bool override = n == 3 && text[0] == 0xe2 && ((text[1] == 0x80 && text[2] >= 0xa8 && text[2] <= 0xae) || (text[1] == 0x81 && text[2] >= 0xa6 && text[2] <= 0xa9));
+	bool override = n == 3 && text[0] == 0xe2 && ((text[1] == 0x80 && text[2] >= 0xa8 && text[2] <= 0xae) ||
+                                                  (text[1] == 0x81 && text[2] >= 0xa6 && text[2] <= 0xa9));
 	return c1 || override ? 0 : n;
 }
 

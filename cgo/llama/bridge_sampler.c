@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 // sampled_fill takes as candidates what the context's own samplers left of output i. false: they did nothing.
-static bool sampled_fill(struct bridge_sampler * s, struct llama_context * ctx, int32_t i, llama_token_data_array * out) {
+static bool sampled_fill(struct bridge_sampler * s, struct llama_context * ctx, int32_t i,
+                         llama_token_data_array * out) {
 	const llama_token * ids    = llama_get_sampled_candidates_ith(ctx, i);
 	const float *       logits = llama_get_sampled_logits_ith(ctx, i);
 	const float *       probs  = llama_get_sampled_probs_ith(ctx, i);
-	uint32_t            n      = probs != NULL ? llama_get_sampled_probs_count_ith(ctx, i) : llama_get_sampled_logits_count_ith(ctx, i);
+	uint32_t            n      = probs != NULL ? llama_get_sampled_probs_count_ith(ctx, i)
+	    : llama_get_sampled_logits_count_ith(ctx, i);
 	if (logits == NULL || ids == NULL || n > (uint32_t) s->n) {
 		return false;
 	}
@@ -24,7 +26,8 @@ static bool sampled_fill(struct bridge_sampler * s, struct llama_context * ctx, 
 }
 
 // candidates_fill takes the logits of output i as candidates. false: there are none.
-static bool candidates_fill(struct bridge_sampler * s, struct llama_context * ctx, int32_t i, llama_token_data_array * out) {
+static bool candidates_fill(struct bridge_sampler * s, struct llama_context * ctx, int32_t i,
+                            llama_token_data_array * out) {
 	if (s->backend && sampled_fill(s, ctx, i, out)) {
 		return true;
 	}
@@ -101,9 +104,12 @@ static struct llama_sampler * choices_clone(const struct llama_sampler * s) { re
 
 static void choices_free(struct llama_sampler * s) { (void) s; }
 
-static struct llama_sampler_i choices_i = {.name = choices_name, .apply = choices_apply, .clone = choices_clone, .free = choices_free};
+static struct llama_sampler_i choices_i = {.name = choices_name, .apply = choices_apply, .clone = choices_clone,
+    .free = choices_free};
 
-struct llama_sampler * bridge_choices_init(struct bridge_choices * count) { return llama_sampler_init(&choices_i, count); }
+struct llama_sampler * bridge_choices_init(struct bridge_choices * count) {
+    return llama_sampler_init(&choices_i, count);
+}
 
 static void choices_replay(struct llama_sampler * sampler, size_t tokens, uint64_t n) {
 	for (; n > 0; n--) {
@@ -142,7 +148,8 @@ static size_t stderr_back(int file, int saved, char * why, size_t size) {
 	return (size_t) n;
 }
 
-struct llama_sampler * bridge_grammar_init(const struct llama_vocab * vocab, const char * text, const char * root, char * why, size_t size) {
+struct llama_sampler * bridge_grammar_init(const struct llama_vocab * vocab, const char * text, const char * root,
+                                           char * why, size_t size) {
 	fflush(stderr);
 	int saved, file = stderr_aside(&saved);
 	struct llama_sampler * grammar = llama_sampler_init_grammar(vocab, text, root);

@@ -102,7 +102,8 @@ int nvml_read(struct nvml_library * l, unsigned device, struct nvml_sample * s) 
     if (status == 0) {
         status = l->memory(handle, &memory);
     }
-    *s = (struct nvml_sample) {.gpu_percent = busy.gpu, .memory_percent = busy.memory, .total_bytes = memory.total, .used_bytes = memory.used};
+    *s = (struct nvml_sample) {.gpu_percent = busy.gpu, .memory_percent = busy.memory, .total_bytes = memory.total,
+        .used_bytes = memory.used};
     if (status != 0) {
         return status;
     }

@@ -1,7 +1,8 @@
 // greedy: a llama.cpp program that is not llama.cpp's own: it continues four tokens, in two sequences, with the
 // likeliest one.
 //
-//   greedy MODEL BACKENDS N [TIMES]    prints the N tokens of sequence 0, one a line; TIMES over, loading the model anew each time
+// greedy MODEL BACKENDS N [TIMES] prints the N tokens of sequence 0, one a line; TIMES over, loading the model anew
+// each time
 //
 // Compiled with -DLATE it is not linked with llama.cpp: it opens the library by itself, for itself alone, as
 // Python's ctypes does.

@@ -23,7 +23,8 @@ int main(int argc, char ** argv) {
         fprintf(stderr, "rpcserver: no %s backend\n", cpu == NULL ? "CPU" : "RPC");
         return 1;
     }
-    start_server_fn start = (start_server_fn)(intptr_t)ggml_backend_reg_get_proc_address(rpc, "ggml_backend_rpc_start_server");
+    start_server_fn start = (start_server_fn)(intptr_t)ggml_backend_reg_get_proc_address(rpc,
+        "ggml_backend_rpc_start_server");
     if (start == NULL) {
         fprintf(stderr, "rpcserver: this RPC backend cannot serve\n");
         return 1;

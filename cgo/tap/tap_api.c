@@ -28,8 +28,8 @@ static void tap_soon(void) {
 }
 
 // TAP_BEFORE defines the function of llama.h that bears that name, with structures that are passed by value as bytes.
-#define TAP_BEFORE(ret, name, params)                                                                                       \
-    ret tap_before_##name params __asm__(#name);                                                                            \
+#define TAP_BEFORE(ret, name, params) \
+    ret tap_before_##name params __asm__(#name); \
     ret tap_before_##name params
 
 // ---- models and contexts --------------------------------------------------------------------------------------------
@@ -48,7 +48,8 @@ TAP_BEFORE(struct llama_model *, llama_model_load_from_file_ptr, (FILE * file, s
     return model;
 }
 
-TAP_BEFORE(struct llama_model *, llama_model_load_from_splits, (const char ** paths, size_t n_paths, struct tap_by_value params)) {
+TAP_BEFORE(struct llama_model *, llama_model_load_from_splits, (const char ** paths, size_t n_paths,
+                                                                struct tap_by_value params)) {
     tap_soon();
     struct llama_model * model = TAP_REAL(llama_model_load_from_splits)(paths, n_paths, params);
     tap_model_note(model, n_paths > 0 ? paths[0] : "");
@@ -62,8 +63,10 @@ static int32_t tap_flash_asked(struct tap_by_value * params) {
     const bool exact = tap.header->config.start.attention == TAP_ATTENTION_EXACT;
     if (tap.layouts & TAP_LAYOUT_PARAMS) {
         if (exact) {
-            tap_say("--tap-attention exact cannot turn flash attention off: this llama.cpp's llama_context_params are not those of the headers "
-                    "that llamatap was built with; turn it off in the program, or make LLAMA_PREFIX=… for this llama.cpp", "", "");
+            tap_say("--tap-attention exact cannot turn flash attention off: this llama.cpp's llama_context_params are "
+                    "not those of the headers "
+                    "that llamatap was built with; turn it off in the program, or make LLAMA_PREFIX=… for this "
+                    "llama.cpp", "", "");
         }
         return TAP_FLASH_UNKNOWN;
     }
@@ -107,11 +110,13 @@ void llama_free(struct llama_context * ctx) {
 static void tap_call_send(struct tap_context * c, const struct tap_rows_list * l, uint64_t call, uint32_t kind) {
     enum { CHUNK = 4096, EXTRA = 2048 };
     int32_t x = 0;
-    int32_t extra[EXTRA]; // on the stack, for what is thread-local is taken from the stack of every thread of the program
+    // on the stack, for what is thread-local is taken from the stack of every thread of the program
+    int32_t extra[EXTRA];
     int32_t first = 0;
     do {
         struct tap_rec_call rec = {
-            .h.type = TAP_REC_CALL, .call = call, .mono_ns = (uint64_t) tap_now(), .ctx = tap_get(&c->number), .kind = kind, .flags = tap_get(&c->flags),
+            .h.type = TAP_REC_CALL, .call = call, .mono_ns = (uint64_t) tap_now(), .ctx = tap_get(&c->number),
+            .kind = kind, .flags = tap_get(&c->flags),
             .n_total = (uint32_t) l->n, .first = (uint32_t) first,
         };
         while (first + (int32_t) rec.n_rows < l->n && rec.n_rows < CHUNK) {
@@ -178,7 +183,8 @@ static void tap_call_end(struct tap_call before, int32_t status) {
     const struct tap_thread thread = tap_thread;
     const int64_t ended = tap_now();
     struct tap_rec_call_end rec = {
-        .h.type = TAP_REC_CALL_END, .call = call.number, .mono_ns = (uint64_t) ended, .status = status, .ctx = tap_get(&call.context->number),
+        .h.type = TAP_REC_CALL_END, .call = call.number, .mono_ns = (uint64_t) ended, .status = status,
+        .ctx = tap_get(&call.context->number),
     };
     tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
     tap_add(&tap.header->stats.api_ns, tap_own_since(ended, &thread));

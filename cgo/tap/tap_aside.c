@@ -79,7 +79,8 @@ static void tap_kill_program(void) {
 static void tap_bereaved(struct tap_header * h) {
     const bool recorded = tap_peek(&tap.recording) || tap_peek(&tap.turning) ||
                           tap_peek(&tap.given);
-    const bool unfinished = recorded && !tap_get(&h->closed); // closed: it had finished, or has recorded another process
+    // closed: it had finished, or has recorded another process
+    const bool unfinished = recorded && !tap_get(&h->closed);
     const bool stop = h->config.on_failure == TAP_FAILURE_STOP;
     if (unfinished && stop) {
         tap_stop_program();
@@ -92,7 +93,8 @@ static void tap_bereaved(struct tap_header * h) {
     if (unfinished && stop) {
         tap_kill_program();
     } else if (unfinished) {
-        tap_say("the process that records was killed: this program goes on unrecorded (--tap-on-failure stop ends it)", "", "");
+        tap_say("the process that records was killed: this program goes on unrecorded (--tap-on-failure stop ends it)",
+                "", "");
     }
 }
 
@@ -109,7 +111,8 @@ static void * tap_toucher(void * unused) {
 // would let it notice late.
 static void * tap_watcher(void * header) {
     tap_lowest(false);
-    madvise(tap.queue, tap.queue_bytes, MADV_POPULATE_WRITE); // else each of its pages costs the model a page fault; where it fails, it does
+    // else each of its pages costs the model a page fault; where it fails, it does
+    madvise(tap.queue, tap.queue_bytes, MADV_POPULATE_WRITE);
     struct pollfd life = {.fd = tap.life_fd, .events = POLLIN};
     int n;
     do {

@@ -33,7 +33,8 @@ static void tap_row_add(struct tap_rows_list * l, int32_t token, int32_t pos, in
 }
 
 static void tap_row_extra(struct tap_rows_list * l, int32_t row, int32_t seq) {
-    if (row >= 0 && row < l->n && tap_ensure((void **) &l->extra, &l->extra_bytes, (size_t) (l->n_extra + 1) * sizeof(l->extra[0]))) {
+    if (row >= 0 && row < l->n && tap_ensure((void **) &l->extra, &l->extra_bytes,
+                                             (size_t) (l->n_extra + 1) * sizeof(l->extra[0]))) {
         int32_t at = l->n_extra++;
         for (; at > 0 && l->extra[at - 1].row > row; at--) {
             l->extra[at] = l->extra[at - 1]; // they are reported in the order of rows, whatever the program's is
@@ -175,7 +176,8 @@ struct tap_rows_list * tap_rows_of_batch(struct llama_context * ctx, const struc
     struct llama_batch batch;
     memcpy(&batch, value->bytes, sizeof(batch));
     const struct llama_batch * b = &batch;
-    if (c == NULL || (tap.layouts & TAP_LAYOUT_BATCH) || (c->rows == NULL && (c->rows = calloc(1, sizeof(*c->rows))) == NULL)) {
+    if (c == NULL || (tap.layouts & TAP_LAYOUT_BATCH) ||
+        (c->rows == NULL && (c->rows = calloc(1, sizeof(*c->rows))) == NULL)) {
         return NULL;
     }
     struct tap_rows_list * list = c->rows;

@@ -34,7 +34,9 @@ _Atomic uint64_t           tap_buffers_age;
 static void tap_buffers_aged(void) { tap_agree_add(&tap_buffers_age, 1); }
 
 // tap_buffers_open says whether this process is recorded, or may be.
-static bool tap_buffers_open(void) { return __builtin_expect(tap.header != NULL && (tap_get(&tap.given) || tap_on()), 0); }
+static bool tap_buffers_open(void) {
+    return __builtin_expect(tap.header != NULL && (tap_get(&tap.given) || tap_on()), 0);
+}
 
 static struct tap_buffer * tap_buffer_at(ggml_backend_buffer_t ptr) {
     for (size_t i = 0; i < tap_n_buffers; i++) {
@@ -72,7 +74,8 @@ static size_t tap_name_copy(char * to, size_t size, const char * name) {
 
 // tap_buffer_device is the device of a kind of buffers, or NULL.
 static ggml_backend_dev_t tap_buffer_device(ggml_backend_buffer_type_t type) {
-    return type != NULL && tap_real.ggml_backend_buft_get_device != NULL ? tap_real.ggml_backend_buft_get_device(type) : NULL;
+    return type != NULL && tap_real.ggml_backend_buft_get_device != NULL ? tap_real.ggml_backend_buft_get_device(type)
+        : NULL;
 }
 
 static ggml_backend_buffer_type_t tap_buffer_type(ggml_backend_buffer_t ptr) {
@@ -86,7 +89,8 @@ static bool tap_buffer_here(ggml_backend_buffer_t ptr) {
         return true;
     }
     ggml_backend_dev_t device = tap_buffer_device(tap_buffer_type(ptr));
-    return device != NULL && tap_real.ggml_backend_dev_type != NULL && tap_real.ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_CPU;
+    return device != NULL && tap_real.ggml_backend_dev_type != NULL &&
+        tap_real.ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_CPU;
 }
 
 // tap_buffer_tell reports a buffer. The caller holds the lock of the buffers.
@@ -102,7 +106,8 @@ static void tap_buffer_tell(struct tap_buffer * b) {
         rec.type_bytes = (uint16_t) tap_name_copy(names, TAP_NAME_SIZE, tap_real.ggml_backend_buft_name(type));
     }
     if (device != NULL && tap_real.ggml_backend_dev_name != NULL) {
-        rec.device_bytes = (uint16_t) tap_name_copy(names + rec.type_bytes, TAP_NAME_SIZE, tap_real.ggml_backend_dev_name(device));
+        rec.device_bytes = (uint16_t) tap_name_copy(names + rec.type_bytes, TAP_NAME_SIZE,
+                                                    tap_real.ggml_backend_dev_name(device));
     } else if (b->flags & TAP_BUFFER_HOST) { // ggml names no device for the plain memory of the CPU
         rec.device_bytes = (uint16_t) tap_name_copy(names + rec.type_bytes, TAP_NAME_SIZE, "CPU");
     }
@@ -119,7 +124,8 @@ static void tap_buffer_over(struct tap_buffer * b) {
     free(b->file);
     b->file = NULL;
     if (b->reported && tap_on()) {
-        struct tap_rec_buffer_end rec = {.h.type = TAP_REC_BUFFER_END, .buffer = b->number, .mono_ns = (uint64_t) tap_now()};
+        struct tap_rec_buffer_end rec = {.h.type = TAP_REC_BUFFER_END, .buffer = b->number,
+            .mono_ns = (uint64_t) tap_now()};
         tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
     }
 }
@@ -160,8 +166,10 @@ static uint64_t tap_buffer_note(ggml_backend_buffer_t ptr, bool mapped) {
         return 0;
     }
     struct tap_buffer note = {
-        .ptr = ptr, .base = (uint64_t) (uintptr_t) tap_real.ggml_backend_buffer_get_base(ptr), .size = size, .since = tap_now(),
-        .usage = tap_real.ggml_backend_buffer_get_usage != NULL ? (uint32_t) tap_real.ggml_backend_buffer_get_usage(ptr) : 0,
+        .ptr = ptr, .base = (uint64_t) (uintptr_t) tap_real.ggml_backend_buffer_get_base(ptr), .size = size,
+        .since = tap_now(),
+        .usage = tap_real.ggml_backend_buffer_get_usage != NULL
+            ? (uint32_t) tap_real.ggml_backend_buffer_get_usage(ptr) : 0,
         .flags = (mapped ? TAP_BUFFER_MAPPED : 0) | (tap_buffer_here(ptr) ? TAP_BUFFER_HOST : 0),
     };
     if (mapped && note.flags & TAP_BUFFER_HOST) {
@@ -228,7 +236,8 @@ ggml_backend_buffer_t ggml_backend_buft_alloc_buffer(ggml_backend_buffer_type_t 
     return buffer;
 }
 
-ggml_backend_buffer_t ggml_backend_dev_buffer_from_host_ptr(ggml_backend_dev_t device, void * ptr, size_t size, size_t max_tensor_size) {
+ggml_backend_buffer_t ggml_backend_dev_buffer_from_host_ptr(ggml_backend_dev_t device, void * ptr, size_t size,
+                                                            size_t max_tensor_size) {
     ggml_backend_buffer_t buffer = TAP_REAL(ggml_backend_dev_buffer_from_host_ptr)(device, ptr, size, max_tensor_size);
     if (tap_buffers_open()) {
         tap_buffer_note(buffer, true);

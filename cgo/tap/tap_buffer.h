@@ -30,6 +30,8 @@ struct tap_nearby {
 void tap_where(struct tap_nearby * near, const struct ggml_tensor * t, uint64_t * buffer, uint64_t * offset);
 
 // tap_buffer_of is the buffer that a tensor's bytes lie in, or NULL.
-static inline ggml_backend_buffer_t tap_buffer_of(const struct ggml_tensor * t) { return t->view_src != NULL ? t->view_src->buffer : t->buffer; }
+static inline ggml_backend_buffer_t tap_buffer_of(const struct ggml_tensor * t) {
+    return t->view_src != NULL ? t->view_src->buffer : t->buffer;
+}
 
 #endif

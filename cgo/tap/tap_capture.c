@@ -174,7 +174,8 @@ static TAP_RARE bool tap_make_runs(struct tap_sched * s, const int32_t * out, in
     }
     s->cap_runs = bytes;
     s->n_token_runs = s->n_output_runs = 0;
-    if (s->tokens.kind == TAP_TOKENS_ALL && token_first >= s->window_first && token_first + g->n_tokens <= s->window_end) {
+    if (s->tokens.kind == TAP_TOKENS_ALL && token_first >= s->window_first &&
+        token_first + g->n_tokens <= s->window_end) {
         s->runs[s->n_token_runs++] = (struct tap_run) {0, 0, g->n_tokens};
     } else {
         for (int32_t r = 0; r < g->n_tokens; r++) {
@@ -366,7 +367,8 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     s->n_token_runs = s->n_output_runs = 0;
     tap_set(&c->last_exec, s->exec);
     struct tap_rec_exec rec = {
-        .h.type = TAP_REC_EXEC, .exec = s->exec, .graph = g->id, .call = tap_current_call.number, .mono_ns = (uint64_t) entered,
+        .h.type = TAP_REC_EXEC, .exec = s->exec, .graph = g->id, .call = tap_current_call.number,
+        .mono_ns = (uint64_t) entered,
         .token_first = -1, .ctx = tap_get(&c->number), .reused = reused, .left = UINT32_MAX,
     };
     const bool ok = tap_exec_rows(s, &rec);
@@ -419,7 +421,9 @@ TAP_HOT void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t
         .h.type = TAP_REC_EXEC_END, .exec = s->exec, .mono_ns = (uint64_t) left, .status = (int32_t) status,
         .begin_ns = (uint64_t) s->begin_ns, .async = s->graph.device,
         .selected_packets = s->selected_packets, .selected_bytes = s->selected_bytes,
-        .own_ns = tap_untold(&tap.told_own_ns, tap_get(&st->describe_ns) + tap_get(&st->hook_ns) + tap_get(&st->copy_ns) + tap_get(&st->ask_ns) + tap_get(&st->api_ns)),
+        .own_ns = tap_untold(&tap.told_own_ns,
+                             tap_get(&st->describe_ns) + tap_get(&st->hook_ns) + tap_get(&st->copy_ns) +
+                                 tap_get(&st->ask_ns) + tap_get(&st->api_ns)),
         .wait_ns = tap_untold(&tap.told_wait_ns, tap_get(&st->wait_ns)),
         .cuts = s->n_cuts, .cut_ns = cut_ns,
     };
@@ -450,7 +454,8 @@ TAP_HOT void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t
 void tap_sync_end(struct tap_sched * s, int64_t began) {
     const int64_t now = tap_now();
     struct tap_rec_sync rec = {
-        .h.type = TAP_REC_SYNC, .exec = s->running_exec, .mono_ns = (uint64_t) now, .wait_ns = (uint64_t) (now - began), .graphs = s->running,
+        .h.type = TAP_REC_SYNC, .exec = s->running_exec, .mono_ns = (uint64_t) now, .wait_ns = (uint64_t) (now - began),
+        .graphs = s->running,
     };
     s->running = 0;
     tap_queue_put(&rec.h, sizeof(rec), NULL, 0);

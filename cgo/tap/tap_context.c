@@ -224,7 +224,8 @@ static size_t tap_meta(const struct llama_model * model, const char * key, char 
 
 void tap_context_announce(struct tap_context * c) {
     char desc[256] = "", path[TAP_PATH_SIZE] = "", arch[64] = "", name[256] = "";
-    struct tap_rec_context rec = {.h.type = TAP_REC_CONTEXT, .ctx = tap_get(&c->number), .model = UINT32_MAX, .flash_attn = c->flash_attn, .ftype = -1};
+    struct tap_rec_context rec = {.h.type = TAP_REC_CONTEXT, .ctx = tap_get(&c->number), .model = UINT32_MAX,
+        .flash_attn = c->flash_attn, .ftype = -1};
     struct tap_sched * s = tap_sched_of((ggml_backend_sched_t) (void *) c->ptr, false);
     if (s == NULL && tap_real.llama_get_model != NULL) { // not a scheduler's stand-in
         const struct llama_model * m = tap_real.llama_get_model(c->ptr);
@@ -240,7 +241,8 @@ void tap_context_announce(struct tap_context * c) {
         rec.model_bytes = TAP_CALL_IF(llama_model_size, 0, m);
         rec.model_params = TAP_CALL_IF(llama_model_n_params, 0, m);
         rec.ftype = tap_real.llama_model_ftype != NULL ? (int32_t) tap_real.llama_model_ftype(m) : -1;
-        rec.recurrent = TAP_CALL_IF(llama_model_is_recurrent, false, m) ? 1 : TAP_CALL_IF(llama_model_is_hybrid, false, m) ? 2 : 0;
+        rec.recurrent = TAP_CALL_IF(llama_model_is_recurrent, false, m) ? 1 : TAP_CALL_IF(llama_model_is_hybrid, false,
+            m) ? 2 : 0;
         const struct llama_vocab * vocab = TAP_CALL_IF(llama_model_get_vocab, NULL, m);
         rec.n_vocab = vocab != NULL ? TAP_CALL_IF(llama_vocab_n_tokens, 0, vocab) : 0;
         TAP_CALL_IF(llama_model_desc, 0, m, desc, sizeof(desc));
@@ -281,7 +283,8 @@ TAP_RARE void tap_context_resolve(struct tap_context * c, bool discarded) {
     tap_set(&c->pending, false);
     tap_unlock();
     if (pending) {
-        struct tap_rec_resolve rec = {.h.type = TAP_REC_RESOLVE, .ctx = tap_get(&c->number), .discarded = discarded, .exec = tap_get(&c->last_exec)};
+        struct tap_rec_resolve rec = {.h.type = TAP_REC_RESOLVE, .ctx = tap_get(&c->number), .discarded = discarded,
+            .exec = tap_get(&c->last_exec)};
         tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
     }
 }

@@ -42,9 +42,12 @@ static TAP_RARE void tap_cut_make(struct tap_sched * s) {
     struct tap_cut * c = &s->cut;
     c->tried = true;
     if (tap_real.ggml_backend_sched_get_n_backends == NULL || tap_real.ggml_backend_sched_get_backend == NULL ||
-        tap_real.ggml_backend_get_device == NULL || tap_real.ggml_backend_dev_type == NULL || tap_real.ggml_backend_graph_compute == NULL ||
-        tap_real.ggml_init == NULL || tap_real.ggml_free == NULL || tap_real.ggml_new_tensor_4d == NULL || tap_real.ggml_add == NULL ||
-        tap_real.ggml_new_graph_custom == NULL || tap_real.ggml_build_forward_expand == NULL || tap_real.ggml_get_data == NULL) {
+        tap_real.ggml_backend_get_device == NULL || tap_real.ggml_backend_dev_type == NULL ||
+        tap_real.ggml_backend_graph_compute == NULL ||
+        tap_real.ggml_init == NULL || tap_real.ggml_free == NULL || tap_real.ggml_new_tensor_4d == NULL ||
+        tap_real.ggml_add == NULL ||
+        tap_real.ggml_new_graph_custom == NULL || tap_real.ggml_build_forward_expand == NULL ||
+            tap_real.ggml_get_data == NULL) {
         return;
     }
     c->backend = tap_cut_backend(s->ptr);
@@ -80,7 +83,8 @@ uint64_t tap_cut_probe(struct tap_sched * s) {
         return 0;
     }
     // The first launch finds the threads and the caches as a cut finds them, after work of other kinds.
-    const int64_t first = tap_cut_compute(c, c->one), two = tap_cut_compute(c, c->two), one = tap_cut_compute(c, c->one);
+    const int64_t first = tap_cut_compute(c, c->one), two = tap_cut_compute(c, c->two), one = tap_cut_compute(c,
+        c->one);
     if (first < 0 || two < 0 || one < 0) {
         return 0;
     }

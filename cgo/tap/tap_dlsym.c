@@ -42,7 +42,8 @@ static void * tap_dlsym_own(const char * name) {
 // For whom RTLD_NEXT is asked the C library sees from where it is called: it has to be entered by a jump, as the
 // compiler makes of a call that ends a function.
 __attribute__((optimize("O2"))) void * dlsym(void * handle, const char * name) {
-    const bool theirs = handle == RTLD_NEXT || handle == RTLD_DEFAULT || (strncmp(name, "llama_", 6) != 0 && strncmp(name, "ggml_", 5) != 0);
+    const bool theirs = handle == RTLD_NEXT || handle == RTLD_DEFAULT ||
+        (strncmp(name, "llama_", 6) != 0 && strncmp(name, "ggml_", 5) != 0);
     if (theirs || tap.header == NULL) {
         return tap_dlsym_real()(handle, name);
     }

@@ -134,7 +134,8 @@ static bool tap_leaf_add(struct tap_graph * g, const struct ggml_tensor * t) {
     }
     struct tap_graph_leaf * l = &g->leafs[g->n_leafs];
     *l = (struct tap_graph_leaf) {
-        .tensor = t, .input = (t->flags & GGML_TENSOR_FLAG_INPUT) != 0, .layer = -1, .name_bytes = (uint8_t) strnlen(t->name, TAP_NAME_SIZE),
+        .tensor = t, .input = (t->flags & GGML_TENSOR_FLAG_INPUT) != 0, .layer = -1,
+        .name_bytes = (uint8_t) strnlen(t->name, TAP_NAME_SIZE),
     };
     tap_leaf_named(l);
     tap_map_put(g, t, -1 - g->n_leafs);
@@ -158,7 +159,8 @@ void tap_graph_release(struct tap_graph * g) {
 // ---- reading --------------------------------------------------------------------------------------------------------
 
 bool tap_is_view(enum ggml_op op) {
-    return op == GGML_OP_NONE || op == GGML_OP_VIEW || op == GGML_OP_RESHAPE || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
+    return op == GGML_OP_NONE || op == GGML_OP_VIEW || op == GGML_OP_RESHAPE || op == GGML_OP_PERMUTE ||
+        op == GGML_OP_TRANSPOSE;
 }
 
 void tap_graph_inputs(struct tap_graph * g) {
@@ -295,7 +297,8 @@ static bool tap_graph_nodes(struct tap_graph * g, struct ggml_cgraph * cgraph, i
         const bool view = tap_is_view(t->op);
         g->nodes[i] = (struct tap_graph_node) {
             .tensor = t, .layer = -1, .alias = -1, .first_consumer = -1, .glob = -1,
-            .view = view, .computed = (t->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && !view, .written_rows = t->op == GGML_OP_SET_ROWS,
+            .view = view, .computed = (t->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && !view,
+            .written_rows = t->op == GGML_OP_SET_ROWS,
         };
         g->flash |= t->op == GGML_OP_FLASH_ATTN_EXT;
         low = (uintptr_t) t < low ? (uintptr_t) t : low;

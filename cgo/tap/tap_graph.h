@@ -23,7 +23,8 @@ struct tap_graph_node {
     bool     written_rows;  // SET_ROWS: what is captured is src[0]
     int32_t  alias;         // node whose name and shape the packet takes, -1 = its own
     int32_t  first_consumer; // -1: none
-    int32_t  src[GGML_MAX_SRC]; // numbers of what it reads, INT32_MIN: nothing; the scheduler puts copies in their place later
+    // numbers of what it reads, INT32_MIN: nothing; the scheduler puts copies in their place later
+    int32_t  src[GGML_MAX_SRC];
     int32_t  before;         // while nodes are counted: the node before it in its bucket, +1
     int8_t   glob;           // first matching glob, -1 = none
 };
@@ -85,7 +86,8 @@ struct tap_graph {
     struct tap_graph_node * nodes;
     struct tap_graph_leaf * leafs;
     uintptr_t               low, span; // where the tensors of its nodes lie, all of them
-    int32_t *               index;     // number of a node + 1 by the place of its tensor, 0: none; NULL: they lie too far apart
+    // number of a node + 1 by the place of its tensor, 0: none; NULL: they lie too far apart
+    int32_t *               index;
     int32_t *               places;    // memory of index
     size_t                  cap_places;
     struct tap_map_slot *   map;      // leafs, and nodes that have no index
@@ -106,7 +108,8 @@ struct tap_graph {
     struct tap_mark *       marks;     // of nodes, then of leafs
     uint8_t *               changed;   // enum tap_changed of each
     size_t                  cap_marks, cap_changed;
-    uint64_t                like;      // a graph that the collector knows and from which this one differs in what is changed; 0: none
+    // a graph that the collector knows and from which this one differs in what is changed; 0: none
+    uint64_t                like;
     uint64_t                buffers;   // tap_buffers_age when places were noted
 };
 

@@ -27,7 +27,8 @@ static inline void tap_fetch_code(const uint8_t * first, const uint8_t * end) {
 
 // tap_fetch_queue fetches what is written next.
 static inline void tap_fetch_queue(size_t bytes) {
-    const uint8_t * next = tap.queue + (tap_peek(&tap.opened) & (tap.queue_bytes - 1)); // near its end it is what lies behind the queue, which does no harm
+    // near its end it is what lies behind the queue, which does no harm
+    const uint8_t * next = tap.queue + (tap_peek(&tap.opened) & (tap.queue_bytes - 1));
     __builtin_prefetch(&tap.header->queue_head, 1);
     for (size_t i = 0; i < bytes; i += TAP_LINE) {
         __builtin_prefetch(next + i, 1);
@@ -44,7 +45,8 @@ static TAP_HOT void tap_fetch_entry(void) {
 }
 
 static TAP_HOT void tap_fetch_end(void) {
-    const uint8_t * end = (const uint8_t *) (uintptr_t) tap_exec_end, * open = (const uint8_t *) (uintptr_t) tap_queue_open;
+    const uint8_t * end = (const uint8_t *) (uintptr_t) tap_exec_end, * open =
+        (const uint8_t *) (uintptr_t) tap_queue_open;
     tap_fetch_code(end, end + 6 * TAP_LINE); // about as much as they are
     tap_fetch_code(open, open + 4 * TAP_LINE);
     tap_fetch_queue(2 * TAP_LINE);
@@ -166,7 +168,8 @@ static TAP_RARE void tap_retire(ggml_backend_sched_t sched) {
     }
 }
 
-TAP_HOT enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
+TAP_HOT enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sched,
+                                                                struct ggml_cgraph * graph) {
     tap_enter();
     if (!tap_still_on()) {
         if (tap.header != NULL && tap.joined) {
@@ -187,7 +190,8 @@ TAP_HOT enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sch
         }
     }
     if (!seen) {
-        tap_loss_add(TAP_LOSS_NO_MEMORY, 1, 0); // a graph without a place in the tables, or without memory to describe it
+        // a graph without a place in the tables, or without memory to describe it
+        tap_loss_add(TAP_LOSS_NO_MEMORY, 1, 0);
         return TAP_REAL(ggml_backend_sched_graph_compute_async)(sched, graph);
     }
     if (tap_selection_changed(s)) {
@@ -221,7 +225,8 @@ void ggml_backend_sched_synchronize(ggml_backend_sched_t sched) {
     tap_sync_end(s, began);
 }
 
-void ggml_backend_sched_set_eval_callback(ggml_backend_sched_t sched, ggml_backend_sched_eval_callback callback, void * user_data) {
+void ggml_backend_sched_set_eval_callback(ggml_backend_sched_t sched, ggml_backend_sched_eval_callback callback,
+                                          void * user_data) {
     tap_enter();
     if (tap.header != NULL) {
         struct tap_sched * s = tap_sched_of(sched, tap_on());

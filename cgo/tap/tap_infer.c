@@ -49,8 +49,10 @@ static int tap_prefix_find(const struct tap_prefix * table, size_t n, const char
 
 // Weights of a layer, by what follows "blk.N." in the GGUF name.
 static const struct tap_prefix tap_block_weights[] = {
-    {"attn_", TAP_ATTENTION}, {"post_attention", TAP_ATTENTION}, {"attention", TAP_ATTENTION}, {"cross_attn", TAP_ATTENTION},
-    {"rope_", TAP_ATTENTION}, {"indexer", TAP_ATTENTION}, {"ffn_", TAP_MLP}, {"post_ffw", TAP_MLP}, {"post_mlp", TAP_MLP},
+    {"attn_", TAP_ATTENTION}, {"post_attention", TAP_ATTENTION}, {"attention", TAP_ATTENTION},
+    {"cross_attn", TAP_ATTENTION},
+    {"rope_", TAP_ATTENTION}, {"indexer", TAP_ATTENTION}, {"ffn_", TAP_MLP}, {"post_ffw", TAP_MLP},
+    {"post_mlp", TAP_MLP},
     {"exp_probs", TAP_MLP}, {"channel_mix", TAP_MLP}, {"ssm_", TAP_SSM}, {"time_mix", TAP_SSM}, {"shortconv", TAP_SSM},
     {"layer_out", TAP_RESIDUAL}, {"layer_output", TAP_RESIDUAL},
 };
@@ -69,8 +71,10 @@ static const struct tap_prefix tap_caches[] = {
 // Roles that llama.cpp's callbacks name. They decide only where no weight, cache or op does.
 static const struct tap_prefix tap_roles[] = {
     {"l_out", TAP_RESIDUAL}, {"ffn_inp", TAP_RESIDUAL}, {"sa_out", TAP_RESIDUAL}, {"ffn_", TAP_MLP}, {"moe_", TAP_MLP},
-    {"Qcur", TAP_ATTENTION}, {"Kcur", TAP_ATTENTION}, {"Vcur", TAP_ATTENTION}, {"qkv", TAP_ATTENTION}, {"wqkv", TAP_ATTENTION},
-    {"kqv", TAP_ATTENTION}, {"kq", TAP_ATTENTION}, {"attn_", TAP_ATTENTION}, {"q_", TAP_ATTENTION}, {"k_", TAP_ATTENTION},
+    {"Qcur", TAP_ATTENTION}, {"Kcur", TAP_ATTENTION}, {"Vcur", TAP_ATTENTION}, {"qkv", TAP_ATTENTION},
+    {"wqkv", TAP_ATTENTION},
+    {"kqv", TAP_ATTENTION}, {"kq", TAP_ATTENTION}, {"attn_", TAP_ATTENTION}, {"q_", TAP_ATTENTION},
+    {"k_", TAP_ATTENTION},
     {"v_", TAP_ATTENTION}, {"mamba", TAP_SSM}, {"ssm", TAP_SSM}, {"conv", TAP_SSM}, {"result_", TAP_OUTPUT},
     {"embd", TAP_INPUT}, {"inp_", TAP_INPUT},
 };
@@ -114,7 +118,8 @@ static void tap_place_by_weight(struct tap_graph * g, struct tap_graph_node * n)
         const int32_t at = n->src[k];
         const struct tap_graph_leaf * l = at < 0 && at != INT32_MIN ? &g->leafs[-1 - at] : NULL;
         if (l != NULL && l->named) {
-            tap_place(n, l->layer, l->embedding && n->tensor->op == GGML_OP_MUL_MAT ? TAP_OUTPUT : l->component, TAP_FROM_WEIGHT);
+            tap_place(n, l->layer, l->embedding && n->tensor->op == GGML_OP_MUL_MAT ? TAP_OUTPUT : l->component,
+                      TAP_FROM_WEIGHT);
         }
     }
 }
@@ -168,7 +173,8 @@ static void tap_place_by_self(struct tap_graph_node * n) {
     }
 }
 
-static void tap_place_by_neighbour(struct tap_graph_node * n, const struct tap_graph_node * other, enum tap_inferred from) {
+static void tap_place_by_neighbour(struct tap_graph_node * n, const struct tap_graph_node * other,
+                                   enum tap_inferred from) {
     if (n->component == TAP_OTHER && other->component != TAP_OTHER) {
         n->component = other->component;
         n->inferred = (uint8_t) from;
@@ -198,7 +204,8 @@ static void tap_mend_norms(struct tap_graph * g) {
         if (n->layer < 0 || n->layer >= LAYERS) {
             continue;
         }
-        has[n->layer] |= n->tensor->op == GGML_OP_FLASH_ATTN_EXT || (n->tensor->op == GGML_OP_SOFT_MAX && n->component == TAP_ATTENTION);
+        has[n->layer] |= n->tensor->op == GGML_OP_FLASH_ATTN_EXT ||
+        (n->tensor->op == GGML_OP_SOFT_MAX && n->component == TAP_ATTENTION);
         if (n->component == TAP_SSM) {
             has[n->layer] |= 2;
             any = true;
@@ -233,7 +240,8 @@ static bool tap_stream_at(const struct tap_graph * g, const struct tap_graph_nod
         return false;
     }
     const bool first = tap_stream_source(g, n, 0);
-    return first != tap_stream_source(g, n, 1) && n->src[first] >= 0 && memcmp(t->src[0]->ne, t->src[1]->ne, sizeof(t->ne)) == 0;
+    return first != tap_stream_source(g, n, 1) && n->src[first] >= 0 && memcmp(t->src[0]->ne, t->src[1]->ne,
+        sizeof(t->ne)) == 0;
 }
 
 // tap_mend_residuals gives the sums of the residual stream to it. Few architectures name them, and where a name
@@ -318,7 +326,8 @@ static void tap_leafs_rows(struct tap_graph * g) {
 }
 
 // tap_rows_reshaped finds the dimension of to before which as many elements lie as before from's row dimension.
-static struct tap_row_place tap_rows_reshaped(const struct ggml_tensor * to, const struct ggml_tensor * from, struct tap_row_place p) {
+static struct tap_row_place tap_rows_reshaped(const struct ggml_tensor * to, const struct ggml_tensor * from,
+                                              struct tap_row_place p) {
     int64_t before = 1, at = 1;
     for (int d = 0; d < p.dim; d++) {
         before *= from->ne[d];
@@ -340,7 +349,8 @@ static struct tap_row_place tap_rows_reshaped(const struct ggml_tensor * to, con
 
 // tap_rows_viewed finds the dimension of a view that walks in the same strides as its source's row dimension. With
 // one token several do: it is the same one only where those below it, but for the first, are the same too.
-static struct tap_row_place tap_rows_viewed(const struct ggml_tensor * to, const struct ggml_tensor * from, struct tap_row_place p) {
+static struct tap_row_place tap_rows_viewed(const struct ggml_tensor * to, const struct ggml_tensor * from,
+                                            struct tap_row_place p) {
     bool same = to->nb[p.dim] == from->nb[p.dim] && to->ne[p.dim] == from->ne[p.dim];
     for (int d = 1; d < p.dim; d++) {
         same &= to->ne[d] == from->ne[d];
@@ -417,7 +427,8 @@ static struct tap_row_place tap_rows_infer(const struct tap_graph * g, const str
     if (p.rows != TAP_ROWS_NONE && t->ne[p.dim] != t->src[0]->ne[p.dim]) {
         return tap_rows_reshaped(t, t->src[0], p);
     }
-    return t->op == GGML_OP_RESHAPE || t->op == GGML_OP_CONT ? (p.rows != TAP_ROWS_NONE ? tap_rows_reshaped(t, t->src[0], p) : p) : p;
+    return t->op == GGML_OP_RESHAPE || t->op == GGML_OP_CONT ? (p.rows != TAP_ROWS_NONE ? tap_rows_reshaped(t,
+        t->src[0], p) : p) : p;
 }
 
 // tap_rows_fit checks a guess against the number of rows that there must be: in one dimension, or in it and the

@@ -37,11 +37,15 @@ static bool tap_is_power(uint64_t n) { return n != 0 && (n & (n - 1)) == 0; }
 // fail later. A quarter of the pool holds the largest block of any quantised type: tensors are cut no finer.
 static bool tap_layout_ok(const struct tap_header * h, uint64_t bytes) {
     enum { LARGEST_BLOCK = 512 };
-    return h->magic == TAP_SHM_MAGIC && h->version == TAP_SHM_VERSION && h->header_bytes == sizeof(*h) && h->total_bytes == bytes &&
-           h->queue_bytes >= 65536 && tap_is_power(h->queue_bytes) && tap_inside(h->queue_offset, h->queue_bytes, 1, bytes) &&
+    return h->magic == TAP_SHM_MAGIC && h->version == TAP_SHM_VERSION && h->header_bytes == sizeof(*h) &&
+        h->total_bytes == bytes &&
+           h->queue_bytes >= 65536 && tap_is_power(h->queue_bytes) && tap_inside(h->queue_offset, h->queue_bytes,
+               1, bytes) &&
            h->ring_entries >= h->n_slots && tap_is_power(h->ring_entries) &&
-           tap_inside(h->ring_offset, h->ring_entries, sizeof(uint64_t), bytes) && h->slot_bytes >= 64 && h->slot_bytes % 8 == 0 &&
-           h->n_slots >= 4 && h->n_slots < UINT32_MAX && tap_inside(h->slots_offset, h->n_slots, h->slot_bytes, bytes) &&
+           tap_inside(h->ring_offset, h->ring_entries, sizeof(uint64_t), bytes) && h->slot_bytes >= 64 &&
+           h->slot_bytes % 8 == 0 &&
+           h->n_slots >= 4 && h->n_slots < UINT32_MAX && tap_inside(h->slots_offset, h->n_slots,
+               h->slot_bytes, bytes) &&
            h->n_slots * h->slot_bytes / 4 >= LARGEST_BLOCK;
 }
 
@@ -250,7 +254,8 @@ static void tap_meet(const char * text) {
     }
     const int err = tap_attach((int) fd, (int) life);
     if (err == ENOMEM) {
-        tap_say("too little address space for the tap: this process is not recorded; raise its limit (ulimit -v), or lower --tap-memory", "", "");
+        tap_say("too little address space for the tap: this process is not recorded; raise its limit (ulimit -v), or "
+                "lower --tap-memory", "", "");
     } else if (err != 0) {
         tap_say("the tap could not join its collector: ", strerror(err), "; this process is not recorded");
     }
@@ -258,7 +263,8 @@ static void tap_meet(const char * text) {
 
 void tap_say_cut_off(void) {
     tap.cut_off = false;
-    tap_say("the program that started this one closed the descriptors that the recording needs (Python: subprocess with close_fds=False); "
+    tap_say("the program that started this one closed the descriptors that the recording needs (Python: subprocess "
+            "with close_fds=False); "
             "it is not recorded", "", "");
 }
 

@@ -138,7 +138,9 @@ static void * tap_telling_room(struct tap_telling * t, size_t n) {
     return tap_out_room(t->out, n);
 }
 
-static void tap_tell_value(struct tap_telling * t, int64_t value) { memcpy(tap_telling_room(t, sizeof(value)), &value, sizeof(value)); }
+static void tap_tell_value(struct tap_telling * t, int64_t value) {
+    memcpy(tap_telling_room(t, sizeof(value)), &value, sizeof(value));
+}
 
 static void tap_tell_range(struct tap_telling * t, int32_t row, int32_t first, int32_t end) {
     const struct tap_range range = {row, first, end};
@@ -160,7 +162,8 @@ static int64_t tap_index(const uint8_t * at, int64_t i, size_t n) {
 // tap_tell_cells reports the cell of each token. With flash attention off V lies transposed, and the index has one
 // entry per element: that of element j of a token is (stream · width + j) · cells + cell, cells being those of a
 // stream.
-static void tap_tell_cells(struct tap_telling * t, const struct ggml_tensor * leaf, const uint8_t * at, int32_t n_tokens) {
+static void tap_tell_cells(struct tap_telling * t, const struct ggml_tensor * leaf, const uint8_t * at,
+                           int32_t n_tokens) {
     const size_t size = leaf->type == GGML_TYPE_I64 ? 8 : 4;
     const int64_t n = leaf->ne[0] * leaf->ne[1] * leaf->ne[2] * leaf->ne[3], width = n / n_tokens;
     if (width < 1 || n % n_tokens != 0) {
@@ -183,32 +186,32 @@ static void tap_tell_cells(struct tap_telling * t, const struct ggml_tensor * le
 
 // tap_row_ranges finds the cells of one row of a mask that are not minus infinity. Eight bytes that are like those
 // before them are passed over at once.
-#define TAP_ROW_RANGES(name, word, infinite)                                                                                \
-    static void name(struct tap_telling * t, const uint8_t * at, int32_t row, int32_t n) {                                  \
-        enum { PER = 8 / sizeof(word) };                                                                                    \
-        int32_t first = -1;                                                                                                 \
-        for (int32_t i = 0; i < n;) {                                                                                       \
-            word w;                                                                                                         \
-            memcpy(&w, at + (size_t) i * sizeof(w), sizeof(w));                                                             \
-            const bool may = w != (infinite);                                                                               \
-            if (may != (first >= 0)) {                                                                                      \
-                if (!may) {                                                                                                 \
-                    tap_tell_range(t, row, first, i);                                                                       \
-                }                                                                                                           \
-                first = may ? i : -1;                                                                                       \
-            }                                                                                                               \
-            i++;                                                                                                            \
-            uint64_t like = 0, next;                                                                                        \
-            for (int k = 0; k < PER; k++) {                                                                                 \
-                memcpy((uint8_t *) &like + (size_t) k * sizeof(w), &w, sizeof(w));                                          \
-            }                                                                                                               \
-            while (i + PER <= n && (memcpy(&next, at + (size_t) i * sizeof(w), sizeof(next)), next == like)) {              \
-                i += PER;                                                                                                   \
-            }                                                                                                               \
-        }                                                                                                                   \
-        if (first >= 0) {                                                                                                   \
-            tap_tell_range(t, row, first, n);                                                                               \
-        }                                                                                                                   \
+#define TAP_ROW_RANGES(name, word, infinite) \
+    static void name(struct tap_telling * t, const uint8_t * at, int32_t row, int32_t n) { \
+        enum { PER = 8 / sizeof(word) }; \
+        int32_t first = -1; \
+        for (int32_t i = 0; i < n;) { \
+            word w; \
+            memcpy(&w, at + (size_t) i * sizeof(w), sizeof(w)); \
+            const bool may = w != (infinite); \
+            if (may != (first >= 0)) { \
+                if (!may) { \
+                    tap_tell_range(t, row, first, i); \
+                } \
+                first = may ? i : -1; \
+            } \
+            i++; \
+            uint64_t like = 0, next; \
+            for (int k = 0; k < PER; k++) { \
+                memcpy((uint8_t *) &like + (size_t) k * sizeof(w), &w, sizeof(w)); \
+            } \
+            while (i + PER <= n && (memcpy(&next, at + (size_t) i * sizeof(w), sizeof(next)), next == like)) { \
+                i += PER; \
+            } \
+        } \
+        if (first >= 0) { \
+            tap_tell_range(t, row, first, n); \
+        } \
     }
 
 TAP_ROW_RANGES(tap_row_ranges_f16, uint16_t, 0xfc00u)
@@ -216,7 +219,8 @@ TAP_ROW_RANGES(tap_row_ranges_f32, uint32_t, 0xff800000u)
 
 // tap_tell_mask reports the ranges of each token. The mask may have more rows than there are tokens, and a plane per
 // stream.
-static void tap_tell_mask(struct tap_telling * t, const struct ggml_tensor * leaf, const uint8_t * at, int32_t n_tokens) {
+static void tap_tell_mask(struct tap_telling * t, const struct ggml_tensor * leaf, const uint8_t * at,
+                          int32_t n_tokens) {
     const int64_t streams = leaf->ne[3] > 0 ? leaf->ne[3] : 1;
     const int32_t per = (int32_t) (n_tokens / streams);
     if (n_tokens % streams != 0 || per > leaf->ne[1]) {
@@ -269,7 +273,8 @@ TAP_HOT void tap_inputs_send(struct tap_sched * s, struct tap_out * out) {
         }
         struct tap_telling t = {
             .out = out,
-            .rec = {.h.type = TAP_REC_INPUT, .exec = s->exec, .graph = g->id, .leaf = (uint32_t) reported->leaf, .kind = reported->kind},
+            .rec = {.h.type = TAP_REC_INPUT, .exec = s->exec, .graph = g->id, .leaf = (uint32_t) reported->leaf,
+                .kind = reported->kind},
         };
         tap_telling_begin(&t);
         if (reported->kind == TAP_INPUT_CELLS) {

@@ -17,8 +17,10 @@
 
 // Odd numbers without a pattern (SplitMix64), one for each word that is hashed.
 static const uint64_t tap_salts[] = {
-    0xe220a8397b1dcdafull, 0x6e789e6aa1b965f5ull, 0x06c45d188009454full, 0xf88bb8a8724c81edull, 0x1b39896a51a8749bull, 0x53cb9f0c747ea2ebull,
-    0x2c829abe1f4532e1ull, 0xc584133ac916ab3dull, 0x3ee5789041c98ac3ull, 0xf3b8488c368cb0a7ull, 0x657eecdd3cb13d09ull, 0xc2d326e0055bdef7ull,
+    0xe220a8397b1dcdafull, 0x6e789e6aa1b965f5ull, 0x06c45d188009454full, 0xf88bb8a8724c81edull, 0x1b39896a51a8749bull,
+    0x53cb9f0c747ea2ebull,
+    0x2c829abe1f4532e1ull, 0xc584133ac916ab3dull, 0x3ee5789041c98ac3ull, 0xf3b8488c368cb0a7ull, 0x657eecdd3cb13d09ull,
+    0xc2d326e0055bdef7ull,
 };
 
 // tap_fold multiplies two words into one of which every bit depends on all of theirs.
@@ -56,10 +58,12 @@ static inline uint64_t tap_relative(const struct ggml_tensor * s, uintptr_t low,
 static inline uint64_t tap_form(const struct ggml_tensor * t, unsigned name_bytes) {
     const uint64_t kind = (uint64_t) (uint32_t) t->op << 32 | (uint32_t) t->type;
     const bool family = t->op == GGML_OP_UNARY || t->op == GGML_OP_GLU; // which function it is stands in its parameters
-    return tap_fold(kind, (uint64_t) (family ? (uint32_t) t->op_params[0] : 0) << 32 | (uint32_t) t->flags, 2) ^ tap_name_mark(t->name, name_bytes);
+    return tap_fold(kind, (uint64_t) (family ? (uint32_t) t->op_params[0] : 0) << 32 | (uint32_t) t->flags,
+                    2) ^ tap_name_mark(t->name, name_bytes);
 }
 
-static inline uint64_t tap_node_form(const struct ggml_tensor * t, unsigned name_bytes, uintptr_t low, uintptr_t reach) {
+static inline uint64_t tap_node_form(const struct ggml_tensor * t, unsigned name_bytes, uintptr_t low,
+                                     uintptr_t reach) {
     uint64_t h = tap_form(t, name_bytes) ^ tap_fold((uintptr_t) t - low, 0, 4);
     for (unsigned k = 0; k < GGML_MAX_SRC; k += 2) {
         const struct ggml_tensor * a = t->src[k], * b = t->src[k + 1];
@@ -69,12 +73,15 @@ static inline uint64_t tap_node_form(const struct ggml_tensor * t, unsigned name
     }
     return h;
 }
-_Static_assert(GGML_MAX_SRC % 2 == 0 && GGML_MAX_SRC < sizeof(tap_salts) / sizeof(tap_salts[0]), "sources are hashed two at a time");
+_Static_assert(GGML_MAX_SRC % 2 == 0 && GGML_MAX_SRC < sizeof(tap_salts) / sizeof(tap_salts[0]),
+               "sources are hashed two at a time");
 
 static inline uint64_t tap_shape(const struct ggml_tensor * t) {
-    return (tap_fold((uint64_t) t->ne[0], (uint64_t) t->ne[1], 0) ^ tap_fold((uint64_t) t->ne[2], (uint64_t) t->ne[3], 2)) +
+    return (tap_fold((uint64_t) t->ne[0], (uint64_t) t->ne[1], 0) ^ tap_fold((uint64_t) t->ne[2], (uint64_t) t->ne[3],
+        2)) +
            (tap_fold(t->nb[0], t->nb[1], 4) ^ tap_fold(t->nb[2], t->nb[3], 6)) +
-           (tap_fold(tap_word(t->op_params), tap_word(t->op_params + 2), 8) ^ tap_fold(tap_word(t->op_params + 4), tap_word(t->op_params + 6), 10));
+           (tap_fold(tap_word(t->op_params), tap_word(t->op_params + 2), 8) ^ tap_fold(tap_word(t->op_params + 4),
+               tap_word(t->op_params + 6), 10));
 }
 
 // The graph's memory holds its inputs too, which lie before its first node.
@@ -90,11 +97,13 @@ bool tap_graph_mark(struct tap_graph * g) {
     const uintptr_t reach = tap_reach(g);
     for (int i = 0; i < g->n_nodes; i++) {
         const struct ggml_tensor * t = g->nodes[i].tensor;
-        g->marks[i] = (struct tap_mark) {.form = tap_node_form(t, g->nodes[i].name_bytes, g->low, reach), .shape = tap_shape(t)};
+        g->marks[i] = (struct tap_mark) {.form = tap_node_form(t, g->nodes[i].name_bytes, g->low, reach),
+            .shape = tap_shape(t)};
     }
     for (int i = 0; i < g->n_leafs; i++) {
         const struct ggml_tensor * t = g->leafs[i].tensor;
-        g->marks[g->n_nodes + i] = (struct tap_mark) {.form = tap_form(t, g->leafs[i].name_bytes), .shape = tap_shape(t)};
+        g->marks[g->n_nodes + i] = (struct tap_mark) {.form = tap_form(t, g->leafs[i].name_bytes),
+            .shape = tap_shape(t)};
     }
     memset(g->changed, 0, n);
     g->formed = true;
@@ -178,7 +187,8 @@ struct tap_places {
     bool                  last_host;
 };
 
-static inline void tap_place_note(struct tap_graph * g, const struct tap_places * p, size_t at, const struct ggml_tensor * t, ggml_backend_buffer_t buffer) {
+static inline void tap_place_note(struct tap_graph * g, const struct tap_places * p, size_t at,
+                                  const struct ggml_tensor * t, ggml_backend_buffer_t buffer) {
     if (p->marks) {
         struct tap_mark * m = &g->marks[at];
         g->changed[at] |= m->data != t->data || m->buffer != buffer ? TAP_CHANGED_PLACE : p->all;

@@ -43,7 +43,8 @@ static bool tap_log_sleeps(void) {
         snprintf(path, sizeof(path), "/proc/self/task/%ld/syscall", tid);
         FILE * file = tid == 0 || tid == syscall(SYS_gettid) ? NULL : fopen(path, "re");
         if (file != NULL) {
-            sleeps = fgets(call, sizeof(call), file) == NULL || (strncmp(call, "running", 7) != 0 && atol(call) != SYS_write);
+            sleeps = fgets(call, sizeof(call), file) == NULL ||
+            (strncmp(call, "running", 7) != 0 && atol(call) != SYS_write);
             fclose(file);
         }
     }
@@ -84,7 +85,8 @@ static void tap_log_drain(void) {
     if (tap_log.of != getpid()) {
         return; // a forked child has no thread that writes
     }
-    void * log = tap_dlsym(RTLD_DEFAULT, "_Z15common_log_mainv"), * flush = tap_dlsym(RTLD_DEFAULT, "_Z16common_log_flushP10common_log");
+    void * log = tap_dlsym(RTLD_DEFAULT, "_Z15common_log_mainv"), * flush = tap_dlsym(RTLD_DEFAULT,
+        "_Z16common_log_flushP10common_log");
     if (log == NULL || flush == NULL) {
         return; // no program of llama.cpp's, or its library is linked statically
     }

@@ -62,7 +62,8 @@ static void tap_look_routing(struct tap_graph * g, bool weighs) {
             layer = n->layer;
             weights = -1;
         }
-        if (weighs && strncmp(n->tensor->name, "ffn_moe_weights", 15) == 0 && strstr(n->tensor->name, "_sum") == NULL && (n->computed || n->view)) {
+        if (weighs && strncmp(n->tensor->name, "ffn_moe_weights", 15) == 0 && strstr(n->tensor->name, "_sum") == NULL &&
+            (n->computed || n->view)) {
             if (weights >= 0) {
                 g->nodes[weights].routing = false;
                 g->n_routing--;
@@ -120,7 +121,8 @@ void tap_time_note(struct tap_sched * s, int i, int64_t done, int64_t left) {
     if ((s->n_times + 1) * sizeof(s->times[0]) <= s->cap_times) {
         const uint64_t held = (uint64_t) (left - done);
         s->times[s->n_times++] = (struct tap_time) {
-            .node = (uint32_t) i, .left_ns = held < UINT32_MAX ? (uint32_t) held : UINT32_MAX, .done_ns = (uint64_t) (done - s->begin_ns),
+            .node = (uint32_t) i, .left_ns = held < UINT32_MAX ? (uint32_t) held : UINT32_MAX,
+            .done_ns = (uint64_t) (done - s->begin_ns),
         };
     }
 }
@@ -128,7 +130,8 @@ void tap_time_note(struct tap_sched * s, int i, int64_t done, int64_t left) {
 void tap_times_send(struct tap_sched * s) {
     enum { CHUNK = 1024 };
     struct tap_rec_times rec = {
-        .h.type = TAP_REC_TIMES, .exec = s->exec, .graph = s->graph.id, .begin_ns = (uint64_t) s->begin_ns, .total = s->n_times,
+        .h.type = TAP_REC_TIMES, .exec = s->exec, .graph = s->graph.id, .begin_ns = (uint64_t) s->begin_ns,
+        .total = s->n_times,
     };
     for (uint32_t first = 0; first < s->n_times; first += CHUNK) {
         rec.first = first;

@@ -18,7 +18,8 @@
 static const char * tap_maps_line(const char * line, uint64_t address, uint64_t * offset) {
     uint64_t start, end, first;
     int      path = 0;
-    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*4s %" SCNx64 " %*s %*s %n", &start, &end, &first, &path) < 3 || path == 0 || address < start ||
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*4s %" SCNx64 " %*s %*s %n", &start, &end, &first, &path) < 3 ||
+        path == 0 || address < start ||
         address >= end || line[path] != '/') {
         return NULL;
     }

@@ -32,7 +32,8 @@ bool tap_copy(uint8_t * dst, const struct ggml_tensor * t, bool host, const int6
         chunk = type_size * (size_t) (count[0] / block);
         inner = 1;
         // The next dimension joins while everything below it is taken whole and it follows without a gap.
-        while (inner < TAP_MAX_DIMS && count[inner - 1] == t->ne[inner - 1] && (t->nb[inner] == chunk || count[inner] == 1)) {
+        while (inner < TAP_MAX_DIMS && count[inner - 1] == t->ne[inner - 1] && (t->nb[inner] == chunk ||
+            count[inner] == 1)) {
             chunk *= (size_t) count[inner];
             inner++;
         }
@@ -74,7 +75,9 @@ struct tap_piece {
     uint32_t purpose; // enum tap_purpose
 };
 
-static int64_t tap_piece_elements(const struct tap_piece * p) { return p->count[0] * p->count[1] * p->count[2] * p->count[3]; }
+static int64_t tap_piece_elements(const struct tap_piece * p) {
+    return p->count[0] * p->count[1] * p->count[2] * p->count[3];
+}
 
 static size_t tap_piece_bytes(const struct tap_piece * p) {
     const enum ggml_type type = p->tensor->type;
@@ -107,9 +110,11 @@ static void tap_piece_publish(struct tap_sched * s, const struct tap_piece * p) 
         return;
     }
     struct tap_rec_capture rec = {
-        .h.type = TAP_REC_CAPTURE, .exec = s->exec, .graph = s->graph.id, .mono_ns = (uint64_t) tap_now(), .node = p->node,
+        .h.type = TAP_REC_CAPTURE, .exec = s->exec, .graph = s->graph.id, .mono_ns = (uint64_t) tap_now(),
+        .node = p->node,
         .slot = (uint32_t) slot, .n_slots = (uint32_t) n, .type = (uint32_t) p->tensor->type, .bytes = bytes,
-        .ne = {p->count[0], p->count[1], p->count[2], p->count[3]}, .row_first = p->row_first, .row_count = p->row_count,
+        .ne = {p->count[0], p->count[1], p->count[2], p->count[3]}, .row_first = p->row_first,
+        .row_count = p->row_count,
         .block = p->block, .blocks = p->blocks, .block_start = p->block_start, .purpose = p->purpose,
     };
     if (!tap_queue_put(&rec.h, sizeof(rec), NULL, 0)) {
@@ -146,7 +151,8 @@ static void tap_piece_split(struct tap_sched * s, struct tap_piece * p, int row_
     while (dim < TAP_MAX_DIMS - 1 && (size_t) (slice * p->count[dim] / unit) * tap_real.ggml_type_size(type) <= most) {
         slice *= p->count[dim++];
     }
-    const size_t slice_bytes = dim == 0 ? tap_real.ggml_type_size(type) : (size_t) (slice / unit) * tap_real.ggml_type_size(type);
+    const size_t slice_bytes = dim == 0 ? tap_real.ggml_type_size(type)
+        : (size_t) (slice / unit) * tap_real.ggml_type_size(type);
     const int64_t per = (int64_t) (most / slice_bytes) * (dim == 0 ? unit : 1);
     int64_t outer = 1;
     for (int d = dim + 1; d < TAP_MAX_DIMS; d++) {
@@ -213,7 +219,8 @@ static void tap_capture_tensor(struct tap_sched * s, struct tap_piece * p, uint8
 static void tap_capture_routing(struct tap_sched * s, int i) {
     const struct tap_graph_node * n = &s->graph.nodes[i];
     struct tap_piece piece = {
-        .tensor = n->tensor, .host = n->host, .node = i, .row_count = s->graph.n_tokens, .blocks = 1, .purpose = TAP_FOR_ROUTING,
+        .tensor = n->tensor, .host = n->host, .node = i, .row_count = s->graph.n_tokens, .blocks = 1,
+        .purpose = TAP_FOR_ROUTING,
     };
     for (int d = 0; d < TAP_MAX_DIMS; d++) {
         piece.count[d] = n->tensor->ne[d];
@@ -225,7 +232,8 @@ void tap_capture_wanted(struct tap_sched * s, int i) {
     const struct tap_graph_node * n = &s->graph.nodes[i];
     const struct tap_graph_node * shown = n->alias >= 0 ? &s->graph.nodes[n->alias] : n;
     struct tap_piece piece = {
-        .tensor = n->written_rows ? n->tensor->src[0] : shown->tensor, .host = n->host, .node = i, .purpose = TAP_FOR_STREAM,
+        .tensor = n->written_rows ? n->tensor->src[0] : shown->tensor, .host = n->host, .node = i,
+        .purpose = TAP_FOR_STREAM,
     };
     tap_capture_tensor(s, &piece, shown->rows, shown->row_dim);
 }

@@ -64,11 +64,13 @@ TAP_HOT void * tap_queue_open(size_t bytes, bool droppable, enum tap_loss * caus
     tap_lock();
     const uint64_t mask = tap.queue_bytes - 1;
     // What may be dropped leaves a quarter to what frames it, which then need not wait.
-    const uint64_t keep = droppable && h->config.exact && h->config.overflow == TAP_OVERFLOW_DROP ? tap.queue_bytes / 4 : 0;
+    const uint64_t keep = droppable && h->config.exact && h->config.overflow == TAP_OVERFLOW_DROP ? tap.queue_bytes / 4
+        : 0;
     for (bool ok = bytes <= tap_queue_largest(); ok;) {
         const uint64_t head = tap_peek(&h->queue_head), left = tap.queue_bytes - (head & mask);
         const uint64_t pad = left < bytes ? left : 0;
-        const bool fits = tap_get(&tap.recording) && tap.queue_bytes - (head - tap.queue_tail) >= bytes + pad + keep; // as of the last look
+        // as of the last look
+        const bool fits = tap_get(&tap.recording) && tap.queue_bytes - (head - tap.queue_tail) >= bytes + pad + keep;
         ok = fits || tap_queue_wait(bytes + pad + keep, droppable, cause);
         // A wait gives the lock up: another thread may have written meanwhile, and then the place is found anew.
         if (ok && tap_peek(&h->queue_head) == head) {
@@ -117,7 +119,8 @@ bool tap_queue_put(struct tap_record * record, size_t record_bytes, const struct
     bytes = (bytes + 7) & ~(size_t) 7;
     record->bytes = (uint32_t) bytes;
     enum tap_loss cause = TAP_LOSS_QUEUE_FULL;
-    const bool droppable = record->type == TAP_REC_CAPTURE && ((const struct tap_rec_capture *) record)->purpose == TAP_FOR_STREAM;
+    const bool droppable = record->type == TAP_REC_CAPTURE &&
+        ((const struct tap_rec_capture *) record)->purpose == TAP_FOR_STREAM;
     uint8_t * at = tap_queue_open(bytes, droppable, &cause);
     if (at == NULL) {
         if (record->type != TAP_REC_CAPTURE) { // a tensor is counted, with its own size, by who lost it

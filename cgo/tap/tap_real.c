@@ -27,7 +27,8 @@ static int tap_library_note(struct dl_phdr_info * info, size_t size, void * data
     const char * path = info->dlpi_name != NULL ? info->dlpi_name : "";
     const char * name = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
     const bool ours = strncmp(name, "libllamatap", 11) == 0;
-    if (!ours && (strncmp(name, "libllama", 8) == 0 || strncmp(name, "libggml", 7) == 0) && strlen(path) < TAP_PATH_SIZE &&
+    if (!ours && (strncmp(name, "libllama", 8) == 0 || strncmp(name, "libggml", 7) == 0) &&
+        strlen(path) < TAP_PATH_SIZE &&
         l->n < (int) (sizeof(l->paths) / sizeof(l->paths[0]))) {
         strcpy(l->paths[l->n++], path);
     }
@@ -54,10 +55,10 @@ void tap_real_init(void) {
     pthread_mutex_lock(&tap_real_lock);
     tap_libraries.n = 0;
     dl_iterate_phdr(tap_library_note, &tap_libraries);
-#define TAP_REAL_FIND(ret, name, params)                                                                                    \
-    if (tap_real.name == NULL) {                                                                                            \
-        void * found = tap_dlsym(RTLD_NEXT, #name);                                                                             \
-        tap_real.name = (ret(*) params) (found != NULL ? found : tap_library_find(&tap_libraries, #name));                  \
+#define TAP_REAL_FIND(ret, name, params) \
+    if (tap_real.name == NULL) { \
+        void * found = tap_dlsym(RTLD_NEXT, #name); \
+        tap_real.name = (ret(*) params) (found != NULL ? found : tap_library_find(&tap_libraries, #name)); \
     }
     TAP_REAL_FUNCTIONS(TAP_REAL_FIND)
 #undef TAP_REAL_FIND
@@ -66,10 +67,10 @@ void tap_real_init(void) {
 
 void tap_real_missing(char * missing, size_t missing_size) {
     missing[0] = 0;
-#define TAP_REAL_MISSING(ret, name, params)                                                                                 \
-    if (tap_real.name == NULL && strlen(missing) + sizeof(#name) + 1 < missing_size) {                                      \
-        strcat(missing, missing[0] == 0 ? "" : " ");                                                                        \
-        strcat(missing, #name);                                                                                             \
+#define TAP_REAL_MISSING(ret, name, params) \
+    if (tap_real.name == NULL && strlen(missing) + sizeof(#name) + 1 < missing_size) { \
+        strcat(missing, missing[0] == 0 ? "" : " "); \
+        strcat(missing, #name); \
     }
     TAP_REAL_FUNCTIONS(TAP_REAL_MISSING)
 #undef TAP_REAL_MISSING

@@ -68,7 +68,8 @@ struct tap_call_row {
 };
 
 enum tap_call_flag {
-    TAP_CALL_READ_SINCE = 1u << 0, // logits or embeddings were read, or the context was synchronised, since the call before
+    // logits or embeddings were read, or the context was synchronised, since the call before
+    TAP_CALL_READ_SINCE = 1u << 0,
     TAP_CALL_ACCEPTED_SINCE = 1u << 1,
     TAP_CALL_NO_POSITIONS = 1u << 2,
 };
@@ -108,7 +109,8 @@ struct tap_rec_graph {
     int32_t  n_outputs; // -1: no output ids
     uint32_t selection; // number of the selection that its nodes are marked by
     uint32_t attention; // enum tap_attention of that selection
-    uint64_t like;      // the newest graph of the same context, from which this one differs in its changes alone; 0: all of it follows
+    // the newest graph of the same context, from which this one differs in its changes alone; 0: all of it follows
+    uint64_t like;
     uint32_t n_changes;
     uint32_t reserved;
 };
@@ -184,7 +186,8 @@ struct tap_rec_exec {
     uint32_t n_tokens;    // int32 ids follow (-1 for embeddings)
     uint32_t n_pos;       // then int32 positions
     uint32_t n_outputs;   // then int32 output rows
-    uint32_t left;        // tokens that the selection's window has left after this execution; UINT32_MAX = it has no end
+    // tokens that the selection's window has left after this execution; UINT32_MAX = it has no end
+    uint32_t left;
 };
 
 struct tap_rec_exec_end {
@@ -196,8 +199,11 @@ struct tap_rec_exec_end {
     uint64_t begin_ns; // when ggml was given the graph
     uint64_t selected_packets; // that were computed and wanted, in the stream or lost
     uint64_t selected_bytes;
-    int64_t  own_ns;  // what the tap took on the model's threads since the end of the execution before, without waiting …
-    int64_t  wait_ns; // … and what these threads waited for the recording. Both may be negative where threads compute at the same time; sums are right
+    // what the tap took on the model's threads since the end of the execution before, without waiting …
+    int64_t  own_ns;
+    // … and what these threads waited for the recording. Both may be negative where threads compute at the same time;
+    // sums are right
+    int64_t  wait_ns;
     uint64_t cuts;    // how often ggml stopped within the graph because of the tap alone
     uint64_t cut_ns;  // what one such stop costs, as measured behind this execution; 0: not measured
 };
@@ -250,7 +256,8 @@ struct tap_rec_buffer {
     uint32_t usage; // enum ggml_backend_buffer_usage
     uint32_t flags; // enum tap_buffer_flag
     uint64_t file_offset; // where in its file a mapped buffer begins
-    uint16_t type_bytes, device_bytes, file_bytes; // names follow in this order, without a zero; no file: not mapped, or not known of which
+    // names follow in this order, without a zero; no file: not mapped, or not known of which
+    uint16_t type_bytes, device_bytes, file_bytes;
     uint16_t reserved;
 };
 

@@ -45,7 +45,8 @@ void llama_sampler_apply(struct llama_sampler * sampler, llama_token_data_array 
     depth++;
     TAP_REAL(llama_sampler_apply)(sampler, candidates);
     depth--;
-    if (!look || candidates->data == NULL || candidates->selected < 0 || (size_t) candidates->selected >= candidates->size) {
+    if (!look || candidates->data == NULL || candidates->selected < 0 ||
+        (size_t) candidates->selected >= candidates->size) {
         return;
     }
     const int64_t began = tap_now();

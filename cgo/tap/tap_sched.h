@@ -57,7 +57,8 @@ struct tap_sched {
     size_t                           cap_runs;
     int                              n_token_runs, n_output_runs;
     struct tap_token_rule            tokens; // of the selection that the graph is marked by
-    int64_t                          window_first, window_end; // tokens of this execution that lie between may be captured
+    // tokens of this execution that lie between may be captured
+    int64_t                          window_first, window_end;
     int64_t                          begin_ns; // when ggml was given the graph
     uint8_t *                        fetched;  // an input of a device
     size_t                           cap_fetched;
@@ -68,7 +69,8 @@ struct tap_sched {
     uint32_t                         n_times;
     bool                             lossy;    // of this execution something is lost
     uint64_t                         selected_packets, selected_bytes; // of this execution
-    uint32_t                         n_cuts;   // ranges of this execution that ggml computed and waited for because of us, but the last
+    // ranges of this execution that ggml computed and waited for because of us, but the last
+    uint32_t                         n_cuts;
     struct tap_out                   out; // what its entry reports
     struct tap_rec_losses            losses; // of this execution, where it is lossy
     struct tap_cut                   cut;

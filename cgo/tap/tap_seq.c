@@ -57,7 +57,9 @@ static void tap_seq_set(struct llama_context * ctx, struct tap_rec_seq rec) {
     tap_add(&tap.header->stats.api_ns, tap_own_since((int64_t) rec.mono_ns, &before));
 }
 
-void tap_seq_cleared(llama_memory_t memory) { tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_REMOVE, .seq = -1, .first = 0, .end = -1}); }
+void tap_seq_cleared(llama_memory_t memory) {
+    tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_REMOVE, .seq = -1, .first = 0, .end = -1});
+}
 
 bool llama_memory_seq_rm(llama_memory_t memory, llama_seq_id seq, llama_pos p0, llama_pos p1) {
     const bool ok = TAP_REAL(llama_memory_seq_rm)(memory, seq, p0, p1);
@@ -79,12 +81,14 @@ void llama_memory_seq_keep(llama_memory_t memory, llama_seq_id seq) {
 
 void llama_memory_seq_add(llama_memory_t memory, llama_seq_id seq, llama_pos p0, llama_pos p1, llama_pos delta) {
     TAP_REAL(llama_memory_seq_add)(memory, seq, p0, p1, delta);
-    tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_ADD, .seq = seq, .first = p0, .end = p1, .value = delta});
+    tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_ADD, .seq = seq, .first = p0, .end = p1,
+        .value = delta});
 }
 
 void llama_memory_seq_div(llama_memory_t memory, llama_seq_id seq, llama_pos p0, llama_pos p1, int d) {
     TAP_REAL(llama_memory_seq_div)(memory, seq, p0, p1, d);
-    tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_DIVIDE, .seq = seq, .first = p0, .end = p1, .value = d});
+    tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_DIVIDE, .seq = seq, .first = p0, .end = p1,
+        .value = d});
 }
 
 bool llama_set_sampler(struct llama_context * ctx, llama_seq_id seq, struct llama_sampler * sampler) {
@@ -93,13 +97,15 @@ bool llama_set_sampler(struct llama_context * ctx, llama_seq_id seq, struct llam
     return ok;
 }
 
-size_t llama_state_seq_set_data_ext(struct llama_context * ctx, const uint8_t * data, size_t size, llama_seq_id seq, llama_state_seq_flags flags) {
+size_t llama_state_seq_set_data_ext(struct llama_context * ctx, const uint8_t * data, size_t size, llama_seq_id seq,
+                                    llama_state_seq_flags flags) {
     const size_t n = TAP_REAL(llama_state_seq_set_data_ext)(ctx, data, size, seq, flags);
     tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_RESTORE, .seq = seq, .end = -1, .value = (int32_t) flags});
     return n;
 }
 
-size_t llama_state_seq_load_file(struct llama_context * ctx, const char * path, llama_seq_id seq, llama_token * tokens, size_t capacity, size_t * n_tokens) {
+size_t llama_state_seq_load_file(struct llama_context * ctx, const char * path, llama_seq_id seq, llama_token * tokens,
+                                 size_t capacity, size_t * n_tokens) {
     const size_t n = TAP_REAL(llama_state_seq_load_file)(ctx, path, seq, tokens, capacity, n_tokens);
     tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_RESTORE, .seq = seq, .end = -1});
     return n;
@@ -111,7 +117,8 @@ size_t llama_state_set_data(struct llama_context * ctx, const uint8_t * data, si
     return n;
 }
 
-bool llama_state_load_file(struct llama_context * ctx, const char * path, llama_token * tokens, size_t capacity, size_t * n_tokens) {
+bool llama_state_load_file(struct llama_context * ctx, const char * path, llama_token * tokens, size_t capacity,
+                           size_t * n_tokens) {
     const bool ok = TAP_REAL(llama_state_load_file)(ctx, path, tokens, capacity, n_tokens);
     if (ok) {
         tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_RESTORE, .seq = -1, .end = -1});

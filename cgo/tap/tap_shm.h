@@ -35,7 +35,8 @@ enum tap_seen {
 // Structures that a process's llama.cpp lays out otherwise than the headers that the tap was compiled with.
 enum tap_layout {
     TAP_LAYOUT_GGML = 1u << 0,   // ggml_tensor, numbers of ops and types: nothing can be read of a graph
-    TAP_LAYOUT_BATCH = 1u << 1,  // llama_batch: sequences stay unknown; tokens and positions, which graphs take in, are known
+    // llama_batch: sequences stay unknown; tokens and positions, which graphs take in, are known
+    TAP_LAYOUT_BATCH = 1u << 1,
     TAP_LAYOUT_PARAMS = 1u << 2, // llama_context_params: flash attention can be neither known nor turned off
 };
 
@@ -72,11 +73,13 @@ enum tap_attention { TAP_ATTENTION_NONE = 0, TAP_ATTENTION_KEEP = 1, TAP_ATTENTI
 enum tap_token_kind { TAP_TOKENS_ALL = 0, TAP_TOKENS_LAST = 1, TAP_TOKENS_RANGE = 2, TAP_TOKENS_EVERY = 3 };
 
 enum tap_component {
-    TAP_OTHER = 0, TAP_INPUT = 1, TAP_ATTENTION = 2, TAP_MLP = 3, TAP_SSM = 4, TAP_RESIDUAL = 5, TAP_OUTPUT = 6, TAP_CACHE = 7,
+    TAP_OTHER = 0, TAP_INPUT = 1, TAP_ATTENTION = 2, TAP_MLP = 3, TAP_SSM = 4, TAP_RESIDUAL = 5, TAP_OUTPUT = 6,
+    TAP_CACHE = 7,
 };
 
 enum tap_inferred {
-    TAP_FROM_NOTHING = 0, TAP_FROM_WEIGHT = 1, TAP_FROM_OP = 2, TAP_FROM_NAME = 3, TAP_FROM_CONSUMER = 4, TAP_FROM_SOURCE = 5,
+    TAP_FROM_NOTHING = 0, TAP_FROM_WEIGHT = 1, TAP_FROM_OP = 2, TAP_FROM_NAME = 3, TAP_FROM_CONSUMER = 4,
+    TAP_FROM_SOURCE = 5,
 };
 
 enum tap_rows { TAP_ROWS_NONE = 0, TAP_ROWS_TOKENS = 1, TAP_ROWS_OUTPUTS = 2 };
@@ -96,7 +99,9 @@ enum tap_loss {
 enum tap_closed {
     TAP_OPEN   = 0,
     TAP_CLOSED = 1, // it records no more: the model goes on without it
-    TAP_COUNTS = 2, // it writes no more tensors and goes on counting: graphs are reported, their wanted tensors are lost, nothing is copied or timed
+    // it writes no more tensors and goes on counting: graphs are reported, their wanted tensors are lost, nothing is
+    // copied or timed
+    TAP_COUNTS = 2,
 };
 
 // Which tensors of which tokens are captured.
@@ -111,7 +116,9 @@ struct tap_selection {
     int64_t  token_first;
     int64_t  token_end; // -1: no end
     int64_t  token_step;
-    int64_t  window; // tokens, counted from the first execution that the selection applies to; behind them nothing is captured. 0: no end
+    // tokens, counted from the first execution that the selection applies to; behind them nothing is captured. 0: no
+    // end
+    int64_t  window;
     uint32_t looking; // enum tap_looking
     uint32_t reserved;
     char     globs[TAP_MAX_GLOBS][TAP_GLOB_SIZE];
@@ -125,9 +132,11 @@ struct tap_config {
     uint32_t overflow;          // enum tap_overflow
     int32_t  collector_pid;
     uint32_t on_failure; // enum tap_on_failure
-    uint32_t exact;      // 1: records wait for room in the queue under every policy, because a run is accounted for by them
+    // 1: records wait for room in the queue under every policy, because a run is accounted for by them
+    uint32_t exact;
     uint32_t cold;       // 1: mapped models are read when they are touched: see tap_cold.c
-    uint32_t in_step; // 1: each graph begins and ends only when the collector has read everything reported before: see tap_queue_settle
+    // 1: each graph begins and ends only when the collector has read everything reported before: see tap_queue_settle
+    uint32_t in_step;
     uint32_t turns;   // 0, or after how many tokens recording ends and begins again, in alternation: see tap_turn.c
     uint32_t judge;   // 1: the first graph of tokens waits until the collector has judged what selection 0 marks
     char     backends[TAP_PATH_SIZE]; // folder of ggml backends, "" = let ggml search
@@ -201,7 +210,8 @@ struct tap_header {
     // newest selection, and counts selection up when it is done; who has read a place looks at selection again.
     _Alignas(64) _Atomic uint64_t selections[2][TAP_SELECTION_WORDS];
     _Atomic uint32_t n_turns;
-    uint32_t turn_ns[TAP_MAX_TURNS]; // what a token of each took, their median; the first was recorded, the second not …
+    // what a token of each took, their median; the first was recorded, the second not …
+    uint32_t turn_ns[TAP_MAX_TURNS];
 };
 
 #include "tap_records.h"

@@ -17,7 +17,8 @@ struct tap_sched;
 struct tap {
     struct tap_header * header;
     uint8_t *           base; // start of the shared memory
-    _Atomic uint32_t    lock; // see tap_lock: of queue_head, of the pool's bit map and of the tables of contexts and schedulers
+    // see tap_lock: of queue_head, of the pool's bit map and of the tables of contexts and schedulers
+    _Atomic uint32_t    lock;
     uint64_t *          used; // bit map of slots in use, one bit per slot
     size_t              used_words;
     size_t              first_free_word; // no free slot stands before this word
@@ -92,7 +93,9 @@ static inline uint64_t tap_own_until(int64_t began, int64_t ended, const struct 
     return all > other ? all - other : 0;
 }
 
-static inline uint64_t tap_own_since(int64_t began, const struct tap_thread * before) { return tap_own_until(began, tap_now(), before); }
+static inline uint64_t tap_own_since(int64_t began, const struct tap_thread * before) {
+    return tap_own_until(began, tap_now(), before);
+}
 
 static inline void tap_add(_Atomic uint64_t * counter, uint64_t n) { tap_count(counter, n); }
 

@@ -36,7 +36,9 @@ static uint8_t * tap_put_string(uint8_t * at, const char * s, size_t n) {
 }
 
 // tap_encoded ends an entry that begins at out, and returns how long it is.
-static uint32_t tap_encoded(const uint8_t * out, const uint8_t * end) { return (uint32_t) (((size_t) (end - out) + 7) & ~(size_t) 7); }
+static uint32_t tap_encoded(const uint8_t * out, const uint8_t * end) {
+    return (uint32_t) (((size_t) (end - out) + 7) & ~(size_t) 7);
+}
 
 static size_t tap_encode_node(const struct tap_graph * g, struct tap_nearby * near, int i, uint8_t * out) {
     const struct tap_graph_node * n = &g->nodes[i];
@@ -46,7 +48,8 @@ static size_t tap_encode_node(const struct tap_graph * g, struct tap_nearby * ne
     *e = (struct tap_node) {
         .layer = n->layer, .component = n->component, .rows = n->rows, .row_dim = n->row_dim, .inferred = n->inferred,
         .flags = (uint8_t) (n->view | n->wanted << 1 | n->computed << 2 | (n->alias >= 0) << 3 | n->routing << 4),
-        .occurrence = n->occurrence, .number = n->number, .type = (uint16_t) t->type, .name_bytes = n->name_bytes, .op_bytes = (uint8_t) strnlen(op, 32),
+        .occurrence = n->occurrence, .number = n->number, .type = (uint16_t) t->type, .name_bytes = n->name_bytes,
+        .op_bytes = (uint8_t) strnlen(op, 32),
     };
     tap_where(near, t, &e->buffer, &e->offset);
     for (int d = 0; d < TAP_MAX_DIMS; d++) {
@@ -123,7 +126,8 @@ static size_t tap_encode_change(const struct tap_graph * g, struct tap_nearby * 
     const struct ggml_tensor * t = leaf ? g->leafs[i - g->n_nodes].tensor : n->tensor;
     const uint8_t changed = g->changed[i];
     struct tap_change * e = (struct tap_change *) out;
-    *e = (struct tap_change) {.which = leaf ? g->n_nodes - 1 - i : i, .rows = leaf ? 0 : n->rows, .row_dim = leaf ? 0 : n->row_dim};
+    *e = (struct tap_change) {.which = leaf ? g->n_nodes - 1 - i : i, .rows = leaf ? 0 : n->rows,
+        .row_dim = leaf ? 0 : n->row_dim};
     uint8_t * at = out + sizeof(*e);
     if (changed & TAP_CHANGED_PLACE) {
         struct tap_change_place * place = (struct tap_change_place *) at;
@@ -169,9 +173,11 @@ static bool tap_tell_changes(const struct tap_graph * g) {
 bool tap_graph_send(struct tap_graph * g, struct tap_context * c) {
     const bool changes = g->like != 0 && g->like == c->told_graph;
     struct tap_rec_graph head = {
-        .h.type = TAP_REC_GRAPH, .graph = g->id, .ctx = tap_get(&c->number), .n_nodes = (uint32_t) g->n_nodes, .n_leafs = (uint32_t) g->n_leafs,
+        .h.type = TAP_REC_GRAPH, .graph = g->id, .ctx = tap_get(&c->number), .n_nodes = (uint32_t) g->n_nodes,
+        .n_leafs = (uint32_t) g->n_leafs,
         .n_wanted = (uint32_t) g->n_wanted, .n_tokens = g->n_tokens, .n_outputs = g->n_outputs,
-        .selection = g->selection, .attention = g->attention, .like = changes ? g->like : 0, .n_changes = changes ? (uint32_t) tap_count_changes(g) : 0,
+        .selection = g->selection, .attention = g->attention, .like = changes ? g->like : 0,
+        .n_changes = changes ? (uint32_t) tap_count_changes(g) : 0,
     };
     c->told_graph = 0;
     g->like = 0;

@@ -1,7 +1,8 @@
 // ask.c: asks the library for what tests in Go compare with something else.
 //
-//   ask flops       FLOPs of the operations that standard input describes, one a line: name, 4 sizes of the output, 8 parameters, and
-//                   for each of 5 sources 4 sizes, all 0 where there is none. "-" stands for what the library does not know.
+// ask flops FLOPs of the operations that standard input describes, one a line: name, 4 sizes of the output, 8
+// parameters, and
+// for each of 5 sources 4 sizes, all 0 where there is none. "-" stands for what the library does not know.
 //   ask texts FILE  standard input is texts, each with a zero behind it; each becomes a component's name in FILE.
 //   ask cost FILE   nanoseconds that a macro takes, off and on.
 #define _GNU_SOURCE
@@ -57,25 +58,27 @@ static int texts(const char * path) {
 }
 
 // TIME prints how long a statement takes, the shortest of some rounds.
-#define TIME(what, rounds, statement)                                                                                       \
-    do {                                                                                                                    \
-        double shortest = 1e9;                                                                                              \
-        for (int round_ = 0; round_ < 20; round_++) {                                                                       \
-            uint64_t began = instr_now();                                                                                   \
-            for (int i = 0; i < (rounds); i++) {                                                                            \
-                statement;                                                                                                  \
-                __asm__ volatile("" ::: "memory");                                                                          \
-            }                                                                                                               \
-            double each = (double) (instr_now() - began) / (rounds);                                                        \
-            shortest = each < shortest ? each : shortest;                                                                   \
-        }                                                                                                                   \
-        printf("%-36s %8.1f ns\n", what, shortest);                                                                         \
+#define TIME(what, rounds, statement) \
+    do { \
+        double shortest = 1e9; \
+        for (int round_ = 0; round_ < 20; round_++) { \
+            uint64_t began = instr_now(); \
+            for (int i = 0; i < (rounds); i++) { \
+                statement; \
+                __asm__ volatile("" ::: "memory"); \
+            } \
+            double each = (double) (instr_now() - began) / (rounds); \
+            shortest = each < shortest ? each : shortest; \
+        } \
+        printf("%-36s %8.1f ns\n", what, shortest); \
     } while (0)
 
 static int cost(const char * path) {
     struct llama_resource_tensor t = {
-        .size = sizeof(t), .n_dims = 2, .ne = {4096, 32, 1, 1}, .bytes = 4096 * 32 * 4, .value_bytes = 4096 * 32 * 4, .name = "Qcur-0",
-        .type = "f32", .op = "MUL_MAT", .sources = 1, .source_ne = {{4096, 4096, 1, 1}}, .address = 64, .root_address = 64,
+        .size = sizeof(t), .n_dims = 2, .ne = {4096, 32, 1, 1}, .bytes = 4096 * 32 * 4, .value_bytes = 4096 * 32 * 4,
+        .name = "Qcur-0",
+        .type = "f32", .op = "MUL_MAT", .sources = 1, .source_ne = {{4096, 4096, 1, 1}}, .address = 64,
+        .root_address = 64,
     };
     TIME("nothing", 1000000, (void) 0);
     TIME("macro, off", 1000000, LLAMA_RESOURCE_BEGIN_LAYER(i));

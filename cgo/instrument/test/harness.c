@@ -206,8 +206,10 @@ double number(const char * line, const char * key) {
 struct llama_resource_tensor tensor(const char * name, const char * op, int64_t ne0, int64_t ne1, uint64_t address) {
     uint64_t bytes = (uint64_t) ne0 * (uint64_t) ne1 * 4;
     return (struct llama_resource_tensor) {
-        .size = sizeof(struct llama_resource_tensor), .n_dims = 2, .ne = {ne0, ne1, 1, 1}, .bytes = bytes, .value_bytes = bytes,
-        .name = name, .type = "f32", .op = op, .address = address, .root_address = address, .root_bytes = bytes, .host = address != 0,
+        .size = sizeof(struct llama_resource_tensor), .n_dims = 2, .ne = {ne0, ne1, 1, 1}, .bytes = bytes,
+        .value_bytes = bytes,
+        .name = name, .type = "f32", .op = op, .address = address, .root_address = address, .root_bytes = bytes,
+        .host = address != 0,
     };
 }
 

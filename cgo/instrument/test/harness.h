@@ -16,11 +16,11 @@ int  test_done(void);
 void test_fail(const char * file, int line, const char * condition);
 
 // CHECK reports a failure and goes on.
-#define CHECK(condition)                                                                                                    \
-    do {                                                                                                                    \
-        if (!(condition)) {                                                                                                 \
-            test_fail(__FILE__, __LINE__, #condition);                                                                      \
-        }                                                                                                                   \
+#define CHECK(condition) \
+    do { \
+        if (!(condition)) { \
+            test_fail(__FILE__, __LINE__, #condition); \
+        } \
     } while (0)
 
 // The lines of a file.

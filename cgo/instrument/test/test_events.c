@@ -63,8 +63,10 @@ static void test_levels(void) {
         const char * event;
         size_t       n[3];
     } matrix[] = {
-        {"resource_session_start", {1, 1, 1}}, {"resource_tracking_begin", {1, 1, 1}}, {"layer_begin", {0, 1, 1}}, {"layer_end", {0, 1, 1}},
-        {"component_begin", {0, 1, 1}}, {"component_end", {0, 1, 1}}, {"memory_allocation", {1, 2, 2}}, {"compute_execution", {1, 3, 4}},
+        {"resource_session_start", {1, 1, 1}}, {"resource_tracking_begin", {1, 1, 1}}, {"layer_begin", {0, 1, 1}},
+        {"layer_end", {0, 1, 1}},
+        {"component_begin", {0, 1, 1}}, {"component_end", {0, 1, 1}}, {"memory_allocation", {1, 2, 2}},
+        {"compute_execution", {1, 3, 4}},
         {"component_handoff", {0, 1, 1}}, {"kv_cache_operation", {0, 1, 1}}, {"mlp_operation", {0, 1, 1}},
         {"resource_session_summary", {1, 1, 1}}, {"resource_session_end", {1, 1, 1}},
     };
@@ -93,7 +95,8 @@ static void test_figures(void) {
     begin(LLAMA_RESOURCE_VERBOSE);
     everything();
     struct lines l = finish();
-    const char * product = find(&l, "compute_execution", 0), * norm = find(&l, "compute_execution", 2), * sum = find(&l, "compute_execution", 3);
+    const char * product = find(&l, "compute_execution", 0), * norm = find(&l, "compute_execution", 2), * sum = find(&l,
+        "compute_execution", 3);
     CHECK(number(product, "flops") == 2.0 * 512 * 1024 * 7);
     CHECK(number(product, "bytes_read") == 4.0 * (512 * 1024 + 512 * 7));
     CHECK(number(product, "bytes_written") == 4.0 * 1024 * 7);
@@ -104,12 +107,14 @@ static void test_figures(void) {
     CHECK(number(find(&l, "compute_execution", 1), "flops") == -1); // "norm" is not what was computed
     CHECK(!has(product, "duration") && !has(product, "utilization") && !has(product, "parallelism"));
     const char * weights = find(&l, "memory_allocation", 0), * end = find(&l, "layer_end", 0);
-    CHECK(has(weights, "\"allocation_size_mb\":2.00,") && has(weights, "\"memory_address\":\"0x10000\"") && has(weights, "\"memory_type\":\"ram\""));
+    CHECK(has(weights, "\"allocation_size_mb\":2.00,") && has(weights, "\"memory_address\":\"0x10000\"") && has(weights,
+        "\"memory_type\":\"ram\""));
     CHECK(has(weights, "\"compression_ratio\":1.00") && !has(weights, "bandwidth"));
     CHECK(has(weights, "\"resource_id\":\"cpu_memory_layer_3_mlp_weights_"));
     CHECK(number(find(&l, "memory_deallocation", 0), "allocation_bytes") == 256);
     CHECK(number(find(&l, "memory_deallocation", 0), "live_bytes") == 2 << 20);
-    CHECK(number(end, "memory_operations") == 2 && number(end, "compute_operations") == 4 && number(end, "ops_without_flops") == 1);
+    CHECK(number(end, "memory_operations") == 2 && number(end, "compute_operations") == 4 && number(end,
+        "ops_without_flops") == 1);
     CHECK(number(end, "duration_ns") >= number(find(&l, "component_end", 0), "duration_ns"));
     CHECK(number(end, "looking_ns") > 0 && number(end, "looking_ns") <= number(end, "duration_ns"));
     const char * summary = find(&l, "resource_session_summary", 0);
@@ -147,7 +152,8 @@ static void test_ranges(void) {
 static void test_memory(void) {
     test_case("memory");
     char id[LLAMA_RESOURCE_ID_SIZE], other[LLAMA_RESOURCE_ID_SIZE];
-    struct llama_resource_tensor t = tensor("t", "NONE", 256, 256, 0x1000), view = t, nowhere = tensor("n", "NONE", 4, 4, 0);
+    struct llama_resource_tensor t = tensor("t", "NONE", 256, 256, 0x1000), view = t, nowhere = tensor("n",
+        "NONE", 4, 4, 0);
     begin(LLAMA_RESOURCE_DETAILED);
     llama_resource_instr_begin_session(own(), "s");
     llama_resource_instr_memory_allocation(own(), &t, "a", id, sizeof(id));
@@ -167,7 +173,8 @@ static void test_memory(void) {
     CHECK(count(&l, "memory_allocation") == 4 && count(&l, "memory_deallocation") == 1);
     const char * summary = find(&l, "resource_session_summary", 0);
     CHECK(number(summary, "peak_live_bytes") == 256 * 256 * 4 && number(summary, "unmatched_deallocations") == 4);
-    CHECK(!has(find(&l, "memory_allocation", 3), "memory_address") && !has(find(&l, "memory_allocation", 3), "memory_type"));
+    CHECK(!has(find(&l, "memory_allocation", 3), "memory_address") && !has(find(&l, "memory_allocation", 3),
+        "memory_type"));
     CHECK(number(find(&l, "memory_deallocation", 0), "live_bytes") == 0);
     free_lines(&l);
 
@@ -200,7 +207,8 @@ static void test_hostile(void) {
     test_case("hostile texts");
     static char long_text[100000];
     memset(long_text, 1, sizeof(long_text) - 1);
-    struct llama_resource_tensor t = tensor("a\"b\\c\n\x01\xff\xc3\xa9\xed\xa0\x80\xf0\x9f\x98\x80", "MUL_MAT", -5, INT64_MAX, 1), many[40];
+    struct llama_resource_tensor t = tensor("a\"b\\c\n\x01\xff\xc3\xa9\xed\xa0\x80\xf0\x9f\x98\x80", "MUL_MAT", -5,
+                                            INT64_MAX, 1), many[40];
     for (int i = 0; i < 40; i++) {
         many[i] = t;
         many[i].name = long_text;

@@ -49,7 +49,8 @@ static void test_environment(void) {
     llama_resource_instrumentation_init(LLAMA_RESOURCE_VERBOSE, NULL);
     llama_resource_instrumentation_init(LLAMA_RESOURCE_VERBOSE, "/nonexistent/x.jsonl");
     llama_resource_instrumentation_init(LLAMA_RESOURCE_VERBOSE, "/tmp");
-    CHECK(g_resource_instr == NULL && llama_resource_instr_open(LLAMA_RESOURCE_VERBOSE, "/nonexistent/x.jsonl") == NULL);
+    CHECK(g_resource_instr == NULL && llama_resource_instr_open(LLAMA_RESOURCE_VERBOSE,
+                                                                "/nonexistent/x.jsonl") == NULL);
 }
 
 static void fill(int n) {
@@ -143,7 +144,8 @@ static void test_fork(void) {
     llama_resource_instrumentation_free();
     struct lines l = read_lines(path);
     all_valid(&l);
-    CHECK(count(&l, "component_handoff") == 5 && count(&l, "resource_session_start") == 1 && count(&l, "resource_session_end") == 1);
+    CHECK(count(&l, "component_handoff") == 5 && count(&l, "resource_session_start") == 1 && count(&l,
+        "resource_session_end") == 1);
     free_lines(&l);
 }
 
@@ -188,7 +190,8 @@ static void test_threads(void) {
     CHECK(l.n == 4 + 7 * THREADS * ROUNDS);
     const char * summary = find(&l, "resource_session_summary", 0);
     CHECK(number(summary, "component_flows") == THREADS * ROUNDS && number(summary, "unmatched_ends") == -1);
-    CHECK(number(summary, "freed_bytes") == 1024.0 * THREADS * ROUNDS && number(summary, "unmatched_deallocations") == -1);
+    CHECK(number(summary, "freed_bytes") == 1024.0 * THREADS * ROUNDS && number(summary,
+        "unmatched_deallocations") == -1);
     for (size_t i = 0; i < l.n; i++) { // a component's layer is its thread's
         if (has(l.line[i], "\"component_end\"")) {
             CHECK(number(l.line[i], "layer_id") >= 0);

@@ -36,7 +36,8 @@ enum ggml_status bed_run(struct bed * b, bool alloc) {
 }
 
 struct expected bed_expect(struct bed * b, size_t exec, wanted_fn wanted, void * arg) {
-    return (struct expected) {.log = &b->log, .graph = &b->graph, .config = &b->shm.h->config.start, .run = exec + 1, .exec = exec, .wanted = wanted, .arg = arg};
+    return (struct expected) {.log = &b->log, .graph = &b->graph, .config = &b->shm.h->config.start, .run = exec + 1,
+        .exec = exec, .wanted = wanted, .arg = arg};
 }
 
 void no_losses(const struct bed * b) {
@@ -46,15 +47,19 @@ void no_losses(const struct bed * b) {
 }
 
 bool is_view(const struct ggml_tensor * t) {
-    return t->op == GGML_OP_NONE || t->op == GGML_OP_VIEW || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
+    return t->op == GGML_OP_NONE || t->op == GGML_OP_VIEW || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_PERMUTE ||
+        t->op == GGML_OP_TRANSPOSE;
 }
 
-bool computed(const struct graph * g, int i) { return (g->nodes[i]->flags & GGML_TENSOR_FLAG_COMPUTE) && !is_view(g->nodes[i]); }
+bool computed(const struct graph * g, int i) {
+    return (g->nodes[i]->flags & GGML_TENSOR_FLAG_COMPUTE) && !is_view(g->nodes[i]);
+}
 
 bool want_computed(const struct graph * g, int i, void * arg) { (void) arg; return computed(g, i); }
 
 // a dense tensor in the view's shape, of any type.
-void shape_graph(struct graph * g, const int64_t * n, int n_tokens, const int * axis, enum ggml_type type, bool device) {
+void shape_graph(struct graph * g, const int64_t * n, int n_tokens, const int * axis, enum ggml_type type,
+                 bool device) {
     const int64_t all = n[0] * n[1] * n[2];
     graph_init(g, (size_t) (all * n_tokens) * 4 + 64, (size_t) all * 64 + 65536, device);
     g->n_tokens = n_tokens;
@@ -64,15 +69,18 @@ void shape_graph(struct graph * g, const int64_t * n, int n_tokens, const int * 
     g->leaf_tokens = graph_leaf(g, GGML_TYPE_I32, NE(n_tokens, 1, 1, 1), GGML_TENSOR_FLAG_INPUT, "inp_tokens");
     g->leaf_pos = graph_leaf(g, GGML_TYPE_I32, NE(n_tokens, 1, 1, 1), GGML_TENSOR_FLAG_INPUT, "inp_pos");
     struct ggml_tensor * table = graph_leaf(g, GGML_TYPE_F32, NE(all, 8, 1, 1), 0, "token_embd.weight");
-    struct ggml_tensor * rows = graph_node(g, GGML_OP_GET_ROWS, GGML_TYPE_F32, NE(all, n_tokens, 1, 1), "embd", table, g->leaf_tokens, NULL);
+    struct ggml_tensor * rows = graph_node(g, GGML_OP_GET_ROWS, GGML_TYPE_F32, NE(all, n_tokens, 1, 1), "embd", table,
+                                           g->leaf_tokens, NULL);
     graph_know(g, rows, -1, TAP_INPUT, TAP_ROWS_TOKENS, 1);
     const size_t nb[4] = {4, 4 * (size_t) all, 4 * (size_t) (all * n_tokens), 4 * (size_t) (all * n_tokens)};
     const int64_t skip = all / 3;
-    struct ggml_tensor * window = graph_view(g, GGML_OP_VIEW, rows, NE(all - skip, n_tokens, 1, 1), nb, 4 * (size_t) skip, "window-0");
+    struct ggml_tensor * window = graph_view(g, GGML_OP_VIEW, rows, NE(all - skip, n_tokens, 1, 1), nb,
+                                             4 * (size_t) skip, "window-0");
     graph_know(g, window, 0, TAP_OTHER, TAP_ROWS_TOKENS, 1);
     struct ggml_tensor * cube = graph_reshape(g, rows, NE(n[0], n[1], n[2], n_tokens), "cube");
     struct ggml_tensor * turned = graph_permute(g, cube, axis[0], axis[1], axis[2], axis[3], "turned-0");
     graph_know(g, turned, 0, TAP_OTHER, TAP_ROWS_TOKENS, (uint8_t) axis[3]);
-    struct ggml_tensor * dense = graph_node(g, GGML_OP_SCALE, type, NE(turned->ne[0], turned->ne[1], turned->ne[2], turned->ne[3]), "dense-0", turned, NULL, NULL);
+    struct ggml_tensor * dense = graph_node(g, GGML_OP_SCALE, type, NE(turned->ne[0], turned->ne[1], turned->ne[2],
+        turned->ne[3]), "dense-0", turned, NULL, NULL);
     graph_know(g, dense, 0, TAP_OTHER, TAP_ROWS_TOKENS, (uint8_t) axis[3]);
 }

@@ -31,7 +31,8 @@ static inline void bed_make(struct bed * b) {
     shm_make(&b->shm, &(struct shm_options) {0});
     log_init(&b->log, &b->shm);
     fake_real();
-    model_graph(&b->graph, &(struct model_options) {.n_layer = 1, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens, positions, outs);
+    model_graph(&b->graph, &(struct model_options) {.n_layer = 1, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens,
+                positions, outs);
     snprintf(b->shm.h->config.start.globs[0], TAP_GLOB_SIZE, "l_out");
     b->shm.h->config.start.n_globs = 1;
     tap_join(&b->shm);

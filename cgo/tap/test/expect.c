@@ -91,7 +91,8 @@ bool seen_read(struct seen * s, const struct log * l, size_t nth) {
     if (head->like == 0) {
         s->nodes = calloc(head->n_nodes + 1u, sizeof(s->nodes[0]));
         s->leafs = calloc(head->n_leafs + 1u, sizeof(s->leafs[0]));
-    } else if (!seen_base(s, l, head->like) || s->head.ctx != head->ctx || s->head.n_nodes != head->n_nodes || s->head.n_leafs != head->n_leafs) {
+    } else if (!seen_base(s, l, head->like) || s->head.ctx != head->ctx || s->head.n_nodes != head->n_nodes ||
+               s->head.n_leafs != head->n_leafs) {
         return false;
     }
     s->head = *head;
@@ -108,7 +109,8 @@ bool seen_read(struct seen * s, const struct log * l, size_t nth) {
         }
         seen_entries(s, e);
     }
-    return s->n_nodes == (int) s->head.n_nodes && s->n_leafs == (int) s->head.n_leafs && s->n_changes == (int) s->head.n_changes;
+    return s->n_nodes == (int) s->head.n_nodes && s->n_leafs == (int) s->head.n_leafs &&
+        s->n_changes == (int) s->head.n_changes;
 }
 
 void seen_free(struct seen * s) {
@@ -125,15 +127,18 @@ void expect_places(const struct graph * g, const struct seen * s) {
         const struct known * k = &g->known[t - g->tensors];
         CHECK(strcmp(n->name, t->name) == 0, "node %d is called %s, not %s", i, n->name, t->name);
         CHECK(memcmp(n->head.ne, t->ne, sizeof(t->ne)) == 0 && n->head.type == t->type, "shape or type of %s", t->name);
-        CHECK(!(n->head.flags & 4) || n->head.component != TAP_OTHER || s->head.n_tokens == 0, "%s is of no component", t->name);
+        CHECK(!(n->head.flags & 4) || n->head.component != TAP_OTHER || s->head.n_tokens == 0, "%s is of no component",
+              t->name);
         if (!k->set) {
             continue;
         }
         CHECK(n->head.layer == k->layer, "%s (node %d): layer %d, not %d", t->name, i, n->head.layer, k->layer);
-        CHECK(n->head.component == k->component, "%s (node %d): component %d, not %d", t->name, i, n->head.component, k->component);
+        CHECK(n->head.component == k->component, "%s (node %d): component %d, not %d", t->name, i, n->head.component,
+              k->component);
         if (g->n_tokens > 1) { // of a single row, every dimension of size one may be called the row dimension
             CHECK(n->head.rows == k->rows, "%s (node %d): rows %d, not %d", t->name, i, n->head.rows, k->rows);
-            CHECK(k->rows == TAP_ROWS_NONE || n->head.row_dim == k->row_dim, "%s (node %d): row dimension %d, not %d", t->name, i,
+            CHECK(k->rows == TAP_ROWS_NONE || n->head.row_dim == k->row_dim, "%s (node %d): row dimension %d, not %d",
+                  t->name, i,
                   n->head.row_dim, k->row_dim);
         }
     }
@@ -192,7 +197,8 @@ static void cover_init(struct cover * c, const struct graph * g, int node) {
     const struct known * k = &g->known[(g->nodes[node]->op == GGML_OP_SET_ROWS ? g->nodes[node] : t) - g->tensors];
     MUST(k->set);
     c->t = t;
-    const int64_t per = t->type == GGML_TYPE_Q4_K ? 256 : t->type == GGML_TYPE_Q8_0 || t->type == GGML_TYPE_Q4_0 ? 32 : 1;
+    const int64_t per = t->type == GGML_TYPE_Q4_K ? 256 : t->type == GGML_TYPE_Q8_0 ||
+        t->type == GGML_TYPE_Q4_0 ? 32 : 1;
     c->unit = type_bytes(t->type, per);
     for (int d = 0; d < 4; d++) {
         c->n[d] = d == 0 ? t->ne[0] / per : t->ne[d];
@@ -219,7 +225,8 @@ static bool unit_equal(const struct cover * c, const int64_t * at, uint64_t run,
 
 // packet_rows finds the rows of the tensor that the packet's run covers: packets name token rows, tensors behind
 // the output selection have one row per output. Runs are as long as rows and tokens both go on by one.
-static bool run_of(const struct expected * e, const struct cover * c, int64_t token_first, int token, int * row, int * count) {
+static bool run_of(const struct expected * e, const struct cover * c, int64_t token_first, int token, int * row,
+                   int * count) {
     const bool outputs = c->rows == TAP_ROWS_OUTPUTS;
     const int n = outputs ? e->graph->n_outputs : e->graph->n_tokens;
     for (int r = 0; r < n; ) {
@@ -242,7 +249,8 @@ static bool run_of(const struct expected * e, const struct cover * c, int64_t to
     return false;
 }
 
-static void take_packet(const struct expected * e, struct cover * c, const struct tap_rec_capture * p, const uint8_t * data, int64_t token_first) {
+static void take_packet(const struct expected * e, struct cover * c, const struct tap_rec_capture * p,
+                        const uint8_t * data, int64_t token_first) {
     const char * name = c->t->name;
     int64_t size[4] = {c->n[0], c->n[1], c->n[2], c->n[3]}, start[4] = {0};
     int64_t first = 0;
@@ -262,12 +270,15 @@ static void take_packet(const struct expected * e, struct cover * c, const struc
                 slice *= size[d];
             }
             first = (p->row_first - run_token) * slice;
-            CHECK(p->ne[c->row_dim] == p->row_count, "%s: %d rows in a packet whose shape has %ld", name, p->row_count, (long) p->ne[c->row_dim]);
+            CHECK(p->ne[c->row_dim] == p->row_count, "%s: %d rows in a packet whose shape has %ld", name, p->row_count,
+                  (long) p->ne[c->row_dim]);
         } else {
-            CHECK(p->row_first == run_token && p->row_count == count, "%s: rows %d+%d, not %ld+%d", name, p->row_first, p->row_count, (long) run_token, count);
+            CHECK(p->row_first == run_token && p->row_count == count, "%s: rows %d+%d, not %ld+%d", name, p->row_first,
+                  p->row_count, (long) run_token, count);
         }
     } else {
-        CHECK(p->row_first == 0 && p->row_count == e->graph->n_tokens, "%s: rows %d+%d", name, p->row_first, p->row_count);
+        CHECK(p->row_first == 0 && p->row_count == e->graph->n_tokens, "%s: rows %d+%d", name, p->row_first,
+              p->row_count);
     }
     if (p->blocks > 1) {
         CHECK(p->block < p->blocks, "%s: block %u of %u", name, p->block, p->blocks);
@@ -275,17 +286,20 @@ static void take_packet(const struct expected * e, struct cover * c, const struc
         first = p->block_start / per;
     }
     const int64_t n = p->ne[0] / per * p->ne[1] * p->ne[2] * p->ne[3];
-    CHECK((uint64_t) n * c->unit == p->bytes, "%s: %lu bytes for %ld units of %zu", name, (unsigned long) p->bytes, (long) n, c->unit);
+    CHECK((uint64_t) n * c->unit == p->bytes, "%s: %lu bytes for %ld units of %zu", name, (unsigned long) p->bytes,
+          (long) n, c->unit);
     CHECK(first + n <= size[0] * size[1] * size[2] * size[3], "%s: a packet beyond the end", name);
     const uint64_t quarter = e->log->shm->h->n_slots * e->log->shm->h->slot_bytes / 4;
-    CHECK(p->bytes <= quarter, "%s: %lu bytes in one packet, more than a quarter of the pool", name, (unsigned long) p->bytes);
+    CHECK(p->bytes <= quarter, "%s: %lu bytes in one packet, more than a quarter of the pool", name,
+          (unsigned long) p->bytes);
     for (int64_t i = 0; i < n && first + i < size[0] * size[1] * size[2] * size[3]; i++) {
         int64_t at[4], rest = first + i;
         for (int d = 0; d < 4; d++) {
             at[d] = start[d] + rest % size[d];
             rest /= size[d];
         }
-        CHECK(unit_equal(c, at, e->run, data + (size_t) i * c->unit), "%s: element %ld,%ld,%ld,%ld differs", name, (long) at[0], (long) at[1],
+        CHECK(unit_equal(c, at, e->run, data + (size_t) i * c->unit), "%s: element %ld,%ld,%ld,%ld differs", name,
+              (long) at[0], (long) at[1],
               (long) at[2], (long) at[3]);
         c->times[((at[3] * c->n[2] + at[2]) * c->n[1] + at[1]) * c->n[0] + at[0]]++;
     }
@@ -304,7 +318,8 @@ static void cover_check(const struct expected * e, const struct cover * c, bool 
                 row /= c->n[d];
             }
             row %= c->n[c->row_dim];
-            want = row_selected(e->graph, e->config, token_first, c->rows == TAP_ROWS_OUTPUTS ? e->graph->out_ids[row] : (int) row);
+            want = row_selected(e->graph, e->config, token_first, c->rows == TAP_ROWS_OUTPUTS ? e->graph->out_ids[row]
+                : (int) row);
         }
         CHECK(c->times[i] == want, "%s: unit %ld came %d times, not %d", c->t->name, (long) i, c->times[i], want);
         if (c->times[i] != want) {
@@ -330,7 +345,8 @@ size_t expect_exec(const struct expected * e) {
                 continue;
             }
             CHECK(wanted, "%s (node %d) was captured", e->graph->nodes[i]->name, i);
-            CHECK(p->graph == exec->graph, "a packet of graph %lu in an execution of %lu", (unsigned long) p->graph, (unsigned long) exec->graph);
+            CHECK(p->graph == exec->graph, "a packet of graph %lu in an execution of %lu", (unsigned long) p->graph,
+                  (unsigned long) exec->graph);
             packets++;
             if (!wanted) {
                 break;

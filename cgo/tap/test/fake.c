@@ -115,7 +115,8 @@ static size_t extent(const struct ggml_tensor * t) {
 
 static void fake_compute(struct ggml_backend_sched * s, struct ggml_tensor * t) {
     s->computed++;
-    const bool view = t->op == GGML_OP_VIEW || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
+    const bool view = t->op == GGML_OP_VIEW || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_PERMUTE ||
+        t->op == GGML_OP_TRANSPOSE;
     if (view || t->view_src != NULL || !(t->flags & GGML_TENSOR_FLAG_COMPUTE)) {
         return;
     }
@@ -266,26 +267,69 @@ static struct llama_batch_ext * fake_ext_init(struct llama_context * ctx) {
 static void    fake_ext_free(struct llama_batch_ext * b) { free(b); }
 static void    fake_ext_clear(struct llama_batch_ext * b) { b->n = 0; }
 static int32_t fake_ext_add(struct llama_batch_ext * b, llama_seq_id seq) { return seq < 0 ? -2 : b->n++; }
-static int32_t fake_ext_add_token(struct llama_batch_ext * b, llama_seq_id seq, llama_token id) { (void) id; return fake_ext_add(b, seq); }
-static int32_t fake_ext_add_embd(struct llama_batch_ext * b, llama_seq_id seq, struct llama_embd e) { (void) e; return fake_ext_add(b, seq); }
-static bool    fake_ext_add_seq(struct llama_batch_ext * b, int32_t i, llama_seq_id seq) { return i < b->n && seq >= 0; }
-static bool    fake_ext_set_pos(struct llama_batch_ext * b, int32_t i, const llama_pos * pos) { return i < b->n && pos != NULL; }
+static int32_t fake_ext_add_token(struct llama_batch_ext * b, llama_seq_id seq, llama_token id) {
+    (void) id;
+    return fake_ext_add(b, seq);
+}
+static int32_t fake_ext_add_embd(struct llama_batch_ext * b, llama_seq_id seq, struct llama_embd e) {
+    (void) e;
+    return fake_ext_add(b, seq);
+}
+static bool    fake_ext_add_seq(struct llama_batch_ext * b, int32_t i, llama_seq_id seq) {
+    return i < b->n && seq >= 0;
+}
+static bool    fake_ext_set_pos(struct llama_batch_ext * b, int32_t i, const llama_pos * pos) {
+    return i < b->n && pos != NULL;
+}
 static bool    fake_ext_set_output(struct llama_batch_ext * b, int32_t i, bool v) { (void) v; return i < b->n; }
 
 static void    fake_memory_clear(llama_memory_t m, bool data) { (void) m; (void) data; }
-static bool    fake_seq_rm(llama_memory_t m, llama_seq_id seq, llama_pos a, llama_pos b) { (void) m; (void) a; (void) b; return seq != 66; }
-static void    fake_seq_cp(llama_memory_t m, llama_seq_id from, llama_seq_id to, llama_pos a, llama_pos b) { (void) m; (void) from; (void) to; (void) a; (void) b; }
+static bool    fake_seq_rm(llama_memory_t m, llama_seq_id seq, llama_pos a, llama_pos b) {
+    (void) m;
+    (void) a;
+    (void) b;
+    return seq != 66;
+}
+static void    fake_seq_cp(llama_memory_t m, llama_seq_id from, llama_seq_id to, llama_pos a, llama_pos b) {
+    (void) m;
+    (void) from;
+    (void) to;
+    (void) a;
+    (void) b;
+}
 static void    fake_seq_keep(llama_memory_t m, llama_seq_id seq) { (void) m; (void) seq; }
-static void    fake_seq_add(llama_memory_t m, llama_seq_id seq, llama_pos a, llama_pos b, llama_pos d) { (void) m; (void) seq; (void) a; (void) b; (void) d; }
-static void    fake_seq_div(llama_memory_t m, llama_seq_id seq, llama_pos a, llama_pos b, int d) { (void) m; (void) seq; (void) a; (void) b; (void) d; }
-static bool    fake_set_sampler(struct llama_context * ctx, llama_seq_id seq, struct llama_sampler * s) { (void) ctx; (void) seq; return s != NULL; }
-static size_t  fake_set_data(struct llama_context * ctx, const uint8_t * p, size_t n) { (void) ctx; (void) p; return n; }
-static size_t  fake_seq_set_data(struct llama_context * ctx, const uint8_t * p, size_t n, llama_seq_id seq, llama_state_seq_flags flags) {
+static void    fake_seq_add(llama_memory_t m, llama_seq_id seq, llama_pos a, llama_pos b, llama_pos d) {
+    (void) m;
+    (void) seq;
+    (void) a;
+    (void) b;
+    (void) d;
+}
+static void    fake_seq_div(llama_memory_t m, llama_seq_id seq, llama_pos a, llama_pos b, int d) {
+    (void) m;
+    (void) seq;
+    (void) a;
+    (void) b;
+    (void) d;
+}
+static bool    fake_set_sampler(struct llama_context * ctx, llama_seq_id seq, struct llama_sampler * s) {
+    (void) ctx;
+    (void) seq;
+    return s != NULL;
+}
+static size_t  fake_set_data(struct llama_context * ctx, const uint8_t * p, size_t n) {
+    (void) ctx;
+    (void) p;
+    return n;
+}
+static size_t  fake_seq_set_data(struct llama_context * ctx, const uint8_t * p, size_t n, llama_seq_id seq,
+                                 llama_state_seq_flags flags) {
     (void) seq;
     (void) flags;
     return fake_set_data(ctx, p, n);
 }
-static size_t  fake_seq_load(struct llama_context * ctx, const char * path, llama_seq_id seq, llama_token * ids, size_t room, size_t * n) {
+static size_t  fake_seq_load(struct llama_context * ctx, const char * path, llama_seq_id seq, llama_token * ids,
+                             size_t room, size_t * n) {
     (void) ctx;
     (void) seq;
     (void) ids;
@@ -300,13 +344,19 @@ static bool fake_load_file(struct llama_context * ctx, const char * path, llama_
     (void) n;
     return path[0] != 0;
 }
-static llama_token fake_sample(struct llama_sampler * s, struct llama_context * ctx, int32_t i) { (void) s; (void) ctx; return i; }
+static llama_token fake_sample(struct llama_sampler * s, struct llama_context * ctx, int32_t i) {
+    (void) s;
+    (void) ctx;
+    return i;
+}
 static void    fake_synchronize(struct llama_context * ctx) { (void) ctx; }
 static float * fake_logits(struct llama_context * ctx) { (void) ctx; return NULL; }
 static float * fake_logits_ith(struct llama_context * ctx, int32_t i) { (void) ctx; (void) i; return NULL; }
 static float * fake_embd_seq(struct llama_context * ctx, llama_seq_id i) { (void) ctx; (void) i; return NULL; }
 static llama_token fake_sampled(struct llama_context * ctx, int32_t i) { (void) ctx; return i; }
-static llama_memory_t fake_get_memory(const struct llama_context * ctx) { return (llama_memory_t) (uintptr_t) (ctx == NULL ? NULL : (const char *) ctx + 8); }
+static llama_memory_t fake_get_memory(const struct llama_context * ctx) {
+    return (llama_memory_t) (uintptr_t) (ctx == NULL ? NULL : (const char *) ctx + 8);
+}
 static void    fake_free(struct llama_context * ctx) { free(ctx); }
 
 // A chain hands the token on to its member through the public function, as llama.cpp does.
@@ -345,7 +395,10 @@ static int32_t fake_meta(const struct llama_model * m, const char * key, char * 
     (void) m;
     return strcmp(key, "general.architecture") == 0 ? snprintf(out, size, "fake") : -1;
 }
-static int32_t fake_desc(const struct llama_model * m, char * out, size_t size) { (void) m; return snprintf(out, size, "a fake of %d B", 7); }
+static int32_t fake_desc(const struct llama_model * m, char * out, size_t size) {
+    (void) m;
+    return snprintf(out, size, "a fake of %d B", 7);
+}
 static void    fake_load_all(void) { fake_loads++; }
 static void    fake_load_all_from(const char * folder) { fake_loads_from = folder; }
 
@@ -354,25 +407,29 @@ static void    fake_load_all_from(const char * folder) { fake_loads_from = folde
 // What tap_layouts looks at. fake_other says which of them are of another version.
 uint32_t fake_other;
 
-static struct ggml_context * fake_ctx_init(struct ggml_init_params p) { return p.mem_buffer; } // used from its start; a word counts
+// used from its start; a word counts
+static struct ggml_context * fake_ctx_init(struct ggml_init_params p) { return p.mem_buffer; }
 static void   fake_ctx_free(struct ggml_context * ctx) { (void) ctx; }
 static size_t fake_overhead(void) { return sizeof(struct ggml_tensor) + 32; }
 
-static struct ggml_tensor * fake_new(struct ggml_context * ctx, enum ggml_op op, int64_t a, int64_t b, int64_t c, int64_t d) {
+static struct ggml_tensor * fake_new(struct ggml_context * ctx, enum ggml_op op, int64_t a, int64_t b, int64_t c,
+                                     int64_t d) {
     static size_t used;
     enum { STEP = 2048 };
     uint8_t * at = (uint8_t *) ctx + used;
     used = (used + STEP) % (4 * STEP);
     struct ggml_tensor * t = (struct ggml_tensor *) at;
     memset(t, 0, sizeof(*t));
-    *t = (struct ggml_tensor) {.op = op, .ne = {a, b, c, d}, .nb = {4, 4 * (size_t) a, 4 * (size_t) (a * b), 4 * (size_t) (a * b * c)}};
+    *t = (struct ggml_tensor) {.op = op, .ne = {a, b, c, d}, .nb = {4, 4 * (size_t) a, 4 * (size_t) (a * b),
+        4 * (size_t) (a * b * c)}};
     t->data = at + sizeof(*t);
     if (fake_other & TAP_LAYOUT_GGML) { // a field more before the shape
         memmove(t->ne + 1, t->ne, 3 * sizeof(t->ne[0]));
     }
     return t;
 }
-static struct ggml_tensor * fake_new_4d(struct ggml_context * ctx, enum ggml_type type, int64_t a, int64_t b, int64_t c, int64_t d) {
+static struct ggml_tensor * fake_new_4d(struct ggml_context * ctx, enum ggml_type type, int64_t a, int64_t b, int64_t c,
+                                        int64_t d) {
     MUST(type == GGML_TYPE_F32);
     return fake_new(ctx, GGML_OP_NONE, a, b, c, d);
 }
@@ -382,7 +439,8 @@ static struct ggml_tensor * fake_view_1d(struct ggml_context * ctx, struct ggml_
     t->view_offs = offset;
     return t;
 }
-static struct ggml_tensor * fake_permute(struct ggml_context * ctx, struct ggml_tensor * a, int x, int y, int z, int w) {
+static struct ggml_tensor * fake_permute(struct ggml_context * ctx, struct ggml_tensor * a, int x, int y,
+                                         int z, int w) {
     struct ggml_tensor * t = fake_new(ctx, GGML_OP_PERMUTE, 1, 1, 1, 1);
     const int32_t axes[] = {x, y, z, w};
     memcpy(t->op_params, axes, sizeof(axes));
@@ -405,7 +463,8 @@ static void * fake_get_data(const struct ggml_tensor * t) { return t->data; }
 static const char * fake_op_name(enum ggml_op op) {
 #define OP(name) [GGML_OP_##name] = #name
     static const char * const names[GGML_OP_COUNT] = {
-        OP(NONE), OP(MUL_MAT), OP(MUL_MAT_ID), OP(CONT), OP(RESHAPE), OP(VIEW), OP(PERMUTE), OP(TRANSPOSE), OP(GET_ROWS), OP(SET_ROWS),
+        OP(NONE), OP(MUL_MAT), OP(MUL_MAT_ID), OP(CONT), OP(RESHAPE), OP(VIEW), OP(PERMUTE), OP(TRANSPOSE),
+        OP(GET_ROWS), OP(SET_ROWS),
         OP(SOFT_MAX), OP(FLASH_ATTN_EXT), OP(SSM_CONV), OP(SSM_SCAN),
     };
 #undef OP
@@ -413,7 +472,8 @@ static const char * fake_op_name(enum ggml_op op) {
 }
 static const char * fake_type_name(enum ggml_type type) {
     static const char * const names[GGML_TYPE_COUNT] = {
-        [GGML_TYPE_F32] = "f32", [GGML_TYPE_F16] = "f16", [GGML_TYPE_Q8_0] = "q8_0", [GGML_TYPE_I32] = "i32", [GGML_TYPE_BF16] = "bf16",
+        [GGML_TYPE_F32] = "f32", [GGML_TYPE_F16] = "f16", [GGML_TYPE_Q8_0] = "q8_0", [GGML_TYPE_I32] = "i32",
+        [GGML_TYPE_BF16] = "bf16",
     };
     return names[type];
 }
@@ -443,7 +503,8 @@ static void fake_batch_free(struct tap_by_value v) { (void) v; }
 static struct tap_by_value fake_default_params(void) {
     struct tap_by_value v = {{0}};
     const struct llama_context_params p = {
-        .n_ctx = 512, .n_batch = 2048, .n_ubatch = 512, .n_seq_max = 1, .rope_scaling_type = -1, .pooling_type = -1, .attention_type = -1,
+        .n_ctx = 512, .n_batch = 2048, .n_ubatch = 512, .n_seq_max = 1, .rope_scaling_type = -1, .pooling_type = -1,
+        .attention_type = -1,
         .flash_attn_type = LLAMA_FLASH_ATTN_TYPE_AUTO, .yarn_ext_factor = -1,
     };
     memcpy(v.bytes + (fake_other & TAP_LAYOUT_PARAMS ? 4 : 0), &p, sizeof(p)); // a field more at its start

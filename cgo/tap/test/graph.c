@@ -44,7 +44,8 @@ static struct ggml_tensor * tensor_new(struct graph * g, enum ggml_type type, st
     t->type = type;
     for (int d = 0; d < 4; d++) {
         t->ne[d] = ne.n[d];
-        t->nb[d] = d == 0 ? type_bytes(type, type == GGML_TYPE_Q4_K ? 256 : type == GGML_TYPE_Q8_0 || type == GGML_TYPE_Q4_0 ? 32 : 1)
+        t->nb[d] = d == 0 ? type_bytes(type, type == GGML_TYPE_Q4_K ? 256 : type == GGML_TYPE_Q8_0 ||
+                                       type == GGML_TYPE_Q4_0 ? 32 : 1)
                  : d == 1 ? type_bytes(type, ne.n[0]) : t->nb[d - 1] * (size_t) ne.n[d - 1];
     }
     t->extra = (void *) (uintptr_t) g->n_tensors;
@@ -87,7 +88,8 @@ struct ggml_tensor * graph_node(struct graph * g, enum ggml_op op, enum ggml_typ
     return node_add(g, t, op, name);
 }
 
-struct ggml_tensor * graph_view(struct graph * g, enum ggml_op op, struct ggml_tensor * a, struct ne ne, const size_t * nb,
+struct ggml_tensor * graph_view(struct graph * g, enum ggml_op op, struct ggml_tensor * a, struct ne ne,
+                                const size_t * nb,
                                 size_t offset, const char * name) {
     struct ggml_tensor * t = tensor_new(g, a->type, ne, name != NULL ? name : "");
     for (int d = 0; nb != NULL && d < 4; d++) {
@@ -105,7 +107,8 @@ struct ggml_tensor * graph_reshape(struct graph * g, struct ggml_tensor * a, str
     return graph_view(g, GGML_OP_RESHAPE, a, ne, NULL, 0, name);
 }
 
-struct ggml_tensor * graph_permute(struct graph * g, struct ggml_tensor * a, int a0, int a1, int a2, int a3, const char * name) {
+struct ggml_tensor * graph_permute(struct graph * g, struct ggml_tensor * a, int a0, int a1, int a2, int a3,
+                                   const char * name) {
     const int axis[4] = {a0, a1, a2, a3};
     struct ne ne;
     size_t nb[4];
@@ -118,17 +121,20 @@ struct ggml_tensor * graph_permute(struct graph * g, struct ggml_tensor * a, int
     return t;
 }
 
-struct ggml_tensor * graph_set_rows(struct graph * g, struct ggml_tensor * cache, struct ggml_tensor * rows, struct ggml_tensor * ids) {
+struct ggml_tensor * graph_set_rows(struct graph * g, struct ggml_tensor * cache, struct ggml_tensor * rows,
+                                    struct ggml_tensor * ids) {
     char name[GGML_MAX_NAME + 8];
     snprintf(name, sizeof(name), "%s (view)", cache->name);
-    struct ggml_tensor * t = graph_view(g, GGML_OP_SET_ROWS, cache, NE(cache->ne[0], cache->ne[1], cache->ne[2], cache->ne[3]), NULL, 0, name);
+    struct ggml_tensor * t = graph_view(g, GGML_OP_SET_ROWS, cache, NE(cache->ne[0], cache->ne[1], cache->ne[2],
+        cache->ne[3]), NULL, 0, name);
     t->src[0] = rows;
     t->src[1] = ids;
     t->src[2] = cache;
     return t;
 }
 
-void graph_know(struct graph * g, const struct ggml_tensor * t, int32_t layer, uint8_t component, uint8_t rows, uint8_t row_dim) {
+void graph_know(struct graph * g, const struct ggml_tensor * t, int32_t layer, uint8_t component, uint8_t rows,
+                uint8_t row_dim) {
     g->known[t - g->tensors] = (struct known) {true, layer, component, rows, row_dim};
 }
 
@@ -152,7 +158,8 @@ struct ggml_tensor * graph_named(const struct graph * g, const char * name, int 
 
 // ---- a llama-like model ---------------------------------------------------------------------------------------------
 
-enum { EMBD = 32, HEADS = 4, HEADS_KV = 2, HEAD_DIM = EMBD / HEADS, KV_DIM = HEADS_KV * HEAD_DIM, FFN = 48, VOCAB = 96, USED = 2 };
+enum { EMBD = 32, HEADS = 4, HEADS_KV = 2, HEAD_DIM = EMBD / HEADS, KV_DIM = HEADS_KV * HEAD_DIM, FFN = 48, VOCAB = 96,
+    USED = 2 };
 
 // The state of building: the graph, and the layer that is being built.
 struct build {
@@ -181,27 +188,34 @@ static struct ggml_tensor * know(struct build * b, struct ggml_tensor * t, uint8
     return t;
 }
 
-static struct ggml_tensor * norm(struct build * b, struct ggml_tensor * x, const char * w, const char * name, uint8_t component) {
-    struct ggml_tensor * n = graph_node(b->g, GGML_OP_RMS_NORM, GGML_TYPE_F32, NE(EMBD, b->row_count, 1, 1), layered("norm", b->layer), x, NULL, NULL);
+static struct ggml_tensor * norm(struct build * b, struct ggml_tensor * x, const char * w, const char * name,
+                                 uint8_t component) {
+    struct ggml_tensor * n = graph_node(b->g, GGML_OP_RMS_NORM, GGML_TYPE_F32, NE(EMBD, b->row_count, 1, 1),
+                                        layered("norm", b->layer), x, NULL, NULL);
     know(b, n, component, 1);
-    n = graph_node(b->g, GGML_OP_MUL, GGML_TYPE_F32, NE(EMBD, b->row_count, 1, 1), layered(name, b->layer), n, weight(b, w, NE(EMBD, 1, 1, 1)), NULL);
+    n = graph_node(b->g, GGML_OP_MUL, GGML_TYPE_F32, NE(EMBD, b->row_count, 1, 1), layered(name, b->layer), n,
+                   weight(b, w, NE(EMBD, 1, 1, 1)), NULL);
     return know(b, n, component, 1);
 }
 
-static struct ggml_tensor * linear(struct build * b, struct ggml_tensor * x, const char * w, int64_t out, const char * name, uint8_t component) {
+static struct ggml_tensor * linear(struct build * b, struct ggml_tensor * x, const char * w, int64_t out,
+                                   const char * name, uint8_t component) {
     struct ggml_tensor * t = graph_node(b->g, GGML_OP_MUL_MAT, GGML_TYPE_F32, NE(out, b->row_count, 1, 1), name,
                                         weight(b, w, NE(x->ne[0], out, 1, 1)), x, NULL);
     return know(b, t, component, 1);
 }
 
 // heads is a projection, cut into heads and turned by position: three nodes of one name.
-static struct ggml_tensor * heads(struct build * b, struct ggml_tensor * x, const char * w, int n_heads, const char * name) {
+static struct ggml_tensor * heads(struct build * b, struct ggml_tensor * x, const char * w, int n_heads,
+                                  const char * name) {
     struct ggml_tensor * t = linear(b, x, w, n_heads * HEAD_DIM, layered(name, b->layer), TAP_ATTENTION);
-    t = know(b, graph_reshape(b->g, t, NE(HEAD_DIM, n_heads, b->row_count, 1), layered(name, b->layer)), TAP_ATTENTION, 2);
+    t = know(b, graph_reshape(b->g, t, NE(HEAD_DIM, n_heads, b->row_count, 1), layered(name, b->layer)),
+             TAP_ATTENTION, 2);
     if (name[0] == 'V') {
         return t;
     }
-    t = graph_node(b->g, GGML_OP_ROPE, GGML_TYPE_F32, NE(HEAD_DIM, n_heads, b->row_count, 1), layered(name, b->layer), t, b->pos, NULL);
+    t = graph_node(b->g, GGML_OP_ROPE, GGML_TYPE_F32, NE(HEAD_DIM, n_heads, b->row_count, 1), layered(name, b->layer),
+                   t, b->pos, NULL);
     return know(b, t, TAP_ATTENTION, 2);
 }
 
@@ -249,14 +263,18 @@ static struct ggml_tensor * attention(struct build * b, struct ggml_tensor * x) 
         know(b, out, TAP_ATTENTION, 2);
         out = know(b, graph_reshape(b->g, out, NE(EMBD, n, 1, 1), layered("kqv_out", b->layer)), TAP_ATTENTION, 1);
     } else {
-        struct ggml_tensor * kq = graph_node(b->g, GGML_OP_MUL_MAT, GGML_TYPE_F32, NE(b->o->n_kv, n, HEADS, 1), layered("kq", b->layer), k, q, NULL);
+        struct ggml_tensor * kq = graph_node(b->g, GGML_OP_MUL_MAT, GGML_TYPE_F32, NE(b->o->n_kv, n, HEADS, 1),
+                                             layered("kq", b->layer), k, q, NULL);
         know(b, kq, TAP_ATTENTION, 1);
-        kq = graph_node(b->g, GGML_OP_SOFT_MAX, GGML_TYPE_F32, NE(b->o->n_kv, n, HEADS, 1), layered("kq_soft_max", b->layer), kq, b->mask, NULL);
+        kq = graph_node(b->g, GGML_OP_SOFT_MAX, GGML_TYPE_F32, NE(b->o->n_kv, n, HEADS, 1),
+                        layered("kq_soft_max", b->layer), kq, b->mask, NULL);
         know(b, kq, TAP_ATTENTION, 1);
-        out = graph_node(b->g, GGML_OP_MUL_MAT, GGML_TYPE_F32, NE(HEAD_DIM, n, HEADS, 1), layered("kqv", b->layer), v, kq, NULL);
+        out = graph_node(b->g, GGML_OP_MUL_MAT, GGML_TYPE_F32, NE(HEAD_DIM, n, HEADS, 1), layered("kqv", b->layer), v,
+                         kq, NULL);
         know(b, out, TAP_ATTENTION, 1);
         out = know(b, graph_permute(b->g, out, 0, 2, 1, 3, NULL), TAP_ATTENTION, 2);
-        out = graph_node(b->g, GGML_OP_CONT, GGML_TYPE_F32, NE(EMBD, n, 1, 1), layered("kqv_out", b->layer), out, NULL, NULL);
+        out = graph_node(b->g, GGML_OP_CONT, GGML_TYPE_F32, NE(EMBD, n, 1, 1), layered("kqv_out", b->layer), out,
+                         NULL, NULL);
         know(b, out, TAP_ATTENTION, 1);
     }
     return linear(b, out, "attn_output", EMBD, b->layer == 0 ? NULL : layered("attn_out", b->layer), TAP_ATTENTION);
@@ -265,13 +283,16 @@ static struct ggml_tensor * attention(struct build * b, struct ggml_tensor * x) 
 static struct ggml_tensor * dense_mlp(struct build * b, struct ggml_tensor * x) {
     struct ggml_tensor * gate = linear(b, x, "ffn_gate", FFN, layered("ffn_gate", b->layer), TAP_MLP);
     struct ggml_tensor * up = linear(b, x, "ffn_up", FFN, layered("ffn_up", b->layer), TAP_MLP);
-    struct ggml_tensor * act = graph_node(b->g, GGML_OP_GLU, GGML_TYPE_F32, NE(FFN, b->row_count, 1, 1), layered("ffn_swiglu", b->layer), gate, up, NULL);
+    struct ggml_tensor * act = graph_node(b->g, GGML_OP_GLU, GGML_TYPE_F32, NE(FFN, b->row_count, 1, 1),
+                                          layered("ffn_swiglu", b->layer), gate, up, NULL);
     know(b, act, TAP_MLP, 1);
     return linear(b, act, "ffn_down", EMBD, layered("ffn_out", b->layer), TAP_MLP);
 }
 
-static struct ggml_tensor * experts(struct build * b, struct ggml_tensor * x, const char * w, struct ggml_tensor * ids, int64_t out, const char * name) {
-    struct ggml_tensor * t = graph_node(b->g, GGML_OP_MUL_MAT_ID, GGML_TYPE_F32, NE(out, USED, b->row_count, 1), layered(name, b->layer),
+static struct ggml_tensor * experts(struct build * b, struct ggml_tensor * x, const char * w, struct ggml_tensor * ids,
+                                    int64_t out, const char * name) {
+    struct ggml_tensor * t = graph_node(b->g, GGML_OP_MUL_MAT_ID, GGML_TYPE_F32, NE(out, USED, b->row_count, 1),
+                                        layered(name, b->layer),
                                         weight(b, w, NE(x->ne[0], out, b->o->n_experts, 1)), x, ids);
     return know(b, t, TAP_MLP, 2);
 }
@@ -279,31 +300,39 @@ static struct ggml_tensor * experts(struct build * b, struct ggml_tensor * x, co
 static struct ggml_tensor * expert_mlp(struct build * b, struct ggml_tensor * x) {
     const int64_t n = b->row_count, e = b->o->n_experts;
     struct ggml_tensor * p = linear(b, x, "ffn_gate_inp", e, layered("ffn_moe_logits", b->layer), TAP_MLP);
-    p = know(b, graph_node(b->g, GGML_OP_SOFT_MAX, GGML_TYPE_F32, NE(e, n, 1, 1), layered("ffn_moe_probs", b->layer), p, NULL, NULL), TAP_MLP, 1);
-    struct ggml_tensor * sorted = graph_node(b->g, GGML_OP_ARGSORT, GGML_TYPE_I32, NE(e, n, 1, 1), layered("ffn_moe_argsort", b->layer), p, NULL, NULL);
+    p = know(b, graph_node(b->g, GGML_OP_SOFT_MAX, GGML_TYPE_F32, NE(e, n, 1, 1), layered("ffn_moe_probs", b->layer), p,
+                           NULL, NULL), TAP_MLP, 1);
+    struct ggml_tensor * sorted = graph_node(b->g, GGML_OP_ARGSORT, GGML_TYPE_I32, NE(e, n, 1, 1),
+                                             layered("ffn_moe_argsort", b->layer), p, NULL, NULL);
     know(b, sorted, TAP_MLP, 1);
     const size_t nb[4] = {4, 4 * (size_t) e, 4 * (size_t) (e * n), 4 * (size_t) (e * n)};
-    struct ggml_tensor * top = graph_view(b->g, GGML_OP_VIEW, sorted, NE(USED, n, 1, 1), nb, 0, layered("ffn_moe_topk", b->layer));
+    struct ggml_tensor * top = graph_view(b->g, GGML_OP_VIEW, sorted, NE(USED, n, 1, 1), nb, 0,
+                                          layered("ffn_moe_topk", b->layer));
     know(b, top, TAP_MLP, 1);
     struct ggml_tensor * one = graph_reshape(b->g, p, NE(1, e, n, 1), NULL);
-    struct ggml_tensor * share = graph_node(b->g, GGML_OP_GET_ROWS, GGML_TYPE_F32, NE(1, USED, n, 1), layered("ffn_moe_weights", b->layer), one, top, NULL);
+    struct ggml_tensor * share = graph_node(b->g, GGML_OP_GET_ROWS, GGML_TYPE_F32, NE(1, USED, n, 1),
+                                            layered("ffn_moe_weights", b->layer), one, top, NULL);
     know(b, share, TAP_MLP, 2);
     struct ggml_tensor * x3 = graph_reshape(b->g, x, NE(EMBD, 1, n, 1), NULL);
     struct ggml_tensor * up = experts(b, x3, "ffn_up_exps", top, FFN, "ffn_moe_up");
     struct ggml_tensor * out = experts(b, up, "ffn_down_exps", top, EMBD, "ffn_moe_down");
-    out = graph_node(b->g, GGML_OP_MUL, GGML_TYPE_F32, NE(EMBD, USED, n, 1), layered("ffn_moe_weighted", b->layer), out, share, NULL);
+    out = graph_node(b->g, GGML_OP_MUL, GGML_TYPE_F32, NE(EMBD, USED, n, 1), layered("ffn_moe_weighted", b->layer), out,
+                     share, NULL);
     know(b, out, TAP_MLP, 2);
     struct ggml_tensor * part[USED];
     for (int i = 0; i < USED; i++) {
         const size_t wide[4] = {4, 4 * EMBD * USED, 4 * EMBD * USED * (size_t) n, 4 * EMBD * USED * (size_t) n};
         part[i] = graph_view(b->g, GGML_OP_VIEW, out, NE(EMBD, n, 1, 1), wide, 4 * EMBD * (size_t) i, NULL);
     }
-    out = graph_node(b->g, GGML_OP_ADD, GGML_TYPE_F32, NE(EMBD, n, 1, 1), layered("ffn_moe_out", b->layer), part[0], part[1], NULL);
+    out = graph_node(b->g, GGML_OP_ADD, GGML_TYPE_F32, NE(EMBD, n, 1, 1), layered("ffn_moe_out", b->layer), part[0],
+                     part[1], NULL);
     return know(b, out, TAP_MLP, 1);
 }
 
-static struct ggml_tensor * gather(struct build * b, struct ggml_tensor * x, struct ggml_tensor * ids, uint8_t component) {
-    struct ggml_tensor * t = graph_node(b->g, GGML_OP_GET_ROWS, GGML_TYPE_F32, NE(EMBD, b->row_count, 1, 1), NULL, x, ids, NULL);
+static struct ggml_tensor * gather(struct build * b, struct ggml_tensor * x, struct ggml_tensor * ids,
+                                   uint8_t component) {
+    struct ggml_tensor * t = graph_node(b->g, GGML_OP_GET_ROWS, GGML_TYPE_F32, NE(EMBD, b->row_count, 1, 1), NULL, x,
+                                        ids, NULL);
     return know(b, t, component, 1);
 }
 
@@ -317,7 +346,8 @@ static struct ggml_tensor * layer(struct build * b, struct ggml_tensor * x, stru
         x = gather(b, x, out_ids, TAP_RESIDUAL); // no weight of its own: it belongs to the sum that reads it
         skip = gather(b, skip, out_ids, TAP_RESIDUAL);
     }
-    x = graph_node(b->g, GGML_OP_ADD, GGML_TYPE_F32, NE(EMBD, b->row_count, 1, 1), layered("ffn_inp", il), x, skip, NULL);
+    x = graph_node(b->g, GGML_OP_ADD, GGML_TYPE_F32, NE(EMBD, b->row_count, 1, 1), layered("ffn_inp", il), x,
+                   skip, NULL);
     skip = know(b, x, TAP_RESIDUAL, 1);
     x = norm(b, x, "ffn_norm", "ffn_norm", TAP_MLP);
     x = b->o->n_experts > 0 ? expert_mlp(b, x) : dense_mlp(b, x);
@@ -329,7 +359,8 @@ static struct ggml_tensor * input(struct graph * g, enum ggml_type type, struct 
     return graph_leaf(g, type, ne, GGML_TENSOR_FLAG_INPUT, name);
 }
 
-void model_graph(struct graph * g, const struct model_options * o, const int32_t * tokens, const int32_t * pos, const int32_t * out_ids) {
+void model_graph(struct graph * g, const struct model_options * o, const int32_t * tokens, const int32_t * pos,
+                 const int32_t * out_ids) {
     const int64_t n = o->n_tokens;
     int64_t widest = o->n_kv * HEADS > VOCAB ? o->n_kv * HEADS : VOCAB;
     widest = widest > FFN * USED ? widest : FFN * USED;
@@ -345,9 +376,11 @@ void model_graph(struct graph * g, const struct model_options * o, const int32_t
     b.mask = input(g, o->flash ? GGML_TYPE_F16 : GGML_TYPE_F32, NE(o->n_kv, n, 1, 1), "attn_inp_kq_mask");
     b.k_idxs = input(g, GGML_TYPE_I64, NE(n, 1, 1, 1), "attn_inp_k_idxs");
     b.v_idxs = o->flash ? b.k_idxs : input(g, GGML_TYPE_I64, NE(n * KV_DIM, 1, 1, 1), "attn_inp_v_idxs");
-    struct ggml_tensor * outs = o->n_outputs >= 0 ? input(g, GGML_TYPE_I32, NE(o->n_outputs, 1, 1, 1), "inp_out_ids") : NULL;
+    struct ggml_tensor * outs = o->n_outputs >= 0 ? input(g, GGML_TYPE_I32, NE(o->n_outputs, 1, 1, 1), "inp_out_ids")
+        : NULL;
     struct ggml_tensor * table = graph_leaf(g, GGML_TYPE_F32, NE(EMBD, VOCAB, 1, 1), 0, "token_embd.weight");
-    struct ggml_tensor * x = graph_node(g, GGML_OP_GET_ROWS, GGML_TYPE_F32, NE(EMBD, n, 1, 1), "embd", table, ids, NULL);
+    struct ggml_tensor * x = graph_node(g, GGML_OP_GET_ROWS, GGML_TYPE_F32, NE(EMBD, n, 1, 1), "embd", table,
+                                        ids, NULL);
     know(&b, x, TAP_INPUT, 1);
     for (b.layer = 0; b.layer < o->n_layer; b.layer++) {
         x = layer(&b, x, outs);
@@ -358,7 +391,8 @@ void model_graph(struct graph * g, const struct model_options * o, const int32_t
     x = graph_node(g, GGML_OP_MUL, GGML_TYPE_F32, NE(EMBD, b.row_count, 1, 1), "result_norm", x,
                    graph_leaf(g, GGML_TYPE_F32, NE(EMBD, 1, 1, 1), 0, "output_norm.weight"), NULL);
     know(&b, x, TAP_OUTPUT, 1);
-    x = graph_node(g, GGML_OP_MUL_MAT, GGML_TYPE_F32, NE(VOCAB, b.row_count, 1, 1), "result_output", table, x, NULL); // tied
+    // tied
+    x = graph_node(g, GGML_OP_MUL_MAT, GGML_TYPE_F32, NE(VOCAB, b.row_count, 1, 1), "result_output", table, x, NULL);
     know(&b, x, TAP_OUTPUT, 1);
     // A node that llama.cpp built and marked as not to be computed.
     x = graph_node(g, GGML_OP_SCALE, GGML_TYPE_F32, NE(VOCAB, b.row_count, 1, 1), "never_run", x, NULL, NULL);

@@ -93,7 +93,8 @@ void shm_make(struct shm * s, const struct shm_options * o) {
     h->config.start.record = TAP_RECORD_ACTIVATIONS;
     h->config.overflow = o->overflow;
     h->config.start.token_end = -1;
-    h->config.collector_pid = getppid(); // here model and collector are one process: the parent's life stands for the collector's
+    // here model and collector are one process: the parent's life stands for the collector's
+    h->config.collector_pid = getppid();
     h->version = TAP_SHM_VERSION;
     h->magic = TAP_SHM_MAGIC;
 }

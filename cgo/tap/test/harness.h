@@ -22,20 +22,20 @@ int  test_done(void);
 void test_fail(const char * file, int line, const char * format, ...) __attribute__((format(printf, 3, 4)));
 
 // CHECK reports a failure and goes on; the case fails.
-#define CHECK(condition, ...)                                                                                               \
-    do {                                                                                                                    \
-        if (!(condition)) {                                                                                                 \
-            test_fail(__FILE__, __LINE__, "" __VA_ARGS__);                                                                  \
-        }                                                                                                                   \
+#define CHECK(condition, ...) \
+    do { \
+        if (!(condition)) { \
+            test_fail(__FILE__, __LINE__, "" __VA_ARGS__); \
+        } \
     } while (0)
 
 // MUST ends the program where nothing sensible can follow.
-#define MUST(condition)                                                                                                     \
-    do {                                                                                                                    \
-        if (!(condition)) {                                                                                                 \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                                 \
-            abort();                                                                                                        \
-        }                                                                                                                   \
+#define MUST(condition) \
+    do { \
+        if (!(condition)) { \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+            abort(); \
+        } \
     } while (0)
 
 uint64_t rng_next(uint64_t * state);
@@ -140,7 +140,8 @@ struct ggml_backend_sched {
     uint64_t run;                     // number of the execution: contents differ from one to the next
     uint64_t computed, ranges;        // nodes and ranges of the last execution
     enum ggml_status status;
-    void (*before_compute)(struct ggml_backend_sched *, struct ggml_cgraph *); // e.g. spoils what graph entry must have copied
+    // e.g. spoils what graph entry must have copied
+    void (*before_compute)(struct ggml_backend_sched *, struct ggml_cgraph *);
 };
 
 struct ggml_backend_sched * sched_new(void);
@@ -190,12 +191,16 @@ void graph_free(struct graph * g);
 struct ggml_tensor * graph_leaf(struct graph * g, enum ggml_type type, struct ne ne, int32_t flags, const char * name);
 struct ggml_tensor * graph_node(struct graph * g, enum ggml_op op, enum ggml_type type, struct ne ne, const char * name,
                                 struct ggml_tensor * a, struct ggml_tensor * b, struct ggml_tensor * c);
-struct ggml_tensor * graph_view(struct graph * g, enum ggml_op op, struct ggml_tensor * a, struct ne ne, const size_t * nb,
+struct ggml_tensor * graph_view(struct graph * g, enum ggml_op op, struct ggml_tensor * a, struct ne ne,
+                                const size_t * nb,
                                 size_t offset, const char * name);
 struct ggml_tensor * graph_reshape(struct graph * g, struct ggml_tensor * a, struct ne ne, const char * name);
-struct ggml_tensor * graph_permute(struct graph * g, struct ggml_tensor * a, int a0, int a1, int a2, int a3, const char * name);
-struct ggml_tensor * graph_set_rows(struct graph * g, struct ggml_tensor * cache, struct ggml_tensor * rows, struct ggml_tensor * ids);
-void graph_know(struct graph * g, const struct ggml_tensor * t, int32_t layer, uint8_t component, uint8_t rows, uint8_t row_dim);
+struct ggml_tensor * graph_permute(struct graph * g, struct ggml_tensor * a, int a0, int a1, int a2, int a3,
+                                   const char * name);
+struct ggml_tensor * graph_set_rows(struct graph * g, struct ggml_tensor * cache, struct ggml_tensor * rows,
+                                    struct ggml_tensor * ids);
+void graph_know(struct graph * g, const struct ggml_tensor * t, int32_t layer, uint8_t component, uint8_t rows,
+                uint8_t row_dim);
 int  graph_number(const struct graph * g, const struct ggml_tensor * t); // as a node, or -1
 struct ggml_tensor * graph_named(const struct graph * g, const char * name, int nth); // node, nth from 1
 void graph_write(struct graph * g, struct ggml_tensor * t, const void * bytes, size_t n); // contents of a leaf
@@ -208,7 +213,8 @@ struct model_options {
     int  n_experts; // 0: dense
     bool flash, device;
 };
-void model_graph(struct graph * g, const struct model_options * o, const int32_t * tokens, const int32_t * pos, const int32_t * out_ids);
+void model_graph(struct graph * g, const struct model_options * o, const int32_t * tokens, const int32_t * pos,
+                 const int32_t * out_ids);
 
 // ---- a fake llama.cpp -----------------------------------------------------------------------------------------------
 
@@ -229,6 +235,7 @@ extern int64_t fake_apply_selected;
 extern uint32_t     fake_other;      // structures (enum tap_layout) that are of another version
 extern _Atomic int  fake_loads;      // calls of ggml_backend_load_all
 extern const char * fake_loads_from; // folder of the last ggml_backend_load_all_from_path
-extern _Atomic int fake_accepts; // calls of the real llama_sampler_accept; a sampler's ctx is the member that it hands tokens on to
+// calls of the real llama_sampler_accept; a sampler's ctx is the member that it hands tokens on to
+extern _Atomic int fake_accepts;
 
 #endif

@@ -9,10 +9,12 @@
 
 // ---- batches --------------------------------------------------------------------------------------------------------
 
-static void check_row(const struct tap_rec_call * c, uint32_t i, int32_t token, int32_t pos, int32_t seq, int n_seq, int output) {
+static void check_row(const struct tap_rec_call * c, uint32_t i, int32_t token, int32_t pos, int32_t seq, int n_seq,
+                      int output) {
     const struct tap_call_row * r = (const struct tap_call_row *) (c + 1) + i;
     CHECK(i < c->n_rows, "%u rows", c->n_rows);
-    CHECK(r->token == token && r->pos == pos && r->seq == seq && r->n_seq == n_seq && r->output == output, "row %u: token %d, position %d, sequence %d of %d, output %d",
+    CHECK(r->token == token && r->pos == pos && r->seq == seq && r->n_seq == n_seq && r->output == output,
+          "row %u: token %d, position %d, sequence %d of %d, output %d",
           i, r->token, r->pos, r->seq, r->n_seq, r->output);
 }
 
@@ -26,14 +28,16 @@ static void test_batch(void) {
     float embd[4] = {0};
     b.ctx->graph = NULL;
     b.ctx->status = -3;
-    const struct llama_batch full = {.n_tokens = 4, .token = (int32_t *) (uintptr_t) tokens, .pos = (int32_t *) (uintptr_t) positions + 2, .n_seq_id = n_seq, .seq_id = seqs, .logits = logits};
+    const struct llama_batch full = {.n_tokens = 4, .token = (int32_t *) (uintptr_t) tokens,
+        .pos = (int32_t *) (uintptr_t) positions + 2, .n_seq_id = n_seq, .seq_id = seqs, .logits = logits};
     CHECK(llama_decode(b.ctx, full) == -3, "the status was changed");
     b.ctx->status = 0;
     llama_decode(b.ctx, (struct llama_batch) {.n_tokens = 2, .token = (int32_t *) (uintptr_t) tokens});
     llama_encode(b.ctx, (struct llama_batch) {.n_tokens = 1, .embd = embd});
     log_drain(&b.log);
     const struct tap_rec_call * r = call_at(&b, 0);
-    CHECK(r->kind == TAP_CALL_DECODE && r->n_rows == 4 && r->n_total == 4 && r->n_extra == 3 && r->first == 0, "%u rows of %u, %u extra", r->n_rows, r->n_total, r->n_extra);
+    CHECK(r->kind == TAP_CALL_DECODE && r->n_rows == 4 && r->n_total == 4 && r->n_extra == 3 && r->first == 0,
+          "%u rows of %u, %u extra", r->n_rows, r->n_total, r->n_extra);
     check_row(r, 0, 1, 2, 2, 1, 0);
     check_row(r, 1, 5, 3, 7, 3, 1);
     check_row(r, 2, 9, 4, 2, 1, 0);
@@ -44,8 +48,10 @@ static void test_batch(void) {
     check_row(call_at(&b, 1), 1, 5, INT32_MIN, 0, 1, 1); // without a mask the last row is an output
     CHECK(call_at(&b, 2)->kind == TAP_CALL_ENCODE, "kind %u", call_at(&b, 2)->kind);
     check_row(call_at(&b, 2), 0, -1, INT32_MIN, 0, 1, 1);
-    const struct tap_rec_call_end * end = (const struct tap_rec_call_end *) log_find(&b.log, TAP_REC_CALL_END, 0)->record;
-    CHECK(end->call == r->call && end->status == -3 && end->ctx == r->ctx, "the end of call %lu", (unsigned long) end->call);
+    const struct tap_rec_call_end * end = (const struct tap_rec_call_end *) log_find(&b.log, TAP_REC_CALL_END,
+        0)->record;
+    CHECK(end->call == r->call && end->status == -3 && end->ctx == r->ctx, "the end of call %lu",
+          (unsigned long) end->call);
     CHECK(log_count(&b.log, TAP_REC_CONTEXT) == 1, "%zu contexts", log_count(&b.log, TAP_REC_CONTEXT));
     bed_end(&b);
 }
@@ -73,7 +79,8 @@ static void test_long_batch(void) {
         const struct tap_rec_call * r = call_at(&b, k);
         const struct tap_call_row * rows = (const struct tap_call_row *) (r + 1);
         const int32_t * extra = (const int32_t *) (rows + r->n_rows);
-        CHECK(r->first == next && r->n_total == ROWS && r->call == call_at(&b, 0)->call, "rows from %u on, %u were due", r->first, next);
+        CHECK(r->first == next && r->n_total == ROWS && r->call == call_at(&b, 0)->call, "rows from %u on, %u were due",
+              r->first, next);
         uint32_t x = 0;
         for (uint32_t i = 0; i < r->n_rows; i++, next++) {
             CHECK(rows[i].token == (int32_t) next * 3 && rows[i].n_seq == n_seq[next], "row %u", next);
@@ -127,8 +134,10 @@ static void test_batch_ext(void) {
     check_row(r, 2, -1, INT32_MIN, 5, 1, 0);
     check_row(r, 3, -1, INT32_MIN, 6, 1, 1);
     const int32_t * further = (const int32_t *) ((const struct tap_call_row *) (r + 1) + 4);
-    CHECK(further[0] == 8 && further[1] == 7 && further[2] == 9, "further sequences %d, %d, %d", further[0], further[1], further[2]);
-    CHECK(call_at(&b, 1)->kind == TAP_CALL_ENCODE && call_at(&b, 1)->n_rows == 1, "%u rows after clear", call_at(&b, 1)->n_rows);
+    CHECK(further[0] == 8 && further[1] == 7 && further[2] == 9, "further sequences %d, %d, %d", further[0], further[1],
+          further[2]);
+    CHECK(call_at(&b, 1)->kind == TAP_CALL_ENCODE && call_at(&b, 1)->n_rows == 1, "%u rows after clear",
+          call_at(&b, 1)->n_rows);
     check_row(call_at(&b, 1), 0, 55, INT32_MIN, 0, 1, 0);
     for (int i = 0; i < 20; i++) {
         CHECK(call_at(&b, 2 + (size_t) i)->n_rows == 1, "%u rows in a new batch", call_at(&b, 2 + (size_t) i)->n_rows);
@@ -144,8 +153,10 @@ static void check_change(const struct bed * b, size_t nth, const struct tap_rec_
     CHECK(e != NULL, "change %zu is missing", nth);
     if (e != NULL) {
         const struct tap_rec_seq * r = (const struct tap_rec_seq *) e->record;
-        CHECK(r->kind == want->kind && r->seq == want->seq && r->to == want->to && r->first == want->first && r->end == want->end && r->value == want->value,
-              "change %zu: kind %u of sequence %d to %d, %d to %d, %d", nth, r->kind, r->seq, r->to, r->first, r->end, r->value);
+        CHECK(r->kind == want->kind && r->seq == want->seq && r->to == want->to && r->first == want->first &&
+              r->end == want->end && r->value == want->value,
+              "change %zu: kind %u of sequence %d to %d, %d to %d, %d", nth, r->kind, r->seq, r->to, r->first, r->end,
+              r->value);
         CHECK(r->ctx == call_at(b, 0)->ctx && r->mono_ns > 0, "change %zu is of context %u", nth, r->ctx);
     }
 }
@@ -166,11 +177,14 @@ static void test_sequences(void) {
     llama_memory_seq_keep(memory, 4);
     llama_memory_seq_add(memory, 4, 3, 8, -2);
     llama_memory_seq_div(memory, 4, 3, 8, 2);
-    CHECK(llama_set_sampler(b.ctx, 2, &(struct llama_sampler) {0}) && !llama_set_sampler(b.ctx, 2, NULL), "an answer was changed");
+    CHECK(llama_set_sampler(b.ctx, 2, &(struct llama_sampler) {0}) && !llama_set_sampler(b.ctx, 2, NULL),
+          "an answer was changed");
     llama_set_sampler(other, 2, NULL);
-    CHECK(llama_state_seq_set_data_ext(b.ctx, NULL, 7, 5, 1) == 7 && llama_state_set_data(b.ctx, NULL, 8) == 8, "an answer was changed");
+    CHECK(llama_state_seq_set_data_ext(b.ctx, NULL, 7, 5, 1) == 7 && llama_state_set_data(b.ctx, NULL, 8) == 8,
+          "an answer was changed");
     CHECK(llama_state_seq_load_file(b.ctx, "file", 6, NULL, 0, NULL) == 4, "an answer was changed");
-    CHECK(llama_state_load_file(b.ctx, "file", NULL, 0, NULL) && !llama_state_load_file(b.ctx, "", NULL, 0, NULL), "an answer was changed");
+    CHECK(llama_state_load_file(b.ctx, "file", NULL, 0, NULL) && !llama_state_load_file(b.ctx, "", NULL, 0, NULL),
+          "an answer was changed");
     llama_memory_clear(memory, true);
     log_drain(&b.log);
     static const struct tap_rec_seq want[12] = {
@@ -194,7 +208,8 @@ static void test_sequences(void) {
     const size_t contexts = log_count(&b.log, TAP_REC_CONTEXT);
     llama_state_load_file(other, "file", NULL, 0, NULL); // a state is loaded before anything is computed
     log_drain(&b.log);
-    CHECK(log_count(&b.log, TAP_REC_SEQ) == 13 && log_count(&b.log, TAP_REC_CONTEXT) == contexts + 1, "a state that was loaded first is not reported");
+    CHECK(log_count(&b.log, TAP_REC_SEQ) == 13 && log_count(&b.log, TAP_REC_CONTEXT) == contexts + 1,
+          "a state that was loaded first is not reported");
     context_end(other);
     bed_end(&b);
 }
@@ -207,7 +222,8 @@ static void test_context(void) {
     bed_make(&b);
     b.shm.h->config.start.attention = TAP_ATTENTION_EXACT;
     struct llama_model * m = llama_model_load_from_file("/some/model.gguf", (struct llama_model_params) {0});
-    struct llama_context * ctx = llama_init_from_model(m, (struct llama_context_params) {.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED});
+    const struct llama_context_params params = {.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED};
+    struct llama_context * ctx = llama_init_from_model(m, params);
     CHECK(ctx->flash_attn == LLAMA_FLASH_ATTN_TYPE_DISABLED, "flash attention is %d", ctx->flash_attn);
     llama_decode(ctx, (struct llama_batch) {.n_tokens = 1, .token = (int32_t *) (uintptr_t) tokens});
     log_drain(&b.log);
@@ -215,7 +231,8 @@ static void test_context(void) {
     MUST(e != NULL);
     const struct tap_rec_context * c = (const struct tap_rec_context *) e->record;
     static const char want[] = "a fake of 7 B/some/model.ggufffake";
-    CHECK(c->desc_bytes == 13 && c->path_bytes == 16 && c->arch_bytes == 4 && c->name_bytes == 0, "strings of %u %u %u %u bytes", c->desc_bytes, c->path_bytes,
+    CHECK(c->desc_bytes == 13 && c->path_bytes == 16 && c->arch_bytes == 4 && c->name_bytes == 0,
+          "strings of %u %u %u %u bytes", c->desc_bytes, c->path_bytes,
           c->arch_bytes, c->name_bytes);
     CHECK(memcmp(c + 1, want, 13 + 16) == 0 && memcmp((const char *) (c + 1) + 29, "fake", 4) == 0, "strings");
     CHECK(c->flash_attn == LLAMA_FLASH_ATTN_TYPE_DISABLED, "flash attention %d", c->flash_attn);
@@ -227,7 +244,8 @@ static void test_context(void) {
     CHECK(fake_loads == 1, "ggml did not look for its backends");
     snprintf(b.shm.h->config.backends, TAP_PATH_SIZE, "/some/backends");
     ggml_backend_load_all();
-    CHECK(fake_loads == 1 && strcmp(fake_loads_from, "/some/backends") == 0, "backends were not taken from the folder asked for");
+    CHECK(fake_loads == 1 && strcmp(fake_loads_from, "/some/backends") == 0, "backends were not taken from the folder "
+          "asked for");
     bed_end(&b);
 }
 
@@ -241,7 +259,8 @@ static void test_many_contexts(void) {
         context_end(ctx);
         log_drain(&b.log);
     }
-    CHECK(log_count(&b.log, TAP_REC_CONTEXT) == 500 && log_count(&b.log, TAP_REC_EXEC) == 500, "%zu contexts, %zu executions", log_count(&b.log, TAP_REC_CONTEXT),
+    CHECK(log_count(&b.log, TAP_REC_CONTEXT) == 500 && log_count(&b.log, TAP_REC_EXEC) == 500,
+          "%zu contexts, %zu executions", log_count(&b.log, TAP_REC_CONTEXT),
           log_count(&b.log, TAP_REC_EXEC));
     for (int i = 0; i < 80; i++) {
         struct ggml_backend_sched * s = sched_new();
@@ -261,7 +280,8 @@ static void test_off(void) {
     test_case("off: everything works, nothing is touched");
     struct graph g;
     fake_real();
-    model_graph(&g, &(struct model_options) {.n_layer = 1, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens, positions, outs);
+    model_graph(&g, &(struct model_options) {.n_layer = 1, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens,
+                positions, outs);
     struct llama_context * ctx = context_new(&g);
     CHECK(decode(ctx, 1, 4) == 0 && ctx->decodes == 1, "decode");
     llama_get_logits(ctx);
@@ -301,7 +321,8 @@ static void test_turns(int decodes) {
         }
     }
     const size_t n = (size_t) want + 1;
-    CHECK(log_count(&b.log, TAP_REC_CALL) == n && log_count(&b.log, TAP_REC_CALL_END) == n && log_count(&b.log, TAP_REC_EXEC) == n, "%zu calls, %zu ends, %zu executions of %zu",
+    CHECK(log_count(&b.log, TAP_REC_CALL) == n && log_count(&b.log, TAP_REC_CALL_END) == n && log_count(&b.log,
+        TAP_REC_EXEC) == n, "%zu calls, %zu ends, %zu executions of %zu",
           log_count(&b.log, TAP_REC_CALL), log_count(&b.log, TAP_REC_CALL_END), log_count(&b.log, TAP_REC_EXEC), n);
     CHECK(log_count(&b.log, TAP_REC_GOODBYE) == 1, "no last word");
     CHECK(b.shm.h->n_turns == (uint32_t) (decodes - 1) / 4, "%u turns were reported", b.shm.h->n_turns);

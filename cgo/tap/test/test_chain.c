@@ -28,7 +28,8 @@ static bool witness_callback(struct ggml_tensor * t, bool ask, void * data) {
 static void witness_compare(const struct witness * got, const struct witness * want) {
     CHECK(got->n == want->n, "the callback was called %d times, not %d", got->n, want->n);
     for (int i = 0; i < got->n && i < want->n; i++) {
-        CHECK(got->saw[i].phase == want->saw[i].phase && got->saw[i].node == want->saw[i].node, "call %d: %c of node %d, not %c of node %d", i,
+        CHECK(got->saw[i].phase == want->saw[i].phase && got->saw[i].node == want->saw[i].node,
+              "call %d: %c of node %d, not %c of node %d", i,
               got->saw[i].phase, got->saw[i].node, want->saw[i].phase, want->saw[i].node);
         CHECK(got->saw[i].byte == want->saw[i].byte, "call %d: node %d holds something else", i, got->saw[i].node);
     }
@@ -51,13 +52,15 @@ static void witness_sort(struct witness * w) {
 }
 
 static void test_chain(int every, int cancel_at, const char * glob, bool split) {
-    test_case("chain: a program's callback wants every %dth node, cancels at %d, the tap wants %s, %d splits", every, cancel_at, glob, split ? 3 : 1);
+    test_case("chain: a program's callback wants every %dth node, cancels at %d, the tap wants %s, %d splits", every,
+              cancel_at, glob, split ? 3 : 1);
     static const int32_t outs[1] = {3};
     struct witness * w = calloc(2, sizeof(*w));
     MUST(w != NULL);
     struct bed b;
     bed_make(&b, &(struct shm_options) {0});
-    model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = 4, .n_outputs = 1, .n_kv = 32, .flash = true}, tokens, positions, outs);
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = 4, .n_outputs = 1, .n_kv = 32,
+        .flash = true}, tokens, positions, outs);
     if (split) {
         b.sched->n_splits = 2;
         b.sched->splits[0] = b.graph.cgraph.n_nodes / 3;
@@ -82,10 +85,13 @@ static void test_chain(int every, int cancel_at, const char * glob, bool split) 
         witness_sort(&w[tapped]);
     }
     witness_compare(&w[1], &w[0]);
-    CHECK(computed_nodes[1] == computed_nodes[0], "%lu nodes were computed, not %lu", (unsigned long) computed_nodes[1], (unsigned long) computed_nodes[0]);
+    CHECK(computed_nodes[1] == computed_nodes[0], "%lu nodes were computed, not %lu", (unsigned long) computed_nodes[1],
+          (unsigned long) computed_nodes[0]);
     log_drain(&b.log);
-    CHECK(glob[0] != 'n' || (ranges[1] == ranges[0] && b.sched->callback == witness_callback), "the tap came between without need");
-    CHECK(cancel_at >= 0 || log_count(&b.log, TAP_REC_CAPTURE) == (glob[0] == 'n' ? 0 : 4u), "%zu captures", log_count(&b.log, TAP_REC_CAPTURE));
+    CHECK(glob[0] != 'n' || (ranges[1] == ranges[0] && b.sched->callback == witness_callback),
+          "the tap came between without need");
+    CHECK(cancel_at >= 0 || log_count(&b.log, TAP_REC_CAPTURE) == (glob[0] == 'n' ? 0 : 4u), "%zu captures",
+          log_count(&b.log, TAP_REC_CAPTURE));
     no_losses(&b);
     bed_end(&b);
     free(w);
@@ -99,7 +105,8 @@ static void test_chain_changes(void) {
     MUST(w != NULL);
     struct bed b;
     bed_make(&b, &(struct shm_options) {0});
-    model_graph(&b.graph, &(struct model_options) {.n_layer = 1, .n_tokens = 4, .n_outputs = 1, .n_kv = 32, .flash = true}, tokens, positions, outs);
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 1, .n_tokens = 4, .n_outputs = 1, .n_kv = 32,
+        .flash = true}, tokens, positions, outs);
     bed_join(&b);
     w->g = &b.graph;
     w->every = 1;
@@ -127,7 +134,8 @@ static void test_rebuilt(void) {
     static const int32_t outs[1] = {0}, outs2[2] = {1, 4};
     struct bed b;
     bed_make(&b, &(struct shm_options) {0});
-    model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = 1, .n_outputs = 1, .n_kv = 32}, tokens, positions, outs);
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = 1, .n_outputs = 1, .n_kv = 32}, tokens,
+                positions, outs);
     bed_join(&b);
     bed_run(&b, true);
     bed_run(&b, false);
@@ -139,7 +147,8 @@ static void test_rebuilt(void) {
             CHECK(expect_exec(&e) > 0, "nothing captured in execution %zu", exec);
         }
         graph_free(&b.graph);
-        model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = step == 1 ? 5 : 1, .n_outputs = step == 1 ? 2 : 1, .n_kv = 64},
+        model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = step == 1 ? 5 : 1,
+            .n_outputs = step == 1 ? 2 : 1, .n_kv = 64},
                     tokens, positions, step == 1 ? outs2 : outs);
         b.sched->fail_alloc = step == 2;
         if (step == 2) {
@@ -164,7 +173,8 @@ static void test_device_copies(void) {
     static const int32_t outs[2] = {1, 4};
     struct bed b;
     bed_make(&b, &(struct shm_options) {0});
-    model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = 5, .n_outputs = 2, .n_kv = 32, .flash = true, .device = true}, tokens, positions, outs);
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = 5, .n_outputs = 2, .n_kv = 32,
+        .flash = true, .device = true}, tokens, positions, outs);
     b.shm.h->config.start.attention = TAP_ATTENTION_KEEP;
     b.sched->copy_inputs = true;
     bed_join(&b);
@@ -177,7 +187,8 @@ static void test_device_copies(void) {
     expect_places(&b.graph, &s);
     for (int i = 0; i < s.n_nodes; i++) {
         for (int k = 0; k < s.nodes[i].head.n_src; k++) {
-            CHECK(s.nodes[i].src[k] < s.n_nodes && s.nodes[i].src[k] >= -s.n_leafs, "%s reads tensor %d", s.nodes[i].name, s.nodes[i].src[k]);
+            CHECK(s.nodes[i].src[k] < s.n_nodes && s.nodes[i].src[k] >= -s.n_leafs, "%s reads tensor %d",
+                  s.nodes[i].name, s.nodes[i].src[k]);
         }
     }
     seen_free(&s);
@@ -195,7 +206,8 @@ static void test_implicit_alloc(void) {
     static const int32_t outs[1] = {3};
     struct bed b;
     bed_make(&b, &(struct shm_options) {0});
-    model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens, positions, outs);
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens,
+                positions, outs);
     bed_join(&b);
     bed_run(&b, false);
     ggml_backend_sched_reset(b.sched);
@@ -258,14 +270,16 @@ static void test_strange_node(void) {
     static const int32_t outs[1] = {3};
     struct bed b;
     bed_make(&b, &(struct shm_options) {0});
-    model_graph(&b.graph, &(struct model_options) {.n_layer = 1, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens, positions, outs);
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 1, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens,
+                positions, outs);
     bed_join(&b);
     b.sched->before_compute = strange_node;
     bed_run(&b, true);
     log_drain(&b.log);
     const struct expected e = bed_expect(&b, 0, want_computed, NULL);
     CHECK(expect_exec(&e) > 0, "the others were not captured");
-    CHECK(b.shm.h->stats.loss[TAP_LOSS_GRAPH_MISMATCH].packets == 1, "%lu counted", (unsigned long) b.shm.h->stats.loss[TAP_LOSS_GRAPH_MISMATCH].packets);
+    CHECK(b.shm.h->stats.loss[TAP_LOSS_GRAPH_MISMATCH].packets == 1, "%lu counted",
+          (unsigned long) b.shm.h->stats.loss[TAP_LOSS_GRAPH_MISMATCH].packets);
     bed_end(&b);
 }
 

@@ -41,13 +41,16 @@ static struct tap_sums sums_of(const struct log * l) {
 
 // Policy drop: what is captured and what is counted as lost are together all that was wanted, in packets and in bytes.
 static void test_drop(uint64_t slots, bool drain) {
-    test_case("drop: %lu slots, %s, captured and lost are all that was wanted", (unsigned long) slots, drain ? "slots held" : "nothing read");
+    test_case("drop: %lu slots, %s, captured and lost are all that was wanted", (unsigned long) slots,
+              drain ? "slots held" : "nothing read");
     static const int32_t outs[2] = {1, 5};
     uint64_t packets[2] = {0}, bytes[2] = {0}, lost[2] = {0}, asks[2] = {0};
     for (int small = 0; small < 2; small++) {
         struct bed b;
-        bed_make(&b, &(struct shm_options) {.slots = small ? slots : 16384, .slot_bytes = 4096, .queue_bytes = small && !drain ? 65536 : 1 << 20, .overflow = TAP_OVERFLOW_DROP});
-        model_graph(&b.graph, &(struct model_options) {.n_layer = 6, .n_tokens = 6, .n_outputs = 2, .n_kv = 32, .n_experts = 4}, tokens, positions, outs);
+        bed_make(&b, &(struct shm_options) {.slots = small ? slots : 16384, .slot_bytes = 4096,
+            .queue_bytes = small && !drain ? 65536 : 1 << 20, .overflow = TAP_OVERFLOW_DROP});
+        model_graph(&b.graph, &(struct model_options) {.n_layer = 6, .n_tokens = 6, .n_outputs = 2, .n_kv = 32,
+            .n_experts = 4}, tokens, positions, outs);
         b.log.hold = true;
         bed_join(&b);
         for (int i = 0; i < 5; i++) {
@@ -65,13 +68,17 @@ static void test_drop(uint64_t slots, bool drain) {
             lost[0] = loss[TAP_LOSS_POOL_FULL].packets + loss[TAP_LOSS_QUEUE_FULL].packets;
             lost[1] = loss[TAP_LOSS_POOL_FULL].bytes; // a lost record's own bytes count as queue_full
             CHECK(lost[0] > 0, "nothing was lost: the test does not test");
-            CHECK(reported.ends < 5 || reported.lost == lost[0], "the executions report %lu losses, not %lu", (unsigned long) reported.lost, (unsigned long) lost[0]);
+            CHECK(reported.ends < 5 || reported.lost == lost[0], "the executions report %lu losses, not %lu",
+                  (unsigned long) reported.lost, (unsigned long) lost[0]);
             CHECK(b.shm.h->stats.waits == 0, "the model waited");
         } else {
-            CHECK(loss[TAP_LOSS_POOL_FULL].packets + loss[TAP_LOSS_QUEUE_FULL].packets == 0, "the large pool is too small for the test");
+            CHECK(loss[TAP_LOSS_POOL_FULL].packets + loss[TAP_LOSS_QUEUE_FULL].packets == 0,
+                  "the large pool is too small for the test");
         }
-        CHECK(reported.ends < 5 || (reported.selected == packets[small] + lost[0] && reported.selected_bytes == bytes[small] + lost[1]),
-              "the executions report %lu selected, not %lu", (unsigned long) reported.selected, (unsigned long) (packets[small] + lost[0]));
+        CHECK(reported.ends < 5 || (reported.selected == packets[small] + lost[0] &&
+                                    reported.selected_bytes == bytes[small] + lost[1]),
+              "the executions report %lu selected, not %lu", (unsigned long) reported.selected,
+              (unsigned long) (packets[small] + lost[0]));
         if (small) {
             bed_end(&b);
         } else {
@@ -84,9 +91,12 @@ static void test_drop(uint64_t slots, bool drain) {
     }
     test_case("drop: the sums of the case before");
     // An execution that finds the pool full is not stopped at its nodes.
-    CHECK(slots > 50 || asks[1] * 5 == asks[0], "%lu asks, %lu of five executions", (unsigned long) asks[1], (unsigned long) asks[0]);
-    CHECK(packets[1] + lost[0] == packets[0], "%lu captured and %lu lost of %lu", (unsigned long) packets[1], (unsigned long) lost[0], (unsigned long) packets[0]);
-    CHECK(!drain || bytes[1] + lost[1] == bytes[0], "%lu and %lu of %lu bytes", (unsigned long) bytes[1], (unsigned long) lost[1], (unsigned long) bytes[0]);
+    CHECK(slots > 50 || asks[1] * 5 == asks[0], "%lu asks, %lu of five executions", (unsigned long) asks[1],
+          (unsigned long) asks[0]);
+    CHECK(packets[1] + lost[0] == packets[0], "%lu captured and %lu lost of %lu", (unsigned long) packets[1],
+          (unsigned long) lost[0], (unsigned long) packets[0]);
+    CHECK(!drain || bytes[1] + lost[1] == bytes[0], "%lu and %lu of %lu bytes", (unsigned long) bytes[1],
+          (unsigned long) lost[1], (unsigned long) bytes[0]);
     test_end();
 }
 
@@ -117,7 +127,8 @@ static void test_account(uint64_t slots) {
     static const int32_t outs[1] = {3};
     struct bed b;
     bed_make(&b, &(struct shm_options) {.slots = slots, .slot_bytes = 1024, .queue_bytes = 65536});
-    model_graph(&b.graph, &(struct model_options) {.n_layer = 8, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens, positions, outs);
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 8, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens,
+                positions, outs);
     bed_join(&b);
     MUST(pthread_create(&b.log.thread, NULL, read_slowly, &b.log) == 0);
     const int64_t began = tap_now();
@@ -128,7 +139,8 @@ static void test_account(uint64_t slots) {
     log_finish(&b.log);
     const struct tap_stats * st = &b.shm.h->stats;
     const uint64_t sum = st->describe_ns + st->hook_ns + st->copy_ns + st->api_ns + st->wait_ns;
-    CHECK(st->waits > 0 && st->wait_ns > wall / 4, "%lu of %lu us waited: the test does not test", (unsigned long) st->wait_ns / 1000, (unsigned long) wall / 1000);
+    CHECK(st->waits > 0 && st->wait_ns > wall / 4, "%lu of %lu us waited: the test does not test",
+          (unsigned long) st->wait_ns / 1000, (unsigned long) wall / 1000);
     CHECK(sum <= wall, "%lu us counted in %lu us", (unsigned long) sum / 1000, (unsigned long) wall / 1000);
     no_losses(&b);
     bed_end(&b);
@@ -144,7 +156,8 @@ static void test_in_step(void) {
     struct bed b;
     bed_make(&b, &(struct shm_options) {.slots = 16384, .slot_bytes = 1024, .queue_bytes = 1 << 20});
     b.shm.h->config.in_step = 1;
-    model_graph(&b.graph, &(struct model_options) {.n_layer = 3, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens, positions, outs);
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 3, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens,
+                positions, outs);
     bed_join(&b);
     MUST(pthread_create(&b.log.thread, NULL, read_slowly, &b.log) == 0);
     for (int i = 0; i < 5; i++) {
@@ -152,7 +165,8 @@ static void test_in_step(void) {
         const uint64_t head = atomic_load(&b.shm.h->queue_head), tail = atomic_load(&b.shm.h->queue_tail);
         CHECK(head == tail, "graph %d: %lu bytes are not read", i, (unsigned long) (head - tail));
     }
-    CHECK(b.shm.h->stats.waits >= 5 && b.shm.h->stats.wait_ns > 0, "it waited %lu times: the test does not test", (unsigned long) b.shm.h->stats.waits);
+    CHECK(b.shm.h->stats.waits >= 5 && b.shm.h->stats.wait_ns > 0, "it waited %lu times: the test does not test",
+          (unsigned long) b.shm.h->stats.waits);
     log_finish(&b.log);
     atomic_store(&b.shm.h->closed, 1); // nobody reads any more
     bed_run(&b, false);
@@ -163,10 +177,14 @@ static void test_in_step(void) {
 
 static void test_globs(void) {
     static const struct { const char * pattern, * text; bool match; } rows[] = {
-        {"", "", true}, {"", "a", false}, {"*", "", true}, {"*", "abc", true}, {"a*", "a", true}, {"a*c", "abbc", true}, {"a*c", "abbd", false},
-        {"*b*", "abc", true}, {"**", "x", true}, {"*-1", "a-1-1", true}, {"?", "", false}, {"?", "x", true}, {"[abc]", "b", true},
-        {"[a-c]x", "bx", true}, {"[!a-c]x", "bx", false}, {"[^a]", "b", true}, {"[]]", "]", true}, {"[!]]", "]", false}, {"[a-]", "-", true},
-        {"[", "[", false}, {"[ab", "a", true}, {"l_out-[0-1]", "l_out-1", true}, {"l_out-[0-1]", "l_out-2", false}, {"a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaa", false},
+        {"", "", true}, {"", "a", false}, {"*", "", true}, {"*", "abc", true}, {"a*", "a", true}, {"a*c", "abbc", true},
+        {"a*c", "abbd", false},
+        {"*b*", "abc", true}, {"**", "x", true}, {"*-1", "a-1-1", true}, {"?", "", false}, {"?", "x", true},
+        {"[abc]", "b", true},
+        {"[a-c]x", "bx", true}, {"[!a-c]x", "bx", false}, {"[^a]", "b", true}, {"[]]", "]", true}, {"[!]]", "]", false},
+        {"[a-]", "-", true},
+        {"[", "[", false}, {"[ab", "a", true}, {"l_out-[0-1]", "l_out-1", true}, {"l_out-[0-1]", "l_out-2", false},
+        {"a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaa", false},
         {"*.weight", "blk.0.weight", true}, {"ffn_*-?", "ffn_out-10", false},
     };
     test_case("names: globs");
@@ -176,12 +194,14 @@ static void test_globs(void) {
         MUST(exact != NULL);
         strcpy(exact, rows[i].text);
         snprintf(text, sizeof(text), "%s", rows[i].pattern);
-        CHECK(tap_glob_match(text, exact, strlen(exact)) == rows[i].match, "%s against %s", rows[i].pattern, rows[i].text);
+        CHECK(tap_glob_match(text, exact, strlen(exact)) == rows[i].match, "%s against %s", rows[i].pattern,
+              rows[i].text);
         free(exact);
     }
     test_end();
     static const struct { const char * name; int32_t layer; } names[] = {
-        {"l_out-0", 0}, {"l_out-31", 31}, {"cache_k_l7", 7}, {"cache_k_l0 (view)", -1}, {"node_24", -1}, {"", -1}, {"7", -1}, {"-3", 3},
+        {"l_out-0", 0}, {"l_out-31", 31}, {"cache_k_l7", 7}, {"cache_k_l0 (view)", -1}, {"node_24", -1}, {"", -1},
+        {"7", -1}, {"-3", 3},
         {"ffn_out-123456", -1}, {"a-1b", -1}, {"cache_l", -1}, {"x_l12", 12},
     };
     test_case("names: layers");
@@ -212,7 +232,8 @@ static void * model_main(void * arg) {
         if (i % 7 == 0) {
             m->ctx->fresh = true;
         }
-        llama_decode(m->ctx, (struct llama_batch) {.n_tokens = m->graph.n_tokens, .token = (int32_t *) (uintptr_t) tokens});
+        llama_decode(m->ctx, (struct llama_batch) {.n_tokens = m->graph.n_tokens,
+            .token = (int32_t *) (uintptr_t) tokens});
         llama_get_logits_ith(m->ctx, -1);
         llama_sampler_accept(&(struct llama_sampler) {0}, i);
     }
@@ -228,7 +249,8 @@ static void check_thread(const struct log * log, struct model_thread * m, uint32
             continue;
         }
         if (((const struct tap_rec_exec *) e->record)->ctx == ctx) {
-            const struct expected x = {.log = log, .graph = &m->graph, .config = &m->shm->h->config.start, .run = ++run, .exec = nth, .wanted = want_computed};
+            const struct expected x = {.log = log, .graph = &m->graph, .config = &m->shm->h->config.start, .run = ++run,
+                .exec = nth, .wanted = want_computed};
             CHECK(expect_exec(&x) > 0, "execution %zu has no packets", nth);
         }
         nth++;
@@ -286,7 +308,8 @@ static void test_threads(void) {
         const int n = 1 + i * 2;
         m[i].out = n - 1;
         m[i].shm = &shm;
-        model_graph(&m[i].graph, &(struct model_options) {.n_layer = 2, .n_tokens = n, .n_outputs = 1, .n_kv = 32, .n_experts = i % 2 * 4, .flash = i & 2},
+        model_graph(&m[i].graph, &(struct model_options) {.n_layer = 2, .n_tokens = n, .n_outputs = 1, .n_kv = 32,
+            .n_experts = i % 2 * 4, .flash = i & 2},
                     tokens, positions, &m[i].out);
         m[i].sched = sched_new();
         m[i].ctx = calloc(1, sizeof(*m[i].ctx));
@@ -300,7 +323,8 @@ static void test_threads(void) {
     tap_detach();
     log_finish(&log);
     uint32_t ctx_of[THREADS];
-    for (int i = 0; i < THREADS; i++) { // contexts are numbered by first use: batches of different sizes distinguish them
+    // contexts are numbered by first use: batches of different sizes distinguish them
+    for (int i = 0; i < THREADS; i++) {
         ctx_of[i] = UINT32_MAX;
         for (const struct event * e = log.first; e != NULL; e = e->next) {
             const struct tap_rec_exec * x = (const struct tap_rec_exec *) e->record;

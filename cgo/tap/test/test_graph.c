@@ -8,12 +8,14 @@
 // ---- places ---------------------------------------------------------------------------------------------------------
 
 static void test_model(int n_tokens, int n_outputs, int experts, bool flash, bool device) {
-    test_case("graph: %s, %d tokens, %d outputs, flash attention %s, %s", experts ? "experts" : "dense", n_tokens, n_outputs,
+    test_case("graph: %s, %d tokens, %d outputs, flash attention %s, %s", experts ? "experts" : "dense", n_tokens,
+              n_outputs,
               flash ? "on" : "off", device ? "device" : "host");
     const int32_t outs[4] = {n_tokens - 1 < 2 ? 0 : 2, n_tokens - 1, 0, 0};
     struct bed b;
     bed_make(&b, &(struct shm_options) {0});
-    const struct model_options o = {.n_layer = 3, .n_tokens = n_tokens, .n_outputs = n_outputs, .n_kv = 32, .n_experts = experts, .flash = flash, .device = device};
+    const struct model_options o = {.n_layer = 3, .n_tokens = n_tokens, .n_outputs = n_outputs, .n_kv = 32,
+        .n_experts = experts, .flash = flash, .device = device};
     model_graph(&b.graph, &o, tokens, positions, outs);
     bed_join(&b);
     bed_run(&b, true);
@@ -30,10 +32,13 @@ static void test_model(int n_tokens, int n_outputs, int experts, bool flash, boo
         const struct event * x = log_find(&b.log, TAP_REC_EXEC, i);
         const struct tap_rec_exec * r = (const struct tap_rec_exec *) x->record;
         const int32_t * at = (const int32_t *) (r + 1);
-        CHECK((int) r->n_tokens == n_tokens && memcmp(at, tokens, (size_t) n_tokens * 4) == 0, "tokens of execution %zu", i);
-        CHECK((int) r->n_pos == n_tokens && memcmp(at + n_tokens, positions, (size_t) n_tokens * 4) == 0, "positions of execution %zu", i);
+        CHECK((int) r->n_tokens == n_tokens && memcmp(at, tokens, (size_t) n_tokens * 4) == 0,
+              "tokens of execution %zu", i);
+        CHECK((int) r->n_pos == n_tokens && memcmp(at + n_tokens, positions, (size_t) n_tokens * 4) == 0,
+              "positions of execution %zu", i);
         const int n_out = n_outputs > 0 ? n_outputs : 0;
-        CHECK((int) r->n_outputs == n_out && memcmp(at + 2 * n_tokens, outs, (size_t) n_out * 4) == 0, "output rows of execution %zu", i);
+        CHECK((int) r->n_outputs == n_out && memcmp(at + 2 * n_tokens, outs, (size_t) n_out * 4) == 0,
+              "output rows of execution %zu", i);
         CHECK(r->reused == i, "execution %zu is %sreused", i, r->reused ? "" : "not ");
     }
     no_losses(&b);
@@ -65,7 +70,8 @@ static void test_numbers(const char * glob, bool flash) {
     static const int32_t outs[2] = {3, 5};
     struct bed b;
     bed_make(&b, &(struct shm_options) {0});
-    const struct model_options o = {.n_layer = 3, .n_tokens = 6, .n_outputs = 2, .n_kv = 32, .n_experts = 4, .flash = flash};
+    const struct model_options o = {.n_layer = 3, .n_tokens = 6, .n_outputs = 2, .n_kv = 32, .n_experts = 4,
+        .flash = flash};
     model_graph(&b.graph, &o, tokens, positions, outs);
     b.shm.h->config.start.n_globs = 1;
     snprintf(b.shm.h->config.start.globs[0], TAP_GLOB_SIZE, "%s", glob);
@@ -84,7 +90,8 @@ static void test_numbers(const char * glob, bool flash) {
             const bool before = also == computes ? j < node : also;
             number += before && lends(&s, j) == j && strcmp(shown_name(&s, j), shown_name(&s, node)) == 0;
         }
-        CHECK(s.nodes[i].head.number == number, "node %d, %s, is number %d of its name, not %d", i, shown_name(&s, i), s.nodes[i].head.number, number);
+        CHECK(s.nodes[i].head.number == number, "node %d, %s, is number %d of its name, not %d", i, shown_name(&s, i),
+              s.nodes[i].head.number, number);
         most = number > most ? number : most;
     }
     CHECK(most == 3, "at most %d nodes share a name", most);
@@ -100,7 +107,8 @@ static void test_one_token(bool flash) {
         test_case("rows: a graph of %s, flash attention %s", k == 0 ? "six tokens" : "one token", flash ? "on" : "off");
         struct bed b;
         bed_make(&b, &(struct shm_options) {0});
-        const struct model_options o = {.n_layer = 3, .n_tokens = k == 0 ? 6 : 1, .n_outputs = 1, .n_kv = 32, .flash = flash};
+        const struct model_options o = {.n_layer = 3, .n_tokens = k == 0 ? 6 : 1, .n_outputs = 1, .n_kv = 32,
+            .flash = flash};
         model_graph(&b.graph, &o, tokens, positions, outs);
         bed_join(&b);
         bed_run(&b, true);
@@ -113,7 +121,8 @@ static void test_one_token(bool flash) {
     for (int i = 0; i < seen[0].n_nodes; i++) {
         const struct seen_node * n = &seen[0].nodes[i], * m = &seen[1].nodes[i];
         writes += strcmp(n->op, "SET_ROWS") == 0 && n->head.rows == TAP_ROWS_TOKENS;
-        CHECK(n->head.rows != m->head.rows || n->head.row_dim == m->head.row_dim, "rows of %s, %s: dimension %d of many tokens, %d of one",
+        CHECK(n->head.rows != m->head.rows || n->head.row_dim == m->head.row_dim, "rows of %s, %s: dimension %d of "
+              "many tokens, %d of one",
               n->name, n->op, n->head.row_dim, m->head.row_dim);
     }
     CHECK(writes > 0, "no rows are written: the test does not test");
@@ -212,7 +221,8 @@ static void test_wish(const struct wish * w, bool flash) {
     static const int32_t outs[2] = {3, 5};
     struct bed b;
     bed_make(&b, &(struct shm_options) {0});
-    const struct model_options o = {.n_layer = 3, .n_tokens = 6, .n_outputs = 2, .n_kv = 32, .n_experts = 4, .flash = flash};
+    const struct model_options o = {.n_layer = 3, .n_tokens = 6, .n_outputs = 2, .n_kv = 32, .n_experts = 4,
+        .flash = flash};
     model_graph(&b.graph, &o, tokens, positions, outs);
     wish_fill(&b.shm.h->config.start, w);
     bed_join(&b);
@@ -225,14 +235,16 @@ static void test_wish(const struct wish * w, bool flash) {
         packets += expect_exec(&e);
     }
     CHECK((packets == 0) == w->nothing, "%zu packets", packets);
-    CHECK((b.sched->callback_sets == 0) == w->nothing, "the callback was set %lu times", (unsigned long) b.sched->callback_sets);
+    CHECK((b.sched->callback_sets == 0) == w->nothing, "the callback was set %lu times",
+          (unsigned long) b.sched->callback_sets);
     no_losses(&b);
     bed_end(&b);
 }
 
 static void test_wishes(void) {
     static const struct wish wishes[] = {
-        {.name = "attention_only", .granularity = TAP_ATTENTION_ONLY, .wanted = want_component, .arg = (const char *) TAP_ATTENTION},
+        {.name = "attention_only", .granularity = TAP_ATTENTION_ONLY, .wanted = want_component,
+            .arg = (const char *) TAP_ATTENTION},
         {.name = "mlp_only", .granularity = TAP_MLP_ONLY, .wanted = want_component, .arg = (const char *) TAP_MLP},
         {.name = "layers 0 and 2", .layers = "02", .wanted = want_layers, .arg = "02"},
         {.name = "layer 9, which is not there", .layers = "9", .wanted = want_nothing, .nothing = true},
@@ -241,28 +253,38 @@ static void test_wishes(void) {
         {.name = "l_out of layer 1", .globs = {"l_out"}, .layers = "1", .wanted = want_names, .arg = "l_out-1"},
         {.name = "two globs", .globs = {"ffn_moe_u?", "*_norm-[1-2]"}, .wanted = want_names,
          .arg = "ffn_moe_up-0 ffn_moe_up-1 ffn_moe_up-2 attn_norm-1 attn_norm-2 ffn_norm-1 ffn_norm-2"},
-        {.name = "a strided view by name", .globs = {"ffn_moe_topk"}, .wanted = want_names, .arg = "+ffn_moe_topk-0 +ffn_moe_topk-1 +ffn_moe_topk-2"},
+        {.name = "a strided view by name", .globs = {"ffn_moe_topk"}, .wanted = want_names,
+            .arg = "+ffn_moe_topk-0 +ffn_moe_topk-1 +ffn_moe_topk-2"},
         {.name = "a permuted view by name", .globs = {"q-1"}, .wanted = want_names, .arg = "+q-1"},
-        {.name = "a cache by name: its written rows alone", .globs = {"cache_v_l1*"}, .wanted = want_writes, .arg = "cache_v_l1"},
+        {.name = "a cache by name: its written rows alone", .globs = {"cache_v_l1*"}, .wanted = want_writes,
+            .arg = "cache_v_l1"},
         {.name = "a name that no node has", .globs = {"nothing*"}, .wanted = want_nothing, .nothing = true},
         {.name = "a node that is never run", .globs = {"never_run"}, .wanted = want_nothing, .nothing = true},
         {.name = "three nodes of one name", .globs = {"Qcur-0"}, .wanted = want_names, .arg = "Qcur-0 +Qcur-0"},
-        {.name = "the first of three", .globs = {"Qcur-0#1"}, .wanted = want_query, .arg = (const char *) GGML_OP_MUL_MAT},
-        {.name = "the second of three", .globs = {"Qcur-0#2"}, .wanted = want_query, .arg = (const char *) GGML_OP_ROPE},
-        {.name = "the view, which is the third", .globs = {"Qcur-0#3"}, .wanted = want_query, .arg = (const char *) GGML_OP_RESHAPE},
+        {.name = "the first of three", .globs = {"Qcur-0#1"}, .wanted = want_query,
+            .arg = (const char *) GGML_OP_MUL_MAT},
+        {.name = "the second of three", .globs = {"Qcur-0#2"}, .wanted = want_query,
+            .arg = (const char *) GGML_OP_ROPE},
+        {.name = "the view, which is the third", .globs = {"Qcur-0#3"}, .wanted = want_query,
+            .arg = (const char *) GGML_OP_RESHAPE},
         {.name = "a fourth of three", .globs = {"Qcur-0#4"}, .wanted = want_nothing, .nothing = true},
         {.name = "the second of each layer", .globs = {"Qcur#2"}, .wanted = want_all_rope},
     };
     for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {
         test_wish(&wishes[i], i % 2 == 0);
     }
-    test_wish(&(struct wish) {.name = "an unnamed node behind a named view", .globs = {"kqv_out*"}, .wanted = want_names,
+    test_wish(&(struct wish) {.name = "an unnamed node behind a named view", .globs = {"kqv_out*"},
+        .wanted = want_names,
               .arg = "~kqv_out-0 ~kqv_out-1 ~kqv_out-2"}, true);
-    test_wish(&(struct wish) {.name = "the node of that name", .globs = {"kqv_out*"}, .wanted = want_names, .arg = "kqv_out-0 kqv_out-1 kqv_out-2"}, false);
-    test_wish(&(struct wish) {.name = "attention kept", .attention = TAP_ATTENTION_KEEP, .record = TAP_RECORD_MAPS_ALONE, .wanted = want_attention, .arg = "flash"}, true);
-    test_wish(&(struct wish) {.name = "attention exact", .attention = TAP_ATTENTION_EXACT, .record = TAP_RECORD_MAPS_ALONE,
+    test_wish(&(struct wish) {.name = "the node of that name", .globs = {"kqv_out*"}, .wanted = want_names,
+        .arg = "kqv_out-0 kqv_out-1 kqv_out-2"}, false);
+    test_wish(&(struct wish) {.name = "attention kept", .attention = TAP_ATTENTION_KEEP,
+        .record = TAP_RECORD_MAPS_ALONE, .wanted = want_attention, .arg = "flash"}, true);
+    test_wish(&(struct wish) {.name = "attention exact", .attention = TAP_ATTENTION_EXACT,
+        .record = TAP_RECORD_MAPS_ALONE,
               .wanted = want_attention}, false);
-    test_wish(&(struct wish) {.name = "attention kept beside l_out", .attention = TAP_ATTENTION_KEEP, .globs = {"l_out"}, .wanted = want_attention_and_out,
+    test_wish(&(struct wish) {.name = "attention kept beside l_out", .attention = TAP_ATTENTION_KEEP,
+        .globs = {"l_out"}, .wanted = want_attention_and_out,
               .arg = "flash"}, true);
 }
 
@@ -303,7 +325,8 @@ static void test_attention_inputs(void) {
         }
         found++;
         CHECK((c->bytes == sizeof(mask_bytes) && memcmp(e->data, mask_bytes, c->bytes) == 0) ||
-              (c->bytes == sizeof(row_numbers) && memcmp(e->data, row_numbers, c->bytes) == 0), "leaf %d: %lu other bytes", c->node, (unsigned long) c->bytes);
+              (c->bytes == sizeof(row_numbers) && memcmp(e->data, row_numbers, c->bytes) == 0),
+              "leaf %d: %lu other bytes", c->node, (unsigned long) c->bytes);
         CHECK(c->row_first == 0 && c->row_count == 6, "rows %d+%d", c->row_first, c->row_count);
     }
     CHECK(found == 2, "%d inputs, not mask and row indices", found);
@@ -318,7 +341,8 @@ static void test_rule(uint32_t kind, int64_t first, int64_t end, int64_t step) {
     static const int32_t outs[3] = {1, 2, 6};
     struct bed b;
     bed_make(&b, &(struct shm_options) {0});
-    const struct model_options o = {.n_layer = 2, .n_tokens = 7, .n_outputs = 3, .n_kv = 32, .n_experts = 4, .flash = true};
+    const struct model_options o = {.n_layer = 2, .n_tokens = 7, .n_outputs = 3, .n_kv = 32, .n_experts = 4,
+        .flash = true};
     model_graph(&b.graph, &o, tokens, positions, outs);
     struct tap_selection * c = &b.shm.h->config.start;
     c->token_kind = kind;
@@ -335,7 +359,8 @@ static void test_rule(uint32_t kind, int64_t first, int64_t end, int64_t step) {
     int64_t number = -1;
     for (size_t i = 0; i < 4; i++) {
         const struct tap_rec_exec * x = (const struct tap_rec_exec *) log_find(&b.log, TAP_REC_EXEC, i)->record;
-        CHECK(number < 0 || x->token_first == number + 7, "tokens are numbered from %ld on, not %ld", (long) x->token_first, (long) number + 7);
+        CHECK(number < 0 || x->token_first == number + 7, "tokens are numbered from %ld on, not %ld",
+              (long) x->token_first, (long) number + 7);
         number = x->token_first;
         const struct expected e = bed_expect(&b, i, want_computed, NULL);
         const size_t packets = expect_exec(&e);
@@ -349,7 +374,8 @@ static void test_rule(uint32_t kind, int64_t first, int64_t end, int64_t step) {
 static int64_t next_token(void) {
     struct bed b;
     bed_make(&b, &(struct shm_options) {0});
-    model_graph(&b.graph, &(struct model_options) {.n_layer = 1, .n_tokens = 1, .n_outputs = 1, .n_kv = 32}, tokens, positions, tokens);
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 1, .n_tokens = 1, .n_outputs = 1, .n_kv = 32}, tokens,
+                positions, tokens);
     static const int32_t zero[1] = {0};
     b.graph.out_ids = zero;
     bed_join(&b);
@@ -397,26 +423,32 @@ static void random_rule(uint64_t * rng, struct tap_selection * c) {
 
 // One tensor of any shape through a pool of any size: larger than a slot, a quarter of the pool, the whole pool.
 static void test_shape(uint64_t seed) {
-    static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_I8, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_I64};
+    static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_I8, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K,
+        GGML_TYPE_I64};
     uint64_t rng = seed;
     const enum ggml_type type = types[rng_below(&rng, 6)];
     const int64_t unit = type == GGML_TYPE_Q8_0 ? 32 : type == GGML_TYPE_Q4_K ? 256 : 1;
-    int64_t n[3] = {unit * (1 + (int64_t) rng_below(&rng, unit > 1 ? 4 : 40)), 1 + (int64_t) rng_below(&rng, 6), 1 + (int64_t) rng_below(&rng, 4)};
+    int64_t n[3] = {unit * (1 + (int64_t) rng_below(&rng, unit > 1 ? 4 : 40)), 1 + (int64_t) rng_below(&rng, 6),
+        1 + (int64_t) rng_below(&rng, 4)};
     const int n_tokens = 1 + (int) rng_below(&rng, 9);
     int axis[4];
     random_axes(&rng, axis, unit > 1);
     struct bed b;
-    const struct shm_options o = {.slots = 32 + rng_below(&rng, 100), .slot_bytes = 64ull << rng_below(&rng, 5), .queue_bytes = 65536};
+    const struct shm_options o = {.slots = 32 + rng_below(&rng, 100), .slot_bytes = 64ull << rng_below(&rng, 5),
+        .queue_bytes = 65536};
     bed_make(&b, &o);
     shape_graph(&b.graph, n, n_tokens, axis, type == GGML_TYPE_I64 ? GGML_TYPE_F32 : type, rng_below(&rng, 3) == 0);
-    const char * name = unit > 1 ? "dense-0" : rng_below(&rng, 2) ? "turned-0" : rng_below(&rng, 2) ? "window-0" : "dense-0";
+    const char * name = unit > 1 ? "dense-0" : rng_below(&rng, 2) ? "turned-0" : rng_below(&rng, 2) ? "window-0"
+        : "dense-0";
     snprintf(b.shm.h->config.start.globs[0], TAP_GLOB_SIZE, "%s", name);
     b.shm.h->config.start.n_globs = 1;
     random_rule(&rng, &b.shm.h->config.start);
     const struct ggml_tensor * t = graph_named(&b.graph, name, 1);
     const uint64_t bytes = type_bytes(t->type, t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]);
-    test_case("shape %lu: %s, type %d, %ldx%ldx%ldx%ld, %lu bytes through %lu", (unsigned long) seed, name, t->type, (long) t->ne[0], (long) t->ne[1],
-              (long) t->ne[2], (long) t->ne[3], (unsigned long) bytes, (unsigned long) (b.shm.h->n_slots * b.shm.h->slot_bytes));
+    test_case("shape %lu: %s, type %d, %ldx%ldx%ldx%ld, %lu bytes through %lu", (unsigned long) seed, name, t->type,
+              (long) t->ne[0], (long) t->ne[1],
+              (long) t->ne[2], (long) t->ne[3], (unsigned long) bytes,
+              (unsigned long) (b.shm.h->n_slots * b.shm.h->slot_bytes));
     bed_join(&b);
     log_start(&b.log);
     bed_run(&b, true);
@@ -450,7 +482,8 @@ static void test_largest_packet(void) {
     const size_t packets = log_count(&b.log, TAP_REC_CAPTURE);
     size_t all = 0;
     for (size_t i = 0; i < packets; i++) {
-        const struct tap_rec_capture * c = (const struct tap_rec_capture *) log_find(&b.log, TAP_REC_CAPTURE, i)->record;
+        const struct tap_rec_capture * c = (const struct tap_rec_capture *) log_find(&b.log, TAP_REC_CAPTURE,
+            i)->record;
         CHECK(c->bytes <= most, "a packet of %lu bytes", (unsigned long) c->bytes);
         all += c->bytes;
     }
@@ -460,7 +493,8 @@ static void test_largest_packet(void) {
 }
 
 static void test_bad_strides(int64_t n) {
-    test_case("shape: a quantised tensor with its blocks cut or apart (%ld in a row) is counted as a loss, its slots are free again", (long) n);
+    test_case("shape: a quantised tensor with its blocks cut or apart (%ld in a row) is counted as a loss, its slots "
+              "are free again", (long) n);
     struct bed b;
     bed_make(&b, &(struct shm_options) {.slots = 64, .slot_bytes = 256});
     struct graph * g = &b.graph;
@@ -474,11 +508,14 @@ static void test_bad_strides(int64_t n) {
     log_drain(&b.log);
     const struct tap_stats * st = &b.shm.h->stats;
     CHECK(st->loss[TAP_LOSS_STRIDES].packets == 1, "%lu losses", (unsigned long) st->loss[TAP_LOSS_STRIDES].packets);
-    CHECK(st->loss[TAP_LOSS_STRIDES].bytes == (uint64_t) (34 * n / 32 * 2 * 2 * 3), "%lu bytes", (unsigned long) st->loss[TAP_LOSS_STRIDES].bytes);
+    CHECK(st->loss[TAP_LOSS_STRIDES].bytes == (uint64_t) (34 * n / 32 * 2 * 2 * 3), "%lu bytes",
+          (unsigned long) st->loss[TAP_LOSS_STRIDES].bytes);
     CHECK(log_count(&b.log, TAP_REC_CAPTURE) == 0 && tap.n_used == 0, "%lu slots in use", (unsigned long) tap.n_used);
     const struct event * lost = log_find(&b.log, TAP_REC_LOSSES, 0), * end = log_find(&b.log, TAP_REC_EXEC_END, 0);
-    CHECK(lost != NULL && ((const struct tap_rec_losses *) lost->record)->loss[TAP_LOSS_STRIDES].packets == 1, "the execution does not report its loss");
-    CHECK(end != NULL && ((const struct tap_rec_exec_end *) end->record)->selected_packets == 1, "the execution does not report what was selected");
+    CHECK(lost != NULL && ((const struct tap_rec_losses *) lost->record)->loss[TAP_LOSS_STRIDES].packets == 1,
+          "the execution does not report its loss");
+    CHECK(end != NULL && ((const struct tap_rec_exec_end *) end->record)->selected_packets == 1,
+          "the execution does not report what was selected");
     bed_end(&b);
 }
 
@@ -502,11 +539,13 @@ static void test_maintenance(void) {
     CHECK(b.sched->callback_sets == 0, "the callback was set");
     struct seen s;
     CHECK(seen_read(&s, &b.log, 0), "not described");
-    CHECK(s.head.n_tokens == 0 && s.n_nodes == 1 && s.nodes[0].head.component == TAP_CACHE, "described as something else");
+    CHECK(s.head.n_tokens == 0 && s.n_nodes == 1 && s.nodes[0].head.component == TAP_CACHE,
+          "described as something else");
     seen_free(&s);
     for (size_t i = 0; i < 2; i++) {
         const struct tap_rec_exec * x = (const struct tap_rec_exec *) log_find(&b.log, TAP_REC_EXEC, i)->record;
-        CHECK(x->token_first == -1 && x->n_tokens == 0 && !x->captured && !x->provisional, "execution %zu has tokens", i);
+        CHECK(x->token_first == -1 && x->n_tokens == 0 && !x->captured && !x->provisional, "execution %zu has tokens",
+              i);
     }
     no_losses(&b);
     bed_end(&b);
@@ -538,7 +577,8 @@ static void test_apart(size_t bytes) {
             CHECK(tap_graph_find(&g, nodes[i]) == i && g.nodes[i].src[0] == (i > 0 ? i - 1 : INT32_MIN), "node %d", i);
             for (int k = 0; k < LEAFS; k++) {
                 const int32_t leaf = -1 - (i * LEAFS + k);
-                CHECK(tap_graph_find(&g, &leafs[-1 - leaf]) == leaf && g.nodes[i].src[1 + k] == leaf, "leaf %d of node %d", k, i);
+                CHECK(tap_graph_find(&g, &leafs[-1 - leaf]) == leaf && g.nodes[i].src[1 + k] == leaf,
+                      "leaf %d of node %d", k, i);
             }
         }
         CHECK(tap_graph_find(&g, &leafs[NODES * LEAFS]) == INT32_MIN, "what is not there was found");

@@ -27,7 +27,8 @@ static void process_meet(struct process * p, uint32_t overflow) {
     shm_make(&p->shm, &(struct shm_options) {.overflow = overflow});
     log_init(&p->log, &p->shm);
     fake_real();
-    model_graph(&p->graph, &(struct model_options) {.n_layer = 1, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens, positions, outs);
+    model_graph(&p->graph, &(struct model_options) {.n_layer = 1, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens,
+                positions, outs);
     snprintf(p->shm.h->config.start.globs[0], TAP_GLOB_SIZE, "l_out");
     p->shm.h->config.start.n_globs = 1;
     MUST(pipe(p->shm.life) == 0);
@@ -36,7 +37,8 @@ static void process_meet(struct process * p, uint32_t overflow) {
 // process_compute makes a context of the fake llama.cpp and decodes n times.
 static void process_compute(struct process * p, int n) {
     if (p->ctx == NULL) {
-        p->ctx = llama_init_from_model(NULL, (struct llama_context_params) {.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_AUTO});
+        const struct llama_context_params params = {.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_AUTO};
+        p->ctx = llama_init_from_model(NULL, params);
         p->ctx->sched = sched_new();
         p->ctx->graph = &p->graph;
         p->ctx->fresh = true;
@@ -73,14 +75,17 @@ static void test_first_use(void) {
     MUST(tap_attach(p.shm.fd, -1) == 0);
     struct tap_header * h = p.shm.h;
     CHECK(tap_recording() && !tap_on(), "recording before anything was done");
-    CHECK(h->seen == TAP_SEEN_TAP && h->pid == 0 && h->attached == 0 && h->queue_head == 0, "seen %x, process %d", h->seen, h->pid);
+    CHECK(h->seen == TAP_SEEN_TAP && h->pid == 0 && h->attached == 0 && h->queue_head == 0, "seen %x, process %d",
+          h->seen, h->pid);
     tap_detach(); // a program that uses no llama.cpp ends like this
     CHECK(h->attached == 0 && h->queue_head == 0, "said goodbye without a hello");
     process_compute(&p, 2);
     CHECK(h->pid == getpid() && h->attached == 1 && (h->seen & TAP_SEEN_LLAMA), "seen %x, process %d", h->seen, h->pid);
-    CHECK(log_count(&p.log, TAP_REC_HELLO) == 1 && log_count(&p.log, TAP_REC_EXEC) == 2 && log_count(&p.log, TAP_REC_CAPTURE) == 2,
+    CHECK(log_count(&p.log, TAP_REC_HELLO) == 1 && log_count(&p.log, TAP_REC_EXEC) == 2 && log_count(&p.log,
+        TAP_REC_CAPTURE) == 2,
           "%zu executions", log_count(&p.log, TAP_REC_EXEC));
-    CHECK(strcmp(h->llama_version, "0.0-fake") == 0 && strcmp(h->ggml_version, "0.1-fake") == 0, "versions %s, %s", h->llama_version, h->ggml_version);
+    CHECK(strcmp(h->llama_version, "0.0-fake") == 0 && strcmp(h->ggml_version, "0.1-fake") == 0, "versions %s, %s",
+          h->llama_version, h->ggml_version);
     CHECK(h->layouts == 0, "structures %x", h->layouts);
     process_end(&p);
 }
@@ -93,7 +98,8 @@ static void test_taken(bool own) {
     p.shm.h->pid = own ? getpid() : 1;
     MUST(tap_attach(p.shm.fd, -1) == 0);
     process_compute(&p, 3);
-    CHECK(p.ctx->decodes == 3 && p.ctx->sched->ranges == 1 && p.ctx->sched->callback_sets == 0, "%d decodes", p.ctx->decodes);
+    CHECK(p.ctx->decodes == 3 && p.ctx->sched->ranges == 1 && p.ctx->sched->callback_sets == 0, "%d decodes",
+          p.ctx->decodes);
     tap_detach();
     CHECK(p.shm.h->queue_head == 0 && p.shm.h->attached == 0 && p.shm.h->stats.unrecorded == 0, "it wrote");
     CHECK(p.shm.h->others == !own, "%u others", p.shm.h->others);
@@ -124,7 +130,8 @@ static void test_forked_before(void) {
 }
 
 static void test_structures(uint32_t other) {
-    test_case("structures: %s of another version", other == TAP_LAYOUT_GGML ? "ggml_tensor" : other == TAP_LAYOUT_BATCH ? "llama_batch" : "llama_context_params");
+    test_case("structures: %s of another version", other == TAP_LAYOUT_GGML ? "ggml_tensor" : other == TAP_LAYOUT_BATCH
+        ? "llama_batch" : "llama_context_params");
     struct process p;
     process_meet(&p, TAP_OVERFLOW_BLOCK);
     fake_other = other;
@@ -136,15 +143,20 @@ static void test_structures(uint32_t other) {
     CHECK(tap_recording() == !none && p.ctx->decodes == 2, "recording %d, %d decodes", tap_recording(), p.ctx->decodes);
     CHECK(((p.shm.h->seen & TAP_SEEN_GGML) != 0) == none, "seen %x", p.shm.h->seen);
     CHECK((log_count(&p.log, TAP_REC_CAPTURE) == 0) == none, "%zu captures", log_count(&p.log, TAP_REC_CAPTURE));
-    CHECK(log_count(&p.log, TAP_REC_CALL) == (other == TAP_LAYOUT_PARAMS ? 2 : 0), "%zu calls", log_count(&p.log, TAP_REC_CALL));
+    CHECK(log_count(&p.log, TAP_REC_CALL) == (other == TAP_LAYOUT_PARAMS ? 2 : 0), "%zu calls",
+          log_count(&p.log, TAP_REC_CALL));
     if (!none) {
         CHECK(p.shm.h->layouts == other, "structures %x", p.shm.h->layouts);
-        const struct tap_rec_context * c = (const struct tap_rec_context *) log_find(&p.log, TAP_REC_CONTEXT, 0)->record;
-        CHECK(c->flash_attn == (other == TAP_LAYOUT_PARAMS ? -2 : LLAMA_FLASH_ATTN_TYPE_DISABLED), "flash attention %d", c->flash_attn);
+        const struct tap_rec_context * c = (const struct tap_rec_context *) log_find(&p.log, TAP_REC_CONTEXT,
+            0)->record;
+        CHECK(c->flash_attn == (other == TAP_LAYOUT_PARAMS ? -2 : LLAMA_FLASH_ATTN_TYPE_DISABLED), "flash attention %d",
+              c->flash_attn);
         const struct tap_rec_exec * e = (const struct tap_rec_exec *) log_find(&p.log, TAP_REC_EXEC, 0)->record;
-        CHECK(e->n_tokens == 4 && memcmp(e + 1, tokens, sizeof(tokens)) == 0, "%u tokens of the graph's own", e->n_tokens);
+        CHECK(e->n_tokens == 4 && memcmp(e + 1, tokens, sizeof(tokens)) == 0, "%u tokens of the graph's own",
+              e->n_tokens);
     }
-    CHECK(p.ctx->flash_attn == (other == TAP_LAYOUT_BATCH ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_AUTO),
+    CHECK(p.ctx->flash_attn == (other == TAP_LAYOUT_BATCH ? LLAMA_FLASH_ATTN_TYPE_DISABLED
+        : LLAMA_FLASH_ATTN_TYPE_AUTO),
           "flash attention %d reached llama.cpp", p.ctx->flash_attn);
     process_end(&p);
 }
@@ -161,10 +173,12 @@ static void test_missing(void) {
     process_compute(&p, 2);
     char list[TAP_MISSING_SIZE + 2];
     snprintf(list, sizeof(list), " %s ", p.shm.h->missing);
-    CHECK(strstr(list, " llama_version ") != NULL && strstr(list, " llama_get_memory ") != NULL && strstr(list, " llama_batch_init ") != NULL,
+    CHECK(strstr(list, " llama_version ") != NULL && strstr(list, " llama_get_memory ") != NULL && strstr(list,
+        " llama_batch_init ") != NULL,
           "missing:%s", list);
     CHECK(strstr(list, " llama_decode ") == NULL, "llama_decode is missing");
-    CHECK(p.shm.h->llama_version[0] == 0 && p.shm.h->layouts == TAP_LAYOUT_BATCH, "version %s, structures %x", p.shm.h->llama_version, p.shm.h->layouts);
+    CHECK(p.shm.h->llama_version[0] == 0 && p.shm.h->layouts == TAP_LAYOUT_BATCH, "version %s, structures %x",
+          p.shm.h->llama_version, p.shm.h->layouts);
     CHECK(log_count(&p.log, TAP_REC_CAPTURE) == 2, "%zu captures", log_count(&p.log, TAP_REC_CAPTURE));
     process_end(&p);
 }
@@ -205,7 +219,8 @@ static void lose_collector(struct process * p, bool full) {
 
 static void test_bereaved(uint32_t overflow, uint32_t on_failure, int end) {
     static const char * const ends[] = {"dies", "has finished"};
-    test_case("bereaved: the collector %s, policy %s, on failure %s", ends[end], overflow == TAP_OVERFLOW_DROP ? "drop" : "block, pool full",
+    test_case("bereaved: the collector %s, policy %s, on failure %s", ends[end], overflow == TAP_OVERFLOW_DROP ? "drop"
+        : "block, pool full",
               on_failure == TAP_FAILURE_STOP ? "stop" : "continue");
     struct process p;
     process_meet(&p, overflow);
@@ -236,7 +251,8 @@ static void test_bereaved(uint32_t overflow, uint32_t on_failure, int end) {
         waitpid(child, &status, 0);
     } else {
         waitpid(child, &status, 0);
-        CHECK(status == 0 && left->terminated == stops, "it ended with %x, terminated %d", (unsigned) status, left->terminated);
+        CHECK(status == 0 && left->terminated == stops, "it ended with %x, terminated %d", (unsigned) status,
+              left->terminated);
     }
     tap.header = NULL; // this process never met it
     process_end(&p);

@@ -29,7 +29,8 @@ static void test_killed_model(int rounds) {
     uint64_t seed = 42, taken = 0, died_waiting = 0;
     for (int round = 0; round < rounds; round++) {
         struct shm s;
-        shm_make(&s, &(struct shm_options) {.slots = 16 + rng_below(&seed, 100), .slot_bytes = 128, .queue_bytes = 65536});
+        shm_make(&s, &(struct shm_options) {.slots = 16 + rng_below(&seed, 100), .slot_bytes = 128,
+            .queue_bytes = 65536});
         s.h->config.collector_pid = getpid();
         const pid_t pid = fork();
         if (pid == 0) {
@@ -86,7 +87,8 @@ static void orphan_process(struct shm * s, struct orphan * o, bool alarms) {
 }
 
 static void test_killed_collector(bool alarms) {
-    test_case("two processes: the collector killed while the model waits%s", alarms ? ", the model's waits cut short by signals" : "");
+    test_case("two processes: the collector killed while the model waits%s", alarms ? ", the model's waits cut short "
+              "by signals" : "");
     struct shm s;
     shm_make(&s, &(struct shm_options) {.slots = 16, .slot_bytes = 128, .queue_bytes = 65536});
     struct orphan * o = mmap(NULL, sizeof(*o), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -115,7 +117,8 @@ static void test_killed_collector(bool alarms) {
     while (o->done_ns == 0 && tap_now() - died < 5000000000) {
         usleep(1000);
     }
-    CHECK(o->done_ns != 0 && o->done_ns - died < 1000000000, "the model went on after %ld ms", o->done_ns == 0 ? -1 : (long) ((o->done_ns - died) / 1000000));
+    CHECK(o->done_ns != 0 && o->done_ns - died < 1000000000, "the model went on after %ld ms",
+          o->done_ns == 0 ? -1 : (long) ((o->done_ns - died) / 1000000));
     CHECK(!o->recording, "the model still records");
     if (o->done_ns == 0) {
         kill(o->model_pid, SIGKILL);

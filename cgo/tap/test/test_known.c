@@ -13,7 +13,11 @@ static struct graph places[2];
 
 static void buffer_stays(ggml_backend_buffer_t b) { (void) b; } // it is the graph's
 
-static enum ggml_status computed_at_once(ggml_backend_sched_t s, struct ggml_cgraph * g) { (void) s; (void) g; return GGML_STATUS_SUCCESS; }
+static enum ggml_status computed_at_once(ggml_backend_sched_t s, struct ggml_cgraph * g) {
+    (void) s;
+    (void) g;
+    return GGML_STATUS_SUCCESS;
+}
 
 // A run of the tap whose schedulers compute nothing: descriptions are all that is looked at.
 static void bed_known(struct bed * b) {
@@ -50,24 +54,29 @@ static void bed_known_end(struct bed * b) {
 static void expect_place(struct tap_nearby * near, const struct ggml_tensor * t, uint64_t buffer, uint64_t offset) {
     uint64_t number, at;
     tap_where(near, t, &number, &at);
-    CHECK(buffer == number && offset == at, "%s is reported to lie in buffer %lu at %lu, not %lu at %lu", t->name, (unsigned long) buffer,
+    CHECK(buffer == number && offset == at, "%s is reported to lie in buffer %lu at %lu, not %lu at %lu", t->name,
+          (unsigned long) buffer,
           (unsigned long) offset, (unsigned long) number, (unsigned long) at);
 }
 
 static void expect_shape(const struct ggml_tensor * t, const int64_t * ne, const uint64_t * nb) {
-    CHECK(memcmp(ne, t->ne, sizeof(t->ne)) == 0 && memcmp(nb, t->nb, sizeof(t->nb)) == 0, "shape or strides of %s", t->name);
+    CHECK(memcmp(ne, t->ne, sizeof(t->ne)) == 0 && memcmp(nb, t->nb, sizeof(t->nb)) == 0, "shape or strides of %s",
+          t->name);
 }
 
 // expect_node compares a node with that of a description from the beginning.
 static void expect_node(const struct seen_node * n, const struct tap_graph_node * k, struct tap_nearby * near) {
     const struct ggml_tensor * t = k->tensor;
     const struct tap_node * h = &n->head;
-    CHECK(strcmp(n->name, t->name) == 0 && strcmp(n->op, tap_real.ggml_op_desc(t)) == 0 && h->type == t->type, "%s is reported as %s", t->name, n->name);
+    CHECK(strcmp(n->name, t->name) == 0 && strcmp(n->op, tap_real.ggml_op_desc(t)) == 0 && h->type == t->type,
+          "%s is reported as %s", t->name, n->name);
     CHECK(h->layer == k->layer && h->component == k->component && h->inferred == k->inferred, "place of %s", t->name);
-    CHECK(h->rows == k->rows && h->row_dim == k->row_dim, "rows of %s: %d in %d, not %d in %d", t->name, h->rows, h->row_dim, k->rows, k->row_dim);
+    CHECK(h->rows == k->rows && h->row_dim == k->row_dim, "rows of %s: %d in %d, not %d in %d", t->name, h->rows,
+          h->row_dim, k->rows, k->row_dim);
     CHECK(h->flags == (k->view | k->computed << 2 | (k->alias >= 0) << 3), "flags of %s", t->name);
     CHECK(h->occurrence == k->occurrence && h->number == k->number && n->alias == k->alias,
-          "%s is reported as occurrence %d, number %d, shown as %d; not %d, %d, %d", t->name, h->occurrence, h->number, n->alias,
+          "%s is reported as occurrence %d, number %d, shown as %d; not %d, %d, %d", t->name, h->occurrence,
+          h->number, n->alias,
           k->occurrence, k->number, k->alias);
     CHECK(memcmp(h->op_params, t->op_params, sizeof(h->op_params)) == 0, "parameters of %s", t->name);
     expect_shape(t, h->ne, h->nb);
@@ -85,7 +94,8 @@ static void expect_told(const struct seen * s, struct ggml_cgraph * cgraph) {
     struct tap_graph fresh = {0};
     struct tap_nearby near = {0};
     MUST(tap_graph_describe(&fresh, cgraph));
-    CHECK(s->n_nodes == fresh.n_nodes && s->n_leafs == fresh.n_leafs, "%d nodes and %d leafs, not %d and %d", s->n_nodes, s->n_leafs, fresh.n_nodes, fresh.n_leafs);
+    CHECK(s->n_nodes == fresh.n_nodes && s->n_leafs == fresh.n_leafs, "%d nodes and %d leafs, not %d and %d",
+          s->n_nodes, s->n_leafs, fresh.n_nodes, fresh.n_leafs);
     CHECK(s->head.n_tokens == fresh.n_tokens && s->head.n_outputs == fresh.n_outputs, "tokens or outputs");
     for (int i = 0; i < s->n_nodes && i < fresh.n_nodes; i++) {
         expect_node(&s->nodes[i], &fresh.nodes[i], &near);
@@ -93,7 +103,8 @@ static void expect_told(const struct seen * s, struct ggml_cgraph * cgraph) {
     for (int i = 0; i < s->n_leafs && i < fresh.n_leafs; i++) {
         const struct ggml_tensor * t = fresh.leafs[i].tensor;
         const struct seen_leaf * l = &s->leafs[i];
-        CHECK(strcmp(l->name, t->name) == 0 && l->head.type == t->type && l->head.input == fresh.leafs[i].input, "leaf %s is reported as %s", t->name, l->name);
+        CHECK(strcmp(l->name, t->name) == 0 && l->head.type == t->type && l->head.input == fresh.leafs[i].input,
+              "leaf %s is reported as %s", t->name, l->name);
         expect_shape(t, l->head.ne, l->head.nb);
         expect_place(&near, t, l->head.buffer, l->head.offset);
     }
@@ -158,7 +169,8 @@ static void test_random(uint64_t seed) {
     uint64_t rng = seed;
     struct bed b;
     bed_known(&b);
-    struct model_options o = {.n_layer = 2, .n_tokens = 1, .n_outputs = 1, .n_kv = 32, .flash = seed % 2, .n_experts = seed % 3 == 0 ? 4 : 0};
+    struct model_options o = {.n_layer = 2, .n_tokens = 1, .n_outputs = 1, .n_kv = 32, .flash = seed % 2,
+        .n_experts = seed % 3 == 0 ? 4 : 0};
     struct graph * g = &places[0];
     place_build(g, &o);
     int changed = 0, layers = 0;
@@ -166,7 +178,8 @@ static void test_random(uint64_t seed) {
         const enum step step = i == 0 ? STEP_BUILD : (enum step) rng_below(&rng, STEPS);
         if (step == STEP_BUILD) {
             layers = rng_below(&rng, 8) == 0 ? 3 : 2;
-            o = (struct model_options) {.n_layer = layers, .n_tokens = rng_below(&rng, 2) ? 1 : 7, .n_kv = rng_below(&rng, 2) ? 32 : 64, .flash = o.flash, .n_experts = o.n_experts};
+            o = (struct model_options) {.n_layer = layers, .n_tokens = rng_below(&rng, 2) ? 1 : 7,
+                .n_kv = rng_below(&rng, 2) ? 32 : 64, .flash = o.flash, .n_experts = o.n_experts};
             o.n_outputs = o.n_tokens == 1 ? 1 : 2;
             g = &places[rng_below(&rng, 2)];
             place_build(g, &o);
@@ -189,11 +202,13 @@ static void test_random(uint64_t seed) {
         run_next(&b, g);
         struct seen s = newest(&b);
         expect_told(&s, &g->cgraph);
-        CHECK(step != STEP_SAME || between || s.head.like != 0 || s.head.n_tokens == 0, "step %d: what did not change was reported anew", i);
+        CHECK(step != STEP_SAME || between || s.head.like != 0 || s.head.n_tokens == 0,
+              "step %d: what did not change was reported anew", i);
         changed += s.head.like != 0;
         seen_free(&s);
     }
-    CHECK(changed > N / 3 && changed < N, "%d of %d graphs were reported as changes: the test does not test", changed, N);
+    CHECK(changed > N / 3 && changed < N, "%d of %d graphs were reported as changes: the test does not test",
+          changed, N);
     CHECK(b.shm.h->stats.rebuilt >= (uint64_t) changed, "%lu counted", (unsigned long) b.shm.h->stats.rebuilt);
     no_losses(&b);
     bed_known_end(&b);
@@ -218,7 +233,8 @@ static void test_rebuilt(void) {
         run_next(&b, &places[0]);
         struct seen s = newest(&b);
         expect_told(&s, &places[0].cgraph);
-        CHECK((s.head.like == 0) == (i == 0), "graph %d is reported as %lu changes of another one", i, (unsigned long) s.n_changes);
+        CHECK((s.head.like == 0) == (i == 0), "graph %d is reported as %lu changes of another one", i,
+              (unsigned long) s.n_changes);
         CHECK(i != 5 || s.n_changes == 0, "%d changes of the same graph", s.n_changes);
         seen_free(&s);
     }

@@ -51,7 +51,9 @@ static void bed_run(struct bed * b) {
 
 // ---- times ----------------------------------------------------------------------------------------------------------
 
-static bool is_view(const struct ggml_tensor * t) { return t->op == GGML_OP_VIEW || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE; }
+static bool is_view(const struct ggml_tensor * t) {
+    return t->op == GGML_OP_VIEW || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
+}
 
 // check_ranges checks that between two timed nodes all that compute are of one layer and component.
 static void check_ranges(const struct graph * g, const struct tap_time * times, uint32_t n) {
@@ -63,7 +65,8 @@ static void check_ranges(const struct graph * g, const struct tap_time * times, 
             if (is_view(g->nodes[at]) || !now->set) {
                 continue;
             }
-            CHECK(of == NULL || (of->layer == now->layer && of->component == now->component), "nodes up to %u are of several components", times[k].node);
+            CHECK(of == NULL || (of->layer == now->layer && of->component == now->component),
+                  "nodes up to %u are of several components", times[k].node);
             of = now;
         }
     }
@@ -73,11 +76,14 @@ static void check_ranges(const struct graph * g, const struct tap_time * times, 
 static void test_times(uint32_t looking, bool capture) {
     test_case("times: looking %u, %s tensors", looking, capture ? "with" : "without");
     struct bed b;
-    bed_begin(&b, &(struct tap_selection) {.record = capture ? TAP_RECORD_ACTIVATIONS : 0, .token_end = -1, .looking = looking});
-    model_graph(&b.graph, &(struct model_options) {.n_layer = 3, .n_tokens = N_TOKENS, .n_outputs = 1, .n_kv = 32, .flash = true}, tokens, positions, outs);
+    bed_begin(&b, &(struct tap_selection) {.record = capture ? TAP_RECORD_ACTIVATIONS : 0, .token_end = -1,
+        .looking = looking});
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 3, .n_tokens = N_TOKENS, .n_outputs = 1, .n_kv = 32,
+        .flash = true}, tokens, positions, outs);
     graph_inputs(&b.graph);
     bed_run(&b);
-    const struct tap_rec_exec_end * end = (const struct tap_rec_exec_end *) log_find(&b.log, TAP_REC_EXEC_END, 0)->record;
+    const struct tap_rec_exec_end * end = (const struct tap_rec_exec_end *) log_find(&b.log, TAP_REC_EXEC_END,
+        0)->record;
     const struct event * e = log_find(&b.log, TAP_REC_TIMES, 0);
     CHECK((e != NULL) == (looking != TAP_LOOK_NEVER), "times are %stold", e != NULL ? "" : "not ");
     CHECK((log_count(&b.log, TAP_REC_CAPTURE) > 0) == capture, "%zu captures", log_count(&b.log, TAP_REC_CAPTURE));
@@ -87,7 +93,8 @@ static void test_times(uint32_t looking, bool capture) {
         const struct tap_graph_node * n = &tap.scheds[0]->graph.nodes[i];
         stops += n->wanted || n->timed;
     }
-    CHECK(end->cuts == stops && (stops > 0) == (capture || looking != TAP_LOOK_NEVER), "%lu cuts of %lu", (unsigned long) end->cuts, (unsigned long) stops);
+    CHECK(end->cuts == stops && (stops > 0) == (capture || looking != TAP_LOOK_NEVER), "%lu cuts of %lu",
+          (unsigned long) end->cuts, (unsigned long) stops);
     CHECK((b.sched->callback != NULL) == (looking != TAP_LOOK_NEVER || capture), "the callback");
     if (e != NULL) {
         const struct tap_rec_times * r = (const struct tap_rec_times *) e->record;
@@ -98,13 +105,15 @@ static void test_times(uint32_t looking, bool capture) {
         }
         uint64_t last = 0;
         for (uint32_t k = 0; k < r->count; k++) {
-            CHECK(t[k].done_ns >= last && (k == 0 || t[k].node > t[k - 1].node), "time %u: node %u at %lu", k, t[k].node, t[k].done_ns);
+            CHECK(t[k].done_ns >= last && (k == 0 || t[k].node > t[k - 1].node), "time %u: node %u at %lu", k,
+                  t[k].node, t[k].done_ns);
             last = t[k].done_ns + t[k].left_ns;
             const bool view = is_view(b.graph.nodes[t[k].node]);
             computed += !view;
             idle += view && k > 0 && t[k - 1].node + 1 == t[k].node;
         }
-        CHECK(r->begin_ns + last <= end->mono_ns && r->begin_ns == end->begin_ns && r->count == r->total, "the last time is %lu after the beginning", last);
+        CHECK(r->begin_ns + last <= end->mono_ns && r->begin_ns == end->begin_ns && r->count == r->total,
+              "the last time is %lu after the beginning", last);
         CHECK(looking == TAP_LOOK_OPS ? computed == all : computed < all, "%d of %d nodes are timed", computed, all);
         CHECK(idle > 0 && idle <= 16, "%d views are timed behind others", idle);
         check_ranges(&b.graph, t, r->count);
@@ -139,20 +148,24 @@ static void check_values(const struct bed * b, uint32_t kind, const int64_t * wa
 }
 
 // cells_graph makes a graph that writes rows of a cache by an index, reads it under a mask, and reads recurrent states.
-static void cells_graph(struct graph * g, enum ggml_type mask_type, struct ne index, const int64_t * ids, struct ne mask, const void * allowed, size_t mask_bytes) {
+static void cells_graph(struct graph * g, enum ggml_type mask_type, struct ne index, const int64_t * ids,
+                        struct ne mask, const void * allowed, size_t mask_bytes) {
     graph_init(g, 4096, 65536, false);
     g->n_tokens = N_TOKENS;
-    struct ggml_tensor * inp = graph_leaf(g, GGML_TYPE_I32, NE(N_TOKENS, 1, 1, 1), GGML_TENSOR_FLAG_INPUT, "inp_tokens");
+    struct ggml_tensor * inp = graph_leaf(g, GGML_TYPE_I32, NE(N_TOKENS, 1, 1, 1), GGML_TENSOR_FLAG_INPUT,
+                                          "inp_tokens");
     graph_write(g, inp, tokens, N_TOKENS * 4);
     struct ggml_tensor * cache = graph_leaf(g, GGML_TYPE_F16, NE(8, 32, 1, 1), 0, "cache_v_l0");
-    struct ggml_tensor * rows = graph_node(g, GGML_OP_GET_ROWS, GGML_TYPE_F32, NE(8, N_TOKENS, 1, 1), "Vcur-0", cache, inp, NULL);
+    struct ggml_tensor * rows = graph_node(g, GGML_OP_GET_ROWS, GGML_TYPE_F32, NE(8, N_TOKENS, 1, 1), "Vcur-0", cache,
+                                           inp, NULL);
     struct ggml_tensor * idx = graph_leaf(g, GGML_TYPE_I64, index, GGML_TENSOR_FLAG_INPUT, "inp_v_idxs");
     graph_write(g, idx, ids, (size_t) index.n[0] * 8);
     graph_set_rows(g, cache, rows, idx);
     struct ggml_tensor * kq_mask = graph_leaf(g, mask_type, mask, GGML_TENSOR_FLAG_INPUT, "inp_kq_mask");
     graph_write(g, kq_mask, allowed, mask_bytes);
     struct ggml_tensor * cast = graph_node(g, GGML_OP_CPY, mask_type, mask, "mask_copy", kq_mask, NULL, NULL);
-    struct ggml_tensor * attention = graph_node(g, GGML_OP_FLASH_ATTN_EXT, GGML_TYPE_F32, NE(8, N_TOKENS, 1, 1), NULL, rows, cache, cache);
+    struct ggml_tensor * attention = graph_node(g, GGML_OP_FLASH_ATTN_EXT, GGML_TYPE_F32, NE(8, N_TOKENS, 1, 1), NULL,
+                                                rows, cache, cache);
     attention->src[3] = cast;
     struct ggml_tensor * states = graph_leaf(g, GGML_TYPE_F32, NE(8, 4, 1, 1), 0, "cache_s_l0");
     struct ggml_tensor * copy = graph_leaf(g, GGML_TYPE_I32, NE(4, 1, 1, 1), GGML_TENSOR_FLAG_INPUT, "inp_s_copy");
@@ -172,12 +185,14 @@ static void check_mask(const struct bed * b, const struct tap_range * want, uint
     const struct tap_range * got = (const struct tap_range *) (r + 1);
     CHECK(r->count == n, "%u ranges, not %u", r->count, n);
     for (uint32_t i = 0; i < n && i < r->count; i++) {
-        CHECK(memcmp(&got[i], &want[i], sizeof(want[i])) == 0, "range %u is %d: %d to %d", i, got[i].row, got[i].first, got[i].end);
+        CHECK(memcmp(&got[i], &want[i], sizeof(want[i])) == 0, "range %u is %d: %d to %d", i, got[i].row, got[i].first,
+              got[i].end);
     }
 }
 
 static void test_cells(enum ggml_type type) {
-    test_case("cells: one index per token, a mask of %s with more rows than tokens", type == GGML_TYPE_F16 ? "F16" : "F32");
+    test_case("cells: one index per token, a mask of %s with more rows than tokens",
+              type == GGML_TYPE_F16 ? "F16" : "F32");
     struct bed b;
     bed_begin(&b, &(struct tap_selection) {.record = TAP_RECORD_CELLS, .token_end = -1});
     enum { KV = 19, ROWS = 6 };
@@ -192,7 +207,8 @@ static void test_cells(enum ggml_type type) {
         }
     }
     const int64_t ids[N_TOKENS] = {7, 3, 31, 0};
-    cells_graph(&b.graph, type, NE(N_TOKENS, 1, 1, 1), ids, NE(KV, ROWS, 1, 1), type == GGML_TYPE_F16 ? (void *) half : (void *) single,
+    cells_graph(&b.graph, type, NE(N_TOKENS, 1, 1, 1), ids, NE(KV, ROWS, 1, 1), type == GGML_TYPE_F16 ? (void *) half
+        : (void *) single,
                 type == GGML_TYPE_F16 ? sizeof(half) : sizeof(single));
     bed_run(&b);
     check_values(&b, TAP_INPUT_CELLS, ids, N_TOKENS);
@@ -246,11 +262,13 @@ static void test_sync(bool device) {
     test_case("a graph on the %s is computed when it was synchronised", device ? "device" : "host");
     struct bed b;
     bed_begin(&b, &(struct tap_selection) {.token_end = -1});
-    model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = N_TOKENS, .n_outputs = 1, .n_kv = 32, .flash = true, .device = device}, tokens, positions, outs);
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = N_TOKENS, .n_outputs = 1, .n_kv = 32,
+        .flash = true, .device = device}, tokens, positions, outs);
     graph_inputs(&b.graph);
     ggml_backend_sched_synchronize(b.sched); // before anything was computed
     bed_run(&b);
-    const struct tap_rec_exec_end * end = (const struct tap_rec_exec_end *) log_find(&b.log, TAP_REC_EXEC_END, 0)->record;
+    const struct tap_rec_exec_end * end = (const struct tap_rec_exec_end *) log_find(&b.log, TAP_REC_EXEC_END,
+        0)->record;
     CHECK(end->async == device && log_count(&b.log, TAP_REC_SYNC) == 0, "reported before it was synchronised");
     const uint64_t exec = end->exec, left = end->mono_ns;
     ggml_backend_sched_synchronize(b.sched);
@@ -261,12 +279,16 @@ static void test_sync(bool device) {
     ggml_backend_sched_synchronize(b.sched);
     log_drain(&b.log);
     const struct tap_rec_sync * first = sync_told(&b, 0), * second = sync_told(&b, 1);
-    CHECK(log_count(&b.log, TAP_REC_SYNC) == (device ? 2u : 0u), "%zu synchronisations", log_count(&b.log, TAP_REC_SYNC));
+    CHECK(log_count(&b.log, TAP_REC_SYNC) == (device ? 2u : 0u), "%zu synchronisations",
+          log_count(&b.log, TAP_REC_SYNC));
     if (second != NULL) {
-        CHECK(first->exec == exec && first->graphs == 1 && first->mono_ns >= (uint64_t) at && first->mono_ns <= (uint64_t) now && first->mono_ns > left, "the first: of %lu, at %lu",
+        CHECK(first->exec == exec && first->graphs == 1 && first->mono_ns >= (uint64_t) at &&
+              first->mono_ns <= (uint64_t) now && first->mono_ns > left, "the first: of %lu, at %lu",
               (unsigned long) first->exec, (unsigned long) first->mono_ns);
-        CHECK(first->wait_ns >= (uint64_t) took && first->wait_ns <= (uint64_t) (now - (int64_t) left), "it took %lu", (unsigned long) first->wait_ns);
-        CHECK(second->exec == exec + 2 && second->graphs == 2, "the second: of %lu, %u graphs", (unsigned long) second->exec, second->graphs);
+        CHECK(first->wait_ns >= (uint64_t) took && first->wait_ns <= (uint64_t) (now - (int64_t) left), "it took %lu",
+              (unsigned long) first->wait_ns);
+        CHECK(second->exec == exec + 2 && second->graphs == 2, "the second: of %lu, %u graphs",
+              (unsigned long) second->exec, second->graphs);
     }
     CHECK(b.sched->callback_sets == 0, "a callback was set");
     bed_end(&b);
@@ -293,13 +315,15 @@ static void test_mapped_file(void) {
     fake_real();
     MUST(tap_attach(b.shm.fd, -1) == 0);
     tap_join_now();
-    ggml_backend_buffer_t mapped = ggml_backend_dev_buffer_from_host_ptr(NULL, at + 4196, 512, 0), other = ggml_backend_dev_buffer_from_host_ptr(NULL, &b, 64, 0);
+    ggml_backend_buffer_t mapped = ggml_backend_dev_buffer_from_host_ptr(NULL, at + 4196, 512, 0),
+    other = ggml_backend_dev_buffer_from_host_ptr(NULL, &b, 64, 0);
     log_drain(&b.log);
     const struct tap_rec_buffer * first = buffer_told(&b, 0), * second = buffer_told(&b, 1);
     CHECK(second != NULL, "%zu buffers are reported", log_count(&b.log, TAP_REC_BUFFER));
     if (second != NULL) {
         const char * path = (const char *) (first + 1) + first->type_bytes + first->device_bytes;
-        CHECK(first->file_offset == 4096 + 4196 && first->file_bytes == strlen(name) && memcmp(path, name, strlen(name)) == 0, "%d bytes of path, %lu",
+        CHECK(first->file_offset == 4096 + 4196 && first->file_bytes == strlen(name) && memcmp(path, name,
+            strlen(name)) == 0, "%d bytes of path, %lu",
               first->file_bytes, (unsigned long) first->file_offset);
         CHECK(second->file_offset == 0 && second->file_bytes == 0, "the stack is no file");
     }
@@ -324,28 +348,35 @@ static void test_buffers(void) {
     tap.given = false;
     MUST(tap_attach(b.shm.fd, -1) == 0);
     b.shm.h->pid = 0;
-    ggml_backend_buffer_t weights = ggml_backend_dev_buffer_from_host_ptr(NULL, &b, 4096, 0), gone = ggml_backend_buft_alloc_buffer(NULL, 64);
+    ggml_backend_buffer_t weights = ggml_backend_dev_buffer_from_host_ptr(NULL, &b, 4096, 0),
+    gone = ggml_backend_buft_alloc_buffer(NULL, 64);
     ggml_backend_buffer_set_usage(weights, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     ggml_backend_buffer_free(gone);
     log_drain(&b.log);
     CHECK(b.log.n == 0, "%zu records before the first use", b.log.n);
     tap_join_now();
-    ggml_backend_buffer_t empty = ggml_backend_buft_alloc_buffer(NULL, 0), cache = ggml_backend_buft_alloc_buffer(NULL, 512);
+    ggml_backend_buffer_t empty = ggml_backend_buft_alloc_buffer(NULL, 0),
+    cache = ggml_backend_buft_alloc_buffer(NULL, 512);
     ggml_backend_buffer_set_usage(cache, GGML_BACKEND_BUFFER_USAGE_COMPUTE);
     ggml_backend_buffer_set_usage(cache, GGML_BACKEND_BUFFER_USAGE_COMPUTE); // no news
     ggml_backend_buffer_free(cache);
     ggml_backend_buffer_free(empty);
     ggml_backend_buffer_free(NULL);
     log_drain(&b.log);
-    const struct tap_rec_buffer * first = buffer_told(&b, 0), * second = buffer_told(&b, 1), * third = buffer_told(&b, 2);
-    CHECK(log_count(&b.log, TAP_REC_BUFFER) == 3 && log_count(&b.log, TAP_REC_BUFFER_END) == 1, "%zu buffers, %zu ends", log_count(&b.log, TAP_REC_BUFFER),
+    const struct tap_rec_buffer * first = buffer_told(&b, 0), * second = buffer_told(&b, 1), * third = buffer_told(&b,
+        2);
+    CHECK(log_count(&b.log, TAP_REC_BUFFER) == 3 && log_count(&b.log, TAP_REC_BUFFER_END) == 1, "%zu buffers, %zu ends",
+          log_count(&b.log, TAP_REC_BUFFER),
           log_count(&b.log, TAP_REC_BUFFER_END));
     if (third != NULL) {
-        CHECK(first->base == (uint64_t) (uintptr_t) &b && first->size == 4096 && first->usage == 1 && first->flags == (TAP_BUFFER_HOST | TAP_BUFFER_MAPPED), "the weights");
-        CHECK(second->size == 512 && second->usage == 0 && second->flags == TAP_BUFFER_HOST && second->buffer != first->buffer, "a new one");
+        CHECK(first->base == (uint64_t) (uintptr_t) &b && first->size == 4096 && first->usage == 1 &&
+              first->flags == (TAP_BUFFER_HOST | TAP_BUFFER_MAPPED), "the weights");
+        CHECK(second->size == 512 && second->usage == 0 && second->flags == TAP_BUFFER_HOST &&
+              second->buffer != first->buffer, "a new one");
         CHECK(third->buffer == second->buffer && third->usage == 2 && (third->flags & TAP_BUFFER_KNOWN), "its usage");
         CHECK(first->mono_ns <= second->mono_ns && first->mono_ns != 0, "times of allocation");
-        CHECK(((const struct tap_rec_buffer_end *) log_find(&b.log, TAP_REC_BUFFER_END, 0)->record)->buffer == second->buffer, "its end");
+        CHECK(((const struct tap_rec_buffer_end *) log_find(&b.log, TAP_REC_BUFFER_END,
+                                                            0)->record)->buffer == second->buffer, "its end");
     }
     ggml_backend_buffer_free(weights);
     log_drain(&b.log);
@@ -361,7 +392,8 @@ static void test_samples(bool wanted) {
     test_case("samples: %s", wanted ? "the outermost choice, once it is accepted" : "nobody wants them");
     struct bed b;
     bed_begin(&b, &(struct tap_selection) {.record = wanted ? TAP_RECORD_SAMPLES : 0, .token_end = -1});
-    model_graph(&b.graph, &(struct model_options) {.n_layer = 1, .n_tokens = N_TOKENS, .n_outputs = 1, .n_kv = 32, .flash = true}, tokens, positions, outs);
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 1, .n_tokens = N_TOKENS, .n_outputs = 1, .n_kv = 32,
+        .flash = true}, tokens, positions, outs);
     graph_inputs(&b.graph);
     bed_run(&b);
     llama_token_data data[20];
@@ -386,7 +418,8 @@ static void test_samples(bool wanted) {
     if (wanted) {
         const struct tap_rec_sample * r = (const struct tap_rec_sample *) log_find(&b.log, TAP_REC_SAMPLE, 0)->record;
         const struct tap_candidate * top = (const struct tap_candidate *) (r + 1);
-        CHECK(r->token == 105 && r->n_before == 20 && r->n_after == 14 && r->count == 10, "token %d of %lu, of %lu", r->token, r->n_after, r->n_before);
+        CHECK(r->token == 105 && r->n_before == 20 && r->n_after == 14 && r->count == 10, "token %d of %lu, of %lu",
+              r->token, r->n_after, r->n_before);
         for (uint32_t i = 0; i + 1 < r->count; i++) {
             CHECK(top[i].logit > top[i + 1].logit, "candidate %u", i);
         }

@@ -10,7 +10,8 @@
 
 static void no_losses(const struct tap_header * h) {
     for (int i = 0; i < TAP_MAX_LOSSES; i++) {
-        CHECK(h->stats.loss[i].packets == 0 && h->stats.loss[i].bytes == 0, "loss of cause %d: %lu packets, %lu bytes", i,
+        CHECK(h->stats.loss[i].packets == 0 && h->stats.loss[i].bytes == 0, "loss of cause %d: %lu packets, %lu bytes",
+              i,
               (unsigned long) h->stats.loss[i].packets, (unsigned long) h->stats.loss[i].bytes);
     }
 }
@@ -91,7 +92,8 @@ static void pool_step(struct shm * s, struct pool_model * m, uint64_t * rng) {
     uint64_t waited = 0;
     enum tap_loss cause = TAP_LOSS_STRIDES;
     const int64_t want = model_reserve(m, n), got = tap_pool_reserve(n, &waited, &cause);
-    CHECK(got == want, "reserving %lu of %lu: slot %ld, not %ld", (unsigned long) n, (unsigned long) m->n, (long) got, (long) want);
+    CHECK(got == want, "reserving %lu of %lu: slot %ld, not %ld", (unsigned long) n, (unsigned long) m->n, (long) got,
+          (long) want);
     CHECK(got >= 0 || cause == TAP_LOSS_POOL_FULL, "cause %d", cause);
     CHECK(waited == 0, "waited under policy drop");
     if (got >= 0) {
@@ -104,7 +106,8 @@ static void pool_step(struct shm * s, struct pool_model * m, uint64_t * rng) {
 static void test_pool_model(uint64_t slots, uint64_t steps, uint64_t seed) {
     test_case("pool: %lu slots, %lu random steps against a model", (unsigned long) slots, (unsigned long) steps);
     struct shm s;
-    shm_make(&s, &(struct shm_options) {.slots = slots, .slot_bytes = 512, .queue_bytes = 65536, .overflow = TAP_OVERFLOW_DROP});
+    shm_make(&s, &(struct shm_options) {.slots = slots, .slot_bytes = 512, .queue_bytes = 65536,
+        .overflow = TAP_OVERFLOW_DROP});
     s.h->ring_head = s.h->ring_tail = UINT64_MAX - steps / 7; // the counters overflow on the way
     tap_join(&s);
     struct pool_model * m = calloc(1, sizeof(*m));
@@ -123,7 +126,8 @@ static void test_pool_model(uint64_t slots, uint64_t steps, uint64_t seed) {
     uint64_t waited = 0;
     enum tap_loss cause;
     const int64_t probe = tap_pool_reserve(1, &waited, &cause); // takes back what was returned
-    CHECK(tap.n_used == used + (probe >= 0), "%lu slots in use, not %lu", (unsigned long) tap.n_used, (unsigned long) used);
+    CHECK(tap.n_used == used + (probe >= 0), "%lu slots in use, not %lu", (unsigned long) tap.n_used,
+          (unsigned long) used);
     no_losses(s.h);
     tap_leave();
     free(m->used);
@@ -158,7 +162,8 @@ static void test_pool_ready(uint32_t overflow) {
         enum tap_loss cause;
         const int64_t first = tap_pool_reserve(RUN, &waited, &cause);
         CHECK(first == (int64_t) out, "slot %ld, not %lu", (long) first, (unsigned long) out);
-        CHECK(overflow == TAP_OVERFLOW_DROP || out + RUN <= tap.n_ready, "slot %lu of %lu", (unsigned long) out, (unsigned long) tap.n_ready);
+        CHECK(overflow == TAP_OVERFLOW_DROP || out + RUN <= tap.n_ready, "slot %lu of %lu", (unsigned long) out,
+              (unsigned long) tap.n_ready);
     }
     MUST(pthread_join(thread, NULL) == 0);
     CHECK((waited > 0) == (overflow == TAP_OVERFLOW_BLOCK), "waited %lu ns", (unsigned long) waited);
@@ -176,7 +181,9 @@ static uint8_t queue_byte(uint64_t number, uint64_t at) { return (uint8_t) (numb
 
 // put_numbered writes a record of its number, its payload size and so many bytes, in up to three parts.
 static bool put_numbered(uint64_t number, uint32_t payload, uint64_t * rng) {
-    struct { struct tap_record h; uint64_t number; uint64_t payload; } rec = {.h.type = TAP_REC_CALL, .number = number, .payload = payload};
+    struct { struct tap_record h; uint64_t number; uint64_t payload; } rec = {
+        .h.type = TAP_REC_CALL, .number = number, .payload = payload,
+    };
     uint8_t bytes[QUEUE];
     for (uint32_t i = 0; i < payload; i++) {
         bytes[i] = queue_byte(number, i);
@@ -190,7 +197,8 @@ static void check_numbered(const struct tap_record * r, uint64_t number) {
     uint64_t head[2];
     memcpy(head, r + 1, sizeof(head));
     CHECK(head[0] == number, "record %lu where %lu was due", (unsigned long) head[0], (unsigned long) number);
-    CHECK(r->bytes == ((24 + head[1] + 7) & ~7ull), "a record of %u bytes for a payload of %lu", r->bytes, (unsigned long) head[1]);
+    CHECK(r->bytes == ((24 + head[1] + 7) & ~7ull), "a record of %u bytes for a payload of %lu", r->bytes,
+          (unsigned long) head[1]);
     const uint8_t * payload = (const uint8_t *) (r + 1) + 16;
     for (uint64_t i = 0; i < head[1]; i++) {
         if (payload[i] != queue_byte(head[0], i)) {
@@ -216,9 +224,11 @@ static void test_queue_model(uint64_t steps, uint64_t seed) {
         if (rng_below(&seed, 100) < 55) {
             const uint32_t payload = (uint32_t) rng_below(&seed, rng_below(&seed, 10) == 0 ? QUEUE / 4 + 64 : 600);
             const uint64_t bytes = (24 + payload + 7) & ~7ull, at = s.h->queue_head & (QUEUE - 1);
-            const uint64_t pad = QUEUE - at < bytes ? QUEUE - at : 0, room = QUEUE - (s.h->queue_head - s.h->queue_tail);
+            const uint64_t pad = QUEUE - at < bytes ? QUEUE - at
+                : 0, room = QUEUE - (s.h->queue_head - s.h->queue_tail);
             const bool fits = bytes <= QUEUE / 4 && bytes + pad <= room;
-            CHECK(put_numbered(i, payload, &seed) == fits, "record %lu of %lu bytes, room for %lu", (unsigned long) i, (unsigned long) bytes, (unsigned long) room);
+            CHECK(put_numbered(i, payload, &seed) == fits, "record %lu of %lu bytes, room for %lu", (unsigned long) i,
+                  (unsigned long) bytes, (unsigned long) room);
             if (fits) {
                 kept[last++] = i;
             } else {
@@ -236,7 +246,8 @@ static void test_queue_model(uint64_t steps, uint64_t seed) {
             }
         }
     }
-    CHECK(lost > 0 && last > 1000, "the test lost %lu of %lu records: it does not test", (unsigned long) lost, (unsigned long) last);
+    CHECK(lost > 0 && last > 1000, "the test lost %lu of %lu records: it does not test", (unsigned long) lost,
+          (unsigned long) last);
     CHECK(s.h->stats.loss[TAP_LOSS_QUEUE_FULL].bytes == lost_bytes, "%lu bytes lost, not %lu",
           (unsigned long) s.h->stats.loss[TAP_LOSS_QUEUE_FULL].bytes, (unsigned long) lost_bytes);
     CHECK(s.h->stats.waits == 0, "waited under policy drop");
@@ -249,7 +260,8 @@ static void test_queue_model(uint64_t steps, uint64_t seed) {
 // ---- producers and a consumer ---------------------------------------------------------------------------------------
 
 static void test_threads(int producers, uint64_t slots, uint64_t count, uint32_t overflow) {
-    test_case("threads: %d producers, %lu slots, policy %s", producers, (unsigned long) slots, overflow == TAP_OVERFLOW_BLOCK ? "block" : "drop");
+    test_case("threads: %d producers, %lu slots, policy %s", producers, (unsigned long) slots,
+              overflow == TAP_OVERFLOW_BLOCK ? "block" : "drop");
     struct shm s;
     shm_make(&s, &(struct shm_options) {.slots = slots, .slot_bytes = 128, .queue_bytes = 65536, .overflow = overflow});
     tap_join(&s);
@@ -277,7 +289,8 @@ static void test_threads(int producers, uint64_t slots, uint64_t count, uint32_t
         want += count;
     }
     consumer_drain(&c);
-    CHECK(c.taken == published && published + refused == want, "%lu taken, %lu published, %lu refused of %lu", (unsigned long) c.taken,
+    CHECK(c.taken == published && published + refused == want, "%lu taken, %lu published, %lu refused of %lu",
+          (unsigned long) c.taken,
           (unsigned long) published, (unsigned long) refused, (unsigned long) want);
     if (overflow == TAP_OVERFLOW_BLOCK) {
         no_losses(s.h);

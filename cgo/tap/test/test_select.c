@@ -26,7 +26,8 @@ static void bed_make(struct bed * b, bool device) {
     b->sched = sched_new();
     b->sched->copy_inputs = device;
     b->execs = 0;
-    model_graph(&b->graph, &(struct model_options) {.n_layer = N_LAYERS, .n_tokens = N_TOKENS, .n_outputs = 1, .n_kv = 32, .flash = true, .device = device},
+    model_graph(&b->graph, &(struct model_options) {.n_layer = N_LAYERS, .n_tokens = N_TOKENS, .n_outputs = 1,
+        .n_kv = 32, .flash = true, .device = device},
                 tokens, positions, outs);
 }
 
@@ -81,20 +82,25 @@ static const struct tap_rec_graph * graph_of(const struct bed * b, const struct 
 }
 
 static bool want_name(const struct graph * g, int i, void * arg) {
-    return arg != NULL && strncmp(g->nodes[i]->name, arg, strlen(arg)) == 0 && (g->nodes[i]->flags & GGML_TENSOR_FLAG_COMPUTE) != 0;
+    return arg != NULL && strncmp(g->nodes[i]->name, arg, strlen(arg)) == 0 &&
+        (g->nodes[i]->flags & GGML_TENSOR_FLAG_COMPUTE) != 0;
 }
 
 // check_last checks that the last execution captured the nodes of a name and no others, by the description of that
 // selection.
-static void check_last(struct bed * b, const struct tap_selection * wish, uint32_t number, const char * name, size_t packets) {
-    const struct expected e = {.log = &b->log, .graph = &b->graph, .config = wish, .run = b->sched->run, .exec = b->execs - 1,
+static void check_last(struct bed * b, const struct tap_selection * wish, uint32_t number, const char * name,
+                       size_t packets) {
+    const struct expected e = {.log = &b->log, .graph = &b->graph, .config = wish, .run = b->sched->run,
+        .exec = b->execs - 1,
                                .wanted = want_name, .arg = (void *) (uintptr_t) name};
     const size_t n = expect_exec(&e);
     CHECK(n == packets, "%zu packets of execution %zu, not %zu", n, b->execs, packets);
     const struct tap_rec_graph * g = graph_of(b, exec_last(b));
     CHECK(g != NULL, "execution %zu is of a graph that was not described", b->execs);
-    CHECK(g == NULL || g->selection == number, "execution %zu goes by selection %u, not %u", b->execs, g->selection, number);
-    CHECK((b->sched->callback != NULL) == (packets > 0), "the callback is %sset with %zu packets", b->sched->callback ? "" : "not ", packets);
+    CHECK(g == NULL || g->selection == number, "execution %zu goes by selection %u, not %u", b->execs,
+          g->selection, number);
+    CHECK((b->sched->callback != NULL) == (packets > 0), "the callback is %sset with %zu packets",
+          b->sched->callback ? "" : "not ", packets);
 }
 
 // ---- a graph that is known ------------------------------------------------------------------------------------------
@@ -136,7 +142,8 @@ static void test_changes(bool alloc) {
         bed_run(&b, alloc);
         check_last(&b, &out, number, "l_out", N_LAYERS);
     }
-    CHECK(b.shm.h->glob_hits[0] == N_LAYERS, "%u hits of the first glob, counted by later selections too", b.shm.h->glob_hits[0]);
+    CHECK(b.shm.h->glob_hits[0] == N_LAYERS, "%u hits of the first glob, counted by later selections too",
+          b.shm.h->glob_hits[0]);
     bed_end(&b);
 }
 
@@ -174,7 +181,8 @@ static void test_late_attention(void) {
     attention_marked(true, &late_nodes, &late);
     test_case("select: the same is marked late and early");
     CHECK(early_nodes == 2 * N_LAYERS && early > early_nodes, "%u nodes, %zu packets", early_nodes, early);
-    CHECK(late_nodes == early_nodes && late == early, "%u nodes and %zu packets late, %u and %zu early", late_nodes, late, early_nodes, early);
+    CHECK(late_nodes == early_nodes && late == early, "%u nodes and %zu packets late, %u and %zu early", late_nodes,
+          late, early_nodes, early);
     test_end();
 }
 
@@ -185,7 +193,8 @@ static int rows_of(const struct bed * b, const char * name) {
     const int node = graph_number(&b->graph, graph_named(&b->graph, name, 1));
     int rows = 0;
     for (size_t i = 0; i < log_count(&b->log, TAP_REC_CAPTURE); i++) {
-        const struct tap_rec_capture * c = (const struct tap_rec_capture *) log_find(&b->log, TAP_REC_CAPTURE, i)->record;
+        const struct tap_rec_capture * c = (const struct tap_rec_capture *) log_find(&b->log, TAP_REC_CAPTURE,
+            i)->record;
         rows += c->exec == exec_last(b)->exec && c->node == node ? c->row_count : 0;
     }
     return rows;
@@ -198,7 +207,8 @@ static void test_window(void) {
     b.shm.h->config.start = named("l_out");
     tap_join(&b.shm);
     bed_run(&b, true);
-    CHECK(rows_of(&b, "l_out-0") == 4 && exec_last(&b)->left == UINT32_MAX, "the start: %d rows, %u left", rows_of(&b, "l_out-0"), exec_last(&b)->left);
+    CHECK(rows_of(&b, "l_out-0") == 4 && exec_last(&b)->left == UINT32_MAX, "the start: %d rows, %u left",
+          rows_of(&b, "l_out-0"), exec_last(&b)->left);
     struct tap_selection window = named("l_out");
     window.window = 10;
     for (int round = 0; round < 2; round++) {
@@ -207,7 +217,8 @@ static void test_window(void) {
         static const uint32_t left[] = {6, 2, 0, 0, 0};
         for (int i = 0; i < 5; i++) {
             bed_run(&b, round == 1 && i == 1);
-            CHECK(rows_of(&b, "l_out-0") == rows[i] && exec_last(&b)->left == left[i], "round %d, micro-batch %d: %d rows, %u left", round, i,
+            CHECK(rows_of(&b, "l_out-0") == rows[i] && exec_last(&b)->left == left[i],
+                  "round %d, micro-batch %d: %d rows, %u left", round, i,
                   rows_of(&b, "l_out-0"), exec_last(&b)->left);
             CHECK((b.sched->callback != NULL) == (rows[i] > 0), "micro-batch %d: the callback is wrong", i);
         }
@@ -267,7 +278,8 @@ static void test_judged(void) {
     b.shm.h->config.judge = 1;
     tap_join(&b.shm);
     MUST(ggml_backend_sched_reserve(b.sched, &b.graph.cgraph));
-    CHECK(b.shm.h->glob_hits[0] == N_LAYERS && b.shm.h->matched == N_LAYERS, "%u hits and %u nodes of a graph that is measured",
+    CHECK(b.shm.h->glob_hits[0] == N_LAYERS && b.shm.h->matched == N_LAYERS, "%u hits and %u nodes of a graph that is "
+          "measured",
           b.shm.h->glob_hits[0], b.shm.h->matched);
     pthread_t thread;
     b.sched->run = 0;
@@ -275,7 +287,8 @@ static void test_judged(void) {
     while (atomic_load(&b.shm.h->waiting) == 0) {
         usleep(50);
     }
-    CHECK(b.sched->computed == 0, "%lu nodes were computed before the collector had read of the graph", (unsigned long) b.sched->computed);
+    CHECK(b.sched->computed == 0, "%lu nodes were computed before the collector had read of the graph",
+          (unsigned long) b.sched->computed);
     while (b.execs == 0) {
         log_drain(&b.log);
         b.execs = log_count(&b.log, TAP_REC_EXEC_END);
@@ -330,7 +343,8 @@ static void * reader_main(void * arg) {
         r->seen += n != r->last;
         r->last = n;
         CHECK(n == 0 || s->graph.n_wanted == (n % 3 != 0), "%d nodes wanted by selection %u", s->graph.n_wanted, n);
-        CHECK(n == 0 || s->tokens.window == (n % 3 != 0 ? 1000000 + n : 0), "a window of %ld in selection %u", (long) s->tokens.window, n);
+        CHECK(n == 0 || s->tokens.window == (n % 3 != 0 ? 1000000 + n : 0), "a window of %ld in selection %u",
+              (long) s->tokens.window, n);
     }
     return NULL;
 }
@@ -349,7 +363,8 @@ static void test_race(void) {
     pthread_t writer;
     for (int i = 0; i < READERS; i++) {
         readers[i] = (struct reader) {.sched = sched_new()};
-        model_graph(&readers[i].graph, &(struct model_options) {.n_layer = 1, .n_tokens = N_TOKENS, .n_outputs = 1, .n_kv = 32}, tokens, positions, outs);
+        model_graph(&readers[i].graph, &(struct model_options) {.n_layer = 1, .n_tokens = N_TOKENS, .n_outputs = 1,
+            .n_kv = 32}, tokens, positions, outs);
         MUST(pthread_create(&readers[i].thread, NULL, reader_main, &readers[i]) == 0);
     }
     MUST(pthread_create(&writer, NULL, change_main, &shm) == 0);
@@ -363,7 +378,8 @@ static void test_race(void) {
     // From the next graph on, each goes by the last one.
     for (int i = 0; i < READERS; i++) {
         ggml_backend_sched_graph_compute_async(readers[i].sched, &readers[i].graph.cgraph);
-        CHECK(tap_sched_of(readers[i].sched, false)->graph.selection == 3000, "selection %u at the end", tap_sched_of(readers[i].sched, false)->graph.selection);
+        CHECK(tap_sched_of(readers[i].sched, false)->graph.selection == 3000, "selection %u at the end",
+              tap_sched_of(readers[i].sched, false)->graph.selection);
     }
     log_finish(&log);
     CHECK(log.damage == NULL, "%s", log.damage);

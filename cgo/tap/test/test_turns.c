@@ -33,7 +33,8 @@ static void test_threads(void) {
     pthread_barrier_destroy(&begin);
     const uint32_t n = atomic_load(&shm.h->n_turns);
     CHECK(n == (THREADS * CALLS - 1) / TURN, "%u turns", n); // a turn ends as the next one's first token begins
-    CHECK(atomic_load(&tap.recording) == (n % 2 == 0), "after %u turns it is %s", n, atomic_load(&tap.recording) ? "recorded" : "not recorded");
+    CHECK(atomic_load(&tap.recording) == (n % 2 == 0), "after %u turns it is %s", n,
+          atomic_load(&tap.recording) ? "recorded" : "not recorded");
     tap_leave();
     shm_free(&shm);
     test_end();

@@ -194,7 +194,8 @@ static void await_waiting(const struct shm * s, uint32_t n) {
 
 // A thread that waits for any room is woken by any, also while another one waits for many slots, whichever began.
 static void test_several(bool queue_first) {
-    test_case("threads: one waits for the queue and one for slots, the one for %s first", queue_first ? "the queue" : "slots");
+    test_case("threads: one waits for the queue and one for slots, the one for %s first",
+              queue_first ? "the queue" : "slots");
     struct shm s;
     shm_make(&s, &(struct shm_options) {.slots = ROOM_SLOTS, .slot_bytes = 512, .queue_bytes = QUEUE,
                                         .overflow = TAP_OVERFLOW_BLOCK});

@@ -15,7 +15,8 @@ static void check_resolve(struct bed * b, size_t nth, uint32_t discarded, uint64
     CHECK(e != NULL, "resolve %zu is missing", nth);
     if (e != NULL) {
         const struct tap_rec_resolve * r = (const struct tap_rec_resolve *) e->record;
-        CHECK(r->discarded == discarded && r->exec == exec, "resolve %zu: %s up to %lu, not %lu", nth, r->discarded ? "set-up" : "run", (unsigned long) r->exec, (unsigned long) exec);
+        CHECK(r->discarded == discarded && r->exec == exec, "resolve %zu: %s up to %lu, not %lu", nth,
+              r->discarded ? "set-up" : "run", (unsigned long) r->exec, (unsigned long) exec);
     }
 }
 
@@ -48,10 +49,12 @@ static void test_warmup(void) {
     for (size_t i = 0; i < 6; i++) {
         const struct tap_rec_exec * x = exec_at(&b, i);
         CHECK(x->provisional == provisional[i], "execution %zu is %sprovisional", i, x->provisional ? "" : "not ");
-        CHECK(x->token_first == exec_at(&b, 0)->token_first + after[i], "execution %zu begins at token %ld", i, (long) x->token_first);
+        CHECK(x->token_first == exec_at(&b, 0)->token_first + after[i], "execution %zu begins at token %ld", i,
+              (long) x->token_first);
         CHECK(x->call == call_at(&b, i)->call, "execution %zu is of call %lu", i, (unsigned long) x->call);
     }
-    CHECK(call_at(&b, 1)->flags == TAP_CALL_READ_SINCE, "the synchronisation is not reported: %u", call_at(&b, 1)->flags);
+    CHECK(call_at(&b, 1)->flags == TAP_CALL_READ_SINCE, "the synchronisation is not reported: %u",
+          call_at(&b, 1)->flags);
     bed_end(&b);
 }
 
@@ -68,7 +71,8 @@ static void test_clear_without_data(void) {
     log_drain(&b.log);
     CHECK(log_count(&b.log, TAP_REC_RESOLVE) == 1, "%zu decisions", log_count(&b.log, TAP_REC_RESOLVE));
     check_resolve(&b, 0, 1, exec_at(&b, 0)->exec);
-    CHECK(exec_at(&b, 0)->provisional && !exec_at(&b, 1)->provisional && !exec_at(&b, 2)->provisional, "provisional: %u %u %u", exec_at(&b, 0)->provisional,
+    CHECK(exec_at(&b, 0)->provisional && !exec_at(&b, 1)->provisional && !exec_at(&b, 2)->provisional,
+          "provisional: %u %u %u", exec_at(&b, 0)->provisional,
           exec_at(&b, 1)->provisional, exec_at(&b, 2)->provisional);
     bed_end(&b);
 }
@@ -76,8 +80,10 @@ static void test_clear_without_data(void) {
 enum { READS = 8 };
 
 static void test_read(int how) {
-    static const char * const names[READS + 1] = {"llama_get_logits", "llama_get_logits_ith", "llama_get_embeddings", "llama_get_embeddings_ith",
-                                                  "llama_get_embeddings_seq", "llama_get_sampled_token_ith", "llama_sampler_sample", "llama_free", "the end of the program"};
+    static const char * const names[READS + 1] = {"llama_get_logits", "llama_get_logits_ith", "llama_get_embeddings",
+        "llama_get_embeddings_ith",
+                                                  "llama_get_embeddings_seq", "llama_get_sampled_token_ith",
+                                                  "llama_sampler_sample", "llama_free", "the end of the program"};
     test_case("run: known by %s", names[how]);
     struct bed b;
     bed_make(&b);
@@ -101,7 +107,8 @@ static void test_read(int how) {
     CHECK(log_count(&b.log, TAP_REC_RESOLVE) == 1, "%zu decisions", log_count(&b.log, TAP_REC_RESOLVE));
     check_resolve(&b, 0, 0, exec_at(&b, 0)->exec);
     if (how < 7) {
-        CHECK(!exec_at(&b, 1)->provisional && call_at(&b, 1)->flags == TAP_CALL_READ_SINCE && call_at(&b, 2)->flags == 0, "flags %u, then %u",
+        CHECK(!exec_at(&b, 1)->provisional && call_at(&b, 1)->flags == TAP_CALL_READ_SINCE && call_at(&b,
+            2)->flags == 0, "flags %u, then %u",
               call_at(&b, 1)->flags, call_at(&b, 2)->flags);
     }
     CHECK(how != 8 || (b.shm.h->attached == 2 && log_count(&b.log, TAP_REC_GOODBYE) == 1), "no goodbye");
@@ -144,7 +151,8 @@ static void test_gone(void) {
     CHECK(b.ctx->sched->ranges > 1, "one range while recording");
     tap.recording = false; // what a wait does that finds no collector
     struct graph other;
-    model_graph(&other, &(struct model_options) {.n_layer = 1, .n_tokens = 4, .n_outputs = 1, .n_kv = 64}, tokens, positions, outs);
+    model_graph(&other, &(struct model_options) {.n_layer = 1, .n_tokens = 4, .n_outputs = 1, .n_kv = 64}, tokens,
+                positions, outs);
     for (int i = 0; i < 2; i++) {
         b.ctx->graph = &other;
         b.ctx->fresh = i == 0;
@@ -154,7 +162,8 @@ static void test_gone(void) {
     }
     b.ctx->graph = &b.graph; // the described one again
     decode(b.ctx, 1, 4);
-    CHECK(b.ctx->sched->ranges == 1, "%lu ranges of the graph that was described", (unsigned long) b.ctx->sched->ranges);
+    CHECK(b.ctx->sched->ranges == 1, "%lu ranges of the graph that was described",
+          (unsigned long) b.ctx->sched->ranges);
     graph_free(&other);
     bed_end(&b);
 }
@@ -197,10 +206,12 @@ static void test_counts(uint32_t overflow) {
     decode(b.ctx, 1, 4);
     CHECK(b.ctx->sched->ranges == 1, "%lu ranges", (unsigned long) b.ctx->sched->ranges);
     log_drain(&b.log);
-    CHECK(log_count(&b.log, TAP_REC_EXEC) == execs + 1 && log_count(&b.log, TAP_REC_EXEC_END) == execs + 1, "the execution was not framed");
+    CHECK(log_count(&b.log, TAP_REC_EXEC) == execs + 1 && log_count(&b.log, TAP_REC_EXEC_END) == execs + 1,
+          "the execution was not framed");
     CHECK(captures > 0 && log_count(&b.log, TAP_REC_CAPTURE) == captures, "a tensor was copied");
     const struct event * lost = log_find(&b.log, TAP_REC_LOSSES, 0);
-    CHECK(lost != NULL && ((const struct tap_rec_losses *) lost->record)->loss[TAP_LOSS_STOPPED].packets == captures, "not all that was wanted is lost");
+    CHECK(lost != NULL && ((const struct tap_rec_losses *) lost->record)->loss[TAP_LOSS_STOPPED].packets == captures,
+          "not all that was wanted is lost");
     CHECK(b.shm.h->stats.unrecorded == 0, "%lu graphs unrecorded", (unsigned long) b.shm.h->stats.unrecorded);
     b.shm.h->stats.loss[TAP_LOSS_STOPPED].packets = b.shm.h->stats.loss[TAP_LOSS_STOPPED].bytes = 0;
     bed_end(&b);
@@ -237,7 +248,8 @@ static void child_lives(struct bed * b) {
 }
 
 static void test_fork(bool inside) {
-    test_case("fork: a child of the model %s decodes for itself and writes nothing", inside ? "made inside of a graph" : "made between graphs");
+    test_case("fork: a child of the model %s decodes for itself and writes nothing", inside ? "made inside of a graph"
+        : "made between graphs");
     struct bed b;
     bed_make(&b);
     fork_bed = &b;
@@ -257,11 +269,13 @@ static void test_fork(bool inside) {
     int status = -1;
     waitpid(fork_pid, &status, 0);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with status %x", (unsigned) status);
-    CHECK(inside || b.shm.h->queue_head == before, "the child wrote %lu bytes", (unsigned long) (b.shm.h->queue_head - before));
+    CHECK(inside || b.shm.h->queue_head == before, "the child wrote %lu bytes",
+          (unsigned long) (b.shm.h->queue_head - before));
     decode(b.ctx, 1, 4);
     log_drain(&b.log);
     CHECK(log_count(&b.log, TAP_REC_EXEC) == (inside ? 3 : 2), "%zu executions", log_count(&b.log, TAP_REC_EXEC));
-    CHECK(log_count(&b.log, TAP_REC_CAPTURE) == log_count(&b.log, TAP_REC_EXEC), "%zu captures", log_count(&b.log, TAP_REC_CAPTURE));
+    CHECK(log_count(&b.log, TAP_REC_CAPTURE) == log_count(&b.log, TAP_REC_EXEC), "%zu captures",
+          log_count(&b.log, TAP_REC_CAPTURE));
     CHECK(log_count(&b.log, TAP_REC_HELLO) == 1 && log_count(&b.log, TAP_REC_GOODBYE) == 0, "the child said goodbye");
     bed_end(&b);
 }

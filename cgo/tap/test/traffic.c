@@ -30,7 +30,8 @@ bool produce(struct producer * p, uint64_t number) {
         return false;
     }
     fill(tap_slot((uint64_t) slot), bytes, capture_key(p->name, number));
-    struct tap_rec_capture rec = {.h.type = TAP_REC_CAPTURE, .exec = p->name, .graph = number, .slot = (uint32_t) slot, .n_slots = (uint32_t) n, .bytes = bytes};
+    struct tap_rec_capture rec = {.h.type = TAP_REC_CAPTURE, .exec = p->name, .graph = number, .slot = (uint32_t) slot,
+        .n_slots = (uint32_t) n, .bytes = bytes};
     if (!tap_queue_put(&rec.h, sizeof(rec), NULL, 0)) {
         tap_pool_cancel((uint64_t) slot, n);
         p->refused++;
@@ -56,14 +57,17 @@ static void consumer_give(struct consumer * c) {
 
 static void consumer_take(struct consumer * c, const struct tap_rec_capture * r) {
     const struct tap_header * h = c->s->h;
-    CHECK(r->exec < 8 && r->slot + (uint64_t) r->n_slots <= h->n_slots && r->bytes <= r->n_slots * h->slot_bytes, "a capture outside of the pool");
+    CHECK(r->exec < 8 && r->slot + (uint64_t) r->n_slots <= h->n_slots && r->bytes <= r->n_slots * h->slot_bytes,
+          "a capture outside of the pool");
     if (r->exec >= 8 || r->slot + (uint64_t) r->n_slots > h->n_slots) {
         return;
     }
-    CHECK(c->gaps ? r->graph >= c->next[r->exec] : r->graph == c->next[r->exec], "producer %lu: capture %lu where %lu was due", (unsigned long) r->exec,
+    CHECK(c->gaps ? r->graph >= c->next[r->exec] : r->graph == c->next[r->exec], "producer %lu: capture %lu where %lu "
+          "was due", (unsigned long) r->exec,
           (unsigned long) r->graph, (unsigned long) c->next[r->exec]);
     c->next[r->exec] = r->graph + 1;
-    CHECK(filled(c->s->base + h->slots_offset + r->slot * h->slot_bytes, r->bytes, capture_key(r->exec, r->graph)), "producer %lu: bytes of capture %lu",
+    CHECK(filled(c->s->base + h->slots_offset + r->slot * h->slot_bytes, r->bytes, capture_key(r->exec, r->graph)),
+          "producer %lu: bytes of capture %lu",
           (unsigned long) r->exec, (unsigned long) r->graph);
     c->taken++;
     c->held[c->n_held].slot = r->slot;
@@ -76,7 +80,8 @@ static void consumer_take(struct consumer * c, const struct tap_rec_capture * r)
 uint64_t consumer_drain(struct consumer * c) {
     uint64_t n = 0;
     for (struct tap_record * r; (r = shm_next(c->s)) != NULL; n++) {
-        CHECK(r->bytes >= 8 && r->bytes % 8 == 0 && r->type <= TAP_REC_CONTEXT_END, "a record of %u bytes and type %u", r->bytes, r->type);
+        CHECK(r->bytes >= 8 && r->bytes % 8 == 0 && r->type <= TAP_REC_CONTEXT_END, "a record of %u bytes and type %u",
+              r->bytes, r->type);
         if (r->bytes < 8) {
             return n;
         }
