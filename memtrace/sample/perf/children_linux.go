@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // Descendants are the processes that a process has started and that run now, those that they have started, and so
@@ -35,14 +36,20 @@ func Descendants(pid int) []int {
 
 // Parent is the process that started another one, or that took its place; false: the other one is gone.
 func Parent(pid int) (parent int, ok bool) {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return 0, false
-	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // behind the name, which may hold anything
+	fields := stat(strconv.Itoa(pid))
 	if len(fields) < 2 {
 		return 0, false
 	}
-	parent, err = strconv.Atoi(string(fields[1]))
+	parent, err := strconv.Atoi(fields[1])
 	return parent, err == nil && parent != pid
+}
+
+// stat are the fields of the file stat in a folder of /proc, after the name, which may hold anything: state, parent,
+// and so on. None: the process or thread is gone.
+func stat(folder ...string) []string {
+	text, err := os.ReadFile(filepath.Join("/proc", filepath.Join(folder...), "stat"))
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 }

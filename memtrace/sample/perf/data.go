@@ -33,17 +33,13 @@ type section struct{ offset, size uint64 }
 
 // Data reads a file perf.data.
 type Data struct {
-	in      *bufio.Reader
-	left    uint64 // of the section of data; a pipe's does not end
-	pipe    bool
+	in      stream
 	events  []Event
 	decoder *Decoder
 	kinds   []event
 	record  Record
-	buffer  []byte
 	packed  *packed
-	arm     trace
-	ready   []memtrace.Access // made of one record, in reverse order
+	traces  traces
 	stats   FileStats
 	clock   string
 	other   func(*Record)
@@ -77,7 +73,7 @@ func NewData(r io.ReaderAt, size int64) (*Data, error) {
 		return nil, fmt.Errorf("%w: its data begin at %d of %d bytes: it is torn", ErrData, data.offset, size)
 	}
 	d := newData(io.NewSectionReader(r, int64(data.offset), int64(min(data.size, f.size-data.offset))))
-	d.left = data.size
+	d.in.left = data.size
 	if err := f.attributes(d, attrs); err != nil {
 		return nil, err
 	}
@@ -99,12 +95,15 @@ func NewPipe(r io.Reader) (*Data, error) {
 		return nil, fmt.Errorf("%w: its header has %d bytes: it is a file, not a pipe's", ErrData, n)
 	}
 	d := newData(r)
-	d.pipe = true
+	d.in.pipe = true
 	return d, nil
 }
 
 func newData(r io.Reader) *Data {
-	return &Data{in: bufio.NewReaderSize(r, 1<<20), buffer: make([]byte, 1<<16)}
+	d := &Data{}
+	d.in = stream{in: bufio.NewReaderSize(r, 1<<20), buffer: make([]byte, 1<<16), stats: &d.stats}
+	d.traces = traces{in: &d.in, stats: &d.stats}
+	return d
 }
 
 func checkMagic(head []byte) error {

@@ -14,7 +14,7 @@ import (
 // packed unpacks what perf record -z writes: one zstd stream, cut into records, among which stand some that are not
 // packed. Those are read as they are met, which may be a little before their turn.
 type packed struct {
-	data   *Data
+	plain  *stream
 	now    []byte // of the record that is being unpacked
 	stream *zstd.Decoder
 	in     *bufio.Reader
@@ -38,8 +38,8 @@ func payload(raw []byte) []byte {
 	return bytes.Clone(raw[16:min(16+n, uint64(len(raw)))])
 }
 
-func newPacked(d *Data, now []byte) *packed {
-	p := &packed{data: d, now: now, buffer: make([]byte, 1<<16)}
+func newPacked(plain *stream, now []byte) *packed {
+	p := &packed{plain: plain, now: now, buffer: make([]byte, 1<<16)}
 	var err error
 	if p.stream, err = zstd.NewReader(p, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<28),
 		zstd.WithDecoderLowmem(true)); err != nil {
@@ -53,7 +53,7 @@ func newPacked(d *Data, now []byte) *packed {
 // Read gives the decoder what is packed, record after record.
 func (p *packed) Read(b []byte) (int, error) {
 	for len(p.now) == 0 {
-		raw, err := p.data.plain()
+		raw, err := p.plain.next()
 		if err != nil {
 			if err != io.EOF {
 				p.err = err

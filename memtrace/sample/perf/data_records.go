@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"bufio"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -20,22 +21,69 @@ const (
 	recordCompressed2  = 83
 )
 
+// stream reads the records of a file as they stand in it.
+type stream struct {
+	in     *bufio.Reader
+	left   uint64 // of the section of data; a pipe's does not end
+	pipe   bool
+	buffer []byte
+	stats  *FileStats
+}
+
+// next is the next record.
+func (s *stream) next() ([]byte, error) {
+	if !s.pipe && s.left < 8 {
+		return nil, io.EOF
+	}
+	head, err := s.in.Peek(8)
+	if err == io.EOF && len(head) == 0 && s.pipe {
+		return nil, io.EOF
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: torn after %d samples: %w", ErrData, s.stats.Samples, noEOF(err))
+	}
+	size, err := Size(head)
+	if err != nil {
+		return nil, fmt.Errorf("%w: after %d samples: %w", ErrData, s.stats.Samples, err)
+	}
+	raw := s.buffer[:size]
+	if _, err := io.ReadFull(s.in, raw); err != nil {
+		return nil, fmt.Errorf("%w: torn after %d samples: %w", ErrData, s.stats.Samples, noEOF(err))
+	}
+	s.left -= min(uint64(size), s.left)
+	return raw, nil
+}
+
+// discard passes over bytes of the file.
+func (s *stream) discard(n uint64) error {
+	if !s.pipe && n > s.left {
+		return fmt.Errorf("%w: %d bytes follow a record, %d are left", ErrData, n, s.left)
+	}
+	s.left -= min(n, s.left)
+	for n > 0 {
+		k := min(n, 1<<30)
+		if _, err := s.in.Discard(int(k)); err != nil {
+			return fmt.Errorf("%w: torn: %w", ErrData, noEOF(err))
+		}
+		n -= k
+	}
+	return nil
+}
+
 // Next reads the next access. After the last it returns io.EOF; a torn file's whole records are read before its
 // error. Records come as perf wrote them: in order of time only within a CPU.
 func (d *Data) Next(a *memtrace.Access) error {
 	for {
-		if n := len(d.ready); n > 0 {
-			*a, d.ready = d.ready[n-1], d.ready[:n-1]
-			d.stats.Samples++
-			return nil
+		if ok, err := d.traces.next(a); ok || err != nil {
+			return err
 		}
-		if d.arm.size > 0 {
-			if err := d.goOn(); err != nil {
-				return err
-			}
-			continue
+		var raw []byte
+		var err error
+		if d.packed != nil {
+			raw, err = d.packed.next()
+		} else {
+			raw, err = d.in.next()
 		}
-		raw, err := d.next()
 		if err == io.EOF && d.stats.Samples == 0 && d.stats.NoAddress > 0 {
 			return fmt.Errorf("%w: none of its %d samples has an address of data: record with perf mem record or "+
 				"perf record -d", ErrData, d.stats.NoAddress)
@@ -54,38 +102,6 @@ func (d *Data) Next(a *memtrace.Access) error {
 	}
 }
 
-// next is the next record: unpacked, where some are packed.
-func (d *Data) next() ([]byte, error) {
-	if d.packed != nil {
-		return d.packed.next()
-	}
-	return d.plain()
-}
-
-// plain is the next record as it stands in the file.
-func (d *Data) plain() ([]byte, error) {
-	if !d.pipe && d.left < 8 {
-		return nil, io.EOF
-	}
-	head, err := d.in.Peek(8)
-	if err == io.EOF && len(head) == 0 && d.pipe {
-		return nil, io.EOF
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: torn after %d samples: %w", ErrData, d.stats.Samples, noEOF(err))
-	}
-	size, err := Size(head)
-	if err != nil {
-		return nil, fmt.Errorf("%w: after %d samples: %w", ErrData, d.stats.Samples, err)
-	}
-	raw := d.buffer[:size]
-	if _, err := io.ReadFull(d.in, raw); err != nil {
-		return nil, fmt.Errorf("%w: torn after %d samples: %w", ErrData, d.stats.Samples, noEOF(err))
-	}
-	d.left -= min(uint64(size), d.left)
-	return raw, nil
-}
-
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -98,17 +114,20 @@ func (d *Data) take(raw []byte, a *memtrace.Access) (bool, error) {
 	switch kind := binary.LittleEndian.Uint32(raw); kind {
 	case recordCompressed, recordCompressed2:
 		if d.packed != nil {
-			d.bad(fmt.Errorf("%w: packed within packed", ErrData))
+			d.stats.bad(fmt.Errorf("%w: packed within packed", ErrData))
 			return false, nil
 		}
-		d.packed = newPacked(d, payload(raw))
+		d.packed = newPacked(&d.in, payload(raw))
 		return false, nil
 	case recordHeaderAttr:
 		return false, d.attribute(raw)
 	case recordAuxtraceInfo, recordAuxtrace, recordTimeConv:
-		return false, d.trace(kind, raw)
-	case recordTracingData:
-		return false, d.skip(raw, 8)
+		return false, d.traces.take(kind, raw, d.events)
+	case recordTracingData: // its size stands in it; what it describes follows
+		if len(raw) < 12 {
+			return false, fmt.Errorf("%w: a record of %d bytes should say how much follows it", ErrData, len(raw))
+		}
+		return false, d.in.discard((uint64(binary.LittleEndian.Uint32(raw[8:])) + 7) &^ 7)
 	case recordFeature:
 		if len(raw) >= 16 && binary.LittleEndian.Uint64(raw[8:]) == featureEventDesc {
 			nameEvents(d.events, raw[16:])
@@ -120,16 +139,17 @@ func (d *Data) take(raw []byte, a *memtrace.Access) (bool, error) {
 		d.begin()
 	}
 	if err := d.decoder.Decode(raw, &d.record); err != nil {
-		d.bad(err)
+		d.stats.bad(err)
 		return false, nil
 	}
 	return d.access(a), nil
 }
 
-func (d *Data) bad(err error) {
-	d.stats.Bad++
-	if d.stats.FirstBad == nil {
-		d.stats.FirstBad = err
+// bad counts a record or line that could not be read.
+func (s *FileStats) bad(err error) {
+	s.Bad++
+	if s.FirstBad == nil {
+		s.FirstBad = err
 	}
 }
 
@@ -139,7 +159,7 @@ func (d *Data) access(a *memtrace.Access) bool {
 	switch r.Type {
 	case RecordSample:
 		if r.Event < 0 || r.Event >= len(d.events) {
-			d.bad(fmt.Errorf("%w: a sample of an event that the file does not describe", ErrData))
+			d.stats.bad(fmt.Errorf("%w: a sample of an event that the file does not describe", ErrData))
 			return false
 		}
 		e := &d.events[r.Event]
@@ -184,7 +204,7 @@ func period(a *Attr) uint64 {
 // attribute reads an event of a pipe.
 func (d *Data) attribute(raw []byte) error {
 	const header = 8
-	if !d.pipe {
+	if !d.in.pipe {
 		return nil
 	}
 	attr, err := ParseAttr(raw[header:])
@@ -198,30 +218,5 @@ func (d *Data) attribute(raw []byte) error {
 	}
 	d.events = append(d.events, e)
 	d.begin()
-	return nil
-}
-
-// skip passes over what follows a record in the file, whose size stands in it at an offset.
-func (d *Data) skip(raw []byte, at int) error {
-	if len(raw) < at+4 {
-		return fmt.Errorf("%w: a record of %d bytes should say how much follows it", ErrData, len(raw))
-	}
-	n := uint64(binary.LittleEndian.Uint32(raw[at:]))
-	return d.discard((n + 7) &^ 7)
-}
-
-// discard passes over bytes of the file.
-func (d *Data) discard(n uint64) error {
-	if !d.pipe && n > d.left {
-		return fmt.Errorf("%w: %d bytes follow a record, %d are left", ErrData, n, d.left)
-	}
-	d.left -= min(n, d.left)
-	for n > 0 {
-		k := min(n, 1<<30)
-		if _, err := d.in.Discard(int(k)); err != nil {
-			return fmt.Errorf("%w: torn: %w", ErrData, noEOF(err))
-		}
-		n -= k
-	}
 	return nil
 }

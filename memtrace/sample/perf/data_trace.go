@@ -9,8 +9,10 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// trace is what is known of the traces in a file, of which Arm's SPE is read.
-type trace struct {
+// traces read the traces in a file, of which Arm's SPE is known.
+type traces struct {
+	in                *stream
+	stats             *FileStats
 	spe               bool
 	period            uint64
 	shift, mult, zero uint64            // from the counter of a trace to perf's clock
@@ -18,6 +20,7 @@ type trace struct {
 	chunk             []byte
 	size, offset      uint64 // of the trace that is being read: how much is to come, and from where
 	index, tid, cpu   uint32
+	ready             []memtrace.Access // made of one chunk, in reverse order
 }
 
 // Kinds of traces.
@@ -29,94 +32,103 @@ const maxTorn = 1 << 12
 // maxTraces is how many traces, one per CPU or thread, are read side by side.
 const maxTraces = 1 << 14
 
-// trace reads the records of traces, and the trace that follows one.
-func (d *Data) trace(kind uint32, raw []byte) error {
+// take takes a record of traces, and begins to read the trace that follows one.
+func (t *traces) take(kind uint32, raw []byte, events []Event) error {
 	le := binary.LittleEndian
 	switch {
 	case kind == recordAuxtraceInfo && len(raw) >= 12:
-		d.arm.spe = le.Uint32(raw[8:]) == traceSPE
-		d.arm.left = map[uint32][]byte{}
-		for _, e := range d.events {
+		t.spe = le.Uint32(raw[8:]) == traceSPE
+		t.left = map[uint32][]byte{}
+		for _, e := range events {
 			if collector(e.Name) == memtrace.CollectorSPE && e.Attr.Type != TypeSoftware {
-				d.arm.period = period(&e.Attr)
+				t.period = period(&e.Attr)
 			}
 		}
 	case kind == recordTimeConv && len(raw) >= 32:
-		d.arm.shift, d.arm.mult, d.arm.zero = le.Uint64(raw[8:]), le.Uint64(raw[16:]), le.Uint64(raw[24:])
+		t.shift, t.mult, t.zero = le.Uint64(raw[8:]), le.Uint64(raw[16:]), le.Uint64(raw[24:])
 	case kind == recordAuxtrace && len(raw) >= 48:
-		size, offset := le.Uint64(raw[8:]), le.Uint64(raw[16:])
-		if !d.arm.spe {
-			d.stats.Other++
-			return d.discard(size)
+		size, index := le.Uint64(raw[8:]), le.Uint32(raw[32:])
+		if !t.spe {
+			t.stats.Other++
+			return t.in.discard(size)
 		}
-		return d.follow(size, offset, le.Uint32(raw[32:]), le.Uint32(raw[36:]), le.Uint32(raw[40:]))
+		if !t.in.pipe && size > t.in.left {
+			return fmt.Errorf("%w: a trace of %d bytes, %d are left", ErrData, size, t.in.left)
+		}
+		if _, ok := t.left[index]; !ok && len(t.left) == maxTraces {
+			return fmt.Errorf("%w: more than %d traces", ErrData, maxTraces)
+		}
+		t.in.left -= min(size, t.in.left)
+		t.size, t.offset, t.index, t.tid, t.cpu = size, le.Uint64(raw[16:]), index, le.Uint32(raw[36:]), le.Uint32(raw[40:])
 	default:
 		return fmt.Errorf("%w: a record of type %d has %d bytes", ErrData, kind, len(raw))
 	}
 	return nil
 }
 
-// follow begins to read a trace of so many bytes, of which the file holds the part at an offset.
-func (d *Data) follow(size, offset uint64, index, tid, cpu uint32) error {
-	if !d.pipe && size > d.left {
-		return fmt.Errorf("%w: a trace of %d bytes, %d are left", ErrData, size, d.left)
+// next is the next access of the trace that was begun; false: there are no more.
+func (t *traces) next(a *memtrace.Access) (ok bool, err error) {
+	for len(t.ready) == 0 && t.size > 0 {
+		if err := t.read(); err != nil {
+			return false, err
+		}
 	}
-	if _, ok := d.arm.left[index]; !ok && len(d.arm.left) == maxTraces {
-		return fmt.Errorf("%w: more than %d traces", ErrData, maxTraces)
+	n := len(t.ready)
+	if n == 0 {
+		return false, nil
 	}
-	d.left -= min(size, d.left)
-	d.arm.size, d.arm.offset, d.arm.index, d.arm.tid, d.arm.cpu = size, offset, index, tid, cpu
-	return nil
+	*a, t.ready = t.ready[n-1], t.ready[:n-1]
+	t.stats.Samples++
+	return true, nil
 }
 
 // traceStep is how much of a trace is read at once.
 const traceStep = 1 << 18
 
-// goOn reads the next part of the trace that was begun.
-func (d *Data) goOn() error {
-	t := &d.arm
+// read reads the next part of the trace that was begun.
+func (t *traces) read() error {
 	torn := t.left[t.index]
 	n := min(t.size, traceStep)
 	t.chunk = append(t.chunk[:0], torn...)
 	t.chunk = append(t.chunk, make([]byte, n)...)
-	if _, err := io.ReadFull(d.in, t.chunk[len(torn):]); err != nil {
+	if _, err := io.ReadFull(t.in.in, t.chunk[len(torn):]); err != nil {
 		return fmt.Errorf("%w: torn within a trace: %w", ErrData, noEOF(err))
 	}
 	used, bad := DecodeSPE(t.chunk, t.offset-uint64(len(torn)),
-		func(r *SPERecord) { d.keep(r, t.tid, t.cpu) })
+		t.keep)
 	if bad > 0 {
-		d.stats.Bad += uint64(bad) - 1
-		d.bad(fmt.Errorf("%w: bytes of a trace that are no packet", ErrData))
+		t.stats.Bad += uint64(bad) - 1
+		t.stats.bad(fmt.Errorf("%w: bytes of a trace that are no packet", ErrData))
 	}
 	t.size, t.offset = t.size-n, t.offset+n
 	rest := t.chunk[used:]
 	if len(rest) > maxTorn {
-		d.bad(fmt.Errorf("%w: a record of a trace has no end", ErrData))
+		t.stats.bad(fmt.Errorf("%w: a record of a trace has no end", ErrData))
 		rest = nil
 	}
 	t.left[t.index] = append(torn[:0], rest...)
-	slices.Reverse(d.ready) // Next takes them from the end
+	slices.Reverse(t.ready) // next takes them from the end
 	return nil
 }
 
 // keep converts a record of a trace.
-func (d *Data) keep(r *SPERecord, tid, cpu uint32) {
+func (t *traces) keep(r *SPERecord) {
 	if r.Addr == 0 {
-		d.stats.NoAddress++
+		t.stats.NoAddress++
 		return
 	}
 	a := memtrace.Access{
-		Addr: r.Addr, Phys: r.Phys, IP: r.IP, Latency: uint64(r.Latency), Weight: d.arm.period, TID: int32(tid),
-		CPU: int32(cpu), Op: r.Op, Level: r.Level(),
+		Addr: r.Addr, Phys: r.Phys, IP: r.IP, Latency: uint64(r.Latency), Weight: t.period, TID: int32(t.tid),
+		CPU: int32(t.cpu), Op: r.Op, Level: r.Level(),
 		Collector: memtrace.CollectorSPE,
 	}
 	if r.Context != 0 {
 		a.TID = int32(r.Context)
 	}
 	a.TID = max(a.TID, 0) // a trace of a CPU is of no thread
-	if r.Timestamp != 0 && d.arm.mult != 0 {
-		whole, rest := r.Timestamp>>d.arm.shift, r.Timestamp&(1<<d.arm.shift-1)
-		a.TimeNS = int64(d.arm.zero + whole*d.arm.mult + (rest*d.arm.mult)>>d.arm.shift)
+	if r.Timestamp != 0 && t.mult != 0 {
+		whole, rest := r.Timestamp>>t.shift, r.Timestamp&(1<<t.shift-1)
+		a.TimeNS = int64(t.zero + whole*t.mult + (rest*t.mult)>>t.shift)
 	}
-	d.ready = append(d.ready, a)
+	t.ready = append(t.ready, a)
 }

@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,12 +24,10 @@ import (
 type Session struct {
 	opened  []int // descriptors
 	rings   []*cpuRing
-	byCPU   map[int]*cpuRing
 	decoder *Decoder
 	record  Record
 	stats   Stats
 	pid     int
-	direct  map[int]bool    // threads that events were opened for
 	chosen  map[seat]uint64 // the event that counts for a thread, where it may have several
 	more    bool            // threads were found while others were being opened: samples may come twice
 	missed  uint64          // records that found no room, as the kernel counts them
@@ -86,13 +83,13 @@ func Open(o Options) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOpen, err)
 	}
-	s := &Session{pid: o.PID, byCPU: map[int]*cpuRing{}, direct: map[int]bool{}, chosen: map[seat]uint64{}}
+	s := &Session{pid: o.PID, chosen: map[seat]uint64{}}
 	events := make([]Event, len(o.Events))
 	for i, e := range o.Events {
 		events[i] = Event{Name: e.Name, Attr: o.attr(e, o.tracks(i))}
 	}
 	s.decoder = NewDecoder(events)
-	if err := s.openThreads(o, events, cpus); err != nil {
+	if err := (&opener{s, o, events, cpus, map[int]bool{}}).open(); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -140,12 +137,21 @@ func (o *Options) attr(e EventSpec, tracks bool) Attr {
 	return a
 }
 
-// openThreads opens events for each thread until no new one is found. A thread that began meanwhile may have inherited
-// events from its parent and then has them twice: see count. What it inherited before they were enabled stays disabled,
-// in it and in all that it begins, so that threads are looked for once more afterwards.
-func (s *Session) openThreads(o Options, events []Event, cpus []int) error {
+// opener opens the events of a session.
+type opener struct {
+	*Session
+	o      Options
+	events []Event
+	cpus   []int
+	direct map[int]bool // threads that events were opened for
+}
+
+// open opens events for each thread until no new one is found. A thread that began meanwhile may have inherited events
+// from its parent and then has them twice: see count. What it inherited before they were enabled stays disabled, in it
+// and in all that it begins, so that threads are looked for once more afterwards.
+func (s *opener) open() error {
 	for round := range rounds {
-		fresh, err := s.openFresh(o, events, cpus, round > 0)
+		fresh, err := s.fresh(round > 0)
 		if err != nil {
 			return err
 		}
@@ -157,17 +163,17 @@ func (s *Session) openThreads(o Options, events []Event, cpus []int) error {
 		}
 	}
 	if len(s.opened) == 0 {
-		return fmt.Errorf("%w: %w: process %d", ErrOpen, ErrGone, o.PID)
+		return fmt.Errorf("%w: %w: process %d", ErrOpen, ErrGone, s.o.PID)
 	}
 	return nil
 }
 
-// openFresh opens events for each thread that has none of its own. It returns how many there were. late says that
-// they may have inherited some.
-func (s *Session) openFresh(o Options, events []Event, cpus []int, late bool) (fresh int, err error) {
-	pids := []int{o.PID}
-	if o.Children {
-		pids = append(pids, Descendants(o.PID)...)
+// fresh opens events for each thread that has none of its own. It returns how many there were. late says that they may
+// have inherited some.
+func (s *opener) fresh(late bool) (fresh int, err error) {
+	pids := []int{s.o.PID}
+	if s.o.Children {
+		pids = append(pids, Descendants(s.o.PID)...)
 	}
 	for i, pid := range pids {
 		tids, err := threads(pid)
@@ -177,14 +183,12 @@ func (s *Session) openFresh(o Options, events []Event, cpus []int, late bool) (f
 		if err != nil {
 			return 0, err
 		}
-		own := o
-		own.PID = pid // whose error it is
 		for _, tid := range tids {
 			if s.direct[tid] {
 				continue
 			}
 			fresh++
-			if err := s.openThread(own, events, tid, cpus); errors.Is(err, unix.ESRCH) {
+			if err := s.thread(pid, tid); errors.Is(err, unix.ESRCH) {
 				continue // it ended meanwhile
 			} else if err != nil {
 				return 0, err
@@ -213,44 +217,45 @@ func threads(pid int) ([]int, error) {
 
 // runs reports whether a process has threads that have not ended.
 func runs(pid int) bool {
-	tids, err := threads(pid)
-	for _, tid := range tids {
-		stat, readErr := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "task", strconv.Itoa(tid), "stat"))
-		_, state, ok := strings.Cut(string(stat), ") ")
-		if err == nil && readErr == nil && ok && !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X") {
-			return true
-		}
-	}
-	return false
+	tids, _ := threads(pid)
+	return slices.ContainsFunc(tids, func(tid int) bool {
+		fields := stat(strconv.Itoa(pid), "task", strconv.Itoa(tid))
+		return len(fields) > 0 && fields[0] != "Z" && fields[0] != "X"
+	})
 }
 
-// openThread opens all events of a thread, on each CPU.
-func (s *Session) openThread(o Options, events []Event, tid int, cpus []int) error {
-	for _, cpu := range cpus {
+// thread opens all events of a thread of a process, on each CPU.
+func (s *opener) thread(pid, tid int) error {
+	for _, cpu := range s.cpus {
 		leader := -1
-		for k := range events {
-			if only := o.Events[k].CPUs; only != nil && !slices.Contains(only, cpu) {
+		for k := range s.events {
+			if only := s.o.Events[k].CPUs; only != nil && !slices.Contains(only, cpu) {
 				continue
 			}
-			fd, err := openEvent(&events[k].Attr, tid, cpu, leader)
+			fd, err := openEvent(&s.events[k].Attr, tid, cpu, leader)
 			if errors.Is(err, unix.ESRCH) {
 				return err
 			}
 			if err != nil {
-				return explain(events[k].Name, o, err)
+				own := s.o
+				own.PID = pid // whose error it is
+				return explain(s.events[k].Name, own, err)
 			}
 			s.opened = append(s.opened, fd)
 			leader = -1
-			if o.Events[k].WithNext {
+			if s.o.Events[k].WithNext {
 				leader = fd
 				continue
 			}
-			if err := s.attach(cpu, fd, o); err != nil {
+			if err := s.attach(cpu, fd); err != nil {
 				return err
 			}
-			if err := s.identify(fd, k); err != nil {
-				return err
+			var id uint64 // that the event's samples have
+			if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.PERF_EVENT_IOC_ID,
+				uintptr(unsafe.Pointer(&id))); errno != 0 {
+				return fmt.Errorf("%w: ask for an event's number: %w", ErrOpen, errno)
 			}
+			s.decoder.AddID(id, k)
 		}
 	}
 	return nil
@@ -270,33 +275,20 @@ func openEvent(a *Attr, tid, cpu, group int) (int, error) {
 }
 
 // attach makes an event write to the ring of its CPU, which the first event brings.
-func (s *Session) attach(cpu, fd int, o Options) error {
-	if r := s.byCPU[cpu]; r != nil {
-		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_OUTPUT, r.fd); err != nil {
+func (s *opener) attach(cpu, fd int) error {
+	if i := slices.IndexFunc(s.rings, func(r *cpuRing) bool { return r.cpu == cpu }); i >= 0 {
+		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_OUTPUT, s.rings[i].fd); err != nil {
 			return fmt.Errorf("%w: let an event write to the ring of CPU %d: %w", ErrOpen, cpu, err)
 		}
 		return nil
 	}
 	page := os.Getpagesize()
-	mem, err := unix.Mmap(fd, 0, page*(1+o.Pages), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := unix.Mmap(fd, 0, page*(1+s.o.Pages), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return explainRing(o, page, err)
+		return explainRing(s.o, page, err)
 	}
 	head := (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0]))
-	r := &cpuRing{cpu: cpu, fd: fd, mem: mem, page: head, ring: NewRing(mem[page:], 0)}
-	s.rings = append(s.rings, r)
-	s.byCPU[cpu] = r
-	return nil
-}
-
-// identify asks for the number that an event's samples have.
-func (s *Session) identify(fd, event int) error {
-	var id uint64
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.PERF_EVENT_IOC_ID,
-		uintptr(unsafe.Pointer(&id))); errno != 0 {
-		return fmt.Errorf("%w: ask for an event's number: %w", ErrOpen, errno)
-	}
-	s.decoder.AddID(id, event)
+	s.rings = append(s.rings, &cpuRing{cpu: cpu, fd: fd, mem: mem, page: head, ring: NewRing(mem[page:], 0)})
 	return nil
 }
 

@@ -176,12 +176,7 @@ func (t *Text) next() ([]byte, error) {
 	}
 }
 
-func (t *Text) bad(err error) {
-	t.stats.Bad++
-	if t.stats.FirstBad == nil {
-		t.stats.FirstBad = fmt.Errorf("line %d: %w", t.line, err)
-	}
-}
+func (t *Text) bad(err error) { t.stats.bad(fmt.Errorf("line %d: %w", t.line, err)) }
 
 // chain takes the first address of a call chain as the sample's own.
 func (t *Text) chain(line []byte) {
