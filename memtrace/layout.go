@@ -129,17 +129,11 @@ func (m *RegionMap) Activation(ctx int, op string, occurrence int, t Tensor) *Re
 	return r
 }
 
-// SetLayout keeps where the tensors of a graph lie; nil forgets it.
-func (m *RegionMap) SetLayout(graph uint64, l *Layout) {
-	if l == nil {
-		delete(m.layouts, graph)
-		return
-	}
-	m.layouts[graph] = l
+// Layouts are where the tensors of graphs lie, and when graphs were computed. The zero value is empty.
+type Layouts struct {
+	graphs   map[uint64]*Layout
+	computed []computed // ends, oldest first, at most maxComputed
 }
-
-// Layout is where the tensors of a graph lie; nil: it is not known.
-func (m *RegionMap) Layout(graph uint64) *Layout { return m.layouts[graph] }
 
 // computed is one execution of a graph.
 type computed struct {
@@ -151,26 +145,41 @@ type computed struct {
 // as the graphs do.
 const maxComputed = 1 << 12
 
-// Computed says that a graph was computed from one time to another. Executions come in the order of their ends.
-func (m *RegionMap) Computed(graph uint64, begin, end int64) {
-	l := m.layouts[graph]
+// Set keeps where the tensors of a graph lie; nil forgets it.
+func (s *Layouts) Set(graph uint64, l *Layout) {
+	if l == nil {
+		delete(s.graphs, graph)
+		return
+	}
+	if s.graphs == nil {
+		s.graphs = map[uint64]*Layout{}
+	}
+	s.graphs[graph] = l
+}
+
+// Of is where the tensors of a graph lie; nil: it is not known.
+func (s *Layouts) Of(graph uint64) *Layout { return s.graphs[graph] }
+
+// Computed notes that a graph was computed from one time to another. Executions come in the order of their ends.
+func (s *Layouts) Computed(graph uint64, begin, end int64) {
+	l := s.graphs[graph]
 	if l == nil {
 		return
 	}
-	if len(m.computed) == maxComputed {
-		m.computed = append(m.computed[:0], m.computed[maxComputed/2:]...)
+	if len(s.computed) == maxComputed {
+		s.computed = append(s.computed[:0], s.computed[maxComputed/2:]...)
 	}
-	m.computed = append(m.computed, computed{begin, end, l})
+	s.computed = append(s.computed, computed{begin, end, l})
 }
 
 // threads is how many graphs are looked for that were computed at one time.
 const threads = 8
 
-// computing are the layouts of the graphs that were computed at a time, as far as they are known.
-func (m *RegionMap) computing(ns int64) iter.Seq[*Layout] {
+// at are the layouts of the graphs that were computed at a time, as far as they are known.
+func (s *Layouts) at(ns int64) iter.Seq[*Layout] {
 	return func(yield func(*Layout) bool) {
-		i := sort.Search(len(m.computed), func(i int) bool { return m.computed[i].end > ns })
-		for _, c := range m.computed[i:min(i+threads, len(m.computed))] {
+		i := sort.Search(len(s.computed), func(i int) bool { return s.computed[i].end > ns })
+		for _, c := range s.computed[i:min(i+threads, len(s.computed))] {
 			if c.begin <= ns && !yield(c.layout) {
 				return
 			}

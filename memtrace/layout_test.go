@@ -63,11 +63,11 @@ func TestActivationsMove(t *testing.T) {
 			l.Add(r, 1, at, 10, node)
 			at += 5 // they lie half in one another
 		}
-		m.SetLayout(graph, l)
+		m.Layouts.Set(graph, l)
 	}
-	m.Computed(0, 10, 20)
-	m.Computed(1, 30, 40)
-	m.Computed(7, 50, 60) // it was never described
+	m.Layouts.Computed(0, 10, 20)
+	m.Layouts.Computed(1, 30, 40)
+	m.Layouts.Computed(7, 50, 60) // it was never described
 	for _, c := range []struct {
 		addr uint64
 		ns   int64
@@ -85,13 +85,13 @@ func TestActivationsMove(t *testing.T) {
 		t.Errorf("%d regions, %+v", len(regions), regions[1])
 	}
 	for i := range int64(3 * maxComputed) {
-		m.Computed(0, 100+2*i, 101+2*i)
+		m.Layouts.Computed(0, 100+2*i, 101+2*i)
 	}
-	if n := len(m.computed); n > maxComputed || m.Address(102, 100+6*maxComputed-2).Region.Tensor != "norm-0" {
+	if n := len(m.Layouts.computed); n > maxComputed || m.Address(102, 100+6*maxComputed-2).Region.Tensor != "norm-0" {
 		t.Errorf("%d executions are kept", n)
 	}
-	m.SetLayout(1, nil)
-	if m.Layout(1) != nil || m.Layout(0) == nil {
+	m.Layouts.Set(1, nil)
+	if m.Layouts.Of(1) != nil || m.Layouts.Of(0) == nil {
 		t.Error("a layout is not forgotten")
 	}
 }

@@ -8,22 +8,21 @@ import (
 // RegionMap says what lies in memory: in buffers, by offset; in the host's memory, by address and time. Looking up
 // takes a time that grows with the logarithm of what is there. It is for one goroutine.
 type RegionMap struct {
-	buffers  map[uint64]*Buffer // freed ones too
-	regions  []*Region          // by ID
-	host     spans              // IDs of buffers, as numbers of order
-	order    []*Buffer          // in which they were reported
-	maps     spans              // of mappings, as IDs of regions
-	mapped   []mapped           // live ones, by address
-	spare    []mapped           // memory for those that come next
-	layouts  map[uint64]*Layout
-	computed []computed // ends, oldest first, at most maxComputed
-	moving   map[activationKey]*Region
-	pid      int32 // that new regions have
+	Layouts Layouts            // where tensors lie in compute buffers
+	buffers map[uint64]*Buffer // freed ones too
+	regions []*Region          // by ID
+	host    spans              // IDs of buffers, as numbers of order
+	order   []*Buffer          // in which they were reported
+	maps    spans              // of mappings, as IDs of regions
+	mapped  []mapped           // live ones, by address
+	spare   []mapped           // memory for those that come next
+	moving  map[activationKey]*Region
+	pid     int32 // that new regions have
 }
 
 // NewRegionMap makes a map of nothing.
 func NewRegionMap() *RegionMap {
-	return &RegionMap{buffers: map[uint64]*Buffer{}, layouts: map[uint64]*Layout{}, moving: map[activationKey]*Region{}}
+	return &RegionMap{buffers: map[uint64]*Buffer{}, moving: map[activationKey]*Region{}}
 }
 
 // fresh gives a region its number.
@@ -190,7 +189,7 @@ func (m *RegionMap) at(b *Buffer, offset uint64, ns int64) Hit {
 	if b.Usage != UsageCompute {
 		return h
 	}
-	for l := range m.computing(ns) {
+	for l := range m.Layouts.at(ns) {
 		if only := l.Only(b.ID, offset); only.Region != nil {
 			return only
 		}

@@ -86,7 +86,7 @@ func (s *surveyor) operand(g *ggmlhooks.Graph, node int, src int32, ns int64) {
 	place := placeOf(g, src)
 	h := s.Map().At(place.Buffer, place.Offset)
 	if h.Type() == memtrace.ComputeBuffer {
-		h = s.Map().Layout(g.ID).At(place.Buffer, place.Offset, node)
+		h = s.Map().Layouts.Of(g.ID).At(place.Buffer, place.Offset, node)
 	}
 	name := operandName(g, root)
 	if h.Region == nil {

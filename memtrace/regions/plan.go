@@ -60,7 +60,7 @@ func (r *Recorder) plan(g *ggmlhooks.Graph) *plan {
 			p.count(i)
 		}
 	}
-	r.m.SetLayout(g.ID, p.layout)
+	r.m.Layouts.Set(g.ID, p.layout)
 	p.plan.index = nil
 	return p.plan
 }

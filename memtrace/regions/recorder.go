@@ -128,7 +128,7 @@ func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 		r.look()
 	}
 	if old := r.plans[g.Ctx]; old != nil {
-		r.m.SetLayout(old.graph, nil)
+		r.m.Layouts.Set(old.graph, nil)
 	}
 	p := r.plan(g)
 	p.graph = g.ID
@@ -150,7 +150,7 @@ func (r *Recorder) End(x *ggmlhooks.Execution) error {
 		return nil
 	}
 	p := r.plans[x.Ctx]
-	r.m.Computed(x.Graph.ID, x.BeganNS(), x.End.MonoNS)
+	r.m.Layouts.Computed(x.Graph.ID, x.BeganNS(), x.End.MonoNS)
 	r.doubts.Unplaced += p.unplaced
 	for i := range p.touches {
 		t := &p.touches[i]

@@ -356,7 +356,7 @@ func FuzzGraph(f *testing.F) {
 		run(t, r, 1, 1, 1000, nil, nil)
 		for _, region := range r.Map().Regions() {
 			r.Map().At(region.Buffer, region.Offset)
-			r.Map().Layout(1).At(region.Buffer, region.Offset, 3)
+			r.Map().Layouts.Of(1).At(region.Buffer, region.Offset, 3)
 		}
 	})
 }
