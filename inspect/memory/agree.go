@@ -94,17 +94,17 @@ type verdicts struct {
 
 // agree compares samples with the ledger, where both are there. It reads the table once more.
 func (a *analysis) agree(ctx context.Context, t *table.Table) error {
-	if len(a.witnesses.all) == 0 || a.counts[memtrace.CollectorGraph] == 0 {
+	if len(a.samples.witnesses.all) == 0 || a.counts[memtrace.CollectorGraph] == 0 {
 		return nil
 	}
 	if a.window > 0 {
 		a.report.note("samples are not compared with the ledger, which was recorded as sums over windows")
 		return nil
 	}
-	slices.SortStableFunc(a.witnesses.all, func(a, b witness) int { return cmp.Compare(a.ns, b.ns) })
-	j := &judge{samples: a.witnesses.all, first: map[int64]int64{}, by: map[memtrace.Collector]*verdicts{},
+	slices.SortStableFunc(a.samples.witnesses.all, func(a, b witness) int { return cmp.Compare(a.ns, b.ns) })
+	j := &judge{samples: a.samples.witnesses.all, first: map[int64]int64{}, by: map[memtrace.Collector]*verdicts{},
 		steps: map[memtrace.Collector]*AgreementStep{}, regions: a.regions}
-	if a.witnesses.seen == int64(len(a.witnesses.all)) {
+	if a.samples.witnesses.seen == int64(len(a.samples.witnesses.all)) {
 		j.findScans()
 	}
 	if err := eachRows(ctx, t, others, j.rows); err != nil {

@@ -48,26 +48,20 @@ func DefaultWindows() []time.Duration {
 
 // analysis is a report on its way.
 type analysis struct {
-	report    *Report
-	regions   *regionTable
-	lives     *lives
-	meter     *memtrace.Meter
-	traffic   memtrace.Traffic
-	samples   [8]*memtrace.Sampled // by collector
-	observed  memtrace.Observed    // by samples
-	crowded   error                // why not all of them are in it
-	isForeign bool                 // mrm-trace wrote the trace
-	groupings []*grouping          // of samples, where they were asked for
-	phases    *phases              // nil: the run has none
-	counts    [8]int64
-	extras    [16]extra // by type of region
-	sources   []int64   // rows by time source's code
-	names     []string  // of time sources, by code
-	window    int64     // the longest that rows are sums over; 0: none is
-	last      int64     // time of the newest row of the ledger
-	late      int64
-	metering  *metering
-	witnesses witnesses
+	report   *Report
+	regions  *regionTable
+	lives    *lives
+	meter    *memtrace.Meter
+	traffic  memtrace.Traffic
+	samples  sampleSums
+	counts   [8]int64
+	extras   [16]extra // by type of region
+	sources  []int64   // rows by time source's code
+	names    []string  // of time sources, by code
+	window   int64     // the longest that rows are sums over; 0: none is
+	last     int64     // time of the newest row of the ledger
+	late     int64
+	metering *metering
 }
 
 // extra is what touches do not say of a type.
@@ -99,14 +93,14 @@ func compute(ctx context.Context, dir string, o Options) (*Report, error) {
 	columns := others
 	if o.Uses {
 		for _, column := range []int{memtrace.TraceSymbol, memtrace.TraceDataSymbol, memtrace.TracePID} {
-			a.groupings = append(a.groupings, &grouping{column: column, uses: map[useKey]*use{},
+			a.samples.groupings = append(a.samples.groupings, &grouping{column: column, uses: map[useKey]*use{},
 				pages: map[seenPage]struct{}{}})
 		}
 		columns = append(slices.Clone(others), memtrace.TraceSymbol, memtrace.TraceDataSymbol, memtrace.TracePID,
 			memtrace.TraceTID, memtrace.TraceCPU, memtrace.TraceCacheLevel)
 	}
 	err = eachRows(ctx, t, columns, func(r *rows) error {
-		a.phases.fill(r)
+		a.samples.phases.fill(r)
 		if o.Rows != nil {
 			if err := o.Rows(&Rows{N: r.n, Columns: r.columns[:]}); err != nil {
 				return err
@@ -194,7 +188,7 @@ func begin(dir string, t *table.Table, o Options) (*analysis, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &analysis{isForeign: foreign(t), phases: phases, report: r, regions: regions, lives: lives,
+	a := &analysis{samples: sampleSums{isForeign: foreign(t), phases: phases}, report: r, regions: regions, lives: lives,
 		meter: memtrace.NewMeter(lengths...)}
 	for id, g := range regions.all {
 		if g.kind != memtrace.Activation {
@@ -214,7 +208,7 @@ func (a *analysis) rows(r *rows) error {
 			return
 		}
 		for row := from; row < end; row++ {
-			a.sample(r, row, collector)
+			a.samples.add(r, row, collector)
 		}
 	})
 	if v := r.columns[memtrace.TraceTimeSource]; v != nil {
@@ -315,9 +309,10 @@ func (a *analysis) finish(ctx context.Context, t *table.Table) error {
 		a.report.TimeSources[a.names[code]] = n
 	}
 	a.fill()
-	a.fillSamples()
-	a.fillUses()
-	a.fillPhases()
+	hasLedger := a.counts[memtrace.CollectorGraph] > 0
+	a.samples.fillTypes(a.report, a.regions, hasLedger)
+	a.samples.fillUses(a.report)
+	a.samples.fillPhases(a.report)
 	a.report.KVBlocks = a.lives.blocks()
 	if a.lives.unplaced > 0 {
 		a.report.note(count(a.lives.unplaced, "end of a life of cache cells", "ends of lives of cache cells") +

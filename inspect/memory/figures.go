@@ -8,8 +8,8 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// figures writes metrics out.
-func (r *Report) figures(m *memtrace.Metrics) Figures {
+// figuresOf writes metrics out.
+func figuresOf(r *Report, m *memtrace.Metrics) Figures {
 	f := Figures{
 		Source: Computed, Reads: m.Reads, Writes: m.Writes, BytesRead: m.BytesRead, BytesWritten: m.BytesWritten,
 		WriteOnce: known(m.WriteOnce()), ReadFrequency: known(m.ReadFrequency()), Locality: known(m.Locality()),
@@ -96,7 +96,7 @@ func (a *analysis) fill() {
 		if m == nil {
 			continue
 		}
-		t := Type{Type: kind.String(), Regions: m.Regions, Bytes: a.regions.bytes(kind), Figures: r.figures(&m.Metrics)}
+		t := Type{Type: kind.String(), Regions: m.Regions, Bytes: a.regions.bytes(kind), Figures: figuresOf(r, &m.Metrics)}
 		t.IAI, t.Reuse, t.Stride = spread(&m.IAIs), spread(&m.Reuses), spread(&m.Strides)
 		t.coarsen(a.window)
 		extra := &a.extras[kind]
@@ -105,7 +105,7 @@ func (a *analysis) fill() {
 	}
 	for _, id := range a.meter.Accessed() {
 		m := a.meter.Region(id)
-		g := Region{ID: id, Figures: r.figures(m)}
+		g := Region{ID: id, Figures: figuresOf(r, m)}
 		g.coarsen(a.window)
 		a.regions.describe(&g)
 		steps := a.traffic.PerStep(id)

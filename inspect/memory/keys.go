@@ -35,7 +35,7 @@ type suitability struct {
 	Censored string `json:"mrm_label_censored"`
 }
 
-func (r *Report) computeAll() computeAll {
+func computeAllOf(r *Report) computeAll {
 	c := computeAll{
 		RetentionPerRegion: []ofRegion[*Retention]{}, WorkingSetPerRegion: []ofRegion[[]WorkingSet]{},
 		LocalityPerRegion: []ofRegion[locality]{},
@@ -74,7 +74,7 @@ type stepRow struct {
 	Written map[string]uint64 `json:"bytes_written"`
 }
 
-func (r *Report) steps() []stepRow {
+func stepsOf(r *Report) []stepRow {
 	rows := make([]stepRow, len(r.Traffic.Steps))
 	for i := range r.Traffic.Steps {
 		s := &r.Traffic.Steps[i]
@@ -111,7 +111,7 @@ type binRow struct {
 	Written map[string]uint64 `json:"bytes_written"`
 }
 
-func (r *Report) bandwidth() *bandwidth {
+func bandwidthOf(r *Report) *bandwidth {
 	t := &r.Traffic
 	if len(t.Bins) == 0 {
 		return nil

@@ -123,20 +123,20 @@ func (p *phases) add(w *witness, weight int64) {
 }
 
 // fillPhases writes out what samples say of phases.
-func (a *analysis) fillPhases() {
-	p := a.phases
+func (s *sampleSums) fillPhases(r *Report) {
+	p := s.phases
 	if p == nil {
 		return
 	}
 	begin, end := p.begin, p.end
-	for _, s := range a.samples {
-		if s != nil && s.Samples > 0 {
-			if end = max(end, s.Last); begin == 0 || s.First < begin {
-				begin = s.First
+	for _, by := range s.by {
+		if by != nil && by.Samples > 0 {
+			if end = max(end, by.Last); begin == 0 || by.First < begin {
+				begin = by.First
 			}
 		}
 	}
-	all := &a.report.Phases
+	all := &r.Phases
 	spent := func(name string, from, to int64) *Phase {
 		i := slices.IndexFunc(*all, func(p Phase) bool { return p.Name == name })
 		if i < 0 {
@@ -164,7 +164,11 @@ func (a *analysis) fillPhases() {
 		of := &(*all)[i]
 		for key, ops := range p.counts {
 			if key.name == of.Name {
-				of.Samples = append(of.Samples, a.phaseSamples(key, ops))
+				one := PhaseSamples{Collector: key.from.String(), Source: s.source(key.from), Type: key.kind.String()}
+				var sum memtrace.Estimate
+				one.Events, sum = s.eventsOf(key.from, ops[:])
+				one.Samples = sum.Samples
+				of.Samples = append(of.Samples, one)
 			}
 		}
 		slices.SortFunc(of.Samples, func(a, b PhaseSamples) int {
@@ -173,22 +177,8 @@ func (a *analysis) fillPhases() {
 		})
 	}
 	if p.marks[0].Inferred {
-		a.report.note("nobody set a marker (llamatap memory mark): the phases are inferred from when a mapped model file was read last")
+		r.note("nobody set a marker (llamatap memory mark): the phases are inferred from when a mapped model file was read last")
 	}
-}
-
-func (a *analysis) phaseSamples(key phaseKey, ops *[8]memtrace.Estimate) PhaseSamples {
-	s := a.samples[key.from]
-	events := s.Period() * float64(s.Samples)
-	one := PhaseSamples{Collector: key.from.String(), Source: sourceOf(s, a.isForeign), Type: key.kind.String(),
-		Events: map[string]EventCounts{}}
-	for op := range ops {
-		if e := &ops[op]; e.Samples > 0 {
-			one.Events[opName(op)] = countsOf(e, events)
-			one.Samples += e.Samples
-		}
-	}
-	return one
 }
 
 // phaseRows are the rows of the table of phases as CSV, one for each collector and type of region; a phase without
@@ -203,7 +193,7 @@ func phaseRows(r *Report) [][]string {
 		for k := range p.Samples {
 			s := &p.Samples[k]
 			rows = append(rows, append(slices.Clone(head), s.Collector, s.Type, strconv.FormatInt(s.Samples, 10),
-				s.events(), s.eventsOf("read", ""), s.eventsOf("write", "")))
+				s.events(), eventText(s.Events, "read", ""), eventText(s.Events, "write", "")))
 		}
 		if len(p.Samples) == 0 {
 			rows = append(rows, append(head, "", "", "0", "", "", ""))
@@ -221,16 +211,7 @@ func (s *PhaseSamples) events() string {
 	return strconv.FormatFloat(sum, 'f', 0, 64)
 }
 
-// eventsOf is how many of an op there were.
-func (s *PhaseSamples) eventsOf(op, none string) string {
-	e, ok := s.Events[op]
-	if !ok {
-		return none
-	}
-	return strconv.FormatFloat(e.Events, 'f', 0, 64)
-}
-
-// phaseTable writes the table of phases for people.
+// writePhaseTable writes the table of phases for people.
 func writePhaseTable(out *present.Text, r *Report) {
 	rows := [][]string{{"phase", "time", "samples of", "region type", "samples", "samples/s", "events", "reads",
 		"writes"}}
@@ -250,7 +231,7 @@ func writePhaseTable(out *present.Text, r *Report) {
 				rate = fmt.Sprintf("%.4g", float64(s.Samples)/p.Seconds)
 			}
 			rows = append(rows, []string{name, present.Seconds(p.Seconds), s.Collector, s.Type,
-				strconv.FormatInt(s.Samples, 10), rate, s.events(), s.eventsOf("read", "-"), s.eventsOf("write", "-")})
+				strconv.FormatInt(s.Samples, 10), rate, s.events(), eventText(s.Events, "read", "-"), eventText(s.Events, "write", "-")})
 		}
 		if len(p.Samples) == 0 {
 			rows = append(rows, []string{name, present.Seconds(p.Seconds), "-", "-", "0", "-", "-", "-", "-"})

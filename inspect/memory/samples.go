@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"math"
+	"strconv"
 
 	"github.com/llamatap/llamatap/memtrace"
 )
@@ -38,97 +39,115 @@ type EventCounts struct {
 	Share   float64 `json:"share"` // of the collector's events
 }
 
-// sample takes a row of a collector of samples in.
-func (a *analysis) sample(r *rows, row int, from memtrace.Collector) {
+// sampleSums gather what samples say.
+type sampleSums struct {
+	isForeign bool                 // mrm-trace wrote the trace
+	by        [8]*memtrace.Sampled // by collector
+	observed  memtrace.Observed
+	crowded   error       // why not all of them are in observed
+	groupings []*grouping // where they were asked for
+	phases    *phases     // nil: the run has none
+	witnesses witnesses
+}
+
+// add takes a row of a collector of samples in.
+func (s *sampleSums) add(r *rows, row int, from memtrace.Collector) {
 	c := &r.columns
-	op, kind := r.ops.of(c[memtrace.TraceOp], row), r.types.of(c[memtrace.TraceRegionType], row)
-	s := a.samples[from]
-	if s == nil {
-		s = &memtrace.Sampled{}
-		a.samples[from] = s
+	w := witness{from: from, ns: c[memtrace.TraceTime].Ints[row], addr: uint64(number(c[memtrace.TraceAddr], row, 0)),
+		size:   min(uint64(number(c[memtrace.TraceSize], row, 0)), maxSampleBytes),
+		region: number(c[memtrace.TraceRegion], row, -1),
+		op:     r.ops.of(c[memtrace.TraceOp], row), kind: r.types.of(c[memtrace.TraceRegionType], row)}
+	weight := number(c[memtrace.TraceWeight], row, 1)
+	if s.by[from] == nil {
+		s.by[from] = &memtrace.Sampled{}
 	}
-	ns, addr := c[memtrace.TraceTime].Ints[row], uint64(number(c[memtrace.TraceAddr], row, 0))
-	size := min(uint64(number(c[memtrace.TraceSize], row, 0)), maxSampleBytes)
-	s.Add(ns, kind, op, addr, size, number(c[memtrace.TraceWeight], row, 1))
-	if a.crowded == nil {
-		a.crowded = a.observed.Add(ns, number(c[memtrace.TraceRegion], row, -1-int64(kind)), kind, op, addr)
+	s.by[from].Add(w.ns, w.kind, w.op, w.addr, w.size, weight)
+	if s.crowded == nil {
+		s.crowded = s.observed.Add(w.ns, number(c[memtrace.TraceRegion], row, -1-int64(w.kind)), w.kind, w.op, w.addr)
 	}
-	w := witness{ns: ns, addr: addr, size: size, region: number(c[memtrace.TraceRegion], row, -1), op: op, kind: kind,
-		from: from}
-	a.witnesses.add(w)
-	a.phases.add(&w, number(c[memtrace.TraceWeight], row, 1))
-	for _, g := range a.groupings {
-		g.add(r, row, from, &w, number(c[memtrace.TracePID], row, -1))
+	s.witnesses.add(w)
+	s.phases.add(&w, weight)
+	for _, g := range s.groupings {
+		g.add(r, row, &w, weight)
 	}
 }
 
-// maxSampleBytes is how many bytes one row of a sample may cover.
-const maxSampleBytes = 1 << 32
-
-// fillSamples writes out what samples say.
-func (a *analysis) fillSamples() {
-	for from, s := range a.samples {
-		if s == nil {
-			continue
-		}
-		all := Samples{Collector: memtrace.Collector(from).String(), Samples: s.Samples, Period: s.Period(),
-			Source: sourceOf(s, a.isForeign)}
-		if s.Last > s.First {
-			all.PerSecond = float64(s.Samples) / (float64(s.Last-s.First) / 1e9)
-		}
-		for _, kind := range memtrace.RegionTypes() {
-			if t := &s.Types[kind]; t.Samples > 0 {
-				all.Types = append(all.Types, sampleType(kind, t, all.Period*float64(s.Samples)))
-			}
-		}
-		a.report.Samples = append(a.report.Samples, all)
-		if a.counts[memtrace.CollectorGraph] == 0 {
-			a.fromSamples(s, memtrace.Collector(from), all.Source)
-		}
-	}
-	a.fillObserved()
-	if a.counts[memtrace.CollectorGraph] == 0 && len(a.report.Samples) > 0 {
-		a.report.note("there is no ledger in this run (--tap-ledger rows): samples do not show what was not accessed, so nothing is said of write-once, retention, intervals and working sets but what was seen of them, by mrm-trace's definitions: columns mrm_trace_… of --format csv")
-	}
-}
-
-func sampleType(kind memtrace.RegionType, t *memtrace.SampledType, events float64) SampleType {
-	all := t.All()
-	s := SampleType{Type: kind.String(), Samples: t.Samples, PagesSeen: t.Pages, Share: all.Events / events,
-		Events: map[string]EventCounts{}}
-	for op := range t.Ops {
-		e := &t.Ops[op]
-		if e.Samples == 0 {
-			continue
-		}
-		s.Events[opName(op)] = countsOf(e, events)
-	}
-	return s
-}
-
-// sourceOf is what the figures of a collector are.
-func sourceOf(s *memtrace.Sampled, isForeign bool) string {
-	if s.Period() == 1 && !isForeign { // mrm-trace's rows have no period
+// source is what the figures of a collector are.
+func (s *sampleSums) source(from memtrace.Collector) string {
+	if s.by[from].Period() == 1 && !s.isForeign { // mrm-trace's rows have no period
 		return Measured
 	}
 	return Estimated
 }
 
-// opName is what events of an op are called.
-func opName(op int) string {
-	return cmp.Or(memtrace.AccessOp(op).String(), "unknown")
+// eventsOf are the events of a collector by op, and all of them together.
+func (s *sampleSums) eventsOf(from memtrace.Collector, ops []memtrace.Estimate) (events map[string]EventCounts,
+	all memtrace.Estimate) {
+	total := s.by[from].Period() * float64(s.by[from].Samples)
+	events = map[string]EventCounts{}
+	for op := range ops {
+		if e := &ops[op]; e.Samples > 0 {
+			low, high := e.Interval()
+			events[cmp.Or(memtrace.AccessOp(op).String(), "unknown")] = EventCounts{e.Samples, e.Events, low, high,
+				e.Events / total}
+			all.Merge(e)
+		}
+	}
+	return events, all
 }
 
-// countsOf is an op's part of a collector's events.
-func countsOf(e *memtrace.Estimate, events float64) EventCounts {
-	low, high := e.Interval()
-	return EventCounts{e.Samples, e.Events, low, high, e.Events / events}
+// text is how many events of an op there were.
+func (e EventCounts) text() string { return strconv.FormatFloat(e.Events, 'f', 0, 64) }
+
+// eventText is how many events of an op there were, or another text where there were none.
+func eventText(events map[string]EventCounts, op, none string) string {
+	if e, ok := events[op]; ok {
+		return e.text()
+	}
+	return none
 }
 
-// fromSamples makes the table of types of a run without ledger: what samples can say. Page faults, and pages that
+// maxSampleBytes is how many bytes one row of a sample may cover.
+const maxSampleBytes = 1 << 32
+
+// fillTypes writes out what samples say of types of regions.
+func (s *sampleSums) fillTypes(r *Report, regions *regionTable, hasLedger bool) {
+	for from, by := range s.by {
+		if by == nil {
+			continue
+		}
+		from := memtrace.Collector(from)
+		all := Samples{Collector: from.String(), Samples: by.Samples, Period: by.Period(), Source: s.source(from)}
+		if by.Last > by.First {
+			all.PerSecond = float64(by.Samples) / (float64(by.Last-by.First) / 1e9)
+		}
+		for _, kind := range memtrace.RegionTypes() {
+			t := &by.Types[kind]
+			if t.Samples == 0 {
+				continue
+			}
+			one := SampleType{Type: kind.String(), Samples: t.Samples, PagesSeen: t.Pages}
+			var sum memtrace.Estimate
+			one.Events, sum = s.eventsOf(from, t.Ops[:])
+			one.Share = sum.Events / (all.Period * float64(all.Samples))
+			all.Types = append(all.Types, one)
+		}
+		r.Samples = append(r.Samples, all)
+		if !hasLedger {
+			typesOf(r, by, from, regions)
+		}
+	}
+	if hasLedger || len(r.Samples) == 0 {
+		return
+	}
+	s.fillObserved(r)
+	r.note("there is no ledger in this run (--tap-ledger rows): samples do not show what was not accessed, so nothing is said of write-once, retention, intervals and working sets but what was seen of them, by mrm-trace's definitions: columns mrm_trace_… of --format csv")
+}
+
+// typesOf makes the table of types of a run without ledger: what samples can say. Page faults, and pages that
 // were found written, are no accesses, of which there are many more: they count in no column of reads and writes.
-func (a *analysis) fromSamples(s *memtrace.Sampled, from memtrace.Collector, source string) {
-	r := a.report
+func typesOf(r *Report, s *memtrace.Sampled, from memtrace.Collector, regions *regionTable) {
+	source := r.Samples[len(r.Samples)-1].Source
 	if r.BeginUnixNS == 0 || s.First < r.BeginUnixNS {
 		r.BeginUnixNS = s.First
 	}
@@ -141,7 +160,7 @@ func (a *analysis) fromSamples(s *memtrace.Sampled, from memtrace.Collector, sou
 		}
 		of := r.Type(kind.String())
 		if of == nil {
-			r.Types = append(r.Types, Type{Type: kind.String(), Bytes: a.regions.bytes(kind),
+			r.Types = append(r.Types, Type{Type: kind.String(), Bytes: regions.bytes(kind),
 				Figures: Figures{Source: source}})
 			of = &r.Types[len(r.Types)-1]
 		}
@@ -153,20 +172,17 @@ func (a *analysis) fromSamples(s *memtrace.Sampled, from memtrace.Collector, sou
 }
 
 // fillObserved fills in what was observed of types.
-func (a *analysis) fillObserved() {
-	if a.counts[memtrace.CollectorGraph] > 0 {
-		return
-	}
-	if a.crowded != nil {
-		a.report.note("samples touched too many different addresses to say anything of retention and working sets")
+func (s *sampleSums) fillObserved(r *Report) {
+	if s.crowded != nil {
+		r.note("samples touched too many different addresses to say anything of retention and working sets")
 		return
 	}
 	reads := map[memtrace.RegionType]int64{}
-	for _, r := range a.observed.Regions() {
-		reads[r.Type] += r.Reads
+	for _, o := range s.observed.Regions() {
+		reads[o.Type] += o.Reads
 	}
-	for _, o := range a.observed.Types() {
-		of := a.report.Type(o.Type.String())
+	for _, o := range s.observed.Types() {
+		of := r.Type(o.Type.String())
 		if of == nil {
 			continue
 		}
@@ -180,7 +196,7 @@ func (a *analysis) fillObserved() {
 			of.Observed.WriteOnce = &o.WriteOnce
 		}
 		if reads[o.Type] > 0 && of.Observed.WriteOnce != nil {
-			of.Observed.Suitability = string(o.Label(a.report.Thresholds))
+			of.Observed.Suitability = string(o.Label(r.Thresholds))
 		}
 	}
 }

@@ -97,13 +97,13 @@ func (g *grouping) use(r *rows, row int, from memtrace.Collector) *use {
 }
 
 // add takes a sample in.
-func (g *grouping) add(r *rows, row int, from memtrace.Collector, w *witness, pid int64) {
-	u := g.use(r, row, from)
+func (g *grouping) add(r *rows, row int, w *witness, weight int64) {
+	u := g.use(r, row, w.from)
 	if u == nil {
 		g.beyond++
 		return
 	}
-	weight := max(number(r.columns[memtrace.TraceWeight], row, 1), 1)
+	weight = max(weight, 1)
 	u.ops[w.op].Add(weight)
 	switch w.op {
 	case memtrace.OpRead:
@@ -114,6 +114,7 @@ func (g *grouping) add(r *rows, row int, from memtrace.Collector, w *witness, pi
 	if w.addr == 0 {
 		return
 	}
+	pid := number(r.columns[memtrace.TracePID], row, -1)
 	for page := w.addr / memtrace.PageBytes; page <= (w.addr+max(w.size, 1)-1)/memtrace.PageBytes && !g.full; page++ {
 		before := len(g.pages)
 		g.pages[seenPage{u, pid, page}] = struct{}{}
@@ -123,11 +124,11 @@ func (g *grouping) add(r *rows, row int, from memtrace.Collector, w *witness, pi
 }
 
 // fillUses writes out what samples say of functions, variables and processes.
-func (a *analysis) fillUses() {
-	programs := programsOf(a.report.Path)
-	for _, g := range a.groupings {
+func (s *sampleSums) fillUses(r *Report) {
+	programs := programsOf(r.Path)
+	for _, g := range s.groupings {
 		for key, u := range g.uses {
-			one := a.useOf(key.from, u)
+			one := s.useOf(key.from, u)
 			switch {
 			case g.column == memtrace.TracePID && key.value >= 0:
 				one.PID, one.Program = &key.value, strings.Join(programs[key.value], ", ")
@@ -142,17 +143,17 @@ func (a *analysis) fillUses() {
 			if !g.full {
 				one.PagesSeen = &u.pages
 			}
-			to := a.report.uses(g.column)
+			to := usesOf(r, g.column)
 			*to = append(*to, one)
 		}
-		slices.SortFunc(*a.report.uses(g.column), compareUses)
+		slices.SortFunc(*usesOf(r, g.column), compareUses)
 		if g.beyond > 0 {
-			a.report.note(count(g.beyond, "sample is", "samples are") + " of more than " + strconv.Itoa(maxUses) +
+			r.note(count(g.beyond, "sample is", "samples are") + " of more than " + strconv.Itoa(maxUses) +
 				" different values of " + memtrace.TraceColumns()[g.column].Name + ", and left out of that table")
 		}
 	}
-	if len(a.groupings) > 0 && len(a.report.Samples) == 0 {
-		a.report.note(noSamples)
+	if len(s.groupings) > 0 && len(r.Samples) == 0 {
+		r.note(noSamples)
 	}
 }
 
@@ -160,18 +161,11 @@ func (a *analysis) fillUses() {
 const noSamples = "there are no samples in this run (--tap-samples, llamatap memory record): the ledger records operations, not functions, variables and processes"
 
 // useOf is a use as the report has it.
-func (a *analysis) useOf(from memtrace.Collector, u *use) Use {
-	s := a.samples[from]
-	events := s.Period() * float64(s.Samples)
-	one := Use{Collector: from.String(), Source: sourceOf(s, a.isForeign), Events: map[string]EventCounts{},
-		BytesRead: uint64(math.Round(u.read)), BytesWritten: uint64(math.Round(u.written))}
-	for op := range u.ops {
-		if e := &u.ops[op]; e.Samples > 0 {
-			one.Events[opName(op)] = countsOf(e, events)
-			one.all.Merge(e)
-		}
-	}
-	one.Samples, one.Share = one.all.Samples, one.all.Events/events
+func (s *sampleSums) useOf(from memtrace.Collector, u *use) Use {
+	one := Use{Collector: from.String(), Source: s.source(from), BytesRead: uint64(math.Round(u.read)),
+		BytesWritten: uint64(math.Round(u.written))}
+	one.Events, one.all = s.eventsOf(from, u.ops[:])
+	one.Samples, one.Share = one.all.Samples, one.all.Events/(s.by[from].Period()*float64(s.by[from].Samples))
 	return one
 }
 
@@ -188,8 +182,8 @@ func compareUses(a, b Use) int {
 		cmp.Compare(pid(&a), pid(&b)))
 }
 
-// uses is the table of uses by a column of the trace.
-func (r *Report) uses(column int) *[]Use {
+// usesOf is the table of uses by a column of the trace.
+func usesOf(r *Report, column int) *[]Use {
 	switch column {
 	case memtrace.TraceSymbol:
 		return &r.Symbols

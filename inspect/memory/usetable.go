@@ -32,8 +32,8 @@ func useRows(r *Report, column int) [][]string {
 	}
 	rows[0] = append(rows[0], "samples", "share", "events", "events_low", "events_high", "reads", "writes",
 		"bytes_read", "bytes_written", "pages_seen")
-	for i := range *r.uses(column) {
-		u := &(*r.uses(column))[i]
+	for i := range *usesOf(r, column) {
+		u := &(*usesOf(r, column))[i]
 		row := []string{u.Collector, u.Symbol + u.DataSymbol, u.Demangled}
 		if column == memtrace.TracePID {
 			row[1], row[2] = "", u.Program
@@ -43,7 +43,7 @@ func useRows(r *Report, column int) [][]string {
 		}
 		low, high := u.all.Interval()
 		row = append(row, strconv.FormatInt(u.Samples, 10), decimal(&u.Share), decimal(&u.all.Events), decimal(&low),
-			decimal(&high), u.events("read", ""), u.events("write", ""),
+			decimal(&high), eventText(u.Events, "read", ""), eventText(u.Events, "write", ""),
 			seen(u.BytesRead, unsigned(u.BytesRead), ""), seen(u.BytesWritten, unsigned(u.BytesWritten), ""), "")
 		if u.PagesSeen != nil {
 			row[len(row)-1] = strconv.FormatInt(*u.PagesSeen, 10)
@@ -51,15 +51,6 @@ func useRows(r *Report, column int) [][]string {
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-// events is how many of an op there were.
-func (u *Use) events(op, none string) string {
-	e, ok := u.Events[op]
-	if !ok {
-		return none
-	}
-	return strconv.FormatFloat(e.Events, 'f', 0, 64)
 }
 
 // seen is a text, or another one where its number is 0: what was not seen is unknown.
@@ -70,7 +61,7 @@ func seen(n uint64, text, none string) string {
 	return text
 }
 
-// useTable writes a table of uses for people.
+// writeUseTable writes a table of uses for people.
 func writeUseTable(out *present.Text, r *Report, column int) {
 	head := []string{"samples of", "function"}
 	switch column {
@@ -81,8 +72,8 @@ func writeUseTable(out *present.Text, r *Report, column int) {
 	}
 	rows := [][]string{append(head, "samples", "share", "events", "95 % interval", "reads", "writes", "read", "written",
 		"pages seen")}
-	for i := range *r.uses(column) {
-		u := &(*r.uses(column))[i]
+	for i := range *usesOf(r, column) {
+		u := &(*usesOf(r, column))[i]
 		row := []string{u.Collector, orDash(short(plainName(u.Symbol + u.DataSymbol)))}
 		if column == memtrace.TracePID {
 			row = []string{u.Collector, "-", orDash(short(u.Program))}
@@ -98,7 +89,8 @@ func writeUseTable(out *present.Text, r *Report, column int) {
 			pages = strconv.FormatInt(*u.PagesSeen, 10)
 		}
 		rows = append(rows, append(row, strconv.FormatInt(u.Samples, 10), present.Percent(u.Share),
-			fmt.Sprintf("%.0f", u.all.Events), interval, u.events("read", "-"), u.events("write", "-"),
+			fmt.Sprintf("%.0f", u.all.Events), interval, eventText(u.Events, "read", "-"),
+			eventText(u.Events, "write", "-"),
 			seen(u.BytesRead, present.Bytes(float64(u.BytesRead)), "-"),
 			seen(u.BytesWritten, present.Bytes(float64(u.BytesWritten)), "-"), pages))
 	}
