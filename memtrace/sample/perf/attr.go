@@ -7,93 +7,91 @@ import (
 
 // Types of events, Attr.Type. Those of a machine's PMUs stand in /sys/bus/event_source/devices/NAME/type.
 const (
-	TypeSoftware   = 1
-	TypeTracepoint = 2
+	typeSoftware   = 1
+	typeTracepoint = 2
 )
 
-// Software events, Attr.Config of TypeSoftware.
+// Software events, Attr.Config of typeSoftware.
 const (
-	SWCPUClock      = 0
-	SWPageFaults    = 2
-	SWPageFaultsMin = 5
-	SWPageFaultsMaj = 6
+	swCPUClock   = 0
+	swPageFaults = 2
 )
 
 // Bits of Attr.SampleType: the fields of a sample. The order of the fields in a sample is not that of the bits.
 const (
-	SampleIP           = 1 << 0
-	SampleTID          = 1 << 1
-	SampleTime         = 1 << 2
-	SampleAddr         = 1 << 3
-	SampleRead         = 1 << 4
-	SampleCallchain    = 1 << 5
-	SampleID           = 1 << 6
-	SampleCPU          = 1 << 7
-	SamplePeriod       = 1 << 8
-	SampleStreamID     = 1 << 9
-	SampleRaw          = 1 << 10
-	SampleBranchStack  = 1 << 11
-	SampleRegsUser     = 1 << 12
-	SampleStackUser    = 1 << 13
-	SampleWeight       = 1 << 14
-	SampleDataSrc      = 1 << 15
-	SampleIdentifier   = 1 << 16
-	SampleTransaction  = 1 << 17
-	SampleRegsIntr     = 1 << 18
-	SamplePhysAddr     = 1 << 19
-	SampleAux          = 1 << 20
-	SampleCgroup       = 1 << 21
-	SampleDataPageSize = 1 << 22
-	SampleCodePageSize = 1 << 23
-	SampleWeightStruct = 1 << 24
+	sampleIP           = 1 << 0
+	sampleTID          = 1 << 1
+	sampleTime         = 1 << 2
+	sampleAddr         = 1 << 3
+	sampleRead         = 1 << 4
+	sampleCallchain    = 1 << 5
+	sampleID           = 1 << 6
+	sampleCPU          = 1 << 7
+	samplePeriod       = 1 << 8
+	sampleStreamID     = 1 << 9
+	sampleRaw          = 1 << 10
+	sampleBranchStack  = 1 << 11
+	sampleRegsUser     = 1 << 12
+	sampleStackUser    = 1 << 13
+	sampleWeight       = 1 << 14
+	sampleDataSrc      = 1 << 15
+	sampleIdentifier   = 1 << 16
+	sampleTransaction  = 1 << 17
+	sampleRegsIntr     = 1 << 18
+	samplePhysAddr     = 1 << 19
+	sampleAux          = 1 << 20
+	sampleCgroup       = 1 << 21
+	sampleDataPageSize = 1 << 22
+	sampleCodePageSize = 1 << 23
+	sampleWeightStruct = 1 << 24
 	sampleKnown        = 1<<25 - 1
 )
 
 // Bits of Attr.ReadFormat.
 const (
-	FormatEnabled = 1 << 0
-	FormatRunning = 1 << 1
-	FormatID      = 1 << 2
-	FormatGroup   = 1 << 3
-	FormatLost    = 1 << 4
+	formatEnabled = 1 << 0
+	formatRunning = 1 << 1
+	formatID      = 1 << 2
+	formatGroup   = 1 << 3
+	formatLost    = 1 << 4
 )
 
 // Bits of Attr.Flags.
 const (
-	FlagDisabled      = 1 << 0
-	FlagInherit       = 1 << 1
-	FlagExcludeKernel = 1 << 5
-	FlagMmap          = 1 << 8
-	FlagComm          = 1 << 9
-	FlagFreq          = 1 << 10
-	FlagTask          = 1 << 13
-	FlagWatermark     = 1 << 14
+	flagDisabled      = 1 << 0
+	flagInherit       = 1 << 1
+	flagExcludeKernel = 1 << 5
+	flagMmap          = 1 << 8
+	flagComm          = 1 << 9
+	flagFreq          = 1 << 10
+	flagTask          = 1 << 13
+	flagWatermark     = 1 << 14
 	flagPreciseShift  = 15 // two bits
-	FlagMmapData      = 1 << 17
-	FlagSampleIDAll   = 1 << 18
-	FlagExcludeGuest  = 1 << 20
-	FlagMmap2         = 1 << 23
-	FlagUseClockID    = 1 << 25
-	// FlagInheritThread makes only threads inherit an event, no child processes. It needs Linux 5.13.
-	FlagInheritThread = 1 << 35
+	flagMmapData      = 1 << 17
+	flagSampleIDAll   = 1 << 18
+	flagExcludeGuest  = 1 << 20
+	flagMmap2         = 1 << 23
+	flagUseClockID    = 1 << 25
+	// flagInheritThread makes only threads inherit an event, no child processes. It needs Linux 5.13.
+	flagInheritThread = 1 << 35
 )
 
-// Precise is the flag for how far the instruction of a sample may be from the one that caused it: 0 arbitrary, 3
+// preciseFlag is the flag for how far the instruction of a sample may be from the one that caused it: 0 arbitrary, 3
 // not at all.
-func Precise(level uint64) uint64 { return (level & 3) << flagPreciseShift }
+func preciseFlag(level uint64) uint64 { return (level & 3) << flagPreciseShift }
 
-// ClockMonotonic is the clock of every time of llamatap, Attr.ClockID.
-const ClockMonotonic = 1
+// clockMonotonic is the clock of every time of llamatap, Attr.ClockID.
+const clockMonotonic = 1
 
 // Attr is struct perf_event_attr: what an event counts and what its samples contain.
 type Attr struct {
 	Type          uint32
 	Config        uint64
-	Period        uint64 // events per sample; with FlagFreq, samples per second
+	Period        uint64 // events per sample; with flagFreq, samples per second
 	SampleType    uint64
 	ReadFormat    uint64
 	Flags         uint64
-	Wakeup        uint32 // bytes with FlagWatermark, else samples
+	Wakeup        uint32 // bytes with flagWatermark, else samples
 	BPType        uint32
 	Config1       uint64
 	Config2       uint64
@@ -147,9 +145,9 @@ func (a *Attr) Append(dst []byte) []byte {
 	return dst
 }
 
-// ParseAttr reads an attribute of any version: fields that its size does not reach are 0, what lies beyond those
+// parseAttr reads an attribute of any version: fields that its size does not reach are 0, what lies beyond those
 // that are known is passed over.
-func ParseAttr(b []byte) (a Attr, err error) {
+func parseAttr(b []byte) (a Attr, err error) {
 	le := binary.LittleEndian
 	if len(b) < attrSizeFirst {
 		return a, fmt.Errorf("perf_event_attr of %d bytes: the smallest has %d", len(b), attrSizeFirst)

@@ -17,21 +17,21 @@ func TestAttrBytes(t *testing.T) {
 	if len(b) != attrSize || le.Uint32(b[4:]) != attrSize {
 		t.Errorf("%d bytes, size %d", len(b), le.Uint32(b[4:]))
 	}
-	back, err := ParseAttr(b)
+	back, err := parseAttr(b)
 	if err != nil || back != a {
 		t.Errorf("%+v, %v", back, err)
 	}
 	a.Config3 = 20
 	b = a.Append([]byte("x"))[1:]
-	if back, err = ParseAttr(append(b, "of a later version"...)); err != nil || back != a || len(b) != attrSizeNow {
+	if back, err = parseAttr(append(b, "of a later version"...)); err != nil || back != a || len(b) != attrSizeNow {
 		t.Errorf("%+v, %v", back, err)
 	}
 	old := bytes.Clone(b[:attrSizeFirst])
 	le.PutUint32(old[4:], attrSizeFirst)
-	if back, err = ParseAttr(old); err != nil || back.Config1 != 9 || back.Config2 != 0 || back.SigData != 0 {
+	if back, err = parseAttr(old); err != nil || back.Config1 != 9 || back.Config2 != 0 || back.SigData != 0 {
 		t.Errorf("the first version: %+v, %v", back, err)
 	}
-	if _, err = ParseAttr(b[:60]); err == nil {
+	if _, err = parseAttr(b[:60]); err == nil {
 		t.Error("a torn attribute is taken")
 	}
 }
@@ -74,7 +74,7 @@ func TestDataSrc(t *testing.T) {
 func TestAccessOfSample(t *testing.T) {
 	a, body, _ := everything()
 	var s Sample
-	if err := a.DecodeSample(body, &s); err != nil {
+	if err := a.decodeSample(body, &s); err != nil {
 		t.Fatal(err)
 	}
 	want := memtrace.Access{
@@ -91,11 +91,11 @@ func TestAccessOfSample(t *testing.T) {
 }
 
 func TestParseCPUs(t *testing.T) {
-	if got, err := ParseCPUs("0-2,8\n"); err != nil || len(got) != 4 || got[3] != 8 {
+	if got, err := parseCPUs("0-2,8\n"); err != nil || len(got) != 4 || got[3] != 8 {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, bad := range []string{"", "a", "3-1", "1-", "0,,1"} {
-		if got, err := ParseCPUs(bad); err == nil {
+		if got, err := parseCPUs(bad); err == nil {
 			t.Errorf("%q: %v", bad, got)
 		}
 	}

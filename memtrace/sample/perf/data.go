@@ -46,7 +46,7 @@ type Data struct {
 }
 
 // NewData reads the header of a perf.data of so many bytes; of one that is written to a pipe (perf record -o -),
-// NewPipe does.
+// newPipe does.
 func NewData(r io.ReaderAt, size int64) (*Data, error) {
 	head := make([]byte, headerBytes)
 	if _, err := r.ReadAt(head[:pipeBytes], 0); err != nil {
@@ -57,7 +57,7 @@ func NewData(r io.ReaderAt, size int64) (*Data, error) {
 	}
 	le := binary.LittleEndian
 	if le.Uint64(head[8:]) == pipeBytes {
-		return NewPipe(io.NewSectionReader(r, 0, size))
+		return newPipe(io.NewSectionReader(r, 0, size))
 	}
 	if _, err := r.ReadAt(head, 0); err != nil {
 		return nil, fmt.Errorf("%w: its header: %w", ErrData, err)
@@ -82,8 +82,8 @@ func NewData(r io.ReaderAt, size int64) (*Data, error) {
 	return d, nil
 }
 
-// NewPipe reads what perf record -o - writes.
-func NewPipe(r io.Reader) (*Data, error) {
+// newPipe reads what perf record -o - writes.
+func newPipe(r io.Reader) (*Data, error) {
 	head := make([]byte, pipeBytes)
 	if _, err := io.ReadFull(r, head); err != nil {
 		return nil, fmt.Errorf("%w: its header: %w", ErrData, err)
@@ -119,11 +119,11 @@ func checkMagic(head []byte) error {
 
 // begin makes the decoder, once all events are known.
 func (d *Data) begin() {
-	d.decoder = NewDecoder(d.events)
+	d.decoder = newDecoder(d.events)
 	d.kinds = d.kinds[:0]
 	for _, e := range d.events {
 		d.kinds = append(d.kinds, kind(e))
-		if d.clock == "" && e.Attr.Flags&FlagUseClockID != 0 && e.Attr.ClockID == ClockMonotonic {
+		if d.clock == "" && e.Attr.Flags&flagUseClockID != 0 && e.Attr.ClockID == clockMonotonic {
 			d.clock = "CLOCK_MONOTONIC"
 		}
 	}
@@ -132,7 +132,7 @@ func (d *Data) begin() {
 // kind is the kind of an event: by its name, or, where the file has none, by its type.
 func kind(e Event) event {
 	k := event{collector: collector(e.Name), op: op(e.Name)}
-	if e.Attr.Type == TypeSoftware {
+	if e.Attr.Type == typeSoftware {
 		k.collector = memtrace.CollectorFault
 	}
 	return k
@@ -180,7 +180,7 @@ func (f *dataFile) attributes(d *Data, s section) error {
 		return err
 	}
 	for ; uint64(len(all)) >= f.attrSize; all = all[f.attrSize:] {
-		attr, err := ParseAttr(all[:f.attrSize-16])
+		attr, err := parseAttr(all[:f.attrSize-16])
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrData, err)
 		}

@@ -157,7 +157,7 @@ func (s *FileStats) bad(err error) {
 func (d *Data) access(a *memtrace.Access) bool {
 	r := &d.record
 	switch r.Type {
-	case RecordSample:
+	case recordSample:
 		if r.Event < 0 || r.Event >= len(d.events) {
 			d.stats.bad(fmt.Errorf("%w: a sample of an event that the file does not describe", ErrData))
 			return false
@@ -172,16 +172,16 @@ func (d *Data) access(a *memtrace.Access) bool {
 			a.Op = d.kinds[r.Event].op
 		}
 		return true
-	case RecordLost, RecordLostSamples:
+	case recordLost, recordLostSamples:
 		d.stats.Lost += r.Lost
-	case RecordThrottle:
+	case recordThrottle:
 		d.stats.Throttles++
-	case RecordAux:
+	case recordAux:
 		d.stats.Other++
-		if r.AuxFlags&(AuxTruncated|AuxPartial) != 0 {
+		if r.AuxFlags&(auxTruncated|auxPartial) != 0 {
 			d.stats.Gaps++
 		}
-		if r.AuxFlags&AuxCollision != 0 {
+		if r.AuxFlags&auxCollision != 0 {
 			d.stats.Collided++
 		}
 	default:
@@ -195,7 +195,7 @@ func (d *Data) access(a *memtrace.Access) bool {
 
 // period is how many events a sample stands for, if it does not say so: with a frequency that is not known.
 func period(a *Attr) uint64 {
-	if a.Flags&FlagFreq != 0 {
+	if a.Flags&flagFreq != 0 {
 		return 0
 	}
 	return a.Period
@@ -207,7 +207,7 @@ func (d *Data) attribute(raw []byte) error {
 	if !d.in.pipe {
 		return nil
 	}
-	attr, err := ParseAttr(raw[header:])
+	attr, err := parseAttr(raw[header:])
 	if err != nil || len(d.events) == maxEvents {
 		return fmt.Errorf("%w: event %d of a pipe: %w", ErrData, len(d.events), err)
 	}

@@ -80,14 +80,14 @@ func TestDataCounts(t *testing.T) {
 	e := f.events[0]
 	id := words(pair(1, 1), 5, 0, e.IDs[0])
 	sample := func(addr uint64) []byte {
-		return record(RecordSample, 2, words(e.IDs[0], 1, pair(1, 1), 5, addr, 0, 1, 9, load, 0))
+		return record(recordSample, 2, words(e.IDs[0], 1, pair(1, 1), 5, addr, 0, 1, 9, load, 0))
 	}
 	d := data(t, dataOf(t, f.events,
-		record(RecordLost, 0, words(e.IDs[0], 7), id), record(RecordLostSamples, 0, words(3), id),
-		record(RecordThrottle, 0, words(1, 2, 3), id),
-		record(RecordAux, 0, words(0, 64, 0x100), id), record(RecordAux, 0, words(64, 64, 5), id),
-		record(RecordAux, 0, words(128, 64, 8), id), record(RecordAux, 0, words(192, 64, 1), id),
-		sample(0), sample(5), record(RecordSample, 2, words(e.IDs[0], 1)), record(99, 0, words(1))))
+		record(recordLost, 0, words(e.IDs[0], 7), id), record(recordLostSamples, 0, words(3), id),
+		record(recordThrottle, 0, words(1, 2, 3), id),
+		record(recordAux, 0, words(0, 64, 0x100), id), record(recordAux, 0, words(64, 64, 5), id),
+		record(recordAux, 0, words(128, 64, 8), id), record(recordAux, 0, words(192, 64, 1), id),
+		sample(0), sample(5), record(recordSample, 2, words(e.IDs[0], 1)), record(99, 0, words(1))))
 	var a memtrace.Access
 	if err := d.Next(&a); err != nil || a.Addr != 5 {
 		t.Errorf("%+v, %v", a, err)
@@ -213,8 +213,8 @@ func spePackets() []byte {
 func speFile(t testing.TB) []byte {
 	const pmu = 9
 	event := Event{Name: "arm_spe_0//", IDs: []uint64{31, 32}, Attr: Attr{
-		Type: pmu, Period: 1000, SampleType: SampleIP | SampleTID | SampleTime | SampleCPU | SampleIdentifier,
-		Flags: FlagSampleIDAll, Config: 1 << 16,
+		Type: pmu, Period: 1000, SampleType: sampleIP | sampleTID | sampleTime | sampleCPU | sampleIdentifier,
+		Flags: flagSampleIDAll, Config: 1 << 16,
 	}}
 	trace := spePackets()
 	for len(trace)%8 != 0 {
@@ -277,7 +277,7 @@ func TestTraceAsPerfReads(t *testing.T) {
 	}
 	const low = 1<<56 - 1
 	var got []string
-	if used, bad := DecodeSPE(spePackets(), 0, func(r *SPERecord) {
+	if used, bad := decodeSPE(spePackets(), 0, func(r *speRecord) {
 		var say []string
 		add := func(is bool, format string, v ...any) {
 			if is {

@@ -40,7 +40,7 @@ func (t *traces) take(kind uint32, raw []byte, events []Event) error {
 		t.spe = le.Uint32(raw[8:]) == traceSPE
 		t.left = map[uint32][]byte{}
 		for _, e := range events {
-			if collector(e.Name) == memtrace.CollectorSPE && e.Attr.Type != TypeSoftware {
+			if collector(e.Name) == memtrace.CollectorSPE && e.Attr.Type != typeSoftware {
 				t.period = period(&e.Attr)
 			}
 		}
@@ -94,7 +94,7 @@ func (t *traces) read() error {
 	if _, err := io.ReadFull(t.in.in, t.chunk[len(torn):]); err != nil {
 		return fmt.Errorf("%w: torn within a trace: %w", ErrData, noEOF(err))
 	}
-	used, bad := DecodeSPE(t.chunk, t.offset-uint64(len(torn)),
+	used, bad := decodeSPE(t.chunk, t.offset-uint64(len(torn)),
 		t.keep)
 	if bad > 0 {
 		t.stats.Bad += uint64(bad) - 1
@@ -112,7 +112,7 @@ func (t *traces) read() error {
 }
 
 // keep converts a record of a trace.
-func (t *traces) keep(r *SPERecord) {
+func (t *traces) keep(r *speRecord) {
 	if r.Addr == 0 {
 		t.stats.NoAddress++
 		return

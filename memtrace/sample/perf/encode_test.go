@@ -41,7 +41,7 @@ func name(s string) []byte {
 // everything is a sample with each field that there is, and its attribute.
 func everything() (Attr, []byte, Sample) {
 	a := Attr{
-		SampleType: sampleKnown &^ SampleWeight, ReadFormat: FormatGroup | FormatID | FormatLost | FormatEnabled,
+		SampleType: sampleKnown &^ sampleWeight, ReadFormat: formatGroup | formatID | formatLost | formatEnabled,
 		BranchType: branchHWIndex | branchCounters, RegsUser: 0b1011, RegsIntr: 0b1,
 	}
 	body := words(77, 0x401000, pair(10, 11), 12345, 0x7f0000001000, 77, 78, pair(3, 0), 1000)

@@ -5,7 +5,7 @@ import (
 )
 
 // faultSample are the fields of a fault sample.
-const faultSample = SampleIP | SampleTID | SampleTime | SampleAddr | SampleCPU
+const faultSample = sampleIP | sampleTID | sampleTime | sampleAddr | sampleCPU
 
 // OpenFaults begins to sample page faults with their addresses. Without permission to see those that the kernel takes on
 // the process's behalf, such as read(2) into new memory, it omits them. ops asks whether each fault was a read or a
@@ -17,7 +17,7 @@ func OpenFaults(o SamplerOptions, ops bool) (*Sampler, error) {
 			return s, nil
 		}
 	}
-	events := []EventSpec{{Name: "page-faults", Attr: Attr{Type: TypeSoftware, Config: SWPageFaults, Period: 1,
+	events := []eventSpec{{Name: "page-faults", Attr: Attr{Type: typeSoftware, Config: swPageFaults, Period: 1,
 		SampleType: faultSample}}}
 	s := &Sampler{access: func(r *Record, a *memtrace.Access) bool {
 		*a = r.Sample.Access(faultSample, 1, memtrace.CollectorFault)

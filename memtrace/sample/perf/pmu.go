@@ -38,18 +38,18 @@ type PMUConfig struct {
 type PMU struct {
 	Family    string
 	Collector memtrace.Collector
-	Events    []EventSpec
+	Events    []eventSpec
 	// Aux reports whether samples come in a separate AUX buffer, which a Session does not read.
 	Aux bool
 }
 
 // memorySample are the fields of a memory sample.
-const memorySample = SampleIP | SampleTID | SampleTime | SampleAddr | SampleCPU | SamplePeriod |
-	SampleWeightStruct | SampleDataSrc
+const memorySample = sampleIP | sampleTID | sampleTime | sampleAddr | sampleCPU | samplePeriod |
+	sampleWeightStruct | sampleDataSrc
 
-// FindPMU finds the PMU that samples memory in sys, a tree like /sys/bus/event_source/devices. The error is ErrNoPMU
+// findPMU finds the PMU that samples memory in sys, a tree like /sys/bus/event_source/devices. The error is ErrNoPMU
 // if there is none.
-func FindPMU(sys fs.FS, w PMUConfig) (*PMU, error) {
+func findPMU(sys fs.FS, w PMUConfig) (*PMU, error) {
 	for _, find := range []func(fs.FS, PMUConfig) (*PMU, error){findIntel, findAMD, findArm} {
 		p, err := find(sys, w)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -68,10 +68,10 @@ func (w PMUConfig) attr(usual uint64) Attr {
 		a.Period = w.Period
 	}
 	if w.PhysAddr {
-		a.SampleType |= SamplePhysAddr
+		a.SampleType |= samplePhysAddr
 	}
 	if w.UserOnly {
-		a.Flags |= FlagExcludeKernel
+		a.Flags |= flagExcludeKernel
 	}
 	return a
 }
@@ -105,14 +105,14 @@ func (found *PMU) addIntel(p *pmu, w PMUConfig) error {
 		return fmt.Errorf("%w: %s/cpus: %w", ErrSysfs, p.name, err)
 	}
 	base := w.attr(usual)
-	base.Flags |= FlagExcludeGuest | Precise(p.precise())
+	base.Flags |= flagExcludeGuest | preciseFlag(p.precise())
 	if p.has("events/mem-loads-aux") {
 		aux := base
-		aux.Flags &^= Precise(3)
+		aux.Flags &^= preciseFlag(3)
 		if err := p.event(&aux, "mem-loads-aux"); err != nil {
 			return err
 		}
-		found.Events = append(found.Events, EventSpec{Name: p.name + "/mem-loads-aux/", Attr: aux, CPUs: cpus,
+		found.Events = append(found.Events, eventSpec{Name: p.name + "/mem-loads-aux/", Attr: aux, CPUs: cpus,
 			WithNext: true})
 	}
 	loads, stores := base, base
@@ -122,11 +122,11 @@ func (found *PMU) addIntel(p *pmu, w PMUConfig) error {
 	if err := p.place(&loads, "ldlat", max(w.MinLatency, lowest)); err != nil {
 		return err
 	}
-	found.Events = append(found.Events, EventSpec{Name: p.name + "/mem-loads/", Attr: loads, CPUs: cpus})
+	found.Events = append(found.Events, eventSpec{Name: p.name + "/mem-loads/", Attr: loads, CPUs: cpus})
 	if err := p.event(&stores, "mem-stores"); err != nil {
 		return err
 	}
-	found.Events = append(found.Events, EventSpec{Name: p.name + "/mem-stores/", Attr: stores, CPUs: cpus})
+	found.Events = append(found.Events, eventSpec{Name: p.name + "/mem-stores/", Attr: stores, CPUs: cpus})
 	return nil
 }
 
@@ -164,7 +164,7 @@ func findAMD(sys fs.FS, w PMUConfig) (*PMU, error) {
 			return nil, err
 		}
 	}
-	return &PMU{Family: familyAMD, Collector: memtrace.CollectorIBS, Events: []EventSpec{{Name: "ibs_op//", Attr: a}}},
+	return &PMU{Family: familyAMD, Collector: memtrace.CollectorIBS, Events: []eventSpec{{Name: "ibs_op//", Attr: a}}},
 		nil
 }
 
@@ -183,7 +183,7 @@ func findArm(sys fs.FS, w PMUConfig) (*PMU, error) {
 		}
 		a := w.attr(usual)
 		a.Type = p.kind
-		a.SampleType = SampleIP | SampleTID | SampleTime | SampleCPU
+		a.SampleType = sampleIP | sampleTID | sampleTime | sampleCPU
 		terms := "ts_enable=1,load_filter=1,store_filter=1,jitter=1"
 		if w.PhysAddr {
 			terms += ",pa_enable=1"
@@ -198,7 +198,7 @@ func findArm(sys fs.FS, w PMUConfig) (*PMU, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", ErrSysfs, name, err)
 		}
-		found.Events = append(found.Events, EventSpec{Name: name + "//", Attr: a, CPUs: cpus})
+		found.Events = append(found.Events, eventSpec{Name: name + "//", Attr: a, CPUs: cpus})
 	}
 	return found, nil
 }

@@ -92,7 +92,7 @@ func TestAttributesOfFamilies(t *testing.T) {
 	var golden bytes.Buffer
 	for _, m := range machines {
 		for what, w := range map[string]PMUConfig{"": {}} {
-			p, err := FindPMU(m.sys, w)
+			p, err := findPMU(m.sys, w)
 			if err != nil {
 				t.Errorf("%s%s: %v", m.name, what, err)
 				continue
@@ -108,7 +108,7 @@ func TestAttributesOfFamilies(t *testing.T) {
 		}
 		for _, w := range []PMUConfig{{}, {Period: 99, MinLatency: 30, PhysAddr: true, UserOnly: true}} {
 			fmt.Fprintf(&golden, "%s %+v\n", m.name, w)
-			p, err := FindPMU(m.sys, w)
+			p, err := findPMU(m.sys, w)
 			if err != nil {
 				fmt.Fprintf(&golden, "  %v\n", err)
 				continue
@@ -136,7 +136,7 @@ func TestAttributesOfFamilies(t *testing.T) {
 func TestPMUConfig(t *testing.T) {
 	w := PMUConfig{Period: 123, MinLatency: 30, PhysAddr: true}
 	for _, m := range machines {
-		p, err := FindPMU(m.sys, w)
+		p, err := findPMU(m.sys, w)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,11 +145,11 @@ func TestPMUConfig(t *testing.T) {
 			load := strings.Contains(e.Name, "mem-loads/")
 			// the minimum of IBS
 			period := map[string]uint64{familyIntel: 123, familyAMD: 144, familyArm: 123}[p.Family]
-			if a.Period != period || p.Family == familyIntel && a.SampleType&SamplePhysAddr == 0 || load &&
+			if a.Period != period || p.Family == familyIntel && a.SampleType&samplePhysAddr == 0 || load &&
 				a.Config1 != 30 {
 				t.Errorf("%s: %s: %+v", m.name, e.Name, a)
 			}
-			precise := a.Flags&Precise(3) != 0
+			precise := a.Flags&preciseFlag(3) != 0
 			if want := p.Family == familyIntel && !e.WithNext; precise != want {
 				t.Errorf("%s: %s: precise %v", m.name, e.Name, precise)
 			}
@@ -158,11 +158,11 @@ func TestPMUConfig(t *testing.T) {
 			}
 		}
 	}
-	if _, err := FindPMU(machines[3].sys, PMUConfig{UserOnly: true}); !errors.Is(err, ErrNoPMU) ||
+	if _, err := findPMU(machines[3].sys, PMUConfig{UserOnly: true}); !errors.Is(err, ErrNoPMU) ||
 		!strings.Contains(err.Error(), "6.13") {
 		t.Errorf("IBS that cannot leave the kernel out: %v", err)
 	}
-	if p, err := FindPMU(machines[4].sys, PMUConfig{UserOnly: true, MinLatency: 128}); err != nil ||
+	if p, err := findPMU(machines[4].sys, PMUConfig{UserOnly: true, MinLatency: 128}); err != nil ||
 		p.Events[0].Attr.Config2 != 1 || p.Events[0].Attr.Config1 != 128 {
 		t.Errorf("IBS that can: %+v, %v", p, err)
 	}
@@ -175,7 +175,7 @@ func TestIBSBounds(t *testing.T) {
 		{0, 0, 250_000, 0}, {1, 1, 144, 128}, {144, 128, 144, 128}, {10_001, 2048, 10_000, 2048},
 		{1000, 5000, 992, 2048}, {1 << 40, 300, 1 << 40, 300},
 	} {
-		p, err := FindPMU(machines[4].sys, PMUConfig{Period: c.period, MinLatency: c.latency})
+		p, err := findPMU(machines[4].sys, PMUConfig{Period: c.period, MinLatency: c.latency})
 		if err != nil || p.Events[0].Attr.Period != c.wantPeriod || p.Events[0].Attr.Config1 != c.wantLatency {
 			t.Errorf("period %d, latency %d: %+v, %v", c.period, c.latency, p, err)
 		}
@@ -186,7 +186,7 @@ func TestIBSBounds(t *testing.T) {
 func TestNoPMU(t *testing.T) {
 	for what, sys := range map[string]fs.FS{"none": tree(""),
 		"a virtual machine": tree("software/type 1\nmsr/type 9\ncpu/type 4\ncpu/events/cpu-cycles event=0x3c")} {
-		if _, err := FindPMU(sys, PMUConfig{}); !errors.Is(err, ErrNoPMU) ||
+		if _, err := findPMU(sys, PMUConfig{}); !errors.Is(err, ErrNoPMU) ||
 			!strings.Contains(err.Error(), "page faults") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -199,7 +199,7 @@ func TestNoPMU(t *testing.T) {
 		"cpu/type 4\ncpu/events/mem-loads event=0xcd\ncpu/format/event config:0-3",
 		"cpu/type 4\ncpu/cpus a-b\ncpu/events/mem-loads event=0xcd",
 	} {
-		if p, err := FindPMU(tree(broken), PMUConfig{}); !errors.Is(err, ErrSysfs) {
+		if p, err := findPMU(tree(broken), PMUConfig{}); !errors.Is(err, ErrSysfs) {
 			t.Errorf("%q: %+v, %v", broken, p, err)
 		}
 	}
@@ -225,7 +225,7 @@ func TestTermsAcrossRanges(t *testing.T) {
 func TestCollectors(t *testing.T) {
 	for i, want := range []memtrace.Collector{memtrace.CollectorPerf, memtrace.CollectorPerf, memtrace.CollectorPerf,
 		memtrace.CollectorIBS, memtrace.CollectorIBS, memtrace.CollectorSPE} {
-		if p, err := FindPMU(machines[i].sys, PMUConfig{}); err != nil || p.Collector != want ||
+		if p, err := findPMU(machines[i].sys, PMUConfig{}); err != nil || p.Collector != want ||
 			p.Aux != (want == memtrace.CollectorSPE) {
 			t.Errorf("%s: %+v, %v", machines[i].name, p, err)
 		}

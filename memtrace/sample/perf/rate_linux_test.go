@@ -20,7 +20,7 @@ func TestRateWithoutLoss(t *testing.T) {
 	testenv.Slow(t)
 	testenv.NotWithRace(t)
 	const seconds, burst = 10, rate / 100 * 12 / 10
-	s := open(t, Options{Events: []EventSpec{faults()}, Pages: 512})
+	s := open(t, Options{Events: []eventSpec{faults()}, Pages: 512})
 	stop := make(chan bool)
 	drained := make(chan error)
 	go func() {
@@ -72,7 +72,7 @@ func TestRateWithoutLoss(t *testing.T) {
 // TestDrainAllocatesNothing: memory stays as it is, however many samples there are.
 func TestDrainAllocatesNothing(t *testing.T) {
 	testenv.NotWithRace(t)
-	s := open(t, Options{Events: []EventSpec{faults()}, Pages: 64})
+	s := open(t, Options{Events: []eventSpec{faults()}, Pages: 64})
 	mem, _ := fresh(t, 100)
 	nothing := func(*Record) error { return nil }
 	samples := s.stats.Samples
@@ -92,7 +92,7 @@ func TestDrainAllocatesNothing(t *testing.T) {
 
 // BenchmarkDrain is the price of a sample from the ring to its fields; that of the fault is not in it.
 func BenchmarkDrain(b *testing.B) {
-	s, err := Open(Options{Events: []EventSpec{faults()}, Pages: 512})
+	s, err := Open(Options{Events: []eventSpec{faults()}, Pages: 512})
 	if err != nil {
 		b.Skip(err)
 	}

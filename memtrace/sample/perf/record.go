@@ -10,24 +10,24 @@ import (
 // Types of records.
 const (
 	RecordMmap        = 1
-	RecordLost        = 2
+	recordLost        = 2
 	RecordComm        = 3
 	RecordExit        = 4
-	RecordThrottle    = 5
-	RecordUnthrottle  = 6
+	recordThrottle    = 5
+	recordUnthrottle  = 6
 	RecordFork        = 7
-	RecordSample      = 9
+	recordSample      = 9
 	RecordMmap2       = 10
-	RecordAux         = 11
-	RecordLostSamples = 13
+	recordAux         = 11
+	recordLostSamples = 13
 	recordUser        = 64 // of the program perf, from here on: they have no sample id
 )
 
 // Bits of Record.AuxFlags: what a piece of a trace lacks.
 const (
-	AuxTruncated = 1 << 0 // it did not fit into the buffer
-	AuxPartial   = 1 << 2 // it has gaps
-	AuxCollision = 1 << 3 // an operation was to be sampled while another one was: longer periods have fewer
+	auxTruncated = 1 << 0 // it did not fit into the buffer
+	auxPartial   = 1 << 2 // it has gaps
+	auxCollision = 1 << 3 // an operation was to be sampled while another one was: longer periods have fewer
 )
 
 // headerSize is that of a record: u32 type, u16 misc, u16 size.
@@ -40,7 +40,7 @@ type Record struct {
 	Misc  uint16
 	Body  []byte // what follows the header
 	Event int    // number of the event that it belongs to, -1: not known
-	// Sample is a sample's, and, of other records, the identity that Attr.Flags FlagSampleIDAll adds: PID, TID,
+	// Sample is a sample's, and, of other records, the identity that Attr.Flags flagSampleIDAll adds: PID, TID,
 	// Time, ID, CPU.
 	Sample Sample
 	// PID and so on are those of RecordComm, RecordFork, RecordExit and RecordMmap, RecordMmap2.
@@ -48,8 +48,8 @@ type Record struct {
 	Name                           []byte // of the program or the file
 	Addr, Length, Offset           uint64 // of a mapping
 	Prot                           uint32
-	Lost                           uint64 // samples or records, RecordLost and RecordLostSamples
-	AuxOffset, AuxSize, AuxFlags   uint64 // RecordAux
+	Lost                           uint64 // samples or records, recordLost and recordLostSamples
+	AuxOffset, AuxSize, AuxFlags   uint64 // recordAux
 }
 
 // Event is an event whose records are decoded, with the numbers by which they name it.
@@ -68,8 +68,8 @@ type Decoder struct {
 	idLast    int  // word of the ID in other records, from their end, -1: none
 }
 
-// NewDecoder makes a decoder for events, which it keeps.
-func NewDecoder(events []Event) *Decoder {
+// newDecoder makes a decoder for events, which it keeps.
+func newDecoder(events []Event) *Decoder {
 	d := &Decoder{events: events, byID: map[uint64]int{}, idFirst: -1, idLast: -1, samePlace: true}
 	for i := range events {
 		for _, id := range events[i].IDs {
@@ -85,17 +85,17 @@ func NewDecoder(events []Event) *Decoder {
 	return d
 }
 
-// AddID says that records with an id belong to an event.
-func (d *Decoder) AddID(id uint64, event int) { d.byID[id] = event }
+// addID says that records with an id belong to an event.
+func (d *Decoder) addID(id uint64, event int) { d.byID[id] = event }
 
 // idWords returns the word of a sample in which its ID lies, and the word of another record, counted from its end.
 func idWords(sampleType uint64) (first, last int) {
 	switch {
-	case sampleType&SampleIdentifier != 0:
+	case sampleType&sampleIdentifier != 0:
 		return 0, 1
-	case sampleType&SampleID != 0:
-		before := sampleType & (SampleIP | SampleTID | SampleTime | SampleAddr)
-		after := sampleType & (SampleStreamID | SampleCPU)
+	case sampleType&sampleID != 0:
+		before := sampleType & (sampleIP | sampleTID | sampleTime | sampleAddr)
+		after := sampleType & (sampleStreamID | sampleCPU)
 		return bits.OnesCount64(before), 1 + bits.OnesCount64(after)
 	}
 	return -1, -1
@@ -110,7 +110,7 @@ func (d *Decoder) event(r *Record) int {
 		return -1
 	}
 	at := 8 * d.idFirst
-	if r.Type != RecordSample {
+	if r.Type != recordSample {
 		at = len(r.Body) - 8*d.idLast
 	}
 	if at < 0 || at+8 > len(r.Body) {
@@ -119,7 +119,7 @@ func (d *Decoder) event(r *Record) int {
 	if i, ok := d.byID[binary.LittleEndian.Uint64(r.Body[at:])]; ok {
 		return i
 	}
-	if r.Type != RecordSample {
+	if r.Type != recordSample {
 		return 0 // synthesised by perf: any event's layout is right
 	}
 	return -1
@@ -152,11 +152,11 @@ func (d *Decoder) Decode(b []byte, r *Record) error {
 		return nil
 	}
 	r.Event = d.event(r)
-	if r.Type == RecordSample {
+	if r.Type == recordSample {
 		if r.Event < 0 {
 			return fmt.Errorf("%w: a sample of an event that is not known", ErrRecord)
 		}
-		return d.events[r.Event].Attr.DecodeSample(r.Body, &r.Sample)
+		return d.events[r.Event].Attr.decodeSample(r.Body, &r.Sample)
 	}
 	body := fields{b: r.Body}
 	if r.Event >= 0 {
@@ -187,44 +187,44 @@ func (r *Record) decode(f *fields) {
 			r.Prot, _ = f.two()
 		}
 		r.Name = text(f.b)
-	case RecordLost:
+	case recordLost:
 		f.u64()
 		r.Lost = f.u64()
-	case RecordLostSamples:
+	case recordLostSamples:
 		r.Lost = f.u64()
-	case RecordAux:
+	case recordAux:
 		r.AuxOffset, r.AuxSize, r.AuxFlags = f.u64(), f.u64(), f.u64()
 	}
 }
 
 // trailer cuts off the identity at a record's end.
 func (a *Attr) trailer(f *fields, s *Sample) {
-	if a.Flags&FlagSampleIDAll == 0 {
+	if a.Flags&flagSampleIDAll == 0 {
 		return
 	}
-	n := 8 * bits.OnesCount64(a.SampleType&(SampleTID|SampleTime|SampleID|SampleStreamID|SampleCPU|SampleIdentifier))
+	n := 8 * bits.OnesCount64(a.SampleType&(sampleTID|sampleTime|sampleID|sampleStreamID|sampleCPU|sampleIdentifier))
 	if n > len(f.b) {
 		f.bad = true
 		return
 	}
 	end := fields{b: f.b[len(f.b)-n:]}
 	f.b = f.b[:len(f.b)-n]
-	if a.SampleType&SampleTID != 0 {
+	if a.SampleType&sampleTID != 0 {
 		s.PID, s.TID = end.two()
 	}
-	if a.SampleType&SampleTime != 0 {
+	if a.SampleType&sampleTime != 0 {
 		s.Time = end.u64()
 	}
-	if a.SampleType&SampleID != 0 {
+	if a.SampleType&sampleID != 0 {
 		s.ID = end.u64()
 	}
-	if a.SampleType&SampleStreamID != 0 {
+	if a.SampleType&sampleStreamID != 0 {
 		s.StreamID = end.u64()
 	}
-	if a.SampleType&SampleCPU != 0 {
+	if a.SampleType&sampleCPU != 0 {
 		s.CPU, _ = end.two()
 	}
-	if a.SampleType&SampleIdentifier != 0 {
+	if a.SampleType&sampleIdentifier != 0 {
 		s.ID = end.u64()
 	}
 }

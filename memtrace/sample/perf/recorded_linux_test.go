@@ -39,10 +39,10 @@ func keep(t *testing.T, s *Session, name, what string) {
 	}
 	best.read(t, func(r *Record) {
 		switch r.Type {
-		case RecordSample:
+		case recordSample:
 			best.Samples++
 			best.ID = r.Sample.ID
-		case RecordLost:
+		case recordLost:
 			best.Lost += r.Lost
 		}
 	})
@@ -58,12 +58,12 @@ func keep(t *testing.T, s *Session, name, what string) {
 // read walks over a recorded ring.
 func (c *recorded) read(t *testing.T, each func(*Record)) {
 	t.Helper()
-	attr, err := ParseAttr(c.Attr)
+	attr, err := parseAttr(c.Attr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := NewDecoder([]Event{{Attr: attr, IDs: []uint64{c.ID}}})
-	ring := NewRing(c.Data, c.Tail)
+	d := newDecoder([]Event{{Attr: attr, IDs: []uint64{c.ID}}})
+	ring := newRing(c.Data, c.Tail)
 	for {
 		raw, err := ring.Next(c.Head)
 		if err != nil {
@@ -95,7 +95,7 @@ func recordRings(t *testing.T) {
 			mem[(from+i)*os.Getpagesize()] = 1
 		}
 	}
-	s := open(t, Options{Events: []EventSpec{faults()}, Pages: 1})
+	s := open(t, Options{Events: []eventSpec{faults()}, Pages: 1})
 	touch(0, 40)
 	if _, err := s.Drain(func(*Record) error { return nil }); err != nil {
 		t.Fatal(err)
@@ -132,14 +132,14 @@ func TestRecordedRings(t *testing.T) {
 			samples, lost, last := 0, uint64(0), uint64(0)
 			c.read(t, func(r *Record) {
 				switch r.Type {
-				case RecordSample:
+				case recordSample:
 					samples++
 					if r.Sample.ID != c.ID || r.Sample.Time < last || r.Sample.Addr == 0 || r.Sample.Period != 1 ||
 						r.Sample.PID == 0 {
 						t.Errorf("%+v", r.Sample)
 					}
 					last = r.Sample.Time
-				case RecordLost:
+				case recordLost:
 					lost += r.Lost
 				}
 			})
@@ -158,19 +158,19 @@ func TestRecordedRings(t *testing.T) {
 // TestThrottledRing: an event that the kernel stops for a while, around the end of a ring, byte by byte as the
 // kernel writes it.
 func TestThrottledRing(t *testing.T) {
-	a := Attr{SampleType: SampleIdentifier | SampleTID | SampleTime | SampleIP, Flags: FlagSampleIDAll}
+	a := Attr{SampleType: sampleIdentifier | sampleTID | sampleTime | sampleIP, Flags: flagSampleIDAll}
 	who := words(pair(1, 2), 3, 9)
-	sample := record(RecordSample, 2, words(9, 0x1000, pair(1, 2), 3))
-	throttle, on := record(RecordThrottle, 0, words(3, 9, 9), who), record(RecordUnthrottle, 0, words(4, 9, 9), who)
+	sample := record(recordSample, 2, words(9, 0x1000, pair(1, 2), 3))
+	throttle, on := record(recordThrottle, 0, words(3, 9, 9), who), record(recordUnthrottle, 0, words(4, 9, 9), who)
 	stream := slices.Concat(sample, throttle, on, sample, throttle)
 	for begin := range uint64(32) {
 		data := make([]byte, 256)
 		for i, b := range stream {
 			data[(8*begin+uint64(i))%256] = b
 		}
-		s := &Session{decoder: NewDecoder([]Event{{Attr: a, IDs: []uint64{9}}})}
+		s := &Session{decoder: newDecoder([]Event{{Attr: a, IDs: []uint64{9}}})}
 		page := &unix.PerfEventMmapPage{Data_head: 8*begin + uint64(len(stream))}
-		s.rings = []*cpuRing{{page: page, ring: NewRing(data, 8*begin)}}
+		s.rings = []*cpuRing{{page: page, ring: newRing(data, 8*begin)}}
 		n, err := s.Drain(func(*Record) error { return nil })
 		if st := s.Stats(); err != nil || n != 2 || st.Throttles != 2 || st.Bad != 0 ||
 			page.Data_tail != page.Data_head {

@@ -10,8 +10,8 @@ type Ring struct {
 	wrap []byte // a record that was torn
 }
 
-// NewRing walks over data, whose length is a power of two, from a position on.
-func NewRing(data []byte, tail uint64) *Ring {
+// newRing walks over data, whose length is a power of two, from a position on.
+func newRing(data []byte, tail uint64) *Ring {
 	return &Ring{data: data, tail: tail, wrap: make([]byte, 0, 1<<10)}
 }
 

@@ -11,12 +11,12 @@ import (
 func TestRingWraps(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	data := make([]byte, 512)
-	ring := NewRing(data, 0)
+	ring := newRing(data, 0)
 	var head uint64
 	var waiting [][]byte
 	torn := 0
 	for i := range 5000 {
-		raw := record(RecordSample, uint16(i), make([]byte, 8*rng.IntN(20)))
+		raw := record(recordSample, uint16(i), make([]byte, 8*rng.IntN(20)))
 		for j := headerSize; j < len(raw); j++ {
 			raw[j] = byte(i + j)
 		}
@@ -47,12 +47,12 @@ func TestRingBroken(t *testing.T) {
 		head uint64
 	}{
 		"no size":       {make([]byte, 64), 64},
-		"beyond head":   {append(record(RecordSample, 0, make([]byte, 24)), make([]byte, 32)...), 16},
-		"odd size":      {append(record(RecordSample, 0, make([]byte, 3)), make([]byte, 53)...), 24},
+		"beyond head":   {append(record(recordSample, 0, make([]byte, 24)), make([]byte, 32)...), 16},
+		"odd size":      {append(record(recordSample, 0, make([]byte, 3)), make([]byte, 53)...), 24},
 		"half a header": {make([]byte, 64), 4},
 		"too much":      {make([]byte, 64), 72},
 	} {
-		ring := NewRing(c.raw, 0)
+		ring := newRing(c.raw, 0)
 		if b, err := ring.Next(c.head); !errors.Is(err, ErrRecord) {
 			t.Errorf("%s: %x, %v", what, b, err)
 		}
@@ -64,11 +64,11 @@ func TestRingBroken(t *testing.T) {
 }
 
 func FuzzRing(f *testing.F) {
-	f.Add(record(RecordSample, 0, words(1, 2, 3)), uint16(32), uint16(0))
+	f.Add(record(recordSample, 0, words(1, 2, 3)), uint16(32), uint16(0))
 	f.Fuzz(func(t *testing.T, raw []byte, n, tail uint16) {
 		data := make([]byte, 256)
 		copy(data, raw)
-		ring := NewRing(data, uint64(tail)&^7)
+		ring := newRing(data, uint64(tail)&^7)
 		for head := ring.Tail() + uint64(n); ; {
 			b, err := ring.Next(head)
 			if err != nil || b == nil {

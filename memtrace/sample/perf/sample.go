@@ -11,7 +11,7 @@ import (
 
 // Sample holds the fields of a PERF_RECORD_SAMPLE that its attribute asked for; the others are 0.
 type Sample struct {
-	ID           uint64 // of the event; SampleIdentifier or SampleID
+	ID           uint64 // of the event; sampleIdentifier or sampleID
 	StreamID     uint64
 	IP           uint64
 	PID, TID     uint32
@@ -21,8 +21,8 @@ type Sample struct {
 	Period       uint64
 	Raw          []byte // of the record, valid as long as that
 	Aux          []byte // likewise
-	Weight       uint64 // a latency in cycles on most PMUs; with SampleWeightStruct its lower half
-	Weight2      uint16 // SampleWeightStruct: the instruction's latency on Intel
+	Weight       uint64 // a latency in cycles on most PMUs; with sampleWeightStruct its lower half
+	Weight2      uint16 // sampleWeightStruct: the instruction's latency on Intel
 	Weight3      uint16
 	DataSrc      DataSrc
 	PhysAddr     uint64
@@ -77,9 +77,9 @@ func (f *fields) words(n uint64) {
 
 // read passes over the values of PERF_SAMPLE_READ.
 func (f *fields) read(format uint64) {
-	each := uint64(bits.OnesCount64(format & (FormatID | FormatLost)))
-	times := uint64(bits.OnesCount64(format & (FormatEnabled | FormatRunning)))
-	if format&FormatGroup == 0 {
+	each := uint64(bits.OnesCount64(format & (formatID | formatLost)))
+	times := uint64(bits.OnesCount64(format & (formatEnabled | formatRunning)))
+	if format&formatGroup == 0 {
 		f.words(1 + times + each)
 		return
 	}
@@ -130,9 +130,9 @@ func (f *fields) branches(kind uint64) {
 	}
 }
 
-// DecodeSample reads the body of a PERF_RECORD_SAMPLE, that is, what follows its header of 8 bytes. It is as long
+// decodeSample reads the body of a PERF_RECORD_SAMPLE, that is, what follows its header of 8 bytes. It is as long
 // as a switch over all fields is.
-func (a *Attr) DecodeSample(body []byte, s *Sample) error {
+func (a *Attr) decodeSample(body []byte, s *Sample) error {
 	*s = Sample{}
 	if unknown := a.SampleType &^ sampleKnown; unknown != 0 {
 		return fmt.Errorf("%w: sample_type has the unknown bits %#x: a newer llamatap may know them", ErrRecord,
@@ -140,31 +140,31 @@ func (a *Attr) DecodeSample(body []byte, s *Sample) error {
 	}
 	f := fields{b: body}
 	has := func(bit uint64) bool { return a.SampleType&bit != 0 }
-	if has(SampleIdentifier) {
+	if has(sampleIdentifier) {
 		s.ID = f.u64()
 	}
-	if has(SampleIP) {
+	if has(sampleIP) {
 		s.IP = f.u64()
 	}
-	if has(SampleTID) {
+	if has(sampleTID) {
 		s.PID, s.TID = f.two()
 	}
-	if has(SampleTime) {
+	if has(sampleTime) {
 		s.Time = f.u64()
 	}
-	if has(SampleAddr) {
+	if has(sampleAddr) {
 		s.Addr = f.u64()
 	}
-	if has(SampleID) {
+	if has(sampleID) {
 		s.ID = f.u64()
 	}
-	if has(SampleStreamID) {
+	if has(sampleStreamID) {
 		s.StreamID = f.u64()
 	}
-	if has(SampleCPU) {
+	if has(sampleCPU) {
 		s.CPU, _ = f.two()
 	}
-	if has(SamplePeriod) {
+	if has(samplePeriod) {
 		s.Period = f.u64()
 	}
 	a.decodeStacks(&f, s)
@@ -179,27 +179,27 @@ func (a *Attr) DecodeSample(body []byte, s *Sample) error {
 // decodeStacks passes over what says where the program was, and keeps the raw data.
 func (a *Attr) decodeStacks(f *fields, s *Sample) {
 	has := func(bit uint64) bool { return a.SampleType&bit != 0 }
-	if has(SampleRead) {
+	if has(sampleRead) {
 		f.read(a.ReadFormat)
 	}
-	if has(SampleCallchain) {
+	if has(sampleCallchain) {
 		f.words(f.u64())
 	}
-	if has(SampleRaw) && len(f.b) >= 4 {
+	if has(sampleRaw) && len(f.b) >= 4 {
 		size := binary.LittleEndian.Uint32(f.b)
 		if whole := f.take(4 + uint64(size)); whole != nil {
 			s.Raw = whole[4:]
 		}
-	} else if has(SampleRaw) {
+	} else if has(sampleRaw) {
 		f.bad = true
 	}
-	if has(SampleBranchStack) {
+	if has(sampleBranchStack) {
 		f.branches(a.BranchType)
 	}
-	if has(SampleRegsUser) {
+	if has(sampleRegsUser) {
 		f.regs(a.RegsUser)
 	}
-	if has(SampleStackUser) {
+	if has(sampleStackUser) {
 		if n := f.u64(); n != 0 {
 			f.take(n)
 			f.u64()
@@ -211,34 +211,34 @@ func (a *Attr) decodeStacks(f *fields, s *Sample) {
 func (a *Attr) decodeMemory(f *fields, s *Sample) {
 	has := func(bit uint64) bool { return a.SampleType&bit != 0 }
 	switch {
-	case has(SampleWeightStruct):
+	case has(sampleWeightStruct):
 		v := f.u64()
 		s.Weight, s.Weight2, s.Weight3 = v&(1<<32-1), uint16(v>>32), uint16(v>>48)
-	case has(SampleWeight):
+	case has(sampleWeight):
 		s.Weight = f.u64()
 	}
-	if has(SampleDataSrc) {
+	if has(sampleDataSrc) {
 		s.DataSrc = DataSrc(f.u64())
 	}
-	if has(SampleTransaction) {
+	if has(sampleTransaction) {
 		f.u64()
 	}
-	if has(SampleRegsIntr) {
+	if has(sampleRegsIntr) {
 		f.regs(a.RegsIntr)
 	}
-	if has(SamplePhysAddr) {
+	if has(samplePhysAddr) {
 		s.PhysAddr = f.u64()
 	}
-	if has(SampleCgroup) {
+	if has(sampleCgroup) {
 		f.u64()
 	}
-	if has(SampleDataPageSize) {
+	if has(sampleDataPageSize) {
 		s.DataPageSize = f.u64()
 	}
-	if has(SampleCodePageSize) {
+	if has(sampleCodePageSize) {
 		s.CodePageSize = f.u64()
 	}
-	if has(SampleAux) {
+	if has(sampleAux) {
 		s.Aux = f.take(f.u64())
 	}
 }
@@ -250,10 +250,10 @@ func (s *Sample) Access(sampleType, period uint64, from memtrace.Collector) memt
 		PID: int32(s.PID), TID: int32(s.TID), CPU: -1,
 		Op: s.DataSrc.Op(), Level: s.DataSrc.Level(), Collector: from,
 	}
-	if sampleType&SampleCPU != 0 {
+	if sampleType&sampleCPU != 0 {
 		a.CPU = int32(s.CPU)
 	}
-	if sampleType&SamplePeriod != 0 {
+	if sampleType&samplePeriod != 0 {
 		a.Weight = s.Period
 	}
 	return a

@@ -32,7 +32,7 @@ type Sampler struct {
 // OpenSampler begins to sample. Without the required permissions it first omits physical addresses, then the
 // kernel's accesses on behalf of the process; Notes report what was omitted.
 func OpenSampler(o SamplerOptions) (*Sampler, error) {
-	return openSampler(o, func(c PMUConfig) (*PMU, error) { return FindPMU(os.DirFS(devices), c) })
+	return openSampler(o, func(c PMUConfig) (*PMU, error) { return findPMU(os.DirFS(devices), c) })
 }
 
 func openSampler(o SamplerOptions, find func(PMUConfig) (*PMU, error)) (*Sampler, error) {
@@ -79,7 +79,7 @@ func openSampler(o SamplerOptions, find func(PMUConfig) (*PMU, error)) (*Sampler
 }
 
 // session are the options of the session that a sampler reads.
-func (o *SamplerOptions) session(events []EventSpec, userOnly bool) Options {
+func (o *SamplerOptions) session(events []eventSpec, userOnly bool) Options {
 	return Options{PID: o.PID, Events: events, Pages: o.Pages, Children: o.Children, UserOnly: userOnly}
 }
 
@@ -92,7 +92,7 @@ func denied(err error) bool {
 // those without an address, which are not passed on.
 func (s *Sampler) Drain(each func(memtrace.Access) error) (int, error) {
 	return s.Session.Drain(func(r *Record) error {
-		if r.Type != RecordSample {
+		if r.Type != recordSample {
 			if s.Other != nil {
 				s.Other(r)
 			}

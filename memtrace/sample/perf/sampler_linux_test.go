@@ -15,7 +15,7 @@ import (
 
 // TestWithoutPMU checks the error on a machine without a PMU that samples memory.
 func TestWithoutPMU(t *testing.T) {
-	if _, err := FindPMU(os.DirFS(devices), PMUConfig{}); !errors.Is(err, ErrNoPMU) {
+	if _, err := findPMU(os.DirFS(devices), PMUConfig{}); !errors.Is(err, ErrNoPMU) {
 		testenv.Beyond(t, "a machine without a PMU that samples memory", "this one has it, and runs TestHardware")
 	}
 	if s, err := OpenSampler(SamplerOptions{}); !errors.Is(err, ErrNoPMU) {
@@ -25,7 +25,7 @@ func TestWithoutPMU(t *testing.T) {
 
 // TestHardware samples loads and stores of known memory. No machine of the project runs it.
 func TestHardware(t *testing.T) {
-	p, err := FindPMU(os.DirFS(devices), PMUConfig{})
+	p, err := findPMU(os.DirFS(devices), PMUConfig{})
 	if err != nil || p.Aux {
 		testenv.Beyond(t, "a PMU that samples memory", "there is none in "+devices)
 	}
@@ -54,13 +54,13 @@ func TestHardware(t *testing.T) {
 
 // softwarePMU returns a PMU whose events are page faults, which every machine has.
 func softwarePMU(c PMUConfig) (*PMU, error) {
-	a := Attr{Type: TypeSoftware, Config: SWPageFaults, Period: max(c.Period, 1),
-		SampleType: SampleIP | SampleAddr | SampleCPU}
+	a := Attr{Type: typeSoftware, Config: swPageFaults, Period: max(c.Period, 1),
+		SampleType: sampleIP | sampleAddr | sampleCPU}
 	if c.PhysAddr {
-		a.SampleType |= SamplePhysAddr
+		a.SampleType |= samplePhysAddr
 	}
 	return &PMU{Family: "software", Collector: memtrace.CollectorFault,
-		Events: []EventSpec{{Name: "page-faults", Attr: a}}}, nil
+		Events: []eventSpec{{Name: "page-faults", Attr: a}}}, nil
 }
 
 // TestStartHeld samples a command from its first instruction: the number of samples is the kernel's fault count.

@@ -11,9 +11,9 @@ import (
 type Options struct {
 	// PID is the process, with all threads that it has and will have; 0 is the calling process.
 	PID int
-	// Events are opened for each thread and CPU. All must have an identity in their samples (SampleIdentifier),
+	// Events are opened for each thread and CPU. All must have an identity in their samples (sampleIdentifier),
 	// which Open adds.
-	Events []EventSpec
+	Events []eventSpec
 	// Pages is how large the ring of each CPU is, in pages of memory, a power of two; 0 = 64.
 	Pages int
 	// Children says that child processes count too, and theirs: those that it has ([Descendants]), and those that
@@ -23,8 +23,8 @@ type Options struct {
 	UserOnly bool
 }
 
-// EventSpec is an event to open.
-type EventSpec struct {
+// eventSpec is an event to open.
+type eventSpec struct {
 	Name string
 	Attr Attr
 	// CPUs are those that the event is opened on; nil: all.
@@ -57,8 +57,8 @@ var ErrRing = errors.New("no ring of samples")
 // ErrGone occurs when the process has ended.
 var ErrGone = errors.New("the process is gone")
 
-// ParseCPUs reads a list of CPUs as sysfs has it: 0-3,8.
-func ParseCPUs(list string) ([]int, error) {
+// parseCPUs reads a list of CPUs as sysfs has it: 0-3,8.
+func parseCPUs(list string) ([]int, error) {
 	var cpus []int
 	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
 		first, last, isRange := strings.Cut(part, "-")

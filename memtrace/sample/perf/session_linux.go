@@ -79,7 +79,7 @@ func Open(o Options) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: CPUs are not known: %w", ErrOpen, err)
 	}
-	cpus, err := ParseCPUs(string(list))
+	cpus, err := parseCPUs(string(list))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOpen, err)
 	}
@@ -88,7 +88,7 @@ func Open(o Options) (*Session, error) {
 	for i, e := range o.Events {
 		events[i] = Event{Name: e.Name, Attr: o.attr(e, o.tracks(i))}
 	}
-	s.decoder = NewDecoder(events)
+	s.decoder = newDecoder(events)
 	if err := (&opener{s, o, events, cpus, map[int]bool{}}).open(); err != nil {
 		s.Close()
 		return nil, err
@@ -110,28 +110,28 @@ func (o *Options) tracks(event int) bool {
 }
 
 // attr completes what is asked for with what a session needs.
-func (o *Options) attr(e EventSpec, tracks bool) Attr {
+func (o *Options) attr(e eventSpec, tracks bool) Attr {
 	a := e.Attr
-	a.SampleType |= SampleIdentifier | SampleTID | SampleTime
-	a.ReadFormat |= FormatID
+	a.SampleType |= sampleIdentifier | sampleTID | sampleTime
+	a.ReadFormat |= formatID
 	if countsLost() {
-		a.ReadFormat |= FormatLost
+		a.ReadFormat |= formatLost
 	}
-	a.Flags |= FlagInherit | FlagDisabled | FlagSampleIDAll | FlagUseClockID | FlagWatermark
-	a.ClockID = ClockMonotonic
+	a.Flags |= flagInherit | flagDisabled | flagSampleIDAll | flagUseClockID | flagWatermark
+	a.ClockID = clockMonotonic
 	a.Wakeup = uint32(o.Pages * os.Getpagesize() / 4)
 	if tracks {
-		a.Flags |= FlagTask | FlagComm | FlagMmap | FlagMmap2 | FlagMmapData
+		a.Flags |= flagTask | flagComm | flagMmap | flagMmap2 | flagMmapData
 	}
 	if !o.Children {
-		a.Flags |= FlagInheritThread
+		a.Flags |= flagInheritThread
 	}
 	if o.UserOnly {
-		a.Flags |= FlagExcludeKernel
+		a.Flags |= flagExcludeKernel
 	}
 	if e.WithNext {
 		a.Period = 0
-		a.Flags &^= FlagWatermark
+		a.Flags &^= flagWatermark
 		a.Wakeup = 0
 	}
 	return a
@@ -255,7 +255,7 @@ func (s *opener) thread(pid, tid int) error {
 				uintptr(unsafe.Pointer(&id))); errno != 0 {
 				return fmt.Errorf("%w: ask for an event's number: %w", ErrOpen, errno)
 			}
-			s.decoder.AddID(id, k)
+			s.decoder.addID(id, k)
 		}
 	}
 	return nil
@@ -288,7 +288,7 @@ func (s *opener) attach(cpu, fd int) error {
 		return explainRing(s.o, page, err)
 	}
 	head := (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0]))
-	s.rings = append(s.rings, &cpuRing{cpu: cpu, fd: fd, mem: mem, page: head, ring: NewRing(mem[page:], 0)})
+	s.rings = append(s.rings, &cpuRing{cpu: cpu, fd: fd, mem: mem, page: head, ring: newRing(mem[page:], 0)})
 	return nil
 }
 
@@ -305,8 +305,8 @@ func (s *Session) Stop() error {
 // countsLost reports whether the kernel counts, per event, the records that found no room: a ring reports them only
 // with the next record that has room.
 var countsLost = sync.OnceValue(func() bool {
-	a := Attr{Type: TypeSoftware, Config: SWPageFaults, ReadFormat: FormatID | FormatLost,
-		Flags: FlagDisabled | FlagExcludeKernel}
+	a := Attr{Type: typeSoftware, Config: swPageFaults, ReadFormat: formatID | formatLost,
+		Flags: flagDisabled | flagExcludeKernel}
 	fd, err := openEvent(&a, 0, -1, -1)
 	if err != nil {
 		return false
@@ -369,7 +369,7 @@ func (s *Session) drain(r *cpuRing, each func(*Record) error) error {
 			s.stats.Bad++
 			continue
 		}
-		if s.more && s.record.Type == RecordSample && r.again(raw) {
+		if s.more && s.record.Type == recordSample && r.again(raw) {
 			s.stats.Twice++
 			continue
 		}
@@ -399,7 +399,7 @@ func (r *cpuRing) again(raw []byte) bool {
 // everything that the thread does on a CPU, so that the first that is seen there counts, and the others do not.
 func (s *Session) count(r *Record, cpu int) bool {
 	switch r.Type {
-	case RecordSample:
+	case recordSample:
 		if s.more {
 			at := seat{r.Sample.TID, cpu, r.Event}
 			if s.chosen[at] == 0 {
@@ -415,11 +415,11 @@ func (s *Session) count(r *Record, cpu int) bool {
 		if s.more {
 			maps.DeleteFunc(s.chosen, func(at seat, _ uint64) bool { return at.tid == r.TID })
 		}
-	case RecordLost:
+	case recordLost:
 		s.stats.Lost += r.Lost
-	case RecordLostSamples:
+	case recordLostSamples:
 		s.stats.LostSamples += r.Lost
-	case RecordThrottle:
+	case recordThrottle:
 		s.stats.Throttles++
 	}
 	return true

@@ -20,10 +20,10 @@ import (
 )
 
 // faults are page faults with their addresses, each one sampled.
-func faults() EventSpec {
-	return EventSpec{Name: "page-faults", Attr: Attr{
-		Type: TypeSoftware, Config: SWPageFaults, Period: 1,
-		SampleType: SampleIP | SampleAddr | SampleCPU | SamplePeriod,
+func faults() eventSpec {
+	return eventSpec{Name: "page-faults", Attr: Attr{
+		Type: typeSoftware, Config: swPageFaults, Period: 1,
+		SampleType: sampleIP | sampleAddr | sampleCPU | samplePeriod,
 	}}
 }
 
@@ -59,7 +59,7 @@ func fresh(t *testing.T, pages int) (mem []byte, base uint64) {
 func TestFaultsOfOwnMemory(t *testing.T) {
 	const pages = 3000
 	mem, base := fresh(t, pages)
-	s := open(t, Options{Events: []EventSpec{faults()}, Pages: 256})
+	s := open(t, Options{Events: []eventSpec{faults()}, Pages: 256})
 	var before, after unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &before)
 	for i := range pages {
@@ -71,7 +71,7 @@ func TestFaultsOfOwnMemory(t *testing.T) {
 	}
 	var seen []uint64
 	if _, err := s.Drain(func(r *Record) error {
-		if a := r.Sample.Addr; r.Type == RecordSample && a >= base && a < base+uint64(len(mem)) {
+		if a := r.Sample.Addr; r.Type == recordSample && a >= base && a < base+uint64(len(mem)) {
 			seen = append(seen, (a-base)/uint64(os.Getpagesize()))
 			if int64(r.Sample.Time) < before.Nano() || int64(r.Sample.Time) > after.Nano() ||
 				int(r.Sample.PID) != os.Getpid() || r.Sample.IP == 0 {
@@ -118,7 +118,7 @@ func agrees(t *testing.T, s *Session) {
 // TestLostIsCounted checks that records beyond a full ring are counted.
 func TestLostIsCounted(t *testing.T) {
 	mem, _ := fresh(t, 2000)
-	s := open(t, Options{Events: []EventSpec{faults()}, Pages: 1})
+	s := open(t, Options{Events: []eventSpec{faults()}, Pages: 1})
 	for round := range 2 {
 		for i := range 1000 {
 			mem[(round*1000+i)*os.Getpagesize()] = 1
@@ -164,7 +164,7 @@ func TestThreadsOfAnother(t *testing.T) {
 		if _, err := out.Read(b[:]); err != nil {
 			t.Fatal(err)
 		}
-		s := open(t, Options{PID: cmd.Process.Pid, Events: []EventSpec{faults()}, Children: children, Pages: 512})
+		s := open(t, Options{PID: cmd.Process.Pid, Events: []eventSpec{faults()}, Children: children, Pages: 512})
 		in.Close()
 		tids, pids := map[uint32]int{}, map[uint32]int{}
 		for ended := false; !ended; {
@@ -174,7 +174,7 @@ func TestThreadsOfAnother(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := s.Drain(func(r *Record) error {
-				if r.Type == RecordSample {
+				if r.Type == recordSample {
 					tids[r.Sample.TID]++
 					pids[r.Sample.PID]++
 				}
@@ -248,7 +248,7 @@ func TestNoThreadCountsTwice(t *testing.T) {
 	}
 	more, own, twice := 0, 0, uint64(0)
 	for range 15 {
-		s := open(t, Options{PID: cmd.Process.Pid, Events: []EventSpec{faults()}, Pages: 128})
+		s := open(t, Options{PID: cmd.Process.Pid, Events: []eventSpec{faults()}, Pages: 128})
 		type fault struct {
 			tid      uint32
 			addr, ip uint64
@@ -259,7 +259,7 @@ func TestNoThreadCountsTwice(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := s.Drain(func(r *Record) error {
-				if r.Type != RecordSample || !strings.Contains(runtime.FuncForPC(uintptr(r.Sample.IP)).Name(),
+				if r.Type != recordSample || !strings.Contains(runtime.FuncForPC(uintptr(r.Sample.IP)).Name(),
 					"churn") {
 					return nil
 				}
@@ -324,12 +324,12 @@ func TestTwice(t *testing.T) {
 		want bool
 	}{{1, 0, 100, true}, {2, 0, 100, true}, {2, 0, 200, false}, {1, 0, 100, true}, {2, 1, 201, true},
 		{2, 1, 101, false}, {2, 0, 100, true}} {
-		if got := s.count(&Record{Type: RecordSample, Sample: Sample{TID: c.tid, ID: c.id}}, c.cpu); got != c.want {
+		if got := s.count(&Record{Type: recordSample, Sample: Sample{TID: c.tid, ID: c.id}}, c.cpu); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
 	s.count(&Record{Type: RecordExit, TID: 2}, 1)
-	if !s.count(&Record{Type: RecordSample, Sample: Sample{TID: 2, ID: 200}}, 0) {
+	if !s.count(&Record{Type: recordSample, Sample: Sample{TID: 2, ID: 200}}, 0) {
 		t.Error("another thread of the same number does not count")
 	}
 	if s.stats.Twice != 2 || s.stats.Samples != 6 {
@@ -339,15 +339,15 @@ func TestTwice(t *testing.T) {
 
 // TestClock: the same path with an event that comes by the clock, and is throttled where that is too often.
 func TestClock(t *testing.T) {
-	s := open(t, Options{Events: []EventSpec{{Name: "cpu-clock",
-		Attr: Attr{Type: TypeSoftware, Config: SWCPUClock, Period: 100_000, SampleType: SampleIP}}, faults()}})
+	s := open(t, Options{Events: []eventSpec{{Name: "cpu-clock",
+		Attr: Attr{Type: typeSoftware, Config: swCPUClock, Period: 100_000, SampleType: sampleIP}}, faults()}})
 	var x uint64
 	for s.stats.Samples < 20 {
 		for i := range uint64(10_000_000) {
 			x += i * x
 		}
 		if _, err := s.Drain(func(r *Record) error {
-			if r.Type == RecordSample && (r.Event == 0) != (r.Sample.Addr == 0) && r.Event == 0 {
+			if r.Type == recordSample && (r.Event == 0) != (r.Sample.Addr == 0) && r.Event == 0 {
 				t.Errorf("a clock's sample with an address: %+v", r)
 			}
 			return nil
@@ -364,9 +364,9 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		"no event":   {Options{}, "no event"},
-		"odd ring":   {Options{Events: []EventSpec{faults()}, Pages: 3}, "power of two"},
-		"no process": {Options{PID: 1 << 30, Events: []EventSpec{faults()}}, "gone"},
-		"no PMU": {Options{Events: []EventSpec{{Name: "mem-loads", Attr: Attr{Type: 4711}}}},
+		"odd ring":   {Options{Events: []eventSpec{faults()}, Pages: 3}, "power of two"},
+		"no process": {Options{PID: 1 << 30, Events: []eventSpec{faults()}}, "gone"},
+		"no PMU": {Options{Events: []eventSpec{{Name: "mem-loads", Attr: Attr{Type: 4711}}}},
 			"sample page faults instead"},
 	} {
 		if s, err := Open(c.o); !errors.Is(err, ErrOpen) || !strings.Contains(err.Error(), c.want) ||
@@ -423,12 +423,12 @@ func TestOpensNothing(t *testing.T) {
 	if os.Getenv("PERFEVENT_TEST_USER") == "" {
 		return
 	}
-	_, err := Open(Options{Events: []EventSpec{faults()}})
+	_, err := Open(Options{Events: []eventSpec{faults()}})
 	if !errors.Is(err, ErrOpen) || !errors.Is(err, unix.EACCES) ||
 		!strings.Contains(err.Error(), "sysctl kernel.perf_event_paranoid=1") {
 		t.Errorf("with the kernel's events: %v", err)
 	}
-	s, err := Open(Options{Events: []EventSpec{faults()}, UserOnly: true})
+	s, err := Open(Options{Events: []eventSpec{faults()}, UserOnly: true})
 	if level, _ := paranoid(); level == 2 && err != nil || level > 2 && !errors.Is(err, unix.EACCES) {
 		t.Errorf("user's events only, level %d: %v", level, err)
 	}

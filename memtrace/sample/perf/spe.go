@@ -6,9 +6,9 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// SPERecord is a record of Arm's statistical profiling extension for one operation; Arm Architecture Reference Manual,
+// speRecord is a record of Arm's statistical profiling extension for one operation; Arm Architecture Reference Manual,
 // chapter D10, Statistical Profiling Extension sample record specification. Fields that it lacks are 0.
-type SPERecord struct {
+type speRecord struct {
 	IP        uint64
 	Addr      uint64 // virtual, of data
 	Phys      uint64
@@ -20,45 +20,45 @@ type SPERecord struct {
 	Context   uint32 // number of the thread, if the kernel was asked for it
 }
 
-// Events of an SPERecord.
+// Events of an speRecord.
 const (
-	SPEL1Access = 1 << 2
-	SPEL1Refill = 1 << 3
-	SPELLAccess = 1 << 8 // of the last level of cache
-	SPELLMiss   = 1 << 9
-	SPERemote   = 1 << 10
-	SPEL2Access = 1 << 19 // from version 1.4 of the extension on
-	SPEL2Miss   = 1 << 20
-	SPEFetched  = 1 << 22 // found in a line that was being fetched
+	speL1Access = 1 << 2
+	speL1Refill = 1 << 3
+	speLLAccess = 1 << 8 // of the last level of cache
+	speLLMiss   = 1 << 9
+	speRemote   = 1 << 10
+	speL2Access = 1 << 19 // from version 1.4 of the extension on
+	speL2Miss   = 1 << 20
+	speFetched  = 1 << 22 // found in a line that was being fetched
 )
 
 // Level is where the data were found, as far as events show: for a miss in L1 without an access to the last level they
 // do not.
-func (r *SPERecord) Level() memtrace.CacheLevel {
+func (r *speRecord) Level() memtrace.CacheLevel {
 	switch e := r.Events; {
-	case e&SPERemote != 0 && e&SPELLMiss != 0:
+	case e&speRemote != 0 && e&speLLMiss != 0:
 		return memtrace.LevelRemoteDRAM
-	case e&SPERemote != 0:
+	case e&speRemote != 0:
 		return memtrace.LevelRemoteCache
-	case e&SPELLMiss != 0:
+	case e&speLLMiss != 0:
 		return memtrace.LevelDRAM
-	case e&SPELLAccess != 0:
+	case e&speLLAccess != 0:
 		return memtrace.LevelL3
-	case e&SPEL2Access != 0 && e&SPEL2Miss == 0:
+	case e&speL2Access != 0 && e&speL2Miss == 0:
 		return memtrace.LevelL2
-	case e&SPEFetched != 0 && e&SPEL2Miss == 0:
+	case e&speFetched != 0 && e&speL2Miss == 0:
 		return memtrace.LevelLFB
-	case e&SPEL1Access != 0 && e&SPEL1Refill == 0:
+	case e&speL1Access != 0 && e&speL1Refill == 0:
 		return memtrace.LevelL1
 	}
 	return memtrace.LevelUnknown
 }
 
-// DecodeSPE reads the packets of a trace and hands on each record that ends in it, which is valid until each
+// decodeSPE reads the packets of a trace and hands on each record that ends in it, which is valid until each
 // returns. at is where b lies in the trace. It returns how many bytes the whole records have, and how many bytes
 // were no packet.
-func DecodeSPE(b []byte, at uint64, each func(*SPERecord)) (used, bad int) {
-	var r SPERecord
+func decodeSPE(b []byte, at uint64, each func(*speRecord)) (used, bad int) {
+	var r speRecord
 	for i := 0; i < len(b); {
 		n := spePacket(b[i:], at+uint64(i))
 		if n < 0 {
@@ -72,14 +72,14 @@ func DecodeSPE(b []byte, at uint64, each func(*SPERecord)) (used, bad int) {
 		ended := r.packet(b[i : i+n])
 		i += n
 		if ended {
-			if r != (SPERecord{}) {
+			if r != (speRecord{}) {
 				each(&r)
 			}
-			r = SPERecord{}
+			r = speRecord{}
 			used = i
 		}
 	}
-	if r == (SPERecord{}) {
+	if r == (speRecord{}) {
 		used = len(b) // padding
 	}
 	return used, bad
@@ -130,7 +130,7 @@ func spePacket(b []byte, at uint64) int {
 }
 
 // packet decodes a whole packet, and reports whether it is the last of its record.
-func (r *SPERecord) packet(b []byte) (ended bool) {
+func (r *speRecord) packet(b []byte) (ended bool) {
 	if b[0] == spePad || b[0] == speEnd {
 		return b[0] == speEnd
 	}
@@ -173,7 +173,7 @@ func (r *SPERecord) packet(b []byte) (ended bool) {
 
 // address takes in an address: its highest byte holds a tag or the exception level. An address of the kernel has it
 // filled again.
-func (r *SPERecord) address(index byte, p uint64) {
+func (r *speRecord) address(index byte, p uint64) {
 	const low = 1<<56 - 1
 	v := p & low
 	switch index {

@@ -18,10 +18,10 @@ func TestSPE(t *testing.T) {
 		[]byte{0x49, 0x00}, []byte{0xb2, 0, 0x30, 0, 0, 0, 0x7f, 0, 0}, []byte{0x52, 0x08, 0x06},
 		[]byte{0x71, 9, 0, 0, 0, 0, 0, 0, 0})
 	for cut := range len(whole) + 1 {
-		var got []SPERecord
-		each := func(r *SPERecord) { got = append(got, *r) }
-		used, bad := DecodeSPE(whole[:cut], 0, each)
-		more, badToo := DecodeSPE(whole[used:], uint64(used), each)
+		var got []speRecord
+		each := func(r *speRecord) { got = append(got, *r) }
+		used, bad := decodeSPE(whole[:cut], 0, each)
+		more, badToo := decodeSPE(whole[used:], uint64(used), each)
 		if used+more != len(whole) || bad+badToo != 0 || len(got) != 2 {
 			t.Fatalf("cut at %d: %d and %d bytes, %d records", cut, used, more, len(got))
 		}
@@ -34,7 +34,7 @@ func TestSPE(t *testing.T) {
 		}
 	}
 	var n int
-	if used, bad := DecodeSPE(append([]byte{0xff, 0xfe}, whole...), 0, func(*SPERecord) { n++ }); bad != 2 || n != 2 ||
+	if used, bad := decodeSPE(append([]byte{0xff, 0xfe}, whole...), 0, func(*speRecord) { n++ }); bad != 2 || n != 2 ||
 		used != len(whole)+2 {
 		t.Errorf("%d records, %d bytes, %d bad", n, used, bad)
 	}
@@ -42,15 +42,15 @@ func TestSPE(t *testing.T) {
 
 func TestSPELevels(t *testing.T) {
 	for events, want := range map[uint64]memtrace.CacheLevel{
-		0: memtrace.LevelUnknown, SPEL1Access: memtrace.LevelL1, SPEL1Access | SPEL1Refill: memtrace.LevelUnknown,
-		SPEL1Access | SPEL1Refill | SPELLAccess: memtrace.LevelL3,
-		SPELLAccess | SPELLMiss:                 memtrace.LevelDRAM, SPELLAccess | SPERemote: memtrace.LevelRemoteCache,
-		SPEL1Access | SPEL1Refill | SPEL2Access:                           memtrace.LevelL2,
-		SPEL1Access | SPEL1Refill | SPEL2Access | SPEL2Miss:               memtrace.LevelUnknown,
-		SPEL1Access | SPEL1Refill | SPEL2Access | SPEL2Miss | SPELLAccess: memtrace.LevelL3,
-		SPEL1Access | SPEL1Refill | SPEFetched:                            memtrace.LevelLFB,
+		0: memtrace.LevelUnknown, speL1Access: memtrace.LevelL1, speL1Access | speL1Refill: memtrace.LevelUnknown,
+		speL1Access | speL1Refill | speLLAccess: memtrace.LevelL3,
+		speLLAccess | speLLMiss:                 memtrace.LevelDRAM, speLLAccess | speRemote: memtrace.LevelRemoteCache,
+		speL1Access | speL1Refill | speL2Access:                           memtrace.LevelL2,
+		speL1Access | speL1Refill | speL2Access | speL2Miss:               memtrace.LevelUnknown,
+		speL1Access | speL1Refill | speL2Access | speL2Miss | speLLAccess: memtrace.LevelL3,
+		speL1Access | speL1Refill | speFetched:                            memtrace.LevelLFB,
 	} {
-		if got := (&SPERecord{Events: events}).Level(); got != want {
+		if got := (&speRecord{Events: events}).Level(); got != want {
 			t.Errorf("%#x: %v, want %v", events, got, want)
 		}
 	}
@@ -59,7 +59,7 @@ func TestSPELevels(t *testing.T) {
 func FuzzSPE(f *testing.F) {
 	f.Add([]byte{0x49, 1, 0x71, 1, 2, 3, 4, 5, 6, 7, 8, 0x20, 0, 0xb2}, uint64(3))
 	f.Fuzz(func(t *testing.T, b []byte, at uint64) {
-		if used, bad := DecodeSPE(b, at, func(*SPERecord) {}); used > len(b) || bad > len(b) {
+		if used, bad := decodeSPE(b, at, func(*speRecord) {}); used > len(b) || bad > len(b) {
 			t.Errorf("%d bytes, %d bad, of %d", used, bad, len(b))
 		}
 	})

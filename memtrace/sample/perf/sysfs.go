@@ -138,7 +138,7 @@ func (p *pmu) cpus() ([]int, error) {
 	if errors.Is(err, fs.ErrNotExist) || text == "" {
 		return nil, nil
 	}
-	return ParseCPUs(text)
+	return parseCPUs(text)
 }
 
 // named lists the PMUs whose names begin with prefix.

@@ -37,21 +37,21 @@ const (
 	lockNA, blkNA       = 1 << 24, 1 << 40
 )
 
-const memory = SampleIP | SampleTID | SampleTime | SampleAddr | SampleCPU | SamplePeriod |
-	SampleDataSrc | SamplePhysAddr | SampleIdentifier
+const memory = sampleIP | sampleTID | sampleTime | sampleAddr | sampleCPU | samplePeriod |
+	sampleDataSrc | samplePhysAddr | sampleIdentifier
 
-const recordedFlags = FlagInherit | FlagSampleIDAll | FlagUseClockID
+const recordedFlags = flagInherit | flagSampleIDAll | flagUseClockID
 
 func attr(kind uint32, config, config1, sampleType uint64) Attr {
 	return Attr{Type: kind, Config: config, Config1: config1, Period: 4000, SampleType: sampleType,
-		Flags: recordedFlags, ClockID: ClockMonotonic,
-		ReadFormat: FormatID}
+		Flags: recordedFlags, ClockID: clockMonotonic,
+		ReadFormat: formatID}
 }
 
 var families = []family{
 	{"intel", []Event{
 		{Name: "cpu/mem-loads,ldlat=30/P", IDs: []uint64{101, 102},
-			Attr: attr(4, 0x1cd, 30, memory|SampleWeight)},
+			Attr: attr(4, 0x1cd, 30, memory|sampleWeight)},
 		{Name: "cpu/mem-stores/P", IDs: []uint64{103, 104}, Attr: attr(4, 0x82d0, 0, memory)},
 	}, []source{
 		{0, load | hit | l1 | snoopNone | tlbHit | tlbL1 | tlb2 | numL1 | lockNA | blkNA, memtrace.OpRead,
@@ -66,15 +66,15 @@ var families = []family{
 	}},
 	{"intel-spr", []Event{
 		{Name: "cpu/mem-loads,ldlat=30/P", IDs: []uint64{101, 102},
-			Attr: attr(4, 0x1cd, 30, memory|SampleWeightStruct)},
+			Attr: attr(4, 0x1cd, 30, memory|sampleWeightStruct)},
 		{Name: "cpu/mem-stores/P", IDs: []uint64{103, 104},
-			Attr: attr(4, 0x2cd, 0, memory|SampleWeightStruct)},
+			Attr: attr(4, 0x2cd, 0, memory|sampleWeightStruct)},
 	}, []source{
 		{0, load | hit | l1 | numL1 | snoopNone | blkNA, memtrace.OpRead, memtrace.LevelL1},
 		{1, store | hit | l1 | numL1 | blkNA, memtrace.OpWrite, memtrace.LevelL1},
 	}},
 	{"amd", []Event{
-		{Name: "ibs_op//", IDs: []uint64{7, 8}, Attr: attr(11, 0, 0, memory|SampleWeightStruct)},
+		{Name: "ibs_op//", IDs: []uint64{7, 8}, Attr: attr(11, 0, 0, memory|sampleWeightStruct)},
 	}, []source{
 		{0, load | hit | l1 | numNA | blkNA, memtrace.OpRead, memtrace.LevelL1},
 		{0, load | hit | l2 | numNA | blkNA, memtrace.OpRead, memtrace.LevelL2},
@@ -105,15 +105,15 @@ func recordOf(t testing.TB, f family, n int) (file []byte, want []memtrace.Acces
 			Collector: collector(e.Name),
 		}
 		weights := words(uint64(s.data))
-		if e.Attr.SampleType&(SampleWeight|SampleWeightStruct) != 0 {
+		if e.Attr.SampleType&(sampleWeight|sampleWeightStruct) != 0 {
 			a.Latency = uint64(3 + rng.IntN(900))
 			w := a.Latency
-			if e.Attr.SampleType&SampleWeightStruct != 0 {
+			if e.Attr.SampleType&sampleWeightStruct != 0 {
 				w |= uint64(rng.IntN(100)) << 32
 			}
 			weights = words(w, uint64(s.data))
 		}
-		records = append(records, record(RecordSample, 2|1<<14,
+		records = append(records, record(recordSample, 2|1<<14,
 			words(id, a.IP, pair(uint32(a.PID), uint32(a.TID)), ns, a.Addr, pair(uint32(a.CPU), 0), a.Weight), weights,
 			words(a.Phys)))
 		want = append(want, a)

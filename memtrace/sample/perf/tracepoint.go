@@ -79,15 +79,15 @@ func openTracepoints(o SamplerOptions) (*Sampler, error) {
 	var err error
 	for _, dir := range tracefs {
 		var points []tracepoint // by event
-		var events []EventSpec
+		var events []eventSpec
 		for _, name := range []string{"page_fault_user", "page_fault_kernel"} {
 			var p tracepoint
 			if p, err = readTracepoint(os.DirFS(dir), name); err != nil {
 				break
 			}
 			points = append(points, p)
-			events = append(events, EventSpec{Name: "exceptions:" + name, Attr: Attr{Type: TypeTracepoint, Config: p.id,
-				Period: 1, SampleType: faultSample | SampleRaw}})
+			events = append(events, eventSpec{Name: "exceptions:" + name, Attr: Attr{Type: typeTracepoint, Config: p.id,
+				Period: 1, SampleType: faultSample | sampleRaw}})
 		}
 		if err != nil {
 			continue
