@@ -48,7 +48,7 @@ type Tensor struct {
 	Shape  []int64
 	Buffer uint64
 	Offset uint64
-	Bytes  uint64 // from its first byte to behind its last
+	Bytes  uint64 // from its first byte past its last
 }
 
 // ErrPlace occurs when a tensor cannot lie where it should: outside of its buffer, in a buffer that was freed

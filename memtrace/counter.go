@@ -47,7 +47,7 @@ type counter struct {
 	bytesRead, bytesWritten uint64
 	coarse                  int64
 	lines                   int64 // of 64 bytes, as they were touched
-	jumps                   int64 // of them, those that do not lie behind the one before
+	jumps                   int64 // of them, those that do not lie after the one before
 	next                    uint64
 	strides                 *Distribution // of its type
 }

@@ -178,7 +178,7 @@ func TestViewsBecomeTheirRoot(t *testing.T) {
 	}
 }
 
-// TestUsageMayComeLate: a program says behind an allocation what it is for.
+// TestUsageMayComeLate: a program says after an allocation what it is for.
 func TestUsageMayComeLate(t *testing.T) {
 	m := NewRegionMap()
 	m.AddBuffer(Buffer{ID: 1, Size: 1000})

@@ -34,14 +34,14 @@ func (k *Mappings) Map(ns int64, p Mapping) {
 			same = append(same, old)
 			continue
 		}
-		kept = append(kept, old.cut(old.Start, min(p.Start, old.End))...)
-		behind = append(behind, old.cut(max(p.End, old.Start), old.End)...)
+		kept = append(kept, old.Cut(old.Start, min(p.Start, old.End))...)
+		behind = append(behind, old.Cut(max(p.End, old.Start), old.End)...)
 	}
 	kept = append(append(kept, p.beside(same)...), behind...)
 	k.set(ns, append(kept, k.live[last:]...))
 }
 
-// after is the number of the first mapping that ends behind an address.
+// after is the number of the first mapping that ends after an address.
 func (k *Mappings) after(addr uint64) int {
 	return sort.Search(len(k.live), func(i int) bool { return k.live[i].End > addr })
 }
@@ -53,7 +53,7 @@ func (k *Mappings) Look(ns int64, all []Mapping) {
 		var same []Mapping
 		for i := k.after(p.Start); i < len(k.live) && k.live[i].Start < p.End; i++ {
 			if old := &k.live[i]; old.alike(&p) {
-				same = append(same, old.cut(max(old.Start, p.Start), min(old.End, p.End))...)
+				same = append(same, old.Cut(max(old.Start, p.Start), min(old.End, p.End))...)
 			}
 		}
 		kept = append(kept, p.beside(same)...)
@@ -83,7 +83,8 @@ func sortMappings(all []Mapping) {
 // Live is what is mapped, by address. It may not be changed, and is valid until something changes.
 func (k *Mappings) Live() []Mapping { return k.live }
 
-func executable(p *Mapping) bool { return len(p.Perms) == 4 && p.Perms[2] == 'x' }
+// Executable reports whether instructions lie in a mapping.
+func (p *Mapping) Executable() bool { return len(p.Perms) == 4 && p.Perms[2] == 'x' }
 
 // part reports whether p shows the same memory where both lie: of one file at one place, or of none.
 func (p *Mapping) part(o Mapping) bool {
@@ -95,20 +96,11 @@ func (p *Mapping) part(o Mapping) bool {
 
 // alike reports whether two mappings may be parts of one.
 func (p *Mapping) alike(o *Mapping) bool {
-	return p.Path == o.Path && p.Static == o.Static && executable(p) == executable(o)
+	return p.Path == o.Path && p.Static == o.Static && p.Executable() == o.Executable()
 }
 
-// Cut is the part of a mapping from start to end, in it.
-func (p *Mapping) Cut(start, end uint64) Mapping {
-	all := p.cut(max(start, p.Start), min(end, p.End))
-	if len(all) == 0 {
-		return Mapping{}
-	}
-	return all[0]
-}
-
-// cut is the part of a mapping from start to end; none where there is nothing of it.
-func (p *Mapping) cut(start, end uint64) []Mapping {
+// Cut is the part of a mapping from start to end; none where there is nothing of it.
+func (p *Mapping) Cut(start, end uint64) []Mapping {
 	if start >= end {
 		return nil
 	}
@@ -125,8 +117,8 @@ func (p *Mapping) beside(there []Mapping) []Mapping {
 	var all []Mapping
 	at := p.Start
 	for _, old := range there {
-		all = append(append(all, p.cut(at, old.Start)...), old)
+		all = append(append(all, p.Cut(at, old.Start)...), old)
 		at = max(at, old.End)
 	}
-	return append(all, p.cut(at, p.End)...)
+	return append(all, p.Cut(at, p.End)...)
 }

@@ -75,7 +75,7 @@ func (m *Metrics) ReadFrequency() (hz float64, ok bool) {
 	return float64(m.BytesRead) / (m.LiveNS / 1e9), true
 }
 
-// Locality is the share of the lines of 64 bytes that were touched, but for the first, that lie behind the one that
+// Locality is the share of the lines of 64 bytes that were touched, but for the first, that lie after the one that
 // was touched before in their region; false with fewer than two.
 func (m *Metrics) Locality() (score float64, ok bool) {
 	if m.lines < 2 {

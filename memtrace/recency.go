@@ -85,7 +85,7 @@ func (r *recency) take(slot int32, bytes int64) {
 	r.sums[3][slot>>(4*slotBits)] -= bytes
 }
 
-// since is how many bytes are in slots behind one: those that are not in it, in those before it of its 8, in the 8
+// since is how many bytes are in slots after one: those that are not in it, in those before it of its 8, in the 8
 // before these of their 64, and so on.
 func (r *recency) since(slot int32) int64 {
 	at := int(slot)

@@ -27,7 +27,7 @@ const (
 	maxChunk = 256 // runs in a chunk, so that little moves when one comes between
 )
 
-// search is the first run that ends behind a place: chunk and number in it.
+// search is the first run that ends after a place: chunk and number in it.
 func (r *runs[V]) search(at uint64) (chunk, i int) {
 	low, high := 0, len(r.chunks)
 	for low < high {
@@ -133,7 +133,7 @@ func (r *runs[V]) splice(c, i int, by run[V], keep bool, old []run[V]) []run[V] 
 		fresh[n] = by
 		n++
 	}
-	last, k := c, i // behind those that are replaced
+	last, k := c, i // after those that are replaced
 	var tail run[V]
 	for ; last < len(r.chunks); last, k = last+1, 0 {
 		all := r.chunks[last]
@@ -156,7 +156,7 @@ func (r *runs[V]) splice(c, i int, by run[V], keep bool, old []run[V]) []run[V] 
 // replace puts others in the place of the runs from number i of chunk c to before number k of chunk last.
 func (r *runs[V]) replace(c, i, last, k int, by []run[V]) {
 	r.moves++
-	if c == len(r.chunks) { // behind all
+	if c == len(r.chunks) { // at the end
 		if c == 0 {
 			r.chunks = append(r.chunks, nil)
 		} else {
@@ -177,7 +177,7 @@ func (r *runs[V]) replace(c, i, last, k int, by []run[V]) {
 		k = len(r.chunks[c])
 	}
 	r.n += len(by) - (k - i)
-	if i == maxChunk && c == len(r.chunks)-1 { // behind all, as they often come
+	if i == maxChunk && c == len(r.chunks)-1 { // at the end, as they often come
 		r.chunks = append(r.chunks, make([]run[V], 0, maxChunk+3))
 		c, i, k = c+1, 0, 0
 	}
@@ -264,7 +264,7 @@ func (r *runs[V]) each(f func(*run[V])) {
 	}
 }
 
-// span is from the first byte to behind the last; both 0 where there is none.
+// span is from the first byte past the last; both 0 where there is none.
 func (r *runs[V]) span() (start, end uint64) {
 	if len(r.chunks) == 0 {
 		return 0, 0

@@ -9,7 +9,7 @@ type space struct {
 	shared  bool
 	grain   uint64 // to which ranges are widened, a power of two; 0: they are not
 	limit   int    // number of runs from which on they are widened further
-	// A region that is accessed in columns, such as values of a cache that lie one dimension behind the other, is
+	// A region that is accessed in columns, such as values of a cache that lie one dimension after the other, is
 	// folded: its rows of stride bytes lie over each other, rows of them in a group. A byte of the space stands for
 	// rows bytes then.
 	base, bytes  uint64

@@ -58,7 +58,7 @@ func (s *spans) at(addr uint64, ns int64) []int {
 	return epochs[k-1].live
 }
 
-// search is the first segment that ends behind an address.
+// search is the first segment that ends after an address.
 func (s *spans) search(addr uint64) int {
 	return sort.Search(len(s.segments), func(i int) bool { return s.segments[i].end > addr })
 }

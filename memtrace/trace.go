@@ -122,9 +122,9 @@ type Ledger struct {
 	Accesses   int64  `json:"accesses"`   // operands of executed ops, in as many rows as it takes, or summed up
 	// Unplaced is how often an op touched a tensor of which it is not known where it lies: there is no row of it.
 	Unplaced int64 `json:"unplaced"`
-	// Untold is how often it was unknown which rows, cells or experts an op touched: the row says that it is
+	// Unreported is how often it was unknown which rows, cells or experts an op touched: the row says that it is
 	// scattered or unknown.
-	Untold int64 `json:"untold"`
+	Unreported int64 `json:"untold"`
 	// Undecided is how many executions were written before it was known whether they are set-up. Their phase is null.
 	Undecided int64 `json:"undecided"`
 }
@@ -160,7 +160,7 @@ type Phase uint8
 const (
 	WeightLoad  Phase = iota // before the first graph of the run
 	Generation               // prompts are read and tokens generated
-	Teardown                 // behind the last graph
+	Teardown                 // after the last graph
 	Setup                    // a warm-up or probe, whose results were thrown away
 	Maintenance              // work on caches, such as a context shift
 	phases

@@ -10,11 +10,11 @@ var joins = map[string]bool{
 	"SWIGLU": true, "SWIGLU_OAI": true, "GEGLU": true, "GEGLU_ERF": true, "GEGLU_QUICK": true, "REGLU": true,
 }
 
-// fusible finds the nodes whose results are read once, by the computed node behind them, value by value. That is
+// fusible finds the nodes whose results are read once, by the computed node after them, value by value. That is
 // what ggml's backends demand before they compute two nodes as one; which pairs they know is their own affair.
 func fusible(g *ggmlhooks.Graph) []bool {
 	found, uses, last := make([]bool, len(g.Nodes)), make([]int, len(g.Nodes)), make([]int32, len(g.Nodes))
-	next := make([]int32, len(g.Nodes)) // computed node behind each
+	next := make([]int32, len(g.Nodes)) // computed node after each
 	behind := int32(-1)
 	for i := len(g.Nodes) - 1; i >= 0; i-- {
 		next[i] = behind

@@ -19,7 +19,7 @@ type plan struct {
 	upTo     []int32       // by node: how many compute, up to this one
 }
 
-// computed is how many nodes behind one, up to another, compute something.
+// computed is how many nodes after one, up to another, compute something.
 func (p *plan) computed(behind, last int32) (n int32) {
 	if last = min(last, int32(len(p.upTo))-1); last < 0 {
 		return 0

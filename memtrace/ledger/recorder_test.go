@@ -165,8 +165,8 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// TestUntold: what nobody reported of an execution is said to be unknown, or scattered, and never guessed.
-func TestUntold(t *testing.T) {
+// TestUnreported: what nobody reported of an execution is said to be unknown, or scattered, and never guessed.
+func TestUnreported(t *testing.T) {
 	b := newBed(t, Options{})
 	g := layer(1, 2)
 	g.Leafs[1].Name = "some index"
@@ -184,7 +184,7 @@ func TestUntold(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if d := b.r.Doubts(); d.Untold != 4 || d.Unplaced != 1 {
+	if d := b.r.Doubts(); d.Unreported != 4 || d.Unplaced != 1 {
 		t.Errorf("%+v", d)
 	}
 	if err := b.Exec(&ggmlhooks.Exec{Number: 9, Graph: 77}); !errors.Is(err, ggmlhooks.ErrDesync) {

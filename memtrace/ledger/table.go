@@ -83,15 +83,6 @@ func Schema() table.Schema {
 	return s
 }
 
-// schema is that of the table as its options want it.
-func (t *Table) schema() table.Schema {
-	s := Schema()
-	if t.o.Foreign {
-		s.Columns[memtrace.TraceTime].Unit = table.NS
-	}
-	return s
-}
-
 // About says what stands under a key in the metadata of the table's last part. It is asked for when the table is
 // closed.
 func (t *Table) About(f func() (key, value string)) {
@@ -112,7 +103,7 @@ func (t *Table) Pending() int64 {
 	return max(0, t.given.Load()-kept-lost)
 }
 
-// Err is the first error of the table's files, nil if there was none. Nothing is written behind it.
+// Err is the first error of the table's files, nil if there was none. Nothing is written after it.
 func (t *Table) Err() error {
 	if err := t.err.Load(); err != nil {
 		return *err
@@ -173,8 +164,12 @@ func (t *Table) pack() {
 // append appends a batch. After an error there is nothing to append to.
 func (t *Table) append(parts *table.Parts, b *batch) *table.Parts {
 	if parts == nil && t.Err() == nil {
+		schema := Schema()
+		if t.o.Foreign {
+			schema.Columns[memtrace.TraceTime].Unit = table.NS
+		}
 		var err error
-		if parts, err = table.NewParts(t.o.Folder, rundir.TraceName, t.schema(), t.o.Parts); err != nil {
+		if parts, err = table.NewParts(t.o.Folder, rundir.TraceName, schema, t.o.Parts); err != nil {
 			t.fail(fmt.Errorf("begin %s: %w", rundir.TraceName, err))
 		}
 	}
@@ -201,5 +196,5 @@ func (t *Table) finish(parts *table.Parts) {
 	t.bytes.Store(parts.Bytes())
 }
 
-// ErrClosed occurs when rows come behind a writer's end.
+// ErrClosed occurs when rows come after a writer's end.
 var ErrClosed = errors.New("the table of accesses is complete")

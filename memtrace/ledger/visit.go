@@ -63,7 +63,7 @@ func (v *visitor) part(part extent) error {
 // unknown emits an access of which it is known how many bytes it may be, but not which: run bytes so many times, 0:
 // not even that.
 func (v *visitor) unknown(run uint64, pieces int64) error {
-	v.doubts.Untold++
+	v.doubts.Unreported++
 	v.a.span = span{offset: v.it.at.offset, run: run, pieces: pieces, scattered: run > 0}
 	if run == 0 {
 		v.a.flags |= memtrace.TraceUnknown
@@ -87,7 +87,7 @@ func (v *visitor) lookup() error {
 			number = states[i]
 		}
 		if number < 0 || number >= it.at.ne[it.dim] {
-			v.doubts.Untold++
+			v.doubts.Unreported++
 			continue
 		}
 		switch at := i + it.rows.first; it.rows.from {
@@ -113,7 +113,7 @@ func (v *visitor) experts() error {
 	}
 	for _, e := range experts {
 		if e < 0 || int64(e) >= v.it.at.ne[v.it.dim] {
-			v.doubts.Untold++
+			v.doubts.Unreported++
 			continue
 		}
 		if err := v.part(v.it.at.part(v.it.dim, int64(e), int64(e)+1)); err != nil {
@@ -143,7 +143,7 @@ func (v *visitor) written() error {
 	for row, number := range numbers {
 		stream, cell := number/it.cells.size, number%it.cells.size
 		if number < 0 {
-			v.doubts.Untold++
+			v.doubts.Unreported++
 			continue
 		}
 		a := &v.a
@@ -164,7 +164,7 @@ func (v *visitor) masked() error {
 	x, it := v.x, v.it
 	ranges, ok := x.masks.of(it.cells.leaf)
 	if !ok {
-		v.doubts.Untold++
+		v.doubts.Unreported++
 		return v.part(it.at)
 	}
 	per := len(x.tokens) / int(it.cells.streams)

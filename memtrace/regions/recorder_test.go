@@ -85,7 +85,7 @@ func graph(id uint64, tokens int64) *ggmlhooks.Graph {
 	return g
 }
 
-// driven is a recorder behind an assembler.
+// driven is a recorder with the assembler that drives it.
 type driven struct {
 	*ggmlhooks.Assembler
 	r *Recorder

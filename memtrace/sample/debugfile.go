@@ -45,10 +45,7 @@ func separate(object *elf.File, root, path string) *elf.File {
 // sameObject opens a file of symbols if it is that of an object: with its build ID, or where the object has none with
 // the checksum in its debug link.
 func sameObject(path string, id []byte, sum uint32) *elf.File {
-	if !isFile(path) {
-		return nil
-	}
-	if len(id) == 0 && checksum(path) != sum {
+	if statOf(path) == (fileStat{}) || len(id) == 0 && checksum(path) != sum {
 		return nil
 	}
 	f, err := elf.Open(path)
@@ -60,12 +57,6 @@ func sameObject(path string, id []byte, sum uint32) *elf.File {
 		return nil
 	}
 	return f
-}
-
-// isFile reports whether a path leads to a regular file, which can be opened without side effects.
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
 }
 
 // checksum is the CRC-32 of a file, 0 where it cannot be read.

@@ -56,6 +56,7 @@ func (s *objects) renew(root, path string) {
 	}
 }
 
+// statOf is the state of a regular file, which can be opened without side effects; zero: there is none.
 func statOf(path string) fileStat {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {

@@ -179,7 +179,7 @@ func TestPlacesOfObjects(t *testing.T) {
 		{Start: base + 0x1000, End: base + 0x2000, Perms: "r-xp", Path: o.path},
 		{Start: base + 0x2000, End: base + 0x3000, Perms: "rw-p", Path: o.path},
 		{Start: base + 0x3000, End: base + 0x4000, Perms: "rw-p", Path: o.path},
-		{Start: base + 0x4000, End: base + 0x9000, Perms: "rw-p"}, // zeros, and what was mapped behind them
+		{Start: base + 0x4000, End: base + 0x9000, Perms: "rw-p"}, // zeros, and what was mapped after them
 	} {
 		space.mapped(5, m)
 	}

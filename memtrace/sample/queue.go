@@ -98,7 +98,7 @@ func decode(b []byte) (a memtrace.Access) {
 	}
 }
 
-// take moves the oldest accesses, at most n, behind dst.
+// take appends the oldest accesses, at most n, to dst.
 func (q *Queue) take(dst []memtrace.Access, n int) []memtrace.Access {
 	q.mu.Lock()
 	defer q.mu.Unlock()

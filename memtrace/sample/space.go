@@ -105,12 +105,12 @@ func (s *Space) object(m *memtrace.Mapping) *object {
 }
 
 // marked is a mapping with what is static data of objects marked, in as many parts as it takes. Variables that are
-// zeros at first (.bss) lie in memory that has no name, behind the object's others. before is mapped below it or in
+// zeros at first (.bss) lie in memory that has no name, after the object's others. before is mapped below it or in
 // its place, by address; of all is found out where objects lie.
 func (s *Space) marked(m memtrace.Mapping, before, all []memtrace.Mapping,
 	places map[string][]uint64) []memtrace.Mapping {
 	if isPath(m.Path) {
-		m.Static = !executes(&m) && s.object(&m) != nil
+		m.Static = !m.Executable() && s.object(&m) != nil
 		return []memtrace.Mapping{m}
 	}
 	if m.Path != "" && m.Path != "[heap]" {
@@ -134,7 +134,7 @@ func (s *Space) marked(m memtrace.Mapping, before, all []memtrace.Mapping,
 // maxBelow is how many mappings below a nameless one may belong to its object.
 const maxBelow = 3
 
-// after is the number of the first mapping that begins behind an address.
+// after is the number of the first mapping that begins after an address.
 func after(all []memtrace.Mapping, addr uint64) int {
 	i, _ := slices.BinarySearchFunc(all, addr, func(p memtrace.Mapping, addr uint64) int {
 		if p.Start <= addr {
@@ -144,8 +144,6 @@ func after(all []memtrace.Mapping, addr uint64) int {
 	})
 	return i
 }
-
-func executes(m *memtrace.Mapping) bool { return len(m.Perms) == 4 && m.Perms[2] == 'x' }
 
 // pageUp is the next address at which a page begins.
 func pageUp(addr uint64) uint64 {
@@ -160,16 +158,9 @@ func (o *object) zeros(m memtrace.Mapping, bias uint64) []memtrace.Mapping {
 		if first, end = max(first, m.Start), min(end, m.End); p.Flags&elf.PF_X != 0 || first >= end {
 			continue
 		}
-		var parts []memtrace.Mapping
-		if m.Start < first {
-			parts = append(parts, m.Cut(m.Start, first))
-		}
 		own := m.Cut(first, end)
-		own.Path, own.Static, own.Offset = o.path, true, first-bias-p.Vaddr+p.Off
-		if parts = append(parts, own); end < m.End {
-			parts = append(parts, m.Cut(end, m.End))
-		}
-		return parts
+		own[0].Path, own[0].Static, own[0].Offset = o.path, true, first-bias-p.Vaddr+p.Off
+		return slices.Concat(m.Cut(m.Start, first), own, m.Cut(end, m.End))
 	}
 	return nil
 }
@@ -192,7 +183,7 @@ func (s *Space) placesOf(o *object, all []memtrace.Mapping, known map[string][]u
 		for _, p := range o.segments {
 			bias := m.Start - m.Offset + p.Off - p.Vaddr
 			if fits := m.Offset >= p.Off&^(page-1) && m.Offset < p.Off+p.Filesz; fits &&
-				executes(m) == (p.Flags&elf.PF_X != 0) && !voted[bias] {
+				m.Executable() == (p.Flags&elf.PF_X != 0) && !voted[bias] {
 				votes[bias]++
 				voted[bias] = true
 			}

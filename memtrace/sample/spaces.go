@@ -75,10 +75,13 @@ func (s *Spaces) Observe(r *perf.Record) {
 	case r.Type == perf.RecordComm && r.Misc&commExec != 0:
 		e.kind, e.name = became, string(r.Name)
 	case r.Type == perf.RecordMmap2 || r.Type == perf.RecordMmap:
-		e.one = memtrace.Mapping{Start: r.Addr, End: r.Addr + r.Length, Offset: r.Offset, Path: pathOf(string(r.Name)),
+		e.one = memtrace.Mapping{Start: r.Addr, End: r.Addr + r.Length, Offset: r.Offset, Path: string(r.Name),
 			Perms: perms(r.Prot)}
 		if e.one.Start >= e.one.End {
 			return
+		}
+		if e.one.Path == "//anon" { // which has no name in /proc/PID/maps
+			e.one.Path = ""
 		}
 	case r.Type == perf.RecordFork && r.PID != r.ParentPID:
 		if e.kind = forked; r.Misc&forkExec == 0 {
@@ -100,14 +103,6 @@ func (s *Spaces) put(e event) {
 		return
 	}
 	s.fresh = append(s.fresh, e)
-}
-
-// pathOf makes of a mapping's name in a record what /proc/PID/maps has.
-func pathOf(name string) string {
-	if name == "//anon" {
-		return ""
-	}
-	return name
 }
 
 // perms makes of PROT_READ and so on what /proc/PID/maps has.

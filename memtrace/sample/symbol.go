@@ -33,7 +33,7 @@ func newSymbols(all []symbol) symbols {
 	return s
 }
 
-// end is behind the symbol's last byte. What has no size has one byte that is known to be its own.
+// end is past the symbol's last byte. What has no size has one byte that is known to be its own.
 func (s *symbol) end() uint64 { return s.value + max(s.size, 1) }
 
 // at is the innermost symbol that holds size bytes from a value on, "" where there is none.

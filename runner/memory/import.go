@@ -187,7 +187,7 @@ func (m *importer) open(f *os.File, size int64, about *imported) (reader, error)
 	return d, nil
 }
 
-// Samples are written once some others were read behind them, and once they are so much older than the newest: perf
+// Samples are written once some others were read after them, and once they are so much older than the newest: perf
 // writes what each CPU had, one after the other.
 const (
 	readAhead = 1 << 13

@@ -17,7 +17,7 @@ type Options struct {
 	Alone   bool      // nothing of what the process starts
 	Command *exec.Cmd // not started
 	Out     string    // folder in which the run directory is made
-	// Duration bounds the recording; 0 = until the process ends. A command goes on behind it.
+	// Duration bounds the recording; 0 = until the process ends. A command runs on after it.
 	Duration  time.Duration
 	Interval  time.Duration // between two lines of process.jsonl, and two looks for written pages; 0 = one second
 	Period    uint64        // of Perf; 0 = what is usual

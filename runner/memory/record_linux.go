@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -91,7 +92,7 @@ func (r *recorder) start() (ended chan struct{}, exit func() *os.ProcessState, e
 			}
 			cmd.Env = append(cmd.Env, FolderEnv+"="+out)
 		}
-		if wants(r.o.Choices, sample.Pages) {
+		if slices.ContainsFunc(r.o.Choices, func(of []string) bool { return slices.Contains(of, sample.Pages) }) {
 			if err := r.prepare(cmd); err != nil {
 				return nil, nil, err
 			}
@@ -176,17 +177,6 @@ func (r *recorder) prepare(cmd *exec.Cmd) error {
 	}
 	cmd.Env = append(cmd.Env, sample.WrittenEnv, "LD_PRELOAD="+preload)
 	return nil
-}
-
-func wants(choices [][]string, name string) bool {
-	for _, c := range choices {
-		for _, n := range c {
-			if n == name {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // open opens the collectors and, when they run, makes the directory.

@@ -73,7 +73,7 @@ func find(t *testing.T, all []variable, name string) variable {
 
 // TestRecordNamesVariables: page by page, variables and constants of a program and of its library are named as nm
 // names them, and lie in the static data of their file: with addresses that move and that do not, with the heap
-// right behind them, with symbols in a file of their own, and with those alone that a library needs to be linked.
+// right after them, with symbols in a file of their own, and with those alone that a library needs to be linked.
 func TestRecordNamesVariables(t *testing.T) {
 	cc := testenv.NeedCC(t)
 	data := filepath.Join(testenv.Root(t), "runner", "memory", "testdata")

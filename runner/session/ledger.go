@@ -51,7 +51,7 @@ func (a *accesses) use(t *ledger.Table) accessUse {
 func (a *accesses) words() string {
 	d := a.Doubts()
 	text := fmt.Sprintf("accesses  %d of %d graphs, in %d rows", d.Accesses, d.Executions, a.Rows())
-	if n := d.Unplaced + d.Untold + d.Failed; n > 0 {
+	if n := d.Unplaced + d.Unreported + d.Failed; n > 0 {
 		text += fmt.Sprintf("; %d operands or graphs are incomplete", n)
 	}
 	return text

@@ -259,7 +259,7 @@ func TestTraceAsPerfReads(t *testing.T) {
 		if !strings.HasPrefix(line, ".  0") || len(line) < 60 {
 			continue
 		}
-		what := strings.TrimSpace(line[60:]) // behind the bytes
+		what := strings.TrimSpace(line[60:]) // after the bytes
 		if what == "" {
 			continue
 		}

@@ -22,14 +22,6 @@ func paranoid() (int, bool) {
 	return level, err == nil
 }
 
-// allowed is the highest perf_event_paranoid that lets a user without rights sample own processes.
-func allowed(userOnly bool) int {
-	if userOnly {
-		return 2
-	}
-	return 1
-}
-
 // explain says why an event could not be opened, and what helps.
 func explain(name string, o Options, err error) error {
 	level, known := paranoid()
@@ -42,7 +34,10 @@ func explain(name string, o Options, err error) error {
 
 // remedy is what helps against an error of perf_event_open(2).
 func remedy(o Options, err error, level int) string {
-	want := allowed(o.UserOnly)
+	want := 1 // the highest setting that lets a user without rights sample own processes
+	if o.UserOnly {
+		want = 2
+	}
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		if level > want {

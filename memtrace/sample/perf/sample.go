@@ -96,7 +96,7 @@ func (f *fields) read(format uint64) {
 const regsSIMD = 1 << 2
 
 // regs passes over the registers of a mask, whose number depends on whether there are any, and over those of
-// vectors and predicates behind them, which say themselves how many and how wide they are.
+// vectors and predicates after them, which say themselves how many and how wide they are.
 func (f *fields) regs(mask uint64) {
 	abi := f.u64()
 	if abi == 0 {

@@ -13,7 +13,7 @@ func TestSPE(t *testing.T) {
 		// a store, ended
 		[]byte{0x49, 0x01}, []byte{0xb2, 0, 0x20, 0, 0, 0, 0x7f, 0, 0x4a}, []byte{0x42, 0x04}, []byte{0x98, 7, 0},
 		[]byte{0x01},
-		// an address of a kind that is not known, behind an extended header
+		// an address of a kind that is not known, after an extended header
 		[]byte{0, 0, 0x21, 0xb0, 1, 0, 0, 0, 0, 0, 0, 0},
 		[]byte{0x49, 0x00}, []byte{0xb2, 0, 0x30, 0, 0, 0, 0x7f, 0, 0}, []byte{0x52, 0x08, 0x06},
 		[]byte{0x71, 9, 0, 0, 0, 0, 0, 0, 0})
