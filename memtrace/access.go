@@ -1,7 +1,5 @@
 package memtrace
 
-import "fmt"
-
 // AccessOp is what an access does to memory.
 type AccessOp uint8
 
@@ -15,25 +13,13 @@ const (
 	accessOps
 )
 
-var accessOpNames = [...]string{"", "read", "write", "alloc", "free"}
+var accessOpNames = []string{"", "read", "write", "alloc", "free"}
 
 // String returns the op's name as it stands in files, "" where it is not known.
-func (o AccessOp) String() string {
-	if o < accessOps {
-		return accessOpNames[o]
-	}
-	return fmt.Sprintf("access_op(%d)", uint8(o))
-}
+func (o AccessOp) String() string { return nameOf(o, accessOpNames, "access_op") }
 
 // ParseAccessOp is the inverse of String.
-func ParseAccessOp(s string) (AccessOp, error) {
-	for i, name := range accessOpNames {
-		if name == s {
-			return AccessOp(i), nil
-		}
-	}
-	return OpUnknown, fmt.Errorf("unknown op %q: use one of %q", s, accessOpNames[1:])
-}
+func ParseAccessOp(s string) (AccessOp, error) { return parseName[AccessOp](s, accessOpNames, "op") }
 
 // Collector is what recorded an access.
 type Collector uint8
@@ -49,24 +35,14 @@ const (
 	collectors
 )
 
-var collectorNames = [...]string{"graph", "perf", "ibs", "spe", "fault", "page"}
+var collectorNames = []string{"graph", "perf", "ibs", "spe", "fault", "page"}
 
 // String returns the collector's name as it stands in files.
-func (c Collector) String() string {
-	if c < collectors {
-		return collectorNames[c]
-	}
-	return fmt.Sprintf("collector(%d)", uint8(c))
-}
+func (c Collector) String() string { return nameOf(c, collectorNames, "collector") }
 
 // ParseCollector is the inverse of String.
 func ParseCollector(s string) (Collector, error) {
-	for i, name := range collectorNames {
-		if name == s {
-			return Collector(i), nil
-		}
-	}
-	return 0, fmt.Errorf("unknown collector %q: use one of %q", s, collectorNames)
+	return parseName[Collector](s, collectorNames, "collector")
 }
 
 // CacheLevel is where an access found its data.
@@ -91,15 +67,10 @@ const (
 	cacheLevels
 )
 
-var cacheLevelNames = [...]string{"", "L1", "LFB", "L2", "L3", "L4", "cache", "remote_cache", "DRAM", "remote_DRAM", "PMEM", "CXL", "IO", "uncached"}
+var cacheLevelNames = []string{"", "L1", "LFB", "L2", "L3", "L4", "cache", "remote_cache", "DRAM", "remote_DRAM", "PMEM", "CXL", "IO", "uncached"}
 
 // String returns the level's name as it stands in files, "" where it is not known.
-func (l CacheLevel) String() string {
-	if l < cacheLevels {
-		return cacheLevelNames[l]
-	}
-	return fmt.Sprintf("cache_level(%d)", uint8(l))
-}
+func (l CacheLevel) String() string { return nameOf(l, cacheLevelNames, "cache_level") }
 
 // Access is one access to memory as a collector records it, before anybody says which region and phase it belongs to.
 // What a collector does not know is 0, and left out of files.

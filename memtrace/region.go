@@ -1,7 +1,5 @@
 package memtrace
 
-import "fmt"
-
 // RegionType is what a piece of memory is for.
 type RegionType uint8
 
@@ -20,24 +18,14 @@ const (
 	regionTypes
 )
 
-var regionTypeNames = [...]string{"other", "weight", "kv_cache", "activation", "compute_buffer", "runtime", "padding", "code", "stack", "static_data"}
+var regionTypeNames = []string{"other", "weight", "kv_cache", "activation", "compute_buffer", "runtime", "padding", "code", "stack", "static_data"}
 
 // String returns the type's name as it stands in files.
-func (t RegionType) String() string {
-	if t < regionTypes {
-		return regionTypeNames[t]
-	}
-	return fmt.Sprintf("region_type(%d)", uint8(t))
-}
+func (t RegionType) String() string { return nameOf(t, regionTypeNames, "region_type") }
 
 // ParseRegionType is the inverse of String.
 func ParseRegionType(s string) (RegionType, error) {
-	for i, name := range regionTypeNames {
-		if name == s {
-			return RegionType(i), nil
-		}
-	}
-	return Other, fmt.Errorf("unknown region type %q: use one of %q", s, regionTypeNames)
+	return parseName[RegionType](s, regionTypeNames, "region type")
 }
 
 // NoLayer is the layer of what belongs to none.

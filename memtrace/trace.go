@@ -1,7 +1,5 @@
 package memtrace
 
-import "fmt"
-
 // ColumnKind is the type of a column's values.
 type ColumnKind uint8
 
@@ -166,25 +164,13 @@ const (
 	phases
 )
 
-var tracePhaseNames = [...]string{"weight_load", "generation", "teardown", "setup", "maintenance"}
+var tracePhaseNames = []string{"weight_load", "generation", "teardown", "setup", "maintenance"}
 
 // String returns the phase's name as it stands in files.
-func (p Phase) String() string {
-	if p < phases {
-		return tracePhaseNames[p]
-	}
-	return fmt.Sprintf("phase(%d)", uint8(p))
-}
+func (p Phase) String() string { return nameOf(p, tracePhaseNames, "phase") }
 
 // ParsePhase is the inverse of String.
-func ParsePhase(s string) (Phase, error) {
-	for i, name := range tracePhaseNames {
-		if name == s {
-			return Phase(i), nil
-		}
-	}
-	return 0, fmt.Errorf("unknown phase %q: use one of %q", s, tracePhaseNames)
-}
+func ParsePhase(s string) (Phase, error) { return parseName[Phase](s, tracePhaseNames, "phase") }
 
 // TimeSource says what a row's time is the beginning of.
 type TimeSource uint8
@@ -198,12 +184,7 @@ const (
 	timeSources
 )
 
-var timeSourceNames = [...]string{"", "op", "range", "graph"}
+var timeSourceNames = []string{"", "op", "range", "graph"}
 
 // String returns the source's name as it stands in files, "" where there is none.
-func (t TimeSource) String() string {
-	if t < timeSources {
-		return timeSourceNames[t]
-	}
-	return fmt.Sprintf("time_source(%d)", uint8(t))
-}
+func (t TimeSource) String() string { return nameOf(t, timeSourceNames, "time_source") }
