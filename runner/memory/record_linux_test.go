@@ -207,9 +207,17 @@ func TestRecordEnds(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(result.Dir, rundir.ManifestName)); err != nil {
 		t.Error(err)
 	}
-	time.AfterFunc(100*time.Millisecond, func() { cmd.Process.Kill() })
-	result, err = Record(context.Background(), Options{Choices: [][]string{{"faults"}}, PID: cmd.Process.Pid,
-		Out: t.TempDir()})
+	out := t.TempDir()
+	go func() { // once it is recorded
+		for begun := []string(nil); len(begun) == 0; time.Sleep(time.Millisecond) {
+			begun, _ = filepath.Glob(filepath.Join(out, "*", "*", rundir.SocketName))
+		}
+		cmd.Process.Kill()
+	}()
+	result, err = Record(context.Background(), Options{Choices: [][]string{{"faults"}}, PID: cmd.Process.Pid, Out: out})
+	if err != nil {
+		cmd.Process.Kill()
+	}
 	allowed(t, err)
 	<-result.Ended
 	in.Close()
