@@ -117,6 +117,22 @@ func TestSetup(t *testing.T) {
 	}
 }
 
+// TestTooMuchUndecided: what had to be recorded before it was decided is reported; if it is discarded, its cells are
+// gone without an end, and the run begins with empty caches.
+func TestTooMuchUndecided(t *testing.T) {
+	s := newStage(t, Options{})
+	s.Assembler = ggmlhooks.NewAssembler(1, s.r)
+	clear := &ggmlhooks.SeqChange{Kind: ggmlhooks.SeqRemove, Seq: 0, First: 1, End: -1}
+	if err := errors.Join(s.decode(0, 0, 2, 0, true), s.SeqChange(clear), s.Resolve(ggmlhooks.Resolve{Exec: 1, Discarded: true}),
+		s.decode(0, 0, 1, 0, false)); err != nil {
+		t.Fatal(err)
+	}
+	s.wants("all of it", "allocate  0[0,2) 32", "evict seq_rm 0[1,2) 16", "allocate  0[0,1) 16")
+	if shot := s.r.Snapshot(); shot.Caches[0].Used != 1 || shot.Caches[0].Sequences[0].Cells != 1 {
+		t.Errorf("%+v", shot)
+	}
+}
+
 // TestFreedUndecided: of a program that frees its caches before anything decided whether it was set-up, the lives are
 // recorded when the recording ends, as those of the run.
 func TestFreedUndecided(t *testing.T) {
