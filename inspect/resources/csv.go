@@ -83,7 +83,7 @@ func (r *Report) WriteCSV(w io.Writer, by string) error {
 }
 
 func (r *Report) cells() []Cell {
-	return slices.SortedFunc(maps.Keys(r.sum.Cells), func(a, b Cell) int {
+	return slices.SortedFunc(maps.Keys(r.sum.Cells.By), func(a, b Cell) int {
 		return cmp.Or(cmp.Compare(a.Phase, b.Phase), cmp.Compare(a.Layer, b.Layer),
 			cmp.Compare(a.Component, b.Component), cmp.Compare(a.Op, b.Op))
 	})
@@ -91,7 +91,7 @@ func (r *Report) cells() []Cell {
 
 // cellFigures has no share for set-up, which is not part of the time that shares are of.
 func (r *Report) cellFigures(cell Cell) Figures {
-	f := r.figures(r.sum.Cells[cell])
+	f := r.figures(r.sum.Cells.By[cell])
 	if cell.Phase == PhaseSetup {
 		f.Share = nil
 	}

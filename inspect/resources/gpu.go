@@ -50,7 +50,7 @@ func (m gpus) add(e *resource.GPUSample) {
 	}
 }
 
-// GPUs lists the GPUs that were sampled.
-func (s *Sum) GPUs() []*GPUUse {
-	return slices.SortedFunc(maps.Values(s.gpus), func(a, b *GPUUse) int { return cmp.Compare(a.Index, b.Index) })
+// list lists them by number.
+func (m gpus) list() []*GPUUse {
+	return slices.SortedFunc(maps.Values(m), func(a, b *GPUUse) int { return cmp.Compare(a.Index, b.Index) })
 }

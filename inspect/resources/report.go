@@ -284,14 +284,14 @@ func (s *Sum) Report() *Report {
 		r.GraphNS += p.NS
 		r.LookingNS += p.LookNS
 	}
-	for cell, c := range s.Cells {
+	for cell, c := range s.Cells.By {
 		if cell.Phase != PhaseSetup {
 			r.CoveredNS += c.NS
 		}
 	}
-	r.CoveredNS += s.Beyond.NS
+	r.CoveredNS += s.Cells.Rest.NS
 	r.Coverage = ratio(float64(r.CoveredNS), float64(r.GraphNS))
-	if len(s.Cells) == 0 {
+	if len(s.Cells.By) == 0 {
 		r.Coverage = nil
 	}
 	r.tables(s)
@@ -319,7 +319,7 @@ func (r *Report) tables(s *Sum) {
 	}
 	components, layers, ops := map[string]*Cost{}, map[int]*Cost{}, map[string]*Cost{}
 	byPhase, byComponent := map[string]map[string]int64{}, map[int]map[string]int64{}
-	for cell, cost := range s.Cells {
+	for cell, cost := range s.Cells.By {
 		if cell.Phase == PhaseSetup {
 			continue
 		}
@@ -339,11 +339,11 @@ func (r *Report) tables(s *Sum) {
 	for _, op := range byTime(ops) {
 		r.Ops = append(r.Ops, OpRow{op, r.figures(ops[op])})
 	}
-	tops := slices.SortedFunc(maps.Keys(s.Tops), func(a, b Tensor) int {
-		return cmp.Or(cmp.Compare(s.Tops[b].NS, s.Tops[a].NS), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Name, b.Name))
+	tops := slices.SortedFunc(maps.Keys(s.Tops.By), func(a, b Tensor) int {
+		return cmp.Or(cmp.Compare(s.Tops.By[b].NS, s.Tops.By[a].NS), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Name, b.Name))
 	})
 	for _, t := range tops[:min(len(tops), maxTop)] {
-		r.Top = append(r.Top, TopRow{t.Op, t.Name, r.figures(s.Tops[t])})
+		r.Top = append(r.Top, TopRow{t.Op, t.Name, r.figures(s.Tops.By[t])})
 	}
 }
 

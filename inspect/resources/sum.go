@@ -145,6 +145,85 @@ type PhaseSum struct {
 	Looked         bool  // whether what timing costs was reported
 }
 
+// PhaseSums are the phases of a run by their names.
+type PhaseSums map[string]*PhaseSum
+
+// of is the sum of a phase, new where it has none.
+func (s PhaseSums) of(name string) *PhaseSum {
+	p := s[name]
+	if p == nil {
+		p = &PhaseSum{}
+		if len(s) < maxPhases {
+			s[name] = p
+		}
+	}
+	return p
+}
+
+// count adds the tokens of an execution of phase p, each to its own phase. What older versions recorded has one
+// phase for all of them.
+func (s PhaseSums) count(p *PhaseSum, e *resource.Graph) {
+	if e.PrefillTokens == nil || e.DecodeTokens == nil || *e.PrefillTokens == 0 || *e.DecodeTokens == 0 {
+		p.Tokens += int64(e.Tokens)
+		p.aloneTokens += int64(e.Tokens)
+		return
+	}
+	s.of(phasePrefill).Tokens += int64(*e.PrefillTokens)
+	s.of(phaseDecode).Tokens += int64(*e.DecodeTokens)
+	p.Mixed++
+	if e.DurationNS != nil {
+		p.MixedNS += *e.DurationNS
+	}
+}
+
+// add adds an execution.
+func (s PhaseSums) add(e *resource.Graph) {
+	p := s.of(e.Phase)
+	p.Graphs++
+	s.count(p, e)
+	p.Events++
+	p.Nodes += int64(e.NodeCount)
+	p.NoFLOPs += int64(e.OpsWithoutFLOPs)
+	p.NoMask += int64(e.OpsWithoutMask)
+	p.NoBytes += int64(e.OpsWithoutBytes)
+	p.addBytes(e.BytesRead, e.BytesWritten)
+	if e.DurationNS != nil {
+		p.Timed++
+		p.NS += *e.DurationNS
+	}
+	if e.FLOPs != nil {
+		p.FLOPs += *e.FLOPs
+		p.Useful += *cmp.Or(e.FLOPsUnmasked, e.FLOPs)
+		p.Counted++
+	}
+	if e.TimedNS != nil {
+		p.InsideNS += *e.TimedNS
+	}
+	if e.LookingNS != nil {
+		p.Looked, p.LookNS = true, p.LookNS+*e.LookingNS*int64(e.Looks)
+	}
+}
+
+// Costs are costs by a key, of which there is a bounded number.
+type Costs[K comparable] struct {
+	By   map[K]*Cost
+	Rest Cost // of further keys
+	most int
+}
+
+func (c *Costs[K]) add(key K, cost Cost) {
+	sum := c.By[key]
+	switch {
+	case sum != nil:
+	case len(c.By) >= c.most:
+		sum = &c.Rest
+	default:
+		sum = &Cost{}
+		c.By[key] = sum
+	}
+	sum.add(cost)
+}
+
 // BadLine is a line that is no event.
 type BadLine struct {
 	Line   int64  `json:"line"`
@@ -171,11 +250,9 @@ type Sum struct {
 	Roofline *resource.Roofline // of the newest session that has one
 	Closed   bool               // the newest session has its end
 
-	Phases map[string]*PhaseSum
-	Cells  map[Cell]*Cost
-	Tops   map[Tensor]*Cost
-	Beyond Cost // costs that no cell was left for
-	Others Cost // of tensors that no row was left for
+	Phases PhaseSums
+	Cells  Costs[Cell]
+	Tops   Costs[Tensor]
 	Losses map[LossKey]uint64
 
 	Retracted []Retracted
@@ -196,8 +273,8 @@ type Sum struct {
 // NewSum returns a sum of nothing.
 func NewSum() *Sum {
 	s := &Sum{
-		Events: map[string]int64{}, Phases: map[string]*PhaseSum{}, Cells: map[Cell]*Cost{}, Tops: map[Tensor]*Cost{},
-		Losses: map[LossKey]uint64{},
+		Events: map[string]int64{}, Phases: PhaseSums{}, Cells: Costs[Cell]{map[Cell]*Cost{}, Cost{}, maxCells},
+		Tops: Costs[Tensor]{map[Tensor]*Cost{}, Cost{}, maxTops}, Losses: map[LossKey]uint64{},
 	}
 	s.execs.byNumber, s.execs.byEntry = map[uint64]*execCost{}, map[graphEntry]*execCost{}
 	s.Memory.types = map[string]*MemoryType{}
@@ -263,6 +340,9 @@ func oneLine(text string) string {
 // Caches lists the KV caches and recurrent memories that were reported.
 func (s *Sum) Caches() []*CacheUse { return s.caches.list() }
 
+// GPUs lists the GPUs that were sampled.
+func (s *Sum) GPUs() []*GPUUse { return s.gpus.list() }
+
 // CacheEventsLost is how many operations on caches the log lacks: their figures are not whole where it is not 0.
 func (s *Sum) CacheEventsLost() (n uint64) {
 	for key, count := range s.Losses {
@@ -291,7 +371,8 @@ func (s *Sum) take(event any) {
 	case *resource.ComponentEnd:
 		s.component(e)
 	case *resource.Graph:
-		s.graph(e)
+		s.Phases.add(e)
+		s.execs.end(e)
 		s.stamp(&e.Header)
 	case *resource.Phase:
 		if e.LastExec != nil && len(s.Retracted) < maxRetracted {
@@ -355,9 +436,9 @@ func (s *Sum) compute(e *work) {
 	if e.TimeSource == resource.TimeRange && (e.NodeCount > 1 || e.Operation == opRange) {
 		cell.Op = SeveralOps
 	}
-	s.cell(cell, cost)
+	s.Cells.add(cell, cost)
 	if cell.Op != SeveralOps && e.Phase != PhaseSetup {
-		s.top(Tensor{e.Operation, bareName(e.Name)}, cost)
+		s.Tops.add(Tensor{e.Operation, bareName(e.Name)}, cost)
 	}
 	s.execs.inside(e)
 }
@@ -366,35 +447,9 @@ func (s *Sum) compute(e *work) {
 // of ops has no times. The tap reports components as well as their ops, whose times are added up.
 func (s *Sum) component(e *resource.ComponentEnd) {
 	if e.Exec == 0 {
-		s.cell(Cell{Layer: e.LayerID, Component: e.ComponentType, Op: SeveralOps},
+		s.Cells.add(Cell{Layer: e.LayerID, Component: e.ComponentType, Op: SeveralOps},
 			Cost{Events: 1, Timed: 1, NS: e.DurationNS})
 	}
-}
-
-func (s *Sum) cell(cell Cell, cost Cost) {
-	sum := s.Cells[cell]
-	switch {
-	case sum != nil:
-	case len(s.Cells) >= maxCells:
-		sum = &s.Beyond
-	default:
-		sum = &Cost{}
-		s.Cells[cell] = sum
-	}
-	sum.add(cost)
-}
-
-func (s *Sum) top(t Tensor, cost Cost) {
-	sum := s.Tops[t]
-	switch {
-	case sum != nil:
-	case len(s.Tops) >= maxTops:
-		sum = &s.Others
-	default:
-		sum = &Cost{}
-		s.Tops[t] = sum
-	}
-	sum.add(cost)
 }
 
 // bareName cuts the layer off a tensor's name: ffn_out-3, and node_30's number.
@@ -405,62 +460,6 @@ func bareName(name string) string {
 		return name[:i]
 	}
 	return name
-}
-
-func (s *Sum) phase(name string) *PhaseSum {
-	p := s.Phases[name]
-	if p == nil {
-		p = &PhaseSum{}
-		if len(s.Phases) < maxPhases {
-			s.Phases[name] = p
-		}
-	}
-	return p
-}
-
-// count adds the tokens of an execution of phase p, each to its own phase. What older versions recorded has one
-// phase for all of them.
-func (s *Sum) count(p *PhaseSum, e *resource.Graph) {
-	if e.PrefillTokens == nil || e.DecodeTokens == nil || *e.PrefillTokens == 0 || *e.DecodeTokens == 0 {
-		p.Tokens += int64(e.Tokens)
-		p.aloneTokens += int64(e.Tokens)
-		return
-	}
-	s.phase(phasePrefill).Tokens += int64(*e.PrefillTokens)
-	s.phase(phaseDecode).Tokens += int64(*e.DecodeTokens)
-	p.Mixed++
-	if e.DurationNS != nil {
-		p.MixedNS += *e.DurationNS
-	}
-}
-
-// graph adds an execution.
-func (s *Sum) graph(e *resource.Graph) {
-	p := s.phase(e.Phase)
-	p.Graphs++
-	s.count(p, e)
-	p.Events++
-	p.Nodes += int64(e.NodeCount)
-	p.NoFLOPs += int64(e.OpsWithoutFLOPs)
-	p.NoMask += int64(e.OpsWithoutMask)
-	p.NoBytes += int64(e.OpsWithoutBytes)
-	p.addBytes(e.BytesRead, e.BytesWritten)
-	if e.DurationNS != nil {
-		p.Timed++
-		p.NS += *e.DurationNS
-	}
-	if e.FLOPs != nil {
-		p.FLOPs += *e.FLOPs
-		p.Useful += *cmp.Or(e.FLOPsUnmasked, e.FLOPs)
-		p.Counted++
-	}
-	if e.TimedNS != nil {
-		p.InsideNS += *e.TimedNS
-	}
-	if e.LookingNS != nil {
-		p.Looked, p.LookNS = true, p.LookNS+*e.LookingNS*int64(e.Looks)
-	}
-	s.execs.end(e)
 }
 
 // Retracted is executions that were reported before it was decided that they were set-up. They are counted in the
@@ -477,7 +476,7 @@ type PhaseComponent struct{ Phase, Component string }
 // ByPhaseAndComponent returns the time in nodes that was measured, in ns.
 func (s *Sum) ByPhaseAndComponent() map[PhaseComponent]int64 {
 	all := map[PhaseComponent]int64{}
-	for cell, cost := range s.Cells {
+	for cell, cost := range s.Cells.By {
 		if cost.Timed > 0 {
 			all[PhaseComponent{cell.Phase, cell.Component}] += cost.NS
 		}

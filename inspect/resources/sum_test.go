@@ -117,9 +117,9 @@ func TestBounds(t *testing.T) {
 			NodeCount: 1, TimeSource: resource.TimeOp, DurationNS: n})
 		s.take(&resource.OutputToken{TokenIndex: int64(i), Exec: uint64(i), LatencyNS: &n})
 	}
-	if len(s.Cells) > maxCells || len(s.Tops) > maxTops || len(s.execs.byNumber) > maxExecs ||
+	if len(s.Cells.By) > maxCells || len(s.Tops.By) > maxTops || len(s.execs.byNumber) > maxExecs ||
 		int64(len(s.Tokens))+s.TokensMore != maxCells+1000 {
-		t.Errorf("%d cells, %d tensors, %d executions, %d tokens and %d", len(s.Cells), len(s.Tops),
+		t.Errorf("%d cells, %d tensors, %d executions, %d tokens and %d", len(s.Cells.By), len(s.Tops.By),
 			len(s.execs.byNumber), len(s.Tokens), s.TokensMore)
 	}
 	s.Phases["decode"] = &PhaseSum{Cost: Cost{NS: 1}}

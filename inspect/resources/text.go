@@ -24,12 +24,12 @@ const (
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	r.head(&b)
-	r.phaseTable(&b)
-	r.componentTable(&b)
-	r.layerTable(&b)
-	r.opTable(&b)
-	r.topTable(&b)
-	r.tokenTable(&b)
+	phaseTable(&b, r.Phases)
+	componentTable(&b, r.Components)
+	layerTable(&b, r.Layers)
+	opTable(&b, r.Ops)
+	topTable(&b, r.Top)
+	tokenTable(&b, r.Tokens, r.TokensMore)
 	if slices.ContainsFunc(r.Phases, func(p PhaseRow) bool { return p.star() != "" }) {
 		b.WriteString("\n* with the padded cells that flash attention is given; the share of the roofline by bytes, too\n")
 	}
@@ -48,8 +48,11 @@ func (r *Report) head(b *strings.Builder) {
 	if r.Model != "" {
 		line("model", "%s", r.Model)
 	}
-	line("level", "%s; %d events in %d lines", cmp.Or(strings.Join(r.Levels, ", then "), "unknown"), r.events(),
-		r.Lines)
+	events := int64(0)
+	for _, count := range r.Events {
+		events += count
+	}
+	line("level", "%s; %d events in %d lines", cmp.Or(strings.Join(r.Levels, ", then "), "unknown"), events, r.Lines)
 	r.timeLines(line)
 	if l := r.Latency; l != nil {
 		line("per token", "mean %s, half ≤ %s, 95 %% ≤ %s, 99 %% ≤ %s, slowest %s of %d",
@@ -61,7 +64,7 @@ func (r *Report) head(b *strings.Builder) {
 		line("kv", "%s", cacheText(c))
 	}
 	if r.Memory.Allocations > 0 {
-		line("memory", "%s", r.memoryText())
+		line("memory", "%s", memoryText(&r.Memory))
 	}
 	for _, g := range r.GPUs {
 		line("gpu", "%s", gpuText(g))
@@ -89,13 +92,6 @@ func (r *Report) head(b *strings.Builder) {
 	if r.Unfinished > 0 {
 		line("unfinished", " %d bytes of a last line whose end is not there", r.Unfinished)
 	}
-}
-
-func (r *Report) events() (n int64) {
-	for _, count := range r.Events {
-		n += count
-	}
-	return n
 }
 
 // timeLines are lines on where the time went, and how much of it is attributed.
@@ -163,9 +159,9 @@ func gpuText(g *GPUUse) string {
 	return text + " (all processes)"
 }
 
-func (r *Report) memoryText() string {
-	text := fmt.Sprintf("%s at most", present.Bytes(r.Memory.Peak))
-	for i, t := range r.Memory.Types {
+func memoryText(m *MemoryRow) string {
+	text := fmt.Sprintf("%s at most", present.Bytes(m.Peak))
+	for i, t := range m.Types {
 		sep := ", "
 		if i == 0 {
 			sep = "; allocated "
@@ -197,10 +193,10 @@ func (r *Report) lossText() string {
 	return cmp.Or(strings.Join(parts, "; "), "none")
 }
 
-func (r *Report) phaseTable(b *strings.Builder) {
+func phaseTable(b *strings.Builder, rows []PhaseRow) {
 	t := newGrid("phase", " graphs", " mixed", " tokens", " time", " share", " tokens/s", " FLOP", " padded",
 		" GFLOP/s", " moved", " GB/s", " of roofline")
-	for _, p := range r.Phases {
+	for _, p := range rows {
 		mixed := "-"
 		if p.Mixed > 0 {
 			mixed = strconv.FormatInt(p.Mixed, 10)
@@ -213,10 +209,10 @@ func (r *Report) phaseTable(b *strings.Builder) {
 	t.appendTo(b)
 }
 
-func (r *Report) componentTable(b *strings.Builder) {
+func componentTable(b *strings.Builder, rows []ComponentRow) {
 	t := newGrid("component", " time", " share", " prefill", " decode", " FLOP", " padded", " GFLOP/s", " moved",
 		" GB/s", " of roofline")
-	for _, c := range r.Components {
+	for _, c := range rows {
 		by := func(phase string) string {
 			if ns, ok := c.ByPhase[phase]; ok {
 				return present.Duration(time.Duration(ns))
@@ -230,9 +226,9 @@ func (r *Report) componentTable(b *strings.Builder) {
 	t.appendTo(b)
 }
 
-func (r *Report) layerTable(b *strings.Builder) {
+func layerTable(b *strings.Builder, rows []LayerRow) {
 	t := newGrid(" layer", " time", " share", " attention", " mlp", " other", " FLOP", " padded", " moved")
-	for _, l := range r.Layers[:min(len(r.Layers), textLayers)] {
+	for _, l := range rows[:min(len(rows), textLayers)] {
 		other, timed := int64(0), false
 		for component, ns := range l.ByComponent {
 			if component != componentAttention && component != componentMLP {
@@ -253,7 +249,7 @@ func (r *Report) layerTable(b *strings.Builder) {
 			countText(l.Useful), l.padded(), movedText(&l.Figures))
 	}
 	t.appendTo(b)
-	more(b, len(r.Layers)-textLayers, "layers")
+	more(b, len(rows)-textLayers, "layers")
 }
 
 // more says that rows were left out.
@@ -270,26 +266,26 @@ func layerText(layer int) string {
 	return strconv.Itoa(layer)
 }
 
-func (r *Report) opTable(b *strings.Builder) {
-	if len(r.Ops) == 0 || len(r.Ops) == 1 && r.Ops[0].Op == SeveralOps {
+func opTable(b *strings.Builder, rows []OpRow) {
+	if len(rows) == 0 || len(rows) == 1 && rows[0].Op == SeveralOps {
 		return
 	}
 	t := newGrid("op", " count", " time", " share", " FLOP", " padded", " GFLOP/s", " moved", " GB/s", " of roofline")
-	for _, o := range r.Ops[:min(len(r.Ops), textOps)] {
+	for _, o := range rows[:min(len(rows), textOps)] {
 		t.add(o.Op, strconv.FormatInt(o.Events, 10), nsText(o.NS), percentText(o.Share), countText(o.Useful),
 			o.padded(), rateText(o.GFLOPsPerS),
 			movedText(&o.Figures), gbText(&o.Figures), percentText(o.Roofline))
 	}
 	t.appendTo(b)
-	more(b, len(r.Ops)-textOps, "ops")
+	more(b, len(rows)-textOps, "ops")
 }
 
-func (r *Report) topTable(b *strings.Builder) {
-	if len(r.Top) == 0 {
+func topTable(b *strings.Builder, rows []TopRow) {
+	if len(rows) == 0 {
 		return
 	}
 	t := newGrid("most time", "op", " count", " time", " share", " GFLOP/s", " GB/s", " of roofline")
-	for _, o := range r.Top[:min(len(r.Top), textTop)] {
+	for _, o := range rows[:min(len(rows), textTop)] {
 		t.add(cmp.Or(o.Name, "(unnamed)"), o.Op, strconv.FormatInt(o.Events, 10), nsText(o.NS), percentText(o.Share),
 			rateText(o.GFLOPsPerS),
 			gbText(&o.Figures), percentText(o.Roofline))
@@ -297,9 +293,10 @@ func (r *Report) topTable(b *strings.Builder) {
 	t.appendTo(b)
 }
 
-// tokenTable shows the tokens that came longest after the one before them, with the graph that produced each.
-func (r *Report) tokenTable(b *strings.Builder) {
-	rows := slices.DeleteFunc(slices.Clone(r.Tokens), func(t *TokenRow) bool { return t.LatencyNS == nil })
+// tokenTable shows the tokens that came longest after the one before them, with the graph that produced each;
+// leftOut are further tokens that the report has no rows of.
+func tokenTable(b *strings.Builder, all []*TokenRow, leftOut int64) {
+	rows := slices.DeleteFunc(slices.Clone(all), func(t *TokenRow) bool { return t.LatencyNS == nil })
 	slices.SortStableFunc(rows, func(a, b *TokenRow) int { return cmp.Compare(*b.LatencyNS, *a.LatencyNS) })
 	t := newGrid(" slowest token", "text", " pos", " since last", " in graph", " attention", " mlp")
 	for _, row := range rows[:min(len(rows), textTokens)] {
@@ -316,6 +313,6 @@ func (r *Report) tokenTable(b *strings.Builder) {
 	}
 	t.appendTo(b)
 	if len(rows) > textTokens {
-		fmt.Fprintf(b, "… of %d tokens: --by token has them in order\n", int64(len(rows))+r.TokensMore)
+		fmt.Fprintf(b, "… of %d tokens: --by token has them in order\n", int64(len(rows))+leftOut)
 	}
 }
