@@ -88,6 +88,8 @@ func TestBombs(t *testing.T) {
 	}
 	zstd, lz := put("zstd.stream", packetOf("l_out-0", zstdBomb(48000, 0))), put("lz4.stream", packetOf("l_out-0", lz4Bomb(t)))
 	wide := put("wide.stream", packetOf("l_out-0", zstdBomb(3840, 480))) // 60 MiB that stand for 480 MiB: no more than 8 for each
+	many := put("many.stream", bytes.Repeat(packetOf("x", []byte{1, 2}), 3_000_000))
+	dense := put("dense.stream", bytes.Repeat(packetOf("l_out-0", zstdBomb(512, 0)), 400)) // 25 GiB of zeros in 800 KB
 	brackets, items := put("brackets.yaml", []byte(strings.Repeat("[", 60000))), put("items.yaml", []byte(strings.Repeat("- ", 30000)))
 	lists := put("lists.yaml", []byte("a: &a0 [x,x]\n"+func() (s string) {
 		for i := range 20 {
@@ -108,6 +110,11 @@ func TestBombs(t *testing.T) {
 		commands = append(commands, []string{"inspect", stream}, []string{"inspect", stream, "--stats"}, []string{"cat", stream, "--tensor", "*", "--format", "json"}, []string{"verify", stream},
 			[]string{"cat", stream, "--tensor", "l_out-0"}, []string{"diff", stream, stream}, []string{"export", stream, "--to", "npy", "-o", filepath.Join(dir, "npy")})
 	}
+	commands = append(commands, []string{"inspect", many}, []string{"cat", many, "--tensor", "x"})
+	refused := len(commands) // of what follows, each is refused for its content's size
+	commands = append(commands, []string{"cat", dense, "--tensor", "l_out-0"}, []string{"inspect", dense, "--stats"},
+		[]string{"export", dense, "--to", "npy", "-o", filepath.Join(dir, "dense")})
+	refusedEnd := len(commands)
 	for _, file := range []string{brackets, items, lists, "/dev/zero"} {
 		commands = append(commands, []string{"mrm", "validate", "--config", file}, []string{"mrm", "plan", "--config", file}, []string{"bench", "-f", file},
 			[]string{"exec", "--tap-config", file, "--", "true"}, []string{"mrm", "analyze", dir, "--classes", file})
@@ -125,7 +132,7 @@ func TestBombs(t *testing.T) {
 		commands = append(commands, []string{"inspect", run}, []string{"verify", run}, []string{"resource", "summary", run}, []string{"kv", run}, []string{"memory", run},
 			[]string{"cat", run, "--tensor", "l_out-0"})
 	}
-	for _, args := range commands {
+	for i, args := range commands {
 		cmd := self(args...)
 		var said bytes.Buffer
 		cmd.Stderr = &said
@@ -139,6 +146,9 @@ func TestBombs(t *testing.T) {
 		}
 		if used := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; used > mostMemory {
 			t.Errorf("%q took %d MiB: %s", args, used>>10, said.String())
+		}
+		if i >= refused && i < refusedEnd && !strings.Contains(said.String(), "content too large for its file") {
+			t.Errorf("%q reads it all: %s", args, said.String())
 		}
 	}
 }

@@ -28,8 +28,8 @@ func (s *Slice) making() (*Making, error) {
 	m := &Making{}
 	var p stream.Packet
 	for i := range s.parts {
-		for number := range s.parts[i].packets {
-			if err := s.run.Stream.Packet(number, &p); err != nil {
+		for number := range s.packets(&s.parts[i]) {
+			if err := s.run.Stream.Packet(int(number), &p); err != nil {
 				return nil, err
 			}
 			m.add(&p)

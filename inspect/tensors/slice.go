@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -40,29 +41,35 @@ type Slice struct {
 
 	run   *Run
 	parts []part
+	more  [][]int32 // numbers of further packets, of tensors that were cut into pieces
 }
+
+// mostParts bounds the parts of a slice.
+const mostParts = 1 << 22
 
 // part is what one execution, or one packet, adds to a slice. A slice of a long run has many.
 type part struct {
-	packet int   // number of its first one
-	more   []int // of those after it, in stream order, of a tensor that was cut into pieces
+	packet int32 // number of its first one
+	more   int32 // place in Slice.more + 1; 0: there are none
 	label  int64 // token, execution or packet number of the first row
 	skip   int64 // rows left out at the beginning
 	rows   int64 // rows taken
-	total  int64 // rows that are there
 	form   *form
 }
 
-// form is what neighbouring parts have in common.
+// form is what many parts have in common.
 type form struct {
 	shape []int64 // of one row, C order
 	outer int64   // >1: the row dimension is not the slowest, so that the part is transposed
+	total int64   // rows that are there
 }
 
-// packets are the numbers of the part's packets.
-func (pt *part) packets(yield func(int) bool) {
-	if yield(pt.packet) {
-		slices.Values(pt.more)(yield)
+// packets are the numbers of a part's packets, in stream order.
+func (s *Slice) packets(pt *part) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		if yield(pt.packet) && pt.more > 0 {
+			slices.Values(s.more[pt.more-1])(yield)
+		}
 	}
 }
 
@@ -83,7 +90,7 @@ func (r *Run) Slice(o SliceOptions) (*Slice, error) {
 	s := &Slice{run: r}
 	names := o.names()
 	found := false
-	b := sliceBuilder{slice: s, options: o}
+	b := sliceBuilder{slice: s, options: o, forms: map[formKey]*form{}}
 	for i, p := range r.Stream.Packets() {
 		if !slices.Contains(names, p.Name) || o.Layer != nil && int(p.Layer) != *o.Layer && r.Kind != KindForeign ||
 			o.Ctx != nil && p.Ctx != *o.Ctx {
@@ -136,6 +143,14 @@ type sliceBuilder struct {
 	open        bool  // the last part waits for more pieces
 	first, last int64 // tokens that exist
 	any         bool
+	forms       map[formKey]*form
+}
+
+// formKey identifies a form.
+type formKey struct {
+	outer, total int64
+	dims         int
+	shape        [4]int64
 }
 
 func (b *sliceBuilder) add(i int, p *stream.Packet) error {
@@ -147,7 +162,11 @@ func (b *sliceBuilder) add(i int, p *stream.Packet) error {
 	if p.Block > 0 {
 		if b.open {
 			last := &s.parts[len(s.parts)-1]
-			last.more = append(last.more, i)
+			if last.more == 0 {
+				s.more = append(s.more, nil)
+				last.more = int32(len(s.more))
+			}
+			s.more[last.more-1] = append(s.more[last.more-1], int32(i))
 		}
 		return nil
 	}
@@ -163,12 +182,19 @@ func (b *sliceBuilder) add(i int, p *stream.Packet) error {
 		s.Name, s.Ctx, s.DType, s.Axis, b.first = p.Name, p.Ctx, p.DType, axis, p.TokenFirst
 	}
 	b.any, b.last = true, max(b.last, p.TokenFirst+int64(p.TokenCount)-1)
-	if n := len(s.parts); n > 0 && s.parts[n-1].form.outer == pt.form.outer &&
-		slices.Equal(s.parts[n-1].form.shape, pt.form.shape) {
-		pt.form = s.parts[n-1].form
+	key := formKey{outer: pt.form.outer, total: pt.form.total, dims: len(pt.form.shape)}
+	copy(key.shape[:], pt.form.shape)
+	if known := b.forms[key]; known != nil {
+		pt.form = known
+	} else {
+		b.forms[key] = pt.form
 	}
 	b.open = b.choose(&pt, p)
 	if b.open {
+		if len(s.parts) == mostParts {
+			return fmt.Errorf("%s: tensor %s has more than %d packets: choose some with --token", s.run.Path, p.Name,
+				mostParts)
+		}
 		s.parts = append(s.parts, pt)
 	}
 	return nil
@@ -206,7 +232,8 @@ func LayoutOf(p *stream.Packet) Layout {
 // partOf describes a packet that begins a part.
 func partOf(i int, p *stream.Packet) (part, Axis) {
 	l := LayoutOf(p)
-	pt := part{packet: i, rows: l.Rows, total: l.Rows, form: &form{shape: l.Shape, outer: l.Outer}, label: int64(i)}
+	pt := part{packet: int32(i), rows: l.Rows, form: &form{shape: l.Shape, outer: l.Outer, total: l.Rows},
+		label: int64(i)}
 	switch l.Axis {
 	case AxisExecution:
 		pt.label = int64(p.Exec)
@@ -247,7 +274,7 @@ func (b *sliceBuilder) choose(pt *part, p *stream.Packet) bool {
 		return all || p.TokenFirst < end && p.TokenFirst+int64(p.TokenCount) > first
 	}
 	pt.skip = max(first-pt.label, 0)
-	pt.rows = min(end-pt.label, pt.total) - pt.skip
+	pt.rows = min(end-pt.label, pt.form.total) - pt.skip
 	pt.label += pt.skip
 	return pt.rows > 0
 }
@@ -304,11 +331,14 @@ func (s *Slice) cutPackets() {
 		return
 	}
 	s.Axis = AxisRow
-	row, label := &form{shape: []int64{width}, outer: 1}, int64(0)
+	forms, label := map[int64]*form{}, int64(0)
 	for i := range s.parts {
 		pt := &s.parts[i]
-		pt.total = pt.form.shape[0] / width
-		pt.rows, pt.form, pt.label = pt.total, row, label
+		total := pt.form.shape[0] / width
+		if forms[total] == nil {
+			forms[total] = &form{shape: []int64{width}, outer: 1, total: total}
+		}
+		pt.rows, pt.form, pt.label = total, forms[total], label
 		label += pt.rows
 	}
 }

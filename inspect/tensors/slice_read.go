@@ -22,13 +22,13 @@ func (s *Slice) eachBytes(fn func([]byte) error) error {
 	var buffer, turned []byte
 	for i := range s.parts {
 		pt := &s.parts[i]
-		if pt.form.outer == 1 || pt.total == 1 {
+		if pt.form.outer == 1 || pt.form.total == 1 {
 			if err := s.passPart(pt, &buffer, fn); err != nil {
 				return err
 			}
 			continue
 		}
-		if size := pt.total * s.rowBytes(); size > mostTurned {
+		if size := pt.form.total * s.rowBytes(); size > mostTurned {
 			return fmt.Errorf("%s: tensor %s, token %d: its rows lie apart in %d bytes: at most %d can be put in order: record it with a smaller -ub",
 				s.run.Path, s.Name, pt.label, size, int64(mostTurned))
 		}
@@ -36,7 +36,7 @@ func (s *Slice) eachBytes(fn func([]byte) error) error {
 		for ; from < to; from += int64(len(turned)) {
 			turned = slices.Grow(turned[:0], int(min(to-from, turnedBytes)))[:min(to-from, turnedBytes)]
 			at := int64(0)
-			whole := &part{packet: pt.packet, more: pt.more, label: pt.label, rows: pt.total, total: pt.total,
+			whole := &part{packet: pt.packet, more: pt.more, label: pt.label, rows: pt.form.total,
 				form: pt.form}
 			err := s.passPart(whole, &buffer, func(data []byte) error {
 				copyTokenFirst(turned, from, data, at, whole, s.rowBytes())
@@ -64,7 +64,7 @@ const (
 func (s *Slice) passPart(pt *part, buffer *[]byte, fn func([]byte) error) error {
 	from, to := pt.skip*s.rowBytes(), (pt.skip+pt.rows)*s.rowBytes()
 	at := int64(0)
-	for number := range pt.packets {
+	for number := range s.packets(pt) {
 		data, err := s.read(number, buffer)
 		if err != nil {
 			return err
@@ -77,16 +77,16 @@ func (s *Slice) passPart(pt *part, buffer *[]byte, fn func([]byte) error) error 
 		}
 		at += int64(len(data))
 	}
-	if at != pt.total*s.rowBytes() {
+	if at != pt.form.total*s.rowBytes() {
 		return fmt.Errorf("%s: tensor %s, %s %d: %d bytes are there and %d belong: a piece was lost; see 'llamatap verify'",
-			s.run.Path, s.Name, s.Axis, pt.label, at, pt.total*s.rowBytes())
+			s.run.Path, s.Name, s.Axis, pt.label, at, pt.form.total*s.rowBytes())
 	}
 	return nil
 }
 
-func (s *Slice) read(number int, buffer *[]byte) ([]byte, error) {
+func (s *Slice) read(number int32, buffer *[]byte) ([]byte, error) {
 	var p stream.Packet
-	if err := s.run.Stream.Packet(number, &p); err != nil {
+	if err := s.run.Stream.Packet(int(number), &p); err != nil {
 		return nil, err
 	}
 	data, err := s.run.Stream.ReadInto(&p, *buffer)
@@ -100,7 +100,7 @@ func (s *Slice) read(number int, buffer *[]byte) ([]byte, error) {
 func copyTokenFirst(dst []byte, from int64, src []byte, at int64, pt *part, rowBytes int64) {
 	inner := rowBytes / pt.form.outer
 	for len(src) > 0 {
-		o, row, skip := at/inner/pt.total, at/inner%pt.total, at%inner
+		o, row, skip := at/inner/pt.form.total, at/inner%pt.form.total, at%inner
 		run := src[:min(inner-skip, int64(len(src)))]
 		to := row*rowBytes + o*inner + skip - from
 		if to < int64(len(dst)) && to+int64(len(run)) > 0 {

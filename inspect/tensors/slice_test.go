@@ -50,7 +50,7 @@ func TestTokenFirst(t *testing.T) {
 			var got []byte
 			for from := 0; from < len(src); from += window {
 				dst := make([]byte, min(window, len(src)-from))
-				pt := &part{total: rows, form: &form{outer: outer}}
+				pt := &part{form: &form{outer: outer, total: rows}}
 				copyTokenFirst(dst, int64(from), src[:cut], 0, pt, inner*outer)
 				copyTokenFirst(dst, int64(from), src[cut:], int64(cut), pt, inner*outer)
 				got = append(got, dst...)

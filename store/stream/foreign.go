@@ -32,34 +32,38 @@ type foreign struct {
 	codec  codec.ID
 	chunks [][]foreignEntry // of foreignChunk entries each, the last one of less: growing copies nothing
 	n      int
-	names  map[string]string // so that a name is in memory once
+	names  []string
+	ids    map[string]uint32 // places in names, so that a name is in memory once
 }
 
 const foreignChunk = 1 << 14
 
 type foreignEntry struct {
-	offset, raw int64
-	name        string
-	stored      uint32
+	offset      int64
+	raw, stored uint32
+	name        uint32
 }
 
-// mostForeignNames bounds foreign.names. A model has some thousand nodes.
-const mostForeignNames = 1 << 16
+const (
+	mostForeignIDs     = 1 << 16 // in foreign.ids; a model has some thousand nodes
+	mostForeignPackets = 1 << 22 // that are listed without an index
+)
 
 // add takes a packet in.
 func (f *foreign) add(p *Packet) {
-	name, ok := f.names[p.Name]
+	name, ok := f.ids[p.Name]
 	if !ok {
-		name = p.Name
-		if len(f.names) < mostForeignNames {
-			f.names[name] = name
+		name = uint32(len(f.names))
+		f.names = append(f.names, p.Name)
+		if len(f.ids) < mostForeignIDs {
+			f.ids[p.Name] = name
 		}
 	}
 	if f.n%foreignChunk == 0 {
 		f.chunks = append(f.chunks, make([]foreignEntry, 0, foreignChunk))
 	}
 	last := &f.chunks[len(f.chunks)-1]
-	*last = append(*last, foreignEntry{p.Offset, p.Stored, name, uint32(p.Stored)})
+	*last = append(*last, foreignEntry{p.Offset, uint32(p.Stored), uint32(p.Stored), name})
 	f.n++
 }
 
@@ -68,8 +72,9 @@ func (f *foreign) entry(i int) *foreignEntry { return &f.chunks[i/foreignChunk][
 // packet fills p with packet i.
 func (f *foreign) packet(i int, p *Packet) {
 	e := f.entry(i)
-	*p = barePacket(e.name, e.offset, int64(e.stored))
-	p.Codec, p.SrcBytes, p.RawBytes, p.NE = f.codec, e.raw, e.raw, [4]int64{e.raw / 2, 1, 1, 1}
+	raw := int64(e.raw)
+	*p = barePacket(f.names[e.name], e.offset, int64(e.stored))
+	p.Codec, p.SrcBytes, p.RawBytes, p.NE = f.codec, raw, raw, [4]int64{raw / 2, 1, 1, 1}
 }
 
 // barePacket is a packet of which nothing is known but what the stream says.
@@ -107,7 +112,7 @@ func (r *readAhead) ReadAt(p []byte, at int64) (int, error) {
 
 // NewForeign is OpenForeign for a stream of that size.
 func NewForeign(stream io.ReaderAt, size int64) (*Reader, error) {
-	f := &foreign{names: map[string]string{}}
+	f := &foreign{ids: map[string]uint32{}}
 	in := &part{payloads: payloads{in: stream, size: size}, foreign: f}
 	r := &Reader{parts: []placed{{part: in}}}
 	ahead := &readAhead{from: stream}
@@ -120,6 +125,10 @@ func NewForeign(stream io.ReaderAt, size int64) (*Reader, error) {
 		if p.Offset < 0 || at == 0 && !likelyName(p.Name) {
 			r.info.Damage = append(r.info.Damage, fmt.Errorf("stream: %w: the last %d bytes are no whole packet, or this is no stream", ErrTruncated, size-at))
 			break
+		}
+		if f.n == mostForeignPackets {
+			return nil, fmt.Errorf("stream: more than %d packets and no index: make one with 'llamatap verify --repair'",
+				mostForeignPackets)
 		}
 		magics[magic]++
 		f.add(&p)
@@ -158,7 +167,7 @@ func (in *part) sizes() (damage []error) {
 				damage = append(damage, inPacket(&p, err))
 			}
 		}
-		in.foreign.entry(i).raw = raw
+		in.foreign.entry(i).raw = uint32(raw) // at most codec.MaxContent
 	}
 	if damaged > reported {
 		damage = append(damage, fmt.Errorf("stream: %w: %d more packets are damaged", ErrCorrupt, damaged-reported))

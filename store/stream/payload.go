@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/llamatap/llamatap/store/codec"
 )
@@ -26,7 +27,18 @@ type payloads struct {
 	file    *os.File  // in, if the reader opened it
 	checked bool      // packets have checksums
 	scratch sync.Pool // *scratch
+	// what was read so far, packed and not
+	stored, raw atomic.Int64
 }
+
+// Bounds of what reading a stream may take: after mostExpanded bytes of content, a file whose content is
+// mostExpansion times as large as itself is refused.
+const (
+	mostExpanded  = 1 << 30
+	mostExpansion = 1000
+)
+
+var errExpanded = errors.New("content too large for its file")
 
 func (d *payloads) borrow() *scratch {
 	if s, ok := d.scratch.Get().(*scratch); ok {
@@ -41,10 +53,17 @@ func (d *payloads) read(p *Packet, dst []byte, s *scratch) ([]byte, error) {
 	if err != nil {
 		return dst, inPacket(p, err)
 	}
+	if raw, stored := d.raw.Load(), d.stored.Load(); raw > mostExpanded && raw/mostExpansion > stored {
+		return dst, inPacket(p, fmt.Errorf("%w: %d bytes in %d: read fewer tokens, or record again with another codec",
+			errExpanded, raw, stored))
+	}
+	before := len(dst)
 	dst, err = s.decoder.Append(dst, payload, p.Codec, int(p.RawBytes))
 	if err != nil {
 		return dst, inPacket(p, fmt.Errorf("%w: %w", ErrCorrupt, err))
 	}
+	d.raw.Add(int64(len(dst) - before))
+	d.stored.Add(p.Stored)
 	return dst, nil
 }
 

@@ -362,6 +362,9 @@ func (r *Reader) Verify(progress func(done, total int64)) error {
 		if bad++; bad <= maxFaults {
 			faults = append(faults, err)
 		}
+		if errors.Is(err, errExpanded) {
+			break
+		}
 	}
 	if err := r.Err(); err != nil {
 		faults = append(faults, err)
