@@ -1,11 +1,8 @@
 package mrm
 
 import (
-	"bufio"
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/llamatap/llamatap/memtrace"
@@ -27,19 +24,6 @@ type Allocation struct {
 	FreeNS     int64            `json:"free_ns,omitempty"`  // absent: it was there at the end
 	File       string           `json:"file,omitempty"`     // that is mapped there
 	Holds      map[string]int64 `json:"holds"`              // bytes by region type
-}
-
-// writeAllocations writes buffers, a line each.
-func writeAllocations(out io.Writer, all []*Allocation) error {
-	buffered := bufio.NewWriter(out)
-	lines := json.NewEncoder(buffered)
-	lines.SetEscapeHTML(false)
-	for _, a := range all {
-		if err := lines.Encode(a); err != nil {
-			return err
-		}
-	}
-	return buffered.Flush()
 }
 
 // columns of the table that are read.
@@ -67,9 +51,34 @@ func allocations(path string) ([]*Allocation, error) {
 			}
 		}
 		for row, ok := range columns["buffer_id"].Valid {
-			if ok && columns["region_type"].Texts[row] != memtrace.Activation.String() {
-				gather(byID, columns, row)
+			number := func(name string) int64 {
+				if v := columns[name]; v.Valid[row] {
+					return v.Ints[row]
+				}
+				return 0
 			}
+			text := func(name string) string {
+				if v := columns[name]; v.Valid[row] {
+					return v.Texts[row]
+				}
+				return ""
+			}
+			if !ok || text("region_type") == memtrace.Activation.String() {
+				continue
+			}
+			id := number("buffer_id")
+			a := byID[id]
+			if a == nil {
+				a = &Allocation{BufferID: id, BufferType: text("buffer_type"), Device: text("device"),
+					AllocNS: number("alloc_ns"), FreeNS: number("free_ns"), Holds: map[string]int64{}}
+				byID[id] = a
+			}
+			if start := number("start_addr"); start != 0 && a.Address == "" {
+				a.Address = fmt.Sprintf("0x%x", uint64(start)-uint64(number("offset")))
+			}
+			a.File = cmp.Or(a.File, text("file"))
+			a.Bytes += number("size_bytes")
+			a.Holds[text("region_type")] += number("size_bytes")
 		}
 	}
 	all := make([]*Allocation, 0, len(byID))
@@ -80,33 +89,4 @@ func allocations(path string) ([]*Allocation, error) {
 		return cmp.Or(cmp.Compare(a.AllocNS, b.AllocNS), cmp.Compare(a.BufferID, b.BufferID))
 	})
 	return all, nil
-}
-
-// gather adds a region to its buffer.
-func gather(byID map[int64]*Allocation, columns map[string]table.Values, row int) {
-	number := func(name string) int64 {
-		if v := columns[name]; v.Valid[row] {
-			return v.Ints[row]
-		}
-		return 0
-	}
-	text := func(name string) string {
-		if v := columns[name]; v.Valid[row] {
-			return v.Texts[row]
-		}
-		return ""
-	}
-	id := number("buffer_id")
-	a := byID[id]
-	if a == nil {
-		a = &Allocation{BufferID: id, BufferType: text("buffer_type"), Device: text("device"),
-			AllocNS: number("alloc_ns"), FreeNS: number("free_ns"), Holds: map[string]int64{}}
-		byID[id] = a
-	}
-	if start := number("start_addr"); start != 0 && a.Address == "" {
-		a.Address = fmt.Sprintf("0x%x", uint64(start)-uint64(number("offset")))
-	}
-	a.File = cmp.Or(a.File, text("file"))
-	a.Bytes += number("size_bytes")
-	a.Holds[text("region_type")] += number("size_bytes")
 }

@@ -3,6 +3,7 @@ package mrm
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -111,14 +112,23 @@ func (e *Export) raw(dir *rundir.Dir) error {
 		return err
 	}
 	if delete(files, AllocationsName); len(buffers) > 0 {
-		files[AllocationsName] = func(out io.Writer) error { return writeAllocations(out, buffers) }
+		files[AllocationsName] = func(out io.Writer) error {
+			lines := json.NewEncoder(out)
+			lines.SetEscapeHTML(false)
+			for _, buffer := range buffers {
+				if err := lines.Encode(buffer); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := addRaw(dir, name, files[name]); err != nil {
 			return err
 		}
 	}
-	return syncFolder(filepath.Join(dir.Path(), rawFolder))
+	return rundir.SyncDir(filepath.Join(dir.Path(), rawFolder))
 }
 
 // addRaw writes a file of what was collected, and records it.
@@ -155,7 +165,7 @@ func (x RunExporter) place(dir string, class verdict.Class) (string, error) {
 	if err := os.Rename(dir, to); err != nil {
 		return "", fmt.Errorf("move the sealed run to %s: %w", to, err)
 	}
-	return to, syncFolder(parent)
+	return to, rundir.SyncDir(parent)
 }
 
 // copyFile is what writes a file of another one's bytes.

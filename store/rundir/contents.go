@@ -101,7 +101,7 @@ func (c *contents) rename(from, to string) error {
 		return fmt.Errorf("rename %s: %w", from, err)
 	}
 	c.files[at].Name = to
-	return syncDir(c.path)
+	return SyncDir(c.path)
 }
 
 // settle makes sure that all files are on the disk as they were recorded, and returns them in order.
@@ -190,7 +190,7 @@ func (f *hashedFile) Close() error {
 		f.err = disk.rename(temporary, path)
 	}
 	if f.err == nil {
-		if f.err = syncDir(f.in.path); f.err != nil {
+		if f.err = SyncDir(f.in.path); f.err != nil {
 			os.Remove(path) // a crash may undo the renaming
 		}
 	}

@@ -233,7 +233,7 @@ func encode(v any) ([]byte, error) {
 func (d *Dir) Seal() error {
 	files, err := d.contents.settle()
 	if err == nil {
-		err = syncDir(filepath.Dir(d.Path())) // before the manifest makes the directory a result
+		err = SyncDir(filepath.Dir(d.Path())) // before the manifest makes the directory a result
 	}
 	var file io.WriteCloser
 	if err == nil {
@@ -258,8 +258,8 @@ func syncFile(path string) error {
 	return errors.Join(disk.sync(file), file.Close())
 }
 
-// syncDir makes renames in a folder last. A file system that cannot do that for folders says EINVAL, and needs it not.
-func syncDir(path string) error {
+// SyncDir makes renames in a folder last. A file system that cannot do that for folders says EINVAL, and needs it not.
+func SyncDir(path string) error {
 	err := syncFile(path)
 	if errors.Is(err, syscall.EINVAL) {
 		return nil

@@ -62,7 +62,7 @@ func RemoveLeftovers(dir string) error {
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	return syncDir(dir)
+	return SyncDir(dir)
 }
 
 // RemoveCheckpoint removes the checkpoint and the states of the run in a directory that will not be resumed, and reports whether
@@ -78,7 +78,7 @@ func RemoveCheckpoint(dir string) (removed bool, err error) {
 	if err != nil || !removed {
 		return removed, err
 	}
-	return true, syncDir(dir)
+	return true, SyncDir(dir)
 }
 
 // Scratch makes a file without a name in a directory: it vanishes with this process.
