@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/runner/doctor"
+	"github.com/shirou/gopsutil/v4/disk"
 )
 
 // Plan is a matrix with what it needs, computed before anything runs.
@@ -56,6 +58,19 @@ func ThisMachine(root fs.FS, out string) Machine {
 		m.Memory = Bandwidth{rate, present.Rate(rate) + ", measured just now", Measured}
 	}
 	return m
+}
+
+// freeDisk is what is free on the file system that a folder lies on, or will; 0 where that is not known.
+func freeDisk(dir string) int64 {
+	for path, err := filepath.Abs(dir); err == nil; path = filepath.Dir(path) {
+		if usage, err := disk.Usage(path); err == nil {
+			return int64(usage.Free)
+		}
+		if path == filepath.Dir(path) {
+			break
+		}
+	}
+	return 0
 }
 
 // NewPlan computes what an experiment needs. What was measured in earlier runs below output.dir, on a processor of
