@@ -11,26 +11,18 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// strokes are short vertical lines, where lives were censored.
-type strokes struct {
-	x, y  []float64
-	style draw.LineStyle
-	half  vg.Length
+// stroke is the mark of a censored life: a short vertical line.
+type stroke struct{}
+
+// DrawGlyph draws one.
+func (stroke) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	line := draw.LineStyle{Color: style.Color, Width: vg.Points(0.6)}
+	c.StrokeLine2(line, at.X, at.Y-style.Radius, at.X, at.Y+style.Radius)
 }
 
-// Plot draws them.
-func (s *strokes) Plot(c draw.Canvas, p *plot.Plot) {
-	atX, atY := p.Transforms(&c)
-	for i := range s.x {
-		x, y := atX(s.x[i]), atY(s.y[i])
-		c.StrokeLine2(s.style, x, y-s.half, x, y+s.half)
-	}
-}
-
-// Thumbnail draws a sample in a legend.
-func (s *strokes) Thumbnail(c *draw.Canvas) {
-	at := c.Center()
-	c.StrokeLine2(s.style, at.X, at.Y-s.half, at.X, at.Y+s.half)
+// strokes are such marks in a colour.
+func strokes(c color.Color) *dots {
+	return &dots{style: draw.GlyphStyle{Color: c, Radius: vg.Points(2.5), Shape: stroke{}}}
 }
 
 // retention draws for which share of what is written it is needed for at most so long: by Kaplan and Meier, and
@@ -76,8 +68,7 @@ func retention(d *figureData) *sheet.Picture {
 			withUnit(byteUnits, float64(l.Survival.Count)), 100*share), km)
 		names++
 	}
-	p.Legend.Add("censored", &strokes{style: draw.LineStyle{Color: sheet.Black, Width: vg.Points(0.6)},
-		half: vg.Points(2.5)})
+	p.Legend.Add("censored", strokes(sheet.Black))
 	p.Legend.Add("censored lives counted as ended", &sheet.Curve{Style: dashed(sheet.Black)})
 	if len(threshold.X) > 0 {
 		p.Legend.Add("1 s and 10 s, thresholds of mrm-trace", threshold)
@@ -120,11 +111,11 @@ func dashed(c color.Color) draw.LineStyle {
 func lg(ns int64) float64 { return math.Log10(float64(ns) / 1e9) }
 
 // steps are the curves of a type, which begin at the left edge and end at the right one where they have come to 1.
-func steps(l typeLives, low, high float64) (km, plain *sheet.Curve, marks *strokes) {
+func steps(l typeLives, low, high float64) (km, plain *sheet.Curve, marks *dots) {
 	c := colorOf(l.Type)
 	km = &sheet.Curve{Style: draw.LineStyle{Color: c, Width: vg.Points(1.2)}}
 	plain = &sheet.Curve{Style: dashed(c)}
-	marks = &strokes{style: draw.LineStyle{Color: c, Width: vg.Points(0.6)}, half: vg.Points(2.5)}
+	marks = strokes(c)
 	seen, dead, kmAt := int64(0), 0.0, low
 	add := func(curve *sheet.Curve, x, from, to float64) {
 		curve.X, curve.Y = append(curve.X, x, x), append(curve.Y, from, to)
