@@ -3,7 +3,6 @@
 package memory
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -13,9 +12,4 @@ import (
 // Mark returns errors.ErrUnsupported.
 func Mark(string, string) (string, memtrace.Mark, error) {
 	return "", memtrace.Mark{}, fmt.Errorf("sampling memory accesses needs Linux: %w", errors.ErrUnsupported)
-}
-
-// Record returns errors.ErrUnsupported.
-func Record(context.Context, Options) (Result, error) {
-	return Result{}, fmt.Errorf("sampling memory accesses needs Linux: %w", errors.ErrUnsupported)
 }
