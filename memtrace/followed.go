@@ -40,7 +40,8 @@ func (f *followed) region(id int, kind RegionType) *region {
 		f.types[kind] = &TypeMetrics{Metrics: Metrics{windows: make([]workingSet, f.windows)}}
 	}
 	r = &region{
-		Metrics: Metrics{windows: make([]workingSet, f.windows), Grain: 1}, id: id, kind: f.types[kind], number: int32(len(f.order)),
+		Metrics: Metrics{windows: make([]workingSet, f.windows), Grain: 1},
+		id:      id, kind: f.types[kind], number: int32(len(f.order)),
 		isSelf: kind != Activation && kind != ComputeBuffer && id >= 0,
 	}
 	f.put(key, r)

@@ -117,7 +117,8 @@ func (m *Meter) Follow(a *Touch) {
 	switch {
 	case a.Size == 0 || a.Scattered || a.isDamaged():
 	case a.WindowNS > 0:
-		if whole := r.place.Bytes; r.isSelf && whole > 0 && a.Size == whole*uint64(max(a.Count, 1)) { // each was of the whole region
+		// Each access was of the whole region, or it is not known which bytes they touched.
+		if whole := r.place.Bytes; r.isSelf && whole > 0 && a.Size == whole*uint64(max(a.Count, 1)) {
 			m.touch(s, r, r.place.Offset, r.place.Offset+whole, isWrite)
 		}
 	case a.Pieces <= 1 && s.rows == 0:

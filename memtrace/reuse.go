@@ -46,7 +46,8 @@ func (u *reuse) leaveAll(weight int64) {
 
 // again counts bytes that were touched before.
 func (u *reuse) again(r *region, before *touched, bytes int64) {
-	interval, distance := max(u.clock.at-before.ns, 0), max(u.since(before.slot), 0) // below 0 only by overflow, in damaged files
+	// Below 0 only by overflow, in damaged files.
+	interval, distance := max(u.clock.at-before.ns, 0), max(u.since(before.slot), 0)
 	r.IAI.Add(interval, bytes)
 	r.Reuse.Add(distance, bytes)
 	r.kind.IAIs.bucket(interval).add(interval, bytes) // what they add up to is known of regions

@@ -188,8 +188,8 @@ func begin(dir string, t *table.Table, o Options) (*analysis, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &analysis{samples: sampleSums{isForeign: foreign(t), phases: phases}, report: r, regions: regions, lives: lives,
-		meter: memtrace.NewMeter(lengths...)}
+	a := &analysis{report: r, regions: regions, lives: lives, meter: memtrace.NewMeter(lengths...),
+		samples: sampleSums{isForeign: foreign(t), phases: phases}}
 	for id, g := range regions.all {
 		if g.kind != memtrace.Activation {
 			a.meter.Declare(id, g.kind, g.place())

@@ -96,7 +96,8 @@ func (a *analysis) fill() {
 		if m == nil {
 			continue
 		}
-		t := Type{Type: kind.String(), Regions: m.Regions, Bytes: a.regions.bytes(kind), Figures: figuresOf(r, &m.Metrics)}
+		t := Type{Type: kind.String(), Regions: m.Regions, Bytes: a.regions.bytes(kind)}
+		t.Figures = figuresOf(r, &m.Metrics)
 		t.IAI, t.Reuse, t.Stride = spread(&m.IAIs), spread(&m.Reuses), spread(&m.Strides)
 		t.coarsen(a.window)
 		extra := &a.extras[kind]

@@ -231,7 +231,8 @@ func writePhaseTable(out *present.Text, r *Report) {
 				rate = fmt.Sprintf("%.4g", float64(s.Samples)/p.Seconds)
 			}
 			rows = append(rows, []string{name, present.Seconds(p.Seconds), s.Collector, s.Type,
-				strconv.FormatInt(s.Samples, 10), rate, s.events(), eventText(s.Events, "read", "-"), eventText(s.Events, "write", "-")})
+				strconv.FormatInt(s.Samples, 10), rate, s.events(), eventText(s.Events, "read", "-"),
+				eventText(s.Events, "write", "-")})
 		}
 		if len(p.Samples) == 0 {
 			rows = append(rows, []string{name, present.Seconds(p.Seconds), "-", "-", "0", "-", "-", "-", "-"})

@@ -188,6 +188,6 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		Phases    []Phase     `json:"by_phase,omitempty"`
 	}{r.Path, r.Version, r.Rows, r.Parts, r.Collectors, r.TimeSources, r.BeginUnixNS, r.Seconds(), r.Windows,
 		r.Thresholds, r.Notes,
-		computeAllOf(r), r.Types, stepsOf(r), bandwidthOf(r), r.KVBlocks, r.Samples, r.Agreement, r.Symbols, r.DataSymbols,
-		r.Processes, r.Phases})
+		computeAllOf(r), r.Types, stepsOf(r), bandwidthOf(r), r.KVBlocks, r.Samples, r.Agreement, r.Symbols,
+		r.DataSymbols, r.Processes, r.Phases})
 }

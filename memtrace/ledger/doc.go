@@ -7,5 +7,6 @@
 //
 // The [Table] of accesses belongs to the run, with columns as package memtrace names them, in parts that are whole by
 // themselves (docs/TABLES.md). Recorders of samples write to it too: each has a [Writer] of its own and gathers rows in
-// batches, which a goroutine packs. So rows of a recorder stand in their order, and those of several alternate by batches.
+// batches, which a goroutine packs. So rows of a recorder stand in their order, and those of several alternate by
+// batches.
 package ledger

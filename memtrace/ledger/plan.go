@@ -87,7 +87,8 @@ type planner struct {
 
 // newPlan works out what a graph does. The map must know where its tensors lie.
 func newPlan(g *ggmlhooks.Graph, m *memtrace.RegionMap) *plan {
-	p := &planner{g: g, m: m, layout: m.Layouts.Of(g.ID), masks: g.Masks(), p: &plan{tokens: g.Tokens, streams: map[int]int64{}}}
+	p := &planner{g: g, m: m, layout: m.Layouts.Of(g.ID), masks: g.Masks()}
+	p.p = &plan{tokens: g.Tokens, streams: map[int]int64{}}
 	p.fused = fusible(g)
 	p.p.upTo = make([]int32, len(g.Nodes))
 	for i, n := 0, int32(0); i < len(g.Nodes); i++ {

@@ -148,7 +148,8 @@ func (v *visitor) written() error {
 		}
 		a := &v.a
 		a.token, a.seq, a.block = x.token(row), x.seq(row, row+1), v.blockOf(stream, cell, cell+1)
-		a.span = span{offset: it.at.offset + uint64(stream)*it.cells.plane + uint64(cell)*it.at.nb[1], run: run, pieces: it.cells.width}
+		offset := it.at.offset + uint64(stream)*it.cells.plane + uint64(cell)*it.at.nb[1]
+		a.span = span{offset: offset, run: run, pieces: it.cells.width}
 		if it.cells.width > 1 {
 			a.stride = uint64(it.cells.size) * it.at.nb[1]
 		}

@@ -54,7 +54,9 @@ func (w *windows) execution(x *execution) error {
 // add adds an access to its sum.
 func (w *windows) add(x *execution, a *access) error {
 	w.doubts.Accesses++
-	key := sumKey{region: a.region, op: a.op, phase: x.phase, step: x.stepOf(a.token), open: x.open, ctx: x.ctx, flags: a.flags}
+	key := sumKey{
+		region: a.region, op: a.op, phase: x.phase, step: x.stepOf(a.token), open: x.open, ctx: x.ctx, flags: a.flags,
+	}
 	if a.region == nil {
 		key.buffer = a.buffer
 	} else {

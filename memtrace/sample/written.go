@@ -29,8 +29,8 @@ func (r Range) Access(pid int, scanNS int64) memtrace.Access {
 	return a
 }
 
-// WrittenEnv is what a process must have in its environment when it starts, with the tap preloaded or linked, so that its
-// writes can be watched.
+// WrittenEnv is what a process must have in its environment when it starts, with the tap preloaded or linked, so that
+// its writes can be watched.
 const WrittenEnv = "LLAMATAP_TAP_WRITTEN=1"
 
 // Errors of watching.

@@ -59,7 +59,8 @@ func (t *traces) take(kind uint32, raw []byte, events []Event) error {
 			return fmt.Errorf("%w: more than %d traces", ErrData, maxTraces)
 		}
 		t.in.left -= min(size, t.in.left)
-		t.size, t.offset, t.index, t.tid, t.cpu = size, le.Uint64(raw[16:]), index, le.Uint32(raw[36:]), le.Uint32(raw[40:])
+		t.size, t.offset = size, le.Uint64(raw[16:])
+		t.index, t.tid, t.cpu = index, le.Uint32(raw[36:]), le.Uint32(raw[40:])
 	default:
 		return fmt.Errorf("%w: a record of type %d has %d bytes", ErrData, kind, len(raw))
 	}

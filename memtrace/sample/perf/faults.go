@@ -1,16 +1,14 @@
 package perf
 
-import (
-	"github.com/llamatap/llamatap/memtrace"
-)
+import "github.com/llamatap/llamatap/memtrace"
 
 // faultSample are the fields of a fault sample.
 const faultSample = sampleIP | sampleTID | sampleTime | sampleAddr | sampleCPU
 
-// OpenFaults begins to sample page faults with their addresses. Without permission to see those that the kernel takes on
-// the process's behalf, such as read(2) into new memory, it omits them. ops asks whether each fault was a read or a
+// OpenFaults begins to sample page faults with their addresses. Without permission to see those that the kernel takes
+// on the process's behalf, such as read(2) into new memory, it omits them. ops asks whether each fault was a read or a
 // write. This needs the kernel's tracepoints, which only x86 has, and permission to read them. Notes report what was
-// omitted. Of the options the PMU's do not matter.
+// omitted. The PMU's options do not matter.
 func OpenFaults(o SamplerOptions, ops bool) (*Sampler, error) {
 	if ops {
 		if s, err := openTracepoints(o); err == nil {
