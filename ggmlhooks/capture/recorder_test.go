@@ -445,3 +445,44 @@ func TestLossesOfSetup(t *testing.T) {
 		t.Errorf("%+v and %+v", use.Setup, use.Run)
 	}
 }
+
+// nowhere is a stream and a token file that keep nothing.
+type nowhere struct{}
+
+func (nowhere) AppendExecution(*stream.Execution) error    { return nil }
+func (nowhere) AppendRequest(ggmlhooks.RequestBegin) error { return nil }
+func (nowhere) AppendResolution(stream.Resolution) error   { return nil }
+func (nowhere) Commit() error                              { return nil }
+func (nowhere) Append(_ *stream.Packet, _ []byte, release func()) error {
+	release()
+	return nil
+}
+
+type noTokens struct{}
+
+func (noTokens) Append(uint32, *ggmlhooks.Row) error { return nil }
+
+// TestRecorderAllocates: an execution with a tensor costs nothing.
+func TestRecorderAllocates(t *testing.T) {
+	a := ggmlhooks.NewAssembler(0, NewRecorder(Options{Stream: nowhere{}, Tokens: noTokens{}}))
+	nodes := []ggmlhooks.Node{{Name: "l_out-0", Op: "ADD", Wanted: true, Alias: -1}}
+	if err := a.Graph(&ggmlhooks.Graph{ID: 1, Tokens: 1, Nodes: nodes}); err != nil {
+		t.Fatal(err)
+	}
+	e := ggmlhooks.Exec{Graph: 1, Tokens: []int32{1}, Pos: []int32{0}}
+	c := ggmlhooks.Capture{For: ggmlhooks.ForStream, RowCount: 1, Data: make([]byte, 64), Release: func() {}}
+	step := func() {
+		e.Number++
+		e.TokenFirst++
+		c.Exec = e.Number
+		if a.Exec(&e) != nil || a.Capture(&c) != nil || a.ExecEnd(ggmlhooks.ExecEnd{Number: e.Number}) != nil {
+			t.Error("a report was refused")
+		}
+	}
+	for range 10 {
+		step()
+	}
+	if n := testing.AllocsPerRun(100, step); n != 0 {
+		t.Errorf("%v allocations per execution", n)
+	}
+}
