@@ -11,8 +11,8 @@ type Execution struct {
 	Begun []RequestBegin
 	// Phase is prefill where any row is a prompt's; setup once the execution was discarded.
 	Phase Phase
-	// Undecided says that it may still turn out to be set-up. In a [Decided] recorder that happens only where too
-	// much was held back; a [Retractor] hears of the outcome.
+	// Undecided says that it may still turn out to be set-up. A [Decided] recorder gets it so only where too much was
+	// held back, and then a [Retractor] hears of the outcome; one of [Tensors] also where their slots were needed.
 	Undecided bool
 	Timed     bool // BeginNS and Nodes of Times were reported
 	Times     Times
