@@ -1,6 +1,8 @@
 // bed.c: what a case of graphs needs.
 #include "bed.h"
 
+#include <string.h>
+
 const int32_t tokens[64] = {1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8};
 const int32_t positions[64] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
@@ -83,4 +85,21 @@ void shape_graph(struct graph * g, const int64_t * n, int n_tokens, const int * 
     struct ggml_tensor * dense = graph_node(g, GGML_OP_SCALE, type, NE(turned->ne[0], turned->ne[1], turned->ne[2],
         turned->ne[3]), "dense-0", turned, NULL, NULL);
     graph_know(g, dense, 0, TAP_OTHER, TAP_ROWS_TOKENS, (uint8_t) axis[3]);
+}
+
+bool want_names(const struct graph * g, int i, void * arg) {
+    char text[512];
+    snprintf(text, sizeof(text), "%s", (const char *) arg);
+    for (char * at = text, * word; (word = strtok_r(at, " ", &at)) != NULL;) {
+        if (strcmp(word, g->nodes[i]->name) == 0 && computed(g, i)) {
+            return true;
+        }
+        if (word[0] == '+' && strcmp(word + 1, g->nodes[i]->name) == 0 && is_view(g->nodes[i])) {
+            return true; // a view that is stored itself
+        }
+        if (word[0] == '~' && i + 1 < g->cgraph.n_nodes && strcmp(word + 1, g->nodes[i + 1]->name) == 0) {
+            return true; // the node behind a named view
+        }
+    }
+    return false;
 }

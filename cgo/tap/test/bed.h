@@ -39,4 +39,8 @@ bool is_view(const struct ggml_tensor * t);
 bool computed(const struct graph * g, int i);
 bool want_computed(const struct graph * g, int i, void * arg);
 
+// want_names wants the names in arg, separated by spaces: of computed nodes, +name of views, ~name of the node right
+// before a view of that name.
+bool want_names(const struct graph * g, int i, void * arg);
+
 #endif

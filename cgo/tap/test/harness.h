@@ -146,8 +146,9 @@ struct ggml_backend_sched {
 
 struct ggml_backend_sched * sched_new(void);
 
-// fake_real fills tap_real with the fakes of ggml and llama.cpp.
+// fake_real fills tap_real with the fakes of ggml and, by fake_llama, of llama.cpp.
 void fake_real(void);
+void fake_llama(struct tap_real * r);
 
 // fake_byte is byte offset of what node or leaf id holds in execution run.
 uint8_t fake_byte(uint64_t run, uint64_t id, uint64_t offset);
