@@ -22,7 +22,7 @@ type shapes struct {
 
 func (s *shapes) Context(c *ggmlhooks.Context) error {
 	s.ctx = *c
-	return s.Recorder.Context(c)
+	return nil
 }
 
 // TestConservation: keys and values that are written per token are 2 · layers · kv_dim · type size, exactly, in the
