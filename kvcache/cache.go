@@ -306,8 +306,8 @@ func (c *Cache) Rewrote(groups []int, m *Moment) {
 // Gauge says how the cache is used now.
 func (c *Cache) Gauge(ctx uint32) Gauge {
 	g := Gauge{
-		Ctx: ctx, Cache: c.Kind, Streams: c.Streams, Block: c.Block, Cells: len(c.cells), Used: c.used, Free: len(c.cells) - c.used,
-		Shared: c.shared, Whole: !c.unseen.all && len(c.unseen.seqs) == 0,
+		Ctx: ctx, Cache: c.Kind, Streams: c.Streams, Block: c.Block, Cells: len(c.cells), Used: c.used,
+		Free: len(c.cells) - c.used, Shared: c.shared, Whole: !c.unseen.all && len(c.unseen.seqs) == 0,
 	}
 	if g.Cells > 0 {
 		g.Occupancy = float64(g.Used) / float64(g.Cells)
@@ -322,7 +322,8 @@ func (c *Cache) Gauge(ctx uint32) Gauge {
 	for seq := range int32(maxSeqs) {
 		if c.counts[seq] > 0 || !c.unseen.all && c.unseen.has(seq) {
 			number[seq] = len(g.Sequences)
-			g.Sequences = append(g.Sequences, SeqGauge{Seq: seq, Cells: c.counts[seq], PosMin: -1, PosMax: -1, Known: c.Known(seq)})
+			g.Sequences = append(g.Sequences,
+				SeqGauge{Seq: seq, Cells: c.counts[seq], PosMin: -1, PosMax: -1, Known: c.Known(seq)})
 		}
 	}
 	for i := range c.cells {

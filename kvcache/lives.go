@@ -14,7 +14,8 @@ type lives struct {
 
 func newLives(s Shape) lives {
 	return lives{
-		Shape: s, Ended: func(*Life) {}, of: make([]*Life, s.Cells()), blocks: make([]*Life, s.Streams*s.blocksPerStream()),
+		Shape: s, Ended: func(*Life) {}, of: make([]*Life, s.Cells()),
+		blocks: make([]*Life, s.Streams*s.blocksPerStream()),
 	}
 }
 

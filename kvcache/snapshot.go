@@ -74,11 +74,11 @@ func (r *Reuse) Ratio() (ratio float64, ok bool) {
 
 // Doubts count what did not fit what had been seen. In a run whose every step was seen all of them are 0.
 type Doubts struct {
-	Found    int64 `json:"found,omitempty"`    // cells that a token was allowed to read, and that nobody had seen written
+	Found    int64 `json:"found,omitempty"`    // cells that a token could read, and that nobody had seen written
 	Outside  int64 `json:"outside,omitempty"`  // rows that were written outside of the cache
 	Differ   int64 `json:"differ,omitempty"`   // rows whose keys and values went to different cells
 	Unknown  int64 `json:"unknown,omitempty"`  // rows whose sequence is not known
-	Unplaced int64 `json:"unplaced,omitempty"` // executions of which it was not reported, or not understood, which cells they write
+	Unplaced int64 `json:"unplaced,omitempty"` // executions that write cells which are not known
 }
 
 // Clone returns a copy that does not change when the run goes on.

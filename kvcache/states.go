@@ -163,8 +163,8 @@ func (c *States) settle(next []state, head int, rows []StateRow, ns int64) {
 	}
 }
 
-// Remove takes a sequence, or for -1 every one, from its state, if that lies within positions first ≤ p < end. If only
-// the state's last positions are in the range, llama.cpp goes back to a state that it kept.
+// Remove takes a sequence, or for -1 every one, from its state, if that lies within positions first ≤ p < end. If
+// only the state's last positions are in the range, llama.cpp goes back to a state that it kept.
 func (c *States) Remove(seq, first, end int32, ns int64) {
 	if first, end = bounds(first, end); first == 0 && end == math.MaxInt32 {
 		c.clear(seq, ns)

@@ -235,8 +235,10 @@ func (x *execution) writeStates(w *work) {
 
 // intervalOf is when the measured interval began in which a node was computed, after the graph's beginning.
 func (x *execution) intervalOf(node int32) int64 {
-	at, exact := slices.BinarySearchFunc(x.Times.Nodes, node, func(t ggmlhooks.NodeTime, n int32) int { return int(t.Node) - int(n) })
-	_ = exact // the interval of a timed node begins with the one before, too
+	// The interval of a timed node begins with the one before, too.
+	at, _ := slices.BinarySearchFunc(x.Times.Nodes, node, func(t ggmlhooks.NodeTime, n int32) int {
+		return int(t.Node) - int(n)
+	})
 	if at == 0 || node < 0 {
 		return 0
 	}

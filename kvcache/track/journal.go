@@ -23,7 +23,9 @@ func (j *journal) report(x *context, t *tracked, ns int64, exec uint64, times []
 		if j.operation == nil {
 			continue
 		}
-		op := kvcache.Operation{Change: c, Ctx: x.number, Cache: t.Kind, MonoNS: ns, Exec: exec, Layers: j.bytes(t, &c, times)}
+		op := kvcache.Operation{
+			Change: c, Ctx: x.number, Cache: t.Kind, MonoNS: ns, Exec: exec, Layers: j.bytes(t, &c, times),
+		}
 		if q := x.requests.of[c.Seq]; q != nil && !q.unknown {
 			op.Reused, op.Needed = q.reused, q.needed
 		}
@@ -68,8 +70,7 @@ func (j *journal) ended(ctx uint32, t *tracked, life *kvcache.Life) {
 	}
 	for g, group := range t.Groups() {
 		for _, part := range group {
-			row := newLifeRow(ctx, t.Cache, life, part, &life.Touches[g])
-			j.fail(j.table.append(&row))
+			j.fail(j.table.append(ctx, t.Cache, life, part, &life.Touches[g]))
 		}
 	}
 }

@@ -100,7 +100,8 @@ func (p *plan) state(n *ggmlhooks.Node, at int32) {
 	leaf := &p.Leafs[p.leaf(n, 1)]
 	row := uint64(leaf.NE[0])
 	elements := uint64(n.NE[0] * n.NE[1] * n.NE[2] * n.NE[3])
-	if elements == 0 || row == 0 || leaf.NB[1] == 0 || n.Place.Buffer != leaf.Place.Buffer || n.Place.Offset < leaf.Place.Offset {
+	if elements == 0 || row == 0 || leaf.NB[1] == 0 || n.Place.Buffer != leaf.Place.Buffer ||
+		n.Place.Offset < leaf.Place.Offset {
 		return
 	}
 	head := int((n.Place.Offset - leaf.Place.Offset) / leaf.NB[1])

@@ -174,7 +174,9 @@ func (r *Recorder) Snapshot() kvcache.Snapshot {
 }
 
 func (r *Recorder) snapshot() kvcache.Snapshot {
-	s := kvcache.Snapshot{Reuse: r.reuse, Lifetime: r.out.lifetime, Idle: r.out.idle, Doubts: r.doubts, Freed: slices.Clone(r.out.freed)}
+	s := kvcache.Snapshot{
+		Reuse: r.reuse, Lifetime: r.out.lifetime, Idle: r.out.idle, Doubts: r.doubts, Freed: slices.Clone(r.out.freed),
+	}
 	if r.lastNS != 0 {
 		s.UnixNS = r.lastNS + r.o.UnixOffset
 	}

@@ -32,7 +32,8 @@ func (q *requests) begin(x *execution) {
 			}
 		}
 		_, high, known := x.ctx.posRange(b.Seq)
-		if first < 0 || first > 0 && (!known || first > high+1) { // what it follows was loaded with a state, reported or not
+		// What it follows may have been loaded with a state, reported or not.
+		if first < 0 || first > 0 && (!known || first > high+1) {
 			q.of[b.Seq].unknown = true
 			q.reuse.Unknown++
 			continue
@@ -65,7 +66,8 @@ func (q *requests) begin(x *execution) {
 // may read, those that this execution, its first, does not write.
 func (q *requests) reveal(x *execution, seq int32, n int) {
 	of := q.of[seq]
-	if of == nil || !of.unknown || !slices.ContainsFunc(x.Begun, func(b ggmlhooks.RequestBegin) bool { return b.Seq == seq }) {
+	begun := func(b ggmlhooks.RequestBegin) bool { return b.Seq == seq }
+	if of == nil || !of.unknown || !slices.ContainsFunc(x.Begun, begun) {
 		return
 	}
 	found := int64(n)

@@ -43,9 +43,13 @@ const (
 )
 
 func lifeSchema() table.Schema {
+	when := func(name, description string) table.Column {
+		return table.Column{Name: name, Kind: table.Int64, Null: true, Unit: table.UnixNS, Description: description}
+	}
 	return table.Schema{
 		Columns: []table.Column{
-			{Name: "block_id", Kind: table.Int32, Description: "block of the cache: lives that follow each other in one place have one"},
+			{Name: "block_id", Kind: table.Int32,
+				Description: "block of the cache: lives that follow each other in one place have one"},
 			{Name: "layer", Kind: table.Int32, Description: "layer"},
 			{Name: "kv", Kind: table.Text, Description: "tensor of the cache: k, v, r or s"},
 			{Name: "seq_id", Kind: table.Int32, Null: true, Description: "sequence that wrote the first cell"},
@@ -53,14 +57,15 @@ func lifeSchema() table.Schema {
 			{Name: "pos_end", Kind: table.Int32, Null: true, Description: "position after the last one"},
 			{Name: "cell_start", Kind: table.Int32, Description: "first cell"},
 			{Name: "cell_end", Kind: table.Int32, Description: "cell after the last one"},
-			{Name: "alloc_ns", Kind: table.Int64, Null: true, Unit: table.UnixNS, Description: "beginning of the graph that wrote the first cell; null: unknown"},
-			{Name: "first_write_ns", Kind: table.Int64, Null: true, Unit: table.UnixNS, Description: "beginning of the measured interval of the first write"},
-			{Name: "last_write_ns", Kind: table.Int64, Null: true, Unit: table.UnixNS, Description: "beginning of the measured interval of the last write"},
+			when("alloc_ns", "beginning of the graph that wrote the first cell; null: unknown"),
+			when("first_write_ns", "beginning of the measured interval of the first write"),
+			when("last_write_ns", "beginning of the measured interval of the last write"),
 			{Name: "n_writes", Kind: table.Int64, Description: "writes, one per cell and time"},
-			{Name: "first_read_ns", Kind: table.Int64, Null: true, Unit: table.UnixNS, Description: "beginning of the measured interval of the first read; null: never"},
-			{Name: "last_read_ns", Kind: table.Int64, Null: true, Unit: table.UnixNS, Description: "beginning of the measured interval of the last read; null: never"},
-			{Name: "n_reads", Kind: table.Int64, Description: "reads, one per cell and attention node whose mask allows it"},
-			{Name: "evict_ns", Kind: table.Int64, Null: true, Unit: table.UnixNS, Description: "when the life ended; null: censored"},
+			when("first_read_ns", "beginning of the measured interval of the first read; null: never"),
+			when("last_read_ns", "beginning of the measured interval of the last read; null: never"),
+			{Name: "n_reads", Kind: table.Int64,
+				Description: "reads, one per cell and attention node whose mask allows it"},
+			when("evict_ns", "when the life ended; null: censored"),
 			{Name: "evict_reason", Kind: table.Text, Null: true, Description: "why the life ended; null: censored"},
 			{Name: "censored", Kind: table.Bool, Description: "the life had not ended when watching did"},
 			{Name: "ctx", Kind: table.Int32, Description: "context"},
@@ -94,30 +99,12 @@ func newLifeTable(w io.Writer, unixOffset int64) (*lifeTable, error) {
 	return &lifeTable{out: out, batch: table.NewBatch(schema), offset: unixOffset}, nil
 }
 
-// lifeRow is what one part of a cache saw of a life.
-type lifeRow struct {
-	ctx        uint32
-	kind       kvcache.Kind
-	part       kvcache.Part
-	life       kvcache.Life // without Touches
-	times      [4]int64     // first and last write, first and last read, CLOCK_MONOTONIC; 0 = never
-	writes     int64
-	reads      int64
-	isCensored bool
-}
-
-func newLifeRow(ctx uint32, c *kvcache.Cache, life *kvcache.Life, part int, t *kvcache.Touch) lifeRow {
-	row := lifeRow{ctx: ctx, kind: c.Kind, part: c.Parts[part], life: *life, writes: t.Writes, reads: t.Reads, isCensored: life.Reason == kvcache.NotEvicted}
-	row.life.Touches = nil
-	row.times = [4]int64{t.FirstWrite.Write(part), t.LastWrite.Write(part), t.FirstRead.Read(part), t.LastRead.Read(part)}
-	return row
-}
-
-func (t *lifeTable) append(row *lifeRow) error {
-	b, life := t.batch, &row.life
+// append adds what one part of a cache saw of a life.
+func (t *lifeTable) append(ctx uint32, c *kvcache.Cache, life *kvcache.Life, part int, touch *kvcache.Touch) error {
+	b, of := t.batch, c.Parts[part]
 	b.Int(colBlock, int64(life.Block))
-	b.Int(colLayer, int64(row.part.Layer))
-	b.Text(colKV, row.part.Tensor.String())
+	b.Int(colLayer, int64(of.Layer))
+	b.Text(colKV, of.Tensor.String())
 	if life.Seq >= 0 {
 		b.Int(colSeq, int64(life.Seq))
 	}
@@ -128,20 +115,22 @@ func (t *lifeTable) append(row *lifeRow) error {
 	b.Int(colCellStart, int64(life.CellFirst))
 	b.Int(colCellEnd, int64(life.CellEnd))
 	t.time(colAlloc, life.AllocNS)
-	for i, column := range [...]int{colFirstWrite, colLastWrite, colFirstRead, colLastRead} {
-		t.time(column, row.times[i])
-	}
-	b.Int(colWrites, row.writes)
-	b.Int(colReads, row.reads)
-	if !row.isCensored {
+	t.time(colFirstWrite, touch.FirstWrite.Write(part))
+	t.time(colLastWrite, touch.LastWrite.Write(part))
+	t.time(colFirstRead, touch.FirstRead.Read(part))
+	t.time(colLastRead, touch.LastRead.Read(part))
+	b.Int(colWrites, touch.Writes)
+	b.Int(colReads, touch.Reads)
+	censored := life.Reason == kvcache.NotEvicted
+	if !censored {
 		t.time(colEvict, life.EndNS)
 		b.Text(colReason, life.Reason.String())
 	}
-	b.Bool(colCensored, row.isCensored)
-	b.Int(colCtx, int64(row.ctx))
-	b.Text(colCache, row.kind.String())
+	b.Bool(colCensored, censored)
+	b.Int(colCtx, int64(ctx))
+	b.Text(colCache, c.Kind.String())
 	b.Int(colCells, int64(life.Cells))
-	b.Int(colCellBytes, row.part.CellBytes)
+	b.Int(colCellBytes, of.CellBytes)
 	b.Int(colSharers, int64(life.Sharers))
 	b.Int(colMoves, int64(life.Moves))
 	b.Text(colOrigin, life.Origin.String())

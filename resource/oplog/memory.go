@@ -62,7 +62,8 @@ func (m *memory) allocate(b *ggmlhooks.Buffer) {
 // settle records the allocations that wait.
 func (m *memory) settle() {
 	for _, b := range m.waiting {
-		if m.level().Includes(resource.KindAllocation) && (m.level() > resource.Minimal || b.Size >= resource.MinimalAllocation) {
+		if level := m.level(); level.Includes(resource.KindAllocation) &&
+			(level > resource.Minimal || b.Size >= resource.MinimalAllocation) {
 			m.recordAllocation(b)
 		}
 	}

@@ -63,8 +63,8 @@ func limits(perSecond int) []int {
 	all := make([]int, len(resource.Kinds()))
 	for k := range all {
 		switch resource.Kind(k) {
-		case resource.KindSessionStart, resource.KindTrackingBegin, resource.KindSummary, resource.KindSessionEnd, resource.KindLoss,
-			resource.KindLevel, resource.KindPhase, resource.KindModel:
+		case resource.KindSessionStart, resource.KindTrackingBegin, resource.KindSummary, resource.KindSessionEnd,
+			resource.KindLoss, resource.KindLevel, resource.KindPhase, resource.KindModel:
 		default:
 			all[k] = perSecond
 		}

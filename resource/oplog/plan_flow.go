@@ -25,7 +25,8 @@ func (p *plan) flow(r int) {
 				continue
 			}
 			from, through := p.nodes[at].run, -1
-			if added := p.added(from); added >= 0 && run.component != residual && p.runs[added].component != run.component {
+			if added := p.added(from); added >= 0 && run.component != residual &&
+				p.runs[added].component != run.component {
 				from, through = added, from
 			}
 			if p.runs[from].component != run.component {
@@ -47,7 +48,8 @@ func (p *plan) added(r int) int {
 			continue
 		}
 		for _, src := range p.graph.Nodes[i].Src {
-			if at := origin(p.graph, src); at >= 0 && p.nodes[at].run >= 0 && p.runs[p.nodes[at].run].component != run.component {
+			if at := origin(p.graph, src); at >= 0 && p.nodes[at].run >= 0 &&
+				p.runs[p.nodes[at].run].component != run.component {
 				newest = max(newest, at)
 			}
 		}

@@ -119,7 +119,8 @@ var projections = []struct{ weight, operation string }{
 
 var activations = map[string]bool{
 	"SILU": true, "GELU": true, "GELU_QUICK": true, "GELU_ERF": true, "RELU": true, "XIELU": true,
-	"REGLU": true, "GEGLU": true, "SWIGLU": true, "SWIGLU_OAI": true, "SWIGLU_CLAMP": true, "GEGLU_ERF": true, "GEGLU_QUICK": true,
+	"REGLU": true, "GEGLU": true, "SWIGLU": true, "SWIGLU_OAI": true, "SWIGLU_CLAMP": true,
+	"GEGLU_ERF": true, "GEGLU_QUICK": true,
 }
 
 // mlps finds the projections and activations of run r.
@@ -208,7 +209,8 @@ func (p *plan) estimate(i int, o *resource.Op, w work) {
 	l.Float("compute_intensity_gflops", gflop)
 	l.Int("estimated_duration_us", us)
 	l.Int("parallelism_factor", int64(resource.LegacyParallelism(elements)))
-	l.Float("memory_throughput_gbps", resource.LegacyBandwidth(name, w.read+w.written, resource.LegacyRatio(gguf.Type(n.Type).String())))
+	ratio := resource.LegacyRatio(gguf.Type(n.Type).String())
+	l.Float("memory_throughput_gbps", resource.LegacyBandwidth(name, w.read+w.written, ratio))
 	l.Float("sm_utilization_percent", resource.LegacySM(name, elements))
 	p.nodes[i].legacy = inner(&l)
 	p.nodes[i].estimated = legacyWork{gflop, us}

@@ -46,8 +46,9 @@ func NewRecorder(o Options) (*Recorder, error) {
 	}
 	m := &memory{writer: w, buffers: map[uint64]*buffer{}, weights: map[ggmlhooks.Place]bool{}}
 	r := &Recorder{
-		w: w, now: o.Now, ctxs: map[uint32]*context{}, memory: m, steps: steps{w, m}, tokens: tokens{writer: w, spell: o.Text},
-		routing: routing{writer: w}, compute: compute{w, m.device, o.Roofline, o.Pressure}, gpus: gpus{writer: w, take: o.GPU},
+		w: w, now: o.Now, ctxs: map[uint32]*context{}, memory: m, steps: steps{w, m},
+		tokens: tokens{writer: w, spell: o.Text}, routing: routing{writer: w},
+		compute: compute{w, m.device, o.Roofline, o.Pressure}, gpus: gpus{writer: w, take: o.GPU},
 		cells:  cells{w, map[cacheID]string{}, map[cacheLayer]string{}},
 		totals: totals{writer: w, start: o.Now(), phases: map[ggmlhooks.Phase]*resource.PhaseTotals{}},
 	}

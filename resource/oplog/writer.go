@@ -39,8 +39,8 @@ type levelFrom struct {
 
 func newWriter(o *Options) (*writer, error) {
 	w := &writer{
-		session: jsonl.AppendString([]byte(`"session_id":`), o.SessionID), offset: o.UnixOffset, ids: map[string]int64{},
-		levels: []levelFrom{{level: o.Level}}, legacy: o.Legacy,
+		session: jsonl.AppendString([]byte(`"session_id":`), o.SessionID), offset: o.UnixOffset,
+		ids: map[string]int64{}, levels: []levelFrom{{level: o.Level}}, legacy: o.Legacy,
 	}
 	lines := o.Lines
 	lines.Kinds, lines.Limits, lines.Loss = resource.Kinds(), limits(o.PerSecond), w.loss
