@@ -51,7 +51,7 @@ func serverReuse(t *testing.T, ram string) {
 	if len(dirs) != 1 {
 		t.Fatalf("runs: %v\n%s", dirs, s.stderr.String())
 	}
-	k, err := resources.OpenKV(context.Background(), dirs[0], 10)
+	k, err := resources.OpenKV(context.Background(), dirs[0], 10, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func livesOf(t *testing.T, args []string) *resources.KV {
 	if len(dirs) != 1 {
 		t.Fatalf("runs: %v", dirs)
 	}
-	k, err := resources.OpenKV(context.Background(), dirs[0], 1)
+	k, err := resources.OpenKV(context.Background(), dirs[0], 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestKVOfDrafts(t *testing.T) {
 			if len(dirs) != 1 {
 				t.Fatalf("runs: %v\n%s", dirs, s.stderr.String())
 			}
-			k, err := resources.OpenKV(context.Background(), dirs[0], 1)
+			k, err := resources.OpenKV(context.Background(), dirs[0], 1, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -152,15 +152,25 @@ func refusesFIFO(t *testing.T, p *prepared) {
 // showsProgress holds up each command for a second in the middle of its work, which is more than the moment that
 // passes before a bar is drawn.
 func showsProgress(t *testing.T, p *prepared) {
-	strace, dir := testenv.NeedStrace(t), p.copy(t, p.tensor, "slow")
+	strace, dir, kv := testenv.NeedStrace(t), p.copy(t, p.tensor, "slow"), p.copy(t, p.kv, "slowkv")
 	terms := map[string]*testenv.Terminal{}
-	for bar, args := range map[string][]string{
-		"verifying": {"verify", dir}, "comparing": {"diff", dir, dir},
-		"exporting": {"export", "--to", "strap", "--phase", "decode", "-o", filepath.Join(p.dir, "slow.stream"), dir},
+	for bar, c := range map[string]struct {
+		held string   // the file
+		call string   // the system call that is held up, and which of its calls
+		args []string // of llamatap
+	}{
+		"verifying": {filepath.Join(dir, rundir.StreamName), "pread64:40", []string{"verify", dir}},
+		"comparing": {filepath.Join(dir, rundir.StreamName), "pread64:40", []string{"diff", dir, dir}},
+		"exporting": {filepath.Join(dir, rundir.StreamName), "pread64:40",
+			[]string{"export", "--to", "strap", "--phase", "decode", "-o", filepath.Join(p.dir, "slow.stream"), dir}},
+		"reading":    {filepath.Join(kv, rundir.LivesName), "pread64:2", []string{"kv", kv}},
+		"analysing":  {filepath.Join(kv, rundir.TraceName), "pread64:2", []string{"memory", kv}},
+		"summing up": {filepath.Join(kv, rundir.EventsName), "read:1", []string{"resource", "summary", kv}},
 	} {
-		hold := []string{"-f", "-o", os.DevNull, "-P", filepath.Join(dir, "activations.stream"),
-			"-e", "trace=pread64", "-e", "inject=pread64:delay_enter=1000000:when=40", testenv.NeedBinary(t)}
-		terms[bar] = testenv.OnTerminal(t, exec.Command(strace, append(hold, args...)...))
+		call, when, _ := strings.Cut(c.call, ":")
+		hold := []string{"-f", "-o", os.DevNull, "-P", c.held, "-e", "trace=" + call,
+			"-e", "inject=" + call + ":delay_enter=1000000:when=" + when, testenv.NeedBinary(t)}
+		terms[bar] = testenv.OnTerminal(t, exec.Command(strace, append(hold, c.args...)...))
 	}
 	for bar, term := range terms {
 		status, drawn := term.Wait().ExitStatus(), regexp.MustCompile(bar+` +[0-9]+%`)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/cli"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // timelinePoints is the number of points in time where occupancy is written as numbers.
@@ -57,7 +58,9 @@ with --tap-kv-block 1 to follow each alone.
 				}
 				ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 				defer stop()
-				k, err := resources.OpenKV(ctx, path, points)
+				bar := present.NewProgress(progressTerminal(true), "reading")
+				k, err := resources.OpenKV(ctx, path, points, bar.Of)
+				bar.Done()
 				if err != nil {
 					return err
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/cli"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 func memoryCommand() *cli.Command {
@@ -58,7 +59,10 @@ phase).
 				}
 				ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 				defer stop()
-				r, err := memory.Analyze(ctx, path, memory.Options{Windows: windows, Uses: form.form == "json" || usesOf(memory.By(by))})
+				bar := present.NewProgress(progressTerminal(true), "analysing")
+				r, err := memory.Analyze(ctx, path, memory.Options{Windows: windows, Progress: bar.Of,
+					Uses: form.form == "json" || usesOf(memory.By(by))})
+				bar.Done()
 				if err != nil {
 					return err
 				}

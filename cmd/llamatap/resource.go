@@ -4,10 +4,14 @@ import (
 	"context"
 	"encoding/csv"
 	"io"
+	"os"
 	"strings"
+
+	"golang.org/x/term"
 
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/cli"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 func resourceCommand() *cli.Command {
@@ -74,7 +78,10 @@ func writeSummary(out io.Writer, path, format, by string) error {
 	default:
 		finish = func(r *resources.Report) error { return r.WriteText(out) }
 	}
-	report, err := resources.Summarize(context.Background(), path, each)
+	room := each == nil || !term.IsTerminal(int(os.Stdout.Fd())) // rows of tokens are written meanwhile
+	bar := present.NewProgress(progressTerminal(room), "summing up")
+	report, err := resources.Summarize(context.Background(), path, each, bar.Of)
+	bar.Done()
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,8 @@ type Options struct {
 	// Rows is given all rows of the table in order, some at a time, for what else is made of them while they are
 	// read; nil: nothing is. It is called on the goroutine of Analyze, which ends with its error.
 	Rows func(*Rows) error
+	// Progress, if any, is called with the rows of the table that were read, of all.
+	Progress func(done, total int64)
 	// Uses adds the functions, variables and processes of samples.
 	Uses bool
 }
@@ -99,12 +101,16 @@ func compute(ctx context.Context, dir string, o Options) (*Report, error) {
 		columns = append(slices.Clone(others), memtrace.TraceSymbol, memtrace.TraceDataSymbol, memtrace.TracePID,
 			memtrace.TraceTID, memtrace.TraceCPU, memtrace.TraceCacheLevel)
 	}
+	done := int64(0)
 	err = eachRows(ctx, t, columns, func(r *rows) error {
 		a.samples.phases.fill(r)
 		if o.Rows != nil {
 			if err := o.Rows(&Rows{N: r.n, Columns: r.columns[:]}); err != nil {
 				return err
 			}
+		}
+		if done += int64(r.n); o.Progress != nil {
+			o.Progress(done, a.report.Rows)
 		}
 		return a.rows(r)
 	})

@@ -118,8 +118,9 @@ type KVCache struct {
 }
 
 // OpenKV reads the table of a run directory, or a table itself. points is how many parts the timeline has. Memory
-// is bounded by the sequences and layers, not by the rows.
-func OpenKV(ctx context.Context, path string, points int) (*KV, error) {
+// is bounded by the sequences and layers, not by the rows. progress, where it is not nil, is called with the groups of
+// rows that were read, of all; each is read twice.
+func OpenKV(ctx context.Context, path string, points int, progress func(done, total int64)) (*KV, error) {
 	name := filepath.Join(path, rundir.LivesName)
 	if strings.HasSuffix(path, ".parquet") {
 		name = path
@@ -146,7 +147,7 @@ func OpenKV(ctx context.Context, path string, points int) (*KV, error) {
 	if err := k.about(r); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	read := &kvReading{KV: k, r: r, points: max(points, 1)}
+	read := &kvReading{KV: k, r: r, points: max(points, 1), progress: progress}
 	if err := read.all(ctx); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -15,6 +15,8 @@ type kvReading struct {
 	*KV
 	r         *table.Reader
 	points    int
+	progress  func(done, total int64)
+	groups    int64 // that were read
 	first     int64 // Unix time, ns
 	last      int64
 	witness   map[kvCacheKey]kvPartKey // the part whose rows stand for the cache: each life counts once
@@ -69,6 +71,9 @@ func (k *kvReading) each(ctx context.Context, f func(i int)) error {
 	for group := range k.r.Groups() {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if k.groups++; k.progress != nil {
+			k.progress(k.groups-1, 2*int64(k.r.Groups()))
 		}
 		k.columns = map[string]table.Values{}
 		for _, name := range kvColumns {

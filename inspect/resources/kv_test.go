@@ -128,7 +128,7 @@ var kvLives = []kvLife{
 
 // TestKV: each life counts once, whatever the layers; bytes are those of all; the timeline is exact.
 func TestKV(t *testing.T) {
-	k, err := OpenKV(context.Background(), kvTable(t, "1.3", kvLives), 10)
+	k, err := OpenKV(context.Background(), kvTable(t, "1.3", kvLives), 10, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ ctx 0, swa: cells in blocks of 8 in use
 
 // TestKVText holds what is printed.
 func TestKVText(t *testing.T) {
-	k, err := OpenKV(context.Background(), kvTable(t, "1.0", kvLives), 10)
+	k, err := OpenKV(context.Background(), kvTable(t, "1.0", kvLives), 10, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestKVErrors(t *testing.T) {
 		kvTable(t, "nine", nil):  "schema version nine",
 		kvTable(t, "1.999", nil): "",
 	} {
-		k, err := OpenKV(context.Background(), path, 5)
+		k, err := OpenKV(context.Background(), path, 5, nil)
 		switch {
 		case want == "" && (err != nil || k.Seconds < 0 || len(k.Sequences) != 0):
 			t.Errorf("%s: %v", path, err)
@@ -258,7 +258,7 @@ func TestKVErrors(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := OpenKV(ctx, kvTable(t, "1.0", kvLives), 5); !errors.Is(err, context.Canceled) {
+	if _, err := OpenKV(ctx, kvTable(t, "1.0", kvLives), 5, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -166,8 +166,9 @@ type MemoryRow struct {
 const maxTop = 50
 
 // Summarize reads the log of a run directory, or a file of events, to its end as it is now. each, where it is not
-// nil, is given every generated token, and the report then has none. It returns early when ctx is done.
-func Summarize(ctx context.Context, path string, each func(*TokenRow)) (*Report, error) {
+// nil, is given every generated token, and the report then has none. progress, where it is not nil, is called with the
+// bytes that were read, of all. Summarize returns early when ctx is done.
+func Summarize(ctx context.Context, path string, each func(*TokenRow), progress func(done, total int64)) (*Report, error) {
 	tail, err := OpenTail(path)
 	if err != nil {
 		return nil, err
@@ -176,7 +177,11 @@ func Summarize(ctx context.Context, path string, each func(*TokenRow)) (*Report,
 	tail.Done = ctx.Done()
 	s := NewSum()
 	s.Token = each
+	total := tail.Unread()
 	for ctx.Err() == nil {
+		if progress != nil && s.Lines%1024 == 0 {
+			progress(total-tail.Unread(), total)
+		}
 		line, err := tail.Next()
 		if errors.Is(err, ErrWaiting) || errors.Is(err, io.EOF) {
 			break

@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func TestGolden(t *testing.T) {
 	dir := directory(t, map[string]string{rundir.EventsName: aRun().String(), "manifest.json": manifest,
 		"metadata.json": metadata})
-	r, err := Summarize(t.Context(), dir, nil)
+	r, err := Summarize(t.Context(), dir, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 func summarize(t *testing.T, files map[string]string) *Report {
 	t.Helper()
-	r, err := Summarize(t.Context(), directory(t, files), nil)
+	r, err := Summarize(t.Context(), directory(t, files), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func (s reports) kv(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if run.State == resources.StateSealed {
-		if lives, err := resources.OpenKV(r.Context(), run.dir, livesPoints); err == nil {
+		if lives, err := resources.OpenKV(r.Context(), run.dir, livesPoints, nil); err == nil {
 			lives.Path = run.ID
 			answer.Lives = lives
 		}
@@ -110,7 +110,7 @@ func (s reports) report(r *http.Request) (*resources.Report, error) {
 	case <-s.stopping:
 		return nil, fail(http.StatusServiceUnavailable, "the server stops")
 	}
-	report, err := resources.Summarize(r.Context(), run.dir, nil)
+	report, err := resources.Summarize(r.Context(), run.dir, nil, nil)
 	if err != nil {
 		return nil, err
 	}
