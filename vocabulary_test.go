@@ -14,7 +14,8 @@ import (
 var second = regexp.MustCompile(`(?:Name: |\('|json:|", )"?(seq|seqs|sequence|sequence_id|layer_index|evicted|mrm_trace_schema_version|timestamp_ns)["',]`)
 
 // fixed are files whose names a format that existed before has fixed, or that read what llamatap 1.0 wrote.
-var fixed = []string{"store/rundir/tokens.go", "inspect/tensors/tokens.go", "inspect/export/prompts.go", "mrm/verdict/metadata.go", "inspect/export/mrmtrace"}
+var fixed = []string{"store/rundir/tokens.go", "inspect/tensors/tokens.go", "inspect/export/prompts.go",
+	"mrm/verdict/metadata.go", "inspect/export/mrmtrace"}
 
 // TestOneNameForEachConcept looks for second names of what tables and JSON files hold.
 func TestOneNameForEachConcept(t *testing.T) {

@@ -196,7 +196,8 @@ func (p *Plan) Write(out io.Writer) error {
 // table has a line per combination: repetitions need the same. n_ctx is what is asked for, context what llama.cpp
 // makes of it.
 func (p *Plan) table(out io.Writer) {
-	rows := [][]string{{"model", "prompt", "n_ctx", "context", "cache", "tokens", "requests", "runs", "weights", "cache",
+	rows := [][]string{{"model", "prompt", "n_ctx", "context", "cache", "tokens", "requests",
+		"runs", "weights", "cache",
 		"compute", "memory", "disk", "time each"}}
 	combinations := len(p.Cells) / int(p.Config.Experiment.Repetitions)
 	for i, cell := range p.Cells[:combinations] {

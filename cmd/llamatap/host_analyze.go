@@ -75,7 +75,10 @@ analyser draws in.
 			f.Add("--charts-dir FOLDER", &a.chartsDir, "draw charts into this folder (default: "+defaultCharts+", or derived/host of the run directory)").
 				Deprecated("--output-dir") // as STRAP-LLM's documentation has it
 			f.Add("--no-charts", &a.noCharts, "draw no charts")
-			f.Add("--chart-types LIST", func(s string) (err error) { a.charts, err = host.ParseChartTypes(s); return err },
+			f.Add("--chart-types LIST", func(s string) (err error) {
+				a.charts, err = host.ParseChartTypes(s)
+				return err
+			},
 				"draw these charts: all, or some of "+strings.Join(host.ChartTypes, ", ")).Default = "all"
 			f.Add("--figures LIST", func(s string) (err error) { a.figures, err = sheet.ParseForms(s); return err },
 				"draw charts in these formats: png, svg, pdf").Default = "png"

@@ -125,7 +125,8 @@ func planSynth(a synthArgs) (*synth.Model, error) {
 func describeSynth(out io.Writer, path string, m *synth.Model, took time.Duration) {
 	c := &m.Config
 	fmt.Fprintf(out, "%s: %s, %d parameters, %d layers × %d, vocabulary %d, %s, seed %d, %s\n",
-		path, c.Arch, m.Parameters(), c.Layers, c.Width, c.Vocab, strings.ToLower(c.Type.String()), c.Seed, present.Duration(took))
+		path, c.Arch, m.Parameters(), c.Layers, c.Width, c.Vocab,
+		strings.ToLower(c.Type.String()), c.Seed, present.Duration(took))
 	fallbacks := m.Fallbacks()
 	for _, t := range slices.Sorted(maps.Keys(fallbacks)) {
 		fmt.Fprintf(out, "  %d matrices are %s, because their rows are not a multiple of %s blocks\n",

@@ -50,7 +50,8 @@ func MRMTrace(ctx context.Context, dir, out string, force bool) (*Result, error)
 		return nil, fmt.Errorf("%w: give a run directory", err)
 	}
 	e.about = e.describe()
-	if e.draft, err = newDraft(filepath.Join(out, e.about.Machine, slug(e.about.Model.ID), e.meta.RunID), force); err != nil {
+	if e.draft, err = newDraft(filepath.Join(out, e.about.Machine,
+		slug(e.about.Model.ID), e.meta.RunID), force); err != nil {
 		return nil, err
 	}
 	defer e.draft.discard()

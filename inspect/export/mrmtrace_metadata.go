@@ -17,7 +17,8 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// mrmMetadata is mrm-trace's metadata.json, as far as a run of llamatap has it. What it does not have is null or absent.
+// mrmMetadata is mrm-trace's metadata.json, as far as a run of llamatap has it. What it does not have is null or
+// absent.
 type mrmMetadata struct {
 	Version string `json:"mrm_trace_schema_version"`
 	RunID   string `json:"run_id"`

@@ -23,7 +23,8 @@ func ParseChartTypes(list string) ([]string, error) {
 		case name == "all":
 			return ChartTypes, nil
 		case !slices.Contains(ChartTypes, name):
-			return nil, fmt.Errorf("unknown chart type %.20q: use all, or some of %s", name, strings.Join(ChartTypes, ","))
+			return nil, fmt.Errorf("unknown chart type %.20q: use all, or some of %s", name,
+				strings.Join(ChartTypes, ","))
 		case !slices.Contains(types, name):
 			types = append(types, name)
 		}

@@ -165,7 +165,8 @@ func top(t *TopIDs, title, axis string, fill color.Color, by float64, unit strin
 		names = append(names, plot.Tick{Value: y, Label: name})
 		bars.All = append(bars.All, stack(row.By, y, v, by, fill)...)
 		notes = append(notes, sheet.Note{X: v, Y: y, DX: 4,
-			Text: fmt.Sprintf("%s %s (%s)", threeDigits(v), unit, present.Percent(row.Share)), Align: text.XLeft, Color: sheet.Black})
+			Text:  fmt.Sprintf("%s %s (%s)", threeDigits(v), unit, present.Percent(row.Share)),
+			Align: text.XLeft, Color: sheet.Black})
 	}
 	p.X.Min, p.X.Max = 0, max(t.Top[0].Value*by, 1e-9)*1.16
 	if t.By != nil { // and room for the legend

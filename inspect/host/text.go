@@ -91,7 +91,8 @@ func (r *Report) writeHead(b *strings.Builder) {
 		fmt.Fprintf(b, "prof       %s\n", r.Prof.text())
 	}
 	if r.WindowS > 0 {
-		fmt.Fprintf(b, "window     %s: snapshots are put together before they are compared\n", present.Seconds(r.WindowS))
+		fmt.Fprintf(b, "window     %s: snapshots are put together before they are compared\n",
+			present.Seconds(r.WindowS))
 	}
 	if r.Block != nil {
 		fmt.Fprintf(b, "devices    %d\n", r.DeviceCount)
@@ -179,7 +180,8 @@ func (r *Report) writeImportance(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "\nlatency (p%s) against metrics, by |r|", percentText(im.Percent))
 	if im.Lags > 0 && im.StepS > 0 {
-		fmt.Fprintf(b, "; lags up to %d × %s, + where the latency follows the metric", im.Lags, present.Seconds(im.StepS))
+		fmt.Fprintf(b, "; lags up to %d × %s, + where the latency follows the metric", im.Lags,
+			present.Seconds(im.StepS))
 	}
 	b.WriteString("\n")
 	t := grid{{"device", "metric", " r", " n", " p", " q", " n eff.", " p eff.", " best lag", " r", " p"}}
@@ -290,7 +292,8 @@ func (p *PhaseRow) cells(r *Report) []string {
 	if r.Block == nil {
 		n, seconds, tokens = p.SystemIntervals, p.SystemSeconds, p.SystemTokens
 	}
-	row := []string{p.Phase, strconv.FormatInt(n, 10), present.Seconds(seconds), strconv.FormatFloat(tokens, 'f', 1, 64)}
+	row := []string{p.Phase, strconv.FormatInt(n, 10), present.Seconds(seconds),
+		strconv.FormatFloat(tokens, 'f', 1, 64)}
 	if r.Block != nil {
 		row = append(row, strconv.FormatUint(p.Requests, 10), present.Maybe(p.RequestsPerToken, threeDigits),
 			present.Maybe(p.MeanUS, usText))
@@ -304,6 +307,7 @@ func (p *PhaseRow) cells(r *Report) []string {
 	} else {
 		row = append(row, "-", "-", "-")
 	}
-	return append(row, present.Maybe(p.OffCPUMS, msText), present.Maybe(p.OffCPUPerToken, msText), present.Maybe(p.Faults, threeDigits),
+	return append(row, present.Maybe(p.OffCPUMS, msText), present.Maybe(p.OffCPUPerToken, msText),
+		present.Maybe(p.Faults, threeDigits),
 		present.Maybe(p.FaultsPerToken, threeDigits))
 }

@@ -22,7 +22,8 @@ func (r *WaitRow) Sentence() string {
 	if r.WaitNS == 0 {
 		return b.String() + " waited for nothing"
 	}
-	fmt.Fprintf(&b, " waited %s of %s on %s", present.Nanoseconds(r.StalledNS), present.Nanoseconds(r.DurationNS), plural(r.Faults, "fault"))
+	fmt.Fprintf(&b, " waited %s of %s on %s", present.Nanoseconds(r.StalledNS),
+		present.Nanoseconds(r.DurationNS), plural(r.Faults, "fault"))
 	if r.Calls > 0 {
 		fmt.Fprintf(&b, ", %s in system calls", plural(r.Calls, "wait"))
 	}
@@ -114,7 +115,8 @@ func (w *Waits) WriteText(out io.Writer) error {
 var figureHead = []string{" waited", " faults", " major", " blocked", " calls", " requests", " read"}
 
 func figureCells(f *resource.WaitFigures) []string {
-	return []string{present.Nanoseconds(f.WaitNS), counted(f.Faults), counted(f.Major), present.Nanoseconds(f.BlockedNS), counted(f.Calls),
+	return []string{present.Nanoseconds(f.WaitNS), counted(f.Faults), counted(f.Major),
+		present.Nanoseconds(f.BlockedNS), counted(f.Calls),
 		counted(f.Requests), present.Bytes(f.BlockBytes)}
 }
 

@@ -46,7 +46,8 @@ func (k *KV) writeHead(out *present.Text) {
 	out.Line("seen    %s, %d rows, schema %s", present.Seconds(k.Seconds), k.Rows, k.Version)
 	r := &k.Last.Reuse
 	if ratio, ok := r.Ratio(); ok {
-		text := fmt.Sprintf("reuse   %d of the %d cells that prompts needed were there (%s), for %d of %d requests", r.Reused, r.Needed,
+		text := fmt.Sprintf("reuse   %d of the %d cells that prompts needed were there (%s), for %d of %d requests",
+			r.Reused, r.Needed,
 			present.Percent(ratio), r.Hits, r.Requests)
 		if r.Gap.Count > 0 {
 			text += fmt.Sprintf(", %s after they were last used, in the mean",

@@ -168,7 +168,8 @@ const maxTop = 50
 // Summarize reads the log of a run directory, or a file of events, to its end as it is now. each, where it is not
 // nil, is given every generated token, and the report then has none. progress, where it is not nil, is called with the
 // bytes that were read, of all. Summarize returns early when ctx is done.
-func Summarize(ctx context.Context, path string, each func(*TokenRow), progress func(done, total int64)) (*Report, error) {
+func Summarize(ctx context.Context, path string, each func(*TokenRow),
+	progress func(done, total int64)) (*Report, error) {
 	tail, err := OpenTail(path)
 	if err != nil {
 		return nil, err
@@ -345,7 +346,8 @@ func (r *Report) tables(s *Sum) {
 		r.Ops = append(r.Ops, OpRow{op, r.figures(ops[op])})
 	}
 	tops := slices.SortedFunc(maps.Keys(s.Tops.By), func(a, b Tensor) int {
-		return cmp.Or(cmp.Compare(s.Tops.By[b].NS, s.Tops.By[a].NS), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(s.Tops.By[b].NS, s.Tops.By[a].NS), cmp.Compare(a.Op, b.Op),
+			cmp.Compare(a.Name, b.Name))
 	})
 	for _, t := range tops[:min(len(tops), maxTop)] {
 		r.Top = append(r.Top, TopRow{t.Op, t.Name, r.figures(s.Tops.By[t])})

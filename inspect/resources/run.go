@@ -168,7 +168,8 @@ func (r *Run) WriteText(out io.Writer) error {
 		rows = append(rows, []string{"recorders", strings.Join(r.Recorders, ", ")})
 	}
 	for _, l := range r.Losses {
-		rows = append(rows, []string{"lost", fmt.Sprintf("%d packets, %s: %s", l.Packets, present.Bytes(int64(l.Bytes)), l.Cause)})
+		rows = append(rows, []string{"lost",
+			fmt.Sprintf("%d packets, %s: %s", l.Packets, present.Bytes(int64(l.Bytes)), l.Cause)})
 	}
 	if r.Lossy && len(r.Losses) == 0 {
 		rows = append(rows, []string{"lost", "the run is marked lossy"})

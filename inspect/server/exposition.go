@@ -102,7 +102,8 @@ func writeSamples(w io.Writer, all []sample) error {
 	for i, s := range all {
 		switch {
 		case i == 0 || all[i-1].of != s.of:
-			fmt.Fprintf(&text, "# HELP %s %s\n# TYPE %s %s\n", s.of.name, escapeHelp.Replace(s.of.help), s.of.name, s.of.kind)
+			fmt.Fprintf(&text, "# HELP %s %s\n# TYPE %s %s\n", s.of.name,
+				escapeHelp.Replace(s.of.help), s.of.name, s.of.kind)
 		case all[i-1].labels == s.labels:
 			return fmt.Errorf("metric %s has two values for {%s}", s.of.name, s.labels)
 		}

@@ -117,7 +117,8 @@ func (r *Report) WriteText(w io.Writer) error {
 		tokens = fmt.Sprintf(", %d tokens", r.Tokens)
 	}
 	out.Line("What if: a run of %s%s; cells are to live %g years\n", withUnit(timeUnits, r.Seconds), tokens, r.Years)
-	rows := [][]string{{"region type", "regions", "bytes", "write-once", "needed p50", "needed p99", "censored", "label",
+	rows := [][]string{{"region type", "regions", "bytes", "write-once", "needed p50",
+		"needed p99", "censored", "label",
 		"censored label"}}
 	for i := range r.Labels {
 		l := &r.Labels[i]

@@ -41,7 +41,8 @@ func speed(o Options) []Fact {
 		case err != nil:
 			f = f.unknown(err)
 		default:
-			f = f.is(OK, fmt.Sprintf("%s: %s and fdatasync in %s", present.Rate(r.PerSecond()), present.Bytes(uint64(r.Bytes)), present.Duration(r.Time)))
+			f = f.is(OK, fmt.Sprintf("%s: %s and fdatasync in %s", present.Rate(r.PerSecond()),
+				present.Bytes(uint64(r.Bytes)), present.Duration(r.Time)))
 		}
 		facts = append(facts, f)
 	}
