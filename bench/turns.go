@@ -61,8 +61,9 @@ func (t Tap) alternated(ctx context.Context) error {
 			}
 			var turns []time.Duration
 			if err := json.Unmarshal(s.Recorded.Extra["turns_ns"], &turns); err != nil || len(turns) < 3 {
-				return fmt.Errorf("%s: the run ended after %d of %d turns of %d tokens: prompt and turns must fit into a "+
-					"context of %d tokens; give a shorter --prompt", name, len(turns), turnsPerRun, turnTokens, model.Context)
+				return fmt.Errorf("%s: the run ended after %d of %d turns of %d tokens: prompt and turns must fit "+
+					"into a context of %d tokens; give a shorter --prompt", name, len(turns), turnsPerRun, turnTokens,
+					model.Context)
 			}
 			ratios = append(ratios, turnRatios(turns)...)
 			ratio = medianInterval(ratios)
