@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/csv"
 	"io"
 	"os"
 	"strings"
@@ -62,10 +61,9 @@ func writeSummary(out io.Writer, path, format, by string) error {
 	finish := func(*resources.Report) error { return nil }
 	switch {
 	case by == resources.ByToken && format == "csv":
-		table := csv.NewWriter(out)
-		resources.WriteTokenHead(table)
+		table := resources.NewTokenCSV(out)
 		each = func(row *resources.TokenRow) { resources.WriteToken(table, row) }
-		finish = func(*resources.Report) error { table.Flush(); return table.Error() }
+		finish = func(*resources.Report) error { return table.Close() }
 	case by == resources.ByToken:
 		lines := jsonLines(out)
 		each = func(row *resources.TokenRow) { lines.Encode(row) }

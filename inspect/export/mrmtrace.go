@@ -3,7 +3,6 @@ package export
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/csv"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -202,8 +201,7 @@ var mrmMetricColumns = []string{
 }
 
 func (e *mrmTrace) writeMetrics(w io.Writer) error {
-	out := csv.NewWriter(w)
-	out.Write(mrmMetricColumns)
+	out := table.NewCSV(w, mrmMetricColumns...)
 	types := e.trace.observed.Types()
 	slices.SortFunc(types, func(a, b memtrace.ObservedType) int {
 		x, _ := typeOf(a.Type)
@@ -214,35 +212,26 @@ func (e *mrmTrace) writeMetrics(w io.Writer) error {
 		t := &types[i]
 		name, _ := typeOf(t.Type)
 		row := []string{
-			name, strconv.Itoa(t.Regions), csvNumber(t.RetentionP50), csvNumber(t.RetentionP90), csvNumber(t.RetentionP99),
-			csvNumber(t.RetentionMean), csvNumber(t.WriteOnce),
-			csvNumber(t.ReadsPerWrite), csvNumber(float64(t.Pages*memtrace.PageBytes) / (1 << 20)),
+			name, strconv.Itoa(t.Regions), table.Cell(t.RetentionP50), table.Cell(t.RetentionP90), table.Cell(t.RetentionP99),
+			table.Cell(t.RetentionMean), table.Cell(t.WriteOnce),
+			table.Cell(t.ReadsPerWrite), table.Cell(float64(t.Pages*memtrace.PageBytes) / (1 << 20)),
 			strconv.FormatInt(t.Pages, 10),
 			string(t.Label(memtrace.DefaultThresholds())), "", "", "", "",
 		}
 		if own := e.report.Type(name); own != nil {
 			if r := own.Retention; r != nil {
-				row[11], row[12] = csvNumber(r.P50), csvNumber(r.P99)
+				row[11], row[12] = table.Cell(r.P50), table.Cell(r.P99)
 			}
 			if own.WriteOnce != nil {
-				row[13] = csvNumber(*own.WriteOnce)
+				row[13] = table.Cell(*own.WriteOnce)
 			}
 			if n := len(own.WorkingSet); n > 0 {
-				row[14] = csvNumber(own.WorkingSet[n-1].MeanBytes)
+				row[14] = table.Cell(own.WorkingSet[n-1].MeanBytes)
 			}
 		}
-		out.Write(row)
+		out.Write(row...)
 	}
-	out.Flush()
-	return out.Error()
-}
-
-// csvNumber writes a number; NaN and infinities are empty.
-func csvNumber(v float64) string {
-	if math.IsNaN(v) {
-		return ""
-	}
-	return strconv.FormatFloat(v, 'g', -1, 64)
+	return out.Close()
 }
 
 // mrmManifest is mrm-trace's manifest.json.

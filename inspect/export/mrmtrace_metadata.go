@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 // mrmMetadata is mrm-trace's metadata.json, as far as a run of llamatap has it. What it does not have is null or
@@ -161,7 +162,7 @@ func (e *mrmTrace) line() []string {
 			once, written = once+r.WriteOnce(), written+1
 		}
 	}
-	rounded := func(v float64) string { return csvNumber(math.Round(v*1e4) / 1e4) }
+	rounded := func(v float64) string { return table.Cell(math.Round(v*1e4) / 1e4) }
 	some := func(n int64) string {
 		if n == 0 {
 			return ""

@@ -1,13 +1,13 @@
 package memory
 
 import (
-	"encoding/csv"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 // By is what a line of a table stands for.
@@ -40,34 +40,32 @@ var MetricsColumns = []string{"region_type", "n_regions", "bytes", "write_once_r
 // WriteMetrics writes metrics.csv: one row per type of region. What is not known is an empty cell; the working set
 // is the mean over the longest windows.
 func (r *Report) WriteMetrics(w io.Writer) error {
-	out := csv.NewWriter(w)
-	out.Write(MetricsColumns)
+	out := table.NewCSV(w, MetricsColumns...)
 	for i := range r.Types {
 		t := &r.Types[i]
-		out.Write(append([]string{t.Type, strconv.Itoa(t.Regions), unsigned(t.Bytes)}, t.cells()...))
+		out.Write(append([]string{t.Type, strconv.Itoa(t.Regions), table.Cell(t.Bytes)}, t.cells()...)...)
 	}
-	out.Flush()
-	return out.Error()
+	return out.Close()
 }
 
 // cells are the columns of metrics.csv after those that say what they are about.
 func (f *Figures) cells() []string {
-	cells := []string{decimal(f.WriteOnce), "", "", "", "", decimal(f.ReadFrequency), strconv.FormatInt(f.Reads, 10),
+	cells := []string{table.Cell(f.WriteOnce), "", "", "", "", table.Cell(f.ReadFrequency), strconv.FormatInt(f.Reads, 10),
 		strconv.FormatInt(f.Writes, 10), "", "", "",
-		decimal(f.Locality), f.Label, "", "", "", "", "", "", ""}
+		table.Cell(f.Locality), f.Label, "", "", "", "", "", "", ""}
 	if q := f.Retention; q != nil {
-		cells[1], cells[2], cells[3], cells[4], cells[13] = decimal(&q.P50), decimal(&q.P90), decimal(&q.P99),
-			decimal(&q.Max), decimal(&q.CensoredShare)
+		cells[1], cells[2], cells[3], cells[4], cells[13] = table.Cell(&q.P50), table.Cell(&q.P90), table.Cell(&q.P99),
+			table.Cell(&q.Max), table.Cell(&q.CensoredShare)
 	}
 	if o := f.Observed; o != nil {
-		copy(cells[14:], []string{decimal(o.RetentionP50), decimal(o.RetentionP90), decimal(o.RetentionP99),
-			decimal(o.WriteOnce), strconv.FormatInt(o.Pages, 10), o.Suitability})
+		copy(cells[14:], []string{table.Cell(o.RetentionP50), table.Cell(o.RetentionP90), table.Cell(o.RetentionP99),
+			table.Cell(o.WriteOnce), strconv.FormatInt(o.Pages, 10), o.Suitability})
 		if f.Reads+f.Writes == 0 { // page faults, which are no accesses
 			cells[6], cells[7] = "", ""
 		}
 	}
 	if n := len(f.WorkingSet); n > 0 {
-		cells[8] = decimal(&f.WorkingSet[n-1].MeanBytes)
+		cells[8] = table.Cell(&f.WorkingSet[n-1].MeanBytes)
 	}
 	if f.IAI != nil && f.IAI.P50 != nil {
 		cells[9], cells[10] = strconv.FormatInt(*f.IAI.P50, 10), strconv.FormatInt(*f.IAI.P99, 10)
@@ -77,29 +75,32 @@ func (f *Figures) cells() []string {
 
 // WriteCSV writes one table, of [Tables].
 func (r *Report) WriteCSV(w io.Writer, by By) error {
-	out := csv.NewWriter(w)
+	var rows [][]string
 	switch by {
 	case ByType:
 		return r.WriteMetrics(w)
 	case ByRegion:
-		out.Write(append([]string{"region_id", "region_type", "name", "layer", "kv", "bytes_read", "bytes_written",
+		rows = append(rows, append([]string{"region_id", "region_type", "name", "layer", "kv", "bytes_read", "bytes_written",
 			"bytes_per_step_mean", "bytes"}, MetricsColumns[3:]...))
 		for i := range r.Regions {
-			out.Write(r.Regions[i].row())
+			rows = append(rows, r.Regions[i].row())
 		}
 	case ByStep, ByTime:
-		out.WriteAll(movedRows(r, by))
+		rows = movedRows(r, by)
 	case ByPhase:
-		out.WriteAll(phaseRows(r))
+		rows = phaseRows(r)
 	default:
 		if column, ok := usesBy(by); ok {
-			out.WriteAll(useRows(r, column))
+			rows = useRows(r, column)
 			break
 		}
 		return fmt.Errorf("there is no table by %.40q: use %s", string(by), names(Tables))
 	}
-	out.Flush()
-	return out.Error()
+	out := table.NewCSV(w, rows[0]...)
+	for _, row := range rows[1:] {
+		out.Write(row...)
+	}
+	return out.Close()
 }
 
 func names(all []By) string {
@@ -116,10 +117,10 @@ func (g *Region) row() []string {
 		layer = strconv.FormatInt(*g.Layer, 10)
 	}
 	if g.PerStep != nil {
-		perStep = decimal(&g.PerStep.Mean)
+		perStep = table.Cell(&g.PerStep.Mean)
 	}
-	return append([]string{strconv.Itoa(g.ID), g.Type, g.Name, layer, g.KV, unsigned(g.BytesRead),
-		unsigned(g.BytesWritten), perStep, unsigned(g.Bytes)}, g.cells()...)
+	return append([]string{strconv.Itoa(g.ID), g.Type, g.Name, layer, g.KV, table.Cell(g.BytesRead),
+		table.Cell(g.BytesWritten), perStep, table.Cell(g.Bytes)}, g.cells()...)
 }
 
 // movedRows are bytes by type of region, for all types that occur: of executions of graphs, or over time.
@@ -128,7 +129,7 @@ func movedRows(r *Report, by By) [][]string {
 	head, n := []string{"ts_ns", "seconds"}, len(t.Bins)
 	width := float64(t.WidthNS) / 1e9
 	row := func(i int) ([]string, *memtrace.Moved) {
-		return []string{strconv.FormatInt(t.First+int64(i)*t.WidthNS, 10), decimal(&width)}, &t.Bins[i]
+		return []string{strconv.FormatInt(t.First+int64(i)*t.WidthNS, 10), table.Cell(&width)}, &t.Bins[i]
 	}
 	if by == ByStep {
 		head, n = []string{"graph_seq", "token_index", "ts_ns"}, len(t.Steps)
@@ -157,18 +158,9 @@ func movedRows(r *Report, by By) [][]string {
 		cells, m := row(i)
 		for _, kind := range types {
 			read, written := m.Of(kind)
-			cells = append(cells, unsigned(read), unsigned(written))
+			cells = append(cells, table.Cell(read), table.Cell(written))
 		}
 		rows = append(rows, cells)
 	}
 	return rows
-}
-
-func unsigned(n uint64) string { return strconv.FormatUint(n, 10) }
-
-func decimal(x *float64) string {
-	if x == nil {
-		return ""
-	}
-	return strconv.FormatFloat(*x, 'g', -1, 64)
 }

@@ -189,7 +189,7 @@ func phaseRows(r *Report) [][]string {
 	for i := range r.Phases {
 		p := &r.Phases[i]
 		head := []string{p.Name, strconv.FormatBool(p.Inferred), strconv.Itoa(p.Markers),
-			strconv.FormatInt(p.Begin, 10), decimal(&p.Seconds)}
+			strconv.FormatInt(p.Begin, 10), table.Cell(&p.Seconds)}
 		for k := range p.Samples {
 			s := &p.Samples[k]
 			rows = append(rows, append(slices.Clone(head), s.Collector, s.Type, strconv.FormatInt(s.Samples, 10),

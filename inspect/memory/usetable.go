@@ -6,6 +6,7 @@ import (
 
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 // usesBy is the column of the trace whose values the lines of a table stand for; false: it is another table.
@@ -42,9 +43,9 @@ func useRows(r *Report, column int) [][]string {
 			}
 		}
 		low, high := u.all.Interval()
-		row = append(row, strconv.FormatInt(u.Samples, 10), decimal(&u.Share), decimal(&u.all.Events), decimal(&low),
-			decimal(&high), eventText(u.Events, "read", ""), eventText(u.Events, "write", ""),
-			seen(u.BytesRead, unsigned(u.BytesRead), ""), seen(u.BytesWritten, unsigned(u.BytesWritten), ""), "")
+		row = append(row, strconv.FormatInt(u.Samples, 10), table.Cell(&u.Share), table.Cell(&u.all.Events), table.Cell(&low),
+			table.Cell(&high), eventText(u.Events, "read", ""), eventText(u.Events, "write", ""),
+			seen(u.BytesRead, table.Cell(u.BytesRead), ""), seen(u.BytesWritten, table.Cell(u.BytesWritten), ""), "")
 		if u.PagesSeen != nil {
 			row[len(row)-1] = strconv.FormatInt(*u.PagesSeen, 10)
 		}

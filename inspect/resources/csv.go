@@ -2,13 +2,14 @@ package resources
 
 import (
 	"cmp"
-	"encoding/csv"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/llamatap/llamatap/store/table"
 )
 
 // The tables that a report can be written as.
@@ -31,9 +32,16 @@ var figureColumns = []string{"events", "nodes", "ns", "share", "flops", "flops_u
 
 // WriteCSV writes one table of the report, of [Tables]. A figure that is not known is an empty cell.
 func (r *Report) WriteCSV(w io.Writer, by string) error {
-	out := csv.NewWriter(w)
-	write := func(f *Figures, cells ...string) { out.Write(append(cells, f.cells()...)) }
-	head := func(names ...string) { out.Write(append(names, figureColumns...)) }
+	if by == ByToken {
+		out := NewTokenCSV(w)
+		for _, row := range r.Tokens {
+			WriteToken(out, row)
+		}
+		return out.Close()
+	}
+	var out *table.CSV
+	write := func(f *Figures, cells ...any) { out.Row(append(cells, f.cells()...)...) }
+	head := func(names ...string) { out = table.NewCSV(w, append(names, figureColumns...)...) }
 	switch by {
 	case ByCell:
 		head("phase", "layer", "component", "operation")
@@ -45,8 +53,7 @@ func (r *Report) WriteCSV(w io.Writer, by string) error {
 		head("phase", "graphs", "mixed_graphs", "mixed_ns", "tokens", "tokens_per_s")
 		for i := range r.Phases {
 			p := &r.Phases[i]
-			write(&p.Figures, p.Phase, integer(&p.Graphs), integer(&p.Mixed), integer(&p.MixedNS), integer(&p.Tokens),
-				decimal(p.TokensPerS))
+			write(&p.Figures, p.Phase, p.Graphs, p.Mixed, p.MixedNS, p.Tokens, p.TokensPerS)
 		}
 	case ByComponent:
 		head("component")
@@ -70,16 +77,10 @@ func (r *Report) WriteCSV(w io.Writer, by string) error {
 		for i := range r.Top {
 			write(&r.Top[i].Figures, r.Top[i].Op, r.Top[i].Name)
 		}
-	case ByToken:
-		WriteTokenHead(out)
-		for _, row := range r.Tokens {
-			WriteToken(out, row)
-		}
 	default:
 		return noTable(by)
 	}
-	out.Flush()
-	return out.Error()
+	return out.Close()
 }
 
 func (r *Report) cells() []Cell {
@@ -98,30 +99,22 @@ func (r *Report) cellFigures(cell Cell) Figures {
 	return f
 }
 
-// WriteTokenHead writes the names of the columns of a table of tokens.
-func WriteTokenHead(out *csv.Writer) error {
-	return out.Write([]string{"token_index", "token_id", "token_text", "ctx", "seq_id", "pos", "exec", "latency_ns",
+// NewTokenCSV begins a table of tokens.
+func NewTokenCSV(w io.Writer) *table.CSV {
+	return table.NewCSV(w, "token_index", "token_id", "token_text", "ctx", "seq_id", "pos", "exec", "latency_ns",
 		"graph_exec", "graph_tokens", "graph_ns",
-		"attention_ns", "mlp_ns", "flops", "bytes_read", "bytes_written"})
+		"attention_ns", "mlp_ns", "flops", "bytes_read", "bytes_written")
 }
 
 // WriteToken writes a row of it.
-func WriteToken(out *csv.Writer, t *TokenRow) error {
-	text := ""
-	if t.Text != nil {
-		text = *t.Text
-	}
-	return out.Write([]string{integer(&t.Index), integer(&t.Token), text, integer(t.Ctx), integer(t.Seq),
-		integer(&t.Pos), integer(&t.Exec), integer(t.LatencyNS),
-		integer(t.GraphExec), integer(t.GraphTokens), integer(t.GraphNS), integer(t.AttentionNS), integer(t.MLPNS),
-		integer(t.FLOPs), integer(t.BytesRead), integer(t.Written)})
+func WriteToken(out *table.CSV, t *TokenRow) {
+	out.Row(t.Index, t.Token, t.Text, t.Ctx, t.Seq, t.Pos, t.Exec, t.LatencyNS, t.GraphExec, t.GraphTokens, t.GraphNS,
+		t.AttentionNS, t.MLPNS, t.FLOPs, t.BytesRead, t.Written)
 }
 
-func (f *Figures) cells() []string {
-	return []string{integer(&f.Events), integer(&f.Nodes), integer(f.NS), decimal(f.Share), integer(f.FLOPs),
-		integer(f.Useful), integer(f.Read), integer(f.Written), decimal(f.GFLOPsPerS),
-		decimal(f.GBPerS), decimal(f.Roofline), integer(&f.Untimed), integer(&f.NoFLOPs), integer(&f.NoMask),
-		integer(&f.NoBytes)}
+func (f *Figures) cells() []any {
+	return []any{f.Events, f.Nodes, f.NS, f.Share, f.FLOPs, f.Useful, f.Read, f.Written, f.GFLOPsPerS, f.GBPerS,
+		f.Roofline, f.Untimed, f.NoFLOPs, f.NoMask, f.NoBytes}
 }
 
 // layerCell leaves the cell empty for what belongs to no layer.
@@ -132,25 +125,11 @@ func layerCell(layer int) string {
 	return strconv.Itoa(layer)
 }
 
-func mapped(by map[string]int64, key string) string {
+func mapped(by map[string]int64, key string) any {
 	if ns, ok := by[key]; ok {
-		return integer(&ns)
+		return ns
 	}
-	return ""
-}
-
-func integer[T int | int32 | int64 | uint32 | uint64](n *T) string {
-	if n == nil {
-		return ""
-	}
-	return fmt.Sprint(*n)
-}
-
-func decimal(x *float64) string {
-	if x == nil {
-		return ""
-	}
-	return strconv.FormatFloat(*x, 'g', 6, 64)
+	return nil
 }
 
 // CellRow is the costs of one phase, layer, component and op.

@@ -1,7 +1,6 @@
 package resources
 
 import (
-	"encoding/csv"
 	"fmt"
 	"io"
 	"maps"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 // KVBy is what the table of a KV shows.
@@ -195,60 +195,50 @@ func (k *KV) at(t *KVCache, i int) float64 { return k.Seconds * float64(i) / flo
 
 // WriteCSV writes one table: its first line names the columns, and what is not known is empty.
 func (k *KV) WriteCSV(w io.Writer, by KVBy) error {
-	out := csv.NewWriter(w)
+	var out *table.CSV
 	switch by {
 	case KVByLayer:
-		out.Write([]string{"ctx", "cache", "layer", "kv", "cell_bytes", "writes", "reads", "bytes_written",
-			"bytes_read"})
+		out = table.NewCSV(w, "ctx", "cache", "layer", "kv", "cell_bytes", "writes", "reads", "bytes_written",
+			"bytes_read")
 		for _, l := range k.Layers {
-			out.Write([]string{fmt.Sprint(l.Ctx), l.Cache, fmt.Sprint(l.Layer), l.Tensor, fmt.Sprint(l.CellBytes),
-				fmt.Sprint(l.Writes), fmt.Sprint(l.Reads),
-				fmt.Sprint(l.BytesWritten), fmt.Sprint(l.BytesRead)})
+			out.Row(l.Ctx, l.Cache, l.Layer, l.Tensor, l.CellBytes, l.Writes, l.Reads, l.BytesWritten, l.BytesRead)
 		}
 	case KVByTime:
-		out.Write([]string{"ctx", "cache", "seconds", "cells", "total_cells"})
+		out = table.NewCSV(w, "ctx", "cache", "seconds", "cells", "total_cells")
 		for _, t := range k.Timeline {
 			for i, cells := range t.Cells {
-				out.Write([]string{fmt.Sprint(t.Ctx), t.Cache, kvFloat(k.at(&t, i)), kvFloat(cells),
-					fmt.Sprint(t.Total)})
+				out.Row(t.Ctx, t.Cache, k.at(&t, i), cells, t.Total)
 			}
 		}
 	default:
-		k.csvSequences(out)
+		out = k.csvSequences(w)
 	}
-	out.Flush()
-	return out.Error()
+	return out.Close()
 }
 
-func (k *KV) csvSequences(out *csv.Writer) {
-	out.Write([]string{"ctx", "cache", "seq_id", "lives", "cells", "seq_rm", "seq_keep", "clear", "overwrite",
+func (k *KV) csvSequences(w io.Writer) *table.CSV {
+	reasons := []string{"seq_rm", "seq_keep", "clear", "overwrite"}
+	out := table.NewCSV(w, slices.Concat([]string{"ctx", "cache", "seq_id", "lives", "cells"}, reasons, []string{
 		"censored", "found", "writes", "reads",
 		"lifetime_mean_s", "lifetime_p50_s", "lifetime_p90_s", "lifetime_max_s", "idle_mean_s", "idle_p50_s",
-		"idle_p90_s", "idle_max_s"})
+		"idle_p90_s", "idle_max_s"})...)
 	for i := range k.Sequences {
 		s := &k.Sequences[i]
-		row := []string{fmt.Sprint(s.Ctx), s.Cache, fmt.Sprint(s.Seq), fmt.Sprint(s.Lives), fmt.Sprint(s.Cells)}
+		row := []any{s.Ctx, s.Cache, s.Seq, s.Lives, s.Cells}
 		if s.Seq < 0 {
-			row[2] = ""
+			row[2] = nil
 		}
-		for _, reason := range []string{"seq_rm", "seq_keep", "clear", "overwrite"} {
-			row = append(row, fmt.Sprint(s.Ended[reason]))
+		for _, reason := range reasons {
+			row = append(row, s.Ended[reason])
 		}
-		row = append(row, fmt.Sprint(s.Censored), fmt.Sprint(s.Found), fmt.Sprint(s.Writes), fmt.Sprint(s.Reads))
+		row = append(row, s.Censored, s.Found, s.Writes, s.Reads)
 		for _, spread := range []*Spread{&s.Lifetime, &s.Idle} {
-			for _, v := range []*float64{spread.Mean, spread.P50, spread.P90, spread.Max} {
-				if v == nil {
-					row = append(row, "")
-				} else {
-					row = append(row, kvFloat(*v))
-				}
-			}
+			row = append(row, spread.Mean, spread.P50, spread.P90, spread.Max)
 		}
-		out.Write(row)
+		out.Row(row...)
 	}
+	return out
 }
-
-func kvFloat(v float64) string { return strconv.FormatFloat(v, 'g', 10, 64) }
 
 func kvMaybe(seconds *float64) string {
 	if seconds == nil {

@@ -1,7 +1,6 @@
 package analyze
 
 import (
-	"encoding/csv"
 	"fmt"
 	"io"
 	"math"
@@ -64,19 +63,11 @@ func (r *Aggregated) WriteCSV(w io.Writer) error {
 	for _, c := range aggregateColumns {
 		names = append(names, c.Name)
 	}
-	records := [][]string{names}
+	out := table.NewCSV(w, names...)
 	for _, values := range r.rows() {
-		var fields []string
-		for _, v := range values {
-			if number, ok := v.(*float64); ok {
-				fields = append(fields, csvNumber(number))
-			} else {
-				fields = append(fields, fmt.Sprint(v))
-			}
-		}
-		records = append(records, fields)
+		out.Row(values...)
 	}
-	return csv.NewWriter(w).WriteAll(records)
+	return out.Close()
 }
 
 // WriteParquet writes the same rows.

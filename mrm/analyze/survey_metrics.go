@@ -2,7 +2,6 @@ package analyze
 
 import (
 	"context"
-	"encoding/csv"
 	"errors"
 	"io"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 // measure computes the metrics of mrm-trace, as far as they can be, and returns what writes them as metrics.csv. A
@@ -61,7 +61,7 @@ func (s *survey) measure(ctx context.Context, windows []time.Duration, t memtrac
 
 // writeMetrics writes metrics.csv by what is known without a trace: what would need one is empty.
 func (s *survey) writeMetrics(w io.Writer, t memtrace.Thresholds) error {
-	records := [][]string{memory.MetricsColumns}
+	out := table.NewCSV(w, memory.MetricsColumns...)
 	used := map[memtrace.RegionType][2]int64{}
 	for i := range s.Regions {
 		r := &s.Regions[i]
@@ -76,27 +76,24 @@ func (s *survey) writeMetrics(w io.Writer, t memtrace.Thresholds) error {
 		row[0], row[1], row[2] = kind.String(), strconv.Itoa(l.Regions), strconv.FormatUint(l.Bytes, 10)
 		row[9], row[10] = strconv.FormatInt(used[kind][0], 10), strconv.FormatInt(used[kind][1], 10)
 		if l.WriteOnce != nil {
-			row[3] = formatMetric(*l.WriteOnce)
+			row[3] = table.Cell(*l.WriteOnce)
 		}
 		var read float64
 		for i := range group {
 			read += float64(group[i].BytesRead)
 		}
 		if s.seconds() > 0 && l.Bytes > 0 && kind == memtrace.Weight { // other memory did not live all the time
-			row[8] = formatMetric(read / float64(l.Bytes) / s.seconds())
+			row[8] = table.Cell(read / float64(l.Bytes) / s.seconds())
 		}
 		if l.Lives > 0 {
 			lives := livesByType(group)[0].Survival
 			for i, p := range []float64{0.5, 0.9, 0.99, 1} {
 				v, _ := lives.Quantile(p)
-				row[4+i] = formatMetric(float64(v) / 1e9)
+				row[4+i] = table.Cell(float64(v) / 1e9)
 			}
-			row[15], row[16] = l.Label, formatMetric(*l.CensoredShare)
+			row[15], row[16] = l.Label, table.Cell(*l.CensoredShare)
 		}
-		records = append(records, row)
+		out.Write(row...)
 	}
-	return csv.NewWriter(w).WriteAll(records)
+	return out.Close()
 }
-
-// formatMetric writes a figure with what is needed to read it back.
-func formatMetric(v float64) string { return strconv.FormatFloat(v, 'g', 10, 64) }

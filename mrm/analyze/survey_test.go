@@ -87,7 +87,7 @@ func TestSurvey(t *testing.T) {
 		err = write(&text)
 	}
 	if err != nil || !strings.Contains(text.String(),
-		"weight,1,4000,1,30,30,30,30,1.033333333,31,0,,,,,high_mrm,1,,,,,,\n") {
+		"weight,1,4000,1,30,30,30,30,1.0333333333333334,31,0,,,,,high_mrm,1,,,,,,\n") {
 		t.Errorf("%v:\n%s", err, text.String())
 	}
 }

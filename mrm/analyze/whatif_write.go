@@ -1,7 +1,6 @@
 package analyze
 
 import (
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 // WriteJSON writes the report with everything that its figures were computed from.
@@ -33,23 +33,12 @@ var rowHeader = []string{
 	"energy_per_token_j_high", "verdict",
 }
 
-// csvNumber writes a figure so that it can be read back exactly; "" is none, inf infinite.
-func csvNumber(v *float64) string {
-	switch {
-	case v == nil:
-		return ""
-	case math.IsInf(*v, 1):
-		return "inf"
-	}
-	return strconv.FormatFloat(*v, 'g', -1, 64)
-}
-
 // pair writes bounds into two fields.
 func pair(b *Bounds) []string {
 	if b == nil {
 		return []string{"", ""}
 	}
-	return []string{csvNumber(&b.Low), csvNumber(&b.High)}
+	return []string{table.Cell(&b.Low), table.Cell(&b.High)}
 }
 
 func (r *Row) fields() []string {
@@ -57,12 +46,12 @@ func (r *Row) fields() []string {
 	if r.Region != nil {
 		region = strconv.FormatInt(*r.Region, 10)
 	}
-	fields := []string{r.Type, region, r.Name, strconv.Itoa(r.Regions), r.Class, csvNumber(&r.Bytes),
-		csvNumber(&r.ReadPerDay), csvNumber(&r.WrittenPerDay)}
+	fields := []string{r.Type, region, r.Name, strconv.Itoa(r.Regions), r.Class, table.Cell(&r.Bytes),
+		table.Cell(&r.ReadPerDay), table.Cell(&r.WrittenPerDay)}
 	for _, b := range []*Bounds{&r.Refreshes, &r.RefreshedPerDay, &r.WritesPerCell, (*Bounds)(r.Lifetime)} {
 		fields = append(fields, pair(b)...)
 	}
-	fields = append(fields, csvNumber(r.Energy.Read), csvNumber(r.Energy.Write))
+	fields = append(fields, table.Cell(r.Energy.Read), table.Cell(r.Energy.Write))
 	for _, b := range []*Bounds{r.Energy.Refresh, r.Energy.Total, r.EnergyPerToken} {
 		fields = append(fields, pair(b)...)
 	}
@@ -71,42 +60,37 @@ func (r *Row) fields() []string {
 
 // WriteCSV writes the rows, those of types before those of regions.
 func (r *Report) WriteCSV(w io.Writer) error {
-	records := [][]string{rowHeader}
+	out := table.NewCSV(w, rowHeader...)
 	for _, rows := range [][]Row{r.Types, r.Regions} {
 		for i := range rows {
-			records = append(records, rows[i].fields())
+			out.Write(rows[i].fields()...)
 		}
 	}
-	return csv.NewWriter(w).WriteAll(records)
+	return out.Close()
 }
 
 // WriteSensitivityCSV writes what follows where a figure of a class is another one.
 func (r *Report) WriteSensitivityCSV(w io.Writer) error {
-	records := [][]string{append([]string{"parameter", "factor", "value"}, rowHeader...)}
+	out := table.NewCSV(w, append([]string{"parameter", "factor", "value"}, rowHeader...)...)
 	for i := range r.Sensitivity {
 		s := &r.Sensitivity[i]
-		records = append(records,
-			append([]string{s.Parameter, csvNumber(&s.Factor), csvNumber(&s.Value)}, s.Row.fields()...))
+		out.Write(append([]string{s.Parameter, table.Cell(s.Factor), table.Cell(s.Value)}, s.Row.fields()...)...)
 	}
-	return csv.NewWriter(w).WriteAll(records)
+	return out.Close()
 }
 
 // WriteLabelsCSV writes the labels of types.
 func (r *Report) WriteLabelsCSV(w io.Writer) error {
-	records := [][]string{{"region_type", "n_regions", "bytes", "bytes_lived", "write_once_ratio", "censored_share",
+	out := table.NewCSV(w, "region_type", "n_regions", "bytes", "bytes_lived", "write_once_ratio", "censored_share",
 		"retention_p50_s", "retention_p99_s",
 		"retention_km_p50_s", "retention_km_p50_known", "retention_km_p99_s", "retention_km_p99_known",
-		"time_resolution_s", "mrm_label", "mrm_label_censored"}}
+		"time_resolution_s", "mrm_label", "mrm_label_censored")
 	for i := range r.Labels {
 		l := &r.Labels[i]
-		records = append(records, []string{l.Type, strconv.Itoa(l.Regions), strconv.FormatUint(l.Bytes, 10),
-			strconv.FormatInt(l.Lives, 10), csvNumber(l.WriteOnce), csvNumber(l.CensoredShare),
-			csvNumber(l.Plain.P50), csvNumber(l.Plain.P99), csvNumber(l.KaplanMeier.P50),
-			strconv.FormatBool(l.IsKnown50), csvNumber(l.KaplanMeier.P99), strconv.FormatBool(l.IsKnown99),
-			csvNumber(&l.Resolution),
-			l.Label, l.LabelCensor})
+		out.Row(l.Type, l.Regions, l.Bytes, l.Lives, l.WriteOnce, l.CensoredShare, l.Plain.P50, l.Plain.P99,
+			l.KaplanMeier.P50, l.IsKnown50, l.KaplanMeier.P99, l.IsKnown99, l.Resolution, l.Label, l.LabelCensor)
 	}
-	return csv.NewWriter(w).WriteAll(records)
+	return out.Close()
 }
 
 // WriteText writes tables for people.
