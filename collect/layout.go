@@ -3,6 +3,7 @@
 package collect
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -12,7 +13,7 @@ import (
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 15
+	shmVersion = 16
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -52,6 +53,9 @@ const (
 	tapCounts = 2
 )
 
+// keepAuto lets the tap choose how much of a graph stays in place until it is computed.
+const keepAuto = math.MaxUint64
+
 // failureStop ends the program when the collector dies.
 const failureStop = 1
 
@@ -84,6 +88,7 @@ type shmConfig struct {
 	InStep       uint32
 	Turns        uint32
 	Judge        uint32
+	KeepBytes    uint64
 	Backends     [pathSize]byte
 }
 
@@ -116,7 +121,7 @@ type shmHeader struct {
 	SlotBytes    uint64
 	NSlots       uint64
 	Config       shmConfig
-	_            [16]byte // to the next cache line
+	_            [8]byte // to the next cache line
 	QueueHead    uint64
 	_            [56]byte
 	QueueTail    uint64

@@ -30,7 +30,7 @@ func TestLayout(t *testing.T) {
 		unsafe.Offsetof(h.LlamaVersion), unsafe.Offsetof(h.Seen), unsafe.Offsetof(h.PID), unsafe.Offsetof(h.Layouts),
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Start.Looking), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Exact),
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Cold), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.InStep),
-		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Turns), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Judge), unsafe.Offsetof(h.NTurns), unsafe.Offsetof(h.TurnNS),
+		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.KeepBytes), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Turns), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Judge), unsafe.Offsetof(h.NTurns), unsafe.Offsetof(h.TurnNS),
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d values to compare with %d", len(got), len(want))

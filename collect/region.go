@@ -116,6 +116,10 @@ func fillConfig(c *shmConfig, o Options) error {
 		c.Judge = 1
 	}
 	c.Turns = o.Turns
+	c.KeepBytes = keepAuto
+	if o.Keep != nil {
+		c.KeepBytes = uint64(*o.Keep)
+	}
 	if len(o.Backends) >= pathSize {
 		return fmt.Errorf("the path of the backends has %d bytes: at most %d can be used", len(o.Backends), pathSize-1)
 	}

@@ -61,6 +61,7 @@ type Tap struct {
 	DType          string  // what F32 tensors are stored as: f32, f16 or bf16
 	Throughput     float64 // GB/s below which the summary says what held the capture back; 0: not stated
 	Memory         Bytes   // bound of the memory that the capture takes
+	DeviceMemory   *Bytes  // that captured tensors of one graph may hold until it is computed; nil: by what computes it
 	MemoryCeiling  Bytes   // what the preset allows for Memory; 0: no preset, no ceiling
 	Overflow       Overflow
 	Workers        int    // codec workers; 0: as many as the machine suggests

@@ -187,6 +187,16 @@ func modifierOptions() []option {
 			help: "most memory that the capture may take, such as 64M, 1.5G, 2GB; a preset sets a ceiling",
 			set:  func(t *Tap, s string) (err error) { t.Memory, err = parseMemory(s); return err },
 			get:  func(t *Tap) any { return t.Memory }},
+		{name: "device-memory", form: "SIZE", role: roleModifier, recorder: Activations,
+			help: "most memory, beside the model's, that tensors of one graph may hold until it is computed: the graph is cut for the others, which costs time. " +
+				"0 cuts it for all; without the flag 64M in host memory, on a GPU a twentieth of what is free, at most 1G",
+			set: setDeviceMemory,
+			get: func(t *Tap) any {
+				if t.DeviceMemory == nil {
+					return nil
+				}
+				return *t.DeviceMemory
+			}},
 		{name: "overflow", form: "block|drop", role: roleModifier, byDef: "block",
 			help: "when that memory is full: let the model wait, or leave tensors out and count them",
 			set:  setOverflow,

@@ -157,7 +157,7 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 	values := map[string]string{
 		"preset": "max", "purpose": "debugging", "granularity": "sampled_slices", "layers": "0-3,7", "tensors": "l_out,ffn_*",
 		"attention": "exact", "sampling-rate": "0.25", "seed": "18446744073709551615", "tokens": "every:4", "start": "off", "codec": "zstd", "dtype": "bf16",
-		"memory": "64M", "overflow": "drop", "throughput": "3.5", "workers": "3", "out": "elsewhere", "on-failure": "stop",
+		"memory": "64M", "device-memory": "8G", "overflow": "drop", "throughput": "3.5", "workers": "3", "out": "elsewhere", "on-failure": "stop",
 		"segment": "30m", "max-disk": "200G:rotate", "min-free": "3G", "preallocate": "64M", "redact": "text", "sync": "interval:250ms", "checkpoint-every": "64", "checkpoint-path": "a.json", "checkpoint-state": "on", "resume": "a/run", "sink": "unix:/a/b", "error": "0.01", "error-metric": "nrmse",
 		"resource-level": "VERBOSE", "resource-path": "a.jsonl", "resource-rate": "1000", "resource-rotate": "64M", "legacy-estimates": "on", "kv": "on", "cold": "on", "kv-block": "16", "regions": "on",
 		"ledger": "windows", "ledger-window": "50ms",

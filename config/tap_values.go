@@ -189,3 +189,12 @@ func parseError(s string) (float64, error) {
 	}
 	return v, nil
 }
+
+func setDeviceMemory(t *Tap, s string) error {
+	size, err := ParseBytes(s)
+	if err != nil {
+		return err
+	}
+	t.DeviceMemory = &size
+	return nil
+}

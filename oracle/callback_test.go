@@ -20,7 +20,7 @@ func TestCallersCallback(t *testing.T) {
 	some := append([]string{"--tap-tensors", "l_out,Qcur,kqv_out"}, exact...)
 	for name, tap := range map[string][]string{"all": everything, "some": some} {
 		c := tapped(t, tap, "llama-eval-callback", args...).sealed(t)
-		if c.stdout != want {
+		if withoutUncomputed(c.stdout) != withoutUncomputed(want) {
 			t.Errorf("%s: the program's callback saw other nodes or values", name)
 		}
 		c.setup(t, 0)
@@ -31,6 +31,13 @@ func TestCallersCallback(t *testing.T) {
 		}
 	}
 }
+
+// uncomputed is what llama-eval-callback prints of a node that llama.cpp plans for mixed inputs and does not compute
+// for text: its values are whatever lay in that memory before.
+var uncomputed = regexp.MustCompile(`(?m)^(.*GET_ROWS\(.*, inp_mixed_tokens\{.*)\n((?:[ \t]+.*\n)*)`)
+
+// withoutUncomputed leaves out the values of such nodes.
+func withoutUncomputed(printed string) string { return uncomputed.ReplaceAllString(printed, "$1\n") }
 
 // equalValues compares two runs in order; their executions may be numbered otherwise.
 func equalValues(t *testing.T, got, want *capture) int {

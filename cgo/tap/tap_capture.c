@@ -15,6 +15,11 @@
 
 // ---- the eval callback ----------------------------------------------------------------------------------------------
 
+// tap_cuts says whether node n is copied in its data phase.
+static inline bool tap_cuts(const struct tap_sched * s, const struct tap_graph_node * n) {
+    return ((s->capturing && n->wanted) || (s->routed && n->routing)) && !(s->keeps && n->kept);
+}
+
 // tap_ask answers whether ggml shall stop behind node t.
 static inline bool tap_ask(struct tap_sched * s, struct ggml_tensor * t) {
     const struct tap_graph * g = &s->graph;
@@ -22,13 +27,15 @@ static inline bool tap_ask(struct tap_sched * s, struct ggml_tensor * t) {
     if (__builtin_expect(i >= g->n_nodes || g->nodes[i].tensor != t, 0)) {
         i = tap_graph_find(g, t); // ggml went on elsewhere
         if (i < 0) {
-            tap_sched_lost(s, TAP_LOSS_GRAPH_MISMATCH, 1, 0);
+            if (t != s->plan.pad) {
+                tap_sched_lost(s, TAP_LOSS_GRAPH_MISMATCH, 1, 0);
+            }
             i = -1;
         }
     }
     s->at = i;
     s->cursor = i + 1;
-    const bool wanted = i >= 0 && (g->nodes[i].timed || (s->capturing && g->nodes[i].wanted) || g->nodes[i].routing);
+    const bool wanted = i >= 0 && (g->nodes[i].timed || tap_cuts(s, &g->nodes[i]));
     s->user_wants = s->user_callback != NULL && s->user_callback(t, true, s->user_data);
     return wanted || s->user_wants;
 }
@@ -45,7 +52,7 @@ static bool tap_ask_off(struct tap_sched * s, struct ggml_tensor * t) {
 static inline void tap_data(struct tap_sched * s, int i) {
     const struct tap_graph_node * n = &s->graph.nodes[i];
     const int64_t done = n->timed ? tap_now() : 0;
-    const bool copies = (s->capturing && n->wanted) || n->routing;
+    const bool copies = tap_cuts(s, n);
     if (copies) {
         tap_capture_node(s, i);
     }
@@ -363,7 +370,7 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     s->at = -1;
     s->n_times = 0;
     s->n_cuts = 0;
-    s->capturing = false;
+    s->capturing = s->routed = false;
     s->n_token_runs = s->n_output_runs = 0;
     tap_set(&c->last_exec, s->exec);
     struct tap_rec_exec rec = {
@@ -392,7 +399,17 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     s->capturing = capture && g->n_wanted > 0;
     const bool looks = reported && !counting;
     const bool timing = looks && g->n_timed > 0 && tap_times_room(s);
-    tap_install(s, s->capturing || timing || (looks && g->n_routing > 0));
+    s->routed = looks && g->n_routing > 0;
+    // A program that looks at the values while they are computed may change them: what it leaves is not what was
+    // computed.
+    s->keeps = s->user_callback == NULL;
+    tap_install(s, timing || ((s->capturing || s->routed) && (g->n_cut > 0 || !s->keeps)));
+    if (s->installed && s->asks_of != g->id) {
+        s->asks_of = g->id;
+        tap_time_asks(s);
+        s->cursor = 0;
+        s->at = -1;
+    }
     if (s->installed) {
         tap_add(&h->stats.asks, (uint64_t) g->n_nodes);
         tap_add(&h->stats.ask_ns, s->asks_ns);

@@ -75,6 +75,8 @@ void tap_sched_forget(ggml_backend_sched_t ptr) {
         if (s != NULL && s->ptr == ptr) {
             tap_graph_release(&s->graph);
             tap_cut_release(s);
+            tap_transfers_release(s);
+            tap_keep_release(s);
             free(s->scratch);
             free(s->runs);
             free(s->times);

@@ -339,6 +339,7 @@ bool tap_graph_describe(struct tap_graph * g, struct ggml_cgraph * cgraph) {
     g->n_leafs = 0;
     g->n_wanted = g->n_inputs_wanted = 0;
     g->n_timed = g->n_routing = g->n_told = 0;
+    g->n_cut = g->n_kept = g->n_flagged = 0;
     g->n_nodes = n;
     if (!tap_graph_nodes(g, cgraph, n)) {
         return false;

@@ -21,8 +21,10 @@ struct tap_graph_node {
     bool     routing;       // shows which experts were chosen, or their weights
     bool     stream;        // the residual stream at some point
     bool     written_rows;  // SET_ROWS: what is captured is src[0]
+    bool     kept;          // what is captured of it stays in place until the whole graph is computed: see tap_keep.c
     int32_t  alias;         // node whose name and shape the packet takes, -1 = its own
     int32_t  first_consumer; // -1: none
+    int32_t  writer;         // the last node that writes into its bytes through a view, -1: none; noted by tap_keep.c
     // numbers of what it reads, INT32_MIN: nothing; the scheduler puts copies in their place later
     int32_t  src[GGML_MAX_SRC];
     int32_t  before;         // while nodes are counted: the node before it in its bucket, +1
@@ -40,6 +42,7 @@ struct tap_graph_leaf {
     bool    input, wanted;
     uint8_t rows, row_dim;
     bool    reported; // its contents are reported
+    int32_t writer;   // the last node that writes into it, -1: none; noted by tap_keep.c
 };
 
 // An input whose contents are reported.
@@ -77,6 +80,9 @@ struct tap_graph {
     bool                    sent;      // the collector has the description
     int                     n_nodes, n_leafs, n_wanted, n_inputs_wanted;
     int                     n_timed, n_routing;
+    int                     n_cut;  // of the nodes that are wanted or show routing: those that the graph is cut for
+    int                     n_kept; // … and those that are kept
+    int                     n_flagged; // nodes whose bytes stay in place, wanted or not
     int                     n_told, cap_told;
     struct tap_told *       reported; // few_reported, or others where there are more
     struct tap_told         few_reported[TAP_FEW_TOLD];
@@ -171,6 +177,12 @@ void tap_leaf_named(struct tap_graph_leaf * l);
 
 // tap_glob_match reports whether pattern (*, ?, [set]) matches text of n bytes.
 bool tap_glob_match(const char * pattern, const char * text, size_t n);
+
+// tap_graph_cut has the graph cut for each node that is captured: none is kept.
+void tap_graph_cut(struct tap_graph * g);
+
+// tap_graph_count counts the nodes that the graph is cut for, and those that are kept.
+void tap_graph_count(struct tap_graph * g);
 
 // tap_is_here says whether a tensor's bytes lie in this process.
 bool tap_is_here(const struct ggml_tensor * t);

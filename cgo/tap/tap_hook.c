@@ -126,25 +126,42 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
     // Compute allocates by itself where the program did not; what it allocates has just been described.
     const bool known = s != NULL && s->computing && s->graph.described && s->graph.cgraph == graph;
     const bool described = known || (s != NULL && tap_describe(s, graph));
+    if (described) {
+        tap_keep_begin(s, graph);
+    }
     const bool ok = TAP_REAL(ggml_backend_sched_alloc_graph)(sched, graph);
     if (described && ok) {
         tap_finish(s);
+        tap_keep_end(s);
     }
     return ok;
+}
+
+// tap_reserve reads a graph that is measured and not computed.
+static void tap_reserve(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
+    struct tap_sched * s = tap_on() ? tap_sched_of(sched, true) : NULL;
+    if (s == NULL || s->computing) {
+        return;
+    }
+    struct tap_graph * g = &s->graph;
+    if ((!g->captures && tap_graph_alike(g, graph)) || tap_graph_describe(g, graph)) {
+        tap_select_ahead(g);
+        tap_keep_reserve(s); // memory for what will be kept
+    }
+    g->described = false;
 }
 
 // A program that has its graphs measured before it computes gives the tap the time to read one: the tables are
 // there when the first one is computed, and what follows from its form is known. What is selected of it counts: a
 // name may be one of a graph that comes later.
 bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
-    struct tap_sched * s = tap_on() ? tap_sched_of(sched, true) : NULL;
-    if (s != NULL && !s->computing) {
-        if ((!s->graph.captures && tap_graph_alike(&s->graph, graph)) || tap_graph_describe(&s->graph, graph)) {
-            tap_select_ahead(&s->graph);
-        }
-        s->graph.described = false;
-    }
+    tap_reserve(sched, graph);
     return TAP_REAL(ggml_backend_sched_reserve)(sched, graph);
+}
+
+void ggml_backend_sched_reserve_size(ggml_backend_sched_t sched, struct ggml_cgraph * graph, size_t * sizes) {
+    tap_reserve(sched, graph);
+    TAP_REAL(ggml_backend_sched_reserve_size)(sched, graph, sizes);
 }
 
 // tap_still_on is tap_on at the entry of a graph: a collector that lives and records no more says so, and from this
@@ -186,6 +203,7 @@ TAP_HOT enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sch
     if (seen && (!s->graph.described || s->graph.cgraph != graph)) {
         seen = tap_describe(s, graph);
         if (seen) {
+            tap_graph_cut(&s->graph); // it was allocated before it was looked at
             tap_finish(s);
         }
     }
@@ -206,10 +224,15 @@ TAP_HOT enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sch
         return status; // a child, forked inside of the graph
     }
     const int64_t left = tap_now();
+    int64_t copied = left;
+    if (s->graph.n_kept > 0 && s->keeps && (s->capturing || s->routed) && status == GGML_STATUS_SUCCESS) {
+        tap_capture_kept(s);
+        copied = tap_now();
+    }
     tap_fetch_end();
     before = tap_thread;
     tap_exec_end(s, status, left);
-    tap_add(&tap.header->stats.hook_ns, entry_ns + tap_own_since(left, &before));
+    tap_add(&tap.header->stats.hook_ns, entry_ns + tap_own_since(copied, &before));
     return status;
 }
 

@@ -8,6 +8,7 @@
 #include "tap_real.h"
 #include "tap_sched.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 // ---- copying --------------------------------------------------------------------------------------------------------
@@ -20,7 +21,11 @@ void tap_copy_bytes(uint8_t * dst, const struct ggml_tensor * t, bool host, size
     }
 }
 
-bool tap_copy(uint8_t * dst, const struct ggml_tensor * t, bool host, const int64_t * start, const int64_t * count) {
+// tap_copy copies count[0..3] elements from start[0..3] of t, in logical order, to dst. From a device whose backend is
+// given the bytes arrive when that was synchronised.
+static bool tap_copy(
+    uint8_t * dst, const struct ggml_tensor * t, bool host, ggml_backend_t backend, const int64_t * start,
+    const int64_t * count) {
     const size_t type_size = tap_real.ggml_type_size(t->type);
     const int64_t block = tap_real.ggml_blck_size(t->type);
     if (block != 1 && (t->nb[0] != type_size || start[0] % block != 0 || count[0] % block != 0)) {
@@ -48,7 +53,11 @@ bool tap_copy(uint8_t * dst, const struct ggml_tensor * t, bool host, const int6
         for (int d = inner; d < TAP_MAX_DIMS; d++) {
             offset += (size_t) at[d] * t->nb[d];
         }
-        tap_copy_bytes(dst, t, host, offset, chunk);
+        if (backend != NULL) {
+            tap_real.ggml_backend_tensor_get_async(backend, t, dst, offset, chunk);
+        } else {
+            tap_copy_bytes(dst, t, host, offset, chunk);
+        }
         dst += chunk;
         int d = inner;
         while (d < TAP_MAX_DIMS && ++at[d] == count[d]) {
@@ -73,6 +82,7 @@ struct tap_piece {
     uint32_t block, blocks;
     int64_t  block_start;
     uint32_t purpose; // enum tap_purpose
+    ggml_backend_t backend; // of a device, from which it comes asynchronously; NULL: it is there when it was copied
 };
 
 static int64_t tap_piece_elements(const struct tap_piece * p) {
@@ -86,6 +96,63 @@ static size_t tap_piece_bytes(const struct tap_piece * p) {
 
 static void tap_piece_lost(struct tap_sched * s, const struct tap_piece * p, enum tap_loss cause) {
     tap_sched_lost(s, cause, 1, tap_piece_bytes(p));
+}
+
+// tap_publish hands a tensor that lies in its slots to the collector.
+static void tap_publish(struct tap_sched * s, struct tap_rec_capture * rec) {
+    rec->mono_ns = (uint64_t) tap_now();
+    if (!tap_queue_put(&rec->h, sizeof(*rec), NULL, 0)) {
+        tap_pool_cancel(rec->slot, rec->n_slots);
+        tap_sched_lost(s, tap_get(&tap.recording) ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE, 1, rec->bytes);
+        return;
+    }
+    if (rec->purpose & TAP_FOR_STREAM) {
+        s->selected_packets++;
+        s->selected_bytes += rec->bytes;
+    }
+    tap_add(&tap.header->stats.copies, 1);
+    tap_add(&tap.header->stats.copied_bytes, rec->bytes);
+}
+
+void tap_transfers_end(struct tap_sched * s) {
+    struct tap_transfers * t = &s->transfers;
+    for (int i = 0; i < t->n_backends; i++) {
+        tap_real.ggml_backend_synchronize(t->backends[i]);
+    }
+    for (uint32_t i = 0; i < t->n; i++) {
+        tap_publish(s, &t->records[i]);
+    }
+    t->n = 0;
+    t->n_slots = 0;
+    t->n_backends = 0;
+}
+
+void tap_transfers_release(struct tap_sched * s) {
+    free(s->transfers.records);
+    memset(&s->transfers, 0, sizeof(s->transfers));
+}
+
+// tap_transfer_add notes a tensor that is on its way. What is under way never holds more than a quarter of the pool,
+// and one tensor: slots come back only when they were published.
+static void tap_transfer_add(struct tap_sched * s, struct tap_rec_capture * rec, ggml_backend_t backend) {
+    struct tap_transfers * t = &s->transfers;
+    int known = 0;
+    while (known < t->n_backends && t->backends[known] != backend) {
+        known++;
+    }
+    if (known == TAP_MAX_BACKENDS || !tap_array_grow(&t->records, &t->cap, t->n + 1, sizeof(t->records[0]))) {
+        tap_real.ggml_backend_synchronize(backend);
+        tap_publish(s, rec);
+        return;
+    }
+    if (known == t->n_backends) {
+        t->backends[t->n_backends++] = backend;
+    }
+    t->records[t->n++] = *rec;
+    t->n_slots += rec->n_slots;
+    if (t->n_slots > tap.header->n_slots / 4) {
+        tap_transfers_end(s);
+    }
 }
 
 static void tap_piece_publish(struct tap_sched * s, const struct tap_piece * p) {
@@ -104,30 +171,23 @@ static void tap_piece_publish(struct tap_sched * s, const struct tap_piece * p) 
         tap_piece_lost(s, p, cause);
         return;
     }
-    if (!tap_copy(tap_slot((uint64_t) slot), p->tensor, p->host, p->start, p->count)) {
+    if (!tap_copy(tap_slot((uint64_t) slot), p->tensor, p->host, p->backend, p->start, p->count)) {
         tap_pool_cancel((uint64_t) slot, n);
         tap_piece_lost(s, p, TAP_LOSS_STRIDES);
         return;
     }
     struct tap_rec_capture rec = {
-        .h.type = TAP_REC_CAPTURE, .exec = s->exec, .graph = s->graph.id, .mono_ns = (uint64_t) tap_now(),
-        .node = p->node,
+        .h.type = TAP_REC_CAPTURE, .exec = s->exec, .graph = s->graph.id, .node = p->node,
         .slot = (uint32_t) slot, .n_slots = (uint32_t) n, .type = (uint32_t) p->tensor->type, .bytes = bytes,
         .ne = {p->count[0], p->count[1], p->count[2], p->count[3]}, .row_first = p->row_first,
         .row_count = p->row_count,
         .block = p->block, .blocks = p->blocks, .block_start = p->block_start, .purpose = p->purpose,
     };
-    if (!tap_queue_put(&rec.h, sizeof(rec), NULL, 0)) {
-        tap_pool_cancel((uint64_t) slot, n);
-        tap_piece_lost(s, p, tap_get(&tap.recording) ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE);
-        return;
+    if (p->backend != NULL) {
+        tap_transfer_add(s, &rec, p->backend);
+    } else {
+        tap_publish(s, &rec);
     }
-    if (p->purpose & TAP_FOR_STREAM) {
-        s->selected_packets++;
-        s->selected_bytes += bytes;
-    }
-    tap_add(&tap.header->stats.copies, 1);
-    tap_add(&tap.header->stats.copied_bytes, bytes);
 }
 
 // TAP_PIECE_MAX bounds a packet in bytes, so that a reader needs no more memory for it, and can refuse what claims
@@ -215,39 +275,74 @@ static void tap_capture_tensor(struct tap_sched * s, struct tap_piece * p, uint8
     }
 }
 
+// tap_piece_of is the beginning of a piece of what is captured for node i. kept: it is copied when the graph is
+// computed, from where it was computed and not from a copy that the scheduler made of it for another backend.
+static struct tap_piece tap_piece_of(struct tap_sched * s, int i, bool kept) {
+    const struct tap_graph * g = &s->graph;
+    const struct tap_graph_node * n = &g->nodes[i];
+    struct tap_piece piece = {.tensor = tap_shown(g, n)->tensor, .host = n->host, .node = i};
+    if (n->written_rows) {
+        piece.tensor = kept ? g->nodes[n->src[0]].tensor : n->tensor->src[0];
+        piece.host = kept ? tap_is_here(piece.tensor) : n->host;
+    }
+    if (kept && !piece.host && tap_real.ggml_backend_tensor_get_async != NULL &&
+        tap_real.ggml_backend_sched_get_tensor_backend != NULL && tap_real.ggml_backend_synchronize != NULL) {
+        piece.backend =
+            tap_real.ggml_backend_sched_get_tensor_backend(s->ptr, (struct ggml_tensor *) piece.tensor);
+    }
+    return piece;
+}
+
 // tap_capture_routing publishes a tensor whole, whatever tokens the selection wants.
-static void tap_capture_routing(struct tap_sched * s, int i) {
-    const struct tap_graph_node * n = &s->graph.nodes[i];
-    struct tap_piece piece = {
-        .tensor = n->tensor, .host = n->host, .node = i, .row_count = s->graph.n_tokens, .blocks = 1,
-        .purpose = TAP_FOR_ROUTING,
-    };
+static void tap_capture_routing(struct tap_sched * s, int i, bool kept) {
+    struct tap_piece piece = tap_piece_of(s, i, kept);
+    piece.tensor = s->graph.nodes[i].tensor;
+    piece.row_count = s->graph.n_tokens;
+    piece.blocks = 1;
+    piece.purpose = TAP_FOR_ROUTING;
     for (int d = 0; d < TAP_MAX_DIMS; d++) {
-        piece.count[d] = n->tensor->ne[d];
+        piece.count[d] = piece.tensor->ne[d];
     }
     tap_piece_split(s, &piece, -1);
 }
 
-void tap_capture_wanted(struct tap_sched * s, int i) {
-    const struct tap_graph_node * n = &s->graph.nodes[i];
-    const struct tap_graph_node * shown = n->alias >= 0 ? &s->graph.nodes[n->alias] : n;
-    struct tap_piece piece = {
-        .tensor = n->written_rows ? n->tensor->src[0] : shown->tensor, .host = n->host, .node = i,
-        .purpose = TAP_FOR_STREAM,
-    };
+static void tap_capture_selected(struct tap_sched * s, int i, bool kept) {
+    struct tap_piece piece = tap_piece_of(s, i, kept);
+    const struct tap_graph_node * shown = tap_shown(&s->graph, &s->graph.nodes[i]);
+    piece.purpose = TAP_FOR_STREAM;
     tap_capture_tensor(s, &piece, shown->rows, shown->row_dim);
+}
+
+void tap_capture_wanted(struct tap_sched * s, int i) { tap_capture_selected(s, i, false); }
+
+// tap_capture_for copies node i for whatever purpose it is wanted.
+static void tap_capture_for(struct tap_sched * s, int i, bool kept) {
+    const struct tap_graph_node * n = &s->graph.nodes[i];
+    if (n->wanted && s->capturing) {
+        tap_capture_selected(s, i, kept);
+    }
+    if (n->routing && s->routed) {
+        tap_capture_routing(s, i, kept);
+    }
 }
 
 void tap_capture_node(struct tap_sched * s, int i) {
     const int64_t began = tap_now();
     const struct tap_thread before = tap_thread;
-    const struct tap_graph_node * n = &s->graph.nodes[i];
-    if (n->wanted && s->capturing) {
-        tap_capture_wanted(s, i);
+    tap_capture_for(s, i, false);
+    tap_add(&tap.header->stats.copy_ns, tap_own_since(began, &before));
+}
+
+void tap_capture_kept(struct tap_sched * s) {
+    const int64_t began = tap_now();
+    const struct tap_thread before = tap_thread;
+    const struct tap_graph * g = &s->graph;
+    for (int i = 0; i < g->n_nodes; i++) {
+        if (g->nodes[i].kept) {
+            tap_capture_for(s, i, true);
+        }
     }
-    if (n->routing) {
-        tap_capture_routing(s, i);
-    }
+    tap_transfers_end(s);
     tap_add(&tap.header->stats.copy_ns, tap_own_since(began, &before));
 }
 

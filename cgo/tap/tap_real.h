@@ -21,6 +21,8 @@ struct tap_by_value {
 #define TAP_REAL_FUNCTIONS(X) \
     X(int, ggml_graph_n_nodes, (struct ggml_cgraph *)) \
     X(struct ggml_tensor *, ggml_graph_node, (struct ggml_cgraph *, int)) \
+    X(struct ggml_tensor **, ggml_graph_nodes, (struct ggml_cgraph *)) \
+    X(int, ggml_graph_size, (struct ggml_cgraph *)) \
     X(const char *, ggml_op_desc, (const struct ggml_tensor *)) \
     X(size_t, ggml_type_size, (enum ggml_type)) \
     X(int64_t, ggml_blck_size, (enum ggml_type)) \
@@ -34,6 +36,7 @@ struct tap_by_value {
     X(ggml_backend_dev_t, ggml_backend_buft_get_device, (ggml_backend_buffer_type_t)) \
     X(const char *, ggml_backend_dev_name, (ggml_backend_dev_t)) \
     X(enum ggml_backend_dev_type, ggml_backend_dev_type, (ggml_backend_dev_t)) \
+    X(void, ggml_backend_dev_memory, (ggml_backend_dev_t, size_t *, size_t *)) \
     X(ggml_backend_buffer_t, ggml_backend_buft_alloc_buffer, (ggml_backend_buffer_type_t, size_t)) \
     X(ggml_backend_buffer_t, ggml_backend_dev_buffer_from_host_ptr, (ggml_backend_dev_t, void *, size_t, size_t)) \
     X(void, ggml_backend_buffer_free, (ggml_backend_buffer_t)) \
@@ -43,6 +46,10 @@ struct tap_by_value {
     X(size_t, ggml_backend_reg_count, (void)) \
     X(bool, ggml_backend_sched_alloc_graph, (ggml_backend_sched_t, struct ggml_cgraph *)) \
     X(bool, ggml_backend_sched_reserve, (ggml_backend_sched_t, struct ggml_cgraph *)) \
+    X(void, ggml_backend_sched_reserve_size, (ggml_backend_sched_t, struct ggml_cgraph *, size_t *)) \
+    X(ggml_backend_t, ggml_backend_sched_get_tensor_backend, (ggml_backend_sched_t, struct ggml_tensor *)) \
+    X(void, ggml_backend_tensor_get_async, (ggml_backend_t, const struct ggml_tensor *, void *, size_t, size_t)) \
+    X(void, ggml_backend_synchronize, (ggml_backend_t)) \
     X(enum ggml_status, ggml_backend_sched_graph_compute_async, (ggml_backend_sched_t, struct ggml_cgraph *)) \
     X(void, ggml_backend_sched_set_eval_callback, (ggml_backend_sched_t, ggml_backend_sched_eval_callback, void *)) \
     X(void, ggml_backend_sched_synchronize, (ggml_backend_sched_t)) \

@@ -20,7 +20,7 @@ struct tap_token_rule {
     int64_t  window;
 };
 
-enum { TAP_FEW_ROWS = 24 };
+enum { TAP_FEW_ROWS = 24, TAP_MAX_BACKENDS = 16 };
 
 // What is computed to learn what a cut of the graph costs, see tap_cut.c.
 struct tap_cut {
@@ -29,6 +29,29 @@ struct tap_cut {
     struct ggml_context * ctx;
     struct ggml_cgraph *  one;
     struct ggml_cgraph *  two; // NULL: it cannot be learnt
+};
+
+// Tensors on their way from devices into slots, which are published when they have arrived.
+struct tap_transfers {
+    struct tap_rec_capture * records;
+    size_t                   cap;
+    uint32_t                 n;
+    uint64_t                 n_slots;
+    ggml_backend_t           backends[TAP_MAX_BACKENDS]; // that have some of them under way
+    int                      n_backends;
+};
+
+// The allocator's plan of where the tensors of a graph lie, as far as it is known: see tap_keep.c.
+struct tap_plan {
+    int                   total;   // nodes that it has, with a pad
+    int                   n_nodes; // of the graph that it keeps something of, without a pad; 0: none
+    uint64_t              most;    // bytes that one graph may keep, where none were given; 0: not chosen yet
+    bool                  another; // the graph that is being allocated needs another one
+    uint64_t *            kept;    // bit i: what is captured of node i stays in place
+    size_t                cap;
+    struct ggml_tensor *  pad; // of the graph that was allocated last; it lies in …
+    struct ggml_context * ctx; // … which lies in memory
+    _Alignas(16) uint8_t  memory[1024];
 };
 
 // A ggml scheduler, the place where a context's graphs are computed.
@@ -45,7 +68,10 @@ struct tap_sched {
     int                              at;        // node whose data phase comes next
     bool                             user_wants;
     bool                             capturing; // wanted tensors of this execution are copied
-    uint64_t                         asks_ns; // what asking for every node of the graph took, measured once per graph
+    bool                             routed;    // tensors of this execution that show routing are copied
+    bool                             keeps;     // kept tensors are copied when the graph is computed
+    uint64_t                         asks_of; // a graph, and …
+    uint64_t                         asks_ns; // … what asking for every node of it took, measured once
     bool                             untold; // this execution was not reported: its packets are lost …
     enum tap_loss                    untold_cause; // … for this cause
     uint64_t                         waited_ns; // for slots, over all executions
@@ -74,6 +100,8 @@ struct tap_sched {
     struct tap_out                   out; // what its entry reports
     struct tap_rec_losses            losses; // of this execution, where it is lossy
     struct tap_cut                   cut;
+    struct tap_transfers             transfers;
+    struct tap_plan                  plan;
 };
 
 // tap_cut_probe measures, behind some executions, what one cut of a graph costs, in nanoseconds; 0: not this time.
@@ -120,6 +148,20 @@ void tap_sync_end(struct tap_sched * s, int64_t began);
 void tap_capture_wanted(struct tap_sched * s, int i);
 void tap_capture_node(struct tap_sched * s, int i);
 
+// tap_keep_begin flags, before s's graph is allocated, what shall stay in place until it is computed; tap_keep_end
+// finds out, when it was allocated, whether it will. tap_keep_reserve does that for a graph that is only measured.
+void tap_keep_begin(struct tap_sched * s, struct ggml_cgraph * cgraph);
+void tap_keep_end(struct tap_sched * s);
+void tap_keep_reserve(struct tap_sched * s);
+void tap_keep_release(struct tap_sched * s);
+
+// tap_capture_kept copies the kept tensors of a graph that was computed.
+void tap_capture_kept(struct tap_sched * s);
+
+// tap_transfers_end waits for the tensors that are under way from devices, and publishes them.
+void tap_transfers_end(struct tap_sched * s);
+void tap_transfers_release(struct tap_sched * s);
+
 // tap_time_asks measures what the asks of one execution cost.
 void tap_time_asks(struct tap_sched * s);
 
@@ -142,9 +184,6 @@ void tap_inputs_send(struct tap_sched * s, struct tap_out * out);
 
 // tap_copy_bytes copies n bytes of t, from offset on, to dst; host: they lie in this process.
 void tap_copy_bytes(uint8_t * dst, const struct ggml_tensor * t, bool host, size_t offset, size_t n);
-
-// tap_copy copies count[0..3] elements from start[0..3] of t, in logical order, to dst.
-bool tap_copy(uint8_t * dst, const struct ggml_tensor * t, bool host, const int64_t * start, const int64_t * count);
 
 // tap_samples_wanted reports whether what samplers chose from is recorded.
 extern _Atomic bool tap_samples_wanted;

@@ -184,15 +184,9 @@ static void tap_graph_unselect(struct tap_graph * g) {
     g->n_wanted = g->n_inputs_wanted = 0;
 }
 
-void tap_graph_select(struct tap_graph * g, const struct tap_selection * wish, _Atomic uint32_t * hits) {
-    tap_graph_unselect(g);
-    g->attention = wish->attention;
-    g->captures = (wish->record & TAP_RECORD_ACTIVATIONS) != 0;
-    tap_look(g, wish);
-    tap_mark_inputs(g, wish);
-    if (!(wish->record & TAP_RECORD_ACTIVATIONS) || g->n_tokens == 0) {
-        return;
-    }
+// tap_select_tensors marks the nodes and inputs whose tensors a selection wants.
+static void tap_select_tensors(
+    struct tap_graph * g, const struct tap_selection * wish, _Atomic uint32_t * hits) {
     const bool only_attention = (wish->record & TAP_RECORD_MAPS_ALONE) != 0;
     for (int i = 0; i < g->n_nodes; i++) {
         struct tap_graph_node * n = &g->nodes[i];
@@ -225,6 +219,18 @@ void tap_graph_select(struct tap_graph * g, const struct tap_selection * wish, _
     for (int i = 0; i < g->n_leafs; i++) {
         g->n_inputs_wanted += g->leafs[i].wanted;
     }
+}
+
+void tap_graph_select(struct tap_graph * g, const struct tap_selection * wish, _Atomic uint32_t * hits) {
+    tap_graph_unselect(g);
+    g->attention = wish->attention;
+    g->captures = (wish->record & TAP_RECORD_ACTIVATIONS) != 0;
+    tap_look(g, wish);
+    tap_mark_inputs(g, wish);
+    if ((wish->record & TAP_RECORD_ACTIVATIONS) && g->n_tokens > 0) {
+        tap_select_tensors(g, wish, hits);
+    }
+    tap_graph_count(g);
 }
 
 // ---- the collector's newest selection
@@ -291,8 +297,5 @@ void tap_select(struct tap_sched * s) {
     pthread_mutex_unlock(&tap_selecting);
     if (s->graph.n_wanted > 0) {
         tap_touch_start(false);
-    }
-    if (s->graph.n_wanted + s->graph.n_timed + s->graph.n_routing > 0) {
-        tap_time_asks(s);
     }
 }

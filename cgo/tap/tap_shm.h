@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 15u
+#define TAP_SHM_VERSION 16u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -126,6 +126,9 @@ struct tap_selection {
 
 #define TAP_SELECTION_WORDS (sizeof(struct tap_selection) / sizeof(uint64_t))
 
+// The limit is chosen by what computes the graph.
+#define TAP_KEEP_AUTO UINT64_MAX
+
 // What the collector asks for. Written before the model's process starts.
 struct tap_config {
     struct tap_selection start; // selection 0
@@ -139,6 +142,7 @@ struct tap_config {
     uint32_t in_step;
     uint32_t turns;   // 0, or after how many tokens recording ends and begins again, in alternation: see tap_turn.c
     uint32_t judge;   // 1: the first graph of tokens waits until the collector has judged what selection 0 marks
+    uint64_t keep_bytes; // what wanted tensors of one graph may hold that stay until it is computed; TAP_KEEP_AUTO
     char     backends[TAP_PATH_SIZE]; // folder of ggml backends, "" = let ggml search
 };
 

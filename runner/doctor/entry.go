@@ -22,6 +22,9 @@ var entries = []evidence{
 	{"cuts of the graph", "what they cost the model: overheads leave it out", strings.Fields(`
 		ggml_add ggml_new_graph_custom ggml_build_forward_expand ggml_backend_graph_compute ggml_backend_get_device
 		ggml_backend_sched_get_n_backends ggml_backend_sched_get_backend`)},
+	{"whole graphs", "no evidence, but time: graphs are cut for the tensors that are captured", strings.Fields(`
+		ggml_graph_nodes ggml_graph_size ggml_backend_sched_reserve_size ggml_backend_sched_get_tensor_backend
+		ggml_backend_tensor_get_async ggml_backend_synchronize ggml_backend_dev_memory`)},
 	{"batches", "sequences and positions of what a program decodes", strings.Fields(`
 		llama_batch_get_one llama_batch_init llama_batch_free llama_decode llama_encode llama_process llama_batch_ext_init
 		llama_batch_ext_free llama_batch_ext_clear llama_batch_ext_add llama_batch_ext_add_token llama_batch_ext_add_embd

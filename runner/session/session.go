@@ -116,7 +116,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		Start: start, Overflow: overflow, MemoryBytes: budget.shared, Backends: o.Backends,
 		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Cold: o.Tap.Cold,
 		InStep: o.Tap.SamplesWith(config.SamplePages), Turns: turns(),
-		Judge: !start.Off,
+		Judge: !start.Off, Keep: (*int64)(o.Tap.DeviceMemory),
 	})
 	if err != nil {
 		return Result{}, err

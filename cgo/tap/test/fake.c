@@ -1,7 +1,7 @@
 // fake.c: a ggml and a llama.cpp that do no arithmetic. A node's contents are a function of the execution, the node
 // and the offset, so that a test can say what must have been captured without keeping a copy.
 #define _GNU_SOURCE
-#include "harness.h"
+#include "fake_plan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +117,7 @@ static void fake_compute(struct ggml_backend_sched * s, struct ggml_tensor * t) 
     s->computed++;
     const bool view = t->op == GGML_OP_VIEW || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_PERMUTE ||
         t->op == GGML_OP_TRANSPOSE;
-    if (view || t->view_src != NULL || !(t->flags & GGML_TENSOR_FLAG_COMPUTE)) {
+    if (view || (t->view_src != NULL && t->op != GGML_OP_ADD) || !(t->flags & GGML_TENSOR_FLAG_COMPUTE)) {
         return;
     }
     const size_t n = extent(t);
@@ -190,6 +190,7 @@ static bool fake_alloc_graph(ggml_backend_sched_t s, struct ggml_cgraph * g) {
     if (s->copy_inputs) {
         fake_copy_inputs(s, g);
     }
+    plan_alloc(s, g);
     s->is_alloc = !s->fail_alloc;
     return s->is_alloc;
 }
@@ -204,6 +205,9 @@ static enum ggml_status fake_compute_async(ggml_backend_sched_t s, struct ggml_c
         s->before_compute(s, g);
     }
     fake_spoil_inputs(g);
+    if (s->callback != NULL && s->pad != NULL) {
+        MUST(!s->callback(s->pad, true, s->callback_data));
+    }
     for (int k = 0, first = 0; k <= s->n_splits; k++) {
         const int end = k < s->n_splits ? s->splits[k] : g->n_nodes;
         fake_split(s, g, first, end);
@@ -218,7 +222,7 @@ static void fake_set_eval_callback(ggml_backend_sched_t s, ggml_backend_sched_ev
     s->callback_sets++;
 }
 
-static bool fake_reserve(ggml_backend_sched_t s, struct ggml_cgraph * g) { (void) s; (void) g; return true; }
+static bool fake_reserve(ggml_backend_sched_t s, struct ggml_cgraph * g) { plan_reserve(s, g); return true; }
 static void fake_sched_reset(ggml_backend_sched_t s) { s->is_alloc = false; }
 
 // The device takes some time for what it was given.
@@ -232,6 +236,7 @@ static void fake_sched_synchronize(ggml_backend_sched_t s) {
 
 static void fake_sched_free(ggml_backend_sched_t s) {
     free(s->copies);
+    free(s->areas);
     free(s);
 }
 
@@ -240,8 +245,12 @@ static void fake_sched_free(ggml_backend_sched_t s) {
 // What tap_layouts looks at. fake_other says which of them are of another version.
 uint32_t fake_other;
 
-// used from its start; a word counts
-static struct ggml_context * fake_ctx_init(struct ggml_init_params p) { return p.mem_buffer; }
+static const void * fake_small; // the newest context for one tensor without data
+
+static struct ggml_context * fake_ctx_init(struct ggml_init_params p) {
+    fake_small = p.no_alloc ? p.mem_buffer : NULL;
+    return p.mem_buffer; // used from its start
+}
 static void   fake_ctx_free(struct ggml_context * ctx) { (void) ctx; }
 static size_t fake_overhead(void) { return sizeof(struct ggml_tensor) + 32; }
 
@@ -267,7 +276,8 @@ static struct ggml_tensor * fake_new_4d(struct ggml_context * ctx, enum ggml_typ
     return fake_new(ctx, GGML_OP_NONE, a, b, c, d);
 }
 static struct ggml_tensor * fake_view_1d(struct ggml_context * ctx, struct ggml_tensor * a, int64_t n, size_t offset) {
-    struct ggml_tensor * t = fake_new(ctx, GGML_OP_VIEW, n, 1, 1, 1);
+    struct ggml_tensor * t = ctx == fake_small ? memset(ctx, 0, sizeof(*t)) : fake_new(ctx, GGML_OP_VIEW, n, 1, 1, 1);
+    t->op = GGML_OP_VIEW;
     t->src[0] = t->view_src = a;
     t->view_offs = offset;
     return t;
@@ -335,6 +345,12 @@ void fake_real(void) {
     fake_llama(r);
     r->ggml_graph_n_nodes = fake_n_nodes;
     r->ggml_graph_node = fake_node;
+    r->ggml_graph_nodes = plan_nodes;
+    r->ggml_graph_size = plan_size;
+    r->ggml_build_forward_expand = plan_expand;
+    r->ggml_backend_sched_get_tensor_backend = later_backend;
+    r->ggml_backend_tensor_get_async = later_get;
+    r->ggml_backend_synchronize = later_synchronize;
     r->ggml_op_desc = fake_op_desc;
     r->ggml_type_size = fake_type_size;
     r->ggml_blck_size = fake_blck_size;

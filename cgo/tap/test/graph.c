@@ -11,8 +11,8 @@
 static void buffer_make(struct ggml_backend_buffer * b, size_t size, bool device) {
     b->host = !device;
     b->size = size;
-    b->bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    b->base = device ? mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : b->bytes;
+    b->bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    b->base = device ? mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) : b->bytes;
     MUST(b->bytes != MAP_FAILED && b->base != MAP_FAILED);
 }
 
@@ -27,7 +27,7 @@ void graph_init(struct graph * g, size_t area_bytes, size_t persistent_bytes, bo
     memset(g, 0, sizeof(*g));
     g->area_bytes = (area_bytes + 63) & ~(size_t) 63;
     g->device = device;
-    buffer_make(&g->compute, g->area_bytes * GRAPH_AREAS, device);
+    buffer_make(&g->compute, g->area_bytes * (GRAPH_AREAS + GRAPH_MORE_AREAS), device);
     buffer_make(&g->persistent, persistent_bytes, device);
     g->cgraph.nodes = g->nodes;
 }

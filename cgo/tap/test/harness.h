@@ -119,6 +119,7 @@ struct ggml_backend_buffer {
     size_t    size;
     enum ggml_backend_buffer_usage usage;
     _Atomic uint64_t gets; // reads through ggml_backend_tensor_get
+    _Atomic uint64_t later; // reads through ggml_backend_tensor_get_async
 };
 
 enum { FAKE_MAX_SPLITS = 8 };
@@ -137,6 +138,11 @@ struct ggml_backend_sched {
     int      n_copies;
     int      splits[FAKE_MAX_SPLITS]; // first node of splits 1 …
     int      n_splits;                // additional splits
+    bool     plans;   // allocation places nodes as ggml's does: by a plan that is made for a number of nodes, and keeps outputs
+    int      planned; // nodes that the plan was made for, with the pad; 0: none
+    int      n_plans; // made so far
+    int *    areas;   // where node i lies
+    struct ggml_tensor * pad; // of the graph that is allocated
     uint64_t run;                     // number of the execution: contents differ from one to the next
     uint64_t computed, ranges;        // nodes and ranges of the last execution
     enum ggml_status status;
@@ -181,7 +187,7 @@ struct graph {
     size_t              persistent_used;
 };
 
-enum { GRAPH_AREAS = 12 };
+enum { GRAPH_AREAS = 12, GRAPH_MORE_AREAS = 400 }; // the others are for nodes that keep theirs
 
 struct ne { int64_t n[4]; };
 #define NE(...) ((struct ne) {{__VA_ARGS__}})

@@ -1,0 +1,44 @@
+//go:build linux
+
+package oracle
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/llamatap/llamatap/gguf"
+)
+
+// TestUncut: tensors that are copied once the whole graph is computed are those that are copied while it is, bit by
+// bit, and so is the text that the model generates.
+func TestUncut(t *testing.T) {
+	for _, arch := range archs(t, "llama", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "mixtral", "mamba", "jamba", "gpt-oss") {
+		for _, fa := range []string{"on", "off"} {
+			t.Run(arch+" fa "+fa, func(t *testing.T) {
+				t.Parallel()
+				model := synthetic(t, arch, gguf.F16, nil)
+				args := []string{"-m", model, "-p", prompt, "-n", "6", "--temp", "0", "-t", "1", "-c", "512", "-ub", "8", "-fa", fa}
+				cut := record(t, slices.Concat(everything, []string{"--tap-device-memory", "0"}), args...)
+				uncut := record(t, everything, args...)
+				if cut.stdout != uncut.stdout {
+					t.Errorf("the text is %q, and %q where the graph is cut", uncut.stdout, cut.stdout)
+				}
+				// Of a recurrent state, later nodes change what was copied into it before.
+				rewritten := slices.Contains([]string{"mamba", "jamba"}, arch)
+				all, left := cut.meta.Account.Time.Cuts, uncut.meta.Account.Time.Cuts
+				if all == 0 || left*10 > all || (left != 0 && !rewritten) {
+					t.Errorf("graphs were cut %d times, and %d times where they should be", left, all)
+				}
+				got, want := uncut.tensors(t), cut.tensors(t)
+				if len(got) != len(want) || len(got) < 100 {
+					t.Errorf("%d tensors, and %d where the graph is cut", len(got), len(want))
+				}
+				for k, w := range want {
+					if g := got[k]; g == nil || g.TokenFirst != w.TokenFirst || !sameBits(g.values, w.values) {
+						t.Errorf("%v differs", k)
+					}
+				}
+			})
+		}
+	}
+}
