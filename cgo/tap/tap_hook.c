@@ -223,16 +223,14 @@ TAP_HOT enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sch
     if (tap.header == NULL) {
         return status; // a child, forked inside of the graph
     }
-    const int64_t left = tap_now();
-    int64_t copied = left;
     if (s->graph.n_kept > 0 && s->keeps && (s->capturing || s->routed) && status == GGML_STATUS_SUCCESS) {
         tap_capture_kept(s);
-        copied = tap_now();
     }
+    const int64_t left = tap_now(); // the model has waited for the copies, as it does where they cut the graph
     tap_fetch_end();
     before = tap_thread;
     tap_exec_end(s, status, left);
-    tap_add(&tap.header->stats.hook_ns, entry_ns + tap_own_since(copied, &before));
+    tap_add(&tap.header->stats.hook_ns, entry_ns + tap_own_since(left, &before));
     return status;
 }
 
