@@ -111,7 +111,7 @@ lines() { while IFS= read -r line || [ -n "$line" ]; do echo "$line"; done; }
 	cmd := exec.Command("unshare", "-m", "sh",
 		"-c", `mount -t proc proc "$1/proc" && mount --bind /dev "$1/dev" &&
 			chroot=$(command -v chroot) && exec env -i HOME=/tmp PATH=/bin \
-			OMP_WAIT_POLICY="$OMP_WAIT_POLICY" "$chroot" "$1" /bin/sh /script`, "sh", root)
+			${OMP_WAIT_POLICY:+OMP_WAIT_POLICY=$OMP_WAIT_POLICY} "$chroot" "$1" /bin/sh /script`, "sh", root)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
