@@ -62,42 +62,50 @@ func ReadStream(r io.Reader) (*File, error) {
 }
 
 func decode(r io.Reader, size int64) (*File, error) {
-	d := &decoder{r: bufio.NewReaderSize(r, headBufferBytes), size: size}
-	f := &File{Size: size, Alignment: DefaultAlignment}
-	nTensors, nKV := d.preamble(f)
-	d.metadata(f, nKV)
-	d.tensors(f, nTensors)
-	if d.err != nil {
-		return nil, d.err
+	h := header{
+		decoder: &decoder{r: bufio.NewReaderSize(r, headBufferBytes), size: size},
+		file:    &File{Size: size, Alignment: DefaultAlignment},
 	}
-	if err := f.place(d.pos); err != nil {
+	nTensors, nKV := h.preamble()
+	h.metadata(nKV)
+	h.tensors(nTensors)
+	if h.err != nil {
+		return nil, h.err
+	}
+	if err := h.file.place(h.pos); err != nil {
 		return nil, err
 	}
-	return f, nil
+	return h.file, nil
+}
+
+// header reads the parts of a file's header into a File. Fields come from the decoder, which keeps the first error.
+type header struct {
+	*decoder
+	file *File
 }
 
 // preamble reads magic, version and the two counts.
-func (d *decoder) preamble(f *File) (tensors, kvs int64) {
+func (h header) preamble() (tensors, kvs int64) {
 	var magic [4]byte
-	if !d.full(magic[:]) {
-		if d.size == 0 {
-			d.err = fmt.Errorf("%w: it is empty", ErrNotGGUF)
-		} else if d.pos < 4 {
-			d.err = fmt.Errorf("%w: it has only %d bytes", ErrNotGGUF, d.pos)
+	if !h.full(magic[:]) {
+		if h.size == 0 {
+			h.err = fmt.Errorf("%w: it is empty", ErrNotGGUF)
+		} else if h.pos < 4 {
+			h.err = fmt.Errorf("%w: it has only %d bytes", ErrNotGGUF, h.pos)
 		}
 		return 0, 0
 	}
 	if string(magic[:]) != "GGUF" {
-		d.fail(fmt.Errorf("%w: it begins with %q instead of \"GGUF\"%s", ErrNotGGUF, magic[:], guess(magic)))
+		h.fail(fmt.Errorf("%w: it begins with %q instead of \"GGUF\"%s", ErrNotGGUF, magic[:], guess(magic)))
 		return 0, 0
 	}
-	f.Version = d.u32()
-	if err := checkVersion(f.Version); err != nil {
-		d.fail(err)
+	h.file.Version = h.u32()
+	if err := checkVersion(h.file.Version); err != nil {
+		h.fail(err)
 		return 0, 0
 	}
-	tensors = d.count("tensor count", leastTensorBytes)
-	return tensors, d.count("key count", leastKVBytes)
+	tensors = h.count("tensor count", leastTensorBytes)
+	return tensors, h.count("key count", leastKVBytes)
 }
 
 // guess names what a file might be that is not GGUF.
@@ -131,27 +139,27 @@ func checkVersion(v uint32) error {
 	return fmt.Errorf("%w %d: versions 2 and 3 can be read", ErrVersion, v)
 }
 
-func (d *decoder) metadata(f *File, n int64) {
-	for i := int64(0); i < n && d.err == nil; i++ {
-		key := d.str()
-		if d.err == nil && (key == "" || !utf8.ValidString(key)) {
-			d.malformed("name %q of key %d of %d is not valid text", key, i, n)
+func (h header) metadata(n int64) {
+	for i := int64(0); i < n && h.err == nil; i++ {
+		key := h.str()
+		if h.err == nil && (key == "" || !utf8.ValidString(key)) {
+			h.malformed("name %q of key %d of %d is not valid text", key, i, n)
 		}
-		v := d.value(key)
-		if d.err != nil {
-			d.err = fmt.Errorf("key %d of %d: %w", i, n, d.err)
+		v := h.value(key)
+		if h.err != nil {
+			h.err = fmt.Errorf("key %d of %d: %w", i, n, h.err)
 			return
 		}
 		if err := checkText(key, v); err != nil {
-			d.malformed("%v", err)
+			h.malformed("%v", err)
 			return
 		}
-		if err := f.Metadata.add(KV{key, v}); err != nil {
-			d.malformed("%v", err)
+		if err := h.file.Metadata.add(KV{key, v}); err != nil {
+			h.malformed("%v", err)
 			return
 		}
 	}
-	d.alignment(f)
+	h.alignment()
 }
 
 // checkText refuses strings that are not UTF-8. A tokenizer's pieces may be any bytes.
@@ -177,29 +185,30 @@ func checkText(key string, v Value) error {
 // alignmentKey is the one key that changes how the file is read.
 const alignmentKey = "general.alignment"
 
-func (d *decoder) alignment(f *File) {
-	v, ok := f.Metadata.Value(alignmentKey)
-	if !ok || d.err != nil {
+func (h header) alignment() {
+	v, ok := h.file.Metadata.Value(alignmentKey)
+	if !ok || h.err != nil {
 		return
 	}
 	a, ok := v.Data.(uint32)
 	if !ok || a == 0 || a&(a-1) != 0 {
-		d.malformed("%s is %v, not a uint32 power of two", alignmentKey, v.Data)
+		h.malformed("%s is %v, not a uint32 power of two", alignmentKey, v.Data)
 		return
 	}
-	f.Alignment = int64(a)
+	h.file.Alignment = int64(a)
 }
 
-func (d *decoder) tensors(f *File, n int64) {
+func (h header) tensors(n int64) {
+	f := h.file
 	f.byName = make(map[string]int)
-	for i := int64(0); i < n && d.err == nil; i++ {
-		t := d.tensor()
-		if d.err != nil {
-			d.err = fmt.Errorf("tensor %d of %d: %w", i, n, d.err)
+	for i := int64(0); i < n && h.err == nil; i++ {
+		t := h.tensor()
+		if h.err != nil {
+			h.err = fmt.Errorf("tensor %d of %d: %w", i, n, h.err)
 			return
 		}
 		if _, twice := f.byName[t.Name]; twice {
-			d.malformed("tensor %q stands twice", t.Name)
+			h.malformed("tensor %q stands twice", t.Name)
 			return
 		}
 		f.byName[t.Name] = len(f.Tensors)
@@ -208,36 +217,36 @@ func (d *decoder) tensors(f *File, n int64) {
 }
 
 // tensor reads one tensor's entry. Its Offset still counts from the start of the data section.
-func (d *decoder) tensor() Tensor {
-	t := Tensor{Name: d.str()}
+func (h header) tensor() Tensor {
+	t := Tensor{Name: h.str()}
 	switch {
-	case d.err != nil:
+	case h.err != nil:
 		return t
 	case t.Name == "" || !utf8.ValidString(t.Name):
-		d.malformed("tensor name %q is not valid text", t.Name)
+		h.malformed("tensor name %q is not valid text", t.Name)
 	case len(t.Name) > maxNameBytes:
-		d.malformed("tensor name %.20q… has %d bytes, ggml holds at most %d", t.Name, len(t.Name), maxNameBytes)
+		h.malformed("tensor name %.20q… has %d bytes, ggml holds at most %d", t.Name, len(t.Name), maxNameBytes)
 	}
-	dims := d.u32()
+	dims := h.u32()
 	if dims > MaxDims {
-		d.malformed("tensor %q has %d dimensions, ggml knows at most %d", t.Name, dims, MaxDims)
+		h.malformed("tensor %q has %d dimensions, ggml knows at most %d", t.Name, dims, MaxDims)
 		return t
 	}
 	t.Shape = make([]int64, dims)
 	for i := range t.Shape {
-		t.Shape[i] = int64(d.u64())
+		t.Shape[i] = int64(h.u64())
 	}
-	t.Type = Type(d.u32())
-	offset := d.u64()
-	if d.err != nil {
+	t.Type = Type(h.u32())
+	offset := h.u64()
+	if h.err != nil {
 		return t
 	}
 	var err error
 	if t.Bytes, err = t.size(); err != nil {
-		d.malformed("tensor %q: %v", t.Name, err)
+		h.malformed("tensor %q: %v", t.Name, err)
 	}
 	if offset > math.MaxInt64/2 {
-		d.malformed("tensor %q begins at impossible offset %d", t.Name, offset)
+		h.malformed("tensor %q begins at impossible offset %d", t.Name, offset)
 	}
 	t.Offset = int64(offset)
 	return t

@@ -78,17 +78,7 @@ func (l *Line) Fields(fields []byte) {
 	if len(fields) == 0 {
 		return
 	}
-	l.comma()
-	l.b = append(l.b, fields...)
-}
-
-// Raw appends ready-made fields as Fields does.
-func (l *Line) Raw(fields string) {
-	if fields == "" {
-		return
-	}
-	l.comma()
-	l.b = append(l.b, fields...)
+	l.b = append(appendComma(l.b), fields...)
 }
 
 // Quoted appends a whole number as a text, after Key.
@@ -103,16 +93,17 @@ func (l *Line) Open(key string) {
 // Shut ends the object that Open began.
 func (l *Line) Shut() { l.b = append(l.b, '}') }
 
-func (l *Line) comma() {
-	if n := len(l.b); n > 0 && l.b[n-1] != '{' {
-		l.b = append(l.b, ',')
+// appendComma separates a field from the one before.
+func appendComma(b []byte) []byte {
+	if n := len(b); n > 0 && b[n-1] != '{' {
+		b = append(b, ',')
 	}
+	return b
 }
 
 // Key begins a field; its value comes by Append.
 func (l *Line) Key(key string) {
-	l.comma()
-	l.b = append(append(append(l.b, '"'), key...), '"', ':')
+	l.b = append(append(append(appendComma(l.b), '"'), key...), '"', ':')
 }
 
 // Append hands the object's bytes to f, which appends a value and returns them.
