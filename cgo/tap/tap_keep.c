@@ -328,8 +328,10 @@ void tap_keep_end(struct tap_sched * s) {
             const int32_t owner = g->nodes[i].kept ? tap_owner(g, tap_kept_source(g, i)) : INT32_MIN;
             if (owner >= 0 && tap_written_later(g, owner)) {
                 g->nodes[i].kept = false;
-                p->kept[i / 64] &= ~(1ull << (i % 64));
                 g->n_flagged--;
+                if (p->n_nodes != 0) { // there was memory to note the plan
+                    p->kept[i / 64] &= ~(1ull << (i % 64));
+                }
             }
         }
     }
