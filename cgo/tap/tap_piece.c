@@ -132,8 +132,16 @@ void tap_transfers_release(struct tap_sched * s) {
     memset(&s->transfers, 0, sizeof(s->transfers));
 }
 
-// tap_transfer_add notes a tensor that is on its way. What is under way never holds more than a quarter of the pool,
-// and one tensor: slots come back only when they were published.
+// tap_transfers_await publishes what is under way where it would, with n slots more, hold over a sixteenth of the pool:
+// slots come back only when they were published, and a thread that waits for some must not hold those that others
+// wait for.
+static void tap_transfers_await(struct tap_sched * s, uint64_t n) {
+    if (s->transfers.n > 0 && s->transfers.n_slots + n > tap.header->n_slots / 16) {
+        tap_transfers_end(s);
+    }
+}
+
+// tap_transfer_add notes a tensor that is on its way.
 static void tap_transfer_add(struct tap_sched * s, struct tap_rec_capture * rec, ggml_backend_t backend) {
     struct tap_transfers * t = &s->transfers;
     int known = 0;
@@ -150,9 +158,6 @@ static void tap_transfer_add(struct tap_sched * s, struct tap_rec_capture * rec,
     }
     t->records[t->n++] = *rec;
     t->n_slots += rec->n_slots;
-    if (t->n_slots > tap.header->n_slots / 4) {
-        tap_transfers_end(s);
-    }
 }
 
 static void tap_piece_publish(struct tap_sched * s, const struct tap_piece * p) {
@@ -166,6 +171,7 @@ static void tap_piece_publish(struct tap_sched * s, const struct tap_piece * p) 
     }
     const uint64_t n = (bytes + tap.header->slot_bytes - 1) / tap.header->slot_bytes;
     enum tap_loss cause = TAP_LOSS_POOL_FULL;
+    tap_transfers_await(s, n);
     const int64_t slot = tap_pool_reserve(n, &s->waited_ns, &cause);
     if (slot < 0) {
         tap_piece_lost(s, p, cause);
