@@ -128,7 +128,7 @@ struct tap_node {
     uint32_t bytes; // with everything
     int32_t  layer;
     uint8_t  component, rows, row_dim, inferred;
-    uint8_t  flags; // bit 0 view, bit 1 wanted, bit 2 computed, bit 3 alias name, bit 4 shows routing, bit 5 kept
+    uint8_t  flags; // bit 0 view, bit 1 wanted, bit 2 computed, bit 3 alias name, bit 4 shows routing
     uint8_t  n_src, name_bytes, op_bytes;
     uint16_t occurrence;
     uint16_t type;

@@ -47,8 +47,7 @@ static size_t tap_encode_node(const struct tap_graph * g, struct tap_nearby * ne
     struct tap_node * e = (struct tap_node *) out;
     *e = (struct tap_node) {
         .layer = n->layer, .component = n->component, .rows = n->rows, .row_dim = n->row_dim, .inferred = n->inferred,
-        .flags = (uint8_t) (n->view | n->wanted << 1 | n->computed << 2 | (n->alias >= 0) << 3 | n->routing << 4 |
-                            n->kept << 5),
+        .flags = (uint8_t) (n->view | n->wanted << 1 | n->computed << 2 | (n->alias >= 0) << 3 | n->routing << 4),
         .occurrence = n->occurrence, .number = n->number, .type = (uint16_t) t->type, .name_bytes = n->name_bytes,
         .op_bytes = (uint8_t) strnlen(op, 32),
     };
