@@ -105,7 +105,8 @@ func complain(s source, layer int, imported string) string {
 		return ""
 	}
 	target, ours := inside(imported)
-	if slices.Contains(words, s.dir) && target != "store/label" && (ours || strings.Contains(strings.Split(imported, "/")[0], ".")) {
+	if slices.Contains(words, s.dir) && target != "store/label" &&
+		(ours || strings.Contains(strings.Split(imported, "/")[0], ".")) {
 		return fmt.Sprintf("%s holds words and imports only the standard library, not %s", s.dir, imported)
 	}
 	if !ours {
@@ -221,9 +222,10 @@ func TestLayerRules(t *testing.T) {
 		file source
 		want string // part of the complaint, empty for none
 	}{
-		"down":           {source{"runner", "a.go", []string{module + "/config", "fmt"}}, ""},
-		"up":             {source{"config", "a.go", []string{module + "/runner"}}, "imports go down"},
-		"across":         {source{"memtrace/ledger", "a.go", []string{module + "/memtrace/regions"}}, "imports go down"},
+		"down": {source{"runner", "a.go", []string{module + "/config", "fmt"}}, ""},
+		"up":   {source{"config", "a.go", []string{module + "/runner"}}, "imports go down"},
+		"across": {source{"memtrace/ledger", "a.go", []string{module + "/memtrace/regions"}},
+			"imports go down"},
 		"sensor on word": {source{"memtrace/ledger", "a.go", []string{module + "/memtrace"}}, ""},
 		"cgo elsewhere":  {source{"runner", "a_test.go", []string{"C"}}, "only under cgo/"},
 		"cgo in place":   {source{"cgo/llama", "a.go", []string{"C", "unsafe"}}, ""},

@@ -30,7 +30,8 @@ func TestOutputIsEscaped(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && slices.Contains([]string{"third_party", "build", "oracle", "internal/testenv", "models", "examples"}, path),
+		case entry.IsDir() && slices.Contains([]string{"third_party", "build", "oracle", "internal/testenv", "models",
+			"examples"}, path),
 			entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != ".":
 			return filepath.SkipDir
 		case !strings.HasSuffix(path, ".go"), strings.HasSuffix(path, "_test.go"):
@@ -43,7 +44,8 @@ func TestOutputIsEscaped(t *testing.T) {
 		}
 		for _, at := range rawUses(file) {
 			if used[filepath.ToSlash(path)] = true; rawOutput[filepath.ToSlash(path)] == "" {
-				t.Errorf("%v: prints past internal/terminal: use terminal.Out, Err, Print or Printf", files.Position(at))
+				t.Errorf("%v: prints past internal/terminal: use terminal.Out, Err, Print or Printf",
+					files.Position(at))
 			}
 		}
 		return nil
@@ -66,7 +68,8 @@ func rawUses(file *ast.File) (found []token.Pos) {
 		switch n := n.(type) {
 		case *ast.AssignStmt: // cmd.Stdout = os.Stdout
 			for i, left := range n.Lhs {
-				if field, ok := left.(*ast.SelectorExpr); ok && i < len(n.Rhs) && (field.Sel.Name == "Stdout" || field.Sel.Name == "Stderr") {
+				if field, ok := left.(*ast.SelectorExpr); ok && i < len(n.Rhs) &&
+					(field.Sel.Name == "Stdout" || field.Sel.Name == "Stderr") {
 					allowed[n.Rhs[i]] = true
 				}
 			}

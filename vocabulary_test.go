@@ -11,7 +11,8 @@ import (
 
 // second finds names that docs/GLOSSARY.md has another one for: columns of tables, fields of NumPy exports, keys of
 // JSON and headings.
-var second = regexp.MustCompile(`(?:Name: |\('|json:|", )"?(seq|seqs|sequence|sequence_id|layer_index|evicted|mrm_trace_schema_version|timestamp_ns)["',]`)
+var second = regexp.MustCompile(
+	`(?:Name: |\('|json:|", )"?(seq|seqs|sequence|sequence_id|layer_index|evicted|mrm_trace_schema_version|timestamp_ns)["',]`)
 
 // fixed are files whose names a format that existed before has fixed, or that read what llamatap 1.0 wrote.
 var fixed = []string{"store/rundir/tokens.go", "inspect/tensors/tokens.go", "inspect/export/prompts.go",
@@ -24,7 +25,8 @@ func TestOneNameForEachConcept(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if name := d.Name(); d.IsDir() && (name == "third_party" || name == "build" || strings.HasPrefix(name, ".") && name != ".") {
+		if name := d.Name(); d.IsDir() && (name == "third_party" || name == "build" || strings.HasPrefix(name, ".") &&
+			name != ".") {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {

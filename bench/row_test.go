@@ -25,8 +25,10 @@ func rows() []Row {
 	full.Prompt, full.Gen, full.SamplesNS = 6, 4, []int64{1e9, 2e9, 4e9}
 	full.PromptName, full.Tap, full.TapFlags = new("a"), new("b"), new("--tap-layers=0")
 	full.MedianTS, full.LowTS, full.HighTS = new(5.0), new(4.0), new(6.0)
-	full.FirstNS, full.TokenP50, full.TokenP90, full.TokenP99 = new(int64(1e6)), new(int64(1)), new(int64(2)), new(int64(3))
-	full.Captured, full.Stored, full.Recorded, full.OwnNS = new(uint64(100)), new(uint64(50)), new(int64(10)), new(int64(1))
+	full.FirstNS, full.TokenP50, full.TokenP90, full.TokenP99 = new(int64(1e6)), new(int64(1)), new(int64(2)),
+		new(int64(3))
+	full.Captured, full.Stored, full.Recorded, full.OwnNS = new(uint64(100)), new(uint64(50)), new(int64(10)),
+		new(int64(1))
 	full.WaitNS, full.GraphNS, full.Lost = new(int64(0)), new(int64(100)), new(uint64(0))
 	plain := NewRow()
 	plain.Backends, plain.ModelType, plain.Threads, plain.Gen, plain.SamplesNS = "CPU", "llama 1B", 2, 8, []int64{1e9}

@@ -110,7 +110,8 @@ func (m *machineReports) readInput(d *decoder) error {
 func (m *machineReports) readSample(d *decoder) error {
 	s := &m.sample
 	*s = ggmlhooks.Sample{
-		MonoNS: int64(d.u64()), Ctx: d.u32(), Token: d.i32(), InSize: int(d.u64()), OutSize: int(d.u64()), Top: s.Top[:0],
+		MonoNS: int64(d.u64()), Ctx: d.u32(), Token: d.i32(), InSize: int(d.u64()), OutSize: int(d.u64()),
+		Top: s.Top[:0],
 	}
 	count := int(d.u32())
 	d.u32()

@@ -61,7 +61,8 @@ func (s *machineSink) Sample(c *ggmlhooks.Sample) error {
 // putGraph announces graph 9 with two nodes and a leaf.
 func putGraph(p *producer) {
 	p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1).u32(6, 1).u64(0).u32(0, 0))
-	p.put(recNodes, append(rec{}.u64(9).u32(0, 2), append(node("ffn_up-0", "MUL_MAT", 0, -1), node("l_out-0", "ADD", 0, 0, -1)...)...))
+	p.put(recNodes, append(rec{}.u64(9).u32(0, 2),
+		append(node("ffn_up-0", "MUL_MAT", 0, -1), node("l_out-0", "ADD", 0, 0, -1)...)...))
 	p.put(recLeafs, append(rec{}.u64(9).u32(0, 1), leaf("self_k_idxs", 1)...))
 }
 
@@ -70,7 +71,8 @@ func timeOf(node, held uint32, done uint64) rec { return rec{}.u32(node, held).u
 func TestReaderReadsWhatTheMachineDid(t *testing.T) {
 	region := newTestRegion(t, Options{})
 	p, s := newProducer(region.mem), &machineSink{}
-	p.put(recBuffer, rec{}.u64(4, 10, 0x7000, 4096).u32(1, bufferHost|bufferMapped).u64(512).u16(10, 3, 4, 0).text("CPU_Mapped", "CPU", "/m/x"))
+	p.put(recBuffer, rec{}.u64(4, 10, 0x7000, 4096).u32(1, bufferHost|bufferMapped).u64(512).u16(10, 3, 4, 0).
+		text("CPU_Mapped", "CPU", "/m/x"))
 	p.put(recBuffer, rec{}.u64(5, 11, 0x9000, 64).u32(0, bufferKnown).u64(0).u16(0, 0, 0, 0))
 	putGraph(p)
 	p.put(recInput, append(rec{}.u64(21, 9).u32(0, 0, 2, 1), rec{}.u64(7, 8)...))
@@ -84,7 +86,8 @@ func TestReaderReadsWhatTheMachineDid(t *testing.T) {
 	drain(t, NewReader(region, s))
 
 	if want := []ggmlhooks.Buffer{
-		{ID: 4, MonoNS: 10, Base: 0x7000, Size: 4096, Usage: ggmlhooks.BufferWeights, Host: true, Mapped: true, Type: "CPU_Mapped", Device: "CPU", File: "/m/x", FileOffset: 512},
+		{ID: 4, MonoNS: 10, Base: 0x7000, Size: 4096, Usage: ggmlhooks.BufferWeights, Host: true, Mapped: true,
+			Type: "CPU_Mapped", Device: "CPU", File: "/m/x", FileOffset: 512},
 		{ID: 5, MonoNS: 11, Base: 0x9000, Size: 64, Known: true},
 	}; !reflect.DeepEqual(s.buffers, want) {
 		t.Errorf("buffers: %+v", s.buffers)
@@ -92,16 +95,22 @@ func TestReaderReadsWhatTheMachineDid(t *testing.T) {
 	if want := []ggmlhooks.BufferEnd{{ID: 4, MonoNS: 99}}; !reflect.DeepEqual(s.ends, want) {
 		t.Errorf("ends of buffers: %+v", s.ends)
 	}
-	if want := []ggmlhooks.Times{{Exec: 21, Graph: 9, BeginNS: 1000, Nodes: []ggmlhooks.NodeTime{{Node: 0, DoneNS: 40, LeftNS: 45}, {Node: 1, DoneNS: 90, LeftNS: 90}}}}; !reflect.DeepEqual(s.times, want) {
+	if want := []ggmlhooks.Times{{Exec: 21, Graph: 9, BeginNS: 1000,
+		Nodes: []ggmlhooks.NodeTime{{Node: 0, DoneNS: 40, LeftNS: 45},
+			{Node: 1, DoneNS: 90, LeftNS: 90}}}}; !reflect.DeepEqual(s.times, want) {
 		t.Errorf("times: %+v", s.times)
 	}
 	if want := []ggmlhooks.Input{
 		{Exec: 21, Graph: 9, Kind: ggmlhooks.InputCells, Values: []int64{7, 8, -1}},
-		{Exec: 21, Graph: 9, Kind: ggmlhooks.InputMask, Ranges: []ggmlhooks.CellRange{{Row: 0, First: 0, End: 3}, {Row: 1, First: 2, End: 5}}},
-	}; len(s.inputs) != 2 || !slices.Equal(s.inputs[0].Values, want[0].Values) || !slices.Equal(s.inputs[1].Ranges, want[1].Ranges) || s.inputs[1].Kind != want[1].Kind || len(s.inputs[1].Values) != 0 {
+		{Exec: 21, Graph: 9, Kind: ggmlhooks.InputMask,
+			Ranges: []ggmlhooks.CellRange{{Row: 0, First: 0, End: 3}, {Row: 1, First: 2, End: 5}}},
+	}; len(s.inputs) != 2 || !slices.Equal(s.inputs[0].Values, want[0].Values) ||
+		!slices.Equal(s.inputs[1].Ranges, want[1].Ranges) || s.inputs[1].Kind != want[1].Kind ||
+		len(s.inputs[1].Values) != 0 {
 		t.Errorf("inputs: %+v", s.inputs)
 	}
-	if want := []ggmlhooks.Sample{{Ctx: 3, MonoNS: 77, Token: 42, InSize: 500, OutSize: 40, Top: []ggmlhooks.Candidate{{Token: 42, Logit: 1, P: 0.5}}}}; !reflect.DeepEqual(s.samples, want) {
+	if want := []ggmlhooks.Sample{{Ctx: 3, MonoNS: 77, Token: 42, InSize: 500, OutSize: 40,
+		Top: []ggmlhooks.Candidate{{Token: 42, Logit: 1, P: 0.5}}}}; !reflect.DeepEqual(s.samples, want) {
 		t.Errorf("samples: %+v", s.samples)
 	}
 }
@@ -111,11 +120,20 @@ func TestReaderRefusesDamagedMachineRecords(t *testing.T) {
 		"a time of a node that is not there": func(p *producer) {
 			p.put(recTimes, append(rec{}.u64(21, 9, 1000).u32(0, 1, 1, 0), timeOf(2, 0, 1)...))
 		},
-		"fewer times than stated":  func(p *producer) { p.put(recTimes, rec{}.u64(21, 9, 1000).u32(0, 900, 900, 0)) },
-		"an input beyond the last": func(p *producer) { p.put(recInput, append(rec{}.u64(21, 9).u32(1, 0, 1, 0), rec{}.u64(1)...)) },
-		"an unknown kind of input": func(p *producer) { p.put(recInput, append(rec{}.u64(21, 9).u32(0, 3, 1, 0), rec{}.u64(1)...)) },
+		"fewer times than stated": func(p *producer) { p.put(recTimes, rec{}.u64(21, 9, 1000).u32(0, 900, 900, 0)) },
+		"an input beyond the last": func(
+			p *producer) {
+			p.put(recInput, append(rec{}.u64(21, 9).u32(1, 0, 1, 0), rec{}.u64(1)...))
+		},
+		"an unknown kind of input": func(
+			p *producer) {
+			p.put(recInput, append(rec{}.u64(21, 9).u32(0, 3, 1, 0), rec{}.u64(1)...))
+		},
 		"fewer ranges than stated": func(p *producer) { p.put(recInput, rec{}.u64(21, 9).u32(0, 1, 1<<31, 0)) },
-		"too many candidates":      func(p *producer) { p.put(recSample, rec{}.u64(77).u32(3).i32(42).u64(500, 40).u32(11, 0)) },
+		"too many candidates": func(
+			p *producer) {
+			p.put(recSample, rec{}.u64(77).u32(3).i32(42).u64(500, 40).u32(11, 0))
+		},
 	} {
 		region := newTestRegion(t, Options{})
 		p := newProducer(region.mem)

@@ -35,7 +35,8 @@ type Options struct {
 	// Turns is after how many generated tokens recording ends, and begins again, in alternation; 0: it does not. It is
 	// for benchmarks, see Region.Turns.
 	Turns uint32
-	// Keep bounds the memory that wanted tensors of one graph may hold until the graph is computed; the graph is cut for
+	// Keep bounds the memory that wanted tensors of one graph may hold until the graph is computed; the graph is cut
+	// for
 	// the others. nil: the tap chooses.
 	Keep *int64
 	// MemoryBytes bounds the shared memory: queue, ring and slots. 0 means DefaultMemoryBytes.

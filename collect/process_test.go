@@ -91,7 +91,8 @@ func TestPumpReadsWhatWasPublishedBeforeTheEnd(t *testing.T) {
 				t.Errorf("%d captures of 5000, idle %d times", len(s.data), idle)
 			}
 			for n, data := range s.data {
-				if len(data) != 8*(1+n%1500) || binary.LittleEndian.Uint64(data) != uint64(n) || binary.LittleEndian.Uint64(data[len(data)-8:]) != uint64(n) {
+				if len(data) != 8*(1+n%1500) || binary.LittleEndian.Uint64(data) != uint64(n) ||
+					binary.LittleEndian.Uint64(data[len(data)-8:]) != uint64(n) {
 					t.Fatalf("capture %d has other bytes", n)
 				}
 			}

@@ -136,7 +136,8 @@ func (p *producer) capture(exec uint64, node int32, bytes int, fill func([]byte)
 		return false
 	}
 	fill(p.slot(first, n)[:bytes])
-	body := rec{}.u64(exec, 1, 77).i32(node).u32(uint32(first), uint32(n), 24).u64(uint64(bytes)).u64(uint64(bytes), 1, 1, 1).i32(0, 1).u32(0, 1).u64(0).u32(uint32(ggmlhooks.ForStream), 0)
+	body := rec{}.u64(exec, 1, 77).i32(node).u32(uint32(first), uint32(n), 24).u64(uint64(bytes)).
+		u64(uint64(bytes), 1, 1, 1).i32(0, 1).u32(0, 1).u64(0).u32(uint32(ggmlhooks.ForStream), 0)
 	if !p.put(recCapture, body) {
 		for i := first; i < first+n; i++ {
 			p.used[i] = false
@@ -147,8 +148,10 @@ func (p *producer) capture(exec uint64, node int32, bytes int, fill func([]byte)
 }
 
 func node(name, op string, layer int32, srcs ...int32) rec {
-	body := rec{}.i32(layer).u8(uint8(ggmlhooks.ComponentMLP), uint8(ggmlhooks.RowsTokens), 1, uint8(ggmlhooks.FromWeight))
-	body = body.u8(2|4, uint8(len(srcs)), uint8(len(name)), uint8(len(op))).u16(1, 0, 1<<len(srcs)-1, 0).u64(3, 256).u64(32, 4, 1, 1).u64(4, 128, 512, 512).i32(1, 2, 3, 4, 5, 6, 7, 8)
+	body := rec{}.i32(layer).u8(uint8(ggmlhooks.ComponentMLP), uint8(ggmlhooks.RowsTokens), 1,
+		uint8(ggmlhooks.FromWeight))
+	body = body.u8(2|4, uint8(len(srcs)), uint8(len(name)), uint8(len(op))).u16(1, 0, 1<<len(srcs)-1, 0).u64(3, 256).
+		u64(32, 4, 1, 1).u64(4, 128, 512, 512).i32(1, 2, 3, 4, 5, 6, 7, 8)
 	body = body.i32(srcs...).i32(-1).text(name, op)
 	return entry(body)
 }

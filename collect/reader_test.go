@@ -54,7 +54,8 @@ func (s *sink) Call(c *ggmlhooks.Call) error {
 
 func (s *sink) Exec(e *ggmlhooks.Exec) error {
 	exec := *e
-	exec.Tokens, exec.Pos, exec.Outputs = append([]int32(nil), e.Tokens...), append([]int32(nil), e.Pos...), append([]int32(nil), e.Outputs...)
+	exec.Tokens, exec.Pos, exec.Outputs = append([]int32(nil), e.Tokens...), append([]int32(nil), e.Pos...),
+		append([]int32(nil), e.Outputs...)
 	s.execs = append(s.execs, exec)
 	return s.say("exec %d", e.Number)
 }
@@ -93,9 +94,11 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 	p, s := newProducer(region.mem), &sink{}
 	p.put(recHello, rec{}.i32(1234).u32(0).u64(11, 12))
 	strings := rec{}.u16(4, 9, 2, 0).text("desc", "/m/x.gguf", "ll")
-	p.put(recContext, append(rec{}.u32(3).i32(1).u64(1000, 500, 77).u32(512, 256, 128, 4).i32(2, 64, 8, 4, 320, 7, 2, 1, 2048, 0), strings...))
+	p.put(recContext, append(rec{}.u32(3).i32(1).u64(1000, 500, 77).u32(512, 256, 128, 4).
+		i32(2, 64, 8, 4, 320, 7, 2, 1, 2048, 0), strings...))
 	p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1).u32(6, 1).u64(0).u32(0, 0))
-	p.put(recNodes, append(rec{}.u64(9).u32(0, 2), append(node("ffn_up-0", "MUL_MAT", 0, -1), node("l_out-0", "ADD", 0, 0, -1)...)...))
+	p.put(recNodes, append(rec{}.u64(9).u32(0, 2),
+		append(node("ffn_up-0", "MUL_MAT", 0, -1), node("l_out-0", "ADD", 0, 0, -1)...)...))
 	p.put(recLeafs, append(rec{}.u64(9).u32(0, 1), leaf("blk.0.ffn_up.weight", 0)...))
 	p.put(recCall, rec{}.u64(5, 13).u32(3, 0, 3, 3, 0, 2, 1, 0).i32(7, 0, 0).u16(1, 0).i32(8, 1, 0).u16(2, 0).i32(6))
 	p.put(recCall, rec{}.u64(5, 13).u32(3, 0, 3, 3, 2, 1, 0, 0).i32(9, 2, 1).u16(1, 1))
@@ -116,7 +119,8 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 	if n := drain(t, r); n != 15 {
 		t.Errorf("%d records were read, 15 written", n)
 	}
-	want := []string{"context 3", "graph 9", "call 5 of 3 rows", "exec 21", "capture of node 1 in exec 21", "exec 21 ends: 0", "resolve 3 to 21: true",
+	want := []string{"context 3", "graph 9", "call 5 of 3 rows", "exec 21", "capture of node 1 in exec 21",
+		"exec 21 ends: 0", "resolve 3 to 21: true",
 		"change {Ctx:3 MonoNS:19 Kind:1 Seq:4 To:5 First:6 End:-1 Value:7}"}
 	if !reflect.DeepEqual(s.said, want) {
 		t.Errorf("the sink got\n%q, not\n%q", s.said, want)
@@ -124,22 +128,29 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 	if !reflect.DeepEqual(r.Hellos, []Hello{{1234, 11, 12, false}, {1234, 17, 18, true}}) {
 		t.Errorf("hellos: %+v", r.Hellos)
 	}
-	if e := s.ends[0]; !e.Async || e.BeginNS != 14 || e.Selected != (ggmlhooks.Count{Packets: 5, Bytes: 80}) || e.OwnNS != 7 || e.WaitNS != 9 ||
-		!reflect.DeepEqual(e.Losses, []ggmlhooks.Loss{{Cause: "pool_full", Count: ggmlhooks.Count{Packets: 3, Bytes: 48}}}) {
+	if e := s.ends[0]; !e.Async || e.BeginNS != 14 || e.Selected != (ggmlhooks.Count{Packets: 5, Bytes: 80}) ||
+		e.OwnNS != 7 || e.WaitNS != 9 ||
+		!reflect.DeepEqual(e.Losses, []ggmlhooks.Loss{{Cause: "pool_full",
+			Count: ggmlhooks.Count{Packets: 3, Bytes: 48}}}) {
 		t.Errorf("end of an execution: %+v", e)
 	}
-	if c := s.contexts[0]; c.Desc != "desc" || c.Path != "/m/x.gguf" || c.Arch != "ll" || c.Name != "" || c.NLayer != 2 || c.NVocab != 320 || !c.Hybrid || c.Recurrent || c.FlashAttn != 1 || c.NCtxTrain != 2048 {
+	if c := s.contexts[0]; c.Desc != "desc" || c.Path != "/m/x.gguf" || c.Arch != "ll" || c.Name != "" ||
+		c.NLayer != 2 || c.NVocab != 320 || !c.Hybrid || c.Recurrent || c.FlashAttn != 1 || c.NCtxTrain != 2048 {
 		t.Errorf("context: %+v", c)
 	}
 	g := s.graphs[0]
-	if len(g.Nodes) != 2 || len(g.Leafs) != 1 || g.Tokens != 4 || g.Outputs != -1 || g.Selection != 6 || g.Attention != ggmlhooks.AttentionKeep || g.Leafs[0].Name != "blk.0.ffn_up.weight" {
+	if len(g.Nodes) != 2 || len(g.Leafs) != 1 || g.Tokens != 4 || g.Outputs != -1 || g.Selection != 6 ||
+		g.Attention != ggmlhooks.AttentionKeep || g.Leafs[0].Name != "blk.0.ffn_up.weight" {
 		t.Errorf("graph: %+v", g)
 	}
-	if n := g.Nodes[1]; n.Name != "l_out-0" || n.Op != "ADD" || !n.Wanted || !n.Computed || n.View || !reflect.DeepEqual(n.Src, []int32{0, -1}) || n.NE != [4]int64{32, 4, 1, 1} || n.Alias != -1 ||
-		n.Place != (ggmlhooks.Place{Buffer: 3, Offset: 256}) || n.Slots != 3 || g.Leafs[0].Place != (ggmlhooks.Place{Buffer: 4, Offset: 512}) {
+	if n := g.Nodes[1]; n.Name != "l_out-0" || n.Op != "ADD" || !n.Wanted || !n.Computed || n.View ||
+		!reflect.DeepEqual(n.Src, []int32{0, -1}) || n.NE != [4]int64{32, 4, 1, 1} || n.Alias != -1 ||
+		n.Place != (ggmlhooks.Place{Buffer: 3, Offset: 256}) || n.Slots != 3 ||
+		g.Leafs[0].Place != (ggmlhooks.Place{Buffer: 4, Offset: 512}) {
 		t.Errorf("node: %+v", n)
 	}
-	rows := []ggmlhooks.CallRow{{Token: 7, Pos: 0, Seqs: []int32{0}}, {Token: 8, Pos: 1, Seqs: []int32{0, 6}}, {Token: 9, Pos: 2, Seqs: []int32{1}, Output: true}}
+	rows := []ggmlhooks.CallRow{{Token: 7, Pos: 0, Seqs: []int32{0}}, {Token: 8, Pos: 1, Seqs: []int32{0, 6}},
+		{Token: 9, Pos: 2, Seqs: []int32{1}, Output: true}}
 	if c := s.calls[0]; !reflect.DeepEqual(c.Rows, rows) || !c.Read || !c.Accepts {
 		t.Errorf("call: %+v", c)
 	}
@@ -147,7 +158,8 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 	if e.Left != 17 {
 		t.Errorf("%d tokens left of a window, not 17", e.Left)
 	}
-	if !reflect.DeepEqual(e.Tokens, []int32{7, 8, 9}) || !reflect.DeepEqual(e.Pos, []int32{0, 1, 2}) || !reflect.DeepEqual(e.Outputs, []int32{2}) || e.TokenFirst != 100 || !e.Captured {
+	if !reflect.DeepEqual(e.Tokens, []int32{7, 8, 9}) || !reflect.DeepEqual(e.Pos, []int32{0, 1, 2}) ||
+		!reflect.DeepEqual(e.Outputs, []int32{2}) || e.TokenFirst != 100 || !e.Captured {
 		t.Errorf("exec: %+v", e)
 	}
 	for i, b := range s.data[0] {
@@ -165,14 +177,16 @@ func TestReaderChanges(t *testing.T) {
 	region := newTestRegion(t, Options{})
 	p, s := newProducer(region.mem), &sink{}
 	p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1).u32(6, 1).u64(0).u32(0, 0))
-	p.put(recNodes, append(rec{}.u64(9).u32(0, 2), append(node("ffn_up-0", "MUL_MAT", 0, -1), node("l_out-0", "ADD", 0, 0, -1)...)...))
+	p.put(recNodes, append(rec{}.u64(9).u32(0, 2),
+		append(node("ffn_up-0", "MUL_MAT", 0, -1), node("l_out-0", "ADD", 0, 0, -1)...)...))
 	p.put(recLeafs, append(rec{}.u64(9).u32(0, 1), leaf("blk.0.ffn_up.weight", 0)...))
 	p.put(recGraph, rec{}.u64(10).u32(3, 2, 1, 0).i32(1, 1).u32(6, 1).u64(9).u32(3, 0))
 	shape := rec{}.u64(8, 1, 1, 1).u64(2, 16, 16, 16)
 	moved := entry(rec{}.i32(0).u8(changePlace, uint8(ggmlhooks.RowsOutputs), 2, 0, 0, 0, 0, 0).u64(5, 64))
 	grown := entry(append(rec{}.i32(-1).u8(changeShape, 0, 0, 0, 0, 0, 0, 0), shape...))
 	p.put(recChanges, append(rec{}.u64(10).u32(0, 2), append(moved, grown...)...))
-	both := append(rec{}.i32(1).u8(changePlace|changeShape, uint8(ggmlhooks.RowsTokens), 1, 0, 0, 0, 0, 0).u64(6, 128), shape...)
+	both := append(rec{}.i32(1).u8(changePlace|changeShape, uint8(ggmlhooks.RowsTokens), 1, 0, 0, 0, 0, 0).
+		u64(6, 128), shape...)
 	p.put(recChanges, append(rec{}.u64(10).u32(0, 1), entry(both.i32(11, 12, 13, 14, 15, 16, 17, 18))...))
 	p.put(recGraph, rec{}.u64(11).u32(3, 2, 1, 0).i32(1, 1).u32(6, 1).u64(10).u32(0, 0))
 	drain(t, NewReader(region, s))
@@ -180,17 +194,20 @@ func TestReaderChanges(t *testing.T) {
 		t.Fatalf("%d graphs", len(s.graphs))
 	}
 	first, second, third := s.graphs[0], s.graphs[1], s.graphs[2]
-	if n := first.Nodes[0]; n.Place != (ggmlhooks.Place{Buffer: 3, Offset: 256}) || n.RowDim != 1 || first.Leafs[0].NE[0] != 32 {
+	if n := first.Nodes[0]; n.Place != (ggmlhooks.Place{Buffer: 3, Offset: 256}) || n.RowDim != 1 ||
+		first.Leafs[0].NE[0] != 32 {
 		t.Errorf("the first graph has changed with the second: %+v", first)
 	}
 	want := *first
 	want.ID, want.Tokens, want.Outputs, want.Wanted = 10, 1, 1, 0
 	want.Nodes, want.Leafs = slices.Clone(first.Nodes), slices.Clone(first.Leafs)
-	want.Nodes[0].Place, want.Nodes[0].Rows, want.Nodes[0].RowDim = ggmlhooks.Place{Buffer: 5, Offset: 64}, ggmlhooks.RowsOutputs, 2
+	want.Nodes[0].Place, want.Nodes[0].Rows, want.Nodes[0].RowDim = ggmlhooks.Place{Buffer: 5, Offset: 64},
+		ggmlhooks.RowsOutputs, 2
 	ne, nb := [4]int64{8, 1, 1, 1}, [4]uint64{2, 16, 16, 16}
 	want.Leafs[0].NE, want.Leafs[0].NB = ne, nb
 	last := &want.Nodes[1]
-	last.Place, last.NE, last.NB, last.OpParams = ggmlhooks.Place{Buffer: 6, Offset: 128}, ne, nb, [8]int32{11, 12, 13, 14, 15, 16, 17, 18}
+	last.Place, last.NE, last.NB, last.OpParams = ggmlhooks.Place{Buffer: 6, Offset: 128}, ne, nb,
+		[8]int32{11, 12, 13, 14, 15, 16, 17, 18}
 	if !reflect.DeepEqual(*second, want) {
 		t.Errorf("the second graph is\n%+v, not\n%+v", *second, want)
 	}
@@ -243,7 +260,8 @@ func TestReaderWrapsAndReturns(t *testing.T) {
 		if rng.IntN(4) == 0 {
 			drain(t, r)
 		}
-		for len(s.keep) > int(p.h.NSlots)/4+rng.IntN(int(p.h.NSlots)/8) { // of about three slots each: now and then none is free
+		// of about three slots each: now and then none is free
+		for len(s.keep) > int(p.h.NSlots)/4+rng.IntN(int(p.h.NSlots)/8) {
 			i := rng.IntN(len(s.keep))
 			s.keep[i]()
 			s.keep = append(s.keep[:i], s.keep[i+1:]...)
@@ -284,17 +302,21 @@ func TestReaderRefusesDamage(t *testing.T) {
 		{"unknown type", func(p *producer) { p.put(99, nil) }},
 		{"short hello", func(p *producer) { p.put(recHello, nil) }},
 		{"short context", func(p *producer) { p.put(recContext, make(rec, 16)) }},
-		{"context with a text beyond its end", func(p *producer) { p.put(recContext, rec{}.u64(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0).u16(9, 0, 0, 0)) }},
+		{"context with a text beyond its end",
+			func(p *producer) { p.put(recContext, rec{}.u64(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0).u16(9, 0, 0, 0)) }},
 		{"capture before the pool's end", func(p *producer) { p.put(recCapture, capture(uint32(p.h.NSlots), 1, 10)) }},
 		{"capture of more bytes than slots", func(p *producer) { p.put(recCapture, capture(0, 1, SlotBytes+1)) }},
 		{"capture with slots that overflow", func(p *producer) { p.put(recCapture, capture(2, ^uint32(0), 1)) }},
 		{"call with too many rows", func(p *producer) {
 			p.put(recCall, rec{}.u64(1, 1).u32(0, 0, 0, ^uint32(0), 0, ^uint32(0), ^uint32(0), 0))
 		}},
-		{"exec with too many tokens", func(p *producer) { p.put(recExec, rec{}.u64(1, 1, 1, 1, 1).u32(0, 0, 0, 0, ^uint32(0), 0, 0, 0)) }},
+		{"exec with too many tokens",
+			func(p *producer) { p.put(recExec, rec{}.u64(1, 1, 1, 1, 1).u32(0, 0, 0, 0, ^uint32(0), 0, 0, 0)) }},
 		{"graph of too many nodes", func(p *producer) { p.put(recGraph, graph(1<<25, 0)) }},
-		{"node of no length", func(p *producer) { p.put(recGraph, graph(1, 0)); p.put(recNodes, append(head, rec{}.u32(0, 0)...)) }},
-		{"node longer than its record", func(p *producer) { p.put(recGraph, graph(1, 0)); p.put(recNodes, append(head, rec{}.u32(4096, 0)...)) }},
+		{"node of no length",
+			func(p *producer) { p.put(recGraph, graph(1, 0)); p.put(recNodes, append(head, rec{}.u32(0, 0)...)) }},
+		{"node longer than its record",
+			func(p *producer) { p.put(recGraph, graph(1, 0)); p.put(recNodes, append(head, rec{}.u32(4096, 0)...)) }},
 		{"node that reads one that is not there", func(p *producer) {
 			p.put(recGraph, graph(1, 0))
 			p.put(recNodes, append(head, node("a", "ADD", 0, 7)...))
@@ -313,7 +335,8 @@ func TestReaderRefusesDamage(t *testing.T) {
 			p.put(recGraph, graph(0, 0))
 			p.put(recGraph, rec{}.u64(2).u32(0, 1, 0, 0).i32(1, 1).u32(0, 0).u64(1).u32(0, 0))
 		}},
-		{"graph of more changes than nodes", func(p *producer) { p.put(recGraph, graph(0, 0)); p.put(recGraph, like(2, 1, 1)) }},
+		{"graph of more changes than nodes",
+			func(p *producer) { p.put(recGraph, graph(0, 0)); p.put(recGraph, like(2, 1, 1)) }},
 		{"changes of no graph", func(p *producer) { p.put(recChanges, rec{}.u64(1).u32(0, 1)) }},
 		{"change of a node that is not there", func(p *producer) {
 			changed(p)
@@ -326,7 +349,8 @@ func TestReaderRefusesDamage(t *testing.T) {
 		}},
 		{"change that is too short", func(p *producer) {
 			changed(p)
-			p.put(recChanges, append(rec{}.u64(2).u32(0, 1), entry(rec{}.i32(0).u8(changeShape, 0, 0, 0, 0, 0, 0, 0))...))
+			p.put(recChanges, append(rec{}.u64(2).u32(0, 1),
+				entry(rec{}.i32(0).u8(changeShape, 0, 0, 0, 0, 0, 0, 0))...))
 		}},
 		{"record of no length", func(p *producer) { p.h.QueueHead += 8 }},
 		{"record longer than what was written", func(p *producer) {
@@ -371,21 +395,25 @@ func FuzzReader(f *testing.F) {
 	}
 	seed(func() { p.put(recHello, rec{}.i32(1).u32(0).u64(1, 2)) })
 	seed(func() {
-		p.put(recContext, append(rec{}.u32(0).i32(1).u64(1, 1, 1).u32(1, 1, 1, 1).i32(1, 1, 1, 1, 1, 1, 1, 1, 1, 0), rec{}.u16(1, 1, 1, 1).text("abcd")...))
+		p.put(recContext, append(rec{}.u32(0).i32(1).u64(1, 1, 1).u32(1, 1, 1, 1).
+			i32(1, 1, 1, 1, 1, 1, 1, 1, 1, 0), rec{}.u16(1, 1, 1, 1).text("abcd")...))
 	})
 	seed(func() {
 		p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1).u32(6, 1).u64(0).u32(0, 0))
-		p.put(recNodes, append(rec{}.u64(9).u32(0, 2), append(node("a", "ADD", 0, -1), node("b", "ADD", 0, 0, -1)...)...))
+		p.put(recNodes, append(rec{}.u64(9).u32(0, 2),
+			append(node("a", "ADD", 0, -1), node("b", "ADD", 0, 0, -1)...)...))
 		p.put(recLeafs, append(rec{}.u64(9).u32(0, 1), leaf("w", 0)...))
 	})
 	seed(func() {
 		p.put(recGraph, rec{}.u64(9).u32(3, 1, 0, 0).i32(4, -1).u32(6, 1).u64(0).u32(0, 0))
 		p.put(recNodes, append(rec{}.u64(9).u32(0, 1), node("a", "ADD", 0)...))
 		p.put(recGraph, rec{}.u64(10).u32(3, 1, 0, 0).i32(4, -1).u32(6, 1).u64(9).u32(1, 0))
-		p.put(recChanges, append(rec{}.u64(10).u32(0, 1), entry(rec{}.i32(0).u8(changePlace, 1, 1, 0, 0, 0, 0, 0).u64(5, 64))...))
+		p.put(recChanges, append(rec{}.u64(10).u32(0, 1),
+			entry(rec{}.i32(0).u8(changePlace, 1, 1, 0, 0, 0, 0, 0).u64(5, 64))...))
 	})
 	seed(func() {
-		p.put(recCall, rec{}.u64(5, 13).u32(3, 0, 3, 2, 0, 2, 1, 0).i32(7, 0, 0).u16(1, 0).i32(8, 1, 0).u16(2, 0).i32(6))
+		p.put(recCall, rec{}.u64(5, 13).u32(3, 0, 3, 2, 0, 2, 1, 0).i32(7, 0, 0).u16(1, 0).i32(8, 1, 0).u16(2, 0).
+			i32(6))
 	})
 	seed(func() {
 		p.put(recExec, rec{}.u64(21, 9, 5, 14, 100).u32(3, 1, 1, 1, 3, 3, 1, 0).i32(7, 8, 9, 0, 1, 2, 2))
@@ -445,7 +473,8 @@ func TestPause(t *testing.T) {
 		}
 	}
 	few, many, tensor := amount{bytes: 1000}, amount{bytes: 200 << 10}, amount{bytes: 100, pieces: 1}
-	if few.exceedsBatch(amount{}) || !many.exceedsBatch(few) || many.exceedsBatch(many) || !tensor.exceedsBatch(amount{}) {
+	if few.exceedsBatch(amount{}) || !many.exceedsBatch(few) || many.exceedsBatch(many) ||
+		!tensor.exceedsBatch(amount{}) {
 		t.Error("much is something else")
 	}
 

@@ -43,8 +43,9 @@ func NewRegion(o Options) (*Region, error) {
 	mem, err := unix.Mmap(int(file.Fd()), 0, int(p.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		file.Close()
-		return nil, fmt.Errorf("map %d bytes of shared memory: %w; give a smaller --tap-memory, or raise the limit of address "+
-			"space (ulimit -v)", p.size, err)
+		return nil,
+			fmt.Errorf("map %d bytes of shared memory: %w; give a smaller --tap-memory, or raise the limit of address "+
+				"space (ulimit -v)", p.size, err)
 	}
 	h := (*shmHeader)(unsafe.Pointer(&mem[0]))
 	r := &Region{file: file, mem: mem, header: h, plan: p, pool: newPool(mem, p), Tap: Tap{h}}

@@ -56,7 +56,8 @@ func checkPlan(t *testing.T, total int64) {
 }
 
 func TestPlan(t *testing.T) {
-	for _, total := range []int64{0, -1, 1, MinMemoryBytes - 1, MinMemoryBytes, MinMemoryBytes + 1, 16 << 20, 256 << 20, 1 << 40} {
+	for _, total := range []int64{0, -1, 1, MinMemoryBytes - 1, MinMemoryBytes, MinMemoryBytes + 1, 16 << 20, 256 << 20,
+		1 << 40} {
 		checkPlan(t, total)
 	}
 	rng := rand.New(rand.NewPCG(3, 4))

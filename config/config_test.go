@@ -47,7 +47,8 @@ func compareGolden(t *testing.T, name string, got []byte) {
 
 func TestBytes(t *testing.T) {
 	for text, want := range map[string]Bytes{
-		"0": 0, "17": 17, "17B": 17, "1K": 1024, "1k": 1024, "1KiB": 1024, "1Ki": 1024, "1KB": 1000, "256M": 256 << 20, "1.5G": 3 << 29,
+		"0": 0, "17": 17, "17B": 17, "1K": 1024, "1k": 1024, "1KiB": 1024, "1Ki": 1024, "1KB": 1000, "256M": 256 << 20,
+		"1.5G": 3 << 29,
 		"24GB": 24e9, "24 GB": 24e9, " 2g ": 2 << 30, "1T": 1 << 40, "0.5K": 512,
 	} {
 		got, err := ParseBytes(text)
@@ -84,9 +85,11 @@ func TestStoreKnowsTheNames(t *testing.T) {
 
 func TestFamily(t *testing.T) {
 	for arch, want := range map[string]string{
-		"qwen2": "qwen", "qwen3": "qwen", "qwen3moe": "qwen", "Qwen2VL": "qwen", "llama": "llama", "llama4": "llama", "mixtral": "llama",
-		"gpt2": "gpt", "gptneox": "gpt", "gpt-oss": "gpt", "gemma3": "gemma", "phi3": "phi", "mamba2": "mamba", "falcon-mamba": "mamba",
-		"falcon": "falcon", "jamba": "jamba", "rwkv7": "rwkv", "": "unknown",
+		"qwen2": "qwen", "qwen3": "qwen", "qwen3moe": "qwen", "Qwen2VL": "qwen", "llama": "llama", "llama4": "llama",
+		"mixtral": "llama",
+		"gpt2":    "gpt", "gptneox": "gpt", "gpt-oss": "gpt", "gemma3": "gemma", "phi3": "phi", "mamba2": "mamba",
+		"falcon-mamba": "mamba",
+		"falcon":       "falcon", "jamba": "jamba", "rwkv7": "rwkv", "": "unknown",
 	} {
 		if got := Family(arch); got != want {
 			t.Errorf("%q: family %s, want %s", arch, got, want)

@@ -36,10 +36,13 @@ var requestKeys = map[string]string{
 	"temperature": "temp", "dynatemp_range": "dynatemp-range", "dynatemp_exponent": "dynatemp-exp",
 	"top_k": "top-k", "top_p": "top-p", "min_p": "min-p", "top_n_sigma": "top-n-sigma", "typical_p": "typical",
 	"xtc_probability": "xtc-probability", "xtc_threshold": "xtc-threshold",
-	"repeat_last_n": "repeat-last-n", "repeat_penalty": "repeat-penalty", "presence_penalty": "presence-penalty", "frequency_penalty": "frequency-penalty",
-	"dry_multiplier": "dry-multiplier", "dry_base": "dry-base", "dry_allowed_length": "dry-allowed-length", "dry_penalty_last_n": "dry-penalty-last-n",
-	"dry_sequence_breakers": "dry-sequence-breaker", "adaptive_target": "adaptive-target", "adaptive_decay": "adaptive-decay",
-	"mirostat": "mirostat", "mirostat_tau": "mirostat-ent", "mirostat_eta": "mirostat-lr",
+	"repeat_last_n": "repeat-last-n", "repeat_penalty": "repeat-penalty", "presence_penalty": "presence-penalty",
+	"frequency_penalty": "frequency-penalty",
+	"dry_multiplier":    "dry-multiplier", "dry_base": "dry-base", "dry_allowed_length": "dry-allowed-length",
+	"dry_penalty_last_n":    "dry-penalty-last-n",
+	"dry_sequence_breakers": "dry-sequence-breaker", "adaptive_target": "adaptive-target",
+	"adaptive_decay": "adaptive-decay",
+	"mirostat":       "mirostat", "mirostat_tau": "mirostat-ent", "mirostat_eta": "mirostat-lr",
 	"logit_bias": "logit-bias", "grammar": "grammar", "json_schema": "json-schema",
 }
 
@@ -121,7 +124,8 @@ func (q *Request) parsePrompt(fields map[string]json.RawMessage) error {
 		return errors.New(`give one of "prompt" and "messages"`)
 	case isChat:
 		if json.Unmarshal(messages, &q.Messages) != nil || len(q.Messages) == 0 {
-			return errors.New(`"messages": give a list such as [{"role":"user","content":"Hello"}], with texts as contents`)
+			return errors.New(
+				`"messages": give a list such as [{"role":"user","content":"Hello"}], with texts as contents`)
 		}
 		for _, m := range q.Messages {
 			if m.Role == "" || strings.ContainsRune(m.Role+m.Content, 0) {
@@ -161,7 +165,8 @@ func (q *Request) parseStop(value json.RawMessage) error {
 func (r *Run) setRequestKey(name string, value json.RawMessage) error {
 	key, ok := requestKeys[name]
 	if !ok {
-		if near := cli.Nearest(name, append(slices.Sorted(maps.Keys(requestKeys)), "id", "messages", "prompt", "stop")); near != "" {
+		if near := cli.Nearest(name, append(slices.Sorted(maps.Keys(requestKeys)), "id", "messages", "prompt",
+			"stop")); near != "" {
 			return fmt.Errorf("unknown key %q: did you mean %q?", name, near)
 		}
 		return fmt.Errorf("unknown key %q: leave it out", name)

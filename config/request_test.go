@@ -8,7 +8,8 @@ import (
 )
 
 func TestPromptsFlags(t *testing.T) {
-	run, err := parseRun(strings.Fields("--prompts a --results b -np 3 --logprobs 2 --stop-on-error --chat-template chatml"), nil)
+	run, err := parseRun(strings.Fields(
+		"--prompts a --results b -np 3 --logprobs 2 --stop-on-error --chat-template chatml"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,23 +29,27 @@ func TestParseRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := q.Settings
-	if string(q.ID) != `"x"` || q.Prompt != "a\nb" || s.Predict != 4 || s.Temperature != 0.5 || !s.IgnoreEOS || s.TopLogprobs != 2 || s.Grammar != `root ::= "a"` {
+	if string(q.ID) != `"x"` || q.Prompt != "a\nb" || s.Predict != 4 || s.Temperature != 0.5 || !s.IgnoreEOS ||
+		s.TopLogprobs != 2 || s.Grammar != `root ::= "a"` {
 		t.Errorf("%+v, %+v", q, s)
 	}
 	if !reflect.DeepEqual(q.Stop, []string{"\n\n", "b"}) {
 		t.Errorf("stop is %q", q.Stop)
 	}
-	if one, err := run.ParseRequest([]byte(`{"prompt":"a","stop":"x"}`)); err != nil || !reflect.DeepEqual(one.Stop, []string{"x"}) {
+	if one, err := run.ParseRequest([]byte(`{"prompt":"a","stop":"x"}`)); err != nil ||
+		!reflect.DeepEqual(one.Stop, []string{"x"}) {
 		t.Errorf("one stop: %q, %v", one.Stop, err)
 	}
 	if s.Seed != 3 || s.TopK != 7 || !s.Given("temp") || !s.Given("top-k") {
 		t.Errorf("what the flags say is lost: %+v", s.Sampling)
 	}
-	if !reflect.DeepEqual(s.Samplers, []string{"top_k", "temperature"}) || !reflect.DeepEqual(s.LogitBias, []LogitBias{{5, float32(math.Inf(-1))}, {6, -1.5}}) ||
+	if !reflect.DeepEqual(s.Samplers, []string{"top_k", "temperature"}) ||
+		!reflect.DeepEqual(s.LogitBias, []LogitBias{{5, float32(math.Inf(-1))}, {6, -1.5}}) ||
 		!reflect.DeepEqual(s.DryBreakers, []string{"\n", `\\n`}) {
 		t.Errorf("%+v", s.Sampling)
 	}
-	if run.Predict != -1 || run.Given("temp") || len(run.LogitBias) != 1 || len(run.DryBreakers) != 1 || run.DryBreakers[0] != "z" {
+	if run.Predict != -1 || run.Given("temp") || len(run.LogitBias) != 1 || len(run.DryBreakers) != 1 ||
+		run.DryBreakers[0] != "z" {
 		t.Errorf("the line changed the run: %+v", run)
 	}
 }

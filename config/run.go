@@ -113,9 +113,11 @@ func (r *Run) Validate() error {
 	case r.given["prompt"] && r.given["file"]:
 		return errors.New("-p and -f both give the prompt: leave one out")
 	case r.PromptCache == "" && (r.PromptCacheAll || r.PromptCacheRO):
-		return errors.New("--prompt-cache-all and --prompt-cache-ro say nothing without a file: give --prompt-cache FNAME")
+		return errors.New(
+			"--prompt-cache-all and --prompt-cache-ro say nothing without a file: give --prompt-cache FNAME")
 	case r.given["ubatch-size"] && r.given["batch-size"] && r.MicroBatch > r.Batch:
-		return fmt.Errorf("-ub %d is larger than -b %d: a micro-batch is a part of a batch; raise -b or lower -ub", r.MicroBatch, r.Batch)
+		return fmt.Errorf("-ub %d is larger than -b %d: a micro-batch is a part of a batch; raise -b or lower -ub",
+			r.MicroBatch, r.Batch)
 	case r.FlashAttention == "off" && slices.Contains(quantisedCacheTypes, r.CacheTypeV):
 		return fmt.Errorf("-ctv %s needs flash attention: leave -fa off out, or take -ctv f16", r.CacheTypeV)
 	case r.Devices != nil && len(r.Devices) == 0 && r.given["gpu-layers"] && r.GPULayers > 0:
@@ -129,7 +131,8 @@ func (r *Run) Validate() error {
 // validateEmbeddings checks the settings of embeddings against those of text.
 func (r *Run) validateEmbeddings() error {
 	if !r.Embeddings.Embeddings {
-		for _, key := range []string{"attention", "embd-normalize", "embd-output-format", "embd-separator", "cls-separator"} {
+		for _, key := range []string{"attention", "embd-normalize", "embd-output-format", "embd-separator",
+			"cls-separator"} {
 			if r.given[key] {
 				return fmt.Errorf("--%s is for embeddings: give --embeddings too, or leave it out", key)
 			}
@@ -140,7 +143,8 @@ func (r *Run) validateEmbeddings() error {
 	case r.PromptsFile != "":
 		return errors.New("--embeddings takes its texts with -p or -f: leave it or --prompts out")
 	case r.PromptCache != "" || r.ContextShift || r.OnBackend:
-		return errors.New("--prompt-cache, --context-shift and --backend-sampling are for text: leave them or --embeddings out")
+		return errors.New(
+			"--prompt-cache, --context-shift and --backend-sampling are for text: leave them or --embeddings out")
 	}
 	return nil
 }
@@ -169,7 +173,8 @@ func (r *Run) validatePrompts() error {
 	case r.Parallel > r.Batch:
 		return fmt.Errorf("-np %d does not fit into a batch of %d tokens: lower it, or raise -b", r.Parallel, r.Batch)
 	case r.Parallel > r.Context && r.Context > 0:
-		return fmt.Errorf("-np %d leaves less than a token of a context of %d to each: lower it, or raise -c", r.Parallel, r.Context)
+		return fmt.Errorf("-np %d leaves less than a token of a context of %d to each: lower it, or raise -c",
+			r.Parallel, r.Context)
 	}
 	return nil
 }
@@ -241,7 +246,8 @@ func clip(v any) string {
 
 // usual are the settings that --help lists; --help-all lists the others, too.
 var usual = map[string]bool{
-	"model": true, "prompt": true, "file": true, "predict": true, "ctx-size": true, "threads": true, "gpu-layers": true, "seed": true, "temp": true,
+	"model": true, "prompt": true, "file": true, "predict": true, "ctx-size": true, "threads": true, "gpu-layers": true,
+	"seed": true, "temp": true,
 	"prompts": true, "results": true,
 }
 

@@ -32,38 +32,53 @@ var shortNames = map[string]bool{
 
 // llamaOptions is the table, in the order of help. Names, variables and defaults are llama-completion's (0.7.0),
 // but for --no-mmap and --mlock, which older versions had.
-var llamaOptions = slices.Concat(inputOptions(), continueOptions(), promptsOptions(), embeddingsOptions(), computeOptions(), ropeOptions(), adapterOptions(), samplingOptions(), otherOptions())
+var llamaOptions = slices.Concat(inputOptions(), continueOptions(), promptsOptions(), embeddingsOptions(),
+	computeOptions(), ropeOptions(), adapterOptions(), samplingOptions(), otherOptions())
 
 func inputOptions() []llamaOption {
 	return []llamaOption{
-		{section: "input and length", key: "model", names: []string{"m", "model"}, form: "FNAME", env: "LLAMA_ARG_MODEL", byDef: "the embedded model",
+		{section: "input and length", key: "model", names: []string{"m", "model"}, form: "FNAME",
+			env: "LLAMA_ARG_MODEL", byDef: "the embedded model",
 			help: "GGUF file of the model", set: setModel},
 		{key: "prompt", names: []string{"p", "prompt"}, form: "PROMPT", help: "text to continue",
 			set: func(r *Run, s string) error { r.Prompt = s; return nil }},
-		{key: "file", names: []string{"f", "file"}, form: "FNAME", help: "file with the text to continue, without its last newline; - is stdin",
-			set: setPromptFile},
+		{key: "file", names: []string{"f", "file"}, form: "FNAME",
+			help: "file with the text to continue, without its last newline; - is stdin",
+			set:  setPromptFile},
 		{key: "escape", names: []string{"e", "escape"}, negative: []string{"no-escape"}, byDef: "on",
-			help: `process escapes in the prompt: \n \r \t \' \" \\ \xHH`, set: boolean(func(r *Run) *bool { return &r.Escape })},
-		{key: "predict", names: []string{"n", "predict", "n-predict"}, form: "N", env: "LLAMA_ARG_N_PREDICT", byDef: "-1",
-			help: "tokens to generate; -1: until the model ends the text, -2: until the context is full, 0: only decode the prompt",
-			set:  integer(func(r *Run) *int { return &r.Predict }, -2, "-1 for no limit, -2 for until the context is full, or a number of tokens")},
+			help: `process escapes in the prompt: \n \r \t \' \" \\ \xHH`,
+			set:  boolean(func(r *Run) *bool { return &r.Escape })},
+		{key: "predict", names: []string{"n", "predict", "n-predict"}, form: "N", env: "LLAMA_ARG_N_PREDICT",
+			byDef: "-1",
+			help:  "tokens to generate; -1: until the model ends the text, -2: until the context is full, 0: only decode the prompt",
+			set: integer(func(r *Run) *int { return &r.Predict }, -2,
+				"-1 for no limit, -2 for until the context is full, or a number of tokens")},
 		{key: "ctx-size", names: []string{"c", "ctx-size"}, form: "N", env: "LLAMA_ARG_CTX_SIZE", byDef: "0",
 			help: "length of the context in tokens; 0: what the model was trained for",
-			set:  integer(func(r *Run) *int { return &r.Context }, 0, "0 for the model's own length, or a number of tokens")},
+			set: integer(func(r *Run) *int { return &r.Context }, 0,
+				"0 for the model's own length, or a number of tokens")},
 	}
 }
 
 func continueOptions() []llamaOption {
 	return []llamaOption{
-		{key: "reverse-prompt", names: []string{"r", "reverse-prompt"}, form: "PROMPT", help: "text that ends generation where it comes up; may be given several times", set: addReversePrompt},
-		{key: "special", names: []string{"sp", "special"}, help: "show control tokens in the text", set: boolean(func(r *Run) *bool { return &r.Special })},
-		{key: "context-shift", names: []string{"context-shift"}, negative: []string{"no-context-shift"}, env: "LLAMA_ARG_CONTEXT_SHIFT", byDef: "off",
-			help: "where the context is full, forget half of it and continue", set: boolean(func(r *Run) *bool { return &r.ContextShift })},
-		{key: "keep", names: []string{"keep"}, form: "N", byDef: "0", help: "tokens of the prompt that are not forgotten then; -1: all",
-			set: integer(func(r *Run) *int { return &r.Keep }, -1, "-1 for the whole prompt, or a number of tokens")},
-		{key: "prompt-cache", names: []string{"prompt-cache"}, form: "FNAME", help: "file that keeps the state after the prompt, in llama.cpp's format", set: setPromptCache},
-		{key: "prompt-cache-all", names: []string{"prompt-cache-all"}, help: "keep what is generated in it too", set: boolean(func(r *Run) *bool { return &r.PromptCacheAll })},
-		{key: "prompt-cache-ro", names: []string{"prompt-cache-ro"}, help: "use it, but do not write it", set: boolean(func(r *Run) *bool { return &r.PromptCacheRO })},
+		{key: "reverse-prompt", names: []string{"r", "reverse-prompt"}, form: "PROMPT",
+			help: "text that ends generation where it comes up; may be given several times", set: addReversePrompt},
+		{key: "special", names: []string{"sp", "special"}, help: "show control tokens in the text",
+			set: boolean(func(r *Run) *bool { return &r.Special })},
+		{key: "context-shift", names: []string{"context-shift"}, negative: []string{"no-context-shift"},
+			env: "LLAMA_ARG_CONTEXT_SHIFT", byDef: "off",
+			help: "where the context is full, forget half of it and continue",
+			set:  boolean(func(r *Run) *bool { return &r.ContextShift })},
+		{key: "keep", names: []string{"keep"}, form: "N", byDef: "0",
+			help: "tokens of the prompt that are not forgotten then; -1: all",
+			set:  integer(func(r *Run) *int { return &r.Keep }, -1, "-1 for the whole prompt, or a number of tokens")},
+		{key: "prompt-cache", names: []string{"prompt-cache"}, form: "FNAME",
+			help: "file that keeps the state after the prompt, in llama.cpp's format", set: setPromptCache},
+		{key: "prompt-cache-all", names: []string{"prompt-cache-all"}, help: "keep what is generated in it too",
+			set: boolean(func(r *Run) *bool { return &r.PromptCacheAll })},
+		{key: "prompt-cache-ro", names: []string{"prompt-cache-ro"}, help: "use it, but do not write it",
+			set: boolean(func(r *Run) *bool { return &r.PromptCacheRO })},
 	}
 }
 
@@ -85,30 +100,40 @@ func setPromptCache(r *Run, s string) error {
 
 func computeOptions() []llamaOption {
 	return []llamaOption{
-		{section: "computing", key: "batch-size", names: []string{"b", "batch-size"}, form: "N", env: "LLAMA_ARG_BATCH", byDef: "2048",
-			help: "most tokens per call of llama_decode", set: integer(func(r *Run) *int { return &r.Batch }, 1, "a number of tokens, at least 1")},
+		{section: "computing", key: "batch-size", names: []string{"b", "batch-size"}, form: "N", env: "LLAMA_ARG_BATCH",
+			byDef: "2048",
+			help:  "most tokens per call of llama_decode",
+			set:   integer(func(r *Run) *int { return &r.Batch }, 1, "a number of tokens, at least 1")},
 		{key: "ubatch-size", names: []string{"ub", "ubatch-size"}, form: "N", env: "LLAMA_ARG_UBATCH", byDef: "512",
-			help: "most tokens per graph", set: integer(func(r *Run) *int { return &r.MicroBatch }, 1, "a number of tokens, at least 1")},
+			help: "most tokens per graph", set: integer(func(r *Run) *int { return &r.MicroBatch }, 1,
+				"a number of tokens, at least 1")},
 		{key: "threads", names: []string{"t", "threads"}, form: "N", env: "LLAMA_ARG_THREADS", byDef: "one per core",
 			help: "threads that generate", set: threads(func(r *Run) *int { return &r.Threads })},
 		{key: "threads-batch", names: []string{"tb", "threads-batch"}, form: "N", byDef: "as --threads",
 			help: "threads that decode the prompt", set: threads(func(r *Run) *int { return &r.BatchThreads })},
-		{key: "gpu-layers", names: []string{"ngl", "gpu-layers", "n-gpu-layers"}, form: "N", env: "LLAMA_ARG_N_GPU_LAYERS", byDef: "auto",
+		{key: "gpu-layers", names: []string{"ngl", "gpu-layers", "n-gpu-layers"}, form: "N",
+			env: "LLAMA_ARG_N_GPU_LAYERS", byDef: "auto",
 			help: "layers that devices hold: a number, auto or all", set: setGPULayers},
 		{key: "device", names: []string{"dev", "device"}, form: "DEV1,DEV2,..", env: "LLAMA_ARG_DEVICE", byDef: "all",
 			help: "devices to use; none: the CPU only", set: setDevices},
 		{key: "rpc", names: []string{"rpc"}, form: "SERVERS", env: "LLAMA_ARG_RPC",
 			help: "RPC servers whose devices are used too: host:port,host:port", set: setRPC},
-		{key: "cache-type-k", names: []string{"ctk", "cache-type-k"}, form: "TYPE", env: "LLAMA_ARG_CACHE_TYPE_K", byDef: "f16",
-			help: "type of the K cache: " + strings.Join(allCacheTypes, ", "), set: word(func(r *Run) *string { return &r.CacheTypeK }, allCacheTypes)},
-		{key: "cache-type-v", names: []string{"ctv", "cache-type-v"}, form: "TYPE", env: "LLAMA_ARG_CACHE_TYPE_V", byDef: "f16",
-			help: "type of the V cache, the same ones", set: word(func(r *Run) *string { return &r.CacheTypeV }, allCacheTypes)},
-		{key: "flash-attn", names: []string{"fa", "flash-attn"}, form: "on|off|auto", env: "LLAMA_ARG_FLASH_ATTN", byDef: "auto",
-			help: "attention as one fused operation", set: setFlashAttention},
+		{key: "cache-type-k", names: []string{"ctk", "cache-type-k"}, form: "TYPE", env: "LLAMA_ARG_CACHE_TYPE_K",
+			byDef: "f16",
+			help:  "type of the K cache: " + strings.Join(allCacheTypes, ", "),
+			set:   word(func(r *Run) *string { return &r.CacheTypeK }, allCacheTypes)},
+		{key: "cache-type-v", names: []string{"ctv", "cache-type-v"}, form: "TYPE", env: "LLAMA_ARG_CACHE_TYPE_V",
+			byDef: "f16",
+			help:  "type of the V cache, the same ones",
+			set:   word(func(r *Run) *string { return &r.CacheTypeV }, allCacheTypes)},
+		{key: "flash-attn", names: []string{"fa", "flash-attn"}, form: "on|off|auto", env: "LLAMA_ARG_FLASH_ATTN",
+			byDef: "auto",
+			help:  "attention as one fused operation", set: setFlashAttention},
 		{key: "load-mode", names: []string{"lm", "load-mode"}, form: "MODE", env: "LLAMA_ARG_LOAD_MODE", byDef: "auto",
 			help: "how weights come into memory: " + strings.Join(loadModes, ", "), set: setLoadMode},
 		{key: "load-mode", names: []string{"no-mmap"}, help: "the same as --load-mode none", set: loadSwitch("none")},
-		{key: "load-mode", names: []string{"mlock"}, help: "the same as --load-mode mmap+mlock", set: loadSwitch("mmap+mlock")},
+		{key: "load-mode", names: []string{"mlock"}, help: "the same as --load-mode mmap+mlock",
+			set: loadSwitch("mmap+mlock")},
 	}
 }
 
@@ -116,7 +141,8 @@ func otherOptions() []llamaOption {
 	return []llamaOption{
 		{section: "other", key: "warmup", names: []string{"warmup"}, negative: []string{"no-warmup"}, byDef: "on",
 			help: "decode an empty text once before the run", set: boolean(func(r *Run) *bool { return &r.Warmup })},
-		{key: "verbose", names: []string{"v", "verbose", "log-verbose"}, help: "show llama.cpp's own log on stderr", set: boolean(func(r *Run) *bool { return &r.Verbose })},
+		{key: "verbose", names: []string{"v", "verbose", "log-verbose"}, help: "show llama.cpp's own log on stderr",
+			set: boolean(func(r *Run) *bool { return &r.Verbose })},
 	}
 }
 

@@ -16,8 +16,9 @@ var (
 	stockHead = regexp.MustCompile(`^(-[^ ].*?)(?:  +(.*))?$`)
 	stockName = regexp.MustCompile(`--?[A-Za-z][A-Za-z0-9-]*`)
 	stockEnv  = regexp.MustCompile(`\(env: ([A-Z_]+)\)`)
-	stockDef  = regexp.MustCompile(`\(default: (-?[0-9.]+|[a-z_]+;[a-z_;]+|edsk[a-z]+)[,)]`) // numbers and lists of samplers
-	stockGap  = regexp.MustCompile(`^(-[A-Za-z]+,) +`)
+	// numbers and lists of samplers
+	stockDef = regexp.MustCompile(`\(default: (-?[0-9.]+|[a-z_]+;[a-z_;]+|edsk[a-z]+)[,)]`)
+	stockGap = regexp.MustCompile(`^(-[A-Za-z]+,) +`)
 )
 
 // stockOptions reads llama-completion's help. What is behind the flags of a line and not their value is text.
@@ -54,16 +55,19 @@ func TestRunFlagsAreStock(t *testing.T) {
 		for _, name := range slices.Concat(o.names, o.negative) {
 			names = append(names, dashed(name))
 		}
-		at := slices.IndexFunc(stock, func(s stockOption) bool { return slices.Contains(stockName.FindAllString(s.names, -1), names[0]) })
+		at := slices.IndexFunc(stock,
+			func(s stockOption) bool { return slices.Contains(stockName.FindAllString(s.names, -1), names[0]) })
 		if at < 0 {
 			t.Errorf("llama-completion has no %s", names[0])
 			continue
 		}
 		theirs := stockName.FindAllString(stock[at].names, -1)
-		if slices.Sort(theirs); !slices.Equal(theirs, slices.Sorted(slices.Values(names))) && o.key != "json-schema" { // one row for two options
+		// one row for two options
+		if slices.Sort(theirs); !slices.Equal(theirs, slices.Sorted(slices.Values(names))) && o.key != "json-schema" {
 			t.Errorf("names %q, llama-completion's %q", names, theirs)
 		}
-		if env := stockEnv.FindStringSubmatch(stock[at].text); env == nil && o.env != "" || env != nil && env[1] != o.env {
+		if env := stockEnv.FindStringSubmatch(stock[at].text); env == nil && o.env != "" || env != nil &&
+			env[1] != o.env {
 			t.Errorf("%s: environment variable %q, llama-completion's %q", names[0], o.env, env)
 		}
 		if byDef := stockDef.FindStringSubmatch(stock[at].text); byDef != nil {

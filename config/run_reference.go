@@ -14,7 +14,8 @@ func WriteRunReference(w io.Writer) error {
 	for i := range llamaOptions {
 		o := &llamaOptions[i]
 		if o.section != "" {
-			fmt.Fprintf(&b, "\n## %s\n\n| flag | environment | default | meaning |\n|---|---|---|---|\n", strings.ToUpper(o.section[:1])+o.section[1:])
+			fmt.Fprintf(&b, "\n## %s\n\n| flag | environment | default | meaning |\n|---|---|---|---|\n",
+				strings.ToUpper(o.section[:1])+o.section[1:])
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(o.spellings()), code(o.env), code(o.byDef), cell(o.help))
 	}

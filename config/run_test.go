@@ -35,49 +35,64 @@ func TestRunFlags(t *testing.T) {
 		want func(*Run)
 	}{
 		{"defaults", "", func(*Run) {}},
-		{"short", "-m a.gguf -n 5 -c 100 -b 64 -ub 32 -t 3 -tb 4 -ngl 9 -ctk q8_0 -ctv f32 -fa on -s 7 -lm mlock -v", func(r *Run) {
-			r.Model, r.Predict, r.Context, r.Batch, r.MicroBatch, r.Threads, r.BatchThreads, r.GPULayers = "a.gguf", 5, 100, 64, 32, 3, 4, 9
-			r.CacheTypeK, r.CacheTypeV, r.FlashAttention, r.Seed, r.LoadMode, r.Verbose = "q8_0", "f32", "on", 7, "mlock", true
-		}},
+		{"short", "-m a.gguf -n 5 -c 100 -b 64 -ub 32 -t 3 -tb 4 -ngl 9 -ctk q8_0 -ctv f32 -fa on -s 7 -lm mlock -v",
+			func(r *Run) {
+				r.Model, r.Predict, r.Context, r.Batch, r.MicroBatch, r.Threads, r.BatchThreads, r.GPULayers = "a.gguf",
+					5,
+					100, 64, 32, 3, 4, 9
+				r.CacheTypeK, r.CacheTypeV, r.FlashAttention, r.Seed, r.LoadMode, r.Verbose = "q8_0", "f32", "on", 7,
+					"mlock", true
+			}},
 		{"long", "--model a.gguf --n-predict -2 --ctx-size 100 --batch-size 64 --ubatch-size 32 --threads 3 --threads-batch 4 --n-gpu-layers all --seed -1", func(r *Run) {
-			r.Model, r.Predict, r.Context, r.Batch, r.MicroBatch, r.Threads, r.BatchThreads = "a.gguf", -2, 100, 64, 32, 3, 4
+			r.Model, r.Predict, r.Context, r.Batch, r.MicroBatch, r.Threads, r.BatchThreads = "a.gguf", -2, 100, 64, 32,
+				3, 4
 		}},
 		{"equals", "--temp=0 --top-k=0 --predict=3", func(r *Run) { r.Temperature, r.TopK, r.Predict = 0, 0, 3 }},
-		{"sampling", "--temperature 1.5 --top-k -1 --top-p 0.5 --min-p 0 --repeat-last-n 0 --repeat-penalty 1.1 --presence-penalty -0.5 --frequency-penalty 0.25 --ignore-eos", func(r *Run) {
-			r.Temperature, r.TopK, r.TopP, r.MinP, r.RepeatLastN = 1.5, -1, 0.5, 0, 0
-			r.RepeatPenalty, r.PresencePenalty, r.FrequencyPenalty, r.IgnoreEOS = 1.1, -0.5, 0.25, true
-		}},
-		{"samplers", "--samplers Top-K;NUCLEUS;temp;typp -l 7+1.5 --logit-bias 8-inf --dry-sequence-breaker a --dry-sequence-breaker b --grammar-file x --grammar y", func(r *Run) {
-			r.Samplers = []string{"top_k", "top_p", "temperature", "typ_p"}
-			r.LogitBias = []LogitBias{{7, 1.5}, {8, float32(math.Inf(-1))}}
-			r.DryBreakers, r.Grammar = []string{"a", "b"}, "y"
-		}},
-		{"sampler letters", "--sampler-seq ksa --mirostat 2 --mirostat-lr 0.2 --mirostat-ent 4 --dry-sequence-breaker none --temp -1 -bs --grammar y --grammar-file x", func(r *Run) {
-			r.Samplers, r.DryBreakers = []string{"top_k", "top_n_sigma", "adaptive_p"}, []string{}
-			r.Mirostat, r.MirostatEta, r.MirostatTau, r.Temperature, r.OnBackend, r.GrammarFile = 2, 0.2, 4, 0, true, "x"
-		}},
-		{"sampler numbers", "--top-nsigma 1 --typical-p 0.5 --xtc-probability 0.5 --xtc-threshold 0.2 --dry-multiplier 1 --dry-base 2 --dry-allowed-length 3 --dry-penalty-last-n 9 --adaptive-target 0.5 --adaptive-decay 0.99 --dynatemp-range 0.5 --dynatemp-exp 2", func(r *Run) {
-			r.TopNSigma, r.TypicalP, r.XTCProbability, r.XTCThreshold = 1, 0.5, 0.5, 0.2
-			r.DryMultiplier, r.DryBase, r.DryAllowedLength, r.DryLastN = 1, 2, 3, 9
-			r.AdaptiveTarget, r.AdaptiveDecay, r.DynatempRange, r.DynatempExponent = 0.5, 0.99, 0.5, 2
-		}},
-		{"adapters", "--lora a,b --lora-scaled c:d:0.5 --control-vector e --control-vector-scaled f:-2,g:1 --control-vector-layer-range 2 5", func(r *Run) {
-			r.Loras = []ScaledFile{{"a", 1}, {"b", 1}, {"c:d", 0.5}}
-			r.ControlVectors = []ScaledFile{{"e", 1}, {"f", -2}, {"g", 1}}
-			r.ControlFirst, r.ControlLast = 2, 5
-		}},
-		{"positions", "--rope-scaling yarn --rope-scale 4 --rope-freq-base 20000 --yarn-orig-ctx 128 --yarn-ext-factor 0 --yarn-attn-factor 2 --yarn-beta-slow 3 --yarn-beta-fast 4", func(r *Run) {
-			r.Rope = Rope{"yarn", 20000, 0.25, 128, 0, 2, 3, 4}
-		}},
+		{"sampling",
+			"--temperature 1.5 --top-k -1 --top-p 0.5 --min-p 0 --repeat-last-n 0 --repeat-penalty 1.1 --presence-penalty -0.5 --frequency-penalty 0.25 --ignore-eos", func(r *Run) {
+				r.Temperature, r.TopK, r.TopP, r.MinP, r.RepeatLastN = 1.5, -1, 0.5, 0, 0
+				r.RepeatPenalty, r.PresencePenalty, r.FrequencyPenalty, r.IgnoreEOS = 1.1, -0.5, 0.25, true
+			}},
+		{"samplers",
+			"--samplers Top-K;NUCLEUS;temp;typp -l 7+1.5 --logit-bias 8-inf --dry-sequence-breaker a --dry-sequence-breaker b --grammar-file x --grammar y", func(r *Run) {
+				r.Samplers = []string{"top_k", "top_p", "temperature", "typ_p"}
+				r.LogitBias = []LogitBias{{7, 1.5}, {8, float32(math.Inf(-1))}}
+				r.DryBreakers, r.Grammar = []string{"a", "b"}, "y"
+			}},
+		{"sampler letters",
+			"--sampler-seq ksa --mirostat 2 --mirostat-lr 0.2 --mirostat-ent 4 --dry-sequence-breaker none --temp -1 -bs --grammar y --grammar-file x", func(r *Run) {
+				r.Samplers, r.DryBreakers = []string{"top_k", "top_n_sigma", "adaptive_p"}, []string{}
+				r.Mirostat, r.MirostatEta, r.MirostatTau, r.Temperature, r.OnBackend, r.GrammarFile = 2, 0.2, 4, 0,
+					true,
+					"x"
+			}},
+		{"sampler numbers",
+			"--top-nsigma 1 --typical-p 0.5 --xtc-probability 0.5 --xtc-threshold 0.2 --dry-multiplier 1 --dry-base 2 --dry-allowed-length 3 --dry-penalty-last-n 9 --adaptive-target 0.5 --adaptive-decay 0.99 --dynatemp-range 0.5 --dynatemp-exp 2", func(r *Run) {
+				r.TopNSigma, r.TypicalP, r.XTCProbability, r.XTCThreshold = 1, 0.5, 0.5, 0.2
+				r.DryMultiplier, r.DryBase, r.DryAllowedLength, r.DryLastN = 1, 2, 3, 9
+				r.AdaptiveTarget, r.AdaptiveDecay, r.DynatempRange, r.DynatempExponent = 0.5, 0.99, 0.5, 2
+			}},
+		{"adapters",
+			"--lora a,b --lora-scaled c:d:0.5 --control-vector e --control-vector-scaled f:-2,g:1 --control-vector-layer-range 2 5", func(r *Run) {
+				r.Loras = []ScaledFile{{"a", 1}, {"b", 1}, {"c:d", 0.5}}
+				r.ControlVectors = []ScaledFile{{"e", 1}, {"f", -2}, {"g", 1}}
+				r.ControlFirst, r.ControlLast = 2, 5
+			}},
+		{"positions",
+			"--rope-scaling yarn --rope-scale 4 --rope-freq-base 20000 --yarn-orig-ctx 128 --yarn-ext-factor 0 --yarn-attn-factor 2 --yarn-beta-slow 3 --yarn-beta-fast 4", func(r *Run) {
+				r.Rope = Rope{"yarn", 20000, 0.25, 128, 0, 2, 3, 4}
+			}},
 		{"position frequency", "--rope-scale 4 --rope-freq-scale 0.5", func(r *Run) { r.RopeFreqScale = 0.5 }},
-		{"going on", "-r a --reverse-prompt b -sp --context-shift --keep -1 --prompt-cache f --prompt-cache-all --prompt-cache-ro", func(r *Run) {
-			r.ReversePrompts, r.Special, r.ContextShift, r.Keep = []string{"a", "b"}, true, true, -1
-			r.PromptCache, r.PromptCacheAll, r.PromptCacheRO = "f", true, true
-		}},
+		{"going on",
+			"-r a --reverse-prompt b -sp --context-shift --keep -1 --prompt-cache f --prompt-cache-all --prompt-cache-ro", func(r *Run) {
+				r.ReversePrompts, r.Special, r.ContextShift, r.Keep = []string{"a", "b"}, true, true, -1
+				r.PromptCache, r.PromptCacheAll, r.PromptCacheRO = "f", true, true
+			}},
 		{"not going on", "--context-shift --no-context-shift --special=false", func(*Run) {}},
-		{"embeddings", "--embeddings --pooling mean --attention causal --embd-normalize -1 --embd-output-format json+ --embd-separator x --cls-separator y", func(r *Run) {
-			r.Embeddings = Embeddings{true, "mean", "causal", -1, "json+", "x", "y"}
-		}},
+		{"embeddings",
+			"--embeddings --pooling mean --attention causal --embd-normalize -1 --embd-output-format json+ --embd-separator x --cls-separator y", func(r *Run) {
+				r.Embeddings = Embeddings{true, "mean", "causal", -1, "json+", "x", "y"}
+			}},
 		{"switches", "--no-escape --no-warmup", func(r *Run) { r.Escape, r.Warmup = false, false }},
 		{"switch off and on", "--no-warmup --warmup -e", func(*Run) {}},
 		{"switch with value", "--no-warmup=false --escape=false", func(r *Run) { r.Escape = false }},
@@ -107,7 +122,8 @@ func TestRunFlags(t *testing.T) {
 }
 
 func TestRunEnvironment(t *testing.T) {
-	env := map[string]string{"LLAMA_ARG_CTX_SIZE": "99", "LLAMA_ARG_TOP_K": "7", "LLAMA_ARG_FLASH_ATTN": "off", "LLAMA_ARG_MODEL": "m.gguf"}
+	env := map[string]string{"LLAMA_ARG_CTX_SIZE": "99", "LLAMA_ARG_TOP_K": "7", "LLAMA_ARG_FLASH_ATTN": "off",
+		"LLAMA_ARG_MODEL": "m.gguf"}
 	r, err := parseRun([]string{"-p", "x", "--top-k", "3"}, env)
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +134,8 @@ func TestRunEnvironment(t *testing.T) {
 	if !r.Given("ctx-size") || !r.Given("top-k") || r.Given("min-p") {
 		t.Error("Given does not list what was given")
 	}
-	if _, err := parseRun([]string{"-p", "x"}, map[string]string{"LLAMA_ARG_BATCH": "no"}); err == nil || !strings.Contains(err.Error(), "LLAMA_ARG_BATCH") {
+	if _, err := parseRun([]string{"-p", "x"}, map[string]string{"LLAMA_ARG_BATCH": "no"}); err == nil ||
+		!strings.Contains(err.Error(), "LLAMA_ARG_BATCH") {
 		t.Errorf("bad variable: %v", err)
 	}
 }
@@ -139,7 +156,8 @@ func TestRunErrors(t *testing.T) {
 		{"unknown", []string{"--pormpt", "a"}, "did you mean --prompt?"},
 		{"unknown, nothing near", []string{"--xyzzy", "a"}, "unknown flag --xyzzy"},
 		{"unknown behind one dash", []string{"-xyzzy", "a"}, "unknown flag -xyzzy"},
-		{"misspelt behind one dash", []string{"-p", "a", "-no-mmpa=1"}, "unknown flag -no-mmpa: did you mean -no-mmap?"},
+		{"misspelt behind one dash", []string{"-p", "a", "-no-mmpa=1"},
+			"unknown flag -no-mmpa: did you mean -no-mmap?"},
 		{"no value", []string{"-n"}, "-n needs a value"},
 		{"not a number", []string{"-p", "a", "-n", "many"}, `-n "many": give -1`},
 		{"overflow", []string{"-p", "a", "-n", "99999999999"}, "give -1"},
@@ -167,7 +185,8 @@ func TestRunErrors(t *testing.T) {
 		{"lora scale", []string{"-p", "a", "--lora-scaled", "a"}, "give FNAME:SCALE"},
 		{"lora scale of a word", []string{"-p", "a", "--control-vector-scaled", "a:b"}, "give FNAME:SCALE"},
 		{"layer range", []string{"-p", "a", "--control-vector-layer-range", "3", "2"}, "the first and the last layer"},
-		{"half a layer range", []string{"-p", "a", "--control-vector-layer-range", "3"}, "give --control-vector-layer-range START END"},
+		{"half a layer range", []string{"-p", "a", "--control-vector-layer-range", "3"},
+			"give --control-vector-layer-range START END"},
 		{"rope scaling", []string{"-p", "a", "--rope-scaling", "longrope"}, "take one of none, linear, yarn"},
 		{"rope scale", []string{"-p", "a", "--rope-scale", "0"}, "above 0"},
 		{"rope base", []string{"-p", "a", "--rope-freq-base", "-1"}, "at least 0"},
@@ -215,7 +234,8 @@ func TestRunErrors(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			if text := err.Error(); !strings.Contains(text, test.want) || strings.Contains(text, "\n") || len(text) > 240 {
+			if text := err.Error(); !strings.Contains(text, test.want) || strings.Contains(text, "\n") ||
+				len(text) > 240 {
 				t.Errorf("%q does not contain %q, or is not one short line", text, test.want)
 			}
 		})
@@ -229,7 +249,8 @@ func TestRunErrors(t *testing.T) {
 func TestRunDefaultsInHelp(t *testing.T) {
 	for i := range llamaOptions {
 		o := &llamaOptions[i]
-		value, skip := o.byDef, map[string]bool{"": true, "the embedded model": true, "all": true, "the model's own": true, "stdout": true}[o.byDef]
+		value, skip := o.byDef, map[string]bool{"": true, "the embedded model": true, "all": true,
+			"the model's own": true, "stdout": true}[o.byDef]
 		switch value {
 		case "on":
 			value = "true"

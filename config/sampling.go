@@ -64,7 +64,8 @@ func (s *Sampling) Chance() bool {
 
 func defaultSampling() Sampling {
 	return Sampling{
-		Seed: RandomSeed, Samplers: strings.Split(defaultSamplers, ";"), Temperature: 0.8, DynatempExponent: 1, TopK: 40, TopP: 0.95, MinP: 0.05,
+		Seed: RandomSeed, Samplers: strings.Split(defaultSamplers, ";"), Temperature: 0.8, DynatempExponent: 1,
+		TopK: 40, TopP: 0.95, MinP: 0.05,
 		TopNSigma: -1, TypicalP: 1, XTCThreshold: 0.1, RepeatLastN: 64, RepeatPenalty: 1,
 		DryBase: 1.75, DryAllowedLength: 2, DryLastN: 64, DryBreakers: []string{"\n", ":", `"`, "*"},
 		AdaptiveTarget: -1, AdaptiveDecay: 0.9, MirostatTau: 5, MirostatEta: 0.1,
@@ -75,7 +76,8 @@ const defaultSamplers = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;t
 
 // samplerLetters are the samplers by llama.cpp's letters for them.
 var samplerLetters = map[rune]string{
-	'e': "penalties", 'd': "dry", 's': "top_n_sigma", 'k': "top_k", 'y': "typ_p", 'p': "top_p", 'm': "min_p", 'x': "xtc", 't': "temperature",
+	'e': "penalties", 'd': "dry", 's': "top_n_sigma", 'k': "top_k", 'y': "typ_p", 'p': "top_p", 'm': "min_p",
+	'x': "xtc", 't': "temperature",
 	'i': "infill", 'a': "adaptive_p",
 }
 

@@ -20,28 +20,38 @@ func anyNumber(field func(*Run) *float32) func(*Run, string) error {
 // chainOptions are the order of the samplers, and those that leave unlikely tokens out.
 func chainOptions() []llamaOption {
 	return []llamaOption{
-		{section: "sampling", key: "seed", names: []string{"s", "seed"}, form: "SEED", byDef: "-1", help: "seed of the random numbers; -1: a random one", set: setSeed},
+		{section: "sampling", key: "seed", names: []string{"s", "seed"}, form: "SEED", byDef: "-1",
+			help: "seed of the random numbers; -1: a random one", set: setSeed},
 		{key: "samplers", names: []string{"samplers"}, form: "SAMPLERS", byDef: defaultSamplers,
 			help: "which samplers are applied, in which order; also infill and adaptive_p", set: setSamplers},
 		{key: "sampler-seq", names: []string{"sampler-seq", "sampling-seq"}, form: "SEQUENCE", byDef: "edskypmxt",
-			help: "the same, in letters; also i and a; a model that recommends samplers has its way", set: setSamplerLetters},
-		{key: "ignore-eos", names: []string{"ignore-eos"}, help: "never generate a token that ends the text", set: boolean(func(r *Run) *bool { return &r.IgnoreEOS })},
+			help: "the same, in letters; also i and a; a model that recommends samplers has its way",
+			set:  setSamplerLetters},
+		{key: "ignore-eos", names: []string{"ignore-eos"}, help: "never generate a token that ends the text",
+			set: boolean(func(r *Run) *bool { return &r.IgnoreEOS })},
 		{key: "temp", names: []string{"temp", "temperature"}, form: "N", env: "LLAMA_ARG_TEMPERATURE", byDef: "0.80",
 			help: "temperature; 0: always the likeliest token", set: setTemperature},
 		{key: "top-k", names: []string{"top-k"}, form: "N", env: "LLAMA_ARG_TOP_K", byDef: "40",
-			help: "keep the N likeliest tokens; 0: all", set: integer(func(r *Run) *int { return &r.TopK }, math.MinInt32, "a whole number")},
+			help: "keep the N likeliest tokens; 0: all",
+			set:  integer(func(r *Run) *int { return &r.TopK }, math.MinInt32, "a whole number")},
 		{key: "top-p", names: []string{"top-p"}, form: "N", env: "LLAMA_ARG_TOP_P", byDef: "0.95",
-			help: "keep the likeliest tokens that together have this probability; 1: all", set: number32(func(r *Run) *float32 { return &r.TopP }, 0, 1)},
+			help: "keep the likeliest tokens that together have this probability; 1: all",
+			set:  number32(func(r *Run) *float32 { return &r.TopP }, 0, 1)},
 		{key: "min-p", names: []string{"min-p"}, form: "N", env: "LLAMA_ARG_MIN_P", byDef: "0.05",
-			help: "keep tokens with at least this share of the likeliest one's probability; 0: all", set: number32(func(r *Run) *float32 { return &r.MinP }, 0, 1)},
+			help: "keep tokens with at least this share of the likeliest one's probability; 0: all",
+			set:  number32(func(r *Run) *float32 { return &r.MinP }, 0, 1)},
 		{key: "top-n-sigma", names: []string{"top-nsigma", "top-n-sigma"}, form: "N", byDef: "-1.00",
-			help: "keep tokens within N standard deviations of the highest logit; -1: all", set: anyNumber(func(r *Run) *float32 { return &r.TopNSigma })},
+			help: "keep tokens within N standard deviations of the highest logit; -1: all",
+			set:  anyNumber(func(r *Run) *float32 { return &r.TopNSigma })},
 		{key: "xtc-probability", names: []string{"xtc-probability"}, form: "N", byDef: "0.00",
-			help: "how often XTC removes likely tokens; 0: never", set: number32(func(r *Run) *float32 { return &r.XTCProbability }, 0, 1)},
+			help: "how often XTC removes likely tokens; 0: never",
+			set:  number32(func(r *Run) *float32 { return &r.XTCProbability }, 0, 1)},
 		{key: "xtc-threshold", names: []string{"xtc-threshold"}, form: "N", byDef: "0.10",
-			help: "probability from which it removes them, all but the least likely; above 0.5: none", set: number32(func(r *Run) *float32 { return &r.XTCThreshold }, 0, 1)},
+			help: "probability from which it removes them, all but the least likely; above 0.5: none",
+			set:  number32(func(r *Run) *float32 { return &r.XTCThreshold }, 0, 1)},
 		{key: "typical", names: []string{"typical", "typical-p"}, form: "N", byDef: "1.00",
-			help: "keep the tokens of most typical information that together have this probability; 1: all", set: number32(func(r *Run) *float32 { return &r.TypicalP }, 0, 1)},
+			help: "keep the tokens of most typical information that together have this probability; 1: all",
+			set:  number32(func(r *Run) *float32 { return &r.TypicalP }, 0, 1)},
 	}
 }
 
@@ -65,21 +75,33 @@ func lastTokens(field func(*Run) *int) func(*Run, string) error {
 func penaltyOptions() []llamaOption {
 	return []llamaOption{
 		{key: "repeat-last-n", names: []string{"repeat-last-n"}, form: "N", byDef: "64",
-			help: "how many last tokens the penalties look at; 0: none", set: lastTokens(func(r *Run) *int { return &r.RepeatLastN })},
-		{key: "repeat-penalty", names: []string{"repeat-penalty"}, form: "N", env: "LLAMA_ARG_REPEAT_PENALTY", byDef: "1.00",
-			help: "penalty of repeated tokens, above 0; 1: none", set: number32(func(r *Run) *float32 { return &r.RepeatPenalty }, math.SmallestNonzeroFloat32, math.Inf(1))},
-		{key: "presence-penalty", names: []string{"presence-penalty"}, form: "N", env: "LLAMA_ARG_PRESENCE_PENALTY", byDef: "0.00",
-			help: "penalty of tokens that occurred; 0: none", set: anyNumber(func(r *Run) *float32 { return &r.PresencePenalty })},
-		{key: "frequency-penalty", names: []string{"frequency-penalty"}, form: "N", env: "LLAMA_ARG_FREQUENCY_PENALTY", byDef: "0.00",
-			help: "penalty for each time that a token occurred; 0: none", set: anyNumber(func(r *Run) *float32 { return &r.FrequencyPenalty })},
+			help: "how many last tokens the penalties look at; 0: none",
+			set:  lastTokens(func(r *Run) *int { return &r.RepeatLastN })},
+		{key: "repeat-penalty", names: []string{"repeat-penalty"}, form: "N", env: "LLAMA_ARG_REPEAT_PENALTY",
+			byDef: "1.00",
+			help:  "penalty of repeated tokens, above 0; 1: none",
+			set: number32(func(r *Run) *float32 { return &r.RepeatPenalty }, math.SmallestNonzeroFloat32,
+				math.Inf(1))},
+		{key: "presence-penalty", names: []string{"presence-penalty"}, form: "N", env: "LLAMA_ARG_PRESENCE_PENALTY",
+			byDef: "0.00",
+			help:  "penalty of tokens that occurred; 0: none",
+			set:   anyNumber(func(r *Run) *float32 { return &r.PresencePenalty })},
+		{key: "frequency-penalty", names: []string{"frequency-penalty"}, form: "N", env: "LLAMA_ARG_FREQUENCY_PENALTY",
+			byDef: "0.00",
+			help:  "penalty for each time that a token occurred; 0: none",
+			set:   anyNumber(func(r *Run) *float32 { return &r.FrequencyPenalty })},
 		{key: "dry-multiplier", names: []string{"dry-multiplier"}, form: "N", byDef: "0.00",
-			help: "how much DRY penalises what continues a repetition; 0: not at all", set: number32(func(r *Run) *float32 { return &r.DryMultiplier }, 0, math.Inf(1))},
+			help: "how much DRY penalises what continues a repetition; 0: not at all",
+			set:  number32(func(r *Run) *float32 { return &r.DryMultiplier }, 0, math.Inf(1))},
 		{key: "dry-base", names: []string{"dry-base"}, form: "N", byDef: "1.75",
-			help: "by how much that grows with each repeated token", set: number32(func(r *Run) *float32 { return &r.DryBase }, 1, math.Inf(1))},
+			help: "by how much that grows with each repeated token",
+			set:  number32(func(r *Run) *float32 { return &r.DryBase }, 1, math.Inf(1))},
 		{key: "dry-allowed-length", names: []string{"dry-allowed-length"}, form: "N", byDef: "2",
-			help: "tokens that may be repeated freely", set: integer(func(r *Run) *int { return &r.DryAllowedLength }, 0, "a number of tokens, at least 0")},
+			help: "tokens that may be repeated freely",
+			set:  integer(func(r *Run) *int { return &r.DryAllowedLength }, 0, "a number of tokens, at least 0")},
 		{key: "dry-penalty-last-n", names: []string{"dry-penalty-last-n"}, form: "N", byDef: "64",
-			help: "how many last tokens DRY looks at; 0: none", set: lastTokens(func(r *Run) *int { return &r.DryLastN })},
+			help: "how many last tokens DRY looks at; 0: none",
+			set:  lastTokens(func(r *Run) *int { return &r.DryLastN })},
 		{key: "dry-sequence-breaker", names: []string{"dry-sequence-breaker"}, form: "STRING",
 			help: `text that ends a repetition, in place of \n : " and *; may be given several times; none: no such text`, set: addDryBreaker},
 	}
@@ -89,11 +111,14 @@ func penaltyOptions() []llamaOption {
 func choiceOptions() []llamaOption {
 	return []llamaOption{
 		{key: "adaptive-target", names: []string{"adaptive-target"}, form: "N", byDef: "-1.00",
-			help: "adaptive_p prefers tokens near this probability; negative: none", set: number32(func(r *Run) *float32 { return &r.AdaptiveTarget }, math.Inf(-1), 1)},
+			help: "adaptive_p prefers tokens near this probability; negative: none",
+			set:  number32(func(r *Run) *float32 { return &r.AdaptiveTarget }, math.Inf(-1), 1)},
 		{key: "adaptive-decay", names: []string{"adaptive-decay"}, form: "N", byDef: "0.90",
-			help: "how slowly adaptive_p forgets, 0 to 0.99", set: number32(func(r *Run) *float32 { return &r.AdaptiveDecay }, 0, float64(float32(0.99)))},
+			help: "how slowly adaptive_p forgets, 0 to 0.99",
+			set:  number32(func(r *Run) *float32 { return &r.AdaptiveDecay }, 0, float64(float32(0.99)))},
 		{key: "dynatemp-range", names: []string{"dynatemp-range"}, form: "N", byDef: "0.00",
-			help: "let the temperature follow the entropy, this far up and down; 0: no", set: number32(func(r *Run) *float32 { return &r.DynatempRange }, 0, math.Inf(1))},
+			help: "let the temperature follow the entropy, this far up and down; 0: no",
+			set:  number32(func(r *Run) *float32 { return &r.DynatempRange }, 0, math.Inf(1))},
 		{key: "dynatemp-exp", names: []string{"dynatemp-exp"}, form: "N", byDef: "1.00",
 			help: "how steeply it does", set: anyNumber(func(r *Run) *float32 { return &r.DynatempExponent })},
 		{key: "mirostat", names: []string{"mirostat"}, form: "N", byDef: "0",
@@ -103,9 +128,12 @@ func choiceOptions() []llamaOption {
 		{key: "mirostat-ent", names: []string{"mirostat-ent"}, form: "N", byDef: "5.00",
 			help: "Mirostat's target, tau", set: anyNumber(func(r *Run) *float32 { return &r.MirostatTau })},
 		{key: "logit-bias", names: []string{"l", "logit-bias"}, form: "TOKEN_ID(+/-)BIAS",
-			help: "make a token likelier or less likely, such as 15043+1 or 15043-inf; may be given several times", set: addLogitBias},
-		{key: "grammar", names: []string{"grammar"}, form: "GRAMMAR", help: "grammar in GBNF that the text must follow", set: setGrammar},
-		{key: "grammar", names: []string{"grammar-file"}, form: "FNAME", help: "file with such a grammar", set: setGrammarFile},
+			help: "make a token likelier or less likely, such as 15043+1 or 15043-inf; may be given several times",
+			set:  addLogitBias},
+		{key: "grammar", names: []string{"grammar"}, form: "GRAMMAR", help: "grammar in GBNF that the text must follow",
+			set: setGrammar},
+		{key: "grammar", names: []string{"grammar-file"}, form: "FNAME", help: "file with such a grammar",
+			set: setGrammarFile},
 		{key: "json-schema", names: []string{"j", "json-schema", "jf", "json-schema-file"}, form: "SCHEMA",
 			help: "not here: llama.cpp's library has no JSON schemas; 'llamatap llama-completion' and 'llamatap llama-cli' do", set: refuseJSONSchema},
 		{key: "backend-sampling", names: []string{"bs", "backend-sampling"}, env: "LLAMA_ARG_BACKEND_SAMPLING",
@@ -130,7 +158,8 @@ func setSamplers(r *Run, s string) error {
 		case ok:
 			names = append(names, name)
 		case s != "": // an empty list is one without samplers
-			return fmt.Errorf("there is no sampler %q: take some of %s, with ; between them", word, strings.Join(SamplerNames(), ", "))
+			return fmt.Errorf("there is no sampler %q: take some of %s, with ; between them", word,
+				strings.Join(SamplerNames(), ", "))
 		}
 	}
 	r.Samplers = names
@@ -208,5 +237,6 @@ func setGrammarFile(r *Run, s string) error {
 }
 
 func refuseJSONSchema(*Run, string) error {
-	return errors.New("llama.cpp's library cannot turn a JSON schema into a grammar: use 'llamatap llama-cli', or give --grammar")
+	return errors.New(
+		"llama.cpp's library cannot turn a JSON schema into a grammar: use 'llamatap llama-cli', or give --grammar")
 }

@@ -156,7 +156,8 @@ const segmentsPerDisk = 8
 // CheckLayers refuses a layer list that names no layer of a model with n layers, or one beyond them.
 func (t *Tap) CheckLayers(n int) error {
 	if last := t.Layers.Max(); last >= n {
-		return fmt.Errorf("%s names layer %d, and the model has layers 0 to %d: shorten the list", t.origins["layers"].where, last, n-1)
+		return fmt.Errorf("%s names layer %d, and the model has layers 0 to %d: shorten the list",
+			t.origins["layers"].where, last, n-1)
 	}
 	return nil
 }

@@ -36,7 +36,8 @@ func SplitTapArgs(args []string) (tap, rest []string, err error) {
 		case err != nil:
 			return nil, nil, err
 		case !joined && flag.Bare == "" && strings.HasPrefix(value, "-") && value != "-":
-			return nil, nil, fmt.Errorf("%s needs a value, and %q looks like another flag: write %s=%s", name, value, name, flag.Value)
+			return nil, nil, fmt.Errorf("%s needs a value, and %q looks like another flag: write %s=%s", name, value,
+				name, flag.Value)
 		}
 		tap, args = append(tap, name+"="+value), args[n:]
 	}

@@ -36,7 +36,8 @@ func TestSplitTapArgsLeavesPrompts(t *testing.T) {
 }
 
 func TestLastFlagWins(t *testing.T) {
-	if got := mustResolve(t, world{}, "--tap-preset=max", "--tap-codec=none", "--tap-codec", "zstd"); got.Codec != "zstd" {
+	if got := mustResolve(t, world{}, "--tap-preset=max", "--tap-codec=none", "--tap-codec",
+		"zstd"); got.Codec != "zstd" {
 		t.Errorf("codec %s", got.Codec)
 	}
 }
@@ -45,7 +46,8 @@ func TestLastFlagWins(t *testing.T) {
 // itself.
 func FuzzSplitTapArgs(f *testing.F) {
 	for _, seed := range []string{
-		"-m\nx\n--tap-codec\nlz4", "--tap-attention\nexact\n--\n--tap-x", "--tap-out=\n--tap-", "-p\n--tap-dance on", "--tap-seed\n--tap-seed",
+		"-m\nx\n--tap-codec\nlz4", "--tap-attention\nexact\n--\n--tap-x", "--tap-out=\n--tap-", "-p\n--tap-dance on",
+		"--tap-seed\n--tap-seed",
 	} {
 		f.Add(seed)
 	}
@@ -81,7 +83,8 @@ func FuzzSplitTapArgs(f *testing.F) {
 // are known.
 func FuzzLoadFile(f *testing.F) {
 	for _, seed := range []string{
-		"tap: {preset: max}", "tap:\n  tensors: [l_out, 'ffn_*']\n  tokens: 1:20\n", "tap:\n  out: |\n    x\n", "a: &b c\n<<: *b\n", "- 1", "\x00", "tap:\n- ? a\n",
+		"tap: {preset: max}", "tap:\n  tensors: [l_out, 'ffn_*']\n  tokens: 1:20\n", "tap:\n  out: |\n    x\n",
+		"a: &b c\n<<: *b\n", "- 1", "\x00", "tap:\n- ? a\n",
 	} {
 		f.Add(seed)
 	}
@@ -112,7 +115,8 @@ tap:
     some where
 `
 	got := mustResolve(t, world{files: map[string]string{"f": file}}, "--tap-config", "f")
-	if got.SamplingRate != 0.25 || got.Layers.String() != "0-3,7" || !slices.Equal(got.Tensors, []string{"l_out", "ffn_*"}) ||
+	if got.SamplingRate != 0.25 || got.Layers.String() != "0-3,7" ||
+		!slices.Equal(got.Tensors, []string{"l_out", "ffn_*"}) ||
 		got.Tokens.String() != "1:20" || got.Memory != 64*MiB || got.Seed != 1<<64-1 || got.Out != "some where" {
 		t.Errorf("got %+v", got)
 	}
@@ -122,7 +126,8 @@ tap:
 			t.Errorf("layers: %s read as %v", layers, got.Layers)
 		}
 	}
-	if got := mustResolve(t, world{files: map[string]string{"f": "tap: {attention: true}"}}, "--tap-config=f"); got.Attention.String() != "keep" {
+	if got := mustResolve(t, world{files: map[string]string{"f": "tap: {attention: true}"}},
+		"--tap-config=f"); got.Attention.String() != "keep" {
 		t.Errorf("attention: true read as %v", got.Attention)
 	}
 }

@@ -18,7 +18,8 @@ func (c checker) check() error {
 		return checkNothing(c.given)
 	}
 	for _, refuse := range []func() error{
-		c.sampling, c.codec, c.attention, c.disk, c.checkpoint, c.modifiers, c.regions, c.intervals, c.repeated, c.sink, c.memory,
+		c.sampling, c.codec, c.attention, c.disk, c.checkpoint, c.modifiers, c.regions, c.intervals, c.repeated, c.sink,
+		c.memory,
 	} {
 		if err := refuse(); err != nil {
 			return err
@@ -53,7 +54,8 @@ func (c checker) sampling() error {
 	}
 	for _, name := range []string{"sampling-rate", "seed"} {
 		if _, g, ok := c.given.top(name); ok {
-			return fmt.Errorf("%s works on sampled_slices only, and the granularity is %v (%s): add --tap-granularity sampled_slices, or drop it",
+			return fmt.Errorf(
+				"%s works on sampled_slices only, and the granularity is %v (%s): add --tap-granularity sampled_slices, or drop it",
 				g.where, c.tap.Granularity, c.tap.origins["granularity"].where)
 		}
 	}
@@ -65,12 +67,14 @@ func (c checker) codec() error {
 	bounded := c.tap.Codec == "q" || c.tap.Codec == "q-fse"
 	for _, name := range []string{"error", "error-metric"} {
 		if _, g, ok := c.given.top(name); ok && !bounded {
-			return fmt.Errorf("%s works with the codecs q and q-fse only, and the codec is %s (%s): add --tap-codec q, or drop it",
+			return fmt.Errorf(
+				"%s works with the codecs q and q-fse only, and the codec is %s (%s): add --tap-codec q, or drop it",
 				g.where, c.tap.Codec, c.tap.origins["codec"].where)
 		}
 	}
 	if _, g, ok := c.given.top("dtype"); ok && bounded {
-		return fmt.Errorf("%s and codec %s (%s) contradict each other, because that codec decides how F32 is stored: add --tap-codec lz4, or drop %s",
+		return fmt.Errorf(
+			"%s and codec %s (%s) contradict each other, because that codec decides how F32 is stored: add --tap-codec lz4, or drop %s",
 			g.where, c.tap.Codec, c.tap.origins["codec"].where, g.where)
 	}
 	return nil
@@ -83,9 +87,11 @@ func (c checker) attention() error {
 	attention, granularity := c.tap.origins["attention"].where, c.tap.origins["granularity"].where
 	switch c.tap.Granularity {
 	case ggmlhooks.MLPOnly:
-		return fmt.Errorf("%s and mlp_only (%s) contradict each other: drop one, or take --tap-granularity full_tensor", attention, granularity)
+		return fmt.Errorf("%s and mlp_only (%s) contradict each other: drop one, or take --tap-granularity full_tensor",
+			attention, granularity)
 	case ggmlhooks.SampledSlices:
-		return fmt.Errorf("%s needs whole rows of Q and K, and sampled_slices (%s) keeps a share: drop one", attention, granularity)
+		return fmt.Errorf("%s needs whole rows of Q and K, and sampled_slices (%s) keeps a share: drop one", attention,
+			granularity)
 	}
 	return nil
 }
@@ -94,7 +100,8 @@ func (c checker) attention() error {
 // can go.
 func (c checker) disk() error {
 	if c.tap.MaxDisk.Action == DiskRotate && c.tap.Segment.Bytes > c.tap.MaxDisk.Bytes/2 {
-		return fmt.Errorf("%s asks for segments of %v, and %s for rotation within %v: give segments of at most half of it, or :stop",
+		return fmt.Errorf(
+			"%s asks for segments of %v, and %s for rotation within %v: give segments of at most half of it, or :stop",
 			c.tap.origins["segment"].where, c.tap.Segment.Bytes, c.tap.origins["max-disk"].where, c.tap.MaxDisk.Bytes)
 	}
 	return nil
@@ -105,15 +112,19 @@ func (c checker) disk() error {
 func (c checker) checkpoint() error {
 	switch {
 	case c.tap.Checkpoint.Path != "" && c.tap.Checkpoint.Every == 0:
-		return fmt.Errorf("%s names a file for checkpoints, and there are none: add --tap-checkpoint-every N", c.tap.origins["checkpoint-path"].where)
+		return fmt.Errorf("%s names a file for checkpoints, and there are none: add --tap-checkpoint-every N",
+			c.tap.origins["checkpoint-path"].where)
 	case c.tap.Checkpoint.State && c.tap.Checkpoint.Every == 0:
-		return fmt.Errorf("%s is about checkpoints, and there are none: add --tap-checkpoint-every N", c.tap.origins["checkpoint-state"].where)
+		return fmt.Errorf("%s is about checkpoints, and there are none: add --tap-checkpoint-every N",
+			c.tap.origins["checkpoint-state"].where)
 	case c.tap.Checkpoint.Every == 0:
 		return nil
 	case c.tap.Overflow == OverflowDrop:
-		return fmt.Errorf("%s: a run that may drop tensors cannot be resumed as it was: use --tap-overflow block", c.tap.origins["checkpoint-every"].where)
+		return fmt.Errorf("%s: a run that may drop tensors cannot be resumed as it was: use --tap-overflow block",
+			c.tap.origins["checkpoint-every"].where)
 	case c.tap.Segments() != Segment{}:
-		return fmt.Errorf("%s: a run in segments is not resumed, its sealed segments are results: leave out --tap-segment, or the checkpoints", c.tap.origins["checkpoint-every"].where)
+		return fmt.Errorf(
+			"%s: a run in segments is not resumed, its sealed segments are results: leave out --tap-segment, or the checkpoints", c.tap.origins["checkpoint-every"].where)
 	}
 	return nil
 }
@@ -123,7 +134,8 @@ func (c checker) modifiers() error {
 	for i := range tapOptions {
 		o := &tapOptions[i]
 		g, given := c.given[FromFlag][o.name]
-		if !given || o.role != roleModifier || o.recorder == "" || c.tap.Records(o.recorder) || o.name == "kv-block" && (c.tap.Records(Ledger) || c.tap.Records(Samples)) {
+		if !given || o.role != roleModifier || o.recorder == "" || c.tap.Records(o.recorder) || o.name == "kv-block" &&
+			(c.tap.Records(Ledger) || c.tap.Records(Samples)) {
 			continue
 		}
 		return fmt.Errorf("%s changes how %s are recorded, and nothing of it is: add one of %s, or drop it",
@@ -134,16 +146,21 @@ func (c checker) modifiers() error {
 
 var recorderWhat = map[Recorder]string{
 	Activations: "tensors", Resource: "events of resource use", KV: "blocks of the KV cache",
-	Regions: "regions of memory", Ledger: "accesses of operations", Samples: "accesses to memory", Host: "what the kernel does",
+	Regions: "regions of memory", Ledger: "accesses of operations", Samples: "accesses to memory",
+	Host: "what the kernel does",
 }
 
 // intervals refuses an interval and a period that nothing has.
 func (c checker) intervals() error {
 	if g, given := c.given[FromFlag]["samples-period"]; given && c.tap.Records(Samples) && !c.tap.SamplesWith("perf") {
-		return fmt.Errorf("%s is the period of perf, and --tap-samples does not name it: write --tap-samples perf:faults, or drop it", g.where)
+		return fmt.Errorf(
+			"%s is the period of perf, and --tap-samples does not name it: write --tap-samples perf:faults, or drop it",
+			g.where)
 	}
 	if g, given := c.given[FromFlag]["process-interval"]; given && !c.tap.MonitorsProcess() {
-		return fmt.Errorf("%s is the interval of process.jsonl, and nothing writes it: add --tap-ledger or --tap-samples, or drop it", g.where)
+		return fmt.Errorf(
+			"%s is the interval of process.jsonl, and nothing writes it: add --tap-ledger or --tap-samples, or drop it",
+			g.where)
 	}
 	return nil
 }
@@ -166,7 +183,9 @@ func ceilings(size Bytes) string {
 func (c checker) regions() error {
 	for _, r := range needRegions {
 		if given, ok := c.tap.origins["regions"]; ok && c.tap.Records(r) && !c.tap.Regions {
-			return fmt.Errorf("%s leaves out the map of memory, whose regions the rows of --tap-%s name: drop one of the two", given.where, r)
+			return fmt.Errorf(
+				"%s leaves out the map of memory, whose regions the rows of --tap-%s name: drop one of the two",
+				given.where, r)
 		}
 	}
 	return nil
@@ -180,7 +199,8 @@ func (c checker) repeated() error {
 	}
 	for _, r := range []Recorder{Ledger, Samples, Regions} {
 		if c.tap.Records(r) {
-			return fmt.Errorf("%s is not recorded in a run with checkpoints, which resumes its stream alone: drop --tap-%s, or the checkpoints",
+			return fmt.Errorf(
+				"%s is not recorded in a run with checkpoints, which resumes its stream alone: drop --tap-%s, or the checkpoints",
 				c.tap.origins[string(r)].where, r)
 		}
 	}
@@ -197,10 +217,12 @@ func (c checker) repeated() error {
 		if which == string(Resource) {
 			which = "resource-level"
 		}
-		return fmt.Errorf("%s: --tap-%s needs the whole run, and a run that is resumed from a kept state does not recompute its beginning: drop one of the two",
+		return fmt.Errorf(
+			"%s: --tap-%s needs the whole run, and a run that is resumed from a kept state does not recompute its beginning: drop one of the two",
 			c.tap.origins["checkpoint-state"].where, which)
 	case c.tap.ResourcePath != "":
-		return fmt.Errorf("%s would get the events of a resumed run twice: read them in the run directory (resource.jsonl), or drop the checkpoints",
+		return fmt.Errorf(
+			"%s would get the events of a resumed run twice: read them in the run directory (resource.jsonl), or drop the checkpoints",
 			c.tap.origins["resource-path"].where)
 	}
 	return nil
@@ -209,7 +231,8 @@ func (c checker) repeated() error {
 // sink refuses a consumer that gets nothing.
 func (c checker) sink() error {
 	if !c.tap.Records(Activations) && c.tap.Sink != "" {
-		return fmt.Errorf("%s hands captured tensors on, and none are captured: add a recorder of tensors, such as --tap-preset balanced, or drop it", c.tap.origins["sink"].where)
+		return fmt.Errorf(
+			"%s hands captured tensors on, and none are captured: add a recorder of tensors, such as --tap-preset balanced, or drop it", c.tap.origins["sink"].where)
 	}
 	return nil
 }
@@ -217,7 +240,8 @@ func (c checker) sink() error {
 // memory refuses more than the preset allows.
 func (c checker) memory() error {
 	if c.tap.MemoryCeiling > 0 && c.tap.Memory > c.tap.MemoryCeiling {
-		return fmt.Errorf("%s asks for %v, and the ceiling of preset %s is %v: ask for less, or take a preset with a higher one (%s)",
+		return fmt.Errorf(
+			"%s asks for %v, and the ceiling of preset %s is %v: ask for less, or take a preset with a higher one (%s)",
 			c.tap.origins["memory"].where, c.tap.Memory, c.tap.Preset, c.tap.MemoryCeiling, ceilings(c.tap.Memory))
 	}
 	return nil

@@ -105,14 +105,16 @@ func diskOptions() []option {
 	}
 }
 
-// setSegment distinguishes a time from a size by its last letter: s, m and h are times, so that 30m is half an hour and 30M
+// setSegment distinguishes a time from a size by its last letter: s, m and h are times, so that 30m is half an hour and
+// 30M
 // a size.
 func setSegment(t *Tap, s string) error {
 	t.Segment = Segment{}
 	if strings.HasSuffix(s, "s") || strings.HasSuffix(s, "m") || strings.HasSuffix(s, "h") {
 		every, err := time.ParseDuration(s)
 		if err != nil || every < time.Second {
-			return fmt.Errorf("segment %q: write a time of at least a second such as 90s, 30m or 1h, or a size such as 512M or 1G", s)
+			return fmt.Errorf(
+				"segment %q: write a time of at least a second such as 90s, 30m or 1h, or a size such as 512M or 1G", s)
 		}
 		t.Segment.Every = every
 		return nil

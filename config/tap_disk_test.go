@@ -48,7 +48,8 @@ func TestMinFree(t *testing.T) {
 func TestDiskEcho(t *testing.T) {
 	tap := mustResolve(t, world{}, "--tap-layers=1", "--tap-segment=1h", "--tap-max-disk=200G", "--tap-redact=text")
 	settings := tap.Echo().Settings
-	for key, want := range map[string]string{"segment": "1h", "max_disk": "200G:stop", "min_free": "auto", "redact": "text"} {
+	for key, want := range map[string]string{"segment": "1h", "max_disk": "200G:stop", "min_free": "auto",
+		"redact": "text"} {
 		if got := settings[key].Value; got != want {
 			t.Errorf("%s: %v, want %s", key, got, want)
 		}

@@ -12,8 +12,9 @@ type Echo struct {
 // Setting is one value and where it came from.
 type Setting struct {
 	Value  any    `json:"value"`
-	Source string `json:"source"`          // default, preset, file, environment or flag
-	Where  string `json:"where,omitempty"` // --tap-codec, LLAMATAP_CODEC, tap.yaml:3:5, preset balanced; absent for a default
+	Source string `json:"source"` // default, preset, file, environment or flag
+	// --tap-codec, LLAMATAP_CODEC, tap.yaml:3:5, preset balanced; absent for a default
+	Where string `json:"where,omitempty"`
 }
 
 // Echo returns every setting that has a value, with its source. It is empty of recorders when nothing is recorded.

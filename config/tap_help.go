@@ -18,7 +18,8 @@ var tapGroups = map[role]string{
 
 // usualTap are the settings that the help of run and exec lists; --help-all lists the others, too.
 var usualTap = []string{
-	"preset", "layers", "tensors", "attention", "resource-level", "kv", "ledger", "host", "tokens", "codec", "out", "resume",
+	"preset", "layers", "tensors", "attention", "resource-level", "kv", "ledger", "host", "tokens", "codec", "out",
+	"resume",
 }
 
 // DefineTap adds every --tap-… flag, for help and completion: [SplitTapArgs] and [Tap.Parse] read them.
@@ -40,7 +41,8 @@ func WriteTapReference(w io.Writer) error {
 	b.WriteString(referenceHead)
 	for i := range tapOptions {
 		o := &tapOptions[i]
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s | %s |\n", cell(o.cli().Usage()), o.env(), o.keyCell(), o.kind(), o.defaultCell(), cell(o.help))
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s | %s |\n", cell(o.cli().Usage()), o.env(), o.keyCell(), o.kind(),
+			o.defaultCell(), cell(o.help))
 	}
 	b.WriteString(presetHead)
 	for _, p := range presets {
@@ -50,7 +52,8 @@ func WriteTapReference(w io.Writer) error {
 	for _, purpose := range purposes {
 		for _, arch := range []string{"qwen3", "gemma3", "mamba"} {
 			p, _ := Suggest(arch, Purpose(purpose))
-			fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s | %v |\n", purpose, arch, Family(arch), p.Name, p.Codec, p.MemoryCeiling)
+			fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s | %v |\n", purpose, arch, Family(arch), p.Name, p.Codec,
+				p.MemoryCeiling)
 		}
 	}
 	_, err := io.WriteString(w, b.String())

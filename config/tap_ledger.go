@@ -25,10 +25,11 @@ func ledgerOptions() []option {
 			help: "record what every operation read and wrote in memory, exactly, to trace.parquet: rows (each access; also when it stands alone) or windows (sums by region and time)",
 			set:  setLedger,
 			get:  func(t *Tap) any { return text(t.Ledger) }},
-		{name: "ledger-window", form: "DURATION", role: roleModifier, recorder: Ledger, byDef: DefaultLedgerWindow.String(),
-			help: "with windows: how long one is, such as 100ms",
-			set:  setLedgerWindow,
-			get:  func(t *Tap) any { return t.LedgerWindow.String() }},
+		{name: "ledger-window", form: "DURATION", role: roleModifier, recorder: Ledger,
+			byDef: DefaultLedgerWindow.String(),
+			help:  "with windows: how long one is, such as 100ms",
+			set:   setLedgerWindow,
+			get:   func(t *Tap) any { return t.LedgerWindow.String() }},
 	}
 }
 
@@ -47,7 +48,8 @@ func setLedger(t *Tap, s string) error {
 func setLedgerWindow(t *Tap, s string) error {
 	d, err := time.ParseDuration(s)
 	if err != nil || d < MinLedgerWindow || d > MaxLedgerWindow {
-		return fmt.Errorf("ledger window %q: write a time from %v to %v, such as 100ms", s, MinLedgerWindow, MaxLedgerWindow)
+		return fmt.Errorf("ledger window %q: write a time from %v to %v, such as 100ms", s, MinLedgerWindow,
+			MaxLedgerWindow)
 	}
 	t.LedgerWindow = d
 	return nil

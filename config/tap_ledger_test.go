@@ -9,9 +9,11 @@ import (
 
 // TestLedgerImpliesRegions: the rows of the ledger name regions, so that their map is recorded too, and said to be.
 func TestLedgerImpliesRegions(t *testing.T) {
-	for line, mode := range map[string]string{"--tap-ledger": "rows", "--tap-ledger rows": "rows", "--tap-ledger=windows --tap-ledger-window 20ms": "windows"} {
+	for line, mode := range map[string]string{"--tap-ledger": "rows", "--tap-ledger rows": "rows",
+		"--tap-ledger=windows --tap-ledger-window 20ms": "windows"} {
 		tap := mustResolve(t, world{}, strings.Fields(line)...)
-		if !tap.Records(Ledger) || !tap.Records(Regions) || tap.Records(Activations) || !tap.Regions || tap.Ledger != mode {
+		if !tap.Records(Ledger) || !tap.Records(Regions) || tap.Records(Activations) || !tap.Regions ||
+			tap.Ledger != mode {
 			t.Errorf("%s: %+v, %q", line, tap.Echo().Recorders, tap.Ledger)
 		}
 		if mode == LedgerWindows && tap.LedgerWindow != 20*time.Millisecond {
@@ -26,7 +28,8 @@ func TestLedgerImpliesRegions(t *testing.T) {
 		t.Errorf("off: %+v", tap.Echo())
 	}
 	tap = mustResolve(t, world{}, "--tap-ledger", "--tap-regions", "--tap-kv-block", "1")
-	if n := len(slices.DeleteFunc(tap.Echo().Recorders, func(r Recorder) bool { return r != Regions })); n != 1 || tap.KVBlock != 1 {
+	if n := len(slices.DeleteFunc(tap.Echo().Recorders, func(r Recorder) bool { return r != Regions })); n != 1 ||
+		tap.KVBlock != 1 {
 		t.Errorf("regions are recorded %d times, blocks of %d", n, tap.KVBlock)
 	}
 }

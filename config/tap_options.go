@@ -68,7 +68,8 @@ func (o *option) flag() string { return "--tap-" + cmp.Or(o.spelt, o.name) }
 
 // cli is the option as a flag.
 func (o *option) cli() *cli.Flag {
-	flag := &cli.Flag{Names: []string{o.flag()}, Value: o.form, Bare: o.bare, Follows: o.follows, Default: o.byDef, Help: o.help}
+	flag := &cli.Flag{Names: []string{o.flag()}, Value: o.form, Bare: o.bare, Follows: o.follows, Default: o.byDef,
+		Help: o.help}
 	if o.spelt != "" {
 		flag.Old = []string{"--tap-" + o.name}
 	}
@@ -104,7 +105,8 @@ func TapVariables() (names []string) {
 // tapOptions is the table, in the order of help.
 var tapOptions = func() []option {
 	all := slices.Concat(
-		recorderOptions(), machineOptions(), ledgerOptions(), sampleOptions(), hostOptions(), modifierOptions(), runOptions(),
+		recorderOptions(), machineOptions(), ledgerOptions(), sampleOptions(), hostOptions(), modifierOptions(),
+		runOptions(),
 		diskOptions(), syncOptions(), checkpointOptions(), sinkOptions(),
 		[]option{{name: "config", form: "FILE", role: roleRun,
 			help:  "YAML file with the same settings below the key tap:, such as sampling_rate: 0.1",
@@ -122,9 +124,10 @@ func recorderOptions() []option {
 			set:  setPreset,
 			get:  func(t *Tap) any { return text(t.Preset) }},
 		{name: "purpose", form: "NAME", recorder: Activations,
-			help: "capture with the preset that suits this purpose and the model's architecture: " + strings.Join(purposes, ", "),
-			set:  func(t *Tap, s string) (err error) { t.Purpose, err = ParsePurpose(s); return err },
-			get:  func(t *Tap) any { return text(string(t.Purpose)) }},
+			help: "capture with the preset that suits this purpose and the model's architecture: " +
+				strings.Join(purposes, ", "),
+			set: func(t *Tap, s string) (err error) { t.Purpose, err = ParsePurpose(s); return err },
+			get: func(t *Tap) any { return text(string(t.Purpose)) }},
 		{name: "granularity", form: "NAME", recorder: Activations, byDef: "full_tensor",
 			help: "how much of the graph: full_tensor, sampled_slices, attention_only, mlp_only",
 			set:  func(t *Tap, s string) (err error) { t.Granularity, err = ggmlhooks.ParseGranularity(s); return err },
@@ -137,7 +140,8 @@ func recorderOptions() []option {
 			help: "only tensors with these names, with or without the layer suffix, such as l_out,ffn_*; a name as it is printed, such as Qcur-0#2, means that one alone (Qcur-0#1: the first of its name); all is every computed one",
 			set:  setTensors,
 			get:  func(t *Tap) any { return orAll(strings.Join(t.Tensors, ",")) }},
-		{name: "attention", form: "[=keep|exact]", bare: "keep", follows: isAttentionWord, recorder: Activations, byDef: "off",
+		{name: "attention", form: "[=keep|exact]", bare: "keep", follows: isAttentionWord, recorder: Activations,
+			byDef: "off",
 			help: "attention maps: keep (also when it stands alone) leaves flash attention on and stores Q and K rows; " +
 				"exact turns it off, which changes the model's numbers; off records none",
 			set: setAttention,
@@ -167,18 +171,23 @@ func modifierOptions() []option {
 				return err
 			},
 			get: func(t *Tap) any { return map[bool]string{false: "on", true: "off"}[t.StartOff] }},
-		{name: "codec", form: "none|lz4|zstd|zstd-shuffle|q|q-fse", role: roleModifier, recorder: Activations, byDef: "lz4",
-			help: "how packets are compressed; zstd-shuffle sorts the bytes of elements first, q stores F32 rows within --tap-error, q-fse with an entropy stage",
-			set:  setCodec,
-			get:  func(t *Tap) any { return t.Codec }},
+		{name: "codec", form: "none|lz4|zstd|zstd-shuffle|q|q-fse", role: roleModifier, recorder: Activations,
+			byDef: "lz4",
+			help:  "how packets are compressed; zstd-shuffle sorts the bytes of elements first, q stores F32 rows within --tap-error, q-fse with an entropy stage",
+			set:   setCodec,
+			get:   func(t *Tap) any { return t.Codec }},
 		{name: "error", form: "E", role: roleModifier, recorder: Activations, byDef: "0.001",
 			help: "with the codecs q and q-fse: the error that a row may have, relative to the row, 1e-6 to 0.25",
 			set:  func(t *Tap, s string) (err error) { t.Error, err = parseError(s); return err },
 			get:  func(t *Tap) any { return t.Error }},
 		{name: "error-metric", form: "maxabs|nrmse", role: roleModifier, recorder: Activations, byDef: "maxabs",
 			help: "what that error is: the largest one by the largest value, or the root mean square of both",
-			set:  func(t *Tap, s string) (err error) { t.ErrorMetric, err = oneOf("error-metric", s, metrics); return err },
-			get:  func(t *Tap) any { return t.ErrorMetric }},
+			set: func(t *Tap, s string) (
+				err error) {
+				t.ErrorMetric, err = oneOf("error-metric", s, metrics)
+				return err
+			},
+			get: func(t *Tap) any { return t.ErrorMetric }},
 		{name: "dtype", form: "f16|f32|bf16", role: roleModifier, recorder: Activations, byDef: "f16",
 			help: "what F32 tensors are stored as; values that saturate or vanish are counted",
 			set:  func(t *Tap, s string) (err error) { t.DType, err = oneOf("dtype", s, dtypes); return err },

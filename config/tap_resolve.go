@@ -120,7 +120,8 @@ func checkEnviron(environ []string) error {
 			continue
 		}
 		if near := cli.Nearest(name, names); near != "" && cli.EditDistance(name, near) <= 2 {
-			return fmt.Errorf("environment variable %s: there is no such setting: did you mean %s?", envPrefix+name, envPrefix+near)
+			return fmt.Errorf("environment variable %s: there is no such setting: did you mean %s?", envPrefix+name,
+				envPrefix+near)
 		}
 	}
 	return nil
@@ -177,7 +178,8 @@ func gather(flags map[string]given, o ResolveOptions) (*sources, error) {
 			return nil, err
 		}
 	}
-	if off, ok := o.LookupEnv(envResourceDisabled); ok && !slices.Contains([]string{"", "0", "false", "no", "off"}, strings.ToLower(off)) {
+	if off, ok := o.LookupEnv(envResourceDisabled); ok &&
+		!slices.Contains([]string{"", "0", "false", "no", "off"}, strings.ToLower(off)) {
 		for _, from := range s { // it wins over the flag, too
 			delete(from, "resource-level")
 		}
@@ -206,7 +208,8 @@ func (s *sources) choosePreset() error {
 	purposeSource, purpose, hasPurpose := s.top("purpose")
 	switch {
 	case hasPreset && hasPurpose && presetSource == purposeSource:
-		return fmt.Errorf("%s and %s contradict each other, for a purpose picks the preset: drop one", preset.where, purpose.where)
+		return fmt.Errorf("%s and %s contradict each other, for a purpose picks the preset: drop one", preset.where,
+			purpose.where)
 	case hasPreset && hasPurpose && presetSource > purposeSource:
 		s.drop("purpose")
 	case hasPreset && hasPurpose:
@@ -224,7 +227,8 @@ func (s *sources) recorders() []Recorder {
 		if !ok || o.role != roleRecorder || slices.Contains(running, o.recorder) {
 			continue
 		}
-		if (o.name == "attention" || o.name == "kv" || o.name == "regions" || o.name == "ledger") && (g.text == "off" || g.text == "false" || g.text == "0") {
+		if (o.name == "attention" || o.name == "kv" || o.name == "regions" || o.name == "ledger") &&
+			(g.text == "off" || g.text == "false" || g.text == "0") {
 			continue
 		}
 		running = append(running, o.recorder)

@@ -104,7 +104,8 @@ func ParseSampleRing(s string) (Bytes, error) {
 	}
 	size, err := ParseBytes(s)
 	if err == nil && (size < MinSampleRing || size > MaxSampleRing || size&(size-1) != 0) {
-		err = fmt.Errorf("samples ring %q: give a power of two from %v to %v, such as 1M, or 0", s, MinSampleRing, MaxSampleRing)
+		err = fmt.Errorf("samples ring %q: give a power of two from %v to %v, such as 1M, or 0", s, MinSampleRing,
+			MaxSampleRing)
 	}
 	return size, err
 }
@@ -112,7 +113,8 @@ func ParseSampleRing(s string) (Bytes, error) {
 func setProcessInterval(t *Tap, s string) error {
 	d, err := time.ParseDuration(s)
 	if err != nil || d < MinProcessInterval {
-		return fmt.Errorf("process interval %q: write a time from %v on, such as 200ms, 1s or 5s", s, MinProcessInterval)
+		return fmt.Errorf("process interval %q: write a time from %v on, such as 200ms, 1s or 5s", s,
+			MinProcessInterval)
 	}
 	t.ProcessInterval = d
 	return nil

@@ -14,13 +14,15 @@ func TestSamplesImplyRegions(t *testing.T) {
 	if at := tap.Echo().Settings["regions"]; at.Value != "on" {
 		t.Errorf("regions: %+v", at)
 	}
-	if !tap.SamplesWith(SampleFaults) || !tap.SamplesWith(SamplePages) || len(tap.Samples) != 2 || !slices.Equal(tap.Samples[0], SampleChoice{"perf", "faults"}) {
+	if !tap.SamplesWith(SampleFaults) || !tap.SamplesWith(SamplePages) || len(tap.Samples) != 2 ||
+		!slices.Equal(tap.Samples[0], SampleChoice{"perf", "faults"}) {
 		t.Errorf("%v", tap.Samples)
 	}
 	if tap := mustResolve(t, world{}, "--tap-ledger"); tap.Records(Samples) || !tap.MonitorsProcess() {
 		t.Errorf("recorders %v", tap.Echo().Recorders)
 	}
-	if tap := mustResolve(t, world{}, "--tap-regions"); tap.Records(Samples) || tap.MonitorsProcess() || tap.SamplesWith(SamplePerf) {
+	if tap := mustResolve(t, world{}, "--tap-regions"); tap.Records(Samples) || tap.MonitorsProcess() ||
+		tap.SamplesWith(SamplePerf) {
 		t.Errorf("recorders %v", tap.Echo().Recorders)
 	}
 	both := mustResolve(t, world{}, "--tap-samples", "faults", "--tap-regions")

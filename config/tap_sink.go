@@ -23,7 +23,8 @@ func setSink(t *Tap, s string) error {
 	case s == "-", kind == "unix" && rest != "":
 	case kind == "fd" && err == nil && n > 2:
 	case kind == "fd" && err == nil:
-		return fmt.Errorf("sink %q: descriptors 0 to 2 are the program's: open another one, such as fd:3 with 3>file", s)
+		return fmt.Errorf("sink %q: descriptors 0 to 2 are the program's: open another one, such as fd:3 with 3>file",
+			s)
 	default:
 		return fmt.Errorf("sink %q: write unix:PATH, fd:N or -", s)
 	}

@@ -56,7 +56,8 @@ func setSync(t *Tap, s string) error {
 	}
 	every, err := time.ParseDuration(interval)
 	if err != nil || every < MinSyncInterval || every > MaxSyncInterval {
-		return fmt.Errorf("sync %q: write a time from %v to %v, such as interval:200ms", s, MinSyncInterval, MaxSyncInterval)
+		return fmt.Errorf("sync %q: write a time from %v to %v, such as interval:200ms", s, MinSyncInterval,
+			MaxSyncInterval)
 	}
 	t.Sync.Every = every.Round(time.Millisecond)
 	return nil

@@ -62,7 +62,8 @@ func TestNothingGivenRecordsNothing(t *testing.T) {
 
 func TestRecorderFlags(t *testing.T) {
 	for _, line := range [][]string{
-		{"--tap-preset", "max"}, {"--tap-purpose=debugging"}, {"--tap-granularity", "mlp_only"}, {"--tap-layers", "0-3,7"},
+		{"--tap-preset", "max"}, {"--tap-purpose=debugging"}, {"--tap-granularity", "mlp_only"},
+		{"--tap-layers", "0-3,7"},
 		{"--tap-tensors", "l_out"}, {"--tap-attention"}, {"--tap-attention", "exact"},
 	} {
 		tap := mustResolve(t, world{}, line...)
@@ -74,7 +75,8 @@ func TestRecorderFlags(t *testing.T) {
 
 func TestDefaultsOfARecorder(t *testing.T) {
 	got := mustResolve(t, world{}, "--tap-layers", "0-3,7")
-	if got.Codec != "lz4" || got.DType != "f16" || got.Memory != 256*MiB || got.Overflow != OverflowBlock || got.Workers != 0 ||
+	if got.Codec != "lz4" || got.DType != "f16" || got.Memory != 256*MiB || got.Overflow != OverflowBlock ||
+		got.Workers != 0 ||
 		got.Out != "./llamatap-runs" || got.Preset != "" || got.MemoryCeiling != 0 || got.Throughput != 0 {
 		t.Errorf("defaults are %+v", got)
 	}
@@ -115,7 +117,8 @@ mlp_analysis mlp_only lz4 2 16GB`
 		f := strings.Fields(line)
 		got := mustResolve(t, world{}, "--tap-preset", f[0])
 		throughput, _ := json.Marshal(got.Throughput)
-		if got.Granularity.String() != f[1] || got.Codec != f[2] || string(throughput) != f[3] || got.MemoryCeiling.String() != f[4] {
+		if got.Granularity.String() != f[1] || got.Codec != f[2] || string(throughput) != f[3] ||
+			got.MemoryCeiling.String() != f[4] {
 			t.Errorf("%s: %v %s %v %v", f[0], got.Granularity, got.Codec, got.Throughput, got.MemoryCeiling)
 		}
 		if got.Memory != 256*MiB {
@@ -134,7 +137,8 @@ func TestPrecedence(t *testing.T) {
 		where  string
 	}{
 		{"default", func(l *[]string) { *l = []string{"--tap-layers", "1"} }, "lz4", "default", ""},
-		{"preset", func(l *[]string) { *l = append(*l, "--tap-preset", "max_compression") }, "q-fse", "preset", "preset max_compression"},
+		{"preset", func(l *[]string) { *l = append(*l, "--tap-preset", "max_compression") }, "q-fse", "preset",
+			"preset max_compression"},
 		{"file", func(l *[]string) { *l = append(*l, "--tap-config", "f.yaml") }, "none", "file", "f.yaml:3:10"},
 		{"environment", func(*[]string) { w.env["LLAMATAP_CODEC"] = "zstd" }, "zstd", "environment", "LLAMATAP_CODEC"},
 		{"flag", func(l *[]string) { *l = append(*l, "--tap-codec=lz4") }, "lz4", "flag", "--tap-codec"},
@@ -155,11 +159,17 @@ func TestPrecedence(t *testing.T) {
 
 func TestEveryOptionInEverySpelling(t *testing.T) {
 	values := map[string]string{
-		"preset": "max", "purpose": "debugging", "granularity": "sampled_slices", "layers": "0-3,7", "tensors": "l_out,ffn_*",
-		"attention": "exact", "sampling-rate": "0.25", "seed": "18446744073709551615", "tokens": "every:4", "start": "off", "codec": "zstd", "dtype": "bf16",
-		"memory": "64M", "device-memory": "8G", "overflow": "drop", "throughput": "3.5", "workers": "3", "out": "elsewhere", "on-failure": "stop",
-		"segment": "30m", "max-disk": "200G:rotate", "min-free": "3G", "preallocate": "64M", "redact": "text", "sync": "interval:250ms", "checkpoint-every": "64", "checkpoint-path": "a.json", "checkpoint-state": "on", "resume": "a/run", "sink": "unix:/a/b", "error": "0.01", "error-metric": "nrmse",
-		"resource-level": "VERBOSE", "resource-path": "a.jsonl", "resource-rate": "1000", "resource-rotate": "64M", "legacy-estimates": "on", "kv": "on", "cold": "on", "kv-block": "16", "regions": "on",
+		"preset": "max", "purpose": "debugging", "granularity": "sampled_slices", "layers": "0-3,7",
+		"tensors":   "l_out,ffn_*",
+		"attention": "exact", "sampling-rate": "0.25", "seed": "18446744073709551615", "tokens": "every:4",
+		"start": "off", "codec": "zstd", "dtype": "bf16",
+		"memory": "64M", "device-memory": "8G", "overflow": "drop", "throughput": "3.5", "workers": "3",
+		"out": "elsewhere", "on-failure": "stop",
+		"segment": "30m", "max-disk": "200G:rotate", "min-free": "3G", "preallocate": "64M", "redact": "text",
+		"sync": "interval:250ms", "checkpoint-every": "64", "checkpoint-path": "a.json", "checkpoint-state": "on",
+		"resume": "a/run", "sink": "unix:/a/b", "error": "0.01", "error-metric": "nrmse",
+		"resource-level": "VERBOSE", "resource-path": "a.jsonl", "resource-rate": "1000", "resource-rotate": "64M",
+		"legacy-estimates": "on", "kv": "on", "cold": "on", "kv-block": "16", "regions": "on",
 		"ledger": "windows", "ledger-window": "50ms",
 		"samples": "perf:faults,pages", "samples-period": "5000", "samples-ring": "1M", "process-interval": "250ms",
 		"host": "block,waits", "host-interval": "250ms", "host-details": "on",
@@ -204,7 +214,8 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 		w := world{files: map[string]string{"f": "tap:\n  " + o.key() + ": " + value + "\n"}}
 		byFile := mustResolve(t, w, append(context, "--tap-config=f")...)
 		want := byFlag.Echo().Settings[o.key()].Value
-		if byDefault := o.get(mustResolve(t, world{}, context...)); o.name != "preset" && reflect.DeepEqual(want, byDefault) {
+		if byDefault := o.get(mustResolve(t, world{}, context...)); o.name != "preset" &&
+			reflect.DeepEqual(want, byDefault) {
 			t.Errorf("%s: the flag changed nothing from %v", o.name, byDefault)
 		}
 		for spelling, got := range map[string]*Tap{"environment": byEnv, "file": byFile} {
@@ -243,12 +254,15 @@ func TestAttentionForms(t *testing.T) {
 
 func TestAttentionAlone(t *testing.T) {
 	for _, line := range []string{"--tap-attention", "--tap-attention=exact --tap-tokens=last --tap-out=d"} {
-		if got := mustResolve(t, world{}, strings.Fields(line)...); !got.AttentionAlone() || got.Granularity != ggmlhooks.FullTensor || got.Preset != "" {
-			t.Errorf("%s: alone is %v, granularity %v, preset %q", line, got.AttentionAlone(), got.Granularity, got.Preset)
+		if got := mustResolve(t, world{}, strings.Fields(line)...); !got.AttentionAlone() ||
+			got.Granularity != ggmlhooks.FullTensor || got.Preset != "" {
+			t.Errorf("%s: alone is %v, granularity %v, preset %q", line, got.AttentionAlone(), got.Granularity,
+				got.Preset)
 		}
 	}
 	for _, line := range []string{
-		"--tap-attention --tap-tensors=l_out", "--tap-attention --tap-granularity=full_tensor", "--tap-attention --tap-preset=max",
+		"--tap-attention --tap-tensors=l_out", "--tap-attention --tap-granularity=full_tensor",
+		"--tap-attention --tap-preset=max",
 		"--tap-attention --tap-layers=2", "--tap-attention --tap-purpose=debugging", "--tap-preset=max",
 	} {
 		if got := mustResolve(t, world{}, strings.Fields(line)...); got.AttentionAlone() {
@@ -259,10 +273,12 @@ func TestAttentionAlone(t *testing.T) {
 
 // TestOldNames: flags are read by their deprecated names, too, and what a user wrote is what messages name.
 func TestOldNames(t *testing.T) {
-	for _, line := range []string{"--tap-tensor l_out --tap-layer 0-1 --tap-token last", "--tap-tensors=l_out --tap-layers=0-1 --tap-tokens=last"} {
+	for _, line := range []string{"--tap-tensor l_out --tap-layer 0-1 --tap-token last",
+		"--tap-tensors=l_out --tap-layers=0-1 --tap-tokens=last"} {
 		tap := mustResolve(t, world{}, strings.Fields(line)...)
 		setting := tap.Echo().Settings["layers"]
-		if tap.Layers.String() != "0-1" || tap.Tensors[0] != "l_out" || !strings.Contains(line, setting.Where) || setting.Where == "" {
+		if tap.Layers.String() != "0-1" || tap.Tensors[0] != "l_out" || !strings.Contains(line, setting.Where) ||
+			setting.Where == "" {
 			t.Errorf("%s: layers %v, tensors %v, %+v", line, tap.Layers, tap.Tensors, setting)
 		}
 	}
@@ -282,7 +298,8 @@ func TestResolveAgainWithArchitecture(t *testing.T) {
 	if !strings.Contains(tap.Echo().Reason, "family qwen") {
 		t.Errorf("the reason is %q", tap.Echo().Reason)
 	}
-	if got := mustResolve(t, world{arch: "qwen3"}, "--tap-purpose=performance_analysis", "--tap-codec=none"); got.Codec != "none" {
+	if got := mustResolve(t, world{arch: "qwen3"}, "--tap-purpose=performance_analysis",
+		"--tap-codec=none"); got.Codec != "none" {
 		t.Errorf("the purpose's codec %s beat the flag's", got.Codec)
 	}
 }
@@ -293,7 +310,8 @@ func TestHigherSourceDecidesBetweenPresetAndPurpose(t *testing.T) {
 		t.Errorf("preset flag against purpose in the environment: %q, %q", got.Preset, got.Purpose)
 	}
 	w = world{env: map[string]string{"LLAMATAP_PRESET": "max"}}
-	if got := mustResolve(t, w, "--tap-purpose", "debugging"); got.Preset != "fast_capture" || got.Purpose != Debugging {
+	if got := mustResolve(t, w, "--tap-purpose", "debugging"); got.Preset != "fast_capture" ||
+		got.Purpose != Debugging {
 		t.Errorf("purpose flag against preset in the environment: %q, %q", got.Preset, got.Purpose)
 	}
 }
@@ -307,8 +325,10 @@ func TestEchoIsJSON(t *testing.T) {
 	for _, want := range []string{
 		`"recorders":["activations"]`, `"memory":{"value":1073741824,"source":"flag","where":"--tap-memory"}`,
 		`"tokens":{"value":"2:","source":"flag","where":"--tap-tokens"}`, `"layers":{"value":"all","source":"default"}`,
-		`"granularity":{"value":"full_tensor","source":"preset","where":"preset balanced"}`, `"memory_ceiling":24000000000`,
-		`"attention":{"value":"off","source":"default"}`, `"preset":{"value":"balanced","source":"flag","where":"--tap-preset"}`,
+		`"granularity":{"value":"full_tensor","source":"preset","where":"preset balanced"}`,
+		`"memory_ceiling":24000000000`,
+		`"attention":{"value":"off","source":"default"}`,
+		`"preset":{"value":"balanced","source":"flag","where":"--tap-preset"}`,
 	} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("%s is missing in %s", want, data)
@@ -332,7 +352,8 @@ func TestCheckLayers(t *testing.T) {
 
 func TestMissingConfigFile(t *testing.T) {
 	_, err := resolve(world{}, "--tap-config", "no.yaml")
-	if want := `--tap-config: there is no file "no.yaml": give an existing YAML file`; err == nil || err.Error() != want {
+	if want := `--tap-config: there is no file "no.yaml": give an existing YAML file`; err == nil ||
+		err.Error() != want {
 		t.Errorf("got %v", err)
 	}
 	var tap Tap
@@ -352,14 +373,18 @@ func TestMissingConfigFile(t *testing.T) {
 	if err := real.Resolve(ResolveOptions{}); err != nil || real.Preset != "max" || real.ConfigFile != file {
 		t.Errorf("by LLAMATAP_CONFIG: preset %q, file %q, %v", real.Preset, real.ConfigFile, err)
 	}
-	unreadable := ResolveOptions{Open: func(string) (io.ReadCloser, error) { return nil, errors.New("permission denied") }}
+	unreadable := ResolveOptions{Open: func(string) (io.ReadCloser,
+		error) {
+		return nil, errors.New("permission denied")
+	}}
 	if err := real.Resolve(unreadable); err == nil || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("an unreadable file: %v", err)
 	}
 }
 
 func TestStandingSettingsRecordNothing(t *testing.T) {
-	w := world{env: map[string]string{"LLAMATAP_CODEC": "zstd", "LLAMATAP_CONFIG": "f"}, files: map[string]string{"f": "tap: {memory: 64M}"}}
+	w := world{env: map[string]string{"LLAMATAP_CODEC": "zstd", "LLAMATAP_CONFIG": "f"},
+		files: map[string]string{"f": "tap: {memory: 64M}"}}
 	if got := mustResolve(t, w); got.Recording() {
 		t.Errorf("%+v records", got)
 	}

@@ -139,7 +139,8 @@ func parseSeed(s string) (uint64, error) {
 func parseWorkers(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 || n > MaxWorkers {
-		return 0, fmt.Errorf("workers %q: write a whole number from 1 to %d, or 0 for the machine's own choice", s, MaxWorkers)
+		return 0, fmt.Errorf("workers %q: write a whole number from 1 to %d, or 0 for the machine's own choice", s,
+			MaxWorkers)
 	}
 	return n, nil
 }

@@ -179,7 +179,8 @@ func TestKept(t *testing.T) {
 			d.must(d.Capture(&Capture{Exec: n, Node: 2, For: purpose, Data: []byte{9}, Release: func() { released++ }}))
 		}
 		x := d.open[n]
-		if len(x.Inputs) != 1 || x.Inputs[0].Values[0] != int64(n) || len(x.Routing) != 1 || x.Routing[0].Data[0] != 9 ||
+		if len(x.Inputs) != 1 || x.Inputs[0].Values[0] != int64(n) || len(x.Routing) != 1 ||
+			x.Routing[0].Data[0] != 9 ||
 			!x.Timed || x.BeganNS() != 7 || released != 2 || len(x.Rows) != 1 {
 			t.Errorf("%+v, released %d times", x, released)
 		}
@@ -213,7 +214,8 @@ func TestAssemblerAllocates(t *testing.T) {
 	step := func() {
 		e.Number++
 		in.Exec, times.Exec = e.Number, e.Number
-		if a.Exec(&e) != nil || a.Input(&in) != nil || a.Times(&times) != nil || a.ExecEnd(ExecEnd{Number: e.Number}) != nil {
+		if a.Exec(&e) != nil || a.Input(&in) != nil || a.Times(&times) != nil ||
+			a.ExecEnd(ExecEnd{Number: e.Number}) != nil {
 			t.Error("a report was refused")
 		}
 	}

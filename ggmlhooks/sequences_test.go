@@ -44,7 +44,8 @@ func track(t *testing.T, script string) string {
 			change.Seq, change.First, change.End = number(1), number(2), number(3)
 			tracker.Change(&change)
 		case "add":
-			change.Kind, change.Seq, change.First, change.End, change.Value = SeqAdd, number(1), number(2), number(3), number(4)
+			change.Kind, change.Seq, change.First, change.End, change.Value = SeqAdd, number(1), number(2), number(3),
+				number(4)
 			tracker.Change(&change)
 		case "copy":
 			change.Kind, change.Seq, change.To = SeqCopy, number(1), number(2)

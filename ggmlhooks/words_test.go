@@ -15,7 +15,8 @@ func TestParseTokenRule(t *testing.T) {
 	if rule, err := ParseTokenRule(":9"); err != nil || rule.String() != "0:9" {
 		t.Errorf(":9: %v, %v", rule, err)
 	}
-	for _, text := range []string{"first", "7:3", "3:3", "-1:2", "every:0", "every:", "every:x", "1:2:3", "a:b", "99999999999999999999:"} {
+	for _, text := range []string{"first", "7:3", "3:3", "-1:2", "every:0", "every:", "every:x", "1:2:3", "a:b",
+		"99999999999999999999:"} {
 		if rule, err := ParseTokenRule(text); err == nil {
 			t.Errorf("%q was taken for %v", text, rule)
 		}

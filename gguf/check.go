@@ -135,7 +135,9 @@ func (s *shape) tokens() error {
 	ends, given := s.meta.Flag("tokenizer.ggml.add_eos_token")
 	kind, _ := s.meta.Text("tokenizer.ggml.model")
 	if encodes := strings.HasPrefix(s.arch, "t5"); !encodes && (ends || kind == "t5" && !given) {
-		return fmt.Errorf("its tokenizer (%s) ends every text, so that none can be continued; clear tokenizer.ggml.add_eos_token", kind)
+		return fmt.Errorf(
+			"its tokenizer (%s) ends every text, so that none can be continued; clear tokenizer.ggml.add_eos_token",
+			kind)
 	}
 	list, _ := s.meta.Texts("tokenizer.ggml.tokens")
 	seen := make(map[string]int, len(list))
@@ -175,7 +177,8 @@ func (f *File) weights() error {
 		default:
 			continue
 		}
-		if strings.HasPrefix(t.Name, "blk.") || strings.HasSuffix(t.Name, ".weight") || strings.HasSuffix(t.Name, ".bias") {
+		if strings.HasPrefix(t.Name, "blk.") || strings.HasSuffix(t.Name, ".weight") ||
+			strings.HasSuffix(t.Name, ".bias") {
 			return fmt.Errorf("tensor %s: no weight can have this type", t)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 // they are for. Whatever else is wrong, llama.cpp says. The error wraps ErrMalformed.
 func (f *File) CheckAdapter(base *File) error {
 	arch, _ := base.Metadata.Text("general.architecture")
-	for _, want := range [][2]string{{"general.type", "adapter"}, {"adapter.type", "lora"}, {"general.architecture", arch}} {
+	for _, want := range [][2]string{{"general.type", "adapter"}, {"adapter.type", "lora"},
+		{"general.architecture", arch}} {
 		if text, ok := f.Metadata.Text(want[0]); !ok || text != want[1] {
 			return fmt.Errorf("%w: its %s is not %q", ErrMalformed, want[0], want[1])
 		}

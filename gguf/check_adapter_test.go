@@ -33,7 +33,8 @@ func written(t *testing.T, meta map[string]any, tensors ...Tensor) *File {
 }
 
 func TestCheckAdapter(t *testing.T) {
-	base := written(t, map[string]any{"general.architecture": "llama"}, Tensor{Name: "q", Shape: []int64{256, 256}}, Tensor{Name: "experts", Shape: []int64{256, 64, 4}})
+	base := written(t, map[string]any{"general.architecture": "llama"}, Tensor{Name: "q", Shape: []int64{256, 256}},
+		Tensor{Name: "experts", Shape: []int64{256, 64, 4}})
 	a := Tensor{Name: "q.lora_a", Shape: []int64{256, 4}}
 	tests := []struct {
 		name   string
@@ -57,14 +58,16 @@ func TestCheckAdapter(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			meta := map[string]any{"general.type": "adapter", "general.architecture": "llama", "adapter.type": "lora", "adapter.lora.alpha": float32(8)}
+			meta := map[string]any{"general.type": "adapter", "general.architecture": "llama", "adapter.type": "lora",
+				"adapter.lora.alpha": float32(8)}
 			for key, value := range test.meta {
 				if meta[key] = value; value == nil {
 					delete(meta, key)
 				}
 			}
 			err := written(t, meta, test.tensor).CheckAdapter(base)
-			if test.want == "" && err != nil || test.want != "" && (!errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), test.want)) {
+			if test.want == "" && err != nil || test.want != "" &&
+				(!errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})

@@ -12,7 +12,8 @@ import (
 func checkable() *File {
 	f := &File{Tensors: []Tensor{{Name: "blk.0.attn_q.weight", Type: Q8_0, Shape: []int64{32, 32}}}}
 	for _, kv := range []KV{
-		{"general.architecture", Value{"qwen3moe"}}, {"qwen3moe.block_count", Value{uint32(2)}}, {"qwen3moe.embedding_length", Value{uint32(256)}},
+		{"general.architecture", Value{"qwen3moe"}}, {"qwen3moe.block_count", Value{uint32(2)}},
+		{"qwen3moe.embedding_length", Value{uint32(256)}},
 		{"qwen3moe.attention.head_count", Value{uint32(4)}}, {"qwen3moe.rope.dimension_count", Value{uint32(64)}},
 		{"qwen3moe.expert_count", Value{uint32(8)}}, {"qwen3moe.expert_used_count", Value{uint32(2)}},
 		{"qwen3moe.attention.layer_norm_rms_epsilon", Value{float32(1e-5)}},
@@ -90,7 +91,10 @@ func TestCheckAccepts(t *testing.T) {
 			f.Metadata.Set("tokenizer.ggml.model", "llama")
 			f.Metadata.Set("tokenizer.ggml.tokens", allBytes())
 		},
-		"a table of experts":  func(f *File) { f.Tensors[0] = Tensor{Name: "blk.0.ffn_gate_tid2eid.weight", Type: I32} },
+		"a table of experts": func(
+			f *File) {
+			f.Tensors[0] = Tensor{Name: "blk.0.ffn_gate_tid2eid.weight", Type: I32}
+		},
 		"numbers, no weights": func(f *File) { f.Tensors[0] = Tensor{Name: "positions", Type: I64} },
 		"groups of experts": func(f *File) {
 			f.Metadata.Set("qwen3moe.expert_group_count", uint32(4))

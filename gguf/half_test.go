@@ -70,7 +70,8 @@ func TestBF16(t *testing.T) {
 			t.Fatalf("the NaN %#04x became the number %#04x", n, back)
 		}
 	}
-	for x, want := range map[uint32]uint16{0x3f808000: 0x3f80, 0x3f818000: 0x3f82, 0x3f808001: 0x3f81, 0x7f7fffff: 0x7f80} {
+	for x, want := range map[uint32]uint16{0x3f808000: 0x3f80, 0x3f818000: 0x3f82, 0x3f808001: 0x3f81,
+		0x7f7fffff: 0x7f80} {
 		if got := BF16FromFloat32(math.Float32frombits(x)); got != want {
 			t.Errorf("%#x became %#04x, want %#04x", x, got, want)
 		}

@@ -66,7 +66,8 @@ func (id Identity) ID() string {
 	if name == "" {
 		name = "model"
 	}
-	if t := strings.Map(safe, id.FileType); t != "" && !strings.HasSuffix(strings.ToLower(name), "-"+strings.ToLower(t)) {
+	if t := strings.Map(safe, id.FileType); t != "" &&
+		!strings.HasSuffix(strings.ToLower(name), "-"+strings.ToLower(t)) {
 		name += "-" + t
 	}
 	return name[:min(len(name), 120)]

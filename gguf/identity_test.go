@@ -84,8 +84,9 @@ func TestIdentify(t *testing.T) {
 	m.Set("tokenizer.ggml.tokens", []string{"a", "b"})
 	m.Set("split.count", uint16(3))
 	got := gguf.Identify(f, "/models/../x y.gguf")
-	want := gguf.Identity{Name: "x y", Architecture: "jamba", FileType: "Q4_K", Heads: 8, KVHeads: 2, Experts: 4, ExpertsUsed: 2,
-		Vocab: 2, Parameters: 264, TensorBytes: 176, Splits: 3}
+	want := gguf.Identity{Name: "x y", Architecture: "jamba", FileType: "Q4_K", Heads: 8, KVHeads: 2, Experts: 4,
+		ExpertsUsed: 2,
+		Vocab:       2, Parameters: 264, TensorBytes: 176, Splits: 3}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -115,7 +116,8 @@ func TestModelID(t *testing.T) {
 
 func TestMetadataTypes(t *testing.T) {
 	var m gguf.Metadata
-	for key, data := range map[string]any{"u8": uint8(7), "i8": int8(7), "u16": uint16(7), "i16": int16(7), "u32": uint32(7),
+	for key, data := range map[string]any{"u8": uint8(7), "i8": int8(7), "u16": uint16(7), "i16": int16(7),
+		"u32": uint32(7),
 		"i32": int32(7), "u64": uint64(7), "i64": int64(7)} {
 		m.Set(key, data)
 		if n, ok := m.Int(key); n != 7 || !ok {

@@ -12,7 +12,8 @@ func (f *File) place(headerEnd int64) error {
 	for i := range f.Tensors {
 		t := &f.Tensors[i]
 		if t.Offset%f.Alignment != 0 {
-			return fmt.Errorf("%w: tensor %q begins at offset %d of the data section, which is no multiple of the alignment %d",
+			return fmt.Errorf(
+				"%w: tensor %q begins at offset %d of the data section, which is no multiple of the alignment %d",
 				ErrMalformed, t.Name, t.Offset, f.Alignment)
 		}
 		if t.End() < 0 || t.End()+f.DataOffset < 0 {

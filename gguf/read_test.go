@@ -42,7 +42,8 @@ func TestReadSmall(t *testing.T) {
 }
 
 func TestAt(t *testing.T) {
-	r := rawHead(3, 4, 0) // "b" before "a" in the data, a gap of 32 bytes between, an empty one at the same place as "a"
+	// "b" before "a" in the data, a gap of 32 bytes between, an empty one at the same place as "a"
+	r := rawHead(3, 4, 0)
 	r = r.tensor("a", 24, 96, 40).tensor("b", 24, 0, 33).tensor("none", 24, 96, 0).tensor("c", 24, 160, 1).padTo(32)
 	data := int64(len(r))
 	f, err := read(r.zeros(161))
@@ -53,7 +54,8 @@ func TestAt(t *testing.T) {
 		at   int64
 		want string
 	}{
-		{-1, ""}, {0, ""}, {data - 1, ""}, {data, "b"}, {data + 32, "b"}, {data + 33, ""}, {data + 95, ""}, {data + 96, "a"},
+		{-1, ""}, {0, ""}, {data - 1, ""}, {data, "b"}, {data + 32, "b"}, {data + 33, ""}, {data + 95, ""},
+		{data + 96, "a"},
 		{data + 135, "a"}, {data + 136, ""}, {data + 160, "c"}, {data + 161, ""}, {1 << 60, ""},
 	} {
 		got, ok := f.At(c.at)
@@ -90,26 +92,36 @@ var bad = []struct {
 	{"value type", rawHead(3, 0, 1).text("k").u32(13).zeros(8), ErrMalformed, `key "k" has unknown value type 13`},
 	{"array of arrays", rawHead(3, 0, 1).text("k").u32(9).u32(9).u64(0), ErrMalformed, "array of array"},
 	{"array type", rawHead(3, 0, 1).text("k").u32(9).u32(99).u64(0), ErrMalformed, "array of value type 99"},
-	{"array length", rawHead(3, 0, 1).text("k").u32(9).u32(4).u64(1 << 40).zeros(64), ErrTruncated, `array length of key "k"`},
+	{"array length", rawHead(3, 0, 1).text("k").u32(9).u32(4).u64(1 << 40).
+		zeros(64), ErrTruncated, `array length of key "k"`},
 	{"bool", rawHead(3, 0, 1).text("k").u32(7).u8(2), ErrMalformed, "bool with value 2"},
 	{"text not UTF-8", rawHead(3, 0, 1).text("k").u32(8).text("\xff"), ErrMalformed, `key "k" is not UTF-8`},
-	{"texts not UTF-8", rawHead(3, 0, 1).text("k").u32(9).u32(8).u64(2).text("a").text("\xff"), ErrMalformed, `text 1 of key "k"`},
-	{"key twice", rawHead(3, 0, 2).text("k").u32(4).u32(1).text("k").u32(4).u32(2), ErrMalformed, `key "k" stands twice`},
+	{"texts not UTF-8", rawHead(3, 0, 1).text("k").u32(9).u32(8).u64(2).text("a").
+		text("\xff"), ErrMalformed, `text 1 of key "k"`},
+	{"key twice", rawHead(3, 0, 2).text("k").u32(4).u32(1).text("k").u32(4).
+		u32(2), ErrMalformed, `key "k" stands twice`},
 	{"alignment 0", rawHead(3, 0, 1).text("general.alignment").u32(4).u32(0), ErrMalformed, "general.alignment is 0"},
 	{"alignment 48", rawHead(3, 0, 1).text("general.alignment").u32(4).u32(48), ErrMalformed, "power of two"},
 	{"alignment type", rawHead(3, 0, 1).text("general.alignment").u32(10).u64(32), ErrMalformed, "uint32"},
-	{"tensor twice", rawHead(3, 2, 0).tensor("t", 0, 0, 8).tensor("t", 0, 32, 8).padTo(32).zeros(64), ErrMalformed, `"t" stands twice`},
-	{"long name", rawHead(3, 1, 0).tensor(strings.Repeat("n", 64), 0, 0, 8).padTo(32).zeros(32), ErrMalformed, "64 bytes"},
+	{"tensor twice", rawHead(3, 2, 0).tensor("t", 0, 0, 8).tensor("t", 0, 32, 8).padTo(32).
+		zeros(64), ErrMalformed, `"t" stands twice`},
+	{"long name", rawHead(3, 1, 0).tensor(strings.Repeat("n", 64), 0, 0, 8).padTo(32).
+		zeros(32), ErrMalformed, "64 bytes"},
 	{"no name", rawHead(3, 1, 0).tensor("", 0, 0, 8).padTo(32).zeros(32), ErrMalformed, "tensor name"},
-	{"five dimensions", rawHead(3, 1, 0).tensor("t", 0, 0, 1, 1, 1, 1, 1).padTo(32).zeros(32), ErrMalformed, "5 dimensions"},
-	{"negative dimension", rawHead(3, 1, 0).tensor("t", 0, 0, 1<<63).zeros(64), ErrMalformed, "dimension 0 is negative"},
+	{"five dimensions", rawHead(3, 1, 0).tensor("t", 0, 0, 1, 1, 1, 1, 1).padTo(32).
+		zeros(32), ErrMalformed, "5 dimensions"},
+	{"negative dimension", rawHead(3, 1, 0).tensor("t", 0, 0, 1<<63).
+		zeros(64), ErrMalformed, "dimension 0 is negative"},
 	{"too many values", rawHead(3, 1, 0).tensor("t", 0, 0, 1<<31, 1<<31).zeros(64), ErrMalformed, "more values"},
 	{"half a block", rawHead(3, 1, 0).tensor("t", 8, 0, 33).zeros(64), ErrMalformed, "blocks of 32"},
 	{"removed type", rawHead(3, 1, 0).tensor("t", 4, 0, 32).zeros(64), ErrMalformed, "unknown tensor type 4"},
 	{"huge offset", rawHead(3, 1, 0).tensor("t", 0, 1<<63, 8).zeros(64), ErrMalformed, "impossible offset"},
-	{"misaligned", rawHead(3, 1, 0).tensor("t", 0, 8, 8).padTo(32).zeros(64), ErrMalformed, "multiple of the alignment 32"},
-	{"overlap", rawHead(3, 2, 0).tensor("t", 0, 0, 16).tensor("u", 0, 32, 8).padTo(32).zeros(64), ErrMalformed, `inside tensor "t"`},
-	{"data missing", rawHead(3, 1, 0).tensor("t", 0, 0, 8).padTo(32).zeros(31), ErrTruncated, "the file ends at byte 95"},
+	{"misaligned", rawHead(3, 1, 0).tensor("t", 0, 8, 8).padTo(32).
+		zeros(64), ErrMalformed, "multiple of the alignment 32"},
+	{"overlap", rawHead(3, 2, 0).tensor("t", 0, 0, 16).tensor("u", 0, 32, 8).padTo(32).
+		zeros(64), ErrMalformed, `inside tensor "t"`},
+	{"data missing", rawHead(3, 1, 0).tensor("t", 0, 0, 8).padTo(32).
+		zeros(31), ErrTruncated, "the file ends at byte 95"},
 	{"no data", rawHead(3, 1, 0).tensor("t", 0, 1<<40, 8).padTo(32), ErrTruncated, `tensor "t" should end`},
 }
 

@@ -28,7 +28,8 @@ func TestTypesEqualGGML(t *testing.T) {
 		}
 		known[typ] = true
 		if typ.String() != name || typ.BlockValues() != values || typ.BlockBytes() != bytes {
-			t.Errorf("type %d: got %v %d %d, ggml has %s %d %d", typ, typ, typ.BlockValues(), typ.BlockBytes(), name, values, bytes)
+			t.Errorf("type %d: got %v %d %d, ggml has %s %d %d", typ, typ, typ.BlockValues(), typ.BlockBytes(), name,
+				values, bytes)
 		}
 		if got, err := ParseType(strings.ToUpper(name)); err != nil || got != typ {
 			t.Errorf("ParseType(%s) = %v, %v", strings.ToUpper(name), got, err)

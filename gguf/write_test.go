@@ -18,10 +18,12 @@ var update = flag.Bool("update", false, "write the golden files")
 func everyValue(t testing.TB) []byte {
 	var m Metadata
 	for _, kv := range []KV{
-		{"u8", Value{uint8(200)}}, {"i8", Value{int8(-100)}}, {"u16", Value{uint16(60000)}}, {"i16", Value{int16(-30000)}},
+		{"u8", Value{uint8(200)}}, {"i8", Value{int8(-100)}}, {"u16", Value{uint16(60000)}},
+		{"i16", Value{int16(-30000)}},
 		{"u32", Value{uint32(4e9)}}, {"i32", Value{int32(-2e9)}}, {"u64", Value{uint64(math.MaxUint64)}},
 		{"i64", Value{int64(math.MinInt64)}}, {"f32", Value{float32(1.5)}}, {"f64", Value{math.Pi}},
-		{"yes", Value{true}}, {"no", Value{false}}, {"text", Value{"Grüße, 世界"}}, {"general.alignment", Value{uint32(64)}},
+		{"yes", Value{true}}, {"no", Value{false}}, {"text", Value{"Grüße, 世界"}},
+		{"general.alignment", Value{uint32(64)}},
 		{"u8s", Value{[]uint8{1, 2}}}, {"i8s", Value{[]int8{-1, 2}}}, {"u16s", Value{[]uint16{1, 2}}},
 		{"i16s", Value{[]int16{-1, 2}}}, {"u32s", Value{[]uint32{1, 2}}}, {"i32s", Value{[]int32{-1, 2}}},
 		{"u64s", Value{[]uint64{1, 2}}}, {"i64s", Value{[]int64{-1, 2}}}, {"f32s", Value{[]float32{-1, 2}}},
@@ -32,7 +34,8 @@ func everyValue(t testing.TB) []byte {
 	}
 	var out bytes.Buffer
 	w, err := NewWriter(&out, &m, []Tensor{
-		{Name: "one", Type: F32, Shape: []int64{1}}, {Name: "scalar", Type: F16}, {Name: "empty", Type: Q8_0, Shape: []int64{0, 3}},
+		{Name: "one", Type: F32, Shape: []int64{1}}, {Name: "scalar", Type: F16},
+		{Name: "empty", Type: Q8_0, Shape: []int64{0, 3}},
 		{Name: "q", Type: Q4_0, Shape: []int64{32, 2, 3}}, {Name: "four", Type: I8, Shape: []int64{2, 2, 2, 2}},
 	})
 	if err != nil {
@@ -152,7 +155,8 @@ func rewrite(t *testing.T, file *File) {
 func same(t *testing.T, a, b *File) {
 	t.Helper()
 	if a.DataOffset != b.DataOffset || a.Alignment != b.Alignment || len(a.Tensors) != len(b.Tensors) {
-		t.Fatalf("%d %d %d against %d %d %d", a.DataOffset, a.Alignment, len(a.Tensors), b.DataOffset, b.Alignment, len(b.Tensors))
+		t.Fatalf("%d %d %d against %d %d %d", a.DataOffset, a.Alignment, len(a.Tensors), b.DataOffset, b.Alignment,
+			len(b.Tensors))
 	}
 	for i := range a.Tensors {
 		if !reflect.DeepEqual(a.Tensors[i], b.Tensors[i]) {
@@ -206,7 +210,8 @@ func TestWriterRefuses(t *testing.T) {
 
 func TestWriterCountsBytes(t *testing.T) {
 	start := func() *Writer {
-		w, err := NewWriter(io.Discard, &Metadata{}, []Tensor{{Name: "t", Type: F32, Shape: []int64{4}}, {Name: "u", Type: I8, Shape: []int64{5}}})
+		w, err := NewWriter(io.Discard, &Metadata{},
+			[]Tensor{{Name: "t", Type: F32, Shape: []int64{4}}, {Name: "u", Type: I8, Shape: []int64{5}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,8 @@ func (w *world) put(first int32, seqs []int32, cells ...int) {
 // story lists the lives that ended since it was called last.
 func (j *journal) story() (text string) {
 	for _, l := range j.ended {
-		text += fmt.Sprintf("%d:%d[%d,%d)x%d@%d-%d %s;", l.Block, l.Seq, l.PosFirst, l.PosEnd, l.Cells, l.AllocNS, l.EndNS, l.Reason)
+		text += fmt.Sprintf("%d:%d[%d,%d)x%d@%d-%d %s;", l.Block, l.Seq, l.PosFirst, l.PosEnd, l.Cells, l.AllocNS,
+			l.EndNS, l.Reason)
 	}
 	j.ended = nil
 	return text
@@ -240,10 +241,12 @@ func TestGroups(t *testing.T) {
 	all.Add(1, 3)
 	w.Read(1, 0, &all, m, 2)
 	w.EachLife(func(l *Life) {
-		if l.Touches[0].Writes != l.Touches[1].Writes || l.Touches[0].Reads != 0 || l.Touches[1].Reads != 2 || l.Touches[2].Writes != 0 {
+		if l.Touches[0].Writes != l.Touches[1].Writes || l.Touches[0].Reads != 0 || l.Touches[1].Reads != 2 ||
+			l.Touches[2].Writes != 0 {
 			t.Errorf("%+v", l.Touches)
 		}
-		if at := l.Touches[1].FirstRead; at.Read(1) != 60 || at.Write(2) != 56 || at.Read(9) != 50 || l.Touches[0].FirstRead.Read(0) != 0 {
+		if at := l.Touches[1].FirstRead; at.Read(1) != 60 || at.Write(2) != 56 || at.Read(9) != 50 ||
+			l.Touches[0].FirstRead.Read(0) != 0 {
 			t.Errorf("%+v", at)
 		}
 	})
@@ -284,7 +287,8 @@ func TestCounts(t *testing.T) {
 		w.End(w.tick())
 		for _, l := range w.ended {
 			cells += int64(l.Cells)
-			if l.alive != 0 && l.Reason != NotEvicted || l.EndNS < l.AllocNS || l.CellEnd-l.CellFirst < l.Cells || l.Cells < 1 {
+			if l.alive != 0 && l.Reason != NotEvicted || l.EndNS < l.AllocNS || l.CellEnd-l.CellFirst < l.Cells ||
+				l.Cells < 1 {
 				t.Fatalf("%+v", l)
 			}
 		}

@@ -8,7 +8,8 @@ import (
 
 // What is written of a snapshot is read as it was.
 func TestSnapshotInJSON(t *testing.T) {
-	s := Snapshot{UnixNS: 7, Caches: []Gauge{{Ctx: 1, Cache: Base, Cells: 32, Used: 3, Free: 29, Sequences: []SeqGauge{{Seq: 2, Cells: 3, PosMax: 2, Known: true}}, Whole: true}}}
+	s := Snapshot{UnixNS: 7, Caches: []Gauge{{Ctx: 1, Cache: Base, Cells: 32, Used: 3, Free: 29,
+		Sequences: []SeqGauge{{Seq: 2, Cells: 3, PosMax: 2, Known: true}}, Whole: true}}}
 	s.Lifetime.Add(1500)
 	text, err := json.Marshal(s)
 	if err != nil {

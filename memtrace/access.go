@@ -67,7 +67,8 @@ const (
 	cacheLevels
 )
 
-var cacheLevelNames = []string{"", "L1", "LFB", "L2", "L3", "L4", "cache", "remote_cache", "DRAM", "remote_DRAM", "PMEM", "CXL", "IO", "uncached"}
+var cacheLevelNames = []string{"", "L1", "LFB", "L2", "L3", "L4", "cache", "remote_cache", "DRAM", "remote_DRAM",
+	"PMEM", "CXL", "IO", "uncached"}
 
 // String returns the level's name as it stands in files, "" where it is not known.
 func (l CacheLevel) String() string { return nameOf(l, cacheLevelNames, "cache_level") }

@@ -58,7 +58,8 @@ var ErrPlace = errors.New("no place for the tensor")
 // own is the region that a buffer is before any tensor is known of.
 func (b *Buffer) own() Region {
 	return Region{
-		Type: b.rest(), Name: fmt.Sprintf("%s buffer %d", cmp.Or(b.Type, "unnamed"), b.ID), Layer: NoLayer, Buffer: b.ID, Bytes: b.Size,
+		Type: b.rest(), Name: fmt.Sprintf("%s buffer %d", cmp.Or(b.Type, "unnamed"), b.ID), Layer: NoLayer,
+		Buffer: b.ID, Bytes: b.Size,
 		From: b.From, To: b.To, Ctx: -1,
 	}
 }
@@ -117,7 +118,8 @@ func (b *Buffer) put(t Region, fresh func(Region) *Region) (*Region, error) {
 	case !gap(left) && end <= left.Offset+left.Bytes:
 		return left, nil // a view, or another name of the same
 	case !gap(left) && left.Offset < t.Offset, !gap(right) && end < rightEnd:
-		return nil, fmt.Errorf("%w: %s at %d of buffer %d, %d bytes, lies half in another tensor", ErrPlace, t.Name, t.Offset, b.ID, t.Bytes)
+		return nil, fmt.Errorf("%w: %s at %d of buffer %d, %d bytes, lies half in another tensor", ErrPlace, t.Name,
+			t.Offset, b.ID, t.Bytes)
 	}
 	r := fresh(t)
 	row := make([]*Region, 0, 3)

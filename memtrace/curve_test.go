@@ -18,10 +18,12 @@ func TestSurvivalSteps(t *testing.T) {
 	}
 	got := slices.Collect(s.Steps())
 	want := []SurvivalStep{
-		{1, 1, 0, 5.0 / 6}, {2, 1, 1, 5.0 / 6 * 4 / 5}, {3, 1, 0, 5.0 / 6 * 4 / 5 * 2 / 3}, {4, 0, 1, 5.0 / 6 * 4 / 5 * 2 / 3}, {5, 1, 0, 0},
+		{1, 1, 0, 5.0 / 6}, {2, 1, 1, 5.0 / 6 * 4 / 5}, {3, 1, 0, 5.0 / 6 * 4 / 5 * 2 / 3},
+		{4, 0, 1, 5.0 / 6 * 4 / 5 * 2 / 3}, {5, 1, 0, 0},
 	}
 	if !slices.EqualFunc(got, want, func(a, b SurvivalStep) bool {
-		return a.Duration == b.Duration && a.Ended == b.Ended && a.Censored == b.Censored && math.Abs(a.Alive-b.Alive) < 1e-12
+		return a.Duration == b.Duration && a.Ended == b.Ended && a.Censored == b.Censored &&
+			math.Abs(a.Alive-b.Alive) < 1e-12
 	}) {
 		t.Errorf("%v, want %v", got, want)
 	}

@@ -61,7 +61,8 @@ func TestBucketsAreInOrder(t *testing.T) {
 	}
 	for shift := range 57 {
 		low := int64(64) << shift
-		if bucketOf(low) != bucketOf(low+low/64-1) || bucketOf(low) == bucketOf(low+low/64) || bucketOf(low-1) >= bucketOf(low) {
+		if bucketOf(low) != bucketOf(low+low/64-1) || bucketOf(low) == bucketOf(low+low/64) ||
+			bucketOf(low-1) >= bucketOf(low) {
 			t.Errorf("bucket of %d", low)
 		}
 	}
@@ -147,7 +148,8 @@ func TestMerge(t *testing.T) {
 		var sum Survival
 		sum.Merge(&parts[0])
 		sum.Merge(&parts[1])
-		if sum.Count != whole.Count || sum.Sum != whole.Sum || sum.Min != whole.Min || sum.Max != whole.Max || sum.Censored != whole.Censored {
+		if sum.Count != whole.Count || sum.Sum != whole.Sum || sum.Min != whole.Min || sum.Max != whole.Max ||
+			sum.Censored != whole.Censored {
 			t.Fatalf("seed %d: %+v, want %+v", seed, sum.Tally, whole.Tally)
 		}
 		for p := 0.0; p <= 1; p += 0.05 {

@@ -73,10 +73,12 @@ func TestActivationsMove(t *testing.T) {
 		ns   int64
 		want string
 	}{
-		{102, 15, "norm-0"}, {107, 15, ""}, {118, 15, "l_out-0"}, {102, 35, ""}, {112, 35, "norm-0"}, {102, 25, ""}, {102, 20, ""}, {112, 30, "norm-0"}, {102, 55, ""},
+		{102, 15, "norm-0"}, {107, 15, ""}, {118, 15, "l_out-0"}, {102, 35, ""}, {112, 35, "norm-0"}, {102, 25, ""},
+		{102, 20, ""}, {112, 30, "norm-0"}, {102, 55, ""},
 	} {
 		h := m.Address(c.addr, c.ns)
-		if h.Region == nil || h.Region.Tensor != c.want || c.want == "" && h.Type() != ComputeBuffer || c.want != "" && h.Type() != Activation {
+		if h.Region == nil || h.Region.Tensor != c.want || c.want == "" && h.Type() != ComputeBuffer || c.want != "" &&
+			h.Type() != Activation {
 			t.Errorf("%+v: %+v", c, h.Region)
 		}
 	}

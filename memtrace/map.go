@@ -118,10 +118,12 @@ func (m *RegionMap) Place(t Tensor) (*Region, error) {
 	case b.To != Forever:
 		return nil, fmt.Errorf("%w: %s in buffer %d, which was freed", ErrPlace, t.Name, t.Buffer)
 	case t.Name == "" || t.Bytes == 0 || t.Offset+t.Bytes < t.Offset || t.Offset+t.Bytes > b.Size:
-		return nil, fmt.Errorf("%w: %q at %d of buffer %d, %d bytes; the buffer has %d", ErrPlace, t.Name, t.Offset, t.Buffer, t.Bytes, b.Size)
+		return nil, fmt.Errorf("%w: %q at %d of buffer %d, %d bytes; the buffer has %d", ErrPlace, t.Name, t.Offset,
+			t.Buffer, t.Bytes, b.Size)
 	}
 	r := b.own()
-	r.Name, r.Tensor, r.Part, r.Layer, r.DType, r.Shape, r.Offset, r.Bytes = t.Name, t.Name, t.Part, t.Layer, t.DType, t.Shape, t.Offset, t.Bytes
+	r.Name, r.Tensor, r.Part, r.Layer, r.DType, r.Shape, r.Offset, r.Bytes = t.Name, t.Name, t.Part, t.Layer, t.DType,
+		t.Shape, t.Offset, t.Bytes
 	if t.Part != "" {
 		r.Type = KVCache
 	}

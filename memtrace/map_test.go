@@ -51,7 +51,8 @@ func walk(t *testing.T, seed uint64, steps int) (*RegionMap, *world) {
 		live := slices.DeleteFunc(slices.Clone(w.buffers), func(b Buffer) bool { return b.To != Forever })
 		switch n := r.IntN(10); {
 		case n < 3 || len(live) == 0:
-			b := Buffer{ID: uint64(len(w.buffers) + 1), Base: uint64(r.IntN(40)) * 5, Size: uint64(1 + r.IntN(60)), Host: r.IntN(4) != 0, Usage: Usage(r.IntN(3)), From: now, To: Forever}
+			b := Buffer{ID: uint64(len(w.buffers) + 1), Base: uint64(r.IntN(40)) * 5, Size: uint64(1 + r.IntN(60)),
+				Host: r.IntN(4) != 0, Usage: Usage(r.IntN(3)), From: now, To: Forever}
 			if err := m.AddBuffer(b); err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +64,8 @@ func walk(t *testing.T, seed uint64, steps int) (*RegionMap, *world) {
 		default:
 			b := live[r.IntN(len(live))]
 			offset := uint64(r.IntN(int(b.Size)))
-			p := Tensor{Name: fmt.Sprintf("t%d", now), Buffer: b.ID, Offset: offset, Bytes: 1 + uint64(r.IntN(int(b.Size-offset)))}
+			p := Tensor{Name: fmt.Sprintf("t%d", now), Buffer: b.ID, Offset: offset,
+				Bytes: 1 + uint64(r.IntN(int(b.Size-offset)))}
 			root, err := m.Place(p)
 			if !w.fits(p) {
 				if !errors.Is(err, ErrPlace) {
@@ -95,8 +97,11 @@ func TestMapIsWhatItWasTold(t *testing.T) {
 			for offset := range b.Size {
 				tensor, begin := w.at(b, offset)
 				h := m.At(b.ID, offset)
-				if h.Region.Tensor != "" != (tensor != "") || tensor != "" && (h.Region.Offset != begin || h.Offset != offset-begin) || h.Region.Buffer != b.ID || h.Region.To != b.To {
-					t.Fatalf("seed %d: offset %d of buffer %d: %+v of %+v, want %s from %d on", seed, offset, b.ID, h.Offset, h.Region, tensor, begin)
+				if h.Region.Tensor != "" != (tensor != "") || tensor != "" &&
+					(h.Region.Offset != begin || h.Offset != offset-begin) || h.Region.Buffer != b.ID ||
+					h.Region.To != b.To {
+					t.Fatalf("seed %d: offset %d of buffer %d: %+v of %+v, want %s from %d on", seed, offset, b.ID,
+						h.Offset, h.Region, tensor, begin)
 				}
 			}
 			if h := m.At(b.ID, b.Size); h.Region != nil {
@@ -132,7 +137,8 @@ func checkAddress(t *testing.T, m *RegionMap, w *world, addr uint64, now int64) 
 		return
 	}
 	b := w.buffers[h.Region.Buffer-1]
-	if !b.Host || now < b.From || now >= b.To || b.Base+h.Region.Offset+h.Offset != addr || h.Offset >= h.Region.Bytes || (h.Region.Tensor != "") != tensors {
+	if !b.Host || now < b.From || now >= b.To || b.Base+h.Region.Offset+h.Offset != addr ||
+		h.Offset >= h.Region.Bytes || (h.Region.Tensor != "") != tensors {
 		t.Fatalf("address %d at %d: offset %d of %+v in %+v", addr, now, h.Offset, h.Region, b)
 	}
 }
@@ -167,10 +173,12 @@ func TestViewsBecomeTheirRoot(t *testing.T) {
 	if err != nil || a.Root() != root || b.Root() != root || root.Type != KVCache {
 		t.Fatalf("%v, %+v", err, root)
 	}
-	if want := (Use{FirstWriteNS: 41, LastWriteNS: 41, FirstReadNS: 40, LastReadNS: 60, Writes: 1, Reads: 3, BytesWritten: 5, BytesRead: 25}); root.Use != want {
+	if want := (Use{FirstWriteNS: 41, LastWriteNS: 41, FirstReadNS: 40, LastReadNS: 60, Writes: 1, Reads: 3,
+		BytesWritten: 5, BytesRead: 25}); root.Use != want {
 		t.Errorf("%+v, want %+v", root.Use, want)
 	}
-	if again, err := m.Place(Tensor{Name: "cache_k_l3 (view)", Buffer: 1, Offset: 130, Bytes: 3}); again != root || err != nil {
+	if again, err := m.Place(Tensor{Name: "cache_k_l3 (view)", Buffer: 1, Offset: 130, Bytes: 3}); again != root ||
+		err != nil {
 		t.Errorf("a view is %+v, %v", again, err)
 	}
 	if h := m.Address(1000+128+7, 5); h.Region != root || h.Offset != 7 || h.Type() != KVCache {
@@ -200,7 +208,8 @@ func TestPadding(t *testing.T) {
 	m.AddBuffer(Buffer{ID: 1, Size: 1024, Usage: UsageWeights})
 	place := func(offset, bytes uint64) {
 		t.Helper()
-		if _, err := m.Place(Tensor{Name: fmt.Sprint("t", offset), Buffer: 1, Offset: offset, Bytes: bytes}); err != nil {
+		if _, err := m.Place(Tensor{Name: fmt.Sprint("t", offset), Buffer: 1, Offset: offset,
+			Bytes: bytes}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -247,7 +256,8 @@ func TestBuffersThatAreNone(t *testing.T) {
 	}
 	m.AddBuffer(Buffer{ID: 7, Size: 100, From: 3})
 	m.FreeBuffer(8, 5)
-	for _, p := range []Tensor{{Name: "a", Buffer: 6, Bytes: 1}, {Name: "b", Buffer: 7, Offset: 99, Bytes: 2}, {Name: "c", Buffer: 7}, {Name: "d", Buffer: 7, Offset: 1<<64 - 1, Bytes: 2}} {
+	for _, p := range []Tensor{{Name: "a", Buffer: 6, Bytes: 1}, {Name: "b", Buffer: 7, Offset: 99, Bytes: 2},
+		{Name: "c", Buffer: 7}, {Name: "d", Buffer: 7, Offset: 1<<64 - 1, Bytes: 2}} {
 		if _, err := m.Place(p); !errors.Is(err, ErrPlace) {
 			t.Errorf("%+v: %v", p, err)
 		}

@@ -62,7 +62,8 @@ func parseMapping(line string) (m Mapping, ok bool) {
 
 // region is what a mapping is for, where no buffer lies in it.
 func (p *Mapping) region(ns int64) Region {
-	r := Region{Name: cmp.Or(p.Path, "[anonymous]"), Layer: NoLayer, Offset: p.Start, Bytes: p.End - p.Start, From: ns, To: Forever, Ctx: -1}
+	r := Region{Name: cmp.Or(p.Path, "[anonymous]"), Layer: NoLayer, Offset: p.Start, Bytes: p.End - p.Start, From: ns,
+		To: Forever, Ctx: -1}
 	switch {
 	case strings.Contains(p.Perms, "x"):
 		r.Type = Code

@@ -27,11 +27,13 @@ func parse(t *testing.T, text string) []Mapping {
 // hides the mapping that it lies in.
 func TestMappings(t *testing.T) {
 	all := parse(t, maps)
-	if want := (Mapping{0x7f0000000000, 0x7f0000100000, "r--s", 0x2000, 1234, "/models/m.gguf", false}); len(all) != 6 || all[2] != want || all[0].Path != "/usr/bin/my program" || all[3].Path != "" {
+	if want := (Mapping{0x7f0000000000, 0x7f0000100000, "r--s", 0x2000, 1234, "/models/m.gguf", false}); len(
+		all) != 6 || all[2] != want || all[0].Path != "/usr/bin/my program" || all[3].Path != "" {
 		t.Fatalf("%+v", all)
 	}
 	m := NewRegionMap()
-	m.AddBuffer(Buffer{ID: 1, Base: 0x7f0000000040, Size: 0x1000, Host: true, Mapped: true, Usage: UsageWeights, From: 5})
+	m.AddBuffer(Buffer{ID: 1, Base: 0x7f0000000040, Size: 0x1000, Host: true, Mapped: true, Usage: UsageWeights,
+		From: 5})
 	m.SetMappings(10, all)
 	m.SetMappings(20, all[2:])
 	m.SetMappings(30, all)
@@ -41,9 +43,12 @@ func TestMappings(t *testing.T) {
 		kind RegionType
 		name string
 	}{
-		{0x400010, 15, Code, "/usr/bin/my program"}, {0x400010, 25, Other, ""}, {0x400010, 35, Code, "/usr/bin/my program"}, {0x400010, 9, Other, ""},
-		{0x700fff, 15, Runtime, "[heap]"}, {0x701000, 15, Other, ""}, {0x7f0000200001, 25, Runtime, "[anonymous]"}, {0x7ffc00000010, 25, Stack, "[stack]"},
-		{0x7f0000000040, 15, Weight, "unnamed buffer 1"}, {0x7f0000000039, 15, Other, "/models/m.gguf"}, {0x7f0000001040, 15, Other, "/models/m.gguf"},
+		{0x400010, 15, Code, "/usr/bin/my program"}, {0x400010, 25, Other, ""},
+		{0x400010, 35, Code, "/usr/bin/my program"}, {0x400010, 9, Other, ""},
+		{0x700fff, 15, Runtime, "[heap]"}, {0x701000, 15, Other, ""}, {0x7f0000200001, 25, Runtime, "[anonymous]"},
+		{0x7ffc00000010, 25, Stack, "[stack]"},
+		{0x7f0000000040, 15, Weight, "unnamed buffer 1"}, {0x7f0000000039, 15, Other, "/models/m.gguf"},
+		{0x7f0000001040, 15, Other, "/models/m.gguf"},
 		{0x7f0000000040, 4, Other, ""}, {0x7ffc00030000, 15, Other, "/lib/x.so (deleted)"},
 	} {
 		h := m.Address(c.addr, c.ns)
@@ -57,7 +62,8 @@ func TestMappings(t *testing.T) {
 }
 
 func TestMapsThatAreNone(t *testing.T) {
-	for _, text := range []string{"x", "1-2 r-xp 0 08:02", "2-1 r-xp 0 08:02 1", "1-2 r-x 0 08:02 1", "1-2 r-xp z 08:02 1", "1-2 r-xp 0 08:02 q", "1-5 r-xp 0 08:02 1\n3-6 r-xp 0 08:02 1"} {
+	for _, text := range []string{"x", "1-2 r-xp 0 08:02", "2-1 r-xp 0 08:02 1", "1-2 r-x 0 08:02 1",
+		"1-2 r-xp z 08:02 1", "1-2 r-xp 0 08:02 q", "1-5 r-xp 0 08:02 1\n3-6 r-xp 0 08:02 1"} {
 		if _, err := ParseMaps(strings.NewReader(text)); !errors.Is(err, ErrMaps) {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -37,14 +37,17 @@ var ErrMark = errors.New("invalid marker")
 
 // markPhases are the names that stand for phases and steps.
 var markPhases = map[string][2]string{
-	"loading": {WeightLoad.String()}, "prefill": {Generation.String(), "prefill"}, "decode": {Generation.String(), "decode"}, "warmup": {Setup.String()},
+	"loading": {WeightLoad.String()}, "prefill": {Generation.String(), "prefill"},
+	"decode": {Generation.String(), "decode"}, "warmup": {Setup.String()},
 }
 
 // NewMark makes a marker of a name, without a time. A name is printable UTF-8 of 1 to 64 bytes.
 func NewMark(name string) (Mark, error) {
 	m := Mark{Name: name}
-	if name == "" || len(name) > maxMarkName || !utf8.ValidString(name) || strings.TrimSpace(name) != name || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return Mark{}, fmt.Errorf("%w: name %.80q: use 1 to %d bytes of printable text, such as prefill", ErrMark, name, maxMarkName)
+	if name == "" || len(name) > maxMarkName || !utf8.ValidString(name) || strings.TrimSpace(name) != name ||
+		strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return Mark{}, fmt.Errorf("%w: name %.80q: use 1 to %d bytes of printable text, such as prefill", ErrMark, name,
+			maxMarkName)
 	}
 	if known, ok := markPhases[name]; ok {
 		m.Phase, m.Step = known[0], known[1]
@@ -76,7 +79,8 @@ func ReadMarks(r io.Reader) ([]Mark, error) {
 		case err != nil:
 			return nil, fmt.Errorf("line %d: %w", len(all)+1, err)
 		case checked.Phase != m.Phase || checked.Step != m.Step:
-			return nil, fmt.Errorf("%w: line %d: %q does not stand for phase %.40q, step %.40q", ErrMark, len(all)+1, m.Name, m.Phase, m.Step)
+			return nil, fmt.Errorf("%w: line %d: %q does not stand for phase %.40q, step %.40q", ErrMark, len(all)+1,
+				m.Name, m.Phase, m.Step)
 		case len(all) > 0 && m.TimeNS < all[len(all)-1].TimeNS:
 			return nil, fmt.Errorf("%w: line %d: it is earlier than the one before", ErrMark, len(all)+1)
 		case len(all) == MaxMarks:

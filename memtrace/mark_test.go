@@ -11,8 +11,10 @@ import (
 // TestMarkNames holds which names stand for phases and steps, and which are refused.
 func TestMarkNames(t *testing.T) {
 	for name, want := range map[string]Mark{
-		"loading": {Phase: "weight_load"}, "weight_load": {Phase: "weight_load"}, "generation": {Phase: "generation"}, "prefill": {Phase: "generation", Step: "prefill"},
-		"decode": {Phase: "generation", Step: "decode"}, "teardown": {Phase: "teardown"}, "warmup": {Phase: "setup"}, "epoch 2": {}, "Vorwärmen": {},
+		"loading": {Phase: "weight_load"}, "weight_load": {Phase: "weight_load"}, "generation": {Phase: "generation"},
+		"prefill": {Phase: "generation", Step: "prefill"},
+		"decode":  {Phase: "generation", Step: "decode"}, "teardown": {Phase: "teardown"}, "warmup": {Phase: "setup"},
+		"epoch 2": {}, "Vorwärmen": {},
 	} {
 		want.Name = name
 		if got, err := NewMark(name); err != nil || got != want {
@@ -28,7 +30,8 @@ func TestMarkNames(t *testing.T) {
 
 // TestReadMarks reads what a recorder writes, up to where it was killed, and finds the marker of a time.
 func TestReadMarks(t *testing.T) {
-	const whole = `{"name":"loading","ts_ns":10,"mono_ns":1,"phase":"weight_load"}` + "\n" + `{"name":"own","ts_ns":20,"mono_ns":11}` + "\n"
+	const whole = `{"name":"loading","ts_ns":10,"mono_ns":1,"phase":"weight_load"}` + "\n" +
+		`{"name":"own","ts_ns":20,"mono_ns":11}` + "\n"
 	marks, err := ReadMarks(strings.NewReader(whole + `{"name":"dec`))
 	if err != nil || len(marks) != 2 || marks[1] != (Mark{Name: "own", TimeNS: 20, MonoNS: 11}) {
 		t.Fatalf("%+v, %v", marks, err)
@@ -39,7 +42,8 @@ func TestReadMarks(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"{}\n", "x\n", `{"name":"own","ts_ns":1,"phase":"generation"}` + "\n", `{"name":"decode","ts_ns":1,"phase":"generation"}` + "\n", whole + whole,
+		"{}\n", "x\n", `{"name":"own","ts_ns":1,"phase":"generation"}` + "\n",
+		`{"name":"decode","ts_ns":1,"phase":"generation"}` + "\n", whole + whole,
 		strings.Repeat("x", maxMarkLine+1) + "\n", strings.Repeat(`{"name":"own","ts_ns":20}`+"\n", MaxMarks+1),
 	} {
 		if _, err := ReadMarks(strings.NewReader(text)); !errors.Is(err, ErrMark) {

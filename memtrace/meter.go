@@ -165,7 +165,8 @@ func (a *Touch) isDamaged() bool {
 
 // isTorn reports it of one of several pieces.
 func (a *Touch) isTorn() bool {
-	return a.Stride > maxSpan || a.Pieces > maxSpan || uint64(a.Pieces)*a.Stride > maxSpan || a.Offset+uint64(a.Pieces)*a.Stride < a.Offset
+	return a.Stride > maxSpan || a.Pieces > maxSpan || uint64(a.Pieces)*a.Stride > maxSpan ||
+		a.Offset+uint64(a.Pieces)*a.Stride < a.Offset
 }
 
 // renew ends what a range held. Of the allocation of a region another life begins.

@@ -225,7 +225,8 @@ func TestMeterAgainstBytes(t *testing.T) {
 		m := NewMeter(7, 0, 50)
 		m.Declare(1, Weight, Place{Bytes: 48})
 		m.Declare(2, KVCache, Place{Bytes: 48})
-		want := &plain{memory: map[uint64]*[48]byteState{}, regions: map[int]*plainSums{}, types: map[RegionType]*plainSums{}, first: 1000, lengths: [2]int64{7, 50}}
+		want := &plain{memory: map[uint64]*[48]byteState{}, regions: map[int]*plainSums{},
+			types: map[RegionType]*plainSums{}, first: 1000, lengths: [2]int64{7, 50}}
 		ns := int64(1000)
 		m.clock.advance(ns)
 		for range 10 + r.IntN(700) {
@@ -265,7 +266,8 @@ func compareMetrics(t *testing.T, seed uint64, got *Metrics, want *plainSums, ns
 	}
 	compareWritten(t, got, want)
 	if got.IAI != want.iai.Tally || got.Reuse != want.reuse.Tally || math.Abs(got.LiveNS-want.live) > 1e-3 {
-		t.Errorf("%+v %+v %v, want %+v %+v %v", got.IAI, got.Reuse, got.LiveNS, want.iai.Tally, want.reuse.Tally, want.live)
+		t.Errorf("%+v %+v %v, want %+v %+v %v", got.IAI, got.Reuse, got.LiveNS, want.iai.Tally, want.reuse.Tally,
+			want.live)
 	}
 	a, b := &got.Retention, &want.retention
 	if a.Tally != b.Tally || a.Censored != b.Censored {
@@ -284,8 +286,10 @@ func compareMetrics(t *testing.T, seed uint64, got *Metrics, want *plainSums, ns
 
 func compareWritten(t *testing.T, got *Metrics, want *plainSums) {
 	t.Helper()
-	if int64(got.BytesRead) != want.bytesRead || int64(got.BytesWritten) != want.bytesWritten || got.Written != want.written || got.WrittenOnce != want.once {
-		t.Errorf("read %d, written %d, %d ended, %d once; want %+v", got.BytesRead, got.BytesWritten, got.Written, got.WrittenOnce, want)
+	if int64(got.BytesRead) != want.bytesRead || int64(got.BytesWritten) != want.bytesWritten ||
+		got.Written != want.written || got.WrittenOnce != want.once {
+		t.Errorf("read %d, written %d, %d ended, %d once; want %+v", got.BytesRead, got.BytesWritten, got.Written,
+			got.WrittenOnce, want)
 	}
 }
 

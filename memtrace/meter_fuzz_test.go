@@ -27,8 +27,10 @@ func fuzzed(t *testing.T, text []byte) {
 	for n := 0; len(text) >= 48 && n < 500; n, text = n+1, text[48:] {
 		word := func(i int) uint64 { return binary.LittleEndian.Uint64(text[8*i:]) }
 		a := Touch{
-			NS: int64(word(0)), Op: AccessOp(word(0) % 5), Type: RegionType(word(1) % uint64(regionTypes)), Region: int(word(1)>>8%3000) - 1, Buffer: word(1) >> 40,
-			Offset: word(2), Size: word(3), Pieces: int64(word(4)), Stride: word(5), WindowNS: int64(word(5) >> 60 << 59), Ended: word(4)%2 == 0,
+			NS: int64(word(0)), Op: AccessOp(word(0) % 5), Type: RegionType(word(1) % uint64(regionTypes)),
+			Region: int(word(1)>>8%3000) - 1, Buffer: word(1) >> 40,
+			Offset: word(2), Size: word(3), Pieces: int64(word(4)), Stride: word(5),
+			WindowNS: int64(word(5) >> 60 << 59), Ended: word(4)%2 == 0,
 		}
 		m.Add(&a)
 		traffic.Add(&a, int64(word(0)>>8), -1)

@@ -43,10 +43,12 @@ func TestKnownAnswers(t *testing.T) {
 	if label, _ := a.Label(Thresholds{}); label != LowMRM {
 		t.Errorf("activations are %v", label)
 	}
-	if once, _ := w.WriteOnce(); once != 1 || w.Written != 400 || a.WrittenOnce != 0 || a.Written != 50 || a.Writes != 31 {
+	if once, _ := w.WriteOnce(); once != 1 || w.Written != 400 || a.WrittenOnce != 0 || a.Written != 50 ||
+		a.Writes != 31 {
 		t.Errorf("%+v", w)
 	}
-	if share, _ := a.Retention.CensoredShare(); share != 1.0/31 || w.Retention.Censored != 0 || a.Retention.Count != 31*50 {
+	if share, _ := a.Retention.CensoredShare(); share != 1.0/31 || w.Retention.Censored != 0 ||
+		a.Retention.Count != 31*50 {
 		t.Errorf("%v of activations are censored", share)
 	}
 	if hz, _ := w.ReadFrequency(); math.Abs(hz-30/30.000002) > 1e-12 { // each byte 30 times in 30.000002 s
@@ -94,7 +96,8 @@ func TestLoadedWeights(t *testing.T) {
 		m.Add(&Touch{NS: 31 * second, Op: OpRead, Type: Weight, Region: 1, Offset: 64, Size: 1000})
 		m.Finish(40 * second)
 		w := m.Type(Weight)
-		if v, _ := w.Retention.Quantile(0.99); v != 30*second || w.Retention.Count != 1000 || w.Retention.Censored != 1000 {
+		if v, _ := w.Retention.Quantile(0.99); v != 30*second || w.Retention.Count != 1000 ||
+			w.Retention.Censored != 1000 {
 			t.Errorf("late %v: %d ns, %+v", late, v, w.Retention.Tally)
 		}
 		if hz, _ := w.ReadFrequency(); math.Abs(hz-2/39.0) > 1e-12 || w.WrittenOnce != 1000 {
@@ -114,7 +117,8 @@ func TestColumns(t *testing.T) {
 		m := NewMeter(second)
 		m.Declare(1, KVCache, Place{Offset: 4096, Bytes: cells * dims * size})
 		touch := func(ns int64, op AccessOp, first, n uint64) {
-			a := &Touch{NS: ns, Op: op, Type: KVCache, Region: 1, Buffer: 3, Offset: 4096 + first*dims*size, Size: n * dims * size}
+			a := &Touch{NS: ns, Op: op, Type: KVCache, Region: 1, Buffer: 3, Offset: 4096 + first*dims*size,
+				Size: n * dims * size}
 			if transposed {
 				a.Offset, a.Pieces, a.Stride = 4096+first*size, dims, cells*size
 			}
@@ -128,11 +132,13 @@ func TestColumns(t *testing.T) {
 		return m
 	}
 	a, b := run(false).Type(KVCache), run(true).Type(KVCache)
-	if a.Hulls != 0 || b.Hulls != 0 || a.Retention.Sum != b.Retention.Sum || a.Retention.Count != b.Retention.Count || a.Written != b.Written || a.WrittenOnce != b.WrittenOnce ||
+	if a.Hulls != 0 || b.Hulls != 0 || a.Retention.Sum != b.Retention.Sum || a.Retention.Count != b.Retention.Count ||
+		a.Written != b.Written || a.WrittenOnce != b.WrittenOnce ||
 		a.IAI != b.IAI || a.Reuse != b.Reuse || a.windows[0] != b.windows[0] || math.Abs(a.LiveNS-b.LiveNS) > 1 {
 		t.Errorf("%+v\n%+v", a.Metrics, b.Metrics)
 	}
-	if v, _ := a.Retention.Quantile(1.0 / 3); v != 99*second || a.Retention.Max != 199*second { // 100 cells each of 99 s down to 0, of 199 s down to 100 s, and of 199 s
+	// 100 cells each of 99 s down to 0, of 199 s down to 100 s, and of 199 s
+	if v, _ := a.Retention.Quantile(1.0 / 3); v != 99*second || a.Retention.Max != 199*second {
 		t.Errorf("a third of cells is kept for %d ns, the longest %d", v, a.Retention.Max)
 	}
 	if once, _ := a.WriteOnce(); once != 0.5 {
@@ -148,19 +154,22 @@ func TestStreams(t *testing.T) {
 		m := NewMeter(second)
 		m.Declare(1, KVCache, Place{Offset: 256, Bytes: 3 * stream})
 		touch := func(ns int64, op AccessOp, number, first, n uint64) {
-			a := &Touch{NS: ns, Op: op, Type: KVCache, Region: 1, Buffer: 3, Offset: 256 + number*stream + first*dims*size, Size: n * dims * size}
+			a := &Touch{NS: ns, Op: op, Type: KVCache, Region: 1, Buffer: 3,
+				Offset: 256 + number*stream + first*dims*size, Size: n * dims * size}
 			if transposed {
 				a.Offset, a.Pieces, a.Stride = 256+number*stream+first*size, dims, cells*size
 			}
 			m.Add(a)
 		}
-		m.Add(&Touch{NS: 0, Op: OpWrite, Type: KVCache, Region: 1, Buffer: 3, Offset: 256, Size: 3 * stream}) // cleared as a whole
+		// cleared as a whole
+		m.Add(&Touch{NS: 0, Op: OpWrite, Type: KVCache, Region: 1, Buffer: 3, Offset: 256, Size: 3 * stream})
 		for at := range int64(40) {
 			number := uint64(at % 3)
 			touch(at*second, OpWrite, number, uint64(at), 1)
 			touch(at*second, OpRead, number, 0, uint64(at+1))
 		}
-		if !m.EndCells(1, cells+2, cells+10, dims*size, 41*second) || m.EndCells(1, cells-1, cells-1, dims*size, 41*second) {
+		if !m.EndCells(1, cells+2, cells+10, dims*size, 41*second) ||
+			m.EndCells(1, cells-1, cells-1, dims*size, 41*second) {
 			t.Errorf("transposed %v: evicted cells", transposed)
 		}
 		if transposed == m.EndCells(1, cells-2, cells+2, dims*size, 41*second) { // of two streams, which lie apart
@@ -170,11 +179,14 @@ func TestStreams(t *testing.T) {
 		return m
 	}
 	a, b := run(false).Type(KVCache), run(true).Type(KVCache)
-	if a.Hulls+b.Hulls != 0 || a.Reads != b.Reads || a.Reuse != b.Reuse || a.IAI != b.IAI || a.windows[0] != b.windows[0] || a.WrittenOnce != b.WrittenOnce || a.Written != b.Written {
+	if a.Hulls+b.Hulls != 0 || a.Reads != b.Reads || a.Reuse != b.Reuse || a.IAI != b.IAI ||
+		a.windows[0] != b.windows[0] || a.WrittenOnce != b.WrittenOnce || a.Written != b.Written {
 		t.Errorf("%+v\n%+v", a.Metrics, b.Metrics)
 	}
-	if ended := a.Retention.Count - a.Retention.Censored - (b.Retention.Count - b.Retention.Censored); ended != 4*dims*size { // the cells of two streams
-		t.Errorf("%+v, %d censored\n%+v, %d censored", a.Retention.Tally, a.Retention.Censored, b.Retention.Tally, b.Retention.Censored)
+	// the cells of two streams
+	if ended := a.Retention.Count - a.Retention.Censored - (b.Retention.Count - b.Retention.Censored); ended != 4*dims*size {
+		t.Errorf("%+v, %d censored\n%+v, %d censored", a.Retention.Tally, a.Retention.Censored, b.Retention.Tally,
+			b.Retention.Censored)
 	}
 }
 
@@ -189,7 +201,8 @@ func TestInputs(t *testing.T) {
 	m.Add(&Touch{NS: 30, Op: OpFree, Type: ComputeBuffer, Region: -1, Buffer: 5, Size: 1 << 20})
 	m.Finish(30)
 	one, two := m.Region(1), m.Region(2)
-	if one.Retention.Count != 0 || two.Retention.Count != 3*64 || two.Retention.Min != 3 || two.Retention.Max != 3 || two.Retention.Censored != 0 {
+	if one.Retention.Count != 0 || two.Retention.Count != 3*64 || two.Retention.Min != 3 || two.Retention.Max != 3 ||
+		two.Retention.Censored != 0 {
 		t.Errorf("%+v\n%+v", one, two)
 	}
 	if one.LiveNS != 64*(1+1+1) || two.LiveNS != 64*(9+9+9) {
@@ -226,8 +239,10 @@ func TestLabels(t *testing.T) {
 		p50, p99 int64
 		want     Suitability
 	}{
-		{0.8, 0, 10 * second, HighMRM}, {0.79, 0, 10 * second, LowMRM}, {0.79, second, 10 * second, MediumMRM}, {0.5, second, second, MediumMRM},
-		{0.5, second - 1e8, second, LowMRM}, {0.49, 20 * second, 20 * second, LowMRM}, {0.9, second, 9 * second, MediumMRM},
+		{0.8, 0, 10 * second, HighMRM}, {0.79, 0, 10 * second, LowMRM}, {0.79, second, 10 * second, MediumMRM},
+		{0.5, second, second, MediumMRM},
+		{0.5, second - 1e8, second, LowMRM}, {0.49, 20 * second, 20 * second, LowMRM},
+		{0.9, second, 9 * second, MediumMRM},
 	} {
 		m := &Metrics{Written: 100, WrittenOnce: int64(100*c.once + 0.5)}
 		m.Retention.Add(c.p50, 90, false)
@@ -250,7 +265,8 @@ func TestShortRunsAreNotLow(t *testing.T) {
 		ended, censored int64 // bytes that were kept for half a second
 		want            Suitability
 	}{
-		{100, 0, 100, InsufficientMRM}, {50, 0, 100, InsufficientMRM}, {49, 0, 100, LowMRM}, {100, 100, 0, LowMRM}, {50, 60, 40, LowMRM}, {100, 60, 40, InsufficientMRM},
+		{100, 0, 100, InsufficientMRM}, {50, 0, 100, InsufficientMRM}, {49, 0, 100, LowMRM}, {100, 100, 0, LowMRM},
+		{50, 60, 40, LowMRM}, {100, 60, 40, InsufficientMRM},
 	} {
 		m := &Metrics{Written: 100, WrittenOnce: c.once}
 		if c.ended > 0 {
@@ -306,7 +322,8 @@ func TestMeterIsBounded(t *testing.T) {
 // adds them.
 func TestCountAndFollow(t *testing.T) {
 	touches := syntheticStep(40)
-	touches = append(touches, Touch{Op: OpAlloc, Type: KVCache, Region: 5000, Buffer: 9, Size: 100}, Touch{Op: OpWrite, Type: Other, Region: -1, Size: 10, Scattered: true})
+	touches = append(touches, Touch{Op: OpAlloc, Type: KVCache, Region: 5000, Buffer: 9, Size: 100},
+		Touch{Op: OpWrite, Type: Other, Region: -1, Size: 10, Scattered: true})
 	one, two := NewMeter(second), NewMeter(second)
 	done := make(chan struct{})
 	each := func(f func(*Touch)) {
@@ -359,10 +376,12 @@ func syntheticStep(nodes int) (all []Touch) {
 		all = append(all, Touch{Op: OpRead, Type: Weight, Region: i, Offset: uint64(i) << 20, Size: 1 << 20},
 			Touch{Op: OpRead, Type: Activation, Region: 1000 + i, Buffer: 1, Offset: at, Size: size})
 		if i%5 == 0 {
-			all = append(all, Touch{Op: OpWrite, Type: KVCache, Region: 3000 + i, Buffer: 2, Offset: uint64(i)<<20 + 512, Size: 128},
+			all = append(all, Touch{Op: OpWrite, Type: KVCache, Region: 3000 + i, Buffer: 2,
+				Offset: uint64(i)<<20 + 512, Size: 128},
 				Touch{Op: OpRead, Type: KVCache, Region: 3000 + i, Buffer: 2, Offset: uint64(i) << 20, Size: 640})
 		}
-		all = append(all, Touch{Op: OpWrite, Type: Activation, Region: 1000 + i + 1, Buffer: 1, Offset: next, Size: size})
+		all = append(all, Touch{Op: OpWrite, Type: Activation, Region: 1000 + i + 1, Buffer: 1, Offset: next,
+			Size: size})
 		at = next
 	}
 	return all

@@ -33,9 +33,11 @@ type ObservedType struct {
 	Regions int
 	// Percentiles and mean over regions, in seconds, interpolated as pandas does.
 	RetentionP50, RetentionP90, RetentionP99, RetentionMean float64
-	WriteOnce                                               float64 // mean over the regions that were written; NaN: none was
-	ReadsPerWrite                                           float64 // mean over all regions, 0 for those that were not written
-	Pages                                                   int64   // sum over regions
+	// mean over the regions that were written; NaN: none was
+	WriteOnce float64
+	// mean over all regions, 0 for those that were not written
+	ReadsPerWrite float64
+	Pages         int64 // sum over regions
 }
 
 // maxObserved bounds how many different addresses and pages are distinguished.
@@ -53,11 +55,13 @@ func (o *Observed) Add(ns, region int64, kind RegionType, op AccessOp, addr uint
 			o.regions = map[int64]*ObservedRegion{}
 		}
 		r = &ObservedRegion{
-			ID: region, Type: kind, FirstNS: ns, LastNS: ns, PageMin: page, PageMax: page, pages: map[uint64]struct{}{}, stores: map[uint64]bool{},
+			ID: region, Type: kind, FirstNS: ns, LastNS: ns, PageMin: page, PageMax: page, pages: map[uint64]struct{}{},
+			stores: map[uint64]bool{},
 		}
 		o.regions[region] = r
 	}
-	r.FirstNS, r.LastNS, r.PageMin, r.PageMax = min(r.FirstNS, ns), max(r.LastNS, ns), min(r.PageMin, page), max(r.PageMax, page)
+	r.FirstNS, r.LastNS, r.PageMin, r.PageMax = min(r.FirstNS, ns), max(r.LastNS, ns), min(r.PageMin, page),
+		max(r.PageMax, page)
 	if _, known := r.pages[page]; !known {
 		r.pages[page] = struct{}{}
 		o.kept++
@@ -142,7 +146,8 @@ func (o *Observed) Types() (all []ObservedType) {
 			}
 		}
 		slices.Sort(seconds)
-		t.RetentionP50, t.RetentionP90, t.RetentionP99 = quantile(seconds, 0.5), quantile(seconds, 0.9), quantile(seconds, 0.99)
+		t.RetentionP50, t.RetentionP90, t.RetentionP99 = quantile(seconds, 0.5), quantile(seconds, 0.9),
+			quantile(seconds, 0.99)
 		t.WriteOnce = once / written
 		all = append(all, t)
 	}

@@ -24,7 +24,8 @@ func TestRecencyAgainstSums(t *testing.T) {
 				}
 			}
 			one := r.IntN(things)
-			if things > 1000 && step%97 != 0 { // in turn, which is fast to check: nobody was touched since but those before
+			// in turn, which is fast to check: nobody was touched since but those before
+			if things > 1000 && step%97 != 0 {
 				one = int(step) % things
 			} else if bytes[one] > 0 {
 				want := int64(0)

@@ -18,7 +18,8 @@ const (
 	regionTypes
 )
 
-var regionTypeNames = []string{"other", "weight", "kv_cache", "activation", "compute_buffer", "runtime", "padding", "code", "stack", "static_data"}
+var regionTypeNames = []string{"other", "weight", "kv_cache", "activation", "compute_buffer", "runtime", "padding",
+	"code", "stack", "static_data"}
 
 // String returns the type's name as it stands in files.
 func (t RegionType) String() string { return nameOf(t, regionTypeNames, "region_type") }
@@ -49,9 +50,10 @@ type Region struct {
 	Bytes  uint64
 	From   int64 // since when the memory is there, and until when; CLOCK_MONOTONIC nanoseconds
 	To     int64 // Forever: it still is
-	Ctx    int   // of an activation or a cache, the context whose graphs compute or use it; else, and where there are several, -1
-	Op     string
-	PID    int32 // process whose memory it is, 0: unknown
+	// of an activation or a cache, the context whose graphs compute or use it; else, and where there are several, -1
+	Ctx int
+	Op  string
+	PID int32 // process whose memory it is, 0: unknown
 	// Moves is how often an activation was seen at another place than before.
 	Moves   int
 	Use     Use

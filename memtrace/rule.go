@@ -17,7 +17,8 @@ var rules = []rule{
 }
 
 // allocators are functions whose accesses are of the heap's own data.
-var allocators = map[string]bool{"malloc": true, "calloc": true, "realloc": true, "free": true, "_int_malloc": true, "_int_free": true}
+var allocators = map[string]bool{"malloc": true, "calloc": true, "realloc": true, "free": true, "_int_malloc": true,
+	"_int_free": true}
 
 // TypeOfFunction is the type of region that a function mostly accesses, by its name; Other where nothing follows
 // from it.

@@ -69,7 +69,8 @@ func TestKendallTau(t *testing.T) {
 		pairs := float64(len(all)*(len(all)-1)) / 2
 		known := pairs != tiesA && pairs != tiesB
 		got, ok := KendallTau(all)
-		if want := (agree - against) / math.Sqrt((pairs-tiesA)*(pairs-tiesB)); ok != known || ok && math.Abs(got-want) > 1e-12 {
+		if want := (agree - against) / math.Sqrt((pairs-tiesA)*(pairs-tiesB)); ok != known || ok &&
+			math.Abs(got-want) > 1e-12 {
 			t.Fatalf("seed %d: %v, %v; want %v", seed, got, ok, want)
 		}
 	}

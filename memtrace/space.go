@@ -103,7 +103,8 @@ const maxPieces = 64
 func (s *space) fold(offset, pieces, each, stride uint64) {
 	group := pieces * stride
 	s.unfit = true // unless it turns out to fit
-	if s.bytes == 0 || stride == 0 || s.grain > 1 || group/stride != pieces || s.bytes%group != 0 || offset < s.base || (offset-s.base)%group+each > stride {
+	if s.bytes == 0 || stride == 0 || s.grain > 1 || group/stride != pieces || s.bytes%group != 0 || offset < s.base ||
+		(offset-s.base)%group+each > stride {
 		return
 	}
 	if s.touched.isAligned(s.base, group) && s.written.isAligned(s.base, group) {

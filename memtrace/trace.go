@@ -68,7 +68,8 @@ const (
 )
 
 var traceTable = [traceColumns]TraceColumn{
-	{"ts_ns", ColumnInt64, unixNS, "beginning of the measured interval in which it happened; end of the window for the collector page"},
+	{"ts_ns", ColumnInt64, unixNS,
+		"beginning of the measured interval in which it happened; end of the window for the collector page"},
 	{"phase", ColumnText, "", "what the process was doing: weight_load, generation, teardown, setup or maintenance"},
 	{"op", ColumnText, "", "read, write, alloc or free; null: the collector does not report it"},
 	{"addr", ColumnUint64, "", "first address in the process; null on a device"},
@@ -96,7 +97,8 @@ var traceTable = [traceColumns]TraceColumn{
 	{"operand", ColumnInt32, "", "-1: the result of the op; 0 and up: the number of its source"},
 	{"pieces", ColumnInt64, "", "runs of size/pieces bytes each"},
 	{"stride", ColumnInt64, inBytes, "from the beginning of one piece to the next; null: one piece"},
-	{"flags", ColumnInt32, "", "sum of 1 fusible, 2 padded, 4 repacked, 8 loaded, 16 scattered, 32 unknown, 64 inferred"},
+	{"flags", ColumnInt32, "",
+		"sum of 1 fusible, 2 padded, 4 repacked, 8 loaded, 16 scattered, 32 unknown, 64 inferred"},
 	{"count", ColumnInt64, "", "accesses that the row stands for"},
 	{"window_ns", ColumnInt64, inNS, "length of the window that the row sums up"},
 	{"pid", ColumnInt32, "", "process that made the access"},

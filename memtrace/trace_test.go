@@ -18,7 +18,8 @@ func TestTraceColumns(t *testing.T) {
 		t.Errorf("%s, want\n%s", got, want)
 	}
 	all := TraceColumns()
-	if len(all) != int(traceColumns) || all[TraceWindow].Name != "window_ns" || all[TraceBuffer].Name != "buffer_id" || all[TraceAddr].Kind != ColumnUint64 {
+	if len(all) != int(traceColumns) || all[TraceWindow].Name != "window_ns" || all[TraceBuffer].Name != "buffer_id" ||
+		all[TraceAddr].Kind != ColumnUint64 {
 		t.Errorf("%+v", all)
 	}
 }

@@ -34,16 +34,20 @@ func TestTraffic(t *testing.T) {
 	for i := range w.Bins {
 		all.Add(&w.Bins[i])
 	}
-	if r, _ := all.Of(Weight); r != read || all.Written[KVCache] != written || len(w.Bins) > MaxBins || len(w.Bins) <= MaxBins/2 || w.First != 1e9 {
-		t.Errorf("%d bins of %d ns: %d read, %d written; want %d and %d", len(w.Bins), w.WidthNS, all.Read[Weight], all.Written[KVCache], read, written)
+	if r, _ := all.Of(Weight); r != read || all.Written[KVCache] != written || len(w.Bins) > MaxBins ||
+		len(w.Bins) <= MaxBins/2 || w.First != 1e9 {
+		t.Errorf("%d bins of %d ns: %d read, %d written; want %d and %d", len(w.Bins), w.WidthNS, all.Read[Weight],
+			all.Written[KVCache], read, written)
 	}
 	if w.WidthNS*int64(len(w.Bins)) < steps*5e6 || w.WidthNS%firstWidth != 0 {
 		t.Errorf("%d bins of %d ns", len(w.Bins), w.WidthNS)
 	}
-	if s := w.Steps[5]; len(w.Steps) != MaxSteps || w.Uncounted != 10 || s.Graph != 5 || s.Token != 5 || s.Read[Weight] != 102 || s.Written[KVCache] != 7 || s.NS != 1e9+25e6 {
+	if s := w.Steps[5]; len(w.Steps) != MaxSteps || w.Uncounted != 10 || s.Graph != 5 || s.Token != 5 ||
+		s.Read[Weight] != 102 || s.Written[KVCache] != 7 || s.NS != 1e9+25e6 {
 		t.Errorf("%d steps, %d more; %+v", len(w.Steps), w.Uncounted, s)
 	}
-	if one, two := w.PerStep(1), w.PerStep(2); one.Count != steps || one.Min != 100 || one.Max != 100 || two.Max != 2 || two.Min != 0 || w.PerStep(99).Count != 0 {
+	if one, two := w.PerStep(1), w.PerStep(2); one.Count != steps || one.Min != 100 || one.Max != 100 || two.Max != 2 ||
+		two.Min != 0 || w.PerStep(99).Count != 0 {
 		t.Errorf("%+v, %+v", one, two)
 	}
 }
@@ -56,7 +60,8 @@ func TestSteps(t *testing.T) {
 	}
 	w.Add(&Touch{NS: 9, Type: Activation, Op: OpRead, Size: 1}, -1, -1)
 	w.Finish()
-	if len(w.Steps) != 1 || w.Steps[0].Token != 5 || w.Steps[0].Read[Activation] != 4 || w.Bins[0].Read[Activation] != 5 {
+	if len(w.Steps) != 1 || w.Steps[0].Token != 5 || w.Steps[0].Read[Activation] != 4 ||
+		w.Bins[0].Read[Activation] != 5 {
 		t.Errorf("%+v", w.Steps)
 	}
 }
@@ -66,7 +71,8 @@ func TestWindowsAreNoPeaks(t *testing.T) {
 	var w Traffic
 	w.Add(&Touch{NS: 0, Type: Weight, Op: OpRead, Size: 1}, -1, -1)
 	for at := range int64(5) {
-		w.Add(&Touch{NS: at * second / 10, Type: Weight, Op: OpRead, Size: 100, Count: 10, WindowNS: second / 10}, -1, -1)
+		w.Add(&Touch{NS: at * second / 10, Type: Weight, Op: OpRead, Size: 100, Count: 10, WindowNS: second / 10}, -1,
+			-1)
 	}
 	w.Finish()
 	if w.WidthNS < second/10 || w.WidthNS >= second/5 || len(w.Bins) > 5 || len(w.Steps) != 0 {

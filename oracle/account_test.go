@@ -263,7 +263,8 @@ func TestAccountOfAWrittenSetup(t *testing.T) {
 // TestOneOverhead: the summary, metadata.json, inspect and resource summary print one figure of what the recording
 // cost.
 func TestOneOverhead(t *testing.T) {
-	o := llamatap(t, slices.Concat([]string{"run", "--tap-tensors", "l_out", "--tap-device-memory", "0", "--tap-resource-level", "MINIMAL"},
+	o := llamatap(t, slices.Concat([]string{"run", "--tap-tensors", "l_out", "--tap-device-memory", "0",
+		"--tap-resource-level", "MINIMAL"},
 		generate(20))...).good(t)
 	m := metadata(t, o.dirs[0])
 	if m.Account == nil {

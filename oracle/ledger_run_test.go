@@ -285,7 +285,8 @@ func TestLedgerOnDevice(t *testing.T) {
 				"-n", "4", "--temp", "0", "-t", "1", "-c", "512", "-ub", "16", "-no-cnv"}
 			cpu, dir := ledgerOf(t, append(args, "-dev", "none", "--no-repack")...)
 			if asked := *metadata(t, dir).Tap.NodesAsked; asked != 0 {
-				t.Errorf("ggml asked for %d nodes of %s: the chosen experts stay until the graph is computed", asked, arch)
+				t.Errorf("ggml asked for %d nodes of %s: the chosen experts stay until the graph is computed", asked,
+					arch)
 			}
 			there, _ := ledgerOf(t, append(args, "--rpc", endpoint, "-ngl", "99")...)
 			strip := func(rows []accessRow) (stripped []accessRow, far int) {

@@ -52,7 +52,8 @@ func TestResumeDiskFull(t *testing.T) {
 				_, err = filler.Write(make([]byte, 4096))
 			}
 			filler.Close()
-			if full := finish(t, command(t, "run", "--tap-resume", dirOf(t, disk)), disk); full.status == 0 || !resumes(t, disk) {
+			if full := finish(t, command(t, "run", "--tap-resume", dirOf(t, disk)), disk); full.status == 0 ||
+				!resumes(t, disk) {
 				t.Fatalf("resumed on a full disk: status %d\n%s", full.status, full.stderr)
 			}
 			os.Remove(filler.Name())

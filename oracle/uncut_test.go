@@ -12,12 +12,14 @@ import (
 // TestUncut: tensors that are copied once the whole graph is computed are those that are copied while it is, bit by
 // bit, and so is the text that the model generates.
 func TestUncut(t *testing.T) {
-	for _, arch := range archs(t, "llama", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "mixtral", "mamba", "jamba", "gpt-oss") {
+	for _, arch := range archs(t, "llama", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "mixtral", "mamba",
+		"jamba", "gpt-oss") {
 		for _, fa := range []string{"on", "off"} {
 			t.Run(arch+" fa "+fa, func(t *testing.T) {
 				t.Parallel()
 				model := synthetic(t, arch, gguf.F16, nil)
-				args := []string{"-m", model, "-p", prompt, "-n", "6", "--temp", "0", "-t", "1", "-c", "512", "-ub", "8", "-fa", fa}
+				args := []string{"-m", model, "-p", prompt, "-n", "6", "--temp", "0", "-t", "1", "-c", "512", "-ub",
+					"8", "-fa", fa}
 				cut := record(t, slices.Concat(everything, []string{"--tap-device-memory", "0"}), args...)
 				uncut := record(t, everything, args...)
 				if cut.stdout != uncut.stdout {

@@ -59,7 +59,8 @@ func ParseStat(text []byte) (s Stat, err error) {
 // Ended reports whether it has ended, and nobody has waited for it yet.
 func (s *Stat) Ended() bool { return s.State == 'Z' || s.State == 'X' }
 
-// ResidentBytes is what a process, by number or "self", has in memory, from /proc/PID/statm below root. The kernel keeps
+// ResidentBytes is what a process, by number or "self", has in memory, from /proc/PID/statm below root. The kernel
+// keeps
 // the figure per processor and lets it be some pages off.
 func ResidentBytes(root fs.FS, pid string) (uint64, error) {
 	text, err := fs.ReadFile(root, "proc/"+pid+"/statm")

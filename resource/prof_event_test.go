@@ -131,7 +131,8 @@ func TestAppendProfEventSortsAllKeys(t *testing.T) {
 }
 
 func TestParseProfEventReadsStrapsOwn(t *testing.T) {
-	e, err := ParseProfEvent([]byte(`{"comm":"python","corr_id":null,"labels":{"model":"x"},"pid":12,"retransmits":0,"rx_bytes_s":1.0,"rx_calls":1,"ts":"2025-01-01T00:00:00+00:00","ts_ns":1735689600000000000,"tx_bytes_s":2.5,"tx_calls":2,"type":"net"}`))
+	e, err := ParseProfEvent(
+		[]byte(`{"comm":"python","corr_id":null,"labels":{"model":"x"},"pid":12,"retransmits":0,"rx_bytes_s":1.0,"rx_calls":1,"ts":"2025-01-01T00:00:00+00:00","ts_ns":1735689600000000000,"tx_bytes_s":2.5,"tx_calls":2,"type":"net"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,8 +66,10 @@ func loraOf(t *testing.T, model, suffix string, deviation float64) string {
 	for _, w := range base.Tensors {
 		if strings.HasSuffix(w.Name, suffix) {
 			experts := w.Shape[2:]
-			tensors = append(tensors, gguf.Tensor{Name: w.Name + ".lora_a", Type: gguf.F32, Shape: append([]int64{w.Shape[0], 4}, experts...)},
-				gguf.Tensor{Name: w.Name + ".lora_b", Type: gguf.F32, Shape: append([]int64{4, w.Shape[1]}, experts...)})
+			tensors = append(tensors, gguf.Tensor{Name: w.Name + ".lora_a", Type: gguf.F32,
+				Shape: append([]int64{w.Shape[0], 4}, experts...)},
+				gguf.Tensor{Name: w.Name + ".lora_b", Type: gguf.F32,
+					Shape: append([]int64{4, w.Shape[1]}, experts...)})
 		}
 	}
 	if len(tensors) == 0 {
@@ -77,7 +79,8 @@ func loraOf(t *testing.T, model, suffix string, deviation float64) string {
 }
 
 func loraMeta() map[string]any {
-	return map[string]any{"general.type": "adapter", "general.architecture": "llama", "adapter.type": "lora", "adapter.lora.alpha": float32(8)}
+	return map[string]any{"general.type": "adapter", "general.architecture": "llama", "adapter.type": "lora",
+		"adapter.lora.alpha": float32(8)}
 }
 
 // controlVector writes random directions of this width for layers of the embedded model.
@@ -85,7 +88,8 @@ func controlVector(t *testing.T, width int64, layers ...int) string {
 	t.Helper()
 	var tensors []gguf.Tensor
 	for _, layer := range layers {
-		tensors = append(tensors, gguf.Tensor{Name: "direction." + strconv.Itoa(layer), Type: gguf.F32, Shape: []int64{width}})
+		tensors = append(tensors, gguf.Tensor{Name: "direction." + strconv.Itoa(layer), Type: gguf.F32,
+			Shape: []int64{width}})
 	}
 	return writeTensors(t, "vector.gguf", map[string]any{"general.architecture": "controlvector"}, tensors, 1)
 }
@@ -102,10 +106,12 @@ func changed(t *testing.T, args ...string) {
 }
 
 func TestLora(t *testing.T) {
-	query, down := loraOf(t, testenv.Model(t), "attn_q.weight", 0.3), loraOf(t, testenv.Model(t), "ffn_down.weight", 0.2)
+	query, down := loraOf(t, testenv.Model(t), "attn_q.weight", 0.3),
+		loraOf(t, testenv.Model(t), "ffn_down.weight", 0.2)
 	for name, args := range map[string][]string{
-		"one": {"--lora", query}, "scaled": {"--lora-scaled", down + ":0.5"}, "negative": {"--lora-scaled", query + ":-1.5"},
-		"two": {"--lora", query + "," + down}, "two flags": {"--lora", query, "--lora-scaled", down + ":2"},
+		"one": {"--lora", query}, "scaled": {"--lora-scaled", down + ":0.5"},
+		"negative": {"--lora-scaled", query + ":-1.5"},
+		"two":      {"--lora", query + "," + down}, "two flags": {"--lora", query, "--lora-scaled", down + ":2"},
 	} {
 		t.Run(name, func(t *testing.T) { changed(t, args...) })
 	}
@@ -125,8 +131,10 @@ func TestLoraOfExperts(t *testing.T) {
 func TestControlVector(t *testing.T) {
 	one, two := controlVector(t, 256, 1, 2, 3, 4, 5), controlVector(t, 256, 3)
 	for name, args := range map[string][]string{
-		"one": {"--control-vector", one}, "scaled": {"--control-vector-scaled", one + ":-3"}, "two": {"--control-vector", one, "--control-vector-scaled", two + ":2"},
-		"range": {"--control-vector", one, "--control-vector-layer-range", "2", "4"}, "to the end": {"--control-vector", one, "--control-vector-layer-range", "4", "0"},
+		"one": {"--control-vector", one}, "scaled": {"--control-vector-scaled", one + ":-3"},
+		"two":             {"--control-vector", one, "--control-vector-scaled", two + ":2"},
+		"range":           {"--control-vector", one, "--control-vector-layer-range", "2", "4"},
+		"to the end":      {"--control-vector", one, "--control-vector-layer-range", "4", "0"},
 		"with an adapter": {"--control-vector", one, "--lora", loraOf(t, testenv.Model(t), "attn_v.weight", 0.3)},
 	} {
 		t.Run(name, func(t *testing.T) { changed(t, args...) })
@@ -135,9 +143,11 @@ func TestControlVector(t *testing.T) {
 
 // TestCacheTypes compares the text of every type of K and V caches. F32 and F16 caches may well give the same text.
 func TestCacheTypes(t *testing.T) {
-	base := []string{"-m", testenv.Model(t), "-p", longPrompt + "func (r *Reader) ", "-n", "24", "--temp", "0", "-t", "1"}
+	base := []string{"-m", testenv.Model(t), "-p", longPrompt + "func (r *Reader) ", "-n", "24", "--temp", "0", "-t",
+		"1"}
 	for _, pair := range brief([][2]string{
-		{"f32", "f32"}, {"bf16", "bf16"}, {"q8_0", "q8_0"}, {"q5_1", "q5_1"}, {"q5_0", "q5_0"}, {"q4_1", "q4_1"}, {"q4_0", "q4_0"}, {"iq4_nl", "iq4_nl"}, {"q4_0", "f16"}, {"f16", "q5_0"},
+		{"f32", "f32"}, {"bf16", "bf16"}, {"q8_0", "q8_0"}, {"q5_1", "q5_1"}, {"q5_0", "q5_0"}, {"q4_1", "q4_1"},
+		{"q4_0", "q4_0"}, {"iq4_nl", "iq4_nl"}, {"q4_0", "f16"}, {"f16", "q5_0"},
 	}, 1) {
 		t.Run(pair[0]+" "+pair[1], func(t *testing.T) { same(t, append(base, "-ctk", pair[0], "-ctv", pair[1])...) })
 	}
@@ -145,16 +155,20 @@ func TestCacheTypes(t *testing.T) {
 
 func TestRope(t *testing.T) {
 	for name, args := range map[string][]string{
-		"linear": {"--rope-scaling", "linear", "--rope-scale", "4"}, "none": {"--rope-scaling", "none", "--rope-freq-base", "500"},
-		"frequency": {"--rope-freq-base", "100000", "--rope-freq-scale", "0.3"}, "yarn": {"--rope-scaling", "yarn", "--rope-scale", "8", "--yarn-orig-ctx", "64"},
-		"yarn, all set": {"--rope-scaling", "yarn", "--rope-scale", "4", "--yarn-orig-ctx", "64", "--yarn-ext-factor", "0.5", "--yarn-attn-factor", "1.5", "--yarn-beta-slow", "2", "--yarn-beta-fast", "16"},
+		"linear":    {"--rope-scaling", "linear", "--rope-scale", "4"},
+		"none":      {"--rope-scaling", "none", "--rope-freq-base", "500"},
+		"frequency": {"--rope-freq-base", "100000", "--rope-freq-scale", "0.3"},
+		"yarn":      {"--rope-scaling", "yarn", "--rope-scale", "8", "--yarn-orig-ctx", "64"},
+		"yarn, all set": {"--rope-scaling", "yarn", "--rope-scale", "4", "--yarn-orig-ctx", "64", "--yarn-ext-factor",
+			"0.5", "--yarn-attn-factor", "1.5", "--yarn-beta-slow", "2", "--yarn-beta-fast", "16"},
 	} {
 		t.Run(name, func(t *testing.T) { changed(t, args...) })
 	}
 }
 
 func TestAdapterErrors(t *testing.T) {
-	narrow := []gguf.Tensor{{Name: "blk.0.attn_q.weight.lora_a", Type: gguf.F32, Shape: []int64{8, 4}}, {Name: "blk.0.attn_q.weight.lora_b", Type: gguf.F32, Shape: []int64{4, 8}}}
+	narrow := []gguf.Tensor{{Name: "blk.0.attn_q.weight.lora_a", Type: gguf.F32, Shape: []int64{8, 4}},
+		{Name: "blk.0.attn_q.weight.lora_b", Type: gguf.F32, Shape: []int64{4, 8}}}
 	lora := func(change func(map[string]any)) []string {
 		meta := loraMeta()
 		change(meta)
@@ -172,21 +186,29 @@ func TestAdapterErrors(t *testing.T) {
 		{"missing", []string{"--lora", "/nope.gguf"}, os.ErrNotExist, "/nope.gguf"},
 		{"a model", []string{"--lora", testenv.Model(t)}, nil, "general.type is not"},
 		{"of another model", lora(func(map[string]any) {}), llama.ErrAdapter, "incorrect shape"},
-		{"of another architecture", lora(func(m map[string]any) { m["general.architecture"] = "qwen3" }), nil, `is not "llama"`},
-		{"a number for a text", lora(func(m map[string]any) { m["adapter.type"] = int32(1) }), nil, "adapter.type is not"},
+		{"of another architecture", lora(func(m map[string]any) { m["general.architecture"] = "qwen3" }), nil,
+			`is not "llama"`},
+		{"a number for a text", lora(func(m map[string]any) { m["adapter.type"] = int32(1) }), nil,
+			"adapter.type is not"},
 		{"a text for a number", lora(func(m map[string]any) { m["adapter.lora.alpha"] = "8" }), nil, "32-bit float"},
-		{"whole numbers", []string{"--lora", writeTensors(t, "lora.gguf", loraMeta(), []gguf.Tensor{{Name: "blk.0.attn_q.weight.lora_a", Type: gguf.I32, Shape: []int64{256, 4}}}, 1)}, gguf.ErrMalformed, "no adapter can have this type"},
+		{"whole numbers", []string{"--lora", writeTensors(t, "lora.gguf", loraMeta(),
+			[]gguf.Tensor{{Name: "blk.0.attn_q.weight.lora_a", Type: gguf.I32, Shape: []int64{256, 4}}}, 1)},
+			gguf.ErrMalformed, "no adapter can have this type"},
 		{"no vector", []string{"--control-vector", "/nope.gguf"}, os.ErrNotExist, "/nope.gguf"},
 		{"a model as vector", []string{"--control-vector", testenv.Model(t)}, nil, "direction.LAYER"},
-		{"a vector without tensors", []string{"--control-vector", writeTensors(t, "empty.gguf", nil, nil, 1)}, nil, "no tensors"},
+		{"a vector without tensors", []string{"--control-vector", writeTensors(t, "empty.gguf", nil, nil, 1)}, nil,
+			"no tensors"},
 		{"a narrow vector", []string{"--control-vector", controlVector(t, 64, 1)}, nil, "this model is 256 wide"},
 		{"layer 0", []string{"--control-vector", controlVector(t, 256, 0)}, nil, "from 1 on"},
-		{"two dimensions", vector(gguf.Tensor{Name: "direction.1", Type: gguf.F32, Shape: []int64{256, 2}}), nil, "no row of F32"},
+		{"two dimensions", vector(gguf.Tensor{Name: "direction.1", Type: gguf.F32, Shape: []int64{256, 2}}), nil,
+			"no row of F32"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := runner.Run(context.Background(), runner.Options{Config: parse(t, append([]string{"-p", "a", "-n", "1", "-t", "1"}, test.args...)...)})
-			if err == nil || test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+			_, err := runner.Run(context.Background(),
+				runner.Options{Config: parse(t, append([]string{"-p", "a", "-n", "1", "-t", "1"}, test.args...)...)})
+			if err == nil || test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Fatalf("got %v, want one line with %q", err, test.want)
 			}
 			t.Log(err)

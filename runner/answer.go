@@ -33,10 +33,11 @@ type Completion struct {
 	Finish       Finish          `json:"finish"`
 	Seed         uint32          `json:"seed"` // as really used
 	PromptTokens int             `json:"prompt_tokens"`
-	Sequence     llama.Seq       `json:"seq_id"`            // of the context, as a recording numbers it
-	Request      *int32          `json:"request,omitempty"` // of its sequence, counted from 0, as a recording does; absent where nothing was decoded
-	PromptNs     int64           `json:"prompt_ns"`         // until the logits of the prompt's last token were there
-	GenerationNs int64           `json:"generation_ns"`     // from there to the last token
+	Sequence     llama.Seq       `json:"seq_id"` // of the context, as a recording numbers it
+	// of its sequence, counted from 0, as a recording does; absent where nothing was decoded
+	Request      *int32 `json:"request,omitempty"`
+	PromptNs     int64  `json:"prompt_ns"`     // until the logits of the prompt's last token were there
+	GenerationNs int64  `json:"generation_ns"` // from there to the last token
 }
 
 // TokenLogprobs is how likely the model found a token, before any sampler.

@@ -18,9 +18,11 @@ import (
 
 // TestContextShift goes on behind a full context, several times.
 func TestContextShift(t *testing.T) {
-	base := []string{"-m", testenv.Model(t), "-p", longPrompt, "-n", "300", "-c", "256", "-t", "1", "--ignore-eos", "--context-shift"}
+	base := []string{"-m", testenv.Model(t), "-p", longPrompt, "-n", "300", "-c", "256", "-t", "1", "--ignore-eos",
+		"--context-shift"}
 	for _, args := range brief([][]string{
-		{"--temp", "0"}, {"-s", "3", "--keep", "20"}, {"-s", "4", "--keep", "-1"}, {"--temp", "0", "-ctk", "q8_0", "--keep", "5000"},
+		{"--temp", "0"}, {"-s", "3", "--keep", "20"}, {"-s", "4", "--keep", "-1"},
+		{"--temp", "0", "-ctk", "q8_0", "--keep", "5000"},
 	}, 1) {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			r := same(t, append(base, args...)...)
@@ -30,7 +32,8 @@ func TestContextShift(t *testing.T) {
 		})
 	}
 	for _, args := range [][]string{{"-n", "-2"}, {"--no-context-shift"}} {
-		if r := same(t, append(append(base, "--temp", "0"), args...)...); r.Finish != runner.FinishContext || r.Shifts != 0 {
+		if r := same(t, append(append(base, "--temp", "0"), args...)...); r.Finish != runner.FinishContext ||
+			r.Shifts != 0 {
 			t.Errorf("%q: %+v", args, r)
 		}
 	}
@@ -39,12 +42,14 @@ func TestContextShift(t *testing.T) {
 // TestContextShiftImpossible has a recurrent memory, which llama.cpp does not shift.
 func TestContextShiftImpossible(t *testing.T) {
 	var warnings strings.Builder
-	cfg := parse(t, "-m", synthetic(t, "jamba"), "-p", "func", "-n", "5", "-c", "256", "-t", "1", "--temp", "0", "--context-shift")
+	cfg := parse(t, "-m", synthetic(t, "jamba"), "-p", "func", "-n", "5", "-c", "256", "-t", "1", "--temp", "0",
+		"--context-shift")
 	if _, err := runner.Run(context.Background(), runner.Options{Config: cfg, Stderr: &warnings}); err != nil {
 		t.Fatal(err)
 	}
 	shifts := warnings.Len() == 0
-	r := same(t, "-m", synthetic(t, "jamba"), "-p", "func", "-n", "300", "-c", "256", "-t", "1", "--temp", "0", "--ignore-eos", "--context-shift")
+	r := same(t, "-m", synthetic(t, "jamba"), "-p", "func", "-n", "300", "-c", "256", "-t", "1", "--temp", "0",
+		"--ignore-eos", "--context-shift")
 	if shifts != (r.Shifts > 0) {
 		t.Errorf("%d shifts, and the warning %q", r.Shifts, warnings.String())
 	}
@@ -58,9 +63,12 @@ func TestReversePrompt(t *testing.T) {
 		args []string
 		ends bool
 	}{
-		"a word": {[]string{"-r", "return"}, true}, "one token": {[]string{"-r", ","}, true}, "a line": {[]string{"-r", `{\n`}, true},
-		"without escapes": {[]string{"--no-escape", "-r", `{\n`}, false}, "the second": {[]string{"-r", "zzz", "-r", "("}, true}, "none": {[]string{"-r", "zzz"}, false},
-		"the prompt's end": {[]string{"-r", "Read("}, true}, "a control token": {[]string{"-r", "<|endoftext|>"}, false},
+		"a word": {[]string{"-r", "return"}, true}, "one token": {[]string{"-r", ","}, true},
+		"a line":          {[]string{"-r", `{\n`}, true},
+		"without escapes": {[]string{"--no-escape", "-r", `{\n`}, false},
+		"the second":      {[]string{"-r", "zzz", "-r", "("}, true}, "none": {[]string{"-r", "zzz"}, false},
+		"the prompt's end": {[]string{"-r", "Read("}, true},
+		"a control token":  {[]string{"-r", "<|endoftext|>"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := same(t, append(base, test.args...)...)
@@ -73,7 +81,8 @@ func TestReversePrompt(t *testing.T) {
 
 // TestSpecial shows control tokens; with this seed the model ends the text itself.
 func TestSpecial(t *testing.T) {
-	text, _ := sameText(t, "-m", testenv.Model(t), "-p", "}\n", "-n", "300", "-s", "1", "--temp", "4", "--top-k", "0", "--top-p", "1", "--min-p", "0", "-t", "1", "-sp")
+	text, _ := sameText(t, "-m", testenv.Model(t), "-p", "}\n", "-n", "300", "-s", "1", "--temp", "4", "--top-k", "0",
+		"--top-p", "1", "--min-p", "0", "-t", "1", "-sp")
 	if !strings.HasSuffix(text, "<|endoftext|>") {
 		t.Errorf("no control token is shown, so this tests nothing: take another seed; %q", text)
 	}
@@ -110,7 +119,8 @@ func cached(t *testing.T, cache []byte, args ...string) []byte {
 	theirs, theirErr := os.ReadFile(files[0])
 	own, ourErr := os.ReadFile(files[1])
 	if (theirErr == nil) != (ourErr == nil) || !bytes.Equal(theirs, own) {
-		t.Errorf("%q: the cache has %d bytes (%v), llama-completion's has %d (%v)", args, len(own), ourErr, len(theirs), theirErr)
+		t.Errorf("%q: the cache has %d bytes (%v), llama-completion's has %d (%v)", args, len(own), ourErr, len(theirs),
+			theirErr)
 	}
 	return own
 }
@@ -179,8 +189,11 @@ func TestPromptCacheErrors(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := runner.Run(context.Background(), runner.Options{Config: parse(t, "-p", "func main() {", "-n", "1", "-t", "1", "--prompt-cache", test.cache)})
-			if err == nil || test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+			_, err := runner.Run(context.Background(),
+				runner.Options{Config: parse(t, "-p", "func main() {", "-n", "1", "-t", "1", "--prompt-cache",
+					test.cache)})
+			if err == nil || test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Fatalf("got %v, want one line with %q", err, test.want)
 			}
 			t.Log(err)

@@ -10,7 +10,8 @@ import (
 
 // answered is the line of a result.
 func answered(line int, text string, why Finish, ns int) string {
-	return fmt.Sprintf(`{"line":%d,"text":%q,"tokens":[1],"token_ns":[%d],"finish":%q,"seed":0,"prompt_tokens":1,"seq_id":0,"prompt_ns":%d,"generation_ns":1}`+"\n", line, text, ns, why, ns)
+	return fmt.Sprintf(
+		`{"line":%d,"text":%q,"tokens":[1],"token_ns":[%d],"finish":%q,"seed":0,"prompt_tokens":1,"seq_id":0,"prompt_ns":%d,"generation_ns":1}`+"\n", line, text, ns, why, ns)
 }
 
 func answerOf(t *testing.T, line string) Answer {
@@ -25,7 +26,8 @@ func answerOf(t *testing.T, line string) Answer {
 // Results that a file has stay in it until others come in their place.
 func TestEarlierResults(t *testing.T) {
 	first, second := answered(1, "a", FinishLength, 5), answered(2, "b", FinishLength, 5)
-	again, other, cut := answered(2, "b", FinishLength, 9), answered(2, "c", FinishLength, 9), answered(2, "", FinishInterrupted, 9)
+	again, other, cut := answered(2, "b", FinishLength, 9), answered(2, "c", FinishLength, 9),
+		answered(2, "", FinishInterrupted, 9)
 	for _, c := range []struct {
 		name, had string
 		come      []string

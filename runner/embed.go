@@ -101,7 +101,8 @@ func embeddingParams(o *Options, p *llama.ContextParams) (err error) {
 	}
 	p.MicroBatch = min(p.MicroBatch, p.Batch)
 	for p.Sequences = min(embeddingSequences, p.MicroBatch); p.MicroBatch%p.Sequences != 0; {
-		p.Sequences-- // where they do not divide a graph's tokens, llama.cpp may end the process, as it does llama-embedding's
+		// where they do not divide a graph's tokens, llama.cpp may end the process, as it does llama-embedding's
+		p.Sequences--
 	}
 	return nil
 }

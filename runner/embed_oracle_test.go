@@ -103,9 +103,11 @@ func TestEmbeddingsManyTexts(t *testing.T) {
 func TestEmbeddingsSmallBatch(t *testing.T) {
 	for _, pooling := range []string{"last", "mean", "none"} {
 		for _, size := range []string{"12", "13", "300"} {
-			common := []string{"-t", "1", "--pooling", pooling, "--embd-output-format", "raw", "-p", `func main() {\n\npackage x; import "fmt"`}
+			common := []string{"-t", "1", "--pooling", pooling, "--embd-output-format", "raw", "-p",
+				`func main() {\n\npackage x; import "fmt"`}
 			got, result, err := embed(t, append(common, "-b", size, "-ub", size)...)
-			if want := map[bool]int{true: result.Tokens, false: 3}[pooling == "none"]; err != nil || result.Texts != 3 || strings.Count(got, "\n") != want+1 {
+			if want := map[bool]int{true: result.Tokens, false: 3}[pooling == "none"]; err != nil ||
+				result.Texts != 3 || strings.Count(got, "\n") != want+1 {
 				t.Errorf("%s, %s: %v, %+v: %.200s", pooling, size, err, result, got)
 			}
 		}
@@ -115,7 +117,8 @@ func TestEmbeddingsSmallBatch(t *testing.T) {
 // TestEmbeddingsGraphs computes a text in two graphs and in one, which llama-embedding cannot: the difference is
 // rounding.
 func TestEmbeddingsGraphs(t *testing.T) {
-	common := []string{"-t", "1", "--pooling", "last", "--embd-output-format", "array", "--attention", "causal", "-c", "512", "-p", strings.Repeat("func main() { println(1) } ", 40)}
+	common := []string{"-t", "1", "--pooling", "last", "--embd-output-format", "array", "--attention", "causal", "-c",
+		"512", "-p", strings.Repeat("func main() { println(1) } ", 40)}
 	var rows [2][][]float64
 	for i, size := range []string{"512", "256"} {
 		text, result, err := embed(t, append(common, "-ub", size)...)
@@ -136,12 +139,14 @@ func TestEmbeddingsGraphs(t *testing.T) {
 }
 
 func TestEmbeddingsErrors(t *testing.T) {
-	if _, _, err := embed(t, "-b", "8", "-ub", "8", "-p", "one two three four five six seven eight nine ten eleven"); !errors.Is(err, runner.ErrTooLong) {
+	if _, _, err := embed(t, "-b", "8", "-ub", "8", "-p",
+		"one two three four five six seven eight nine ten eleven"); !errors.Is(err, runner.ErrTooLong) {
 		t.Errorf("a text beyond the batch: %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("enough"))
-	if _, err := runner.RunEmbeddings(ctx, runner.Options{Config: parse(t, "--embeddings", "-p", "a")}); !errors.Is(err, runner.ErrInterrupted) {
+	if _, err := runner.RunEmbeddings(ctx, runner.Options{Config: parse(t, "--embeddings", "-p", "a")}); !errors.Is(err,
+		runner.ErrInterrupted) {
 		t.Errorf("interrupted: %v", err)
 	}
 }

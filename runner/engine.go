@@ -223,7 +223,8 @@ func chatPrompt(model *llama.Model, template string, messages []config.Message) 
 	if template == "" {
 		var ok bool
 		if template, ok = model.ChatTemplate(); !ok {
-			return "", errors.New(`the model has no template for "messages": give --chat-template NAME, such as chatml, or a "prompt"`)
+			return "", errors.New(
+				`the model has no template for "messages": give --chat-template NAME, such as chatml, or a "prompt"`)
 		}
 	}
 	list := make([]llama.ChatMessage, len(messages))

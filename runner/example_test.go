@@ -34,7 +34,8 @@ func ExampleRunPrompts() {
 	lines := strings.NewReader(`{"id":"a","prompt":"func main() {","n_predict":4}
 {"id":"b","prompt":"package ","n_predict":2}`)
 	var results bytes.Buffer
-	if _, err := runner.RunPrompts(context.Background(), runner.Options{Config: cfg, Stdin: lines, Stdout: &results}); err != nil {
+	if _, err := runner.RunPrompts(context.Background(),
+		runner.Options{Config: cfg, Stdin: lines, Stdout: &results}); err != nil {
 		log.Fatal(err)
 	}
 	for decoder := json.NewDecoder(&results); decoder.More(); {

@@ -53,25 +53,27 @@ func TestGenerate(t *testing.T) {
 		var got strings.Builder
 		o.Stdout = &got
 		tokens, others := map[string]int{}, 0
-		_, err := runner.Generate(t.Context(), o, runner.Capture{Tensors: []string{"l_out"}, OnTensor: func(x *runner.Tensor) error {
-			if tokens[x.Name] += x.Tokens; len(x.Values) != x.Tokens*256 || x.Shape[0] != 256 {
-				t.Errorf("%+v", x)
-			}
-			others = 0
-			for thread, nice := range niceOf(t) {
-				if was, known := before[thread]; nice == "19" && nice != was || known && nice != was {
-					others++
+		_, err := runner.Generate(t.Context(), o,
+			runner.Capture{Tensors: []string{"l_out"}, OnTensor: func(x *runner.Tensor) error {
+				if tokens[x.Name] += x.Tokens; len(x.Values) != x.Tokens*256 || x.Shape[0] != 256 {
+					t.Errorf("%+v", x)
 				}
-			}
-			return nil
-		}})
+				others = 0
+				for thread, nice := range niceOf(t) {
+					if was, known := before[thread]; nice == "19" && nice != was || known && nice != was {
+						others++
+					}
+				}
+				return nil
+			}})
 		if err != nil || got.String() != want.String() {
 			t.Errorf("%v: text %q, of Run %q", err, got.String(), want.String())
 		}
 		if others > 1 {
 			t.Errorf("%d threads have another priority", others)
 		}
-		for layer, n := range map[string]int{"l_out-0": 6 + 5, "l_out-5": 1 + 5} { // of the prompt the last one computes one row
+		// of the prompt the last one computes one row
+		for layer, n := range map[string]int{"l_out-0": 6 + 5, "l_out-5": 1 + 5} {
 			if tokens[layer] != n {
 				t.Errorf("%d tokens of %s, want %d", tokens[layer], layer, n)
 			}
@@ -100,13 +102,15 @@ func TestGenerateEnds(t *testing.T) {
 	if !errors.Is(err, enough) || n != 100 {
 		t.Errorf("%v after %d tensors", err, n)
 	}
-	_, err = runner.Generate(t.Context(), short(), runner.Capture{Tensors: []string{"nothing_such"}, OnTensor: func(*runner.Tensor) error { return nil }})
+	_, err = runner.Generate(t.Context(), short(),
+		runner.Capture{Tensors: []string{"nothing_such"}, OnTensor: func(*runner.Tensor) error { return nil }})
 	if err == nil || !strings.Contains(err.Error(), "nothing_such") {
 		t.Errorf("a tensor that there is not: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err = runner.Generate(ctx, short(), runner.Capture{OnTensor: func(*runner.Tensor) error { return nil }}); !errors.Is(err, runner.ErrInterrupted) {
+	if _, err = runner.Generate(ctx, short(),
+		runner.Capture{OnTensor: func(*runner.Tensor) error { return nil }}); !errors.Is(err, runner.ErrInterrupted) {
 		t.Errorf("a context that has ended: %v", err)
 	}
 }

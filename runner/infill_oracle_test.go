@@ -79,7 +79,8 @@ func TestInfill(t *testing.T) {
 			}
 			for _, seed := range seeds {
 				long := append(args, "-s", seed, "--ignore-eos")
-				text, r := sameText(t, append(long, "--samplers", "top_k;temperature;infill", "--top-k", "4", "--temp", "1.2")...)
+				text, r := sameText(t, append(long, "--samplers", "top_k;temperature;infill", "--top-k", "4", "--temp",
+					"1.2")...)
 				if r.Tokens != 200 || r.Finish != runner.FinishLength {
 					t.Errorf("seed %s: %d tokens, ended by %s", seed, r.Tokens, r.Finish)
 				}
@@ -88,7 +89,8 @@ func TestInfill(t *testing.T) {
 					t.Errorf("seed %s: infill changes nothing, or the seed does not", seed)
 				}
 				texts[text] = true
-				if _, r := sameText(t, append(args, "-s", seed, "--samplers", "infill", "--special")...); r.Finish != runner.FinishStop {
+				if _, r := sameText(t, append(args, "-s", seed, "--samplers", "infill",
+					"--special")...); r.Finish != runner.FinishStop {
 					t.Errorf("seed %s: ended by %s after %d tokens", seed, r.Finish, r.Tokens)
 				}
 			}

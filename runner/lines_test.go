@@ -17,7 +17,8 @@ func TestLinesHuge(t *testing.T) {
 	for line := range lines {
 		got = append(got, line)
 	}
-	if len(got) != 3 || string(got[0].text) != "a" || !errors.Is(got[1].err, errLongLine) || got[1].text != nil || string(got[2].text) != "b" || got[2].number != 3 {
+	if len(got) != 3 || string(got[0].text) != "a" || !errors.Is(got[1].err, errLongLine) || got[1].text != nil ||
+		string(got[2].text) != "b" || got[2].number != 3 {
 		t.Errorf("%d lines: %.200v", len(got), got)
 	}
 	if last := got[len(got)-1]; last.end != maxPromptBytes+100+5 {

@@ -40,7 +40,8 @@ func TestLogprobsAreServers(t *testing.T) {
 	}
 	ours := answers[0]
 	if ours.Text != theirs.Content || len(ours.Logprobs) != 8 || len(theirs.Probs) != 8 {
-		t.Fatalf("%q and %d, llama-server's %q and %d: %s", ours.Text, len(ours.Logprobs), theirs.Content, len(theirs.Probs), body)
+		t.Fatalf("%q and %d, llama-server's %q and %d: %s", ours.Text, len(ours.Logprobs), theirs.Content,
+			len(theirs.Probs), body)
 	}
 	for i, p := range theirs.Probs {
 		got := ours.Logprobs[i]
@@ -65,7 +66,8 @@ func serve(t *testing.T, args ...string) string {
 	}
 	address := port.Addr().(*net.TCPAddr)
 	port.Close()
-	args = append([]string{"-m", testenv.Model(t), "--port", fmt.Sprint(address.Port), "-t", "1", "-np", "1", "--no-webui"}, args...)
+	args = append([]string{"-m", testenv.Model(t), "--port", fmt.Sprint(address.Port), "-t", "1", "-np", "1",
+		"--no-webui"}, args...)
 	cmd := testenv.NeedTool(t, "llama-server").Command(args...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -37,10 +37,12 @@ func TestCheckModel(t *testing.T) {
 		{"folder", dir, ErrModel, "give the GGUF file in it"},
 		{"fifo", fifo, ErrModel, "save the model as a file"},
 		{"empty", file("empty.gguf", nil), ErrModel, "convert the model"},
-		{"text", file("text.gguf", []byte("once upon a time there was no model")), gguf.ErrNotGGUF, "convert the model"},
+		{"text", file("text.gguf", []byte("once upon a time there was no model")), gguf.ErrNotGGUF,
+			"convert the model"},
 		{"version", file("version.gguf", version), gguf.ErrVersion, "convert the model again"},
 		{"cut in the header", file("head.gguf", models.Default[:1000]), gguf.ErrTruncated, "download or copy it again"},
-		{"cut in the weights", file("data.gguf", models.Default[:len(models.Default)-1000]), gguf.ErrTruncated, "download or copy it again"},
+		{"cut in the weights", file("data.gguf", models.Default[:len(models.Default)-1000]), gguf.ErrTruncated,
+			"download or copy it again"},
 		{"path through a file", filepath.Join(file("f", nil), "x"), ErrModel, "not a directory"},
 	}
 	for _, test := range tests {
@@ -49,7 +51,8 @@ func TestCheckModel(t *testing.T) {
 			if !errors.Is(err, ErrModel) || !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("got %v, want %q", err, test.want)
 			}
-			if text := err.Error(); strings.Contains(text, "\n") || strings.Count(text, test.path) != 1 || strings.Count(text, test.want) != 1 {
+			if text := err.Error(); strings.Contains(text, "\n") || strings.Count(text, test.path) != 1 ||
+				strings.Count(text, test.want) != 1 {
 				t.Errorf("%q is not one line that names the file and the remedy once", text)
 			}
 		})

@@ -198,7 +198,8 @@ func TestGreedyPrompts(t *testing.T) {
 func TestGreedyShapes(t *testing.T) {
 	for _, args := range brief([][]string{
 		{"-ub", "1"}, {"-ub", "7"}, {"-ub", "32"}, {"-ub", "512"}, {"-b", "16"}, {"-b", "50", "-ub", "7"},
-		{"-t", "1", "-tb", "2"}, {"-t", "2", "-tb", "1"}, {"-fa", "off"}, {"-fa", "on"}, {"-ctk", "q8_0", "-ctv", "q8_0"}, {"-ctk", "f32", "-ctv", "bf16"},
+		{"-t", "1", "-tb", "2"}, {"-t", "2", "-tb", "1"}, {"-fa", "off"}, {"-fa", "on"},
+		{"-ctk", "q8_0", "-ctv", "q8_0"}, {"-ctk", "f32", "-ctv", "bf16"},
 		{"--no-warmup"}, {"-lm", "none"}, {"-ngl", "0"}, {"-dev", "none"},
 	}, 3) {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
@@ -216,7 +217,8 @@ func TestGreedyModels(t *testing.T) {
 		t.Run(arch, func(t *testing.T) {
 			path := synthetic(t, arch)
 			for _, ub := range []string{"7", "512"} {
-				same(t, "-m", path, "-p", "func main() {\n\tfmt.Println(x)", "-n", "30", "--temp", "0", "-t", "1", "-ub", ub, "-c", "512")
+				same(t, "-m", path, "-p", "func main() {\n\tfmt.Println(x)", "-n", "30", "--temp", "0", "-t", "1",
+					"-ub", ub, "-c", "512")
 			}
 		})
 	}
@@ -226,7 +228,8 @@ func TestSeeded(t *testing.T) {
 	for _, args := range [][]string{{}, {"--temp", "1.7", "--top-k", "0", "--top-p", "1", "--min-p", "0"}} {
 		for _, seed := range []string{"1", "42", "4000000000"} {
 			t.Run(strings.Join(append(args, "-s", seed), " "), func(t *testing.T) {
-				r := same(t, append([]string{"-m", testenv.Model(t), "-p", "func (r *Reader) ", "-n", "60", "-t", "1", "-s", seed}, args...)...)
+				r := same(t, append([]string{"-m", testenv.Model(t), "-p", "func (r *Reader) ", "-n", "60", "-t", "1",
+					"-s", seed}, args...)...)
 				if fmt.Sprint(r.Seed) != seed {
 					t.Errorf("the result says seed %d", r.Seed)
 				}
@@ -237,13 +240,15 @@ func TestSeeded(t *testing.T) {
 
 // TestGreedyPenalties makes the prompt matter: its tokens are penalised from the first choice on.
 func TestGreedyPenalties(t *testing.T) {
-	same(t, "-m", testenv.Model(t), "-p", longPrompt, "-n", "40", "--temp", "0", "-t", "1", "--repeat-penalty", "1.5", "--repeat-last-n", "100")
+	same(t, "-m", testenv.Model(t), "-p", longPrompt, "-n", "40", "--temp", "0", "-t", "1", "--repeat-penalty", "1.5",
+		"--repeat-last-n", "100")
 }
 
 // TestContextFull runs into the end of the context, which both stop at.
 func TestContextFull(t *testing.T) {
 	for _, n := range []string{"-1", "-2", "5000"} {
-		r := same(t, "-m", testenv.Model(t), "-p", "func", "-n", n, "-c", "256", "--temp", "0", "--ignore-eos", "-t", "1")
+		r := same(t, "-m", testenv.Model(t), "-p", "func", "-n", n, "-c", "256", "--temp", "0", "--ignore-eos", "-t",
+			"1")
 		if r.Finish != runner.FinishContext || r.PromptTokens+r.Tokens != r.ContextSize {
 			t.Errorf("-n %s: %+v", n, r)
 		}
@@ -254,7 +259,8 @@ func TestContextFull(t *testing.T) {
 func TestEnd(t *testing.T) {
 	ended := false
 	for seed := range 4 {
-		r := same(t, "-m", testenv.Model(t), "-p", "}\n", "-n", "300", "-s", strconv.Itoa(seed), "--temp", "4", "--top-k", "0", "--top-p", "1", "--min-p", "0", "-t", "1")
+		r := same(t, "-m", testenv.Model(t), "-p", "}\n", "-n", "300", "-s", strconv.Itoa(seed), "--temp", "4",
+			"--top-k", "0", "--top-p", "1", "--min-p", "0", "-t", "1")
 		ended = ended || r.Finish == runner.FinishStop
 	}
 	if !ended {
@@ -276,12 +282,14 @@ func TestPromptFile(t *testing.T) {
 func TestModelRecommends(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "recommends.gguf")
 	synthesize(t, path, "llama", map[string]any{
-		"general.sampling.temp": float32(0), "general.sampling.top_k": int32(3), "general.sampling.penalty_repeat": float32(1.4),
+		"general.sampling.temp": float32(0), "general.sampling.top_k": int32(3),
+		"general.sampling.penalty_repeat": float32(1.4),
 	})
 	if r := same(t, "-m", path, "-p", "func main", "-n", "30", "-t", "1"); r.SamplesChance {
 		t.Error("temperature 0 of the model was not taken")
 	}
-	if r := same(t, "-m", path, "-p", "func main", "-n", "30", "-t", "1", "--temp", "0.9", "-s", "5"); !r.SamplesChance {
+	if r := same(t, "-m", path, "-p", "func main", "-n", "30", "-t", "1", "--temp", "0.9", "-s",
+		"5"); !r.SamplesChance {
 		t.Error("the flag's temperature was not taken")
 	}
 }
@@ -294,7 +302,8 @@ func TestTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer model.Close()
-	for _, text := range append(prompts, "  two  spaces\t\ttabs\r\n", "a<|endoftext|>b<|end", "naïve café — “quotes”", "0123456789 0x1F 1e9") {
+	for _, text := range append(prompts, "  two  spaces\t\ttabs\r\n", "a<|endoftext|>b<|end", "naïve café — “quotes”",
+		"0123456789 0x1F 1e9") {
 		if text == "" {
 			continue // llama-tokenize wants a text
 		}
@@ -316,7 +325,8 @@ func TestTokens(t *testing.T) {
 // TestRPCDevice puts the layers on a device: the text stays the same.
 func TestRPCDevice(t *testing.T) {
 	if os.Getenv("LLAMATAP_TEST_ALONE") == "" {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestRPCDevice$") // llama.cpp keeps the device, and aborts when its server is gone
+		// llama.cpp keeps the device, and aborts when its server is gone
+		cmd := exec.Command(os.Args[0], "-test.run=^TestRPCDevice$")
 		cmd.Env = append(os.Environ(), "LLAMATAP_TEST_ALONE=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
@@ -359,7 +369,8 @@ func TestPromptOnly(t *testing.T) {
 
 func TestRunErrors(t *testing.T) {
 	wrong := filepath.Join(t.TempDir(), "wrong.gguf")
-	if err := os.WriteFile(wrong, bytes.Replace(models.Default, []byte("\x05\x00\x00\x00\x00\x00\x00\x00llama"), []byte("\x05\x00\x00\x00\x00\x00\x00\x00lloma"), 1), 0o600); err != nil {
+	if err := os.WriteFile(wrong, bytes.Replace(models.Default, []byte("\x05\x00\x00\x00\x00\x00\x00\x00llama"),
+		[]byte("\x05\x00\x00\x00\x00\x00\x00\x00lloma"), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tests := []struct {
@@ -369,7 +380,8 @@ func TestRunErrors(t *testing.T) {
 		want string
 	}{
 		{"too long", []string{"-p", strings.Repeat("word ", 900), "-n", "1"}, runner.ErrTooLong, "raise -c"},
-		{"too long for -c", []string{"-p", strings.Repeat(longPrompt, 3), "-c", "256", "-n", "1"}, runner.ErrTooLong, "a context of 256 has room for 252"},
+		{"too long for -c", []string{"-p", strings.Repeat(longPrompt, 3), "-c", "256", "-n", "1"}, runner.ErrTooLong,
+			"a context of 256 has room for 252"},
 		{"unknown architecture", []string{"-m", wrong, "-p", "a"}, runner.ErrModel, "lloma"},
 		{"no such device", []string{"-p", "a", "-dev", "CUDA7"}, llama.ErrDevice, "CUDA7"},
 		{"no such server", []string{"-p", "a", "--rpc", "127.0.0.1:1"}, llama.ErrDevice, "127.0.0.1:1"},
@@ -379,7 +391,8 @@ func TestRunErrors(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
 			_, err := runner.Run(context.Background(), runner.Options{Config: parse(t, test.args...), Stdout: &out})
-			if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") || out.Len() > 0 {
+			if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) ||
+				strings.Contains(err.Error(), "\n") || out.Len() > 0 {
 				t.Errorf("got %v and %q, want one line with %q", err, out.String(), test.want)
 			}
 			t.Log(err)

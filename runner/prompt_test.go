@@ -25,7 +25,8 @@ func TestReadPrompt(t *testing.T) {
 	}{
 		{"flag", func(r *config.Run) { r.Prompt = "x\ny" }, "", "x\ny"},
 		{"empty", func(*config.Run) {}, "not read", ""},
-		{"escapes", func(r *config.Run) { r.Prompt = `\n\r\t\'\"\\|\x41\x7a|\q\xg1\x1|\` }, "", "\n\r\t'\"\\|Az|\\q\\xg1\\x1|\\"},
+		{"escapes", func(r *config.Run) { r.Prompt = `\n\r\t\'\"\\|\x41\x7a|\q\xg1\x1|\` }, "",
+			"\n\r\t'\"\\|Az|\\q\\xg1\\x1|\\"},
 		{"escaped backslash", func(r *config.Run) { r.Prompt = `\\n` }, "", `\n`},
 		{"escapes of UTF-8", func(r *config.Run) { r.Prompt = `\xc3\xa9` }, "", "é"},
 		{"no escapes", func(r *config.Run) { r.Prompt, r.Escape = `a\nb`, false }, "", `a\nb`},
@@ -78,7 +79,8 @@ func TestReadPromptErrors(t *testing.T) {
 			cfg := config.NewRun()
 			test.set(cfg)
 			_, err := ReadPrompt(context.Background(), cfg, nil)
-			if !errors.Is(err, ErrPrompt) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+			if !errors.Is(err, ErrPrompt) || !strings.Contains(err.Error(), test.want) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %v, want one line with %q", err, test.want)
 			}
 		})

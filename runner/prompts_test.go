@@ -45,7 +45,8 @@ func decodeAnswers(t *testing.T, data []byte) (answers []runner.Answer) {
 	return answers
 }
 
-var severalPrompts = []string{"func main() {", "package ", "// Read reads ", "if err != nil {", "type T struct {\n\tname ", "for i := range ", "import (\n"}
+var severalPrompts = []string{"func main() {", "package ", "// Read reads ", "if err != nil {",
+	"type T struct {\n\tname ", "for i := range ", "import (\n"}
 
 // TestPromptsAreRuns compares each completion with that of a run of its own: seeded with one sequence, the
 // likeliest tokens with several, whose batches are others.
@@ -58,10 +59,12 @@ func TestPromptsAreRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&lines, `{"id":%d,"prompt":%s,"n_predict":%d,"seed":%d,"temperature":1.5,"top_k":200,"repeat_penalty":1.3,"dry_multiplier":0.5}`+"\n", i, text, n, i+1)
+		fmt.Fprintf(&lines,
+			`{"id":%d,"prompt":%s,"n_predict":%d,"seed":%d,"temperature":1.5,"top_k":200,"repeat_penalty":1.3,"dry_multiplier":0.5}`+"\n", i, text, n, i+1)
 		fmt.Fprintf(&greedy, `{"id":%d,"prompt":%s,"n_predict":%d,"temperature":0}`+"\n", i, text, n)
 		common := []string{"-p", prompt, "-n", fmt.Sprint(n), "-t", "1", "--no-escape"}
-		one, _ := ours(t, append(common, "-s", fmt.Sprint(i+1), "--temp", "1.5", "--top-k", "200", "--repeat-penalty", "1.3", "--dry-multiplier", "0.5")...)
+		one, _ := ours(t, append(common, "-s", fmt.Sprint(i+1), "--temp", "1.5", "--top-k", "200", "--repeat-penalty",
+			"1.3", "--dry-multiplier", "0.5")...)
 		seeded = append(seeded, one)
 		one, _ = ours(t, append(common, "--temp", "0")...)
 		likeliest = append(likeliest, one)
@@ -76,7 +79,8 @@ func TestPromptsAreRuns(t *testing.T) {
 			if a.Text != want[i] || a.Line != i+1 || string(a.ID) != fmt.Sprint(i) {
 				t.Errorf("%q, line %d, id %s: %q, alone %q", args, a.Line, a.ID, a.Text, want[i])
 			}
-			if len(a.TokenNs) != len(a.Tokens) || !slices.IsSorted(a.TokenNs) || a.PromptNs > a.TokenNs[0] || a.PromptTokens == 0 {
+			if len(a.TokenNs) != len(a.Tokens) || !slices.IsSorted(a.TokenNs) || a.PromptNs > a.TokenNs[0] ||
+				a.PromptTokens == 0 {
 				t.Errorf("%q, line %d: times or counts are wrong: %+v", args, a.Line, *a.Completion)
 			}
 		}
@@ -95,8 +99,10 @@ func TestPromptsAreRuns(t *testing.T) {
 func TestPromptsBursts(t *testing.T) {
 	var bursts, single strings.Builder
 	for i, more := range []string{
-		`"n_predict":90,"temperature":0`, `"n_predict":200,"seed":3,"temperature":1.4,"repeat_penalty":1.2`, `"temperature":0`,
-		`"n_predict":120,"temperature":0,"stop":["nil, err","}\n\n"]`, `"n_predict":1,"temperature":0`, `"n_predict":150,"temperature":1,"seed":8,"stop":["if "]`,
+		`"n_predict":90,"temperature":0`, `"n_predict":200,"seed":3,"temperature":1.4,"repeat_penalty":1.2`,
+		`"temperature":0`,
+		`"n_predict":120,"temperature":0,"stop":["nil, err","}\n\n"]`, `"n_predict":1,"temperature":0`,
+		`"n_predict":150,"temperature":1,"seed":8,"stop":["if "]`,
 	} {
 		text, err := json.Marshal(severalPrompts[i])
 		if err != nil {
@@ -105,7 +111,8 @@ func TestPromptsBursts(t *testing.T) {
 		fmt.Fprintf(&bursts, `{"prompt":%s,%s}`+"\n", text, more)
 		fmt.Fprintf(&single, `{"prompt":%s,%s,"n_probs":1}`+"\n", text, more)
 	}
-	for _, args := range [][]string{{"-c", "256"}, {"-c", "768", "-np", "3"}, {"-c", "256", "-r", "func", "-r", "err"}} {
+	for _, args := range [][]string{{"-c", "256"}, {"-c", "768", "-np", "3"},
+		{"-c", "256", "-r", "func", "-r", "err"}} {
 		got, stderr, err := answer(t, bursts.String(), args...)
 		if err != nil {
 			t.Fatalf("%v: %s", err, stderr)
@@ -119,10 +126,13 @@ func TestPromptsBursts(t *testing.T) {
 			if len(b.Logprobs) != len(b.Tokens) {
 				t.Fatalf("%q, line %d: %d logprobs of %d tokens", args, a.Line, len(b.Logprobs), len(b.Tokens))
 			}
-			if !slices.Equal(a.Tokens, b.Tokens) || a.Text != b.Text || a.Finish != b.Finish || a.PromptTokens != b.PromptTokens {
-				t.Errorf("%q, line %d: %d tokens, %s, %q\none by one %d tokens, %s, %q", args, a.Line, len(a.Tokens), a.Finish, a.Text, len(b.Tokens), b.Finish, b.Text)
+			if !slices.Equal(a.Tokens, b.Tokens) || a.Text != b.Text || a.Finish != b.Finish ||
+				a.PromptTokens != b.PromptTokens {
+				t.Errorf("%q, line %d: %d tokens, %s, %q\none by one %d tokens, %s, %q", args, a.Line, len(a.Tokens),
+					a.Finish, a.Text, len(b.Tokens), b.Finish, b.Text)
 			}
-			if !slices.IsSorted(a.TokenNs) || len(a.TokenNs) != len(a.Tokens) || a.TokenNs[0] < a.PromptNs || a.TokenNs[len(a.TokenNs)-1] > a.PromptNs+a.GenerationNs {
+			if !slices.IsSorted(a.TokenNs) || len(a.TokenNs) != len(a.Tokens) || a.TokenNs[0] < a.PromptNs ||
+				a.TokenNs[len(a.TokenNs)-1] > a.PromptNs+a.GenerationNs {
 				t.Errorf("%q, line %d: times %v", args, a.Line, a.TokenNs)
 			}
 		}
@@ -149,15 +159,19 @@ func TestPromptsSequences(t *testing.T) {
 	}
 }
 
-// TestPromptsBadLines checks that what is wrong with a line is reported with its number, and the rest is answered in order.
+// TestPromptsBadLines checks that what is wrong with a line is reported with its number, and the rest is answered in
+// order.
 func TestPromptsBadLines(t *testing.T) {
 	good := `{"prompt":"func ","n_predict":2}`
 	lines := []string{
-		"\ufeff" + good, "", `{"id":"a","prompt":"x","n_predict":1}`, "\xff", `{"id":"a","prompt":"x"}`, `{"prompt":"x","temprature":1}`,
-		`{"prompt":"` + strings.Repeat("word ", 600) + `"}`, `{"prompt":[999999]}`, `{"prompt":"a","grammar":"root ::= ("}`, good + "\r",
+		"\ufeff" + good, "", `{"id":"a","prompt":"x","n_predict":1}`, "\xff", `{"id":"a","prompt":"x"}`,
+		`{"prompt":"x","temprature":1}`,
+		`{"prompt":"` + strings.Repeat("word ", 600) + `"}`, `{"prompt":[999999]}`,
+		`{"prompt":"a","grammar":"root ::= ("}`, good + "\r",
 		`{"messages":[{"role":"user","content":"hi"}]}`, good,
 	}
-	want := map[int]string{4: "not valid UTF-8", 5: `id "a" is that of line 3`, 6: `did you mean "temperature"?`, 7: "too long", 8: "no token 999999", 9: "grammar", 11: "--chat-template"}
+	want := map[int]string{4: "not valid UTF-8", 5: `id "a" is that of line 3`, 6: `did you mean "temperature"?`,
+		7: "too long", 8: "no token 999999", 9: "grammar", 11: "--chat-template"}
 	for _, parallel := range []string{"1", "3"} {
 		answers, stderr, err := answer(t, strings.Join(lines, "\n"), "-np", parallel, "-c", "768")
 		if !errors.Is(err, runner.ErrPrompts) || !strings.Contains(err.Error(), "7 of 11") {
@@ -166,7 +180,8 @@ func TestPromptsBadLines(t *testing.T) {
 		var numbers []int
 		for _, a := range answers {
 			numbers = append(numbers, a.Line)
-			if text := want[a.Line]; !strings.Contains(a.Error, text) || text == "" && a.Error != "" || (a.Error == "") != (a.Completion != nil) {
+			if text := want[a.Line]; !strings.Contains(a.Error, text) || text == "" && a.Error != "" ||
+				(a.Error == "") != (a.Completion != nil) {
 				t.Errorf("line %d: error %q, want one with %q", a.Line, a.Error, text)
 			}
 			place := fmt.Sprintf("line %d", a.Line)
@@ -181,14 +196,16 @@ func TestPromptsBadLines(t *testing.T) {
 			t.Errorf("-np %s: answers for lines %v", parallel, numbers)
 		}
 	}
-	if answers, _, err := answer(t, strings.Join(lines, "\n"), "--stop-on-error"); len(answers) != 3 || !errors.Is(err, runner.ErrPrompts) {
+	if answers, _, err := answer(t, strings.Join(lines, "\n"), "--stop-on-error"); len(answers) != 3 ||
+		!errors.Is(err, runner.ErrPrompts) {
 		t.Errorf("--stop-on-error: %d answers, %v", len(answers), err)
 	}
 }
 
 func TestPromptsEmptyFile(t *testing.T) {
 	for _, text := range []string{"", "\n\n", "\ufeff"} {
-		if answers, _, err := answer(t, text); !errors.Is(err, runner.ErrPrompt) || !strings.Contains(err.Error(), "no prompts") || len(answers) > 0 {
+		if answers, _, err := answer(t, text); !errors.Is(err, runner.ErrPrompt) ||
+			!strings.Contains(err.Error(), "no prompts") || len(answers) > 0 {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -214,7 +231,8 @@ func TestPromptsEnds(t *testing.T) {
 	for _, a := range answers {
 		ends = append(ends, a.Finish)
 	}
-	if want := []runner.Finish{runner.FinishLength, runner.FinishStop, runner.FinishContext, runner.FinishStop}; !slices.Equal(ends, want) {
+	if want := []runner.Finish{runner.FinishLength, runner.FinishStop, runner.FinishContext,
+		runner.FinishStop}; !slices.Equal(ends, want) {
 		t.Errorf("%q, want %q", ends, want)
 	}
 	if n := answers[2].PromptTokens + len(answers[2].Tokens); n != 256 {
@@ -240,7 +258,8 @@ func TestPromptsInterrupted(t *testing.T) {
 	}
 	cfg := parse(t, "--prompts", "-", "-np", "2", "-c", "60000", "-t", "1")
 	result, err := runner.RunPrompts(ctx, runner.Options{Config: cfg, Stdin: stdin, Stdout: writerFunc(first)})
-	if !errors.Is(err, runner.ErrInterrupted) || !strings.Contains(err.Error(), "enough") || !result.Interrupted || result.Answered != 1 {
+	if !errors.Is(err, runner.ErrInterrupted) || !strings.Contains(err.Error(), "enough") || !result.Interrupted ||
+		result.Answered != 1 {
 		t.Errorf("%v, %+v", err, result)
 	}
 	answers := decodeAnswers(t, out.Bytes())
@@ -262,14 +281,16 @@ func TestPromptsResultsFile(t *testing.T) {
 	if err := os.WriteFile(prompts, []byte(`{"prompt":"func ","n_predict":2}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := runner.RunPrompts(context.Background(), runner.Options{Config: parse(t, "--prompts", prompts, "--results", results)}); err != nil {
+	if _, err := runner.RunPrompts(context.Background(),
+		runner.Options{Config: parse(t, "--prompts", prompts, "--results", results)}); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(results)
 	if answers := decodeAnswers(t, data); err != nil || len(answers) != 1 || len(answers[0].Tokens) != 2 {
 		t.Errorf("%v: %s", err, data)
 	}
-	_, err = runner.RunPrompts(context.Background(), runner.Options{Config: parse(t, "--prompts", prompts, "--results", prompts)})
+	_, err = runner.RunPrompts(context.Background(),
+		runner.Options{Config: parse(t, "--prompts", prompts, "--results", prompts)})
 	if data, readErr := os.ReadFile(prompts); err == nil || readErr != nil || len(data) == 0 {
 		t.Errorf("results over prompts: %v, %v, %q left", err, readErr, data)
 	}

@@ -24,7 +24,8 @@ func TestRankIsStock(t *testing.T) {
 		{"-m", synthetic(t, "qwen3-rerank"), "-p", "a|b\nc|d", "--cls-separator", "|", "--embd-normalize", "-1"},
 		{"-m", synthetic(t, "qwen3-rerank"), "-p", "a b c", "--pooling", "last", "--embd-output-format", "raw"},
 		{"-m", synthetic(t, "bert"), "-p", pairs, "--pooling", "rank", "--embd-normalize", "-1"},
-		{"-m", synthetic(t, "bert"), "-p", pairs, "--pooling", "rank", "--embd-normalize", "-1", "--embd-output-format", "raw"},
+		{"-m", synthetic(t, "bert"), "-p", pairs, "--pooling", "rank", "--embd-normalize", "-1", "--embd-output-format",
+			"raw"},
 		{"-m", synthetic(t, "bert"), "-p", pairs},
 		{"-m", synthetic(t, "bert"), "-p", pairs, "--pooling", "mean", "--embd-output-format", "json+"},
 		{"-m", synthetic(t, "bert"), "-p", pairs, "--pooling", "none", "--embd-output-format", "raw"},
@@ -40,7 +41,8 @@ func TestRankErrors(t *testing.T) {
 	if !errors.Is(err, runner.ErrModel) || !strings.Contains(err.Error(), "take a reranker") {
 		t.Errorf("no head: %v", err)
 	}
-	_, err = runner.Run(context.Background(), runner.Options{Config: parse(t, "-m", synthetic(t, "bert"), "-p", "a", "-n", "2")})
+	_, err = runner.Run(context.Background(),
+		runner.Options{Config: parse(t, "-m", synthetic(t, "bert"), "-p", "a", "-n", "2")})
 	if !errors.Is(err, runner.ErrModel) || !strings.Contains(err.Error(), "give --embeddings") {
 		t.Errorf("text of an encoder: %v", err)
 	}

@@ -39,12 +39,15 @@ var samplers = []struct {
 	args []string
 }{
 	{"none", []string{"--samplers", ""}},
-	{"penalties", []string{"--samplers", "penalties", "--repeat-penalty", "1.3", "--repeat-last-n", "20", "--presence-penalty", "0.7", "--frequency-penalty", "0.3"}},
+	{"penalties", []string{"--samplers", "penalties", "--repeat-penalty", "1.3", "--repeat-last-n", "20",
+		"--presence-penalty", "0.7", "--frequency-penalty", "0.3"}},
 	{"penalties off", []string{"--samplers", "penalties", "--repeat-last-n", "0", "--repeat-penalty", "1.3"}},
 	{"dry", []string{"--samplers", "dry;top_k", "--top-k", "3", "--dry-multiplier", "2"}},
-	{"dry breakers", []string{"--samplers", "dry;top_k", "--top-k", "3", "--dry-multiplier", "2", "--dry-base", "1.3", "--dry-allowed-length", "1",
+	{"dry breakers", []string{"--samplers", "dry;top_k", "--top-k", "3", "--dry-multiplier", "2", "--dry-base", "1.3",
+		"--dry-allowed-length", "1",
 		"--dry-penalty-last-n", "40", "--dry-sequence-breaker", `\t`, "--dry-sequence-breaker", "e"}},
-	{"dry without breakers", []string{"--samplers", "dry;top_k", "--top-k", "3", "--dry-multiplier", "2", "--dry-sequence-breaker", "none"}},
+	{"dry without breakers", []string{"--samplers", "dry;top_k", "--top-k", "3", "--dry-multiplier", "2",
+		"--dry-sequence-breaker", "none"}},
 	{"top_n_sigma", []string{"--samplers", "top_n_sigma", "--top-nsigma", "0.9"}},
 	{"top_k", []string{"--samplers", "top_k", "--top-k", "5"}},
 	{"typ_p", []string{"--samplers", "typ_p", "--typical", "0.3"}},
@@ -53,10 +56,12 @@ var samplers = []struct {
 	{"xtc", []string{"--samplers", "top_k;xtc", "--top-k", "8", "--xtc-probability", "0.6", "--xtc-threshold", "0.08"}},
 	{"temperature", []string{"--samplers", "temperature", "--temp", "0.6"}},
 	{"temperature 0", []string{"--samplers", "temperature", "--temp", "-1"}},
-	{"dynamic temperature", []string{"--samplers", "temperature", "--temp", "0.7", "--dynatemp-range", "0.5", "--dynatemp-exp", "1.4"}},
+	{"dynamic temperature", []string{"--samplers", "temperature", "--temp", "0.7", "--dynatemp-range", "0.5",
+		"--dynatemp-exp", "1.4"}},
 	{"mirostat", []string{"--mirostat", "1", "--mirostat-ent", "3", "--mirostat-lr", "0.2"}},
 	{"mirostat 2", []string{"--mirostat", "2", "--mirostat-ent", "2.5", "--temp", "1.2"}},
-	{"adaptive_p", []string{"--samplers", "adaptive_p;min_p", "--min-p", "0.02", "--adaptive-target", "0.4", "--adaptive-decay", "0.8"}},
+	{"adaptive_p", []string{"--samplers", "adaptive_p;min_p", "--min-p", "0.02", "--adaptive-target", "0.4",
+		"--adaptive-decay", "0.8"}},
 	{"adaptive_p off", []string{"--samplers", "adaptive-p;top-p"}},
 	{"infill", []string{"--samplers", "top_k;top_p;infill", "--top-p", "0.99"}},
 	{"grammar", []string{"--grammar", goGrammar, "--temp", "1.5"}},
@@ -68,24 +73,30 @@ var samplers = []struct {
 	{"backend alone", []string{"-bs", "--samplers", "top_k;min_p;temperature", "--top-k", "20", "--temp", "1.5"}},
 	{"backend, greedily", []string{"-bs", "--samplers", "top_k;temperature", "--temp", "0"}},
 	{"backend and grammar", []string{"-bs", "--grammar", goGrammar}},
-	{"all", []string{"--repeat-penalty", "1.1", "--dry-multiplier", "0.8", "--top-n-sigma", "2", "--top-k", "50", "--typical-p", "0.9", "--top-p", "0.9",
+	{"all", []string{"--repeat-penalty", "1.1", "--dry-multiplier", "0.8", "--top-n-sigma", "2", "--top-k", "50",
+		"--typical-p", "0.9", "--top-p", "0.9",
 		"--min-p", "0.01", "--xtc-probability", "0.3", "--temp", "1.4", "--dynatemp-range", "0.3"}},
-	{"another order", []string{"--samplers", "Temperature;Top-K;nucleus;MINP;xtc;typ;penalties;dry;topnsigma", "--xtc-probability", "0.5", "--temp", "1.6",
+	{"another order", []string{"--samplers", "Temperature;Top-K;nucleus;MINP;xtc;typ;penalties;dry;topnsigma",
+		"--xtc-probability", "0.5", "--temp", "1.6",
 		"--dry-multiplier", "1", "--frequency-penalty", "0.4", "--typical", "0.8"}},
-	{"an order in letters", []string{"--sampler-seq", "tkipyxd", "--xtc-probability", "0.5", "--temp", "1.2", "--dry-multiplier", "1", "--typical", "0.7"}},
-	{"the last order counts", []string{"--sampler-seq", "kt", "--samplers", "top_p;temperature", "--sampling-seq", "mpa", "--adaptive-target", "0.2"}},
+	{"an order in letters", []string{"--sampler-seq", "tkipyxd", "--xtc-probability", "0.5", "--temp", "1.2",
+		"--dry-multiplier", "1", "--typical", "0.7"}},
+	{"the last order counts", []string{"--sampler-seq", "kt", "--samplers", "top_p;temperature", "--sampling-seq",
+		"mpa", "--adaptive-target", "0.2"}},
 }
 
 // seeded compares a text with llama-completion's, byte for byte.
 func seeded(t *testing.T, seed, tokens string, args ...string) (string, runner.Result) {
 	t.Helper()
-	return sameText(t, append([]string{"-m", testenv.Model(t), "-p", longPrompt + "func (r *Reader) ", "-n", tokens, "-t", "1", "-s", seed}, args...)...)
+	return sameText(t, append([]string{"-m", testenv.Model(t), "-p", longPrompt + "func (r *Reader) ", "-n", tokens,
+		"-t", "1", "-s", seed}, args...)...)
 }
 
 // TestSamplers compares every sampler alone and in chains. Each setting must change the text, or the comparison
 // says nothing.
 func TestSamplers(t *testing.T) {
-	plain, _ := ours(t, "-m", testenv.Model(t), "-p", longPrompt+"func (r *Reader) ", "-n", "40", "-t", "1", "-s", "5", "--samplers", "min_p", "--min-p", "0")
+	plain, _ := ours(t, "-m", testenv.Model(t), "-p", longPrompt+"func (r *Reader) ", "-n", "40", "-t", "1", "-s", "5",
+		"--samplers", "min_p", "--min-p", "0")
 	for _, test := range brief(samplers, 2) {
 		t.Run(test.name, func(t *testing.T) {
 			text, _ := seeded(t, "5", "40", test.args...)
@@ -116,7 +127,8 @@ func TestSamplersLong(t *testing.T) {
 func TestRandomSeed(t *testing.T) {
 	for name, args := range map[string][]string{
 		"dist": {"--temp", "3"}, "xtc": {"--temp", "3", "--xtc-probability", "0.5", "--xtc-threshold", "0.01"},
-		"adaptive_p": {"--samplers", "xtc;adaptive_p", "--adaptive-target", "0.3", "--xtc-probability", "0.5", "--xtc-threshold", "0.01"}, "mirostat": {"--mirostat", "2"},
+		"adaptive_p": {"--samplers", "xtc;adaptive_p", "--adaptive-target", "0.3", "--xtc-probability", "0.5",
+			"--xtc-threshold", "0.01"}, "mirostat": {"--mirostat", "2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"-p", "func (r *Reader) ", "-n", "30", "-t", "1"}, args...)
@@ -137,7 +149,8 @@ func TestTokenAllocations(t *testing.T) {
 	allocations := func(tokens string) uint64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		ours(t, "-p", "func (r *Reader) ", "-n", tokens, "-t", "1", "-s", "1", "--ignore-eos", "--repeat-penalty", "1.1", "-r", "never", "--grammar", `root ::= [^\x00]*`)
+		ours(t, "-p", "func (r *Reader) ", "-n", tokens, "-t", "1", "-s", "1", "--ignore-eos", "--repeat-penalty",
+			"1.1", "-r", "never", "--grammar", `root ::= [^\x00]*`)
 		runtime.ReadMemStats(&after)
 		return after.Mallocs - before.Mallocs
 	}
@@ -176,10 +189,12 @@ func TestModelRecommendsSamplers(t *testing.T) {
 		"general.sampling.xtc_threshold": float32(0.0001), "general.sampling.top_k": int32(30),
 	})
 	synthesize(t, mirostat, "llama", map[string]any{
-		"general.sampling.mirostat": int32(2), "general.sampling.mirostat_tau": float32(4), "general.sampling.mirostat_eta": float32(0.3),
+		"general.sampling.mirostat": int32(2), "general.sampling.mirostat_tau": float32(4),
+		"general.sampling.mirostat_eta": float32(0.3),
 	})
 	for _, args := range [][]string{
-		{"-m", chain}, {"-m", chain, "--samplers", "top_k"}, {"-m", chain, "--sampling-seq", "k"}, {"-m", chain, "--xtc-probability", "0"},
+		{"-m", chain}, {"-m", chain, "--samplers", "top_k"}, {"-m", chain, "--sampling-seq", "k"},
+		{"-m", chain, "--xtc-probability", "0"},
 		{"-m", mirostat}, {"-m", mirostat, "--mirostat", "0"}, {"-m", mirostat, "--mirostat-ent", "8"},
 	} {
 		same(t, append(args, "-p", "func main", "-n", "30", "-t", "1", "-s", "3")...)
@@ -201,15 +216,19 @@ func TestSamplingErrors(t *testing.T) {
 		{"grammar without root", []string{"--grammar", `x ::= "a"`}, llama.ErrGrammar, "'root'"},
 		{"grammar that recurs", []string{"--grammar", `root ::= root "a"`}, llama.ErrGrammar, "left recursion"},
 		{"no grammar", []string{"--grammar", "((("}, llama.ErrGrammar, "expecting name at ((("},
-		{"grammar of an unknown rule", []string{"--grammar", "root ::= some"}, llama.ErrGrammar, "Undefined rule identifier 'some'"},
+		{"grammar of an unknown rule", []string{"--grammar", "root ::= some"}, llama.ErrGrammar,
+			"Undefined rule identifier 'some'"},
 		{"no grammar file", []string{"--grammar-file", "/nope.gbnf"}, os.ErrNotExist, "check the path"},
 		{"empty grammar file", []string{"--grammar-file", empty}, nil, "is empty"},
-		{"nothing is left", []string{"--grammar", `root ::= "a"`, "--ignore-eos"}, llama.ErrGrammar, "leave --ignore-eos"},
+		{"nothing is left", []string{"--grammar", `root ::= "a"`, "--ignore-eos"}, llama.ErrGrammar,
+			"leave --ignore-eos"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := runner.Run(context.Background(), runner.Options{Config: parse(t, append([]string{"-p", "a", "-n", "9", "-t", "1"}, test.args...)...)})
-			if err == nil || test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+			_, err := runner.Run(context.Background(),
+				runner.Options{Config: parse(t, append([]string{"-p", "a", "-n", "9", "-t", "1"}, test.args...)...)})
+			if err == nil || test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Fatalf("got %v, want one line with %q", err, test.want)
 			}
 			t.Log(err)

@@ -27,14 +27,20 @@ func drawn(r *rand.Rand) []string {
 		return strings.Join(names[:r.IntN(len(names))], ";")
 	}
 	all := [][]string{
-		{"--temp", number(0, 3)}, {"--top-k", whole(60)}, {"--top-p", number(0.1, 1)}, {"--min-p", number(0, 0.3)}, {"--typical", number(0.1, 1)},
+		{"--temp", number(0, 3)}, {"--top-k", whole(60)}, {"--top-p", number(0.1, 1)}, {"--min-p", number(0, 0.3)},
+		{"--typical", number(0.1, 1)},
 		{"--top-nsigma", number(-1, 3)}, {"--xtc-probability", number(0, 1), "--xtc-threshold", number(0, 0.6)},
-		{"--repeat-penalty", number(0.7, 2), "--repeat-last-n", whole(100)}, {"--presence-penalty", number(-1, 2), "--frequency-penalty", number(-1, 2)},
+		{"--repeat-penalty", number(0.7, 2), "--repeat-last-n", whole(100)},
+		{"--presence-penalty", number(-1, 2), "--frequency-penalty", number(-1, 2)},
 		{"--dry-multiplier", number(0, 3), "--dry-allowed-length", whole(4), "--dry-penalty-last-n", whole(100)},
-		{"--dynatemp-range", number(0, 2), "--dynatemp-exp", number(0.2, 2)}, {"--mirostat", whole(3), "--mirostat-ent", number(1, 8), "--mirostat-lr", number(0, 1)},
-		{"--adaptive-target", number(-0.5, 1), "--adaptive-decay", number(0, 0.99)}, {"--samplers", chain()}, {"--grammar", goGrammar}, {"--grammar", jsonGrammar},
-		{"-l", whole(2000) + "+" + number(0, 5), "-l", whole(2000) + "-inf"}, {"--ignore-eos"}, {"-bs"}, {"-sp"}, {"--no-warmup"}, {"-r", "x", "-r", "func"},
-		{"-c", "256", "--context-shift", "--keep", whole(100), "-n", "200"}, {"-b", "50", "-ub", fmt.Sprint(1 + r.IntN(50))}, {"-ctk", "q8_0"}, {"--rope-scale", number(0.5, 4)},
+		{"--dynatemp-range", number(0, 2), "--dynatemp-exp", number(0.2, 2)},
+		{"--mirostat", whole(3), "--mirostat-ent", number(1, 8), "--mirostat-lr", number(0, 1)},
+		{"--adaptive-target", number(-0.5, 1), "--adaptive-decay", number(0, 0.99)}, {"--samplers", chain()},
+		{"--grammar", goGrammar}, {"--grammar", jsonGrammar},
+		{"-l", whole(2000) + "+" + number(0, 5), "-l", whole(2000) + "-inf"}, {"--ignore-eos"}, {"-bs"}, {"-sp"},
+		{"--no-warmup"}, {"-r", "x", "-r", "func"},
+		{"-c", "256", "--context-shift", "--keep", whole(100), "-n", "200"},
+		{"-b", "50", "-ub", fmt.Sprint(1 + r.IntN(50))}, {"-ctk", "q8_0"}, {"--rope-scale", number(0.5, 4)},
 	}
 	var args []string
 	for range 1 + r.IntN(6) {
@@ -51,7 +57,8 @@ func TestRandomSettings(t *testing.T) {
 	texts := []string{longPrompt, "func main() {\n", "// Package x\n", "x", "Grüße 世界"}
 	equal := 0
 	for range 250 {
-		args := slices.Concat([]string{"-m", testenv.Model(t), "-t", "1", "-n", "40", "-s", fmt.Sprint(r.Uint32N(1e6)), "-p", texts[r.IntN(len(texts))]}, drawn(r))
+		args := slices.Concat([]string{"-m", testenv.Model(t), "-t", "1", "-n", "40", "-s", fmt.Sprint(r.Uint32N(1e6)),
+			"-p", texts[r.IntN(len(texts))]}, drawn(r))
 		want, stockErr := tryStock(t, args...)
 		var out strings.Builder
 		_, err := runner.Run(context.Background(), runner.Options{Config: parse(t, args...), Stdout: &out})

@@ -41,9 +41,11 @@ func TestSlotFiles(t *testing.T) {
 		return a
 	}
 	const prompt = "func (r *Reader) Read(p []byte) (n int, err error) {\n"
-	first := ask("/completion", map[string]any{"prompt": prompt, "n_predict": 8, "temperature": 0, "return_tokens": true, "cache_prompt": true})
+	first := ask("/completion", map[string]any{"prompt": prompt, "n_predict": 8, "temperature": 0,
+		"return_tokens": true, "cache_prompt": true})
 	saved := ask("/slots/0?action=save", map[string]any{"filename": "theirs"})
-	whole := ask("/completion", map[string]any{"prompt": prompt, "n_predict": 16, "temperature": 0, "return_tokens": true, "cache_prompt": false})
+	whole := ask("/completion", map[string]any{"prompt": prompt, "n_predict": 16, "temperature": 0,
+		"return_tokens": true, "cache_prompt": false})
 	if len(first.Tokens) != 8 || !slices.Equal(first.Tokens, whole.Tokens[:8]) {
 		t.Fatalf("llama-server chose %v and then %v", first.Tokens, whole.Tokens)
 	}
@@ -68,9 +70,11 @@ func TestSlotFiles(t *testing.T) {
 	if a := ask("/slots/0?action=restore", map[string]any{"filename": "ours"}); a.Restored != len(tokens) {
 		t.Errorf("llama-server restored %d tokens of %d", a.Restored, len(tokens))
 	}
-	next := ask("/completion", map[string]any{"prompt": append(tokens, first.Tokens[7]), "n_predict": 8, "temperature": 0, "return_tokens": true, "cache_prompt": true})
+	next := ask("/completion", map[string]any{"prompt": append(tokens, first.Tokens[7]), "n_predict": 8,
+		"temperature": 0, "return_tokens": true, "cache_prompt": true})
 	if !slices.Equal(next.Tokens, whole.Tokens[8:]) || next.Timings.Prompt != 1 || next.Timings.Cached != len(tokens) {
-		t.Errorf("from our state llama-server continues with %+v, want %v and one token decoded", next, whole.Tokens[8:])
+		t.Errorf("from our state llama-server continues with %+v, want %v and one token decoded", next,
+			whole.Tokens[8:])
 	}
 }
 

@@ -28,7 +28,8 @@ func TestStopsAreServers(t *testing.T) {
 		stop any
 		ends bool
 	}{
-		{text[10:11], true}, {text[10:20], true}, {[]string{text[25:30], text[20:23]}, true}, {[]string{text[12:14], text[11:15]}, true},
+		{text[10:11], true}, {text[10:20], true}, {[]string{text[25:30], text[20:23]}, true},
+		{[]string{text[12:14], text[11:15]}, true},
 		{text[:3], true}, {"never comes", false}, {[]string{}, false},
 	} {
 		body := line(t, prompt, test.stop)
@@ -45,8 +46,10 @@ func TestStopsAreServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		ours := answers[0]
-		if ours.Text != theirs.Content || len(ours.Tokens) != theirs.Tokens || (ours.Finish == runner.FinishWord) != (theirs.Type == "word") {
-			t.Errorf("%q: %q after %d tokens, %s; llama-server %+v", test.stop, ours.Text, len(ours.Tokens), ours.Finish, theirs)
+		if ours.Text != theirs.Content || len(ours.Tokens) != theirs.Tokens ||
+			(ours.Finish == runner.FinishWord) != (theirs.Type == "word") {
+			t.Errorf("%q: %q after %d tokens, %s; llama-server %+v", test.stop, ours.Text, len(ours.Tokens),
+				ours.Finish, theirs)
 		}
 		if (ours.Finish == runner.FinishWord) != test.ends || !strings.HasPrefix(text, ours.Text) {
 			t.Errorf("%q: ended by %s with %q", test.stop, ours.Finish, ours.Text)
@@ -57,7 +60,8 @@ func TestStopsAreServers(t *testing.T) {
 // line is a greedy request for 30 tokens.
 func line(t *testing.T, prompt string, stop any) string {
 	t.Helper()
-	text, err := json.Marshal(map[string]any{"prompt": prompt, "n_predict": 30, "temperature": 0, "seed": 1, "stop": stop})
+	text, err := json.Marshal(map[string]any{"prompt": prompt, "n_predict": 30, "temperature": 0, "seed": 1,
+		"stop": stop})
 	if err != nil {
 		t.Fatal(fmt.Errorf("%v: %w", stop, err))
 	}

@@ -9,20 +9,23 @@ import (
 func TestSummary(t *testing.T) {
 	r := Result{
 		Model: "m", ContextSize: 512, Seed: 7, SamplesChance: true, PromptTokens: 6, Tokens: 21, DecodeSteps: 20,
-		Load: 36 * time.Millisecond, WarmUp: time.Millisecond, Prompt: 2 * time.Millisecond, Generation: 10 * time.Millisecond, Finish: FinishLength,
+		Load: 36 * time.Millisecond, WarmUp: time.Millisecond, Prompt: 2 * time.Millisecond,
+		Generation: 10 * time.Millisecond, Finish: FinishLength,
 	}
 	if r.PromptRate() != 3000 || r.GenerationRate() != 2000 {
 		t.Errorf("rates %v and %v, want 3000 and 2000", r.PromptRate(), r.GenerationRate())
 	}
 	for finish, want := range map[Finish]string{
-		FinishLength: "after 21 tokens", FinishStop: "the model ended", FinishContext: "-c makes it longer", FinishInterrupted: "interrupted after 21",
+		FinishLength: "after 21 tokens", FinishStop: "the model ended", FinishContext: "-c makes it longer",
+		FinishInterrupted: "interrupted after 21",
 	} {
 		r.Finish = finish
 		var out strings.Builder
 		if err := r.WriteSummary(&out); err != nil {
 			t.Fatal(err)
 		}
-		for _, part := range []string{want, "seed 7", "6 tokens in 2.00 ms (3000.0 tokens/s)", "21 tokens in 10.0 ms (2000.0 tokens/s)", "loaded in 36.0 ms"} {
+		for _, part := range []string{want, "seed 7", "6 tokens in 2.00 ms (3000.0 tokens/s)",
+			"21 tokens in 10.0 ms (2000.0 tokens/s)", "loaded in 36.0 ms"} {
 			if !strings.Contains(out.String(), part) {
 				t.Errorf("%q is not in %q", part, out.String())
 			}
@@ -30,7 +33,8 @@ func TestSummary(t *testing.T) {
 	}
 	var none strings.Builder
 	err := (&Result{Finish: FinishStop}).WriteSummary(&none)
-	if err != nil || !strings.Contains(none.String(), "nothing to do") || strings.Contains(none.String(), "tokens/s") || strings.Contains(none.String(), "seed") {
+	if err != nil || !strings.Contains(none.String(), "nothing to do") || strings.Contains(none.String(), "tokens/s") ||
+		strings.Contains(none.String(), "seed") {
 		t.Errorf("a rate or seed that nobody measured: %q", none.String())
 	}
 }

@@ -50,7 +50,8 @@ func TestText(t *testing.T) {
 
 // TestTextInvalid checks that bytes that are no UTF-8, or its unfinished beginning, are all written in the end.
 func TestTextInvalid(t *testing.T) {
-	for _, s := range []string{"a\xff", "\x80\x80\x80\x80\x80", "\xe2\x82", "\xf0\x9f\x98", "\xc3", "\xc3\xc3\xc3a", "\xf8\x88\x80"} {
+	for _, s := range []string{"a\xff", "\x80\x80\x80\x80\x80", "\xe2\x82", "\xf0\x9f\x98", "\xc3", "\xc3\xc3\xc3a",
+		"\xf8\x88\x80"} {
 		var out bytes.Buffer
 		w := text{out: &out}
 		for i := range len(s) {

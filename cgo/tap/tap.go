@@ -27,7 +27,8 @@ package tap
 //         TAP_OFFSET(llama_version), TAP_OFFSET(seen), TAP_OFFSET(pid), TAP_OFFSET(layouts),
 //         TAP_OFFSET(config.start.looking), TAP_OFFSET(config.exact), TAP_OFFSET(config.cold),
 //         TAP_OFFSET(config.in_step),
-//         TAP_OFFSET(config.keep_bytes), TAP_OFFSET(config.turns), TAP_OFFSET(config.judge), TAP_OFFSET(n_turns), TAP_OFFSET(turn_ns),
+// TAP_OFFSET(config.keep_bytes), TAP_OFFSET(config.turns), TAP_OFFSET(config.judge), TAP_OFFSET(n_turns),
+// TAP_OFFSET(turn_ns),
 //     };
 //     return i < (int) (sizeof(v) / sizeof(v[0])) ? v[i] : -1;
 // }

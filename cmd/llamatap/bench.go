@@ -8,15 +8,16 @@ import (
 )
 
 func benchCommand() *cli.Command {
-	programs := &cli.Command{Name: "programs", Summary: "run STRAP-LLM's benchmark programs with their defaults", Define: func(*cli.Flags) func([]string) error {
-		return func([]string) error {
-			var all []bench.Program
-			for _, name := range bench.ProgramNames {
-				all = append(all, bench.NewProgram(name))
+	programs := &cli.Command{Name: "programs", Summary: "run STRAP-LLM's benchmark programs with their defaults",
+		Define: func(*cli.Flags) func([]string) error {
+			return func([]string) error {
+				var all []bench.Program
+				for _, name := range bench.ProgramNames {
+					all = append(all, bench.NewProgram(name))
+				}
+				return runBenchPrograms(all...)
 			}
-			return runBenchPrograms(all...)
-		}
-	}}
+		}}
 	c := &cli.Command{
 		Name: "bench", Summary: "measure models as llama-bench does, and what the tap costs", Raw: true,
 		Usage: "                          what the tap costs: bench tap\n[flags]                   measure a model, with llama-bench's flags and formats\n" +
@@ -33,13 +34,15 @@ ratio is reported. Ctrl-C ends with what has been measured.
 					return call("bench", "tap")
 				}
 				if !strings.HasPrefix(args[0], "-") {
-					return cli.Wrongf("unknown benchmark %q: use tap, compare, programs or flags ('llamatap bench --help')", args[0])
+					return cli.Wrongf(
+						"unknown benchmark %q: use tap, compare, programs or flags ('llamatap bench --help')", args[0])
 				}
 				return a.run(f, args)
 			}
 		},
 		Commands: []*cli.Command{benchTapCommand(), benchCompareCommand(), programs, {
-			Name: "measure", Hidden: true, Raw: true, Define: func(*cli.Flags) func([]string) error { return runBenchMeasure },
+			Name: "measure", Hidden: true, Raw: true,
+			Define: func(*cli.Flags) func([]string) error { return runBenchMeasure },
 		}},
 	}
 	for _, name := range bench.ProgramNames {

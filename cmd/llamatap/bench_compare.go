@@ -12,7 +12,8 @@ import (
 
 func benchCompareCommand() *cli.Command {
 	return &cli.Command{
-		Name: "compare", Summary: "show what changed between two results", Usage: "[--fail-if BOUND[,BOUND]] OLD.json NEW.json", Min: 2, Max: 2,
+		Name: "compare", Summary: "show what changed between two results",
+		Usage: "[--fail-if BOUND[,BOUND]] OLD.json NEW.json", Min: 2, Max: 2,
 		Needs: "give two results: llamatap bench compare OLD.json NEW.json",
 		Text: `The files are what --format json or jsonl of llamatap bench, or -o json of llama-bench wrote. Tests
 with the same model, settings and recording are compared, rows of the same test in one file taken together. A figure
@@ -21,8 +22,9 @@ elsewhere; it takes at least four repetitions on each side.
 `,
 		Define: func(f *cli.Flags) func([]string) error {
 			var a benchArguments
-			f.Add("--fail-if BOUND[,BOUND]", a.addBound, "exit with 1 where the ratio new / old is beyond, and not by chance: decode<0.97, "+
-				"prefill<0.97, both<0.97 (tests with a prompt and a generation), any<0.97 (all of these), ttft>1.1, itl>1.1")
+			f.Add("--fail-if BOUND[,BOUND]", a.addBound,
+				"exit with 1 where the ratio new / old is beyond, and not by chance: decode<0.97, "+
+					"prefill<0.97, both<0.97 (tests with a prompt and a generation), any<0.97 (all of these), ttft>1.1, itl>1.1")
 			return func(paths []string) error { return compareResults(a.bounds, paths) }
 		},
 	}

@@ -71,18 +71,22 @@ func (a *benchArguments) define(f *cli.Flags) {
 	f.Add("-ctk, --cache-type-k TYPE", wordList(&a.typesK, cacheTypes...), "type of the K cache (default: f16)")
 	f.Add("-ctv, --cache-type-v TYPE", wordList(&a.typesV, cacheTypes...), "type of the V cache (default: f16)")
 	f.Add("-t, --threads N", intList(&a.threads), "threads (default: one per core)")
-	f.Add("-np, --parallel N", intList(&a.parallel), "sequences that are decoded at a time, each with such a prompt and generation (default: 1)")
-	f.Add("-fa, --flash-attn on|off|auto", wordList(&a.flash, "on", "off", "auto", "1", "0"), "flash attention; 1 and 0 too (default: auto)")
+	f.Add("-np, --parallel N", intList(&a.parallel),
+		"sequences that are decoded at a time, each with such a prompt and generation (default: 1)")
+	f.Add("-fa, --flash-attn on|off|auto", wordList(&a.flash, "on", "off", "auto", "1", "0"),
+		"flash attention; 1 and 0 too (default: auto)")
 	f.Add("-ngl, --n-gpu-layers N", intList(&a.gpu), "layers on devices; -1: all that fit (default: -1)")
 
 	f.Add("-f, --script FILE", &a.script, "YAML script with the tests, instead of the flags above (docs/BENCH.md)")
 	f.Add("-r, --repetitions N", one(&a.repetitions), "repetitions of each test (default: 5)")
-	f.Add("--rounds N", one(&a.rounds), "rounds in random order that the repetitions are divided among; each visit is a process of its own "+
-		"(default: one per repetition, or one where there is one test)")
+	f.Add("--rounds N", one(&a.rounds),
+		"rounds in random order that the repetitions are divided among; each visit is a process of its own "+
+			"(default: one per repetition, or one where there is one test)")
 	f.Add("--seed N", &a.seed, "seed of the order and of the random tokens")
 	f.Add("--delay SECONDS", one(&a.delay), "cool-down before each visit (default: 0)")
 	f.Add("--no-warmup", &a.noWarmUp, "skip the warm-up pass")
-	a.reportForm.define(f, slices.Concat([]string{"md"}, slices.DeleteFunc(slices.Clone(bench.Formats), func(s string) bool { return s == "md" }))...)
+	a.reportForm.define(f, slices.Concat([]string{"md"},
+		slices.DeleteFunc(slices.Clone(bench.Formats), func(s string) bool { return s == "md" }))...)
 	f.List[len(f.List)-1].Set = func(s string) error {
 		if slices.Contains(bench.Formats, s) { // as llama-bench has it
 			a.form = s
@@ -94,7 +98,8 @@ func (a *benchArguments) define(f *cli.Flags) {
 	f.Add("--per-token FILE", &a.perToken, "write a JSON line per token to a file")
 	f.Add("--results FILE", &a.results, "keep every visit in a file as soon as it has ended")
 	f.Add("--resume FILE", &a.resume, "resume such a file, or begin it")
-	f.Add("--fail-if BOUND", a.addBound, "exit with 1 where the ratio of a configuration to the first one is resolved to be beyond, such as decode<0.97")
+	f.Add("--fail-if BOUND", a.addBound,
+		"exit with 1 where the ratio of a configuration to the first one is resolved to be beyond, such as decode<0.97")
 	f.Add("--dir FOLDER", &a.dir, "where recordings lie while they are measured")
 }
 
@@ -137,7 +142,8 @@ func (a *benchArguments) parse(f *cli.Flags, args []string) error {
 	var unknown *cli.UnknownError
 	switch rest, err = f.Parse(rest); {
 	case errors.As(err, &unknown):
-		return fmt.Errorf("%w: 'llamatap bench --help' lists the flags; llama-bench's other flags work with 'llamatap exec -- llama-bench'", err)
+		return fmt.Errorf(
+			"%w: 'llamatap bench --help' lists the flags; llama-bench's other flags work with 'llamatap exec -- llama-bench'", err)
 	case err != nil:
 		return err
 	case len(rest) > 0:
@@ -155,9 +161,12 @@ func (a *benchArguments) plan() (*bench.Plan, error) {
 	pace := bench.Pace{Repetitions: 5, Seed: a.seed, PerToken: a.perToken != ""}
 	scenarios := []bench.Scenario{a.scenario()}
 	if a.script != "" {
-		if len(a.models)+len(a.prompts)+len(a.gens)+len(a.pairs)+len(a.depths)+len(a.batches)+len(a.ubatches)+len(a.threads)+len(a.gpu)+len(a.parallel)+
+		if len(a.models)+len(a.prompts)+len(a.gens)+len(a.pairs)+len(a.depths)+len(a.batches)+len(a.ubatches)+
+			len(a.threads)+len(a.gpu)+len(a.parallel)+
 			len(a.typesK)+len(a.typesV)+len(a.flash)+len(a.tap) > 0 {
-			return nil, errors.New("-f has its own tests: write models, prompts, settings and tap configurations into the script")
+			return nil,
+				errors.New(
+					"-f has its own tests: write models, prompts, settings and tap configurations into the script")
 		}
 		script, err := bench.ReadScript(a.script)
 		if err != nil {
@@ -186,7 +195,8 @@ func (a *benchArguments) plan() (*bench.Plan, error) {
 // scenario is what the flags of tests say. With a recorder each test is measured without and with it.
 func (a *benchArguments) scenario() bench.Scenario {
 	s := bench.Scenario{
-		Models: a.models, Depths: a.depths, Batches: a.batches, MicroBatches: a.ubatches, Threads: a.threads, Layers: a.gpu,
+		Models: a.models, Depths: a.depths, Batches: a.batches, MicroBatches: a.ubatches, Threads: a.threads,
+		Layers:    a.gpu,
 		Sequences: a.parallel,
 		TypesK:    a.typesK, TypesV: a.typesV, FlashAttention: a.flash,
 	}

@@ -25,7 +25,8 @@ func TestBenchPlanted(t *testing.T) {
 	args := []string{"-p", "0", "-n", "64", "-r", "12", "-t", "1", "-o", "json", "--dir", dir}
 	for i, layers := range []string{"20", "20", "23"} {
 		path := filepath.Join(dir, names[i]+".gguf")
-		if out, err := self("synth", "-o", path, "--params", "tiny", "--width", "256", "--layers", layers, "--type", "q8_0", "--quiet").CombinedOutput(); err != nil {
+		if out, err := self("synth", "-o", path, "--params", "tiny", "--width", "256", "--layers", layers, "--type",
+			"q8_0", "--quiet").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		args = append(args, "-m", path)
@@ -46,7 +47,8 @@ func TestBenchPlanted(t *testing.T) {
 		}
 	}
 	compare := func(with string) (string, int) {
-		out, said, code := bench1(t, "compare", "--fail-if", "decode<0.97", filepath.Join(dir, "old"), filepath.Join(dir, with))
+		out, said, code := bench1(t, "compare", "--fail-if", "decode<0.97", filepath.Join(dir, "old"),
+			filepath.Join(dir, with))
 		return out + said, code
 	}
 	if out, code := compare("same"); code != 0 {

@@ -12,7 +12,8 @@ import (
 // benchProgramCommand is one of STRAP-LLM's benchmark programs.
 func benchProgramCommand(name string) *cli.Command {
 	return &cli.Command{
-		Name: name, Summary: "STRAP-LLM's benchmark program of this name, with its flags (docs/BENCH.md)", Usage: "[flags]",
+		Name: name, Summary: "STRAP-LLM's benchmark program of this name, with its flags (docs/BENCH.md)",
+		Usage: "[flags]",
 		Define: func(f *cli.Flags) func([]string) error {
 			p := bench.NewProgram(name)
 			f.Add("--shape DIMENSIONS", &p.Shape, "dimensions of a tensor, separated by commas")

@@ -100,7 +100,8 @@ func (a *benchArguments) close(c *bench.Conductor) (err error) {
 }
 
 // report writes the rows and their ratios, and judges.
-func (a *benchArguments) report(rows []bench.Row, environment *bench.Environment, failures []bench.Failure, runErr error) error {
+func (a *benchArguments) report(rows []bench.Row, environment *bench.Environment, failures []bench.Failure,
+	runErr error) error {
 	beside := io.Writer(terminal.Err)
 	if a.form == "md" && a.file == "-" {
 		beside = terminal.Out
@@ -139,7 +140,8 @@ func stoppedBench(err error, log string) error {
 
 func writeJudgements(out io.Writer, all []bench.Judgement) {
 	for _, j := range all {
-		fmt.Fprintf(out, "fail if %v: %s %.3f [%.3f, %.3f]: %s\n", j.Bound, j.Test, j.Ratio.Median, j.Ratio.Low, j.Ratio.High, j.Verdict)
+		fmt.Fprintf(out, "fail if %v: %s %.3f [%.3f, %.3f]: %s\n", j.Bound, j.Test, j.Ratio.Median, j.Ratio.Low,
+			j.Ratio.High, j.Verdict)
 	}
 }
 
@@ -152,8 +154,10 @@ func benchProgress() (show func(done, all int, next string), clear func()) {
 	var bar *progressbar.ProgressBar
 	show = func(done, all int, next string) {
 		if bar == nil {
-			bar = progressbar.NewOptions(all, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(20), progressbar.OptionShowCount(),
-				progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true), progressbar.OptionSetElapsedTime(true))
+			bar = progressbar.NewOptions(all, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(20),
+				progressbar.OptionShowCount(),
+				progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true),
+				progressbar.OptionSetElapsedTime(true))
 		}
 		bar.Describe(terminal.Line(next))
 		_ = bar.Set(done) // a bar that cannot be drawn is no failure of the benchmark

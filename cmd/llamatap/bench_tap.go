@@ -19,14 +19,18 @@ import (
 
 func benchTapCommand() *cli.Command {
 	return &cli.Command{
-		Name: "tap", Summary: "measure what the tap costs, as ratios of paired runs on this machine, and judge it by gates", Usage: "[flags]",
+		Name:    "tap",
+		Summary: "measure what the tap costs, as ratios of paired runs on this machine, and judge it by gates",
+		Usage:   "[flags]",
 		Define: func(f *cli.Flags) func([]string) error {
 			t := bench.Tap{
 				Model:  bench.Model{Dir: filepath.Join("build", "bench"), Threads: 2, Tokens: 48},
-				Limits: bench.Limits{MinPairs: 8, Time: 3 * time.Minute}, Table: bench.NewTable(terminal.Out), Progress: func(line string) { fmt.Fprintln(terminal.Err, line) },
+				Limits: bench.Limits{MinPairs: 8, Time: 3 * time.Minute}, Table: bench.NewTable(terminal.Out),
+				Progress: func(line string) { fmt.Fprintln(terminal.Err, line) },
 			}
 			prompt, stock := 40, true
-			f.Add("-m, --model FILE", &t.Model.Path, "GGUF model (default: a 1B model with random weights, made on first use)")
+			f.Add("-m, --model FILE", &t.Model.Path,
+				"GGUF model (default: a 1B model with random weights, made on first use)")
 			f.Add("--dir DIR", &t.Model.Dir, "folder for that model and for what is recorded meanwhile")
 			f.Add("--pairs N", &t.Limits.MinPairs, "at least this many pairs per comparison")
 			f.Add("--time DURATION", &t.Limits.Time, "add pairs to a comparison that noise leaves open, for so long")
@@ -35,7 +39,8 @@ func benchTapCommand() *cli.Command {
 			f.Add("-t, --threads N", &t.Model.Threads, "threads of the model")
 			f.Add("--only LIST", each(func(part string) error { t.Only = append(t.Only, part); return nil }),
 				"measure only rows with one of these in their names, such as drop,DETAILED")
-			f.Add("--stock", &stock, "compare with llama-bench and llama-completion (default: on)").Off = []string{"--no-stock"}
+			f.Add("--stock", &stock, "compare with llama-bench and llama-completion (default: on)").
+				Off = []string{"--no-stock"}
 			return func([]string) error {
 				if t.Limits.MinPairs < 1 || t.Model.Tokens < 2 || prompt < 1 || t.Model.Threads < 1 {
 					return cli.Wrongf("--pairs, -n, --prompt and -t must be positive, -n at least 2")
@@ -81,7 +86,8 @@ func benchModel(model, dir string) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	if err := runSynth(synthArgs{out: path, quiet: true, arch: "llama", params: "1b", dtype: "q8_0", seed: 1}); err != nil {
+	if err := runSynth(synthArgs{out: path, quiet: true, arch: "llama", params: "1b", dtype: "q8_0",
+		seed: 1}); err != nil {
 		return "", fmt.Errorf("write the benchmark's model %s: %w", filepath.Base(path), err)
 	}
 	return path, nil

@@ -32,7 +32,8 @@ func TestBenchMeasure(t *testing.T) {
 			t.Fatalf("%s: %v: %s", name, err, stderr.String())
 		}
 		lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
-		if len(lines) != 2 || !strings.HasPrefix(lines[0], `{"subject":`) || !strings.HasPrefix(lines[1], `{"repetition":`) {
+		if len(lines) != 2 || !strings.HasPrefix(lines[0], `{"subject":`) ||
+			!strings.HasPrefix(lines[1], `{"repetition":`) {
 			t.Errorf("%s: %s", name, stdout.String())
 		}
 		sealed, _ := filepath.Glob(filepath.Join(out, "*", "run_*", "manifest.json"))
@@ -87,7 +88,8 @@ func TestBench(t *testing.T) {
 	needLlama(t)
 	dir := t.TempDir()
 	tokens, results := filepath.Join(dir, "tokens"), filepath.Join(dir, "results")
-	args := []string{"-p", "8", "-n", "3", "-t", "1", "-r", "2", "--tap-tensors", "l_out*", "--dir", dir, "-o", "json", "--per-token", tokens, "--resume", results}
+	args := []string{"-p", "8", "-n", "3", "-t", "1", "-r", "2", "--tap-tensors", "l_out*", "--dir", dir, "-o", "json",
+		"--per-token", tokens, "--resume", results}
 	out, said, code := bench1(t, args...)
 	if code != 0 {
 		t.Fatalf("status %d: %s", code, said)
@@ -98,7 +100,8 @@ func TestBench(t *testing.T) {
 	}
 	for i, r := range rows {
 		recorded := i%2 == 1
-		if len(r.SamplesNS) != 2 || r.MedianTS == nil || *r.MedianTS <= 0 || (r.Gen == 3) != (r.TokenP50 != nil) || (r.Prompt == 8) != (r.FirstNS != nil) {
+		if len(r.SamplesNS) != 2 || r.MedianTS == nil || *r.MedianTS <= 0 || (r.Gen == 3) != (r.TokenP50 != nil) ||
+			(r.Prompt == 8) != (r.FirstNS != nil) {
 			t.Errorf("row %d: %+v", i, r)
 		}
 		if recorded != (r.Captured != nil) || recorded && (*r.Captured == 0 || r.OwnNS == nil || *r.Lost != 0) {
@@ -123,7 +126,8 @@ func TestBench(t *testing.T) {
 func TestBenchStops(t *testing.T) {
 	needLlama(t)
 	results := filepath.Join(t.TempDir(), "results")
-	slow := self("bench", "-p", "0", "-n", "2", "-t", "1", "-d", "0,4", "-r", "2", "--delay", "60", "-o", "csv", "--resume", results)
+	slow := self("bench", "-p", "0", "-n", "2", "-t", "1", "-d", "0,4", "-r", "2", "--delay", "60", "-o", "csv",
+		"--resume", results)
 	var out, said bytes.Buffer
 	slow.Stdout, slow.Stderr = &out, &said
 	if err := slow.Start(); err != nil {
@@ -137,7 +141,8 @@ func TestBenchStops(t *testing.T) {
 	if err := slow.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if code := status(t, slow); code != 130 || strings.Count(out.String(), "\n") != 2 || !strings.Contains(said.String(), "--resume "+results) {
+	if code := status(t, slow); code != 130 || strings.Count(out.String(), "\n") != 2 ||
+		!strings.Contains(said.String(), "--resume "+results) {
 		t.Errorf("status %d, %s\n%s", code, said.String(), out.String())
 	}
 }

@@ -31,7 +31,8 @@ func bomb(t *testing.T, path string, size, ggmlType int, ne [4]int64) string {
 	}
 	data := make([]byte, size)
 	rand.NewChaCha8([32]byte{}).Read(data)
-	p := stream.Packet{Name: "l_out-0", Op: "ADD", Rows: ggmlhooks.RowsTokens, RowDim: 1, NE: ne, TokenCount: int32(ne[1]), SrcType: ggmlType}
+	p := stream.Packet{Name: "l_out-0", Op: "ADD", Rows: ggmlhooks.RowsTokens, RowDim: 1, NE: ne,
+		TokenCount: int32(ne[1]), SrcType: ggmlType}
 	row := ggmlhooks.Row{Phase: ggmlhooks.PhasePrefill}
 	if err := w.AppendExecution(&stream.Execution{Rows: []ggmlhooks.Row{row}}); err != nil {
 		t.Fatal(err)
@@ -52,11 +53,14 @@ func TestBombsWithIndex(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	const i8, i32, rows = 24, 26, 4
 	row := bomb(t, at("row.stream"), codec.MaxContent, i8, [4]int64{codec.MaxContent, 1, 1, 1})
-	turned := bomb(t, at("turned.stream"), codec.MaxContent, i32, [4]int64{codec.MaxContent / 4 / rows / rows, rows, rows, 1})
+	turned := bomb(t, at("turned.stream"), codec.MaxContent, i32,
+		[4]int64{codec.MaxContent / 4 / rows / rows, rows, rows, 1})
 	var commands [][]string
 	for _, stream := range []string{row, turned} {
-		commands = append(commands, []string{"cat", stream, "--tensor", "l_out-0"}, []string{"cat", stream, "--tensor", "l_out-0", "--format", "json", "-o", "/dev/null"},
-			[]string{"cat", stream, "--tensor", "l_out-0", "--format", "npy", "-o", "/dev/null"}, []string{"inspect", stream, "--stats"}, []string{"verify", stream},
+		commands = append(commands, []string{"cat", stream, "--tensor", "l_out-0"},
+			[]string{"cat", stream, "--tensor", "l_out-0", "--format", "json", "-o", "/dev/null"},
+			[]string{"cat", stream, "--tensor", "l_out-0", "--format", "npy", "-o", "/dev/null"},
+			[]string{"inspect", stream, "--stats"}, []string{"verify", stream},
 			[]string{"diff", stream, stream}, []string{"export", stream, "--to", "npy", "-o", at("npy"), "--force"})
 	}
 	for _, name := range []string{"no-index", "killed", "last-byte"} {
@@ -108,7 +112,8 @@ func TestBombsWithIndex(t *testing.T) {
 		if !hung.Stop() {
 			t.Errorf("%q did not end", args)
 		}
-		used, cpu := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss, cmd.ProcessState.SystemTime()+cmd.ProcessState.UserTime()
+		used, cpu := cmd.ProcessState.SysUsage().(*syscall.Rusage).
+			Maxrss, cmd.ProcessState.SystemTime()+cmd.ProcessState.UserTime()
 		t.Logf("%q: %d MiB, %v of CPU, %v: %.200s", args, used>>10, cpu, time.Since(start), said.String())
 		if used > mostMemory {
 			t.Errorf("%q took %d MiB: %s", args, used>>10, said.String())

@@ -86,18 +86,23 @@ func TestBombs(t *testing.T) {
 			t.Skip(err) // a file system of small files
 		}
 	}
-	zstd, lz := put("zstd.stream", packetOf("l_out-0", zstdBomb(48000, 0))), put("lz4.stream", packetOf("l_out-0", lz4Bomb(t)))
-	wide := put("wide.stream", packetOf("l_out-0", zstdBomb(3840, 480))) // 60 MiB that stand for 480 MiB: no more than 8 for each
+	zstd, lz := put("zstd.stream", packetOf("l_out-0", zstdBomb(48000, 0))),
+		put("lz4.stream", packetOf("l_out-0", lz4Bomb(t)))
+	// 60 MiB that stand for 480 MiB: no more than 8 for each
+	wide := put("wide.stream", packetOf("l_out-0", zstdBomb(3840, 480)))
 	many := put("many.stream", bytes.Repeat(packetOf("x", []byte{1, 2}), 3_000_000))
 	dense := put("dense.stream", bytes.Repeat(packetOf("l_out-0", zstdBomb(512, 0)), 400)) // 25 GiB of zeros in 800 KB
-	brackets, items := put("brackets.yaml", []byte(strings.Repeat("[", 60000))), put("items.yaml", []byte(strings.Repeat("- ", 30000)))
+	brackets, items := put("brackets.yaml", []byte(strings.Repeat("[", 60000))),
+		put("items.yaml", []byte(strings.Repeat("- ", 30000)))
 	lists := put("lists.yaml", []byte("a: &a0 [x,x]\n"+func() (s string) {
 		for i := range 20 {
-			s += fmt.Sprintf("b%d: &a%d [*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d]\n", i, i+1, i, i, i, i, i, i, i, i, i)
+			s += fmt.Sprintf("b%d: &a%d [*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d]\n", i, i+1, i, i, i, i, i, i, i,
+				i, i)
 		}
 		return s
 	}()))
-	for _, name := range []string{"metadata.json", "manifest.json", "tokens.json", "resource.jsonl", "activations.stream.idx", "trace.parquet"} {
+	for _, name := range []string{"metadata.json", "manifest.json", "tokens.json", "resource.jsonl",
+		"activations.stream.idx", "trace.parquet"} {
 		run := filepath.Join("sparse-"+name, "run_x")
 		put(filepath.Join(run, "activations.stream"), packetOf("l_out-0", make([]byte, 8)))
 		sparse(filepath.Join(run, name), 700<<20)
@@ -107,8 +112,10 @@ func TestBombs(t *testing.T) {
 	model := put("model.gguf", models.Default)
 	var commands [][]string
 	for _, stream := range []string{zstd, lz, wide} {
-		commands = append(commands, []string{"inspect", stream}, []string{"inspect", stream, "--stats"}, []string{"cat", stream, "--tensor", "*", "--format", "json"}, []string{"verify", stream},
-			[]string{"cat", stream, "--tensor", "l_out-0"}, []string{"diff", stream, stream}, []string{"export", stream, "--to", "npy", "-o", filepath.Join(dir, "npy")})
+		commands = append(commands, []string{"inspect", stream}, []string{"inspect", stream, "--stats"},
+			[]string{"cat", stream, "--tensor", "*", "--format", "json"}, []string{"verify", stream},
+			[]string{"cat", stream, "--tensor", "l_out-0"}, []string{"diff", stream, stream},
+			[]string{"export", stream, "--to", "npy", "-o", filepath.Join(dir, "npy")})
 	}
 	commands = append(commands, []string{"inspect", many}, []string{"cat", many, "--tensor", "x"})
 	refused := len(commands) // of what follows, each is refused for its content's size
@@ -116,20 +123,24 @@ func TestBombs(t *testing.T) {
 		[]string{"export", dense, "--to", "npy", "-o", filepath.Join(dir, "dense")})
 	refusedEnd := len(commands)
 	for _, file := range []string{brackets, items, lists, "/dev/zero"} {
-		commands = append(commands, []string{"mrm", "validate", "--config", file}, []string{"mrm", "plan", "--config", file}, []string{"bench", "-f", file},
+		commands = append(commands, []string{"mrm", "validate", "--config", file},
+			[]string{"mrm", "plan", "--config", file}, []string{"bench", "-f", file},
 			[]string{"exec", "--tap-config", file, "--", "true"}, []string{"mrm", "analyze", dir, "--classes", file})
 	}
 	commands = append(commands, []string{"run", "-m", model, "-f", "/dev/zero", "-n", "1"},
-		[]string{"run", "-m", model, "--prompts", prompts, "-n", "1"}, []string{"run", "-m", model, "--prompts", "/dev/zero", "-n", "1"},
+		[]string{"run", "-m", model, "--prompts", prompts, "-n", "1"},
+		[]string{"run", "-m", model, "--prompts", "/dev/zero", "-n", "1"},
 		[]string{"run", "-m", model, "-p", "a", "--grammar-file", "/dev/zero", "-n", "1"},
-		[]string{"run", "-m", "/dev/zero", "-p", "a", "-n", "1"}, []string{"bench", "compare", "/dev/zero", "/dev/zero"}, []string{"bench", "measure", "/dev/zero"},
+		[]string{"run", "-m", "/dev/zero", "-p", "a", "-n", "1"},
+		[]string{"bench", "compare", "/dev/zero", "/dev/zero"}, []string{"bench", "measure", "/dev/zero"},
 		[]string{"serve", dir, "--token", "@/dev/zero"})
 	runs, err := filepath.Glob(filepath.Join(dir, "sparse-*", "run_x"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, run := range runs {
-		commands = append(commands, []string{"inspect", run}, []string{"verify", run}, []string{"resource", "summary", run}, []string{"kv", run}, []string{"memory", run},
+		commands = append(commands, []string{"inspect", run}, []string{"verify", run},
+			[]string{"resource", "summary", run}, []string{"kv", run}, []string{"memory", run},
 			[]string{"cat", run, "--tensor", "l_out-0"})
 	}
 	for i, args := range commands {

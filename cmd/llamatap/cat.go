@@ -31,7 +31,9 @@ elements as stored, json has all values.
 		Define: func(f *cli.Flags) func([]string) error {
 			var form reportForm
 			var o tensors.SliceOptions
-			f.Add("--tensor NAME", &o.Tensor, "the tensor (needed), with or without layer suffix: l_out-3, Qcur-0#2, result_output").Deprecated("--tensors")
+			f.Add("--tensor NAME", &o.Tensor,
+				"the tensor (needed), with or without layer suffix: l_out-3, Qcur-0#2, result_output").
+				Deprecated("--tensors")
 			defineLayer(f, &o.Layer)
 			f.Add("--token I|A:B", func(s string) (err error) { o.First, o.End, err = parseTokens(s); return err },
 				"only this token, or from A to before B; either may be empty (default: all)").Deprecated("--tokens")
@@ -43,7 +45,8 @@ elements as stored, json has all values.
 				case err != nil:
 					return err
 				case o.Tensor == "":
-					return cli.Wrongf("no tensor: give its name with --tensor; 'llamatap inspect %s --tensor \"*\"' lists them", path)
+					return cli.Wrongf(
+						"no tensor: give its name with --tensor; 'llamatap inspect %s --tensor \"*\"' lists them", path)
 				case form.form == "npy" && form.file == "-" && term.IsTerminal(int(os.Stdout.Fd())):
 					return cli.Wrongf("npy is binary and standard output is a terminal: give a file with -o FILE.npy")
 				}
@@ -57,7 +60,8 @@ elements as stored, json has all values.
 				if err != nil {
 					return err
 				}
-				return form.write(map[string]func(io.Writer) error{"text": slice.WriteText, "npy": slice.WriteNPY, "json": slice.WriteJSON}[form.form])
+				return form.write(map[string]func(io.Writer) error{"text": slice.WriteText, "npy": slice.WriteNPY,
+					"json": slice.WriteJSON}[form.form])
 			}
 		},
 	}

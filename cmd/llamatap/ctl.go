@@ -24,7 +24,8 @@ import (
 // ctlCommand looks at a live run, and changes what it captures.
 func ctlCommand() *cli.Command {
 	return &cli.Command{
-		Name: "ctl", Summary: "look at a live run, and change what it captures", Max: -1, Min: 2, Needs: "give RUNDIR and a command",
+		Name: "ctl", Summary: "look at a live run, and change what it captures", Max: -1, Min: 2,
+		Needs: "give RUNDIR and a command",
 		Usage: "RUNDIR status [--json]\nRUNDIR tap GLOB[,GLOB]… [for N tokens] [layers LIST]\nRUNDIR on|off|flush|stop\n" +
 			"RUNDIR level MINIMAL|DETAILED|VERBOSE|off, or enable, or disable",
 		Text: `RUNDIR is the directory of a live run, or a folder with just one such run below it. It may also be the
@@ -105,7 +106,8 @@ func ctl(out io.Writer, dir string, request control.Request, asJSON bool) error 
 // ctlServer gives the run that a server shows a command.
 func ctlServer(out io.Writer, addr string, r control.Request, asJSON bool) error {
 	switch r.Command {
-	case control.CommandStatus, control.CommandLevel, control.CommandEnable, control.CommandDisable, control.CommandFlush:
+	case control.CommandStatus, control.CommandLevel, control.CommandEnable, control.CommandDisable,
+		control.CommandFlush:
 	default:
 		return cli.Wrongf("%s through a server: give the run's directory instead", r.Command)
 	}
@@ -130,7 +132,9 @@ func awaitSeal(run string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: recording was stopped, and the run was not sealed within %v: 'llamatap verify %s' reports its state", run, sealTime, run)
+	return fmt.Errorf(
+		"%s: recording was stopped, and the run was not sealed within %v: 'llamatap verify %s' reports its state", run,
+		sealTime, run)
 }
 
 // ctlRequest reads what follows the run: a command and its words.
@@ -203,7 +207,8 @@ func writeCtl(out io.Writer, command string, s *control.Status) error {
 	if s.Level != "" {
 		events = "\nevents    " + s.Level
 	}
-	_, err := fmt.Fprintf(out, "run       %s (process %d)\ncaptured  %s%s\nso far    %d executions, %d tensors, %d bytes stored, %s%s\n",
+	_, err := fmt.Fprintf(out,
+		"run       %s (process %d)\ncaptured  %s%s\nso far    %d executions, %d tensors, %d bytes stored, %s%s\n",
 		s.Run, s.PID, ctlCaptured(s), events, s.Executions, s.Packets, s.Stored, lost, overhead)
 	return err
 }

@@ -31,7 +31,9 @@ func demoCommand() *cli.Command {
 }
 
 func runDemo([]string) error {
-	terminal.Printf("Generating %s tokens with the embedded model, capturing every computed tensor of every layer and token.\n\n%s", demoTokens, demoPrompt)
+	terminal.Printf(
+		"Generating %s tokens with the embedded model, capturing every computed tensor of every layer and token.\n\n%s",
+		demoTokens, demoPrompt)
 	var said bytes.Buffer
 	err := demoRun(terminal.Out, &said, "--tap-preset", "balanced")
 	terminal.Printf("\n\n%s", said.String())

@@ -44,7 +44,8 @@ var diffFigures = map[string]func(*tensors.Distance) float64{
 
 func diffCommand() *cli.Command {
 	return &cli.Command{
-		Name: "diff", Summary: "compare the tensors of two runs, by layer, tensor or token", Min: 2, Max: 2, Needs: "no runs to compare: give two",
+		Name: "diff", Summary: "compare the tensors of two runs, by layer, tensor or token", Min: 2, Max: 2,
+		Needs: "no runs to compare: give two",
 		Usage: "A B [--layer N] [--tensor GLOB] [--by layer|tensor|token|row] [--json] [--fail-if BOUND[,BOUND]]",
 		Text: `A and B are runs or streams of the same prompts: of two quantisations, two builds of llama.cpp, two
 codecs. A row of A is compared with that of B that has the same node (name, op, occurrence in the graph), context,
@@ -62,7 +63,8 @@ value is NaN or infinite. JSON is one object, with --by row one line per tensor 
 			a := diffArgs{by: string(tensors.DiffByTensor)}
 			defineLayer(f, &a.filter.Layer)
 			f.Add("--tensor GLOB", &a.filter.Tensor, tensorHelp).Deprecated("--tensors")
-			f.Add("--by layer|tensor|token|row", choice(&a.by, "layer", "tensor", "token", "row"), "what a line is about; row writes JSON lines").Default = a.by
+			f.Add("--by layer|tensor|token|row", choice(&a.by, "layer", "tensor", "token", "row"),
+				"what a line is about; row writes JSON lines").Default = a.by
 			a.define(f, "text", "json")
 			f.Add("--fail-if BOUND", a.addBounds,
 				"exit with status 1 where all rows together are beyond: cosine<0.999, cosine_min<0.9, max>0.1, rms>0.01, relative>0.01, nonfinite>0")
@@ -129,7 +131,8 @@ func parseDiffBound(text string) (b diffBound, err error) {
 // compare compares, and writes what was asked for.
 func (a *diffArgs) compare(ctx context.Context, one, other *tensors.Run, out io.Writer) (*tensors.Diff, error) {
 	by, lines := tensors.DiffBy(a.by), jsonLines(out)
-	bar := present.NewProgress(progressTerminal(by != tensors.DiffByRow || a.file != "-" || !term.IsTerminal(int(os.Stdout.Fd()))), "comparing")
+	bar := present.NewProgress(progressTerminal(by != tensors.DiffByRow || a.file != "-" ||
+		!term.IsTerminal(int(os.Stdout.Fd()))), "comparing")
 	defer bar.Done()
 	o := tensors.DiffOptions{Filter: a.filter, Progress: bar.Of}
 	if by == tensors.DiffByRow {

@@ -35,8 +35,10 @@ The rest costs evidence, not the recording.
 		Define: func(f *cli.Flags) func([]string) error {
 			var form reportForm
 			quick, roofline, out := false, false, defaultOut()
-			f.Add("--quick", &quick, "do not measure the speed of disk and memory (at most 2 s and 1 s, 128 MiB of disk and 768 MiB of memory)")
-			f.Add("--roofline", &roofline, "measure the limits of processors and memory (6 s, on a quiet machine), and keep them for recordings")
+			f.Add("--quick", &quick,
+				"do not measure the speed of disk and memory (at most 2 s and 1 s, 128 MiB of disk and 768 MiB of memory)")
+			f.Add("--roofline", &roofline,
+				"measure the limits of processors and memory (6 s, on a quiet machine), and keep them for recordings")
 			f.Add("--tap-out DIR", &out, "folder in which run directories would be made")
 			form.define(f, "text", "json")
 			return func([]string) error {
@@ -47,7 +49,8 @@ The rest costs evidence, not the recording.
 					return measureRoofline(&form)
 				}
 				facts := doctor.Examine(doctor.Options{
-					Root: os.DirFS("/"), Tap: tapBeside, Out: out, Quick: quick, Devices: askDevices, Host: tryHost, Samples: trySamples,
+					Root: os.DirFS("/"), Tap: tapBeside, Out: out, Quick: quick, Devices: askDevices, Host: tryHost,
+					Samples: trySamples,
 				})
 				var err error
 				if form.form == "json" || form.file != "-" {

@@ -59,7 +59,8 @@ func statuses(facts []doctor.Fact) map[string]doctor.Status {
 // golden file.
 func TestDoctor(t *testing.T) {
 	out := t.TempDir()
-	facts, code, text := examine(t, exec.Command(testenv.NeedBinary(t), "doctor", "--json", "--quick", "--tap-out", out))
+	facts, code, text := examine(t, exec.Command(testenv.NeedBinary(t), "doctor", "--json", "--quick", "--tap-out",
+		out))
 	all := statuses(facts)
 	if code != 0 {
 		t.Errorf("exit status %d: %v", code, facts)
@@ -98,7 +99,8 @@ func TestDoctorAsRoot(t *testing.T) {
 }
 
 // seenByRoot are facts that hold on every machine of CI, for root.
-var seenByRoot = []string{"kernel btf", "kernel psi", "kernel perf_event_paranoid", "rights CAP_BPF", "rights CAP_PERFMON", "sensors bpf program",
+var seenByRoot = []string{"kernel btf", "kernel psi", "kernel perf_event_paranoid", "rights CAP_BPF",
+	"rights CAP_PERFMON", "sensors bpf program",
 	"sensors bpf ring buffer", "sensors page faults", "sensors low priority", "speed buffered write", "speed memory"}
 
 // TestDoctorWithLittle runs a build without llama.cpp in a folder that its user may not write to, and in a root
@@ -114,7 +116,10 @@ func TestDoctorWithLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "llamatap"), ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="+strings.Replace(regexp.MustCompile(`'-ldflags=[^']*'`).ReplaceAllString(os.Getenv("GOFLAGS"), ""), "=llama,", "=", 1)) // as scripts/test compiles without llama.cpp
+	// as scripts/test compiles without llama.cpp
+	build.Env = append(os.Environ(), "CGO_ENABLED=0",
+		"GOFLAGS="+strings.Replace(regexp.MustCompile(`'-ldflags=[^']*'`).
+			ReplaceAllString(os.Getenv("GOFLAGS"), ""), "=llama,", "=", 1))
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
@@ -123,13 +128,19 @@ func TestDoctorWithLittle(t *testing.T) {
 		as        syscall.SysProcAttr
 		want      map[string]doctor.Status
 	}{
-		"nobody": {filepath.Join(dir, "llamatap"), dir, syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}, map[string]doctor.Status{
-			"llama.cpp library": doctor.Missing, "tap object": doctor.Missing, "output folder": doctor.Missing, "rights CAP_BPF": doctor.Missing,
-			"speed direct write": doctor.Unknown}},
+		"nobody": {filepath.Join(dir, "llamatap"), dir,
+			syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}, map[string]doctor.Status{
+				"llama.cpp library": doctor.Missing, "tap object": doctor.Missing, "output folder": doctor.Missing,
+				"rights CAP_BPF":     doctor.Missing,
+				"speed direct write": doctor.Unknown}},
 		"empty root": {"/llamatap", "/", syscall.SysProcAttr{Chroot: dir}, map[string]doctor.Status{
-			"llama.cpp library": doctor.Missing, "tap object": doctor.Unknown, "output folder": doctor.OK, "rights CAP_BPF": doctor.Unknown,
-			"kernel btf": doctor.Unknown, "kernel psi": doctor.Unknown, "kernel perf_event_paranoid": doctor.Unknown, "counters pmu": doctor.Unknown,
-			"sensors bpf program": doctor.OK, "sensors memory sampling": doctor.Unknown, "speed memory": doctor.Unknown}},
+			"llama.cpp library": doctor.Missing, "tap object": doctor.Unknown, "output folder": doctor.OK,
+			"rights CAP_BPF": doctor.Unknown,
+			"kernel btf":     doctor.Unknown, "kernel psi": doctor.Unknown,
+			"kernel perf_event_paranoid": doctor.Unknown,
+			"counters pmu":               doctor.Unknown,
+			"sensors bpf program":        doctor.OK, "sensors memory sampling": doctor.Unknown,
+			"speed memory": doctor.Unknown}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(c.path, "doctor", "--json")
@@ -221,7 +232,8 @@ func TestDoctorAsNobody(t *testing.T) {
 	}
 	facts, code, _ := examine(t, cmd)
 	all := statuses(facts)
-	if code != 0 || all["llama.cpp devices"] != "ok" || all["tap shared memory"] != "ok" || all["rights CAP_BPF"] != "missing" {
+	if code != 0 || all["llama.cpp devices"] != "ok" || all["tap shared memory"] != "ok" ||
+		all["rights CAP_BPF"] != "missing" {
 		t.Errorf("exit status %d: %v", code, facts)
 	}
 }
@@ -233,7 +245,8 @@ func TestDoctorLimits(t *testing.T) {
 		status doctor.Status
 		code   int
 	}{{"100", doctor.Missing, 1}, {"20000", doctor.Limited, 0}} {
-		cmd := exec.Command("sh", "-c", "ulimit -f "+c.blocks+` && exec "$0" doctor --json --quick --tap-out "$1"`, testenv.NeedBinary(t), t.TempDir())
+		cmd := exec.Command("sh", "-c", "ulimit -f "+c.blocks+` && exec "$0" doctor --json --quick --tap-out "$1"`,
+			testenv.NeedBinary(t), t.TempDir())
 		facts, code, _ := examine(t, cmd)
 		if got := statuses(facts)["tap shared memory"]; got != c.status || code != c.code {
 			t.Errorf("ulimit -f %s: %s, exit status %d", c.blocks, got, code)
@@ -253,7 +266,8 @@ func TestDoctorColours(t *testing.T) {
 		if status := terminal.Wait(); status.ExitStatus() != 0 {
 			t.Errorf("%s: status %d", c.variable, status.ExitStatus())
 		}
-		if screen := terminal.Screen(); strings.Contains(screen, "\x1b[32mok") != c.colours || !strings.Contains(screen, "can record here (") {
+		if screen := terminal.Screen(); strings.Contains(screen, "\x1b[32mok") != c.colours ||
+			!strings.Contains(screen, "can record here (") {
 			t.Errorf("%s:\n%q", c.variable, screen)
 		}
 	}
@@ -262,7 +276,8 @@ func TestDoctorColours(t *testing.T) {
 // TestDoctorUsage wants help on stdout, and one line for wrong use.
 func TestDoctorUsage(t *testing.T) {
 	help, err := self("doctor", "--help").Output()
-	if err != nil || !strings.Contains(string(help), "entry points graphs") || !strings.Contains(string(help), "-tap-out DIR") {
+	if err != nil || !strings.Contains(string(help), "entry points graphs") ||
+		!strings.Contains(string(help), "-tap-out DIR") {
 		t.Errorf("%v\n%s", err, help)
 	}
 	for _, args := range [][]string{{"doctor", "--nonsense"}, {"doctor", "more"}} {
@@ -273,7 +288,8 @@ func TestDoctorUsage(t *testing.T) {
 		}
 	}
 	plain, _ := self("doctor", "--quick").Output() // a pipe is no terminal; the test binary has no tap beside it
-	if bytes.Contains(plain, []byte("\x1b")) || !slices.Contains(strings.Fields(string(plain)), "missing") || !regexp.MustCompile(`cannot record here without: .*tap object`).Match(plain) {
+	if bytes.Contains(plain, []byte("\x1b")) || !slices.Contains(strings.Fields(string(plain)), "missing") ||
+		!regexp.MustCompile(`cannot record here without: .*tap object`).Match(plain) {
 		t.Errorf("%s", plain)
 	}
 }

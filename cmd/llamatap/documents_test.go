@@ -81,11 +81,13 @@ func checkDocumented(t *testing.T, page, line string) {
 		if word == "--" {
 			return
 		}
-		if !strings.HasPrefix(word, prefix) || len(word) < 2 || word[1] >= '0' && word[1] <= '9' || strings.Contains(word, "…") {
+		if !strings.HasPrefix(word, prefix) || len(word) < 2 || word[1] >= '0' && word[1] <= '9' ||
+			strings.Contains(word, "…") {
 			continue
 		}
 		same := func(n string) bool {
-			return strings.TrimLeft(n, "-") == strings.TrimLeft(word, "-") || name == "run" && n == "--tap-"+strings.TrimLeft(word, "-")
+			return strings.TrimLeft(n, "-") == strings.TrimLeft(word, "-") || name == "run" &&
+				n == "--tap-"+strings.TrimLeft(word, "-")
 		}
 		if word != "--help" && !slices.ContainsFunc(f.List, func(flag *cli.Flag) bool {
 			return slices.ContainsFunc(slices.Concat(flag.Names, flag.Off, flag.Old), same)

@@ -38,7 +38,8 @@ func hostileRun(t *testing.T) string {
 	rows := []ggmlhooks.Row{{Index: 0, Token: 1, Seqs: []int32{0}, Phase: ggmlhooks.PhasePrefill}}
 	check(w.AppendExecution(&stream.Execution{Exec: 1, Graph: 1, Phase: ggmlhooks.PhasePrefill, Rows: rows}))
 	for _, node := range []string{"l_out-0", evil + "-1"} {
-		check(w.Append(&stream.Packet{Name: node, Node: node, Op: evil, Occurrence: 1, Exec: 1, Graph: 1, Phase: ggmlhooks.PhasePrefill, TokenCount: 1,
+		check(w.Append(&stream.Packet{Name: node, Node: node, Op: evil, Occurrence: 1, Exec: 1, Graph: 1,
+			Phase: ggmlhooks.PhasePrefill, TokenCount: 1,
 			Rows: ggmlhooks.RowsTokens, RowDim: 1, NE: [4]int64{2, 1, 1, 1}}, make([]byte, 8), nil))
 	}
 	check(w.AppendLoss(stream.Loss{Cause: evil, Packets: 2, Bytes: 3}))
@@ -46,9 +47,13 @@ func hostileRun(t *testing.T) string {
 	streamSum, indexSum := w.Sums()
 	d.AddSum(name, streamSum.Size, streamSum.SHA256)
 	d.AddSum(name+stream.IndexSuffix, indexSum.Size, indexSum.SHA256)
-	check(d.WriteJSON(rundir.TokensName, map[string]any{"total_tokens": 1, "tokens": []any{map[string]any{"token_index": 0, "token_id": 1, "token_text": evil, "phase": "prefill", "seq": 0, "pos": 0}}}))
-	meta := map[string]any{"version": rundir.MetadataVersion, "created": "2026-01-02T03:04:05Z", "run_id": d.ID(), "model": map[string]any{"name": evil, "arch": evil, "path": evil},
-		"losses": []any{map[string]any{"cause": evil, "packets": 2, "bytes": 3}}, "lossy": true, "command": []string{evil},
+	check(d.WriteJSON(rundir.TokensName, map[string]any{"total_tokens": 1,
+		"tokens": []any{map[string]any{"token_index": 0, "token_id": 1, "token_text": evil, "phase": "prefill",
+			"seq": 0, "pos": 0}}}))
+	meta := map[string]any{"version": rundir.MetadataVersion, "created": "2026-01-02T03:04:05Z", "run_id": d.ID(),
+		"model":  map[string]any{"name": evil, "arch": evil, "path": evil},
+		"losses": []any{map[string]any{"cause": evil, "packets": 2, "bytes": 3}}, "lossy": true,
+		"command": []string{evil},
 		"streams": []any{map[string]any{"name": name, "packets": 2, "codec": evil, "dtype": "f16"}}}
 	check(d.WriteJSON(rundir.MetadataName, meta))
 	event := func(fields map[string]any) []byte {
@@ -56,12 +61,15 @@ func hostileRun(t *testing.T) string {
 		check(err)
 		return append(text, '\n')
 	}
-	log := event(map[string]any{"event": "resource_session_start", "timestamp": "1", "unix_ns": 1, "mono_ns": 1, "session_id": evil, "level": "DETAILED", "events_version": 1})
-	log = append(log, event(map[string]any{"event": "compute_execution", "timestamp": "1", "unix_ns": 2, "mono_ns": 2, "ctx": 0, "source": "computed", "exec": 1, "layer_id": 0, "component_type": evil,
+	log := event(map[string]any{"event": "resource_session_start", "timestamp": "1", "unix_ns": 1, "mono_ns": 1,
+		"session_id": evil, "level": "DETAILED", "events_version": 1})
+	log = append(log, event(map[string]any{"event": "compute_execution", "timestamp": "1", "unix_ns": 2, "mono_ns": 2,
+		"ctx": 0, "source": "computed", "exec": 1, "layer_id": 0, "component_type": evil,
 		"operation_type": evil, "phase": evil, "node_count": 1, "time_source": "node", "duration_ns": 9})...)
 	log = append(log, event(map[string]any{"event": evil})...)
 	check(os.WriteFile(filepath.Join(d.Path(), "resource.jsonl"), log, 0o600))
-	for _, file := range []string{"trace.parquet", "metrics.csv", "kv_block_lifecycle.parquet", "region_map.parquet", "control.jsonl", "llamatap_host.jsonl"} {
+	for _, file := range []string{"trace.parquet", "metrics.csv", "kv_block_lifecycle.parquet", "region_map.parquet",
+		"control.jsonl", "llamatap_host.jsonl"} {
 		check(os.WriteFile(filepath.Join(d.Path(), file), []byte(evil), 0o600))
 	}
 	check(d.Seal())
@@ -74,10 +82,12 @@ func hostileRun(t *testing.T) string {
 // character but newline and tab.
 func TestOutputActsOnNoTerminal(t *testing.T) {
 	run, folder := hostileRun(t), t.TempDir()
-	model, config, prompts := filepath.Join(folder, evil+".gguf"), filepath.Join(folder, evil+".yaml"), filepath.Join(folder, "prompts")
+	model, config, prompts := filepath.Join(folder, evil+".gguf"), filepath.Join(folder, evil+".yaml"),
+		filepath.Join(folder, "prompts")
 	renamed := bytes.Replace(models.Default, []byte("gopher-6m"), []byte("\x1b[2Jxyz\r\b"), 1)
 	broken := filepath.Join(folder, "broken.gguf")
-	for path, data := range map[string][]byte{model: renamed, broken: bytes.Replace(renamed, []byte("llama.block_count"), []byte("\x1b[2J.block_countt"), 1),
+	for path, data := range map[string][]byte{model: renamed,
+		broken:  bytes.Replace(renamed, []byte("llama.block_count"), []byte("\x1b[2J.block_countt"), 1),
 		config:  []byte("experiment:\n  name: \"\\e[2J\\a\"\n\"\\e[2J\": \"\\e[3J\"\n"),
 		prompts: []byte(`{"id":"` + "\x7f\u009b" + `","prompt":"a","` + "\x7f" + `":1}` + "\n")} {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -85,16 +95,26 @@ func TestOutputActsOnNoTerminal(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{"inspect", run}, {"inspect", run, "--json"}, {"inspect", run, "--stats"}, {"inspect", run, "--tensor", "*"}, {"inspect", filepath.Dir(run)},
-		{"verify", run}, {"verify", run, "--json"}, {"cat", run, "--tensor", "l_out-0"}, {"cat", run, "--tensor", evil}, {"cat", run, "--tensor", evil + "-1"},
-		{"cat", run, "--tensor", evil + "-1", "--format", "json"}, {"diff", run, run}, {"diff", run, run, "--by", "tensor"}, {"export", run, "--to", "npy", "-o", filepath.Join(folder, "npy")},
+		{"inspect", run}, {"inspect", run, "--json"}, {"inspect", run, "--stats"}, {"inspect", run, "--tensor", "*"},
+		{"inspect", filepath.Dir(run)},
+		{"verify", run}, {"verify", run, "--json"}, {"cat", run, "--tensor", "l_out-0"}, {"cat", run, "--tensor", evil},
+		{"cat", run, "--tensor", evil + "-1"},
+		{"cat", run, "--tensor", evil + "-1", "--format", "json"}, {"diff", run, run},
+		{"diff", run, run, "--by", "tensor"}, {"export", run, "--to", "npy", "-o", filepath.Join(folder, "npy")},
 		{"export", run, "--to", "dataset", "-o", filepath.Join(folder, evil)}, {"export", run, "--to", evil},
-		{"kv", run}, {"memory", run}, {"memory", run, "--json"}, {"resource", "summary", run}, {"resource", "summary", run, "--format", "csv", "--by", "component"}, {"resource", "summary", run, "--json"},
-		{"host", "analyze", run, "--no-charts"}, {"host", "waits", run}, {"host", evil}, {"ctl", run, "status"}, {"ctl", filepath.Dir(run), "status"}, {"serve", filepath.Join(run, evil)},
-		{"mrm", "validate", "--config", config}, {"mrm", "plan", "--config", config}, {"mrm", "analyze", run}, {"mrm", "aggregate", filepath.Dir(run), "--out", folder},
-		{"bench", "compare", config, config}, {"bench", "-f", config}, {"verify", "--repair", run}, {"run", "--resume", run}, {evil}, {"help", evil},
-		{"run", "-m", model, "-n", "1", "-p", "a", "--tap-tensors", "l_out-0", "--tap-out", folder}, {"run", "-m", model, "-n", "1", "-p", "a", "--tap-tensors", evil, "--tap-out", folder},
-		{"run", "-m", broken, "-n", "1", "-p", "a"}, {"run", "-m", broken, "-n", "1", "-p", "a", "-v"}, {"run", "--prompts", prompts, "-n", "1"}, {"run", "--" + evil}, {"exec", evil},
+		{"kv", run}, {"memory", run}, {"memory", run, "--json"}, {"resource", "summary", run},
+		{"resource", "summary", run, "--format", "csv", "--by", "component"},
+		{"resource", "summary", run, "--json"},
+		{"host", "analyze", run, "--no-charts"}, {"host", "waits", run}, {"host", evil}, {"ctl", run, "status"},
+		{"ctl", filepath.Dir(run), "status"}, {"serve", filepath.Join(run, evil)},
+		{"mrm", "validate", "--config", config}, {"mrm", "plan", "--config", config}, {"mrm", "analyze", run},
+		{"mrm", "aggregate", filepath.Dir(run), "--out", folder},
+		{"bench", "compare", config, config}, {"bench", "-f", config}, {"verify", "--repair", run},
+		{"run", "--resume", run}, {evil}, {"help", evil},
+		{"run", "-m", model, "-n", "1", "-p", "a", "--tap-tensors", "l_out-0", "--tap-out", folder},
+		{"run", "-m", model, "-n", "1", "-p", "a", "--tap-tensors", evil, "--tap-out", folder},
+		{"run", "-m", broken, "-n", "1", "-p", "a"}, {"run", "-m", broken, "-n", "1", "-p", "a", "-v"},
+		{"run", "--prompts", prompts, "-n", "1"}, {"run", "--" + evil}, {"exec", evil},
 	} {
 		var stdout, stderr bytes.Buffer
 		cmd := self(args...)

@@ -55,7 +55,8 @@ func asShell(err error) error {
 	switch {
 	case errors.Is(err, host.ErrNotFound), errors.Is(err, syscall.ENOENT):
 		return exitStatus{Code: 127, Err: err}
-	case errors.Is(err, host.ErrCannotRun), errors.Is(err, host.ErrCannotTap), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ENOEXEC):
+	case errors.Is(err, host.ErrCannotRun), errors.Is(err, host.ErrCannotTap), errors.Is(err, syscall.EACCES),
+		errors.Is(err, syscall.ENOEXEC):
 		return exitStatus{Code: 126, Err: err}
 	}
 	return err
@@ -71,7 +72,8 @@ func cutProgram(args []string) (own, program []string, err error) {
 		case len(rest) == 0:
 			err = errNoProgram
 		case strings.HasPrefix(rest[0], "-"):
-			err = fmt.Errorf("unknown flag %s: only flags of the tap stand before the program; write llamatap exec [--tap-…] -- PROGRAM [ARGUMENTS]", rest[0])
+			err = fmt.Errorf(
+				"unknown flag %s: only flags of the tap stand before the program; write llamatap exec [--tap-…] -- PROGRAM [ARGUMENTS]", rest[0])
 		}
 		return tap, rest, err
 	}

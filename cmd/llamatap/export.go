@@ -30,7 +30,8 @@ type exportArgs struct {
 
 func exportCommand() *cli.Command {
 	return &cli.Command{
-		Name: "export", Summary: "write captured tensors for NumPy, PyTorch, pandas, DuckDB, or as a dataset to train on", Max: 1,
+		Name:    "export",
+		Summary: "write captured tensors for NumPy, PyTorch, pandas, DuckDB, or as a dataset to train on", Max: 1,
 		Usage: "[RUN|FILE.stream] --to npy|safetensors|parquet|arrow|strap|dataset|mrm-trace [-o OUT] [what]",
 		Text: `  npy          a folder: a file per tensor, the first axis running over tokens, a file with row metadata, and index.json
   safetensors  one file, or several of --shard-mb, with the same
@@ -65,7 +66,8 @@ func (a *exportArgs) define(f *cli.Flags) {
 	f.Add("--force", &o.Force, "replace what is there")
 	f.Add("--tensor GLOB[,GLOB]", each(func(text string) error { s.Tensors = append(s.Tensors, text); return nil }),
 		"only tensors that match one of these, with or without layer suffix: l_out,ffn_*").Deprecated("--tensors")
-	f.Add("--layer LIST", a.selectLayers, "only these layers, such as 0-3,7; none is what belongs to no layer").Deprecated("--layers")
+	f.Add("--layer LIST", a.selectLayers, "only these layers, such as 0-3,7; none is what belongs to no layer").
+		Deprecated("--layers")
 	f.Add("--component LIST", each(func(text string) error {
 		component, err := label.ParseComponent(text)
 		s.Components = append(s.Components, component)
@@ -75,7 +77,8 @@ func (a *exportArgs) define(f *cli.Flags) {
 		first, end, err := parseTokens(text)
 		s.Tokens = append(s.Tokens, export.Tokens{First: first, End: end})
 		return err
-	}), "only these tokens: I or A:B (from A, before B; either may be empty), several with commas").Deprecated("--tokens")
+	}), "only these tokens: I or A:B (from A, before B; either may be empty), several with commas").
+		Deprecated("--tokens")
 	f.Add("--phase LIST", each(func(text string) error {
 		phase, err := label.ParsePhase(text)
 		s.Phases = append(s.Phases, phase)
@@ -90,10 +93,13 @@ func (a *exportArgs) define(f *cli.Flags) {
 		return nil
 	}), "only tokens of these sequences")
 	f.Add("--ctx N", contextSetter(&s.Ctx), "only this context")
-	f.Add("--shard-mb MB", &o.ShardMB, "size of one file of safetensors (default 5000) or dataset (256), before compression")
+	f.Add("--shard-mb MB", &o.ShardMB,
+		"size of one file of safetensors (default 5000) or dataset (256), before compression")
 	f.Add("--seed N", &o.Seed, "dataset: seed of the shuffle")
-	f.Add("--complete", &o.Complete, "dataset: leave out tokens that lack a chosen tensor, such as those without output in the last layer")
-	f.Add("--results FILE", &o.Results, "dataset: the file that 'llamatap run --prompts --results' wrote; its ids name the rows' prompts")
+	f.Add("--complete", &o.Complete,
+		"dataset: leave out tokens that lack a chosen tensor, such as those without output in the last layer")
+	f.Add("--results FILE", &o.Results,
+		"dataset: the file that 'llamatap run --prompts --results' wrote; its ids name the rows' prompts")
 	f.Add("--codec none|lz4|zstd", func(text string) (err error) {
 		if o.Codec, err = codec.Parse(text); err != nil || !slices.Contains(export.StrapCodecs, o.Codec) {
 			return errors.New("STRAP-LLM reads none, lz4 and zstd")
@@ -168,14 +174,16 @@ func (a *exportArgs) run(args []string) error {
 	for _, note := range r.Notes {
 		terminal.Printf("note: %s\n", note)
 	}
-	_, err = terminal.Printf("%s: %d rows of %d tensors, %d files, %s\n", r.Path, r.Rows, r.Tensors, r.Files, present.Bytes(r.Bytes))
+	_, err = terminal.Printf("%s: %d rows of %d tensors, %d files, %s\n", r.Path, r.Rows, r.Tensors, r.Files,
+		present.Bytes(r.Bytes))
 	return err
 }
 
 // exportMRMTrace writes a run's accesses to memory into a results folder of mrm-trace.
 func (a *exportArgs) exportMRMTrace(ctx context.Context, dir string) error {
 	for _, flag := range a.flags.List {
-		if name := flag.Names[len(flag.Names)-1]; a.flags.Given(name) && !slices.Contains([]string{"--to", "--output", "--force"}, name) {
+		if name := flag.Names[len(flag.Names)-1]; a.flags.Given(name) &&
+			!slices.Contains([]string{"--to", "--output", "--force"}, name) {
 			return cli.Wrongf("%s chooses tensors: --to mrm-trace exports all accesses to memory, leave it out", name)
 		}
 	}

@@ -18,7 +18,8 @@ model's run, add --tap-host block,system,waits to it: then each line knows its t
 figure.
 `,
 		Commands: []*cli.Command{
-			collectorCommand(hostOptions{name: "block", output: "tracepoints.jsonl", flushEvery: 12}, 5, "latency histograms and depth of block devices"),
+			collectorCommand(hostOptions{name: "block", output: "tracepoints.jsonl", flushEvery: 12}, 5,
+				"latency histograms and depth of block devices"),
 			collectorCommand(hostOptions{name: "system", output: "system_metrics.jsonl", flushEvery: 12}, 5,
 				"page faults, waiting by cause, run queue, pressure, memory"),
 			collectorCommand(hostOptions{name: "prof", output: "llm_prof.jsonl", flushEvery: 5}, 1,
@@ -64,7 +65,8 @@ key.
 			f.Add("--flush-every N", &o.flushEvery, "write to the file after N lines")
 			f.Add("--fsync", &o.fsync, "sync each write to the disk")
 			f.Add("--count N", &o.count, "end after N snapshots; 0: no end")
-			f.Add("--cost", &o.cost, "at the end, print what each BPF program cost per run; counting that costs some 60 ns a run more")
+			f.Add("--cost", &o.cost,
+				"at the end, print what each BPF program cost per run; counting that costs some 60 ns a run more")
 			f.Add("--pid PID[,PID]", each(func(word string) error {
 				n, err := strconv.Atoi(word)
 				if err != nil || n < 1 {
@@ -73,16 +75,25 @@ key.
 				o.pids = append(o.pids, n)
 				return nil
 			}), "only these processes")
-			f.Add("--cgroup GROUP", &o.cgroup, "only this control group and those below: a path below the hierarchy of version 2, or a folder of either version")
+			f.Add("--cgroup GROUP", &o.cgroup,
+				"only this control group and those below: a path below the hierarchy of version 2, or a folder of either version")
 			f.Add("--comm NAME", &o.comm, "only threads with this name, as /proc/PID/comm has it")
 			switch o.name {
 			case "block":
-				f.Add("--device NAME[,NAME]", each(func(s string) error { o.devices = append(o.devices, s); return nil }), "only these devices, such as nvme0n1")
-				f.Add("--strap-buckets", &o.strap, "write bucket bounds twice too large, as system A did, for scripts made for them")
+				f.Add("--device NAME[,NAME]",
+					each(func(s string) error { o.devices = append(o.devices, s); return nil }),
+					"only these devices, such as nvme0n1")
+				f.Add("--strap-buckets", &o.strap,
+					"write bucket bounds twice too large, as system A did, for scripts made for them")
 			case "prof":
 				o.sample = 1
 				collectors := []string{"disk", "syscalls", "mem", "sched", "sync", "net"}
-				f.Add("--only LIST", each(func(s string) error { o.only = append(o.only, s); return choice(new(string), collectors...)(s) }),
+				f.Add("--only LIST",
+					each(func(s string) error {
+						o.only = append(o.only, s)
+						return choice(new(string),
+							collectors...)(s)
+					}),
 					"only these collectors, of "+strings.Join(collectors, ", ")).Default = "disk,syscalls,mem,sched"
 				f.Add("--sample-read-write N", &o.sample, "time one in N reads and writes; all are counted")
 				f.Add("--labels KEY=VALUE[,KEY=VALUE]", each(o.addLabel), "add these to each event")

@@ -40,7 +40,8 @@ type analyzeArguments struct {
 
 func hostAnalyzeCommand() *cli.Command {
 	return &cli.Command{
-		Name: "analyze", Summary: "latencies of block devices, and what they correlate with", Usage: "[RUN|FILE] [flags]", Max: 1,
+		Name: "analyze", Summary: "latencies of block devices, and what they correlate with",
+		Usage: "[RUN|FILE] [flags]", Max: 1,
 		Text: `Reads what 'llamatap host block' and 'llamatap host system' recorded, or STRAP-LLM's tracepoints.py and
 system_metrics.py, and shows for each block device the requests, the latency with its percentiles and the queue; how
 the latency correlates with waiting, page faults and pressure; and which processes and threads waited and faulted
@@ -64,15 +65,22 @@ analyser draws in.
 			a.figures, _ = sheet.ParseForms("png")
 			o := &a.options
 			f.Add("--input FILE", &o.Block, "block I/O (default: "+defaultBlock+", or that of the run directory)")
-			f.Add("--system-metrics FILE", &o.System, "system metrics (default: "+defaultSystem+" where there is one, or that of the run directory)")
-			f.Add("--prof FILE", &o.Prof, "events of 'llamatap host prof' (default: "+defaultProf+" where there is one, or that of the run directory)")
+			f.Add("--system-metrics FILE", &o.System,
+				"system metrics (default: "+defaultSystem+" where there is one, or that of the run directory)")
+			f.Add("--prof FILE", &o.Prof, "events of 'llamatap host prof' (default: "+defaultProf+
+				" where there is one, or that of the run directory)")
 			f.Add("--top N", &o.Top, "only the N devices with most requests (0: all)")
-			f.Add("--percentiles LIST", func(s string) (err error) { o.Percentiles, err = parsePercentiles(s); return err },
+			f.Add("--percentiles LIST",
+				func(s string) (err error) { o.Percentiles, err = parsePercentiles(s); return err },
 				"show these percentiles; correlations are those of the highest").Default = "50,95,99"
-			f.Add("--window SECONDS", &o.Window, "combine snapshots to windows of this length before they are compared (0: each alone)")
-			f.Add("--lag K", &o.Lag, "shift metrics by up to K intervals to either side, and find the lag with the highest correlation")
-			f.Add("--strap-buckets", &o.Strap, "take buckets that have bounds and no slot as STRAP-LLM's, whose bounds are twice as high")
-			f.Add("--charts-dir FOLDER", &a.chartsDir, "draw charts into this folder (default: "+defaultCharts+", or derived/host of the run directory)").
+			f.Add("--window SECONDS", &o.Window,
+				"combine snapshots to windows of this length before they are compared (0: each alone)")
+			f.Add("--lag K", &o.Lag,
+				"shift metrics by up to K intervals to either side, and find the lag with the highest correlation")
+			f.Add("--strap-buckets", &o.Strap,
+				"take buckets that have bounds and no slot as STRAP-LLM's, whose bounds are twice as high")
+			f.Add("--charts-dir FOLDER", &a.chartsDir,
+				"draw charts into this folder (default: "+defaultCharts+", or derived/host of the run directory)").
 				Deprecated("--output-dir") // as STRAP-LLM's documentation has it
 			f.Add("--no-charts", &a.noCharts, "draw no charts")
 			f.Add("--chart-types LIST", func(s string) (err error) {
@@ -119,10 +127,12 @@ func (a *analyzeArguments) draw(report *host.Report) error {
 		return err
 	}
 	fmt.Fprintf(terminal.Err, "llamatap: %d charts in %s\n", len(paths), a.chartsDir)
-	if inside, err := filepath.Rel(report.Run, a.chartsDir); report.Run == "" || err != nil || !filepath.IsLocal(inside) || len(paths) == 0 {
+	if inside, err := filepath.Rel(report.Run, a.chartsDir); report.Run == "" || err != nil ||
+		!filepath.IsLocal(inside) || len(paths) == 0 {
 		return nil
 	}
-	return export.Remember(report.Run, a.chartsDir, version, append([]string{"llamatap", "host", "analyze"}, a.flags.Raw...))
+	return export.Remember(report.Run, a.chartsDir, version,
+		append([]string{"llamatap", "host", "analyze"}, a.flags.Raw...))
 }
 
 // check refuses invalid arguments, and fills in what was not given.
@@ -136,7 +146,8 @@ func (a *analyzeArguments) check(rest []string) (err error) {
 	case o.Lag < 0 || o.Lag > 1000:
 		return fmt.Errorf("--lag %d: use 0 to 1000 intervals", o.Lag)
 	}
-	if len(rest) == 0 && o.Block == "" && o.System == "" && o.Prof == "" && !slices.ContainsFunc([]string{defaultBlock, defaultSystem, defaultProf}, there) {
+	if len(rest) == 0 && o.Block == "" && o.System == "" && o.Prof == "" &&
+		!slices.ContainsFunc([]string{defaultBlock, defaultSystem, defaultProf}, there) {
 		rest = []string{""} // the newest run
 	}
 	if len(rest) == 1 {
@@ -144,7 +155,8 @@ func (a *analyzeArguments) check(rest []string) (err error) {
 			return err
 		}
 		if info, err := os.Stat(rest[0]); err != nil {
-			return fmt.Errorf("%s: there is no such file or folder: give a run directory or a file of block I/O", rest[0])
+			return fmt.Errorf("%s: there is no such file or folder: give a run directory or a file of block I/O",
+				rest[0])
 		} else if info.IsDir() {
 			a.chartsDir = cmp.Or(a.chartsDir, filepath.Join(rest[0], "derived", "host"))
 			return o.InRun(rest[0])

@@ -16,7 +16,8 @@ func TestHostAnalyze(t *testing.T) {
 	dir := t.TempDir()
 	block := `{"timestamp":%,"interval_s":5,"latency_histogram":[{"device_id":8388608,"device_name":"sda","total":3,"buckets":[{"slot":7,"count":3,"bucket_low":128,"bucket_high":255}]}],"inflight":[]}` + "\n"
 	block = strings.Replace(block, "%", "10", 1) + "{bad\n" + strings.Replace(block, "%", "15", 1)
-	for name, text := range map[string]string{"tracepoints.jsonl": block, "system_metrics.jsonl": `{"timestamp":10,"interval_s":5,"off_cpu_ns":{"1":1000000}}` + "\n"} {
+	for name, text := range map[string]string{"tracepoints.jsonl": block,
+		"system_metrics.jsonl": `{"timestamp":10,"interval_s":5,"off_cpu_ns":{"1":1000000}}` + "\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +43,8 @@ func TestHostAnalyze(t *testing.T) {
 		if err != nil || c.charts != "" && len(charts) != c.want {
 			t.Errorf("%s: %d charts, want %d: %q", c.args, len(charts), c.want, charts)
 		}
-		if strings.Count(said.String(), "1 line is no snapshot and passed over: 2 (") != 1 || (c.want > 0) != strings.Contains(said.String(), " charts in ") {
+		if strings.Count(said.String(), "1 line is no snapshot and passed over: 2 (") != 1 ||
+			(c.want > 0) != strings.Contains(said.String(), " charts in ") {
 			t.Errorf("%s: said %s", c.args, said.String())
 		}
 		var report host.Report
@@ -50,12 +52,14 @@ func TestHostAnalyze(t *testing.T) {
 			if !strings.Contains(out.String(), "sda") || !strings.Contains(out.String(), "127 µs") {
 				t.Errorf("%s: %s", c.args, out.String())
 			}
-		} else if err := json.Unmarshal([]byte(out.String()), &report); err != nil || report.Devices[0].Percentiles[2].AtMostUS != 127 || report.Bounds.Corrected != 2 {
+		} else if err := json.Unmarshal([]byte(out.String()), &report); err != nil ||
+			report.Devices[0].Percentiles[2].AtMostUS != 127 || report.Bounds.Corrected != 2 {
 			t.Errorf("%s: %v %s", c.args, err, out.String())
 		}
 	}
 	derived, err := os.ReadFile(filepath.Join(dir, "derived.json"))
-	if err != nil || !strings.Contains(string(derived), `"path": "derived/host"`) || !strings.Contains(string(derived), `"analyze"`) {
+	if err != nil || !strings.Contains(string(derived), `"path": "derived/host"`) ||
+		!strings.Contains(string(derived), `"analyze"`) {
 		t.Errorf("%v %s", err, derived)
 	}
 }

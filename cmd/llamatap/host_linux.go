@@ -47,8 +47,10 @@ func runHostCollector(o hostOptions) (err error) {
 		warn(fmt.Errorf("mounted tracefs at %s: the tracepoints of a kernel without BTF need it", dir))
 	}
 	opened := watch.Open([]string{o.name}, watch.Request{
-		Interval: o.interval, Target: bpf.Target{PIDs: o.pids, Comm: o.comm, Cgroup: o.cgroup, Later: len(o.program) > 0}, Devices: o.devices,
-		StrapBuckets: o.strap, Only: o.only, SampleReadWrite: o.sample, Labels: o.labels, NoCorrelation: o.noIDs, Run: "run" + strconv.Itoa(os.Getpid()),
+		Interval: o.interval, Target: bpf.Target{PIDs: o.pids, Comm: o.comm, Cgroup: o.cgroup,
+			Later: len(o.program) > 0}, Devices: o.devices,
+		StrapBuckets: o.strap, Only: o.only, SampleReadWrite: o.sample, Labels: o.labels, NoCorrelation: o.noIDs,
+		Run: "run" + strconv.Itoa(os.Getpid()),
 	})[0]
 	if opened.Err != nil {
 		return fmt.Errorf("host %s: %w", o.name, opened.Err)
@@ -88,7 +90,8 @@ func printCost(c bpf.Costed, w *watch.Watch) {
 			fmt.Fprintf(terminal.Err, "%-28s %12d runs %10.0f ns each\n", p.Name, p.Runs, p.PerNS)
 		}
 	}
-	fmt.Fprintf(terminal.Err, "%-28s %12d times %9.2f ms each, %d late\n", "snapshots", w.Snapshots, float64(w.Cost.Microseconds())/1e3/float64(max(w.Snapshots, 1)), w.Late)
+	fmt.Fprintf(terminal.Err, "%-28s %12d times %9.2f ms each, %d late\n", "snapshots", w.Snapshots,
+		float64(w.Cost.Microseconds())/1e3/float64(max(w.Snapshots, 1)), w.Late)
 }
 
 // enders are the signals that end a collector. Ctrl-C is the program's where there is one, and the collector ends
@@ -103,7 +106,8 @@ func enders(program bool) []os.Signal {
 
 // startWatched starts a program as the target of a collector. The context that it returns ends with the program;
 // status waits for the program and says how it ended.
-func startWatched(ctx context.Context, program []string, collector bpf.Collector) (context.Context, func() error, error) {
+func startWatched(ctx context.Context, program []string, collector bpf.Collector) (context.Context, func() error,
+	error) {
 	cmd := exec.Command(program[0], program[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := perf.StartHeld(cmd, func(pid int) error { // before it can have started others

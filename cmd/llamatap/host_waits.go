@@ -9,7 +9,8 @@ import (
 
 func hostWaitsCommand() *cli.Command {
 	return &cli.Command{
-		Name: "waits", Summary: "what each token of a run waited for, by tensor", Usage: "[RUN|FILE.jsonl] [--json] [-o FILE]", Max: 1,
+		Name: "waits", Summary: "what each token of a run waited for, by tensor",
+		Usage: "[RUN|FILE.jsonl] [--json] [-o FILE]", Max: 1,
 		Text: `Reads what --tap-host waits recorded: page faults on files and reads of them, each timed from its entry
 to its return, and attributed to the token and phase in which it happened and to the tensor of the model's file. Waits
 of several threads at once add up; "stalled" is the time in which at least one waited. docs/HOST.md defines each

@@ -54,7 +54,8 @@ token with all weights, and the token whose key each cell holds; npy a float32 a
 				"group of the statistics; packet and token write JSON lines").Default = a.by
 			f.Add("--attention", &a.attention, "show the attention of one head of one layer")
 			f.Add("--head H", &a.head, "with --attention: the head")
-			f.Add("--token I|A:B", &a.token, "with --attention: only this token, or from A to before B").Deprecated("--tokens")
+			f.Add("--token I|A:B", &a.token, "with --attention: only this token, or from A to before B").
+				Deprecated("--tokens")
 			f.Add("--ctx N", contextSetter(&a.ctx), "with --attention: the context").Default = "0"
 			a.define(f, "text", "json", "npy")
 			f.Add("", func(string) error { a.form = "npy"; return nil }, "").Deprecated("--npy")

@@ -35,7 +35,8 @@ with --tap-kv-block 1 to follow each alone.
 		Define: func(f *cli.Flags) func([]string) error {
 			var form reportForm
 			by, width := string(resources.KVBySequence), 0
-			f.Add("--by sequence|layer|time", choice(&by, "sequence", "layer", "time"), "what a line is about").Default = by
+			f.Add("--by sequence|layer|time", choice(&by, "sequence", "layer", "time"), "what a line is about").
+				Default = by
 			form.define(f, "text", "json", "csv")
 			f.Add("--width N", &width, "columns of the plot (default: those of the terminal, or 100)")
 			return func(args []string) error {

@@ -43,7 +43,8 @@ func installLinks(dir string, force bool) error {
 		}
 	}
 	if len(strangers) > 0 && !force {
-		return fmt.Errorf("not links to llamatap, and left alone with everything else: %s; give another folder, or --force to replace them", strings.Join(strangers, ", "))
+		return fmt.Errorf(
+			"not links to llamatap, and left alone with everything else: %s; give another folder, or --force to replace them", strings.Join(strangers, ", "))
 	}
 	return makeLinks(links, dir)
 }
@@ -56,7 +57,8 @@ func makeLinks(links []link, dir string) error {
 		}
 		count[l.found]++
 	}
-	terminal.Printf("%s: %d links to %s: %d new, %d led here already, %d led to another llamatap", dir, len(links), links[0].target, count[absent], count[current], count[elsewhere])
+	terminal.Printf("%s: %d links to %s: %d new, %d led here already, %d led to another llamatap", dir, len(links),
+		links[0].target, count[absent], count[current], count[elsewhere])
 	if count[foreign] > 0 {
 		terminal.Printf(", %d files replaced", count[foreign])
 	}

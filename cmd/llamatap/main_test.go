@@ -26,7 +26,8 @@ func self(args ...string) *exec.Cmd {
 func refused(t *testing.T, line string, code int, want string) {
 	t.Helper()
 	err := call(strings.FieldsFunc(line, func(r rune) bool { return r == ' ' })...)
-	if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || report(err) != code {
+	if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") ||
+		report(err) != code {
 		t.Errorf("%s:\ngot  %v (status %d)\nwant %s (status %d)", line, err, report(err), want, code)
 	}
 }

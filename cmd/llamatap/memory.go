@@ -16,7 +16,8 @@ import (
 
 func memoryCommand() *cli.Command {
 	return &cli.Command{
-		Name: "memory", Summary: "show how memory was used: what was read, written, kept, reused; suitability for MRM", Max: 1,
+		Name: "memory", Summary: "show how memory was used: what was read, written, kept, reused; suitability for MRM",
+		Max: 1,
 		Usage: "[RUN] [--by TABLE] [--windows 1ms,100ms,1s] [--top N] [--format text|json|csv] [-o FILE]\n" +
 			"record [flags] -- PROGRAM [ARGUMENTS]\nimport [flags] FILE…\nmark NAME [--run DIR]",
 		Text: `Reads the accesses that --tap-ledger and --tap-samples recorded, with the table of regions and the

@@ -14,7 +14,8 @@ import (
 
 func memoryMarkCommand() *cli.Command {
 	return &cli.Command{
-		Name: "mark", Summary: "name the phase of a recorded program from now on", Usage: "NAME [--run DIR]", Min: 1, Max: 1, Needs: "no name: give one",
+		Name: "mark", Summary: "name the phase of a recorded program from now on", Usage: "NAME [--run DIR]", Min: 1,
+		Max: 1, Needs: "no name: give one",
 		Text: `Sets a marker in a live recording of 'llamatap memory record': samples from now on are of the phase
 NAME, until the next marker. The names loading, prefill, decode, warmup and teardown are phases of trace.parquet as
 well; other names are in markers.jsonl alone. 'llamatap memory RUN --by phase' shows how long each phase was and what
@@ -25,7 +26,8 @@ was sampled in it. The recorded program, or a script that runs alongside, calls 
 		Define: func(f *cli.Flags) func([]string) error {
 			var form reportForm
 			path := ""
-			f.Add("--run DIR", &path, "the run, or a folder whose newest live recording is meant (default: the recording that started this program, else the newest below "+defaultOut()+")")
+			f.Add("--run DIR", &path,
+				"the run, or a folder whose newest live recording is meant (default: the recording that started this program, else the newest below "+defaultOut()+")")
 			form.define(f, "text", "json")
 			return func(args []string) error {
 				if path == "" {

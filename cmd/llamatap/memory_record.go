@@ -24,7 +24,8 @@ type memoryRecording struct {
 
 func memoryRecordCommand() *cli.Command {
 	return &cli.Command{
-		Name: "record", Summary: "sample the memory accesses of any program", Usage: "[flags] -- PROGRAM [ARGUMENTS]\n[flags] -p PID",
+		Name: "record", Summary: "sample the memory accesses of any program",
+		Usage: "[flags] -- PROGRAM [ARGUMENTS]\n[flags] -p PID",
 		Text: `Writes a run directory with trace.parquet (one row per sample: time, process, address, region,
 function, variable), region_map.parquet (what the processes have mapped), process.jsonl (memory, CPU and I/O of each),
 metadata.json (losses, too), sealed by manifest.json. What the program starts is sampled too, such as the workers of a
@@ -50,14 +51,17 @@ what each needs.
 			f.Add("-o, --output DIR", &o.Out, "folder in which the run directory is made")
 			f.Add("-d, --duration SECONDS", &seconds, "end after this time; 0: with the program")
 			f.Add("-p, --pid PID", &o.PID, "sample this process, with all its threads and what it has started")
-			f.Add("--interval SECONDS", &interval, "time between two lines of process.jsonl, and two looks for written pages, at least 0.05")
-			f.Add("--period N", &o.Period, "with perf: loads and stores (AMD: operations) per sample; 0 is what is usual")
+			f.Add("--interval SECONDS", &interval,
+				"time between two lines of process.jsonl, and two looks for written pages, at least 0.05")
+			f.Add("--period N", &o.Period,
+				"with perf: loads and stores (AMD: operations) per sample; 0 is what is usual")
 			f.Add("--no-children", &o.Alone, "sample the program or process alone, and nothing that it starts")
 			f.Add("--ring SIZE", func(s string) error {
 				bytes, err := config.ParseSampleRing(s)
 				o.RingBytes = int(bytes)
 				return err
-			}, "memory of each CPU in which samples wait, such as 1M; 0: as much as the kernel allows, up to 4M").Default = "0"
+			}, "memory of each CPU in which samples wait, such as 1M; 0: as much as the kernel allows, up to 4M").
+				Default = "0"
 			return func([]string) error {
 				o.program = f.Program
 				choices, err := config.ParseSamples(samples)
@@ -77,9 +81,11 @@ what each needs.
 				case !(interval >= 0.05 && interval <= 86400):
 					return cli.Wrongf("--interval %v: give seconds from 0.05 to 86400", interval)
 				case o.Period != 0 && !perf:
-					return cli.Wrongf("--period %d is that of perf, and --samples does not name it: write --samples perf:faults, or drop it", o.Period)
+					return cli.Wrongf(
+						"--period %d is that of perf, and --samples does not name it: write --samples perf:faults, or drop it", o.Period)
 				}
-				o.Duration, o.Interval = time.Duration(seconds*float64(time.Second)), time.Duration(interval*float64(time.Second))
+				o.Duration, o.Interval = time.Duration(seconds*float64(time.Second)),
+					time.Duration(interval*float64(time.Second))
 				return runMemoryRecord(o)
 			}
 		},
@@ -88,7 +94,8 @@ what each needs.
 
 func memoryImportCommand() *cli.Command {
 	return &cli.Command{
-		Name: "import", Summary: "make a run directory of what the program perf has sampled", Usage: "[flags] FILE…", Min: 1, Max: -1,
+		Name: "import", Summary: "make a run directory of what the program perf has sampled", Usage: "[flags] FILE…",
+		Min: 1, Max: -1,
 		Needs: "no file: give texts of perf script, or perf.data",
 		Text: `Takes texts of perf script and files perf.data (also of pipes, packed ones, and with traces of Arm
 SPE), any size. docs/MEMORY_SAMPLES.md describes how to record them. Times stay those of the files.
@@ -131,7 +138,8 @@ func trySamples() []doctor.SampleCollector {
 	var tried []doctor.SampleCollector
 	for _, name := range config.SampleCollectors {
 		c := doctor.SampleCollector{Name: name}
-		set, err := sample.Open(sample.Options{Choices: [][]string{{name}}, PID: os.Getpid()}, sample.NewQueue(os.TempDir()))
+		set, err := sample.Open(sample.Options{Choices: [][]string{{name}}, PID: os.Getpid()},
+			sample.NewQueue(os.TempDir()))
 		if c.Err = err; err == nil {
 			for _, one := range set.Collectors() {
 				c.Notes = append(c.Notes, one.Notes...)

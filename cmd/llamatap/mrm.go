@@ -67,7 +67,8 @@ func mrmConfigured(name, summary, text string, run func(*mrmFlags) error) *cli.C
 				f.Add("--claim NAME", &a.target.Claim, "k8s: claim of the shared volume")
 				f.Add("--mount PATH", &a.target.Mount, "k8s: where it is mounted (default: --dir)")
 				f.Add("--parallel N", &a.target.Parallel, "most tasks at a time; 0: no limit")
-				f.Add("--sbatch OPTION", &a.options, "slurm: a further option of sbatch, such as --partition=long; may be given several times")
+				f.Add("--sbatch OPTION", &a.options,
+					"slurm: a further option of sbatch, such as --partition=long; may be given several times")
 				for _, flag := range f.List[job:] {
 					flag.Group = "With --emit"
 				}

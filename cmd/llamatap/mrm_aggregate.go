@@ -70,7 +70,8 @@ func (a *aggregation) run(rest []string) error {
 		fmt.Fprintf(terminal.Err, "llamatap: left out: %s is contaminated (%s)\n", r.Dir, r.Validity.Why())
 	}
 	if found.Others+found.Unsealed > 0 {
-		fmt.Fprintf(terminal.Err, "llamatap: left out: %d runs of no experiment, %d that are not sealed\n", found.Others, found.Unsealed)
+		fmt.Fprintf(terminal.Err, "llamatap: left out: %d runs of no experiment, %d that are not sealed\n",
+			found.Others, found.Unsealed)
 	}
 	result, err := analyze.Aggregate(ctx, found)
 	if err != nil {
@@ -81,12 +82,14 @@ func (a *aggregation) run(rest []string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(terminal.Err, "llamatap: %d runs copied to %s, %d were there already\n", n, a.dataset, len(found.Runs)-n)
+		fmt.Fprintf(terminal.Err, "llamatap: %d runs copied to %s, %d were there already\n", n, a.dataset,
+			len(found.Runs)-n)
 	}
 	if a.out != "" {
 		return writeAggregate(result, a.out, a.forms)
 	}
-	return a.write(map[string]func(io.Writer) error{"text": result.WriteText, "csv": result.WriteCSV, "json": result.WriteJSON}[a.form])
+	return a.write(map[string]func(io.Writer) error{"text": result.WriteText, "csv": result.WriteCSV,
+		"json": result.WriteJSON}[a.form])
 }
 
 // writeAggregate writes the result in all forms, and its figures in some. A file is there when it is whole.
@@ -94,7 +97,8 @@ func writeAggregate(r *analyze.Aggregated, dir string, forms []string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the folder of the aggregate: %w", err)
 	}
-	for name, write := range map[string]func(io.Writer) error{"aggregate.csv": r.WriteCSV, "aggregate.parquet": r.WriteParquet, "aggregate.json": r.WriteJSON} {
+	for name, write := range map[string]func(io.Writer) error{"aggregate.csv": r.WriteCSV,
+		"aggregate.parquet": r.WriteParquet, "aggregate.json": r.WriteJSON} {
 		file, err := os.CreateTemp(dir, "."+name+".*")
 		if err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
@@ -112,6 +116,8 @@ func writeAggregate(r *analyze.Aggregated, dir string, forms []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(terminal.Err, "llamatap: %d runs in %d cells: aggregate.csv, aggregate.parquet, aggregate.json and %d figures in %s\n", r.Runs, len(r.Groups), len(drawn), dir)
+	fmt.Fprintf(terminal.Err,
+		"llamatap: %d runs in %d cells: aggregate.csv, aggregate.parquet, aggregate.json and %d figures in %s\n",
+		r.Runs, len(r.Groups), len(drawn), dir)
 	return nil
 }

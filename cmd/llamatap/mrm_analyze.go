@@ -46,7 +46,8 @@ A contaminated run is refused, or left out of an experiment.
 		Define: func(f *cli.Flags) func([]string) error {
 			t := memtrace.DefaultThresholds()
 			a := &mrmAnalyzeArguments{
-				flags: f, highOnce: t.HighWriteOnce, highP99S: float64(t.HighP99NS) / 1e9, medOnce: t.MediumWriteOnce, medP50S: float64(t.MediumP50NS) / 1e9,
+				flags: f, highOnce: t.HighWriteOnce, highP99S: float64(t.HighP99NS) / 1e9, medOnce: t.MediumWriteOnce,
+				medP50S: float64(t.MediumP50NS) / 1e9,
 			}
 			a.options.Years = 5
 			a.options.Forms, _ = sheet.ParseForms(defaultFigures)
@@ -58,7 +59,8 @@ A contaminated run is refused, or left out of an experiment.
 				}
 				return nil
 			}), "only these classes of memory (default: all)")
-			f.Add("--list-classes", &a.listClasses, "print the classes of memory with the sources of their figures, and end")
+			f.Add("--list-classes", &a.listClasses,
+				"print the classes of memory with the sources of their figures, and end")
 			f.Add("--years YEARS", &a.options.Years, "lifetime that cells must reach")
 			f.Add("--high-write-once RATIO", &a.highOnce, "least write-once ratio of high_mrm")
 			f.Add("--high-retention SECONDS", &a.highP99S, "least 99th percentile of the retention of high_mrm")
@@ -90,7 +92,8 @@ func (a *mrmAnalyzeArguments) check(rest []string) error {
 		o.Forms = nil
 	}
 	o.Thresholds = memtrace.Thresholds{
-		HighWriteOnce: a.highOnce, MediumWriteOnce: a.medOnce, HighP99NS: int64(a.highP99S * 1e9), MediumP50NS: int64(a.medP50S * 1e9),
+		HighWriteOnce: a.highOnce, MediumWriteOnce: a.medOnce, HighP99NS: int64(a.highP99S * 1e9),
+		MediumP50NS: int64(a.medP50S * 1e9),
 	}
 	ratio := func(v float64) bool { return v >= 0 && v <= 1 }
 	switch {
@@ -147,7 +150,9 @@ func (a *mrmAnalyzeArguments) run(out io.Writer, rest []string) error {
 		}
 	}
 	if analyzed == 0 {
-		return fmt.Errorf("%s: every one of its %d runs is contaminated and was left out; --contaminated analyzes them all the same", a.config, len(rest))
+		return fmt.Errorf(
+			"%s: every one of its %d runs is contaminated and was left out; --contaminated analyzes them all the same",
+			a.config, len(rest))
 	}
 	return nil
 }
@@ -176,7 +181,8 @@ func (a *mrmAnalyzeArguments) runs(given []string) ([]string, error) {
 		}
 	}
 	if len(dirs) == 0 {
-		return nil, fmt.Errorf("%s: experiment %s has no sealed run in %s: 'llamatap mrm run --config %s' makes some", a.config, c.Experiment.Name, c.Output.Dir, a.config)
+		return nil, fmt.Errorf("%s: experiment %s has no sealed run in %s: 'llamatap mrm run --config %s' makes some",
+			a.config, c.Experiment.Name, c.Output.Dir, a.config)
 	}
 	return dirs, nil
 }
@@ -215,7 +221,9 @@ func (a *mrmAnalyzeArguments) print(out io.Writer, r *analyze.Result) error {
 		fmt.Fprintf(out, "%s\n", r.Dir)
 		err = r.Report.WriteText(out)
 	}
-	fmt.Fprintf(terminal.Err, "llamatap: %d files in %s, computed from the %s\n", len(r.Files), r.Out, map[string]string{"trace": "trace of accesses", "regions": "map of regions and the cache's lives", "samples": "samples that mrm-trace recorded"}[r.From])
+	fmt.Fprintf(terminal.Err, "llamatap: %d files in %s, computed from the %s\n", len(r.Files), r.Out,
+		map[string]string{"trace": "trace of accesses", "regions": "map of regions and the cache's lives",
+			"samples": "samples that mrm-trace recorded"}[r.From])
 	return err
 }
 

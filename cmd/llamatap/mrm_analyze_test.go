@@ -19,11 +19,14 @@ func measured(t *testing.T, out string, class verdict.Class) string {
 	t.Helper()
 	const start, second = int64(1_700_000_000e9), int64(1e9)
 	r := memrun.Run{Model: "m", Regions: []memrun.Region{
-		{ID: 0, Type: "weight", Name: "w", Layer: -1, Buffer: 1, Bytes: 4000, FirstRead: start, LastRead: start + 20*second, Reads: 11, Read: 44000},
+		{ID: 0, Type: "weight", Name: "w", Layer: -1, Buffer: 1, Bytes: 4000, FirstRead: start,
+			LastRead: start + 20*second, Reads: 11, Read: 44000},
 	}}
 	r.Metadata = verdict.Metadata{
-		SchemaVersion: table.Version, Metadata: rundir.Metadata{Version: 1, RunID: "r_" + string(class), Model: rundir.Model{ID: "m"}},
-		Experiment: verdict.Experiment{Name: "e"}, Cell: verdict.Cell{Key: "k", ModelID: "m", Prompt: "p0"}, Validity: verdict.Validity{Class: class},
+		SchemaVersion: table.Version, Metadata: rundir.Metadata{Version: 1, RunID: "r_" + string(class),
+			Model: rundir.Model{ID: "m"}},
+		Experiment: verdict.Experiment{Name: "e"}, Cell: verdict.Cell{Key: "k", ModelID: "m", Prompt: "p0"},
+		Validity: verdict.Validity{Class: class},
 	}
 	return r.Write(t, out)
 }
@@ -35,7 +38,8 @@ func TestAnalyzeRuns(t *testing.T) {
 	out := filepath.Join(folder, "results")
 	clean, bad := measured(t, out, verdict.Clean), measured(t, filepath.Join(out, "contaminated"), verdict.Contaminated)
 	text, err := self("mrm", "analyze", clean, "--classes", "pcm,hbm2", "--figures", "svg").Output()
-	if err != nil || !strings.Contains(string(text), "high_mrm") || !strings.Contains(string(text), "as_it_is") || strings.Contains(string(text), "rram") {
+	if err != nil || !strings.Contains(string(text), "high_mrm") || !strings.Contains(string(text), "as_it_is") ||
+		strings.Contains(string(text), "rram") {
 		t.Errorf("%v: %s", err, text)
 	}
 	for _, name := range []string{"metrics.csv", "whatif.csv", "whatif.json", "sensitivity.csv", "suitability.svg"} {
@@ -43,11 +47,13 @@ func TestAnalyzeRuns(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if text, err := self("mrm", "analyze", bad).CombinedOutput(); err == nil || !strings.Contains(string(text), "--contaminated analyses it all the same") {
+	if text, err := self("mrm", "analyze", bad).CombinedOutput(); err == nil ||
+		!strings.Contains(string(text), "--contaminated analyses it all the same") {
 		t.Errorf("contaminated: %s", text)
 	}
 	config := filepath.Join(folder, "e.yaml")
-	yaml := "experiment: {name: e}\nworkload: {prompts: [a]}\noutput: {dir: " + out + "}\nanalysis: {thresholds: {high_retention_s: 30}}\n"
+	yaml := "experiment: {name: e}\nworkload: {prompts: [a]}\noutput: {dir: " + out +
+		"}\nanalysis: {thresholds: {high_retention_s: 30}}\n"
 	if err := os.WriteFile(config, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -60,16 +66,19 @@ func TestAnalyzeRuns(t *testing.T) {
 			Label string `json:"mrm_label"`
 		}
 	}
-	if err != nil || json.Unmarshal(js, &report) != nil || len(report.Labels) != 1 || report.Labels[0].Label != "medium_mrm" || !strings.Contains(problems.String(), "left out") {
+	if err != nil || json.Unmarshal(js, &report) != nil || len(report.Labels) != 1 ||
+		report.Labels[0].Label != "medium_mrm" || !strings.Contains(problems.String(), "left out") {
 		t.Errorf("%v: %s%s", err, js, problems.String())
 	}
 	if err := os.RemoveAll(clean); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := self("mrm", "analyze", "--config", config, "--no-figures").CombinedOutput(); err == nil || !strings.Contains(string(text), "every one of its 1 runs is contaminated") {
+	if text, err := self("mrm", "analyze", "--config", config, "--no-figures").
+		CombinedOutput(); err == nil || !strings.Contains(string(text), "every one of its 1 runs is contaminated") {
 		t.Errorf("nothing but contaminated runs: %v: %s", err, text)
 	}
-	if js, err := self("mrm", "analyze", "--list-classes", "--classes", "hbm2").Output(); err != nil || !strings.Contains(string(js), "Fine-Grained DRAM") {
+	if js, err := self("mrm", "analyze", "--list-classes", "--classes", "hbm2").
+		Output(); err != nil || !strings.Contains(string(js), "Fine-Grained DRAM") {
 		t.Errorf("%v: %s", err, js)
 	}
 }
@@ -77,7 +86,8 @@ func TestAnalyzeRuns(t *testing.T) {
 // TestAggregateRuns puts runs together, and makes a dataset of them that says the same.
 func TestAggregateRuns(t *testing.T) {
 	folder := t.TempDir()
-	out, dataset, all := filepath.Join(folder, "results"), filepath.Join(folder, "dataset"), filepath.Join(folder, "all")
+	out, dataset, all := filepath.Join(folder, "results"), filepath.Join(folder, "dataset"),
+		filepath.Join(folder, "all")
 	measured(t, out, verdict.Clean)
 	measured(t, filepath.Join(out, "contaminated"), verdict.Contaminated)
 	first, err := self("mrm", "aggregate", out, "--format", "csv", "--dataset", dataset).Output()
@@ -88,10 +98,12 @@ func TestAggregateRuns(t *testing.T) {
 	if err != nil || len(rows) < 8 {
 		t.Errorf("%d rows, %v", len(rows), err)
 	}
-	if again, err := self("mrm", "aggregate", dataset, "--format", "csv").Output(); err != nil || string(again) != string(first) {
+	if again, err := self("mrm", "aggregate", dataset, "--format", "csv").
+		Output(); err != nil || string(again) != string(first) {
 		t.Errorf("%v: %s", err, again)
 	}
-	if text, err := self("mrm", "aggregate", out, "--out", all).CombinedOutput(); err != nil || !strings.Contains(string(text), "1 runs in 1 cells") {
+	if text, err := self("mrm", "aggregate", out, "--out", all).
+		CombinedOutput(); err != nil || !strings.Contains(string(text), "1 runs in 1 cells") {
 		t.Errorf("%v: %s", err, text)
 	}
 	for _, name := range []string{"aggregate.csv", "aggregate.parquet", "aggregate.json"} {

@@ -44,7 +44,8 @@ func mrmRun(f *mrmFlags) error {
 	var cause signalCause
 	switch {
 	case errors.As(err, &cause):
-		fmt.Fprintln(terminal.Err, "llamatap: interrupted; nothing is kept of the cell under way, and what was sealed stays")
+		fmt.Fprintln(terminal.Err,
+			"llamatap: interrupted; nothing is kept of the cell under way, and what was sealed stays")
 		return exitStatus{Code: cause.status()}
 	case err == nil && outcome.Left > 0:
 		fmt.Fprintf(terminal.Err, "llamatap: stopped, %d cells are left; run it again to continue\n", outcome.Left)

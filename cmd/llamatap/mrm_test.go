@@ -52,7 +52,8 @@ func TestMRMErrors(t *testing.T) {
 		{"", 2, "no command: use validate, plan, run"},
 		{"valdate", 2, `unknown command "mrm valdate": did you mean "validate"?`},
 		{"run now", 2, `unexpected argument "now"`},
-		{"validate --config " + dir + "/none.yaml", 2, "none.yaml: no such file or directory; give a file with --config"},
+		{"validate --config " + dir + "/none.yaml", 2,
+			"none.yaml: no such file or directory; give a file with --config"},
 		{"validate --config " + wrong, 2, `wrong.yaml:2:6: unknown key "block" below kv; use block_tokens`},
 		{"plan --config " + wrong, 2, "wrong.yaml:2:6: "},
 		{"run --config " + wrong, 2, "wrong.yaml:2:6: "},
@@ -61,7 +62,8 @@ func TestMRMErrors(t *testing.T) {
 		{"plan --config " + good + " --image x", 2, "--image is of a job: add --emit slurm or k8s"},
 		{"plan --config " + good + " --emit pbs", 2, `--emit "pbs": use slurm, k8s`},
 		{"plan --config " + good + " --emit k8s", 2, "give --image and --claim"},
-		{"plan --config " + good + " --emit slurm --dir here", 2, `the shared folder "here" is not absolute; give --dir /path`},
+		{"plan --config " + good + " --emit slurm --dir here", 2,
+			`the shared folder "here" is not absolute; give --dir /path`},
 	} {
 		refused(t, strings.TrimSpace("mrm "+c.args), c.code, c.want)
 	}
@@ -80,13 +82,17 @@ func TestMRMShow(t *testing.T) {
 		}
 		event := mrm.Event{Cell: cell, Number: 2, Of: 3, Text: "sealing", Left: 90 * time.Second}
 		for kind := mrm.CellBegun; kind <= mrm.CellFailed; kind++ {
-			event.Kind, event.Class, event.Why, event.Dir, event.Err = kind, verdict.Marginal, "cpu_pct 12, clean is < 10", "results/m/run", errors.New("no reason")
+			event.Kind, event.Class, event.Why, event.Dir, event.Err = kind, verdict.Marginal,
+				"cpu_pct 12, clean is < 10", "results/m/run", errors.New("no reason")
 			show.event(event)
 		}
-		show.end(mrm.Outcome{Sealed: []string{"a", "b"}, Classes: map[verdict.Class]int{verdict.Clean: 1, verdict.Marginal: 1}, Done: 4, Failed: 1})
+		show.end(mrm.Outcome{Sealed: []string{"a", "b"},
+			Classes: map[verdict.Class]int{verdict.Clean: 1, verdict.Marginal: 1}, Done: 4, Failed: 1})
 		for _, want := range []string{
-			"llamatap: [2/3] m/p0/c256/f16+q8_0/r0: marginal (cpu_pct 12, clean is < 10), 0s, results/m/run\n", "failed: no reason\n", "was removed, it had not been sealed\n",
-			"another process runs it\n", "llamatap: 2 cells sealed, 1 clean, 1 marginal; 4 were before; 1 failed\n", "about 1m30s to go",
+			"llamatap: [2/3] m/p0/c256/f16+q8_0/r0: marginal (cpu_pct 12, clean is < 10), 0s, results/m/run\n",
+			"failed: no reason\n", "was removed, it had not been sealed\n",
+			"another process runs it\n", "llamatap: 2 cells sealed, 1 clean, 1 marginal; 4 were before; 1 failed\n",
+			"about 1m30s to go",
 		} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("bar %v: no %q in\n%s", bar, want, out.String())

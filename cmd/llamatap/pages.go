@@ -13,8 +13,9 @@ import (
 
 func manCommand() *cli.Command {
 	return &cli.Command{
-		Name: "man", Summary: "write the manual pages", Usage: "DIR", Min: 1, Max: 1, Needs: "no folder for the pages: write llamatap man DIR",
-		Text: "Writes llamatap.1 and one page per command into DIR, which is created.\n",
+		Name: "man", Summary: "write the manual pages", Usage: "DIR", Min: 1, Max: 1,
+		Needs: "no folder for the pages: write llamatap man DIR",
+		Text:  "Writes llamatap.1 and one page per command into DIR, which is created.\n",
 		Define: func(*cli.Flags) func([]string) error {
 			return func(args []string) error {
 				if err := os.MkdirAll(args[0], 0o755); err != nil {
@@ -77,10 +78,11 @@ func completeCommand() *cli.Command {
 
 // topic is a command that only prints its help.
 func topic(name, summary, text string, define func(*cli.Flags)) *cli.Command {
-	return &cli.Command{Name: name, Summary: summary, Text: text, Hidden: true, Raw: true, Define: func(f *cli.Flags) func([]string) error {
-		define(f)
-		return func([]string) error { return cli.ErrHelpAll }
-	}}
+	return &cli.Command{Name: name, Summary: summary, Text: text, Hidden: true, Raw: true,
+		Define: func(f *cli.Flags) func([]string) error {
+			define(f)
+			return func([]string) error { return cli.ErrHelpAll }
+		}}
 }
 
 func recordingTopic() *cli.Command {

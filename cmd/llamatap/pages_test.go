@@ -73,7 +73,8 @@ func TestManuals(t *testing.T) {
 		if _, err := exec.LookPath("groff"); err != nil {
 			continue
 		}
-		if out, err := exec.Command("sh", "-c", `groff -man -Tascii -ww "$1" 2>&1 >/dev/null`, "sh", path).CombinedOutput(); err != nil || len(out) > 0 {
+		if out, err := exec.Command("sh", "-c", `groff -man -Tascii -ww "$1" 2>&1 >/dev/null`, "sh", path).
+			CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 	}
@@ -109,7 +110,8 @@ func TestHelpFits(t *testing.T) {
 	}
 	walk(program())
 	help, err := self("run", "--help").Output()
-	if lines := bytes.Count(help, []byte("\n")); err != nil || lines > 80 || !bytes.Contains(help, []byte("--help-all")) {
+	if lines := bytes.Count(help, []byte("\n")); err != nil || lines > 80 ||
+		!bytes.Contains(help, []byte("--help-all")) {
 		t.Errorf("run --help has %d lines: %v", lines, err)
 	}
 }

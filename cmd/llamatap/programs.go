@@ -9,7 +9,8 @@ import (
 
 func execCommand() *cli.Command {
 	return &cli.Command{
-		Name: "exec", Summary: "run any llama.cpp program under the tap", Usage: "[--tap-…] -- PROGRAM [ARGUMENTS]", Raw: true,
+		Name: "exec", Summary: "run any llama.cpp program under the tap", Usage: "[--tap-…] -- PROGRAM [ARGUMENTS]",
+		Raw: true,
 		Text: `PROGRAM is one of llama.cpp's own (llama-completion, llama-cli, llama-server, llama-bench …) or any
 other dynamically linked program that uses libllama: linked with it, or opening it by itself as Python does. Its
 arguments, streams, signals and exit status are its own. Where it starts others, the first process that computes is
@@ -29,7 +30,8 @@ The short form of the last line: llamatap llama-completion -m model.gguf -p Hell
 
 func linksCommand() *cli.Command {
 	return &cli.Command{
-		Name: "install-links", Summary: "make links named after llama.cpp's programs that lead to llamatap", Usage: "[--force] DIR", Min: 1, Max: 1,
+		Name: "install-links", Summary: "make links named after llama.cpp's programs that lead to llamatap",
+		Usage: "[--force] DIR", Min: 1, Max: 1,
 		Needs: "no folder for the links: write llamatap install-links [--force] DIR",
 		Text: `With DIR before llama.cpp's own folder in PATH every program of llama.cpp takes --tap-… flags. Without
 such a flag the program is llama.cpp's own.
@@ -49,5 +51,6 @@ func frontsText() string {
 		return ""
 	}
 	return "\nThe programs of llama.cpp are commands, too, unmodified, with all their arguments. A --tap-… flag anywhere among these, " +
-		"--tap-config FILE or a LLAMATAP_… variable records; without one nothing is preloaded:\n\n" + strings.Join(names, " ") + "\n"
+		"--tap-config FILE or a LLAMATAP_… variable records; without one nothing is preloaded:\n\n" +
+		strings.Join(names, " ") + "\n"
 }

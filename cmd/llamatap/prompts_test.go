@@ -78,7 +78,8 @@ func TestRunPromptsInterrupted(t *testing.T) {
 func interruptedPrompts(t *testing.T, after time.Duration) (first, second, printed string) {
 	t.Helper()
 	cmd := self("run", "--prompts", "-", "-c", "30000", "-t", "1")
-	cmd.Stdin = strings.NewReader(`{"id":1,"prompt":"a","n_predict":2}` + "\n" + `{"id":2,"prompt":"a","ignore_eos":true}`)
+	cmd.Stdin = strings.NewReader(`{"id":1,"prompt":"a","n_predict":2}` + "\n" +
+		`{"id":2,"prompt":"a","ignore_eos":true}`)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	pipe, err := cmd.StdoutPipe()
@@ -118,7 +119,9 @@ func TestRunPromptsStatus(t *testing.T) {
 	if got := status(t, cmd); got != 1 {
 		t.Errorf("exit status %d", got)
 	}
-	if n := strings.Count(stdout.String(), "\n"); n != 5 || !strings.Contains(stderr.String(), "line 5: no JSON object") || !strings.HasSuffix(stderr.String(), "llamatap: 1 of 5 prompts failed\n") {
+	if n := strings.Count(stdout.String(), "\n"); n != 5 ||
+		!strings.Contains(stderr.String(), "line 5: no JSON object") ||
+		!strings.HasSuffix(stderr.String(), "llamatap: 1 of 5 prompts failed\n") {
 		t.Errorf("%s%s", stdout.String(), stderr.String())
 	}
 }
@@ -132,7 +135,8 @@ func TestRunPromptsUnderTap(t *testing.T) {
 	if err := os.WriteFile(prompts, []byte(shortPrompts), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := self("run", "--prompts", prompts, "--results", results, "-np", "2", "-t", "1", "--tap-out", capture, "--tap-tensors", "l_out-0")
+	cmd := self("run", "--prompts", prompts, "--results", results, "-np", "2", "-t", "1", "--tap-out", capture,
+		"--tap-tensors", "l_out-0")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
@@ -156,8 +160,10 @@ func TestRunPromptsUnderTap(t *testing.T) {
 			t.Fatalf("no request: %s", line)
 		}
 		got := recorded[[2]int32{int32(a.Sequence), *a.Request}]
-		if want := a.Tokens[:len(a.Tokens)-1]; len(got) != a.PromptTokens+len(want) || !slices.Equal(got[a.PromptTokens:], want) {
-			t.Errorf("line %d: recorded as sequence %d, request %d: %d, generated %d", a.Line, a.Sequence, *a.Request, got, want)
+		if want := a.Tokens[:len(a.Tokens)-1]; len(got) != a.PromptTokens+len(want) ||
+			!slices.Equal(got[a.PromptTokens:], want) {
+			t.Errorf("line %d: recorded as sequence %d, request %d: %d, generated %d", a.Line, a.Sequence, *a.Request,
+				got, want)
 		}
 		requests++
 	}

@@ -85,7 +85,8 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 		o.Resume = before.checkpoint
 	}
 	if recorders.Sink != "" && before != nil {
-		return cli.Wrongf("--tap-sink with --tap-resume: the consumer would get an end without its beginning; read the files (examples/reader.py)")
+		return cli.Wrongf(
+			"--tap-sink with --tap-resume: the consumer would get an end without its beginning; read the files (examples/reader.py)")
 	}
 	o.Command = exec.Command(self, append([]string{"run"}, rest...)...)
 	o.Command.Stdin, o.Command.Stdout, o.Command.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -115,7 +116,8 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 }
 
 // errOwnOutput refuses a consumer on the standard output of a program that writes there itself.
-var errOwnOutput = errors.New("--tap-sink -: standard output is the program's own; use --tap-sink fd:3 with 3>FILE or 3> >(consumer), or unix:PATH")
+var errOwnOutput = errors.New(
+	"--tap-sink -: standard output is the program's own; use --tap-sink fd:3 with 3>FILE or 3> >(consumer), or unix:PATH")
 
 // record runs a prepared program under the tap and ends as the program ended. Its checkpoints are for reading: it
 // cannot be resumed.
@@ -124,10 +126,13 @@ func record(tap *config.Tap, cmd *exec.Cmd, args []string) error {
 		return cli.Wrong(errOwnOutput)
 	}
 	if tap.Checkpoint.State {
-		return cli.Wrongf("--tap-checkpoint-state: the memory of %s is not kept; only that of llamatap run is: leave the flag out", args[0])
+		return cli.Wrongf(
+			"--tap-checkpoint-state: the memory of %s is not kept; only that of llamatap run is: leave the flag out",
+			args[0])
 	}
 	if tap.Resume != "" {
-		return cli.Wrongf("--tap-resume: a recording of %s cannot be resumed; only one of llamatap run can, and others can be read up to their end", args[0])
+		return cli.Wrongf(
+			"--tap-resume: a recording of %s cannot be resumed; only one of llamatap run can, and others can be read up to their end", args[0])
 	}
 	return recordAs(session.Options{Command: cmd, Repeat: session.Repeat{Program: args[0]}}, tap, args)
 }
@@ -138,8 +143,10 @@ func recordAs(o session.Options, tap *config.Tap, args []string) error {
 	}
 	cmd := o.Command
 	result, err := session.Run(context.Background(), session.Options{
-		Tap: tap, Command: cmd, Repeat: o.Repeat, Resume: o.Resume, Begin: o.Begin, StateFolder: o.StateFolder, Backends: host.Backends(cmd), Echo: append([]string{"llamatap"}, args...),
-		Llama: session.LlamaInfo{Version: llama.Version(), Prefix: host.Prefix(cmd)}, Version: version, Summary: terminal.Err,
+		Tap: tap, Command: cmd, Repeat: o.Repeat, Resume: o.Resume, Begin: o.Begin, StateFolder: o.StateFolder,
+		Backends: host.Backends(cmd), Echo: append([]string{"llamatap"}, args...),
+		Llama: session.LlamaInfo{Version: llama.Version(), Prefix: host.Prefix(cmd)}, Version: version,
+		Summary: terminal.Err,
 	})
 	if errors.Is(err, session.ErrSelection) {
 		return cli.Wrong(err)
@@ -185,10 +192,12 @@ func endBySignal(sig syscall.Signal) {
 }
 
 // errIncomplete makes a run whose recording failed end with a status that a script sees.
-var errIncomplete = errors.New("the recording is not whole, for the reason above; --tap-on-failure stop ends the program when its recording fails")
+var errIncomplete = errors.New(
+	"the recording is not whole, for the reason above; --tap-on-failure stop ends the program when its recording fails")
 
 // errLossy makes a run that lost something end with a status that a script sees.
-var errLossy = errors.New("not everything was recorded (LOST, above): --tap-overflow block loses no tensors, --tap-memory gives them more room, and --tap-resource-rate limits events")
+var errLossy = errors.New(
+	"not everything was recorded (LOST, above): --tap-overflow block loses no tensors, --tap-memory gives them more room, and --tap-resource-rate limits events")
 
 // layersOf is the number of layers of a model file, or of the embedded model; 0 where the file does not say.
 func layersOf(model string) int {

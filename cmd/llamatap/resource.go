@@ -36,7 +36,8 @@ default of csv), phase, component, layer, op, tensor, token.
 				var form reportForm
 				by := ""
 				form.define(f, "text", "json", "csv")
-				f.Add("--by TABLE", choice(&by, resources.Tables...), "only this table: "+strings.Join(resources.Tables, ", "))
+				f.Add("--by TABLE", choice(&by, resources.Tables...),
+					"only this table: "+strings.Join(resources.Tables, ", "))
 				return func(args []string) error {
 					path, err := resolveRun(args...)
 					switch {

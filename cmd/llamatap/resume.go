@@ -48,20 +48,29 @@ func findResumption(tap *config.Tap, args, rest []string) (*resumption, error) {
 	}
 	switch {
 	case c.Run.Program != "run":
-		return nil, fmt.Errorf("%s is a recording of %s: it can be read up to %d tokens (llamatap inspect), and not resumed; only llamatap run can be", c.Run.Dir, c.Run.Program, c.TotalTokens)
+		return nil,
+			fmt.Errorf(
+				"%s is a recording of %s: it can be read up to %d tokens (llamatap inspect), and not resumed; only llamatap run can be", c.Run.Dir, c.Run.Program, c.TotalTokens)
 	case c.Run.Changed:
-		return nil, fmt.Errorf("%s was changed by commands of llamatap ctl while it ran, which cannot be repeated: begin anew", c.Run.Dir)
+		return nil,
+			fmt.Errorf("%s was changed by commands of llamatap ctl while it ran, which cannot be repeated: begin anew",
+				c.Run.Dir)
 	}
 	r := &resumption{checkpoint: c, args: without(args, "--tap-resume")}
 	if !tap.OnlyResumes() || len(rest) > 0 {
 		return r, nil
 	}
 	if c.Run.Args == nil {
-		return nil, fmt.Errorf("the checkpoint of %s holds no arguments (--tap-redact text): give those of the run with --tap-resume", c.Run.Dir)
+		return nil,
+			fmt.Errorf(
+				"the checkpoint of %s holds no arguments (--tap-redact text): give those of the run with --tap-resume",
+				c.Run.Dir)
 	}
 	r.args = c.Run.Args
 	if err := os.Chdir(c.Run.Folder); err != nil {
-		return nil, fmt.Errorf("the folder in which the run was started: %w; start it again where its files are, with all its arguments and --tap-resume", err)
+		return nil,
+			fmt.Errorf(
+				"the folder in which the run was started: %w; start it again where its files are, with all its arguments and --tap-resume", err)
 	}
 	return r, nil
 }
@@ -97,7 +106,8 @@ func newestCheckpoint(tap *config.Tap) (string, error) {
 		}
 	}
 	if newest == "" {
-		return "", fmt.Errorf("--tap-resume: no run below %s has a checkpoint; give its directory, or the folder with --tap-out", out)
+		return "", fmt.Errorf(
+			"--tap-resume: no run below %s has a checkpoint; give its directory, or the folder with --tap-out", out)
 	}
 	return newest, nil
 }
@@ -133,7 +143,8 @@ func (r *resumption) check(tap *config.Tap, cfg *config.Run) error {
 	if model, err := fingerprint(cfg.Model); err != nil {
 		return err
 	} else if model != was.Model {
-		differ = append(differ, fmt.Sprintf("the model's file is another one (fingerprint %.12s, was %.12s)", model, was.Model))
+		differ = append(differ, fmt.Sprintf("the model's file is another one (fingerprint %.12s, was %.12s)", model,
+			was.Model))
 	}
 	if was.Args != nil {
 		before := &config.Tap{}
@@ -148,7 +159,8 @@ func (r *resumption) check(tap *config.Tap, cfg *config.Run) error {
 		differ = append(differ, old.Differences(cfg)...)
 	}
 	if len(differ) > 0 {
-		return cli.Wrongf("%s cannot be resumed, because it would not be the same run: %s", was.Dir, strings.Join(differ, "; "))
+		return cli.Wrongf("%s cannot be resumed, because it would not be the same run: %s", was.Dir,
+			strings.Join(differ, "; "))
 	}
 	return nil
 }

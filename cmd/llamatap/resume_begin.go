@@ -24,7 +24,8 @@ import (
 )
 
 // beginAgain decides where the program of a resumed run begins, and passes it on.
-func beginAgain(cfg *config.Run, tap *config.Tap, kept *stream.Kept, run string, program *exec.Cmd) (session.Start, error) {
+func beginAgain(cfg *config.Run, tap *config.Tap, kept *stream.Kept, run string, program *exec.Cmd) (session.Start,
+	error) {
 	if cfg.PromptsFile != "" && cfg.ResultsFile != "" {
 		done, tokens := answered(cfg, tap, kept)
 		return session.Start{Tokens: tokens, Idle: true}, putEnv(program, doneVariable, done)
@@ -61,7 +62,8 @@ func putEnv(program *exec.Cmd, variable string, what any) error {
 func checkState(cfg *config.Run) error {
 	switch {
 	case cfg.PromptsFile != "":
-		return cli.Wrongf("--tap-checkpoint-state is for one prompt: leave it out; prompts of a file that are done are not computed again without it")
+		return cli.Wrongf(
+			"--tap-checkpoint-state is for one prompt: leave it out; prompts of a file that are done are not computed again without it")
 	case cfg.Embeddings.Embeddings:
 		return cli.Wrongf("--tap-checkpoint-state is for generated text: leave it or --embeddings out")
 	}
@@ -84,7 +86,8 @@ func keepState(cfg *config.Run, tap *config.Tap, program *exec.Cmd) (folder stri
 	if err != nil {
 		return "", fmt.Errorf("--tap-checkpoint-state: %w; choose another folder with --tap-out", err)
 	}
-	return folder, putEnv(program, stateVariable, runner.State{Folder: folder, Every: tap.Checkpoint.Every, Step: session.Step(tap)})
+	return folder, putEnv(program, stateVariable,
+		runner.State{Folder: folder, Every: tap.Checkpoint.Every, Step: session.Step(tap)})
 }
 
 // latestState is the latest state in a folder that is whole and of which all tokens are recorded; otherwise the
@@ -104,7 +107,8 @@ func latestState(folder string, tap *config.Tap, kept *stream.Kept) runner.State
 			continue
 		}
 		m, err := runner.ReadMoment(folder, tokens)
-		if err != nil || m.Prompt < 0 || m.Prompt > len(rows) || !slices.Equal(rows[m.Prompt:tokens], m.Chosen[:len(m.Chosen)-1]) {
+		if err != nil || m.Prompt < 0 || m.Prompt > len(rows) ||
+			!slices.Equal(rows[m.Prompt:tokens], m.Chosen[:len(m.Chosen)-1]) {
 			continue // an older one may do
 		}
 		var digest runner.PromptDigest
@@ -120,7 +124,8 @@ func latestState(folder string, tap *config.Tap, kept *stream.Kept) runner.State
 // that it is the same run. tokens is how many tokens they took. One sequence computes one prompt after the other,
 // each from an empty memory; with several there is hardly a moment at which none is under way.
 func answered(cfg *config.Run, tap *config.Tap, kept *stream.Kept) (done runner.Done, tokens int64) {
-	if cfg.Parallel > 1 || tap.Records(config.Resource) || tap.Records(config.KV) { // these are recorded from the beginning
+	// these are recorded from the beginning
+	if cfg.Parallel > 1 || tap.Records(config.Resource) || tap.Records(config.KV) {
 		return done, 0
 	}
 	file, err := os.Open(cfg.ResultsFile)
@@ -143,7 +148,8 @@ func answered(cfg *config.Run, tap *config.Tap, kept *stream.Kept) (done runner.
 // remembers reports whether a tensor shows cells of the memory that no token reads any more. After another prompt
 // they differ.
 func remembers(name string) bool {
-	return strings.HasPrefix(name, "cache_") || strings.HasPrefix(name, "node_") || strings.HasPrefix(name, "kq") && !strings.Contains(name, "soft_max") && !strings.HasPrefix(name, "kqv")
+	return strings.HasPrefix(name, "cache_") || strings.HasPrefix(name, "node_") || strings.HasPrefix(name, "kq") &&
+		!strings.Contains(name, "soft_max") && !strings.HasPrefix(name, "kqv")
 }
 
 // answering goes through a recording and its results.
@@ -190,7 +196,8 @@ func (a *answering) close() bool {
 		if answer.Completion == nil || answer.Request == nil {
 			continue
 		}
-		if *answer.Request != a.request || answer.Finish == runner.FinishInterrupted || !decoded(answer.Completion, rows) {
+		if *answer.Request != a.request || answer.Finish == runner.FinishInterrupted ||
+			!decoded(answer.Completion, rows) {
 			return false
 		}
 		a.digest.Add(rows[:answer.PromptTokens])

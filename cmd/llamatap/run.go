@@ -23,11 +23,14 @@ import (
 )
 
 // errTapped refuses to record below another recording: a program has one tap.
-var errTapped = cli.Wrong(errors.New("this llamatap runs under another llamatap, which records already: give the --tap-… flags to one of the two"))
+var errTapped = cli.Wrong(
+	errors.New(
+		"this llamatap runs under another llamatap, which records already: give the --tap-… flags to one of the two"))
 
 func runCommand() *cli.Command {
 	return &cli.Command{
-		Name: "run", Summary: "generate text with a model, and record what you ask for", Usage: "[-m MODEL.gguf] -p TEXT [flags]", Raw: true,
+		Name: "run", Summary: "generate text with a model, and record what you ask for",
+		Usage: "[-m MODEL.gguf] -p TEXT [flags]", Raw: true,
 		Text: `Flags, defaults and text are llama-completion's with -no-cnv --no-display-prompt. The generated text
 goes to stdout and nothing else does; diagnostics go to stderr. Ctrl-C ends the run within a token, a second one at
 once.
@@ -83,7 +86,9 @@ func runRun(args []string) error {
 	}
 	if !recorders.Recording() {
 		if before != nil {
-			return cli.Wrong(errors.New("--tap-resume resumes a recording, and the other arguments ask for none: give all of that run's, or none"))
+			return cli.Wrong(
+				errors.New(
+					"--tap-resume resumes a recording, and the other arguments ask for none: give all of that run's, or none"))
 		}
 		return runModel(cfg)
 	}
@@ -125,7 +130,8 @@ func afterTap(err error, args []string) error {
 	if at < 1 || !strings.HasPrefix(args[at-1], "--tap-") || strings.Contains(args[at-1], "=") {
 		return err
 	}
-	return fmt.Errorf("unexpected argument %q: %s takes no value, or not this one: 'llamatap help recording' lists those that it takes", string(word), args[at-1])
+	return fmt.Errorf(
+		"unexpected argument %q: %s takes no value, or not this one: 'llamatap help recording' lists those that it takes", string(word), args[at-1])
 }
 
 // parseRun reads the arguments and the environment. Asked for help, it returns cli.ErrHelp.
@@ -136,7 +142,9 @@ func parseRun(args []string) (*config.Run, error) {
 	var unknown *cli.UnknownError
 	switch {
 	case errors.As(err, &unknown):
-		return nil, fmt.Errorf("%w: 'llamatap run --help-all' lists the flags; llama.cpp's other flags work with 'llamatap exec -- llama-completion'", err)
+		return nil,
+			fmt.Errorf(
+				"%w: 'llamatap run --help-all' lists the flags; llama.cpp's other flags work with 'llamatap exec -- llama-completion'", err)
 	case err != nil:
 		return nil, err
 	case len(rest) > 0:
@@ -310,7 +318,8 @@ func runPrompts(cfg *config.Run) error {
 	defer stop()
 	done := repeatDone()
 	result, err := runner.RunPrompts(ctx, runner.Options{
-		Config: cfg, Seed: repeatSeed(), Done: done, KeepCold: done != nil && done.Answers > 0, Stdin: os.Stdin, Stdout: terminal.Out, Stderr: terminal.Err,
+		Config: cfg, Seed: repeatSeed(), Done: done, KeepCold: done != nil && done.Answers > 0, Stdin: os.Stdin,
+		Stdout: terminal.Out, Stderr: terminal.Err,
 		Progress: progressTerminal(cfg.ResultsFile != "" || !term.IsTerminal(int(os.Stdout.Fd()))),
 	})
 	begun := result.Elapsed > 0

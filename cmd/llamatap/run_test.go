@@ -65,7 +65,8 @@ func TestRunWritesTextOnly(t *testing.T) {
 	if text := stdout.String(); !strings.HasSuffix(text, "\n") || strings.HasSuffix(text, "\n\n") {
 		t.Errorf("the last line of %q is not ended, or ended twice", text)
 	}
-	if lines := strings.Split(strings.TrimSpace(stderr.String()), "\n"); len(lines) != 3 || strings.Contains(stderr.String(), "\x1b") {
+	if lines := strings.Split(strings.TrimSpace(stderr.String()), "\n"); len(lines) != 3 ||
+		strings.Contains(stderr.String(), "\x1b") {
 		t.Errorf("stderr is not the three lines of the summary:\n%s", stderr.String())
 	}
 }
@@ -99,7 +100,8 @@ func TestRunWrongUse(t *testing.T) {
 				t.Errorf("exit status %d, want %d", got, test.status)
 			}
 			text := stderr.String()
-			if !strings.HasPrefix(text, "llamatap: ") || strings.Count(text, "\n") != 1 || !strings.Contains(text, test.want) || stdout.Len() > 0 {
+			if !strings.HasPrefix(text, "llamatap: ") || strings.Count(text, "\n") != 1 ||
+				!strings.Contains(text, test.want) || stdout.Len() > 0 {
 				t.Errorf("stderr %q, stdout %q; want one line with %q", text, stdout.String(), test.want)
 			}
 		})
@@ -108,7 +110,8 @@ func TestRunWrongUse(t *testing.T) {
 
 func TestRunHelp(t *testing.T) {
 	out, err := self("run", "--help").Output()
-	if err != nil || !bytes.Contains(out, []byte("-m, --model FNAME")) || !bytes.Contains(out, []byte("usage: llamatap run")) {
+	if err != nil || !bytes.Contains(out, []byte("-m, --model FNAME")) ||
+		!bytes.Contains(out, []byte("usage: llamatap run")) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -191,7 +194,8 @@ func TestRunSignals(t *testing.T) {
 			if got := status(t, cmd); got != want {
 				t.Errorf("exit status %d, want %d", got, want)
 			}
-			if !strings.Contains(stderr.String(), "interrupted after") || strings.Contains(stderr.String(), "goroutine") {
+			if !strings.Contains(stderr.String(), "interrupted after") ||
+				strings.Contains(stderr.String(), "goroutine") {
 				t.Errorf("stderr:\n%s", stderr.String())
 			}
 		})
@@ -218,7 +222,8 @@ func TestRunSecondSignal(t *testing.T) {
 	writer.Close()
 	ended := make(chan int, 1)
 	go func() { ended <- status(t, cmd) }()
-	held := regexp.MustCompile(fmt.Sprintf(`^%d 0x1 `, unix.SYS_WRITE)) // in write(1, …), where it stays only when the pipe is full
+	// in write(1, …), where it stays only when the pipe is full
+	held := regexp.MustCompile(fmt.Sprintf(`^%d 0x1 `, unix.SYS_WRITE))
 	looks := 0
 	testenv.Until(t, "the pipe is full", func() bool {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", cmd.Process.Pid))

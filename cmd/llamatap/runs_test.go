@@ -12,7 +12,8 @@ func TestResolveRun(t *testing.T) {
 	out := t.TempDir()
 	t.Setenv("LLAMATAP_OUT", out)
 	var runs []string
-	for _, name := range []string{"a/run_20260102_030405_aaaa", "b/run_20260102_030406_bbbb", "a/run_20260101_030406_bbbb"} {
+	for _, name := range []string{"a/run_20260102_030405_aaaa", "b/run_20260102_030406_bbbb",
+		"a/run_20260101_030406_bbbb"} {
 		dir := filepath.Join(out, filepath.FromSlash(name))
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
@@ -20,7 +21,8 @@ func TestResolveRun(t *testing.T) {
 		runs = append(runs, dir)
 	}
 	for name, want := range map[string]string{
-		"": runs[1], runs[0]: runs[0], "run_20260102_030405_aaaa": runs[0], "aaaa": runs[0], "none": "none", "/no/such/run": "/no/such/run",
+		"": runs[1], runs[0]: runs[0], "run_20260102_030405_aaaa": runs[0], "aaaa": runs[0], "none": "none",
+		"/no/such/run": "/no/such/run",
 	} {
 		if got, err := resolveRun(name); err != nil || got != want {
 			t.Errorf("%q: %q, %v; want %q", name, got, err, want)

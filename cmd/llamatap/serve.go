@@ -50,17 +50,21 @@ needs none with --no-token.
 			o := server.Options{Control: controlRun}
 			addr, token, model := "127.0.0.1:8080", "", ""
 			f.Add("--live", &o.Live, "show the newest live run, and no other")
-			f.Add("--listen ADDRESS", &addr, "listen on HOST:PORT, where port 0 takes a free one, or on unix:PATH").Deprecated("--addr")
+			f.Add("--listen ADDRESS", &addr, "listen on HOST:PORT, where port 0 takes a free one, or on unix:PATH").
+				Deprecated("--addr")
 			f.Add("--token TOKEN", &token, "demand this token instead of a generated one; @FILE reads it from a file")
 			f.Add("--no-token", &o.NoToken, "demand no token of clients of a Unix socket, which its mode 0600 guards")
-			f.Add("-m, --model FILE", &model, "GGUF file that prompts of POST /log-monitoring are run with (default: the embedded model)")
-			f.Add("--cors-origin ORIGIN", func(origin string) error { o.Origins = append(o.Origins, origin); return server.CheckOrigin(origin) },
+			f.Add("-m, --model FILE", &model,
+				"GGUF file that prompts of POST /log-monitoring are run with (default: the embedded model)")
+			f.Add("--cors-origin ORIGIN",
+				func(origin string) error { o.Origins = append(o.Origins, origin); return server.CheckOrigin(origin) },
 				"let web pages of this origin, such as http://localhost:3000, ask with the token; may be given several times")
 			return func(args []string) (err error) {
 				if o.Dir = strings.Join(args, ""); o.Dir == "" && o.Live {
 					o.Dir = defaultRuns
 				} else if o.Dir == "" {
-					return cli.Wrongf("no run directory: give one, or a folder of runs, as in 'llamatap serve %s'", defaultRuns)
+					return cli.Wrongf("no run directory: give one, or a folder of runs, as in 'llamatap serve %s'",
+						defaultRuns)
 				}
 				if o.Token, err = serveToken(token, o.NoToken, addr); err != nil {
 					return cli.Wrong(err)
@@ -115,7 +119,8 @@ func serveToken(given string, none bool, addr string) (string, error) {
 	case none && given != "":
 		return "", errors.New("--token and --no-token exclude each other: give one of them")
 	case none && !strings.HasPrefix(addr, "unix:"):
-		return "", fmt.Errorf("--no-token with %s: every user of this machine could read prompts; use --listen unix:PATH, or leave --no-token out", addr)
+		return "", fmt.Errorf(
+			"--no-token with %s: every user of this machine could read prompts; use --listen unix:PATH, or leave --no-token out", addr)
 	case none:
 		return "", nil
 	case given == "":

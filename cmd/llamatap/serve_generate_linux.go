@@ -62,7 +62,8 @@ type promptLine struct {
 // own one.
 func lineOf(p server.Prompt) promptLine {
 	s := p.Sampling
-	line := promptLine{Prompt: p.Prompt, Predict: p.MaxTokens, Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, MinP: s.MinP, Seed: s.Seed}
+	line := promptLine{Prompt: p.Prompt, Predict: p.MaxTokens, Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP,
+		MinP: s.MinP, Seed: s.Seed}
 	if line.Predict == 0 {
 		line.Predict = 512
 	}
@@ -117,7 +118,8 @@ func (g *generator) generate(ctx context.Context, p server.Prompt, began func(di
 	if err := os.WriteFile(prompts, append(text, '\n'), 0o600); err != nil {
 		return nil, err
 	}
-	args := []string{"run", "--prompts", prompts, "--results", results, "--tap-resource-level", "DETAILED", "--tap-out", g.dir}
+	args := []string{"run", "--prompts", prompts, "--results", results, "--tap-resource-level", "DETAILED", "--tap-out",
+		g.dir}
 	if g.model != "" {
 		args = append(args, "-m", g.model)
 	}

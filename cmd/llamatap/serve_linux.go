@@ -35,7 +35,8 @@ func controlRun(dir string, c server.Command) (json.RawMessage, error) {
 	return json.Marshal(answer.Status)
 }
 
-// attend prepares to serve: it lets prompts be run where there is a folder for their runs, and lowers its priority below
+// attend prepares to serve: it lets prompts be run where there is a folder for their runs, and lowers its priority
+// below
 // models that are recorded.
 func attend(o *server.Options, model string) {
 	thread := 0

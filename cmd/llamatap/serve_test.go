@@ -70,10 +70,12 @@ func TestServe(t *testing.T) {
 		if len(files) != 1 || !strings.Contains(files[0], s.url[strings.LastIndex(s.url, ":")+1:]) {
 			t.Fatalf("token files %v of %s", files, s.url)
 		}
-		if text, err := os.ReadFile(files[0]); err != nil || strings.TrimSpace(string(text)) != s.token || s.token == "" {
+		if text, err := os.ReadFile(files[0]); err != nil || strings.TrimSpace(string(text)) != s.token ||
+			s.token == "" {
 			t.Errorf("%q is kept, %q printed: %v", text, s.token, err)
 		}
-		for _, path := range []string{"/", "/metrics", "/api/v1/runs", "/api/v1/level", "/api/v1/resource-logs", "/sessions"} {
+		for _, path := range []string{"/", "/metrics", "/api/v1/runs", "/api/v1/level", "/api/v1/resource-logs",
+			"/sessions"} {
 			answer, err := http.Get(s.url + path)
 			if err != nil || answer.StatusCode != http.StatusUnauthorized {
 				t.Fatalf("%s without the token: %v, %v", path, answer, err)
@@ -99,7 +101,8 @@ func TestServe(t *testing.T) {
 		}
 		s.cmd.Process.Signal(signal)
 		rest, _ := io.ReadAll(s.said)
-		if err := s.cmd.Wait(); err != nil || strings.Count(string(rest), "\n") != 1 || strings.Contains(string(rest), s.token) {
+		if err := s.cmd.Wait(); err != nil || strings.Count(string(rest), "\n") != 1 ||
+			strings.Contains(string(rest), s.token) {
 			t.Errorf("%v: %v, %q", signal, err, rest)
 		}
 		if files := s.files(t); len(files) > 0 {
@@ -112,13 +115,16 @@ func TestServe(t *testing.T) {
 func TestServeUnixSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.sock")
 	s := startServe(t, "--listen", "unix:"+path, "--no-token")
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 || s.url != "unix:"+path || len(s.files(t)) > 0 {
+	if info, err := os.Stat(path); err != nil || info.Mode().
+		Perm() != 0o600 || s.url != "unix:"+path || len(s.files(t)) > 0 {
 		t.Errorf("%v, %v, %q, %v", info, err, s.url, s.files(t))
 	}
-	if text, err := self("ctl", s.url, "status").CombinedOutput(); err == nil || !strings.Contains(string(text), "run_x") {
+	if text, err := self("ctl", s.url, "status").CombinedOutput(); err == nil ||
+		!strings.Contains(string(text), "run_x") {
 		t.Errorf("%v, %s", err, text)
 	}
-	for _, flags := range [][]string{{"--no-token"}, {"--no-token", "--listen", "0.0.0.0:0"}, {"--token", "short"}, {"--no-token", "--token", "0123456789abcdef", "--listen", "unix:" + path + "2"}} {
+	for _, flags := range [][]string{{"--no-token"}, {"--no-token", "--listen", "0.0.0.0:0"}, {"--token", "short"},
+		{"--no-token", "--token", "0123456789abcdef", "--listen", "unix:" + path + "2"}} {
 		cmd := self(append([]string{"serve", t.TempDir()}, flags...)...)
 		if text, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 2 {
 			t.Errorf("%v: status %d, %s", flags, cmd.ProcessState.ExitCode(), text)

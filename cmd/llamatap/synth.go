@@ -46,7 +46,8 @@ type that llama-quantize would choose: Q4_K needs rows of a multiple of 256 (els
 		Define: func(f *cli.Flags) func([]string) error {
 			a := synthArgs{arch: "llama", params: "tiny", dtype: "f16", seed: 1}
 			f.Add("-o, --output FILE", &a.out, "file to write (needed)")
-			f.Add("--arch NAME", &a.arch, "architecture: "+strings.Join(synth.Archs(), ", ")+"; of embeddings and scores: "+strings.Join(synth.Encoders(), ", "))
+			f.Add("--arch NAME", &a.arch, "architecture: "+strings.Join(synth.Archs(), ", ")+
+				"; of embeddings and scores: "+strings.Join(synth.Encoders(), ", "))
 			f.Add("--params SIZE", &a.params, "size: "+strings.Join(synth.Presets(), ", "))
 			f.Add("--type TYPE", &a.dtype, "type of the matrices: f32, f16, bf16, q8_0, q5_0, q4_0, q4_k")
 			f.Add("--seed N", &a.seed, "seed of the weights")
@@ -54,10 +55,12 @@ type that llama-quantize would choose: Q4_K needs rows of a multiple of 256 (els
 			f.Add("--width N", &a.width, "length of the residual stream (default: by size)")
 			f.Add("--heads N", &a.heads, "attention heads (default: by size)")
 			f.Add("--kv-heads N", &a.kvHeads, "key-value heads (default: by size)")
-			f.Add("--ff N", &a.ff, "width of the feed-forward network, of one expert where there are experts (default: by size)")
+			f.Add("--ff N", &a.ff,
+				"width of the feed-forward network, of one expert where there are experts (default: by size)")
 			f.Add("--experts N", &a.experts, "experts per layer, for architectures that have them (default: by size)")
 			f.Add("--vocab N", &a.vocab, "number of tokens; more than the tokenizer has are filled up with unused ones")
-			f.Add("--infill", &a.infill, "give unused tokens the names of infill: <|fim_prefix|>, <|fim_suffix|>, <|fim_middle|> …, <|eot_id|>")
+			f.Add("--infill", &a.infill,
+				"give unused tokens the names of infill: <|fim_prefix|>, <|fim_suffix|>, <|fim_middle|> …, <|eot_id|>")
 			f.Add("--quiet", &a.quiet, "print nothing on success")
 			return func([]string) error { return runSynth(a) }
 		},

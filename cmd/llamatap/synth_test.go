@@ -11,8 +11,10 @@ import (
 
 func TestSynthWritesWhatWasAskedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.gguf")
-	err := call("synth", "-o", path, "--arch", "qwen3moe", "--params", "tiny", "--type", "Q8_0", "--seed", "7", "--layers", "2",
-		"--width", "128", "--heads", "8", "--kv-heads", "4", "--ff", "96", "--experts", "3", "--vocab", "2100", "--infill", "--quiet")
+	err := call("synth", "-o", path, "--arch", "qwen3moe", "--params", "tiny", "--type", "Q8_0", "--seed", "7",
+		"--layers", "2",
+		"--width", "128", "--heads", "8", "--kv-heads", "4", "--ff", "96", "--experts", "3", "--vocab", "2100",
+		"--infill", "--quiet")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +23,8 @@ func TestSynthWritesWhatWasAskedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := gguf.Identify(f, path)
-	want := gguf.Identity{Name: "synth-qwen3moe-tiny", Architecture: "qwen3moe", FileType: "Q8_0", SizeLabel: id.SizeLabel, Layers: 2,
+	want := gguf.Identity{Name: "synth-qwen3moe-tiny", Architecture: "qwen3moe", FileType: "Q8_0",
+		SizeLabel: id.SizeLabel, Layers: 2,
 		Width: 128, Vocab: 2100, Context: 2048, Heads: 8, KVHeads: 4, FF: 96, Experts: 3, ExpertsUsed: 2,
 		Parameters: id.Parameters, TensorBytes: id.TensorBytes}
 	if id != want {

@@ -13,7 +13,8 @@ import (
 
 func verifyCommand() *cli.Command {
 	return &cli.Command{
-		Name: "verify", Summary: "check a run: checksums, index against stream, tokens, losses", Usage: "[RUN|FILE.stream] [--repair] [--json]", Max: 1,
+		Name: "verify", Summary: "check a run: checksums, index against stream, tokens, losses",
+		Usage: "[RUN|FILE.stream] [--repair] [--json]", Max: 1,
 		Text: `Compares every file of a run directory with its manifest (size and SHA-256), every packet of the stream
 with the index (place, name, size, CRC-32C), and the tokens file with the index; and reports every loss that was
 recorded. The exit status is 0 only if the directory is sealed, nothing is damaged and nothing was lost, and 1
@@ -75,6 +76,7 @@ func describeVerification(out io.Writer, v *tensors.Verification) error {
 	if v.OK {
 		verdict = "ok"
 	}
-	_, err := fmt.Fprintf(out, "%-8s %s: %d files, %d packets, %d tokens compared\n", verdict, v.Path, v.Files, v.Packets, v.Tokens)
+	_, err := fmt.Fprintf(out, "%-8s %s: %d files, %d packets, %d tokens compared\n", verdict, v.Path, v.Files,
+		v.Packets, v.Tokens)
 	return err
 }

@@ -21,7 +21,8 @@ func TestWrongUse(t *testing.T) {
 	folder := t.TempDir()
 	file, text, model := filepath.Join(folder, "file"), filepath.Join(folder, "text"), filepath.Join(folder, "model")
 	sparse := filepath.Join(folder, "sparse")
-	for name, content := range map[string][]byte{file: nil, text: []byte("# a text\n\nof some lines\n"), model: models.Default} {
+	for name, content := range map[string][]byte{file: nil, text: []byte("# a text\n\nof some lines\n"),
+		model: models.Default} {
 		if err := os.WriteFile(name, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +39,8 @@ func TestWrongUse(t *testing.T) {
 		{"bogus", 2, "'llamatap help' lists the commands"},
 		{"expor", 2, `did you mean "export"`},
 		{"help bogus", 2, "'llamatap help' lists the commands"},
-		{"llama-bogus", 1, map[bool]string{true: "built without llama.cpp", false: "no program of the installed llama.cpp"}[llama.Version() == ""]},
+		{"llama-bogus", 1, map[bool]string{true: "built without llama.cpp",
+			false: "no program of the installed llama.cpp"}[llama.Version() == ""]},
 		{"demo extra", 2, `unexpected argument "extra"`},
 		{"synth --bogus", 2, "'llamatap synth --help' lists the flags"},
 		{"install-links", 2, "write llamatap install-links"},
@@ -47,7 +49,8 @@ func TestWrongUse(t *testing.T) {
 		{"man " + file, 1, "not a directory: give another one"},
 		{"man", 2, "write llamatap man DIR"},
 		{"completion nosh", 2, "completion bash, zsh or fish"},
-		{"run --tap-ledger row -p a", 2, "--tap-ledger takes no value, or not this one: 'llamatap help recording' lists"},
+		{"run --tap-ledger row -p a", 2,
+			"--tap-ledger takes no value, or not this one: 'llamatap help recording' lists"},
 		{"run -n 3 once --tap-ledger", 2, `unexpected argument "once": a prompt is given with -p`},
 		{"exec", 2, "write llamatap exec"},
 		{"exec --", 2, "write llamatap exec"},
@@ -70,7 +73,8 @@ func TestWrongUse(t *testing.T) {
 		{"resource summary /nowhere", 1, "give a run directory"},
 		{"host", 2, "'llamatap host --help' describes them"},
 		{"host bogus", 2, "'llamatap host --help' describes them"},
-		{"host waits", 2, "there is no run below /no/runs"}, {"runs a b", 2, "'llamatap runs --help' shows how"}, {"runs", 1, "no runs below /no/runs"},
+		{"host waits", 2, "there is no run below /no/runs"}, {"runs a b", 2, "'llamatap runs --help' shows how"},
+		{"runs", 1, "no runs below /no/runs"},
 		{"host waits /nowhere", 1, "record a run with --tap-host waits"},
 		{"host waits x --format xml", 2, "use text, json"},
 		{"host block --bogus", 2, "'llamatap host block --help' lists the flags"},
@@ -132,8 +136,10 @@ func TestWrongUse(t *testing.T) {
 		cmd.Env = append(cmd.Environ(), "LLAMATAP_OUT=/no/runs")
 		cmd.Run()
 		got := said.String()
-		if !strings.HasPrefix(got, "llamatap: ") || strings.Count(got, "\n") != 1 || !strings.Contains(got, c.want) || cmd.ProcessState.ExitCode() != c.status {
-			t.Errorf("%s: status %d, %q\nwant status %d, one line with %q", c.line, cmd.ProcessState.ExitCode(), got, c.status, c.want)
+		if !strings.HasPrefix(got, "llamatap: ") || strings.Count(got, "\n") != 1 || !strings.Contains(got, c.want) ||
+			cmd.ProcessState.ExitCode() != c.status {
+			t.Errorf("%s: status %d, %q\nwant status %d, one line with %q", c.line, cmd.ProcessState.ExitCode(), got,
+				c.status, c.want)
 		}
 		if out.Len() > 0 {
 			t.Errorf("%s: wrote %q", c.line, out.String())
@@ -149,7 +155,8 @@ func TestHelpOfCommand(t *testing.T) {
 			t.Errorf("help %s: %v, %.60q", c.Name, err, help)
 		}
 	}
-	if out, err := self("--version").Output(); err != nil || !strings.HasPrefix(string(out), "llamatap "+version+", llama.cpp ") {
+	if out, err := self("--version").Output(); err != nil ||
+		!strings.HasPrefix(string(out), "llamatap "+version+", llama.cpp ") {
 		t.Errorf("--version: %v, %q", err, out)
 	}
 }
@@ -165,7 +172,8 @@ func TestFullOutput(t *testing.T) {
 	cmd.Stdout = full
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "no space left on device") {
+	if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 1 ||
+		!strings.Contains(stderr.String(), "no space left on device") {
 		t.Errorf("%v: %s", err, stderr.String())
 	}
 }

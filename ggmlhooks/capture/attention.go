@@ -10,14 +10,15 @@ import (
 // Attention names for readers which packets of a layer make up its attention map, and with which constants: flash
 // attention computes softmax(scale · Q Kᵀ, soft-capped, + mask, with sinks) and never stores it.
 type Attention struct {
-	Ctx     uint32  `json:"ctx"`
-	Layer   int     `json:"layer"`
-	Q       string  `json:"q"`               // packets of the post-RoPE queries, [head_dim, n_head, n_tokens]
-	K       string  `json:"k"`               // packets of the written keys, [head_dim · n_head_kv, n_tokens]
-	Cells   string  `json:"cells"`           // packets that say into which cell of the cache each key row went
-	Mask    string  `json:"mask"`            // packets of the mask, [n_kv, n_tokens]
-	Sinks   string  `json:"sinks,omitempty"` // packets of the attention sinks, [n_head]
-	Map     string  `json:"map,omitempty"`   // packets of the map itself: flash attention was off, and the others are empty
+	Ctx   uint32 `json:"ctx"`
+	Layer int    `json:"layer"`
+	Q     string `json:"q"`               // packets of the post-RoPE queries, [head_dim, n_head, n_tokens]
+	K     string `json:"k"`               // packets of the written keys, [head_dim · n_head_kv, n_tokens]
+	Cells string `json:"cells"`           // packets that say into which cell of the cache each key row went
+	Mask  string `json:"mask"`            // packets of the mask, [n_kv, n_tokens]
+	Sinks string `json:"sinks,omitempty"` // packets of the attention sinks, [n_head]
+	// packets of the map itself: flash attention was off, and the others are empty
+	Map     string  `json:"map,omitempty"`
 	NKV     int     `json:"n_head_kv"`
 	HeadDim int     `json:"head_dim"`
 	Scale   float32 `json:"scale"`

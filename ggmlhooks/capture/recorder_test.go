@@ -141,7 +141,8 @@ func TestWarmUpIsDropped(t *testing.T) {
 	b.decode(false, true, 7)
 	b.check(b.Finish())
 	b.want("exec 2 rows 2 prefill", "packet l_out-0 exec 2 tokens 0+2 prefill", "token 0 id 5 prefill",
-		"token 1 id 6 prefill", "exec 3 rows 1 decode", "packet l_out-0 exec 3 tokens 2+1 decode", "token 2 id 7 decode")
+		"token 1 id 6 prefill", "exec 3 rows 1 decode", "packet l_out-0 exec 3 tokens 2+1 decode",
+		"token 2 id 7 decode")
 	use := b.recorder.Use()
 	discarded, written := ggmlhooks.Count{Packets: 1, Bytes: 8}, ggmlhooks.Count{Packets: 2, Bytes: 12}
 	if s := use.Setup; s.Discarded != discarded || s.Selected != discarded || s.OwnNS != 3 || s.Cuts != 5 {

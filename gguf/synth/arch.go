@@ -68,7 +68,8 @@ func findArch(name string) (arch, bool) {
 
 // unknownArch is the error for a name that findArch does not know.
 func unknownArch(name string) error {
-	return fmt.Errorf("unknown architecture %q: choose one of %s", name, strings.Join(append(Archs(), Encoders()...), ", "))
+	return fmt.Errorf("unknown architecture %q: choose one of %s", name,
+		strings.Join(append(Archs(), Encoders()...), ", "))
 }
 
 // attentionKeys are those of an RMS-normed transformer with rotary positions.

@@ -10,7 +10,8 @@ const (
 
 // encoders are the architectures that compute embeddings and scores and generate no text.
 var encoders = map[string]arch{
-	"bert":         {shape: bertShape, keys: bertKeys, layer: bertLayer, ends: bertEnds, attentionKeys: bertAttentionKeys, tokenizer: bertTokenizer},
+	"bert": {shape: bertShape, keys: bertKeys, layer: bertLayer, ends: bertEnds,
+		attentionKeys: bertAttentionKeys, tokenizer: bertTokenizer},
 	"qwen3-rerank": {file: "qwen3", keys: rerankKeys, layer: qwen3Layer, ends: rerankEnds, tokenizer: rerankTokenizer},
 }
 

@@ -37,7 +37,8 @@ func AddInfill(meta *gguf.Metadata) error {
 		}
 	}
 	if len(free) < len(infillTokens) {
-		return fmt.Errorf("infill needs %d unused tokens and the tokenizer has %d: make its vocabulary larger by %d", len(infillTokens), len(free), len(infillTokens)-len(free))
+		return fmt.Errorf("infill needs %d unused tokens and the tokenizer has %d: make its vocabulary larger by %d",
+			len(infillTokens), len(free), len(infillTokens)-len(free))
 	}
 	tokens = slices.Clone(tokens)
 	types := make([]int32, len(kinds))

@@ -47,7 +47,8 @@ func TestInfillNeedsRoom(t *testing.T) {
 	var meta gguf.Metadata
 	meta.Set("tokenizer.ggml.tokens", []string{"a", "b", "c"})
 	meta.Set("tokenizer.ggml.token_type", []int32{1, unusedToken, unusedToken})
-	if err := AddInfill(&meta); err == nil || !strings.Contains(err.Error(), "needs 7 unused tokens and the tokenizer has 2") {
+	if err := AddInfill(&meta); err == nil || !strings.Contains(err.Error(),
+		"needs 7 unused tokens and the tokenizer has 2") {
 		t.Errorf("got %v", err)
 	}
 	if meta.Len() != 2 {

@@ -105,7 +105,8 @@ func TestLlamaNodesAreFinite(t *testing.T) {
 	sum := regexp.MustCompile(`sum = (\S+)`)
 	for _, arch := range Archs() {
 		t.Run(arch, func(t *testing.T) {
-			out, _ := run(t, tool.Command("-m", fileOf(t, plan(t, arch, gguf.F32)), "-p", prompt, "-t", "2", "-c", "512"))
+			out, _ := run(t, tool.Command("-m", fileOf(t, plan(t, arch, gguf.F32)), "-p", prompt, "-t", "2", "-c",
+				"512"))
 			sums := sum.FindAllStringSubmatch(out, -1)
 			if len(sums) < 50 {
 				t.Fatalf("only %d nodes were printed", len(sums))
@@ -138,7 +139,8 @@ func TestTensorMapEqualsLlama(t *testing.T) {
 		}
 		for i := range f.Tensors {
 			tensor := &f.Tensors[i]
-			want = append(want, fmt.Sprint([]string{tensor.Name, fmt.Sprint(tensor.Bytes), fmt.Sprint(tensor.Offset - f.DataOffset)}))
+			want = append(want, fmt.Sprint([]string{tensor.Name, fmt.Sprint(tensor.Bytes),
+				fmt.Sprint(tensor.Offset - f.DataOffset)}))
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: llama-gguf has\n%v\nwe have\n%v", arch, got, want)

@@ -29,8 +29,9 @@ func Plan(c Config, donor *gguf.Metadata) (*Model, error) {
 		c.Vocab = len(tokens)
 	}
 	if c.Vocab < len(tokens) || c.Vocab > 1<<24 {
-		return nil, fmt.Errorf("plan a %s model: vocabulary of %d: the tokenizer has %d tokens, so %d to %d are possible",
-			c.Arch, c.Vocab, len(tokens), len(tokens), 1<<24)
+		return nil,
+			fmt.Errorf("plan a %s model: vocabulary of %d: the tokenizer has %d tokens, so %d to %d are possible",
+				c.Arch, c.Vocab, len(tokens), len(tokens), 1<<24)
 	}
 	m := &Model{Config: c, parts: buildParts(&c)}
 	m.setKeys(donor)

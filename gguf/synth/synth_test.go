@@ -90,7 +90,8 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if testing.Short() {
-		want = slices.Concat(slices.DeleteFunc(slices.Collect(bytes.Lines(want)), func(line []byte) bool { return !strings.Contains(got.String(), string(line)) })...)
+		want = slices.Concat(slices.DeleteFunc(slices.Collect(bytes.Lines(want)),
+			func(line []byte) bool { return !strings.Contains(got.String(), string(line)) })...)
 	}
 	if got.String() != string(want) {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
@@ -286,7 +287,8 @@ func TestSizes(t *testing.T) {
 }
 
 func TestSizeLabel(t *testing.T) {
-	for n, want := range map[int64]string{3426560: "3.4M", 9_949_999: "9.9M", 9_950_000: "10M", 981_665_792: "982M", 999_499_999: "999M", 1_235_814_432: "1.2B"} {
+	for n, want := range map[int64]string{3426560: "3.4M", 9_949_999: "9.9M", 9_950_000: "10M", 981_665_792: "982M",
+		999_499_999: "999M", 1_235_814_432: "1.2B"} {
 		if got := sizeLabel(n); got != want {
 			t.Errorf("%d is %s, want %s", n, got, want)
 		}
@@ -417,11 +419,13 @@ func TestWriteFileRefuses(t *testing.T) {
 	if err := m.WriteFile(t.Context(), folder, nil); err == nil || !strings.Contains(err.Error(), "is a folder") {
 		t.Errorf("a folder: %v", err)
 	}
-	if err := m.WriteFile(t.Context(), os.DevNull, nil); err == nil || !strings.Contains(err.Error(), "no ordinary file") {
+	if err := m.WriteFile(t.Context(), os.DevNull, nil); err == nil ||
+		!strings.Contains(err.Error(), "no ordinary file") {
 		t.Errorf("a device: %v", err)
 	}
 	missing := filepath.Join(folder, "none", "m.gguf")
-	if err := m.WriteFile(t.Context(), missing, nil); !errors.Is(err, os.ErrNotExist) || strings.Contains(err.Error(), ".part") {
+	if err := m.WriteFile(t.Context(), missing, nil); !errors.Is(err, os.ErrNotExist) ||
+		strings.Contains(err.Error(), ".part") {
 		t.Errorf("a missing folder: %v", err)
 	}
 	alone(t, folder)
@@ -451,7 +455,8 @@ func TestEveryTensorIsFinite(t *testing.T) {
 				square += x * x
 			}
 			rms := math.Sqrt(square / float64(tensor.Values()))
-			if fan := float64(tensor.Shape[0]); len(tensor.Shape) == 3 && (rms*math.Sqrt(fan) < 0.98 || rms*math.Sqrt(fan) > 1.02) {
+			if fan := float64(tensor.Shape[0]); len(tensor.Shape) == 3 &&
+				(rms*math.Sqrt(fan) < 0.98 || rms*math.Sqrt(fan) > 1.02) {
 				t.Errorf("%s: %v has root mean square %g", arch, tensor, rms)
 			}
 		}

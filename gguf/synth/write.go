@@ -23,7 +23,8 @@ type job struct {
 }
 
 // Write makes the weights and writes the whole file to out. It works on all processors and keeps a few chunks per
-// worker in memory, whatever the size of the model. progress, if not nil, is called with the bytes written so far of the
+// worker in memory, whatever the size of the model. progress, if not nil, is called with the bytes written so far of
+// the
 // file's size.
 func (m *Model) Write(ctx context.Context, out io.Writer, progress func(done, size int64)) error {
 	w, err := gguf.NewWriter(out, &m.Meta, m.Tensors())

@@ -40,7 +40,8 @@ func mix(x uint64) uint64 {
 
 // The columns before those of tensors.
 var datasetColumns = []table.Column{
-	{Name: "token_index", Kind: table.Int64, Description: "number of the token in the run, as in activations_tokens.json"},
+	{Name: "token_index", Kind: table.Int64,
+		Description: "number of the token in the run, as in activations_tokens.json"},
 	{Name: "token_id", Kind: table.Int32, Null: true, Description: "id in the vocabulary"},
 	{Name: "token_text", Kind: table.Text, Null: true, Description: "text of the token; null: the run has no texts"},
 	{Name: "prompt_id", Kind: table.Text, Null: true,
@@ -125,9 +126,12 @@ func (d *dataset) settle() error {
 	for i, a := range d.all.all {
 		switch {
 		case a.axis != tensors.AxisToken || a.sampled || a.dtype == codec.Raw:
-			return fmt.Errorf("%s: tensor %s has no row for every token: leave it out with --tensor or --component, or export it as npy", d.run.Path, a.label)
+			return fmt.Errorf(
+				"%s: tensor %s has no row for every token: leave it out with --tensor or --component, or export it as npy", d.run.Path, a.label)
 		case a.label != a.tensor:
-			return fmt.Errorf("%s: tensor %s has rows of several shapes or types: leave it out, or choose tokens of one with --token", d.run.Path, a.tensor)
+			return fmt.Errorf(
+				"%s: tensor %s has rows of several shapes or types: leave it out, or choose tokens of one with --token",
+				d.run.Path, a.tensor)
 		}
 		d.columns[a] = i
 		d.schema.Columns = append(d.schema.Columns,
@@ -169,8 +173,10 @@ func (d *dataset) incomplete(tokens int64) error {
 			few = append(few, a.label)
 		}
 	}
-	return fmt.Errorf("%s: %d of %d tokens lack a row of a chosen tensor: %s (the last layer computes output rows only): leave these out with --tensor or --layer, "+
-		"choose tokens with --phase decode, or keep only the tokens that have all tensors with --complete", d.run.Path,
+	return fmt.Errorf(
+		"%s: %d of %d tokens lack a row of a chosen tensor: %s (the last layer computes output rows only): leave these out with --tensor or --layer, "+
+			"choose tokens with --phase decode, or keep only the tokens that have all tensors with --complete",
+		d.run.Path,
 		tokens, most, listed(few))
 }
 
@@ -224,7 +230,8 @@ func (d *dataset) spill() error {
 		for i := range p.rows {
 			r := &p.rows[i]
 			if r.index < 0 {
-				return fmt.Errorf("%s: tensor %s, execution %d: rows without token numbers cannot be shuffled: choose others with --phase or --token", d.run.Path, p.Name, p.Exec)
+				return fmt.Errorf(
+					"%s: tensor %s, execution %d: rows without token numbers cannot be shuffled: choose others with --phase or --token", d.run.Path, p.Name, p.Exec)
 			}
 			record = le.AppendUint64(record[:0], uint64(r.index))
 			for _, v := range []int32{r.id, r.seq(), r.pos, r.request} {
@@ -363,8 +370,10 @@ func (d *dataset) describe() error {
 		return err
 	}
 	var card strings.Builder
-	card.WriteString("---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/train-*.parquet\n---\n\n")
-	fmt.Fprintf(&card, "Activations of %s, one row per token, shuffled with seed %d: %d rows in %d files.\n\n| column | shape |\n|---|---|\n",
+	card.WriteString(
+		"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/train-*.parquet\n---\n\n")
+	fmt.Fprintf(&card,
+		"Activations of %s, one row per token, shuffled with seed %d: %d rows in %d files.\n\n| column | shape |\n|---|---|\n",
 		cmp.Or(d.info.Model, "a model"), d.o.Seed, d.info.Rows, d.info.Shards)
 	for _, a := range d.all.all {
 		fmt.Fprintf(&card, "| `%s` | %s |\n", a.label, shapeText(a.shape))

@@ -160,7 +160,8 @@ func TestDatasetNamesRows(t *testing.T) {
 	python := testenv.NeedPython(t, "pyarrow.parquet")
 	f := fixture{requests: true}
 	path, results, out := f.build(t), filepath.Join(t.TempDir(), "results.jsonl"), filepath.Join(t.TempDir(), "set")
-	check(t, os.WriteFile(results, []byte(`{"line":1,"id":"first","seq_id":0,"request":0}`+"\n"+`{"line":2,"error":"x"}`+"\n"), 0o600))
+	check(t, os.WriteFile(results, []byte(`{"line":1,"id":"first","seq_id":0,"request":0}`+"\n"+
+		`{"line":2,"error":"x"}`+"\n"), 0o600))
 	exported(t, path, Options{Form: Dataset, Out: out, Results: results,
 		Select: Selection{Tensors: []string{"l_out"}, Ctx: new(uint32)}})
 	text, err := exec.Command(python, "-c", `

@@ -69,7 +69,8 @@ func MRMTrace(ctx context.Context, dir, out string, force bool) (*Result, error)
 func (e *mrmTrace) notes() []string {
 	notes := e.trace.notes()
 	if e.about.Collector.InferredPhases {
-		notes = append(notes, "nobody set a marker: its phases are inferred, weight_load ends when a mapped model file was read last")
+		notes = append(notes,
+			"nobody set a marker: its phases are inferred, weight_load ends when a mapped model file was read last")
 	}
 	if _, err := os.Stat(filepath.Join(e.dir, rundir.LivesName)); err != nil {
 		notes = append(notes, "kv_block_lifecycle.parquet is empty: record with --tap-kv")
@@ -212,7 +213,8 @@ func (e *mrmTrace) writeMetrics(w io.Writer) error {
 		t := &types[i]
 		name, _ := typeOf(t.Type)
 		row := []string{
-			name, strconv.Itoa(t.Regions), table.Cell(t.RetentionP50), table.Cell(t.RetentionP90), table.Cell(t.RetentionP99),
+			name, strconv.Itoa(t.Regions), table.Cell(t.RetentionP50), table.Cell(t.RetentionP90),
+			table.Cell(t.RetentionP99),
 			table.Cell(t.RetentionMean), table.Cell(t.WriteOnce),
 			table.Cell(t.ReadsPerWrite), table.Cell(float64(t.Pages*memtrace.PageBytes) / (1 << 20)),
 			strconv.FormatInt(t.Pages, 10),

@@ -119,7 +119,8 @@ func (e *mrmTrace) list(path string) error {
 		in := csv.NewReader(bytes.NewReader(text))
 		if rows, err = in.ReadAll(); err != nil || len(rows) == 0 ||
 			strings.Join(rows[0], ",") != strings.Join(mrmListColumns, ",") {
-			return errors.Join(err, errors.New(path+" has other columns than mrm-trace 0.1.23 writes: choose another folder with -o"))
+			return errors.Join(err,
+				errors.New(path+" has other columns than mrm-trace 0.1.23 writes: choose another folder with -o"))
 		}
 	}
 	kept := rows[:1:1]

@@ -81,7 +81,8 @@ var mrmLifeColumns = []table.Column{
 	{Name: "evict_ns", Kind: table.Uint64, Null: true,
 		Description: "end of the life, Unix time in ns; null: it had not ended"},
 	{Name: "total_reads", Kind: table.Uint64, Description: "reads of cells"},
-	{Name: "lifetime_ns", Kind: table.Uint64, Description: "from the first write to the end of the life, or to the last read"},
+	{Name: "lifetime_ns", Kind: table.Uint64,
+		Description: "from the first write to the end of the life, or to the last read"},
 	{Name: "layer", Kind: table.Int32, Description: "layer, which mrm-trace does not know"},
 	{Name: "kv", Kind: table.Text, Description: "tensor of the cache"},
 }

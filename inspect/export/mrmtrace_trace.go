@@ -110,7 +110,8 @@ func (t *mrmTracer) row(r *memory.Rows, row int) (err error) {
 		t.skipped["accesses of which it is not known which bytes they touched"]++
 		return nil
 	case fromLedger && number(memtrace.TraceWindow, 0) > 0:
-		return errors.New("the run was recorded with --tap-ledger windows, which has sums and no accesses: record with --tap-ledger rows")
+		return errors.New(
+			"the run was recorded with --tap-ledger windows, which has sums and no accesses: record with --tap-ledger rows")
 	case addr < 0 && number(memtrace.TraceBuffer, 0) == 0:
 		t.skipped["accesses without an address"]++
 		return nil

@@ -31,7 +31,9 @@ func readPromptIDs(r io.Reader) (promptIDs, error) {
 			Request  *int32          `json:"request"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return nil, fmt.Errorf("--results: line %d: %w: give the file that 'llamatap run --prompts --results' wrote", n, err)
+			return nil,
+				fmt.Errorf("--results: line %d: %w: give the file that 'llamatap run --prompts --results' wrote", n,
+					err)
 		}
 		seq := cmp.Or(line.Seq, line.Sequence)
 		if line.ID == nil || seq == nil || line.Request == nil {

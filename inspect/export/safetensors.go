@@ -189,7 +189,10 @@ func (e safetensorsExport) header(s *shard) ([]byte, error) {
 		return nil, err
 	}
 	if len(text) > maxHeader {
-		return nil, fmt.Errorf("the header would have %d bytes, and readers take %d: choose fewer tensors, or a smaller --shard-mb", len(text), maxHeader)
+		return nil,
+			fmt.Errorf(
+				"the header would have %d bytes, and readers take %d: choose fewer tensors, or a smaller --shard-mb",
+				len(text), maxHeader)
 	}
 	for len(text)%8 != 0 {
 		text = append(text, ' ')

@@ -146,7 +146,9 @@ func (e strapExport) planStrap() (*strapPlan, error) {
 	case len(order) == 0:
 		return nil, e.nothing()
 	case len(contexts) > 1 && len(all) > 0:
-		return nil, fmt.Errorf("%s: tensors of several contexts are chosen, and STRAP-LLM has one: choose it with --ctx, of %v", e.run.Path, slices.Sorted(maps.Keys(contexts)))
+		return nil,
+			fmt.Errorf("%s: tensors of several contexts are chosen, and STRAP-LLM has one: choose it with --ctx, of %v",
+				e.run.Path, slices.Sorted(maps.Keys(contexts)))
 	}
 	for _, key := range order {
 		if rows[key].size() > plan.tokens.size() {

@@ -26,8 +26,10 @@ func (s *source) plain(p *piece, data []byte) ([]byte, error) {
 		err = gguf.DecodeRow(values, t, data)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: tensor %s is %v, which is not decoded here: leave it out with --tensor or --component, or export it as npy, byte by byte",
-			s.run.Path, p.Name, t)
+		return nil,
+			fmt.Errorf(
+				"%s: tensor %s is %v, which is not decoded here: leave it out with --tensor or --component, or export it as npy, byte by byte",
+				s.run.Path, p.Name, t)
 	}
 	p.DType, p.RawBytes = codec.F32, int64(4*len(values))
 	p.Layout = tensors.LayoutOf(&p.Packet)
@@ -66,8 +68,10 @@ func (s *source) appendFloats(dst []float32, data []byte, p *piece) ([]float32, 
 			exact = float64(v) == x || x != x
 		}
 		if !exact {
-			return dst, fmt.Errorf("%s: tensor %s of type %v, execution %d: %w: leave it out with --tensor or --component, or export it as npy",
-				s.run.Path, p.Name, p.DType, p.Exec, ErrInexact)
+			return dst,
+				fmt.Errorf(
+					"%s: tensor %s of type %v, execution %d: %w: leave it out with --tensor or --component, or export it as npy",
+					s.run.Path, p.Name, p.DType, p.Exec, ErrInexact)
 		}
 	}
 	return dst, nil

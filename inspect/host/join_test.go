@@ -28,8 +28,10 @@ func TestPhases(t *testing.T) {
 	dir := t.TempDir()
 	var block, system strings.Builder
 	for i := 1; i <= 10; i++ {
-		fmt.Fprintf(&block, `{"timestamp":%d,"interval_s":1,"latency_histogram":[{"device_id":1,"device_name":"a","buckets":[{"slot":%d,"count":10}]}],"inflight":[]}`+"\n", i, i)
-		fmt.Fprintf(&system, `{"timestamp":%d.5,"interval_s":1,"off_cpu_ns":{"5":%d000000},"page_faults":{"5":100}}`+"\n", i, i)
+		fmt.Fprintf(&block,
+			`{"timestamp":%d,"interval_s":1,"latency_histogram":[{"device_id":1,"device_name":"a","buckets":[{"slot":%d,"count":10}]}],"inflight":[]}`+"\n", i, i)
+		fmt.Fprintf(&system, `{"timestamp":%d.5,"interval_s":1,"off_cpu_ns":{"5":%d000000},"page_faults":{"5":100}}`+
+			"\n", i, i)
 	}
 	block.WriteString(strings.Replace(snapshot(0), `"timestamp":0,`, "", 1) + "\n")
 	events := graphLine(0.1, 0.5, resources.PhaseSetup, 0) + graphLine(1.0, 1.4, "prefill", 64) + "{bad\n"
@@ -85,7 +87,8 @@ func TestPhasesOfWaits(t *testing.T) {
 	dir := t.TempDir()
 	var block, waits strings.Builder
 	for i := 1; i <= 4; i++ {
-		fmt.Fprintf(&block, `{"timestamp":%d,"mono_ns":%d,"interval_s":1,"latency_histogram":[{"device_id":1,"device_name":"a","buckets":[{"slot":%d,"count":10}]}],"inflight":[]}`+"\n",
+		fmt.Fprintf(&block,
+			`{"timestamp":%d,"mono_ns":%d,"interval_s":1,"latency_histogram":[{"device_id":1,"device_name":"a","buckets":[{"slot":%d,"count":10}]}],"inflight":[]}`+"\n",
 			1790000000+i, (70+i)*1e9, i)
 	}
 	for i := range 20 { // ten a second, in the second and third second
@@ -97,7 +100,8 @@ func TestPhasesOfWaits(t *testing.T) {
 		waits.Write(append(text, '\n'))
 	}
 	put(t, dir, "block_io.jsonl", block.String())
-	put(t, dir, rundir.WaitsName, waits.String()+`{"kind":"between","begin_mono_ns":73000000000,"end_mono_ns":74000000000}`+"\n")
+	put(t, dir, rundir.WaitsName, waits.String()+
+		`{"kind":"between","begin_mono_ns":73000000000,"end_mono_ns":74000000000}`+"\n")
 	var o Options
 	if err := o.InRun(dir); err != nil {
 		t.Fatal(err)

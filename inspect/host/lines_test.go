@@ -14,7 +14,8 @@ import (
 
 // snapshot is a line with one request on a device in slot 3, 4 to 7 µs.
 func snapshot(time float64) string {
-	return fmt.Sprintf(`{"timestamp":%v,"interval_s":5,"latency_histogram":[{"device_id":7,"device_name":"sda","total":1,"buckets":[{"slot":3,"count":1,"bucket_low":4,"bucket_high":7}]}],"inflight":[]}`, time)
+	return fmt.Sprintf(
+		`{"timestamp":%v,"interval_s":5,"latency_histogram":[{"device_id":7,"device_name":"sda","total":1,"buckets":[{"slot":3,"count":1,"bucket_low":4,"bucket_high":7}]}],"inflight":[]}`, time)
 }
 
 // TestLines reads files in every state in which writers leave them.

@@ -59,7 +59,8 @@ func FuzzProf(f *testing.F) {
 		f.Add([]byte(line))
 	}
 	f.Add([]byte(profLines))
-	f.Add([]byte(`{"type":"syscall","count":18446744073709551615,"lat_avg_us":1e308,"latency_ns":[{"high_ns":18446744073709551615,"count":18446744073709551615}]}`))
+	f.Add([]byte(
+		`{"type":"syscall","count":18446744073709551615,"lat_avg_us":1e308,"latency_ns":[{"high_ns":18446744073709551615,"count":18446744073709551615}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		p := newProfSums()
 		if err := readLines(bytes.NewReader(text), &p.Lines, p.add); err != nil {

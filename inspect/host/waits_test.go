@@ -185,7 +185,8 @@ func TestWaitsRefused(t *testing.T) {
 func TestManyWaits(t *testing.T) {
 	w := &Waits{phases: map[string]*WaitPhase{}, places: map[placeKey]*WaitTensor{}}
 	for i := range MaxWaitRows + 5 {
-		line := fmt.Sprintf(`{"kind":"graph","phase":"decode","exec":%d,"wait_ns":2,"faults":1,"places":[{"file":"f%d","wait_ns":2,"faults":1}]}`, i, i)
+		line := fmt.Sprintf(
+			`{"kind":"graph","phase":"decode","exec":%d,"wait_ns":2,"faults":1,"places":[{"file":"f%d","wait_ns":2,"faults":1}]}`, i, i)
 		if err := w.take([]byte(line)); err != nil {
 			t.Fatal(err)
 		}

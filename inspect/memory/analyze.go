@@ -141,7 +141,9 @@ func openTrace(dir string) (*table.Table, error) {
 	}
 	t, err := table.Open(dir, rundir.TraceName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w: record with --tap-ledger rows or --tap-samples; while a run goes on its newest accesses are in no file yet", dir, ErrNoTable)
+		return nil,
+			fmt.Errorf(
+				"%s: %w: record with --tap-ledger rows or --tap-samples; while a run goes on its newest accesses are in no file yet", dir, ErrNoTable)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", dir, ErrNoTrace, err)

@@ -50,7 +50,8 @@ func (r *Report) WriteMetrics(w io.Writer) error {
 
 // cells are the columns of metrics.csv after those that say what they are about.
 func (f *Figures) cells() []string {
-	cells := []string{table.Cell(f.WriteOnce), "", "", "", "", table.Cell(f.ReadFrequency), strconv.FormatInt(f.Reads, 10),
+	cells := []string{table.Cell(f.WriteOnce), "", "", "", "", table.Cell(f.ReadFrequency),
+		strconv.FormatInt(f.Reads, 10),
 		strconv.FormatInt(f.Writes, 10), "", "", "",
 		table.Cell(f.Locality), f.Label, "", "", "", "", "", "", ""}
 	if q := f.Retention; q != nil {
@@ -80,7 +81,8 @@ func (r *Report) WriteCSV(w io.Writer, by By) error {
 	case ByType:
 		return r.WriteMetrics(w)
 	case ByRegion:
-		rows = append(rows, append([]string{"region_id", "region_type", "name", "layer", "kv", "bytes_read", "bytes_written",
+		rows = append(rows, append([]string{"region_id", "region_type", "name", "layer", "kv", "bytes_read",
+			"bytes_written",
 			"bytes_per_step_mean", "bytes"}, MetricsColumns[3:]...))
 		for i := range r.Regions {
 			rows = append(rows, r.Regions[i].row())

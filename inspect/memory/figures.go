@@ -131,7 +131,8 @@ func (a *analysis) notes() {
 		coarse, hulls, unsized, padded = coarse+t.Coarse, hulls+t.Hulls, unsized+t.Unsized, padded+t.Padded
 	}
 	if padded > 0 {
-		r.note(present.Bytes(float64(padded)) + " of cache cells that masks hide were given to ops as well: they are not counted (bytes_padded)")
+		r.note(present.Bytes(float64(padded)) +
+			" of cache cells that masks hide were given to ops as well: they are not counted (bytes_padded)")
 	}
 	if r.TimeSources[memtrace.TimeOfGraph.String()] > 0 {
 		r.note("times of rows whose time_source is graph are those of their graph: what happens within one graph has a duration of 0")

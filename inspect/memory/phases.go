@@ -77,7 +77,8 @@ func readPhases(dir string) (*phases, error) {
 		Begin int64 `json:"begin_ns"`
 		End   int64 `json:"end_ns"`
 	}
-	if m, err := rundir.ReadMetadata(dir); err == nil && json.Unmarshal(m.Extra["markers"], &use) == nil { // a recorder that was killed left none
+	// a recorder that was killed left none
+	if m, err := rundir.ReadMetadata(dir); err == nil && json.Unmarshal(m.Extra["markers"], &use) == nil {
 		p.begin, p.end = use.Begin, use.End
 	}
 	return p, nil

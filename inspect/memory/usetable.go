@@ -43,7 +43,8 @@ func useRows(r *Report, column int) [][]string {
 			}
 		}
 		low, high := u.all.Interval()
-		row = append(row, strconv.FormatInt(u.Samples, 10), table.Cell(&u.Share), table.Cell(&u.all.Events), table.Cell(&low),
+		row = append(row, strconv.FormatInt(u.Samples, 10), table.Cell(&u.Share), table.Cell(&u.all.Events),
+			table.Cell(&low),
 			table.Cell(&high), eventText(u.Events, "read", ""), eventText(u.Events, "write", ""),
 			seen(u.BytesRead, table.Cell(u.BytesRead), ""), seen(u.BytesWritten, table.Cell(u.BytesWritten), ""), "")
 		if u.PagesSeen != nil {

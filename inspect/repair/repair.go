@@ -48,7 +48,11 @@ func Repair(path, version string) (what []string, err error) {
 		return append(what, more...), err
 	}
 	if c, err := net.Dial("unix", filepath.Join(path, rundir.SocketName)); err == nil {
-		return nil, errors.Join(fmt.Errorf("repair %s: the run is still going on: wait for its end, or end it with 'llamatap ctl %s stop'", path, path), c.Close())
+		return nil,
+			errors.Join(
+				fmt.Errorf(
+					"repair %s: the run is still going on: wait for its end, or end it with 'llamatap ctl %s stop'",
+					path, path), c.Close())
 	}
 	more, err := repairDir(path, version)
 	return append(what, more...), err

@@ -124,7 +124,8 @@ func OpenKV(ctx context.Context, path string, points int, progress func(done, to
 	name := filepath.Join(path, rundir.LivesName)
 	if strings.HasSuffix(path, ".parquet") {
 		name = path
-		if real, err := filepath.EvalSymlinks(path); err == nil { // a link that the user names; those in a run directory are not followed
+		// a link that the user names; those in a run directory are not followed
+		if real, err := filepath.EvalSymlinks(path); err == nil {
 			name = real
 		}
 	}

@@ -31,7 +31,8 @@ func (r *Report) WriteText(w io.Writer) error {
 	topTable(&b, r.Top)
 	tokenTable(&b, r.Tokens, r.TokensMore)
 	if slices.ContainsFunc(r.Phases, func(p PhaseRow) bool { return p.star() != "" }) {
-		b.WriteString("\n* with the padded cells that flash attention is given; the share of the roofline by bytes, too\n")
+		b.WriteString(
+			"\n* with the padded cells that flash attention is given; the share of the roofline by bytes, too\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -188,7 +189,8 @@ func (r *Report) lossText() string {
 		parts = append(parts, fmt.Sprintf("%d lines cannot be read", r.BadLines))
 	}
 	if r.uncounted {
-		parts = append(parts, "the run was cut off, and what that lost of it was not counted: 'llamatap inspect' has what is known")
+		parts = append(parts,
+			"the run was cut off, and what that lost of it was not counted: 'llamatap inspect' has what is known")
 	}
 	return cmp.Or(strings.Join(parts, "; "), "none")
 }

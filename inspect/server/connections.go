@@ -58,7 +58,9 @@ func (a *connections) add(c *connection) (crowded *connection) {
 		for _, s := range a.strangers {
 			count[s.host]++
 		}
-		crowded = slices.MaxFunc(a.strangers, func(x, y *connection) int { return cmp.Compare(count[x.host], count[y.host]) }) // the first of equals
+		// the first of equals
+		crowded = slices.MaxFunc(a.strangers,
+			func(x, y *connection) int { return cmp.Compare(count[x.host], count[y.host]) })
 		a.forget(crowded)
 	}
 	a.strangers = append(a.strangers, c)

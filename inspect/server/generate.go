@@ -55,7 +55,8 @@ func (s prompts) logMonitoring(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if s.o.Generate == nil {
-		return fail(http.StatusNotImplemented, "this server cannot run prompts: it serves a single run, or --live; give it a folder of runs")
+		return fail(http.StatusNotImplemented,
+			"this server cannot run prompts: it serves a single run, or --live; give it a folder of runs")
 	}
 	var p Prompt
 	if err := readJSON(w, r, &p, false); err != nil {

@@ -71,7 +71,8 @@ func (s guarded) admit(r *http.Request) error {
 	case r.URL.Path == "/healthz":
 		return nil
 	case s.o.Token != "" && !s.hasToken(r):
-		return fail(http.StatusUnauthorized, "missing or wrong token: send the one that the server printed as Authorization: Bearer TOKEN")
+		return fail(http.StatusUnauthorized,
+			"missing or wrong token: send the one that the server printed as Authorization: Bearer TOKEN")
 	case s.o.Token == "" && !ownName(r.Host):
 		return fail(http.StatusForbidden, "this server is not %.80q: ask for it as localhost", r.Host)
 	case !admitted(r):

@@ -33,7 +33,8 @@ func (s control) putLevel(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch {
 	case !slices.Contains([]string{"level", "enable", "disable", "flush"}, c.Command):
-		return fail(http.StatusBadRequest, `command %.40q: send {"level": "VERBOSE"}, or {"command": "enable"}, "disable" or "flush"`, c.Command)
+		return fail(http.StatusBadRequest,
+			`command %.40q: send {"level": "VERBOSE"}, or {"command": "enable"}, "disable" or "flush"`, c.Command)
 	case c.Command != "level" && c.Level != "":
 		return fail(http.StatusBadRequest, "%s takes no level", c.Command)
 	case c.Command == "level" && strings.EqualFold(c.Level, levelOff):
@@ -59,7 +60,8 @@ func (s control) command(w http.ResponseWriter, r *http.Request, c Command) erro
 	case err != nil:
 		return err
 	case s.o.Control == nil:
-		return fail(http.StatusNotImplemented, "runs cannot be given commands here: there is no way to their control sockets")
+		return fail(http.StatusNotImplemented,
+			"runs cannot be given commands here: there is no way to their control sockets")
 	case run.State != resources.StateRunning:
 		return fail(http.StatusConflict, "run %s is %s: only a run that goes on takes commands", run.ID, run.State)
 	}

@@ -41,7 +41,8 @@ func newMetrics(s *Server) *metrics { return &metrics{server: s, folds: map[stri
 var (
 	runInfo = gauge("run_info", "A run that is served; always 1. State is running, sealed or cut off.", "model",
 		"state", "level")
-	logBehind   = gauge("log_unread_bytes", "Bytes of the run's resource log that the other metrics do not include yet.")
+	logBehind = gauge("log_unread_bytes",
+		"Bytes of the run's resource log that the other metrics do not include yet.")
 	eventsTotal = counter("events_total", "Resource events in the log.", "event")
 	badTotal    = counter("bad_lines_total", "Lines of the log that are no events.")
 	lostTotal   = counter("events_lost_total", "Resource events that are not in the log.", "event", "cause")
@@ -64,15 +65,18 @@ var (
 
 	kvCells = gauge("kv_cells", "Cells of a KV cache by state: used, and capacity where it is known.", "ctx",
 		"cache", "state")
-	kvRatio   = gauge("kv_prompt_reuse_ratio", "Share of the cells that prompts needed and found, at the newest operation.", "ctx", "cache")
+	kvRatio = gauge("kv_prompt_reuse_ratio",
+		"Share of the cells that prompts needed and found, at the newest operation.", "ctx", "cache")
 	kvCellOps = counter("kv_cell_operations_total", "Cells that were allocated, updated or evicted.", "ctx", "cache",
 		"operation")
 	kvWritten = counter("kv_written_bytes_total", "Bytes of keys or values that were written in all layers.", "ctx",
 		"cache", "part")
 	memoryLive = gauge("memory_bytes", "Bytes that backends of ggml have allocated.")
 	memoryPeak = gauge("memory_peak_bytes", "The most bytes that they had allocated.")
-	gpuBusy    = gauge("gpu_utilization_ratio", "NVML's utilization.gpu: share of its last sample period in which some kernel of any process ran.", "gpu", "name")
-	gpuMemory  = gauge("gpu_memory_utilization_ratio",
+	gpuBusy    = gauge("gpu_utilization_ratio",
+		"NVML's utilization.gpu: share of its last sample period in which some kernel of any process ran.", "gpu",
+		"name")
+	gpuMemory = gauge("gpu_memory_utilization_ratio",
 		"NVML's utilization.memory: share of that period in which the GPU's memory was read or written.", "gpu", "name")
 	gpuUsed     = gauge("gpu_memory_used_bytes", "Memory of the GPU that is in use, by all processes.", "gpu", "name")
 	gpuPower    = gauge("gpu_power_watts", "Power that the GPU draws.", "gpu", "name")

@@ -133,7 +133,8 @@ llamatap_run_info{level="DETAILED",model="m",run="RUN",state="sealed"} 1
 			"llamatap_capture_packets_lost_total", "llamatap_model_seconds_lost_total", "llamatap_overhead_ratio",
 			"llamatap_run_info"}
 		web := httptest.NewServer(one)
-		err := testutil.ScrapeAndCompare(web.URL+"/metrics", strings.NewReader(strings.ReplaceAll(run.want, "RUN", run.id)),
+		err := testutil.ScrapeAndCompare(web.URL+"/metrics",
+			strings.NewReader(strings.ReplaceAll(run.want, "RUN", run.id)),
 			names...)
 		if web.Close(); err != nil {
 			t.Error(err)
@@ -191,7 +192,8 @@ func TestMetricsGrow(t *testing.T) {
 				name == "llamatap_token_latency_seconds" {
 				for _, one := range families[name].Metric {
 					got += fmt.Sprintf("%s %v ", name,
-						one.GetCounter().GetValue()+one.GetGauge().GetValue()+float64(one.GetHistogram().GetSampleCount()))
+						one.GetCounter().GetValue()+one.GetGauge().
+							GetValue()+float64(one.GetHistogram().GetSampleCount()))
 				}
 			}
 		}

@@ -283,8 +283,9 @@ func TestKVNow(t *testing.T) {
 	dir := folder(t)
 	going := lockedRun(t, dir)
 	s := newServer(t, Options{Dir: dir, Control: func(string, Command) (json.RawMessage, error) {
-		return json.RawMessage(`{"packets":7,"bytes_stored":4096,"packets_lost":3,"losses":{"pool_full":3},"kv":{"caches":[{"ctx":2,"cache":"swa","cells":64,"used":10,"free":54,"shared":3,"sequences":[{"seq_id":5,"cells":10}]}],` +
-			`"reuse":{"needed":20,"reused":5,"hits":1,"gap":{"count":1,"sum_ns":1500,"log2":[0,0,0,0,0,0,0,0,0,0,0,1]}},"lifetime":{},"idle":{}}}`), nil
+		return json.RawMessage(
+			`{"packets":7,"bytes_stored":4096,"packets_lost":3,"losses":{"pool_full":3},"kv":{"caches":[{"ctx":2,"cache":"swa","cells":64,"used":10,"free":54,"shared":3,"sequences":[{"seq_id":5,"cells":10}]}],` +
+				`"reuse":{"needed":20,"reused":5,"hits":1,"gap":{"count":1,"sum_ns":1500,"log2":[0,0,0,0,0,0,0,0,0,0,0,1]}},"lifetime":{},"idle":{}}}`), nil
 	}})
 	var kv struct {
 		Run string

@@ -109,9 +109,11 @@ func (l *listing) find(id string) (Run, error) {
 		}
 	}
 	if l.live {
-		return Run{}, fail(http.StatusNotFound, "no run goes on here that records events: start one with --tap-resource-level MINIMAL")
+		return Run{}, fail(http.StatusNotFound,
+			"no run goes on here that records events: start one with --tap-resource-level MINIMAL")
 	}
-	return Run{}, fail(http.StatusNotFound, "no run here holds resource events: record one with --tap-resource-level MINIMAL")
+	return Run{}, fail(http.StatusNotFound,
+		"no run here holds resource events: record one with --tap-resource-level MINIMAL")
 }
 
 // listRuns answers GET /api/v1/runs.

@@ -69,7 +69,8 @@ func SaveToken(addr, token string) (path string, remove func(), err error) {
 		}
 	}
 	err = cmp.Or(err, errors.New("neither XDG_RUNTIME_DIR, XDG_STATE_HOME nor HOME is set"))
-	return "", nil, fmt.Errorf("write the token file: %w: set XDG_STATE_HOME to a folder of your own, or give --token @FILE", err)
+	return "", nil,
+		fmt.Errorf("write the token file: %w: set XDG_STATE_HOME to a folder of your own, or give --token @FILE", err)
 }
 
 func saveToken(path, token string) error {

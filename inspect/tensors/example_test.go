@@ -98,7 +98,8 @@ sys.path.insert(0, sys.argv[1])
 import reader
 print(json.dumps([float(v) for t in reader.tensors(sys.argv[2]) for v in t.array.ravel()]))`, filepath.Dir(script), r.Path)
 		_, _, want := sliceJSON(t, r, SliceOptions{Tensor: "l_out-0"})
-		if !equalText(narrowed(got), narrowed(want)) { // JSON of cat has the shortest digits that distinguish float32 values
+		// JSON of cat has the shortest digits that distinguish float32 values
+		if !equalText(narrowed(got), narrowed(want)) {
 			t.Errorf("%v: the example reads %v, cat %v", dtype, got, want)
 		}
 	}

@@ -74,7 +74,9 @@ func (r *Run) EachMapRow(o MapOptions, fn func(*MapRow) error) error {
 		return err
 	}
 	if b.rows == 0 {
-		return fmt.Errorf("%s: no attention of the chosen tokens was captured: 'llamatap inspect %s --tensor %q' shows what was", r.Path, r.Path, note.shown())
+		return fmt.Errorf(
+			"%s: no attention of the chosen tokens was captured: 'llamatap inspect %s --tensor %q' shows what was",
+			r.Path, r.Path, note.shown())
 	}
 	return nil
 }
@@ -84,7 +86,9 @@ func (r *Run) attentionOf(o MapOptions) (*attentionNote, error) {
 	var notes []attentionNote
 	if r.Metadata != nil && r.Metadata.Extra["attention"] != nil {
 		if err := json.Unmarshal(r.Metadata.Extra["attention"], &notes); err != nil {
-			return nil, fmt.Errorf("%s: the note on attention in metadata.json is damaged: %w: 'llamatap verify' reports more", r.Path, err)
+			return nil,
+				fmt.Errorf("%s: the note on attention in metadata.json is damaged: %w: 'llamatap verify' reports more",
+					r.Path, err)
 		}
 	}
 	if len(notes) == 0 {
@@ -97,8 +101,10 @@ func (r *Run) attentionOf(o MapOptions) (*attentionNote, error) {
 			layers.Add(n.Layer)
 			if n.Layer == o.Layer {
 				if found != nil {
-					return nil, fmt.Errorf("%s: layer %d computed its attention in two ways, which this version cannot join: record a run without "+
-						"changes of settings", r.Path, o.Layer)
+					return nil,
+						fmt.Errorf(
+							"%s: layer %d computed its attention in two ways, which this version cannot join: record a run without "+
+								"changes of settings", r.Path, o.Layer)
 				}
 				found = n
 			}
@@ -109,8 +115,10 @@ func (r *Run) attentionOf(o MapOptions) (*attentionNote, error) {
 			o.Ctx, layers)
 	}
 	if found.MaxBias != 0 {
-		return nil, fmt.Errorf("%s: the attention of layer %d has position biases (ALiBi), which are not recomputed: record with --tap-attention exact",
-			r.Path, o.Layer)
+		return nil,
+			fmt.Errorf(
+				"%s: the attention of layer %d has position biases (ALiBi), which are not recomputed: record with --tap-attention exact",
+				r.Path, o.Layer)
 	}
 	return found, nil
 }
@@ -227,7 +235,9 @@ func (b *mapBuilder) storeKeys(rows, cells []pieces) error {
 		first := int(k.packet.TokenFirst - cells[0].packet.TokenFirst)
 		for i := 0; i < len(values)/width; i++ {
 			if first+i >= len(cells[0].values) {
-				return fmt.Errorf("%s: execution %d writes more keys than it has cells for: 'llamatap verify' reports more", b.run.Path, b.exec)
+				return fmt.Errorf(
+					"%s: execution %d writes more keys than it has cells for: 'llamatap verify' reports more",
+					b.run.Path, b.exec)
 			}
 			b.keys[int64(cells[0].values[first+i])] = key{values[i*width : (i+1)*width], k.packet.TokenFirst + int64(i)}
 		}
@@ -265,7 +275,8 @@ func (b *mapBuilder) compute(q pieces, masks []pieces) error {
 	}
 	mask := masks[0]
 	if mask.packet.NE[2]*mask.packet.NE[3] > 1 {
-		return fmt.Errorf("%s: the KV cache has %d streams, which this version cannot distinguish: record with one sequence, or a unified cache",
+		return fmt.Errorf(
+			"%s: the KV cache has %d streams, which this version cannot distinguish: record with one sequence, or a unified cache",
 			b.run.Path, mask.packet.NE[2]*mask.packet.NE[3])
 	}
 	a := Attention{HeadDim: b.note.HeadDim, Heads: int(q.packet.NE[1]), KVHeads: b.note.HeadsKV, Tokens: 1,
@@ -312,7 +323,8 @@ func (b *mapBuilder) fillKeys(a *Attention, tokens []int64, token int64) error {
 			tokens[cell] = k.token
 			copy(a.K[cell*width:], k.row)
 		} else if !math.IsInf(float64(a.Mask[cell]), -1) {
-			return b.missing("the key in cell %d, which token %d sees: it was computed before the capture, or left out by --tap-tokens; that key", cell, token)
+			return b.missing(
+				"the key in cell %d, which token %d sees: it was computed before the capture, or left out by --tap-tokens; that key", cell, token)
 		}
 	}
 	return nil

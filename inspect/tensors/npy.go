@@ -24,7 +24,10 @@ func AppendNPYHeader(dst []byte, descr string, shape []int64) ([]byte, error) {
 	text := fmt.Sprintf("{'descr': %s, 'fortran_order': False, 'shape': (%s), }", descr, list)
 	text += strings.Repeat(" ", align-1-(prefix+len(text))%align) + "\n"
 	if len(text) > longest {
-		return dst, fmt.Errorf("npy header of %d bytes is longer than the format can say (%d): the shape has too many dimensions", len(text), longest)
+		return dst,
+			fmt.Errorf(
+				"npy header of %d bytes is longer than the format can say (%d): the shape has too many dimensions",
+				len(text), longest)
 	}
 	dst = append(dst, "\x93NUMPY\x01\x00"...)
 	dst = append(dst, byte(len(text)), byte(len(text)>>8))

@@ -18,12 +18,15 @@ func TestVerifyOthers(t *testing.T) {
 		meta rundir.Metadata
 		want string // "": nothing is lost
 	}{
-		"whole":        {rundir.Metadata{Extra: map[string]json.RawMessage{"memory_samples": json.RawMessage(`{"lossy":false}`)}}, ""},
-		"no samples":   {rundir.Metadata{}, ""},
-		"lost samples": {rundir.Metadata{Extra: map[string]json.RawMessage{"memory_samples": json.RawMessage(`{"lossy":true}`)}}, "extra.memory_samples"},
-		"a full disk":  {rundir.Metadata{Extra: map[string]json.RawMessage{"memory_samples": json.RawMessage(`{"lossy":true,"error":"no space"}`)}}, "missing: no space"},
-		"stopped":      {rundir.Metadata{Stopped: &rundir.Stopped{Cause: "min_free"}}, "min_free"},
-		"marked so":    {rundir.Metadata{Lossy: true}, "lossy"},
+		"whole": {rundir.Metadata{Extra: map[string]json.RawMessage{"memory_samples": json.RawMessage(
+			`{"lossy":false}`)}}, ""},
+		"no samples": {rundir.Metadata{}, ""},
+		"lost samples": {rundir.Metadata{Extra: map[string]json.RawMessage{"memory_samples": json.RawMessage(
+			`{"lossy":true}`)}}, "extra.memory_samples"},
+		"a full disk": {rundir.Metadata{Extra: map[string]json.RawMessage{"memory_samples": json.RawMessage(
+			`{"lossy":true,"error":"no space"}`)}}, "missing: no space"},
+		"stopped":   {rundir.Metadata{Stopped: &rundir.Stopped{Cause: "min_free"}}, "min_free"},
+		"marked so": {rundir.Metadata{Lossy: true}, "lossy"},
 		"of other form": {rundir.Metadata{Extra: map[string]json.RawMessage{"memory_samples": json.RawMessage(`[1]`)}},
 			""},
 	} {

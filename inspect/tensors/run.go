@@ -63,8 +63,9 @@ func openDir(path string) (*Run, error) {
 		return nil, err
 	}
 	if !r.Sealed && !begun(path) {
-		return nil, fmt.Errorf("%s: %w: nothing was recorded before its process was killed, or the run is only starting: "+
-			"if no llamatap writes it any more, seal it with 'llamatap verify --repair %s'", path, ErrNotARun, path)
+		return nil,
+			fmt.Errorf("%s: %w: nothing was recorded before its process was killed, or the run is only starting: "+
+				"if no llamatap writes it any more, seal it with 'llamatap verify --repair %s'", path, ErrNotARun, path)
 	}
 	if r.Stream, err = stream.Open(name); errors.Is(err, stream.ErrNoIndex) {
 		r.Stream, err = openForeign(name)
@@ -166,7 +167,8 @@ func newestOf(names []string) string {
 
 func openStream(path string) (*Run, error) {
 	path = strings.TrimSuffix(path, stream.IndexSuffix)
-	if real, err := filepath.EvalSymlinks(path); err == nil { // a link that the user names; those in a run directory are not followed
+	// a link that the user names; those in a run directory are not followed
+	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
 	r := &Run{Path: path, Kind: KindStream, tokensPaths: []string{strings.TrimSuffix(path, ".stream") + "_tokens.json"}}

@@ -46,7 +46,8 @@ func TestSummarize(t *testing.T) {
 		for _, x := range s.Layers[1].Tensors {
 			names = append(names, fmt.Sprintf("%s %s %d tokens", x.Name, shapeText(x.Shape), x.Tokens))
 		}
-		if got := strings.Join(names, ", "); got != "l_out-0 4x* 5 tokens, Qcur-0#2 2x2x* 5 tokens, kq-0 2x*x3 5 tokens" {
+		if got := strings.Join(names,
+			", "); got != "l_out-0 4x* 5 tokens, Qcur-0#2 2x2x* 5 tokens, kq-0 2x*x3 5 tokens" {
 			t.Errorf("layer 0 holds %s", got)
 		}
 		if c := s.Layers[1].Components; len(c) != 2 || c[0].Tensors != 1 || c[1].Tensors != 2 || c[1].Packets != 6 {
@@ -194,7 +195,8 @@ func TestSliceErrors(t *testing.T) {
 		o    SliceOptions
 		want string
 	}{
-		{SliceOptions{Tensor: "nope"}, `no tensor "nope": there are Qcur#2, ffn_out, kq, l_out, result_output, state, w_q`},
+		{SliceOptions{Tensor: "nope"},
+			`no tensor "nope": there are Qcur#2, ffn_out, kq, l_out, result_output, state, w_q`},
 		{SliceOptions{Tensor: "l_out", Layer: &five}, `nothing is captured in layer 5: 'llamatap inspect`},
 		{SliceOptions{Tensor: "result_output", First: 0, End: 2},
 			"tensor result_output has no row for token 0 to 1: it has tokens from 2 to 4"},

@@ -37,7 +37,8 @@ func TestSegmentsCutOff(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(run, "seg-00005"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(run, "seg-00005", rundir.StreamName), nil, 0o600); err != nil { // the moment before
+	// the moment before
+	if err := os.WriteFile(filepath.Join(run, "seg-00005", rundir.StreamName), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	alone, err := Verify(filepath.Join(run, "seg-00002"))

@@ -29,7 +29,8 @@ func (s *Slice) eachBytes(fn func([]byte) error) error {
 			continue
 		}
 		if size := pt.form.total * s.rowBytes(); size > mostTurned {
-			return fmt.Errorf("%s: tensor %s, token %d: its rows lie apart in %d bytes: at most %d can be put in order: record it with a smaller -ub",
+			return fmt.Errorf(
+				"%s: tensor %s, token %d: its rows lie apart in %d bytes: at most %d can be put in order: record it with a smaller -ub",
 				s.run.Path, s.Name, pt.label, size, int64(mostTurned))
 		}
 		from, to := pt.skip*s.rowBytes(), (pt.skip+pt.rows)*s.rowBytes()
@@ -78,7 +79,8 @@ func (s *Slice) passPart(pt *part, buffer *[]byte, fn func([]byte) error) error 
 		at += int64(len(data))
 	}
 	if at != pt.form.total*s.rowBytes() {
-		return fmt.Errorf("%s: tensor %s, %s %d: %d bytes are there and %d belong: a piece was lost; see 'llamatap verify'",
+		return fmt.Errorf(
+			"%s: tensor %s, %s %d: %d bytes are there and %d belong: a piece was lost; see 'llamatap verify'",
 			s.run.Path, s.Name, s.Axis, pt.label, at, pt.form.total*s.rowBytes())
 	}
 	return nil

@@ -22,7 +22,8 @@ func TestStatsKnownAnswers(t *testing.T) {
 		want   string
 	}{
 		{"none", nil, `{"elements":0,"zeros":0,"sparsity":0,"nan":0,"inf":0}`},
-		{"one", []float32{3}, `{"elements":1,"zeros":0,"sparsity":0,"nan":0,"inf":0,"mean":3,"std":0,"min":3,"max":3,"l2_norm":3}`},
+		{"one", []float32{3},
+			`{"elements":1,"zeros":0,"sparsity":0,"nan":0,"inf":0,"mean":3,"std":0,"min":3,"max":3,"l2_norm":3}`},
 		{"population deviation", []float32{2, 4, 4, 4, 5, 5, 7, 9},
 			`{"elements":8,"zeros":0,"sparsity":0,"nan":0,"inf":0,"mean":5,"std":2,"min":2,"max":9,"l2_norm":15.231546211727817}`},
 		{"zeros of both signs", []float32{0, negativeZero, 1, -1},

@@ -119,7 +119,9 @@ func (s *Summary) writeHead(w io.Writer) error {
 
 // errorText formats the error that a bounded codec made.
 func errorText(e codec.Achieved) string {
-	return fmt.Sprintf("at most %.3g of a row's largest value, %.3g of its root mean square, as measured when it was packed", e.MaxAbs, e.NRMSE)
+	return fmt.Sprintf(
+		"at most %.3g of a row's largest value, %.3g of its root mean square, as measured when it was packed", e.MaxAbs,
+		e.NRMSE)
 }
 
 func (s *Summary) sealText() string {
@@ -208,7 +210,8 @@ func (s *Summary) componentText(c label.Component) string {
 func wrapWords(text string, width int) []string {
 	var lines []string
 	for _, word := range strings.Fields(text) {
-		if last := len(lines) - 1; last >= 0 && utf8.RuneCountInString(lines[last])+1+utf8.RuneCountInString(word) <= width {
+		if last := len(lines) - 1; last >= 0 && utf8.RuneCountInString(lines[last])+1+
+			utf8.RuneCountInString(word) <= width {
 			lines[last] += " " + word
 		} else {
 			lines = append(lines, word)

@@ -124,7 +124,9 @@ func (v *Verification) checkDir(r *Run) error {
 	}
 	v.Sealed, v.Files = report.Sealed, report.Files
 	if !report.Sealed && err == nil {
-		v.add(Unsealed, "there is no %s: the run is still going, or was cut off before it was sealed; this is not a result", rundir.ManifestName)
+		v.add(Unsealed,
+			"there is no %s: the run is still going, or was cut off before it was sealed; this is not a result",
+			rundir.ManifestName)
 	}
 	for _, name := range report.Missing {
 		v.add(Damage, "%s is in the manifest and not in the directory", name)
@@ -211,7 +213,8 @@ func (v *Verification) checkStream(r *Run, name string) {
 // checkGaps reports what a repair could not bring back.
 func (v *Verification) checkGaps(s *stream.Reader) {
 	for _, g := range s.Info().Gaps {
-		v.add(Lost, "before packet %d the index was damaged: %d records of tokens, executions or packets are gone (0: it is not known how many), and %d bytes of the stream cannot be read",
+		v.add(Lost,
+			"before packet %d the index was damaged: %d records of tokens, executions or packets are gone (0: it is not known how many), and %d bytes of the stream cannot be read",
 			g.Packet, g.Records, g.StreamBytes)
 	}
 	rebuilt := 0
@@ -224,7 +227,9 @@ func (v *Verification) checkGaps(s *stream.Reader) {
 		v.add(Damage, "%v", err)
 	}
 	if rebuilt > 0 {
-		v.add(Lost, "of %d packets only name, place and sizes are known: they were found in the stream without their index", rebuilt)
+		v.add(Lost,
+			"of %d packets only name, place and sizes are known: they were found in the stream without their index",
+			rebuilt)
 	}
 }
 

@@ -59,7 +59,8 @@ const (
 // too.
 func CheckYAML(data []byte) error {
 	if n := bytes.Count(data, []byte("[")) + bytes.Count(data, []byte("{")); n > maxBrackets {
-		return fmt.Errorf("%w: %d opening brackets, at most %d are supported; give long texts as files", ErrTooDeep, n, maxBrackets)
+		return fmt.Errorf("%w: %d opening brackets, at most %d are supported; give long texts as files", ErrTooDeep, n,
+			maxBrackets)
 	}
 	references := 0
 	for line := range bytes.Lines(data) {
@@ -67,13 +68,15 @@ func CheckYAML(data []byte) error {
 			return fmt.Errorf("%w: %d list items begin on one line, at most %d are supported", ErrTooDeep, n, maxItems)
 		}
 		for i := 1; i < len(line); i++ {
-			if line[i] == '*' && line[min(i+1, len(line)-1)] > ' ' && bytes.IndexByte([]byte(" \t:,[{"), line[i-1]) >= 0 {
+			if line[i] == '*' && line[min(i+1, len(line)-1)] > ' ' &&
+				bytes.IndexByte([]byte(" \t:,[{"), line[i-1]) >= 0 {
 				references++
 			}
 		}
 	}
 	if references > maxReferences {
-		return fmt.Errorf("%w: %d references (*name), at most %d are supported; write their values out", ErrTooDeep, references, maxReferences)
+		return fmt.Errorf("%w: %d references (*name), at most %d are supported; write their values out", ErrTooDeep,
+			references, maxReferences)
 	}
 	return nil
 }

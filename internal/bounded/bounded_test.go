@@ -10,9 +10,11 @@ import (
 
 func TestCheckYAML(t *testing.T) {
 	for text, good := range map[string]bool{
-		"": true, "a: [1, {b: c}]\n- - x\n---\n": true, strings.Repeat("-", 500): true, strings.Repeat(" * item\n", 500): true, "a: l_out*, *\n": true,
-		strings.Repeat("[", 60000): false, strings.Repeat("[ # ]\n", 20000): false, strings.Repeat("- ", 100): false, strings.Repeat("a: [*b, *c]\n", 100): false,
-		strings.Repeat("- *b\n", 100): false,
+		"": true, "a: [1, {b: c}]\n- - x\n---\n": true, strings.Repeat("-", 500): true,
+		strings.Repeat(" * item\n", 500): true, "a: l_out*, *\n": true,
+		strings.Repeat("[", 60000): false, strings.Repeat("[ # ]\n", 20000): false, strings.Repeat("- ", 100): false,
+		strings.Repeat("a: [*b, *c]\n", 100): false,
+		strings.Repeat("- *b\n", 100):        false,
 	} {
 		if err := CheckYAML([]byte(text)); (err == nil) != good || err != nil && !errors.Is(err, ErrTooDeep) {
 			t.Errorf("%.30q: %v", text, err)

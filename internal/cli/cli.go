@@ -118,9 +118,11 @@ func setter(to any) (set func(string) error, byDef string) {
 	case *int:
 		return parsed(p, strconv.Atoi, "a whole number"), number(*p)
 	case *int64:
-		return parsed(p, func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) }, "a whole number"), number(*p)
+		return parsed(p, func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) }, "a whole number"),
+			number(*p)
 	case *uint64:
-		return parsed(p, func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) }, "a whole number from 0"), number(*p)
+		return parsed(p, func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) },
+			"a whole number from 0"), number(*p)
 	case *float64:
 		return parsed(p, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }, "a number"), number(*p)
 	case *time.Duration:
@@ -233,7 +235,9 @@ func (f *Flags) Next(args []string) (flag *Flag, value string, n int, err error)
 		value, n = args[1], 2
 	}
 	if !utf8.ValidString(value) {
-		return nil, "", 0, Wrongf("%s %s: the value is not valid UTF-8: convert it to UTF-8 first, with iconv for example", name, quote(value))
+		return nil, "", 0,
+			Wrongf("%s %s: the value is not valid UTF-8: convert it to UTF-8 first, with iconv for example", name,
+				quote(value))
 	}
 	return flag, value, n, nil
 }

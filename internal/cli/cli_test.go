@@ -11,7 +11,8 @@ import (
 // sample is a program with a command of every kind of flag, and a group.
 func sample(got *string) *Command {
 	return &Command{Name: "prog", Summary: "a program", Commands: []*Command{
-		{Name: "draw", Summary: "draw a file", Usage: "FILE [-- PROGRAM ARGUMENTS]", Min: 1, Max: 1, Needs: "no file: give one", Text: "Draws.\n\n  prog draw x\n",
+		{Name: "draw", Summary: "draw a file", Usage: "FILE [-- PROGRAM ARGUMENTS]", Min: 1, Max: 1,
+			Needs: "no file: give one", Text: "Draws.\n\n  prog draw x\n",
 			Define: func(f *Flags) func([]string) error {
 				size, by, quiet, wait, names := 7, "layer", true, time.Second, []string(nil)
 				f.Add("-s, --size N", &size, "size")
@@ -21,7 +22,8 @@ func sample(got *string) *Command {
 				f.Add("--name NAME", &names, "names").More = true
 				f.Add("--range A B", func(s string) error { names = append(names, s); return nil }, "two").Pair = true
 				flag := f.Add("--map[=keep|exact]", &by, "map")
-				flag.Names, flag.Value, flag.Bare, flag.Follows = []string{"--map"}, "[=keep|exact]", "keep", func(s string) bool { return s == "exact" }
+				flag.Names, flag.Value, flag.Bare, flag.Follows = []string{"--map"}, "[=keep|exact]", "keep",
+					func(s string) bool { return s == "exact" }
 				return func(args []string) error {
 					*got = strings.Join(append(args, by, wait.String(), strings.Join(names, ";")), " ")
 					if size != 7 || !quiet {
@@ -30,9 +32,10 @@ func sample(got *string) *Command {
 					return nil
 				}
 			}},
-		{Name: "host", Summary: "a group", Commands: []*Command{{Name: "analyze", Summary: "analyze", Define: func(*Flags) func([]string) error {
-			return func([]string) error { *got = "analyzed"; return nil }
-		}}}},
+		{Name: "host", Summary: "a group",
+			Commands: []*Command{{Name: "analyze", Summary: "analyze", Define: func(*Flags) func([]string) error {
+				return func([]string) error { *got = "analyzed"; return nil }
+			}}}},
 	}}
 }
 
@@ -85,8 +88,9 @@ func TestRun(t *testing.T) {
 func TestHelp(t *testing.T) {
 	got := ""
 	for line, want := range map[string][]string{
-		"help":            {"usage: prog COMMAND", "  draw           draw a file\n"},
-		"draw --help":     {"prog draw: draw a file\n\nusage: prog draw FILE", "\n  -s, --size N                    size (default: 7)\n", "1 more flags: 'prog draw --help-all'"},
+		"help": {"usage: prog COMMAND", "  draw           draw a file\n"},
+		"draw --help": {"prog draw: draw a file\n\nusage: prog draw FILE",
+			"\n  -s, --size N                    size (default: 7)\n", "1 more flags: 'prog draw --help-all'"},
 		"draw --help-all": {"  --name NAME"},
 		"help draw":       {"  --name NAME", "--quiet, --no-quiet", "--map[=keep|exact]"},
 		"host --help":     {"  analyze        analyze\n"},
@@ -106,8 +110,10 @@ func TestHelp(t *testing.T) {
 func TestComplete(t *testing.T) {
 	got := ""
 	for line, want := range map[string]string{
-		"d": "draw\tdraw a file", "draw --si": "--size\tsize", "draw --by ": "layer\t;token\t", "draw --by t": "token\t", "host ": "analyze\tanalyze",
-		"draw ": ":", "draw --size ": "", "draw --map e": "exact\t", "help host a": "analyze\tanalyze", "draw --pau": "",
+		"d": "draw\tdraw a file", "draw --si": "--size\tsize", "draw --by ": "layer\t;token\t",
+		"draw --by t": "token\t", "host ": "analyze\tanalyze",
+		"draw ": ":", "draw --size ": "", "draw --map e": "exact\t", "help host a": "analyze\tanalyze",
+		"draw --pau": "",
 	} {
 		words := strings.Split(line, " ")
 		if lines := strings.Join(sample(&got).Complete(words), ";"); lines != want {
@@ -118,12 +124,14 @@ func TestComplete(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	words := []string{"layers", "tensors", "tokens", "out"}
-	for name, want := range map[string]string{"layer": "layers", "token": "tokens", "tensor": "tensors", "o": "", "outt": "out", "memory": "", "": ""} {
+	for name, want := range map[string]string{"layer": "layers", "token": "tokens", "tensor": "tensors", "o": "",
+		"outt": "out", "memory": "", "": ""} {
 		if got := Nearest(name, words); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
-	if pages := sample(new(string)).Manuals(); len(pages) != 4 || !bytes.Contains(pages["prog-draw.1"], []byte(`.B \-s, \-\-size N`)) {
+	if pages := sample(new(string)).Manuals(); len(pages) != 4 ||
+		!bytes.Contains(pages["prog-draw.1"], []byte(`.B \-s, \-\-size N`)) {
 		t.Errorf("%d pages: %s", len(pages), pages["prog-draw.1"])
 	}
 }

@@ -75,7 +75,8 @@ func (c *Command) Complete(words []string) (lines []string) {
 	}
 	f, _ := sub.flags()
 	if len(rest) > 0 {
-		if flag, _ := f.find(rest[len(rest)-1]); flag != nil && flag.Value != "" && strings.HasPrefix(rest[len(rest)-1], "-") {
+		if flag, _ := f.find(rest[len(rest)-1]); flag != nil && flag.Value != "" &&
+			strings.HasPrefix(rest[len(rest)-1], "-") {
 			for _, word := range flag.words() {
 				add(word, "")
 			}

@@ -112,5 +112,6 @@ func (c *Command) unknown(group *Command, name, word string) error {
 	if name == "" {
 		return Wrongf("unknown command %q%s '%s help' lists the commands", word, suggestion, c.Name)
 	}
-	return Wrongf("unknown command %q%s use %s; '%s --help' describes them", name+" "+word, suggestion, strings.Join(group.names(), ", "), c.full(name))
+	return Wrongf("unknown command %q%s use %s; '%s --help' describes them", name+" "+word, suggestion,
+		strings.Join(group.names(), ", "), c.full(name))
 }

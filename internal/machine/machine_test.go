@@ -45,8 +45,9 @@ func TestRounds(t *testing.T) {
 	}{
 		"fast":               {10 << 30, Limit{time.Second, 128 << 20}, 128 << 20},
 		"not a power of two": {10 << 30, Limit{time.Second, 100 << 20}, 64 << 20},
-		"slow":               {100 << 20, Limit{time.Second, 128 << 20}, 32 << 20}, // 63 MiB so far, and 64 more are 1.27 s
-		"very slow":          {1 << 20, Limit{time.Second, 128 << 20}, 1 << 20},
+		// 63 MiB so far, and 64 more are 1.27 s
+		"slow":      {100 << 20, Limit{time.Second, 128 << 20}, 32 << 20},
+		"very slow": {1 << 20, Limit{time.Second, 128 << 20}, 1 << 20},
 	} {
 		var clock time.Duration
 		next := int64(firstRound)
@@ -63,14 +64,16 @@ func TestRounds(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %d bytes", name, r, err, c.want)
 		}
 	}
-	if _, err := rounds(short, func() time.Duration { return 0 }, func(int64) (time.Duration, error) { return 0, failed }); !errors.Is(err, failed) {
+	if _, err := rounds(short, func() time.Duration { return 0 },
+		func(int64) (time.Duration, error) { return 0, failed }); !errors.Is(err, failed) {
 		t.Errorf("a failing write gives %v", err)
 	}
 }
 
 func TestMemory(t *testing.T) {
 	m, err := MeasureMemory(Limit{Time: 100 * time.Millisecond, Bytes: 3 * smallestArray})
-	if err != nil || m.ArrayBytes != smallestArray || m.Triad.Bytes != 3*m.ArrayBytes || m.Copy.Bytes != m.ArrayBytes || m.Threads < 1 {
+	if err != nil || m.ArrayBytes != smallestArray || m.Triad.Bytes != 3*m.ArrayBytes || m.Copy.Bytes != m.ArrayBytes ||
+		m.Threads < 1 {
 		t.Errorf("%+v, %v", m, err)
 	}
 	if m.Triad.PerSecond() <= 0 || m.Copy.PerSecond() <= 0 {

@@ -36,7 +36,8 @@ func MeasureMemory(limit Limit) (Memory, error) {
 		m.ArrayBytes = min(m.ArrayBytes, max(4*m.CacheBytes, 4*smallestArray))
 	}
 	if m.ArrayBytes < smallestArray {
-		return Memory{}, fmt.Errorf("measure the memory: %d bytes are too few, it takes %d", limit.Bytes, 3*smallestArray)
+		return Memory{}, fmt.Errorf("measure the memory: %d bytes are too few, it takes %d", limit.Bytes,
+			3*smallestArray)
 	}
 	defer debug.FreeOSMemory()
 	n := int(m.ArrayBytes / 8)

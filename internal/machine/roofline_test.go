@@ -14,7 +14,8 @@ func TestRooflineIsOfThisMachine(t *testing.T) {
 	if _, err := LoadRoofline(path); !errors.Is(err, ErrNoRoofline) {
 		t.Errorf("without a file: %v", err)
 	}
-	r := Roofline{CPU: CPUName(), CPUs: runtime.NumCPU(), Threads: 2, VectorBits: 256, GFLOPsPerS: 300, GBPerS: 30, Measured: time.Now().UTC().Truncate(time.Second)}
+	r := Roofline{CPU: CPUName(), CPUs: runtime.NumCPU(), Threads: 2, VectorBits: 256, GFLOPsPerS: 300, GBPerS: 30,
+		Measured: time.Now().UTC().Truncate(time.Second)}
 	if err := r.Save(path); err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +23,9 @@ func TestRooflineIsOfThisMachine(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for name, change := range map[string]func(*Roofline){
-		"of another processor": func(r *Roofline) { r.CPU += "x" }, "with more processors": func(r *Roofline) { r.CPUs++ }, "without a rate": func(r *Roofline) { r.GBPerS = 0 },
+		"of another processor": func(r *Roofline) { r.CPU += "x" },
+		"with more processors": func(r *Roofline) { r.CPUs++ },
+		"without a rate":       func(r *Roofline) { r.GBPerS = 0 },
 	} {
 		other := r
 		change(&other)

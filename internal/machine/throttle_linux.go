@@ -16,7 +16,9 @@ import (
 // command has ended. Where that cannot be had the error wraps errors.ErrUnsupported and says why.
 func Throttle(cmd *exec.Cmd, folder string, rate int64) (release func(), err error) {
 	unsupported := func(err error) error {
-		return fmt.Errorf("throttle the disk of %s: %w: %w; it takes root, a disk, and control groups for block devices", folder, errors.ErrUnsupported, err)
+		return fmt.Errorf(
+			"throttle the disk of %s: %w: %w; it takes root, a disk, and control groups for block devices", folder,
+			errors.ErrUnsupported, err)
 	}
 	disk, err := diskOf(folder)
 	if err != nil {
@@ -71,7 +73,8 @@ func newGroup(root, file, text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := errors.Join(os.Chmod(group, 0o755), os.WriteFile(filepath.Join(group, file), []byte(text), 0)); err != nil {
+	if err := errors.Join(os.Chmod(group, 0o755),
+		os.WriteFile(filepath.Join(group, file), []byte(text), 0)); err != nil {
 		os.Remove(group)
 		return "", err
 	}

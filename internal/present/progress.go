@@ -43,7 +43,8 @@ func (p *Progress) show() {
 	}
 	p.bar = progressbar.NewOptions(1000,
 		progressbar.OptionSetWriter(p.out), progressbar.OptionSetDescription(p.what), progressbar.OptionSetWidth(30),
-		progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100*time.Millisecond))
+		progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true),
+		progressbar.OptionThrottle(100*time.Millisecond))
 	_ = p.bar.RenderBlank() // a bar that cannot be drawn is no failure of the work
 	_ = p.bar.Set(int(p.fraction * 1000))
 }

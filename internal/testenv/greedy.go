@@ -10,7 +10,8 @@ import (
 func Loader(t testing.TB) []string {
 	t.Helper()
 	libs, glibc := libraries(t, NeedLlama(t))
-	return []string{glob1(t, filepath.Join(glibc, "ld-linux-*")), "--library-path", glibc + ":" + libs + ":" + filepath.Join(libs, "llama")}
+	return []string{glob1(t, filepath.Join(glibc, "ld-linux-*")), "--library-path",
+		glibc + ":" + libs + ":" + filepath.Join(libs, "llama")}
 }
 
 // Greedy compiles cgo/oracle/greedy.c, a llama.cpp program of somebody's own, and returns its path and the folder

@@ -58,7 +58,8 @@ func InstrumentAsk(t testing.TB) string {
 	}
 	program := filepath.Join(t.TempDir(), "ask")
 	args := append([]string{
-		"-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I" + filepath.Join(NeedLlama(t), "usr", "include"), "-o", program,
+		"-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I" + filepath.Join(NeedLlama(t), "usr", "include"), "-o",
+		program,
 		filepath.Join(folder, "test", "ask.c"), "-pthread",
 	}, sources...)
 	if out, err := exec.Command(NeedCC(t), args...).CombinedOutput(); err != nil {

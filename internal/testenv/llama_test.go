@@ -53,7 +53,8 @@ func TestToolRunsOnDist(t *testing.T) {
 		if strings.Contains(line, "libggml-cpu-") {
 			backends++
 		}
-		ours := strings.Contains(line, "ggml") || strings.Contains(line, "libllama") || strings.Contains(line, "libstdc++")
+		ours := strings.Contains(line, "ggml") || strings.Contains(line, "libllama") ||
+			strings.Contains(line, "libstdc++")
 		if ours && !strings.HasPrefix(path, dist+"/") {
 			t.Errorf("looked at outside dist: %s", line)
 		}

@@ -6,7 +6,8 @@ import (
 )
 
 func TestTerminal(t *testing.T) {
-	term := OnTerminal(t, exec.Command("sh", "-c", `stty size; stty -echo; printf 'name? '; read name; stty size; echo "<$name>"; exit 3`))
+	term := OnTerminal(t, exec.Command("sh", "-c",
+		`stty size; stty -echo; printf 'name? '; read name; stty size; echo "<$name>"; exit 3`))
 	term.Await("24 80")
 	term.Await("name? ")
 	if term.Restored() {
@@ -24,7 +25,8 @@ func TestTerminal(t *testing.T) {
 }
 
 func TestTerminalInterrupt(t *testing.T) {
-	term := OnTerminal(t, exec.Command("sh", "-c", "trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.01; done"))
+	term := OnTerminal(t, exec.Command("sh", "-c",
+		"trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.01; done"))
 	term.Await("ready")
 	term.Type("\x03")
 	if status := term.Wait(); status.ExitStatus() != 5 || !term.Restored() {

@@ -94,7 +94,8 @@ func child(text string) error {
 	if err != nil {
 		return err
 	}
-	w := &walker{order: o, x: x, m: x.Memory(), rand: rand.New(rand.NewPCG(o.Seed, 1)), next: make([]int32, o.Sequences), loaded: make([]bool, o.Sequences)}
+	w := &walker{order: o, x: x, m: x.Memory(), rand: rand.New(rand.NewPCG(o.Seed, 1)),
+		next: make([]int32, o.Sequences), loaded: make([]bool, o.Sequences)}
 	if err := w.walk(); err != nil {
 		return err
 	}
@@ -173,7 +174,8 @@ func (w *walker) decode(seqs []int, n int, look bool) error {
 	defer b.Close()
 	for i := range n {
 		for _, seq := range seqs {
-			if err := b.Add(llama.Token(5+w.rand.IntN(100)), llama.Pos(w.next[seq]+int32(i)), i == n-1, llama.Seq(seq)); err != nil {
+			if err := b.Add(llama.Token(5+w.rand.IntN(100)), llama.Pos(w.next[seq]+int32(i)), i == n-1,
+				llama.Seq(seq)); err != nil {
 				return err
 			}
 		}
@@ -190,7 +192,8 @@ func (w *walker) decode(seqs []int, n int, look bool) error {
 // run starts the model's process and hands what its tap reports to the sink. It returns what the process said.
 func run(t *testing.T, o order, sink ggmlhooks.Sink, machine collect.Machine) []step {
 	t.Helper()
-	region, err := collect.NewRegion(collect.Options{Start: collect.Wish{Off: true, Machine: machine}, MemoryBytes: 16 << 20})
+	region, err := collect.NewRegion(collect.Options{Start: collect.Wish{Off: true, Machine: machine},
+		MemoryBytes: 16 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

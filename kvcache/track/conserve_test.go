@@ -97,10 +97,12 @@ func conserve(t *testing.T, o order, block int) {
 		bytes += row["n_writes"] * row["cell_bytes"]
 		reads[[2]string{texts[i]["kv"], string(rune('0' + row["layer"]))}] += row["n_reads"]
 		alloc, first, last := row["alloc_ns"], row["first_write_ns"], row["last_write_ns"]
-		if row["censored"] != 1 || row["evict_ns"] != -1 || alloc <= 0 || first < alloc || last < first || row["first_read_ns"] < first || row["last_read_ns"] < row["first_read_ns"] {
+		if row["censored"] != 1 || row["evict_ns"] != -1 || alloc <= 0 || first < alloc || last < first ||
+			row["first_read_ns"] < first || row["last_read_ns"] < row["first_read_ns"] {
 			t.Fatalf("row %d: %v", i, row)
 		}
-		if cells := row["cell_end"] - row["cell_start"]; cells != row["cells"] || row["pos_end"]-row["pos_start"] != cells || row["seq_id"] != 0 {
+		if cells := row["cell_end"] - row["cell_start"]; cells != row["cells"] ||
+			row["pos_end"]-row["pos_start"] != cells || row["seq_id"] != 0 {
 			t.Fatalf("row %d: %v", i, row)
 		}
 	}
@@ -115,7 +117,8 @@ func conserve(t *testing.T, o order, block int) {
 			t.Errorf("%v: %d reads, want %d", part, n, wantReads)
 		}
 	}
-	if want := (kvcache.Doubts{}); last.Doubts != want || last.Reuse.Requests != 1 || last.Reuse.Needed != int64(o.Prompt) || last.Reuse.Reused != 0 {
+	if want := (kvcache.Doubts{}); last.Doubts != want || last.Reuse.Requests != 1 ||
+		last.Reuse.Needed != int64(o.Prompt) || last.Reuse.Reused != 0 {
 		t.Errorf("doubts %+v, reuse %+v", last.Doubts, last.Reuse)
 	}
 }

@@ -24,7 +24,8 @@ func synth(t *testing.T, arch string) string {
 		return testenv.Model(t)
 	}
 	path := filepath.Join(t.TempDir(), arch+".gguf")
-	if out, err := exec.Command(testenv.NeedBinary(t), "synth", "-o", path, "--arch", arch, "--quiet").CombinedOutput(); err != nil {
+	if out, err := exec.Command(testenv.NeedBinary(t), "synth", "-o", path, "--arch", arch, "--quiet").
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return path
@@ -139,7 +140,8 @@ func positions(t *testing.T, model string, o order, seed uint64) {
 			}
 			known++
 			if is.low[seq] != s.Low[seq] || is.high[seq] != s.High[seq] {
-				t.Fatalf("seed %d, step %d (%s): sequence %d has positions %d to %d, llama.cpp says %d to %d\n%s", seed, i, s.What, seq, is.low[seq], is.high[seq], s.Low[seq], s.High[seq], story(steps[:i+1]))
+				t.Fatalf("seed %d, step %d (%s): sequence %d has positions %d to %d, llama.cpp says %d to %d\n%s", seed,
+					i, s.What, seq, is.low[seq], is.high[seq], s.Low[seq], s.High[seq], story(steps[:i+1]))
 			}
 		}
 	}

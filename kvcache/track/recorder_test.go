@@ -17,10 +17,12 @@ import (
 // are layer 0's, 3 to 5 layer 1's.
 func graphOf(tokens, n int) *ggmlhooks.Graph {
 	g := &ggmlhooks.Graph{ID: uint64(100*tokens + n), Tokens: tokens}
-	g.Leafs = []ggmlhooks.Leaf{{Name: "attn_inp_k_idxs", Input: true}, {Name: "attn_inp_v_idxs", Input: true}, {Name: "attn_inp_kq_mask", Input: true}}
+	g.Leafs = []ggmlhooks.Leaf{{Name: "attn_inp_k_idxs", Input: true}, {Name: "attn_inp_v_idxs", Input: true},
+		{Name: "attn_inp_kq_mask", Input: true}}
 	for layer := range 2 {
 		for i, letter := range []string{"k", "v"} {
-			leaf := ggmlhooks.Leaf{Name: fmt.Sprintf("cache_%s_l%d", letter, layer), NE: [4]int64{4, int64(n), 1, 1}, NB: [4]uint64{2, 8, 8 * uint64(n), 8 * uint64(n)}}
+			leaf := ggmlhooks.Leaf{Name: fmt.Sprintf("cache_%s_l%d", letter, layer), NE: [4]int64{4, int64(n), 1, 1},
+				NB: [4]uint64{2, 8, 8 * uint64(n), 8 * uint64(n)}}
 			leaf.Place = ggmlhooks.Place{Buffer: 7, Offset: uint64(2*layer+i) * 8 * uint64(n)}
 			g.Leafs = append(g.Leafs, leaf)
 		}
@@ -49,7 +51,8 @@ func newStage(t *testing.T, o Options) *stage {
 	s := &stage{t: t}
 	if o.Operation == nil {
 		o.Operation = func(op *kvcache.Operation) error {
-			s.ops = append(s.ops, fmt.Sprintf("%s %s %d[%d,%d) %d", op.Action, op.Reason, op.Seq, op.PosFirst, op.PosEnd, op.Layers[1].K+op.Layers[1].V))
+			s.ops = append(s.ops, fmt.Sprintf("%s %s %d[%d,%d) %d", op.Action, op.Reason, op.Seq, op.PosFirst,
+				op.PosEnd, op.Layers[1].K+op.Layers[1].V))
 			return nil
 		}
 	}
@@ -73,15 +76,18 @@ func (s *stage) decode(pos, first, n, status int, provisional bool) error {
 	cells := ggmlhooks.Input{Exec: s.exec, Graph: g.ID, Kind: ggmlhooks.InputCells}
 	mask := ggmlhooks.Input{Exec: s.exec, Graph: g.ID, Kind: ggmlhooks.InputMask, Leaf: 2}
 	for i := range n {
-		call.Rows = append(call.Rows, ggmlhooks.CallRow{Token: int32(i), Pos: int32(pos + i), Seqs: []int32{0}, Output: i == n-1})
+		call.Rows = append(call.Rows, ggmlhooks.CallRow{Token: int32(i), Pos: int32(pos + i), Seqs: []int32{0},
+			Output: i == n-1})
 		e.Tokens, e.Pos = append(e.Tokens, int32(i)), append(e.Pos, int32(pos+i))
 		cells.Values = append(cells.Values, int64(first+i))
 		mask.Ranges = append(mask.Ranges, ggmlhooks.CellRange{Row: int32(i), First: 0, End: int32(first + i + 1)})
 	}
 	values := cells
 	values.Leaf = 1
-	times := &ggmlhooks.Times{Exec: s.exec, Graph: g.ID, BeginNS: s.ns + 1, Nodes: []ggmlhooks.NodeTime{{Node: 2, DoneNS: 2, LeftNS: 3}, {Node: 5, DoneNS: 5, LeftNS: 6}}}
-	return errors.Join(s.Graph(g), s.Call(call), s.Exec(e), s.Input(&cells), s.Input(&values), s.Input(&mask), s.Times(times),
+	times := &ggmlhooks.Times{Exec: s.exec, Graph: g.ID, BeginNS: s.ns + 1,
+		Nodes: []ggmlhooks.NodeTime{{Node: 2, DoneNS: 2, LeftNS: 3}, {Node: 5, DoneNS: 5, LeftNS: 6}}}
+	return errors.Join(s.Graph(g), s.Call(call), s.Exec(e), s.Input(&cells), s.Input(&values), s.Input(&mask),
+		s.Times(times),
 		s.ExecEnd(ggmlhooks.ExecEnd{Number: s.exec, MonoNS: s.tick(), Status: status}))
 }
 
@@ -97,14 +103,16 @@ func (s *stage) wants(what string, want ...string) {
 func TestSetup(t *testing.T) {
 	s := newStage(t, Options{})
 	clear := &ggmlhooks.SeqChange{Kind: ggmlhooks.SeqRemove, Seq: -1, First: 0, End: -1}
-	if err := errors.Join(s.decode(0, 0, 3, 0, true), s.SeqChange(clear), s.Resolve(ggmlhooks.Resolve{Exec: 1, Discarded: true})); err != nil {
+	if err := errors.Join(s.decode(0, 0, 3, 0, true), s.SeqChange(clear),
+		s.Resolve(ggmlhooks.Resolve{Exec: 1, Discarded: true})); err != nil {
 		t.Fatal(err)
 	}
 	s.wants("a warm-up")
 	if shot := s.r.Snapshot(); shot.Lifetime.Count != 0 || shot.Reuse.Requests != 0 || shot.Caches[0].Used != 0 {
 		t.Errorf("%+v", shot)
 	}
-	if err := errors.Join(s.decode(0, 0, 2, 0, true), s.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqRemove, Seq: 0, First: 1, End: -1})); err != nil {
+	if err := errors.Join(s.decode(0, 0, 2, 0, true),
+		s.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqRemove, Seq: 0, First: 1, End: -1})); err != nil {
 		t.Fatal(err)
 	}
 	s.wants("undecided")
@@ -112,7 +120,8 @@ func TestSetup(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wants("the run", "allocate  0[0,2) 32", "evict seq_rm 0[1,2) 16", "allocate  0[1,2) 16")
-	if shot := s.r.Snapshot(); shot.Reuse.Requests != 2 || shot.Caches[0].Used != 2 || shot.Reuse.Needed != 4 || shot.Reuse.Reused != 1 {
+	if shot := s.r.Snapshot(); shot.Reuse.Requests != 2 || shot.Caches[0].Used != 2 || shot.Reuse.Needed != 4 ||
+		shot.Reuse.Reused != 1 {
 		t.Errorf("%+v", shot)
 	}
 }
@@ -123,7 +132,8 @@ func TestTooMuchUndecided(t *testing.T) {
 	s := newStage(t, Options{})
 	s.Assembler = ggmlhooks.NewAssembler(1, s.r)
 	clear := &ggmlhooks.SeqChange{Kind: ggmlhooks.SeqRemove, Seq: 0, First: 1, End: -1}
-	if err := errors.Join(s.decode(0, 0, 2, 0, true), s.SeqChange(clear), s.Resolve(ggmlhooks.Resolve{Exec: 1, Discarded: true}),
+	if err := errors.Join(s.decode(0, 0, 2, 0, true), s.SeqChange(clear),
+		s.Resolve(ggmlhooks.Resolve{Exec: 1, Discarded: true}),
 		s.decode(0, 0, 1, 0, false)); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +148,8 @@ func TestTooMuchUndecided(t *testing.T) {
 func TestFreedUndecided(t *testing.T) {
 	var out bytes.Buffer
 	s := newStage(t, Options{Out: &out})
-	if err := errors.Join(s.decode(0, 0, 3, 0, true), s.BufferEnd(ggmlhooks.BufferEnd{ID: 7, MonoNS: 500})); err != nil {
+	if err := errors.Join(s.decode(0, 0, 3, 0, true),
+		s.BufferEnd(ggmlhooks.BufferEnd{ID: 7, MonoNS: 500})); err != nil {
 		t.Fatal(err)
 	}
 	s.wants("undecided")
@@ -171,7 +182,8 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, last := readTable(t, out.Bytes())
-	if shot := s.r.Snapshot(); len(shot.Caches) != 1 || shot.Caches[0].Used != 3 || shot.Caches[0].Sequences[0].Cells != 3 || !reflect.DeepEqual(shot.Caches, last.Caches) {
+	if shot := s.r.Snapshot(); len(shot.Caches) != 1 || shot.Caches[0].Used != 3 ||
+		shot.Caches[0].Sequences[0].Cells != 3 || !reflect.DeepEqual(shot.Caches, last.Caches) {
 		t.Errorf("%+v, and the file says %+v", shot.Caches, last.Caches)
 	}
 }
@@ -181,7 +193,8 @@ func TestKilled(t *testing.T) {
 func TestIntervals(t *testing.T) {
 	var out bytes.Buffer
 	s := newStage(t, Options{Out: &out, Block: 4, UnixOffset: 1000})
-	if err := errors.Join(s.decode(0, 0, 6, 0, false), s.decode(6, 6, 1, 0, false), s.BufferEnd(ggmlhooks.BufferEnd{ID: 7, MonoNS: 500}), s.Close(), s.Close()); err != nil {
+	if err := errors.Join(s.decode(0, 0, 6, 0, false), s.decode(6, 6, 1, 0, false),
+		s.BufferEnd(ggmlhooks.BufferEnd{ID: 7, MonoNS: 500}), s.Close(), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	rows, texts, last := readTable(t, out.Bytes())
@@ -192,14 +205,16 @@ func TestIntervals(t *testing.T) {
 		begin := int64(1000 + 20 + 1) // of the first graph
 		interval := 3 * row["layer"]  // after layer 0's last node, which was timed
 		second := int64(1000 + 50 + 1)
-		if row["first_write_ns"] != begin+interval || row["first_read_ns"] != begin+interval || row["last_read_ns"] != second+interval || row["alloc_ns"] != 1020 {
+		if row["first_write_ns"] != begin+interval || row["first_read_ns"] != begin+interval ||
+			row["last_read_ns"] != second+interval || row["alloc_ns"] != 1020 {
 			t.Errorf("row %d: %v", i, row)
 		}
 		writes, lastWrite := int64(4), begin+interval
 		if row["block_id"] == 1 {
 			writes, lastWrite = 3, second+interval
 		}
-		if row["n_writes"] != writes || row["last_write_ns"] != lastWrite || row["n_reads"] != writes*2-row["block_id"] || row["censored"] != 1 || texts[i]["origin"] != "written" {
+		if row["n_writes"] != writes || row["last_write_ns"] != lastWrite ||
+			row["n_reads"] != writes*2-row["block_id"] || row["censored"] != 1 || texts[i]["origin"] != "written" {
 			t.Errorf("row %d: %v", i, row)
 		}
 	}
@@ -251,23 +266,27 @@ func steady(tb testing.TB, cells int) func() {
 	r := ggmlhooks.NewAssembler(0, recorder)
 	fill, one := graphOf(cells-1, cells), graphOf(1, cells)
 	call := &ggmlhooks.Call{Number: 1, Rows: make([]ggmlhooks.CallRow, cells-1)}
-	e := &ggmlhooks.Exec{Number: 1, Graph: fill.ID, Call: 1, Tokens: make([]int32, cells-1), Pos: make([]int32, cells-1)}
+	e := &ggmlhooks.Exec{Number: 1, Graph: fill.ID, Call: 1, Tokens: make([]int32, cells-1),
+		Pos: make([]int32, cells-1)}
 	in := &ggmlhooks.Input{Exec: 1, Kind: ggmlhooks.InputCells}
 	for i := range e.Pos {
 		call.Rows[i] = ggmlhooks.CallRow{Pos: int32(i), Seqs: []int32{0}}
 		e.Pos[i], in.Values = int32(i), append(in.Values, int64(i))
 	}
-	if err := errors.Join(r.Graph(fill), r.Call(call), r.Exec(e), r.Input(in), r.ExecEnd(ggmlhooks.ExecEnd{Number: 1}), r.Graph(one)); err != nil {
+	if err := errors.Join(r.Graph(fill), r.Call(call), r.Exec(e), r.Input(in), r.ExecEnd(ggmlhooks.ExecEnd{Number: 1}),
+		r.Graph(one)); err != nil {
 		tb.Fatal(err)
 	}
 	call.Rows, e.Tokens, e.Pos, e.Graph = call.Rows[:1], e.Tokens[:1], []int32{int32(cells - 1)}, one.ID
 	call.Rows[0].Pos = int32(cells - 1)
 	in.Values = []int64{int64(cells - 1)}
-	mask := &ggmlhooks.Input{Kind: ggmlhooks.InputMask, Leaf: 2, Ranges: []ggmlhooks.CellRange{{First: 0, End: int32(cells)}}}
+	mask := &ggmlhooks.Input{Kind: ggmlhooks.InputMask, Leaf: 2,
+		Ranges: []ggmlhooks.CellRange{{First: 0, End: int32(cells)}}}
 	return func() {
 		e.Number++
 		call.Number, e.Call, in.Exec, mask.Exec = e.Number, e.Number, e.Number, e.Number
-		if r.Call(call) != nil || r.Exec(e) != nil || r.Input(in) != nil || r.Input(mask) != nil || r.ExecEnd(ggmlhooks.ExecEnd{Number: e.Number}) != nil {
+		if r.Call(call) != nil || r.Exec(e) != nil || r.Input(in) != nil || r.Input(mask) != nil ||
+			r.ExecEnd(ggmlhooks.ExecEnd{Number: e.Number}) != nil {
 			tb.Fatal("a step failed")
 		}
 	}

@@ -61,11 +61,15 @@ func newBed(t *testing.T, o Options) *bed {
 	b.r = NewRecorder(o)
 	b.Assembler = ggmlhooks.NewAssembler(0, b.map_, b.r)
 	for _, buffer := range []ggmlhooks.Buffer{
-		{ID: inWeights, MonoNS: 5, Base: 0x10000, Size: 8192, Host: true, Mapped: true, Type: "CPU_Mapped", Device: "CPU"},
-		{ID: inWeights, MonoNS: 5, Base: 0x10000, Size: 8192, Host: true, Mapped: true, Type: "CPU_Mapped", Device: "CPU", Usage: ggmlhooks.BufferWeights, Known: true},
+		{ID: inWeights, MonoNS: 5, Base: 0x10000, Size: 8192, Host: true, Mapped: true, Type: "CPU_Mapped",
+			Device: "CPU"},
+		{ID: inWeights, MonoNS: 5, Base: 0x10000, Size: 8192, Host: true, Mapped: true, Type: "CPU_Mapped",
+			Device: "CPU", Usage: ggmlhooks.BufferWeights, Known: true},
 		{ID: inCache, MonoNS: 6, Base: 0x20000, Size: 4096, Host: true, Type: "CPU", Device: "CPU"},
-		{ID: inCompute, MonoNS: 7, Base: 0x30000, Size: 8192, Host: true, Type: "CPU", Device: "CPU", Usage: ggmlhooks.BufferCompute},
-		{ID: inDevice, MonoNS: 8, Base: 0x10000, Size: 4096, Type: "RPC0", Device: "RPC0", Usage: ggmlhooks.BufferCompute},
+		{ID: inCompute, MonoNS: 7, Base: 0x30000, Size: 8192, Host: true, Type: "CPU", Device: "CPU",
+			Usage: ggmlhooks.BufferCompute},
+		{ID: inDevice, MonoNS: 8, Base: 0x10000, Size: 4096, Type: "RPC0", Device: "RPC0",
+			Usage: ggmlhooks.BufferCompute},
 	} {
 		b.must(b.Buffer(&buffer))
 	}
@@ -101,7 +105,8 @@ type batchOf struct {
 func (b *bed) run(s batchOf) {
 	b.t.Helper()
 	b.exec++
-	e := ggmlhooks.Exec{Number: b.exec, Graph: s.graph, Call: b.exec, MonoNS: s.at, TokenFirst: s.at / 1000, Tokens: s.tokens, Provisional: s.provisional}
+	e := ggmlhooks.Exec{Number: b.exec, Graph: s.graph, Call: b.exec, MonoNS: s.at, TokenFirst: s.at / 1000,
+		Tokens: s.tokens, Provisional: s.provisional}
 	call := ggmlhooks.Call{Number: b.exec, Kind: ggmlhooks.CallDecode}
 	for i, token := range s.tokens {
 		pos := int32(s.at/1000) + int32(i)
@@ -115,17 +120,20 @@ func (b *bed) run(s batchOf) {
 	}
 	b.must(b.Exec(&e))
 	if s.cells != nil {
-		b.must(b.Input(&ggmlhooks.Input{Exec: b.exec, Graph: s.graph, Leaf: leafCells, Kind: ggmlhooks.InputCells, Values: s.cells}))
+		b.must(b.Input(&ggmlhooks.Input{Exec: b.exec, Graph: s.graph, Leaf: leafCells, Kind: ggmlhooks.InputCells,
+			Values: s.cells}))
 	}
 	if s.ranges != nil {
-		b.must(b.Input(&ggmlhooks.Input{Exec: b.exec, Graph: s.graph, Leaf: leafMask, Kind: ggmlhooks.InputMask, Ranges: s.ranges}))
+		b.must(b.Input(&ggmlhooks.Input{Exec: b.exec, Graph: s.graph, Leaf: leafMask, Kind: ggmlhooks.InputMask,
+			Ranges: s.ranges}))
 	}
 	if s.experts != nil {
 		var data []byte
 		for _, e := range s.experts {
 			data = binary.LittleEndian.AppendUint32(data, uint32(e))
 		}
-		b.must(b.Capture(&ggmlhooks.Capture{Exec: b.exec, Graph: s.graph, Node: nodeIDs, Type: int(gguf.I32), For: ggmlhooks.ForRouting, Blocks: 1, Data: data, Release: func() {}}))
+		b.must(b.Capture(&ggmlhooks.Capture{Exec: b.exec, Graph: s.graph, Node: nodeIDs, Type: int(gguf.I32),
+			For: ggmlhooks.ForRouting, Blocks: 1, Data: data, Release: func() {}}))
 	}
 	if s.times != nil {
 		b.must(b.Times(&ggmlhooks.Times{Exec: b.exec, Graph: s.graph, BeginNS: s.at + 10, Nodes: s.times}))
@@ -156,7 +164,8 @@ func (s sketch) leaf(name string, t ggmlhooks.Leaf) int32 {
 }
 
 func (s sketch) node(name, op string, at ggmlhooks.Leaf, src ...int32) int32 {
-	n := ggmlhooks.Node{Name: name, Op: op, Occurrence: 1, NE: at.NE, NB: at.NB, Type: at.Type, Place: at.Place, Alias: -1, Src: src, Slots: 1<<len(src) - 1}
+	n := ggmlhooks.Node{Name: name, Op: op, Occurrence: 1, NE: at.NE, NB: at.NB, Type: at.Type, Place: at.Place,
+		Alias: -1, Src: src, Slots: 1<<len(src) - 1}
 	n.View = slices.Contains([]string{"VIEW", "RESHAPE", "PERMUTE"}, op)
 	n.Computed = !n.View
 	s.Nodes = append(s.Nodes, n)
@@ -205,7 +214,8 @@ func layer(id uint64, tokens int64) *ggmlhooks.Graph {
 }
 
 // columns are those that rows are printed by.
-var columns = []string{"op_seq", "operand", "op", "region_type", "offset", "size", "pieces", "stride", "flags", "token_index", "seq_id", "kv_block"}
+var columns = []string{"op_seq", "operand", "op", "region_type", "offset", "size", "pieces", "stride", "flags",
+	"token_index", "seq_id", "kv_block"}
 
 // rows ends the recording, and returns the rows, printed so, in order.
 func (b *bed) rows(names ...string) (rows []string) {

@@ -5,8 +5,10 @@ import "github.com/llamatap/llamatap/ggmlhooks"
 // joins are ops that take their first operands value by value, so that backends of ggml compute them together with
 // the op before.
 var joins = map[string]bool{
-	"ADD": true, "ADD_ID": true, "SUB": true, "MUL": true, "DIV": true, "SCALE": true, "CLAMP": true, "SOFT_MAX": true, "SET_ROWS": true,
-	"SILU": true, "GELU": true, "GELU_QUICK": true, "GELU_ERF": true, "RELU": true, "SIGMOID": true, "TANH": true, "SQR": true, "SQRT": true, "SOFTPLUS": true, "EXP": true,
+	"ADD": true, "ADD_ID": true, "SUB": true, "MUL": true, "DIV": true, "SCALE": true, "CLAMP": true, "SOFT_MAX": true,
+	"SET_ROWS": true,
+	"SILU":     true, "GELU": true, "GELU_QUICK": true, "GELU_ERF": true, "RELU": true, "SIGMOID": true, "TANH": true,
+	"SQR": true, "SQRT": true, "SOFTPLUS": true, "EXP": true,
 	"SWIGLU": true, "SWIGLU_OAI": true, "GEGLU": true, "GEGLU_ERF": true, "GEGLU_QUICK": true, "REGLU": true,
 }
 
@@ -36,7 +38,8 @@ func fusible(g *ggmlhooks.Graph) []bool {
 	}
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
-		found[i] = n.Computed && uses[i] == 1 && last[i] == next[i] && joins[g.Nodes[last[i]].Op] && n.Op != "SET_ROWS" && n.Op != "CPY"
+		found[i] = n.Computed && uses[i] == 1 && last[i] == next[i] && joins[g.Nodes[last[i]].Op] &&
+			n.Op != "SET_ROWS" && n.Op != "CPY"
 	}
 	return found
 }

@@ -143,7 +143,8 @@ func (p *planner) masked(i, k int, src int32, it *item) bool {
 	n := &p.g.Nodes[i]
 	mask, attends := p.masks[int32(i)]
 	flash := n.Op == "FLASH_ATTN_EXT" && (k == 1 || k == 2)
-	if !attends || mask == ggmlhooks.NoMask || !flash && (n.Op != "MUL_MAT" || k != 0) || it.at.block == 0 || p.p.tokens == 0 {
+	if !attends || mask == ggmlhooks.NoMask || !flash && (n.Op != "MUL_MAT" || k != 0) || it.at.block == 0 ||
+		p.p.tokens == 0 {
 		return false
 	}
 	cache := p.cache(src)

@@ -30,18 +30,26 @@ func TestRows(t *testing.T) {
 	b.run(twoTokens)
 	got := slices.DeleteFunc(b.rows(), func(row string) bool { return strings.HasPrefix(row, "-") })
 	want := []string{
-		"0 0 read weight 224 32 1 - 0 3 0 -", "0 0 read weight 2880 32 1 - 0 4 1 -", "0 1 read activation 0 8 1 - 0 3 - -", "0 -1 write activation 1024 64 1 - 0 3 - -",
-		"1 0 read weight 3200 128 1 - 0 3 - -", "1 1 read activation 1024 64 1 - 0 3 - -", "1 -1 write activation 2048 32 1 - 0 3 - -",
-		"2 0 read activation 2048 32 1 - 0 3 - -", "2 1 read activation 64 16 1 - 0 3 - -", "2 -1 write kv_cache 144 16 1 - 0 3 0 1", "2 -1 write kv_cache 208 16 1 - 0 4 1 2",
-		"4 0 read kv_cache 64 48 1 - 0 3 - 0", "4 0 read kv_cache 144 16 1 - 0 3 - 1", "4 0 read kv_cache 112 32 1 - 2 3 - -", "4 0 read kv_cache 160 32 1 - 2 3 - 1",
+		"0 0 read weight 224 32 1 - 0 3 0 -", "0 0 read weight 2880 32 1 - 0 4 1 -",
+		"0 1 read activation 0 8 1 - 0 3 - -", "0 -1 write activation 1024 64 1 - 0 3 - -",
+		"1 0 read weight 3200 128 1 - 0 3 - -", "1 1 read activation 1024 64 1 - 0 3 - -",
+		"1 -1 write activation 2048 32 1 - 0 3 - -",
+		"2 0 read activation 2048 32 1 - 0 3 - -", "2 1 read activation 64 16 1 - 0 3 - -",
+		"2 -1 write kv_cache 144 16 1 - 0 3 0 1", "2 -1 write kv_cache 208 16 1 - 0 4 1 2",
+		"4 0 read kv_cache 64 48 1 - 0 3 - 0", "4 0 read kv_cache 144 16 1 - 0 3 - 1",
+		"4 0 read kv_cache 112 32 1 - 2 3 - -", "4 0 read kv_cache 160 32 1 - 2 3 - 1",
 		"4 1 read activation 2048 32 1 - 0 3 - -", "4 -1 write activation 3072 64 1 - 1 3 - -",
-		"5 0 read activation 3072 64 1 - 1 3 - -", "5 1 read activation 128 64 1 - 0 3 - -", "5 -1 write activation 3072 64 1 - 1 3 - -",
-		"6 0 read activation 1024 64 1 - 0 3 - -", "6 1 read activation 3072 64 1 - 1 3 - -", "6 -1 write activation 1024 64 1 - 1 3 - -",
+		"5 0 read activation 3072 64 1 - 1 3 - -", "5 1 read activation 128 64 1 - 0 3 - -",
+		"5 -1 write activation 3072 64 1 - 1 3 - -",
+		"6 0 read activation 1024 64 1 - 0 3 - -", "6 1 read activation 3072 64 1 - 1 3 - -",
+		"6 -1 write activation 1024 64 1 - 1 3 - -",
 		"7 0 read activation 1024 64 1 - 1 3 - -", "7 -1 write activation 3584 64 1 - 0 3 - -",
 		"9 0 read activation 3584 64 1 - 0 3 - -", "9 -1 write activation 512 16 1 - 0 3 - -",
-		"10 0 read weight 4096 64 1 - 0 3 - -", "10 0 read weight 4224 64 1 - 0 3 - -", "10 1 read activation 3584 64 1 - 0 3 - -", "10 2 read activation 512 16 1 - 0 3 - -",
+		"10 0 read weight 4096 64 1 - 0 3 - -", "10 0 read weight 4224 64 1 - 0 3 - -",
+		"10 1 read activation 3584 64 1 - 0 3 - -", "10 2 read activation 512 16 1 - 0 3 - -",
 		"10 -1 write activation 4096 32 1 - 1 3 - -",
-		"12 0 read activation 4096 32 1 - 1 3 - -", "12 1 read activation 0 8 1 - 0 3 - -", "12 -1 write activation 256 32 1 - 0 3 - -",
+		"12 0 read activation 4096 32 1 - 1 3 - -", "12 1 read activation 0 8 1 - 0 3 - -",
+		"12 -1 write activation 256 32 1 - 0 3 - -",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -53,7 +61,8 @@ func TestRows(t *testing.T) {
 	b.must(err)
 	var kept memtrace.Ledger
 	about, _ := r.Metadata(memtrace.LedgerKey)
-	if version, _ := r.Metadata(table.VersionKey); version != table.Version || json.Unmarshal([]byte(about), &kept) != nil || kept != b.r.Doubts() {
+	if version, _ := r.Metadata(table.VersionKey); version != table.Version ||
+		json.Unmarshal([]byte(about), &kept) != nil || kept != b.r.Doubts() {
 		t.Errorf("version %q, %s", version, about)
 	}
 }
@@ -62,9 +71,11 @@ func TestRows(t *testing.T) {
 func TestOtherColumns(t *testing.T) {
 	b := newBed(t, Options{})
 	b.graph(layer(1, 1))
-	b.run(batchOf{graph: 1, at: 3000, tokens: []int32{7}, cells: []int64{5}, experts: []int32{1, 1}, ranges: []ggmlhooks.CellRange{{First: 0, End: 8}}})
+	b.run(batchOf{graph: 1, at: 3000, tokens: []int32{7}, cells: []int64{5}, experts: []int32{1, 1},
+		ranges: []ggmlhooks.CellRange{{First: 0, End: 8}}})
 	var got []string
-	for _, row := range b.rows("graph_seq", "op_seq", "operand", "ts_ns", "time_source", "phase", "collector", "ctx", "ggml_op", "layer", "device", "addr", "buffer_id", "count", "window_ns", "tid", "weight") {
+	for _, row := range b.rows("graph_seq", "op_seq", "operand", "ts_ns", "time_source", "phase", "collector", "ctx",
+		"ggml_op", "layer", "device", "addr", "buffer_id", "count", "window_ns", "tid", "weight") {
 		if strings.HasPrefix(row, "1 0 0 ") || strings.HasPrefix(row, "1 1 0 ") || strings.HasPrefix(row, "1 12 -1 ") {
 			got = append(got, row)
 		}
@@ -83,14 +94,17 @@ func TestOtherColumns(t *testing.T) {
 func TestTimes(t *testing.T) {
 	b := newBed(t, Options{})
 	b.graph(layer(1, 1))
-	b.run(batchOf{graph: 1, at: 3000, tokens: []int32{7}, cells: []int64{5}, experts: []int32{1, 1}, ranges: []ggmlhooks.CellRange{{First: 0, End: 8}},
-		times: []ggmlhooks.NodeTime{{Node: 0, DoneNS: 10, LeftNS: 15}, {Node: 2, DoneNS: 40, LeftNS: 44}, {Node: 3, DoneNS: 50, LeftNS: 51}, {Node: 4, DoneNS: 60, LeftNS: 66}}})
+	b.run(batchOf{graph: 1, at: 3000, tokens: []int32{7}, cells: []int64{5}, experts: []int32{1, 1},
+		ranges: []ggmlhooks.CellRange{{First: 0, End: 8}},
+		times: []ggmlhooks.NodeTime{{Node: 0, DoneNS: 10, LeftNS: 15}, {Node: 2, DoneNS: 40, LeftNS: 44},
+			{Node: 3, DoneNS: 50, LeftNS: 51}, {Node: 4, DoneNS: 60, LeftNS: 66}}})
 	got := map[string]string{}
 	for _, row := range b.rows("op_seq", "ts_ns", "time_source") {
 		node, at, _ := strings.Cut(row, " ")
 		got[node] = at
 	}
-	for node, want := range map[string]string{"0": "1003010 op", "1": "1003025 range", "2": "1003025 range", "4": "1003061 op", "5": "1003076 range", "12": "1003076 range"} {
+	for node, want := range map[string]string{"0": "1003010 op", "1": "1003025 range", "2": "1003025 range",
+		"4": "1003061 op", "5": "1003076 range", "12": "1003076 range"} {
 		if got[node] != want {
 			t.Errorf("node %s: %s, want %s", node, got[node], want)
 		}
@@ -103,7 +117,8 @@ func TestLoaded(t *testing.T) {
 	b := newBed(t, Options{})
 	b.must(b.Context(&ggmlhooks.Context{LoadedNS: 6}))
 	b.graph(layer(1, 1))
-	b.run(batchOf{graph: 1, at: 3000, tokens: []int32{7}, cells: []int64{5}, experts: []int32{1, 1}, ranges: []ggmlhooks.CellRange{{First: 0, End: 8}}})
+	b.run(batchOf{graph: 1, at: 3000, tokens: []int32{7}, cells: []int64{5}, experts: []int32{1, 1},
+		ranges: []ggmlhooks.CellRange{{First: 0, End: 8}}})
 	var got []string
 	for _, row := range b.rows("phase", "graph_seq", "op", "ts_ns", "region_type", "size") {
 		if before, found := strings.CutPrefix(row, "weight_load - "); found {
@@ -111,7 +126,8 @@ func TestLoaded(t *testing.T) {
 		}
 	}
 	want := []string{
-		"alloc 1000005 weight 8192", "alloc 1000006 kv_cache 4096", "write 1000006 weight 3200", "write 1000006 weight 128", "write 1000006 weight 192",
+		"alloc 1000005 weight 8192", "alloc 1000006 kv_cache 4096", "write 1000006 weight 3200",
+		"write 1000006 weight 128", "write 1000006 weight 192",
 		"alloc 1000007 compute_buffer 8192", "alloc 1000008 compute_buffer 4096",
 	}
 	if !slices.Equal(got, want) {
@@ -124,7 +140,8 @@ func TestLoaded(t *testing.T) {
 func TestPhases(t *testing.T) {
 	b := newBed(t, Options{})
 	b.graph(layer(1, 1))
-	one := batchOf{graph: 1, tokens: []int32{7}, cells: []int64{5}, experts: []int32{1, 1}, ranges: []ggmlhooks.CellRange{{First: 0, End: 8}}}
+	one := batchOf{graph: 1, tokens: []int32{7}, cells: []int64{5}, experts: []int32{1, 1},
+		ranges: []ggmlhooks.CellRange{{First: 0, End: 8}}}
 	run := func(at int64, provisional bool, status int) {
 		s := one
 		s.at, s.provisional, s.status = at, provisional, status
@@ -146,15 +163,19 @@ func TestPhases(t *testing.T) {
 	b.must(b.BufferEnd(ggmlhooks.BufferEnd{ID: inCompute, MonoNS: 9000}))
 	var got []string
 	for _, row := range b.rows("phase", "op", "graph_seq", "ggml_op", "region_type", "size", "flags", "step") {
-		if kind := strings.Fields(row)[3]; kind == "-" || kind == "MUL_MAT_ID" && strings.Contains(row, "weight") || kind == "ROPE" {
+		if kind := strings.Fields(row)[3]; kind == "-" || kind == "MUL_MAT_ID" && strings.Contains(row, "weight") ||
+			kind == "ROPE" {
 			got = append(got, row)
 		}
 	}
 	want := []string{
-		"weight_load alloc - - weight 8192 0 -", "weight_load write - - weight 3200 8 -", "weight_load write - - weight 128 8 -", "weight_load write - - weight 192 8 -",
-		"weight_load alloc - - kv_cache 4096 0 -", "weight_load alloc - - compute_buffer 8192 0 -", "weight_load alloc - - compute_buffer 4096 0 -",
+		"weight_load alloc - - weight 8192 0 -", "weight_load write - - weight 3200 8 -",
+		"weight_load write - - weight 128 8 -", "weight_load write - - weight 192 8 -",
+		"weight_load alloc - - kv_cache 4096 0 -", "weight_load alloc - - compute_buffer 8192 0 -",
+		"weight_load alloc - - compute_buffer 4096 0 -",
 		"setup read 1 MUL_MAT_ID weight 64 0 -", "generation read 2 MUL_MAT_ID weight 64 0 prefill",
-		"maintenance read 3 ROPE kv_cache 256 0 -", "maintenance write 3 ROPE kv_cache 256 0 -", "generation read 5 MUL_MAT_ID weight 64 0 prefill",
+		"maintenance read 3 ROPE kv_cache 256 0 -", "maintenance write 3 ROPE kv_cache 256 0 -",
+		"generation read 5 MUL_MAT_ID weight 64 0 prefill",
 		"teardown free - - compute_buffer 8192 0 -",
 	}
 	if !slices.Equal(got, want) {
@@ -176,11 +197,13 @@ func TestUnreported(t *testing.T) {
 	var got []string
 	for _, row := range b.rows() {
 		f := strings.Fields(row)
-		if f[0] == "0" && f[1] == "0" || f[0] == "2" && f[1] == "-1" || f[0] == "4" && f[1] == "0" || f[0] == "10" && f[1] == "0" {
+		if f[0] == "0" && f[1] == "0" || f[0] == "2" && f[1] == "-1" || f[0] == "4" && f[1] == "0" || f[0] == "10" &&
+			f[1] == "0" {
 			got = append(got, row)
 		}
 	}
-	want := []string{"0 0 read weight 0 64 2 - 16 3 - -", "2 -1 write kv_cache 64 32 2 - 16 3 - -", "4 0 read kv_cache 64 128 1 - 0 3 - -", "10 0 read weight 4096 - - - 32 3 - -"}
+	want := []string{"0 0 read weight 0 64 2 - 16 3 - -", "2 -1 write kv_cache 64 32 2 - 16 3 - -",
+		"4 0 read kv_cache 64 128 1 - 0 3 - -", "10 0 read weight 4096 - - - 32 3 - -"}
 	if !slices.Equal(got, want) {
 		t.Errorf("\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -227,7 +250,8 @@ func TestWindows(t *testing.T) {
 	}
 	perWindow := sums(Options{Window: time.Microsecond}, "ts_ns", "window_ns", "region_type", "op")
 	for key, want := range map[string]int64{
-		"1003000 1000 weight read accesses": 3 * 5, "1004000 1000 weight read accesses": 2 * 5, "1003000 1000 kv_cache write bytes": 3 * 32, "1004000 1000 kv_cache write bytes": 2 * 32,
+		"1003000 1000 weight read accesses": 3 * 5, "1004000 1000 weight read accesses": 2 * 5,
+		"1003000 1000 kv_cache write bytes": 3 * 32, "1004000 1000 kv_cache write bytes": 2 * 32,
 	} {
 		if perWindow[key] != want {
 			t.Errorf("%s: %d, want %d: %v", key, perWindow[key], want, perWindow)
@@ -242,13 +266,16 @@ func TestNoAllocation(t *testing.T) {
 		b.graph(layer(1, 1))
 		exec := ggmlhooks.Exec{Graph: 1, TokenFirst: 3, Tokens: []int32{7}, Pos: []int32{3}}
 		cells := ggmlhooks.Input{Leaf: leafCells, Values: []int64{5}}
-		mask := ggmlhooks.Input{Leaf: leafMask, Kind: ggmlhooks.InputMask, Ranges: []ggmlhooks.CellRange{{First: 0, End: 6}}}
-		capture := ggmlhooks.Capture{Node: nodeIDs, Type: 26, For: ggmlhooks.ForRouting, Data: []byte{1, 0, 0, 0, 2, 0, 0, 0}, Release: func() {}}
+		mask := ggmlhooks.Input{Leaf: leafMask, Kind: ggmlhooks.InputMask,
+			Ranges: []ggmlhooks.CellRange{{First: 0, End: 6}}}
+		capture := ggmlhooks.Capture{Node: nodeIDs, Type: 26, For: ggmlhooks.ForRouting,
+			Data: []byte{1, 0, 0, 0, 2, 0, 0, 0}, Release: func() {}}
 		step := func() {
 			exec.Number++
 			cells.Exec, mask.Exec, capture.Exec = exec.Number, exec.Number, exec.Number
 			exec.MonoNS = int64(exec.Number) * 100
-			b.must(errors.Join(b.Exec(&exec), b.Input(&cells), b.Input(&mask), b.Capture(&capture), b.ExecEnd(ggmlhooks.ExecEnd{Number: exec.Number, MonoNS: exec.MonoNS + 50})))
+			b.must(errors.Join(b.Exec(&exec), b.Input(&cells), b.Input(&mask), b.Capture(&capture),
+				b.ExecEnd(ggmlhooks.ExecEnd{Number: exec.Number, MonoNS: exec.MonoNS + 50})))
 		}
 		for range 2100 { // two batches, and some rows: packing allocates
 			step()

@@ -48,14 +48,22 @@ func TestSpans(t *testing.T) {
 		e    extent
 		want []span
 	}{
-		"one piece":         {extent{8, 4, [4]int64{3, 5, 7, 2}, [4]uint64{4, 12, 60, 420}}, []span{{offset: 8, run: 840, pieces: 1}}},
-		"a block":           {extent{8, 34, [4]int64{1, 1, 1, 1}, [4]uint64{34, 34, 34, 34}}, []span{{offset: 8, run: 34, pieces: 1}}},
-		"columns":           {extent{0, 4, [4]int64{2, 5, 1, 1}, [4]uint64{4, 20, 100, 100}}, []span{{offset: 0, run: 8, pieces: 5, stride: 20}}},
-		"permuted":          {extent{0, 4, [4]int64{2, 5, 3, 1}, [4]uint64{4, 24, 8, 120}}, []span{{offset: 0, run: 120, pieces: 1}}},
-		"heads of columns":  {extent{0, 2, [4]int64{6, 4, 3, 1}, [4]uint64{2, 64, 256, 768}}, []span{{offset: 0, run: 12, pieces: 12, stride: 64}}},
-		"planes of columns": {extent{0, 2, [4]int64{6, 4, 2, 1}, [4]uint64{2, 64, 1024, 2048}}, []span{{offset: 0, run: 12, pieces: 4, stride: 64}, {offset: 1024, run: 12, pieces: 4, stride: 64}}},
-		"broadcast":         {extent{0, 4, [4]int64{4, 9, 1, 1}, [4]uint64{4, 0, 0, 0}}, []span{{offset: 0, run: 16, pieces: 1}}},
-		"sliding window":    {extent{0, 4, [4]int64{4, 9, 1, 1}, [4]uint64{4, 4, 36, 36}}, []span{{offset: 0, run: 48, pieces: 1}}},
+		"one piece": {extent{8, 4, [4]int64{3, 5, 7, 2}, [4]uint64{4, 12, 60, 420}},
+			[]span{{offset: 8, run: 840, pieces: 1}}},
+		"a block": {extent{8, 34, [4]int64{1, 1, 1, 1}, [4]uint64{34, 34, 34, 34}},
+			[]span{{offset: 8, run: 34, pieces: 1}}},
+		"columns": {extent{0, 4, [4]int64{2, 5, 1, 1}, [4]uint64{4, 20, 100, 100}},
+			[]span{{offset: 0, run: 8, pieces: 5, stride: 20}}},
+		"permuted": {extent{0, 4, [4]int64{2, 5, 3, 1}, [4]uint64{4, 24, 8, 120}},
+			[]span{{offset: 0, run: 120, pieces: 1}}},
+		"heads of columns": {extent{0, 2, [4]int64{6, 4, 3, 1}, [4]uint64{2, 64, 256, 768}},
+			[]span{{offset: 0, run: 12, pieces: 12, stride: 64}}},
+		"planes of columns": {extent{0, 2, [4]int64{6, 4, 2, 1}, [4]uint64{2, 64, 1024, 2048}},
+			[]span{{offset: 0, run: 12, pieces: 4, stride: 64}, {offset: 1024, run: 12, pieces: 4, stride: 64}}},
+		"broadcast": {extent{0, 4, [4]int64{4, 9, 1, 1}, [4]uint64{4, 0, 0, 0}},
+			[]span{{offset: 0, run: 16, pieces: 1}}},
+		"sliding window": {extent{0, 4, [4]int64{4, 9, 1, 1}, [4]uint64{4, 4, 36, 36}},
+			[]span{{offset: 0, run: 48, pieces: 1}}},
 	} {
 		got := c.e.spans(nil)
 		if len(got) != len(c.want) {

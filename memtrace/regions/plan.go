@@ -205,7 +205,8 @@ func operand(kind int, ne [4]int64) resource.Tensor {
 
 // tensor is a tensor as the map wants it. Bytes is 0 where its type is not known, or where it has no elements.
 func tensor(name string, kind int, ne [4]int64, nb [4]uint64, at ggmlhooks.Place) memtrace.Tensor {
-	t := memtrace.Tensor{Name: name, Layer: memtrace.NoLayer, DType: gguf.Type(kind).String(), Buffer: at.Buffer, Offset: at.Offset}
+	t := memtrace.Tensor{Name: name, Layer: memtrace.NoLayer, DType: gguf.Type(kind).
+		String(), Buffer: at.Buffer, Offset: at.Offset}
 	dims := 4
 	for dims > 1 && ne[dims-1] == 1 {
 		dims--

@@ -56,7 +56,8 @@ func (r *Recorder) Buffer(b *ggmlhooks.Buffer) error {
 		return nil
 	}
 	err := r.m.AddBuffer(memtrace.Buffer{
-		ID: b.ID, Base: b.Base, Size: b.Size, Host: b.Host, Mapped: b.Mapped, Usage: memtrace.Usage(b.Usage), Type: b.Type, Device: b.Device, From: b.MonoNS,
+		ID: b.ID, Base: b.Base, Size: b.Size, Host: b.Host, Mapped: b.Mapped, Usage: memtrace.Usage(b.Usage),
+		Type: b.Type, Device: b.Device, From: b.MonoNS,
 		File: b.File, FileOffset: b.FileOffset,
 	})
 	if err != nil {
@@ -107,7 +108,8 @@ func (r *Recorder) weights(b *memtrace.Buffer) {
 			continue
 		}
 		r.place(memtrace.Tensor{
-			Name: t.Name, Layer: ggmlhooks.WeightLayer(t.Name), DType: t.Type.String(), Shape: t.Shape, Buffer: b.ID, Offset: first - b.FileOffset, Bytes: uint64(t.Bytes),
+			Name: t.Name, Layer: ggmlhooks.WeightLayer(t.Name), DType: t.Type.String(), Shape: t.Shape, Buffer: b.ID,
+			Offset: first - b.FileOffset, Bytes: uint64(t.Bytes),
 		})
 	}
 }

@@ -32,7 +32,8 @@ func strides(kind gguf.Type, ne [4]int64) (nb [4]uint64) {
 }
 
 func leaf(name string, kind gguf.Type, buffer, offset uint64, ne ...int64) ggmlhooks.Leaf {
-	l := ggmlhooks.Leaf{Name: name, Type: int(kind), NE: [4]int64{1, 1, 1, 1}, Place: ggmlhooks.Place{Buffer: buffer, Offset: offset}}
+	l := ggmlhooks.Leaf{Name: name, Type: int(kind), NE: [4]int64{1, 1, 1, 1},
+		Place: ggmlhooks.Place{Buffer: buffer, Offset: offset}}
 	copy(l.NE[:], ne)
 	l.NB = strides(kind, l.NE)
 	l.Input = buffer == compute
@@ -41,7 +42,8 @@ func leaf(name string, kind gguf.Type, buffer, offset uint64, ne ...int64) ggmlh
 
 func node(name, op string, src []int32, buffer, offset uint64, ne ...int64) ggmlhooks.Node {
 	n := ggmlhooks.Node{
-		Name: name, Op: op, Occurrence: 1, Layer: 0, NE: [4]int64{1, 1, 1, 1}, Src: src, Slots: uint16(1<<len(src) - 1), Alias: -1, Computed: true,
+		Name: name, Op: op, Occurrence: 1, Layer: 0, NE: [4]int64{1, 1, 1, 1}, Src: src, Slots: uint16(1<<len(src) - 1),
+		Alias: -1, Computed: true,
 		Place: ggmlhooks.Place{Buffer: buffer, Offset: offset},
 	}
 	copy(n.NE[:], ne)
@@ -100,11 +102,14 @@ func bed(t *testing.T, o Options) *driven {
 	recorder := NewRecorder(o)
 	r := &driven{ggmlhooks.NewAssembler(0, recorder), recorder}
 	for _, b := range []ggmlhooks.Buffer{
-		{ID: weights, MonoNS: 5, Base: 0x10000, Size: 8192, Usage: ggmlhooks.BufferWeights, Host: true, Mapped: true, Type: "CPU_Mapped", Device: "CPU", File: "/models/m.gguf", FileOffset: 320},
+		{ID: weights, MonoNS: 5, Base: 0x10000, Size: 8192, Usage: ggmlhooks.BufferWeights, Host: true, Mapped: true,
+			Type: "CPU_Mapped", Device: "CPU", File: "/models/m.gguf", FileOffset: 320},
 		{ID: cache, MonoNS: 6, Base: 0x20000, Size: 4096, Host: true, Type: "CPU", Device: "CPU"},
 		{ID: compute, MonoNS: 7, Base: 0x30000, Size: 8192, Host: true, Type: "CPU", Device: "CPU"},
-		{ID: compute, MonoNS: 7, Base: 0x30000, Size: 8192, Host: true, Type: "CPU", Device: "CPU", Usage: ggmlhooks.BufferCompute, Known: true},
-		{ID: device, MonoNS: 8, Base: 0x10000, Size: 4096, Type: "RPC0", Device: "RPC0", Usage: ggmlhooks.BufferCompute},
+		{ID: compute, MonoNS: 7, Base: 0x30000, Size: 8192, Host: true, Type: "CPU", Device: "CPU",
+			Usage: ggmlhooks.BufferCompute, Known: true},
+		{ID: device, MonoNS: 8, Base: 0x10000, Size: 4096, Type: "RPC0", Device: "RPC0",
+			Usage: ggmlhooks.BufferCompute},
 	} {
 		must(t, r.Buffer(&b))
 	}
@@ -128,7 +133,8 @@ func run(t *testing.T, r *driven, exec, graph uint64, at int64, times []ggmlhook
 			data = binary.LittleEndian.AppendUint32(data, uint32(e))
 		}
 		released := 0
-		must(t, r.Capture(&ggmlhooks.Capture{Exec: exec, Graph: graph, Node: 5, Type: int(gguf.I32), For: ggmlhooks.ForRouting, Blocks: 1, Data: data, Release: func() { released++ }}))
+		must(t, r.Capture(&ggmlhooks.Capture{Exec: exec, Graph: graph, Node: 5, Type: int(gguf.I32),
+			For: ggmlhooks.ForRouting, Blocks: 1, Data: data, Release: func() { released++ }}))
 		if released != 1 {
 			t.Errorf("released %d times", released)
 		}
@@ -157,16 +163,20 @@ func TestUse(t *testing.T) {
 	must(t, r.Graph(graph(1, 3)))
 	run(t, r, 1, 1, 1000, nil, []int32{2, 0, 0, 2, 2, 0})
 	must(t, r.Graph(graph(2, 1)))
-	run(t, r, 2, 2, 5000, []ggmlhooks.NodeTime{{Node: 1, DoneNS: 100, LeftNS: 110}, {Node: 4, DoneNS: 200, LeftNS: 230}, {Node: 8, DoneNS: 900, LeftNS: 900}}, nil)
+	run(t, r, 2, 2, 5000, []ggmlhooks.NodeTime{{Node: 1, DoneNS: 100, LeftNS: 110}, {Node: 4, DoneNS: 200, LeftNS: 230},
+		{Node: 8, DoneNS: 900, LeftNS: 900}}, nil)
 	for tensor, want := range map[string]memtrace.Use{
-		"token_embd.weight":        {FirstReadNS: 1010, LastReadNS: 5010, Reads: 2, BytesRead: (3 + 1) * 8 * 4},
-		"blk.0.attn_k.weight":      {FirstReadNS: 1010, LastReadNS: 5010, Reads: 2, BytesRead: 2 * 8 * 4 * 4},
-		"cache_k_l0":               {FirstWriteNS: 1010, LastWriteNS: 5120, FirstReadNS: 1010, LastReadNS: 5120, Writes: 2, Reads: 2, BytesWritten: (3 + 1) * 4 * 4, BytesRead: 2 * 8 * 4 * 4},
+		"token_embd.weight":   {FirstReadNS: 1010, LastReadNS: 5010, Reads: 2, BytesRead: (3 + 1) * 8 * 4},
+		"blk.0.attn_k.weight": {FirstReadNS: 1010, LastReadNS: 5010, Reads: 2, BytesRead: 2 * 8 * 4 * 4},
+		"cache_k_l0": {FirstWriteNS: 1010, LastWriteNS: 5120, FirstReadNS: 1010, LastReadNS: 5120,
+			Writes: 2, Reads: 2, BytesWritten: (3 + 1) * 4 * 4, BytesRead: 2 * 8 * 4 * 4},
 		"blk.0.ffn_up_exps.weight": {FirstReadNS: 1010, LastReadNS: 5240, Reads: 2, BytesRead: (2 + 2) * 8 * 2 * 4},
-		"embd":                     {FirstWriteNS: 1010, LastWriteNS: 5010, FirstReadNS: 1010, LastReadNS: 5240, Writes: 2, Reads: 6, BytesWritten: (3 + 1) * 32, BytesRead: 3 * (3 + 1) * 32},
-		"ffn_out-0":                {FirstWriteNS: 1010, LastWriteNS: 5240, FirstReadNS: 1010, LastReadNS: 5910, Writes: 2, Reads: 4, BytesWritten: (3 + 1) * 16, BytesRead: 2 * (3 + 1) * 16},
-		"cast":                     {FirstWriteNS: 1010, LastWriteNS: 5910, Writes: 2, BytesWritten: (3 + 1) * 16},
-		"l_out-0":                  {FirstWriteNS: 1010, LastWriteNS: 5240, Writes: 2, BytesWritten: (3 + 1) * 16},
+		"embd": {FirstWriteNS: 1010, LastWriteNS: 5010, FirstReadNS: 1010, LastReadNS: 5240,
+			Writes: 2, Reads: 6, BytesWritten: (3 + 1) * 32, BytesRead: 3 * (3 + 1) * 32},
+		"ffn_out-0": {FirstWriteNS: 1010, LastWriteNS: 5240, FirstReadNS: 1010, LastReadNS: 5910,
+			Writes: 2, Reads: 4, BytesWritten: (3 + 1) * 16, BytesRead: 2 * (3 + 1) * 16},
+		"cast":    {FirstWriteNS: 1010, LastWriteNS: 5910, Writes: 2, BytesWritten: (3 + 1) * 16},
+		"l_out-0": {FirstWriteNS: 1010, LastWriteNS: 5240, Writes: 2, BytesWritten: (3 + 1) * 16},
 	} {
 		if got := use(t, r, tensor); got != want {
 			t.Errorf("%s\n%+v, want\n%+v", tensor, got, want)
@@ -175,7 +185,8 @@ func TestUse(t *testing.T) {
 	if d := r.Doubts(); d != (memtrace.Doubts{Executions: 2}) {
 		t.Errorf("%+v", d)
 	}
-	if h := r.Map().Address(0x20000+64+17, 5500); h.Region.Tensor != "cache_k_l0" || h.Offset != 17 || h.Region.Part != "k" || h.Region.Layer != 0 {
+	if h := r.Map().Address(0x20000+64+17, 5500); h.Region.Tensor != "cache_k_l0" || h.Offset != 17 ||
+		h.Region.Part != "k" || h.Region.Layer != 0 {
 		t.Errorf("%+v", h.Region)
 	}
 	if h := r.Map().Address(0x30000+3072, 5500); h.Region.Tensor != "kq-0" {
@@ -188,7 +199,8 @@ func TestUse(t *testing.T) {
 func TestUnknownIsNotCounted(t *testing.T) {
 	r := bed(t, Options{})
 	g := graph(1, 3)
-	g.Nodes = append(g.Nodes, node("lost", "ADD", []int32{8, 8}, 99, 0, 4), node("nothing", "CPY", []int32{8, 8}, compute, 9000, 0))
+	g.Nodes = append(g.Nodes, node("lost", "ADD", []int32{8, 8}, 99, 0, 4),
+		node("nothing", "CPY", []int32{8, 8}, compute, 9000, 0))
 	must(t, r.Graph(g))
 	run(t, r, 1, 1, 1000, nil, nil)
 	if u := use(t, r, "blk.0.ffn_up_exps.weight"); u.Unknown != 1 || u.BytesRead != 0 || u.Reads != 1 {
@@ -241,7 +253,8 @@ func TestTable(t *testing.T) {
 	must(t, err)
 	var doubts memtrace.Doubts
 	about, _ := in.Metadata(memtrace.DoubtsKey)
-	if version, _ := in.Metadata(table.VersionKey); version != table.Version || json.Unmarshal([]byte(about), &doubts) != nil || doubts.Executions != 1 {
+	if version, _ := in.Metadata(table.VersionKey); version != table.Version ||
+		json.Unmarshal([]byte(about), &doubts) != nil || doubts.Executions != 1 {
 		t.Errorf("version %q, %s", version, about)
 	}
 	column := func(name string) table.Values {
@@ -255,7 +268,8 @@ func TestTable(t *testing.T) {
 		for _, name := range []string{"region_type", "name", "dtype", "kv", "device", "file"} {
 			row += column(name).Texts[i] + " "
 		}
-		for _, name := range []string{"layer", "start_addr", "size_bytes", "n_reads", "bytes_read", "first_read_ns", "alloc_ns", "free_ns", "file_offset"} {
+		for _, name := range []string{"layer", "start_addr", "size_bytes", "n_reads", "bytes_read", "first_read_ns",
+			"alloc_ns", "free_ns", "file_offset"} {
 			if v := column(name); v.Valid[i] {
 				row += " " + json.Number(jsonInt(v.Ints[i])).String()
 			} else {

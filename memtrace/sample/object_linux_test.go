@@ -21,7 +21,8 @@ import (
 func built(t *testing.T, root string, flags ...string) (library, debug string) {
 	t.Helper()
 	source := filepath.Join(t.TempDir(), "hidden.c")
-	if err := os.WriteFile(source, []byte("static char kept[100] = {1};\nchar *whose(int i) { return &kept[i]; }\n"), 0o600); err != nil {
+	if err := os.WriteFile(source, []byte("static char kept[100] = {1};\nchar *whose(int i) { return &kept[i]; }\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.MkdirAll(filepath.Join(root, "lib"), 0o700); err != nil {
@@ -50,7 +51,8 @@ func namesKept(t *testing.T, root string) bool {
 		t.Fatalf("%+v: not read", o)
 	}
 	at := valueOf(o.data, "kept")
-	return at != 0 && o.variable(at+99, 1) == "kept" && o.variable(at+100, 1) != "kept" && o.variable(at+99, 2) != "kept"
+	return at != 0 && o.variable(at+99, 1) == "kept" && o.variable(at+100, 1) != "kept" &&
+		o.variable(at+99, 2) != "kept"
 }
 
 func valueOf(s symbols, name string) uint64 {
@@ -81,7 +83,10 @@ func TestSeparateSymbols(t *testing.T) {
 			want  bool
 		}{
 			{"beside it", func(*testing.T, string, string, string) {}, true},
-			{"in .debug", func(t *testing.T, root, _, debug string) { move(t, debug, root, "lib", ".debug", "hidden.so.debug") }, true},
+			{"in .debug", func(t *testing.T, root, _,
+				debug string) {
+				move(t, debug, root, "lib", ".debug", "hidden.so.debug")
+			}, true},
 			{"as distributions have it", func(t *testing.T, root, _, debug string) {
 				move(t, debug, root, "usr/lib/debug/lib", "hidden.so.debug")
 			}, true},
@@ -144,12 +149,14 @@ func TestObjectsOfNoELF(t *testing.T) {
 // TestSymbolsLieInEachOther: the innermost symbol that holds all that is asked for counts, and of several for one
 // place the longest, then the first by name.
 func TestSymbolsLieInEachOther(t *testing.T) {
-	s := newSymbols([]symbol{{100, 50, "outer"}, {110, 10, "inner"}, {110, 10, "alias"}, {110, 4, "part"}, {300, 0, "label"}, {200, 8, "alone"}})
+	s := newSymbols([]symbol{{100, 50, "outer"}, {110, 10, "inner"}, {110, 10, "alias"}, {110, 4, "part"},
+		{300, 0, "label"}, {200, 8, "alone"}})
 	for _, c := range []struct {
 		at, size uint64
 		want     string
 	}{
-		{99, 1, ""}, {100, 1, "outer"}, {110, 1, "alias"}, {119, 1, "alias"}, {120, 1, "outer"}, {118, 4, "outer"}, {149, 1, "outer"}, {149, 2, ""}, {150, 1, ""},
+		{99, 1, ""}, {100, 1, "outer"}, {110, 1, "alias"}, {119, 1, "alias"}, {120, 1, "outer"}, {118, 4, "outer"},
+		{149, 1, "outer"}, {149, 2, ""}, {150, 1, ""},
 		{200, 8, "alone"}, {200, 9, ""}, {204, 0, "alone"}, {300, 1, "label"}, {301, 1, ""},
 	} {
 		if got := s.at(c.at, c.size); got != c.want {
@@ -169,7 +176,8 @@ func TestPlacesOfObjects(t *testing.T) {
 		load(elf.PF_R, 0, 0, 0x5d0, 0x5d0), load(elf.PF_R|elf.PF_X, 0x5d0, 0x15d0, 0x150, 0x150),
 		load(elf.PF_R|elf.PF_W, 0x720, 0x2720, 0x1d0, 0x8e0), load(elf.PF_R|elf.PF_W, 0x8f0, 0x38f0, 0x40, 0x3000),
 	}}
-	o.data = newSymbols([]symbol{{0x100, 16, "constant"}, {0x2730, 8, "table"}, {0x38f8, 8, "value"}, {0x3a00, 0x2000, "zeros"}})
+	o.data = newSymbols([]symbol{{0x100, 16, "constant"}, {0x2730, 8, "table"}, {0x38f8, 8, "value"},
+		{0x3a00, 0x2000, "zeros"}})
 	const base = 0x7f0000000000
 	space := newSpace(1, &objects{files: map[string]*object{"/lib/o.so": o}})
 	space.root = ""
@@ -188,12 +196,16 @@ func TestPlacesOfObjects(t *testing.T) {
 		name string
 		kind memtrace.RegionType
 	}{
-		{base + 0x104, "constant", memtrace.StaticData}, {base + 0x2730, "table", memtrace.StaticData}, {base + 0x38f8, "value", memtrace.StaticData},
-		{base + 0x3900, "", memtrace.StaticData}, {base + 0x3a00, "zeros", memtrace.StaticData}, {base + 0x4000, "zeros", memtrace.StaticData}, {base + 0x59ff, "zeros", memtrace.StaticData},
-		{base + 0x5a00, "", memtrace.StaticData}, {base + 0x7000, "", memtrace.Runtime}, {base + 0x1600, "", memtrace.Code}, {0x10104, "", memtrace.StaticData}, {base + 0x9000, "", memtrace.Other},
+		{base + 0x104, "constant", memtrace.StaticData}, {base + 0x2730, "table", memtrace.StaticData},
+		{base + 0x38f8, "value", memtrace.StaticData},
+		{base + 0x3900, "", memtrace.StaticData}, {base + 0x3a00, "zeros", memtrace.StaticData},
+		{base + 0x4000, "zeros", memtrace.StaticData}, {base + 0x59ff, "zeros", memtrace.StaticData},
+		{base + 0x5a00, "", memtrace.StaticData}, {base + 0x7000, "", memtrace.Runtime},
+		{base + 0x1600, "", memtrace.Code}, {0x10104, "", memtrace.StaticData}, {base + 0x9000, "", memtrace.Other},
 	} {
 		h := space.Map().Address(c.addr, 6)
-		if got := space.Variable(c.addr, 1); got != c.name || h.Type() != c.kind || h.Type() == memtrace.StaticData && h.Region.Name != o.path {
+		if got := space.Variable(c.addr, 1); got != c.name || h.Type() != c.kind || h.Type() == memtrace.StaticData &&
+			h.Region.Name != o.path {
 			t.Errorf("%x: %q in %v %+v, want %q in %v", c.addr, got, h.Type(), h.Region, c.name, c.kind)
 		}
 	}
@@ -220,7 +232,8 @@ func TestSpacesFollowProcesses(t *testing.T) {
 	const pid, child = 2000000001, 2000000002 // there are none
 	for _, r := range []*perf.Record{         // the child's ring is read first
 		kernelRecord(perf.RecordMmap2, child, 0, 45, mapping(0x5000, "/child")),
-		kernelRecord(perf.RecordComm, child, 0, 40, func(r *perf.Record) { r.Misc, r.Name = commExec, []byte("other") }),
+		kernelRecord(perf.RecordComm, child, 0, 40,
+			func(r *perf.Record) { r.Misc, r.Name = commExec, []byte("other") }),
 		kernelRecord(perf.RecordExit, child, pid, 60, nil),
 		kernelRecord(perf.RecordMmap2, pid, 0, 10, mapping(0x1000, "//anon")),
 		kernelRecord(perf.RecordFork, child, pid, 20, nil),
@@ -245,7 +258,9 @@ func TestSpacesFollowProcesses(t *testing.T) {
 	for _, c := range []struct {
 		ns           int64
 		first, child string
-	}{{5, "none", "none"}, {10, " 1000", "none"}, {20, " 1000", " 1000"}, {35, " 1000 2000", " 1000"}, {40, " 1000 2000", "other "}, {50, " 1000 2000", "other 5000"}, {65, " 1000 2000", "other 5000"}, {70, " 1000 2000", " 1000 2000"}} {
+	}{{5, "none", "none"}, {10, " 1000", "none"}, {20, " 1000", " 1000"}, {35, " 1000 2000", " 1000"},
+		{40, " 1000 2000", "other "}, {50, " 1000 2000", "other 5000"}, {65, " 1000 2000", "other 5000"},
+		{70, " 1000 2000", " 1000 2000"}} {
 		s.Apply(c.ns)
 		if a, b := look(pid), look(child); a != c.first || b != c.child {
 			t.Errorf("at %d: %q and %q, want %q and %q", c.ns, a, b, c.first, c.child)
@@ -253,7 +268,8 @@ func TestSpacesFollowProcesses(t *testing.T) {
 	}
 	var found []string
 	for _, p := range s.Processes() {
-		found = append(found, fmt.Sprintf("%d<%d %s %d-%d", p.PID-2000000000, max(p.Parent-2000000000, 0), p.Name, p.Begin, p.End))
+		found = append(found, fmt.Sprintf("%d<%d %s %d-%d", p.PID-2000000000, max(p.Parent-2000000000, 0), p.Name,
+			p.Begin, p.End))
 	}
 	if got := strings.Join(found, ", "); got != "1<0  0-0, 2<1 other 20-60, 2<1  70-0" {
 		t.Errorf("%s", got)

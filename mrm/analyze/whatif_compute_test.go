@@ -47,7 +47,10 @@ func example() subject {
 // TestByHand compares every figure with what pen and paper give. 864 is the times that the run fits into a day.
 //
 //	ended: 4 lives of 25 s and 250 B at 10 s of retention: 2 refreshes each, 8 in the run, 6912 a day, 1,728,000 B
-//	censored: 2 lives of 40 s: 3 each, 6 in the run, 5184 a day, 1,296,000 B; or needed all day: 8639 each, 17278, 4,319,500 B
+//
+// censored: 2 lives of 40 s: 3 each, 6 in the run, 5184 a day, 1,296,000 B; or needed all day: 8639 each, 17278,
+// 4,319,500 B
+//
 //	written: 1500 B in the run, 1,296,000 a day
 func TestByHand(t *testing.T) {
 	s := example()

@@ -48,7 +48,8 @@ func TestLabels(t *testing.T) {
 		t.Errorf("what nobody wrote is %s", got)
 	}
 	own := subject{Lives: lives(1, nil, many(0.9, 40)), Written: 40, WrittenOnce: 40}
-	if got, _ := own.metrics().LabelCensored(memtrace.Thresholds{HighWriteOnce: 0.8, MediumWriteOnce: 0.5, HighP99NS: 5e8,
+	if got, _ := own.metrics().LabelCensored(memtrace.Thresholds{HighWriteOnce: 0.8, MediumWriteOnce: 0.5,
+		HighP99NS:   5e8,
 		MediumP50NS: 1e8}); got != high {
 		t.Errorf("with other thresholds: %s", got)
 	}

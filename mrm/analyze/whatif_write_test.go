@@ -65,9 +65,10 @@ func TestWhatIfForms(t *testing.T) {
 
 func TestWhatIfTexts(t *testing.T) {
 	for got, want := range map[string]string{
-		withUnit(timeUnits, 90): "1.5 min", withUnit(timeUnits, 0.0015): "1.5 ms", withUnit(timeUnits, 86400): "1 d", withUnit(timeUnits, 3e-9): "3 ns",
-		withUnit(timeUnits, 0): "0 ns",
-		threeDigits(1234567):   "1.2e+06", threeDigits(0): "0", threeDigits(3.14159): "3.14",
+		withUnit(timeUnits, 90): "1.5 min", withUnit(timeUnits, 0.0015): "1.5 ms", withUnit(timeUnits, 86400): "1 d",
+		withUnit(timeUnits, 3e-9): "3 ns",
+		withUnit(timeUnits, 0):    "0 ns",
+		threeDigits(1234567):      "1.2e+06", threeDigits(0): "0", threeDigits(3.14159): "3.14",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

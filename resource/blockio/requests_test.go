@@ -69,10 +69,13 @@ func TestSizes(t *testing.T) {
 		fmt.Fprintf(&c, "\tprintf(\"%%u %%u\\n\", block_size_of(%d), block_size_of(%d));\n", limit, limit+1)
 		fmt.Fprintln(&want, i, i+1)
 	}
-	c.WriteString("\tprintf(\"%llu %llu %llu %llu\\n\", block_us(0), block_us(1999), block_us(2000), block_us(1234567));\n")
+	c.WriteString(
+		"\tprintf(\"%llu %llu %llu %llu\\n\", block_us(0), block_us(1999), block_us(2000), block_us(1234567));\n")
 	want.WriteString("1 1 2 1234\n")
-	c.WriteString("\t__u64 wrong = 0;\n\tfor (__u64 ns = 2000; ns < 1ull << 33; ns += 999 * (1 + (ns & 1)) + (ns >> 20))\n")
-	c.WriteString("\t\tfor (__u64 at = ns - ns % 1000 - 1; at < ns - ns % 1000 + 2; at++)\n\t\t\twrong += at >= 2000 && block_us(at) != at / 1000;\n")
+	c.WriteString(
+		"\t__u64 wrong = 0;\n\tfor (__u64 ns = 2000; ns < 1ull << 33; ns += 999 * (1 + (ns & 1)) + (ns >> 20))\n")
+	c.WriteString(
+		"\t\tfor (__u64 at = ns - ns % 1000 - 1; at < ns - ns % 1000 + 2; at++)\n\t\t\twrong += at >= 2000 && block_us(at) != at / 1000;\n")
 	c.WriteString("\tprintf(\"%llu %d\\n\", wrong, block_us((1ull << 32) - 1) == ((1ull << 32) - 1) / 1000);\n}\n")
 	want.WriteString("0 1\n")
 	golden(t, c.String(), want.String())

@@ -47,7 +47,8 @@ func (t *timeline) begin(g Graph) {
 	}
 	t.waiting = append(t.waiting, s)
 	if last.graph.BeginNS > g.BeginNS {
-		slices.SortStableFunc(t.waiting, func(a, b *segment) int { return cmp.Compare(a.graph.BeginNS, b.graph.BeginNS) })
+		slices.SortStableFunc(t.waiting,
+			func(a, b *segment) int { return cmp.Compare(a.graph.BeginNS, b.graph.BeginNS) })
 	}
 	t.byExec[g.Exec] = s
 }

@@ -76,12 +76,14 @@ func (b *bench) run(m batch) uint64 {
 	b.exec++
 	call := ggmlhooks.Call{Number: b.call, Read: m.read, MonoNS: b.clock}
 	e := ggmlhooks.Exec{
-		Number: b.exec, Graph: m.graph.ID, Call: b.call, MonoNS: b.clock, TokenFirst: b.next, Provisional: m.provisional,
-		Outputs: []int32{int32(len(m.tokens) - 1)}, Tokens: m.tokens,
+		Number: b.exec, Graph: m.graph.ID, Call: b.call, MonoNS: b.clock, TokenFirst: b.next,
+		Provisional: m.provisional,
+		Outputs:     []int32{int32(len(m.tokens) - 1)}, Tokens: m.tokens,
 	}
 	for i, id := range m.tokens {
 		e.Pos = append(e.Pos, int32(b.next)+int32(i))
-		call.Rows = append(call.Rows, ggmlhooks.CallRow{Token: id, Pos: e.Pos[i], Seqs: []int32{0}, Output: i == len(m.tokens)-1})
+		call.Rows = append(call.Rows, ggmlhooks.CallRow{Token: id, Pos: e.Pos[i], Seqs: []int32{0},
+			Output: i == len(m.tokens)-1})
 	}
 	b.next += int64(len(m.tokens))
 	b.check(b.Call(&call))
@@ -156,15 +158,23 @@ func (b *bench) sameKeys(line string, event any) {
 
 // nested are keys that objects within events have too, or that "sources" names.
 var nested = map[string]bool{
-	"duration_ns": true, "duration_us": true, "estimated_duration_us": true, "looking_ns": true, "flops": true, "bytes_read": true,
-	"bytes_written": true, "node_count": true, "arithmetic_intensity": true, "gflops_per_s": true, "gb_per_s": true, "graphs": true,
-	"tokens": true, "total_memory_mb": true, "peak_live_bytes": true, "allocated_bytes": true, "freed_bytes": true, "events": true,
-	"component_flows": true, "outputs": true, "reused": true, "status": true, "timed_ns": true, "looks": true, "memory_pressure": true,
-	"roofline_share": true, "data_bytes": true, "data_size_mb": true, "intermediate_size_mb": true, "allocation_bytes": true,
-	"allocation_size_mb": true, "memory_address": true, "live_bytes": true, "ops_without_flops": true, "ops_without_bytes": true,
+	"duration_ns": true, "duration_us": true, "estimated_duration_us": true, "looking_ns": true, "flops": true,
+	"bytes_read":    true,
+	"bytes_written": true, "node_count": true, "arithmetic_intensity": true, "gflops_per_s": true, "gb_per_s": true,
+	"graphs": true,
+	"tokens": true, "total_memory_mb": true, "peak_live_bytes": true, "allocated_bytes": true, "freed_bytes": true,
+	"events":          true,
+	"component_flows": true, "outputs": true, "reused": true, "status": true, "timed_ns": true, "looks": true,
+	"memory_pressure": true,
+	"roofline_share":  true, "data_bytes": true, "data_size_mb": true, "intermediate_size_mb": true,
+	"allocation_bytes":   true,
+	"allocation_size_mb": true, "memory_address": true, "live_bytes": true, "ops_without_flops": true,
+	"ops_without_bytes":      true,
 	"sm_utilization_percent": true,
-	"timestamp":              true, "duration_ms": true, "sync_wait_ns": true, "flops_unmasked": true, "ops_without_mask": true, "model_info": true, "context_info": true,
-	"cells": true, "key_bytes": true, "key_bytes_written": true, "value_bytes_written": true, "value_bytes": true, "key_cache_size_mb": true, "value_cache_size_mb": true, "cache_hit_ratio": true,
+	"timestamp":              true, "duration_ms": true, "sync_wait_ns": true, "flops_unmasked": true,
+	"ops_without_mask": true, "model_info": true, "context_info": true,
+	"cells": true, "key_bytes": true, "key_bytes_written": true, "value_bytes_written": true, "value_bytes": true,
+	"key_cache_size_mb": true, "value_cache_size_mb": true, "cache_hit_ratio": true,
 }
 
 // whole are the compute events without those of ops within a range or graph that was timed as a whole.
@@ -211,7 +221,9 @@ func (d *drawing) leaf(name string, kind gguf.Type, ne ...int64) int32 {
 	if at, ok := d.leafs[name]; ok {
 		return at
 	}
-	d.g.Leafs = append(d.g.Leafs, ggmlhooks.Leaf{Name: name, Type: int(kind), NE: fourth(ne), Input: strings.HasPrefix(name, "inp_"), Place: ggmlhooks.Place{Buffer: 1, Offset: uint64(4096 * len(d.g.Leafs))}})
+	d.g.Leafs = append(d.g.Leafs, ggmlhooks.Leaf{Name: name, Type: int(kind), NE: fourth(ne),
+		Input: strings.HasPrefix(name, "inp_"), Place: ggmlhooks.Place{Buffer: 1,
+			Offset: uint64(4096 * len(d.g.Leafs))}})
 	d.leafs[name] = int32(-len(d.g.Leafs))
 	return d.leafs[name]
 }
@@ -226,8 +238,9 @@ func fourth(ne []int64) [4]int64 {
 func (d *drawing) node(op, name string, layer int, c ggmlhooks.Component, ne []int64, src ...int32) int32 {
 	view := op == "VIEW" || op == "RESHAPE"
 	d.g.Nodes = append(d.g.Nodes, ggmlhooks.Node{
-		Name: name, Op: op, Occurrence: 1, Layer: layer, Component: c, NE: fourth(ne), View: view, Computed: !view, Alias: -1,
-		Src: src, Slots: 1<<len(src) - 1, Rows: ggmlhooks.RowsTokens, RowDim: 1, Place: ggmlhooks.Place{Buffer: 2},
+		Name: name, Op: op, Occurrence: 1, Layer: layer, Component: c, NE: fourth(ne), View: view, Computed: !view,
+		Alias: -1,
+		Src:   src, Slots: 1<<len(src) - 1, Rows: ggmlhooks.RowsTokens, RowDim: 1, Place: ggmlhooks.Place{Buffer: 2},
 	})
 	return int32(len(d.g.Nodes) - 1)
 }
@@ -237,17 +250,22 @@ func small(id uint64, n int64) *ggmlhooks.Graph {
 	d := draw(id, int(n))
 	att, mlp, res := ggmlhooks.ComponentAttention, ggmlhooks.ComponentMLP, ggmlhooks.ComponentResidual
 	tokens := d.leaf("inp_tokens", gguf.I32, n)
-	x := d.node("GET_ROWS", "embd", -1, ggmlhooks.ComponentInput, []int64{64, n}, d.leaf("token_embd.weight", gguf.Q8_0, 64, 100), tokens)
+	x := d.node("GET_ROWS", "embd", -1, ggmlhooks.ComponentInput, []int64{64, n},
+		d.leaf("token_embd.weight", gguf.Q8_0, 64, 100), tokens)
 	q := d.node("MUL_MAT", "Qcur-0", 0, att, []int64{64, n}, d.leaf("blk.0.attn_q.weight", gguf.Q8_0, 64, 64), x)
 	view := d.node("RESHAPE", "Qcur-0 (reshaped)", 0, att, []int64{16, 4, n}, q)
-	o := d.node("MUL_MAT", "attn_out-0", 0, att, []int64{64, n}, d.leaf("blk.0.attn_output.weight", gguf.Q8_0, 64, 64), view)
+	o := d.node("MUL_MAT", "attn_out-0", 0, att, []int64{64, n}, d.leaf("blk.0.attn_output.weight", gguf.Q8_0, 64, 64),
+		view)
 	x = d.node("ADD", "ffn_inp-0", 0, res, []int64{64, n}, o, x)
-	gate := d.node("MUL_MAT", "ffn_gate-0", 0, mlp, []int64{128, n}, d.leaf("blk.0.ffn_gate.weight", gguf.Q8_0, 64, 128), x)
+	gate := d.node("MUL_MAT", "ffn_gate-0", 0, mlp, []int64{128, n},
+		d.leaf("blk.0.ffn_gate.weight", gguf.Q8_0, 64, 128), x)
 	up := d.node("MUL_MAT", "ffn_up-0", 0, mlp, []int64{128, n}, d.leaf("blk.0.ffn_up.weight", gguf.Q8_0, 64, 128), x)
 	act := d.node("SWIGLU", "ffn_swiglu-0", 0, mlp, []int64{128, n}, gate, up)
-	down := d.node("MUL_MAT", "ffn_out-0", 0, mlp, []int64{64, n}, d.leaf("blk.0.ffn_down.weight", gguf.Q8_0, 128, 64), act)
+	down := d.node("MUL_MAT", "ffn_out-0", 0, mlp, []int64{64, n}, d.leaf("blk.0.ffn_down.weight", gguf.Q8_0, 128, 64),
+		act)
 	x = d.node("ADD", "l_out-0", 0, res, []int64{64, n}, down, x)
-	d.node("MUL_MAT", "result_output", -1, ggmlhooks.ComponentOutput, []int64{100, n}, d.leaf("output.weight", gguf.Q8_0, 64, 100), x)
+	d.node("MUL_MAT", "result_output", -1, ggmlhooks.ComponentOutput, []int64{100, n},
+		d.leaf("output.weight", gguf.Q8_0, 64, 100), x)
 	return d.g
 }
 
@@ -265,7 +283,8 @@ func computed(g *ggmlhooks.Graph) (nodes []int32) {
 func ends(g *ggmlhooks.Graph) (nodes []int32) {
 	all := computed(g)
 	for i, n := range all {
-		if i+1 == len(all) || g.Nodes[all[i+1]].Layer != g.Nodes[n].Layer || g.Nodes[all[i+1]].Component != g.Nodes[n].Component {
+		if i+1 == len(all) || g.Nodes[all[i+1]].Layer != g.Nodes[n].Layer ||
+			g.Nodes[all[i+1]].Component != g.Nodes[n].Component {
 			nodes = append(nodes, n)
 		}
 	}
@@ -281,20 +300,23 @@ func texts(_ uint32, token int32) (string, bool) { return fmt.Sprintf("t%d\"\n",
 // buffers allocates what the graphs lie in: 8 MiB of weights on a mapped file and 1000 bytes to compute in.
 func (b *bench) buffers() {
 	b.Helper()
-	weights := ggmlhooks.Buffer{ID: 1, MonoNS: b.clock, Base: 0x7f0000000000, Size: 8 << 20, Host: true, Mapped: true, Type: "CPU_Mapped", Device: "CPU"}
+	weights := ggmlhooks.Buffer{ID: 1, MonoNS: b.clock, Base: 0x7f0000000000, Size: 8 << 20, Host: true, Mapped: true,
+		Type: "CPU_Mapped", Device: "CPU"}
 	b.check(b.Buffer(&weights))
 	weights.Usage, weights.Known = ggmlhooks.BufferWeights, true
 	b.check(b.Buffer(&weights))
-	b.check(b.Buffer(&ggmlhooks.Buffer{ID: 2, MonoNS: b.clock + 5, Base: 0x7f0000100000, Size: 1000, Usage: ggmlhooks.BufferCompute, Host: true, Type: "CPU", Device: "CPU"}))
+	b.check(b.Buffer(&ggmlhooks.Buffer{ID: 2, MonoNS: b.clock + 5, Base: 0x7f0000100000, Size: 1000,
+		Usage: ggmlhooks.BufferCompute, Host: true, Type: "CPU", Device: "CPU"}))
 	b.check(b.Buffer(&ggmlhooks.Buffer{ID: 3, MonoNS: b.clock + 6}))
 }
 
 // linesTo writes to one file; nil cannot be made.
 func linesTo(f io.WriteCloser) jsonl.Options {
-	return jsonl.Options{Name: "resource.jsonl", FlushEvery: -1, BufferBytes: 4096, Create: func(string) (io.WriteCloser, error) {
-		if f == nil {
-			return nil, syscall.EACCES
-		}
-		return f, nil
-	}}
+	return jsonl.Options{Name: "resource.jsonl", FlushEvery: -1, BufferBytes: 4096,
+		Create: func(string) (io.WriteCloser, error) {
+			if f == nil {
+				return nil, syscall.EACCES
+			}
+			return f, nil
+		}}
 }

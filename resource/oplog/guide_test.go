@@ -24,14 +24,16 @@ const guide = "../../docs/EVENTS.md"
 func everything(t *testing.T) *bench {
 	sampled := false
 	b := scene(t, Options{
-		Level: resource.Verbose, Text: texts, Threads: 2, PerSecond: 70, Roofline: &resource.Roofline{GFLOPsPerS: 120, GBPerS: 24},
+		Level: resource.Verbose, Text: texts, Threads: 2, PerSecond: 70,
+		Roofline: &resource.Roofline{GFLOPsPerS: 120, GBPerS: 24},
 		Pressure: func() string { return "low" },
 		GPU: func(dst []GPUReading) []GPUReading {
 			if sampled {
 				return dst
 			}
 			sampled = true
-			return append(dst, GPUReading{MonoNS: 1_000_000_000, WindowNS: 1e9, Name: "NVIDIA H100 80GB HBM3", Percent: 87, MemoryPercent: 41, Used: 3 << 30, Total: 80 << 30, PowerMW: 250_500, EnergyMJ: 249_800})
+			return append(dst, GPUReading{MonoNS: 1_000_000_000, WindowNS: 1e9, Name: "NVIDIA H100 80GB HBM3",
+				Percent: 87, MemoryPercent: 41, Used: 3 << 30, Total: 80 << 30, PowerMW: 250_500, EnergyMJ: 249_800})
 		},
 	})
 	g, ids, weights := mixture(1)
@@ -40,13 +42,16 @@ func everything(t *testing.T) *bench {
 	nodes := []int32{0, 1, 2, 3, 4, 5}
 	capture := func(node int32, data []byte) *ggmlhooks.Capture {
 		n := &g.Nodes[node]
-		return &ggmlhooks.Capture{Node: int(node), NE: n.NE, Data: data, For: ggmlhooks.ForRouting, Blocks: 1, Release: func() {}}
+		return &ggmlhooks.Capture{Node: int(node), NE: n.NE, Data: data, For: ggmlhooks.ForRouting, Blocks: 1,
+			Release: func() {}}
 	}
-	b.run(batch{graph: g, tokens: []int32{9}, read: true, nodes: nodes, times: []int64{900, 1500, 2100, 240, 800, 5200}, captures: []*ggmlhooks.Capture{
-		capture(ids, numbers(3, 1)), capture(weights, numbers(0.75, 0.25)),
-	}})
+	b.run(batch{graph: g, tokens: []int32{9}, read: true, nodes: nodes, times: []int64{900, 1500, 2100, 240, 800, 5200},
+		captures: []*ggmlhooks.Capture{
+			capture(ids, numbers(3, 1)), capture(weights, numbers(0.75, 0.25)),
+		}})
 	b.check(b.r.KV(&kvcache.Operation{
-		Change: kvcache.Change{Action: kvcache.Allocate, PosFirst: 5, PosEnd: 6, Cells: 1, Written: 1}, MonoNS: b.clock, Exec: b.exec,
+		Change: kvcache.Change{Action: kvcache.Allocate, PosFirst: 5, PosEnd: 6, Cells: 1, Written: 1}, MonoNS: b.clock,
+		Exec:   b.exec,
 		Layers: []kvcache.LayerBytes{{Layer: 0, K: 128, V: 128, KWritten: 128, VWritten: 128}}, Reused: 0, Needed: 6,
 	}))
 	b.r.SetLevel(resource.Minimal, b.clock)
@@ -120,7 +125,8 @@ func TestRecipes(t *testing.T) {
 		cmd := exec.Command("sh", "-c", line)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+filepath.Dir(jq)+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.HasPrefix(string(out), "{") || strings.Contains(string(out), "null") && !strings.Contains(line, "{name,") {
+		if err != nil || !strings.HasPrefix(string(out), "{") || strings.Contains(string(out), "null") &&
+			!strings.Contains(line, "{name,") {
 			t.Errorf("%s%v\n%s", line, err, out)
 		}
 		ran++

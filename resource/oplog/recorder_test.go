@@ -20,7 +20,8 @@ func scene(t testing.TB, o Options) *bench {
 	b := newBench(t, o)
 	b.buffers()
 	b.check(b.Assembler.Context(&ggmlhooks.Context{
-		ModelBytes: 5 << 20, ModelParams: 5e6, NCtx: 256, NBatch: 256, NUBatch: 64, NSeqMax: 1, NLayer: 1, NEmbd: 64, NHead: 4, NHeadKV: 2, NVocab: 100, NCtxTrain: 2048,
+		ModelBytes: 5 << 20, ModelParams: 5e6, NCtx: 256, NBatch: 256, NUBatch: 64, NSeqMax: 1, NLayer: 1, NEmbd: 64,
+		NHead: 4, NHeadKV: 2, NVocab: 100, NCtxTrain: 2048,
 	}))
 	prompt, decode := small(1, 3), small(2, 1)
 	b.check(b.Graph(prompt))
@@ -40,7 +41,9 @@ func scene(t testing.TB, o Options) *bench {
 			m.times = same(len(n), 7000)
 		}
 		b.run(m)
-		b.check(b.Sample(&ggmlhooks.Sample{MonoNS: b.clock, Token: 7, InSize: 100, OutSize: 2, Top: []ggmlhooks.Candidate{{Token: 7, Logit: 2.5, P: 0.75}, {Token: 8, Logit: 1.5, P: 0.25}, {Token: 9, Logit: float32(math.Inf(-1))}}}))
+		b.check(b.Sample(&ggmlhooks.Sample{MonoNS: b.clock, Token: 7, InSize: 100, OutSize: 2,
+			Top: []ggmlhooks.Candidate{{Token: 7, Logit: 2.5, P: 0.75}, {Token: 8, Logit: 1.5, P: 0.25},
+				{Token: 9, Logit: float32(math.Inf(-1))}}}))
 	}
 	run(prompt, false, 4, 5, 6)
 	b.check(b.Graph(decode))
@@ -56,14 +59,18 @@ func scene(t testing.TB, o Options) *bench {
 func TestLevels(t *testing.T) {
 	counts := map[resource.Level]map[string]int{
 		resource.Minimal: {
-			"resource_session_start": 1, "resource_tracking_begin": 1, "resource_session_summary": 1, "resource_session_end": 1,
-			"memory_allocation": 1, "phase": 2, "input_tokens": 1, "output_token": 2, "compute_execution": 3 + 3*6, "graph_execution": 3, "model_metrics": 1,
+			"resource_session_start": 1, "resource_tracking_begin": 1, "resource_session_summary": 1,
+			"resource_session_end": 1,
+			"memory_allocation":    1, "phase": 2, "input_tokens": 1, "output_token": 2, "compute_execution": 3 + 3*6,
+			"graph_execution": 3, "model_metrics": 1,
 		},
 		resource.Detailed: {
-			"resource_session_start": 1, "resource_tracking_begin": 1, "resource_session_summary": 1, "resource_session_end": 1,
-			"memory_allocation": 2 + 7, "memory_deallocation": 1, "phase": 2, "input_tokens": 1, "output_token": 2,
-			"layer_begin": 3, "layer_end": 3, "component_begin": 18, "component_end": 18, "compute_execution": 18 + 3*7, "component_handoff": 18,
-			"mlp_operation": 12, "graph_execution": 3, "model_metrics": 1,
+			"resource_session_start": 1, "resource_tracking_begin": 1, "resource_session_summary": 1,
+			"resource_session_end": 1,
+			"memory_allocation":    2 + 7, "memory_deallocation": 1, "phase": 2, "input_tokens": 1, "output_token": 2,
+			"layer_begin": 3, "layer_end": 3, "component_begin": 18, "component_end": 18, "compute_execution": 18 + 3*7,
+			"component_handoff": 18,
+			"mlp_operation":     12, "graph_execution": 3, "model_metrics": 1,
 		},
 	}
 	verbose := maps.Clone(counts[resource.Detailed])
@@ -74,7 +81,8 @@ func TestLevels(t *testing.T) {
 		b := scene(t, Options{Level: level, Text: texts})
 		lines, events := b.lines()
 		for _, s := range of[resource.Sampling](events) { // what the chain ruled out is no candidate
-			if !slices.Equal(s.Sampling.TopTokens, []int32{7, 8}) || !slices.Equal(s.Sampling.TopProbs, []float32{0.75, 0.25}) || *s.Sampling.SelectedProb != 0.75 {
+			if !slices.Equal(s.Sampling.TopTokens, []int32{7, 8}) ||
+				!slices.Equal(s.Sampling.TopProbs, []float32{0.75, 0.25}) || *s.Sampling.SelectedProb != 0.75 {
 				t.Errorf("%+v", s.Sampling)
 			}
 		}
@@ -88,7 +96,9 @@ func TestLevels(t *testing.T) {
 			}
 		}
 		for _, c := range of[resource.Compute](events) {
-			if want := map[resource.Level]resource.TimeSource{resource.Minimal: resource.TimeGraph, resource.Detailed: resource.TimeRange, resource.Verbose: resource.TimeOp}[level]; c.TimeSource != want && c.OpSeq != 0 && c.Within == "" {
+			if want := map[resource.Level]resource.TimeSource{resource.Minimal: resource.TimeGraph,
+				resource.Detailed: resource.TimeRange,
+				resource.Verbose:  resource.TimeOp}[level]; c.TimeSource != want && c.OpSeq != 0 && c.Within == "" {
 				t.Errorf("%v times by %v", level, c.TimeSource)
 			}
 		}
@@ -108,7 +118,8 @@ func TestWorkIsToldOnce(t *testing.T) {
 		for _, c := range of[resource.Compute](events) {
 			work[c.Exec] += *c.GFLOP
 			if c.Within != "" { // its range or graph has its time and the rest
-				if c.DurationNS != nil || c.FLOPs != nil || len(c.InputTensors) == 0 || len(c.OutputShape) == 0 || level == resource.Verbose {
+				if c.DurationNS != nil || c.FLOPs != nil || len(c.InputTensors) == 0 || len(c.OutputShape) == 0 ||
+					level == resource.Verbose {
 					t.Errorf("%v: %+v", level, c)
 				}
 				continue
@@ -121,15 +132,20 @@ func TestWorkIsToldOnce(t *testing.T) {
 		}
 		for _, g := range of[resource.Graph](events) {
 			tokens := int64(g.Tokens)
-			if flops[g.Exec] != perToken*tokens || *g.FLOPs != flops[g.Exec] || nodes[g.Exec] != 10 || g.NodeCount != 10 {
-				t.Errorf("%v, execution %d: %d FLOPs in %d nodes, graph %d in %d; want %d", level, g.Exec, flops[g.Exec], nodes[g.Exec], *g.FLOPs, g.NodeCount, perToken*tokens)
+			if flops[g.Exec] != perToken*tokens || *g.FLOPs != flops[g.Exec] || nodes[g.Exec] != 10 ||
+				g.NodeCount != 10 {
+				t.Errorf("%v, execution %d: %d FLOPs in %d nodes, graph %d in %d; want %d", level, g.Exec,
+					flops[g.Exec], nodes[g.Exec], *g.FLOPs, g.NodeCount, perToken*tokens)
 			}
 			if math.Abs(work[g.Exec]*1e9/float64(*g.FLOPs)-1) > 1e-4 {
-				t.Errorf("%v, execution %d: %g GFLOP in system B's key, %d FLOPs", level, g.Exec, work[g.Exec], *g.FLOPs)
+				t.Errorf("%v, execution %d: %g GFLOP in system B's key, %d FLOPs", level, g.Exec, work[g.Exec],
+					*g.FLOPs)
 			}
 			weights := matrix/32*34 + 68*tokens // the rows used of the embedding, the rest whole
-			if read[g.Exec] != *g.BytesRead || written[g.Exec] != *g.BytesWritten || read[g.Exec] < weights || read[g.Exec] > weights+tokens*8000 {
-				t.Errorf("%v, execution %d: %d bytes read, %d written, graph %d and %d", level, g.Exec, read[g.Exec], written[g.Exec], *g.BytesRead, *g.BytesWritten)
+			if read[g.Exec] != *g.BytesRead || written[g.Exec] != *g.BytesWritten || read[g.Exec] < weights ||
+				read[g.Exec] > weights+tokens*8000 {
+				t.Errorf("%v, execution %d: %d bytes read, %d written, graph %d and %d", level, g.Exec, read[g.Exec],
+					written[g.Exec], *g.BytesRead, *g.BytesWritten)
 			}
 			if ns[g.Exec] > *g.DurationNS || ns[g.Exec] == 0 || level > resource.Minimal && *g.TimedNS != ns[g.Exec] {
 				t.Errorf("%v, execution %d: %d ns inside of %d", level, g.Exec, ns[g.Exec], *g.DurationNS)
@@ -159,13 +175,15 @@ func TestWorkIsToldOnce(t *testing.T) {
 			t.Errorf("session of %d ns: %+v", end.DurationNS, end.Phases)
 		}
 		total := of[resource.Summary](events)[0]
-		if total.FLOPs != 5*perToken || total.Tokens != 5 || total.PeakLiveBytes != 8<<20+1000 || total.FreedBytes != 1000 || total.ComponentFlows != 18 {
+		if total.FLOPs != 5*perToken || total.Tokens != 5 || total.PeakLiveBytes != 8<<20+1000 ||
+			total.FreedBytes != 1000 || total.ComponentFlows != 18 {
 			t.Errorf("totals %+v", total)
 		}
 	}
 }
 
-// TestSetUpIsSetUp: what was thrown away is recorded as set-up once that is known, without tokens; what stays, as the run.
+// TestSetUpIsSetUp: what was thrown away is recorded as set-up once that is known, without tokens; what stays, as the
+// run.
 func TestSetUpIsSetUp(t *testing.T) {
 	b := newBench(t, Options{})
 	g := small(1, 2)
@@ -184,13 +202,15 @@ func TestSetUpIsSetUp(t *testing.T) {
 	for _, g := range of[resource.Graph](events) {
 		phases = append(phases, g.Phase)
 	}
-	if !slices.Equal(phases, []string{"setup", "prefill", "prefill"}) || len(of[resource.InputTokens](events)) != 2 || last != 3 {
+	if !slices.Equal(phases, []string{"setup", "prefill", "prefill"}) || len(of[resource.InputTokens](events)) != 2 ||
+		last != 3 {
 		t.Errorf("phases %q, %d inputs", phases, len(of[resource.InputTokens](events)))
 	}
 	if end := of[resource.SessionEnd](events)[0]; end.Phases["setup"].Graphs != 1 || end.Phases["prefill"].Tokens != 4 {
 		t.Errorf("%+v", end.Phases)
 	}
-	if p := of[resource.Phase](events); len(p) != 2 || p[0].Phase != "setup" || p[1].Phase != "prefill" || p[1].Previous != "setup" {
+	if p := of[resource.Phase](events); len(p) != 2 || p[0].Phase != "setup" || p[1].Phase != "prefill" ||
+		p[1].Previous != "setup" {
 		t.Errorf("phases %+v", p)
 	}
 }
@@ -215,7 +235,8 @@ func TestManyUndecided(t *testing.T) {
 			taken = p
 		}
 	}
-	if taken == nil || taken.Exec != 1 || *taken.LastExec != 5 || taken.Phase != "setup" || len(of[resource.Graph](events)) != 5 {
+	if taken == nil || taken.Exec != 1 || *taken.LastExec != 5 || taken.Phase != "setup" ||
+		len(of[resource.Graph](events)) != 5 {
 		t.Errorf("taken back: %+v", taken)
 	}
 }
@@ -229,11 +250,13 @@ func TestUnknownOp(t *testing.T) {
 	b.run(batch{graph: g, tokens: []int32{1}, nodes: n, times: same(len(n), 1000)})
 	_, events := b.lines()
 	for _, c := range whole(events) {
-		if c.Operation == "custom" && (c.FLOPs != nil || c.OpsWithoutFLOPs != 1 || c.GFLOP != nil || c.GFLOPsPerS != nil || c.BytesRead == nil) {
+		if c.Operation == "custom" && (c.FLOPs != nil || c.OpsWithoutFLOPs != 1 || c.GFLOP != nil ||
+			c.GFLOPsPerS != nil || c.BytesRead == nil) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if s := of[resource.Summary](events)[0]; s.OpsWithoutFLOPs != 1 || of[resource.Graph](events)[0].OpsWithoutFLOPs != 1 {
+	if s := of[resource.Summary](events)[0]; s.OpsWithoutFLOPs != 1 ||
+		of[resource.Graph](events)[0].OpsWithoutFLOPs != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -254,7 +277,8 @@ func TestLevelChanges(t *testing.T) {
 	b.run(one)
 	_, events := b.lines()
 	changes := of[resource.LevelChange](events)
-	if len(changes) != 3 || changes[0].Level != resource.Verbose || changes[1].Level != resource.Off || changes[2].Previous != resource.Off {
+	if len(changes) != 3 || changes[0].Level != resource.Verbose || changes[1].Level != resource.Off ||
+		changes[2].Previous != resource.Off {
 		t.Errorf("changes %+v", changes)
 	}
 	by := map[uint64]int{}
@@ -273,7 +297,8 @@ func TestAsyncHasNoTime(t *testing.T) {
 	b.check(b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, Tokens: []int32{1}, MonoNS: 5}))
 	b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: 1, MonoNS: 50, BeginNS: 6, Async: true}))
 	_, events := b.lines()
-	if c, g := whole(events)[0], of[resource.Graph](events)[0]; c.DurationNS != nil || g.DurationNS != nil || c.GFLOPsPerS != nil || c.FLOPs == nil {
+	if c, g := whole(events)[0], of[resource.Graph](events)[0]; c.DurationNS != nil || g.DurationNS != nil ||
+		c.GFLOPsPerS != nil || c.FLOPs == nil {
 		t.Errorf("%+v %+v", c, g)
 	}
 }
@@ -282,7 +307,8 @@ func TestAsyncHasNoTime(t *testing.T) {
 // counter that is not there no figure.
 func TestGPU(t *testing.T) {
 	waiting := []GPUReading{
-		{MonoNS: 7, Index: 0, Name: "one", Percent: 87, MemoryPercent: 41, Used: 3 << 30, Total: 64 << 30, PowerMW: 250_500, EnergyMJ: 5},
+		{MonoNS: 7, Index: 0, Name: "one", Percent: 87, MemoryPercent: 41, Used: 3 << 30, Total: 64 << 30,
+			PowerMW: 250_500, EnergyMJ: 5},
 		{MonoNS: 1_000_000_007, WindowNS: 1e9, Index: 1, Name: "two", Percent: 3, PowerMW: -1, EnergyMJ: 2500},
 	}
 	b := newBench(t, Options{GPU: func(dst []GPUReading) []GPUReading {
@@ -300,7 +326,8 @@ func TestGPU(t *testing.T) {
 	if len(got) != 2 {
 		t.Fatalf("%d samples", len(got))
 	}
-	if g := got[0]; g.MonoNS != 7 || g.WindowNS != nil || g.Utilization != 87 || g.MemoryUtilization != 41 || g.MemoryUsed != 3<<30 || *g.PowerW != 250.5 || g.EnergyJ != nil || g.Source != resource.Measured {
+	if g := got[0]; g.MonoNS != 7 || g.WindowNS != nil || g.Utilization != 87 || g.MemoryUtilization != 41 ||
+		g.MemoryUsed != 3<<30 || *g.PowerW != 250.5 || g.EnergyJ != nil || g.Source != resource.Measured {
 		t.Errorf("%+v", g)
 	}
 	if g := got[1]; *g.WindowNS != 1e9 || g.Index != 1 || g.Name != "two" || g.PowerW != nil || *g.EnergyJ != 2.5 {
@@ -316,7 +343,8 @@ func TestFailed(t *testing.T) {
 	b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: 1, MonoNS: 50, BeginNS: 6, Status: 1}))
 	lines, events := b.lines()
 	g, s := of[resource.Graph](events)[0], of[resource.Summary](events)[0]
-	if g.Status != 1 || g.FLOPs != nil || g.BytesRead != nil || *g.DurationNS != 44 || s.FLOPs != 0 || s.Tokens != 0 || s.Graphs != 1 {
+	if g.Status != 1 || g.FLOPs != nil || g.BytesRead != nil || *g.DurationNS != 44 || s.FLOPs != 0 || s.Tokens != 0 ||
+		s.Graphs != 1 {
 		t.Errorf("%+v %+v", g, s)
 	}
 	if n := kinds(lines); n["compute_execution"]+n["input_tokens"] != 0 {
@@ -342,20 +370,24 @@ func TestLegacy(t *testing.T) {
 	b := scene(t, Options{Level: resource.Verbose, Legacy: true})
 	_, events := b.lines()
 	for _, c := range whole(events) {
-		if c.Source != resource.Estimated || c.GFLOP == nil || c.DurationUS == nil || *c.DurationUS < 10 || c.Sources["flops"] != resource.Computed || c.Sources["duration_ns"] != resource.Measured {
+		if c.Source != resource.Estimated || c.GFLOP == nil || c.DurationUS == nil || *c.DurationUS < 10 ||
+			c.Sources["flops"] != resource.Computed || c.Sources["duration_ns"] != resource.Measured {
 			t.Errorf("%+v", c)
 		}
 		if c.Operation == "mul_mat" && (*c.DurationUS != 50 || *c.ParallelismFactor != 4) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if h := of[resource.Handoff](events)[0]; h.Source != resource.Estimated || *h.TransferBandwidthGBPS != 400 || h.MemoryPressure != "low" {
+	if h := of[resource.Handoff](events)[0]; h.Source != resource.Estimated || *h.TransferBandwidthGBPS != 400 ||
+		h.MemoryPressure != "low" {
 		t.Errorf("%+v", h)
 	}
-	if m := of[resource.MLP](events)[0]; m.ActivationMemoryPeakMB == nil || m.Sources["intermediate_size_mb"] != resource.Computed {
+	if m := of[resource.MLP](events)[0]; m.ActivationMemoryPeakMB == nil ||
+		m.Sources["intermediate_size_mb"] != resource.Computed {
 		t.Errorf("%+v", m)
 	}
-	if a := of[resource.Allocation](events)[0]; *a.CompressionRatio != 1 || a.Sources["allocation_bytes"] != resource.Measured {
+	if a := of[resource.Allocation](events)[0]; *a.CompressionRatio != 1 ||
+		a.Sources["allocation_bytes"] != resource.Measured {
 		t.Errorf("%+v", a)
 	}
 	_, events = scene(t, Options{Level: resource.Verbose}).lines()
@@ -377,7 +409,8 @@ func TestRateLimitIsTold(t *testing.T) {
 		for _, l := range of[resource.Loss](events) {
 			lost[l.Kind] += l.Count
 		}
-		if lost["compute_execution"] != 25 || of[resource.Summary](events)[0].Lost["rate"] == 0 || len(of[resource.SessionEnd](events)) != 1 {
+		if lost["compute_execution"] != 25 || of[resource.Summary](events)[0].Lost["rate"] == 0 ||
+			len(of[resource.SessionEnd](events)) != 1 {
 			t.Errorf("lost %v", lost)
 		}
 	})
@@ -413,7 +446,8 @@ func TestDesync(t *testing.T) {
 	}
 	b.check(b.Graph(small(1, 1)))
 	b.check(b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, Tokens: []int32{1}}))
-	if err := b.Times(&ggmlhooks.Times{Exec: 1, Graph: 1, Nodes: []ggmlhooks.NodeTime{{Node: 99}}}); !errors.Is(err, ggmlhooks.ErrDesync) {
+	if err := b.Times(&ggmlhooks.Times{Exec: 1, Graph: 1, Nodes: []ggmlhooks.NodeTime{{Node: 99}}}); !errors.Is(err,
+		ggmlhooks.ErrDesync) {
 		t.Errorf("%v", err)
 	}
 	b.check(b.Times(&ggmlhooks.Times{Exec: 7}))
@@ -421,7 +455,8 @@ func TestDesync(t *testing.T) {
 	if _, err := NewRecorder(Options{}); !errors.Is(err, errIncomplete) {
 		t.Errorf("%v", err)
 	}
-	if _, err := NewRecorder(Options{Now: b.r.now, SessionID: "s", Lines: linesTo(nil)}); !errors.Is(err, syscall.EACCES) {
+	if _, err := NewRecorder(Options{Now: b.r.now, SessionID: "s", Lines: linesTo(nil)}); !errors.Is(err,
+		syscall.EACCES) {
 		t.Errorf("%v", err)
 	}
 }

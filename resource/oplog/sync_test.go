@@ -12,7 +12,8 @@ import (
 func (b *bench) onDevice(g *ggmlhooks.Graph, outputs ...int32) uint64 {
 	b.Helper()
 	b.exec++
-	b.check(b.Exec(&ggmlhooks.Exec{Number: b.exec, Graph: g.ID, MonoNS: b.clock, TokenFirst: b.next, Tokens: make([]int32, g.Tokens), Outputs: outputs}))
+	b.check(b.Exec(&ggmlhooks.Exec{Number: b.exec, Graph: g.ID, MonoNS: b.clock, TokenFirst: b.next,
+		Tokens: make([]int32, g.Tokens), Outputs: outputs}))
 	b.next += int64(g.Tokens)
 	b.clock += 1000
 	b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: b.exec, MonoNS: b.clock, BeginNS: b.clock - 900, Async: true}))
@@ -55,7 +56,8 @@ func TestDeviceTime(t *testing.T) {
 		}
 		switch i {
 		case 0:
-			if *e.DurationNS != 40_900 || *e.TimeSource != resource.TimeSync || *e.SyncWaitNS != 30_000 || work[i].TimeSource != resource.TimeSync || *work[i].DurationNS != 40_900 {
+			if *e.DurationNS != 40_900 || *e.TimeSource != resource.TimeSync || *e.SyncWaitNS != 30_000 ||
+				work[i].TimeSource != resource.TimeSync || *work[i].DurationNS != 40_900 {
 				t.Errorf("%+v, %+v", e, work[i])
 			}
 		case 4:
@@ -92,7 +94,8 @@ func countGraphs(b *bench) int {
 // results were fetched.
 func TestRemoteDevice(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Minimal})
-	b.check(b.Buffer(&ggmlhooks.Buffer{ID: 9, MonoNS: b.clock, Size: 1 << 20, Device: "RPC0", Type: "RPC0[127.0.0.1:50052]"}))
+	b.check(b.Buffer(&ggmlhooks.Buffer{ID: 9, MonoNS: b.clock, Size: 1 << 20, Device: "RPC0",
+		Type: "RPC0[127.0.0.1:50052]"}))
 	g := small(1, 1)
 	g.Nodes[len(g.Nodes)/2].Buffer = 9
 	b.check(b.Graph(g))
@@ -105,7 +108,8 @@ func TestRemoteDevice(t *testing.T) {
 		b.check(b.Sync(ggmlhooks.Sync{Exec: exec, MonoNS: b.clock, WaitNS: c.wait, Graphs: 1}))
 	}
 	_, events := b.lines()
-	if graphs := of[resource.Graph](events); len(graphs) != 3 || graphs[0].DurationNS != nil || graphs[1].DurationNS == nil || graphs[2].DurationNS == nil {
+	if graphs := of[resource.Graph](events); len(graphs) != 3 || graphs[0].DurationNS != nil ||
+		graphs[1].DurationNS == nil || graphs[2].DurationNS == nil {
 		t.Errorf("%+v", graphs)
 	}
 }

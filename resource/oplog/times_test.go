@@ -17,7 +17,8 @@ func TestOpTimes(t *testing.T) {
 	g := small(1, 1)
 	b.check(b.Graph(g))
 	// embd, Qcur, its view, attn_out; then both sums and what lies between in one; the rest not at all
-	b.run(batch{graph: g, tokens: []int32{1}, nodes: []int32{0, 1, 2, 3, 4, 9}, times: []int64{1000, 2000, 300, 4000, 500, 6000}})
+	b.run(batch{graph: g, tokens: []int32{1}, nodes: []int32{0, 1, 2, 3, 4, 9},
+		times: []int64{1000, 2000, 300, 4000, 500, 6000}})
 	_, events := b.lines()
 	got := whole(events)
 	if len(got) != 6 {
@@ -29,22 +30,27 @@ func TestOpTimes(t *testing.T) {
 		source resource.TimeSource
 		ns     int64
 	}{
-		{"get_rows", 1, resource.TimeRange, 1000}, {"mul_mat", 1, resource.TimeOp, 2000}, {"mul_mat", 1, resource.TimeOp, 4000}, {"add", 1, resource.TimeOp, 500},
+		{"get_rows", 1, resource.TimeRange, 1000}, {"mul_mat", 1, resource.TimeOp, 2000},
+		{"mul_mat", 1, resource.TimeOp, 4000}, {"add", 1, resource.TimeOp, 500},
 		{"range", 5, resource.TimeRange, 6000}, {"mul_mat", 1, resource.TimeRange, -1},
 	} {
 		c := got[i]
-		if c.Operation != want.op || c.NodeCount != want.nodes || c.TimeSource != want.source || (c.DurationNS == nil) != (want.ns < 0) || want.ns >= 0 && (*c.DurationNS != want.ns || *c.LookingNS != 300) {
+		if c.Operation != want.op || c.NodeCount != want.nodes || c.TimeSource != want.source ||
+			(c.DurationNS == nil) != (want.ns < 0) || want.ns >= 0 &&
+			(*c.DurationNS != want.ns || *c.LookingNS != 300) {
 			t.Errorf("event %d: %s, %d nodes by %v; want %+v", i, c.Operation, c.NodeCount, c.TimeSource, want)
 		}
 	}
 	q := got[1]
-	if *q.GFLOPsPerS != 2*64*64/2000.0 || math.Abs(*q.GBPerS-(64*68+512)/2000.0) > 1e-5 || math.Abs(*q.RooflineShare-*q.GBPerS/10) > 1e-5 {
+	if *q.GFLOPsPerS != 2*64*64/2000.0 || math.Abs(*q.GBPerS-(64*68+512)/2000.0) > 1e-5 ||
+		math.Abs(*q.RooflineShare-*q.GBPerS/10) > 1e-5 {
 		t.Errorf("rates %v GFLOP/s, %v GB/s, share %v", *q.GFLOPsPerS, *q.GBPerS, *q.RooflineShare)
 	}
 	if s := got[4]; s.ComponentType != "several" || s.LayerID != -1 {
 		t.Errorf("nodes of several components: %s, layer %d", s.ComponentType, s.LayerID)
 	}
-	if n := got[5]; n.Name != "result_output" || n.GFLOPsPerS != nil || n.Source != resource.Computed || n.FLOPs == nil {
+	if n := got[5]; n.Name != "result_output" || n.GFLOPsPerS != nil || n.Source != resource.Computed ||
+		n.FLOPs == nil {
 		t.Errorf("not timed: %+v", n)
 	}
 	ended := 0
@@ -54,7 +60,8 @@ func TestOpTimes(t *testing.T) {
 		}
 		ended++
 	}
-	if graph := of[resource.Graph](events)[0]; ended != 3 || *graph.TimedNS != 13500 || *graph.LookingNS != 300 || graph.Looks != 6 || len(of[resource.LayerEnd](events)) != 0 {
+	if graph := of[resource.Graph](events)[0]; ended != 3 || *graph.TimedNS != 13500 || *graph.LookingNS != 300 ||
+		graph.Looks != 6 || len(of[resource.LayerEnd](events)) != 0 {
 		t.Errorf("%d components, graph %+v", ended, graph)
 	}
 }
@@ -110,7 +117,8 @@ func steady(b *bench) func() {
 	b.check(b.Graph(g))
 	times := ggmlhooks.Times{Graph: 1}
 	for i, n := range computed(g) {
-		times.Nodes = append(times.Nodes, ggmlhooks.NodeTime{Node: n, DoneNS: int64(i+1) * 1000, LeftNS: int64(i+1) * 1000})
+		times.Nodes = append(times.Nodes, ggmlhooks.NodeTime{Node: n, DoneNS: int64(i+1) * 1000,
+			LeftNS: int64(i+1) * 1000})
 	}
 	e := ggmlhooks.Exec{Graph: 1, Tokens: []int32{1}, Pos: []int32{0}, Outputs: []int32{0}}
 	return func() {

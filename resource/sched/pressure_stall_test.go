@@ -16,8 +16,9 @@ const stallText = "some avg10=33.79 avg60=19.22 avg300=10.10 total=17016317826\n
 
 func TestStalls(t *testing.T) {
 	root := fstest.MapFS{
-		"proc/pressure/cpu": file(stallText), "proc/pressure/io": file("some avg10=1 avg60=2 avg300=3 total=4 worst=5\n"),
-		"proc/9/cgroup": file("4:memory:/x\n0::/a\n"), "proc/8/cgroup": file("0::/\n"),
+		"proc/pressure/cpu": file(stallText),
+		"proc/pressure/io":  file("some avg10=1 avg60=2 avg300=3 total=4 worst=5\n"),
+		"proc/9/cgroup":     file("4:memory:/x\n0::/a\n"), "proc/8/cgroup": file("0::/\n"),
 		"mnt/a/memory.pressure": file(stallText),
 		"proc/self/mounts":      file("tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup2 /mnt cgroup2 rw 0 0\n"),
 	}

@@ -76,7 +76,8 @@ func cgroups(root fs.FS) []Fact {
 		}
 		facts = append(facts, f.is(OK, fmt.Sprintf("v%d %s", g.version, g.name)))
 		if len(g.above(root)) == 0 {
-			facts = append(facts, Fact{Topic: "cgroup", Name: controller + " limit"}.unknown(fmt.Errorf("/%s is not to be seen", g.mount)))
+			facts = append(facts, Fact{Topic: "cgroup",
+				Name: controller + " limit"}.unknown(fmt.Errorf("/%s is not to be seen", g.mount)))
 		} else if controller == "memory" {
 			facts = append(facts, memoryLimit(root, g))
 		} else {
@@ -89,7 +90,8 @@ func cgroups(root fs.FS) []Fact {
 // memoryBound is the least memory that the groups of this process may have and what of it is left; ok is false
 // where nothing bounds it.
 func memoryBound(root fs.FS, g group) (limit, left uint64, ok bool) {
-	names := map[int][2]string{1: {"memory.limit_in_bytes", "memory.usage_in_bytes"}, 2: {"memory.max", "memory.current"}}[g.version]
+	names := map[int][2]string{1: {"memory.limit_in_bytes", "memory.usage_in_bytes"},
+		2: {"memory.max", "memory.current"}}[g.version]
 	limit, left = math.MaxUint64, math.MaxUint64
 	for _, dir := range g.above(root) {
 		most, err := number(root, dir+"/"+names[0])
@@ -114,7 +116,8 @@ func memoryLimit(root fs.FS, g group) Fact {
 	if left <= limit {
 		text += ", " + present.Bytes(left) + " of it not used (file caches count as used)"
 	}
-	return f.is(Limited, text).lacking("a model and its recording that need more are killed", "raise the group's limit of memory")
+	return f.is(Limited, text).lacking("a model and its recording that need more are killed",
+		"raise the group's limit of memory")
 }
 
 // quota is how many processors' time the groups may take.
@@ -144,7 +147,8 @@ func quota(root fs.FS, g group) Fact {
 		return f.is(OK, fmt.Sprintf("%.4g processors' time, for %d processors", least, cpus))
 	}
 	return f.is(Limited, fmt.Sprintf("%.4g processors' time", least)).
-		lacking("more threads than that are all stopped for a part of every period", "give llama.cpp fewer threads (-t), or raise the group's quota")
+		lacking("more threads than that are all stopped for a part of every period",
+			"give llama.cpp fewer threads (-t), or raise the group's quota")
 }
 
 // throttled is how often the quota has stopped the threads of the groups so far, and for how many nanoseconds; seen
@@ -185,7 +189,8 @@ func throttling(root fs.FS, g group) Fact {
 		return f.is(OK, "never so far")
 	}
 	return f.is(Limited, fmt.Sprintf("%d times so far, %s in all", times, present.Nanoseconds(int64(stopped)))).
-		lacking("times of operations contain the stops", "give llama.cpp fewer threads (-t), or raise the group's quota")
+		lacking("times of operations contain the stops",
+			"give llama.cpp fewer threads (-t), or raise the group's quota")
 }
 
 // number reads a file that holds one.

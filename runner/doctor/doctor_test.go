@@ -41,10 +41,12 @@ var full = fstest.MapFS{
 	"proc/sys/kernel/perf_event_paranoid": file("2\n"), "proc/sys/kernel/kptr_restrict": file("1\n"),
 	"proc/sys/kernel/osrelease": file("6.12.0\n"), "proc/kallsyms": file("ffffffff81000000 T _text\n"),
 	"sys/kernel/tracing/events/sched/enable": file("0"),
-	sources + "/cpu_core/cpus":               file("0-7"), sources + "/cpu_atom/cpus": file("8-15"), sources + "/uncore_imc/cpumask": file("0"),
+	sources + "/cpu_core/cpus":               file("0-7"), sources + "/cpu_atom/cpus": file("8-15"),
+	sources + "/uncore_imc/cpumask":    file("0"),
 	"proc/self/cgroup":                 file("0::/user.slice\n"),
 	"sys/fs/cgroup/cgroup.controllers": file("cpuset cpu io memory\n"),
-	"proc/self/status":                 file("Name:\tx\nCapEff:\t000000c000200000\n"), "proc/self/uid_map": file(firstUsers),
+	"proc/self/status":                 file("Name:\tx\nCapEff:\t000000c000200000\n"),
+	"proc/self/uid_map":                file(firstUsers),
 }
 
 // bare is an Arm guest with control groups of version 1, seen by a user without rights.
@@ -75,7 +77,8 @@ var empty = fstest.MapFS{}
 
 // TestMachines examines trees of machines that differ.
 func TestMachines(t *testing.T) {
-	disabled := closed{full, map[string]error{"proc/pressure/memory": syscall.EOPNOTSUPP, "sys/kernel/btf/vmlinux": fs.ErrPermission}}
+	disabled := closed{full, map[string]error{"proc/pressure/memory": syscall.EOPNOTSUPP,
+		"sys/kernel/btf/vmlinux": fs.ErrPermission}}
 	for _, c := range []struct {
 		machine     fs.FS
 		topic, name string
@@ -93,7 +96,8 @@ func TestMachines(t *testing.T) {
 		{full, "kernel", "perf_event_paranoid", OK, "2, which this process's rights override"},
 		{arm, "kernel", "perf_event_paranoid", OK, "2, which this process's rights override"},
 		{nested, "kernel", "perf_event_paranoid", Limited, "2: only this process, only outside of the kernel"},
-		{bare, "kernel", "perf_event_paranoid", Limited, "4: no events at all on kernels that know this level (Debian, Ubuntu, Android)"},
+		{bare, "kernel", "perf_event_paranoid", Limited,
+			"4: no events at all on kernels that know this level (Debian, Ubuntu, Android)"},
 		{full, "kernel", "kptr_restrict", OK, "1, this process sees the kernel's addresses"},
 		{bare, "kernel", "kptr_restrict", Limited, "1, /proc/kallsyms hides addresses"},
 		{full, "kernel", "tracefs", OK, "/sys/kernel/tracing"},
@@ -105,7 +109,8 @@ func TestMachines(t *testing.T) {
 		{full, "rights", "CAP_SYS_ADMIN", OK, "effective"},
 		{bare, "rights", "CAP_BPF", Missing, "not effective"},
 		{arm, "rights", "CAP_BPF", OK, "CAP_SYS_ADMIN includes it"},
-		{nested, "rights", "CAP_PERFMON", Missing, "effective only inside of a user namespace, which the kernel does not count here"},
+		{nested, "rights", "CAP_PERFMON", Missing,
+			"effective only inside of a user namespace, which the kernel does not count here"},
 		{full, "cgroup", "memory", OK, "v2 /user.slice"},
 		{full, "cgroup", "cpu", OK, "v2 /user.slice"},
 		{bare, "cgroup", "memory", OK, "v1 /a:b"},
@@ -122,13 +127,15 @@ func TestMachines(t *testing.T) {
 func TestLacks(t *testing.T) {
 	for _, machine := range []fs.FS{full, bare, arm, nested, empty} {
 		for _, f := range Machine(machine) {
-			if lacks := f.Status == Missing || f.Status == Limited; lacks != (f.Costs != "" && f.Remedy != "") || f.Value == "" {
+			if lacks := f.Status == Missing || f.Status == Limited; lacks != (f.Costs != "" && f.Remedy != "") ||
+				f.Value == "" {
 				t.Errorf("%+v", f)
 			}
 		}
 	}
 	for _, f := range Machine(empty) {
-		if f.Status != Unknown && f.Name != "tracefs" && f.Name != "nvml" { // what is looked for is surely not where it is looked for
+		// what is looked for is surely not where it is looked for
+		if f.Status != Unknown && f.Name != "tracefs" && f.Name != "nvml" {
 			t.Errorf("of an empty machine it says %+v", f)
 		}
 	}

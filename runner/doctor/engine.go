@@ -77,9 +77,11 @@ func found(defines map[string]bool) []Fact {
 		}
 		f := Fact{Topic: entryTopic, Name: e.name, Status: OK, Value: fmt.Sprintf("all %d found", len(e.functions))}
 		if len(lack) > 0 {
-			f = f.is(Missing, fmt.Sprintf("%d of %d found: no %s", len(e.functions)-len(lack), len(e.functions), strings.Join(lack, ", ")))
+			f = f.is(Missing, fmt.Sprintf("%d of %d found: no %s", len(e.functions)-len(lack), len(e.functions),
+				strings.Join(lack, ", ")))
 		}
-		facts = append(facts, f.lacking(e.costs, "make LLAMA_PREFIX=… with llama.cpp 0.7.0, or make build for Debian's"))
+		facts = append(facts, f.lacking(e.costs,
+			"make LLAMA_PREFIX=… with llama.cpp 0.7.0, or make build for Debian's"))
 	}
 	return facts
 }
@@ -111,7 +113,8 @@ func loadable(in llama.Installation) Fact {
 	}
 	slices.Sort(list)
 	if len(list) == 0 {
-		return f.is(Missing, "none in "+in.Backends).lacking("nothing can compute", "make build again, or check LLAMA_PREFIX")
+		return f.is(Missing, "none in "+in.Backends).
+			lacking("nothing can compute", "make build again, or check LLAMA_PREFIX")
 	}
 	return f.is(OK, strings.Join(list, ", ")+" in "+in.Backends)
 }
@@ -212,9 +215,11 @@ func mapped(maps string, starts ...string) string {
 func object(place func() (string, error)) Fact {
 	f := Fact{Topic: "tap", Name: "object"}
 	if runtime.GOOS != "linux" {
-		return f.is(Missing, "there is none for "+runtime.GOOS).lacking("no recording; what was recorded elsewhere can be read", "record on Linux")
+		return f.is(Missing, "there is none for "+runtime.GOOS).
+			lacking("no recording; what was recorded elsewhere can be read", "record on Linux")
 	}
-	const costs, remedy = "no recording of llama.cpp's own programs, nor with exec", "make build, which makes it beside the binary"
+	const costs, remedy = "no recording of llama.cpp's own programs, nor with exec",
+		"make build, which makes it beside the binary"
 	path, err := place()
 	if err != nil {
 		return f.unknown(err)
@@ -231,7 +236,9 @@ func object(place func() (string, error)) Fact {
 	defer l.file.Close()
 	got, err := l.numbers("tap_build", 2)
 	if want := tapBuild(); err != nil || !slices.Equal(got, want[:]) {
-		return f.is(Missing, fmt.Sprintf("%s is not of this llamatap, whose shared memory has version %d and a header of %d bytes", path, want[0], want[1])).
+		return f.is(Missing,
+			fmt.Sprintf("%s is not of this llamatap, whose shared memory has version %d and a header of %d bytes", path,
+				want[0], want[1])).
 			lacking(costs, remedy)
 	}
 	return f.is(OK, fmt.Sprintf("%s, for shared memory version %d", path, got[0]))

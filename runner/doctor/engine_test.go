@@ -123,7 +123,8 @@ func TestLoaded(t *testing.T) {
 	if want, err = filepath.EvalSymlinks(want); err != nil {
 		t.Fatal(err)
 	}
-	if path, _, _ := strings.Cut(loader.Value, ", "); path != want || strings.Contains(loader.Value, "brought along") != (in.Loader != "") {
+	if path, _, _ := strings.Cut(loader.Value, ", "); path != want ||
+		strings.Contains(loader.Value, "brought along") != (in.Loader != "") {
 		t.Errorf("loader is %+v, want %s", loader, want)
 	}
 	if !regexp.MustCompile(`^2\.\d\d in /`).MatchString(libc.Value) {
@@ -135,8 +136,10 @@ func TestDevices(t *testing.T) {
 	answer := func(d []llama.Device, err error) []Fact {
 		return devices(Options{Devices: func() ([]llama.Device, error) { return d, err }})
 	}
-	cpu := llama.Device{Name: "CPU", Description: "A processor", Kind: llama.DeviceCPU, FreeBytes: 1 << 30, TotalBytes: 1 << 30}
-	gpu := llama.Device{Name: "CUDA0", Description: "A card", Kind: llama.DeviceGPU, FreeBytes: 3 << 29, TotalBytes: 80 << 30}
+	cpu := llama.Device{Name: "CPU", Description: "A processor", Kind: llama.DeviceCPU, FreeBytes: 1 << 30,
+		TotalBytes: 1 << 30}
+	gpu := llama.Device{Name: "CUDA0", Description: "A card", Kind: llama.DeviceGPU, FreeBytes: 3 << 29,
+		TotalBytes: 80 << 30}
 	facts := answer([]llama.Device{cpu}, nil)
 	if f := find(t, facts, engineTopic, "devices"); f.Status != OK || f.Value != "CPU (A processor)" {
 		t.Errorf("%+v", f)
@@ -144,10 +147,12 @@ func TestDevices(t *testing.T) {
 	if f := find(t, facts, engineTopic, "gpu"); f.Status != Missing {
 		t.Errorf("%+v", f)
 	}
-	if f := find(t, answer([]llama.Device{gpu, cpu}, nil), engineTopic, "gpu"); f.Value != "CUDA0 (A card), 1.50 GiB of 80.0 GiB free" {
+	if f := find(t, answer([]llama.Device{gpu, cpu}, nil), engineTopic,
+		"gpu"); f.Value != "CUDA0 (A card), 1.50 GiB of 80.0 GiB free" {
 		t.Errorf("%+v", f)
 	}
-	if f := answer(nil, errors.New("no\nbackend"))[0]; f.Status != Missing || f.Value != "no backend" || !f.essential() {
+	if f := answer(nil, errors.New("no\nbackend"))[0]; f.Status != Missing || f.Value != "no backend" ||
+		!f.essential() {
 		t.Errorf("%+v", f)
 	}
 	if f := answer(nil, fmt.Errorf("%w: hangs", ErrUndecided))[0]; f.Status != Unknown {
@@ -165,10 +170,12 @@ func TestObject(t *testing.T) {
 	if f := look(tap); f.Status != OK {
 		t.Errorf("%+v", f)
 	}
-	if f := look(filepath.Join(t.TempDir(), "none")); f.Status != Missing || !strings.HasSuffix(f.Value, "is not there") {
+	if f := look(filepath.Join(t.TempDir(), "none")); f.Status != Missing ||
+		!strings.HasSuffix(f.Value, "is not there") {
 		t.Errorf("%+v", f)
 	}
-	if f := object(func() (string, error) { return "", errors.New("no /proc") }); f.Status != Unknown || f.Value != "no /proc" {
+	if f := object(func() (string, error) { return "", errors.New("no /proc") }); f.Status != Unknown ||
+		f.Value != "no /proc" {
 		t.Errorf("%+v", f)
 	}
 	script := filepath.Join(t.TempDir(), "script")

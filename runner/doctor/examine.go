@@ -25,7 +25,8 @@ type Options struct {
 
 // Examine returns the facts in the order of their topics.
 func Examine(o Options) []Fact {
-	return slices.Concat(engine(o), []Fact{object(o.Tap), shared()}, output(o), Machine(o.Root), sensors(o.Root), hostCollectors(o.Host), sampleCollectors(o.Samples), speed(o))
+	return slices.Concat(engine(o), []Fact{object(o.Tap), shared()}, output(o), Machine(o.Root), sensors(o.Root),
+		hostCollectors(o.Host), sampleCollectors(o.Samples), speed(o))
 }
 
 // Machine returns the facts that stand in the files of a machine.

@@ -30,7 +30,8 @@ func btf(root fs.FS) Fact {
 	f := Fact{Topic: "kernel", Name: "btf"}
 	file, err := root.Open(name)
 	if without(root, "sys", err) {
-		return f.is(Missing, "no /"+name).lacking("no BPF programs that fit every kernel", "a kernel with CONFIG_DEBUG_INFO_BTF=y")
+		return f.is(Missing, "no /"+name).lacking("no BPF programs that fit every kernel",
+			"a kernel with CONFIG_DEBUG_INFO_BTF=y")
 	}
 	if err != nil {
 		return f.unknown(err)
@@ -69,7 +70,8 @@ func paranoid(root fs.FS) Fact {
 	f := Fact{Topic: "kernel", Name: "perf_event_paranoid"}
 	text, err := word(root, "proc/sys/kernel/perf_event_paranoid")
 	if without(root, "proc", err) {
-		return f.is(Missing, "the kernel has no perf_event_open").lacking("no counters, no samples", "a kernel with CONFIG_PERF_EVENTS=y")
+		return f.is(Missing, "the kernel has no perf_event_open").
+			lacking("no counters, no samples", "a kernel with CONFIG_PERF_EVENTS=y")
 	}
 	if err != nil {
 		return f.unknown(err)
@@ -92,7 +94,8 @@ func paranoid(root fs.FS) Fact {
 	default:
 		f = f.is(Limited, text+": no tracepoints")
 	}
-	return f.lacking("events of the kernel and of the whole machine", "run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=-1")
+	return f.lacking("events of the kernel and of the whole machine",
+		"run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=-1")
 }
 
 // pointers reads whether addresses of the kernel can be turned into names.
@@ -104,7 +107,8 @@ func pointers(root fs.FS) Fact {
 	}
 	list, err := root.Open("proc/kallsyms")
 	if err != nil {
-		return f.unknown(fmt.Errorf("kptr_restrict is %s, and whether it hides addresses cannot be seen: %w", text, err))
+		return f.unknown(fmt.Errorf("kptr_restrict is %s, and whether it hides addresses cannot be seen: %w", text,
+			err))
 	}
 	defer list.Close()
 	start := make([]byte, 4096)
@@ -118,7 +122,8 @@ func pointers(root fs.FS) Fact {
 		return f.is(OK, text+", this process sees the kernel's addresses")
 	}
 	return f.is(Limited, text+", /proc/kallsyms hides addresses").
-		lacking("stacks in the kernel have no names", "run as root, or with CAP_SYSLOG and sysctl kernel.kptr_restrict=1")
+		lacking("stacks in the kernel have no names",
+			"run as root, or with CAP_SYSLOG and sysctl kernel.kptr_restrict=1")
 }
 
 // tracing looks for the file system of tracepoints.

@@ -14,7 +14,8 @@ import (
 
 // hardware looks at processors and memory, and at what makes their speed vary.
 func hardware(root fs.FS) []Fact {
-	return []Fact{processors(root), memory(root), swap(root), nodes(root), governor(root), hugePages(root), nvidia(root)}
+	return []Fact{processors(root), memory(root), swap(root), nodes(root), governor(root), hugePages(root),
+		nvidia(root)}
 }
 
 // allowed counts the processors that this process may use.
@@ -46,7 +47,8 @@ func processors(root fs.FS) Fact {
 	}
 	if mine < online {
 		return f.is(Limited, fmt.Sprintf("%s; this process may use %d", text, mine)).
-			lacking("the model computes on fewer processors", "widen the affinity (taskset, cpuset) of what starts llamatap")
+			lacking("the model computes on fewer processors",
+				"widen the affinity (taskset, cpuset) of what starts llamatap")
 	}
 	return f.is(OK, text)
 }
@@ -159,7 +161,8 @@ func hugePages(root fs.FS) Fact {
 	f := Fact{Topic: "machine", Name: "huge pages"}
 	text, err := word(root, "sys/kernel/mm/transparent_hugepage/enabled")
 	if without(root, "sys", err) {
-		return f.is(Missing, "the kernel has no transparent ones").lacking("more misses of the TLB", "a kernel with CONFIG_TRANSPARENT_HUGEPAGE=y")
+		return f.is(Missing, "the kernel has no transparent ones").
+			lacking("more misses of the TLB", "a kernel with CONFIG_TRANSPARENT_HUGEPAGE=y")
 	}
 	_, after, found := strings.Cut(text, "[")
 	chosen, _, closed := strings.Cut(after, "]")
@@ -183,7 +186,8 @@ func hugePages(root fs.FS) Fact {
 func nvidia(root fs.FS) Fact {
 	const library = "libnvidia-ml.so.1"
 	f := Fact{Topic: "machine", Name: "nvml"}
-	for _, dir := range []string{"usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/nvidia/lib64",
+	for _, dir := range []string{"usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib",
+		"usr/local/nvidia/lib64",
 		"usr/lib/x86_64-linux-gnu/nvidia/current", "usr/lib/wsl/lib", "run/opengl-driver/lib"} {
 		if _, err := fs.Stat(root, path.Join(dir, library)); err == nil {
 			return f.is(OK, "/"+path.Join(dir, library))
@@ -194,7 +198,8 @@ func nvidia(root fs.FS) Fact {
 	if err == nil && driver != nil {
 		text += ", though the kernel has NVIDIA's driver"
 	}
-	return f.is(Missing, text).lacking("no load, memory and power of NVIDIA's GPUs", "NVIDIA's driver; in a container, its container toolkit")
+	return f.is(Missing, text).lacking("no load, memory and power of NVIDIA's GPUs",
+		"NVIDIA's driver; in a container, its container toolkit")
 }
 
 // field returns what follows a key at the start of a line.

@@ -16,20 +16,22 @@ var server = fstest.MapFS{
 	"sys/devices/system/cpu/cpu1/topology/thread_siblings_list": file("1,5\n"),
 	"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor":      file("powersave\n"),
 	"sys/devices/system/cpu/cpu1/cpufreq/scaling_governor":      file("performance\n"),
-	"proc/meminfo":                   file("MemTotal:       16777216 kB\nMemAvailable:    8388608 kB\n"),
-	"proc/swaps":                     file("Filename Type Size Used Priority\n/a partition 2097148 1024 -2\n/b file 4 0 -3\n"),
-	"sys/devices/system/node/online": file("0-1\n"),
-	"sys/kernel/mm/transparent_hugepage/enabled":   file("always madvise [never]\n"),
-	"proc/sys/vm/nr_hugepages":                     file("16\n"),
-	"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1":   file(""),
-	"proc/self/cgroup":                             file("0::/user.slice/one\n"),
-	"sys/fs/cgroup/cgroup.controllers":             file("cpu memory\n"),
-	"sys/fs/cgroup/user.slice/memory.max":          file("2147483648\n"),
-	"sys/fs/cgroup/user.slice/memory.current":      file("1073741824\n"),
-	"sys/fs/cgroup/user.slice/one/memory.max":      file("max\n"),
-	"sys/fs/cgroup/user.slice/one/cpu.max":         file("150000 100000\n"),
-	"sys/fs/cgroup/user.slice/cpu.max":             file("max 100000\n"),
-	"sys/fs/cgroup/user.slice/one/cpu.stat":        file("usage_usec 5\nnr_periods 9\nnr_throttled 3\nthrottled_usec 12000\n"),
+	"proc/meminfo": file("MemTotal:       16777216 kB\nMemAvailable:    8388608 kB\n"),
+	"proc/swaps": file(
+		"Filename Type Size Used Priority\n/a partition 2097148 1024 -2\n/b file 4 0 -3\n"),
+	"sys/devices/system/node/online":             file("0-1\n"),
+	"sys/kernel/mm/transparent_hugepage/enabled": file("always madvise [never]\n"),
+	"proc/sys/vm/nr_hugepages":                   file("16\n"),
+	"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1": file(""),
+	"proc/self/cgroup":                           file("0::/user.slice/one\n"),
+	"sys/fs/cgroup/cgroup.controllers":           file("cpu memory\n"),
+	"sys/fs/cgroup/user.slice/memory.max":        file("2147483648\n"),
+	"sys/fs/cgroup/user.slice/memory.current":    file("1073741824\n"),
+	"sys/fs/cgroup/user.slice/one/memory.max":    file("max\n"),
+	"sys/fs/cgroup/user.slice/one/cpu.max":       file("150000 100000\n"),
+	"sys/fs/cgroup/user.slice/cpu.max":           file("max 100000\n"),
+	"sys/fs/cgroup/user.slice/one/cpu.stat": file(
+		"usage_usec 5\nnr_periods 9\nnr_throttled 3\nthrottled_usec 12000\n"),
 	"sys/kernel/tracing/events/sched/enable/dummy": file(""),
 }
 
@@ -39,13 +41,15 @@ var contained = fstest.MapFS{
 	"proc/swaps": file("Filename\tType\tSize\tUsed\tPriority\n"), "sys/devices/system/node/online": file("0\n"),
 	"proc/self/cgroup":                           file("2:memory:/docker/ab\n1:cpu,cpuacct:/docker/ab\n"),
 	"sys/fs/cgroup/memory/memory.limit_in_bytes": file("9223372036854771712\n"),
-	"sys/fs/cgroup/cpu/cpu.cfs_quota_us":         file("400000\n"), "sys/fs/cgroup/cpu/cpu.cfs_period_us": file("100000\n"),
+	"sys/fs/cgroup/cpu/cpu.cfs_quota_us":         file("400000\n"),
+	"sys/fs/cgroup/cpu/cpu.cfs_period_us":        file("100000\n"),
 	"sys/fs/cgroup/cpu/cpu.stat":                 file("nr_periods 0\nnr_throttled 0\nthrottled_time 0\n"),
 	"sys/kernel/mm/transparent_hugepage/enabled": file("always [madvise] never\n"),
 }
 
 func TestHardware(t *testing.T) {
-	hidden := fstest.MapFS{"proc/self/cgroup": file("2:memory:/a\n1:cpu:/a\n"), "proc/swaps": file("Filename\nodd\n"), "proc/self/status": file("Cpus_allowed_list:\t3-1\n")}
+	hidden := fstest.MapFS{"proc/self/cgroup": file("2:memory:/a\n1:cpu:/a\n"), "proc/swaps": file("Filename\nodd\n"),
+		"proc/self/status": file("Cpus_allowed_list:\t3-1\n")}
 	for _, c := range []struct {
 		machine fs.FS
 		name    string
@@ -97,7 +101,8 @@ func TestMounted(t *testing.T) {
 25 22 0:7 / /my\040disk rw - nfs4 host:/ex\040port rw
 26 22 nonsense
 `
-	for dir, want := range map[string]string{"/": "ext4 /dev/vda", "/data": "tmpfs none", "/data/x/y": "tmpfs none", "/database": "ext4 /dev/vda",
+	for dir, want := range map[string]string{"/": "ext4 /dev/vda", "/data": "tmpfs none", "/data/x/y": "tmpfs none",
+		"/database":     "ext4 /dev/vda",
 		"/my disk/runs": "nfs4 host:/ex port"} {
 		if kind, source := mounted(table, dir); kind+" "+source != want {
 			t.Errorf("%s lies on %s %s, want %s", dir, kind, source, want)

@@ -49,7 +49,8 @@ func memfd() error {
 	if err := unix.Ftruncate(fd, 1<<16); err != nil {
 		return fmt.Errorf("ftruncate: %w", err)
 	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS,
+		unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
 		return fmt.Errorf("seal: %w", err)
 	}
 	bytes, err := unix.Mmap(fd, 0, 1<<16, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -80,13 +81,16 @@ const (
 // writeTracking lets the kernel find the page that is written to: userfaultfd's asynchronous write protection and
 // PAGEMAP_SCAN.
 func writeTracking() Fact {
-	return Fact{Topic: sensorTopic, Name: "userfaultfd"}.tried(trackWrite(), "write protection (async) and PAGEMAP_SCAN found a written page").
-		lacking("which pages were written is known from samples and page faults alone", "a kernel from 6.7 on; allow userfaultfd(2) in the sandbox")
+	return Fact{Topic: sensorTopic, Name: "userfaultfd"}.tried(trackWrite(),
+		"write protection (async) and PAGEMAP_SCAN found a written page").
+		lacking("which pages were written is known from samples and page faults alone",
+			"a kernel from 6.7 on; allow userfaultfd(2) in the sandbox")
 }
 
 func trackWrite() error {
 	page := unix.Getpagesize()
-	memory, err := unix.Mmap(-1, 0, (pagesLookedAt+1)*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	memory, err := unix.Mmap(-1, 0, (pagesLookedAt+1)*page, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return err
 	}
@@ -115,7 +119,8 @@ func trackWrite() error {
 	defer pagemap.Close()
 	found := memory[pagesLookedAt*page:] // does not move, and is not looked at
 	scan := func(flags uint64) (regions int64, err error) {
-		a := [12]uint64{96, flags, start, end, 0, uint64(uintptr(unsafe.Pointer(&found[0]))), uint64(page / 24), 0, 0, pageIsWritten, 0, pageIsWritten}
+		a := [12]uint64{96, flags, start, end, 0, uint64(uintptr(unsafe.Pointer(&found[0]))), uint64(page / 24), 0, 0,
+			pageIsWritten, 0, pageIsWritten}
 		n, _, errno := unix.Syscall(unix.SYS_IOCTL, pagemap.Fd(), pagemapScan, uintptr(unsafe.Pointer(&a)))
 		if errno != 0 {
 			return 0, fmt.Errorf("PAGEMAP_SCAN: %w", errno)
@@ -132,7 +137,8 @@ func trackWrite() error {
 	}
 	at := *(*uint64)(unsafe.Pointer(&found[0]))
 	if want := start + uint64(pageThatIsWrittenTo*page); regions != 1 || at != want {
-		return fmt.Errorf("PAGEMAP_SCAN found %d written regions, the first at %#x, where one page at %#x was written", regions, at, want)
+		return fmt.Errorf("PAGEMAP_SCAN found %d written regions, the first at %#x, where one page at %#x was written",
+			regions, at, want)
 	}
 	return nil
 }

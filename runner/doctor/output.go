@@ -72,7 +72,8 @@ func fileSystem(root fs.FS, dir string) Fact {
 	case "":
 		return f.is(Unknown, "no line of /proc/self/mountinfo is for "+real)
 	case "tmpfs", "ramfs":
-		return f.is(Limited, kind+", which is memory").lacking("a recording takes memory and is gone with the machine", "--tap-out with a folder on a disk")
+		return f.is(Limited, kind+", which is memory").
+			lacking("a recording takes memory and is gone with the machine", "--tap-out with a folder on a disk")
 	}
 	return f.is(OK, kind+" on "+source)
 }

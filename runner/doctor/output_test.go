@@ -20,7 +20,8 @@ func TestOutput(t *testing.T) {
 	if f := look(dir); f.Status != OK || f.Value != dir {
 		t.Errorf("%+v", f)
 	}
-	if f := look(filepath.Join(dir, "a", "b")); f.Status != OK || !strings.HasSuffix(f.Value, filepath.Join("a", "b")+", to be made in "+dir) {
+	if f := look(filepath.Join(dir, "a", "b")); f.Status != OK ||
+		!strings.HasSuffix(f.Value, filepath.Join("a", "b")+", to be made in "+dir) {
 		t.Errorf("%+v", f)
 	}
 	for _, out := range []string{name, filepath.Join(name, "below")} {

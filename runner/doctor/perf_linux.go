@@ -47,7 +47,8 @@ func tracepoint(root fs.FS) Fact {
 		if err == nil {
 			err = openEvent(unix.PerfEventAttr{Type: unix.PERF_TYPE_TRACEPOINT, Config: id}, -1, 0)
 		}
-		return f.tried(err, "sched:sched_switch was opened for all processes").lacking(costs, "run as root or with CAP_PERFMON")
+		return f.tried(err, "sched:sched_switch was opened for all processes").
+			lacking(costs, "run as root or with CAP_PERFMON")
 	}
 	return f.is(status, "without tracefs the number of sched:sched_switch is not known").lacking(costs, mountTracefs)
 }
@@ -55,18 +56,21 @@ func tracepoint(root fs.FS) Fact {
 // pageFaults counts one of its own.
 func pageFaults() Fact {
 	return Fact{Topic: sensorTopic, Name: "page faults"}.tried(countFault(), "counted in this process").
-		lacking("no page faults by perf_event_open", "sysctl kernel.perf_event_paranoid=2, or CAP_PERFMON; allow it in the sandbox")
+		lacking("no page faults by perf_event_open",
+			"sysctl kernel.perf_event_paranoid=2, or CAP_PERFMON; allow it in the sandbox")
 }
 
 func countFault() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	page, err := unix.Mmap(-1, 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	page, err := unix.Mmap(-1, 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return err
 	}
 	defer unix.Munmap(page)
-	fd, err := perfOpen(unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_PAGE_FAULTS, Bits: onlyUser}, 0, -1)
+	fd, err := perfOpen(unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_PAGE_FAULTS,
+		Bits: onlyUser}, 0, -1)
 	if err != nil {
 		return err
 	}
@@ -84,16 +88,19 @@ func countFault() error {
 
 // cycles opens the counter that every PMU has.
 func cycles() Fact {
-	err := openEvent(unix.PerfEventAttr{Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES, Bits: onlyUser}, 0, -1)
+	err := openEvent(unix.PerfEventAttr{Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES,
+		Bits: onlyUser}, 0, -1)
 	return Fact{Topic: sensorTopic, Name: "cycles"}.tried(err, "counted in this process").
-		lacking("no cycles, instructions and cache misses", "run on bare metal, or give the guest a virtual PMU; CAP_PERFMON where it is refused")
+		lacking("no cycles, instructions and cache misses",
+			"run on bare metal, or give the guest a virtual PMU; CAP_PERFMON where it is refused")
 }
 
 // A sampler is a way in which processors report addresses of single accesses.
 type sampler struct{ source, event, name string }
 
 var samplers = []sampler{
-	{"cpu", "mem-loads", "PEBS mem-loads"}, {"cpu_core", "mem-loads", "PEBS mem-loads"}, {"ibs_op", "", "IBS"}, {"arm_spe_0", "", "SPE"},
+	{"cpu", "mem-loads", "PEBS mem-loads"}, {"cpu_core", "mem-loads", "PEBS mem-loads"}, {"ibs_op", "", "IBS"},
+	{"arm_spe_0", "", "SPE"},
 }
 
 // memorySampling opens the sampling of memory accesses that this processor has.
@@ -110,11 +117,14 @@ func memorySampling(root fs.FS) Fact {
 		if err == nil {
 			err = openEvent(attribute, 0, -1)
 		}
-		if errors.Is(err, unix.EINVAL) && attribute.Bits&onlyUser != 0 { // older kernels cannot leave themselves out of IBS
+		// older kernels cannot leave themselves out of IBS
+		if errors.Is(err, unix.EINVAL) && attribute.Bits&onlyUser != 0 {
 			attribute.Bits &^= onlyUser
 			err = openEvent(attribute, 0, -1)
 		}
-		return f.tried(err, s.name+" of "+s.source+"; sampling with it is "+perf.NotYetRun).lacking("no addresses of loads and stores from hardware", "run as root or with CAP_PERFMON, on a kernel for this processor")
+		return f.tried(err, s.name+" of "+s.source+"; sampling with it is "+perf.NotYetRun).
+			lacking("no addresses of loads and stores from hardware",
+				"run as root or with CAP_PERFMON, on a kernel for this processor")
 	}
 	return f.is(Missing, "the kernel shows neither mem-loads (PEBS) nor ibs_op nor arm_spe_0").
 		lacking("no addresses of loads and stores from hardware", "run on bare metal; a guest is rarely given them")
@@ -184,11 +194,13 @@ func uprobe(root fs.FS) Fact {
 	if err == nil {
 		err = probeFile(uint32(kind))
 	} else if without(root, "sys", err) {
-		return f.is(Missing, "no /"+sources+"/uprobe").lacking("no probes in programs without the tap", "a kernel with CONFIG_UPROBE_EVENTS=y")
+		return f.is(Missing, "no /"+sources+"/uprobe").
+			lacking("no probes in programs without the tap", "a kernel with CONFIG_UPROBE_EVENTS=y")
 	} else {
 		return f.unknown(err)
 	}
-	return f.tried(err, "one was put into a file of its own").lacking("no probes in programs without the tap", "run as root or with CAP_PERFMON")
+	return f.tried(err, "one was put into a file of its own").
+		lacking("no probes in programs without the tap", "run as root or with CAP_PERFMON")
 }
 
 func probeFile(kind uint32) error {

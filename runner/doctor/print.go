@@ -50,7 +50,8 @@ func Verdict(facts []Fact) string {
 			unknown = append(unknown, f.Topic+" "+f.Name)
 		}
 	}
-	sum := fmt.Sprintf("%d ok, %d limited, %d missing, %d unknown", count[OK], count[Limited], count[Missing], count[Unknown])
+	sum := fmt.Sprintf("%d ok, %d limited, %d missing, %d unknown", count[OK], count[Limited], count[Missing],
+		count[Unknown])
 	var lack []string
 	for _, f := range Lacking(facts) {
 		lack = append(lack, f.Topic+" "+f.Name)
@@ -59,7 +60,8 @@ func Verdict(facts []Fact) string {
 	case len(lack) > 0:
 		return "llamatap cannot record here without: " + strings.Join(lack, ", ") + " (" + sum + ")"
 	case len(unknown) > 0:
-		return "llamatap can record here, if what is unknown is there: " + strings.Join(unknown, ", ") + " (" + sum + ")"
+		return "llamatap can record here, if what is unknown is there: " + strings.Join(unknown, ", ") + " (" + sum +
+			")"
 	}
 	return "llamatap can record here (" + sum + ")"
 }

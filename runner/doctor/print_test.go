@@ -8,7 +8,8 @@ import (
 
 var some = []Fact{
 	{Topic: "llama.cpp", Name: "library", Status: OK, Value: "llama.cpp 0.7.0"},
-	{Topic: "kernel", Name: "btf", Status: Limited, Value: strings.Repeat("many words ", 20), Costs: strings.Repeat("cost ", 40), Remedy: "none"},
+	{Topic: "kernel", Name: "btf", Status: Limited, Value: strings.Repeat("many words ", 20),
+		Costs: strings.Repeat("cost ", 40), Remedy: "none"},
 	{Topic: "kernel", Name: "psi", Status: Unknown, Value: "why"},
 }
 
@@ -25,7 +26,8 @@ func TestPrint(t *testing.T) {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
-	if text := plain.String(); !strings.HasPrefix(text, "llama.cpp\n  ok       library             llama.cpp 0.7.0\n\nkernel\n  limited  btf ") {
+	if text := plain.String(); !strings.HasPrefix(text,
+		"llama.cpp\n  ok       library             llama.cpp 0.7.0\n\nkernel\n  limited  btf ") {
 		t.Errorf("%s", text)
 	}
 	if strings.Contains(plain.String(), "\x1b") || strings.Count(coloured.String(), "\x1b[0m") != len(some) {

@@ -16,7 +16,8 @@ const rooflineTime = 3 * time.Second
 
 // Roofline measures what this machine can do at most and keeps it in a file, for recordings to compare with.
 func Roofline(root fs.FS, path string) ([]Fact, error) {
-	r := machine.Roofline{CPU: machine.CPUName(), CPUs: runtime.NumCPU(), Threads: runtime.NumCPU(), Measured: time.Now().UTC().Truncate(time.Second)}
+	r := machine.Roofline{CPU: machine.CPUName(), CPUs: runtime.NumCPU(), Threads: runtime.NumCPU(),
+		Measured: time.Now().UTC().Truncate(time.Second)}
 	perSecond, bits, err := peak.Measure(r.Threads, rooflineTime)
 	if err != nil {
 		return nil, err
@@ -35,12 +36,16 @@ func Roofline(root fs.FS, path string) ([]Fact, error) {
 		memory += "; some of it may be the caches'"
 	}
 	facts := []Fact{
-		Fact{Topic: "roofline", Name: "computing"}.is(OK, fmt.Sprintf("%.0f GFLOP/s: multiply-adds of float32, vectors of %d bits, threads: %d", r.GFLOPsPerS, bits, r.Threads)),
+		Fact{Topic: "roofline", Name: "computing"}.is(OK,
+			fmt.Sprintf("%.0f GFLOP/s: multiply-adds of float32, vectors of %d bits, threads: %d", r.GFLOPsPerS, bits,
+				r.Threads)),
 		Fact{Topic: "roofline", Name: "memory"}.is(OK, memory),
-		Fact{Topic: "roofline", Name: "ridge"}.is(OK, fmt.Sprintf("%.1f operations per byte: what does fewer is bound by the memory", r.Ridge())),
+		Fact{Topic: "roofline", Name: "ridge"}.is(OK,
+			fmt.Sprintf("%.1f operations per byte: what does fewer is bound by the memory", r.Ridge())),
 	}
 	if err := r.Save(path); err != nil {
 		return facts, err
 	}
-	return append(facts, Fact{Topic: "roofline", Name: "kept"}.is(OK, path+": events of recordings hold the share that each operation reaches")), nil
+	return append(facts, Fact{Topic: "roofline", Name: "kept"}.is(OK,
+		path+": events of recordings hold the share that each operation reaches")), nil
 }

@@ -15,11 +15,13 @@ const sensorTopic = "sensors"
 // sensors tries what recorders of the kernel's events ask of it. Each is opened and closed again; nothing of it stays.
 func sensors(root fs.FS) []Fact {
 	return []Fact{
-		bpfProgram(), bpfRing(), tracepoint(root), pageFaults(), cycles(), memorySampling(root), uprobe(root), writeTracking(), lowPriority(),
+		bpfProgram(), bpfRing(), tracepoint(root), pageFaults(), cycles(), memorySampling(root), uprobe(root),
+		writeTracking(), lowPriority(),
 	}
 }
 
-// tried says how an attempt ended. The kernel's refusal of what it has is distinguished from not having it; what else went
+// tried says how an attempt ended. The kernel's refusal of what it has is distinguished from not having it; what else
+// went
 // wrong shows nothing.
 func (f Fact) tried(err error, works string) Fact {
 	switch {
@@ -73,16 +75,19 @@ func bpfProgram() Fact {
 		version, flags        uint32
 	}{
 		kind: unix.BPF_PROG_TYPE_TRACEPOINT, count: uint32(len(bpfReturnZero)),
-		instructions: uint64(uintptr(unsafe.Pointer(&bpfReturnZero))), licence: uint64(uintptr(unsafe.Pointer(&bpfLicence))),
+		instructions: uint64(uintptr(unsafe.Pointer(&bpfReturnZero))),
+		licence:      uint64(uintptr(unsafe.Pointer(&bpfLicence))),
 	}
 	err := bpfCall(bpfProgLoad, unsafe.Pointer(&attribute), unsafe.Sizeof(attribute))
 	return Fact{Topic: sensorTopic, Name: "bpf program"}.tried(err, "a program for tracepoints was loaded").
-		lacking("no block I/O, scheduling and page faults of each layer", "run as root or with CAP_BPF and CAP_PERFMON, outside of a sandbox that forbids bpf(2)")
+		lacking("no block I/O, scheduling and page faults of each layer",
+			"run as root or with CAP_BPF and CAP_PERFMON, outside of a sandbox that forbids bpf(2)")
 }
 
 // bpfRing makes the buffer through which programs report what they see.
 func bpfRing() Fact {
-	attribute := struct{ kind, key, value, entries, flags uint32 }{kind: unix.BPF_MAP_TYPE_RINGBUF, entries: uint32(unix.Getpagesize())}
+	attribute := struct{ kind, key, value, entries, flags uint32 }{kind: unix.BPF_MAP_TYPE_RINGBUF,
+		entries: uint32(unix.Getpagesize())}
 	err := bpfCall(bpfMapCreate, unsafe.Pointer(&attribute), unsafe.Sizeof(attribute))
 	return Fact{Topic: sensorTopic, Name: "bpf ring buffer"}.tried(err, "one was made").
 		lacking("no events from BPF programs", "a kernel from 5.8 on; root or CAP_BPF")
@@ -95,7 +100,8 @@ func lowPriority() Fact {
 		runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
 		err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 19)
 		var parameter struct{ priority int32 }
-		if _, _, errno := unix.Syscall(unix.SYS_SCHED_SETSCHEDULER, 0, unix.SCHED_IDLE, uintptr(unsafe.Pointer(&parameter))); errno != 0 {
+		if _, _, errno := unix.Syscall(unix.SYS_SCHED_SETSCHEDULER, 0, unix.SCHED_IDLE,
+			uintptr(unsafe.Pointer(&parameter))); errno != 0 {
 			err = errors.Join(err, fmt.Errorf("SCHED_IDLE: %w", errno))
 		}
 		ended <- err

@@ -19,7 +19,8 @@ func TestSensors(t *testing.T) {
 	before := descriptors(t)
 	facts := sensors(os.DirFS("/"))
 	for _, f := range facts {
-		if lacks := f.Status == Missing || f.Status == Limited; lacks != (f.Costs != "" && f.Remedy != "") || f.Value == "" {
+		if lacks := f.Status == Missing || f.Status == Limited; lacks != (f.Costs != "" && f.Remedy != "") ||
+			f.Value == "" {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -79,7 +80,8 @@ func TestSamplers(t *testing.T) {
 		sources + "/cpu_core/format/event": file("attr7:0-7\n"),
 	}
 	pebs, err := sampler{"cpu", "mem-loads", ""}.attribute(machine)
-	if err != nil || pebs.Type != 4 || pebs.Config != 0x1cd || pebs.Ext1 != 3 || pebs.Bits&unix.PerfBitPreciseIPBit2 == 0 {
+	if err != nil || pebs.Type != 4 || pebs.Config != 0x1cd || pebs.Ext1 != 3 ||
+		pebs.Bits&unix.PerfBitPreciseIPBit2 == 0 {
 		t.Errorf("%+v, %v", pebs, err)
 	}
 	ibs, err := sampler{"ibs_op", "", ""}.attribute(machine)

@@ -37,7 +37,8 @@ func speed(o Options) []Fact {
 		r, err := kind.measure(dir, machine.Limit{Time: diskTime, Bytes: diskBytes})
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
-			f = f.is(Missing, oneLine(err.Error())).lacking("recordings go through the page cache", "--tap-out on another file system (ext4, xfs)")
+			f = f.is(Missing, oneLine(err.Error())).
+				lacking("recordings go through the page cache", "--tap-out on another file system (ext4, xfs)")
 		case err != nil:
 			f = f.unknown(err)
 		default:
@@ -65,7 +66,8 @@ func bandwidth(root fs.FS) []Fact {
 	if err != nil {
 		return []Fact{all.unknown(err), one.unknown(err)}
 	}
-	text := fmt.Sprintf("%s: STREAM triad, threads: %d, arrays of %s", present.Rate(m.Triad.PerSecond()), m.Threads, present.Bytes(uint64(m.ArrayBytes)))
+	text := fmt.Sprintf("%s: STREAM triad, threads: %d, arrays of %s", present.Rate(m.Triad.PerSecond()), m.Threads,
+		present.Bytes(uint64(m.ArrayBytes)))
 	switch {
 	case m.CacheBytes == 0:
 		text += "; the caches' size is not known, some of it may be theirs"

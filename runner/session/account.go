@@ -61,7 +61,8 @@ func useSince(a, b capture.Use) capture.Use {
 // tally is the account of a stretch of the run, as the recorder counted it and as far as tensors were handed to the
 // stream.
 func (c *counter) tally(use capture.Use) *rundir.Account {
-	a := &rundir.Account{Selected: rundir.Amount(use.Run.Selected), Captured: rundir.Amount(use.Run.Written), Lost: []rundir.Loss{}}
+	a := &rundir.Account{Selected: rundir.Amount(use.Run.Selected), Captured: rundir.Amount(use.Run.Written),
+		Lost: []rundir.Loss{}}
 	c.addLosses(a, &use.Run)
 	setup := rundir.Account{}
 	c.addLosses(&setup, &use.Setup)

@@ -160,7 +160,8 @@ func (b *before) catchUp(recorder *capture.Recorder, joiner *ggmlhooks.RowJoiner
 		}
 	}
 	if c.count != b.start.Tokens {
-		return fmt.Errorf("%w: it begins behind token %d, and %d are recorded up to there", ErrRepeat, b.start.Tokens, c.count)
+		return fmt.Errorf("%w: it begins behind token %d, and %d are recorded up to there", ErrRepeat, b.start.Tokens,
+			c.count)
 	}
 	b.use = recorder.Use()
 	b.use.AloneRows, b.use.AloneNS = maps.Clone(b.use.AloneRows), maps.Clone(b.use.AloneNS)
@@ -227,10 +228,12 @@ func (c *catcher) again(e *stream.Execution) error {
 	}
 	if len(e.Rows) > 0 {
 		c.call++
-		c.callOf = ggmlhooks.Call{Number: c.call | callBit, Ctx: e.Ctx, MonoNS: now, Read: true, Rows: c.callOf.Rows[:0]}
+		c.callOf = ggmlhooks.Call{Number: c.call | callBit, Ctx: e.Ctx, MonoNS: now, Read: true,
+			Rows: c.callOf.Rows[:0]}
 		c.exec.Call, c.exec.TokenFirst = c.callOf.Number, e.Rows[0].Index
 		for i, row := range e.Rows {
-			c.callOf.Rows = append(c.callOf.Rows, ggmlhooks.CallRow{Token: row.Token, Pos: row.Pos, Seqs: row.Seqs, Output: row.Output})
+			c.callOf.Rows = append(c.callOf.Rows,
+				ggmlhooks.CallRow{Token: row.Token, Pos: row.Pos, Seqs: row.Seqs, Output: row.Output})
 			c.exec.Tokens, c.exec.Pos = append(c.exec.Tokens, row.Token), append(c.exec.Pos, row.Pos)
 			if row.Output {
 				c.exec.Outputs = append(c.exec.Outputs, int32(i))

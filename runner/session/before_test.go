@@ -36,11 +36,13 @@ func TestSelectionBehind(t *testing.T) {
 		tap := &config.Tap{Tokens: rule}
 		b := &before{start: Start{Tokens: c.tokens}}
 		if got := b.selection(tap).Tokens.String(); got != c.want || (c.tokens%Step(tap) == 0) != c.reachable {
-			t.Errorf("%s behind %d tokens is %s, reachable %v; want %s, %v", c.rule, c.tokens, got, !c.reachable, c.want, c.reachable)
+			t.Errorf("%s behind %d tokens is %s, reachable %v; want %s, %v", c.rule, c.tokens, got, !c.reachable,
+				c.want, c.reachable)
 		}
 	}
 	var none *before
-	if got := none.selection(&config.Tap{Tokens: ggmlhooks.TokenRule{Kind: ggmlhooks.TokenRange, First: 3, End: 4}}); got.Tokens.First != 3 {
+	if got := none.selection(&config.Tap{Tokens: ggmlhooks.TokenRule{Kind: ggmlhooks.TokenRange, First: 3,
+		End: 4}}); got.Tokens.First != 3 {
 		t.Errorf("of a new run: %+v", got.Tokens)
 	}
 }

@@ -74,7 +74,8 @@ func Settings(t *config.Tap) map[string]any {
 	settings := map[string]any{}
 	for key, s := range t.Echo().Settings {
 		switch key {
-		case "out", "resume", "checkpoint_every", "checkpoint_path", "checkpoint_state", "sync", "on_failure", "max_disk",
+		case "out", "resume", "checkpoint_every", "checkpoint_path", "checkpoint_state", "sync", "on_failure",
+			"max_disk",
 			"min_free", "preallocate", "workers", "throughput", "config", "sink":
 			continue // they change nothing of what is recorded
 		}

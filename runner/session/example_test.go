@@ -28,7 +28,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	result, err := session.Run(context.Background(), session.Options{Tap: tap, Command: cmd, Backends: host.Backends(cmd), Summary: os.Stderr})
+	result, err := session.Run(context.Background(),
+		session.Options{Tap: tap, Command: cmd, Backends: host.Backends(cmd), Summary: os.Stderr})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -30,10 +30,12 @@ func TestGPU(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	for i, r := range got {
-		if r.Percent != 87 || r.MemoryPercent != 41 || r.Used != 3<<30 || r.Total != 64<<30 || r.PowerMW != 250_500 || r.Name != "Fake GPU" || r.Index != 0 {
+		if r.Percent != 87 || r.MemoryPercent != 41 || r.Used != 3<<30 || r.Total != 64<<30 || r.PowerMW != 250_500 ||
+			r.Name != "Fake GPU" || r.Index != 0 {
 			t.Errorf("%+v", r)
 		}
-		if i == 0 && (r.WindowNS != 0 || r.EnergyMJ != -1) || i > 0 && (r.WindowNS != r.MonoNS-got[i-1].MonoNS || r.EnergyMJ != 2000) {
+		if i == 0 && (r.WindowNS != 0 || r.EnergyMJ != -1) || i > 0 &&
+			(r.WindowNS != r.MonoNS-got[i-1].MonoNS || r.EnergyMJ != 2000) {
 			t.Errorf("sample %d: %+v", i, r)
 		}
 	}

@@ -17,7 +17,8 @@ func TestMoments(t *testing.T) {
 		t.Error("something is decided of a run without graphs")
 	}
 	graph := func(exec uint64, ctx uint32, phase ggmlhooks.Phase, first, last int64, begin, end int64) {
-		line.add(span{ctx: ctx, exec: exec, phase: phase, step: phase, first: first, last: last, seq: int32(exec % 3), begin: begin, end: end})
+		line.add(span{ctx: ctx, exec: exec, phase: phase, step: phase, first: first, last: last, seq: int32(exec % 3),
+			begin: begin, end: end})
 	}
 	graph(1, 0, ggmlhooks.PhaseSetup, 0, 0, 100, 110)
 	graph(2, 0, ggmlhooks.PhasePrefill, 0, 6, 200, 250)
@@ -78,7 +79,8 @@ func TestBlockOfPlace(t *testing.T) {
 		cells  int
 		want   int64
 	}{
-		{keys, 0, 32, 0}, {keys, 32*128 - 1, 32, 0}, {keys, 32 * 128, 32, 1}, {keys, 100 * 128, 32, 3}, {keys, 199 * 128, 1, 199}, {keys, 0, 0, -1},
+		{keys, 0, 32, 0}, {keys, 32*128 - 1, 32, 0}, {keys, 32 * 128, 32, 1}, {keys, 100 * 128, 32, 3},
+		{keys, 199 * 128, 1, 199}, {keys, 0, 0, -1},
 		{values, 0, 32, -1}, {odd, 0, 32, -1}, {weight, 0, 32, -1},
 	} {
 		if got := block(&c.r, c.offset, c.cells); got != c.want {

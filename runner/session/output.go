@@ -154,7 +154,8 @@ func (s speller) text(ctx uint32, token int32) (string, bool) {
 
 // record is a token as the file shows it.
 func (s speller) record(ctx uint32, row *ggmlhooks.Row) rundir.TokenRecord {
-	record := rundir.TokenRecord{Index: row.Index, ID: row.Token, Phase: rundir.Phase(row.Phase.String()), Pos: row.Pos, Ctx: ctx}
+	record := rundir.TokenRecord{Index: row.Index, ID: row.Token, Phase: rundir.Phase(row.Phase.String()), Pos: row.Pos,
+		Ctx: ctx}
 	if vocab := s.vocabs[ctx]; vocab != nil && !s.mute {
 		record.SetPiece(vocab.Piece(row.Token))
 	}

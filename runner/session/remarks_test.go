@@ -21,11 +21,14 @@ func TestWhyNothing(t *testing.T) {
 		want  string
 	}{
 		{"static", collect.Found{}, collect.Exit{}, "its loader ignores LD_PRELOAD"},
-		{"interrupted before the tap", collect.Found{}, interrupted, "SIGINT ended the program before it computed anything"},
+		{"interrupted before the tap", collect.Found{}, interrupted,
+			"SIGINT ended the program before it computed anything"},
 		{"no llama.cpp", collect.Found{Tap: true}, collect.Exit{}, "did not load llama.cpp as a shared library"},
-		{"interrupted before llama.cpp", collect.Found{Tap: true}, interrupted, "SIGINT ended the program before it computed anything"},
+		{"interrupted before llama.cpp", collect.Found{Tap: true}, interrupted,
+			"SIGINT ended the program before it computed anything"},
 		{"no context", collect.Found{Tap: true, Llama: true}, collect.Exit{Status: 1}, "the program made no context"},
-		{"interrupted while loading", collect.Found{Tap: true, Llama: true}, interrupted, "SIGINT ended the program before it computed anything"},
+		{"interrupted while loading", collect.Found{Tap: true, Llama: true}, interrupted,
+			"SIGINT ended the program before it computed anything"},
 		{"no graph", collect.Found{Tap: true, Llama: true, Recorded: true}, interrupted, "computed no graph"},
 		{"other ggml", collect.Found{Tap: true, OtherGGML: true}, interrupted, "has other structures"},
 		{"no room", collect.Found{Tap: true, NoMemory: true}, interrupted, "ulimit -v"},

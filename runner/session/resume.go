@@ -59,8 +59,10 @@ func (r *replay) repeated(what string, same func(stream.Item) bool) (bool, error
 			return true, nil
 		}
 		if !r.ahead.Commit && !setup(r.ahead) {
-			return false, fmt.Errorf("%w: it comes with %s, and %s is recorded: give it the model, the text on its standard input and the machine "+
-				"that it had, or begin anew", ErrRepeat, what, described(r.ahead))
+			return false,
+				fmt.Errorf(
+					"%w: it comes with %s, and %s is recorded: give it the model, the text on its standard input and the machine "+
+						"that it had, or begin anew", ErrRepeat, what, described(r.ahead))
 		}
 		r.advance()
 	}
@@ -68,7 +70,8 @@ func (r *replay) repeated(what string, same func(stream.Item) bool) (bool, error
 }
 
 func setup(it stream.Item) bool {
-	return it.Execution != nil && it.Execution.Phase == ggmlhooks.PhaseSetup || it.Packet != nil && it.Packet.Phase == ggmlhooks.PhaseSetup ||
+	return it.Execution != nil && it.Execution.Phase == ggmlhooks.PhaseSetup || it.Packet != nil &&
+		it.Packet.Phase == ggmlhooks.PhaseSetup ||
 		it.Resolution != nil
 }
 
@@ -115,8 +118,10 @@ func (r *replay) Append(p *stream.Packet, data []byte, release func()) error {
 			if k != nil {
 				kept = *k
 			}
-			return k != nil && k.Name == p.Name && k.Exec == p.Exec && k.Ctx == p.Ctx && k.Block == p.Block && k.Blocks == p.Blocks &&
-				k.TokenFirst == p.TokenFirst && k.TokenCount == p.TokenCount && k.NE == p.NE && k.SrcBytes == int64(len(data))
+			return k != nil && k.Name == p.Name && k.Exec == p.Exec && k.Ctx == p.Ctx && k.Block == p.Block &&
+				k.Blocks == p.Blocks &&
+				k.TokenFirst == p.TokenFirst && k.TokenCount == p.TokenCount && k.NE == p.NE &&
+				k.SrcBytes == int64(len(data))
 		})
 		if there {
 			err = r.compare(&kept, p, data)
@@ -140,7 +145,8 @@ func (r *replay) compare(kept, p *stream.Packet, data []byte) error {
 	if err != nil || same {
 		return err
 	}
-	return fmt.Errorf("%w: %s has other values than are recorded; give it the machine, the libraries and the threads that it had, or begin anew", ErrRepeat, packetName(p))
+	return fmt.Errorf(
+		"%w: %s has other values than are recorded; give it the machine, the libraries and the threads that it had, or begin anew", ErrRepeat, packetName(p))
 }
 
 // AppendExecution passes an execution on, behind the requests that begin with it, unless it is kept.
@@ -150,9 +156,11 @@ func (r *replay) AppendExecution(e *stream.Execution) error {
 	if r.waiting {
 		there, err := r.repeated(executionName(e), func(it stream.Item) bool {
 			k := it.Execution
-			return k != nil && k.Exec == e.Exec && k.Ctx == e.Ctx && slices.Equal(it.Begun, begun) && slices.EqualFunc(k.Rows, e.Rows, func(a, b ggmlhooks.Row) bool {
-				return a.Index == b.Index && a.Token == b.Token && a.Pos == b.Pos && a.Output == b.Output && slices.Equal(a.Seqs, b.Seqs)
-			})
+			return k != nil && k.Exec == e.Exec && k.Ctx == e.Ctx && slices.Equal(it.Begun, begun) &&
+				slices.EqualFunc(k.Rows, e.Rows, func(a, b ggmlhooks.Row) bool {
+					return a.Index == b.Index && a.Token == b.Token && a.Pos == b.Pos && a.Output == b.Output &&
+						slices.Equal(a.Seqs, b.Seqs)
+				})
 		})
 		if err != nil {
 			return err
@@ -181,7 +189,10 @@ func (r *replay) AppendRequest(b ggmlhooks.RequestBegin) error {
 // AppendResolution passes a resolution on unless it is kept.
 func (r *replay) AppendResolution(d stream.Resolution) error {
 	if r.waiting {
-		there, err := r.repeated("a resolution", func(it stream.Item) bool { return it.Resolution != nil && *it.Resolution == d })
+		there, err := r.repeated("a resolution", func(it stream.Item) bool {
+			return it.Resolution != nil &&
+				*it.Resolution == d
+		})
 		if there || err != nil {
 			return err
 		}

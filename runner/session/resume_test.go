@@ -13,7 +13,8 @@ import (
 
 // recorded is packet i of a run, and its values.
 func recorded(i int) (*stream.Packet, []byte) {
-	return &stream.Packet{Name: fmt.Sprintf("l_out-%d", i%5), Exec: uint64(1 + i/5), NE: [4]int64{2, 1, 1, 1}}, []byte{byte(i), 0, 1, 60, 0, 0, 2, 60}
+	return &stream.Packet{Name: fmt.Sprintf("l_out-%d", i%5), Exec: uint64(1 + i/5), NE: [4]int64{2, 1, 1, 1}},
+		[]byte{byte(i), 0, 1, 60, 0, 0, 2, 60}
 }
 
 // openReplay records that many packets and opens them to be resumed.
@@ -46,7 +47,8 @@ func openReplay(t *testing.T, packets int) *replay {
 // and every so often.
 func TestReplayComparesValues(t *testing.T) {
 	const packets = 4 * valuesEvery
-	for _, other := range []int{0, 1, valuesEvery - 1, valuesEvery, 2 * valuesEvery, packets - valuesEvery - 1, packets - valuesEvery, packets - 1} {
+	for _, other := range []int{0, 1, valuesEvery - 1, valuesEvery, 2 * valuesEvery, packets - valuesEvery - 1,
+		packets - valuesEvery, packets - 1} {
 		r := openReplay(t, packets)
 		compared := other%valuesEvery == 0 || other >= packets-valuesEvery
 		for i := range packets {

@@ -70,17 +70,23 @@ func TestRoom(t *testing.T) {
 		used  int64 // when it stopped, at least
 	}{
 		{"bound", disk{total: 1 << 40, free: 1 << 39}, 100 * mib, config.MinFree{Auto: true}, causeMaxDisk, 99 * mib},
-		{"bound, already past", disk{total: 1 << 40, free: 1 << 39, used: 101 * mib}, 100 * mib, config.MinFree{}, causeMaxDisk, 101 * mib},
+		{"bound, already past", disk{total: 1 << 40, free: 1 << 39, used: 101 * mib}, 100 * mib, config.MinFree{},
+			causeMaxDisk, 101 * mib},
 		{"floor", disk{total: 1000 * mib, free: 100 * mib}, 0, config.MinFree{Bytes: 40 * mib}, causeMinFree, 59 * mib},
-		{"floor of 2 %", disk{total: 1000 * mib, free: 100 * mib}, 0, config.MinFree{Auto: true}, causeMinFree, 79 * mib},
-		{"what waits counts", disk{total: 1000 * mib, free: 100 * mib, waiting: 30 * mib}, 0, config.MinFree{Bytes: 40 * mib}, causeMinFree, 29 * mib},
-		{"the nearer one", disk{total: 1000 * mib, free: 100 * mib}, 50 * mib, config.MinFree{Bytes: 10 * mib}, causeMaxDisk, 49 * mib},
-		{"a disk of unknown size", disk{total: 1 << 40, statErr: syscall.ENOSYS}, 20 * mib, config.MinFree{Auto: true}, causeMaxDisk, 19 * mib},
+		{"floor of 2 %", disk{total: 1000 * mib, free: 100 * mib}, 0, config.MinFree{Auto: true}, causeMinFree,
+			79 * mib},
+		{"what waits counts", disk{total: 1000 * mib, free: 100 * mib, waiting: 30 * mib}, 0,
+			config.MinFree{Bytes: 40 * mib}, causeMinFree, 29 * mib},
+		{"the nearer one", disk{total: 1000 * mib, free: 100 * mib}, 50 * mib, config.MinFree{Bytes: 10 * mib},
+			causeMaxDisk, 49 * mib},
+		{"a disk of unknown size", disk{total: 1 << 40, statErr: syscall.ENOSYS}, 20 * mib, config.MinFree{Auto: true},
+			causeMaxDisk, 19 * mib},
 	} {
 		d := c.disk
 		r := d.room(c.max, c.floor)
 		var limit *limitError
-		if err := d.write(r, 10_000); !errors.As(err, &limit) || limit.cause != c.cause || d.used < c.used || c.max > 0 && d.used > max(int64(c.max), c.disk.used) {
+		if err := d.write(r, 10_000); !errors.As(err, &limit) || limit.cause != c.cause || d.used < c.used ||
+			c.max > 0 && d.used > max(int64(c.max), c.disk.used) {
 			t.Errorf("%s: %v at %d bytes", c.name, err, d.used)
 		}
 		if causeOf(fmt.Errorf("in a chain: %w", limit)) != c.cause {
@@ -184,7 +190,8 @@ func TestRoomAhead(t *testing.T) {
 		t.Skip("this file system keeps no room")
 	}
 	before, waiting := s.used()
-	if ahead := g.stream.Stats().Ahead; s.ahead != 64<<20 || waiting != -ahead || before < 8<<20+ahead || before > 9<<20+ahead {
+	if ahead := g.stream.Stats().Ahead; s.ahead != 64<<20 || waiting != -ahead || before < 8<<20+ahead ||
+		before > 9<<20+ahead {
 		t.Errorf("%d bytes are kept: %d bytes, %d waiting", ahead, before, waiting)
 	}
 	g.appended.raw += 3 << 20 // that wait to be packed
@@ -203,7 +210,8 @@ func TestRoomAhead(t *testing.T) {
 
 // TestWanted: only a bound that somebody gave is an end that somebody wanted.
 func TestWanted(t *testing.T) {
-	auto, given := &config.Tap{MinFree: config.MinFree{Auto: true}}, &config.Tap{MinFree: config.MinFree{Bytes: 1 << 30}}
+	auto, given := &config.Tap{MinFree: config.MinFree{Auto: true}},
+		&config.Tap{MinFree: config.MinFree{Bytes: 1 << 30}}
 	for _, c := range []struct {
 		err  error
 		want bool
@@ -225,7 +233,8 @@ func TestWanted(t *testing.T) {
 
 func TestCauseOf(t *testing.T) {
 	for want, err := range map[string]error{
-		"disk_full": fmt.Errorf("write: %w", syscall.ENOSPC), "io_error": fmt.Errorf("write: %w", syscall.EIO), "error": errors.New("else"),
+		"disk_full": fmt.Errorf("write: %w", syscall.ENOSPC), "io_error": fmt.Errorf("write: %w", syscall.EIO),
+		"error": errors.New("else"),
 	} {
 		if got := causeOf(err); got != want {
 			t.Errorf("%v: %s, want %s", err, got, want)

@@ -14,7 +14,8 @@ func TestSummaryRates(t *testing.T) {
 		Summary{Prompt: 13, Generated: 8, Prefill: prefill, Decode: decode}.Write(&b, "run")
 		return b.String()
 	}
-	if got := text(Pace{8, 4e9}, Pace{5, 1e9}); !strings.Contains(got, "13 prompt (2.0 tokens/s)") || !strings.Contains(got, "8 decoded (5.0 tokens/s)") {
+	if got := text(Pace{8, 4e9}, Pace{5, 1e9}); !strings.Contains(got, "13 prompt (2.0 tokens/s)") ||
+		!strings.Contains(got, "8 decoded (5.0 tokens/s)") {
 		t.Error(got)
 	}
 	if got := text(Pace{}, Pace{}); strings.Contains(got, "tokens/s") {

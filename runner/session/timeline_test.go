@@ -24,9 +24,11 @@ func TestTimeline(t *testing.T) {
 	exec := func(number uint64, first int64, provisional bool, tokens ...int32) {
 		call++
 		c := ggmlhooks.Call{Number: call, Ctx: 1, Read: true, Accepts: number > 2}
-		e := ggmlhooks.Exec{Number: number, Call: call, Ctx: 1, MonoNS: int64(number) * 100, TokenFirst: first, Provisional: provisional, Tokens: tokens}
+		e := ggmlhooks.Exec{Number: number, Call: call, Ctx: 1, MonoNS: int64(number) * 100, TokenFirst: first,
+			Provisional: provisional, Tokens: tokens}
 		for i, token := range tokens {
-			c.Rows = append(c.Rows, ggmlhooks.CallRow{Token: token, Pos: int32(first) + int32(i), Seqs: []int32{0}, Output: i == len(tokens)-1})
+			c.Rows = append(c.Rows, ggmlhooks.CallRow{Token: token, Pos: int32(first) + int32(i), Seqs: []int32{0},
+				Output: i == len(tokens)-1})
 			e.Pos = append(e.Pos, int32(first)+int32(i))
 		}
 		must(a.Call(&c))
@@ -70,10 +72,12 @@ func TestGraphTime(t *testing.T) {
 	if got := times.computed(0, 100); got != (resource.GraphTime{Known: true}) {
 		t.Errorf("no graph: %+v", got)
 	}
-	for _, s := range []span{{begin: 100, end: 200}, {begin: 150, end: 250}, {begin: 160, end: 170}, {begin: 300, end: math.MaxInt64}} {
+	for _, s := range []span{{begin: 100, end: 200}, {begin: 150, end: 250}, {begin: 160, end: 170},
+		{begin: 300, end: math.MaxInt64}} {
 		times.add(s)
 	}
-	for _, c := range []struct{ from, to, want int64 }{{0, 100, 0}, {0, 400, 250}, {120, 130, 10}, {180, 310, 80}, {250, 300, 0}, {500, 600, 100}} {
+	for _, c := range []struct{ from, to, want int64 }{{0, 100, 0}, {0, 400, 250}, {120, 130, 10}, {180, 310, 80},
+		{250, 300, 0}, {500, 600, 100}} {
 		if got := times.computed(c.from, c.to); got != (resource.GraphTime{NS: c.want, Known: true}) {
 			t.Errorf("from %d to %d: %+v, want %d", c.from, c.to, got, c.want)
 		}

@@ -182,7 +182,8 @@ func screen(lines []string, p palette) []byte {
 	}
 	var b bytes.Buffer
 	begin(&b, widest*width+2*margin, len(lines)*rise+2*margin, p)
-	fmt.Fprintf(&b, `<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,DejaVu Sans Mono,monospace" font-size="13" fill="%s">`+"\n", p.text)
+	fmt.Fprintf(&b,
+		`<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,DejaVu Sans Mono,monospace" font-size="13" fill="%s">`+"\n", p.text)
 	for i, line := range lines {
 		if line == "" {
 			continue
@@ -201,13 +202,16 @@ func screen(lines []string, p palette) []byte {
 
 // begin writes the head of a picture, and its page with rounded corners.
 func begin(b *bytes.Buffer, width, height int, p palette) {
-	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d">`+"\n", width, height, width, height)
-	fmt.Fprintf(b, `<rect x="0.5" y="0.5" width="%d" height="%d" rx="8" fill="%s" stroke="%s"/>`+"\n", width-1, height-1, p.page, p.line)
+	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d">`+"\n", width,
+		height, width, height)
+	fmt.Fprintf(b, `<rect x="0.5" y="0.5" width="%d" height="%d" rx="8" fill="%s" stroke="%s"/>`+"\n", width-1,
+		height-1, p.page, p.line)
 }
 
 // figure runs a small experiment and takes one of its figures.
 func figure(dir string) (drawing, error) {
-	if _, err := shell(dir, "llamatap run -p 'func main() {' -n 200 --temp 0 --ignore-eos --tap-kv --tap-kv-block 8 --tap-ledger && llamatap mrm analyze"); err != nil {
+	if _, err := shell(dir,
+		"llamatap run -p 'func main() {' -n 200 --temp 0 --ignore-eos --tap-kv --tap-kv-block 8 --tap-ledger && llamatap mrm analyze"); err != nil {
 		return nil, err
 	}
 	found, err := filepath.Glob(filepath.Join(dir, "llamatap-runs/*/*/derived/mrm/retention_cdf.svg"))
@@ -222,7 +226,8 @@ func figure(dir string) (drawing, error) {
 		if p.suffix == "light" {
 			return svg
 		}
-		return []byte(strings.NewReplacer("#FFFFFF", p.page, "#202020", p.text, "#808080", p.muted, "#E6E6E6", p.line, "#EEEEEE", p.line,
+		return []byte(strings.NewReplacer("#FFFFFF", p.page, "#202020", p.text, "#808080", p.muted, "#E6E6E6", p.line,
+			"#EEEEEE", p.line,
 			"#336BA8", p.accent, "#336AA7", p.accent, "#E07B27", p.second, "#DF7A26", p.second).Replace(string(svg)))
 	}, nil
 }

@@ -67,25 +67,34 @@ func chart(rows []row, p palette) []byte {
 	scale := full / longest
 	var b bytes.Buffer
 	begin(&b, left+full+170, top+len(rows)*rise+36, p)
-	fmt.Fprintf(&b, `<g font-family="system-ui,-apple-system,Segoe UI,Helvetica,Arial,sans-serif" font-size="14" fill="%s">`+"\n", p.text)
-	fmt.Fprintf(&b, `<text x="20" y="30" font-size="16" font-weight="bold">Time per generated token, by what is recorded</text>`+"\n")
-	fmt.Fprintf(&b, `<text x="20" y="49" font-size="12" fill="%s">median of %d visits each, interleaved; whiskers: quartiles. The embedded model, %.1f million parameters; %s, %d thread</text>`+"\n",
+	fmt.Fprintf(&b,
+		`<g font-family="system-ui,-apple-system,Segoe UI,Helvetica,Arial,sans-serif" font-size="14" fill="%s">`+"\n",
+		p.text)
+	fmt.Fprintf(&b,
+		`<text x="20" y="30" font-size="16" font-weight="bold">Time per generated token, by what is recorded</text>`+
+			"\n")
+	fmt.Fprintf(&b,
+		`<text x="20" y="49" font-size="12" fill="%s">median of %d visits each, interleaved; whiskers: quartiles. The embedded model, %.1f million parameters; %s, %d thread</text>`+"\n",
 		p.muted, len(rows[0].Samples), rows[0].Params/1e6, html.EscapeString(rows[0].CPU), rows[0].Threads)
 	for i, r := range rows {
 		y := top + i*rise
 		fill, note := p.accent, fmt.Sprintf("%+.1f %%", (r.Median/rows[0].Median-1)*100)
 		name := strings.TrimPrefix(r.Tap, "off")
-		if quartile(r.Samples, 1) <= quartile(rows[0].Samples, 3) && quartile(r.Samples, 3) >= quartile(rows[0].Samples, 1) {
+		if quartile(r.Samples, 1) <= quartile(rows[0].Samples, 3) &&
+			quartile(r.Samples, 3) >= quartile(rows[0].Samples, 1) {
 			note = "not resolved"
 		}
 		if i == 0 {
 			fill, note, name = p.muted, "", "nothing recorded"
 		}
 		low, high := left+quartile(r.Samples, 1)*scale, left+quartile(r.Samples, 3)*scale
-		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end" font-size="13">%s</text>`, left-12, y+19, html.EscapeString(name))
+		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end" font-size="13">%s</text>`, left-12, y+19,
+			html.EscapeString(name))
 		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%.1f" height="20" fill="%s"/>`, left, y+4, r.Median*scale, fill)
-		fmt.Fprintf(&b, `<path d="M%.1f %dH%.1fM%.1f %dv8M%.1f %dv8" stroke="%s" fill="none"/>`, low, y+14, high, low, y+10, high, y+10, p.text)
-		fmt.Fprintf(&b, `<text x="%.1f" y="%d" font-size="13">%.2f ms  <tspan fill="%s">%s</tspan></text>`+"\n", max(high, left+r.Median*scale)+10, y+19, r.Median/1e6, p.second, note)
+		fmt.Fprintf(&b, `<path d="M%.1f %dH%.1fM%.1f %dv8M%.1f %dv8" stroke="%s" fill="none"/>`, low, y+14, high, low,
+			y+10, high, y+10, p.text)
+		fmt.Fprintf(&b, `<text x="%.1f" y="%d" font-size="13">%.2f ms  <tspan fill="%s">%s</tspan></text>`+"\n",
+			max(high, left+r.Median*scale)+10, y+19, r.Median/1e6, p.second, note)
 	}
 	b.WriteString("</g>\n</svg>\n")
 	return b.Bytes()

@@ -129,7 +129,8 @@ func TestParts(t *testing.T) {
 	w.Append(0, []byte(strings.Repeat("long", 20))) // larger than a part: one of its own
 	check(t, w.Close())
 	check(t, w.Close())
-	if got := strings.Join(d.names, " "); got != "resource.jsonl resource.1.jsonl resource.2.jsonl resource.3.jsonl resource.4.jsonl" {
+	if got := strings.Join(d.names,
+		" "); got != "resource.jsonl resource.1.jsonl resource.2.jsonl resource.3.jsonl resource.4.jsonl" {
 		t.Errorf("parts %s", got)
 	}
 	if got := d.all(); got != want+strings.Repeat("long", 20)+"\n" {
@@ -172,7 +173,8 @@ func TestBuffered(t *testing.T) {
 	var all []*Writer
 	for _, name := range []string{"a.jsonl", "b.jsonl"} {
 		w, err := NewWriter(Options{
-			Create: func(string) (io.WriteCloser, error) { return nopCloser{io.Discard}, nil }, Name: name, FlushEvery: -1, Buffered: &held,
+			Create: func(string) (io.WriteCloser, error) { return nopCloser{io.Discard}, nil }, Name: name,
+			FlushEvery: -1, Buffered: &held,
 		})
 		if err != nil {
 			t.Fatal(err)

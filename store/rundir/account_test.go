@@ -36,7 +36,8 @@ func TestAccountBalances(t *testing.T) {
 		t.Errorf("events: %s", events.LossText())
 	}
 	events.Events = &EventAccount{Written: 3, TokensAfter: 180}
-	if !events.Lossy() || events.LossText() != "all events of the 180 tokens that were computed after recording stopped" {
+	if !events.Lossy() ||
+		events.LossText() != "all events of the 180 tokens that were computed after recording stopped" {
 		t.Errorf("events of tokens after the stop: %s", events.LossText())
 	}
 }

@@ -97,7 +97,8 @@ func nothingLeft(t *testing.T, d *Dir, known ...string) {
 
 // FuzzManifest reads manifests that somebody else has made; no name in one leads out of its directory.
 func FuzzManifest(f *testing.F) {
-	f.Add([]byte(`{"version":1,"run_id":"r","sealed":"2026-01-02T03:04:05Z","files":[{"name":"a","size":0,"sha256":""}]}`))
+	f.Add([]byte(
+		`{"version":1,"run_id":"r","sealed":"2026-01-02T03:04:05Z","files":[{"name":"a","size":0,"sha256":""}]}`))
 	f.Add([]byte(`{"version":1,"files":[{"name":"../a"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		dir := t.TempDir()

@@ -65,7 +65,8 @@ func RemoveLeftovers(dir string) error {
 	return SyncDir(dir)
 }
 
-// RemoveCheckpoint removes the checkpoint and the states of the run in a directory that will not be resumed, and reports whether
+// RemoveCheckpoint removes the checkpoint and the states of the run in a directory that will not be resumed, and
+// reports whether
 // there were any.
 func RemoveCheckpoint(dir string) (removed bool, err error) {
 	entries, err := os.ReadDir(dir)

@@ -28,7 +28,8 @@ func TestLeftovers(t *testing.T) {
 				t.Fatal(err)
 			}
 			put(t, d, "a", "new")
-			if err := errors.Join(d.WriteJSON(MetadataName, Metadata{Version: MetadataVersion}), RemoveLeftovers(d.Path()),
+			if err := errors.Join(d.WriteJSON(MetadataName, Metadata{Version: MetadataVersion}),
+				RemoveLeftovers(d.Path()),
 				d.Seal()); err != nil {
 				t.Fatal(err)
 			}

@@ -133,7 +133,9 @@ func readManifest(file string) (Manifest, error) {
 	strict := json.NewDecoder(bytes.NewReader(text))
 	strict.DisallowUnknownFields() // a damaged key would leave out what it names
 	if m.Version < 1 || m.Version > ManifestVersion {
-		return m, fmt.Errorf("read %s: version %d, this program reads up to %d; use the llamatap that wrote it, or a newer one", ManifestName, m.Version, ManifestVersion)
+		return m, fmt.Errorf(
+			"read %s: version %d, this program reads up to %d; use the llamatap that wrote it, or a newer one",
+			ManifestName, m.Version, ManifestVersion)
 	}
 	if err := strict.Decode(new(Manifest)); err != nil {
 		return m, fmt.Errorf("read %s: %w", ManifestName, err)

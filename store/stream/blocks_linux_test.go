@@ -73,7 +73,8 @@ func TestCommitDelay(t *testing.T) {
 		if err := w.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(testenv.Patience()); committed(path) != round+1; time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(testenv.Patience()); committed(path) != round+
+			1; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%d commit markers are in the file a minute after commit %d", committed(path), round+1)
 			}

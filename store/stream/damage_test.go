@@ -430,7 +430,8 @@ func TestPacketsTooLarge(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 200<<20 && !testenv.Race { // under the race detector sync.Pool forgets at random
+		// under the race detector sync.Pool forgets at random
+		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 200<<20 && !testenv.Race {
 			t.Errorf("%s: it takes %d MiB", name, (after.TotalAlloc-before.TotalAlloc)>>20)
 		}
 	}

@@ -123,12 +123,15 @@ func NewForeign(stream io.ReaderAt, size int64) (*Reader, error) {
 			return nil, fmt.Errorf("read packet header at byte %d: %w", at, err)
 		}
 		if p.Offset < 0 || at == 0 && !likelyName(p.Name) {
-			r.info.Damage = append(r.info.Damage, fmt.Errorf("stream: %w: the last %d bytes are no whole packet, or this is no stream", ErrTruncated, size-at))
+			r.info.Damage = append(r.info.Damage,
+				fmt.Errorf("stream: %w: the last %d bytes are no whole packet, or this is no stream", ErrTruncated,
+					size-at))
 			break
 		}
 		if f.n == mostForeignPackets {
-			return nil, fmt.Errorf("stream: more than %d packets and no index: make one with 'llamatap verify --repair'",
-				mostForeignPackets)
+			return nil,
+				fmt.Errorf("stream: more than %d packets and no index: make one with 'llamatap verify --repair'",
+					mostForeignPackets)
 		}
 		magics[magic]++
 		f.add(&p)
@@ -139,7 +142,8 @@ func NewForeign(stream io.ReaderAt, size int64) (*Reader, error) {
 			f.codec = candidate
 		}
 	}
-	r.info.Assumed = fmt.Sprintf("no index: element type f16 as STRAP-LLM stores it, codec %v by the payloads' first bytes; shape, layer, tokens, time and checksums are unknown", f.codec)
+	r.info.Assumed = fmt.Sprintf(
+		"no index: element type f16 as STRAP-LLM stores it, codec %v by the payloads' first bytes; shape, layer, tokens, time and checksums are unknown", f.codec)
 	if f.codec != codec.None {
 		r.info.Damage = append(r.info.Damage, in.sizes()...)
 	}

@@ -16,7 +16,8 @@ func TestJoin(t *testing.T) {
 	s1, x1 := first.files(t, Options{Codec: codec.Zstd})
 	s2, x2 := second.files(t, Options{Codec: codec.LZ4})
 	joined := Join(open(t, s1, x1), open(t, s2, x2))
-	if joined.Len() != 20 || joined.Info().Totals.Packets != 20 || joined.Info().Totals.StreamBytes != int64(len(s1)+len(s2)) ||
+	if joined.Len() != 20 || joined.Info().Totals.Packets != 20 || joined.Info().
+		Totals.StreamBytes != int64(len(s1)+len(s2)) ||
 		len(joined.Info().Damage) != 0 {
 		t.Fatalf("%d packets, %+v, damage %v", joined.Len(), joined.Info().Totals, joined.Info().Damage)
 	}

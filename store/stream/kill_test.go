@@ -67,7 +67,8 @@ func TestKill(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for info, _ := printed.Stat(); info == nil || info.Size() == 0; info, _ = printed.Stat() { // until something was flushed
+		// until something was flushed
+		for info, _ := printed.Stat(); info == nil || info.Size() == 0; info, _ = printed.Stat() {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)

@@ -115,7 +115,8 @@ func inPacket(p *Packet, err error) error {
 const maxStored = codec.MaxContent + codec.MaxContent/64
 
 func tooLarge(size int64) error {
-	return fmt.Errorf("%w: a packet of %d bytes: at most %d can be read: record it again, larger tensors are cut into packets",
+	return fmt.Errorf(
+		"%w: a packet of %d bytes: at most %d can be read: record it again, larger tensors are cut into packets",
 		ErrCorrupt, size, int64(codec.MaxContent))
 }
 

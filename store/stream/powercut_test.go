@@ -113,7 +113,8 @@ func cutDuring(t *testing.T, c *capture, o Options, seed uint64) (all []leftover
 		}
 		switch o.Sync.Policy {
 		case SyncToken:
-			for deadline := time.Now().Add(testenv.Patience()); w.Synced().Commits <= uint64(i); time.Sleep(100 * time.Microsecond) {
+			for deadline := time.Now().Add(testenv.Patience()); w.Synced().
+				Commits <= uint64(i); time.Sleep(100 * time.Microsecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("commit %d is not synced after a minute", i)
 				}
@@ -176,7 +177,8 @@ func (c *capture) checkLeft(t *testing.T, what string, l leftover) {
 func promised(t *testing.T, what string, r *Reader, m Mark) {
 	t.Helper()
 	if uint64(r.Len()) < m.Packets || r.Info().Totals.Executions < m.Executions || r.Info().Totals.Commits < m.Commits {
-		t.Fatalf("%s: %d packets, %d executions, %d commits are there, of %+v", what, r.Len(), r.Info().Totals.Executions,
+		t.Fatalf("%s: %d packets, %d executions, %d commits are there, of %+v", what, r.Len(), r.Info().
+			Totals.Executions,
 			r.Info().Totals.Commits, m)
 	}
 	var p Packet

@@ -127,8 +127,9 @@ func newReader(stream io.ReaderAt, size int64, x *index) *Reader {
 			var p Packet
 			return x.packet(i, &p) != nil || p.Offset+packetHeader+int64(len(p.Name))+p.Stored > size
 		})
-		damage = append(damage, fmt.Errorf("stream: %w: %d bytes, and the index describes %d: the last %d packets are missing",
-			ErrTruncated, size, end, packets-missing))
+		damage = append(damage,
+			fmt.Errorf("stream: %w: %d bytes, and the index describes %d: the last %d packets are missing",
+				ErrTruncated, size, end, packets-missing))
 	case size > end && x.footer == nil:
 		damage = append(damage, fmt.Errorf("stream: %w: the index ends %d bytes before the stream", ErrTruncated,
 			size-end))

@@ -118,7 +118,8 @@ func TestSyncPolicies(t *testing.T) {
 		}
 		for n := range 5 {
 			stream.token(t, w, n)
-			for deadline := time.Now().Add(testenv.Patience()); w.Synced().Commits != uint64(n+1); time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(testenv.Patience()); w.Synced().
+				Commits != uint64(n+1); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("%v: %d commit markers are synced a minute after commit %d", policy, w.Synced().Commits, n)
 				}

@@ -11,7 +11,8 @@ import (
 // forge is a file of one column whose pages hold what is given, with checksums that are right.
 func forge(c Column, rows, encoding int, dictionary, body []byte) []byte {
 	p := &press{raw: body}
-	m := chunkMeta{physical: c.Kind.physical(), path: []string{c.Name}, codec: codecZstd, values: int64(rows), raw: 1 << 40,
+	m := chunkMeta{physical: c.Kind.physical(), path: []string{c.Name}, codec: codecZstd, values: int64(rows),
+		raw:  1 << 40,
 		data: 4, stats: statistics{nulls: -1}}
 	out := []byte(magic)
 	if dictionary != nil {

@@ -74,7 +74,8 @@ func (t *Reader) footer() ([]byte, error) {
 	case ends == "PARE":
 		return nil, errors.New("it is encrypted: write it again without encryption")
 	case begins == magic && ends != magic:
-		return nil, errors.New("its end is missing: it was cut off while it was copied or written, copy or record it again")
+		return nil,
+			errors.New("its end is missing: it was cut off while it was copied or written, copy or record it again")
 	case begins != magic || ends != magic:
 		return nil, errors.New("it is no Parquet file: give a .parquet file")
 	}
@@ -213,7 +214,9 @@ const maxColumn = 1 << 24
 func (t *Reader) Column(group int, name string) (v Values, err error) {
 	n := t.meta.groups[group].rows
 	if n > maxColumn {
-		return v, fmt.Errorf("%w: a row group of %d rows is more than can be read at once: write it again with smaller ones", ErrTable, n)
+		return v, fmt.Errorf(
+			"%w: a row group of %d rows is more than can be read at once: write it again with smaller ones", ErrTable,
+			n)
 	}
 	c, err := newCursor(t, name)
 	if err != nil {

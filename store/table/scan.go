@@ -73,7 +73,9 @@ func NewScan(files []*Reader, columns []string, o ScanOptions) (*Scan, error) {
 			}
 			c.words = &words
 			if len(cursors[i]) > 0 && cursors[i][0].text != c.text {
-				return nil, named(f, fmt.Errorf("%w: column %s is a text in one of the files and a number in the other: they are of different tables", ErrTable, name))
+				return nil,
+					named(f, fmt.Errorf(
+						"%w: column %s is a text in one of the files and a number in the other: they are of different tables", ErrTable, name))
 			}
 			cursors[i] = append(cursors[i], c)
 		}

@@ -70,7 +70,8 @@ func (p *pages) next() (h pageHead, body []byte, err error) {
 		return h, nil, fmt.Errorf("a page is cut off: %w", err)
 	}
 	if h.hasCRC && crc(p.packed) != h.crc {
-		return h, nil, errors.New("a page has not its checksum: the file was changed or damaged, copy or record it again")
+		return h, nil,
+			errors.New("a page has not its checksum: the file was changed or damaged, copy or record it again")
 	}
 	body, err = p.unpack(&h)
 	return h, body, err

@@ -112,7 +112,8 @@ func (m *machine) pack(name, version string, files map[string]string) string {
 	m.t.Helper()
 	tree := filepath.Join("tree", name+version)
 	m.write(tree+"/DEBIAN/control", fmt.Sprintf(
-		"Package: %s\nVersion: %s\nArchitecture: amd64\nMaintainer: nobody <nobody@localhost>\nDescription: fake\n", name, version), 0o644)
+		"Package: %s\nVersion: %s\nArchitecture: amd64\nMaintainer: nobody <nobody@localhost>\nDescription: fake\n",
+		name, version), 0o644)
 	for file, text := range files {
 		m.write(filepath.Join(tree, file), text, 0o755)
 		if text == "elf" {
@@ -123,7 +124,8 @@ func (m *machine) pack(name, version string, files map[string]string) string {
 	if err := os.MkdirAll(filepath.Dir(deb), 0o755); err != nil {
 		m.t.Fatal(err)
 	}
-	if out, err := exec.Command("dpkg-deb", "--root-owner-group", "-b", filepath.Join(m.dir, tree), deb).CombinedOutput(); err != nil {
+	if out, err := exec.Command("dpkg-deb", "--root-owner-group", "-b", filepath.Join(m.dir, tree), deb).
+		CombinedOutput(); err != nil {
 		m.t.Fatalf("%v: %s", err, out)
 	}
 	data, err := os.ReadFile(deb)

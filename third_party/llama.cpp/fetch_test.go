@@ -129,7 +129,8 @@ func TestNewerHostUsesItsOwnLibc(t *testing.T) {
 func TestMirrorWithoutIndexFiles(t *testing.T) {
 	m := newMachine(t)
 	m.write("targets", "", 0o644)
-	m.write("uris", "'file:/fresh/debian/dists/stable/InRelease' x 0 \n'file:/sec/debian-security/dists/stable-security/InRelease' y 0 \n", 0o644)
+	m.write("uris",
+		"'file:/fresh/debian/dists/stable/InRelease' x 0 \n'file:/sec/debian-security/dists/stable-security/InRelease' y 0 \n", 0o644)
 	m.must()
 	if mirror := m.read("mirror"); !strings.HasPrefix(mirror, "file:/fresh/debian/ ") {
 		t.Errorf("apt was pointed at %q", mirror)
@@ -177,7 +178,8 @@ func TestUpdateLocksTheNewest(t *testing.T) {
 	m.publish("4.0")
 	m.must("--update")
 	got := m.read("repo/llama.lock")
-	if !strings.HasPrefix(got, "# a lock\nsuite testing\namd64 ") || strings.Contains(got, " 3.0 ") || strings.Count(got, " 4.0 ") != 2*len(fakePackages) {
+	if !strings.HasPrefix(got, "# a lock\nsuite testing\namd64 ") || strings.Contains(got, " 3.0 ") ||
+		strings.Count(got, " 4.0 ") != 2*len(fakePackages) {
 		t.Errorf("lock is\n%s", got)
 	}
 	m.must()

@@ -138,7 +138,8 @@ struct ggml_backend_sched {
     int      n_copies;
     int      splits[FAKE_MAX_SPLITS]; // first node of splits 1 …
     int      n_splits;                // additional splits
-    bool     plans;   // allocation places nodes as ggml's does: by a plan that is made for a number of nodes, and keeps outputs
+    // allocation places nodes as ggml's does: by a plan that is made for a number of nodes, and keeps outputs
+    bool     plans;
     int      planned; // nodes that the plan was made for, with the pad; 0: none
     int      n_plans; // made so far
     int *    areas;   // where node i lies

@@ -59,7 +59,8 @@ func check(dir, system string, patterns ...string) error {
 	if err != nil {
 		return err
 	}
-	c := &checker{files: token.NewFileSet(), parsed: map[string]*ast.File{}, types: map[string]*types.Package{"unsafe": types.Unsafe}}
+	c := &checker{files: token.NewFileSet(), parsed: map[string]*ast.File{},
+		types: map[string]*types.Package{"unsafe": types.Unsafe}}
 	var wrong []error
 	for _, p := range packages {
 		if p.Name == "main" && p.ForTest == "" && strings.HasSuffix(p.ImportPath, ".test") || p.ImportPath == "unsafe" {
@@ -72,7 +73,8 @@ func check(dir, system string, patterns ...string) error {
 
 // list is the packages, their tests and all that these import, each behind what it imports.
 func list(dir, system string, patterns []string) (packages []*listed, err error) {
-	args := []string{"list", "-deps", "-test", "-json=ImportPath,Dir,Name,ForTest,Standard,GoFiles,ImportMap,Module", "--"}
+	args := []string{"list", "-deps", "-test", "-json=ImportPath,Dir,Name,ForTest,Standard,GoFiles,ImportMap,Module",
+		"--"}
 	cmd := exec.Command("go", append(args, patterns...)...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	cmd.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")

@@ -40,7 +40,8 @@ func TestCheck(t *testing.T) {
 	if err == nil {
 		t.Fatal("nothing is wrong on windows")
 	}
-	for _, want := range []string{"m_test.go:5:18: undefined: helper", "of_windows.go:3:17: declared and not used: x", "of_windows.go:3:32: cannot use"} {
+	for _, want := range []string{"m_test.go:5:18: undefined: helper", "of_windows.go:3:17: declared and not used: x",
+		"of_windows.go:3:32: cannot use"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("not reported: %s\n%v", want, err)
 		}

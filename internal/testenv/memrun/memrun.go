@@ -65,13 +65,15 @@ func (r *Run) Write(t testing.TB, out string) string {
 	}
 	metadata := r.Metadata
 	if metadata == nil {
-		metadata = rundir.Metadata{Version: 1, RunID: d.ID(), Model: rundir.Model{ID: r.Model}, Tokens: &rundir.Tokens{Prompt: 4, Generated: 6}}
+		metadata = rundir.Metadata{Version: 1, RunID: d.ID(), Model: rundir.Model{ID: r.Model},
+			Tokens: &rundir.Tokens{Prompt: 4, Generated: 6}}
 	}
 	if err := d.WriteJSON(rundir.MetadataName, metadata); err != nil {
 		t.Fatal(err)
 	}
 	if r.Regions != nil {
-		r.write(t, d, rundir.RegionsName, regionColumns, len(r.Regions), func(b *table.Batch, i int) { r.Regions[i].put(b) })
+		r.write(t, d, rundir.RegionsName, regionColumns, len(r.Regions),
+			func(b *table.Batch, i int) { r.Regions[i].put(b) })
 	}
 	if r.Lives != nil {
 		r.write(t, d, rundir.LivesName, lifeColumns, len(r.Lives), func(b *table.Batch, i int) { r.Lives[i].put(b) })
@@ -111,7 +113,8 @@ func (r *Run) writeTrace(t testing.TB, d *rundir.Dir) {
 }
 
 // write writes a table in two row groups.
-func (r *Run) write(t testing.TB, d *rundir.Dir, name string, columns []table.Column, n int, put func(*table.Batch, int)) {
+func (r *Run) write(t testing.TB, d *rundir.Dir, name string, columns []table.Column, n int,
+	put func(*table.Batch, int)) {
 	t.Helper()
 	version := r.Version
 	if version == "" {
@@ -178,10 +181,14 @@ func wholeNull(name string) table.Column {
 }
 
 var regionColumns = []table.Column{
-	{Name: "region_id", Kind: table.Int32}, text("region_type"), text("name"), textNull("kv"), {Name: "layer", Kind: table.Int32, Null: true},
-	wholeNull("buffer_id"), wholeNull("offset"), {Name: "start_addr", Kind: table.Uint64, Null: true}, whole("size_bytes"),
-	wholeNull("first_write_ns"), wholeNull("last_write_ns"), wholeNull("first_read_ns"), wholeNull("last_read_ns"), whole("n_writes"), whole("n_reads"),
-	whole("bytes_written"), wholeNull("bytes_read"), wholeNull("alloc_ns"), {Name: "end_addr", Kind: table.Uint64, Null: true}, textNull("device"),
+	{Name: "region_id", Kind: table.Int32}, text("region_type"), text("name"), textNull("kv"),
+	{Name: "layer", Kind: table.Int32, Null: true},
+	wholeNull("buffer_id"), wholeNull("offset"), {Name: "start_addr", Kind: table.Uint64, Null: true},
+	whole("size_bytes"),
+	wholeNull("first_write_ns"), wholeNull("last_write_ns"), wholeNull("first_read_ns"), wholeNull("last_read_ns"),
+	whole("n_writes"), whole("n_reads"),
+	whole("bytes_written"), wholeNull("bytes_read"), wholeNull("alloc_ns"),
+	{Name: "end_addr", Kind: table.Uint64, Null: true}, textNull("device"),
 }
 
 func (r *Region) put(b *table.Batch) {
@@ -195,32 +202,45 @@ func (r *Region) put(b *table.Batch) {
 	if r.Buffer != 0 {
 		b.Int(6, r.Offset)
 	}
-	row(b, regionColumns, r.ID, r.Type, r.Name, r.KV, nil, r.Buffer, nil, r.Start, r.Bytes, r.FirstWrite, r.LastWrite, r.FirstRead, r.LastRead,
+	row(b, regionColumns, r.ID, r.Type, r.Name, r.KV, nil, r.Buffer, nil, r.Start, r.Bytes, r.FirstWrite, r.LastWrite,
+		r.FirstRead, r.LastRead,
 		r.Writes, r.Reads, r.Written, r.Read, r.Alloc, end, "CPU")
 }
 
 var lifeColumns = []table.Column{
-	{Name: "block_id", Kind: table.Int32}, {Name: "layer", Kind: table.Int32}, text("kv"), {Name: "seq_id", Kind: table.Int32, Null: true},
-	{Name: "pos_start", Kind: table.Int32, Null: true}, {Name: "pos_end", Kind: table.Int32, Null: true}, {Name: "cell_start", Kind: table.Int32}, {Name: "cell_end", Kind: table.Int32},
-	wholeNull("alloc_ns"), wholeNull("first_write_ns"), wholeNull("last_write_ns"), whole("n_writes"), wholeNull("first_read_ns"), wholeNull("last_read_ns"), whole("n_reads"),
-	wholeNull("evict_ns"), textNull("evict_reason"), {Name: "censored", Kind: table.Bool}, {Name: "ctx", Kind: table.Int32}, text("cache"), {Name: "cells", Kind: table.Int32},
+	{Name: "block_id", Kind: table.Int32}, {Name: "layer", Kind: table.Int32}, text("kv"),
+	{Name: "seq_id", Kind: table.Int32, Null: true},
+	{Name: "pos_start", Kind: table.Int32, Null: true}, {Name: "pos_end", Kind: table.Int32, Null: true},
+	{Name: "cell_start", Kind: table.Int32}, {Name: "cell_end", Kind: table.Int32},
+	wholeNull("alloc_ns"), wholeNull("first_write_ns"), wholeNull("last_write_ns"), whole("n_writes"),
+	wholeNull("first_read_ns"), wholeNull("last_read_ns"), whole("n_reads"),
+	wholeNull("evict_ns"), textNull("evict_reason"), {Name: "censored", Kind: table.Bool},
+	{Name: "ctx", Kind: table.Int32}, text("cache"), {Name: "cells", Kind: table.Int32},
 	whole("cell_bytes"), {Name: "sharers", Kind: table.Int32}, {Name: "moves", Kind: table.Int32}, text("origin"),
 }
 
 func (l *Life) put(b *table.Batch) {
 	first := l.Block * l.Cells
-	row(b, lifeColumns, l.Block, l.Layer, l.KV, int64(0), first, first+l.Cells, first, first+l.Cells, l.Alloc, l.Write, l.Write, l.Writes, l.Write, l.Read, l.Reads,
+	row(b, lifeColumns, l.Block, l.Layer, l.KV, int64(0), first, first+l.Cells, first, first+l.Cells, l.Alloc, l.Write,
+		l.Write, l.Writes, l.Write, l.Read, l.Reads,
 		l.Evict, l.Reason, l.Reason == "", int64(0), "base", l.Cells, l.CellBytes, int64(1), int64(0), "written")
 }
 
 var traceColumns = []table.Column{
-	wholeNull("ts_ns"), textNull("phase"), textNull("op"), {Name: "addr", Kind: table.Uint64, Null: true}, {Name: "size", Kind: table.Uint64, Null: true},
-	wholeNull("region_id"), textNull("region_type"), {Name: "layer", Kind: table.Int32, Null: true}, {Name: "token_index", Kind: table.Int32, Null: true},
-	{Name: "seq_id", Kind: table.Int32, Null: true}, {Name: "kv_block", Kind: table.Int32, Null: true}, {Name: "tid", Kind: table.Int32, Null: true}, textNull("device"),
-	textNull("collector"), wholeNull("graph_seq"), {Name: "op_seq", Kind: table.Int32, Null: true}, textNull("time_source"), {Name: "ctx", Kind: table.Int32, Null: true},
-	textNull("cache_level"), wholeNull("latency_cycles"), textNull("symbol"), {Name: "weight", Kind: table.Uint64, Null: true},
-	{Name: "buffer_id", Kind: table.Uint64, Null: true}, {Name: "offset", Kind: table.Uint64, Null: true}, textNull("ggml_op"), {Name: "operand", Kind: table.Int32, Null: true},
-	wholeNull("pieces"), wholeNull("stride"), {Name: "flags", Kind: table.Int32, Null: true}, wholeNull("count"), wholeNull("window_ns"),
+	wholeNull("ts_ns"), textNull("phase"), textNull("op"), {Name: "addr", Kind: table.Uint64, Null: true},
+	{Name: "size", Kind: table.Uint64, Null: true},
+	wholeNull("region_id"), textNull("region_type"), {Name: "layer", Kind: table.Int32, Null: true},
+	{Name: "token_index", Kind: table.Int32, Null: true},
+	{Name: "seq_id", Kind: table.Int32, Null: true}, {Name: "kv_block", Kind: table.Int32, Null: true},
+	{Name: "tid", Kind: table.Int32, Null: true}, textNull("device"),
+	textNull("collector"), wholeNull("graph_seq"), {Name: "op_seq", Kind: table.Int32, Null: true},
+	textNull("time_source"), {Name: "ctx", Kind: table.Int32, Null: true},
+	textNull("cache_level"), wholeNull("latency_cycles"), textNull("symbol"),
+	{Name: "weight", Kind: table.Uint64, Null: true},
+	{Name: "buffer_id", Kind: table.Uint64, Null: true}, {Name: "offset", Kind: table.Uint64, Null: true},
+	textNull("ggml_op"), {Name: "operand", Kind: table.Int32, Null: true},
+	wholeNull("pieces"), wholeNull("stride"), {Name: "flags", Kind: table.Int32, Null: true}, wholeNull("count"),
+	wholeNull("window_ns"),
 }
 
 func (a *Access) put(b *table.Batch) {

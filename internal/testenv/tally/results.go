@@ -108,7 +108,8 @@ func (r *results) count(o outcome) (n int) {
 // print writes failures, skips with reasons and the counts, and reports whether all is well.
 func (r *results) print(w io.Writer, ci bool) bool {
 	unexcused := 0
-	for _, t := range slices.SortedFunc(maps.Keys(r.outcome), func(a, b test) int { return strings.Compare(a.String(), b.String()) }) {
+	for _, t := range slices.SortedFunc(maps.Keys(r.outcome),
+		func(a, b test) int { return strings.Compare(a.String(), b.String()) }) {
 		switch r.outcome[t] {
 		case failed:
 			fmt.Fprintf(w, "failed:  %s\n", t)

@@ -34,15 +34,19 @@ func TestPrint(t *testing.T) {
 		ci, ok bool
 		want   string // part of the text
 	}{
-		"all pass":               {[]string{aPass, bPass}, true, true, "2 passed, 0 failed, 0 skipped"},
-		"failure":                {[]string{aFail, bPass, pkgFail}, false, false, "failed:  p TestA\n1 passed, 1 failed, 0 skipped"},
+		"all pass": {[]string{aPass, bPass}, true, true, "2 passed, 0 failed, 0 skipped"},
+		"failure": {[]string{aFail, bPass, pkgFail}, false, false,
+			"failed:  p TestA\n1 passed, 1 failed, 0 skipped"},
 		"failed in one run":      {[]string{aPass, aFail, aPass}, false, false, "0 passed, 1 failed, 0 skipped"},
 		"package does not build": {[]string{bPass, pkgFail}, false, false, "failed:  p\n1 passed, 1 failed"},
-		"nothing ran":            {[]string{`{"Action":"pass","Package":"p"}`, "noise"}, false, false, "0 passed, 0 failed, 0 skipped"},
-		"skip":                   {[]string{bPass, aReason, aVerdict, aSkip}, false, true, "skipped: p TestA: a_test.go:1: no mood\n1 passed, 0 failed, 1 skipped"},
-		"skip in CI":             {[]string{bPass, aReason, aVerdict, aSkip}, true, false, "1 of the skipped tests could have run in CI"},
-		"excused skip in CI":     {[]string{bPass, aExcuse, aSkip}, true, true, "1 passed, 0 failed, 1 skipped"},
-		"skipped in one run":     {[]string{aPass, aReason, aSkip}, true, true, "1 passed, 0 failed, 0 skipped"},
+		"nothing ran": {[]string{`{"Action":"pass","Package":"p"}`, "noise"}, false, false,
+			"0 passed, 0 failed, 0 skipped"},
+		"skip": {[]string{bPass, aReason, aVerdict, aSkip}, false, true,
+			"skipped: p TestA: a_test.go:1: no mood\n1 passed, 0 failed, 1 skipped"},
+		"skip in CI": {[]string{bPass, aReason, aVerdict, aSkip}, true, false,
+			"1 of the skipped tests could have run in CI"},
+		"excused skip in CI": {[]string{bPass, aExcuse, aSkip}, true, true, "1 passed, 0 failed, 1 skipped"},
+		"skipped in one run": {[]string{aPass, aReason, aSkip}, true, true, "1 passed, 0 failed, 0 skipped"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, ok := tallied(t, c.ci, c.events...)

@@ -26,7 +26,8 @@ func TestArchive(t *testing.T) {
 		}
 		name := at + 110
 		data := (name + f[11] + 3) &^ 3
-		got = append(got, fmt.Sprintf("%s %o %d:%d %s", text[name:name+f[11]-1], f[1], f[9], f[10], text[data:data+f[6]]))
+		got = append(got, fmt.Sprintf("%s %o %d:%d %s", text[name:name+f[11]-1], f[1], f[9], f[10],
+			text[data:data+f[6]]))
 		at = (data + f[6] + 3) &^ 3
 	}
 	want := []string{"dev 40755 0:0 ", "dev/console 20600 5:1 ", "init 100755 0:0 12345", "TRAILER!!! 0 0:0 "}

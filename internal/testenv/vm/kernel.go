@@ -19,7 +19,8 @@ type Kernel struct {
 
 // wanted are the modules that the guest needs: the machine's bus and disk, the host's files, its own file system,
 // and what tests use. What is not there is part of the kernel.
-var wanted = []string{"virtio_pci", "virtio_blk", "9p", "9pnet_virtio", "crc32c_generic", "crc32c_cryptoapi", "ext4", "loop"}
+var wanted = []string{"virtio_pci", "virtio_blk", "9p", "9pnet_virtio", "crc32c_generic", "crc32c_cryptoapi", "ext4",
+	"loop"}
 
 // Find returns the kernels below a folder, a folder for each.
 func Find(dir string) ([]Kernel, error) {

@@ -42,7 +42,8 @@ func New(t testing.TB) *Machine {
 	m := &Machine{emulator: testenv.NeedEmulator(t), guest: filepath.Join(t.TempDir(), "guest")}
 	cmd := exec.Command("go", "build", "-o", m.guest, "./internal/testenv/vm/guest")
 	cmd.Dir = testenv.Root(t)
-	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOFLAGS=") // its own libraries and loader are not in the guest's first files
+	// its own libraries and loader are not in the guest's first files
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", cmd, err, out)
 	}
@@ -51,12 +52,14 @@ func New(t testing.TB) *Machine {
 
 // Run boots a kernel, runs a command in a folder and returns what it wrote, and its status. It ends the test where
 // the machine does not come to that, or has not ended after limit.
-func (m *Machine) Run(t testing.TB, k Kernel, limit time.Duration, dir string, args ...string) (output string, status int) {
+func (m *Machine) Run(t testing.TB, k Kernel, limit time.Duration, dir string, args ...string) (output string,
+	status int) {
 	t.Helper()
 	work := t.TempDir()
 	first, disk := filepath.Join(work, "initramfs"), filepath.Join(work, "disk")
 	if err := m.initramfs(k, first, Order{Dir: dir, Args: args, Env: []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=/mnt", "TMPDIR=/mnt", "LLAMATAP_CI=" + os.Getenv("LLAMATAP_CI"), testenv.EmulatedVariable + "=1",
+		"PATH=" + os.Getenv("PATH"), "HOME=/mnt", "TMPDIR=/mnt", "LLAMATAP_CI=" + os.Getenv("LLAMATAP_CI"),
+		testenv.EmulatedVariable + "=1",
 	}}); err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +68,10 @@ func (m *Machine) Run(t testing.TB, k Kernel, limit time.Duration, dir string, a
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, m.emulator, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048", "-nodefaults", "-no-user-config",
-		"-display", "none", "-no-reboot", "-kernel", k.image, "-initrd", first, "-append", "console=ttyS0 panic=-1 quiet psi=1", "-serial", "stdio",
+	cmd := exec.CommandContext(ctx, m.emulator, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048",
+		"-nodefaults", "-no-user-config",
+		"-display", "none", "-no-reboot", "-kernel", k.image, "-initrd", first, "-append",
+		"console=ttyS0 panic=-1 quiet psi=1", "-serial", "stdio",
 		"-drive", "file="+disk+",format=raw,if=none,id=disk,cache=unsafe", "-device", "virtio-blk-pci,drive=disk",
 		"-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap")
 	text, err := cmd.CombinedOutput()

@@ -15,7 +15,8 @@ import (
 // pathLimit is how long the path of a socket may be, without its zero.
 const pathLimit = len(unix.RawSockaddrUnix{}.Path) - 1
 
-// newName is the socket's name until somebody listens to it. It is no longer than rundir.SocketName, so that it fits where
+// newName is the socket's name until somebody listens to it. It is no longer than rundir.SocketName, so that it fits
+// where
 // that fits.
 const newName = "control.new"
 

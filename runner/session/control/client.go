@@ -66,20 +66,26 @@ func Ask(dir string, r Request) (Answer, error) {
 func explain(dir string, err error) error {
 	sealed := exists(filepath.Join(dir, rundir.ManifestName))
 	lost := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-	gone := errors.Is(err, fs.ErrNotExist) || lost && !exists(filepath.Join(dir, rundir.SocketName)) // a collector that was killed leaves its socket
+	// a collector that was killed leaves its socket
+	gone := errors.Is(err, fs.ErrNotExist) || lost && !exists(filepath.Join(dir, rundir.SocketName))
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%s: not permitted: a run takes commands from the user that started it, and from root", dir)
 	case sealed:
 		return fmt.Errorf("%s: %w, and is sealed: 'llamatap inspect %s' shows what it holds", dir, ErrEnded, dir)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("%s: no answer in %v: the machine is busy, or the collector is stopped; try again", dir, answerTime)
+		return fmt.Errorf("%s: no answer in %v: the machine is busy, or the collector is stopped; try again", dir,
+			answerTime)
 	case lost && !gone:
-		return fmt.Errorf("%s: %w without being sealed: its collector is gone; 'llamatap inspect %s' shows what is left", dir, ErrEnded, dir)
+		return fmt.Errorf(
+			"%s: %w without being sealed: its collector is gone; 'llamatap inspect %s' shows what is left", dir,
+			ErrEnded, dir)
 	case gone && exists(filepath.Join(dir, rundir.StreamName)):
-		return fmt.Errorf("%s: %w: %s is not there; the run takes no commands any more", dir, ErrEnded, rundir.SocketName)
+		return fmt.Errorf("%s: %w: %s is not there; the run takes no commands any more", dir, ErrEnded,
+			rundir.SocketName)
 	case gone:
-		return fmt.Errorf("%s: %w: give the run directory of a run that goes on, or the folder that holds just one", dir, ErrNoRun)
+		return fmt.Errorf("%s: %w: give the run directory of a run that goes on, or the folder that holds just one",
+			dir, ErrNoRun)
 	}
 	return fmt.Errorf("%s: %w", dir, err)
 }
@@ -94,7 +100,9 @@ func Find(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("%s: there is no such folder: give a run directory, or the folder that holds just one run that goes on", path)
+		return "", fmt.Errorf(
+			"%s: there is no such folder: give a run directory, or the folder that holds just one run that goes on",
+			path)
 	case errors.Is(err, fs.ErrPermission):
 		return "", explain(path, err)
 	case err != nil:

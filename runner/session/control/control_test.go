@@ -173,7 +173,8 @@ func TestSocketsOfOthers(t *testing.T) {
 		t.Errorf("a socket in use: %v", err)
 	}
 	stale.Close()
-	if _, err := Ask(dir, Request{Command: CommandStatus}); !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "collector is gone") {
+	if _, err := Ask(dir, Request{Command: CommandStatus}); !errors.Is(err, ErrEnded) ||
+		!strings.Contains(err.Error(), "collector is gone") {
 		t.Errorf("a socket that nobody listens to: %v", err)
 	}
 	start(t, dir)
@@ -198,7 +199,8 @@ func TestClose(t *testing.T) {
 		t.Errorf("without a run: %v", err)
 	}
 	os.WriteFile(filepath.Join(dir, "manifest.json"), nil, 0o600)
-	if _, err := Ask(dir, Request{Command: CommandStatus}); !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "is sealed") {
+	if _, err := Ask(dir, Request{Command: CommandStatus}); !errors.Is(err, ErrEnded) ||
+		!strings.Contains(err.Error(), "is sealed") {
 		t.Errorf("of a sealed run: %v", err)
 	}
 }
@@ -268,7 +270,8 @@ func TestFind(t *testing.T) {
 		}
 	}
 	os.WriteFile(filepath.Join(two, rundir.SocketName), nil, 0o600)
-	if _, err := Find(out); err == nil || !strings.Contains(err.Error(), "2 runs go on") || !strings.Contains(err.Error(), two) {
+	if _, err := Find(out); err == nil || !strings.Contains(err.Error(), "2 runs go on") ||
+		!strings.Contains(err.Error(), two) {
 		t.Errorf("of two: %v", err)
 	}
 	for _, path := range []string{filepath.Join(out, "nowhere"), filepath.Join(one, rundir.SocketName)} {
@@ -279,7 +282,9 @@ func TestFind(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, line := range []string{`{"command":"status"}`, `{"command":"tap","tensors":["l_out*"],"tokens":20,"layers":"0-3"}`, `{"command":"level"}`, `{"command":"mark","name":"decode","mono_ns":7}`, `{"command":"mark"}`, `{"command":"tap","tensors":[""]}`,
+	for _, line := range []string{`{"command":"status"}`,
+		`{"command":"tap","tensors":["l_out*"],"tokens":20,"layers":"0-3"}`, `{"command":"level"}`,
+		`{"command":"mark","name":"decode","mono_ns":7}`, `{"command":"mark"}`, `{"command":"tap","tensors":[""]}`,
 		`{"command":"off"}{}`, `null`, `[]`, `{"command":"tap","tokens":-1}`, `{"Command":"stop","x":1}`} {
 		f.Add([]byte(line))
 	}

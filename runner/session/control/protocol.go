@@ -38,7 +38,8 @@ const (
 var Levels = []string{"MINIMAL", "DETAILED", "VERBOSE", "off"}
 
 // Commands lists every command that Parse knows.
-var Commands = []string{CommandStatus, CommandTap, CommandOff, CommandOn, CommandFlush, CommandStop, CommandLevel, CommandEnable, CommandDisable, CommandMark}
+var Commands = []string{CommandStatus, CommandTap, CommandOff, CommandOn, CommandFlush, CommandStop, CommandLevel,
+	CommandEnable, CommandDisable, CommandMark}
 
 // ErrRequest occurs when a request cannot be understood.
 var ErrRequest = errors.New("bad request")
@@ -48,10 +49,11 @@ type Request struct {
 	Command string   `json:"command"`
 	Tensors []string `json:"tensors,omitempty"` // tap: globs as of --tap-tensors; at least one
 	Layers  string   `json:"layers,omitempty"`  // tap: a list as of --tap-layers; empty: all
-	Tokens  int64    `json:"tokens,omitempty"`  // tap: that many tokens, from the next graph on; 0: until another command comes
-	Level   string   `json:"level,omitempty"`   // level: MINIMAL, DETAILED, VERBOSE or off
-	Name    string   `json:"name,omitempty"`    // mark: of the marker
-	MonoNS  int64    `json:"mono_ns,omitempty"` // mark: its time on CLOCK_MONOTONIC; 0: that of the answer
+	// tap: that many tokens, from the next graph on; 0: until another command comes
+	Tokens int64  `json:"tokens,omitempty"`
+	Level  string `json:"level,omitempty"`   // level: MINIMAL, DETAILED, VERBOSE or off
+	Name   string `json:"name,omitempty"`    // mark: of the marker
+	MonoNS int64  `json:"mono_ns,omitempty"` // mark: its time on CLOCK_MONOTONIC; 0: that of the answer
 }
 
 // Answer is the collector's line to a request.
@@ -102,7 +104,8 @@ func Parse(line []byte) (Request, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&r); err != nil {
-		return Request{}, fmt.Errorf(`%w: %v; a request is a JSON object on one line, such as {"command":"status"}`, ErrRequest, err)
+		return Request{}, fmt.Errorf(`%w: %v; a request is a JSON object on one line, such as {"command":"status"}`,
+			ErrRequest, err)
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return Request{}, fmt.Errorf("%w: more than one JSON object on a line", ErrRequest)
@@ -114,7 +117,8 @@ func Parse(line []byte) (Request, error) {
 func (r *Request) Check() error {
 	switch {
 	case !slices.Contains(Commands, r.Command):
-		return fmt.Errorf("%w: unknown command %.40q: there are %s", ErrRequest, r.Command, strings.Join(Commands, ", "))
+		return fmt.Errorf("%w: unknown command %.40q: there are %s", ErrRequest, r.Command,
+			strings.Join(Commands, ", "))
 	case r.Command != CommandTap && (len(r.Tensors) > 0 || r.Layers != "" || r.Tokens != 0):
 		return fmt.Errorf("%w: %s takes no tensors, layers or tokens; only tap does", ErrRequest, r.Command)
 	case r.Command == CommandTap && len(r.Tensors) == 0:

@@ -70,7 +70,8 @@ func Listen(dir string) (*Server, error) {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	s := &Server{
-		path: filepath.Join(dir, rundir.SocketName), listener: listener, requests: make(chan call), ended: make(chan struct{}), clients: map[*net.UnixConn]struct{}{},
+		path: filepath.Join(dir, rundir.SocketName), listener: listener, requests: make(chan call),
+		ended: make(chan struct{}), clients: map[*net.UnixConn]struct{}{},
 	}
 	s.running.Go(s.accept)
 	return s, nil
@@ -87,7 +88,8 @@ func (s *Server) accept() {
 			continue
 		}
 		if !s.admit(conn) {
-			send(conn, Answer{Error: fmt.Sprintf("%d clients are connected, which is all that may be; try again later", maxClients)})
+			send(conn, Answer{Error: fmt.Sprintf("%d clients are connected, which is all that may be; try again later",
+				maxClients)})
 			conn.Close()
 			continue
 		}

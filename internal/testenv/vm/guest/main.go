@@ -91,7 +91,8 @@ func mount() error {
 	}
 	for _, m := range []struct{ from, to, kind, options string }{
 		{"host", "/host", "9p", "trans=virtio,version=9p2000.L,msize=524288,cache=loose,ro"},
-		{"proc", "/host/proc", "proc", ""}, {"sys", "/host/sys", "sysfs", ""}, {"dev", "/host/dev", "devtmpfs", ""}, {"run", "/host/run", "tmpfs", ""},
+		{"proc", "/host/proc", "proc", ""}, {"sys", "/host/sys", "sysfs", ""}, {"dev", "/host/dev", "devtmpfs", ""},
+		{"run", "/host/run", "tmpfs", ""},
 		{"cgroup", "/host/sys/fs/cgroup", "cgroup2", ""}, {"bpf", "/host/sys/fs/bpf", "bpf", ""},
 		{"trace", "/host/sys/kernel/tracing", "tracefs", ""}, {"/host/dev/vda", "/host/mnt", "ext4", ""},
 	} {
