@@ -31,11 +31,14 @@ func (c *capture) maps(t *testing.T, heads int) map[mapKey][]float32 {
 	maps := map[mapKey][]float32{}
 	for _, a := range c.attended {
 		for head := range heads {
-			err := run.EachMapRow(tensors.MapOptions{Layer: a.Layer, Head: head, Ctx: a.Ctx},
-				func(row *tensors.MapRow) error {
-					maps[mapKey{a.Layer, head, row.Token}] = append([]float32(nil), row.Weights...)
-					return nil
-				})
+			attention, err := tensors.NewMap(run, tensors.MapOptions{Layer: a.Layer, Head: head, Ctx: a.Ctx})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = attention.EachRow(func(row *tensors.MapRow) error {
+				maps[mapKey{a.Layer, head, row.Token}] = append([]float32(nil), row.Weights...)
+				return nil
+			})
 			if err != nil {
 				t.Fatalf("layer %d, head %d: %v", a.Layer, head, err)
 			}

@@ -45,7 +45,7 @@ func TestExport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		slice, err := run.Slice(tensors.SliceOptions{Tensor: a.Tensor})
+		slice, err := tensors.NewSlice(run, tensors.SliceOptions{Tensor: a.Tensor})
 		if err != nil { // rows of several shapes
 			continue
 		}

@@ -56,7 +56,7 @@ elements as stored, json has all values.
 					return err
 				}
 				defer run.Close()
-				slice, err := run.Slice(o)
+				slice, err := tensors.NewSlice(run, o)
 				if err != nil {
 					return err
 				}

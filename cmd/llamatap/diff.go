@@ -88,7 +88,7 @@ func (a *diffArgs) run(paths []string) error {
 			return err
 		}
 		defer runs[i].Close()
-		if err := runs[i].Comparable(); err != nil { // before the other is read, too
+		if err := tensors.Comparable(runs[i]); err != nil { // before the other is read, too
 			return err
 		}
 	}
@@ -136,13 +136,13 @@ func (a *diffArgs) compare(ctx context.Context, one, other *tensors.Run, out io.
 	defer bar.Done()
 	o := tensors.DiffOptions{Filter: a.filter, Progress: bar.Of}
 	if by == tensors.DiffByRow {
-		return one.Diff(ctx, other, o, func(row *tensors.RowDiff) error { return lines.Encode(row) })
+		return tensors.Compare(ctx, one, other, o, func(row *tensors.RowDiff) error { return lines.Encode(row) })
 	}
-	groups, err := one.NewDiffGroups(by)
+	groups, err := tensors.NewDiffGroups(one, by)
 	if err != nil {
 		return nil, err
 	}
-	d, err := one.Diff(ctx, other, o, groups.Add)
+	d, err := tensors.Compare(ctx, one, other, o, groups.Add)
 	bar.Done()
 	switch {
 	case err != nil:

@@ -106,15 +106,19 @@ func (a *inspectArgs) run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	return a.write(func(out io.Writer) error {
-		switch {
-		case a.attention && a.form == "json":
-			return run.WriteMapJSON(out, o)
-		case a.attention && a.form == "npy":
-			return run.WriteMapNPY(out, o)
-		case a.attention:
-			return run.WriteMapText(out, o)
+		if !a.attention {
+			return a.show(ctx, run, out)
 		}
-		return a.show(ctx, run, out)
+		attention, err := tensors.NewMap(run, o)
+		switch {
+		case err != nil:
+			return err
+		case a.form == "json":
+			return attention.WriteJSON(out)
+		case a.form == "npy":
+			return attention.WriteNPY(out)
+		}
+		return attention.WriteText(out)
 	})
 }
 
@@ -137,13 +141,13 @@ func (a *inspectArgs) mapOptions() (o tensors.MapOptions, err error) {
 func (a *inspectArgs) show(ctx context.Context, run *tensors.Run, out io.Writer) error {
 	if by := tensors.By(a.by); by != tensors.ByTensor {
 		lines, count := jsonLines(out), 0
-		err := run.Measure(ctx, a.filter, by, func(m *tensors.Measure) error { count++; return lines.Encode(m) })
+		err := tensors.EachMeasure(ctx, run, a.filter, by, func(m *tensors.Measure) error { count++; return lines.Encode(m) })
 		if err == nil && count == 0 {
 			err = run.Unknown(a.filter)
 		}
 		return err
 	}
-	summary, err := run.Summarize(a.filter)
+	summary, err := tensors.Summarize(run, a.filter)
 	if err != nil {
 		return err
 	}
@@ -151,7 +155,7 @@ func (a *inspectArgs) show(ctx context.Context, run *tensors.Run, out io.Writer)
 		return run.Unknown(a.filter)
 	}
 	if a.stats {
-		if err := run.MeasureTensors(ctx, a.filter, summary); err != nil {
+		if err := tensors.MeasureTensors(ctx, run, a.filter, summary); err != nil {
 			return err
 		}
 	}

@@ -269,7 +269,7 @@ func cats(t testing.TB, path, folder string) {
 			}
 		}
 		for _, o := range choices {
-			slice, err := run.Slice(o)
+			slice, err := tensors.NewSlice(run, o)
 			check(t, err)
 			file := fmt.Sprintf("%d.npy", len(list))
 			out, err := os.Create(filepath.Join(folder, file))

@@ -83,7 +83,7 @@ func agree(dir string) bool {
 		return false
 	}
 	defer run.Close()
-	return run.TokensAgree()
+	return tensors.TokensAgree(run)
 }
 
 // textKey names a token of a context's vocabulary.

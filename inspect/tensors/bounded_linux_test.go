@@ -82,28 +82,28 @@ func longIndex(t *testing.T, tokens int) (string, int64) {
 // readings are what a child of TestBounded does.
 var readings = map[string]func(r *Run) error{
 	"inspect": func(r *Run) error {
-		s, err := r.Summarize(Filter{})
+		s, err := Summarize(r, Filter{})
 		if err == nil && s.PacketsPerToken != packetsPerToken {
 			err = fmt.Errorf("%.1f packets per token", s.PacketsPerToken)
 		}
 		return err
 	},
 	"inspect --stats": func(r *Run) error {
-		s, err := r.Summarize(Filter{})
+		s, err := Summarize(r, Filter{})
 		if err == nil {
-			err = r.MeasureTensors(context.Background(), Filter{Tensor: "l_out-3"}, s)
+			err = MeasureTensors(context.Background(), r, Filter{Tensor: "l_out-3"}, s)
 		}
 		return err
 	},
 	"cat --token": func(r *Run) error {
-		s, err := r.Slice(SliceOptions{Tensor: "l_out-3", First: 11_000, End: 11_001})
+		s, err := NewSlice(r, SliceOptions{Tensor: "l_out-3", First: 11_000, End: 11_001})
 		if err == nil {
 			err = s.WriteText(io.Discard)
 		}
 		return err
 	},
 	"cat": func(r *Run) error {
-		s, err := r.Slice(SliceOptions{Tensor: "l_out-3"})
+		s, err := NewSlice(r, SliceOptions{Tensor: "l_out-3"})
 		if err == nil {
 			err = s.WriteNPY(io.Discard)
 		}

@@ -52,7 +52,7 @@ func (s *Slice) WriteText(w io.Writer) error {
 	// C order, as NumPy prints it
 	head := strings.NewReplacer(" ", ", ", "[", "(", "]", ")").Replace(fmt.Sprint(s.Shape))
 	fmt.Fprintf(&b, "%s  %v  %s  %s\n", s.Name, s.DType, head, s.labelsText())
-	made, err := s.making()
+	made, err := readMaking(s)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (s *Slice) labelsText() string {
 // the values as nested lists, row by row. NaN and infinities are the strings "NaN", "Infinity" and "-Infinity".
 func (s *Slice) WriteJSON(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	made, err := s.making()
+	made, err := readMaking(s)
 	if err != nil {
 		return err
 	}

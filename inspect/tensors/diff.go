@@ -78,15 +78,15 @@ type rowsOf struct {
 }
 
 // Comparable returns why the rows of a run cannot be compared with those of another one, or nil.
-func (r *Run) Comparable() error {
+func Comparable(r *Run) error {
 	if r.Stream.Info().Assumed != "" {
 		return fmt.Errorf("%s: it has no index, and so its rows no tokens: compare recordings of llamatap", r.Path)
 	}
 	return nil
 }
 
-func (r *Run) rows() (*rowsOf, error) {
-	if err := r.Comparable(); err != nil {
+func readRows(r *Run) (*rowsOf, error) {
+	if err := Comparable(r); err != nil {
 		return nil, err
 	}
 	of := &rowsOf{places: map[int64]place{}, ids: map[int64]int32{}, at: map[place]int64{}}
@@ -159,8 +159,8 @@ type tensorPacket struct {
 	first, count int64 // tokens
 }
 
-// tensors lists what can be compared, by name, in the order in which it first comes.
-func (r *Run) tensors(f Filter) (all []*tensorRows, byKey map[nodeKey]*tensorRows) {
+// listTensors lists what can be compared, by name, in the order in which it first comes.
+func listTensors(r *Run, f Filter) (all []*tensorRows, byKey map[nodeKey]*tensorRows) {
 	byKey = map[nodeKey]*tensorRows{}
 	for i, p := range r.Stream.Packets() {
 		if !f.Match(p) {
@@ -190,19 +190,19 @@ func (t *tensorRows) find(token int64) (tensorPacket, bool) {
 	return t.packets[i], true
 }
 
-// Diff compares two runs row by row and calls fn for each, tensor by tensor, tokens in order. A row of one run
+// Compare compares two runs row by row and calls fn for each, tensor by tensor, tokens in order. A row of one run
 // belongs to that of the other where context, sequence, request, position and token are the same. Values are
 // compared as they are stored, widened to float32. Only a few packets are in memory.
-func (r *Run) Diff(ctx context.Context, other *Run, o DiffOptions, fn func(*RowDiff) error) (*Diff, error) {
+func Compare(ctx context.Context, r, other *Run, o DiffOptions, fn func(*RowDiff) error) (*Diff, error) {
 	if err := o.Filter.Check(); err != nil {
 		return nil, err
 	}
 	d := &Diff{A: r.Path, B: other.Path, NamesOnlyA: []string{}, NamesOnlyB: []string{}, Skipped: []SkippedDiff{}}
-	rowsA, err := r.rows()
+	rowsA, err := readRows(r)
 	if err != nil {
 		return nil, err
 	}
-	rowsB, err := other.rows()
+	rowsB, err := readRows(other)
 	if err != nil {
 		return nil, err
 	}
@@ -211,8 +211,8 @@ func (r *Run) Diff(ctx context.Context, other *Run, o DiffOptions, fn func(*RowD
 		return nil, fmt.Errorf("%s and %s %w: they were given other prompts, or other tokenizers cut them", r.Path,
 			other.Path, ErrNoTokens)
 	}
-	all, keysA := r.tensors(o.Filter)
-	allB, keysB := other.tensors(o.Filter)
+	all, keysA := listTensors(r, o.Filter)
+	allB, keysB := listTensors(other, o.Filter)
 	if err := cmp.Or(r.Stream.Err(), other.Stream.Err()); err != nil {
 		return nil, err
 	}

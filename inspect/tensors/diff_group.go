@@ -59,7 +59,7 @@ type DiffGroups struct {
 }
 
 // NewDiffGroups makes lines of what by says; r is the first run.
-func (r *Run) NewDiffGroups(by DiffBy) (*DiffGroups, error) {
+func NewDiffGroups(r *Run, by DiffBy) (*DiffGroups, error) {
 	g := &DiffGroups{by: by, lines: map[any]*DiffGroup{}}
 	if by == DiffByToken {
 		var err error

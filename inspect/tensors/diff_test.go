@@ -71,7 +71,7 @@ func TestDiffSame(t *testing.T) {
 	a, b := (&fixture{}).build(t), (&fixture{codec: codec.LZ4}).build(t)
 	one, other := mustOpen(t, a), mustOpen(t, b)
 	rows := 0
-	d, err := one.Diff(context.Background(), other, DiffOptions{}, func(r *RowDiff) error {
+	d, err := Compare(context.Background(), one, other, DiffOptions{}, func(r *RowDiff) error {
 		rows++
 		if r.Max != 0 || r.CosineMin != 1 || r.Token != r.Other || r.ID != int32(100+r.Token) ||
 			r.Pos != int32(r.Token) {
@@ -155,7 +155,7 @@ func TestDiffBatches(t *testing.T) {
 	a := mustOpen(t, batches(t, "l_out-0", 1, []int32{1, 2, 3, 4, 5, 6}, 4, 1, 1))
 	b := mustOpen(t, batches(t, "l_out-0", 2, []int32{1, 2, 9, 4, 5}, 1, 2, 2))
 	var got []string
-	d, err := a.Diff(context.Background(), b, DiffOptions{}, func(r *RowDiff) error {
+	d, err := Compare(context.Background(), a, b, DiffOptions{}, func(r *RowDiff) error {
 		got = append(got, fmt.Sprintf("%d %g", r.Token, r.Max))
 		return nil
 	})
@@ -165,9 +165,9 @@ func TestDiffBatches(t *testing.T) {
 		t.Errorf("rows %s, %+v", got, d)
 	}
 	for _, by := range []DiffBy{DiffByLayer, DiffByTensor, DiffByToken} {
-		groups, err := a.NewDiffGroups(by)
+		groups, err := NewDiffGroups(a, by)
 		check(t, err)
-		d, err := a.Diff(context.Background(), b, DiffOptions{}, groups.Add)
+		d, err := Compare(context.Background(), a, b, DiffOptions{}, groups.Add)
 		check(t, err)
 		lines := groups.Lines()
 		if want := map[DiffBy]int{DiffByLayer: 1, DiffByTensor: 1, DiffByToken: 4}[by]; len(lines) != want {
@@ -188,19 +188,19 @@ func TestDiffApart(t *testing.T) {
 	b := mustOpen(t, batches(t, "l_out-0", 1, []int32{3, 4}, 2))
 	other := mustOpen(t, batches(t, "ffn_out-0", 1, []int32{1, 2}, 2))
 	all := func(*RowDiff) error { return nil }
-	if _, err := a.Diff(context.Background(), b, DiffOptions{}, all); !errors.Is(err, ErrNoTokens) {
+	if _, err := Compare(context.Background(), a, b, DiffOptions{}, all); !errors.Is(err, ErrNoTokens) {
 		t.Errorf("other tokens: %v", err)
 	}
-	d, err := a.Diff(context.Background(), other, DiffOptions{}, all)
+	d, err := Compare(context.Background(), a, other, DiffOptions{}, all)
 	if err != nil || d.Tensors != 0 || len(d.NamesOnlyA) != 1 || len(d.NamesOnlyB) != 1 {
 		t.Errorf("other names: %+v, %v", d, err)
 	}
-	if _, err := a.Diff(context.Background(), b, DiffOptions{Filter: Filter{Tensor: "["}}, all); err == nil {
+	if _, err := Compare(context.Background(), a, b, DiffOptions{Filter: Filter{Tensor: "["}}, all); err == nil {
 		t.Error("a broken glob is taken")
 	}
 	stopped, stop := context.WithCancel(context.Background())
 	stop()
-	if _, err := a.Diff(stopped, a, DiffOptions{}, all); !errors.Is(err, context.Canceled) {
+	if _, err := Compare(stopped, a, a, DiffOptions{}, all); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -230,7 +230,7 @@ func TestDiffOtherNode(t *testing.T) {
 			node("kqv_out-0", "node_29", "MUL_MAT", 1), true},
 	} {
 		a, b := mustOpen(t, nodeBatches(t, row.a, 1, ids, 2)), mustOpen(t, nodeBatches(t, row.b, 1, ids, 2))
-		d, err := a.Diff(context.Background(), b, DiffOptions{}, func(*RowDiff) error { return nil })
+		d, err := Compare(context.Background(), a, b, DiffOptions{}, func(*RowDiff) error { return nil })
 		check(t, err)
 		skipped := 0
 		for _, s := range d.Skipped {

@@ -53,7 +53,7 @@ for name, part_of in found.items():
 print(json.dumps(out))`
 	python(t, &got, collect, filepath.Dir(script), filepath.Join(f.dir, rundir.StreamName))
 	for name, layer := range map[string]int{"l_out-0": 0, "l_out-1": 1, "Qcur-0#2": 0, "kq-0": 0} {
-		s, err := r.Slice(SliceOptions{Tensor: name})
+		s, err := NewSlice(r, SliceOptions{Tensor: name})
 		check(t, err)
 		_, _, values := sliceJSON(t, r, SliceOptions{Tensor: name})
 		a := got[name]

@@ -67,8 +67,8 @@ func readHostile(t *testing.T, dir string) {
 	}
 	defer r.Close()
 	_, _ = r.EachToken(func(*Token) error { return nil })
-	_, _ = r.Summarize(Filter{})
-	if s, err := r.Slice(SliceOptions{Tensor: "l_out-0"}); err == nil {
+	_, _ = Summarize(r, Filter{})
+	if s, err := NewSlice(r, SliceOptions{Tensor: "l_out-0"}); err == nil {
 		_ = s.WriteText(io.Discard)
 	}
 }

@@ -27,13 +27,13 @@ func TestLiveRunIsNotDamaged(t *testing.T) {
 	if held, known := rundir.InUse(dir); !held || !known {
 		t.Skipf("the kernel's locks cannot be seen here: %v %v", held, known)
 	}
-	s, err := f.open(t).Summarize(Filter{})
+	s, err := Summarize(f.open(t), Filter{})
 	check(t, err)
 	if s.Packets == 0 || !s.Running || len(s.Damage) != 0 {
 		t.Errorf("live: %d packets, running %v, damage %q", s.Packets, s.Running, s.Damage)
 	}
 	check(t, lock.Close())
-	s, err = f.open(t).Summarize(Filter{})
+	s, err = Summarize(f.open(t), Filter{})
 	check(t, err)
 	if s.Running || len(s.Damage) == 0 {
 		t.Errorf("cut off: running %v, damage %q", s.Running, s.Damage)

@@ -23,8 +23,8 @@ type Sample struct {
 	Indices []int64 `json:"indices"` // the row's elements among them
 }
 
-// making reads the records of the slice's packets.
-func (s *Slice) making() (*Making, error) {
+// readMaking reads the records of a slice's packets.
+func readMaking(s *Slice) (*Making, error) {
 	m := &Making{}
 	var p stream.Packet
 	for i := range s.parts {

@@ -72,7 +72,7 @@ func TestErrorShown(t *testing.T) {
 	run, err := Open(path)
 	check(t, err)
 	defer run.Close()
-	s, err := run.Summarize(Filter{})
+	s, err := Summarize(run, Filter{})
 	check(t, err)
 	if worst.MaxAbs <= 0 || worst.MaxAbs > 1e-2 || s.Error != worst ||
 		s.Layers[0].Tensors[0].Error.Or(s.Layers[0].Tensors[1].Error) != worst {
@@ -98,7 +98,7 @@ func sliceOf(t *testing.T, path, tensor string, write func(*Slice) error) {
 	run, err := Open(path)
 	check(t, err)
 	defer run.Close()
-	s, err := run.Slice(SliceOptions{Tensor: tensor})
+	s, err := NewSlice(run, SliceOptions{Tensor: tensor})
 	check(t, err)
 	check(t, write(s))
 }

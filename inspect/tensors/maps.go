@@ -47,42 +47,56 @@ type MapRow struct {
 	CellTokens []int64 `json:"cell_tokens,omitempty"`
 }
 
-// EachMapRow recomputes the attention of a head, or reads it where flash attention was off, and calls fn for each
-// chosen token in order. The row is valid during the call. Memory holds the layer's keys so far and one
-// micro-batch.
-func (r *Run) EachMapRow(o MapOptions, fn func(*MapRow) error) error {
+// Map is the attention of the chosen tokens in one head of one layer. It holds no values: every method that needs
+// them reads the stream.
+type Map struct {
+	run     *Run
+	note    *attentionNote
+	options MapOptions
+}
+
+// NewMap finds what the run recorded of a layer's attention. A layer without any is an error that lists those that
+// have some.
+func NewMap(r *Run, o MapOptions) (*Map, error) {
 	if o.End == 0 {
 		o.First, o.End = 0, -1
 	}
 	if o.End < 0 {
 		o.End = math.MaxInt64
 	}
-	note, err := r.attentionOf(o)
+	note, err := findAttention(r, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	b := mapBuilder{run: r, note: note, options: o, fn: fn}
-	for i, p := range r.Stream.Packets() {
-		if p.Ctx != o.Ctx || !note.uses(p.Name) {
+	return &Map{run: r, note: note, options: o}, nil
+}
+
+// EachRow recomputes the attention, or reads it where flash attention was off, and calls fn for each chosen token
+// in order. The row is valid during the call. Memory holds the layer's keys so far and one micro-batch.
+func (m *Map) EachRow(fn func(*MapRow) error) error {
+	b := mapBuilder{Map: m, fn: fn}
+	path, packets := m.run.Path, m.run.Stream
+	for i, p := range packets.Packets() {
+		if p.Ctx != m.options.Ctx || !m.note.uses(p.Name) {
 			continue
 		}
 		if err := b.take(i, p); err != nil {
 			return err
 		}
 	}
-	if err := cmp.Or(r.Stream.Err(), b.flush()); err != nil {
+	if err := cmp.Or(packets.Err(), b.flush()); err != nil {
 		return err
 	}
 	if b.rows == 0 {
 		return fmt.Errorf(
 			"%s: no attention of the chosen tokens was captured: 'llamatap inspect %s --tensor %q' shows what was",
-			r.Path, r.Path, note.shown())
+			path, path, m.note.shown())
 	}
 	return nil
 }
 
-// attentionOf finds the layer's note, or says which layers have one.
-func (r *Run) attentionOf(o MapOptions) (*attentionNote, error) {
+// findAttention finds the layer's note, or says which layers have one.
+func findAttention(r *Run, o MapOptions) (*attentionNote, error) {
 	var notes []attentionNote
 	if r.Metadata != nil && r.Metadata.Extra["attention"] != nil {
 		if err := json.Unmarshal(r.Metadata.Extra["attention"], &notes); err != nil {
@@ -140,16 +154,14 @@ var errNotCaptured = errors.New("not captured")
 
 // mapBuilder gathers the packets of one execution after another.
 type mapBuilder struct {
-	run     *Run
-	note    *attentionNote
-	options MapOptions
-	fn      func(*MapRow) error
-	exec    uint64
-	open    map[string][]pieces // of the current execution, by packet name
-	keys    map[int64]key       // by cell
-	sinks   []float32
-	rows    int
-	buffer  []float32
+	*Map
+	fn     func(*MapRow) error
+	exec   uint64
+	open   map[string][]pieces // of the current execution, by packet name
+	keys   map[int64]key       // by cell
+	sinks  []float32
+	rows   int
+	buffer []float32
 }
 
 // key is what lies in a KV cell.

@@ -100,12 +100,12 @@ func TestMapEqualsSoftMaxOfTheFirstLayer(t *testing.T) {
 	for head := range 4 {
 		want := make(map[int64][]float32)
 		o := MapOptions{Head: head, First: 0, End: prompt}
-		check(t, exact.EachMapRow(o, func(m *MapRow) error {
+		check(t, newMap(t, exact, o).EachRow(func(m *MapRow) error {
 			want[m.Token] = append([]float32(nil), m.Weights...)
 			return nil
 		}))
 		rows := 0
-		check(t, keep.EachMapRow(o, func(m *MapRow) error {
+		check(t, newMap(t, keep, o).EachRow(func(m *MapRow) error {
 			rows++
 			for cell, got := range m.Weights {
 				if math.Abs(float64(got-want[m.Token][cell])) > 1e-3 {

@@ -76,7 +76,7 @@ func TestMapRows(t *testing.T) {
 		{[]float64{0, 2.0 / 3, 1.0 / 3}, "[3 1 2]"}, {[]float64{4.0 / 7, 2.0 / 7, 1.0 / 7}, "[3 1 2]"},
 	}
 	next := 0
-	check(t, r.EachMapRow(MapOptions{Layer: 3}, func(m *MapRow) error {
+	check(t, newMap(t, r, MapOptions{Layer: 3}).EachRow(func(m *MapRow) error {
 		closeTo(t, fmt.Sprint("token ", m.Token), m.Weights, want[next].weights...)
 		if m.Token != int64(next) || fmt.Sprint(m.CellTokens) != want[next].cells {
 			t.Errorf("row %d is of token %d, cells hold %v", next, m.Token, m.CellTokens)
@@ -88,15 +88,22 @@ func TestMapRows(t *testing.T) {
 		t.Errorf("%d rows", next)
 	}
 	var b strings.Builder
-	check(t, r.WriteMapText(&b, MapOptions{Layer: 3, First: 2, End: 3}))
+	check(t, newMap(t, r, MapOptions{Layer: 3, First: 2, End: 3}).WriteText(&b))
 	if b.String() != "2 attends to 0.667 1, 0.333 2\n" {
 		t.Errorf("text is %q", b.String())
 	}
 	b.Reset()
-	check(t, r.WriteMapNPY(&b, MapOptions{Layer: 3}))
+	check(t, newMap(t, r, MapOptions{Layer: 3}).WriteNPY(&b))
 	if !strings.Contains(b.String(), "'shape': (4, 3)") || b.Len()%64 != 4*3*4 {
 		t.Errorf("npy of %d bytes: %q", b.Len(), b.String()[:80])
 	}
+}
+
+func newMap(t *testing.T, r *Run, o MapOptions) *Map {
+	t.Helper()
+	m, err := NewMap(r, o)
+	check(t, err)
+	return m
 }
 
 func TestMapErrors(t *testing.T) {
@@ -119,13 +126,16 @@ func TestMapErrors(t *testing.T) {
 		{without(8, "mask"), MapOptions{Layer: 3}, "execution 8: the mask (mask) not captured"},
 		{without(8, "cells"), MapOptions{Layer: 3}, "the cells that keys went into (cells) not captured"},
 	} {
-		err := c.run.EachMapRow(c.o, func(*MapRow) error { return nil })
+		m, err := NewMap(c.run, c.o)
+		if err == nil {
+			err = m.EachRow(func(*MapRow) error { return nil })
+		}
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: %v; want %q", c.o, err, c.want)
 		}
 	}
 	f := fixture{}
-	if err := f.open(t).EachMapRow(MapOptions{}, nil); err == nil ||
+	if _, err := NewMap(f.open(t), MapOptions{}); err == nil ||
 		!strings.Contains(err.Error(), "no attention was captured: record with --tap-attention") {
 		t.Errorf("a run without attention: %v", err)
 	}

@@ -14,15 +14,15 @@ import (
 // mapTop is how many cells text shows per token.
 const mapTop = 5
 
-// WriteMapText writes a line per token: what it attends to, the largest weights first, by token where the capture
+// WriteText writes a line per token: what it attends to, the largest weights first, by token where the capture
 // states.
-func (r *Run) WriteMapText(w io.Writer, o MapOptions) error {
-	texts, err := r.tokenTexts()
+func (m *Map) WriteText(w io.Writer) error {
+	texts, err := m.run.tokenTexts()
 	if err != nil {
 		return err
 	}
-	return r.EachMapRow(o, func(m *MapRow) error {
-		_, err := fmt.Fprintf(w, "%s attends to %s\n", tokenText(m.Token, texts), strings.Join(m.top(texts), ", "))
+	return m.EachRow(func(row *MapRow) error {
+		_, err := fmt.Fprintf(w, "%s attends to %s\n", tokenText(row.Token, texts), strings.Join(row.top(texts), ", "))
 		return err
 	})
 }
@@ -63,18 +63,18 @@ func tokenText(token int64, texts *tokenTexts) string {
 	return strconv.FormatInt(token, 10)
 }
 
-// WriteMapJSON writes one JSON line per token.
-func (r *Run) WriteMapJSON(w io.Writer, o MapOptions) error {
+// WriteJSON writes one JSON line per token.
+func (m *Map) WriteJSON(w io.Writer) error {
 	lines := json.NewEncoder(w)
-	return r.EachMapRow(o, func(m *MapRow) error { return lines.Encode(m) })
+	return m.EachRow(func(row *MapRow) error { return lines.Encode(row) })
 }
 
-// WriteMapNPY writes float32 [tokens, cells]; rows of a smaller cache view end in zeros. The map is computed twice,
+// WriteNPY writes float32 [tokens, cells]; rows of a smaller cache view end in zeros. The map is computed twice,
 // because the header comes first and says how large it is.
-func (r *Run) WriteMapNPY(w io.Writer, o MapOptions) error {
+func (m *Map) WriteNPY(w io.Writer) error {
 	var rows, cells int64
-	err := r.EachMapRow(o, func(m *MapRow) error {
-		rows, cells = rows+1, max(cells, int64(len(m.Weights)))
+	err := m.EachRow(func(row *MapRow) error {
+		rows, cells = rows+1, max(cells, int64(len(row.Weights)))
 		return nil
 	})
 	if err != nil {
@@ -88,9 +88,9 @@ func (r *Run) WriteMapNPY(w io.Writer, o MapOptions) error {
 		return err
 	}
 	line := make([]byte, 4*cells)
-	return r.EachMapRow(o, func(m *MapRow) error {
+	return m.EachRow(func(row *MapRow) error {
 		clear(line)
-		for i, v := range m.Weights {
+		for i, v := range row.Weights {
 			binary.LittleEndian.PutUint32(line[4*i:], math.Float32bits(v))
 		}
 		_, err := w.Write(line)

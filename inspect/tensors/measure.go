@@ -43,23 +43,23 @@ type Measure struct {
 // measureBatch is how many packets are decoded side by side before their results are handed on in order.
 const measureBatch = 256
 
-// Measure reads the selected packets on all CPUs and calls fn in stream order, packet by packet or token by token.
+// EachMeasure reads the selected packets on all CPUs and calls fn in stream order, packet by packet or token by token.
 // Memory is bounded by the packets in work, and the texts of the tokens. A packet that cannot be decoded has Error
 // set; reading continues. By token, a packet that does not hold whole rows (a sample, a piece of a large tensor) is
 // one line.
-func (r *Run) Measure(ctx context.Context, f Filter, by By, fn func(*Measure) error) error {
+func EachMeasure(ctx context.Context, r *Run, f Filter, by By, fn func(*Measure) error) error {
 	texts, err := r.tokenTexts()
 	if err != nil {
 		return err
 	}
-	return r.eachJob(ctx, f, by, func(j *job) error { return j.lines(texts, fn) })
+	return eachJob(ctx, r, f, by, func(j *job) error { return j.lines(texts, fn) })
 }
 
 // MeasureTensors puts statistics per tensor into a summary made with the same filter. Tensors of block-quantised
 // type get none.
-func (r *Run) MeasureTensors(ctx context.Context, f Filter, s *Summary) error {
+func MeasureTensors(ctx context.Context, r *Run, f Filter, s *Summary) error {
 	totals := make(map[tensorKey]*Accumulator)
-	err := r.eachJob(ctx, f, ByTensor, func(j *job) error {
+	err := eachJob(ctx, r, f, ByTensor, func(j *job) error {
 		key := tensorKey{j.packet.Ctx, j.packet.Name}
 		switch {
 		case errors.Is(j.err, errors.ErrUnsupported):
@@ -88,28 +88,27 @@ func (r *Run) MeasureTensors(ctx context.Context, f Filter, s *Summary) error {
 }
 
 // eachJob sums the selected packets up in batches, side by side, and calls fn in stream order.
-func (r *Run) eachJob(ctx context.Context, f Filter, by By, fn func(*job) error) error {
+func eachJob(ctx context.Context, r *Run, f Filter, by By, fn func(*job) error) error {
 	if err := f.Check(); err != nil {
 		return err
 	}
-	jobs := make([]job, 0, measureBatch)
-	var large []float32
+	b := batch{stream: r.Stream, by: by, jobs: make([]job, 0, measureBatch)}
 	flush := func() error {
-		r.compute(jobs, by, &large)
-		for i := range jobs {
-			if err := fn(&jobs[i]); err != nil {
+		b.compute()
+		for i := range b.jobs {
+			if err := fn(&b.jobs[i]); err != nil {
 				return err
 			}
 		}
-		jobs = jobs[:0]
+		b.jobs = b.jobs[:0]
 		return ctx.Err()
 	}
 	for i, p := range r.Stream.Packets() {
 		if !f.Match(p) {
 			continue
 		}
-		jobs = append(jobs, job{number: i, packet: *p})
-		if len(jobs) == measureBatch {
+		b.jobs = append(b.jobs, job{number: i, packet: *p})
+		if len(b.jobs) == measureBatch {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -133,13 +132,21 @@ type job struct {
 // memory.
 const largePacket = 8 << 20
 
-// compute decodes a batch's packets side by side. large is the buffer of large packets.
-func (r *Run) compute(jobs []job, by By, large *[]float32) {
-	workers := min(runtime.GOMAXPROCS(0), len(jobs))
+// batch is the packets that are decoded side by side.
+type batch struct {
+	stream *stream.Reader
+	by     By
+	jobs   []job
+	large  []float32 // buffer of large packets
+}
+
+// compute decodes the packets and sums them up.
+func (b *batch) compute() {
+	workers := min(runtime.GOMAXPROCS(0), len(b.jobs))
 	one := func(j *job, values []float32) []float32 {
-		values, j.err = r.Stream.Float32(&j.packet, values)
+		values, j.err = b.stream.Float32(&j.packet, values)
 		if j.err == nil {
-			j.sum(values, by)
+			j.sum(values, b.by)
 		}
 		return values
 	}
@@ -147,17 +154,17 @@ func (r *Run) compute(jobs []job, by By, large *[]float32) {
 	for w := range workers {
 		wait.Go(func() {
 			var values []float32
-			for i := w; i < len(jobs); i += workers {
-				if jobs[i].packet.RawBytes <= largePacket {
-					values = one(&jobs[i], values)
+			for i := w; i < len(b.jobs); i += workers {
+				if b.jobs[i].packet.RawBytes <= largePacket {
+					values = one(&b.jobs[i], values)
 				}
 			}
 		})
 	}
 	wait.Wait()
-	for i := range jobs {
-		if jobs[i].packet.RawBytes > largePacket {
-			*large = one(&jobs[i], *large)
+	for i := range b.jobs {
+		if b.jobs[i].packet.RawBytes > largePacket {
+			b.large = one(&b.jobs[i], b.large)
 		}
 	}
 }

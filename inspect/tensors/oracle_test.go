@@ -42,7 +42,7 @@ func TestNumPyReadsNPY(t *testing.T) {
 		{"l_out-1", "[5 4]", "float16"}, {"Qcur-0#2", "[5 2 2]", "float16"}, {"kq-0", "[5 3 2]", "float16"},
 		{"result_output", "[3 6]", "float16"}, {"w_q-1", "[3 34]", "uint8"},
 	} {
-		s, err := r.Slice(SliceOptions{Tensor: c.name})
+		s, err := NewSlice(r, SliceOptions{Tensor: c.name})
 		check(t, err)
 		name := filepath.Join(t.TempDir(), "x.npy")
 		var b bytes.Buffer
@@ -69,9 +69,9 @@ print(json.dumps(dict(shape=a.shape, dtype=str(a.dtype), c=bool(a.flags.c_contig
 		if c.dtype == "uint8" {
 			continue
 		}
-		sum, err := r.Summarize(Filter{Tensor: c.name})
+		sum, err := Summarize(r, Filter{Tensor: c.name})
 		check(t, err)
-		check(t, r.MeasureTensors(context.Background(), Filter{Tensor: c.name}, sum))
+		check(t, MeasureTensors(context.Background(), r, Filter{Tensor: c.name}, sum))
 		m := sum.Layers[0].Tensors[0].Stats.Moments
 		for what, pair := range map[string][2]float64{
 			"mean": {m.Mean, got.Mean}, "std": {m.Std, got.Std}, "min": {m.Min, got.Min}, "max": {m.Max, got.Max},

@@ -21,7 +21,7 @@ import (
 func TestSummarize(t *testing.T) {
 	for _, id := range []codec.ID{codec.None, codec.LZ4, codec.Zstd, codec.ZstdShuffle} {
 		f := fixture{codec: id}
-		s, err := f.open(t).Summarize(Filter{})
+		s, err := Summarize(f.open(t), Filter{})
 		check(t, err)
 		// Per micro-batch: 2 l_out, Qcur, kq, 2 pieces of logits, state, sample, quantised.
 		if s.Kind != KindRun || !s.Sealed || s.Packets != 27 || s.Tokens != 5 || s.TokensByPhase["prefill"] != 3 ||
@@ -62,7 +62,7 @@ func TestSummarize(t *testing.T) {
 // TestSummaryJSONKeys holds the keys that scripts rely on.
 func TestSummaryJSONKeys(t *testing.T) {
 	f := fixture{}
-	s, err := f.open(t).Summarize(Filter{})
+	s, err := Summarize(f.open(t), Filter{})
 	check(t, err)
 	data, err := json.Marshal(s)
 	check(t, err)
@@ -91,12 +91,12 @@ func TestFilters(t *testing.T) {
 		{Filter{Layer: &one, Tensor: "*out"}, 6},
 		{Filter{Tensor: "Qcur-0#2"}, 3}, {Filter{Tensor: "nothing"}, 0},
 	} {
-		s, err := r.Summarize(c.filter)
+		s, err := Summarize(r, c.filter)
 		if err != nil || s.Packets != c.want {
 			t.Errorf("%+v: %d packets, %v; not %d", c.filter, s.Packets, err, c.want)
 		}
 	}
-	if _, err := r.Summarize(Filter{Tensor: "[x"}); err == nil {
+	if _, err := Summarize(r, Filter{Tensor: "[x"}); err == nil {
 		t.Error("an unclosed glob was read")
 	}
 }
@@ -104,7 +104,7 @@ func TestFilters(t *testing.T) {
 // sliceText is a slice's whole JSON, decoded.
 func sliceJSON(t *testing.T, r *Run, o SliceOptions) (shape []int64, rows []int64, flat []float64) {
 	t.Helper()
-	s, err := r.Slice(o)
+	s, err := NewSlice(r, o)
 	check(t, err)
 	var b bytes.Buffer
 	check(t, s.WriteJSON(&b))
@@ -203,7 +203,7 @@ func TestSliceErrors(t *testing.T) {
 		{SliceOptions{Tensor: "l_out-0", First: 9, End: 10},
 			"tensor l_out-0 has no row for token 9: it has tokens from 0 to 4"},
 	} {
-		_, err := r.Slice(c.o)
+		_, err := NewSlice(r, c.o)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: %v", c.o, err)
 		}
@@ -213,7 +213,7 @@ func TestSliceErrors(t *testing.T) {
 func TestSliceText(t *testing.T) {
 	f := fixture{}
 	r := f.open(t)
-	s, err := r.Slice(SliceOptions{Tensor: "l_out-0", First: 2, End: 4})
+	s, err := NewSlice(r, SliceOptions{Tensor: "l_out-0", First: 2, End: 4})
 	check(t, err)
 	var b strings.Builder
 	check(t, s.WriteText(&b))
@@ -225,9 +225,9 @@ func TestSliceText(t *testing.T) {
 func TestMeasureTensors(t *testing.T) {
 	f := fixture{codec: codec.Zstd}
 	r := f.open(t)
-	s, err := r.Summarize(Filter{})
+	s, err := Summarize(r, Filter{})
 	check(t, err)
-	check(t, r.MeasureTensors(context.Background(), Filter{}, s))
+	check(t, MeasureTensors(context.Background(), r, Filter{}, s))
 	var want Accumulator
 	for token := range int64(5) {
 		for e := range int64(4) {
@@ -255,7 +255,7 @@ func TestMeasureByTokenAttributesExactly(t *testing.T) {
 	f := fixture{}
 	r := f.open(t)
 	seen := 0
-	err := r.Measure(context.Background(), Filter{Tensor: "kq-0"}, ByToken, func(m *Measure) error {
+	err := EachMeasure(context.Background(), r, Filter{Tensor: "kq-0"}, ByToken, func(m *Measure) error {
 		token := int64(seen)
 		if *m.TokenIndex != token || m.TokenText == nil || *m.TokenText != string(rune('a'+token)) || m.Elements != 6 ||
 			m.Min != float64(value(scores, token, 0)) || m.Max != float64(value(scores, token, 5)) {
@@ -269,7 +269,7 @@ func TestMeasureByTokenAttributesExactly(t *testing.T) {
 		t.Errorf("%d lines, not one per token", seen)
 	}
 	packets := 0
-	check(t, r.Measure(context.Background(), Filter{}, ByPacket, func(m *Measure) error {
+	check(t, EachMeasure(context.Background(), r, Filter{}, ByPacket, func(m *Measure) error {
 		if m.Packet != packets || (m.Error != "") != (m.Name == "w_q-1") {
 			t.Errorf("packet %d: %+v", packets, m)
 		}
@@ -281,7 +281,7 @@ func TestMeasureByTokenAttributesExactly(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	if err := r.Measure(ctx, Filter{}, ByPacket, func(*Measure) error { return nil }); err == nil {
+	if err := EachMeasure(ctx, r, Filter{}, ByPacket, func(*Measure) error { return nil }); err == nil {
 		t.Error("a cancelled measure ended without error")
 	}
 }
@@ -331,7 +331,7 @@ func TestTornStreamIsReadAndSaidToBe(t *testing.T) {
 	info, err := os.Stat(index)
 	check(t, err)
 	check(t, os.Truncate(index, info.Size()*2/3))
-	s, err := f.open(t).Summarize(Filter{})
+	s, err := Summarize(f.open(t), Filter{})
 	check(t, err)
 	if s.Packets == 0 || s.Packets >= 27 || len(s.Damage) == 0 {
 		t.Errorf("%d packets, damage %q", s.Packets, s.Damage)
@@ -367,7 +367,7 @@ func TestForeignStream(t *testing.T) {
 	r, err := Open(name)
 	check(t, err)
 	defer r.Close()
-	s, err := r.Summarize(Filter{})
+	s, err := Summarize(r, Filter{})
 	check(t, err)
 	if r.Kind != KindForeign || s.Packets != 3 || s.BytesStored != 12 || s.Assumed == "" || s.Tokens != 2 ||
 		s.PacketsPerToken != 1.5 {
@@ -384,7 +384,7 @@ func TestForeignStream(t *testing.T) {
 		t.Errorf("the third packet has the number %v", rows)
 	}
 	lines := 0
-	check(t, r.Measure(context.Background(), Filter{}, ByPacket, func(m *Measure) error {
+	check(t, EachMeasure(context.Background(), r, Filter{}, ByPacket, func(m *Measure) error {
 		lines++
 		if m.TokenIndex != nil {
 			t.Errorf("packet %d is given to token %d, and nothing says so", m.Packet, *m.TokenIndex)
@@ -421,7 +421,7 @@ func TestLossy(t *testing.T) {
 		r := mustOpen(t, name)
 		r.Metadata = &rundir.Metadata{Config: map[string]any{"settings": map[string]any{
 			"error": map[string]any{"value": 0.002}, "error_metric": map[string]any{"value": "nrmse"}}}}
-		s, err := r.Summarize(Filter{})
+		s, err := Summarize(r, Filter{})
 		check(t, err)
 		if fmt.Sprint(s.Altered) != row.want || s.Lossy != (row.want != "[]") || s.Lost {
 			t.Errorf("%+v: lossy %v, lost %v, %v", row.o, s.Lossy, s.Lost, s.Altered)
@@ -454,7 +454,7 @@ func TestForeignRows(t *testing.T) {
 		r, err := Open(name)
 		check(t, err)
 		defer r.Close()
-		s, err := r.Slice(SliceOptions{Tensor: "layer"})
+		s, err := NewSlice(r, SliceOptions{Tensor: "layer"})
 		if err != nil {
 			t.Errorf("%v: %v", row.lengths, err)
 			continue
@@ -488,7 +488,7 @@ func TestSliceUnitDimensions(t *testing.T) {
 		check(t, w.Append(&p, floats(make([]float32, 2*n)...), nil))
 	}
 	check(t, w.Close())
-	s, err := mustOpen(t, name).Slice(SliceOptions{Tensor: "cache"})
+	s, err := NewSlice(mustOpen(t, name), SliceOptions{Tensor: "cache"})
 	if err != nil || fmt.Sprint(s.Shape) != "[4 2]" {
 		t.Errorf("%v, %v", s, err)
 	}

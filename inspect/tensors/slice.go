@@ -82,8 +82,8 @@ type SliceOptions struct {
 	First, End int64
 }
 
-// Slice finds a tensor. A name that is not there is an error that lists those that are.
-func (r *Run) Slice(o SliceOptions) (*Slice, error) {
+// NewSlice finds a tensor. A name that is not there is an error that lists those that are.
+func NewSlice(r *Run, o SliceOptions) (*Slice, error) {
 	if o.End == 0 {
 		o.First, o.End = 0, -1
 	}
@@ -291,7 +291,7 @@ func (b *sliceBuilder) finish() error {
 	s := b.slice
 	slices.SortStableFunc(s.parts, func(a, b part) int { return cmp.Compare(a.label, b.label) })
 	if s.run.Stream.Info().Assumed != "" {
-		s.cutPackets()
+		b.cutPackets()
 	}
 	rows := int64(0)
 	for _, pt := range s.parts {
@@ -316,7 +316,8 @@ func sameRow(a, b []int64) bool {
 }
 
 // cutPackets makes rows of one length of packets that have several.
-func (s *Slice) cutPackets() {
+func (b *sliceBuilder) cutPackets() {
+	s := b.slice
 	width, one := int64(0), true
 	for _, pt := range s.parts {
 		one = one && pt.form.shape[0] == s.parts[0].form.shape[0]

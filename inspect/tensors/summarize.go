@@ -10,12 +10,13 @@ import (
 
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
 // Summarize reads the index, once, and returns what the selected packets are. Memory grows with the number of
 // different tensors.
-func (r *Run) Summarize(f Filter) (*Summary, error) {
+func Summarize(r *Run, f Filter) (*Summary, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
 	}
@@ -54,8 +55,10 @@ func (r *Run) Summarize(f Filter) (*Summary, error) {
 		s.Altered = nil // the types of the tensors are not known
 	}
 	s.Lossy = s.Lost || len(s.Altered) > 0
-	r.addBounds(s.Altered)
-	return s, r.countTokens(s)
+	if r.Metadata != nil {
+		addBounds(s.Altered, r.Metadata)
+	}
+	return s, s.countTokens(r)
 }
 
 // noteAltering notes what makes a packet's values differ from the tensor's.
@@ -73,17 +76,14 @@ func (s *Summary) noteAltering(p *stream.Packet) {
 }
 
 // addBounds adds the bound that the run's settings name to the codecs that keep it.
-func (r *Run) addBounds(altered []Altering) {
-	if r.Metadata == nil {
-		return
-	}
+func addBounds(altered []Altering, m *rundir.Metadata) {
 	var settings struct {
 		Settings struct {
 			Error  struct{ Value float64 } `json:"error"`
 			Metric struct{ Value string }  `json:"error_metric"`
 		} `json:"settings"`
 	}
-	if text, err := json.Marshal(r.Metadata.Config); err != nil || json.Unmarshal(text, &settings) != nil {
+	if text, err := json.Marshal(m.Config); err != nil || json.Unmarshal(text, &settings) != nil {
 		return
 	}
 	for i := range altered {
@@ -94,7 +94,7 @@ func (r *Run) addBounds(altered []Altering) {
 }
 
 // countTokens counts the run's token rows: the index states them; beside a foreign stream a tokens file may.
-func (r *Run) countTokens(s *Summary) error {
+func (s *Summary) countTokens(r *Run) error {
 	type request struct {
 		ctx         uint32
 		seq, number int32

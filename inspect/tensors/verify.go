@@ -245,7 +245,7 @@ func split(err error) []error {
 }
 
 // TokensAgree reports whether the tokens files list the tokens of the index.
-func (r *Run) TokensAgree() bool {
+func TokensAgree(r *Run) bool {
 	var v Verification
 	v.checkTokens(r)
 	return len(v.Findings) == 0

@@ -38,7 +38,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer run.Close()
-	layer, err := run.Slice(tensors.SliceOptions{Tensor: "l_out-3"})
+	layer, err := tensors.NewSlice(run, tensors.SliceOptions{Tensor: "l_out-3"})
 	if err != nil {
 		log.Fatal(err)
 	}
