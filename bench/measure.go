@@ -3,10 +3,8 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"time"
@@ -23,7 +21,7 @@ func Measure(ctx context.Context, spec Spec, out io.Writer) error {
 	}
 	runtime.LockOSThread() // one thread, so that OpenMP keeps one team
 	defer runtime.UnlockOSThread()
-	r := &measurement{Spec: spec, ctx: ctx, random: rand.New(rand.NewPCG(spec.Seed, 0))}
+	r := &measurement{Spec: spec, ctx: ctx}
 	defer r.close()
 	begin := time.Now()
 	if err := r.load(); err != nil {
@@ -69,16 +67,14 @@ func interrupt(ctx context.Context, x *llama.Context) (stop func()) {
 // measurement is the state of one Measure.
 type measurement struct {
 	Spec
-	ctx     context.Context
-	random  *rand.Rand
-	model   *llama.Model
-	llama   *llama.Context
-	batch   *llama.Batch
-	sampler *llama.Sampler // nil without a text
-	text    []llama.Token
-	pos     llama.Pos     // of every sequence
-	tokens  []llama.Token // that are generated, of one step after the other
-	at      []int64       // when each step was done
+	ctx    context.Context
+	model  *llama.Model
+	llama  *llama.Context
+	batch  *llama.Batch
+	source tokenSource
+	pos    llama.Pos     // of every sequence
+	tokens []llama.Token // that are generated, of one step after the other
+	at     []int64       // when each step was done
 }
 
 // load loads the model and makes a context as large as llama-bench's.
@@ -86,15 +82,11 @@ func (r *measurement) load() (err error) {
 	if r.model, err = loadModel(r.ctx, &r.Spec); err != nil {
 		return err
 	}
+	if err = r.source.open(r.model.Vocab(), &r.Spec); err != nil {
+		return err
+	}
 	if r.Text != "" {
-		if r.text, err = r.model.Vocab().Tokenize(r.Text, true, true); err != nil {
-			return fmt.Errorf("tokenize the prompt: %w", err)
-		}
-		if r.Prompt = len(r.text); r.Prompt == 0 {
-			return errors.New("the prompt has no tokens: give some text")
-		}
-		r.sampler = llama.NewSampler(r.model.Vocab())
-		r.sampler.AddGreedy()
+		r.Prompt = len(r.source.text)
 	}
 	params := llama.DefaultContextParams()
 	params.Sequences = r.sequences()
@@ -143,9 +135,7 @@ func (r *measurement) close() {
 	if r.llama != nil {
 		r.llama.Close()
 	}
-	if r.sampler != nil {
-		r.sampler.Close()
-	}
+	r.source.close()
 	if r.model != nil {
 		r.model.Close()
 	}

@@ -12,23 +12,21 @@ import (
 func (r *measurement) warmUp() error {
 	r.forget()
 	if r.Prompt > 0 {
-		if err := r.prompt(r.Prompt, r.text); err != nil {
+		if err := r.prompt(r.Prompt, r.source.text); err != nil {
 			return err
 		}
 	}
 	if r.Gen == 0 {
 		return nil
 	}
-	return r.token(r.first())
+	return r.token(r.source.first())
 }
 
 // forget empties the context.
 func (r *measurement) forget() {
 	r.llama.Memory().Clear(false)
 	r.pos = 0
-	if r.sampler != nil {
-		r.sampler.Reset()
-	}
+	r.source.reset()
 }
 
 // repeat fills the context to its depth and times one pass.
@@ -40,7 +38,7 @@ func (r *measurement) repeat() (*Repetition, error) {
 		}
 	}
 	for i := range r.tokens {
-		r.tokens[i] = r.any()
+		r.tokens[i] = r.source.any()
 	}
 	out := &Repetition{Time: time.Now().UTC().Format(time.RFC3339Nano), TokenNS: make([]int64, 0, r.Gen)}
 	if r.PerToken {
@@ -74,9 +72,9 @@ func (r *measurement) pass(out *Repetition, begin time.Time) error {
 	last := begin
 	if r.Prompt > 0 {
 		done := r.step(out, PhasePrefill, begin, r.Prompt)
-		err := r.prompt(r.Prompt, r.text)
-		if err == nil && r.sampler != nil {
-			next, err = r.choose()
+		err := r.prompt(r.Prompt, r.source.text)
+		if err == nil && r.source.sampler != nil {
+			next, err = r.source.next(r.llama)
 		}
 		if err != nil {
 			return err
@@ -86,9 +84,9 @@ func (r *measurement) pass(out *Repetition, begin time.Time) error {
 		done(last)
 	}
 	if next == llama.NoToken {
-		next = r.first()
+		next = r.source.first()
 	}
-	if r.sampler == nil && !r.PerToken && r.Gen > 0 {
+	if r.source.sampler == nil && !r.PerToken && r.Gen > 0 {
 		return r.generate(out, next)
 	}
 	for range r.Gen {
@@ -97,7 +95,7 @@ func (r *measurement) pass(out *Repetition, begin time.Time) error {
 			return err
 		}
 		var err error
-		if next, err = r.choose(); err != nil {
+		if next, err = r.source.next(r.llama); err != nil {
 			return err
 		}
 		now := time.Now()
@@ -179,9 +177,9 @@ func (r *measurement) part(seq llama.Seq, n int, tokens []llama.Token) error {
 			case tokens != nil:
 				token = tokens[done+i]
 			case done+i == 0:
-				token = r.first()
+				token = r.source.first()
 			default:
-				token = r.any()
+				token = r.source.any()
 			}
 			if err := r.batch.Add(token, r.pos+llama.Pos(done+i), i == size-1, seq); err != nil {
 				return err
@@ -220,26 +218,4 @@ func (r *measurement) token(token llama.Token) error {
 	r.pos++
 	r.llama.Synchronize()
 	return nil
-}
-
-// first is the token that a text of random tokens begins with.
-func (r *measurement) first() llama.Token {
-	if vocab := r.model.Vocab(); vocab.AddsBegin() {
-		return vocab.Begin()
-	}
-	return r.any()
-}
-
-func (r *measurement) any() llama.Token { return llama.Token(r.random.IntN(r.model.Vocab().Tokens())) }
-
-// choose is the token that follows: with a text the likeliest, else any.
-func (r *measurement) choose() (llama.Token, error) {
-	if r.sampler == nil {
-		return r.any(), nil
-	}
-	token, err := r.sampler.Sample(r.llama, -1)
-	if err == nil {
-		err = r.sampler.Accept(token)
-	}
-	return token, err
 }
