@@ -79,7 +79,7 @@ func TestLinks(t *testing.T) {
 			if tap != nil {
 				cmd.Env = append(cmd.Env, "LLAMATAP_OUT="+out)
 			} else {
-				cmd.Env = append(cmd.Env, "LD_PRELOAD="+stockObject(t))
+				cmd.Env = append(cmd.Env, "LD_PRELOAD="+testenv.NeedTool(t, "llama-completion").Preload)
 			}
 			same(t, end(t, cmd), want)
 			if n := len(runDirs(t, out)); n != len(tap)/2 {

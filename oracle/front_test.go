@@ -27,7 +27,7 @@ func front(t *testing.T, tap []string, name string, args ...string) *exec.Cmd {
 	cmd := command(t, slices.Concat([]string{name}, args, tap)...)
 	cmd.Env = append(os.Environ(), "LLAMATAP_OUT="+t.TempDir())
 	if tap == nil {
-		cmd.Env = append(os.Environ(), "LD_PRELOAD="+stockObject(t))
+		cmd.Env = append(os.Environ(), "LD_PRELOAD="+testenv.NeedTool(t, name).Preload)
 	}
 	return cmd
 }
@@ -35,8 +35,7 @@ func front(t *testing.T, tap []string, name string, args ...string) *exec.Cmd {
 // original is one of llama.cpp's programs itself, whose log loses nothing.
 func original(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	return exec.Command(filepath.Join(testenv.NeedLlama(t), "run", name),
-		append([]string{"--preload=" + stockObject(t)}, args...)...)
+	return testenv.NeedTool(t, name).Command(args...)
 }
 
 // A result is what a program wrote and how it ended, without what differs from run to run.

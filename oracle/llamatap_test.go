@@ -91,29 +91,6 @@ func tapped(t *testing.T, tap []string, program string, args ...string) *capture
 	return finish(t, cmd, out).good(t).capture(t)
 }
 
-// stockObject is the object that testenv preloads into stock tools, so that what they write can be compared with.
-func stockObject(t *testing.T) string {
-	t.Helper()
-	made.Lock()
-	defer made.Unlock()
-	path := filepath.Join(made.dir, "stock.so")
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	preload, found := strings.CutPrefix(testenv.NeedTool(t, "llama-completion").Command().Args[1], "--preload=")
-	if !found {
-		t.Fatal("testenv preloads nothing")
-	}
-	object, err := os.ReadFile(preload)
-	if err == nil {
-		err = os.WriteFile(path, object, 0o700)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // stock runs a tool without the tap and returns what it printed. llama.cpp's own programs hang at their end once in
 // a long while (seen of llama-eval-callback, on a busy machine); such a run says nothing about us and is made
 // again.

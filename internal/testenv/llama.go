@@ -23,9 +23,9 @@ type Tool struct {
 	// Path starts the program as it is: a script that runs it with the fetched loader, libraries
 	// and CPU backends.
 	Path string
-	// preload is an object that makes the program write out all of its text before it ends, and look for backends
+	// Preload is an object that makes the program write out all of its text before it ends, and look for backends
 	// in the fetched llama.cpp alone.
-	preload string
+	Preload string
 }
 
 // NeedTool asks for a program of llama.cpp by its name, such as llama-completion.
@@ -36,14 +36,14 @@ func NeedTool(t testing.TB, name string) *Tool {
 	if _, err := os.Stat(path); err != nil {
 		llama.miss(t, err.Error())
 	}
-	return &Tool{Path: path, preload: compile(t, "stock.c", "-fPIC", "-shared", fmt.Sprintf("-DBACKENDS=%q", run))}
+	return &Tool{Path: path, Preload: compile(t, "stock.c", "-fPIC", "-shared", fmt.Sprintf("-DBACKENDS=%q", run))}
 }
 
 // Command returns the command that runs the tool; the script execs, so signals reach the program.
 //
 // Unlike a bare start of Path it loses no text and uses no backend that the machine has installed (cgo/oracle/stock.c).
 func (tool *Tool) Command(args ...string) *exec.Cmd {
-	return exec.Command(tool.Path, append([]string{"--preload=" + tool.preload}, args...)...)
+	return exec.Command(tool.Path, append([]string{"--preload=" + tool.Preload}, args...)...)
 }
 
 // TellSize is an object that, preloaded into a program, makes it write each new size of its terminal, as
