@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -270,7 +271,7 @@ func TestOneOverhead(t *testing.T) {
 	if m.Account == nil {
 		t.Fatalf("metadata.json has no account\n%s", o.stderr)
 	}
-	text := m.Account.OverheadText()
+	text := present.Overhead(m.Account)
 	share, ok := m.Account.Time.Overhead()
 	if !ok || share <= 0 || share >= 1 || m.Account.Time.Tokens != m.Tokens.Prompt+m.Tokens.Generated ||
 		!strings.HasPrefix(text, fmt.Sprintf("at least %.2f %%", 100*share)) {

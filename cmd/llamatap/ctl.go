@@ -16,6 +16,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/server"
 	"github.com/llamatap/llamatap/internal/cli"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner/session/control"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -197,9 +198,9 @@ func writeCtl(out io.Writer, command string, s *control.Status) error {
 	lost, overhead := "nothing lost", ""
 	if a := s.Account; a != nil {
 		if a.Lossy() {
-			lost = "LOST " + a.LossText()
+			lost = "LOST " + present.Losses(a)
 		}
-		if text := a.OverheadText(); text != "" {
+		if text := present.Overhead(a); text != "" {
 			overhead = "\noverhead  " + text
 		}
 	}

@@ -76,7 +76,7 @@ func (r *Report) head(b *strings.Builder) {
 	}
 	line("losses", "%s", r.lossText())
 	if r.Account != nil {
-		if text := r.Account.OverheadText(); text != "" {
+		if text := present.Overhead(r.Account); text != "" {
 			line("overhead", "%s", text)
 		}
 	}
@@ -183,7 +183,7 @@ func (r *Report) lossText() string {
 	if r.Account != nil && len(r.Account.Lost)+len(r.Account.Violations) > 0 {
 		tensors := *r.Account
 		tensors.Events = nil // they are above, by kind
-		parts = append(parts, tensors.LossText())
+		parts = append(parts, present.Losses(&tensors))
 	}
 	if r.BadLines > 0 {
 		parts = append(parts, fmt.Sprintf("%d lines cannot be read", r.BadLines))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -51,7 +52,7 @@ func (v *Verification) checkOthers(r *Run, hasStream bool) {
 		// losses of tensors are findings of their own
 		tensors := rundir.Account{Events: a.Events, Violations: a.Violations}
 		if tensors.Lossy() {
-			v.add(Lost, "%s", tensors.LossText())
+			v.add(Lost, "%s", present.Losses(&tensors))
 		}
 	}
 	var samples struct {

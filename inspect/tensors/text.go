@@ -102,7 +102,7 @@ func (s *Summary) writeHead(w io.Writer) error {
 	}
 	line("losses", "%s", s.lossText())
 	if s.Account != nil {
-		if text := s.Account.OverheadText(); text != "" {
+		if text := present.Overhead(s.Account); text != "" {
 			line("overhead", "%s", text)
 		}
 	}
@@ -168,7 +168,7 @@ func (s *Summary) lossText() string {
 	var parts []string
 	losses := s.Losses
 	if s.Account != nil && s.Account.Lossy() {
-		parts, losses = append(parts, s.Account.LossText()), nil
+		parts, losses = append(parts, present.Losses(s.Account)), nil
 	}
 	for _, l := range losses {
 		parts = append(parts, fmt.Sprintf("%d packets, %s: %s", l.Packets, present.Bytes(int64(l.Bytes)), l.Cause))

@@ -49,7 +49,7 @@ func (s Summary) Write(out io.Writer, dir string) {
 	}
 	fmt.Fprintln(out)
 	if a.Lossy() {
-		line("LOST", a.LossText())
+		line("LOST", present.Losses(a))
 	}
 	line("tokens", fmt.Sprintf("%d prompt%s, %d decoded%s", s.Prompt, s.Prefill.rate(), s.Generated, s.Decode.rate()))
 	if s.Tensors {
@@ -64,7 +64,7 @@ func (s Summary) Write(out io.Writer, dir string) {
 		key, text, _ := strings.Cut(text, " ")
 		line(key, strings.TrimLeft(text, " "))
 	}
-	if text := a.OverheadText(); text != "" {
+	if text := present.Overhead(a); text != "" {
 		line("overhead", text)
 	}
 	s.heldBack(out)

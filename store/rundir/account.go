@@ -3,12 +3,7 @@ package rundir
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
-	"time"
-
-	"github.com/llamatap/llamatap/internal/present"
 )
 
 // Account is what became of a run, or of a stretch of it: the one place from which its metadata, its summary and
@@ -45,24 +40,6 @@ type EventAccount struct {
 
 // lossy reports whether events are missing.
 func (e *EventAccount) lossy() bool { return e != nil && (len(e.Lost) > 0 || e.TokensAfter > 0) }
-
-// lossText is what is missing of events, for people.
-func (e *EventAccount) lossText() string {
-	var parts, causes []string
-	lost := uint64(0)
-	for _, cause := range slices.Sorted(maps.Keys(e.Lost)) {
-		lost += e.Lost[cause]
-		causes = append(causes, fmt.Sprintf("%d to %s", e.Lost[cause], cause))
-	}
-	if lost > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d events (%s)", lost, lost+e.Written, strings.Join(causes, ", ")))
-	}
-	if e.TokensAfter > 0 {
-		parts = append(parts, fmt.Sprintf("all events of the %d tokens that were computed after recording stopped",
-			e.TokensAfter))
-	}
-	return strings.Join(parts, "; ")
-}
 
 // TimeAccount is what recording cost the model, measured on its threads: the time in the tap's code, the time that
 // they waited for the recording, and the cuts of its graphs. It does not contain what the tap cannot see from
@@ -147,47 +124,4 @@ func (a *Account) AddLost(cause string, packets, bytes uint64) {
 	slices.SortFunc(a.Lost, func(a, b Loss) int {
 		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Cause, b.Cause))
 	})
-}
-
-// LossText is what was lost, for people; "nothing" where nothing was.
-func (a *Account) LossText() string {
-	var parts []string
-	if lost := a.LostTotal(); len(a.Lost) > 0 {
-		var causes []string
-		for _, l := range a.Lost {
-			causes = append(causes, fmt.Sprintf("%d to %s", l.Packets, l.Cause))
-		}
-		parts = append(parts, fmt.Sprintf("%d of %d tensors, %s of %s (%s)", lost.Packets, a.Selected.Packets,
-			present.Bytes(lost.Bytes), present.Bytes(a.Selected.Bytes), strings.Join(causes, ", ")))
-	}
-	if a.Events.lossy() {
-		parts = append(parts, a.Events.lossText())
-	}
-	for _, v := range a.Violations {
-		parts = append(parts, "the account does not balance: "+v)
-	}
-	return cmp.Or(strings.Join(parts, "; "), "nothing")
-}
-
-// OverheadText is what recording cost the model, for people; "" where that was not measured. It is a lower bound:
-// see TimeAccount.
-func (a *Account) OverheadText() string {
-	share, ok := a.Time.Overhead()
-	if !ok {
-		return ""
-	}
-	per := func(ns int64) string { return present.Duration(time.Duration(ns / a.Time.Tokens)) }
-	text := fmt.Sprintf("at least %.2f %% of the run: per token %s in the tap, %s waiting for the recording",
-		100*share, per(a.Time.TapNS), per(a.Time.WaitNS))
-	switch cuts := float64(a.Time.Cuts) / float64(a.Time.Tokens); {
-	case a.Time.CutNS > 0:
-		text += fmt.Sprintf(", %s in %.1f cuts of the graph", per(a.Time.CutNS), cuts)
-	case a.Time.Cuts > 0:
-		text += fmt.Sprintf(", and %.1f cuts of the graph, whose cost was not measured", cuts)
-	}
-	text += fmt.Sprintf(" (%d tokens)", a.Time.Tokens)
-	if lost := a.Setup.TapNS + a.Setup.WaitNS; lost > 0 {
-		text += fmt.Sprintf("; warm-up %s", present.Duration(time.Duration(lost)))
-	}
-	return text
 }
