@@ -23,6 +23,14 @@ const (
 	OriginProc  = "proc"
 )
 
+// OriginOf is the origin of what BPF programs counted; plain programs do without BTF.
+func OriginOf(plain bool) string {
+	if plain {
+		return OriginPlain
+	}
+	return OriginBPF
+}
+
 // NewHostHeader fills in a header for a snapshot at now, with the time since the one before.
 func NewHostHeader(now time.Time, monoNS int64, interval, actual time.Duration, origin string) HostHeader {
 	return HostHeader{

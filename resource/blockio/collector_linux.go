@@ -205,7 +205,7 @@ func (c *Collector) Origin() string {
 	if c.set == nil {
 		return resource.OriginProc
 	}
-	return c.set.Origin()
+	return resource.OriginOf(c.set.Plain)
 }
 
 // AddPID adds a process to a target of processes, while it is watched.

@@ -16,7 +16,7 @@ func (c *Collector) read(now time.Time) (*resource.BlockLine, error) {
 	if err != nil {
 		return nil, err
 	}
-	line := &resource.BlockLine{HostHeader: c.header(now, mono, c.set.Origin())}
+	line := &resource.BlockLine{HostHeader: c.header(now, mono, resource.OriginOf(c.set.Plain))}
 	iv := &interval{plain: c.set.Plain, strap: c.o.Strap, device: c.names.device, group: c.groups.path,
 		depths: map[int]depth{}}
 	areas := map[int]uint64{}

@@ -12,8 +12,6 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
-
-	"github.com/llamatap/llamatap/resource"
 )
 
 // plainSuffix ends the names of programs that stand in where the kernel has no BTF.
@@ -174,14 +172,6 @@ func (s *Set) Program(name string) *ebpf.Program { return s.collection.Programs[
 
 // Keep makes Close close a link that the collector attached itself.
 func (s *Set) Keep(l link.Link) { s.links = append(s.links, l) }
-
-// Origin says which programs run, in the word of a host line.
-func (s *Set) Origin() string {
-	if s.Plain {
-		return resource.OriginPlain
-	}
-	return resource.OriginBPF
-}
 
 // Close detaches and frees everything.
 func (s *Set) Close() error {

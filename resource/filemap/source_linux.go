@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
+	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 )
 
@@ -239,7 +240,7 @@ func (c *source) Lost() (Lost, error) {
 func (c *source) Absent() map[string]error { return c.set.Absent }
 
 // Origin says which programs run, in the word of a host line.
-func (c *source) Origin() string { return c.set.Origin() }
+func (c *source) Origin() string { return resource.OriginOf(c.set.Plain) }
 
 // Programs returns the cost of the programs.
 func (c *source) Programs() ([]bpf.ProgramStat, error) { return c.set.Programs() }

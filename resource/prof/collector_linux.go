@@ -404,7 +404,7 @@ func (c *Collector) Origin() string {
 	if c.set == nil {
 		return resource.OriginProc
 	}
-	return c.set.Origin()
+	return resource.OriginOf(c.set.Plain)
 }
 
 // Close ends counting. It is safe to call twice.

@@ -145,7 +145,7 @@ func (c *Collector) Origin() string {
 	if c.programs == nil {
 		return resource.OriginProc
 	}
-	return c.programs.Origin()
+	return resource.OriginOf(c.programs.Plain)
 }
 
 // Missing says what could not be had, one sentence each: why BPF does not run, or which hook the kernel lacks.
