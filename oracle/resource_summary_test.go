@@ -110,13 +110,19 @@ func TestGPUSamples(t *testing.T) {
 		t.Fatalf("%d samples", len(samples))
 	}
 	for i, g := range samples {
-		if g.Utilization != 87 || g.MemoryUtilization != 41 || *g.PowerW != 250.5 || g.MemoryUsed != 3<<30 ||
+		if *g.PowerW != 250.5 || *g.MemoryUsed != 3<<30 || *g.SMClockMHz != 1755 || *g.MemoryClockMHz != 2619 ||
 			g.Source != resource.Measured {
 			t.Errorf("%+v", g)
 		}
-		if i == 0 && (g.WindowNS != nil || g.EnergyJ != nil) || i > 0 && (*g.WindowNS != g.MonoNS-samples[i-1].MonoNS ||
-			*g.EnergyJ != 2) {
-			t.Errorf("sample %d: %+v after %+v", i, g, samples[max(i-1, 0)])
+		if i == 0 {
+			if g.WindowNS != nil || g.EnergyJ != nil || g.Utilization != nil || *g.PCIeTxKBPerS != 1200 {
+				t.Errorf("the first: %+v", g)
+			}
+			continue
+		}
+		if *g.WindowNS != g.MonoNS-samples[i-1].MonoNS || *g.Utilization != 87 || *g.MemoryUtilization != 41 ||
+			*g.UtilizationNS != 60e6 || g.EnergySource != resource.EnergyCounter || *g.EnergyJ <= 0 {
+			t.Errorf("sample %d: %+v after %+v", i, g, samples[i-1])
 		}
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "resource.jsonl"))

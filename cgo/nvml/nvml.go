@@ -48,24 +48,28 @@ func (l *Library) Devices() (int, error) {
 	return n, nil
 }
 
-// Read reads how a device is now.
-func (l *Library) Read(device int) (Sample, error) {
-	var s C.struct_nvml_sample
-	if status := C.nvml_read(l.c, C.uint(device), &s); status != 0 {
+// Read reads how a device is now. before is its sample before this one; the zero value: none. What takes tens of
+// milliseconds (PCIe), or stands for NVML's last sample period, is only read with seldom.
+func (l *Library) Read(device int, before Sample, seldom bool) (Sample, error) {
+	s := C.struct_nvml_sample{until_us: C.uint64_t(before.untilUS)}
+	var rare C.int
+	if seldom {
+		rare = 1
+	}
+	if status := C.nvml_read(l.c, C.uint(device), rare, &s); status != 0 {
 		return Sample{}, fmt.Errorf("read GPU %d: NVML's error %d", device, int(status))
 	}
-	var name [96]C.char
-	C.nvml_name(l.c, C.uint(device), &name[0], C.uint(len(name)))
-	sample := Sample{
-		Name: C.GoString(&name[0]), GPUPercent: int(s.gpu_percent), MemoryPercent: int(s.memory_percent),
-		TotalBytes: uint64(s.total_bytes), UsedBytes: uint64(s.used_bytes),
-		PowerMW: -1, EnergyMJ: -1,
+	name := before.Name
+	if name == "" {
+		var text [96]C.char
+		C.nvml_name(l.c, C.uint(device), &text[0], C.uint(len(text)))
+		name = C.GoString(&text[0])
 	}
-	if s.has_power != 0 {
-		sample.PowerMW = int64(s.power_mw)
-	}
-	if s.has_energy != 0 {
-		sample.EnergyMJ = int64(s.energy_mj)
-	}
-	return sample, nil
+	return Sample{
+		Name: name, GPUPercent: float64(s.gpu_percent), MemoryPercent: float64(s.memory_percent),
+		UtilizationNS: int64(s.utilization_ns), TotalBytes: int64(s.total_bytes), UsedBytes: int64(s.used_bytes),
+		SMMHz: int64(s.sm_mhz), MemoryMHz: int64(s.memory_mhz),
+		PCIeTxKBPerS: int64(s.pcie_tx_kb_per_s), PCIeRxKBPerS: int64(s.pcie_rx_kb_per_s),
+		PowerMW: int64(s.power_mw), EnergyMJ: int64(s.energy_mj), untilUS: uint64(s.until_us),
+	}, nil
 }

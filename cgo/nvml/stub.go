@@ -22,4 +22,4 @@ func (*Library) Close() error { return nil }
 func (*Library) Devices() (int, error) { return 0, nil }
 
 // Read fails.
-func (*Library) Read(int) (Sample, error) { return Sample{}, errors.ErrUnsupported }
+func (*Library) Read(int, Sample, bool) (Sample, error) { return Sample{}, errors.ErrUnsupported }

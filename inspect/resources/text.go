@@ -151,11 +151,18 @@ func cacheText(c *CacheRow) string {
 }
 
 func gpuText(g *GPUUse) string {
-	text := fmt.Sprintf("%d %s: busy %.0f %% of the time, its memory %.0f %%, in %d samples; %s in use at most",
-		g.Index, g.Name, g.Utilization, g.MemoryUtilization,
-		g.Samples, present.Bytes(g.MemoryPeak))
+	text := fmt.Sprintf("%d %s: %d samples", g.Index, g.Name, g.Samples)
+	if g.Utilization != nil {
+		text += fmt.Sprintf(", busy %.0f %% of the time", *g.Utilization)
+	}
+	if g.MemoryUtilization != nil {
+		text += fmt.Sprintf(", its memory %.0f %%", *g.MemoryUtilization)
+	}
+	if g.MemoryPeak != nil {
+		text += fmt.Sprintf(", %s in use at most", present.Bytes(*g.MemoryPeak))
+	}
 	if g.EnergyJ != nil {
-		text += fmt.Sprintf(", %.0f J", *g.EnergyJ)
+		text += fmt.Sprintf(", %.0f J, mean %.0f W", *g.EnergyJ, *g.MeanPowerW)
 	}
 	return text + " (all processes)"
 }

@@ -74,10 +74,10 @@ var (
 	memoryLive = gauge("memory_bytes", "Bytes that backends of ggml have allocated.")
 	memoryPeak = gauge("memory_peak_bytes", "The most bytes that they had allocated.")
 	gpuBusy    = gauge("gpu_utilization_ratio",
-		"NVML's utilization.gpu: share of its last sample period in which some kernel of any process ran.", "gpu",
+		"NVML's utilization.gpu: share of the last interval in which some kernel of any process ran.", "gpu",
 		"name")
 	gpuMemory = gauge("gpu_memory_utilization_ratio",
-		"NVML's utilization.memory: share of that period in which the GPU's memory was read or written.", "gpu", "name")
+		"NVML's utilization.memory: share of that time in which the GPU's memory was read or written.", "gpu", "name")
 	gpuUsed     = gauge("gpu_memory_used_bytes", "Memory of the GPU that is in use, by all processes.", "gpu", "name")
 	gpuPower    = gauge("gpu_power_watts", "Power that the GPU draws.", "gpu", "name")
 	gpuEnergy   = counter("gpu_energy_joules_total", "Energy that the GPU used since the run began.", "gpu", "name")
@@ -319,15 +319,18 @@ func (t *metricFold) memory(s *resources.Sum) {
 func (t *metricFold) gpus(s *resources.Sum) {
 	for _, g := range s.GPUs() {
 		index := strconv.Itoa(g.Index)
-		t.one(gpuBusy, g.Last.Utilization/100, index, g.Name)
-		t.one(gpuMemory, g.Last.MemoryUtilization/100, index, g.Name)
-		t.one(gpuUsed, float64(g.Last.MemoryUsed), index, g.Name)
-		if g.Last.PowerW != nil {
-			t.one(gpuPower, *g.Last.PowerW, index, g.Name)
+		known := func(m *metric, v *float64, of float64) {
+			if v != nil {
+				t.one(m, *v/of, index, g.Name)
+			}
 		}
-		if g.EnergyJ != nil {
-			t.one(gpuEnergy, *g.EnergyJ, index, g.Name)
+		known(gpuBusy, g.Last.Utilization, 100)
+		known(gpuMemory, g.Last.MemoryUtilization, 100)
+		if g.Last.MemoryUsed != nil {
+			t.one(gpuUsed, float64(*g.Last.MemoryUsed), index, g.Name)
 		}
+		known(gpuPower, g.Last.PowerW, 1)
+		known(gpuEnergy, g.EnergyJ, 1)
 	}
 }
 

@@ -60,7 +60,7 @@ func HangOnInterrupt(t testing.TB) string {
 }
 
 // FakeNVML is an NVIDIA management library with one GPU: 87 % of it busy, 41 % of its memory's time, 3 of 64 GiB in
-// use, 250.5 W, and 2 J more at each look.
+// use, 250.5 W at every moment. FAKE_NVML_LACKS and FAKE_NVML_ENERGY in the environment change it: see its source.
 func FakeNVML(t testing.TB) string {
 	t.Helper()
 	return compile(t, "nvml.c", "-fPIC", "-shared")

@@ -17,7 +17,7 @@ columns = {
     "seq_ids": "INTEGER[]", "token_ids": "INTEGER[]", "pos": "INTEGER", "latency_ns": "BIGINT", "cells": "BIGINT", "key_bytes": "BIGINT", "value_bytes": "BIGINT", "key_bytes_written": "BIGINT", "value_bytes_written": "BIGINT",
     "cache": "VARCHAR", "cache_type": "VARCHAR", "cache_operation": "VARCHAR", "allocation_bytes": "BIGINT", "live_bytes": "BIGINT",
     "gpu_index": "INTEGER", "gpu_name": "VARCHAR", "gpu_utilization_percent": "DOUBLE", "memory_utilization_percent": "DOUBLE",
-    "gpu_memory_used_bytes": "BIGINT", "gpu_energy_j": "DOUBLE", "kind": "VARCHAR", "cause": "VARCHAR", "count": "BIGINT",
+    "gpu_memory_used_bytes": "BIGINT", "gpu_energy_j": "DOUBLE", "window_ns": "BIGINT", "kind": "VARCHAR", "cause": "VARCHAR", "count": "BIGINT",
 }
 db.execute("create table e as select row_number() over () as line, * from read_json(?, format = 'newline_delimited', columns = %s)" % columns, [os.path.join(sys.argv[1], "resource.jsonl")])
 db.execute("create view graphs as select * from e where event = 'graph_execution'")
@@ -193,7 +193,8 @@ if os.path.exists(trace):
 
 # GPUs: means over samples.
 want = rows("""select gpu_index, any_value(gpu_name) as gpu_name, count(*) as samples, avg(gpu_utilization_percent) as gpu_utilization_percent,
-    avg(memory_utilization_percent) as memory_utilization_percent, max(gpu_memory_used_bytes) as gpu_memory_peak_bytes, sum(gpu_energy_j) as gpu_energy_j
+    avg(memory_utilization_percent) as memory_utilization_percent, max(gpu_memory_used_bytes) as gpu_memory_peak_bytes, sum(gpu_energy_j) as gpu_energy_j,
+    sum(gpu_energy_j) / sum(window_ns) filter (gpu_energy_j is not null) * 1e9 as gpu_power_mean_w
     from e where event = 'gpu_sample' group by 1 order by 1""")
 same("gpus", len(said.get("gpus", [])), len(want))
 for got, row in zip(said.get("gpus", []), want):

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/llamatap/llamatap/cgo/nvml"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/kvcache"
@@ -32,8 +33,11 @@ func everything(t *testing.T) *bench {
 				return dst
 			}
 			sampled = true
-			return append(dst, GPUReading{MonoNS: 1_000_000_000, WindowNS: 1e9, Name: "NVIDIA H100 80GB HBM3",
-				Percent: 87, MemoryPercent: 41, Used: 3 << 30, Total: 80 << 30, PowerMW: 250_500, EnergyMJ: 249_800})
+			return append(dst, GPUReading{MonoNS: 1_000_000_000, WindowNS: 1e8, WindowJ: 24.98,
+				EnergySource: resource.EnergyCounter,
+				Sample: nvml.Sample{Name: "NVIDIA H100 80GB HBM3", GPUPercent: 87, MemoryPercent: 41,
+					UtilizationNS: 1e8, UsedBytes: 3 << 30, TotalBytes: 80 << 30, SMMHz: 1755, MemoryMHz: 2619,
+					PCIeTxKBPerS: 1200, PCIeRxKBPerS: 34000, PowerMW: 250_500}})
 		},
 	})
 	g, ids, weights := mixture(1)

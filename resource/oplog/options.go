@@ -37,18 +37,6 @@ type Options struct {
 	Legacy bool
 }
 
-// GPUReading is how a GPU was at a time, and since the reading before.
-type GPUReading struct {
-	MonoNS            int64
-	WindowNS          int64 // since the reading before, 0 in the first
-	Index             int
-	Name              string
-	Percent           int // of NVML's last sample period
-	MemoryPercent     int
-	Used, Total       uint64 // bytes
-	PowerMW, EnergyMJ int64  // energy of the window; -1 = not known
-}
-
 var errIncomplete = errors.New("an option that must be given is not")
 
 func (o *Options) check() error {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/llamatap/llamatap/cgo/nvml"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/resource"
@@ -307,9 +308,14 @@ func TestAsyncHasNoTime(t *testing.T) {
 // counter that is not there no figure.
 func TestGPU(t *testing.T) {
 	waiting := []GPUReading{
-		{MonoNS: 7, Index: 0, Name: "one", Percent: 87, MemoryPercent: 41, Used: 3 << 30, Total: 64 << 30,
-			PowerMW: 250_500, EnergyMJ: 5},
-		{MonoNS: 1_000_000_007, WindowNS: 1e9, Index: 1, Name: "two", Percent: 3, PowerMW: -1, EnergyMJ: 2500},
+		{MonoNS: 7, Sample: nvml.Sample{Name: "one", GPUPercent: 87, MemoryPercent: 41, UsedBytes: 3 << 30,
+			TotalBytes: 64 << 30, SMMHz: 1755, MemoryMHz: 2619, PCIeTxKBPerS: 0, PCIeRxKBPerS: -1, PowerMW: 250_500}},
+		{MonoNS: 1e9 + 7, WindowNS: 1e9, Index: 1, WindowJ: 2.5, EnergySource: resource.EnergyCounter,
+			Sample: nvml.Sample{Name: "two", GPUPercent: 3, MemoryPercent: -1, UtilizationNS: 5e8, UsedBytes: -1,
+				TotalBytes: -1, SMMHz: -1, MemoryMHz: -1, PCIeTxKBPerS: -1, PCIeRxKBPerS: -1, PowerMW: -1}},
+		{MonoNS: 2e9 + 7, WindowNS: 1e9, Index: 1, WindowJ: 3.5, EnergySource: resource.PowerSamples,
+			Sample: nvml.Sample{Name: "two", GPUPercent: -1, MemoryPercent: -1, UsedBytes: -1, TotalBytes: -1,
+				SMMHz: -1, MemoryMHz: -1, PCIeTxKBPerS: -1, PCIeRxKBPerS: -1, PowerMW: 3500}},
 	}
 	b := newBench(t, Options{GPU: func(dst []GPUReading) []GPUReading {
 		dst = append(dst, waiting...)
@@ -323,14 +329,25 @@ func TestGPU(t *testing.T) {
 	}
 	_, events := b.lines()
 	got := of[resource.GPUSample](events)
-	if len(got) != 2 {
+	if len(got) != 3 {
 		t.Fatalf("%d samples", len(got))
 	}
-	if g := got[0]; g.MonoNS != 7 || g.WindowNS != nil || g.Utilization != 87 || g.MemoryUtilization != 41 ||
-		g.MemoryUsed != 3<<30 || *g.PowerW != 250.5 || g.EnergyJ != nil || g.Source != resource.Measured {
+	if g := got[0]; g.MonoNS != 7 || g.WindowNS != nil || *g.Utilization != 87 || *g.MemoryUtilization != 41 ||
+		g.UtilizationNS != nil || g.UtilizationSource != "last_period" || *g.MemoryUsed != 3<<30 ||
+		*g.SMClockMHz != 1755 || *g.MemoryClockMHz != 2619 || *g.PCIeTxKBPerS != 0 || g.PCIeRxKBPerS != nil ||
+		*g.PCIeWindowNS != 20e6 || *g.PowerW != 250.5 || g.EnergyJ != nil || g.EnergySource != "" ||
+		g.Source != resource.Measured {
 		t.Errorf("%+v", g)
 	}
-	if g := got[1]; *g.WindowNS != 1e9 || g.Index != 1 || g.Name != "two" || g.PowerW != nil || *g.EnergyJ != 2.5 {
+	if g := got[1]; *g.WindowNS != 1e9 || g.Index != 1 || g.Name != "two" || *g.UtilizationNS != 5e8 ||
+		g.UtilizationSource != "samples" || g.MemoryUtilization != nil || g.MemoryUsed != nil || g.MemoryTotal != nil ||
+		g.SMClockMHz != nil || g.MemoryClockMHz != nil || g.PCIeTxKBPerS != nil || g.PCIeWindowNS != nil ||
+		g.PowerW != nil || *g.EnergyJ != 2.5 || g.EnergySource != "energy_counter" || g.Source != resource.Measured {
+		t.Errorf("%+v", g)
+	}
+	if g := got[2]; g.Utilization != nil || g.UtilizationSource != "" || *g.EnergyJ != 3.5 ||
+		g.EnergySource != "power_samples" || g.Source != resource.Computed ||
+		g.Sources["gpu_power_w"] != resource.Measured || g.Sources["gpu_energy_j"] != 0 {
 		t.Errorf("%+v", g)
 	}
 }

@@ -7,24 +7,34 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/cgo/nvml"
+	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/oplog"
 )
 
 // gpus samples the machine's GPUs through NVML: once in gpuEvery, at the beginning and at the end.
 type gpus struct {
 	library *nvml.Library
-	devices int
-	last    []oplog.GPUReading // of each device: when it was read, and its energy counter; MonoNS 0: not yet
+	last    []gpuLast // of each device
+	reads   int       // of all devices
 	stop    chan struct{}
 	done    sync.WaitGroup
 	mu      sync.Mutex
 	taken   []oplog.GPUReading
 }
 
-// gpuEvery is how often GPUs are sampled. NVML's own sample period is at most as long.
-const gpuEvery = time.Second
+// gpuLast is a device's sample that was taken last. Without a time there is none.
+type gpuLast struct {
+	monoNS int64
+	nvml.Sample
+}
 
-// maxReadings bounds the samples that nobody has taken.
+// gpuEvery is how often GPUs are sampled: energy counters change about as often.
+const gpuEvery = 100 * time.Millisecond
+
+// gpuSeldom is in how many samples of a device one has what takes long to read, or stands for a second.
+const gpuSeldom = 10
+
+// maxReadings bounds the samples that nobody has taken. Beyond it none is taken, and the next window is longer.
 const maxReadings = 4096
 
 // openGPUs starts sampling; nil where there is no GPU that NVML knows. Close it.
@@ -38,7 +48,8 @@ func openGPUs(name string) *gpus {
 		library.Close()
 		return nil
 	}
-	g := &gpus{library: library, devices: n, last: make([]oplog.GPUReading, n), stop: make(chan struct{})}
+	g := &gpus{library: library, last: make([]gpuLast, n), stop: make(chan struct{})}
+	g.read() // before anything is computed
 	g.done.Go(g.sample)
 	return g
 }
@@ -47,45 +58,55 @@ func openGPUs(name string) *gpus {
 func (g *gpus) sample() {
 	tick := time.NewTicker(gpuEvery)
 	defer tick.Stop()
-	for stopped := false; ; {
-		for device := range g.devices {
-			g.read(device)
-		}
-		if stopped {
-			return
-		}
+	for {
 		select {
 		case <-tick.C:
+			if !g.full() {
+				g.read()
+			}
 		case <-g.stop:
-			stopped = true // after a last sample
+			g.read()
+			return
 		}
 	}
 }
 
-// read takes a sample of a device. What cannot be read is left out; the next window is the longer.
-func (g *gpus) read(device int) {
-	s, err := g.library.Read(device)
-	if err != nil {
-		return
-	}
-	last := &g.last[device]
-	r := oplog.GPUReading{
-		MonoNS: monotonic(), Index: device, Name: s.Name, Percent: s.GPUPercent, MemoryPercent: s.MemoryPercent,
-		Used: s.UsedBytes, Total: s.TotalBytes,
-		PowerMW: s.PowerMW, EnergyMJ: -1,
-	}
-	if last.MonoNS != 0 {
-		r.WindowNS = r.MonoNS - last.MonoNS
-		if s.EnergyMJ >= 0 && last.EnergyMJ >= 0 {
-			r.EnergyMJ = s.EnergyMJ - last.EnergyMJ
+// read takes a sample of each device. One that cannot be read is left out, and its next window is longer.
+func (g *gpus) read() {
+	for device := range g.last {
+		last := &g.last[device]
+		s, err := g.library.Read(device, last.Sample, (g.reads+device)%gpuSeldom == 0)
+		if err != nil {
+			continue
 		}
+		r := oplog.GPUReading{MonoNS: monotonic(), Index: device, Sample: s}
+		if last.monoNS != 0 {
+			r.WindowNS = r.MonoNS - last.monoNS
+			r.WindowJ, r.EnergySource = used(&last.Sample, &s, r.WindowNS)
+		}
+		last.monoNS, last.Sample = r.MonoNS, s
+		g.mu.Lock()
+		g.taken = append(g.taken, r)
+		g.mu.Unlock()
 	}
-	last.MonoNS, last.EnergyMJ = r.MonoNS, s.EnergyMJ
+	g.reads++
+}
+
+// used is the energy in J of a window between two samples, and what it was read from; "": it is not known.
+func used(before, after *nvml.Sample, windowNS int64) (float64, string) {
+	switch {
+	case before.EnergyMJ >= 0 && after.EnergyMJ >= before.EnergyMJ:
+		return float64(after.EnergyMJ-before.EnergyMJ) / 1e3, resource.EnergyCounter
+	case before.EnergyMJ < 0 && after.EnergyMJ < 0 && before.PowerMW >= 0 && after.PowerMW >= 0:
+		return float64(before.PowerMW+after.PowerMW) / 2e3 * float64(windowNS) / 1e9, resource.PowerSamples
+	}
+	return 0, "" // a counter that began anew
+}
+
+func (g *gpus) full() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.taken) < maxReadings {
-		g.taken = append(g.taken, r)
-	}
+	return len(g.taken) >= maxReadings
 }
 
 // take is [oplog.Options].GPU.
