@@ -22,12 +22,28 @@ func self(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// refused runs a command line, which must end with a status and an error of one line that contains want.
-func refused(t *testing.T, line string, code int, want string) {
+// refused runs a command line, which must end with a status and an error of one line that names the facts, separated
+// by " | ": the flag, file or value at fault, and what to use instead.
+func refused(t *testing.T, line string, code int, facts string) {
 	t.Helper()
 	err := call(strings.FieldsFunc(line, func(r rune) bool { return r == ' ' })...)
-	if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") ||
-		report(err) != code {
-		t.Errorf("%s:\ngot  %v (status %d)\nwant %s (status %d)", line, err, report(err), want, code)
+	if err == nil {
+		t.Errorf("%s: not refused", line)
+		return
 	}
+	if got := report(err); got != code || strings.Contains(err.Error(), "\n") || !names(err.Error(), facts) {
+		t.Errorf("%s: status %d, %q\nwant status %d, one line that names %s", line, got, err, code, facts)
+	}
+}
+
+// names reports whether text contains the facts, which are separated by " | ", in their order.
+func names(text, facts string) bool {
+	for _, fact := range strings.Split(facts, " | ") {
+		_, after, found := strings.Cut(text, fact)
+		if !found {
+			return false
+		}
+		text = after
+	}
+	return true
 }

@@ -42,23 +42,23 @@ func TestSynthRefuses(t *testing.T) {
 	folder := t.TempDir()
 	out := filepath.Join(folder, "m.gguf")
 	for _, c := range []struct {
-		say    string
+		facts  string
 		status int
 		args   []string
 	}{
-		{"no output file", 2, nil},
-		{"unexpected argument", 2, []string{"-o", out, "more"}},
-		{"unknown flag --colour", 2, []string{"-o", out, "--colour"}},
-		{`unknown architecture "gpt9"`, 2, []string{"-o", out, "--arch", "gpt9"}},
-		{`unknown size "2b"`, 2, []string{"-o", out, "--params", "2b"}},
-		{`unknown tensor type "q9"`, 2, []string{"-o", out, "--type", "q9"}},
-		{"cannot be made as iq4_nl", 2, []string{"-o", out, "--type", "iq4_nl"}},
-		{"llama has none", 2, []string{"-o", out, "--experts", "4"}},
-		{"vocabulary of 5", 2, []string{"-o", out, "--vocab", "5"}},
-		{"is a folder", 1, []string{"-o", folder}},
-		{"no such file or directory", 1, []string{"-o", filepath.Join(folder, "none", "m.gguf")}},
+		{"-o", 2, nil},
+		{`"more"`, 2, []string{"-o", out, "more"}},
+		{"--colour", 2, []string{"-o", out, "--colour"}},
+		{`"gpt9"`, 2, []string{"-o", out, "--arch", "gpt9"}},
+		{`"2b"`, 2, []string{"-o", out, "--params", "2b"}},
+		{`"q9"`, 2, []string{"-o", out, "--type", "q9"}},
+		{"iq4_nl", 2, []string{"-o", out, "--type", "iq4_nl"}},
+		{"llama", 2, []string{"-o", out, "--experts", "4"}},
+		{"vocab | 5", 2, []string{"-o", out, "--vocab", "5"}},
+		{folder, 1, []string{"-o", folder}},
+		{filepath.Join(folder, "none"), 1, []string{"-o", filepath.Join(folder, "none", "m.gguf")}},
 	} {
-		refused(t, strings.Join(append([]string{"synth"}, c.args...), " "), c.status, c.say)
+		refused(t, strings.Join(append([]string{"synth"}, c.args...), " "), c.status, c.facts)
 	}
 	if entries, err := os.ReadDir(folder); err != nil || len(entries) > 0 {
 		t.Errorf("left behind: %v, %v", entries, err)
