@@ -72,7 +72,7 @@ type shmSelection struct {
 	TokenStep   int64
 	Window      int64
 	Looking     uint32
-	_           uint32
+	LookEvery   uint32
 	Globs       [maxGlobs][globSize]byte
 }
 

@@ -29,10 +29,13 @@ type Wish struct {
 // Machine is what the tap reports of what the model's machine does.
 type Machine struct {
 	Looking ggmlhooks.Looking // which nodes are timed
-	Cells   bool              // which cells of a memory are written and may be read
-	Routing bool              // experts that were chosen, and their weights
-	Samples bool              // what samplers chose from
-	Experts bool              // experts that were chosen, without their weights
+	// LookEvery is N where one in N executions of about as many tokens is timed; 0: as many as cost the model at most
+	// 3 % of its computing.
+	LookEvery uint32
+	Cells     bool // which cells of a memory are written and may be read
+	Routing   bool // experts that were chosen, and their weights
+	Samples   bool // what samplers chose from
+	Experts   bool // experts that were chosen, without their weights
 }
 
 // record is a Machine as the tap reads it.
@@ -81,7 +84,7 @@ func fillSelection(c *shmSelection, w Wish) error {
 		c.Record |= recordMapsAlone
 	}
 	c.Record |= w.Machine.record()
-	c.Looking = uint32(w.Machine.Looking)
+	c.Looking, c.LookEvery = uint32(w.Machine.Looking), w.Machine.LookEvery
 	c.Granularity = uint32(s.Granularity)
 	c.Attention = uint32(s.Attention)
 	c.Layers = s.Layers.Words()

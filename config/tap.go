@@ -76,6 +76,7 @@ type Tap struct {
 	Sink           string        // of what is recorded, in addition to the files; "": none
 	Resume         string        // the run to resume, ResumeNewest, or "": a new one
 	ResourceLevel  string        // MINIMAL, DETAILED or VERBOSE; "": no events
+	ResourceSample int           // one in so many executions is timed inside; 0: by what timing costs
 	ResourcePath   string        // file that the events are appended to as well
 	ResourceRate   int           // most events of a kind per second; 0: no limit
 	ResourceRotate Bytes         // of a file of events; 0: there is one

@@ -168,7 +168,7 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 		"segment": "30m", "max-disk": "200G:rotate", "min-free": "3G", "preallocate": "64M", "redact": "text",
 		"sync": "interval:250ms", "checkpoint-every": "64", "checkpoint-path": "a.json", "checkpoint-state": "on",
 		"resume": "a/run", "sink": "unix:/a/b", "error": "0.01", "error-metric": "nrmse",
-		"resource-level": "VERBOSE", "resource-path": "a.jsonl", "resource-rate": "1000", "resource-rotate": "64M",
+		"resource-level": "VERBOSE", "resource-path": "a.jsonl", "resource-rate": "1000", "resource-sample": "8", "resource-rotate": "64M",
 		"legacy-estimates": "on", "kv": "on", "cold": "on", "kv-block": "16", "regions": "on",
 		"ledger": "windows", "ledger-window": "50ms",
 		"samples": "perf:faults,pages", "samples-period": "5000", "samples-ring": "1M", "process-interval": "250ms",
@@ -194,7 +194,7 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 			context = []string{"--tap-preset", "fast_capture"}
 		case "checkpoint-path", "checkpoint-state":
 			context = []string{"--tap-preset", "balanced", "--tap-checkpoint-every", "9"}
-		case "resource-path", "resource-rate", "resource-rotate", "legacy-estimates":
+		case "resource-path", "resource-sample", "resource-rate", "resource-rotate", "legacy-estimates":
 			context = []string{"--tap-resource-level", "MINIMAL"}
 		case "kv-block":
 			context = []string{"--tap-kv"}

@@ -185,6 +185,8 @@ func TestMain(m *testing.M) {
 	if !nightly() {
 		os.Setenv("OMP_WAIT_POLICY", "passive")
 	}
+	// Tests compare the events of executions, so each of them is timed.
+	os.Setenv("LLAMATAP_RESOURCE_SAMPLE", "1")
 	var err error
 	if made.dir, err = os.MkdirTemp("", "llamatap-oracle-"); err != nil {
 		panic(err)

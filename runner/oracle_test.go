@@ -162,6 +162,8 @@ var made = struct {
 }{paths: make(map[string]string)}
 
 func TestMain(m *testing.M) {
+	// Tests compare the events of executions, so each of them is timed.
+	os.Setenv("LLAMATAP_RESOURCE_SAMPLE", "1")
 	var err error
 	if made.dir, err = os.MkdirTemp("", "llamatap-models-"); err != nil {
 		panic(err)

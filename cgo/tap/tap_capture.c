@@ -35,7 +35,7 @@ static inline bool tap_ask(struct tap_sched * s, struct ggml_tensor * t) {
     }
     s->at = i;
     s->cursor = i + 1;
-    const bool wanted = i >= 0 && (g->nodes[i].timed || tap_cuts(s, &g->nodes[i]));
+    const bool wanted = i >= 0 && ((s->timing && g->nodes[i].timed) || tap_cuts(s, &g->nodes[i]));
     s->user_wants = s->user_callback != NULL && s->user_callback(t, true, s->user_data);
     return wanted || s->user_wants;
 }
@@ -51,12 +51,12 @@ static bool tap_ask_off(struct tap_sched * s, struct ggml_tensor * t) {
 // tap_data is the data phase of node i.
 static inline void tap_data(struct tap_sched * s, int i) {
     const struct tap_graph_node * n = &s->graph.nodes[i];
-    const int64_t done = n->timed ? tap_now() : 0;
-    const bool copies = tap_cuts(s, n);
+    const bool timed = s->timing && n->timed, copies = tap_cuts(s, n);
+    const int64_t done = timed ? tap_now() : 0;
     if (copies) {
         tap_capture_node(s, i);
     }
-    if (n->timed) {
+    if (timed) {
         tap_time_note(s, i, done, copies ? tap_now() : done);
     }
 }
@@ -398,12 +398,12 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     }
     s->capturing = capture && g->n_wanted > 0;
     const bool looks = reported && !counting;
-    const bool timing = looks && g->n_timed > 0 && tap_times_room(s);
+    s->timing = looks && g->n_timed > 0 && tap_budget_times(s, (int64_t) entered) && tap_times_room(s);
     s->routed = looks && g->n_routing > 0;
     // A program that looks at the values while they are computed may change them: what it leaves is not what was
     // computed.
     s->keeps = s->user_callback == NULL;
-    tap_install(s, timing || ((s->capturing || s->routed) && (g->n_cut > 0 || !s->keeps)));
+    tap_install(s, s->timing || ((s->capturing || s->routed) && (g->n_cut > 0 || !s->keeps)));
     if (s->installed && s->asks_of != g->id) {
         s->asks_of = g->id;
         tap_time_asks(s);
@@ -444,6 +444,9 @@ TAP_HOT void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t
         .wait_ns = tap_untold(&tap.told_wait_ns, tap_get(&st->wait_ns)),
         .cuts = s->n_cuts, .cut_ns = cut_ns,
     };
+    if (s->graph.n_timed > 0) {
+        tap_budget_done(s, left, cut_ns);
+    }
     if (s->n_times > 0) {
         tap_times_send(s);
     }

@@ -85,6 +85,7 @@ void tap_look(struct tap_graph * g, const struct tap_selection * wish) {
         g->nodes[i].timed = g->nodes[i].routing = false;
     }
     g->n_timed = g->n_routing = 0;
+    g->look_every = wish->look_every;
     if (g->n_tokens == 0) {
         return;
     }

@@ -54,6 +54,17 @@ struct tap_plan {
     _Alignas(16) uint8_t  memory[1024];
 };
 
+// The account of what timing executions of about as many tokens costs the model, see tap_budget.c.
+struct tap_budget {
+    uint64_t executions;
+    int64_t  debt_ns;  // what timing has cost beyond its share; below 0: what it may cost
+    int64_t  timed_ns; // about the least that one took on a device with times …
+    int64_t  plain_ns; // … and without; 0: there was none
+};
+
+// Executions of 1, 2 to 3, 4 to 7 … tokens have an account each, the last one all larger ones.
+enum { TAP_BUDGETS = 16 };
+
 // A ggml scheduler, the place where a context's graphs are computed.
 struct tap_sched {
     ggml_backend_sched_t             ptr;
@@ -69,6 +80,7 @@ struct tap_sched {
     bool                             user_wants;
     bool                             capturing; // wanted tensors of this execution are copied
     bool                             routed;    // tensors of this execution that show routing are copied
+    bool                             timing;    // this execution is timed
     bool                             keeps;     // kept tensors are copied when the graph is computed
     uint64_t                         asks_of; // a graph, and …
     uint64_t                         asks_ns; // … what asking for every node of it took, measured once
@@ -100,9 +112,17 @@ struct tap_sched {
     struct tap_out                   out; // what its entry reports
     struct tap_rec_losses            losses; // of this execution, where it is lossy
     struct tap_cut                   cut;
+    int64_t                          cut_ns;  // about the least that one cut cost; 0: not measured yet
+    struct tap_budget                budgets[TAP_BUDGETS];
+    struct tap_budget *              metered; // of the device execution whose time is not accounted for yet
     struct tap_transfers             transfers;
     struct tap_plan                  plan;
 };
+
+// tap_budget_times says whether the execution that begins is timed; tap_budget_done accounts for it when it was
+// computed: what one cut of it cost is 0 where that was not measured.
+bool tap_budget_times(struct tap_sched * s, int64_t now);
+void tap_budget_done(struct tap_sched * s, int64_t left, uint64_t cut_ns);
 
 // tap_cut_probe measures, behind some executions, what one cut of a graph costs, in nanoseconds; 0: not this time.
 uint64_t tap_cut_probe(struct tap_sched * s);

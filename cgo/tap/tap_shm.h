@@ -119,8 +119,8 @@ struct tap_selection {
     // tokens, counted from the first execution that the selection applies to; behind them nothing is captured. 0: no
     // end
     int64_t  window;
-    uint32_t looking; // enum tap_looking
-    uint32_t reserved;
+    uint32_t looking;    // enum tap_looking
+    uint32_t look_every; // of so many executions of about as many tokens one is timed; 0: by their cost
     char     globs[TAP_MAX_GLOBS][TAP_GLOB_SIZE];
 };
 

@@ -92,7 +92,8 @@ func (r *Report) cells() []Cell {
 
 // cellFigures has no share for set-up, which is not part of the time that shares are of.
 func (r *Report) cellFigures(cell Cell) Figures {
-	f := r.figures(r.sum.Cells.By[cell])
+	cost := r.scaled(cell.Phase, r.sum.Cells.By[cell])
+	f := r.figures(&cost)
 	if cell.Phase == PhaseSetup {
 		f.Share = nil
 	}

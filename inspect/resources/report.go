@@ -34,14 +34,18 @@ type Report struct {
 	Roofline   *resource.Roofline `json:"roofline,omitempty"`
 	Retracted  []Retracted        `json:"retracted,omitempty"`
 
-	// GraphNS is the time in graphs that was measured, without set-up; CoveredNS how much of it was timed inside of
-	// them, by component or op. Shares are of GraphNS.
-	Graphs    int64    `json:"graphs"`
-	GraphNS   int64    `json:"graph_ns"`
-	SetupNS   *int64   `json:"setup_ns,omitempty"`
-	CoveredNS int64    `json:"covered_ns"`
-	Coverage  *float64 `json:"coverage,omitempty"`
-	LookingNS int64    `json:"looking_ns"` // what timing cost the model, measured; it lies within GraphNS
+	// GraphNS is the time in graphs that was measured, without set-up. TimedNS is that of the TimedGraphs that were
+	// timed inside, CoveredNS how much of TimedNS is known by component or op, and Coverage their ratio. The times of
+	// components, layers and ops are those of TimedGraphs; their shares are of GraphNS, each phase scaled from its
+	// timed graphs to all.
+	Graphs      int64    `json:"graphs"`
+	GraphNS     int64    `json:"graph_ns"`
+	SetupNS     *int64   `json:"setup_ns,omitempty"`
+	TimedGraphs int64    `json:"timed_graphs"`
+	TimedNS     int64    `json:"timed_graph_ns"`
+	CoveredNS   int64    `json:"covered_ns"`
+	Coverage    *float64 `json:"coverage,omitempty"`
+	LookingNS   int64    `json:"looking_ns"` // what timing cost the model, measured; it lies within GraphNS
 
 	Phases     []PhaseRow     `json:"phases"`
 	Components []ComponentRow `json:"components"`
@@ -56,7 +60,8 @@ type Report struct {
 	GPUs       []*GPUUse      `json:"gpus,omitempty"`
 	Routed     int64          `json:"expert_routings,omitempty"`
 
-	sum *Sum
+	sum   *Sum
+	scale map[string]float64 // by phase: time in all its graphs, over that in its timed ones
 
 	uncounted bool // the run was cut off before its losses were counted
 }
@@ -97,6 +102,8 @@ type PhaseRow struct {
 	Graphs  int64  `json:"graphs"`
 	Mixed   int64  `json:"mixed_graphs"` // of them, those that have tokens of another phase too
 	MixedNS int64  `json:"mixed_ns"`     // their time
+	Timed   int64  `json:"timed_graphs"` // that were timed inside
+	TimedNS int64  `json:"timed_graph_ns"`
 	Tokens  int64  `json:"tokens"`
 	// TokensPerS is of the time in graphs, without mixed ones and their tokens.
 	TokensPerS *float64 `json:"tokens_per_s,omitempty"`
@@ -265,7 +272,7 @@ func (s *Sum) Report() *Report {
 	r := &Report{
 		Levels: s.Levels, Sessions: s.Sessions, Lines: s.Lines, Events: s.Events, BadLines: s.BadLines, Bad: s.Bad,
 		Losses: []Loss{}, Roofline: s.Roofline, Retracted: s.Retracted,
-		Tokens: s.Tokens, TokensMore: s.TokensMore, Routed: s.Routed, GPUs: s.GPUs(), Caches: []*CacheRow{}, sum: s,
+		Tokens: s.Tokens, TokensMore: s.TokensMore, Routed: s.Routed, GPUs: s.GPUs(), Caches: []*CacheRow{}, sum: s, scale: map[string]float64{},
 		Memory: MemoryRow{s.Memory.Allocations, s.Memory.Frees, s.Memory.Live, s.Memory.Peak, s.Memory.Types(),
 			s.Memory.Total},
 	}
@@ -288,7 +295,12 @@ func (s *Sum) Report() *Report {
 		}
 		r.Graphs += p.Graphs
 		r.GraphNS += p.NS
+		r.TimedGraphs += p.Inside
+		r.TimedNS += p.InsideNS
 		r.LookingNS += p.LookNS
+		if p.InsideNS > 0 {
+			r.scale[name] = float64(p.NS) / float64(p.InsideNS)
+		}
 	}
 	for cell, c := range s.Cells.By {
 		if cell.Phase != PhaseSetup {
@@ -296,7 +308,7 @@ func (s *Sum) Report() *Report {
 		}
 	}
 	r.CoveredNS += s.Cells.Rest.NS
-	r.Coverage = ratio(float64(r.CoveredNS), float64(r.GraphNS))
+	r.Coverage = ratio(float64(r.CoveredNS), float64(r.TimedNS))
 	if len(s.Cells.By) == 0 {
 		r.Coverage = nil
 	}
@@ -312,8 +324,8 @@ func (r *Report) tables(s *Sum) {
 	r.Phases = []PhaseRow{}
 	for _, name := range sortedPhases(s.Phases) {
 		p := s.Phases[name]
-		row := PhaseRow{Phase: name, Graphs: p.Graphs, Mixed: p.Mixed, MixedNS: p.MixedNS, Tokens: p.Tokens,
-			Figures: r.figures(&p.Cost)}
+		row := PhaseRow{Phase: name, Graphs: p.Graphs, Mixed: p.Mixed, MixedNS: p.MixedNS, Timed: p.Inside,
+			TimedNS: p.InsideNS, Tokens: p.Tokens, Figures: r.figures(&p.Cost)}
 		if name == PhaseSetup {
 			row.Share = nil
 		}
@@ -329,9 +341,10 @@ func (r *Report) tables(s *Sum) {
 		if cell.Phase == PhaseSetup {
 			continue
 		}
-		addBy(components, cell.Component, cost)
-		addBy(layers, cell.Layer, cost)
-		addBy(ops, cell.Op, cost)
+		scaled := r.scaled(cell.Phase, cost)
+		addBy(components, cell.Component, scaled)
+		addBy(layers, cell.Layer, scaled)
+		addBy(ops, cell.Op, scaled)
 		addNS(byPhase, cell.Component, cell.Phase, cost)
 		addNS(byComponent, cell.Layer, cell.Component, cost)
 	}
@@ -345,13 +358,26 @@ func (r *Report) tables(s *Sum) {
 	for _, op := range byTime(ops) {
 		r.Ops = append(r.Ops, OpRow{op, r.figures(ops[op])})
 	}
-	tops := slices.SortedFunc(maps.Keys(s.Tops.By), func(a, b Tensor) int {
-		return cmp.Or(cmp.Compare(s.Tops.By[b].NS, s.Tops.By[a].NS), cmp.Compare(a.Op, b.Op),
+	tensors := map[Tensor]*Cost{}
+	for t, cost := range s.Tops.By {
+		addBy(tensors, Tensor{Op: t.Op, Name: t.Name}, r.scaled(t.Phase, cost))
+	}
+	tops := slices.SortedFunc(maps.Keys(tensors), func(a, b Tensor) int {
+		return cmp.Or(cmp.Compare(tensors[b].allNS(), tensors[a].allNS()), cmp.Compare(a.Op, b.Op),
 			cmp.Compare(a.Name, b.Name))
 	})
 	for _, t := range tops[:min(len(tops), maxTop)] {
-		r.Top = append(r.Top, TopRow{t.Op, t.Name, r.figures(s.Tops.By[t])})
+		r.Top = append(r.Top, TopRow{t.Op, t.Name, r.figures(tensors[t])})
 	}
+}
+
+// scaled is the cost of nodes in the timed executions of a phase, with the time that they took in all of them.
+func (r *Report) scaled(phase string, cost *Cost) Cost {
+	c := *cost
+	if scale := r.scale[phase]; scale > 0 {
+		c.scaledNS = float64(c.NS) * scale
+	}
+	return c
 }
 
 // rooflineShare is which part of what the machine can do at most was done: of its operations per second, or of its
@@ -364,11 +390,11 @@ func rooflineShare(roof *resource.Roofline, f *Figures) *float64 {
 	return &share
 }
 
-func addBy[K comparable](sums map[K]*Cost, key K, cost *Cost) {
+func addBy[K comparable](sums map[K]*Cost, key K, cost Cost) {
 	if sums[key] == nil {
 		sums[key] = &Cost{}
 	}
-	sums[key].add(*cost)
+	sums[key].add(cost)
 }
 
 // addNS adds time, where there is some.
@@ -384,7 +410,7 @@ func addNS[K comparable](sums map[K]map[string]int64, key K, of string, cost *Co
 // byTime orders names by their time, the longest first.
 func byTime(sums map[string]*Cost) []string {
 	return slices.SortedFunc(maps.Keys(sums), func(a, b string) int {
-		return cmp.Or(cmp.Compare(sums[b].NS, sums[a].NS), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(sums[b].allNS(), sums[a].allNS()), cmp.Compare(a, b))
 	})
 }
 
@@ -406,7 +432,7 @@ func (r *Report) figures(c *Cost) Figures {
 	f := Figures{Events: c.Events, Nodes: c.Nodes, Untimed: c.Events - c.Timed, NoFLOPs: c.NoFLOPs, NoMask: c.NoMask,
 		NoBytes: c.NoBytes}
 	if c.Timed > 0 {
-		f.NS, f.Share = &c.NS, ratio(float64(c.NS), float64(r.GraphNS))
+		f.NS, f.Share = &c.NS, ratio(c.allNS(), float64(r.GraphNS))
 	}
 	if c.Counted > 0 {
 		f.FLOPs = &c.FLOPs

@@ -42,6 +42,7 @@ type Cost struct {
 	NoBytes  int64 // ops whose bytes are not known
 	roofNS   int64 // of events that had a share of the roofline
 	roofPart float64
+	scaledNS float64 // NS, scaled from the timed executions of its phase to all; 0: not scaled
 }
 
 func (c *Cost) add(d Cost) {
@@ -61,7 +62,11 @@ func (c *Cost) add(d Cost) {
 	c.NoBytes += d.NoBytes
 	c.roofNS += d.roofNS
 	c.roofPart += d.roofPart
+	c.scaledNS += d.scaledNS
 }
+
+// allNS is the time that all executions took, as far as is known.
+func (c *Cost) allNS() float64 { return cmp.Or(c.scaledNS, float64(c.NS)) }
 
 // Roofline is the share of what the machine can do at this arithmetic intensity, the mean over the time that it is
 // known for.
@@ -131,7 +136,7 @@ const opRange = "range"
 
 // Tensor is what costs are added up by to find the most expensive.
 type Tensor struct {
-	Op, Name string // the tensor's name without its layer
+	Phase, Op, Name string // the tensor's name without its layer
 }
 
 // PhaseSum is the executions of a phase. Tokens have a phase of their own: those of an execution that has both a
@@ -141,7 +146,8 @@ type PhaseSum struct {
 	Mixed, MixedNS int64 // executions that have tokens of another phase too, and their time
 	aloneTokens    int64 // of executions that have tokens of this phase alone
 	Cost                 // Events are graphs; NS is their time
-	InsideNS       int64 // time of what was timed inside of them
+	Inside         int64 // executions that were timed inside
+	InsideNS       int64 // their time
 	Looked         bool  // whether what timing costs was reported
 }
 
@@ -196,8 +202,9 @@ func (s PhaseSums) add(e *resource.Graph) {
 		p.Useful += *cmp.Or(e.FLOPsUnmasked, e.FLOPs)
 		p.Counted++
 	}
-	if e.TimedNS != nil {
-		p.InsideNS += *e.TimedNS
+	if e.TimedNS != nil && e.DurationNS != nil {
+		p.Inside++
+		p.InsideNS += *e.DurationNS
 	}
 	if e.LookingNS != nil {
 		p.Looked, p.LookNS = true, p.LookNS+*e.LookingNS*int64(e.Looks)
@@ -438,7 +445,7 @@ func (s *Sum) compute(e *work) {
 	}
 	s.Cells.add(cell, cost)
 	if cell.Op != SeveralOps && e.Phase != PhaseSetup {
-		s.Tops.add(Tensor{e.Operation, bareName(e.Name)}, cost)
+		s.Tops.add(Tensor{e.Phase, e.Operation, bareName(e.Name)}, cost)
 	}
 	s.execs.inside(e)
 }

@@ -334,3 +334,45 @@ func TestComponentsOfPrograms(t *testing.T) {
 		t.Errorf("%+v", r.Layers)
 	}
 }
+
+// TestSampled: where some graphs were timed inside, the times of components are those of these graphs, and their
+// shares are scaled to all graphs of the phase.
+func TestSampled(t *testing.T) {
+	s := &script{}
+	s.begin(resource.Verbose)
+	s.graph("prefill", 4)
+	for range 2 {
+		s.graph("decode", 1)
+	}
+	for range 6 {
+		s.exec++
+		s.put(resource.Compute{Header: s.head(resource.KindCompute), Exec: s.exec, Graph: 1, Operation: "graph",
+			ComponentType: "graph", LayerID: -1, Phase: "decode", NodeCount: 7, TimeSource: resource.TimeGraph,
+			DurationNS: ptr(int64(1000)), FLOPs: ptr(int64(900))})
+		s.put(resource.Graph{Header: s.head(resource.KindGraph), Exec: s.exec, Graph: 1, Phase: "decode", Tokens: 1,
+			NodeCount: 7, FLOPs: ptr(int64(900)), DurationNS: ptr(int64(1000))})
+	}
+	s.end()
+	r := summarize(t, map[string]string{rundir.EventsName: s.String()})
+	if r.Graphs != 9 || r.GraphNS != 12000 || r.TimedGraphs != 3 || r.TimedNS != 6000 || *r.Coverage != 0.9 {
+		t.Errorf("%d graphs of %d ns, %d of them timed, %d ns, %v covered", r.Graphs, r.GraphNS, r.TimedGraphs,
+			r.TimedNS, *r.Coverage)
+	}
+	// Of 1000 ns of a token, attention is timed for 300: of prefill's 4000 and decode's 8000 ns alike.
+	attention := r.component(componentAttention)
+	if *attention.NS != 1800 || *attention.Share != 0.3 || *attention.GFLOPsPerS != 1 {
+		t.Errorf("attention: %d ns, share %v, %v GFLOP/s", *attention.NS, *attention.Share, *attention.GFLOPsPerS)
+	}
+	for _, row := range r.Top {
+		if row.Name == "result_output" && *row.Share != 0.2 {
+			t.Errorf("%s has a share of %v", row.Name, *row.Share)
+		}
+	}
+	var text strings.Builder
+	r.WriteText(&text)
+	for _, want := range []string{"3 of them (6.00 µs) were timed inside", "90.0 % of that", "scaled to all graphs"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the text lacks %q:\n%s", want, text.String())
+		}
+	}
+}

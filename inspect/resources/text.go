@@ -34,9 +34,16 @@ func (r *Report) WriteText(w io.Writer) error {
 		b.WriteString(
 			"\n* with the padded cells that flash attention is given; the share of the roofline by bytes, too\n")
 	}
+	if r.sampled() {
+		b.WriteString(
+			"\ntimes of components, layers and ops are of graphs that were timed inside; shares are scaled to all graphs\n")
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
+
+// sampled reports whether some of the graphs were timed inside and others were not.
+func (r *Report) sampled() bool { return r.TimedGraphs > 0 && r.TimedGraphs < r.Graphs }
 
 // head writes the lines that answer most questions.
 func (r *Report) head(b *strings.Builder) {
@@ -106,6 +113,11 @@ func (r *Report) timeLines(line func(key, format string, args ...any)) {
 		text += "; where in them is not known: record with --tap-resource-level DETAILED"
 	} else {
 		text += fmt.Sprintf("; %s of it is attributed below", percentText(r.Coverage))
+		if r.sampled() {
+			text = fmt.Sprintf("%s in %d graphs; %d of them (%s) were timed inside, and %s of that is attributed below",
+				present.Duration(time.Duration(r.GraphNS)), r.Graphs, r.TimedGraphs,
+				present.Duration(time.Duration(r.TimedNS)), percentText(r.Coverage))
+		}
 	}
 	if r.LookingNS > 0 {
 		text += fmt.Sprintf("; timing it cost %s", percentText(ratio(float64(r.LookingNS), float64(r.GraphNS))))
@@ -203,14 +215,18 @@ func (r *Report) lossText() string {
 }
 
 func phaseTable(b *strings.Builder, rows []PhaseRow) {
-	t := newGrid("phase", " graphs", " mixed", " tokens", " time", " share", " tokens/s", " FLOP", " padded",
+	t := newGrid("phase", " graphs", " mixed", " timed inside", " tokens", " time", " share", " tokens/s", " FLOP", " padded",
 		" GFLOP/s", " moved", " GB/s", " of roofline")
 	for _, p := range rows {
 		mixed := "-"
 		if p.Mixed > 0 {
 			mixed = strconv.FormatInt(p.Mixed, 10)
 		}
-		t.add(p.Phase, strconv.FormatInt(p.Graphs, 10), mixed, strconv.FormatInt(p.Tokens, 10), nsText(p.NS),
+		inside := "-"
+		if sampled := p.Timed > 0 && p.Timed < p.Graphs; sampled {
+			inside = strconv.FormatInt(p.Timed, 10)
+		}
+		t.add(p.Phase, strconv.FormatInt(p.Graphs, 10), mixed, inside, strconv.FormatInt(p.Tokens, 10), nsText(p.NS),
 			percentText(p.Share), rateText(p.TokensPerS),
 			countText(p.Useful), p.padded(), rateText(p.GFLOPsPerS), movedText(&p.Figures), gbText(&p.Figures),
 			percentText(p.Roofline))

@@ -22,7 +22,7 @@ const log7 = `{"event":"resource_session_start","timestamp":"1790000000000000","
 {"event":"compute_execution","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","ctx":0,"source":"computed","exec":1,"layer_id":1,"component_type":"mlp","phase":"decode","node_count":3,"time_source":"range","duration_ns":200}
 {"event":"kv_cache_operation","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","ctx":0,"source":"computed","cache_type":"key_value","cache":"base","layer_id":0,"seq_id":0,"cache_start_pos":0,"cache_end_pos":4,"exec":1,"cells":4,"key_bytes":64,"value_bytes":64,"key_bytes_written":64,"value_bytes_written":64,"cache_hit_ratio":0.25,"cache_operation":"allocate"}
 {"event":"output_token","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","ctx":0,"source":"measured","exec":1,"token_index":4,"token_id":9,"token_text":"<&\u2028>","pos":4,"latency_ns":1000000}
-{"event":"graph_execution","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","ctx":0,"source":"computed","exec":1,"graph":1,"phase":"decode","tokens":1,"outputs":1,"node_count":6,"reused":false,"status":0,"flops":1000,"bytes_read":10,"bytes_written":20,"duration_ns":400,"looking_ns":5,"looks":2}
+{"event":"graph_execution","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","ctx":0,"source":"computed","exec":1,"graph":1,"phase":"decode","tokens":1,"outputs":1,"node_count":6,"reused":false,"status":0,"flops":1000,"bytes_read":10,"bytes_written":20,"duration_ns":400,"timed_ns":300,"looking_ns":5,"looks":2}
 {"event":"loss","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","source":"measured","kind":"sampling_state","cause":"rate","count":3}
 `
 

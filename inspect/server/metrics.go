@@ -49,8 +49,10 @@ var (
 
 	graphsTotal = counter("graphs_total", "Executions of graphs; of prefill where any of their tokens is a prompt's.",
 		"phase")
-	graphTime = counter("graph_seconds_total", "Time in graphs, measured.", "phase")
-	lookTime  = counter("looking_seconds_total",
+	graphTime  = counter("graph_seconds_total", "Time in graphs, measured.", "phase")
+	insideTime = counter("timed_graph_seconds_total",
+		"Time in graphs that were timed inside, by component or op, measured.", "phase")
+	lookTime = counter("looking_seconds_total",
 		"Time that timing nodes cost the model, measured; it is part of the time in graphs.", "phase")
 	tokensTotal = counter("tokens_total", "Tokens that graphs computed, by the phase of each.", "phase")
 	flopsTotal  = counter("floating_point_operations_total",
@@ -59,8 +61,9 @@ var (
 		"The same with cells of a KV cache that attention is given and no token may read.", "phase")
 	readTotal    = counter("read_bytes_total", "Bytes that ops read, computed from shapes.", "phase")
 	writtenTotal = counter("written_bytes_total", "Bytes that ops wrote, computed from shapes.", "phase")
-	componentsNS = counter("component_seconds_total", "Time in nodes of a component, measured.", "phase", "component")
-	latency      = histogram("token_latency_seconds",
+	componentsNS = counter("component_seconds_total",
+		"Time in nodes of a component, measured in the graphs of llamatap_timed_graph_seconds_total.", "phase", "component")
+	latency = histogram("token_latency_seconds",
 		"Time from a generated token of a sequence to the next, measured.")
 
 	kvCells = gauge("kv_cells", "Cells of a KV cache by state: used, and capacity where it is known.", "ctx",
@@ -282,6 +285,9 @@ func (t *metricFold) graphs(s *resources.Sum) {
 		t.one(tokensTotal, float64(p.Tokens), phase)
 		if p.Timed > 0 {
 			t.one(graphTime, float64(p.NS)/1e9, phase)
+		}
+		if p.Inside > 0 {
+			t.one(insideTime, float64(p.InsideNS)/1e9, phase)
 		}
 		if p.Looked {
 			t.one(lookTime, float64(p.LookNS)/1e9, phase)

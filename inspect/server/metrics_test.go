@@ -27,7 +27,8 @@ import (
 )
 
 // allMetrics are the counters and gauges.
-var allMetrics = []*metric{runInfo, logBehind, eventsTotal, badTotal, lostTotal, graphsTotal, graphTime, lookTime,
+var allMetrics = []*metric{runInfo, logBehind, eventsTotal, badTotal, lostTotal, graphsTotal, graphTime, insideTime,
+	lookTime,
 	tokensTotal, flopsTotal, paddedTotal, readTotal, writtenTotal,
 	componentsNS, kvCells, kvRatio, kvCellOps, kvWritten, memoryLive, memoryPeak, gpuBusy, gpuMemory, gpuUsed, gpuPower,
 	gpuEnergy, captureSize, captureSum, packetsSum, packetsLost, timeLost, overhead, kvSequence, kvNeeded, kvReused,
@@ -97,7 +98,7 @@ func TestMetrics(t *testing.T) {
 		{sealedRun, `# HELP llamatap_tokens_total Tokens that graphs computed, by the phase of each.
 # TYPE llamatap_tokens_total counter
 llamatap_tokens_total{phase="decode",run="RUN"} 1
-# HELP llamatap_component_seconds_total Time in nodes of a component, measured.
+# HELP llamatap_component_seconds_total Time in nodes of a component, measured in the graphs of llamatap_timed_graph_seconds_total.
 # TYPE llamatap_component_seconds_total counter
 llamatap_component_seconds_total{component="attention",phase="decode",run="RUN"} 1e-07
 llamatap_component_seconds_total{component="mlp",phase="decode",run="RUN"} 2e-07
