@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/llamatap/llamatap/runner/session"
+	"github.com/llamatap/llamatap/config"
 )
 
 // turnTokens is the length of a turn, and turnsPerRun their number in a run: recorded and unrecorded ones alternate.
@@ -53,7 +53,7 @@ func (t Tap) alternated(ctx context.Context) error {
 		end := time.Now().Add(t.Limits.Time)
 		for len(ratios) < t.Limits.MinPairs || gate.judge(ratio) == Unresolved && time.Now().Before(end) {
 			s, err := model.run(ctx, []string{c.flag}, func(cmd *exec.Cmd, _ string) (func(), error) {
-				cmd.Env = append(os.Environ(), session.TurnsVariable+"="+strconv.Itoa(turnTokens))
+				cmd.Env = append(os.Environ(), config.TurnsVariable+"="+strconv.Itoa(turnTokens))
 				return func() {}, nil
 			})
 			if err != nil {

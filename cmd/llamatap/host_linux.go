@@ -17,7 +17,7 @@ import (
 	"github.com/llamatap/llamatap/memtrace/sample/perf"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/runner/doctor"
-	"github.com/llamatap/llamatap/runner/watch"
+	"github.com/llamatap/llamatap/runner/session"
 )
 
 // runHostCollector runs a collector until it is asked to end.
@@ -28,9 +28,9 @@ func runHostCollector(o hostOptions) (err error) {
 			return fmt.Errorf("--pid %d: no such process: give the id of one that runs", pid)
 		}
 	}
-	source := watch.Source{Name: o.name, Lines: watch.Print{To: terminal.Out}}
+	source := bpf.Source{Name: o.name, Lines: linePrinter{terminal.Out}}
 	if !o.noOutput { // before the programs are loaded: a wrong path is reported at once
-		file, err := watch.Append(o.output, watch.FileOptions{FlushEvery: o.flushEvery, Sync: o.fsync})
+		file, err := appendLines(o.output, o.flushEvery, o.fsync)
 		if err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func runHostCollector(o hostOptions) (err error) {
 	if dir := bpf.MountTracefs(); dir != "" {
 		warn(fmt.Errorf("mounted tracefs at %s: the tracepoints of a kernel without BTF need it", dir))
 	}
-	opened := watch.Open([]string{o.name}, watch.Request{
+	opened := session.OpenCollectors([]string{o.name}, session.CollectorOptions{
 		Interval: o.interval, Target: bpf.Target{PIDs: o.pids, Comm: o.comm, Cgroup: o.cgroup,
 			Later: len(o.program) > 0}, Devices: o.devices,
 		StrapBuckets: o.strap, Only: o.only, SampleReadWrite: o.sample, Labels: o.labels, NoCorrelation: o.noIDs,
@@ -67,7 +67,7 @@ func runHostCollector(o hostOptions) (err error) {
 			return errors.Join(err, source.Collector.Close())
 		}
 	}
-	w := watch.New(o.interval, time.Now(), source)
+	w := bpf.NewWatch(o.interval, time.Now(), source)
 	stepBack(0)
 	err = w.Run(ctx, o.count, warn)
 	if costed, ok := source.Collector.(bpf.Costed); ok && o.cost && w.Running() > 0 {
@@ -80,7 +80,7 @@ func runHostCollector(o hostOptions) (err error) {
 }
 
 // printCost prints what a collector cost.
-func printCost(c bpf.Costed, w *watch.Watch) {
+func printCost(c bpf.Costed, w *bpf.Watch) {
 	programs, err := c.Programs()
 	if err != nil {
 		fmt.Fprintf(terminal.Err, "llamatap: %v\n", err)
@@ -157,7 +157,7 @@ func startWatched(ctx context.Context, program []string, collector bpf.Collector
 func tryHost() []doctor.HostCollector {
 	var tried []doctor.HostCollector
 	for _, name := range config.HostCollectors {
-		o := watch.Open([]string{name}, watch.Request{Interval: time.Second})[0]
+		o := session.OpenCollectors([]string{name}, session.CollectorOptions{Interval: time.Second})[0]
 		c := doctor.HostCollector{Name: name, Origin: o.Origin, Missing: o.Missing, Err: o.Err}
 		if o.Err == nil {
 			c.Err = o.Collector.Close()

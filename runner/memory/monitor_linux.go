@@ -7,7 +7,6 @@ import (
 
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/process"
-	"github.com/llamatap/llamatap/runner/watch"
 	"github.com/llamatap/llamatap/store/jsonl"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -52,7 +51,7 @@ func startMonitor(dir *rundir.Dir, pid int, alone bool, interval time.Duration, 
 	if m.out, err = jsonl.NewWriter(jsonl.Options{Create: dir.CreateLive, Name: rundir.ProcessName}); err != nil {
 		return nil, err
 	}
-	w := watch.New(interval, time.Now(), watch.Source{Name: "process", Collector: p, Lines: lines{m.out}})
+	w := bpf.NewWatch(interval, time.Now(), bpf.Source{Name: "process", Collector: p, Lines: lines{m.out}})
 	var ctx context.Context
 	ctx, m.cancel = context.WithCancel(context.Background())
 	go func() {

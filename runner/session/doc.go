@@ -14,7 +14,3 @@
 // the program does: at a bound of the disk, or because it fails. Then it is halted: the program continues as without
 // a tap, and what was recorded is made whole.
 package session
-
-// TurnsVariable is the environment variable with which llamatap bench records in alternation of so many tokens, see
-// collect.Options.
-const TurnsVariable = "LLAMATAP_BENCH_TURNS"

@@ -17,7 +17,6 @@ import (
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/process"
-	"github.com/llamatap/llamatap/runner/watch"
 	"github.com/llamatap/llamatap/store/jsonl"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -34,7 +33,7 @@ const selfName = "self"
 type hostSide struct {
 	timeline
 	interval time.Duration
-	sources  []watch.Source
+	sources  []bpf.Source
 	follow   []bpf.Follower
 	lines    []*hostLines
 	watching *watching // nil: not begun, or closed
@@ -66,8 +65,8 @@ func newHostSide(o Options) *hostSide {
 			"without BTF need it\n", dir)
 	}
 	perInterval := slices.DeleteFunc(slices.Clone(o.Tap.Host), func(name string) bool { return name == waitsName })
-	for _, opened := range watch.Open(perInterval,
-		watch.Request{Interval: h.interval, Target: target, Correlate: h.correlate, Computed: h.computed}) {
+	for _, opened := range OpenCollectors(perInterval,
+		CollectorOptions{Interval: h.interval, Target: target, Correlate: h.correlate, Computed: h.computed}) {
 		h.take(opened)
 	}
 	if o.Tap.CollectsHost(waitsName) {
@@ -85,7 +84,7 @@ func newHostSide(o Options) *hostSide {
 		costed[waitsName] = h.waits.collector
 	}
 	c, err := process.OpenSelf(process.SelfOptions{Interval: h.interval, Costed: costed})
-	h.take(watch.Opened{Name: selfName, Collector: c, Err: err}) // last of an interval
+	h.take(Collector{Name: selfName, Collector: c, Err: err}) // last of an interval
 	return h
 }
 
@@ -98,7 +97,7 @@ func (h *hostSide) leaveOut(name string, err error) {
 }
 
 // take adds a collector that was opened.
-func (h *hostSide) take(opened watch.Opened) {
+func (h *hostSide) take(opened Collector) {
 	if opened.Err != nil {
 		h.leaveOut(opened.Name, opened.Err)
 		return
@@ -108,7 +107,7 @@ func (h *hostSide) take(opened watch.Opened) {
 	}
 	lines := &hostLines{name: hostFiles[opened.Name]}
 	h.lines = append(h.lines, lines)
-	h.sources = append(h.sources, watch.Source{Name: opened.Name, Collector: opened.Collector, Lines: lines})
+	h.sources = append(h.sources, bpf.Source{Name: opened.Name, Collector: opened.Collector, Lines: lines})
 	if f, ok := opened.Collector.(bpf.Follower); ok {
 		h.follow = append(h.follow, f)
 	}

@@ -9,21 +9,21 @@ import (
 
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/process"
-	"github.com/llamatap/llamatap/runner/watch"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // watching asks collectors once an interval, in a goroutine of its own. A nil one does not.
 type watching struct {
-	watch  *watch.Watch
+	watch  *bpf.Watch
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
 // startWatching begins. what names the collectors where one of them fails; the others continue.
-func startWatching(what string, interval time.Duration, sources ...watch.Source) *watching {
-	w := &watching{watch: watch.New(interval, time.Now(), sources...), done: make(chan struct{})}
+func startWatching(what string, interval time.Duration, sources ...bpf.Source) *watching {
+	w := &watching{watch: bpf.NewWatch(interval, time.Now(), sources...), done: make(chan struct{})}
 	var ctx context.Context
 	ctx, w.cancel = context.WithCancel(context.Background())
 	go func() {
@@ -62,7 +62,7 @@ func startMonitor(tap *config.Tap, pid func() int) *monitor {
 	}
 	m := &monitor{lines: &hostLines{name: rundir.ProcessName}}
 	m.watching = startWatching(rundir.ProcessName, tap.ProcessInterval,
-		watch.Source{Name: "process", Collector: p, Lines: m.lines})
+		bpf.Source{Name: "process", Collector: p, Lines: m.lines})
 	return m
 }
 

@@ -295,9 +295,9 @@ func explain(err error, path string) error {
 	return err
 }
 
-// turns is what TurnsVariable holds, 0 where it is not set.
+// turns is what config.TurnsVariable holds, 0 where it is not set.
 func turns() uint32 {
-	n, _ := strconv.ParseUint(os.Getenv(TurnsVariable), 10, 16)
+	n, _ := strconv.ParseUint(os.Getenv(config.TurnsVariable), 10, 16)
 	return uint32(n)
 }
 

@@ -1,4 +1,6 @@
-package watch
+//go:build linux
+
+package main
 
 import (
 	"bytes"
@@ -9,26 +11,21 @@ import (
 	"syscall"
 )
 
-// FileOptions say how lines reach their file.
-type FileOptions struct {
-	FlushEvery int  // lines that are held back at most before they are written; 1 at least
-	Sync       bool // each write is brought to the disk before it counts as done
-}
-
-// File appends lines to a file that may hold some already. It holds whole lines back, never part of one: whatever
+// lineFile appends lines to a file that may hold some already. It holds whole lines back, never part of one: whatever
 // ends this process, the file ends with a line feed, as far as the disk has room.
-type File struct {
-	file *os.File
-	o    FileOptions
-	held bytes.Buffer
-	n    int
-	size int64 // of what was written whole
+type lineFile struct {
+	file  *os.File
+	batch int  // lines that are held back at most before they are written; 1 at least
+	sync  bool // each write is brought to the disk before it counts as done
+	held  bytes.Buffer
+	n     int
+	size  int64 // of what was written whole
 }
 
-// Append opens a file to append to, with mode 0600 where it is new. A last line that somebody left unfinished gets
+// appendLines opens a file to append to, with mode 0600 where it is new. A last line that somebody left unfinished gets
 // its line feed, so that it spoils no other. What is no file that can be appended to, such as a pipe, is taken as
 // it is.
-func Append(path string, o FileOptions) (*File, error) {
+func appendLines(path string, batch int, sync bool) (*lineFile, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if errors.Is(err, syscall.ENXIO) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EACCES) {
 		file, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o600)
@@ -36,7 +33,7 @@ func Append(path string, o FileOptions) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; choose another file with --output, or print the lines with --no-output", err)
 	}
-	f := &File{file: file, o: o}
+	f := &lineFile{file: file, batch: batch, sync: sync}
 	info, err := file.Stat()
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -53,10 +50,10 @@ func Append(path string, o FileOptions) (*File, error) {
 }
 
 // Append holds a line, and writes what is held when it is enough.
-func (f *File) Append(line []byte) error {
+func (f *lineFile) Append(line []byte) error {
 	f.held.Write(line)
 	f.held.WriteByte('\n')
-	if f.n++; f.n < f.o.FlushEvery {
+	if f.n++; f.n < f.batch {
 		return nil
 	}
 	return f.flush()
@@ -64,7 +61,7 @@ func (f *File) Append(line []byte) error {
 
 // flush writes what is held. Of a write that a full disk cut short the part that came through is taken back, and
 // all is held on.
-func (f *File) flush() error {
+func (f *lineFile) flush() error {
 	if f.held.Len() == 0 {
 		return nil
 	}
@@ -76,10 +73,8 @@ func (f *File) flush() error {
 		return fmt.Errorf("%w; free room there, or choose another file with --output", err)
 	}
 	f.size += int64(n)
-	f.held.Reset()
-	forget(&f.held)
-	f.n = 0
-	if f.o.Sync {
+	f.held, f.n = bytes.Buffer{}, 0 // a line of many threads takes megabytes, and may be the only one
+	if f.sync {
 		if err := f.file.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) {
 			return err
 		}
@@ -88,15 +83,15 @@ func (f *File) flush() error {
 }
 
 // Close writes what is held and closes the file.
-func (f *File) Close() error {
+func (f *lineFile) Close() error {
 	return errors.Join(f.flush(), f.file.Close())
 }
 
-// Print writes each line at once.
-type Print struct{ To io.Writer }
+// linePrinter writes each line at once.
+type linePrinter struct{ to io.Writer }
 
 // Append writes a line.
-func (p Print) Append(line []byte) error {
-	_, err := p.To.Write(append(line[:len(line):len(line)], '\n'))
+func (p linePrinter) Append(line []byte) error {
+	_, err := p.to.Write(append(line[:len(line):len(line)], '\n'))
 	return err
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package watch
+package main
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestFullDisk: on a disk that gets full a file keeps whole lines, and the error says what to do.
-func TestFullDisk(t *testing.T) {
+// TestLineFileOnAFullDisk: on a disk that gets full a file keeps whole lines, and the error says what to do.
+func TestLineFileOnAFullDisk(t *testing.T) {
 	testenv.NeedRoot(t)
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
@@ -24,7 +24,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	defer unix.Unmount(dir, 0)
 	path := filepath.Join(dir, "lines.jsonl")
-	f, err := Append(path, FileOptions{FlushEvery: 1})
+	f, err := appendLines(path, 1, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,13 +47,13 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestNoFile: what cannot be appended to says so with a remedy, and a device is taken as it is.
-func TestNoFile(t *testing.T) {
-	if _, err := Append(t.TempDir(), FileOptions{}); err == nil ||
+// TestLineFileOfNoFile: what cannot be appended to says so with a remedy, and a device is taken as it is.
+func TestLineFileOfNoFile(t *testing.T) {
+	if _, err := appendLines(t.TempDir(), 0, false); err == nil ||
 		!bytes.Contains([]byte(err.Error()), []byte("--no-output")) {
 		t.Errorf("a folder: %v", err)
 	}
-	f, err := Append("/dev/null", FileOptions{FlushEvery: 1, Sync: true})
+	f, err := appendLines("/dev/null", 1, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,21 +1,20 @@
-package watch
+package bpf
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
 	"time"
-
-	"github.com/llamatap/llamatap/resource/bpf"
 )
 
 // A Source is a collector and where its lines go.
 type Source struct {
 	Name      string // what the user calls it: block, system, prof
-	Collector bpf.Collector
+	Collector Collector
 	Lines     Lines
 }
 
@@ -37,8 +36,8 @@ type Watch struct {
 	Cost time.Duration
 }
 
-// New makes a watch. Its first interval begins at now.
-func New(interval time.Duration, now time.Time, sources ...Source) *Watch {
+// NewWatch makes a watch. Its first interval begins at now.
+func NewWatch(interval time.Duration, now time.Time, sources ...Source) *Watch {
 	return &Watch{interval: interval, sources: sources, next: now.Add(interval)}
 }
 
@@ -72,7 +71,11 @@ func (w *Watch) ask(s Source, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	defer forget(&w.buf)
+	defer func() {
+		if w.buf.Cap() > keptBytes {
+			w.buf = bytes.Buffer{}
+		}
+	}()
 	lines, err := encode(&w.buf, said)
 	if err != nil {
 		return err
@@ -89,14 +92,7 @@ func (w *Watch) ask(s Source, now time.Time) error {
 // only one.
 const keptBytes = 1 << 20
 
-// forget gives a buffer's memory back where that is much.
-func forget(b *bytes.Buffer) {
-	if b.Cap() > keptBytes {
-		*b = bytes.Buffer{}
-	}
-}
-
-// encode writes what a collector said as JSON lines, ASCII alone as A's were, into buf. A slice is a line for each
+// encode writes what a collector said as JSON lines, ASCII alone, into buf. A slice is a line for each
 // of its elements.
 func encode(buf *bytes.Buffer, said any) ([][]byte, error) {
 	all := []any{said}
@@ -143,6 +139,35 @@ func ascii(line []byte) []byte {
 		}
 	}
 	return b.Bytes()
+}
+
+// ErrNoCollector says that no source is left to be asked.
+var ErrNoCollector = errors.New("no collector is left")
+
+// Run asks the sources once an interval until ctx ends or count snapshots were taken (0: no end), and once more at the
+// end, so that nothing is lost of the last, shorter interval. warn is called with the errors of sources that failed;
+// the others continue.
+func (w *Watch) Run(ctx context.Context, count uint64, warn func(error)) error {
+	timer := time.NewTimer(time.Until(w.next))
+	defer timer.Stop()
+	for w.Running() > 0 {
+		select {
+		case <-ctx.Done():
+			if err := w.Ask(time.Now()); err != nil {
+				warn(err)
+			}
+			return nil
+		case <-timer.C:
+		}
+		if err := w.Ask(time.Now()); err != nil {
+			warn(err)
+		}
+		if count > 0 && w.Snapshots >= count {
+			return nil
+		}
+		timer.Reset(time.Until(w.next))
+	}
+	return ErrNoCollector
 }
 
 // Close closes the collectors, and their lines where these can be closed.
