@@ -181,7 +181,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	if _, err := Load(filepath.Join(t.TempDir(), "no.yaml")); err == nil ||
-		!strings.Contains(err.Error(), "give a file with --config") {
+		!strings.Contains(err.Error(), "--config") {
 		t.Errorf("%v", err)
 	}
 	large := filepath.Join(t.TempDir(), "large.yaml")

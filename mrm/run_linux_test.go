@@ -232,7 +232,7 @@ func TestSHA256(t *testing.T) {
 	}
 	e.Config.Models[0].SHA256 = strings.Repeat("0", 64)
 	if _, err := e.Run(context.Background(), []int{}); err == nil ||
-		!strings.Contains(err.Error(), "give the right file, or correct model.sha256") {
+		!strings.Contains(err.Error(), "model.sha256") {
 		t.Errorf("another file: %v", err)
 	}
 }

@@ -38,12 +38,12 @@ func TestRankIsStock(t *testing.T) {
 // TestRankErrors: scores need a head, and text needs a model that generates.
 func TestRankErrors(t *testing.T) {
 	_, _, err := embed(t, "-p", "a", "--pooling", "rank")
-	if !errors.Is(err, runner.ErrModel) || !strings.Contains(err.Error(), "take a reranker") {
+	if !errors.Is(err, runner.ErrModel) || !strings.Contains(err.Error(), "reranker") {
 		t.Errorf("no head: %v", err)
 	}
 	_, err = runner.Run(context.Background(),
 		runner.Options{Config: parse(t, "-m", synthetic(t, "bert"), "-p", "a", "-n", "2")})
-	if !errors.Is(err, runner.ErrModel) || !strings.Contains(err.Error(), "give --embeddings") {
+	if !errors.Is(err, runner.ErrModel) || !strings.Contains(err.Error(), "--embeddings") {
 		t.Errorf("text of an encoder: %v", err)
 	}
 }

@@ -235,7 +235,7 @@ func TestListing(t *testing.T) {
 		}
 	}
 	if _, err := New(Options{Dir: filepath.Join(dir, "none"), NoToken: true}); err == nil ||
-		!strings.Contains(err.Error(), "give a run directory or a folder of runs") {
+		!strings.Contains(err.Error(), filepath.Join(dir, "none")) {
 		t.Errorf("no folder: %v", err)
 	}
 	s := newServer(t, Options{Dir: dir, Live: true})

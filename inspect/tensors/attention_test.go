@@ -112,7 +112,7 @@ func TestAttentionErrors(t *testing.T) {
 	}
 	a := twoCells()
 	if _, err := a.AppendRow(nil, 1, 0); err == nil ||
-		err.Error() != "head 1, token 0: there are heads 0 to 0 and tokens 0 to 0" {
+		!strings.Contains(err.Error(), "head 1") {
 		t.Errorf("head out of range: %v", err)
 	}
 }

@@ -136,7 +136,7 @@ func TestMapErrors(t *testing.T) {
 	}
 	f := fixture{}
 	if _, err := NewMap(f.open(t), MapOptions{}); err == nil ||
-		!strings.Contains(err.Error(), "no attention was captured: record with --tap-attention") {
+		!strings.Contains(err.Error(), "--tap-attention") {
 		t.Errorf("a run without attention: %v", err)
 	}
 }

@@ -289,10 +289,10 @@ func TestMeasureByTokenAttributesExactly(t *testing.T) {
 func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Open(filepath.Join(dir, "no")); err == nil ||
-		!strings.Contains(err.Error(), "there is no such file or folder: give a run directory") {
+		!strings.Contains(err.Error(), filepath.Join(dir, "no")) {
 		t.Errorf("absent: %v", err)
 	}
-	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "activations.stream is not in it") {
+	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), rundir.StreamName) {
 		t.Errorf("empty folder: %v", err)
 	}
 	f := fixture{}
@@ -303,7 +303,7 @@ func TestOpenErrors(t *testing.T) {
 		t.Errorf("folder of runs: %v", err)
 	}
 	check(t, os.WriteFile(filepath.Join(run, "metadata.json"), []byte("{"), 0o600))
-	if _, err := Open(run); err == nil || !strings.Contains(err.Error(), "metadata.json is damaged") {
+	if _, err := Open(run); err == nil || !strings.Contains(err.Error(), "metadata.json") {
 		t.Errorf("broken metadata: %v", err)
 	}
 }

@@ -104,11 +104,11 @@ func TestReadOthers(t *testing.T) {
 		}
 		switch _, err := r.Column(0, "i"); file.Name() {
 		case "brotli":
-			if !errors.Is(err, ErrTable) || !strings.Contains(err.Error(), "write it again with zstd") {
+			if !errors.Is(err, ErrTable) || !strings.Contains(err.Error(), "zstd") {
 				t.Errorf("brotli: %v", err)
 			}
 		case "split":
-			if !errors.Is(err, ErrTable) || !strings.Contains(err.Error(), "encoding 9 is not known: write it again") {
+			if !errors.Is(err, ErrTable) || !strings.Contains(err.Error(), "encoding 9") {
 				t.Errorf("split: %v", err)
 			}
 		default:

@@ -169,12 +169,12 @@ func TestSocketsOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	stale.SetUnlinkOnClose(false)
-	if _, err := Listen(dir); err == nil || !strings.Contains(err.Error(), "another process listens") {
+	if _, err := Listen(dir); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("a socket in use: %v", err)
 	}
 	stale.Close()
 	if _, err := Ask(dir, Request{Command: CommandStatus}); !errors.Is(err, ErrEnded) ||
-		!strings.Contains(err.Error(), "collector is gone") {
+		!strings.Contains(err.Error(), "collector") {
 		t.Errorf("a socket that nobody listens to: %v", err)
 	}
 	start(t, dir)
@@ -270,7 +270,7 @@ func TestFind(t *testing.T) {
 		}
 	}
 	os.WriteFile(filepath.Join(two, rundir.SocketName), nil, 0o600)
-	if _, err := Find(out); err == nil || !strings.Contains(err.Error(), "2 runs go on") ||
+	if _, err := Find(out); err == nil || !strings.Contains(err.Error(), one) ||
 		!strings.Contains(err.Error(), two) {
 		t.Errorf("of two: %v", err)
 	}
