@@ -45,6 +45,7 @@ var makers = [kindCount]func() any{
 	KindStepBegin:      func() any { return new(StepBegin) },
 	KindStepEnd:        func() any { return new(StepEnd) },
 	KindGPU:            func() any { return new(GPUSample) },
+	KindRAPL:           func() any { return new(RAPLSample) },
 }
 
 // Decode reads one line of JSON into the struct of its kind and returns a pointer to it. Keys that the struct does

@@ -26,6 +26,15 @@ type GPUSample struct {
 	EnergySource      string   `json:"gpu_energy_source,omitempty"`
 }
 
+// RAPLSample is what the processors of a package or its memory used in an interval, by all processes, as their energy
+// counters say.
+type RAPLSample struct {
+	Header
+	Domain   string  `json:"domain"`
+	WindowNS int64   `json:"window_ns"` // since the sample before
+	EnergyJ  float64 `json:"energy_j"`
+}
+
 // What the energy of a window was read from.
 const (
 	EnergyCounter = "energy_counter" // the device's counter, before and after the window

@@ -94,7 +94,7 @@ var keys = map[string]key{
 	"gpu_index": {"", "measured", "NVML's number of the GPU"},
 	"gpu_name":  {"", "measured", "what NVML calls it"},
 	"window_ns": {"ns", "measured",
-		"time since the sample before, whose end `mono_ns` is; absent in the first"},
+		"time since the sample before, whose end `mono_ns` is; absent in the first of a GPU"},
 	"gpu_utilization_percent": {"%", "measured",
 		"NVML's `utilization.gpu`: share of the time in which some kernel of any process ran; does not report how many multiprocessors were busy"},
 	"memory_utilization_percent": {"%", "measured",
@@ -114,6 +114,9 @@ var keys = map[string]key{
 	"gpu_energy_j": {"J", "measured", "what the GPU used in the window; by its length, the mean power"},
 	"gpu_energy_source": {"", "",
 		"`energy_counter`: difference of the GPU's counter; `power_samples`: it has none, and the mean of `gpu_power_w` before and after the window is multiplied by its length, which is computed"},
+
+	"domain":   {"", "", "zone of RAPL: `package-0`, the processors of a socket; `package-0/dram`, its memory"},
+	"energy_j": {"J", "measured", "what the domain used in the window: difference of its counter"},
 
 	"from_component": {"", "computed", "which computed"},
 	"to_component":   {"", "computed", "which reads"},

@@ -34,6 +34,7 @@ const (
 	KindStepBegin                  // an execution begins
 	KindStepEnd                    // it has ended
 	KindGPU                        // how a GPU was used in an interval
+	KindRAPL                       // what processors or memory used in an interval
 	kindCount
 )
 
@@ -44,7 +45,7 @@ var kindNames = [...]string{
 	"resource_session_end", "memory_deallocation", "expert_routing", "sampling_state", "input_tokens", "output_token",
 	"phase", "loss",
 	"level", "graph_execution", "model_metrics", "tensor_metadata", "step_begin", "step_end",
-	"gpu_sample",
+	"gpu_sample", "rapl_sample",
 }
 
 // Kinds are the names of all kinds; index k is that of Kind(k).

@@ -58,6 +58,7 @@ type Report struct {
 	Caches     []*CacheRow    `json:"kv"`
 	Memory     MemoryRow      `json:"memory"`
 	GPUs       []*GPUUse      `json:"gpus,omitempty"`
+	Zones      []*ZoneUse     `json:"rapl,omitempty"`
 	Routed     int64          `json:"expert_routings,omitempty"`
 
 	sum   *Sum
@@ -272,7 +273,8 @@ func (s *Sum) Report() *Report {
 	r := &Report{
 		Levels: s.Levels, Sessions: s.Sessions, Lines: s.Lines, Events: s.Events, BadLines: s.BadLines, Bad: s.Bad,
 		Losses: []Loss{}, Roofline: s.Roofline, Retracted: s.Retracted,
-		Tokens: s.Tokens, TokensMore: s.TokensMore, Routed: s.Routed, GPUs: s.GPUs(), Caches: []*CacheRow{}, sum: s, scale: map[string]float64{},
+		Tokens: s.Tokens, TokensMore: s.TokensMore, Routed: s.Routed, GPUs: s.GPUs(), Zones: s.Zones(),
+		Caches: []*CacheRow{}, sum: s, scale: map[string]float64{},
 		Memory: MemoryRow{s.Memory.Allocations, s.Memory.Frees, s.Memory.Live, s.Memory.Peak, s.Memory.Types(),
 			s.Memory.Total},
 	}

@@ -265,7 +265,7 @@ type Sum struct {
 	Retracted []Retracted
 	Memory    Memory
 	caches    caches
-	gpus      gpus
+	devices   devices
 	Routed    int64 // choices of experts
 
 	Tokens     []*TokenRow
@@ -285,7 +285,7 @@ func NewSum() *Sum {
 	}
 	s.execs.byNumber, s.execs.byEntry = map[uint64]*execCost{}, map[graphEntry]*execCost{}
 	s.Memory.types = map[string]*MemoryType{}
-	s.caches, s.gpus = caches{}, gpus{}
+	s.caches, s.devices = caches{}, devices{map[int]*GPUUse{}, map[string]*ZoneUse{}}
 	return s
 }
 
@@ -347,9 +347,6 @@ func oneLine(text string) string {
 // Caches lists the KV caches and recurrent memories that were reported.
 func (s *Sum) Caches() []*CacheUse { return s.caches.list() }
 
-// GPUs lists the GPUs that were sampled.
-func (s *Sum) GPUs() []*GPUUse { return s.gpus.list() }
-
 // CacheEventsLost is how many operations on caches the log lacks: their figures are not whole where it is not 0.
 func (s *Sum) CacheEventsLost() (n uint64) {
 	for key, count := range s.Losses {
@@ -396,7 +393,9 @@ func (s *Sum) take(event any) {
 	case *resource.KV:
 		s.caches.add(e)
 	case *resource.GPUSample:
-		s.gpus.add(e)
+		s.devices.addGPU(e)
+	case *resource.RAPLSample:
+		s.devices.addZone(e)
 	case *resource.Routing:
 		s.Routed++
 	case *resource.Loss:

@@ -77,6 +77,9 @@ func (r *Report) head(b *strings.Builder) {
 	for _, g := range r.GPUs {
 		line("gpu", "%s", gpuText(g))
 	}
+	for _, z := range r.Zones {
+		line("rapl", "%s: %.0f J, mean %.1f W (all processes)", z.Domain, z.EnergyJ, z.MeanPowerW)
+	}
 	if f := r.Roofline; f != nil {
 		line("roofline", "%s GFLOP/s, %s GB/s are the most that this machine was measured to do",
 			present.Digits(f.GFLOPsPerS), present.Digits(f.GBPerS))

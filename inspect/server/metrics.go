@@ -81,9 +81,11 @@ var (
 		"name")
 	gpuMemory = gauge("gpu_memory_utilization_ratio",
 		"NVML's utilization.memory: share of that time in which the GPU's memory was read or written.", "gpu", "name")
-	gpuUsed     = gauge("gpu_memory_used_bytes", "Memory of the GPU that is in use, by all processes.", "gpu", "name")
-	gpuPower    = gauge("gpu_power_watts", "Power that the GPU draws.", "gpu", "name")
-	gpuEnergy   = counter("gpu_energy_joules_total", "Energy that the GPU used since the run began.", "gpu", "name")
+	gpuUsed    = gauge("gpu_memory_used_bytes", "Memory of the GPU that is in use, by all processes.", "gpu", "name")
+	gpuPower   = gauge("gpu_power_watts", "Power that the GPU draws.", "gpu", "name")
+	gpuEnergy  = counter("gpu_energy_joules_total", "Energy that the GPU used since the run began.", "gpu", "name")
+	raplEnergy = counter("rapl_energy_joules_total",
+		"Energy that processors or memory used since the run began, of all processes.", "domain")
 	captureSize = gauge("capture_bytes", "Bytes of captured tensors on the disk.")
 	captureSum  = counter("capture_stored_bytes_total", "Bytes of captured tensors that a run has stored.")
 	packetsSum  = counter("capture_packets_total", "Captured tensors that a run has stored.")
@@ -170,7 +172,7 @@ func (m *metrics) look(ctx context.Context, run Run, f *fold) []sample {
 		fold.events(f)
 		fold.graphs(f.sum)
 		fold.memory(f.sum)
-		fold.gpus(f.sum)
+		fold.devices(f.sum)
 	}
 	now := reports{logs{m.server}}.now(run)
 	caches := now.snapshot()
@@ -322,7 +324,7 @@ func (t *metricFold) memory(s *resources.Sum) {
 	}
 }
 
-func (t *metricFold) gpus(s *resources.Sum) {
+func (t *metricFold) devices(s *resources.Sum) {
 	for _, g := range s.GPUs() {
 		index := strconv.Itoa(g.Index)
 		known := func(m *metric, v *float64, of float64) {
@@ -337,6 +339,9 @@ func (t *metricFold) gpus(s *resources.Sum) {
 		}
 		known(gpuPower, g.Last.PowerW, 1)
 		known(gpuEnergy, g.EnergyJ, 1)
+	}
+	for _, z := range s.Zones() {
+		t.one(raplEnergy, z.EnergyJ, z.Domain)
 	}
 }
 

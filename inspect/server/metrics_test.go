@@ -152,6 +152,8 @@ llamatap_run_info{level="DETAILED",model="m",run="RUN",state="sealed"} 1
 func TestMetricsLint(t *testing.T) {
 	dir := filepath.Join(folder(t), "m", sealedRun)
 	write(t, filepath.Join(dir, "resource.jsonl"), log7+`{"event":"gpu_sample","unix_ns":2,"mono_ns":2,"gpu_index":1,"gpu_name":"g","window_ns":9,"gpu_utilization_percent":87,"memory_utilization_percent":41,"gpu_memory_used_bytes":5,"gpu_memory_total_bytes":9,"gpu_power_w":250.5,"gpu_energy_j":2}
+{"event":"rapl_sample","unix_ns":2,"mono_ns":2,"domain":"package-0","window_ns":9,"energy_j":1.5}
+{"event":"rapl_sample","unix_ns":3,"mono_ns":3,"domain":"package-0","window_ns":9,"energy_j":2}
 `)
 	s := newServer(t, Options{Dir: dir})
 	w := request(s, "/metrics")
@@ -161,6 +163,10 @@ func TestMetricsLint(t *testing.T) {
 			"llamatap_"+want+`{gpu="1",name="g",run="`+sealedRun+`"} `+value+"\n") {
 			t.Errorf("%s is not %s:\n%s", want, value, w.Body)
 		}
+	}
+	rapl := `llamatap_rapl_energy_joules_total{domain="package-0",run="` + sealedRun + `"} 3.5` + "\n"
+	if !strings.Contains(w.Body.String(), rapl) {
+		t.Errorf("no %s in\n%s", rapl, w.Body)
 	}
 	problems, err := promlint.New(w.Body).Lint()
 	if err != nil || len(problems) > 0 {

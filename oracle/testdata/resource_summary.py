@@ -17,7 +17,7 @@ columns = {
     "seq_ids": "INTEGER[]", "token_ids": "INTEGER[]", "pos": "INTEGER", "latency_ns": "BIGINT", "cells": "BIGINT", "key_bytes": "BIGINT", "value_bytes": "BIGINT", "key_bytes_written": "BIGINT", "value_bytes_written": "BIGINT",
     "cache": "VARCHAR", "cache_type": "VARCHAR", "cache_operation": "VARCHAR", "allocation_bytes": "BIGINT", "live_bytes": "BIGINT",
     "gpu_index": "INTEGER", "gpu_name": "VARCHAR", "gpu_utilization_percent": "DOUBLE", "memory_utilization_percent": "DOUBLE",
-    "gpu_memory_used_bytes": "BIGINT", "gpu_energy_j": "DOUBLE", "window_ns": "BIGINT", "kind": "VARCHAR", "cause": "VARCHAR", "count": "BIGINT",
+    "gpu_memory_used_bytes": "BIGINT", "gpu_energy_j": "DOUBLE", "window_ns": "BIGINT", "domain": "VARCHAR", "energy_j": "DOUBLE", "kind": "VARCHAR", "cause": "VARCHAR", "count": "BIGINT",
 }
 db.execute("create table e as select row_number() over () as line, * from read_json(?, format = 'newline_delimited', columns = %s)" % columns, [os.path.join(sys.argv[1], "resource.jsonl")])
 db.execute("create view graphs as select * from e where event = 'graph_execution'")
@@ -200,6 +200,13 @@ same("gpus", len(said.get("gpus", [])), len(want))
 for got, row in zip(said.get("gpus", []), want):
     for key, value in row.items():
         same(f"gpu {row['gpu_index']} {key}", float(got[key]) if isinstance(value, float) else got.get(key), value)
+
+want = rows("""select domain, sum(energy_j) as energy_j, sum(energy_j) / sum(window_ns) * 1e9 as power_mean_w
+    from e where event = 'rapl_sample' group by 1 order by 1""")
+same("zones", said.get("rapl", []) and [z["domain"] for z in said["rapl"]], [z["domain"] for z in want])
+for got, row in zip(said.get("rapl", []), want):
+    for key in ("energy_j", "power_mean_w"):
+        same(f"zone {row['domain']} {key}", float(got[key]), row[key])
 
 for what in differences[:40]:
     print(what)

@@ -2,6 +2,6 @@
 // tokens, experts, samplers.
 //
 // What an event repeats for each execution of a graph is worked out once, when the graph is described (plan). Each
-// kind of evidence has a type of its own that makes its events: memory, steps, tokens, routing, compute, cells, gpus,
-// totals. They share one writer.
+// kind of evidence has a type of its own that makes its events: memory, steps, tokens, routing, compute, cells,
+// devices, totals. They share one writer.
 package oplog

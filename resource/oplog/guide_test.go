@@ -28,12 +28,14 @@ func everything(t *testing.T) *bench {
 		Level: resource.Verbose, Text: texts, Threads: 2, PerSecond: 70,
 		Roofline: &resource.Roofline{GFLOPsPerS: 120, GBPerS: 24},
 		Pressure: func() string { return "low" },
-		GPU: func(dst []GPUReading) []GPUReading {
+		Devices: func(to *Readings) {
 			if sampled {
-				return dst
+				return
 			}
 			sampled = true
-			return append(dst, GPUReading{MonoNS: 1_000_000_000, WindowNS: 1e8, WindowJ: 24.98,
+			to.Zones = append(to.Zones, ZoneReading{MonoNS: 1_000_000_000, WindowNS: 1e8, Zone: "package-0/dram",
+				WindowJ: 0.812})
+			to.GPUs = append(to.GPUs, GPUReading{MonoNS: 1_000_000_000, WindowNS: 1e8, WindowJ: 24.98,
 				EnergySource: resource.EnergyCounter,
 				Sample: nvml.Sample{Name: "NVIDIA H100 80GB HBM3", GPUPercent: 87, MemoryPercent: 41,
 					UtilizationNS: 1e8, UsedBytes: 3 << 30, TotalBytes: 80 << 30, SMMHz: 1755, MemoryMHz: 2619,

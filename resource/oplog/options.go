@@ -30,9 +30,9 @@ type Options struct {
 	// Pressure returns system B's low, medium or high, of PSI and the cgroup's limit; nil, or "": not known. It is
 	// asked once per execution that is recorded in detail.
 	Pressure func() string
-	// GPU appends the samples of GPUs that were taken since it was called last; nil: there is no GPU that can be
-	// asked. It is called whenever an execution ends.
-	GPU func(dst []GPUReading) []GPUReading
+	// Devices appends the samples of devices that were taken since it was called last; nil: there is none that can be
+	// sampled. It is called whenever an execution ends, and by [Recorder.Sampled].
+	Devices func(to *Readings)
 	// Legacy fills system B's keys by its formulas, tagged as estimated, next to what is measured.
 	Legacy bool
 }

@@ -22,7 +22,7 @@ type Recorder struct {
 	routing routing
 	compute compute
 	cells   cells
-	gpus    gpus
+	devices devices
 	totals  totals
 	ended   bool
 }
@@ -48,7 +48,7 @@ func NewRecorder(o Options) (*Recorder, error) {
 	r := &Recorder{
 		w: w, now: o.Now, ctxs: map[uint32]*context{}, memory: m, steps: steps{w, m},
 		tokens: tokens{writer: w, spell: o.Text}, routing: routing{writer: w},
-		compute: compute{w, m.device, o.Roofline, o.Pressure}, gpus: gpus{writer: w, take: o.GPU},
+		compute: compute{w, m.device, o.Roofline, o.Pressure}, devices: devices{writer: w, take: o.Devices},
 		cells:  cells{w, map[cacheID]string{}, map[cacheLayer]string{}},
 		totals: totals{writer: w, start: o.Now(), phases: map[ggmlhooks.Phase]*resource.PhaseTotals{}},
 	}
@@ -90,9 +90,12 @@ func (r *Recorder) Stats() jsonl.Stats { return r.w.out.Stats() }
 // Flush writes what is buffered.
 func (r *Recorder) Flush() error {
 	r.memory.settle()
-	r.gpus.record()
+	r.devices.record()
 	return r.w.out.Flush()
 }
+
+// Sampled records the samples of devices that were taken since the last execution.
+func (r *Recorder) Sampled() { r.devices.record() }
 
 // Context records a context's model.
 func (r *Recorder) Context(c *ggmlhooks.Context) error {
@@ -143,7 +146,7 @@ func (r *Recorder) Record(of *ggmlhooks.Execution) error {
 	}
 	r.memory.settle()
 	r.w.see(max(of.End.MonoNS, of.UntilNS))
-	r.gpus.record()
+	r.devices.record()
 	ctx, x := r.context(of.Ctx), &r.x
 	if of.Phase == ggmlhooks.PhaseSetup {
 		clear(ctx.last)
@@ -191,7 +194,7 @@ func (r *Recorder) Close() error {
 	}
 	r.ended = true
 	r.memory.settle()
-	r.gpus.record()
+	r.devices.record()
 	r.totals.close(r.now(), r.memory)
 	if err := r.w.out.Close(); err != nil {
 		return fmt.Errorf("record resource events: %w", err)

@@ -317,10 +317,9 @@ func TestGPU(t *testing.T) {
 			Sample: nvml.Sample{Name: "two", GPUPercent: -1, MemoryPercent: -1, UsedBytes: -1, TotalBytes: -1,
 				SMMHz: -1, MemoryMHz: -1, PCIeTxKBPerS: -1, PCIeRxKBPerS: -1, PowerMW: 3500}},
 	}
-	b := newBench(t, Options{GPU: func(dst []GPUReading) []GPUReading {
-		dst = append(dst, waiting...)
+	b := newBench(t, Options{Devices: func(to *Readings) {
+		to.GPUs = append(to.GPUs, waiting...)
 		waiting = nil
-		return dst
 	}})
 	b.check(b.Graph(small(1, 1)))
 	for n := range uint64(3) {

@@ -10,12 +10,13 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/resource/rapl"
 )
 
 // hardware looks at processors and memory, and at what makes their speed vary.
 func hardware(root fs.FS) []Fact {
 	return []Fact{processors(root), memory(root), swap(root), nodes(root), governor(root), hugePages(root),
-		nvidia(root)}
+		nvidia(root), powercap(root)}
 }
 
 // allowed counts the processors that this process may use.
@@ -198,8 +199,34 @@ func nvidia(root fs.FS) Fact {
 	if err == nil && driver != nil {
 		text += ", though the kernel has NVIDIA's driver"
 	}
-	return f.is(Missing, text).lacking("no load, memory and power of NVIDIA's GPUs",
+	return f.is(Missing, text).lacking("no load, memory, power and energy of NVIDIA's GPUs",
 		"NVIDIA's driver; in a container, its container toolkit")
+}
+
+// powercap looks for the energy counters of processors and memory.
+func powercap(root fs.FS) Fact {
+	f := Fact{Topic: "machine", Name: "rapl"}
+	const costs = "no energy of processors and memory"
+	if _, err := fs.Stat(root, "sys"); err != nil {
+		return f.unknown(err)
+	}
+	zones := rapl.Zones(root)
+	if len(zones) == 0 {
+		return f.is(Missing, "no energy counters in /sys/class/powercap").lacking(costs,
+			"a machine of Intel or AMD with the module intel_rapl_msr; virtual machines have none")
+	}
+	var names, refused []string
+	for i := range zones {
+		names = append(names, zones[i].Name)
+		if _, err := zones[i].Read(root); err != nil {
+			refused = append(refused, zones[i].Name)
+		}
+	}
+	if len(refused) > 0 {
+		return f.is(Limited, strings.Join(refused, ", ")+" cannot be read").lacking(costs,
+			"record as root, or as root: chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj")
+	}
+	return f.is(OK, strings.Join(names, ", "))
 }
 
 // field returns what follows a key at the start of a line.

@@ -33,6 +33,10 @@ var server = fstest.MapFS{
 	"sys/fs/cgroup/user.slice/one/cpu.stat": file(
 		"usage_usec 5\nnr_periods 9\nnr_throttled 3\nthrottled_usec 12000\n"),
 	"sys/kernel/tracing/events/sched/enable/dummy": file(""),
+	"sys/class/powercap/intel-rapl:0/name":         file("package-0\n"),
+	"sys/class/powercap/intel-rapl:0/energy_uj":    file("1\n"),
+	"sys/class/powercap/intel-rapl:0:0/name":       file("dram\n"),
+	"sys/class/powercap/intel-rapl:0:0/energy_uj":  file("2\n"),
 }
 
 // contained is a container with groups of version 1, whose names are those of outside.
@@ -49,7 +53,8 @@ var contained = fstest.MapFS{
 
 func TestHardware(t *testing.T) {
 	hidden := fstest.MapFS{"proc/self/cgroup": file("2:memory:/a\n1:cpu:/a\n"), "proc/swaps": file("Filename\nodd\n"),
-		"proc/self/status": file("Cpus_allowed_list:\t3-1\n")}
+		"proc/self/status":                     file("Cpus_allowed_list:\t3-1\n"),
+		"sys/class/powercap/intel-rapl:0/name": file("package-0\n")}
 	for _, c := range []struct {
 		machine fs.FS
 		name    string
@@ -72,6 +77,9 @@ func TestHardware(t *testing.T) {
 		{contained, "huge pages", OK, "transparent ones: madvise"},
 		{server, "nvml", OK, "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"},
 		{contained, "nvml", Missing, "no libnvidia-ml.so.1 where loaders look"},
+		{server, "rapl", OK, "package-0, package-0/dram"},
+		{contained, "rapl", Missing, "no energy counters in /sys/class/powercap"},
+		{hidden, "rapl", Limited, "package-0 cannot be read"},
 		{server, "memory limit", Limited, "2.00 GiB, 1.00 GiB of it not used (file caches count as used)"},
 		{contained, "memory limit", OK, "none"},
 		{hidden, "memory limit", Unknown, "/sys/fs/cgroup/memory is not to be seen"},

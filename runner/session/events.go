@@ -24,12 +24,12 @@ import (
 // events is the recorder of resource events.
 type events struct {
 	*oplog.Recorder
-	gpus *gpus // nil: there are none to be asked
+	devices *devices // nil: there are none to be sampled
 }
 
 // Close ends the session and its file.
 func (e *events) Close() error {
-	e.gpus.end()
+	e.devices.end()
 	return e.Recorder.Close()
 }
 
@@ -52,17 +52,18 @@ func newEvents(run *run, unwritten *atomic.Int64) (*events, error) {
 		}
 		return &twice{WriteCloser: file, other: also}, nil
 	}
-	e := &events{gpus: openGPUs(nvml.Name)}
-	var take func([]oplog.GPUReading) []oplog.GPUReading
-	if e.gpus != nil {
-		take = e.gpus.take
+	root := os.DirFS("/")
+	e := &events{devices: openDevices(nvml.Name, root)}
+	var take func(*oplog.Readings)
+	if e.devices != nil {
+		take = e.devices.take
 	}
 	var short string // of memory; "": not known
 	var asked time.Time
 	pressure := func() string {
 		if now := time.Now(); now.Sub(asked) >= pressureEvery {
 			short, asked = "", now
-			if m, err := sched.ReadMemoryPressure(os.DirFS("/"), run.pid); err == nil {
+			if m, err := sched.ReadMemoryPressure(root, run.pid); err == nil {
 				short = m.Level()
 			}
 		}
@@ -75,10 +76,10 @@ func newEvents(run *run, unwritten *atomic.Int64) (*events, error) {
 		Now:       monotonic, UnixOffset: run.unixOffset(), SessionID: run.dir.ID(), Text: run.speller.text,
 		Roofline: roofline(),
 		Pressure: pressure, Legacy: tap.Legacy,
-		GPU: take,
+		Devices: take,
 	})
 	if err != nil {
-		e.gpus.end()
+		e.devices.end()
 		return nil, err
 	}
 	return e, nil

@@ -134,6 +134,9 @@ func (r *recorders) idle(halted bool) error {
 	if halted {
 		return nil
 	}
+	if r.events != nil {
+		r.events.Sampled()
+	}
 	return errors.Join(r.samples.idle(), r.ledger.tick())
 }
 

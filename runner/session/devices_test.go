@@ -4,11 +4,16 @@ package session
 
 import (
 	"errors"
+	"math"
+	"os"
+	"path/filepath"
 	"testing"
+	"testing/fstest"
 
 	"github.com/llamatap/llamatap/cgo/nvml"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/oplog"
 )
 
 // TestGPU: a GPU is sampled at the beginning, and at the end for the window between.
@@ -16,7 +21,7 @@ func TestGPU(t *testing.T) {
 	if _, err := nvml.Open("nowhere.so"); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		t.Fatal(err)
 	}
-	if openGPUs("libnvidia-ml-that-is-nowhere.so.1") != nil {
+	if openDevices("libnvidia-ml-that-is-nowhere.so.1", fstest.MapFS{}) != nil {
 		t.Error("a GPU without NVML")
 	}
 	for name, c := range map[string]struct{ lacks, energy, source string }{
@@ -29,20 +34,23 @@ func TestGPU(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("FAKE_NVML_LACKS", c.lacks)
 			t.Setenv("FAKE_NVML_ENERGY", c.energy)
-			g := openGPUs(testenv.FakeNVML(t))
+			g := openDevices(testenv.FakeNVML(t), fstest.MapFS{})
 			if g == nil {
 				t.Log("built without llama.cpp")
 				return
 			}
 			g.end()
 			g.end()
-			got := g.take(nil)
-			if len(got) < 2 || len(g.take(nil)) != 0 {
+			var all, more oplog.Readings
+			g.take(&all)
+			g.take(&more)
+			got := all.GPUs
+			if len(got) < 2 || len(more.GPUs)+len(all.Zones) != 0 {
 				t.Fatalf("%+v", got)
 			}
 			for i, r := range got {
 				if r.UsedBytes != 3<<30 || r.TotalBytes != 64<<30 || r.SMMHz != 1755 || r.Name != "Fake GPU" ||
-					r.Index != 0 || (r.PCIeRxKBPerS == 34000) != (i%gpuSeldom == 0) {
+					r.Index != 0 || (r.PCIeRxKBPerS == 34000) != (i%seldom == 0) {
 					t.Errorf("%+v", r)
 				}
 				switch {
@@ -60,5 +68,43 @@ func TestGPU(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestZones: the counters of processors and memory are read from the beginning to the end, past where they begin anew;
+// one that may not be read is left out.
+func TestZones(t *testing.T) {
+	const folder = "sys/class/powercap/intel-rapl:0"
+	root := t.TempDir()
+	put := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(folder+"/name", "package-0")
+	put(folder+"/max_energy_range_uj", "262143328850")
+	put(folder+"/energy_uj", "262143000000")
+	put(folder+":0/name", "dram") // without a counter
+	d := openDevices("nowhere.so", os.DirFS(root))
+	if d == nil {
+		t.Fatal("no counter is read")
+	}
+	put(folder+"/energy_uj", "1171150")
+	d.end()
+	var got oplog.Readings
+	d.take(&got)
+	sum := 0.0
+	for i, z := range got.Zones {
+		if z.Zone != "package-0" || i > 0 && z.MonoNS-z.WindowNS != got.Zones[i-1].MonoNS {
+			t.Errorf("%+v", z)
+		}
+		sum += z.WindowJ
+	}
+	if math.Abs(sum-1.5) > 1e-9 {
+		t.Errorf("%g J of 1.5: %+v", sum, got.Zones)
 	}
 }

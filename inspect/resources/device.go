@@ -26,20 +26,51 @@ type GPUUse struct {
 	busy, moving, ns int64 // samples of the first two, and length of the windows that have energy
 }
 
-// maxGPUs bounds the GPUs that are distinguished.
-const maxGPUs = 256
+// ZoneUse is what the samples of an energy counter of processors or memory report, of all processes.
+type ZoneUse struct {
+	Domain     string  `json:"domain"`
+	EnergyJ    float64 `json:"energy_j"`     // over all windows
+	MeanPowerW float64 `json:"power_mean_w"` // EnergyJ by their length
 
-// gpus are those of a run, by number.
-type gpus map[int]*GPUUse
+	ns int64
+}
 
-func (m gpus) add(e *resource.GPUSample) {
-	g := m[e.Index]
+// maxDevices bounds the GPUs and the zones that are distinguished.
+const maxDevices = 256
+
+// devices are those of a run: GPUs by number, zones of RAPL by name.
+type devices struct {
+	gpus  map[int]*GPUUse
+	zones map[string]*ZoneUse
+}
+
+func (d *devices) addGPU(e *resource.GPUSample) {
+	g := d.gpus[e.Index]
 	if g == nil {
 		g = &GPUUse{Index: e.Index}
-		if len(m) < maxGPUs {
-			m[e.Index] = g
+		if len(d.gpus) < maxDevices {
+			d.gpus[e.Index] = g
 		}
 	}
+	g.add(e)
+}
+
+func (d *devices) addZone(e *resource.RAPLSample) {
+	z := d.zones[e.Domain]
+	if z == nil {
+		z = &ZoneUse{Domain: e.Domain}
+		if len(d.zones) < maxDevices {
+			d.zones[e.Domain] = z
+		}
+	}
+	if e.WindowNS > 0 {
+		z.EnergyJ += e.EnergyJ
+		z.ns += e.WindowNS
+		z.MeanPowerW = z.EnergyJ / (float64(z.ns) / 1e9)
+	}
+}
+
+func (g *GPUUse) add(e *resource.GPUSample) {
 	g.Samples++
 	g.Name = e.Name
 	g.Utilization = mean(g.Utilization, e.Utilization, &g.busy)
@@ -74,7 +105,16 @@ func mean(of, next *float64, n *int64) *float64 {
 	return of
 }
 
-// list lists them by number.
-func (m gpus) list() []*GPUUse {
-	return slices.SortedFunc(maps.Values(m), func(a, b *GPUUse) int { return cmp.Compare(a.Index, b.Index) })
+// GPUs lists the GPUs that were sampled, by number.
+func (s *Sum) GPUs() []*GPUUse {
+	return slices.SortedFunc(maps.Values(s.devices.gpus), func(a, b *GPUUse) int {
+		return cmp.Compare(a.Index, b.Index)
+	})
+}
+
+// Zones lists the zones of RAPL that were sampled, by name.
+func (s *Sum) Zones() []*ZoneUse {
+	return slices.SortedFunc(maps.Values(s.devices.zones), func(a, b *ZoneUse) int {
+		return cmp.Compare(a.Domain, b.Domain)
+	})
 }

@@ -1,0 +1,115 @@
+package oplog
+
+import (
+	"github.com/llamatap/llamatap/cgo/nvml"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// GPUReading is how a GPU was at a time, and what it used since the reading before.
+type GPUReading struct {
+	MonoNS   int64
+	WindowNS int64 // since the reading before, 0 in the first
+	Index    int
+	nvml.Sample
+	WindowJ      float64 // energy of the window
+	EnergySource string  // that WindowJ was read from; "": it is not known
+}
+
+// ZoneReading is what a zone of RAPL used in a window that ended at a time.
+type ZoneReading struct {
+	MonoNS, WindowNS int64
+	Zone             string
+	WindowJ          float64
+}
+
+// Readings are samples of devices, those of a device in the order of time.
+type Readings struct {
+	GPUs  []GPUReading
+	Zones []ZoneReading
+}
+
+// devices records samples of devices.
+type devices struct {
+	*writer
+	take     func(*Readings) // nil: there are none
+	readings Readings        // used again
+}
+
+// record writes the samples that have been taken since the call before.
+func (d *devices) record() {
+	if d.take == nil {
+		return
+	}
+	all := &d.readings
+	all.GPUs, all.Zones = all.GPUs[:0], all.Zones[:0]
+	d.take(all)
+	if d.level() == resource.Off {
+		return
+	}
+	for i := range all.GPUs {
+		d.gpu(&all.GPUs[i])
+	}
+	for i := range all.Zones {
+		d.zone(&all.Zones[i])
+	}
+}
+
+func (d *devices) zone(of *ZoneReading) {
+	d.see(of.MonoNS)
+	d.begin(resource.KindRAPL, of.MonoNS, noCtx)
+	d.String("domain", of.Zone)
+	d.Int("window_ns", of.WindowNS)
+	d.Float("energy_j", of.WindowJ)
+	d.put(resource.Measured)
+}
+
+func (d *devices) gpu(of *GPUReading) {
+	known := func(key string, v int64) {
+		if v >= 0 {
+			d.measured(key, v)
+		}
+	}
+	share := func(key string, v float64) {
+		if v >= 0 {
+			d.Float(key, v)
+			d.mark(resource.Measured, key)
+		}
+	}
+	d.see(of.MonoNS)
+	d.begin(resource.KindGPU, of.MonoNS, noCtx)
+	d.Int("gpu_index", int64(of.Index))
+	d.String("gpu_name", of.Name)
+	if of.WindowNS > 0 {
+		d.measured("window_ns", of.WindowNS)
+	}
+	share("gpu_utilization_percent", of.GPUPercent)
+	share("memory_utilization_percent", of.MemoryPercent)
+	switch {
+	case of.GPUPercent < 0:
+	case of.UtilizationNS > 0:
+		d.measured("utilization_window_ns", of.UtilizationNS)
+		d.String("utilization_source", "samples")
+	default:
+		d.String("utilization_source", "last_period")
+	}
+	known("gpu_memory_used_bytes", of.UsedBytes)
+	known("gpu_memory_total_bytes", of.TotalBytes)
+	known("sm_clock_mhz", of.SMMHz)
+	known("memory_clock_mhz", of.MemoryMHz)
+	known("pcie_tx_kb_per_s", of.PCIeTxKBPerS)
+	known("pcie_rx_kb_per_s", of.PCIeRxKBPerS)
+	if of.PCIeTxKBPerS >= 0 || of.PCIeRxKBPerS >= 0 {
+		d.measured("pcie_window_ns", nvml.PCIeWindow.Nanoseconds())
+	}
+	share("gpu_power_w", float64(of.PowerMW)/1e3)
+	weakest := resource.Measured
+	if of.EnergySource != "" {
+		if of.EnergySource == resource.PowerSamples {
+			weakest = resource.Computed
+		}
+		d.Float("gpu_energy_j", of.WindowJ)
+		d.mark(weakest, "gpu_energy_j")
+		d.String("gpu_energy_source", of.EnergySource)
+	}
+	d.put(weakest)
+}
