@@ -115,7 +115,7 @@ func (x *executions) readCapture(d *decoder) error {
 	c.RowFirst, c.RowCount = int(d.i32()), int(d.i32())
 	c.Block, c.Blocks = int(d.u32()), int(d.u32())
 	c.BlockStart = int64(d.u64())
-	c.For = ggmlhooks.Purpose(d.u32())
+	c.For, c.Cut = ggmlhooks.Purpose(d.u32()), d.u32() != 0
 	if d.bad {
 		return d.err(recCapture)
 	}

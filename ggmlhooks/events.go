@@ -124,6 +124,7 @@ type Capture struct {
 	Block       int // number of this piece of Blocks, for a tensor that is larger than a quarter of the pool
 	Blocks      int
 	BlockStart  int64 // first element of this piece
+	Cut         bool  // the graph was stopped for it
 	Data        []byte
 	Release     func()
 }

@@ -9,23 +9,28 @@ import (
 // [set]) is matched against the node's whole name, and the name without its layer suffix; one with a # also against
 // the name that the node's packets bear, always with its number: Qcur-0#1, Qcur-0#2.
 func (g *Graph) MatchTensor(glob string, i int) bool {
-	if matchGlob(glob, g.Nodes[i].Name) || matchGlob(glob, withoutLayer(g.Nodes[i].Name)) {
+	if matchGlob(glob, g.Nodes[i].Name) || matchGlob(glob, WithoutLayer(g.Nodes[i].Name)) {
 		return true
 	}
 	if !strings.Contains(glob, "#") {
 		return false
 	}
 	name, number := g.shownName(i), "#"+strconv.Itoa(max(g.Nodes[i].Number, 1))
-	return matchGlob(glob, name+number) || matchGlob(glob, withoutLayer(name)+number)
+	return matchGlob(glob, name+number) || matchGlob(glob, WithoutLayer(name)+number)
 }
 
-// withoutLayer cuts the layer suffix off a node's name: l_out-3 becomes l_out.
-func withoutLayer(name string) string {
-	at := strings.LastIndexByte(name, '-')
-	if at < 0 || at == len(name)-1 || strings.Trim(name[at+1:], "0123456789") != "" {
+// WithoutLayer cuts the layer suffix off the name of a node or of its packets: l_out-3 becomes l_out, and Qcur-0#2
+// Qcur#2.
+func WithoutLayer(name string) string {
+	base, number := name, ""
+	if at := strings.LastIndexByte(name, '#'); at > 0 {
+		base, number = name[:at], name[at:]
+	}
+	at := strings.LastIndexByte(base, '-')
+	if at < 0 || at == len(base)-1 || strings.Trim(base[at+1:], "0123456789") != "" {
 		return name
 	}
-	return name[:at]
+	return base[:at] + number
 }
 
 // matchGlob goes back to the last star where it must.

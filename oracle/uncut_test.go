@@ -3,6 +3,7 @@
 package oracle
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 
@@ -31,6 +32,8 @@ func TestUncut(t *testing.T) {
 				if all == 0 || left*10 > all || (left != 0 && !rewritten) {
 					t.Errorf("graphs were cut %d times, and %d times where they should be", left, all)
 				}
+				checkPaths(t, cut, false)
+				checkPaths(t, uncut, true)
 				got, want := uncut.tensors(t), cut.tensors(t)
 				if len(got) != len(want) || len(got) < 100 {
 					t.Errorf("%d tensors, and %d where the graph is cut", len(got), len(want))
@@ -42,5 +45,25 @@ func TestUncut(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// checkPaths checks that the metadata count every captured tensor as captured with its graph whole, or cut.
+func checkPaths(t *testing.T, c *capture, whole bool) {
+	t.Helper()
+	var paths []struct {
+		Tensor string
+		Whole  uint64 `json:"whole_graph"`
+		Cut    uint64 `json:"cut_graph"`
+	}
+	if err := json.Unmarshal(c.meta.Extra["capture_paths"], &paths); err != nil {
+		t.Fatal(err)
+	}
+	sum, cut := uint64(0), uint64(0)
+	for _, p := range paths {
+		sum, cut = sum+p.Whole+p.Cut, cut+p.Cut
+	}
+	if all := c.meta.Account.Captured.Packets; sum != all || (whole && cut*10 > all) || (!whole && cut != all) {
+		t.Errorf("%d of %d tensors were captured by a cut, and the account has %d", cut, sum, all)
 	}
 }

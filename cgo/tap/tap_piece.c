@@ -82,6 +82,7 @@ struct tap_piece {
     uint32_t block, blocks;
     int64_t  block_start;
     uint32_t purpose; // enum tap_purpose
+    bool     cut;     // the graph is stopped for it
     ggml_backend_t backend; // of a device, from which it comes asynchronously; NULL: it is there when it was copied
 };
 
@@ -188,6 +189,7 @@ static void tap_piece_publish(struct tap_sched * s, const struct tap_piece * p) 
         .ne = {p->count[0], p->count[1], p->count[2], p->count[3]}, .row_first = p->row_first,
         .row_count = p->row_count,
         .block = p->block, .blocks = p->blocks, .block_start = p->block_start, .purpose = p->purpose,
+        .cut = p->cut,
     };
     if (p->backend != NULL) {
         tap_transfer_add(s, &rec, p->backend);
@@ -286,7 +288,7 @@ static void tap_capture_tensor(struct tap_sched * s, struct tap_piece * p, uint8
 static struct tap_piece tap_piece_of(struct tap_sched * s, int i, bool kept) {
     const struct tap_graph * g = &s->graph;
     const struct tap_graph_node * n = &g->nodes[i];
-    struct tap_piece piece = {.tensor = tap_shown(g, n)->tensor, .host = n->host, .node = i};
+    struct tap_piece piece = {.tensor = tap_shown(g, n)->tensor, .host = n->host, .node = i, .cut = !kept};
     if (n->written_rows) {
         piece.tensor = kept ? g->nodes[n->src[0]].tensor : n->tensor->src[0];
         piece.host = kept ? tap_is_here(piece.tensor) : n->host;

@@ -233,7 +233,7 @@ struct tap_rec_capture {
     uint32_t block, blocks;    // piece number and number of pieces; 0 of 1 = whole
     int64_t  block_start;      // first element of this piece in the run of rows, in logical order
     uint32_t purpose;          // enum tap_purpose
-    uint32_t reserved;
+    uint32_t cut;              // 1: the graph was stopped for it
 };
 
 struct tap_rec_resolve {

@@ -44,6 +44,7 @@ type Recorder struct {
 	resolutions []stream.Resolution // of executions that were settled since the last commit
 	use         Use
 	cuts        cutProbes
+	paths       paths
 	packet      stream.Packet
 	exec        stream.Execution
 	scratch     []int64
@@ -61,13 +62,13 @@ type execution struct {
 
 // NewRecorder makes a recorder.
 func NewRecorder(o Options) *Recorder {
-	return &Recorder{o: o, open: map[uint64]*execution{}, tokens: tokenOrder{to: o.Tokens}, use: newUse()}
+	return &Recorder{o: o, open: map[uint64]*execution{}, tokens: tokenOrder{to: o.Tokens}, paths: paths{}, use: newUse()}
 }
 
 // Use returns what the run did so far. Its maps are the recorder's.
 func (r *Recorder) Use() Use {
 	use := r.use
-	use.CutNS = r.cuts.median()
+	use.CutNS, use.Paths = r.cuts.median(), r.paths.list()
 	return use
 }
 
@@ -131,6 +132,9 @@ func (r *Recorder) Tensor(x *ggmlhooks.Execution, c *ggmlhooks.Capture) error {
 	}
 	p := &r.packet
 	e.g.fill(p, x, c)
+	if c.Node >= 0 {
+		r.paths.add(p.Name, p.Layer, c.Cut)
+	}
 	p.TimeNS, p.MonoNS = c.MonoNS+r.o.UnixOffset, c.MonoNS
 	data, release := c.Data, c.Release
 	if s := r.share(c); s.width != 0 {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -78,7 +79,7 @@ func (r *Run) Unknown(f Filter) error {
 // generalName is a packet's name without its layer: Qcur#2 for Qcur-0#2.
 func generalName(name, node string) string {
 	if node == "" || !strings.HasPrefix(name, node) {
-		return withoutLayer(name)
+		return ggmlhooks.WithoutLayer(name)
 	}
-	return withoutLayer(node) + name[len(node):]
+	return ggmlhooks.WithoutLayer(node) + name[len(node):]
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -50,7 +51,7 @@ func TestMapEqualsSoftMaxOfTheSameRun(t *testing.T) {
 			if rope[p.Layer] == nil {
 				rope[p.Layer] = make(map[string]pieces)
 			}
-			rope[p.Layer][withoutLayer(p.Node)] = pieces{*p, values}
+			rope[p.Layer][ggmlhooks.WithoutLayer(p.Node)] = pieces{*p, values}
 		}
 	}
 	if len(maps) < 2 {

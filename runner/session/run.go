@@ -180,6 +180,9 @@ func (r *run) describe(use capture.Use) rundir.Metadata {
 		extra(&m, "processes_not_recorded", others)
 	}
 	extra(&m, "attention", use.Attached)
+	if len(use.Paths) > 0 {
+		extra(&m, "capture_paths", use.Paths)
+	}
 	if turns := r.region.Turns(); len(turns) > 0 {
 		extra(&m, "turns_ns", turns)
 	}

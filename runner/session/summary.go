@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llamatap/llamatap/ggmlhooks/capture"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -28,6 +29,7 @@ type Summary struct {
 	Stopped         *rundir.Stopped // recording ended before the program did
 	// Beside is what was recorded beside tensors, a line each.
 	Beside []string
+	Paths  []capture.Path // how tensors were captured
 	// Want is the rate in bytes of tensors per second below which the summary says what held the capture back; 0 =
 	// none.
 	Want float64
@@ -67,6 +69,9 @@ func (s Summary) Write(out io.Writer, dir string) {
 	if text := present.Overhead(a); text != "" {
 		line("overhead", text)
 	}
+	if text := s.cutFor(); text != "" {
+		line("cut for", text)
+	}
 	s.heldBack(out)
 	if s.Stopped != nil {
 		text := s.Stopped.Cause + lastToken(s.Stopped)
@@ -76,6 +81,30 @@ func (s Summary) Write(out io.Writer, dir string) {
 		line("stopped", text)
 	}
 	line("run", dir)
+}
+
+// maxCutNames is how many names of tensors for which the graph was stopped the summary prints.
+const maxCutNames = 4
+
+// cutFor names the tensors for which the graph was stopped, where others needed no stop.
+func (s Summary) cutFor() string {
+	var names []string
+	whole, cut := int64(0), int64(0)
+	for _, p := range s.Paths {
+		whole, cut = whole+p.Whole, cut+p.Cut
+		if p.Cut > 0 {
+			names = append(names, p.Tensor)
+		}
+	}
+	if len(names) == 0 || whole == 0 {
+		return ""
+	}
+	more := ""
+	if n := len(names) - maxCutNames; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("%d of %d tensors: %s%s; a larger --tap-device-memory avoids those of its limit",
+		cut, whole+cut, strings.Join(names[:min(len(names), maxCutNames)], ", "), more)
 }
 
 // heldBack says what kept the capture under the preset's rate, if anything did.
