@@ -32,8 +32,8 @@ var layers = map[string]int{
 	"store/*": 0, "cgo/*": 0, "inspect/sheet": 0, "third_party/*": 0, // files, C, drawing
 	"store/rundir": -1, "store/label": -1, // how files are opened, and their labels
 	"internal/machine": -1, // limits of the machine
-	"internal/present": 0,  // figures and a run's account, as commands print them
-	"internal/*":       -2, // flags, text on the terminal, files that a user names
+	"internal/present": 0,  // what commands print
+	"internal/*":       -2, // flags, files that a user names
 
 	"internal/testenv": 1, "internal/testenv/*": 2, // for tests only
 }

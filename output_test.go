@@ -12,18 +12,18 @@ import (
 )
 
 // rawOutput are the files that use standard output or error themselves, and what for. Everything else prints by
-// internal/terminal, which escapes what controls a terminal; a child process, whose output is its own, may inherit
+// internal/present, which escapes what controls a terminal; a child process, whose output is its own, may inherit
 // them everywhere.
 var rawOutput = map[string]string{
-	"internal/terminal/terminal.go": "escapes",
-	"cmd/llamatap/form.go":          "npy, which is binary",
-	"cmd/llamatap/run.go":           "generated text into a pipe, bars on a terminal",
-	"cmd/llamatap/doctor.go":        "colours; facts are escaped before",
-	"cmd/llamatap/bench_script.go":  "bars",
-	"cmd/llamatap/mrm_run.go":       "bars",
+	"internal/present/terminal.go": "escapes",
+	"cmd/llamatap/form.go":         "npy, which is binary",
+	"cmd/llamatap/run.go":          "generated text into a pipe, bars on a terminal",
+	"cmd/llamatap/doctor.go":       "colours; facts are escaped before",
+	"cmd/llamatap/bench_script.go": "bars",
+	"cmd/llamatap/mrm_run.go":      "bars",
 }
 
-// TestOutputIsEscaped holds that no package prints past internal/terminal.
+// TestOutputIsEscaped holds that no package prints past internal/present.
 func TestOutputIsEscaped(t *testing.T) {
 	used := map[string]bool{}
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -44,7 +44,7 @@ func TestOutputIsEscaped(t *testing.T) {
 		}
 		for _, at := range rawUses(file) {
 			if used[filepath.ToSlash(path)] = true; rawOutput[filepath.ToSlash(path)] == "" {
-				t.Errorf("%v: prints past internal/terminal: use terminal.Out, Err, Print or Printf",
+				t.Errorf("%v: prints past internal/present: use present.Out, Err, Print or Printf",
 					files.Position(at))
 			}
 		}

@@ -18,7 +18,7 @@ static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 
 // log_sequence is the length of the UTF-8 sequence of a printable character that text begins with, 0 if it begins
 // with anything else: a control character but newline and tab, an override of direction, or no UTF-8. It is the
-// rule of package internal/terminal.
+// rule of package internal/present.
 static size_t log_sequence(const unsigned char * text) {
 	if (text[0] < 0x80) {
 		return (text[0] >= 0x20 && text[0] != 0x7f) || text[0] == '\n' || text[0] == '\t';

@@ -7,7 +7,7 @@ import (
 
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 func benchCompareCommand() *cli.Command {
@@ -39,15 +39,15 @@ func compareResults(bounds []bench.Bound, paths []string) (err error) {
 		}
 	}
 	changes, alone := bench.Compare(rows[0], rows[1])
-	bench.WriteChanges(terminal.Out, changes)
+	bench.WriteChanges(present.Out, changes)
 	for _, test := range alone {
-		fmt.Fprintf(terminal.Err, "llamatap: not compared: %s\n", test)
+		fmt.Fprintf(present.Err, "llamatap: not compared: %s\n", test)
 	}
 	if len(changes) == 0 {
 		return errors.New("the two results have no test with the same settings in common")
 	}
 	judgements := bench.JudgeChanges(bounds, changes)
-	writeJudgements(terminal.Out, judgements)
+	writeJudgements(present.Out, judgements)
 	return bench.Blame(bounds, judgements)
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/bounded"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/runner"
 )
 
@@ -78,7 +78,7 @@ func measureModel(spec bench.Spec, recorded bool) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	err := bench.Measure(ctx, spec, terminal.Out)
+	err := bench.Measure(ctx, spec, present.Out)
 	var cause signalCause
 	if errors.As(err, &cause) {
 		return exitStatus{Code: cause.status()}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
 )
 
@@ -48,7 +48,7 @@ func runBenchPrograms(programs ...bench.Program) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}
-		fmt.Fprintf(terminal.Out, "%-21s %s\n", p.Name, result)
+		fmt.Fprintf(present.Out, "%-21s %s\n", p.Name, result)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/runner"
 )
 
@@ -102,9 +102,9 @@ func (a *benchArguments) close(c *bench.Conductor) (err error) {
 // report writes the rows and their ratios, and judges.
 func (a *benchArguments) report(rows []bench.Row, environment *bench.Environment, failures []bench.Failure,
 	runErr error) error {
-	beside := io.Writer(terminal.Err)
+	beside := io.Writer(present.Err)
 	if a.form == "md" && a.file == "-" {
-		beside = terminal.Out
+		beside = present.Out
 	}
 	ratios := bench.Ratios(rows)
 	if len(rows) > 0 {
@@ -159,7 +159,7 @@ func benchProgress() (show func(done, all int, next string), clear func()) {
 				progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true),
 				progressbar.OptionSetElapsedTime(true))
 		}
-		bar.Describe(terminal.Line(next))
+		bar.Describe(present.Line(next))
 		_ = bar.Set(done) // a bar that cannot be drawn is no failure of the benchmark
 	}
 	return show, func() {

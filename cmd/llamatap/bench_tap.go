@@ -13,7 +13,7 @@ import (
 
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/runner/host"
 )
 
@@ -25,8 +25,8 @@ func benchTapCommand() *cli.Command {
 		Define: func(f *cli.Flags) func([]string) error {
 			t := bench.Tap{
 				Model:  bench.Model{Dir: filepath.Join("build", "bench"), Threads: 2, Tokens: 48},
-				Limits: bench.Limits{MinPairs: 8, Time: 3 * time.Minute}, Table: bench.NewTable(terminal.Out),
-				Progress: func(line string) { fmt.Fprintln(terminal.Err, line) },
+				Limits: bench.Limits{MinPairs: 8, Time: 3 * time.Minute}, Table: bench.NewTable(present.Out),
+				Progress: func(line string) { fmt.Fprintln(present.Err, line) },
 			}
 			prompt, stock := 40, true
 			f.Add("-m, --model FILE", &t.Model.Path,

@@ -17,7 +17,6 @@ import (
 	"github.com/llamatap/llamatap/inspect/server"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
-	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner/session/control"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -73,7 +72,7 @@ func ctl(out io.Writer, dir string, request control.Request, asJSON bool) error 
 		return err
 	}
 	if filepath.Clean(run) != filepath.Clean(dir) {
-		fmt.Fprintf(terminal.Err, "llamatap: the run is %s\n", run)
+		fmt.Fprintf(present.Err, "llamatap: the run is %s\n", run)
 	}
 	answer, err := control.Ask(run, request)
 	switch {

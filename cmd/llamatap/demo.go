@@ -13,7 +13,7 @@ import (
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 const (
@@ -31,12 +31,12 @@ func demoCommand() *cli.Command {
 }
 
 func runDemo([]string) error {
-	terminal.Printf(
+	present.Printf(
 		"Generating %s tokens with the embedded model, capturing every computed tensor of every layer and token.\n\n%s",
 		demoTokens, demoPrompt)
 	var said bytes.Buffer
-	err := demoRun(terminal.Out, &said, "--tap-preset", "balanced")
-	terminal.Printf("\n\n%s", said.String())
+	err := demoRun(present.Out, &said, "--tap-preset", "balanced")
+	present.Printf("\n\n%s", said.String())
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func runDemo([]string) error {
 	if err := demoCost(); err != nil {
 		return err
 	}
-	terminal.Printf(`
+	present.Printf(`
 Try next:
   bin/llamatap inspect %[1]s
   bin/llamatap cat %[1]s --tensor l_out-3 --token 20
@@ -107,13 +107,13 @@ func demoCost() error {
 	slices.Sort(extra)
 	slices.Sort(perToken)
 	if ratios[demoPairs-1] > 1 { // a recording makes nothing faster: other load decides
-		terminal.Printf(`
+		present.Printf(`
 Cost: not measured. In %d pairs of runs generation with the recording was %.2f to %.2f of the untraced speed, so other load on this
 machine hides what it costs. Run llamatap demo again on an idle machine.
 `, demoPairs, ratios[0], ratios[demoPairs-1])
 		return nil
 	}
-	terminal.Printf(`
+	present.Printf(`
 Cost, %d runs without and %d with the recording in turn: generation at %.2f of the untraced speed
 (median; %.2f to %.2f), %.0f µs more per token. The embedded model is tiny: untraced it makes a token in %.2f ms, and
 every single tensor of it is captured here. A larger model spends that time computing: make bench measures one of 1B.

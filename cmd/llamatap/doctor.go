@@ -17,7 +17,7 @@ import (
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/machine"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/runner/doctor"
 	"github.com/llamatap/llamatap/runner/host"
 )
@@ -126,8 +126,8 @@ func printDevices() error {
 	if err := llama.Init(); err != nil {
 		return err
 	}
-	terminal.Println() // whatever a driver has written before stands on lines of its own
-	return json.NewEncoder(terminal.Out).Encode(llama.Devices())
+	present.Println() // whatever a driver has written before stands on lines of its own
+	return json.NewEncoder(present.Out).Encode(llama.Devices())
 }
 
 // askDevices starts this binary again to list llama.cpp's devices.

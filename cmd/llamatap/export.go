@@ -16,7 +16,6 @@ import (
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
-	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
 )
@@ -172,9 +171,9 @@ func (a *exportArgs) run(args []string) error {
 		return err
 	}
 	for _, note := range r.Notes {
-		terminal.Printf("note: %s\n", note)
+		present.Printf("note: %s\n", note)
 	}
-	_, err = terminal.Printf("%s: %d rows of %d tensors, %d files, %s\n", r.Path, r.Rows, r.Tensors, r.Files,
+	_, err = present.Printf("%s: %d rows of %d tensors, %d files, %s\n", r.Path, r.Rows, r.Tensors, r.Files,
 		present.Bytes(r.Bytes))
 	return err
 }
@@ -195,8 +194,8 @@ func (a *exportArgs) exportMRMTrace(ctx context.Context, dir string) error {
 		return err
 	}
 	for _, note := range r.Notes {
-		terminal.Printf("note: %s\n", note)
+		present.Printf("note: %s\n", note)
 	}
-	_, err = terminal.Printf("%s: %d accesses to pages\n", r.Path, r.Rows)
+	_, err = present.Printf("%s: %d accesses to pages\n", r.Path, r.Rows)
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // reportForm is the format of a report and where it is written. Every command that reads runs has the same flags for
@@ -62,7 +62,7 @@ func writeTo(name string, binary bool, write func(io.Writer) error) error {
 	case (name == "" || name == "-") && binary:
 		return buffered(os.Stdout)
 	case name == "" || name == "-":
-		return buffered(terminal.Out)
+		return buffered(present.Out)
 	case err == nil && !info.Mode().IsRegular(): // a device or pipe
 		f, err := os.OpenFile(name, os.O_WRONLY, 0)
 		if err != nil {

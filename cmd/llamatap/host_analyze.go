@@ -16,7 +16,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/host"
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // The files that STRAP-LLM's recorders write, and the folder that its analyser draws in.
@@ -106,7 +106,7 @@ func (a *analyzeArguments) run(args []string) error {
 		return err
 	}
 	for _, w := range report.Warnings {
-		fmt.Fprintf(terminal.Err, "llamatap: %s\n", w)
+		fmt.Fprintf(present.Err, "llamatap: %s\n", w)
 	}
 	err = a.write(func(out io.Writer) error {
 		if a.form == "json" {
@@ -126,7 +126,7 @@ func (a *analyzeArguments) draw(report *host.Report) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(terminal.Err, "llamatap: %d charts in %s\n", len(paths), a.chartsDir)
+	fmt.Fprintf(present.Err, "llamatap: %d charts in %s\n", len(paths), a.chartsDir)
 	if inside, err := filepath.Rel(report.Run, a.chartsDir); report.Run == "" || err != nil ||
 		!filepath.IsLocal(inside) || len(paths) == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/config"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace/sample/perf"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/runner/doctor"
@@ -22,13 +22,13 @@ import (
 
 // runHostCollector runs a collector until it is asked to end.
 func runHostCollector(o hostOptions) (err error) {
-	warn := func(err error) { fmt.Fprintf(terminal.Err, "llamatap: %v\n", err) }
+	warn := func(err error) { fmt.Fprintf(present.Err, "llamatap: %v\n", err) }
 	for _, pid := range o.pids {
 		if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("--pid %d: no such process: give the id of one that runs", pid)
 		}
 	}
-	source := bpf.Source{Name: o.name, Lines: linePrinter{terminal.Out}}
+	source := bpf.Source{Name: o.name, Lines: linePrinter{present.Out}}
 	if !o.noOutput { // before the programs are loaded: a wrong path is reported at once
 		file, err := appendLines(o.output, o.flushEvery, o.fsync)
 		if err != nil {
@@ -83,14 +83,14 @@ func runHostCollector(o hostOptions) (err error) {
 func printCost(c bpf.Costed, w *bpf.Watch) {
 	programs, err := c.Programs()
 	if err != nil {
-		fmt.Fprintf(terminal.Err, "llamatap: %v\n", err)
+		fmt.Fprintf(present.Err, "llamatap: %v\n", err)
 	}
 	for _, p := range programs {
 		if p.Runs > 0 {
-			fmt.Fprintf(terminal.Err, "%-28s %12d runs %10.0f ns each\n", p.Name, p.Runs, p.PerNS)
+			fmt.Fprintf(present.Err, "%-28s %12d runs %10.0f ns each\n", p.Name, p.Runs, p.PerNS)
 		}
 	}
-	fmt.Fprintf(terminal.Err, "%-28s %12d times %9.2f ms each, %d late\n", "snapshots", w.Snapshots,
+	fmt.Fprintf(present.Err, "%-28s %12d times %9.2f ms each, %d late\n", "snapshots", w.Snapshots,
 		float64(w.Cost.Microseconds())/1e3/float64(max(w.Snapshots, 1)), w.Late)
 }
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/cgo/llama"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/runner/host"
 )
 
@@ -57,14 +57,14 @@ func makeLinks(links []link, dir string) error {
 		}
 		count[l.found]++
 	}
-	terminal.Printf("%s: %d links to %s: %d new, %d led here already, %d led to another llamatap", dir, len(links),
+	present.Printf("%s: %d links to %s: %d new, %d led here already, %d led to another llamatap", dir, len(links),
 		links[0].target, count[absent], count[current], count[elsewhere])
 	if count[foreign] > 0 {
-		terminal.Printf(", %d files replaced", count[foreign])
+		present.Printf(", %d files replaced", count[foreign])
 	}
-	terminal.Println()
+	present.Println()
 	if !inPath(dir) {
-		terminal.Printf("%s is not in PATH: put it before the folder of llama.cpp's programs\n", dir)
+		present.Printf("%s is not in PATH: put it before the folder of llama.cpp's programs\n", dir)
 	}
 	return nil
 }

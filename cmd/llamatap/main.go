@@ -15,7 +15,7 @@ import (
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // program is the table of all commands, in the order of help.
@@ -61,7 +61,7 @@ func start(argv []string) int {
 		return report(runFront(argv[0], argv[1:]))
 	}
 	status := dispatch(argv[min(1, len(argv)):])
-	if err := terminal.Failed(); err != nil && status == 0 {
+	if err := present.Failed(); err != nil && status == 0 {
 		return report(fmt.Errorf("print: %w", err))
 	}
 	return status
@@ -70,7 +70,7 @@ func start(argv []string) int {
 // dispatch runs one command and returns the exit status: 0 done, 1 failed, 2 used wrongly.
 func dispatch(args []string) int {
 	if len(args) == 0 {
-		_ = program().Run([]string{"help"}, terminal.Err)
+		_ = program().Run([]string{"help"}, present.Err)
 		return 2
 	}
 	return report(call(args...))
@@ -80,7 +80,7 @@ func dispatch(args []string) int {
 func call(args ...string) error {
 	switch {
 	case args[0] == "version" || args[0] == "--version":
-		_, err := terminal.Printf("llamatap %s, llama.cpp %s\n", version, cmp.Or(llama.Version(), "is not built in"))
+		_, err := present.Printf("llamatap %s, llama.cpp %s\n", version, cmp.Or(llama.Version(), "is not built in"))
 		return err
 	case args[0] == "help" && len(args) > 1 && isFront(args[1]):
 		return runFront(args[1], []string{"--help"})
@@ -90,7 +90,7 @@ func call(args ...string) error {
 			return runFront(args[0], args[1:])
 		}
 	}
-	return program().Run(args, terminal.Out)
+	return program().Run(args, present.Out)
 }
 
 // report prints err as one line and returns the exit status that it asks for.
@@ -110,7 +110,7 @@ func report(err error) int {
 		status = exitStatus{Code: 1, Err: err}
 	}
 	if status.Err != nil {
-		fmt.Fprintf(terminal.Err, "llamatap: %v\n", status.Err)
+		fmt.Fprintf(present.Err, "llamatap: %v\n", status.Err)
 	}
 	return status.Code
 }

@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/runner/memory"
 )
@@ -48,7 +48,7 @@ was sampled in it. The recorded program, or a script that runs alongside, calls 
 				case form.form == "json":
 					return form.write(func(out io.Writer) error { return jsonLines(out).Encode(mark) })
 				}
-				fmt.Fprintf(terminal.Err, "llamatap: %s: from now on %s\n", dir, mark.Name)
+				fmt.Fprintf(present.Err, "llamatap: %s: from now on %s\n", dir, mark.Name)
 				return nil
 			}
 		},

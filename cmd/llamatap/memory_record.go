@@ -9,7 +9,7 @@ import (
 
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace/sample"
 	"github.com/llamatap/llamatap/runner/doctor"
 	"github.com/llamatap/llamatap/runner/memory"
@@ -122,11 +122,11 @@ SPE), any size. docs/MEMORY_SAMPLES.md describes how to record them. Times stay 
 // statusLossy is the exit status where the program has ended well and its recording lacks something.
 const statusLossy = 3
 
-func tellMemory(err error) { fmt.Fprintf(terminal.Err, "llamatap: %v\n", err) }
+func tellMemory(err error) { fmt.Fprintf(present.Err, "llamatap: %v\n", err) }
 
 // endMemory says what was recorded. What is missing sets the status.
 func endMemory(result memory.Result) error {
-	fmt.Fprintf(terminal.Err, "llamatap  samples   %s\n          run       %s\n", result.Use.Words(), result.Dir)
+	fmt.Fprintf(present.Err, "llamatap  samples   %s\n          run       %s\n", result.Use.Words(), result.Dir)
 	if result.Use.Lossy {
 		return exitStatus{Code: statusLossy, Err: errors.New("some samples are missing (above, and in metadata.json)")}
 	}

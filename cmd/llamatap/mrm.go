@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/mrm"
 )
 
@@ -88,7 +88,7 @@ func mrmConfigured(name, summary, text string, run func(*mrmFlags) error) *cli.C
 // mrmPrinted is a command that prints a text.
 func mrmPrinted(name, summary string, text func() []byte) *cli.Command {
 	return &cli.Command{Name: name, Summary: summary, Define: func(*cli.Flags) func([]string) error {
-		return func([]string) error { _, err := terminal.Out.Write(text()); return err }
+		return func([]string) error { _, err := present.Out.Write(text()); return err }
 	}}
 }
 
@@ -100,7 +100,7 @@ func mrmProblems(err error) error {
 	}
 	lines := strings.Split(problems.Error(), "\n")
 	for _, line := range lines[:len(lines)-1] {
-		fmt.Fprintf(terminal.Err, "llamatap: %s\n", line)
+		fmt.Fprintf(present.Err, "llamatap: %s\n", line)
 	}
 	return cli.Wrong(errors.New(lines[len(lines)-1]))
 }
@@ -112,7 +112,7 @@ func (f *mrmFlags) load() (*mrm.Config, error) {
 		return nil, err
 	}
 	for _, note := range c.Notes() {
-		fmt.Fprintf(terminal.Err, "llamatap: %s: %s\n", f.config, note)
+		fmt.Fprintf(present.Err, "llamatap: %s: %s\n", f.config, note)
 	}
 	return c, nil
 }
@@ -131,7 +131,7 @@ func mrmValidate(f *mrmFlags) error {
 		err = c.Collects(mrm.MissingCollectors())
 	}
 	if err == nil {
-		_, err = terminal.Printf("ok       %s: experiment %s, %d cells\n", f.config, c.Experiment.Name, len(cells))
+		_, err = present.Printf("ok       %s: experiment %s, %d cells\n", f.config, c.Experiment.Name, len(cells))
 	}
 	return err
 }
@@ -163,7 +163,7 @@ func mrmPlan(f *mrmFlags) error {
 // emitJob writes a job for a cluster. What this machine lacks, the nodes may have: it is a warning then.
 func (f *mrmFlags) emitJob(out io.Writer, p *mrm.Plan) error {
 	if err := p.Config.Collects(p.Machine.Missing); err != nil {
-		fmt.Fprintf(terminal.Err, "llamatap: warning: %v\n", err)
+		fmt.Fprintf(present.Err, "llamatap: warning: %v\n", err)
 	}
 	t := f.target
 	t.Config, t.Options = f.config, f.options

@@ -11,7 +11,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/mrm/analyze"
 )
 
@@ -67,10 +67,10 @@ func (a *aggregation) run(rest []string) error {
 	}
 	for i := range found.Contaminated {
 		r := &found.Contaminated[i]
-		fmt.Fprintf(terminal.Err, "llamatap: left out: %s is contaminated (%s)\n", r.Dir, r.Validity.Why())
+		fmt.Fprintf(present.Err, "llamatap: left out: %s is contaminated (%s)\n", r.Dir, r.Validity.Why())
 	}
 	if found.Others+found.Unsealed > 0 {
-		fmt.Fprintf(terminal.Err, "llamatap: left out: %d runs of no experiment, %d that are not sealed\n",
+		fmt.Fprintf(present.Err, "llamatap: left out: %d runs of no experiment, %d that are not sealed\n",
 			found.Others, found.Unsealed)
 	}
 	result, err := analyze.Aggregate(ctx, found)
@@ -82,7 +82,7 @@ func (a *aggregation) run(rest []string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(terminal.Err, "llamatap: %d runs copied to %s, %d were there already\n", n, a.dataset,
+		fmt.Fprintf(present.Err, "llamatap: %d runs copied to %s, %d were there already\n", n, a.dataset,
 			len(found.Runs)-n)
 	}
 	if a.out != "" {
@@ -116,7 +116,7 @@ func writeAggregate(r *analyze.Aggregated, dir string, forms []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(terminal.Err,
+	fmt.Fprintf(present.Err,
 		"llamatap: %d runs in %d cells: aggregate.csv, aggregate.parquet, aggregate.json and %d figures in %s\n",
 		r.Runs, len(r.Groups), len(drawn), dir)
 	return nil

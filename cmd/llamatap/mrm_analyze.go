@@ -11,7 +11,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm"
 	"github.com/llamatap/llamatap/mrm/analyze"
@@ -139,7 +139,7 @@ func (a *mrmAnalyzeArguments) run(out io.Writer, rest []string) error {
 		result, err := analyze.Run(ctx, dir, a.options)
 		switch {
 		case errors.Is(err, analyze.ErrContaminated) && a.config != "":
-			fmt.Fprintf(terminal.Err, "llamatap: left out: %v\n", err)
+			fmt.Fprintf(present.Err, "llamatap: left out: %v\n", err)
 			continue
 		case err != nil:
 			return err
@@ -210,7 +210,7 @@ func (a *mrmAnalyzeArguments) configure(c *mrm.Analysis) {
 // print writes what was found.
 func (a *mrmAnalyzeArguments) print(out io.Writer, r *analyze.Result) error {
 	for _, note := range r.Notes {
-		fmt.Fprintf(terminal.Err, "llamatap: %s\n", note)
+		fmt.Fprintf(present.Err, "llamatap: %s\n", note)
 	}
 	var err error
 	switch {
@@ -221,7 +221,7 @@ func (a *mrmAnalyzeArguments) print(out io.Writer, r *analyze.Result) error {
 		fmt.Fprintf(out, "%s\n", r.Dir)
 		err = r.Report.WriteText(out)
 	}
-	fmt.Fprintf(terminal.Err, "llamatap: %d files in %s, computed from the %s\n", len(r.Files), r.Out,
+	fmt.Fprintf(present.Err, "llamatap: %d files in %s, computed from the %s\n", len(r.Files), r.Out,
 		map[string]string{"trace": "trace of accesses", "regions": "map of regions and the cache's lives",
 			"samples": "samples that mrm-trace recorded"}[r.From])
 	return err

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/mrm"
 	"github.com/llamatap/llamatap/mrm/verdict"
 )
@@ -27,7 +27,7 @@ func mrmRun(f *mrmFlags) error {
 	}
 	ctx, enough, stop := untilTwice()
 	defer stop()
-	show := &mrmShow{out: terminal.Err}
+	show := &mrmShow{out: present.Err}
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		show.bar = func(of int) *progressbar.ProgressBar {
 			return progressbar.NewOptions(of, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(20),
@@ -44,11 +44,11 @@ func mrmRun(f *mrmFlags) error {
 	var cause signalCause
 	switch {
 	case errors.As(err, &cause):
-		fmt.Fprintln(terminal.Err,
+		fmt.Fprintln(present.Err,
 			"llamatap: interrupted; nothing is kept of the cell under way, and what was sealed stays")
 		return exitStatus{Code: cause.status()}
 	case err == nil && outcome.Left > 0:
-		fmt.Fprintf(terminal.Err, "llamatap: stopped, %d cells are left; run it again to continue\n", outcome.Left)
+		fmt.Fprintf(present.Err, "llamatap: stopped, %d cells are left; run it again to continue\n", outcome.Left)
 		return exitStatus{Code: 128 + int(syscall.SIGINT)}
 	case errors.Is(err, mrm.ErrCell):
 		return cli.Wrong(err)
@@ -68,7 +68,7 @@ func untilTwice() (ctx context.Context, enough chan struct{}, stop func()) {
 			if first {
 				first = false
 				close(enough)
-				fmt.Fprintln(terminal.Err, "\nllamatap: this cell is the last one; once more ends it now")
+				fmt.Fprintln(present.Err, "\nllamatap: this cell is the last one; once more ends it now")
 				continue
 			}
 			cancel(signalCause{s.(syscall.Signal)})
@@ -124,7 +124,7 @@ func (s *mrmShow) progress(e mrm.Event) {
 	}
 	_ = s.live.Set((e.Number-1)*max(e.Steps, 1) + max(e.Step-1, 0)) // a bar that cannot be drawn is no failure
 	if e.Text != "" {
-		s.live.Describe(terminal.Line(fmt.Sprintf("%s: %s%s", e.Cell.Name(), e.Text, left)))
+		s.live.Describe(present.Line(fmt.Sprintf("%s: %s%s", e.Cell.Name(), e.Text, left)))
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 func manCommand() *cli.Command {
@@ -48,7 +48,7 @@ make install puts the scripts where the shells look.
 				if len(args) != 1 || cli.Scripts[args[0]] == "" {
 					return cli.Wrong(errors.New("name one shell: llamatap completion bash, zsh or fish"))
 				}
-				_, err := terminal.Print(cli.Scripts[args[0]])
+				_, err := present.Print(cli.Scripts[args[0]])
 				return err
 			}
 		},
@@ -68,7 +68,7 @@ func completeCommand() *cli.Command {
 					table.Commands = append(table.Commands, &front)
 				}
 				for _, line := range table.Complete(args) {
-					terminal.Println(line)
+					present.Println(line)
 				}
 				return nil
 			}

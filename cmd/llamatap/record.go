@@ -21,7 +21,7 @@ import (
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/runner"
 	"github.com/llamatap/llamatap/runner/host"
@@ -146,7 +146,7 @@ func recordAs(o session.Options, tap *config.Tap, args []string) error {
 		Tap: tap, Command: cmd, Repeat: o.Repeat, Resume: o.Resume, Begin: o.Begin, StateFolder: o.StateFolder,
 		Backends: host.Backends(cmd), Echo: append([]string{"llamatap"}, args...),
 		Llama: session.LlamaInfo{Version: llama.Version(), Prefix: host.Prefix(cmd)}, Version: version,
-		Summary: terminal.Err,
+		Summary: present.Err,
 	})
 	if errors.Is(err, session.ErrSelection) {
 		return cli.Wrong(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/runner"
 )
 
@@ -200,14 +200,14 @@ func runModel(cfg *config.Run) error {
 	defer stop()
 	text := &wholeText{to: modelText()}
 	result, err := runner.Run(ctx, runner.Options{
-		Config: cfg, State: repeatState(), TextEvery: textEvery(), Stdin: os.Stdin, Stdout: text, Stderr: terminal.Err,
+		Config: cfg, State: repeatState(), TextEvery: textEvery(), Stdin: os.Stdin, Stdout: text, Stderr: present.Err,
 		Progress: progressTerminal(true),
 	})
 	if result.Finish != "" {
 		if endErr := text.end(); err == nil {
 			err = endErr
 		}
-		if writeErr := result.WriteSummary(terminal.Err); err == nil {
+		if writeErr := result.WriteSummary(present.Err); err == nil {
 			err = writeErr
 		}
 	}
@@ -243,7 +243,7 @@ func (l *wholeText) end() error {
 // modelText is where generated text goes: byte for byte into a file or pipe, and to a terminal like everything else.
 func modelText() io.Writer {
 	if term.IsTerminal(int(os.Stdout.Fd())) {
-		return terminal.Out
+		return present.Out
 	}
 	return os.Stdout
 }
@@ -319,12 +319,12 @@ func runPrompts(cfg *config.Run) error {
 	done := repeatDone()
 	result, err := runner.RunPrompts(ctx, runner.Options{
 		Config: cfg, Seed: repeatSeed(), Done: done, KeepCold: done != nil && done.Answers > 0, Stdin: os.Stdin,
-		Stdout: terminal.Out, Stderr: terminal.Err,
+		Stdout: present.Out, Stderr: present.Err,
 		Progress: progressTerminal(cfg.ResultsFile != "" || !term.IsTerminal(int(os.Stdout.Fd()))),
 	})
 	begun := result.Elapsed > 0
 	if begun {
-		if writeErr := result.WriteSummary(terminal.Err); err == nil {
+		if writeErr := result.WriteSummary(present.Err); err == nil {
 			err = writeErr
 		}
 	}
@@ -339,7 +339,7 @@ func runEmbeddings(cfg *config.Run) error {
 		Config: cfg, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Progress: progressTerminal(true),
 	})
 	if err == nil {
-		err = result.WriteSummary(terminal.Err)
+		err = result.WriteSummary(present.Err)
 	}
 	return signalStatus(err, false)
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -47,7 +47,7 @@ characters of its name after an underscore, or nothing: the newest run.
 				for _, dir := range found {
 					r, err := resources.ReadRun(dir)
 					if err != nil {
-						fmt.Fprintf(terminal.Err, "llamatap: %v\n", err)
+						fmt.Fprintf(present.Err, "llamatap: %v\n", err)
 						continue
 					}
 					runs = append(runs, r)

@@ -14,7 +14,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/server"
 	"github.com/llamatap/llamatap/internal/bounded"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // defaultRuns is where runs are recorded unless they say otherwise.
@@ -109,7 +109,7 @@ func serve(o server.Options, addr string) error {
 		link.Fragment = "token=" + o.Token
 		note = "\nllamatap: its token is kept in " + file
 	}
-	fmt.Fprintf(terminal.Err, "llamatap: %s is shown at %s%s\n", what, link.String(), note)
+	fmt.Fprintf(present.Err, "llamatap: %s is shown at %s%s\n", what, link.String(), note)
 	return s.Serve(ctx, listener)
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
-	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/models"
 )
 
@@ -86,7 +85,7 @@ func runSynth(a synthArgs) error {
 		return ctx.Err()
 	}
 	if err == nil && !a.quiet {
-		describeSynth(terminal.Out, a.out, model, time.Since(begin))
+		describeSynth(present.Out, a.out, model, time.Since(begin))
 	}
 	return err
 }

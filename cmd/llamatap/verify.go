@@ -8,7 +8,6 @@ import (
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
-	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 func verifyCommand() *cli.Command {
@@ -38,7 +37,7 @@ could not restore counts as lost.
 				if mend {
 					what, err := repair.Repair(path, version)
 					for _, w := range what {
-						fmt.Fprintf(terminal.Err, "repair   %s\n", w)
+						fmt.Fprintf(present.Err, "repair   %s\n", w)
 					}
 					if err != nil {
 						return err

@@ -1,6 +1,6 @@
 // Package present formats figures for people: bytes, durations, counts and shares, each in one unit system, and the
 // account of a run, so that two commands print the same figure of a run alike. Files and JSON carry plain numbers;
-// nothing here is parsed again.
+// nothing here is parsed again. Out and Err are where commands print.
 package present
 
 import (

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // Widths of the screen, in columns.
@@ -72,7 +72,7 @@ func printFact(b *strings.Builder, f Fact, colour bool) {
 	if colour {
 		status = "\x1b[" + colours[f.Status] + "m" + status + "\x1b[0m"
 	}
-	fmt.Fprintf(b, "  %s%-*s", status, nameWidth, terminal.Line(f.Name))
+	fmt.Fprintf(b, "  %s%-*s", status, nameWidth, present.Line(f.Name))
 	wrap(b, f.Value, indent)
 	if f.Costs != "" {
 		fmt.Fprintf(b, "%*scosts:  ", indent, "")
@@ -88,7 +88,7 @@ func printFact(b *strings.Builder, f Fact, colour bool) {
 // the edge of the screen.
 func wrap(b *strings.Builder, text string, column int) {
 	at := column
-	for i, w := range strings.Fields(terminal.Quote(text)) {
+	for i, w := range strings.Fields(present.Quote(text)) {
 		n := utf8.RuneCountInString(w)
 		switch {
 		case i == 0:

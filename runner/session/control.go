@@ -13,7 +13,7 @@ import (
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/runner/session/control"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -149,7 +149,7 @@ func (st *steering) serve() error {
 		st.tried = true
 		var err error
 		if st.server, err = control.Listen(st.run.dir.Path()); err != nil {
-			fmt.Fprintf(terminal.Err, "llamatap: %v; the run goes on and takes no commands\n", err)
+			fmt.Fprintf(present.Err, "llamatap: %v; the run goes on and takes no commands\n", err)
 		}
 	}
 	if st.server != nil {

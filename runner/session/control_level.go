@@ -10,7 +10,7 @@ import (
 	"os/signal"
 
 	"github.com/llamatap/llamatap/config"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/runner/session/control"
 	"golang.org/x/sys/unix"
@@ -108,7 +108,7 @@ func (st *steering) obeySignals() {
 				r = control.Request{Command: control.CommandLevel, Level: cmp.Or(above[st.levels.now], "VERBOSE")}
 			}
 			if err := st.obey(r); err != nil {
-				fmt.Fprintf(terminal.Err, "llamatap: %v: %v\n", s, err)
+				fmt.Fprintf(present.Err, "llamatap: %v: %v\n", s, err)
 			}
 		default:
 			return

@@ -13,7 +13,6 @@ import (
 	"github.com/llamatap/llamatap/cgo/nvml"
 	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/internal/present"
-	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/oplog"
 	"github.com/llamatap/llamatap/resource/sched"
@@ -98,7 +97,7 @@ func roofline() *resource.Roofline {
 	r, err := machine.LoadRoofline(path)
 	if err != nil {
 		if !errors.Is(err, machine.ErrNoRoofline) {
-			fmt.Fprintf(terminal.Err, "llamatap: %v\n", err)
+			fmt.Fprintf(present.Err, "llamatap: %v\n", err)
 		}
 		return nil
 	}
@@ -129,7 +128,7 @@ func (t *twice) Write(p []byte) (int, error) {
 	n, err := t.WriteCloser.Write(p)
 	if t.other != nil {
 		if _, failed := t.other.Write(p[:n]); failed != nil {
-			fmt.Fprintf(terminal.Err, "llamatap: %v; what follows is in the run directory alone\n", failed)
+			fmt.Fprintf(present.Err, "llamatap: %v; what follows is in the run directory alone\n", failed)
 			t.other = nil
 		}
 	}

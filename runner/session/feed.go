@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/config"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"golang.org/x/sys/unix"
 )
 
@@ -215,6 +215,6 @@ func (f *feed) report(on config.OnFailure) error {
 	if on == config.FailureStop {
 		return err
 	}
-	fmt.Fprintf(terminal.Err, "llamatap: %v; it is recorded on without it\n", err)
+	fmt.Fprintf(present.Err, "llamatap: %v; it is recorded on without it\n", err)
 	return nil
 }

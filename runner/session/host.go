@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/process"
@@ -61,7 +61,7 @@ func newHostSide(o Options) *hostSide {
 	h := &hostSide{interval: o.Tap.HostInterval}
 	target := bpf.Target{Later: true}
 	if dir := bpf.MountTracefs(); dir != "" {
-		fmt.Fprintf(terminal.Err, "llamatap: --tap-host: mounted tracefs at %s: the tracepoints of a kernel "+
+		fmt.Fprintf(present.Err, "llamatap: --tap-host: mounted tracefs at %s: the tracepoints of a kernel "+
 			"without BTF need it\n", dir)
 	}
 	perInterval := slices.DeleteFunc(slices.Clone(o.Tap.Host), func(name string) bool { return name == waitsName })
@@ -93,7 +93,7 @@ const waitsName = "waits"
 
 func (h *hostSide) leaveOut(name string, err error) {
 	h.missing = append(h.missing, hostMissing{name, err.Error()})
-	fmt.Fprintf(terminal.Err, "llamatap: --tap-host %s is left out: %v\n", name, err)
+	fmt.Fprintf(present.Err, "llamatap: --tap-host %s is left out: %v\n", name, err)
 }
 
 // take adds a collector that was opened.
@@ -103,7 +103,7 @@ func (h *hostSide) take(opened Collector) {
 		return
 	}
 	for _, missing := range opened.Missing {
-		fmt.Fprintf(terminal.Err, "llamatap: --tap-host %s: %s\n", opened.Name, missing)
+		fmt.Fprintf(present.Err, "llamatap: --tap-host %s: %s\n", opened.Name, missing)
 	}
 	lines := &hostLines{name: hostFiles[opened.Name]}
 	h.lines = append(h.lines, lines)
@@ -120,7 +120,7 @@ func (h *hostSide) ready(pid int) {
 	}
 	for _, f := range h.follow {
 		if err := f.AddPID(pid); err != nil {
-			fmt.Fprintf(terminal.Err, "llamatap: --tap-host: %v\n", err)
+			fmt.Fprintf(present.Err, "llamatap: --tap-host: %v\n", err)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/filemap"
@@ -37,7 +37,7 @@ func (h *hostSide) openWaits(target bpf.Target, details bool) error {
 	}
 	w.Follower = filemap.NewFollower(w.collector.Recorder(), func(path string) {
 		if err := w.collector.AddPath(path); err != nil {
-			fmt.Fprintf(terminal.Err, "llamatap: --tap-host waits: what others read of the model's file is not "+
+			fmt.Fprintf(present.Err, "llamatap: --tap-host waits: what others read of the model's file is not "+
 				"seen: %v\n", err)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/config"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/process"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -29,7 +29,7 @@ func startWatching(what string, interval time.Duration, sources ...bpf.Source) *
 	go func() {
 		defer close(w.done)
 		_ = w.watch.Run(ctx, 0, func(err error) {
-			fmt.Fprintf(terminal.Err, "llamatap: %s: %v; the rest goes on\n", what, err)
+			fmt.Fprintf(present.Err, "llamatap: %s: %v; the rest goes on\n", what, err)
 		})
 	}()
 	return w
@@ -57,7 +57,7 @@ func startMonitor(tap *config.Tap, pid func() int) *monitor {
 	}
 	p, err := process.Open(process.Options{Model: pid, Interval: tap.ProcessInterval, Now: monotonic})
 	if err != nil {
-		fmt.Fprintf(terminal.Err, "llamatap: %s is left out: %v\n", rundir.ProcessName, err)
+		fmt.Fprintf(present.Err, "llamatap: %s is left out: %v\n", rundir.ProcessName, err)
 		return nil
 	}
 	m := &monitor{lines: &hostLines{name: rundir.ProcessName}}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/ledger"
 	"github.com/llamatap/llamatap/memtrace/sample"
@@ -76,7 +76,7 @@ func (r *samples) ready(pid int) error {
 	_, _ = r.spaces.Look(pid, monotonic()) // what is not seen now is reported as it comes
 	for _, c := range r.set.Collectors() {
 		for _, note := range c.Notes {
-			fmt.Fprintf(terminal.Err, "llamatap: --tap-samples %s: %s\n", c.Name, note)
+			fmt.Fprintf(present.Err, "llamatap: --tap-samples %s: %s\n", c.Name, note)
 		}
 	}
 	return nil

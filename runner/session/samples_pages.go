@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/sample"
 )
@@ -148,7 +148,7 @@ func (w *writtenPages) fail(err error) {
 		return
 	}
 	w.missing = append(w.missing, "pages: "+err.Error())
-	fmt.Fprintf(terminal.Err, "llamatap: --tap-samples pages: %v; the rest goes on\n", err)
+	fmt.Fprintf(present.Err, "llamatap: --tap-samples pages: %v; the rest goes on\n", err)
 }
 
 // write writes the pages that were found before a time, by the regions that they lie in.

@@ -18,7 +18,7 @@ import (
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 	"golang.org/x/sys/unix"
@@ -141,7 +141,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	r.pid = s.process.PID()
 	s.sink.others.start()
 	if o.Tap.Attention == ggmlhooks.AttentionExact {
-		fmt.Fprintln(terminal.Err, "llamatap: --tap-attention exact turns flash attention off: the model's numbers "+
+		fmt.Fprintln(present.Err, "llamatap: --tap-attention exact turns flash attention off: the model's numbers "+
 			"differ from those of a run with it")
 	}
 	go func() {
@@ -162,7 +162,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 			defer s.stopProgram()()
 		} else {
 			s.warned = true
-			fmt.Fprintf(terminal.Err, "llamatap: %v; the program goes on unrecorded\n", explain(err, o.Tap.Out))
+			fmt.Fprintf(present.Err, "llamatap: %v; the program goes on unrecorded\n", explain(err, o.Tap.Out))
 		}
 		s.pump(ctx) // what still comes is counted; nothing that fails now is news
 	}
@@ -176,7 +176,7 @@ func (s *session) end() (Result, error) {
 	if s.report.early {
 		s.sink.run.region.Stop()
 	} else if exit = s.process.Exit(); exit.Hung {
-		fmt.Fprintln(terminal.Err, "llamatap: "+hungReason)
+		fmt.Fprintln(present.Err, "llamatap: "+hungReason)
 	}
 	sealing := s.finish(exit)
 	s.sink.files.feed.report(o.Tap.OnFailure) // it may have gone at the very end
@@ -216,7 +216,7 @@ func (s *session) failure(sealing error) error {
 		err = sealing
 	}
 	if err != nil {
-		fmt.Fprintf(terminal.Err, "llamatap: %v\n", err)
+		fmt.Fprintf(present.Err, "llamatap: %v\n", err)
 	}
 	return nil
 }

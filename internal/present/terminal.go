@@ -1,8 +1,4 @@
-// Package terminal is the way to standard output and standard error. Names in a model, a recording or a
-// configuration come from anywhere; written as they are, they could move the cursor, recolour or retitle the
-// terminal, or hide what was printed. So everything that a command prints goes through Out and Err, which escape
-// what controls a terminal.
-package terminal
+package present
 
 import (
 	"cmp"
@@ -14,11 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// Out and Err write to standard output and standard error. They write text: what is binary, and what a child
-// process writes, goes to the files themselves.
+// Out and Err are the way to standard output and standard error. Names in a model, a recording or a configuration
+// come from anywhere; written as they are, they could move the cursor, recolour or retitle the terminal, or hide what
+// was printed. So everything that a command prints goes through Out and Err, which escape what controls a terminal.
+// They write text: what is binary, and what a child process writes, goes to the files themselves.
 var (
-	Out io.Writer = New(os.Stdout)
-	Err io.Writer = New(os.Stderr)
+	Out io.Writer = NewWriter(os.Stdout)
+	Err io.Writer = NewWriter(os.Stderr)
 )
 
 // Print writes its operands to Out, as fmt.Print does.
@@ -30,9 +28,9 @@ func Printf(format string, a ...any) (int, error) { return fmt.Fprintf(Out, form
 // Println writes its operands to Out, as fmt.Println does.
 func Println(a ...any) (int, error) { return fmt.Fprintln(Out, a...) }
 
-// New returns a writer to out that escapes as [Quote] does. A character may be split over two writes; what is not
+// NewWriter returns a writer to out that escapes as [Quote] does. A character may be split over two writes; what is not
 // whole is held until the next. It may be used by several goroutines.
-func New(out io.Writer) io.Writer { return &writer{out: out} }
+func NewWriter(out io.Writer) io.Writer { return &writer{out: out} }
 
 type writer struct {
 	mu   sync.Mutex

@@ -1,4 +1,4 @@
-package terminal
+package present
 
 import (
 	"bytes"
@@ -39,7 +39,7 @@ func TestWriter(t *testing.T) {
 	for cut := range len(text) {
 		for second := cut; second <= len(text); second++ {
 			var out bytes.Buffer
-			w := New(&out)
+			w := NewWriter(&out)
 			for _, part := range []string{text[:cut], text[cut:second], text[second:]} {
 				if n, err := w.Write([]byte(part)); n != len(part) || err != nil {
 					t.Fatal(n, err)
