@@ -15,7 +15,6 @@ import (
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/mrm/verdict"
-	"github.com/llamatap/llamatap/runner/host"
 	"github.com/llamatap/llamatap/store/rundir"
 	"golang.org/x/sys/unix"
 )
@@ -41,10 +40,10 @@ func (e *Experiment) Run(ctx context.Context, cells []int) (Outcome, error) {
 	debug.FreeOSMemory()
 	r := &conductor{Experiment: e, plan: plan,
 		folder: filepath.Join(e.Config.Output.Dir, workFolder, e.Config.Experiment.Name)}
-	if r.tap = filepath.Join(filepath.Dir(e.Program), host.TapLibrary); e.Program == "" {
+	if r.tap = filepath.Join(filepath.Dir(e.Program), llama.TapLibrary); e.Program == "" {
 		e.Program, err = llama.Self()
 		if err == nil {
-			r.tap, err = llama.Beside(host.TapLibrary)
+			r.tap, err = llama.Beside(llama.TapLibrary)
 		}
 		if err != nil {
 			return outcome, err

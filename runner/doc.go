@@ -21,5 +21,7 @@
 // A build without llama.cpp returns an error that wraps errors.ErrUnsupported.
 //
 // Generate is Run that hands over tensors while the model computes, in this process. What happens inside the model
-// is recorded from outside of its process: see package runner/session.
+// is recorded from outside of its process: Command starts programs that run llama.cpp with the tap preloaded,
+// llama.cpp's own, from the installation that this binary was built for, and any other dynamically linked one. Package
+// runner/session records them.
 package runner

@@ -36,6 +36,9 @@ func Self() (string, error) {
 	return path, nil
 }
 
+// TapLibrary is the file name of the tap as a preloadable object. It lies next to the llamatap binary.
+const TapLibrary = "libllamatap.so"
+
 // Beside is the path of a file that lies beside this program's own.
 func Beside(name string) (string, error) {
 	if home != "" {

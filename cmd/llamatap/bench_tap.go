@@ -14,7 +14,7 @@ import (
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
-	"github.com/llamatap/llamatap/runner/host"
+	"github.com/llamatap/llamatap/runner"
 )
 
 func benchTapCommand() *cli.Command {
@@ -95,7 +95,7 @@ func benchModel(model, dir string) (string, error) {
 
 // stockProgram is the path that starts one of llama.cpp's own programs, "" where it is not there.
 func stockProgram(name string) string {
-	program, err := host.Find(name)
+	program, err := runner.FindProgram(name)
 	if err != nil {
 		return ""
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/runner/doctor"
-	"github.com/llamatap/llamatap/runner/host"
 )
 
 func doctorCommand() *cli.Command {
@@ -113,7 +112,7 @@ func colourful(file *os.File) bool {
 }
 
 // tapBeside is where the tap's object belongs: next to this binary.
-func tapBeside() (string, error) { return llama.Beside(host.TapLibrary) }
+func tapBeside() (string, error) { return llama.Beside(llama.TapLibrary) }
 
 // devicesVariable makes this binary list llama.cpp's devices. A driver that is broken may end the process that asks
 // it, or never answer: so a process of its own asks.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/runner/host"
+	"github.com/llamatap/llamatap/runner"
 )
 
 // runExec runs any dynamically linked llama.cpp program under the tap.
@@ -43,7 +43,7 @@ func runExec(args []string) error {
 	if !tap.Recording() {
 		return plainly(program)
 	}
-	cmd, err := host.Command(program[0], program[1:])
+	cmd, err := runner.Command(program[0], program[1:])
 	if err != nil {
 		return asShell(err)
 	}
@@ -53,9 +53,9 @@ func runExec(args []string) error {
 // asShell gives an error of starting a program the exit status that a shell gives it.
 func asShell(err error) error {
 	switch {
-	case errors.Is(err, host.ErrNotFound), errors.Is(err, syscall.ENOENT):
+	case errors.Is(err, runner.ErrNotFound), errors.Is(err, syscall.ENOENT):
 		return exitStatus{Code: 127, Err: err}
-	case errors.Is(err, host.ErrCannotRun), errors.Is(err, host.ErrCannotTap), errors.Is(err, syscall.EACCES),
+	case errors.Is(err, runner.ErrCannotRun), errors.Is(err, runner.ErrCannotTap), errors.Is(err, syscall.EACCES),
 		errors.Is(err, syscall.ENOEXEC):
 		return exitStatus{Code: 126, Err: err}
 	}
@@ -87,7 +87,7 @@ var errNoProgram = errors.New("no program is given: write llamatap exec [--tap-â
 
 // plainly becomes the program: without a recorder nothing is preloaded and no process remains.
 func plainly(program []string) error {
-	path, args, env, err := host.Plain(program[0], program[1:])
+	path, args, env, err := runner.PlainCommand(program[0], program[1:])
 	if err != nil {
 		return asShell(err)
 	}

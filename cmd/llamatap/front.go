@@ -10,7 +10,7 @@ import (
 
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/runner/host"
+	"github.com/llamatap/llamatap/runner"
 )
 
 // isFront reports whether a name is one of llama.cpp's programs. A name of their kind that the installation lacks is
@@ -19,14 +19,14 @@ func isFront(name string) bool {
 	if strings.HasPrefix(name, "llama-") {
 		return true
 	}
-	_, err := host.Find(name)
+	_, err := runner.FindProgram(name)
 	return err == nil && name != "llamatap"
 }
 
 // runFront is a program of llama.cpp: with a --tap-… flag, or its environment variable, under the
 // tap, and else the program itself in the place of this process. argv0 is what the user called it by.
 func runFront(argv0 string, args []string) error {
-	program, err := host.Find(filepath.Base(argv0))
+	program, err := runner.FindProgram(filepath.Base(argv0))
 	if err != nil {
 		return err
 	}
@@ -51,6 +51,6 @@ func runFront(argv0 string, args []string) error {
 
 // frontNames are llama.cpp's programs; none where llama.cpp is not there.
 func frontNames() []string {
-	names, _ := host.Names()
+	names, _ := runner.ProgramNames()
 	return names
 }

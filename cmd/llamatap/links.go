@@ -12,7 +12,7 @@ import (
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/internal/present"
-	"github.com/llamatap/llamatap/runner/host"
+	"github.com/llamatap/llamatap/runner"
 )
 
 // installLinks checks every place first, so that it makes all links or none.
@@ -21,14 +21,14 @@ func installLinks(dir string, force bool) error {
 	if err != nil {
 		return err
 	}
-	names, err := host.Names()
+	names, err := runner.ProgramNames()
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the folder of the links: %w: give another one", err)
 	}
-	if sameFile(dir, host.Bin()) {
+	if sameFile(dir, runner.ProgramDir()) {
 		return fmt.Errorf("%s is the folder of llama.cpp's own programs, which the links need: give another one", dir)
 	}
 	links := make([]link, len(names))

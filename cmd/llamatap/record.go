@@ -24,7 +24,6 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/runner"
-	"github.com/llamatap/llamatap/runner/host"
 	"github.com/llamatap/llamatap/runner/session"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -144,8 +143,8 @@ func recordAs(o session.Options, tap *config.Tap, args []string) error {
 	cmd := o.Command
 	result, err := session.Run(context.Background(), session.Options{
 		Tap: tap, Command: cmd, Repeat: o.Repeat, Resume: o.Resume, Begin: o.Begin, StateFolder: o.StateFolder,
-		Backends: host.Backends(cmd), Echo: append([]string{"llamatap"}, args...),
-		Llama: session.LlamaInfo{Version: llama.Version(), Prefix: host.Prefix(cmd)}, Version: version,
+		Backends: runner.CommandBackends(cmd), Echo: append([]string{"llamatap"}, args...),
+		Llama: session.LlamaInfo{Version: llama.Version(), Prefix: runner.CommandPrefix(cmd)}, Version: version,
 		Summary: present.Err,
 	})
 	if errors.Is(err, session.ErrSelection) {

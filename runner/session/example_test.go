@@ -10,7 +10,7 @@ import (
 
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/inspect/tensors"
-	"github.com/llamatap/llamatap/runner/host"
+	"github.com/llamatap/llamatap/runner"
 	"github.com/llamatap/llamatap/runner/session"
 )
 
@@ -24,12 +24,12 @@ func Example() {
 	if err := tap.Resolve(config.ResolveOptions{}); err != nil {
 		log.Fatal(err)
 	}
-	cmd, err := host.Command("llama-completion", []string{"-m", "model.gguf", "-p", "Hello", "-n", "8", "-no-cnv"})
+	cmd, err := runner.Command("llama-completion", []string{"-m", "model.gguf", "-p", "Hello", "-n", "8", "-no-cnv"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	result, err := session.Run(context.Background(),
-		session.Options{Tap: tap, Command: cmd, Backends: host.Backends(cmd), Summary: os.Stderr})
+		session.Options{Tap: tap, Command: cmd, Backends: runner.CommandBackends(cmd), Summary: os.Stderr})
 	if err != nil {
 		log.Fatal(err)
 	}

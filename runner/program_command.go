@@ -1,6 +1,4 @@
-// Package host starts programs that run llama.cpp with the tap preloaded: llama.cpp's own, from the installation
-// that this binary was built for, and any other dynamically linked one.
-package host
+package runner
 
 import (
 	"fmt"
@@ -11,20 +9,17 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 )
 
-// TapLibrary is the file name of the tap as a preloadable object. It lies next to the llamatap binary.
-const TapLibrary = "libllamatap.so"
-
 // Command prepares a program with the tap preloaded. A name without a slash is first looked for among llama.cpp's
 // own programs, then in PATH. The command's standard streams are this process's.
 func Command(name string, args []string) (*exec.Cmd, error) {
-	if own, err := Find(name); err == nil {
+	if own, err := FindProgram(name); err == nil {
 		return own.Command(name, args)
 	}
 	tap, err := tapLibrary()
 	if err != nil {
 		return nil, err
 	}
-	path, err := find(name)
+	path, err := lookUp(name)
 	if err != nil {
 		return nil, err
 	}
@@ -38,8 +33,8 @@ func Command(name string, args []string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// Prefix is where the llama.cpp of a program prepared by Command lies; empty for one that brings its own.
-func Prefix(cmd *exec.Cmd) string {
+// CommandPrefix is where the llama.cpp of a program prepared by Command lies; empty for one that brings its own.
+func CommandPrefix(cmd *exec.Cmd) string {
 	if in, ok := ownInstallation(cmd); ok {
 		return in.LibDir
 	}
@@ -52,9 +47,9 @@ func ownInstallation(cmd *exec.Cmd) (llama.Installation, bool) {
 	return in, err == nil && strings.HasPrefix(programOf(cmd), in.Bin+"/")
 }
 
-// Backends is the folder of ggml's backends that a program prepared by Command shall be made to load; empty for one
-// that finds its own, such as a program of another installation and one whose loader lies next to them.
-func Backends(cmd *exec.Cmd) string {
+// CommandBackends is the folder of ggml's backends that a program prepared by Command shall be made to load; empty for
+// one that finds its own, such as a program of another installation and one whose loader lies next to them.
+func CommandBackends(cmd *exec.Cmd) string {
 	in, ok := ownInstallation(cmd)
 	if !ok || cmd.Path == besideBackends(in) {
 		return ""
@@ -72,7 +67,7 @@ func programOf(cmd *exec.Cmd) string {
 }
 
 func tapLibrary() (string, error) {
-	path, err := llama.Beside(TapLibrary)
+	path, err := llama.Beside(llama.TapLibrary)
 	if err != nil {
 		return "", fmt.Errorf("find the tap: %w", err)
 	}
@@ -98,13 +93,14 @@ func preload(cmd *exec.Cmd, tap string) {
 	cmd.Env = append(cmd.Env, "LD_PRELOAD="+tap)
 }
 
-// Plain is how exec(2) starts a program without the tap, found as Command finds it: file, arguments, environment.
-func Plain(name string, args []string) (path string, argv, env []string, err error) {
-	if own, err := Find(name); err == nil {
+// PlainCommand is how exec(2) starts a program without the tap, found as Command finds it: file, arguments,
+// environment.
+func PlainCommand(name string, args []string) (path string, argv, env []string, err error) {
+	if own, err := FindProgram(name); err == nil {
 		path, argv, env = own.Plain(name, args)
 		return path, argv, env, nil
 	}
-	if path, err = find(name); err != nil {
+	if path, err = lookUp(name); err != nil {
 		return "", nil, nil, err
 	}
 	return path, append([]string{name}, args...), os.Environ(), nil

@@ -1,4 +1,4 @@
-package host
+package runner
 
 import (
 	"bytes"
@@ -24,8 +24,8 @@ var (
 	ErrCannotTap = errors.New("cannot be tapped")
 )
 
-// find looks a program up as a shell does.
-func find(name string) (string, error) {
+// lookUp looks a program up as a shell does.
+func lookUp(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	switch {
 	case err == nil:

@@ -1,4 +1,4 @@
-package host
+package runner
 
 import (
 	"debug/elf"
@@ -23,10 +23,10 @@ type Program struct {
 	in   llama.Installation
 }
 
-// Find finds one of llama.cpp's own programs by its name, in the installation and nowhere else, so that links of
+// FindProgram finds one of llama.cpp's own programs by its name, in the installation and nowhere else, so that links of
 // the same name in PATH cannot lead back here. The error is ErrNoProgram, or ErrCannotTap where the file of that
 // name is this very binary.
-func Find(name string) (Program, error) {
+func FindProgram(name string) (Program, error) {
 	in, err := llama.Installed()
 	if err != nil {
 		return Program{}, err
@@ -42,8 +42,8 @@ func Find(name string) (Program, error) {
 	return p, nil
 }
 
-// Names lists the programs of the installation, sorted.
-func Names() ([]string, error) {
+// ProgramNames lists the programs of the installation, sorted.
+func ProgramNames() ([]string, error) {
 	in, err := llama.Installed()
 	if err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ func Names() ([]string, error) {
 	return names, nil
 }
 
-// Bin is the folder of llama.cpp's own programs.
-func Bin() string {
+// ProgramDir is the folder of llama.cpp's own programs.
+func ProgramDir() string {
 	in, _ := llama.Installed()
 	return in.Bin
 }

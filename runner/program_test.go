@@ -1,4 +1,4 @@
-package host
+package runner
 
 import (
 	"errors"
@@ -61,7 +61,8 @@ func TestNoProgramIsItself(t *testing.T) {
 
 func TestFindRefuses(t *testing.T) {
 	for _, name := range []string{"", "llama-nothing", "../bin/llama-cli", "/bin/ls", "ls"} {
-		if _, err := Find(name); err == nil || !errors.Is(err, ErrNoProgram) && !errors.Is(err, errors.ErrUnsupported) {
+		_, err := FindProgram(name)
+		if !errors.Is(err, ErrNoProgram) && !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
