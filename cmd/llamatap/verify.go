@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/llamatap/llamatap/inspect/repair"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
@@ -35,7 +34,7 @@ could not restore counts as lost.
 					return err
 				}
 				if mend {
-					what, err := repair.Repair(path, version)
+					what, err := tensors.Repair(path, version)
 					for _, w := range what {
 						fmt.Fprintf(present.Err, "repair   %s\n", w)
 					}

@@ -10,9 +10,9 @@ import (
 // Width is the number of columns that text output fits into.
 const Width = 100
 
-// table lays out cells in columns that are as wide as their widest cell, at most Width in all: the widest
+// textTable lays out cells in columns that are as wide as their widest cell, at most Width in all: the widest
 // left-aligned column gives way, its cells cut with an ellipsis.
-type table struct {
+type textTable struct {
 	columns []column
 	rows    [][]string
 }
@@ -22,13 +22,13 @@ type column struct {
 	left  bool // aligned left: text; else right: numbers
 }
 
-func newTable(columns ...column) *table { return &table{columns: columns} }
+func newTable(columns ...column) *textTable { return &textTable{columns: columns} }
 
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+func (t *textTable) add(cells ...string) { t.rows = append(t.rows, cells) }
 
 const tableGap = 2
 
-func (t *table) widths() []int {
+func (t *textTable) widths() []int {
 	widths := make([]int, len(t.columns))
 	total := tableGap * (len(t.columns) - 1)
 	for i, c := range t.columns {
@@ -54,7 +54,7 @@ func (t *table) widths() []int {
 	return widths
 }
 
-func (t *table) writeTo(w io.Writer) error {
+func (t *textTable) writeTo(w io.Writer) error {
 	widths := t.widths()
 	titles := make([]string, len(t.columns))
 	for i, c := range t.columns {

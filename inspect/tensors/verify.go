@@ -244,13 +244,6 @@ func split(err error) []error {
 	return []error{err}
 }
 
-// TokensAgree reports whether the tokens files list the tokens of the index.
-func TokensAgree(r *Run) bool {
-	var v Verification
-	v.checkTokens(r)
-	return len(v.Findings) == 0
-}
-
 // checkTokens compares the tokens file with the rows of the index, both ways. Both are read side by side, and in
 // memory is what has come in one of them and not yet in the other.
 func (v *Verification) checkTokens(r *Run) {

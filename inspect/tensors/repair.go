@@ -1,4 +1,4 @@
-package repair
+package tensors
 
 import (
 	"errors"
@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
@@ -33,7 +32,7 @@ func Repair(path, version string) (what []string, err error) {
 		}
 		return done.What, nil
 	}
-	v, err := tensors.Verify(path)
+	v, err := Verify(path)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +41,7 @@ func Repair(path, version string) (what []string, err error) {
 		what = append(what, fmt.Sprintf("%s, the states of a run that was killed before it began, is removed", folder))
 	}
 	// a recorded loss is not
-	isDamaged := func(f tensors.Finding) bool { return f.Kind == tensors.Damage || f.Kind == tensors.Unsealed }
+	isDamaged := func(f Finding) bool { return f.Kind == Damage || f.Kind == Unsealed }
 	if !slices.ContainsFunc(v.Findings, isDamaged) {
 		more, err := tidy(path)
 		return append(what, more...), err
@@ -85,8 +84,8 @@ func tidy(path string) (what []string, err error) {
 	return what, err
 }
 
-// run is one directory that is being repaired.
-type run struct {
+// repairer is one directory that is being repaired.
+type repairer struct {
 	dir     *rundir.Dir
 	path    string
 	changed map[string]bool // files that are not what the old manifest says
@@ -96,7 +95,7 @@ type run struct {
 	killed  bool // before it could write how it ended
 }
 
-func (r *run) say(format string, args ...any) {
+func (r *repairer) say(format string, args ...any) {
 	r.done.What = append(r.done.What, fmt.Sprintf(format, args...))
 }
 
@@ -105,7 +104,7 @@ func repairDir(path, version string) ([]string, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		report = rundir.Report{}
 	}
-	r := &run{path: path, changed: map[string]bool{}, done: rundir.Repair{At: time.Now().UTC(), Llamatap: version}}
+	r := &repairer{path: path, changed: map[string]bool{}, done: rundir.Repair{At: time.Now().UTC(), Llamatap: version}}
 	if !report.Sealed {
 		r.say("there was no %s that can be read", rundir.ManifestName)
 		if report, err = interrupted(path); err != nil {
@@ -153,7 +152,7 @@ func irreplaceable(name string) bool {
 // distrust puts aside what is not what the manifest says, and what cannot be read, and then the manifest: a repair
 // that is cut off here and done again trusts neither, and compares tables and lines with the manifest that is
 // aside.
-func (r *run) distrust() error {
+func (r *repairer) distrust() error {
 	for _, name := range []string{rundir.MetadataName, rundir.TokensName} {
 		if !r.changed[name] {
 			continue
@@ -169,7 +168,7 @@ func (r *run) distrust() error {
 	return err
 }
 
-func (r *run) putAside(name string) error {
+func (r *repairer) putAside(name string) error {
 	aside, err := rundir.MoveToBackup(r.path, name)
 	if err == nil {
 		r.say("%s is %s now, and is made anew with what is certain", name, aside)
@@ -178,14 +177,14 @@ func (r *run) putAside(name string) error {
 }
 
 // segments repairs every segment for itself.
-func (r *run) segments() error {
+func (r *repairer) segments() error {
 	names, err := rundir.Segments(r.path)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		what, err := Repair(filepath.Join(r.path, name), r.done.Llamatap)
-		if errors.Is(err, tensors.ErrNotARun) {
+		if errors.Is(err, ErrNotARun) {
 			if os.Remove(filepath.Join(r.path, name)) == nil {
 				r.say("%s was empty, and is removed", name)
 			} else {
@@ -209,7 +208,7 @@ func (r *run) segments() error {
 
 // metadata reads what the run said of itself. What cannot be read, or was changed later, is put aside, and begins
 // anew with what is certain.
-func (r *run) metadata() error {
+func (r *repairer) metadata() error {
 	m, err := rundir.ReadMetadata(r.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && r.ofSegment():
@@ -238,7 +237,7 @@ func (r *run) metadata() error {
 }
 
 // ofSegment takes over what the run's metadata say that holds for all of its segments; false where this is none.
-func (r *run) ofSegment() bool {
+func (r *repairer) ofSegment() bool {
 	full, err := filepath.Abs(r.path)
 	if err != nil || r.dir.ID() == filepath.Base(full) {
 		return false
@@ -258,7 +257,7 @@ func (r *run) ofSegment() bool {
 
 // stream repairs the stream, and the tokens with it. An index alone is what is left of a run whose collector was
 // about to remove both, for no tensors were recorded.
-func (r *run) stream() error {
+func (r *repairer) stream() error {
 	path := filepath.Join(r.path, rundir.StreamName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(path + stream.IndexSuffix); err != nil || !r.killed {
@@ -296,7 +295,7 @@ func (r *run) stream() error {
 // table looks at what is there of the table of accesses: parts that are complete are whole by themselves, and what
 // was after them is lost. A run that was killed before it recorded what it should hold
 // lacks something in any case.
-func (r *run) table() error {
+func (r *repairer) table() error {
 	t, err := table.Open(r.path, rundir.TraceName)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -324,7 +323,7 @@ var lineFiles = []string{
 
 // lines cuts off half a line at the end of each file of lines. Of a process that was killed, lines that waited to
 // be written are lost, too, and their number is unknown.
-func (r *run) lines() error {
+func (r *repairer) lines() error {
 	entries, err := os.ReadDir(r.path)
 	if err != nil {
 		return err
@@ -354,7 +353,7 @@ func (r *run) lines() error {
 }
 
 // assumed is what the metadata say of packets in general.
-func (r *run) assumed() (a stream.Assumed) {
+func (r *repairer) assumed() (a stream.Assumed) {
 	for _, s := range r.meta.Streams {
 		if id, err := codec.Parse(s.Codec); err == nil {
 			a.Codec = id
@@ -367,7 +366,7 @@ func (r *run) assumed() (a stream.Assumed) {
 }
 
 // describe writes into the metadata what the stream holds now.
-func (r *run) describe(s *stream.Reader) {
+func (r *repairer) describe(s *stream.Reader) {
 	t := s.Info().Totals
 	if len(r.meta.Streams) != 1 {
 		r.meta.Streams = []rundir.Stream{{Name: rundir.StreamName}}
@@ -392,7 +391,7 @@ func (r *run) describe(s *stream.Reader) {
 
 // seal writes the metadata and a new manifest of everything that is there. What a process that was killed had not
 // completed is removed when the metadata report it: tables appear when they are whole.
-func (r *run) seal() error {
+func (r *repairer) seal() error {
 	left, err := rundir.Leftovers(r.path)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package repair
+package tensors
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -34,14 +33,14 @@ func TestEveryByteIsVerified(t *testing.T) {
 		}
 		check(t, os.WriteFile(path, data, 0o600))
 	}
-	if v, err := tensors.Verify(dir); err != nil || !v.OK {
+	if v, err := Verify(dir); err != nil || !v.OK {
 		t.Errorf("as it was: %+v, %v", v, err)
 	}
 }
 
 func found(t *testing.T, what, dir string, bad, data []byte) {
 	t.Helper()
-	if v, err := tensors.Verify(dir); err == nil && v.OK && !sameText(bad, data) {
+	if v, err := Verify(dir); err == nil && v.OK && !sameText(bad, data) {
 		t.Errorf("%s: Verify finds nothing", what)
 	}
 }

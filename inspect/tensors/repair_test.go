@@ -1,4 +1,4 @@
-package repair
+package tensors
 
 import (
 	"bytes"
@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -22,13 +21,6 @@ import (
 )
 
 const tokens = 6
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // fill records tokens of one tensor each into a directory and seals it.
 func fill(t testing.TB, d *rundir.Dir) {
@@ -53,7 +45,7 @@ func fill(t testing.TB, d *rundir.Dir) {
 			data, nil))
 		check(t, w.Commit())
 		text := rundir.TokenRecord{Text: string(rune('a' + i%4))}
-		check(t, names.Append(record(0, &row, text)))
+		check(t, names.Append(tokenRecord(0, &row, text)))
 	}
 	check(t, w.Close())
 	data, index := w.Sums()
@@ -155,7 +147,7 @@ func TestRepair(t *testing.T) {
 			text, err := m.Encode()
 			check(t, err)
 			check(t, os.WriteFile(filepath.Join(dir, rundir.ManifestName), text, 0o600))
-			if v, err := tensors.Verify(dir); err != nil || v.OK {
+			if v, err := Verify(dir); err != nil || v.OK {
 				t.Errorf("another run_id is not found: %+v, %v", v, err)
 			}
 		}, tokens, tokens, tokens, true, ""},
@@ -170,14 +162,14 @@ func TestRepair(t *testing.T) {
 			if !strings.Contains(strings.Join(what, "\n"), c.says) {
 				t.Errorf("it says %q", what)
 			}
-			v, err := tensors.Verify(dir)
+			v, err := Verify(dir)
 			check(t, err)
 			if v.Sealed != true || v.Packets != c.packets || c.name != "index" && v.Tokens != int64(c.tokens) ||
 				v.OK != c.ok {
 				t.Errorf("%+v", v)
 			}
 			for _, f := range v.Findings {
-				if f.Kind == tensors.Unsealed || f.Kind == tensors.Damage && c.name != "payload" {
+				if f.Kind == Unsealed || f.Kind == Damage && c.name != "payload" {
 					t.Errorf("still: %s", f.What)
 				}
 			}
@@ -274,13 +266,13 @@ func TestRepairSegments(t *testing.T) {
 	unlock(t, d)
 	what, err := Repair(d.Path(), "test")
 	check(t, err)
-	v, err := tensors.Verify(d.Path())
+	v, err := Verify(d.Path())
 	check(t, err)
 	if !v.Sealed || v.Packets != 2*tokens || !strings.Contains(strings.Join(what, "\n"), rundir.SegmentName(2)+": ") {
 		t.Errorf("%q: %+v", what, v)
 	}
 	for _, f := range v.Findings {
-		if f.Kind == tensors.Damage || f.Kind == tensors.Unsealed {
+		if f.Kind == Damage || f.Kind == Unsealed {
 			t.Errorf("still: %s", f.What)
 		}
 	}
@@ -303,11 +295,11 @@ func TestRepairKilledSegments(t *testing.T) {
 	unlock(t, d)
 	_, err = Repair(d.Path(), "test")
 	check(t, err)
-	if v, err := tensors.Verify(d.Path()); err != nil || !v.Sealed || v.Packets != tokens {
+	if v, err := Verify(d.Path()); err != nil || !v.Sealed || v.Packets != tokens {
 		t.Errorf("%+v, %v", v, err)
 	} else {
 		for _, f := range v.Findings {
-			if f.Kind == tensors.Damage || f.Kind == tensors.Unsealed {
+			if f.Kind == Damage || f.Kind == Unsealed {
 				t.Errorf("still: %s", f.What)
 			}
 		}
@@ -377,23 +369,23 @@ func TestRepairTable(t *testing.T) {
 	check(t, parts.Close())
 	unlock(t, d)
 	remove(t, d.Path(), "trace.002.parquet") // as a kill leaves it: the last part was not complete, nothing is sealed
-	v, err := tensors.Verify(d.Path())
-	if err != nil || v.OK || v.Sealed || v.Findings[0].Kind != tensors.Unsealed {
+	v, err := Verify(d.Path())
+	if err != nil || v.OK || v.Sealed || v.Findings[0].Kind != Unsealed {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	what, err := Repair(d.Path(), "test")
 	if err != nil || !strings.Contains(strings.Join(what, "\n"), "was not completed, and holds 20 rows") {
 		t.Errorf("%q, %v", what, err)
 	}
-	v, err = tensors.Verify(d.Path())
+	v, err = Verify(d.Path())
 	if err != nil || !v.Sealed || v.OK || v.Files != 3 {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	kinds := map[tensors.FindingKind]int{}
+	kinds := map[FindingKind]int{}
 	for _, f := range v.Findings {
 		kinds[f.Kind]++
 	}
-	if kinds[tensors.Lost] != 1 || kinds[tensors.Note] != 1 || len(kinds) != 2 {
+	if kinds[Lost] != 1 || kinds[Note] != 1 || len(kinds) != 2 {
 		t.Errorf("%+v", v.Findings)
 	}
 }
@@ -411,7 +403,7 @@ func TestRepairChangedTable(t *testing.T) {
 	if _, err := Repair(d.Path(), "test"); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := tensors.Verify(d.Path()); err != nil || !v.Sealed || v.OK {
+	if v, err := Verify(d.Path()); err != nil || !v.Sealed || v.OK {
 		t.Errorf("%+v, %v", v, err)
 	}
 }
@@ -450,10 +442,10 @@ func TestRepairLines(t *testing.T) {
 		if got, err := os.ReadFile(filepath.Join(dir, "notes.jsonl")); err != nil || string(got) != "half" {
 			t.Errorf("notes.jsonl is %q, %v", got, err)
 		}
-		v, err := tensors.Verify(dir)
+		v, err := Verify(dir)
 		check(t, err)
 		if v.OK || !v.Sealed || len(v.Findings) == 0 ||
-			slices.ContainsFunc(v.Findings, func(f tensors.Finding) bool { return f.Kind == tensors.Damage }) {
+			slices.ContainsFunc(v.Findings, func(f Finding) bool { return f.Kind == Damage }) {
 			t.Errorf("%+v", v)
 		}
 		if again, err := Repair(dir, "test"); err != nil || len(again) > 0 {
@@ -470,12 +462,12 @@ func TestRepairAbandoned(t *testing.T) {
 		if left != "" {
 			check(t, os.WriteFile(filepath.Join(dir, left), []byte("{"), 0o600))
 		}
-		if v, err := tensors.Verify(dir); err != nil || v.OK || v.Sealed {
+		if v, err := Verify(dir); err != nil || v.OK || v.Sealed {
 			t.Fatalf("%+v, %v", v, err)
 		}
 		_, err := Repair(dir, "test")
 		check(t, err)
-		if v, err := tensors.Verify(dir); err != nil || v.OK || !v.Sealed || v.Findings[0].Kind == tensors.Damage {
+		if v, err := Verify(dir); err != nil || v.OK || !v.Sealed || v.Findings[0].Kind == Damage {
 			t.Errorf("%+v, %v", v, err)
 		}
 		if found, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(found) > 0 {
@@ -484,7 +476,7 @@ func TestRepairAbandoned(t *testing.T) {
 	}
 	runs := filepath.Join(t.TempDir(), "run_all") // a folder of runs
 	check(t, os.MkdirAll(filepath.Join(runs, "m"), 0o700))
-	if _, err := Repair(runs, "test"); !errors.Is(err, tensors.ErrNotARun) {
+	if _, err := Repair(runs, "test"); !errors.Is(err, ErrNotARun) {
 		t.Errorf("a folder of runs: %v", err)
 	}
 }
@@ -501,10 +493,10 @@ func TestRepairLostBesideSegments(t *testing.T) {
 	check(t, os.WriteFile(filepath.Join(d.Path(), ".trace.parquet.part"), nil, 0o600))
 	_, err = Repair(d.Path(), "test")
 	check(t, err)
-	v, err := tensors.Verify(d.Path())
+	v, err := Verify(d.Path())
 	check(t, err)
 	if !v.Sealed || v.OK || !slices.ContainsFunc(v.Findings,
-		func(f tensors.Finding) bool { return f.Kind == tensors.Lost }) {
+		func(f Finding) bool { return f.Kind == Lost }) {
 		t.Errorf("%+v", v)
 	}
 }

@@ -1,4 +1,4 @@
-package repair
+package tensors
 
 import (
 	"encoding/json"
@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
@@ -15,7 +14,7 @@ import (
 // tokens writes the tokens file again from the index where it is not there, was changed, or lists other tokens than
 // the index. Texts are the index's. Where that has none, of a run of an earlier version, a token gets the one that
 // its id has in the old file.
-func (r *run) tokens(s *stream.Reader, repaired bool) error {
+func (r *repairer) tokens(s *stream.Reader, repaired bool) error {
 	path := filepath.Join(r.path, rundir.TokensName)
 	_, err := os.Stat(path)
 	there := err == nil
@@ -52,7 +51,7 @@ func (r *run) tokens(s *stream.Reader, repaired bool) error {
 			if total++; !known {
 				mute++
 			}
-			if err := w.Append(record(e.Ctx, row, text)); err != nil {
+			if err := w.Append(tokenRecord(e.Ctx, row, text)); err != nil {
 				return err
 			}
 		}
@@ -64,7 +63,7 @@ func (r *run) tokens(s *stream.Reader, repaired bool) error {
 	return w.Close(time.Duration(seconds * float64(time.Second)))
 }
 
-func record(ctx uint32, row *label.Row, text rundir.TokenRecord) rundir.TokenRecord {
+func tokenRecord(ctx uint32, row *label.Row, text rundir.TokenRecord) rundir.TokenRecord {
 	t := rundir.TokenRecord{
 		Index: row.Index, ID: row.Token, Text: text.Text, Bytes: text.Bytes, Phase: rundir.Phase(row.Phase.String()),
 		Pos: row.Pos, Ctx: ctx,
@@ -78,12 +77,14 @@ func record(ctx uint32, row *label.Row, text rundir.TokenRecord) rundir.TokenRec
 
 // agree reports whether a run's tokens file lists the tokens of its index.
 func agree(dir string) bool {
-	run, err := tensors.Open(dir)
+	r, err := Open(dir)
 	if err != nil {
 		return false
 	}
-	defer run.Close()
-	return tensors.TokensAgree(run)
+	defer r.Close()
+	var v Verification
+	v.checkTokens(r)
+	return len(v.Findings) == 0
 }
 
 // textKey names a token of a context's vocabulary.
