@@ -225,7 +225,7 @@ func TestLayerRules(t *testing.T) {
 	}{
 		"down": {source{"runner", "a.go", []string{module + "/config", "fmt"}}, ""},
 		"up":   {source{"config", "a.go", []string{module + "/runner"}}, "imports go down"},
-		"across": {source{"memtrace/ledger", "a.go", []string{module + "/memtrace/regions"}},
+		"across": {source{"memtrace/ledger", "a.go", []string{module + "/kvcache/track"}},
 			"imports go down"},
 		"sensor on word": {source{"memtrace/ledger", "a.go", []string{module + "/memtrace"}}, ""},
 		"cgo elsewhere":  {source{"runner", "a_test.go", []string{"C"}}, "only under cgo/"},

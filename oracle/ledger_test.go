@@ -18,7 +18,6 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/ledger"
-	"github.com/llamatap/llamatap/memtrace/regions"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -105,7 +104,7 @@ func accessRows(t *testing.T, parts ...[]byte) (rows []accessRow) {
 // bookkeeper records accesses as a run does, with all that the tap reports.
 type bookkeeper struct {
 	*witness
-	regions *regions.Recorder
+	regions *ledger.RegionRecorder
 	ledger  *ledger.Recorder
 	table   *ledger.Table
 	parts   []*bookPart
@@ -117,7 +116,8 @@ type bookPart struct{ bytes.Buffer }
 func (*bookPart) Close() error { return nil }
 
 func newBookkeeper(t *testing.T) *bookkeeper {
-	b := &bookkeeper{witness: newWitness(), regions: regions.NewRecorder(regions.Options{Model: gguf.Open}), t: t}
+	b := &bookkeeper{witness: newWitness(), t: t,
+		regions: ledger.NewRegionRecorder(ledger.RegionOptions{Model: gguf.Open})}
 	b.table = ledger.NewTable(ledger.TableOptions{Folder: b})
 	b.ledger = ledger.NewRecorder(ledger.Options{Map: b.regions.Map(), Table: b.table})
 	return b

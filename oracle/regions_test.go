@@ -20,7 +20,7 @@ import (
 	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/regions"
+	"github.com/llamatap/llamatap/memtrace/ledger"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -28,7 +28,7 @@ import (
 // surveyor builds a map as a run does, and looks every operand of every executed node up in it.
 type surveyor struct {
 	*witness
-	*regions.Recorder
+	*ledger.RegionRecorder
 	t        *testing.T
 	model    *gguf.File
 	operands int
@@ -42,14 +42,15 @@ func newSurveyor(t *testing.T, model string) *surveyor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &surveyor{witness: newWitness(), Recorder: regions.NewRecorder(regions.Options{Model: gguf.Open}), t: t,
-		model: file, found: map[memtrace.RegionType]int{}}
+	return &surveyor{witness: newWitness(), t: t,
+		RegionRecorder: ledger.NewRegionRecorder(ledger.RegionOptions{Model: gguf.Open}),
+		model:          file, found: map[memtrace.RegionType]int{}}
 }
 
 // survey hands what the tap reports of a program to the map, and looks at it.
 func (s *surveyor) survey(cmd *exec.Cmd) {
 	s.t.Helper()
-	watchSink(s.t, collect.Machine{}, everyone{s.witness, ggmlhooks.NewAssembler(0, s.Recorder, looker{s})}, cmd)
+	watchSink(s.t, collect.Machine{}, everyone{s.witness, ggmlhooks.NewAssembler(0, s.RegionRecorder, looker{s})}, cmd)
 }
 
 // looker is the surveyor as a recorder.

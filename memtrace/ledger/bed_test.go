@@ -13,7 +13,6 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/regions"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -30,7 +29,7 @@ type bed struct {
 	*ggmlhooks.Assembler
 	r     *Recorder
 	t     *testing.T
-	map_  *regions.Recorder
+	map_  *RegionRecorder
 	table *Table
 	parts []*memory
 	exec  uint64
@@ -51,7 +50,7 @@ func (*bed) Rename(string, string) error { return nil }
 
 func newBed(t *testing.T, o Options) *bed {
 	t.Helper()
-	b := &bed{t: t, map_: regions.NewRecorder(regions.Options{})}
+	b := &bed{t: t, map_: NewRegionRecorder(RegionOptions{})}
 	o.Map, o.UnixOffset = b.map_.Map(), 1e6
 	b.table = NewTable(TableOptions{Folder: b})
 	o.Table = b.table

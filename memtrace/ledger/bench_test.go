@@ -8,7 +8,6 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/memtrace/regions"
 )
 
 // counted counts what is written.
@@ -88,7 +87,7 @@ func BenchmarkDecode(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			var out counted
-			m := regions.NewRecorder(regions.Options{})
+			m := NewRegionRecorder(RegionOptions{})
 			trace := NewTable(TableOptions{Folder: &out})
 			r := NewRecorder(Options{Map: m.Map(), Window: window, Table: trace})
 			a := ggmlhooks.NewAssembler(0, m, r)

@@ -5,16 +5,19 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/store/table"
 )
 
-// TestDocumentedColumns: docs/MEMORY.md describes every column that there is, and no other.
+// TestDocumentedColumns: the documents describe every column that there is, and no other.
 func TestDocumentedColumns(t *testing.T) {
-	var names []string
-	for _, c := range Schema().Columns {
-		names = append(names, c.Name)
-	}
-	slices.Sort(names)
-	if want := testenv.DocumentedColumns(t, "MEMORY.md"); !slices.Equal(names, want) {
-		t.Errorf("columns %q, the document has %q", names, want)
+	for document, schema := range map[string]table.Schema{"MEMORY.md": Schema(), "REGIONS.md": regionSchema()} {
+		var names []string
+		for _, c := range schema.Columns {
+			names = append(names, c.Name)
+		}
+		slices.Sort(names)
+		if want := testenv.DocumentedColumns(t, document); !slices.Equal(names, want) {
+			t.Errorf("columns %q, %s has %q", names, document, want)
+		}
 	}
 }

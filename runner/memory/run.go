@@ -11,7 +11,6 @@ import (
 
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/ledger"
-	"github.com/llamatap/llamatap/memtrace/regions"
 	"github.com/llamatap/llamatap/memtrace/sample"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -138,7 +137,7 @@ func (r *run) writeMap() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(regions.WriteTable(file, r.regions, memtrace.Doubts{}, r.offset), file.Close())
+	return errors.Join(ledger.WriteRegions(file, r.regions, memtrace.Doubts{}, r.offset), file.Close())
 }
 
 func (r *run) extra(name string, v any) {

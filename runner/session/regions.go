@@ -11,14 +11,14 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/memtrace/regions"
+	"github.com/llamatap/llamatap/memtrace/ledger"
 	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // regionMap is the recorder of regions with the file that it writes.
 type regionMap struct {
-	*regions.Recorder
+	*ledger.RegionRecorder
 	file io.WriteCloser
 }
 
@@ -32,7 +32,7 @@ func mappedModel(path string) (*gguf.File, error) {
 }
 
 // Close writes the table and ends the file.
-func (r *regionMap) Close() error { return errors.Join(r.Recorder.Close(), r.file.Close()) }
+func (r *regionMap) Close() error { return errors.Join(r.RegionRecorder.Close(), r.file.Close()) }
 
 // words say how much of what was executed is in the map.
 func (r *regionMap) words() string {
@@ -50,7 +50,7 @@ func newRegionMap(r *run, maps *processMaps) (*regionMap, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &regionMap{file: file, Recorder: regions.NewRecorder(regions.Options{
+	return &regionMap{file: file, RegionRecorder: ledger.NewRegionRecorder(ledger.RegionOptions{
 		Out: file, UnixOffset: r.unixOffset(), Now: monotonic, Model: mappedModel, Maps: maps.read,
 	})}, nil
 }

@@ -1,4 +1,4 @@
-package regions
+package ledger
 
 import (
 	"encoding/json"
@@ -46,7 +46,7 @@ const (
 	colPID
 )
 
-func schema() table.Schema {
+func regionSchema() table.Schema {
 	return table.Schema{
 		Columns: []table.Column{
 			{Name: "region_id", Kind: table.Int32, Description: "number of the region in the file"},
@@ -98,20 +98,20 @@ func schema() table.Schema {
 	}
 }
 
-// batchRows is how many rows are gathered before they are written as one row group.
-const batchRows = 1 << 14
+// regionBatchRows is how many rows are gathered before they are written as one row group.
+const regionBatchRows = 1 << 14
 
-// rows writes regions.
-type rows struct {
+// regionRows writes regions.
+type regionRows struct {
 	*table.Batch
 	m      *memtrace.RegionMap
 	offset int64 // of Unix time
 }
 
-// WriteTable writes a map as region_map.parquet, which is complete then. unixOffset is what makes a CLOCK_MONOTONIC
+// WriteRegions writes a map as region_map.parquet, which is complete then. unixOffset is what makes a CLOCK_MONOTONIC
 // time a Unix time; where it is 0 times are durations since the zero of a clock of their own.
-func WriteTable(w io.Writer, m *memtrace.RegionMap, doubts memtrace.Doubts, unixOffset int64) error {
-	s := schema()
+func WriteRegions(w io.Writer, m *memtrace.RegionMap, doubts memtrace.Doubts, unixOffset int64) error {
+	s := regionSchema()
 	for i := range s.Columns {
 		if unixOffset == 0 && s.Columns[i].Unit == table.UnixNS {
 			s.Columns[i].Unit = table.NS
@@ -126,9 +126,9 @@ func WriteTable(w io.Writer, m *memtrace.RegionMap, doubts memtrace.Doubts, unix
 	if err != nil {
 		return fmt.Errorf("begin %s: %w", rundir.RegionsName, err)
 	}
-	b := rows{table.NewBatch(s), m, unixOffset}
+	b := regionRows{table.NewBatch(s), m, unixOffset}
 	for _, r := range m.Regions() {
-		if err = b.put(r); err == nil && b.Rows() == batchRows {
+		if err = b.put(r); err == nil && b.Rows() == regionBatchRows {
 			err = out.Write(b.Batch)
 			b.Reset()
 		}
@@ -145,7 +145,7 @@ func WriteTable(w io.Writer, m *memtrace.RegionMap, doubts memtrace.Doubts, unix
 	return nil
 }
 
-func (b *rows) put(r *memtrace.Region) error {
+func (b *regionRows) put(r *memtrace.Region) error {
 	b.Int(colID, int64(r.ID))
 	b.Batch.Text(colType, r.Type.String())
 	b.Batch.Text(colName, r.Name)
@@ -181,7 +181,7 @@ func (b *rows) put(r *memtrace.Region) error {
 }
 
 // place says where a region lies. Memory of a device has no address.
-func (b *rows) place(r *memtrace.Region) {
+func (b *regionRows) place(r *memtrace.Region) {
 	buffer := b.m.Buffer(r.Buffer)
 	if buffer == nil {
 		b.Int(colStart, int64(r.Offset))
@@ -202,7 +202,7 @@ func (b *rows) place(r *memtrace.Region) {
 	}
 }
 
-func (b *rows) use(u *memtrace.Use) {
+func (b *regionRows) use(u *memtrace.Use) {
 	b.time(colFirstWrite, u.FirstWriteNS)
 	b.time(colLastWrite, u.LastWriteNS)
 	b.time(colFirstRead, u.FirstReadNS)
@@ -216,14 +216,14 @@ func (b *rows) use(u *memtrace.Use) {
 }
 
 // text sets a text, if there is one.
-func (b *rows) text(column int, s string) {
+func (b *regionRows) text(column int, s string) {
 	if s != "" {
 		b.Batch.Text(column, s)
 	}
 }
 
 // time sets a time, if there is one.
-func (b *rows) time(column int, mono int64) {
+func (b *regionRows) time(column int, mono int64) {
 	if mono != 0 {
 		b.Int(column, mono+b.offset)
 	}

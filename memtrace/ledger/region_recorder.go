@@ -1,4 +1,4 @@
-package regions
+package ledger
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 
 // Hot path: per execution one pass over the regions that its graph touches, and no allocation in steady state.
 
-// Options says how a Recorder works.
-type Options struct {
+// RegionOptions say how a RegionRecorder works.
+type RegionOptions struct {
 	// Out gets region_map.parquet; nil: there is only the map. It is not closed.
 	Out io.Writer
 	// UnixOffset is what must be added to a monotonic time to make it a Unix time, in nanoseconds.
@@ -28,30 +28,30 @@ type Options struct {
 	Now func() int64
 }
 
-// Recorder builds a map, of set-up as well: it touches memory as the run does. It is for one goroutine.
-type Recorder struct {
-	o      Options
+// RegionRecorder builds a map, of set-up as well: it touches memory as the run does. It is for one goroutine.
+type RegionRecorder struct {
+	o      RegionOptions
 	m      *memtrace.RegionMap
-	plans  map[uint32]*plan // of the newest graph of each context
-	filed  map[uint64]bool  // buffers of which the file's tensors were placed
-	stale  bool             // buffers have come since the mappings were looked at
+	plans  map[uint32]*regionPlan // of the newest graph of each context
+	filed  map[uint64]bool        // buffers of which the file's tensors were placed
+	stale  bool                   // buffers have come since the mappings were looked at
 	doubts memtrace.Doubts
 	closed bool
 }
 
-// NewRecorder makes a recorder of nothing yet.
-func NewRecorder(o Options) *Recorder {
-	return &Recorder{o: o, m: memtrace.NewRegionMap(), plans: map[uint32]*plan{}, filed: map[uint64]bool{}}
+// NewRegionRecorder makes a recorder of nothing yet.
+func NewRegionRecorder(o RegionOptions) *RegionRecorder {
+	return &RegionRecorder{o: o, m: memtrace.NewRegionMap(), plans: map[uint32]*regionPlan{}, filed: map[uint64]bool{}}
 }
 
 // Map is the map as it is now. It is for the goroutine that the recorder is for.
-func (r *Recorder) Map() *memtrace.RegionMap { return r.m }
+func (r *RegionRecorder) Map() *memtrace.RegionMap { return r.m }
 
 // Doubts count what did not fit.
-func (r *Recorder) Doubts() memtrace.Doubts { return r.doubts }
+func (r *RegionRecorder) Doubts() memtrace.Doubts { return r.doubts }
 
 // Buffer takes a buffer in.
-func (r *Recorder) Buffer(b *ggmlhooks.Buffer) error {
+func (r *RegionRecorder) Buffer(b *ggmlhooks.Buffer) error {
 	if b.Size == 0 {
 		return nil
 	}
@@ -71,13 +71,13 @@ func (r *Recorder) Buffer(b *ggmlhooks.Buffer) error {
 }
 
 // BufferEnd ends a buffer's life.
-func (r *Recorder) BufferEnd(e ggmlhooks.BufferEnd) error {
+func (r *RegionRecorder) BufferEnd(e ggmlhooks.BufferEnd) error {
 	r.m.FreeBuffer(e.ID, e.MonoNS)
 	return nil
 }
 
 // look looks at what the process has mapped. Of one that has ended nothing is known, and what was known stays.
-func (r *Recorder) look() {
+func (r *RegionRecorder) look() {
 	r.stale = false
 	if r.o.Maps == nil {
 		return
@@ -92,7 +92,7 @@ func (r *Recorder) look() {
 }
 
 // weights places the tensors of a mapped file in its buffer. Those that are there already stay.
-func (r *Recorder) weights(b *memtrace.Buffer) {
+func (r *RegionRecorder) weights(b *memtrace.Buffer) {
 	if r.o.Model == nil || r.filed[b.ID] {
 		return
 	}
@@ -115,7 +115,7 @@ func (r *Recorder) weights(b *memtrace.Buffer) {
 }
 
 // place makes a tensor known. nil: it has no place.
-func (r *Recorder) place(t memtrace.Tensor) *memtrace.Region {
+func (r *RegionRecorder) place(t memtrace.Tensor) *memtrace.Region {
 	region, err := r.m.Place(t)
 	if err != nil {
 		r.doubts.Overlaps++
@@ -125,7 +125,7 @@ func (r *Recorder) place(t memtrace.Tensor) *memtrace.Region {
 }
 
 // Graph finds the regions of a graph's tensors. Of the one before it, of the same context, nothing new will come.
-func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
+func (r *RegionRecorder) Graph(g *ggmlhooks.Graph) error {
 	if r.stale {
 		r.look()
 	}
@@ -139,13 +139,13 @@ func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 }
 
 // Begin says nothing that is needed here.
-func (r *Recorder) Begin(*ggmlhooks.Execution) error { return nil }
+func (r *RegionRecorder) Begin(*ggmlhooks.Execution) error { return nil }
 
 // Resolve says nothing that is needed here.
-func (r *Recorder) Resolve(ggmlhooks.Resolve) error { return nil }
+func (r *RegionRecorder) Resolve(ggmlhooks.Resolve) error { return nil }
 
 // End counts what an execution touched.
-func (r *Recorder) End(x *ggmlhooks.Execution) error {
+func (r *RegionRecorder) End(x *ggmlhooks.Execution) error {
 	r.doubts.Executions++
 	if x.End.Status != 0 {
 		r.doubts.Failed++
@@ -157,13 +157,13 @@ func (r *Recorder) End(x *ggmlhooks.Execution) error {
 	for i := range p.touches {
 		t := &p.touches[i]
 		use := &t.region.Root().Use
-		use.Write(t.writes, t.written, at(x, t.firstWrite), at(x, t.lastWrite))
-		use.Read(t.reads, t.read, at(x, t.firstRead), at(x, t.lastRead))
+		use.Write(t.writes, t.written, computedNS(x, t.firstWrite), computedNS(x, t.lastWrite))
+		use.Read(t.reads, t.read, computedNS(x, t.firstRead), computedNS(x, t.lastRead))
 	}
 	for i := range p.experts {
 		n := &p.experts[i]
 		use := &n.weights.Root().Use
-		n.op.Experts = chosen(x, n.ids)
+		n.op.Experts = chosenExperts(x, n.ids)
 		if bytes, ok := n.op.Read(0); ok {
 			use.BytesRead += bytes
 		} else {
@@ -173,8 +173,8 @@ func (r *Recorder) End(x *ggmlhooks.Execution) error {
 	return nil
 }
 
-// chosen is how many different experts a node chose, 0 where that is not known.
-func chosen(x *ggmlhooks.Execution, node int) int64 {
+// chosenExperts is how many different experts a node chose, 0 where that is not known.
+func chosenExperts(x *ggmlhooks.Execution, node int) int64 {
 	for i := range x.Routing {
 		c := &x.Routing[i]
 		if c.Node != node || c.Type != int(gguf.I32) {
@@ -189,8 +189,8 @@ func chosen(x *ggmlhooks.Execution, node int) int64 {
 	return 0
 }
 
-// at is when the measured interval began in which a node was computed.
-func at(x *ggmlhooks.Execution, node int32) int64 {
+// computedNS is when the measured interval began in which a node was computed.
+func computedNS(x *ggmlhooks.Execution, node int32) int64 {
 	times := x.Times.Nodes
 	i := sort.Search(len(times), func(i int) bool { return times[i].Node >= node })
 	if i == 0 {
@@ -200,7 +200,7 @@ func at(x *ggmlhooks.Execution, node int32) int64 {
 }
 
 // Close writes the table. It may be called twice.
-func (r *Recorder) Close() error {
+func (r *RegionRecorder) Close() error {
 	if r.closed {
 		return nil
 	}
@@ -208,5 +208,5 @@ func (r *Recorder) Close() error {
 	if r.o.Out == nil {
 		return nil
 	}
-	return WriteTable(r.o.Out, r.m, r.doubts, r.o.UnixOffset)
+	return WriteRegions(r.o.Out, r.m, r.doubts, r.o.UnixOffset)
 }

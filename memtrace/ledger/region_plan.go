@@ -1,4 +1,4 @@
-package regions
+package ledger
 
 import (
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -7,8 +7,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// plan is what every execution of a graph does to memory.
-type plan struct {
+// regionPlan is what every execution of a graph does to memory.
+type regionPlan struct {
 	graph    uint64
 	touches  []touch
 	experts  []expertRead
@@ -32,20 +32,20 @@ type expertRead struct {
 	op      resource.Op
 }
 
-// planner finds the regions of one graph.
-type planner struct {
-	r      *Recorder
+// regionPlanner finds the regions of one graph.
+type regionPlanner struct {
+	r      *RegionRecorder
 	g      *ggmlhooks.Graph
-	plan   *plan
+	plan   *regionPlan
 	layout *memtrace.Layout
 	nodes  []*memtrace.Region // of nodes, nil where it is not known
 	leafs  []*memtrace.Region
 }
 
 // plan works out what a graph does to memory, and records in the map where its tensors lie.
-func (r *Recorder) plan(g *ggmlhooks.Graph) *plan {
-	p := &planner{
-		r: r, g: g, plan: &plan{index: map[*memtrace.Region]int{}}, layout: &memtrace.Layout{},
+func (r *RegionRecorder) plan(g *ggmlhooks.Graph) *regionPlan {
+	p := &regionPlanner{
+		r: r, g: g, plan: &regionPlan{index: map[*memtrace.Region]int{}}, layout: &memtrace.Layout{},
 		nodes: make([]*memtrace.Region, len(g.Nodes)), leafs: make([]*memtrace.Region, len(g.Leafs)),
 	}
 	names := map[string]int{}
@@ -66,8 +66,8 @@ func (r *Recorder) plan(g *ggmlhooks.Graph) *plan {
 }
 
 // leaf is the region of a tensor that the graph reads and does not compute. nth counts those of its name.
-func (p *planner) leaf(l *ggmlhooks.Leaf, nth int) *memtrace.Region {
-	t := tensor(l.Name, l.Type, l.NE, l.NB, l.Place)
+func (p *regionPlanner) leaf(l *ggmlhooks.Leaf, nth int) *memtrace.Region {
+	t := mapTensor(l.Name, l.Type, l.NE, l.NB, l.Place)
 	b := p.r.m.Buffer(l.Buffer)
 	if b == nil || t.Bytes == 0 {
 		return nil
@@ -90,7 +90,7 @@ func (p *planner) leaf(l *ggmlhooks.Leaf, nth int) *memtrace.Region {
 }
 
 // node is the region that node i writes to, or of which it is a view. Sources come before.
-func (p *planner) node(i int) *memtrace.Region {
+func (p *regionPlanner) node(i int) *memtrace.Region {
 	n := &p.g.Nodes[i]
 	target := -1
 	switch {
@@ -105,7 +105,7 @@ func (p *planner) node(i int) *memtrace.Region {
 		return p.source(src)
 	}
 	b := p.r.m.Buffer(n.Buffer)
-	t := tensor(n.Name, n.Type, n.NE, n.NB, n.Place)
+	t := mapTensor(n.Name, n.Type, n.NE, n.NB, n.Place)
 	if b == nil || t.Bytes == 0 || !n.Computed && !n.View {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (p *planner) node(i int) *memtrace.Region {
 }
 
 // source is the region of a node's source.
-func (p *planner) source(src int32) *memtrace.Region {
+func (p *regionPlanner) source(src int32) *memtrace.Region {
 	if src >= 0 {
 		return p.nodes[src]
 	}
@@ -130,7 +130,7 @@ func (p *planner) source(src int32) *memtrace.Region {
 }
 
 // count counts what node i reads and writes.
-func (p *planner) count(i int) {
+func (p *regionPlanner) count(i int) {
 	n := &p.g.Nodes[i]
 	o := p.op(n)
 	if o.Out.Elements() == 0 {
@@ -169,10 +169,7 @@ func (p *planner) count(i int) {
 	}
 }
 
-// target reports whether src[k] of an op only says where it writes to.
-func target(op string, k int) bool { return op == "CPY" && k == 1 || op == "SET_ROWS" && k == 2 }
-
-func (p *planner) touch(region *memtrace.Region) *touch {
+func (p *regionPlanner) touch(region *memtrace.Region) *touch {
 	at, ok := p.plan.index[region]
 	if !ok {
 		at = len(p.plan.touches)
@@ -183,28 +180,28 @@ func (p *planner) touch(region *memtrace.Region) *touch {
 }
 
 // op is a node as formulas see it.
-func (p *planner) op(n *ggmlhooks.Node) resource.Op {
-	o := resource.Op{Name: n.Op, Out: operand(n.Type, n.NE), Params: n.OpParams}
+func (p *regionPlanner) op(n *ggmlhooks.Node) resource.Op {
+	o := resource.Op{Name: n.Op, Out: opTensor(n.Type, n.NE), Params: n.OpParams}
 	for k := range o.Src {
 		src, ok := n.SrcAt(k)
 		switch {
 		case !ok:
 		case src >= 0:
-			o.Src[k] = operand(p.g.Nodes[src].Type, p.g.Nodes[src].NE)
+			o.Src[k] = opTensor(p.g.Nodes[src].Type, p.g.Nodes[src].NE)
 		default:
-			o.Src[k] = operand(p.g.Leafs[-1-src].Type, p.g.Leafs[-1-src].NE)
+			o.Src[k] = opTensor(p.g.Leafs[-1-src].Type, p.g.Leafs[-1-src].NE)
 		}
 	}
 	return o
 }
 
-func operand(kind int, ne [4]int64) resource.Tensor {
+func opTensor(kind int, ne [4]int64) resource.Tensor {
 	t := gguf.Type(kind)
 	return resource.Tensor{NE: ne, BlockValues: t.BlockValues(), BlockBytes: t.BlockBytes()}
 }
 
-// tensor is a tensor as the map wants it. Bytes is 0 where its type is not known, or where it has no elements.
-func tensor(name string, kind int, ne [4]int64, nb [4]uint64, at ggmlhooks.Place) memtrace.Tensor {
+// mapTensor is a tensor as the map wants it. Bytes is 0 where its type is not known, or where it has no elements.
+func mapTensor(name string, kind int, ne [4]int64, nb [4]uint64, at ggmlhooks.Place) memtrace.Tensor {
 	t := memtrace.Tensor{Name: name, Layer: memtrace.NoLayer, DType: gguf.Type(kind).
 		String(), Buffer: at.Buffer, Offset: at.Offset}
 	dims := 4

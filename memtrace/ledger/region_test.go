@@ -1,4 +1,4 @@
-package regions
+package ledger_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/memtrace/ledger"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -90,16 +91,16 @@ func graph(id uint64, tokens int64) *ggmlhooks.Graph {
 // driven is a recorder with the assembler that drives it.
 type driven struct {
 	*ggmlhooks.Assembler
-	r *Recorder
+	r *ledger.RegionRecorder
 }
 
 func (d *driven) Map() *memtrace.RegionMap { return d.r.Map() }
 func (d *driven) Doubts() memtrace.Doubts  { return d.r.Doubts() }
 
 // bed is a recorder that knows of buffers.
-func bed(t *testing.T, o Options) *driven {
+func bed(t *testing.T, o ledger.RegionOptions) *driven {
 	t.Helper()
-	recorder := NewRecorder(o)
+	recorder := ledger.NewRegionRecorder(o)
 	r := &driven{ggmlhooks.NewAssembler(0, recorder), recorder}
 	for _, b := range []ggmlhooks.Buffer{
 		{ID: weights, MonoNS: 5, Base: 0x10000, Size: 8192, Usage: ggmlhooks.BufferWeights, Host: true, Mapped: true,
@@ -158,8 +159,8 @@ func use(t *testing.T, r *driven, tensor string) memtrace.Use {
 
 // TestUse: what an op reads and writes is counted for the regions that its operands lie in, at the time of the
 // interval that it was computed in; rows that are looked up, written and chosen, no more.
-func TestUse(t *testing.T) {
-	r := bed(t, Options{})
+func TestRegionUse(t *testing.T) {
+	r := bed(t, ledger.RegionOptions{})
 	must(t, r.Graph(graph(1, 3)))
 	run(t, r, 1, 1, 1000, nil, []int32{2, 0, 0, 2, 2, 0})
 	must(t, r.Graph(graph(2, 1)))
@@ -197,7 +198,7 @@ func TestUse(t *testing.T) {
 // TestUnknownIsNotCounted: of experts that nobody saw being chosen it is not known what was read; a graph that
 // failed did nobody knows what.
 func TestUnknownIsNotCounted(t *testing.T) {
-	r := bed(t, Options{})
+	r := bed(t, ledger.RegionOptions{})
 	g := graph(1, 3)
 	g.Nodes = append(g.Nodes, node("lost", "ADD", []int32{8, 8}, 99, 0, 4),
 		node("nothing", "CPY", []int32{8, 8}, compute, 9000, 0))
@@ -225,7 +226,7 @@ func TestUnknownIsNotCounted(t *testing.T) {
 
 // TestTable reads the table: the weights that no op reads are there, padding is reported, memory of a device has no
 // address.
-func TestTable(t *testing.T) {
+func TestRegionTable(t *testing.T) {
 	model := &gguf.File{Tensors: []gguf.Tensor{
 		{Name: "token_embd.weight", Type: gguf.F32, Shape: []int64{8, 100}, Offset: 320, Bytes: 3200},
 		{Name: "v.blk.7.unused.weight", Type: gguf.F32, Shape: []int64{50}, Offset: 320 + 3328, Bytes: 200},
@@ -233,7 +234,7 @@ func TestTable(t *testing.T) {
 		{Name: "another.file's", Type: gguf.F32, Shape: []int64{8}, Offset: 160, Bytes: 32},
 	}}
 	var out bytes.Buffer
-	r := bed(t, Options{
+	r := bed(t, ledger.RegionOptions{
 		Out: &out, UnixOffset: 1e6, Now: func() int64 { return 50 },
 		Model: func(path string) (*gguf.File, error) {
 			if path != "/models/m.gguf" {
@@ -307,7 +308,7 @@ func jsonInt(n int64) string {
 // TestCachesOfContexts: a cache is of the context whose graphs use it; one that two use, as a context may be given
 // another one's memory, is of neither.
 func TestCachesOfContexts(t *testing.T) {
-	r := bed(t, Options{})
+	r := bed(t, ledger.RegionOptions{})
 	ctx := func() int {
 		for _, region := range r.Map().Regions() {
 			if region.Tensor == "cache_k_l0" {
@@ -335,8 +336,8 @@ func TestCachesOfContexts(t *testing.T) {
 }
 
 // TestNoAllocation: an execution of a known graph costs none.
-func TestNoAllocation(t *testing.T) {
-	r := bed(t, Options{})
+func TestRegionsWithoutAllocation(t *testing.T) {
+	r := bed(t, ledger.RegionOptions{})
 	must(t, r.Graph(graph(1, 1)))
 	times := []ggmlhooks.NodeTime{{Node: 1, DoneNS: 100, LeftNS: 110}}
 	exec := uint64(0)
@@ -356,11 +357,11 @@ func TestNoAllocation(t *testing.T) {
 }
 
 // FuzzGraph: whatever a graph says of places and shapes, nothing breaks, and what is counted is not negative.
-func FuzzGraph(f *testing.F) {
+func FuzzRegions(f *testing.F) {
 	f.Add(uint64(0), int64(3), int64(8), uint8(0), uint8(1))
 	f.Add(uint64(1<<63), int64(-1), int64(1<<62), uint8(39), uint8(200))
 	f.Fuzz(func(t *testing.T, offset uint64, tokens, width int64, kind, which uint8) {
-		r := bed(t, Options{})
+		r := bed(t, ledger.RegionOptions{})
 		g := graph(1, tokens)
 		n := &g.Nodes[int(which)%len(g.Nodes)]
 		n.Offset, n.NE[0], n.Type = offset, width, int(kind)
