@@ -322,7 +322,7 @@ func (w *recorded) checkKinds(t *testing.T, arch string, level resource.Level, s
 		kind := resource.Kind(k)
 		want := level.Includes(kind)
 		switch kind {
-		case resource.KindLoss, resource.KindLevel, resource.KindGPU, resource.KindRAPL:
+		case resource.KindLoss, resource.KindLevel, resource.KindGPU, resource.KindRAPL, resource.KindEnergy:
 			want = false
 		case resource.KindRouting:
 			want = want && sparse

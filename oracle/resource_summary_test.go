@@ -5,6 +5,7 @@ package oracle
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,17 +90,105 @@ func TestSummaryOfServer(t *testing.T) {
 	}
 }
 
+// fakeGPU makes programs find an NVML library that has a GPU of 250.5 W.
+func fakeGPU(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.Symlink(testenv.FakeNVML(t), filepath.Join(folder, nvml.Name)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LD_LIBRARY_PATH", folder)
+}
+
+// TestEnergyOfPhases: what a GPU used is divided among prefill, decode and the rest, adds up to what its counter said,
+// and is in the events, the summaries and metadata alike. Of one without a counter that draws 250.5 W, each phase has
+// used that by its time.
+func TestEnergyOfPhases(t *testing.T) {
+	for name, c := range map[string]struct {
+		lacks, script, source string
+		joules                float64 // in all; 0: as samples say
+	}{
+		"counter":          {"", "", resource.EnergyCounter, 0},
+		"scripted counter": {"PowerUsage", "10000 17000", resource.EnergyCounter, 7},
+		"power":            {"TotalEnergyConsumption", "", resource.PowerSamples, 0},
+		"neither":          {"TotalEnergyConsumption PowerUsage", "", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fakeGPU(t)
+			t.Setenv("FAKE_NVML_LACKS", c.lacks)
+			if c.script != "" {
+				t.Setenv("FAKE_NVML_ENERGY", c.script)
+			}
+			args := slices.Concat([]string{"run", "--tap-resource-level", "VERBOSE"}, generate(24))
+			run := llamatap(t, args...).good(t)
+			dir := run.dirs[0]
+			recompute(t, dir)
+			events := eventsOf(t, filepath.Join(dir, "resource.jsonl"))
+			rows := map[string]resource.EnergyUse{}
+			sum := 0.0
+			for _, e := range of[resource.Energy](events) {
+				rows[e.Phase] = e.EnergyUse
+				if e.EnergyJ == nil {
+					t.Fatalf("%+v", e)
+				}
+				sum += *e.EnergyJ
+				if e.Domain != "gpu-0" || e.EnergySource != c.source || e.UncoveredNS != 0 {
+					t.Errorf("%+v", e)
+				}
+				if watts := *e.EnergyJ / (float64(e.DurationNS) / 1e9); c.source == resource.PowerSamples &&
+					math.Abs(watts-250.5) > 0.01 {
+					t.Errorf("%s: %g W", e.Phase, watts)
+				}
+			}
+			text := llamatap(t, "resource", "summary", dir).good(t).stdout
+			if c.source == "" {
+				if len(rows) > 0 || strings.Contains(text, "\nenergy ") || strings.Contains(run.stderr, " energy ") {
+					t.Errorf("energy of a GPU that reports none: %+v\n%s", rows, text)
+				}
+				return
+			}
+			phases := of[resource.SessionEnd](events)[0].Phases
+			for _, phase := range []string{"prefill", "decode"} {
+				row := rows[phase]
+				if row.Tokens == nil || *row.Tokens != phases[phase].Tokens || row.JoulesPerToken == nil ||
+					math.Abs(float64(row.DurationNS-phases[phase].DurationNS)) > 1 {
+					t.Errorf("%s: %+v; the session has %+v", phase, row, phases[phase])
+				}
+			}
+			if rows["outside"].EnergyJ == nil || c.joules > 0 && math.Abs(sum-c.joules) > 1e-9 {
+				t.Errorf("%g J in all: %+v", sum, rows)
+			}
+			var listed struct {
+				Extra struct{ Energy []resource.EnergyUse }
+			}
+			raw, err := os.ReadFile(filepath.Join(dir, "metadata.json"))
+			if err == nil {
+				err = json.Unmarshal(raw, &listed)
+			}
+			if err != nil || len(listed.Extra.Energy) != len(rows) {
+				t.Errorf("metadata: %+v, %v", listed, err)
+			}
+			for _, row := range listed.Extra.Energy {
+				if *row.EnergyJ != *rows[row.Phase].EnergyJ || row.DurationNS != rows[row.Phase].DurationNS {
+					t.Errorf("metadata: %+v, events: %+v", row, rows[row.Phase])
+				}
+			}
+			for _, line := range resource.EnergyText(listed.Extra.Energy) {
+				if !strings.Contains(text, "\nenergy    "+line+"\n") ||
+					!strings.Contains(run.stderr, " energy    "+line+"\n") {
+					t.Errorf("%q is not in both of\n%s\n%s", line, text, run.stderr)
+				}
+			}
+		})
+	}
+}
+
 // TestGPUSamples computes on a device behind a socket beside an NVML library with one GPU: its utilization is in
 // samples of its own, with their windows, and in no event of what was computed.
 func TestGPUSamples(t *testing.T) {
 	endpoint := testenv.NeedRPC(t)
 	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
 	t.Setenv(name, path)
-	folder := t.TempDir()
-	if err := os.Symlink(testenv.FakeNVML(t), filepath.Join(folder, nvml.Name)); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("LD_LIBRARY_PATH", folder)
+	fakeGPU(t)
 	args := slices.Concat([]string{"run", "--tap-resource-level", "DETAILED", "-m", testenv.Model(t), "-c", "512",
 		"--rpc", endpoint, "-ngl", "99"}, generate(8))
 	dir := llamatap(t, args...).good(t).dirs[0]

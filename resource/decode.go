@@ -46,6 +46,7 @@ var makers = [kindCount]func() any{
 	KindStepEnd:        func() any { return new(StepEnd) },
 	KindGPU:            func() any { return new(GPUSample) },
 	KindRAPL:           func() any { return new(RAPLSample) },
+	KindEnergy:         func() any { return new(Energy) },
 }
 
 // Decode reads one line of JSON into the struct of its kind and returns a pointer to it. Keys that the struct does

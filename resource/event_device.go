@@ -1,5 +1,7 @@
 package resource
 
+import "fmt"
+
 // GPUSample is how a GPU was used in an interval, by all processes, as NVML reports it. A figure that the GPU does not
 // report is absent.
 type GPUSample struct {
@@ -23,7 +25,7 @@ type GPUSample struct {
 	PCIeWindowNS      *int64   `json:"pcie_window_ns,omitempty"`
 	PowerW            *float64 `json:"gpu_power_w,omitempty"`
 	EnergyJ           *float64 `json:"gpu_energy_j,omitempty"` // used within the window
-	EnergySource      string   `json:"gpu_energy_source,omitempty"`
+	EnergySource      string   `json:"energy_source,omitempty"`
 }
 
 // RAPLSample is what the processors of a package or its memory used in an interval, by all processes, as their energy
@@ -33,6 +35,64 @@ type RAPLSample struct {
 	Domain   string  `json:"domain"`
 	WindowNS int64   `json:"window_ns"` // since the sample before
 	EnergyJ  float64 `json:"energy_j"`
+}
+
+// Energy is what a device used in the executions of a phase, or outside of them, over the session.
+type Energy struct {
+	Header
+	EnergyUse
+}
+
+// EnergyUse is the energy of a device in the executions of a phase: each window between two readings is divided by time
+// among the executions in it and the rest. The sum over phases is what was read.
+type EnergyUse struct {
+	Domain       string   `json:"domain"`             // gpu-0, package-0, package-0/dram
+	Phase        string   `json:"phase"`              // of executions; mixed: of two; outside: no execution
+	EnergyJ      *float64 `json:"energy_j,omitempty"` // absent where no window has a part of the phase
+	EnergySource string   `json:"energy_source"`
+	DurationNS   int64    `json:"duration_ns"` // in windows
+	Windows      int64    `json:"windows"`     // in which the phase has a part
+	// BusyShare is the share of those windows in executions, absent outside of them. SharedShare is the share of
+	// EnergyJ from windows that have executions of another phase too; outside of them, of any.
+	BusyShare   *float64 `json:"busy_share,omitempty"`
+	SharedShare *float64 `json:"shared_share,omitempty"`
+	// UncoveredNS is the time of executions in no window: JoulesPerToken is absent then.
+	UncoveredNS    int64    `json:"uncovered_ns,omitempty"`
+	Tokens         *int64   `json:"tokens,omitempty"`
+	JoulesPerToken *float64 `json:"joules_per_token,omitempty"`
+}
+
+// EnergyText describes the energy of phases, a line per device.
+func EnergyText(rows []EnergyUse) []string {
+	var lines []string
+	for i, r := range rows {
+		if i == 0 || rows[i-1].Domain != r.Domain {
+			lines = append(lines, r.Domain+": ")
+			if r.EnergySource == PowerSamples {
+				lines[len(lines)-1] = r.Domain + ", by samples of its power: "
+			}
+		} else {
+			lines[len(lines)-1] += ", "
+		}
+		text := r.Phase
+		if text == "outside" {
+			text = "outside executions"
+		}
+		if r.EnergyJ == nil {
+			text += " unknown"
+		} else {
+			text += fmt.Sprintf(" %.4g J", *r.EnergyJ)
+		}
+		if r.JoulesPerToken != nil {
+			text += fmt.Sprintf(" (%.3g J/token", *r.JoulesPerToken)
+			if r.SharedShare != nil && *r.SharedShare >= 0.5 {
+				text += fmt.Sprintf("; %.0f %% shared", 100**r.SharedShare)
+			}
+			text += ")"
+		}
+		lines[len(lines)-1] += text
+	}
+	return lines
 }
 
 // What the energy of a window was read from.

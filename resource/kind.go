@@ -35,6 +35,7 @@ const (
 	KindStepEnd                    // it has ended
 	KindGPU                        // how a GPU was used in an interval
 	KindRAPL                       // what processors or memory used in an interval
+	KindEnergy                     // what a device used in the executions of a phase
 	kindCount
 )
 
@@ -45,7 +46,7 @@ var kindNames = [...]string{
 	"resource_session_end", "memory_deallocation", "expert_routing", "sampling_state", "input_tokens", "output_token",
 	"phase", "loss",
 	"level", "graph_execution", "model_metrics", "tensor_metadata", "step_begin", "step_end",
-	"gpu_sample", "rapl_sample",
+	"gpu_sample", "rapl_sample", "energy",
 }
 
 // Kinds are the names of all kinds; index k is that of Kind(k).

@@ -69,7 +69,7 @@ var from = [kindCount]Level{
 func (l Level) Includes(k Kind) bool {
 	if l == Off {
 		switch k {
-		case KindSessionStart, KindTrackingBegin, KindSummary, KindSessionEnd, KindLevel, KindLoss:
+		case KindSessionStart, KindTrackingBegin, KindSummary, KindSessionEnd, KindLevel, KindLoss, KindEnergy:
 			return true
 		}
 		return false

@@ -35,13 +35,18 @@ type ZoneUse struct {
 	ns int64
 }
 
-// maxDevices bounds the GPUs and the zones that are distinguished.
-const maxDevices = 256
+// maxDevices bounds the GPUs and the zones that are distinguished, maxEnergy the rows of energy.
+const (
+	maxDevices = 256
+	maxEnergy  = 1 << 12
+)
 
 // devices are those of a run: GPUs by number, zones of RAPL by name.
 type devices struct {
 	gpus  map[int]*GPUUse
 	zones map[string]*ZoneUse
+	// energy is that of phases, of each session as it was at its end.
+	energy []resource.EnergyUse
 }
 
 func (d *devices) addGPU(e *resource.GPUSample) {

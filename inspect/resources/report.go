@@ -59,7 +59,9 @@ type Report struct {
 	Memory     MemoryRow      `json:"memory"`
 	GPUs       []*GPUUse      `json:"gpus,omitempty"`
 	Zones      []*ZoneUse     `json:"rapl,omitempty"`
-	Routed     int64          `json:"expert_routings,omitempty"`
+	// Energy is what devices used in the executions of each phase, once the session has ended.
+	Energy []resource.EnergyUse `json:"energy,omitempty"`
+	Routed int64                `json:"expert_routings,omitempty"`
 
 	sum   *Sum
 	scale map[string]float64 // by phase: time in all its graphs, over that in its timed ones
@@ -274,6 +276,7 @@ func (s *Sum) Report() *Report {
 		Levels: s.Levels, Sessions: s.Sessions, Lines: s.Lines, Events: s.Events, BadLines: s.BadLines, Bad: s.Bad,
 		Losses: []Loss{}, Roofline: s.Roofline, Retracted: s.Retracted,
 		Tokens: s.Tokens, TokensMore: s.TokensMore, Routed: s.Routed, GPUs: s.GPUs(), Zones: s.Zones(),
+		Energy: s.devices.energy,
 		Caches: []*CacheRow{}, sum: s, scale: map[string]float64{},
 		Memory: MemoryRow{s.Memory.Allocations, s.Memory.Frees, s.Memory.Live, s.Memory.Peak, s.Memory.Types(),
 			s.Memory.Total},

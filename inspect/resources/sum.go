@@ -285,7 +285,7 @@ func NewSum() *Sum {
 	}
 	s.execs.byNumber, s.execs.byEntry = map[uint64]*execCost{}, map[graphEntry]*execCost{}
 	s.Memory.types = map[string]*MemoryType{}
-	s.caches, s.devices = caches{}, devices{map[int]*GPUUse{}, map[string]*ZoneUse{}}
+	s.caches, s.devices = caches{}, devices{gpus: map[int]*GPUUse{}, zones: map[string]*ZoneUse{}}
 	return s
 }
 
@@ -396,6 +396,10 @@ func (s *Sum) take(event any) {
 		s.devices.addGPU(e)
 	case *resource.RAPLSample:
 		s.devices.addZone(e)
+	case *resource.Energy:
+		if len(s.devices.energy) < maxEnergy {
+			s.devices.energy = append(s.devices.energy, e.EnergyUse)
+		}
 	case *resource.Routing:
 		s.Routed++
 	case *resource.Loss:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/resource"
 )
 
 // The bounds of the text: more rows are in JSON and CSV.
@@ -79,6 +80,9 @@ func (r *Report) head(b *strings.Builder) {
 	}
 	for _, z := range r.Zones {
 		line("rapl", "%s: %.0f J, mean %.1f W (all processes)", z.Domain, z.EnergyJ, z.MeanPowerW)
+	}
+	for _, text := range resource.EnergyText(r.Energy) {
+		line("energy", "%s", text)
 	}
 	if f := r.Roofline; f != nil {
 		line("roofline", "%s GFLOP/s, %s GB/s are the most that this machine was measured to do",

@@ -16,7 +16,7 @@ columns = {
     "ops_without_flops": "BIGINT", "ops_without_bytes": "BIGINT", "token_index": "BIGINT", "token_id": "INTEGER", "seq_id": "INTEGER",
     "seq_ids": "INTEGER[]", "token_ids": "INTEGER[]", "pos": "INTEGER", "latency_ns": "BIGINT", "cells": "BIGINT", "key_bytes": "BIGINT", "value_bytes": "BIGINT", "key_bytes_written": "BIGINT", "value_bytes_written": "BIGINT",
     "cache": "VARCHAR", "cache_type": "VARCHAR", "cache_operation": "VARCHAR", "allocation_bytes": "BIGINT", "live_bytes": "BIGINT",
-    "gpu_index": "INTEGER", "gpu_name": "VARCHAR", "gpu_utilization_percent": "DOUBLE", "memory_utilization_percent": "DOUBLE",
+    "prefill_tokens": "BIGINT", "decode_tokens": "BIGINT", "gpu_index": "INTEGER", "gpu_name": "VARCHAR", "gpu_utilization_percent": "DOUBLE", "memory_utilization_percent": "DOUBLE",
     "gpu_memory_used_bytes": "BIGINT", "gpu_energy_j": "DOUBLE", "window_ns": "BIGINT", "domain": "VARCHAR", "energy_j": "DOUBLE", "kind": "VARCHAR", "cause": "VARCHAR", "count": "BIGINT",
 }
 db.execute("create table e as select row_number() over () as line, * from read_json(?, format = 'newline_delimited', columns = %s)" % columns, [os.path.join(sys.argv[1], "resource.jsonl")])
@@ -207,6 +207,35 @@ same("zones", said.get("rapl", []) and [z["domain"] for z in said["rapl"]], [z["
 for got, row in zip(said.get("rapl", []), want):
     for key in ("energy_j", "power_mean_w"):
         same(f"zone {row['domain']} {key}", float(got[key]), row[key])
+
+# Energy: that of windows, and at VERBOSE, where the end of every execution is in the file, how it is divided.
+windows = """(select case event when 'gpu_sample' then 'gpu-' || gpu_index else domain end as domain, mono_ns - window_ns as first, mono_ns as last,
+    coalesce(gpu_energy_j, energy_j) as joules from e where event in ('gpu_sample', 'rapl_sample') and coalesce(gpu_energy_j, energy_j) is not null)"""
+want = rows(f"select domain, sum(joules) as joules, sum(last - first) as ns from {windows} group by 1 order by 1")
+said_energy = said.get("energy", [])
+same("devices with energy", sorted({r["domain"] for r in said_energy}), [d["domain"] for d in want])
+steps = """(select b.mono_ns as first, d.mono_ns as last, case when g.prefill_tokens > 0 and g.decode_tokens > 0 then 'mixed' else g.phase end as phase, g.tokens
+    from e b join e d on b.exec = d.exec and b.ctx = d.ctx join graphs g on b.exec = g.exec and b.ctx = g.ctx where b.event = 'step_begin' and d.event = 'step_end')"""
+all_steps = one(f"select count(*) as n, (select count(*) from graphs) as of from {steps}")
+for device in want:
+    here = {r["phase"]: r for r in said_energy if r["domain"] == device["domain"]}
+    close = 1e-5 * abs(device["joules"])  # windows have six digits
+    if abs(sum(r["energy_j"] for r in here.values()) - device["joules"]) > close:
+        differences.append(f"{device}: its phases add up to {here}")
+    same(f"{device['domain']}: time of the phases", sum(r["duration_ns"] for r in here.values()) // 10, device["ns"] // 10)
+    if all_steps["n"] == 0 or all_steps["n"] != all_steps["of"]:
+        continue
+    parts = rows(f"""select phase, sum(joules * (least(s.last, w.last) - greatest(s.first, w.first)) / (w.last - w.first)) as joules,
+        sum(least(s.last, w.last) - greatest(s.first, w.first)) as ns, (select sum(tokens) from {steps} t where t.phase = s.phase) as tokens
+        from {windows} w join {steps} s on s.first < w.last and s.last > w.first where domain = ? group by 1""", device["domain"])
+    same(f"{device['domain']}: phases", sorted(here), sorted([p["phase"] for p in parts] + ["outside"]))
+    for p in parts:
+        got = here[p["phase"]]
+        if abs(got["energy_j"] - p["joules"]) > close or got["duration_ns"] != p["ns"]:
+            differences.append(f"energy of {p}: the summary says {got}")
+        if p["phase"] in ("prefill", "decode"):
+            same(f"tokens of {p['phase']}", got["tokens"], int(p["tokens"]))
+            same(f"joules per token of {p['phase']}", got["joules_per_token"], got["energy_j"] / int(p["tokens"]))
 
 for what in differences[:40]:
     print(what)

@@ -1,6 +1,8 @@
 package oplog
 
 import (
+	"strconv"
+
 	"github.com/llamatap/llamatap/cgo/nvml"
 	"github.com/llamatap/llamatap/resource"
 )
@@ -33,6 +35,7 @@ type devices struct {
 	*writer
 	take     func(*Readings) // nil: there are none
 	readings Readings        // used again
+	energy   energy
 }
 
 // record writes the samples that have been taken since the call before.
@@ -43,6 +46,15 @@ func (d *devices) record() {
 	all := &d.readings
 	all.GPUs, all.Zones = all.GPUs[:0], all.Zones[:0]
 	d.take(all)
+	for i := range all.GPUs {
+		of := &all.GPUs[i]
+		d.energy.window("gpu-"+strconv.Itoa(of.Index), energyWindow{of.MonoNS - of.WindowNS, of.MonoNS, of.WindowJ,
+			of.EnergySource})
+	}
+	for i := range all.Zones {
+		of := &all.Zones[i]
+		d.energy.window(of.Zone, energyWindow{of.MonoNS - of.WindowNS, of.MonoNS, of.WindowJ, resource.EnergyCounter})
+	}
 	if d.level() == resource.Off {
 		return
 	}
@@ -52,6 +64,25 @@ func (d *devices) record() {
 	for i := range all.Zones {
 		d.zone(&all.Zones[i])
 	}
+}
+
+// execution counts an execution that has ended.
+func (d *devices) execution(x *execution) {
+	if d.take != nil {
+		d.energy.execution(x)
+	}
+}
+
+// close writes what was used in each phase, and returns it.
+func (d *devices) close(mono int64) []resource.EnergyUse {
+	rows := d.energy.rows()
+	for i := range rows {
+		text := appendJSON(nil, &rows[i])
+		d.begin(resource.KindEnergy, max(mono, d.newest.Load()), noCtx)
+		d.Fields(text[1 : len(text)-1])
+		d.put(resource.Computed)
+	}
+	return rows
 }
 
 func (d *devices) zone(of *ZoneReading) {
@@ -109,7 +140,7 @@ func (d *devices) gpu(of *GPUReading) {
 		}
 		d.Float("gpu_energy_j", of.WindowJ)
 		d.mark(weakest, "gpu_energy_j")
-		d.String("gpu_energy_source", of.EnergySource)
+		d.String("energy_source", of.EnergySource)
 	}
 	d.put(weakest)
 }

@@ -33,9 +33,9 @@ func everything(t *testing.T) *bench {
 				return
 			}
 			sampled = true
-			to.Zones = append(to.Zones, ZoneReading{MonoNS: 1_000_000_000, WindowNS: 1e8, Zone: "package-0/dram",
+			to.Zones = append(to.Zones, ZoneReading{MonoNS: 1_007_000_000, WindowNS: 1e8, Zone: "package-0/dram",
 				WindowJ: 0.812})
-			to.GPUs = append(to.GPUs, GPUReading{MonoNS: 1_000_000_000, WindowNS: 1e8, WindowJ: 24.98,
+			to.GPUs = append(to.GPUs, GPUReading{MonoNS: 1_007_000_000, WindowNS: 1e8, WindowJ: 24.98,
 				EnergySource: resource.EnergyCounter,
 				Sample: nvml.Sample{Name: "NVIDIA H100 80GB HBM3", GPUPercent: 87, MemoryPercent: 41,
 					UtilizationNS: 1e8, UsedBytes: 3 << 30, TotalBytes: 80 << 30, SMMHz: 1755, MemoryMHz: 2619,

@@ -52,7 +52,7 @@ func limits(perSecond int) []int {
 	for k := range all {
 		switch resource.Kind(k) {
 		case resource.KindSessionStart, resource.KindTrackingBegin, resource.KindSummary, resource.KindSessionEnd,
-			resource.KindLoss, resource.KindLevel, resource.KindPhase, resource.KindModel:
+			resource.KindLoss, resource.KindLevel, resource.KindPhase, resource.KindModel, resource.KindEnergy:
 		default:
 			all[k] = perSecond
 		}

@@ -11,6 +11,9 @@ import (
 
 // Recorder writes resource events. It is for one goroutine; Stats may be called from others.
 type Recorder struct {
+	// Energy is what devices used in each phase. Close sets it.
+	Energy []resource.EnergyUse
+
 	w       *writer
 	now     func() int64
 	plans   ggmlhooks.Plans[*plan]
@@ -156,6 +159,7 @@ func (r *Recorder) Record(of *ggmlhooks.Execution) error {
 		ctx.price = price
 	}
 	r.totals.count(x)
+	r.devices.execution(x)
 	if x.level == resource.Off {
 		return nil
 	}
@@ -195,6 +199,7 @@ func (r *Recorder) Close() error {
 	r.ended = true
 	r.memory.settle()
 	r.devices.record()
+	r.Energy = r.devices.close(r.now())
 	r.totals.close(r.now(), r.memory)
 	if err := r.w.out.Close(); err != nil {
 		return fmt.Errorf("record resource events: %w", err)

@@ -67,7 +67,7 @@ func openDevices(library string, root fs.FS) *devices {
 	if d.library == nil && d.zones == nil {
 		return nil
 	}
-	d.read() // before anything is computed
+	d.read()
 	d.done.Go(d.sample)
 	return d
 }

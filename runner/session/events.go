@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/llamatap/llamatap/cgo/nvml"
 	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/resource"
@@ -34,7 +33,7 @@ func (e *events) Close() error {
 
 // newEvents makes the recorder. Its file can be read while it is written. unwritten is how many bytes of lines are not
 // in files yet.
-func newEvents(run *run, unwritten *atomic.Int64) (*events, error) {
+func newEvents(run *run, devices *devices, unwritten *atomic.Int64) (*events, error) {
 	tap := run.o.Tap
 	level, err := resource.ParseLevel(tap.ResourceLevel)
 	if err != nil {
@@ -51,18 +50,17 @@ func newEvents(run *run, unwritten *atomic.Int64) (*events, error) {
 		}
 		return &twice{WriteCloser: file, other: also}, nil
 	}
-	root := os.DirFS("/")
-	e := &events{devices: openDevices(nvml.Name, root)}
+	e := &events{devices: devices}
 	var take func(*oplog.Readings)
-	if e.devices != nil {
-		take = e.devices.take
+	if devices != nil {
+		take = devices.take
 	}
 	var short string // of memory; "": not known
 	var asked time.Time
 	pressure := func() string {
 		if now := time.Now(); now.Sub(asked) >= pressureEvery {
 			short, asked = "", now
-			if m, err := sched.ReadMemoryPressure(root, run.pid); err == nil {
+			if m, err := sched.ReadMemoryPressure(os.DirFS("/"), run.pid); err == nil {
 				short = m.Level()
 			}
 		}
@@ -78,7 +76,6 @@ func newEvents(run *run, unwritten *atomic.Int64) (*events, error) {
 		Devices: take,
 	})
 	if err != nil {
-		e.devices.end()
 		return nil, err
 	}
 	return e, nil
@@ -149,6 +146,14 @@ func (e *events) words() string {
 	}
 	if lost > 0 {
 		text += fmt.Sprintf(", LOST %d:%s", lost, causes)
+	}
+	return text
+}
+
+// energyWords say what devices used in each phase.
+func (e *events) energyWords() (text string) {
+	for _, line := range resource.EnergyText(e.Energy) {
+		text += "energy    " + line + "\n"
 	}
 	return text
 }

@@ -6,8 +6,11 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"os"
+	"strings"
 	"sync/atomic"
 
+	"github.com/llamatap/llamatap/cgo/nvml"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/memtrace/ledger"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -21,6 +24,7 @@ type recorders struct {
 	host      *hostSide
 	samples   *samples
 	monitor   *monitor
+	devices   *devices
 	events    *events
 	kv        *kv
 	regions   *regionMap
@@ -35,7 +39,7 @@ type recorders struct {
 type part struct {
 	key   string        // in metadata.json; "": nothing is said there
 	use   func() any    // its value
-	words func() string // a line of the summary; nil: none
+	words func() string // lines of the summary; nil: none
 }
 
 // newRecorders prepares those that begin before the program: what its start costs is seen.
@@ -58,6 +62,9 @@ func (r *recorders) ready() func(pid int) error {
 
 // start lets the collectors be read. The process has started.
 func (r *recorders) start() {
+	if r.run.o.Tap.Records(config.Resource) {
+		r.devices = openDevices(nvml.Name, os.DirFS("/")) // before anything is computed
+	}
 	r.host.start()
 	r.samples.start(r.run.region.PID)
 	r.monitor = startMonitor(r.run.o.Tap, func() int { return cmp.Or(r.run.region.PID(), r.run.pid) })
@@ -74,11 +81,14 @@ func (r *recorders) open() (all []io.Closer, err error) {
 	}()
 	tap, dir := r.run.o.Tap, r.run.dir
 	if tap.Records(config.Resource) {
-		if r.events, err = newEvents(r.run, &r.unwritten); err != nil {
+		if r.events, err = newEvents(r.run, r.devices, &r.unwritten); err != nil {
 			return all, err
 		}
 		all = append(all, r.events)
 		r.parts = append(r.parts, part{"events", func() any { return r.events.use() }, r.events.words})
+		if r.devices != nil {
+			r.parts = append(r.parts, part{"energy", func() any { return r.events.Energy }, r.events.energyWords})
+		}
 	}
 	if r.host != nil {
 		r.parts = append(r.parts, part{"host_collectors", func() any { return r.host.use() }, r.host.words})
@@ -151,6 +161,7 @@ func (r *recorders) stopCollectors() {
 
 // Close ends what does not hear of graphs, or began before it could. It may be called twice.
 func (r *recorders) Close() error {
+	r.devices.end()
 	return errors.Join(r.host.Close(), r.samples.Close(), r.monitor.Close())
 }
 
@@ -206,7 +217,9 @@ func (r *recorders) extend(m *rundir.Metadata) {
 func (r *recorders) words() (lines []string) {
 	for _, p := range r.parts {
 		if p.words != nil {
-			lines = append(lines, p.words())
+			for line := range strings.Lines(p.words()) {
+				lines = append(lines, strings.TrimSuffix(line, "\n"))
+			}
 		}
 	}
 	return lines

@@ -1,0 +1,259 @@
+package oplog
+
+import (
+	"math"
+	"slices"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// energy divides what devices used in windows among the executions in them, by time.
+type energy struct {
+	domains []*domain
+	spans   []busySpan // executions of which windows may come, in order of their beginnings
+	active  []busySpan // used again
+	divided int64      // windows up to this time are divided
+	tokens  [parts]int64
+	late    [parts]int64 // time of executions that were recorded when their windows were divided
+}
+
+// part is what energy is divided among: the phases, and two more.
+type part uint8
+
+const (
+	partMixed   part = part(ggmlhooks.PhaseTeardown) + 1 + iota // prompt tokens and generated ones in one execution
+	partOutside                                                 // no execution
+	parts
+)
+
+func (p part) String() string {
+	switch p {
+	case partMixed:
+		return "mixed"
+	case partOutside:
+		return "outside"
+	}
+	return ggmlhooks.Phase(p).String()
+}
+
+// busySpan is the time of an execution.
+type busySpan struct {
+	start, end int64
+	part       part
+}
+
+// domain is a device with an energy counter.
+type domain struct {
+	name    string
+	source  string         // the weakest that its energy was read from; "": it is not known of any window
+	end     int64          // of the newest window
+	windows []energyWindow // that are not divided yet, in order
+	use     [parts]partEnergy
+}
+
+// energyWindow is a time and what was used in it; of one without a source that is not known.
+type energyWindow struct {
+	start, end int64
+	joules     float64
+	source     string
+}
+
+// partEnergy is what a domain used in a part.
+type partEnergy struct {
+	joules, ns float64
+	shared     float64 // joules of windows that have another part's executions too
+	windows    int64
+	windowNS   float64 // length of the windows
+	busyNS     float64 // executions of any part in them
+	uncovered  float64 // time of which the energy is not known
+}
+
+// The most windows of a domain, and executions, that are kept. Beyond them the older half of the time is divided.
+const (
+	maxWindows = 1 << 12
+	maxSpans   = 1 << 14
+)
+
+// execution adds an execution that has ended.
+func (e *energy) execution(x *execution) {
+	s := busySpan{x.MonoNS, x.finish(), part(x.Phase)}
+	if _, decode := x.rowPhases(); x.Phase == ggmlhooks.PhasePrefill && decode > 0 {
+		s.part = partMixed
+	}
+	if !x.failed() {
+		e.tokens[s.part] += int64(len(x.Rows))
+	}
+	e.span(s)
+}
+
+func (e *energy) span(s busySpan) {
+	if s.start < e.divided {
+		e.late[s.part] += min(s.end, e.divided) - s.start
+		s.start = e.divided
+	}
+	if s.end <= s.start {
+		return
+	}
+	at := len(e.spans)
+	for at > 0 && e.spans[at-1].start > s.start {
+		at--
+	}
+	e.spans = slices.Insert(e.spans, at, s)
+	if len(e.spans) >= maxSpans {
+		e.divide(e.spans[len(e.spans)/2].start)
+	}
+}
+
+// window adds what a domain used in a window, "" being the source of what is not known; one of no length is where
+// windows begin.
+func (e *energy) window(name string, w energyWindow) {
+	i := slices.IndexFunc(e.domains, func(d *domain) bool { return d.name == name })
+	if i < 0 {
+		i = len(e.domains)
+		e.domains = append(e.domains, &domain{name: name, windows: []energyWindow{{math.MinInt64, w.start, 0, ""}}})
+	}
+	d := e.domains[i]
+	if w.end > w.start {
+		d.windows = append(d.windows, w)
+	}
+	if d.end = w.end; len(d.windows) >= maxWindows {
+		e.divide(d.windows[len(d.windows)/2].end)
+	}
+}
+
+// divide divides the windows that end by a time. Of a domain that has no window up to it, the energy is not known.
+func (e *energy) divide(until int64) {
+	needed := until // where the first window begins that is left
+	for _, d := range e.domains {
+		if d.end < until {
+			d.windows = append(d.windows, energyWindow{d.end, until, 0, ""})
+			d.end = until
+		}
+		spans, n := e.spans, 0
+		for ; n < len(d.windows) && d.windows[n].end <= until; n++ {
+			w := &d.windows[n]
+			for len(spans) > 0 && spans[0].end <= w.start {
+				spans = spans[1:]
+			}
+			d.divide(w, e.within(w, spans))
+		}
+		d.windows = slices.Delete(d.windows, 0, n)
+		if len(d.windows) > 0 {
+			needed = min(needed, d.windows[0].start)
+		}
+	}
+	e.spans = slices.DeleteFunc(e.spans, func(s busySpan) bool { return s.end <= needed })
+	e.divided = max(e.divided, until)
+}
+
+// within is the time of each part in a window; executions that ran at once share it.
+func (e *energy) within(w *energyWindow, spans []busySpan) (ns [parts]float64) {
+	now, active := w.start, e.active[:0]
+	to := func(until int64) {
+		for len(active) > 0 && now < until {
+			next := until
+			for _, s := range active {
+				next = min(next, s.end)
+			}
+			for _, s := range active {
+				ns[s.part] += float64(next-now) / float64(len(active))
+			}
+			now = next
+			active = slices.DeleteFunc(active, func(s busySpan) bool { return s.end <= now })
+		}
+		now = max(now, until)
+	}
+	for _, s := range spans {
+		if s.start >= w.end {
+			break
+		}
+		if s.end > w.start {
+			to(s.start)
+			active = append(active, s)
+		}
+	}
+	to(w.end)
+	e.active = active
+	return ns
+}
+
+// divide divides a window by the time of each part in it.
+func (d *domain) divide(w *energyWindow, ns [parts]float64) {
+	busy, has := 0.0, 0
+	for _, of := range ns {
+		busy += of
+		if of > 0 {
+			has++
+		}
+	}
+	if w.source == "" {
+		for p, of := range ns {
+			d.use[p].uncovered += of
+		}
+		return
+	}
+	if d.source != resource.PowerSamples {
+		d.source = w.source
+	}
+	length := float64(w.end - w.start)
+	ns[partOutside] = max(length-busy, 0)
+	for p, of := range ns {
+		if of == 0 {
+			continue
+		}
+		use, joules := &d.use[p], w.joules*of/length
+		use.joules += joules
+		use.ns += of
+		use.windows++
+		use.windowNS += length
+		use.busyNS += busy
+		if has > 1 || part(p) == partOutside && has > 0 {
+			use.shared += joules
+		}
+	}
+}
+
+// rows divides what is left and returns what each domain used in each part, outside of executions as well.
+func (e *energy) rows() (rows []resource.EnergyUse) {
+	e.divide(math.MaxInt64)
+	for _, d := range e.domains {
+		if d.source == "" {
+			continue
+		}
+		for p := range parts {
+			use := &d.use[p]
+			row := resource.EnergyUse{
+				Domain: d.name, Phase: p.String(), EnergySource: d.source, DurationNS: int64(math.Round(use.ns)),
+				Windows: use.windows, UncoveredNS: int64(math.Round(use.uncovered)) + e.late[p],
+			}
+			if use.windows == 0 && row.UncoveredNS == 0 {
+				continue
+			}
+			if use.windows > 0 {
+				row.EnergyJ = &use.joules
+				if p != partOutside {
+					row.BusyShare = ratio(use.busyNS, use.windowNS)
+				}
+				row.SharedShare = ratio(use.shared, use.joules)
+			}
+			if n := e.tokens[p]; n > 0 && p != part(ggmlhooks.PhaseSetup) {
+				row.Tokens = &n
+				if row.UncoveredNS == 0 {
+					row.JoulesPerToken = ratio(use.joules, float64(n))
+				}
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// ratio is a quotient, nil where there is none.
+func ratio(of, all float64) *float64 {
+	if all <= 0 {
+		return nil
+	}
+	of /= all
+	return &of
+}
