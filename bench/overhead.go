@@ -9,24 +9,24 @@ const overheadRow = "(k) printed overhead against 1 - speed with / without, "
 // widestInterval is how many points of a share an interval may span to settle anything.
 const widestInterval = 0.10
 
-// overhead compares, for the runs of a pair, the overhead of their accounts with what the same prompt took with and
-// without the recording. It agrees where the median of what is printed lies in the interval of what was measured,
-// unless that is so wide that most figures would.
-func (t Tap) overhead(name string, o Outcome) {
+// overheadLine compares, for the runs of a pair, the overhead of their accounts with what the same prompt took with and
+// without the recording; not ok where a run has no account. It agrees where the median of what is printed lies in the
+// interval of what was measured, unless that is so wide that most figures would.
+func overheadLine(name string, o Outcome) (line Line, ok bool) {
 	var printed, outside []float64
 	for i, s := range o.Test {
 		if s.Recorded == nil || s.Recorded.Account == nil || s.Recorded.Tokens == nil {
-			return
+			return line, false
 		}
 		share, ok := s.Recorded.Account.Time.Overhead()
 		with, without := s.graphTime(s), o.Base[i].graphTime(s)
 		if !ok || with == 0 || without == 0 {
-			return
+			return line, false
 		}
 		printed, outside = append(printed, share), append(outside, 1-without/with)
 	}
 	if len(printed) == 0 {
-		return
+		return line, false
 	}
 	p, q := median(printed), medianInterval(outside)
 	verdict := "agrees"
@@ -36,8 +36,8 @@ func (t Tap) overhead(name string, o Outcome) {
 	case q.High-q.Low > widestInterval:
 		verdict = "not resolved"
 	}
-	t.Table.Add(Line{Name: overheadRow + name, Figure: fmt.Sprintf("printed %.2f %%; measured %.2f %% [%.2f, %.2f]; %s",
-		100*p, 100*q.Median, 100*q.Low, 100*q.High, verdict)})
+	return Line{Name: overheadRow + name, Figure: fmt.Sprintf("printed %.2f %%; measured %.2f %% [%.2f, %.2f]; %s",
+		100*p, 100*q.Median, 100*q.Low, 100*q.High, verdict)}, true
 }
 
 // graphTime is how long the tokens of a recorded run take at the rates of s, in seconds; 0 where a rate is not known.

@@ -39,7 +39,9 @@ func (t Tap) Run(ctx context.Context) error {
 			t.gate(&gate, outcome.Ratios[i])
 		}
 		if p.Overhead {
-			t.overhead(p.Test.Name, outcome)
+			if line, ok := overheadLine(p.Test.Name, outcome); ok {
+				t.Table.Add(line)
+			}
 		}
 	}
 	return t.alternated(ctx)

@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"fmt"
 	"sort"
 )
 
@@ -73,6 +74,46 @@ func (f *File) Parameters() int64 {
 		n += f.Tensors[i].Values()
 	}
 	return n
+}
+
+// place turns the tensors' offsets into file offsets, given where the header ends, and checks that they are
+// aligned, apart from each other and inside the file.
+func (f *File) place(headerEnd int64) error {
+	f.DataOffset = pad(headerEnd, f.Alignment)
+	f.byOffset = f.byOffset[:0]
+	for i := range f.Tensors {
+		t := &f.Tensors[i]
+		if t.Offset%f.Alignment != 0 {
+			return fmt.Errorf(
+				"%w: tensor %q begins at offset %d of the data section, which is no multiple of the alignment %d",
+				ErrMalformed, t.Name, t.Offset, f.Alignment)
+		}
+		if t.End() < 0 || t.End()+f.DataOffset < 0 {
+			return fmt.Errorf("%w: tensor %q ends beyond any file", ErrMalformed, t.Name)
+		}
+		t.Offset += f.DataOffset
+		if t.Bytes > 0 {
+			f.byOffset = append(f.byOffset, i)
+		}
+	}
+	sort.SliceStable(f.byOffset, func(a, b int) bool {
+		return f.Tensors[f.byOffset[a]].Offset < f.Tensors[f.byOffset[b]].Offset
+	})
+	end := int64(0)
+	var last *Tensor
+	for _, i := range f.byOffset {
+		t := &f.Tensors[i]
+		if last != nil && t.Offset < end {
+			return fmt.Errorf("%w: tensor %q begins at byte %d, inside tensor %q (bytes %d to %d)",
+				ErrMalformed, t.Name, t.Offset, last.Name, last.Offset, end)
+		}
+		last, end = t, t.End()
+	}
+	if f.Size >= 0 && end > f.Size {
+		return fmt.Errorf("%w: tensor %q should end at byte %d, the file ends at byte %d",
+			ErrTruncated, last.Name, end, f.Size)
+	}
+	return nil
 }
 
 // pad rounds n up to a multiple of align, a power of two.

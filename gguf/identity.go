@@ -27,7 +27,7 @@ type Identity struct {
 // Identify collects the identity of a file; path serves where it has no name and may be empty.
 func Identify(f *File, path string) Identity {
 	m := &f.Metadata
-	id := Identity{Parameters: f.Parameters(), TensorBytes: f.TensorBytes(), FileType: f.typeName()}
+	id := Identity{Parameters: f.Parameters(), TensorBytes: f.TensorBytes(), FileType: typeName(f)}
 	id.Name, _ = m.Text("general.name")
 	if id.Name == "" && path != "" {
 		id.Name = strings.TrimSuffix(filepath.Base(path), ".gguf")
@@ -89,7 +89,7 @@ func (id Identity) String() string {
 }
 
 // typeName is the name of general.file_type, or else of the tensor type with most bytes.
-func (f *File) typeName() string {
+func typeName(f *File) string {
 	if n, ok := f.Metadata.Int("general.file_type"); ok && n >= 0 && n < 1024 {
 		return FileType(n).String()
 	}

@@ -217,3 +217,17 @@ func (w *work) answers(name string) ([]answer, error) {
 	defer file.Close()
 	return answers(file, w.cell.Concurrency)
 }
+
+// clear removes what is there of the cell.
+func (w *work) clear() error {
+	if err := os.RemoveAll(w.dir); err != nil {
+		return fmt.Errorf("remove what is left of the cell: %w", err)
+	}
+	return nil
+}
+
+// release gives the cell back.
+func (w *work) release() {
+	os.RemoveAll(w.dir)
+	w.lock.Close()
+}

@@ -292,17 +292,3 @@ func (r *conductor) take(cell *Cell) (*work, error) {
 	}
 	return w, nil
 }
-
-// clear removes what is there of the cell.
-func (w *work) clear() error {
-	if err := os.RemoveAll(w.dir); err != nil {
-		return fmt.Errorf("remove what is left of the cell: %w", err)
-	}
-	return nil
-}
-
-// release gives the cell back.
-func (w *work) release() {
-	os.RemoveAll(w.dir)
-	w.lock.Close()
-}

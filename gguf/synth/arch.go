@@ -154,13 +154,5 @@ func constant(x float32) fill {
 	}
 }
 
-// ggufArch is what the file states as its architecture.
-func (c *Config) ggufArch() string {
-	if a, _ := findArch(c.Arch); a.file != "" {
-		return a.file
-	}
-	return c.Arch
-}
-
 // plain adds a tensor in F32 whose name has no suffix.
 func (b *builder) plain(name string, f fill, shape ...int) { b.add(name, gguf.F32, f, shape...) }

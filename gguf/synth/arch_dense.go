@@ -35,13 +35,13 @@ func phi3Layer(b *builder, _ int) {
 
 // tiedEnds use the embedding as output matrix too; llama.cpp multiplies it by √Width on the way in.
 func tiedEnds(b *builder) {
-	b.table("token_embd", b.Width, b.vocab, b.tiedScale()/math.Sqrt(float64(b.Width)))
+	b.table("token_embd", b.Width, b.vocab, tiedScale(b.Config)/math.Sqrt(float64(b.Width)))
 	b.norm("output_norm", b.Width)
 }
 
 // tiedScale is how large an embedding enters the residual stream, to which every layer adds about one. Where input
 // and output share a matrix a larger one makes every token predict itself, a smaller one makes all positions alike.
-func (c *Config) tiedScale() float64 {
+func tiedScale(c *Config) float64 {
 	return 1.5 * math.Sqrt(float64(c.Layers)/float64(c.Width))
 }
 
@@ -49,7 +49,7 @@ func (c *Config) tiedScale() float64 {
 // embedding brings: random attention is nearly a mean over all tokens and would drown the difference between them.
 func gemma2Layer(b *builder, i int) {
 	llamaLayer(b, i)
-	b.add("post_attention_norm.weight", gguf.F32, normal(b.tiedScale(), 0.1*b.tiedScale()), b.Width)
+	b.add("post_attention_norm.weight", gguf.F32, normal(tiedScale(b.Config), 0.1*tiedScale(b.Config)), b.Width)
 	b.norm("post_ffw_norm", b.Width)
 }
 

@@ -12,8 +12,8 @@ const (
 	ssmState = 16 // state per channel
 )
 
-func (c *Config) ssmInner() int  { return 2 * c.Width } // llama.cpp knows no other expansion
-func (c *Config) ssmDTRank() int { return (c.Width + 15) / 16 }
+func ssmInner(c *Config) int  { return 2 * c.Width } // llama.cpp knows no other expansion
+func ssmDTRank(c *Config) int { return (c.Width + 15) / 16 }
 
 // mambaShape: there is no attention and no feed-forward network, so more layers make the same size.
 func mambaShape(c *Config) {
@@ -23,9 +23,9 @@ func mambaShape(c *Config) {
 
 func ssmKeys(c *Config, set setKey) {
 	set("ssm.conv_kernel", uint32(ssmConv))
-	set("ssm.inner_size", uint32(c.ssmInner()))
+	set("ssm.inner_size", uint32(ssmInner(c)))
 	set("ssm.state_size", uint32(ssmState))
-	set("ssm.time_step_rank", uint32(c.ssmDTRank()))
+	set("ssm.time_step_rank", uint32(ssmDTRank(c)))
 }
 
 func mambaKeys(_ *Config, set setKey) {
@@ -41,7 +41,7 @@ func mambaOnlyLayer(b *builder, _ int) {
 
 // mambaMixer adds a selective state space. A = −1 … −16 and steps around 0.01 are Mamba's own initialisation.
 func mambaMixer(b *builder) {
-	inner, rank := b.ssmInner(), b.ssmDTRank()
+	inner, rank := ssmInner(b.Config), ssmDTRank(b.Config)
 	b.matrix("ssm_in", b.Width, 2*inner)
 	b.small("ssm_conv1d", ssmConv, inner)
 	b.bias("ssm_conv1d", inner)
@@ -66,7 +66,7 @@ func jambaShape(c *Config) {
 }
 
 // jambaAttends reports whether layer i has attention instead of a state space.
-func (c *Config) jambaAttends(i int) bool {
+func jambaAttends(c *Config, i int) bool {
 	if c.Layers < 8 {
 		return i == c.Layers/2
 	}
@@ -82,7 +82,7 @@ func jambaKeys(c *Config, set setKey) {
 func jambaAttentionKeys(c *Config, set setKey) {
 	kv := make([]uint32, c.Layers)
 	for i := range kv {
-		if c.jambaAttends(i) {
+		if jambaAttends(c, i) {
 			kv[i] = uint32(c.KVHeads)
 		}
 	}
@@ -93,11 +93,11 @@ func jambaAttentionKeys(c *Config, set setKey) {
 
 func jambaLayer(b *builder, i int) {
 	b.norm("attn_norm", b.Width)
-	if b.jambaAttends(i) {
+	if jambaAttends(b.Config, i) {
 		attention(b)
 	} else {
 		mambaMixer(b)
-		b.norm("ssm_dt_norm", b.ssmDTRank())
+		b.norm("ssm_dt_norm", ssmDTRank(b.Config))
 		b.norm("ssm_b_norm", ssmState)
 		b.norm("ssm_c_norm", ssmState)
 	}

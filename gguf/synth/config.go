@@ -136,3 +136,19 @@ func (c *Config) kvWidth() int { return c.KVHeads * c.HeadDim }
 
 // qWidth is the length of a query row.
 func (c *Config) qWidth() int { return c.Heads * c.HeadDim }
+
+// ggufArch is what the file states as its architecture.
+func (c *Config) ggufArch() string {
+	if a, _ := findArch(c.Arch); a.file != "" {
+		return a.file
+	}
+	return c.Arch
+}
+
+// label is the architecture's part of the model's name.
+func (c *Config) label() string {
+	if a, _ := findArch(c.Arch); a.label != "" {
+		return a.label
+	}
+	return c.Arch
+}

@@ -130,14 +130,6 @@ func (m *Model) setKeys(donor *gguf.Metadata) {
 	}
 }
 
-// label is the architecture's part of the model's name.
-func (c *Config) label() string {
-	if a, _ := findArch(c.Arch); a.label != "" {
-		return a.label
-	}
-	return c.Arch
-}
-
 // fileType is the general.file_type of a file whose matrices have type t.
 func fileType(t gguf.Type) gguf.FileType {
 	switch t {

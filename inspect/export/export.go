@@ -177,6 +177,8 @@ func (e *exporter) note(format string, args ...any) {
 	e.result.Notes = append(e.result.Notes, fmt.Sprintf(format, args...))
 }
 
+func (e *exporter) base() string { return filepath.Base(e.draft.final) }
+
 // writeFile makes a small file of the draft.
 func (e *exporter) writeFile(name string, data []byte) error {
 	f, err := e.draft.create(name)

@@ -92,8 +92,6 @@ func (e safetensorsExport) safetensors() error {
 	return e.draft.publishFiles(names...)
 }
 
-func (e *exporter) base() string { return filepath.Base(e.draft.final) }
-
 // cut spreads the arrays over files of about the wanted size. Tables of rows stand in the file of the first array
 // that they are of.
 func (e safetensorsExport) cut(all *arrays) []*shard {

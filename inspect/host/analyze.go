@@ -73,8 +73,11 @@ func Analyze(o Options) (*Report, error) {
 	if err := a.readSystem(); err != nil {
 		return nil, err
 	}
-	if err := a.readProf(); err != nil {
-		return nil, err
+	if o.Prof != "" {
+		var err error
+		if a.report.Prof, err = readProf(o.Prof, o.Percentiles); err != nil {
+			return nil, err
+		}
 	}
 	a.finish()
 	return a.report, a.join()
@@ -307,7 +310,7 @@ func (a *state) finish() {
 	if r.Block != nil && r.System != nil {
 		r.Importance = a.importance()
 	}
-	a.note()
+	r.note(len(d.beyond))
 }
 
 // top lists the ids of which most was counted. Threads that were parked throughout are in the total alone.

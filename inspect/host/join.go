@@ -35,9 +35,15 @@ func (a *state) join() error {
 		r.Model = m.Model.Name
 	}
 	block, system := newIntervals(a.report.Block), newIntervals(a.report.System)
-	graphs, err := a.graphs(block, system)
+	graphs, err := addGraphs(a.Run, block, system)
 	if errors.Is(err, resources.ErrNoLog) {
-		if graphs, err = a.graphsOfWaits(block, system); errors.Is(err, fs.ErrNotExist) {
+		offset := 0.0
+		for _, source := range []*Source{r.Block, r.System} {
+			if source != nil && offset == 0 {
+				offset = source.offset
+			}
+		}
+		if graphs, err = addWaits(a.Run, offset, block, system); errors.Is(err, fs.ErrNotExist) {
 			r.Notes = append(r.Notes, "what happened in which phase is not known: the run has neither "+
 				rundir.EventsName+" nor "+rundir.WaitsName+
 				" with times of graphs; record with --tap-resource-level MINIMAL or more beside --tap-host")
@@ -62,9 +68,9 @@ func (a *state) join() error {
 // graphCount is the number of executions in a log.
 type graphCount struct{ all, timed int64 }
 
-// graphs puts the executions of the run's log into the intervals.
-func (a *state) graphs(into ...*intervals) (n graphCount, err error) {
-	tail, err := resources.OpenTail(a.Run)
+// addGraphs puts the executions of a run's log into the intervals.
+func addGraphs(run string, into ...*intervals) (n graphCount, err error) {
+	tail, err := resources.OpenTail(run)
 	if err != nil {
 		return n, err
 	}
@@ -75,7 +81,7 @@ func (a *state) graphs(into ...*intervals) (n graphCount, err error) {
 			return n, nil
 		}
 		if err != nil {
-			return n, fmt.Errorf("read events of %s: %w", a.Run, err)
+			return n, fmt.Errorf("read events of %s: %w", run, err)
 		}
 		if line.Err != nil {
 			continue
@@ -100,15 +106,10 @@ func (a *state) graphs(into ...*intervals) (n graphCount, err error) {
 	}
 }
 
-// graphsOfWaits puts the executions of the run's waits into the intervals. Their times are of CLOCK_MONOTONIC.
-func (a *state) graphsOfWaits(into ...*intervals) (n graphCount, err error) {
-	offset := 0.0
-	for _, source := range []*Source{a.report.Block, a.report.System} {
-		if source != nil && offset == 0 {
-			offset = source.offset
-		}
-	}
-	err = open(filepath.Join(a.Run, rundir.WaitsName), "record with --tap-host", &Lines{}, func(text []byte) error {
+// addWaits puts the executions of a run's waits into the intervals. Their times are of CLOCK_MONOTONIC; offset, in
+// seconds, makes them Unix time, and is 0 where it is not known.
+func addWaits(run string, offset float64, into ...*intervals) (n graphCount, err error) {
+	err = open(filepath.Join(run, rundir.WaitsName), "record with --tap-host", &Lines{}, func(text []byte) error {
 		var line resource.WaitLine
 		if err := decode(text, &line); err != nil || line.Kind != resource.WaitGraph {
 			return err

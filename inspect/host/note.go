@@ -9,9 +9,9 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// note says in words what a reader of the figures has to know, and collects the warnings of files.
-func (a *state) note() {
-	r := a.report
+// note says in words what a reader of the figures has to know, and collects the warnings of files. further is the
+// number of devices without rows of their own.
+func (r *Report) note(further int) {
 	r.Notes = []string{}
 	say := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
 	sources := []*Source{r.Block, r.System}
@@ -35,8 +35,8 @@ func (a *state) note() {
 		b.say(say)
 	}
 	r.alert()
-	if n := len(a.devices.beyond); n > 0 {
-		say("%d further devices are counted in 'all devices' only; %d have rows of their own", n, maxDevices)
+	if further > 0 {
+		say("%d further devices are counted in 'all devices' only; %d have rows of their own", further, maxDevices)
 	}
 	if im := r.Importance; im != nil && im.LeftOut > 0 {
 		say("%d snapshots are not held against each other: the first %d are", im.LeftOut, maxSamples)

@@ -74,20 +74,16 @@ func newProfSums() *profSums {
 }
 
 // readProf reads a file of events.
-func (a *state) readProf() error {
-	if a.Prof == "" {
-		return nil
-	}
+func readProf(path string, percentiles []float64) (*Prof, error) {
 	p := newProfSums()
-	if err := open(a.Prof, profRemedy, &p.Lines, p.add); err != nil {
-		return err
+	if err := open(path, profRemedy, &p.Lines, p.add); err != nil {
+		return nil, err
 	}
 	if len(p.Events) == 0 {
-		return noSnapshots(&p.Lines, errNoObject, "events of host prof", "--prof")
+		return nil, noSnapshots(&p.Lines, errNoObject, "events of host prof", "--prof")
 	}
-	p.finish(a.Percentiles)
-	a.report.Prof = p.Prof
-	return nil
+	p.finish(percentiles)
+	return p.Prof, nil
 }
 
 // add takes a line.

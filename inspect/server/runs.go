@@ -117,11 +117,11 @@ func (l *listing) find(id string) (Run, error) {
 }
 
 // listRuns answers GET /api/v1/runs.
-func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) error {
+func (l *listing) listRuns(w http.ResponseWriter, r *http.Request) error {
 	if err := checkQuery(r); err != nil {
 		return err
 	}
-	runs, err := s.runs.all()
+	runs, err := l.all()
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -115,8 +116,8 @@ func (s *Server) table() []route {
 	r := reports{l}
 	return []route{
 		{"GET /{$}", s.index},
-		{"GET /healthz", s.healthz},
-		{"GET /api/v1/runs", s.listRuns},
+		{"GET /healthz", s.runs.healthz},
+		{"GET /api/v1/runs", s.runs.listRuns},
 		{"GET /api/v1/resource-logs", l.resourceLogs},
 		{"GET /api/v1/summary", r.summary},
 		{"GET /api/v1/kv", r.kv},
@@ -125,8 +126,8 @@ func (s *Server) table() []route {
 		{"POST /log-monitoring", prompts{l}.logMonitoring}, // from here on system B's
 		{"GET /logs/{id}", l.wholeLog},
 		{"GET /logs/{id}/stream", l.newLines},
-		{"GET /sessions", s.sessions},
-		{"GET /health", s.health},
+		{"GET /sessions", s.runs.sessions},
+		{"GET /health", s.runs.health},
 		{"GET /metrics", s.metrics.answer}, // for Prometheus
 	}
 }
@@ -143,4 +144,19 @@ func (s *Server) routes() http.Handler {
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { writeError(w, s.nothingHere(mux, r)) })
 	return mux
+}
+
+// index answers GET /: what there is, as text, or as a page to a browser.
+func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
+	if wantsPage(r) {
+		writePage(w, http.StatusOK)
+		return nil
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	text := "llamatap serve\n\n"
+	for _, r := range s.table() {
+		text += strings.TrimSuffix(r.pattern, "{$}") + "\n"
+	}
+	_, err := w.Write([]byte(text + "GET /metrics\n\ndocs/SERVE.md describes each of them.\n"))
+	return err
 }

@@ -18,11 +18,11 @@ import (
 // System B's routes. A session of its is a run of ours, and the session's id the run's.
 
 // sessions answers GET /sessions: the runs that hold events.
-func (s *Server) sessions(w http.ResponseWriter, r *http.Request) error {
+func (l *listing) sessions(w http.ResponseWriter, r *http.Request) error {
 	if err := checkQuery(r); err != nil {
 		return err
 	}
-	runs, err := s.runs.all()
+	runs, err := l.all()
 	if err != nil {
 		return err
 	}
@@ -40,11 +40,11 @@ func (s *Server) sessions(w http.ResponseWriter, r *http.Request) error {
 }
 
 // health answers GET /health. A model is loaded while a run is live.
-func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
+func (l *listing) health(w http.ResponseWriter, r *http.Request) error {
 	if err := checkQuery(r); err != nil {
 		return err
 	}
-	runs, err := s.runs.all()
+	runs, err := l.all()
 	if err != nil {
 		return err
 	}

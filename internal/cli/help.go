@@ -13,8 +13,8 @@ const (
 	column = 34
 )
 
-// writeHelp writes the help of a command; all includes the flags that --help leaves out.
-func (c *Command) writeHelp(out io.Writer, sub *Command, name string, all bool) error {
+// writeHelp writes the help of sub, a command of c; all includes the flags that --help leaves out.
+func writeHelp(out io.Writer, c, sub *Command, name string, all bool) error {
 	var b strings.Builder
 	full := c.full(name)
 	fmt.Fprintf(&b, "%s: %s\n", full, sub.Summary)
@@ -48,13 +48,6 @@ func (c *Command) writeHelp(out io.Writer, sub *Command, name string, all bool) 
 	}
 	_, err := io.WriteString(out, strings.TrimRight(b.String(), "\n")+"\n")
 	return err
-}
-
-func (c *Command) usages() []string {
-	if c.Usage == "" && len(c.Commands) > 0 {
-		return []string{"COMMAND [ARGUMENTS]"}
-	}
-	return strings.Split(c.Usage, "\n")
 }
 
 // write writes the flags below their headings.

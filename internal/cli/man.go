@@ -9,11 +9,12 @@ import (
 // Manuals returns the manual pages of the program and of each command, by file name.
 func (c *Command) Manuals() map[string][]byte {
 	all := map[string][]byte{}
-	c.manual(all, c, "")
+	manual(all, c, c, "")
 	return all
 }
 
-func (c *Command) manual(all map[string][]byte, sub *Command, name string) {
+// manual adds the page of sub, a command of c, and of what is below it.
+func manual(all map[string][]byte, c, sub *Command, name string) {
 	page := strings.ReplaceAll(c.full(name), " ", "-")
 	var b bytes.Buffer
 	fmt.Fprintf(&b, ".TH %s 1 \"\" %s \"%s's manual\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.nf\n",
@@ -29,7 +30,7 @@ func (c *Command) manual(all map[string][]byte, sub *Command, name string) {
 	for _, s := range sub.Commands {
 		if !s.Hidden {
 			fmt.Fprintf(&b, ".TP\n.BR %s (1)\n%s\n", roff(page+"-"+s.Name), roffLine(s.Summary))
-			c.manual(all, s, strings.TrimSpace(name+" "+s.Name))
+			manual(all, c, s, strings.TrimSpace(name+" "+s.Name))
 		}
 	}
 	f, _ := sub.flags()

@@ -42,7 +42,7 @@ func (c *Command) Run(args []string, out io.Writer) error {
 		return c.unknown(sub, name, rest[0])
 	}
 	if help {
-		return c.writeHelp(out, sub, name, true)
+		return writeHelp(out, c, sub, name, true)
 	}
 	if sub.Define == nil && len(rest) == 0 {
 		return Wrongf("no command: use %s; '%s --help' describes them", strings.Join(sub.names(), ", "), c.full(name))
@@ -58,7 +58,7 @@ func (c *Command) Run(args []string, out io.Writer) error {
 		return run(rest)
 	}
 	if errors.Is(err, ErrHelp) || errors.Is(err, ErrHelpAll) {
-		return c.writeHelp(out, sub, name, errors.Is(err, ErrHelpAll))
+		return writeHelp(out, c, sub, name, errors.Is(err, ErrHelpAll))
 	}
 	if err != nil && !sub.Raw {
 		after := ";"
@@ -91,6 +91,13 @@ func (c *Command) count(full string, f *Flags, rest []string) error {
 		return Wrongf("%d arguments instead of %d; '%s --help' shows how", n, max(c.Min, min(n, c.Max)), full)
 	}
 	return nil
+}
+
+func (c *Command) usages() []string {
+	if c.Usage == "" && len(c.Commands) > 0 {
+		return []string{"COMMAND [ARGUMENTS]"}
+	}
+	return strings.Split(c.Usage, "\n")
 }
 
 func (c *Command) names() []string {

@@ -21,10 +21,8 @@ type survey struct {
 	RunID, ModelID string
 	figureData
 	Tokens int64 // that the run computed
-	// Begin is when the first graph began, until when weights are loaded at the latest; End when something was
-	// accessed last. Unix nanoseconds.
-	Begin, End int64
-	Regions    []region
+	span
+	Regions []region
 	// From says what lives and accesses were taken from: trace or regions.
 	From string
 	// Notes are sentences on what could not be computed.
@@ -33,10 +31,9 @@ type survey struct {
 	// Measure sets it.
 	WriteMarked func(io.Writer) error
 
-	caches  map[cachePart]*cacheUse
+	caches  *caches
 	metered map[int64]*memtrace.Metrics // by region, of a trace
 	types   map[memtrace.RegionType]subject
-	kvTimes [][3]int64
 }
 
 // errNoRegions occurs when a run has none of the tables.
@@ -58,16 +55,15 @@ func readSurvey(ctx context.Context, dir string) (*survey, error) {
 		}
 		s.Resolution = graphSeconds(m.Phases)
 	}
-	mapped, err := s.regions(ctx)
-	if err != nil {
+	var mapped, cached bool
+	if s.Regions, mapped, err = readRegions(ctx, dir); err != nil {
 		return nil, err
 	}
 	for i := range s.Regions {
 		r := &s.Regions[i]
 		s.see(r.FirstRead, r.LastRead, r.FirstWrite, r.LastWrite)
 	}
-	cached, err := s.kv(ctx)
-	if err != nil {
+	if s.caches, cached, err = readCaches(ctx, dir); err != nil {
 		return nil, err
 	}
 	if !mapped {
@@ -78,7 +74,8 @@ func readSurvey(ctx context.Context, dir string) (*survey, error) {
 		slices.ContainsFunc(s.Regions, hasCache) {
 		s.Notes = append(s.Notes, "without --tap-kv it is not known how long what is in the cache was needed")
 	}
-	s.settleKV()
+	s.see(s.caches.Begin, s.caches.End)
+	s.KV = s.caches.drawn(&s.span)
 	s.totals()
 	return s, nil
 }
@@ -129,8 +126,12 @@ func graphSeconds(phases map[string]rundir.PhaseUse) float64 {
 	return float64(sum.NS) / float64(sum.Graphs) / 1e9
 }
 
+// span is the time of a run: Begin is when the first graph began, until when weights are loaded at the latest; End
+// when something was accessed last. Unix nanoseconds.
+type span struct{ Begin, End int64 }
+
 // see notes times at which something happened; 0 is none.
-func (s *survey) see(times ...int64) {
+func (s *span) see(times ...int64) {
 	for _, ns := range times {
 		if ns == 0 {
 			continue
@@ -143,7 +144,7 @@ func (s *survey) see(times ...int64) {
 }
 
 // seconds is how long the run was watched, from its first graph on.
-func (s *survey) seconds() float64 { return float64(s.End-s.Begin) / 1e9 }
+func (s *span) seconds() float64 { return float64(s.End-s.Begin) / 1e9 }
 
 // totals are what was read and written in all, where no trace has phases.
 func (s *survey) totals() {
@@ -201,7 +202,7 @@ func (s *survey) subjects() (all []subject) {
 // cached takes over what is known of a cache's cells.
 func (s *survey) cached(subject *subject, r *region) {
 	ctx := max(r.Ctx, 0)
-	u := s.caches[cachePart{ctx, r.Layer, r.Part}]
+	u := s.caches.uses[cachePart{ctx, r.Layer, r.Part}]
 	if u == nil {
 		return
 	}

@@ -33,40 +33,49 @@ type cacheUse struct {
 	writes, reads int64
 }
 
-// kv reads the lives of the KV cache's blocks.
-func (s *survey) kv(ctx context.Context) (found bool, err error) {
-	s.caches = map[cachePart]*cacheUse{}
-	var shown *cachePart
-	found, err = each(ctx, filepath.Join(s.Dir, rundir.LivesName), kvColumns, nil, func(g *rowGroup) error {
+// caches are the lives of the blocks of KV caches: what is known of the cells of each tensor, and the lives of the
+// first tensor, to be drawn.
+type caches struct {
+	span
+	uses  map[cachePart]*cacheUse
+	shown cachePart
+	kv    *kvLivesData
+	times [][3]int64 // of kv.Lives: begin, end, last read
+}
+
+// readCaches reads a run's table of lives; one that is not there is empty, and found is false.
+func readCaches(ctx context.Context, dir string) (c *caches, found bool, err error) {
+	c = &caches{uses: map[cachePart]*cacheUse{}}
+	found, err = each(ctx, filepath.Join(dir, rundir.LivesName), kvColumns, nil, func(g *rowGroup) error {
 		for i := range g.rows {
 			part := cachePart{g.number("ctx", i), g.number("layer", i), g.text("kv", i)}
-			s.life(part, g, i)
-			if shown == nil {
-				shown = &part
-				s.KV = &kvLivesData{Name: fmt.Sprintf("the %s cache, %s of layer %d", g.text("cache", i), part.kv,
+			c.life(part, g, i)
+			if c.kv == nil {
+				c.shown = part
+				c.kv = &kvLivesData{Name: fmt.Sprintf("the %s cache, %s of layer %d", g.text("cache", i), part.kv,
 					part.layer)}
 			}
-			if *shown == part {
-				s.show(g, i)
+			if c.shown == part {
+				c.show(g, i)
 			}
 		}
 		return nil
 	})
-	return found, err
+	return c, found, err
 }
 
 // life takes a row in: each of its cells had a life. What was written is needed from its first write to its last
 // read; cells that were written again since, by a context shift, from the last write on.
-func (s *survey) life(part cachePart, g *rowGroup, i int) {
-	u := s.caches[part]
+func (c *caches) life(part cachePart, g *rowGroup, i int) {
+	u := c.uses[part]
 	if u == nil {
 		u = &cacheUse{cellBytes: g.number("cell_bytes", i)}
-		s.caches[part] = u
+		c.uses[part] = u
 	}
 	cells, writes := g.number("cells", i), g.number("n_writes", i)
 	u.writes += writes
 	u.reads += g.number("n_reads", i)
-	s.see(g.number("alloc_ns", i), g.number("last_write_ns", i), g.number("last_read_ns", i), g.number("evict_ns", i))
+	c.see(g.number("alloc_ns", i), g.number("last_write_ns", i), g.number("last_read_ns", i), g.number("evict_ns", i))
 	written, known := g.integer("first_write_ns", i)
 	if !known {
 		return // loaded with a state: nobody saw it written
@@ -82,11 +91,11 @@ func (s *survey) life(part cachePart, g *rowGroup, i int) {
 }
 
 // show keeps a life to be drawn.
-func (s *survey) show(g *rowGroup, i int) {
-	s.KV.Cells = max(s.KV.Cells, g.number("cell_end", i)-g.number("cell_start", i))
-	s.KV.Blocks = max(s.KV.Blocks, g.number("block_id", i)+1)
-	if len(s.KV.Lives) >= mostKVLives {
-		s.KV.More++
+func (c *caches) show(g *rowGroup, i int) {
+	c.kv.Cells = max(c.kv.Cells, g.number("cell_end", i)-g.number("cell_start", i))
+	c.kv.Blocks = max(c.kv.Blocks, g.number("block_id", i)+1)
+	if len(c.kv.Lives) >= mostKVLives {
+		c.kv.More++
 		return
 	}
 	begin, ok := g.integer("alloc_ns", i)
@@ -95,28 +104,28 @@ func (s *survey) show(g *rowGroup, i int) {
 	}
 	// Times are seconds since the run began, which is known when everything has been read: until then, they are
 	// Unix nanoseconds.
-	s.kvTimes = append(s.kvTimes, [3]int64{begin, g.number("evict_ns", i), g.number("last_read_ns", i)})
-	s.KV.Lives = append(s.KV.Lives, kvLife{Block: g.number("block_id", i), Reason: g.text("evict_reason", i)})
+	c.times = append(c.times, [3]int64{begin, g.number("evict_ns", i), g.number("last_read_ns", i)})
+	c.kv.Lives = append(c.kv.Lives, kvLife{Block: g.number("block_id", i), Reason: g.text("evict_reason", i)})
 }
 
-// settleKV works out the times of lives, now that the run's are known.
-func (s *survey) settleKV() {
-	if s.KV == nil {
-		return
-	}
+// drawn are the lives to be drawn, in seconds since a run began; nil where there are none.
+func (c *caches) drawn(run *span) *kvLivesData {
 	since := func(ns int64) float64 {
 		if ns == 0 {
 			return 0
 		}
-		return max(float64(ns-s.Begin)/1e9, 0)
+		return max(float64(ns-run.Begin)/1e9, 0)
 	}
-	s.KV.Seconds = s.seconds()
-	for i, t := range s.kvTimes {
-		l := &s.KV.Lives[i]
+	for i, t := range c.times {
+		l := &c.kv.Lives[i]
 		l.From, l.LastRead, l.To = since(t[0]), since(t[2]), since(t[1])
 		if t[1] == 0 {
-			l.To = s.seconds()
+			l.To = run.seconds()
 		}
 	}
-	s.kvTimes = nil
+	if c.kv != nil {
+		c.kv.Seconds = run.seconds()
+	}
+	c.times = nil
+	return c.kv
 }

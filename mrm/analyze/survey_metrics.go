@@ -17,7 +17,7 @@ import (
 func (s *survey) measure(ctx context.Context, windows []time.Duration, t memtrace.Thresholds) (
 	write func(io.Writer) error, err error,
 ) {
-	b := s.newBinner()
+	b := newBinner(s)
 	r, err := memory.Analyze(ctx, s.Dir, memory.Options{Windows: windows, Thresholds: t, Rows: b.rows})
 	if errors.Is(err, memory.ErrNoTable) {
 		return func(w io.Writer) error { return s.writeMetrics(w, t) }, nil

@@ -33,7 +33,7 @@ func scanned(t testing.TB, s *survey) *binner {
 		t.Fatal(err)
 	}
 	defer scan.Close()
-	b := s.newBinner()
+	b := newBinner(s)
 	columns := make([]*table.Vector, len(memtrace.TraceColumns()))
 	for {
 		rows, err := scan.Next()
@@ -119,7 +119,7 @@ func TestLateLedger(t *testing.T) {
 	dir := traced(1).Write(t, t.TempDir())
 	want, _ := measured(t, dir)
 	s := read(t, dir)
-	b := s.newBinner()
+	b := newBinner(s)
 	for _, part := range []string{faults.Write(t, t.TempDir()), dir} {
 		if err := pass(part, b.rows); err != nil {
 			t.Fatal(err)
@@ -159,7 +159,7 @@ func pass(dir string, rows func(*memory.Rows) error) error {
 // TestNoColumn: a trace that lacks what figures need says which column, in one line.
 func TestNoColumn(t *testing.T) {
 	dir := traced(1).Write(t, t.TempDir())
-	b := read(t, dir).newBinner()
+	b := newBinner(read(t, dir))
 	err := pass(dir, func(r *memory.Rows) error {
 		some := &memory.Rows{N: r.N, Columns: append([]*table.Vector{}, r.Columns...)}
 		some.Columns[memtrace.TracePhase] = nil

@@ -39,9 +39,9 @@ var regionColumns = []string{
 
 var regionMore = []string{"kv", "ctx", "buffer_id", "offset", "alloc_ns"}
 
-// regions reads the map of memory.
-func (s *survey) regions(ctx context.Context) (found bool, err error) {
-	found, err = each(ctx, filepath.Join(s.Dir, rundir.RegionsName), regionColumns, regionMore,
+// readRegions reads a run's map of memory; one that is not there is empty, and found is false.
+func readRegions(ctx context.Context, dir string) (regions []region, found bool, err error) {
+	found, err = each(ctx, filepath.Join(dir, rundir.RegionsName), regionColumns, regionMore,
 		func(g *rowGroup) error {
 			for i := range g.rows {
 				kind, err := memtrace.ParseRegionType(g.text("region_type", i))
@@ -60,12 +60,12 @@ func (s *survey) regions(ctx context.Context) (found bool, err error) {
 				}
 				read, known := g.integer("bytes_read", i)
 				r.BytesRead, r.IsReadKnown = uint64(read), known
-				s.Regions = append(s.Regions, r)
+				regions = append(regions, r)
 			}
 			return nil
 		})
-	s.share()
-	return found, err
+	share(regions)
+	return regions, found, err
 }
 
 func orNone(g *rowGroup, name string, i int) int64 {
@@ -88,10 +88,10 @@ func (b *shared) part(of uint64) uint64 {
 
 // share divides memory that several regions share: activations of a buffer lie above each other, so that their
 // sizes add up to more than there is. Each gets as much of the buffer as it has of their sum.
-func (s *survey) share() {
+func share(regions []region) {
 	buffers := map[int64]*shared{}
-	for i := range s.Regions {
-		r := &s.Regions[i]
+	for i := range regions {
+		r := &regions[i]
 		r.Share = r.Bytes
 		if r.Buffer == 0 {
 			continue
@@ -106,8 +106,8 @@ func (s *survey) share() {
 			b.bytes += r.Bytes
 		}
 	}
-	for i := range s.Regions {
-		r := &s.Regions[i]
+	for i := range regions {
+		r := &regions[i]
 		if b := buffers[r.Buffer]; r.Type == memtrace.Activation && b != nil && r.Reads+r.Writes > 0 && b.bytes > 0 {
 			before, after := b.part(b.given), b.part(b.given+r.Bytes) // rounded so that all shares add up to the buffer
 			r.Share, b.given = after-before, b.given+r.Bytes

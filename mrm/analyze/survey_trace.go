@@ -43,7 +43,7 @@ func (b *binner) rows(r *memory.Rows) error {
 	}
 	hasLedger := slices.Contains(r.Columns[memtrace.TraceCollector].Words, memtrace.CollectorGraph.String())
 	if !b.begun || b.samples && hasLedger {
-		*b = *b.s.newBinner()
+		*b = *newBinner(b.s)
 		b.begun, b.samples = true, !hasLedger
 	}
 	b.add(r)
@@ -55,7 +55,7 @@ func (b *binner) rows(r *memory.Rows) error {
 const noPhase = "no phase"
 
 // newBinner prepares the axes of all types of regions.
-func (s *survey) newBinner() *binner {
+func newBinner(s *survey) *binner {
 	b := &binner{s: s, places: map[string]*placed{}, byID: map[int64]*region{}, phases: map[[2]string]*phaseBytes{},
 		heat: clockBins{width: 1 << 16}}
 	b.window = nice((s.End - s.Begin) / 200)
