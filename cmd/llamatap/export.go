@@ -11,9 +11,11 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/export"
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/inspect/timeline"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
@@ -24,27 +26,41 @@ import (
 type exportArgs struct {
 	flags   *cli.Flags
 	to      string
+	maxSize config.Bytes // of a timeline; 0: by its tokens
 	options export.Options
 }
 
 func exportCommand() *cli.Command {
 	return &cli.Command{
 		Name:    "export",
-		Summary: "write captured tensors for NumPy, PyTorch, pandas, DuckDB, or as a dataset to train on", Max: 1,
-		Usage: "[RUN|FILE.stream] --to npy|safetensors|parquet|arrow|strap|dataset|mrm-trace [-o OUT] [what]",
-		Text: `  npy          a folder: a file per tensor, the first axis running over tokens, a file with row metadata, and index.json
+		Summary: "write tensors for NumPy, PyTorch, pandas or DuckDB, and timelines for Perfetto or pprof", Max: 1,
+		Usage: "[RUN|FILE.stream] --to FORMAT [-o OUT] [what]",
+		Text: `Captured tensors:
+
+  npy          a folder: a file per tensor, the first axis running over tokens, a file with row metadata, and index.json
   safetensors  one file, or several of --shard-mb, with the same
   parquet      one file, one row per tensor and token: ctx, seq, pos, token_index, token_id, layer, name, shape, values …
   arrow        the same as an Arrow file, to be mapped into memory
   strap        OUT.stream and OUT_tokens.json as STRAP-LLM writes them, float16
   dataset      a folder for datasets.load_dataset: one row per token, one column per tensor, shuffled over the whole capture
-  mrm-trace    a results folder of mrm-trace, which -o must name: the run's accesses to memory (--tap-ledger), not its tensors
 
-Without -o the export goes to derived/ in the run directory. It appears there when it is complete; docs/EXPORT.md has
+Resource events (--tap-resource-level), without -o to a file in the current folder:
+
+  perfetto     tokens, graphs, layers, components, ops, counters and page faults over time, for ui.perfetto.dev
+  chrome       the same for chrome://tracing
+  speedscope   graphs, layers, components and ops, for speedscope.app
+  pprof        time, FLOPs and bytes by phase, layer, component and op, for go tool pprof
+
+Accesses to memory (--tap-ledger):
+
+  mrm-trace    a results folder of mrm-trace, which -o must name
+
+Without -o an export of tensors goes to derived/ in the run directory. It appears there when it is complete; docs/EXPORT.md has
 examples.
 
   llamatap export RUN --to npy --tensor l_out --layer 0-3
   llamatap export RUN --to parquet --tensor 'l_out*,ffn_out*' --phase decode -o decode.parquet
+  llamatap export RUN --to perfetto -o run.pftrace
   llamatap export RUN --to mrm-trace -o results
   llamatap export RUN --to dataset --tensor l_out-12 --shard-mb 256 --seed 1 -o sae
 `,
@@ -60,7 +76,7 @@ func (a *exportArgs) define(f *cli.Flags) {
 	o := &a.options
 	s := &o.Select
 	o.Codec, _ = codec.Parse("lz4")
-	f.Add("--to npy|safetensors|parquet|arrow|strap|dataset|mrm-trace", &a.to, "format of the export (needed)")
+	f.Add("--to FORMAT", &a.to, "format of the export (needed)")
 	f.Add("-o, --output OUT", &o.Out, "file or folder to write (default: in the run directory, below derived/)")
 	f.Add("--force", &o.Force, "replace what is there")
 	f.Add("--tensor GLOB[,GLOB]", each(func(text string) error { s.Tensors = append(s.Tensors, text); return nil }),
@@ -94,6 +110,8 @@ func (a *exportArgs) define(f *cli.Flags) {
 	f.Add("--ctx N", contextSetter(&s.Ctx), "only this context")
 	f.Add("--shard-mb MB", &o.ShardMB,
 		"size of one file of safetensors (default 5000) or dataset (256), before compression")
+	f.Add("--max-size SIZE", func(text string) (err error) { a.maxSize, err = config.ParseBytes(text); return err },
+		"perfetto, chrome, speedscope: leave ops out where the file would be larger (default 10M for 1,000 tokens)")
 	f.Add("--seed N", &o.Seed, "dataset: seed of the shuffle")
 	f.Add("--complete", &o.Complete,
 		"dataset: leave out tokens that lack a chosen tensor, such as those without output in the last layer")
@@ -145,6 +163,9 @@ func (a *exportArgs) run(args []string) error {
 	defer stop()
 	if a.to == "mrm-trace" {
 		return a.exportMRMTrace(ctx, path)
+	}
+	if suffix, ok := timeline.Suffix(a.to); ok {
+		return a.exportTimeline(ctx, path, suffix)
 	}
 	o := &a.options
 	o.Version, o.Command, o.Form = version, append([]string{"llamatap", "export"}, a.flags.Raw...), export.Form(a.to)

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/llamatap/llamatap/inspect/timeline"
+	"github.com/llamatap/llamatap/internal/cli"
+	"github.com/llamatap/llamatap/internal/present"
+)
+
+// exportTimeline writes when a run did what, for a tool that shows time.
+func (a *exportArgs) exportTimeline(ctx context.Context, run, suffix string) error {
+	for _, flag := range a.flags.List {
+		if name := flag.Names[len(flag.Names)-1]; a.flags.Given(name) &&
+			!slices.Contains([]string{"--to", "--output", "--force", "--max-size"}, name) {
+			return cli.Wrongf("%s chooses tensors: --to %s exports resource events, leave it out", name, a.to)
+		}
+	}
+	out := a.options.Out
+	if out == "" {
+		out = strings.TrimSuffix(filepath.Base(run), ".jsonl") + suffix
+	}
+	if _, err := os.Lstat(out); err == nil && !a.options.Force {
+		return fmt.Errorf("%s: %w: name another file with -o, or give --force", out, os.ErrExist)
+	}
+	file, err := os.CreateTemp(filepath.Dir(out), "."+filepath.Base(out)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) // what was not renamed
+	bar := present.NewProgress(progressTerminal(true), "exporting")
+	r, err := timeline.Write(ctx, run, file, timeline.Options{Format: a.to, MaxBytes: int64(a.maxSize),
+		Progress: bar.Of})
+	bar.Done()
+	if err = errors.Join(err, file.Sync(), file.Chmod(0o644), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(file.Name(), out); err != nil {
+		return err
+	}
+	present.Printf("%s: %d graphs, %d of them timed inside, %d tokens, %d spans, %s\n", out, r.Graphs, r.TimedGraphs,
+		r.Tokens, r.Spans, present.Bytes(r.Bytes))
+	if left := r.LeftOut(); left != "" {
+		present.Printf("note: %s\n", left)
+	}
+	_, err = present.Printf("%s", howToOpen(a.to, out))
+	return err
+}
+
+// howToOpen says how a timeline is looked at.
+func howToOpen(format, path string) string {
+	switch format {
+	case timeline.Perfetto:
+		// the port from which the Perfetto UI may fetch a local trace
+		query := url.Values{"url": {"http://127.0.0.1:9001/" + filepath.Base(path)},
+			"startupCommands": {`[{"id":"dev.perfetto.ExpandTracksByRegex","args":["Context.*"]},` +
+				`{"id":"dev.perfetto.PinTracksByRegex","args":["tokens of sequence.*"]}]`}}
+		return fmt.Sprintf("open it in https://ui.perfetto.dev, or serve it and follow the link:\n"+
+			"  python3 -m http.server --bind 127.0.0.1 --directory %q 9001\n  https://ui.perfetto.dev/#!/?%s\n",
+			filepath.Dir(path), query.Encode())
+	case timeline.Chrome:
+		return "open it in chrome://tracing or https://ui.perfetto.dev\n"
+	case timeline.Speedscope:
+		return "open it in https://www.speedscope.app, or with 'speedscope FILE'\n"
+	}
+	return fmt.Sprintf("open it with 'go tool pprof -http=: %s'; -diff_base OTHER compares two runs\n", path)
+}

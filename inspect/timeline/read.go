@@ -1,0 +1,496 @@
+package timeline
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// sink takes what a run recorded, in the order of its log.
+type sink interface {
+	execution(x *execution) error
+	token(t *token) error
+	counter(c *counter) error
+	fault(f *fault) error
+	instant(i *instant) error
+	close(r *Result) error
+}
+
+// token is a generated token, from the one before it to the graph that takes it as input.
+type token struct {
+	ctx        uint32
+	seq        int32
+	start, end int64
+	index      int64
+	text       string // or its number
+	exec       uint64 // that takes it as input
+}
+
+// counter is a value at a time.
+type counter struct {
+	name, unit string
+	at         int64
+	value      float64
+}
+
+// fault is a page fault that a thread waited for.
+type fault struct {
+	tid        int
+	start, end int64
+	place      string // file, tensor or kind of memory
+	exec       uint64 // 0: of none
+}
+
+// instant is something that happened at a time.
+type instant struct {
+	at   int64
+	name string
+}
+
+// maxSamples bounds the values of one counter, and the page faults.
+const maxSamples = 100_000
+
+// reader turns events into what a sink takes.
+type reader struct {
+	o       Options
+	to      sink
+	event   event
+	x       execution
+	layer   int             // index of the span that is open; -1: none
+	part    int             // of the component's
+	caches  map[string]*kv  // by context and kind
+	values  map[string]*run // counters so far
+	written *int64          // bytes
+	share   float64         // of the log that was read
+	result  Result
+}
+
+// kv is how many cells of a cache are used. Every operation is reported by each layer; one of them is counted.
+type kv struct {
+	layer int
+	used  int64
+}
+
+// run is what was written of a counter.
+type run struct {
+	n     int64
+	every int64 // ns between two values that are written, at least
+	last  int64
+}
+
+// Result says what was written.
+type Result struct {
+	Graphs, TimedGraphs int64
+	Tokens              int64
+	Spans               int64 // graphs, layers, components and ops
+	SpansLeft           int64 // of them, left out to hold Options.MaxBytes: ops first
+	Samples             int64 // values of counters
+	SamplesLeft         int64 // beyond the bound of a counter
+	Faults, FaultsLeft  int64
+	Incomplete          int64 // parts of executions whose graph event is lost
+	BadLines            int64
+	Bytes               int64
+}
+
+// readEvents hands on what the log has, and reports how many of its bytes were read.
+func (r *reader) readEvents(ctx context.Context, path string) error {
+	tail, err := resources.OpenTail(path)
+	if err != nil {
+		return err
+	}
+	defer tail.Close()
+	tail.Done = ctx.Done()
+	total := tail.Unread()
+	for n := 0; ; n++ {
+		if n%256 == 0 {
+			done := total - tail.Unread()
+			r.share = float64(done) / float64(max(total, 1))
+			if r.o.Progress != nil {
+				r.o.Progress(done, total)
+			}
+		}
+		line, err := tail.Next()
+		if errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("read events of %s: %w", path, err)
+		}
+		if line.Err != nil {
+			r.result.BadLines++
+			continue
+		}
+		if err := r.line(line.Text); err != nil {
+			return err
+		}
+	}
+	r.drop()
+	return nil
+}
+
+func (r *reader) line(text []byte) error {
+	kind, ok := resources.KindOf(text)
+	if !ok {
+		r.result.BadLines++
+		return nil
+	}
+	switch kind {
+	case resource.KindLayerBegin, resource.KindLayerEnd, resource.KindComponentBegin, resource.KindComponentEnd,
+		resource.KindCompute, resource.KindGraph, resource.KindOutputToken, resource.KindInputTokens, resource.KindKV,
+		resource.KindAllocation, resource.KindDeallocation, resource.KindGPU, resource.KindRAPL, resource.KindLoss:
+	default:
+		return nil
+	}
+	if err := r.event.read(text, kind); err != nil {
+		r.result.BadLines++
+		return nil
+	}
+	return r.take(kind, &r.event)
+}
+
+func (r *reader) take(kind resource.Kind, e *event) error {
+	switch kind {
+	case resource.KindLayerBegin:
+		r.of(e)
+		r.layer = r.open(e, depthLayer, "layer "+strconv.Itoa(e.LayerID))
+	case resource.KindComponentBegin:
+		r.of(e)
+		r.part = r.open(e, depthComponent, e.ComponentType)
+	case resource.KindLayerEnd:
+		r.shut(e, &r.layer)
+	case resource.KindComponentEnd:
+		r.shut(e, &r.part)
+	case resource.KindCompute:
+		r.compute(e)
+	case resource.KindGraph:
+		return r.graph(e)
+	case resource.KindOutputToken:
+		return r.output(e)
+	case resource.KindInputTokens:
+		return r.to.instant(&instant{e.MonoNS, fmt.Sprintf("prompt: %d tokens", len(e.TokenIDs))})
+	case resource.KindKV:
+		return r.cells(e)
+	case resource.KindAllocation, resource.KindDeallocation:
+		if e.LiveBytes != nil {
+			return r.value("memory of backends", "bytes", e.MonoNS, float64(*e.LiveBytes))
+		}
+	case resource.KindGPU:
+		return r.gpu(e)
+	case resource.KindRAPL:
+		if e.WindowNS > 0 {
+			return r.value("power of "+e.Domain, "W", e.MonoNS, e.EnergyJ*1e9/float64(e.WindowNS))
+		}
+	case resource.KindLoss:
+		return r.to.instant(&instant{e.MonoNS, fmt.Sprintf("%d %s events lost: %s", e.Count, e.Kind, e.Cause)})
+	}
+	return nil
+}
+
+// of begins another execution where the event is of one.
+func (r *reader) of(e *event) {
+	if e.Exec != r.x.number || e.Ctx != r.x.ctx {
+		r.drop()
+		r.x.number, r.x.ctx = e.Exec, e.Ctx
+	}
+}
+
+// drop forgets the parts of an execution whose graph event did not come.
+func (r *reader) drop() {
+	r.result.Incomplete += int64(len(r.x.spans))
+	r.x = execution{spans: r.x.spans[:0]}
+	r.layer, r.part = -1, -1
+}
+
+// open begins a span, whose end is not known yet, and returns its index.
+func (r *reader) open(e *event, depth int, name string) int {
+	r.x.spans = append(r.x.spans, span{start: e.MonoNS, end: -1, depth: depth, name: name, component: e.ComponentType,
+		layer: e.LayerID, flops: -1, read: -1, written: -1})
+	return len(r.x.spans) - 1
+}
+
+func (r *reader) shut(e *event, at *int) {
+	if *at >= 0 && e.Exec == r.x.number && e.Ctx == r.x.ctx {
+		r.x.spans[*at].end = e.MonoNS
+	}
+	*at = -1
+}
+
+// compute adds an op. What a component did as a whole belongs to its span.
+func (r *reader) compute(e *event) {
+	whole := e.TimeSource == resource.TimeGraph || e.TimeSource == resource.TimeSync
+	if e.Within != "" || e.DurationNS == nil || whole {
+		return
+	}
+	r.of(e)
+	if e.Operation == "range" {
+		if r.part >= 0 && r.x.spans[r.part].start == e.MonoNS {
+			s := &r.x.spans[r.part]
+			s.flops, s.read, s.written = known(e.FLOPs), known(e.BytesRead), known(e.BytesWritten)
+			return
+		}
+		e.Operation = fmt.Sprintf("%d ops", e.NodeCount)
+	}
+	r.x.spans = append(r.x.spans, span{start: e.MonoNS, end: e.MonoNS + *e.DurationNS, depth: depthOp,
+		name: e.Operation, tensor: e.Name, component: e.ComponentType, layer: e.LayerID, flops: known(e.FLOPs),
+		read: known(e.BytesRead), written: known(e.BytesWritten)})
+}
+
+// graph ends an execution and hands it on.
+func (r *reader) graph(e *event) error {
+	r.of(e)
+	defer func() { r.x.spans = r.x.spans[:0]; r.drop() }()
+	if e.DurationNS == nil {
+		return nil
+	}
+	x := &r.x
+	x.phase, x.tokens, x.timed = e.Phase, e.Tokens, e.TimedNS != nil
+	parts := x.spans[:0]
+	for _, s := range x.spans {
+		if s.end >= s.start {
+			parts = append(parts, s)
+		}
+	}
+	name := e.Phase
+	if e.Tokens != 1 {
+		name = fmt.Sprintf("%s, %d tokens", e.Phase, e.Tokens)
+	}
+	// The event's time is the entry of the graph. Its duration, and its first part, begin a moment later, when ggml was
+	// given the graph.
+	start := e.MonoNS
+	for i := range parts {
+		if i == 0 || parts[i].start < start {
+			start = parts[i].start
+		}
+	}
+	x.spans = nest(append(parts, span{start: start, end: start + *e.DurationNS, depth: depthGraph, name: name,
+		layer: -1, flops: known(e.FLOPs), read: known(e.BytesRead), written: known(e.BytesWritten)}))
+	r.thin(x)
+	r.result.Graphs++
+	r.result.Spans += int64(len(x.spans))
+	if x.timed {
+		r.result.TimedGraphs++
+	}
+	return r.to.execution(x)
+}
+
+// thin leaves the ops of an execution out where the file has become larger than its share of the bound, and all of
+// its parts where that does not suffice.
+func (r *reader) thin(x *execution) {
+	beyond := float64(*r.written)/float64(r.o.MaxBytes) - 0.95*r.share
+	if r.o.MaxBytes <= 0 || beyond <= 0.02 {
+		return
+	}
+	all := len(x.spans)
+	x.spans = slices.DeleteFunc(x.spans, func(s span) bool { return s.depth == depthOp })
+	if beyond > 0.04 {
+		x.spans = x.spans[:1]
+	}
+	r.result.SpansLeft += int64(all - len(x.spans))
+}
+
+func (r *reader) output(e *event) error {
+	r.result.Tokens++
+	t := token{ctx: e.Ctx, seq: -1, start: e.MonoNS, end: e.MonoNS, index: e.TokenIndex, exec: e.Exec,
+		text: strconv.Itoa(int(e.TokenID))}
+	if e.SeqID != nil {
+		t.seq = *e.SeqID
+	}
+	if e.TokenText != nil {
+		t.text = strconv.Quote(*e.TokenText)
+	}
+	if e.LatencyNS != nil {
+		t.start -= *e.LatencyNS
+	}
+	return r.to.token(&t)
+}
+
+func (r *reader) cells(e *event) error {
+	key := fmt.Sprintf("KV cells used, context %d, %s", e.Ctx, e.Cache)
+	c := r.caches[key]
+	if c == nil {
+		c = &kv{layer: e.LayerID}
+		r.caches[key] = c
+	}
+	if c.layer != e.LayerID {
+		return nil
+	}
+	switch e.CacheOperation {
+	case "allocate":
+		c.used += e.Cells
+	case "evict":
+		c.used -= e.Cells
+	default:
+		return nil
+	}
+	return r.value(key, "cells", e.MonoNS, float64(c.used))
+}
+
+func (r *reader) gpu(e *event) error {
+	name := fmt.Sprintf("GPU %d ", e.GPUIndex)
+	var failed error
+	add := func(what, unit string, value float64) {
+		failed = errors.Join(failed, r.value(name+what, unit, e.MonoNS, value))
+	}
+	if e.Utilization != nil {
+		add("utilization", "%", *e.Utilization)
+	}
+	if e.MemoryUsed != nil {
+		add("memory used", "bytes", float64(*e.MemoryUsed))
+	}
+	if e.SMClock != nil {
+		add("SM clock", "MHz", float64(*e.SMClock))
+	}
+	if e.PowerW != nil {
+		add("power", "W", *e.PowerW)
+	}
+	return failed
+}
+
+// value hands on a counter's value. Once it has half of maxSamples, values are left out that come too soon after the
+// one before for the other half to suffice.
+func (r *reader) value(name, unit string, at int64, value float64) error {
+	c := r.values[name]
+	if c == nil {
+		c = &run{every: r.o.length / (maxSamples / 2)}
+		r.values[name] = c
+	}
+	if c.n >= maxSamples/2 && (at-c.last < c.every || c.n >= maxSamples) {
+		r.result.SamplesLeft++
+		return nil
+	}
+	c.n, c.last = c.n+1, at
+	r.result.Samples++
+	return r.to.counter(&counter{name, unit, at, value})
+}
+
+// readFaults hands on the page faults that threads of the model waited for, where the run recorded them.
+func (r *reader) readFaults(ctx context.Context, dir string) error {
+	return r.lines(ctx, filepath.Join(dir, rundir.FaultsName), func(text []byte) error {
+		var f struct {
+			Kind    string `json:"kind"`
+			Exec    uint64 `json:"exec"`
+			BeginNS int64  `json:"begin_mono_ns"`
+			WaitNS  int64  `json:"wait_ns"`
+			TID     int    `json:"tid"`
+			File    string `json:"file"`
+			Memory  string `json:"memory"`
+			Tensor  string `json:"tensor"`
+		}
+		if json.Unmarshal(text, &f) != nil {
+			r.result.BadLines++
+			return nil
+		}
+		if f.Kind != "fault" {
+			return nil
+		}
+		if r.result.Faults >= maxSamples {
+			r.result.FaultsLeft++
+			return nil
+		}
+		r.result.Faults++
+		place := f.Tensor
+		if place == "" && f.File != "" {
+			place = filepath.Base(f.File)
+		}
+		if place == "" {
+			place = f.Memory
+		}
+		return r.to.fault(&fault{f.TID, f.BeginNS, f.BeginNS + f.WaitNS, place, f.Exec})
+	})
+}
+
+// readSystem hands on the pressure that the kernel reports, in percent of each interval.
+func (r *reader) readSystem(ctx context.Context, dir string) error {
+	before := map[string]float64{}
+	return r.lines(ctx, filepath.Join(dir, rundir.SystemName), func(text []byte) error {
+		var s struct {
+			MonoNS   int64   `json:"mono_ns"`
+			Seconds  float64 `json:"interval_actual_s"`
+			Pressure map[string]map[string]struct {
+				Total float64 `json:"total"`
+			} `json:"pressure"`
+		}
+		if json.Unmarshal(text, &s) != nil {
+			r.result.BadLines++
+			return nil
+		}
+		for _, what := range []string{"cpu", "io", "memory"} {
+			some, ok := s.Pressure[what]["some"]
+			was, seen := before[what]
+			before[what] = some.Total
+			if !ok || !seen || s.Seconds <= 0 {
+				continue
+			}
+			percent := min(100, (some.Total-was)/1e4/s.Seconds) // microseconds of the interval
+			if err := r.value("pressure: "+what, "%", s.MonoNS, percent); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// lines reads a file of JSON lines; one that is not there has none.
+func (r *reader) lines(ctx context.Context, path string, each func([]byte) error) error {
+	file, err := rundir.OpenFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	tail, err := resources.OpenTail(path)
+	if err != nil {
+		return err
+	}
+	defer tail.Close()
+	tail.Done = ctx.Done()
+	for {
+		line, err := tail.Next()
+		if errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", path, err)
+		}
+		if line.Err != nil || len(bytes.TrimSpace(line.Text)) == 0 {
+			r.result.BadLines++
+			continue
+		}
+		if err := each(line.Text); err != nil {
+			return err
+		}
+	}
+}
+
+// LeftOut says what is not in the file; "" where everything is.
+func (r *Result) LeftOut() string {
+	var parts []string
+	add := func(n int64, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	add(r.SpansLeft, "ops and components, to hold the size")
+	add(r.SamplesLeft, "values of counters")
+	add(r.FaultsLeft, "page faults")
+	add(r.Incomplete, "parts of graphs whose own event is lost")
+	add(r.BadLines, "lines that cannot be read")
+	if len(parts) == 0 {
+		return ""
+	}
+	return "left out: " + strings.Join(parts, ", ")
+}

@@ -1,0 +1,157 @@
+package timeline
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/pprof/profile"
+)
+
+// TestNest: spans are ordered as they contain each other, and what reaches beyond its parent is clipped.
+func TestNest(t *testing.T) {
+	spans := nest([]span{
+		{start: 20, end: 31, depth: depthOp, name: "b"}, // beyond its component
+		{start: 10, end: 21, depth: depthOp, name: "a"}, // into the next op
+		{start: 10, end: 30, depth: depthComponent, name: "mlp"},
+		{start: 10, end: 40, depth: depthLayer, name: "layer 0"},
+		{start: 5, end: 50, depth: depthGraph, name: "decode"},
+		{start: 60, end: 70, depth: depthGraph, name: "next"},
+	})
+	var got []string
+	for _, s := range spans {
+		got = append(got, fmt.Sprintf("%s %d-%d", s.name, s.start, s.end))
+	}
+	want := []string{"decode 5-50", "layer 0 10-40", "mlp 10-30", "a 10-21", "b 21-30", "next 60-70"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, not\n%q", got, want)
+	}
+	x := execution{spans: spans}
+	self := map[string]int64{}
+	x.self(func(stack []*span, ns int64) { self[stack[len(stack)-1].name] += ns })
+	wantSelf := map[string]int64{"decode": 15, "layer 0": 10, "mlp": 0, "a": 11, "b": 9, "next": 10}
+	if !reflect.DeepEqual(self, wantSelf) {
+		t.Errorf("self times %v, not %v", self, wantSelf)
+	}
+}
+
+// events is the log of n tokens, each of a graph of 1000 ns with ops that take 900 of them; one in every is timed.
+func events(n, ops, every int) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	for i := range n {
+		at := 1_000_000 + 2000*i
+		line(`{"event":"output_token","mono_ns":%d,"ctx":0,"exec":%d,"token_index":%d,"token_id":7,"token_text":" é",`+
+			`"pos":%d,"seq_id":0,"latency_ns":2000}`, at, i+1, i, i)
+		timed := ""
+		if i%every == 0 {
+			timed = `,"timed_ns":900`
+			line(`{"event":"layer_begin","mono_ns":%d,"ctx":0,"exec":%d,"layer_id":3}`, at, i+1)
+			line(`{"event":"component_begin","mono_ns":%d,"ctx":0,"exec":%d,"layer_id":3,"component_type":"mlp"}`, at,
+				i+1)
+			for k := range ops {
+				line(`{"event":"compute_execution","mono_ns":%d,"ctx":0,"exec":%d,"operation":"mul_mat","name":"ffn_up-3",`+
+					`"component_type":"mlp","layer_id":3,"node_count":1,"time_source":"op","duration_ns":%d,"flops":%d}`,
+					at+900/ops*k, i+1, 900/ops, 1800/ops)
+			}
+			line(`{"event":"component_end","mono_ns":%d,"ctx":0,"exec":%d,"layer_id":3,"component_type":"mlp"}`, at+900,
+				i+1)
+			line(`{"event":"layer_end","mono_ns":%d,"ctx":0,"exec":%d,"layer_id":3}`, at+900, i+1)
+		}
+		line(`{"event":"graph_execution","mono_ns":%d,"ctx":0,"exec":%d,"phase":"decode","tokens":1,"duration_ns":1000,`+
+			`"flops":1800%s}`, at, i+1, timed)
+	}
+	return b.String()
+}
+
+func writeTimeline(t *testing.T, log string, o Options) (*Result, []byte) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "resource.jsonl")
+	if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	r, err := Write(context.Background(), path, &out, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Bytes != int64(out.Len()) {
+		t.Errorf("%d bytes, and %d are counted", out.Len(), r.Bytes)
+	}
+	return r, out.Bytes()
+}
+
+// TestProfile: the time of all samples is that of the graphs, and what was not timed inside is a frame of its own.
+func TestProfile(t *testing.T) {
+	_, text := writeTimeline(t, events(10, 3, 5), Options{Format: PProf})
+	p, err := profile.ParseData(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]int64{}
+	for _, s := range p.Sample {
+		var names []string
+		for i := len(s.Location) - 1; i >= 0; i-- {
+			names = append(names, s.Location[i].Line[0].Function.Name)
+		}
+		got[strings.Join(names, "/")] = s.Value[:3]
+	}
+	want := map[string][]int64{
+		"decode/layer 3/mlp/mul_mat/ffn_up": {1800, 6, 3600},
+		"decode/layer 3/mlp/(between)":      {0, 2, 0},
+		"decode/layer 3/(between)":          {0, 2, 0},
+		"decode/(between)":                  {200, 2, 0},
+		"decode/(not timed inside)":         {8000, 8, 14400},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, not\n%v", got, want)
+	}
+}
+
+// TestBound: a file that would be larger than its bound has no ops for a part of the run, and says so.
+func TestBound(t *testing.T) {
+	log := events(600, 30, 1)
+	for _, format := range []string{Perfetto, Chrome, Speedscope} {
+		whole, _ := writeTimeline(t, log, Options{Format: format, MaxBytes: 1 << 40})
+		if whole.SpansLeft != 0 || whole.Spans != 600*33 || whole.LeftOut() != "" {
+			t.Errorf("%s: %+v", format, whole)
+		}
+		most := whole.Bytes / 3
+		r, _ := writeTimeline(t, log, Options{Format: format, MaxBytes: most})
+		if r.SpansLeft == 0 || r.Spans+r.SpansLeft != whole.Spans || r.Graphs != 600 || r.LeftOut() == "" {
+			t.Errorf("%s: %+v of %+v", format, r, whole)
+		}
+		if r.Bytes > most*12/10 {
+			t.Errorf("%s: %d bytes, and at most %d may be", format, r.Bytes, most)
+		}
+	}
+}
+
+// TestDamage: bad lines and parts without their graph are counted, and the rest is written.
+func TestDamage(t *testing.T) {
+	lines := strings.SplitAfter(events(6, 2, 1), "\n")
+	lines[3] = "rubbish \x00\n"
+	lines[7] = "" // a graph event
+	r, _ := writeTimeline(t, strings.Join(lines, ""), Options{Format: Chrome})
+	if r.BadLines != 1 || r.Graphs != 5 || r.Incomplete == 0 || !strings.Contains(r.LeftOut(), "1 lines") {
+		t.Errorf("%+v: %s", r, r.LeftOut())
+	}
+	if _, err := Write(context.Background(), t.TempDir(), &bytes.Buffer{}, Options{Format: Chrome}); err == nil {
+		t.Error("a folder without events is no error")
+	}
+	if _, err := Write(context.Background(), "", &bytes.Buffer{}, Options{Format: "dot"}); err == nil {
+		t.Error("an unknown format is no error")
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	path := filepath.Join(t.TempDir(), "a.jsonl")
+	os.WriteFile(path, []byte(events(6, 2, 1)), 0o600)
+	if _, err := Write(ctx, path, &bytes.Buffer{}, Options{Format: Perfetto}); err == nil {
+		t.Error("an export that was ended is no error")
+	}
+}
