@@ -128,7 +128,7 @@ func (e *Export) raw(dir *rundir.Dir) error {
 			return err
 		}
 	}
-	return rundir.SyncDir(filepath.Join(dir.Path(), rawFolder))
+	return rundir.Sync(filepath.Join(dir.Path(), rawFolder))
 }
 
 // addRaw writes a file of what was collected, and records it.
@@ -165,7 +165,7 @@ func (x RunExporter) place(dir string, class verdict.Class) (string, error) {
 	if err := os.Rename(dir, to); err != nil {
 		return "", fmt.Errorf("move the sealed run to %s: %w", to, err)
 	}
-	return to, rundir.SyncDir(parent)
+	return to, rundir.Sync(parent)
 }
 
 // copyFile is what writes a file of another one's bytes.

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // WriteFile makes the model as the file path: under a temporary name in the same folder, synced, then renamed.
@@ -43,7 +45,7 @@ func (m *Model) WriteFile(ctx context.Context, path string, progress func(done, 
 			return m.writeError(path, err)
 		}
 	}
-	return syncFolder(folder)
+	return rundir.Sync(folder)
 }
 
 // replaceable refuses a path that stands for something other than an ordinary file.
@@ -76,16 +78,4 @@ func reason(err error) error {
 		return at.Err
 	}
 	return err
-}
-
-func syncFolder(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	if err := dir.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return err
-	}
-	return nil
 }

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // draft is a hidden folder beside the place of an export, in which it is made.
@@ -66,14 +67,14 @@ func (d *draft) publishFolder() error {
 	if err := os.Rename(d.dir, d.final); err != nil {
 		return err
 	}
-	return syncPath(filepath.Dir(d.final))
+	return rundir.Sync(filepath.Dir(d.final))
 }
 
 // publishFiles syncs files of the draft and gives them their names beside each other, in that order: the last one
 // makes the others a result.
 func (d *draft) publishFiles(names ...string) error {
 	for _, name := range names {
-		if err := syncPath(d.path(name)); err != nil {
+		if err := rundir.Sync(d.path(name)); err != nil {
 			return err
 		}
 	}
@@ -91,7 +92,7 @@ func (d *draft) publishFiles(names ...string) error {
 			return err
 		}
 	}
-	return errors.Join(syncPath(folder), os.RemoveAll(d.dir))
+	return errors.Join(rundir.Sync(folder), os.RemoveAll(d.dir))
 }
 
 // syncAll syncs all files and folders below path.
@@ -100,18 +101,6 @@ func syncAll(path string) error {
 		if err != nil {
 			return err
 		}
-		return syncPath(name)
+		return rundir.Sync(name)
 	})
-}
-
-// syncPath syncs a file or folder. A file system that cannot do that for folders says EINVAL, and needs it not.
-func syncPath(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil && !errors.Is(err, syscall.EINVAL) {
-		return err
-	}
-	return nil
 }

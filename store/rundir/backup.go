@@ -56,7 +56,7 @@ func moveToBackup(dir, name string, move func(from, to string) error) (backup st
 	}
 	err = move(path, filepath.Join(dir, backup))
 	if err == nil {
-		err = SyncDir(dir)
+		err = Sync(dir)
 	}
 	if err != nil {
 		return "", fmt.Errorf("back up %s: %w", name, err)

@@ -92,7 +92,7 @@ func replace(path string, text []byte) error {
 		os.Remove(temporary.Name())
 		return err
 	}
-	return SyncDir(filepath.Dir(path))
+	return Sync(filepath.Dir(path))
 }
 
 // ReadCheckpoint reads a checkpoint file. One that lies next to its stream is of the run directory that it lies in,

@@ -101,7 +101,7 @@ func (c *contents) rename(from, to string) error {
 		return fmt.Errorf("rename %s: %w", from, err)
 	}
 	c.files[at].Name = to
-	return SyncDir(c.path)
+	return Sync(c.path)
 }
 
 // settle makes sure that all files are on the disk as they were recorded, and returns them in order.
@@ -125,7 +125,7 @@ func (c *contents) settle() ([]File, error) {
 		if info.Size() != f.Size {
 			return nil, fmt.Errorf("%s: %w: %d bytes, %d were recorded", f.Name, ErrChanged, info.Size(), f.Size)
 		}
-		if err := syncFile(path); err != nil {
+		if err := Sync(path); err != nil {
 			return nil, err
 		}
 	}
@@ -190,7 +190,7 @@ func (f *hashedFile) Close() error {
 		f.err = disk.rename(temporary, path)
 	}
 	if f.err == nil {
-		if f.err = SyncDir(f.in.path); f.err != nil {
+		if f.err = Sync(f.in.path); f.err != nil {
 			os.Remove(path) // a crash may undo the renaming
 		}
 	}

@@ -233,7 +233,7 @@ func encode(v any) ([]byte, error) {
 func (d *Dir) Seal() error {
 	files, err := d.contents.settle()
 	if err == nil {
-		err = SyncDir(filepath.Dir(d.Path())) // before the manifest makes the directory a result
+		err = Sync(filepath.Dir(d.Path())) // before the manifest makes the directory a result
 	}
 	var file io.WriteCloser
 	if err == nil {
@@ -250,21 +250,17 @@ func (d *Dir) Seal() error {
 	return nil
 }
 
-func syncFile(path string) error {
+// Sync brings what a file holds, or the names in a folder, to the disk. A file system that cannot do that for folders
+// says EINVAL, and needs it not.
+func Sync(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(disk.sync(file), file.Close())
-}
-
-// SyncDir makes renames in a folder last. A file system that cannot do that for folders says EINVAL, and needs it not.
-func SyncDir(path string) error {
-	err := syncFile(path)
-	if errors.Is(err, syscall.EINVAL) {
-		return nil
+	if err = disk.sync(file); errors.Is(err, syscall.EINVAL) {
+		err = nil
 	}
-	return err
+	return errors.Join(err, file.Close())
 }
 
 // ModelID makes a path-safe model id from a model's name and file type: letters, digits, dots, dashes and

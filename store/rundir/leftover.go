@@ -62,7 +62,7 @@ func RemoveLeftovers(dir string) error {
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	return SyncDir(dir)
+	return Sync(dir)
 }
 
 // RemoveCheckpoint removes the checkpoint and the states of the run in a directory that will not be resumed, and
@@ -79,7 +79,7 @@ func RemoveCheckpoint(dir string) (removed bool, err error) {
 	if err != nil || !removed {
 		return removed, err
 	}
-	return true, SyncDir(dir)
+	return true, Sync(dir)
 }
 
 // Scratch makes a file without a name in a directory: it vanishes with this process.

@@ -26,7 +26,7 @@ func Reopen(path string) (*Dir, error) {
 		}
 	}
 	if err == nil {
-		err = SyncDir(d.Path())
+		err = Sync(d.Path())
 	}
 	if err == nil {
 		err = RemoveLeftovers(d.Path())

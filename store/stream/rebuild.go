@@ -12,6 +12,7 @@ import (
 
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // rebuilder writes an index anew.
@@ -52,7 +53,7 @@ func (r *repair) rebuild(old *index) error {
 	if err := r.cutStream(b.journal.footer.Totals.StreamBytes); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(r.path))
+	return rundir.Sync(filepath.Dir(r.path))
 }
 
 // write writes the whole new index.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // Repair stores backups alongside the file, under its name with one of these suffixes, and a number from 2 on
@@ -170,7 +171,7 @@ func replace(path string, data []byte) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(part))
 	}
-	return syncFolder(filepath.Dir(path))
+	return rundir.Sync(filepath.Dir(path))
 }
 
 // createPart makes a file under a temporary name, which a repair that was killed may have left.
@@ -319,7 +320,7 @@ func setAside(path, suffix string, from int64) (name string, err error) {
 	if err != nil {
 		return "", errors.Join(err, os.Remove(part))
 	}
-	return name, syncFolder(filepath.Dir(path))
+	return name, rundir.Sync(filepath.Dir(path))
 }
 
 // extent is a stretch of a file between holes.
@@ -381,18 +382,6 @@ func equal(a, b io.Reader) bool {
 				errors.Is(errA, io.ErrUnexpectedEOF) == errors.Is(errB, io.ErrUnexpectedEOF)
 		}
 	}
-}
-
-// syncFolder makes new names in a folder last.
-func syncFolder(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	if err = f.Sync(); errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrInvalid) {
-		err = nil // a file system that cannot sync folders does not need it
-	}
-	return errors.Join(err, f.Close())
 }
 
 // kin is what is known of a node from packets whose records are there.
