@@ -1,7 +1,6 @@
 package gguf_test
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -13,7 +12,7 @@ import (
 )
 
 func defaultModel(t testing.TB) *gguf.File {
-	f, err := gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
+	f, err := gguf.ReadBytes(models.Default)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +171,7 @@ func BenchmarkRead(b *testing.B) {
 	b.SetBytes(f.DataOffset)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default))); err != nil {
+		if _, err := gguf.ReadBytes(models.Default); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -54,6 +55,9 @@ func inFile(path string, err error) error {
 func Read(r io.ReaderAt, size int64) (*File, error) {
 	return decode(io.NewSectionReader(r, 0, size), size)
 }
+
+// ReadBytes is Read of a file in memory.
+func ReadBytes(data []byte) (*File, error) { return Read(bytes.NewReader(data), int64(len(data))) }
 
 // ReadStream reads and checks the header from a stream whose length is not known; that the tensor data is complete
 // is left to whoever reads it. It may have read more from r than the header.

@@ -178,7 +178,7 @@ func weights(t *testing.T, path string) (params, size int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := gguf.Read(bytes.NewReader(data), int64(len(data)))
+	f, err := gguf.ReadBytes(data)
 	if err != nil {
 		t.Fatal(err)
 	}

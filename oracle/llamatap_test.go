@@ -160,7 +160,7 @@ func synthetic(t *testing.T, arch string, typ gguf.Type, change func(*synth.Conf
 	if path := made.paths[key]; path != "" {
 		return path
 	}
-	donor, err := gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
+	donor, err := gguf.ReadBytes(models.Default)
 	if err != nil {
 		t.Fatal(err)
 	}

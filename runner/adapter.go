@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"strconv"
@@ -44,7 +43,7 @@ const otherAdapter = "take a LoRA adapter that was made for this model"
 // modelFile describes the file of a model; "" is the embedded one.
 func modelFile(path string) (*gguf.File, error) {
 	if path == "" {
-		return gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
+		return gguf.ReadBytes(models.Default)
 	}
 	return gguf.Open(path)
 }

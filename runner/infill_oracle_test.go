@@ -19,7 +19,7 @@ import (
 // unused tokens.
 func infillModel(t *testing.T) string {
 	t.Helper()
-	file, err := gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
+	file, err := gguf.ReadBytes(models.Default)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestInfill(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Infill, c.Layers = true, 2
-	donor, err := gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
+	donor, err := gguf.ReadBytes(models.Default)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func synthesize(t *testing.T, path, arch string, meta map[string]any) {
 		t.Fatal(err)
 	}
 	c.Layers, c.Seed = 2, 11
-	donor, err := gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
+	donor, err := gguf.ReadBytes(models.Default)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -203,7 +202,7 @@ func layersOf(model string) int {
 	var file *gguf.File
 	var err error
 	if model == "" {
-		file, err = gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
+		file, err = gguf.ReadBytes(models.Default)
 	} else {
 		file, err = gguf.Open(model)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -117,7 +116,7 @@ func planSynth(a synthArgs) (*synth.Model, error) {
 		c.FF, c.ExpertFF = a.ff, a.ff
 	}
 	c.Seed, c.Infill = a.seed, a.infill
-	donor, err := gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
+	donor, err := gguf.ReadBytes(models.Default)
 	if err != nil {
 		return nil, fmt.Errorf("read the embedded model: %w", err)
 	}

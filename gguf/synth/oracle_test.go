@@ -168,7 +168,7 @@ func load(t *testing.T, path string) loaded {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := gguf.Read(bytes.NewReader(p), int64(len(p)))
+	f, err := gguf.ReadBytes(p)
 	if err != nil {
 		t.Fatal(err)
 	}

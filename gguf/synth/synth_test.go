@@ -25,7 +25,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 func donor(t testing.TB) *gguf.Metadata {
-	f, err := gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
+	f, err := gguf.ReadBytes(models.Default)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestFileIsValid(t *testing.T) {
 		for _, typ := range testenv.Brief(Types(), 2) {
 			m := plan(t, arch, typ)
 			p := bytesOf(t, m)
-			f, err := gguf.Read(bytes.NewReader(p), int64(len(p)))
+			f, err := gguf.ReadBytes(p)
 			if err != nil {
 				t.Fatalf("%s %v: %v", arch, typ, err)
 			}
@@ -140,13 +140,13 @@ func TestWorkers(t *testing.T) {
 func TestSameWeights(t *testing.T) {
 	testenv.Once(t, "TestFileIsValid")
 	plainFile := bytesOf(t, plan(t, "qwen3moe", gguf.F32))
-	plain, err := gguf.Read(bytes.NewReader(plainFile), int64(len(plainFile)))
+	plain, err := gguf.ReadBytes(plainFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, typ := range Types() {
 		p := bytesOf(t, plan(t, "qwen3moe", typ))
-		f, err := gguf.Read(bytes.NewReader(p), int64(len(p)))
+		f, err := gguf.ReadBytes(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -441,7 +441,7 @@ func TestEveryTensorIsFinite(t *testing.T) {
 	testenv.Once(t, "TestFileIsValid")
 	for _, arch := range every() {
 		p := bytesOf(t, plan(t, arch, gguf.F32))
-		f, err := gguf.Read(bytes.NewReader(p), int64(len(p)))
+		f, err := gguf.ReadBytes(p)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ type regionMap struct {
 // not known.
 func mappedModel(path string) (*gguf.File, error) {
 	if strings.HasPrefix(path, "/memfd:"+models.DefaultName) {
-		return gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
+		return gguf.ReadBytes(models.Default)
 	}
 	return gguf.Open(path)
 }

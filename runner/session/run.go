@@ -3,7 +3,6 @@
 package session
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -110,7 +109,7 @@ func modelFile(c *ggmlhooks.Context, m *rundir.Model) *gguf.File {
 		}
 		return file
 	}
-	file, err := gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
+	file, err := gguf.ReadBytes(models.Default)
 	if err != nil || c.Name == "" || gguf.Identify(file, "").Name != c.Name {
 		return nil
 	}
