@@ -7,13 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/llamatap/llamatap/resource/process"
 	"github.com/llamatap/llamatap/runner/memory"
 )
 
@@ -37,22 +37,7 @@ func cpuOf(pid int) (ns int64, ok bool) {
 }
 
 // ownMemory is what this process has beside its program's code, which the collector has as well.
-func ownMemory() int64 { return status("self", "RssAnon") }
-
-// status is a number of kB of /proc/PID/status, as bytes; 0 where it cannot be read.
-func status(pid, key string) int64 {
-	text, err := os.ReadFile("/proc/" + pid + "/status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && name == key {
-			n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			return n << 10
-		}
-	}
-	return 0
-}
+func ownMemory() int64 { return process.StatusBytes(os.Getpid(), "RssAnon") }
 
 // A child is how a llamatap that was run ended.
 type child struct {
@@ -145,8 +130,8 @@ func (c *child) follow(cmd *exec.Cmd, at time.Time, ended <-chan error, watch *w
 	for {
 		select {
 		case <-tick.C:
-			if pid := strconv.Itoa(cmd.Process.Pid); watch == nil {
-				c.peak = max(c.peak, status(pid, "VmHWM"))
+			if pid := cmd.Process.Pid; watch == nil {
+				c.peak = max(c.peak, process.StatusBytes(pid, "VmHWM"))
 			} else {
 				if since := time.Since(at); !isSlow && since >= time.Second {
 					tick.Reset(sampling)
@@ -156,7 +141,7 @@ func (c *child) follow(cmd *exec.Cmd, at time.Time, ended <-chan error, watch *w
 					watch.look(int64(time.Since(at)))
 					looked = time.Now()
 				}
-				if own := status(pid, "RssAnon") + status(pid, "RssShmem"); own > 0 {
+				if own := process.StatusBytes(pid, "RssAnon") + process.StatusBytes(pid, "RssShmem"); own > 0 {
 					c.own = max(c.own, own+ownMemory())
 				}
 				if cpu, ok := cpuOf(cmd.Process.Pid); ok {
@@ -172,7 +157,7 @@ func (c *child) follow(cmd *exec.Cmd, at time.Time, ended <-chan error, watch *w
 			c.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 			// A child's peak begins with its parent's.
 			if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok &&
-				usage.Maxrss<<10 > status("self", "VmHWM") {
+				usage.Maxrss<<10 > process.StatusBytes(os.Getpid(), "VmHWM") {
 				c.peak = max(c.peak, usage.Maxrss<<10)
 			}
 			return err

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/llamatap/llamatap/resource/process"
 	"github.com/llamatap/llamatap/runner/memory"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -95,7 +96,7 @@ func (w *watch) follow(began time.Time, stop <-chan struct{}) (most int64, busie
 		}
 		w.look(int64(time.Since(began)))
 		used.add(int64(time.Since(began)), ownCPU())
-		if most = max(most, ownMemory()+status("self", "RssShmem")); ended {
+		if most = max(most, ownMemory()+process.StatusBytes(os.Getpid(), "RssShmem")); ended {
 			return most, used.most
 		}
 	}

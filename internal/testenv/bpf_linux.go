@@ -32,13 +32,3 @@ func NeedFio(t testing.TB) string {
 	}
 	return path
 }
-
-// NeedClang returns the path of the clang that makes BPF objects.
-func NeedClang(t testing.TB) string {
-	t.Helper()
-	path, err := exec.LookPath("clang")
-	if err != nil {
-		clang.miss(t, err.Error())
-	}
-	return path
-}

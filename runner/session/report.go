@@ -14,6 +14,7 @@ import (
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/ggmlhooks/capture"
+	"github.com/llamatap/llamatap/resource/process"
 	"github.com/llamatap/llamatap/store/rundir"
 	"golang.org/x/sys/unix"
 )
@@ -190,31 +191,21 @@ type usage struct {
 	SharedMemoryBytes  int64 `json:"shared_memory_bytes"`
 }
 
-func processUse(process *collect.Process) usage {
+func processUse(p *collect.Process) usage {
 	var own unix.Rusage
 	unix.Getrusage(unix.RUSAGE_SELF, &own)
 	u := usage{
 		CollectorCPUNS: own.Utime.Nano() + own.Stime.Nano(), CollectorPeakKiB: own.Maxrss,
-		SharedMemoryBytes: process.Region.Size(),
+		SharedMemoryBytes: p.Region.Size(),
 	}
-	if text, err := os.ReadFile("/proc/self/status"); err == nil {
-		fmt.Sscan(field(string(text), "RssShmem"), &u.CollectorSharedKiB)
-		// What getrusage calls the peak is at least that of the program that started this one.
-		fmt.Sscan(field(string(text), "VmHWM"), &u.CollectorPeakKiB)
+	u.CollectorSharedKiB = process.StatusBytes(os.Getpid(), "RssShmem") >> 10
+	// What getrusage calls the peak is at least that of the program that started this one.
+	if peak := process.StatusBytes(os.Getpid(), "VmHWM"); peak > 0 {
+		u.CollectorPeakKiB = peak >> 10
 	}
-	if model := process.Usage(); model != nil {
+	if model := p.Usage(); model != nil {
 		u.ModelCPUNS = model.Utime.Nano() + model.Stime.Nano()
 		u.ModelPeakKiB = model.Maxrss
 	}
 	return u
-}
-
-// field returns the value of the first line "name : value".
-func field(text, name string) string {
-	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }
