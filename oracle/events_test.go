@@ -115,7 +115,7 @@ func recordAt(t *testing.T, level resource.Level, model string, args ...string) 
 	machine := collect.Machine{}
 	switch level {
 	case resource.Detailed:
-		machine = collect.Machine{Looking: ggmlhooks.LookRanges, Routing: true, Cells: true}
+		machine = collect.Machine{Looking: ggmlhooks.LookRanges, LookEvery: 1, Routing: true, Cells: true}
 	case resource.Verbose:
 		machine = allOfIt
 	}

@@ -160,14 +160,15 @@ func watchSink(t *testing.T, m collect.Machine, sink ggmlhooks.Sink, cmd *exec.C
 }
 
 // allOfIt is all that the tap can report besides tensors.
-var allOfIt = collect.Machine{Looking: ggmlhooks.LookOps, Cells: true, Routing: true, Samples: true}
+var allOfIt = collect.Machine{Looking: ggmlhooks.LookOps, LookEvery: 1, Cells: true, Routing: true, Samples: true}
 
 // TestMachineTimes: every node that computes is timed once per execution, in order, inside of its graph; some views
 // too.
 func TestMachineTimes(t *testing.T) {
 	model := testenv.Model(t)
 	for _, looking := range []ggmlhooks.Looking{ggmlhooks.LookOps, ggmlhooks.LookRanges} {
-		w := watch(t, collect.Machine{Looking: looking}, "llama-completion", "-m", model, "-p", "One two three",
+		w := watch(t, collect.Machine{Looking: looking, LookEvery: 1}, "llama-completion", "-m", model, "-p",
+			"One two three",
 			"-n", "6", "-no-cnv", "--temp", "0", "-t", "2")
 		for _, e := range w.execs {
 			g, end, times := w.graphs[e.Graph], w.ends[e.Number], w.times[e.Number]

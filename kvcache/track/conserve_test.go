@@ -70,7 +70,7 @@ func conserve(t *testing.T, o order, block int) {
 		t.Fatal(err)
 	}
 	s := &shapes{Recorder: r}
-	run(t, o, ggmlhooks.NewAssembler(0, s), collect.Machine{Cells: true, Looking: ggmlhooks.LookRanges})
+	run(t, o, ggmlhooks.NewAssembler(0, s), collect.Machine{Cells: true, Looking: ggmlhooks.LookRanges, LookEvery: 1})
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
