@@ -411,37 +411,6 @@ func (r *reader) readFaults(ctx context.Context, dir string) error {
 	})
 }
 
-// readSystem hands on the pressure that the kernel reports, in percent of each interval.
-func (r *reader) readSystem(ctx context.Context, dir string) error {
-	before := map[string]float64{}
-	return r.lines(ctx, filepath.Join(dir, rundir.SystemName), func(text []byte) error {
-		var s struct {
-			MonoNS   int64   `json:"mono_ns"`
-			Seconds  float64 `json:"interval_actual_s"`
-			Pressure map[string]map[string]struct {
-				Total float64 `json:"total"`
-			} `json:"pressure"`
-		}
-		if json.Unmarshal(text, &s) != nil {
-			r.result.BadLines++
-			return nil
-		}
-		for _, what := range []string{"cpu", "io", "memory"} {
-			some, ok := s.Pressure[what]["some"]
-			was, seen := before[what]
-			before[what] = some.Total
-			if !ok || !seen || s.Seconds <= 0 {
-				continue
-			}
-			percent := min(100, (some.Total-was)/1e4/s.Seconds) // microseconds of the interval
-			if err := r.value("pressure: "+what, "%", s.MonoNS, percent); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // lines reads a file of JSON lines; one that is not there has none.
 func (r *reader) lines(ctx context.Context, path string, each func([]byte) error) error {
 	file, err := rundir.OpenFile(path)

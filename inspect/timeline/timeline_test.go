@@ -3,6 +3,7 @@ package timeline
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -153,5 +154,50 @@ func TestDamage(t *testing.T) {
 	os.WriteFile(path, []byte(events(6, 2, 1)), 0o600)
 	if _, err := Write(ctx, path, &bytes.Buffer{}, Options{Format: Perfetto}); err == nil {
 		t.Error("an export that was ended is no error")
+	}
+}
+
+// TestHost: what the host's collectors recorded becomes counters; a partition's bytes are its disk's.
+func TestHost(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"resource.jsonl": events(3, 2, 1),
+		"system_metrics.jsonl": `{"mono_ns":1000000,"interval_actual_s":1,"pressure":{"io":{"some":{"total":100}}}}
+{"mono_ns":2000000,"interval_actual_s":2,"pressure":{"io":{"some":{"total":500100}}},"threads":[` + `{"tid":7,"comm":"llama","lived_ns":1000,"oncpu_ns":600,"runnable_wait_ns":300,"blocked_disk_ns":100},` +
+			`{"tid":8,"comm":"pool","role":"parked","lived_ns":1000,"oncpu_ns":0}]}` + "\n",
+		"block_io.jsonl": `{"mono_ns":2000000,"interval_actual_s":2,"devices":[{"device_name":"nvme0n1","ops":[` +
+			`{"op":"read","bytes":4000}]},{"device_name":"nvme0n1p1","part_of":5,"ops":[{"op":"read","bytes":4000}]}]}` +
+			"\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	if _, err := Write(context.Background(), dir, &out, Options{Format: Chrome}); err != nil {
+		t.Fatal(err)
+	}
+	var trace struct {
+		TraceEvents []struct {
+			Name, Ph string
+			Args     map[string]any
+		}
+	}
+	if err := json.Unmarshal(out.Bytes(), &trace); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, e := range trace.TraceEvents {
+		for _, value := range e.Args {
+			if v, ok := value.(float64); ok && e.Ph == "C" {
+				got[e.Name] = v
+			}
+		}
+	}
+	want := map[string]float64{"pressure: io": 25, "thread 7 llama: running": 60,
+		"thread 7 llama: waiting for a CPU":  30,
+		"thread 7 llama: waiting for a disk": 10, "nvme0n1: read": 2000}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("counters %v, not\n%v", got, want)
 	}
 }

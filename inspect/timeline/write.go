@@ -76,11 +76,10 @@ func Write(ctx context.Context, path string, w io.Writer, o Options) (*Result, e
 		return nil, err
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		if err := r.readFaults(ctx, path); err != nil {
-			return nil, err
-		}
-		if err := r.readSystem(ctx, path); err != nil {
-			return nil, err
+		for _, read := range []func(context.Context, string) error{r.readFaults, r.readSystem, r.readBlock} {
+			if err := read(ctx, path); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := ctx.Err(); err != nil {

@@ -1,0 +1,100 @@
+package timeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// system holds the keys of a snapshot of system metrics that a timeline shows.
+type system struct {
+	MonoNS   int64   `json:"mono_ns"`
+	Seconds  float64 `json:"interval_actual_s"`
+	Pressure map[string]map[string]struct {
+		Total float64 `json:"total"` // µs
+	} `json:"pressure"`
+	Threads []struct {
+		TID      int    `json:"tid"`
+		Comm     string `json:"comm"`
+		Role     string `json:"role"`
+		Lived    int64  `json:"lived_ns"`
+		OnCPU    int64  `json:"oncpu_ns"`
+		Runnable int64  `json:"runnable_wait_ns"`
+		Disk     int64  `json:"blocked_disk_ns"`
+	} `json:"threads"`
+}
+
+// readSystem hands on what the kernel reports of each interval, in percent of it: pressure, and of each thread that
+// was not parked how long it ran, waited for a processor and waited for a disk.
+func (r *reader) readSystem(ctx context.Context, dir string) error {
+	before := map[string]float64{}
+	return r.lines(ctx, filepath.Join(dir, rundir.SystemName), func(text []byte) error {
+		var s system
+		if json.Unmarshal(text, &s) != nil {
+			r.result.BadLines++
+			return nil
+		}
+		var failed error
+		percent := func(name string, share float64) {
+			failed = errors.Join(failed, r.value(name, "%", s.MonoNS, min(100, 100*share)))
+		}
+		for _, what := range []string{"cpu", "io", "memory"} {
+			some, ok := s.Pressure[what]["some"]
+			was, seen := before[what]
+			before[what] = some.Total
+			if ok && seen && s.Seconds > 0 {
+				percent("pressure: "+what, (some.Total-was)/1e6/s.Seconds)
+			}
+		}
+		for i := range s.Threads {
+			t := &s.Threads[i]
+			if t.Lived <= 0 || t.Role == "parked" {
+				continue
+			}
+			of := func(what string, ns int64) {
+				percent(fmt.Sprintf("thread %d %s: %s", t.TID, t.Comm, what), float64(ns)/float64(t.Lived))
+			}
+			of("running", t.OnCPU)
+			of("waiting for a CPU", t.Runnable)
+			of("waiting for a disk", t.Disk)
+		}
+		return failed
+	})
+}
+
+// readBlock hands on how much each disk moved per second.
+func (r *reader) readBlock(ctx context.Context, dir string) error {
+	return r.lines(ctx, filepath.Join(dir, rundir.BlockIOName), func(text []byte) error {
+		var s struct {
+			MonoNS  int64   `json:"mono_ns"`
+			Seconds float64 `json:"interval_actual_s"`
+			Devices []struct {
+				Name   string  `json:"device_name"`
+				PartOf *uint32 `json:"part_of"`
+				Ops    []struct {
+					Op    string  `json:"op"`
+					Bytes float64 `json:"bytes"`
+				} `json:"ops"`
+			} `json:"devices"`
+		}
+		if json.Unmarshal(text, &s) != nil || s.Seconds <= 0 {
+			r.result.BadLines++
+			return nil
+		}
+		for _, d := range s.Devices {
+			if d.PartOf != nil {
+				continue // its requests are its disk's
+			}
+			for _, op := range d.Ops {
+				if err := r.value(d.Name+": "+op.Op, "bytes/s", s.MonoNS, op.Bytes/s.Seconds); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
