@@ -1,49 +1,10 @@
 package config
 
 import (
-	"bytes"
-	"flag"
-	"os"
 	"testing"
 
 	"github.com/llamatap/llamatap/store/codec"
 )
-
-//go:generate go test -run TestGolden -update .
-
-var update = flag.Bool("update", false, "rewrite golden files, docs/FLAGS.md and docs/RUN_FLAGS.md")
-
-func TestGoldenReference(t *testing.T) {
-	var b bytes.Buffer
-	if err := WriteTapReference(&b); err != nil {
-		t.Fatal(err)
-	}
-	compareGolden(t, "../docs/FLAGS.md", b.Bytes())
-}
-
-func TestGoldenRunReference(t *testing.T) {
-	var b bytes.Buffer
-	if err := WriteRunReference(&b); err != nil {
-		t.Fatal(err)
-	}
-	compareGolden(t, "../docs/RUN_FLAGS.md", b.Bytes())
-}
-
-func compareGolden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(name, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what the option table generates: go generate ./config", name)
-	}
-}
 
 func TestBytes(t *testing.T) {
 	for text, want := range map[string]Bytes{

@@ -32,9 +32,6 @@ var presets = []Preset{
 	{"mlp_analysis", ggmlhooks.MLPOnly, "lz4", 2, 16 * GB},
 }
 
-// Presets returns every preset, in the order in which help shows them.
-func Presets() []Preset { return append([]Preset(nil), presets...) }
-
 // ParsePreset finds a preset by name.
 func ParsePreset(name string) (Preset, error) {
 	for _, p := range presets {

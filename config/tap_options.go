@@ -94,8 +94,6 @@ func (o *option) envs() []string {
 	return all
 }
 
-func (o *option) env() string { return o.envs()[0] }
-
 func (o *option) key() string { return strings.ReplaceAll(o.name, "-", "_") }
 
 // TapVariables lists the environment variables that the tap's settings can be given by.

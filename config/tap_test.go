@@ -103,15 +103,15 @@ func TestOutRecordsNothing(t *testing.T) {
 // TestPresets compares the presets with STRAP-LLM's, but for the codecs of balanced and max_compression, which keep
 // the 3× that it promises.
 func TestPresets(t *testing.T) {
-	const presets = `fast_capture full_tensor none 4 32GB
+	const table = `fast_capture full_tensor none 4 32GB
 balanced full_tensor q 2 24GB
 max_compression full_tensor q-fse 1 16GB
 max full_tensor zstd 6 64GB
 attention_analysis attention_only lz4 2 16GB
 mlp_analysis mlp_only lz4 2 16GB`
-	lines := strings.Split(presets, "\n")
-	if len(lines) != len(Presets()) {
-		t.Fatalf("there are %d presets", len(Presets()))
+	lines := strings.Split(table, "\n")
+	if len(lines) != len(presets) {
+		t.Fatalf("there are %d presets", len(presets))
 	}
 	for _, line := range lines {
 		f := strings.Fields(line)
@@ -210,7 +210,7 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 			}
 		}
 		byFlag := mustResolve(t, world{}, append(context, o.flag()+"="+value)...)
-		byEnv := mustResolve(t, world{env: map[string]string{o.env(): value}}, context...)
+		byEnv := mustResolve(t, world{env: map[string]string{o.envs()[0]: value}}, context...)
 		w := world{files: map[string]string{"f": "tap:\n  " + o.key() + ": " + value + "\n"}}
 		byFile := mustResolve(t, w, append(context, "--tap-config=f")...)
 		want := byFlag.Echo().Settings[o.key()].Value
