@@ -16,7 +16,6 @@ var (
 		Parameters() uint64
 		Layers() int
 		Width() int
-		TrainedContext() int
 		HasEncoder() bool
 		HasDecoder() bool
 		NewContext(ContextParams) (*Context, error)
@@ -26,13 +25,10 @@ var (
 		Tokens() int
 		Tokenize(string, bool, bool) ([]Token, error)
 		AppendPiece([]byte, Token, bool) []byte
-		Detokenize([]Token, bool, bool) string
 		Begin() Token
 		End() Token
 		EndsGeneration(Token) bool
-		IsControl(Token) bool
 		AddsBegin() bool
-		AddsEnd() bool
 		Suppressed() []Token
 	} = (*Vocab)(nil)
 	_ interface {
@@ -51,7 +47,6 @@ var (
 		Resume()
 		Synchronize()
 		Logits(int) ([]float32, error)
-		Perf() Perf
 		PerfReset()
 		Memory() Memory
 		SetAdapters([]ScaledAdapter) error

@@ -8,7 +8,6 @@ import "C"
 
 import (
 	"fmt"
-	"time"
 	"unsafe"
 )
 
@@ -160,16 +159,6 @@ func (x *Context) Logits(i int) ([]float32, error) {
 		return nil, fmt.Errorf("read logits %d: %w", i, ErrNoLogits)
 	}
 	return unsafe.Slice((*float32)(unsafe.Pointer(p)), x.model.vocab.n), nil
-}
-
-// Perf is what llama.cpp measured.
-func (x *Context) Perf() Perf {
-	p := C.llama_perf_context(x.c)
-	ms := func(v C.double) time.Duration { return time.Duration(float64(v) * float64(time.Millisecond)) }
-	return Perf{
-		Load: ms(p.t_load_ms), Prompt: ms(p.t_p_eval_ms), Eval: ms(p.t_eval_ms),
-		PromptTokens: int(p.n_p_eval), EvalTokens: int(p.n_eval), GraphsReused: int(p.n_reused),
-	}
 }
 
 // PerfReset starts llama.cpp's measuring again.

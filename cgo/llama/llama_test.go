@@ -92,10 +92,9 @@ func TestParams(t *testing.T) {
 
 func TestModel(t *testing.T) {
 	m := loadDefault(t)
-	if m.Layers() != 6 || m.Width() != 256 || m.Parameters() != 5786880 || m.TrainedContext() != 512 ||
-		m.Vocab().Tokens() != 2080 {
-		t.Errorf("%d layers, width %d, %d parameters, context %d, %d tokens", m.Layers(), m.Width(), m.Parameters(),
-			m.TrainedContext(), m.Vocab().Tokens())
+	if m.Layers() != 6 || m.Width() != 256 || m.Parameters() != 5786880 || m.Vocab().Tokens() != 2080 {
+		t.Errorf("%d layers, width %d, %d parameters, %d tokens", m.Layers(), m.Width(), m.Parameters(),
+			m.Vocab().Tokens())
 	}
 	if arch, ok := m.Meta("general.architecture"); !ok || arch != "llama" {
 		t.Errorf("general.architecture = %q, %v", arch, ok)
@@ -110,8 +109,7 @@ func TestModel(t *testing.T) {
 
 func TestVocab(t *testing.T) {
 	v := loadDefault(t).Vocab()
-	if v.Begin() != 2048 || v.End() != 2048 || !v.EndsGeneration(2048) || v.EndsGeneration(10) || !v.IsControl(2048) ||
-		!v.AddsBegin() || v.AddsEnd() {
+	if v.Begin() != 2048 || v.End() != 2048 || !v.EndsGeneration(2048) || v.EndsGeneration(10) || !v.AddsBegin() {
 		t.Errorf("special tokens: begin %d, end %d", v.Begin(), v.End())
 	}
 	for _, text := range []string{"", "func main() {\n\treturn\n}\n", "žluťoučký kůň 😀", "a\x00b",
@@ -119,9 +117,6 @@ func TestVocab(t *testing.T) {
 		tokens, err := v.Tokenize(text, false, false)
 		if err != nil {
 			t.Fatal(err)
-		}
-		if got := v.Detokenize(tokens, false, false); got != text {
-			t.Errorf("detokenized %.40q, want %.40q", got, text)
 		}
 		var pieces []byte
 		for _, token := range tokens {
@@ -378,25 +373,6 @@ func TestSampler(t *testing.T) {
 	}
 	if _, err := s.Sample(x, 9); !errors.Is(err, ErrNoLogits) {
 		t.Errorf("no such output: %v", err)
-	}
-}
-
-// TestPerf checks that llama.cpp's counts are read from the right fields.
-func TestPerf(t *testing.T) {
-	x := newContext(t, loadDefault(t), func(p *ContextParams) { p.NoPerf = false })
-	x.PerfReset()
-	if err := decode(t, x, 0, 1, 2, 3, 4, 5); err != nil {
-		t.Fatal(err)
-	}
-	x.Synchronize()
-	for i := range 3 {
-		if err := decode(t, x, 5+i, 1); err != nil {
-			t.Fatal(err)
-		}
-		x.Synchronize()
-	}
-	if p := x.Perf(); p.PromptTokens != 5 || p.EvalTokens != 3 || p.Prompt <= 0 || p.Eval <= 0 {
-		t.Errorf("got %+v, want 5 and 3 tokens with times", p)
 	}
 }
 

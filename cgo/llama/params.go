@@ -218,7 +218,7 @@ type ContextParams struct {
 	TypeK, TypeV CacheType
 	// SlidingFull keeps every position in the cache of a layer with sliding-window attention, not only its window.
 	SlidingFull bool
-	// NoPerf leaves llama.cpp's own clocks off; Perf then counts, but times are zero.
+	// NoPerf leaves llama.cpp's own clocks off.
 	NoPerf bool
 	// Rope is how rotary positions are computed.
 	Rope Rope
@@ -266,16 +266,6 @@ type Generation struct {
 	Pause    []bool        // tokens to come back with, by token; nil: none
 	Patience time.Duration // after which no further token is decoded; 0: after each
 	Decoded  int           // tokens that the last call decoded, its Pending among them
-}
-
-// Perf is what llama.cpp itself measured in a context since it was made or PerfReset was called.
-type Perf struct {
-	Load         time.Duration // loading the model
-	Prompt       time.Duration // decoding batches of more than one token
-	Eval         time.Duration // decoding single tokens
-	PromptTokens int
-	EvalTokens   int
-	GraphsReused int
 }
 
 // DeviceKind is what a device is.

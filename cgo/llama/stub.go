@@ -64,7 +64,6 @@ func (*Model) Parameters() uint64                         { return 0 }
 func (*Model) Layers() int                                { return 0 }
 func (*Model) Width() int                                 { return 0 }
 func (*Model) EmbeddingWidth() int                        { return 0 }
-func (*Model) TrainedContext() int                        { return 0 }
 func (*Model) HasEncoder() bool                           { return false }
 func (*Model) HasDecoder() bool                           { return false }
 func (*Model) NewContext(ContextParams) (*Context, error) { return nil, errNoLlama }
@@ -102,13 +101,10 @@ type Vocab struct{}
 func (*Vocab) Tokens() int                                    { return 0 }
 func (*Vocab) Tokenize(string, bool, bool) ([]Token, error)   { return nil, errNoLlama }
 func (*Vocab) AppendPiece(dst []byte, _ Token, _ bool) []byte { return dst }
-func (*Vocab) Detokenize([]Token, bool, bool) string          { return "" }
 func (*Vocab) Begin() Token                                   { return NoToken }
 func (*Vocab) End() Token                                     { return NoToken }
 func (*Vocab) EndsGeneration(Token) bool                      { return false }
-func (*Vocab) IsControl(Token) bool                           { return false }
 func (*Vocab) AddsBegin() bool                                { return false }
-func (*Vocab) AddsEnd() bool                                  { return false }
 func (*Vocab) Suppressed() []Token                            { return nil }
 
 // SlidingWindow is 0 in this build.
@@ -160,7 +156,6 @@ func (*Context) Logits(int) ([]float32, error)              { return nil, errNoL
 func (*Context) Pooling() Pooling                           { return PoolOfModel }
 func (*Context) Embedding(int) ([]float32, error)           { return nil, errNoLlama }
 func (*Context) SequenceEmbedding(Seq) ([]float32, error)   { return nil, errNoLlama }
-func (*Context) Perf() Perf                                 { return Perf{} }
 func (*Context) PerfReset()                                 {}
 func (*Context) Memory() Memory                             { return Memory{} }
 func (*Context) SetAdapters([]ScaledAdapter) error          { return errNoLlama }

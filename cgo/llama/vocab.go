@@ -72,23 +72,6 @@ func (v *Vocab) piece(buf []byte, token Token, special bool) int {
 		C.int32_t(len(buf)), 0, C.bool(special)))
 }
 
-// Detokenize is the text of a sequence of tokens. removeSpecial leaves begin and end tokens out, special shows control
-// tokens.
-func (v *Vocab) Detokenize(tokens []Token, removeSpecial, special bool) string {
-	if len(tokens) == 0 {
-		return ""
-	}
-	text := make([]byte, 8*len(tokens)+16)
-	for {
-		n := int(C.llama_detokenize(v.c, (*C.llama_token)(unsafe.Pointer(&tokens[0])), C.int32_t(len(tokens)),
-			(*C.char)(unsafe.Pointer(&text[0])), C.int32_t(len(text)), C.bool(removeSpecial), C.bool(special)))
-		if n >= 0 {
-			return string(text[:n])
-		}
-		text = make([]byte, -n)
-	}
-}
-
 // Begin is the token that begins a text, or NoToken.
 func (v *Vocab) Begin() Token { return Token(C.llama_vocab_bos(v.c)) }
 
@@ -100,16 +83,8 @@ func (v *Vocab) EndsGeneration(token Token) bool {
 	return bool(C.llama_vocab_is_eog(v.c, C.llama_token(token)))
 }
 
-// IsControl reports whether a token is a control token, which stands for no text.
-func (v *Vocab) IsControl(token Token) bool {
-	return bool(C.llama_vocab_is_control(v.c, C.llama_token(token)))
-}
-
 // AddsBegin reports whether Tokenize with addSpecial begins with Begin.
 func (v *Vocab) AddsBegin() bool { return bool(C.llama_vocab_get_add_bos(v.c)) }
-
-// AddsEnd reports whether Tokenize with addSpecial ends with End.
-func (v *Vocab) AddsEnd() bool { return bool(C.llama_vocab_get_add_eos(v.c)) }
 
 // Suppressed are the tokens that the model says are never to be generated.
 func (v *Vocab) Suppressed() []Token {

@@ -34,8 +34,11 @@ func openReplay(t *testing.T, packets int) *replay {
 	if err := errors.Join(w.Commit(), w.Close()); err != nil {
 		t.Fatal(err)
 	}
-	w, kept, err := stream.Resume(path, nil, stream.Options{Workers: 1})
+	kept, err := stream.Examine(path, nil)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if w, err = kept.Resume(stream.Options{Workers: 1}); err != nil {
 		t.Fatal(err)
 	}
 	r := newReplay(&output{}, kept)

@@ -215,7 +215,7 @@ func TestAhead(t *testing.T) {
 			return err
 		},
 		"resumed": func(path string, w *Writer) error {
-			again, _, err := Resume(path, nil, Options{Ahead: 8 << 20})
+			again, _, err := resume(path, nil, Options{Ahead: 8 << 20})
 			if err != nil {
 				return err
 			}

@@ -33,7 +33,7 @@ func reported(err error) bool {
 // does not is reported. It returns how many packets came back.
 func (c *capture) survivors(t *testing.T, what string, stream, index []byte) int {
 	t.Helper()
-	r, err := NewReader(bytes.NewReader(stream), int64(len(stream)), index)
+	r, err := newMemoryReader(bytes.NewReader(stream), int64(len(stream)), index)
 	if err != nil {
 		if !reported(err) {
 			t.Fatalf("%s: %v", what, err)

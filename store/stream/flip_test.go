@@ -15,7 +15,7 @@ import (
 // back.
 func unharmed(t *testing.T, what string, whole *Reader, stream, index []byte) (good int) {
 	t.Helper()
-	r, err := NewReader(bytes.NewReader(stream), int64(len(stream)), index)
+	r, err := newMemoryReader(bytes.NewReader(stream), int64(len(stream)), index)
 	if err != nil {
 		if !reported(err) {
 			t.Fatalf("%s: %v", what, err)

@@ -71,7 +71,7 @@ func FuzzIndex(f *testing.F) {
 		if repair {
 			index = reseal(index)
 		}
-		r, err := NewReader(bytes.NewReader(stream), int64(len(stream)), index)
+		r, err := newMemoryReader(bytes.NewReader(stream), int64(len(stream)), index)
 		if err != nil {
 			if !reported(err) {
 				t.Fatal(err)

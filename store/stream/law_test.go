@@ -61,7 +61,7 @@ func TestLyingRecords(t *testing.T) {
 		}, forgedEnd(0, 0)}, 0, 0, false},
 	} {
 		index := forge(c.records...)
-		r, err := NewReader(bytes.NewReader(make([]byte, c.stream)), int64(c.stream), index)
+		r, err := newMemoryReader(bytes.NewReader(make([]byte, c.stream)), int64(c.stream), index)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -233,7 +233,7 @@ func BenchmarkIndex(b *testing.B) {
 			for b.Loop() {
 				switch what {
 				case "open":
-					if _, err := NewReader(data, data.Size(), x.Bytes()); err != nil {
+					if _, err := newMemoryReader(data, data.Size(), x.Bytes()); err != nil {
 						b.Fatal(err)
 					}
 				case "in order":

@@ -163,7 +163,7 @@ func (c *capture) checkLeft(t *testing.T, what string, l leftover) {
 	if !l.whole { // which may be all there is, with its end
 		c.survivors(t, what, l.stream, l.index)
 	}
-	r, err := NewReader(bytes.NewReader(l.stream), int64(len(l.stream)), l.index)
+	r, err := newMemoryReader(bytes.NewReader(l.stream), int64(len(l.stream)), l.index)
 	if err != nil {
 		if l.synced.Commits > 0 || !reported(err) {
 			t.Fatalf("%s: %d commits were synced: %v", what, l.synced.Commits, err)

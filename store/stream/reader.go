@@ -108,16 +108,6 @@ func openFile(path string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// NewReader returns a reader of a stream of that size and its index, which it keeps. Like OpenDamaged it takes what
-// it can get.
-func NewReader(stream io.ReaderAt, size int64, index []byte) (*Reader, error) {
-	x, err := scan(index)
-	if err != nil {
-		return nil, err
-	}
-	return newReader(stream, size, x), nil
-}
-
 func newReader(stream io.ReaderAt, size int64, x *index) *Reader {
 	damage := x.damage
 	switch end := x.totals.StreamBytes; {

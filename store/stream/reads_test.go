@@ -27,7 +27,7 @@ func TestOneReadPerTensor(t *testing.T) {
 	for _, id := range []codec.ID{codec.None, codec.Zstd} {
 		stream, index := c.files(t, Options{Codec: id})
 		file := &countingReader{ReaderAt: bytes.NewReader(stream)}
-		r, err := NewReader(file, int64(len(stream)), index)
+		r, err := newMemoryReader(file, int64(len(stream)), index)
 		if err != nil {
 			t.Fatal(err)
 		}

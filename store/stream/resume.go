@@ -25,19 +25,6 @@ type Kept struct {
 	packed []byte
 }
 
-// Resume is Examine followed by Kept.Resume.
-func Resume(path string, upTo *Mark, o Options) (*Writer, *Kept, error) {
-	k, err := Examine(path, upTo)
-	if err != nil {
-		return nil, nil, err
-	}
-	w, err := k.Resume(o)
-	if err != nil {
-		return nil, nil, err
-	}
-	return w, k, nil
-}
-
 // Examine finds what can be kept of the stream at path: everything up to its last commit, or up to the commit of
 // upTo unless that is nil. It reads every kept packet and compares it with its checksum; a commit after a damaged
 // packet does not count. It changes nothing.

@@ -71,7 +71,7 @@ func write(t *testing.T, path string, data []byte) {
 // goOn resumes what lies at path and appends what is missing.
 func (c *capture) goOn(t *testing.T, path string, o Options) *Kept {
 	t.Helper()
-	w, kept, err := Resume(path, nil, o)
+	w, kept, err := resume(path, nil, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestResumeSums(t *testing.T) {
 	c := newCapture(50, 5)
 	path, _, index := c.uninterrupted(t, Options{})
 	write(t, path+IndexSuffix, index[:len(index)/2])
-	w, kept, err := Resume(path, nil, Options{})
+	w, kept, err := resume(path, nil, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestResumeUpTo(t *testing.T) {
 	c := newCapture(6, 3)
 	path, stream, index := c.uninterrupted(t, Options{Workers: 1})
 	for _, commits := range []uint64{0, 1, 5, 6, 99} {
-		w, kept, err := Resume(path, &Mark{Commits: commits}, Options{Workers: 1})
+		w, kept, err := resume(path, &Mark{Commits: commits}, Options{Workers: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +226,7 @@ func TestResumeUpTo(t *testing.T) {
 
 func TestResumeRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.stream")
-	if _, _, err := Resume(path, nil, Options{}); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := resume(path, nil, Options{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	w, err := Create(path, Options{})
@@ -236,11 +236,11 @@ func TestResumeRefuses(t *testing.T) {
 	if err := errors.Join(w.AppendLoss(Loss{Cause: "pool full", Packets: 1}), w.Commit(), w.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Resume(path, nil, Options{}); !errors.Is(err, ErrNotResumable) {
+	if _, _, err := resume(path, nil, Options{}); !errors.Is(err, ErrNotResumable) {
 		t.Errorf("a stream with losses: %v", err)
 	}
 	write(t, path+IndexSuffix, []byte("something else that is long enough to be the header of an index file"))
-	if _, _, err := Resume(path, nil, Options{}); !errors.Is(err, ErrCorrupt) {
+	if _, _, err := resume(path, nil, Options{}); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("no index: %v", err)
 	}
 }
@@ -267,7 +267,7 @@ func TestSameValues(t *testing.T) {
 		{Workers: 2, Codec: codec.QFSE, Bound: codec.Bound{Error: 1e-3}},
 	} {
 		path, _, _ := c.uninterrupted(t, o)
-		w, kept, err := Resume(path, nil, o)
+		w, kept, err := resume(path, nil, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -53,9 +52,6 @@ type requestAt struct {
 func newIndex(h Header, in io.ReaderAt, size int64) *index {
 	return &index{header: h, in: in, size: size, pages: newPages(in), requests: map[requestKey][]requestAt{}}
 }
-
-// scan is scanFile of an index in memory.
-func scan(data []byte) (*index, error) { return scanFile(bytes.NewReader(data), int64(len(data))) }
 
 // scanFile reads all records of an index. Only an unreadable file or header and a version that this program does
 // not know are errors; what else is wrong goes to damage.

@@ -159,7 +159,7 @@ func (c *capture) files(t testing.TB, o Options) (stream, index []byte) {
 
 func open(t testing.TB, stream, index []byte) *Reader {
 	t.Helper()
-	r, err := NewReader(bytes.NewReader(stream), int64(len(stream)), index)
+	r, err := newMemoryReader(bytes.NewReader(stream), int64(len(stream)), index)
 	if err != nil {
 		t.Fatal(err)
 	}
