@@ -65,24 +65,29 @@ const (
 	batchBytes          = 1 << 18
 )
 
-// perfetto writes packets of one sequence, compressed in batches, with names interned.
+// perfetto writes packets of one sequence, with names interned.
 type perfetto struct {
-	w      *counted
-	batch  []byte // packets that are not written yet
-	packet []byte
-	event  []byte
+	packets
+	event  []byte // the track event that is built
 	small  []byte
 	names  map[string]uint64 // by kind and text
 	fresh  []byte            // interned data that the next packet brings
 	tracks map[string]uint64
 	began  bool
 	about  about
+}
+
+// packets writes packets, compressed in batches.
+type packets struct {
+	w      *counted
+	packet []byte // that is built
+	batch  []byte // those that are not written yet
 	press  *zlib.Writer
 	out    bytes.Buffer
 }
 
 func newPerfetto(w *counted, a about) *perfetto {
-	p := &perfetto{w: w, names: map[string]uint64{}, tracks: map[string]uint64{}, about: a}
+	p := &perfetto{packets: packets{w: w}, names: map[string]uint64{}, tracks: map[string]uint64{}, about: a}
 	p.press = zlib.NewWriter(&p.out)
 	return p
 }
@@ -125,7 +130,7 @@ func (p *perfetto) begin() error {
 }
 
 // put adds the packet to the batch.
-func (p *perfetto) put() error {
+func (p *packets) put() error {
 	p.batch = appendBytes(p.batch, traceFieldPacket, p.packet)
 	if len(p.batch) >= batchBytes {
 		return p.flush()
@@ -134,7 +139,7 @@ func (p *perfetto) put() error {
 }
 
 // flush writes the batch as one packet of compressed ones.
-func (p *perfetto) flush() error {
+func (p *packets) flush() error {
 	if len(p.batch) == 0 {
 		return nil
 	}

@@ -64,12 +64,10 @@ const maxSamples = 100_000
 
 // reader turns events into what a sink takes.
 type reader struct {
+	assembly
 	o       Options
 	to      sink
 	event   event
-	x       execution
-	layer   int             // index of the span that is open; -1: none
-	part    int             // of the component's
 	caches  map[string]*kv  // by context and kind
 	values  map[string]*run // counters so far
 	written *int64          // bytes
@@ -137,6 +135,7 @@ func (r *reader) readEvents(ctx context.Context, path string) error {
 		}
 	}
 	r.drop()
+	r.result.Incomplete = r.incomplete
 	return nil
 }
 
@@ -198,91 +197,21 @@ func (r *reader) take(kind resource.Kind, e *event) error {
 	return nil
 }
 
-// of begins another execution where the event is of one.
-func (r *reader) of(e *event) {
-	if e.Exec != r.x.number || e.Ctx != r.x.ctx {
-		r.drop()
-		r.x.number, r.x.ctx = e.Exec, e.Ctx
-	}
-}
-
-// drop forgets the parts of an execution whose graph event did not come.
-func (r *reader) drop() {
-	r.result.Incomplete += int64(len(r.x.spans))
-	r.x = execution{spans: r.x.spans[:0]}
-	r.layer, r.part = -1, -1
-}
-
-// open begins a span, whose end is not known yet, and returns its index.
-func (r *reader) open(e *event, depth int, name string) int {
-	r.x.spans = append(r.x.spans, span{start: e.MonoNS, end: -1, depth: depth, name: name, component: e.ComponentType,
-		layer: e.LayerID, flops: -1, read: -1, written: -1})
-	return len(r.x.spans) - 1
-}
-
-func (r *reader) shut(e *event, at *int) {
-	if *at >= 0 && e.Exec == r.x.number && e.Ctx == r.x.ctx {
-		r.x.spans[*at].end = e.MonoNS
-	}
-	*at = -1
-}
-
-// compute adds an op. What a component did as a whole belongs to its span.
-func (r *reader) compute(e *event) {
-	whole := e.TimeSource == resource.TimeGraph || e.TimeSource == resource.TimeSync
-	if e.Within != "" || e.DurationNS == nil || whole {
-		return
-	}
-	r.of(e)
-	if e.Operation == "range" {
-		if r.part >= 0 && r.x.spans[r.part].start == e.MonoNS {
-			s := &r.x.spans[r.part]
-			s.flops, s.read, s.written = known(e.FLOPs), known(e.BytesRead), known(e.BytesWritten)
-			return
-		}
-		e.Operation = fmt.Sprintf("%d ops", e.NodeCount)
-	}
-	r.x.spans = append(r.x.spans, span{start: e.MonoNS, end: e.MonoNS + *e.DurationNS, depth: depthOp,
-		name: e.Operation, tensor: e.Name, component: e.ComponentType, layer: e.LayerID, flops: known(e.FLOPs),
-		read: known(e.BytesRead), written: known(e.BytesWritten)})
-}
-
-// graph ends an execution and hands it on.
+// graph hands an execution on.
 func (r *reader) graph(e *event) error {
-	r.of(e)
-	defer func() { r.x.spans = r.x.spans[:0]; r.drop() }()
-	if e.DurationNS == nil {
+	x := r.finish(e)
+	if x == nil {
 		return nil
 	}
-	x := &r.x
-	x.phase, x.tokens, x.timed = e.Phase, e.Tokens, e.TimedNS != nil
-	parts := x.spans[:0]
-	for _, s := range x.spans {
-		if s.end >= s.start {
-			parts = append(parts, s)
-		}
-	}
-	name := e.Phase
-	if e.Tokens != 1 {
-		name = fmt.Sprintf("%s, %d tokens", e.Phase, e.Tokens)
-	}
-	// The event's time is the entry of the graph. Its duration, and its first part, begin a moment later, when ggml was
-	// given the graph.
-	start := e.MonoNS
-	for i := range parts {
-		if i == 0 || parts[i].start < start {
-			start = parts[i].start
-		}
-	}
-	x.spans = nest(append(parts, span{start: start, end: start + *e.DurationNS, depth: depthGraph, name: name,
-		layer: -1, flops: known(e.FLOPs), read: known(e.BytesRead), written: known(e.BytesWritten)}))
 	r.thin(x)
 	r.result.Graphs++
 	r.result.Spans += int64(len(x.spans))
 	if x.timed {
 		r.result.TimedGraphs++
 	}
-	return r.to.execution(x)
+	err := r.to.execution(x)
+	r.clear()
+	return err
 }
 
 // thin leaves the ops of an execution out where the file has become larger than its share of the bound, and all of

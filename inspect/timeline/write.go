@@ -58,7 +58,8 @@ func Write(ctx context.Context, path string, w io.Writer, o Options) (*Result, e
 	}
 	o.length = about.length
 	out := &counted{to: bufio.NewWriterSize(w, 1<<18)}
-	r := &reader{o: o, caches: map[string]*kv{}, values: map[string]*run{}, written: &out.n, layer: -1, part: -1}
+	r := &reader{o: o, caches: map[string]*kv{}, values: map[string]*run{}, written: &out.n}
+	r.clear()
 	switch o.Format {
 	case Perfetto:
 		r.to = newPerfetto(out, about)
