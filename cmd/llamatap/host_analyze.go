@@ -101,7 +101,10 @@ func (a *analyzeArguments) run(args []string) error {
 	if err := a.check(args); err != nil {
 		return cli.Wrong(err)
 	}
+	bar := present.NewProgress(progressTerminal(true), "analysing")
+	a.options.Progress = bar.Of
 	report, err := host.Analyze(a.options)
+	bar.Done()
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/cli"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // inspectArgs are the arguments of 'llamatap inspect'.
@@ -155,7 +156,10 @@ func (a *inspectArgs) show(ctx context.Context, run *tensors.Run, out io.Writer)
 		return run.Unknown(a.filter)
 	}
 	if a.stats {
-		if err := tensors.MeasureTensors(ctx, run, a.filter, summary); err != nil {
+		bar := present.NewProgress(progressTerminal(true), "measuring")
+		err := tensors.MeasureTensors(ctx, run, a.filter, summary, bar.Of)
+		bar.Done()
+		if err != nil {
 			return err
 		}
 	}

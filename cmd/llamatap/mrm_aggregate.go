@@ -73,7 +73,9 @@ func (a *aggregation) run(rest []string) error {
 		fmt.Fprintf(present.Err, "llamatap: left out: %d runs of no experiment, %d that are not sealed\n",
 			found.Others, found.Unsealed)
 	}
-	result, err := analyze.Aggregate(ctx, found)
+	bar := present.NewProgress(progressTerminal(true), "aggregating")
+	result, err := analyze.Aggregate(ctx, found, bar.Of)
+	bar.Done()
 	if err != nil {
 		return err
 	}

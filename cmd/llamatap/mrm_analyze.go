@@ -136,7 +136,10 @@ func (a *mrmAnalyzeArguments) run(out io.Writer, rest []string) error {
 	}
 	analyzed := 0
 	for _, dir := range rest {
+		bar := present.NewProgress(progressTerminal(true), "analysing")
+		a.options.Progress = bar.Of
 		result, err := analyze.Run(ctx, dir, a.options)
+		bar.Done()
 		switch {
 		case errors.Is(err, analyze.ErrContaminated) && a.config != "":
 			fmt.Fprintf(present.Err, "llamatap: left out: %v\n", err)

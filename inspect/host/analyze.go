@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -33,6 +34,8 @@ type Options struct {
 	Lag int
 	// Top bounds the devices in the report; 0: all.
 	Top int
+	// Progress, where it is set, is called with the bytes of the files that were read, of all.
+	Progress func(done, total int64)
 	// Strap takes bounds of buckets without a slot as STRAP-LLM's, twice as high as they should be.
 	Strap bool
 }
@@ -56,7 +59,8 @@ type state struct {
 		longest   float64
 	}
 	reasons ByReason // of all threads
-	split   bool     // the file contains reasons
+	read    func(n int)
+	split   bool // the file contains reasons
 }
 
 // Analyze reads the files and reports on them. For a missing file the error wraps fs.ErrNotExist.
@@ -66,6 +70,7 @@ func Analyze(o Options) (*Report, error) {
 	}
 	o.Percentiles = slices.Compact(slices.Sorted(slices.Values(o.Percentiles)))
 	a := &state{Options: o, report: &Report{Run: o.Run, WindowS: o.Window, percents: o.Percentiles}}
+	a.read = a.meter()
 	a.devices = newDevices(o.Percentiles[len(o.Percentiles)-1])
 	if err := a.readBlock(); err != nil {
 		return nil, err
@@ -75,7 +80,7 @@ func Analyze(o Options) (*Report, error) {
 	}
 	if o.Prof != "" {
 		var err error
-		if a.report.Prof, err = readProf(o.Prof, o.Percentiles); err != nil {
+		if a.report.Prof, err = readProf(o.Prof, o.Percentiles, a.read); err != nil {
 			return nil, err
 		}
 	}
@@ -98,7 +103,38 @@ func open(path, remedy string, l *Lines, each func([]byte) error) error {
 	}
 	defer file.Close()
 	l.Path = path
-	return readLines(io.Reader(file), l, each)
+	return readLines(metered{file, l.read}, l, each)
+}
+
+// metered reports how many bytes were read.
+type metered struct {
+	io.Reader
+	read func(n int) // nil: nobody asks
+}
+
+func (m metered) Read(b []byte) (int, error) {
+	n, err := m.Reader.Read(b)
+	if m.read != nil {
+		m.read(n)
+	}
+	return n, err
+}
+
+// meter returns what is called with the bytes that are read of the files.
+func (o *Options) meter() func(n int) {
+	if o.Progress == nil {
+		return nil
+	}
+	done, total := int64(0), int64(0)
+	for _, path := range []string{o.Block, o.System, o.Prof} {
+		if info, err := os.Stat(path); err == nil {
+			total += info.Size()
+		}
+	}
+	return func(n int) {
+		done += int64(n)
+		o.Progress(min(done, total), total)
+	}
 }
 
 // The remedies for files that are not there.
@@ -113,7 +149,7 @@ func (a *state) readBlock() error {
 	if a.Block == "" {
 		return nil
 	}
-	source := &Source{}
+	source := &Source{Lines: Lines{read: a.read}}
 	err := a.eachBlock(&source.Lines, func(s *blockSnapshot) {
 		source.see(s.time, s.seconds)
 		source.learn(&s.how, s.offset)
@@ -166,7 +202,7 @@ func (a *state) readSystem() error {
 	if a.System == "" {
 		return nil
 	}
-	source := &Source{}
+	source := &Source{Lines: Lines{read: a.read}}
 	err := a.eachSystem(&source.Lines, func(s *systemSnapshot) {
 		source.see(s.time, s.seconds)
 		source.learn(&s.how, s.offset)

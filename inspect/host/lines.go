@@ -33,6 +33,8 @@ type Lines struct {
 	TornBytes int `json:"torn_last_line_bytes,omitempty"`
 	// Padding counts NUL bytes, as writers leave them behind that map their file and are killed.
 	Padding int64 `json:"padding_bytes,omitempty"`
+
+	read func(n int) // is called with the bytes that are read; nil: nothing is
 }
 
 // errNoObject is what is wrong with a line of JSON that is no object.

@@ -73,9 +73,10 @@ func newProfSums() *profSums {
 		calls: map[[3]string]*CallRow{}, net: map[int]*NetRow{}}
 }
 
-// readProf reads a file of events.
-func readProf(path string, percentiles []float64) (*Prof, error) {
+// readProf reads a file of events. read is called with the bytes that are read, unless it is nil.
+func readProf(path string, percentiles []float64, read func(n int)) (*Prof, error) {
 	p := newProfSums()
+	p.Lines.read = read
 	if err := open(path, profRemedy, &p.Lines, p.add); err != nil {
 		return nil, err
 	}

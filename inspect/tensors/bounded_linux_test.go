@@ -91,7 +91,7 @@ var readings = map[string]func(r *Run) error{
 	"inspect --stats": func(r *Run) error {
 		s, err := Summarize(r, Filter{})
 		if err == nil {
-			err = MeasureTensors(context.Background(), r, Filter{Tensor: "l_out-3"}, s)
+			err = MeasureTensors(context.Background(), r, Filter{Tensor: "l_out-3"}, s, nil)
 		}
 		return err
 	},

@@ -56,10 +56,14 @@ func EachMeasure(ctx context.Context, r *Run, f Filter, by By, fn func(*Measure)
 }
 
 // MeasureTensors puts statistics per tensor into a summary made with the same filter. Tensors of block-quantised
-// type get none.
-func MeasureTensors(ctx context.Context, r *Run, f Filter, s *Summary) error {
+// type get none. progress, where it is not nil, is called with the packets that were read, of all.
+func MeasureTensors(ctx context.Context, r *Run, f Filter, s *Summary, progress func(done, total int64)) error {
+	done, total := int64(0), int64(s.Packets)
 	totals := make(map[tensorKey]*Accumulator)
 	err := eachJob(ctx, r, f, ByTensor, func(j *job) error {
+		if done++; progress != nil {
+			progress(done, total)
+		}
 		key := tensorKey{j.packet.Ctx, j.packet.Name}
 		switch {
 		case errors.Is(j.err, errors.ErrUnsupported):

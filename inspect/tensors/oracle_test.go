@@ -71,7 +71,7 @@ print(json.dumps(dict(shape=a.shape, dtype=str(a.dtype), c=bool(a.flags.c_contig
 		}
 		sum, err := Summarize(r, Filter{Tensor: c.name})
 		check(t, err)
-		check(t, MeasureTensors(context.Background(), r, Filter{Tensor: c.name}, sum))
+		check(t, MeasureTensors(context.Background(), r, Filter{Tensor: c.name}, sum, nil))
 		m := sum.Layers[0].Tensors[0].Stats.Moments
 		for what, pair := range map[string][2]float64{
 			"mean": {m.Mean, got.Mean}, "std": {m.Std, got.Std}, "min": {m.Min, got.Min}, "max": {m.Max, got.Max},

@@ -227,7 +227,7 @@ func TestMeasureTensors(t *testing.T) {
 	r := f.open(t)
 	s, err := Summarize(r, Filter{})
 	check(t, err)
-	check(t, MeasureTensors(context.Background(), r, Filter{}, s))
+	check(t, MeasureTensors(context.Background(), r, Filter{}, s, nil))
 	var want Accumulator
 	for token := range int64(5) {
 		for e := range int64(4) {

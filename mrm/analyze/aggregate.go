@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -60,8 +60,8 @@ type Aggregated struct {
 // ofRuns is the type that figures of whole runs stand under.
 const ofRuns = "run"
 
-// Aggregate puts runs together by cell.
-func Aggregate(ctx context.Context, f *Found) (*Aggregated, error) {
+// Aggregate puts runs together by cell. progress, where it is not nil, is called with the runs that were read, of all.
+func Aggregate(ctx context.Context, f *Found, progress func(done, total int64)) (*Aggregated, error) {
 	if len(f.Runs) == 0 {
 		return nil, fmt.Errorf("%w: %d contaminated ones, %d of no experiment and %d that are not sealed are left "+
 			"out; make some with 'llamatap mrm run', or take contaminated ones with --contaminated", errNoRuns,
@@ -78,6 +78,9 @@ func Aggregate(ctx context.Context, f *Found) (*Aggregated, error) {
 		metrics, err := metricsOf(ctx, run)
 		if err != nil {
 			return nil, err
+		}
+		if progress != nil {
+			progress(int64(i)+1, int64(len(f.Runs)))
 		}
 		key := [2]string{run.Experiment.Name, run.Cell.Key}
 		g := gathered[key]
@@ -208,7 +211,7 @@ func metricsOf(ctx context.Context, run *SealedRun) ([]metric, error) {
 		return nil, err
 	}
 	var text strings.Builder
-	write, err := s.measure(ctx, nil, memtrace.Thresholds{})
+	write, err := s.measure(ctx, memory.Options{})
 	if err == nil {
 		err = write(&text)
 	}

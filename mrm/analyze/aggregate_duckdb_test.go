@@ -90,7 +90,7 @@ func TestQueries(t *testing.T) {
 // writeAll writes the aggregate as the command does.
 func writeAll(t *testing.T, found *Found, dir string) {
 	t.Helper()
-	r, err := Aggregate(t.Context(), found)
+	r, err := Aggregate(t.Context(), found, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

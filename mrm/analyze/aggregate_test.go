@@ -92,7 +92,7 @@ func aggregated(t *testing.T, roots ...string) *Aggregated {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Aggregate(context.Background(), found)
+	r, err := Aggregate(context.Background(), found, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Aggregate(context.Background(), found)
+	r, err := Aggregate(context.Background(), found, nil)
 	if err != nil || r.Runs != 5 || len(r.Groups) != 3 || len(r.Contaminated) != 0 || r.Groups[2].Contaminated != 1 ||
 		r.Groups[2].Cell.ModelID != "beta" {
 		t.Errorf("%+v, %v", r, err)
@@ -252,7 +252,7 @@ func TestAggregateRefusals(t *testing.T) {
 	}
 	empty, err := Find([]string{t.TempDir()}, false)
 	if err == nil {
-		_, err = Aggregate(context.Background(), empty)
+		_, err = Aggregate(context.Background(), empty, nil)
 	}
 	if !errors.Is(err, errNoRuns) {
 		t.Errorf("no runs: %v", err)
@@ -348,7 +348,7 @@ func TestFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Aggregate(t.Context(), found)
+	r, err := Aggregate(t.Context(), found, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,8 @@ type Options struct {
 	Contaminated bool
 	Version      string   // of the program, and its command: for derived.json
 	Command      []string //
+	// Progress, where it is set, is called with the accesses that were read, of all.
+	Progress func(done, total int64)
 }
 
 // Result is what was written.
@@ -65,7 +67,8 @@ func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 	case err != nil:
 		return nil, err
 	case isForeign: // mrm-trace's samples have no sizes, so that nothing can be said of bytes
-		report, err := memory.Analyze(ctx, dir, memory.Options{Windows: o.Windows, Thresholds: o.Thresholds})
+		report, err := memory.Analyze(ctx, dir, memory.Options{Windows: o.Windows, Thresholds: o.Thresholds,
+			Progress: o.Progress})
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +121,7 @@ func (r *Result) survey(ctx context.Context, o Options) ([]product, *figureData,
 	if err != nil {
 		return nil, nil, err
 	}
-	metrics, err := s.measure(ctx, o.Windows, o.Thresholds)
+	metrics, err := s.measure(ctx, memory.Options{Windows: o.Windows, Thresholds: o.Thresholds, Progress: o.Progress})
 	if err != nil {
 		return nil, nil, err
 	}

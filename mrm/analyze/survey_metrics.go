@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"strconv"
-	"time"
 
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/memtrace"
@@ -14,13 +13,14 @@ import (
 
 // measure computes the metrics of mrm-trace, as far as they can be, and returns what writes them as metrics.csv. A
 // trace is read once, for metrics and figures: subjects, figures and notes are of it afterwards.
-func (s *survey) measure(ctx context.Context, windows []time.Duration, t memtrace.Thresholds) (
+func (s *survey) measure(ctx context.Context, o memory.Options) (
 	write func(io.Writer) error, err error,
 ) {
 	b := newBinner(s)
-	r, err := memory.Analyze(ctx, s.Dir, memory.Options{Windows: windows, Thresholds: t, Rows: b.rows})
+	o.Rows = b.rows
+	r, err := memory.Analyze(ctx, s.Dir, o)
 	if errors.Is(err, memory.ErrNoTable) {
-		return func(w io.Writer) error { return s.writeMetrics(w, t) }, nil
+		return func(w io.Writer) error { return s.writeMetrics(w, o.Thresholds) }, nil
 	}
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (s *survey) measure(ctx context.Context, windows []time.Duration, t memtrac
 		if len(byType(s.subjects())) == 0 {
 			return r.WriteMetrics, nil // no graph was seen: another program's run
 		}
-		return func(w io.Writer) error { return s.writeMetrics(w, t) }, nil
+		return func(w io.Writer) error { return s.writeMetrics(w, o.Thresholds) }, nil
 	}
 	s.types = map[memtrace.RegionType]subject{}
 	for i := range r.Types {

@@ -68,7 +68,7 @@ func measured(t testing.TB, dir string) (s *survey, metrics string) {
 	t.Helper()
 	s = read(t, dir)
 	var text strings.Builder
-	write, err := s.measure(context.Background(), nil, memtrace.Thresholds{})
+	write, err := s.measure(context.Background(), memory.Options{})
 	if err == nil {
 		err = write(&text)
 	}

@@ -82,7 +82,7 @@ func TestSurvey(t *testing.T) {
 		t.Errorf("%+v", kv)
 	}
 	var text strings.Builder
-	write, err := s.measure(context.Background(), nil, memtrace.Thresholds{})
+	write, err := s.measure(context.Background(), memory.Options{})
 	if err == nil {
 		err = write(&text)
 	}
@@ -302,7 +302,7 @@ func TestKnownAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	write, err := s.measure(context.Background(), nil, memtrace.Thresholds{})
+	write, err := s.measure(context.Background(), memory.Options{})
 	if err == nil {
 		err = write(&text)
 	}
@@ -341,7 +341,7 @@ func TestSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	write, err := s.measure(context.Background(), nil, memtrace.Thresholds{})
+	write, err := s.measure(context.Background(), memory.Options{})
 	if err == nil {
 		err = write(&text)
 	}
