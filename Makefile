@@ -27,15 +27,15 @@ C_FLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror
 
 build: bin/llamatap tap instrument
 
-install: llama
-	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" LLAMA_PREFIX="$(LLAMA_PREFIX)" GO="$(GO)" CC="$(CC)" scripts/package install
+install: llama tap instrument
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" LLAMA_PREFIX="$(LLAMA_PREFIX)" GO="$(GO)" scripts/package install
 
 uninstall:
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/package uninstall
 
-dist: llama
+dist: llama tap instrument
 	@mkdir -p build
-	@LLAMA_PREFIX="$(LLAMA_PREFIX)" GO="$(GO)" CC="$(CC)" scripts/package dist "build/llamatap-$$(git describe --tags --always --dirty)-linux-$$($(GO) env GOARCH).tar.gz"
+	@LLAMA_PREFIX="$(LLAMA_PREFIX)" GO="$(GO)" scripts/package dist "build/llamatap-$$(git describe --tags --always --dirty)-linux-$$($(GO) env GOARCH).tar.gz"
 
 demo: build
 	bin/llamatap demo

@@ -17,6 +17,7 @@ import (
 // packaged runs scripts/package.
 func packaged(t *testing.T, env []string, args ...string) string {
 	t.Helper()
+	testenv.NeedBinary(t) // the libraries lie next to it
 	cmd := exec.Command(filepath.Join(testenv.Root(t), "scripts", "package"), args...)
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
