@@ -39,7 +39,7 @@ type Options struct {
 	// for
 	// the others. nil: the tap chooses.
 	Keep *int64
-	// MemoryBytes bounds the shared memory: queue, ring and slots. 0 means DefaultMemoryBytes.
+	// MemoryBytes bounds the shared memory: queue, ring and slots. 0 means defaultMemoryBytes.
 	MemoryBytes int64
 	// StopOnFailure ends the program when this process dies; else it goes on unrecorded.
 	StopOnFailure bool
@@ -48,9 +48,9 @@ type Options struct {
 	Backends string
 }
 
-// DefaultMemoryBytes is the size of the shared memory when none is asked for. With the collector's own memory it
+// defaultMemoryBytes is the size of the shared memory when none is asked for. With the collector's own memory it
 // stays under the 256 MiB that --tap-memory defaults to.
-const DefaultMemoryBytes = 160 << 20
+const defaultMemoryBytes = 160 << 20
 
 // SlotBytes is the size of one slot. Small tensors waste little of one, large ones take many.
 const SlotBytes = 1024
@@ -71,7 +71,7 @@ type plan struct {
 func (o *Options) plan() (plan, error) {
 	total := o.MemoryBytes
 	if total == 0 {
-		total = DefaultMemoryBytes
+		total = defaultMemoryBytes
 	}
 	if total < MinMemoryBytes {
 		return plan{}, fmt.Errorf("%w: %d bytes, at least %d are needed; give --tap-memory a larger size",

@@ -32,7 +32,7 @@ func checkPlan(t *testing.T, total int64) {
 		t.Fatalf("%d bytes: %v", total, err)
 	}
 	if total == 0 {
-		total = DefaultMemoryBytes
+		total = defaultMemoryBytes
 	}
 	power := func(n uint64) bool { return n != 0 && n&(n-1) == 0 }
 	for _, check := range []struct {

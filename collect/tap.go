@@ -77,8 +77,8 @@ func cString(b []byte) string {
 	return string(b)
 }
 
-// LossCauses names why tensors were not recorded, in the order of the tap's counters.
-var LossCauses = [...]string{
+// lossCauses names why tensors were not recorded, in the order of the tap's counters.
+var lossCauses = [...]string{
 	"pool_full", "queue_full", LossGone, "no_memory", "graph_mismatch", "strides", LossStopped,
 }
 
@@ -90,7 +90,7 @@ const (
 
 // losses names the tap's counters of losses; those of which none is are left out.
 func losses(dst []ggmlhooks.Loss, count func(i int) ggmlhooks.Count) []ggmlhooks.Loss {
-	for i, cause := range LossCauses {
+	for i, cause := range lossCauses {
 		if c := count(i); c != (ggmlhooks.Count{}) {
 			dst = append(dst, ggmlhooks.Loss{Cause: cause, Count: c})
 		}

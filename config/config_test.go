@@ -77,12 +77,12 @@ func TestSuggest(t *testing.T) {
 		{"", PerformanceAnalysis, "balanced", "q", 24 * GB},
 		{"llama", FullCapture, "balanced", "q", 24 * GB},
 	} {
-		got, why := Suggest(c.arch, c.purpose)
+		got, why := suggest(c.arch, c.purpose)
 		if got.Name != c.preset || got.Codec != c.codec || got.MemoryCeiling != c.ceiling || why == "" {
 			t.Errorf("%s on %q: %+v (%s)", c.purpose, c.arch, got, why)
 		}
 	}
-	if balanced, _ := ParsePreset("balanced"); balanced.Codec != "q" || balanced.MemoryCeiling != 24*GB {
+	if balanced, _ := parsePreset("balanced"); balanced.Codec != "q" || balanced.MemoryCeiling != 24*GB {
 		t.Errorf("a suggestion changed the preset itself: %+v", balanced)
 	}
 }

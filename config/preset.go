@@ -20,20 +20,20 @@ type Preset struct {
 	MemoryCeiling Bytes
 }
 
-// DefaultPreset is what is suggested where nothing speaks for another one.
-const DefaultPreset = "balanced"
+// defaultPreset is what is suggested where nothing speaks for another one.
+const defaultPreset = "balanced"
 
 var presets = []Preset{
 	{"fast_capture", ggmlhooks.FullTensor, "none", 4, 32 * GB},
-	{DefaultPreset, ggmlhooks.FullTensor, "q", 2, 24 * GB},
+	{defaultPreset, ggmlhooks.FullTensor, "q", 2, 24 * GB},
 	{"max_compression", ggmlhooks.FullTensor, "q-fse", 1, 16 * GB},
 	{"max", ggmlhooks.FullTensor, "zstd", 6, 64 * GB},
 	{"attention_analysis", ggmlhooks.AttentionOnly, "lz4", 2, 16 * GB},
 	{"mlp_analysis", ggmlhooks.MLPOnly, "lz4", 2, 16 * GB},
 }
 
-// ParsePreset finds a preset by name.
-func ParsePreset(name string) (Preset, error) {
+// parsePreset finds a preset by name.
+func parsePreset(name string) (Preset, error) {
 	for _, p := range presets {
 		if p.Name == name {
 			return p, nil

@@ -19,8 +19,8 @@ const (
 
 var purposes = []string{string(Interpretability), string(Debugging), string(PerformanceAnalysis), string(FullCapture)}
 
-// ParsePurpose reads the name of a purpose.
-func ParsePurpose(s string) (Purpose, error) {
+// parsePurpose reads the name of a purpose.
+func parsePurpose(s string) (Purpose, error) {
 	if slices.Contains(purposes, s) {
 		return Purpose(s), nil
 	}
@@ -52,30 +52,30 @@ func Family(arch string) string {
 	return arch
 }
 
-// Suggest picks the settings for a purpose on a model of the given GGUF general.architecture ("" if not known), and
+// suggest picks the settings for a purpose on a model of the given GGUF general.architecture ("" if not known), and
 // says why in one sentence. It is STRAP-LLM's create_optimized_config with the family normalised, so that qwen3
 // counts as qwen, and without attention_analysis for a model that has no attention.
-func Suggest(arch string, purpose Purpose) (Preset, string) {
+func suggest(arch string, purpose Purpose) (Preset, string) {
 	family := Family(arch)
 	pick := func(name, why string) (Preset, string) {
-		p, _ := ParsePreset(name)
+		p, _ := parsePreset(name)
 		return p, fmt.Sprintf("%s on family %s: %s", purpose, family, why)
 	}
 	switch purpose {
 	case Interpretability:
 		if family == "mamba" || family == "rwkv" {
-			return pick(DefaultPreset, "balanced, because it has no attention to analyse")
+			return pick(defaultPreset, "balanced, because it has no attention to analyse")
 		}
 		return pick("attention_analysis", "attention_analysis")
 	case Debugging:
 		return pick("fast_capture", "fast_capture")
 	case PerformanceAnalysis:
 		if !slices.Contains([]string{"gpt", "llama", "qwen"}, family) {
-			return pick(DefaultPreset, "balanced")
+			return pick(defaultPreset, "balanced")
 		}
-		p, why := pick(DefaultPreset, "balanced with q-fse and a 16 GB ceiling")
+		p, why := pick(defaultPreset, "balanced with q-fse and a 16 GB ceiling")
 		p.Codec, p.MemoryCeiling = "q-fse", 16*GB
 		return p, why
 	}
-	return pick(DefaultPreset, "balanced")
+	return pick(defaultPreset, "balanced")
 }

@@ -52,7 +52,7 @@ func tapReference() string {
 	b.WriteString(purposeHead)
 	for _, purpose := range purposes {
 		for _, arch := range []string{"qwen3", "gemma3", "mamba"} {
-			p, _ := Suggest(arch, Purpose(purpose))
+			p, _ := suggest(arch, Purpose(purpose))
 			fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s | %v |\n", purpose, arch, Family(arch), p.Name, p.Codec,
 				p.MemoryCeiling)
 		}

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// MinDisk is the least that --tap-max-disk accepts: what a run needs to be sealed is kept free within it.
-const MinDisk = 4 * MiB
+// minDisk is the least that --tap-max-disk accepts: what a run needs to be sealed is kept free within it.
+const minDisk = 4 * MiB
 
-// MinSegment is the smallest size that --tap-segment accepts.
-const MinSegment = 64 * KiB
+// minSegment is the smallest size that --tap-segment accepts.
+const minSegment = 64 * KiB
 
 // Segment says when a new segment begins. The zero value is never: the run is one.
 type Segment struct {
@@ -120,8 +120,8 @@ func setSegment(t *Tap, s string) error {
 		return nil
 	}
 	size, err := ParseBytes(s)
-	if err == nil && size < MinSegment {
-		err = fmt.Errorf("segment %q is too small: give at least %v", s, MinSegment)
+	if err == nil && size < minSegment {
+		err = fmt.Errorf("segment %q is too small: give at least %v", s, minSegment)
 	}
 	t.Segment.Bytes = size
 	return err
@@ -138,8 +138,8 @@ func setMaxDisk(t *Tap, s string) error {
 		t.MaxDisk.Action = DiskAction(word)
 	}
 	bytes, err := ParseBytes(size)
-	if err == nil && bytes < MinDisk {
-		err = fmt.Errorf("disk %q is too little for a run: give at least %v", size, MinDisk)
+	if err == nil && bytes < minDisk {
+		err = fmt.Errorf("disk %q is too little for a run: give at least %v", size, minDisk)
 	}
 	t.MaxDisk.Bytes = bytes
 	return err

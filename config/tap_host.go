@@ -12,8 +12,8 @@ var HostCollectors = []string{"block", "system", "waits", "prof"}
 
 // The bounds of --tap-host-interval.
 const (
-	DefaultHostInterval = time.Second
-	MinHostInterval     = 50 * time.Millisecond
+	defaultHostInterval = time.Second
+	minHostInterval     = 50 * time.Millisecond
 )
 
 func hostOptions() []option {
@@ -23,7 +23,7 @@ func hostOptions() []option {
 			set:  setHost,
 			get:  func(t *Tap) any { return text(strings.Join(t.Host, ",")) }},
 		{name: "host-interval", form: "DURATION", role: roleModifier, recorder: Host,
-			byDef: DefaultHostInterval.String(),
+			byDef: defaultHostInterval.String(),
 			help:  "time between two lines of a host collector, such as 200ms",
 			set:   setHostInterval,
 			get:   func(t *Tap) any { return t.HostInterval.String() }},
@@ -33,8 +33,8 @@ func hostOptions() []option {
 	}
 }
 
-// ParseHost reads a list of host collectors; they are returned in the order of HostCollectors.
-func ParseHost(s string) ([]string, error) {
+// parseHost reads a list of host collectors; they are returned in the order of HostCollectors.
+func parseHost(s string) ([]string, error) {
 	if s == "all" {
 		return slices.Clone(HostCollectors), nil
 	}
@@ -59,14 +59,14 @@ func ParseHost(s string) ([]string, error) {
 }
 
 func setHost(t *Tap, s string) (err error) {
-	t.Host, err = ParseHost(s)
+	t.Host, err = parseHost(s)
 	return err
 }
 
 func setHostInterval(t *Tap, s string) error {
 	d, err := time.ParseDuration(s)
-	if err != nil || d < MinHostInterval {
-		return fmt.Errorf("host interval %q: write a time from %v on, such as 200ms, 1s or 5s", s, MinHostInterval)
+	if err != nil || d < minHostInterval {
+		return fmt.Errorf("host interval %q: write a time from %v on, such as 200ms, 1s or 5s", s, minHostInterval)
 	}
 	t.HostInterval = d
 	return nil

@@ -14,9 +14,9 @@ const (
 
 // The bounds of --tap-ledger-window.
 const (
-	DefaultLedgerWindow = time.Second
-	MinLedgerWindow     = time.Millisecond
-	MaxLedgerWindow     = time.Hour
+	defaultLedgerWindow = time.Second
+	minLedgerWindow     = time.Millisecond
+	maxLedgerWindow     = time.Hour
 )
 
 func ledgerOptions() []option {
@@ -26,7 +26,7 @@ func ledgerOptions() []option {
 			set:  setLedger,
 			get:  func(t *Tap) any { return text(t.Ledger) }},
 		{name: "ledger-window", form: "DURATION", role: roleModifier, recorder: Ledger,
-			byDef: DefaultLedgerWindow.String(),
+			byDef: defaultLedgerWindow.String(),
 			help:  "with windows: how long one is, such as 100ms",
 			set:   setLedgerWindow,
 			get:   func(t *Tap) any { return t.LedgerWindow.String() }},
@@ -47,9 +47,9 @@ func setLedger(t *Tap, s string) error {
 
 func setLedgerWindow(t *Tap, s string) error {
 	d, err := time.ParseDuration(s)
-	if err != nil || d < MinLedgerWindow || d > MaxLedgerWindow {
-		return fmt.Errorf("ledger window %q: write a time from %v to %v, such as 100ms", s, MinLedgerWindow,
-			MaxLedgerWindow)
+	if err != nil || d < minLedgerWindow || d > maxLedgerWindow {
+		return fmt.Errorf("ledger window %q: write a time from %v to %v, such as 100ms", s, minLedgerWindow,
+			maxLedgerWindow)
 	}
 	t.LedgerWindow = d
 	return nil

@@ -14,8 +14,8 @@ const autoSample = "auto"
 
 // The bounds of --tap-kv-block.
 const (
-	DefaultKVBlock = 32
-	MaxKVBlock     = 1 << 20
+	defaultKVBlock = 32
+	maxKVBlock     = 1 << 20
 )
 
 // The environment variables of LLaMA Resource Instrumentation, which mean the same here.
@@ -55,7 +55,7 @@ func machineOptions() []option {
 		{name: "legacy-estimates", role: roleModifier, recorder: Resource,
 			help:  "alongside what is measured, write what LLaMA Resource Instrumentation would have estimated, marked as estimated",
 			onOff: func(t *Tap) *bool { return &t.Legacy }},
-		{name: "kv-block", form: "N", role: roleModifier, recorder: KV, byDef: strconv.Itoa(DefaultKVBlock),
+		{name: "kv-block", form: "N", role: roleModifier, recorder: KV, byDef: strconv.Itoa(defaultKVBlock),
 			help: "cells of a block of the KV cache; 1 follows each cell",
 			set:  setKVBlock,
 			get:  func(t *Tap) any { return t.KVBlock }},
@@ -112,8 +112,8 @@ func setResourceRotate(t *Tap, s string) error {
 
 func setKVBlock(t *Tap, s string) error {
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 || n > MaxKVBlock {
-		return fmt.Errorf("kv block %q: write a number of cells from 1 to %d", s, MaxKVBlock)
+	if err != nil || n < 1 || n > maxKVBlock {
+		return fmt.Errorf("kv block %q: write a number of cells from 1 to %d", s, maxKVBlock)
 	}
 	t.KVBlock = n
 	return nil

@@ -128,7 +128,7 @@ func recorderOptions() []option {
 		{name: "purpose", form: "NAME", recorder: Activations,
 			help: "capture with the preset that suits this purpose and the model's architecture: " +
 				strings.Join(purposes, ", "),
-			set: func(t *Tap, s string) (err error) { t.Purpose, err = ParsePurpose(s); return err },
+			set: func(t *Tap, s string) (err error) { t.Purpose, err = parsePurpose(s); return err },
 			get: func(t *Tap) any { return text(string(t.Purpose)) }},
 		{name: "granularity", form: "NAME", recorder: Activations, byDef: "full_tensor",
 			help: "how much of the graph: full_tensor, sampled_slices, attention_only, mlp_only",

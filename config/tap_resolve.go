@@ -245,16 +245,16 @@ func (s *sources) recorders() []Recorder {
 func (s *sources) preset(arch string) (ceiling Bytes, reason string, err error) {
 	set := s[FromPreset]
 	if _, g, ok := s.top("purpose"); ok {
-		purpose, err := ParsePurpose(g.text)
+		purpose, err := parsePurpose(g.text)
 		if err != nil {
 			return 0, "", fmt.Errorf("%s: %w", g.where, err)
 		}
-		p, reason := Suggest(arch, purpose)
+		p, reason := suggest(arch, purpose)
 		p.fill(set, "purpose "+g.text)
 		return p.MemoryCeiling, reason, nil
 	}
 	if _, g, ok := s.top("preset"); ok {
-		p, err := ParsePreset(g.text)
+		p, err := parsePreset(g.text)
 		if err != nil {
 			return 0, "", fmt.Errorf("%s: %w", g.where, err)
 		}

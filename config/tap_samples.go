@@ -25,10 +25,10 @@ func (c SampleChoice) String() string { return strings.Join(c, ":") }
 
 // The bounds of --tap-samples-ring and --tap-process-interval.
 const (
-	MinSampleRing          Bytes = 8 << 10
-	MaxSampleRing          Bytes = 1 << 30
-	DefaultProcessInterval       = time.Second
-	MinProcessInterval           = 50 * time.Millisecond
+	minSampleRing          Bytes = 8 << 10
+	maxSampleRing          Bytes = 1 << 30
+	defaultProcessInterval       = time.Second
+	minProcessInterval           = 50 * time.Millisecond
 )
 
 func sampleOptions() []option {
@@ -46,7 +46,7 @@ func sampleOptions() []option {
 			help: "with perf and faults: memory of each CPU in which samples wait, a power of two such as 1M; 0 is as much as the kernel and --tap-memory allow, up to 4M",
 			set:  setSamplesRing,
 			get:  func(t *Tap) any { return t.SamplesRing }},
-		{name: "process-interval", form: "DURATION", role: roleModifier, byDef: DefaultProcessInterval.String(),
+		{name: "process-interval", form: "DURATION", role: roleModifier, byDef: defaultProcessInterval.String(),
 			help: "time between two lines of process.jsonl, which a recorder of memory accesses writes",
 			set:  setProcessInterval,
 			get:  func(t *Tap) any { return t.ProcessInterval.String() }},
@@ -103,18 +103,18 @@ func ParseSampleRing(s string) (Bytes, error) {
 		return 0, nil
 	}
 	size, err := ParseBytes(s)
-	if err == nil && (size < MinSampleRing || size > MaxSampleRing || size&(size-1) != 0) {
-		err = fmt.Errorf("samples ring %q: give a power of two from %v to %v, such as 1M, or 0", s, MinSampleRing,
-			MaxSampleRing)
+	if err == nil && (size < minSampleRing || size > maxSampleRing || size&(size-1) != 0) {
+		err = fmt.Errorf("samples ring %q: give a power of two from %v to %v, such as 1M, or 0", s, minSampleRing,
+			maxSampleRing)
 	}
 	return size, err
 }
 
 func setProcessInterval(t *Tap, s string) error {
 	d, err := time.ParseDuration(s)
-	if err != nil || d < MinProcessInterval {
+	if err != nil || d < minProcessInterval {
 		return fmt.Errorf("process interval %q: write a time from %v on, such as 200ms, 1s or 5s", s,
-			MinProcessInterval)
+			minProcessInterval)
 	}
 	t.ProcessInterval = d
 	return nil

@@ -15,8 +15,8 @@ type Sync struct {
 
 // The bounds of --tap-sync interval:TIME: below, a disk does little else; above, it does not differ from none.
 const (
-	MinSyncInterval = 10 * time.Millisecond
-	MaxSyncInterval = time.Hour
+	minSyncInterval = 10 * time.Millisecond
+	maxSyncInterval = time.Hour
 )
 
 // String writes the policy as a user would.
@@ -55,9 +55,9 @@ func setSync(t *Tap, s string) error {
 		return nil
 	}
 	every, err := time.ParseDuration(interval)
-	if err != nil || every < MinSyncInterval || every > MaxSyncInterval {
-		return fmt.Errorf("sync %q: write a time from %v to %v, such as interval:200ms", s, MinSyncInterval,
-			MaxSyncInterval)
+	if err != nil || every < minSyncInterval || every > maxSyncInterval {
+		return fmt.Errorf("sync %q: write a time from %v to %v, such as interval:200ms", s, minSyncInterval,
+			maxSyncInterval)
 	}
 	t.Sync.Every = every.Round(time.Millisecond)
 	return nil

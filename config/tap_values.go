@@ -11,12 +11,12 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// MinMemory is the least that --tap-memory accepts: half of it is shared with the model's process, whose pool has
+// minMemory is the least that --tap-memory accepts: half of it is shared with the model's process, whose pool has
 // too few slots with less.
-const MinMemory = 8 * MiB
+const minMemory = 8 * MiB
 
-// MaxWorkers bounds --tap-workers.
-const MaxWorkers = 256
+// maxWorkers bounds --tap-workers.
+const maxWorkers = 256
 
 var (
 	codecs  = []string{"none", "lz4", "zstd", "q", "q-fse", "zstd-shuffle"}
@@ -36,7 +36,7 @@ func (o *option) setText(t *Tap, value string) error {
 }
 
 func setPreset(t *Tap, s string) error {
-	p, err := ParsePreset(s)
+	p, err := parsePreset(s)
 	if err == nil {
 		t.Preset = p.Name
 	}
@@ -138,17 +138,17 @@ func parseSeed(s string) (uint64, error) {
 
 func parseWorkers(s string) (int, error) {
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 || n > MaxWorkers {
+	if err != nil || n < 0 || n > maxWorkers {
 		return 0, fmt.Errorf("workers %q: write a whole number from 1 to %d, or 0 for the machine's own choice", s,
-			MaxWorkers)
+			maxWorkers)
 	}
 	return n, nil
 }
 
 func parseMemory(s string) (Bytes, error) {
 	size, err := ParseBytes(s)
-	if err == nil && size < MinMemory {
-		err = fmt.Errorf("memory %q is too little to capture with: give at least %v", s, MinMemory)
+	if err == nil && size < minMemory {
+		err = fmt.Errorf("memory %q is too little to capture with: give at least %v", s, minMemory)
 	}
 	return size, err
 }

@@ -32,7 +32,7 @@ func DecodeRow(dst []float32, t Type, src []byte) error {
 var decoders = map[Type]func(dst []float32, src []byte){
 	F32:  func(dst []float32, src []byte) { dst[0] = math.Float32frombits(binary.LittleEndian.Uint32(src)) },
 	F16:  func(dst []float32, src []byte) { dst[0] = f16At(src) },
-	BF16: func(dst []float32, src []byte) { dst[0] = BF16ToFloat32(binary.LittleEndian.Uint16(src)) },
+	BF16: func(dst []float32, src []byte) { dst[0] = bf16ToFloat32(binary.LittleEndian.Uint16(src)) },
 	Q8_0: decodeQ8,
 	Q4_0: decodeQ4,
 	Q5_0: decodeQ5,
@@ -40,7 +40,7 @@ var decoders = map[Type]func(dst []float32, src []byte){
 	Q6_K: decodeQ6K,
 }
 
-func f16At(src []byte) float32 { return F16ToFloat32(binary.LittleEndian.Uint16(src)) }
+func f16At(src []byte) float32 { return f16ToFloat32(binary.LittleEndian.Uint16(src)) }
 
 func decodeQ8(dst []float32, src []byte) {
 	d := f16At(src)

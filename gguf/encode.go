@@ -21,11 +21,11 @@ func AppendRow(dst []byte, t Type, src []float32) ([]byte, error) {
 		}
 	case F16:
 		for _, x := range src {
-			dst = binary.LittleEndian.AppendUint16(dst, F16FromFloat32(x))
+			dst = binary.LittleEndian.AppendUint16(dst, f16FromFloat32(x))
 		}
 	case BF16:
 		for _, x := range src {
-			dst = binary.LittleEndian.AppendUint16(dst, BF16FromFloat32(x))
+			dst = binary.LittleEndian.AppendUint16(dst, bf16FromFloat32(x))
 		}
 	case Q8_0:
 		for ; len(src) > 0; src = src[32:] {
@@ -57,7 +57,7 @@ const belowHalf = 0x3effffff
 func appendQ8(dst []byte, x *[32]float32) []byte {
 	d := abs32(extreme(x)) / 127
 	inv := inverse(d)
-	dst = binary.LittleEndian.AppendUint16(dst, F16FromFloat32(d))
+	dst = binary.LittleEndian.AppendUint16(dst, f16FromFloat32(d))
 	var q [32]byte
 	for i, v := range x {
 		v = float32(v * inv)
@@ -72,7 +72,7 @@ func appendQ8(dst []byte, x *[32]float32) []byte {
 func appendQ4(dst []byte, x *[32]float32) []byte {
 	d := extreme(x) / -8
 	inv := inverse(d)
-	dst = binary.LittleEndian.AppendUint16(dst, F16FromFloat32(d))
+	dst = binary.LittleEndian.AppendUint16(dst, f16FromFloat32(d))
 	var q [16]byte
 	for i := range q {
 		lo := min(15, uint8(int8(float32(x[i]*inv)+8.5)))
@@ -87,7 +87,7 @@ func appendQ4(dst []byte, x *[32]float32) []byte {
 func appendQ5(dst []byte, x *[32]float32) []byte {
 	d := extreme(x) / -16
 	inv := inverse(d)
-	dst = binary.LittleEndian.AppendUint16(dst, F16FromFloat32(d))
+	dst = binary.LittleEndian.AppendUint16(dst, f16FromFloat32(d))
 	var q [16]byte
 	var fifth uint32
 	for i := range q {

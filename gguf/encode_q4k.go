@@ -18,7 +18,7 @@ func appendQ4K(dst []byte, x *[256]float32) []byte {
 	packed := packSixBits(&ls, &lm)
 	dst = append(dst, packed[:]...)
 
-	df, mf := F16ToFloat32(d), F16ToFloat32(dmin)
+	df, mf := f16ToFloat32(d), f16ToFloat32(dmin)
 	var q [256]uint8
 	for g := range ls {
 		inv, m := inverse(df*float32(ls[g])), float32(mf*float32(lm[g]))
@@ -48,8 +48,8 @@ func sixBits(x *[8]float32) (unit uint16, n [8]uint8) {
 	for _, v := range x {
 		top = max(top, v)
 	}
-	unit = F16FromFloat32(top / 63)
-	inv := inverse(F16ToFloat32(unit))
+	unit = f16FromFloat32(top / 63)
+	inv := inverse(f16ToFloat32(unit))
 	for i, v := range x {
 		n[i] = uint8(min(63, int32(float32(v*inv)+0.5)))
 	}

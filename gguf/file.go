@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// DefaultAlignment is the alignment of tensor data where general.alignment does not say otherwise.
-const DefaultAlignment = 32
+// defaultAlignment is the alignment of tensor data where general.alignment does not say otherwise.
+const defaultAlignment = 32
 
 // File is everything of a GGUF file but the tensor data, as Open and Read checked it.
 type File struct {

@@ -2,9 +2,9 @@ package gguf
 
 import "math"
 
-// F16FromFloat32 rounds f to the nearest half-precision number (ties to even; beyond 65504 it becomes infinite) and
+// f16FromFloat32 rounds f to the nearest half-precision number (ties to even; beyond 65504 it becomes infinite) and
 // gives its bits.
-func F16FromFloat32(f float32) uint16 {
+func f16FromFloat32(f float32) uint16 {
 	b := math.Float32bits(f)
 	sign := uint16(b >> 16 & 0x8000)
 	b &= 0x7fffffff
@@ -28,8 +28,8 @@ func F16FromFloat32(f float32) uint16 {
 	return sign | uint16(half)
 }
 
-// F16ToFloat32 is the value of a half-precision number.
-func F16ToFloat32(h uint16) float32 {
+// f16ToFloat32 is the value of a half-precision number.
+func f16ToFloat32(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
 	exp, m := uint32(h>>10&31), uint32(h&0x3ff)
 	switch exp {
@@ -42,8 +42,8 @@ func F16ToFloat32(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | m<<13)
 }
 
-// BF16FromFloat32 rounds f to the nearest bfloat16 number (ties to even) and gives its bits.
-func BF16FromFloat32(f float32) uint16 {
+// bf16FromFloat32 rounds f to the nearest bfloat16 number (ties to even) and gives its bits.
+func bf16FromFloat32(f float32) uint16 {
 	b := math.Float32bits(f)
 	if b&0x7fffffff > 0x7f800000 {
 		return uint16(b>>16) | 0x40
@@ -51,5 +51,5 @@ func BF16FromFloat32(f float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// BF16ToFloat32 is the value of a bfloat16 number.
-func BF16ToFloat32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
+// bf16ToFloat32 is the value of a bfloat16 number.
+func bf16ToFloat32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }

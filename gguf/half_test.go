@@ -24,15 +24,15 @@ func exactHalf(h uint16) float64 {
 func TestHalfAll(t *testing.T) {
 	for n := range 1 << 16 {
 		h := uint16(n)
-		f := F16ToFloat32(h)
+		f := f16ToFloat32(h)
 		if want := exactHalf(h); float64(f) != want && !(math.IsNaN(want) && f != f) {
 			t.Fatalf("%#04x is %g, want %g", h, f, want)
 		}
-		if back := F16FromFloat32(f); back != h && f == f {
+		if back := f16FromFloat32(f); back != h && f == f {
 			t.Fatalf("%#04x became %#04x", h, back)
 		}
 	}
-	if h := F16FromFloat32(float32(math.NaN())); exactHalf(h) == exactHalf(h) {
+	if h := f16FromFloat32(float32(math.NaN())); exactHalf(h) == exactHalf(h) {
 		t.Errorf("a NaN became %#04x", h)
 	}
 }
@@ -54,7 +54,7 @@ func TestHalfRounding(t *testing.T) {
 			{mid, even}, {math.Nextafter32(mid, 0), a}, {math.Nextafter32(mid, 1e9), b},
 			{-mid, even | 0x8000}, {-math.Nextafter32(mid, 0), a | 0x8000},
 		} {
-			if got := F16FromFloat32(c.x); got != c.want {
+			if got := f16FromFloat32(c.x); got != c.want {
 				t.Fatalf("%g became %#04x, want %#04x", c.x, got, c.want)
 			}
 		}
@@ -63,16 +63,16 @@ func TestHalfRounding(t *testing.T) {
 
 func TestBF16(t *testing.T) {
 	for n := range 1 << 16 {
-		f := BF16ToFloat32(uint16(n))
-		if back := BF16FromFloat32(f); f == f && back != uint16(n) {
+		f := bf16ToFloat32(uint16(n))
+		if back := bf16FromFloat32(f); f == f && back != uint16(n) {
 			t.Fatalf("%#04x became %#04x", n, back)
-		} else if f != f && BF16ToFloat32(back) == BF16ToFloat32(back) {
+		} else if f != f && bf16ToFloat32(back) == bf16ToFloat32(back) {
 			t.Fatalf("the NaN %#04x became the number %#04x", n, back)
 		}
 	}
 	for x, want := range map[uint32]uint16{0x3f808000: 0x3f80, 0x3f818000: 0x3f82, 0x3f808001: 0x3f81,
 		0x7f7fffff: 0x7f80} {
-		if got := BF16FromFloat32(math.Float32frombits(x)); got != want {
+		if got := bf16FromFloat32(math.Float32frombits(x)); got != want {
 			t.Errorf("%#x became %#04x, want %#04x", x, got, want)
 		}
 	}

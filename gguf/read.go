@@ -37,7 +37,7 @@ func Open(path string) (*File, error) {
 	}
 	size := info.Size()
 	if !info.Mode().IsRegular() {
-		f, err := ReadStream(in)
+		f, err := readStream(in)
 		return f, inFile(path, err)
 	}
 	f, err := Read(in, size)
@@ -59,16 +59,16 @@ func Read(r io.ReaderAt, size int64) (*File, error) {
 // ReadBytes is Read of a file in memory.
 func ReadBytes(data []byte) (*File, error) { return Read(bytes.NewReader(data), int64(len(data))) }
 
-// ReadStream reads and checks the header from a stream whose length is not known; that the tensor data is complete
+// readStream reads and checks the header from a stream whose length is not known; that the tensor data is complete
 // is left to whoever reads it. It may have read more from r than the header.
-func ReadStream(r io.Reader) (*File, error) {
+func readStream(r io.Reader) (*File, error) {
 	return decode(r, -1)
 }
 
 func decode(r io.Reader, size int64) (*File, error) {
 	h := header{
 		decoder: &decoder{r: bufio.NewReaderSize(r, headBufferBytes), size: size},
-		file:    &File{Size: size, Alignment: DefaultAlignment},
+		file:    &File{Size: size, Alignment: defaultAlignment},
 	}
 	nTensors, nKV := h.preamble()
 	h.metadata(nKV)
@@ -232,8 +232,8 @@ func (h header) tensor() Tensor {
 		h.malformed("tensor name %.20q… has %d bytes, ggml holds at most %d", t.Name, len(t.Name), maxNameBytes)
 	}
 	dims := h.u32()
-	if dims > MaxDims {
-		h.malformed("tensor %q has %d dimensions, ggml knows at most %d", t.Name, dims, MaxDims)
+	if dims > maxDims {
+		h.malformed("tensor %q has %d dimensions, ggml knows at most %d", t.Name, dims, maxDims)
 		return t
 	}
 	t.Shape = make([]int64, dims)

@@ -153,15 +153,15 @@ func TestReadEveryPrefix(t *testing.T) {
 // TestReadStream: the same file without a known length, in small pieces; a stream may end with the header.
 func TestReadStream(t *testing.T) {
 	p := rawSmall()
-	f, err := ReadStream(iotest.OneByteReader(bytes.NewReader(p)))
+	f, err := readStream(iotest.OneByteReader(bytes.NewReader(p)))
 	if err != nil || f.Size != -1 || len(f.Tensors) != 2 {
 		t.Fatalf("%+v, %v", f, err)
 	}
-	if _, err := ReadStream(bytes.NewReader(p[:100])); !errors.Is(err, ErrTruncated) {
+	if _, err := readStream(bytes.NewReader(p[:100])); !errors.Is(err, ErrTruncated) {
 		t.Errorf("cut stream: %v", err)
 	}
 	broken := io.MultiReader(bytes.NewReader(p[:100]), iotest.ErrReader(errors.ErrUnsupported))
-	if _, err := ReadStream(broken); !errors.Is(err, errors.ErrUnsupported) || errors.Is(err, ErrTruncated) {
+	if _, err := readStream(broken); !errors.Is(err, errors.ErrUnsupported) || errors.Is(err, ErrTruncated) {
 		t.Errorf("broken stream: %v", err)
 	}
 }
@@ -179,7 +179,7 @@ func TestReadMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			if _, err := ReadStream(bytes.NewReader(file)); !errors.Is(err, ErrTruncated) {
+			if _, err := readStream(bytes.NewReader(file)); !errors.Is(err, ErrTruncated) {
 				t.Fatal(err)
 			}
 			runtime.ReadMemStats(&after)
@@ -223,7 +223,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {
 		file, err := read(p)
-		stream, streamErr := ReadStream(bytes.NewReader(p))
+		stream, streamErr := readStream(bytes.NewReader(p))
 		if err != nil {
 			return
 		}

@@ -121,7 +121,7 @@ func TestSixBits(t *testing.T) {
 
 // TestDecodeKnown decodes blocks that were laid out by hand.
 func TestDecodeKnown(t *testing.T) {
-	half := func(dst []byte, f float32) []byte { return binary.LittleEndian.AppendUint16(dst, F16FromFloat32(f)) }
+	half := func(dst []byte, f float32) []byte { return binary.LittleEndian.AppendUint16(dst, f16FromFloat32(f)) }
 
 	q4 := append(half(nil, 0.5), slices.Repeat([]byte{0xf0}, 16)...) // low nibbles 0, high 15
 	wantQ4 := append(slices.Repeat([]float32{-4}, 16), slices.Repeat([]float32{3.5}, 16)...)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// MaxDims is the number of dimensions that ggml knows.
-const MaxDims = 4
+// maxDims is the number of dimensions that ggml knows.
+const maxDims = 4
 
 // maxNameBytes is the length of the longest tensor name that ggml can hold (GGML_MAX_NAME less the terminator).
 const maxNameBytes = 63
@@ -55,8 +55,8 @@ func (t *Tensor) String() string {
 
 // size computes Bytes from type and shape and refuses what no file can hold.
 func (t *Tensor) size() (int64, error) {
-	if len(t.Shape) > MaxDims {
-		return 0, fmt.Errorf("%d dimensions, ggml knows at most %d", len(t.Shape), MaxDims)
+	if len(t.Shape) > maxDims {
+		return 0, fmt.Errorf("%d dimensions, ggml knows at most %d", len(t.Shape), maxDims)
 	}
 	values := int64(1)
 	for i, d := range t.Shape {

@@ -23,7 +23,7 @@ type Writer struct {
 
 // NewWriter lays the tensors out one after another in the order given (their Offset and Bytes are computed, what
 // the caller put there is ignored) and writes a header of version 3. The alignment is general.alignment of meta, or
-// DefaultAlignment.
+// defaultAlignment.
 func NewWriter(out io.Writer, meta *Metadata, tensors []Tensor) (*Writer, error) {
 	f, head, err := layout(meta, tensors)
 	if err != nil {
@@ -117,7 +117,7 @@ func (w *Writer) put(p []byte) {
 
 // layout computes every place of the file and the bytes of its header, without the padding behind it.
 func layout(meta *Metadata, tensors []Tensor) (*File, []byte, error) {
-	f := &File{Version: 3, Alignment: DefaultAlignment, Metadata: *meta, byName: make(map[string]int, len(tensors))}
+	f := &File{Version: 3, Alignment: defaultAlignment, Metadata: *meta, byName: make(map[string]int, len(tensors))}
 	if v, ok := meta.Value(alignmentKey); ok {
 		a, ok := v.Data.(uint32)
 		if !ok || a == 0 || a&(a-1) != 0 {

@@ -4,7 +4,7 @@ package memtrace
 // with the length of a trace, but for the executions that are kept. It is for one goroutine.
 type Traffic struct {
 	// Bins is what was moved in equal times from First on, of WidthNS each. The width doubles when there are more
-	// than MaxBins.
+	// than maxBins.
 	Bins    []Moved
 	First   int64
 	WidthNS int64
@@ -20,7 +20,7 @@ type Traffic struct {
 
 // Bounds of what a Traffic keeps.
 const (
-	MaxBins  = 1 << 12
+	maxBins  = 1 << 12
 	MaxSteps = 1 << 16
 )
 
@@ -98,7 +98,7 @@ func (t *Traffic) bin(ns, window int64) int {
 	for t.WidthNS < min(window, maxSpan) {
 		t.widen()
 	}
-	for max(ns-t.First, 0)/t.WidthNS >= MaxBins {
+	for max(ns-t.First, 0)/t.WidthNS >= maxBins {
 		t.widen()
 	}
 	at := int(max(ns-t.First, 0) / t.WidthNS)

@@ -34,8 +34,8 @@ func TestTraffic(t *testing.T) {
 	for i := range w.Bins {
 		all.Add(&w.Bins[i])
 	}
-	if r, _ := all.Of(Weight); r != read || all.Written[KVCache] != written || len(w.Bins) > MaxBins ||
-		len(w.Bins) <= MaxBins/2 || w.First != 1e9 {
+	if r, _ := all.Of(Weight); r != read || all.Written[KVCache] != written || len(w.Bins) > maxBins ||
+		len(w.Bins) <= maxBins/2 || w.First != 1e9 {
 		t.Errorf("%d bins of %d ns: %d read, %d written; want %d and %d", len(w.Bins), w.WidthNS, all.Read[Weight],
 			all.Written[KVCache], read, written)
 	}

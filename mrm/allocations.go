@@ -10,11 +10,11 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// AllocationsName is the file of every buffer that ggml allocated, a line each, in raw/.
-const AllocationsName = "allocations.jsonl"
+// allocationsName is the file of every buffer that ggml allocated, a line each, in raw/.
+const allocationsName = "allocations.jsonl"
 
-// Allocation is one buffer of ggml's with its life: what mrm-trace had memray for.
-type Allocation struct {
+// allocation is one buffer of ggml's with its life: what mrm-trace had memray for.
+type allocation struct {
 	BufferID   int64            `json:"buffer_id"`
 	BufferType string           `json:"buffer_type,omitempty"` // ggml's name of its kind
 	Device     string           `json:"device,omitempty"`
@@ -32,7 +32,7 @@ var allocationColumns = []string{"buffer_id", "region_type", "size_bytes", "offs
 
 // allocations gathers the buffers of a table of regions, in the order in which they were allocated. The regions of
 // a buffer are together the whole of it; activations lie over them.
-func allocations(path string) ([]*Allocation, error) {
+func allocations(path string) ([]*allocation, error) {
 	file, err := rundir.OpenFile(path)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func allocations(path string) ([]*Allocation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	byID := map[int64]*Allocation{}
+	byID := map[int64]*allocation{}
 	for group := range reader.Groups() {
 		columns := map[string]table.Values{}
 		for _, name := range allocationColumns {
@@ -69,7 +69,7 @@ func allocations(path string) ([]*Allocation, error) {
 			id := number("buffer_id")
 			a := byID[id]
 			if a == nil {
-				a = &Allocation{BufferID: id, BufferType: text("buffer_type"), Device: text("device"),
+				a = &allocation{BufferID: id, BufferType: text("buffer_type"), Device: text("device"),
 					AllocNS: number("alloc_ns"), FreeNS: number("free_ns"), Holds: map[string]int64{}}
 				byID[id] = a
 			}
@@ -81,11 +81,11 @@ func allocations(path string) ([]*Allocation, error) {
 			a.Holds[text("region_type")] += number("size_bytes")
 		}
 	}
-	all := make([]*Allocation, 0, len(byID))
+	all := make([]*allocation, 0, len(byID))
 	for _, a := range byID {
 		all = append(all, a)
 	}
-	slices.SortFunc(all, func(a, b *Allocation) int {
+	slices.SortFunc(all, func(a, b *allocation) int {
 		return cmp.Or(cmp.Compare(a.AllocNS, b.AllocNS), cmp.Compare(a.BufferID, b.BufferID))
 	})
 	return all, nil

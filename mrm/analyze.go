@@ -9,8 +9,8 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// MetricsName is the file of the summary per region type in a run directory.
-const MetricsName = "metrics.csv"
+// metricsName is the file of the summary per region type in a run directory.
+const metricsName = "metrics.csv"
 
 // Labeller says which region an address or a place in a buffer belongs to, and when: mrm-trace's TraceLabeller. It
 // follows buffers, tensors and mappings as they come and go.

@@ -137,7 +137,7 @@ func gone(t *testing.T, folder string) {
 // samplesIn counts the samples that a run has in perf's form.
 func samplesIn(t *testing.T, dir string) int {
 	t.Helper()
-	file, err := os.Open(filepath.Join(dir, rawFolder, PerfScriptName))
+	file, err := os.Open(filepath.Join(dir, rawFolder, perfScriptName))
 	if err != nil {
 		t.Fatal(err)
 	}

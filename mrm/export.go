@@ -37,7 +37,7 @@ type Export struct {
 	Metadata *verdict.Metadata
 	// Metrics writes metrics.csv; nil: there is none.
 	Metrics func(io.Writer) error
-	// Raw are the files of what was collected, by name. That of [AllocationsName] is made of the table of
+	// Raw are the files of what was collected, by name. That of [allocationsName] is made of the table of
 	// regions, where that has buffers of ggml's.
 	Raw map[string]func(io.Writer) error
 }
@@ -73,7 +73,7 @@ func (x RunExporter) Export(e Export) (string, error) {
 // fill writes what is made of what was recorded, and then moves that into the run.
 func (e *Export) fill(dir *rundir.Dir, manifest rundir.Manifest) error {
 	if e.Metrics != nil {
-		file, err := dir.Create(MetricsName)
+		file, err := dir.Create(metricsName)
 		if err != nil {
 			return err
 		}
@@ -111,8 +111,8 @@ func (e *Export) raw(dir *rundir.Dir) error {
 	if err != nil {
 		return err
 	}
-	if delete(files, AllocationsName); len(buffers) > 0 {
-		files[AllocationsName] = func(out io.Writer) error {
+	if delete(files, allocationsName); len(buffers) > 0 {
+		files[allocationsName] = func(out io.Writer) error {
 			lines := json.NewEncoder(out)
 			lines.SetEscapeHTML(false)
 			for _, buffer := range buffers {

@@ -14,13 +14,13 @@ import (
 	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
-// JournalName is the file in which an experiment notes what happened, below output.dir/.mrm/NAME. It contains
+// journalName is the file in which an experiment notes what happened, below output.dir/.mrm/NAME. It contains
 // nothing that the sealed directories do not: without it, an experiment goes on as well, and knows less of how long
 // cells take.
-const JournalName = "journal.jsonl"
+const journalName = "journal.jsonl"
 
-// Entry is a line of the journal.
-type Entry struct {
+// entry is a line of the journal.
+type entry struct {
 	Time       time.Time     `json:"time"`
 	Event      string        `json:"event"` // begun, sealed, failed, interrupted, removed
 	Cell       string        `json:"cell"`  // in words
@@ -34,14 +34,14 @@ type Entry struct {
 }
 
 // note appends an entry. Each is one write to the end of the file, so that several processes may do that.
-func note(folder string, cell *Cell, e Entry) error {
+func note(folder string, cell *Cell, e entry) error {
 	e.Time, e.Cell, e.Index, e.Key, e.Repetition = time.Now().UTC().Truncate(time.Millisecond), cell.Name(),
 		cell.Index, cell.Key, cell.Repetition
 	line, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(filepath.Join(folder, JournalName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	file, err := os.OpenFile(filepath.Join(folder, journalName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("note in the journal: %w", err)
 	}
@@ -62,19 +62,19 @@ func note(folder string, cell *Cell, e Entry) error {
 // maxJournal bounds a journal in bytes: a cell notes a few hundred.
 const maxJournal = 64 << 20
 
-// ReadJournal reads the journal of an experiment; without one it is empty. What is no entry, such as a line that a
+// readJournal reads the journal of an experiment; without one it is empty. What is no entry, such as a line that a
 // kill cut off, is passed over.
-func ReadJournal(out, experiment string) ([]Entry, error) {
-	text, err := bounded.ReadFile(filepath.Join(out, workFolder, experiment, JournalName), maxJournal)
+func readJournal(out, experiment string) ([]entry, error) {
+	text, err := bounded.ReadFile(filepath.Join(out, workFolder, experiment, journalName), maxJournal)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the journal: %w", err)
 	}
-	var all []Entry
+	var all []entry
 	for line := range bytes.Lines(text) {
-		var e Entry
+		var e entry
 		if json.Unmarshal(line, &e) == nil && e.Event != "" {
 			all = append(all, e)
 		}
@@ -83,7 +83,7 @@ func ReadJournal(out, experiment string) ([]Entry, error) {
 }
 
 // took is how long a cell takes, by the journal: the median of those that were sealed; 0: there were none.
-func took(entries []Entry) float64 {
+func took(entries []entry) float64 {
 	var all []float64
 	for _, e := range entries {
 		if e.Event == "sealed" && e.TookS > 0 {

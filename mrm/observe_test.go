@@ -115,23 +115,23 @@ func TestJournal(t *testing.T) {
 	}
 	cell := &Cell{Cell: verdict.Cell{Key: "k", Index: 3}}
 	for _, seconds := range []float64{2, 4, 9} {
-		if err := note(folder, cell, Entry{Event: "sealed", TookS: seconds}); err != nil {
+		if err := note(folder, cell, entry{Event: "sealed", TookS: seconds}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	path := filepath.Join(folder, JournalName)
+	path := filepath.Join(folder, journalName)
 	text, _ := os.ReadFile(path)
 	if err := os.WriteFile(path, text[:len(text)-10], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := note(folder, cell, Entry{Event: "failed", Why: "x"}); err != nil {
+	if err := note(folder, cell, entry{Event: "failed", Why: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	all, err := ReadJournal(out, "e")
+	all, err := readJournal(out, "e")
 	if err != nil || len(all) != 3 || all[2].Event != "failed" || all[2].Index != 3 || took(all) != 3 {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if all, err := ReadJournal(out, "none"); err != nil || all != nil {
+	if all, err := readJournal(out, "none"); err != nil || all != nil {
 		t.Errorf("%+v, %v", all, err)
 	}
 }

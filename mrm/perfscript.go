@@ -14,8 +14,8 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// PerfScriptName is the file of samples in the text form of perf script, in raw/.
-const PerfScriptName = "perf_script.txt"
+// perfScriptName is the file of samples in the text form of perf script, in raw/.
+const perfScriptName = "perf_script.txt"
 
 // sampledColumns are those of the table of accesses that the text is made of.
 var sampledColumns = []string{"collector", "ts_ns", "tid", "weight", "op", "addr", "data_symbol"}

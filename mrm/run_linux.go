@@ -111,7 +111,7 @@ type conductor struct {
 // all runs the chosen cells.
 func (r *conductor) all(ctx context.Context, cells []*Cell, outcome Outcome) (Outcome, error) {
 	r.sealed = runs(r.Config.Output.Dir)
-	journal, err := ReadJournal(r.Config.Output.Dir, r.Config.Experiment.Name)
+	journal, err := readJournal(r.Config.Output.Dir, r.Config.Experiment.Name)
 	if err != nil {
 		return outcome, err
 	}
@@ -190,14 +190,14 @@ func (r *conductor) one(ctx context.Context, cell *Cell, event Event, outcome *O
 	if w.left {
 		event.Kind = CellRemoved
 		r.report(event)
-		if err := note(r.folder, cell, Entry{Event: "removed"}); err != nil {
+		if err := note(r.folder, cell, entry{Event: "removed"}); err != nil {
 			return err
 		}
 	}
 	began := time.Now()
 	event.Kind = CellBegun
 	r.report(event)
-	if err := note(r.folder, cell, Entry{Event: "begun"}); err != nil {
+	if err := note(r.folder, cell, entry{Event: "begun"}); err != nil {
 		return err
 	}
 	dir, verdicts, err := w.run(ctx, event)
@@ -206,7 +206,7 @@ func (r *conductor) one(ctx context.Context, cell *Cell, event Event, outcome *O
 		if ctx.Err() != nil {
 			kind = "interrupted"
 		}
-		return errors.Join(err, w.clear(), note(r.folder, cell, Entry{Event: kind, Why: firstLine(err)}))
+		return errors.Join(err, w.clear(), note(r.folder, cell, entry{Event: kind, Why: firstLine(err)}))
 	}
 	event.Kind, event.Dir, event.Class, event.Why, event.Took = CellSealed, dir, verdicts.Class, verdicts.Why(),
 		time.Since(began)
@@ -214,7 +214,7 @@ func (r *conductor) one(ctx context.Context, cell *Cell, event Event, outcome *O
 	outcome.Sealed = append(outcome.Sealed, dir)
 	outcome.Classes[verdicts.Class]++
 	r.report(event)
-	return note(r.folder, cell, Entry{Event: "sealed", Run: dir, Class: verdicts.Class, TookS: event.Took.Seconds()})
+	return note(r.folder, cell, entry{Event: "sealed", Run: dir, Class: verdicts.Class, TookS: event.Took.Seconds()})
 }
 
 // isDone reports whether a cell has a sealed run.

@@ -175,7 +175,7 @@ func TestSamples(t *testing.T) {
 		!slices.Equal(k.Asked, []string{"perf"}) {
 		t.Errorf("%+v", k)
 	}
-	text, err := os.Open(filepath.Join(outcome.Sealed[0], rawFolder, PerfScriptName))
+	text, err := os.Open(filepath.Join(outcome.Sealed[0], rawFolder, perfScriptName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestSamples(t *testing.T) {
 	if s := in.Stats(); err != io.EOF || s.Samples == 0 || s.Bad > 0 {
 		t.Errorf("%v, %+v", err, s)
 	}
-	for _, name := range []string{MetricsName, "process.jsonl"} {
+	for _, name := range []string{metricsName, "process.jsonl"} {
 		if _, err := os.Stat(filepath.Join(outcome.Sealed[0], name)); err != nil {
 			t.Error(err)
 		}

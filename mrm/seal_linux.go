@@ -33,7 +33,7 @@ func (w *work) seal(ctx context.Context, o *observation, r recording) (string, *
 		raw[name] = copyFile(w.path(name))
 	}
 	if slices.ContainsFunc(full.Collector.Used, func(name string) bool { return perfEvents[name] != nil }) {
-		raw[PerfScriptName] = func(out io.Writer) error { return writePerfScript(ctx, out, r.dir) }
+		raw[perfScriptName] = func(out io.Writer) error { return writePerfScript(ctx, out, r.dir) }
 	}
 	export := Export{From: r.dir, Metadata: full, Raw: raw}
 	switch report, err := ComputeAll(ctx, r.dir, w.Config.Analysis); {

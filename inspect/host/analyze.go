@@ -421,7 +421,7 @@ func trend(pairs []pair) []Trend {
 		var known [metrics]float64
 		for _, p := range some {
 			moments[i].Time += p.latency.time / float64(len(some))
-			moments[i].LatencyUS += float64(SlotHigh(int(p.latency.slot))) / float64(len(some))
+			moments[i].LatencyUS += float64(slotHigh(int(p.latency.slot))) / float64(len(some))
 			for m, v := range p.metric.metric {
 				if !math.IsNaN(v) {
 					known[m]++

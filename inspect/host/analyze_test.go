@@ -129,7 +129,7 @@ func TestBounds(t *testing.T) {
 	}
 	for slot := range 40 {
 		for _, strap := range []bool{false, true} {
-			low, high := float64(SlotLow(slot)), float64(SlotHigh(slot))
+			low, high := float64(slotLow(slot)), float64(slotHigh(slot))
 			if strap {
 				low, high = math.Exp2(float64(slot)), math.Exp2(float64(slot+1))-1
 				if slot == 0 {

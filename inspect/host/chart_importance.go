@@ -22,7 +22,7 @@ var metricTexts = []struct{ name, unit string }{
 
 // metricText is what people call a metric.
 func metricText(name string) string {
-	if i := slices.Index(MetricNames[:], name); i >= 0 {
+	if i := slices.Index(metricNames[:], name); i >= 0 {
 		return metricTexts[i].name
 	}
 	return name
@@ -241,7 +241,7 @@ func trends(r *Report) *sheet.Picture {
 	panels := []*plot.Plot{p}
 	for m, name := range metricTexts {
 		by, unit := 1.0, name.unit
-		if m == MetricOffCPU {
+		if m == metricOffCPU {
 			by, unit = 1e-3, "s"
 		}
 		x, y := curveOf(func(t *Trend) float64 { return t.Metric[m] * by })

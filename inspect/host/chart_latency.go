@@ -12,7 +12,7 @@ import (
 
 // edges are the bounds of a slot in µs: from its least latency to that of the next slot.
 func edges(slot int) (low, high float64) {
-	return max(least, float64(SlotLow(slot))), float64(SlotHigh(slot) + 1)
+	return max(least, float64(slotLow(slot))), float64(slotHigh(slot) + 1)
 }
 
 // span is the range that holds all slots of a device.
@@ -75,7 +75,7 @@ func percentiles(r *Report, d *Device) *sheet.Picture {
 			if !ok {
 				return math.NaN()
 			}
-			v := max(least, float64(SlotHigh(slot)))
+			v := max(least, float64(slotHigh(slot)))
 			low, high = min(low, v), max(high, v)
 			return lg(v)
 		})

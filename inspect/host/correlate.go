@@ -132,7 +132,7 @@ func adjust(p []float64) []float64 {
 func columns(latency, values []float64, pairs []pair, metric int) ([]float64, []float64) {
 	for _, p := range pairs {
 		if v := p.metric.metric[metric]; !math.IsNaN(v) {
-			latency = append(latency, float64(SlotHigh(int(p.latency.slot))))
+			latency = append(latency, float64(slotHigh(int(p.latency.slot))))
 			values = append(values, v)
 		}
 	}
@@ -166,7 +166,7 @@ func importance(latencies []sample, series []metricSample, k int, step float64) 
 		}
 	}
 	for metric := range rows {
-		rows[metric].Metric = MetricNames[metric]
+		rows[metric].Metric = metricNames[metric]
 		rows[metric].choose()
 	}
 	return rows

@@ -106,9 +106,9 @@ func TestLag(t *testing.T) {
 		for m := range s.metric {
 			s.metric[m] = math.NaN()
 		}
-		s.metric[MetricIO] = float64(SlotHigh(slot)) + random.Float64()
-		s.metric[MetricFaults] = random.Float64()
-		s.metric[MetricMemory] = 3
+		s.metric[metricIO] = float64(slotHigh(slot)) + random.Float64()
+		s.metric[metricFaults] = random.Float64()
+		s.metric[metricMemory] = 3
 		series = append(series, s)
 		if i >= 2 && i%10 != 7 { // and some snapshots without requests
 			latencies = append(latencies, sample{now, 5, uint8(before[0])})
@@ -116,25 +116,25 @@ func TestLag(t *testing.T) {
 		before = [2]int{before[1], slot}
 	}
 	rows := importance(latencies, series, 4, 5)
-	io := rows[MetricIO]
+	io := rows[metricIO]
 	if io.Best == nil || io.Best.Lag != 2 || io.Best.Seconds != 10 || *io.Best.R < 0.999 || *io.Best.P > 1e-50 ||
 		math.Abs(*io.R) > 0.3 || len(io.Lags) != 9 {
 		t.Errorf("%+v %+v", io, io.Best)
 	}
-	if b := rows[MetricFaults].Best; *b.P < 0.01 || *b.P > 1 {
+	if b := rows[metricFaults].Best; *b.P < 0.01 || *b.P > 1 {
 		t.Errorf("chance passes for a finding: %+v", b)
 	}
-	if rows[MetricMemory].Why != "metric is constant" || rows[MetricMemory].R != nil ||
-		rows[MetricMemory].Best != nil || rows[MetricCPU].Why != "not recorded" {
-		t.Errorf("%+v %+v", rows[MetricMemory], rows[MetricCPU])
+	if rows[metricMemory].Why != "metric is constant" || rows[metricMemory].R != nil ||
+		rows[metricMemory].Best != nil || rows[metricCPU].Why != "not recorded" {
+		t.Errorf("%+v %+v", rows[metricMemory], rows[metricCPU])
 	}
-	if few := importance(latencies[:3], series, 1, 5)[MetricIO]; few.Why != "too few" || few.N != 3 || few.Best != nil {
+	if few := importance(latencies[:3], series, 1, 5)[metricIO]; few.Why != "too few" || few.N != 3 || few.Best != nil {
 		t.Errorf("%+v", few)
 	}
 	for i := range latencies {
 		latencies[i].slot = 5
 	}
-	if flat := importance(latencies, series, 0, 5)[MetricIO]; flat.Why != "latency is constant" || flat.Lags != nil {
+	if flat := importance(latencies, series, 0, 5)[metricIO]; flat.Why != "latency is constant" || flat.Lags != nil {
 		t.Errorf("%+v", flat)
 	}
 }

@@ -215,7 +215,7 @@ func (d *Device) finish(percentiles []float64, seconds float64) {
 	}
 	for _, p := range percentiles {
 		if slot, ok := d.latency.Percentile(p); ok {
-			d.Percentiles = append(d.Percentiles, Percentile{p, SlotHigh(slot)})
+			d.Percentiles = append(d.Percentiles, Percentile{p, slotHigh(slot)})
 		}
 	}
 	if d.queue.Snapshots > 0 {
@@ -228,7 +228,7 @@ func (d *Device) finish(percentiles []float64, seconds float64) {
 	}
 	for slot, n := range d.latency {
 		if n > 0 {
-			d.Buckets = append(d.Buckets, Bucket{slot, SlotLow(slot), SlotHigh(slot), n})
+			d.Buckets = append(d.Buckets, Bucket{slot, slotLow(slot), slotHigh(slot), n})
 		}
 	}
 	d.Series = d.series.sorted()

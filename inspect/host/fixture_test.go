@@ -33,7 +33,7 @@ func (m made) id(device int) int {
 
 // bucket is a bucket as the file has it.
 func (m made) bucket(slot int, count uint64) object {
-	low, high := SlotLow(slot), SlotHigh(slot)
+	low, high := slotLow(slot), slotHigh(slot)
 	if m.strap {
 		low, high = 1<<slot, 1<<(slot+1)-1
 	}

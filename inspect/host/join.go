@@ -17,13 +17,13 @@ import (
 
 // The phases of intervals that are of no single one.
 const (
-	PhaseMixed   = "mixed"    // graphs of several phases were computed in it
-	PhaseNone    = "no graph" // none was
-	PhaseUnknown = "unknown"  // it is not known when it was
+	phaseMixed   = "mixed"    // graphs of several phases were computed in it
+	phaseNone    = "no graph" // none was
+	phaseUnknown = "unknown"  // it is not known when it was
 )
 
 // order is the order of phases in the report, those with other names in between.
-var order = []string{resources.PhaseSetup, "prefill", "decode", "maintenance", PhaseMixed, PhaseNone, PhaseUnknown}
+var order = []string{resources.PhaseSetup, "prefill", "decode", "maintenance", phaseMixed, phaseNone, phaseUnknown}
 
 // join assigns what happened to phases, if the run directory has times of graphs; else a note says what is missing.
 func (a *state) join() error {
@@ -181,7 +181,7 @@ func (in *intervals) add(from, to float64, phase string, tokens int) {
 			v.phase = phase
 		case phase:
 		default:
-			v.phase = PhaseMixed
+			v.phase = phaseMixed
 		}
 	}
 }
@@ -189,11 +189,11 @@ func (in *intervals) add(from, to float64, phase string, tokens int) {
 // of is the phase of a snapshot, by its number in the file, and the tokens that were computed in it.
 func (in *intervals) of(number int64) (phase string, tokens float64) {
 	if number >= int64(len(in.all)) || !(in.all[number].from < in.all[number].to) {
-		return PhaseUnknown, 0
+		return phaseUnknown, 0
 	}
 	v := &in.all[number]
 	if v.phase == "" {
-		return PhaseNone, 0
+		return phaseNone, 0
 	}
 	return v.phase, v.tokens
 }
@@ -261,7 +261,7 @@ func comparePhases(a, b PhaseRow) int {
 		if i := slices.Index(order, name); i >= 0 {
 			return i
 		}
-		return slices.Index(order, PhaseMixed)
+		return slices.Index(order, phaseMixed)
 	}
 	if x, y := place(a.Phase), place(b.Phase); x != y {
 		return x - y
@@ -274,12 +274,12 @@ func (p *phaseSum) addSystem(s *systemSnapshot, tokens float64) {
 	p.SystemSeconds += max(0, orZero(s.seconds))
 	p.SystemTokens += tokens
 	if s.offCPU != nil {
-		p.known[MetricOffCPU] = true
-		p.offCPU += orZero(s.metric[MetricOffCPU])
+		p.known[metricOffCPU] = true
+		p.offCPU += orZero(s.metric[metricOffCPU])
 		p.unknown = number{p.unknown.v + s.unknown.v, p.unknown.known || s.unknown.known}
 	}
 	if s.faults != nil {
-		p.known[MetricFaults] = true
+		p.known[metricFaults] = true
 		p.faults += sum(s.faults)
 	}
 }
@@ -310,16 +310,16 @@ func (p *phaseSum) row(percentiles []float64) PhaseRow {
 	}
 	for _, q := range percentiles {
 		if slot, ok := p.latency.Percentile(q); ok {
-			row.Percentiles = append(row.Percentiles, Percentile{q, SlotHigh(slot)})
+			row.Percentiles = append(row.Percentiles, Percentile{q, slotHigh(slot)})
 		}
 	}
-	if p.known[MetricOffCPU] {
+	if p.known[metricOffCPU] {
 		row.OffCPUMS, row.OffCPUPerToken = &p.offCPU, perToken(p.offCPU, row.SystemTokens)
 	}
 	if p.unknown.known {
 		row.FutexUnknownMS = &p.unknown.v
 	}
-	if p.known[MetricFaults] {
+	if p.known[metricFaults] {
 		row.Faults, row.FaultsPerToken = &p.faults, perToken(p.faults, row.SystemTokens)
 	}
 	return row

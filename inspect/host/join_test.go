@@ -54,9 +54,9 @@ func TestPhases(t *testing.T) {
 	}
 	want := map[string]row{
 		"setup": {1, 10, 0, 0, 1, 0}, "prefill": {1, 10, 1, 64 / 1.4, 3, 2}, // to 1, to 2; of system metrics to 2.5
-		PhaseMixed: {1, 10, 1, 64*0.4/1.4 + 5, 7, 1}, // to 3; of system metrics to 1.5
+		phaseMixed: {1, 10, 1, 64*0.4/1.4 + 5, 7, 1}, // to 3; of system metrics to 1.5
 		"decode":   {4, 40, 4, 35, 31, 3 + 4 + 5 + 6}, "maintenance": {1, 10, 2, 0, 511, 8 + 9},
-		PhaseNone: {2, 20, 2, 0, 255, 7 + 10}, PhaseUnknown: {1, 1, 0, 0, 7, 0},
+		phaseNone: {2, 20, 2, 0, 255, 7 + 10}, phaseUnknown: {1, 1, 0, 0, 7, 0},
 	}
 	var names []string
 	for _, p := range r.Phases {

@@ -9,16 +9,16 @@ const slots = 64
 // 1 µs. It is as long as its last slot needs.
 type Latency []uint64
 
-// SlotLow is the least latency of a slot in µs.
-func SlotLow(slot int) uint64 {
+// slotLow is the least latency of a slot in µs.
+func slotLow(slot int) uint64 {
 	if slot == 0 {
 		return 0
 	}
 	return 1 << (slot - 1)
 }
 
-// SlotHigh is the largest latency of a slot in whole µs.
-func SlotHigh(slot int) uint64 { return 1<<slot - 1 }
+// slotHigh is the largest latency of a slot in whole µs.
+func slotHigh(slot int) uint64 { return 1<<slot - 1 }
 
 // add counts n requests in a slot.
 func (l *Latency) add(slot int, n uint64) {
@@ -64,7 +64,7 @@ func (l Latency) Mean() (us float64, ok bool) {
 		return 0, false
 	}
 	for slot, n := range l {
-		us += (float64(SlotLow(slot)) + float64(SlotHigh(slot))) / 2 * float64(n)
+		us += (float64(slotLow(slot)) + float64(slotHigh(slot))) / 2 * float64(n)
 	}
 	return us / float64(total), true
 }
@@ -75,7 +75,7 @@ func slotFrom(low, high float64, strap bool) (slot int, ok bool) {
 		return 0, false
 	}
 	slot = bits.Len64(uint64(low))
-	if high != float64(SlotHigh(slot)) && !(strap && low == 0 && high == 1) {
+	if high != float64(slotHigh(slot)) && !(strap && low == 0 && high == 1) {
 		return 0, false
 	}
 	if strap && slot > 0 {

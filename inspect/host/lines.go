@@ -14,8 +14,8 @@ import (
 	"github.com/llamatap/llamatap/internal/bounded"
 )
 
-// MaxLine bounds a line in bytes. A longer one is counted as bad and passed over.
-const MaxLine = 16 << 20
+// maxLine bounds a line in bytes. A longer one is counted as bad and passed over.
+const maxLine = 16 << 20
 
 // maxBadTold is how many numbers of bad lines are kept.
 const maxBadTold = 10
@@ -105,7 +105,7 @@ func readLines(r io.Reader, l *Lines, each func(text []byte) error) error {
 		switch {
 		case over:
 			l.Total++
-			l.bad(number, fmt.Errorf("longer than %d bytes", MaxLine))
+			l.bad(number, fmt.Errorf("longer than %d bytes", maxLine))
 		case len(text) > 0:
 			l.Total++
 			l.take(number, text, ended, each)
@@ -132,7 +132,7 @@ func (l *Lines) take(number int64, text []byte, last bool, each func([]byte) err
 	}
 }
 
-// next reads one line into dst, without NUL bytes before it. over says that it is longer than MaxLine, ended that
+// next reads one line into dst, without NUL bytes before it. over says that it is longer than maxLine, ended that
 // nothing follows.
 func (l *Lines) next(in *bufio.Reader, dst []byte) (line []byte, over, ended bool, err error) {
 	for read := 0; ; {
@@ -145,7 +145,7 @@ func (l *Lines) next(in *bufio.Reader, dst []byte) (line []byte, over, ended boo
 			l.Padding += int64(len(piece) - len(rest))
 			piece = rest
 		}
-		if over = over || len(dst)+len(piece) > MaxLine; over {
+		if over = over || len(dst)+len(piece) > maxLine; over {
 			dst = dst[:0]
 		} else {
 			dst = append(dst, piece...)

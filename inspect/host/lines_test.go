@@ -38,7 +38,7 @@ func TestLines(t *testing.T) {
 		"empty lines":     {"\n" + good + "\n \n\n" + good + "\n", 2, nil, "", false, 0},
 		"bad lines": {good + "\n{nope}\n" + good + "\n[1]\n7\n{}\n" + good + "\n", 3, []int64{2, 4, 5, 6},
 			"invalid character 'n'", false, 0},
-		"too long": {good + "\n" + `{"x":"` + strings.Repeat("x", MaxLine) + "\"}\n" + good + "\n", 2,
+		"too long": {good + "\n" + `{"x":"` + strings.Repeat("x", maxLine) + "\"}\n" + good + "\n", 2,
 			[]int64{2}, "longer than", false, 0},
 		"long, not too":     {`{"x":"` + strings.Repeat("x", 1<<20) + `",` + good[1:] + "\n", 1, nil, "", false, 0},
 		"torn in the midst": {good[:40] + good + "\n" + good + "\n", 1, []int64{1}, "invalid character", false, 0},
@@ -104,11 +104,11 @@ func TestTolerance(t *testing.T) {
 	text = `{"iso_timestamp":"2026-11-21T10:00:00.5+00:00","off_cpu_ns":{"1":"2000000","2":[],"3":1e6},"page_faults":7,
 		"pressure":{"cpu":{"full":{"avg60":4}},"io":[],"memory":{"some":{"avg10":"x","avg300":"0.25"}}}}`
 	m, err := parseSystem([]byte(text))
-	if err != nil || m.time != 1795255200.5 || m.metric[MetricOffCPU] != 3 || m.metric[MetricCPU] != 4 ||
-		m.metric[MetricMemory] != 0.25 {
+	if err != nil || m.time != 1795255200.5 || m.metric[metricOffCPU] != 3 || m.metric[metricCPU] != 4 ||
+		m.metric[metricMemory] != 0.25 {
 		t.Fatalf("%+v %v", m, err)
 	}
-	if m.metric[MetricFaults] == m.metric[MetricFaults] || m.metric[MetricIO] == m.metric[MetricIO] {
+	if m.metric[metricFaults] == m.metric[metricFaults] || m.metric[metricIO] == m.metric[metricIO] {
 		t.Errorf("what is no figure is known: %v", m.metric)
 	}
 }

@@ -87,9 +87,9 @@ func (r *Report) alert() {
 	alert := func(format string, args ...any) { r.Alerts = append(r.Alerts, fmt.Sprintf(format, args...)) }
 	for _, d := range r.Devices {
 		slot, ok := d.latency.Percentile(99)
-		if ok && SlotHigh(slot) > alertLatencyUS {
+		if ok && slotHigh(slot) > alertLatencyUS {
 			alert("%s: p99 latency is between %s and %s, above the limit of 10 ms", d.Name,
-				usText(float64(SlotLow(slot))), usText(float64(SlotHigh(slot))))
+				usText(float64(slotLow(slot))), usText(float64(slotHigh(slot))))
 		}
 		if d.Queue == nil {
 			continue

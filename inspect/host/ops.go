@@ -100,7 +100,7 @@ func (r *OpRow) finish(percentiles []float64) *OpRow {
 	}
 	for _, p := range percentiles {
 		if slot, ok := r.latency.Percentile(p); ok {
-			r.Percentiles = append(r.Percentiles, Percentile{p, SlotHigh(slot)})
+			r.Percentiles = append(r.Percentiles, Percentile{p, slotHigh(slot)})
 		}
 	}
 	return r

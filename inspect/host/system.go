@@ -13,16 +13,16 @@ import (
 
 // The metrics that are held against the latency, in A-83's order.
 const (
-	MetricOffCPU = iota // off_cpu_ms: sum over all ids
-	MetricFaults        // page_faults_per_s
-	MetricCPU           // cpu_pressure, and so on: share of time in percent
-	MetricIO
-	MetricMemory
+	metricOffCPU = iota // off_cpu_ms: sum over all ids
+	metricFaults        // page_faults_per_s
+	metricCPU           // cpu_pressure, and so on: share of time in percent
+	metricIO
+	metricMemory
 	metrics
 )
 
-// MetricNames are their names, by number.
-var MetricNames = [metrics]string{"off_cpu_ms", "page_faults_per_s", "cpu_pressure", "io_pressure", "memory_pressure"}
+// metricNames are their names, by number.
+var metricNames = [metrics]string{"off_cpu_ms", "page_faults_per_s", "cpu_pressure", "io_pressure", "memory_pressure"}
 
 // systemLine is a line of system metrics as A-72 has it, with the keys that llamatap adds and that are analysed.
 type systemLine struct {
@@ -162,12 +162,12 @@ func parseSystem(text []byte) (*systemSnapshot, error) {
 		s.unknown = number{s.unknown.v + t.FutexUnknown.v/1e6, s.unknown.known || t.FutexUnknown.known}
 	}
 	if line.OffCPU != nil {
-		s.metric[MetricOffCPU] = sum(line.OffCPU) / 1e6
+		s.metric[metricOffCPU] = sum(line.OffCPU) / 1e6
 	}
 	if line.Faults != nil {
-		s.metric[MetricFaults] = sum(line.Faults) / safeInterval(s.seconds)
+		s.metric[metricFaults] = sum(line.Faults) / safeInterval(s.seconds)
 	}
-	for m, of := range map[int]string{MetricCPU: "cpu", MetricIO: "io", MetricMemory: "memory"} {
+	for m, of := range map[int]string{metricCPU: "cpu", metricIO: "io", metricMemory: "memory"} {
 		if v := pressure(line.Pressure[of]); v.known {
 			s.metric[m] = v.v
 		}
@@ -263,7 +263,7 @@ func (s *systemSnapshot) merge(next *systemSnapshot) {
 		case math.IsNaN(x):
 			s.metric[m] = y
 		case math.IsNaN(y):
-		case m == MetricOffCPU:
+		case m == metricOffCPU:
 			s.metric[m] = x + y
 		default:
 			s.metric[m] = (x*a + y*b) / (a + b)

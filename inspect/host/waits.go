@@ -15,7 +15,7 @@ import (
 
 // The bounds of a report of waits.
 const (
-	MaxWaitRows   = 100_000 // executions and intervals that are listed
+	maxWaitRows   = 100_000 // executions and intervals that are listed
 	maxWaitPlaces = 1 << 17 // tensors and files with rows of their own
 	maxPhases     = 64
 )
@@ -142,7 +142,7 @@ func (w *Waits) take(text []byte) error {
 }
 
 func (w *Waits) row(l *resource.WaitLine) {
-	if len(w.Rows) >= MaxWaitRows {
+	if len(w.Rows) >= maxWaitRows {
 		w.Beyond++
 		return
 	}

@@ -184,7 +184,7 @@ func TestWaitsRefused(t *testing.T) {
 // TestManyWaits: a run of more executions than are listed keeps its sums.
 func TestManyWaits(t *testing.T) {
 	w := &Waits{phases: map[string]*WaitPhase{}, places: map[placeKey]*WaitTensor{}}
-	for i := range MaxWaitRows + 5 {
+	for i := range maxWaitRows + 5 {
 		line := fmt.Sprintf(
 			`{"kind":"graph","phase":"decode","exec":%d,"wait_ns":2,"faults":1,"places":[{"file":"f%d","wait_ns":2,"faults":1}]}`, i, i)
 		if err := w.take([]byte(line)); err != nil {
@@ -192,7 +192,7 @@ func TestManyWaits(t *testing.T) {
 		}
 	}
 	w.finish()
-	if len(w.Rows) != MaxWaitRows || w.Beyond != 5 || w.Total.Faults != MaxWaitRows+5 ||
+	if len(w.Rows) != maxWaitRows || w.Beyond != 5 || w.Total.Faults != maxWaitRows+5 ||
 		len(w.Tensors) > maxWaitPlaces {
 		t.Errorf("%d rows, %d beyond, %d faults, %d places", len(w.Rows), w.Beyond, w.Total.Faults, len(w.Tensors))
 	}

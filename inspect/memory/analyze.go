@@ -43,8 +43,8 @@ type Rows struct {
 	Columns []*table.Vector
 }
 
-// DefaultWindows are the windows that working sets are measured in.
-func DefaultWindows() []time.Duration {
+// defaultWindows are the windows that working sets are measured in.
+func defaultWindows() []time.Duration {
 	return []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second}
 }
 
@@ -154,7 +154,7 @@ func openTrace(dir string) (*table.Table, error) {
 // begin makes ready what rows are added to.
 func begin(dir string, t *table.Table, o Options) (*analysis, error) {
 	if len(o.Windows) == 0 {
-		o.Windows = DefaultWindows()
+		o.Windows = defaultWindows()
 	}
 	if o.Thresholds == (memtrace.Thresholds{}) {
 		o.Thresholds = memtrace.DefaultThresholds()

@@ -13,8 +13,8 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// MaxLine bounds a line in bytes. A longer one is reported as bad, and passed over.
-const MaxLine = 1 << 20
+// maxLine bounds a line in bytes. A longer one is reported as bad, and passed over.
+const maxLine = 1 << 20
 
 // ErrWaiting is returned by [Tail.Next] when everything that there is was read, and more may come.
 var ErrWaiting = errors.New("no further line yet")
@@ -23,7 +23,7 @@ var ErrWaiting = errors.New("no further line yet")
 type Line struct {
 	Number int64  // from 1, over all files of the log
 	Text   []byte // without the newline; valid until the next call
-	Err    error  // what is wrong with it: longer than MaxLine, or cut off before the next file
+	Err    error  // what is wrong with it: longer than maxLine, or cut off before the next file
 }
 
 // Tail reads the lines of a log, from its first to the last that there is, and on when it grows. A file that is
@@ -167,7 +167,7 @@ func (t *Tail) Next() (Line, error) {
 func (t *Tail) take() (Line, bool) {
 	end := bytes.IndexByte(t.buf[t.from:], '\n')
 	if end < 0 {
-		if t.Unfinished() <= MaxLine {
+		if t.Unfinished() <= maxLine {
 			return Line{}, false
 		}
 		t.over, t.skipped, t.from = true, t.Unfinished(), len(t.buf)
@@ -182,9 +182,9 @@ func (t *Tail) take() (Line, bool) {
 	text := t.buf[t.from : t.from+end]
 	t.from += end + 1
 	t.line++
-	if t.over || len(text) > MaxLine {
+	if t.over || len(text) > maxLine {
 		t.over, t.skipped = false, 0
-		return Line{Number: t.line, Err: fmt.Errorf("longer than %d bytes", MaxLine)}, true
+		return Line{Number: t.line, Err: fmt.Errorf("longer than %d bytes", maxLine)}, true
 	}
 	return Line{Number: t.line, Text: bytes.TrimSuffix(text, []byte("\r"))}, true
 }

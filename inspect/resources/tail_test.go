@@ -134,7 +134,7 @@ func TestTailParts(t *testing.T) {
 // TestTailTooLong passes over a line beyond the bound, in bounded memory, and over one that a rotation cut off.
 func TestTailTooLong(t *testing.T) {
 	dir := directory(t, map[string]string{
-		rundir.EventsName:  "a\n" + strings.Repeat("x", MaxLine+1) + "\n" + strings.Repeat("y", 3*MaxLine) + "\nb\ncut",
+		rundir.EventsName:  "a\n" + strings.Repeat("x", maxLine+1) + "\n" + strings.Repeat("y", 3*maxLine) + "\nb\ncut",
 		"resource.1.jsonl": "c\n", "manifest.json": manifest,
 	})
 	tail, err := OpenTail(dir)
@@ -147,7 +147,7 @@ func TestTailTooLong(t *testing.T) {
 	if strings.Join(got, "|") != want || err != io.EOF {
 		t.Errorf("%.300q, %v", got, err)
 	}
-	if cap(tail.buf) > 4*MaxLine {
+	if cap(tail.buf) > 4*maxLine {
 		t.Errorf("the buffer grew to %d bytes", cap(tail.buf))
 	}
 }

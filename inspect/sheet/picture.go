@@ -102,17 +102,17 @@ func (s Style) Panel(title string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text = title
 	p.Title.Padding = vg.Points(6)
-	Sans(&p.Title.TextStyle, s.Title)
+	sans(&p.Title.TextStyle, s.Title)
 	p.Title.TextStyle.Font.Weight = 3 // bold
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
-		Sans(&axis.Label.TextStyle, s.Label)
-		Sans(&axis.Tick.Label, s.Tick)
+		sans(&axis.Label.TextStyle, s.Label)
+		sans(&axis.Tick.Label, s.Tick)
 		axis.LineStyle.Color, axis.Tick.LineStyle.Color = Gray, Gray
 		axis.Tick.Length = vg.Points(5)
 		axis.Padding = 0
 		axis.Label.Padding = vg.Points(3)
 	}
-	Sans(&p.Legend.TextStyle, s.Tick)
+	sans(&p.Legend.TextStyle, s.Tick)
 	p.Legend.Top = true
 	p.Legend.Padding = vg.Points(2)
 	p.Legend.ThumbnailWidth = vg.Points(16)
@@ -120,8 +120,8 @@ func (s Style) Panel(title string) *plot.Plot {
 	return p
 }
 
-// Sans makes a style one without serifs, of so many points.
-func Sans(style *text.Style, points float64) {
+// sans makes a style one without serifs, of so many points.
+func sans(style *text.Style, points float64) {
 	style.Font = font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Points(points))
 	style.Color = Black
 }
@@ -198,7 +198,7 @@ func (p *Picture) draw(c draw.Canvas) {
 	room := c.Max.X - c.Min.X
 	if p.Warning != "" {
 		style := draw.TextStyle{XAlign: draw.XCenter, YAlign: draw.YTop, Handler: plot.DefaultTextHandler}
-		Sans(&style, p.Style.Label)
+		sans(&style, p.Style.Label)
 		style.Font.Weight, style.Color = 3, Red
 		text := fit(&style, p.Warning, room)
 		c.FillText(style, vg.Point{X: c.Center().X, Y: c.Max.Y}, text)
@@ -206,7 +206,7 @@ func (p *Picture) draw(c draw.Canvas) {
 	}
 	if p.Note != "" {
 		style := draw.TextStyle{XAlign: draw.XLeft, YAlign: draw.YBottom, Handler: plot.DefaultTextHandler}
-		Sans(&style, leastPoints)
+		sans(&style, leastPoints)
 		style.Color = Gray
 		text := fit(&style, p.Note, room)
 		c.FillText(style, c.Min, text)

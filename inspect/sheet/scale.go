@@ -16,7 +16,7 @@ func (f Fixed) Ticks(_, _ float64) []plot.Tick { return f }
 // Steps are ticks at 1, 2 or 5 times a power of ten, about n of them, with a half of it between.
 func Steps(low, high float64, n int) (ticks Fixed) {
 	if !(high > low) {
-		return Fixed{{Value: low, Label: Plain(low)}}
+		return Fixed{{Value: low, Label: plain(low)}}
 	}
 	raw := (high - low) / float64(n)
 	step := math.Pow(10, math.Floor(math.Log10(raw)))
@@ -28,13 +28,13 @@ func Steps(low, high float64, n int) (ticks Fixed) {
 	}
 	for i := math.Ceil(low/step - 1e-9); i*step <= high+step*1e-9; i++ {
 		v := i*step + 0 // and no -0
-		ticks = append(ticks, plot.Tick{Value: v, Label: Plain(v)})
+		ticks = append(ticks, plot.Tick{Value: v, Label: plain(v)})
 	}
 	return ticks
 }
 
-// Plain writes a figure at a tick: thousands, millions and so on with their letter.
-func Plain(v float64) string {
+// plain writes a figure at a tick: thousands, millions and so on with their letter.
+func plain(v float64) string {
 	for _, unit := range []struct {
 		by   float64
 		name string

@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// Attention recomputes attention maps: for a head and a token the weight of every KV cell, softmax(Q·K·scale +
+// attention recomputes attention maps: for a head and a token the weight of every KV cell, softmax(Q·K·scale +
 // mask), as ggml's flash attention computes it inside. Arrays are in ggml order, first dimension fastest.
-type Attention struct {
+type attention struct {
 	HeadDim int // elements of one row of Q or K
 	Heads   int // heads of Q
 	KVHeads int // heads of K; Heads is a multiple (grouped queries: head h reads K head h / (Heads/KVHeads))
@@ -24,7 +24,7 @@ type Attention struct {
 }
 
 // Check reports whether the arrays have the sizes that the dimensions demand.
-func (a *Attention) Check() error {
+func (a *attention) Check() error {
 	switch {
 	case a.HeadDim < 1 || a.Heads < 1 || a.KVHeads < 1 || a.Tokens < 1 || a.Cells < 1:
 		return fmt.Errorf("attention of %d×%d heads (%d of K), %d tokens and %d cells has an empty dimension",
@@ -46,7 +46,7 @@ func (a *Attention) Check() error {
 
 // AppendRow appends the weights of all cells for one head and token to dst; with sinks they sum to less than one. A
 // token that sees no cell at all, as a padding row does, has only zeros. Sums are taken in float64.
-func (a *Attention) AppendRow(dst []float32, head, token int) ([]float32, error) {
+func (a *attention) AppendRow(dst []float32, head, token int) ([]float32, error) {
 	if err := a.Check(); err != nil {
 		return dst, err
 	}
@@ -67,7 +67,7 @@ func (a *Attention) AppendRow(dst []float32, head, token int) ([]float32, error)
 }
 
 // logit is the value that enters the soft-max.
-func (a *Attention) logit(head, token, cell int) float64 {
+func (a *attention) logit(head, token, cell int) float64 {
 	var mask float64
 	if a.Mask != nil {
 		if mask = float64(a.Mask[token*a.Cells+cell]); math.IsInf(mask, -1) {

@@ -21,7 +21,7 @@ func closeTo(t *testing.T, name string, got []float32, want ...float64) {
 	}
 }
 
-func row(t *testing.T, a Attention, head, token int) []float32 {
+func row(t *testing.T, a attention, head, token int) []float32 {
 	t.Helper()
 	got, err := a.AppendRow(nil, head, token)
 	if err != nil {
@@ -31,8 +31,8 @@ func row(t *testing.T, a Attention, head, token int) []float32 {
 }
 
 // twoCells has one head and logits 0 and ln 3 before any change, so that the weights are 1/4 and 3/4.
-func twoCells() Attention {
-	return Attention{HeadDim: 1, Heads: 1, KVHeads: 1, Tokens: 1, Cells: 2, Q: []float32{1},
+func twoCells() attention {
+	return attention{HeadDim: 1, Heads: 1, KVHeads: 1, Tokens: 1, Cells: 2, Q: []float32{1},
 		K: []float32{0, float32(math.Log(3))}, Scale: 1}
 }
 
@@ -64,7 +64,7 @@ func TestAttentionKnownAnswers(t *testing.T) {
 // TestAttentionLayout gives every head, K head, token and cell a value of its own and compares with the definition
 // written out.
 func TestAttentionLayout(t *testing.T) {
-	a := Attention{HeadDim: 3, Heads: 4, KVHeads: 2, Tokens: 2, Cells: 5, Scale: 0.3, SoftCap: 2,
+	a := attention{HeadDim: 3, Heads: 4, KVHeads: 2, Tokens: 2, Cells: 5, Scale: 0.3, SoftCap: 2,
 		Sinks: []float32{0.1, -0.2, 0.3, 0.4}}
 	for i := 0; i < 3*4*2; i++ {
 		a.Q = append(a.Q, float32(math.Sin(float64(i))))
@@ -96,13 +96,13 @@ func TestAttentionLayout(t *testing.T) {
 }
 
 func TestAttentionErrors(t *testing.T) {
-	for name, change := range map[string]func(*Attention){
-		"empty dimension":         func(a *Attention) { a.Cells = 0 },
-		"cannot share":            func(a *Attention) { a.Heads, a.KVHeads = 3, 2 },
-		"Q has 2 elements":        func(a *Attention) { a.Q = []float32{1, 2} },
-		"K has 1 elements":        func(a *Attention) { a.K = a.K[:1] },
-		"the mask has 1 elements": func(a *Attention) { a.Mask = []float32{0} },
-		"there are 2 sinks":       func(a *Attention) { a.Sinks = []float32{0, 0} },
+	for name, change := range map[string]func(*attention){
+		"empty dimension":         func(a *attention) { a.Cells = 0 },
+		"cannot share":            func(a *attention) { a.Heads, a.KVHeads = 3, 2 },
+		"Q has 2 elements":        func(a *attention) { a.Q = []float32{1, 2} },
+		"K has 1 elements":        func(a *attention) { a.K = a.K[:1] },
+		"the mask has 1 elements": func(a *attention) { a.Mask = []float32{0} },
+		"there are 2 sinks":       func(a *attention) { a.Sinks = []float32{0, 0} },
 	} {
 		a := twoCells()
 		change(&a)

@@ -291,7 +291,7 @@ func (b *mapBuilder) compute(q pieces, masks []pieces) error {
 			"%s: the KV cache has %d streams, which this version cannot distinguish: record with one sequence, or a unified cache",
 			b.run.Path, mask.packet.NE[2]*mask.packet.NE[3])
 	}
-	a := Attention{HeadDim: b.note.HeadDim, Heads: int(q.packet.NE[1]), KVHeads: b.note.HeadsKV, Tokens: 1,
+	a := attention{HeadDim: b.note.HeadDim, Heads: int(q.packet.NE[1]), KVHeads: b.note.HeadsKV, Tokens: 1,
 		Cells: int(mask.packet.NE[0]),
 		Scale: b.note.Scale, SoftCap: b.note.SoftCap, Sinks: b.sinks}
 	if b.options.Head < 0 || b.options.Head >= a.Heads {
@@ -323,7 +323,7 @@ func (b *mapBuilder) compute(q pieces, masks []pieces) error {
 }
 
 // fillKeys lays out the keys of the cells that a token sees.
-func (b *mapBuilder) fillKeys(a *Attention, tokens []int64, token int64) error {
+func (b *mapBuilder) fillKeys(a *attention, tokens []int64, token int64) error {
 	width := a.HeadDim * a.KVHeads
 	if len(a.K) != width*a.Cells {
 		a.K = make([]float32, width*a.Cells)

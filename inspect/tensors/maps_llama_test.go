@@ -65,7 +65,7 @@ func TestMapEqualsSoftMaxOfTheSameRun(t *testing.T) {
 func compareMap(t *testing.T, layer int32, m, q, k pieces) {
 	t.Helper()
 	tokens := int(q.packet.TokenCount)
-	a := Attention{HeadDim: int(q.packet.NE[0]), Heads: int(q.packet.NE[1]), KVHeads: int(k.packet.NE[1]),
+	a := attention{HeadDim: int(q.packet.NE[0]), Heads: int(q.packet.NE[1]), KVHeads: int(k.packet.NE[1]),
 		Tokens: tokens, Cells: tokens, Q: q.values, K: k.values}
 	a.Scale = 1 / math.Sqrt(float64(a.HeadDim))
 	a.Mask = make([]float32, tokens*tokens)

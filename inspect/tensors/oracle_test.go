@@ -89,7 +89,7 @@ print(json.dumps(dict(shape=a.shape, dtype=str(a.dtype), c=bool(a.flags.c_contig
 func TestAttentionEqualsNumPy(t *testing.T) {
 	testenv.NeedPython(t, "numpy")
 	rng := rand.New(rand.NewPCG(3, 4))
-	a := Attention{HeadDim: 16, Heads: 6, KVHeads: 2, Tokens: 5, Cells: 12, Scale: 0.25, SoftCap: 5}
+	a := attention{HeadDim: 16, Heads: 6, KVHeads: 2, Tokens: 5, Cells: 12, Scale: 0.25, SoftCap: 5}
 	random := func(n int) []float32 {
 		values := make([]float32, n)
 		for i := range values {

@@ -45,8 +45,8 @@ type Result struct {
 // ErrContaminated occurs when a run is left out because it is contaminated.
 var ErrContaminated = errors.New("the run is contaminated")
 
-// Folder is where results of a run stand, below its directory.
-var Folder = filepath.Join("derived", "mrm")
+// folder is where results of a run stand, below its directory.
+var folder = filepath.Join("derived", "mrm")
 
 // product is a file of the results.
 type product struct {
@@ -59,7 +59,7 @@ func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 	if err := check(dir, o); err != nil {
 		return nil, err
 	}
-	r := &Result{Dir: dir, Out: filepath.Join(dir, Folder)}
+	r := &Result{Dir: dir, Out: filepath.Join(dir, folder)}
 	var products []product
 	var drawn *figureData
 	isForeign, err := memory.Foreign(dir)

@@ -27,8 +27,8 @@ func (c Class) rank() int {
 	return 2
 }
 
-// Worse is the worse one of two classes.
-func Worse(a, b Class) Class {
+// worse is the worse one of two classes.
+func worse(a, b Class) Class {
 	if a.rank() >= b.rank() {
 		return a
 	}
@@ -98,15 +98,15 @@ type allowance struct {
 
 // The allowances of an observer.
 const (
-	AllowedBytes = 64 << 20
-	AllowedCPU   = 250 * time.Millisecond
+	allowedBytes = 64 << 20
+	allowedCPU   = 250 * time.Millisecond
 )
 
 var rules = []rule{
 	{"cpu_peak_pct", "% of one processor", 10, 20, false, func(o *Observer) *float64 { return o.CPUPeakPct },
-		&allowance{float64(AllowedCPU), "0.25 s in all", func(o *Observer) float64 { return float64(o.CPUNS.Sum()) }}},
+		&allowance{float64(allowedCPU), "0.25 s in all", func(o *Observer) float64 { return float64(o.CPUNS.Sum()) }}},
 	{"memory_pct", "% of the target's RSS", 5, 15, false, func(o *Observer) *float64 { return o.MemoryPct },
-		&allowance{AllowedBytes, "64 MiB", func(o *Observer) float64 { return float64(o.MemoryBytes) }}},
+		&allowance{allowedBytes, "64 MiB", func(o *Observer) float64 { return float64(o.MemoryBytes) }}},
 	{"throttle_events", "events", 0, 2, true, func(o *Observer) *float64 {
 		if o.ThrottleEvents == nil {
 			return nil
@@ -119,7 +119,7 @@ var rules = []rule{
 
 // Judge gives a run its class: clean with the observer's peak of CPU below 10 %, its peak of memory below 5 % of
 // the target's peak RSS, no throttle event and baseline CPU below 15 %; marginal below 20 %, below 15 %, with at
-// most two events and below 30 %; else contaminated. An observer within [AllowedCPU] and [AllowedBytes] is clean by
+// most two events and below 30 %; else contaminated. An observer within [allowedCPU] and [allowedBytes] is clean by
 // these two, whatever their share.
 //
 // What is not known cannot be held against its bound, and allows marginal at best: a run is clean by evidence. Of
@@ -129,7 +129,7 @@ func Judge(o *Observer) Validity {
 	for i := range rules {
 		c := rules[i].judge(o)
 		v.Criteria = append(v.Criteria, c)
-		v.Class = Worse(v.Class, c.Class)
+		v.Class = worse(v.Class, c.Class)
 	}
 	return v
 }

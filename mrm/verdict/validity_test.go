@@ -46,15 +46,15 @@ func TestJudge(t *testing.T) {
 		{"memory not known", func(o *Observer) { o.MemoryPct = nil }, Marginal},
 		{"not a number", func(o *Observer) { o.CPUPeakPct = of(math.NaN()) }, Contaminated},
 		{"the mean does not count", func(o *Observer) { o.CPUPct = of(99) }, Clean},
-		{"memory within the allowance", func(o *Observer) { o.MemoryPct, o.MemoryBytes = of(70), AllowedBytes }, Clean},
-		{"memory above the allowance", func(o *Observer) { o.MemoryPct, o.MemoryBytes = of(70), AllowedBytes+1 },
+		{"memory within the allowance", func(o *Observer) { o.MemoryPct, o.MemoryBytes = of(70), allowedBytes }, Clean},
+		{"memory above the allowance", func(o *Observer) { o.MemoryPct, o.MemoryBytes = of(70), allowedBytes+1 },
 			Contaminated},
 		{"much memory, of a large target", func(o *Observer) { o.MemoryPct, o.MemoryBytes = of(4), 1<<30 }, Clean},
-		{"cpu within the allowance", func(o *Observer) { o.CPUPeakPct, o.CPUNS.Collector = of(60), int64(AllowedCPU) },
+		{"cpu within the allowance", func(o *Observer) { o.CPUPeakPct, o.CPUNS.Collector = of(60), int64(allowedCPU) },
 			Clean},
 		{"cpu above the allowance", func(o *Observer) {
 			o.CPUPeakPct, o.CPUNS.Collector = of(60),
-				int64(AllowedCPU)+1
+				int64(allowedCPU)+1
 		}, Contaminated},
 		{"others do not count", func(o *Observer) { o.OthersCPUPct = of(90) }, Clean},
 	} {

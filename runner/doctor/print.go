@@ -35,13 +35,13 @@ func Print(out io.Writer, facts []Fact, colour bool) error {
 		}
 		printFact(&b, f, colour)
 	}
-	b.WriteString("\n" + Verdict(facts) + "\n")
+	b.WriteString("\n" + verdict(facts) + "\n")
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
-// Verdict says in a sentence whether llamatap can record here, and counts what is not ok.
-func Verdict(facts []Fact) string {
+// verdict says in a sentence whether llamatap can record here, and counts what is not ok.
+func verdict(facts []Fact) string {
 	count := map[Status]int{}
 	var unknown []string
 	for _, f := range facts {

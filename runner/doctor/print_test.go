@@ -43,7 +43,7 @@ func TestVerdict(t *testing.T) {
 		"llamatap can record here, if what is unknown is there: llama.cpp devices (0 ok, 0 limited, 0 missing, 1 unknown)": {
 			{Topic: "llama.cpp", Name: "devices", Status: Unknown}},
 	} {
-		if got := Verdict(facts); got != want {
+		if got := verdict(facts); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}

@@ -16,7 +16,7 @@ type Metric uint8
 
 // The metrics, each relative to the row itself.
 const (
-	MaxAbs Metric = iota // largest absolute error ÷ largest absolute value
+	maxAbs Metric = iota // largest absolute error ÷ largest absolute value
 	NRMSE                // root of the mean squared error ÷ root of the mean squared value
 )
 
@@ -37,7 +37,7 @@ func ParseMetric(s string) (Metric, error) {
 			return Metric(i), nil
 		}
 	}
-	return MaxAbs, fmt.Errorf("error metric %q: %w; use one of %v", s, ErrUnknown, metricNames)
+	return maxAbs, fmt.Errorf("error metric %q: %w; use one of %v", s, ErrUnknown, metricNames)
 }
 
 // Bound is what the codec Q promises. The zero value is a largest error of 1e-3.
@@ -434,8 +434,8 @@ func boundQ(n int) int { return qHead + 2*binary.MaxVarintLen64 + n + n/4 + n/(4
 
 var errQ = errors.New("quantised rows")
 
-// ReadAchieved reads the errors that a payload of codec Q states of itself, and the bound that it kept.
-func ReadAchieved(src []byte) (Bound, Achieved, error) {
+// readAchieved reads the errors that a payload of codec Q states of itself, and the bound that it kept.
+func readAchieved(src []byte) (Bound, Achieved, error) {
 	if len(src) < qHead || src[0] != qVersion {
 		return Bound{}, Achieved{}, fmt.Errorf("%w: %w: no header", errQ, ErrCorrupt)
 	}

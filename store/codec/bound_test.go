@@ -87,7 +87,7 @@ func TestBoundIsKept(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var d Decoder
 	for _, id := range []ID{Q, QFSE} {
-		for _, bound := range []Bound{{}, {1e-2, MaxAbs}, {1e-5, MaxAbs}, {1e-3, NRMSE}, {0.1, NRMSE}, {1e-5, NRMSE}} {
+		for _, bound := range []Bound{{}, {1e-2, maxAbs}, {1e-5, maxAbs}, {1e-3, NRMSE}, {0.1, NRMSE}, {1e-5, NRMSE}} {
 			e, err := NewEncoder(id)
 			if err != nil {
 				t.Fatal(err)
@@ -116,7 +116,7 @@ func TestBoundIsKept(t *testing.T) {
 					if reached > limit*rounding || is.MaxAbs > made.MaxAbs || is.NRMSE > made.NRMSE*rounding {
 						t.Errorf("%s: error %+v, reported %+v", what, is, made)
 					}
-					kept, stored, err := ReadAchieved(packed[4:])
+					kept, stored, err := readAchieved(packed[4:])
 					if err != nil || stored != made || kept.value() != bound.value() || kept.Metric != bound.Metric {
 						t.Errorf("%s: the payload has %+v, %+v, %v", what, kept, stored, err)
 					}
@@ -148,8 +148,8 @@ func TestBoundRatio(t *testing.T) {
 		id    ID
 		bound Bound
 		least float64
-	}{{Q, Bound{1e-3, MaxAbs}, 3.15}, {QFSE, Bound{1e-3, MaxAbs}, 3.4}, {QFSE, Bound{1e-3, NRMSE}, 3.1},
-		{Q, Bound{1e-2, MaxAbs}, 4.5}} {
+	}{{Q, Bound{1e-3, maxAbs}, 3.15}, {QFSE, Bound{1e-3, maxAbs}, 3.4}, {QFSE, Bound{1e-3, NRMSE}, 3.1},
+		{Q, Bound{1e-2, maxAbs}, 4.5}} {
 		e, _ := NewEncoder(c.id)
 		if err := e.SetBound(c.bound); err != nil {
 			t.Fatal(err)

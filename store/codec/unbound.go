@@ -26,7 +26,7 @@ func (u *unquantizer) append(dst, src []byte, size int) ([]byte, error) {
 	if size == 0 && len(src) == 0 {
 		return dst, nil
 	}
-	if _, _, err := ReadAchieved(src); err != nil {
+	if _, _, err := readAchieved(src); err != nil {
 		return dst, err
 	}
 	entropy := src[1]&qEntropy != 0

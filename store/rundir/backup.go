@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// AsideSuffix is appended to the name of a file that a repair backs up; from the second backup on with a
+// asideSuffix is appended to the name of a file that a repair backs up; from the second backup on with a
 // number.
-const AsideSuffix = ".orig"
+const asideSuffix = ".orig"
 
 // MoveToBackup renames a file of a run directory to the name of a backup, which it returns, so that another file
 // can be written in its place.
@@ -30,9 +30,9 @@ func LinkBackup(dir, name string) (backup string, err error) {
 // asideName is the name of the nth backup of a file.
 func asideName(name string, n int) string {
 	if n == 1 {
-		return name + AsideSuffix
+		return name + asideSuffix
 	}
-	return fmt.Sprint(name, AsideSuffix, n)
+	return fmt.Sprint(name, asideSuffix, n)
 }
 
 func moveToBackup(dir, name string, move func(from, to string) error) (backup string, err error) {

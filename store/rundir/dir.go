@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// ManifestVersion is the version of the manifests that this package writes. Version 1 has no checksum of its own.
-const ManifestVersion = 2
+// manifestVersion is the version of the manifests that this package writes. Version 1 has no checksum of its own.
+const manifestVersion = 2
 
 // The errors of writing a run.
 var (
@@ -58,7 +58,7 @@ var noSum = strings.Repeat("0", 2*sha256.Size)
 
 // Encode returns the text of the manifest, with its checksum.
 func (m Manifest) Encode() ([]byte, error) {
-	m.Version, m.SHA256 = ManifestVersion, noSum
+	m.Version, m.SHA256 = manifestVersion, noSum
 	text, err := encode(m)
 	if err != nil {
 		return nil, err

@@ -132,10 +132,10 @@ func readManifest(file string) (Manifest, error) {
 	}
 	strict := json.NewDecoder(bytes.NewReader(text))
 	strict.DisallowUnknownFields() // a damaged key would leave out what it names
-	if m.Version < 1 || m.Version > ManifestVersion {
+	if m.Version < 1 || m.Version > manifestVersion {
 		return m, fmt.Errorf(
 			"read %s: version %d, this program reads up to %d; use the llamatap that wrote it, or a newer one",
-			ManifestName, m.Version, ManifestVersion)
+			ManifestName, m.Version, manifestVersion)
 	}
 	if err := strict.Decode(new(Manifest)); err != nil {
 		return m, fmt.Errorf("read %s: %w", ManifestName, err)

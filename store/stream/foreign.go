@@ -18,7 +18,7 @@ func OpenForeign(path string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := NewForeign(f, size)
+	r, err := newForeign(f, size)
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -110,8 +110,8 @@ func (r *readAhead) ReadAt(p []byte, at int64) (int, error) {
 	return copy(p, r.block[at-r.at:]), nil
 }
 
-// NewForeign is OpenForeign for a stream of that size.
-func NewForeign(stream io.ReaderAt, size int64) (*Reader, error) {
+// newForeign is OpenForeign for a stream of that size.
+func newForeign(stream io.ReaderAt, size int64) (*Reader, error) {
 	f := &foreign{ids: map[string]uint32{}}
 	in := &part{payloads: payloads{in: stream, size: size}, foreign: f}
 	r := &Reader{parts: []placed{{part: in}}}

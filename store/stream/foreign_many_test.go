@@ -17,7 +17,7 @@ func TestForeignManyPackets(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	r, err := NewForeign(bytes.NewReader(data), int64(len(data)))
+	r, err := newForeign(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func FuzzStream(f *testing.F) {
 		f.Add(stream)
 	}
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		r, err := NewForeign(bytes.NewReader(stream), int64(len(stream)))
+		r, err := newForeign(bytes.NewReader(stream), int64(len(stream)))
 		if err != nil {
 			t.Fatal(err)
 		}

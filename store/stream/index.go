@@ -62,7 +62,7 @@ func (j *journal) packet(p *Packet) error {
 	if !known {
 		id = uint64(len(j.ids))
 		j.ids[n] = id
-		j.footer.Nodes = append(j.footer.Nodes, NodeTotals{})
+		j.footer.Nodes = append(j.footer.Nodes, nodeTotals{})
 		n.fill(&j.footer.Nodes[id].Packet)
 		j.payload = n.append(binary.AppendUvarint(j.payload[:0], id))
 		if err := j.append(recordNode); err != nil {

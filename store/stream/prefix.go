@@ -47,9 +47,9 @@ func findPrefix(in io.ReaderAt, size int64, whole func(x *index, r record) bool)
 
 // sum reads the prefix again and returns its packets' totals by node. It calls each, unless it is nil, with every
 // packet and the place of its record in the index.
-func (p *prefix) sum(in io.ReaderAt, each func(*Packet, Seek)) ([]NodeTotals, error) {
+func (p *prefix) sum(in io.ReaderAt, each func(*Packet, Seek)) ([]nodeTotals, error) {
 	x := p.index
-	all, ids := make([]NodeTotals, len(x.nodes)), make(map[node]int, len(x.nodes))
+	all, ids := make([]nodeTotals, len(x.nodes)), make(map[node]int, len(x.nodes))
 	for i := range x.nodes {
 		x.nodes[i].fill(&all[i].Packet)
 		ids[x.nodes[i]] = i

@@ -18,12 +18,12 @@ import (
 // where that is taken.
 const (
 	OrigSuffix = ".orig" // a file as it was
-	CutSuffix  = ".cut"  // the end of a stream that is no part of it any more
+	cutSuffix  = ".cut"  // the end of a stream that is no part of it any more
 )
 
-// CauseCutOff is the cause of the losses that Repair records: what was written after the last commit marker before
+// causeCutOff is the cause of the losses that Repair records: what was written after the last commit marker before
 // the end came.
-const CauseCutOff = "cut_off"
+const causeCutOff = "cut_off"
 
 // Assumed is what [Repair] takes for true about packets that no index describes, and neither does another packet of
 // their node.
@@ -126,7 +126,7 @@ func (r *repair) cutOff(x *index) error {
 		return err
 	}
 	var losses []Loss
-	l := Loss{Cause: CauseCutOff, Packets: all.Packets - p.Packets, Bytes: all.SrcBytes - p.totals.SrcBytes}
+	l := Loss{Cause: causeCutOff, Packets: all.Packets - p.Packets, Bytes: all.SrcBytes - p.totals.SrcBytes}
 	if r.size != p.StreamBytes || l.Packets > 0 {
 		if err := r.countUnindexed(x, &l); err != nil {
 			return err
@@ -258,7 +258,7 @@ func (r *repair) copyCut(at int64) error {
 	if r.size <= at {
 		return nil
 	}
-	name, err := setAside(r.path, CutSuffix, at)
+	name, err := setAside(r.path, cutSuffix, at)
 	if err == nil {
 		r.say("stream: the last %d bytes are in no commit; they are in %s now", r.size-at, filepath.Base(name))
 	}

@@ -27,7 +27,7 @@ func (c *capture) repaired(t *testing.T, what string, stream, index []byte, id c
 	compareSum(t, path, done.Stream)
 	compareSum(t, path+IndexSuffix, done.Index)
 	left, err := os.ReadFile(path)
-	cut, cutErr := os.ReadFile(path + CutSuffix)
+	cut, cutErr := os.ReadFile(path + cutSuffix)
 	if err != nil || !bytes.Equal(append(left, cut...), stream) || cutErr != nil && !errors.Is(cutErr, fs.ErrNotExist) {
 		t.Fatalf("%s: %d bytes of stream and %d put aside were %d: %v, %v", what, len(left), len(cut), len(stream), err,
 			cutErr)
@@ -117,7 +117,7 @@ func TestRepairTorn(t *testing.T) {
 		}
 		var lost uint64
 		for _, l := range r.Info().Losses {
-			if l.Cause == CauseCutOff {
+			if l.Cause == causeCutOff {
 				lost = l.Packets
 			}
 		}
@@ -143,7 +143,7 @@ func TestRepairCountsLoss(t *testing.T) {
 			what := fmt.Sprintf("%v, %v, stream cut at byte %d", o.Codec, o.DType, end)
 			r, done := c.repaired(t, what, stream[:end], index, o.Codec)
 			unsized := strings.Contains(strings.Join(done.What, "\n"), "without their bytes")
-			want := Loss{Cause: CauseCutOff}
+			want := Loss{Cause: causeCutOff}
 			for i, p := range whole.Packets() {
 				if i < second.packets || p.Offset >= int64(end) {
 					continue

@@ -267,7 +267,7 @@ func TestStrapVectors(t *testing.T) {
 		if !bytes.Equal(got, c.want) {
 			t.Errorf("%q: %x, want %x", c.name, got, c.want)
 		}
-		r, err := NewForeign(bytes.NewReader(c.want), int64(len(c.want)))
+		r, err := newForeign(bytes.NewReader(c.want), int64(len(c.want)))
 		if err != nil || r.Len() != 1 || r.Info().Assumed == "" {
 			t.Fatalf("%q: %v", c.name, err)
 		}
@@ -309,7 +309,7 @@ func TestForeign(t *testing.T) {
 	for _, id := range []codec.ID{codec.None, codec.LZ4, codec.Zstd} {
 		stream, _ := c.filesOnly(t, Options{Codec: id})
 		for cut := range len(stream) + 1 {
-			r, err := NewForeign(bytes.NewReader(stream[:cut]), int64(cut))
+			r, err := newForeign(bytes.NewReader(stream[:cut]), int64(cut))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -44,8 +44,8 @@ func (t *Totals) join(u *Totals) {
 	t.Underflow += u.Underflow
 }
 
-// NodeTotals are the sums over the packets of one node of one context.
-type NodeTotals struct {
+// nodeTotals are the sums over the packets of one node of one context.
+type nodeTotals struct {
 	Packet   Packet // only what all packets of the node have in common: Name to SrcType
 	Packets  uint64
 	SrcBytes uint64
@@ -53,7 +53,7 @@ type NodeTotals struct {
 	Stored   uint64
 }
 
-func (t *NodeTotals) add(p *Packet) {
+func (t *nodeTotals) add(p *Packet) {
 	t.Packets++
 	t.SrcBytes += uint64(p.SrcBytes)
 	t.RawBytes += uint64(p.RawBytes)
@@ -75,7 +75,7 @@ type Footer struct {
 	Records uint64 // records before the end record
 	Totals  Totals
 	Losses  []Loss
-	Nodes   []NodeTotals
+	Nodes   []nodeTotals
 	Seeks   []Seek // every so many packets, the first packet included
 }
 
@@ -130,7 +130,7 @@ func readFooter(payload []byte) (*Footer, error) {
 		f.Losses = append(f.Losses, readLoss(&c))
 	}
 	for range c.size(uint64(len(c.b))) {
-		var n NodeTotals
+		var n nodeTotals
 		node := readNode(&c)
 		node.fill(&n.Packet)
 		n.Packets, n.SrcBytes, n.RawBytes, n.Stored = c.uint(), c.uint(), c.uint(), c.uint()

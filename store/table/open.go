@@ -59,7 +59,7 @@ func Open(folder, name string) (*Table, error) {
 			return nil, err
 		}
 	}
-	_, t.Cut = t.Files[len(t.Files)-1].Metadata(NextPartKey)
+	_, t.Cut = t.Files[len(t.Files)-1].Metadata(nextPartKey)
 	return t, nil
 }
 

@@ -24,9 +24,9 @@ type PartOptions struct {
 	Now func() time.Time
 }
 
-// NextPartKey is the key of a part's metadata under which the name of the part after it stands. The last part of a
+// nextPartKey is the key of a part's metadata under which the name of the part after it stands. The last part of a
 // table that was completed has none.
-const NextPartKey = "llamatap_next_part"
+const nextPartKey = "llamatap_next_part"
 
 // Parts writes a table that grows while a program runs: as NAME.parquet if it is small, else as NAME.000.parquet,
 // NAME.001.parquet and so on. Each is a Parquet file of its own with the rows behind those of the one before. What
@@ -132,7 +132,7 @@ func (p *Parts) Settle() error {
 // end ends the part. Closing its file, which syncs it, continues while the next one is written.
 func (p *Parts) end(another bool) error {
 	if another {
-		p.now.AddMetadata(NextPartKey, partName(p.name, p.number))
+		p.now.AddMetadata(nextPartKey, partName(p.name, p.number))
 	}
 	for _, pair := range p.about {
 		p.now.AddMetadata(pair[0], pair[1])

@@ -51,7 +51,7 @@ func Ask(dir string, r Request) (Answer, error) {
 		return Answer{}, explain(dir, err)
 	}
 	lines := bufio.NewScanner(conn)
-	lines.Buffer(nil, MaxLine)
+	lines.Buffer(nil, maxLine)
 	var a Answer
 	if !lines.Scan() {
 		return a, explain(dir, errors.Join(lines.Err(), syscall.ECONNRESET))

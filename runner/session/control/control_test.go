@@ -120,7 +120,7 @@ func TestHostileClients(t *testing.T) {
 	}
 	wantStatus(t, dir)
 	long, r := dial(t, dir)
-	go long.Write([]byte(strings.Repeat("x", 2*MaxLine)))
+	go long.Write([]byte(strings.Repeat("x", 2*maxLine)))
 	if a := answerOf(t, r); a.OK || !strings.Contains(a.Error, "longer than 65536 bytes") {
 		t.Errorf("a long line: %+v", a)
 	}
@@ -289,7 +289,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(line))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
-		r, err := Parse(line)
+		r, err := parse(line)
 		if err != nil {
 			if !errors.Is(err, ErrRequest) {
 				t.Errorf("%v is no ErrRequest", err)
@@ -303,7 +303,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Parse(text); err != nil {
+		if _, err := parse(text); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	})

@@ -15,14 +15,14 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// MaxLine bounds a request and an answer, in bytes with the newline.
-const MaxLine = 64 << 10
+// maxLine bounds a request and an answer, in bytes with the newline.
+const maxLine = 64 << 10
 
 // The commands.
 const (
 	CommandStatus = "status" // say how the run is
 	CommandTap    = "tap"    // capture the tensors of the request, and nothing else
-	CommandOff    = "off"    // capture nothing
+	commandOff    = "off"    // capture nothing
 	CommandOn     = "on"     // capture what was asked for at the start
 	CommandFlush  = "flush"  // make everything recorded so far readable
 	CommandStop   = "stop"   // record no more and seal the run; the model goes on
@@ -37,8 +37,8 @@ const (
 // Levels lists what a level command takes.
 var Levels = []string{"MINIMAL", "DETAILED", "VERBOSE", "off"}
 
-// Commands lists every command that Parse knows.
-var Commands = []string{CommandStatus, CommandTap, CommandOff, CommandOn, CommandFlush, CommandStop, CommandLevel,
+// commands lists every command that Parse knows.
+var commands = []string{CommandStatus, CommandTap, commandOff, CommandOn, CommandFlush, CommandStop, CommandLevel,
 	CommandEnable, CommandDisable, CommandMark}
 
 // ErrRequest occurs when a request cannot be understood.
@@ -98,8 +98,8 @@ const (
 	StateOff   State = "off"   // nothing
 )
 
-// Parse reads one request. Its error is one line, and wraps ErrRequest.
-func Parse(line []byte) (Request, error) {
+// parse reads one request. Its error is one line, and wraps ErrRequest.
+func parse(line []byte) (Request, error) {
 	var r Request
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
@@ -116,9 +116,9 @@ func Parse(line []byte) (Request, error) {
 // Check returns what is wrong with a request.
 func (r *Request) Check() error {
 	switch {
-	case !slices.Contains(Commands, r.Command):
+	case !slices.Contains(commands, r.Command):
 		return fmt.Errorf("%w: unknown command %.40q: there are %s", ErrRequest, r.Command,
-			strings.Join(Commands, ", "))
+			strings.Join(commands, ", "))
 	case r.Command != CommandTap && (len(r.Tensors) > 0 || r.Layers != "" || r.Tokens != 0):
 		return fmt.Errorf("%w: %s takes no tensors, layers or tokens; only tap does", ErrRequest, r.Command)
 	case r.Command == CommandTap && len(r.Tensors) == 0:
@@ -131,8 +131,8 @@ func (r *Request) Check() error {
 		return fmt.Errorf("%w: %s takes no name and no time; only mark does", ErrRequest, r.Command)
 	case slices.Contains(r.Tensors, ""):
 		return fmt.Errorf("%w: a tensor glob is empty", ErrRequest)
-	case r.Tokens < 0 || r.Tokens > MaxTokens:
-		return fmt.Errorf("%w: %d tokens: give a number from 1 to %d, or none", ErrRequest, r.Tokens, int64(MaxTokens))
+	case r.Tokens < 0 || r.Tokens > maxTokens:
+		return fmt.Errorf("%w: %d tokens: give a number from 1 to %d, or none", ErrRequest, r.Tokens, int64(maxTokens))
 	}
 	if r.Command == CommandMark {
 		if _, err := memtrace.NewMark(r.Name); err != nil {
@@ -147,5 +147,5 @@ func (r *Request) Check() error {
 	return nil
 }
 
-// MaxTokens bounds the tokens of a tap command.
-const MaxTokens = 1 << 31
+// maxTokens bounds the tokens of a tap command.
+const maxTokens = 1 << 31

@@ -119,7 +119,7 @@ func (s *Server) leave(conn *net.UnixConn) {
 func (s *Server) client(conn *net.UnixConn) {
 	defer s.leave(conn)
 	lines := bufio.NewScanner(conn)
-	lines.Buffer(make([]byte, 0, 1024), MaxLine)
+	lines.Buffer(make([]byte, 0, 1024), maxLine)
 	for {
 		conn.SetReadDeadline(time.Now().Add(idleTime))
 		if !lines.Scan() {
@@ -130,13 +130,13 @@ func (s *Server) client(conn *net.UnixConn) {
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		send(conn, Answer{Error: fmt.Sprintf("%v: a line is longer than %d bytes", ErrRequest, MaxLine)})
+		send(conn, Answer{Error: fmt.Sprintf("%v: a line is longer than %d bytes", ErrRequest, maxLine)})
 	}
 }
 
 // ask has a line answered by whoever serves.
 func (s *Server) ask(line []byte) Answer {
-	request, err := Parse(line)
+	request, err := parse(line)
 	if err != nil {
 		return Answer{Error: err.Error()}
 	}
