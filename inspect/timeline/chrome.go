@@ -120,12 +120,17 @@ func (c *chrome) execution(x *execution) error {
 			return err
 		}
 	}
-	return c.flow("f", x.spans[0].start, track, x.number)
+	for _, flow := range x.inputs {
+		if err := c.flow("f", x.spans[0].start, track, flow); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // flow is an arrow from a token to the graph that takes it as input: "s" begins it, "f" ends it.
-func (c *chrome) flow(ph string, at int64, track int, exec uint64) error {
-	e := chromeEvent{Name: "input", Cat: "token", Ph: ph, TS: micros(at), PID: chromeModel, TID: track, ID: exec}
+func (c *chrome) flow(ph string, at int64, track int, id uint64) error {
+	e := chromeEvent{Name: "input", Cat: "token", Ph: ph, TS: micros(at), PID: chromeModel, TID: track, ID: id}
 	if ph == "f" {
 		e.BP = "e"
 	}
@@ -143,7 +148,7 @@ func (c *chrome) token(t *token) error {
 	if err != nil {
 		return err
 	}
-	return c.flow("s", t.start, track, t.exec)
+	return c.flow("s", t.start, track, t.flow)
 }
 
 func (c *chrome) counter(v *counter) error {

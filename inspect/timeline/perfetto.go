@@ -244,6 +244,9 @@ func (p *perfetto) word(name, value string) {
 	}
 }
 
+// faultFlow marks flows from a graph to its page faults.
+const faultFlow = 1 << 63
+
 func (p *perfetto) execution(x *execution) error {
 	track, err := p.track(fmt.Sprintf("Context %d", x.ctx), "graphs", 2, "")
 	if err != nil {
@@ -261,7 +264,10 @@ func (p *perfetto) execution(x *execution) error {
 		p.open(track, s.name, categories[s.depth])
 		switch s.depth {
 		case depthGraph:
-			p.event = appendFixed(p.event, eventFlow, x.number)
+			for _, flow := range x.inputs {
+				p.event = appendFixed(p.event, eventFlow, flow)
+			}
+			p.event = appendFixed(p.event, eventFlow, faultFlow|x.number)
 			p.note("exec", int64(x.number))
 			p.note("tokens", int64(x.tokens))
 		case depthComponent, depthOp:
@@ -293,7 +299,7 @@ func (p *perfetto) token(t *token) error {
 		return err
 	}
 	p.open(track, t.text, "token")
-	p.event = appendFixed(p.event, eventFlow, t.exec) // to the graph that takes the token as input
+	p.event = appendFixed(p.event, eventFlow, t.flow) // to the graph that takes the token as input
 	p.note("token_index", t.index)
 	if err := p.emit(t.start); err != nil {
 		return err
@@ -318,7 +324,7 @@ func (p *perfetto) fault(f *fault) error {
 	}
 	p.open(track, f.place, "fault")
 	if f.exec != 0 {
-		p.event = appendFixed(p.event, eventFlow, f.exec)
+		p.event = appendFixed(p.event, eventFlow, faultFlow|f.exec)
 	}
 	if err := p.emit(f.start); err != nil {
 		return err

@@ -35,7 +35,7 @@ type token struct {
 	start, end int64
 	index      int64
 	text       string // or its number
-	exec       uint64 // that takes it as input
+	flow       uint64 // number of the arrow to the graph that takes it as input
 }
 
 // counter is a value at a time.
@@ -70,8 +70,10 @@ type reader struct {
 	event   event
 	caches  map[string]*kv  // by context and kind
 	values  map[string]*run // counters so far
-	written *int64          // bytes
-	share   float64         // of the log that was read
+	inputs  []uint64        // flows of the tokens that execution inputOf takes as input
+	inputOf uint64
+	written *int64  // bytes
+	share   float64 // of the log that was read
 	result  Result
 }
 
@@ -203,6 +205,9 @@ func (r *reader) graph(e *event) error {
 	if x == nil {
 		return nil
 	}
+	if x.inputs = nil; r.inputOf == x.number {
+		x.inputs = r.inputs
+	}
 	r.thin(x)
 	r.result.Graphs++
 	r.result.Spans += int64(len(x.spans))
@@ -231,7 +236,7 @@ func (r *reader) thin(x *execution) {
 
 func (r *reader) output(e *event) error {
 	r.result.Tokens++
-	t := token{ctx: e.Ctx, seq: -1, start: e.MonoNS, end: e.MonoNS, index: e.TokenIndex, exec: e.Exec,
+	t := token{ctx: e.Ctx, seq: -1, start: e.MonoNS, end: e.MonoNS, index: e.TokenIndex,
 		text: strconv.Itoa(int(e.TokenID))}
 	if e.SeqID != nil {
 		t.seq = *e.SeqID
@@ -242,6 +247,11 @@ func (r *reader) output(e *event) error {
 	if e.LatencyNS != nil {
 		t.start -= *e.LatencyNS
 	}
+	if e.Exec != r.inputOf {
+		r.inputOf, r.inputs = e.Exec, r.inputs[:0]
+	}
+	t.flow = uint64(r.result.Tokens)
+	r.inputs = append(r.inputs, t.flow)
 	return r.to.token(&t)
 }
 

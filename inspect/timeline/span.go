@@ -33,8 +33,9 @@ type execution struct {
 	number uint64
 	phase  string
 	tokens int
-	timed  bool   // inside
-	spans  []span // the graph first; each within the one of less depth before it
+	timed  bool     // inside
+	inputs []uint64 // flows of the tokens that it takes as input
+	spans  []span   // the graph first; each within the one of less depth before it
 }
 
 // nest orders spans as they contain each other, and clips what reaches beyond what contains it: clocks are read
