@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/internal/present"
-	"github.com/llamatap/llamatap/resource/rapl"
+	"github.com/llamatap/llamatap/resource/process"
 )
 
 // hardware looks at processors and memory, and at what makes their speed vary.
@@ -210,7 +210,7 @@ func powercap(root fs.FS) Fact {
 	if _, err := fs.Stat(root, "sys"); err != nil {
 		return f.unknown(err)
 	}
-	zones := rapl.Zones(root)
+	zones := process.EnergyZones(root)
 	if len(zones) == 0 {
 		return f.is(Missing, "no energy counters in /sys/class/powercap").lacking(costs,
 			"a machine of Intel or AMD with the module intel_rapl_msr; virtual machines have none")

@@ -10,7 +10,7 @@ import (
 	"github.com/llamatap/llamatap/cgo/nvml"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/oplog"
-	"github.com/llamatap/llamatap/resource/rapl"
+	"github.com/llamatap/llamatap/resource/process"
 )
 
 // devices samples the machine's GPUs through NVML, and the energy of its processors and memory through RAPL: once in
@@ -34,7 +34,7 @@ type gpuLast struct {
 }
 
 type zoneLast struct {
-	rapl.Zone
+	process.EnergyZone
 	monoNS int64
 	uj     uint64
 }
@@ -59,9 +59,9 @@ func openDevices(library string, root fs.FS) *devices {
 			l.Close()
 		}
 	}
-	for _, zone := range rapl.Zones(root) {
+	for _, zone := range process.EnergyZones(root) {
 		if _, err := zone.Read(root); err == nil {
-			d.zones = append(d.zones, zoneLast{Zone: zone})
+			d.zones = append(d.zones, zoneLast{EnergyZone: zone})
 		}
 	}
 	if d.library == nil && d.zones == nil {

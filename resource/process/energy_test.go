@@ -1,4 +1,4 @@
-package rapl
+package process
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"testing/fstest"
 )
 
-// TestZones: two packages with their memory are listed in order; parts of them, the whole platform, and the second way
+// TestEnergyZones: two packages with their memory are listed in order; parts of them, the whole platform, and the second way
 // to the same counters (MMIO) are not.
-func TestZones(t *testing.T) {
+func TestEnergyZones(t *testing.T) {
 	root := fstest.MapFS{}
 	for dir, name := range map[string]string{
 		"intel-rapl:0": "package-0", "intel-rapl:0:0": "core", "intel-rapl:0:1": "dram",
@@ -27,7 +27,7 @@ func TestZones(t *testing.T) {
 		name string
 		uj   uint64
 	}{{"package-0", 410}, {"package-0/dram", 411}, {"package-1", 411}, {"package-1/dram", 410}}
-	zones := Zones(root)
+	zones := EnergyZones(root)
 	if len(zones) != len(want) {
 		t.Fatalf("%+v", zones)
 	}
@@ -46,13 +46,13 @@ func TestZones(t *testing.T) {
 	if _, err := zones[0].Read(root); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a counter that is gone: %v", err)
 	}
-	if zones := Zones(fstest.MapFS{}); zones != nil {
+	if zones := EnergyZones(fstest.MapFS{}); zones != nil {
 		t.Errorf("of a machine without RAPL: %+v", zones)
 	}
 }
 
-// TestUsed: a counter that began anew counts on; one of which nobody knows where it begins anew has no difference.
-func TestUsed(t *testing.T) {
+// TestEnergyUsed: a counter that began anew counts on; one of which nobody knows where it begins anew has no difference.
+func TestEnergyUsed(t *testing.T) {
 	for _, c := range []struct {
 		most, before, after, used uint64
 		ok                        bool
@@ -60,17 +60,17 @@ func TestUsed(t *testing.T) {
 		{1000, 10, 10, 0, true}, {1000, 10, 900, 890, true}, {1000, 900, 10, 110, true}, {1000, 1000, 0, 0, true},
 		{0, 900, 10, 0, false}, {800, 900, 10, 0, false}, {0, 10, 900, 890, true},
 	} {
-		z := Zone{most: c.most}
+		z := EnergyZone{most: c.most}
 		if used, ok := z.Used(c.before, c.after); ok != c.ok || ok && used != c.used {
 			t.Errorf("%+v: %d, %v", c, used, ok)
 		}
 	}
 }
 
-// TestThisMachine: what is listed of this machine is read, or refused.
-func TestThisMachine(t *testing.T) {
+// TestEnergyOfThisMachine: what is listed of this machine is read, or refused.
+func TestEnergyOfThisMachine(t *testing.T) {
 	root := os.DirFS("/")
-	for _, z := range Zones(root) {
+	for _, z := range EnergyZones(root) {
 		if _, err := z.Read(root); err != nil && !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("%s: %v", z.Name, err)
 		}
