@@ -167,6 +167,9 @@ func (a *exportArgs) run(args []string) error {
 	if suffix, ok := timeline.Suffix(a.to); ok {
 		return a.exportTimeline(ctx, path, suffix)
 	}
+	if !slices.Contains(export.Forms, export.Form(a.to)) {
+		return cli.Wrongf("--to %q: use one of %s", a.to, strings.Join(exportFormats(), ", "))
+	}
 	o := &a.options
 	o.Version, o.Command, o.Form = version, append([]string{"llamatap", "export"}, a.flags.Raw...), export.Form(a.to)
 	err = o.Form.Check()
@@ -197,6 +200,17 @@ func (a *exportArgs) run(args []string) error {
 	_, err = present.Printf("%s: %d rows of %d tensors, %d files, %s\n", r.Path, r.Rows, r.Tensors, r.Files,
 		present.Bytes(r.Bytes))
 	return err
+}
+
+// exportFormats lists what --to takes.
+func exportFormats() (names []string) {
+	for _, form := range export.Forms {
+		names = append(names, string(form))
+	}
+	for _, f := range timeline.Formats {
+		names = append(names, f.Name)
+	}
+	return append(names, "mrm-trace")
 }
 
 // exportMRMTrace writes a run's accesses to memory into a results folder of mrm-trace.

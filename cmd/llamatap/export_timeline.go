@@ -27,12 +27,15 @@ func (a *exportArgs) exportTimeline(ctx context.Context, run, suffix string) err
 	if out == "" {
 		out = strings.TrimSuffix(filepath.Base(run), ".jsonl") + suffix
 	}
-	if _, err := os.Lstat(out); err == nil && !a.options.Force {
+	switch info, err := os.Lstat(out); {
+	case err == nil && !info.Mode().IsRegular():
+		return fmt.Errorf("%s: not a regular file: name another one with -o", out)
+	case err == nil && !a.options.Force:
 		return fmt.Errorf("%s: %w: name another file with -o, or give --force", out, os.ErrExist)
 	}
 	file, err := os.CreateTemp(filepath.Dir(out), "."+filepath.Base(out)+"-*")
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: cannot be written: %w: name a folder that is there with -o", out, err)
 	}
 	defer os.Remove(file.Name()) // what was not renamed
 	bar := present.NewProgress(progressTerminal(true), "exporting")
