@@ -106,6 +106,7 @@ func changed(t *testing.T, args ...string) {
 }
 
 func TestLora(t *testing.T) {
+	testenv.Once(t, "TestGreedyPrompts")
 	query, down := loraOf(t, testenv.Model(t), "attn_q.weight", 0.3),
 		loraOf(t, testenv.Model(t), "ffn_down.weight", 0.2)
 	for name, args := range map[string][]string{
@@ -120,6 +121,7 @@ func TestLora(t *testing.T) {
 
 // TestLoraOfExperts has a third dimension, one for each expert.
 func TestLoraOfExperts(t *testing.T) {
+	testenv.Once(t, "TestGreedyPrompts")
 	model := synthetic(t, "qwen3moe")
 	args := []string{"-m", model, "-p", "func main", "-n", "30", "--temp", "0", "-t", "1", "-c", "256"}
 	plain, _ := ours(t, args...)
@@ -129,6 +131,7 @@ func TestLoraOfExperts(t *testing.T) {
 }
 
 func TestControlVector(t *testing.T) {
+	testenv.Once(t, "TestGreedyPrompts")
 	one, two := controlVector(t, 256, 1, 2, 3, 4, 5), controlVector(t, 256, 3)
 	for name, args := range map[string][]string{
 		"one": {"--control-vector", one}, "scaled": {"--control-vector-scaled", one + ":-3"},
@@ -154,6 +157,7 @@ func TestCacheTypes(t *testing.T) {
 }
 
 func TestRope(t *testing.T) {
+	testenv.Once(t, "TestGreedyPrompts")
 	for name, args := range map[string][]string{
 		"linear":    {"--rope-scaling", "linear", "--rope-scale", "4"},
 		"none":      {"--rope-scaling", "none", "--rope-freq-base", "500"},

@@ -18,6 +18,7 @@ import (
 
 // TestContextShift goes on behind a full context, several times.
 func TestContextShift(t *testing.T) {
+	testenv.Once(t, "TestGreedyPrompts")
 	base := []string{"-m", testenv.Model(t), "-p", longPrompt, "-n", "300", "-c", "256", "-t", "1", "--ignore-eos",
 		"--context-shift"}
 	for _, args := range brief([][]string{
@@ -41,6 +42,7 @@ func TestContextShift(t *testing.T) {
 
 // TestContextShiftImpossible has a recurrent memory, which llama.cpp does not shift.
 func TestContextShiftImpossible(t *testing.T) {
+	testenv.Once(t, "TestGreedyPrompts")
 	var warnings strings.Builder
 	cfg := parse(t, "-m", synthetic(t, "jamba"), "-p", "func", "-n", "5", "-c", "256", "-t", "1", "--temp", "0",
 		"--context-shift")
@@ -56,6 +58,7 @@ func TestContextShiftImpossible(t *testing.T) {
 }
 
 func TestReversePrompt(t *testing.T) {
+	testenv.Once(t, "TestGreedyPrompts")
 	base := []string{"-m", testenv.Model(t), "-p", "func (r *Reader) Read(", "-n", "60", "--temp", "0", "-t", "1"}
 	whole, _ := ours(t, base...)
 	t.Logf("without: %q", whole)
@@ -90,6 +93,7 @@ func TestSpecial(t *testing.T) {
 
 // TestPromptEnds has the prompt decoded in batches, one of which ends with a token that ends a text.
 func TestPromptEnds(t *testing.T) {
+	testenv.Once(t, "TestGreedyPrompts")
 	for _, prompt := range []string{"a b c<|endoftext|>d e f", "a b c d<|endoftext|>e f", "a b c d e f<|endoftext|>"} {
 		for _, b := range []string{"4", "5", "6"} {
 			same(t, "-m", testenv.Model(t), "-p", prompt, "-n", "10", "--temp", "0", "-t", "1", "-b", b)
@@ -128,6 +132,7 @@ func cached(t *testing.T, cache []byte, args ...string) []byte {
 // TestPromptCache writes prompt caches with one program and reads them with the other, both ways, as the files are
 // the same.
 func TestPromptCache(t *testing.T) {
+	testenv.Once(t, "TestGreedyPrompts")
 	for _, model := range brief([]string{testenv.Model(t), synthetic(t, "gemma2"), synthetic(t, "mamba")}, 1) {
 		t.Run(strings.TrimSuffix(filepath.Base(model), ".gguf"), func(t *testing.T) {
 			base := []string{"-m", model, "-n", "20", "-c", "512", "-s", "3", "-t", "1", "-p"}

@@ -49,6 +49,7 @@ func infillModel(t *testing.T) string {
 // TestInfill compares a model that has the tokens of infill. Of four tokens one has a fifth of the probability at
 // least, so that the sampler does not end the text; of more it does, with the token that ends what was filled in.
 func TestInfill(t *testing.T) {
+	testenv.Once(t, "TestGreedyPrompts")
 	testenv.NeedTool(t, "llama-completion")
 	dir := t.TempDir()
 	random := filepath.Join(dir, "random.gguf")

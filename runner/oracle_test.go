@@ -215,6 +215,7 @@ func TestGreedyShapes(t *testing.T) {
 }
 
 func TestGreedyModels(t *testing.T) {
+	testenv.Once(t, "TestGreedyPrompts")
 	for _, arch := range []string{"llama", "qwen3moe", "gemma2", "mamba", "jamba", "phi3"} {
 		t.Run(arch, func(t *testing.T) {
 			path := synthetic(t, arch)
@@ -227,6 +228,7 @@ func TestGreedyModels(t *testing.T) {
 }
 
 func TestSeeded(t *testing.T) {
+	testenv.Once(t, "TestGreedyPrompts")
 	for _, args := range [][]string{{}, {"--temp", "1.7", "--top-k", "0", "--top-p", "1", "--min-p", "0"}} {
 		for _, seed := range []string{"1", "42", "4000000000"} {
 			t.Run(strings.Join(append(args, "-s", seed), " "), func(t *testing.T) {
@@ -248,6 +250,7 @@ func TestGreedyPenalties(t *testing.T) {
 
 // TestContextFull runs into the end of the context, which both stop at.
 func TestContextFull(t *testing.T) {
+	testenv.Once(t, "TestGreedyPrompts")
 	for _, n := range []string{"-1", "-2", "5000"} {
 		r := same(t, "-m", testenv.Model(t), "-p", "func", "-n", n, "-c", "256", "--temp", "0", "--ignore-eos", "-t",
 			"1")
@@ -259,6 +262,7 @@ func TestContextFull(t *testing.T) {
 
 // TestEnd lets the model end the text itself.
 func TestEnd(t *testing.T) {
+	testenv.Once(t, "TestGreedyPrompts")
 	ended := false
 	for seed := range 4 {
 		r := same(t, "-m", testenv.Model(t), "-p", "}\n", "-n", "300", "-s", strconv.Itoa(seed), "--temp", "4",

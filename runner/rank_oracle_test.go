@@ -16,6 +16,7 @@ import (
 // TestRankIsStock compares scores and embeddings of models that only encode, and of a reranker, with
 // llama-embedding's. It normalises scores with memory that it does not own, so that is switched off.
 func TestRankIsStock(t *testing.T) {
+	testenv.Once(t, "TestEmbeddingsAreStock")
 	tool := testenv.NeedTool(t, "llama-embedding")
 	const pairs = "what is a map?\tA map holds keys.\nfunc\tmain\nalone"
 	tests := [][]string{

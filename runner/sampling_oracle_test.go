@@ -182,6 +182,7 @@ func TestGrammarEnds(t *testing.T) {
 
 // TestModelRecommendsSamplers lets the metadata of the model set the chain, unless a flag does.
 func TestModelRecommendsSamplers(t *testing.T) {
+	testenv.Once(t, "TestGreedyPrompts")
 	dir := t.TempDir()
 	chain, mirostat := filepath.Join(dir, "chain.gguf"), filepath.Join(dir, "mirostat.gguf")
 	synthesize(t, chain, "llama", map[string]any{
