@@ -2,7 +2,10 @@ package mrm
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"github.com/llamatap/llamatap/memtrace"
@@ -26,60 +29,46 @@ type allocation struct {
 	Holds      map[string]int64 `json:"holds"`              // bytes by region type
 }
 
-// columns of the table that are read.
-var allocationColumns = []string{"buffer_id", "region_type", "size_bytes", "offset", "start_addr", "buffer_type",
-	"device", "file", "alloc_ns", "free_ns"}
+// allocationForm is the table of regions as far as it is read.
+var allocationForm = table.Form{Name: rundir.RegionsName, Columns: []table.Column{
+	{Name: "buffer_id", Kind: table.Int64}, {Name: "region_type", Kind: table.Text},
+	{Name: "size_bytes", Kind: table.Int64}, {Name: "offset", Kind: table.Int64},
+	{Name: "start_addr", Kind: table.Int64}, {Name: "buffer_type", Kind: table.Text},
+	{Name: "device", Kind: table.Text}, {Name: "file", Kind: table.Text}, {Name: "alloc_ns", Kind: table.Int64},
+	{Name: "free_ns", Kind: table.Int64},
+}}
 
-// allocations gathers the buffers of a table of regions, in the order in which they were allocated. The regions of
-// a buffer are together the whole of it; activations lie over them.
-func allocations(path string) ([]*allocation, error) {
-	file, err := rundir.OpenFile(path)
+// mostRegions bounds the regions that are read.
+const mostRegions = 1 << 32
+
+// allocations gathers the buffers of a run's table of regions, in the order in which they were allocated. The regions
+// of a buffer are together the whole of it; activations lie over them.
+func allocations(dir string) ([]*allocation, error) {
+	byID := map[int64]*allocation{}
+	found, err := table.EachRow(context.Background(), dir, allocationForm, nil, mostRegions, func(r *table.Row) error {
+		id, ok := r.Value("buffer_id")
+		if !ok || r.Text("region_type") == memtrace.Activation.String() {
+			return nil
+		}
+		a := byID[id]
+		if a == nil {
+			a = &allocation{BufferID: id, BufferType: r.Text("buffer_type"), Device: r.Text("device"),
+				AllocNS: r.Int("alloc_ns"), FreeNS: r.Int("free_ns"), Holds: map[string]int64{}}
+			byID[id] = a
+		}
+		if start := r.Int("start_addr"); start != 0 && a.Address == "" {
+			a.Address = fmt.Sprintf("0x%x", uint64(start)-uint64(r.Int("offset")))
+		}
+		a.File = cmp.Or(a.File, r.Text("file"))
+		a.Bytes += r.Int("size_bytes")
+		a.Holds[r.Text("region_type")] += r.Int("size_bytes")
+		return nil
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("%s: %w: run the experiment again", filepath.Join(dir, rundir.RegionsName), fs.ErrNotExist)
+	}
 	if err != nil {
 		return nil, err
-	}
-	defer file.Close()
-	reader, err := table.NewReader(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	byID := map[int64]*allocation{}
-	for group := range reader.Groups() {
-		columns := map[string]table.Values{}
-		for _, name := range allocationColumns {
-			if columns[name], err = reader.Column(group, name); err != nil {
-				return nil, fmt.Errorf("%s: %w", path, err)
-			}
-		}
-		for row, ok := range columns["buffer_id"].Valid {
-			number := func(name string) int64 {
-				if v := columns[name]; v.Valid[row] {
-					return v.Ints[row]
-				}
-				return 0
-			}
-			text := func(name string) string {
-				if v := columns[name]; v.Valid[row] {
-					return v.Texts[row]
-				}
-				return ""
-			}
-			if !ok || text("region_type") == memtrace.Activation.String() {
-				continue
-			}
-			id := number("buffer_id")
-			a := byID[id]
-			if a == nil {
-				a = &allocation{BufferID: id, BufferType: text("buffer_type"), Device: text("device"),
-					AllocNS: number("alloc_ns"), FreeNS: number("free_ns"), Holds: map[string]int64{}}
-				byID[id] = a
-			}
-			if start := number("start_addr"); start != 0 && a.Address == "" {
-				a.Address = fmt.Sprintf("0x%x", uint64(start)-uint64(number("offset")))
-			}
-			a.File = cmp.Or(a.File, text("file"))
-			a.Bytes += number("size_bytes")
-			a.Holds[text("region_type")] += number("size_bytes")
-		}
 	}
 	all := make([]*allocation, 0, len(byID))
 	for _, a := range byID {

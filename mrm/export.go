@@ -107,7 +107,7 @@ func (e *Export) raw(dir *rundir.Dir) error {
 		return err
 	}
 	files := maps.Clone(e.Raw)
-	buffers, err := allocations(filepath.Join(e.From, rundir.RegionsName))
+	buffers, err := allocations(e.From)
 	if err != nil {
 		return err
 	}

@@ -139,7 +139,7 @@ func checkRun(t *testing.T, name, dir string) {
 			t.Errorf("%s: %.3g %s, %.0f bytes: %s", name, *c.Value, c.Unit, *c.Amount, c.Class)
 		}
 	}
-	lines, err := allocations(filepath.Join(dir, "region_map.parquet"))
+	lines, err := allocations(dir)
 	if err != nil || len(lines) < 3 {
 		t.Fatalf("%s: %d buffers, %v", name, len(lines), err)
 	}

@@ -83,7 +83,8 @@ func (e *mrmTrace) write(ctx context.Context) error {
 	fill := map[string]func(io.Writer) error{
 		mrmFiles[0]: func(w io.Writer) error {
 			return e.writeTrace(ctx, w)
-		}, mrmFiles[1]: e.writeRegions, mrmFiles[2]: e.writeLives, mrmFiles[3]: e.writeMetrics,
+		}, mrmFiles[1]: e.writeRegions,
+		mrmFiles[2]: func(w io.Writer) error { return e.writeLives(ctx, w) }, mrmFiles[3]: e.writeMetrics,
 		mrmFiles[4]: func(w io.Writer) error { return writeJSON(w, e.about) }, mrmFiles[5]: e.writePrompts,
 	}
 	for _, name := range mrmFiles {
@@ -155,14 +156,14 @@ func (e *mrmTrace) writeRegions(w io.Writer) error {
 }
 
 // writeLives writes the lives of blocks that the run has recorded.
-func (e *mrmTrace) writeLives(w io.Writer) error {
+func (e *mrmTrace) writeLives(ctx context.Context, w io.Writer) error {
 	s := schemaOf(mrmLifeColumns)
 	out, err := table.NewParquet(w, s)
 	if err != nil {
 		return err
 	}
 	b := table.NewBatch(s)
-	err = memory.EachLife(e.dir, func(l *memory.Life) error {
+	err = memory.EachLife(ctx, e.dir, func(l *memory.Life) error {
 		b.Int(0, l.Block)
 		if l.Addr != 0 {
 			b.Int(1, int64(l.Addr))

@@ -87,7 +87,7 @@ func compute(ctx context.Context, dir string, o Options) (*Report, error) {
 		return nil, err
 	}
 	defer t.Close()
-	a, err := begin(dir, t, o)
+	a, err := begin(ctx, dir, t, o)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func openTrace(dir string) (*table.Table, error) {
 }
 
 // begin makes ready what rows are added to.
-func begin(dir string, t *table.Table, o Options) (*analysis, error) {
+func begin(ctx context.Context, dir string, t *table.Table, o Options) (*analysis, error) {
 	if len(o.Windows) == 0 {
 		o.Windows = defaultWindows()
 	}
@@ -178,10 +178,10 @@ func begin(dir string, t *table.Table, o Options) (*analysis, error) {
 		r.note("mrm-trace wrote this trace: its rows are samples without sizes")
 	} else {
 		var err error
-		if regions, err = readRegions(dir); err != nil {
+		if regions, err = readRegions(ctx, dir); err != nil {
 			return nil, err
 		}
-		if lives, err = readLives(dir, regions); err != nil {
+		if lives, err = readLives(ctx, dir, regions); err != nil {
 			return nil, err
 		}
 	}

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"github.com/llamatap/llamatap/kvcache"
@@ -33,8 +34,8 @@ type cacheTensor struct {
 const noContext = -1
 
 // contextOf is the context of a row of a table.
-func (s *sideTable) contextOf() int64 {
-	if ctx, ok := s.value("ctx"); ok {
+func contextOf(s *table.Row) int64 {
+	if ctx, ok := s.Value("ctx"); ok {
 		return ctx
 	}
 	return noContext
@@ -72,7 +73,7 @@ const (
 )
 
 // readLives reads a run's table of lives; one that is not there is empty.
-func readLives(dir string, regions *regionTable) (*lives, error) {
+func readLives(ctx context.Context, dir string, regions *regionTable) (*lives, error) {
 	l := &lives{regions: map[cacheTensor]int{}, table: regions, kinds: map[string]*blockSums{}}
 	for id, g := range regions.all {
 		if g.kind != memtrace.KVCache || g.layer == nil {
@@ -90,7 +91,7 @@ func readLives(dir string, regions *regionTable) (*lives, error) {
 		{Name: "first_write_ns", Kind: table.Int64}, {Name: "last_read_ns", Kind: table.Int64},
 		{Name: "evict_ns", Kind: table.Int64},
 	}}
-	if _, err := eachRow(dir, form, []string{"evict_reason", "cells", "cell_bytes", "ctx"}, maxLives,
+	if _, err := table.EachRow(ctx, dir, form, []string{"evict_reason", "cells", "cell_bytes", "ctx"}, maxLives,
 		l.row); err != nil {
 		return nil, err
 	}
@@ -99,17 +100,17 @@ func readLives(dir string, regions *regionTable) (*lives, error) {
 }
 
 // row takes the life of a block in one tensor in.
-func (l *lives) row(s *sideTable) error {
+func (l *lives) row(s *table.Row) error {
 	l.rows++
-	kv, reason := s.text("kv"), s.text("evict_reason")
-	evict, isEvicted := s.value("evict_ns")
+	kv, reason := s.Text("kv"), s.Text("evict_reason")
+	evict, isEvicted := s.Value("evict_ns")
 	k := l.kinds[kv]
 	if k == nil {
 		k = &blockSums{ended: map[string]int64{}}
 		l.kinds[kv] = k
 	}
-	if write, ok := s.value("first_write_ns"); ok {
-		read, isRead := s.value("last_read_ns")
+	if write, ok := s.Value("first_write_ns"); ok {
+		read, isRead := s.Value("last_read_ns")
 		if !isRead {
 			read = write
 		}
@@ -123,20 +124,20 @@ func (l *lives) row(s *sideTable) error {
 	if reason == kvcache.Overwrite.String() {
 		return nil // the write itself ends it
 	}
-	first, end := s.number("cell_start"), s.number("cell_end")
-	key := cacheTensor{s.contextOf(), s.number("layer"), kv}
+	first, end := s.Int("cell_start"), s.Int("cell_end")
+	key := cacheTensor{contextOf(s), s.Int("layer"), kv}
 	region, isKnown := l.regions[key]
 	if !isKnown {
 		key.ctx = noContext
 		region, isKnown = l.regions[key]
 	}
-	if !isKnown || region < 0 || s.number("cells") != end-first || s.number("cell_bytes") <= 0 ||
+	if !isKnown || region < 0 || s.Int("cells") != end-first || s.Int("cell_bytes") <= 0 ||
 		len(l.ends) == maxEnds {
 		l.unplaced++
 		return nil
 	}
 	l.ends = append(l.ends, lifeEnd{ns: evict, region: region, first: first, end: end,
-		cellBytes: s.number("cell_bytes")})
+		cellBytes: s.Int("cell_bytes")})
 	return nil
 }
 
@@ -175,8 +176,8 @@ type Life struct {
 }
 
 // EachLife calls f for every row of a run's table of lives; a run without one has none.
-func EachLife(dir string, f func(*Life) error) error {
-	regions, err := readRegions(dir)
+func EachLife(ctx context.Context, dir string, f func(*Life) error) error {
+	regions, err := readRegions(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -192,15 +193,15 @@ func EachLife(dir string, f func(*Life) error) error {
 		{Name: "first_write_ns", Kind: table.Int64}, {Name: "last_read_ns", Kind: table.Int64},
 		{Name: "evict_ns", Kind: table.Int64}, {Name: "n_reads", Kind: table.Int64},
 	}}
-	_, err = eachRow(dir, form, []string{"cell_bytes", "ctx"}, maxLives, func(s *sideTable) error {
+	_, err = table.EachRow(ctx, dir, form, []string{"cell_bytes", "ctx"}, maxLives, func(s *table.Row) error {
 		l := Life{
-			Block: s.number("block_id"), Layer: s.number("layer"), KV: s.text("kv"),
-			WriteNS: s.number("first_write_ns"), ReadNS: s.number("last_read_ns"),
-			EndNS: s.number("evict_ns"), Reads: s.number("n_reads"),
+			Block: s.Int("block_id"), Layer: s.Int("layer"), KV: s.Text("kv"),
+			WriteNS: s.Int("first_write_ns"), ReadNS: s.Int("last_read_ns"),
+			EndNS: s.Int("evict_ns"), Reads: s.Int("n_reads"),
 		}
-		if start := starts[cacheTensor{s.contextOf(), l.Layer, l.KV}]; start != 0 && l.KV == "k" &&
-			s.number("cell_bytes") > 0 {
-			l.Addr = start + uint64(s.number("cell_start")*s.number("cell_bytes"))
+		if start := starts[cacheTensor{contextOf(s), l.Layer, l.KV}]; start != 0 && l.KV == "k" &&
+			s.Int("cell_bytes") > 0 {
+			l.Addr = start + uint64(s.Int("cell_start")*s.Int("cell_bytes"))
 		}
 		return f(&l)
 	})

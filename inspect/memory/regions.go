@@ -1,6 +1,8 @@
 package memory
 
 import (
+	"context"
+
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
@@ -28,31 +30,31 @@ type regionRow struct {
 const maxRegions = 1 << 22
 
 // readRegions reads a run's table of regions; one that is not there is empty.
-func readRegions(dir string) (*regionTable, error) {
+func readRegions(ctx context.Context, dir string) (*regionTable, error) {
 	t := &regionTable{all: map[int]*regionRow{}}
 	form := table.Form{Name: rundir.RegionsName, Columns: []table.Column{
 		{Name: "region_id", Kind: table.Int64}, {Name: "region_type", Kind: table.Text},
 		{Name: "name", Kind: table.Text}, {Name: "size_bytes", Kind: table.Int64},
 	}}
-	_, err := eachRow(dir, form, []string{"layer", "start_addr", "device", "kv", "ctx", "buffer_id", "offset",
+	_, err := table.EachRow(ctx, dir, form, []string{"layer", "start_addr", "device", "kv", "ctx", "buffer_id", "offset",
 		"alloc_ns"}, maxRegions, t.row)
 	return t, err
 }
 
-func (t *regionTable) row(s *sideTable) error {
-	kind, err := memtrace.ParseRegionType(s.text("region_type"))
+func (t *regionTable) row(s *table.Row) error {
+	kind, err := memtrace.ParseRegionType(s.Text("region_type"))
 	if err != nil {
 		return err
 	}
-	g := &regionRow{kind: kind, name: s.text("name"), kv: s.text("kv"), device: s.text("device"),
-		bytes: uint64(s.number("size_bytes"))}
-	if layer, ok := s.value("layer"); ok {
+	g := &regionRow{kind: kind, name: s.Text("name"), kv: s.Text("kv"), device: s.Text("device"),
+		bytes: uint64(s.Int("size_bytes"))}
+	if layer, ok := s.Value("layer"); ok {
 		g.layer = &layer
 	}
-	g.ctx = s.contextOf()
-	g.buffer, g.offset, g.start, g.alloc = uint64(s.number("buffer_id")), uint64(s.number("offset")),
-		uint64(s.number("start_addr")), s.number("alloc_ns")
-	t.all[int(s.number("region_id"))] = g
+	g.ctx = contextOf(s)
+	g.buffer, g.offset, g.start, g.alloc = uint64(s.Int("buffer_id")), uint64(s.Int("offset")),
+		uint64(s.Int("start_addr")), s.Int("alloc_ns")
+	t.all[int(s.Int("region_id"))] = g
 	if kind != memtrace.Activation { // they share the memory of compute buffers
 		t.sums[kind] += g.bytes
 	}

@@ -3,20 +3,35 @@ package analyze
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 // mostKVLives is how many lives of a cache are kept to be drawn.
 const mostKVLives = 20000
 
-var kvColumns = []string{
-	"block_id", "layer", "kv", "alloc_ns", "first_write_ns", "last_write_ns", "n_writes", "first_read_ns",
-	"last_read_ns", "n_reads",
-	"evict_ns", "evict_reason", "censored", "ctx", "cache", "cells", "cell_bytes", "cell_start", "cell_end",
+var kvForm = form(rundir.LivesName, []string{"kv", "evict_reason", "cache"}, []string{"censored"},
+	"block_id", "layer", "alloc_ns", "first_write_ns", "last_write_ns", "n_writes", "first_read_ns", "last_read_ns",
+	"n_reads", "evict_ns", "ctx", "cells", "cell_bytes", "cell_start", "cell_end")
+
+// form is a table with columns of texts, truths and integers.
+func form(name string, texts, truths []string, integers ...string) table.Form {
+	f := table.Form{Name: name}
+	for _, group := range []struct {
+		kind  table.Kind
+		names []string
+	}{{table.Text, texts}, {table.Bool, truths}, {table.Int64, integers}} {
+		for _, column := range group.names {
+			f.Columns = append(f.Columns, table.Column{Name: column, Kind: group.kind})
+		}
+	}
+	return f
 }
+
+// mostRows bounds the rows of a table that are read.
+const mostRows = 1 << 32
 
 // cachePart is a tensor of a cache.
 type cachePart struct {
@@ -46,18 +61,15 @@ type caches struct {
 // readCaches reads a run's table of lives; one that is not there is empty, and found is false.
 func readCaches(ctx context.Context, dir string) (c *caches, found bool, err error) {
 	c = &caches{uses: map[cachePart]*cacheUse{}}
-	found, err = each(ctx, filepath.Join(dir, rundir.LivesName), kvColumns, nil, func(g *rowGroup) error {
-		for i := range g.rows {
-			part := cachePart{g.number("ctx", i), g.number("layer", i), g.text("kv", i)}
-			c.life(part, g, i)
-			if c.kv == nil {
-				c.shown = part
-				c.kv = &kvLivesData{Name: fmt.Sprintf("the %s cache, %s of layer %d", g.text("cache", i), part.kv,
-					part.layer)}
-			}
-			if c.shown == part {
-				c.show(g, i)
-			}
+	found, err = table.EachRow(ctx, dir, kvForm, nil, mostRows, func(r *table.Row) error {
+		part := cachePart{r.Int("ctx"), r.Int("layer"), r.Text("kv")}
+		c.life(part, r)
+		if c.kv == nil {
+			c.shown = part
+			c.kv = &kvLivesData{Name: fmt.Sprintf("the %s cache, %s of layer %d", r.Text("cache"), part.kv, part.layer)}
+		}
+		if c.shown == part {
+			c.show(r)
 		}
 		return nil
 	})
@@ -66,46 +78,46 @@ func readCaches(ctx context.Context, dir string) (c *caches, found bool, err err
 
 // life takes a row in: each of its cells had a life. What was written is needed from its first write to its last
 // read; cells that were written again since, by a context shift, from the last write on.
-func (c *caches) life(part cachePart, g *rowGroup, i int) {
+func (c *caches) life(part cachePart, r *table.Row) {
 	u := c.uses[part]
 	if u == nil {
-		u = &cacheUse{cellBytes: g.number("cell_bytes", i)}
+		u = &cacheUse{cellBytes: r.Int("cell_bytes")}
 		c.uses[part] = u
 	}
-	cells, writes := g.number("cells", i), g.number("n_writes", i)
+	cells, writes := r.Int("cells"), r.Int("n_writes")
 	u.writes += writes
-	u.reads += g.number("n_reads", i)
-	c.see(g.number("alloc_ns", i), g.number("last_write_ns", i), g.number("last_read_ns", i), g.number("evict_ns", i))
-	written, known := g.integer("first_write_ns", i)
+	u.reads += r.Int("n_reads")
+	c.see(r.Int("alloc_ns"), r.Int("last_write_ns"), r.Int("last_read_ns"), r.Int("evict_ns"))
+	written, known := r.Value("first_write_ns")
 	if !known {
 		return // loaded with a state: nobody saw it written
 	}
 	if writes > cells {
-		written = g.number("last_write_ns", i)
+		written = r.Int("last_write_ns")
 	} else {
 		u.once += cells
 	}
 	u.written += cells
-	needed := max(g.number("last_read_ns", i)-written, 0)
-	u.lives.Add(needed, cells*u.cellBytes, g.number("censored", i) != 0)
+	needed := max(r.Int("last_read_ns")-written, 0)
+	u.lives.Add(needed, cells*u.cellBytes, r.Int("censored") != 0)
 }
 
 // show keeps a life to be drawn.
-func (c *caches) show(g *rowGroup, i int) {
-	c.kv.Cells = max(c.kv.Cells, g.number("cell_end", i)-g.number("cell_start", i))
-	c.kv.Blocks = max(c.kv.Blocks, g.number("block_id", i)+1)
+func (c *caches) show(r *table.Row) {
+	c.kv.Cells = max(c.kv.Cells, r.Int("cell_end")-r.Int("cell_start"))
+	c.kv.Blocks = max(c.kv.Blocks, r.Int("block_id")+1)
 	if len(c.kv.Lives) >= mostKVLives {
 		c.kv.More++
 		return
 	}
-	begin, ok := g.integer("alloc_ns", i)
+	begin, ok := r.Value("alloc_ns")
 	if !ok {
-		begin = g.number("first_read_ns", i)
+		begin = r.Int("first_read_ns")
 	}
 	// Times are seconds since the run began, which is known when everything has been read: until then, they are
 	// Unix nanoseconds.
-	c.times = append(c.times, [3]int64{begin, g.number("evict_ns", i), g.number("last_read_ns", i)})
-	c.kv.Lives = append(c.kv.Lives, kvLife{Block: g.number("block_id", i), Reason: g.text("evict_reason", i)})
+	c.times = append(c.times, [3]int64{begin, r.Int("evict_ns"), r.Int("last_read_ns")})
+	c.kv.Lives = append(c.kv.Lives, kvLife{Block: r.Int("block_id"), Reason: r.Text("evict_reason")})
 }
 
 // drawn are the lives to be drawn, in seconds since a run began; nil where there are none.

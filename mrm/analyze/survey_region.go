@@ -3,11 +3,11 @@ package analyze
 import (
 	"cmp"
 	"context"
-	"path/filepath"
 	"slices"
 
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 // region is a row of region_map.parquet. Times are Unix nanoseconds; 0 is none.
@@ -31,45 +31,40 @@ type region struct {
 	Share uint64
 }
 
-var regionColumns = []string{
-	"region_id", "region_type", "name", "layer", "start_addr", "size_bytes", "first_write_ns", "last_write_ns",
-	"first_read_ns", "last_read_ns",
-	"n_writes", "n_reads", "bytes_written", "bytes_read",
-}
+var regionForm = form(rundir.RegionsName, []string{"region_type", "name"}, nil,
+	"region_id", "layer", "start_addr", "size_bytes", "first_write_ns", "last_write_ns", "first_read_ns", "last_read_ns",
+	"n_writes", "n_reads", "bytes_written", "bytes_read")
 
 var regionMore = []string{"kv", "ctx", "buffer_id", "offset", "alloc_ns"}
 
 // readRegions reads a run's map of memory; one that is not there is empty, and found is false.
 func readRegions(ctx context.Context, dir string) (regions []region, found bool, err error) {
-	found, err = each(ctx, filepath.Join(dir, rundir.RegionsName), regionColumns, regionMore,
-		func(g *rowGroup) error {
-			for i := range g.rows {
-				kind, err := memtrace.ParseRegionType(g.text("region_type", i))
-				if err != nil {
-					return err
-				}
-				r := region{
-					ID: g.number("region_id", i), Type: kind, Name: g.text("name", i), Part: g.text("kv", i),
-					Layer: orNone(g, "layer", i), Ctx: orNone(g, "ctx", i),
-					Start: uint64(g.number("start_addr", i)), Buffer: g.number("buffer_id", i),
-					Offset: uint64(g.number("offset", i)), Bytes: uint64(g.number("size_bytes", i)),
-					FirstRead: g.number("first_read_ns", i), LastRead: g.number("last_read_ns", i),
-					FirstWrite: g.number("first_write_ns", i), LastWrite: g.number("last_write_ns", i),
-					Reads: g.number("n_reads", i), Writes: g.number("n_writes", i),
-					BytesWritten: uint64(g.number("bytes_written", i)), Alloc: g.number("alloc_ns", i),
-				}
-				read, known := g.integer("bytes_read", i)
-				r.BytesRead, r.IsReadKnown = uint64(read), known
-				regions = append(regions, r)
-			}
-			return nil
-		})
+	found, err = table.EachRow(ctx, dir, regionForm, regionMore, mostRows, func(row *table.Row) error {
+		kind, err := memtrace.ParseRegionType(row.Text("region_type"))
+		if err != nil {
+			return err
+		}
+		r := region{
+			ID: row.Int("region_id"), Type: kind, Name: row.Text("name"), Part: row.Text("kv"),
+			Layer: orNone(row, "layer"), Ctx: orNone(row, "ctx"),
+			Start: uint64(row.Int("start_addr")), Buffer: row.Int("buffer_id"),
+			Offset: uint64(row.Int("offset")), Bytes: uint64(row.Int("size_bytes")),
+			FirstRead: row.Int("first_read_ns"), LastRead: row.Int("last_read_ns"),
+			FirstWrite: row.Int("first_write_ns"), LastWrite: row.Int("last_write_ns"),
+			Reads: row.Int("n_reads"), Writes: row.Int("n_writes"),
+			BytesWritten: uint64(row.Int("bytes_written")), Alloc: row.Int("alloc_ns"),
+		}
+		read, known := row.Value("bytes_read")
+		r.BytesRead, r.IsReadKnown = uint64(read), known
+		regions = append(regions, r)
+		return nil
+	})
 	share(regions)
 	return regions, found, err
 }
 
-func orNone(g *rowGroup, name string, i int) int64 {
-	if v, ok := g.integer(name, i); ok {
+func orNone(row *table.Row, name string) int64 {
+	if v, ok := row.Value(name); ok {
 		return v
 	}
 	return -1
