@@ -18,7 +18,7 @@ type share struct {
 type depth struct {
 	id   uint32
 	most int64
-	mean float64
+	mean *float64 // nil: not known
 }
 
 // interval is what a line is made of.
@@ -152,7 +152,7 @@ func (iv *interval) newDevice(id uint32, partOf map[uint32]uint32) resource.Bloc
 	}
 	for _, at := range iv.depths {
 		if at.id == id {
-			d.DepthMax, d.DepthMean = &at.most, &at.mean
+			d.DepthMax, d.DepthMean = &at.most, at.mean
 		}
 	}
 	return d

@@ -15,6 +15,8 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // sample is an interval of a disk with a partition, on which two processes of one group were at work, and of a disk
 // that is given up.
+func ptr[T any](v T) *T { return &v }
+
 func sample() *interval {
 	const disk, part = 8 << 20, 8<<20 | 1
 	of := func(device, op, tgid uint32, comm string, index int, d delta) share {
@@ -35,7 +37,7 @@ func sample() *interval {
 			of(part, 1, 301, "jbd2/sda1-8", 1, empty), of(9<<20, 0, 300, "llama-cli", 2, delta{untimed: 1, bytes: 512}),
 			of(part, 2, 300, "llama-cli", 1, delta{}),
 		},
-		depths: map[int]depth{1: {id: disk, most: 5, mean: 1.25}, 2: {id: 9 << 20, most: 1, mean: 0.5}},
+		depths: map[int]depth{1: {id: disk, most: 5, mean: ptr(1.25)}, 2: {id: 9 << 20, most: 1, mean: ptr(0.5)}},
 		device: func(id uint32) device {
 			return device{id: id, name: map[uint32]string{disk: "sda", part: "sda1", 9 << 20: "dm-0"}[id],
 				alias: map[uint32]string{9 << 20: "vg-models"}[id]}

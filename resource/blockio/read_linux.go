@@ -89,8 +89,12 @@ func (c *Collector) deepen(iv *interval, areas map[int]uint64, parity int, ns fl
 			continue
 		}
 		at := depth{id: d.id, most: max(c.memory.deepest(index, parity), c.depths[index], inflight[index])}
-		if area := areas[index]; area > c.areas[index] && ns > 0 { // less where one was given up
-			at.mean = float64(area-c.areas[index]) / ns
+		// A request that ended between the reading of the requests and that of the counts counted as both, and is
+		// missing in the next interval. Where that makes the mean impossible, it is not known.
+		if area := areas[index]; area >= c.areas[index] && ns > 0 {
+			if mean := float64(area-c.areas[index]) / ns; mean <= float64(at.most) {
+				at.mean = &mean
+			}
 		}
 		iv.depths[index] = at
 		c.areas[index], c.depths[index] = areas[index], inflight[index]
