@@ -26,9 +26,12 @@ func NeedBinary(t testing.TB) string {
 }
 
 // NeedPython returns the interpreter of the oracle tests' environment, in which modules import. It tries each list
-// of them once: an import of pandas takes half a second.
+// of them once: an import of pandas takes half a second. With -short it skips the test.
 func NeedPython(t testing.TB, modules ...string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("compares with Python, in no other goroutine: " + notWithRace)
+	}
 	interpreter := filepath.Join(Root(t), "build", "venv", "bin", "python")
 	if _, err := os.Stat(interpreter); err != nil {
 		python.miss(t, err.Error())

@@ -39,7 +39,6 @@ var (
 	slurm  = need{"Slurm (slurmctld, slurmd, munge)", "LLAMATAP_NIGHTLY=1 scripts/setup test"}
 	qemu   = need{"qemu-system-x86_64", "LLAMATAP_NIGHTLY=1 scripts/setup test"}
 	perf   = need{"perf", "scripts/setup test"}
-	clang  = need{"clang, llvm-strip and libbpf-dev", "scripts/setup test"}
 	bpf    = need{"rights for BPF programs", "run the tests as root, outside of a sandbox that forbids bpf(2)"}
 )
 
