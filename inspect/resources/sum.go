@@ -483,6 +483,29 @@ type Retracted struct {
 // PhaseComponent is the key by which time is reported.
 type PhaseComponent struct{ Phase, Component string }
 
+// output takes a generated token. The execution that produced it began the token's latency before the one that
+// takes it as input.
+func (s *Sum) output(e *resource.OutputToken) {
+	row := &TokenRow{
+		Index: e.TokenIndex, Token: e.TokenID, Text: e.TokenText, Ctx: e.Ctx, Seq: e.SeqID, Pos: e.Pos, Exec: e.Exec,
+		LatencyNS: e.LatencyNS,
+	}
+	if e.LatencyNS != nil {
+		s.Latency.add(*e.LatencyNS)
+		if c := s.execs.byEntry[entryOf(&e.Header, e.MonoNS-*e.LatencyNS)]; c != nil {
+			row.produced(c)
+		}
+	}
+	switch {
+	case s.Token != nil:
+		s.Token(row)
+	case len(s.Tokens) < maxTokens:
+		s.Tokens = append(s.Tokens, row)
+	default:
+		s.TokensMore++
+	}
+}
+
 // ByPhaseAndComponent returns the time in nodes that was measured, in ns.
 func (s *Sum) ByPhaseAndComponent() map[PhaseComponent]int64 {
 	all := map[PhaseComponent]int64{}

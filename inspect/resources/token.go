@@ -110,29 +110,6 @@ const (
 	componentMLP       = "mlp"
 )
 
-// output takes a generated token. The execution that produced it began the token's latency before the one that
-// takes it as input.
-func (s *Sum) output(e *resource.OutputToken) {
-	row := &TokenRow{
-		Index: e.TokenIndex, Token: e.TokenID, Text: e.TokenText, Ctx: e.Ctx, Seq: e.SeqID, Pos: e.Pos, Exec: e.Exec,
-		LatencyNS: e.LatencyNS,
-	}
-	if e.LatencyNS != nil {
-		s.Latency.add(*e.LatencyNS)
-		if c := s.execs.byEntry[entryOf(&e.Header, e.MonoNS-*e.LatencyNS)]; c != nil {
-			row.produced(c)
-		}
-	}
-	switch {
-	case s.Token != nil:
-		s.Token(row)
-	case len(s.Tokens) < maxTokens:
-		s.Tokens = append(s.Tokens, row)
-	default:
-		s.TokensMore++
-	}
-}
-
 // produced adds the figures of the execution that produced the token.
 func (row *TokenRow) produced(c *execCost) {
 	g := c.graph
