@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -22,15 +21,9 @@ type Conductor struct {
 	visit func(ctx context.Context, item *Item, seed uint64, dir string) (Visit, error)
 }
 
-// Failure is an item that could not be measured.
-type Failure struct {
-	Item int
-	Err  error
-}
-
 // Run visits what done does not hold yet and returns all visits. An item that fails is left out from then on. When
 // ctx ends, what was visited until then is returned with the cause.
-func (c *Conductor) Run(ctx context.Context, done []Visit) (visits []Visit, failures []Failure, err error) {
+func (c *Conductor) Run(ctx context.Context, done []Visit) (visits []Visit, failures []error, err error) {
 	if c.visit == nil {
 		c.visit = visit
 	}
@@ -62,7 +55,7 @@ func (c *Conductor) Run(ctx context.Context, done []Visit) (visits []Visit, fail
 			}
 			if err != nil {
 				failed[i] = true
-				failures = append(failures, Failure{i, fmt.Errorf("%s: %w", c.Plan.Items[i].label(), err)})
+				failures = append(failures, fmt.Errorf("%s: %w", c.Plan.Items[i].label(), err))
 				continue
 			}
 			v.Item, v.Round = i, round
@@ -93,13 +86,4 @@ func (c *Conductor) keep(v *Visit) error {
 		return nil
 	}
 	return c.Log.add(v)
-}
-
-// FailuresError is one error of all failures, nil for none.
-func FailuresError(failures []Failure) error {
-	var all []error
-	for _, f := range failures {
-		all = append(all, f.Err)
-	}
-	return errors.Join(all...)
 }

@@ -81,7 +81,7 @@ func TestConductFailure(t *testing.T) {
 	})
 	visits, failures, err := c.Run(t.Context(), nil)
 	if err != nil || len(visits) != 4 || len(*visited) != 5 || len(failures) != 1 ||
-		FailuresError(failures).Error() != "tg4: no" {
+		failures[0].Error() != "tg4: no" {
 		t.Errorf("%d visits, %q, %v, %v", len(visits), *visited, failures, err)
 	}
 }

@@ -29,7 +29,6 @@ type Process struct {
 	cmd      *exec.Cmd
 	terminal terminal
 	done     chan struct{}
-	err      error
 	hung     atomic.Bool // killed, because its handler of SIGINT hung
 }
 
@@ -69,7 +68,7 @@ func Start(cmd *exec.Cmd, region *Region, ready func(pid int) error) (*Process, 
 	}
 	go p.obey(signals)
 	go func() {
-		p.err = cmd.Wait()
+		_ = cmd.Wait() // ProcessState has how it ended
 		signal.Ignore(unix.SIGINT, unix.SIGHUP)
 		signal.Stop(signals)
 		if p.hung.Load() || signalled(cmd.ProcessState) {

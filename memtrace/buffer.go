@@ -34,9 +34,8 @@ type Buffer struct {
 	File       string
 	FileOffset uint64
 	cover      []*Region // by offset: tensors and gaps, which together are the whole buffer
-	tensors    int
-	offsets    uint64 // of all tensors, one or the other: its lowest bit is what all of them are aligned to
-	number     int    // in RegionMap.order
+	offsets    uint64    // of all tensors, one or the other: its lowest bit is what all of them are aligned to
+	number     int       // in RegionMap.order
 }
 
 // Tensor is a tensor to be placed.
@@ -129,7 +128,6 @@ func (b *Buffer) put(t Region, fresh func(Region) *Region) (*Region, error) {
 		}
 		within.root = r // it was seen before the tensor that it is a view of
 		r.Use.add(within.Use)
-		b.tensors--
 	}
 	if gap(left) && left.Offset < r.Offset {
 		left.Bytes = r.Offset - left.Offset
@@ -155,7 +153,6 @@ func (b *Buffer) replace(i, end int, row []*Region) {
 		}
 	}
 	b.cover = slices.Replace(b.cover, i, end, row...)
-	b.tensors++
 	before := b.offsets & -b.offsets
 	for _, r := range row {
 		if !gap(r) {

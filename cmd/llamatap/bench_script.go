@@ -100,7 +100,7 @@ func (a *benchArguments) close(c *bench.Conductor) (err error) {
 }
 
 // report writes the rows and their ratios, and judges.
-func (a *benchArguments) report(rows []bench.Row, environment *bench.Environment, failures []bench.Failure,
+func (a *benchArguments) report(rows []bench.Row, environment *bench.Environment, failures []error,
 	runErr error) error {
 	beside := io.Writer(present.Err)
 	if a.form == "md" && a.file == "-" {
@@ -119,7 +119,7 @@ func (a *benchArguments) report(rows []bench.Row, environment *bench.Environment
 	}
 	judgements := bench.JudgeRatios(a.bounds, ratios)
 	writeJudgements(beside, judgements)
-	if err := bench.FailuresError(failures); err != nil {
+	if err := errors.Join(failures...); err != nil {
 		return err
 	}
 	return bench.Blame(a.bounds, judgements)

@@ -82,7 +82,6 @@ type mrmShow struct {
 	out  io.Writer
 	bar  func(of int) *progressbar.ProgressBar // nil: no terminal
 	live *progressbar.ProgressBar
-	done int // lines of cells that were sealed before
 }
 
 func (s *mrmShow) event(e mrm.Event) {
@@ -90,8 +89,6 @@ func (s *mrmShow) event(e mrm.Event) {
 	switch e.Kind {
 	case mrm.CellBegun, mrm.CellStep:
 		s.progress(e)
-	case mrm.CellDone:
-		s.done++
 	case mrm.CellRemoved:
 		s.line("%s: what was left of it was removed, it had not been sealed", where)
 	case mrm.CellBusy:

@@ -34,7 +34,6 @@ type mrmTracer struct {
 	device   int64            // accesses of devices
 	ledger   bool             // the run has a ledger: samples are left out
 	observed memtrace.Observed
-	types    map[int64]memtrace.RegionType // by region, the first
 }
 
 func newMRMTracer(w io.Writer, runID string, ledger bool) (*mrmTracer, error) {
@@ -43,8 +42,8 @@ func newMRMTracer(w io.Writer, runID string, ledger bool) (*mrmTracer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mrmTracer{runID: runID, out: out, batch: table.NewBatch(s), ledger: ledger, skipped: map[string]int64{},
-		types: map[int64]memtrace.RegionType{}}, nil
+	return &mrmTracer{runID: runID, out: out, batch: table.NewBatch(s), ledger: ledger, skipped: map[string]int64{}},
+		nil
 }
 
 // pageAccess is one row of llamatap's table.

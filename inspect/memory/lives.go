@@ -18,9 +18,7 @@ type lives struct {
 	next     int
 	unplaced int64
 	regions  map[cacheTensor]int // several: -1
-	table    *regionTable
 	kinds    map[string]*blockSums
-	rows     int64
 }
 
 // cacheTensor names a tensor of a cache, as far as the table of regions does: before its version 1.1 it did not
@@ -74,7 +72,7 @@ const (
 
 // readLives reads a run's table of lives; one that is not there is empty.
 func readLives(ctx context.Context, dir string, regions *regionTable) (*lives, error) {
-	l := &lives{regions: map[cacheTensor]int{}, table: regions, kinds: map[string]*blockSums{}}
+	l := &lives{regions: map[cacheTensor]int{}, kinds: map[string]*blockSums{}}
 	for id, g := range regions.all {
 		if g.kind != memtrace.KVCache || g.layer == nil {
 			continue
@@ -101,7 +99,6 @@ func readLives(ctx context.Context, dir string, regions *regionTable) (*lives, e
 
 // row takes the life of a block in one tensor in.
 func (l *lives) row(s *table.Row) error {
-	l.rows++
 	kv, reason := s.Text("kv"), s.Text("evict_reason")
 	evict, isEvicted := s.Value("evict_ns")
 	k := l.kinds[kv]

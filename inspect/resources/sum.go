@@ -255,7 +255,6 @@ type Sum struct {
 	Level    string             // the newest
 	Levels   []string           // all that there were, in order
 	Roofline *resource.Roofline // of the newest session that has one
-	Closed   bool               // the newest session has its end
 
 	Phases PhaseSums
 	Cells  Costs[Cell]
@@ -362,7 +361,6 @@ func (s *Sum) take(event any) {
 	switch e := event.(type) {
 	case *resource.SessionStart:
 		s.Sessions++
-		s.Closed = false
 		s.setLevel(e.Level.String())
 		if e.Roofline != nil {
 			s.Roofline = e.Roofline
@@ -410,7 +408,6 @@ func (s *Sum) take(event any) {
 		s.Memory.Total = &Totals{Peak: e.PeakLiveBytes, Allocated: e.AllocatedBytes, Freed: e.FreedBytes}
 		s.Memory.Peak = max(s.Memory.Peak, int64(e.PeakLiveBytes))
 	case *resource.SessionEnd:
-		s.Closed = true
 		s.stamp(&e.Header)
 	}
 }

@@ -19,7 +19,6 @@ type Space struct {
 	objects *objects
 	root    string              // what stands before paths, where the process has a root of its own
 	places  map[string][]uint64 // of objects, by path, as far as they were asked for since something changed
-	looked  bool
 }
 
 // Process is a process that was followed.
@@ -64,7 +63,7 @@ func (s *Space) fork(pid int32, ns int64) *Space {
 
 // exec makes it the space of another program.
 func (s *Space) exec(ns int64, name string) {
-	s.Name, s.root, s.looked = name, rootOf(s.PID), false
+	s.Name, s.root = name, rootOf(s.PID)
 	s.maps.Clear(ns)
 	s.places = nil
 }
@@ -88,7 +87,7 @@ func (s *Space) look(ns int64, all []memtrace.Mapping) {
 		marked = append(marked, s.marked(m, marked, all, places)...)
 	}
 	s.maps.Look(ns, marked)
-	s.places, s.looked = nil, true
+	s.places = nil
 }
 
 func isPath(path string) bool { return path != "" && path[0] == '/' }

@@ -14,7 +14,7 @@ const mostKVLives = 20000
 
 var kvForm = form(rundir.LivesName, []string{"kv", "evict_reason", "cache"}, []string{"censored"},
 	"block_id", "layer", "alloc_ns", "first_write_ns", "last_write_ns", "n_writes", "first_read_ns", "last_read_ns",
-	"n_reads", "evict_ns", "ctx", "cells", "cell_bytes", "cell_start", "cell_end")
+	"evict_ns", "ctx", "cells", "cell_bytes", "cell_start", "cell_end")
 
 // form is a table with columns of texts, truths and integers.
 func form(name string, texts, truths []string, integers ...string) table.Form {
@@ -45,7 +45,6 @@ type cacheUse struct {
 	lives         memtrace.Survival
 	cellBytes     int64
 	written, once int64
-	writes, reads int64
 }
 
 // caches are the lives of the blocks of KV caches: what is known of the cells of each tensor, and the lives of the
@@ -85,8 +84,6 @@ func (c *caches) life(part cachePart, r *table.Row) {
 		c.uses[part] = u
 	}
 	cells, writes := r.Int("cells"), r.Int("n_writes")
-	u.writes += writes
-	u.reads += r.Int("n_reads")
 	c.see(r.Int("alloc_ns"), r.Int("last_write_ns"), r.Int("last_read_ns"), r.Int("evict_ns"))
 	written, known := r.Value("first_write_ns")
 	if !known {

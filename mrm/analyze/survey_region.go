@@ -24,9 +24,6 @@ type region struct {
 	Reads, Writes         int64
 	BytesRead             uint64
 	BytesWritten          uint64
-	// IsReadKnown is false where it is not known how many bytes were read.
-	IsReadKnown bool
-	Alloc       int64
 	// Share is how much of the memory that it shares with others counts as its own.
 	Share uint64
 }
@@ -35,7 +32,7 @@ var regionForm = form(rundir.RegionsName, []string{"region_type", "name"}, nil,
 	"region_id", "layer", "start_addr", "size_bytes", "first_write_ns", "last_write_ns", "first_read_ns", "last_read_ns",
 	"n_writes", "n_reads", "bytes_written", "bytes_read")
 
-var regionMore = []string{"kv", "ctx", "buffer_id", "offset", "alloc_ns"}
+var regionMore = []string{"kv", "ctx", "buffer_id", "offset"}
 
 // readRegions reads a run's map of memory; one that is not there is empty, and found is false.
 func readRegions(ctx context.Context, dir string) (regions []region, found bool, err error) {
@@ -52,10 +49,8 @@ func readRegions(ctx context.Context, dir string) (regions []region, found bool,
 			FirstRead: row.Int("first_read_ns"), LastRead: row.Int("last_read_ns"),
 			FirstWrite: row.Int("first_write_ns"), LastWrite: row.Int("last_write_ns"),
 			Reads: row.Int("n_reads"), Writes: row.Int("n_writes"),
-			BytesWritten: uint64(row.Int("bytes_written")), Alloc: row.Int("alloc_ns"),
+			BytesRead: uint64(row.Int("bytes_read")), BytesWritten: uint64(row.Int("bytes_written")),
 		}
-		read, known := row.Value("bytes_read")
-		r.BytesRead, r.IsReadKnown = uint64(read), known
 		regions = append(regions, r)
 		return nil
 	})

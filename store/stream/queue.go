@@ -3,7 +3,6 @@ package stream
 import (
 	"cmp"
 	"sync"
-	"time"
 )
 
 // queue hands items from the writer's caller to its workers in batches, and batches to the files in the order in
@@ -51,12 +50,8 @@ func newQueue(o *Options) *queue {
 // reserve waits for room and returns the ring's next entry, with mu held; publish or q.mu.Unlock follows.
 func (q *queue) reserve() (*item, error) {
 	q.mu.Lock()
-	if q.count == len(q.ring) && q.err == nil && !q.closed {
-		start := time.Now()
-		for q.count == len(q.ring) && q.err == nil && !q.closed {
-			q.room.Wait()
-		}
-		q.stats.WaitNS += time.Since(start).Nanoseconds()
+	for q.count == len(q.ring) && q.err == nil && !q.closed {
+		q.room.Wait()
 	}
 	if q.err != nil || q.closed {
 		defer q.mu.Unlock()

@@ -13,9 +13,6 @@ type Stats struct {
 	Error     codec.Achieved // largest of a row, with a codec that makes one
 	FileBytes uint64         // size of stream and index so far, with what is on its way into them
 	Ahead     int64          // bytes of the disk that are kept for the stream and not written yet
-	Lost      uint64         // packets that AppendLoss reported
-	Pending   uint64         // packets and other records that wait for a worker
-	WaitNS    int64          // time that Append and its like waited for room in the queue
 	PackNS    int64          // time of all workers in conversion, compression and checksums
 	WriteNS   int64          // time in write calls for the stream
 	HashNS    int64          // time in hashing the stream for the manifest

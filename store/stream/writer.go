@@ -202,7 +202,6 @@ func (w *Writer) AppendExecution(e *Execution) error {
 func (w *Writer) AppendLoss(l Loss) error {
 	return w.queue.put(func(it *item) {
 		it.kind, it.payload = recordLoss, l.append(it.payload[:0])
-		w.queue.stats.Lost += l.Packets
 	})
 }
 
@@ -268,7 +267,6 @@ func (w *Writer) Stats() Stats {
 	w.queue.mu.Lock()
 	defer w.queue.mu.Unlock()
 	s := w.queue.stats
-	s.Pending = uint64(w.queue.count)
 	s.Ahead = w.files.stream.ahead.left()
 	s.WriteNS, s.HashNS = w.files.stream.behind.diskNS.Load(),
 		w.files.stream.behind.hashNS.Load()
