@@ -1,16 +1,11 @@
 package sample
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
-	"io"
 	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -19,74 +14,13 @@ import (
 	"github.com/llamatap/llamatap/memtrace/sample/perf"
 )
 
-// toucher is a process that touches known pages.
-type toucher struct {
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	out  *bufio.Scanner
-	base uint64
-}
-
-// begin starts one, held until ready has returned.
-func begin(t *testing.T, ready func(pid int) error) *toucher {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "touch")
-	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program,
-		"testdata/touch.c").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
-	p := &toucher{cmd: exec.Command(program, "8192")}
-	var err error
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.out = bufio.NewScanner(out)
-	if err := perf.StartHeld(p.cmd, ready); err != nil {
-		if errors.Is(err, os.ErrPermission) {
-			testenv.NeedRoot(t)
-		}
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		p.in.Close()
-		p.cmd.Wait()
-	})
-	if p.base, err = strconv.ParseUint(p.line(t), 16, 64); err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func (p *toucher) line(t *testing.T) string {
-	t.Helper()
-	if !p.out.Scan() {
-		t.Fatal("it says nothing more: ", p.out.Err())
-	}
-	return strings.TrimSpace(p.out.Text())
-}
-
-// touch lets it touch count pages.
-func (p *toucher) touch(t *testing.T, first, step, count int) {
-	t.Helper()
-	if _, err := fmt.Fprintln(p.in, first, step, count); err != nil {
-		t.Fatal(err)
-	}
-	if said := p.line(t); said != "done" {
-		t.Fatal(said)
-	}
-}
-
 // TestSetOfFaults checks that exactly the pages that a process touches are sampled, once each, with the function that
 // did it, and where they lie.
 func TestSetOfFaults(t *testing.T) {
 	q, spaces := NewQueue(t.TempDir()), NewSpaces()
 	defer q.Close()
 	var set *Set
-	p := begin(t, func(pid int) (err error) {
+	c := startHeld(t, func(pid int) (err error) {
 		set, err = Open(Options{Choices: [][]string{{Faults}}, PID: pid, Mapped: spaces.Observe}, q)
 		if err == nil {
 			_, err = spaces.Look(pid, 1)
@@ -95,10 +29,13 @@ func TestSetOfFaults(t *testing.T) {
 	})
 	defer set.Close()
 	set.Start()
-	p.touch(t, 5, 7, 1000)
-	p.touch(t, 0, 1, 3)
+	c.do(t, 'a', 0, 8192)
+	for i := range 1000 {
+		c.do(t, 'w', 5+7*i, 1)
+	}
+	c.do(t, 'w', 0, 3)
 	set.Stop()
-	pid := int32(p.cmd.Process.Pid)
+	pid := int32(c.cmd.Process.Pid)
 	spaces.Gather()
 	spaces.Apply(math.MaxInt64)
 	space := spaces.Of(pid)
@@ -109,11 +46,11 @@ func TestSetOfFaults(t *testing.T) {
 			t.Error("not in the order of time")
 		}
 		before = a.TimeNS
-		if a.Addr < p.base || a.Addr >= p.base+8192<<12 {
+		if a.Addr < c.base || a.Addr >= c.base+8192<<12 {
 			return
 		}
-		pages = append(pages, int(a.Addr-p.base)>>12)
-		if h := space.Map().Address(a.Addr, a.TimeNS); h.Type() != memtrace.Runtime || h.Offset != a.Addr-p.base {
+		pages = append(pages, int(a.Addr-c.base)>>12)
+		if h := space.Map().Address(a.Addr, a.TimeNS); h.Type() != memtrace.Runtime || h.Region.Offset+h.Offset != a.Addr {
 			t.Errorf("%+v lies at %d of %+v, a %v", a, h.Offset, h.Region, h.Type())
 		}
 		if name := space.Function(a.IP); name != "touch_page" {
@@ -145,14 +82,15 @@ func TestSetCountsLoss(t *testing.T) {
 	q := NewQueue(t.TempDir())
 	defer q.Close()
 	var set *Set
-	p := begin(t, func(pid int) (err error) {
+	c := startHeld(t, func(pid int) (err error) {
 		set, err = Open(Options{Choices: [][]string{{Faults}}, PID: pid, RingBytes: 8 << 10}, q)
 		return err
 	})
 	defer set.Close()
-	p.touch(t, 0, 1, 5000)
+	c.do(t, 'a', 0, 8192)
+	c.do(t, 'w', 0, 5000)
 	set.Start()
-	p.touch(t, 6000, 1, 1) // losses are reported with the next record that has room
+	c.do(t, 'w', 6000, 1) // losses are reported with the next record that has room
 	set.Stop()
 	stats := set.Collectors()[0].Stats()
 	if stats.Lost == 0 || stats.Samples == 0 || stats.Samples+stats.Lost < 5000 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/memtrace/sample/perf"
 )
 
 // child is a process that writes pages on command.
@@ -56,6 +57,12 @@ func compiled(t testing.TB, out string, args ...string) string {
 // start runs the child, with the tap's part that lets it be watched.
 func start(t testing.TB, env ...string) *child {
 	t.Helper()
+	return startHeld(t, nil, env...)
+}
+
+// startHeld is start; the child is held until ready, which may be nil, has returned.
+func startHeld(t testing.TB, ready func(pid int) error, env ...string) *child {
+	t.Helper()
 	program := compiled(t, "child", "testdata/child.c")
 	object := compiled(t, "written.so", "-shared", "-fPIC",
 		filepath.Join(testenv.Root(t), "cgo", "tap", "tap_written.c"))
@@ -71,7 +78,15 @@ func start(t testing.TB, env ...string) *child {
 		t.Fatal(err)
 	}
 	c.out = bufio.NewReader(out)
-	if err := c.cmd.Start(); err != nil {
+	if ready == nil {
+		err = c.cmd.Start()
+	} else {
+		err = perf.StartHeld(c.cmd, ready)
+	}
+	if err != nil {
+		if errors.Is(err, os.ErrPermission) {
+			testenv.NeedRoot(t)
+		}
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -28,7 +28,7 @@ import (
 func toucher(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "touch")
-	source := filepath.Join(testenv.Root(t), "memtrace", "sample", "testdata", "touch.c")
+	source := filepath.Join("testdata", "touch.c")
 	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program,
 		source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)

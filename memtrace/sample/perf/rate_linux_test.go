@@ -97,12 +97,7 @@ func BenchmarkDrain(b *testing.B) {
 		b.Skip(err)
 	}
 	defer s.Close()
-	mem, err := unix.Mmap(-1, 0, 4000*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer unix.Munmap(mem)
+	mem, _ := fresh(b, 4000)
 	b.ReportAllocs()
 	var spent time.Duration
 	for b.Loop() {

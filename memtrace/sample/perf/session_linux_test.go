@@ -41,7 +41,7 @@ func open(t *testing.T, o Options) *Session {
 }
 
 // fresh is memory that nobody has touched.
-func fresh(t *testing.T, pages int) (mem []byte, base uint64) {
+func fresh(t testing.TB, pages int) (mem []byte, base uint64) {
 	t.Helper()
 	mem, err := unix.Mmap(-1, 0, pages*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)

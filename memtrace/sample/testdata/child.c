@@ -34,6 +34,8 @@ static void map(char kind, size_t pages) {
     }
 }
 
+__attribute__((noinline)) void touch_page(size_t n, size_t at) { base[n * page + at]++; }
+
 static void child(size_t from) {
     const pid_t pid = fork();
     if (pid == 0) {
@@ -60,7 +62,7 @@ int main(void) {
         }
         switch (what) {
             case 'a': case 'h': case 's': map(what, n); break;
-            case 'w': for (size_t i = 0; i < n; i++) { base[(from + i) * page + i % page]++; } break; // write
+            case 'w': for (size_t i = 0; i < n; i++) { touch_page(from + i, i % page); } break; // write
             case 'r': for (size_t i = 0; i < n; i++) { *(volatile char *) &base[(from + i) * page]; } break; // read
             case 'k': zeros(from, n); break; // the kernel writes
             case 'd': madvise(base + from * page, n * page, MADV_DONTNEED); break; // give back
