@@ -21,10 +21,8 @@ type Options struct {
 	BufferBytes int
 	// Buffered, unless it is nil, gets how many bytes are held: several writers may share it.
 	Buffered *atomic.Int64
-	// FlushEvery is the longest that a line waits; 1 s. Below 0 only a full buffer, FlushLines and Flush write.
+	// FlushEvery is the longest that a line waits; 1 s. Below 0 only a full buffer and Flush write.
 	FlushEvery time.Duration
-	// FlushLines is the most lines that wait; no bound.
-	FlushLines int
 	// PartBytes is the size from which on a part is followed by the next; one part.
 	PartBytes int64
 	// Limits has, by kind, how many lines are written within one second; 0, or a kind after its end: all.

@@ -117,9 +117,6 @@ func (w *Writer) put(kind int, line []byte) bool {
 	w.buffer(line)
 	w.waiting++
 	w.arm()
-	if w.o.FlushLines > 0 && w.waiting >= w.o.FlushLines {
-		w.flush(false)
-	}
 	return true
 }
 

@@ -149,24 +149,6 @@ func TestParts(t *testing.T) {
 	}
 }
 
-func TestFlushByCount(t *testing.T) {
-	d := &disk{}
-	w := d.open(t, Options{FlushLines: 2, FlushEvery: -1})
-	w.Append(0, []byte("a"))
-	if d.all() != "" {
-		t.Errorf("written early: %q", d.all())
-	}
-	w.Append(0, []byte("b"))
-	w.Append(0, []byte("c"))
-	if d.all() != "a\nb\n" {
-		t.Errorf("written: %q", d.all())
-	}
-	check(t, w.Flush())
-	if d.all() != "a\nb\nc\n" {
-		t.Errorf("written: %q", d.all())
-	}
-}
-
 // TestBuffered: two writers add what they hold to one count, and take it off when it is written.
 func TestBuffered(t *testing.T) {
 	var held atomic.Int64

@@ -26,12 +26,9 @@ var ErrNoPMU = errors.New("no PMU of this machine samples memory")
 type PMUConfig struct {
 	// Period is the number of events per sample: loads or stores on Intel, operations on AMD (a multiple of 16, at
 	// least 144) and on Arm. 0 = 4000 on Intel, 250,000 on AMD, 10,000 on Arm.
-	Period uint64
-	// MinLatency is the smallest load latency in cycles to sample, where the PMU supports the filter; 0 = all. AMD
-	// supports 128 to 2048 and then samples no stores.
-	MinLatency uint64
-	PhysAddr   bool // record physical addresses as well; requires permission to trace the kernel
-	UserOnly   bool // exclude the kernel; requires fewer permissions
+	Period   uint64
+	PhysAddr bool // record physical addresses as well; requires permission to trace the kernel
+	UserOnly bool // exclude the kernel; requires fewer permissions
 }
 
 // PMU is a unit of the machine that samples memory accesses.
@@ -119,7 +116,7 @@ func (found *PMU) addIntel(p *pmu, w PMUConfig) error {
 	if err := p.event(&loads, "mem-loads"); err != nil {
 		return err
 	}
-	if err := p.place(&loads, "ldlat", max(w.MinLatency, lowest)); err != nil {
+	if err := p.place(&loads, "ldlat", lowest); err != nil {
 		return err
 	}
 	found.Events = append(found.Events, eventSpec{Name: p.name + "/mem-loads/", Attr: loads, CPUs: cpus})
@@ -135,8 +132,7 @@ func (found *PMU) addIntel(p *pmu, w PMUConfig) error {
 func findAMD(sys fs.FS, w PMUConfig) (*PMU, error) {
 	const (
 		usual        = 250_000
-		least, grain = 0x90, 0x10  // of periods: the kernel rounds down to grain and rejects smaller values
-		quick, slow  = 0x80, 0x800 // the range of the latency filter
+		least, grain = 0x90, 0x10 // of periods: the kernel rounds down to grain and rejects smaller values
 	)
 	p, err := openPMU(sys, "ibs_op")
 	if err != nil {
@@ -156,11 +152,6 @@ func findAMD(sys fs.FS, w PMUConfig) (*PMU, error) {
 				"6.13 can; or as root, sysctl kernel.perf_event_paranoid=1", ErrNoPMU)
 		}
 		if err := p.place(&a, "swfilt", 1); err != nil {
-			return nil, err
-		}
-	}
-	if w.MinLatency != 0 && p.has("format/ldlat") {
-		if err := p.place(&a, "ldlat", min(max(w.MinLatency, quick), slow)); err != nil {
 			return nil, err
 		}
 	}
@@ -187,9 +178,6 @@ func findArm(sys fs.FS, w PMUConfig) (*PMU, error) {
 		terms := "ts_enable=1,load_filter=1,store_filter=1,jitter=1"
 		if w.PhysAddr {
 			terms += ",pa_enable=1"
-		}
-		if w.MinLatency != 0 {
-			terms += fmt.Sprintf(",min_latency=%d", w.MinLatency)
 		}
 		if err := p.set(&a, terms); err != nil {
 			return nil, err
