@@ -115,10 +115,8 @@ func findAttention(r *Run, o MapOptions) (*attentionNote, error) {
 			layers.Add(n.Layer)
 			if n.Layer == o.Layer {
 				if found != nil {
-					return nil,
-						fmt.Errorf(
-							"%s: layer %d computed its attention in two ways, which this version cannot join: record a run without "+
-								"changes of settings", r.Path, o.Layer)
+					return nil, fmt.Errorf("%s: layer %d computed its attention in two ways, which this version cannot "+
+						"join: record a run without changes of settings", r.Path, o.Layer)
 				}
 				found = n
 			}
@@ -129,10 +127,8 @@ func findAttention(r *Run, o MapOptions) (*attentionNote, error) {
 			o.Ctx, layers)
 	}
 	if found.MaxBias != 0 {
-		return nil,
-			fmt.Errorf(
-				"%s: the attention of layer %d has position biases (ALiBi), which are not recomputed: record with --tap-attention exact",
-				r.Path, o.Layer)
+		return nil, fmt.Errorf("%s: the attention of layer %d has position biases (ALiBi), which are not recomputed: "+
+			"record with --tap-attention exact", r.Path, o.Layer)
 	}
 	return found, nil
 }
@@ -287,9 +283,8 @@ func (b *mapBuilder) compute(q pieces, masks []pieces) error {
 	}
 	mask := masks[0]
 	if mask.packet.NE[2]*mask.packet.NE[3] > 1 {
-		return fmt.Errorf(
-			"%s: the KV cache has %d streams, which this version cannot distinguish: record with one sequence, or a unified cache",
-			b.run.Path, mask.packet.NE[2]*mask.packet.NE[3])
+		return fmt.Errorf("%s: the KV cache has %d streams, which this version cannot distinguish: record with one "+
+			"sequence, or a unified cache", b.run.Path, mask.packet.NE[2]*mask.packet.NE[3])
 	}
 	a := attention{HeadDim: b.note.HeadDim, Heads: int(q.packet.NE[1]), KVHeads: b.note.HeadsKV, Tokens: 1,
 		Cells: int(mask.packet.NE[0]),
@@ -335,8 +330,8 @@ func (b *mapBuilder) fillKeys(a *attention, tokens []int64, token int64) error {
 			tokens[cell] = k.token
 			copy(a.K[cell*width:], k.row)
 		} else if !math.IsInf(float64(a.Mask[cell]), -1) {
-			return b.missing(
-				"the key in cell %d, which token %d sees: it was computed before the capture, or left out by --tap-tokens; that key", cell, token)
+			return b.missing("the key in cell %d, which token %d sees: it was computed before the capture, or left out "+
+				"by --tap-tokens; that key", cell, token)
 		}
 	}
 	return nil

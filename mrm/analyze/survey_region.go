@@ -29,8 +29,8 @@ type region struct {
 }
 
 var regionForm = form(rundir.RegionsName, []string{"region_type", "name"}, nil,
-	"region_id", "layer", "start_addr", "size_bytes", "first_write_ns", "last_write_ns", "first_read_ns", "last_read_ns",
-	"n_writes", "n_reads", "bytes_written", "bytes_read")
+	"region_id", "layer", "start_addr", "size_bytes", "first_write_ns", "last_write_ns", "first_read_ns",
+	"last_read_ns", "n_writes", "n_reads", "bytes_written", "bytes_read")
 
 var regionMore = []string{"kv", "ctx", "buffer_id", "offset"}
 

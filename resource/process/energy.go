@@ -17,8 +17,8 @@ type EnergyZone struct {
 	most uint64 // µJ from which the counter begins anew; 0: not known
 }
 
-// EnergyZones lists the packages and their memory, by name. core and uncore, which are parts of a package, and psys, which
-// contains packages, are left out: sums over zones count nothing twice. root is the file system's.
+// EnergyZones lists the packages and their memory, by name. core and uncore, which are parts of a package, and psys,
+// which contains packages, are left out: sums over zones count nothing twice. root is the file system's.
 func EnergyZones(root fs.FS) []EnergyZone {
 	names := map[string]string{} // of zones by directory
 	var zones []EnergyZone

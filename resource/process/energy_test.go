@@ -8,8 +8,8 @@ import (
 	"testing/fstest"
 )
 
-// TestEnergyZones: two packages with their memory are listed in order; parts of them, the whole platform, and the second way
-// to the same counters (MMIO) are not.
+// TestEnergyZones: two packages with their memory are listed in order; parts of them, the whole platform, and the
+// second way to the same counters (MMIO) are not.
 func TestEnergyZones(t *testing.T) {
 	root := fstest.MapFS{}
 	for dir, name := range map[string]string{
@@ -51,7 +51,8 @@ func TestEnergyZones(t *testing.T) {
 	}
 }
 
-// TestEnergyUsed: a counter that began anew counts on; one of which nobody knows where it begins anew has no difference.
+// TestEnergyUsed: a counter that began anew counts on; one of which nobody knows where it begins anew has no
+// difference.
 func TestEnergyUsed(t *testing.T) {
 	for _, c := range []struct {
 		most, before, after, used uint64

@@ -43,9 +43,9 @@ type Collector struct {
 	Err       error    // it could not be opened
 }
 
-// OpenCollectors opens collectors by their names: block, system, waits, prof. Events that prof makes of what block or system
-// count are made of their last snapshots where these are opened with it and are asked first, and else of collectors
-// of its own.
+// OpenCollectors opens collectors by their names: block, system, waits, prof. Events that prof makes of what block or
+// system count are made of their last snapshots where these are opened with it and are asked first, and else of
+// collectors of its own.
 func OpenCollectors(names []string, r CollectorOptions) []Collector {
 	var all []Collector
 	lines := map[string]*kept{}
@@ -160,8 +160,8 @@ type profiler struct {
 
 // also returns what makes events of another collector's snapshots. That is opened where nobody else has; where it
 // cannot be, its events are left out.
-func (p *profiler) also(name string, r CollectorOptions, lines map[string]*kept, open func(*Collector, CollectorOptions),
-	events func(any) []resource.ProfEvent) prof.Source {
+func (p *profiler) also(name string, r CollectorOptions, lines map[string]*kept,
+	open func(*Collector, CollectorOptions), events func(any) []resource.ProfEvent) prof.Source {
 	if k := lines[name]; k != nil {
 		return func(time.Time) ([]resource.ProfEvent, error) { return events(k.last), nil }
 	}

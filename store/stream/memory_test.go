@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// newMemoryReader returns a reader of a stream of that size and its index, which it keeps. Like OpenDamaged it takes what
-// it can get.
+// newMemoryReader returns a reader of a stream of that size and its index, which it keeps. Like OpenDamaged it takes
+// what it can get.
 func newMemoryReader(stream io.ReaderAt, size int64, index []byte) (*Reader, error) {
 	x, err := scan(index)
 	if err != nil {
