@@ -34,7 +34,7 @@ func TestCollectorKilledFull(t *testing.T) {
 			g := begin(t, append(tap, "--", program, testenv.Model(t), backends, tokens)...)
 			model := g.model(t)
 			unix.Kill(g.cmd.Process.Pid, unix.SIGSTOP)
-			g.untilFull(t)
+			g.untilFull(t, "T")
 			unix.Kill(g.cmd.Process.Pid, unix.SIGKILL)
 			g.untilGone(t, model)
 			if whole := g.stdout.String() == want; whole != (then == "continue") {
@@ -55,9 +55,9 @@ func (g *going) untilGone(t *testing.T, model int) {
 	g.wait(t)
 }
 
-// untilFull waits until the model waits for room that a stopped collector does not make: at ten looks in a row some
-// thread of it does.
-func (g *going) untilFull(t *testing.T) {
+// untilFull waits until the model waits for room that a collector in this state (proc(5): T is stopped, S sleeps) does
+// not make: at ten looks in a row some thread of it does.
+func (g *going) untilFull(t *testing.T, collector string) {
 	t.Helper()
 	const waiting = 9 // its place in tap.Layout
 	layout := tap.Layout()
@@ -73,7 +73,7 @@ func (g *going) untilFull(t *testing.T) {
 		if _, err := memory.ReadAt(n[:], at); err != nil {
 			t.Fatal(err)
 		}
-		if looks++; binary.NativeEndian.Uint32(n[:]) == 0 || state(t, g.cmd.Process.Pid) != "T" {
+		if looks++; binary.NativeEndian.Uint32(n[:]) == 0 || state(t, g.cmd.Process.Pid) != collector {
 			looks = 0
 		}
 		return looks == 10

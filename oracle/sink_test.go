@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
 )
@@ -54,8 +53,8 @@ func consume(t *testing.T, from io.Reader, most int) (c consumed) {
 	return c
 }
 
-// listen is a consumer on a socket; result waits for it.
-func listen(t *testing.T, most int, pause time.Duration) (address string, result func() consumed) {
+// listen is a consumer on a socket, which reads once ready is closed, or at once where it is nil; result waits for it.
+func listen(t *testing.T, most int, ready <-chan struct{}) (address string, result func() consumed) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	listener, err := net.Listen("unix", path)
@@ -71,7 +70,9 @@ func listen(t *testing.T, most int, pause time.Duration) (address string, result
 			return
 		}
 		defer conn.Close()
-		time.Sleep(pause)
+		if ready != nil {
+			<-ready
+		}
 		done <- consume(t, conn, most)
 	}()
 	t.Cleanup(func() { listener.Close() })
@@ -83,12 +84,25 @@ const allFrames = 1 << 40
 var sinkRun = slices.Concat([]string{"run", "--tap-memory", "16M"}, everything, []string{"-p", prompt, "-n", "150",
 	"--temp", "0", "--ignore-eos", "-t", "1"})
 
-// A consumer gets both files, byte for byte, also one that begins to read late; nothing is lost meanwhile.
+// A consumer gets both files, byte for byte, also one that begins to read when the model waits for it; nothing is lost
+// meanwhile.
 func TestSink(t *testing.T) {
-	for name, pause := range map[string]time.Duration{"at once": 0, "late": 2 * time.Second} {
+	for name, late := range map[string]bool{"at once": false, "late": true} {
 		t.Run(name, func(t *testing.T) {
-			address, result := listen(t, allFrames, pause)
-			c := llamatap(t, append(sinkRun, "--tap-sink", address)...).good(t).capture(t)
+			var ready chan struct{}
+			if late {
+				ready = make(chan struct{})
+			}
+			address, result := listen(t, allFrames, ready)
+			g := begin(t, append(sinkRun, "--tap-sink", address)...)
+			if late {
+				g.untilFull(t, "S")
+				close(ready)
+			}
+			if status := g.wait(t); status != 0 {
+				t.Fatalf("status %#x\n%s", status, g.stderr.String())
+			}
+			c := g.left(t)
 			got := result()
 			if !got.ended || len(got.names) != 1 || got.names[0] != filepath.Base(c.dir) {
 				t.Errorf("streams %q, ended %v", got.names, got.ended)
@@ -97,7 +111,7 @@ func TestSink(t *testing.T) {
 				!bytes.Equal(got.index, content(t, filepath.Join(c.dir, "activations.stream.idx"))) {
 				t.Error("the consumer got other bytes than the files")
 			}
-			if pause > 0 && *c.meta.Tap.WaitNS == 0 {
+			if late && *c.meta.Tap.WaitNS == 0 {
 				t.Error("the model did not wait for the consumer: nothing was tested")
 			}
 		})
@@ -106,7 +120,7 @@ func TestSink(t *testing.T) {
 
 // Each segment is a stream of its own.
 func TestSinkOfSegments(t *testing.T) {
-	address, result := listen(t, allFrames, 0)
+	address, result := listen(t, allFrames, nil)
 	o := llamatap(t, append(sinkRun, "--tap-sink", address, "--tap-segment", "4M")...).good(t)
 	got := result()
 	segments, err := filepath.Glob(filepath.Join(o.dirs[0], "seg-*"))
@@ -124,7 +138,7 @@ func TestSinkOfSegments(t *testing.T) {
 
 // Without its consumer a run goes on, and its files are whole; with --tap-on-failure stop it ends.
 func TestSinkGone(t *testing.T) {
-	address, result := listen(t, 5, 0)
+	address, result := listen(t, 5, nil)
 	o := llamatap(t, append(sinkRun, "--tap-sink", address)...).good(t)
 	result()
 	if !strings.Contains(o.stderr, "it is recorded on without it") {
@@ -132,7 +146,7 @@ func TestSinkGone(t *testing.T) {
 	}
 	llamatap(t, "verify", o.dirs[0]).good(t)
 
-	address, result = listen(t, 5, 0)
+	address, result = listen(t, 5, nil)
 	o = llamatap(t, append(sinkRun, "-n", "100000", "-c", "512", "--context-shift", "--tap-sink", address,
 		"--tap-on-failure", "stop")...)
 	result()
