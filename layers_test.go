@@ -23,7 +23,8 @@ var layers = map[string]int{
 	"cmd/*": 6, "scripts/*": 6, // programs
 	"mrm": 5, "mrm/*": 5, "bench": 5, "bench/*": 5, "intervene": 5, "oracle": 5, "oracle/*": 5, // experiments and tests
 	"runner": 4, "runner/*": 4, // starts and stops
-	"config": 3, "collect": 3, "inspect/*": 3,
+	"inspect/report": 4, // joins what the other packages of inspect read
+	"config":         3, "collect": 3, "inspect/*": 3,
 	"runner/session/control": 3,                                              // a run's socket: both ends
 	"inspect/tensors":        2, "inspect/memory": 2, "inspect/resources": 2, // read what one recorder wrote
 	"ggmlhooks/*": 2, "resource/*": 2, "memtrace/*": 2, "kvcache/*": 2, // sensors

@@ -28,8 +28,8 @@ func program() *cli.Command {
 				"the files of a recording; 'llamatap version' prints the versions.\n" + frontsText()
 		},
 		Commands: []*cli.Command{
-			runCommand(), execCommand(), demoCommand(), runsCommand(), inspectCommand(), catCommand(), diffCommand(),
-			exportCommand(), verifyCommand(),
+			runCommand(), execCommand(), demoCommand(), runsCommand(), reportCommand(), inspectCommand(), catCommand(),
+			diffCommand(), exportCommand(), verifyCommand(),
 			kvCommand(), resourceCommand(), memoryCommand(), hostCommand(), benchCommand(), mrmCommand(),
 			serveCommand(), ctlCommand(), doctorCommand(),
 			synthCommand(), linksCommand(), completionCommand(), manCommand(), completeCommand(), recordingTopic(),

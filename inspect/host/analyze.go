@@ -54,6 +54,7 @@ type state struct {
 	left    int64 // snapshots of metrics that are not compared
 	offCPU  ids
 	faults  ids
+	compute map[float64]bool // ids of threads that computed graphs, at most maxIDs
 	entries struct {
 		n, beyond int64
 		longest   float64
@@ -255,14 +256,38 @@ func (a *state) countIDs(s *systemSnapshot) {
 	for id, n := range s.faults {
 		a.faults.add(id, n.v)
 	}
+	computed := false
 	for i := range s.threads {
 		a.nameThread(&s.threads[i])
+		computed = a.addCompute(&s.threads[i]) || computed
+	}
+	if computed {
+		a.report.Compute.Intervals++
+		a.report.Compute.Seconds += safeInterval(s.seconds)
 	}
 	for _, p := range s.processes {
 		if of := a.faults.sums[strconv.FormatInt(int64(p.PID.v), 10)]; of != nil && p.PID.known {
 			of.name = string(p.Comm)
 		}
 	}
+}
+
+// addCompute adds an interval of a thread that computed graphs in it, and reports whether it did.
+func (a *state) addCompute(t *threadLine) bool {
+	if t.Role != word(resource.RoleCompute) || !t.Lived.known || !t.Runnable.known {
+		return false
+	}
+	use := &a.report.Compute
+	use.LivedNS += max(0, t.Lived.v)
+	use.RunnableNS += max(0, min(t.Runnable.v, t.Lived.v))
+	if a.compute == nil {
+		a.compute = map[float64]bool{}
+	}
+	if len(a.compute) < maxIDs {
+		a.compute[t.TID.v] = true
+	}
+	use.Threads = len(a.compute)
+	return true
 }
 
 // nameThread adds a thread's name, process and reasons to what was counted of it.

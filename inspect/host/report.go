@@ -26,6 +26,7 @@ type Report struct {
 	Importance *Importance `json:"importance,omitempty"`
 	OffCPU     *TopIDs     `json:"off_cpu,omitempty"`
 	Faults     *TopIDs     `json:"page_faults,omitempty"`
+	Compute    ComputeUse  `json:"-"`
 	Prof       *Prof       `json:"prof,omitempty"`
 	// Phases are what happened in which phase of the run, where its times are known.
 	Phases []PhaseRow `json:"phases,omitempty"`
@@ -170,6 +171,15 @@ type Trend struct {
 	Time      float64
 	LatencyUS float64
 	Metric    [metrics]float64
+}
+
+// ComputeUse is how the threads that computed graphs spent the intervals in which they did.
+type ComputeUse struct {
+	Threads    int     // different ones
+	Intervals  int64   // in which there was one
+	Seconds    float64 // of these
+	LivedNS    float64 // of all threads: threads × time
+	RunnableNS float64 // of LivedNS, waiting for a processor
 }
 
 // TopIDs are the ids that something was counted of most.

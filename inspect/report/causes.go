@@ -1,0 +1,355 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// The shares from which causes stand out.
+const (
+	starvedShare   = 0.10 // threads that have the machine almost for themselves wait less
+	faultShare     = 0.05 // weights in memory take far fewer faults
+	bandwidthShare = 0.60 // of what a measurement of copies reaches; matrix products hardly come closer
+	smallShare     = 0.10 // a prompt's last executions are small in any run
+	aloneShare     = 0.25 // batching two sequences saves at most half of it
+	recordingShare = 0.03 // what --tap-resource-sample auto allows itself
+	againShare     = 0.05 // the last token of a cached prompt is computed again in any run
+	fullShare      = 0.05 // a context shift now and then takes less
+	betweenShare   = 0.20 // plain sampling takes less than that of all but the smallest models' tokens
+)
+
+// graphPart is the least part of the intervals with compute threads that graphs have to take. In less time threads that
+// load the model are busy for as long as those that compute, and have their role.
+const graphPart = 0.5
+
+// smallBatch is the number of tokens below which an execution reads each weight for little work.
+const smallBatch = 32
+
+// The phases of executions that causes are about.
+const (
+	prefill     = "prefill"
+	decode      = "decode"
+	maintenance = "maintenance"
+)
+
+// Finding is what the figures of a run say of one cause.
+type Finding struct {
+	Cause string `json:"cause"`
+	Phase string `json:"phase,omitempty"` // absent: the whole run
+	// Share is measured; absent where the cause cannot be judged. Of names what it is a share of, Threshold is the
+	// least share that stands out.
+	Share     *float64 `json:"share,omitempty"`
+	Of        string   `json:"of,omitempty"`
+	Threshold float64  `json:"threshold,omitempty"`
+	StandsOut bool     `json:"stands_out"`
+	// Normal marks what explains the speed without being a defect.
+	Normal   bool   `json:"normal,omitempty"`
+	Evidence string `json:"evidence,omitempty"` // a clause with the figures
+	Remedy   string `json:"remedy,omitempty"`   // a clause that "would remove it" follows
+	Files    string `json:"files,omitempty"`    // that the figures are from
+	// NotJudged says why there is no share, and how to record it.
+	NotJudged string `json:"not_judged,omitempty"`
+}
+
+// causes lists what is considered.
+var causes = []func(*Run) *Finding{
+	starvation, throttling, pageFaults, bandwidth, smallBatches, oneByOne, recording, promptAgain, cacheFull, between,
+}
+
+// judge sets the share.
+func (f *Finding) judge(part, whole, threshold float64) *Finding {
+	share := part / whole
+	f.Share, f.Threshold, f.StandsOut = &share, threshold, share >= threshold
+	return f
+}
+
+// What the shares are of.
+const (
+	ofGraphs = "the time in graphs"
+	ofWall   = "the wall time"
+)
+
+const (
+	noEvents = "not recorded: --tap-resource-level MINIMAL"
+	noTimes  = "no graph has a measured time"
+)
+
+func ns(v float64) string { return present.Nanoseconds(int64(v)) }
+
+// plural is a count with its noun.
+func plural(n int64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// starvation is waiting of compute threads for a processor.
+func starvation(r *Run) *Finding {
+	f := &Finding{Cause: "CPU starvation", Of: "the compute threads' time", Files: rundir.SystemName}
+	c := r.Compute
+	switch {
+	case c == nil:
+		f.NotJudged = "not recorded: --tap-host system"
+		return f
+	case c.LivedNS == 0:
+		f.NotJudged = "no interval shows which threads compute: record a longer run, or a shorter --tap-host-interval"
+		return f
+	case c.Seconds*1e9*graphPart > float64(r.graphNS()):
+		f.NotJudged = fmt.Sprintf("graphs took %s of the %s in which threads computed, too little to "+
+			"distinguish them from others: record a longer run, or a shorter --tap-host-interval", ns(float64(r.graphNS())),
+			present.Seconds(c.Seconds))
+		return f
+	}
+	f.Evidence = fmt.Sprintf("%s waited %s of %s for a free CPU in %s", plural(int64(c.Threads), "compute thread"),
+		ns(c.RunnableNS), ns(c.LivedNS), plural(c.Intervals, "interval"))
+	f.Remedy = "fewer threads (-t), less other load or a larger CPU quota"
+	return f.judge(c.RunnableNS, c.LivedNS, starvedShare)
+}
+
+// graphNS is the time in all graphs, set-up included, as the metadata or else the events have it.
+func (r *Run) graphNS() (ns int64) {
+	if r.Metadata != nil && len(r.Metadata.Phases) > 0 {
+		for _, p := range r.Metadata.Phases {
+			ns += p.NS
+		}
+		return ns
+	}
+	if r.Resources == nil {
+		return 0
+	}
+	if r.Resources.SetupNS != nil {
+		ns = *r.Resources.SetupNS
+	}
+	return ns + r.Resources.GraphNS
+}
+
+// throttling is a quota that stops threads. Its waits are in those of starvation.
+func throttling(*Run) *Finding {
+	return &Finding{Cause: "throttling by a cgroup", NotJudged: "no recorder counts it apart from CPU starvation; " +
+		"'llamatap doctor' prints the quota and how often it stopped threads"}
+}
+
+// pageFaults is waiting for pages of files within graphs.
+func pageFaults(r *Run) *Finding {
+	f := &Finding{Cause: "page faults and reads of files", Of: ofGraphs, Files: rundir.WaitsName}
+	if r.Waits == nil {
+		f.NotJudged = "not recorded: --tap-host waits"
+		return f
+	}
+	var wall, stalled int64
+	var sum resource.WaitFigures
+	for i := range r.Waits.Phases {
+		if p := &r.Waits.Phases[i]; p.Phase == prefill || p.Phase == decode {
+			wall += p.DurationNS
+			// At least one thread waited, and for something else than a processor.
+			stalled += max(0, min(p.StalledNS, p.WaitNS-p.PreemptedNS))
+			sum.Add(&p.WaitFigures)
+		}
+	}
+	if wall == 0 {
+		f.NotJudged = "the waits are of no graph: record with llamatap run or a --tap-… flag"
+		return f
+	}
+	places := map[string]int64{}
+	for i := range r.Waits.Rows {
+		row := &r.Waits.Rows[i]
+		if row.Most != nil && (row.Phase == prefill || row.Phase == decode) {
+			places[cmp.Or(row.Most.Tensor, row.Most.File)] += row.Most.WaitNS
+		}
+	}
+	f.Evidence = fmt.Sprintf("graphs stood still for %s of %s at %d page faults, %d of them major, with %s read",
+		ns(float64(stalled)), ns(float64(wall)), sum.Faults, sum.Major, present.Bytes(int64(sum.ReadBytes)))
+	if len(places) > 0 {
+		most := slices.MaxFunc(slices.Sorted(maps.Keys(places)), func(a, b string) int {
+			return cmp.Compare(places[a], places[b])
+		})
+		f.Evidence += ", most on " + most
+	}
+	f.Remedy = "more memory or --mlock"
+	if r.setting("cold") == "on" {
+		f.Remedy = "recording without --tap-cold"
+	}
+	return f.judge(float64(stalled), float64(wall), faultShare)
+}
+
+// bandwidth is memory that is read as fast as the machine can, which bounds decode on any machine.
+func bandwidth(r *Run) *Finding {
+	f := &Finding{Cause: "memory bandwidth", Phase: decode, Of: "the measured bandwidth", Normal: true,
+		Files: rundir.EventsName}
+	if r.Resources == nil {
+		f.NotJudged = noEvents
+		return f
+	}
+	roof := r.Resources.Roofline
+	if roof == nil || roof.GBPerS <= 0 {
+		f.NotJudged = "the limits of the machine were not measured before the run: 'llamatap doctor --roofline'"
+		return f
+	}
+	for _, p := range r.Resources.Phases {
+		if p.Phase == decode && p.GBPerS != nil && p.NS != nil {
+			f.Evidence = fmt.Sprintf("decode moved %s of %s that the machine reached when it was measured, by bytes "+
+				"computed from shapes, in %s of graphs", present.Rate(*p.GBPerS*1e9), present.Rate(roof.GBPerS*1e9),
+				ns(float64(*p.NS)))
+			f.Remedy = "a smaller quantization, batches of several sequences or faster memory"
+			return f.judge(*p.GBPerS, roof.GBPerS, bandwidthShare)
+		}
+	}
+	f.NotJudged = "decode has no graph of which time and bytes are known"
+	return f
+}
+
+// ofSteps makes a finding about a part of the executions; nil for the share: it cannot be judged.
+func ofSteps(r *Run, f *Finding, part func(*steps) float64, threshold float64) *Finding {
+	f.Of, f.Files = ofGraphs, rundir.EventsName
+	switch {
+	case r.steps == nil:
+		f.NotJudged = noEvents
+	case r.Resources.GraphNS == 0:
+		f.NotJudged = noTimes
+	default:
+		return f.judge(part(r.steps), float64(r.Resources.GraphNS), threshold)
+	}
+	return f
+}
+
+// smallBatches is prompts in many small executions.
+func smallBatches(r *Run) *Finding {
+	f := ofSteps(r, &Finding{Cause: "prompts in small batches", Phase: prefill},
+		func(s *steps) float64 { return s.Small.NS }, smallShare)
+	if f.Share == nil {
+		return f
+	}
+	p := r.steps.Small
+	f.Evidence = fmt.Sprintf("%s of prompts with fewer than %d tokens, each before another one, took %s for %s",
+		plural(p.Graphs, "execution"), smallBatch, ns(p.NS), plural(p.Tokens, "token"))
+	f.Remedy = "larger batches"
+	if r.Metadata == nil {
+		return f
+	}
+	for _, c := range r.Metadata.Contexts {
+		if 0 < c.NUBatch && c.NUBatch < smallBatch || 0 < c.NBatch && c.NBatch < smallBatch {
+			f.Evidence += fmt.Sprintf(" (n_batch %d, n_ubatch %d)", c.NBatch, c.NUBatch)
+			f.Remedy = "a larger -b and -ub"
+			break
+		}
+	}
+	return f
+}
+
+// oneByOne is sequences that are decoded one after the other, though they run at once.
+func oneByOne(r *Run) *Finding {
+	f := ofSteps(r, &Finding{Cause: "sequences decoded one by one", Phase: decode},
+		func(s *steps) float64 { return s.Alone.NS }, aloneShare)
+	if f.Share != nil {
+		f.Evidence = fmt.Sprintf("%s of one token, each of another sequence than the one before, took %s",
+			plural(r.steps.Alone.Graphs, "execution"), ns(r.steps.Alone.NS))
+		f.Remedy = "decoding the sequences in one batch"
+	}
+	return f
+}
+
+// recording is what llamatap itself cost the model.
+func recording(r *Run) *Finding {
+	f := &Finding{Cause: "the recording itself", Of: ofWall, Files: rundir.MetadataName}
+	if r.Metadata == nil || r.Metadata.Account == nil {
+		f.NotJudged = "the run has no account: it is not sealed"
+		return f
+	}
+	a := &r.Metadata.Account.Time
+	if _, ok := a.Overhead(); !ok {
+		f.NotJudged = "the account has no wall time of tokens"
+		return f
+	}
+	f.Evidence = fmt.Sprintf("recording took at least %s of %s: %s in the tap, %s waiting, %s in %s of graphs",
+		ns(float64(a.LostNS())), ns(float64(a.WallNS)), ns(float64(a.TapNS)), ns(float64(a.WaitNS)),
+		ns(float64(a.CutNS)), plural(a.Cuts, "cut"))
+	level, most := r.setting("resource_level"), max(a.TapNS, a.WaitNS, a.CutNS)
+	switch {
+	case most == a.WaitNS:
+		f.Remedy = "fewer tensors, a larger --tap-memory or a faster disk"
+	case most == a.CutNS && strings.EqualFold(r.setting("resource_sample"), "1"):
+		f.Remedy = "--tap-resource-sample auto"
+	case most == a.CutNS && level != "" && !strings.EqualFold(level, "off"):
+		f.Remedy = "a lower --tap-resource-level"
+	case most == a.CutNS:
+		f.Remedy = "fewer tensors or a larger --tap-device-memory"
+	default:
+		f.Remedy = "fewer tensors or fewer recorders"
+	}
+	return f.judge(float64(a.LostNS()), float64(a.WallNS), recordingShare)
+}
+
+// promptAgain is prompts whose beginning had been computed before.
+func promptAgain(r *Run) *Finding {
+	f := ofSteps(r, &Finding{Cause: "prompts processed again", Phase: prefill},
+		func(s *steps) float64 { return s.Again.NS }, againShare)
+	if f.Share == nil {
+		return f
+	}
+	p := r.steps.Again
+	f.Evidence = fmt.Sprintf("%d of %d prompt tokens had been computed after the same tokens before; they are %s of "+
+		"their graphs by number", p.Tokens, r.steps.Prompts, ns(p.NS))
+	if r.KV != nil {
+		f.Evidence += fmt.Sprintf("; prompts found %d of %d cells in the KV cache", r.KV.Last.Reuse.Reused,
+			r.KV.Last.Reuse.Needed)
+		f.Files += ", " + rundir.LivesName
+	}
+	f.Remedy = "keeping the common beginning in the KV cache (cached prompts, one sequence for each conversation)"
+	return f
+}
+
+// cacheFull is graphs that compute no token: context shifts of a full cache.
+func cacheFull(r *Run) *Finding {
+	var graphs, took int64
+	f := ofSteps(r, &Finding{Cause: "a full KV cache", Phase: maintenance}, func(*steps) float64 {
+		for _, p := range r.Resources.Phases {
+			if p.Phase == maintenance && p.NS != nil {
+				graphs, took = p.Graphs, *p.NS
+			}
+		}
+		return float64(took)
+	}, fullShare)
+	if f.Share == nil {
+		return f
+	}
+	f.Evidence = fmt.Sprintf("%s that move cells and compute no token took %s", plural(graphs, "graph"),
+		ns(float64(took)))
+	if r.KV != nil {
+		var ended int64
+		for _, s := range r.KV.Sequences {
+			for _, n := range s.Ended {
+				ended += n
+			}
+		}
+		f.Evidence += fmt.Sprintf("; %s of cells ended during the run", plural(ended, "block"))
+		f.Files += ", " + rundir.LivesName
+	}
+	f.Remedy = "a larger context (-c)"
+	return f
+}
+
+// between is the time between the graphs of generated tokens.
+func between(r *Run) *Finding {
+	f := &Finding{Cause: "sampling, grammar and the program's own work", Phase: decode,
+		Of: "the wall time of decode", Files: rundir.EventsName}
+	switch {
+	case r.steps == nil:
+		f.NotJudged = noEvents
+		return f
+	case r.steps.WallNS == 0:
+		f.NotJudged = "no two decode graphs with measured times follow each other"
+		return f
+	}
+	f.Evidence = fmt.Sprintf("%s of %s passed between one decode graph and the next, %s each on average",
+		ns(float64(r.steps.GapNS)), ns(float64(r.steps.WallNS)), ns(float64(r.steps.GapNS)/float64(r.steps.Gaps)))
+	f.Remedy = "a simpler sampler or grammar, or less work of the program for each token"
+	return f.judge(float64(r.steps.GapNS), float64(r.steps.WallNS), betweenShare)
+}

@@ -1,0 +1,187 @@
+package report
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv/memrun"
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// ms is a millisecond in ns.
+const ms = int64(1e6)
+
+// The quiet run: a warm-up of a second, which counts nowhere, a prompt of 64 tokens in one execution of 100 ms, then 20
+// tokens of 10 ms with 1 ms between them.
+const (
+	promptNS = 100 * ms
+	tokenNS  = 10 * ms
+	tokens   = 20
+	quietNS  = promptNS + tokens*tokenNS // in graphs
+	pauseNS  = 1 * ms
+	moved    = 100 * ms // bytes of a token: 10 GB/s
+)
+
+// made is a recording that never was.
+type made struct {
+	prompts [][]int32 // tokens of each execution of the prompt
+	// promptNS is how long each but the last of them took; 0: the same
+	promptNS  int64
+	again     int64 // ns of a second sequence with the prompt's tokens; 0: there is none
+	other     int64 // ns of each of four tokens of two sequences in alternation; 0: there are none
+	shift     int64 // ns of a graph without tokens; 0: there is none
+	pause     int64
+	peak      float64 // GB/s; 0: not measured
+	runnable  float64 // share
+	stalled   float64 // share of the time in graphs
+	preempted float64 // share of what was stalled
+	lost      float64 // share of the wall time
+	settings  map[string]any
+	phases    map[string]rundir.PhaseUse
+	without   []string // files that are not written
+	more      string   // further lines of events
+
+	events strings.Builder
+	exec   uint64
+	at     int64
+}
+
+func quiet() *made {
+	prompt := make([]int32, 64)
+	for i := range prompt {
+		prompt[i] = int32(100 + i)
+	}
+	return &made{phases: map[string]rundir.PhaseUse{"setup": {NS: 1000 * ms}, prefill: {NS: promptNS},
+		decode: {NS: tokens * tokenNS}}, prompts: [][]int32{prompt}, promptNS: promptNS, pause: pauseNS, peak: 100}
+}
+
+func line(t testing.TB, to *strings.Builder, v any) {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to.Write(text)
+	to.WriteByte('\n')
+}
+
+func (m *made) head(kind resource.Kind) resource.Header {
+	return resource.Header{Event: kind, MonoNS: m.at, UnixNS: 1_790_000_000e9 + m.at, SessionID: "s",
+		Ctx: ptr(uint32(0)), Source: resource.Measured}
+}
+
+func (m *made) graph(t testing.TB, phase string, n int, ns int64) {
+	line(t, &m.events, resource.Graph{Header: m.head(resource.KindGraph), Exec: m.exec, Graph: 1, Phase: phase,
+		Tokens: n, NodeCount: 1, BytesRead: ptr(moved), BytesWritten: ptr(int64(0)), DurationNS: &ns})
+	m.at += ns + m.pause
+}
+
+func (m *made) prompt(t testing.TB, seq, pos int32, ids []int32, ns int64) {
+	m.exec++
+	e := resource.InputTokens{Header: m.head(resource.KindInputTokens), Exec: m.exec, TokenIDs: ids}
+	for i := range ids {
+		e.Positions, e.SeqIDs = append(e.Positions, pos+int32(i)), append(e.SeqIDs, seq)
+	}
+	line(t, &m.events, e)
+	m.graph(t, prefill, len(ids), ns)
+}
+
+func (m *made) token(t testing.TB, seq, pos int32, ns int64) {
+	m.exec++
+	line(t, &m.events, resource.OutputToken{Header: m.head(resource.KindOutputToken), Exec: m.exec, TokenID: 7,
+		Pos: pos, SeqID: &seq})
+	m.graph(t, decode, 1, ns)
+}
+
+// write makes the run directory.
+func (m *made) write(t testing.TB) string {
+	t.Helper()
+	m.at = 1000
+	start := resource.SessionStart{Header: m.head(resource.KindSessionStart), Version: resource.Version}
+	if m.peak > 0 {
+		start.Roofline = &resource.Roofline{GFLOPsPerS: 1000, GBPerS: m.peak}
+	}
+	line(t, &m.events, start)
+	m.exec++
+	m.graph(t, "setup", 2, 1000*ms)
+	pos := int32(0)
+	for i, ids := range m.prompts {
+		ns := m.promptNS
+		if i == len(m.prompts)-1 {
+			ns = promptNS
+		}
+		m.prompt(t, 0, pos, ids, ns)
+		pos += int32(len(ids))
+	}
+	for range tokens {
+		m.token(t, 0, pos, tokenNS)
+		pos++
+	}
+	if m.again > 0 {
+		m.prompt(t, 1, 0, m.prompts[0], m.again)
+	}
+	if m.shift > 0 {
+		m.exec++
+		m.graph(t, maintenance, 0, m.shift)
+	}
+	if m.other > 0 {
+		for i := range int32(4) {
+			m.token(t, 1-i%2, pos+i, m.other)
+		}
+	}
+	m.events.WriteString(m.more)
+
+	var waits, system strings.Builder
+	var total resource.WaitLine
+	for _, l := range []resource.WaitLine{{Phase: "setup", DurationNS: 1000 * ms, StalledNS: 900 * ms,
+		WaitFigures: resource.WaitFigures{WaitNS: 900 * ms}}, {Phase: prefill, DurationNS: promptNS},
+		{Phase: decode, DurationNS: tokens * tokenNS}} {
+		l.Kind = resource.WaitGraph
+		if l.Phase != "setup" {
+			l.StalledNS = int64(m.stalled * float64(l.DurationNS))
+			l.WaitNS = l.StalledNS
+			l.PreemptedNS = int64(m.preempted * float64(l.StalledNS))
+			l.Faults, l.Major, l.ReadBytes = 12, 3, 1<<20
+			l.Places = []resource.WaitPlace{{File: "m.gguf", Tensor: "blk.8.attn_q.weight", WaitFigures: l.WaitFigures}}
+		}
+		total.Add(&l.WaitFigures)
+		line(t, &waits, l)
+	}
+	total.Kind = resource.WaitTotal
+	line(t, &waits, total)
+	for i := range 2 {
+		l := resource.SystemLine{HostHeader: resource.HostHeader{Timestamp: 1_790_000_000 + float64(i), IntervalS: 1,
+			ActualS: 1, Origin: resource.OriginBPF}, OffCPU: map[string]int64{}, Faults: map[string]uint64{}}
+		for tid, role := range map[int]resource.ThreadRole{7: resource.RoleCompute, 8: resource.RoleCompute,
+			9: resource.RoleUnknown} {
+			thread := resource.ThreadLine{TID: tid, TGID: 7, LivedNS: 1e9, Role: role, IdleNS: ptr(int64(0)),
+				FutexNS: ptr(int64(0)), BlockedLockNS: ptr(int64(0))}
+			thread.RunnableWaitNS = 9e8 // of a thread that computes nothing
+			if role == resource.RoleCompute {
+				thread.RunnableWaitNS = int64(m.runnable * 1e9)
+			}
+			l.Threads = append(l.Threads, thread)
+		}
+		line(t, &system, l)
+	}
+	metadata := rundir.Metadata{Version: 1, Model: rundir.Model{Name: "never"}, Losses: []rundir.Loss{},
+		Contexts: []rundir.Context{{NCtx: 512, NBatch: 512, NUBatch: 512}},
+		Account: &rundir.Account{Lost: []rundir.Loss{}, Time: rundir.TimeAccount{WallNS: 1000 * ms, Tokens: 84, Cuts: 4,
+			CutNS: int64(m.lost * 1000 * float64(ms))}}}
+	metadata.Phases = m.phases
+	settings := map[string]any{}
+	for name, value := range m.settings {
+		settings[name] = map[string]any{"value": value}
+	}
+	metadata.Config = map[string]any{"settings": settings}
+	run := memrun.Run{Model: "never", Metadata: metadata, Files: map[string]string{
+		rundir.EventsName: m.events.String(), rundir.WaitsName: waits.String(), rundir.SystemName: system.String()}}
+	for _, name := range m.without {
+		delete(run.Files, name)
+	}
+	return run.Write(t, t.TempDir())
+}

@@ -1,0 +1,299 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func judged(t testing.TB, m *made) *Report {
+	t.Helper()
+	r, err := Make(context.Background(), m.write(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *Report) finding(t testing.TB, cause string) *Finding {
+	t.Helper()
+	for _, f := range r.Findings {
+		if f.Cause == cause {
+			return f
+		}
+	}
+	t.Fatalf("%q was not considered", cause)
+	return nil
+}
+
+// slice is the time that is a share of itself and the rest.
+func slice(share float64, rest int64) int64 {
+	return int64(math.Round(share / (1 - share) * float64(rest)))
+}
+
+// slowRuns are recordings in which a cause has a given share, by the cause.
+var slowRuns = map[string]struct {
+	limit float64
+	slow  func(m *made, share float64)
+	says  string // what the verdict contains, with "|" between
+}{
+	"CPU starvation": {starvedShare, func(m *made, share float64) { m.runnable = share },
+		"2 compute threads waited |of 4.00 s for a free CPU in 2 intervals"},
+	"page faults and reads of files": {faultShare, func(m *made, share float64) { m.stalled = share },
+		"of 300 ms at 24 page faults, 6 of them major, with 2.00 MiB read, most on blk.8.attn_q.weight|--mlock"},
+	"memory bandwidth": {bandwidthShare, func(m *made, share float64) { m.peak = 10 / share },
+		"Nothing stands out but the normal limit of decode: decode moved 10.0 GB/s of 16.6 GB/s|in 200 ms"},
+	"prompts in small batches": {smallShare, func(m *made, share float64) {
+		all := m.prompts[0]
+		m.prompts = [][]int32{all[:16], all[16:32], all[32:48], all[48:]}
+		m.promptNS = slice(share, quietNS) / 3
+	}, "3 executions of prompts with fewer than 32 tokens|for 48 tokens|Larger batches would"},
+	"sequences decoded one by one": {aloneShare, func(m *made, share float64) { m.other = slice(share, quietNS) / 4 },
+		"4 executions of one token, each of another sequence"},
+	"the recording itself": {recordingShare, func(m *made, share float64) {
+		m.lost, m.settings = share, map[string]any{"resource_sample": 1, "resource_level": "VERBOSE"}
+	}, "of 1.00 s:|in 4 cuts of graphs|--tap-resource-sample auto would"},
+	"prompts processed again": {againShare, func(m *made, share float64) { m.again = slice(share, quietNS) },
+		"64 of 128 prompt tokens"},
+	"a full KV cache": {fullShare, func(m *made, share float64) { m.shift = slice(share, quietNS) },
+		"1 graph that move cells|A larger context (-c)"},
+	"sampling, grammar and the program's own work": {betweenShare,
+		func(m *made, share float64) { m.pause = slice(share, tokenNS) },
+		"passed between one decode graph and the next|simpler sampler"},
+}
+
+// TestVerdict: each cause stands out alone in a run where its share is at the limit, and does not just below it.
+func TestVerdict(t *testing.T) {
+	const near = 0.001
+	for cause, c := range slowRuns {
+		t.Run(cause, func(t *testing.T) {
+			for _, share := range []float64{c.limit - near, c.limit + near} {
+				m := quiet()
+				c.slow(m, share)
+				r := judged(t, m)
+				f := r.finding(t, cause)
+				if f.Share == nil || math.Abs(*f.Share-share) > near/10 || f.Threshold != c.limit ||
+					f.StandsOut != (share > c.limit) {
+					t.Errorf("share %v: %+v", share, f)
+				}
+				for _, other := range r.Findings {
+					if other != f && other.StandsOut {
+						t.Errorf("share %v: %s stands out, too: %+v", share, other.Cause, other)
+					}
+				}
+				if !f.StandsOut {
+					if want := "Nothing stands out among the 9 causes that could be judged. Not judged: throttling " +
+						"by a cgroup."; r.Verdict != want {
+						t.Errorf("share %v: %q", share, r.Verdict)
+					}
+					continue
+				}
+				for _, word := range strings.Split(c.says, "|") {
+					if !strings.Contains(r.Verdict, word) {
+						t.Errorf("%q lacks %q", r.Verdict, word)
+					}
+				}
+			}
+		})
+	}
+	for _, cause := range causes {
+		f := cause(&Run{})
+		if _, ok := slowRuns[f.Cause]; !ok && f.Cause != "throttling by a cgroup" {
+			t.Errorf("no run shows %s", f.Cause)
+		}
+		if f.Share != nil || f.NotJudged == "" || f.StandsOut {
+			t.Errorf("of nothing: %+v", f)
+		}
+	}
+}
+
+// TestNotRecorded: where files are absent the flag is named that records them, and nothing else is judged from them.
+func TestNotRecorded(t *testing.T) {
+	const events = "--tap-resource-level"
+	for name, want := range map[string]map[string]string{
+		rundir.SystemName: {"CPU starvation": "--tap-host system"},
+		rundir.WaitsName:  {"page faults and reads of files": "--tap-host waits"},
+		rundir.EventsName: {"memory bandwidth": events, "prompts in small batches": events,
+			"sequences decoded one by one": events, "prompts processed again": events, "a full KV cache": events,
+			"sampling, grammar and the program's own work": events},
+	} {
+		m := quiet()
+		m.without = []string{name}
+		for _, f := range judged(t, m).Findings {
+			if word := want[f.Cause]; (f.Share == nil) != (word != "" || f.Cause == "throttling by a cgroup") ||
+				!strings.Contains(f.NotJudged, word) {
+				t.Errorf("without %s: %+v", name, f)
+			}
+		}
+	}
+	m := quiet()
+	m.peak = 0
+	if f := judged(t, m).finding(t, "memory bandwidth"); !strings.Contains(f.NotJudged, "doctor --roofline") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestNotBlamed: what resembles a cause and is none has no share.
+func TestNotBlamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		cause string
+		set   func(*made)
+	}{
+		"faults of threads that were pre-empted": {"page faults and reads of files",
+			func(m *made) { m.stalled, m.preempted = 0.5, 1 }},
+		"the last part of a prompt": {"prompts in small batches", func(m *made) {
+			all := m.prompts[0]
+			m.prompts, m.promptNS = [][]int32{all[:48], all[48:]}, 1
+		}},
+		"another prompt": {"prompts processed again", func(m *made) {
+			m.prompts = append(m.prompts, m.prompts[0]) // the same tokens after others
+		}},
+	} {
+		m := quiet()
+		c.set(m)
+		if f := judged(t, m).finding(t, c.cause); f.Share == nil || *f.Share != 0 {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
+
+// TestShortRun: in intervals that have little but loading, threads that load are not taken for compute threads.
+func TestShortRun(t *testing.T) {
+	m := quiet()
+	m.runnable, m.phases = 0.9, map[string]rundir.PhaseUse{decode: {NS: 999 * ms}} // of two seconds
+	if f := judged(t, m).finding(t, "CPU starvation"); f.Share != nil || !strings.Contains(f.NotJudged,
+		"graphs took 999 ms of the 2.00 s in which threads computed") {
+		t.Errorf("%+v", f)
+	}
+	for _, phases := range []map[string]rundir.PhaseUse{{decode: {NS: 1000 * ms}}, nil} { // nil: 1.3 s by the events
+		m := quiet()
+		m.runnable, m.phases = 0.9, phases
+		if f := judged(t, m).finding(t, "CPU starvation"); !f.StandsOut {
+			t.Errorf("%v: %+v", phases, f)
+		}
+	}
+}
+
+// TestUnreported: an execution whose tokens or time were not reported is not taken for the one before.
+func TestUnreported(t *testing.T) {
+	m := quiet()
+	m.again = promptNS
+	m.events.Reset()
+	line(t, &m.events, resource.Graph{Header: m.head(resource.KindGraph), Exec: 90, Phase: prefill, Tokens: 64,
+		DurationNS: ptr(promptNS)})
+	line(t, &m.events, resource.Graph{Header: m.head(resource.KindGraph), Exec: 91, Phase: decode, Tokens: 1})
+	m.more, m.events = m.events.String(), strings.Builder{}
+	f := judged(t, m).finding(t, "prompts processed again")
+	if want := float64(promptNS) / float64(quietNS+2*promptNS); math.Abs(*f.Share-want) > 1e-6 {
+		t.Errorf("%v, want %v", *f.Share, want)
+	}
+}
+
+// TestCold: where weights are read page by page because a flag asked for it, the remedy is to drop it.
+func TestCold(t *testing.T) {
+	m := quiet()
+	m.stalled, m.settings = 0.5, map[string]any{"cold": "on"}
+	if r := judged(t, m); !strings.Contains(r.Verdict, "50.0 % of the time in graphs. Recording without --tap-cold") {
+		t.Error(r.Verdict)
+	}
+}
+
+// TestOrder: the largest share comes first, the next one second; what is normal comes after what is not.
+func TestOrder(t *testing.T) {
+	m := quiet()
+	m.stalled, m.runnable, m.lost, m.peak = 0.41, 0.2, 0.3, 10
+	r := judged(t, m)
+	for i, want := range []string{"page faults and reads of files", "the recording itself", "CPU starvation",
+		"memory bandwidth"} {
+		if r.Findings[i].Cause != want || !r.Findings[i].StandsOut {
+			t.Errorf("%d: %+v, want %s", i, r.Findings[i], want)
+		}
+	}
+	if !strings.HasPrefix(r.Verdict, "Page faults and reads of files: ") ||
+		!strings.Contains(r.Verdict, ", 41.0 % of the time in graphs. ") ||
+		!strings.Contains(r.Verdict, " Next is the recording itself: ") ||
+		!strings.HasSuffix(r.Verdict, ", 30.0 % of the wall time.") || strings.Contains(r.Verdict, "starvation") {
+		t.Error(r.Verdict)
+	}
+}
+
+// TestNotes: what the figures lack is stated.
+func TestNotes(t *testing.T) {
+	m := quiet()
+	m.more = `{"event":"loss","kind":"graph_execution","cause":"rate","count":7,"source":"measured"}` + "\nnonsense\n"
+	dir := m.write(t)
+	if err := os.Remove(filepath.Join(dir, rundir.ManifestName)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Make(context.Background(), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes := strings.Join(r.Notes, "\n")
+	for _, want := range []string{"not sealed", "7 graph_execution events are lost (rate)", "1 lines"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("%q lacks %q", notes, want)
+		}
+	}
+}
+
+// TestRefused: what is no run directory is an error with a remedy.
+func TestRefused(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{filepath.Join(dir, "b"): "llamatap runs", file: "run directory"} {
+		if _, err := Make(context.Background(), path, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if _, err := Make(context.Background(), t.TempDir(), nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Make(ctx, quiet().write(t), nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestGolden compares the layouts.
+func TestGolden(t *testing.T) {
+	m := quiet()
+	m.runnable, m.lost, m.peak = 0.5, 0.1, 0
+	r := judged(t, m)
+	r.Path = "RUN_1"
+	r.Notes = []string{"7 graph_execution events are lost (rate): the figures are of the others"}
+	var text, document, js bytes.Buffer
+	encoder := json.NewEncoder(&js)
+	encoder.SetIndent("", "  ")
+	if err := errors.Join(r.WriteText(&text), r.WriteMarkdown(&document), encoder.Encode(r)); err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string]*bytes.Buffer{"report.txt": &text, "report.md": &document, "report.json": &js} {
+		path := filepath.Join("testdata", name)
+		if *update {
+			if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want, err := os.ReadFile(path); err != nil || !bytes.Equal(got.Bytes(), want) {
+			t.Errorf("%s: %v\ngot:\n%s", path, err, got)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/llamatap/llamatap/inspect/host"
+	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// Run is what the files of a run say. What was not recorded is nil.
+type Run struct {
+	Path      string
+	State     resources.State
+	Model     string
+	Metadata  *rundir.Metadata
+	Resources *resources.Report
+	Waits     *host.Waits
+	Compute   *host.ComputeUse // of system_metrics.jsonl
+	KV        *resources.KV
+	// Notes say what the figures lack: losses, bad lines, a run that is live.
+	Notes []string
+
+	steps *steps // of the same log as Resources
+}
+
+// Read reads a run directory, live or sealed. It returns early when ctx is done.
+func Read(ctx context.Context, dir string, progress func(done, total int64)) (*Run, error) {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: no such folder: give a run directory; 'llamatap runs' lists them", dir)
+	case err != nil:
+		return nil, err
+	case !info.IsDir():
+		return nil, fmt.Errorf("%s is a file: give the run directory that it lies in", dir)
+	}
+	described, err := resources.ReadRun(dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{Path: dir, State: described.State, Model: described.Model}
+	if r.Metadata, err = resources.Metadata(dir); err != nil {
+		return nil, err
+	}
+	if r.State != resources.StateSealed {
+		r.note("the run is not sealed (%s): the figures are of what was written so far", r.State)
+	}
+	if err := r.readEvents(ctx, progress); err != nil {
+		return nil, err
+	}
+	if err := r.readHost(); err != nil {
+		return nil, err
+	}
+	r.KV, err = resources.OpenKV(ctx, dir, 1, nil)
+	if err != nil && !errors.Is(err, resources.ErrNoKV) {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Run) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// readEvents reads the log of resource events, where there is one.
+func (r *Run) readEvents(ctx context.Context, progress func(done, total int64)) (err error) {
+	if !resources.HasLog(r.Path) {
+		return nil
+	}
+	each := func(*resources.TokenRow) {}
+	if r.Resources, err = resources.Summarize(ctx, r.Path, each, progress); err != nil {
+		return err
+	}
+	for _, l := range r.Resources.Losses {
+		r.note("%d %s events are lost (%s): the figures are of the others", l.Count, l.Kind, l.Cause)
+	}
+	if n := r.Resources.BadLines; n > 0 {
+		r.note("%d lines of the resource events cannot be read: the figures are of the others", n)
+	}
+	r.steps, err = readSteps(ctx, r.Path)
+	return err
+}
+
+// readHost reads what the kernel did, as far as it was recorded.
+func (r *Run) readHost() error {
+	switch exists, err := r.has(rundir.WaitsName); {
+	case err != nil:
+		return err
+	case exists:
+		if r.Waits, err = host.ReadWaits(r.Path); err != nil {
+			r.note("%v", err)
+			break
+		}
+		for _, n := range r.Waits.Notes {
+			r.note("%s: %s", rundir.WaitsName, n)
+		}
+	}
+	o := host.Options{}
+	if exists, err := r.has(rundir.SystemName); err != nil || !exists {
+		return err
+	}
+	if err := o.InRun(r.Path); err != nil {
+		return err
+	}
+	analysis, err := host.Analyze(host.Options{System: o.System})
+	if err != nil {
+		r.note("%v", err)
+		return nil
+	}
+	r.Compute = &analysis.Compute
+	for cause, n := range analysis.System.Lost {
+		if n > 0 {
+			r.note("%s lacks %.0f %s: the figures are of the others", rundir.SystemName, n, cause)
+		}
+	}
+	return nil
+}
+
+// has reports whether a file is there, finished or still written.
+func (r *Run) has(name string) (bool, error) {
+	for _, form := range []string{name, "." + name + ".part"} {
+		switch _, err := os.Lstat(filepath.Join(r.Path, form)); {
+		case err == nil:
+			return true, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// setting is the value of a setting that the run was recorded with; "" where it is not known.
+func (r *Run) setting(name string) string {
+	if r.Metadata == nil {
+		return ""
+	}
+	var config struct {
+		Settings map[string]struct{ Value any }
+	}
+	text, err := json.Marshal(r.Metadata.Config)
+	if err != nil || json.Unmarshal(text, &config) != nil {
+		return ""
+	}
+	if value := config.Settings[name].Value; value != nil {
+		return fmt.Sprint(value)
+	}
+	return ""
+}

@@ -1,0 +1,194 @@
+//go:build linux
+
+package oracle
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// reported is what 'llamatap report' says of a run.
+type reported struct {
+	Verdict  string
+	Findings []struct {
+		Cause     string
+		Share     *float64
+		StandsOut bool `json:"stands_out"`
+	}
+}
+
+// share is the share of a cause; -1 where it was not judged.
+func (r *reported) share(cause string) (share float64, standsOut bool) {
+	for _, f := range r.Findings {
+		if f.Cause == cause && f.Share != nil {
+			return *f.Share, f.StandsOut
+		}
+	}
+	return -1, false
+}
+
+// recordReported records a run of the embedded model, and reports on it in every form.
+func recordReported(t *testing.T, args ...string) (dir string, r *reported) {
+	t.Helper()
+	dir = llamatap(t, append([]string{"run", "-p", "func main() {", "--temp", "0", "--ignore-eos"}, args...)...).
+		good(t).dirs[0]
+	return dir, report(t, dir)
+}
+
+// report reports on a run in every form.
+func report(t *testing.T, dir string) *reported {
+	t.Helper()
+	r := &reported{}
+	if err := json.Unmarshal([]byte(llamatap(t, "report", dir, "--json").good(t).stdout), r); err != nil {
+		t.Fatal(err)
+	}
+	if brief := llamatap(t, "report", dir, "--brief").good(t).stdout; brief != r.Verdict+"\n" {
+		t.Errorf("--brief %q, the report has %q", brief, r.Verdict)
+	}
+	for _, form := range []string{"text", "md"} {
+		text := llamatap(t, "report", dir, "--format", form).good(t).stdout
+		for _, f := range r.Findings {
+			if !strings.Contains(text, f.Cause) {
+				t.Errorf("%s: %q is missing in\n%s", form, f.Cause, text)
+			}
+		}
+	}
+	return r
+}
+
+// starvedTime is the share of their time that compute threads waited for a processor, by the file alone; -1: there are
+// none.
+func starvedTime(t *testing.T, dir string) float64 {
+	t.Helper()
+	var lived, runnable int64
+	for _, l := range jsonLines[resource.SystemLine](t, filepath.Join(dir, rundir.SystemName)) {
+		for _, thread := range l.Threads {
+			if thread.Role == resource.RoleCompute {
+				lived += thread.LivedNS
+				runnable += thread.RunnableWaitNS
+			}
+		}
+	}
+	if lived == 0 {
+		return -1
+	}
+	return float64(runnable) / float64(lived)
+}
+
+// undisturbed lets what this test starts run before everything else on the machine, whoever else is busy.
+func undisturbed(t *testing.T) {
+	runtime.LockOSThread() // for good: the thread ends with the test
+	attr := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+	if err := unix.SchedSetAttr(0, attr, 0); err != nil {
+		t.Logf("others may disturb the run: %v", err)
+	}
+}
+
+// starving is how the verdict names the cause, from starvedShare on.
+const (
+	starving     = "CPU starvation"
+	starvedShare = 0.10
+)
+
+// TestReportStarved: beside two busy processes on each processor, starvation is the principal cause.
+func TestReportStarved(t *testing.T) {
+	testenv.NeedBPF(t)
+	for range 8 { // a busy machine may read the tap too late to know when graphs were computed, though hardly each time
+		var busy []*exec.Cmd
+		for range 2 * runtime.NumCPU() {
+			cmd := exec.Command("sh", "-c", "while :; do :; done")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			busy = append(busy, cmd)
+		}
+		o := llamatap(t, "run", "-p", "a", "-n", "400", "-t", "1", "--ignore-eos", "--tap-host", "system",
+			"--tap-host-interval", "200ms")
+		for _, cmd := range busy {
+			cmd.Process.Kill()
+			cmd.Wait()
+		}
+		dir := o.good(t).dirs[0]
+		r := report(t, dir)
+		share, _ := r.share(starving)
+		want := starvedTime(t, dir)
+		if share < 0 {
+			continue
+		}
+		if math.Abs(share-want) > 1e-6 {
+			t.Fatalf("share %v, by the file %v", share, want)
+		}
+		if want < starvedShare || !strings.HasPrefix(r.Verdict, starving+": ") {
+			t.Errorf("waited %v: %s", want, r.Verdict)
+		}
+		return
+	}
+	t.Error("no interval with compute threads in 8 runs")
+}
+
+// TestReportQuiet: one thread that has a processor for itself does not starve.
+func TestReportQuiet(t *testing.T) {
+	testenv.NeedBPF(t)
+	undisturbed(t)
+	var want float64
+	for range 8 {
+		dir, r := recordReported(t, "-n", "2000", "--context-shift", "-t", "1", "--tap-host", "system",
+			"--tap-host-interval", "50ms")
+		share, standsOut := r.share(starving)
+		want = starvedTime(t, dir)
+		if share < 0 {
+			continue
+		}
+		if math.Abs(share-want) > 1e-6 || standsOut != (want >= starvedShare) ||
+			strings.HasPrefix(r.Verdict, starving+": ") && !standsOut {
+			t.Fatalf("share %v, by the file %v: %s", share, want, r.Verdict)
+		}
+		if !standsOut {
+			return
+		}
+	}
+	t.Errorf("the thread waited %v of its time in the last of 8 runs", want)
+}
+
+// TestReportRecording: events of every op of every execution of a small model cost more than a run should.
+func TestReportRecording(t *testing.T) {
+	const itself, limit = "the recording itself", 0.03
+	undisturbed(t)
+	var want float64
+	for range 8 {
+		dir, r := recordReported(t, "-n", "64", "--tap-resource-level", "VERBOSE", "--tap-resource-sample", "1")
+		text, err := os.ReadFile(filepath.Join(dir, rundir.MetadataName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var meta rundir.Metadata
+		if err := json.Unmarshal(text, &meta); err != nil {
+			t.Fatal(err)
+		}
+		cost := meta.Account.Time
+		want = float64(cost.TapNS+cost.WaitNS+cost.CutNS) / float64(cost.WallNS)
+		share, standsOut := r.share(itself)
+		if math.Abs(share-want) > 1e-6 || standsOut != (want >= limit) {
+			t.Fatalf("share %v, by the metadata %v: %s", share, want, r.Verdict)
+		}
+		if standsOut {
+			if !strings.Contains(r.Verdict, itself[1:]) {
+				t.Error(r.Verdict)
+			}
+			return
+		}
+	}
+	t.Errorf("recording took %v of the wall time in the last of 8 runs", want)
+}
