@@ -12,14 +12,22 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// settle waits until a device has ended all that it was given, as the kernel's own counters have it.
+// settle waits until a device has no requests, and its counters stay as they are for 200 ms: a flush is in them when it
+// has ended, and before that among no requests.
 func settle(t testing.TB, dev string) {
 	t.Helper()
-	for range 500 {
-		if kernelStats(t, dev).inflight == 0 {
+	var last diskstats
+	same := 0
+	for range 1000 {
+		if now := kernelStats(t, dev); now.inflight == 0 && now == last {
+			same++
+		} else {
+			last, same = now, 0
+		}
+		if same == 10 {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
 	}
 	t.Fatalf("%s still has requests", dev)
 }
