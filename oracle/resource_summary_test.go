@@ -9,11 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/llamatap/llamatap/cgo/nvml"
+	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/testenv"
@@ -127,11 +129,15 @@ func TestEnergyOfPhases(t *testing.T) {
 			sum := 0.0
 			for _, e := range of[resource.Energy](events) {
 				rows[e.Phase] = e.EnergyUse
+				late := e.Phase == ggmlhooks.PhaseSetup.String() && e.UncoveredNS != 0
+				if e.EnergyJ == nil && late {
+					continue // on a busy machine the first sample comes after the first graph
+				}
 				if e.EnergyJ == nil {
 					t.Fatalf("%+v", e)
 				}
 				sum += *e.EnergyJ
-				if e.Domain != "gpu-0" || e.EnergySource != c.source || e.UncoveredNS != 0 {
+				if e.Domain != "gpu-0" || e.EnergySource != c.source || e.UncoveredNS != 0 && !late {
 					t.Errorf("%+v", e)
 				}
 				if watts := *e.EnergyJ / (float64(e.DurationNS) / 1e9); c.source == resource.PowerSamples &&
@@ -168,7 +174,7 @@ func TestEnergyOfPhases(t *testing.T) {
 				t.Errorf("metadata: %+v, %v", listed, err)
 			}
 			for _, row := range listed.Extra.Energy {
-				if *row.EnergyJ != *rows[row.Phase].EnergyJ || row.DurationNS != rows[row.Phase].DurationNS {
+				if !reflect.DeepEqual(row.EnergyJ, rows[row.Phase].EnergyJ) || row.DurationNS != rows[row.Phase].DurationNS {
 					t.Errorf("metadata: %+v, events: %+v", row, rows[row.Phase])
 				}
 			}
