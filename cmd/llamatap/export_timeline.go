@@ -25,7 +25,11 @@ func (a *exportArgs) exportTimeline(ctx context.Context, run, suffix string) err
 	}
 	out := a.options.Out
 	if out == "" {
-		out = strings.TrimSuffix(filepath.Base(run), ".jsonl") + suffix
+		full, err := filepath.Abs(run) // of ".", too
+		if err != nil {
+			return err
+		}
+		out = strings.TrimSuffix(filepath.Base(full), ".jsonl") + suffix
 	}
 	switch info, err := os.Lstat(out); {
 	case err == nil && !info.Mode().IsRegular():

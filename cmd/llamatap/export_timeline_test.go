@@ -27,6 +27,13 @@ func TestExportTimelineRefuses(t *testing.T) {
 	if err := call("export", log, "--to", "chrome", "--force", "-o", filepath.Join(dir, "there")); err != nil {
 		t.Error(err)
 	}
+	t.Chdir(dir)
+	if err := call("export", ".", "--to", "pprof"); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(filepath.Base(dir) + ".pb.gz"); err != nil {
+		t.Error(err)
+	}
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
 	hidden, _ := filepath.Glob(filepath.Join(dir, ".*"))
 	if err != nil || len(names) != 2 || len(hidden) != 0 {
