@@ -384,7 +384,7 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     const bool reported = (reused || tap_exec_new(s)) && tap_exec_tell(s, &rec);
     if (!reported) {
         if (capture) {
-            tap_exec_lost(s, tap_get(&tap.recording) ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE);
+            tap_exec_lost(s, tap_queue_loss());
         }
         capture = false;
     }

@@ -104,7 +104,7 @@ static void tap_publish(struct tap_sched * s, struct tap_rec_capture * rec) {
     rec->mono_ns = (uint64_t) tap_now();
     if (!tap_queue_put(&rec->h, sizeof(*rec), NULL, 0)) {
         tap_pool_cancel(rec->slot, rec->n_slots);
-        tap_sched_lost(s, tap_get(&tap.recording) ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE, 1, rec->bytes);
+        tap_sched_lost(s, tap_queue_loss(), 1, rec->bytes);
         return;
     }
     if (rec->purpose & TAP_FOR_STREAM) {

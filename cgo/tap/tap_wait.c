@@ -40,6 +40,13 @@ bool tap_wait_room(uint32_t seen, long ms) {
     return tap_get(&tap.recording);
 }
 
+enum tap_loss tap_queue_loss(void) {
+    if (!tap_get(&tap.recording)) {
+        return TAP_LOSS_COLLECTOR_GONE;
+    }
+    return tap_get(&tap.counting) ? TAP_LOSS_STOPPED : TAP_LOSS_QUEUE_FULL;
+}
+
 bool tap_must_wait(enum tap_loss shortage, enum tap_loss * cause) {
     if (!tap_get(&tap.recording)) {
         *cause = TAP_LOSS_COLLECTOR_GONE;

@@ -71,6 +71,9 @@ bool tap_wait_room(uint32_t seen, long ms);
 // tap_wake_collector wakes the collector, if it sleeps, for what was published before.
 void tap_wake_collector(void);
 
+// tap_queue_loss is why a tensor is lost that the queue did not take.
+enum tap_loss tap_queue_loss(void);
+
 // tap_must_wait reports whether a shortage holds the model up (policy block) and, if not, why not.
 bool tap_must_wait(enum tap_loss shortage, enum tap_loss * cause);
 

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // ---- a pool that is too small ---------------------------------------------------------------------------------------
 
@@ -170,6 +171,39 @@ static void test_in_step(void) {
     log_finish(&b.log);
     atomic_store(&b.shm.h->closed, 1); // nobody reads any more
     bed_run(&b, false);
+    bed_end(&b);
+}
+
+static void * stop_waiting(void * arg) {
+    struct tap_header * h = arg;
+    while (atomic_load(&h->waiting) == 0) {
+        usleep(100);
+    }
+    usleep(1000);
+    atomic_store(&h->closed, TAP_COUNTS); // the wait sees it when it looks the next time
+    return NULL;
+}
+
+// A tensor that waits for the queue when the collector ends writing is lost by that, and not by the queue.
+static void test_stopped(void) {
+    static const int32_t outs[] = {3};
+    test_case("stopped while the model waits for the queue");
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {.queue_bytes = 1 << 16});
+    b.shm.h->config.start = (struct tap_selection) {.record = TAP_RECORD_ACTIVATIONS, .token_end = -1};
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 3, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens,
+                positions, outs);
+    bed_join(&b);
+    pthread_t thread;
+    MUST(pthread_create(&thread, NULL, stop_waiting, b.shm.h) == 0);
+    for (int i = 0; i < 20; i++) {
+        bed_run(&b, i == 0);
+    }
+    pthread_join(thread, NULL);
+    const struct tap_count * loss = b.shm.h->stats.loss;
+    CHECK(loss[TAP_LOSS_STOPPED].packets > 0 && loss[TAP_LOSS_QUEUE_FULL].packets == 0,
+          "%lu tensors are lost by the stop, %lu by the queue", (unsigned long) loss[TAP_LOSS_STOPPED].packets,
+          (unsigned long) loss[TAP_LOSS_QUEUE_FULL].packets);
     bed_end(&b);
 }
 
@@ -360,6 +394,7 @@ int main(int argc, char ** argv) {
     test_account(16);    // waits for slots
     test_account(16384); // waits for room in the queue
     test_in_step();
+    test_stopped();
     test_globs();
     test_threads();
     return test_done();
