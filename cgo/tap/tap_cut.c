@@ -100,7 +100,7 @@ uint64_t tap_cut_probe(struct tap_sched * s) {
     uint64_t least = tap_cut_measure(c);
     for (int i = 1; i < TAP_CUT_FIRST && s->cut_ns == 0; i++) {
         const uint64_t ns = tap_cut_measure(c);
-        least = ns < least ? ns : least;
+        least = least == 0 || (ns != 0 && ns < least) ? ns : least;
     }
     return least;
 }

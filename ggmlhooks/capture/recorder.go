@@ -132,9 +132,6 @@ func (r *Recorder) Tensor(x *ggmlhooks.Execution, c *ggmlhooks.Capture) error {
 	}
 	p := &r.packet
 	e.g.fill(p, x, c)
-	if c.Node >= 0 {
-		r.paths.add(p.Name, p.Layer, c.Cut)
-	}
 	p.TimeNS, p.MonoNS = c.MonoNS+r.o.UnixOffset, c.MonoNS
 	data, release := c.Data, c.Release
 	if s := r.share(c); s.width != 0 {
@@ -148,6 +145,9 @@ func (r *Recorder) Tensor(x *ggmlhooks.Execution, c *ggmlhooks.Capture) error {
 		return err
 	}
 	e.flow.Written.Add(count(len(data)))
+	if c.Node >= 0 {
+		r.paths.add(p.Name, p.Layer, c.Cut)
+	}
 	return nil
 }
 
