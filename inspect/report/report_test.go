@@ -297,3 +297,14 @@ func TestGolden(t *testing.T) {
 		}
 	}
 }
+
+// TestTokensBeyondTheBound: tokens that find no room are counted.
+func TestTokensBeyondTheBound(t *testing.T) {
+	s := &steps{held: maxPositions - 1, seqs: map[sequence][]uint64{}, seen: map[uint64]bool{}}
+	for pos := range int32(3) {
+		s.token(sequence{0, 0}, pos, 7)
+	}
+	if s.Beyond != 1 || s.held != maxPositions { // the third one follows a token that is not known
+		t.Errorf("%d tokens are beyond the bound, %d are held", s.Beyond, s.held)
+	}
+}

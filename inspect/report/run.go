@@ -84,8 +84,13 @@ func (r *Run) readEvents(ctx context.Context, progress func(done, total int64)) 
 	if n := r.Resources.BadLines; n > 0 {
 		r.note("%d lines of the resource events cannot be read: the figures are of the others", n)
 	}
-	r.steps, err = readSteps(ctx, r.Path)
-	return err
+	if r.steps, err = readSteps(ctx, r.Path); err != nil {
+		return err
+	}
+	if n := r.steps.Beyond; n > 0 {
+		r.note("%d tokens are beyond the bound of memory: at least as many prompt tokens as stated were processed again", n)
+	}
+	return nil
 }
 
 // readHost reads what the kernel did, as far as it was recorded.

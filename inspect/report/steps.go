@@ -10,7 +10,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// The bounds of memory. What comes beyond them is not followed, so that the figures are then too low.
+// The bounds of memory. Tokens beyond them are counted and not followed, so that Again is then too low.
 const (
 	maxPrefixes  = 1 << 20 // different beginnings of prompts
 	maxSequences = 1 << 12 // and contexts
@@ -42,6 +42,7 @@ type steps struct {
 	// Again are the prompt tokens that follow the same tokens as in an execution before, and their part of the time.
 	Again   part
 	Prompts int64 // tokens of prompts whose predecessors are known
+	Beyond  int64 // tokens that found no room
 
 	last     *resource.Graph // the execution before; nil: its time is unknown
 	contexts map[uint32]*following
@@ -143,13 +144,15 @@ func (s *steps) of(ctx *uint32) *following {
 // been computed before, in any sequence of the context.
 func (s *steps) token(of sequence, pos, id int32) (known, again bool) {
 	hashes := s.seqs[of]
-	if of.seq < 0 || id < 0 || pos < 0 || int(pos) > len(hashes) || hashes == nil && len(s.seqs) >= maxSequences {
+	if of.seq < 0 || id < 0 || pos < 0 || int(pos) > len(hashes) {
 		return false, false
 	}
-	if s.held += int(pos) + 1 - len(hashes); s.held > maxPositions {
-		s.held -= int(pos) + 1 - len(hashes)
+	more := int(pos) + 1 - len(hashes)
+	if hashes == nil && len(s.seqs) >= maxSequences || s.held+more > maxPositions {
+		s.Beyond++
 		return false, false
 	}
+	s.held += more
 	hash := uint64(of.ctx) + 1
 	if pos > 0 {
 		hash = hashes[pos-1]
@@ -161,8 +164,12 @@ func (s *steps) token(of sequence, pos, id int32) (known, again bool) {
 	hash ^= hash >> 31
 	s.seqs[of] = append(hashes[:pos], hash)
 	again = s.seen[hash]
-	if !again && len(s.seen) < maxPrefixes {
+	switch {
+	case again:
+	case len(s.seen) < maxPrefixes:
 		s.seen[hash] = true
+	default:
+		s.Beyond++
 	}
 	return true, again
 }
