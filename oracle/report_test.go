@@ -102,8 +102,11 @@ const (
 	starvedShare = 0.10
 )
 
-// TestReportStarved: beside two busy processes on each processor, starvation is the principal cause.
+// TestReportStarved: beside two busy processes on each processor, starvation is the principal cause. The collector
+// starves too, and one run in several has an interval in which it knows the graphs: some 90 s. Nightly; the causes at
+// their limits are in inspect/report.
 func TestReportStarved(t *testing.T) {
+	testenv.Slow(t)
 	testenv.NeedBPF(t)
 	for range 8 { // a busy machine may read the tap too late to know when graphs were computed, though hardly each time
 		var busy []*exec.Cmd
