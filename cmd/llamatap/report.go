@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 
 	runreport "github.com/llamatap/llamatap/inspect/report"
 	"github.com/llamatap/llamatap/internal/cli"
@@ -14,15 +15,18 @@ import (
 
 func reportCommand() *cli.Command {
 	return &cli.Command{
-		Name: "report", Summary: "say why a run was slow: the principal cause, its share, the evidence",
-		Max:   1,
-		Usage: "[RUN] [--brief] [--format text|md|json] [-o FILE]",
+		Name: "report", Summary: "show what a run recorded and say why it was slow, as one HTML file", Max: 1,
+		Usage: "[RUN] [--brief] [--format html|text|md|json] [-o FILE]",
 		Text: `Judges a run by what it recorded: CPU starvation, page faults, memory bandwidth, small batches, the
 recording itself, prompts that were processed again, a full KV cache, sampling. The verdict names the cause with the
-largest share of the time, the evidence and what would remove it. Below it, all causes are listed with their shares; of
-one that could not be judged, the flag that records what it needs. docs/REPORT.md defines each share.
+largest share of the time, the evidence and what would remove it. docs/REPORT.md defines each share.
 
-  llamatap run -p Hello --tap-resource-level MINIMAL --tap-kv --tap-host system,waits
+It prints the verdict and writes one HTML file, by default RUN.report.html in the current folder: the causes with their
+shares, tokens over time, time by layer and component, roofline, KV cache, memory, activations, host, devices, losses
+and how the run was recorded. A subject that was not recorded names the flag that records it. The file needs nothing
+else: no network, no other file. --format text, md and json have the verdict and the causes.
+
+  llamatap run -p Hello --tap-resource-level DETAILED --tap-kv --tap-host system,waits
   llamatap report
   llamatap report RUN --brief                the verdict alone
   llamatap report RUN --json | jq -r .verdict
@@ -31,22 +35,28 @@ one that could not be judged, the flag that records what it needs. docs/REPORT.m
 			var form reportForm
 			brief := false
 			f.Add("--brief", &brief, "only the verdict")
-			form.define(f, "text", "md", "json")
+			form.define(f, "html", "text", "md", "json")
 			return func(args []string) error {
 				path, err := resolveRun(args...)
 				switch {
 				case err != nil:
 					return err
-				case brief && form.form != "text":
+				case brief && form.form != "html" && form.form != "text":
 					return cli.Wrongf("--brief is text: drop it, or --format %s", form.form)
+				case form.form == "html" && !brief && form.file == "-" && !f.Given("--output"):
+					form.file = reportFile(path)
 				}
 				ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 				defer stop()
 				bar := present.NewProgress(progressTerminal(true), "reading")
-				made, err := runreport.Make(ctx, path, bar.Of)
+				run, err := runreport.Read(ctx, path, bar.Of)
 				bar.Done()
 				if err != nil {
 					return err
+				}
+				made := run.Report()
+				if form.form == "html" && !brief {
+					return reportPage(ctx, run, made, &form)
 				}
 				return form.write(func(out io.Writer) error {
 					switch {
@@ -63,4 +73,24 @@ one that could not be judged, the flag that records what it needs. docs/REPORT.m
 			}
 		},
 	}
+}
+
+// reportFile is where the page of a run is written by default.
+func reportFile(run string) string {
+	name := filepath.Base(run)
+	if whole, err := filepath.Abs(run); err == nil {
+		name = filepath.Base(whole)
+	}
+	return name + ".report.html"
+}
+
+// reportPage writes the page, and prints the verdict where the page does not go to standard output.
+func reportPage(ctx context.Context, run *runreport.Run, made *runreport.Report, form *reportForm) error {
+	if err := writeTo(form.file, true, func(out io.Writer) error { return runreport.WriteHTML(ctx, out, run) }); err != nil {
+		return err
+	}
+	if form.file != "-" && form.file != "" {
+		present.Printf("%s\n\nreport: %s\n", made.Verdict, form.file)
+	}
+	return nil
 }

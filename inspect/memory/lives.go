@@ -165,6 +165,8 @@ func (l *lives) blocks() (all []KVBlocks) {
 type Life struct {
 	Block, Layer int64
 	KV           string // k, v, r or s
+	Seq          int64  // that wrote its cells; -1: not known
+	Cell, End    int64  // its cells: Cell ≤ i < End
 	// Addr is where the first cell of keys lies in the process; 0: on a device, of values, whose cells may lie
 	// apart, or unknown.
 	Addr                   uint64
@@ -186,15 +188,19 @@ func EachLife(ctx context.Context, dir string, f func(*Life) error) error {
 	}
 	form := table.Form{Name: rundir.LivesName, Columns: []table.Column{
 		{Name: "block_id", Kind: table.Int64}, {Name: "layer", Kind: table.Int64}, {Name: "kv", Kind: table.Text},
-		{Name: "cell_start", Kind: table.Int64},
+		{Name: "cell_start", Kind: table.Int64}, {Name: "cell_end", Kind: table.Int64},
 		{Name: "first_write_ns", Kind: table.Int64}, {Name: "last_read_ns", Kind: table.Int64},
 		{Name: "evict_ns", Kind: table.Int64}, {Name: "n_reads", Kind: table.Int64},
 	}}
-	_, err = table.EachRow(ctx, dir, form, []string{"cell_bytes", "ctx"}, maxLives, func(s *table.Row) error {
+	_, err = table.EachRow(ctx, dir, form, []string{"cell_bytes", "ctx", "seq_id"}, maxLives, func(s *table.Row) error {
 		l := Life{
 			Block: s.Int("block_id"), Layer: s.Int("layer"), KV: s.Text("kv"),
 			WriteNS: s.Int("first_write_ns"), ReadNS: s.Int("last_read_ns"),
-			EndNS: s.Int("evict_ns"), Reads: s.Int("n_reads"),
+			EndNS: s.Int("evict_ns"), Reads: s.Int("n_reads"), Seq: -1,
+			Cell: s.Int("cell_start"), End: s.Int("cell_end"),
+		}
+		if seq, ok := s.Value("seq_id"); ok {
+			l.Seq = seq
 		}
 		if start := starts[cacheTensor{contextOf(s), l.Layer, l.KV}]; start != 0 && l.KV == "k" &&
 			s.Int("cell_bytes") > 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/host"
 	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/inspect/timeline"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -27,8 +28,13 @@ type Run struct {
 	// Notes say what the figures lack: losses, bad lines, a run that is live.
 	Notes []string
 
-	steps *steps // of the same log as Resources
+	steps  *steps // of the same log as Resources
+	tracks *timeline.Tracks
+	data   []resources.Data
 }
+
+// kvPoints is in how many parts of the time the use of the KV cache is read.
+const kvPoints = 240
 
 // Read reads a run directory, live or sealed. It returns early when ctx is done.
 func Read(ctx context.Context, dir string, progress func(done, total int64)) (*Run, error) {
@@ -45,7 +51,7 @@ func Read(ctx context.Context, dir string, progress func(done, total int64)) (*R
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{Path: dir, State: described.State, Model: described.Model}
+	r := &Run{Path: dir, State: described.State, Model: described.Model, data: described.Data}
 	if r.Metadata, err = resources.Metadata(dir); err != nil {
 		return nil, err
 	}
@@ -58,7 +64,7 @@ func Read(ctx context.Context, dir string, progress func(done, total int64)) (*R
 	if err := r.readHost(); err != nil {
 		return nil, err
 	}
-	r.KV, err = resources.OpenKV(ctx, dir, 1, nil)
+	r.KV, err = resources.OpenKV(ctx, dir, kvPoints, nil)
 	if err != nil && !errors.Is(err, resources.ErrNoKV) {
 		return nil, err
 	}
@@ -141,19 +147,27 @@ func (r *Run) has(name string) (bool, error) {
 	return false, nil
 }
 
-// setting is the value of a setting that the run was recorded with; "" where it is not known.
-func (r *Run) setting(name string) string {
+// setting is a setting that the run was recorded with, and what set it.
+type setting struct {
+	Value  any
+	Source string // default, preset, file, environment or flag
+}
+
+// settings are those of the run; empty where they are not known.
+func (r *Run) settings() map[string]setting {
 	if r.Metadata == nil {
-		return ""
+		return nil
 	}
-	var config struct {
-		Settings map[string]struct{ Value any }
+	var config struct{ Settings map[string]setting }
+	if text, err := json.Marshal(r.Metadata.Config); err != nil || json.Unmarshal(text, &config) != nil {
+		return nil
 	}
-	text, err := json.Marshal(r.Metadata.Config)
-	if err != nil || json.Unmarshal(text, &config) != nil {
-		return ""
-	}
-	if value := config.Settings[name].Value; value != nil {
+	return config.Settings
+}
+
+// setting is the value of a setting; "" where it is not known.
+func (r *Run) setting(name string) string {
+	if value := r.settings()[name].Value; value != nil {
 		return fmt.Sprint(value)
 	}
 	return ""

@@ -133,8 +133,8 @@ func mapped(by map[string]int64, key string) any {
 	return nil
 }
 
-// cellRow is the costs of one phase, layer, component and op.
-type cellRow struct {
+// CellRow is the costs of one phase, layer, component and op.
+type CellRow struct {
 	Phase     string `json:"phase"`
 	Layer     int    `json:"layer"`
 	Component string `json:"component"`
@@ -147,7 +147,7 @@ func (r *Report) EachRow(by string, do func(row any) error) error {
 	switch by {
 	case ByCell:
 		for _, c := range r.cells() {
-			if err := do(cellRow{c.Phase, c.Layer, c.Component, c.Op, r.cellFigures(c)}); err != nil {
+			if err := do(CellRow{c.Phase, c.Layer, c.Component, c.Op, r.cellFigures(c)}); err != nil {
 				return err
 			}
 		}

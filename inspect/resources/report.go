@@ -127,7 +127,7 @@ type LayerRow struct {
 	Figures
 }
 
-// OpRow is an op over all layers; severalOps is what was timed together.
+// OpRow is an op over all layers; SeveralOps is what was timed together.
 type OpRow struct {
 	Op string `json:"operation"`
 	Figures

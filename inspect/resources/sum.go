@@ -115,11 +115,11 @@ type Cell struct {
 	Phase     string
 	Layer     int // -1: none
 	Component string
-	Op        string // of a range of several nodes: severalOps
+	Op        string // of a range of several nodes: SeveralOps
 }
 
-// severalOps stands for the op where nodes were timed together.
-const severalOps = "(several)"
+// SeveralOps stands for the op where nodes were timed together.
+const SeveralOps = "(several)"
 
 // PhaseSetup is the phase of what was computed and thrown away before the run proper. It is in the table of phases,
 // and in none of the others that add up more than one phase.
@@ -441,10 +441,10 @@ func (s *Sum) compute(e *work) {
 	cost := costOf(e)
 	cell := Cell{Phase: e.Phase, Layer: e.LayerID, Component: e.ComponentType, Op: e.Operation}
 	if e.TimeSource == resource.TimeRange && (e.NodeCount > 1 || e.Operation == opRange) {
-		cell.Op = severalOps
+		cell.Op = SeveralOps
 	}
 	s.Cells.add(cell, cost)
-	if cell.Op != severalOps && e.Phase != PhaseSetup {
+	if cell.Op != SeveralOps && e.Phase != PhaseSetup {
 		s.Tops.add(Tensor{e.Phase, e.Operation, bareName(e.Name)}, cost)
 	}
 	s.execs.inside(e)
@@ -454,7 +454,7 @@ func (s *Sum) compute(e *work) {
 // of ops has no times. The tap reports components as well as their ops, whose times are added up.
 func (s *Sum) component(e *resource.ComponentEnd) {
 	if e.Exec == 0 {
-		s.Cells.add(Cell{Layer: e.LayerID, Component: e.ComponentType, Op: severalOps},
+		s.Cells.add(Cell{Layer: e.LayerID, Component: e.ComponentType, Op: SeveralOps},
 			Cost{Events: 1, Timed: 1, NS: e.DurationNS})
 	}
 }

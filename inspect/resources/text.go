@@ -299,7 +299,7 @@ func layerText(layer int) string {
 }
 
 func opTable(b *strings.Builder, rows []OpRow) {
-	if len(rows) == 0 || len(rows) == 1 && rows[0].Op == severalOps {
+	if len(rows) == 0 || len(rows) == 1 && rows[0].Op == SeveralOps {
 		return
 	}
 	t := newGrid("op", " count", " time", " share", " FLOP", " padded", " GFLOP/s", " moved", " GB/s", " of roofline")

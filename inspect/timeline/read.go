@@ -72,9 +72,11 @@ type reader struct {
 	values  map[string]*run // counters so far
 	inputs  []uint64        // flows of the tokens that execution inputOf takes as input
 	inputOf uint64
-	written *int64  // bytes
-	share   float64 // of the log that was read
-	result  Result
+	written *int64 // bytes; nil: nothing is written
+	// graphsAlone leaves out what executions consist of.
+	graphsAlone bool
+	share       float64 // of the log that was read
+	result      Result
 }
 
 // kv is how many cells of a cache are used. Every operation is reported by each layer; one of them is counted.
@@ -149,7 +151,11 @@ func (r *reader) line(text []byte) error {
 	}
 	switch kind {
 	case resource.KindLayerBegin, resource.KindLayerEnd, resource.KindComponentBegin, resource.KindComponentEnd,
-		resource.KindCompute, resource.KindGraph, resource.KindOutputToken, resource.KindInputTokens, resource.KindKV,
+		resource.KindCompute:
+		if r.graphsAlone {
+			return nil
+		}
+	case resource.KindGraph, resource.KindOutputToken, resource.KindInputTokens, resource.KindKV,
 		resource.KindAllocation, resource.KindDeallocation, resource.KindGPU, resource.KindRAPL, resource.KindLoss:
 	default:
 		return nil
@@ -222,8 +228,11 @@ func (r *reader) graph(e *event) error {
 // thin leaves the ops of an execution out where the file has become larger than its share of the bound, and all of
 // its parts where that does not suffice.
 func (r *reader) thin(x *execution) {
+	if r.o.MaxBytes <= 0 {
+		return
+	}
 	beyond := float64(*r.written)/float64(r.o.MaxBytes) - 0.95*r.share
-	if r.o.MaxBytes <= 0 || beyond <= 0.02 {
+	if beyond <= 0.02 {
 		return
 	}
 	all := len(x.spans)

@@ -1,0 +1,268 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	_ "embed" // of the page's style and script
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llamatap/llamatap/inspect/timeline"
+)
+
+//go:embed page.css
+var pageStyle string
+
+//go:embed page.js
+var pageScript string
+
+// Page is a report as a document: the verdict, and sections with charts of what was recorded.
+type Page struct {
+	*Report
+	Made     time.Time  `json:"made"`
+	Sections []*Section `json:"sections"`
+}
+
+// Section is one subject. It has charts and tables where its recorder ran, else it says what records them.
+type Section struct {
+	ID      string   `json:"id"`
+	Title   string   `json:"title"`
+	Text    []string `json:"text,omitempty"` // paragraphs
+	Missing string   `json:"missing,omitempty"`
+	Charts  []*Chart `json:"charts,omitempty"`
+	Tables  []*Table `json:"tables,omitempty"`
+}
+
+// Table is rows of text, their head first.
+type Table struct {
+	Title string     `json:"title"`
+	Rows  [][]string `json:"rows"`
+}
+
+// ChartKind is how a chart is drawn.
+type ChartKind string
+
+// The kinds of charts.
+const (
+	Spans  ChartKind = "spans" // parts of the time, in rows
+	Lines  ChartKind = "lines" // values over an axis, as lines or points
+	Bars   ChartKind = "bars"  // a bar per row, its parts one after the other
+	Matrix ChartKind = "heat"  // a value per row and column, as shades
+)
+
+// Chart is a figure, and the table behind it.
+type Chart struct {
+	Kind    ChartKind `json:"kind"`
+	Title   string    `json:"title"` // what is plotted
+	X       Axis      `json:"x"`
+	Y       Axis      `json:"y"` // of a matrix: of its values
+	Rows    []string  `json:"rows,omitempty"`
+	Columns []string  `json:"columns,omitempty"`
+	Series  []*Series `json:"series"`
+	Note    string    `json:"note,omitempty"` // what was put together or left out
+}
+
+// Axis is what a direction shows. Unit is s, B, B/s, % or a noun; "" for a plain number.
+type Axis struct {
+	Name string `json:"name,omitempty"`
+	Unit string `json:"unit,omitempty"`
+	Log  bool   `json:"log,omitempty"`
+	Time bool   `json:"time,omitempty"` // seconds of the run: charts with such an axis are zoomed together
+}
+
+// Series are values of one kind. A value that is not known is NaN.
+type Series struct {
+	Name string   `json:"name"`
+	X    values   `json:"x,omitempty"`
+	W    values   `json:"w,omitempty"` // of spans: their lengths
+	Y    values   `json:"y,omitempty"` // of a matrix: row by row
+	Row  []int    `json:"row,omitempty"`
+	Text []string `json:"text,omitempty"` // a label for each value
+	Line bool     `json:"line,omitempty"` // values are connected
+	Step bool     `json:"step,omitempty"` // and each holds until the next
+}
+
+// values are numbers with ten digits.
+type values []float64
+
+// MarshalJSON writes what is not known as null.
+func (v values) MarshalJSON() ([]byte, error) {
+	b := []byte{'['}
+	for i, x := range v {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if x-x != 0 { // NaN or infinite
+			b = append(b, "null"...)
+		} else {
+			b = strconv.AppendFloat(b, x, 'g', 10, 64)
+		}
+	}
+	return append(b, ']'), nil
+}
+
+// WriteHTML writes a run's page as one file: its style, script and data are in it, and it asks for nothing else.
+func WriteHTML(ctx context.Context, w io.Writer, run *Run) error {
+	page, err := run.Page(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(page.html())
+	return err
+}
+
+// Page makes the document of a run.
+func (r *Run) Page(ctx context.Context) (*Page, error) {
+	p := &Page{Report: r.Report(), Made: time.Now().Truncate(time.Second)}
+	var err error
+	if r.tracks, err = timeline.Collect(ctx, r.Path, nil); err != nil {
+		return nil, err
+	}
+	for _, make := range sections {
+		s, err := make(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		p.Sections = append(p.Sections, s)
+	}
+	p.Notes = r.Notes // with those that the sections added
+	return p, nil
+}
+
+// policy is the content security policy of a page: its own style and script, and nothing else.
+func policy() string {
+	hash := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	}
+	return "default-src 'none'; base-uri 'none'; form-action 'none'; style-src " + hash(pageStyle) + "; script-src " +
+		hash(pageScript)
+}
+
+// document is HTML. Every text in it was escaped by add.
+type document struct{ bytes.Buffer }
+
+// add writes markup, with texts in the place of its %s.
+func (d *document) add(markup string, texts ...string) {
+	escaped := make([]any, len(texts))
+	for i, t := range texts {
+		escaped[i] = html.EscapeString(t)
+	}
+	fmt.Fprintf(d, markup, escaped...)
+}
+
+// table writes rows, the first as their head. Cells that are figures are set to the right.
+func (d *document) table(rows [][]string) {
+	d.add("<div class=\"scroll\" tabindex=\"0\"><table class=\"%s\">", rows[0][0]+"s")
+	for i, row := range rows {
+		d.add("<tr>")
+		for k, cell := range row {
+			switch {
+			case i == 0:
+				d.add("<th scope=\"col\">%s</th>", cell)
+			case k == 0:
+				d.add("<th scope=\"row\">%s</th>", cell)
+			case isFigure(cell):
+				d.add("<td class=\"n\">%s</td>", cell)
+			default:
+				d.add("<td>%s</td>", cell)
+			}
+		}
+		d.add("</tr>\n")
+	}
+	d.add("</table></div>\n")
+}
+
+// isFigure reports whether a cell is a number, with its unit or without.
+func isFigure(cell string) bool {
+	return cell != "" && len(cell) < 14 && (cell[0] >= '0' && cell[0] <= '9' || cell == "-" || cell[0] == '-' && len(cell) > 1)
+}
+
+// html writes the document.
+func (p *Page) html() []byte {
+	d := &document{}
+	d.add("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">" +
+		"<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">")
+	d.add("<meta http-equiv=\"Content-Security-Policy\" content=\"%s\"><title>%s: llamatap report</title>\n", policy(),
+		p.Path)
+	d.WriteString("<style>" + pageStyle + "</style></head><body>\n")
+	d.add("<header><p class=\"run\">%s · %s · %s</p><h1 id=\"verdict\">%s</h1>", p.Path, orUnknown(p.Model, "unknown model"),
+		string(p.State), headline(p.Verdict))
+	if rest := p.Verdict[len(headline(p.Verdict)):]; rest != "" {
+		d.add("<p class=\"lead\">%s</p>", rest)
+	}
+	d.add("<nav aria-label=\"Sections\"><a href=\"#causes\">Causes</a>")
+	for _, s := range p.Sections {
+		d.add(" <a href=\"#%s\">%s</a>", s.ID, s.Title)
+	}
+	d.add("</nav></header>\n<main>\n<section id=\"causes\"><h2>Causes</h2>\n")
+	d.table(p.causeRows())
+	for _, n := range p.Notes {
+		d.add("<p class=\"note\">%s</p>", n)
+	}
+	d.add("</section>\n")
+	charts := []*Chart{}
+	for _, s := range p.Sections {
+		d.add("<section id=\"%s\"><h2>%s</h2>\n", s.ID, s.Title)
+		for _, text := range s.Text {
+			d.add("<p>%s</p>", text)
+		}
+		if s.Missing != "" {
+			d.add("<p class=\"missing\">%s</p>", s.Missing)
+		}
+		for _, c := range s.Charts {
+			d.add("<figure data-chart=\"%s\"><figcaption>%s</figcaption></figure>\n", strconv.Itoa(len(charts)), c.Title)
+			charts = append(charts, c)
+		}
+		for _, t := range s.Tables {
+			d.add("<h3>%s</h3>\n", t.Title)
+			d.table(t.Rows)
+		}
+		d.add("</section>\n")
+	}
+	d.add("</main>\n<footer><p>Written by llamatap report at %s. <span id=\"keys\"></span></p></footer>\n"+
+		"<noscript><p>The charts need JavaScript.</p></noscript>\n", p.Made.Format("2006-01-02 15:04:05 -0700"))
+	data, err := json.Marshal(charts) // which escapes <, > and &
+	if err != nil {
+		panic(err) // the types above can be marshalled
+	}
+	d.WriteString("<script type=\"application/json\" id=\"charts\">")
+	d.Write(data)
+	d.WriteString("</script>\n<script>" + pageScript + "</script>\n</body></html>\n")
+	return d.Bytes()
+}
+
+// headline is the first sentence of a verdict.
+func headline(verdict string) string {
+	if first, _, more := strings.Cut(verdict, ". "); more {
+		return first + "."
+	}
+	return verdict
+}
+
+func orUnknown(text, instead string) string {
+	if text == "" {
+		return instead
+	}
+	return text
+}
+
+// causeRows are the findings as a table.
+func (r *Report) causeRows() [][]string {
+	rows := [][]string{{"cause", "share", "limit", "state", "of", "evidence"}}
+	for _, f := range r.Findings {
+		if f.Share == nil {
+			rows = append(rows, []string{f.Cause, "-", "-", "not judged", "", f.NotJudged})
+		} else {
+			rows = append(rows, append(f.cells(), f.Evidence))
+		}
+	}
+	return rows
+}

@@ -1,0 +1,340 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/inspect/timeline"
+	"github.com/llamatap/llamatap/internal/present"
+)
+
+// sections are made in the order in which they stand in the page.
+var sections = []func(context.Context, *Run) (*Section, error){
+	tokensSection, componentsSection, rooflineSection, kvSection, promptsSection, memorySection, activationsSection,
+	hostSection, devicesSection, lossesSection, recordingSection,
+}
+
+const resourceFlag = "Not recorded: --tap-resource-level MINIMAL"
+
+// clock converts the times of a run into seconds since its first execution.
+func (r *Run) seconds(mono int64) float64 { return float64(mono-r.tracks.Begin) / 1e9 }
+
+// unixSeconds does so with a time since 1970; NaN where the run does not say when it began.
+func (r *Run) unixSeconds(unixNS int64) float64 {
+	if r.tracks == nil || r.tracks.Unix == 0 || unixNS == 0 {
+		return math.NaN()
+	}
+	return r.seconds(unixNS - r.tracks.Unix + r.tracks.Mono)
+}
+
+// timeAxis is that of all charts over the time of the run.
+var timeAxis = Axis{Name: "time since the first execution", Unit: "s", Time: true}
+
+// tokensSection is what was computed when.
+func tokensSection(_ context.Context, r *Run) (*Section, error) {
+	s := &Section{ID: "tokens", Title: "Tokens over time"}
+	if r.Resources == nil {
+		s.Missing = resourceFlag
+		return s, nil
+	}
+	rows := [][]string{{"phase", "graphs", "tokens", "tokens/s", "time in graphs", "share"}}
+	for i := range r.Resources.Phases {
+		p := &r.Resources.Phases[i]
+		rows = append(rows, []string{p.Phase, present.Count(p.Graphs), present.Count(p.Tokens),
+			present.Maybe(p.TokensPerS, present.Digits), present.Maybe(p.NS, present.Nanoseconds),
+			present.Maybe(p.Share, present.Percent)})
+	}
+	s.Tables = append(s.Tables, &Table{"Phases", rows})
+	if l := r.Resources.Latency; l != nil && l.Count > 0 {
+		s.Text = append(s.Text, fmt.Sprintf("From one generated token of a sequence to the next: mean %s, at most %s for "+
+			"half of them and %s for 99 %%, longest %s.", present.Nanoseconds(l.MeanNS), present.Nanoseconds(l.P50),
+			present.Nanoseconds(l.P99), present.Nanoseconds(l.Most)))
+	}
+	if c := r.spans(); len(c.Series) > 0 {
+		s.Charts = append(s.Charts, c)
+	}
+	latency := &Chart{Kind: Lines, Title: "Time from the token before to each generated token", X: timeAxis,
+		Y: Axis{Name: "time per token", Unit: "s"}}
+	for _, lane := range r.tracks.Tokens.All {
+		of := &Series{Name: lane.Name}
+		for _, t := range lane.All {
+			if t.Busy > 0 {
+				of.X, of.Y = append(of.X, r.seconds(t.End)), append(of.Y, float64(t.Busy)/float64(t.N)/1e9)
+				of.Text = append(of.Text, t.Kind)
+			}
+		}
+		if len(of.X) > 0 {
+			latency.Series = append(latency.Series, of)
+		}
+		latency.Note = together(lane, latency.Note)
+	}
+	if len(latency.Series) > 0 {
+		s.Charts = append(s.Charts, latency)
+	}
+	return s, nil
+}
+
+// together says that what a lane holds was put together.
+func together(lane *timeline.Lane, note string) string {
+	if lane.Each > 1 && note == "" {
+		return fmt.Sprintf("%s: each mark stands for %d that follow each other.", upper(lane.Name), lane.Each)
+	}
+	return note
+}
+
+// spans are executions, tokens and page faults, a row for each context, sequence and thread.
+func (r *Run) spans() *Chart {
+	c := &Chart{Kind: Spans, Title: "Executions of graphs, generated tokens and page faults", X: timeAxis}
+	of := map[string]*Series{}
+	add := func(name string, row int, s *timeline.Stretch, text string) {
+		to := of[name]
+		if to == nil {
+			to = &Series{Name: name}
+			of[name] = to
+			c.Series = append(c.Series, to)
+		}
+		to.X, to.W = append(to.X, r.seconds(s.Start)), append(to.W, float64(s.End-s.Start)/1e9)
+		to.Row, to.Text = append(to.Row, row), append(to.Text, text)
+	}
+	lanes := func(all *timeline.Lanes, name func(s *timeline.Stretch) string, text func(s *timeline.Stretch) string) {
+		for _, lane := range all.All {
+			for i := range lane.All {
+				add(name(&lane.All[i]), len(c.Rows), &lane.All[i], text(&lane.All[i]))
+			}
+			c.Rows = append(c.Rows, lane.Name)
+			c.Note = together(lane, c.Note)
+		}
+		if all.Left > 0 {
+			c.Note += fmt.Sprintf(" %d more are in rows that are not drawn.", all.Left)
+		}
+	}
+	lanes(&r.tracks.Graphs, func(s *timeline.Stretch) string { return s.Kind }, func(s *timeline.Stretch) string {
+		return plural(int64(s.Tokens), "token")
+	})
+	kind := func(k string) func(*timeline.Stretch) string { return func(*timeline.Stretch) string { return k } }
+	text := func(s *timeline.Stretch) string { return s.Kind }
+	lanes(&r.tracks.Tokens, kind("generated token"), text)
+	lanes(&r.tracks.Faults, kind("page fault"), text)
+	if n := r.tracks.Setups; n > 0 {
+		c.Note = strings.TrimSpace(fmt.Sprintf("%s Not drawn: %s of set-up.", c.Note, plural(n, "execution")))
+	}
+	return c
+}
+
+// counters is a chart of those that have a unit and that want takes; nil where there is none.
+func (r *Run) counters(title, name, unit string, want func(string) (string, bool)) *Chart {
+	c := &Chart{Kind: Lines, Title: title, X: timeAxis, Y: Axis{Name: name, Unit: unit}}
+	if r.tracks == nil {
+		return nil
+	}
+	for _, k := range r.tracks.Counters {
+		label, ok := want(k.Name)
+		if !ok {
+			continue
+		}
+		s := &Series{Name: label, Y: k.Value, Line: true, Step: unit == "B"}
+		inside := 0
+		for _, at := range k.At {
+			if s.X = append(s.X, r.seconds(at)); r.tracks.Begin <= at && at <= r.tracks.End {
+				inside++
+			}
+		}
+		if inside == 0 && !s.Step {
+			continue // the run is shorter than the interval of the recorder
+		}
+		if k.Every > 1 && c.Note == "" {
+			c.Note = fmt.Sprintf("%s: every %dth value is drawn.", upper(label), k.Every)
+		}
+		c.Series = append(c.Series, s)
+	}
+	if len(c.Series) == 0 {
+		return nil
+	}
+	// the largest first; what hardly shows is left out
+	top := func(s *Series) float64 { return slices.Max(s.Y) }
+	slices.SortStableFunc(c.Series, func(a, b *Series) int { return cmp.Compare(top(b), top(a)) })
+	if n := len(c.Series) - maxCurves; n > 0 {
+		c.Note += fmt.Sprintf(" The %d with the lowest maximum are not drawn.", n)
+		c.Series = c.Series[:maxCurves]
+	}
+	return c
+}
+
+// maxCurves are as many as colours can distinguish.
+const maxCurves = 8
+
+func layerName(layer int) string {
+	if layer < 0 {
+		return "no layer"
+	}
+	return "layer " + strconv.Itoa(layer)
+}
+
+// componentsSection is where time went.
+func componentsSection(_ context.Context, r *Run) (*Section, error) {
+	s := &Section{ID: "components", Title: "Time by layer, component and op"}
+	switch {
+	case r.Resources == nil:
+		s.Missing = resourceFlag
+		return s, nil
+	case r.Resources.TimedGraphs == 0:
+		s.Missing = "No execution was timed inside: --tap-resource-level DETAILED"
+		return s, nil
+	}
+	all := r.Resources
+	s.Text = append(s.Text, fmt.Sprintf("Times are of the %s that were timed inside, of %d: %s of %s. Shares are of all "+
+		"executions, each phase scaled from those that were timed.", plural(all.TimedGraphs, "execution"), all.Graphs,
+		present.Nanoseconds(all.TimedNS), present.Nanoseconds(all.GraphNS)))
+	heat := &Chart{Kind: Matrix, Title: "Time by layer and component", Y: Axis{Name: "time", Unit: "s"}}
+	for i := range all.Components {
+		heat.Columns = append(heat.Columns, all.Components[i].Component)
+	}
+	shades := &Series{Name: "time"}
+	for i := range all.Layers {
+		heat.Rows = append(heat.Rows, layerName(all.Layers[i].Layer))
+		for _, c := range heat.Columns {
+			v := math.NaN()
+			if t, ok := all.Layers[i].ByComponent[c]; ok {
+				v = float64(t) / 1e9
+			}
+			shades.Y = append(shades.Y, v)
+		}
+	}
+	heat.Series = []*Series{shades}
+	if len(heat.Columns) > 0 && len(heat.Rows) > 0 {
+		s.Charts = append(s.Charts, heat)
+	}
+	components := &Chart{Kind: Bars, Title: "Time by component and phase", X: Axis{Name: "time", Unit: "s"},
+		Rows: heat.Columns}
+	for i := range all.Phases {
+		of := &Series{Name: all.Phases[i].Phase}
+		known := false
+		for k := range all.Components {
+			t, ok := all.Components[k].ByPhase[of.Name]
+			known = known || ok
+			of.Y = append(of.Y, float64(t)/1e9)
+		}
+		if known {
+			components.Series = append(components.Series, of)
+		}
+	}
+	if len(components.Series) > 0 {
+		s.Charts = append(s.Charts, components)
+	}
+	ops := &Chart{Kind: Bars, Title: "Time by op", X: Axis{Name: "time", Unit: "s"}}
+	of := &Series{Name: "time"}
+	for i := range all.Ops {
+		if all.Ops[i].NS != nil && all.Ops[i].Op != resources.SeveralOps && len(ops.Rows) < maxBars {
+			ops.Rows, of.Y = append(ops.Rows, all.Ops[i].Op), append(of.Y, float64(*all.Ops[i].NS)/1e9)
+		}
+	}
+	if n := len(all.Ops); n > maxBars {
+		ops.Note = fmt.Sprintf("The first %d of %d ops.", maxBars, n)
+	}
+	if len(ops.Rows) == 0 {
+		s.Text = append(s.Text, "No op was timed by itself: --tap-resource-level VERBOSE.")
+	} else {
+		ops.Series = []*Series{of}
+		s.Charts = append(s.Charts, ops)
+	}
+	return s, nil
+}
+
+// maxBars is how many rows a chart of bars has at most.
+const maxBars = 24
+
+// rooflineSection sets what components reached against what the machine can do.
+func rooflineSection(_ context.Context, r *Run) (*Section, error) {
+	s := &Section{ID: "roofline", Title: "Roofline"}
+	switch {
+	case r.Resources == nil:
+		s.Missing = resourceFlag
+		return s, nil
+	case r.Resources.Roofline == nil:
+		s.Missing = "The machine's limits were not measured: llamatap doctor --roofline before the run"
+		return s, nil
+	}
+	type key struct{ phase, component string }
+	sums := map[key]*roofSum{}
+	err := r.Resources.EachRow(resources.ByCell, func(row any) error {
+		c := row.(resources.CellRow)
+		if c.Phase == resources.PhaseSetup || c.NS == nil || c.FLOPs == nil || c.Read == nil {
+			return nil
+		}
+		k := key{c.Phase, c.Component}
+		if sums[k] == nil {
+			sums[k] = &roofSum{}
+		}
+		sums[k].add(&c.Figures)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range r.Resources.Phases {
+		if p := &r.Resources.Phases[i]; p.Phase != resources.PhaseSetup && p.NS != nil && p.FLOPs != nil && p.Read != nil {
+			sums[key{p.Phase, "whole graphs"}] = &roofSum{}
+			sums[key{p.Phase, "whole graphs"}].add(&p.Figures)
+		}
+	}
+	roof := r.Resources.Roofline
+	c := &Chart{Kind: Lines, Title: "Work per byte and speed of each component",
+		X: Axis{Name: "floating point operations per byte moved", Log: true},
+		Y: Axis{Name: "GFLOP/s", Log: true}}
+	low, high := math.Inf(1), math.Inf(-1)
+	by := map[string]*Series{}
+	rows := [][]string{{"component", "phase", "FLOP/byte", "GFLOP/s", "GB/s", "of the limit"}}
+	for k, sum := range sums {
+		if sum.ns <= 0 || sum.flops <= 0 || sum.bytes <= 0 {
+			continue
+		}
+		of := by[k.phase]
+		if of == nil {
+			of = &Series{Name: k.phase}
+			by[k.phase] = of
+			c.Series = append(c.Series, of)
+		}
+		x, y := sum.flops/sum.bytes, sum.flops/sum.ns
+		low, high = min(low, x), max(high, x)
+		of.X, of.Y, of.Text = append(of.X, x), append(of.Y, y), append(of.Text, k.component)
+		rows = append(rows, []string{k.component, k.phase, present.Digits(x), present.Digits(y),
+			present.Digits(sum.bytes / sum.ns), present.Percent(y / min(roof.GFLOPsPerS, roof.GBPerS*x))})
+	}
+	if len(c.Series) == 0 {
+		s.Missing = "No component has a measured time and known bytes: --tap-resource-level DETAILED"
+		return s, nil
+	}
+	slices.SortFunc(rows[1:], slices.Compare)
+	slices.SortFunc(c.Series, func(a, b *Series) int { return cmp.Compare(a.Name, b.Name) })
+	ridge := roof.GFLOPsPerS / roof.GBPerS
+	low, high = min(low, ridge/4)/2, max(high, ridge*4)*2
+	c.Series = append(c.Series, &Series{Name: "measured limit of this machine", Line: true, X: values{low, ridge, high},
+		Y: values{low * roof.GBPerS, roof.GFLOPsPerS, roof.GFLOPsPerS}})
+	s.Text = append(s.Text, fmt.Sprintf("The limits were measured by llamatap doctor: %s GFLOP/s, %s. Bytes and "+
+		"operations are computed from shapes, times are measured.", present.Digits(roof.GFLOPsPerS),
+		present.Rate(roof.GBPerS*1e9)))
+	s.Charts = append(s.Charts, c)
+	s.Tables = append(s.Tables, &Table{"Components", rows})
+	return s, nil
+}
+
+// roofSum is the work of a component.
+type roofSum struct{ ns, flops, bytes float64 }
+
+func (s *roofSum) add(f *resources.Figures) {
+	if f.NoFLOPs > 0 || f.NoBytes > 0 || f.Untimed > 0 {
+		return // a part is not known
+	}
+	s.ns += float64(*f.NS)
+	s.flops += float64(*cmp.Or(f.Useful, f.FLOPs))
+	s.bytes += float64(*f.Read)
+	if f.Written != nil {
+		s.bytes += float64(*f.Written)
+	}
+}

@@ -1,0 +1,219 @@
+package timeline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/llamatap/llamatap/inspect/resources"
+)
+
+// The bounds of tracks. What is beyond them is put together or counted.
+const (
+	maxLanes     = 16      // of each kind
+	maxStretches = 1 << 12 // of a lane; even
+	maxPoints    = 1 << 11 // values of a counter
+	maxCounters  = 256
+	maxInstants  = 1 << 10
+)
+
+// Tracks are what a run recorded over time, for charts: of bounded size, whatever the length of the run. Times are in
+// nanoseconds of the monotonic clock.
+type Tracks struct {
+	// Begin and End are those of the executions and tokens after the set-up; where there is none, of all that has a
+	// time, and 0 where nothing has.
+	Begin, End int64
+	// Unix and Mono are one reading of both clocks; 0 where it is not known.
+	Unix, Mono int64
+	Graphs     Lanes
+	Tokens     Lanes
+	Faults     Lanes
+	Counters   []*Counter // by name
+	Instants   []Instant
+	Setups     int64 // executions of set-up, which are not among Graphs
+	Result
+
+	values      map[string]*Counter
+	first, last int64 // of counters
+}
+
+// Lanes are the lanes of one kind.
+type Lanes struct {
+	All  []*Lane // in the order in which they began
+	Left int64   // stretches of further lanes
+}
+
+// Lane is parts of the time that follow each other.
+type Lane struct {
+	Name string // of graphs their context, of tokens their sequence, of page faults their thread
+	All  []Stretch
+	Each int // each stretch stands for so many: there are too many
+}
+
+// Stretch is a part of the time: an execution, a token, a page fault, or several that follow each other.
+type Stretch struct {
+	Start, End int64
+	Busy       int64  // sum of the durations
+	Kind       string // of a graph its phase, of a token its text, of a fault its place; Several
+	Tokens     int    // of graphs
+	N          int    // how many are put together
+}
+
+// Several is the kind of stretches of different kinds that are put together.
+const Several = "several"
+
+// Counter is a value over time.
+type Counter struct {
+	Name, Unit string
+	At         []int64
+	Value      []float64
+	Every      int // each value stands for so many that were recorded
+
+	seen int
+}
+
+// Instant is something that happened at a time.
+type Instant struct {
+	At   int64
+	Name string
+}
+
+// Collect reads the tracks of a run directory, or of a file of resource events. It does not read what the executions
+// consist of.
+func Collect(ctx context.Context, path string, progress func(done, total int64)) (*Tracks, error) {
+	about := aboutRun(path)
+	t := &Tracks{Unix: about.unix, Mono: about.mono, values: map[string]*Counter{}}
+	r := &reader{o: Options{Progress: progress, length: about.length}, caches: map[string]*kv{},
+		values: map[string]*run{}, to: t, graphsAlone: true}
+	r.clear()
+	if err := r.readEvents(ctx, path); err != nil && !errors.Is(err, resources.ErrNoLog) {
+		return nil, err
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		for _, read := range []func(context.Context, string) error{r.readFaults, r.readSystem, r.readBlock} {
+			if err := read(ctx, path); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if t.Result = r.result; t.Begin == 0 {
+		t.Begin, t.End = t.first, t.last
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.values)) {
+		t.Counters = append(t.Counters, t.values[name])
+	}
+	return t, ctx.Err()
+}
+
+// at extends the time that the tracks are of.
+func (t *Tracks) at(start, end int64) {
+	if t.Begin == 0 || start < t.Begin {
+		t.Begin = start
+	}
+	t.End = max(t.End, end)
+}
+
+func (t *Tracks) execution(x *execution) error {
+	g := &x.spans[0]
+	if x.phase == resources.PhaseSetup {
+		t.Setups++
+		return nil
+	}
+	t.at(g.start, g.end)
+	t.Graphs.add("context "+strconv.Itoa(int(x.ctx)), Stretch{Start: g.start, End: g.end, Kind: x.phase, Tokens: x.tokens})
+	return nil
+}
+
+func (t *Tracks) token(k *token) error {
+	if k.seq >= 0 {
+		t.Tokens.add("sequence "+strconv.Itoa(int(k.seq)), Stretch{Start: k.start, End: k.end, Kind: k.text})
+	}
+	return nil
+}
+
+func (t *Tracks) fault(f *fault) error {
+	t.Faults.add("thread "+strconv.Itoa(f.tid), Stretch{Start: f.start, End: f.end, Kind: cmp.Or(f.place, "unknown")})
+	return nil
+}
+
+func (t *Tracks) instant(i *instant) error {
+	if len(t.Instants) < maxInstants {
+		t.Instants = append(t.Instants, Instant{i.at, i.name})
+	}
+	return nil
+}
+
+func (t *Tracks) counter(c *counter) error {
+	k := t.values[c.name]
+	if k == nil {
+		if len(t.values) >= maxCounters {
+			return nil
+		}
+		k = &Counter{Name: c.name, Unit: c.unit, Every: 1}
+		t.values[c.name] = k
+	}
+	if t.first == 0 || c.at < t.first {
+		t.first = c.at
+	}
+	t.last = max(t.last, c.at)
+	k.add(c.at, c.value)
+	return nil
+}
+
+func (t *Tracks) close(*Result) error { return nil }
+
+// add takes a value. Where there are too many, every second one is dropped, and from then on.
+func (k *Counter) add(at int64, value float64) {
+	if k.seen++; (k.seen-1)%k.Every != 0 {
+		return
+	}
+	if len(k.At) == maxPoints {
+		for i := range maxPoints / 2 {
+			k.At[i], k.Value[i] = k.At[2*i], k.Value[2*i]
+		}
+		k.At, k.Value, k.Every = k.At[:maxPoints/2], k.Value[:maxPoints/2], 2*k.Every
+	}
+	k.At, k.Value = append(k.At, at), append(k.Value, value)
+}
+
+// add takes a stretch of a lane. Where the lane has too many, neighbours are put together, and from then on.
+func (l *Lanes) add(lane string, next Stretch) {
+	i := slices.IndexFunc(l.All, func(of *Lane) bool { return of.Name == lane })
+	if i < 0 {
+		if len(l.All) == maxLanes {
+			l.Left++
+			return
+		}
+		i, l.All = len(l.All), append(l.All, &Lane{Name: lane, Each: 1})
+	}
+	next.N, next.Busy = 1, next.End-next.Start
+	of := l.All[i]
+	if n := len(of.All); n > 0 && of.All[n-1].N < of.Each {
+		of.All[n-1].join(&next)
+		return
+	}
+	if len(of.All) == maxStretches {
+		for k := range maxStretches / 2 {
+			of.All[k] = of.All[2*k]
+			of.All[k].join(&of.All[2*k+1])
+		}
+		of.All, of.Each = of.All[:maxStretches/2], 2*of.Each
+	}
+	of.All = append(of.All, next)
+}
+
+func (s *Stretch) join(next *Stretch) {
+	if s.Kind != next.Kind {
+		s.Kind = Several
+	}
+	s.Start, s.End = min(s.Start, next.Start), max(s.End, next.End)
+	s.Busy += next.Busy
+	s.Tokens += next.Tokens
+	s.N += next.N
+}
+
+var _ sink = (*Tracks)(nil)
