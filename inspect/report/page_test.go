@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -125,5 +126,26 @@ func TestPageOfLittle(t *testing.T) {
 		if len(s.Charts) > 0 || s.Missing == "" && len(s.Text)+len(s.Tables) == 0 {
 			t.Errorf("%s: %+v", s.Title, s)
 		}
+	}
+}
+
+// TestPicture: the charts over time are a picture in every form; a run without times says what records them.
+func TestPicture(t *testing.T) {
+	page, err := readRun(t, quiet().write(t)).Page(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for form, begin := range map[string]string{"png": "\x89PNG", "svg": "<?xml", "pdf": "%PDF"} {
+		path := filepath.Join(t.TempDir(), "run."+form)
+		if err := page.Save(path); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(b), begin) || len(b) < 4000 {
+			t.Errorf("%s: %d bytes, %v", form, len(b), err)
+		}
+	}
+	page.Sections = nil
+	if err := page.Save(filepath.Join(t.TempDir(), "run.png")); !errors.Is(err, ErrNoTime) {
+		t.Errorf("without charts: %v", err)
 	}
 }
