@@ -87,6 +87,7 @@ type history struct {
 	born                           uint64
 	comm                           string
 	busy, computed                 int64 // of the time in which graphs were computed, and that time
+	laterBusy, laterLived          int64 // of the time of which it is not known yet when graphs were computed
 	absent                         bool  // it was not there at the last snapshot, though it had not ended
 }
 
@@ -99,15 +100,25 @@ type spent struct {
 }
 
 // judge decides the thread's role. One that was busy for half of the time or more in which graphs were computed,
-// since it was first seen, belongs to the team that computes them.
-func (s *spent) judge(c resource.GraphTime) {
-	team := false
-	if t, lived := s.of, min(c.NS, s.line.LivedNS); t != nil {
-		t.computed += lived
-		t.busy += min(lived, s.line.OnCPUNS+s.line.RunnableWaitNS)
-		team = t.computed > 0 && 2*t.busy >= t.computed
+// since it was first seen, belongs to the team that computes them. c is of the interval; team of all of the time since
+// it was last known when graphs were computed, or since then is of the interval alone (isAlone).
+func (s *spent) judge(c, team resource.GraphTime, isAlone bool) {
+	isTeam := false
+	if t := s.of; t != nil {
+		if isAlone {
+			t.laterBusy, t.laterLived = 0, 0
+		}
+		t.laterBusy += s.line.OnCPUNS + s.line.RunnableWaitNS
+		t.laterLived += s.line.LivedNS
+		if team.Known {
+			lived := min(team.NS, t.laterLived)
+			t.computed += lived
+			t.busy += min(lived, t.laterBusy)
+			t.laterBusy, t.laterLived = 0, 0
+		}
+		isTeam = t.computed > 0 && 2*t.busy >= t.computed
 	}
-	s.line.Judge(team, c)
+	s.line.Judge(isTeam, c)
 }
 
 // active reports whether a thread did anything but idle.

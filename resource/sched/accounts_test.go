@@ -200,7 +200,7 @@ func TestComputeTeam(t *testing.T) {
 			LivedNS: busy + asleep, OnCPUNS: busy / 2, RunnableWaitNS: busy - busy/2, BlockedLockNS: &lock,
 			FutexNS: &lock, IdleNS: &zero,
 		}}
-		s.judge(c)
+		s.judge(c, c, false)
 		return s.line.Role, s.line.LockDelayNS()
 	}
 	graphs := func(ns int64) resource.GraphTime { return resource.GraphTime{NS: ns, Known: true} }
@@ -222,6 +222,34 @@ func TestComputeTeam(t *testing.T) {
 	} {
 		if role, delay := role(c.of, c.busy, c.asleep, c.graphs); role != c.role || delay != c.delay {
 			t.Errorf("%d: %s, delayed for %d, want %s, %d", i, role, delay, c.role, c.delay)
+		}
+	}
+}
+
+// TestComputeTeamLate: a collector that learns late when graphs were computed judges what threads did until then, and
+// forgets it where that is never known.
+func TestComputeTeamLate(t *testing.T) {
+	unknown, graphs := resource.GraphTime{}, resource.GraphTime{NS: 1000, Known: true}
+	for _, c := range []struct {
+		busy    int64 // of each of two intervals of 1000 ns before graphs' times are known
+		isAlone bool
+		role    resource.ThreadRole
+	}{
+		{900, false, resource.RoleCompute},
+		{10, false, resource.RoleUnknown},
+		{900, true, resource.RoleUnknown}, // the third interval alone is known, in which the thread did little
+	} {
+		of := &history{}
+		for i, busy := range []int64{c.busy, c.busy, 10} {
+			s := spent{of: of, line: resource.ThreadLine{LivedNS: 1000, OnCPUNS: busy}}
+			if i < 2 {
+				s.judge(unknown, unknown, false)
+			} else {
+				s.judge(graphs, graphs, c.isAlone)
+			}
+			if want := [...]resource.ThreadRole{resource.RoleUnknown, resource.RoleUnknown, c.role}[i]; s.line.Role != want {
+				t.Errorf("%d of 1000 ns, interval %d: %s, want %s", c.busy, i, s.line.Role, want)
+			}
 		}
 	}
 }

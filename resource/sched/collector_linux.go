@@ -36,6 +36,8 @@ type Collector struct {
 	poller   poller    // then
 	m        moment
 	missing  []string
+	// undecided is the time from which on it is not known when graphs were computed; 0: nothing was judged yet.
+	undecided int64
 }
 
 // Open starts to watch. Where BPF cannot run it polls /proc, and each line says so and why (Missing). It is an
@@ -125,19 +127,36 @@ func (c *Collector) snapshot(now time.Time) (*resource.SystemLine, error) {
 	if c.m.epoch++; err != nil {
 		return nil, err
 	}
-	var computed resource.GraphTime
-	if c.o.Computed != nil {
-		computed = c.o.Computed(c.m.last, c.m.now)
-	}
-	for i := range all {
-		all[i].judge(computed)
-	}
+	c.judge(all)
 	c.m.last = c.m.now
 	if err := addPressure(line, c.root, c.o.Target); err != nil {
 		return nil, err
 	}
 	c.put(line, all)
 	return line, nil
+}
+
+// judge decides the roles of threads. Where it is known late when graphs were computed, what threads did until then is
+// judged with the interval in which it is known.
+func (c *Collector) judge(all []spent) {
+	var computed, team resource.GraphTime
+	isAlone := false
+	if c.o.Computed != nil {
+		if c.undecided == 0 {
+			c.undecided = c.m.last
+		}
+		team = c.o.Computed(c.undecided, c.m.now)
+		computed = c.o.Computed(c.m.last, c.m.now)
+		if isAlone = !team.Known && computed.Known; isAlone { // what was computed before is no longer known
+			team = computed
+		}
+		if team.Known {
+			c.undecided = c.m.now
+		}
+	}
+	for i := range all {
+		all[i].judge(computed, team, isAlone)
+	}
 }
 
 // Origin says where the figures come from, in the words of resource.
