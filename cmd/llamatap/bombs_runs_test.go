@@ -94,7 +94,8 @@ func TestBombsWithIndex(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		commands = append(commands, []string{"verify", run}, []string{"verify", "--repair", run})
+		commands = append(commands, []string{"report", run, "-o", at(name + ".html")}, []string{"verify", run},
+			[]string{"verify", "--repair", run})
 	}
 	// A child's peak begins with that of this process.
 	debug.FreeOSMemory()

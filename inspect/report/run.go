@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -80,18 +81,21 @@ func (r *Run) readEvents(ctx context.Context, progress func(done, total int64)) 
 	if !resources.HasLog(r.Path) {
 		return nil
 	}
-	each := func(*resources.TokenRow) {}
-	if r.Resources, err = resources.Summarize(ctx, r.Path, each, progress); err != nil {
-		return err
+	var failed error
+	read := make(chan struct{})
+	go func() { // beside the sums: the two take the same time
+		defer close(read)
+		r.steps, failed = readSteps(ctx, r.Path)
+	}()
+	r.Resources, err = resources.Summarize(ctx, r.Path, func(*resources.TokenRow) {}, progress)
+	if <-read; err != nil || failed != nil {
+		return cmp.Or(err, failed)
 	}
 	for _, l := range r.Resources.Losses {
 		r.note("%d %s events are lost (%s): the figures are of the others", l.Count, l.Kind, l.Cause)
 	}
 	if n := r.Resources.BadLines; n > 0 {
 		r.note("%d lines of the resource events cannot be read: the figures are of the others", n)
-	}
-	if r.steps, err = readSteps(ctx, r.Path); err != nil {
-		return err
 	}
 	if n := r.steps.Beyond; n > 0 {
 		r.note("%d tokens are beyond the bound of memory: at least as many prompt tokens as stated were processed again", n)

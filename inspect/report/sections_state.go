@@ -22,7 +22,7 @@ import (
 
 // The bytes up to which files are read for the report. A larger one is named with the command that reads it.
 const (
-	maxTensorBytes = 256 << 20
+	maxTensorBytes = 1 << 30 // as the model computed them
 	maxTraceBytes  = 64 << 20
 )
 
@@ -271,8 +271,9 @@ func activationsSection(ctx context.Context, r *Run) (*Section, error) {
 	s.Text = append(s.Text, fmt.Sprintf("%s of %s, %s as the model computed them, %s on disk.",
 		plural(sum.Packets, "captured tensor"), plural(sum.Tokens, "token"), present.Bytes(sum.BytesRaw),
 		present.Bytes(sum.BytesStored)))
-	if large := r.beyond("tensors", maxTensorBytes); large != "" {
-		s.Text = append(s.Text, large+" --stats.")
+	if sum.BytesRaw > maxTensorBytes {
+		s.Text = append(s.Text, fmt.Sprintf("They are more than the %s that a report reads: llamatap inspect %s --stats.",
+			present.Bytes(maxTensorBytes), r.Path))
 	} else if err := tensors.MeasureTensors(ctx, run, tensors.Filter{}, sum, nil); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
