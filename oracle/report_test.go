@@ -195,3 +195,84 @@ func TestReportRecording(t *testing.T) {
 	}
 	t.Errorf("recording took %v of the wall time in the last of 8 runs", want)
 }
+
+// TestReportPage recomputes what the charts of the page show from the run's events.
+func TestReportPage(t *testing.T) {
+	dir := llamatap(t, "run", "-p", "func main() {", "-n", "48", "--temp", "0", "--ignore-eos", "--tap-resource-level",
+		"DETAILED", "--tap-kv", "--tap-host", "system,waits", "--tap-ledger", "--tap-tensors", "l_out*",
+		"--tap-attention").good(t).dirs[0]
+	page := filepath.Join(t.TempDir(), "page.html")
+	llamatap(t, "report", dir, "-o", page).good(t)
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, data, _ := strings.Cut(string(text), `id="charts">`)
+	data, _, _ = strings.Cut(data, "</script>")
+	var charts []struct {
+		Kind, Title   string
+		Rows, Columns []string
+		Series        []struct {
+			Name    string
+			X, W, Y []*float64
+		}
+	}
+	if err := json.Unmarshal([]byte(data), &charts); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{}
+	for _, e := range jsonLines[struct {
+		Event, Phase  string
+		ComponentType string `json:"component_type"`
+		LayerID       *int   `json:"layer_id"`
+		DurationNS    *int64 `json:"duration_ns"`
+		LatencyNS     *int64 `json:"latency_ns"`
+	}](t, filepath.Join(dir, rundir.EventsName)) {
+		switch {
+		case e.Event == "graph_execution" && e.Phase != "setup" && e.DurationNS != nil:
+			want["graphs of "+e.Phase] += float64(*e.DurationNS) / 1e9
+		case e.Event == "output_token" && e.LatencyNS != nil:
+			want["latency"] += float64(*e.LatencyNS) / 1e9
+		}
+	}
+	got, titles := map[string]float64{}, map[string]bool{}
+	for _, c := range charts {
+		titles[c.Title] = true
+		for _, s := range c.Series {
+			for i := range s.W {
+				if strings.HasPrefix(c.Title, "Executions") && s.Name != "page fault" && s.Name != "generated token" {
+					got["graphs of "+s.Name] += *s.W[i]
+				}
+			}
+			for i := range s.Y {
+				if strings.HasPrefix(c.Title, "Time from the token before") {
+					got["latency"] += *s.Y[i]
+				}
+			}
+			if c.Kind == "heat" && len(s.Y) != len(c.Rows)*len(c.Columns) {
+				t.Errorf("%s: %d values for %d rows and %d columns", c.Title, len(s.Y), len(c.Rows), len(c.Columns))
+			}
+		}
+	}
+	if len(want) < 3 {
+		t.Errorf("the events have %v", want)
+	}
+	for what, seconds := range want {
+		if math.Abs(got[what]-seconds) > 1e-6*max(1, seconds) {
+			t.Errorf("%s: the page shows %v s, the events have %v s", what, got[what], seconds)
+		}
+	}
+	for _, title := range []string{"Time by layer and component", "Cells in use, context 0, base cache",
+		"Lives of the cache's blocks, from the first write to the eviction (k of layer 0)",
+		"Bytes that were accessed, by type of region", "Root mean square of the captured values, by layer and tensor",
+		"Attention of layer 0, head 0: the first tokens and the cells that they look at"} {
+		if !titles[title] {
+			t.Errorf("there is no chart %q among %v", title, titles)
+		}
+	}
+	for _, missing := range []string{"Not recorded: --tap-kv", "Not recorded: --tap-ledger"} {
+		if strings.Contains(string(text), missing) {
+			t.Errorf("the page has %q", missing)
+		}
+	}
+}
