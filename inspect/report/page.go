@@ -87,6 +87,8 @@ type Series struct {
 	Text []string `json:"text,omitempty"` // a label for each value
 	Line bool     `json:"line,omitempty"` // values are connected
 	Step bool     `json:"step,omitempty"` // and each holds until the next
+	// Colour is one of eight, from 1; 0: by its position among the series.
+	Colour int `json:"colour,omitempty"`
 }
 
 // values are numbers with ten digits.

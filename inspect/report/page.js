@@ -14,7 +14,7 @@
     e.append(...children);
     return e;
   };
-  const color = (i) => `var(--c${i % 8})`;
+  const color = (s, i) => `var(--c${s.colour ? s.colour - 1 : i % 8})`;
   const known = (v) => v !== null && v !== undefined && isFinite(v);
 
   // digits writes a number with three digits.
@@ -86,7 +86,7 @@
       if (this.chart.series.length < 2 && this.chart.kind !== "spans") return;
       this.chart.series.forEach((s, i) => {
         const key = make("i");
-        key.style.background = color(i);
+        key.style.background = color(s, i);
         const b = make("button", { type: "button", "aria-pressed": "true" }, key, s.name);
         b.onclick = () => {
           this.hidden.has(i) ? this.hidden.delete(i) : this.hidden.add(i);
@@ -198,7 +198,7 @@
           ends[s.row[k]] = b;
           d += `M${a.toFixed(1)} ${(y + 1).toFixed(1)}h${Math.max(0.6, b - a - (b - a > 3 ? 1 : 0)).toFixed(1)}v${(size - 2 < 1 ? 1 : size - 2).toFixed(1)}H${a.toFixed(1)}z`;
         });
-        this.svg.append(make("path", { d, fill: color(i) }));
+        this.svg.append(make("path", { d, fill: color(s, i) }));
       });
     }
 
@@ -237,8 +237,8 @@
           if (!s.line || s.x.length === 1) dots += `M${(px - 2.2).toFixed(1)} ${py.toFixed(1)}a2.2 2.2 0 1 0 4.4 0a2.2 2.2 0 1 0 -4.4 0z`;
           if (!s.line && !this.onTime && s.text) this.svg.append(make("text", { x: px + 5, y: py - 4 }, s.text[k]));
         });
-        this.svg.append(s.line && s.x.length > 1 ? make("path", { d, fill: "none", stroke: color(i), "stroke-width": 1.6,
-          "clip-path": `url(#${clip})` }) : make("path", { d: dots, fill: color(i) }));
+        this.svg.append(s.line && s.x.length > 1 ? make("path", { d, fill: "none", stroke: color(s, i), "stroke-width": 1.6,
+          "clip-path": `url(#${clip})` }) : make("path", { d: dots, fill: color(s, i) }));
       });
     }
 
@@ -254,7 +254,7 @@
           const v = s.y[k];
           if (!known(v) || v === 0) continue;
           const a = this.x(sum), b = this.x(sum + v), y = 6 + k * size;
-          this.svg.append(make("rect", { x: a, y: y + 3, width: Math.max(0.5, b - a), height: size - 6, fill: color(i) }));
+          this.svg.append(make("rect", { x: a, y: y + 3, width: Math.max(0.5, b - a), height: size - 6, fill: color(s, i) }));
           this.points.push([(a + b) / 2, y + size / 2, `${r}: ${s.name} ${text(v, c.x)}`, a, b]);
           sum += v;
         }

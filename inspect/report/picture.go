@@ -2,6 +2,7 @@ package report
 
 import (
 	"errors"
+	"image/color"
 	"math"
 	"slices"
 
@@ -50,6 +51,14 @@ func (p *Page) Save(path string) error {
 	return picture.Save(path)
 }
 
+// colour is that of the series number i.
+func (s *Series) colour(i int) color.Color {
+	if s.Colour > 0 {
+		i = s.Colour - 1
+	}
+	return sheet.Curves[i%len(sheet.Curves)]
+}
+
 // drawSpans draws spans in rows, and returns their time.
 func (c *Chart) drawSpans(p *plot.Plot) (from, to float64) {
 	from, to = math.Inf(1), math.Inf(-1)
@@ -57,7 +66,7 @@ func (c *Chart) drawSpans(p *plot.Plot) (from, to float64) {
 		boxes := &sheet.Boxes{}
 		for k, x := range s.X {
 			y := float64(len(c.Rows) - s.Row[k])
-			boxes.All = append(boxes.All, sheet.Box(x, y-0.9, x+s.W[k], y-0.1, sheet.Curves[i%len(sheet.Curves)]))
+			boxes.All = append(boxes.All, sheet.Box(x, y-0.9, x+s.W[k], y-0.1, s.colour(i)))
 			from, to = min(from, x), max(to, x+s.W[k])
 		}
 		p.Add(boxes)
@@ -89,7 +98,7 @@ func (c *Chart) drawLines(p *plot.Plot) {
 				x, y = append(x, s.X[k]), append(y, s.Y[k])
 			}
 		}
-		curve := sheet.NewCurve(x, y, sheet.Curves[i%len(sheet.Curves)], 1.2)
+		curve := sheet.NewCurve(x, y, s.colour(i), 1.2)
 		if curve.IsDots = !s.Line || len(x) == 1; !s.Line {
 			curve.Style.Width = 0
 		}

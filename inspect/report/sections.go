@@ -46,7 +46,7 @@ func tokensSection(_ context.Context, r *Run) (*Section, error) {
 	rows := [][]string{{"phase", "graphs", "tokens", "tokens/s", "time in graphs", "share"}}
 	for i := range r.Resources.Phases {
 		p := &r.Resources.Phases[i]
-		rows = append(rows, []string{p.Phase, present.Count(p.Graphs), present.Count(p.Tokens),
+		rows = append(rows, []string{p.Phase, strconv.FormatInt(p.Graphs, 10), strconv.FormatInt(p.Tokens, 10),
 			present.Maybe(p.TokensPerS, present.Digits), present.Maybe(p.NS, present.Nanoseconds),
 			present.Maybe(p.Share, present.Percent)})
 	}
@@ -88,14 +88,21 @@ func together(lane *timeline.Lane, note string) string {
 	return note
 }
 
+// Kinds of spans beside the phases.
+const (
+	generated = "generated token"
+	pageFault = "page fault"
+)
+
 // spans are executions, tokens and page faults, a row for each context, sequence and thread.
 func (r *Run) spans() *Chart {
 	c := &Chart{Kind: Spans, Title: "Executions of graphs, generated tokens and page faults", X: timeAxis}
 	of := map[string]*Series{}
+	colours := []string{prefill, decode, generated, pageFault, maintenance}
 	add := func(name string, row int, s *timeline.Stretch, text string) {
 		to := of[name]
 		if to == nil {
-			to = &Series{Name: name}
+			to = &Series{Name: name, Colour: slices.Index(colours, name) + 1}
 			of[name] = to
 			c.Series = append(c.Series, to)
 		}
@@ -119,8 +126,8 @@ func (r *Run) spans() *Chart {
 	})
 	kind := func(k string) func(*timeline.Stretch) string { return func(*timeline.Stretch) string { return k } }
 	text := func(s *timeline.Stretch) string { return s.Kind }
-	lanes(&r.tracks.Tokens, kind("generated token"), text)
-	lanes(&r.tracks.Faults, kind("page fault"), text)
+	lanes(&r.tracks.Tokens, kind(generated), text)
+	lanes(&r.tracks.Faults, kind(pageFault), text)
 	if n := r.tracks.Setups; n > 0 {
 		c.Note = strings.TrimSpace(fmt.Sprintf("%s Not drawn: %s of set-up.", c.Note, plural(n, "execution")))
 	}

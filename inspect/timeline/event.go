@@ -40,6 +40,7 @@ type event struct {
 	Cells          int64  `json:"cells"`
 	CacheOperation string `json:"cache_operation"`
 	LiveBytes      *int64 `json:"live_bytes"`
+	TensorBytes    *int64 `json:"tensor_bytes"`
 
 	GPUIndex    int      `json:"gpu_index"`
 	WindowNS    int64    `json:"window_ns"`

@@ -190,7 +190,7 @@ func (r *reader) take(kind resource.Kind, e *event) error {
 	case resource.KindKV:
 		return r.cells(e)
 	case resource.KindAllocation, resource.KindDeallocation:
-		if e.LiveBytes != nil {
+		if e.LiveBytes != nil && e.TensorBytes == nil { // a weight lies in a buffer that has an event of its own
 			return r.value("memory of backends", "bytes", e.MonoNS, float64(*e.LiveBytes))
 		}
 	case resource.KindGPU:

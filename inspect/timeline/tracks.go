@@ -24,7 +24,7 @@ const (
 // Tracks are what a run recorded over time, for charts: of bounded size, whatever the length of the run. Times are in
 // nanoseconds of the monotonic clock.
 type Tracks struct {
-	// Begin and End are those of the executions and tokens after the set-up; where there is none, of all that has a
+	// Begin and End are those of the executions after the set-up; where there is none, of all that has a
 	// time, and 0 where nothing has.
 	Begin, End int64
 	// Unix and Mono are one reading of both clocks; 0 where it is not known.
@@ -43,8 +43,9 @@ type Tracks struct {
 
 // Lanes are the lanes of one kind.
 type Lanes struct {
-	All  []*Lane // in the order in which they began
-	Left int64   // stretches of further lanes
+	All   []*Lane // in the order in which they began
+	Left  int64   // stretches of further lanes
+	mixed bool    // stretches of different kinds may be put together: each has its own
 }
 
 // Lane is parts of the time that follow each other.
@@ -86,7 +87,8 @@ type Instant struct {
 // consist of.
 func Collect(ctx context.Context, path string, progress func(done, total int64)) (*Tracks, error) {
 	about := aboutRun(path)
-	t := &Tracks{Unix: about.unix, Mono: about.mono, values: map[string]*Counter{}}
+	t := &Tracks{Unix: about.unix, Mono: about.mono, values: map[string]*Counter{}, Tokens: Lanes{mixed: true},
+		Faults: Lanes{mixed: true}}
 	r := &reader{o: Options{Progress: progress, length: about.length}, caches: map[string]*kv{},
 		values: map[string]*run{}, to: t, graphsAlone: true}
 	r.clear()
@@ -180,7 +182,7 @@ func (k *Counter) add(at int64, value float64) {
 	k.At, k.Value = append(k.At, at), append(k.Value, value)
 }
 
-// add takes a stretch of a lane. Where the lane has too many, neighbours are put together, and from then on.
+// add takes a stretch of a lane. Where the lane has too many, neighbours are put together, then and from then on.
 func (l *Lanes) add(lane string, next Stretch) {
 	i := slices.IndexFunc(l.All, func(of *Lane) bool { return of.Name == lane })
 	if i < 0 {
@@ -192,18 +194,31 @@ func (l *Lanes) add(lane string, next Stretch) {
 	}
 	next.N, next.Busy = 1, next.End-next.Start
 	of := l.All[i]
-	if n := len(of.All); n > 0 && of.All[n-1].N < of.Each {
+	if n := len(of.All); n > 0 && of.All[n-1].N < of.Each && (l.mixed || of.All[n-1].Kind == next.Kind) {
 		of.All[n-1].join(&next)
 		return
 	}
 	if len(of.All) == maxStretches {
-		for k := range maxStretches / 2 {
-			of.All[k] = of.All[2*k]
-			of.All[k].join(&of.All[2*k+1])
-		}
-		of.All, of.Each = of.All[:maxStretches/2], 2*of.Each
+		of.halve(l.mixed)
 	}
 	of.All = append(of.All, next)
+}
+
+// halve puts neighbours together, those of different kinds only if mixed, or if that leaves too many.
+func (l *Lane) halve(mixed bool) {
+	l.Each *= 2
+	kept := l.All[:1]
+	for i := 1; i < len(l.All); i++ {
+		last, next := &kept[len(kept)-1], l.All[i]
+		if last.N+next.N <= l.Each && (mixed || last.Kind == next.Kind) {
+			last.join(&next)
+		} else {
+			kept = append(kept, next)
+		}
+	}
+	if l.All = kept; len(kept) > maxStretches*3/4 {
+		l.halve(true)
+	}
 }
 
 func (s *Stretch) join(next *Stretch) {

@@ -1,29 +1,43 @@
 package timeline
 
-import "testing"
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
 
-// TestLanes: a lane of any length is of bounded size and loses neither time nor number.
+// TestLanes: a lane of any length is of bounded size and loses neither time nor number. Kinds are put together only
+// where they have to be.
 func TestLanes(t *testing.T) {
 	for _, n := range []int{1, maxStretches, maxStretches + 1, 5*maxStretches + 3} {
-		var l Lanes
-		for i := range n {
-			at := int64(10 * i)
-			l.add("context 0", Stretch{Start: at, End: at + 7, Kind: []string{"prefill", "decode"}[min(i, 1)], Tokens: 2})
-		}
-		lane := l.All[0]
-		var count, tokens int
-		var busy, end int64
-		for i, s := range lane.All {
-			if s.N > lane.Each || s.Start < end || s.Kind == "" || s.N > 1 && i > 0 && s.Kind != "decode" {
-				t.Fatalf("%d: stretch %d is %+v", n, i, s)
+		for _, kinds := range [][]string{{"prefill", "decode"}, {"a", "b", "c"}} {
+			var l Lanes
+			for i := range n {
+				at, kind := int64(10*i), kinds[min(i, 1)]
+				if len(kinds) == 3 {
+					kind = kinds[i%3]
+				}
+				l.add("context 0", Stretch{Start: at, End: at + 7, Kind: kind, Tokens: 2})
 			}
-			count, tokens, busy, end = count+s.N, tokens+s.Tokens, busy+s.Busy, s.End
-		}
-		if count != n || tokens != 2*n || busy != int64(7*n) || len(lane.All) > maxStretches {
-			t.Errorf("%d: %d stretches of %d, %d tokens, busy %d", n, len(lane.All), count, tokens, busy)
-		}
-		if first := lane.All[0]; n > maxStretches && first.Kind != Several || n <= maxStretches && first.Kind != "prefill" {
-			t.Errorf("%d: the first is %+v", n, first)
+			lane := l.All[0]
+			var count, tokens int
+			var busy, end int64
+			several := false
+			for i, s := range lane.All {
+				if s.N > lane.Each || s.Start < end {
+					t.Fatalf("%d: stretch %d is %+v", n, i, s)
+				}
+				several = several || s.Kind == Several
+				count, tokens, busy, end = count+s.N, tokens+s.Tokens, busy+s.Busy, s.End
+			}
+			if count != n || tokens != 2*n || busy != int64(7*n) || len(lane.All) > maxStretches {
+				t.Errorf("%d: %d stretches of %d, %d tokens, busy %d", n, len(lane.All), count, tokens, busy)
+			}
+			if want := len(kinds) == 3 && n > maxStretches; several != want {
+				t.Errorf("%d of %v: kinds put together %v, want %v", n, kinds, several, want)
+			}
 		}
 	}
 	var l Lanes
@@ -48,6 +62,36 @@ func TestCounter(t *testing.T) {
 	for i, at := range k.At {
 		if at != int64(i*k.Every) || k.Value[i] != float64(at) {
 			t.Fatalf("value %d is %v at %d", i, k.Value[i], at)
+		}
+	}
+}
+
+// TestCollect: the tracks have each execution and token after the set-up, and the memory of buffers, not of the weights
+// in them, whose events repeat the time and the figure of their buffer.
+func TestCollect(t *testing.T) {
+	const memory = `{"event":"memory_allocation","mono_ns":900000,"allocation_bytes":6000,"live_bytes":6000}
+{"event":"memory_allocation","mono_ns":950000,"allocation_bytes":4000,"live_bytes":10000}
+{"event":"memory_allocation","mono_ns":900000,"tensor_bytes":500,"live_bytes":6000}
+{"event":"graph_execution","mono_ns":960000,"ctx":0,"exec":0,"phase":"setup","tokens":2,"duration_ns":1000}
+`
+	path := filepath.Join(t.TempDir(), "resource.jsonl")
+	if err := os.WriteFile(path, []byte(memory+events(40, 3, 4)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tracks, err := Collect(context.Background(), path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tracks.Counters) != 1 || !slices.Equal(tracks.Counters[0].At, []int64{900000, 950000}) ||
+		!slices.Equal(tracks.Counters[0].Value, []float64{6000, 10000}) {
+		t.Errorf("counters %+v", tracks.Counters)
+	}
+	if tracks.Begin != 1_000_000 || tracks.End != 1_000_000+39*2000+1000 || tracks.Setups != 1 {
+		t.Errorf("from %d to %d, %d of set-up", tracks.Begin, tracks.End, tracks.Setups)
+	}
+	for _, lanes := range []*Lanes{&tracks.Graphs, &tracks.Tokens} {
+		if len(lanes.All) != 1 || len(lanes.All[0].All) != 40 {
+			t.Errorf("lanes %+v", lanes)
 		}
 	}
 }
