@@ -149,3 +149,30 @@ func TestPicture(t *testing.T) {
 		t.Errorf("without charts: %v", err)
 	}
 }
+
+// TestPageOfBrokenRun: what can be read of a run is shown, and what cannot is named.
+func TestPageOfBrokenRun(t *testing.T) {
+	for name, broken := range map[string]string{"metadata.json": `{"version":1,`, "system_metrics.jsonl": "\x00\x01{",
+		"host_waits.jsonl": "{}\n[", "kv_block_lifecycle.parquet": "PAR1 no table", "activations.stream": "no stream",
+		"trace.parquet": "PAR1PAR1"} {
+		dir := quiet().write(t)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(broken), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		page, err := readRun(t, dir).Page(context.Background())
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if c := page.Sections[0].Charts; len(c) == 0 {
+			t.Errorf("%s: the tokens are not shown: %+v", name, page.Sections[0])
+		}
+		var said strings.Builder
+		for _, s := range page.Sections {
+			said.WriteString(s.Missing + strings.Join(s.Text, " "))
+		}
+		if len(page.Notes) == 0 && !strings.Contains(said.String(), name) {
+			t.Errorf("%s: nothing says so: %s", name, said.String())
+		}
+	}
+}

@@ -76,7 +76,7 @@ func verdict(all []*Finding) string {
 	}
 	switch {
 	case len(unknown) == len(all):
-		return "The run cannot be judged: it has none of the files that show a cause."
+		return "The run cannot be judged: nothing that can be read of it shows a cause."
 	case first == nil:
 		return fmt.Sprintf("Nothing stands out among the %s that could be judged. Not judged: %s.",
 			plural(int64(len(all)-len(unknown)), "cause"), strings.Join(unknown, ", "))

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/llamatap/llamatap/inspect/host"
 	"github.com/llamatap/llamatap/inspect/resources"
@@ -49,12 +50,12 @@ func Read(ctx context.Context, dir string, progress func(done, total int64)) (*R
 		return nil, fmt.Errorf("%s is a file: give the run directory that it lies in", dir)
 	}
 	described, err := resources.ReadRun(dir)
-	if err != nil {
+	if described == nil {
 		return nil, err
 	}
 	r := &Run{Path: dir, State: described.State, Model: described.Model, data: described.Data}
 	if r.Metadata, err = resources.Metadata(dir); err != nil {
-		return nil, err
+		r.note("%v: what stands there is missing here; 'llamatap verify' reports more", err)
 	}
 	if r.State != resources.StateSealed {
 		r.note("the run is not sealed (%s): the figures are of what was written so far", r.State)
@@ -63,13 +64,17 @@ func Read(ctx context.Context, dir string, progress func(done, total int64)) (*R
 		return nil, err
 	}
 	if err := r.readHost(); err != nil {
-		return nil, err
+		r.note("what the kernel did cannot be read: %v", err)
 	}
-	r.KV, err = resources.OpenKV(ctx, dir, kvPoints, nil)
-	if err != nil && !errors.Is(err, resources.ErrNoKV) {
-		return nil, err
+	if r.KV, err = resources.OpenKV(ctx, dir, kvPoints, nil); err != nil && r.recorded("KV cache") {
+		r.note("the table of the KV cache cannot be read: %v", err)
 	}
-	return r, nil
+	return r, ctx.Err()
+}
+
+// recorded reports whether there are files of a kind of data, which may be damaged.
+func (r *Run) recorded(what string) bool {
+	return slices.ContainsFunc(r.data, func(d resources.Data) bool { return d.What == what })
 }
 
 func (r *Run) note(format string, args ...any) {
@@ -88,8 +93,9 @@ func (r *Run) readEvents(ctx context.Context, progress func(done, total int64)) 
 		r.steps, failed = readSteps(ctx, r.Path)
 	}()
 	r.Resources, err = resources.Summarize(ctx, r.Path, func(*resources.TokenRow) {}, progress)
-	if <-read; err != nil || failed != nil {
-		return cmp.Or(err, failed)
+	<-read
+	if r.Resources == nil || failed != nil { // with a report, err is of the metadata, which are read below
+		return cmp.Or(failed, err)
 	}
 	for _, l := range r.Resources.Losses {
 		r.note("%d %s events are lost (%s): the figures are of the others", l.Count, l.Kind, l.Cause)

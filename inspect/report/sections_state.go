@@ -215,13 +215,13 @@ func memorySection(ctx context.Context, r *Run) (*Section, error) {
 	}
 	report, err := memory.Analyze(ctx, r.Path, memory.Options{})
 	switch {
-	case errors.Is(err, memory.ErrNoTrace):
+	case errors.Is(err, memory.ErrNoTrace) && !r.recorded("memory accesses"):
 		s.Text = append(s.Text, "Accesses by region are not recorded: --tap-ledger.")
 		return s, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		r.note("accesses to memory: %v", err)
+		r.note("the accesses to memory cannot be read: %v", err)
 		return s, nil
 	}
 	c := &Chart{Kind: Bars, Title: "Bytes that were accessed, by type of region", X: Axis{Name: "bytes", Unit: "B"}}
@@ -251,11 +251,11 @@ func activationsSection(ctx context.Context, r *Run) (*Section, error) {
 	s := &Section{ID: "activations", Title: "Activations"}
 	run, err := tensors.Open(r.Path)
 	switch {
-	case errors.Is(err, tensors.ErrNotARun):
+	case errors.Is(err, tensors.ErrNotARun) && !r.recorded("tensors"):
 		s.Missing = "Not recorded: --tap-tensors 'l_out*'"
 		return s, nil
 	case err != nil:
-		s.Missing = err.Error()
+		r.note("the captured tensors cannot be read: %v", err)
 		return s, nil
 	}
 	defer run.Close()
