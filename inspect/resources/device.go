@@ -32,7 +32,8 @@ type ZoneUse struct {
 	EnergyJ    float64 `json:"energy_j"`     // over all windows
 	MeanPowerW float64 `json:"power_mean_w"` // EnergyJ by their length
 
-	ns int64
+	ns    int64
+	lastW float64 // mean power of the newest window
 }
 
 // maxDevices bounds the GPUs and the zones that are distinguished, maxEnergy the rows of energy.
@@ -72,6 +73,7 @@ func (d *devices) addZone(e *resource.RAPLSample) {
 		z.EnergyJ += e.EnergyJ
 		z.ns += e.WindowNS
 		z.MeanPowerW = z.EnergyJ / (float64(z.ns) / 1e9)
+		z.lastW = e.EnergyJ / (float64(e.WindowNS) / 1e9)
 	}
 }
 

@@ -271,7 +271,9 @@ type Sum struct {
 	TokensMore int64 // that were not kept
 	Latency    Latencies
 	execs      executions
-	work       work  // the event that is read
+	work       work    // the event that is read
+	recent     *recent // is given what is new, where it is set
+	skim       skim
 	first      int64 // unix_ns of the first event
 	last       int64
 }
@@ -298,6 +300,11 @@ func (s *Sum) Add(line Line) {
 	kind, ok := KindOf(line.Text)
 	if !ok {
 		s.bad(line.Number, badLine(line.Text))
+		return
+	}
+	if s.skim.on && skimmed[kind] {
+		s.skim.left = true
+		s.Events[kind.String()]++
 		return
 	}
 	if !summed[kind] {
@@ -373,9 +380,13 @@ func (s *Sum) take(event any) {
 	case *resource.ComponentEnd:
 		s.component(e)
 	case *resource.Graph:
+		s.skim.graph(e)
 		s.Phases.add(e)
 		s.execs.end(e)
 		s.stamp(&e.Header)
+		if s.recent != nil {
+			s.recent.graph(e)
+		}
 	case *resource.Phase:
 		if e.LastExec != nil && len(s.Retracted) < maxRetracted {
 			s.Retracted = append(s.Retracted, Retracted{e.Ctx, e.Exec, *e.LastExec})
@@ -400,6 +411,9 @@ func (s *Sum) take(event any) {
 		}
 	case *resource.Routing:
 		s.Routed++
+		if s.recent != nil {
+			s.recent.routed(e.Experts)
+		}
 	case *resource.Loss:
 		if key := (LossKey{e.Kind, e.Cause}); len(s.Losses) < maxLosses || s.Losses[key] > 0 {
 			s.Losses[key] += e.Count
@@ -444,6 +458,9 @@ func (s *Sum) compute(e *work) {
 		cell.Op = SeveralOps
 	}
 	s.Cells.add(cell, cost)
+	if s.recent != nil && cost.Timed > 0 {
+		s.recent.node(cell, cost.NS)
+	}
 	if cell.Op != SeveralOps && e.Phase != PhaseSetup {
 		s.Tops.add(Tensor{e.Phase, e.Operation, bareName(e.Name)}, cost)
 	}
@@ -492,6 +509,9 @@ func (s *Sum) output(e *resource.OutputToken) {
 		if c := s.execs.byEntry[entryOf(&e.Header, e.MonoNS-*e.LatencyNS)]; c != nil {
 			row.produced(c)
 		}
+	}
+	if s.recent != nil {
+		s.recent.token(e)
 	}
 	switch {
 	case s.Token != nil:
