@@ -21,6 +21,7 @@ var rawOutput = map[string]string{
 	"cmd/llamatap/doctor.go":       "colours; facts are escaped before",
 	"cmd/llamatap/bench_script.go": "bars",
 	"cmd/llamatap/mrm_run.go":      "bars",
+	"cmd/llamatap/top.go":          "moves the cursor; text is escaped before",
 }
 
 // TestOutputIsEscaped holds that no package prints past internal/present.

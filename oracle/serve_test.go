@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -204,5 +205,55 @@ func TestServeLive(t *testing.T) {
 	}
 	if err := s.stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTopOfLiveRun: 'llamatap top' finds a live run by the process that records it, and by its model's; it shows what
+// the run generates, and ends with it.
+func TestTopOfLiveRun(t *testing.T) {
+	l := alive(t, "--tap-resource-level", "DETAILED", "--tap-kv", "--tap-memory", "8M")
+	defer func() { l.cmd.Process.Signal(syscall.SIGTERM); l.cmd.Wait() }()
+	snapshot := func(who int) (s resources.Snapshot) {
+		t.Helper()
+		text := llamatap(t, "top", strconv.Itoa(who), "--json", "--count", "1").good(t).stdout
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		return s
+	}
+	var s resources.Snapshot
+	testenv.Until(t, "top shows generated text, time by component and KV cells", func() bool {
+		s = snapshot(l.cmd.Process.Pid)
+		return len(s.Texts) > 0 && len(s.Components) > 0 && len(s.Caches) > 0 && s.PID > 0
+	})
+	if s.State != resources.StateRunning || s.Run != filepath.Base(dirOf(t, l.out)) || s.Speed == nil ||
+		s.Caches[0].Cells < s.Caches[0].Used || s.Caches[0].Used == 0 || s.Level != "DETAILED" || s.BadLines > 0 {
+		t.Errorf("%+v", s)
+	}
+	for _, m := range s.Missing {
+		if strings.Contains(m.How, "--tap-kv") || strings.Contains(m.How, "--tap-resource-level") {
+			t.Errorf("%+v is recorded", m)
+		}
+	}
+	if of := snapshot(s.PID); of.Run != s.Run {
+		t.Errorf("the model's process records %q", of.Run)
+	}
+	follow := command(t, "top", l.out, "--interval", "100ms")
+	out, err := follow.StdoutPipe()
+	if err == nil {
+		err = follow.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, " running, ") {
+		t.Errorf("%q, %v", line, err)
+	}
+	ctl(t, l.out, "stop")
+	rest, err := io.ReadAll(lines)
+	if ended := follow.Wait(); err != nil || ended != nil ||
+		!strings.Contains(string(rest), "This run is sealed. 'llamatap report ") {
+		t.Errorf("%v, %v: %s", err, ended, rest)
 	}
 }

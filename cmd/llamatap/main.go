@@ -31,7 +31,7 @@ func program() *cli.Command {
 			runCommand(), execCommand(), demoCommand(), runsCommand(), reportCommand(), inspectCommand(), catCommand(),
 			diffCommand(), exportCommand(), verifyCommand(),
 			kvCommand(), resourceCommand(), memoryCommand(), hostCommand(), benchCommand(), mrmCommand(),
-			serveCommand(), ctlCommand(), doctorCommand(),
+			topCommand(), serveCommand(), ctlCommand(), doctorCommand(),
 			synthCommand(), linksCommand(), completionCommand(), manCommand(), completeCommand(), recordingTopic(),
 			formatsTopic(),
 		},
