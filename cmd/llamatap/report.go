@@ -48,7 +48,8 @@ over time, in a file of their own.
 				case brief && form.form != "html" && form.form != "text":
 					return cli.Wrongf("--brief is text: drop it, or --format %s", form.form)
 				case isPicture && f.Given("--output") && filepath.Ext(form.file) != "."+form.form:
-					return cli.Wrongf("--format %s is written to a file: name one that ends in .%[1]s with -o", form.form)
+					return cli.Wrongf("--format %s is written to a file: name one that ends in .%[1]s with -o",
+						form.form)
 				case (isPicture || form.form == "html" && !brief) && form.file == "-" && !f.Given("--output"):
 					form.file = reportFile(path, form.form)
 				}

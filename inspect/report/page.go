@@ -123,12 +123,12 @@ func WriteHTML(ctx context.Context, w io.Writer, run *Run) error {
 // Page makes the document of a run.
 func (r *Run) Page(ctx context.Context) (*Page, error) {
 	p := &Page{Report: r.Report(), Made: time.Now().Truncate(time.Second)}
-	var err error
-	if r.tracks, err = timeline.Collect(ctx, r.Path, nil); err != nil {
+	all, err := timeline.Collect(ctx, r.Path, nil)
+	if err != nil {
 		return nil, err
 	}
 	for _, make := range sections {
-		s, err := make(ctx, r)
+		s, err := make(ctx, r, &tracks{all})
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +184,8 @@ func (d *document) table(rows [][]string) {
 
 // isFigure reports whether a cell is a number, with its unit or without.
 func isFigure(cell string) bool {
-	return cell != "" && len(cell) < 14 && (cell[0] >= '0' && cell[0] <= '9' || cell == "-" || cell[0] == '-' && len(cell) > 1)
+	return cell != "" && len(cell) < 14 && (cell[0] >= '0' && cell[0] <= '9' || cell == "-" || cell[0] == '-' &&
+		len(cell) > 1)
 }
 
 // html writes the document.
@@ -195,7 +196,8 @@ func (p *Page) html() []byte {
 	d.add("<meta http-equiv=\"Content-Security-Policy\" content=\"%s\"><title>%s: llamatap report</title>\n", policy(),
 		p.Path)
 	d.WriteString("<style>" + pageStyle + "</style></head><body>\n")
-	d.add("<header><p class=\"run\">%s · %s · %s</p><h1 id=\"verdict\">%s</h1>", p.Path, orUnknown(p.Model, "unknown model"),
+	d.add("<header><p class=\"run\">%s · %s · %s</p><h1 id=\"verdict\">%s</h1>", p.Path,
+		orUnknown(p.Model, "unknown model"),
 		string(p.State), headline(p.Verdict))
 	if rest := p.Verdict[len(headline(p.Verdict)):]; rest != "" {
 		d.add("<p class=\"lead\">%s</p>", rest)
@@ -220,7 +222,8 @@ func (p *Page) html() []byte {
 			d.add("<p class=\"missing\">%s</p>", s.Missing)
 		}
 		for _, c := range s.Charts {
-			d.add("<figure data-chart=\"%s\"><figcaption>%s</figcaption></figure>\n", strconv.Itoa(len(charts)), c.Title)
+			d.add("<figure data-chart=\"%s\"><figcaption>%s</figcaption></figure>\n", strconv.Itoa(len(charts)),
+				c.Title)
 			charts = append(charts, c)
 		}
 		for _, t := range s.Tables {

@@ -5,7 +5,8 @@
   const charts = JSON.parse(document.getElementById("charts").textContent);
   const drawn = [];
   const maxTableRows = 2000;
-  let whole = [Infinity, -Infinity], span = null; // of the charts over time
+  let whole = [Infinity, -Infinity],
+    span = null; // of the charts over time
 
   const make = (name, attributes, ...children) => {
     const inSVG = ["svg", "path", "rect", "text", "circle", "g", "title", "clipPath"].includes(name);
@@ -38,9 +39,12 @@
         if (size >= 1e-3) return digits(v * 1e3) + " ms";
         return size >= 1e-6 ? digits(v * 1e6) + " µs" : digits(v * 1e9) + " ns";
       }
-      case "B": return scaled(v, ["B", "KiB", "MiB", "GiB", "TiB"], 1024);
-      case "B/s": return scaled(v, ["B/s", "kB/s", "MB/s", "GB/s"], 1000);
-      case undefined: return digits(v);
+      case "B":
+        return scaled(v, ["B", "KiB", "MiB", "GiB", "TiB"], 1024);
+      case "B/s":
+        return scaled(v, ["B/s", "kB/s", "MB/s", "GB/s"], 1000);
+      case undefined:
+        return digits(v);
     }
     return digits(v) + " " + axis.unit;
   };
@@ -54,7 +58,8 @@
     }
     if (!(high > low)) return [low];
     const base = axis.unit === "B" ? 1024 ** Math.max(0, Math.floor(Math.log(high) / Math.log(1024))) : 1;
-    const rough = (high - low) / base / most, size = 10 ** Math.floor(Math.log10(rough));
+    const rough = (high - low) / base / most,
+      size = 10 ** Math.floor(Math.log10(rough));
     const step = ([1, 2, 5, 10].find((n) => n * size >= rough) || 10) * size * base;
     const all = [];
     for (let i = Math.ceil(low / step - 1e-9); i * step <= high * (1 + 1e-12); i++) all.push(i * step);
@@ -69,8 +74,13 @@
       this.says = make("output", { "aria-live": "polite" });
       this.tools = make("div", { class: "tools" });
       if (this.onTime) {
-        for (const [label, does] of [["Zoom in", () => zoom(0.5)], ["Zoom out", () => zoom(2)],
-          ["Earlier", () => move(-0.5)], ["Later", () => move(0.5)], ["All", () => show(null)]]) {
+        for (const [label, does] of [
+          ["Zoom in", () => zoom(0.5)],
+          ["Zoom out", () => zoom(2)],
+          ["Earlier", () => move(-0.5)],
+          ["Later", () => move(0.5)],
+          ["All", () => show(null)],
+        ]) {
           const b = make("button", { type: "button" }, label);
           b.onclick = does;
           this.tools.append(b);
@@ -100,22 +110,30 @@
 
     // rows are the values as a table.
     rows() {
-      const c = this.chart, s = c.series;
+      const c = this.chart,
+        s = c.series;
       switch (c.kind) {
         case "heat":
-          return [["row", ...c.columns], ...c.rows.map((r, i) => [r, ...c.columns.map((_, k) =>
-            text(s[0].y[i * c.columns.length + k], c.y))])];
+          return [
+            ["row", ...c.columns],
+            ...c.rows.map((r, i) => [r, ...c.columns.map((_, k) => text(s[0].y[i * c.columns.length + k], c.y))]),
+          ];
         case "bars":
           return [["row", ...s.map((x) => x.name)], ...c.rows.map((r, i) => [r, ...s.map((x) => text(x.y[i], c.x))])];
         case "spans": {
           const all = [];
           s.forEach((x) => x.x.forEach((from, i) => all.push([from, c.rows[x.row[i]], x.name, x.text[i], x.w[i]])));
           all.sort((a, b) => a[0] - b[0]);
-          return [["row", "kind", "label", "from", "length"], ...all.map((a) => [a[1], a[2], a[3], text(a[0], c.x), text(a[4], c.x)])];
+          return [
+            ["row", "kind", "label", "from", "length"],
+            ...all.map((a) => [a[1], a[2], a[3], text(a[0], c.x), text(a[4], c.x)]),
+          ];
         }
       }
       const all = [["series", c.x.name || "x", c.y.name || "y", "label"]];
-      s.forEach((x) => x.x.forEach((v, i) => all.push([x.name, text(v, c.x), text(x.y[i], c.y), (x.text || [])[i] || ""])));
+      s.forEach((x) =>
+        x.x.forEach((v, i) => all.push([x.name, text(v, c.x), text(x.y[i], c.y), (x.text || [])[i] || ""])),
+      );
       return all;
     }
 
@@ -123,24 +141,45 @@
       const details = make("details", {}, make("summary", {}, "Table"));
       details.addEventListener("toggle", () => {
         if (!details.open || details.children.length > 1) return;
-        const rows = this.rows(), table = make("table");
-        rows.slice(0, maxTableRows + 1).forEach((row, i) => table.append(make("tr", {}, ...row.map((cell, k) =>
-          make(i === 0 ? "th" : k === 0 ? "th" : "td", i === 0 ? { scope: "col" } : k === 0 ? { scope: "row" } : {}, cell)))));
+        const rows = this.rows(),
+          table = make("table");
+        rows
+          .slice(0, maxTableRows + 1)
+          .forEach((row, i) =>
+            table.append(
+              make(
+                "tr",
+                {},
+                ...row.map((cell, k) =>
+                  make(
+                    i === 0 ? "th" : k === 0 ? "th" : "td",
+                    i === 0 ? { scope: "col" } : k === 0 ? { scope: "row" } : {},
+                    cell,
+                  ),
+                ),
+              ),
+            ),
+          );
         details.append(make("div", { class: "scroll", tabindex: "0" }, table));
-        if (rows.length > maxTableRows + 1) details.append(make("p", {}, `The first ${maxTableRows} of ${rows.length - 1} rows.`));
+        if (rows.length > maxTableRows + 1)
+          details.append(make("p", {}, `The first ${maxTableRows} of ${rows.length - 1} rows.`));
       });
       this.figure.append(details);
     }
 
     draw() {
-      const c = this.chart, width = Math.max(280, this.plot.clientWidth || 280);
+      const c = this.chart,
+        width = Math.max(280, this.plot.clientWidth || 280);
       this.points = []; // [x, y, what is there], in the order of the keyboard
       this.width = width;
       const longest = Math.min(c.rows ? Math.max(...c.rows.map((r) => r.length)) : 0, width < 500 ? 14 : 30);
       this.left = c.rows ? Math.max(50, longest * 6.3 + 8) : 66;
       this.right = width - 12;
-      this.svg = make("svg", { role: "img", tabindex: "0", "aria-label":
-        `${c.title}. Arrow keys read the values; the table has all of them.` });
+      this.svg = make("svg", {
+        role: "img",
+        tabindex: "0",
+        "aria-label": `${c.title}. Arrow keys read the values; the table has all of them.`,
+      });
       ({ spans: this.spans, lines: this.lines, bars: this.bars, heat: this.heat })[c.kind].call(this);
       this.cursor = make("g");
       this.svg.append(this.cursor);
@@ -151,35 +190,50 @@
     }
 
     scale(low, high, from, to, log) {
-      if (log) { low = Math.log10(low); high = Math.log10(high); }
+      if (log) {
+        low = Math.log10(low);
+        high = Math.log10(high);
+      }
       const by = high > low ? (to - from) / (high - low) : 0;
       return (v) => from + ((log ? Math.log10(v) : v) - low) * by;
     }
 
     xAxis(low, high, bottom) {
-      const c = this.chart, x = this.x = this.scale(low, high, this.left, this.right, c.x.log);
+      const c = this.chart,
+        x = (this.x = this.scale(low, high, this.left, this.right, c.x.log));
       this.xRange = [low, high];
       for (const t of ticks(low, high, c.x, this.width / 110)) {
-        this.svg.append(make("path", { class: "axis", d: `M${x(t)} 4V${bottom}` }),
-          make("text", { x: x(t), y: bottom + 14, "text-anchor": "middle" }, text(t, c.x)));
+        this.svg.append(
+          make("path", { class: "axis", d: `M${x(t)} 4V${bottom}` }),
+          make("text", { x: x(t), y: bottom + 14, "text-anchor": "middle" }, text(t, c.x)),
+        );
       }
-      if (c.x.name) this.svg.append(make("text", { x: (this.left + this.right) / 2, y: bottom + 29, "text-anchor": "middle" }, c.x.name));
+      if (c.x.name)
+        this.svg.append(
+          make("text", { x: (this.left + this.right) / 2, y: bottom + 29, "text-anchor": "middle" }, c.x.name),
+        );
       this.height = bottom + 34;
     }
 
     rowNames(top, size) {
-      const every = Math.max(1, Math.ceil(11 / size)), most = Math.floor((this.left - 6) / 6.3);
+      const every = Math.max(1, Math.ceil(11 / size)),
+        most = Math.floor((this.left - 6) / 6.3);
       this.chart.rows.forEach((r, i) => {
         if (i % every) return;
-        const label = make("text", { x: this.left - 6, y: top + (i + 0.5) * size + 4, "text-anchor": "end" },
-          r.length > most ? r.slice(0, most - 1) + "…" : r);
+        const label = make(
+          "text",
+          { x: this.left - 6, y: top + (i + 0.5) * size + 4, "text-anchor": "end" },
+          r.length > most ? r.slice(0, most - 1) + "…" : r,
+        );
         label.append(make("title", {}, r));
         this.svg.append(label);
       });
     }
 
     spans() {
-      const c = this.chart, size = Math.max(3, Math.min(26, 420 / c.rows.length)), bottom = 6 + size * c.rows.length;
+      const c = this.chart,
+        size = Math.max(3, Math.min(26, 420 / c.rows.length)),
+        bottom = 6 + size * c.rows.length;
       const [low, high] = span || whole;
       this.xAxis(low, high, bottom);
       this.rowNames(6, size);
@@ -190,10 +244,17 @@
         s.x.forEach((from, k) => {
           const to = from + s.w[k];
           if (!known(from) || to < low || from > high) return;
-          const a = Math.max(this.left, this.x(from)), b = Math.min(this.right, Math.max(this.x(to), a + 0.8));
+          const a = Math.max(this.left, this.x(from)),
+            b = Math.min(this.right, Math.max(this.x(to), a + 0.8));
           const y = 6 + s.row[k] * size;
-          this.points.push([(a + b) / 2, y + size / 2, `${c.rows[s.row[k]]}: ${s.name}${s.text[k] ? " " + s.text[k] : ""}, ` +
-            `${text(s.w[k], c.x)} from ${text(from, c.x)}`, a, b]);
+          this.points.push([
+            (a + b) / 2,
+            y + size / 2,
+            `${c.rows[s.row[k]]}: ${s.name}${s.text[k] ? " " + s.text[k] : ""}, ` +
+              `${text(s.w[k], c.x)} from ${text(from, c.x)}`,
+            a,
+            b,
+          ]);
           if (b <= ends[s.row[k]] + 0.3) return;
           ends[s.row[k]] = b;
           d += `M${a.toFixed(1)} ${(y + 1).toFixed(1)}h${Math.max(0.6, b - a - (b - a > 3 ? 1 : 0)).toFixed(1)}v${(size - 2 < 1 ? 1 : size - 2).toFixed(1)}H${a.toFixed(1)}z`;
@@ -203,49 +264,97 @@
     }
 
     lines() {
-      const c = this.chart, bottom = 210;
+      const c = this.chart,
+        bottom = 210;
       const shown = c.series.filter((_, i) => !this.hidden.has(i));
       const all = (key) => shown.flatMap((s) => s[key].filter(known));
       const extent = (list) => list.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
       let [low, high] = this.onTime ? span || whole : extent(all("x"));
       // of a line, the values beside the window count too: it crosses the edges on the way to them
-      const inside = (s, i) => !this.onTime || ((s.line ? s.x[Math.min(i + 1, s.x.length - 1)] : s.x[i]) >= low &&
-        (s.line ? s.x[Math.max(i - 1, 0)] : s.x[i]) <= high);
+      const inside = (s, i) =>
+        !this.onTime ||
+        ((s.line ? s.x[Math.min(i + 1, s.x.length - 1)] : s.x[i]) >= low &&
+          (s.line ? s.x[Math.max(i - 1, 0)] : s.x[i]) <= high);
       let [least, most] = extent(shown.flatMap((s) => s.y.filter((v, i) => known(v) && inside(s, i))));
       if (!isFinite(least)) [least, most] = extent(shown.flatMap((s) => s.y.filter(known)));
-      if (!c.y.log) { least = Math.min(0, least); most = most > least ? most * 1.05 : least + 1; } else { least /= 1.5; most *= 1.5; }
+      if (!c.y.log) {
+        least = Math.min(0, least);
+        most = most > least ? most * 1.05 : least + 1;
+      } else {
+        least /= 1.5;
+        most *= 1.5;
+      }
       if (!isFinite(least) || !isFinite(most)) [least, most] = [c.y.log ? 0.1 : 0, 1];
       this.xAxis(low, high, bottom);
-      const y = this.scale(least, most, bottom, 8, c.y.log), clip = `clip${this.figure.dataset.chart}`;
-      this.svg.append(make("clipPath", { id: clip }, make("rect", { x: this.left, y: 0, width: this.right - this.left, height: bottom + 2 })));
+      const y = this.scale(least, most, bottom, 8, c.y.log),
+        clip = `clip${this.figure.dataset.chart}`;
+      this.svg.append(
+        make(
+          "clipPath",
+          { id: clip },
+          make("rect", { x: this.left, y: 0, width: this.right - this.left, height: bottom + 2 }),
+        ),
+      );
       for (const t of ticks(least, most, c.y, 5)) {
-        this.svg.append(make("path", { class: "axis", d: `M${this.left} ${y(t)}H${this.right}` }),
-          make("text", { x: this.left - 6, y: y(t) + 4, "text-anchor": "end" }, text(t, c.y)));
+        this.svg.append(
+          make("path", { class: "axis", d: `M${this.left} ${y(t)}H${this.right}` }),
+          make("text", { x: this.left - 6, y: y(t) + 4, "text-anchor": "end" }, text(t, c.y)),
+        );
       }
       c.series.forEach((s, i) => {
         if (this.hidden.has(i)) return;
-        let d = "", dots = "", before = false;
+        let d = "",
+          dots = "",
+          before = false;
         s.x.forEach((v, k) => {
           const w = s.y[k];
-          if (!known(v) || !known(w)) { before = false; return; }
-          if (!inside(s, k)) { before = false; return; }
-          const px = this.x(v), py = y(w);
-          d += before ? `${s.step ? `H${px.toFixed(1)}` : ""}L${px.toFixed(1)} ${py.toFixed(1)}` : `M${px.toFixed(1)} ${py.toFixed(1)}`;
+          if (!known(v) || !known(w)) {
+            before = false;
+            return;
+          }
+          if (!inside(s, k)) {
+            before = false;
+            return;
+          }
+          const px = this.x(v),
+            py = y(w);
+          d += before
+            ? `${s.step ? `H${px.toFixed(1)}` : ""}L${px.toFixed(1)} ${py.toFixed(1)}`
+            : `M${px.toFixed(1)} ${py.toFixed(1)}`;
           before = true;
           if (px < this.left - 1 || px > this.right + 1) return;
-          this.points.push([px, py, `${s.name}${(s.text || [])[k] ? " " + s.text[k] : ""}: ${text(w, c.y)} at ${text(v, c.x)}`]);
-          if (!s.line || s.x.length === 1) dots += `M${(px - 2.2).toFixed(1)} ${py.toFixed(1)}a2.2 2.2 0 1 0 4.4 0a2.2 2.2 0 1 0 -4.4 0z`;
+          this.points.push([
+            px,
+            py,
+            `${s.name}${(s.text || [])[k] ? " " + s.text[k] : ""}: ${text(w, c.y)} at ${text(v, c.x)}`,
+          ]);
+          if (!s.line || s.x.length === 1)
+            dots += `M${(px - 2.2).toFixed(1)} ${py.toFixed(1)}a2.2 2.2 0 1 0 4.4 0a2.2 2.2 0 1 0 -4.4 0z`;
           if (!s.line && !this.onTime && s.text) this.svg.append(make("text", { x: px + 5, y: py - 4 }, s.text[k]));
         });
-        this.svg.append(s.line && s.x.length > 1 ? make("path", { d, fill: "none", stroke: color(s, i), "stroke-width": 1.6,
-          "clip-path": `url(#${clip})` }) : make("path", { d: dots, fill: color(s, i) }));
+        this.svg.append(
+          s.line && s.x.length > 1
+            ? make("path", {
+                d,
+                fill: "none",
+                stroke: color(s, i),
+                "stroke-width": 1.6,
+                "clip-path": `url(#${clip})`,
+              })
+            : make("path", { d: dots, fill: color(s, i) }),
+        );
       });
     }
 
     bars() {
-      const c = this.chart, size = 22, bottom = 6 + size * c.rows.length;
+      const c = this.chart,
+        size = 22,
+        bottom = 6 + size * c.rows.length;
       const shown = c.series.map((s, i) => [s, i]).filter(([, i]) => !this.hidden.has(i));
-      const most = Math.max(0, ...c.rows.map((_, k) => shown.reduce((sum, [s]) => sum + (known(s.y[k]) ? s.y[k] : 0), 0)));
+      const most = Math.max(
+        0,
+        ...c.rows.map((_, k) => shown.reduce((sum, [s]) => sum + (known(s.y[k]) ? s.y[k] : 0), 0)),
+      );
       this.xAxis(0, most || 1, bottom);
       this.rowNames(6, size);
       c.rows.forEach((r, k) => {
@@ -253,8 +362,12 @@
         for (const [s, i] of shown) {
           const v = s.y[k];
           if (!known(v) || v === 0) continue;
-          const a = this.x(sum), b = this.x(sum + v), y = 6 + k * size;
-          this.svg.append(make("rect", { x: a, y: y + 3, width: Math.max(0.5, b - a), height: size - 6, fill: color(s, i) }));
+          const a = this.x(sum),
+            b = this.x(sum + v),
+            y = 6 + k * size;
+          this.svg.append(
+            make("rect", { x: a, y: y + 3, width: Math.max(0.5, b - a), height: size - 6, fill: color(s, i) }),
+          );
           this.points.push([(a + b) / 2, y + size / 2, `${r}: ${s.name} ${text(v, c.x)}`, a, b]);
           sum += v;
         }
@@ -262,31 +375,57 @@
     }
 
     heat() {
-      const c = this.chart, s = c.series[0], n = c.columns.length;
-      const size = Math.max(5, Math.min(22, 560 / c.rows.length)), wide = Math.min(90, (this.right - this.left) / n);
-      const longest = Math.min(18, Math.max(...c.columns.map((x) => x.length))), flat = longest * 6.5 < wide;
-      const head = n > 40 ? 6 : flat ? 20 : 12 + 5.2 * longest, most = Math.max(...s.y.filter(known).map(Math.abs), 0);
+      const c = this.chart,
+        s = c.series[0],
+        n = c.columns.length;
+      const size = Math.max(5, Math.min(22, 560 / c.rows.length)),
+        wide = Math.min(90, (this.right - this.left) / n);
+      const longest = Math.min(18, Math.max(...c.columns.map((x) => x.length))),
+        flat = longest * 6.5 < wide;
+      const head = n > 40 ? 6 : flat ? 20 : 12 + 5.2 * longest,
+        most = Math.max(...s.y.filter(known).map(Math.abs), 0);
       if (n <= 40) {
         c.columns.forEach((name, k) => {
           const x = this.left + (k + 0.5) * wide;
-          this.svg.append(make("text", { x, y: head - 5, "text-anchor": flat ? "middle" : "start",
-            ...(flat ? {} : { transform: `rotate(-55 ${x} ${head - 5})` }) }, name.slice(0, 18)));
+          this.svg.append(
+            make(
+              "text",
+              {
+                x,
+                y: head - 5,
+                "text-anchor": flat ? "middle" : "start",
+                ...(flat ? {} : { transform: `rotate(-55 ${x} ${head - 5})` }),
+              },
+              name.slice(0, 18),
+            ),
+          );
         });
       }
       this.rowNames(head, size);
-      c.rows.forEach((r, i) => c.columns.forEach((name, k) => {
-        const v = s.y[i * n + k], x = this.left + k * wide, y = head + i * size;
-        const cell = { x, y, width: Math.max(1, wide - (wide > 6 ? 1 : 0)), height: Math.max(1, size - (size > 6 ? 1 : 0)) };
-        if (known(v)) {
-          const part = most > 0 ? Math.sqrt(Math.abs(v) / most) : 0;
-          this.svg.append(make("rect", { ...cell, fill: `rgba(var(--heat), ${(0.03 + 0.97 * part).toFixed(3)})` }));
-        } else {
-          this.svg.append(make("rect", { ...cell, fill: "none", stroke: "var(--rule)" }));
-        }
-        this.points.push([x + wide / 2, y + size / 2, `${r}, ${name}: ${text(v, c.y)}`, x, x + wide]);
-      }));
+      c.rows.forEach((r, i) =>
+        c.columns.forEach((name, k) => {
+          const v = s.y[i * n + k],
+            x = this.left + k * wide,
+            y = head + i * size;
+          const cell = {
+            x,
+            y,
+            width: Math.max(1, wide - (wide > 6 ? 1 : 0)),
+            height: Math.max(1, size - (size > 6 ? 1 : 0)),
+          };
+          if (known(v)) {
+            const part = most > 0 ? Math.sqrt(Math.abs(v) / most) : 0;
+            this.svg.append(make("rect", { ...cell, fill: `rgba(var(--heat), ${(0.03 + 0.97 * part).toFixed(3)})` }));
+          } else {
+            this.svg.append(make("rect", { ...cell, fill: "none", stroke: "var(--rule)" }));
+          }
+          this.points.push([x + wide / 2, y + size / 2, `${r}, ${name}: ${text(v, c.y)}`, x, x + wide]);
+        }),
+      );
       this.height = head + c.rows.length * size + 22;
-      this.svg.append(make("text", { x: this.left, y: this.height - 6 }, `full shade: ${text(most, c.y)} (square root scale)`));
+      this.svg.append(
+        make("text", { x: this.left, y: this.height - 6 }, `full shade: ${text(most, c.y)} (square root scale)`),
+      );
     }
 
     // read shows a point and says what it is.
@@ -295,27 +434,38 @@
       const p = this.points[i];
       if (!p) return;
       this.says.textContent = p[2];
-      this.cursor.replaceChildren(make("path", { class: "cursor", d: `M${p[0]} 0V${this.height}` }),
-        make("circle", { cx: p[0], cy: p[1], r: 3.5, fill: "none", stroke: "var(--ink)" }));
+      this.cursor.replaceChildren(
+        make("path", { class: "cursor", d: `M${p[0]} 0V${this.height}` }),
+        make("circle", { cx: p[0], cy: p[1], r: 3.5, fill: "none", stroke: "var(--ink)" }),
+      );
     }
 
     nearest(x, y) {
-      let best = -1, distance = Infinity;
+      let best = -1,
+        distance = Infinity;
       this.points.forEach((p, i) => {
-        const dx = p.length > 3 ? Math.max(p[3] - x, 0, x - p[4]) : p[0] - x, d = dx * dx + 4 * (p[1] - y) ** 2;
+        const dx = p.length > 3 ? Math.max(p[3] - x, 0, x - p[4]) : p[0] - x,
+          d = dx * dx + 4 * (p[1] - y) ** 2;
         if (d < distance) [best, distance] = [i, d];
       });
       return best;
     }
 
     listen() {
-      const svg = this.svg, place = (e) => {
-        const box = svg.getBoundingClientRect();
-        return [(e.clientX - box.left) * this.width / box.width, (e.clientY - box.top) * this.height / box.height];
-      };
-      const time = (x) => this.xRange[0] + (Math.min(Math.max(x, this.left), this.right) - this.left) /
-        (this.right - this.left) * (this.xRange[1] - this.xRange[0]);
-      let from = null, brush = null;
+      const svg = this.svg,
+        place = (e) => {
+          const box = svg.getBoundingClientRect();
+          return [
+            ((e.clientX - box.left) * this.width) / box.width,
+            ((e.clientY - box.top) * this.height) / box.height,
+          ];
+        };
+      const time = (x) =>
+        this.xRange[0] +
+        ((Math.min(Math.max(x, this.left), this.right) - this.left) / (this.right - this.left)) *
+          (this.xRange[1] - this.xRange[0]);
+      let from = null,
+        brush = null;
       svg.addEventListener("pointermove", (e) => {
         const [x, y] = place(e);
         if (from !== null) {
@@ -335,7 +485,9 @@
         });
         svg.addEventListener("pointerup", (e) => {
           if (from === null) return;
-          const x = place(e)[0], [a, b] = [time(from), time(x)].sort((p, q) => p - q), moved = Math.abs(x - from);
+          const x = place(e)[0],
+            [a, b] = [time(from), time(x)].sort((p, q) => p - q),
+            moved = Math.abs(x - from);
           from = null;
           brush.remove();
           if (moved > 5) show([a, b]);
@@ -358,7 +510,8 @@
   // show sets the window of all charts over time; null is all of it.
   const show = (range) => {
     if (range) {
-      const least = (whole[1] - whole[0]) * 1e-6 || 1e-9, size = Math.max(least, range[1] - range[0]);
+      const least = (whole[1] - whole[0]) * 1e-6 || 1e-9,
+        size = Math.max(least, range[1] - range[0]);
       const low = Math.max(whole[0], Math.min(range[0], whole[1] - size));
       range = [low, Math.min(whole[1], low + size)];
       if (range[0] <= whole[0] && range[1] >= whole[1]) range = null;
@@ -367,7 +520,9 @@
     drawn.forEach((d) => d.onTime && d.draw());
   };
   const zoom = (by) => {
-    const [a, b] = span || whole, mid = (a + b) / 2, half = (b - a) / 2 * by;
+    const [a, b] = span || whole,
+      mid = (a + b) / 2,
+      half = ((b - a) / 2) * by;
     show([mid - half, mid + half]);
   };
   const move = (by) => {
@@ -377,7 +532,9 @@
 
   // The window begins with the first execution after the set-up: what was before is not of the tokens.
   const timed = charts.filter((c) => c.x.time);
-  for (const c of timed.some((c) => c.kind === "spans") ? timed.filter((c) => c.kind === "spans").slice(0, 1) : timed) {
+  for (const c of timed.some((c) => c.kind === "spans")
+    ? timed.filter((c) => c.kind === "spans").slice(0, 1)
+    : timed) {
     for (const s of c.series) {
       if (s.name === "page fault") continue;
       s.x.forEach((v, i) => {

@@ -100,7 +100,8 @@ func TestHTML(t *testing.T) {
 		}
 	}
 	for _, has := range []string{"default-src 'none'", "&#39;sha256-", "<h1 id=\"verdict\">"} {
-		if rest := strings.ReplaceAll(html, "default-src &#39;none&#39;", "default-src 'none'"); !strings.Contains(rest, has) {
+		if rest := strings.ReplaceAll(html, "default-src &#39;none&#39;", "default-src 'none'"); !strings.Contains(rest,
+			has) {
 			t.Errorf("the file lacks %q", has)
 		}
 	}
@@ -115,7 +116,8 @@ func TestHTML(t *testing.T) {
 // TestPageOfLittle: each section of a run without its recorder names what records it.
 func TestPageOfLittle(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "metadata.json"), []byte(`{"version":1,"losses":[]}`), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "metadata.json"), []byte(`{"version":1,"losses":[]}`),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	page, err := readRun(t, dir).Page(context.Background())

@@ -13,7 +13,6 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/host"
 	"github.com/llamatap/llamatap/inspect/resources"
-	"github.com/llamatap/llamatap/inspect/timeline"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -30,9 +29,8 @@ type Run struct {
 	// Notes say what the figures lack: losses, bad lines, a run that is live.
 	Notes []string
 
-	steps  *steps // of the same log as Resources
-	tracks *timeline.Tracks
-	data   []resources.Data
+	steps *steps // of the same log as Resources
+	data  []resources.Data
 }
 
 // kvPoints is in how many parts of the time the use of the KV cache is read.

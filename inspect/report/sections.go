@@ -15,29 +15,32 @@ import (
 )
 
 // sections are made in the order in which they stand in the page.
-var sections = []func(context.Context, *Run) (*Section, error){
+var sections = []func(context.Context, *Run, *tracks) (*Section, error){
 	tokensSection, componentsSection, rooflineSection, kvSection, promptsSection, memorySection, activationsSection,
 	hostSection, devicesSection, lossesSection, recordingSection,
 }
 
 const resourceFlag = "Not recorded: --tap-resource-level MINIMAL"
 
-// clock converts the times of a run into seconds since its first execution.
-func (r *Run) seconds(mono int64) float64 { return float64(mono-r.tracks.Begin) / 1e9 }
+// tracks are what a run recorded over time.
+type tracks struct{ *timeline.Tracks }
+
+// seconds converts a time on the monotonic clock into seconds since the run's first execution.
+func (t *tracks) seconds(mono int64) float64 { return float64(mono-t.Begin) / 1e9 }
 
 // unixSeconds does so with a time since 1970; NaN where the run does not say when it began.
-func (r *Run) unixSeconds(unixNS int64) float64 {
-	if r.tracks == nil || r.tracks.Unix == 0 || unixNS == 0 {
+func (t *tracks) unixSeconds(unixNS int64) float64 {
+	if t.Unix == 0 || unixNS == 0 {
 		return math.NaN()
 	}
-	return r.seconds(unixNS - r.tracks.Unix + r.tracks.Mono)
+	return t.seconds(unixNS - t.Unix + t.Mono)
 }
 
 // timeAxis is that of all charts over the time of the run.
 var timeAxis = Axis{Name: "time since the first execution", Unit: "s", Time: true}
 
 // tokensSection is what was computed when.
-func tokensSection(_ context.Context, r *Run) (*Section, error) {
+func tokensSection(_ context.Context, r *Run, over *tracks) (*Section, error) {
 	s := &Section{ID: "tokens", Title: "Tokens over time"}
 	if r.Resources == nil {
 		s.Missing = resourceFlag
@@ -52,20 +55,21 @@ func tokensSection(_ context.Context, r *Run) (*Section, error) {
 	}
 	s.Tables = append(s.Tables, &Table{"Phases", rows})
 	if l := r.Resources.Latency; l != nil && l.Count > 0 {
-		s.Text = append(s.Text, fmt.Sprintf("From one generated token of a sequence to the next: mean %s, at most %s for "+
-			"half of them and %s for 99 %%, longest %s.", present.Nanoseconds(l.MeanNS), present.Nanoseconds(l.P50),
-			present.Nanoseconds(l.P99), present.Nanoseconds(l.Most)))
+		s.Text = append(s.Text,
+			fmt.Sprintf("From one generated token of a sequence to the next: mean %s, at most %s for "+
+				"half of them and %s for 99 %%, longest %s.", present.Nanoseconds(l.MeanNS), present.Nanoseconds(l.P50),
+				present.Nanoseconds(l.P99), present.Nanoseconds(l.Most)))
 	}
-	if c := r.spans(); len(c.Series) > 0 {
+	if c := over.spans(); len(c.Series) > 0 {
 		s.Charts = append(s.Charts, c)
 	}
 	latency := &Chart{Kind: Lines, Title: "Time from the token before to each generated token", X: timeAxis,
 		Y: Axis{Name: "time per token", Unit: "s"}}
-	for _, lane := range r.tracks.Tokens.All {
+	for _, lane := range over.Tokens.All {
 		of := &Series{Name: lane.Name}
 		for _, t := range lane.All {
 			if t.Busy > 0 {
-				of.X, of.Y = append(of.X, r.seconds(t.End)), append(of.Y, float64(t.Busy)/float64(t.N)/1e9)
+				of.X, of.Y = append(of.X, over.seconds(t.End)), append(of.Y, float64(t.Busy)/float64(t.N)/1e9)
 				of.Text = append(of.Text, t.Kind)
 			}
 		}
@@ -95,7 +99,7 @@ const (
 )
 
 // spans are executions, tokens and page faults, a row for each context, sequence and thread.
-func (r *Run) spans() *Chart {
+func (t *tracks) spans() *Chart {
 	c := &Chart{Kind: Spans, Title: "Executions of graphs, generated tokens and page faults", X: timeAxis}
 	of := map[string]*Series{}
 	colours := []string{prefill, decode, generated, pageFault, maintenance}
@@ -106,7 +110,7 @@ func (r *Run) spans() *Chart {
 			of[name] = to
 			c.Series = append(c.Series, to)
 		}
-		to.X, to.W = append(to.X, r.seconds(s.Start)), append(to.W, float64(s.End-s.Start)/1e9)
+		to.X, to.W = append(to.X, t.seconds(s.Start)), append(to.W, float64(s.End-s.Start)/1e9)
 		to.Row, to.Text = append(to.Row, row), append(to.Text, text)
 	}
 	lanes := func(all *timeline.Lanes, name func(s *timeline.Stretch) string, text func(s *timeline.Stretch) string) {
@@ -121,26 +125,23 @@ func (r *Run) spans() *Chart {
 			c.Note += fmt.Sprintf(" %d more are in rows that are not drawn.", all.Left)
 		}
 	}
-	lanes(&r.tracks.Graphs, func(s *timeline.Stretch) string { return s.Kind }, func(s *timeline.Stretch) string {
+	lanes(&t.Graphs, func(s *timeline.Stretch) string { return s.Kind }, func(s *timeline.Stretch) string {
 		return plural(int64(s.Tokens), "token")
 	})
 	kind := func(k string) func(*timeline.Stretch) string { return func(*timeline.Stretch) string { return k } }
 	text := func(s *timeline.Stretch) string { return s.Kind }
-	lanes(&r.tracks.Tokens, kind(generated), text)
-	lanes(&r.tracks.Faults, kind(pageFault), text)
-	if n := r.tracks.Setups; n > 0 {
+	lanes(&t.Tokens, kind(generated), text)
+	lanes(&t.Faults, kind(pageFault), text)
+	if n := t.Setups; n > 0 {
 		c.Note = strings.TrimSpace(fmt.Sprintf("%s Not drawn: %s of set-up.", c.Note, plural(n, "execution")))
 	}
 	return c
 }
 
 // counters is a chart of those that have a unit and that want takes; nil where there is none.
-func (r *Run) counters(title, name, unit string, want func(string) (string, bool)) *Chart {
+func (t *tracks) counters(title, name, unit string, want func(string) (string, bool)) *Chart {
 	c := &Chart{Kind: Lines, Title: title, X: timeAxis, Y: Axis{Name: name, Unit: unit}}
-	if r.tracks == nil {
-		return nil
-	}
-	for _, k := range r.tracks.Counters {
+	for _, k := range t.Counters {
 		label, ok := want(k.Name)
 		if !ok {
 			continue
@@ -148,7 +149,7 @@ func (r *Run) counters(title, name, unit string, want func(string) (string, bool
 		s := &Series{Name: label, Y: k.Value, Line: true, Step: unit == "B"}
 		inside := 0
 		for _, at := range k.At {
-			if s.X = append(s.X, r.seconds(at)); r.tracks.Begin <= at && at <= r.tracks.End {
+			if s.X = append(s.X, t.seconds(at)); t.Begin <= at && at <= t.End {
 				inside++
 			}
 		}
@@ -184,7 +185,7 @@ func layerName(layer int) string {
 }
 
 // componentsSection is where time went.
-func componentsSection(_ context.Context, r *Run) (*Section, error) {
+func componentsSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 	s := &Section{ID: "components", Title: "Time by layer, component and op"}
 	switch {
 	case r.Resources == nil:
@@ -195,9 +196,10 @@ func componentsSection(_ context.Context, r *Run) (*Section, error) {
 		return s, nil
 	}
 	all := r.Resources
-	s.Text = append(s.Text, fmt.Sprintf("Times are of the %s that were timed inside, of %d: %s of %s. Shares are of all "+
-		"executions, each phase scaled from those that were timed.", plural(all.TimedGraphs, "execution"), all.Graphs,
-		present.Nanoseconds(all.TimedNS), present.Nanoseconds(all.GraphNS)))
+	s.Text = append(s.Text,
+		fmt.Sprintf("Times are of the %s that were timed inside, of %d: %s of %s. Shares are of all "+
+			"executions, each phase scaled from those that were timed.", plural(all.TimedGraphs, "execution"), all.Graphs,
+			present.Nanoseconds(all.TimedNS), present.Nanoseconds(all.GraphNS)))
 	heat := &Chart{Kind: Matrix, Title: "Time by layer and component", Y: Axis{Name: "time", Unit: "s"}}
 	for i := range all.Components {
 		heat.Columns = append(heat.Columns, all.Components[i].Component)
@@ -257,7 +259,7 @@ func componentsSection(_ context.Context, r *Run) (*Section, error) {
 const maxBars = 24
 
 // rooflineSection sets what components reached against what the machine can do.
-func rooflineSection(_ context.Context, r *Run) (*Section, error) {
+func rooflineSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 	s := &Section{ID: "roofline", Title: "Roofline"}
 	switch {
 	case r.Resources == nil:
@@ -285,7 +287,8 @@ func rooflineSection(_ context.Context, r *Run) (*Section, error) {
 		return nil, err
 	}
 	for i := range r.Resources.Phases {
-		if p := &r.Resources.Phases[i]; p.Phase != resources.PhaseSetup && p.NS != nil && p.FLOPs != nil && p.Read != nil {
+		if p := &r.Resources.Phases[i]; p.Phase != resources.PhaseSetup && p.NS != nil && p.FLOPs != nil &&
+			p.Read != nil {
 			sums[key{p.Phase, "whole graphs"}] = &roofSum{}
 			sums[key{p.Phase, "whole graphs"}].add(&p.Figures)
 		}

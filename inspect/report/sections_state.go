@@ -41,7 +41,7 @@ func (r *Run) beyond(what string, most int64) string {
 const maxLives = 4096
 
 // kvSection is what the KV cache held.
-func kvSection(ctx context.Context, r *Run) (*Section, error) {
+func kvSection(ctx context.Context, r *Run, over *tracks) (*Section, error) {
 	s := &Section{ID: "kv", Title: "KV cache"}
 	if r.KV == nil {
 		s.Missing = "Not recorded: --tap-kv"
@@ -52,9 +52,10 @@ func kvSection(ctx context.Context, r *Run) (*Section, error) {
 		n := len(c.Cells)
 		for i, cells := range c.Cells {
 			mid := int64((float64(i) + 0.5) / float64(n) * r.KV.Seconds * 1e9)
-			at.X, at.Y = append(at.X, r.unixSeconds(r.KV.BeginUnixNS+mid)), append(at.Y, cells)
+			at.X, at.Y = append(at.X, over.unixSeconds(r.KV.BeginUnixNS+mid)), append(at.Y, cells)
 		}
-		chart := &Chart{Kind: Lines, Title: fmt.Sprintf("Cells in use, context %d, %s cache", c.Ctx, c.Cache), X: timeAxis,
+		chart := &Chart{Kind: Lines, Title: fmt.Sprintf("Cells in use, context %d, %s cache", c.Ctx, c.Cache),
+			X: timeAxis,
 			Y: Axis{Name: "cells", Unit: "cells"}, Series: []*Series{at}}
 		if c.Total > 0 && n > 0 {
 			chart.Series = append(chart.Series, &Series{Name: "capacity", Line: true, X: values{at.X[0], at.X[n-1]},
@@ -64,13 +65,14 @@ func kvSection(ctx context.Context, r *Run) (*Section, error) {
 			s.Charts = append(s.Charts, chart)
 		}
 	}
-	lives, err := r.lives(ctx)
+	blocks, err := lives(ctx, r.Path, over)
 	if err != nil {
 		r.note("the lives of blocks cannot be read: %v", err)
-	} else if lives != nil {
-		s.Charts = append(s.Charts, lives)
+	} else if blocks != nil {
+		s.Charts = append(s.Charts, blocks)
 	}
-	rows := [][]string{{"sequence", "context", "cache", "blocks", "cells", "ended", "lifetime, median", "idle at the end, median"}}
+	rows := [][]string{{"sequence", "context", "cache", "blocks", "cells", "ended", "lifetime, median",
+		"idle at the end, median"}}
 	seconds := func(v *float64) string { return present.Maybe(v, present.Seconds) }
 	for _, q := range r.KV.Sequences {
 		var ended []string
@@ -78,7 +80,8 @@ func kvSection(ctx context.Context, r *Run) (*Section, error) {
 			ended = append(ended, fmt.Sprintf("%d %s", q.Ended[why], why))
 		}
 		rows = append(rows, []string{strconv.FormatInt(q.Seq, 10), strconv.FormatInt(q.Ctx, 10), q.Cache,
-			present.Count(q.Lives), present.Count(q.Cells), cmp.Or(strings.Join(ended, ", "), "-"), seconds(q.Lifetime.P50),
+			present.Count(q.Lives), present.Count(q.Cells), cmp.Or(strings.Join(ended, ", "), "-"),
+			seconds(q.Lifetime.P50),
 			seconds(q.Idle.P50)})
 		if len(rows) > maxRows {
 			s.Text = append(s.Text, fmt.Sprintf("The first %d of %d sequences.", maxRows, len(r.KV.Sequences)))
@@ -93,14 +96,14 @@ func kvSection(ctx context.Context, r *Run) (*Section, error) {
 const maxRows = 64
 
 // lives are the blocks of one tensor of the cache over time, a row for each block.
-func (r *Run) lives(ctx context.Context) (*Chart, error) {
+func lives(ctx context.Context, dir string, over *tracks) (*Chart, error) {
 	c := &Chart{Kind: Spans, Title: "Lives of the cache's blocks, from the first write to the eviction", X: timeAxis}
 	bySeq, rows := map[int64]*Series{}, map[int64]int{}
 	var blocks []int64
 	var layer int64 = -1
 	kv, n := "", 0
-	end := r.seconds(r.tracks.End)
-	err := memory.EachLife(ctx, r.Path, func(l *memory.Life) error {
+	end := over.seconds(over.End)
+	err := memory.EachLife(ctx, dir, func(l *memory.Life) error {
 		if layer < 0 {
 			layer, kv = l.Layer, l.KV
 			c.Title += fmt.Sprintf(" (%s of layer %d)", kv, layer)
@@ -123,15 +126,15 @@ func (r *Run) lives(ctx context.Context) (*Chart, error) {
 			rows[l.Block] = 0
 			blocks = append(blocks, l.Block)
 		}
-		from, to := r.unixSeconds(l.WriteNS), end
+		from, to := over.unixSeconds(l.WriteNS), end
 		if l.EndNS > 0 {
-			to = r.unixSeconds(l.EndNS)
+			to = over.unixSeconds(l.EndNS)
 		}
 		s.X, s.W, s.Row = append(s.X, from), append(s.W, max(0, to-from)), append(s.Row, int(l.Block))
 		s.Text = append(s.Text, fmt.Sprintf("cells %d to %d, %s", l.Cell, l.End-1, plural(l.Reads, "read")))
 		return nil
 	})
-	if err != nil || n == 0 || r.tracks.Unix == 0 {
+	if err != nil || n == 0 || over.Unix == 0 {
 		return nil, err
 	}
 	slices.Sort(blocks)
@@ -153,7 +156,7 @@ func (r *Run) lives(ctx context.Context) (*Chart, error) {
 }
 
 // promptsSection is what of the prompts was found in the cache, and what was computed again.
-func promptsSection(_ context.Context, r *Run) (*Section, error) {
+func promptsSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 	s := &Section{ID: "prompts", Title: "Prompts, reused or computed again"}
 	if r.KV == nil && r.steps == nil {
 		s.Missing = "Not recorded: --tap-kv, --tap-resource-level MINIMAL"
@@ -178,7 +181,8 @@ func promptsSection(_ context.Context, r *Run) (*Section, error) {
 		return s, nil
 	}
 	a := r.steps.Again
-	text := fmt.Sprintf("%d of %d prompt tokens were computed after the same tokens as before", a.Tokens, r.steps.Prompts)
+	text := fmt.Sprintf("%d of %d prompt tokens were computed after the same tokens as before", a.Tokens,
+		r.steps.Prompts)
 	if a.Tokens > 0 {
 		text += fmt.Sprintf(": %s of their graphs by number", ns(a.NS))
 		if r.KV != nil && r.KV.Last.Reuse.Reused == 0 {
@@ -192,7 +196,7 @@ func promptsSection(_ context.Context, r *Run) (*Section, error) {
 }
 
 // memorySection is what memory held, and what moved.
-func memorySection(ctx context.Context, r *Run) (*Section, error) {
+func memorySection(ctx context.Context, r *Run, over *tracks) (*Section, error) {
 	s := &Section{ID: "memory", Title: "Memory"}
 	if r.Resources != nil && len(r.Resources.Memory.Types) > 0 {
 		c := &Chart{Kind: Bars, Title: "Memory that backends allocated, by type", X: Axis{Name: "bytes", Unit: "B"}}
@@ -202,9 +206,10 @@ func memorySection(ctx context.Context, r *Run) (*Section, error) {
 		}
 		c.Series = []*Series{of}
 		s.Charts = append(s.Charts, c)
-		s.Text = append(s.Text, fmt.Sprintf("At most %s were allocated at once.", present.Bytes(r.Resources.Memory.Peak)))
+		s.Text = append(s.Text, fmt.Sprintf("At most %s were allocated at once.",
+			present.Bytes(r.Resources.Memory.Peak)))
 	}
-	if c := r.counters("Memory that backends have allocated", "allocated", "B", func(name string) (string, bool) {
+	if c := over.counters("Memory that backends have allocated", "allocated", "B", func(name string) (string, bool) {
 		return "allocated", name == "memory of backends"
 	}); c != nil {
 		s.Charts = append(s.Charts, c)
@@ -235,7 +240,8 @@ func memorySection(ctx context.Context, r *Run) (*Section, error) {
 		if t.Retention != nil {
 			needed = present.Seconds(t.Retention.P50)
 		}
-		rows = append(rows, []string{t.Type, strconv.Itoa(t.Regions), present.Bytes(t.Bytes), present.Bytes(t.BytesRead),
+		rows = append(rows, []string{t.Type, strconv.Itoa(t.Regions), present.Bytes(t.Bytes),
+			present.Bytes(t.BytesRead),
 			present.Bytes(t.BytesWritten), needed, t.Source})
 	}
 	if len(c.Rows) > 0 {
@@ -247,7 +253,7 @@ func memorySection(ctx context.Context, r *Run) (*Section, error) {
 }
 
 // activationsSection is what was captured of tensors.
-func activationsSection(ctx context.Context, r *Run) (*Section, error) {
+func activationsSection(ctx context.Context, r *Run, _ *tracks) (*Section, error) {
 	s := &Section{ID: "activations", Title: "Activations"}
 	run, err := tensors.Open(r.Path)
 	switch {
@@ -272,8 +278,9 @@ func activationsSection(ctx context.Context, r *Run) (*Section, error) {
 		plural(sum.Packets, "captured tensor"), plural(sum.Tokens, "token"), present.Bytes(sum.BytesRaw),
 		present.Bytes(sum.BytesStored)))
 	if sum.BytesRaw > maxTensorBytes {
-		s.Text = append(s.Text, fmt.Sprintf("They are more than the %s that a report reads: llamatap inspect %s --stats.",
-			present.Bytes(maxTensorBytes), r.Path))
+		s.Text = append(s.Text,
+			fmt.Sprintf("They are more than the %s that a report reads: llamatap inspect %s --stats.",
+				present.Bytes(maxTensorBytes), r.Path))
 	} else if err := tensors.MeasureTensors(ctx, run, tensors.Filter{}, sum, nil); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -355,7 +362,8 @@ func (s *Section) addStatistics(sum *tensors.Summary) {
 	heat.Series = []*Series{shades}
 	s.Charts = append(s.Charts, heat)
 	if bad > 0 {
-		s.Text = append(s.Text, fmt.Sprintf("%d values are not finite, most of them (%d) in %s.", bad, worst, worstName))
+		s.Text = append(s.Text, fmt.Sprintf("%d values are not finite, most of them (%d) in %s.", bad, worst,
+			worstName))
 	}
 	slices.SortStableFunc(outliers, func(a, b largest) int { return cmp.Compare(b.most, a.most) })
 	rows := [][]string{{"tensor", "largest magnitude", "mean", "standard deviation", "largest ÷ deviation"}}
@@ -388,7 +396,8 @@ func attentionMap(run *tensors.Run) (*Chart, error) {
 		return nil, err
 	}
 	c := &Chart{Kind: Matrix, Y: Axis{Name: "weight"},
-		Title: fmt.Sprintf("Attention of layer %d, head 0: the first tokens and the cells that they look at", notes[0].Layer)}
+		Title: fmt.Sprintf("Attention of layer %d, head 0: the first tokens and the cells that they look at",
+			notes[0].Layer)}
 	var all [][]float32
 	err = m.EachRow(func(row *tensors.MapRow) error {
 		all = append(all, slices.Clone(row.Weights[:min(len(row.Weights), maxAttention)]))
@@ -424,18 +433,19 @@ func attentionMap(run *tensors.Run) (*Chart, error) {
 }
 
 // hostSection is what the kernel did meanwhile.
-func hostSection(_ context.Context, r *Run) (*Section, error) {
+func hostSection(_ context.Context, r *Run, over *tracks) (*Section, error) {
 	s := &Section{ID: "host", Title: "Host"}
 	add := func(c *Chart) {
 		if c != nil {
 			s.Charts = append(s.Charts, c)
 		}
 	}
-	add(r.counters("Pressure: share of the time in which some thread of the machine waited", "share of the time", "%",
+	add(over.counters("Pressure: share of the time in which some thread of the machine waited", "share of the time",
+		"%",
 		func(name string) (string, bool) { return strings.CutPrefix(name, "pressure: ") }))
-	add(r.counters("Threads: share of the time running or waiting", "share of the time", "%",
+	add(over.counters("Threads: share of the time running or waiting", "share of the time", "%",
 		func(name string) (string, bool) { return strings.CutPrefix(name, "thread ") }))
-	add(r.counters("Disks: bytes per second", "bytes per second", "B/s", func(name string) (string, bool) {
+	add(over.counters("Disks: bytes per second", "bytes per second", "B/s", func(name string) (string, bool) {
 		disk, op, ok := strings.Cut(name, ": ")
 		return name, ok && !strings.Contains(disk, " ") && slices.Contains([]string{"read", "write", "discard"}, op)
 	}))
@@ -443,7 +453,8 @@ func hostSection(_ context.Context, r *Run) (*Section, error) {
 		rows := [][]string{{"phase", "time", "waited", "faults", "major", "pre-empted", "read"}}
 		for i := range w.Phases {
 			p := &w.Phases[i]
-			rows = append(rows, []string{p.Phase, ns(float64(p.DurationNS)), ns(float64(p.StalledNS)), present.Count(p.Faults),
+			rows = append(rows, []string{p.Phase, ns(float64(p.DurationNS)), ns(float64(p.StalledNS)),
+				present.Count(p.Faults),
 				present.Count(p.Major), ns(float64(p.PreemptedNS)), present.Bytes(p.ReadBytes)})
 		}
 		s.Tables = append(s.Tables, &Table{"Waits for files, by phase", rows})
@@ -456,8 +467,9 @@ func hostSection(_ context.Context, r *Run) (*Section, error) {
 		s.Tables = append(s.Tables, &Table{"Where threads waited most", rows})
 	}
 	if exists, err := r.has(rundir.SystemName); err == nil && exists && len(s.Charts) == 0 {
-		s.Text = append(s.Text, "Nothing can be drawn over time: no interval ended during the tokens. Record a longer run, or "+
-			"a shorter --tap-host-interval.")
+		s.Text = append(s.Text,
+			"Nothing can be drawn over time: no interval ended during the tokens. Record a longer run, or "+
+				"a shorter --tap-host-interval.")
 	} else if len(s.Charts)+len(s.Tables) == 0 {
 		s.Missing = "Not recorded: --tap-host system,waits"
 	}
@@ -465,15 +477,16 @@ func hostSection(_ context.Context, r *Run) (*Section, error) {
 }
 
 // devicesSection is what GPUs and energy counters reported.
-func devicesSection(_ context.Context, r *Run) (*Section, error) {
+func devicesSection(_ context.Context, r *Run, over *tracks) (*Section, error) {
 	s := &Section{ID: "devices", Title: "Devices"}
 	for _, c := range []struct{ title, name, unit, suffix, prefix string }{
 		{"Power", "power", "W", "power", "power of "},
-		{"Utilization of GPUs: share of the time in which some kernel ran", "share of the time", "%", "utilization", ""},
+		{"Utilization of GPUs: share of the time in which some kernel ran", "share of the time", "%", "utilization",
+			""},
 		{"Memory of GPUs in use, by all processes", "in use", "B", "memory used", ""},
 		{"Clock of streaming multiprocessors", "clock", "MHz", "SM clock", ""},
 	} {
-		if chart := r.counters(c.title, c.name, c.unit, func(name string) (string, bool) {
+		if chart := over.counters(c.title, c.name, c.unit, func(name string) (string, bool) {
 			if label, ok := strings.CutSuffix(name, c.suffix); ok && strings.HasPrefix(name, "GPU ") {
 				return strings.TrimSpace(label), true
 			}
@@ -493,13 +506,14 @@ func devicesSection(_ context.Context, r *Run) (*Section, error) {
 		s.Tables = append(s.Tables, &Table{"Energy by phase", rows})
 	}
 	if len(s.Charts)+len(s.Tables) == 0 {
-		s.Missing = "Nothing was recorded of devices: --tap-resource-level with a GPU, or on a machine with energy counters (RAPL)"
+		s.Missing =
+			"Nothing was recorded of devices: --tap-resource-level with a GPU, or on a machine with energy counters (RAPL)"
 	}
 	return s, nil
 }
 
 // lossesSection is what the recording lacks, and what it cost.
-func lossesSection(_ context.Context, r *Run) (*Section, error) {
+func lossesSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 	s := &Section{ID: "losses", Title: "Losses and validity"}
 	switch r.State {
 	case resources.StateSealed:
@@ -542,7 +556,7 @@ func lossesSection(_ context.Context, r *Run) (*Section, error) {
 }
 
 // recordingSection is how the run was recorded.
-func recordingSection(_ context.Context, r *Run) (*Section, error) {
+func recordingSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 	s := &Section{ID: "recording", Title: "How it was recorded"}
 	m := r.Metadata
 	if m == nil {

@@ -126,7 +126,8 @@ func (t *Tracks) execution(x *execution) error {
 		return nil
 	}
 	t.at(g.start, g.end)
-	t.Graphs.add("context "+strconv.Itoa(int(x.ctx)), Stretch{Start: g.start, End: g.end, Kind: x.phase, Tokens: x.tokens})
+	t.Graphs.add("context "+strconv.Itoa(int(x.ctx)),
+		Stretch{Start: g.start, End: g.end, Kind: x.phase, Tokens: x.tokens})
 	return nil
 }
 
