@@ -59,6 +59,7 @@ var summed = map[resource.Kind]bool{
 // work is what is added up of a compute_execution, of which there are most: the keys of [resource.Compute] that
 // count, without memory of its own. A figure below 0 is absent.
 type work struct {
+	ResourceID      string              `json:"resource_id"`
 	Exec            uint64              `json:"exec"`
 	Phase           string              `json:"phase"`
 	Operation       string              `json:"operation"`

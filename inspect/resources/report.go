@@ -57,8 +57,13 @@ type Report struct {
 	TokensMore int64          `json:"tokens_left_out,omitempty"` // rows beyond the bound of memory
 	Caches     []*CacheRow    `json:"kv"`
 	Memory     MemoryRow      `json:"memory"`
-	GPUs       []*GPUUse      `json:"gpus,omitempty"`
-	Zones      []*ZoneUse     `json:"rapl,omitempty"`
+	// Placement is the time of nodes by the device that computed them, DeviceChanges how often an execution went from
+	// one to another: ggml copies tensors then.
+	Placement     []DeviceRow `json:"placement,omitempty"`
+	DeviceChanges *float64    `json:"device_changes_per_graph,omitempty"`
+
+	GPUs  []*GPUUse  `json:"gpus,omitempty"`
+	Zones []*ZoneUse `json:"rapl,omitempty"`
 	// Energy is what devices used in the executions of each phase, once the session has ended.
 	Energy []resource.EnergyUse `json:"energy,omitempty"`
 	Routed int64                `json:"expert_routings,omitempty"`
@@ -281,6 +286,7 @@ func (s *Sum) Report() *Report {
 		Memory: MemoryRow{s.Memory.Allocations, s.Memory.Frees, s.Memory.Live, s.Memory.Peak, s.Memory.Types(),
 			s.Memory.Total},
 	}
+	r.Placement, r.DeviceChanges = s.placement.rows()
 	if r.Tokens == nil {
 		r.Tokens = []*TokenRow{}
 	}

@@ -265,6 +265,7 @@ type Sum struct {
 	Memory    Memory
 	caches    caches
 	devices   devices
+	placement placement
 	Routed    int64 // choices of experts
 
 	Tokens     []*TokenRow
@@ -287,6 +288,7 @@ func NewSum() *Sum {
 	s.execs.byNumber, s.execs.byEntry = map[uint64]*execCost{}, map[graphEntry]*execCost{}
 	s.Memory.types = map[string]*MemoryType{}
 	s.caches, s.devices = caches{}, devices{gpus: map[int]*GPUUse{}, zones: map[string]*ZoneUse{}}
+	s.placement.by = map[string]*DeviceRow{}
 	return s
 }
 
@@ -458,6 +460,7 @@ func (s *Sum) compute(e *work) {
 		cell.Op = SeveralOps
 	}
 	s.Cells.add(cell, cost)
+	s.placement.add(e)
 	if s.recent != nil && cost.Timed > 0 {
 		s.recent.node(cell, cost.NS)
 	}

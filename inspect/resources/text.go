@@ -75,6 +75,9 @@ func (r *Report) head(b *strings.Builder) {
 	if r.Memory.Allocations > 0 {
 		line("memory", "%s", memoryText(&r.Memory))
 	}
+	if text := placementText(r.Placement, r.DeviceChanges); text != "" {
+		line("nodes on", "%s", text)
+	}
 	for _, g := range r.GPUs {
 		line("gpu", "%s", gpuText(g))
 	}

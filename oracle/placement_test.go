@@ -1,0 +1,55 @@
+package oracle
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// TestPlacement computes some of the layers on a device behind a socket: the time on each device is that of its events,
+// and a run of one device has one.
+func TestPlacement(t *testing.T) {
+	endpoint := testenv.NeedRPC(t)
+	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
+	t.Setenv(name, path)
+	for _, c := range []struct {
+		layers  string
+		devices []string
+	}{{"3", []string{"cpu", "rpc0"}}, {"0", []string{"cpu"}}} {
+		dir := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", "DETAILED", "-m", testenv.Model(t),
+			"-c",
+			"512", "--rpc", endpoint, "-ngl", c.layers}, generate(8))...).good(t).dirs[0]
+		want := map[string]int64{}
+		for _, e := range of[resource.Compute](eventsOf(t, filepath.Join(dir, "resource.jsonl"))) {
+			if e.Phase != "setup" && e.DurationNS != nil && e.Within == "" && e.TimeSource != resource.TimeGraph &&
+				e.TimeSource != resource.TimeSync {
+				device, _, _ := strings.Cut(e.ResourceID, "_compute_")
+				want[device] += *e.DurationNS
+			}
+		}
+		var r resources.Report
+		if err := json.Unmarshal([]byte(llamatap(t, "resource", "summary", dir, "--json").good(t).stdout),
+			&r); err != nil {
+			t.Fatal(err)
+		}
+		var devices []string
+		for _, row := range r.Placement {
+			devices = append(devices, row.Device)
+			if row.NS != want[row.Device] {
+				t.Errorf("-ngl %s: %s took %d ns, its events %d", c.layers, row.Device, row.NS, want[row.Device])
+			}
+		}
+		if slices.Sort(devices); !slices.Equal(devices, c.devices) {
+			t.Errorf("-ngl %s: devices %q, want %q", c.layers, devices, c.devices)
+		}
+		if r.DeviceChanges == nil || (*r.DeviceChanges > 0) != (len(c.devices) > 1) {
+			t.Errorf("-ngl %s: %v changes per graph", c.layers, r.DeviceChanges)
+		}
+	}
+}
