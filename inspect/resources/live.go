@@ -21,8 +21,8 @@ import (
 // Live follows a run while it is recorded, as 'llamatap top' and the page of 'llamatap serve' show it. Its memory is
 // bounded. It is not for several goroutines.
 type Live struct {
-	// Skim leaves out what lies within graphs, of the graphs that are read after the first skimTime of an Update: for a
-	// view that must not fall behind a log that grows faster than it can be read.
+	// Skim leaves out what lies within graphs while more than skimBytes of the log are unread: for a view that must not
+	// fall behind a log that grows faster than it can be read.
 	Skim bool
 	// Ask asks the run's collector for its status and may block; nil where it cannot be reached. It is called in a
 	// goroutine of its own, one at a time. Set it before the first Update.
@@ -71,8 +71,8 @@ func OpenLive(dir string) (*Live, error) {
 // Close closes the log. A question to the collector that is not answered yet ends by itself.
 func (l *Live) Close() error { return l.Tail.Close() }
 
-// skimTime is how long an update reads everything.
-const skimTime = 100 * time.Millisecond
+// skimBytes is what takes a second or two to read as a whole.
+const skimBytes = 64 << 20
 
 // answerTime is how long an update waits for the collector, which runs when nobody else wants to.
 const answerTime = 200 * time.Millisecond
@@ -81,8 +81,7 @@ const answerTime = 200 * time.Millisecond
 // It reports whether the run has ended and all of its log was read.
 func (l *Live) Update(ctx context.Context) (ended bool, err error) {
 	l.ask()
-	l.Tail.Done, l.Sum.skim.behind = ctx.Done(), false
-	begin := time.Now()
+	l.Tail.Done = ctx.Done()
 	for lines := 0; lines%256 != 255 || ctx.Err() == nil; lines++ {
 		line, err := l.Tail.Next()
 		ended = errors.Is(err, io.EOF)
@@ -93,8 +92,8 @@ func (l *Live) Update(ctx context.Context) (ended bool, err error) {
 			return false, err
 		}
 		l.Sum.Add(line)
-		if l.Skim && lines%256 == 0 {
-			l.Sum.skim.behind = time.Since(begin) > skimTime
+		if l.Skim && lines%4096 == 0 {
+			l.Sum.skim.behind = l.Tail.Unread() > skimBytes
 		}
 	}
 	// Metadata are replaced when a context is made, and at the end. Those that cannot be read say nothing.
