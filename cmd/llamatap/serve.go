@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 
+	runreport "github.com/llamatap/llamatap/inspect/report"
 	"github.com/llamatap/llamatap/inspect/server"
 	"github.com/llamatap/llamatap/internal/bounded"
 	"github.com/llamatap/llamatap/internal/cli"
@@ -22,15 +24,17 @@ const defaultRuns = "llamatap-runs"
 
 func serveCommand() *cli.Command {
 	return &cli.Command{
-		Name: "serve", Summary: "show runs over HTTP: live events, summaries, metrics for Prometheus", Max: 1,
-		Usage: "DIR|--live [--listen HOST:PORT|unix:PATH] [--token @FILE]",
+		Name: "serve", Max: 1,
+		Summary: "show runs in a browser and over HTTP: live views, summaries, metrics for Prometheus",
+		Usage:   "DIR|--live [--listen HOST:PORT|unix:PATH] [--token @FILE]",
 		Text: `Shows the resource events of a run directory, or of the runs in a folder, as they are recorded, and
-what they sum up to:
+what they sum up to: in a browser, at the printed address, as a page of the runs with a live view of each, and
 
   GET /api/v1/resource-logs    events, a line of JSON each; parameters run, from_line, follow, event, layer
   GET /api/v1/summary, /kv     as 'llamatap resource summary' and 'llamatap kv'
   PUT /api/v1/level            {"level": "VERBOSE"} for a live run; also {"command": "enable"}, "disable", "flush"
   POST /log-monitoring         {"prompt": "…", "stream": true} runs a prompt and records it below DIR; -m gives the model
+  GET /api/v1/live             what 'llamatap top --json' prints, as server-sent events
   GET /api/v1/runs, /metrics, /healthz, and the routes of system B: /sessions, /logs/ID, /logs/ID/stream
 
 docs/SERVE.md describes them, and has a dashboard for Grafana. --live shows only the newest live run below DIR; DIR is
@@ -47,7 +51,13 @@ needs none with --no-token.
   curl -N --unix-socket serve.sock 'http://localhost/api/v1/resource-logs?follow&event=output_token'
 `,
 		Define: func(f *cli.Flags) func([]string) error {
-			o := server.Options{Control: controlRun}
+			o := server.Options{Control: controlRun, Report: func(ctx context.Context, dir string, out io.Writer) error {
+				run, err := runreport.Read(ctx, dir, nil)
+				if err != nil {
+					return err
+				}
+				return runreport.WriteHTML(ctx, out, run)
+			}}
 			addr, token, model := "127.0.0.1:8080", "", ""
 			f.Add("--live", &o.Live, "show the newest live run, and no other")
 			f.Add("--listen ADDRESS", &addr, "listen on HOST:PORT, where port 0 takes a free one, or on unix:PATH").

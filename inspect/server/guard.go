@@ -40,11 +40,11 @@ func (s guarded) guard(next http.Handler) http.Handler {
 		}
 		if err != nil {
 			if status := err.(failure).status; status == http.StatusUnauthorized {
-				header.Set("WWW-Authenticate", `Bearer realm="llamatap"`)
 				if wantsPage(r) {
-					writePage(w, status)
+					writeHTML(w, page, pagePolicy)
 					return
 				}
+				header.Set("WWW-Authenticate", `Bearer realm="llamatap"`)
 			}
 			if r.ContentLength != 0 {
 				header.Set("Connection", "close") // its body is not read
@@ -70,7 +70,7 @@ func (s guarded) admit(r *http.Request) error {
 			s.o.Limits.Body)
 	case r.URL.Path == "/healthz":
 		return nil
-	case s.o.Token != "" && !s.hasToken(r):
+	case s.o.Token != "" && !s.hasToken(r) && !s.links.admit(r):
 		return fail(http.StatusUnauthorized,
 			"missing or wrong token: send the one that the server printed as Authorization: Bearer TOKEN")
 	case s.o.Token == "" && !ownName(r.Host):

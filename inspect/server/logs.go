@@ -41,13 +41,11 @@ func (s logs) resourceLogs(w http.ResponseWriter, r *http.Request) error {
 	defer tail.Close()
 	tail.Done = r.Context().Done()
 	if follow {
-		select {
-		case s.follows <- struct{}{}:
-			defer func() { <-s.follows }()
-		default:
-			return fail(http.StatusServiceUnavailable, "%d logs are followed already: end one, or ask without follow",
-				cap(s.follows))
+		release, err := s.follow()
+		if err != nil {
+			return err
 		}
+		defer release()
 	}
 	header := w.Header()
 	header.Set("Content-Type", "application/x-ndjson")

@@ -3,8 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"errors"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -22,21 +20,17 @@ import (
 type metrics struct {
 	server *Server
 	mu     sync.Mutex       // held for no file
-	folds  map[string]*fold // by directory
-}
-
-// fold is a run's log as far as it was read. Whoever has put an element into busy may use the rest.
-type fold struct {
-	busy chan struct{}
-	tail *resources.Tail
-	sum  *resources.Sum
+	held   map[string]*life // between looks, by directory
+	lives  lives
 }
 
 // maxFolds bounds the runs that have metrics: live ones, the newest first, else the newest that holds
 // events.
 const maxFolds = 16
 
-func newMetrics(s *Server) *metrics { return &metrics{server: s, folds: map[string]*fold{}} }
+func newMetrics(s *Server) *metrics {
+	return &metrics{server: s, held: map[string]*life{}, lives: lives{all: map[string]*life{}}}
+}
 
 var (
 	runInfo = gauge("run_info", "A run that is served; always 1. State is running, sealed or cut off.", "model",
@@ -150,7 +144,7 @@ func alone(run Run) []sample {
 
 // look reads what a run's log has more than at the last look, until ctx is done, and returns what there is to
 // report of the run.
-func (m *metrics) look(ctx context.Context, run Run, f *fold) []sample {
+func (m *metrics) look(ctx context.Context, run Run, f *life) []sample {
 	select {
 	case f.busy <- struct{}{}:
 		defer func() { <-f.busy }()
@@ -161,26 +155,26 @@ func (m *metrics) look(ctx context.Context, run Run, f *fold) []sample {
 	if err != nil || known == nil {
 		known = &rundir.Metadata{}
 	}
-	err = f.catchUp(ctx, run.dir)
+	_, err = m.lives.catchUp(ctx, f)
 	fold := metricFold{run: run.ID}
 	level := ""
-	if f.sum != nil {
-		level = f.sum.Level
+	if f.live != nil {
+		level = f.live.Sum.Level
 	}
 	fold.one(runInfo, 1, run.Model, string(run.State), level)
 	if err == nil {
-		fold.events(f)
-		fold.graphs(f.sum)
-		fold.memory(f.sum)
-		fold.devices(f.sum)
+		fold.events(f.live)
+		fold.graphs(f.live.Sum)
+		fold.memory(f.live.Sum)
+		fold.devices(f.live.Sum)
 	}
 	now := reports{logs{m.server}}.now(run)
-	caches := now.snapshot()
+	counted := now != nil && now.KV != nil
 	if err == nil {
-		fold.caches(f.sum, known, caches == nil)
+		fold.caches(f.live.Sum, known, !counted)
 	}
-	if caches != nil {
-		fold.snapshot(caches)
+	if counted {
+		fold.snapshot(now.KV)
 	}
 	fold.capture(run, known, now)
 	return fold.all
@@ -200,56 +194,24 @@ func choose(runs []Run) []Run {
 	return going
 }
 
-// pick returns the folds of the chosen runs, and closes those of runs that are not reported any more.
-func (m *metrics) pick(chosen []Run) []*fold {
+// pick returns the chosen runs, and lets go of those that are not reported any more.
+func (m *metrics) pick(chosen []Run) []*life {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for dir, f := range m.folds {
+	for dir, f := range m.held {
 		if !slices.ContainsFunc(chosen, func(r Run) bool { return r.dir == dir }) {
-			delete(m.folds, dir)
-			go f.close()
+			delete(m.held, dir)
+			m.lives.put(f)
 		}
 	}
-	folds := make([]*fold, len(chosen))
+	picked := make([]*life, len(chosen))
 	for i, run := range chosen {
-		if m.folds[run.dir] == nil {
-			m.folds[run.dir] = &fold{busy: make(chan struct{}, 1)}
+		if m.held[run.dir] == nil {
+			m.held[run.dir] = m.lives.get(run.dir)
 		}
-		folds[i] = m.folds[run.dir]
+		picked[i] = m.held[run.dir]
 	}
-	return folds
-}
-
-// close closes the log once nobody reads it.
-func (f *fold) close() {
-	f.busy <- struct{}{}
-	if f.tail != nil {
-		f.tail.Close()
-	}
-}
-
-// catchUp reads what the log has more than at the last look, until ctx is done.
-func (f *fold) catchUp(ctx context.Context, dir string) error {
-	if f.tail == nil {
-		tail, err := resources.OpenTail(dir)
-		if err != nil {
-			return err
-		}
-		f.tail, f.sum = tail, resources.NewSum()
-		f.sum.Token = func(*resources.TokenRow) {} // rows are not reported
-	}
-	f.tail.Done = ctx.Done()
-	for lines := 0; lines%256 != 255 || ctx.Err() == nil; lines++ {
-		line, err := f.tail.Next()
-		if errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		f.sum.Add(line)
-	}
-	return nil
+	return picked
 }
 
 // metricFold collects the metrics of one run.
@@ -262,13 +224,13 @@ func (t *metricFold) one(m *metric, value float64, labels ...string) {
 	t.all = append(t.all, m.at(value, append([]string{t.run}, labels...)...))
 }
 
-func (t *metricFold) events(f *fold) {
-	t.one(logBehind, float64(f.tail.Unread()))
-	t.one(badTotal, float64(f.sum.BadLines))
-	for kind, n := range f.sum.Events {
+func (t *metricFold) events(live *resources.Live) {
+	t.one(logBehind, float64(live.Tail.Unread()))
+	t.one(badTotal, float64(live.Sum.BadLines))
+	for kind, n := range live.Sum.Events {
 		t.one(eventsTotal, float64(n), kind)
 	}
-	for key, n := range f.sum.Losses {
+	for key, n := range live.Sum.Losses {
 		t.one(lostTotal, float64(n), key.Kind, key.Cause)
 	}
 }
@@ -372,7 +334,7 @@ func (t *metricFold) caches(s *resources.Sum, known *rundir.Metadata, alone bool
 
 // capture describes the tensors that the run recorded beside its events: as its collector says while it is live, as
 // its metadata say when it is sealed.
-func (t *metricFold) capture(run Run, known *rundir.Metadata, now *statusNow) {
+func (t *metricFold) capture(run Run, known *rundir.Metadata, now *resources.Status) {
 	if size, ok := captured(run.dir); ok {
 		t.one(captureSize, float64(size))
 	}

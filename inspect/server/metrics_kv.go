@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/json"
 	"math"
 	"strconv"
 
@@ -22,19 +21,7 @@ var (
 		"Time before a request in which what it reuses was last computed with.")
 )
 
-// snapshot is how the caches of a live run are used; nil where nobody follows their cells.
-func (now *statusNow) snapshot() *kvcache.Snapshot {
-	if now == nil || now.KV == nil {
-		return nil
-	}
-	var snapshot kvcache.Snapshot
-	if json.Unmarshal(now.KV, &snapshot) != nil {
-		return nil
-	}
-	return &snapshot
-}
-
-// snapshot describes it.
+// snapshot describes how the caches of a live run are used.
 func (t *metricFold) snapshot(s *kvcache.Snapshot) {
 	for _, c := range s.Caches {
 		ctx, cache := strconv.FormatUint(uint64(c.Ctx), 10), c.Cache.String()

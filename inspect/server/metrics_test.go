@@ -213,15 +213,15 @@ func TestMetricsGrow(t *testing.T) {
 	if got := count(); got != "log_unread_bytes 9 token_latency_seconds 2 tokens_total 2 " {
 		t.Error(got)
 	}
-	if len(m.folds) != 1 {
-		t.Errorf("%d logs are open", len(m.folds))
+	if len(m.held) != 1 {
+		t.Errorf("%d logs are open", len(m.held))
 	}
 	if err := os.RemoveAll(filepath.Dir(going)); err != nil {
 		t.Fatal(err)
 	}
 	count()
-	if len(m.folds) != 1 || m.folds[filepath.Join(dir, "m", openRun)] == nil {
-		t.Errorf("%v", m.folds)
+	if len(m.held) != 1 || m.held[filepath.Join(dir, "m", openRun)] == nil {
+		t.Errorf("%v", m.held)
 	}
 }
 

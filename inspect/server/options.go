@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"time"
 )
@@ -26,6 +27,8 @@ type Options struct {
 	// with the run's directory as soon as there is one, and ends soon after its context. The result is that of the
 	// prompt as a line of 'llamatap run --results' (docs/PROMPTS.md).
 	Generate func(ctx context.Context, p Prompt, began func(dir string)) (result json.RawMessage, err error)
+	// Report writes the report of a run directory as an HTML page; nil where there is none.
+	Report func(ctx context.Context, dir string, out io.Writer) error
 	// Origins are origins of web pages, such as https://host:port, that may ask this server from a browser, with
 	// the token as anybody else.
 	Origins []string
@@ -50,6 +53,7 @@ type Limits struct {
 	StopTime    time.Duration // that requests have to end when the server stops
 	FoldTime    time.Duration // that one look at the metrics may read new lines
 	Generation  time.Duration // that a prompt may be run for
+	LiveTime    time.Duration // between two snapshots of a live run
 }
 
 // DefaultLimits are meant for a few people and a Prometheus.
@@ -57,6 +61,7 @@ var DefaultLimits = Limits{
 	Connections: 64, Follows: 32, Body: 1 << 20, Header: 16 << 10, ReadTime: 10 * time.Second,
 	WriteTime: 10 * time.Second,
 	IdleTime:  time.Minute, StopTime: 5 * time.Second, FoldTime: 2 * time.Second, Generation: 10 * time.Minute,
+	LiveTime: 500 * time.Millisecond,
 }
 
 // orDefault fills in what is 0.
@@ -72,6 +77,7 @@ func (l Limits) orDefault() Limits {
 	set(&l.StopTime, d.StopTime)
 	set(&l.FoldTime, d.FoldTime)
 	set(&l.Generation, d.Generation)
+	set(&l.LiveTime, d.LiveTime)
 	return l
 }
 

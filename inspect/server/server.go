@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -19,6 +20,8 @@ type Server struct {
 	runs     listing
 	asking   asking
 	metrics  *metrics
+	lives    lives
+	links    links
 	handler  http.Handler
 	follows  chan struct{} // one element per stream of a growing log
 	reports  chan struct{} // one element per log that is added up
@@ -49,7 +52,11 @@ func New(o Options) (*Server, error) {
 	if _, err := s.runs.all(); err != nil {
 		return nil, err
 	}
-	s.metrics = newMetrics(s)
+	s.lives.all, s.lives.skim = map[string]*life{}, true
+	s.links, s.metrics = newLinks(), newMetrics(s)
+	if o.Control != nil {
+		s.lives.ask = func(dir string) (json.RawMessage, error) { return s.asking.status(dir, o.Control), nil }
+	}
 	s.handler = guarded{s}.guard(s.routes())
 	return s, nil
 }
@@ -121,6 +128,9 @@ func (s *Server) table() []route {
 		{"GET /api/v1/resource-logs", l.resourceLogs},
 		{"GET /api/v1/summary", r.summary},
 		{"GET /api/v1/kv", r.kv},
+		{"GET /api/v1/live", l.live},
+		{"GET /runs/{id}/report", r.html},
+		{"POST /runs/{id}/report", r.link},
 		{"GET /api/v1/level", c.getLevel},
 		{"PUT /api/v1/level", c.putLevel},
 		{"POST /log-monitoring", prompts{l}.logMonitoring}, // from here on system B's
@@ -149,8 +159,7 @@ func (s *Server) routes() http.Handler {
 // index answers GET /: what there is, as text, or as a page to a browser.
 func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
 	if wantsPage(r) {
-		writePage(w, http.StatusOK)
-		return nil
+		return writeHTML(w, page, pagePolicy)
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	text := "llamatap serve\n\n"

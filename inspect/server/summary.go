@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/llamatap/llamatap/inspect/resources"
-	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/kvcache"
 )
 
 // summary answers GET /api/v1/summary: what 'llamatap resource summary RUN --json' says.
@@ -23,7 +23,7 @@ type caches struct {
 	State  resources.State `json:"state"`
 	Caches any             `json:"caches,omitempty"` // as the run's events report
 	// Now is how the caches of a live run are used, as its collector follows their cells; see kvcache.Snapshot.
-	Now json.RawMessage `json:"now,omitempty"`
+	Now *kvcache.Snapshot `json:"now,omitempty"`
 	// Lives is what the table of blocks holds of a run that has ended.
 	Lives *resources.KV `json:"lives,omitempty"`
 }
@@ -37,7 +37,10 @@ func (s reports) kv(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	answer := caches{Run: run.ID, State: run.State, Now: s.cachesNow(run)}
+	answer := caches{Run: run.ID, State: run.State}
+	if now := s.now(run); now != nil {
+		answer.Now = now.KV
+	}
 	if run.Events {
 		report, err := s.report(r)
 		if err != nil {
@@ -62,33 +65,28 @@ func (s reports) kv(w http.ResponseWriter, r *http.Request) error {
 // livesPoints is how many points of the timeline are reported.
 const livesPoints = 120
 
-// statusNow is what the collector of a live run says of it.
-type statusNow struct {
-	KV      json.RawMessage   `json:"kv"`
-	Packets uint64            `json:"packets"`
-	Stored  uint64            `json:"bytes_stored"`
-	Losses  map[string]uint64 `json:"losses"`
-	Account *rundir.Account   `json:"account"`
-}
-
 // now asks the collector of a live run; nil where it does not answer soon.
-func (s reports) now(run Run) *statusNow {
+func (s reports) now(run Run) *resources.Status {
 	if run.State != resources.StateRunning || s.o.Control == nil {
 		return nil
 	}
-	var status statusNow
+	var status resources.Status
 	if json.Unmarshal(s.asking.status(run.dir, s.o.Control), &status) != nil {
 		return nil
 	}
 	return &status
 }
 
-// cachesNow is what it says of its caches; nil where it does not follow cells.
-func (s reports) cachesNow(run Run) json.RawMessage {
-	if now := s.now(run); now != nil {
-		return now.KV
+// turn waits until a log may be read as a whole; done lets the next one.
+func (s reports) turn(r *http.Request) (done func(), err error) {
+	select {
+	case s.reports <- struct{}{}:
+		return func() { <-s.reports }, nil
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	case <-s.stopping:
+		return nil, fail(http.StatusServiceUnavailable, "the server stops")
 	}
-	return nil
 }
 
 // report adds up the events of the run that a request names. Reading a large log takes its time; how many do at
@@ -102,14 +100,11 @@ func (s reports) report(r *http.Request) (*resources.Report, error) {
 		return nil, err
 	}
 	tail.Close()
-	select {
-	case s.reports <- struct{}{}:
-		defer func() { <-s.reports }()
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
-	case <-s.stopping:
-		return nil, fail(http.StatusServiceUnavailable, "the server stops")
+	done, err := s.turn(r)
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	report, err := resources.Summarize(r.Context(), run.dir, nil, nil)
 	if err != nil {
 		return nil, err
