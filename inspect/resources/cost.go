@@ -1,0 +1,215 @@
+package resources
+
+import (
+	"cmp"
+
+	"github.com/llamatap/llamatap/resource"
+)
+
+// Cost is what nodes took. A figure that no event had is absent: its count is 0.
+type Cost struct {
+	Events int64 // events that were added up
+	Nodes  int64
+
+	Timed    int64 // events that had a duration
+	NS       int64 // measured
+	LookNS   int64 // what looking cost in them, measured; it lies within NS
+	FLOPs    int64 // of events that had some; attention over all cells that graphs give it, padding included
+	Useful   int64 // of them, those of cells that a token may read
+	Counted  int64 // events that had FLOPs
+	NoFLOPs  int64 // ops whose FLOPs are not known
+	NoMask   int64 // ops of which it is not known how many are useful
+	Read     int64 // bytes
+	Written  int64
+	Sized    int64 // events that had bytes
+	NoBytes  int64 // ops whose bytes are not known
+	roofNS   int64 // of events that had a share of the roofline
+	roofPart float64
+	scaledNS float64 // NS, scaled from the timed executions of its phase to all; 0: not scaled
+}
+
+func (c *Cost) add(d Cost) {
+	c.Events += d.Events
+	c.Nodes += d.Nodes
+	c.Timed += d.Timed
+	c.NS += d.NS
+	c.LookNS += d.LookNS
+	c.FLOPs += d.FLOPs
+	c.Useful += d.Useful
+	c.Counted += d.Counted
+	c.NoFLOPs += d.NoFLOPs
+	c.NoMask += d.NoMask
+	c.Read += d.Read
+	c.Written += d.Written
+	c.Sized += d.Sized
+	c.NoBytes += d.NoBytes
+	c.roofNS += d.roofNS
+	c.roofPart += d.roofPart
+	c.scaledNS += d.scaledNS
+}
+
+// allNS is the time that all executions took, as far as is known.
+func (c *Cost) allNS() float64 { return cmp.Or(c.scaledNS, float64(c.NS)) }
+
+// Roofline is the share of what the machine can do at this arithmetic intensity, the mean over the time that it is
+// known for.
+func (c *Cost) Roofline() (share float64, ok bool) {
+	if c.roofNS == 0 {
+		return 0, false
+	}
+	return c.roofPart / float64(c.roofNS), true
+}
+
+func costOf(e *work) Cost {
+	c := Cost{Events: 1, Nodes: int64(e.NodeCount), NoFLOPs: int64(e.OpsWithoutFLOPs), NoMask: int64(e.OpsWithoutMask),
+		NoBytes: int64(e.OpsWithoutBytes), LookNS: max(e.LookingNS, 0)}
+	if e.DurationNS >= 0 {
+		c.Timed, c.NS = 1, e.DurationNS
+		if e.RooflineShare >= 0 {
+			c.roofNS, c.roofPart = c.NS, e.RooflineShare*float64(c.NS)
+		}
+	}
+	if e.FLOPs >= 0 {
+		c.FLOPs, c.Useful, c.Counted = e.FLOPs, e.FLOPs, 1
+		if e.FLOPsUnmasked >= 0 {
+			c.Useful = e.FLOPsUnmasked
+		}
+	}
+	if e.BytesRead >= 0 || e.BytesWritten >= 0 {
+		c.Read, c.Written, c.Sized = max(e.BytesRead, 0), max(e.BytesWritten, 0), 1
+	}
+	return c
+}
+
+func (c *Cost) addBytes(read, written *int64) {
+	if read != nil {
+		c.Read += *read
+	}
+	if written != nil {
+		c.Written += *written
+	}
+	if read != nil || written != nil {
+		c.Sized++
+	}
+}
+
+// Cell is what costs are added up by.
+type Cell struct {
+	Phase     string
+	Layer     int // -1: none
+	Component string
+	Op        string // of a range of several nodes: SeveralOps
+}
+
+// SeveralOps stands for the op where nodes were timed together.
+const SeveralOps = "(several)"
+
+// PhaseSetup is the phase of what was computed and thrown away before the run proper. It is in the table of phases,
+// and in none of the others that add up more than one phase.
+const PhaseSetup = "setup"
+
+// The phases of tokens.
+const (
+	phasePrefill = "prefill"
+	phaseDecode  = "decode"
+)
+
+// opRange is how such an event calls its operation.
+const opRange = "range"
+
+// Tensor is what costs are added up by to find the most expensive.
+type Tensor struct {
+	Phase, Op, Name string // the tensor's name without its layer
+}
+
+// PhaseSum is the executions of a phase. Tokens have a phase of their own: those of an execution that has both a
+// prompt's and generated ones are counted in both phases, its time and work in prefill.
+type PhaseSum struct {
+	Graphs, Tokens int64
+	Mixed, MixedNS int64 // executions that have tokens of another phase too, and their time
+	aloneTokens    int64 // of executions that have tokens of this phase alone
+	Cost                 // Events are graphs; NS is their time
+	Inside         int64 // executions that were timed inside
+	InsideNS       int64 // their time
+	Looked         bool  // whether what timing costs was reported
+}
+
+// PhaseSums are the phases of a run by their names.
+type PhaseSums map[string]*PhaseSum
+
+// of is the sum of a phase, new where it has none.
+func (s PhaseSums) of(name string) *PhaseSum {
+	p := s[name]
+	if p == nil {
+		p = &PhaseSum{}
+		if len(s) < maxPhases {
+			s[name] = p
+		}
+	}
+	return p
+}
+
+// count adds the tokens of an execution of phase p, each to its own phase. What older versions recorded has one
+// phase for all of them.
+func (s PhaseSums) count(p *PhaseSum, e *resource.Graph) {
+	if e.PrefillTokens == nil || e.DecodeTokens == nil || *e.PrefillTokens == 0 || *e.DecodeTokens == 0 {
+		p.Tokens += int64(e.Tokens)
+		p.aloneTokens += int64(e.Tokens)
+		return
+	}
+	s.of(phasePrefill).Tokens += int64(*e.PrefillTokens)
+	s.of(phaseDecode).Tokens += int64(*e.DecodeTokens)
+	p.Mixed++
+	if e.DurationNS != nil {
+		p.MixedNS += *e.DurationNS
+	}
+}
+
+// add adds an execution.
+func (s PhaseSums) add(e *resource.Graph) {
+	p := s.of(e.Phase)
+	p.Graphs++
+	s.count(p, e)
+	p.Events++
+	p.Nodes += int64(e.NodeCount)
+	p.NoFLOPs += int64(e.OpsWithoutFLOPs)
+	p.NoMask += int64(e.OpsWithoutMask)
+	p.NoBytes += int64(e.OpsWithoutBytes)
+	p.addBytes(e.BytesRead, e.BytesWritten)
+	if e.DurationNS != nil {
+		p.Timed++
+		p.NS += *e.DurationNS
+	}
+	if e.FLOPs != nil {
+		p.FLOPs += *e.FLOPs
+		p.Useful += *cmp.Or(e.FLOPsUnmasked, e.FLOPs)
+		p.Counted++
+	}
+	if e.TimedNS != nil && e.DurationNS != nil {
+		p.Inside++
+		p.InsideNS += *e.DurationNS
+	}
+	if e.LookingNS != nil {
+		p.Looked, p.LookNS = true, p.LookNS+*e.LookingNS*int64(e.Looks)
+	}
+}
+
+// Costs are costs by a key, of which there is a bounded number.
+type Costs[K comparable] struct {
+	By   map[K]*Cost
+	Rest Cost // of further keys
+	most int
+}
+
+func (c *Costs[K]) add(key K, cost Cost) {
+	sum := c.By[key]
+	switch {
+	case sum != nil:
+	case len(c.By) >= c.most:
+		sum = &c.Rest
+	default:
+		sum = &Cost{}
+		c.By[key] = sum
+	}
+	sum.add(cost)
+}
