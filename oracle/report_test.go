@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -96,9 +97,10 @@ func undisturbed(t *testing.T) {
 	}
 }
 
-// starving is how the verdict names the cause, from starvedShare on.
+// starving and throttling are how the verdict names the causes, from starvedShare on.
 const (
 	starving     = "CPU starvation"
+	throttling   = "throttling by a cgroup"
 	starvedShare = 0.10
 )
 
@@ -154,11 +156,12 @@ func TestReportQuiet(t *testing.T) {
 		if share < 0 {
 			continue
 		}
-		if math.Abs(share-want) > 1e-6 || standsOut != (want >= starvedShare) ||
+		quota, throttled := r.share(throttling) // of 0, where no control group around the test has a quota
+		if math.Abs(share+quota-want) > 1e-6 || standsOut != (share >= starvedShare) ||
 			strings.HasPrefix(r.Verdict, starving+": ") && !standsOut {
-			t.Fatalf("share %v, by the file %v: %s", share, want, r.Verdict)
+			t.Fatalf("share %v and %v, by the file %v: %s", share, quota, want, r.Verdict)
 		}
-		if !standsOut {
+		if !standsOut && !throttled {
 			return
 		}
 	}
@@ -275,4 +278,55 @@ func TestReportPage(t *testing.T) {
 			t.Errorf("the page has %q", missing)
 		}
 	}
+}
+
+// throttledTime is the share of their time that compute threads at least waited for a quota, by the file alone.
+func throttledTime(t *testing.T, dir string) float64 {
+	t.Helper()
+	var lived, stopped, runnable float64
+	for _, l := range jsonLines[resource.SystemLine](t, filepath.Join(dir, rundir.SystemName)) {
+		threads := 0.0
+		for _, thread := range l.Threads {
+			if thread.Role == resource.RoleCompute {
+				threads++
+				lived, runnable = lived+float64(thread.LivedNS), runnable+float64(thread.RunnableWaitNS)
+			}
+		}
+		if q := l.CgroupCPU; threads > 0 {
+			stopped += float64(q.ThrottledNS) * max(1, threads/float64(q.CPUs))
+		}
+	}
+	return min(stopped, runnable) / lived
+}
+
+// TestReportThrottled: of a run in a control group that may take a quarter of the CPUs, the quota is a cause, and the
+// principal one where it explains most of the waiting: all but what others on the machine take. Nightly, for the
+// reason of TestReportStarved.
+func TestReportThrottled(t *testing.T) {
+	testenv.Slow(t)
+	testenv.NeedBPF(t)
+	n := runtime.NumCPU()
+	for range 8 {
+		cmd := command(t, "run", "-p", "a", "-n", "400", "-t", strconv.Itoa(n), "--ignore-eos", "--tap-host", "system",
+			"--tap-host-interval", "500ms")
+		group := testenv.Quota(t, cmd, float64(n)/4)
+		dir := finish(t, cmd, t.TempDir()).good(t).dirs[0]
+		r := report(t, dir)
+		share, standsOut := r.share(throttling)
+		if share < 0 {
+			continue
+		}
+		others, _ := r.share(starving)
+		want, waited := throttledTime(t, dir), starvedTime(t, dir)
+		if share == 0 || math.Abs(share-want) > 1e-6 || math.Abs(others-(waited-want)) > 1e-6 ||
+			standsOut != (want >= starvedShare) {
+			t.Fatalf("throttled %v, starved %v; by the file %v of %v: %s", share, others, want, waited, r.Verdict)
+		}
+		if want > waited/2 && (!strings.HasPrefix(r.Verdict, "Throttling by a cgroup: ") ||
+			!strings.Contains(r.Verdict, group) || strings.Contains(r.Verdict, starving)) {
+			t.Errorf("throttled %v of %v that it waited: %s", want, waited, r.Verdict)
+		}
+		return
+	}
+	t.Error("no interval with compute threads in 8 runs")
 }

@@ -60,6 +60,8 @@ type SystemLine struct {
 	Pressure map[string]HostStall `json:"pressure"`    // cpu, io, memory; empty where the kernel has no PSI
 	// CgroupPressure is the same of the target's control group of version 2; absent where it has none.
 	CgroupPressure map[string]HostStall `json:"cgroup_pressure,omitempty"`
+	// CgroupCPU is what a CPU quota did to a target of processes; absent where none of its control groups is seen.
+	CgroupCPU *QuotaLine `json:"cgroup_cpu,omitempty"`
 
 	// by id: those that ran, waited or faulted, and all that are there of a target of processes
 	Processes []ProcessLine `json:"processes"`
@@ -68,6 +70,19 @@ type SystemLine struct {
 	Lost    SystemLosses `json:"lost"`
 	// Missing says what could not be had and why, one sentence each.
 	Missing []string `json:"missing,omitempty"`
+}
+
+// QuotaLine is what the CPU quota of a control group did in an interval, by cpu.stat of the group
+// (Documentation/scheduler/sched-bwc.rst, Documentation/admin-guide/cgroup-v2.rst). Of several groups around the
+// process that have a quota, it is the one that stopped its run queues longest.
+type QuotaLine struct {
+	Group     string  `json:"group,omitempty"`      // its folder; absent: no group around the process has a quota
+	QuotaCPUs float64 `json:"quota_cpus,omitempty"` // quota ÷ period
+	CPUs      int     `json:"cpus,omitempty"`       // that the process may run on
+	Periods   uint64  `json:"periods"`              // in which the group had something to run
+	Throttled uint64  `json:"throttled_periods"`    // of them, those in which it used its quota up
+	// ThrottledNS is how long the group's run queues were stopped, a queue per CPU, added up over CPUs.
+	ThrottledNS uint64 `json:"throttled_ns"`
 }
 
 // HostStall is what /proc/pressure says of one resource: A's figures for "some" and "full".

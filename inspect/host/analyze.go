@@ -256,14 +256,17 @@ func (a *state) countIDs(s *systemSnapshot) {
 	for id, n := range s.faults {
 		a.faults.add(id, n.v)
 	}
-	computed := false
+	use, computed := &a.report.Compute, 0
 	for i := range s.threads {
 		a.nameThread(&s.threads[i])
-		computed = a.addCompute(&s.threads[i]) || computed
+		if a.addCompute(&s.threads[i]) {
+			computed++
+		}
 	}
-	if computed {
-		a.report.Compute.Intervals++
-		a.report.Compute.Seconds += safeInterval(s.seconds)
+	if computed > 0 {
+		use.Intervals++
+		use.Seconds += safeInterval(s.seconds)
+		use.addQuota(s.quota, float64(computed))
 	}
 	for _, p := range s.processes {
 		if of := a.faults.sums[strconv.FormatInt(int64(p.PID.v), 10)]; of != nil && p.PID.known {
@@ -288,6 +291,31 @@ func (a *state) addCompute(t *threadLine) bool {
 	}
 	use.Threads = len(a.compute)
 	return true
+}
+
+// addQuota adds what a quota did in an interval in which some threads computed. While a run queue is stopped, all
+// of its threads wait: at least as many as there are threads for each CPU. The queues of other processes in the group
+// are stopped as well, so that it explains no more than what these threads waited, in all intervals together: a stop
+// counts when it ends.
+func (u *ComputeUse) addQuota(line *quotaLine, threads float64) {
+	if line == nil {
+		return
+	}
+	if u.Quota == nil {
+		u.Quota = &QuotaUse{}
+	}
+	if line.QuotaCPUs.v <= 0 {
+		return
+	}
+	u.Quota.Group, u.Quota.CPUs = string(line.Group), line.QuotaCPUs.v
+	u.Quota.Periods += int64(line.Periods.v)
+	u.Quota.Throttled += int64(line.Throttled.v)
+	each := 1.0
+	if line.CPUs.v > 0 {
+		each = max(1, threads/line.CPUs.v)
+	}
+	u.Quota.stoppedNS += max(0, line.ThrottledNS.v*each)
+	u.Quota.ThrottledNS = min(u.Quota.stoppedNS, u.RunnableNS)
 }
 
 // nameThread adds a thread's name, process and reasons to what was counted of it.

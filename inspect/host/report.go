@@ -180,6 +180,17 @@ type ComputeUse struct {
 	Seconds    float64 // of these
 	LivedNS    float64 // of all threads: threads × time
 	RunnableNS float64 // of LivedNS, waiting for a processor
+	Quota      *QuotaUse
+}
+
+// QuotaUse is what a CPU quota did to these threads; nil where the recorder did not see their control group.
+type QuotaUse struct {
+	Group              string  // "": no group around the process had a quota
+	CPUs               float64 // quota ÷ period
+	Periods, Throttled int64   // and of them, those in which the quota was used up
+	ThrottledNS        float64 // the part of RunnableNS that the quota explains, at least
+
+	stoppedNS float64
 }
 
 // TopIDs are the ids that something was counted of most.

@@ -32,6 +32,7 @@ type systemLine struct {
 	Pressure map[string]map[string]map[string]number `json:"pressure"`
 	Threads  []threadLine                            `json:"threads"`
 	Procs    []processLine                           `json:"processes"`
+	Quota    *quotaLine                              `json:"cgroup_cpu"`
 	// What a line of block I/O has instead.
 	Block any `json:"latency_histogram"`
 }
@@ -73,6 +74,16 @@ func (t *threadLine) judge() (undecided float64) {
 	}
 	t.Lock.v = max(0, t.Lock.v-t.FutexIdle.v-t.FutexUnknown.v)
 	return undecided
+}
+
+// quotaLine is what a CPU quota did (resource.QuotaLine).
+type quotaLine struct {
+	Group       word   `json:"group"`
+	QuotaCPUs   number `json:"quota_cpus"`
+	CPUs        number `json:"cpus"`
+	Periods     number `json:"periods"`
+	Throttled   number `json:"throttled_periods"`
+	ThrottledNS number `json:"throttled_ns"`
 }
 
 // processLine names a process (resource.ProcessLine).
@@ -121,6 +132,7 @@ type systemSnapshot struct {
 	threads       []threadLine
 	unknown       number // ms in futexes for a reason that is unknown
 	processes     []processLine
+	quota         *quotaLine
 }
 
 // errNoSystem is what is wrong with an object that is no snapshot of system metrics.
@@ -144,7 +156,7 @@ func parseSystem(text []byte) (*systemSnapshot, error) {
 		return nil, errNoSystem
 	}
 	s := &systemSnapshot{time: line.when(), seconds: line.interval(), how: line.recording, offset: line.offset(),
-		offCPU: line.OffCPU, faults: line.Faults, threads: line.Threads, processes: line.Procs}
+		offCPU: line.OffCPU, faults: line.Faults, threads: line.Threads, processes: line.Procs, quota: line.Quota}
 	if math.IsNaN(s.time) {
 		return nil, errNoTime
 	}

@@ -14,7 +14,7 @@ import (
 
 // The shares from which causes stand out.
 const (
-	starvedShare   = 0.10 // threads that have the machine almost for themselves wait less
+	starvedShare   = 0.10 // threads that have the machine almost for themselves wait less, for others or for a quota
 	faultShare     = 0.05 // weights in memory take far fewer faults
 	bandwidthShare = 0.60 // of what a measurement of copies reaches; matrix products hardly come closer
 	smallShare     = 0.10 // a prompt's last executions are small in any run
@@ -44,7 +44,7 @@ type Finding struct {
 	Cause string `json:"cause"`
 	Phase string `json:"phase,omitempty"` // absent: the whole run
 	// Share is measured; absent where the cause cannot be judged. Of names what it is a share of, Threshold is the
-	// least share that stands out.
+	// least share that stands out, unless the cause is named with another one.
 	Share     *float64 `json:"share,omitempty"`
 	Of        string   `json:"of,omitempty"`
 	Threshold float64  `json:"threshold,omitempty"`
@@ -91,27 +91,43 @@ func plural(n int64, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// starvation is waiting of compute threads for a processor.
-func starvation(r *Run) *Finding {
-	f := &Finding{Cause: "CPU starvation", Of: "the compute threads' time", Files: rundir.SystemName}
+// ofThreads makes a finding about the time of compute threads.
+func ofThreads(r *Run, cause string) *Finding {
+	f := &Finding{Cause: cause, Of: "the compute threads' time", Files: rundir.SystemName}
 	c := r.Compute
 	switch {
 	case c == nil:
 		f.NotJudged = "not recorded: --tap-host system"
-		return f
 	case c.LivedNS == 0:
 		f.NotJudged = "no interval shows which threads compute: record a longer run, or a shorter --tap-host-interval"
-		return f
 	case c.Seconds*1e9*graphPart > float64(r.graphNS()):
 		f.NotJudged = fmt.Sprintf("graphs took %s of the %s in which threads computed, too little to "+
 			"distinguish them from others: record a longer run, or a shorter --tap-host-interval", ns(float64(r.graphNS())),
 			present.Seconds(c.Seconds))
+	}
+	return f
+}
+
+// starvation is waiting of compute threads for a processor, without what a quota explains. Where that is most of it, the
+// rest is named with it: more threads may have been in a stopped queue than the kernel reports.
+func starvation(r *Run) *Finding {
+	f := ofThreads(r, "CPU starvation")
+	if f.NotJudged != "" {
 		return f
 	}
-	f.Evidence = fmt.Sprintf("%s waited %s of %s for a free CPU in %s", plural(int64(c.Threads), "compute thread"),
-		ns(c.RunnableNS), ns(c.LivedNS), plural(c.Intervals, "interval"))
+	c, besides, waited := r.Compute, "", r.Compute.RunnableNS
 	f.Remedy = "fewer threads (-t), less other load or a larger CPU quota"
-	return f.judge(c.RunnableNS, c.LivedNS, starvedShare)
+	if c.Quota != nil && c.Quota.ThrottledNS > 0 {
+		besides, waited = ", besides throttling,", waited-c.Quota.ThrottledNS
+		f.Remedy = "fewer threads (-t) or less other load"
+	}
+	f.Evidence = fmt.Sprintf("%s waited%s %s of %s for a free CPU in %s", plural(int64(c.Threads), "compute thread"),
+		besides, ns(waited), ns(c.LivedNS), plural(c.Intervals, "interval"))
+	f.judge(waited, c.LivedNS, starvedShare)
+	if waited < c.RunnableNS-waited {
+		f.StandsOut = false
+	}
+	return f
 }
 
 // graphNS is the time in all graphs, set-up included, as the metadata or else the events have it.
@@ -131,10 +147,26 @@ func (r *Run) graphNS() (ns int64) {
 	return ns + r.Resources.GraphNS
 }
 
-// throttling is a quota that stops threads. Its waits are in those of starvation.
-func throttling(*Run) *Finding {
-	return &Finding{Cause: "throttling by a cgroup", NotJudged: "no recorder counts it apart from CPU starvation; " +
-		"'llamatap doctor' prints the quota and how often it stopped threads"}
+// throttling is a CPU quota that stops threads. Its waits are in none of starvation's.
+func throttling(r *Run) *Finding {
+	f := ofThreads(r, "throttling by a cgroup")
+	if f.NotJudged != "" {
+		return f
+	}
+	c, q := r.Compute, r.Compute.Quota
+	switch {
+	case q == nil:
+		f.NotJudged = "the recorder saw no CPU control group of the run: mount /sys/fs/cgroup, or record it again " +
+			"if an older llamatap recorded it; 'llamatap doctor' prints the quota"
+		return f
+	case q.Group == "":
+		f.Evidence = "no control group around the run has a CPU quota"
+	default:
+		f.Evidence = fmt.Sprintf("a quota of %.4g CPUs stopped %s for %s of %s, in %d of its %d periods (%s)", q.CPUs,
+			plural(int64(c.Threads), "compute thread"), ns(q.ThrottledNS), ns(c.LivedNS), q.Throttled, q.Periods, q.Group)
+	}
+	f.Remedy = "a larger CPU quota or fewer threads (-t)"
+	return f.judge(q.ThrottledNS, c.LivedNS, starvedShare)
 }
 
 // pageFaults is waiting for pages of files within graphs.

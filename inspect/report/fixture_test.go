@@ -37,7 +37,9 @@ type made struct {
 	pause     int64
 	peak      float64 // GB/s; 0: not measured
 	runnable  float64 // share
+	throttled float64 // share of the time of two threads; below 0: the recorder saw no control group
 	stalled   float64 // share of the time in graphs
+	cpus      int     // that the two threads may run on; 0: not known
 	preempted float64 // share of what was stalled
 	lost      float64 // share of the wall time
 	settings  map[string]any
@@ -56,7 +58,7 @@ func quiet() *made {
 		prompt[i] = int32(100 + i)
 	}
 	return &made{phases: map[string]rundir.PhaseUse{"setup": {NS: 1000 * ms}, prefill: {NS: promptNS},
-		decode: {NS: tokens * tokenNS}}, prompts: [][]int32{prompt}, promptNS: promptNS, pause: pauseNS, peak: 100}
+		decode: {NS: tokens * tokenNS}}, prompts: [][]int32{prompt}, promptNS: promptNS, pause: pauseNS, peak: 100, cpus: 2}
 }
 
 func line(t testing.TB, to *strings.Builder, v any) {
@@ -156,6 +158,13 @@ func (m *made) write(t testing.TB) string {
 	for i := range 2 {
 		l := resource.SystemLine{HostHeader: resource.HostHeader{Timestamp: 1_790_000_000 + float64(i), IntervalS: 1,
 			ActualS: 1, Origin: resource.OriginBPF}, OffCPU: map[string]int64{}, Faults: map[string]uint64{}}
+		if m.throttled >= 0 {
+			l.CgroupCPU = &resource.QuotaLine{CPUs: m.cpus}
+		}
+		if m.throttled > 0 {
+			*l.CgroupCPU = resource.QuotaLine{Group: "/sys/fs/cgroup/box", QuotaCPUs: 1.5, CPUs: m.cpus, Periods: 10,
+				Throttled: 9, ThrottledNS: uint64(m.throttled * 2e9)}
+		}
 		for tid, role := range map[int]resource.ThreadRole{7: resource.RoleCompute, 8: resource.RoleCompute,
 			9: resource.RoleUnknown} {
 			thread := resource.ThreadLine{TID: tid, TGID: 7, LivedNS: 1e9, Role: role, IdleNS: ptr(int64(0)),

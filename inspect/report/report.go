@@ -78,8 +78,12 @@ func verdict(all []*Finding) string {
 	case len(unknown) == len(all):
 		return "The run cannot be judged: nothing that can be read of it shows a cause."
 	case first == nil:
-		return fmt.Sprintf("Nothing stands out among the %s that could be judged. Not judged: %s.",
-			plural(int64(len(all)-len(unknown)), "cause"), strings.Join(unknown, ", "))
+		text := fmt.Sprintf("Nothing stands out among the %s that could be judged.",
+			plural(int64(len(all)-len(unknown)), "cause"))
+		if len(unknown) > 0 {
+			text += " Not judged: " + strings.Join(unknown, ", ") + "."
+		}
+		return text
 	case first.Normal:
 		return fmt.Sprintf("Nothing stands out but the normal limit of %s: %s, %s of %s. %s would raise the speed.",
 			first.Phase, first.Evidence, present.Percent(*first.Share), first.Of, upper(first.Remedy))
@@ -101,6 +105,9 @@ var head = []string{"cause", " share", " limit", "", "of"}
 // cells are the columns of a finding that was judged.
 func (f *Finding) cells() []string {
 	state := "below"
+	if *f.Share >= f.Threshold {
+		state = "part of another"
+	}
 	switch {
 	case f.StandsOut && f.Normal:
 		state = "normal"
@@ -123,8 +130,10 @@ func (r *Report) WriteText(w io.Writer) error {
 		}
 	}
 	t.Columns(rows)
-	t.Line("\nnot judged")
-	t.Columns(unknown)
+	if len(unknown) > 0 {
+		t.Line("\nnot judged")
+		t.Columns(unknown)
+	}
 	for _, n := range r.Notes {
 		t.Line("\nnote: %s", n)
 	}

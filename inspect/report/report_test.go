@@ -52,6 +52,8 @@ var slowRuns = map[string]struct {
 }{
 	"CPU starvation": {starvedShare, func(m *made, share float64) { m.runnable = share },
 		"2 compute threads waited |of 4.00 s for a free CPU in 2 intervals"},
+	"throttling by a cgroup": {starvedShare, func(m *made, share float64) { m.throttled, m.runnable = share, share+1e-3 },
+		"a quota of 1.5 CPUs stopped 2 compute threads for|of 4.00 s, in 18 of its 20 periods (/sys/fs/cgroup/box)"},
 	"page faults and reads of files": {faultShare, func(m *made, share float64) { m.stalled = share },
 		"of 300 ms at 24 page faults, 6 of them major, with 2.00 MiB read, most on blk.8.attn_q.weight|--mlock"},
 	"memory bandwidth": {bandwidthShare, func(m *made, share float64) { m.peak = 10 / share },
@@ -95,8 +97,7 @@ func TestVerdict(t *testing.T) {
 					}
 				}
 				if !f.StandsOut {
-					if want := "Nothing stands out among the 9 causes that could be judged. Not judged: throttling " +
-						"by a cgroup."; r.Verdict != want {
+					if want := "Nothing stands out among the 10 causes that could be judged."; r.Verdict != want {
 						t.Errorf("share %v: %q", share, r.Verdict)
 					}
 					continue
@@ -111,7 +112,7 @@ func TestVerdict(t *testing.T) {
 	}
 	for _, cause := range causes {
 		f := cause(&Run{})
-		if _, ok := slowRuns[f.Cause]; !ok && f.Cause != "throttling by a cgroup" {
+		if _, ok := slowRuns[f.Cause]; !ok {
 			t.Errorf("no run shows %s", f.Cause)
 		}
 		if f.Share != nil || f.NotJudged == "" || f.StandsOut {
@@ -124,7 +125,7 @@ func TestVerdict(t *testing.T) {
 func TestNotRecorded(t *testing.T) {
 	const events = "--tap-resource-level"
 	for name, want := range map[string]map[string]string{
-		rundir.SystemName: {"CPU starvation": "--tap-host system"},
+		rundir.SystemName: {"CPU starvation": "--tap-host system", "throttling by a cgroup": "--tap-host system"},
 		rundir.WaitsName:  {"page faults and reads of files": "--tap-host waits"},
 		rundir.EventsName: {"memory bandwidth": events, "prompts in small batches": events,
 			"sequences decoded one by one": events, "prompts processed again": events, "a full KV cache": events,
@@ -133,8 +134,7 @@ func TestNotRecorded(t *testing.T) {
 		m := quiet()
 		m.without = []string{name}
 		for _, f := range judged(t, m).Findings {
-			if word := want[f.Cause]; (f.Share == nil) != (word != "" || f.Cause == "throttling by a cgroup") ||
-				!strings.Contains(f.NotJudged, word) {
+			if word := want[f.Cause]; (f.Share == nil) != (word != "") || !strings.Contains(f.NotJudged, word) {
 				t.Errorf("without %s: %+v", name, f)
 			}
 		}
@@ -166,6 +166,35 @@ func TestNotBlamed(t *testing.T) {
 		c.set(m)
 		if f := judged(t, m).finding(t, c.cause); f.Share == nil || *f.Share != 0 {
 			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
+
+// TestThrottledPart: what a quota explains of the waiting is throttling, and the rest starvation. Where the quota
+// explains most, it alone is named.
+func TestThrottledPart(t *testing.T) {
+	for name, c := range map[string]struct {
+		waited, stopped float64
+		cpus            int
+		throttled       float64 // -1: not judged
+		starves         bool
+	}{
+		"no group is seen":                {0.5, -1, 2, -1, true},
+		"no quota":                        {0.5, 0, 2, 0, true},
+		"a quota, and others":             {0.5, 0.2, 2, 0.2, true},
+		"mostly a quota":                  {0.5, 0.3, 2, 0.3, false},
+		"other processes are stopped too": {0.2, 0.9, 2, 0.2, false},
+		"two threads in one queue":        {0.8, 0.3, 1, 0.6, false},
+		"the CPUs are not known":          {0.5, 0.2, 0, 0.2, true},
+	} {
+		m := quiet()
+		m.runnable, m.throttled, m.cpus = c.waited, c.stopped, c.cpus
+		r := judged(t, m)
+		quota, others := r.finding(t, "throttling by a cgroup"), r.finding(t, "CPU starvation")
+		if (quota.Share == nil) != (c.throttled < 0) || quota.Share != nil && math.Abs(*quota.Share-c.throttled) > 1e-9 ||
+			math.Abs(*others.Share-(c.waited-max(c.throttled, 0))) > 1e-9 || others.StandsOut != c.starves ||
+			strings.Contains(r.Verdict, "free CPU") != c.starves {
+			t.Errorf("%s: throttled %+v, starved %+v: %s", name, quota, others, r.Verdict)
 		}
 	}
 }
@@ -285,7 +314,13 @@ func TestGolden(t *testing.T) {
 	if err := errors.Join(r.WriteText(&text), r.WriteMarkdown(&document), encoder.Encode(r)); err != nil {
 		t.Fatal(err)
 	}
-	for name, got := range map[string]*bytes.Buffer{"report.txt": &text, "report.md": &document, "report.json": &js} {
+	golden(t, map[string]*bytes.Buffer{"report.txt": &text, "report.md": &document, "report.json": &js})
+}
+
+// golden compares texts with files of testdata.
+func golden(t *testing.T, texts map[string]*bytes.Buffer) {
+	t.Helper()
+	for name, got := range texts {
 		path := filepath.Join("testdata", name)
 		if *update {
 			if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {

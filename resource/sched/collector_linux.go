@@ -35,6 +35,7 @@ type Collector struct {
 	programs *programs // nil without BPF
 	poller   poller    // then
 	m        moment
+	quotas   quotas
 	missing  []string
 	// undecided is the time from which on it is not known when graphs were computed; 0: nothing was judged yet.
 	undecided int64
@@ -44,6 +45,7 @@ type Collector struct {
 // error where that cannot be done either, or a target cannot be watched.
 func Open(o Options) (*Collector, error) {
 	c := &Collector{o: o, root: os.DirFS("/")}
+	c.quotas.root = c.root
 	c.m.last = bpf.MonoNS() // no thread is seen before
 	t := o.Target
 	var unlisted error // of importance where threads are listed from /proc
@@ -88,7 +90,9 @@ func Open(o Options) (*Collector, error) {
 
 // AddPID adds a process to a target of processes.
 func (c *Collector) AddPID(pid int) error {
-	c.o.Target.PIDs = append(c.o.Target.PIDs, pid)
+	if c.o.Target.PIDs = append(c.o.Target.PIDs, pid); len(c.o.Target.PIDs) == 1 {
+		c.quotas.since(pid) // counts from here on
+	}
 	if c.walk != nil {
 		c.walk.add(pid)
 	}
@@ -116,6 +120,9 @@ func (c *Collector) snapshot(now time.Time) (*resource.SystemLine, error) {
 	line := &resource.SystemLine{
 		HostHeader: resource.NewHostHeader(now, c.m.now, c.o.Interval, time.Duration(c.m.now-c.m.last), c.Origin()),
 		Missing:    c.missing,
+	}
+	if pids := c.o.Target.PIDs; len(pids) > 0 {
+		line.CgroupCPU = c.quotas.since(pids[0]) // first: it has to be of the same interval, and the rest may wait
 	}
 	var all []spent
 	var err error

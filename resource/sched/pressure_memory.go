@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -53,7 +54,7 @@ func (m MemoryPressure) Level() string {
 // figure can be read.
 func ReadMemoryPressure(root fs.FS, pid int) (MemoryPressure, error) {
 	var m MemoryPressure
-	dirs := groups(root, pid)
+	dirs := groups(root, pid, "memory")
 	err := errors.New("memory pressure is unavailable: the kernel has neither PSI nor a memory control group")
 	for _, name := range append(psiFiles(dirs), "proc/pressure/memory") {
 		text, failed := fs.ReadFile(root, name)
@@ -75,7 +76,7 @@ func ReadMemoryPressure(root fs.FS, pid int) (MemoryPressure, error) {
 	return m, err
 }
 
-// group is the folder of a control group that accounts for memory.
+// group is the folder of a control group.
 type group struct {
 	version int
 	dir     string
@@ -95,8 +96,9 @@ func (g group) bound(root fs.FS) (used, limit uint64, ok bool) {
 	return used, limit, err == nil
 }
 
-// groups lists the folders of the process's control group of memory and of those around it, innermost first.
-func groups(root fs.FS, pid int) []group {
+// groups lists the folders of the process's control group of a controller, such as memory, and of those around it,
+// innermost first.
+func groups(root fs.FS, pid int, controller string) []group {
 	text, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/cgroup", pid))
 	if err != nil {
 		return nil
@@ -110,8 +112,8 @@ func groups(root fs.FS, pid int) []group {
 		switch {
 		case part[1] == "":
 			all = append(all, above(root, 2, unified(root), part[2])...)
-		case part[1] == "memory":
-			all = append(all, above(root, 1, "sys/fs/cgroup/memory", part[2])...)
+		case slices.Contains(strings.Split(part[1], ","), controller):
+			all = append(all, above(root, 1, "sys/fs/cgroup/"+controller, part[2])...)
 		}
 	}
 	return all
