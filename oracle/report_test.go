@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,12 +41,17 @@ func (r *reported) share(cause string) (share float64, standsOut bool) {
 	return -1, false
 }
 
-// recordReported records a run of the embedded model, and reports on it in every form.
+// recordReported records a run of the embedded model, and reports on it in every form. One with resource events ends
+// with the verdict.
 func recordReported(t *testing.T, args ...string) (dir string, r *reported) {
 	t.Helper()
-	dir = llamatap(t, append([]string{"run", "-p", "func main() {", "--temp", "0", "--ignore-eos"}, args...)...).
-		good(t).dirs[0]
-	return dir, report(t, dir)
+	o := llamatap(t, append([]string{"run", "-p", "func main() {", "--temp", "0", "--ignore-eos"}, args...)...).good(t)
+	r = report(t, o.dirs[0])
+	if strings.HasSuffix(o.stderr, "          verdict   "+r.Verdict+"\n") !=
+		slices.Contains(args, "--tap-resource-level") {
+		t.Errorf("the verdict is %q, the run ended with\n%s", r.Verdict, o.stderr)
+	}
+	return o.dirs[0], r
 }
 
 // report reports on a run in every form.

@@ -152,6 +152,11 @@ func recordAs(o session.Options, tap *config.Tap, args []string) error {
 	if err != nil {
 		return err
 	}
+	if args[0] == "run" && result.Dir != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		writeVerdict(ctx, present.Err, result.Dir)
+		stop()
+	}
 	return endAs(result, isFront(args[0]))
 }
 

@@ -75,6 +75,17 @@ func (r *Run) recorded(what string) bool {
 	return slices.ContainsFunc(r.data, func(d resources.Data) bool { return d.What == what })
 }
 
+// Size is how many bytes Read reads of a run directory.
+func Size(dir string) int64 {
+	size := resources.LogSize(dir)
+	for _, name := range []string{rundir.WaitsName, rundir.SystemName, rundir.LivesName} {
+		if info, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			size += info.Size()
+		}
+	}
+	return size
+}
+
 func (r *Run) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
