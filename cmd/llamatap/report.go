@@ -17,9 +17,9 @@ import (
 
 func reportCommand() *cli.Command {
 	return &cli.Command{
-		Name: "report", Summary: "show what a run recorded and say why it was slow, as one HTML file", Max: 1,
-		Usage: "[RUN] [--brief] [--format html|text|md|json|png|svg|pdf] [-o FILE]",
-		Text: `Judges a run by what it recorded: CPU starvation, page faults, memory bandwidth, small batches, the
+		Name: "report", Summary: "show what a run recorded and say why it was slow, as one HTML file", Max: 2,
+		Usage: "[RUN] [--brief] [--format html|text|md|json|png|svg|pdf] [-o FILE]\nA B [--format text|md|json] [-o FILE]",
+		Text: `Judges a run by what it recorded: CPU starvation, CPU quotas, page faults, memory bandwidth, small batches, the
 recording itself, prompts that were processed again, a full KV cache, sampling. The verdict names the cause with the
 largest share of the time, the evidence and what would remove it. docs/REPORT.md defines each share.
 
@@ -33,6 +33,7 @@ over time, in a file of their own.
   llamatap report
   llamatap report RUN --brief                the verdict alone
   llamatap report RUN --json | jq -r .verdict
+  llamatap report A B                        what differs between two runs, the largest change first
 `,
 		Define: func(f *cli.Flags) func([]string) error {
 			var form reportForm
@@ -40,6 +41,9 @@ over time, in a file of their own.
 			f.Add("--brief", &brief, "only the verdict")
 			form.define(f, "html", "text", "md", "json", "png", "svg", "pdf")
 			return func(args []string) error {
+				if len(args) == 2 {
+					return compareRuns([2]string(args), brief, &form, f.Given("--format"))
+				}
 				path, err := resolveRun(args...)
 				isPicture := slices.Contains(sheet.Forms, form.form)
 				switch {

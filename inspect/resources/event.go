@@ -81,6 +81,20 @@ type work struct {
 	RooflineShare   float64             `json:"roofline_share"`
 }
 
+// adds reports whether no other event has these costs: those of a whole graph are its graph event's, those of an op
+// within a range the range's.
+func (w *work) adds() bool {
+	return w.Within == "" && w.TimeSource != resource.TimeGraph && w.TimeSource != resource.TimeSync
+}
+
+// op is what the costs of an op are added up by.
+func (w *work) op() string {
+	if w.TimeSource == resource.TimeRange && (w.NodeCount > 1 || w.Operation == opRange) {
+		return SeveralOps
+	}
+	return w.Operation
+}
+
 // clear makes every figure absent.
 func (w *work) clear() {
 	*w = work{DurationNS: -1, LookingNS: -1, FLOPs: -1, FLOPsUnmasked: -1, BytesRead: -1, BytesWritten: -1,

@@ -239,17 +239,13 @@ func (s *Sum) stamp(h *resource.Header) {
 	s.last = max(s.last, h.UnixNS)
 }
 
-// compute adds the costs of nodes. Those of a whole graph are its graph event's, those of an op within a range the
-// range's.
+// compute adds the costs of nodes.
 func (s *Sum) compute(e *work) {
-	if e.Within != "" || e.TimeSource == resource.TimeGraph || e.TimeSource == resource.TimeSync {
+	if !e.adds() {
 		return
 	}
 	cost := costOf(e)
-	cell := Cell{Phase: e.Phase, Layer: e.LayerID, Component: e.ComponentType, Op: e.Operation}
-	if e.TimeSource == resource.TimeRange && (e.NodeCount > 1 || e.Operation == opRange) {
-		cell.Op = SeveralOps
-	}
+	cell := Cell{Phase: e.Phase, Layer: e.LayerID, Component: e.ComponentType, Op: e.op()}
 	s.Cells.add(cell, cost)
 	s.placement.add(e)
 	if s.recent != nil && cost.Timed > 0 {

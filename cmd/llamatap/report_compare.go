@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+
+	runreport "github.com/llamatap/llamatap/inspect/report"
+	"github.com/llamatap/llamatap/internal/cli"
+	"github.com/llamatap/llamatap/internal/present"
+)
+
+// compareRuns writes what differs between two runs, as text by default.
+func compareRuns(paths [2]string, brief bool, form *reportForm, chosen bool) error {
+	if !slices.Contains([]string{"text", "md", "json"}, form.form) {
+		if chosen {
+			return cli.Wrongf("--format %s is of one run: use text, md or json for two", form.form)
+		}
+		form.form = "text"
+	}
+	var runs [2]*runreport.Run
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	for i := range runs {
+		path, err := resolveRun(paths[i])
+		if err != nil {
+			return err
+		}
+		bar := present.NewProgress(progressTerminal(true), "reading "+"ab"[i:i+1])
+		runs[i], err = runreport.Read(ctx, path, bar.Of)
+		bar.Done()
+		if err != nil {
+			return err
+		}
+	}
+	c, err := runreport.Compare(ctx, runs[0], runs[1])
+	if err != nil {
+		return err
+	}
+	return form.write(func(out io.Writer) error {
+		switch {
+		case brief:
+			_, err := fmt.Fprintf(out, "a: %s\nb: %s\n", c.A.Verdict, c.B.Verdict)
+			return err
+		case form.form == "json":
+			return writeJSON(out, c)
+		case form.form == "md":
+			return c.WriteMarkdown(out)
+		}
+		return c.WriteText(out)
+	})
+}
