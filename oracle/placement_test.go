@@ -1,7 +1,10 @@
+//go:build linux
+
 package oracle
 
 import (
 	"encoding/json"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,6 +50,14 @@ func TestPlacement(t *testing.T) {
 		}
 		if slices.Sort(devices); !slices.Equal(devices, c.devices) {
 			t.Errorf("-ngl %s: devices %q, want %q", c.layers, devices, c.devices)
+		}
+		onCPU, all := float64(want["cpu"]), float64(want["cpu"]+want["rpc0"])
+		if len(c.devices) == 1 {
+			onCPU = 0
+		}
+		share, standsOut := report(t, dir).share("layers on the CPU beside a device")
+		if math.Abs(share-onCPU/all) > 1e-9 || standsOut != (share >= 0.25) {
+			t.Errorf("-ngl %s: the report has %v, %v; %v of %v ns were on the CPU", c.layers, share, standsOut, onCPU, all)
 		}
 		if r.DeviceChanges == nil || (*r.DeviceChanges > 0) != (len(c.devices) > 1) {
 			t.Errorf("-ngl %s: %v changes per graph", c.layers, r.DeviceChanges)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -22,6 +23,7 @@ const (
 	recordingShare = 0.03 // what --tap-resource-sample auto allows itself
 	againShare     = 0.05 // the last token of a cached prompt is computed again in any run
 	fullShare      = 0.05 // a context shift now and then takes less
+	besideShare    = 0.25 // the token embedding and what a device lacks take less
 	betweenShare   = 0.20 // plain sampling takes less than that of all but the smallest models' tokens
 )
 
@@ -61,6 +63,7 @@ type Finding struct {
 // causes lists what is considered.
 var causes = []func(*Run) *Finding{
 	starvation, throttling, pageFaults, bandwidth, smallBatches, oneByOne, recording, promptAgain, cacheFull, between,
+	besideDevice,
 }
 
 // judge sets the share.
@@ -236,6 +239,44 @@ func bandwidth(r *Run) *Finding {
 	}
 	f.NotJudged = "decode has no graph of which time and bytes are known"
 	return f
+}
+
+// onlyRAM reports whether all memory of backends that the events have is that of the CPU.
+func (r *Run) onlyRAM() bool {
+	types := r.Resources.Memory.Types
+	return len(types) > 0 && !slices.ContainsFunc(types, func(t *resources.MemoryType) bool { return t.Type != "ram" })
+}
+
+// besideDevice is nodes that the CPU computes while a device computes others: tensors are copied at each change.
+func besideDevice(r *Run) *Finding {
+	f := &Finding{Cause: "layers on the CPU beside a device", Of: "the time of timed nodes", Files: rundir.EventsName}
+	switch {
+	case r.Resources == nil:
+		f.NotJudged = noEvents
+		return f
+	case len(r.Resources.Placement) > 0 && r.Resources.DeviceChanges != nil:
+	case r.onlyRAM():
+		f.Evidence = "no memory of a device was allocated"
+		return f.judge(0, 1, besideShare)
+	default:
+		f.NotJudged = "no execution was timed inside: --tap-resource-level DETAILED"
+		return f
+	}
+	var onCPU, all int64
+	var parts []string
+	for _, d := range r.Resources.Placement {
+		if all += d.NS; strings.HasPrefix(d.Device, "cpu") {
+			onCPU += d.NS
+		}
+		parts = append(parts, fmt.Sprintf("%s on %s", ns(float64(d.NS)), d.Device))
+	}
+	if onCPU == all {
+		onCPU = 0 // there is no device
+	}
+	f.Evidence = fmt.Sprintf("nodes took %s, with %s changes between devices per graph", strings.Join(parts, ", "),
+		present.Digits(*r.Resources.DeviceChanges))
+	f.Remedy = "more layers on the device (-ngl), or a smaller quantization that fits there"
+	return f.judge(float64(onCPU), float64(max(all, 1)), besideShare)
 }
 
 // ofSteps makes a finding about a part of the executions; nil for the share: it cannot be judged.

@@ -31,9 +31,10 @@ type made struct {
 	prompts [][]int32 // tokens of each execution of the prompt
 	// promptNS is how long each but the last of them took; 0: the same
 	promptNS  int64
-	again     int64 // ns of a second sequence with the prompt's tokens; 0: there is none
-	other     int64 // ns of each of four tokens of two sequences in alternation; 0: there are none
-	shift     int64 // ns of a graph without tokens; 0: there is none
+	again     int64   // ns of a second sequence with the prompt's tokens; 0: there is none
+	other     int64   // ns of each of four tokens of two sequences in alternation; 0: there are none
+	onCPU     float64 // share of the time of nodes, the rest on a device; 0: there is none
+	shift     int64   // ns of a graph without tokens; 0: there is none
 	pause     int64
 	peak      float64 // GB/s; 0: not measured
 	runnable  float64 // share
@@ -82,6 +83,13 @@ func (m *made) graph(t testing.TB, phase string, n int, ns int64) {
 	m.at += ns + m.pause
 }
 
+// node is nodes that a device computed.
+func (m *made) node(t testing.TB, device string, ns int64) {
+	line(t, &m.events, resource.Compute{Header: m.head(resource.KindCompute), ResourceID: device + "_compute_layer_0_mlp_1",
+		Exec: m.exec, Phase: prefill, Operation: "range", ComponentType: "mlp", NodeCount: 3,
+		TimeSource: resource.TimeRange, DurationNS: &ns})
+}
+
 func (m *made) prompt(t testing.TB, seq, pos int32, ids []int32, ns int64) {
 	m.exec++
 	e := resource.InputTokens{Header: m.head(resource.KindInputTokens), Exec: m.exec, TokenIDs: ids}
@@ -110,6 +118,12 @@ func (m *made) write(t testing.TB) string {
 	line(t, &m.events, start)
 	m.exec++
 	m.graph(t, "setup", 2, 1000*ms)
+	if m.exec++; m.onCPU > 0 {
+		m.node(t, "cpu", int64(m.onCPU*float64(tokenNS)))
+		m.node(t, "rpc0", int64((1-m.onCPU)*float64(tokenNS)))
+	} else {
+		m.node(t, "cpu", tokenNS)
+	}
 	pos := int32(0)
 	for i, ids := range m.prompts {
 		ns := m.promptNS

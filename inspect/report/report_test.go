@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -72,6 +73,8 @@ var slowRuns = map[string]struct {
 		"64 of 128 prompt tokens"},
 	"a full KV cache": {fullShare, func(m *made, share float64) { m.shift = slice(share, quietNS) },
 		"1 graph that move cells|A larger context (-c)"},
+	"layers on the CPU beside a device": {besideShare, func(m *made, share float64) { m.onCPU = share },
+		"nodes took |on rpc0|with 1.00 changes between devices per graph|-ngl"},
 	"sampling, grammar and the program's own work": {betweenShare,
 		func(m *made, share float64) { m.pause = slice(share, tokenNS) },
 		"passed between one decode graph and the next|simpler sampler"},
@@ -97,7 +100,7 @@ func TestVerdict(t *testing.T) {
 					}
 				}
 				if !f.StandsOut {
-					if want := "Nothing stands out among the 10 causes that could be judged."; r.Verdict != want {
+					if want := "Nothing stands out among the 11 causes that could be judged."; r.Verdict != want {
 						t.Errorf("share %v: %q", share, r.Verdict)
 					}
 					continue
@@ -129,7 +132,7 @@ func TestNotRecorded(t *testing.T) {
 		rundir.WaitsName:  {"page faults and reads of files": "--tap-host waits"},
 		rundir.EventsName: {"memory bandwidth": events, "prompts in small batches": events,
 			"sequences decoded one by one": events, "prompts processed again": events, "a full KV cache": events,
-			"sampling, grammar and the program's own work": events},
+			"sampling, grammar and the program's own work": events, "layers on the CPU beside a device": events},
 	} {
 		m := quiet()
 		m.without = []string{name}
@@ -138,6 +141,15 @@ func TestNotRecorded(t *testing.T) {
 				t.Errorf("without %s: %+v", name, f)
 			}
 		}
+	}
+	run := readRun(t, quiet().write(t))
+	run.Resources.Placement = nil // no execution was timed inside
+	if f := besideDevice(run); f.Share != nil || !strings.Contains(f.NotJudged, "DETAILED") {
+		t.Errorf("%+v", f)
+	}
+	run.Resources.Memory.Types = []*resources.MemoryType{{Type: "ram"}}
+	if f := besideDevice(run); f.Share == nil || *f.Share != 0 {
+		t.Errorf("without a device: %+v", f)
 	}
 	m := quiet()
 	m.peak = 0
