@@ -187,6 +187,10 @@ func TestLiveIsSealed(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
+	late := l.Snapshot(time.Unix(1_790_000_015, 0)).Screen(View{100, 0, "op", ""}) // 3 s after the last token
+	if !slices.Contains(late, "the newest event is 3.00 s old, 0 B of the log are not read yet") {
+		t.Errorf("%q", late)
+	}
 	if err := errors.Join(file.Close(), d.Seal()); err != nil {
 		t.Fatal(err)
 	}

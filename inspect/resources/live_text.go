@@ -99,9 +99,9 @@ func (s *Snapshot) head(width int) []string {
 		n := s.Speed.History[max(0, len(s.Speed.History)-max(1, width-30)):]
 		lines = append(lines, fmt.Sprintf("%s  0 to %d tokens a second", spark(n), slices.Max(n)))
 	}
-	if s.Unread > maxLine {
-		lines = append(lines, fmt.Sprintf("%s of the log are not read yet: the figures are %s old",
-			present.Bytes(s.Unread), present.Nanoseconds(max(0, s.UnixNS-s.LastNS))))
+	if age := s.UnixNS - s.LastNS; s.State == StateRunning && s.LastNS > 0 && age > int64(writeTime) {
+		lines = append(lines, fmt.Sprintf("the newest event is %s old, %s of the log are not read yet",
+			present.Nanoseconds(age), present.Bytes(s.Unread)))
 	}
 	if s.Skimmed > 0 {
 		lines = append(lines, fmt.Sprintf("time leaves out %s graphs, which were skipped to keep up with the log",

@@ -108,13 +108,13 @@ func (m *metrics) collect() ([]sample, error) {
 		return nil, err
 	}
 	chosen := choose(runs)
-	folds := m.pick(chosen)
+	picked := m.pick(chosen)
 	ctx, cancel := context.WithTimeout(context.Background(), m.server.o.Limits.FoldTime)
 	defer cancel()
 	found := make([]chan []sample, len(chosen))
 	for i, run := range chosen {
 		found[i] = make(chan []sample, 1)
-		go func() { found[i] <- m.look(ctx, run, folds[i]) }()
+		go func() { found[i] <- m.look(ctx, run, picked[i]) }()
 	}
 	late, done := context.WithTimeout(context.Background(), m.server.o.Limits.FoldTime+askTime+time.Second)
 	defer done()

@@ -172,8 +172,10 @@ function draw(s) {
   show("state", s.state);
   by("state").className = "badge " + s.state.split(" ")[0];
   const parts = [s.model, s.level, s.first_unix_ns && clock((live ? s.unix_ns : s.last_unix_ns) - s.first_unix_ns),
-    s.pid && "process " + s.pid, s.unread_bytes > 1 << 20 &&
-      `${bytes(s.unread_bytes)} of the log are not read yet: the figures are ${duration(s.unix_ns - s.last_unix_ns)} old`];
+    s.pid && "process " + s.pid];
+  const age = s.unix_ns - s.last_unix_ns;
+  if (live && age > 2e9)
+    parts.push(`the newest event is ${duration(age)} old, ${bytes(s.unread_bytes)} of the log are not read yet`);
   show("about", parts.filter(Boolean).join(" · "));
   by("report").hidden = live;
   by("level").hidden = !live || !s.level;
