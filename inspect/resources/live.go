@@ -38,16 +38,15 @@ type Live struct {
 	status   *Status      // the newest answer
 }
 
-// Status is what the collector of a live run answers to the command status (docs/CONTROL.md).
+// Status is what views use of the answer of a live run's collector to the command status (docs/CONTROL.md).
 type Status struct {
-	PID        int               `json:"pid"` // of the model's process
-	Level      string            `json:"level,omitempty"`
-	KV         *kvcache.Snapshot `json:"kv,omitempty"`
-	Executions uint64            `json:"executions"`
-	Packets    uint64            `json:"packets"` // captured tensors that were written
-	Stored     uint64            `json:"bytes_stored"`
-	Losses     map[string]uint64 `json:"losses,omitempty"` // tensors by cause
-	Account    *rundir.Account   `json:"account,omitempty"`
+	PID     int               `json:"pid"` // of the model's process
+	Level   string            `json:"level"`
+	KV      *kvcache.Snapshot `json:"kv"`
+	Packets uint64            `json:"packets"` // captured tensors that were written
+	Stored  uint64            `json:"bytes_stored"`
+	Losses  map[string]uint64 `json:"losses"` // tensors by cause
+	Account *rundir.Account   `json:"account"`
 }
 
 // OpenLive follows the run in a directory, which need not have events yet. What is no run is fs.ErrNotExist. The

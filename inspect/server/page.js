@@ -205,7 +205,7 @@ function draw(s) {
   if (card("lost", lost.length)) by("lost").replaceChildren(...lost.map((text) => make("li", text)));
   if (card("missing", s.missing)) by("missing").replaceChildren(...s.missing.map((figure) => {
     const item = make("li", figure.what + ": ");
-    item.append(make("code", figure.how));
+    item.append(make(figure.how.startsWith("--") ? "code" : "span", figure.how));
     return item;
   }));
   card("events", s.lines);
