@@ -60,6 +60,23 @@ func (l *Curve) Thumbnail(c *draw.Canvas) {
 	c.StrokeLine2(style, c.Min.X, y, c.Max.X, y)
 }
 
+// Dots are points of one colour and shape.
+type Dots struct {
+	X, Y  []float64
+	Style draw.GlyphStyle
+}
+
+// Plot draws them.
+func (d *Dots) Plot(c draw.Canvas, p *plot.Plot) {
+	atX, atY := p.Transforms(&c)
+	for i := range d.X {
+		c.DrawGlyph(d.Style, vg.Point{X: atX(d.X[i]), Y: atY(d.Y[i])})
+	}
+}
+
+// Thumbnail draws a sample in a legend.
+func (d *Dots) Thumbnail(c *draw.Canvas) { c.DrawGlyph(d.Style, c.Center()) }
+
 // Rect is a rectangle in the units of the axes.
 type Rect struct {
 	X0, Y0, X1, Y1 float64

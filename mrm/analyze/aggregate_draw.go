@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/llamatap/llamatap/inspect/sheet"
 )
 
 // drawn are the metrics that are drawn, with the words of their axes.
@@ -42,11 +44,9 @@ func (r *Aggregated) Figures() (all []metricFigure) {
 		}
 		for _, d := range drawn {
 			label, isShare := strings.CutPrefix(d.metric, labelled)
-			a := metricFigure{
-				Name: fileName(name + "_" + d.metric), Title: name + common, Label: d.label, Cells: cells,
-				IsBytes: d.isBytes, Warning: warning,
-				Note: "dots: means of n runs; bars: 95 % intervals (Student's t), none of a single run",
-			}
+			a := metricFigure{Name: fileName(name + "_" + d.metric), Cells: sheet.Cells{Title: name + common,
+				Label: d.label, Names: cells, IsBytes: d.isBytes, Color: cellColor, Warning: warning,
+				Note: "dots: means of n runs; bars: 95 % intervals (Student's t), none of a single run"}}
 			if isShare {
 				a.Name, a.Note = fileName(name+"_"+label), "dots: shares of n runs; bars: 95 % intervals (Wilson)"
 			}
@@ -58,11 +58,11 @@ func (r *Aggregated) Figures() (all []metricFigure) {
 				for k := range rows {
 					if row := &rows[k]; row.Metric == d.metric && (row.Type == ofRuns) == d.isOfRuns {
 						a.Means = append(a.Means,
-							cellMean{Cell: i, Type: row.Type, Mean: row.Mean, Low: row.Low, High: row.High})
+							sheet.CellMean{Cell: i, Type: row.Type, Mean: row.Mean, Low: row.Low, High: row.High})
 					}
 				}
 			}
-			if isShare && !slices.ContainsFunc(a.Means, func(m cellMean) bool { return m.Mean > 0 }) {
+			if isShare && !slices.ContainsFunc(a.Means, func(m sheet.CellMean) bool { return m.Mean > 0 }) {
 				a.Means = nil // no run has the label
 			}
 			all = append(all, a)

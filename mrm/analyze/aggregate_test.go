@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
 	"github.com/llamatap/llamatap/mrm/verdict"
@@ -357,8 +358,8 @@ func TestFigures(t *testing.T) {
 		t.Fatalf("%+v", all)
 	}
 	if want := []string{"alpha, context 128 (n = 3)", "alpha, context 256 (n = 1)",
-		"beta, context 128 (n = 1)"}; !slices.Equal(all[0].Cells, want) {
-		t.Errorf("%q", all[0].Cells)
+		"beta, context 128 (n = 1)"}; !slices.Equal(all[0].Names, want) {
+		t.Errorf("%q", all[0].Names)
 	}
 	for _, m := range all[0].Means {
 		if m.Type == "weight" && m.Cell == 0 && (m.Mean != 20 || *m.Low != 0 || *m.High < 44.8) || m.Cell > 0 &&
@@ -399,7 +400,7 @@ func TestLabelFigures(t *testing.T) {
 	bytes := statisticRow{"weight", "bytes", meanOf([]float64{1, 2, 3}, 9)}
 	r := &Aggregated{Groups: []cellGroup{group("a", "../x", high, medium), group("b", "../x", other),
 		group("c", "../x", bytes)}}
-	seen := map[string][]cellMean{}
+	seen := map[string][]sheet.CellMean{}
 	for _, a := range r.Figures() {
 		if filepath.Base(a.Name) != a.Name || strings.HasPrefix(a.Name, ".") {
 			t.Errorf("%q leaves its folder", a.Name)

@@ -26,7 +26,7 @@ func heatMap(d *figureData) *sheet.Picture {
 	}
 	panels[0].Title.Text = d.Title
 	for i, p := range panels {
-		timeAxis(&p.X, 0, float64(d.Heat.Bins)*d.Heat.BinS)
+		sheet.TimeAxis(&p.X, 0, float64(d.Heat.Bins)*d.Heat.BinS)
 		if i < len(panels)-1 {
 			sheet.Bare(&p.X)
 		}
@@ -61,11 +61,11 @@ func (h *heatData) span() (low, high float64) {
 func heatPanel(h *heatData, from *heatPanelData, low, high float64) *plot.Plot {
 	p := sheet.Page.Panel("")
 	p.BackgroundColor = sheet.White
-	u := unitOf(byteUnits, from.Bytes)
-	p.Y.Min, p.Y.Max = 0, from.Bytes/u.by
+	u := sheet.UnitOf(sheet.ByteUnits, from.Bytes)
+	p.Y.Min, p.Y.Max = 0, from.Bytes/u.By
 	ticks := sheet.Steps(0, p.Y.Max, 4)
 	p.Y.Tick.Marker = ticks
-	p.Y.Label.Text = from.Type + " (" + u.name + ")"
+	p.Y.Label.Text = from.Type + " (" + u.Name + ")"
 	p.Add(&heatCells{h, from, low, high})
 	return p
 }
@@ -124,8 +124,8 @@ func heatBar(low, high, bin float64) *plot.Plot {
 	p := sheet.Page.Panel(" ")
 	p.HideX()
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 1, low, high
-	p.Y.Label.Text = "touches of a byte in " + withUnit(timeUnits, bin)
-	p.Y.Tick.Marker = decades(low, high, 5, power)
+	p.Y.Label.Text = "touches of a byte in " + sheet.WithUnit(sheet.TimeUnits, bin)
+	p.Y.Tick.Marker = sheet.Decades(low, high, 5, sheet.Power)
 	bar := &sheet.Boxes{}
 	for i := range shadesOfHeat {
 		y0, y1 := low+(high-low)*float64(i)/shadesOfHeat, low+(high-low)*float64(i+1)/shadesOfHeat

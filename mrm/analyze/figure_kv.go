@@ -37,7 +37,7 @@ func kvLives(d *figureData) *sheet.Picture {
 	}
 	p.Y.Min, p.Y.Max = float64(first), float64(last+1)
 	p.Y.Tick.Marker = sheet.Steps(p.Y.Min, p.Y.Max, 6)
-	timeAxis(&p.X, 0, d.KV.Seconds)
+	sheet.TimeAxis(&p.X, 0, d.KV.Seconds)
 	after := &sheet.Boxes{All: []sheet.Rect{}}
 	by := map[string]*sheet.Boxes{}
 	for _, l := range d.KV.Lives {

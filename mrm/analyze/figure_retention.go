@@ -21,8 +21,8 @@ func (stroke) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 }
 
 // strokes are such marks in a colour.
-func strokes(c color.Color) *dots {
-	return &dots{style: draw.GlyphStyle{Color: c, Radius: vg.Points(2.5), Shape: stroke{}}}
+func strokes(c color.Color) *sheet.Dots {
+	return &sheet.Dots{Style: draw.GlyphStyle{Color: c, Radius: vg.Points(2.5), Shape: stroke{}}}
 }
 
 // retention draws for which share of what is written it is needed for at most so long: by Kaplan and Meier, and
@@ -43,7 +43,7 @@ func retention(d *figureData) *sheet.Picture {
 	p := sheet.Column.Panel(d.Title)
 	p.X.Label.Text, p.Y.Label.Text = "needed for at most (write to last read)", "share of bytes written"
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = low, high, 0, 1.02
-	p.X.Tick.Marker = decades(low, high, 7, timeDecade)
+	p.X.Tick.Marker = sheet.Decades(low, high, 7, sheet.TimeDecade)
 	p.Y.Tick.Marker = sheet.Steps(0, 1, 5)
 	p.Add(gridLines)
 	unclear := unresolved(d.Resolution, low)
@@ -65,7 +65,7 @@ func retention(d *figureData) *sheet.Picture {
 		p.Add(plain, km, marks)
 		share, _ := l.Survival.CensoredShare()
 		p.Legend.Add(fmt.Sprintf("%s (%s written, %.0f %% censored)", l.Type,
-			withUnit(byteUnits, float64(l.Survival.Count)), 100*share), km)
+			sheet.WithUnit(sheet.ByteUnits, float64(l.Survival.Count)), 100*share), km)
 		names++
 	}
 	p.Legend.Add("censored", strokes(sheet.Black))
@@ -111,7 +111,7 @@ func dashed(c color.Color) draw.LineStyle {
 func lg(ns int64) float64 { return math.Log10(float64(ns) / 1e9) }
 
 // steps are the curves of a type, which begin at the left edge and end at the right one where they have come to 1.
-func steps(l typeLives, low, high float64) (km, plain *sheet.Curve, marks *dots) {
+func steps(l typeLives, low, high float64) (km, plain *sheet.Curve, marks *sheet.Dots) {
 	c := colorOf(l.Type)
 	km = &sheet.Curve{Style: draw.LineStyle{Color: c, Width: vg.Points(1.2)}}
 	plain = &sheet.Curve{Style: dashed(c)}
@@ -133,8 +133,8 @@ func steps(l typeLives, low, high float64) (km, plain *sheet.Curve, marks *dots)
 		seen += step.Ended + step.Censored
 		add(plain, x, before, float64(seen)/float64(l.Survival.Count))
 		// On a curve that is one stroke beside the other nothing would be seen of them.
-		if n := len(marks.x); step.Censored > 0 && (n == 0 || x-marks.x[n-1] > (high-low)/80) {
-			marks.x, marks.y = append(marks.x, x), append(marks.y, dead)
+		if n := len(marks.X); step.Censored > 0 && (n == 0 || x-marks.X[n-1] > (high-low)/80) {
+			marks.X, marks.Y = append(marks.X, x), append(marks.Y, dead)
 		}
 	}
 	if dead > 1-1e-9 {

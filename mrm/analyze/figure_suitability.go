@@ -52,7 +52,7 @@ func suitability(d *figureData) *sheet.Picture {
 	widths := []float64{1.5, 0.95, 0.8, 0.95, 0.95, 0.8, 0.95, 1.2}
 	shown := d.Report.Classes[:min(len(d.Report.Classes), mostClasses)]
 	for i := range shown {
-		heads, widths = append(heads, wrap(shown[i].Name, 8)), append(widths, 1.2)
+		heads, widths = append(heads, sheet.Wrap(shown[i].Name, 8)), append(widths, 1.2)
 	}
 	var rows [][]cell
 	for i := range d.Report.Labels {
@@ -73,7 +73,7 @@ func suitability(d *figureData) *sheet.Picture {
 // tableRow is the row of a type of regions.
 func tableRow(r *Report, shown []Class, l *Labels) []cell {
 	row := []cell{
-		{l.Type, sheet.White, sheet.Black, text.XLeft}, plainCell(withUnit(byteUnits, float64(l.Bytes))),
+		{l.Type, sheet.White, sheet.Black, text.XLeft}, plainCell(sheet.WithUnit(sheet.ByteUnits, float64(l.Bytes))),
 		plainCell(shareText(l.WriteOnce)),
 		plainCell(neededText(l.KaplanMeier.P50, l.IsKnown50, l.Resolution)),
 		plainCell(neededText(l.KaplanMeier.P99, l.IsKnown99, l.Resolution)), plainCell(shareText(l.CensoredShare)),
@@ -102,12 +102,12 @@ func neededText(v *float64, known bool, resolution float64) string {
 		return "–"
 	}
 	if *v < resolution {
-		return "< " + withUnit(timeUnits, round(resolution, 2))
+		return "< " + sheet.WithUnit(sheet.TimeUnits, sheet.Round(resolution, 2))
 	}
 	if !known {
-		return "≥ " + withUnit(timeUnits, round(*v, 2))
+		return "≥ " + sheet.WithUnit(sheet.TimeUnits, sheet.Round(*v, 2))
 	}
-	return withUnit(timeUnits, round(*v, 2))
+	return sheet.WithUnit(sheet.TimeUnits, sheet.Round(*v, 2))
 }
 
 // shortLabel is a label without the end that all have.
@@ -116,18 +116,6 @@ func shortLabel(label string) string {
 		return "–"
 	}
 	return strings.TrimSuffix(label, "_mrm")
-}
-
-// wrap breaks a name into lines of at most so many letters, at spaces.
-func wrap(name string, most int) string {
-	line, all := "", []string{}
-	for _, word := range strings.Fields(name) {
-		if line != "" && len([]rune(line))+1+len([]rune(word)) > most {
-			all, line = append(all, line), ""
-		}
-		line = strings.TrimSpace(line + " " + word)
-	}
-	return strings.Join(append(all, line), "\n")
 }
 
 // grid draws a table; a row is one high, the heads stand above 0.
@@ -192,7 +180,7 @@ func refreshing(d *figureData) *sheet.Picture {
 	p := sheet.Column.Panel(d.Title)
 	p.X.Label.Text, p.Y.Label.Text = "retention of the memory", "bytes refreshed per day"
 	p.X.Min, p.X.Max = from, to
-	p.X.Tick.Marker = ages(from, to)
+	p.X.Tick.Marker = sheet.Ages(from, to)
 	low, high, named := math.Inf(1), math.Inf(-1), 0
 	var shapes []plot.Plotter
 	for _, group := range byType(d.Subjects) {
@@ -220,7 +208,7 @@ func refreshing(d *figureData) *sheet.Picture {
 		return nil
 	}
 	p.Y.Min, p.Y.Max = math.Floor(max(low, high-16)-0.5), math.Ceil(high)
-	p.Y.Tick.Marker = decades(p.Y.Min, p.Y.Max, 6, byteDecade)
+	p.Y.Tick.Marker = sheet.Decades(p.Y.Min, p.Y.Max, 6, sheet.ByteDecade)
 	p.Add(gridLines)
 	p.Add(shapes...)
 	p.Legend.Add("at most: censored lives last all day",

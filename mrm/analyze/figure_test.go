@@ -245,12 +245,14 @@ func TestLittle(t *testing.T) {
 
 func TestFigureTexts(t *testing.T) {
 	for got, want := range map[string]string{
-		timeDecade(-9): "1 ns", timeDecade(-8): "10 ns", timeDecade(-4): "100 µs", timeDecade(-3): "1 ms",
-		timeDecade(-1): "100 ms", timeDecade(0): "1 s", timeDecade(3): "1000 s", timeDecade(7): "1e7 s",
-		byteDecade(0): "1 B", byteDecade(5): "100 kB", byteDecade(6): "1 MB", byteDecade(16): "10 PB",
-		byteDecade(19): "10 EB", power(-3): "0.001", power(-5): "1e-5", power(2): "100",
-		withUnit(timeUnits, 90): "1.5 min", withUnit(byteUnits, 1536): "1.5 KiB", withUnit(timeUnits, 0): "0 ns",
-		wrap("STT-MRAM 10 ms", 10): "STT-MRAM\n10 ms",
+		sheet.TimeDecade(-9): "1 ns", sheet.TimeDecade(-8): "10 ns", sheet.TimeDecade(-4): "100 µs",
+		sheet.TimeDecade(-3): "1 ms", sheet.TimeDecade(-1): "100 ms", sheet.TimeDecade(0): "1 s",
+		sheet.TimeDecade(3): "1000 s", sheet.TimeDecade(7): "1e7 s", sheet.ByteDecade(0): "1 B",
+		sheet.ByteDecade(5): "100 kB", sheet.ByteDecade(6): "1 MB", sheet.ByteDecade(16): "10 PB",
+		sheet.ByteDecade(19): "10 EB", sheet.Power(-3): "0.001", sheet.Power(-5): "1e-5", sheet.Power(2): "100",
+		sheet.WithUnit(sheet.TimeUnits, 90): "1.5 min", sheet.WithUnit(sheet.ByteUnits, 1536): "1.5 KiB",
+		sheet.WithUnit(sheet.TimeUnits, 0): "0 ns",
+		sheet.Wrap("STT-MRAM 10 ms", 10):   "STT-MRAM\n10 ms",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -365,11 +367,11 @@ func TestLongTitle(t *testing.T) {
 
 // across is a metric of cells whose means have intervals, but the last one.
 func across(cells []string, types ...string) metricFigure {
-	a := metricFigure{Name: "across", Title: "sweep, model", Label: "working set", Cells: cells, IsBytes: true,
-		Warning: "contaminated", Note: "bars: intervals"}
+	a := metricFigure{Name: "across", Cells: sheet.Cells{Title: "sweep, model", Label: "working set", Names: cells,
+		IsBytes: true, Color: cellColor, Warning: "contaminated", Note: "bars: intervals"}}
 	for i := range cells {
 		for k, kind := range types {
-			m := cellMean{Cell: i, Type: kind, Mean: float64(i+k+1) * (1 << 30)}
+			m := sheet.CellMean{Cell: i, Type: kind, Mean: float64(i+k+1) * (1 << 30)}
 			if low, high := m.Mean*0.8, m.Mean*1.3; i < len(cells)-1 {
 				m.Low, m.High = &low, &high
 			}
@@ -412,9 +414,9 @@ func TestAcross(t *testing.T) {
 			}
 		}
 		if name != "long" {
-			want = append(want, a.Cells...)
+			want = append(want, a.Names...)
 		} else {
-			want = append(want, strings.Split(wrap(long, nameWidth), "\n")...)
+			want = append(want, strings.Split(sheet.Wrap(long, sheet.NameWidth), "\n")...)
 		}
 		for _, text := range want {
 			if drawn[text] == 0 {
@@ -435,7 +437,7 @@ func TestAcross(t *testing.T) {
 // TestDecades: no tick of bytes is a bare power of ten, up to where there are units.
 func TestDecades(t *testing.T) {
 	for e := range 27 {
-		if label := byteDecade(e); strings.Contains(label, "1e") {
+		if label := sheet.ByteDecade(e); strings.Contains(label, "1e") {
 			t.Errorf("10^%d is %q", e, label)
 		}
 	}

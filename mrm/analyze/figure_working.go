@@ -27,13 +27,13 @@ func workingSet(d *figureData) *sheet.Picture {
 		return nil
 	}
 	p := sheet.Column.Panel(d.Title)
-	p.Y.Label.Text = "different bytes touched in " + withUnit(timeUnits, d.Working.WindowS)
+	p.Y.Label.Text = "different bytes touched in " + sheet.WithUnit(sheet.TimeUnits, d.Working.WindowS)
 	p.Y.Min, p.Y.Max = math.Floor(math.Log10(low)+0.05), math.Ceil(math.Log10(high)-0.05)
 	if p.Y.Max <= p.Y.Min {
 		p.Y.Max = p.Y.Min + 1
 	}
-	p.Y.Tick.Marker = decades(p.Y.Min, p.Y.Max, 6, byteDecade)
-	timeAxis(&p.X, 0, float64(windows)*d.Working.WindowS)
+	p.Y.Tick.Marker = sheet.Decades(p.Y.Min, p.Y.Max, 6, sheet.ByteDecade)
+	sheet.TimeAxis(&p.X, 0, float64(windows)*d.Working.WindowS)
 	p.Add(gridLines)
 	for _, t := range d.Working.Types {
 		c := workingCurve(t, d.Working.WindowS)
@@ -58,23 +58,6 @@ func workingCurve(t workingType, window float64) *sheet.Curve {
 	return c
 }
 
-// dots are points of one colour and shape.
-type dots struct {
-	x, y  []float64
-	style draw.GlyphStyle
-}
-
-// Plot draws them.
-func (d *dots) Plot(c draw.Canvas, p *plot.Plot) {
-	atX, atY := p.Transforms(&c)
-	for i := range d.x {
-		c.DrawGlyph(d.style, vg.Point{X: atX(d.x[i]), Y: atY(d.y[i])})
-	}
-}
-
-// Thumbnail draws a sample in a legend.
-func (d *dots) Thumbnail(c *draw.Canvas) { c.DrawGlyph(d.style, c.Center()) }
-
 // phases draws what was read and written in each phase, by types of regions, on one logarithmic axis: reads are
 // many times the writes.
 func phases(d *figureData) *sheet.Picture {
@@ -91,10 +74,10 @@ func phases(d *figureData) *sheet.Picture {
 	}
 	p := sheet.Column.Panel(d.Title)
 	p.X.Min, p.X.Max = math.Floor(math.Log10(low)-0.05), math.Ceil(math.Log10(high)+0.05)
-	p.X.Tick.Marker = decades(p.X.Min, p.X.Max, 6, byteDecade)
+	p.X.Tick.Marker = sheet.Decades(p.X.Min, p.X.Max, 6, sheet.ByteDecade)
 	p.X.Label.Text = "bytes read and written"
-	read := &dots{style: draw.GlyphStyle{Color: sheet.Blue, Radius: vg.Points(2.2), Shape: draw.CircleGlyph{}}}
-	written := &dots{style: draw.GlyphStyle{Color: sheet.Orange, Radius: vg.Points(3),
+	read := &sheet.Dots{Style: draw.GlyphStyle{Color: sheet.Blue, Radius: vg.Points(2.2), Shape: draw.CircleGlyph{}}}
+	written := &sheet.Dots{Style: draw.GlyphStyle{Color: sheet.Orange, Radius: vg.Points(3),
 		Shape: draw.SquareGlyph{}}} // hollow: with a dot in it both are seen
 	ground := &sheet.Boxes{}
 	var names sheet.Fixed
@@ -113,10 +96,10 @@ func phases(d *figureData) *sheet.Picture {
 		names = append(names, plot.Tick{Value: y, Label: b.Type})
 		ground.All = append(ground.All, sheet.Box(p.X.Min, y-0.02, p.X.Max, y+0.02, sheet.Pale))
 		if b.Read > 0 {
-			read.x, read.y = append(read.x, math.Log10(b.Read)), append(read.y, y)
+			read.X, read.Y = append(read.X, math.Log10(b.Read)), append(read.Y, y)
 		}
 		if b.Written > 0 {
-			written.x, written.y = append(written.x, math.Log10(b.Written)), append(written.y, y)
+			written.X, written.Y = append(written.X, math.Log10(b.Written)), append(written.Y, y)
 		}
 		y--
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -100,7 +101,8 @@ func (r *Report) WriteText(w io.Writer) error {
 	if r.Tokens > 0 {
 		tokens = fmt.Sprintf(", %d tokens", r.Tokens)
 	}
-	out.Line("What if: a run of %s%s; cells are to live %g years\n", withUnit(timeUnits, r.Seconds), tokens, r.Years)
+	out.Line("What if: a run of %s%s; cells are to live %g years\n", sheet.WithUnit(sheet.TimeUnits, r.Seconds), tokens,
+		r.Years)
 	rows := [][]string{{"region type", "regions", "bytes", "write-once", "needed p50",
 		"needed p99", "censored", "label",
 		"censored label"}}
@@ -202,9 +204,9 @@ func (l *Labels) needed(seconds *float64, known bool) string {
 	case seconds == nil:
 		return "-"
 	case *seconds < l.Resolution:
-		return "< " + withUnit(timeUnits, l.Resolution)
+		return "< " + sheet.WithUnit(sheet.TimeUnits, l.Resolution)
 	case !known:
-		return "≥ " + withUnit(timeUnits, *seconds)
+		return "≥ " + sheet.WithUnit(sheet.TimeUnits, *seconds)
 	}
-	return withUnit(timeUnits, *seconds)
+	return sheet.WithUnit(sheet.TimeUnits, *seconds)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/memtrace"
 )
 
@@ -65,10 +66,10 @@ func TestWhatIfForms(t *testing.T) {
 
 func TestWhatIfTexts(t *testing.T) {
 	for got, want := range map[string]string{
-		withUnit(timeUnits, 90): "1.5 min", withUnit(timeUnits, 0.0015): "1.5 ms", withUnit(timeUnits, 86400): "1 d",
-		withUnit(timeUnits, 3e-9): "3 ns",
-		withUnit(timeUnits, 0):    "0 ns",
-		threeDigits(1234567):      "1.2e+06", threeDigits(0): "0", threeDigits(3.14159): "3.14",
+		sheet.WithUnit(sheet.TimeUnits, 90): "1.5 min", sheet.WithUnit(sheet.TimeUnits, 0.0015): "1.5 ms", sheet.WithUnit(sheet.TimeUnits, 86400): "1 d",
+		sheet.WithUnit(sheet.TimeUnits, 3e-9): "3 ns",
+		sheet.WithUnit(sheet.TimeUnits, 0):    "0 ns",
+		threeDigits(1234567):                  "1.2e+06", threeDigits(0): "0", threeDigits(3.14159): "3.14",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
