@@ -17,6 +17,7 @@ import (
 // benchArguments are what llamatap bench was asked for.
 type benchArguments struct {
 	reportForm
+	plot                                                   plotFile
 	models                                                 []string
 	typesK, typesV, flash                                  []string
 	prompts, gens, depths, batches, ubatches, threads, gpu []int
@@ -95,6 +96,7 @@ func (a *benchArguments) define(f *cli.Flags) {
 		}
 		return nil
 	}
+	a.plot.define(f)
 	f.Add("--per-token FILE", &a.perToken, "write a JSON line per token to a file")
 	f.Add("--results FILE", &a.results, "keep every visit in a file as soon as it has ended")
 	f.Add("--resume FILE", &a.resume, "resume such a file, or begin it")

@@ -111,6 +111,9 @@ func (a *benchArguments) report(rows []bench.Row, environment *bench.Environment
 		if err := a.write(func(out io.Writer) error { return bench.WriteRows(out, a.form, rows) }); err != nil {
 			return err
 		}
+		if err := a.plot.save(bench.Picture(rows)); err != nil {
+			return err
+		}
 		bench.WriteRatios(beside, ratios)
 		fmt.Fprintf(beside, "\n%v\n", environment)
 	}

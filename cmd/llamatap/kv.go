@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -19,7 +20,7 @@ const timelinePoints = 200
 func kvCommand() *cli.Command {
 	return &cli.Command{
 		Name: "kv", Summary: "show what the KV cache of a run held, for how long, and what was reused", Max: 1,
-		Usage: "[RUN|FILE.parquet] [--by sequence|layer|time] [--format text|json|csv] [-o FILE]",
+		Usage: "[RUN|FILE.parquet] [--by sequence|layer|time] [--format text|json|csv] [-o FILE] [--plot FILE]",
 		Text: `Reads the lives of blocks of cells that --tap-kv recorded: how full each cache was over time, how long
 cells lived, why they ended, how long they had been untouched by then, and how much of what prompts needed was there
 already. docs/KV.md defines each figure. A life is that of the cells of one block that one sequence wrote; "censored"
@@ -30,6 +31,7 @@ with --tap-kv-block 1 to follow each alone.
   llamatap kv
   llamatap kv RUN --by layer                 bytes that each layer wrote and read
   llamatap kv RUN --by time --format csv     the occupancy over time, for a spreadsheet
+  llamatap kv RUN --plot kv.png              the same as a picture
   llamatap kv RUN --json | jq .last.reuse
 `,
 		Define: func(f *cli.Flags) func([]string) error {
@@ -38,6 +40,8 @@ with --tap-kv-block 1 to follow each alone.
 			f.Add("--by sequence|layer|time", choice(&by, "sequence", "layer", "time"), "what a line is about").
 				Default = by
 			form.define(f, "text", "json", "csv")
+			var plot plotFile
+			plot.define(f)
 			f.Add("--width N", &width, "columns of the plot (default: those of the terminal, or 100)")
 			return func(args []string) error {
 				path, err := resolveRun(args...)
@@ -54,7 +58,7 @@ with --tap-kv-block 1 to follow each alone.
 					}
 				}
 				points := timelinePoints
-				if form.form == "text" && by != string(resources.KVByTime) {
+				if plot == "" && form.form == "text" && by != string(resources.KVByTime) {
 					points = width
 				}
 				ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -65,7 +69,7 @@ with --tap-kv-block 1 to follow each alone.
 				if err != nil {
 					return err
 				}
-				return form.write(func(out io.Writer) error {
+				err = form.write(func(out io.Writer) error {
 					switch form.form {
 					case "json":
 						return jsonLines(out).Encode(k)
@@ -74,6 +78,7 @@ with --tap-kv-block 1 to follow each alone.
 					}
 					return k.WriteText(out, resources.KVBy(by), width)
 				})
+				return errors.Join(err, plot.saveRun(k.Picture(), path))
 			}
 		},
 	}

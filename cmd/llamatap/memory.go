@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,7 +19,7 @@ func memoryCommand() *cli.Command {
 	return &cli.Command{
 		Name: "memory", Summary: "show how memory was used: what was read, written, kept, reused; suitability for MRM",
 		Max: 1,
-		Usage: "[RUN] [--by TABLE] [--windows 1ms,100ms,1s] [--top N] [--format text|json|csv] [-o FILE]\n" +
+		Usage: "[RUN] [--by TABLE] [--windows 1ms,100ms,1s] [--top N] [--format text|json|csv] [-o FILE] [--plot FILE]\n" +
 			"record [flags] -- PROGRAM [ARGUMENTS]\nimport [flags] FILE…\nmark NAME [--run DIR]",
 		Text: `Reads the accesses that --tap-ledger and --tap-samples recorded, with the table of regions and the
 lives of cache blocks: by type of region what was read and written, how long what was written was kept until it was
@@ -33,6 +34,7 @@ phase).
   llamatap memory RUN --by region --format csv -o regions.csv    every region that was accessed
   llamatap memory RUN --by data_symbol                           samples of each variable
   llamatap memory RUN --format csv -o metrics.csv                mrm-trace's metrics.csv
+  llamatap memory RUN --plot memory.svg                          bytes by type of region, as a picture
   llamatap memory RUN --json | jq .suitability
 `,
 		Commands: []*cli.Command{memoryRecordCommand(), memoryImportCommand(), memoryMarkCommand()},
@@ -47,6 +49,8 @@ phase).
 			f.Add("--by "+strings.Join(tables, "|"), choice(&by, tables...),
 				"what a line is about; step is an execution of a graph; of samples symbol is a function, data_symbol a variable").Default = by
 			form.define(f, "text", "json", "csv")
+			var plot plotFile
+			plot.define(f)
 			f.Add("--windows LIST", func(s string) (err error) { windows, err = parseWindows(s); return err },
 				"lengths of the windows that working sets are measured in").Default = "1ms,100ms,1s"
 			f.Add("--top N", &top, "show the N regions that were accessed most")
@@ -67,7 +71,7 @@ phase).
 				if err != nil {
 					return err
 				}
-				return form.write(func(out io.Writer) error {
+				err = form.write(func(out io.Writer) error {
 					switch form.form {
 					case "json":
 						return jsonLines(out).Encode(r)
@@ -76,6 +80,7 @@ phase).
 					}
 					return r.WriteText(out, memory.By(by), top)
 				})
+				return errors.Join(err, plot.saveRun(r.Picture(), path))
 			}
 		},
 	}
