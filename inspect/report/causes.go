@@ -111,8 +111,8 @@ func ofThreads(r *Run, cause string) *Finding {
 	return f
 }
 
-// starvation is waiting of compute threads for a processor, without what a quota explains. Where that is most of it, the
-// rest is named with it: more threads may have been in a stopped queue than the kernel reports.
+// starvation is waiting of compute threads for a processor, without what a quota explains. Where that is most of it,
+// the rest is named with it: more threads may have been in a stopped queue than the kernel reports.
 func starvation(r *Run) *Finding {
 	f := ofThreads(r, "CPU starvation")
 	if f.NotJudged != "" {
@@ -166,7 +166,8 @@ func throttling(r *Run) *Finding {
 		f.Evidence = "no control group around the run has a CPU quota"
 	default:
 		f.Evidence = fmt.Sprintf("a quota of %.4g CPUs stopped %s for %s of %s, in %d of its %d periods (%s)", q.CPUs,
-			plural(int64(c.Threads), "compute thread"), ns(q.ThrottledNS), ns(c.LivedNS), q.Throttled, q.Periods, q.Group)
+			plural(int64(c.Threads), "compute thread"), ns(q.ThrottledNS), ns(c.LivedNS), q.Throttled, q.Periods,
+			q.Group)
 	}
 	f.Remedy = "a larger CPU quota or fewer threads (-t)"
 	return f.judge(q.ThrottledNS, c.LivedNS, starvedShare)

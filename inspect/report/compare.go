@@ -249,7 +249,8 @@ func (c *Comparison) memory(a, b *resources.Report) {
 		c.each("memory allocated as ", unitBytes, of(x), of(y))
 	}
 	if len(a.Caches)+len(b.Caches) == 0 ||
-		c.lacks("events of the KV cache", "record with --tap-resource-level DETAILED", len(a.Caches) > 0, len(b.Caches) > 0) {
+		c.lacks("events of the KV cache", "record with --tap-resource-level DETAILED", len(a.Caches) > 0,
+			len(b.Caches) > 0) {
 		return
 	}
 	cells := func(r *resources.Report, figure func(*resources.CacheRow) float64) map[string]float64 {

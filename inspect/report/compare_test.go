@@ -166,9 +166,10 @@ func TestUnlike(t *testing.T) {
 		dir, note string
 		times     bool
 	}{
-		"no times inside": {minimal.write(t), "b has no times of graphs by op: record with --tap-resource-level VERBOSE", true},
-		"no events":       {none.write(t), "b has no resource events: record with --tap-resource-level", false},
-		"cut off":         {cut, "neither run has waits for files: record with --tap-host waits", true},
+		"no times inside": {minimal.write(t),
+			"b has no times of graphs by op: record with --tap-resource-level VERBOSE", true},
+		"no events": {none.write(t), "b has no resource events: record with --tap-resource-level", false},
+		"cut off":   {cut, "neither run has waits for files: record with --tap-host waits", true},
 	} {
 		got := compared(t, usual.write(t), c.dir)
 		if !slices.Contains(got.Notes, c.note) || (len(got.Times) > 0) != c.times || got.differing() != nil {

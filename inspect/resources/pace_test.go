@@ -46,7 +46,8 @@ func TestSeries(t *testing.T) {
 		}
 		// 5 % of 200 are 10, with a standard deviation of 3.1; batches of 25 times or more remember little.
 		if holds < runs*90/100 || holds > runs*99/100 || differ > runs*9/100 {
-			t.Errorf("%d times: %d of %d intervals hold the mean, %d of as many pairs differ", c.length, holds, runs, differ)
+			t.Errorf("%d times: %d of %d intervals hold the mean, %d of as many pairs differ", c.length, holds, runs,
+				differ)
 		}
 	}
 }

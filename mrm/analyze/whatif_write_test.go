@@ -66,10 +66,12 @@ func TestWhatIfForms(t *testing.T) {
 
 func TestWhatIfTexts(t *testing.T) {
 	for got, want := range map[string]string{
-		sheet.WithUnit(sheet.TimeUnits, 90): "1.5 min", sheet.WithUnit(sheet.TimeUnits, 0.0015): "1.5 ms", sheet.WithUnit(sheet.TimeUnits, 86400): "1 d",
-		sheet.WithUnit(sheet.TimeUnits, 3e-9): "3 ns",
-		sheet.WithUnit(sheet.TimeUnits, 0):    "0 ns",
-		threeDigits(1234567):                  "1.2e+06", threeDigits(0): "0", threeDigits(3.14159): "3.14",
+		sheet.WithUnit(sheet.TimeUnits, 90):     "1.5 min",
+		sheet.WithUnit(sheet.TimeUnits, 0.0015): "1.5 ms",
+		sheet.WithUnit(sheet.TimeUnits, 86400):  "1 d",
+		sheet.WithUnit(sheet.TimeUnits, 3e-9):   "3 ns",
+		sheet.WithUnit(sheet.TimeUnits, 0):      "0 ns",
+		threeDigits(1234567):                    "1.2e+06", threeDigits(0): "0", threeDigits(3.14159): "3.14",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
