@@ -199,6 +199,11 @@ func TestReportRecording(t *testing.T) {
 			if !strings.Contains(r.Verdict, itself[1:]) {
 				t.Error(r.Verdict)
 			}
+			same := llamatap(t, "report", dir, dir).good(t).stdout
+			if strings.Contains(same, "±") || !strings.Contains(same, "\n\ntime per token\n") ||
+				strings.Contains(same, "made differently") {
+				t.Errorf("a run differs from itself:\n%s", same)
+			}
 			return
 		}
 	}

@@ -68,6 +68,9 @@ type Amount struct {
 	Half  *float64 `json:"half_interval,omitempty"`
 }
 
+// allGraphs ends the name of the time of whole graphs.
+const allGraphs = ", graphs"
+
 func amountOf(value, half float64, ok bool) Amount {
 	if !ok {
 		return Amount{Value: value}
@@ -169,7 +172,7 @@ func (c *Comparison) times(ctx context.Context, a, b *Run) error {
 		whole := resources.Part{}
 		p, q := x.Graphs.PerToken(whole), y.Graphs.PerToken(whole)
 		c.Speed = append(c.Speed, differ(phase, unitRate, p.Inverse(1e9), q.Inverse(1e9)))
-		c.Times = append(c.Times, differ(phase+", graphs", unitNS, p, q))
+		c.Times = append(c.Times, differ(phase+allGraphs, unitNS, p, q))
 		c.parts(phase, &x.Inside, &y.Inside)
 	}
 	if x, y := &paces[0].Latency, &paces[1].Latency; x.Tokens > 0 && y.Tokens > 0 {
@@ -181,6 +184,10 @@ func (c *Comparison) times(ctx context.Context, a, b *Run) error {
 
 // parts compares the time of components, layers and ops. One that a run does not have took no time in it.
 func (c *Comparison) parts(phase string, a, b *resources.Series) {
+	if c.lacks("graphs of "+phase+" that were timed inside",
+		"record with --tap-resource-level DETAILED, or --tap-resource-sample 1", a.Tokens > 0, b.Tokens > 0) {
+		return
+	}
 	for _, by := range []string{resources.ByComponent, resources.ByLayer, resources.ByOp} {
 		names := map[string]bool{}
 		has := func(s *resources.Series) (any bool) {
@@ -191,12 +198,7 @@ func (c *Comparison) parts(phase string, a, b *resources.Series) {
 			}
 			return any
 		}
-		level := "DETAILED"
-		if by == resources.ByOp {
-			level = "VERBOSE"
-		}
-		if inA, inB := has(a), has(b); c.lacks("times of graphs by "+by, "record with --tap-resource-level "+level,
-			inA, inB) {
+		if inA, inB := has(a), has(b); c.lacks("times by "+by, "record with --tap-resource-level VERBOSE", inA, inB) {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -367,6 +369,9 @@ func madeDifferently(a, b *Run) []Made {
 			all = append(all, Made{x[i].What, x[i].A, y[i].A})
 		}
 	}
+	if p, q := ownFlags(a, b), ownFlags(b, a); p != q {
+		all = append(all, Made{"command", p, q})
+	}
 	of, other := a.settings(), b.settings()
 	names := maps.Clone(of)
 	if names == nil {
@@ -380,6 +385,25 @@ func madeDifferently(a, b *Run) []Made {
 		}
 	}
 	return all
+}
+
+// ownFlags are the flags in the command of a run, with their values, that the other one's does not have.
+func ownFlags(r, other *Run) string {
+	flags := func(r *Run) (all []string) {
+		if r.Metadata == nil {
+			return nil
+		}
+		for _, word := range r.Metadata.Command {
+			if n := len(all); n == 0 || strings.HasPrefix(word, "-") {
+				all = append(all, word)
+			} else {
+				all[n-1] += " " + word
+			}
+		}
+		return slices.DeleteFunc(all, func(flag string) bool { return strings.HasPrefix(flag, "--tap-out") })
+	}
+	theirs := flags(other)
+	return strings.Join(slices.DeleteFunc(flags(r), func(f string) bool { return slices.Contains(theirs, f) }), " ")
 }
 
 func (s setting) text() string {
@@ -410,12 +434,9 @@ func making(r *Run) []Made {
 	if m.Tokens != nil {
 		prompt, generated = m.Tokens.Prompt, m.Tokens.Generated
 	}
-	levels, threads := "", int64(0)
+	levels := ""
 	if r.Resources != nil {
 		levels = strings.Join(r.Resources.Levels, ", ")
-	}
-	if r.Compute != nil {
-		threads = int64(r.Compute.Threads)
 	}
 	return []Made{
 		{"state", string(r.State), ""},
@@ -426,8 +447,7 @@ func making(r *Run) []Made {
 		{"backends", strings.Join(m.Llama.Backends, ", "), ""}, {"llamatap", m.Llamatap, ""},
 		{"CPU", m.Host.CPU, ""}, {"cores", number(int64(m.Host.Cores)), ""},
 		{"machine's memory in bytes", number(m.Host.MemoryBytes), ""}, {"kernel", m.Host.Kernel, ""},
-		{"contexts", strings.Join(contexts, "; "), ""}, {"compute threads", number(threads), ""},
-		{"prompt tokens", number(prompt), ""}, {"generated tokens", number(generated), ""},
-		{"resource levels", levels, ""}, {"command", strings.Join(m.Command, " "), ""},
+		{"contexts", strings.Join(contexts, "; "), ""}, {"prompt tokens", number(prompt), ""},
+		{"generated tokens", number(generated), ""}, {"resource levels", levels, ""},
 	}
 }

@@ -167,7 +167,8 @@ func TestUnlike(t *testing.T) {
 		times     bool
 	}{
 		"no times inside": {minimal.write(t),
-			"b has no times of graphs by op: record with --tap-resource-level VERBOSE", true},
+			"b has no graphs of decode that were timed inside: record with --tap-resource-level DETAILED, " +
+				"or --tap-resource-sample 1", true},
 		"no events": {none.write(t), "b has no resource events: record with --tap-resource-level", false},
 		"cut off":   {cut, "neither run has waits for files: record with --tap-host waits", true},
 	} {

@@ -34,11 +34,13 @@ func (c *Comparison) tables() (all []table) {
 		list []*Difference
 	}{{"speed", c.Speed}, {"time per token", c.Times}, {"other figures", c.Others}} {
 		t := table{rows: [][]string{{part.head, " a", " b", " change", " of a"}}}
-		same, more := 0, 0
+		same, more, once := 0, 0, 0
 		for _, d := range part.list {
 			switch {
 			case !d.Differs:
 				same++
+			case d.Unit == unitNS && d.Change.Half == nil && !strings.HasSuffix(d.What, allGraphs):
+				once++
 			case len(t.rows) > maxLines:
 				more++
 			default:
@@ -48,6 +50,9 @@ func (c *Comparison) tables() (all []table) {
 		var left []string
 		if more > 0 {
 			left = append(left, fmt.Sprintf("%d with smaller changes: --json has them", more))
+		}
+		if once > 0 {
+			left = append(left, plural(int64(once), "part")+" of a single execution, without an interval: --json has them")
 		}
 		if same > 0 {
 			left = append(left, plural(int64(same), "figure")+" without a difference")
