@@ -42,9 +42,9 @@ func (p pair) write(t testing.TB) string {
 			if p.minimal {
 				break
 			}
-			line(t, &events, resource.Compute{Header: head(resource.KindCompute), Exec: exec, NodeCount: 1, Phase: phase,
-				Operation: []string{"FLASH_ATTN_EXT", "MUL_MAT"}[i], LayerID: i, TimeSource: resource.TimeOp,
-				ComponentType: []string{"attention", "mlp"}[i], DurationNS: &ns})
+			line(t, &events, resource.Compute{Header: head(resource.KindCompute), Exec: exec, NodeCount: 1,
+				Phase: phase, Operation: []string{"FLASH_ATTN_EXT", "MUL_MAT"}[i], LayerID: i,
+				TimeSource: resource.TimeOp, ComponentType: []string{"attention", "mlp"}[i], DurationNS: &ns})
 		}
 		g := resource.Graph{Header: head(resource.KindGraph), Exec: exec, Phase: phase, Tokens: n, NodeCount: 2,
 			DurationNS: &both}

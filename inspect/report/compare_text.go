@@ -52,7 +52,8 @@ func (c *Comparison) tables() (all []table) {
 			left = append(left, fmt.Sprintf("%d with smaller changes: --json has them", more))
 		}
 		if once > 0 {
-			left = append(left, plural(int64(once), "part")+" of a single execution, without an interval: --json has them")
+			left = append(left, plural(int64(once), "part")+
+				" of a single execution, without an interval: --json has them")
 		}
 		if same > 0 {
 			left = append(left, plural(int64(same), "figure")+" without a difference")
