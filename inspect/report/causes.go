@@ -66,6 +66,13 @@ var causes = []func(*Run) *Finding{
 	besideDevice,
 }
 
+// The causes that a comparison of runs has whether they stand out or not: waiting for a CPU, and the overhead.
+const (
+	causeStarvation = "CPU starvation"
+	causeThrottling = "throttling by a cgroup"
+	causeRecording  = "the recording itself"
+)
+
 // judge sets the share.
 func (f *Finding) judge(part, whole, threshold float64) *Finding {
 	share := part / whole
@@ -114,7 +121,7 @@ func ofThreads(r *Run, cause string) *Finding {
 // starvation is waiting of compute threads for a processor, without what a quota explains. Where that is most of it,
 // the rest is named with it: more threads may have been in a stopped queue than the kernel reports.
 func starvation(r *Run) *Finding {
-	f := ofThreads(r, "CPU starvation")
+	f := ofThreads(r, causeStarvation)
 	if f.NotJudged != "" {
 		return f
 	}
@@ -152,7 +159,7 @@ func (r *Run) graphNS() (ns int64) {
 
 // throttling is a CPU quota that stops threads. Its waits are in none of starvation's.
 func throttling(r *Run) *Finding {
-	f := ofThreads(r, "throttling by a cgroup")
+	f := ofThreads(r, causeThrottling)
 	if f.NotJudged != "" {
 		return f
 	}
@@ -332,7 +339,7 @@ func oneByOne(r *Run) *Finding {
 
 // recording is what llamatap itself cost the model.
 func recording(r *Run) *Finding {
-	f := &Finding{Cause: "the recording itself", Of: ofWall, Files: rundir.MetadataName}
+	f := &Finding{Cause: causeRecording, Of: ofWall, Files: rundir.MetadataName}
 	if r.Metadata == nil || r.Metadata.Account == nil {
 		f.NotJudged = "the run has no account: it is not sealed"
 		return f

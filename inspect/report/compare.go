@@ -110,6 +110,7 @@ func Compare(ctx context.Context, a, b *Run) (*Comparison, error) {
 	c.causes()
 	c.memory(a.Resources, b.Resources)
 	c.caches(a, b)
+	c.cuts(a, b)
 	c.faults(a, b)
 	slices.SortStableFunc(c.Times, func(x, y *Difference) int {
 		return cmp.Compare(math.Abs(y.Change.Value), math.Abs(x.Change.Value))
@@ -217,14 +218,17 @@ func (c *Comparison) single(what, unit string, a, b float64) {
 	c.Others = append(c.Others, differ(what, unit, resources.Mean{Value: a}, resources.Mean{Value: b}))
 }
 
-// causes compares the shares of causes that stand out in a run.
+// causes compares the shares of causes that stand out in a run, of waiting for a CPU, and of the overhead.
 func (c *Comparison) causes() {
+	always := []string{causeStarvation, causeThrottling, causeRecording}
 	for _, x := range c.A.Findings {
 		for _, y := range c.B.Findings {
 			switch {
 			case x.Cause != y.Cause:
-			case x.Share != nil && y.Share != nil && (x.StandsOut || y.StandsOut):
-				c.single(fmt.Sprintf("%s, of %s", x.Cause, x.Of), unitShare, *x.Share, *y.Share)
+			case x.Share != nil && y.Share != nil:
+				if x.StandsOut || y.StandsOut || slices.Contains(always, x.Cause) {
+					c.single(fmt.Sprintf("%s, of %s", x.Cause, x.Of), unitShare, *x.Share, *y.Share)
+				}
 			case x.StandsOut:
 				c.note("%s stands out in a, and is not judged in b: %s", x.Cause, y.NotJudged)
 			case y.StandsOut:
@@ -262,12 +266,12 @@ func (c *Comparison) memory(a, b *resources.Report) {
 		}
 		return by
 	}
-	for name, figure := range map[string]func(*resources.CacheRow) float64{
-		"cells in use at most, ": func(c *resources.CacheRow) float64 { return float64(c.Peak) },
-		"cells evicted, ":        func(c *resources.CacheRow) float64 { return float64(c.Evicted) },
-	} {
-		c.each(name, unitCount, cells(a, figure), cells(b, figure))
-	}
+	c.each("cells in use at most, ", unitCount,
+		cells(a, func(c *resources.CacheRow) float64 { return float64(c.Peak) }),
+		cells(b, func(c *resources.CacheRow) float64 { return float64(c.Peak) }))
+	c.each("cells evicted, ", unitCount,
+		cells(a, func(c *resources.CacheRow) float64 { return float64(c.Evicted) }),
+		cells(b, func(c *resources.CacheRow) float64 { return float64(c.Evicted) }))
 }
 
 // each compares figures by name; one that a run does not have is 0.
@@ -291,7 +295,23 @@ func (c *Comparison) caches(a, b *Run) {
 	}
 }
 
-// faults compares page faults within the graphs of prompts and generated tokens, and what recording did per token.
+// cuts compares how often recording cut graphs.
+func (c *Comparison) cuts(a, b *Run) {
+	perToken := func(r *Run) (cuts float64, ok bool) {
+		if r.Metadata == nil || r.Metadata.Account == nil || r.Metadata.Account.Time.Tokens == 0 {
+			return 0, false
+		}
+		t := &r.Metadata.Account.Time
+		return float64(t.Cuts) / float64(t.Tokens), true
+	}
+	x, okA := perToken(a)
+	y, okB := perToken(b)
+	if okA && okB {
+		c.single("cuts of graphs by recording, per token", unitCount, x, y)
+	}
+}
+
+// faults compares page faults within the graphs of prompts and generated tokens.
 func (c *Comparison) faults(a, b *Run) {
 	if c.lacks("waits for files", "record with --tap-host waits", a.Waits != nil, b.Waits != nil) {
 		return

@@ -210,8 +210,11 @@ func (s *Series) PerToken(part Part) Mean {
 	return m
 }
 
-// Inverse is 1/m times a factor, as tokens per second of seconds per token, with its error to first order.
+// Inverse is 1/m times a factor, as tokens per second of seconds per token, with its error to first order; 0 for 0.
 func (m Mean) Inverse(factor float64) Mean {
+	if m.Value == 0 {
+		return Mean{}
+	}
 	return Mean{factor / m.Value, factor * m.Error / (m.Value * m.Value), m.Batches}
 }
 
