@@ -203,6 +203,13 @@ func TestServeLive(t *testing.T) {
 	if follow.Trailer.Get("Llamatap-Bad-Lines") != "0" {
 		t.Errorf("trailers %v", follow.Trailer)
 	}
+	testenv.Until(t, "the run is sealed", func() bool {
+		return strings.Contains(s.ask(t, "GET", "/api/v1/live", ""), `"state":"sealed"`) // ends with the run
+	})
+	report := s.ask(t, "GET", "/runs/"+filepath.Base(dirOf(t, l.out))+"/report", "")
+	if !strings.Contains(report, "</html>") {
+		t.Errorf("the report: %.200s", report)
+	}
 	if err := s.stop(); err != nil {
 		t.Error(err)
 	}
