@@ -10,8 +10,8 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 )
 
-// maxVerdictBytes is how much of a run's files is read for the verdict at its end: about a second's work.
-const maxVerdictBytes = 32 << 20
+// maxVerdictBytes is how much of a run's files is read for the verdict at its end: less than a second's work of one CPU.
+const maxVerdictBytes = 64 << 20
 
 // writeVerdict ends the summary of a sealed run that recorded resource events: it prints the verdict of 'llamatap
 // report', or for a run that takes longer to read, names that command. Once ctx is done it returns at once.

@@ -29,7 +29,7 @@ func TestVerdictAtTheEnd(t *testing.T) {
 	}{
 		{context.Background(), none, ""},
 		{context.Background(), small, "          verdict   The run cannot be judged"},
-		{context.Background(), large, "          verdict   32.0 MiB of events: 'llamatap report' reads them\n"},
+		{context.Background(), large, "          verdict   64.0 MiB of events: 'llamatap report' reads them\n"},
 		{gone, small, ""},
 	} {
 		var out strings.Builder

@@ -170,6 +170,9 @@ func (c *Comparison) WriteMarkdown(w io.Writer) error {
 	}
 	for _, part := range c.tables() {
 		t.Line("")
+		for i, cell := range part.rows[0] {
+			part.rows[0][i] = strings.TrimSpace(cell)
+		}
 		for i, row := range part.rows {
 			if len(part.rows) == 1 {
 				t.Line("**%s**", row[0])
@@ -177,7 +180,7 @@ func (c *Comparison) WriteMarkdown(w io.Writer) error {
 			}
 			t.Line("| %s |", markdown.Replace(strings.Join(row, "\x00")))
 			if i == 0 {
-				t.Line("|%s", strings.Repeat("---|", len(row)))
+				t.Line("|---|%s", strings.Repeat("---:|", len(row)-1))
 			}
 		}
 		if part.left != "" {
