@@ -35,7 +35,7 @@ type drawing func(p palette) []byte
 // pictures runs what each picture shows, in a folder of its own.
 var pictures = map[string]func(dir string) (drawing, error){
 	"session":  terminal(session),
-	"slow":     terminal(slow),
+	"report":   report,
 	"dataset":  terminal(dataset),
 	"kv":       terminal(cache),
 	"overhead": overhead,
@@ -75,11 +75,14 @@ func picture(out, name string) error {
 		return err
 	}
 	for _, p := range palettes {
-		svg := draw(p)
-		if len(svg) > 60<<10 {
-			return fmt.Errorf("%d bytes: a picture has at most 60 KiB", len(svg))
+		drawn, form, most := draw(p), ".svg", 60<<10
+		if bytes.HasPrefix(drawn, []byte("\x89PNG")) {
+			form, most = ".png", 250<<10
 		}
-		if err := os.WriteFile(filepath.Join(out, name+"-"+p.suffix+".svg"), svg, 0o644); err != nil {
+		if len(drawn) > most {
+			return fmt.Errorf("%d bytes: a picture has at most %d KiB", len(drawn), most>>10)
+		}
+		if err := os.WriteFile(filepath.Join(out, name+"-"+p.suffix+form), drawn, 0o644); err != nil {
 			return err
 		}
 	}
@@ -115,10 +118,6 @@ var (
 		{"llamatap run -p 'func main() {' -n 60 --temp 0 -t 1 --tap-tensor 'l_out*'", 0, all},
 		{"llamatap inspect", 2, all},
 		{"llamatap verify", 0, all},
-	}
-	slow = []step{
-		{"llamatap run -p 'func main() {' -n 64 --temp 0 --tap-resource-level DETAILED", 0, 0},
-		{"llamatap resource summary", 3, 38},
 	}
 	dataset = []step{
 		{"llamatap run -p 'func main() {' -n 200 --temp 0 --ignore-eos --tap-tensor 'l_out*'", 0, 0},
@@ -230,4 +229,26 @@ func figure(dir string) (drawing, error) {
 			"#EEEEEE", p.line,
 			"#336BA8", p.accent, "#336AA7", p.accent, "#E07B27", p.second, "#DF7A26", p.second).Replace(string(svg)))
 	}, nil
+}
+
+// report is the beginning of a run's report as Chromium shows it.
+func report(dir string) (drawing, error) {
+	_, err := shell(dir, "llamatap doctor --roofline >/dev/null; llamatap run -p 'func main() {' -n 400 --temp 0 --ignore-eos "+
+		"--tap-resource-level DETAILED --tap-kv --tap-host system,waits --tap-host-interval 100ms && "+
+		"llamatap report -o report.html")
+	if err != nil {
+		return nil, err
+	}
+	shots := map[string][]byte{}
+	for suffix, scheme := range map[string]string{"light": "1", "dark": "0"} {
+		if _, err := shell(dir, "chromium --headless=new --no-sandbox --disable-gpu --hide-scrollbars "+
+			"--window-size=1080,1640 --blink-settings=preferredColorScheme="+scheme+" --screenshot="+suffix+
+			".png \"file://$PWD/report.html\""); err != nil {
+			return nil, err
+		}
+		if shots[suffix], err = os.ReadFile(filepath.Join(dir, suffix+".png")); err != nil {
+			return nil, err
+		}
+	}
+	return func(p palette) []byte { return shots[p.suffix] }, nil
 }
