@@ -218,7 +218,8 @@ func TestServeLive(t *testing.T) {
 // TestTopOfLiveRun: 'llamatap top' finds a live run by the process that records it, and by its model's; it shows what
 // the run generates, and ends with it.
 func TestTopOfLiveRun(t *testing.T) {
-	l := alive(t, "--tap-resource-level", "DETAILED", "--tap-kv", "--tap-memory", "8M")
+	// The bound keeps a starved test from filling the disk.
+	l := alive(t, "--tap-resource-level", "DETAILED", "--tap-kv", "--tap-memory", "8M", "--tap-max-disk", "3G")
 	defer func() { l.cmd.Process.Signal(syscall.SIGTERM); l.cmd.Wait() }()
 	snapshot := func(who int) (s resources.Snapshot) {
 		t.Helper()
