@@ -100,6 +100,9 @@ func differ(what, unit string, a, b resources.Mean) *Difference {
 // maxCompared bounds the captured bytes of a run whose tensors are compared.
 const maxCompared = 256 << 20
 
+// comparedOnce are figures that a run has one of.
+var comparedOnce = []func(c *Comparison, a, b *Run){compareMemory, compareReuse, compareCuts, compareFaults}
+
 // Compare compares two runs. It returns early when ctx is done.
 func Compare(ctx context.Context, a, b *Run) (*Comparison, error) {
 	c := &Comparison{A: a.Report(), B: b.Report(), Made: madeDifferently(a, b), Speed: []*Difference{},
@@ -108,10 +111,9 @@ func Compare(ctx context.Context, a, b *Run) (*Comparison, error) {
 		return nil, err
 	}
 	c.causes()
-	c.memory(a.Resources, b.Resources)
-	c.caches(a, b)
-	c.cuts(a, b)
-	c.faults(a, b)
+	for _, compare := range comparedOnce {
+		compare(c, a, b)
+	}
 	slices.SortStableFunc(c.Times, func(x, y *Difference) int {
 		return cmp.Compare(math.Abs(y.Change.Value), math.Abs(x.Change.Value))
 	})
@@ -238,8 +240,9 @@ func (c *Comparison) causes() {
 	}
 }
 
-// memory compares what backends allocated.
-func (c *Comparison) memory(a, b *resources.Report) {
+// compareMemory compares what backends allocated.
+func compareMemory(c *Comparison, runA, runB *Run) {
+	a, b := runA.Resources, runB.Resources
 	if a == nil || b == nil {
 		return
 	}
@@ -283,8 +286,8 @@ func (c *Comparison) each(what, unit string, a, b map[string]float64) {
 	}
 }
 
-// caches compares how much of what prompts needed was in the KV cache.
-func (c *Comparison) caches(a, b *Run) {
+// compareReuse compares how much of what prompts needed was in the KV cache.
+func compareReuse(c *Comparison, a, b *Run) {
 	if a.KV == nil || b.KV == nil {
 		return
 	}
@@ -295,8 +298,8 @@ func (c *Comparison) caches(a, b *Run) {
 	}
 }
 
-// cuts compares how often recording cut graphs.
-func (c *Comparison) cuts(a, b *Run) {
+// compareCuts compares how often recording cut graphs.
+func compareCuts(c *Comparison, a, b *Run) {
 	perToken := func(r *Run) (cuts float64, ok bool) {
 		if r.Metadata == nil || r.Metadata.Account == nil || r.Metadata.Account.Time.Tokens == 0 {
 			return 0, false
@@ -311,8 +314,8 @@ func (c *Comparison) cuts(a, b *Run) {
 	}
 }
 
-// faults compares page faults within the graphs of prompts and generated tokens.
-func (c *Comparison) faults(a, b *Run) {
+// compareFaults compares page faults within the graphs of prompts and generated tokens.
+func compareFaults(c *Comparison, a, b *Run) {
 	if c.lacks("waits for files", "record with --tap-host waits", a.Waits != nil, b.Waits != nil) {
 		return
 	}

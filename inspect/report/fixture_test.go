@@ -59,7 +59,8 @@ func quiet() *made {
 		prompt[i] = int32(100 + i)
 	}
 	return &made{phases: map[string]rundir.PhaseUse{"setup": {NS: 1000 * ms}, prefill: {NS: promptNS},
-		decode: {NS: tokens * tokenNS}}, prompts: [][]int32{prompt}, promptNS: promptNS, pause: pauseNS, peak: 100, cpus: 2}
+		decode: {NS: tokens * tokenNS}}, prompts: [][]int32{prompt}, promptNS: promptNS, pause: pauseNS, peak: 100,
+		cpus: 2}
 }
 
 func line(t testing.TB, to *strings.Builder, v any) {
@@ -85,8 +86,9 @@ func (m *made) graph(t testing.TB, phase string, n int, ns int64) {
 
 // node is nodes that a device computed.
 func (m *made) node(t testing.TB, device string, ns int64) {
-	line(t, &m.events, resource.Compute{Header: m.head(resource.KindCompute), ResourceID: device + "_compute_layer_0_mlp_1",
-		Exec: m.exec, Phase: prefill, Operation: "range", ComponentType: "mlp", NodeCount: 3,
+	line(t, &m.events, resource.Compute{Header: m.head(resource.KindCompute),
+		ResourceID: device + "_compute_layer_0_mlp_1",
+		Exec:       m.exec, Phase: prefill, Operation: "range", ComponentType: "mlp", NodeCount: 3,
 		TimeSource: resource.TimeRange, DurationNS: &ns})
 }
 

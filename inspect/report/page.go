@@ -27,58 +27,58 @@ var pageScript string
 type Page struct {
 	*Report
 	Made     time.Time  `json:"made"`
-	Sections []*Section `json:"sections"`
+	Sections []*section `json:"sections"`
 }
 
-// Section is one subject. It has charts and tables where its recorder ran, else it says what records them.
-type Section struct {
-	ID      string   `json:"id"`
-	Title   string   `json:"title"`
-	Text    []string `json:"text,omitempty"` // paragraphs
-	Missing string   `json:"missing,omitempty"`
-	Charts  []*Chart `json:"charts,omitempty"`
-	Tables  []*Table `json:"tables,omitempty"`
+// section is one subject. It has charts and tables where its recorder ran, else it says what records them.
+type section struct {
+	ID      string    `json:"id"`
+	Title   string    `json:"title"`
+	Text    []string  `json:"text,omitempty"` // paragraphs
+	Missing string    `json:"missing,omitempty"`
+	Charts  []*figure `json:"charts,omitempty"`
+	Tables  []*titled `json:"tables,omitempty"`
 }
 
-// Table is rows of text, their head first.
-type Table struct {
+// titled is rows of text, their head first.
+type titled struct {
 	Title string     `json:"title"`
 	Rows  [][]string `json:"rows"`
 }
 
-// ChartKind is how a chart is drawn.
-type ChartKind string
+// figureKind is how a chart is drawn.
+type figureKind string
 
 // The kinds of charts.
 const (
-	Spans  ChartKind = "spans" // parts of the time, in rows
-	Lines  ChartKind = "lines" // values over an axis, as lines or points
-	Bars   ChartKind = "bars"  // a bar per row, its parts one after the other
-	Matrix ChartKind = "heat"  // a value per row and column, as shades
+	drawnSpans  figureKind = "spans" // parts of the time, in rows
+	drawnLines  figureKind = "lines" // values over an axis, as lines or points
+	drawnBars   figureKind = "bars"  // a bar per row, its parts one after the other
+	drawnMatrix figureKind = "heat"  // a value per row and column, as shades
 )
 
-// Chart is a figure, and the table behind it.
-type Chart struct {
-	Kind    ChartKind `json:"kind"`
-	Title   string    `json:"title"` // what is plotted
-	X       Axis      `json:"x"`
-	Y       Axis      `json:"y"` // of a matrix: of its values
-	Rows    []string  `json:"rows,omitempty"`
-	Columns []string  `json:"columns,omitempty"`
-	Series  []*Series `json:"series"`
-	Note    string    `json:"note,omitempty"` // what was put together or left out
+// figure is a figure, and the table behind it.
+type figure struct {
+	Kind    figureKind `json:"kind"`
+	Title   string     `json:"title"` // what is plotted
+	X       axis       `json:"x"`
+	Y       axis       `json:"y"` // of a matrix: of its values
+	Rows    []string   `json:"rows,omitempty"`
+	Columns []string   `json:"columns,omitempty"`
+	Series  []*curve   `json:"series"`
+	Note    string     `json:"note,omitempty"` // what was put together or left out
 }
 
-// Axis is what a direction shows. Unit is s, B, B/s, % or a noun; "" for a plain number.
-type Axis struct {
+// axis is what a direction shows. Unit is s, B, B/s, % or a noun; "" for a plain number.
+type axis struct {
 	Name string `json:"name,omitempty"`
 	Unit string `json:"unit,omitempty"`
 	Log  bool   `json:"log,omitempty"`
 	Time bool   `json:"time,omitempty"` // seconds of the run: charts with such an axis are zoomed together
 }
 
-// Series are values of one kind. A value that is not known is NaN.
-type Series struct {
+// curve is values of one kind. A value that is not known is NaN.
+type curve struct {
 	Name string   `json:"name"`
 	X    values   `json:"x,omitempty"`
 	W    values   `json:"w,omitempty"` // of spans: their lengths
@@ -212,7 +212,7 @@ func (p *Page) html() []byte {
 		d.add("<p class=\"note\">%s</p>", n)
 	}
 	d.add("</section>\n")
-	charts := []*Chart{}
+	charts := []*figure{}
 	for _, s := range p.Sections {
 		d.add("<section id=\"%s\"><h2>%s</h2>\n", s.ID, s.Title)
 		for _, text := range s.Text {

@@ -107,7 +107,7 @@ func TestHTML(t *testing.T) {
 	}
 	_, data, _ := strings.Cut(html, `id="charts">`)
 	data, _, _ = strings.Cut(data, "</script>")
-	var charts []Chart
+	var charts []figure
 	if err := json.Unmarshal([]byte(data), &charts); err != nil || len(charts) == 0 {
 		t.Errorf("%d charts: %v", len(charts), err)
 	}

@@ -28,7 +28,7 @@ func (p *Page) Save(path string) error {
 				continue
 			}
 			panel := sheet.Screen.Panel(c.Title)
-			if c.Kind == Spans {
+			if c.Kind == drawnSpans {
 				low, high := c.drawSpans(panel)
 				from, to = min(from, low), max(to, high)
 			} else {
@@ -52,7 +52,7 @@ func (p *Page) Save(path string) error {
 }
 
 // colour is that of the series number i.
-func (s *Series) colour(i int) color.Color {
+func (s *curve) colour(i int) color.Color {
 	if s.Colour > 0 {
 		i = s.Colour - 1
 	}
@@ -60,7 +60,7 @@ func (s *Series) colour(i int) color.Color {
 }
 
 // drawSpans draws spans in rows, and returns their time.
-func (c *Chart) drawSpans(p *plot.Plot) (from, to float64) {
+func (c *figure) drawSpans(p *plot.Plot) (from, to float64) {
 	from, to = math.Inf(1), math.Inf(-1)
 	for i, s := range c.Series {
 		boxes := &sheet.Boxes{}
@@ -84,7 +84,7 @@ func (c *Chart) drawSpans(p *plot.Plot) (from, to float64) {
 }
 
 // drawLines draws values over time.
-func (c *Chart) drawLines(p *plot.Plot) {
+func (c *figure) drawLines(p *plot.Plot) {
 	most := 0.0
 	p.Add(sheet.Both)
 	for i, s := range c.Series {

@@ -53,7 +53,10 @@ var slowRuns = map[string]struct {
 }{
 	"CPU starvation": {starvedShare, func(m *made, share float64) { m.runnable = share },
 		"2 compute threads waited |of 4.00 s for a free CPU in 2 intervals"},
-	"throttling by a cgroup": {starvedShare, func(m *made, share float64) { m.throttled, m.runnable = share, share+1e-3 },
+	"throttling by a cgroup": {starvedShare, func(m *made,
+		share float64) {
+		m.throttled, m.runnable = share, share+1e-3
+	},
 		"a quota of 1.5 CPUs stopped 2 compute threads for|of 4.00 s, in 18 of its 20 periods (/sys/fs/cgroup/box)"},
 	"page faults and reads of files": {faultShare, func(m *made, share float64) { m.stalled = share },
 		"of 300 ms at 24 page faults, 6 of them major, with 2.00 MiB read, most on blk.8.attn_q.weight|--mlock"},
@@ -203,7 +206,8 @@ func TestThrottledPart(t *testing.T) {
 		m.runnable, m.throttled, m.cpus = c.waited, c.stopped, c.cpus
 		r := judged(t, m)
 		quota, others := r.finding(t, "throttling by a cgroup"), r.finding(t, "CPU starvation")
-		if (quota.Share == nil) != (c.throttled < 0) || quota.Share != nil && math.Abs(*quota.Share-c.throttled) > 1e-9 ||
+		if (quota.Share == nil) != (c.throttled < 0) || quota.Share != nil &&
+			math.Abs(*quota.Share-c.throttled) > 1e-9 ||
 			math.Abs(*others.Share-(c.waited-max(c.throttled, 0))) > 1e-9 || others.StandsOut != c.starves ||
 			strings.Contains(r.Verdict, "free CPU") != c.starves {
 			t.Errorf("%s: throttled %+v, starved %+v: %s", name, quota, others, r.Verdict)

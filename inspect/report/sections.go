@@ -15,7 +15,7 @@ import (
 )
 
 // sections are made in the order in which they stand in the page.
-var sections = []func(context.Context, *Run, *tracks) (*Section, error){
+var sections = []func(context.Context, *Run, *tracks) (*section, error){
 	tokensSection, componentsSection, rooflineSection, kvSection, promptsSection, memorySection, activationsSection,
 	hostSection, devicesSection, lossesSection, recordingSection,
 }
@@ -37,11 +37,11 @@ func (t *tracks) unixSeconds(unixNS int64) float64 {
 }
 
 // timeAxis is that of all charts over the time of the run.
-var timeAxis = Axis{Name: "time since the first execution", Unit: "s", Time: true}
+var timeAxis = axis{Name: "time since the first execution", Unit: "s", Time: true}
 
 // tokensSection is what was computed when.
-func tokensSection(_ context.Context, r *Run, over *tracks) (*Section, error) {
-	s := &Section{ID: "tokens", Title: "Tokens over time"}
+func tokensSection(_ context.Context, r *Run, over *tracks) (*section, error) {
+	s := &section{ID: "tokens", Title: "Tokens over time"}
 	if r.Resources == nil {
 		s.Missing = resourceFlag
 		return s, nil
@@ -53,7 +53,7 @@ func tokensSection(_ context.Context, r *Run, over *tracks) (*Section, error) {
 			present.Maybe(p.TokensPerS, present.Digits), present.Maybe(p.NS, present.Nanoseconds),
 			present.Maybe(p.Share, present.Percent)})
 	}
-	s.Tables = append(s.Tables, &Table{"Phases", rows})
+	s.Tables = append(s.Tables, &titled{"Phases", rows})
 	if l := r.Resources.Latency; l != nil && l.Count > 0 {
 		s.Text = append(s.Text,
 			fmt.Sprintf("From one generated token of a sequence to the next: mean %s, at most %s for "+
@@ -63,10 +63,10 @@ func tokensSection(_ context.Context, r *Run, over *tracks) (*Section, error) {
 	if c := over.spans(); len(c.Series) > 0 {
 		s.Charts = append(s.Charts, c)
 	}
-	latency := &Chart{Kind: Lines, Title: "Time from the token before to each generated token", X: timeAxis,
-		Y: Axis{Name: "time per token", Unit: "s"}}
+	latency := &figure{Kind: drawnLines, Title: "Time from the token before to each generated token", X: timeAxis,
+		Y: axis{Name: "time per token", Unit: "s"}}
 	for _, lane := range over.Tokens.All {
-		of := &Series{Name: lane.Name}
+		of := &curve{Name: lane.Name}
 		for _, t := range lane.All {
 			if t.Busy > 0 {
 				of.X, of.Y = append(of.X, over.seconds(t.End)), append(of.Y, float64(t.Busy)/float64(t.N)/1e9)
@@ -99,14 +99,14 @@ const (
 )
 
 // spans are executions, tokens and page faults, a row for each context, sequence and thread.
-func (t *tracks) spans() *Chart {
-	c := &Chart{Kind: Spans, Title: "Executions of graphs, generated tokens and page faults", X: timeAxis}
-	of := map[string]*Series{}
+func (t *tracks) spans() *figure {
+	c := &figure{Kind: drawnSpans, Title: "Executions of graphs, generated tokens and page faults", X: timeAxis}
+	of := map[string]*curve{}
 	colours := []string{prefill, decode, generated, pageFault, maintenance}
 	add := func(name string, row int, s *timeline.Stretch, text string) {
 		to := of[name]
 		if to == nil {
-			to = &Series{Name: name, Colour: slices.Index(colours, name) + 1}
+			to = &curve{Name: name, Colour: slices.Index(colours, name) + 1}
 			of[name] = to
 			c.Series = append(c.Series, to)
 		}
@@ -139,14 +139,14 @@ func (t *tracks) spans() *Chart {
 }
 
 // counters is a chart of those that have a unit and that want takes; nil where there is none.
-func (t *tracks) counters(title, name, unit string, want func(string) (string, bool)) *Chart {
-	c := &Chart{Kind: Lines, Title: title, X: timeAxis, Y: Axis{Name: name, Unit: unit}}
+func (t *tracks) counters(title, name, unit string, want func(string) (string, bool)) *figure {
+	c := &figure{Kind: drawnLines, Title: title, X: timeAxis, Y: axis{Name: name, Unit: unit}}
 	for _, k := range t.Counters {
 		label, ok := want(k.Name)
 		if !ok {
 			continue
 		}
-		s := &Series{Name: label, Y: k.Value, Line: true, Step: unit == "B"}
+		s := &curve{Name: label, Y: k.Value, Line: true, Step: unit == "B"}
 		inside := 0
 		for _, at := range k.At {
 			if s.X = append(s.X, t.seconds(at)); t.Begin <= at && at <= t.End {
@@ -165,8 +165,8 @@ func (t *tracks) counters(title, name, unit string, want func(string) (string, b
 		return nil
 	}
 	// the largest first; what hardly shows is left out
-	top := func(s *Series) float64 { return slices.Max(s.Y) }
-	slices.SortStableFunc(c.Series, func(a, b *Series) int { return cmp.Compare(top(b), top(a)) })
+	top := func(s *curve) float64 { return slices.Max(s.Y) }
+	slices.SortStableFunc(c.Series, func(a, b *curve) int { return cmp.Compare(top(b), top(a)) })
 	if n := len(c.Series) - maxCurves; n > 0 {
 		c.Note += fmt.Sprintf(" The %d with the lowest maximum are not drawn.", n)
 		c.Series = c.Series[:maxCurves]
@@ -185,8 +185,8 @@ func layerName(layer int) string {
 }
 
 // componentsSection is where time went.
-func componentsSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
-	s := &Section{ID: "components", Title: "Time by layer, component and op"}
+func componentsSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
+	s := &section{ID: "components", Title: "Time by layer, component and op"}
 	switch {
 	case r.Resources == nil:
 		s.Missing = resourceFlag
@@ -198,13 +198,14 @@ func componentsSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 	all := r.Resources
 	s.Text = append(s.Text,
 		fmt.Sprintf("Times are of the %s that were timed inside, of %d: %s of %s. Shares are of all "+
-			"executions, each phase scaled from those that were timed.", plural(all.TimedGraphs, "execution"), all.Graphs,
+			"executions, each phase scaled from those that were timed.", plural(all.TimedGraphs, "execution"),
+			all.Graphs,
 			present.Nanoseconds(all.TimedNS), present.Nanoseconds(all.GraphNS)))
-	heat := &Chart{Kind: Matrix, Title: "Time by layer and component", Y: Axis{Name: "time", Unit: "s"}}
+	heat := &figure{Kind: drawnMatrix, Title: "Time by layer and component", Y: axis{Name: "time", Unit: "s"}}
 	for i := range all.Components {
 		heat.Columns = append(heat.Columns, all.Components[i].Component)
 	}
-	shades := &Series{Name: "time"}
+	shades := &curve{Name: "time"}
 	for i := range all.Layers {
 		heat.Rows = append(heat.Rows, layerName(all.Layers[i].Layer))
 		for _, c := range heat.Columns {
@@ -215,14 +216,14 @@ func componentsSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 			shades.Y = append(shades.Y, v)
 		}
 	}
-	heat.Series = []*Series{shades}
+	heat.Series = []*curve{shades}
 	if len(heat.Columns) > 0 && len(heat.Rows) > 0 {
 		s.Charts = append(s.Charts, heat)
 	}
-	components := &Chart{Kind: Bars, Title: "Time by component and phase", X: Axis{Name: "time", Unit: "s"},
+	components := &figure{Kind: drawnBars, Title: "Time by component and phase", X: axis{Name: "time", Unit: "s"},
 		Rows: heat.Columns}
 	for i := range all.Phases {
-		of := &Series{Name: all.Phases[i].Phase}
+		of := &curve{Name: all.Phases[i].Phase}
 		known := false
 		for k := range all.Components {
 			t, ok := all.Components[k].ByPhase[of.Name]
@@ -236,8 +237,8 @@ func componentsSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 	if len(components.Series) > 0 {
 		s.Charts = append(s.Charts, components)
 	}
-	ops := &Chart{Kind: Bars, Title: "Time by op", X: Axis{Name: "time", Unit: "s"}}
-	of := &Series{Name: "time"}
+	ops := &figure{Kind: drawnBars, Title: "Time by op", X: axis{Name: "time", Unit: "s"}}
+	of := &curve{Name: "time"}
 	for i := range all.Ops {
 		if all.Ops[i].NS != nil && all.Ops[i].Op != resources.SeveralOps && len(ops.Rows) < maxBars {
 			ops.Rows, of.Y = append(ops.Rows, all.Ops[i].Op), append(of.Y, float64(*all.Ops[i].NS)/1e9)
@@ -249,7 +250,7 @@ func componentsSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 	if len(ops.Rows) == 0 {
 		s.Text = append(s.Text, "No op was timed by itself: --tap-resource-level VERBOSE.")
 	} else {
-		ops.Series = []*Series{of}
+		ops.Series = []*curve{of}
 		s.Charts = append(s.Charts, ops)
 	}
 	return s, nil
@@ -259,8 +260,8 @@ func componentsSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 const maxBars = 24
 
 // rooflineSection sets what components reached against what the machine can do.
-func rooflineSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
-	s := &Section{ID: "roofline", Title: "Roofline"}
+func rooflineSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
+	s := &section{ID: "roofline", Title: "Roofline"}
 	switch {
 	case r.Resources == nil:
 		s.Missing = resourceFlag
@@ -294,11 +295,11 @@ func rooflineSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 		}
 	}
 	roof := r.Resources.Roofline
-	c := &Chart{Kind: Lines, Title: "Work per byte and speed of each component",
-		X: Axis{Name: "floating point operations per byte moved", Log: true},
-		Y: Axis{Name: "GFLOP/s", Log: true}}
+	c := &figure{Kind: drawnLines, Title: "Work per byte and speed of each component",
+		X: axis{Name: "floating point operations per byte moved", Log: true},
+		Y: axis{Name: "GFLOP/s", Log: true}}
 	low, high := math.Inf(1), math.Inf(-1)
-	by := map[string]*Series{}
+	by := map[string]*curve{}
 	rows := [][]string{{"component", "phase", "FLOP/byte", "GFLOP/s", "GB/s", "of the limit"}}
 	for k, sum := range sums {
 		if sum.ns <= 0 || sum.flops <= 0 || sum.bytes <= 0 {
@@ -306,7 +307,7 @@ func rooflineSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 		}
 		of := by[k.phase]
 		if of == nil {
-			of = &Series{Name: k.phase}
+			of = &curve{Name: k.phase}
 			by[k.phase] = of
 			c.Series = append(c.Series, of)
 		}
@@ -321,16 +322,16 @@ func rooflineSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 		return s, nil
 	}
 	slices.SortFunc(rows[1:], slices.Compare)
-	slices.SortFunc(c.Series, func(a, b *Series) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(c.Series, func(a, b *curve) int { return cmp.Compare(a.Name, b.Name) })
 	ridge := roof.GFLOPsPerS / roof.GBPerS
 	low, high = min(low, ridge/4)/2, max(high, ridge*4)*2
-	c.Series = append(c.Series, &Series{Name: "measured limit of this machine", Line: true, X: values{low, ridge, high},
+	c.Series = append(c.Series, &curve{Name: "measured limit of this machine", Line: true, X: values{low, ridge, high},
 		Y: values{low * roof.GBPerS, roof.GFLOPsPerS, roof.GFLOPsPerS}})
 	s.Text = append(s.Text, fmt.Sprintf("The limits were measured by llamatap doctor: %s GFLOP/s, %s. Bytes and "+
 		"operations are computed from shapes, times are measured.", present.Digits(roof.GFLOPsPerS),
 		present.Rate(roof.GBPerS*1e9)))
 	s.Charts = append(s.Charts, c)
-	s.Tables = append(s.Tables, &Table{"Components", rows})
+	s.Tables = append(s.Tables, &titled{"Components", rows})
 	return s, nil
 }
 

@@ -35,24 +35,24 @@ func (r *Run) beyond(what string, most int64) string {
 const maxLives = 4096
 
 // kvSection is what the KV cache held.
-func kvSection(ctx context.Context, r *Run, over *tracks) (*Section, error) {
-	s := &Section{ID: "kv", Title: "KV cache"}
+func kvSection(ctx context.Context, r *Run, over *tracks) (*section, error) {
+	s := &section{ID: "kv", Title: "KV cache"}
 	if r.KV == nil {
 		s.Missing = "Not recorded: --tap-kv"
 		return s, nil
 	}
 	for _, c := range r.KV.Timeline {
-		at := &Series{Name: "used", Line: true}
+		at := &curve{Name: "used", Line: true}
 		n := len(c.Cells)
 		for i, cells := range c.Cells {
 			mid := int64((float64(i) + 0.5) / float64(n) * r.KV.Seconds * 1e9)
 			at.X, at.Y = append(at.X, over.unixSeconds(r.KV.BeginUnixNS+mid)), append(at.Y, cells)
 		}
-		chart := &Chart{Kind: Lines, Title: fmt.Sprintf("Cells in use, context %d, %s cache", c.Ctx, c.Cache),
+		chart := &figure{Kind: drawnLines, Title: fmt.Sprintf("Cells in use, context %d, %s cache", c.Ctx, c.Cache),
 			X: timeAxis,
-			Y: Axis{Name: "cells", Unit: "cells"}, Series: []*Series{at}}
+			Y: axis{Name: "cells", Unit: "cells"}, Series: []*curve{at}}
 		if c.Total > 0 && n > 0 {
-			chart.Series = append(chart.Series, &Series{Name: "capacity", Line: true, X: values{at.X[0], at.X[n-1]},
+			chart.Series = append(chart.Series, &curve{Name: "capacity", Line: true, X: values{at.X[0], at.X[n-1]},
 				Y: values{float64(c.Total), float64(c.Total)}})
 		}
 		if n > 0 && at.X[0]-at.X[0] == 0 {
@@ -82,7 +82,7 @@ func kvSection(ctx context.Context, r *Run, over *tracks) (*Section, error) {
 			break
 		}
 	}
-	s.Tables = append(s.Tables, &Table{"Sequences", rows})
+	s.Tables = append(s.Tables, &titled{"Sequences", rows})
 	return s, nil
 }
 
@@ -90,9 +90,10 @@ func kvSection(ctx context.Context, r *Run, over *tracks) (*Section, error) {
 const maxRows = 64
 
 // lives are the blocks of one tensor of the cache over time, a row for each block.
-func lives(ctx context.Context, dir string, over *tracks) (*Chart, error) {
-	c := &Chart{Kind: Spans, Title: "Lives of the cache's blocks, from the first write to the eviction", X: timeAxis}
-	bySeq, rows := map[int64]*Series{}, map[int64]int{}
+func lives(ctx context.Context, dir string, over *tracks) (*figure, error) {
+	c := &figure{Kind: drawnSpans, Title: "Lives of the cache's blocks, from the first write to the eviction",
+		X: timeAxis}
+	bySeq, rows := map[int64]*curve{}, map[int64]int{}
 	var blocks []int64
 	var layer int64 = -1
 	kv, n := "", 0
@@ -110,7 +111,7 @@ func lives(ctx context.Context, dir string, over *tracks) (*Chart, error) {
 		}
 		s := bySeq[l.Seq]
 		if s == nil {
-			s = &Series{Name: "sequence " + strconv.FormatInt(l.Seq, 10)}
+			s = &curve{Name: "sequence " + strconv.FormatInt(l.Seq, 10)}
 			if l.Seq < 0 {
 				s.Name = "no known sequence"
 			}
@@ -150,8 +151,8 @@ func lives(ctx context.Context, dir string, over *tracks) (*Chart, error) {
 }
 
 // promptsSection is what of the prompts was found in the cache, and what was computed again.
-func promptsSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
-	s := &Section{ID: "prompts", Title: "Prompts, reused or computed again"}
+func promptsSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
+	s := &section{ID: "prompts", Title: "Prompts, reused or computed again"}
 	if r.KV == nil && r.steps == nil {
 		s.Missing = "Not recorded: --tap-kv, --tap-resource-level MINIMAL"
 		return s, nil
@@ -190,15 +191,16 @@ func promptsSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 }
 
 // memorySection is what memory held, and what moved.
-func memorySection(ctx context.Context, r *Run, over *tracks) (*Section, error) {
-	s := &Section{ID: "memory", Title: "Memory"}
+func memorySection(ctx context.Context, r *Run, over *tracks) (*section, error) {
+	s := &section{ID: "memory", Title: "Memory"}
 	if r.Resources != nil && len(r.Resources.Memory.Types) > 0 {
-		c := &Chart{Kind: Bars, Title: "Memory that backends allocated, by type", X: Axis{Name: "bytes", Unit: "B"}}
-		of := &Series{Name: "allocated"}
+		c := &figure{Kind: drawnBars, Title: "Memory that backends allocated, by type",
+			X: axis{Name: "bytes", Unit: "B"}}
+		of := &curve{Name: "allocated"}
 		for _, t := range r.Resources.Memory.Types {
 			c.Rows, of.Y = append(c.Rows, t.Type), append(of.Y, float64(t.Allocated))
 		}
-		c.Series = []*Series{of}
+		c.Series = []*curve{of}
 		s.Charts = append(s.Charts, c)
 		s.Text = append(s.Text, fmt.Sprintf("At most %s were allocated at once.",
 			present.Bytes(r.Resources.Memory.Peak)))
@@ -223,8 +225,9 @@ func memorySection(ctx context.Context, r *Run, over *tracks) (*Section, error) 
 		r.note("the accesses to memory cannot be read: %v", err)
 		return s, nil
 	}
-	c := &Chart{Kind: Bars, Title: "Bytes that were accessed, by type of region", X: Axis{Name: "bytes", Unit: "B"}}
-	read, written := &Series{Name: "read"}, &Series{Name: "written"}
+	c := &figure{Kind: drawnBars, Title: "Bytes that were accessed, by type of region",
+		X: axis{Name: "bytes", Unit: "B"}}
+	read, written := &curve{Name: "read"}, &curve{Name: "written"}
 	rows := [][]string{{"type of region", "regions", "size", "read", "written", "needed for, median", "source"}}
 	for i := range report.Types {
 		t := &report.Types[i]
@@ -239,9 +242,9 @@ func memorySection(ctx context.Context, r *Run, over *tracks) (*Section, error) 
 			present.Bytes(t.BytesWritten), needed, t.Source})
 	}
 	if len(c.Rows) > 0 {
-		c.Series = []*Series{read, written}
+		c.Series = []*curve{read, written}
 		s.Charts = append(s.Charts, c)
-		s.Tables = append(s.Tables, &Table{"Types of regions", rows})
+		s.Tables = append(s.Tables, &titled{"Types of regions", rows})
 	}
 	return s, nil
 }

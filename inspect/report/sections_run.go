@@ -15,9 +15,9 @@ import (
 )
 
 // hostSection is what the kernel did meanwhile.
-func hostSection(_ context.Context, r *Run, over *tracks) (*Section, error) {
-	s := &Section{ID: "host", Title: "Host"}
-	add := func(c *Chart) {
+func hostSection(_ context.Context, r *Run, over *tracks) (*section, error) {
+	s := &section{ID: "host", Title: "Host"}
+	add := func(c *figure) {
 		if c != nil {
 			s.Charts = append(s.Charts, c)
 		}
@@ -39,14 +39,14 @@ func hostSection(_ context.Context, r *Run, over *tracks) (*Section, error) {
 				present.Count(p.Faults),
 				present.Count(p.Major), ns(float64(p.PreemptedNS)), present.Bytes(p.ReadBytes)})
 		}
-		s.Tables = append(s.Tables, &Table{"Waits for files, by phase", rows})
+		s.Tables = append(s.Tables, &titled{"Waits for files, by phase", rows})
 		rows = [][]string{{"tensor or file", "waited, all threads", "faults", "major", "read"}}
 		for i := range w.Tensors[:min(len(w.Tensors), 12)] {
 			t := &w.Tensors[i]
 			rows = append(rows, []string{cmp.Or(t.Tensor, t.File), ns(float64(t.WaitNS)), present.Count(t.Faults),
 				present.Count(t.Major), present.Bytes(t.ReadBytes)})
 		}
-		s.Tables = append(s.Tables, &Table{"Where threads waited most", rows})
+		s.Tables = append(s.Tables, &titled{"Where threads waited most", rows})
 	}
 	if exists, err := r.has(rundir.SystemName); err == nil && exists && len(s.Charts) == 0 {
 		s.Text = append(s.Text,
@@ -59,8 +59,8 @@ func hostSection(_ context.Context, r *Run, over *tracks) (*Section, error) {
 }
 
 // devicesSection is what GPUs and energy counters reported.
-func devicesSection(_ context.Context, r *Run, over *tracks) (*Section, error) {
-	s := &Section{ID: "devices", Title: "Devices"}
+func devicesSection(_ context.Context, r *Run, over *tracks) (*section, error) {
+	s := &section{ID: "devices", Title: "Devices"}
 	for _, c := range []struct{ title, name, unit, suffix, prefix string }{
 		{"Power", "power", "W", "power", "power of "},
 		{"Utilization of GPUs: share of the time in which some kernel ran", "share of the time", "%", "utilization",
@@ -85,7 +85,7 @@ func devicesSection(_ context.Context, r *Run, over *tracks) (*Section, error) {
 			rows = append(rows, []string{e.Domain, e.Phase, joule(e.EnergyJ) + " J", ns(float64(e.DurationNS)),
 				present.Maybe(e.Tokens, present.Count), joule(e.JoulesPerToken) + " J", e.EnergySource})
 		}
-		s.Tables = append(s.Tables, &Table{"Energy by phase", rows})
+		s.Tables = append(s.Tables, &titled{"Energy by phase", rows})
 	}
 	if len(s.Charts)+len(s.Tables) == 0 {
 		s.Missing =
@@ -95,8 +95,8 @@ func devicesSection(_ context.Context, r *Run, over *tracks) (*Section, error) {
 }
 
 // lossesSection is what the recording lacks, and what it cost.
-func lossesSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
-	s := &Section{ID: "losses", Title: "Losses and validity"}
+func lossesSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
+	s := &section{ID: "losses", Title: "Losses and validity"}
 	switch r.State {
 	case resources.StateSealed:
 		s.Text = append(s.Text, "The run is sealed: llamatap verify checks it against its manifest.")
@@ -133,13 +133,13 @@ func lossesSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 	for _, l := range a.Lost {
 		add("lost: "+l.Cause, l.Packets, l.Bytes)
 	}
-	s.Tables = append(s.Tables, &Table{"Captured tensors", rows})
+	s.Tables = append(s.Tables, &titled{"Captured tensors", rows})
 	return s, nil
 }
 
 // recordingSection is how the run was recorded.
-func recordingSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
-	s := &Section{ID: "recording", Title: "How it was recorded"}
+func recordingSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
+	s := &section{ID: "recording", Title: "How it was recorded"}
 	m := r.Metadata
 	if m == nil {
 		s.Missing = "The run has no metadata: it was ended before they were written"
@@ -184,12 +184,12 @@ func recordingSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 	add("memory", present.Bytes(m.Host.MemoryBytes))
 	add("system", strings.TrimSpace(m.Host.OS+" "+m.Host.Kernel))
 	add("llamatap", m.Llamatap)
-	s.Tables = append(s.Tables, &Table{"Run", rows})
+	s.Tables = append(s.Tables, &titled{"Run", rows})
 	rows = [][]string{{"recorder", "bytes", "command that reads it"}}
 	for _, d := range r.data {
 		rows = append(rows, []string{d.What, present.Bytes(d.Bytes), d.Command})
 	}
-	s.Tables = append(s.Tables, &Table{"Files", rows})
+	s.Tables = append(s.Tables, &titled{"Files", rows})
 	rows = [][]string{{"setting", "value", "from"}}
 	settings := r.settings()
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
@@ -198,7 +198,7 @@ func recordingSection(_ context.Context, r *Run, _ *tracks) (*Section, error) {
 		}
 	}
 	if len(rows) > 1 {
-		s.Tables = append(s.Tables, &Table{"Settings that are not the defaults", rows})
+		s.Tables = append(s.Tables, &titled{"Settings that are not the defaults", rows})
 	}
 	return s, nil
 }

@@ -16,8 +16,8 @@ import (
 )
 
 // activationsSection is what was captured of tensors.
-func activationsSection(ctx context.Context, r *Run, _ *tracks) (*Section, error) {
-	s := &Section{ID: "activations", Title: "Activations"}
+func activationsSection(ctx context.Context, r *Run, _ *tracks) (*section, error) {
+	s := &section{ID: "activations", Title: "Activations"}
 	run, err := tensors.Open(r.Path)
 	switch {
 	case errors.Is(err, tensors.ErrNotARun) && !r.recorded("tensors"):
@@ -69,9 +69,9 @@ const opNone = "NONE"
 var layerNumber = regexp.MustCompile(`(-|_l|\.)\d+`)
 
 // addStatistics adds the root mean square of each tensor, and those with the largest values.
-func (s *Section) addStatistics(sum *tensors.Summary) {
-	heat := &Chart{Kind: Matrix, Title: "Root mean square of the captured values, by layer and tensor",
-		Y: Axis{Name: "root mean square"}}
+func (s *section) addStatistics(sum *tensors.Summary) {
+	heat := &figure{Kind: drawnMatrix, Title: "Root mean square of the captured values, by layer and tensor",
+		Y: axis{Name: "root mean square"}}
 	columns := map[string]int{}
 	column := func(t *tensors.Tensor) string { return layerNumber.ReplaceAllString(t.Name, "") }
 	type largest struct {
@@ -102,7 +102,7 @@ func (s *Section) addStatistics(sum *tensors.Summary) {
 			outliers = append(outliers, largest{t.Name, max(math.Abs(t.Stats.Min), math.Abs(t.Stats.Max)), t})
 		}
 	}
-	shades := &Series{Name: "root mean square"}
+	shades := &curve{Name: "root mean square"}
 	for i := range sum.Layers {
 		row := make(values, len(heat.Columns))
 		for k := range row {
@@ -122,7 +122,7 @@ func (s *Section) addStatistics(sum *tensors.Summary) {
 	if len(outliers) == 0 {
 		return
 	}
-	heat.Series = []*Series{shades}
+	heat.Series = []*curve{shades}
 	s.Charts = append(s.Charts, heat)
 	if bad > 0 {
 		s.Text = append(s.Text, fmt.Sprintf("%d values are not finite, most of them (%d) in %s.", bad, worst,
@@ -138,7 +138,7 @@ func (s *Section) addStatistics(sum *tensors.Summary) {
 		rows = append(rows, []string{o.name, present.Digits(o.most), present.Digits(o.of.Stats.Mean),
 			present.Digits(o.of.Stats.Std), ratio})
 	}
-	s.Tables = append(s.Tables, &Table{"Tensors with the largest values", rows})
+	s.Tables = append(s.Tables, &titled{"Tensors with the largest values", rows})
 }
 
 // maxColumns bounds the columns of a matrix, maxAttention the tokens of an attention map.
@@ -148,7 +148,7 @@ const (
 )
 
 // attentionMap is the first captured layer's, of its first head; nil where there is none.
-func attentionMap(run *tensors.Run) (*Chart, error) {
+func attentionMap(run *tensors.Run) (*figure, error) {
 	var notes []struct{ Layer int }
 	if run.Metadata == nil || run.Metadata.Extra["attention"] == nil ||
 		json.Unmarshal(run.Metadata.Extra["attention"], &notes) != nil || len(notes) == 0 {
@@ -158,7 +158,7 @@ func attentionMap(run *tensors.Run) (*Chart, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Chart{Kind: Matrix, Y: Axis{Name: "weight"},
+	c := &figure{Kind: drawnMatrix, Y: axis{Name: "weight"},
 		Title: fmt.Sprintf("Attention of layer %d, head 0: the first tokens and the cells that they look at",
 			notes[0].Layer)}
 	var all [][]float32
@@ -181,7 +181,7 @@ func attentionMap(run *tensors.Run) (*Chart, error) {
 	for i := range wide {
 		c.Columns = append(c.Columns, "cell "+strconv.Itoa(i))
 	}
-	shades := &Series{Name: "weight"}
+	shades := &curve{Name: "weight"}
 	for _, row := range all {
 		for i := range wide {
 			v := 0.0
@@ -191,6 +191,6 @@ func attentionMap(run *tensors.Run) (*Chart, error) {
 			shades.Y = append(shades.Y, v)
 		}
 	}
-	c.Series = []*Series{shades}
+	c.Series = []*curve{shades}
 	return c, nil
 }
