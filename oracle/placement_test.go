@@ -22,12 +22,12 @@ func TestPlacement(t *testing.T) {
 	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
 	t.Setenv(name, path)
 	for _, c := range []struct {
-		layers  string
+		args    []string
 		devices []string
-	}{{"3", []string{"cpu", "rpc0"}}, {"0", []string{"cpu"}}} {
-		dir := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", "DETAILED", "-m", testenv.Model(t),
-			"-c",
-			"512", "--rpc", endpoint, "-ngl", c.layers}, generate(8))...).good(t).dirs[0]
+	}{{[]string{"--rpc", endpoint, "-ngl", "3"}, []string{"cpu", "rpc0"}}, {nil, []string{"cpu"}}} {
+		args := slices.Concat([]string{"run", "--tap-resource-level", "DETAILED", "-m", testenv.Model(t), "-c", "512"},
+			c.args, generate(3))
+		dir := llamatap(t, args...).good(t).dirs[0]
 		want := map[string]int64{}
 		for _, e := range of[resource.Compute](eventsOf(t, filepath.Join(dir, "resource.jsonl"))) {
 			if e.Phase != "setup" && e.DurationNS != nil && e.Within == "" && e.TimeSource != resource.TimeGraph &&
@@ -45,11 +45,11 @@ func TestPlacement(t *testing.T) {
 		for _, row := range r.Placement {
 			devices = append(devices, row.Device)
 			if row.NS != want[row.Device] {
-				t.Errorf("-ngl %s: %s took %d ns, its events %d", c.layers, row.Device, row.NS, want[row.Device])
+				t.Errorf("%q: %s took %d ns, its events %d", c.args, row.Device, row.NS, want[row.Device])
 			}
 		}
 		if slices.Sort(devices); !slices.Equal(devices, c.devices) {
-			t.Errorf("-ngl %s: devices %q, want %q", c.layers, devices, c.devices)
+			t.Errorf("%q: devices %q, want %q", c.args, devices, c.devices)
 		}
 		onCPU, all := float64(want["cpu"]), float64(want["cpu"]+want["rpc0"])
 		if len(c.devices) == 1 {
@@ -57,10 +57,10 @@ func TestPlacement(t *testing.T) {
 		}
 		share, standsOut := report(t, dir).share("layers on the CPU beside a device")
 		if math.Abs(share-onCPU/all) > 1e-9 || standsOut != (share >= 0.25) {
-			t.Errorf("-ngl %s: the report has %v, %v; %v of %v ns were on the CPU", c.layers, share, standsOut, onCPU, all)
+			t.Errorf("%q: the report has %v, %v; %v of %v ns were on the CPU", c.args, share, standsOut, onCPU, all)
 		}
 		if r.DeviceChanges == nil || (*r.DeviceChanges > 0) != (len(c.devices) > 1) {
-			t.Errorf("-ngl %s: %v changes per graph", c.layers, r.DeviceChanges)
+			t.Errorf("%q: %v changes per graph", c.args, r.DeviceChanges)
 		}
 	}
 }
