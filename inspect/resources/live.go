@@ -73,7 +73,8 @@ func (l *Live) Close() error { return l.Tail.Close() }
 // skimBytes is what takes a second or two to read as a whole.
 const skimBytes = 64 << 20
 
-// answerTime is how long an update waits for the collector, which runs when nobody else wants to.
+// answerTime is how long an update waits for the collector, which runs when nobody else wants to; the first answer is
+// waited for until the update's context is done.
 const answerTime = 200 * time.Millisecond
 
 // Update reads what the log has more than at the last call, until ctx is done: what is left is read by the next one.
@@ -101,12 +102,16 @@ func (l *Live) Update(ctx context.Context) (ended bool, err error) {
 		l.metadata, _ = Metadata(l.dir)
 	}
 	if l.answers != nil {
-		timer := time.NewTimer(answerTime)
-		defer timer.Stop()
+		wait := ctx
+		if l.status != nil {
+			var stop func()
+			wait, stop = context.WithTimeout(ctx, answerTime)
+			defer stop()
+		}
 		select {
 		case answer := <-l.answers:
 			l.answers, l.status = nil, cmp.Or(answer, l.status)
-		case <-timer.C:
+		case <-wait.Done():
 		}
 	}
 	return ended, nil
