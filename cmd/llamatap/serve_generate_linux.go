@@ -202,18 +202,19 @@ func runOf(pid int, below string) string {
 	return ""
 }
 
-// runInSummary is the run directory that a run names in the last line of what it printed; "" where it names none.
+// runInSummary is the run directory that a run names in the summary that it printed; "" where it names none.
 func runInSummary(name string) string {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return ""
 	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	key, dir, _ := strings.Cut(strings.TrimSpace(lines[len(lines)-1]), " ")
-	if dir = strings.TrimSpace(dir); key != "run" || !resources.HasLog(dir) {
-		return ""
+	for _, line := range slices.Backward(strings.Split(string(text), "\n")) { // the verdict comes after it
+		key, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if dir = strings.TrimSpace(dir); key == "run" && resources.HasLog(dir) {
+			return dir
+		}
 	}
-	return dir
+	return ""
 }
 
 // resultOf reads the result of the only prompt of a file.

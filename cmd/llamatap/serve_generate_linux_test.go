@@ -28,6 +28,7 @@ func TestRunInSummary(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(summary, dir)
+	check(summary+"          verdict   Nothing stands out.\n", dir)
 	check("llamatap: model x: no such file\n", "")
 	check("", "")
 }
