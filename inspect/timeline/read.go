@@ -73,10 +73,10 @@ type reader struct {
 	inputs  []uint64        // flows of the tokens that execution inputOf takes as input
 	inputOf uint64
 	written *int64 // bytes; nil: nothing is written
-	// graphsAlone leaves out what executions consist of.
-	graphsAlone bool
-	share       float64 // of the log that was read
-	result      Result
+	// isBounded is of a sink that bounds what it holds itself, and takes no parts of executions.
+	isBounded bool
+	share     float64 // of the log that was read
+	result    Result
 }
 
 // kv is how many cells of a cache are used. Every operation is reported by each layer; one of them is counted.
@@ -152,7 +152,7 @@ func (r *reader) line(text []byte) error {
 	switch kind {
 	case resource.KindLayerBegin, resource.KindLayerEnd, resource.KindComponentBegin, resource.KindComponentEnd,
 		resource.KindCompute:
-		if r.graphsAlone {
+		if r.isBounded {
 			return nil
 		}
 	case resource.KindGraph, resource.KindOutputToken, resource.KindInputTokens, resource.KindKV,
@@ -309,6 +309,9 @@ func (r *reader) gpu(e *event) error {
 // value hands on a counter's value. Once it has half of maxSamples, values are left out that come too soon after the
 // one before for the other half to suffice.
 func (r *reader) value(name, unit string, at int64, value float64) error {
+	if r.isBounded {
+		return r.to.counter(&counter{name, unit, at, value})
+	}
 	c := r.values[name]
 	if c == nil {
 		c = &run{every: r.o.length / (maxSamples / 2)}
@@ -343,7 +346,7 @@ func (r *reader) readFaults(ctx context.Context, dir string) error {
 		if f.Kind != "fault" {
 			return nil
 		}
-		if r.result.Faults >= maxSamples {
+		if r.result.Faults >= maxSamples && !r.isBounded {
 			r.result.FaultsLeft++
 			return nil
 		}

@@ -18,7 +18,6 @@ const (
 	maxStretches = 1 << 12 // of a lane; even
 	maxPoints    = 1 << 11 // values of a counter
 	maxCounters  = 256
-	maxInstants  = 1 << 10
 )
 
 // Tracks are what a run recorded over time, for charts: of bounded size, whatever the length of the run. Times are in
@@ -33,9 +32,10 @@ type Tracks struct {
 	Tokens     Lanes
 	Faults     Lanes
 	Counters   []*Counter // by name
-	Instants   []Instant
-	Setups     int64 // executions of set-up, which are not among Graphs
-	Result
+	Setups     int64      // executions of set-up, which are not among Graphs
+	BadLines   int64      // of all files
+	// CountersLeft are values of counters beyond the bound of their number.
+	CountersLeft int64
 
 	values      map[string]*Counter
 	first, last int64 // of counters
@@ -77,20 +77,13 @@ type Counter struct {
 	seen int
 }
 
-// Instant is something that happened at a time.
-type Instant struct {
-	At   int64
-	Name string
-}
-
 // Collect reads the tracks of a run directory, or of a file of resource events. It does not read what the executions
 // consist of.
 func Collect(ctx context.Context, path string, progress func(done, total int64)) (*Tracks, error) {
 	about := aboutRun(path)
 	t := &Tracks{Unix: about.unix, Mono: about.mono, values: map[string]*Counter{}, Tokens: Lanes{mixed: true},
 		Faults: Lanes{mixed: true}}
-	r := &reader{o: Options{Progress: progress, length: about.length}, caches: map[string]*kv{},
-		values: map[string]*run{}, to: t, graphsAlone: true}
+	r := &reader{o: Options{Progress: progress}, caches: map[string]*kv{}, to: t, isBounded: true}
 	r.clear()
 	if err := r.readEvents(ctx, path); err != nil && !errors.Is(err, resources.ErrNoLog) {
 		return nil, err
@@ -102,7 +95,7 @@ func Collect(ctx context.Context, path string, progress func(done, total int64))
 			}
 		}
 	}
-	if t.Result = r.result; t.Begin == 0 {
+	if t.BadLines = r.result.BadLines; t.Begin == 0 {
 		t.Begin, t.End = t.first, t.last
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.values)) {
@@ -132,9 +125,14 @@ func (t *Tracks) execution(x *execution) error {
 }
 
 func (t *Tracks) token(k *token) error {
+	lane := "no known sequence"
 	if k.seq >= 0 {
-		t.Tokens.add("sequence "+strconv.Itoa(int(k.seq)), Stretch{Start: k.start, End: k.end, Kind: k.text})
+		lane = "sequence " + strconv.Itoa(int(k.seq))
 	}
+	if k.ctx > 0 {
+		lane += " of context " + strconv.Itoa(int(k.ctx))
+	}
+	t.Tokens.add(lane, Stretch{Start: k.start, End: k.end, Kind: k.text})
 	return nil
 }
 
@@ -143,17 +141,13 @@ func (t *Tracks) fault(f *fault) error {
 	return nil
 }
 
-func (t *Tracks) instant(i *instant) error {
-	if len(t.Instants) < maxInstants {
-		t.Instants = append(t.Instants, Instant{i.at, i.name})
-	}
-	return nil
-}
+func (t *Tracks) instant(*instant) error { return nil }
 
 func (t *Tracks) counter(c *counter) error {
 	k := t.values[c.name]
 	if k == nil {
 		if len(t.values) >= maxCounters {
+			t.CountersLeft++
 			return nil
 		}
 		k = &Counter{Name: c.name, Unit: c.unit, Every: 1}

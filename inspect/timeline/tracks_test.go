@@ -95,3 +95,29 @@ func TestCollect(t *testing.T) {
 		}
 	}
 }
+
+// TestTracksLoseNothingSilently: tokens of an unknown sequence, and of another context's, have lanes of their own; what
+// is beyond the bound of counters is counted.
+func TestTracksLoseNothingSilently(t *testing.T) {
+	tracks := &Tracks{values: map[string]*Counter{}, Tokens: Lanes{mixed: true}}
+	for _, k := range []token{{seq: -1}, {seq: 0}, {ctx: 1, seq: 0}, {seq: 0}} {
+		if err := tracks.token(&k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names []string
+	for _, lane := range tracks.Tokens.All {
+		names = append(names, lane.Name)
+	}
+	if want := []string{"no known sequence", "sequence 0", "sequence 0 of context 1"}; !slices.Equal(names, want) {
+		t.Errorf("lanes %q, want %q", names, want)
+	}
+	for i := range maxCounters + 3 {
+		if err := tracks.counter(&counter{name: string(rune('a' + i)), at: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(tracks.values) != maxCounters || tracks.CountersLeft != 3 {
+		t.Errorf("%d counters, %d values left", len(tracks.values), tracks.CountersLeft)
+	}
+}
