@@ -163,6 +163,7 @@ func (l *lives) blocks() (all []KVBlocks) {
 
 // Life is the life of a block of cache cells in one tensor.
 type Life struct {
+	Ctx          int64 // -1: not known
 	Block, Layer int64
 	KV           string // k, v, r or s
 	Seq          int64  // that wrote its cells; -1: not known
@@ -194,7 +195,7 @@ func EachLife(ctx context.Context, dir string, f func(*Life) error) error {
 	}}
 	_, err = table.EachRow(ctx, dir, form, []string{"cell_bytes", "ctx", "seq_id"}, maxLives, func(s *table.Row) error {
 		l := Life{
-			Block: s.Int("block_id"), Layer: s.Int("layer"), KV: s.Text("kv"),
+			Ctx: contextOf(s), Block: s.Int("block_id"), Layer: s.Int("layer"), KV: s.Text("kv"),
 			WriteNS: s.Int("first_write_ns"), ReadNS: s.Int("last_read_ns"),
 			EndNS: s.Int("evict_ns"), Reads: s.Int("n_reads"), Seq: -1,
 			Cell: s.Int("cell_start"), End: s.Int("cell_end"),
@@ -202,7 +203,7 @@ func EachLife(ctx context.Context, dir string, f func(*Life) error) error {
 		if seq, ok := s.Value("seq_id"); ok {
 			l.Seq = seq
 		}
-		if start := starts[cacheTensor{contextOf(s), l.Layer, l.KV}]; start != 0 && l.KV == "k" &&
+		if start := starts[cacheTensor{l.Ctx, l.Layer, l.KV}]; start != 0 && l.KV == "k" &&
 			s.Int("cell_bytes") > 0 {
 			l.Addr = start + uint64(s.Int("cell_start")*s.Int("cell_bytes"))
 		}

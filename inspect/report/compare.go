@@ -436,6 +436,12 @@ func (s setting) text() string {
 	return fmt.Sprint(s.Value)
 }
 
+// contextText is the size of a context.
+func contextText(c *rundir.Context) string {
+	return fmt.Sprintf("n_ctx %d, n_batch %d, n_ubatch %d, n_seq_max %d, flash_attn %s", c.NCtx, c.NBatch, c.NUBatch,
+		c.NSeqMax, cmp.Or(c.FlashAttn, "unknown"))
+}
+
 // making says in the field A of each entry how a run was made. Two runs have the same entries.
 func making(r *Run) []Made {
 	m := r.Metadata
@@ -450,8 +456,7 @@ func making(r *Run) []Made {
 	}
 	var contexts []string
 	for _, c := range m.Contexts {
-		contexts = append(contexts, fmt.Sprintf("n_ctx %d, n_batch %d, n_ubatch %d, n_seq_max %d, flash_attn %s",
-			c.NCtx, c.NBatch, c.NUBatch, c.NSeqMax, cmp.Or(c.FlashAttn, "unknown")))
+		contexts = append(contexts, contextText(&c))
 	}
 	var prompt, generated int64
 	if m.Tokens != nil {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	_ "embed" // of the page's style and script
@@ -127,8 +128,13 @@ func (r *Run) Page(ctx context.Context) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
+	over := &tracks{all}
+	if over.Begin == 0 && over.Unix > 0 && r.KV != nil && r.KV.BeginUnixNS > 0 { // the cache alone has times
+		over.Begin = r.KV.BeginUnixNS - over.Unix + over.Mono
+		over.End = over.Begin + int64(r.KV.Seconds*1e9)
+	}
 	for _, make := range sections {
-		s, err := make(ctx, r, &tracks{all})
+		s, err := make(ctx, r, over)
 		if err != nil {
 			return nil, err
 		}
@@ -197,7 +203,7 @@ func (p *Page) html() []byte {
 		p.Path)
 	d.WriteString("<style>" + pageStyle + "</style></head><body>\n")
 	d.add("<header><p class=\"run\">%s · %s · %s</p><h1 id=\"verdict\">%s</h1>", p.Path,
-		orUnknown(p.Model, "unknown model"),
+		cmp.Or(p.Model, "unknown model"),
 		string(p.State), headline(p.Verdict))
 	if rest := p.Verdict[len(headline(p.Verdict)):]; rest != "" {
 		d.add("<p class=\"lead\">%s</p>", rest)
@@ -250,13 +256,6 @@ func headline(verdict string) string {
 		return first + "."
 	}
 	return verdict
-}
-
-func orUnknown(text, instead string) string {
-	if text == "" {
-		return instead
-	}
-	return text
 }
 
 // causeRows are the findings as a table.

@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/resource"
 )
 
 func readRun(t testing.TB, dir string) *Run {
@@ -175,6 +177,38 @@ func TestPageOfBrokenRun(t *testing.T) {
 		}
 		if len(page.Notes) == 0 && !strings.Contains(said.String(), name) {
 			t.Errorf("%s: nothing says so: %s", name, said.String())
+		}
+	}
+}
+
+// TestRoofline: a component of which a part has no known work is named and not drawn; the others are drawn in one order.
+func TestRoofline(t *testing.T) {
+	m := quiet()
+	ns, flops, bytes := int64(1000), int64(5000), int64(1000)
+	for _, component := range []string{"mlp", "attention", "output", "attention"} {
+		e := resource.Compute{Header: m.head(resource.KindCompute), Exec: 9, Phase: decode, Operation: "MUL_MAT",
+			ComponentType: component, NodeCount: 1, TimeSource: resource.TimeOp, DurationNS: &ns, FLOPs: &flops,
+			BytesRead: &bytes, BytesWritten: ptr(int64(0))}
+		if component == "output" {
+			e.FLOPs, e.OpsWithoutFLOPs = nil, 1
+		}
+		var text strings.Builder
+		line(t, &text, e)
+		m.more += text.String()
+	}
+	run := readRun(t, m.write(t))
+	for range 20 {
+		s, err := rooflineSection(context.Background(), run, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := s.Charts[0]
+		if got := c.Series[0]; got.Name != decode || !slices.Equal(got.Text, []string{"attention", "mlp"}) ||
+			got.X[0] != 5 || got.Y[0] != 5 {
+			t.Fatalf("%+v", got)
+		}
+		if !strings.Contains(c.Note, "output of decode") {
+			t.Fatalf("%q", c.Note)
 		}
 	}
 }

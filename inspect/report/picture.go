@@ -41,7 +41,7 @@ func (p *Page) Save(path string) error {
 		return ErrNoTime
 	}
 	for i, panel := range picture.Panels {
-		panel.X.Min, panel.X.Max, panel.X.Label.Text = from, to, "time since the first execution (s)"
+		panel.X.Min, panel.X.Max, panel.X.Label.Text = from, to, "time (s)"
 		panel.X.Tick.Marker = sheet.Steps(from, to, 8)
 		if i+1 < len(picture.Panels) {
 			sheet.Bare(&panel.X)

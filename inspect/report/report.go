@@ -144,13 +144,10 @@ func (r *Report) WriteText(w io.Writer) error {
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	t := &present.Text{W: w}
 	t.Line("# %s\n\n%s\n", markdown.Replace(r.Path), markdown.Replace(r.Verdict))
-	t.Line("| cause | share | limit | | of | evidence |\n|---|---:|---:|---|---|---|")
-	for _, f := range r.Findings {
-		cells := []string{f.Cause, "", "", "not judged", "", f.NotJudged}
-		if f.Share != nil {
-			cells = append(f.cells(), f.Evidence)
+	for i, cells := range r.causeRows() {
+		if t.Line("| %s |", markdown.Replace(strings.Join(cells, "\x00"))); i == 0 {
+			t.Line("|---|---:|---:|---|---|---|")
 		}
-		t.Line("| %s |", markdown.Replace(strings.Join(cells, "\x00")))
 	}
 	for _, n := range r.Notes {
 		t.Line("\nNote: %s", markdown.Replace(n))

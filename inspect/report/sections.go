@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -25,7 +26,7 @@ const resourceFlag = "Not recorded: --tap-resource-level MINIMAL"
 // tracks are what a run recorded over time.
 type tracks struct{ *timeline.Tracks }
 
-// seconds converts a time on the monotonic clock into seconds since the run's first execution.
+// seconds converts a time on the monotonic clock into that of the charts.
 func (t *tracks) seconds(mono int64) float64 { return float64(mono-t.Begin) / 1e9 }
 
 // unixSeconds does so with a time since 1970; NaN where the run does not say when it began.
@@ -36,8 +37,9 @@ func (t *tracks) unixSeconds(unixNS int64) float64 {
 	return t.seconds(unixNS - t.Unix + t.Mono)
 }
 
-// timeAxis is that of all charts over the time of the run.
-var timeAxis = axis{Name: "time since the first execution", Unit: "s", Time: true}
+// timeAxis is that of all charts over the time of the run: 0 is when its first execution after the set-up began, else the
+// first thing that has a time.
+var timeAxis = axis{Name: "time", Unit: "s", Time: true}
 
 // tokensSection is what was computed when.
 func tokensSection(_ context.Context, r *Run, over *tracks) (*section, error) {
@@ -274,7 +276,7 @@ func rooflineSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 	sums := map[key]*roofSum{}
 	err := r.Resources.EachRow(resources.ByCell, func(row any) error {
 		c := row.(resources.CellRow)
-		if c.Phase == resources.PhaseSetup || c.NS == nil || c.FLOPs == nil || c.Read == nil {
+		if c.Phase == resources.PhaseSetup {
 			return nil
 		}
 		k := key{c.Phase, c.Component}
@@ -288,8 +290,7 @@ func rooflineSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 		return nil, err
 	}
 	for i := range r.Resources.Phases {
-		if p := &r.Resources.Phases[i]; p.Phase != resources.PhaseSetup && p.NS != nil && p.FLOPs != nil &&
-			p.Read != nil {
+		if p := &r.Resources.Phases[i]; p.Phase != resources.PhaseSetup {
 			sums[key{p.Phase, "whole graphs"}] = &roofSum{}
 			sums[key{p.Phase, "whole graphs"}].add(&p.Figures)
 		}
@@ -301,8 +302,14 @@ func rooflineSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 	low, high := math.Inf(1), math.Inf(-1)
 	by := map[string]*curve{}
 	rows := [][]string{{"component", "phase", "FLOP/byte", "GFLOP/s", "GB/s", "of the limit"}}
-	for k, sum := range sums {
-		if sum.ns <= 0 || sum.flops <= 0 || sum.bytes <= 0 {
+	keys := slices.SortedFunc(maps.Keys(sums), func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.phase, b.phase), cmp.Compare(a.component, b.component))
+	})
+	var without []string
+	for _, k := range keys {
+		sum := sums[k]
+		if sum.isPartial || sum.ns <= 0 || sum.flops <= 0 || sum.bytes <= 0 {
+			without = append(without, k.component+" of "+k.phase)
 			continue
 		}
 		of := by[k.phase]
@@ -321,8 +328,10 @@ func rooflineSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 		s.Missing = "No component has a measured time and known bytes: --tap-resource-level DETAILED"
 		return s, nil
 	}
-	slices.SortFunc(rows[1:], slices.Compare)
-	slices.SortFunc(c.Series, func(a, b *curve) int { return cmp.Compare(a.Name, b.Name) })
+	if len(without) > 0 {
+		c.Note = "Not drawn, because the time, operations or bytes of a part are not known, or are none: " +
+			strings.Join(without, ", ") + "."
+	}
 	ridge := roof.GFLOPsPerS / roof.GBPerS
 	low, high = min(low, ridge/4)/2, max(high, ridge*4)*2
 	c.Series = append(c.Series, &curve{Name: "measured limit of this machine", Line: true, X: values{low, ridge, high},
@@ -336,11 +345,15 @@ func rooflineSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 }
 
 // roofSum is the work of a component.
-type roofSum struct{ ns, flops, bytes float64 }
+type roofSum struct {
+	ns, flops, bytes float64
+	isPartial        bool // a figure of some part is not known
+}
 
 func (s *roofSum) add(f *resources.Figures) {
-	if f.NoFLOPs > 0 || f.NoBytes > 0 || f.Untimed > 0 {
-		return // a part is not known
+	if f.NS == nil || f.FLOPs == nil || f.Read == nil || f.NoFLOPs > 0 || f.NoBytes > 0 || f.Untimed > 0 {
+		s.isPartial = true
+		return
 	}
 	s.ns += float64(*f.NS)
 	s.flops += float64(*cmp.Or(f.Useful, f.FLOPs))

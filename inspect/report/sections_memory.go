@@ -95,15 +95,19 @@ func lives(ctx context.Context, dir string, over *tracks) (*figure, error) {
 		X: timeAxis}
 	bySeq, rows := map[int64]*curve{}, map[int64]int{}
 	var blocks []int64
-	var layer int64 = -1
-	kv, n := "", 0
+	var first *memory.Life // its tensor is drawn
+	n := 0
 	end := over.seconds(over.End)
 	err := memory.EachLife(ctx, dir, func(l *memory.Life) error {
-		if layer < 0 {
-			layer, kv = l.Layer, l.KV
-			c.Title += fmt.Sprintf(" (%s of layer %d)", kv, layer)
+		if first == nil {
+			of := *l
+			first = &of
+			if c.Title += fmt.Sprintf(" (%s of layer %d", l.KV, l.Layer); l.Ctx > 0 {
+				c.Title += fmt.Sprintf(", context %d", l.Ctx)
+			}
+			c.Title += ")"
 		}
-		if l.Layer != layer || l.KV != kv || l.WriteNS == 0 {
+		if l.Ctx != first.Ctx || l.Layer != first.Layer || l.KV != first.KV || l.WriteNS == 0 {
 			return nil
 		}
 		if n++; n > maxLives {
@@ -180,11 +184,6 @@ func promptsSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 		r.steps.Prompts)
 	if a.Tokens > 0 {
 		text += fmt.Sprintf(": %s of their graphs by number", ns(a.NS))
-		if r.KV != nil && r.KV.Last.Reuse.Reused == 0 {
-			text += ", because no prompt found its beginning in the cache"
-		} else if r.KV != nil {
-			text += ", although the cache was used: the tokens were in another sequence or had been evicted"
-		}
 	}
 	s.Text = append(s.Text, text+".")
 	return s, nil

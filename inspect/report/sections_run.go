@@ -48,6 +48,9 @@ func hostSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 		}
 		s.Tables = append(s.Tables, &titled{"Where threads waited most", rows})
 	}
+	if n := over.CountersLeft; n > 0 {
+		s.Text = append(s.Text, fmt.Sprintf("%d values are of more threads and devices than are drawn.", n))
+	}
 	if exists, err := r.has(rundir.SystemName); err == nil && exists && len(s.Charts) == 0 {
 		s.Text = append(s.Text,
 			"Nothing can be drawn over time: no interval ended during the tokens. Record a longer run, or "+
@@ -163,19 +166,7 @@ func recordingSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 	add("model file", m.Model.Path)
 	add("parameters", present.Count(m.Model.NParams))
 	for _, c := range m.Contexts {
-		var parts []string
-		for _, p := range []struct {
-			name  string
-			value uint32
-		}{{"n_ctx", c.NCtx}, {"n_batch", c.NBatch}, {"n_ubatch", c.NUBatch}, {"n_seq_max", c.NSeqMax}} {
-			if p.value > 0 {
-				parts = append(parts, fmt.Sprintf("%s %d", p.name, p.value))
-			}
-		}
-		if c.FlashAttn != "" {
-			parts = append(parts, "flash attention "+c.FlashAttn)
-		}
-		add(fmt.Sprintf("context %d", c.Ctx), strings.Join(parts, ", "))
+		add(fmt.Sprintf("context %d", c.Ctx), contextText(&c))
 	}
 	add("llama.cpp", m.Llama.Version)
 	add("backends", strings.Join(m.Llama.Backends, ", "))

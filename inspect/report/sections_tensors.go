@@ -44,7 +44,9 @@ func activationsSection(ctx context.Context, r *Run, _ *tracks) (*section, error
 		s.Text = append(s.Text,
 			fmt.Sprintf("They are more than the %s that a report reads: llamatap inspect %s --stats.",
 				present.Bytes(maxTensorBytes), r.Path))
-	} else if err := tensors.MeasureTensors(ctx, run, tensors.Filter{}, sum, nil); err != nil {
+		return s, nil
+	}
+	if err := tensors.MeasureTensors(ctx, run, tensors.Filter{}, sum, nil); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
