@@ -181,7 +181,8 @@ func TestPageOfBrokenRun(t *testing.T) {
 	}
 }
 
-// TestRoofline: a component of which a part has no known work is named and not drawn; the others are drawn in one order.
+// TestRoofline: a component of which a part has no known work is named and not drawn; the others are drawn in one
+// order.
 func TestRoofline(t *testing.T) {
 	m := quiet()
 	ns, flops, bytes := int64(1000), int64(5000), int64(1000)

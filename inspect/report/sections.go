@@ -37,7 +37,8 @@ func (t *tracks) unixSeconds(unixNS int64) float64 {
 	return t.seconds(unixNS - t.Unix + t.Mono)
 }
 
-// timeAxis is that of all charts over the time of the run: 0 is when its first execution after the set-up began, else the
+// timeAxis is that of all charts over the time of the run: 0 is when its first execution after the set-up began, else
+// the
 // first thing that has a time.
 var timeAxis = axis{Name: "time", Unit: "s", Time: true}
 
