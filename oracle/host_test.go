@@ -96,18 +96,6 @@ func hostSystem(t *testing.T, dir string) {
 			}
 		}
 	}
-	for range 8 { // a busy machine may read the tap too late to know when graphs were computed, though hardly each time
-		if roles[resource.RoleCompute] {
-			break
-		}
-		again := llamatap(t, "run", "-p", "func main() {", "-n", "96", "-t", "1", "--tap-host", "system",
-			"--tap-host-interval", "50ms").good(t)
-		for _, l := range jsonLines[resource.SystemLine](t, filepath.Join(again.dirs[0], "system_metrics.jsonl")) {
-			for _, thread := range l.Threads {
-				roles[thread.Role] = true
-			}
-		}
-	}
 	if locks > wall || !roles[resource.RoleCompute] {
 		t.Errorf("roles %v; waiting for locks %d ns of %d", roles, locks, wall)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"time"
 )
 
@@ -29,6 +30,8 @@ type Watch struct {
 	sources  []Source
 	buf      bytes.Buffer
 	next     time.Time
+	known    func(ns int64) bool
+	held     []held // oldest first
 	// Snapshots is how many times the sources were asked, Late how many intervals passed without, because asking
 	// took too long.
 	Snapshots, Late uint64
@@ -41,8 +44,20 @@ func NewWatch(interval time.Duration, now time.Time, sources ...Source) *Watch {
 	return &Watch{interval: interval, sources: sources, next: now.Add(interval)}
 }
 
-// Ask takes a snapshot of each source and appends its lines. A source that fails is left out from then on, and its
-// error returned once; the others go on.
+// held is a draft that waits.
+type held struct {
+	lines Lines
+	draft *Draft
+}
+
+// Hold makes drafts wait until known says that what the run did up to a time on CLOCK_MONOTONIC is known.
+func (w *Watch) Hold(known func(ns int64) bool) { w.known = known }
+
+// mostHeld is how many drafts wait. Beyond that the oldest are written with what is known of the run.
+const mostHeld = 256
+
+// Ask takes a snapshot of each source, and appends its lines and those of earlier drafts that need no longer wait. A
+// source that fails is left out from then on, and its error returned once; the others go on.
 func (w *Watch) Ask(now time.Time) error {
 	began := time.Now()
 	var errs []error
@@ -55,6 +70,7 @@ func (w *Watch) Ask(now time.Time) error {
 		kept = append(kept, s)
 	}
 	w.sources = kept
+	errs = append(errs, w.release())
 	w.Snapshots++
 	for w.next = w.next.Add(w.interval); !w.next.After(now); w.next = w.next.Add(w.interval) {
 		w.Late++
@@ -71,17 +87,48 @@ func (w *Watch) ask(s Source, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	if d, ok := said.(*Draft); ok && w.known != nil {
+		w.held = append(w.held, held{s.Lines, d})
+		return nil
+	}
+	return w.write(s.Lines, said)
+}
+
+// release writes the drafts that need no longer wait.
+func (w *Watch) release() error {
+	for len(w.held) > 0 && (len(w.held) > mostHeld || w.known(w.held[0].draft.EndNS)) {
+		h := w.held[0]
+		w.held = slices.Delete(w.held, 0, 1)
+		if err := w.write(h.lines, h.draft); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeAll writes the drafts that still wait, with what is known.
+func (w *Watch) writeAll() error {
+	var errs []error
+	for _, h := range w.held {
+		errs = append(errs, w.write(h.lines, h.draft))
+	}
+	w.held = nil
+	return errors.Join(errs...)
+}
+
+// write appends the lines of a snapshot.
+func (w *Watch) write(to Lines, said any) error {
 	defer func() {
 		if w.buf.Cap() > keptBytes {
 			w.buf = bytes.Buffer{}
 		}
 	}()
-	lines, err := encode(&w.buf, said)
+	lines, err := encode(&w.buf, LineOf(said))
 	if err != nil {
 		return err
 	}
 	for _, line := range lines {
-		if err := s.Lines.Append(line); err != nil {
+		if err := to.Append(line); err != nil {
 			return err
 		}
 	}
@@ -148,27 +195,40 @@ var ErrNoCollector = errors.New("no collector is left")
 // end, so that nothing is lost of the last, shorter interval. warn is called with the errors of sources that failed;
 // the others continue.
 func (w *Watch) Run(ctx context.Context, count uint64, warn func(error)) error {
+	check := func(err error) {
+		if err != nil {
+			warn(err)
+		}
+	}
+	defer func() { check(w.writeAll()) }()
 	timer := time.NewTimer(time.Until(w.next))
 	defer timer.Stop()
 	for w.Running() > 0 {
 		select {
 		case <-ctx.Done():
-			if err := w.Ask(time.Now()); err != nil {
-				warn(err)
-			}
+			check(w.Ask(time.Now()))
 			return nil
 		case <-timer.C:
 		}
-		if err := w.Ask(time.Now()); err != nil {
-			warn(err)
+		if time.Until(w.next) > 0 {
+			check(w.release())
+		} else {
+			check(w.Ask(time.Now()))
 		}
 		if count > 0 && w.Snapshots >= count {
 			return nil
 		}
-		timer.Reset(time.Until(w.next))
+		wait := time.Until(w.next)
+		if len(w.held) > 0 {
+			wait = min(wait, releaseInterval)
+		}
+		timer.Reset(wait)
 	}
 	return ErrNoCollector
 }
+
+// releaseInterval is how often it is looked at whether drafts need no longer wait.
+const releaseInterval = 25 * time.Millisecond
 
 // Close closes the collectors, and their lines where these can be closed.
 func (w *Watch) Close() error {

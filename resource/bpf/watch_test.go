@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -86,6 +88,77 @@ func TestRun(t *testing.T) {
 		t.Errorf("without a collector: %v", err)
 	}
 }
+
+// drafts is a collector of which each snapshot waits until the run is known.
+type drafts struct {
+	n        int64
+	complete func(n int64) any
+}
+
+func (c *drafts) Snapshot(time.Time) (any, error) {
+	c.n++
+	n := c.n
+	return NewDraft(n, func() any { return c.complete(n) }), nil
+}
+
+func (c *drafts) Close() error { return nil }
+
+// TestHold: a draft waits until the run is known up to its end, other lines do not, and none is lost at the end.
+func TestHold(t *testing.T) {
+	var upto int64
+	var waiting, others kept
+	snapshots := &drafts{complete: func(n int64) any { return [2]int64{n, upto} }}
+	w := NewWatch(time.Second, time.Unix(0, 0), Source{"system", snapshots, &waiting},
+		Source{"block", &counter{}, &others})
+	w.Hold(func(ns int64) bool { return ns <= upto })
+	ask := func(known int64, want ...string) {
+		t.Helper()
+		upto = known
+		if err := w.Ask(time.Unix(snapshots.n, 0)); err != nil || !slices.Equal(waiting, want) ||
+			len(others) != int(snapshots.n) {
+			t.Errorf("known to %d: %v, %q, want %q; %d of others", known, err, waiting, want, len(others))
+		}
+	}
+	ask(0)
+	ask(0)
+	ask(2, "[1,2]", "[2,2]")
+	ask(3, "[1,2]", "[2,2]", "[3,3]")
+	if err := w.writeAll(); err != nil || len(waiting) != 4 || waiting[3] != "[4,3]" {
+		t.Errorf("%v, %q", err, waiting)
+	}
+	waiting, upto = nil, 0
+	for range mostHeld + 10 {
+		if err := w.Ask(time.Unix(snapshots.n, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(waiting) != 10 || len(w.held) != mostHeld || waiting[9] != "[14,0]" {
+		t.Errorf("of %d that are never known: %q, %d wait", mostHeld+10, waiting, len(w.held))
+	}
+}
+
+// TestHoldWhileRunning: a draft is written when it is known, though no further snapshot is due.
+func TestHoldWhileRunning(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var asked atomic.Int32
+	written, ended := make(lineChan, 2), make(chan error)
+	w := NewWatch(time.Hour, time.Now().Add(-time.Hour), Source{"system",
+		&drafts{complete: func(n int64) any { return n }}, written})
+	w.Hold(func(int64) bool { return asked.Add(1) > 2 })
+	go func() { ended <- w.Run(ctx, 0, func(err error) { t.Error(err) }) }()
+	if line := <-written; line != "1" || asked.Load() != 3 {
+		t.Errorf("first %q after %d looks", line, asked.Load())
+	}
+	cancel()
+	if err := <-ended; err != nil || <-written != "2" {
+		t.Error(err)
+	}
+}
+
+// lineChan takes lines.
+type lineChan chan string
+
+func (c lineChan) Append(line []byte) error { c <- string(line); return nil }
 
 // TestLargeLines: a line that was larger than all others leaves no memory behind.
 func TestLargeLines(t *testing.T) {

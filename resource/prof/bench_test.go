@@ -55,7 +55,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		for _, e := range said.([]resource.ProfEvent) {
+		for _, e := range bpf.LineOf(said).([]resource.ProfEvent) {
 			if err := out.Encode(e); err != nil {
 				b.Fatal(err)
 			}

@@ -47,11 +47,13 @@ type Collector struct {
 	interval uint32
 	last     time.Time
 	lastMono int64
-	calls    callCounter
-	nets     netCounter
-	poll     *poller           // nil with BPF
-	losses   map[string]uint64 // reported so far
-	missing  []string
+	// snapshots is how many were taken.
+	snapshots uint64
+	calls     callCounter
+	nets      netCounter
+	poll      *poller           // nil with BPF
+	losses    map[string]uint64 // reported so far
+	missing   []string
 }
 
 // Hooks that a kernel may lack: those of sockets came with 6.3.
@@ -209,7 +211,8 @@ func (c *Collector) begin(number uint32) error {
 	return nil
 }
 
-// Snapshot returns the events since the snapshot before, as []resource.ProfEvent.
+// Snapshot returns the events since the snapshot before, as a *bpf.Draft of []resource.ProfEvent: Stamper.Correlate is
+// asked when that is completed.
 func (c *Collector) Snapshot(now time.Time) (any, error) {
 	mono := bpf.MonoNS()
 	length := time.Duration(mono - c.lastMono)
@@ -221,20 +224,26 @@ func (c *Collector) Snapshot(now time.Time) (any, error) {
 		}
 		events = ours
 	}
-	events = append(events, c.also(now)...)
-	events = slices.DeleteFunc(events, func(e resource.ProfEvent) bool { return !c.wanted[e.Head().Type] })
-	slices.SortStableFunc(events, func(a, b resource.ProfEvent) int {
-		return slices.Index(resource.ProfTypes, a.Head().Type) - slices.Index(resource.ProfTypes, b.Head().Type)
-	})
-	c.o.Stamper.next(c.last, now, mono, length).On(events)
+	also, from := c.also(now), c.last
+	c.snapshots++
+	number := c.snapshots
 	c.last, c.lastMono = now, mono
-	return events, nil
+	return bpf.NewDraft(mono, func() any {
+		for _, more := range also {
+			events = append(events, more()...)
+		}
+		events = slices.DeleteFunc(events, func(e resource.ProfEvent) bool { return !c.wanted[e.Head().Type] })
+		slices.SortStableFunc(events, func(a, b resource.ProfEvent) int {
+			return slices.Index(resource.ProfTypes, a.Head().Type) - slices.Index(resource.ProfTypes, b.Head().Type)
+		})
+		c.o.Stamper.next(number, from, now, mono, length).On(events)
+		return events
+	}), nil
 }
 
-// also returns the events of the other sources. One that fails is left out from then on, and Missing says why; the
-// rest goes on.
-func (c *Collector) also(now time.Time) []resource.ProfEvent {
-	var events []resource.ProfEvent
+// also asks the other sources. One that fails is left out from then on, and Missing says why; the rest goes on.
+func (c *Collector) also(now time.Time) []func() []resource.ProfEvent {
+	var events []func() []resource.ProfEvent
 	c.o.Also = slices.DeleteFunc(slices.Clone(c.o.Also), func(source Source) bool {
 		more, err := source(now)
 		if err != nil {
@@ -242,7 +251,7 @@ func (c *Collector) also(now time.Time) []resource.ProfEvent {
 				"events of another collector, from "+now.UTC().Format(time.RFC3339)+" on: "+err.Error())
 			return true
 		}
-		events = append(events, more...)
+		events = append(events, more)
 		return false
 	})
 	return events

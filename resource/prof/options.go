@@ -6,9 +6,9 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// A Source makes further events of an interval: disk, mem, sched. It is asked once an interval and leaves headers
-// empty but for type and origin.
-type Source func(now time.Time) ([]resource.ProfEvent, error)
+// A Source makes further events of an interval: disk, mem, sched. It is asked once an interval, and what it returns is
+// called once it is known what the run did in it. The events' headers are empty but for type and origin.
+type Source func(now time.Time) (func() []resource.ProfEvent, error)
 
 // A Stamper says what all events of an interval have in common.
 type Stamper struct {
@@ -19,13 +19,10 @@ type Stamper struct {
 	Correlate func(from, to time.Time) string
 	// Uncorrelated makes correlation ids null (--disable-correlation).
 	Uncorrelated bool
-
-	intervals uint64
 }
 
-// next stamps the interval from from to now.
-func (s *Stamper) next(from, now time.Time, monoNS int64, length time.Duration) resource.ProfStamp {
-	s.intervals++
+// next stamps an interval, by its number from 1 on, from from to now.
+func (s *Stamper) next(number uint64, from, now time.Time, monoNS int64, length time.Duration) resource.ProfStamp {
 	stamp := resource.ProfStamp{Now: now, MonoNS: monoNS, Interval: length, Labels: s.Labels}
 	if s.Uncorrelated {
 		return stamp
@@ -34,7 +31,7 @@ func (s *Stamper) next(from, now time.Time, monoNS int64, length time.Duration) 
 		stamp.CorrID = s.Correlate(from, now)
 	}
 	if stamp.CorrID == "" {
-		stamp.CorrID = resource.CorrID{Run: s.Run, Interval: s.intervals}.String()
+		stamp.CorrID = resource.CorrID{Run: s.Run, Interval: number}.String()
 	}
 	return stamp
 }

@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/prof"
 )
 
 // others is a source of events of other collectors.
-func others(time.Time) ([]resource.ProfEvent, error) {
+func others(time.Time) (func() []resource.ProfEvent, error) {
 	mem, disk, sched := &resource.ProfMem{}, &resource.ProfDisk{Dev: "loop0"}, &resource.ProfSched{}
 	mem.Type, disk.Type, sched.Type = resource.ProfTypeMem, resource.ProfTypeDisk, resource.ProfTypeSched
-	return []resource.ProfEvent{sched, mem, disk}, nil
+	return func() []resource.ProfEvent { return []resource.ProfEvent{sched, mem, disk} }, nil
 }
 
 func TestEventsOfOneIntervalAreStampedAlike(t *testing.T) {
@@ -43,7 +44,7 @@ func TestEventsOfOneIntervalAreStampedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := got.([]resource.ProfEvent)
+		all := bpf.LineOf(got).([]resource.ProfEvent)
 		if len(all) != 2 || all[0].Head().Type != resource.ProfTypeDisk || all[1].Head().Type != resource.ProfTypeMem {
 			t.Fatalf("events %v", all)
 		}
@@ -79,7 +80,7 @@ func TestWithoutCorrelationIdsAreNull(t *testing.T) {
 func TestASourceThatFailsIsLeftOut(t *testing.T) {
 	asked := 0
 	c, err := prof.Open(prof.Options{Types: []resource.ProfType{resource.ProfTypeDisk}, Also: []prof.Source{
-		func(time.Time) ([]resource.ProfEvent, error) { asked++; return nil, errors.New("disk on fire") }, others,
+		func(time.Time) (func() []resource.ProfEvent, error) { asked++; return nil, errors.New("disk on fire") }, others,
 	}})
 	if err != nil {
 		t.Fatal(err)

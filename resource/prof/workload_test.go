@@ -163,7 +163,7 @@ func snapshot(t testing.TB, c *prof.Collector) events {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return said.([]resource.ProfEvent)
+	return bpf.LineOf(said).([]resource.ProfEvent)
 }
 
 // calls are the events of system calls, by name and, of futex, operation.

@@ -86,37 +86,32 @@ type history struct {
 	waits                          [resource.HistogramSlots]uint32
 	born                           uint64
 	comm                           string
-	busy, computed                 int64 // of the time in which graphs were computed, and that time
-	laterBusy, laterLived          int64 // of the time of which it is not known yet when graphs were computed
-	absent                         bool  // it was not there at the last snapshot, though it had not ended
+	graphs                         *graphShare
+	absent                         bool // it was not there at the last snapshot, though it had not ended
 }
+
+// graphShare is how long a thread was busy in the time in which graphs were computed, and that time.
+type graphShare struct{ busy, computed int64 }
 
 // spent is what a thread did in an interval.
 type spent struct {
 	line    resource.ThreadLine
 	waits   resource.Histogram
 	maxWait uint64
-	of      *history // nil where it was polled
+	graphs  *graphShare // nil where it was polled
 }
 
 // judge decides the thread's role. One that was busy for half of the time or more in which graphs were computed,
-// since it was first seen, belongs to the team that computes them. c is of the interval; team of all of the time since
-// it was last known when graphs were computed, or since then is of the interval alone (isAlone).
-func (s *spent) judge(c, team resource.GraphTime, isAlone bool) {
+// since it was first seen, belongs to the team that computes them. c is of the interval.
+func (s *spent) judge(c resource.GraphTime) {
 	isTeam := false
-	if t := s.of; t != nil {
-		if isAlone {
-			t.laterBusy, t.laterLived = 0, 0
+	if g := s.graphs; g != nil {
+		if c.Known {
+			lived := min(c.NS, s.line.LivedNS)
+			g.computed += lived
+			g.busy += min(lived, s.line.OnCPUNS+s.line.RunnableWaitNS)
 		}
-		t.laterBusy += s.line.OnCPUNS + s.line.RunnableWaitNS
-		t.laterLived += s.line.LivedNS
-		if team.Known {
-			lived := min(team.NS, t.laterLived)
-			t.computed += lived
-			t.busy += min(lived, t.laterBusy)
-			t.laterBusy, t.laterLived = 0, 0
-		}
-		isTeam = t.computed > 0 && 2*t.busy >= t.computed
+		isTeam = g.computed > 0 && 2*g.busy >= g.computed
 	}
 	s.line.Judge(isTeam, c)
 }
@@ -143,13 +138,14 @@ func (t *history) advance(tid uint32, a *accounts, p *present, m moment) (s spen
 		return s, false
 	}
 	if t.born != a.Born { // a new one, or another of the same number
-		*t = history{born: a.Born, at: int64(a.Born), minor: a.MinorFirst, major: a.MajorFirst}
+		*t = history{born: a.Born, at: int64(a.Born), minor: a.MinorFirst, major: a.MajorFirst,
+			graphs: &graphShare{}}
 	}
 	ended := a.state() == gone && a.since() <= m.now || a.state() != gone && p == nil && t.absent
 	t.absent = p == nil
 	ns := t.spend(a, p, m, !ended && p != nil)
 	lock := ns[blockedLock] + ns[futex]
-	s.of = t
+	s.graphs = t.graphs
 	s.line = resource.ThreadLine{
 		TID: int(tid), TGID: int(a.TGID), Comm: t.name(a, p), Ended: ended,
 		OnCPUNS: ns[onCPU], RunnableWaitNS: ns[runnable], BlockedDiskNS: &ns[blockedDisk], BlockedLockNS: &lock,

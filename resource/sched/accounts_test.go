@@ -148,11 +148,12 @@ func TestWaitThatIsNotSeen(t *testing.T) {
 func TestNumberUsedAgain(t *testing.T) {
 	first, history := begun(100, onCPU), &history{}
 	first.Faults, first.Minor = 9, 50
-	history.advance(1, first, there, moment{now: 1000})
+	before, _ := history.advance(1, first, there, moment{now: 1000})
 	second := begun(1200, runnable)
 	second.Faults, second.MinorFirst = 2, 1
 	s, _ := history.advance(1, second, &present{counted: true, minor: 4, comm: "new"}, moment{last: 1000, now: 2000})
-	if s.line.LivedNS != 800 || s.line.Faults != 2 || *s.line.Minor != 3 || s.line.Comm != "new" {
+	if s.line.LivedNS != 800 || s.line.Faults != 2 || *s.line.Minor != 3 || s.line.Comm != "new" ||
+		s.graphs == before.graphs {
 		t.Errorf("%+v", s.line)
 	}
 }
@@ -193,19 +194,19 @@ func TestLongestWait(t *testing.T) {
 // A thread that was busy for half of the time or more in which graphs were computed belongs to their team from then
 // on, also while none is.
 func TestComputeTeam(t *testing.T) {
-	team, other := &history{}, &history{}
-	role := func(of *history, busy, asleep int64, c resource.GraphTime) (resource.ThreadRole, int64) {
+	team, other := &graphShare{}, &graphShare{}
+	role := func(of *graphShare, busy, asleep int64, c resource.GraphTime) (resource.ThreadRole, int64) {
 		zero, lock := int64(0), asleep
-		s := spent{of: of, line: resource.ThreadLine{
+		s := spent{graphs: of, line: resource.ThreadLine{
 			LivedNS: busy + asleep, OnCPUNS: busy / 2, RunnableWaitNS: busy - busy/2, BlockedLockNS: &lock,
 			FutexNS: &lock, IdleNS: &zero,
 		}}
-		s.judge(c, c, false)
+		s.judge(c)
 		return s.line.Role, s.line.LockDelayNS()
 	}
 	graphs := func(ns int64) resource.GraphTime { return resource.GraphTime{NS: ns, Known: true} }
 	for i, c := range []struct {
-		of           *history
+		of           *graphShare
 		busy, asleep int64
 		graphs       resource.GraphTime
 		role         resource.ThreadRole
@@ -222,34 +223,6 @@ func TestComputeTeam(t *testing.T) {
 	} {
 		if role, delay := role(c.of, c.busy, c.asleep, c.graphs); role != c.role || delay != c.delay {
 			t.Errorf("%d: %s, delayed for %d, want %s, %d", i, role, delay, c.role, c.delay)
-		}
-	}
-}
-
-// TestComputeTeamLate: a collector that learns late when graphs were computed judges what threads did until then, and
-// forgets it where that is never known.
-func TestComputeTeamLate(t *testing.T) {
-	unknown, graphs := resource.GraphTime{}, resource.GraphTime{NS: 1000, Known: true}
-	for _, c := range []struct {
-		busy    int64 // of each of two intervals of 1000 ns before graphs' times are known
-		isAlone bool
-		role    resource.ThreadRole
-	}{
-		{900, false, resource.RoleCompute},
-		{10, false, resource.RoleUnknown},
-		{900, true, resource.RoleUnknown}, // the third interval alone is known, in which the thread did little
-	} {
-		of := &history{}
-		for i, busy := range []int64{c.busy, c.busy, 10} {
-			s := spent{of: of, line: resource.ThreadLine{LivedNS: 1000, OnCPUNS: busy}}
-			if i < 2 {
-				s.judge(unknown, unknown, false)
-			} else {
-				s.judge(graphs, graphs, c.isAlone)
-			}
-			if want := [...]resource.ThreadRole{resource.RoleUnknown, resource.RoleUnknown, c.role}[i]; s.line.Role != want {
-				t.Errorf("%d of 1000 ns, interval %d: %s, want %s", c.busy, i, s.line.Role, want)
-			}
 		}
 	}
 }

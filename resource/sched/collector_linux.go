@@ -37,8 +37,6 @@ type Collector struct {
 	m        moment
 	quotas   quotas
 	missing  []string
-	// undecided is the time from which on it is not known when graphs were computed; 0: nothing was judged yet.
-	undecided int64
 }
 
 // Open starts to watch. Where BPF cannot run it polls /proc, and each line says so and why (Missing). It is an
@@ -106,16 +104,17 @@ func (c *Collector) AddPID(pid int) error {
 	return err
 }
 
-// Snapshot returns what happened since the snapshot before, or since Open, as a resource.SystemLine.
+// Snapshot returns what happened since the snapshot before, or since Open, as a *bpf.Draft of a resource.SystemLine:
+// its threads have no role before it is known when graphs were computed.
 func (c *Collector) Snapshot(now time.Time) (any, error) {
-	line, err := c.snapshot(now)
+	draft, err := c.snapshot(now)
 	if err != nil {
 		return nil, err
 	}
-	return *line, nil
+	return draft, nil
 }
 
-func (c *Collector) snapshot(now time.Time) (*resource.SystemLine, error) {
+func (c *Collector) snapshot(now time.Time) (*bpf.Draft, error) {
 	c.m.now = bpf.MonoNS()
 	line := &resource.SystemLine{
 		HostHeader: resource.NewHostHeader(now, c.m.now, c.o.Interval, time.Duration(c.m.now-c.m.last), c.Origin()),
@@ -134,36 +133,25 @@ func (c *Collector) snapshot(now time.Time) (*resource.SystemLine, error) {
 	if c.m.epoch++; err != nil {
 		return nil, err
 	}
-	c.judge(all)
-	c.m.last = c.m.now
+	from, to := c.m.last, c.m.now
+	c.m.last = to
 	if err := addPressure(line, c.root, c.o.Target); err != nil {
 		return nil, err
 	}
-	c.put(line, all)
-	return line, nil
-}
-
-// judge decides the roles of threads. Where it is known late when graphs were computed, what threads did until then is
-// judged with the interval in which it is known.
-func (c *Collector) judge(all []spent) {
-	var computed, team resource.GraphTime
-	isAlone := false
-	if c.o.Computed != nil {
-		if c.undecided == 0 {
-			c.undecided = c.m.last
+	c.countFaults(all)
+	withIdle := len(c.o.Target.PIDs) > 0
+	resident := c.resident(all, withIdle)
+	return bpf.NewDraft(to, func() any {
+		var graphs resource.GraphTime
+		if c.o.Computed != nil {
+			graphs = c.o.Computed(from, to)
 		}
-		team = c.o.Computed(c.undecided, c.m.now)
-		computed = c.o.Computed(c.m.last, c.m.now)
-		if isAlone = !team.Known && computed.Known; isAlone { // what was computed before is no longer known
-			team = computed
+		for i := range all {
+			all[i].judge(graphs)
 		}
-		if team.Known {
-			c.undecided = c.m.now
-		}
-	}
-	for i := range all {
-		all[i].judge(computed, team, isAlone)
-	}
+		put(line, all, resident, withIdle)
+		return *line
+	}), nil
 }
 
 // Origin says where the figures come from, in the words of resource.

@@ -38,24 +38,46 @@ type process struct {
 	maxWait uint64
 }
 
-// put fills a line with threads and their processes.
-func (c *Collector) put(line *resource.SystemLine, all []spent) {
+// resident is the resident memory of processes, in bytes, by their ids. One that has ended has none, and one that did
+// nothing neither unless withIdle.
+func (c *Collector) resident(all []spent, withIdle bool) map[int]uint64 {
+	bytes := map[int]uint64{}
+	for i := range all {
+		pid := all[i].line.TGID
+		if _, isRead := bytes[pid]; isRead || !withIdle && !all[i].active() {
+			continue
+		}
+		if rss, err := resource.ResidentBytes(c.root, strconv.Itoa(pid)); err == nil {
+			bytes[pid] = rss
+		}
+	}
+	return bytes
+}
+
+// countFaults takes the kernel's counts for the page faults of threads, where none is seen singly.
+func (c *Collector) countFaults(all []spent) {
+	if c.programs != nil && c.programs.Absent["on_fault"] == nil && c.programs.Absent["on_fault_plain"] == nil {
+		return
+	}
+	for i := range all {
+		all[i].line.Faults = known(all[i].line.Minor) + known(all[i].line.Major)
+	}
+}
+
+// put fills a line with threads and their processes. With withIdle it has processes that did nothing, too.
+func put(line *resource.SystemLine, all []spent, resident map[int]uint64, withIdle bool) {
 	line.OffCPU, line.Faults = map[string]int64{}, map[string]uint64{}
 	line.Threads, line.Processes = []resource.ThreadLine{}, []resource.ProcessLine{}
 	var of *process
 	end := func() {
 		if of != nil {
-			c.putProcess(line, of)
+			of.put(line, resident, withIdle)
 		}
 	}
 	for _, s := range sorted(all) {
 		if of == nil || of.line.PID != s.line.TGID {
 			end()
 			of = &process{line: resource.ProcessLine{PID: s.line.TGID}}
-		}
-		// none seen singly
-		if c.programs == nil || c.programs.Absent["on_fault"] != nil || c.programs.Absent["on_fault_plain"] != nil {
-			s.line.Faults = known(s.line.Minor) + known(s.line.Major)
 		}
 		if of.line.Comm == "" || s.line.TID == s.line.TGID { // the first thread has the process's name
 			of.line.Comm = s.line.Comm
@@ -78,16 +100,15 @@ func (c *Collector) put(line *resource.SystemLine, all []spent) {
 	end()
 }
 
-func (c *Collector) putProcess(line *resource.SystemLine, p *process) {
+func (p *process) put(line *resource.SystemLine, resident map[int]uint64, withIdle bool) {
 	active := p.line.OnCPUNS > 0 || p.line.OffCPUNS > 0 || p.line.Faults > 0
-	if !active && len(c.o.Target.PIDs) == 0 {
+	if !active && !withIdle {
 		return
 	}
-	id := strconv.Itoa(p.line.PID)
 	if p.line.Faults > 0 {
-		line.Faults[id] = p.line.Faults
+		line.Faults[strconv.Itoa(p.line.PID)] = p.line.Faults
 	}
-	if rss, err := resource.ResidentBytes(c.root, id); err == nil { // else it has ended
+	if rss, ok := resident[p.line.PID]; ok {
 		p.line.RSSBytes = &rss
 	}
 	p.line.RunQueue = resource.NewWaitFigure(&p.waits, p.maxWait)

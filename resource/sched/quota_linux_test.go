@@ -100,10 +100,7 @@ func TestQuotaOfKernel(t *testing.T) {
 	var seconds float64
 	for sum.Throttled < periods {
 		time.Sleep(100 * time.Millisecond)
-		line, err := c.snapshot(time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := snap(t, c)
 		q := line.CgroupCPU
 		if q == nil || q.Group != group || math.Abs(q.QuotaCPUs-quota) > 1e-9 || q.CPUs < 1 {
 			t.Fatalf("%+v, want a quota of %v in %s", q, quota, group)

@@ -235,7 +235,7 @@ func snap(t *testing.T, c *Collector) *resource.SystemLine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := said.(resource.SystemLine)
+	line := bpf.LineOf(said).(resource.SystemLine)
 	for _, th := range line.Threads {
 		if th.LivedNS > int64(line.ActualS*1e9+1) || th.LivedNS < 0 {
 			t.Errorf("thread %d (%s) lived %d ns of an interval of %v s", th.TID, th.Comm, th.LivedNS, line.ActualS)

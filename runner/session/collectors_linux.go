@@ -163,23 +163,28 @@ type profiler struct {
 func (p *profiler) also(name string, r CollectorOptions, lines map[string]*kept,
 	open func(*Collector, CollectorOptions), events func(any) []resource.ProfEvent) prof.Source {
 	if k := lines[name]; k != nil {
-		return func(time.Time) ([]resource.ProfEvent, error) { return events(k.last), nil }
+		return func(time.Time) (func() []resource.ProfEvent, error) { return laterOf(events, k.last), nil }
 	}
 	o := Collector{Name: name}
 	open(&o, r)
 	if o.Err != nil {
 		p.missing = append(p.missing, name+": "+o.Err.Error())
-		return func(time.Time) ([]resource.ProfEvent, error) { return nil, nil }
+		return func(time.Time) (func() []resource.ProfEvent, error) { return laterOf(events, nil), nil }
 	}
 	p.missing = append(p.missing, o.Missing...)
 	p.own = append(p.own, o.Collector)
-	return func(now time.Time) ([]resource.ProfEvent, error) {
-		line, err := o.Collector.Snapshot(now)
+	return func(now time.Time) (func() []resource.ProfEvent, error) {
+		snapshot, err := o.Collector.Snapshot(now)
 		if err != nil {
 			return nil, err
 		}
-		return events(line), nil
+		return laterOf(events, snapshot), nil
 	}
+}
+
+// laterOf makes events of a snapshot's line once that is complete.
+func laterOf(events func(line any) []resource.ProfEvent, snapshot any) func() []resource.ProfEvent {
+	return func() []resource.ProfEvent { return events(bpf.LineOf(snapshot)) }
 }
 
 // diskEvents are those of a line of block.

@@ -128,7 +128,7 @@ func (h *hostSide) ready(pid int) {
 // start asks the collectors from now on.
 func (h *hostSide) start() {
 	if h != nil {
-		h.watching = startWatching("--tap-host", h.interval, h.sources...)
+		h.watching = startWatching("--tap-host", h.interval, h.isKnown, h.sources...)
 	}
 }
 
@@ -155,15 +155,8 @@ func (h *hostSide) idle() {
 	}
 }
 
-// maxLag is how long an interval waits to be put to what the model did in it.
-const maxLag = 250 * time.Millisecond
-
-// await returns when what the tap reported before a time is known, or after maxLag.
-func (h *hostSide) await(mono int64) {
-	for until := time.Now().Add(maxLag); h.upto.Load() < mono && time.Now().Before(until); {
-		time.Sleep(10 * time.Millisecond)
-	}
-}
+// isKnown reports whether what the tap reported before a time is known.
+func (h *hostSide) isKnown(mono int64) bool { return h.upto.Load() >= mono }
 
 // stop takes the last snapshots and ends the collectors; nothing is written afterwards.
 func (h *hostSide) stop() {
@@ -200,7 +193,6 @@ func (h *hostSide) Close() error {
 func (h *hostSide) correlate(from, to time.Time) string {
 	now, mono := time.Now(), monotonic()
 	begin, end := mono-int64(now.Sub(from)), mono-int64(now.Sub(to))
-	h.await(end)
 	h.mu.Lock()
 	h.interv++
 	id := resource.CorrID{Run: h.run, Interval: h.interv}
@@ -213,14 +205,10 @@ func (h *hostSide) correlate(from, to time.Time) string {
 	return id.String()
 }
 
-// computed says how much of a time the model computed graphs in, once the tap has been read up to its end.
+// computed says how much of a time the model computed graphs in.
 func (h *hostSide) computed(from, to int64) resource.GraphTime {
-	if h.upto.Load() == 0 {
-		return resource.GraphTime{} // the tap is not read yet
-	}
-	h.await(to)
 	c := h.timeline.computed(from, to)
-	c.Known = c.Known && h.upto.Load() >= to
+	c.Known = c.Known && h.isKnown(to)
 	return c
 }
 

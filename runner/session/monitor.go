@@ -21,9 +21,14 @@ type watching struct {
 	done   chan struct{}
 }
 
-// startWatching begins. what names the collectors where one of them fails; the others continue.
-func startWatching(what string, interval time.Duration, sources ...bpf.Source) *watching {
+// startWatching begins. what names the collectors where one of them fails; the others continue. Drafts wait until known
+// says that what the run did up to a time is known; nil: they do not wait.
+func startWatching(what string, interval time.Duration, known func(ns int64) bool,
+	sources ...bpf.Source) *watching {
 	w := &watching{watch: bpf.NewWatch(interval, time.Now(), sources...), done: make(chan struct{})}
+	if known != nil {
+		w.watch.Hold(known)
+	}
 	var ctx context.Context
 	ctx, w.cancel = context.WithCancel(context.Background())
 	go func() {
@@ -61,7 +66,7 @@ func startMonitor(tap *config.Tap, pid func() int) *monitor {
 		return nil
 	}
 	m := &monitor{lines: &hostLines{name: rundir.ProcessName}}
-	m.watching = startWatching(rundir.ProcessName, tap.ProcessInterval,
+	m.watching = startWatching(rundir.ProcessName, tap.ProcessInterval, nil,
 		bpf.Source{Name: "process", Collector: p, Lines: m.lines})
 	return m
 }
