@@ -45,4 +45,10 @@ UNION ALL
 -- A page fault that belongs to a graph happened after the graph began.
 SELECT 'a page fault precedes its graph', f.name, f.ts, f.ts - g.ts
 FROM flow w JOIN slice g ON w.slice_out = g.id JOIN slice f ON w.slice_in = f.id
-WHERE g.category = 'graph' AND f.category = 'fault' AND f.ts < g.ts;
+WHERE g.category = 'graph' AND f.category = 'fault' AND f.ts < g.ts
+
+UNION ALL
+-- A page fault waited while its block request was in progress.
+SELECT 'a page fault waits for a request at another time', f.name, f.ts, q.ts - f.ts
+FROM flow w JOIN slice f ON f.id IN (w.slice_out, w.slice_in) JOIN slice q ON q.id IN (w.slice_out, w.slice_in)
+WHERE f.category = 'fault' AND q.category = 'request' AND (q.ts > f.ts + f.dur OR f.ts > q.ts + q.dur);

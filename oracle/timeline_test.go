@@ -90,6 +90,15 @@ parts = {c: one(f"select count(*) from slice where category = '{c}'") for c in (
 assert (parts["layer"] > 1 and parts["component"] > 1) == (level != "MINIMAL"), parts
 assert (parts["op"] > 10) == (level == "VERBOSE"), parts
 assert parts["fault"] > 0 or not os.path.exists(run + "/host_faults.jsonl"), parts
+asked = collections.Counter()
+if os.path.exists(run + "/host_faults.jsonl"):
+    waits = [json.loads(l) for l in open(run + "/host_faults.jsonl")]
+    asked = collections.Counter(w["kind"] for w in waits)
+    majors = [w for w in waits if w["kind"] == "fault" and w.get("major") and w.get("file")]
+    arrows = one("select count(distinct f.id) from flow w join slice f on f.id in (w.slice_out, w.slice_in)"
+                 " join slice q on q.id in (w.slice_out, w.slice_in) where f.category = 'fault' and q.category = 'request'")
+    assert len(majors) <= arrows <= asked["fault"] and (arrows > 0 or not asked["request"]), (arrows, len(majors), asked)
+assert one("select count(*) from slice where category = 'request'") == asked["request"], asked
 assert counters > 1
 joined = one("select count(*) from flow w join slice t on w.slice_out = t.id join slice g on w.slice_in = g.id"
              " where t.category = 'token' and g.category = 'graph' and t.ts <= g.ts")
@@ -100,6 +109,7 @@ by = collections.Counter((e["ph"], e.get("cat")) for e in chrome)
 assert by["X", "graph"] == len(graphs) and by["X", "op"] == len(ops) and by["X", "token"] == len(tokens), by
 assert all(e["dur"] >= 0 and e["ts"] > 0 for e in chrome if e["ph"] == "X")
 assert round(1000 * sum(e["dur"] for e in chrome if e.get("cat") == "graph")) == whole
+assert by["b", "request"] == by["e", "request"] == asked["request"], (by, asked)
 assert all({"ph", "ts", "pid", "tid"} <= set(e) for e in chrome)
 
 scope = json.load(open(folder + "/t.speedscope"))
@@ -127,7 +137,7 @@ func TestTimelines(t *testing.T) {
 	generate := []string{"run", "-p", prompt, "-n", "24", "-t", "1", "--temp", "0", "--ignore-eos", "-m"}
 	for name, args := range map[string][]string{
 		"VERBOSE, half of it timed": append(generate, model, "--tap-resource-level", "VERBOSE",
-			"--tap-resource-sample", "2", "--tap-kv", "--tap-host", "waits", "--tap-host-details"),
+			"--tap-resource-sample", "2", "--tap-kv", "--tap-host", "waits", "--tap-host-details", "--tap-cold"),
 		"DETAILED, experts": append(generate, synthetic(t, "qwen3moe", gguf.Q8_0, nil), "--tap-resource-level",
 			"DETAILED"),
 		"MINIMAL, sequences": {"exec", "--tap-resource-level", "MINIMAL", "--", "llama-parallel", "-m", parallel, "-np",

@@ -10,6 +10,8 @@ type chrome struct {
 	w     *counted
 	named map[[2]int]bool
 	any   bool
+	// requests is how many block requests were written.
+	requests uint64
 }
 
 // Processes of the trace, which are groups of tracks.
@@ -17,6 +19,7 @@ const (
 	chromeModel    = 1
 	chromeFaults   = 2
 	chromeCounters = 3
+	chromeRequests = 4
 )
 
 func newChrome(w *counted, a about) *chrome {
@@ -165,6 +168,21 @@ func (c *chrome) fault(f *fault) error {
 	}
 	return c.put(&chromeEvent{Name: f.place, Cat: "fault", Ph: "X", TS: micros(f.start), Dur: length(f.start, f.end),
 		PID: chromeFaults, TID: f.tid})
+}
+
+// request writes a request as an asynchronous event: they overlap.
+func (c *chrome) request(q *request) error {
+	if err := c.name(chromeRequests, 0, "block requests", "requests"); err != nil {
+		return err
+	}
+	c.requests++
+	e := chromeEvent{Name: q.place, Cat: "request", Ph: "b", TS: micros(q.start), PID: chromeRequests, ID: c.requests,
+		Args: map[string]any{"bytes": q.bytes}}
+	if err := c.put(&e); err != nil {
+		return err
+	}
+	e.Ph, e.TS, e.Args = "e", micros(q.end), nil
+	return c.put(&e)
 }
 
 func (c *chrome) instant(i *instant) error {

@@ -75,6 +75,8 @@ type perfetto struct {
 	tracks map[string]uint64
 	began  bool
 	about  about
+	// requests are when the last block request of each track ended.
+	requests []int64
 }
 
 // packets writes packets, compressed in batches.
@@ -244,8 +246,11 @@ func (p *perfetto) word(name, value string) {
 	}
 }
 
-// faultFlow marks flows from a graph to its page faults.
-const faultFlow = 1 << 63
+// faultFlow marks flows from a graph to its page faults, requestFlow those from a fault to its block requests.
+const (
+	faultFlow   = 1 << 63
+	requestFlow = 1 << 62
+)
 
 func (p *perfetto) execution(x *execution) error {
 	track, err := p.track(fmt.Sprintf("Context %d", x.ctx), "graphs", 2, "")
@@ -308,7 +313,7 @@ func (p *perfetto) token(t *token) error {
 }
 
 func (p *perfetto) counter(c *counter) error {
-	track, err := p.track("Counters", c.name, 4, c.unit)
+	track, err := p.track("Counters", c.name, 5, c.unit)
 	if err != nil {
 		return err
 	}
@@ -326,10 +331,42 @@ func (p *perfetto) fault(f *fault) error {
 	if f.exec != 0 {
 		p.event = appendFixed(p.event, eventFlow, faultFlow|f.exec)
 	}
+	for _, flow := range f.flows {
+		p.event = appendFixed(p.event, eventFlow, requestFlow|flow)
+	}
 	if err := p.emit(f.start); err != nil {
 		return err
 	}
 	return p.shut(track, f.end)
+}
+
+// request writes a request to a track on which none is in progress at its beginning. They come in the order of their
+// ends.
+func (p *perfetto) request(q *request) error {
+	lane := -1
+	for i, end := range p.requests {
+		if end <= q.start && (lane < 0 || end > p.requests[lane]) {
+			lane = i
+		}
+	}
+	if lane < 0 {
+		lane = len(p.requests)
+		p.requests = append(p.requests, 0)
+	}
+	p.requests[lane] = q.end
+	track, err := p.track("Block requests", fmt.Sprintf("request %d at a time", lane+1), 4, "")
+	if err != nil {
+		return err
+	}
+	p.open(track, q.place, "request")
+	for _, flow := range q.flows {
+		p.event = appendFixed(p.event, eventFlow, requestFlow|flow)
+	}
+	p.note("bytes", q.bytes)
+	if err := p.emit(q.start); err != nil {
+		return err
+	}
+	return p.shut(track, q.end)
 }
 
 func (p *perfetto) instant(i *instant) error {

@@ -120,6 +120,7 @@ func (p *profileSums) execution(x *execution) error {
 func (p *profileSums) token(*token) error     { return nil }
 func (p *profileSums) counter(*counter) error { return nil }
 func (p *profileSums) fault(*fault) error     { return nil }
+func (p *profileSums) request(*request) error { return nil }
 func (p *profileSums) instant(*instant) error { return nil }
 
 func (p *profileSums) close(r *Result) error {

@@ -3,12 +3,10 @@ package timeline
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +22,7 @@ type sink interface {
 	token(t *token) error
 	counter(c *counter) error
 	fault(f *fault) error
+	request(q *request) error
 	instant(i *instant) error
 	close(r *Result) error
 }
@@ -49,8 +48,17 @@ type counter struct {
 type fault struct {
 	tid        int
 	start, end int64
-	place      string // file, tensor or kind of memory
-	exec       uint64 // 0: of none
+	place      string   // file, tensor or kind of memory
+	exec       uint64   // 0: of none
+	flows      []uint64 // numbers of the arrows to the requests that it waited for
+}
+
+// request is a block request that read a file.
+type request struct {
+	start, end int64
+	place      string
+	bytes      int64
+	flows      []uint64 // numbers of the arrows from faults
 }
 
 // instant is something that happened at a time.
@@ -59,7 +67,7 @@ type instant struct {
 	name string
 }
 
-// maxSamples bounds the values of one counter, and the page faults.
+// maxSamples bounds the values of one counter, the page faults and the block requests.
 const maxSamples = 100_000
 
 // reader turns events into what a sink takes.
@@ -101,6 +109,8 @@ type Result struct {
 	Samples             int64 // values of counters
 	SamplesLeft         int64 // beyond the bound of a counter
 	Faults, FaultsLeft  int64
+	Requests            int64 // of block devices
+	RequestsLeft        int64
 	Incomplete          int64 // parts of executions whose graph event is lost
 	BadLines            int64
 	Bytes               int64
@@ -326,42 +336,6 @@ func (r *reader) value(name, unit string, at int64, value float64) error {
 	return r.to.counter(&counter{name, unit, at, value})
 }
 
-// readFaults hands on the page faults that threads of the model waited for, where the run recorded them.
-func (r *reader) readFaults(ctx context.Context, dir string) error {
-	return r.lines(ctx, filepath.Join(dir, rundir.FaultsName), func(text []byte) error {
-		var f struct {
-			Kind    string `json:"kind"`
-			Exec    uint64 `json:"exec"`
-			BeginNS int64  `json:"begin_mono_ns"`
-			WaitNS  int64  `json:"wait_ns"`
-			TID     int    `json:"tid"`
-			File    string `json:"file"`
-			Memory  string `json:"memory"`
-			Tensor  string `json:"tensor"`
-		}
-		if json.Unmarshal(text, &f) != nil {
-			r.result.BadLines++
-			return nil
-		}
-		if f.Kind != "fault" {
-			return nil
-		}
-		if r.result.Faults >= maxSamples && !r.isBounded {
-			r.result.FaultsLeft++
-			return nil
-		}
-		r.result.Faults++
-		place := f.Tensor
-		if place == "" && f.File != "" {
-			place = filepath.Base(f.File)
-		}
-		if place == "" {
-			place = f.Memory
-		}
-		return r.to.fault(&fault{f.TID, f.BeginNS, f.BeginNS + f.WaitNS, place, f.Exec})
-	})
-}
-
 // lines reads a file of JSON lines; one that is not there has none.
 func (r *reader) lines(ctx context.Context, path string, each func([]byte) error) error {
 	file, err := rundir.OpenFile(path)
@@ -407,6 +381,7 @@ func (r *Result) LeftOut() string {
 	add(r.SpansLeft, "ops and components, to hold the size")
 	add(r.SamplesLeft, "values of counters")
 	add(r.FaultsLeft, "page faults")
+	add(r.RequestsLeft, "block requests")
 	add(r.Incomplete, "parts of graphs whose own event is lost")
 	add(r.BadLines, "lines that cannot be read")
 	if len(parts) == 0 {

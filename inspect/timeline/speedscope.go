@@ -71,6 +71,7 @@ func frameName(s *span) string {
 func (s *speedscope) token(*token) error     { return nil }
 func (s *speedscope) counter(*counter) error { return nil }
 func (s *speedscope) fault(*fault) error     { return nil }
+func (s *speedscope) request(*request) error { return nil }
 func (s *speedscope) instant(*instant) error { return nil }
 
 func (s *speedscope) close(*Result) error {
