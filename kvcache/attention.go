@@ -182,6 +182,26 @@ func (c *Attention) Confirm(seq int32, cells *Bitmap, window bool, ns int64) (fo
 	return found
 }
 
+// Attend notes that a graph's attention reads the first width cells of a stream, of which its tokens may read some.
+// Nothing is counted while a sequence may have cells that nobody saw.
+func (c *Attention) Attend(stream, width int, readable *Bitmap) {
+	width = min(width, c.Size)
+	if width <= 0 || c.unseen.all || len(c.unseen.seqs) > 0 {
+		return
+	}
+	used := c.used
+	if c.Streams > 1 {
+		used = c.counts[stream] // its only sequence
+	}
+	last := width - 1
+	for last >= 0 && c.cells[stream*c.Size+last].free() {
+		last--
+	}
+	c.attended.Cells += int64(width)
+	c.attended.Readable += int64(readable.Len())
+	c.attended.Free += int64(max(0, last+1-used))
+}
+
 // NeedsProof reports whether a sequence has cells that only Confirm can find, or n readable cells are not what it
 // is known to have.
 func (c *Attention) NeedsProof(seq int32, n int, window bool) bool {

@@ -45,6 +45,8 @@ type Cache struct {
 	shared int // cells of more than one sequence
 	counts [maxSeqs]int
 	unseen unseen
+	// attended is what attention has read.
+	attended Attended
 }
 
 // unseen says which sequences may have cells that nobody saw.
@@ -84,7 +86,7 @@ func (c *Cache) Forget() {
 	}
 	clear(c.of)
 	clear(c.blocks)
-	c.used, c.shared, c.counts, c.noted = 0, 0, [maxSeqs]int{}, c.noted[:0]
+	c.used, c.shared, c.counts, c.noted, c.attended = 0, 0, [maxSeqs]int{}, c.noted[:0], Attended{}
 	c.unseen.none()
 }
 
@@ -308,6 +310,10 @@ func (c *Cache) Gauge(ctx uint32) Gauge {
 	g := Gauge{
 		Ctx: ctx, Cache: c.Kind, Streams: c.Streams, Block: c.Block, Cells: len(c.cells), Used: c.used,
 		Free: len(c.cells) - c.used, Shared: c.shared, Whole: !c.unseen.all && len(c.unseen.seqs) == 0,
+	}
+	if c.attended.Cells > 0 {
+		attended := c.attended
+		g.Attended = &attended
 	}
 	if g.Cells > 0 {
 		g.Occupancy = float64(g.Used) / float64(g.Cells)

@@ -255,6 +255,7 @@ func TestGroups(t *testing.T) {
 // TestCounts: after many random steps, what is counted is what the cells say, and every life that began goes on or
 // ended.
 func TestCounts(t *testing.T) {
+	free := int64(0)
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		w := newWorld(t, Shape{Size: 40, Streams: 1 + int(seed%2)*3, Block: 1 + r.IntN(9)})
@@ -284,6 +285,7 @@ func TestCounts(t *testing.T) {
 			}
 			w.check()
 		}
+		free += w.attended.Free
 		w.End(w.tick())
 		for _, l := range w.ended {
 			cells += int64(l.Cells)
@@ -294,6 +296,44 @@ func TestCounts(t *testing.T) {
 		}
 		if cells == 0 {
 			t.Error("nothing lived")
+		}
+	}
+	if free == 0 {
+		t.Error("attention read no free cell")
+	}
+}
+
+// checkAttended counts the free cells below the last one in use by looking at all of them.
+func (w *world) checkAttended() {
+	w.t.Helper()
+	if !w.Gauge(0).Whole {
+		return
+	}
+	var seen Bitmap
+	for stream := range w.Streams {
+		width := w.Size
+		if stream%2 == 1 {
+			width *= 2 // there are no more
+		}
+		cells, free, last := w.cells[stream*w.Size:][:w.Size], 0, -1
+		for i := range cells {
+			if !cells[i].free() {
+				last = i
+			}
+		}
+		for i := range last + 1 {
+			if cells[i].free() {
+				free++
+			}
+		}
+		seen.Reset(w.Size)
+		seen.Add(0, last/2)
+		before := w.attended
+		w.Attend(stream, width, &seen)
+		want := Attended{before.Cells + int64(w.Size), before.Readable + int64(max(0, last/2)),
+			before.Free + int64(free)}
+		if w.attended != want {
+			w.t.Fatalf("stream %d: %+v, want %+v", stream, w.attended, want)
 		}
 	}
 }
@@ -318,6 +358,7 @@ func (w *world) check() {
 		}
 		alive[w.Cache.of[i]]++
 	}
+	w.checkAttended()
 	if used != w.used || shared != w.shared || counts != w.counts {
 		w.t.Fatalf("%d used, %d shared, counted %d and %d", used, shared, w.used, w.shared)
 	}

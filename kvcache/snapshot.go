@@ -40,6 +40,15 @@ type Gauge struct {
 	// Whole is false while some sequence may have cells that nobody saw, because they were loaded with a state.
 	// Used is then at least what it says.
 	Whole bool `json:"whole"`
+	// Attended is what attention has read; nil where nothing of it is known.
+	Attended *Attended `json:"attended,omitempty"`
+}
+
+// Attended adds up the cells that attention read of a cache, in one layer, graph by graph.
+type Attended struct {
+	Cells    int64 `json:"cells"`    // all that the graphs give to attention
+	Readable int64 `json:"readable"` // that a token of the graph could read
+	Free     int64 `json:"free"`     // that no sequence has, below the last cell in use: the cache is fragmented
 }
 
 // SeqGauge is what one sequence has of a cache.

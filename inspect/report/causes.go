@@ -23,6 +23,7 @@ const (
 	recordingShare = 0.03 // what --tap-resource-sample auto allows itself
 	againShare     = 0.05 // the last token of a cached prompt is computed again in any run
 	fullShare      = 0.05 // a context shift now and then takes less
+	freeShare      = 0.10 // cells that were freed are taken first
 	besideShare    = 0.25 // the token embedding and what a device lacks take less
 	betweenShare   = 0.20 // plain sampling takes less than that of all but the smallest models' tokens
 )
@@ -63,7 +64,7 @@ type Finding struct {
 // causes lists what is considered.
 var causes = []func(*Run) *Finding{
 	starvation, throttling, pageFaults, bandwidth, smallBatches, oneByOne, recording, promptAgain, cacheFull, between,
-	besideDevice,
+	besideDevice, fragmented,
 }
 
 // The causes that a comparison of runs has whether they stand out or not: waiting for a CPU, and the overhead.
@@ -416,6 +417,40 @@ func cacheFull(r *Run) *Finding {
 	}
 	f.Remedy = "a larger context (-c)"
 	return f
+}
+
+// fragmented is free cells of the KV cache below the last one in use, which attention reads as well.
+func fragmented(r *Run) *Finding {
+	f := &Finding{Cause: "a fragmented KV cache", Of: "the bytes that graphs read", Files: rundir.LivesName}
+	switch {
+	case r.KV == nil:
+		f.NotJudged = "not recorded: --tap-kv"
+		return f
+	case r.Resources == nil:
+		f.NotJudged = noEvents
+		return f
+	}
+	var read, free, cells, freeCells int64
+	for _, p := range r.Resources.Phases {
+		if (p.Phase == prefill || p.Phase == decode) && p.Read != nil {
+			read += *p.Read
+		}
+	}
+	for _, g := range r.KV.Gauges() {
+		if a := g.Attended; a != nil {
+			cells, freeCells = cells+a.Cells, freeCells+a.Free
+			free += a.Free * g.CellBytes
+		}
+	}
+	if cells == 0 || read == 0 {
+		f.NotJudged = "it is not known which cells attention read"
+		return f
+	}
+	f.Evidence = fmt.Sprintf("%s of the %s cells that attention read in each layer were free, below the last cell in "+
+		"use: %s of the %s that graphs read", present.Percent(float64(freeCells)/float64(cells)), present.Count(cells),
+		present.Bytes(free), present.Bytes(read))
+	f.Remedy = "a cache for each sequence (without --kv-unified)"
+	return f.judge(float64(free), float64(read), freeShare)
 }
 
 // between is the time between the graphs of generated tokens.

@@ -2,10 +2,12 @@ package report
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
+	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -43,6 +45,7 @@ type made struct {
 	cpus      int     // that the two threads may run on; 0: not known
 	preempted float64 // share of what was stalled
 	lost      float64 // share of the wall time
+	free      float64 // share of the bytes that graphs read: of free cells
 	settings  map[string]any
 	phases    map[string]rundir.PhaseUse
 	without   []string // files that are not written
@@ -205,8 +208,16 @@ func (m *made) write(t testing.TB) string {
 	metadata.Config = map[string]any{"settings": settings}
 	run := memrun.Run{Model: "never", Metadata: metadata, Files: map[string]string{
 		rundir.EventsName: m.events.String(), rundir.WaitsName: waits.String(), rundir.SystemName: system.String()}}
+	const read = (1 + tokens) * moved // by the graphs of tokens
+	run.Lives = []memrun.Life{{KV: "k", CellBytes: 1, Cells: 32, Alloc: 1, Write: 1, Writes: 32, Reads: 64}}
+	run.KV.Caches = []kvcache.Gauge{{Layers: 1, Streams: 1, Block: 32, CellBytes: 1, Cells: 64, Used: 32, Free: 32,
+		Whole: true, Attended: &kvcache.Attended{Cells: 2 * read, Readable: read,
+			Free: int64(math.Round(m.free * float64(read)))}}}
 	for _, name := range m.without {
 		delete(run.Files, name)
+		if name == rundir.LivesName {
+			run.Lives = nil
+		}
 	}
 	return run.Write(t, t.TempDir())
 }

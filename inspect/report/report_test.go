@@ -76,6 +76,8 @@ var slowRuns = map[string]struct {
 		"64 of 128 prompt tokens"},
 	"a full KV cache": {fullShare, func(m *made, share float64) { m.shift = slice(share, quietNS) },
 		"1 graph that move cells|A larger context (-c)"},
+	"a fragmented KV cache": {freeShare, func(m *made, share float64) { m.free = share },
+		"cells that attention read in each layer were free, below the last cell in use|that graphs read|--kv-unified"},
 	"layers on the CPU beside a device": {besideShare, func(m *made, share float64) { m.onCPU = share },
 		"nodes took |on rpc0|with 1.00 changes between devices per graph|-ngl"},
 	"sampling, grammar and the program's own work": {betweenShare,
@@ -103,7 +105,7 @@ func TestVerdict(t *testing.T) {
 					}
 				}
 				if !f.StandsOut {
-					if want := "Nothing stands out among the 11 causes that could be judged."; r.Verdict != want {
+					if want := "Nothing stands out among the 12 causes that could be judged."; r.Verdict != want {
 						t.Errorf("share %v: %q", share, r.Verdict)
 					}
 					continue
@@ -132,10 +134,12 @@ func TestNotRecorded(t *testing.T) {
 	const events = "--tap-resource-level"
 	for name, want := range map[string]map[string]string{
 		rundir.SystemName: {"CPU starvation": "--tap-host system", "throttling by a cgroup": "--tap-host system"},
+		rundir.LivesName:  {"a fragmented KV cache": "--tap-kv"},
 		rundir.WaitsName:  {"page faults and reads of files": "--tap-host waits"},
 		rundir.EventsName: {"memory bandwidth": events, "prompts in small batches": events,
 			"sequences decoded one by one": events, "prompts processed again": events, "a full KV cache": events,
-			"sampling, grammar and the program's own work": events, "layers on the CPU beside a device": events},
+			"sampling, grammar and the program's own work": events, "layers on the CPU beside a device": events,
+			"a fragmented KV cache": events},
 	} {
 		m := quiet()
 		m.without = []string{name}

@@ -84,6 +84,13 @@ func (k *KV) writeHead(out *present.Text) {
 		return
 	}
 	out.Table(rows)
+	for _, g := range k.Gauges() {
+		if a := g.Attended; a != nil {
+			share := func(n int64) string { return present.Percent(float64(n) / float64(a.Cells)) }
+			out.Line("ctx %d, %s: attention of each layer read %s cells: %s readable by a token, %s free below the last cell in use",
+				g.Ctx, g.Cache, present.Count(a.Cells), share(a.Readable), share(a.Free))
+		}
+	}
 }
 
 // plotRows is the height of a plot.

@@ -138,7 +138,7 @@ func (x *execution) attend(w *work, failed bool) {
 	if failed {
 		return
 	}
-	confirmed := map[int]bool{}
+	confirmed, isCounted := map[int]bool{}, false
 	for g := range w.groups {
 		for _, mask := range w.groups[g].masks {
 			if !confirmed[mask.leaf] {
@@ -148,7 +148,11 @@ func (x *execution) attend(w *work, failed bool) {
 			x.readable(w, mask.leaf, nil)
 			for _, stream := range x.streams {
 				w.Read(g, stream, x.bitmaps[stream], m, mask.times)
+				if !isCounted { // all layers read the same
+					w.attention.Attend(stream, int(x.g.Leafs[mask.leaf].NE[0]), x.bitmaps[stream])
+				}
 			}
+			isCounted = true
 		}
 	}
 }

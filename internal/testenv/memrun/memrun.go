@@ -2,6 +2,7 @@
 package memrun
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -24,6 +25,7 @@ type Run struct {
 	// Parts cuts the trace into so many files; 0 and 1 are one.
 	Parts int
 	Files map[string]string // further ones
+	KV    kvcache.Snapshot  // of the lives
 }
 
 // Region is a row of region_map.parquet.
@@ -124,7 +126,12 @@ func (r *Run) write(t testing.TB, d *rundir.Dir, name string, columns []table.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := table.Schema{Columns: columns, Metadata: [][2]string{{table.VersionKey, version}, {kvcache.SnapshotKey, "{}"}}}
+	last, err := json.Marshal(r.KV)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := table.Schema{Columns: columns, Metadata: [][2]string{{table.VersionKey, version},
+		{kvcache.SnapshotKey, string(last)}}}
 	out, err := table.NewParquet(w, s)
 	if err != nil {
 		t.Fatal(err)
