@@ -18,7 +18,7 @@ import (
 func reportCommand() *cli.Command {
 	return &cli.Command{
 		Name: "report", Summary: "show what a run recorded and say why it was slow, as one HTML file", Max: 2,
-		Usage: "[RUN] [--brief] [--format html|text|md|json|png|svg|pdf] [-o FILE]\nA B [--format text|md|json] [-o FILE]",
+		Usage: "[RUN] [--brief] [--format html|text|md|json|png|svg|pdf] [-o FILE]\nA B [--format text|html|md|json|png|svg|pdf] [-o FILE]",
 		Text: `Judges a run by what it recorded: CPU starvation, CPU quotas, page faults, memory bandwidth, small batches, the
 recording itself, prompts that were processed again, a full KV cache, sampling. The verdict names the cause with the
 largest share of the time, the evidence and what would remove it. docs/REPORT.md defines each share.
@@ -27,7 +27,7 @@ It prints the verdict and writes one HTML file, by default RUN.report.html in th
 shares, tokens over time, time by layer and component, roofline, KV cache, memory, activations, host, devices, losses
 and how the run was recorded. A subject that was not recorded names the flag that records it. The file needs nothing
 else: no network, no other file. --format text, md and json have the verdict and the causes; png, svg and pdf the charts
-over time, in a file of their own.
+over time, in a file of their own. Of two runs, text is the default, and a picture has the times per token that differ.
 
   llamatap run -p Hello --tap-resource-level DETAILED --tap-kv --tap-host system,waits
   llamatap report

@@ -6,20 +6,23 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 
 	runreport "github.com/llamatap/llamatap/inspect/report"
+	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 )
 
 // compareRuns writes what differs between two runs, as text by default.
 func compareRuns(paths [2]string, brief bool, form *reportForm, chosen bool) error {
-	if !slices.Contains([]string{"text", "md", "json"}, form.form) {
-		if chosen {
-			return cli.Wrongf("--format %s is of one run: use text, md or json for two", form.form)
-		}
+	if !chosen {
 		form.form = "text"
+	}
+	isPicture := slices.Contains(sheet.Forms, form.form)
+	if isPicture && filepath.Ext(form.file) != "."+form.form {
+		return cli.Wrongf("--format %s is written to a file: name one that ends in .%[1]s with -o", form.form)
 	}
 	var runs [2]*runreport.Run
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -40,6 +43,9 @@ func compareRuns(paths [2]string, brief bool, form *reportForm, chosen bool) err
 	if err != nil {
 		return err
 	}
+	if isPicture {
+		return c.Save(form.file)
+	}
 	return form.write(func(out io.Writer) error {
 		switch {
 		case brief:
@@ -49,6 +55,8 @@ func compareRuns(paths [2]string, brief bool, form *reportForm, chosen bool) err
 			return writeJSON(out, c)
 		case form.form == "md":
 			return c.WriteMarkdown(out)
+		case form.form == "html":
+			return c.WriteHTML(out)
 		}
 		return c.WriteText(out)
 	})

@@ -13,6 +13,9 @@ import (
 // maxLines is how many lines of a table of differences texts show.
 const maxLines = 20
 
+// timesHead is above times per token.
+const timesHead = "time per token"
+
 // table is one of a comparison's, the head first. left says in a line what it leaves out; "" for nothing.
 type table struct {
 	rows [][]string
@@ -32,14 +35,14 @@ func (c *Comparison) tables() (all []table) {
 	for _, part := range []struct {
 		head string
 		list []*Difference
-	}{{"speed", c.Speed}, {"time per token", c.Times}, {"other figures", c.Others}} {
+	}{{"speed", c.Speed}, {timesHead, c.Times}, {"other figures", c.Others}} {
 		t := table{rows: [][]string{{part.head, " a", " b", " change", " of a"}}}
 		same, more, once := 0, 0, 0
 		for _, d := range part.list {
 			switch {
 			case !d.Differs:
 				same++
-			case d.Unit == unitNS && d.Change.Half == nil && !strings.HasSuffix(d.What, allGraphs):
+			case d.isOnce():
 				once++
 			case len(t.rows) > maxLines:
 				more++
@@ -66,6 +69,11 @@ func (c *Comparison) tables() (all []table) {
 		all = append(all, c.tensorTable())
 	}
 	return all
+}
+
+// isOnce reports whether a difference is that of a part of a single execution, which has no interval.
+func (d *Difference) isOnce() bool {
+	return d.Unit == unitNS && d.Change.Half == nil && !strings.HasSuffix(d.What, allGraphs)
 }
 
 // tensorTable is the tensors that differ.

@@ -39,6 +39,7 @@ type section struct {
 	Missing string    `json:"missing,omitempty"`
 	Charts  []*figure `json:"charts,omitempty"`
 	Tables  []*titled `json:"tables,omitempty"`
+	notes   []string
 }
 
 // titled is rows of text, their head first.
@@ -56,6 +57,7 @@ const (
 	drawnLines  figureKind = "lines" // values over an axis, as lines or points
 	drawnBars   figureKind = "bars"  // a bar per row, its parts one after the other
 	drawnMatrix figureKind = "heat"  // a value per row and column, as shades
+	drawnMeans  figureKind = "means" // a mean per row and series, with its interval
 )
 
 // figure is a figure, and the table behind it.
@@ -82,7 +84,7 @@ type axis struct {
 type curve struct {
 	Name string   `json:"name"`
 	X    values   `json:"x,omitempty"`
-	W    values   `json:"w,omitempty"` // of spans: their lengths
+	W    values   `json:"w,omitempty"` // of spans their lengths, of means half of their intervals
 	Y    values   `json:"y,omitempty"` // of a matrix: row by row
 	Row  []int    `json:"row,omitempty"`
 	Text []string `json:"text,omitempty"` // a label for each value
@@ -155,7 +157,10 @@ func policy() string {
 }
 
 // document is HTML. Every text in it was escaped by add.
-type document struct{ bytes.Buffer }
+type document struct {
+	bytes.Buffer
+	charts []*figure
+}
 
 // add writes markup, with texts in the place of its %s.
 func (d *document) add(markup string, texts ...string) {
@@ -190,36 +195,31 @@ func (d *document) table(rows [][]string) {
 
 // isFigure reports whether a cell is a number, with its unit or without.
 func isFigure(cell string) bool {
-	return cell != "" && len(cell) < 14 && (cell[0] >= '0' && cell[0] <= '9' || cell == "-" || cell[0] == '-' &&
-		len(cell) > 1)
+	digits := strings.TrimLeft(cell, "+-−")
+	return cell == "-" || len(cell) < 32 && digits != "" && digits[0] >= '0' && digits[0] <= '9'
 }
 
-// html writes the document.
-func (p *Page) html() []byte {
-	d := &document{}
+// head begins a document, up to its heading.
+func (d *document) head(title string) {
 	d.add("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">" +
 		"<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">")
 	d.add("<meta http-equiv=\"Content-Security-Policy\" content=\"%s\"><title>%s: llamatap report</title>\n", policy(),
-		p.Path)
-	d.WriteString("<style>" + pageStyle + "</style></head><body>\n")
-	d.add("<header><p class=\"run\">%s · %s · %s</p><h1 id=\"verdict\">%s</h1>", p.Path,
-		cmp.Or(p.Model, "unknown model"),
-		string(p.State), headline(p.Verdict))
-	if rest := p.Verdict[len(headline(p.Verdict)):]; rest != "" {
-		d.add("<p class=\"lead\">%s</p>", rest)
-	}
-	d.add("<nav aria-label=\"Sections\"><a href=\"#causes\">Causes</a>")
-	for _, s := range p.Sections {
+		title)
+	d.WriteString("<style>" + pageStyle + "</style></head><body>\n<header>")
+}
+
+// links lead to sections, and end the heading.
+func (d *document) links(all []*section) {
+	d.add("<nav aria-label=\"Sections\">")
+	for _, s := range all {
 		d.add(" <a href=\"#%s\">%s</a>", s.ID, s.Title)
 	}
-	d.add("</nav></header>\n<main>\n<section id=\"causes\"><h2>Causes</h2>\n")
-	d.table(p.causeRows())
-	for _, n := range p.Notes {
-		d.add("<p class=\"note\">%s</p>", n)
-	}
-	d.add("</section>\n")
-	charts := []*figure{}
-	for _, s := range p.Sections {
+	d.add("</nav></header>\n<main>\n")
+}
+
+// sections writes sections, with places for their charts.
+func (d *document) sections(all []*section) {
+	for _, s := range all {
 		d.add("<section id=\"%s\"><h2>%s</h2>\n", s.ID, s.Title)
 		for _, text := range s.Text {
 			d.add("<p>%s</p>", text)
@@ -228,19 +228,28 @@ func (p *Page) html() []byte {
 			d.add("<p class=\"missing\">%s</p>", s.Missing)
 		}
 		for _, c := range s.Charts {
-			d.add("<figure data-chart=\"%s\"><figcaption>%s</figcaption></figure>\n", strconv.Itoa(len(charts)),
+			d.add("<figure data-chart=\"%s\"><figcaption>%s</figcaption></figure>\n", strconv.Itoa(len(d.charts)),
 				c.Title)
-			charts = append(charts, c)
+			d.charts = append(d.charts, c)
 		}
 		for _, t := range s.Tables {
-			d.add("<h3>%s</h3>\n", t.Title)
+			if t.Title != "" {
+				d.add("<h3>%s</h3>\n", t.Title)
+			}
 			d.table(t.Rows)
+		}
+		for _, n := range s.notes {
+			d.add("<p class=\"note\">%s</p>", n)
 		}
 		d.add("</section>\n")
 	}
+}
+
+// end writes what the charts show, and the script that draws them.
+func (d *document) end(made time.Time) []byte {
 	d.add("</main>\n<footer><p>Written by llamatap report at %s. <span id=\"keys\"></span></p></footer>\n"+
-		"<noscript><p>The charts need JavaScript.</p></noscript>\n", p.Made.Format("2006-01-02 15:04:05 -0700"))
-	data, err := json.Marshal(charts) // which escapes <, > and &
+		"<noscript><p>The charts need JavaScript.</p></noscript>\n", made.Format("2006-01-02 15:04:05 -0700"))
+	data, err := json.Marshal(append([]*figure{}, d.charts...)) // which escapes <, > and &
 	if err != nil {
 		panic(err) // the types above can be marshalled
 	}
@@ -248,6 +257,22 @@ func (p *Page) html() []byte {
 	d.Write(data)
 	d.WriteString("</script>\n<script>" + pageScript + "</script>\n</body></html>\n")
 	return d.Bytes()
+}
+
+// html writes the document.
+func (p *Page) html() []byte {
+	d := &document{}
+	d.head(p.Path)
+	d.add("<p class=\"run\">%s · %s · %s</p><h1 id=\"verdict\">%s</h1>", p.Path, cmp.Or(p.Model, "unknown model"),
+		string(p.State), headline(p.Verdict))
+	if rest := p.Verdict[len(headline(p.Verdict)):]; rest != "" {
+		d.add("<p class=\"lead\">%s</p>", rest)
+	}
+	all := append([]*section{{ID: "causes", Title: "Causes", Tables: []*titled{{Rows: p.causeRows()}}, notes: p.Notes}},
+		p.Sections...)
+	d.links(all)
+	d.sections(all)
+	return d.end(p.Made)
 }
 
 // headline is the first sentence of a verdict.

@@ -120,6 +120,8 @@
           ];
         case "bars":
           return [["row", ...s.map((x) => x.name)], ...c.rows.map((r, i) => [r, ...s.map((x) => text(x.y[i], c.x))])];
+        case "means":
+          return [["row", ...s.map((x) => x.name)], ...c.rows.map((r, i) => [r, ...s.map((x) => this.mean(x, i))])];
         case "spans": {
           const all = [];
           s.forEach((x) => x.x.forEach((from, i) => all.push([from, c.rows[x.row[i]], x.name, x.text[i], x.w[i]])));
@@ -180,7 +182,7 @@
         tabindex: "0",
         "aria-label": `${c.title}. Arrow keys read the values; the table has all of them.`,
       });
-      ({ spans: this.spans, lines: this.lines, bars: this.bars, heat: this.heat })[c.kind].call(this);
+      ({ spans: this.spans, lines: this.lines, bars: this.bars, means: this.means, heat: this.heat })[c.kind].call(this);
       this.cursor = make("g");
       this.svg.append(this.cursor);
       this.svg.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
@@ -372,6 +374,33 @@
           sum += v;
         }
       });
+    }
+
+    // mean is a value with half of its interval.
+    mean(s, i) {
+      return text(s.y[i], this.chart.x) + (s.w[i] > 0 ? " ± " + text(s.w[i], this.chart.x) : "");
+    }
+
+    means() {
+      const c = this.chart,
+        shown = c.series.map((s, i) => [s, i]).filter(([, i]) => !this.hidden.has(i)),
+        size = 12 + 9 * c.series.length,
+        bottom = 6 + size * c.rows.length;
+      this.xAxis(0, Math.max(0, ...shown.flatMap(([s]) => s.y.map((v, k) => v + s.w[k]))) || 1, bottom);
+      this.rowNames(6, size);
+      c.rows.forEach((r, k) =>
+        shown.forEach(([s, i]) => {
+          const y = 6 + k * size + 10 + 9 * i,
+            a = this.x(Math.max(0, s.y[k] - s.w[k])),
+            b = this.x(s.y[k] + s.w[k]),
+            x = this.x(s.y[k]);
+          this.svg.append(
+            make("path", { d: `M${a} ${y}H${b}M${a} ${y - 3}v6M${b} ${y - 3}v6`, stroke: color(s, i), fill: "none" }),
+            make("circle", { cx: x, cy: y, r: 3, fill: color(s, i) }),
+          );
+          this.points.push([x, y, `${r}: ${s.name} ${this.mean(s, k)}`, a, b]);
+        }),
+      );
     }
 
     heat() {
