@@ -59,7 +59,7 @@ func TestBombsWithIndex(t *testing.T) {
 	for _, stream := range []string{row, turned} {
 		commands = append(commands, []string{"cat", stream, "--tensor", "l_out-0"},
 			[]string{"cat", stream, "--tensor", "l_out-0", "--format", "npy", "-o", "/dev/null"},
-			[]string{"inspect", stream, "--stats"}, []string{"verify", stream},
+			[]string{"inspect", stream, "--stats"}, []string{"verify", stream}, []string{"analyze", stream},
 			[]string{"diff", stream, stream}, []string{"export", stream, "--to", "npy", "-o", at("npy"), "--force"})
 	}
 	json := []string{"--tensor", "l_out-0", "--format", "json", "-o", "/dev/null"}

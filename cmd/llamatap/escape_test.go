@@ -96,7 +96,7 @@ func TestOutputActsOnNoTerminal(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"inspect", run}, {"inspect", run, "--json"}, {"inspect", run, "--stats"}, {"inspect", run, "--tensor", "*"},
-		{"inspect", filepath.Dir(run)},
+		{"inspect", filepath.Dir(run)}, {"analyze", run, "--by", "token"}, {"analyze", run, "--format", "md"},
 		{"verify", run}, {"verify", run, "--json"}, {"cat", run, "--tensor", "l_out-0"}, {"cat", run, "--tensor", evil},
 		{"cat", run, "--tensor", evil + "-1"},
 		{"cat", run, "--tensor", evil + "-1", "--format", "json"}, {"diff", run, run},

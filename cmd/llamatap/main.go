@@ -28,7 +28,7 @@ func program() *cli.Command {
 				"the files of a recording; 'llamatap version' prints the versions.\n" + frontsText()
 		},
 		Commands: []*cli.Command{
-			runCommand(), execCommand(), demoCommand(), runsCommand(), reportCommand(), inspectCommand(), catCommand(),
+			runCommand(), execCommand(), demoCommand(), runsCommand(), reportCommand(), inspectCommand(), analyzeCommand(), catCommand(),
 			diffCommand(), exportCommand(), verifyCommand(),
 			kvCommand(), resourceCommand(), memoryCommand(), hostCommand(), benchCommand(), mrmCommand(),
 			topCommand(), serveCommand(), ctlCommand(), doctorCommand(),

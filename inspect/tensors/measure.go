@@ -59,7 +59,7 @@ func EachMeasure(ctx context.Context, r *Run, f Filter, by By, fn func(*Measure)
 // type get none. progress, where it is not nil, is called with the packets that were read, of all.
 func MeasureTensors(ctx context.Context, r *Run, f Filter, s *Summary, progress func(done, total int64)) error {
 	done, total := int64(0), int64(s.Packets)
-	totals := make(map[tensorKey]*accumulator)
+	totals := make(map[tensorKey]*Accumulator)
 	err := eachJob(ctx, r, f, ByTensor, func(j *job) error {
 		if done++; progress != nil {
 			progress(done, total)
@@ -71,7 +71,7 @@ func MeasureTensors(ctx context.Context, r *Run, f Filter, s *Summary, progress 
 		case j.err != nil:
 			return j.err
 		case totals[key] == nil:
-			totals[key] = new(accumulator)
+			totals[key] = new(Accumulator)
 		}
 		totals[key].Merge(&j.sums[0])
 		return nil
@@ -124,11 +124,11 @@ func eachJob(ctx context.Context, r *Run, f Filter, by By, fn func(*job) error) 
 	return flush()
 }
 
-// job is one packet and what was computed of it: one accumulator for all, or one per row.
+// job is one packet and what was computed of it: one Accumulator for all, or one per row.
 type job struct {
 	number int
 	packet stream.Packet
-	sums   []accumulator
+	sums   []Accumulator
 	err    error
 }
 
@@ -179,7 +179,7 @@ func (j *job) sum(values []float32, by By) {
 	dim := int(p.RowDim)
 	if by != ByToken || p.Rows == label.RowsNone || p.SampleTotal > 0 || p.Blocks > 1 ||
 		elements(p.NE) != int64(len(values)) {
-		j.sums = make([]accumulator, 1)
+		j.sums = make([]Accumulator, 1)
 		j.sums[0].Add(values)
 		return
 	}
@@ -188,7 +188,7 @@ func (j *job) sum(values []float32, by By) {
 	for d := range dim {
 		inner *= int(p.NE[d])
 	}
-	j.sums = make([]accumulator, rows)
+	j.sums = make([]Accumulator, rows)
 	for at := 0; at < len(values); at += inner {
 		j.sums[at/inner%rows].Add(values[at : at+inner])
 	}

@@ -228,7 +228,7 @@ func TestMeasureTensors(t *testing.T) {
 	s, err := Summarize(r, Filter{})
 	check(t, err)
 	check(t, MeasureTensors(context.Background(), r, Filter{}, s, nil))
-	var want accumulator
+	var want Accumulator
 	for token := range int64(5) {
 		for e := range int64(4) {
 			want.Add([]float32{value(residual, token, e+4)})

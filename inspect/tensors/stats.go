@@ -21,8 +21,8 @@ type Moments struct {
 	L2   float64 `json:"l2_norm"` // Euclidean norm
 }
 
-// accumulator gathers Stats from values in any order and any number of parts. The zero value is empty.
-type accumulator struct {
+// Accumulator computes Stats of values, in any order and any number of parts. The zero value is empty.
+type Accumulator struct {
 	elements, zeros, nan, inf uint64
 	finite                    float64 // count of finite values
 	mean, m2                  float64 // m2: sum of squared distances from mean
@@ -35,7 +35,7 @@ type accumulator struct {
 const statsBlock = 4096
 
 // Add takes values into account.
-func (a *accumulator) Add(values []float32) {
+func (a *Accumulator) Add(values []float32) {
 	for len(values) > 0 {
 		n := min(len(values), statsBlock)
 		a.addBlock(values[:n])
@@ -44,8 +44,8 @@ func (a *accumulator) Add(values []float32) {
 }
 
 // addBlock takes one block in two passes, mean first, so that a large mean does not cost the variance its digits.
-func (a *accumulator) addBlock(values []float32) {
-	b := accumulator{elements: uint64(len(values))}
+func (a *Accumulator) addBlock(values []float32) {
+	b := Accumulator{elements: uint64(len(values))}
 	if !b.sumFinite(values) {
 		b.sumAny(values)
 	}
@@ -54,7 +54,7 @@ func (a *accumulator) addBlock(values []float32) {
 
 // sumFinite fills b and reports true if all values are finite. Four sums run side by side, because one would wait
 // for each addition.
-func (b *accumulator) sumFinite(values []float32) bool {
+func (b *Accumulator) sumFinite(values []float32) bool {
 	var sum, squares [4]float64
 	low, high := float32(math.Inf(1)), float32(math.Inf(-1))
 	var zeros uint64
@@ -88,7 +88,7 @@ func (b *accumulator) sumFinite(values []float32) bool {
 }
 
 // sumAny is sumFinite for values of which some are NaN or infinite: those are counted and left out.
-func (b *accumulator) sumAny(values []float32) {
+func (b *Accumulator) sumAny(values []float32) {
 	finite := make([]float32, 0, statsBlock)
 	for _, v := range values {
 		switch {
@@ -106,7 +106,7 @@ func (b *accumulator) sumAny(values []float32) {
 }
 
 // Merge takes everything that b holds into account (Chan, Golub and LeVeque 1979).
-func (a *accumulator) Merge(b *accumulator) {
+func (a *Accumulator) Merge(b *Accumulator) {
 	a.elements += b.elements
 	a.zeros += b.zeros
 	a.nan += b.nan
@@ -128,7 +128,7 @@ func (a *accumulator) Merge(b *accumulator) {
 }
 
 // Stats returns what was gathered so far.
-func (a *accumulator) Stats() Stats {
+func (a *Accumulator) Stats() Stats {
 	s := Stats{Elements: a.elements, Zeros: a.zeros, NaN: a.nan, Inf: a.inf}
 	if a.elements > 0 {
 		s.Sparsity = float64(a.zeros) / float64(a.elements)

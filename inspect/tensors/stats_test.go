@@ -8,7 +8,7 @@ import (
 )
 
 func statsOf(values ...float32) Stats {
-	var a accumulator
+	var a Accumulator
 	a.Add(values)
 	return a.Stats()
 }
@@ -49,9 +49,9 @@ func TestStatsOfAnyPartition(t *testing.T) {
 	}
 	want := plainStats(values)
 	for _, cut := range []int{1, 100, statsBlock, len(values)} {
-		var total accumulator
+		var total Accumulator
 		for start := 0; start < len(values); start += cut {
-			var part accumulator
+			var part Accumulator
 			part.Add(values[start:min(start+cut, len(values))])
 			total.Merge(&part)
 		}
@@ -87,7 +87,7 @@ func plainStats(values []float32) Moments {
 
 func TestStatsAllocatesNothing(t *testing.T) {
 	values := make([]float32, 10000)
-	var a accumulator
+	var a Accumulator
 	if n := testing.AllocsPerRun(20, func() { a.Add(values) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -100,7 +100,7 @@ func BenchmarkStats(b *testing.B) {
 	}
 	b.SetBytes(int64(4 * len(values)))
 	b.ReportAllocs()
-	var a accumulator
+	var a Accumulator
 	for b.Loop() {
 		a.Add(values)
 	}
@@ -117,7 +117,7 @@ func TestStatsOfBlocksWithNaN(t *testing.T) {
 	}
 	values[statsBlock] = float32(math.NaN())
 	values[2*statsBlock+2] = float32(math.Inf(-1))
-	var a accumulator
+	var a Accumulator
 	a.Add(values)
 	got := a.Stats()
 	finite := append(append([]float32(nil), values[:statsBlock]...), values[statsBlock+1:2*statsBlock+2]...)

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/inspect/activations"
+	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/internal/cli"
+	"github.com/llamatap/llamatap/internal/present"
+)
+
+func analyzeCommand() *cli.Command {
+	return &cli.Command{
+		Name: "analyze", Summary: "analyse captured hidden states: norms, outliers, similarity of layers, rank", Max: 1,
+		Usage: "[RUN|FILE.stream] [--layer N] [--tensor GLOB] [--token I|A:B] [--by TABLE]\n" +
+			"    [--format text|json|csv|md] [-o FILE]",
+		Text: `Reads captured tensors, by default the residual stream (l_out), and computes, for each layer and token,
+L2 norm, mean, standard deviation, minimum, maximum and sparsity; outlier channels and massive activations; the cosine
+between consecutive layers; effective rank and principal components; and correlations of norms between layers.
+docs/ANALYZE.md defines each figure. Values belong to tokens as the run's index states.
+
+--by picks one table: tensor (the default of csv), layer, token, channel, massive, correlation. JSON has all of them,
+with the keys of STRAP-LLM's analysis.
+
+  llamatap run -p Hello -n 32 --tap-tensor l_out
+  llamatap analyze
+  llamatap analyze RUN --tensor 'ffn_out' --format md -o ffn.md
+  llamatap analyze RUN --by token --format csv -o tokens.csv
+  llamatap analyze RUN --json | jq .correlations
+`,
+		Define: func(f *cli.Flags) func([]string) error {
+			var form reportForm
+			var by string
+			o := activations.Options{Metric: activations.Metrics[0], MinCorrelation: 0.6, Top: 8}
+			defineLayer(f, &o.Filter.Layer)
+			f.Add("--tensor GLOB", &o.Filter.Tensor, tensorHelp).Default = activations.ResidualStream
+			f.Add("--token I|A:B", func(s string) (err error) { o.First, o.End, err = parseTokens(s); return err },
+				"only this token, or from A to before B; either may be empty (default: all)")
+			f.Add("--ctx N", contextSetter(&o.Filter.Ctx), "only this context (default: all)")
+			f.Add("--by TABLE", choice(&by, activations.Names...), "only this table: "+strings.Join(activations.Names, ", "))
+			f.Add("--metric NAME", choice(&o.Metric, activations.Metrics...),
+				"what is correlated: "+strings.Join(activations.Metrics, ", ")).Default = o.Metric
+			f.Add("--min-correlation R", func(s string) (err error) {
+				o.MinCorrelation, err = strconv.ParseFloat(s, 64)
+				if err != nil || !(o.MinCorrelation >= 0 && o.MinCorrelation <= 1) {
+					return cli.Wrongf("give a number from 0 to 1")
+				}
+				return nil
+			}, "leave out pairs of a smaller |r|").Default = "0.6"
+			f.Add("--top N", &o.Top, "pairs that are kept; 0: all")
+			form.define(f, "text", "json", "csv", "md")
+			return func(args []string) error {
+				path, err := resolveRun(args...)
+				switch {
+				case err != nil:
+					return err
+				case o.Filter.Check() != nil:
+					return cli.Wrong(o.Filter.Check())
+				case o.Top < 0:
+					return cli.Wrongf("--top %d: give a number of pairs, or 0 for all", o.Top)
+				case form.form == "json" && by != "":
+					return cli.Wrongf("--by %s: JSON has all tables; add --format csv, md or text", by)
+				case form.form == "csv" && by == "":
+					by = activations.Names[0]
+				}
+				run, err := tensors.Open(path)
+				if err != nil {
+					return err
+				}
+				defer run.Close()
+				ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+				defer stop()
+				bar := present.NewProgress(progressTerminal(true), "analysing")
+				o.Progress = bar.Of
+				analysis, err := activations.Analyze(ctx, run, o)
+				bar.Done()
+				if err != nil {
+					return err
+				}
+				return form.write(func(out io.Writer) error {
+					switch form.form {
+					case "json":
+						return writeJSON(out, analysis)
+					case "csv":
+						return analysis.WriteCSV(out, by)
+					case "md":
+						return analysis.WriteMarkdown(out, by)
+					}
+					return analysis.WriteText(out, by)
+				})
+			}
+		},
+	}
+}

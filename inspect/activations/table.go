@@ -1,0 +1,227 @@
+package activations
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/inspect/sheet"
+	"github.com/llamatap/llamatap/internal/present"
+)
+
+// width is how many columns a note of a text takes.
+const width = 100
+
+// Table is one kind of result as rows of strings, integers and floats below a head. A nil cell is not known.
+type Table struct {
+	Name  string // for --by
+	Title string
+	Note  string // what the figures mean, in a sentence
+	Head  []string
+	Rows  [][]any
+}
+
+// Names are the tables that an analysis can have.
+var Names = []string{"tensor", "layer", "token", "channel", "massive", "correlation"}
+
+// Tables are the results, in the order of Names. An empty table has a Note that says what was not found.
+func (a *Analysis) Tables() []*Table {
+	tensors := &Table{Name: "tensor", Title: "Tensors",
+		Note: "l2 is the norm of a token's row, sparsity the share of exact zeros.",
+		Head: []string{"layer_name", "layer", "tokens", "channels", "l2_mean", "l2_max", "mean", "std", "min", "max",
+			"sparsity"}}
+	layers := &Table{Name: "layer", Title: "Similarity and rank",
+		Note: "cosine: of a token's row to that of the captured layer before. rank: effective rank of the sampled " +
+			"tokens. pc1, pc2: shares of the first principal components in their variance.",
+		Head: []string{"layer_name", "layer", "before", "cosine", "cosine_min", "sampled", "rank", "pc1", "pc2"}}
+	tokens := &Table{Name: "token", Title: "Tokens", Head: []string{"layer_name", "layer", "token_index", "token_text",
+		"l2_norm", "mean", "std", "max", "min", "sparsity", "cosine", "pc1", "pc2"}}
+	channels := &Table{Name: "channel", Title: "Outlier channels",
+		Note: fmt.Sprintf("A channel whose magnitude is above %g × the token's root mean square in more than %s of the "+
+			"tokens.", OutlierRMS, present.Percent(OutlierShare)),
+		Head: []string{"layer_name", "layer", "channel", "share", "mean", "largest"}}
+	text := a.texts()
+	for _, t := range a.Tensors {
+		norms, most, known := 0.0, 0.0, 0
+		for i := range t.Rows {
+			r := &t.Rows[i]
+			line := []any{t.Name, t.Layer, r.Token, text[r.Token], nil, nil, nil, nil, nil, r.Sparsity, nil, nil, nil}
+			if m := r.Moments; m != nil {
+				copy(line[4:], []any{m.L2, m.Mean, m.Std, m.Max, m.Min})
+				norms, most, known = norms+m.L2, max(most, m.L2), known+1
+			}
+			if r.Cosine != nil {
+				line[10] = *r.Cosine
+			}
+			for c, v := range r.Component {
+				line[11+c] = v
+			}
+			tokens.Rows = append(tokens.Rows, line)
+		}
+		line := []any{t.Name, t.Layer, len(t.Rows), t.Width, nil, nil, nil, nil, nil, nil, t.Sparsity}
+		if m := t.Moments; m != nil {
+			copy(line[4:], []any{norms / float64(known), most, m.Mean, m.Std, m.Min, m.Max})
+		}
+		tensors.Rows = append(tensors.Rows, line)
+		line = []any{t.Name, t.Layer, nil, nil, nil, nil, nil, nil, nil}
+		if c := t.Cosine; c != nil && c.N > 0 {
+			copy(line[2:], []any{c.Before, c.Mean, c.Min})
+		}
+		if t.Space != nil {
+			line[5], line[6] = t.Space.Tokens, t.Space.EffectiveRank
+			for i, share := range t.Space.Explained {
+				line[7+i] = share
+			}
+		}
+		layers.Rows = append(layers.Rows, line)
+		for _, c := range t.Outliers {
+			channels.Rows = append(channels.Rows, []any{t.Name, t.Layer, c.Channel, c.Share, c.Mean, c.Largest})
+		}
+	}
+	massive := &Table{Name: "massive", Title: "Massive activations",
+		Note: fmt.Sprintf("A value of at least %g and %g × the median magnitude of its token (Sun et al. 2024).",
+			MassiveValue, MassiveRatio),
+		Head: []string{"layer_name", "layer", "token_index", "token_text", "channel", "value", "median"}}
+	for _, m := range a.Massive {
+		massive.Rows = append(massive.Rows, []any{m.Tensor, m.Layer, m.Token, text[m.Token], m.Channel, m.Value, m.Median})
+	}
+	if a.MassiveLeft > 0 {
+		massive.Note += fmt.Sprintf(" %d more are not listed.", a.MassiveLeft)
+	}
+	pairs := &Table{Name: "correlation", Title: "Correlations of " + a.Metric + " between tensors, token by token",
+		Note: "Pearson's r, which is no cause: layers of the residual stream share what the layers before them added. " +
+			"p takes tokens for independent, which tokens of one text are not: it is too small.",
+		Head: []string{"layer_a", "layer_b", "correlation", "n", "p"}}
+	for _, c := range a.Correlations {
+		pairs.Rows = append(pairs.Rows, []any{c.A, c.B, c.R, c.N, c.P})
+	}
+	return []*Table{tensors, layers, tokens, channels, massive, pairs}
+}
+
+// tokenText is the text of a token, which is quoted except in CSV.
+type tokenText string
+
+// texts are the tokens' texts; nil where the run has none.
+func (a *Analysis) texts() map[int64]any {
+	texts := map[int64]any{}
+	if a.TokenMetadata != nil {
+		for _, t := range a.TokenMetadata.Tokens {
+			texts[t.Index] = tokenText(t.Text)
+		}
+	}
+	return texts
+}
+
+// Cells are the table as text, its head first, floats with four digits.
+func (t *Table) Cells() [][]string {
+	rows := [][]string{t.Head}
+	for _, row := range t.Rows {
+		cells := make([]string, len(row))
+		for i, v := range row {
+			switch v := v.(type) {
+			case nil:
+				cells[i] = "-"
+			case float64:
+				cells[i] = strconv.FormatFloat(v, 'g', 4, 64)
+			case tokenText:
+				cells[i] = strconv.Quote(string(v))
+			default:
+				cells[i] = fmt.Sprint(v)
+			}
+		}
+		rows = append(rows, cells)
+	}
+	return rows
+}
+
+// shown are the tables of a document: all but tokens where by is "", else that one.
+func (a *Analysis) shown(by string) []*Table {
+	return slices.DeleteFunc(a.Tables(), func(t *Table) bool { return t.Name != by && (by != "" || t.Name == "token") })
+}
+
+// subject is a line on what was analysed.
+func (a *Analysis) subject() string {
+	text := fmt.Sprintf("%d tensors", len(a.Tensors))
+	if a.TokenMetadata != nil {
+		text += fmt.Sprintf(", %d tokens", a.TokenMetadata.Total)
+	}
+	if len(a.Left) > 0 {
+		text += fmt.Sprintf("; left out, without whole rows of the chosen tokens: %s", strings.Join(a.Left, ", "))
+	}
+	return text
+}
+
+// WriteText writes the tables, or the one named by, as text.
+func (a *Analysis) WriteText(w io.Writer, by string) error {
+	out := &present.Text{W: w}
+	out.Line("run    %s\nmodel  %s\n       %s", a.Path, a.Model, a.subject())
+	for _, t := range a.shown(by) {
+		if out.Line("\n%s", t.Title); len(t.Rows) == 0 {
+			out.Line("none\n%s", sheet.Wrap(t.Note, width))
+			continue
+		}
+		cells := t.Cells()
+		for i := range cells[0] {
+			if !slices.ContainsFunc(t.Rows, func(row []any) bool {
+				switch row[i].(type) {
+				case string, tokenText:
+					return true
+				}
+				return false
+			}) {
+				cells[0][i] = " " + cells[0][i]
+			}
+		}
+		if out.Columns(cells); t.Note != "" {
+			out.Line("%s", sheet.Wrap(t.Note, width))
+		}
+	}
+	return out.Err
+}
+
+// WriteMarkdown writes the same as a document.
+func (a *Analysis) WriteMarkdown(w io.Writer, by string) error {
+	escape := strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "*", "\\*", "_", "\\_", "`", "\\`", "[", "\\[")
+	out := &present.Text{W: w}
+	out.Line("# %s\n\n%s: %s.", escape.Replace(a.Path), escape.Replace(a.Model), escape.Replace(a.subject()))
+	for _, t := range a.shown(by) {
+		if out.Line("\n## %s\n", escape.Replace(t.Title)); len(t.Rows) == 0 {
+			out.Line("None. %s", escape.Replace(t.Note))
+			continue
+		}
+		for i, cells := range t.Cells() {
+			for k := range cells {
+				cells[k] = escape.Replace(cells[k])
+			}
+			if out.Line("| %s |", strings.Join(cells, " | ")); i == 0 {
+				out.Line("|%s", strings.Repeat("---|", len(cells)))
+			}
+		}
+		if t.Note != "" {
+			out.Line("\n%s", escape.Replace(t.Note))
+		}
+	}
+	return out.Err
+}
+
+// WriteCSV writes one table, with all digits; what is not known is empty.
+func (a *Analysis) WriteCSV(w io.Writer, by string) error {
+	out := csv.NewWriter(w)
+	for _, t := range a.shown(by) {
+		out.Write(t.Head)
+		for _, row := range t.Rows {
+			cells := make([]string, len(row))
+			for i, v := range row {
+				if v != nil {
+					cells[i] = fmt.Sprint(v)
+				}
+			}
+			out.Write(cells)
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
