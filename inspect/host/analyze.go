@@ -256,16 +256,17 @@ func (a *state) countIDs(s *systemSnapshot) {
 	for id, n := range s.faults {
 		a.faults.add(id, n.v)
 	}
-	use, computed := &a.report.Compute, 0
+	use, computed, longest := &a.report.Compute, 0, 0.0
 	for i := range s.threads {
 		a.nameThread(&s.threads[i])
-		if a.addCompute(&s.threads[i]) {
+		if t := &s.threads[i]; a.addCompute(t) {
 			computed++
+			longest = max(longest, t.Lived.v/1e9)
 		}
 	}
 	if computed > 0 {
 		use.Intervals++
-		use.Seconds += safeInterval(s.seconds)
+		use.Seconds += longest
 		use.addQuota(s.quota, float64(computed))
 	}
 	for _, p := range s.processes {

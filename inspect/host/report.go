@@ -177,7 +177,7 @@ type Trend struct {
 type ComputeUse struct {
 	Threads    int     // different ones
 	Intervals  int64   // in which there was one
-	Seconds    float64 // of these
+	Seconds    float64 // that the one that lived longest lived in each of these
 	LivedNS    float64 // of all threads: threads × time
 	RunnableNS float64 // of LivedNS, waiting for a processor
 	Quota      *QuotaUse

@@ -28,7 +28,7 @@ const (
 	betweenShare   = 0.20 // plain sampling takes less than that of all but the smallest models' tokens
 )
 
-// graphPart is the least part of the intervals with compute threads that graphs have to take. In less time threads that
+// graphPart is the least part of the time of compute threads that graphs have to take. In less time threads that
 // load the model are busy for as long as those that compute, and have their role.
 const graphPart = 0.5
 
