@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // failCall lets call number n of the disk go wrong until the test's end, and reports by hit whether there was one. Of
@@ -89,7 +91,8 @@ func writeTokens(d *Dir) error {
 // It is reported, with the cause; the run is no result then, nothing half is left under a name, and the checkpoint is
 // one of the two, whole. When the disk is well again, the run can be made whole.
 func TestFailpoints(t *testing.T) {
-	for _, cause := range []error{syscall.ENOSPC, syscall.EIO, syscall.EINTR, io.ErrShortWrite} {
+	causes := []error{syscall.ENOSPC, syscall.EIO, syscall.EINTR, io.ErrShortWrite}
+	for _, cause := range testenv.Brief(causes, 1) {
 		for _, stays := range []bool{false, true} {
 			n := 1
 			for hit := true; hit; n++ {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // TestLeftovers: what a killed process leaves is in nobody's way, and removed; other files stay.
@@ -67,7 +69,7 @@ func TestManifestChecksum(t *testing.T) {
 		return ReadManifest(d.Path())
 	}
 	for at := range text {
-		for bit := range 8 {
+		for _, bit := range testenv.Brief([]int{3, 0, 1, 2, 4, 5, 6, 7}, 1) {
 			bad := slices.Clone(text)
 			bad[at] ^= 1 << bit
 			if _, err := read(string(bad)); err == nil {
