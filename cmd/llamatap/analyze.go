@@ -21,11 +21,12 @@ func analyzeCommand() *cli.Command {
 			"    [--format text|json|csv|md] [-o FILE]",
 		Text: `Reads captured tensors, by default the residual stream (l_out), and computes, for each layer and token,
 L2 norm, mean, standard deviation, minimum, maximum and sparsity; outlier channels and massive activations; the cosine
-between consecutive layers; effective rank and principal components; and correlations of norms between layers.
+between consecutive layers; effective rank and principal components; correlations of norms between layers; and, of
+runs with --tap-attention, attention sinks.
 docs/ANALYZE.md defines each figure. Values belong to tokens as the run's index states.
 
---by picks one table: tensor (the default of csv), layer, token, channel, massive, correlation. JSON has all of them,
-with the keys of STRAP-LLM's analysis.
+--by picks one table: tensor (the default of csv), layer, token, channel, massive, sink, correlation. JSON has all of
+them, with the keys of STRAP-LLM's analysis.
 
   llamatap run -p Hello -n 32 --tap-tensor l_out
   llamatap analyze

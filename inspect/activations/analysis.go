@@ -64,6 +64,7 @@ type Analysis struct {
 	Left         []string      `json:"left_out,omitempty"` // selected tensors that hold no whole rows of tokens
 	Massive      []Massive     `json:"massive"`            // the largest first
 	MassiveLeft  int           `json:"massive_left_out,omitempty"`
+	Sinks        *Sinks        `json:"attention_sinks"`
 	Metric       string        `json:"metric"` // of the correlations
 	Correlations []Correlation `json:"correlations"`
 }
@@ -202,6 +203,9 @@ func Analyze(ctx context.Context, r *tensors.Run, o Options) (*Analysis, error) 
 				"with --tensor, or record without sampled_slices", r.Path, strings.Join(b.a.Left, ", "))
 		}
 		return nil, r.Unknown(o.Filter)
+	}
+	if b.a.Sinks, err = findSinks(ctx, r, o); err != nil {
+		return nil, err
 	}
 	return b.a, b.readTokens(r)
 }

@@ -25,7 +25,7 @@ type Table struct {
 }
 
 // Names are the tables that an analysis can have.
-var Names = []string{"tensor", "layer", "token", "channel", "massive", "correlation"}
+var Names = []string{"tensor", "layer", "token", "channel", "massive", "sink", "correlation"}
 
 // Tables are the results, in the order of Names. An empty table has a Note that says what was not found.
 func (a *Analysis) Tables() []*Table {
@@ -91,6 +91,16 @@ func (a *Analysis) Tables() []*Table {
 	if a.MassiveLeft > 0 {
 		massive.Note += fmt.Sprintf(" %d more are not listed.", a.MassiveLeft)
 	}
+	sinks := &Table{Name: "sink", Title: "Attention sinks",
+		Note: fmt.Sprintf("A token that later tokens, at least %d, give a mean weight above %g in at least one head. mean: over "+
+			"all heads; heads: share of those above.", SinkLater, SinkWeight),
+		Head: []string{"layer", "token_index", "token_text", "later_tokens", "mean", "heads"}}
+	for _, s := range a.Sinks.Found {
+		sinks.Rows = append(sinks.Rows, []any{s.Layer, s.Token, text[s.Token], s.Later, s.Mean, s.Heads})
+	}
+	if a.Sinks.Why != "" {
+		sinks.Note += " Missing: " + a.Sinks.Why + "."
+	}
 	pairs := &Table{Name: "correlation", Title: "Correlations of " + a.Metric + " between tensors, token by token",
 		Note: "Pearson's r, which is no cause: layers of the residual stream share what the layers before them added. " +
 			"p takes tokens for independent, which tokens of one text are not: it is too small.",
@@ -98,7 +108,7 @@ func (a *Analysis) Tables() []*Table {
 	for _, c := range a.Correlations {
 		pairs.Rows = append(pairs.Rows, []any{c.A, c.B, c.R, c.N, c.P})
 	}
-	return []*Table{tensors, layers, tokens, channels, massive, pairs}
+	return []*Table{tensors, layers, tokens, channels, massive, sinks, pairs}
 }
 
 // tokenText is the text of a token, which is quoted except in CSV.

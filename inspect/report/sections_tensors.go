@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -151,18 +150,19 @@ const (
 
 // attentionMap is the first captured layer's, of its first head; nil where there is none.
 func attentionMap(run *tensors.Run) (*figure, error) {
-	var notes []struct{ Layer int }
-	if run.Metadata == nil || run.Metadata.Extra["attention"] == nil ||
-		json.Unmarshal(run.Metadata.Extra["attention"], &notes) != nil || len(notes) == 0 {
+	layers, err := run.AttentionLayers(0)
+	if errors.Is(err, tensors.ErrNoAttention) || err == nil && len(layers) == 0 {
 		return nil, nil
+	} else if err != nil {
+		return nil, err
 	}
-	m, err := tensors.NewMap(run, tensors.MapOptions{Layer: notes[0].Layer, End: maxAttention})
+	m, err := tensors.NewMap(run, tensors.MapOptions{Layer: layers[0], End: maxAttention})
 	if err != nil {
 		return nil, err
 	}
 	c := &figure{Kind: drawnMatrix, Y: axis{Name: "weight"},
 		Title: fmt.Sprintf("Attention of layer %d, head 0: the first tokens and the cells that they look at",
-			notes[0].Layer)}
+			layers[0])}
 	var all [][]float32
 	err = m.EachRow(func(row *tensors.MapRow) error {
 		all = append(all, slices.Clone(row.Weights[:min(len(row.Weights), maxAttention)]))

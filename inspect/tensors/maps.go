@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
@@ -31,6 +32,9 @@ type attentionNote struct {
 	KType   int     `json:"k_type"`
 }
 
+// AllHeads is a MapOptions.Head that chooses every head.
+const AllHeads = -1
+
 // MapOptions choose an attention map.
 type MapOptions struct {
 	Layer, Head int
@@ -40,6 +44,7 @@ type MapOptions struct {
 
 // MapRow is one token's attention in one head of one layer.
 type MapRow struct {
+	Head    int       `json:"-"` // as chosen, or which of all
 	Token   int64     `json:"token"`
 	Weights []float32 `json:"weights"` // by KV cell
 	// CellTokens is the token whose key lies in each cell, -1 for none; absent where the capture does not say
@@ -47,8 +52,8 @@ type MapRow struct {
 	CellTokens []int64 `json:"cell_tokens,omitempty"`
 }
 
-// Map is the attention of the chosen tokens in one head of one layer. It holds no values: every method that needs
-// them reads the stream.
+// Map is the attention of the chosen tokens in one head of one layer, or in all of them. It holds no values: every
+// method that needs them reads the stream.
 type Map struct {
 	run     *Run
 	note    *attentionNote
@@ -72,7 +77,8 @@ func NewMap(r *Run, o MapOptions) (*Map, error) {
 }
 
 // EachRow recomputes the attention, or reads it where flash attention was off, and calls fn for each chosen token
-// in order. The row is valid during the call. Memory holds the layer's keys so far and one micro-batch.
+// in order, with all heads once per head. The row is valid during the call. Memory holds the layer's keys so far and
+// one micro-batch.
 func (m *Map) EachRow(fn func(*MapRow) error) error {
 	b := mapBuilder{Map: m, fn: fn}
 	path, packets := m.run.Path, m.run.Stream
@@ -95,18 +101,40 @@ func (m *Map) EachRow(fn func(*MapRow) error) error {
 	return nil
 }
 
-// findAttention finds the layer's note, or says which layers have one.
-func findAttention(r *Run, o MapOptions) (*attentionNote, error) {
-	var notes []attentionNote
+// ErrNoAttention is wrapped by NewMap's error for a run that recorded no attention.
+var ErrNoAttention = errors.New("no attention was captured")
+
+// attentionNotes are what the run's metadata say of the attention of layers.
+func (r *Run) attentionNotes() (notes []attentionNote, err error) {
 	if r.Metadata != nil && r.Metadata.Extra["attention"] != nil {
-		if err := json.Unmarshal(r.Metadata.Extra["attention"], &notes); err != nil {
-			return nil,
-				fmt.Errorf("%s: the note on attention in metadata.json is damaged: %w: 'llamatap verify' reports more",
-					r.Path, err)
-		}
+		err = json.Unmarshal(r.Metadata.Extra["attention"], &notes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: the note on attention in metadata.json is damaged: %w: 'llamatap verify' reports more",
+			r.Path, err)
 	}
 	if len(notes) == 0 {
-		return nil, fmt.Errorf("%s: no attention was captured: record with --tap-attention", r.Path)
+		return nil, fmt.Errorf("%s: %w: record with --tap-attention", r.Path, ErrNoAttention)
+	}
+	return notes, nil
+}
+
+// AttentionLayers are the layers of a context whose attention was recorded, each once.
+func (r *Run) AttentionLayers(ctx uint32) (layers []int, err error) {
+	notes, err := r.attentionNotes()
+	for i := range notes {
+		if notes[i].Ctx == ctx && !slices.Contains(layers, notes[i].Layer) {
+			layers = append(layers, notes[i].Layer)
+		}
+	}
+	return layers, err
+}
+
+// findAttention finds the layer's note, or says which layers have one.
+func findAttention(r *Run, o MapOptions) (*attentionNote, error) {
+	notes, err := r.attentionNotes()
+	if err != nil {
+		return nil, err
 	}
 	var layers ggmlhooks.LayerSet
 	var found *attentionNote
@@ -289,9 +317,9 @@ func (b *mapBuilder) compute(q pieces, masks []pieces) error {
 	a := attention{HeadDim: b.note.HeadDim, Heads: int(q.packet.NE[1]), KVHeads: b.note.HeadsKV, Tokens: 1,
 		Cells: int(mask.packet.NE[0]),
 		Scale: b.note.Scale, SoftCap: b.note.SoftCap, Sinks: b.sinks}
-	if b.options.Head < 0 || b.options.Head >= a.Heads {
-		return fmt.Errorf("%s: there is no head %d: layer %d has heads 0 to %d", b.run.Path, b.options.Head,
-			b.options.Layer, a.Heads-1)
+	heads, endHead, err := b.heads(a.Heads)
+	if err != nil {
+		return err
 	}
 	if b.note.Sinks != "" && b.sinks == nil {
 		return b.missing("the attention sinks (%s)", b.note.Sinks)
@@ -304,17 +332,31 @@ func (b *mapBuilder) compute(q pieces, masks []pieces) error {
 		if err := b.fillKeys(&a, row.CellTokens, token); err != nil {
 			return err
 		}
-		var err error
-		if row.Weights, err = a.AppendRow(row.Weights[:0], b.options.Head, 0); err != nil {
-			return err
-		}
 		row.Token = token
-		b.rows++
-		if err := b.fn(&row); err != nil {
-			return err
+		for row.Head = heads; row.Head < endHead; row.Head++ {
+			if row.Weights, err = a.AppendRow(row.Weights[:0], row.Head, 0); err != nil {
+				return err
+			}
+			b.rows++
+			if err := b.fn(&row); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// heads are the chosen ones of n, from first to before end.
+func (b *mapBuilder) heads(n int) (first, end int, err error) {
+	switch head := b.options.Head; {
+	case head == AllHeads:
+		return 0, n, nil
+	case head < 0 || head >= n:
+		return 0, 0, fmt.Errorf("%s: there is no head %d: layer %d has heads 0 to %d", b.run.Path, head,
+			b.options.Layer, n-1)
+	default:
+		return head, head + 1, nil
+	}
 }
 
 // fillKeys lays out the keys of the cells that a token sees.
@@ -341,19 +383,21 @@ func (b *mapBuilder) fillKeys(a *attention, tokens []int64, token int64) error {
 func (b *mapBuilder) readMap(maps []pieces) error {
 	for _, m := range maps {
 		cells, tokens, heads := m.packet.NE[0], m.packet.NE[1], m.packet.NE[2]
-		if int64(b.options.Head) >= heads || b.options.Head < 0 {
-			return fmt.Errorf("%s: there is no head %d: layer %d has heads 0 to %d", b.run.Path, b.options.Head,
-				b.options.Layer, heads-1)
+		first, end, err := b.heads(int(heads))
+		if err != nil {
+			return err
 		}
 		for i := range min(tokens, int64(m.packet.TokenCount)) {
 			token := m.packet.TokenFirst + i
 			if token < b.options.First || token >= b.options.End {
 				continue
 			}
-			at := (int64(b.options.Head)*tokens + i) * cells
-			b.rows++
-			if err := b.fn(&MapRow{Token: token, Weights: m.values[at : at+cells]}); err != nil {
-				return err
+			for head := first; head < end; head++ {
+				at := (int64(head)*tokens + i) * cells
+				b.rows++
+				if err := b.fn(&MapRow{Head: head, Token: token, Weights: m.values[at : at+cells]}); err != nil {
+					return err
+				}
 			}
 		}
 	}
