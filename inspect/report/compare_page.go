@@ -23,7 +23,7 @@ func (c *Comparison) WriteHTML(w io.Writer) error {
 	d := &document{}
 	d.head("two runs")
 	d.add("<p class=\"run\">a: %s</p><p class=\"run\">b: %s</p><h1 id=\"verdict\">%s</h1>", c.A.Path, c.B.Path,
-		c.headline())
+		changeOf(c.Speed))
 	for name, r := range c.sides() {
 		d.add("<p class=\"lead\">%s, %s: %s</p>", name, string(r.State), r.Verdict)
 	}
@@ -34,7 +34,7 @@ func (c *Comparison) WriteHTML(w io.Writer) error {
 		for i, cell := range part.rows[0] {
 			part.rows[0][i] = strings.TrimSpace(cell)
 		}
-		if chart := c.drawn(); part.rows[0][0] == timesHead && chart != nil {
+		if chart := drawn(c.Times); part.rows[0][0] == timesHead && chart != nil {
 			s.Charts = append(s.Charts, chart)
 		}
 		if len(part.rows) > 1 {
@@ -54,10 +54,10 @@ func (c *Comparison) WriteHTML(w io.Writer) error {
 	return err
 }
 
-// headline says how the speed changes from a to b.
-func (c *Comparison) headline() string {
+// changeOf says how the speed changes from a to b.
+func changeOf(speed []*Difference) string {
 	var said []string
-	for _, d := range c.Speed {
+	for _, d := range speed {
 		cells := d.cells()
 		switch {
 		case d.Unit != unitRate:
@@ -74,11 +74,11 @@ func (c *Comparison) headline() string {
 }
 
 // drawn is the times per token that differ, the largest change first; nil where none does.
-func (c *Comparison) drawn() *figure {
+func drawn(times []*Difference) *figure {
 	f := &figure{Kind: drawnMeans, Title: "Time per token, with 95 % intervals",
 		X:      axis{Name: "time per token", Unit: "s"},
 		Series: []*curve{{Name: "a"}, {Name: "b"}}}
-	for _, d := range c.Times {
+	for _, d := range times {
 		if !d.Differs || d.isOnce() || len(f.Rows) == maxDrawn {
 			continue
 		}
@@ -100,12 +100,12 @@ func (c *Comparison) drawn() *figure {
 
 // Save draws the times per token that differ, and writes the picture as PNG, SVG or PDF by the end of the name.
 func (c *Comparison) Save(path string) error {
-	f := c.drawn()
+	f := drawn(c.Times)
 	if f == nil {
 		return ErrNoDifference
 	}
 	colors := map[string]color.NRGBA{"a": sheet.Curves[0], "b": sheet.Curves[1]}
-	p := &sheet.Cells{Title: f.Title, Label: "time per token (ms)", Names: f.Rows, Note: c.headline(),
+	p := &sheet.Cells{Title: f.Title, Label: "time per token (ms)", Names: f.Rows, Note: changeOf(c.Speed),
 		Color: func(kind string) color.Color { return colors[kind] }}
 	for _, s := range f.Series {
 		for i, mean := range s.Y {

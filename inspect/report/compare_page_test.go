@@ -18,7 +18,7 @@ func TestComparisonPage(t *testing.T) {
 	slow := usual
 	slow.slow, slow.batch = 1.3, 64
 	c := compared(t, usual.write(t), slow.write(t))
-	chart := c.drawn()
+	chart := drawn(c.Times)
 	var want []string
 	for _, d := range c.Times {
 		if d.Differs && !d.isOnce() && len(want) < maxDrawn {
@@ -58,7 +58,7 @@ func TestComparisonPage(t *testing.T) {
 	if err := same.Save(filepath.Join(dir, "same.png")); !errors.Is(err, ErrNoDifference) {
 		t.Errorf("of equal runs: %v", err)
 	}
-	if text := same.headline(); !strings.Contains(text, "no difference") {
+	if text := changeOf(same.Speed); !strings.Contains(text, "no difference") {
 		t.Errorf("of equal runs: %q", text)
 	}
 	b := testenv.NeedBrowser(t)
@@ -70,7 +70,7 @@ func TestComparisonPage(t *testing.T) {
 		}
 		b.Eval(`({marks: document.querySelectorAll("figure svg circle").length, wide: document.documentElement.scrollWidth,
 			title: document.getElementById("verdict").textContent})`, &drawn)
-		if drawn.Marks < 2*len(want) || drawn.Wide > width || drawn.Title != c.headline() {
+		if drawn.Marks < 2*len(want) || drawn.Wide > width || drawn.Title != changeOf(c.Speed) {
 			t.Errorf("%d pixels: %+v", width, drawn)
 		}
 		var named []string
