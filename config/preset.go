@@ -7,7 +7,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// Preset is a named set of settings. Names, granularities, rates and ceilings are those of STRAP-LLM (COMPAT A-02).
+// Preset is a named set of settings. Names, granularities, rates and ceilings are those of STRAP-LLM.
 // So are the codecs, but for balanced and max_compression: lz4 and zstd stay below 2.1× on activations, and these
 // two promise 3×, which q keeps within its bound.
 type Preset struct {

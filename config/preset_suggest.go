@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Purpose is why somebody captures (COMPAT A-11); with a model's architecture it picks a preset.
+// Purpose is why somebody captures; with a model's architecture it picks a preset.
 type Purpose string
 
 // The purposes.

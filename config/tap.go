@@ -80,7 +80,7 @@ type Tap struct {
 	ResourcePath   string        // file that the events are appended to as well
 	ResourceRate   int           // most events of a kind per second; 0: no limit
 	ResourceRotate Bytes         // of a file of events; 0: there is one
-	Legacy         bool          // B's estimates alongside what is measured
+	Legacy         bool          // LRI's estimates alongside what is measured
 	KV             bool          // blocks of the KV cache are followed
 	KVBlock        int           // cells of a block
 	Regions        bool          // the map of memory is kept

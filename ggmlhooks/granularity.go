@@ -2,7 +2,7 @@ package ggmlhooks
 
 import "fmt"
 
-// Granularity is how much of the graph a capture takes. The names are those of STRAP-LLM (COMPAT A-04); attention
+// Granularity is how much of the graph a capture takes. The names are those of STRAP-LLM; attention
 // and MLP go by inferred component, not by a part of the name.
 type Granularity uint8
 

@@ -199,7 +199,7 @@ func TestInstrumentEnvironment(t *testing.T) {
 	}
 }
 
-// TestInstrumentRecipes: system B's recipes for jq run on the file.
+// TestInstrumentRecipes: LRI's recipes for jq run on the file.
 func TestInstrumentRecipes(t *testing.T) {
 	jq := testenv.NeedJQ(t)
 	path, _ := instrumented(t)

@@ -1,6 +1,6 @@
 package resource
 
-// Model describes a context and its model, once per context, as system B's companion log does. What llama.cpp does not
+// Model describes a context and its model, once per context, as LRI's companion log does. What llama.cpp does not
 // say is absent.
 type Model struct {
 	Header
@@ -35,7 +35,7 @@ type MemoryUsage struct {
 	WeightsBytes   uint64 `json:"weights_bytes"`
 	ComputeBytes   uint64 `json:"compute_bytes"`
 	OtherBytes     uint64 `json:"other_bytes"` // caches, outputs
-	// ContextEstimate is n_ctx · n_embd · n_layer · 2 · 4, system B's estimate, only with --legacy-estimates.
+	// ContextEstimate is n_ctx · n_embd · n_layer · 2 · 4, LRI's estimate, only with --legacy-estimates.
 	ContextEstimate *uint64 `json:"context_size_estimate_bytes,omitempty"`
 }
 
@@ -62,7 +62,7 @@ type TensorMetadata struct {
 	Timestamp    Timestamp `json:"timestamp"`
 }
 
-// StepBegin is the beginning of an execution, as system B's companion log has it.
+// StepBegin is the beginning of an execution, as LRI's companion log has it.
 type StepBegin struct {
 	Header
 	Exec     uint64 `json:"exec"`

@@ -27,7 +27,7 @@ func slotBounds(slot int) (low, high uint64) {
 	return 1 << (slot - 1), 1<<slot - 1
 }
 
-// strapBounds returns the bounds that system A wrote for a slot, twice too large, for scripts that were written for
+// strapBounds returns the bounds that STRAP-LLM wrote for a slot, twice too large, for scripts that were written for
 // them.
 func strapBounds(slot int) (low, high uint64) {
 	if slot <= 0 {

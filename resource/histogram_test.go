@@ -18,7 +18,7 @@ func TestHistogramSlots(t *testing.T) {
 		}
 	}
 	if low, high := strapBounds(7); low != 128 || high != 255 {
-		t.Errorf("system A's slot 7: %d to %d", low, high)
+		t.Errorf("STRAP-LLM's slot 7: %d to %d", low, high)
 	}
 }
 

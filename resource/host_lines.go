@@ -2,7 +2,7 @@ package resource
 
 import "time"
 
-// HostHeader is what each line of a host collector begins with: system A's keys (COMPAT A-62, A-72), and the
+// HostHeader is what each line of a host collector begins with: STRAP-LLM's keys, and the
 // interval that was measured.
 type HostHeader struct {
 	Timestamp float64 `json:"timestamp"`     // Unix seconds at the snapshot
@@ -85,7 +85,7 @@ type QuotaLine struct {
 	ThrottledNS uint64 `json:"throttled_ns"`
 }
 
-// HostStall is what /proc/pressure says of one resource: A's figures for "some" and "full".
+// HostStall is what /proc/pressure says of one resource: STRAP-LLM's figures for "some" and "full".
 type HostStall map[string]StallFigures
 
 // StallFigures are the shares of time that tasks waited, in percent over 10, 60 and 300 seconds, and the total in

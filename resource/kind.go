@@ -5,7 +5,7 @@ import "fmt"
 // Kind is the type of an event. Its name is the value of the key "event".
 type Kind uint8
 
-// The kinds. The first thirteen are system B's (COMPAT B-20 to B-31).
+// The kinds. The first thirteen are LRI's.
 const (
 	KindSessionStart   Kind = iota // recording begins
 	KindTrackingBegin              // from here on the recorder records what the tap reports

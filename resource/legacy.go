@@ -2,7 +2,7 @@ package resource
 
 import "strings"
 
-// The formulas of system B (COMPAT B-40 to B-49). None of them is measured: they take a GPU of 150 TFLOPS for
+// The formulas of LRI. None of them is measured: they take a GPU of 150 TFLOPS for
 // granted. They are there only for who asks for them (--tap-legacy-estimates), and what they give is tagged as
 // estimated.
 
@@ -26,7 +26,7 @@ func LegacyGFLOP(op string, a, b [4]int64) float64 {
 
 func legacyMatrix(op string) bool { return strings.Contains(op, "mul_mat") || op == "gemm" }
 
-// LegacyOperation is system B's name of an op of ggml: "softmax" for SOFT_MAX.
+// LegacyOperation is LRI's name of an op of ggml: "softmax" for SOFT_MAX.
 func LegacyOperation(op string) string {
 	switch op {
 	case "SOFT_MAX":

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestLegacyFormulas are values of B's own formulas, those of COMPAT's W-B09 among them.
+// TestLegacyFormulas are values of LRI's own formulas, its documented example among them.
 func TestLegacyFormulas(t *testing.T) {
 	near := func(what string, got, want float64) {
 		t.Helper()

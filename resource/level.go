@@ -18,7 +18,7 @@ const (
 
 var levelNames = [...]string{"MINIMAL", "DETAILED", "VERBOSE", "OFF"}
 
-// String returns the level's name as files, flags and system B spell it.
+// String returns the level's name as files, flags and LRI spell it.
 func (l Level) String() string {
 	if int(l) < len(levelNames) {
 		return levelNames[l]
@@ -53,7 +53,7 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MinimalAllocation is the smallest allocation in bytes that MINIMAL reports, as in system B.
+// MinimalAllocation is the smallest allocation in bytes that MINIMAL reports, as in LRI.
 const MinimalAllocation = 1 << 20
 
 // from is the lowest level that includes a kind.

@@ -4,7 +4,7 @@ package resource
 // and absent in the file. All percentiles of latencies are upper bounds: the largest value of the histogram's slot that
 // holds the percentile.
 
-// ProfDisk is what a block device did in an interval (COMPAT A-92).
+// ProfDisk is what a block device did in an interval.
 type ProfDisk struct {
 	ProfHeader
 	Dev           string   `json:"dev"`
@@ -27,7 +27,7 @@ type ProfDisk struct {
 	QueueP99US *float64 `json:"queue_p99_us,omitempty"` // from insertion into the queue to issue
 }
 
-// ProfSyscall is what was done through one system call in an interval, by all watched processes (COMPAT A-93). Its
+// ProfSyscall is what was done through one system call in an interval, by all watched processes. Its
 // type is sync for calls whose purpose is to wait, syscall for the others. A call counts in the interval in which
 // it returned.
 type ProfSyscall struct {
@@ -91,7 +91,7 @@ type ProfBucket struct {
 	Count  uint64 `json:"count"`
 }
 
-// ProfMem is what memory did in an interval (COMPAT A-94).
+// ProfMem is what memory did in an interval.
 type ProfMem struct {
 	ProfHeader
 	FaultsTotal uint64             `json:"page_faults_total"`
@@ -114,7 +114,7 @@ type ProfFaults struct {
 	Major *uint64 `json:"major,omitempty"`
 }
 
-// ProfPSI is the pressure on one resource. System A's three figures are those of "some"; both kinds are listed apart
+// ProfPSI is the pressure on one resource. STRAP-LLM's three figures are those of "some"; both kinds are listed apart
 // next to them.
 type ProfPSI struct {
 	Avg10  float64 `json:"avg10"`
@@ -134,7 +134,7 @@ type ProfStall struct {
 	TotalUS uint64  `json:"total"`
 }
 
-// ProfSched is how threads were scheduled in an interval (COMPAT A-95).
+// ProfSched is how threads were scheduled in an interval.
 type ProfSched struct {
 	ProfHeader
 	// waiting that delayed threads, of all, in percent of their lifetime in the interval
@@ -171,7 +171,7 @@ type ProfThread struct {
 	FutexUnknownNS *int64     `json:"futex_unknown_ns,omitempty"`
 }
 
-// ProfNet is what a process did on sockets in an interval (COMPAT A-96).
+// ProfNet is what a process did on sockets in an interval.
 type ProfNet struct {
 	ProfHeader
 	PID  int    `json:"pid"` // 0 of retransmits whose socket no watched process has used

@@ -12,7 +12,7 @@ import (
 // ProfType is the type of an event of llamatap host prof, the value of the key "type".
 type ProfType string
 
-// The types (COMPAT A-92 to A-96).
+// The types.
 const (
 	ProfTypeDisk    ProfType = "disk"
 	ProfTypeSyscall ProfType = "syscall"
@@ -25,7 +25,7 @@ const (
 // ProfTypes are all types, in the order in which an interval's events are written.
 var ProfTypes = []ProfType{ProfTypeDisk, ProfTypeSyscall, ProfTypeSync, ProfTypeMem, ProfTypeSched, ProfTypeNet}
 
-// ProfHeader is what each event of llamatap host prof has (COMPAT A-91). A collector leaves it empty; Stamp fills
+// ProfHeader is what each event of llamatap host prof has. A collector leaves it empty; Stamp fills
 // it in.
 type ProfHeader struct {
 	TSNS   int64             `json:"ts_ns"`   // Unix ns at the end of the interval
@@ -130,7 +130,7 @@ func (e *ProfNet) MarshalJSON() ([]byte, error) {
 	return sortedJSON((*plain)(e))
 }
 
-// ParseProfEvent reads a line that AppendProfEvent or system A wrote. Keys that it does not know are passed over.
+// ParseProfEvent reads a line that AppendProfEvent or STRAP-LLM wrote. Keys that it does not know are passed over.
 func ParseProfEvent(line []byte) (ProfEvent, error) {
 	var head struct {
 		Type ProfType `json:"type"`
@@ -157,7 +157,7 @@ func ParseProfTypes(list string) ([]ProfType, error) {
 	var types []ProfType
 	for name := range strings.SplitSeq(list, ",") {
 		t := ProfType(strings.TrimSpace(name))
-		if t == "syscalls" { // as system A calls it here
+		if t == "syscalls" { // as STRAP-LLM calls it here
 			t = ProfTypeSyscall
 		}
 		if newProfEvent(t) == nil {

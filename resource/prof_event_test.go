@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// strapKeys are the keys of system A's events (COMPAT A-91 to A-96), objects within them after their key and a dot.
+// strapKeys are the keys of STRAP-LLM's events, objects within them after their key and a dot.
 var strapKeys = map[ProfType]string{
 	ProfTypeDisk:    "dev iops throughput_bytes_s lat_p50_us lat_p95_us lat_p99_us queue_depth_avg queue_depth_max requests bytes",
 	ProfTypeSyscall: "syscall count lat_avg_us lat_p95_us lat_p99_us lat_max_us bytes bytes_per_call throughput_bytes_s top_callers.pid top_callers.comm top_callers.count top_callers.lat_total_ns top_callers.bytes",
@@ -124,7 +124,8 @@ func TestAppendProfEventSortsAllKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"bytes":0,"bytes_per_call":0,"callers":0,"corr_id":"run_20261121_041500_ab12-3","count":2,"interval_s":1,"labels":{},"mono_ns":9,"op":"wait","syscall":"futex","throughput_bytes_s":0,"top_callers":[{"bytes":0,"comm":"a<b","count":2,"lat_total_ns":9007199254740993,"pid":7}],"ts":"2023-11-14T22:13:20.000005+00:00","ts_ns":1700000000000005000,"type":"sync"}` + "\n"
+	const want =
+		`{"bytes":0,"bytes_per_call":0,"callers":0,"corr_id":"run_20261121_041500_ab12-3","count":2,"interval_s":1,"labels":{},"mono_ns":9,"op":"wait","syscall":"futex","throughput_bytes_s":0,"top_callers":[{"bytes":0,"comm":"a<b","count":2,"lat_total_ns":9007199254740993,"pid":7}],"ts":"2023-11-14T22:13:20.000005+00:00","ts_ns":1700000000000005000,"type":"sync"}` + "\n"
 	if string(line) != want {
 		t.Errorf("wrote\n%swant\n%s", line, want)
 	}
@@ -239,7 +240,7 @@ func TestProfKeysAreDocumented(t *testing.T) {
 }
 
 // appendProfEvent appends an event as a line of JSON, compact and with the keys of all its objects sorted, as
-// system A writes it.
+// STRAP-LLM writes it.
 func appendProfEvent(dst []byte, e ProfEvent) ([]byte, error) {
 	out := bytes.NewBuffer(dst)
 	enc := json.NewEncoder(out)

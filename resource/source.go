@@ -7,7 +7,7 @@ type Source uint8
 
 // The sources.
 const (
-	Estimated Source = iota // by a formula of system B, only where a flag asked for it
+	Estimated Source = iota // by a formula of LRI, only where a flag asked for it
 	Computed                // exactly, from shapes and sizes, or from other figures
 	Measured                // by a clock, or seen to happen
 )

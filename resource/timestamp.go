@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Timestamp is a time in microseconds since 1970. It is written as system B documents it, a quoted number. It is
+// Timestamp is a time in microseconds since 1970. It is written as LRI documents it, a quoted number. It is
 // read in all three forms that B has: quoted number, number, and local time without zone, "2025-11-21
 // 10:15:00.123".
 type Timestamp int64
 
-// localForm is how B's sessions, layers and components write their time.
+// localForm is how LRI's sessions, layers and components write their time.
 const localForm = "2006-01-02 15:04:05.000"
 
 // MarshalJSON writes the quoted number.

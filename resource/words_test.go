@@ -65,7 +65,7 @@ func TestSourcesAreOrdered(t *testing.T) {
 	}
 }
 
-// TestTimestampForms reads the documented form, the form of B's program and that of its sessions.
+// TestTimestampForms reads the documented form, the form of LRI's program and that of its sessions.
 func TestTimestampForms(t *testing.T) {
 	local := time.Date(2025, 11, 21, 10, 15, 0, 123e6, time.Local).UnixMicro()
 	for text, want := range map[string]int64{

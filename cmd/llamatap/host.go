@@ -84,7 +84,7 @@ key.
 					each(func(s string) error { o.devices = append(o.devices, s); return nil }),
 					"only these devices, such as nvme0n1")
 				f.Add("--strap-buckets", &o.strap,
-					"write bucket bounds twice too large, as system A did, for scripts made for them")
+					"write bucket bounds twice too large, as STRAP-LLM did, for scripts made for them")
 			case "prof":
 				o.sample = 1
 				collectors := []string{"disk", "syscalls", "mem", "sched", "sync", "net"}
@@ -98,7 +98,7 @@ key.
 				f.Add("--sample-read-write N", &o.sample, "time one in N reads and writes; all are counted")
 				f.Add("--labels KEY=VALUE[,KEY=VALUE]", each(o.addLabel), "add these to each event")
 				f.Add("--disable-correlation", &o.noIDs, "write null for corr_id")
-				f.Add("", func(string) error { return nil }, "").Deprecated("--log") // of system A: changes nothing
+				f.Add("", func(string) error { return nil }, "").Deprecated("--log") // of STRAP-LLM: changes nothing
 				f.List[len(f.List)-1].Value = "LEVEL"
 			}
 			return func(args []string) error {
@@ -128,7 +128,7 @@ func (o *hostOptions) addLabel(pair string) error {
 // check refuses contradictory flags.
 func (o *hostOptions) check(rest []string) error {
 	prof := o.name == "prof"
-	if prof && len(rest) == 1 && rest[0] == "run" { // A's form
+	if prof && len(rest) == 1 && rest[0] == "run" { // STRAP-LLM's form
 		rest = nil
 	}
 	if prof && len(o.only) == 0 {

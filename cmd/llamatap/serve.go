@@ -35,7 +35,7 @@ what they sum up to: in a browser, at the printed address, as a page of the runs
   PUT /api/v1/level            {"level": "VERBOSE"} for a live run; also {"command": "enable"}, "disable", "flush"
   POST /log-monitoring         {"prompt": "…", "stream": true} runs a prompt and records it below DIR; -m gives the model
   GET /api/v1/live             what 'llamatap top --json' prints, as server-sent events
-  GET /api/v1/runs, /metrics, /healthz, and the routes of system B: /sessions, /logs/ID, /logs/ID/stream
+  GET /api/v1/runs, /metrics, /healthz, and the routes of LRI: /sessions, /logs/ID, /logs/ID/stream
 
 docs/SERVE.md describes them, and has a dashboard for Grafana. --live shows only the newest live run below DIR; DIR is
 then ./llamatap-runs if it is not given. INT or TERM ends the server, and the streams that it has.
@@ -51,7 +51,8 @@ needs none with --no-token.
   curl -N --unix-socket serve.sock 'http://localhost/api/v1/resource-logs?follow&event=output_token'
 `,
 		Define: func(f *cli.Flags) func([]string) error {
-			o := server.Options{Control: controlRun, Report: func(ctx context.Context, dir string, out io.Writer) error {
+			o := server.Options{Control: controlRun,
+				Report: func(ctx context.Context, dir string, out io.Writer) error {
 				run, err := runreport.Read(ctx, dir, nil)
 				if err != nil {
 					return err

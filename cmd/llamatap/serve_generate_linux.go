@@ -58,7 +58,7 @@ type promptLine struct {
 	Seed        *uint32  `json:"seed,omitempty"`
 }
 
-// lineOf writes a prompt as such a line. A method leaves the other samplers out, and has system B's default of its
+// lineOf writes a prompt as such a line. A method leaves the other samplers out, and has LRI's default of its
 // own one.
 func lineOf(p server.Prompt) promptLine {
 	s := p.Sampling

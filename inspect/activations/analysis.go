@@ -48,7 +48,7 @@ type Options struct {
 }
 
 // Analysis is what was computed of a run's tensors. Its keys stream_path to token_metadata and correlations are
-// those of STRAP-LLM's analyze_activations_with_tokens and analyze_circuits (COMPAT A-44, A-45, A-49).
+// those of STRAP-LLM's analyze_activations_with_tokens and analyze_circuits.
 type Analysis struct {
 	Path            string               `json:"stream_path"`
 	Model           string               `json:"model,omitempty"`
@@ -75,7 +75,7 @@ type LayerSize struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// TokenMetadata are the analysed tokens (COMPAT A-41).
+// TokenMetadata are the analysed tokens.
 type TokenMetadata struct {
 	Total  int             `json:"total_tokens"`
 	Tokens []tensors.Token `json:"tokens"`
@@ -187,7 +187,8 @@ func Analyze(ctx context.Context, r *tensors.Run, o Options) (*Analysis, error) 
 	b := builder{o: o, byKey: map[key]*Tensor{}, budget: sampledTokens,
 		chosen: max(0, min(o.End, all.Tokens)-o.First),
 		a: &Analysis{Path: r.Path, Model: all.Model, Packets: all.Packets, Bytes: all.BytesStored,
-			PacketsPerToken: all.PacketsPerToken, BytesPerToken: all.BytesPerToken, Metric: cmp.Or(o.Metric, Metrics[0]),
+			PacketsPerToken: all.PacketsPerToken, BytesPerToken: all.BytesPerToken,
+				Metric: cmp.Or(o.Metric, Metrics[0]),
 			Massive: []Massive{}, PerLayer: map[string]LayerSize{}}}
 	b.describe(all)
 	b.plan(selected)
@@ -413,7 +414,8 @@ func (b *builder) finish(ctx context.Context) error {
 	})
 	slices.SortStableFunc(b.a.Tensors, func(x, y *Tensor) int {
 		return cmp.Or(cmp.Compare(x.Ctx, y.Ctx),
-			strings.Compare(ggmlhooks.WithoutLayer(x.Name), ggmlhooks.WithoutLayer(y.Name)), cmp.Compare(x.Layer, y.Layer))
+			strings.Compare(ggmlhooks.WithoutLayer(x.Name), ggmlhooks.WithoutLayer(y.Name)),
+				cmp.Compare(x.Layer, y.Layer))
 	})
 	for _, t := range b.a.Tensors {
 		t.Stats = t.sum.Stats()

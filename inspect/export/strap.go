@@ -18,7 +18,7 @@ import (
 	"github.com/llamatap/llamatap/store/codec"
 )
 
-// streamSuffix ends the name of a stream; the tokens file has another in its place (COMPAT A-41).
+// streamSuffix ends the name of a stream; the tokens file has another in its place.
 const (
 	streamSuffix = ".stream"
 	tokensSuffix = "_tokens.json"
@@ -228,7 +228,7 @@ func (s *strapper) pack(p *piece, data []byte) (packed []byte, err error) {
 	return s.packed, err
 }
 
-// writePacket writes the lengths of name and payload, big-endian, name, payload (COMPAT A-20 to A-27).
+// writePacket writes the lengths of name and payload, big-endian, name, payload.
 func (s *strapper) writePacket(name string, packed []byte) error {
 	if len(packed) > math.MaxUint32 {
 		return fmt.Errorf("tensor %s: %d bytes do not fit a packet of STRAP-LLM's: choose fewer tokens with --token",
@@ -287,7 +287,7 @@ func (e strapExport) describeStrap(plan *strapPlan) {
 	}
 }
 
-// strapToken is a token as STRAP-LLM writes it (COMPAT A-40).
+// strapToken is a token as STRAP-LLM writes it.
 type strapToken struct {
 	Index int64  `json:"token_index"`
 	ID    int32  `json:"token_id"`

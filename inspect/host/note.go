@@ -73,7 +73,7 @@ func (r *Report) note(further int) {
 	}
 }
 
-// The limits of STRAP-LLM's documentation (COMPAT A-67).
+// The limits of STRAP-LLM's documentation.
 const (
 	alertLatencyUS = 10_000 // p99
 	alertDepth     = 100    // requests in flight

@@ -157,7 +157,7 @@ func (t *opSums) finish(percentiles []float64) []*OpRow {
 	return rows
 }
 
-// operations adds up what llamatap's own recorder adds to A's keys.
+// operations adds up what llamatap's own recorder adds to STRAP-LLM's keys.
 type operations struct {
 	devices, processes, cgroups opSums
 	aliases                     map[int64]string // the last of each device

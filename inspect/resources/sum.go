@@ -257,7 +257,7 @@ func (s *Sum) compute(e *work) {
 	s.execs.inside(e)
 }
 
-// component adds the time of a component that a program reported itself, through system B's header: what it reports
+// component adds the time of a component that a program reported itself, through LRI's header: what it reports
 // of ops has no times. The tap reports components as well as their ops, whose times are added up.
 func (s *Sum) component(e *resource.ComponentEnd) {
 	if e.Exec == 0 {

@@ -274,7 +274,7 @@ func TestBareName(t *testing.T) {
 	}
 }
 
-// TestForeignTimes reads a log of system B: its times in both forms, its estimates left out.
+// TestForeignTimes reads a log of LRI: its times in both forms, its estimates left out.
 func TestForeignTimes(t *testing.T) {
 	r := summarize(t, map[string]string{rundir.EventsName: `{"event":"resource_session_start","timestamp":"2025-11-21 10:15:00.123","session_id":"x","level":"DETAILED"}
 {"event":"compute_execution","resource_id":"r","timestamp":21816123456,"operation":"gemm","component_type":"attention","layer_id":2,"compute_intensity_gflops":0.05,"estimated_duration_us":51}

@@ -34,7 +34,7 @@ func (s prompts) generate(ctx context.Context, p Prompt) *generation {
 	return g
 }
 
-// answer is what system B answers, with the result of the prompt.
+// answer is what LRI answers, with the result of the prompt.
 func (g *generation) answer(status string) map[string]any {
 	answer := map[string]any{"session_id": filepath.Base(g.dir),
 		"log_file_path": filepath.Join(g.dir, rundir.EventsName), "status": status}

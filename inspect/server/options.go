@@ -93,11 +93,11 @@ type Command struct {
 	Level   string `json:"level,omitempty"` // of level: MINIMAL, DETAILED, VERBOSE or off
 }
 
-// Prompt is what a client wants generated, as system B spells it.
+// Prompt is what a client wants generated, as LRI spells it.
 type Prompt struct {
 	Prompt   string   `json:"prompt"`
 	Sampling Sampling `json:"sampling"`
-	// MaxTokens is how many tokens are generated at most, up to [MaxTokens]; 0: 512, as in system B.
+	// MaxTokens is how many tokens are generated at most, up to [MaxTokens]; 0: 512, as in LRI.
 	MaxTokens int `json:"max_tokens"`
 	// Stream asks for events as they are recorded instead of one answer at the end.
 	Stream bool `json:"stream"`

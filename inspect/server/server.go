@@ -133,7 +133,7 @@ func (s *Server) table() []route {
 		{"POST /runs/{id}/report", r.link},
 		{"GET /api/v1/level", c.getLevel},
 		{"PUT /api/v1/level", c.putLevel},
-		{"POST /log-monitoring", prompts{l}.logMonitoring}, // from here on system B's
+		{"POST /log-monitoring", prompts{l}.logMonitoring}, // from here on LRI's
 		{"GET /logs/{id}", l.wholeLog},
 		{"GET /logs/{id}/stream", l.newLines},
 		{"GET /sessions", s.runs.sessions},

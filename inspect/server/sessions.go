@@ -15,7 +15,7 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// System B's routes. A session of its is a run of ours, and the session's id the run's.
+// LRI's routes. A session of its is a run of ours, and the session's id the run's.
 
 // sessions answers GET /sessions: the runs that hold events.
 func (l *listing) sessions(w http.ResponseWriter, r *http.Request) error {

@@ -20,7 +20,7 @@ const (
 	ByToken  By = "token" // one row of a packet: one tensor for one token
 )
 
-// Measure is one line of statistics: the counterpart of one row of STRAP-LLM's packet table (COMPAT A-46, A-47),
+// Measure is one line of statistics: the counterpart of one row of STRAP-LLM's packet table,
 // with tokens as the index states them.
 type Measure struct {
 	Packet int    `json:"packet_index"` // the first of a tensor that was cut into pieces

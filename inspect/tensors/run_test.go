@@ -356,7 +356,7 @@ func checkOnce(t *testing.T, v *Verification) {
 	}
 }
 
-// TestForeignStream reads A's test vectors (COMPAT A-30) without index.
+// TestForeignStream reads STRAP-LLM's test vectors without index.
 func TestForeignStream(t *testing.T) {
 	vectors := "\x00\x06\x00\x00\x00\x06layer1\x00\x3c\x00\xc0\x00\x38" + "\x00\x00\x00\x00\x00\x04\x00\x00\xff\x7b" +
 		"\x00\x0f\x00\x00\x00\x02blk.0.attn_norm\x55\x35"

@@ -14,7 +14,7 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// Token is one entry of a tokens file (COMPAT A-40, with ours added).
+// Token is one entry of a tokens file (STRAP-LLM's keys, and ours).
 type Token struct {
 	Index int64  `json:"token_index"`
 	ID    int32  `json:"token_id"`

@@ -23,7 +23,7 @@ type Options struct {
 	// what a process of Target.PIDs starts, and what that starts, belongs to it; needs a kernel with BTF
 	Follow  bool
 	Devices []string // disks or partitions, by name; none is all. At most 8
-	Strap   bool     // A's bounds in latency_histogram, twice too large
+	Strap   bool     // STRAP-LLM's bounds in latency_histogram, twice too large
 	Plain   bool     // the programs for kernels without BTF though this one has it
 	Poll    bool     // /proc/diskstats though BPF programs could run
 

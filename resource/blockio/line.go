@@ -158,7 +158,7 @@ func (iv *interval) newDevice(id uint32, partOf map[uint32]uint32) resource.Bloc
 	return d
 }
 
-// disk fills in A's keys of a disk.
+// disk fills in STRAP-LLM's keys of a disk.
 func (iv *interval) disk(line *resource.BlockLine, d *resource.BlockDevice, byOp map[deviceOp]*delta) {
 	var h resource.Histogram
 	for op := range uint32(opCount) {

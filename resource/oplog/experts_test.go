@@ -141,7 +141,7 @@ func TestKV(t *testing.T) {
 	}
 }
 
-// TestResourceIDs: events of the same resource within a microsecond have ids of their own, in system B's form.
+// TestResourceIDs: events of the same resource within a microsecond have ids of their own, in LRI's form.
 func TestResourceIDs(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Detailed})
 	change := kvcache.Change{Action: kvcache.Allocate, Seq: 1, PosFirst: 4, PosEnd: 7, Cells: 3}

@@ -27,13 +27,13 @@ type Options struct {
 	Threads int
 	// Roofline is what the machine can do at most; nil: not measured, and no share of it is written.
 	Roofline *resource.Roofline
-	// Pressure returns system B's low, medium or high, of PSI and the cgroup's limit; nil, or "": not known. It is
+	// Pressure returns LRI's low, medium or high, of PSI and the cgroup's limit; nil, or "": not known. It is
 	// asked once per execution that is recorded in detail.
 	Pressure func() string
 	// Devices appends the samples of devices that were taken since it was called last; nil: there is none that can be
 	// sampled. It is called whenever an execution ends, and by [Recorder.Sampled].
 	Devices func(to *Readings)
-	// Legacy fills system B's keys by its formulas, tagged as estimated, next to what is measured.
+	// Legacy fills LRI's keys by its formulas, tagged as estimated, next to what is measured.
 	Legacy bool
 }
 

@@ -37,7 +37,7 @@ func inner(l *jsonl.Line) []byte {
 	return append([]byte(nil), b[1:len(b)-1]...)
 }
 
-// sources are the names of a node's sources; one without name has the name that system B gives it.
+// sources are the names of a node's sources; one without name has the name that LRI gives it.
 func sources(g *ggmlhooks.Graph, n *ggmlhooks.Node) (names []string) {
 	for _, src := range n.Src {
 		name, _, _ := source(g, src)
@@ -111,7 +111,7 @@ type mlpPlan struct {
 	fields []byte
 }
 
-// projections are system B's names of what a weight of a feed-forward network does.
+// projections are LRI's names of what a weight of a feed-forward network does.
 var projections = []struct{ weight, operation string }{
 	{"ffn_gate_inp", ""}, // chooses experts
 	{"ffn_gate", "gate_proj"}, {"ffn_up", "up_proj"}, {"ffn_down", "down_proj"},
@@ -174,7 +174,7 @@ func activationBytes(g *ggmlhooks.Graph, n *ggmlhooks.Node) (bytes int64) {
 	return bytes
 }
 
-// mlpOperation is system B's name of what a node does in a feed-forward network, and the function that it applies.
+// mlpOperation is LRI's name of what a node does in a feed-forward network, and the function that it applies.
 func mlpOperation(g *ggmlhooks.Graph, n *ggmlhooks.Node) (operation, function string) {
 	if activations[n.Op] {
 		return "activation", strings.ToLower(n.Op)
@@ -191,13 +191,13 @@ func mlpOperation(g *ggmlhooks.Graph, n *ggmlhooks.Node) (operation, function st
 	return "", ""
 }
 
-// legacyWork is what system B's formulas give for nodes together.
+// legacyWork is what LRI's formulas give for nodes together.
 type legacyWork struct {
 	gflop float64
 	us    int64
 }
 
-// estimate works out what system B would have written of node i.
+// estimate works out what LRI would have written of node i.
 func (p *plan) estimate(i int, o *resource.Op, w work) {
 	n := &p.graph.Nodes[i]
 	name := resource.LegacyOperation(o.Name)
@@ -216,7 +216,7 @@ func (p *plan) estimate(i int, o *resource.Op, w work) {
 	p.nodes[i].estimated = legacyWork{gflop, us}
 }
 
-// estimates sums what system B would have written of those of nodes first to last that have no event of their own.
+// estimates sums what LRI would have written of those of nodes first to last that have no event of their own.
 func (p *plan) estimates(first, last int, level resource.Level) (sum legacyWork) {
 	for i := first; i <= last; i++ {
 		if n := &p.nodes[i]; n.run >= 0 && !n.own(level) {

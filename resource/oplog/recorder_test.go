@@ -139,7 +139,7 @@ func TestWorkIsToldOnce(t *testing.T) {
 					flops[g.Exec], nodes[g.Exec], *g.FLOPs, g.NodeCount, perToken*tokens)
 			}
 			if math.Abs(work[g.Exec]*1e9/float64(*g.FLOPs)-1) > 1e-4 {
-				t.Errorf("%v, execution %d: %g GFLOP in system B's key, %d FLOPs", level, g.Exec, work[g.Exec],
+				t.Errorf("%v, execution %d: %g GFLOP in LRI's key, %d FLOPs", level, g.Exec, work[g.Exec],
 					*g.FLOPs)
 			}
 			weights := matrix/32*34 + 68*tokens // the rows used of the embedding, the rest whole
@@ -381,7 +381,7 @@ func TestMaintenance(t *testing.T) {
 	}
 }
 
-// TestLegacy: system B's keys have its figures and say so; what is measured stands next to them, and says so too.
+// TestLegacy: LRI's keys have its figures and say so; what is measured stands next to them, and says so too.
 func TestLegacy(t *testing.T) {
 	b := scene(t, Options{Level: resource.Verbose, Legacy: true})
 	_, events := b.lines()

@@ -6,7 +6,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// steps records models, and what a step of system B has: its phase, its tensors, its beginning and end.
+// steps records models, and what a step of LRI has: its phase, its tensors, its beginning and end.
 type steps struct {
 	*writer
 	memory *memory

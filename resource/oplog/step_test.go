@@ -8,7 +8,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// TestModelMetrics: a context and its model are reported once, with the buffers that there are; system B's estimate
+// TestModelMetrics: a context and its model are reported once, with the buffers that there are; LRI's estimate
 // stands next to them only where it was asked for, and is marked.
 func TestModelMetrics(t *testing.T) {
 	for _, legacy := range []bool{false, true} {

@@ -41,7 +41,7 @@ func (w work) usefulKnown() bool { return w.known() && w.noMask == 0 }
 
 func (w work) bytesKnown() bool { return w.noBytes == 0 && w.read+w.written > 0 }
 
-// describe adds node_count, flops … What is not known is left out, and how often it was not is written. System B's
+// describe adds node_count, flops … What is not known is left out, and how often it was not is written. LRI's
 // figure is left to its own formula where that is asked for. own is the FLOPs of nodes that have events of their own.
 func (w work) describe(l *jsonl.Line, own int64, legacy bool) {
 	l.Int("node_count", int64(w.nodes))

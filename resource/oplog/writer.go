@@ -22,7 +22,7 @@ type writer struct {
 	newest     atomic.Int64
 	ids        map[string]int64 // the last number of each start of an id
 	levels     []levelFrom      // the last one holds now; those before it, of executions that are not recorded yet
-	legacy     bool             // system B's keys are filled by its formulas
+	legacy     bool             // LRI's keys are filled by its formulas
 }
 
 // mark says how a figure of the event in the making was obtained.
@@ -88,7 +88,7 @@ func (w *writer) measured(key string, v int64) {
 	w.mark(resource.Measured, key)
 }
 
-// weakest is the source of the weakest figure of an event that has figures of system B.
+// weakest is the source of the weakest figure of an event that has figures of LRI.
 func (w *writer) weakest() resource.Source {
 	if w.legacy {
 		return resource.Estimated
@@ -147,7 +147,7 @@ func (w *writer) levelAt(ns int64) resource.Level {
 	return w.levels[0].level
 }
 
-// resourceID adds system B's id of a resource, which no other event has: device, kind, layer, component, number.
+// resourceID adds LRI's id of a resource, which no other event has: device, kind, layer, component, number.
 // start is the part before the number.
 func (w *writer) resourceID(start string, mono int64) { writeID(&w.Line, start, w.number(start, mono)) }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/llamatap/llamatap/resource/bpf"
 )
 
-// topCallers is how many processes an event names at most (COMPAT A-93).
+// topCallers is how many processes an event names at most.
 const topCallers = 5
 
 // caller is struct caller of prof.bpf.c.

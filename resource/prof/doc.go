@@ -1,5 +1,4 @@
-// Package prof is the collector behind llamatap host prof: what processes ask of the kernel, as events (COMPAT A-91
-// to A-96).
+// Package prof is the collector behind llamatap host prof: what processes ask of the kernel, as events.
 //
 // It counts itself the system calls (type syscall), those whose purpose is to wait (type sync), and the traffic of
 // sockets (type net); it joins the events disk, mem and sched that other collectors make of their snapshots, and stamps

@@ -1,6 +1,6 @@
 // Package sched records where the time of threads goes, and their page faults: what each thread computed, waited for a
 // processor, waited for a disk or a lock, and idled, interval by interval, with the processes' memory and the kernel's
-// pressure figures (A-72 in COMPAT).
+// pressure figures.
 //
 // A thread's time is split at each switch, waking and end, by BPF programs at the scheduler's tracepoints. The
 // state that goes on at a snapshot counts up to the snapshot and no further, so that the times of a thread that

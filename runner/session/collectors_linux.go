@@ -21,7 +21,7 @@ type CollectorOptions struct {
 	// Computed says how much of a time on CLOCK_MONOTONIC, in ns, the run computed graphs in; nil: there is no run.
 	Computed func(from, to int64) resource.GraphTime
 	Devices  []string // block devices by name; empty: all
-	// StrapBuckets writes the bounds of buckets as system A did, twice too large.
+	// StrapBuckets writes the bounds of buckets as STRAP-LLM did, twice too large.
 	StrapBuckets bool
 
 	// Of prof:

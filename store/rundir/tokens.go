@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// TokenRecord is one token of activations_tokens.json. The first three keys are STRAP-LLM's (COMPAT A-40).
+// TokenRecord is one token of activations_tokens.json. The first three keys are STRAP-LLM's.
 type TokenRecord struct {
 	Index int64   `json:"token_index"` // from 0, prompt included
 	ID    int32   `json:"token_id"`
@@ -72,7 +72,7 @@ func (t *TokenRecord) SetSeqs(seqs []int32) {
 	}
 }
 
-// TokensWriter writes activations_tokens.json in STRAP-LLM's layout (COMPAT A-41), however many tokens a run has:
+// TokensWriter writes activations_tokens.json in STRAP-LLM's layout, however many tokens a run has:
 // records go to a nameless file as they come, and the finished file is put together by Close. It is for one
 // goroutine.
 type TokensWriter struct {

@@ -251,7 +251,7 @@ func (c *capture) checkAll(t *testing.T, r *Reader, dtype codec.DType, id codec.
 	}
 }
 
-// The vectors of COMPAT A-30: bytes that STRAP-LLM itself writes.
+// Bytes that STRAP-LLM itself writes.
 func TestStrapVectors(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -1,4 +1,4 @@
-"""An independent reader of activations.stream, after COMPAT A-20..A-28: it knows nothing of llamatap or its index.
+"""An independent reader of activations.stream: it knows nothing of llamatap or its index.
 
 Usage: read.py FILE none|lz4|zstd. Prints one JSON line per packet: name and element values, taken as binary16.
 """
