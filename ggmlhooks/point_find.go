@@ -1,0 +1,498 @@
+package ggmlhooks
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// PointHow says how a point of a model can be had.
+type PointHow uint8
+
+// How a point can be had.
+const (
+	PointImpossible PointHow = iota // no tensor of the graph is it
+	PointServed                     // it is a tensor of the graph
+	PointRecomputed                 // it follows exactly from a tensor of the graph
+)
+
+var pointHows = [...]string{"impossible", "served", "recomputed"}
+
+// String returns "impossible", "served" or "recomputed".
+func (h PointHow) String() string { return pointHows[h] }
+
+// MarshalText writes what String returns.
+func (h PointHow) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (h *PointHow) UnmarshalText(text []byte) error {
+	for i, name := range pointHows {
+		if name == string(text) {
+			*h = PointHow(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("a point cannot be %q: use one of %v", text, pointHows)
+}
+
+// PointSite is where a graph has a point.
+type PointSite struct {
+	Point Point
+	Layer int // NoLayer for a point of the whole model
+	How   PointHow
+	Node  int    // whose tensor is the point, or what it is recomputed from; -1: none
+	Why   string // why it is impossible, or how it is recomputed from the node
+}
+
+// Points finds the points of a graph: all of each layer, then those of the whole model. It goes by what reads what,
+// and by the GGUF names of weights, which are the same for all architectures; names of nodes are not. A place that it
+// does not recognise is impossible, never guessed.
+func (g *Graph) Points() []PointSite {
+	f := newPointFinder(g)
+	for _, l := range f.layers {
+		l.find()
+	}
+	f.residuals()
+	f.whole()
+	var sites []PointSite
+	for _, l := range f.layers {
+		for p := range NumPoints {
+			if !p.Global() {
+				sites = append(sites, l.sites[p])
+			}
+		}
+	}
+	for p := range NumPoints {
+		if p.Global() {
+			sites = append(sites, f.model[p])
+		}
+	}
+	return sites
+}
+
+// pointLayer is a layer whose points are looked for.
+type pointLayer struct {
+	*tracer
+	prefix   string         // of the names of its weights: "blk.3."
+	products map[string]int // the product with each weight: "attn_q" → node
+	norms    map[string]int // the products of norms with their weights
+	sites    [NumPoints]PointSite
+
+	attention     bool
+	mixIn, mixOut int // what attention, or what stands in its place, reads and writes; none
+	mlpIn, mlpOut int // of the feed-forward network
+	mix, mlp      pointJoin
+}
+
+// pointFinder looks for the points of a graph.
+type pointFinder struct {
+	*tracer
+	layers []*pointLayer
+	model  [NumPoints]PointSite
+}
+
+func newPointFinder(g *Graph) *pointFinder {
+	f := &pointFinder{tracer: newTracer(g)}
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		for k := range n.Src {
+			layer, weight := f.weight(n.Src[k])
+			if !n.Computed || layer == NoLayer || layer >= MaxLayers {
+				continue
+			}
+			for len(f.layers) <= layer {
+				f.layers = append(f.layers, newPointLayer(f.tracer, len(f.layers)))
+			}
+			to := f.layers[layer].norms
+			if n.Op == "MUL_MAT" || n.Op == "MUL_MAT_ID" {
+				to = f.layers[layer].products
+			}
+			if _, known := to[weight]; !known {
+				to[weight] = i
+			}
+		}
+	}
+	for p := range f.model {
+		f.model[p] = PointSite{Point: Point(p), Layer: NoLayer, Node: none}
+	}
+	return f
+}
+
+func newPointLayer(t *tracer, layer int) *pointLayer {
+	nowhere := pointJoin{none, none, none}
+	l := &pointLayer{
+		tracer: t, prefix: fmt.Sprintf("blk.%d.", layer), products: map[string]int{}, norms: map[string]int{},
+		mixIn: none, mixOut: none, mlpIn: none, mlpOut: none, mix: nowhere, mlp: nowhere,
+	}
+	for p := range l.sites {
+		l.sites[p] = PointSite{Point: Point(p), Layer: layer, Node: none}
+	}
+	return l
+}
+
+// is says that a node is the point.
+func (s *PointSite) is(node int) {
+	if node != none {
+		s.How, s.Node, s.Why = PointServed, node, ""
+	}
+}
+
+// from says that the point is recomputed from a node.
+func (s *PointSite) from(node int, how string) { s.How, s.Node, s.Why = PointRecomputed, node, how }
+
+// not says why the points are impossible that were not found.
+func (l *pointLayer) not(why string, points ...Point) {
+	for _, p := range points {
+		if l.sites[p].How == PointImpossible && l.sites[p].Why == "" {
+			l.sites[p].Why = why
+		}
+	}
+}
+
+// mixers are the parts of a layer that let tokens look at each other: what they read, by the weights that read it, and
+// the weight that writes.
+var mixers = []struct {
+	in  []string
+	out string
+}{
+	{[]string{"attn_q", "attn_qkv", "attn_q_a"}, "attn_output"},
+	{[]string{"ssm_in", "attn_qkv"}, "ssm_out"},
+	{[]string{"shortconv.in_proj"}, "shortconv.out_proj"},
+}
+
+// find finds the points within the layer.
+func (l *pointLayer) find() {
+	for m, mixer := range mixers {
+		if product, ok := l.products[mixer.out]; ok && l.mixOut == none {
+			l.mixOut, l.attention = l.output(product), m == 0
+			l.mixIn = l.reads(mixer.in...)
+		}
+	}
+	if l.attention {
+		l.findAttention()
+	}
+	l.findNetwork()
+	l.mix = l.join(l.mixOut, l.mixIn, l.prefix)
+	l.mlp = l.join(l.mlpOut, l.mlpIn, l.prefix)
+	parallel := l.mixOut != none && l.mlpIn != none && !l.reaches(l.mixOut, l.mlpIn)
+	l.findContributions(parallel)
+	switch {
+	case parallel:
+		l.not("attention and feed-forward network run in parallel", PointResidMid)
+	case l.mixOut == none:
+		l.not("nothing stands before the feed-forward network in this layer", PointResidMid)
+	case l.mlpOut == none:
+		l.not("the layer has no feed-forward network", PointResidMid)
+	case l.mlp.sum != none && l.mix.sum != none && l.reaches(l.mix.sum, l.mlp.stream):
+		l.sites[PointResidMid].is(l.mlp.stream)
+	}
+	if !l.attention {
+		l.not("the layer has no attention", PointAttnIn, PointQNormIn, PointQNormOut, PointKNormIn, PointKNormOut,
+			PointValue, PointAttnScores, PointAttnProbs, PointZ, PointAttnGate, PointAttnOut, PointAttnOutPost)
+	}
+	if l.mlpOut == none {
+		l.not("the layer has no feed-forward network", PointMLPIn, PointMLPPre, PointMLPPreLinear, PointMLPAct,
+			PointRouterLogits, PointExpertWeights, PointExpertIndices, PointMLPOut, PointMLPOutPost)
+	}
+	streams := "the model has one residual stream"
+	for weight := range l.products {
+		if strings.HasPrefix(weight, "hc_") {
+			streams = unrecognised
+		}
+	}
+	l.not(streams, PointResidStreams, PointAttnStreamCollapse, PointAttnStreamWrite, PointAttnStreamMix,
+		PointMLPStreamCollapse, PointMLPStreamWrite, PointMLPStreamMix)
+}
+
+const unrecognised = "its place in this graph is not recognised"
+
+// reads is what the first of some weights is multiplied with.
+func (l *pointLayer) reads(weights ...string) int {
+	for _, w := range weights {
+		if product, ok := l.products[w]; ok {
+			return l.source(product, 1)
+		}
+	}
+	return none
+}
+
+// findAttention finds the points of attention.
+func (l *pointLayer) findAttention() {
+	l.sites[PointAttnIn].is(l.mixIn)
+	l.sites[PointAttnOut].is(l.mixOut)
+	for _, q := range []struct {
+		norm    string
+		in, out Point
+	}{{"attn_q_norm", PointQNormIn, PointQNormOut}, {"attn_k_norm", PointKNormIn, PointKNormOut}} {
+		product, ok := l.norms[q.norm]
+		if !ok {
+			l.not("queries and keys have no norm", q.in, q.out)
+			continue
+		}
+		if in := l.beforeNorm(product, l.prefix+q.norm); in != product {
+			l.sites[q.in].is(in)
+			l.sites[q.out].is(l.biased(product, l.prefix+q.norm))
+		}
+	}
+	l.findValue()
+	z := l.source(l.products["attn_output"], 1)
+	l.sites[PointZ].is(z)
+	l.not("the outputs of heads have no gate", PointAttnGate)
+	if z == none {
+		return
+	}
+	if n := &l.g.Nodes[z]; n.Op == "MUL" {
+		for k := range 2 {
+			if gate := l.source(z, k); gate != none && l.g.Nodes[gate].Op == "SIGMOID" {
+				l.sites[PointAttnGate].is(l.source(gate, 0))
+			}
+		}
+	}
+	l.findPattern(z)
+}
+
+// findValue finds the values: what is written to their cache, or what their projection writes.
+func (l *pointLayer) findValue() {
+	l.not("values are no tensor of their own: attention reads a latent", PointValue)
+	for i := range l.g.Nodes {
+		n := &l.g.Nodes[i]
+		if n.Op != "SET_ROWS" || !n.Computed {
+			continue
+		}
+		part, layer, ok := CacheTensor(n.Name)
+		if !ok {
+			src, _ := n.SrcAt(2)
+			part, layer, ok = CacheTensor(l.leafName(src))
+		}
+		if !ok || part != 'v' || layer != l.sites[0].Layer {
+			continue
+		}
+		written := l.source(i, 0)
+		if written == none {
+			return
+		}
+		// A cache of few bits is written rotated: that is the projection's output times a matrix that is no weight.
+		if n := &l.g.Nodes[written]; n.Op == "MUL_MAT" {
+			if layer, _ := l.weight(n.Src[0]); layer == NoLayer {
+				break
+			}
+		}
+		l.sites[PointValue].is(written)
+		return
+	}
+	if product, ok := l.products["attn_v"]; ok {
+		l.sites[PointValue].is(l.output(product))
+	}
+}
+
+// findPattern finds the softmax that heads' outputs were computed with.
+func (l *pointLayer) findPattern(z int) {
+	flash, softmax := l.core(z, 8)
+	switch {
+	case flash:
+		l.not("flash attention forms no matrix of scores: run with -fa off, or record maps with --tap-attention",
+			PointAttnScores, PointAttnProbs)
+	case softmax != none:
+		l.sites[PointAttnProbs].is(softmax)
+		n := &l.g.Nodes[softmax]
+		scores := l.source(softmax, 0)
+		if math.Float32frombits(uint32(n.OpParams[1])) != 0 {
+			l.not("each head adds distances of its own to the scores", PointAttnScores)
+		} else if scores != none {
+			scale := math.Float32frombits(uint32(n.OpParams[0]))
+			how := fmt.Sprintf("times %g", scale)
+			if _, masked := n.SrcAt(1); masked {
+				how += ", plus the mask"
+			}
+			l.sites[PointAttnScores].from(scores, how)
+		}
+	}
+}
+
+// findNetwork finds the points of the feed-forward network.
+func (l *pointLayer) findNetwork() {
+	if router, ok := l.products["ffn_gate_inp"]; ok {
+		l.findExperts(router)
+		return
+	}
+	dense := "the feed-forward network has no experts"
+	l.not(dense, PointRouterLogits, PointExpertWeights, PointExpertIndices)
+	down, ok := l.products["ffn_down"]
+	if !ok {
+		return
+	}
+	l.mlpIn, l.mlpOut = l.reads("ffn_up", "ffn_gate"), l.output(down)
+	l.sites[PointMLPIn].is(l.mlpIn)
+	l.sites[PointMLPOut].is(l.mlpOut)
+	act := l.source(down, 1)
+	if act == none {
+		return
+	}
+	l.sites[PointMLPAct].is(act)
+	n := &l.g.Nodes[act]
+	if gluOps[n.Op] {
+		_, split := n.SrcAt(1)
+		switch pre := l.source(act, 0); {
+		case pre == none:
+		case split:
+			l.sites[PointMLPPre].is(pre)
+			l.sites[PointMLPPreLinear].is(l.source(act, 1))
+		default: // one tensor holds both
+			first, second := PointMLPPre, PointMLPPreLinear
+			if n.OpParams[1] != 0 {
+				first, second = second, first
+			}
+			l.sites[first].from(pre, "first half of each row")
+			l.sites[second].from(pre, "second half of each row")
+		}
+		return
+	}
+	for k := range 2 { // activation and product are two nodes
+		if unary := l.source(act, k); n.Op == "MUL" && unary != none && unaryOps[l.g.Nodes[unary].Op] {
+			l.sites[PointMLPPre].is(l.source(unary, 0))
+			l.sites[PointMLPPreLinear].is(l.source(act, 1-k))
+			return
+		}
+	}
+	if relu := l.source(act, 0); n.Op == "SQR" && relu != none && l.g.Nodes[relu].Op == "RELU" {
+		act, n = relu, &l.g.Nodes[relu]
+	}
+	if unaryOps[n.Op] {
+		l.sites[PointMLPPre].is(l.source(act, 0))
+		l.not("the feed-forward network has no gate", PointMLPPreLinear)
+	}
+}
+
+// Activation functions, by ggml's names: of one tensor, and of one that is multiplied with another.
+var (
+	unaryOps = map[string]bool{"SILU": true, "GELU": true, "GELU_QUICK": true, "GELU_ERF": true, "RELU": true,
+		"TANH": true, "SIGMOID": true, "ELU": true, "SOFTPLUS": true}
+	gluOps = map[string]bool{"SWIGLU": true, "GEGLU": true, "REGLU": true, "GEGLU_ERF": true, "GEGLU_QUICK": true}
+)
+
+// findExperts finds the points of a mixture of experts.
+func (l *pointLayer) findExperts(router int) {
+	l.not("each expert has neurons of its own", PointMLPPre, PointMLPPreLinear, PointMLPAct)
+	l.mlpIn = l.source(router, 1)
+	l.sites[PointMLPIn].is(l.mlpIn)
+	l.sites[PointRouterLogits].is(l.output(router))
+	down, ok := l.products["ffn_down_exps"]
+	if !ok {
+		return
+	}
+	l.mlpOut = l.output(down)
+	l.sites[PointExpertIndices].is(l.source(down, 2))
+	for _, r := range l.readers[l.mlpOut] {
+		n := &l.g.Nodes[r]
+		if n.Op != "MUL" || len(n.Src) < 2 {
+			continue
+		}
+		for k := range 2 {
+			if l.source(int(r), 1-k) == l.mlpOut {
+				l.sites[PointExpertWeights].is(l.source(int(r), k))
+			}
+		}
+	}
+}
+
+// findContributions finds what attention and the feed-forward network write, and what they add to the stream.
+func (l *pointLayer) findContributions(parallel bool) {
+	if parallel {
+		// Two branches are summed before or after they meet the stream: what one adds is what it writes.
+		if l.attention && l.summed(l.mixOut) {
+			l.sites[PointAttnOutPost].is(l.mixOut)
+		}
+		if l.sites[PointMLPOut].How == PointServed && l.summed(l.mlpOut) {
+			l.sites[PointMLPOutPost].is(l.mlpOut)
+		}
+		return
+	}
+	if l.attention && l.mix.sum != none && l.allRows(l.beforeNorm(l.mix.branch, l.prefix)) == l.mixOut {
+		l.sites[PointAttnOutPost].is(l.mix.branch)
+	}
+	if l.mlp.sum == none {
+		return
+	}
+	before := l.allRows(l.beforeNorm(l.mlp.branch, l.prefix))
+	if _, mixture := l.products["ffn_gate_inp"]; mixture {
+		l.sites[PointMLPOut].is(before)
+		l.sites[PointMLPOutPost].is(l.mlp.branch)
+	} else if before == l.mlpOut {
+		l.sites[PointMLPOutPost].is(l.mlp.branch)
+	}
+}
+
+// residuals finds what enters and leaves each layer. What leaves a layer is what the next one reads.
+func (f *pointFinder) residuals() {
+	for i, l := range f.layers {
+		first := l.mix
+		if l.mixOut == none {
+			first = l.mlp
+		}
+		l.sites[PointResidPre].is(first.stream)
+		if i > 0 && first.stream != none {
+			f.layers[i-1].leaves(first.stream)
+		}
+	}
+	if norm, _ := f.head(); norm != none && len(f.layers) > 0 {
+		f.layers[len(f.layers)-1].leaves(f.allRows(f.beforeNorm(norm, "output_norm.")))
+	}
+	for _, l := range f.layers {
+		for p := range NumPoints {
+			l.not(unrecognised, p)
+		}
+	}
+}
+
+// leaves says which node leaves the layer, if it is computed from the last sum with the stream.
+func (l *pointLayer) leaves(node int) {
+	if sum := max(l.mix.sum, l.mlp.sum); sum != none && l.reaches(sum, node) {
+		l.sites[PointResidPost].is(node)
+	}
+}
+
+// head finds the norm that the output matrix reads, and its product.
+func (f *pointFinder) head() (norm, product int) {
+	for i := range f.g.Nodes {
+		n := &f.g.Nodes[i]
+		if n.Op != "MUL_MAT" || !n.Computed || len(n.Src) < 2 {
+			continue
+		}
+		if name := f.leafName(n.Src[0]); name == "output.weight" || name == "token_embd.weight" {
+			norm = f.source(i, 1)
+			if norm != none && f.beforeNorm(norm, "output_norm.") == norm {
+				norm = none
+			}
+			return norm, i
+		}
+	}
+	return none, none
+}
+
+// whole finds the points that belong to no layer.
+func (f *pointFinder) whole() {
+	for i := range f.g.Nodes {
+		n := &f.g.Nodes[i]
+		if n.Op != "GET_ROWS" || !n.Computed || len(n.Src) < 2 || f.leafName(n.Src[0]) != "token_embd.weight" {
+			continue
+		}
+		f.model[PointEmbeddings].is(i)
+		for _, r := range f.readers[i] {
+			if f.scales(&f.g.Nodes[r]) {
+				f.model[PointEmbeddings].is(int(r))
+			}
+		}
+		break
+	}
+	norm, product := f.head()
+	f.model[PointFinalNorm].is(norm)
+	f.model[PointLMHead].is(f.output(product))
+	for p := range f.model {
+		if f.model[p].How == PointImpossible {
+			f.model[p].Why = unrecognised
+		}
+	}
+	if product == none {
+		f.model[PointLMHead].Why = "the graph computes no logits"
+	}
+}
