@@ -4,6 +4,7 @@ package collect
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -13,6 +14,7 @@ import (
 // graphs reads the records that describe graphs.
 type graphs struct {
 	sink   ggmlhooks.Sink
+	answer func(*ggmlhooks.Graph)      // names the points of a graph that is not computed
 	known  map[uint64]*ggmlhooks.Graph // descriptions that are still arriving, or in use
 	newest map[uint32]uint64           // graph of each context
 	left   map[uint64]int              // nodes and leafs, or changes, that are still to come
@@ -99,8 +101,17 @@ func (gs *graphs) nodes(d *decoder, leafs bool) error {
 	if err := checkGraph(g); err != nil {
 		return err
 	}
-	return d.then(recNodes, func() error { return gs.sink.Graph(g) })
+	return d.then(recNodes, func() error {
+		if g.Ctx == asks {
+			gs.answer(g)
+			return nil
+		}
+		return gs.sink.Graph(g)
+	})
 }
+
+// asks is the context of a graph that the tap asks for the points of.
+const asks = math.MaxUint32
 
 // maxNodes bounds what a damaged record can make us expect.
 const maxNodes = 1 << 24

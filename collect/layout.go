@@ -13,7 +13,7 @@ import (
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 16
+	shmVersion = 17
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -23,6 +23,7 @@ const (
 	missingSize = 2048
 	versionSize = 64
 	maxTurns    = 2047
+	pointWords  = 1024
 )
 
 // recordActivations asks the tap for tensors; recordGraphs for graph descriptions and executions alone.
@@ -73,6 +74,8 @@ type shmSelection struct {
 	Window      int64
 	Looking     uint32
 	LookEvery   uint32
+	Points      uint32
+	_           uint32
 	Globs       [maxGlobs][globSize]byte
 }
 
@@ -121,7 +124,6 @@ type shmHeader struct {
 	SlotBytes    uint64
 	NSlots       uint64
 	Config       shmConfig
-	_            [8]byte // to the next cache line
 	QueueHead    uint64
 	_            [56]byte
 	QueueTail    uint64
@@ -152,8 +154,12 @@ type shmHeader struct {
 	Layouts      uint32
 	_            [40]byte
 	Selections   [2][selectionWords]uint64
+	_            [48]byte
+	Points       [pointWords]uint64
+	PointsOf     uint64
 	NTurns       uint32
 	TurnNS       [maxTurns]uint32
+	_            [56]byte
 }
 
 // Record types.

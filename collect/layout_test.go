@@ -42,7 +42,8 @@ func TestLayout(t *testing.T) {
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.KeepBytes),
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Turns),
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Judge), unsafe.Offsetof(h.NTurns),
-		unsafe.Offsetof(h.TurnNS),
+		unsafe.Offsetof(h.TurnNS), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Start.Points),
+		unsafe.Offsetof(h.Points), unsafe.Offsetof(h.PointsOf),
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d values to compare with %d", len(got), len(want))

@@ -62,6 +62,7 @@ func NewRegion(o Options) (*Region, error) {
 		r.Close()
 		return nil, err
 	}
+	r.wishes.newest = o.Start.Selection
 	h.Version = shmVersion
 	h.Magic = shmMagic
 	return r, nil

@@ -50,8 +50,9 @@ func (m Machine) record() (bits uint32) {
 
 // wishes counts the selections of a Region. Number 0 is the one that the run was started with.
 type wishes struct {
-	mu   sync.Mutex
-	last uint32
+	mu     sync.Mutex
+	last   uint32
+	newest ggmlhooks.Selection
 }
 
 // Select changes what the tap captures from the model's next graph on, and returns the number of the new selection,
@@ -70,8 +71,25 @@ func (r *Region) Select(w Wish) (number uint32, err error) {
 	for i, word := range words {
 		atomic.StoreUint64(&place[i], word)
 	}
+	r.wishes.newest = w.Selection
 	atomic.StoreUint32(&r.header.Selection, number)
 	return number, nil
+}
+
+// answer names the nodes of a graph that the points of the newest selection mean, for the tap, which asked for them.
+func (r *Region) answer(g *ggmlhooks.Graph) {
+	r.wishes.mu.Lock()
+	defer r.wishes.mu.Unlock()
+	var words [pointWords]uint64
+	for _, site := range g.Points() {
+		if site.Node >= 0 && site.Node < 64*pointWords && r.wishes.newest.WantsPoint(site.Point, site.Layer) {
+			words[site.Node/64] |= 1 << (site.Node % 64)
+		}
+	}
+	for i, word := range words {
+		atomic.StoreUint64(&r.header.Points[i], word)
+	}
+	atomic.StoreUint64(&r.header.PointsOf, g.ID)
 }
 
 // fillSelection writes a wish as the tap reads it.
@@ -106,5 +124,8 @@ func fillSelection(c *shmSelection, w Wish) error {
 		copy(c.Globs[i][:], glob)
 	}
 	c.NGlobs = uint32(len(s.Tensors))
+	if len(s.Points) > 0 {
+		c.Points = 1
+	}
 	return nil
 }

@@ -50,7 +50,8 @@ type Tap struct {
 	SamplingRate float64 // share of elements that sampled_slices keeps, in (0, 1]
 	Seed         uint64  // makes the choice of sampled_slices reproducible
 	Layers       ggmlhooks.LayerSet
-	Tensors      []string // globs on node names; empty: every computed node
+	Tensors      []string             // globs on node names; empty: every computed node
+	Points       []ggmlhooks.PointRef // named points; with them, no Tensors means none besides
 	Tokens       ggmlhooks.TokenRule
 	StartOff     bool // nothing is captured until a command asks for it
 	Attention    ggmlhooks.AttentionMode
@@ -134,6 +135,7 @@ func (t *Tap) Selection() ggmlhooks.Selection {
 		Granularity:  t.Granularity,
 		Layers:       t.Layers,
 		Tensors:      append([]string(nil), t.Tensors...),
+		Points:       slices.Clone(t.Points),
 		Tokens:       t.Tokens,
 		Attention:    t.Attention,
 		SamplingRate: t.SamplingRate,

@@ -35,7 +35,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{"modifier alone", "--tap-codec lz4", world{},
 			"--tap-codec | --tap-preset | --tap-purpose | --tap-granularity | --tap-layer | --tap-tensor | " +
-				"--tap-attention | --tap-resource-level | --tap-kv | --tap-regions | --tap-ledger | --tap-samples | " +
+				"--tap-point | --tap-attention | --tap-resource-level | --tap-kv | --tap-regions | --tap-ledger | --tap-samples | " +
 				"--tap-host"},
 		{"a folder alone", "--tap-out d", world{}, "--tap-out | --tap-preset"},
 		{"two modifiers alone", "--tap-tokens last --tap-overflow drop",
@@ -44,6 +44,8 @@ func TestErrors(t *testing.T) {
 			"--tap-config f", world{files: map[string]string{"f": "tap: {dtype: f32}"}}, "f:1:14 | --tap-config"},
 		{"unknown granularity", "--tap-granularity half", world{},
 			`--tap-granularity | unknown | "half" | full_tensor | sampled_slices | attention_only | mlp_only`},
+		{"unknown point", "--tap-points resid_pots", world{}, `--tap-point | unknown | "resid_pots" | mean resid_post?`},
+		{"unknown hook", "--tap-points blocks.0.hook_x", world{}, `"blocks.0.hook_x" | docs/POINTS.md`},
 		{"unknown preset", "--tap-preset turbo", world{},
 			`--tap-preset | unknown | "turbo" | fast_capture, balanced, max_compression, max, attention_analysis, ` +
 				`mlp_analysis`},

@@ -142,6 +142,10 @@ func recorderOptions() []option {
 			help: "only tensors with these names, with or without the layer suffix, such as l_out,ffn_*; a name as it is printed, such as Qcur-0#2, means that one alone (Qcur-0#1: the first of its name); all is every computed one",
 			set:  setTensors,
 			get:  func(t *Tap) any { return orAll(strings.Join(t.Tensors, ",")) }},
+		{name: "points", spelt: "point", form: "NAME[,NAME]", recorder: Activations, byDef: "none",
+			help: "the tensors at named points of the model, such as resid_post,mlp_act, resid_post.3 or blocks.3.hook_resid_post; all is every point that the model has; docs/POINTS.md lists them",
+			set:  setPoints,
+			get:  func(t *Tap) any { return pointList(t.Points) }},
 		{name: "attention", form: "[=keep|exact]", bare: "keep", follows: isAttentionWord, recorder: Activations,
 			byDef: "off",
 			help: "attention maps: keep (also when it stands alone) leaves flash attention on and stores Q and K rows; " +

@@ -77,7 +77,7 @@ func (t *Tap) Resolve(o ResolveOptions) error {
 		return err
 	}
 	t.recorders = imply(s.recorders())
-	t.alone = !slices.ContainsFunc([]string{"preset", "purpose", "granularity", "layers", "tensors"}, s.has)
+	t.alone = !slices.ContainsFunc([]string{"preset", "purpose", "granularity", "layers", "tensors", "points"}, s.has)
 	if t.MemoryCeiling, t.Reason, err = s.preset(o.Architecture); err != nil {
 		return err
 	}

@@ -161,6 +161,7 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 	values := map[string]string{
 		"preset": "max", "purpose": "debugging", "granularity": "sampled_slices", "layers": "0-3,7",
 		"tensors":   "l_out,ffn_*",
+		"points":    "resid_post,blocks.3.mlp.hook_post",
 		"attention": "exact", "sampling-rate": "0.25", "seed": "18446744073709551615", "tokens": "every:4",
 		"start": "off", "codec": "zstd", "dtype": "bf16",
 		"memory": "64M", "device-memory": "8G", "overflow": "drop", "throughput": "3.5", "workers": "3",

@@ -77,6 +77,48 @@ func setTensors(t *Tap, s string) error {
 	return nil
 }
 
+func setPoints(t *Tap, s string) error {
+	t.Points = nil
+	if s == "none" {
+		return nil
+	}
+	names := strings.Split(s, ",")
+	if s == "all" {
+		names = ggmlhooks.PointNames()
+	}
+	for _, name := range names {
+		name = strings.TrimSpace(name)
+		ref, ok := ggmlhooks.ParsePoint(name)
+		if !ok {
+			return unknownPoint(name)
+		}
+		if !slices.Contains(t.Points, ref) {
+			t.Points = append(t.Points, ref)
+		}
+	}
+	return nil
+}
+
+func unknownPoint(name string) error {
+	remedy := "docs/POINTS.md lists them, such as resid_post, mlp_act and blocks.3.hook_resid_post"
+	if near := Nearest(name, ggmlhooks.PointNames()); near != "" {
+		remedy = fmt.Sprintf("did you mean %s?", near)
+	}
+	return fmt.Errorf("unknown point %q: %s", name, remedy)
+}
+
+// pointList writes points as setPoints reads them.
+func pointList(points []ggmlhooks.PointRef) string {
+	if len(points) == 0 {
+		return "none"
+	}
+	names := make([]string, len(points))
+	for i, p := range points {
+		names[i] = p.String()
+	}
+	return strings.Join(names, ",")
+}
+
 // setAttention also reads true and false, which is what a FlagSet passes for a flag that stands alone and what YAML
 // users write.
 func setAttention(t *Tap, s string) error {

@@ -28,7 +28,10 @@ type Selection struct {
 	// "ffn_*". A name that a glob matches is honoured on a view too. A glob with a # means one of the nodes of a
 	// name: "Qcur-0#2", and "Qcur-0#1" for the first. Empty: every computed node.
 	Tensors []string
-	Tokens  TokenRule
+	// Points are captured besides what Tensors matches; where Tensors is empty, they alone are. Layers bounds those
+	// that name no layer of their own, and no point of the whole model. Granularity does not bound them.
+	Points []PointRef
+	Tokens TokenRule
 	// Window is how many tokens are captured, counted from the first one that the selection applies to; 0: all.
 	// Tokens has its say too.
 	Window    int64
@@ -37,4 +40,14 @@ type Selection struct {
 	SamplingRate float64
 	// Seed makes the choice of SampledSlices reproducible.
 	Seed uint64
+}
+
+// WantsPoint reports whether the selection means a point of a layer.
+func (s *Selection) WantsPoint(p Point, layer int) bool {
+	for _, ref := range s.Points {
+		if ref.Means(p, layer) && (ref.Layer != NoLayer || p.Global() || s.Layers.Empty() || s.Layers.Has(layer)) {
+			return true
+		}
+	}
+	return false
 }

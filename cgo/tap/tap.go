@@ -28,7 +28,7 @@ package tap
 //         TAP_OFFSET(config.start.looking), TAP_OFFSET(config.exact), TAP_OFFSET(config.cold),
 //         TAP_OFFSET(config.in_step),
 // TAP_OFFSET(config.keep_bytes), TAP_OFFSET(config.turns), TAP_OFFSET(config.judge), TAP_OFFSET(n_turns),
-// TAP_OFFSET(turn_ns),
+// TAP_OFFSET(turn_ns), TAP_OFFSET(config.start.points), TAP_OFFSET(points), TAP_OFFSET(points_of),
 //     };
 //     return i < (int) (sizeof(v) / sizeof(v[0])) ? v[i] : -1;
 // }

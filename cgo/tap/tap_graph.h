@@ -21,6 +21,7 @@ struct tap_graph_node {
     bool     routing;       // shows which experts were chosen, or their weights
     bool     stream;        // the residual stream at some point
     bool     written_rows;  // SET_ROWS: what is captured is src[0]
+    bool     point;         // the collector named it
     bool     kept;          // what is captured of it stays in place until the whole graph is computed: see tap_keep.c
     int32_t  alias;         // node whose name and shape the packet takes, -1 = its own
     int32_t  first_consumer; // -1: none
@@ -147,6 +148,15 @@ bool tap_is_view(enum ggml_op op);
 // tap_graph_send reports a graph of context c: whole, or as what differs from the last one that
 // was reported.
 bool tap_graph_send(struct tap_graph * g, struct tap_context * c);
+
+// tap_graph_ask sends a graph that is not computed, for the collector to name its points.
+bool tap_graph_ask(const struct tap_graph * g);
+
+// tap_points_ask marks the nodes of a graph that the points of a selection name. The caller holds tap_selecting.
+void tap_points_ask(struct tap_graph * g, uint32_t selection);
+
+// tap_graph_number is the number of a new description of a graph.
+uint64_t tap_graph_number(void);
 
 void tap_graph_release(struct tap_graph * g);
 

@@ -11,6 +11,8 @@
 
 static _Atomic uint64_t tap_next_graph = 1;
 
+uint64_t tap_graph_number(void) { return tap_count(&tap_next_graph, 1); }
+
 // ---- fetching ahead -------------------------------------------------------------------------------------------------
 
 // Where the linker puts what is TAP_HOT.
@@ -61,7 +63,7 @@ static bool tap_selection_changed(const struct tap_sched * s) {
 // tap_named accounts for a graph that was read or marked anew since began: it has a number and a description of its
 // own.
 static void tap_named(struct tap_sched * s, int64_t began) {
-    s->graph.id = tap_count(&tap_next_graph, 1);
+    s->graph.id = tap_graph_number();
     s->graph.sent = false;
     tap_add(&tap.header->stats.graphs, 1);
     tap_add(&tap.header->stats.rebuilt, s->graph.like != 0);

@@ -98,6 +98,9 @@ struct tap_rec_call_end {
     uint32_t ctx;
 };
 
+// A graph. One of context TAP_ASKS is not computed: the collector is asked which of its nodes are points.
+#define TAP_ASKS UINT32_MAX
+
 struct tap_rec_graph {
     struct tap_record h;
     uint64_t graph;

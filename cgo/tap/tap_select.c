@@ -193,7 +193,10 @@ static void tap_select_tensors(
         if (wish->attention != TAP_ATTENTION_NONE) {
             tap_select_attention(g, wish, i);
         }
-        if (only_attention) {
+        if (wish->points && n->point) {
+            tap_want(g, i);
+        }
+        if (only_attention || (wish->points && wish->n_globs == 0)) {
             continue;
         }
         const bool allowed = tap_layer_wanted(wish, n->layer) && tap_component_wanted(wish, n->component);
@@ -258,9 +261,17 @@ static void tap_select_read(uint32_t number) {
     tap_newest_number = number;
 }
 
+// tap_select_points has the collector name the points of a graph, where a selection has any.
+static void tap_select_points(struct tap_graph * g, const struct tap_selection * wish, uint32_t number) {
+    if (wish->points && (wish->record & TAP_RECORD_ACTIVATIONS) && g->n_tokens > 0) {
+        tap_points_ask(g, number);
+    }
+}
+
 // tap_select_first marks a graph by selection 0, whose hits are counted.
 static void tap_select_first(struct tap_graph * g) {
     struct tap_header * h = tap.header;
+    tap_select_points(g, &h->config.start, 0);
     tap_graph_select(g, &h->config.start, h->glob_hits);
     tap_count(&h->matched, (uint32_t) (g->n_wanted + g->n_inputs_wanted));
 }
@@ -286,6 +297,7 @@ void tap_select(struct tap_sched * s) {
     if (tap_newest_number == 0) {
         tap_select_first(&s->graph);
     } else {
+        tap_select_points(&s->graph, wish, tap_newest_number);
         tap_graph_select(&s->graph, wish, NULL);
     }
     s->graph.selection = tap_newest_number;

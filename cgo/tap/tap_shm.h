@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 16u
+#define TAP_SHM_VERSION 17u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -23,6 +23,7 @@
 #define TAP_MISSING_SIZE 2048
 #define TAP_VERSION_SIZE 64
 #define TAP_MAX_TURNS    2047
+#define TAP_POINT_WORDS  1024 // room for the points of a graph of 65,536 nodes
 
 // What the collector learns of processes that have the tap, whether one of them is recorded or not.
 enum tap_seen {
@@ -112,7 +113,7 @@ struct tap_selection {
     uint32_t layers_set;  // 0: every layer
     uint64_t layers[TAP_LAYER_WORDS];
     uint32_t token_kind; // enum tap_token_kind
-    uint32_t n_globs;    // 0: every computed node
+    uint32_t n_globs;    // 0: every computed node, or the points alone
     int64_t  token_first;
     int64_t  token_end; // -1: no end
     int64_t  token_step;
@@ -121,6 +122,8 @@ struct tap_selection {
     int64_t  window;
     uint32_t looking;    // enum tap_looking
     uint32_t look_every; // of so many executions of about as many tokens one is timed; 0: by their cost
+    uint32_t points;     // 1: the collector names nodes of each graph: see tap_points.c. They are wanted in all layers
+    uint32_t reserved;
     char     globs[TAP_MAX_GLOBS][TAP_GLOB_SIZE];
 };
 
@@ -213,6 +216,9 @@ struct tap_header {
     // The words of selection n > 0 lie in place n % 2. The collector writes one place while the other holds the
     // newest selection, and counts selection up when it is done; who has read a place looks at selection again.
     _Alignas(64) _Atomic uint64_t selections[2][TAP_SELECTION_WORDS];
+    // The nodes of graph points_of that the collector named when it was asked for points, a bit for each.
+    _Alignas(64) _Atomic uint64_t points[TAP_POINT_WORDS];
+    _Atomic uint64_t points_of;
     _Atomic uint32_t n_turns;
     // what a token of each took, their median; the first was recorded, the second not …
     uint32_t turn_ns[TAP_MAX_TURNS];

@@ -170,6 +170,14 @@ static bool tap_tell_changes(const struct tap_graph * g) {
     return ok && tap_chunk_flush(&chunk, 0);
 }
 
+bool tap_graph_ask(const struct tap_graph * g) {
+    struct tap_rec_graph head = {
+        .h.type = TAP_REC_GRAPH, .graph = g->id, .ctx = TAP_ASKS, .n_nodes = (uint32_t) g->n_nodes,
+        .n_leafs = (uint32_t) g->n_leafs, .n_tokens = g->n_tokens, .n_outputs = g->n_outputs,
+    };
+    return tap_queue_put(&head.h, sizeof(head), NULL, 0) && tap_tell_all(g);
+}
+
 bool tap_graph_send(struct tap_graph * g, struct tap_context * c) {
     const bool changes = g->like != 0 && g->like == c->told_graph;
     struct tap_rec_graph head = {

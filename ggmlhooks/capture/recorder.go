@@ -77,6 +77,7 @@ func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 	known := newGraph(g)
 	r.plans.Put(g, known)
 	known.attentions(r.use.attach)
+	r.use.addPoints(known, &r.o.Selection)
 	return nil
 }
 

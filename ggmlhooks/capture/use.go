@@ -22,6 +22,7 @@ type Use struct {
 	Run      Flow        // of executions that were the run
 	Setup    Flow        // of those that were set-up
 	Attached []Attention // what readers need to recompute attention maps
+	Points   []Point     // that were selected
 	Paths    []Path      // how tensors were captured, by name
 }
 

@@ -4,11 +4,13 @@ package session
 
 import (
 	"fmt"
+	"sort"
 	"strings"
 
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // judge refuses a selection that matches nothing, at the first graph of tokens: the model waits for this judgement.
@@ -38,6 +40,9 @@ func (j *judge) graph(g *ggmlhooks.Graph) error {
 				glob, globNames(g, anyNode))
 		}
 	}
+	if err := j.points(g); err != nil {
+		return err
+	}
 	if j.region.Matched() > 0 {
 		return nil
 	}
@@ -47,6 +52,49 @@ func (j *judge) graph(g *ggmlhooks.Graph) error {
 	}
 	return fmt.Errorf("%w: no node of this model matches %s; these names exist: %s", ErrSelection, selectionText(tap),
 		names)
+}
+
+// points names each selected point that the model lacks, once, with the reason, and refuses a selection of no others.
+func (j *judge) points(g *ggmlhooks.Graph) error {
+	selection := j.tap.Selection()
+	type lack struct{ point, why string }
+	found, in := 0, map[lack]*ggmlhooks.LayerSet{}
+	var lacks []lack
+	for _, site := range g.Points() {
+		switch {
+		case !selection.WantsPoint(site.Point, site.Layer):
+		case site.Node >= 0 && g.Nodes[site.Node].Wanted:
+			found++
+		default:
+			l := lack{site.Point.String(), site.Why}
+			if in[l] == nil {
+				lacks, in[l] = append(lacks, l), &ggmlhooks.LayerSet{}
+			}
+			if site.Layer != ggmlhooks.NoLayer {
+				in[l].Add(site.Layer)
+			}
+		}
+	}
+	sort.SliceStable(lacks, func(a, b int) bool { return lacks[a].point < lacks[b].point })
+	var text []string
+	for _, l := range lacks {
+		where := ""
+		if !in[l].Empty() {
+			where = " (layers " + in[l].String() + ")"
+		}
+		text = append(text, fmt.Sprintf("%s%s: %s", l.point, where, l.why))
+	}
+	if len(selection.Points) > 0 && found == 0 && len(j.tap.Tensors) == 0 {
+		return fmt.Errorf("%w: this model has none of the points of --tap-points: %s", ErrSelection,
+			strings.Join(text, "; "))
+	}
+	if len(selection.Points) == int(ggmlhooks.NumPoints) {
+		return nil // all: those that the model has
+	}
+	for _, line := range text {
+		fmt.Fprintln(present.Err, "llamatap: --tap-points: not captured, "+line)
+	}
+	return nil
 }
 
 // layers is the number of layers that a graph has.

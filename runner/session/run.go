@@ -179,6 +179,7 @@ func (r *run) describe(use capture.Use) rundir.Metadata {
 		extra(&m, "processes_not_recorded", others)
 	}
 	extra(&m, "attention", use.Attached)
+	extra(&m, "points", use.Points)
 	if len(use.Paths) > 0 {
 		extra(&m, "capture_paths", use.Paths)
 	}
