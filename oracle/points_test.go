@@ -1,0 +1,258 @@
+//go:build linux
+
+package oracle
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	recorder "github.com/llamatap/llamatap/ggmlhooks/capture"
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/testenv"
+)
+
+// pointModels are the models of Hugging Face that points are compared with. Those whose activation function is GELU
+// come second: ggml looks it up in a table of half-precision numbers, and two inputs that differ in their last bit
+// may be rounded apart.
+var pointModels = [2][]string{
+	{"llama", "qwen2", "qwen3", "mixtral", "qwen2moe", "qwen3moe", "phi3"}, {"gemma2", "gemma3", "phi2", "starcoder2"},
+}
+
+// TestPoints compares every named point with PyTorch's: models of transformers with random weights, converted to GGUF.
+func TestPoints(t *testing.T) {
+	if !nightly() {
+		t.Skip("needs PyTorch, which is large: make nightly installs it")
+	}
+	python := testenv.NeedPython(t, "torch", "transformers", "gguf")
+	const prompt = "The quick brown fox jumps over it"
+	ids := tokenize(t, textFile(t, prompt))
+	text := make([]string, len(ids))
+	for i, id := range ids {
+		text[i] = strconv.Itoa(int(id))
+	}
+	dir := t.TempDir()
+	args := []string{"testdata/points_hf.py", dir, testenv.Model(t), strings.Join(text, ",")}
+	cmd := exec.Command(python, slices.Concat(args, pointModels[0], pointModels[1])...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+	}
+	for i, models := range pointModels {
+		for _, name := range models {
+			bound := []float64{1e-4, 1e-3}[i]
+			for _, flash := range []string{"off", "on"} {
+				if flash == "on" {
+					bound = 5e-3 // it reads keys and values in half precision
+				}
+				t.Run(name+" -fa "+flash, func(t *testing.T) {
+					c := record(t, append([]string{"--tap-points", "all"}, exact...), "-m",
+						filepath.Join(dir, name+".gguf"), "-p", prompt, "-n", "1", "--temp", "0", "-t", "1",
+						"-fa", flash, "-ctk", "f32", "-ctv", "f32")
+					if got := c.ids("prefill"); fmt.Sprint(got) != fmt.Sprint(ids) {
+						t.Fatalf("tokens %v, and PyTorch was given %v", got, ids)
+					}
+					comparePoints(t, c, readPoints(t, filepath.Join(dir, name)), len(ids), bound)
+				})
+			}
+		}
+	}
+}
+
+// TestPointsSelected captures points by name: these tensors and no others, whole graphs, the values that a run of all
+// tensors has, from the runner and from a preloaded program. What a model lacks is named once.
+func TestPointsSelected(t *testing.T) {
+	for _, c := range []struct {
+		arch, points, want, lacks string
+		more                      []string
+	}{
+		{"llama", "resid_post,blocks.1.mlp.hook_post,attn_gate", "ffn_swiglu-1 l_out-0 l_out-1",
+			"attn_gate (layers 0-1): the outputs of heads have no gate", nil},
+		{"jamba", "attn_out,lm_head,resid_pre", "ffn_inp-2 l_out-0 l_out-1 result_output",
+			"attn_out (layers 1): the layer has no attention", []string{"--tap-layer", "1-2"}},
+		{"qwen3moe", "expert_indices,expert_weights.0",
+			"Vcur-0#2 Vcur-1#2 ffn_moe_topk-0 ffn_moe_topk-1 ffn_moe_weights_norm-0", "",
+			[]string{"--tap-tensor", "Vcur#2"}},
+	} {
+		t.Run(c.arch, func(t *testing.T) {
+			args := []string{"-m", synthetic(t, c.arch, gguf.F16, nil), "-p", "One two three four", "-n", "3",
+				"--temp", "0", "-t", "1"}
+			all := record(t, everything, args...).tensors(t)
+			tap := slices.Concat(exact, c.more, []string{"--tap-points", c.points})
+			for _, run := range []*capture{record(t, tap, args...),
+				tapped(t, tap, "llama-completion", append(args, "-no-cnv")...)} {
+				names := map[string]bool{}
+				for k, x := range run.tensors(t) {
+					names[x.Name] = true
+					whole := all[k]
+					if whole != nil && !slices.Equal(whole.values, x.values) && run.args[1] == "run" {
+						t.Errorf("%v is not what a run of all tensors has", k)
+					}
+				}
+				if got := strings.Join(slices.Sorted(maps.Keys(names)), " "); got != c.want {
+					t.Errorf("captured %s, want %s", got, c.want)
+				}
+				if n := strings.Count(run.stderr, "not captured, "); n != min(len(c.lacks), 1) ||
+					!strings.Contains(run.stderr, c.lacks) {
+					t.Errorf("%d points are named as missing, want %q\n%s", n, c.lacks, run.stderr)
+				}
+				if paths := string(run.meta.Extra["capture_paths"]); strings.Contains(paths, `"cut_graph":1`) {
+					t.Errorf("the graph was cut: %s", paths)
+				}
+			}
+		})
+	}
+	o := llamatap(t, "run", "--tap-points", "attn_gate", "-m", synthetic(t, "llama", gguf.F16, nil), "-p", "a")
+	if o.status == 0 || !strings.Contains(o.stderr, "has none of the points") {
+		t.Errorf("a model without any of the points: status %d\n%s", o.status, o.stderr)
+	}
+}
+
+// pointKey names a point of a layer; -1 is the whole model.
+type pointKey struct {
+	point string
+	layer int
+}
+
+// pointValues is a point as PyTorch computed it.
+type pointValues struct {
+	shape  []int
+	values []float32
+}
+
+func readPoints(t *testing.T, path string) map[pointKey]pointValues {
+	t.Helper()
+	var index [][4]json.RawMessage
+	text, err := os.ReadFile(path + ".json")
+	if err == nil {
+		err = json.Unmarshal(text, &index)
+	}
+	data, readErr := os.ReadFile(path + ".f32")
+	if err != nil || readErr != nil {
+		t.Fatal(err, readErr)
+	}
+	points := map[pointKey]pointValues{}
+	for _, entry := range index {
+		var k pointKey
+		var r pointValues
+		var at int
+		for i, to := range []any{&k.point, &k.layer, &r.shape, &at} {
+			if err := json.Unmarshal(entry[i], to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n := 1
+		for _, d := range r.shape {
+			n *= d
+		}
+		for i := range n {
+			r.values = append(r.values, math.Float32frombits(binary.LittleEndian.Uint32(data[at+4*i:])))
+		}
+		points[k] = r
+	}
+	return points
+}
+
+// comparePoints compares the points of a run's prompt with PyTorch's. Every one that PyTorch has must be there, but for
+// those that flash attention does not form.
+func comparePoints(t *testing.T, c *capture, want map[pointKey]pointValues, tokens int, bound float64) {
+	t.Helper()
+	prompt := map[string]*tensor{}
+	for _, x := range c.tensors(t) {
+		if x.Phase.String() == "prefill" {
+			prompt[x.Name] = x
+		}
+	}
+	var points []recorder.Point
+	if err := json.Unmarshal(c.meta.Extra["points"], &points); err != nil {
+		t.Fatal(err)
+	}
+	worst, compared := 0.0, map[string]bool{}
+	for _, p := range points {
+		k := pointKey{p.Point.String(), -1}
+		if p.Layer != nil {
+			k.layer = *p.Layer
+		}
+		ref, known := want[k]
+		delete(want, k)
+		x := prompt[p.Tensor]
+		switch {
+		case p.Tensor == "" && known && !strings.Contains(p.Why, "flash attention"):
+			t.Errorf("%v: impossible (%s), and PyTorch has it", k, p.Why)
+		case p.Tensor == "":
+		case !known:
+			t.Errorf("%v: %s, and PyTorch has no such point", k, p.Tensor)
+		case x == nil:
+			t.Errorf("%v: %s was not captured", k, p.Tensor)
+		default:
+			d, err := pointDistance(x, &p, ref, tokens)
+			if err != nil || !(d <= bound) {
+				t.Errorf("%v: %s differs by %.2g: %v", k, p.Tensor, d, err)
+			}
+			worst, compared[k.point] = max(worst, d), true
+		}
+	}
+	for k := range want {
+		t.Errorf("%v is nowhere in the run's metadata", k)
+	}
+	if len(compared) < 15 {
+		t.Errorf("%d points were compared", len(compared))
+	}
+	t.Logf("%d points equal within %.2g", len(compared), worst)
+}
+
+// pointDistance is the largest difference of a captured point from PyTorch's, relative to PyTorch's largest value.
+func pointDistance(x *tensor, p *recorder.Point, ref pointValues, tokens int) (float64, error) {
+	got, want := x.values, ref.values
+	switch point := p.Point.String(); {
+	case point == "attn_scores" || point == "attn_probs":
+		heads, cells := int(x.NE[2]), int(x.NE[0])
+		if len(ref.shape) != 3 || ref.shape[0] != heads || int(x.NE[1]) != tokens {
+			return 0, fmt.Errorf("shape %v, PyTorch's is %v", x.NE, ref.shape)
+		}
+		scale := 1.0
+		if point == "attn_scores" {
+			number, _, _ := strings.Cut(strings.TrimPrefix(p.Why, "times "), ",")
+			var err error
+			if scale, err = strconv.ParseFloat(number, 64); err != nil {
+				return 0, err
+			}
+		}
+		var visible, expected []float32 // a token sees itself and those before it
+		for row := range heads * tokens {
+			for cell := range row%tokens + 1 {
+				visible = append(visible, float32(scale)*got[row*cells+cell])
+				expected = append(expected, want[row*tokens+cell])
+			}
+		}
+		got, want = visible, expected
+	case strings.Contains(p.Why, "half of each row"):
+		width := int(x.NE[0])
+		var half []float32
+		for row := 0; row < len(got); row += width {
+			first := map[bool]int{true: 0, false: width / 2}[strings.HasPrefix(p.Why, "first")]
+			half = append(half, got[row+first:row+first+width/2]...)
+		}
+		got = half
+	}
+	if len(got) < len(want) { // of the last layer, that of the last token alone
+		want = want[len(want)-len(want)/tokens:]
+	}
+	if len(got) != len(want) {
+		return 0, fmt.Errorf("%d values of shape %v, PyTorch has %d", len(got), x.NE, len(want))
+	}
+	var differs, largest float64
+	for i := range want {
+		differs = max(differs, math.Abs(float64(got[i])-float64(want[i])))
+		largest = max(largest, math.Abs(float64(want[i])))
+	}
+	return differs / largest, nil
+}
