@@ -22,11 +22,12 @@ func analyzeCommand() *cli.Command {
 		Text: `Reads captured tensors, by default the residual stream (l_out), and computes, for each layer and token,
 L2 norm, mean, standard deviation, minimum, maximum and sparsity; outlier channels and massive activations; the cosine
 between consecutive layers; effective rank and principal components; correlations of norms between layers; and, of
-runs with --tap-attention, attention sinks.
+runs with --tap-attention, attention sinks. The logit lens reads the last tokens through the model's final norm and
+output head, from the GGUF file that the run names or --model.
 docs/ANALYZE.md defines each figure. Values belong to tokens as the run's index states.
 
---by picks one table: tensor (the default of csv), layer, token, channel, massive, sink, correlation. JSON has all of
-them, with the keys of STRAP-LLM's analysis.
+--by picks one table: tensor (the default of csv), layer, token, channel, massive, sink, correlation, lens. JSON
+has all of them, with the keys of STRAP-LLM's analysis.
 
   llamatap run -p Hello -n 32 --tap-tensor l_out
   llamatap analyze
@@ -37,7 +38,7 @@ them, with the keys of STRAP-LLM's analysis.
 		Define: func(f *cli.Flags) func([]string) error {
 			var form reportForm
 			var by string
-			o := activations.Options{Metric: activations.Metrics[0], MinCorrelation: 0.6, Top: 8}
+			o := activations.Options{Metric: activations.Metrics[0], MinCorrelation: 0.6, Top: 8, Lens: 4}
 			defineLayer(f, &o.Filter.Layer)
 			f.Add("--tensor GLOB", &o.Filter.Tensor, tensorHelp).Default = activations.ResidualStream
 			f.Add("--token I|A:B", func(s string) (err error) { o.First, o.End, err = parseTokens(s); return err },
@@ -54,6 +55,8 @@ them, with the keys of STRAP-LLM's analysis.
 				return nil
 			}, "leave out pairs of a smaller |r|").Default = "0.6"
 			f.Add("--top N", &o.Top, "pairs that are kept; 0: all")
+			f.Add("--lens N", &o.Lens, "tokens that the logit lens reads, the last chosen ones; 0: none")
+			f.Add("-m, --model FILE", &o.Model, "GGUF file of the logit lens (default: the one that the run names)")
 			form.define(f, "text", "json", "csv", "md")
 			return func(args []string) error {
 				path, err := resolveRun(args...)
@@ -64,6 +67,9 @@ them, with the keys of STRAP-LLM's analysis.
 					return cli.Wrong(o.Filter.Check())
 				case o.Top < 0:
 					return cli.Wrongf("--top %d: give a number of pairs, or 0 for all", o.Top)
+				case o.Lens < 0 || o.Lens > activations.MaxLensTokens:
+					return cli.Wrongf("--lens %d: give a number of tokens from 0 to %d", o.Lens,
+						activations.MaxLensTokens)
 				case form.form == "json" && by != "":
 					return cli.Wrongf("--by %s: JSON has all tables; add --format csv, md or text", by)
 				case form.form == "csv" && by == "":

@@ -43,6 +43,8 @@ type Options struct {
 	Metric         string
 	MinCorrelation float64 // pairs of a smaller |r| are left out
 	Top            int     // pairs that are kept; 0: all
+	Lens           int     // tokens that the logit lens reads, the last chosen ones; 0: none
+	Model          string  // GGUF file of the lens; "": the one that the run names
 	// Progress, where it is not nil, is called with the rows that were read, of all.
 	Progress func(done, total int64)
 }
@@ -65,6 +67,7 @@ type Analysis struct {
 	Massive      []Massive     `json:"massive"`            // the largest first
 	MassiveLeft  int           `json:"massive_left_out,omitempty"`
 	Sinks        *Sinks        `json:"attention_sinks"`
+	Lens         *Lens         `json:"logit_lens,omitempty"`
 	Metric       string        `json:"metric"` // of the correlations
 	Correlations []Correlation `json:"correlations"`
 }
@@ -188,7 +191,7 @@ func Analyze(ctx context.Context, r *tensors.Run, o Options) (*Analysis, error) 
 		chosen: max(0, min(o.End, all.Tokens)-o.First),
 		a: &Analysis{Path: r.Path, Model: all.Model, Packets: all.Packets, Bytes: all.BytesStored,
 			PacketsPerToken: all.PacketsPerToken, BytesPerToken: all.BytesPerToken,
-				Metric: cmp.Or(o.Metric, Metrics[0]),
+			Metric:  cmp.Or(o.Metric, Metrics[0]),
 			Massive: []Massive{}, PerLayer: map[string]LayerSize{}}}
 	b.describe(all)
 	b.plan(selected)
@@ -207,6 +210,11 @@ func Analyze(ctx context.Context, r *tensors.Run, o Options) (*Analysis, error) 
 	}
 	if b.a.Sinks, err = findSinks(ctx, r, o); err != nil {
 		return nil, err
+	}
+	if o.Lens > 0 {
+		if b.a.Lens, err = makeLens(ctx, r, b.a, o); err != nil {
+			return nil, err
+		}
 	}
 	return b.a, b.readTokens(r)
 }
@@ -415,7 +423,7 @@ func (b *builder) finish(ctx context.Context) error {
 	slices.SortStableFunc(b.a.Tensors, func(x, y *Tensor) int {
 		return cmp.Or(cmp.Compare(x.Ctx, y.Ctx),
 			strings.Compare(ggmlhooks.WithoutLayer(x.Name), ggmlhooks.WithoutLayer(y.Name)),
-				cmp.Compare(x.Layer, y.Layer))
+			cmp.Compare(x.Layer, y.Layer))
 	})
 	for _, t := range b.a.Tensors {
 		t.Stats = t.sum.Stats()

@@ -25,7 +25,7 @@ type Table struct {
 }
 
 // Names are the tables that an analysis can have.
-var Names = []string{"tensor", "layer", "token", "channel", "massive", "sink", "correlation"}
+var Names = []string{"tensor", "layer", "token", "channel", "massive", "sink", "correlation", "lens"}
 
 // Tables are the results, in the order of Names. An empty table has a Note that says what was not found.
 func (a *Analysis) Tables() []*Table {
@@ -108,7 +108,34 @@ func (a *Analysis) Tables() []*Table {
 	for _, c := range a.Correlations {
 		pairs.Rows = append(pairs.Rows, []any{c.A, c.B, c.R, c.N, c.P})
 	}
-	return []*Table{tensors, layers, tokens, channels, massive, sinks, pairs}
+	all := []*Table{tensors, layers, tokens, channels, massive, sinks, pairs}
+	if a.Lens != nil {
+		all = append(all, a.Lens.table(text))
+	}
+	return all
+}
+
+// table is the lens as a table.
+func (l *Lens) table(text map[int64]any) *Table {
+	t := &Table{Name: "lens", Title: "Logit lens",
+		Note: "The most probable next tokens, by the model's final norm and output head on the residual stream after " +
+			"each layer.",
+		Head: []string{"token_index", "token_text", "layer", "next_1", "p_1", "next_2", "p_2", "next_3", "p_3"}}
+	for _, r := range l.Rows {
+		row := []any{r.Token, text[r.Token], r.Layer, nil, nil, nil, nil, nil, nil}
+		for i, token := range r.Top[:min(len(r.Top), 3)] {
+			row[3+2*i], row[4+2*i] = tokenText(token.Text), token.Probability
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	if c := l.Check; c != nil {
+		t.Note += fmt.Sprintf(" The last layer's logits differ from the captured ones by %.2g of their root mean square; "+
+			"the most probable token is the same in %d of %d.", c.NRMSE, c.Same, c.Tokens)
+	}
+	if l.Why != "" {
+		t.Note += " Missing: " + l.Why + "."
+	}
+	return t
 }
 
 // tokenText is the text of a token, which is quoted except in CSV.

@@ -1,0 +1,75 @@
+package activations
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/models"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// TestTally: the parts that workers see add up to the soft-max and the largest logits of all.
+func TestTally(t *testing.T) {
+	const vocab, part = 1000, 64
+	random := rand.New(rand.NewPCG(1, 1))
+	logits, real := make([]float32, vocab), make([]float32, vocab)
+	sum, squares, wrong := 0.0, 0.0, 0.0
+	for i := range logits {
+		logits[i] = float32(random.NormFloat64()*5 + 700) // exp overflows
+		real[i] = logits[i] + float32(i%3)
+		sum += math.Exp(float64(logits[i]) - 700)
+		squares += float64(real[i]) * float64(real[i])
+		wrong += math.Pow(float64(real[i]-logits[i]), 2)
+	}
+	workers := make([]tally, 3)
+	for first := 0; first < vocab; first += part {
+		workers[first/part%3].add(int32(first), logits[first:min(first+part, vocab)], real)
+	}
+	all := &workers[0]
+	all.merge(&workers[1])
+	all.merge(&workers[2])
+	all.merge(&tally{})
+	order := make([]int32, vocab)
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(x, y int32) int { return int(math.Copysign(1, float64(logits[y]-logits[x]))) })
+	for i, token := range all.top {
+		if token.ID != order[i] || token.Logit != float64(logits[order[i]]) {
+			t.Errorf("place %d: %+v, want token %d", i, token, order[i])
+		}
+	}
+	if len(all.top) != LensTop || math.Abs(all.sum*math.Exp(all.most-700)/sum-1) > 1e-12 {
+		t.Errorf("%d tokens, sum %v, want %v", len(all.top), all.sum*math.Exp(all.most-700), sum)
+	}
+	if math.Abs(all.squares/squares-1) > 1e-12 || math.Abs(all.error/wrong-1) > 1e-12 || all.largest != 2 {
+		t.Errorf("squares %v, differences %v, largest %v", all.squares, all.error, all.largest)
+	}
+}
+
+// TestOpenHead: what is not the run's model is refused with the remedy.
+func TestOpenHead(t *testing.T) {
+	own, err := gguf.ReadBytes(models.Default)
+	check(t, err)
+	for _, c := range []struct {
+		path string
+		m    rundir.Model
+		want string
+	}{
+		{"", rundir.Model{}, "--model"},
+		{"", rundir.Model{Path: "/nowhere/model.gguf"}, "--model"},
+		{t.TempDir(), rundir.Model{}, "regular"},
+		{"", rundir.Model{Path: embedded, SizeBytes: own.TensorBytes() + 1}, "--model"},
+	} {
+		if h, err := openHead(c.path, c.m); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v %v, want %s", c, h, err, c.want)
+		}
+	}
+	h, err := openHead("", rundir.Model{Path: embedded, SizeBytes: own.TensorBytes()})
+	check(t, err)
+	check(t, h.close())
+}
