@@ -230,6 +230,16 @@ func TestReportPage(t *testing.T) {
 			want["latency"] += float64(*e.LatencyNS) / 1e9
 		}
 	}
+	for line := range strings.Lines(llamatap(t, "inspect", dir, "--stats", "--by", "token", "--tensor", "l_out").
+		good(t).stdout) {
+		var row struct {
+			L2 float64 `json:"l2_norm"`
+		}
+		if err := json.Unmarshal([]byte(line), &row); err != nil {
+			t.Fatal(err)
+		}
+		want["norms"] += row.L2
+	}
 	got, titles := map[string]float64{}, map[string]bool{}
 	for _, c := range charts {
 		titles[c.Title] = true
@@ -243,23 +253,27 @@ func TestReportPage(t *testing.T) {
 				if strings.HasPrefix(c.Title, "Time from the token before") {
 					got["latency"] += *s.Y[i]
 				}
+				if strings.HasPrefix(c.Title, "L2 norm of the residual stream") && s.Y[i] != nil {
+					got["norms"] += *s.Y[i]
+				}
 			}
 			if c.Kind == "heat" && len(s.Y) != len(c.Rows)*len(c.Columns) {
 				t.Errorf("%s: %d values for %d rows and %d columns", c.Title, len(s.Y), len(c.Rows), len(c.Columns))
 			}
 		}
 	}
-	if len(want) < 3 {
+	if len(want) < 4 {
 		t.Errorf("the events have %v", want)
 	}
 	for what, seconds := range want {
 		if math.Abs(got[what]-seconds) > 1e-6*max(1, seconds) {
-			t.Errorf("%s: the page shows %v s, the events have %v s", what, got[what], seconds)
+			t.Errorf("%s: the page shows %v, the files have %v", what, got[what], seconds)
 		}
 	}
 	for _, title := range []string{"Time by layer and component", "Cells in use, context 0, base cache",
 		"Lives of the cache's blocks, from the first write to the eviction (k of layer 0)",
 		"Bytes that were accessed, by type of region", "Root mean square of the captured values, by layer and tensor",
+		"Logit lens: the most probable next token after each layer",
 		"Attention of layer 0, head 0: the first tokens and the cells that they look at"} {
 		if !titles[title] {
 			t.Errorf("there is no chart %q among %v", title, titles)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -18,7 +19,7 @@ func analyzeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "analyze", Summary: "analyse captured hidden states: norms, outliers, similarity of layers, rank", Max: 1,
 		Usage: "[RUN|FILE.stream] [--layer N] [--tensor GLOB] [--token I|A:B] [--by TABLE]\n" +
-			"    [--format text|json|csv|md] [-o FILE]",
+			"    [--format text|json|csv|md] [-o FILE] [--plot FILE]",
 		Text: `Reads captured tensors, by default the residual stream (l_out), and computes, for each layer and token,
 L2 norm, mean, standard deviation, minimum, maximum and sparsity; outlier channels and massive activations; the cosine
 between consecutive layers; effective rank and principal components; correlations of norms between layers; and, of
@@ -33,6 +34,7 @@ has all of them, with the keys of STRAP-LLM's analysis.
   llamatap analyze
   llamatap analyze RUN --tensor 'ffn_out' --format md -o ffn.md
   llamatap analyze RUN --by token --format csv -o tokens.csv
+  llamatap analyze RUN --plot analysis.png
   llamatap analyze RUN --json | jq .correlations
 `,
 		Define: func(f *cli.Flags) func([]string) error {
@@ -57,6 +59,8 @@ has all of them, with the keys of STRAP-LLM's analysis.
 			f.Add("--top N", &o.Top, "pairs that are kept; 0: all")
 			f.Add("--lens N", &o.Lens, "tokens that the logit lens reads, the last chosen ones; 0: none")
 			f.Add("-m, --model FILE", &o.Model, "GGUF file of the logit lens (default: the one that the run names)")
+			var plot plotFile
+			plot.define(f)
 			form.define(f, "text", "json", "csv", "md")
 			return func(args []string) error {
 				path, err := resolveRun(args...)
@@ -89,7 +93,7 @@ has all of them, with the keys of STRAP-LLM's analysis.
 				if err != nil {
 					return err
 				}
-				return form.write(func(out io.Writer) error {
+				err = form.write(func(out io.Writer) error {
 					switch form.form {
 					case "json":
 						return writeJSON(out, analysis)
@@ -100,6 +104,7 @@ has all of them, with the keys of STRAP-LLM's analysis.
 					}
 					return analysis.WriteText(out, by)
 				})
+				return errors.Join(err, plot.saveRun(analysis.Picture(), path))
 			}
 		},
 	}

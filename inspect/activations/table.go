@@ -174,9 +174,27 @@ func (t *Table) Cells() [][]string {
 	return rows
 }
 
-// shown are the tables of a document: all but tokens where by is "", else that one.
+// documentRows is how many rows of a table a document has that holds several tables.
+const documentRows = 40
+
+// Document are the tables of a document: all but tokens, the first rows of each.
+func (a *Analysis) Document() []*Table {
+	all := slices.DeleteFunc(a.Tables(), func(t *Table) bool { return t.Name == "token" })
+	for _, t := range all {
+		if more := len(t.Rows) - documentRows; more > 0 && t.Name != "tensor" && t.Name != "layer" && t.Name != "lens" {
+			t.Rows = t.Rows[:documentRows]
+			t.Note += fmt.Sprintf(" %d more: llamatap analyze --by %s.", more, t.Name)
+		}
+	}
+	return all
+}
+
+// shown are the tables of a document where by is "", else that one.
 func (a *Analysis) shown(by string) []*Table {
-	return slices.DeleteFunc(a.Tables(), func(t *Table) bool { return t.Name != by && (by != "" || t.Name == "token") })
+	if by == "" {
+		return a.Document()
+	}
+	return slices.DeleteFunc(a.Tables(), func(t *Table) bool { return t.Name != by })
 }
 
 // subject is a line on what was analysed.

@@ -116,7 +116,13 @@
         case "heat":
           return [
             ["row", ...c.columns],
-            ...c.rows.map((r, i) => [r, ...c.columns.map((_, k) => text(s[0].y[i * c.columns.length + k], c.y))]),
+            ...c.rows.map((r, i) => [
+              r,
+              ...c.columns.map((_, k) => {
+                const at = i * c.columns.length + k;
+                return (s[0].text ? s[0].text[at] + " " : "") + text(s[0].y[at], c.y);
+              }),
+            ]),
           ];
         case "bars":
           return [["row", ...s.map((x) => x.name)], ...c.rows.map((r, i) => [r, ...s.map((x) => text(x.y[i], c.x))])];
@@ -445,10 +451,19 @@
           if (known(v)) {
             const part = most > 0 ? Math.sqrt(Math.abs(v) / most) : 0;
             this.svg.append(make("rect", { ...cell, fill: `rgba(var(--heat), ${(0.03 + 0.97 * part).toFixed(3)})` }));
+            if (s.text && size > 10) {
+              const label = part > 0.6 ? "label dark" : "label";
+              const most = Math.floor(wide / 6.5);
+              const word = s.text[i * n + k].length > most ? s.text[i * n + k].slice(0, most - 1) + "…" : s.text[i * n + k];
+              this.svg.append(
+                make("text", { x: x + wide / 2, y: y + size / 2 + 4, "text-anchor": "middle", class: label }, word),
+              );
+            }
           } else {
             this.svg.append(make("rect", { ...cell, fill: "none", stroke: "var(--rule)" }));
           }
-          this.points.push([x + wide / 2, y + size / 2, `${r}, ${name}: ${text(v, c.y)}`, x, x + wide]);
+          const word = s.text ? s.text[i * n + k] + " " : "";
+          this.points.push([x + wide / 2, y + size / 2, `${r}, ${name}: ${word}${text(v, c.y)}`, x, x + wide]);
         }),
       );
       this.height = head + c.rows.length * size + 22;

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/llamatap/llamatap/inspect/activations"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/present"
 )
@@ -53,6 +54,9 @@ func activationsSection(ctx context.Context, r *Run, _ *tracks) (*section, error
 	} else {
 		s.addStatistics(sum)
 	}
+	if err := s.addAnalysis(ctx, run); err != nil {
+		return nil, err
+	}
 	if c, err := attentionMap(run); err != nil {
 		s.Text = append(s.Text, "Attention: "+err.Error()+".")
 	} else if c != nil {
@@ -61,6 +65,119 @@ func activationsSection(ctx context.Context, r *Run, _ *tracks) (*section, error
 		s.Text = append(s.Text, "Attention maps are not recorded: --tap-attention.")
 	}
 	return s, nil
+}
+
+// lensTokens is how many tokens the logit lens of a report reads, and lensWork how many products it may take.
+const (
+	lensTokens = 8
+	lensWork   = 1 << 34
+)
+
+// addAnalysis adds what llamatap analyze computes of the residual stream.
+func (s *section) addAnalysis(ctx context.Context, run *tensors.Run) error {
+	o := activations.Options{Filter: tensors.Filter{Tensor: activations.ResidualStream}, Lens: lensTokens}
+	if m := run.Metadata; m == nil || m.Model.NLayer*m.Model.NVocab*m.Model.NEmbd > lensWork/lensTokens {
+		o.Lens = 0
+		s.Text = append(s.Text, "The logit lens takes longer than a report may: llamatap analyze --by lens.")
+	}
+	a, err := activations.Analyze(ctx, run, o)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		s.Text = append(s.Text, "Residual stream: "+err.Error()+".")
+		return nil
+	}
+	norms := &figure{Kind: drawnMatrix, Title: "L2 norm of the residual stream, by layer and token",
+		Y: axis{Name: "L2 norm"}}
+	text, column := map[int64]string{}, map[int64]int{}
+	if a.TokenMetadata != nil {
+		for _, t := range a.TokenMetadata.Tokens {
+			text[t.Index] = " " + strconv.Quote(t.Text)
+		}
+	}
+	var tokens []int64
+	for _, t := range a.Tensors {
+		for i := range t.Rows {
+			tokens = append(tokens, t.Rows[i].Token)
+		}
+	}
+	slices.Sort(tokens)
+	tokens = slices.Compact(tokens)
+	if n := len(tokens); n > maxAttention {
+		norms.Note = fmt.Sprintf("The first %d of %d tokens.", maxAttention, n)
+		tokens = tokens[:maxAttention]
+	}
+	for i, token := range tokens {
+		column[token] = i
+		norms.Columns = append(norms.Columns, "token "+strconv.FormatInt(token, 10)+text[token])
+	}
+	shades := &curve{Name: "L2 norm"}
+	for _, t := range slices.Backward(a.Tensors) { // the last layer on top, as the lens has it
+		row := slices.Repeat(values{math.NaN()}, len(tokens))
+		for i := range t.Rows {
+			if at, ok := column[t.Rows[i].Token]; ok && t.Rows[i].Moments != nil {
+				row[at] = t.Rows[i].L2
+			}
+		}
+		norms.Rows, shades.Y = append(norms.Rows, layerName(t.Layer)), append(shades.Y, row...)
+	}
+	norms.Series = []*curve{shades}
+	s.Charts = append(s.Charts, norms)
+	if c := lensChart(a.Lens, text); c != nil {
+		s.Charts = append(s.Charts, c)
+	}
+	var none []string
+	for _, t := range a.Document() {
+		switch {
+		case t.Name == "tensor" || t.Name == "correlation" || t.Name == "lens" && len(t.Rows) > 0:
+		case len(t.Rows) == 0:
+			none = append(none, t.Title+" (none). "+t.Note)
+		default:
+			s.Tables = append(s.Tables, &titled{t.Title, t.Cells()})
+			s.Text = append(s.Text, t.Title+". "+t.Note)
+		}
+	}
+	s.Text = append(s.Text, none...)
+	return nil
+}
+
+// lensChart is the logit lens as shades of the probability of the most probable token; nil where there is none.
+func lensChart(l *activations.Lens, text map[int64]string) *figure {
+	if l == nil || len(l.Rows) == 0 {
+		return nil
+	}
+	c := &figure{Kind: drawnMatrix, Title: "Logit lens: the most probable next token after each layer",
+		Y: axis{Name: "probability"}}
+	var tokens []int64
+	var layers []int
+	for _, r := range l.Rows {
+		tokens, layers = append(tokens, r.Token), append(layers, r.Layer)
+	}
+	slices.Sort(tokens)
+	slices.Sort(layers)
+	tokens, layers = slices.Compact(tokens), slices.Compact(layers)
+	slices.Reverse(layers)
+	for _, layer := range layers {
+		c.Rows = append(c.Rows, layerName(layer))
+	}
+	for _, token := range tokens {
+		c.Columns = append(c.Columns, strconv.FormatInt(token, 10)+text[token])
+	}
+	shades := &curve{Name: "probability", Y: slices.Repeat(values{math.NaN()}, len(tokens)*len(layers)),
+		Text: make([]string, len(tokens)*len(layers))}
+	for _, r := range l.Rows {
+		if len(r.Top) > 0 {
+			at := slices.Index(layers, r.Layer)*len(tokens) + slices.Index(tokens, r.Token)
+			shades.Y[at], shades.Text[at] = r.Top[0].Probability, strconv.Quote(r.Top[0].Text)
+		}
+	}
+	c.Series = []*curve{shades}
+	if l.Check != nil {
+		c.Note = fmt.Sprintf("The last layer's logits differ from the captured ones by %.2g of their root mean square.",
+			l.Check.NRMSE)
+	}
+	return c
 }
 
 // opNone is the op of a graph's inputs, such as masks and indices, which are no activations.
