@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -104,7 +103,10 @@ has all of them, with the keys of STRAP-LLM's analysis.
 					}
 					return analysis.WriteText(out, by)
 				})
-				return errors.Join(err, plot.saveRun(analysis.Picture(), path))
+				if plot == "" || err != nil {
+					return err
+				}
+				return plot.saveRun(analysis.Picture(), path)
 			}
 		},
 	}

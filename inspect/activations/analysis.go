@@ -86,7 +86,7 @@ type TokenMetadata struct {
 
 // Tensor is one captured tensor in one context.
 type Tensor struct {
-	Name  string `json:"tensor"`
+	Name  string `json:"tensor"` // with the number of its context, except in the first
 	Layer int    `json:"layer"`
 	Ctx   uint32 `json:"ctx"`
 	Width int    `json:"width"` // values of a token: channels
@@ -97,6 +97,7 @@ type Tensor struct {
 	Space  *Space  `json:"space,omitempty"`
 	Rows   []Row   `json:"rows"` // by token
 
+	stem     string // the node's name, without layer
 	sum      tensors.Accumulator
 	channels []channelSum
 	sampled  [][]float32
@@ -179,7 +180,9 @@ func Analyze(ctx context.Context, r *tensors.Run, o Options) (*Analysis, error) 
 		return nil, err
 	}
 	if o.Filter.Tensor == "" && o.Filter.Layer == nil && slices.ContainsFunc(all.Layers, func(l tensors.Layer) bool {
-		return slices.ContainsFunc(l.Tensors, func(t tensors.Tensor) bool { return isResidual(t.Name) })
+		return slices.ContainsFunc(l.Tensors, func(t tensors.Tensor) bool {
+			return ggmlhooks.WithoutLayer(t.Name) == ResidualStream
+		})
 	}) {
 		o.Filter.Tensor = ResidualStream
 	}
@@ -220,7 +223,7 @@ func Analyze(ctx context.Context, r *tensors.Run, o Options) (*Analysis, error) 
 }
 
 // isResidual reports whether a tensor is the residual stream after a layer.
-func isResidual(name string) bool { return ggmlhooks.WithoutLayer(name) == ResidualStream }
+func (t *Tensor) isResidual() bool { return t.stem == ResidualStream }
 
 type key struct {
 	ctx  uint32
@@ -270,7 +273,11 @@ func (b *builder) plan(selected *tensors.Summary) {
 	for i := range selected.Layers {
 		for k := range selected.Layers[i].Tensors {
 			s := &selected.Layers[i].Tensors[k]
-			t := &Tensor{Name: s.Name, Layer: s.Layer, Ctx: s.Ctx, total: s.Tokens, Outliers: []Channel{}}
+			t := &Tensor{Name: s.Name, Layer: s.Layer, Ctx: s.Ctx, stem: ggmlhooks.WithoutLayer(s.Name), total: s.Tokens,
+				Outliers: []Channel{}}
+			if s.Ctx > 0 {
+				t.Name = fmt.Sprintf("%s (ctx %d)", s.Name, s.Ctx)
+			}
 			b.byKey[key{s.Ctx, s.Name}] = t
 			b.total += min(s.Tokens, b.chosen)
 			b.a.Tensors = append(b.a.Tensors, t)
@@ -314,7 +321,7 @@ func (b *builder) add(row *tensors.TokenRow) error {
 	if stats.Moments != nil {
 		b.addChannels(t, row, &stats)
 	}
-	if isResidual(t.Name) {
+	if t.isResidual() {
 		figures.Cosine = b.compare(t, row)
 	}
 	// of n tokens, the sampled ones are the i with ⌊i·budget/n⌋ above that of the one before

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/llamatap/llamatap/inspect/tensors"
@@ -107,6 +108,29 @@ func TestTokensAreJoined(t *testing.T) {
 	}
 	if c := a.Correlations; len(c) != 1 || math.Abs(c[0].R-1) > 1e-9 || c[0].N != 7 {
 		t.Errorf("correlations %+v", c)
+	}
+}
+
+// TestContexts: tensors of two contexts that have the same names are not mixed.
+func TestContexts(t *testing.T) {
+	random := rand.New(rand.NewPCG(4, 4))
+	target, draft := []matrix{normal(random, 12, 8), normal(random, 12, 8)}, []matrix{normal(random, 10, 4)}
+	r := record(t, target, draft)
+	a, err := Analyze(context.Background(), r, Options{})
+	check(t, err)
+	one := uint32(1)
+	b, err := Analyze(context.Background(), r, Options{Filter: tensors.Filter{Ctx: &one}})
+	check(t, err)
+	var names []string
+	for _, x := range append(a.Tensors, b.Tensors...) {
+		names = append(names, fmt.Sprint(x.Name, " ", len(x.Rows), "×", x.Width, " from ", x.Rows[0].Token))
+	}
+	if got, want := strings.Join(names, ", "), "l_out-0 12×8 from 0, l_out-1 12×8 from 0, "+
+		"l_out-0 (ctx 1) 10×4 from 12, l_out-0 (ctx 1) 10×4 from 12"; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	if len(a.Correlations) != 1 || a.Tensors[2].Cosine != nil || a.Tensors[1].Cosine.N != 12 {
+		t.Errorf("%+v %+v", a.Correlations, a.Tensors[2].Cosine)
 	}
 }
 

@@ -71,7 +71,7 @@ func makeLens(ctx context.Context, r *tensors.Run, a *Analysis, o Options) (*Len
 	l := &Lens{Rows: []*LensRow{}}
 	var last *Tensor
 	for _, t := range a.Tensors {
-		if isResidual(t.Name) && (last == nil || t.Ctx == last.Ctx && t.Layer > last.Layer) {
+		if t.isResidual() && (last == nil || t.Ctx == last.Ctx && t.Layer > last.Layer) {
 			last = t
 		}
 	}
@@ -170,6 +170,9 @@ type tally struct {
 func (t *tally) add(first int32, logits, real []float32) {
 	for i, v := range logits {
 		x := float64(v)
+		if x-x != 0 {
+			continue // not finite: a damaged state or weight
+		}
 		if x > t.most || t.sum == 0 {
 			t.sum, t.most = t.sum*math.Exp(t.most-x), x
 		}
@@ -179,6 +182,9 @@ func (t *tally) add(first int32, logits, real []float32) {
 		}
 		if real != nil {
 			want := float64(real[int(first)+i])
+			if want-want != 0 {
+				continue
+			}
 			t.squares += want * want
 			t.error += (x - want) * (x - want)
 			t.largest = max(t.largest, math.Abs(x-want))
@@ -240,7 +246,7 @@ func (l *Lens) read(h *head, states []*lensState) error {
 		}
 		s.row.Top = t.top
 		l.Rows = append(l.Rows, s.row)
-		if s.real == nil {
+		if t.squares == 0 {
 			continue
 		}
 		if l.Check == nil {

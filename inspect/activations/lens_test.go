@@ -33,6 +33,9 @@ func TestTally(t *testing.T) {
 	all.merge(&workers[1])
 	all.merge(&workers[2])
 	all.merge(&tally{})
+	damaged := float32(math.NaN())
+	all.add(0, []float32{damaged, float32(math.Inf(1))}, []float32{1, 1})
+	all.add(0, []float32{-1e30}, []float32{damaged})
 	order := make([]int32, vocab)
 	for i := range order {
 		order[i] = int32(i)

@@ -23,7 +23,7 @@ func (a *Analysis) Picture() *sheet.Picture {
 	}
 	var residual []*Tensor
 	for _, t := range a.Tensors {
-		if isResidual(t.Name) && t.Ctx == a.Tensors[0].Ctx {
+		if t.isResidual() && t.Ctx == a.Tensors[0].Ctx {
 			residual = append(residual, t)
 		}
 	}
