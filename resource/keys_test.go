@@ -146,7 +146,7 @@ var keys = map[string]key{
 	"activation_memory_peak_mb": {"MiB", "estimated", "only with " + legacy},
 	"activation_function":       {"", "measured", "of an activation its function, of a projection `linear`"},
 
-	"tokens":         {"tokens", "measured",
+	"tokens": {"tokens", "measured",
 		"of the micro-batch; of the session, of all; of energy, of the phase's executions"},
 	"prefill_tokens": {"tokens", "computed", "of them, those of prompts; absent of set-up"},
 	"decode_tokens":  {"tokens", "computed", "of them, generated ones; absent of set-up"},

@@ -124,8 +124,7 @@ func TestAppendProfEventSortsAllKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want =
-		`{"bytes":0,"bytes_per_call":0,"callers":0,"corr_id":"run_20261121_041500_ab12-3","count":2,"interval_s":1,"labels":{},"mono_ns":9,"op":"wait","syscall":"futex","throughput_bytes_s":0,"top_callers":[{"bytes":0,"comm":"a<b","count":2,"lat_total_ns":9007199254740993,"pid":7}],"ts":"2023-11-14T22:13:20.000005+00:00","ts_ns":1700000000000005000,"type":"sync"}` + "\n"
+	const want = `{"bytes":0,"bytes_per_call":0,"callers":0,"corr_id":"run_20261121_041500_ab12-3","count":2,"interval_s":1,"labels":{},"mono_ns":9,"op":"wait","syscall":"futex","throughput_bytes_s":0,"top_callers":[{"bytes":0,"comm":"a<b","count":2,"lat_total_ns":9007199254740993,"pid":7}],"ts":"2023-11-14T22:13:20.000005+00:00","ts_ns":1700000000000005000,"type":"sync"}` + "\n"
 	if string(line) != want {
 		t.Errorf("wrote\n%swant\n%s", line, want)
 	}
