@@ -1,10 +1,9 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
@@ -95,32 +94,17 @@ func readControlVectors(files []config.ScaledFile, width int) (data []float32, e
 }
 
 func addControlVector(data []float32, from config.ScaledFile, width int) ([]float32, error) {
-	file, err := gguf.Open(from.Path)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s", err, ggufRemedy(err))
-	}
-	in, err := os.Open(from.Path)
-	if err != nil {
+	v, err := gguf.OpenControlVector(from.Path)
+	switch {
+	case errors.Is(err, gguf.ErrNotControlVector):
 		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s", err, ggufRemedy(err))
+	case v.Width() != width:
+		return nil, fmt.Errorf("%s: its directions have %d values, and this model is %d wide: take a control vector that "+
+			"was made for this model", from.Path, v.Width(), width)
 	}
-	defer in.Close()
-	if len(file.Tensors) == 0 {
-		return nil, fmt.Errorf("%s: it holds no tensors: take a file of llama-cvector-generator", from.Path)
-	}
-	row := make([]float32, width)
-	for i := range file.Tensors {
-		t := &file.Tensors[i]
-		layer, err := controlLayer(t, width)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", from.Path, err)
-		}
-		raw := make([]byte, t.Bytes)
-		if _, err := in.ReadAt(raw, t.Offset); err != nil {
-			return nil, fmt.Errorf("%s: read %s: %w", from.Path, t.Name, cause(err))
-		}
-		if err := gguf.DecodeRow(row, t.Type, raw); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", from.Path, t.Name, err)
-		}
+	for layer, row := range v.Directions {
 		if missing := layer*width - len(data); missing > 0 {
 			data = append(data, make([]float32, missing)...)
 		}
@@ -129,26 +113,6 @@ func addControlVector(data []float32, from config.ScaledFile, width int) ([]floa
 		}
 	}
 	return data, nil
-}
-
-// maxControlLayer bounds the layer number of a control vector; no model has as many.
-const maxControlLayer = 10000
-
-// controlLayer is the layer that a tensor of a control vector is for, from 1 on.
-func controlLayer(t *gguf.Tensor, width int) (int, error) {
-	number, ok := strings.CutPrefix(t.Name, "direction.")
-	layer, err := strconv.Atoi(number)
-	switch {
-	case !ok || err != nil || layer < 1 || layer > maxControlLayer:
-		return 0, fmt.Errorf("tensor %q is no direction.LAYER with a layer from 1 on: take a file of "+
-			"llama-cvector-generator", t.Name)
-	case t.Type != gguf.F32 || len(t.Shape) != 1:
-		return 0, fmt.Errorf("%v is no row of F32: take a file of llama-cvector-generator", t)
-	case t.Shape[0] != int64(width):
-		return 0, fmt.Errorf("%v, and this model is %d wide: take a control vector that was made for this model", t,
-			width)
-	}
-	return layer, nil
 }
 
 // close frees the adapters, after the context.

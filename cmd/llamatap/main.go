@@ -28,7 +28,8 @@ func program() *cli.Command {
 				"the files of a recording; 'llamatap version' prints the versions.\n" + frontsText()
 		},
 		Commands: []*cli.Command{
-			runCommand(), execCommand(), demoCommand(), runsCommand(), reportCommand(), inspectCommand(), analyzeCommand(), catCommand(),
+			runCommand(), execCommand(), demoCommand(), runsCommand(), reportCommand(), inspectCommand(),
+			analyzeCommand(), vectorCommand(), catCommand(),
 			diffCommand(), exportCommand(), verifyCommand(),
 			kvCommand(), resourceCommand(), memoryCommand(), hostCommand(), benchCommand(), mrmCommand(),
 			topCommand(), serveCommand(), ctlCommand(), doctorCommand(),

@@ -53,12 +53,12 @@ needs none with --no-token.
 		Define: func(f *cli.Flags) func([]string) error {
 			o := server.Options{Control: controlRun,
 				Report: func(ctx context.Context, dir string, out io.Writer) error {
-				run, err := runreport.Read(ctx, dir, nil)
-				if err != nil {
-					return err
-				}
-				return runreport.WriteHTML(ctx, out, run)
-			}}
+					run, err := runreport.Read(ctx, dir, nil)
+					if err != nil {
+						return err
+					}
+					return runreport.WriteHTML(ctx, out, run)
+				}}
 			addr, token, model := "127.0.0.1:8080", "", ""
 			f.Add("--live", &o.Live, "show the newest live run, and no other")
 			f.Add("--listen ADDRESS", &addr, "listen on HOST:PORT, where port 0 takes a free one, or on unix:PATH").
