@@ -57,6 +57,9 @@ func (j *judge) graph(g *ggmlhooks.Graph) error {
 // points names each selected point that the model lacks, once, with the reason, and refuses a selection of no others.
 func (j *judge) points(g *ggmlhooks.Graph) error {
 	selection := j.tap.Selection()
+	if len(selection.Points) == 0 {
+		return nil
+	}
 	type lack struct{ point, why string }
 	found, in := 0, map[lack]*ggmlhooks.LayerSet{}
 	var lacks []lack
@@ -84,7 +87,7 @@ func (j *judge) points(g *ggmlhooks.Graph) error {
 		}
 		text = append(text, fmt.Sprintf("%s%s: %s", l.point, where, l.why))
 	}
-	if len(selection.Points) > 0 && found == 0 && len(j.tap.Tensors) == 0 {
+	if found == 0 && len(j.tap.Tensors) == 0 {
 		return fmt.Errorf("%w: this model has none of the points of --tap-points: %s", ErrSelection,
 			strings.Join(text, "; "))
 	}
