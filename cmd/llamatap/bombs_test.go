@@ -152,7 +152,7 @@ func TestBombs(t *testing.T) {
 	for _, run := range runs {
 		commands = append(commands, []string{"inspect", run}, []string{"verify", run},
 			[]string{"resource", "summary", run}, []string{"kv", run}, []string{"memory", run},
-			[]string{"cat", run, "--tensor", "l_out-0"})
+			[]string{"cat", run, "--tensor", "l_out-0"}, []string{"analyze", run})
 	}
 	for i, args := range commands {
 		cmd := self(args...)

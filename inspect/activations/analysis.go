@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/tensors"
@@ -29,8 +31,9 @@ const (
 const (
 	maxRows       = 1 << 20   // tokens of all tensors together
 	maxMassive    = 1 << 12   // massive activations that are listed; more are counted
-	sampledBytes  = 256 << 20 // rows that are kept for effective rank and principal components
+	sampledBytes  = 128 << 20 // rows that are kept for effective rank and principal components
 	sampledTokens = 256       // of them, of one tensor
+	sampledRows   = 1 << 16   // of them, of all tensors: the time that eigenvalues take grows with their cube
 	progressRows  = 1 << 10   // from one call of Options.Progress to the next
 )
 
@@ -86,7 +89,7 @@ type TokenMetadata struct {
 
 // Tensor is one captured tensor in one context.
 type Tensor struct {
-	Name  string `json:"tensor"` // with the number of its context, except in the first
+	Name  string `json:"layer_name"` // with the number of its context, except in the first
 	Layer int    `json:"layer"`
 	Ctx   uint32 `json:"ctx"`
 	Width int    `json:"width"` // values of a token: channels
@@ -146,7 +149,7 @@ type channelSum struct {
 
 // Massive is a massive activation (Sun et al. 2024).
 type Massive struct {
-	Tensor  string  `json:"tensor"`
+	Tensor  string  `json:"layer_name"`
 	Layer   int     `json:"layer"`
 	Token   int64   `json:"token_index"`
 	Channel int     `json:"channel"`
@@ -163,7 +166,7 @@ type Cosine struct {
 }
 
 // Analyze reads the selected tensors once, in bounded memory: a packet, a micro-batch of two layers of the residual
-// stream, 256 MiB of sampled rows, and up to a million rows of figures. More rows are an error.
+// stream, 128 MiB of sampled rows, and up to a million rows of figures. More rows are an error.
 func Analyze(ctx context.Context, r *tensors.Run, o Options) (*Analysis, error) {
 	if o.End == 0 {
 		o.First, o.End = 0, -1
@@ -190,7 +193,7 @@ func Analyze(ctx context.Context, r *tensors.Run, o Options) (*Analysis, error) 
 	if err != nil {
 		return nil, err
 	}
-	b := builder{o: o, byKey: map[key]*Tensor{}, budget: sampledTokens,
+	b := builder{o: o, byKey: map[key]*Tensor{},
 		chosen: max(0, min(o.End, all.Tokens)-o.First),
 		a: &Analysis{Path: r.Path, Model: all.Model, Packets: all.Packets, Bytes: all.BytesStored,
 			PacketsPerToken: all.PacketsPerToken, BytesPerToken: all.BytesPerToken,
@@ -290,7 +293,7 @@ func (b *builder) plan(selected *tensors.Summary) {
 			values += width
 		}
 	}
-	b.budget = min(b.budget, sampledBytes/4/max(values, 1))
+	b.budget = min(sampledTokens, sampledRows/int64(max(len(b.byKey), 1)), sampledBytes/4/max(values, 1))
 }
 
 // add takes a row into account.
@@ -440,12 +443,22 @@ func (b *builder) finish(ctx context.Context) error {
 			}
 		}
 		slices.SortFunc(t.Outliers, func(x, y Channel) int { return cmp.Compare(y.Largest, x.Largest) })
-		t.span()
-		t.channels, t.sampled = nil, nil
-		slices.SortStableFunc(t.Rows, func(x, y Row) int { return cmp.Compare(x.Token, y.Token) })
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+	}
+	var wait sync.WaitGroup
+	workers := runtime.GOMAXPROCS(0)
+	for w := range workers {
+		wait.Go(func() {
+			for i := w; i < len(b.a.Tensors) && ctx.Err() == nil; i += workers {
+				t := b.a.Tensors[i]
+				t.span()
+				t.channels, t.sampled = nil, nil
+				slices.SortStableFunc(t.Rows, func(x, y Row) int { return cmp.Compare(x.Token, y.Token) })
+			}
+		})
+	}
+	wait.Wait()
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	slices.SortStableFunc(b.a.Massive, func(x, y Massive) int {
 		return cmp.Compare(math.Abs(y.Value), math.Abs(x.Value))

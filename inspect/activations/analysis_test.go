@@ -17,6 +17,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // TestPlanted: what was planted into normal noise is found, and nothing else.
@@ -202,7 +203,7 @@ for i, (t, x) in enumerate(zip(a["tensors"], X)):
         same((i, k), [c["share"], c["mean"], c["largest"]], [share[k], x[:, k].mean(), np.abs(x[:, k]).max()])
     size = np.abs(x)
     for tok, k in np.argwhere((size >= 100) & (size >= 1000 * np.median(size, axis=1)[:, None])):
-        m = [m for m in a["massive"] if (m["tensor"], m["token_index"], m["channel"]) == (t["tensor"], tok, k)]
+        m = [m for m in a["massive"] if (m["layer_name"], m["token_index"], m["channel"]) == (t["layer_name"], tok, k)]
         assert len(m) == 1, (i, tok, k)
         same((i, "massive"), [m[0]["value"], m[0]["median"]], [x[tok, k], np.median(size[tok])])
         a["massive"].remove(m[0])
@@ -215,8 +216,20 @@ for i in range(4):
         c, want = pairs[f"l_out-{k}", f"l_out-{i}"], scipy.stats.pearsonr(norms[k], norms[i])
         assert c["n"] == 40
         same((k, i), [c["correlation"], c["p"]], want)
+# the stream, as STRAP-LLM reads it: lengths of name and payload, big-endian, name, payload
+import struct
+data, at, sizes = open(sys.argv[2], "rb").read(), 0, {}
+while at < len(data):
+    name, payload = struct.unpack_from(">HI", data, at)
+    sizes.setdefault(data[at + 6:at + 6 + name].decode(), []).append(payload)
+    at += 6 + name + payload
+assert a["per_layer"] == {k: {"count": len(v), "bytes": sum(v)} for k, v in sizes.items()}
+packets, total = sum(map(len, sizes.values())), sum(map(sum, sizes.values()))
+assert (a["packets"], a["total_compressed_bytes"]) == (packets, total)
+assert (a["packets_per_token"], a["bytes_per_token"]) == (packets / 40, total / 40)
+assert a["token_metadata"]["total_tokens"] == 40
 print(checked)
-`, dir).CombinedOutput()
+`, dir, filepath.Join(r.Path, rundir.StreamName)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -20,13 +20,19 @@ type Correlation struct {
 	P float64 `json:"p"`
 }
 
-// fewestPairs is how many tokens a correlation needs.
-const fewestPairs = 4
+// fewestPairs is how many tokens a correlation needs, maxCorrelated of how many tensors pairs are computed.
+const (
+	fewestPairs   = 4
+	maxCorrelated = 1 << 10
+)
 
 // correlate computes the pairs of which |r| is at least least, by descending r as STRAP-LLM sorts them, and keeps the
 // first top of them.
 func (a *Analysis) correlate(least float64, top int) {
 	a.Correlations = []Correlation{}
+	if len(a.Tensors) > maxCorrelated {
+		return
+	}
 	var x, y []float64
 	for i, one := range a.Tensors {
 		for _, other := range a.Tensors[:i] {

@@ -183,7 +183,7 @@ func principal(p, q [][]float64, mean []float64) ([]float64, error) {
 	}
 	var gram mat.SymDense
 	gram.SymOuterK(1, rows)
-	_, vectors, ok := eigen(&gram)
+	_, vectors, ok := eigen(&gram, true)
 	if !ok {
 		return mean, nil // they do not differ
 	}

@@ -33,7 +33,7 @@ type Lens struct {
 
 // LensRow is the lens on one token after one layer.
 type LensRow struct {
-	Tensor string      `json:"tensor"`
+	Tensor string      `json:"layer_name"`
 	Layer  int         `json:"layer"`
 	Token  int64       `json:"token_index"`
 	Top    []LensToken `json:"top"` // most probable next tokens

@@ -36,7 +36,7 @@ func (t *Tensor) span() {
 	var gram mat.SymDense
 	gram.SymOuterK(1, rows)
 	// The eigenvalues of rows × rowsᵀ are the squared singular values of rows.
-	if values, _, ok := eigen(&gram); ok {
+	if values, _, ok := eigen(&gram, false); ok {
 		sum, entropy := 0.0, 0.0
 		for i, v := range values {
 			values[i] = math.Sqrt(v)
@@ -57,7 +57,7 @@ func (t *Tensor) span() {
 	}
 	gram.Reset()
 	gram.SymOuterK(1, rows)
-	values, vectors, ok := eigen(&gram)
+	values, vectors, ok := eigen(&gram, true)
 	if !ok {
 		return
 	}
@@ -81,15 +81,17 @@ func (t *Tensor) span() {
 	}
 }
 
-// eigen returns the eigenvalues of a positive semidefinite matrix, ascending and not below 0, and its eigenvectors;
-// false if all are 0.
-func eigen(m mat.Symmetric) (values []float64, vectors *mat.Dense, ok bool) {
+// eigen returns the eigenvalues of a positive semidefinite matrix, ascending and not below 0, and its eigenvectors
+// if they are wanted; false if all are 0.
+func eigen(m mat.Symmetric, wantVectors bool) (values []float64, vectors *mat.Dense, ok bool) {
 	var e mat.EigenSym
-	if !e.Factorize(m, true) {
+	if !e.Factorize(m, wantVectors) {
 		return nil, nil, false
 	}
 	values, vectors = e.Values(nil), new(mat.Dense)
-	e.VectorsTo(vectors)
+	if wantVectors {
+		e.VectorsTo(vectors)
+	}
 	least := values[len(values)-1] * 1e-14 // rounding
 	for i, v := range values {
 		if v <= least {

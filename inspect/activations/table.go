@@ -105,6 +105,9 @@ func (a *Analysis) Tables() []*Table {
 		Note: "Pearson's r, which is no cause: layers of the residual stream share what the layers before them added. " +
 			"p takes tokens for independent, which tokens of one text are not: it is too small.",
 		Head: []string{"layer_a", "layer_b", "correlation", "n", "p"}}
+	if len(a.Tensors) > maxCorrelated {
+		pairs.Note += fmt.Sprintf(" Missing: more than %d tensors: choose some with --tensor or --layer.", maxCorrelated)
+	}
 	for _, c := range a.Correlations {
 		pairs.Rows = append(pairs.Rows, []any{c.A, c.B, c.R, c.N, c.P})
 	}
