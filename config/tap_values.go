@@ -87,10 +87,9 @@ func setPoints(t *Tap, s string) error {
 		names = ggmlhooks.PointNames()
 	}
 	for _, name := range names {
-		name = strings.TrimSpace(name)
-		ref, ok := ggmlhooks.ParsePoint(name)
-		if !ok {
-			return unknownPoint(name)
+		ref, err := ParsePoint(name)
+		if err != nil {
+			return err
 		}
 		if !slices.Contains(t.Points, ref) {
 			t.Points = append(t.Points, ref)
@@ -99,12 +98,18 @@ func setPoints(t *Tap, s string) error {
 	return nil
 }
 
-func unknownPoint(name string) error {
+// ParsePoint reads the name of a point, and refuses an unknown one with the nearest that there is.
+func ParsePoint(name string) (ggmlhooks.PointRef, error) {
+	name = strings.TrimSpace(name)
+	ref, ok := ggmlhooks.ParsePoint(name)
+	if ok {
+		return ref, nil
+	}
 	remedy := "docs/POINTS.md lists them, such as resid_post, mlp_act and blocks.3.hook_resid_post"
 	if near := Nearest(name, ggmlhooks.PointNames()); near != "" {
 		remedy = fmt.Sprintf("did you mean %s?", near)
 	}
-	return fmt.Errorf("unknown point %q: %s", name, remedy)
+	return ref, fmt.Errorf("unknown point %q: %s", name, remedy)
 }
 
 // pointList writes points as setPoints reads them.

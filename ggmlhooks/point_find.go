@@ -44,6 +44,31 @@ type PointSite struct {
 	Why   string // why it is impossible, or how it is recomputed from the node
 }
 
+// PointRecord says in a run's metadata.json which packets are a point that was selected, or why the model has none.
+type PointRecord struct {
+	Ctx    uint32   `json:"ctx"`
+	Point  Point    `json:"point"`
+	Layer  *int     `json:"layer"` // null for a point of the whole model
+	How    PointHow `json:"how"`
+	Tensor string   `json:"tensor,omitempty"` // name of the packets: of the point, or of what it is recomputed from
+	Why    string   `json:"why,omitempty"`    // why it is impossible, or how it is recomputed
+}
+
+// LayerNumber is the point's layer, NoLayer for one of the whole model.
+func (r PointRecord) LayerNumber() int {
+	if r.Layer == nil {
+		return NoLayer
+	}
+	return *r.Layer
+}
+
+// Same reports whether two records say the same.
+func (r PointRecord) Same(q PointRecord) bool {
+	layer := r.LayerNumber() == q.LayerNumber()
+	r.Layer, q.Layer = nil, nil
+	return layer && r == q
+}
+
 // Points finds the points of a graph: all of each layer, then those of the whole model. It goes by what reads what,
 // and by the GGUF names of weights, which are the same for all architectures; names of nodes are not. A place that it
 // does not recognise is impossible, never guessed.
@@ -315,12 +340,11 @@ func (l *pointLayer) findNetwork() {
 		l.findExperts(router)
 		return
 	}
-	dense := "the feed-forward network has no experts"
-	l.not(dense, PointRouterLogits, PointExpertWeights, PointExpertIndices)
 	down, ok := l.products["ffn_down"]
 	if !ok {
 		return
 	}
+	l.not("the feed-forward network has no experts", PointRouterLogits, PointExpertWeights, PointExpertIndices)
 	l.mlpIn, l.mlpOut = l.reads("ffn_up", "ffn_gate"), l.output(down)
 	l.sites[PointMLPIn].is(l.mlpIn)
 	l.sites[PointMLPOut].is(l.mlpOut)

@@ -16,8 +16,10 @@ import (
 	"strings"
 	"testing"
 
-	recorder "github.com/llamatap/llamatap/ggmlhooks/capture"
+	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/gguf/synth"
+	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
@@ -116,6 +118,122 @@ func TestPointsSelected(t *testing.T) {
 	}
 }
 
+// TestPointsRead reads a run by the names of its points.
+func TestPointsRead(t *testing.T) {
+	model := synthetic(t, "phi3", gguf.F16, nil)
+	tap := []string{"--tap-points", "resid_pre,mlp_pre,final_norm,attn_gate"}
+	dir := record(t, tap, "-m", model, "-p", "One two", "-n", "2").dir
+	for _, c := range []struct {
+		args   []string
+		status int
+		want   string // texts of the output, separated by " | "
+		not    string
+	}{
+		{[]string{"inspect", dir, "--points"}, 0,
+			"resid_pre | embd | final_norm | result_norm | 256x* | heads have no gate", "z"},
+		{[]string{"inspect", dir, "--point", "resid_pre", "--layer", "1"}, 0, "l_out-0", "embd"},
+		{[]string{"inspect", dir, "--point", "mlp_pre"}, 0, "first half of each row | ffn_up-0 | ffn_up-1", "l_out"},
+		{[]string{"export", dir, "--to", "npy", "--layer", "1", "--point", "mlp_pre,final_norm"}, 0,
+			"mlp_pre is ffn_up: first half of each row | 1 tensors", ""},
+		{[]string{"inspect", dir, "--point", "attn_gate"}, 1,
+			"the model has no attn_gate: the outputs of heads have no gate", ""},
+		{[]string{"inspect", dir, "--point", "mlp_out"}, 1,
+			"mlp_out is not recorded: there are | --tap-points mlp_out", ""},
+		{[]string{"inspect", dir, "--point", "resid_pots"}, 2, "did you mean resid_post?", ""},
+		{[]string{"inspect", model, "--points"}, 0, "attn_out_post | mlp_pre | recomputed | flash attention", ""},
+	} {
+		o := llamatap(t, c.args...)
+		rest := o.stdout + o.stderr
+		for _, text := range strings.Split(c.want, " | ") {
+			if !strings.Contains(rest, text) {
+				t.Errorf("%v: no %q in\n%s", c.args, text, o.stdout+o.stderr)
+			}
+		}
+		if o.status != c.status || c.not != "" && strings.Contains(rest, c.not+" ") {
+			t.Errorf("%v: status %d, want %d and no %q\n%s", c.args, o.status, c.status, c.not, rest)
+		}
+	}
+}
+
+// TestPointsDocument compares the tables of docs/POINTS.md with what each architecture has.
+func TestPointsDocument(t *testing.T) {
+	cells := map[string]map[ggmlhooks.Point]string{}
+	var reasons []string
+	for _, arch := range synth.Archs() {
+		c := record(t, []string{"--tap-points", "all"}, "-m", synthetic(t, arch, gguf.F16, nil), "-p", "a", "-n", "1",
+			"-fa", "off")
+		run, err := tensors.Open(c.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer run.Close()
+		rows, err := run.Points()
+		if err != nil {
+			t.Fatal(err)
+		}
+		words := map[ggmlhooks.Point][]string{}
+		for _, row := range rows {
+			word := row.How.String()
+			if row.How == ggmlhooks.PointImpossible {
+				at := slices.Index(reasons, row.Why)
+				if at < 0 {
+					at, reasons = len(reasons), append(reasons, row.Why)
+				}
+				word = strconv.Itoa(at + 1)
+			}
+			if !slices.Contains(words[row.Point], word) {
+				words[row.Point] = append(words[row.Point], word)
+			}
+		}
+		cells[arch] = map[ggmlhooks.Point]string{}
+		for p, all := range words {
+			slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+			cells[arch][p] = strings.Join(all, ", ")
+		}
+	}
+	var table strings.Builder
+	fmt.Fprintf(&table, "| point | %s |\n|---%s|\n", strings.Join(synth.Archs(), " | "),
+		strings.Repeat("|---", len(synth.Archs())))
+	words := "| point | TransformerLens | what it is |\n|---|---|---|\n"
+	for p := range ggmlhooks.NumPoints {
+		fmt.Fprintf(&table, "| `%s` |", p)
+		for _, arch := range synth.Archs() {
+			fmt.Fprintf(&table, " %s |", cells[arch][p])
+		}
+		table.WriteString("\n")
+		lens := p.LensName()
+		if lens != "" && !p.Global() {
+			lens = "blocks.N." + lens
+		}
+		words += strings.ReplaceAll(fmt.Sprintf("| `%s` | `%s` | %s |\n", p, lens, p.Meaning()), "| `` |", "| |")
+	}
+	table.WriteString("\n")
+	for i, why := range reasons {
+		fmt.Fprintf(&table, "%d. %s\n", i+1, why)
+	}
+	const path = "../docs/POINTS.md"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := string(text)
+	for name, part := range map[string]string{"architectures": table.String(), "points": words} {
+		before, rest, begun := strings.Cut(want, "<!-- "+name+" -->\n")
+		_, after, ended := strings.Cut(rest, "<!-- /"+name+" -->\n")
+		if !begun || !ended {
+			t.Fatalf("%s has no part %q", path, name)
+		}
+		want = before + "<!-- " + name + " -->\n" + part + "<!-- /" + name + " -->\n" + after
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else if want != string(text) {
+		t.Errorf("%s is not what the architectures have: go test ./oracle -run PointsDocument -update", path)
+	}
+}
+
 // pointKey names a point of a layer; -1 is the whole model.
 type pointKey struct {
 	point string
@@ -171,16 +289,13 @@ func comparePoints(t *testing.T, c *capture, want map[pointKey]pointValues, toke
 			prompt[x.Name] = x
 		}
 	}
-	var points []recorder.Point
+	var points []ggmlhooks.PointRecord
 	if err := json.Unmarshal(c.meta.Extra["points"], &points); err != nil {
 		t.Fatal(err)
 	}
 	worst, compared := 0.0, map[string]bool{}
 	for _, p := range points {
-		k := pointKey{p.Point.String(), -1}
-		if p.Layer != nil {
-			k.layer = *p.Layer
-		}
+		k := pointKey{p.Point.String(), p.LayerNumber()}
 		ref, known := want[k]
 		delete(want, k)
 		x := prompt[p.Tensor]
@@ -210,7 +325,7 @@ func comparePoints(t *testing.T, c *capture, want map[pointKey]pointValues, toke
 }
 
 // pointDistance is the largest difference of a captured point from PyTorch's, relative to PyTorch's largest value.
-func pointDistance(x *tensor, p *recorder.Point, ref pointValues, tokens int) (float64, error) {
+func pointDistance(x *tensor, p *ggmlhooks.PointRecord, ref pointValues, tokens int) (float64, error) {
 	got, want := x.values, ref.values
 	switch point := p.Point.String(); {
 	case point == "attn_scores" || point == "attn_probs":

@@ -28,6 +28,7 @@ type exportArgs struct {
 	to      string
 	maxSize config.Bytes // of a timeline; 0: by its tokens
 	options export.Options
+	points  []ggmlhooks.PointRef
 }
 
 func exportCommand() *cli.Command {
@@ -81,6 +82,7 @@ func (a *exportArgs) define(f *cli.Flags) {
 	f.Add("--force", &o.Force, "replace what is there")
 	f.Add("--tensor GLOB[,GLOB]", each(func(text string) error { s.Tensors = append(s.Tensors, text); return nil }),
 		"only tensors that match one of these, with or without layer suffix: l_out,ffn_*").Deprecated("--tensors")
+	definePoint(f, &a.points)
 	f.Add("--layer LIST", a.selectLayers, "only these layers, such as 0-3,7; none is what belongs to no layer").
 		Deprecated("--layers")
 	f.Add("--component LIST", each(func(text string) error {
@@ -187,6 +189,18 @@ func (a *exportArgs) run(args []string) error {
 		return err
 	}
 	defer run.Close()
+	var notes []string
+	if len(a.points) > 0 {
+		s := &o.Select
+		var globs []string
+		globs, notes, err = run.PointGlobs(a.points, func(layer int) bool {
+			return s.Layers.Empty() && !s.NoLayer || s.Layers.Has(layer) || s.NoLayer && layer == ggmlhooks.NoLayer
+		})
+		if err != nil {
+			return err
+		}
+		s.Tensors, s.Layers, s.NoLayer = append(s.Tensors, globs...), ggmlhooks.LayerSet{}, false
+	}
 	bar := present.NewProgress(progressTerminal(true), "exporting")
 	o.Progress = bar.Of
 	r, err := export.Write(ctx, run, *o)
@@ -194,7 +208,7 @@ func (a *exportArgs) run(args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, note := range r.Notes {
+	for _, note := range append(notes, r.Notes...) {
 		present.Printf("note: %s\n", note)
 	}
 	_, err = present.Printf("%s: %d rows of %d tensors, %d files, %s\n", r.Path, r.Rows, r.Tensors, r.Files,

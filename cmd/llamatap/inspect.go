@@ -1,19 +1,25 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strconv"
+	"strings"
 
+	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // inspectArgs are the arguments of 'llamatap inspect'.
@@ -22,6 +28,8 @@ type inspectArgs struct {
 	path             string
 	filter           tensors.Filter
 	stats, attention bool
+	points           bool
+	point            []ggmlhooks.PointRef
 	by, head, token  string
 	ctx              *uint32
 }
@@ -30,7 +38,8 @@ func inspectCommand() *cli.Command {
 	return &cli.Command{
 		Name: "inspect", Summary: "show what a run holds: layers, tokens, shapes, bytes, losses, statistics", Max: 1,
 		Usage: "[RUN|FILE.stream] [--layer N] [--tensor GLOB] [--stats [--by tensor|packet|token]] [--json]\n" +
-			"[RUN] --attention --layer N --head H [--token I|A:B] [--format text|json|npy] [-o FILE]",
+			"[RUN] --attention --layer N --head H [--token I|A:B] [--format text|json|npy] [-o FILE]\n" +
+			"[RUN|MODEL.gguf] --points [--json]",
 		Text: `Shows layers, tokens, shapes, bytes, ratio and losses of the tensors, and what else the run recorded.
 --layer and --tensor list tensors; --stats adds mean, population standard deviation, minimum, maximum, L2 norm and
 share of exact zeros, all over finite values, and counts NaN and Inf. A stream outside of a run directory is read with
@@ -40,16 +49,23 @@ its index, or as STRAP-LLM writes it, without; then the output says what had to 
 from the captured Q, K and mask where flash attention ran, else as llama.cpp computed them. JSON has one line per
 token with all weights, and the token whose key each cell holds; npy a float32 array [tokens, cells].
 
+--points lists the named points of a run that was recorded with --tap-points, or of a model, which is loaded for it and
+given one token: which tensor each is, or why the model has none. --point NAME shows their tensors alone.
+
   llamatap inspect                            the newest run
   llamatap inspect RUN --layer 3
   llamatap inspect RUN --stats --tensor 'l_out' --json
   llamatap inspect RUN --stats --by token --tensor l_out-0    one JSON line per tensor and token
   llamatap inspect RUN --attention --layer 3 --head 0
+  llamatap inspect model.gguf --points
+  llamatap inspect RUN --stats --point resid_post
 `,
 		Define: func(f *cli.Flags) func([]string) error {
 			a := inspectArgs{by: string(tensors.ByTensor)}
 			defineLayer(f, &a.filter.Layer)
 			f.Add("--tensor GLOB", &a.filter.Tensor, tensorHelp).Deprecated("--tensors")
+			f.Add("--points", &a.points, "list named points, such as resid_post, and the tensors that are they")
+			definePoint(f, &a.point)
 			f.Add("--stats", &a.stats, "read the tensors and show statistics")
 			f.Add("--by tensor|packet|token", choice(&a.by, "tensor", "packet", "token"),
 				"group of the statistics; packet and token write JSON lines").Default = a.by
@@ -61,6 +77,9 @@ token with all weights, and the token whose key each cell holds; npy a float32 a
 			a.define(f, "text", "json", "npy")
 			f.Add("", func(string) error { a.form = "npy"; return nil }, "").Deprecated("--npy")
 			return func(args []string) (err error) {
+				if a.points && len(args) == 1 && strings.HasSuffix(args[0], ".gguf") {
+					return a.modelPoints(args[0])
+				}
 				if a.path, err = resolveRun(args...); err != nil {
 					return err
 				}
@@ -104,6 +123,18 @@ func (a *inspectArgs) run() error {
 		return err
 	}
 	defer run.Close()
+	if a.points {
+		return a.writePoints(run)
+	}
+	if len(a.point) > 0 {
+		notes, err := run.SelectPoints(&a.filter, a.point)
+		if err != nil {
+			return err
+		}
+		for _, note := range notes {
+			fmt.Fprintf(present.Err, "note: %s\n", note)
+		}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	return a.write(func(out io.Writer) error {
@@ -182,7 +213,61 @@ func (a *inspectArgs) show(ctx context.Context, run *tensors.Run, out io.Writer)
 	return all.WriteData(out, "tensors")
 }
 
-func (a *inspectArgs) narrowed() bool { return a.filter.Layer != nil || a.filter.Tensor != "" }
+func (a *inspectArgs) narrowed() bool {
+	return a.filter.Layer != nil || a.filter.Tensor != "" || a.points || len(a.point) > 0
+}
+
+// modelPoints lists the points of a model, by a run of one token in a process of its own.
+func (a *inspectArgs) modelPoints(model string) error {
+	self, err := llama.Self()
+	if err != nil {
+		return err
+	}
+	out, err := os.MkdirTemp("", "llamatap-points-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(out)
+	var said bytes.Buffer
+	cmd := exec.Command(self, "run", "-m", model, "-p", "a", "-n", "1", "-c", "256", "--no-warmup",
+		"--tap-points", "all", "--tap-out", out)
+	cmd.Stderr = &said
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("run %s for one token: %w: %s", model, err, strings.TrimSpace(said.String()))
+	}
+	found := rundir.Find(out)
+	if len(found) != 1 {
+		return fmt.Errorf("%s recorded nothing in one token: %s", model, strings.TrimSpace(said.String()))
+	}
+	run, err := tensors.Open(found[0])
+	if err != nil {
+		return err
+	}
+	defer run.Close()
+	return a.writePoints(run)
+}
+
+func (a *inspectArgs) writePoints(run *tensors.Run) error {
+	rows, err := run.Points()
+	if err != nil {
+		return err
+	}
+	return a.write(func(out io.Writer) error {
+		if a.form == "json" {
+			return writeJSON(out, rows)
+		}
+		return tensors.WritePoints(out, rows)
+	})
+}
+
+// definePoint adds the flag of points.
+func definePoint(f *cli.Flags, to *[]ggmlhooks.PointRef) {
+	f.Add("--point NAME[,NAME]", each(func(text string) error {
+		ref, err := config.ParsePoint(text)
+		*to = append(*to, ref)
+		return err
+	}), "only the tensors at these points of a run recorded with --tap-points, such as resid_post,mlp_act.3")
+}
 
 // defineLayer adds the flag of one layer; nil is no choice.
 func defineLayer(f *cli.Flags, to **int) {

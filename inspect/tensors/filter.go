@@ -16,6 +16,8 @@ type Filter struct {
 	Layer  *int    // only this layer; label.NoLayer for what belongs to none
 	Tensor string  // glob on names, with or without layer suffix and occurrence; "" = all
 	Ctx    *uint32 // only this context
+
+	globs []string // only packets that one of these matches: see SelectPoints
 }
 
 // Check reports a glob that cannot be read.
@@ -34,7 +36,8 @@ func (f *Filter) Match(p *stream.Packet) bool {
 	case f.Ctx != nil && p.Ctx != *f.Ctx:
 		return false
 	}
-	return f.Tensor == "" || matchName(f.Tensor, p.Name, p.Node)
+	matches := func(glob string) bool { return matchName(glob, p.Name, p.Node) }
+	return (f.Tensor == "" || matches(f.Tensor)) && (len(f.globs) == 0 || slices.ContainsFunc(f.globs, matches))
 }
 
 // maxNames bounds how many names an error lists.
