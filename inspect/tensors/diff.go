@@ -32,6 +32,8 @@ type RowDiff struct {
 	Seq     int32  `json:"seq_id"`
 	Request int32  `json:"request"` // of the sequence, −1 where it is not known
 	Pos     int32  `json:"pos"`
+	// KL is KL(a‖b) in nats; of logits alone.
+	KL *float64 `json:"kl_divergence,omitempty"`
 	Distance
 }
 
@@ -49,6 +51,8 @@ type Diff struct {
 	NamesOnlyB []string      `json:"tensors_only_b"`
 	Skipped    []SkippedDiff `json:"not_compared"`
 	Total      Distance      `json:"total"`
+	// Logits is there where both runs have logits.
+	Logits *LogitsDiff `json:"logits,omitempty"`
 }
 
 // SkippedDiff is a tensor, or rows of it, that both runs have and that could not be compared.
@@ -237,6 +241,9 @@ func Compare(ctx context.Context, r, other *Run, o DiffOptions, fn func(*RowDiff
 			return nil, err
 		}
 	}
+	if d.Logits != nil {
+		d.Logits.settle()
+	}
 	return d, nil
 }
 
@@ -402,6 +409,7 @@ func (c *tensorDiff) row(a, b *Layout, token, other int64) error {
 	}
 	inner := int64(len(c.a.data)) / int64(c.a.packet.DType.Size()) / (a.Rows * a.Outer)
 	var sum rowDistance
+	logits := newLogitRow()
 	for outer := range a.Outer {
 		for from := int64(0); from < inner; from += valuesAtOnce {
 			n := min(valuesAtOnce, inner-from)
@@ -410,9 +418,20 @@ func (c *tensorDiff) row(a, b *Layout, token, other int64) error {
 				return err
 			}
 			sum.add(c.a.values, c.b.values)
+			if c.name == Logits {
+				logits.add(c.a.values, c.b.values)
+			}
 		}
 	}
 	row.Distance = sum.distance()
+	if c.name == Logits {
+		if c.d.Logits == nil {
+			c.d.Logits = &LogitsDiff{}
+		}
+		if err := c.d.Logits.add(&row, &logits); err != nil {
+			return err
+		}
+	}
 	c.d.Total.Merge(&row.Distance)
 	return c.fn(&row)
 }

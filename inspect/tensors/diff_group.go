@@ -142,7 +142,11 @@ func WriteDiff(w io.Writer, d *Diff, by DiffBy, lines []DiffGroup) error {
 	head := make([]string, len(columns))
 	head[0] = "all"
 	t.add(slices.Concat(head, distanceCells(&d.Total))...)
-	return t.writeTo(w)
+	if err := t.writeTo(w); err != nil || d.Logits == nil {
+		return err
+	}
+	d.Logits.write(w)
+	return nil
 }
 
 func someNames(title string, names []string) string {

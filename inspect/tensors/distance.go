@@ -135,6 +135,8 @@ func (r RowDiff) MarshalJSON() ([]byte, error) {
 		Request int32  `json:"request"`
 		Pos     int32  `json:"pos"`
 		distanceFigures
+		KL *float64 `json:"kl_divergence,omitempty"`
 	}
-	return json.Marshal(where{r.Tensor, r.Layer, r.Ctx, r.Token, r.Other, r.ID, r.Seq, r.Request, r.Pos, r.figures()})
+	return json.Marshal(where{r.Tensor, r.Layer, r.Ctx, r.Token, r.Other, r.ID, r.Seq, r.Request, r.Pos, r.figures(),
+		r.KL})
 }
