@@ -45,7 +45,8 @@ has all of them, with the keys of STRAP-LLM's analysis.
 			f.Add("--token I|A:B", func(s string) (err error) { o.First, o.End, err = parseTokens(s); return err },
 				"only this token, or from A to before B; either may be empty (default: all)")
 			f.Add("--ctx N", contextSetter(&o.Filter.Ctx), "only this context (default: all)")
-			f.Add("--by TABLE", choice(&by, activations.Names...), "only this table: "+strings.Join(activations.Names, ", "))
+			f.Add("--by TABLE", choice(&by, activations.Names...),
+				"only this table: "+strings.Join(activations.Names, ", "))
 			f.Add("--metric NAME", choice(&o.Metric, activations.Metrics...),
 				"what is correlated: "+strings.Join(activations.Metrics, ", ")).Default = o.Metric
 			f.Add("--min-correlation R", func(s string) (err error) {

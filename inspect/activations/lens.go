@@ -121,7 +121,8 @@ func lensStates(ctx context.Context, r *tensors.Run, last *Tensor, chosen map[in
 	states []*lensState, err error) {
 	size := int64(0)
 	each := func(name string, fn func(row *tensors.TokenRow)) error {
-		return tensors.EachTokenRow(ctx, r, tensors.Filter{Tensor: name, Ctx: &last.Ctx}, func(row *tensors.TokenRow) error {
+		f := tensors.Filter{Tensor: name, Ctx: &last.Ctx}
+		return tensors.EachTokenRow(ctx, r, f, func(row *tensors.TokenRow) error {
 			if !chosen[row.Token] {
 				return nil
 			}

@@ -92,8 +92,8 @@ func (a *Analysis) Tables() []*Table {
 		massive.Note += fmt.Sprintf(" %d more are not listed.", a.MassiveLeft)
 	}
 	sinks := &Table{Name: "sink", Title: "Attention sinks",
-		Note: fmt.Sprintf("A token that later tokens, at least %d, give a mean weight above %g in at least one head. mean: over "+
-			"all heads; heads: share of those above.", SinkLater, SinkWeight),
+		Note: fmt.Sprintf("A token that later tokens, at least %d, give a mean weight above %g in at least one head. "+
+			"mean: over all heads; heads: share of those above.", SinkLater, SinkWeight),
 		Head: []string{"layer", "token_index", "token_text", "later_tokens", "mean", "heads"}}
 	for _, s := range a.Sinks.Found {
 		sinks.Rows = append(sinks.Rows, []any{s.Layer, s.Token, text[s.Token], s.Later, s.Mean, s.Heads})
