@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -276,6 +277,25 @@ func TestReaderWrapsAndReturns(t *testing.T) {
 	}
 	if full == 0 {
 		t.Error("the pool was never full: the test does not test")
+	}
+}
+
+// TestReaderAnswers has the tap ask which nodes of a graph are points: the region holds the answer when the records are
+// read, and no sink hears of the graph.
+func TestReaderAnswers(t *testing.T) {
+	points := []ggmlhooks.PointRef{{Point: ggmlhooks.PointEmbeddings, Layer: ggmlhooks.NoLayer}}
+	region := newTestRegion(t, Options{Start: Wish{Selection: ggmlhooks.Selection{Points: points}}})
+	p, s := newProducer(region.mem), &sink{}
+	if region.header.Config.Start.Points != 1 {
+		t.Error("the tap is not to ask for points")
+	}
+	p.put(recGraph, rec{}.u64(9).u32(math.MaxUint32, 2, 2, 0).i32(4, -1).u32(0, 0).u64(0).u32(0, 0))
+	p.put(recNodes, append(rec{}.u64(9).u32(0, 2),
+		append(node("pos", "GET_ROWS", 0, -1, -2), node("misnamed", "GET_ROWS", 0, -2, -1)...)...))
+	p.put(recLeafs, append(rec{}.u64(9).u32(0, 2), append(leaf("inp_tokens", 0), leaf("token_embd.weight", 0)...)...))
+	drain(t, NewReader(region, s))
+	if h := region.header; h.PointsOf != 9 || h.Points[0] != 1<<1 || len(s.said) != 0 {
+		t.Errorf("graph %d has points %b; the sink got %q", h.PointsOf, h.Points[0], s.said)
 	}
 }
 

@@ -73,6 +73,13 @@ func (r PointRecord) Same(q PointRecord) bool {
 // and by the GGUF names of weights, which are the same for all architectures; names of nodes are not. A place that it
 // does not recognise is impossible, never guessed.
 func (g *Graph) Points() []PointSite {
+	for i := range g.Nodes {
+		for _, src := range g.Nodes[i].Src {
+			if int(src) >= i {
+				return new(Graph).Points() // no graph that can be computed
+			}
+		}
+	}
 	f := newPointFinder(g)
 	for _, l := range f.layers {
 		l.find()

@@ -209,10 +209,10 @@ func TestPointsOfAnything(t *testing.T) {
 	for _, v := range []variant{{}, {parallel: true, fused: true}, {experts: true, postNorm: true, qkNorm: true}} {
 		n := len(sketched(v).Nodes)
 		for i := range n {
-			for _, to := range []int32{-1, 0, int32(max(i-1, 0))} {
+			for _, to := range []int32{-1, 0, int32(max(i-1, 0)), int32(i), int32(n - 1)} {
 				s := sketched(v)
 				s.Nodes[i].Src = append([]int32{}, s.Nodes[i].Src...)
-				s.Nodes[i].Src[0] = min(to, int32(i)-1)
+				s.Nodes[i].Src[0] = to
 				s.Points()
 			}
 			s := sketched(v)
