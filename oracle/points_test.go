@@ -27,7 +27,8 @@ import (
 // come second: ggml looks it up in a table of half-precision numbers, and two inputs that differ in their last bit
 // may be rounded apart.
 var pointModels = [2][]string{
-	{"llama", "qwen2", "qwen3", "mixtral", "qwen2moe", "qwen3moe", "phi3"}, {"gemma2", "gemma3", "phi2", "starcoder2"},
+	{"llama", "qwen2", "qwen3", "mixtral", "qwen2moe", "qwen3moe", "olmo2", "phi3"},
+	{"gemma2", "gemma3", "phi2", "starcoder2"},
 }
 
 // TestPoints compares every named point with PyTorch's: models of transformers with random weights, converted to GGUF.

@@ -32,6 +32,7 @@ MODELS = {
     "mixtral": ("Mixtral", dict(num_local_experts=EXPERTS, num_experts_per_tok=2), "llama"),
     "qwen2moe": ("Qwen2Moe", dict(WIDE, **MOE, shared_expert_intermediate_size=FF), "qwen2moe"),
     "qwen3moe": ("Qwen3Moe", dict(MOE, norm_topk_prob=True), "qwen3moe"),
+    "olmo2": ("Olmo2", dict(WIDE, num_key_value_heads=HEADS), "olmo2"),
     "phi3": ("Phi3", WIDE, "phi3"),
     "phi2": ("Phi", dict(WIDE, num_key_value_heads=HEADS), "phi2"),
     "starcoder2": ("Starcoder2", dict(WIDE, use_bias=True), "starcoder2"),
@@ -51,6 +52,7 @@ NAMES = {
 }
 POST_NORM = {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
              "post_feedforward_layernorm": "post_ffw_norm"}
+BEHIND = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
 ENDS = {"embed_tokens": "token_embd", "norm": "output_norm", "final_layernorm": "output_norm"}
 
 
@@ -115,7 +117,7 @@ def write(path, model, arch, name, donor):
         if key.startswith("tokenizer."):
             kind = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
             w.add_key_value(key, field.contents(), field.types[0], sub_type=kind)
-    names = {**NAMES, **(POST_NORM if name.startswith("gemma") else {})}
+    names = {**NAMES, **(POST_NORM if name.startswith("gemma") else BEHIND if name == "olmo2" else {})}
     shift = 1 if name.startswith("gemma") else 0
     for key, p in model.named_parameters():
         v, (module, _, part) = p.detach().numpy(), key.rpartition(".")
@@ -188,7 +190,7 @@ def compute(model, tokens):
         of(attn, "attn_probs", i, pick=1)
         sandwich = "post_feedforward_layernorm" in sub
         of(sub["post_attention_layernorm"] if sandwich else out, "attn_out_post", i)
-        before = sub.get("pre_feedforward_layernorm") or sub.get("post_attention_layernorm")
+        before = sub.get("pre_feedforward_layernorm") or (mlp if sandwich else sub.get("post_attention_layernorm"))
         of(before, "resid_mid", i, "input")
         of(mlp, "mlp_in", i, "input")
         of(mlp, "mlp_out", i)
