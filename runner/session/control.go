@@ -45,6 +45,7 @@ type steering struct {
 	shape      *ggmlhooks.Graph    // newest graph with tokens: what names there are
 	applied    uint32              // newest selection that an execution went by
 	executions uint64
+	last       lastExec
 	now        control.Status // what the newest selection is
 	stopBy     time.Time      // a stop was asked for and happens by then
 	wished     collect.Wish   // what the newest selection captures
@@ -103,7 +104,13 @@ func (st *steering) Exec(e *ggmlhooks.Exec) error {
 // ExecEnd notes that nothing more of an execution is captured.
 func (st *steering) ExecEnd(e ggmlhooks.ExecEnd) error {
 	delete(st.capturing, e.Number)
-	return st.Sink.ExecEnd(e)
+	if err := st.Sink.ExecEnd(e); err != nil {
+		return err
+	}
+	if e.Number == st.last.number && e.Number > 0 {
+		st.done(e)
+	}
+	return nil
 }
 
 // change finds the command that made a selection.
@@ -132,14 +139,27 @@ func (st *steering) first(number uint32, e *ggmlhooks.Exec) {
 func (st *steering) left(e *ggmlhooks.Exec) {
 	left := e.Left
 	st.now.Left = &left
-	if left > 0 || e.Provisional || st.now.State != control.StateTap {
-		return
+	if left == 0 && !e.Provisional && st.now.State == control.StateTap {
+		st.last = lastExec{e.Number, st.now.Selection}
 	}
+}
+
+// lastExec is the execution with which a tap command has its tokens, until that ends.
+type lastExec struct {
+	number    uint64 // 0: none
+	selection uint32
+}
+
+// done notes that a tap command has its tokens: the last of their executions has ended.
+func (st *steering) done(e ggmlhooks.ExecEnd) {
 	exec := e.Number
-	st.now.State = control.StateDone
-	st.change(st.now.Selection).DoneExec = &exec
-	st.log.append(event{Event: "done", Selection: st.now.Selection, DoneExec: exec, MonoNS: e.MonoNS,
+	if st.last.selection == st.now.Selection {
+		st.now.State = control.StateDone
+	}
+	st.change(st.last.selection).DoneExec = &exec
+	st.log.append(event{Event: "done", Selection: st.last.selection, DoneExec: exec, MonoNS: e.MonoNS,
 		UnixNS: e.MonoNS + st.run.unixOffset()})
+	st.last = lastExec{}
 }
 
 // serve answers what clients have asked. It returns errStopped when recording is to end. A run that cannot have a
