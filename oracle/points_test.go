@@ -34,9 +34,7 @@ var pointModels = [2][]string{
 
 // TestPoints compares every named point with PyTorch's: models of transformers with random weights, converted to GGUF.
 func TestPoints(t *testing.T) {
-	if !nightly() {
-		t.Skip("needs PyTorch, which is large: make nightly installs it")
-	}
+	testenv.Slow(t) // PyTorch is large: the set-up of make nightly installs it
 	python := testenv.NeedPython(t, "torch", "transformers", "gguf")
 	const prompt = "The quick brown fox jumps over it"
 	ids := tokenize(t, textFile(t, prompt))

@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/inspect/sheet"
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // TestPicture draws analyses of every shape, in every form: many layers and tokens, one of each, layers that lack
 // tokens, opposite layers, values that are not finite, words of the lens.
 func TestPicture(t *testing.T) {
+	testenv.Once(t)
 	random := rand.New(rand.NewPCG(1, 3))
 	many := make([]matrix, 40)
 	for i := range many {

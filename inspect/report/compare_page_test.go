@@ -17,6 +17,7 @@ import (
 // TestComparisonPage: the page of two runs draws the times per token that differ, with the figures of the comparison,
 // and is a page as that of one run.
 func TestComparisonPage(t *testing.T) {
+	testenv.Once(t, "TestBrowser")
 	slow := usual
 	slow.slow, slow.batch = 1.3, 64
 	c := compared(t, usual.write(t), slow.write(t))

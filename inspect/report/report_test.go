@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -87,6 +88,7 @@ var slowRuns = map[string]struct {
 
 // TestVerdict: each cause stands out alone in a run where its share is at the limit, and does not just below it.
 func TestVerdict(t *testing.T) {
+	testenv.Once(t, "TestGolden")
 	const near = 0.001
 	for cause, c := range slowRuns {
 		t.Run(cause, func(t *testing.T) {
