@@ -74,8 +74,9 @@ func (r PointRecord) Same(q PointRecord) bool {
 // does not recognise is impossible, never guessed.
 func (g *Graph) Points() []PointSite {
 	for i := range g.Nodes {
-		for _, src := range g.Nodes[i].Src {
-			if int(src) >= i {
+		for k, src := range g.Nodes[i].Src {
+			isCast := g.Nodes[i].Op == "CPY" && k == 1 && int(src) == i // its target is itself
+			if int(src) >= i && !isCast {
 				return new(Graph).Points() // no graph that can be computed
 			}
 		}

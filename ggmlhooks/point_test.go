@@ -2,6 +2,7 @@ package ggmlhooks
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -198,6 +199,17 @@ func TestPoints(t *testing.T) {
 		if want := 2*(int(NumPoints)-3) + 3; len(sites) != want {
 			t.Errorf("%s: %d points, want %d", c.name, len(sites), want)
 		}
+	}
+}
+
+// TestPointsOfACast: ggml_cast makes a copy whose target is itself.
+func TestPointsOfACast(t *testing.T) {
+	plain, cast := sketched(variant{}), sketched(variant{})
+	at := int32(len(cast.Nodes))
+	cast.Nodes = append(cast.Nodes, Node{Op: "CPY", Computed: true, NE: [4]int64{8, 3, 1, 1}, Src: []int32{at - 1, at},
+		Slots: 3, Alias: -1, Number: 1})
+	if got, want := cast.Points(), plain.Points(); !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 

@@ -113,6 +113,8 @@ func TestPointsSelected(t *testing.T) {
 			}
 		})
 	}
+	llamatap(t, "run", "--tap-points", "resid_post", "-m", synthetic(t, "llama", gguf.F16, nil), "-p", "a", "-n", "1", "-fa",
+		"on", "-ctk", "f32").good(t) // keys are cast: such a node reads itself
 	o := llamatap(t, "run", "--tap-points", "attn_gate", "-m", synthetic(t, "llama", gguf.F16, nil), "-p", "a")
 	if o.status == 0 || !strings.Contains(o.stderr, "has none of the points") {
 		t.Errorf("a model without any of the points: status %d\n%s", o.status, o.stderr)
