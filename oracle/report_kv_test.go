@@ -75,7 +75,9 @@ func TestReportFragmented(t *testing.T) {
 			if want { // else each sequence has the first cells of its own part
 				free = freeCells(t, dir)
 			}
-			if g.Attended == nil || g.Attended.Free != free || g.Attended.Readable+free > g.Attended.Cells {
+			// A token's cell may be written a moment before or after the end of its graph, by clocks that are read apart.
+			if a := g.Attended; a == nil || math.Abs(float64(a.Free-free)) > 0.002*float64(free) ||
+				a.Readable+a.Free > a.Cells {
 				t.Fatalf("%+v, by the lives %d are free", g.Attended, free)
 			}
 			var read int64

@@ -170,10 +170,11 @@ func TestColdRun(t *testing.T) {
 	}
 }
 
-// inOrder reports whether 99 % of the tensors were touched in the order of the graph, or all but one: two threads
-// begin an operation at once, and may begin with pages that hold the ends of other tensors.
+// inOrder reports whether 99 % of the tensors were touched in the order of the graph, or all but two: two threads
+// begin an operation at once, each may begin with a page that holds the end of another tensor, and one may wait for a
+// processor meanwhile.
 func inOrder(o *resource.WaitOrder) bool {
-	return o.Tensors-o.InOrder <= max(1, o.Tensors/100)
+	return o.Tensors-o.InOrder <= max(2, o.Tensors/100)
 }
 
 func checkCold(t *testing.T, w *waited, model string, dense bool) {
