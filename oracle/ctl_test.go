@@ -196,18 +196,26 @@ func TestCtlOfServer(t *testing.T) {
 			"cache_prompt": false, "ignore_eos": true}, &a)
 		texts = append(texts, a.Content)
 	}
+	read := func(is func(ctlAnswer) bool) (now ctlAnswer) { // once the collector has read what was computed
+		testenv.Until(t, "the status is that after the answer", func() bool {
+			now = ctl(t, s.out, "status")
+			return is(now)
+		})
+		return now
+	}
+	hasBegun := func(now ctlAnswer) bool { return now.Status.First != nil }
 	ask()
 	takesCommands(t, s.out)
 	ctl(t, s.out, "off")
 	ask()
-	off := ctl(t, s.out, "status").Status
+	off := read(hasBegun).Status
 	ctl(t, s.out, "off")
 	ctl(t, s.out, "on") // the off before never comes into effect
 	ask()
-	on := ctl(t, s.out, "status").Status
+	on := read(hasBegun).Status
 	ctl(t, s.out, "tap", "ffn_out", "layers", "1", "for", "3", "tokens")
 	ask()
-	tapped := ctl(t, s.out, "status").Status
+	tapped := read(func(now ctlAnswer) bool { return now.Status.State == "done" }).Status
 	if off.State != "off" || on.State != "start" || tapped.State != "done" || off.First == nil || on.First == nil ||
 		tapped.First == nil || *tapped.Left != 0 {
 		t.Fatalf("states: %+v, %+v, %+v", off, on, tapped)
