@@ -170,11 +170,10 @@ func TestColdRun(t *testing.T) {
 	}
 }
 
-// inOrder reports whether 99 % of the tensors were touched in the order of the graph, or all but two: two threads
-// begin an operation at once, each may begin with a page that holds the end of another tensor, and one may wait for a
-// processor meanwhile.
+// inOrder reports whether 99 % of the tensors were touched in the order of the graph, or all but one: two threads
+// begin an operation at once, and may begin with pages that hold the ends of other tensors.
 func inOrder(o *resource.WaitOrder) bool {
-	return o.Tensors-o.InOrder <= max(2, o.Tensors/100)
+	return o.Tensors-o.InOrder <= max(1, o.Tensors/100)
 }
 
 func checkCold(t *testing.T, w *waited, model string, dense bool) {
@@ -321,8 +320,8 @@ func TestWaitsOfRun(t *testing.T) {
 	emptied(t, model)
 	run := exec.Command(binary, "llama-completion", "--tap-cold", "--tap-host", "waits", "--tap-host-details",
 		"--tap-out", out,
-		"-m", model, "-p", "One two three", "-n", "3", "-no-cnv", "--temp", "0", "--no-warmup", "-t", "2",
-		"--no-repack")
+		"-m", model, "-p", "One two three", "-n", "3", "-no-cnv", "--temp", "0", "--no-warmup", "-t", "1",
+		"--no-repack") // one thread: of two, one may wait for a processor while the other goes ahead
 	if text, err := run.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

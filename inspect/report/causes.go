@@ -432,7 +432,7 @@ func fragmented(r *Run) *Finding {
 	}
 	var read, free, cells, freeCells int64
 	for _, p := range r.Resources.Phases {
-		if (p.Phase == prefill || p.Phase == decode) && p.Read != nil {
+		if p.Phase != resources.PhaseSetup && p.Phase != maintenance && p.Read != nil { // attention of tokens
 			read += *p.Read
 		}
 	}

@@ -107,9 +107,17 @@ func (st *steering) ExecEnd(e ggmlhooks.ExecEnd) error {
 	if err := st.Sink.ExecEnd(e); err != nil {
 		return err
 	}
-	if e.Number == st.last.number && e.Number > 0 {
-		st.done(e)
+	if e.Number != st.last.number {
+		return nil
 	}
+	// A tap command has its tokens: the last of their executions has ended.
+	if st.last.selection == st.now.Selection {
+		st.now.State = control.StateDone
+	}
+	st.change(st.last.selection).DoneExec = &e.Number
+	st.log.append(event{Event: "done", Selection: st.last.selection, DoneExec: e.Number, MonoNS: e.MonoNS,
+		UnixNS: e.MonoNS + st.run.unixOffset()})
+	st.last = lastExec{}
 	return nil
 }
 
@@ -148,18 +156,6 @@ func (st *steering) left(e *ggmlhooks.Exec) {
 type lastExec struct {
 	number    uint64 // 0: none
 	selection uint32
-}
-
-// done notes that a tap command has its tokens: the last of their executions has ended.
-func (st *steering) done(e ggmlhooks.ExecEnd) {
-	exec := e.Number
-	if st.last.selection == st.now.Selection {
-		st.now.State = control.StateDone
-	}
-	st.change(st.last.selection).DoneExec = &exec
-	st.log.append(event{Event: "done", Selection: st.last.selection, DoneExec: exec, MonoNS: e.MonoNS,
-		UnixNS: e.MonoNS + st.run.unixOffset()})
-	st.last = lastExec{}
 }
 
 // serve answers what clients have asked. It returns errStopped when recording is to end. A run that cannot have a
