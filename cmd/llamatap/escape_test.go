@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
@@ -85,8 +86,12 @@ func TestOutputActsOnNoTerminal(t *testing.T) {
 	model, config, prompts := filepath.Join(folder, evil+".gguf"), filepath.Join(folder, evil+".yaml"),
 		filepath.Join(folder, "prompts")
 	renamed := bytes.Replace(models.Default, []byte("gopher-6m"), []byte("\x1b[2Jxyz\r\b"), 1)
-	broken := filepath.Join(folder, "broken.gguf")
-	for path, data := range map[string][]byte{model: renamed,
+	broken, steer := filepath.Join(folder, "broken.gguf"), filepath.Join(folder, "steer.gguf")
+	var vector bytes.Buffer
+	if err := (&gguf.ControlVector{Model: evil, Directions: map[int][]float32{1: {1}}}).Write(&vector); err != nil {
+		t.Fatal(err)
+	}
+	for path, data := range map[string][]byte{model: renamed, steer: vector.Bytes(),
 		broken:  bytes.Replace(renamed, []byte("llama.block_count"), []byte("\x1b[2J.block_countt"), 1),
 		config:  []byte("experiment:\n  name: \"\\e[2J\\a\"\n\"\\e[2J\": \"\\e[3J\"\n"),
 		prompts: []byte(`{"id":"` + "\x7f\u009b" + `","prompt":"a","` + "\x7f" + `":1}` + "\n")} {
@@ -97,6 +102,7 @@ func TestOutputActsOnNoTerminal(t *testing.T) {
 	for _, args := range [][]string{
 		{"inspect", run}, {"inspect", run, "--json"}, {"inspect", run, "--stats"}, {"inspect", run, "--tensor", "*"},
 		{"inspect", filepath.Dir(run)}, {"analyze", run, "--by", "token"}, {"analyze", run, "--format", "md"},
+		{"vector", steer}, {"vector", steer, "--json"}, {"vector", run, evil, "-o", evil},
 		{"verify", run}, {"verify", run, "--json"}, {"cat", run, "--tensor", "l_out-0"}, {"cat", run, "--tensor", evil},
 		{"cat", run, "--tensor", evil + "-1"},
 		{"cat", run, "--tensor", evil + "-1", "--format", "json"}, {"diff", run, run},
