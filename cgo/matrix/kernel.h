@@ -1,0 +1,22 @@
+// kernel.h: products and sums of rows of float32, with vectors of 512, 256 or 128 bits.
+#ifndef LLAMATAP_MATRIX_KERNEL_H
+#define LLAMATAP_MATRIX_KERNEL_H
+
+#include <stdint.h>
+
+// matrix_bits is the width of the widest vectors with a fused multiply-add here.
+int matrix_bits(void);
+
+// matrix_products sets out[r * features + f] to the product of row r of x and row f of w; rows have width values.
+void matrix_products(int bits, float * out, const float * x, const float * w, int64_t rows, int64_t features,
+    int64_t width);
+
+// matrix_add_rows adds scales[i] times row index[i] of rows to out, for n indexes in their order.
+void matrix_add_rows(int bits, float * out, const float * scales, const int32_t * index, int64_t n,
+    const float * rows, int64_t width);
+
+// matrix_dots sets out[i] to the product of row and row index[i] of rows, for n indexes.
+void matrix_dots(int bits, float * out, const int32_t * index, int64_t n, const float * rows, const float * row,
+    int64_t width);
+
+#endif
