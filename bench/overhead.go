@@ -10,34 +10,35 @@ const overheadRow = "(k) printed overhead against 1 - speed with / without, "
 const widestInterval = 0.10
 
 // overheadLine compares, for the runs of a pair, the overhead of their accounts with what the same prompt took with and
-// without the recording; not ok where a run has no account. It agrees where the median of what is printed lies in the
-// interval of what was measured, unless that is so wide that most figures would.
+// without the recording; not ok where a run has no account. It agrees where the printed bounds, by their medians, and the
+// interval of what was measured overlap, unless that is so wide that most figures would.
 func overheadLine(name string, o Outcome) (line Line, ok bool) {
-	var printed, outside []float64
+	var least, most, outside []float64
 	for i, s := range o.Test {
 		if s.Recorded == nil || s.Recorded.Account == nil || s.Recorded.Tokens == nil {
 			return line, false
 		}
-		share, ok := s.Recorded.Account.Time.Overhead()
+		low, known := s.Recorded.Account.Time.Overhead()
+		high, ok := s.Recorded.Account.Time.OverheadMost()
 		with, without := s.graphTime(s), o.Base[i].graphTime(s)
-		if !ok || with == 0 || without == 0 {
+		if !known || !ok || with == 0 || without == 0 {
 			return line, false
 		}
-		printed, outside = append(printed, share), append(outside, 1-without/with)
+		least, most, outside = append(least, low), append(most, high), append(outside, 1-without/with)
 	}
-	if len(printed) == 0 {
+	if len(least) == 0 {
 		return line, false
 	}
-	p, q := median(printed), medianInterval(outside)
+	low, high, q := median(least), median(most), medianInterval(outside)
 	verdict := "agrees"
 	switch {
-	case p < q.Low || p > q.High:
+	case high < q.Low || low > q.High:
 		verdict = "differs"
 	case q.High-q.Low > widestInterval:
 		verdict = "not resolved"
 	}
-	return Line{Name: overheadRow + name, Figure: fmt.Sprintf("printed %.2f %%; measured %.2f %% [%.2f, %.2f]; %s",
-		100*p, 100*q.Median, 100*q.Low, 100*q.High, verdict)}, true
+	return Line{Name: overheadRow + name, Figure: fmt.Sprintf("printed %.2f to %.2f %%; measured %.2f %% [%.2f, %.2f]; %s",
+		100*low, 100*high, 100*q.Median, 100*q.Low, 100*q.High, verdict)}, true
 }
 
 // graphTime is how long the tokens of a recorded run take at the rates of s, in seconds; 0 where a rate is not known.

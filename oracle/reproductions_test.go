@@ -285,7 +285,7 @@ func overheadWaits(t *testing.T, _ *prepared) {
 		}
 		return value
 	}
-	percent := figure(`overhead +(?:at least )?([0-9.]+) %`)
+	percent := figure(`overhead +(?:at least )?([0-9.]+)(?: to [0-9.]+)? %`)
 	lost := figure(`([0-9.]+) (\S?s)(?: per token)? waiting`) + figure(`([0-9.]+) (\S?s) in [0-9.]+ cuts`)
 	// A decoded token takes 1/rate seconds. Half of what is lost allows for what the rate leaves out: prompt and start.
 	rate := figure(`(?:generated|decoded) \(([0-9.]+) tokens/s\)`)

@@ -26,7 +26,7 @@ const log7 = `{"event":"resource_session_start","timestamp":"1790000000000000","
 {"event":"loss","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","source":"measured","kind":"sampling_state","cause":"rate","count":3}
 `
 
-const metadata = `{"version":1,"created":"2026-11-21T00:00:00Z","model":{"name":"m"},"contexts":[{"ctx":0,"n_ctx":64}],"losses":[{"cause":"drop","packets":2,"bytes":9}],"lossy":true,"account":{"selected":{"packets":9,"bytes":90},"captured":{"packets":7,"bytes":81},"lost":[{"cause":"drop","packets":2,"bytes":9}],"time":{"tap_ns":1000000,"wait_ns":49000000,"cuts":9,"cut_ns":50000000,"wall_ns":200000000,"tokens":10},"setup":{"tokens":0,"discarded":{"packets":0,"bytes":0},"tap_ns":0,"wait_ns":0}},
+const metadata = `{"version":1,"created":"2026-11-21T00:00:00Z","model":{"name":"m"},"contexts":[{"ctx":0,"n_ctx":64}],"losses":[{"cause":"drop","packets":2,"bytes":9}],"lossy":true,"account":{"selected":{"packets":9,"bytes":90},"captured":{"packets":7,"bytes":81},"lost":[{"cause":"drop","packets":2,"bytes":9}],"time":{"tap_ns":1000000,"wait_ns":49000000,"cuts":9,"cut_ns":50000000,"taken_ns":20000000,"wall_ns":200000000,"tokens":10},"setup":{"tokens":0,"discarded":{"packets":0,"bytes":0},"tap_ns":0,"wait_ns":0}},
 "streams":[{"name":"activations.stream","packets":5,"bytes_source":1,"bytes_raw":1,"bytes_stored":77,"codec":"none","dtype":"f16"}]}`
 
 const (

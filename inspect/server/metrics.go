@@ -86,7 +86,8 @@ var (
 	packetsLost = counter("capture_packets_lost_total", "Captured tensors that a run has lost.", "cause")
 	timeLost    = counter("model_seconds_lost_total",
 		"Time that the model's threads lost to the recording, warm-up apart: in the tap's code, waiting, and in cuts of the graph.", "cause")
-	overhead = gauge("overhead_ratio", "Share of the run's time that the model lost to the recording, 0 to 1.")
+	overhead     = gauge("overhead_ratio", "Share of the run's time that the model lost to the recording, at least, 0 to 1.")
+	overheadMost = gauge("overhead_upper_ratio", "overhead_ratio and the processor time that the collector may have taken.")
 )
 
 // answer writes the metrics of every run (GET /metrics).
@@ -378,6 +379,9 @@ func (t *metricFold) cost(a *rundir.Account) {
 	t.one(timeLost, float64(a.Time.TapNS)/1e9, "tap")
 	t.one(timeLost, float64(a.Time.WaitNS)/1e9, "wait")
 	t.one(timeLost, float64(a.Time.CutNS)/1e9, "cut")
+	if most, ok := a.Time.OverheadMost(); ok {
+		t.one(overheadMost, most)
+	}
 }
 
 // captured is the size of a run's captured tensors on the disk, with their index, over all segments.

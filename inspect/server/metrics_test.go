@@ -120,9 +120,12 @@ llamatap_capture_packets_lost_total{cause="drop",run="RUN"} 2
 llamatap_model_seconds_lost_total{cause="cut",run="RUN"} 0.05
 llamatap_model_seconds_lost_total{cause="tap",run="RUN"} 0.001
 llamatap_model_seconds_lost_total{cause="wait",run="RUN"} 0.049
-# HELP llamatap_overhead_ratio Share of the run's time that the model lost to the recording, 0 to 1.
+# HELP llamatap_overhead_ratio Share of the run's time that the model lost to the recording, at least, 0 to 1.
 # TYPE llamatap_overhead_ratio gauge
 llamatap_overhead_ratio{run="RUN"} 0.5
+# HELP llamatap_overhead_upper_ratio overhead_ratio and the processor time that the collector may have taken.
+# TYPE llamatap_overhead_upper_ratio gauge
+llamatap_overhead_upper_ratio{run="RUN"} 0.6
 # HELP llamatap_run_info A run that is served; always 1. State is running, sealed or cut off.
 # TYPE llamatap_run_info gauge
 llamatap_run_info{level="DETAILED",model="m",run="RUN",state="sealed"} 1
@@ -131,7 +134,7 @@ llamatap_run_info{level="DETAILED",model="m",run="RUN",state="sealed"} 1
 		one := newServer(t, Options{Dir: filepath.Join(s.o.Dir, "m", run.id)})
 		names := []string{"llamatap_tokens_total", "llamatap_component_seconds_total", "llamatap_kv_cells",
 			"llamatap_events_lost_total", "llamatap_capture_bytes",
-			"llamatap_capture_packets_lost_total", "llamatap_model_seconds_lost_total", "llamatap_overhead_ratio",
+			"llamatap_capture_packets_lost_total", "llamatap_model_seconds_lost_total", "llamatap_overhead_ratio", "llamatap_overhead_upper_ratio",
 			"llamatap_run_info"}
 		web := httptest.NewServer(one)
 		err := testutil.ScrapeAndCompare(web.URL+"/metrics",

@@ -47,23 +47,27 @@ func eventLosses(e *rundir.EventAccount) (parts []string) {
 	return parts
 }
 
-// Overhead is what recording cost the model; "" where that was not measured. It is a lower bound: see
-// rundir.TimeAccount.
+// Overhead is what recording cost the model, see rundir.TimeAccount; "" where that was not measured.
 func Overhead(a *rundir.Account) string {
-	share, ok := a.Time.Overhead()
+	least, ok := a.Time.Overhead()
 	if !ok {
 		return ""
 	}
 	per := func(ns int64) string { return Nanoseconds(ns / a.Time.Tokens) }
-	text := fmt.Sprintf("at least %.2f %% of the run: per token %s in the tap, %s waiting for the recording",
-		100*share, per(a.Time.TapNS), per(a.Time.WaitNS))
+	share, taken := fmt.Sprintf("at least %.2f", 100*least), ""
+	if most, ok := a.Time.OverheadMost(); ok {
+		share = fmt.Sprintf("%.2f to %.2f", 100*least, 100*most)
+		taken = fmt.Sprintf(", at most %s of processor time taken by the collector", per(*a.Time.TakenNS))
+	}
+	text := fmt.Sprintf("%s %% of the run: per token %s in the tap, %s waiting for the recording", share,
+		per(a.Time.TapNS), per(a.Time.WaitNS))
 	switch cuts := float64(a.Time.Cuts) / float64(a.Time.Tokens); {
 	case a.Time.CutNS > 0:
 		text += fmt.Sprintf(", %s in %.1f cuts of the graph", per(a.Time.CutNS), cuts)
 	case a.Time.Cuts > 0:
 		text += fmt.Sprintf(", and %.1f cuts of the graph, whose cost was not measured", cuts)
 	}
-	text += fmt.Sprintf(" (%d tokens)", a.Time.Tokens)
+	text += fmt.Sprintf("%s (%d tokens)", taken, a.Time.Tokens)
 	if lost := a.Setup.TapNS + a.Setup.WaitNS; lost > 0 {
 		text += "; warm-up " + Nanoseconds(lost)
 	}

@@ -20,6 +20,7 @@ type counter struct {
 	recorder *capture.Recorder // nil until the first context
 	begun    bool              // it gets what the tap reports
 	halted   *halted           // nil: recording has not ended before the program
+	taken    *taken            // nil until the first context
 }
 
 // use is what the recorder counted so far.
@@ -30,6 +31,7 @@ func (c *counter) use() capture.Use {
 	u := c.recorder.Use()
 	u.Graphs, u.Rows, u.NS = maps.Clone(u.Graphs), maps.Clone(u.Rows), maps.Clone(u.NS)
 	u.Run, u.Setup = u.Run.Since(&capture.Flow{}), u.Setup.Since(&capture.Flow{})
+	u.TakenNS, u.WatchedNS = c.taken.ns, int64(c.taken.over)
 	return u
 }
 
@@ -54,6 +56,7 @@ func useSince(a, b capture.Use) capture.Use {
 		}
 	}
 	a.Requests -= b.Requests
+	a.TakenNS, a.WatchedNS = a.TakenNS-b.TakenNS, a.WatchedNS-b.WatchedNS
 	a.Run, a.Setup = a.Run.Since(&b.Run), a.Setup.Since(&b.Setup)
 	return a
 }
@@ -77,9 +80,13 @@ func (c *counter) tally(use capture.Use) *rundir.Account {
 		Tokens: use.Rows[ggmlhooks.PhasePrefill] + use.Rows[ggmlhooks.PhaseDecode],
 		Cuts:   use.Run.Cuts,
 	}
+	// A run of less than half a second was not watched long enough to know what was taken from it.
+	t := &a.Time
+	if use.WatchedNS >= t.WallNS/10*9 {
+		t.TakenNS = &use.TakenNS
+	}
 	// The median of few probes may be too large on a busy machine: what was not lost otherwise is the most that
 	// cuts can have cost.
-	t := &a.Time
 	t.CutNS = min(t.Cuts*use.CutNS, max(0, t.WallNS-t.TapNS-t.WaitNS))
 	return a
 }

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"time"
@@ -90,6 +91,7 @@ func (s *sink) open() (err error) {
 	if err := s.checkpoints.begin(s.run, s.files.current); err != nil {
 		return err
 	}
+	s.counter.taken = newTaken(cmp.Or(s.run.region.PID(), s.run.pid))
 	s.counter.recorder = capture.NewRecorder(capture.Options{
 		Selection: s.run.o.Tap.Selection(), Stream: to, Tokens: tokenOutput{s.files, &s.checkpoints, s.before},
 		UnixOffset: s.run.unixOffset(),
@@ -128,6 +130,7 @@ func (s *sink) ExecEnd(e ggmlhooks.ExecEnd) error {
 	if s.counter.recorder == nil || s.counter.halted != nil {
 		return nil
 	}
+	s.counter.taken.look(time.Now())
 	if s.before.caughtUp() {
 		if err := s.checkpoints.turn(s.files.current.stream, len(s.steering.changes) > 0); err != nil {
 			return err

@@ -41,11 +41,11 @@ type EventAccount struct {
 // lossy reports whether events are missing.
 func (e *EventAccount) lossy() bool { return e != nil && (len(e.Lost) > 0 || e.TokensAfter > 0) }
 
-// TimeAccount is what recording cost the model, measured on its threads: the time in the tap's code, the time that
-// they waited for the recording, and the cuts of its graphs. It does not contain what the tap cannot see from
-// there: kernel-side programs (BPF, sampling interrupts, page faults of sampling), processor time that the
-// collector takes from the model, and caches that recording displaces. So the share that follows from it is a lower
-// bound; a comparison with runs that are not recorded measures all of it (llamatap bench tap).
+// TimeAccount is what recording cost the model. Measured on its threads are the time in the tap's code, the time that
+// they waited for the recording, and the cuts of its graphs; together they are the least that it cost. TakenNS bounds
+// what the collector took beside that. Not contained are programs in the kernel (BPF, sampling interrupts, page faults of
+// sampling) and the caches and memory bandwidth that recording displaces: a comparison with runs that are not recorded
+// measures these, too (llamatap bench tap).
 type TimeAccount struct {
 	TapNS  int64 `json:"tap_ns"`
 	WaitNS int64 `json:"wait_ns"`
@@ -54,6 +54,10 @@ type TimeAccount struct {
 	// 0 where that could not be measured, as on a GPU.
 	Cuts  int64 `json:"cuts,omitempty"`
 	CutNS int64 `json:"cut_ns,omitempty"`
+	// TakenNS is at most the processor time that the collector took from the model's threads: the sum, over intervals of
+	// 50 ms, of the lesser of what it used and what they waited for a processor; nil where that was not
+	// measured, as in a run of less than half a second.
+	TakenNS *int64 `json:"taken_ns,omitempty"`
 	// WallNS is the time from the first graph's entry to the last graph's end, and Tokens are the prompt and
 	// generated tokens of it: those that this process computed.
 	WallNS int64 `json:"wall_ns"`
@@ -69,15 +73,24 @@ type SetupAccount struct {
 	WaitNS    int64  `json:"wait_ns"`
 }
 
-// LostNS is all the time that the model lost.
+// LostNS is the least time that the model lost.
 func (t *TimeAccount) LostNS() int64 { return t.TapNS + t.WaitNS + t.CutNS }
 
-// Overhead is the share of the run that the model lost, 0 to 1; not ok where that was not measured.
+// Overhead is the least share of the run that the model lost, 0 to 1; not ok where that was not measured.
 func (t *TimeAccount) Overhead() (share float64, ok bool) {
 	if t.WallNS <= 0 || t.Tokens <= 0 {
 		return 0, false
 	}
 	return float64(t.LostNS()) / float64(t.WallNS), true
+}
+
+// OverheadMost is Overhead with all the processor time that the collector may have taken.
+func (t *TimeAccount) OverheadMost() (share float64, ok bool) {
+	least, ok := t.Overhead()
+	if !ok || t.TakenNS == nil {
+		return 0, false
+	}
+	return least + float64(*t.TakenNS)/float64(t.WallNS), true
 }
 
 // LostTotal is what was lost, over all causes.
