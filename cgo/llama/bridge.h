@@ -54,6 +54,41 @@ int32_t bridge_decode(struct llama_context * ctx, struct llama_batch batch);
 int32_t bridge_decode_each(struct llama_context * ctx, struct llama_batch batch, const llama_token * tokens,
                            int32_t steps, int64_t * at, int32_t * done);
 
+// What bridge_decode_watched does to a part of a tensor.
+enum bridge_write_kind {
+	BRIDGE_SET,     // writes values
+	BRIDGE_PROJECT, // takes the part along a direction, of length 1, out of F32 values
+	BRIDGE_KEEP,    // writes what is there
+};
+// bridge_write changes size bytes of a tensor from offset on.
+struct bridge_write {
+	int32_t      kind;
+	size_t       offset, size;
+	const void * data; // of size bytes; not of BRIDGE_KEEP
+};
+// bridge_site is a node of a graph at which the graph is cut: size bytes from offset on are read, and then changed.
+struct bridge_site {
+	int32_t node;         // number of the node in graph order
+	size_t  offset, size; // what is read
+	void *  read;         // NULL: nothing
+	int32_t first_write, n_writes;
+};
+// bridge_watch is what the eval callback of a context works with. It is zero at first.
+struct bridge_watch {
+	struct ggml_tensor ** nodes; // of the last graph; freed by the owner
+	int32_t n_nodes, cap;
+	bool    failed; // a site was not as its numbers say
+	int32_t next, n_sites;
+	const struct bridge_site *  sites;
+	const struct bridge_write * writes;
+};
+// bridge_watch_params sets the eval callback of params.
+void bridge_watch_params(struct llama_context_params * params, struct bridge_watch * watch);
+// bridge_decode_watched is bridge_decode of a batch that is one micro-batch, and llama_synchronize. sites are in the
+// order of their nodes.
+int32_t bridge_decode_watched(struct llama_context * ctx, struct llama_batch batch, struct bridge_watch * watch,
+                              const struct bridge_site * sites, int32_t n_sites, const struct bridge_write * writes);
+
 // bridge_threads are the thread pools of a context; batch is NULL where one serves both.
 struct bridge_threads {
 	struct ggml_threadpool * single;

@@ -18,6 +18,7 @@ type Context struct {
 	model   *Model
 	signal  *signal
 	threads C.struct_bridge_threads
+	watch   *C.struct_bridge_watch // nil without ContextParams.Watch
 
 	adapters []*Adapter // that are set
 }
@@ -58,11 +59,17 @@ func (m *Model) NewContext(params ContextParams) (*Context, error) {
 		p.samplers, p.n_samplers = config, 1
 		params.Sampler.c.backend = true
 	}
+	var watch *C.struct_bridge_watch
+	if params.Watch {
+		watch = (*C.struct_bridge_watch)(C.calloc(1, C.size_t(unsafe.Sizeof(C.struct_bridge_watch{}))))
+		C.bridge_watch_params(&p, watch)
+	}
 	c := C.llama_init_from_model(m.c, p)
 	if c == nil {
+		C.free(unsafe.Pointer(watch))
 		return nil, why(ErrContext)
 	}
-	x := &Context{c: c, model: m, signal: newSignal()}
+	x := &Context{c: c, model: m, signal: newSignal(), watch: watch}
 	C.bridge_context_signal(c, x.signal.c)
 	C.bridge_threads_attach(c, C.int(params.Threads), C.int(params.BatchThreads), &x.threads)
 	m.contexts.Add(1)
@@ -94,6 +101,7 @@ func (x *Context) Close() {
 	C.llama_free(x.c)
 	C.bridge_threads_free(&x.threads)
 	x.signal.free()
+	x.freeWatch()
 	x.c = nil
 	x.releaseAdapters()
 	x.model.contexts.Add(-1)

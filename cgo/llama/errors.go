@@ -18,6 +18,8 @@ var (
 	ErrBatch = errors.New("invalid batch")
 	// ErrDecode: computing the batch failed; llama.cpp's log says why.
 	ErrDecode = errors.New("llama.cpp cannot decode the batch")
+	// ErrWatch: a graph is not the one that sites were made for, or memory is short.
+	ErrWatch = errors.New("the graph has other nodes than the sites were made for")
 	// ErrNoLogits: the batch has no output at the index asked for.
 	ErrNoLogits = errors.New("no logits at this index")
 	// ErrNoEmbedding: the batch has no embedding at the index asked for, or of the sequence.

@@ -226,6 +226,8 @@ type ContextParams struct {
 	Embeddings bool
 	Pooling    Pooling
 	Attention  Attention
+	// Watch has the context ask for each node of its graphs, for DecodeWatched and Graph.
+	Watch bool
 	// Sampler, if not nil, is applied in the graphs of sequence 0, as far as the devices can. It must outlive the
 	// context, and be complete before.
 	Sampler *Sampler

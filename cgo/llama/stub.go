@@ -149,6 +149,10 @@ func (*Context) Generate(*Sampler, *Batch, *Generation, []Token, []int64) (int, 
 func (*Context) DecodeEach(*Batch, []Token, []int64) (int, error) {
 	return 0, errNoLlama
 }
+func (*Context) DecodeWatched(*Batch, []WatchSite) error {
+	return errNoLlama
+}
+func (*Context) Graph() (*WatchGraph, error)                { return nil, errNoLlama }
 func (*Context) Interrupt()                                 {}
 func (*Context) Resume()                                    {}
 func (*Context) Synchronize()                               {}
