@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -120,24 +121,25 @@ func TestBombs(t *testing.T) {
 	sparse("prompts", 700<<20)
 	model := put("model.gguf", models.Default)
 	var commands [][]string
-	for _, stream := range []string{zstd, lz, wide} {
-		commands = append(commands, []string{"inspect", stream}, []string{"inspect", stream, "--stats"},
-			[]string{"cat", stream, "--tensor", "*", "--format", "json"}, []string{"verify", stream},
-			[]string{"cat", stream, "--tensor", "l_out-0"}, []string{"diff", stream, stream},
-			[]string{"export", stream, "--to", "npy", "-o", filepath.Join(dir, "npy")})
+	read := func(stream string) [][]string {
+		return [][]string{{"inspect", stream}, {"inspect", stream, "--stats"},
+			{"cat", stream, "--tensor", "*", "--format", "json"}, {"verify", stream},
+			{"cat", stream, "--tensor", "l_out-0"}, {"diff", stream, stream},
+			{"export", stream, "--to", "npy", "-o", filepath.Join(dir, "npy")}}
 	}
-	commands = append(commands, []string{"inspect", many})
+	commands = slices.Concat(read(lz), nightly(slices.Concat(read(zstd), read(wide))...), [][]string{{"inspect", many}})
 	commands = append(commands, nightly([]string{"cat", many, "--tensor", "x"})...)
 	refused := len(commands) // of what follows, each is refused for its content's size
 	commands = append(commands, []string{"cat", dense, "--tensor", "l_out-0"})
 	commands = append(commands, nightly([]string{"inspect", dense, "--stats"},
 		[]string{"export", dense, "--to", "npy", "-o", filepath.Join(dir, "dense")})...)
 	refusedEnd := len(commands)
-	for _, file := range []string{brackets, items, lists, "/dev/zero"} {
-		commands = append(commands, []string{"mrm", "validate", "--config", file},
-			[]string{"mrm", "plan", "--config", file}, []string{"bench", "-f", file},
-			[]string{"exec", "--tap-config", file, "--", "true"}, []string{"mrm", "analyze", dir, "--classes", file})
+	configured := func(file string) [][]string {
+		return [][]string{{"mrm", "validate", "--config", file}, {"mrm", "plan", "--config", file}, {"bench", "-f", file},
+			{"exec", "--tap-config", file, "--", "true"}, {"mrm", "analyze", dir, "--classes", file}}
 	}
+	commands = slices.Concat(commands, configured(lists), configured("/dev/zero"),
+		nightly(slices.Concat(configured(brackets), configured(items))...))
 	commands = append(commands, []string{"run", "-m", model, "-f", "/dev/zero", "-n", "1"},
 		[]string{"run", "-m", model, "--prompts", prompts, "-n", "1"},
 		[]string{"run", "-m", model, "--prompts", "/dev/zero", "-n", "1"},
