@@ -5,7 +5,6 @@ package oracle
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -254,12 +253,9 @@ func finalNewline(t *testing.T, _ *prepared) {
 	}
 }
 
-// exampleReader runs the reader that users copy.
+// exampleReader lists a stream with the Python package.
 func exampleReader(t *testing.T, p *prepared) {
-	root := testenv.Root(t)
-	reader, stream := filepath.Join(root, "examples", "reader.py"), filepath.Join(p.tensor.dirs[0],
-		"activations.stream")
-	cmd := exec.Command(testenv.NeedPython(t, "numpy"), reader, stream)
+	cmd := pythonPackage(t, "-m", "llamatap", filepath.Join(p.tensor.dirs[0], "activations.stream"))
 	if text, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(text), "result_output") {
 		t.Errorf("%v\n%.1000s", err, text)
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -192,11 +191,10 @@ func TestSinkRefusals(t *testing.T) {
 	}
 }
 
-// examples/reader.py reads from a socket what it reads from the file.
+// TestSinkExample: the Python package reads from a socket what it reads from the file.
 func TestSinkExample(t *testing.T) {
-	script := filepath.Join(testenv.Root(t), "examples", "reader.py")
 	socket := filepath.Join(t.TempDir(), "s")
-	live := exec.Command(testenv.NeedPython(t, "numpy"), script, "unix:"+socket)
+	live := pythonPackage(t, "-m", "llamatap", "unix:"+socket)
 	var stdout, stderr bytes.Buffer
 	live.Stdout, live.Stderr = &stdout, &stderr
 	if err := live.Start(); err != nil {
@@ -204,7 +202,7 @@ func TestSinkExample(t *testing.T) {
 	}
 	// bound, and accepting
 	listens := regexp.MustCompile(`(?m)^\S+ \S+ \S+ 00010000 .* ` + regexp.QuoteMeta(socket) + `$`)
-	testenv.Until(t, "the example listens", func() bool {
+	testenv.Until(t, "Python listens", func() bool {
 		sockets, err := os.ReadFile("/proc/net/unix")
 		if err != nil {
 			t.Fatal(err)
@@ -215,7 +213,7 @@ func TestSinkExample(t *testing.T) {
 	if err := live.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, stderr.String())
 	}
-	file := exec.Command(live.Path, script, filepath.Join(c.dir, "activations.stream"))
+	file := pythonPackage(t, "-m", "llamatap", filepath.Join(c.dir, "activations.stream"))
 	want, err := file.Output()
 	if err != nil || len(want) == 0 || !bytes.Equal(stdout.Bytes(), want) {
 		t.Errorf("%d bytes are reported of the socket, %d of the file, %v", stdout.Len(), len(want), err)

@@ -84,7 +84,7 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 	}
 	if recorders.Sink != "" && before != nil {
 		return cli.Wrongf(
-			"--tap-sink with --tap-resume: the consumer would get an end without its beginning; read the files (examples/reader.py)")
+			"--tap-sink with --tap-resume: the consumer would get an end without its beginning; read the files")
 	}
 	o.Command = exec.Command(self, append([]string{"run"}, rest...)...)
 	o.Command.Stdin, o.Command.Stdout, o.Command.Stderr = os.Stdin, os.Stdout, os.Stderr

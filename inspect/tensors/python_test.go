@@ -16,17 +16,13 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// TestExampleReader lets examples/reader.py, which knows nothing of our code, read the fixture, and compares names,
-// layers, tokens, positions and every value with what cat writes. The file stays what it is said to be: 60 lines at
-// most, on NumPy alone, but for what it is compressed with.
-func TestExampleReader(t *testing.T) {
+// pythonReader is the folder of the Python package that reads recordings.
+func pythonReader(t *testing.T) string { return filepath.Join(testenv.Root(t), "python") }
+
+// TestPythonReader lets the Python package, which shares no code with this one, read the fixture, and compares names,
+// layers, tokens, positions and every value with what cat writes.
+func TestPythonReader(t *testing.T) {
 	testenv.NeedPython(t, "numpy")
-	script := filepath.Join(testenv.Root(t), "examples", "reader.py")
-	text, err := os.ReadFile(script)
-	check(t, err)
-	if n := strings.Count(string(text), "\n"); n > 60 {
-		t.Errorf("the example has %d lines", n)
-	}
 	f := fixture{}
 	r := f.open(t)
 	type array struct {
@@ -40,44 +36,46 @@ func TestExampleReader(t *testing.T) {
 	const collect = `
 import json, sys
 sys.path.insert(0, sys.argv[1])
-import numpy as np, reader
+import llamatap, numpy as np
 found = {}
-for t in reader.tensors(sys.argv[2]):
-    if t.tokens is not None and not t.piece: found.setdefault(t.name, []).append(t)
+for t in llamatap.read(sys.argv[2]):
+    if t.tokens is not None: found.setdefault(t.name, []).append(t)
 def join(part): return np.concatenate([getattr(t, part) for t in part_of]).tolist()
 out = {}
 for name, part_of in found.items():
     a = np.concatenate([t.array for t in part_of])
-    out[name] = dict(layer=part_of[0].layer, tokens=join("tokens"), positions=join("positions"), shape=a.shape,
+    out[name] = dict(layer=-1 if part_of[0].layer is None else part_of[0].layer, tokens=join("tokens"), positions=join("positions"), shape=a.shape,
         values=a.astype(np.float64).ravel().tolist(), mapped=not any(t.array.flags.owndata or t.array.flags.writeable for t in part_of))
 print(json.dumps(out))`
-	python(t, &got, collect, filepath.Dir(script), filepath.Join(f.dir, rundir.StreamName))
-	for name, layer := range map[string]int{"l_out-0": 0, "l_out-1": 1, "Qcur-0#2": 0, "kq-0": 0} {
+	python(t, &got, collect, pythonReader(t), filepath.Join(f.dir, rundir.StreamName))
+	const inBlocks = "result_output"
+	for name, layer := range map[string]int{"l_out-0": 0, "l_out-1": 1, "Qcur-0#2": 0, "kq-0": 0, inBlocks: -1} {
 		s, err := NewSlice(r, SliceOptions{Tensor: name})
 		check(t, err)
 		_, _, values := sliceJSON(t, r, SliceOptions{Tensor: name})
 		a := got[name]
 		if a.Layer != layer || !equalText(a.Shape, s.Shape) || !equalText(a.Tokens, s.Labels()) ||
 			!equalText(a.Positions, s.Labels()) ||
-			!equalText(a.Values, values) || !a.Mapped {
-			t.Errorf("%s: the example reads %+v", name, a)
+			!equalText(a.Values, values) || a.Mapped == (name == inBlocks) {
+			t.Errorf("%s: Python reads %+v", name, a)
 		}
 	}
-	if len(got) != 4 {
-		t.Errorf("the example found %d whole tensors of tokens", len(got))
+	if len(got) != 5 {
+		t.Errorf("Python found %d whole tensors of tokens", len(got))
 	}
 }
 
-// TestExampleReaderRefuses: what is no stream with an index ends with a line of cause and remedy.
-func TestExampleReaderRefuses(t *testing.T) {
+// TestPythonReaderRefuses: what is no stream with an index ends with a line of cause and remedy.
+func TestPythonReaderRefuses(t *testing.T) {
 	interpreter := testenv.NeedPython(t, "numpy")
 	folder := t.TempDir()
 	empty := filepath.Join(folder, "empty.stream")
 	check(t, os.WriteFile(empty, nil, 0o600))
 	for name, args := range map[string][]string{"folder": {folder}, "missing": {filepath.Join(folder, "x.stream")},
 		"empty": {empty}, "nothing": nil} {
-		script := filepath.Join(testenv.Root(t), "examples", "reader.py")
-		out, err := exec.Command(interpreter, append([]string{script}, args...)...).CombinedOutput()
+		cmd := exec.Command(interpreter, append([]string{"-m", "llamatap"}, args...)...)
+		cmd.Env = append(os.Environ(), "PYTHONPATH="+pythonReader(t))
+		out, err := cmd.CombinedOutput()
 		if err == nil || strings.Count(string(out), "\n") != 1 ||
 			!strings.Contains(string(out), "give RUN/activations.stream") {
 			t.Errorf("%s: %v: %s", name, err, out)
@@ -85,32 +83,30 @@ func TestExampleReaderRefuses(t *testing.T) {
 	}
 }
 
-// TestExampleReaderTypes compares the element types that the fixture does not have.
-func TestExampleReaderTypes(t *testing.T) {
+// TestPythonReaderTypes compares the element types that the fixture does not have.
+func TestPythonReaderTypes(t *testing.T) {
 	testenv.NeedPython(t, "numpy")
-	script := filepath.Join(testenv.Root(t), "examples", "reader.py")
 	for _, dtype := range []codec.DType{codec.F32, codec.BF16} {
 		r := exampleCapture(t, stream.Options{DType: dtype})
 		var got []float64
 		python(t, &got, `
 import json, sys
 sys.path.insert(0, sys.argv[1])
-import reader
-print(json.dumps([float(v) for t in reader.tensors(sys.argv[2]) for v in t.array.ravel()]))`, filepath.Dir(script), r.Path)
+import llamatap
+print(json.dumps([float(v) for t in llamatap.read(sys.argv[2]) for v in t.array.ravel()]))`, pythonReader(t), r.Path)
 		_, _, want := sliceJSON(t, r, SliceOptions{Tensor: "l_out-0"})
 		// JSON of cat has the shortest digits that distinguish float32 values
 		if !equalText(narrowed(got), narrowed(want)) {
-			t.Errorf("%v: the example reads %v, cat %v", dtype, got, want)
+			t.Errorf("%v: Python reads %v, cat %v", dtype, got, want)
 		}
 	}
 }
 
-// TestExampleReaderCodecs reads what every codec packed, and compares with what cat reads.
-func TestExampleReaderCodecs(t *testing.T) {
-	testenv.Once(t, "TestExampleReader")
+// TestPythonReaderCodecs reads what every codec packed, and compares with what cat reads.
+func TestPythonReaderCodecs(t *testing.T) {
+	testenv.Once(t, "TestPythonReader")
 	testenv.NeedPython(t, "numpy", "pyarrow")
-	script := filepath.Join(testenv.Root(t), "examples", "reader.py")
-	const fast = "pyarrow, zstandard" // what unpacks faster, and is hidden from the example where it can do without
+	const fast = "pyarrow, zstandard, lz4" // what unpacks faster, and is hidden where Python can do without
 	for id, without := range map[codec.ID][]string{
 		codec.None: {fast}, codec.LZ4: {fast, ""}, codec.Zstd: {""}, codec.ZstdShuffle: {""}, codec.Q: {fast},
 		codec.QFSE: {fast},
@@ -127,12 +123,12 @@ func TestExampleReaderCodecs(t *testing.T) {
 import json, sys
 for name in filter(None, sys.argv[3].split(", ")): sys.modules[name] = None
 sys.path.insert(0, sys.argv[1])
-import reader
-print(json.dumps({t.name: [float(v) for v in t.array.ravel()] for t in reader.tensors(sys.argv[2])}))`, filepath.Dir(script), r.Path, alone)
+import llamatap
+print(json.dumps({t.name: [float(v) for v in t.array.ravel()] for t in llamatap.read(sys.argv[2])}))`, pythonReader(t), r.Path, alone)
 				for _, name := range []string{"waves", "steps", "rare", "zeros", "short"} {
 					_, _, want := sliceJSON(t, r, SliceOptions{Tensor: name})
 					if !equalText(narrowed(got[name]), narrowed(want)) {
-						t.Errorf("%v, %v: the example reads of %s %.200v, cat %.200v", id, dtype, name, got[name], want)
+						t.Errorf("%v, %v: Python reads of %s %.200v, cat %.200v", id, dtype, name, got[name], want)
 					}
 				}
 			}

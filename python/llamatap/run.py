@@ -1,0 +1,290 @@
+"""A recorded run: its metadata, tokens, tensors, events and tables."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import re
+import subprocess
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .stream import Tensor, read
+
+if TYPE_CHECKING:
+    import pyarrow
+    import torch
+
+__all__ = ["Activations", "Run", "Token", "open"]
+
+_METADATA = "metadata.json"
+_STREAM = "activations.stream"
+_TOKENS = "activations_tokens.json"
+_RUN = re.compile(r"run_[0-9]{8}_[0-9]{6}_[0-9a-f]+$")
+_SUFFIX = re.compile(r"-[0-9]+(?=(#[0-9]+)?$)")  # of a layer
+
+# What run.arrow() reads, and which file it is.
+_TABLES = {
+    "ledger": "trace.parquet",
+    "kv": "kv_block_lifecycle.parquet",
+    "regions": "region_map.parquet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token that the model computed. token_index is its place in ``run.tokens`` as long as no segment was removed."""
+
+    token_index: int
+    token_id: int
+    text: str
+    phase: str  #: "prefill" or "decode"
+    pos: int | None  #: position in its sequence
+    seq_id: int | None
+    request: int | None
+    ctx: int
+
+
+@dataclass(frozen=True, slots=True)
+class Activations:
+    """A tensor over all executions of the graph: ``values[i]`` belongs to the token ``tokens[i]``."""
+
+    name: str
+    layer: int | None
+    values: np.ndarray  #: [rows, ...]; [executions, ...] where rows are not tokens
+    tokens: np.ndarray | None  #: token_index of each row; None where rows are not tokens
+    positions: np.ndarray | None  #: position of each row in its sequence, -1 where unknown
+    executions: np.ndarray  #: number of the micro-batch of each row
+    note: str = ""  #: what is to be done with the values to get the named point, if anything
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def to_torch(self) -> torch.Tensor:
+        """The values as a PyTorch tensor of the same type; it has memory of its own."""
+        import torch
+
+        return torch.from_numpy(np.array(self.values))
+
+
+class Run:
+    """A run directory of llamatap. Open one with ``llamatap.open``."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._tokens: list[Token] | None = None
+        #: What llamatap.record() generated, an object for each prompt, see PROMPTS.md; empty for a run that was opened.
+        self.results: list[dict[str, Any]] = []
+        try:
+            #: metadata.json, see RUN_DIRECTORY.md. That of a live run holds less.
+            self.metadata: dict[str, Any] = json.loads((self.path / _METADATA).read_bytes())
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{self.path}: no {_METADATA} in it: give a run directory, such as "
+                                    "llamatap-runs/MODEL/run_…, or a folder with runs") from None
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the run is complete; a live one and one that was killed are not."""
+        return (self.path / "manifest.json").exists()
+
+    @property
+    def tokens(self) -> list[Token]:
+        """The tokens that the model computed, prompt included, by token_index."""
+        if self._tokens is None or not self.sealed:
+            self._tokens = [_token(t) for part in self._parts() for t in _read_tokens(part / _TOKENS)]
+        return self._tokens
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        """The named points that were recorded: ctx, point, layer, tensor, how (served or recomputed) and why."""
+        return self.metadata.get("extra", {}).get("points") or []
+
+    @property
+    def text(self) -> str:
+        """The texts of all tokens in the order in which they were computed."""
+        return "".join(t.text for t in self.tokens)
+
+    def packets(self, name: str | None = None, layer: int | None = None) -> Iterator[Tensor]:
+        """Yields captured tensors one execution at a time, in the order of the stream, in bounded memory.
+
+        name is a tensor (``l_out`` or ``l_out-3``), None for all; layer selects one layer.
+        """
+        for part in self._parts():
+            if (part / _STREAM).exists():
+                yield from read(part / _STREAM, lambda n, at: _matches(n, at, name, layer))
+
+    def names(self) -> dict[str, list[int]]:
+        """The captured tensors without their layer suffix, each with its layers."""
+        found: dict[str, set[int]] = {}
+
+        def note(name: str, layer: int | None) -> bool:
+            found.setdefault(_base(name), set()).update([] if layer is None else [layer])
+            return False
+
+        for part in self._parts():
+            if (part / _STREAM).exists():
+                for _ in read(part / _STREAM, note):
+                    pass
+        return {name: sorted(layers) for name, layers in found.items()}
+
+    def tensor(self, name: str, layer: int | None = None, *, phase: str | None = None, seq: int | None = None,
+               ctx: int = 0) -> Activations:
+        """Returns a tensor or a named point over the whole run.
+
+        name: a named point that was recorded (``resid_post``), or a tensor (``l_out``, ``l_out-3``).
+        layer: needed where the tensor was captured of several layers.
+        phase, seq, ctx: only rows of ``prefill`` or ``decode``, of one sequence, of one context.
+
+        Values have the type that was stored (float16 unless ``--tap-dtype`` says otherwise). Raises KeyError for what
+        was not captured, ValueError where rows differ in shape, as attention scores do: use ``packets``.
+        """
+        wanted, layer, note = self._resolve(name, layer, ctx)
+        parts = [t for t in self.packets(wanted, layer) if t.ctx == ctx]
+        layers = sorted({t.layer for t in parts if t.layer is not None})
+        if not parts:
+            raise KeyError(f"{name}{'' if layer is None else f' of layer {layer}'} was not captured; there are "
+                           f"{', '.join(sorted(self.names())) or 'no tensors'}")
+        if len(layers) > 1:
+            raise ValueError(f"{name} was captured of layers {layers}: give layer=")
+        if len({t.array.shape[1:] if t.tokens is not None else t.array.shape for t in parts}) > 1:
+            raise ValueError(f"the rows of {name} differ in shape: go through run.packets({wanted!r}, {layer})")
+        if note:
+            warnings.warn(f"{name} is recorded as {parts[0].name}: {note}", stacklevel=2)
+        return self._join(parts, note, phase, seq)
+
+    def _join(self, parts: list[Tensor], note: str, phase: str | None, seq: int | None) -> Activations:
+        first = parts[0]
+        if first.tokens is None:
+            if phase is not None or seq is not None:
+                raise ValueError(f"the rows of {first.name} are not tokens: leave phase and seq out")
+            return Activations(first.name, first.layer, np.stack([t.array for t in parts]), None, None,
+                               np.array([t.execution for t in parts]), note)
+        values = np.concatenate([t.array for t in parts])
+        tokens = np.concatenate([t.tokens for t in parts if t.tokens is not None])
+        positions = np.concatenate([t.positions for t in parts if t.positions is not None])
+        executions = np.repeat([t.execution for t in parts], [len(t.array) for t in parts])
+        if phase is not None or seq is not None:
+            by_index = {t.token_index: t for t in self.tokens}
+            of = [by_index[i] for i in tokens.tolist()]
+            keep = np.array([(phase in (None, t.phase)) and (seq in (None, t.seq_id)) for t in of], bool)
+            values, tokens, positions, executions = values[keep], tokens[keep], positions[keep], executions[keep]
+        return Activations(first.name, first.layer, values, tokens, positions, executions, note)
+
+    def _resolve(self, name: str, layer: int | None, ctx: int) -> tuple[str, int | None, str]:
+        found = [p for p in self.points if p["point"] == name and p["ctx"] == ctx]
+        if not found:
+            return name, layer, ""
+        of = [p for p in found if layer is None or p.get("layer") == layer]
+        if len(of) != 1:
+            layers = sorted(p["layer"] for p in found if "layer" in p)
+            raise KeyError(f"the point {name} was recorded of layers {layers}: give one of them as layer=")
+        if not of[0].get("tensor"):
+            raise KeyError(f"the point {name} is impossible here: {of[0].get('why', '')}")
+        return of[0]["tensor"], None, of[0].get("why", "") if of[0]["how"] == "recomputed" else ""
+
+    def events(self, type: str | None = None) -> Iterator[dict[str, Any]]:
+        """Yields resource events, see EVENTS.md, in the order in which they were written; of one type or all."""
+        for path in sorted(self.path.glob("resource*.jsonl"), key=_rotation):
+            with builtins.open(path, encoding="utf-8") as f:
+                for line in f:
+                    if line.endswith("\n"):  # the last line of a live run may be half written
+                        event = json.loads(line)
+                        if type is None or event["event"] == type:
+                            yield event
+
+    def arrow(self, table: str) -> pyarrow.Table:
+        """Returns a table: tokens, events, ledger, kv or regions. Needs pyarrow.
+
+        Raises FileNotFoundError where the run did not record it.
+        """
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError:
+            raise ImportError("tables need pyarrow: pip install llamatap[arrow]") from None
+        if table == "tokens":
+            return pyarrow.Table.from_pylist([{f: getattr(t, f) for f in Token.__slots__} for t in self.tokens])
+        if table == "events":
+            return pyarrow.Table.from_pylist(list(self.events()))
+        if table not in _TABLES:
+            raise ValueError(f"no table is called {table}; there are tokens, events, {', '.join(_TABLES)}")
+        name = _TABLES[table]
+        parts = sorted(self.path.glob(name.replace(".parquet", ".[0-9]*.parquet")))
+        files = [self.path / name] if (self.path / name).exists() else parts
+        if not files:
+            raise FileNotFoundError(f"{self.path} has no {name}: it is recorded with --tap-{table}")
+        return pyarrow.concat_tables([pyarrow.parquet.read_table(f) for f in files])
+
+    def dataset(self, to: str | os.PathLike[str], *, tensors: list[str] | None = None, layers: str | None = None,
+                seed: int = 0, args: list[str] | None = None) -> Any:
+        """Writes the run as shuffled Parquet shards (``llamatap export --to dataset``) and loads them.
+
+        Returns ``datasets.load_dataset(to)``'s split, or the folder where the datasets package is not installed.
+        """
+        from .program import ProgramError, find_program
+
+        command = [find_program(), "export", str(self.path), "--to", "dataset", "-o", os.fspath(to)]
+        command += ["--seed", str(seed)]
+        command += ["--tensor", ",".join(tensors)] if tensors else []
+        command += ["--layer", layers] if layers else []
+        done = subprocess.run(command + (args or []), check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise ProgramError(done.stderr.strip())
+        try:
+            from datasets import load_dataset
+        except ImportError:
+            return Path(to)
+        return load_dataset(os.fspath(to), split="train")
+
+    def _parts(self) -> list[Path]:
+        return sorted(self.path.glob("seg-[0-9]*")) or [self.path]
+
+
+def open(path: str | os.PathLike[str] = "llamatap-runs") -> Run:
+    """Opens a run directory, or the newest run below a folder.
+
+    Raises FileNotFoundError where there is none.
+    """
+    path = Path(path)
+    if (path / _METADATA).exists():
+        return Run(path)
+    runs = sorted((p for p in path.glob("**/run_*") if _RUN.match(p.name) and (p / _METADATA).exists()),
+                  key=lambda p: p.name)
+    return Run(runs[-1] if runs else path)
+
+
+def _token(t: dict[str, Any]) -> Token:
+    return Token(t["token_index"], t["token_id"], t["token_text"], t["phase"], t.get("pos"), t.get("seq_id"),
+                 t.get("request"), t.get("ctx", 0))
+
+
+def _read_tokens(path: Path) -> list[dict[str, Any]]:
+    try:
+        return list(json.loads(path.read_bytes())["tokens"])
+    except FileNotFoundError:
+        return []
+
+
+def _base(name: str) -> str:
+    return _SUFFIX.sub("", name)
+
+
+def _matches(name: str, at: int | None, wanted: str | None, layer: int | None) -> bool:
+    return (wanted is None or wanted in (name, _base(name))) and (layer is None or at == layer)
+
+
+def _rotation(path: Path) -> int:
+    number = path.name.split(".")[1]
+    return int(number) if number.isdigit() else -1

@@ -1,0 +1,161 @@
+"""python -m unittest discover -s python/tests: needs the llamatap program ($LLAMATAP), NumPy and pyarrow."""
+
+import collections
+import io
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import llamatap
+
+PROMPTS = ["Hello world", "func main() {"]
+
+
+def program(*args):
+    """Runs llamatap and returns what it printed."""
+    return subprocess.run([llamatap.find_program(), *args], check=True, capture_output=True).stdout
+
+
+class Recorded(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.run_ = llamatap.record(
+            None, PROMPTS, points=["resid_post", "attn_scores", "lm_head"], layers="1-3", n_predict=6, out=cls.folder.name,
+            args=["-fa", "off", "--tap-resource-level", "MINIMAL", "--tap-ledger", "--tap-kv", "--tap-regions"])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_equals_cat(self):
+        x = self.run_.tensor("resid_post", layer=2)
+        want = np.load(io.BytesIO(program("cat", str(self.run_.path), "--tensor", "l_out-2", "--format", "npy")))
+        np.testing.assert_array_equal(x.values, want)
+        self.assertEqual(x.values.dtype, np.float32)
+        np.testing.assert_array_equal(self.run_.tensor("l_out", layer=2).values, want)
+        np.testing.assert_array_equal(np.asarray(self.run_.tensor("l_out-2")), want)
+
+    def test_rows_are_tokens(self):
+        x, tokens = self.run_.tensor("resid_post", layer=1), self.run_.tokens
+        self.assertEqual([t.token_index for t in tokens], list(range(len(tokens))))
+        self.assertEqual(x.tokens.tolist(), [t.token_index for t in tokens])
+        self.assertEqual(x.positions.tolist(), [t.pos for t in tokens])
+        generated = [t for t in tokens if t.phase == "decode"]
+        self.assertEqual(len(self.run_.tensor("resid_post", layer=1, phase="decode")), len(generated))
+        self.assertEqual(len(self.run_.tensor("resid_post", layer=1, phase="prefill")), len(tokens) - len(generated))
+        self.assertEqual(len(self.run_.tensor("resid_post", layer=1, seq=0)), len(tokens))
+        self.assertEqual(len(self.run_.tensor("resid_post", layer=1, seq=7)), 0)
+
+    def test_logits_choose_the_next_token(self):
+        logits = self.run_.tensor("lm_head")
+        chosen = dict(zip(logits.tokens.tolist(), logits.values.argmax(axis=1).tolist()))
+        tokens, compared = self.run_.tokens, 0
+        for t, following in zip(tokens, tokens[1:]):
+            if following.phase == "decode":
+                self.assertEqual(chosen[t.token_index], following.token_id)
+                compared += 1
+        self.assertEqual(compared, sum(len(r["tokens"]) - 1 for r in self.run_.results))
+
+    def test_recomputed_points_say_so(self):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            x = self.run_.tensor("attn_scores", layer=1)
+        self.assertIn("plus the mask", x.note)
+        self.assertIn("attn_scores is recorded as kq-1: times 0.125", str(said[0].message))
+        self.assertEqual(x.values.shape[:2], (len(self.run_.tokens), 4))
+        self.assertEqual(self.run_.tensor("resid_post", layer=1).note, "")
+
+    def test_rows_of_several_shapes(self):
+        run = llamatap.record(None, ["go " * 250], tensors=["kq-1"], n_predict=20, out=self.folder.name + "/shapes",
+                              args=["-fa", "off", "-c", "512"])
+        self.assertGreater(len({t.array.shape[2] for t in run.packets("kq", 1)}), 1)
+        with self.assertRaisesRegex(ValueError, "differ in shape: go through run.packets"):
+            run.tensor("kq", layer=1)
+
+    def test_errors_name_the_remedy(self):
+        for args, error, text in [(("nothing",), KeyError, "was not captured; there are .*l_out"),
+                                  (("l_out",), ValueError, r"of layers \[1, 2, 3\]: give layer="),
+                                  (("resid_post", 5), KeyError, r"of layers \[1, 2, 3\]: give one of them")]:
+            with self.assertRaisesRegex(error, text):
+                self.run_.tensor(*args)
+        with self.assertRaisesRegex(llamatap.ProgramError, "unknown point|no point"):
+            llamatap.record(None, ["a"], points=["nix"], out=self.folder.name)
+        with self.assertRaisesRegex(FileNotFoundError, "give a run directory"):
+            llamatap.open(self.folder.name + "/nothing")
+        with self.assertRaisesRegex(ValueError, "there are tokens, events, ledger"):
+            self.run_.arrow("nix")
+
+    def test_tables(self):
+        import pyarrow.parquet
+
+        ledger = self.run_.arrow("ledger")
+        self.assertEqual(ledger.num_rows, pyarrow.parquet.read_metadata(self.run_.path / "trace.parquet").num_rows)
+        self.assertEqual(self.run_.arrow("tokens")["text"].to_pylist(), [t.text for t in self.run_.tokens])
+        self.assertGreater(self.run_.arrow("kv").num_rows, 0)
+        self.assertGreater(self.run_.arrow("regions").num_rows, 0)
+        lines = (self.run_.path / "resource.jsonl").read_text().count("\n")
+        self.assertEqual(self.run_.arrow("events").num_rows, lines)
+        kinds = collections.Counter(e["event"] for e in self.run_.events())
+        for kind, n in kinds.items():
+            self.assertEqual(sum(1 for _ in self.run_.events(kind)), n)
+
+    def test_newest(self):
+        newest = max(Path(self.folder.name).glob("**/run_*"), key=lambda p: p.name)
+        self.assertEqual(llamatap.open(self.folder.name).path, newest)
+        self.assertTrue(self.run_.sealed)
+
+    def test_dataset(self):
+        made = self.run_.dataset(self.folder.name + "/set", tensors=["l_out"], layers="1")
+        if isinstance(made, Path):  # without the datasets package
+            import pyarrow.parquet
+
+            made = pyarrow.parquet.read_table(next(made.glob("**/*.parquet"))).to_pylist()
+        self.assertEqual(sorted(row["token_index"] for row in made), [t.token_index for t in self.run_.tokens])
+
+    def test_segments(self):
+        program("run", "-p", "Hello", "-n", "120", "--temp", "0", "--ignore-eos", "--tap-tensor", "l_out", "--tap-segment",
+                "100K", "--tap-out", self.folder.name + "/segments")
+        run = llamatap.open(self.folder.name + "/segments")
+        self.assertGreater(len(list(run.path.glob("seg-*"))), 1)
+        x = run.tensor("l_out", layer=2)
+        self.assertEqual(x.tokens.tolist(), list(range(len(run.tokens))))
+        want = np.load(io.BytesIO(program("cat", str(run.path), "--tensor", "l_out-2", "--format", "npy")))
+        np.testing.assert_array_equal(x.values, want)
+
+    def test_live(self):
+        path = self.folder.name + "/live.sock"
+        found = []
+        reader = threading.Thread(target=lambda: found.extend(llamatap.read("unix:" + path)))
+        reader.start()
+        while not _listens(path):
+            time.sleep(0.01)
+        out = self.folder.name + "/live"
+        program("run", "-p", "Hello", "-n", "9", "--temp", "0", "--tap-tensor", "l_out", "--tap-sink", "unix:" + path,
+                "--tap-out", out)
+        reader.join()
+        kept = list(llamatap.open(out).packets())
+        self.assertEqual(len(found), len(kept))
+        for live, file in zip(found, kept):
+            self.assertEqual((live.name, live.execution), (file.name, file.execution))
+            np.testing.assert_array_equal(live.array, file.array)
+
+
+def _listens(path):
+    """Whether a socket at path is bound and accepts, without connecting to it."""
+    flags = [line.split()[3] for line in Path("/proc/net/unix").read_text().splitlines() if line.endswith(" " + path)]
+    return "00010000" in flags
+
+
+if __name__ == "__main__":
+    unittest.main()
