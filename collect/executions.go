@@ -73,6 +73,8 @@ func (x *executions) readExec(d *decoder) error {
 	if left := d.u32(); left != math.MaxUint32 {
 		e.Left = int64(left)
 	}
+	e.Steer = d.u32()
+	d.u32()
 	e.Tokens = d.i32s(tokens, nTokens)
 	e.Pos = d.i32s(pos, nPos)
 	e.Outputs = d.i32s(outputs, nOutputs)

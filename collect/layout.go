@@ -13,7 +13,7 @@ import (
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 17
+	shmVersion = 18
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -123,7 +123,10 @@ type shmHeader struct {
 	SlotsOffset  uint64
 	SlotBytes    uint64
 	NSlots       uint64
+	SteerOffset  uint64
+	SteerBytes   uint64
 	Config       shmConfig
+	_            [48]byte
 	QueueHead    uint64
 	_            [56]byte
 	QueueTail    uint64
@@ -160,7 +163,23 @@ type shmHeader struct {
 	NTurns       uint32
 	TurnNS       [maxTurns]uint32
 	_            [56]byte
+	Steer        uint32
+	SteerEmbd    uint32
+	SteerLayers  uint32
+	SteerExec    uint32
+	SteerNS      uint64
+	SteerFound   [layerWords]uint64
+	_            [40]byte
 }
+
+// shmVectors comes before the rows of vectors.
+type shmVectors struct {
+	Embd, Rows uint32
+	State      uint64
+}
+
+// steerZero is the state of vectors that are all zero.
+const steerZero = 2
 
 // Record types.
 const (

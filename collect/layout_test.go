@@ -44,6 +44,7 @@ func TestLayout(t *testing.T) {
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Judge), unsafe.Offsetof(h.NTurns),
 		unsafe.Offsetof(h.TurnNS), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Start.Points),
 		unsafe.Offsetof(h.Points), unsafe.Offsetof(h.PointsOf),
+		unsafe.Offsetof(h.SteerOffset), unsafe.Offsetof(h.Steer), unsafe.Offsetof(h.SteerNS), unsafe.Offsetof(h.SteerFound),
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d values to compare with %d", len(got), len(want))

@@ -35,6 +35,8 @@ type Options struct {
 	// Turns is after how many generated tokens recording ends, and begins again, in alternation; 0: it does not. It is
 	// for benchmarks, see Region.Turns.
 	Turns uint32
+	// Steer makes room for vectors that are added to the residual stream, see [Region.Steer]: the run is armed.
+	Steer bool
 	// Keep bounds the memory that wanted tensors of one graph may hold until the graph is computed; the graph is cut
 	// for
 	// the others. nil: the tap chooses.
@@ -63,9 +65,11 @@ var ErrMemory = errors.New("too little memory for the tap")
 
 // plan places queue, ring and slots.
 type plan struct {
-	queueOffset, queueBytes  uint64
-	ringOffset, ringEntries  uint64
-	slotsOffset, slots, size uint64
+	queueOffset, queueBytes uint64
+	ringOffset, ringEntries uint64
+	slotsOffset, slots      uint64
+	steerOffset, steerBytes uint64
+	size                    uint64
 }
 
 func (o *Options) plan() (plan, error) {
@@ -86,6 +90,10 @@ func (o *Options) plan() (plan, error) {
 	p.slotsOffset = pageAlign(p.ringOffset + p.ringEntries*8)
 	p.slots = slots
 	p.size = p.slotsOffset + p.slots*SlotBytes
+	if o.Steer { // pages that are never touched take no memory
+		p.steerOffset, p.steerBytes = pageAlign(p.size), steerBytes
+		p.size = p.steerOffset + 2*steerBytes
+	}
 	return p, nil
 }
 

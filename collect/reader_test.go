@@ -103,7 +103,7 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 	p.put(recLeafs, append(rec{}.u64(9).u32(0, 1), leaf("blk.0.ffn_up.weight", 0)...))
 	p.put(recCall, rec{}.u64(5, 13).u32(3, 0, 3, 3, 0, 2, 1, 0).i32(7, 0, 0).u16(1, 0).i32(8, 1, 0).u16(2, 0).i32(6))
 	p.put(recCall, rec{}.u64(5, 13).u32(3, 0, 3, 3, 2, 1, 0, 0).i32(9, 2, 1).u16(1, 1))
-	p.put(recExec, rec{}.u64(21, 9, 5, 14, 100).u32(3, 1, 1, 1, 3, 3, 1, 17).i32(7, 8, 9, 0, 1, 2, 2))
+	p.put(recExec, rec{}.u64(21, 9, 5, 14, 100).u32(3, 1, 1, 1, 3, 3, 1, 17, 4, 0).i32(7, 8, 9, 0, 1, 2, 2))
 	p.capture(21, 1, 5000, func(b []byte) {
 		for i := range b {
 			b[i] = byte(i * 7)
@@ -331,7 +331,7 @@ func TestReaderRefusesDamage(t *testing.T) {
 			p.put(recCall, rec{}.u64(1, 1).u32(0, 0, 0, ^uint32(0), 0, ^uint32(0), ^uint32(0), 0))
 		}},
 		{"exec with too many tokens",
-			func(p *producer) { p.put(recExec, rec{}.u64(1, 1, 1, 1, 1).u32(0, 0, 0, 0, ^uint32(0), 0, 0, 0)) }},
+			func(p *producer) { p.put(recExec, rec{}.u64(1, 1, 1, 1, 1).u32(0, 0, 0, 0, ^uint32(0), 0, 0, 0, 0, 0)) }},
 		{"graph of too many nodes", func(p *producer) { p.put(recGraph, graph(1<<25, 0)) }},
 		{"node of no length",
 			func(p *producer) { p.put(recGraph, graph(1, 0)); p.put(recNodes, append(head, rec{}.u32(0, 0)...)) }},
@@ -436,7 +436,7 @@ func FuzzReader(f *testing.F) {
 			i32(6))
 	})
 	seed(func() {
-		p.put(recExec, rec{}.u64(21, 9, 5, 14, 100).u32(3, 1, 1, 1, 3, 3, 1, 0).i32(7, 8, 9, 0, 1, 2, 2))
+		p.put(recExec, rec{}.u64(21, 9, 5, 14, 100).u32(3, 1, 1, 1, 3, 3, 1, 0, 0, 0).i32(7, 8, 9, 0, 1, 2, 2))
 	})
 	seed(func() { p.capture(1, 0, 100, func([]byte) {}) })
 	seed(func() { p.put(recResolve, rec{}.u32(3, 1).u64(21)) })

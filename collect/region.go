@@ -58,6 +58,7 @@ func NewRegion(o Options) (*Region, error) {
 	h.QueueOffset, h.QueueBytes = p.queueOffset, p.queueBytes
 	h.RingOffset, h.RingEntries = p.ringOffset, p.ringEntries
 	h.SlotsOffset, h.SlotBytes, h.NSlots = p.slotsOffset, SlotBytes, p.slots
+	h.SteerOffset, h.SteerBytes = p.steerOffset, p.steerBytes
 	if err := fillConfig(&h.Config, o); err != nil {
 		r.Close()
 		return nil, err

@@ -62,9 +62,12 @@ type Exec struct {
 	Provisional bool  // whether it is the run or a warm-up before it is decided later, by a Resolve
 	Captured    bool  // tensors of it may follow
 	Left        int64 // tokens that the selection's window has left behind it, or NoWindow
-	Tokens      []int32
-	Pos         []int32 // empty where the graph has no positions
-	Outputs     []int32 // token rows whose logits or embeddings are computed
+	// Steer is the number of the vectors that are added to the residual stream, 0: none yet; of a context that takes
+	// none it is the largest number.
+	Steer   uint32
+	Tokens  []int32
+	Pos     []int32 // empty where the graph has no positions
+	Outputs []int32 // token rows whose logits or embeddings are computed
 }
 
 // ExecEnd says how an execution ended.

@@ -14,6 +14,7 @@
 #include "tap_aside.h"
 #include "tap_buffer.h"
 #include "tap_context.h"
+#include "tap_steer.h"
 #include "tap_graph.h"
 #include "tap_sched.h"
 #include "tap_turn.h"

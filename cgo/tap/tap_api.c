@@ -10,6 +10,7 @@
 #include "tap_queue.h"
 #include "tap_real.h"
 #include "tap_sched.h"
+#include "tap_steer.h"
 #include "tap_turn.h"
 
 #include <limits.h>
@@ -100,6 +101,7 @@ void llama_free(struct llama_context * ctx) {
         }
     }
     if (tap.header != NULL) {
+        tap_steer_forget(ctx);
         tap_context_forget(ctx);
     }
     TAP_REAL(llama_free)(ctx);
@@ -168,6 +170,7 @@ static struct tap_call tap_call_begin(struct llama_context * ctx, const struct t
         tap_call_send(c, l, call, kind);
     }
     tap_set(&c->flags, 0);
+    tap_steer_call(c, l);
     tap_add(&tap.header->stats.calls, 1);
     tap_add(&tap.header->stats.api_ns, tap_own_since(began, &thread));
     return before;
@@ -349,6 +352,7 @@ void llama_memory_clear(llama_memory_t memory, bool data) {
         tap_contexts_each(tap_cleared, &clear);
     }
     TAP_REAL(llama_memory_clear)(memory, data);
+    tap_steer_removed(memory, -1, -1, -1);
     if (tap_on()) {
         tap_seq_cleared(memory);
     }

@@ -377,6 +377,7 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
         .h.type = TAP_REC_EXEC, .exec = s->exec, .graph = g->id, .call = tap_current_call.number,
         .mono_ns = (uint64_t) entered,
         .token_first = -1, .ctx = tap_get(&c->number), .reused = reused, .left = UINT32_MAX,
+        .steer = c->steered != NULL ? c->steer : UINT32_MAX,
     };
     const bool ok = tap_exec_rows(s, &rec);
     bool capture = ok && wants && s->n_token_runs + s->n_output_runs > 0;

@@ -40,6 +40,17 @@ void tap_model_note(const struct llama_model * model, const char * path) {
     tap_unlock();
 }
 
+void tap_model_path(const struct llama_model * model, char path[TAP_PATH_SIZE]) {
+    path[0] = 0;
+    tap_lock();
+    for (uint32_t i = 0; i < TAP_MAX_MODELS; i++) {
+        if (tap_models[i].model == model) {
+            memcpy(path, tap_models[i].path, TAP_PATH_SIZE);
+        }
+    }
+    tap_unlock();
+}
+
 // ---- tables ---------------------------------------------------------------------------------------------------------
 
 // tap_sched_at finds the state of a scheduler. A table that is full makes schedulers go unseen, never the program
@@ -119,6 +130,9 @@ static void tap_context_init(struct tap_context * c) {
     tap_set(&c->flags, 0);
     tap_set(&c->last_exec, 0);
     c->told_graph = 0;
+    c->steered = NULL;
+    c->unsteered = false;
+    c->steer = 0;
 }
 
 struct tap_context * tap_context_of(struct llama_context * ptr) {

@@ -7,6 +7,7 @@
 #include "tap_state.h"
 
 struct tap_rows_list;
+struct tap_steered;
 
 enum { TAP_MAX_CONTEXTS = 64 };
 
@@ -27,6 +28,9 @@ struct tap_context {
     _Atomic uint64_t        last_exec;
     uint64_t                told_graph;  // the newest graph of it that the collector knows, 0: none
     struct tap_rows_list *  rows;        // of the batch of the call that runs; kept for the next one
+    struct tap_steered *    steered;     // NULL: no vectors are added, see tap_steer.c
+    bool                    unsteered;   // … nor will be
+    uint32_t                steer;       // number of the vectors that its graphs add
 };
 
 // A sequence of a row beyond its first.
@@ -72,8 +76,9 @@ void tap_contexts_each(void (*fn)(struct tap_context *, void *), void * user_dat
 void tap_context_number(struct tap_context * c);
 void tap_context_announce(struct tap_context * c);
 
-// tap_model_note keeps the path of a model that was loaded.
+// tap_model_note keeps the path of a model that was loaded; tap_model_path copies it, "" where it is not known.
 void tap_model_note(const struct llama_model * model, const char * path);
+void tap_model_path(const struct llama_model * model, char path[TAP_PATH_SIZE]);
 
 // tap_context_resolve decides what a provisional context's executions were: the run, or (discarded) set-up.
 void tap_context_resolve(struct tap_context * c, bool discarded);

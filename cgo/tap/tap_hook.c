@@ -5,6 +5,7 @@
 #include "tap_init.h"
 #include "tap_real.h"
 #include "tap_sched.h"
+#include "tap_steer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +126,7 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
         return TAP_REAL(ggml_backend_sched_alloc_graph)(sched, graph);
     }
     struct tap_sched * s = tap_sched_of(sched, true);
+    tap_steer_find(graph);
     // Compute allocates by itself where the program did not; what it allocates has just been described.
     const bool known = s != NULL && s->computing && s->graph.described && s->graph.cgraph == graph;
     const bool described = known || (s != NULL && tap_describe(s, graph));

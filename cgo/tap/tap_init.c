@@ -46,7 +46,8 @@ static bool tap_layout_ok(const struct tap_header * h, uint64_t bytes) {
            h->slot_bytes % 8 == 0 &&
            h->n_slots >= 4 && h->n_slots < UINT32_MAX && tap_inside(h->slots_offset, h->n_slots,
                h->slot_bytes, bytes) &&
-           h->n_slots * h->slot_bytes / 4 >= LARGEST_BLOCK;
+           h->n_slots * h->slot_bytes / 4 >= LARGEST_BLOCK &&
+           (h->steer_bytes == 0 || tap_inside(h->steer_offset, 2, h->steer_bytes, bytes));
 }
 
 static void tap_hello(uint32_t type) {

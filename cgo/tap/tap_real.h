@@ -28,6 +28,7 @@ struct tap_by_value {
     X(int64_t, ggml_blck_size, (enum ggml_type)) \
     X(bool, ggml_backend_buffer_is_host, (ggml_backend_buffer_t)) \
     X(void, ggml_backend_tensor_get, (const struct ggml_tensor *, void *, size_t, size_t)) \
+    X(void, ggml_backend_tensor_set, (struct ggml_tensor *, const void *, size_t, size_t)) \
     X(void *, ggml_backend_buffer_get_base, (ggml_backend_buffer_t)) \
     X(size_t, ggml_backend_buffer_get_size, (ggml_backend_buffer_t)) \
     X(enum ggml_backend_buffer_usage, ggml_backend_buffer_get_usage, (ggml_backend_buffer_t)) \
@@ -100,12 +101,18 @@ struct tap_by_value {
     X(struct llama_model *, llama_model_load_from_file_ptr, (FILE *, struct tap_by_value)) \
     X(struct llama_model *, llama_model_load_from_splits, (const char **, size_t, struct tap_by_value)) \
     X(void, llama_memory_clear, (llama_memory_t, bool)) \
+    X(llama_pos, llama_memory_seq_pos_min, (llama_memory_t, llama_seq_id)) \
     X(bool, llama_memory_seq_rm, (llama_memory_t, llama_seq_id, llama_pos, llama_pos)) \
     X(void, llama_memory_seq_cp, (llama_memory_t, llama_seq_id, llama_seq_id, llama_pos, llama_pos)) \
     X(void, llama_memory_seq_keep, (llama_memory_t, llama_seq_id)) \
     X(void, llama_memory_seq_add, (llama_memory_t, llama_seq_id, llama_pos, llama_pos, llama_pos)) \
     X(void, llama_memory_seq_div, (llama_memory_t, llama_seq_id, llama_pos, llama_pos, int)) \
+    X(int32_t, llama_set_adapter_cvec, (struct llama_context *, const float *, size_t, int32_t, int32_t, int32_t)) \
     X(bool, llama_set_sampler, (struct llama_context *, llama_seq_id, struct llama_sampler *)) \
+    X(size_t, llama_state_seq_get_data_ext, (struct llama_context *, uint8_t *, size_t, llama_seq_id, \
+                                             llama_state_seq_flags)) \
+    X(size_t, llama_state_seq_save_file, (struct llama_context *, const char *, llama_seq_id, const llama_token *, \
+                                          size_t)) \
     X(size_t, llama_state_seq_set_data_ext, (struct llama_context *, const uint8_t *, size_t, llama_seq_id, \
                                              llama_state_seq_flags)) \
     X(size_t, llama_state_seq_load_file, (struct llama_context *, const char *, llama_seq_id, llama_token *, size_t, \
@@ -132,6 +139,7 @@ struct tap_by_value {
     X(uint32_t, llama_n_seq_max, (const struct llama_context *)) \
     X(int32_t, llama_model_n_layer, (const struct llama_model *)) \
     X(int32_t, llama_model_n_embd, (const struct llama_model *)) \
+    X(int32_t, llama_model_n_swa, (const struct llama_model *)) \
     X(int32_t, llama_model_n_head, (const struct llama_model *)) \
     X(int32_t, llama_model_n_head_kv, (const struct llama_model *)) \
     X(int32_t, llama_model_n_ctx_train, (const struct llama_model *)) \

@@ -191,6 +191,8 @@ struct tap_rec_exec {
     uint32_t n_outputs;   // then int32 output rows
     // tokens that the selection's window has left after this execution; UINT32_MAX = it has no end
     uint32_t left;
+    uint32_t steer; // number of the vectors that it adds, 0: none yet; UINT32_MAX: the context takes none
+    uint32_t reserved;
 };
 
 struct tap_rec_exec_end {

@@ -8,6 +8,7 @@
 #include "tap_init.h"
 #include "tap_queue.h"
 #include "tap_real.h"
+#include "tap_steer.h"
 
 struct tap_seq_change {
     llama_memory_t     memory;
@@ -64,6 +65,7 @@ void tap_seq_cleared(llama_memory_t memory) {
 bool llama_memory_seq_rm(llama_memory_t memory, llama_seq_id seq, llama_pos p0, llama_pos p1) {
     const bool ok = TAP_REAL(llama_memory_seq_rm)(memory, seq, p0, p1);
     if (ok) {
+        tap_steer_removed(memory, seq, p0, p1);
         tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_REMOVE, .seq = seq, .first = p0, .end = p1});
     }
     return ok;
@@ -71,11 +73,13 @@ bool llama_memory_seq_rm(llama_memory_t memory, llama_seq_id seq, llama_pos p0, 
 
 void llama_memory_seq_cp(llama_memory_t memory, llama_seq_id from, llama_seq_id to, llama_pos p0, llama_pos p1) {
     TAP_REAL(llama_memory_seq_cp)(memory, from, to, p0, p1);
+    tap_steer_copied(memory, from, to);
     tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_COPY, .seq = from, .to = to, .first = p0, .end = p1});
 }
 
 void llama_memory_seq_keep(llama_memory_t memory, llama_seq_id seq) {
     TAP_REAL(llama_memory_seq_keep)(memory, seq);
+    tap_steer_kept(memory, seq);
     tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_KEEP, .seq = seq, .end = -1});
 }
 
@@ -99,19 +103,52 @@ bool llama_set_sampler(struct llama_context * ctx, llama_seq_id seq, struct llam
 
 size_t llama_state_seq_set_data_ext(struct llama_context * ctx, const uint8_t * data, size_t size, llama_seq_id seq,
                                     llama_state_seq_flags flags) {
+    if (flags == LLAMA_STATE_SEQ_FLAGS_NONE && !tap_steer_admits(ctx, data, size)) {
+        return 0; // the program computes it again
+    }
     const size_t n = TAP_REAL(llama_state_seq_set_data_ext)(ctx, data, size, seq, flags);
+    if (flags == LLAMA_STATE_SEQ_FLAGS_NONE && n > 0) {
+        tap_steer_restored(ctx, seq);
+    }
     tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_RESTORE, .seq = seq, .end = -1, .value = (int32_t) flags});
     return n;
 }
 
 size_t llama_state_seq_load_file(struct llama_context * ctx, const char * path, llama_seq_id seq, llama_token * tokens,
                                  size_t capacity, size_t * n_tokens) {
+    if (tokens != NULL && !tap_steer_admits_file(ctx, path)) { // else nothing is loaded
+        return 0;
+    }
     const size_t n = TAP_REAL(llama_state_seq_load_file)(ctx, path, seq, tokens, capacity, n_tokens);
+    if (tokens != NULL && n > 0) {
+        tap_steer_restored(ctx, seq);
+    }
     tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_RESTORE, .seq = seq, .end = -1});
     return n;
 }
 
+size_t llama_state_seq_get_data_ext(struct llama_context * ctx, uint8_t * data, size_t size, llama_seq_id seq,
+                                    llama_state_seq_flags flags) {
+    const size_t n = TAP_REAL(llama_state_seq_get_data_ext)(ctx, data, size, seq, flags);
+    if (flags == LLAMA_STATE_SEQ_FLAGS_NONE && n > 0) {
+        tap_steer_saved(ctx, seq, data, n);
+    }
+    return n;
+}
+
+size_t llama_state_seq_save_file(struct llama_context * ctx, const char * path, llama_seq_id seq,
+                                 const llama_token * tokens, size_t n_tokens) {
+    const size_t n = TAP_REAL(llama_state_seq_save_file)(ctx, path, seq, tokens, n_tokens);
+    if (n > 0) {
+        tap_steer_saved_file(ctx, seq, path);
+    }
+    return n;
+}
+
 size_t llama_state_set_data(struct llama_context * ctx, const uint8_t * data, size_t size) {
+    if (!tap_steer_admits_all(ctx)) {
+        return 0;
+    }
     const size_t n = TAP_REAL(llama_state_set_data)(ctx, data, size);
     tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_RESTORE, .seq = -1, .end = -1});
     return n;
@@ -119,6 +156,9 @@ size_t llama_state_set_data(struct llama_context * ctx, const uint8_t * data, si
 
 bool llama_state_load_file(struct llama_context * ctx, const char * path, llama_token * tokens, size_t capacity,
                            size_t * n_tokens) {
+    if (!tap_steer_admits_all(ctx)) {
+        return false;
+    }
     const bool ok = TAP_REAL(llama_state_load_file)(ctx, path, tokens, capacity, n_tokens);
     if (ok) {
         tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_RESTORE, .seq = -1, .end = -1});

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 17u
+#define TAP_SHM_VERSION 18u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -188,6 +188,8 @@ struct tap_header {
     uint64_t slots_offset;
     uint64_t slot_bytes;
     uint64_t n_slots;
+    uint64_t steer_offset; // of two places for a struct tap_vectors and its rows …
+    uint64_t steer_bytes;  // … of so many bytes each; 0: the run is not armed, no vectors are exchanged
     struct tap_config config;
 
     _Alignas(64) _Atomic uint64_t queue_head; // bytes written, by the tap
@@ -222,7 +224,22 @@ struct tap_header {
     _Atomic uint32_t n_turns;
     // what a token of each took, their median; the first was recorded, the second not …
     uint32_t turn_ns[TAP_MAX_TURNS];
+    // Vectors n > 0 lie in place n % 2, written as selections are.
+    _Alignas(64) _Atomic uint32_t steer; // number of the newest vectors
+    // What the tap reports of the model whose residual stream takes vectors.
+    _Atomic uint32_t steer_embd;   // width of its rows; 0: nothing was computed yet
+    _Atomic uint32_t steer_layers; // of the model; 0: this llama.cpp has no control vectors
+    _Atomic uint32_t steer_exec;   // exchanges so far
+    _Atomic uint64_t steer_ns;     // what the newest one took
+    _Atomic uint64_t steer_found[TAP_LAYER_WORDS]; // layers of which a graph adds a vector
 };
+
+// Vectors that are added to the residual stream: rows of n_embd floats follow, for the layers 1, 2, 3 …
+struct tap_vectors {
+    uint32_t n_embd, n_rows;
+    uint64_t state; // equal for equal rows; TAP_STEER_ZERO where all are zero
+};
+#define TAP_STEER_ZERO 2u
 
 #include "tap_records.h"
 

@@ -19,8 +19,6 @@ type Use struct {
 	FirstNS  int64                   // monotonic time of the run's first graph entry, 0 = none
 	LastNS   int64                   // monotonic time of the run's last graph end
 	CutNS    int64                   // what one cut of a graph costs, the median of what was measured; 0 = not measured
-	// TakenNS is at most the processor time that was taken from the model in WatchedNS; the recorder leaves both 0.
-	TakenNS, WatchedNS int64
 	Run      Flow                    // of executions that were the run
 	Setup    Flow                    // of those that were set-up
 	Attached []Attention             // what readers need to recompute attention maps

@@ -74,7 +74,8 @@ void shm_make(struct shm * s, const struct shm_options * o) {
     const uint64_t queue = or_default(o->queue_bytes, 1 << 20), entries = ceil_power(slots);
     const uint64_t queue_offset = (sizeof(struct tap_header) + 4095) & ~4095ull;
     const uint64_t slots_offset = (queue_offset + queue + entries * 8 + 4095) & ~4095ull;
-    s->bytes = slots_offset + slots * slot_bytes;
+    const uint64_t steer_offset = slots_offset + slots * slot_bytes;
+    s->bytes = steer_offset + 2 * o->steer_bytes;
     s->fd = memfd_create("llamatap-test", MFD_CLOEXEC);
     MUST(s->fd >= 0 && ftruncate(s->fd, (off_t) s->bytes) == 0);
     s->life[0] = s->life[1] = -1;
@@ -90,6 +91,8 @@ void shm_make(struct shm * s, const struct shm_options * o) {
     h->slots_offset = slots_offset;
     h->slot_bytes = slot_bytes;
     h->n_slots = slots;
+    h->steer_offset = steer_offset;
+    h->steer_bytes = o->steer_bytes;
     h->config.start.record = TAP_RECORD_ACTIVATIONS;
     h->config.overflow = o->overflow;
     h->config.start.token_end = -1;

@@ -46,6 +46,7 @@ uint64_t rng_below(uint64_t * state, uint64_t n); // 0 … n-1
 struct shm_options {
     uint64_t slots, slot_bytes, queue_bytes; // 0: 1024 slots of 4096 bytes, a queue of 1 MiB
     uint32_t overflow;
+    uint64_t steer_bytes; // of each of two places for vectors; 0: the run is not armed
 };
 
 // A region in a memfd, laid out as collect.NewRegion does.
