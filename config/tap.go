@@ -20,6 +20,7 @@ const (
 	Ledger      Recorder = "ledger"      // what every operation read and wrote, to trace.parquet
 	Host        Recorder = "host"        // what the kernel did meanwhile, to block_io.jsonl, system_metrics.jsonl …
 	Samples     Recorder = "samples"     // sampled accesses to memory, to trace.parquet
+	Steering    Recorder = "steering"    // which vectors were added to the residual stream, to metadata.json
 )
 
 // Overflow is what happens when the model computes faster than captured tensors can be packed.
@@ -87,6 +88,7 @@ type Tap struct {
 	Regions        bool          // the map of memory is kept
 	Ledger         string        // rows or windows; "": no accesses are recorded
 	LedgerWindow   time.Duration // of windows
+	Steer          Steer         // the vector that is added from the start
 	Cold           bool          // the model's file is read when it is touched, not when it is loaded
 	Host           []string      // collectors of what the kernel does, in the order of HostCollectors
 	HostInterval   time.Duration // between two lines of one

@@ -117,6 +117,9 @@ func (c checker) checkpoint() error {
 	case c.tap.Checkpoint.State && c.tap.Checkpoint.Every == 0:
 		return fmt.Errorf("%s is about checkpoints, and there are none: add --tap-checkpoint-every N",
 			c.tap.origins["checkpoint-state"].where)
+	case c.tap.Checkpoint.State && c.tap.Records(Steering):
+		return fmt.Errorf("%s: a saved state does not hold by which vectors it was computed: leave it out, or %s",
+			c.tap.origins["checkpoint-state"].where, c.tap.origins["steer"].where)
 	case c.tap.Checkpoint.Every == 0:
 		return nil
 	case c.tap.Overflow == OverflowDrop:
@@ -147,7 +150,7 @@ func (c checker) modifiers() error {
 var recorderWhat = map[Recorder]string{
 	Activations: "tensors", Resource: "events of resource use", KV: "blocks of the KV cache",
 	Regions: "regions of memory", Ledger: "accesses of operations", Samples: "accesses to memory",
-	Host: "what the kernel does",
+	Host: "what the kernel does", Steering: "vectors",
 }
 
 // intervals refuses an interval and a period that nothing has.

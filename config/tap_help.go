@@ -15,7 +15,7 @@ var tapGroups = map[role]string{
 
 // usualTap are the settings that the help of run and exec lists; --help-all lists the others, too.
 var usualTap = []string{
-	"preset", "layers", "tensors", "points", "attention", "resource-level", "kv", "ledger", "host", "tokens", "codec", "out",
+	"preset", "layers", "tensors", "points", "attention", "resource-level", "kv", "ledger", "host", "steer", "tokens", "codec", "out",
 	"resume",
 }
 

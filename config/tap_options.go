@@ -107,7 +107,7 @@ func TapVariables() (names []string) {
 // tapOptions is the table, in the order of help.
 var tapOptions = func() []option {
 	all := slices.Concat(
-		recorderOptions(), machineOptions(), ledgerOptions(), sampleOptions(), hostOptions(), modifierOptions(),
+		recorderOptions(), machineOptions(), ledgerOptions(), sampleOptions(), hostOptions(), steerOptions(), modifierOptions(),
 		runOptions(),
 		diskOptions(), syncOptions(), checkpointOptions(), sinkOptions(),
 		[]option{{name: "config", form: "FILE", role: roleRun,

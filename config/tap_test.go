@@ -173,7 +173,7 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 		"legacy-estimates": "on", "kv": "on", "cold": "on", "kv-block": "16", "regions": "on",
 		"ledger": "windows", "ledger-window": "50ms",
 		"samples": "perf:faults,pages", "samples-period": "5000", "samples-ring": "1M", "process-interval": "250ms",
-		"host": "block,waits", "host-interval": "250ms", "host-details": "on",
+		"host": "block,waits", "host-interval": "250ms", "host-details": "on", "steer": "code.gguf:0.5:3-5",
 	}
 	for i := range tapOptions {
 		o := &tapOptions[i]

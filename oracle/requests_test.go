@@ -185,7 +185,7 @@ func TestServerCancelled(t *testing.T) {
 	s := serve(t, residual, "-np", "1", "-c", "8192", "-t", "1", "--no-webui")
 	const n = 6000
 	cut := question{prompt: "func main() {", n: n, options: map[string]any{"stream": true}}
-	heard := s.hearSome(t, cut, 5)
+	heard := s.hearSome(t, cut, 5, nil)
 	next := question{prompt: "func main() {", n: 4}
 	answer := s.ask(t, next)
 	prompt := s.tokenize(t, next.prompt)
@@ -209,8 +209,9 @@ func TestServerCancelled(t *testing.T) {
 	wantIDs(t, "the request that was cut off", ids[:len(want)], want)
 }
 
-// hearSome asks for a stream of tokens, and goes away after a few of them.
-func (s *server) hearSome(t *testing.T, q question, few int) (ids []int32) {
+// hearSome asks for a stream of tokens, and goes away after a few of them; meanwhile, where it is not nil, runs when the
+// first have come.
+func (s *server) hearSome(t *testing.T, q question, few int, meanwhile func()) (ids []int32) {
 	t.Helper()
 	body, err := json.Marshal(q.body())
 	if err != nil {
@@ -234,7 +235,10 @@ func (s *server) hearSome(t *testing.T, q question, few int) (ids []int32) {
 			if err := json.Unmarshal([]byte(data), &part); err != nil {
 				t.Fatalf("%q: %v", data, err)
 			}
-			ids = append(ids, part.Tokens...)
+			if ids = append(ids, part.Tokens...); meanwhile != nil {
+				meanwhile()
+				meanwhile = nil
+			}
 		}
 	}
 	if len(ids) < few {

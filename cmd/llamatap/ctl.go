@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/inspect/server"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
@@ -27,7 +28,8 @@ func ctlCommand() *cli.Command {
 		Name: "ctl", Summary: "look at a live run, and change what it captures", Max: -1, Min: 2,
 		Needs: "give RUNDIR and a command",
 		Usage: "RUNDIR status [--json]\nRUNDIR tap GLOB[,GLOB]… [for N tokens] [layers LIST]\nRUNDIR on|off|flush|stop\n" +
-			"RUNDIR level MINIMAL|DETAILED|VERBOSE|off, or enable, or disable",
+			"RUNDIR level MINIMAL|DETAILED|VERBOSE|off, or enable, or disable\n" +
+			"RUNDIR steer FILE[:SCALE][:LAYERS]|off",
 		Text: `RUNDIR is the directory of a live run, or a folder with just one such run below it. It may also be the
 address of your own 'llamatap serve', http://HOST:PORT or unix:PATH, for status, level, enable, disable and flush: its
 token is found in its file.
@@ -40,6 +42,8 @@ token is found in its file.
   flush   make everything that was recorded readable: 'llamatap inspect RUNDIR' then shows it
   stop    stop recording and seal the run; the model continues
   level   record resource events at this level, or none; disable and enable do the same with the current level
+  steer   add a control vector to the residual stream in place of the one before, or none: the run has to be armed
+          ('llamatap help recording', --tap-steer). What was cached under another vector is computed again
 
 A change is in effect from the model's next graph on. The run notes it in control.jsonl and metadata.json.
 
@@ -158,6 +162,9 @@ func ctlWords(r *control.Request, words []string) error {
 		}
 		return nil
 	}
+	if r.Command == control.CommandSteer {
+		return steerWord(r, words)
+	}
 	for i := 0; i < len(words); i++ {
 		switch {
 		case words[i] == "for":
@@ -185,6 +192,22 @@ func ctlWords(r *control.Request, words []string) error {
 	return nil
 }
 
+// steerWord reads the vector that follows steer: the run's process may stand in another folder.
+func steerWord(r *control.Request, words []string) error {
+	if len(words) != 1 {
+		return errors.New("steer needs one vector, as in: steer code.gguf:0.5:3-5, or off")
+	}
+	if r.Vector = words[0]; words[0] == control.VectorOff {
+		return nil
+	}
+	steer, err := config.ParseSteer(words[0])
+	if err == nil {
+		steer.File, err = filepath.Abs(steer.File)
+	}
+	r.Vector = steer.String()
+	return err
+}
+
 // writeCtl prints the result of a command.
 func writeCtl(out io.Writer, command string, s *control.Status) error {
 	if s == nil {
@@ -206,6 +229,9 @@ func writeCtl(out io.Writer, command string, s *control.Status) error {
 	events := ""
 	if s.Level != "" {
 		events = "\nevents    " + s.Level
+	}
+	if s.Steering != nil {
+		events += "\nsteering  " + s.Steering.String()
 	}
 	_, err := fmt.Fprintf(out,
 		"run       %s (process %d)\ncaptured  %s%s\nso far    %d executions, %d tensors, %d bytes stored, %s%s\n",

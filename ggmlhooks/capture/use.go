@@ -15,15 +15,17 @@ type Use struct {
 	// mixed one nobody knows which tokens took how long.
 	AloneRows, AloneNS map[ggmlhooks.Phase]int64
 
-	Requests int64                   // that began
-	FirstNS  int64                   // monotonic time of the run's first graph entry, 0 = none
-	LastNS   int64                   // monotonic time of the run's last graph end
-	CutNS    int64                   // what one cut of a graph costs, the median of what was measured; 0 = not measured
-	Run      Flow                    // of executions that were the run
-	Setup    Flow                    // of those that were set-up
-	Attached []Attention             // what readers need to recompute attention maps
-	Points   []ggmlhooks.PointRecord // that were selected
-	Paths    []Path                  // how tensors were captured, by name
+	Requests int64 // that began
+	FirstNS  int64 // monotonic time of the run's first graph entry, 0 = none
+	LastNS   int64 // monotonic time of the run's last graph end
+	CutNS    int64 // what one cut of a graph costs, the median of what was measured; 0 = not measured
+	// TakenNS is at most the processor time that was taken from the model in WatchedNS; the recorder leaves both 0.
+	TakenNS, WatchedNS int64
+	Run                Flow                    // of executions that were the run
+	Setup              Flow                    // of those that were set-up
+	Attached           []Attention             // what readers need to recompute attention maps
+	Points             []ggmlhooks.PointRecord // that were selected
+	Paths              []Path                  // how tensors were captured, by name
 }
 
 // Flow is what became of the selected tensors of executions, and what recording them cost the model. Of executions

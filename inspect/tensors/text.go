@@ -100,6 +100,11 @@ func (s *Summary) writeHead(w io.Writer) error {
 	if s.Error != (codec.Achieved{}) {
 		line("error", "%s", errorText(s.Error))
 	}
+	for _, steering := range s.Steering {
+		if steering.FirstExec != nil {
+			line("steering", "%s", steering)
+		}
+	}
 	line("losses", "%s", s.lossText())
 	if s.Account != nil {
 		if text := present.Overhead(s.Account); text != "" {

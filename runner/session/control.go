@@ -51,6 +51,7 @@ type steering struct {
 	wished     collect.Wish   // what the newest selection captures
 	signals    chan os.Signal // SIGUSR1 and SIGUSR2; nil: not taken
 	levels     levels
+	vectors    vectors
 }
 
 func newSteering(s *sink, r *report, start collect.Wish) *steering {
@@ -64,6 +65,7 @@ func newSteering(s *sink, r *report, start collect.Wish) *steering {
 	}
 	st.wished = start
 	st.levels.now = s.run.o.Tap.ResourceLevel
+	st.vectors.run = s.run
 	return st
 }
 
@@ -83,6 +85,10 @@ func (st *steering) Graph(g *ggmlhooks.Graph) error {
 // Exec notes the first execution of each selection, and that of which a tap command has had its tokens.
 func (st *steering) Exec(e *ggmlhooks.Exec) error {
 	st.executions++
+	if applied := st.vectors.exec(e); applied != nil {
+		st.log.append(event{Event: "applied", Steering: applied, FirstExec: e.Number, MonoNS: e.MonoNS,
+			UnixNS: e.MonoNS + st.run.unixOffset()})
+	}
 	if e.Captured {
 		st.capturing[e.Number] = struct{}{}
 	}
@@ -217,6 +223,11 @@ func (st *steering) obey(r control.Request) error {
 		if err != nil {
 			return fmt.Errorf("flush: %w", explain(err, st.run.o.Tap.Out))
 		}
+	case control.CommandSteer:
+		var err error
+		if change.Steering, err = st.vectors.exchange(r.Vector); err != nil {
+			return err
+		}
 	case control.CommandLevel, control.CommandEnable, control.CommandDisable:
 		var err error
 		if change.Selection, change.Level, err = st.relevel(r); err != nil {
@@ -243,7 +254,8 @@ func (st *steering) obey(r control.Request) error {
 		return fmt.Errorf("%s is obeyed, and cannot be written down: %w", r.Command, explain(err, st.run.o.Tap.Out))
 	}
 	st.log.append(event{Event: "command", Command: r.Command, Tensors: r.Tensors, Layers: r.Layers, Tokens: r.Tokens,
-		Level: change.Level, Selection: change.Selection, MonoNS: change.MonoNS, UnixNS: change.UnixNS})
+		Level: change.Level, Selection: change.Selection, Steering: st.vectors.named(change.Steering),
+		MonoNS: change.MonoNS, UnixNS: change.UnixNS})
 	return nil
 }
 
@@ -300,7 +312,7 @@ func checkNames(chosen *ggmlhooks.Selection, g *ggmlhooks.Graph) error {
 // status is how the run is.
 func (st *steering) status() control.Status {
 	now := st.now
-	now.Level = st.levels.now
+	now.Level, now.Steering = st.levels.now, st.vectors.newest()
 	if st.others.kv != nil {
 		snapshot := st.others.kv.Snapshot()
 		now.KV = &snapshot

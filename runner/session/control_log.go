@@ -13,17 +13,19 @@ import (
 // event is one line of control.jsonl: a command when it came (command), the first execution that goes by what it
 // selected (applied), the execution by which its tokens were had (done).
 type event struct {
-	Event     string   `json:"event"`
-	Command   string   `json:"command,omitempty"`
-	Tensors   []string `json:"tensors,omitempty"`
-	Layers    string   `json:"layers,omitempty"`
-	Tokens    int64    `json:"tokens,omitempty"`
-	Level     string   `json:"level,omitempty"`
-	Selection uint32   `json:"selection,omitempty"`
-	FirstExec uint64   `json:"first_exec,omitempty"` // executions count from 1
-	DoneExec  uint64   `json:"done_exec,omitempty"`
-	MonoNS    int64    `json:"mono_ns"`
-	UnixNS    int64    `json:"unix_ns"`
+	Event   string   `json:"event"`
+	Command string   `json:"command,omitempty"`
+	Tensors []string `json:"tensors,omitempty"`
+	Layers  string   `json:"layers,omitempty"`
+	Tokens  int64    `json:"tokens,omitempty"`
+	Level   string   `json:"level,omitempty"`
+	// Steering is what a steer command adds, and (applied) its first execution.
+	Steering  *rundir.Steering `json:"steering,omitempty"`
+	Selection uint32           `json:"selection,omitempty"`
+	FirstExec uint64           `json:"first_exec,omitempty"` // executions count from 1
+	DoneExec  uint64           `json:"done_exec,omitempty"`
+	MonoNS    int64            `json:"mono_ns"`
+	UnixNS    int64            `json:"unix_ns"`
 }
 
 // changeLog writes control.jsonl, line by line as things happen. The file is made with the first command.

@@ -31,6 +31,9 @@ func (j *judge) graph(g *ggmlhooks.Graph) error {
 		return fmt.Errorf("%w: %w", ErrSelection, err)
 	}
 	j.done = true
+	if err := j.steer(); err != nil {
+		return err
+	}
 	if tap.StartOff || !tap.Records(config.Activations) || g.Selection != 0 {
 		return nil // what is captured now, or never was, has no hits to judge by
 	}
@@ -52,6 +55,26 @@ func (j *judge) graph(g *ggmlhooks.Graph) error {
 	}
 	return fmt.Errorf("%w: no node of this model matches %s; these names exist: %s", ErrSelection, selectionText(tap),
 		names)
+}
+
+// steerError is why a vector from the start does not fit the model. The program ends before it computes.
+type steerError struct{ error }
+
+func (steerError) Is(target error) bool { return target == ErrSelection }
+
+// steer refuses a vector that was given from the start and does not fit the model.
+func (j *judge) steer() error {
+	if j.tap.Steer.File == "" {
+		return nil
+	}
+	v, err := openVector(j.tap.Steer)
+	if err == nil {
+		err = v.check(j.region)
+	}
+	if err != nil {
+		return steerError{fmt.Errorf("--tap-steer: %w", err)}
+	}
+	return nil
 }
 
 // points names each selected point that the model lacks, once, with the reason, and refuses a selection of no others.

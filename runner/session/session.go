@@ -116,7 +116,8 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		Start: start, Overflow: overflow, MemoryBytes: budget.shared, Backends: o.Backends,
 		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Cold: o.Tap.Cold,
 		InStep: o.Tap.SamplesWith(config.SamplePages), Turns: turns(),
-		Judge: !start.Off, Keep: (*int64)(o.Tap.DeviceMemory),
+		Judge: !start.Off || o.Tap.Steer.File != "", Keep: (*int64)(o.Tap.DeviceMemory),
+		Steer: o.Tap.Records(config.Steering),
 	})
 	if err != nil {
 		return Result{}, err
@@ -134,6 +135,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	s.report = report{run: r, counter: s.sink.counter, others: s.sink.others, files: s.sink.files, before: before}
 	s.sink.steering = newSteering(s.sink, &s.report, start)
 	s.report.steering = s.sink.steering
+	if err := s.sink.steering.vectors.begin(); err != nil {
+		return Result{}, err
+	}
 	s.reader = collect.NewReader(region, before.renumber(s.sink.steering))
 	if s.process, err = collect.Start(o.Command, region, s.sink.others.ready()); err != nil {
 		return Result{}, errors.Join(err, s.sink.others.Close())

@@ -2,6 +2,7 @@ package rundir
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -36,6 +37,9 @@ type Metadata struct {
 	Streams []Stream            `json:"streams,omitempty"`
 	Exit    *Exit               `json:"exit,omitempty"`
 	Changes []Change            `json:"changes,omitempty"` // commands that came while it ran
+	// Steering are the vectors that were added to the residual stream, one after the other; absent: the run was not
+	// armed.
+	Steering []Steering `json:"steering,omitempty"`
 
 	Resumed  *Resumed  `json:"resumed,omitempty"`  // present in a resumed run
 	Stopped  *Stopped  `json:"stopped,omitempty"`  // recording ended before the program did
@@ -199,10 +203,46 @@ type Change struct {
 	Tokens    int64    `json:"tokens,omitempty"`    // asked for; 0 = no end
 	Level     string   `json:"level,omitempty"`     // of resource events, for one that changes it; off = none
 	Selection uint32   `json:"selection,omitempty"` // its number, for one that changes what is captured
+	Steering  uint32   `json:"steering,omitempty"`  // its number, for one that changes what is added
 	MonoNS    int64    `json:"mono_ns"`             // when it came
 	UnixNS    int64    `json:"unix_ns"`
 	FirstExec *uint64  `json:"first_exec,omitempty"` // first execution that goes by it; absent where there was none
 	DoneExec  *uint64  `json:"done_exec,omitempty"`  // execution by which its tokens were had
+}
+
+// Steering is what was added to the residual stream from one execution on, until the next one has a first execution.
+// Rows of l_out that were captured meanwhile hold it.
+type Steering struct {
+	Number     uint32  `json:"number"`
+	Vector     *Vector `json:"vector"`                // null: nothing was added
+	FirstExec  *uint64 `json:"first_exec,omitempty"`  // absent: no execution has gone by it
+	FirstToken *int64  `json:"first_token,omitempty"` // token_index of that execution's first row
+	ExchangeNS int64   `json:"exchange_ns,omitempty"` // measured, on the model's thread; absent where nothing was exchanged
+}
+
+// Vector is a control vector.
+type Vector struct {
+	File   string  `json:"file"`
+	SHA256 string  `json:"sha256"`
+	Scale  float64 `json:"scale"`
+	Layers string  `json:"layers"`
+}
+
+// String is for one line.
+func (s Steering) String() string {
+	text := "nothing is added"
+	if v := s.Vector; v != nil {
+		text = fmt.Sprintf("%g × %s, layers %s, sha256 %.12s", v.Scale, v.File, v.Layers, v.SHA256)
+	}
+	switch {
+	case s.FirstExec == nil:
+		text += ", no execution yet"
+	case s.FirstToken == nil:
+		text += fmt.Sprintf(", from execution %d on", *s.FirstExec)
+	default:
+		text += fmt.Sprintf(", from execution %d (token %d) on", *s.FirstExec, *s.FirstToken)
+	}
+	return text
 }
 
 // Repair is one repair of a run, in its metadata.

@@ -31,15 +31,20 @@ const (
 	CommandDisable = "disable" // record no resource events
 	CommandEnable  = "enable"  // record them again, at the level that there was
 
+	CommandSteer = "steer" // add a control vector to the residual stream, or none
+
 	CommandMark = "mark" // set a marker: a recording of llamatap memory record alone takes it, and no other command
 )
+
+// VectorOff is the vector of a steer command that adds none.
+const VectorOff = "off"
 
 // Levels lists what a level command takes.
 var Levels = []string{"MINIMAL", "DETAILED", "VERBOSE", "off"}
 
 // commands lists every command that Parse knows.
 var commands = []string{CommandStatus, CommandTap, commandOff, CommandOn, CommandFlush, CommandStop, CommandLevel,
-	CommandEnable, CommandDisable, CommandMark}
+	CommandEnable, CommandDisable, CommandSteer, CommandMark}
 
 // ErrRequest occurs when a request cannot be understood.
 var ErrRequest = errors.New("bad request")
@@ -52,6 +57,7 @@ type Request struct {
 	// tap: that many tokens, from the next graph on; 0: until another command comes
 	Tokens int64  `json:"tokens,omitempty"`
 	Level  string `json:"level,omitempty"`   // level: MINIMAL, DETAILED, VERBOSE or off
+	Vector string `json:"vector,omitempty"`  // steer: FILE:SCALE[:LAYERS], of an absolute path, or off
 	Name   string `json:"name,omitempty"`    // mark: of the marker
 	MonoNS int64  `json:"mono_ns,omitempty"` // mark: its time on CLOCK_MONOTONIC; 0: that of the answer
 }
@@ -78,7 +84,9 @@ type Status struct {
 	FirstExec *uint64  `json:"first_exec,omitempty"`  // first execution that goes by it; absent while there was none
 	Level     string   `json:"level,omitempty"`       // of resource events; absent where none are recorded
 	// KV is how the caches are used; absent where their cells are not followed.
-	KV         *kvcache.Snapshot `json:"kv,omitempty"`
+	KV *kvcache.Snapshot `json:"kv,omitempty"`
+	// Steering is the newest of what is added to the residual stream; absent where the run is not armed.
+	Steering   *rundir.Steering  `json:"steering,omitempty"`
 	Executions uint64            `json:"executions"`
 	Packets    uint64            `json:"packets"` // written
 	Stored     uint64            `json:"bytes_stored"`
@@ -127,6 +135,9 @@ func (r *Request) Check() error {
 		return fmt.Errorf("%w: level %.40q: give one of %s", ErrRequest, r.Level, strings.Join(Levels, ", "))
 	case r.Command != CommandLevel && r.Level != "":
 		return fmt.Errorf("%w: %s takes no level; only level does", ErrRequest, r.Command)
+	case (r.Command == CommandSteer) != (r.Vector != ""):
+		return fmt.Errorf("%w: steer needs a vector, as in steer code.gguf:0.5, or off; no other command takes one",
+			ErrRequest)
 	case r.Command != CommandMark && (r.Name != "" || r.MonoNS != 0):
 		return fmt.Errorf("%w: %s takes no name and no time; only mark does", ErrRequest, r.Command)
 	case slices.Contains(r.Tensors, ""):
