@@ -1,6 +1,7 @@
 package intervene
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ type Options struct {
 	Devices   []string
 	Threads   int // 0: one per core
 	Trials    int // that share a decode, beside the control; 0: 15
+	// CacheType is the type of cached keys and values, f16 or f32; "" is f16.
+	CacheType string
 	// FlashAttention computes attention as one operation, which forms no scores. Their points do not exist then.
 	FlashAttention bool
 }
@@ -47,8 +50,6 @@ type Engine struct {
 		tokens []llama.Token
 		prefix int // tokens that sequence 0 holds
 	}
-	// Interventions counts the trials that were run.
-	Interventions int64
 }
 
 // Open loads a model.
@@ -151,6 +152,10 @@ func (e *Engine) prepare(n int) error {
 		p.FlashAttention = llama.FlashAttentionOn
 	}
 	var err error
+	if p.TypeK, err = llama.ParseCacheType(cmp.Or(e.options.CacheType, "f16")); err != nil {
+		return err
+	}
+	p.TypeV = p.TypeK
 	if e.x, err = e.model.NewContext(p); err != nil {
 		return fmt.Errorf("make room for %d sequences of %d tokens: %w: run fewer in one decode, with --trials",
 			p.Sequences, n, err)
@@ -346,7 +351,6 @@ func (e *Engine) decode(start int, numbers []int, trials []Trial, o *RunOptions,
 		if err := each(r); err != nil {
 			return err
 		}
-		e.Interventions++
 	}
 	return nil
 }

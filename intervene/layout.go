@@ -12,8 +12,8 @@ import (
 // shape is what a graph depends on: sequences of one length, which end with token last of the prompt.
 type shape struct{ sequences, length, last int }
 
-// row is the row of a token of a sequence in a tensor that has a row for each token, or one for each output, that is for
-// each last token. ok is false where there is none.
+// row is the row of a token of a sequence in a tensor that has a row for each token, or one for each output: for each
+// last token. ok is false where there is none.
 func (s shape) row(sequence, token int, outputs bool) (row int, ok bool) {
 	if outputs {
 		return sequence, token == s.last

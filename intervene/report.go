@@ -1,0 +1,129 @@
+package intervene
+
+import (
+	"cmp"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/present"
+)
+
+// Effect is what an intervention did to the metric. Fields that it has several of are absent.
+type Effect struct {
+	Point  string    `json:"point,omitempty"`
+	Layer  *int      `json:"layer,omitempty"`
+	Token  *int      `json:"token,omitempty"`
+	Head   *int      `json:"head,omitempty"`
+	Effect Statistic `json:"effect"`
+	sites  []Site
+}
+
+// Report is what a sweep came to.
+type Report struct {
+	Model         string        `json:"model"`
+	Action        string        `json:"action"`
+	Metric        string        `json:"metric"`
+	Partial       bool          `json:"partial"` // it was interrupted: the statistics are of what was done until then
+	Prompt        string        `json:"prompt"`  // the first that was run
+	Tokens        []string      `json:"tokens"`
+	TokenIDs      []llama.Token `json:"token_ids"`
+	Base          Statistic     `json:"base"`             // the metric without intervention; always 0 for kl
+	Source        *Statistic    `json:"source,omitempty"` // the metric of the run that values are from
+	Layers        int           `json:"layers"`
+	Answer        string        `json:"answer,omitempty"` // token that the metric is of, in the first pair
+	AnswerID      llama.Token   `json:"answer_id"`
+	Noise         float64       `json:"noise"`   // largest effect of writing sites' own values
+	Effects       []Effect      `json:"effects"` // largest first
+	Graph         *Graph        `json:"graph,omitempty"`
+	Interventions int64         `json:"interventions"`
+	Seconds       float64       `json:"seconds"` // of running them
+	PerSecond     float64       `json:"interventions_per_second"`
+}
+
+// WriteText writes the largest effects, and the links of the graph; 0 writes all.
+func (r *Report) WriteText(out io.Writer, top int) error {
+	t := &present.Text{W: out}
+	partial := ""
+	if r.Partial {
+		partial = " (interrupted: only what was measured until then)"
+	}
+	t.Line("%s, %s, effect on %s%s", r.Model, r.Action, r.Metric, partial)
+	t.Line("prompt: %q", r.Prompt)
+	t.Line("without intervention %s; own values change at most %.3g", &r.Base, r.Noise)
+	if r.Source != nil {
+		t.Line("the run that values are from %s", r.Source)
+	}
+	t.Line("%d interventions in %.1f s, %.1f/s", r.Interventions, r.Seconds, r.PerSecond)
+	t.Line("")
+	rows := [][]string{{"point", " layer", " token", " head", " effect", ""}}
+	if r.Source != nil {
+		rows[0][5] = " of the difference"
+	}
+	for i := range r.Effects {
+		if i == top && top > 0 {
+			break
+		}
+		f := &r.Effects[i]
+		part := ""
+		if r.Source != nil && r.Source.Mean != r.Base.Mean {
+			part = fmt.Sprintf("%.1f %%", 100*f.Effect.Mean/(r.Source.Mean-r.Base.Mean))
+		}
+		rows = append(rows, []string{cmp.Or(f.Point, "several"), number(f.Layer), r.token(f.Token), number(f.Head),
+			f.Effect.String(), part})
+	}
+	t.Columns(rows)
+	if r.Graph != nil {
+		t.Line("")
+		rows = [][]string{{"from", "to", " weight", " share"}}
+		for _, l := range r.Graph.Links {
+			share := ""
+			if l.Share != nil {
+				share = fmt.Sprintf("%.1f %%", 100**l.Share)
+			}
+			rows = append(rows, []string{l.Source, l.Target, l.Weight.String(), share})
+		}
+		t.Columns(rows)
+	}
+	return t.Err
+}
+
+func number(n *int) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.Itoa(*n)
+}
+
+// token names a token of the prompt.
+func (r *Report) token(at *int) string {
+	if at == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d %q", *at, r.Tokens[*at])
+}
+
+// WriteCSV writes all effects.
+func (r *Report) WriteCSV(out io.Writer) error {
+	w := csv.NewWriter(out)
+	w.Write([]string{"point", "layer", "token", "text", "head", "n", "effect", "low", "high"})
+	limit := func(x *float64) string {
+		if x == nil {
+			return ""
+		}
+		return strconv.FormatFloat(*x, 'g', -1, 64)
+	}
+	for i := range r.Effects {
+		f := &r.Effects[i]
+		text := ""
+		if f.Token != nil {
+			text = r.Tokens[*f.Token]
+		}
+		w.Write([]string{f.Point, number(f.Layer), number(f.Token), text, number(f.Head), strconv.Itoa(f.Effect.N),
+			limit(&f.Effect.Mean), limit(f.Effect.Low), limit(f.Effect.High)})
+	}
+	w.Flush()
+	return w.Error()
+}

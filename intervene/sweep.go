@@ -1,0 +1,362 @@
+package intervene
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/gguf"
+)
+
+// Actions are what a sweep does to sites.
+//
+//	patch     runs the corrupt prompt and puts values of the clean one in: what restores the clean answer?
+//	resample  runs the clean prompt and puts values of the corrupt one in: what is the answer lost without?
+//	zero      runs the clean prompt with zeros
+//	mean      … with the mean over all tokens of all corrupt prompts, or of the clean ones where there are none
+//	project   … without the part along the direction of a control vector
+var Actions = []string{"patch", "resample", "zero", "mean", "project"}
+
+// Axes are what Sweep.Together may name.
+var Axes = []string{"points", "layers", "tokens", "heads"}
+
+// Pair is a prompt, and one like it with another answer; both have the same number of tokens.
+type Pair struct {
+	Clean   string `json:"clean"`
+	Corrupt string `json:"corrupt"`
+	Answer  string `json:"answer"` // the token that the clean prompt should be followed by
+	Wrong   string `json:"wrong"`  // the one that the corrupt prompt should be followed by
+}
+
+// Sweep says which interventions are tried.
+type Sweep struct {
+	Action   string
+	Points   []ggmlhooks.PointRef
+	Layers   ggmlhooks.LayerSet // empty: all
+	Tokens   []int              // positions in the prompt, from the end where negative; empty: all
+	Heads    bool               // each head of points that have heads by itself
+	Together []string           // Axes along which sites are changed at once, in one intervention
+	Metric   string
+	Pairs    []Pair
+	Vector   *gguf.ControlVector  // of project
+	Recorded func(Site) []float32 // if not nil, what patch puts in, instead of the clean prompt's values
+	Graph    bool                 // measure edges as well
+	Top      int                  // nodes of the graph at most
+	Least    float64              // effects below this fraction of the largest are not part of the graph
+	Progress func(done, total int64)
+}
+
+// pairRun is a pair of prompts with what was measured of it.
+type pairRun struct {
+	metric       metric
+	base, source []llama.Token      // source is nil where values come from no other prompt
+	own          map[Site][]float32 // rows of the base run
+	target       map[Site][]float32 // rows as interventions make them
+}
+
+// sweeper is a sweep that runs.
+type sweeper struct {
+	Sweep
+	engine      *Engine
+	heads       map[ggmlhooks.PointRef]int
+	rows        []Site // of all tokens that a pair has
+	report      *Report
+	means       map[ggmlhooks.PointRef][]float64
+	directions  map[int][]float32 // of length 1, by layer
+	done, total int64
+}
+
+// Run runs the sweep. When ctx ends, the report is of what was done until then, and the error is nil if that is
+// something.
+func (sweep Sweep) Run(ctx context.Context, e *Engine) (*Report, error) {
+	s := &sweeper{Sweep: sweep, engine: e}
+	s.report = &Report{Model: e.Name(), Action: s.Action, Metric: s.Metric, Layers: e.Layers()}
+	pairs := make([]*pairRun, len(s.Pairs))
+	for i := range s.Pairs {
+		var err error
+		if pairs[i], err = s.tokenize(&s.Pairs[i]); err != nil {
+			return nil, fmt.Errorf("pair %d: %w", i+1, err)
+		}
+		if a, b := len(pairs[0].base), len(pairs[i].base); a != b {
+			return nil, fmt.Errorf("the first prompt has %d tokens, that of pair %d has %d: change words so that they "+
+				"are as many", a, i+1, b)
+		}
+	}
+	if len(pairs) == 0 {
+		return nil, errors.New("a sweep needs a prompt: give one with --clean")
+	}
+	s.describe(pairs[0].base)
+	s.report.Answer, s.report.AnswerID = s.Pairs[0].Answer, pairs[0].metric.answer
+	if s.Action == "project" {
+		s.directions = unit(s.Vector)
+	}
+	var why map[ggmlhooks.PointRef]string
+	var err error
+	if s.heads, why, err = e.Places(ctx, pairs[0].base); err != nil {
+		return nil, err
+	}
+	if s.report.Effects, err = s.interventions(len(pairs[0].base), why); err != nil {
+		return nil, err
+	}
+	if s.Action == "mean" {
+		if err := s.average(ctx, pairs); err != nil {
+			return nil, err
+		}
+	}
+	begun := time.Now()
+	s.total = int64(len(pairs)) * int64(len(s.report.Effects)+len(pairs[0].base))
+	for _, p := range pairs {
+		if err = s.measure(ctx, p); err != nil {
+			break
+		}
+	}
+	if err == nil && s.Graph {
+		err = s.paths(ctx, pairs)
+	}
+	r := s.report
+	r.Seconds, r.Interventions = time.Since(begun).Seconds(), s.done
+	r.PerSecond = float64(r.Interventions) / r.Seconds
+	if errors.Is(err, llama.ErrInterrupted) && r.Interventions > 0 {
+		r.Partial, err = true, nil
+	}
+	r.Effects = slices.DeleteFunc(r.Effects, func(f Effect) bool { return f.Effect.N == 0 })
+	slices.SortStableFunc(r.Effects, func(a, b Effect) int {
+		return cmp.Compare(math.Abs(b.Effect.Mean), math.Abs(a.Effect.Mean))
+	})
+	return r, err
+}
+
+// describe notes the prompt.
+func (s *sweeper) describe(prompt []llama.Token) {
+	for _, token := range prompt {
+		piece := s.engine.Vocab().AppendPiece(nil, token, true)
+		s.report.Tokens = append(s.report.Tokens, string(piece))
+		s.report.TokenIDs = append(s.report.TokenIDs, token)
+		s.report.Prompt += string(piece)
+	}
+}
+
+// tokenize reads a pair.
+func (s *sweeper) tokenize(p *Pair) (*pairRun, error) {
+	vocab := s.engine.Vocab()
+	clean, err := vocab.Tokenize(p.Clean, true, true)
+	if err != nil {
+		return nil, err
+	}
+	var corrupt []llama.Token
+	if p.Corrupt != "" {
+		if corrupt, err = vocab.Tokenize(p.Corrupt, true, true); err != nil {
+			return nil, err
+		}
+	}
+	r := &pairRun{base: clean}
+	switch {
+	case s.Action == "patch" && s.Recorded != nil:
+		r.base = corrupt
+		if corrupt == nil {
+			r.base = clean
+		}
+	case s.Action == "patch":
+		r.base, r.source = corrupt, clean
+	case s.Action == "resample":
+		r.source = corrupt
+	}
+	if (s.Action == "resample" || s.Action == "patch" && s.Recorded == nil) && corrupt == nil {
+		return nil, fmt.Errorf("%s needs a second prompt: give one with --corrupt", s.Action)
+	}
+	if r.source != nil && len(clean) != len(corrupt) {
+		return nil, fmt.Errorf("the clean prompt has %d tokens, the corrupt one %d: change words so that they are as "+
+			"many", len(clean), len(corrupt))
+	}
+	r.metric.name = s.Metric
+	if r.metric.answer, err = s.token(p.Answer, "--answer", s.Metric != "kl"); err != nil {
+		return nil, err
+	}
+	r.metric.wrong, err = s.token(p.Wrong, "--wrong", s.Metric == "logit-diff")
+	return r, err
+}
+
+// token is the one token that a text is.
+func (s *sweeper) token(text, flag string, needed bool) (llama.Token, error) {
+	if !needed {
+		return 0, nil
+	}
+	list, err := s.engine.Vocab().Tokenize(text, false, true)
+	if err != nil {
+		return 0, err
+	}
+	if len(list) != 1 {
+		return 0, fmt.Errorf("%s of the metric %s is one token, and %q is %d: mind the space before a word", flag,
+			s.Metric, text, len(list))
+	}
+	return list[0], nil
+}
+
+// interventions lists what is tried on prompts of n tokens.
+func (s *sweeper) interventions(n int, why map[ggmlhooks.PointRef]string) ([]Effect, error) {
+	positions, err := s.positions(n)
+	if err != nil {
+		return nil, err
+	}
+	var list []Effect
+	seen := map[string]int{} // where sites belong that are changed together
+	for _, ref := range s.Points {
+		if ref.Point == ggmlhooks.PointExpertIndices && s.Action != "patch" && s.Action != "resample" {
+			return nil, fmt.Errorf("%s are numbers of experts: patch or resample them", ref)
+		}
+		found := false
+		for layer := range max(s.engine.Layers(), 1) {
+			switch {
+			case ref.Point.Global() && layer > 0, ref.Layer != ggmlhooks.NoLayer && layer != ref.Layer,
+				!ref.Point.Global() && !s.Layers.Empty() && !s.Layers.Has(layer):
+				continue
+			case ref.Point.Global():
+				layer = ggmlhooks.NoLayer
+			}
+			at := ggmlhooks.PointRef{Point: ref.Point, Layer: layer}
+			count, ok := s.heads[at]
+			if !ok || s.Action == "project" && s.directions[layer] == nil {
+				continue
+			}
+			found = true
+			heads := []int{AllHeads}
+			if s.Heads && count > 0 {
+				heads = heads[:0]
+				for h := range count {
+					heads = append(heads, h)
+				}
+			}
+			for _, token := range positions {
+				s.rows = append(s.rows, Site{ref.Point, layer, token, AllHeads})
+				for _, head := range heads {
+					site := Site{ref.Point, layer, token, head}
+					f, key := s.effect(site)
+					if i, known := seen[key]; known {
+						list[i].sites = append(list[i].sites, site)
+						continue
+					}
+					seen[key] = len(list)
+					list = append(list, f)
+				}
+			}
+		}
+		if !found {
+			return nil, s.missing(ref, why)
+		}
+	}
+	return list, nil
+}
+
+// missing is the error for a point that cannot be changed in any layer asked for.
+func (s *sweeper) missing(ref ggmlhooks.PointRef, why map[ggmlhooks.PointRef]string) error {
+	for at, reason := range why {
+		if at.Point == ref.Point && (ref.Layer == ggmlhooks.NoLayer || ref.Layer == at.Layer) {
+			return fmt.Errorf("the model has no %s to change: %s: 'llamatap inspect MODEL --points' lists its points",
+				ref, reason)
+		}
+	}
+	return fmt.Errorf("the model has no %s: it has %d layers", ref, s.engine.Layers())
+}
+
+// effect is the intervention that a site belongs to; key is the same for sites that are changed together.
+func (s *sweeper) effect(site Site) (f Effect, key string) {
+	f.sites = []Site{site}
+	if !slices.Contains(s.Together, "points") {
+		f.Point = site.Point.String()
+	}
+	put := func(axis string, at int) *int {
+		if at < 0 || slices.Contains(s.Together, axis) {
+			return nil
+		}
+		key += fmt.Sprint(axis, at)
+		return &at
+	}
+	f.Layer, f.Token, f.Head = put("layers", site.Layer), put("tokens", site.Token), put("heads", site.Head)
+	return f, f.Point + key
+}
+
+// positions are the tokens that are changed.
+func (s *sweeper) positions(n int) (list []int, err error) {
+	for i := range n {
+		list = append(list, i)
+	}
+	if len(s.Tokens) == 0 {
+		return list, nil
+	}
+	list = list[:0]
+	for _, at := range s.Tokens {
+		if at < 0 {
+			at += n
+		}
+		if at < 0 || at >= n {
+			return nil, fmt.Errorf("the prompt has %d tokens: there is no token %d", n, at)
+		}
+		list = append(list, at)
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}
+
+// measure runs all interventions on one pair.
+func (s *sweeper) measure(ctx context.Context, p *pairRun) error {
+	base, source, err := s.load(ctx, p)
+	if err != nil {
+		return err
+	}
+	effects := s.report.Effects
+	trials := make([]Trial, len(effects))
+	for i := range effects {
+		for _, site := range effects[i].sites {
+			trials[i] = append(trials[i], s.change(p, site))
+		}
+	}
+	own := map[int]Trial{} // by token
+	for _, row := range s.rows {
+		own[row.Token] = append(own[row.Token], Edit{Site: row, Kind: llama.WatchKeep})
+	}
+	for _, token := range slices.Sorted(maps.Keys(own)) {
+		trials = append(trials, own[token])
+	}
+	err = s.engine.Run(ctx, p.base, trials, RunOptions{}, func(r *Result) error {
+		x := p.metric.of(r.Logits, r.Control) - p.metric.of(r.Control, r.Control)
+		if math.IsNaN(x) {
+			return fmt.Errorf("the metric %s of an intervention is no number: the logits are not finite: check the "+
+				"model, or use another action", s.Metric)
+		}
+		if r.Trial < len(effects) {
+			effects[r.Trial].Effect.add(x)
+		} else {
+			s.report.Noise = max(s.report.Noise, math.Abs(x))
+		}
+		s.step()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.report.Base.add(p.metric.of(base, base))
+	if source != nil {
+		if s.report.Source == nil {
+			s.report.Source = &Statistic{}
+		}
+		s.report.Source.add(p.metric.of(source, base))
+	}
+	if len(s.Pairs) > 1 { // bounds memory: paths reads them again
+		p.own, p.target = nil, nil
+	}
+	return nil
+}
+
+// step reports progress.
+func (s *sweeper) step() {
+	if s.done++; s.Progress != nil {
+		s.Progress(s.done, max(s.total, s.done))
+	}
+}
