@@ -18,8 +18,8 @@ import (
 
 // DecodeWatched is Decode of a batch that fits into one micro-batch, and Synchronize. At each site, in the order of
 // their nodes and each node at most once, the graph is cut: when the node is computed, its tensor is read and then
-// changed, before anything reads it. The error is ErrWatch where the graph is another one than sites were made for; what
-// was computed is void then. The context was made with ContextParams.Watch.
+// changed, before anything reads it. The error is ErrWatch where the graph is another one than sites were made for;
+// what was computed is void then. The context was made with ContextParams.Watch.
 func (x *Context) DecodeWatched(b *Batch, sites []WatchSite) error {
 	if x.c == nil || x.watch == nil || b.capacity == 0 {
 		return fmt.Errorf("decode: context or batch is %w, or the context is made without Watch", ErrClosed)
@@ -105,8 +105,8 @@ func (x *Context) Graph() (*WatchGraph, error) {
 	return g, nil
 }
 
-// source is the number of what a node reads, a leaf being -1-i. The scheduler's copies on a device, DEVICE#name#n, stand
-// for what they copy.
+// source is the number of what a node reads, a leaf being -1-i. The scheduler's copies on a device, DEVICE#name#n,
+// stand for what they copy.
 func (g *WatchGraph) source(t *C.struct_ggml_tensor, ids map[*C.struct_ggml_tensor]int32,
 	names map[string]int32) int32 {
 	if id, known := ids[t]; known {

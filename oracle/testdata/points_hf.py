@@ -237,4 +237,5 @@ def main(out, donor, tokens, *names):
             json.dump(index, f)
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])
