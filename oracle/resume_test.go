@@ -51,8 +51,8 @@ type whole struct {
 }
 
 func resumeArgs(args []string, tokens int) []string {
-	return slices.Concat([]string{"run", "--tap-tensors", "l_out*,attn_norm", "--checkpoint-every", "3", "-t", "1",
-		"-p", "func main() {", "-n", fmt.Sprint(tokens), "--ignore-eos"}, args)
+	return slices.Concat([]string{"run", "--tap-tensors", "l_out*,attn_norm", "--tap-points", "mlp_act",
+		"--checkpoint-every", "3", "-t", "1", "-p", "func main() {", "-n", fmt.Sprint(tokens), "--ignore-eos"}, args)
 }
 
 // TestResume kills runs at random moments, two of three by kill -9, and demands that each, repaired, is a
@@ -159,6 +159,10 @@ func interrupted(t *testing.T, want *whole, args []string, round int, places ...
 		return fmt.Sprintf("%+v", timeless(a)) == fmt.Sprintf("%+v", timeless(b))
 	}) {
 		t.Error("the tokens are not those of a run without interruption")
+	}
+	if points := "points"; !bytes.Equal(c.meta.Extra[points], want.c.meta.Extra[points]) ||
+		len(c.meta.Extra[points]) == 0 {
+		t.Errorf("the points are %s, without interruption %s", c.meta.Extra[points], want.c.meta.Extra[points])
 	}
 	if want.state { // the program may have begun in the middle, where its graphs have other numbers
 		sameRun(t, c, want.c)
