@@ -4,7 +4,11 @@
 // Hot path: no allocation; a tile of products stays in registers, and a block of rows in the second-level cache.
 #include "kernel.h"
 
+#include <math.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #define UNROLL _Pragma("GCC unroll 8")
 #define ALWAYS static inline __attribute__((always_inline))
@@ -128,7 +132,36 @@ enum { SUMS = 8 };
                 out[i] += row[k] * other[k]; \
             } \
         } \
+    } \
+    \
+    attribute static void name##_adam(float * values, const float * gradients, float * moment1, float * moment2, \
+        int64_t n, float rate, float correct) { \
+        for (int64_t i = 0; i < n; i += name##_LANES) { \
+            size_t size = sizeof(float) * (n - i < name##_LANES ? n - i : name##_LANES); \
+            name##_vector x = {0}, g = {0}, m = {0}, v = {0}; \
+            memcpy(&x, values + i, size); \
+            memcpy(&g, gradients + i, size); \
+            memcpy(&m, moment1 + i, size); \
+            memcpy(&v, moment2 + i, size); \
+            m += 0.1f * (g - m); \
+            v += 0.001f * (g * g - v); \
+            x -= rate * m / (name##_sqrt(v * correct) + 1e-8f); \
+            memcpy(values + i, &x, size); \
+            memcpy(moment1 + i, &m, size); \
+            memcpy(moment2 + i, &v, size); \
+        } \
     }
+
+#define matrix_512_sqrt(v) ((matrix_512_vector) _mm512_sqrt_ps((__m512) (v)))
+#define matrix_256_sqrt(v) ((matrix_256_vector) _mm256_sqrt_ps((__m256) (v)))
+
+#define matrix_128_sqrt(v) ({ \
+        matrix_128_vector roots = v; \
+        for (int k = 0; k < matrix_128_LANES; k++) { \
+            roots[k] = sqrtf(roots[k]); \
+        } \
+        roots; \
+    })
 
 MATRIX_KERNEL(matrix_128, 16, 3, 4, )
 
@@ -163,4 +196,9 @@ void matrix_add_rows(int bits, float * out, const float * scales, const int32_t 
 void matrix_dots(int bits, float * out, const int32_t * index, int64_t n, const float * rows, const float * row,
     int64_t width) {
     CHOOSE(bits, dots)(out, index, n, rows, row, width);
+}
+
+void matrix_adam(int bits, float * values, const float * gradients, float * moment1, float * moment2, int64_t n,
+    float rate, float correct) {
+    CHOOSE(bits, adam)(values, gradients, moment1, moment2, n, rate, correct);
 }

@@ -19,4 +19,9 @@ void matrix_add_rows(int bits, float * out, const float * scales, const int32_t 
 void matrix_dots(int bits, float * out, const int32_t * index, int64_t n, const float * rows, const float * row,
     int64_t width);
 
+// matrix_adam is a step of Adam with the constants 0.9, 0.999 and 1e-8 on n values: gradients changes the moments, and
+// they the values.
+void matrix_adam(int bits, float * values, const float * gradients, float * moment1, float * moment2, int64_t n,
+    float rate, float correct);
+
 #endif

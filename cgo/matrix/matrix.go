@@ -3,6 +3,7 @@
 package matrix
 
 // #cgo CFLAGS: -std=gnu11 -O3 -Wall -Wextra -Werror
+// #cgo LDFLAGS: -lm
 // #include "kernel.h"
 import "C"
 
@@ -46,6 +47,14 @@ func (k Kernel) Dots(out []float32, index []int32, rows, row []float32) {
 		C.matrix_dots(C.int(k), pointer(out), (*C.int32_t)(unsafe.SliceData(index)), C.int64_t(len(index)),
 			pointer(rows), pointer(row), C.int64_t(len(row)))
 	}
+}
+
+// Adam is a step of Adam with the constants 0.9, 0.999 and 1e-8: gradients change the moments, and these the values.
+func (k Kernel) Adam(values, gradients, moment1, moment2 []float32, rate, correct float32) {
+	n := len(values)
+	check(len(gradients) >= n && len(moment1) >= n && len(moment2) >= n)
+	C.matrix_adam(C.int(k), pointer(values), pointer(gradients), pointer(moment1), pointer(moment2), C.int64_t(n),
+		C.float(rate), C.float(correct))
 }
 
 func pointer(s []float32) *C.float { return (*C.float)(unsafe.SliceData(s)) }

@@ -72,6 +72,18 @@ func TestKernel(t *testing.T) {
 					}
 					near(fmt.Sprint("sum ", i), got, want)
 				}
+				before, gradients := append([]float32{}, sum...), row(0)
+				m, v := make([]float32, c.width), random(c.width)
+				for i := range v {
+					v[i] *= v[i]
+				}
+				old := append([]float32{}, v...)
+				k.Adam(sum, gradients, m, v, 0.5, 2)
+				for i, g := range gradients {
+					m2 := 0.999*float64(old[i]) + 0.001*float64(g*g)
+					near(fmt.Sprint("moment ", i), v[i], m2)
+					near(fmt.Sprint("Adam ", i), sum[i], float64(before[i])-0.5*0.1*float64(g)/math.Sqrt(2*m2))
+				}
 			})
 		}
 	}

@@ -27,3 +27,6 @@ func (Kernel) AddRows([]float32, []float32, []int32, []float32) {}
 
 // Dots is never called: New fails.
 func (Kernel) Dots([]float32, []int32, []float32, []float32) {}
+
+// Adam is never called: New fails.
+func (Kernel) Adam([]float32, []float32, []float32, []float32, float32, float32) {}
