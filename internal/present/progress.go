@@ -69,6 +69,19 @@ func (p *Progress) Of(done, total int64) {
 	}
 }
 
+// Describe sets the text before the bar.
+func (p *Progress) Describe(what string) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.what = what
+	if p.bar != nil {
+		p.bar.Describe(what)
+	}
+}
+
 // Done removes the bar.
 func (p *Progress) Done() {
 	if p == nil {
