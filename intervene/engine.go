@@ -18,11 +18,12 @@ import (
 
 // Options say how a model is loaded and run.
 type Options struct {
-	Model     string // path of the GGUF file; "" is the embedded model
-	GPULayers int    // layers that devices hold; negative: all
-	Devices   []string
-	Threads   int // 0: one per core
-	Trials    int // that share a decode, beside the control; 0: 15
+	Model     string   // path of the GGUF file; "" is the embedded model
+	GPULayers int      // layers that devices hold; negative: all
+	Devices   []string // nil: all that there are
+	RPC       []string // servers of llama.cpp's RPC backend, host:port, whose devices there are then
+	Threads   int      // 0: one per core
+	Trials    int      // that share a decode, beside the control; 0: 15
 	// CacheType is the type of cached keys and values, f16 or f32; "" is f16.
 	CacheType string
 	// FlashAttention computes attention as one operation, which forms no scores. Their points do not exist then.
@@ -65,6 +66,14 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	if err := runner.CheckModel(o.Model); err != nil {
 		return nil, err
+	}
+	if err := llama.Init(); err != nil {
+		return nil, err
+	}
+	for _, server := range o.RPC {
+		if err := llama.AddRPC(server); err != nil {
+			return nil, fmt.Errorf("--rpc: %w", err)
+		}
 	}
 	params := llama.DefaultModelParams()
 	params.GPULayers, params.Devices = o.GPULayers, o.Devices

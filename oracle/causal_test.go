@@ -16,6 +16,7 @@ import (
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/intervene"
 )
@@ -64,6 +65,24 @@ func TestCausal(t *testing.T) {
 		text, err := os.ReadFile(file)
 		if err == nil && !strings.Contains(string(text), sign) || err != nil {
 			t.Errorf("%s: %v\n%s", format, err, text)
+		}
+	}
+}
+
+// TestCausalOnDevice: effects on a device are those on the CPU, and own values change nothing there.
+func TestCausalOnDevice(t *testing.T) {
+	endpoint := testenv.NeedRPC(t)
+	sweep := []string{"-m", synthetic(t, "qwen3moe", gguf.F16, nil), "--clean", "if err", "--corrupt", "for i",
+		"--points", "resid_post,z,mlp_out"}
+	cpu := causal(t, append(sweep, "-ngl", "0")...)
+	device := causal(t, append(sweep, "--rpc", endpoint, "-ngl", "99")...)
+	if len(device.Effects) != len(cpu.Effects) || device.Noise != 0 || cpu.Effects[0].Effect.Mean < 1e-3 {
+		t.Errorf("%d effects with noise %v, %d on the CPU, %v", len(device.Effects), device.Noise, len(cpu.Effects),
+			cpu.Effects[0])
+	}
+	for i, f := range cpu.Effects[:3] {
+		if d := device.Effects[i].Effect.Mean; math.Abs(d-f.Effect.Mean) > 1e-2*f.Effect.Mean {
+			t.Errorf("effect %d is %v on the device, %v on the CPU", i, d, f.Effect.Mean)
 		}
 	}
 }

@@ -112,15 +112,15 @@ func (g *WatchGraph) source(t *C.struct_ggml_tensor, ids map[*C.struct_ggml_tens
 	if id, known := ids[t]; known {
 		return id
 	}
-	name := C.GoString(&t.name[0])
+	name, input := C.GoString(&t.name[0]), t.flags&C.GGML_TENSOR_FLAG_INPUT != 0
 	if parts := strings.Split(name, "#"); len(parts) == 3 {
-		name = parts[1]
+		name, input = parts[1], !strings.HasSuffix(parts[1], ".weight") // the copy of an input has not its flag
 		if id, known := names[name]; known {
 			ids[t] = id
 			return id
 		}
 	}
-	leaf := ggmlhooks.Leaf{Name: name, Type: int(t._type), Input: t.flags&C.GGML_TENSOR_FLAG_INPUT != 0}
+	leaf := ggmlhooks.Leaf{Name: name, Type: int(t._type), Input: input}
 	leaf.NE, leaf.NB = tensorShape(t)
 	g.Leafs = append(g.Leafs, leaf)
 	ids[t] = int32(-len(g.Leafs))

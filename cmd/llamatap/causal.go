@@ -102,6 +102,8 @@ An effect is the metric with the intervention less the metric without. Several p
 			f.Add("--trials N", &a.options.Trials, "interventions in one decode (default: 15)").Default = ""
 			f.Add("-t, --threads N", &a.options.Threads, "threads (default: one per core)").Default = ""
 			f.Add("-ngl, --n-gpu-layers N", &a.options.GPULayers, "layers on devices; -1: all that fit")
+			f.Add("-dev, --device LIST", wordList(&a.options.Devices), "devices to use (default: all)")
+			f.Add("--rpc LIST", wordList(&a.options.RPC), "RPC servers whose devices are used, host:port")
 			f.Add("--cache-type TYPE", choice(&a.options.CacheType, "f16", "f32"), "type of cached keys and values").
 				Default = "f16"
 			f.Add("-fa, --flash-attn", &a.options.FlashAttention,
