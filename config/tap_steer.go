@@ -1,10 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
-	"strings"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
@@ -19,41 +20,23 @@ type Steer struct {
 	Layers ggmlhooks.LayerSet // empty: all that the file has directions for
 }
 
+// steerForm is FILE[:SCALE][:LAYERS]; a lone number is a scale.
+var steerForm = regexp.MustCompile(`^(.+?)(?::([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?))?(?::([0-9][0-9,-]*))?$`)
+
 // ParseSteer reads FILE[:SCALE][:LAYERS].
-func ParseSteer(text string) (Steer, error) {
-	s := Steer{File: text, Scale: 1}
-	if rest, last, ok := cutLast(s.File); ok && strings.ContainsAny(last, "0123456789") {
-		if _, err := strconv.ParseFloat(last, 64); err != nil || isNumber(rest) {
-			if s.Layers, err = ggmlhooks.ParseLayerSet(last); err != nil {
-				return s, fmt.Errorf("vector %q: write FILE[:SCALE][:LAYERS], such as code.gguf:0.5:3-5", text)
-			}
-			s.File = rest
-		}
+func ParseSteer(text string) (s Steer, err error) {
+	parts := steerForm.FindStringSubmatch(text)
+	if parts == nil {
+		return s, fmt.Errorf("vector %q: write FILE[:SCALE][:LAYERS], such as code.gguf:0.5:3-5", text)
 	}
-	if rest, last, ok := cutLast(s.File); ok {
-		if scale, err := strconv.ParseFloat(last, 64); err == nil {
-			s.File, s.Scale = rest, scale
-		}
+	s.Scale, err = strconv.ParseFloat(cmp.Or(parts[2], "1"), 64)
+	if err != nil || math.Abs(s.Scale) > math.MaxFloat32 {
+		return s, fmt.Errorf("vector %q: scale %s is out of range: write a number such as 0.5", text, parts[2])
 	}
-	if s.File == "" || math.IsNaN(s.Scale) || math.Abs(s.Scale) > math.MaxFloat32 {
-		return s, fmt.Errorf("vector %q: write FILE[:SCALE][:LAYERS] with a finite scale, such as code.gguf:0.5:3-5", text)
+	if s.File = parts[1]; parts[3] != "" {
+		s.Layers, err = ggmlhooks.ParseLayerSet(parts[3])
 	}
-	return s, nil
-}
-
-func cutLast(s string) (rest, last string, ok bool) {
-	at := strings.LastIndexByte(s, ':')
-	if at < 0 {
-		return s, "", false
-	}
-	return s[:at], s[at+1:], true
-}
-
-// isNumber reports whether the last part of a text is a number.
-func isNumber(s string) bool {
-	_, last, ok := cutLast(s)
-	_, err := strconv.ParseFloat(last, 64)
-	return ok && err == nil
+	return s, err
 }
 
 // String is what ParseSteer reads.

@@ -336,14 +336,23 @@ static struct tap_context * tap_steer_of(llama_memory_t memory) {
     return search.found;
 }
 
-void tap_steer_removed(llama_memory_t memory, llama_seq_id seq, llama_pos first, llama_pos end) {
-    struct tap_context * c = first <= 0 && end < 0 ? tap_steer_of(memory) : NULL;
+// tap_steer_clear forgets the cells of a sequence, or (others) of all others.
+static void tap_steer_clear(llama_memory_t memory, llama_seq_id seq, bool others) {
+    const struct tap_context * c = tap_steer_of(memory);
     for (uint32_t i = 0; c != NULL && i < c->steered->n_seq; i++) {
-        if (seq < 0 || i == (uint32_t) seq) {
+        if ((i == (uint32_t) seq) != others) {
             c->steered->cells[i] = CELLS_NONE;
         }
     }
 }
+
+void tap_steer_removed(llama_memory_t memory, llama_seq_id seq, llama_pos first, llama_pos end) {
+    if (first <= 0 && end < 0) {
+        tap_steer_clear(memory, seq, seq < 0);
+    }
+}
+
+void tap_steer_kept(llama_memory_t memory, llama_seq_id seq) { tap_steer_clear(memory, seq, true); }
 
 void tap_steer_copied(llama_memory_t memory, llama_seq_id from, llama_seq_id to) {
     struct tap_context * c = tap_steer_of(memory);
@@ -351,15 +360,6 @@ void tap_steer_copied(llama_memory_t memory, llama_seq_id from, llama_seq_id to)
         (uint32_t) to < c->steered->n_seq) {
         uint64_t * cells = c->steered->cells;
         cells[to] = cells[to] == CELLS_NONE || cells[to] == cells[from] ? cells[from] : CELLS_MIXED;
-    }
-}
-
-void tap_steer_kept(llama_memory_t memory, llama_seq_id seq) {
-    struct tap_context * c = tap_steer_of(memory);
-    for (uint32_t i = 0; c != NULL && i < c->steered->n_seq; i++) {
-        if (i != (uint32_t) seq) {
-            c->steered->cells[i] = CELLS_NONE;
-        }
     }
 }
 

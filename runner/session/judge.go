@@ -18,6 +18,7 @@ import (
 type judge struct {
 	tap    *config.Tap
 	region *collect.Region
+	vector *vector // that is added from the start; nil: none
 	done   bool
 }
 
@@ -31,8 +32,10 @@ func (j *judge) graph(g *ggmlhooks.Graph) error {
 		return fmt.Errorf("%w: %w", ErrSelection, err)
 	}
 	j.done = true
-	if err := j.steer(); err != nil {
-		return err
+	if j.vector != nil {
+		if err := j.vector.check(j.region); err != nil {
+			return steerError{fmt.Errorf("--tap-steer: %w", err)}
+		}
 	}
 	if tap.StartOff || !tap.Records(config.Activations) || g.Selection != 0 {
 		return nil // what is captured now, or never was, has no hits to judge by
@@ -61,21 +64,6 @@ func (j *judge) graph(g *ggmlhooks.Graph) error {
 type steerError struct{ error }
 
 func (steerError) Is(target error) bool { return target == ErrSelection }
-
-// steer refuses a vector that was given from the start and does not fit the model.
-func (j *judge) steer() error {
-	if j.tap.Steer.File == "" {
-		return nil
-	}
-	v, err := openVector(j.tap.Steer)
-	if err == nil {
-		err = v.check(j.region)
-	}
-	if err != nil {
-		return steerError{fmt.Errorf("--tap-steer: %w", err)}
-	}
-	return nil
-}
 
 // points names each selected point that the model lacks, once, with the reason, and refuses a selection of no others.
 func (j *judge) points(g *ggmlhooks.Graph) error {

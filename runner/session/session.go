@@ -135,7 +135,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	s.report = report{run: r, counter: s.sink.counter, others: s.sink.others, files: s.sink.files, before: before}
 	s.sink.steering = newSteering(s.sink, &s.report, start)
 	s.report.steering = s.sink.steering
-	if err := s.sink.steering.vectors.begin(); err != nil {
+	if s.sink.judge.vector, err = s.sink.steering.vectors.begin(); err != nil {
 		return Result{}, err
 	}
 	s.reader = collect.NewReader(region, before.renumber(s.sink.steering))

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/config"
@@ -104,33 +103,31 @@ func (v *vector) check(region *collect.Region) error {
 	return nil
 }
 
-// begin hands the vector over that is added from the start.
-func (s *vectors) begin() error {
+// begin hands the vector over that is added from the start, and returns it; nil: there is none.
+func (s *vectors) begin() (v *vector, err error) {
 	if !s.run.o.Tap.Records(config.Steering) {
-		return nil
+		return nil, nil
 	}
 	s.states = []rundir.Steering{{}}
 	if s.run.o.Tap.Steer.File == "" {
-		return nil
+		return nil, nil
 	}
-	v, err := openVector(s.run.o.Tap.Steer)
+	if v, err = openVector(s.run.o.Tap.Steer); err == nil {
+		_, err = s.hand(v)
+	}
 	if err != nil {
-		return fmt.Errorf("--tap-steer: %w", err)
+		return nil, fmt.Errorf("--tap-steer: %w", err)
 	}
-	_, err = s.hand(v)
-	return err
+	return v, nil
 }
 
 // hand gives the model other vectors.
 func (s *vectors) hand(v *vector) (number uint32, err error) {
-	next := rundir.Steering{}
+	next, rows := rundir.Steering{}, map[int][]float32(nil)
 	if v != nil {
-		next.Vector = &v.Vector
-		next.Number, err = s.run.region.Steer(v.rows)
-	} else {
-		next.Number, err = s.run.region.Steer(nil)
+		next.Vector, rows = &v.Vector, v.rows
 	}
-	if err == nil {
+	if next.Number, err = s.run.region.Steer(rows); err == nil {
 		s.states = append(s.states, next)
 	}
 	return next.Number, err
@@ -190,6 +187,6 @@ func (s *vectors) newest() *rundir.Steering {
 	if len(s.states) == 0 {
 		return nil
 	}
-	now := slices.Clone(s.states[len(s.states)-1:])
-	return &now[0]
+	now := s.states[len(s.states)-1]
+	return &now
 }
