@@ -31,8 +31,8 @@ func (m *metric) of(logits, control []float32) float64 {
 	}
 	sum, of, from := 0.0, logSum(logits), logSum(control)
 	for i := range logits {
-		p := float64(control[i]) - from
-		sum += math.Exp(p) * (p - float64(logits[i]) + of)
+		p, q := float64(control[i])-from, float64(logits[i])-of
+		sum += math.Exp(p) * (p - q)
 	}
 	return max(sum, 0)
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -197,6 +198,9 @@ func TestWrite(t *testing.T) {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+	if p := r.Picture(); len(p.Panels) != 3 || p.Save(filepath.Join(t.TempDir(), "heat.png")) != nil {
+		t.Errorf("%d heat maps, want 3", len(p.Panels))
 	}
 	checkNeuronpedia(t, write(func(out *bytes.Buffer) error { return r.WriteNeuronpedia(out) }))
 }

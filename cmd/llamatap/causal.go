@@ -32,6 +32,7 @@ type causalArguments struct {
 	corrupt          []string
 	vector, recorded string
 	form             reportForm
+	plot             plotFile
 }
 
 // graphForms are the formats that are pictures or files of the causal graph.
@@ -42,7 +43,7 @@ func causalCommand() *cli.Command {
 		Name: "causal", Summary: "patch and ablate activations, and measure what depends on them",
 		Usage: "[-m MODEL.gguf] --clean TEXT [--corrupt TEXT] [--answer TOKEN] [--wrong TOKEN]\n" +
 			"    [--do ACTION] [--points LIST] [--layers LIST] [--tokens LIST] [--heads] [--graph]\n" +
-			"    [--format text|json|csv|dot|graphml|svg|neuronpedia] [-o FILE]",
+			"    [--format text|json|csv|dot|graphml|svg|neuronpedia] [-o FILE] [--plot FILE]",
 		Text: `Changes named points of a model while it computes a prompt, one by one, and measures what that does to
 the next token: which layers, tokens and heads the answer depends on. With --graph it measures by which edges.
 
@@ -108,6 +109,7 @@ An effect is the metric with the intervention less the metric without. Several p
 				Default = "f16"
 			f.Add("-fa, --flash-attn", &a.options.FlashAttention,
 				"compute attention as one operation; it forms no scores")
+			a.plot.define(f)
 			a.form.define(f, append([]string{"text", "json", "csv"}, graphForms...)...)
 			return func([]string) error { return a.run() }
 		},
@@ -266,6 +268,9 @@ func (a *causalArguments) run() error {
 		}
 		return report.WriteText(out, a.sweep.Top)
 	})
+	if err == nil && a.plot != "" {
+		err = a.plot.save(report.Picture())
+	}
 	if err == nil && report.Partial {
 		return exitStatus{130, errors.New("interrupted: the result is partial")}
 	}
