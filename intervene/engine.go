@@ -26,6 +26,8 @@ type Options struct {
 	Trials    int      // that share a decode, beside the control; 0: 15
 	// CacheType is the type of cached keys and values, f16 or f32; "" is f16.
 	CacheType string
+	// Writable reads the weights into memory as they are, for a comparison that changes them.
+	Writable bool
 	// FlashAttention computes attention as one operation, which forms no scores. Their points do not exist then.
 	FlashAttention bool
 }
@@ -76,7 +78,10 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		}
 	}
 	params := llama.DefaultModelParams()
-	params.GPULayers, params.Devices = o.GPULayers, o.Devices
+	params.GPULayers, params.Devices, params.Plain = o.GPULayers, o.Devices, o.Writable
+	if o.Writable {
+		params.Load = llama.LoadRead
+	}
 	e := &Engine{options: o}
 	var file *gguf.File
 	var err error
@@ -209,16 +214,7 @@ func (e *Engine) Run(ctx context.Context, tokens []llama.Token, trials []Trial, 
 	if err := e.prepare(len(tokens)); err != nil {
 		return err
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	interrupted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { e.x.Interrupt(); close(interrupted) })
-	defer func() {
-		if !stop() {
-			<-interrupted
-			e.x.Resume()
-		}
-	}()
+	defer e.until(ctx)()
 	e.x.Memory().Clear(false)
 	e.decoding.tokens, e.decoding.prefix = tokens, 0
 	byStart := map[int][]int{}
@@ -252,6 +248,20 @@ func (e *Engine) Run(ctx context.Context, tokens []llama.Token, trials []Trial, 
 		}
 	}
 	return nil
+}
+
+// until has what is computed end when ctx does. The function that it returns ends that.
+func (e *Engine) until(ctx context.Context) func() {
+	runtime.LockOSThread()
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { e.x.Interrupt(); close(interrupted) })
+	return func() {
+		if !stop() {
+			<-interrupted
+			e.x.Resume()
+		}
+		runtime.UnlockOSThread()
+	}
 }
 
 // extend computes the prefix, in sequence 0, up to a token.

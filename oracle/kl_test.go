@@ -66,6 +66,29 @@ func TestKLDivergence(t *testing.T) {
 	if want := printed("Maximum KLD"); math.Abs(largest-want) > 1e-2*want {
 		t.Errorf("max %v, llama-perplexity has %v", largest, want)
 	}
+	// compare-models computes the same without llama-perplexity, and its perplexities too.
+	var compared struct {
+		Tokens      int
+		Mean        float64 `json:"kl_mean"`
+		Max         float64 `json:"kl_max"`
+		PerplexityA float64 `json:"perplexity_a"`
+		PerplexityB float64 `json:"perplexity_b"`
+	}
+	o := llamatap(t, "compare-models", model, other, "-f", text, "-c", strconv.Itoa(chunk), "--chunks",
+		strconv.Itoa(chunks), "-t", "1", "--json").good(t)
+	if err := json.Unmarshal([]byte(o.stdout), &compared); err != nil || float64(compared.Tokens) != rows {
+		t.Fatalf("%v: %+v", err, compared)
+	}
+	for name, value := range map[string]float64{"Mean +KLD": compared.Mean, "Maximum KLD": compared.Max,
+		`Mean PPL\(Q\) +`: compared.PerplexityB, `Mean PPL\(base\) +`: compared.PerplexityA} {
+		bound := 1e-3
+		if name == "Maximum KLD" {
+			bound = 1e-2 // of one token, whose stored probabilities have 16 bits
+		}
+		if want := printed(name); math.Abs(value-want) > bound*want+2e-6 {
+			t.Errorf("compare-models: %s is %v, llama-perplexity has %v", name, value, want)
+		}
+	}
 	var all struct{ Logits struct{ Rows int } }
 	if err := json.Unmarshal([]byte(llamatap(t, "diff", a, b, "--json").good(t).stdout), &all); err != nil ||
 		all.Logits.Rows != chunks*chunk/2 {

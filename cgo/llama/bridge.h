@@ -89,6 +89,13 @@ void bridge_watch_params(struct llama_context_params * params, struct bridge_wat
 int32_t bridge_decode_watched(struct llama_context * ctx, struct llama_batch batch, struct bridge_watch * watch,
                               const struct bridge_site * sites, int32_t n_sites, const struct bridge_write * writes);
 
+// bridge_set_weight writes a weight that the last graph of bridge_decode_watched read; false: it read none of the name,
+// or of another size. The weight is not repacked, and its memory can be written.
+bool bridge_set_weight(const struct bridge_watch * watch, const char * name, const void * data, size_t size);
+// bridge_requantise converts rows of weights from one type to another; false: a type cannot be converted.
+bool bridge_requantise(const void * from, enum ggml_type from_type, void * to, enum ggml_type to_type, int64_t rows,
+                       int64_t per_row);
+
 // bridge_threads are the thread pools of a context; batch is NULL where one serves both.
 struct bridge_threads {
 	struct ggml_threadpool * single;

@@ -93,3 +93,50 @@ int32_t bridge_decode_watched(struct llama_context * ctx, struct llama_batch bat
 	watch->n_sites = 0;
 	return rc;
 }
+
+// watch_weight finds a weight among what the nodes of the last graph read.
+static struct ggml_tensor * watch_weight(const struct bridge_watch * w, const char * name) {
+	for (int32_t i = 0; i < w->n_nodes && i < w->cap; i++) {
+		for (int k = 0; k < GGML_MAX_SRC; k++) {
+			struct ggml_tensor * t = w->nodes[i]->src[k];
+			if (t != NULL && t->buffer != NULL && strcmp(t->name, name) == 0 &&
+			    ggml_backend_buffer_get_usage(t->buffer) == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) {
+				return t;
+			}
+		}
+	}
+	return NULL;
+}
+
+bool bridge_set_weight(const struct bridge_watch * watch, const char * name, const void * data, size_t size) {
+	struct ggml_tensor * t = watch_weight(watch, name);
+	if (t == NULL || ggml_nbytes(t) != size) {
+		return false;
+	}
+	ggml_backend_tensor_set(t, data, 0, size);
+	return true;
+}
+
+bool bridge_requantise(const void * from, enum ggml_type from_type, void * to, enum ggml_type to_type, int64_t rows,
+                       int64_t per_row) {
+	const struct ggml_type_traits * traits = ggml_get_type_traits(from_type);
+	float * row = malloc((size_t) per_row * sizeof(float));
+	const bool can = row != NULL && (from_type == GGML_TYPE_F32 || traits->to_float != NULL) &&
+	                 !ggml_quantize_requires_imatrix(to_type);
+	for (int64_t i = 0; can && i < rows; i++) {
+		const char * at = (const char *) from + (size_t) i * ggml_row_size(from_type, per_row);
+		if (from_type == GGML_TYPE_F32) {
+			memcpy(row, at, (size_t) per_row * sizeof(float));
+		} else {
+			traits->to_float(at, row, per_row);
+		}
+		char * into = (char *) to + (size_t) i * ggml_row_size(to_type, per_row);
+		if (to_type == GGML_TYPE_F32) {
+			memcpy(into, row, (size_t) per_row * sizeof(float));
+		} else {
+			ggml_quantize_chunk(to_type, row, into, 0, 1, per_row, NULL);
+		}
+	}
+	free(row);
+	return can;
+}

@@ -124,6 +124,7 @@ func (p *ModelParams) c() (c C.struct_llama_model_params, release func(), err er
 	c.n_gpu_layers = C.int32_t(p.GPULayers)
 	c.load_mode = int32(p.Load)
 	c.check_tensors = C.bool(p.CheckTensors)
+	c.use_extra_bufts = c.use_extra_bufts && C.bool(!p.Plain)
 	if p.Devices == nil {
 		return c, func() {}, nil
 	}

@@ -160,6 +160,8 @@ type ModelParams struct {
 	Load LoadMode
 	// Devices are the names of the devices to use; nil: all that there are; empty, not nil: none but the CPU.
 	Devices []string
+	// Plain keeps weights as they lie in the file: the CPU does not repack them, so that SetWeight can change them.
+	Plain bool
 	// CheckTensors has llama.cpp look for invalid numbers in the weights.
 	CheckTensors bool
 	// Progress, if not nil, is called a few times per second while the model loads, with the fraction that is done,

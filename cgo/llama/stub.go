@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/llamatap/llamatap/gguf"
 )
 
 // home is empty: this build does not move.
@@ -52,6 +54,9 @@ func LoadModel(context.Context, string, ModelParams) (*Model, error) { return ni
 func LoadModelBytes(context.Context, string, []byte, ModelParams) (*Model, error) {
 	return nil, errNoLlama
 }
+
+// Requantise returns an error: this build has no llama.cpp.
+func Requantise([]byte, gguf.Type, gguf.Type, int64, int64) ([]byte, error) { return nil, errNoLlama }
 
 // The methods of objects that this build cannot make. What they return is the zero value.
 
@@ -153,6 +158,7 @@ func (*Context) DecodeWatched(*Batch, []WatchSite) error {
 	return errNoLlama
 }
 func (*Context) Graph() (*WatchGraph, error)                { return nil, errNoLlama }
+func (*Context) SetWeight(string, []byte) error             { return errNoLlama }
 func (*Context) Interrupt()                                 {}
 func (*Context) Resume()                                    {}
 func (*Context) Synchronize()                               {}

@@ -103,7 +103,7 @@ func TestOutputActsOnNoTerminal(t *testing.T) {
 		{"inspect", run}, {"inspect", run, "--json"}, {"inspect", run, "--stats"}, {"inspect", run, "--tensor", "*"},
 		{"inspect", filepath.Dir(run)}, {"analyze", run, "--by", "token"}, {"analyze", run, "--format", "md"},
 		{"causal", "-m", model, "--clean", "a", "--points", "resid_post.0", "-t", "1"}, {"causal", "--points", evil},
-		{"causal", "-m", broken, "--clean", "a"}, {"vector", steer}, {"vector", steer, "--json"}, {"vector", run, evil, "-o", evil},
+		{"causal", "-m", broken, "--clean", "a"}, {"compare-models", broken, broken, "-f", broken}, {"vector", steer}, {"vector", steer, "--json"}, {"vector", run, evil, "-o", evil},
 		{"verify", run}, {"verify", run, "--json"}, {"cat", run, "--tensor", "l_out-0"}, {"cat", run, "--tensor", evil},
 		{"cat", run, "--tensor", evil + "-1"},
 		{"cat", run, "--tensor", evil + "-1", "--format", "json"}, {"diff", run, run},

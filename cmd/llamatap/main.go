@@ -29,7 +29,7 @@ func program() *cli.Command {
 		},
 		Commands: []*cli.Command{
 			runCommand(), execCommand(), demoCommand(), runsCommand(), reportCommand(), inspectCommand(),
-			analyzeCommand(), vectorCommand(), saeCommand(), causalCommand(), catCommand(),
+			analyzeCommand(), vectorCommand(), saeCommand(), causalCommand(), compareModelsCommand(), catCommand(),
 			diffCommand(), exportCommand(), verifyCommand(),
 			kvCommand(), resourceCommand(), memoryCommand(), hostCommand(), benchCommand(), mrmCommand(),
 			topCommand(), serveCommand(), ctlCommand(), doctorCommand(),

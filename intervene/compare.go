@@ -1,0 +1,333 @@
+package intervene
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// Comparison runs a text through two models of one architecture and vocabulary, such as a model and its quantisation,
+// and compares what they compute. The text is read in chunks, and of each the tokens of the second half are compared, as
+// llama-perplexity does.
+type Comparison struct {
+	A, B     string // paths of the GGUF files; A is the reference
+	Text     string
+	Chunk    int                  // tokens of a chunk; 0: 512
+	Chunks   int                  // at most; 0: all
+	Points   []ggmlhooks.PointRef // that are compared
+	Weights  bool                 // measure what each weight of B explains
+	Diverges float64              // relative error of the residual stream from which a layer diverges
+	Threads  int
+	Progress func(done, total int64)
+}
+
+// worstTokens and worstChannels are how many a report lists.
+const (
+	worstTokens   = 10
+	worstChannels = 5
+	leastChunk    = 8
+	defaultChunk  = 512
+)
+
+// comparer is a comparison that runs.
+type comparer struct {
+	Comparison
+	a, b         *Engine
+	fileA, fileB *weightFile // open while weights are exchanged
+	weights      []*weight
+	report       *ComparisonReport
+	errors       map[ggmlhooks.PointRef]*pointError
+	kl           []float64
+	same         int
+	done, total  int64
+}
+
+// Run compares. When ctx ends, the report is of the chunks done until then.
+func (c Comparison) Run(ctx context.Context) (*ComparisonReport, error) {
+	r := &comparer{Comparison: c, report: &ComparisonReport{A: c.A, B: c.B, Diverges: c.Diverges},
+		errors: map[ggmlhooks.PointRef]*pointError{}}
+	r.Chunk = cmp.Or(r.Chunk, defaultChunk)
+	if r.Chunk < leastChunk {
+		return nil, fmt.Errorf("chunks of %d tokens are too short to compare: use %d or more", r.Chunk, leastChunk)
+	}
+	var err error
+	if r.a, err = Open(ctx, Options{Model: c.A, Threads: c.Threads, GPULayers: -1, Writable: c.Weights}); err != nil {
+		return nil, err
+	}
+	defer r.a.Close()
+	if r.b, err = Open(ctx, Options{Model: c.B, Threads: c.Threads, GPULayers: -1}); err != nil {
+		return nil, err
+	}
+	defer r.b.Close()
+	chunks, err := r.chunks()
+	if err != nil {
+		return nil, err
+	}
+	defer r.closeBoth()
+	if err := r.openBoth(); err != nil {
+		return nil, err
+	}
+	r.total = int64(len(chunks)) * int64(2+len(r.weights))
+	for i, tokens := range chunks {
+		if err = r.compare(ctx, i, tokens); err != nil {
+			break
+		}
+	}
+	if errors.Is(err, llama.ErrInterrupted) && r.report.Chunks > 0 {
+		r.report.Partial, err = true, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.settle()
+	return r.report, nil
+}
+
+// chunks are the tokens of the text. Each chunk begins with the token that begins texts, where the vocabulary has one.
+func (c *comparer) chunks() ([][]llama.Token, error) {
+	tokens, err := c.a.Vocab().Tokenize(c.Text, true, false)
+	if err != nil {
+		return nil, err
+	}
+	others, err := c.b.Vocab().Tokenize(c.Text, true, false)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Equal(tokens, others) {
+		return nil, fmt.Errorf("%s and %s read the text as different tokens: compare models of one vocabulary", c.A, c.B)
+	}
+	if len(tokens) < c.Chunk {
+		return nil, fmt.Errorf("the text has %d tokens, a chunk %d: give a longer text, or shorter chunks", len(tokens),
+			c.Chunk)
+	}
+	chunks := slices.Collect(slices.Chunk(tokens[:len(tokens)/c.Chunk*c.Chunk], c.Chunk))
+	if c.Chunks > 0 {
+		chunks = chunks[:min(len(chunks), c.Chunks)]
+	}
+	if c.a.Vocab().AddsBegin() {
+		for i := range chunks {
+			chunks[i] = slices.Clone(chunks[i])
+			chunks[i][0] = c.a.Vocab().Begin()
+		}
+	}
+	return chunks, nil
+}
+
+// compare compares one chunk.
+func (c *comparer) compare(ctx context.Context, number int, tokens []llama.Token) error {
+	a, err := c.a.read(ctx, tokens, c.Points)
+	if err != nil {
+		return err
+	}
+	c.step()
+	b, err := c.b.read(ctx, tokens, c.Points)
+	if err != nil {
+		return err
+	}
+	c.step()
+	for ref, rows := range a.rows {
+		others := b.rows[ref]
+		if len(others) != len(rows) {
+			return fmt.Errorf("%s has %d rows in %s and %d in %s: compare models of one architecture", ref, len(rows), c.A,
+				len(others), c.B)
+		}
+		if c.errors[ref] == nil {
+			c.errors[ref] = &pointError{ref: ref}
+		}
+		for i := range rows {
+			if err := c.errors[ref].add(rows[i], others[i]); err != nil {
+				return err
+			}
+		}
+	}
+	for at := len(tokens) / 2; at < len(tokens)-1; at++ {
+		c.row(number, tokens, at, a.logits[at], b.logits[at])
+	}
+	c.report.Chunks++
+	for _, w := range c.weights {
+		if err := c.try(ctx, w, tokens, a.logits); err != nil {
+			return err
+		}
+		c.step()
+	}
+	return nil
+}
+
+// row compares what both models expect after a token.
+func (c *comparer) row(chunk int, tokens []llama.Token, at int, a, b []float32) {
+	r := c.report
+	kl, topA, topB := divergence(a, b), top(a), top(b)
+	c.kl = append(c.kl, kl)
+	if topA == topB {
+		c.same++
+	}
+	next := tokens[at+1]
+	r.LossA += logSum(a) - float64(a[next])
+	r.LossB += logSum(b) - float64(b[next])
+	place, _ := slices.BinarySearchFunc(r.Worst, kl, func(w WorstToken, kl float64) int { return cmp.Compare(kl, w.KL) })
+	if place < worstTokens {
+		r.Worst = slices.Insert(r.Worst, place, WorstToken{KL: kl, Chunk: chunk, Position: at, Token: c.text(tokens[at]),
+			Next: c.text(next), A: c.text(topA), B: c.text(topB)})
+		r.Worst = r.Worst[:min(len(r.Worst), worstTokens)]
+	}
+}
+
+func (c *comparer) text(token llama.Token) string {
+	return string(c.a.Vocab().AppendPiece(nil, token, true))
+}
+
+func (c *comparer) step() {
+	if c.done++; c.Progress != nil {
+		c.Progress(c.done, c.total)
+	}
+}
+
+// settle computes what needs all chunks.
+func (c *comparer) settle() {
+	r := c.report
+	r.Tokens = len(c.kl)
+	r.PerplexityA, r.PerplexityB = math.Exp(r.LossA/float64(r.Tokens)), math.Exp(r.LossB/float64(r.Tokens))
+	r.SameTop = float64(c.same) / float64(r.Tokens)
+	slices.Sort(c.kl)
+	for _, kl := range c.kl {
+		r.KLMean += kl / float64(r.Tokens)
+	}
+	r.KLMedian, r.KLP99, r.KLMax = percentile(c.kl, 50), percentile(c.kl, 99), c.kl[r.Tokens-1]
+	for _, ref := range slices.SortedFunc(maps.Keys(c.errors), func(x, y ggmlhooks.PointRef) int {
+		return cmp.Or(cmp.Compare(x.Layer, y.Layer), cmp.Compare(x.Point, y.Point))
+	}) {
+		e := c.errors[ref].settle()
+		r.Points = append(r.Points, e)
+		if ref.Point == ggmlhooks.PointResidPost && r.First == nil && e.Relative >= c.Diverges {
+			r.First = e.Layer
+		}
+	}
+	for _, w := range c.weights {
+		if w.rows > 0 {
+			w.KL = w.sum / float64(w.rows)
+			r.Weights = append(r.Weights, w.WeightError)
+		}
+	}
+	slices.SortStableFunc(r.Weights, func(x, y WeightError) int { return cmp.Compare(y.KL, x.KL) })
+}
+
+// percentile is the smallest value of a sorted list that at least this share of all are not above.
+func percentile(sorted []float64, percent int) float64 { return sorted[(len(sorted)*percent+99)/100-1] }
+
+// divergence is the Kullback-Leibler divergence in nats of the distribution of logits b from that of a.
+func divergence(a, b []float32) float64 {
+	m := metric{name: "kl"}
+	return m.of(b, a)
+}
+
+func top(logits []float32) llama.Token {
+	best := 0
+	for i, l := range logits {
+		if l > logits[best] {
+			best = i
+		}
+	}
+	return llama.Token(best)
+}
+
+// reading is what a model computed of a chunk.
+type reading struct {
+	logits [][]float32 // by token
+	rows   map[ggmlhooks.PointRef][][]float32
+}
+
+// read runs tokens as one micro-batch, from an empty cache, and reads the logits of all and rows of points.
+func (e *Engine) read(ctx context.Context, tokens []llama.Token, points []ggmlhooks.PointRef) (*reading, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", llama.ErrInterrupted, err)
+	}
+	n := len(tokens)
+	if err := e.prepareWhole(n); err != nil {
+		return nil, err
+	}
+	defer e.until(ctx)()
+	s := shape{1, n, n - 1}
+	if len(points) > 0 && e.layouts[s] == nil {
+		if err := e.decodeWhole(tokens, nil); err != nil {
+			return nil, err
+		}
+		g, err := e.x.Graph()
+		if err != nil {
+			return nil, err
+		}
+		e.layouts[s], e.reasons = layout(g, s, e.heads)
+	}
+	cut := cuts{s, e.layouts[s], map[int]*llama.WatchSite{}}
+	var refs []ggmlhooks.PointRef
+	for ref, p := range e.layouts[s] {
+		wanted := func(w ggmlhooks.PointRef) bool { return w.Means(ref.Point, ref.Layer) }
+		if !slices.ContainsFunc(points, wanted) || p.raw || p.outputs {
+			continue
+		}
+		refs = append(refs, ref)
+		if err := cut.observe(Site{ref.Point, ref.Layer, 0, AllHeads}); err != nil {
+			return nil, err
+		}
+	}
+	if len(points) > 0 && len(refs) == 0 {
+		return nil, fmt.Errorf("%s has none of the points: 'llamatap inspect MODEL --points' lists them", e.options.Model)
+	}
+	sites := make([]llama.WatchSite, 0, len(cut.sites))
+	for _, node := range slices.Sorted(maps.Keys(cut.sites)) {
+		sites = append(sites, *cut.sites[node])
+	}
+	if err := e.decodeWhole(tokens, sites); err != nil {
+		return nil, err
+	}
+	r := &reading{rows: map[ggmlhooks.PointRef][][]float32{}}
+	for i := range n {
+		l, err := e.x.Logits(i)
+		if err != nil {
+			return nil, err
+		}
+		r.logits = append(r.logits, slices.Clone(l))
+		for _, ref := range refs {
+			r.rows[ref] = append(r.rows[ref], cut.value(0, Site{ref.Point, ref.Layer, i, AllHeads}))
+		}
+	}
+	return r, nil
+}
+
+// prepareWhole makes a context for one sequence of n tokens, in one micro-batch.
+func (e *Engine) prepareWhole(n int) error {
+	if e.x != nil && n == e.room {
+		return nil
+	}
+	e.free()
+	p := llama.DefaultContextParams()
+	p.Sequences, p.Size, p.Batch, p.MicroBatch, p.Watch, p.NoPerf = 1, n, n, n, true, true
+	p.Threads, p.BatchThreads = e.options.Threads, e.options.Threads
+	var err error
+	if e.x, err = e.model.NewContext(p); err != nil {
+		return fmt.Errorf("make room for %d tokens: %w: use shorter chunks, with --chunk", n, err)
+	}
+	if e.batch, err = llama.NewBatch(n, 1); err != nil {
+		return err
+	}
+	e.room, e.layouts = n, map[shape]map[ggmlhooks.PointRef]*place{}
+	return nil
+}
+
+// decodeWhole computes all tokens, with the logits of each.
+func (e *Engine) decodeWhole(tokens []llama.Token, sites []llama.WatchSite) error {
+	e.x.Memory().Clear(false)
+	e.batch.Reset()
+	for i, t := range tokens {
+		if err := e.batch.Add(t, llama.Pos(i), true, 0); err != nil {
+			return err
+		}
+	}
+	return e.x.DecodeWatched(e.batch, sites)
+}
