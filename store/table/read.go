@@ -10,8 +10,8 @@ import (
 // ErrTable occurs when a file is no Parquet file, or none that this package can read.
 var ErrTable = errors.New("not a table that can be read")
 
-// Reader reads a Parquet file, of this package or of another program, as far as its columns have no lists: one row
-// group at a time with [Reader.Column], or as a stream with [NewScan], which is faster and needs less memory. It
+// Reader reads a Parquet file, of this package or of another program: one row group at a time with [Reader.Column] and
+// [Reader.Floats], or columns without lists as a stream with [NewScan], which is faster and needs less memory. It
 // takes columns by name, so that files with more or other columns can be read as far as they are known. Several
 // goroutines may use one.
 type Reader struct {
@@ -19,7 +19,8 @@ type Reader struct {
 	size  int64
 	meta  *fileMeta
 	names map[string]leaf
-	path  string // for errors
+	lists map[string]leaf // columns with one element
+	path  string          // for errors
 }
 
 // leaf is a column as it lies in a file.
@@ -41,7 +42,7 @@ func NewReader(r Source) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTable, err)
 	}
-	t := &Reader{from: r, size: size, names: map[string]leaf{}}
+	t := &Reader{from: r, size: size, names: map[string]leaf{}, lists: map[string]leaf{}}
 	if named, ok := r.(interface{ Name() string }); ok {
 		t.path = named.Name()
 	}
@@ -121,6 +122,7 @@ func (t *Reader) leaves(first []element, depth int, n *int) (rest []element, err
 	if depth > maxThriftDepth || e.children < 0 || e.children > len(rest) {
 		return nil, errFooter
 	}
+	column := *n
 	for range e.children {
 		if len(rest) == 0 {
 			return nil, errFooter
@@ -128,6 +130,9 @@ func (t *Reader) leaves(first []element, depth int, n *int) (rest []element, err
 		if rest, err = t.leaves(rest, depth+1, n); err != nil {
 			return nil, err
 		}
+	}
+	if depth == 1 && *n == column+1 {
+		t.lists[e.name] = leaf{element: first[len(first)-len(rest)-1], at: column}
 	}
 	return rest, nil
 }
