@@ -91,7 +91,16 @@ func TestSAE(t *testing.T) {
 			}
 		}
 	}
+	data := path("data")
+	llamatap(t, "export", run, "--to", "dataset", "--tensor", "l_out", "--layer", "2-3", "-o", data).good(t)
+	llamatap(t, "sae", "train", data, "--tensor", "l_out-3", "--features", "64", "--epochs", "60", "--batch", "32", "-o",
+		path("shards")).good(t)
+	recorded := llamatap(t, "sae", "eval", path("shards"), run, "--all", "--top", "0").good(t).stdout
+	if shards := llamatap(t, "sae", "eval", path("shards"), "--all", "--top", "0").good(t).stdout; shards != recorded {
+		t.Errorf("a recording and its dataset are explained in two ways: %s%s", recorded, shards)
+	}
 	for want, args := range map[string][]string{
+		"name one with --tensor":       {"train", data, "--features", "64", "-o", path("x")},
 		"give --features":              {"train", run, "--layer", "3", "-o", path("x")},
 		"give the --layer":             {"train", run, "--features", "64", "-o", path("x")},
 		"less than a batch":            {"train", run, "--layer", "3", "--features", "64", "--batch", "9999", "-o", dir},

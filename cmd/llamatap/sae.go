@@ -17,6 +17,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/autoencoder"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/runner/doctor"
 )
 
 func saeCommand() *cli.Command {
@@ -149,6 +150,9 @@ func (a *saeTraining) start(args []string, sized bool) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if free, err := doctor.FreeMemory(os.DirFS("/")); err == nil {
+		a.MaxBytes = int64(free)
+	}
 	bar := present.NewProgress(progressTerminal(true), "reading")
 	t, err := autoencoder.NewTrainer(ctx, rows, engine(), a.Options)
 	bar.Done()

@@ -17,8 +17,8 @@ type Engine interface {
 	AddRows(out, scales []float32, index []int32, rows []float32)
 	// Dots sets out[i] to the product of row and of row index[i] of rows.
 	Dots(out []float32, index []int32, rows, row []float32)
-	// Adam is a step of Adam (Kingma and Ba 2015) with the constants [Beta1], [Beta2] and 1e-8. rate and correct contain
-	// its corrections of the bias of both moments.
+	// Adam is a step of Adam (Kingma and Ba 2015) with the constants [Beta1], [Beta2] and 1e-8. rate and correct
+	// contain its corrections of the bias of both moments.
 	Adam(values, gradients, moment1, moment2 []float32, rate, correct float32)
 }
 

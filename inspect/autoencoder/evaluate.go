@@ -213,9 +213,9 @@ func (r *Recordings) AddTexts(e *Evaluation) error {
 		before []string
 		open   []open
 	}
-	for source, run := range r.runs {
+	for number, from := range r.sources {
 		sequences := map[sequence]*reading{}
-		_, err := run.EachToken(func(t *tensors.Token) error {
+		err := from.eachToken(func(t *tensors.Token) error {
 			key := sequence{ctx: t.Ctx, seq: -1, req: -1}
 			if t.Seq != nil {
 				key.seq = *t.Seq
@@ -235,7 +235,7 @@ func (r *Recordings) AddTexts(e *Evaluation) error {
 				}
 			}
 			s.open = slices.DeleteFunc(s.open, func(o open) bool { return o.left == 0 })
-			if contexts := wanted[place{source, t.Index}]; contexts != nil {
+			if contexts := wanted[place{number, t.Index}]; contexts != nil {
 				for _, c := range contexts {
 					c.Before, c.Token = strings.Join(s.before, ""), t.Text
 				}

@@ -28,6 +28,9 @@ type Options struct {
 	// DeadSteps is after how many steps without activation a feature is dead: it then learns what the others miss.
 	DeadSteps int     `json:"dead_steps"`
 	Aux       float64 `json:"aux"` // weight of that loss; 0 is none
+
+	// MaxBytes bounds the memory of training; 0 does not.
+	MaxBytes int64 `json:"-"`
 }
 
 // DefaultOptions are those of an architecture; what they have for others does not count.

@@ -17,81 +17,52 @@ type Selection struct {
 	Tensor string // a glob on names, where Point is nil
 }
 
-// Recordings are the rows of one tensor of several runs, which are of one model.
+// Recordings are the rows of one tensor of several runs or datasets of them, which are of one model.
 type Recordings struct {
-	runs    []*tensors.Run
-	filters []tensors.Filter
+	sources []source
 	// About says what the rows are.
 	About About
 }
 
-// OpenRecordings opens runs. The caller closes them.
+// source is a run or a dataset.
+type source interface {
+	// open opens the path and returns the model, and which tensor is selected.
+	open(path string, what Selection) (About, error)
+	each(ctx context.Context, fn func(values []float32, token int64) error) error
+	// eachToken calls fn with the tokens, where there are texts of them.
+	eachToken(fn func(*tensors.Token) error) error
+	close()
+}
+
+// OpenRecordings opens runs and datasets. The caller closes them.
 func OpenRecordings(paths []string, what Selection) (*Recordings, error) {
-	r := &Recordings{About: About{Layer: what.Layer, Tensor: what.Tensor, Sources: paths}}
-	if what.Point != nil {
-		r.About.Point = what.Point.Point.String()
-		if what.Point.Layer != ggmlhooks.NoLayer {
-			r.About.Layer = &what.Point.Layer
+	r := &Recordings{}
+	for i, path := range paths {
+		var s source = &runSource{}
+		if isDataset(path) {
+			s = &dataset{}
 		}
-	}
-	for _, path := range paths {
-		if err := r.open(path, what); err != nil {
+		about, err := s.open(path, what)
+		r.sources = append(r.sources, s)
+		if first := &r.About; err == nil && i > 0 && (about.Model != first.Model || about.Tensor != first.Tensor) {
+			err = fmt.Errorf("%s is of %q, %s, and %s of %q, %s: record all with one model and choose one tensor", path,
+				about.Model, about.Tensor, paths[0], first.Model, first.Tensor)
+		}
+		if err != nil {
 			r.Close()
 			return nil, err
 		}
+		r.About = about
 	}
+	r.About.Sources = paths
 	return r, nil
 }
 
-func (r *Recordings) open(path string, what Selection) error {
-	run, err := tensors.Open(path)
-	if err != nil {
-		return err
-	}
-	r.runs = append(r.runs, run)
-	filter := tensors.Filter{Tensor: what.Tensor, Layer: what.Layer}
-	if what.Point != nil {
-		notes, err := run.SelectPoints(&filter, []ggmlhooks.PointRef{*what.Point})
-		if err == nil && len(notes) > 0 {
-			err = fmt.Errorf("%s: %s, so its rows are not captured as they are: train on another point", path, notes[0])
-		}
-		if err != nil {
-			return err
-		}
-	}
-	var names []string
-	for _, p := range run.Stream.Packets() {
-		if filter.Match(p) && !slices.Contains(names, p.Name) {
-			names = append(names, p.Name)
-		}
-	}
-	switch {
-	case len(names) == 0:
-		return run.Unknown(filter)
-	case len(names) > 1:
-		return fmt.Errorf("%s: %d tensors are selected (%s): give the --layer of one, or name it with --tensor", path,
-			len(names), strings.Join(names[:min(len(names), 4)], ", "))
-	}
-	summary, err := tensors.Summarize(run, filter)
-	if err != nil {
-		return err
-	}
-	switch first := r.About.Model; {
-	case len(r.runs) == 1:
-		r.About.Model, r.About.ModelArch, r.About.Tensor = summary.Model, summary.Arch, names[0]
-	case first != summary.Model:
-		return fmt.Errorf("%s is of the model %q and %s of %q: record all with one model", path, summary.Model,
-			r.runs[0].Path, first)
-	}
-	r.filters = append(r.filters, filter)
-	return nil
-}
-
-// Each calls fn with each row, run by run.
+// Each calls fn with each row, source by source.
 func (r *Recordings) Each(ctx context.Context, fn func(Row) error) error {
-	for i, run := range r.runs {
-		err := tensors.EachTokenRow(ctx, run, r.filters[i], func(row *tensors.TokenRow) error {
-			return fn(Row{Values: row.Values, Source: i, Token: row.Token})
+	for i, s := range r.sources {
+		err := s.each(ctx, func(values []float32, token int64) error {
+			return fn(Row{Values: values, Source: i, Token: token})
 		})
 		if err != nil {
 			return err
@@ -100,9 +71,72 @@ func (r *Recordings) Each(ctx context.Context, fn func(Row) error) error {
 	return nil
 }
 
-// Close closes the runs.
+// Close closes all.
 func (r *Recordings) Close() {
-	for _, run := range r.runs {
-		run.Close()
+	for _, s := range r.sources {
+		s.close()
+	}
+}
+
+// runSource is a run.
+type runSource struct {
+	run    *tensors.Run
+	filter tensors.Filter
+}
+
+func (s *runSource) open(path string, what Selection) (about About, err error) {
+	if s.run, err = tensors.Open(path); err != nil {
+		return about, err
+	}
+	s.filter = tensors.Filter{Tensor: what.Tensor, Layer: what.Layer}
+	about.Layer = what.Layer
+	if what.Point != nil {
+		about.Point = what.Point.Point.String()
+		if what.Point.Layer != ggmlhooks.NoLayer {
+			about.Layer = &what.Point.Layer
+		}
+		notes, err := s.run.SelectPoints(&s.filter, []ggmlhooks.PointRef{*what.Point})
+		if err == nil && len(notes) > 0 {
+			err = fmt.Errorf("%s: %s, so its rows are not captured as they are: train on another point", path, notes[0])
+		}
+		if err != nil {
+			return about, err
+		}
+	}
+	var names []string
+	for _, p := range s.run.Stream.Packets() {
+		if s.filter.Match(p) && !slices.Contains(names, p.Name) {
+			names = append(names, p.Name)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return about, s.run.Unknown(s.filter)
+	case len(names) > 1:
+		return about, fmt.Errorf("%s: %d tensors are selected (%s): give the --layer of one, or name it with --tensor",
+			path, len(names), strings.Join(names[:min(len(names), 4)], ", "))
+	}
+	summary, err := tensors.Summarize(s.run, s.filter)
+	if err != nil {
+		return about, err
+	}
+	about.Model, about.ModelArch, about.Tensor = summary.Model, summary.Arch, names[0]
+	return about, nil
+}
+
+func (s *runSource) each(ctx context.Context, fn func([]float32, int64) error) error {
+	return tensors.EachTokenRow(ctx, s.run, s.filter, func(row *tensors.TokenRow) error {
+		return fn(row.Values, row.Token)
+	})
+}
+
+func (s *runSource) eachToken(fn func(*tensors.Token) error) error {
+	_, err := s.run.EachToken(fn)
+	return err
+}
+
+func (s *runSource) close() {
+	if s.run != nil {
+		s.run.Close()
 	}
 }

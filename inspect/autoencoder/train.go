@@ -55,6 +55,10 @@ func NewTrainer(ctx context.Context, rows Rows, e Engine, o Options) (*Trainer, 
 	if err != nil {
 		return nil, err
 	}
+	if n := o.bytes(stats.Width); o.MaxBytes > 0 && n > o.MaxBytes {
+		return nil, fmt.Errorf("training %d features of %d values takes %d MiB of memory, and %d MiB are free: give "+
+			"fewer --features, a smaller --batch or --buffer-mb", o.Features, stats.Width, n>>20, o.MaxBytes>>20)
+	}
 	t := newTrainer(stats, e, o)
 	if t.steps == 0 {
 		return nil, fmt.Errorf("%d rows in %d epochs are less than a batch of %d: record more, or give more epochs or "+
@@ -252,8 +256,8 @@ func (t *Trainer) adam(first, end int, step, correct float32) {
 	t.engine.Adam(t.all[first:end], t.gradients[first:end], t.moment1[first:end], t.moment2[first:end], step, correct)
 }
 
-// Bytes is about how much memory training of so many features and values takes.
-func (o *Options) Bytes(width int) int64 {
+// bytes is how much memory training takes, but for lists of what is active.
+func (o *Options) bytes(width int) int64 {
 	parameters := int64(2*width+3) * int64(o.Features)
 	rows := int64(min(o.Batch, max(maxPassValues/o.Features, blockRows)))
 	return o.BufferBytes + 16*parameters + 4*int64(width)*(3*rows+int64(o.Batch)) +

@@ -96,6 +96,46 @@ func TestGradients(t *testing.T) {
 	}
 }
 
+// TestThresholds compares the gradients of thresholds and biases with the straight-through estimator's definition,
+// computed for each row and feature in double precision.
+func TestThresholds(t *testing.T) {
+	o := DefaultOptions(JumpReLU)
+	o.Features, o.Batch, o.Bandwidth, o.L0 = 24, 70, 1.5, 3
+	trainer, batch := begin(t, newPlanted(10, 16, 2, 200), Plain{}, o)
+	trainer.initialiseBias(batch)
+	trainer.sparsity = 0.5
+	trainer.pass.gradients(batch)
+	s, near := trainer.sae, 0
+	for f := range s.Features {
+		threshold, bias, by := float64(s.Threshold[f]), 0.0, 0.0
+		for r := range o.Batch {
+			pre, gain := float64(s.EncoderBias[f]), 0.0 // gain: of the loss by the activation
+			for k, x := range batch[r*10:][:10] {
+				pre += float64(s.Encoder[f*10+k]) * float64(x-s.DecoderBias[k])
+				gain += float64(s.Direction(f)[k]) * float64(trainer.pass.errors[r*10+k])
+			}
+			if pre > threshold {
+				bias += gain
+			}
+			if math.Abs(pre-threshold) < o.Bandwidth/2 {
+				slope := (threshold*gain + 0.5*o.L0/float64(o.Batch)) / o.Bandwidth
+				by -= slope
+				bias += slope
+				near++
+			}
+		}
+		if got := float64(trainer.gradient.Threshold[f]); math.Abs(got-by) > 1e-4*max(1, math.Abs(by)) {
+			t.Errorf("threshold %d: gradient %v, want %v", f, got, by)
+		}
+		if got := float64(trainer.gradient.EncoderBias[f]); math.Abs(got-bias) > 1e-4*max(1, math.Abs(bias)) {
+			t.Errorf("bias %d: gradient %v, want %v", f, got, bias)
+		}
+	}
+	if near < 20 {
+		t.Errorf("%d pre-activations are within the bandwidth", near)
+	}
+}
+
 func BenchmarkTrain(b *testing.B) {
 	for _, arch := range Archs {
 		for _, size := range [][2]int{{256, 2048}, {768, 4096}, {2048, 16384}} {
