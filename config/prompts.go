@@ -10,6 +10,7 @@ type Prompts struct {
 	ResultsFile  string // JSON lines; "": stdout
 	Parallel     int    // sequences that are decoded at a time
 	TopLogprobs  int    // likeliest tokens whose log-probabilities are written with each token; 0: none
+	AllLogits    bool   // every token of a prompt has logits, not the last one alone
 	StopOnError  bool   // a line that fails is the last one
 	ChatTemplate string // name of one of llama.cpp's templates, or a template; "": the model's own
 }
@@ -29,6 +30,9 @@ func promptsOptions() []llamaOption {
 		{key: "logprobs", names: []string{"logprobs"}, form: "K", own: true, byDef: "0",
 			help: "write the log-probability of each token, and the K likeliest ones",
 			set:  integer(func(r *Run) *int { return &r.TopLogprobs }, 0, "a number of tokens, or 0 for none")},
+		{key: "all-logits", names: []string{"all-logits"}, own: true,
+			help: "compute the last layer and the logits of every token of a prompt, not of the last one alone",
+			set:  boolean(func(r *Run) *bool { return &r.AllLogits })},
 		{key: "stop-on-error", names: []string{"stop-on-error"}, own: true,
 			help: "start no prompt after a line that fails",
 			set:  boolean(func(r *Run) *bool { return &r.StopOnError })},

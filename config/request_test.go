@@ -9,11 +9,11 @@ import (
 
 func TestPromptsFlags(t *testing.T) {
 	run, err := parseRun(strings.Fields(
-		"--prompts a --results b -np 3 --logprobs 2 --stop-on-error --chat-template chatml"), nil)
+		"--prompts a --results b -np 3 --logprobs 2 --all-logits --stop-on-error --chat-template chatml"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Prompts{"a", "b", 3, 2, true, "chatml"}); run.Prompts != want {
+	if want := (Prompts{"a", "b", 3, 2, true, true, "chatml"}); run.Prompts != want {
 		t.Errorf("%+v, want %+v", run.Prompts, want)
 	}
 }

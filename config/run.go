@@ -152,7 +152,7 @@ func (r *Run) validateEmbeddings() error {
 // validatePrompts checks the settings of many prompts against those of one.
 func (r *Run) validatePrompts() error {
 	if r.PromptsFile == "" {
-		for _, key := range []string{"results", "parallel", "logprobs", "stop-on-error"} {
+		for _, key := range []string{"results", "parallel", "logprobs", "all-logits", "stop-on-error"} {
 			if r.given[key] {
 				return fmt.Errorf("--%s is for many prompts: give them with --prompts FNAME, or leave it out", key)
 			}

@@ -186,7 +186,7 @@ func (p *prompts) begin(s *slot, line promptLine) error {
 			p.ids[string(q.ID)] = line.number
 		}
 	}
-	*s = slot{seq: s.seq, begun: s.begun, order: order, line: line, request: q, output: -1}
+	*s = slot{seq: s.seq, begun: s.begun, order: order, line: line, request: q}
 	if err == nil {
 		err = p.prepare(s)
 	}

@@ -25,7 +25,7 @@ type slot struct {
 	decoded  int       // tokens of the prompt that are decoded
 	pos      llama.Pos // where the next token goes
 	next     llama.Token
-	output   int // index in the batch of the logits to choose by; -1: none
+	output   int // index in the batch of the slot's last token, whose logits choose the next one
 	sampler  *llama.Sampler
 	sampling config.Sampling
 	reverse  reverse
@@ -136,7 +136,8 @@ func (p *prompts) step() error {
 	for _, s := range p.slots {
 		for s.busy && s.decoded < len(s.prompt) && p.batch.Len() < p.llama.Batch() {
 			s.decoded++
-			if err := s.put(p.batch, s.prompt[s.decoded-1], s.decoded == len(s.prompt)); err != nil {
+			last := s.decoded == len(s.prompt)
+			if err := s.put(p.batch, s.prompt[s.decoded-1], last || p.Config.AllLogits); err != nil {
 				return err
 			}
 		}
@@ -146,7 +147,7 @@ func (p *prompts) step() error {
 	}
 	p.llama.Synchronize()
 	for _, s := range p.slots {
-		if s.busy && s.output >= 0 {
+		if s.busy && s.decoded == len(s.prompt) {
 			if err := p.advance(s); err != nil {
 				return err
 			}
@@ -157,10 +158,7 @@ func (p *prompts) step() error {
 
 // put adds a token of the slot to a batch.
 func (s *slot) put(batch *llama.Batch, token llama.Token, output bool) error {
-	s.output = -1
-	if output {
-		s.output = batch.Len()
-	}
+	s.output = batch.Len()
 	if s.pos == 0 {
 		request := s.begun
 		s.begun++
