@@ -26,8 +26,8 @@ func TestTutorials(t *testing.T) {
 	testenv.NeedBinary(t)
 	root := testenv.Root(t)
 	pages, err := filepath.Glob(filepath.Join(root, "docs/tutorials/*.md"))
-	if err != nil || len(pages) != 4 {
-		t.Fatalf("%d tutorials, want 4 (%v)", len(pages), err)
+	if err != nil || len(pages) != 5 {
+		t.Fatalf("%d tutorials, want 5 (%v)", len(pages), err)
 	}
 	for _, page := range pages {
 		t.Run(strings.TrimSuffix(filepath.Base(page), ".md"), func(t *testing.T) {
