@@ -3,11 +3,11 @@
 package oracle
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,8 +72,8 @@ func tensorF32(t *testing.T, path, name string) []float32 {
 		t.Fatalf("%s has no %s of type F32: %v", path, name, err)
 	}
 	values := make([]float32, x.Values())
-	for i := range values {
-		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[x.Offset+int64(4*i):]))
+	if err := binary.Read(bytes.NewReader(data[x.Offset:]), binary.LittleEndian, values); err != nil {
+		t.Fatal(err)
 	}
 	return values
 }

@@ -3,9 +3,16 @@
 package oracle
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/llamatap/llamatap/gguf"
@@ -80,4 +87,81 @@ func compareLens(t *testing.T, model string, typ gguf.Type) {
 			}
 		}
 	}
+}
+
+// TestUnembed: hidden states that a file has become the logits that llama.cpp computed of them, and rows of the output
+// matrix are those of the GGUF file.
+func TestUnembed(t *testing.T) {
+	for _, arch := range archs(t, "gemma2", "starcoder2") {
+		t.Run(arch, func(t *testing.T) {
+			model, dir := synthetic(t, arch, gguf.F32, nil), t.TempDir()
+			line, err := json.Marshal(map[string]any{"prompt": strings.Repeat(prompt, 2)}) // more rows than share a pass
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := record(t, append([]string{"--tap-tensor", "l_out-1,result_output"}, exact...), "-m", model, "-t", "1",
+				"--prompts", textFile(t, string(line)), "--results", filepath.Join(dir, "results"), "--all-logits", "-n", "1")
+			var states, logits []float32
+			for _, x := range c.tensors(t) {
+				if x.Phase.String() != "prefill" {
+					continue
+				}
+				if x.Name == "l_out-1" {
+					states = x.values
+				} else {
+					logits = x.values
+				}
+			}
+			file := filepath.Join(dir, "states.f32")
+			writeF32(t, file, states)
+			llamatap(t, "unembed", "-m", model, file, "-o", filepath.Join(dir, "logits.f32")).good(t)
+			got := readF32(t, filepath.Join(dir, "logits.f32"))
+			var wrong, squares float64
+			for i := range min(len(got), len(logits)) {
+				wrong += math.Pow(float64(got[i]-logits[i]), 2)
+				squares += math.Pow(float64(logits[i]), 2)
+			}
+			if len(got) != len(logits) || len(states) < 40*64 || !(math.Sqrt(wrong/squares) < 1e-6) {
+				t.Errorf("%d logits of %d states, %d captured: differ by %v", len(got), len(states), len(logits),
+					math.Sqrt(wrong/squares))
+			}
+			llamatap(t, "unembed", "-m", model, "--rows", "2079,3", "-o", filepath.Join(dir, "rows.f32")).good(t)
+			matrix, width := tensorF32(t, model, "token_embd.weight"), len(states)*2080/len(logits)
+			if f, err := gguf.Open(model); err == nil {
+				if _, ok := f.Tensor("output.weight"); ok {
+					matrix = tensorF32(t, model, "output.weight")
+				}
+			}
+			want := slices.Concat(matrix[2079*width:], matrix[3*width:4*width])
+			if rows := readF32(t, filepath.Join(dir, "rows.f32")); !slices.Equal(rows, want) {
+				t.Errorf("%d values of two rows of the output matrix, want %d", len(rows), len(want))
+			}
+			writeF32(t, file, states[:width+1])
+			for want, args := range map[string][]string{"row 1 has 4 bytes": {file}, "tokens 0 to 2079": {"--rows", "2080"},
+				"no such file": {filepath.Join(dir, "none")}, "or tokens with --rows": {}} {
+				o := llamatap(t, append([]string{"unembed", "-m", model, "-o", filepath.Join(dir, "wrong")}, args...)...)
+				if o.status == 0 || !strings.Contains(o.stderr, want) {
+					t.Errorf("%q: status %d, %s", args, o.status, o.stderr)
+				}
+			}
+		})
+	}
+}
+
+func writeF32(t *testing.T, path string, values []float32) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := errors.Join(binary.Write(&b, binary.LittleEndian, values), os.WriteFile(path, b.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readF32(t *testing.T, path string) []float32 {
+	t.Helper()
+	data := content(t, path)
+	values := make([]float32, len(data)/4)
+	if err := binary.Read(bytes.NewReader(data), binary.LittleEndian, values); err != nil {
+		t.Fatal(err)
+	}
+	return values
 }

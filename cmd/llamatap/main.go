@@ -29,8 +29,8 @@ func program() *cli.Command {
 		},
 		Commands: []*cli.Command{
 			runCommand(), execCommand(), demoCommand(), runsCommand(), reportCommand(), inspectCommand(),
-			analyzeCommand(), vectorCommand(), saeCommand(), causalCommand(), compareModelsCommand(), catCommand(),
-			diffCommand(), exportCommand(), verifyCommand(),
+			analyzeCommand(), unembedCommand(), vectorCommand(), saeCommand(), causalCommand(), compareModelsCommand(),
+			catCommand(), diffCommand(), exportCommand(), verifyCommand(),
 			kvCommand(), resourceCommand(), memoryCommand(), hostCommand(), benchCommand(), mrmCommand(),
 			topCommand(), serveCommand(), ctlCommand(), doctorCommand(),
 			synthCommand(), linksCommand(), completionCommand(), manCommand(), completeCommand(), recordingTopic(),
