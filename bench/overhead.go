@@ -10,8 +10,8 @@ const overheadRow = "(k) printed overhead against 1 - speed with / without, "
 const widestInterval = 0.10
 
 // overheadLine compares, for the runs of a pair, the overhead of their accounts with what the same prompt took with and
-// without the recording; not ok where a run has no account. It agrees where the printed bounds, by their medians, and the
-// interval of what was measured overlap, unless that is so wide that most figures would.
+// without the recording; not ok where a run has no account. It agrees where the printed bounds, by their medians, and
+// the interval of what was measured overlap, unless that is so wide that most figures would.
 func overheadLine(name string, o Outcome) (line Line, ok bool) {
 	var least, most, outside []float64
 	for i, s := range o.Test {
@@ -37,7 +37,8 @@ func overheadLine(name string, o Outcome) (line Line, ok bool) {
 	case q.High-q.Low > widestInterval:
 		verdict = "not resolved"
 	}
-	return Line{Name: overheadRow + name, Figure: fmt.Sprintf("printed %.2f to %.2f %%; measured %.2f %% [%.2f, %.2f]; %s",
+	return Line{Name: overheadRow + name, Figure: fmt.Sprintf("printed %.2f to %.2f %%; "+
+		"measured %.2f %% [%.2f, %.2f]; %s",
 		100*low, 100*high, 100*q.Median, 100*q.Low, 100*q.High, verdict)}, true
 }
 

@@ -14,8 +14,8 @@ import (
 )
 
 // Comparison runs a text through two models of one architecture and vocabulary, such as a model and its quantisation,
-// and compares what they compute. The text is read in chunks, and of each the tokens of the second half are compared, as
-// llama-perplexity does.
+// and compares what they compute. The text is read in chunks, and of each the tokens of the second half are compared,
+// as llama-perplexity does.
 type Comparison struct {
 	A, B     string // paths of the GGUF files; A is the reference
 	Text     string
@@ -101,7 +101,8 @@ func (c *comparer) chunks() ([][]llama.Token, error) {
 		return nil, err
 	}
 	if !slices.Equal(tokens, others) {
-		return nil, fmt.Errorf("%s and %s read the text as different tokens: compare models of one vocabulary", c.A, c.B)
+		return nil, fmt.Errorf("%s and %s read the text as different tokens: compare models of one vocabulary", c.A,
+			c.B)
 	}
 	if len(tokens) < c.Chunk {
 		return nil, fmt.Errorf("the text has %d tokens, a chunk %d: give a longer text, or shorter chunks", len(tokens),
@@ -135,8 +136,8 @@ func (c *comparer) compare(ctx context.Context, number int, tokens []llama.Token
 	for ref, rows := range a.rows {
 		others := b.rows[ref]
 		if len(others) != len(rows) {
-			return fmt.Errorf("%s has %d rows in %s and %d in %s: compare models of one architecture", ref, len(rows), c.A,
-				len(others), c.B)
+			return fmt.Errorf("%s has %d rows in %s and %d in %s: compare models of one architecture", ref, len(rows),
+				c.A, len(others), c.B)
 		}
 		if c.errors[ref] == nil {
 			c.errors[ref] = &pointError{ref: ref}
@@ -171,10 +172,11 @@ func (c *comparer) row(chunk int, tokens []llama.Token, at int, a, b []float32) 
 	next := tokens[at+1]
 	r.LossA += logSum(a) - float64(a[next])
 	r.LossB += logSum(b) - float64(b[next])
-	place, _ := slices.BinarySearchFunc(r.Worst, kl, func(w WorstToken, kl float64) int { return cmp.Compare(kl, w.KL) })
+	place, _ := slices.BinarySearchFunc(r.Worst, kl,
+		func(w WorstToken, kl float64) int { return cmp.Compare(kl, w.KL) })
 	if place < worstTokens {
-		r.Worst = slices.Insert(r.Worst, place, WorstToken{KL: kl, Chunk: chunk, Position: at, Token: c.text(tokens[at]),
-			Next: c.text(next), A: c.text(topA), B: c.text(topB)})
+		r.Worst = slices.Insert(r.Worst, place, WorstToken{KL: kl, Chunk: chunk, Position: at,
+			Token: c.text(tokens[at]), Next: c.text(next), A: c.text(topA), B: c.text(topB)})
 		r.Worst = r.Worst[:min(len(r.Worst), worstTokens)]
 	}
 }
@@ -277,7 +279,8 @@ func (e *Engine) read(ctx context.Context, tokens []llama.Token, points []ggmlho
 		}
 	}
 	if len(points) > 0 && len(refs) == 0 {
-		return nil, fmt.Errorf("%s has none of the points: 'llamatap inspect MODEL --points' lists them", e.options.Model)
+		return nil, fmt.Errorf("%s has none of the points: 'llamatap inspect MODEL --points' lists them",
+			e.options.Model)
 	}
 	sites := make([]llama.WatchSite, 0, len(cut.sites))
 	for _, node := range slices.Sorted(maps.Keys(cut.sites)) {

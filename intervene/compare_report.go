@@ -31,8 +31,9 @@ type ComparisonReport struct {
 	Points      []PointError  `json:"points"`
 	Worst       []WorstToken  `json:"worst_tokens"`
 	Weights     []WeightError `json:"weights,omitempty"` // largest KL first
-	LossA       float64       `json:"-"`                 // sums of the negative logarithms of the next tokens' probabilities
-	LossB       float64       `json:"-"`
+	// sums of the negative logarithms of the next tokens' probabilities
+	LossA float64 `json:"-"`
+	LossB float64 `json:"-"`
 }
 
 // PointError is how far the values of a point lie apart, over all rows.
@@ -77,8 +78,8 @@ func (p *pointError) add(a, b []float32) error {
 		p.channels, p.least = make([]float64, len(a)), math.Inf(1)
 	}
 	if len(a) != len(p.channels) || len(b) != len(a) {
-		return fmt.Errorf("%s has %d values in one model and %d in the other: compare models of one architecture", p.ref,
-			len(a), len(b))
+		return fmt.Errorf("%s has %d values in one model and %d in the other: compare models of one architecture",
+			p.ref, len(a), len(b))
 	}
 	var dot, aa, bb float64
 	for i := range a {
@@ -126,8 +127,8 @@ func (r *ComparisonReport) WriteText(out io.Writer, top int) error {
 	}
 	t.Line("a  %s: perplexity %.4f", r.A, r.PerplexityA)
 	t.Line("b  %s: perplexity %.4f", r.B, r.PerplexityB)
-	t.Line("after %d tokens of %d chunks%s: KL(a‖b) mean %.6g, median %.6g, 99 %% %.6g, max %.6g nats", r.Tokens, r.Chunks,
-		partial, r.KLMean, r.KLMedian, r.KLP99, r.KLMax)
+	t.Line("after %d tokens of %d chunks%s: KL(a‖b) mean %.6g, median %.6g, 99 %% %.6g, max %.6g nats", r.Tokens,
+		r.Chunks, partial, r.KLMean, r.KLMedian, r.KLP99, r.KLMax)
 	t.Line("the same most probable token: %.2f %%", 100*r.SameTop)
 	if r.First != nil {
 		t.Line("the residual stream diverges by %.3g of its size from layer %d on", r.Diverges, *r.First)

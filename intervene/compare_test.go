@@ -74,7 +74,8 @@ func TestCompareWeight(t *testing.T) {
 		t.Errorf("first layer %v; %+v", r.First, r)
 	}
 	for _, p := range r.Points {
-		if differs := *p.Layer >= layer; (p.Relative > 0) != differs || (p.Lowest < 1-1e-12) != differs || p.Rows != 2*32 {
+		if differs := *p.Layer >= layer; (p.Relative > 0) != differs || (p.Lowest < 1-1e-12) != differs ||
+			p.Rows != 2*32 {
 			t.Errorf("%+v", p)
 		}
 	}

@@ -40,8 +40,8 @@ func openWeights(path string) (*weightFile, error) {
 		return nil, err
 	}
 	if n := gguf.Identify(file, path).Splits; n > 1 {
-		return nil, fmt.Errorf("%s is split over %d files: join them with llama-gguf-split --merge, or leave --weights out",
-			path, n)
+		return nil, fmt.Errorf("%s is split over %d files: join them with llama-gguf-split --merge, or leave "+
+			"--weights out", path, n)
 	}
 	data, err := os.Open(path)
 	if err != nil {

@@ -135,7 +135,8 @@ func TestBombs(t *testing.T) {
 		[]string{"export", dense, "--to", "npy", "-o", filepath.Join(dir, "dense")})...)
 	refusedEnd := len(commands)
 	configured := func(file string) [][]string {
-		return [][]string{{"mrm", "validate", "--config", file}, {"mrm", "plan", "--config", file}, {"bench", "-f", file},
+		return [][]string{{"mrm", "validate", "--config", file}, {"mrm", "plan", "--config", file},
+			{"bench", "-f", file},
 			{"exec", "--tap-config", file, "--", "true"}, {"mrm", "analyze", dir, "--classes", file}}
 	}
 	commands = slices.Concat(commands, configured(lists), configured("/dev/zero"),

@@ -55,7 +55,8 @@ each weight that differs.
 				return err
 			}), "points that are compared").Default = "attn_out_post,mlp_out_post,resid_post"
 			f.Add("--weights", &a.Weights, "measure what each weight explains")
-			f.Add("-c, --chunk N", &a.Chunk, "tokens that are computed at a time; those of the second half are compared")
+			f.Add("-c, --chunk N", &a.Chunk,
+				"tokens that are computed at a time; those of the second half are compared")
 			f.Add("--chunks N", &a.Chunks, "chunks of the text at most (default: all)").Default = ""
 			f.Add("--diverges FRACTION", func(s string) (err error) {
 				if a.Diverges, err = strconv.ParseFloat(s, 64); err != nil || !(a.Diverges > 0) {

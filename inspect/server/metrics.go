@@ -56,7 +56,8 @@ var (
 	readTotal    = counter("read_bytes_total", "Bytes that ops read, computed from shapes.", "phase")
 	writtenTotal = counter("written_bytes_total", "Bytes that ops wrote, computed from shapes.", "phase")
 	componentsNS = counter("component_seconds_total",
-		"Time in nodes of a component, measured in the graphs of llamatap_timed_graph_seconds_total.", "phase", "component")
+		"Time in nodes of a component, measured in the graphs of llamatap_timed_graph_seconds_total.", "phase",
+		"component")
 	latency = histogram("token_latency_seconds",
 		"Time from a generated token of a sequence to the next, measured.")
 
@@ -86,8 +87,10 @@ var (
 	packetsLost = counter("capture_packets_lost_total", "Captured tensors that a run has lost.", "cause")
 	timeLost    = counter("model_seconds_lost_total",
 		"Time that the model's threads lost to the recording, warm-up apart: in the tap's code, waiting, and in cuts of the graph.", "cause")
-	overhead     = gauge("overhead_ratio", "Share of the run's time that the model lost to the recording, at least, 0 to 1.")
-	overheadMost = gauge("overhead_upper_ratio", "overhead_ratio and the processor time that the collector may have taken.")
+	overhead = gauge("overhead_ratio",
+		"Share of the run's time that the model lost to the recording, at least, 0 to 1.")
+	overheadMost = gauge("overhead_upper_ratio",
+		"overhead_ratio and the processor time that the collector may have taken.")
 )
 
 // answer writes the metrics of every run (GET /metrics).

@@ -134,7 +134,8 @@ llamatap_run_info{level="DETAILED",model="m",run="RUN",state="sealed"} 1
 		one := newServer(t, Options{Dir: filepath.Join(s.o.Dir, "m", run.id)})
 		names := []string{"llamatap_tokens_total", "llamatap_component_seconds_total", "llamatap_kv_cells",
 			"llamatap_events_lost_total", "llamatap_capture_bytes",
-			"llamatap_capture_packets_lost_total", "llamatap_model_seconds_lost_total", "llamatap_overhead_ratio", "llamatap_overhead_upper_ratio",
+			"llamatap_capture_packets_lost_total", "llamatap_model_seconds_lost_total", "llamatap_overhead_ratio",
+			"llamatap_overhead_upper_ratio",
 			"llamatap_run_info"}
 		web := httptest.NewServer(one)
 		err := testutil.ScrapeAndCompare(web.URL+"/metrics",

@@ -52,7 +52,8 @@ func newFeed(where string) (*feed, error) {
 	case "unix":
 		conn, err := net.Dial("unix", rest)
 		if err != nil {
-			return nil, fmt.Errorf("--tap-sink %s: %w; start what reads there first (python -m llamatap %[1]s does)", where,
+			return nil, fmt.Errorf("--tap-sink %s: %w; start what reads there first (python -m llamatap %[1]s does)",
+				where,
 				cause(err))
 		}
 		return &feed{to: conn, where: where}, nil

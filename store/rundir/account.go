@@ -43,9 +43,9 @@ func (e *EventAccount) lossy() bool { return e != nil && (len(e.Lost) > 0 || e.T
 
 // TimeAccount is what recording cost the model. Measured on its threads are the time in the tap's code, the time that
 // they waited for the recording, and the cuts of its graphs; together they are the least that it cost. TakenNS bounds
-// what the collector took beside that. Not contained are programs in the kernel (BPF, sampling interrupts, page faults of
-// sampling) and the caches and memory bandwidth that recording displaces: a comparison with runs that are not recorded
-// measures these, too (llamatap bench tap).
+// what the collector took beside that. Not contained are programs in the kernel (BPF, sampling interrupts, page faults
+// of sampling) and the caches and memory bandwidth that recording displaces: a comparison with runs that are not
+// recorded measures these, too (llamatap bench tap).
 type TimeAccount struct {
 	TapNS  int64 `json:"tap_ns"`
 	WaitNS int64 `json:"wait_ns"`
@@ -54,9 +54,8 @@ type TimeAccount struct {
 	// 0 where that could not be measured, as on a GPU.
 	Cuts  int64 `json:"cuts,omitempty"`
 	CutNS int64 `json:"cut_ns,omitempty"`
-	// TakenNS is at most the processor time that the collector took from the model's threads: the sum, over intervals of
-	// 50 ms, of the lesser of what it used and what they waited for a processor; nil where that was not
-	// measured, as in a run of less than half a second.
+	// TakenNS is at most the processor time that the collector took from the model's threads: the sum, over intervals
+	// of 50 ms, of the lesser of what it used and what they waited for a processor; nil where that was not measured, as in a run of less than half a second.
 	TakenNS *int64 `json:"taken_ns,omitempty"`
 	// WallNS is the time from the first graph's entry to the last graph's end, and Tokens are the prompt and
 	// generated tokens of it: those that this process computed.
