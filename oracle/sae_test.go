@@ -202,6 +202,11 @@ func TestSAELens(t *testing.T) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			t.Logf("%s", out)
+			ours := llamatap(t, "sae", "eval", folder, "--all", "--top", "0").good(t).stdout
+			theirs := llamatap(t, "sae", "eval", folder+"-saved", run, "--all", "--top", "0").good(t).stdout
+			if theirs != ours {
+				t.Errorf("a folder that SAELens wrote: %s, want %s", theirs, ours)
+			}
 		})
 	}
 }

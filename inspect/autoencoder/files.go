@@ -11,8 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -67,12 +67,17 @@ type configMetadata struct {
 	About    *About `json:"llamatap,omitempty"`
 }
 
-// hookName is TransformerLens' name of a point.
+// hookName is TransformerLens' name of what an autoencoder was trained on, "" where it has none.
 func hookName(a *About) string {
-	if a.Layer == nil {
-		return a.Point
+	ref, ok := ggmlhooks.ParsePoint(a.Point)
+	switch name := ref.Point.LensName(); {
+	case !ok || name == "":
+		return ""
+	case a.Layer == nil:
+		return name
+	default:
+		return fmt.Sprintf("blocks.%d.%s", *a.Layer, name)
 	}
-	return fmt.Sprintf("blocks.%d.hook_%s", *a.Layer, strings.TrimPrefix(a.Point, "hook_"))
 }
 
 // Save writes the folder, which is made where it is missing.
@@ -143,6 +148,11 @@ func Open(folder string) (*SAE, error) {
 	s := &SAE{Arch: arch, Width: c.DIn, Features: c.DSAE, K: c.K}
 	if c.Metadata.About != nil {
 		s.About = *c.Metadata.About
+	} else if ref, ok := ggmlhooks.ParsePoint(c.Metadata.HookName); ok {
+		s.About.Model, s.About.Point = c.Metadata.Model, ref.Point.String()
+		if ref.Layer != ggmlhooks.NoLayer {
+			s.About.Layer = &ref.Layer
+		}
 	}
 	for _, p := range s.parts() {
 		if len(tensors[p.name]) != p.size {

@@ -39,6 +39,12 @@ func TestSave(t *testing.T) {
 			t.Errorf("%v\n%s", err, text)
 		}
 	}
+	for point, want := range map[string]string{"mlp_act": "blocks.3.mlp.hook_post", "attn_gate": "", "": ""} {
+		layer := 3
+		if got := hookName(&About{Point: point, Layer: &layer}); got != want {
+			t.Errorf("%s is %q, want %q", point, got, want)
+		}
+	}
 }
 
 func TestOpenRefuses(t *testing.T) {

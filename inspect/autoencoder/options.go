@@ -35,7 +35,7 @@ type Options struct {
 
 // DefaultOptions are those of an architecture; what they have for others does not count.
 func DefaultOptions(arch string) Options {
-	return Options{Arch: arch, K: 32, L1: 1, L0: 1, Bandwidth: 0.5, Rate: 1e-3, Batch: 1024, Epochs: 1,
+	return Options{Arch: arch, K: 32, L1: 1, L0: 1, Bandwidth: 2, Rate: 1e-3, Batch: 1024, Epochs: 1,
 		BufferBytes: 256 << 20, Holdout: 0.05, DeadSteps: 200, Aux: 1}
 }
 

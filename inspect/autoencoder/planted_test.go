@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // testEngine is the fastest engine of this build.
@@ -97,6 +99,22 @@ func TestPlanted(t *testing.T) {
 			o := DefaultOptions(arch)
 			o.Features, o.K, o.Batch, o.Epochs, o.Rate, o.DeadSteps = 96, 3, 256, 4, 3e-3, 50
 			recoverPlanted(t, newPlanted(32, 64, 3, 40_000), o)
+		})
+	}
+}
+
+// TestPlantedLarge is TestPlanted with 1,024 directions of 256 values, five in a row.
+func TestPlantedLarge(t *testing.T) {
+	testenv.Slow(t) // up to a minute for each architecture
+	for _, arch := range Archs {
+		t.Run(arch, func(t *testing.T) {
+			o := DefaultOptions(arch)
+			o.Features, o.K, o.L1, o.L0, o.Bandwidth = 1280, 5, 3, 3, 4
+			o.Batch, o.Epochs, o.Rate, o.DeadSteps = 512, 3, 3e-3, 100
+			if arch == JumpReLU {
+				o.Rate = 2e-3
+			}
+			recoverPlanted(t, newPlanted(256, 1024, 5, 150_000), o)
 		})
 	}
 }

@@ -100,9 +100,7 @@ func (c *encoder) preactivate(centred []float32) {
 	rows := len(centred) / c.Width
 	c.engine.Products(c.pre, centred, c.Encoder, rows, c.Features, c.Width)
 	for r := range rows {
-		for f, b := range c.EncoderBias {
-			c.pre[r*c.Features+f] += b
-		}
+		c.engine.AddRows(c.row(r), []float32{1}, []int32{0}, c.EncoderBias)
 	}
 }
 

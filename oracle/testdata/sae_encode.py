@@ -29,5 +29,7 @@ assert off < 1e-5, f"activations differ by {off}"
 assert (features > 0).sum() > len(x), "next to nothing is active"
 explained = 1 - missed / ((x - x.mean(0)) ** 2).sum()
 assert abs(explained - report["explained_variance"]) < 1e-4, (explained, report["explained_variance"])
+del sae.cfg.metadata.__dict__["llamatap"]
+sae.save_model(folder + "-saved")
 print(f"{type(sae).__name__}: {len(x)} rows, L0 {(features > 0).sum(1).mean():.2f}, equal within {off:.1e}, "
       f"explained {explained:.4f}")
