@@ -301,24 +301,29 @@ func (e *Engine) fill(s shape, start int) error {
 	return nil
 }
 
-// places are where a graph of some shape has its points. The first time it is computed for that.
+// places are where a graph of some shape has its points.
 func (e *Engine) places(s shape, start int) (map[ggmlhooks.PointRef]*place, error) {
 	if known := e.layouts[s]; known != nil {
 		return known, nil
 	}
-	if err := e.fill(s, start); err != nil {
-		return nil, err
+	whole := func(b *llama.Batch) error { return e.x.DecodeWatched(b, nil) }
+	for _, decode := range []func(*llama.Batch) error{e.x.Plan, whole} { // a plan may lack what a device computes
+		if err := e.fill(s, start); err != nil {
+			return nil, err
+		}
+		if err := decode(e.batch); err != nil {
+			return nil, err
+		}
+		g, err := e.x.Graph()
+		if err != nil {
+			return nil, err
+		}
+		e.layouts[s], e.reasons = layout(g, s, e.heads)
+		if e.layouts[s][ggmlhooks.PointRef{Point: ggmlhooks.PointLMHead, Layer: ggmlhooks.NoLayer}] != nil {
+			break
+		}
 	}
-	if err := e.x.DecodeWatched(e.batch, nil); err != nil {
-		return nil, err
-	}
-	g, err := e.x.Graph()
-	if err != nil {
-		return nil, err
-	}
-	found, why := layout(g, s, e.heads)
-	e.layouts[s], e.reasons = found, why
-	return found, nil
+	return e.layouts[s], nil
 }
 
 // decode runs the control and some trials, from token start on. Numbers are those of the first trials, others are there

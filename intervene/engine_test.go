@@ -126,11 +126,12 @@ func ownValues(t *testing.T, e *Engine) {
 			trials = append(trials, Trial{{Site: s, Values: v}})
 		}
 	}
+	tolerance := 1e-3 * float64(slices.Max(plain))
 	for _, whole := range []bool{true, false} {
 		each(t, e, prompt, trials, RunOptions{Whole: whole}, func(r *Result) {
 			edit := &trials[r.Trial][0]
 			for i, x := range r.Control { // of a copied prefix: another shape, so other rounding
-				if d := math.Abs(float64(x - plain[i])); d > 1e-3*float64(slices.Max(plain)) {
+				if d := math.Abs(float64(x - plain[i])); d > tolerance {
 					t.Fatalf("without edits, from token %d on: logit %d differs by %v", edit.Token, i, d)
 				}
 			}

@@ -157,8 +157,9 @@ func (*Context) DecodeEach(*Batch, []Token, []int64) (int, error) {
 func (*Context) DecodeWatched(*Batch, []WatchSite) error {
 	return errNoLlama
 }
-func (*Context) Graph() (*WatchGraph, error)                { return nil, errNoLlama }
 func (*Context) SetWeight(string, []byte) error             { return errNoLlama }
+func (*Context) Plan(*Batch) error                          { return errNoLlama }
+func (*Context) Graph() (*WatchGraph, error)                { return nil, errNoLlama }
 func (*Context) Interrupt()                                 {}
 func (*Context) Resume()                                    {}
 func (*Context) Synchronize()                               {}

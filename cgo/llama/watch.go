@@ -66,7 +66,22 @@ func (x *Context) freeWatch() {
 	}
 }
 
-// Graph describes the graph of the last DecodeWatched, as far as named points are found by it.
+// Plan is DecodeWatched without sites for Graph alone: the CPU does not compute the graph. If a device has part in it,
+// Graph describes the nodes before that; a recurrent model is computed, for an interrupted decode does not restore its
+// state. What the batch adds to sequences is void then.
+func (x *Context) Plan(b *Batch) error {
+	if C.llama_model_is_recurrent(x.model.c) || C.llama_model_is_hybrid(x.model.c) {
+		return x.DecodeWatched(b, nil)
+	}
+	x.Interrupt() // ggml asks for all nodes before it computes the first
+	defer x.Resume()
+	if err := x.DecodeWatched(b, nil); !errors.Is(err, ErrInterrupted) {
+		return err
+	}
+	return nil
+}
+
+// Graph describes the graph of the last DecodeWatched or Plan, as far as named points are found by it.
 func (x *Context) Graph() (*WatchGraph, error) {
 	if x.watch == nil || x.watch.n_nodes > x.watch.cap {
 		return nil, errors.New("describe the graph: there is none, or no memory for it")

@@ -4,6 +4,7 @@ package llama
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -48,8 +49,11 @@ func TestWatch(t *testing.T) {
 	}
 	plain := logits()
 	g, err := x.Graph()
-	if err != nil {
-		t.Fatal(err)
+	x.Memory().Clear(false)
+	planErr := x.Plan(b)
+	if planned, plannedErr := x.Graph(); errors.Join(err, planErr, plannedErr) != nil ||
+		!reflect.DeepEqual(g.Nodes, planned.Nodes) || !slices.Equal(g.Root, planned.Root) {
+		t.Fatal("a graph that is not computed is another one:", err, planErr, plannedErr)
 	}
 	var sites []WatchSite
 	for i := range g.Nodes {
