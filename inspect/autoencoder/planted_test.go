@@ -94,6 +94,7 @@ func recoverPlanted(t *testing.T, p *planted, o Options) {
 
 // TestPlanted recovers the directions that rows are made of.
 func TestPlanted(t *testing.T) {
+	testenv.Once(t, "TestResume")
 	for _, arch := range Archs {
 		t.Run(arch, func(t *testing.T) {
 			o := DefaultOptions(arch)

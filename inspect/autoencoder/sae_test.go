@@ -5,10 +5,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // TestLargest compares the selection with a sort, whatever was guessed, with equal and negative values.
 func TestLargest(t *testing.T) {
+	testenv.Once(t)
 	r := rand.New(rand.NewPCG(1, 1))
 	s, _ := newSAE(TopK, 1, 500, 1)
 	c := s.encoder(Plain{})

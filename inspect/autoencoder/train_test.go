@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // begin returns a trainer and the first batch of rows.
@@ -33,6 +35,7 @@ func begin(t testing.TB, rows Rows, e Engine, o Options) (*Trainer, []float32) {
 // TestGradients compares gradients with differences of the loss, which is smooth where no feature changes between
 // active and not: so thresholds, whose gradients are those of another loss, are left out.
 func TestGradients(t *testing.T) {
+	testenv.Once(t, "TestResume")
 	for _, arch := range Archs {
 		t.Run(arch, func(t *testing.T) {
 			o := DefaultOptions(arch)
