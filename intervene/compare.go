@@ -39,7 +39,7 @@ const (
 // comparer is a comparison that runs.
 type comparer struct {
 	Comparison
-	a, b         *Engine
+	a, b         *reader
 	fileA, fileB *weightFile // open while weights are exchanged
 	weights      []*weight
 	report       *ComparisonReport
@@ -58,11 +58,12 @@ func (c Comparison) Run(ctx context.Context) (*ComparisonReport, error) {
 		return nil, fmt.Errorf("chunks of %d tokens are too short to compare: use %d or more", r.Chunk, leastChunk)
 	}
 	var err error
-	if r.a, err = Open(ctx, Options{Model: c.A, Threads: c.Threads, GPULayers: -1, Writable: c.Weights}); err != nil {
+	if r.a, err = openReader(ctx, Options{Model: c.A, Threads: c.Threads, GPULayers: -1, Writable: c.Weights},
+		r.Chunk); err != nil {
 		return nil, err
 	}
 	defer r.a.Close()
-	if r.b, err = Open(ctx, Options{Model: c.B, Threads: c.Threads, GPULayers: -1}); err != nil {
+	if r.b, err = openReader(ctx, Options{Model: c.B, Threads: c.Threads, GPULayers: -1}, r.Chunk); err != nil {
 		return nil, err
 	}
 	defer r.b.Close()
@@ -237,100 +238,4 @@ func top(logits []float32) llama.Token {
 		}
 	}
 	return llama.Token(best)
-}
-
-// reading is what a model computed of a chunk.
-type reading struct {
-	logits [][]float32 // by token
-	rows   map[ggmlhooks.PointRef][][]float32
-}
-
-// read runs tokens as one micro-batch, from an empty cache, and reads the logits of all and rows of points.
-func (e *Engine) read(ctx context.Context, tokens []llama.Token, points []ggmlhooks.PointRef) (*reading, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("%w: %w", llama.ErrInterrupted, err)
-	}
-	n := len(tokens)
-	if err := e.prepareWhole(n); err != nil {
-		return nil, err
-	}
-	defer e.until(ctx)()
-	s := shape{1, n, n - 1}
-	if len(points) > 0 && e.layouts[s] == nil {
-		if err := e.decodeWhole(tokens, nil); err != nil {
-			return nil, err
-		}
-		g, err := e.x.Graph()
-		if err != nil {
-			return nil, err
-		}
-		e.layouts[s], e.reasons = layout(g, s, e.heads)
-	}
-	cut := cuts{s, e.layouts[s], map[int]*llama.WatchSite{}}
-	var refs []ggmlhooks.PointRef
-	for ref, p := range e.layouts[s] {
-		wanted := func(w ggmlhooks.PointRef) bool { return w.Means(ref.Point, ref.Layer) }
-		if !slices.ContainsFunc(points, wanted) || p.raw || p.outputs {
-			continue
-		}
-		refs = append(refs, ref)
-		if err := cut.observe(Site{ref.Point, ref.Layer, 0, AllHeads}); err != nil {
-			return nil, err
-		}
-	}
-	if len(points) > 0 && len(refs) == 0 {
-		return nil, fmt.Errorf("%s has none of the points: 'llamatap inspect MODEL --points' lists them",
-			e.options.Model)
-	}
-	sites := make([]llama.WatchSite, 0, len(cut.sites))
-	for _, node := range slices.Sorted(maps.Keys(cut.sites)) {
-		sites = append(sites, *cut.sites[node])
-	}
-	if err := e.decodeWhole(tokens, sites); err != nil {
-		return nil, err
-	}
-	r := &reading{rows: map[ggmlhooks.PointRef][][]float32{}}
-	for i := range n {
-		l, err := e.x.Logits(i)
-		if err != nil {
-			return nil, err
-		}
-		r.logits = append(r.logits, slices.Clone(l))
-		for _, ref := range refs {
-			r.rows[ref] = append(r.rows[ref], cut.value(0, Site{ref.Point, ref.Layer, i, AllHeads}))
-		}
-	}
-	return r, nil
-}
-
-// prepareWhole makes a context for one sequence of n tokens, in one micro-batch.
-func (e *Engine) prepareWhole(n int) error {
-	if e.x != nil && n == e.room {
-		return nil
-	}
-	e.free()
-	p := llama.DefaultContextParams()
-	p.Sequences, p.Size, p.Batch, p.MicroBatch, p.Watch, p.NoPerf = 1, n, n, n, true, true
-	p.Threads, p.BatchThreads = e.options.Threads, e.options.Threads
-	var err error
-	if e.x, err = e.model.NewContext(p); err != nil {
-		return fmt.Errorf("make room for %d tokens: %w: use shorter chunks, with --chunk", n, err)
-	}
-	if e.batch, err = llama.NewBatch(n, 1); err != nil {
-		return err
-	}
-	e.room, e.layouts = n, map[shape]map[ggmlhooks.PointRef]*place{}
-	return nil
-}
-
-// decodeWhole computes all tokens, with the logits of each.
-func (e *Engine) decodeWhole(tokens []llama.Token, sites []llama.WatchSite) error {
-	e.x.Memory().Clear(false)
-	e.batch.Reset()
-	for i, t := range tokens {
-		if err := e.batch.Add(t, llama.Pos(i), true, 0); err != nil {
-			return err
-		}
-	}
-	return e.x.DecodeWatched(e.batch, sites)
 }

@@ -214,7 +214,7 @@ func (e *Engine) Run(ctx context.Context, tokens []llama.Token, trials []Trial, 
 	if err := e.prepare(len(tokens)); err != nil {
 		return err
 	}
-	defer e.until(ctx)()
+	defer until(ctx, e.x)()
 	e.x.Memory().Clear(false)
 	e.decoding.tokens, e.decoding.prefix = tokens, 0
 	byStart := map[int][]int{}
@@ -250,15 +250,15 @@ func (e *Engine) Run(ctx context.Context, tokens []llama.Token, trials []Trial, 
 	return nil
 }
 
-// until has what is computed end when ctx does. The function that it returns ends that.
-func (e *Engine) until(ctx context.Context) func() {
+// until has what a context computes end when ctx does. The function that it returns ends that.
+func until(ctx context.Context, x *llama.Context) func() {
 	runtime.LockOSThread()
 	interrupted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { e.x.Interrupt(); close(interrupted) })
+	stop := context.AfterFunc(ctx, func() { x.Interrupt(); close(interrupted) })
 	return func() {
 		if !stop() {
 			<-interrupted
-			e.x.Resume()
+			x.Resume()
 		}
 		runtime.UnlockOSThread()
 	}

@@ -1,0 +1,117 @@
+package intervene
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// reading is what a model computed of a chunk.
+type reading struct {
+	logits [][]float32 // by token
+	rows   map[ggmlhooks.PointRef][][]float32
+}
+
+// reader runs chunks of text through a model, each from an empty cache, as one micro-batch.
+type reader struct {
+	*Engine
+	places map[ggmlhooks.PointRef]*place // nil until they were looked for
+}
+
+// openReader loads a model, with room for chunks of n tokens.
+func openReader(ctx context.Context, o Options, n int) (*reader, error) {
+	e, err := Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	p := llama.DefaultContextParams()
+	p.Sequences, p.Size, p.Batch, p.MicroBatch, p.Watch, p.NoPerf = 1, n, n, n, true, true
+	p.Threads, p.BatchThreads = e.options.Threads, e.options.Threads
+	if e.x, err = e.model.NewContext(p); err != nil {
+		e.Close()
+		return nil, fmt.Errorf("make room for %d tokens: %w: use shorter chunks, with --chunk", n, err)
+	}
+	if e.batch, err = llama.NewBatch(n, 1); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return &reader{Engine: e}, nil
+}
+
+// find looks for the points of the graph.
+func (r *reader) find(tokens []llama.Token, s shape) error {
+	if err := r.decode(tokens, nil); err != nil {
+		return err
+	}
+	g, err := r.x.Graph()
+	if err == nil {
+		r.places, _ = layout(g, s, r.heads)
+	}
+	return err
+}
+
+// read runs a chunk and reads the logits of all tokens and rows of points.
+func (r *reader) read(ctx context.Context, tokens []llama.Token, points []ggmlhooks.PointRef) (*reading, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", llama.ErrInterrupted, err)
+	}
+	n := len(tokens)
+	defer until(ctx, r.x)()
+	s := shape{1, n, n - 1}
+	if len(points) > 0 && r.places == nil {
+		if err := r.find(tokens, s); err != nil {
+			return nil, err
+		}
+	}
+	cut := cuts{s, r.places, map[int]*llama.WatchSite{}}
+	var refs []ggmlhooks.PointRef
+	for ref, p := range r.places {
+		wanted := func(w ggmlhooks.PointRef) bool { return w.Means(ref.Point, ref.Layer) }
+		if !slices.ContainsFunc(points, wanted) || p.raw || p.outputs {
+			continue
+		}
+		refs = append(refs, ref)
+		if err := cut.observe(Site{ref.Point, ref.Layer, 0, AllHeads}); err != nil {
+			return nil, err
+		}
+	}
+	if len(points) > 0 && len(refs) == 0 {
+		return nil, fmt.Errorf("%s has none of the points: 'llamatap inspect MODEL --points' lists them",
+			r.options.Model)
+	}
+	sites := make([]llama.WatchSite, 0, len(cut.sites))
+	for _, node := range slices.Sorted(maps.Keys(cut.sites)) {
+		sites = append(sites, *cut.sites[node])
+	}
+	if err := r.decode(tokens, sites); err != nil {
+		return nil, err
+	}
+	all := &reading{rows: map[ggmlhooks.PointRef][][]float32{}}
+	for i := range n {
+		l, err := r.x.Logits(i)
+		if err != nil {
+			return nil, err
+		}
+		all.logits = append(all.logits, slices.Clone(l))
+		for _, ref := range refs {
+			all.rows[ref] = append(all.rows[ref], cut.value(0, Site{ref.Point, ref.Layer, i, AllHeads}))
+		}
+	}
+	return all, nil
+}
+
+// decode computes all tokens, with the logits of each.
+func (r *reader) decode(tokens []llama.Token, sites []llama.WatchSite) error {
+	r.x.Memory().Clear(false)
+	r.batch.Reset()
+	for i, t := range tokens {
+		if err := r.batch.Add(t, llama.Pos(i), true, 0); err != nil {
+			return err
+		}
+	}
+	return r.x.DecodeWatched(r.batch, sites)
+}
