@@ -76,6 +76,8 @@ type ctlAnswer struct {
 		Execs   uint64  `json:"executions"`
 		Packets uint64  `json:"packets"`
 		Level   string  `json:"level"`
+
+		Steering rundir.Steering `json:"steering"`
 	} `json:"status"`
 }
 
@@ -115,6 +117,9 @@ func TestCtl(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := alive(t, append([]string{"--tap-start", "off"}, exact...)...)
+	if o := llamatap(t, "ctl", l.out, "steer", "off"); o.status == 0 || !strings.Contains(o.stderr, "--tap-steer armed") {
+		t.Errorf("a run that is not armed was steered: %s", o.stderr)
+	}
 	ctl(t, l.out, "tap", "l_out*", "for", "20", "tokens")
 	log := filepath.Join(runDirs(t, l.out)[0], rundir.ControlName)
 	testenv.Until(t, "the 20 tokens are recorded", func() bool {

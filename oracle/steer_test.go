@@ -74,8 +74,8 @@ func TestSteer(t *testing.T) {
 		}
 		return all
 	}
-	plain, moved := fresh("--no-cache-prompt", "--cache-ram", "0"),
-		fresh("--no-cache-prompt", "--cache-ram", "0", "--control-vector-scaled", file+":0.5")
+	plain := fresh("--no-cache-prompt", "--cache-ram", "0")
+	moved := fresh("--no-cache-prompt", "--cache-ram", "0", "--control-vector-scaled", file+":0.5")
 	slots := t.TempDir()
 	s := serve(t, []string{"--tap-steer", "armed", "--tap-tensor", "l_out-5"},
 		append(args, "--slot-save-path", slots)...)
@@ -125,7 +125,12 @@ func TestSteer(t *testing.T) {
 	}
 	want("steered, restored", 0, moved, true)
 	endless := question{prompt: steerPrompts[2], n: 1_000_000, options: map[string]any{"stream": true}}
-	s.hearSome(t, endless, 100, func() { steer("off") })
+	s.hearSome(t, endless, 100, func() {
+		steer("off")
+		testenv.Until(t, "the vector is gone", func() bool {
+			return ctl(t, s.out, "status").Status.Steering.FirstExec != nil
+		})
+	})
 	want("after a generation of two states", 2, plain, false)
 	want("again", 2, plain, true)
 	if o := llamatap(t, "ctl", s.out, "steer", testenv.Model(t)); o.status == 0 ||
@@ -158,23 +163,31 @@ func TestSteer(t *testing.T) {
 // TestSteerFromStart: a vector from the start is that of llama.cpp's own flag, and is added to it.
 func TestSteerFromStart(t *testing.T) {
 	file := steerFile(t, 6, 256)
-	args := []string{"-m", testenv.Model(t), "-p", steerPrompts[0], "-n", "24", "--temp", "0", "-t", "1", "-no-cnv"}
+	args := []string{"-m", testenv.Model(t), "-p", steerPrompts[0], "-n", "24", "--temp", "0", "-t", "1"}
+	cli, own := append(args, "-st", "--simple-io"), []string{"--control-vector-scaled", file + ":0.25"}
+	args = append(args, "-no-cnv")
+	run := func(steer, program string, args ...string) outcome {
+		return llamatap(t, append([]string{"exec", "--tap-steer", steer, "--", program}, args...)...)
+	}
 	moved, _ := stock(t, "llama-completion", append(args, "--control-vector-scaled", file+":0.5")...)
-	plain, _ := stock(t, "llama-completion", args...)
-	if moved == plain {
+	if plain, _ := stock(t, "llama-completion", args...); moved == plain {
 		t.Fatal("the vector changes nothing")
 	}
-	for what, more := range map[string][]string{"alone": {"--tap-steer", file + ":0.5", "--"},
-		"with the program's own": {"--tap-steer", file + ":0.25", "--", "--control-vector-scaled", file + ":0.25"}} {
-		at := slices.Index(more, "--")
-		line := slices.Concat([]string{"exec"}, more[:at], []string{"--", "llama-completion"}, args, more[at+1:])
-		if o := llamatap(t, line...).good(t); o.stdout != moved {
-			t.Errorf("%s: %q, want %q", what, o.stdout, moved)
-		}
+	if o := run(file+":0.5", "llama-completion", args...).good(t); o.stdout != moved {
+		t.Errorf("%q, want %q", o.stdout, moved)
 	}
-	line := append([]string{"exec", "--tap-steer", file + ":1:7", "--", "llama-completion"}, args...)
-	if o := llamatap(t, line...); o.status == 0 || !strings.Contains(o.stderr, "leave the others out") {
-		t.Errorf("a layer that the vector lacks: %s", o.stderr)
+	if o := run(file+":0.25", "llama-completion", append(args, own...)...).good(t); o.stdout != moved {
+		t.Errorf("with the program's own: %q, want %q", o.stdout, moved)
+	}
+	chat, _ := stock(t, "llama-cli", append(cli, "--control-vector-scaled", file+":0.5")...)
+	if o := run(file+":0.5", "llama-cli", cli...).good(t); mask(o.stdout) != mask(chat) {
+		t.Errorf("llama-cli: %q, want %q", o.stdout, chat)
+	}
+	for want, steer := range map[string]string{"leave the others out": file + ":1:7",
+		"the model's residual stream has 256": steerFile(t, 6, 64)} {
+		if o := run(steer, "llama-completion", args...); o.status == 0 || !strings.Contains(o.stderr, want) {
+			t.Errorf("%s: %s", want, o.stderr)
+		}
 	}
 }
 
@@ -193,6 +206,11 @@ func TestSteerArchitectures(t *testing.T) {
 		name, _ := file.Metadata.Text("general.architecture") // mixtral is a llama
 		width, _ := file.Metadata.Int(name + ".embedding_length")
 		t.Run(arch, func(t *testing.T) { steerArchitecture(t, model, steerFile(t, layers, int(width))) })
+	}
+	bert := synthetic(t, "bert", gguf.F32, nil)
+	o := llamatap(t, "exec", "--tap-steer", steerFile(t, 2, 64), "--", "llama-embedding", "-m", bert, "-p", "a")
+	if o.status == 0 || !strings.Contains(o.stderr, "this architecture adds no control vectors") {
+		t.Errorf("bert: %s", o.stderr)
 	}
 	t.Run("draft", func(t *testing.T) {
 		steerArchitecture(t, testenv.Model(t), steerFile(t, 6, 256), "--spec-type", "draft-simple", "-md", testenv.Model(t),
@@ -215,14 +233,7 @@ func steerArchitecture(t *testing.T, model, file string, more ...string) {
 		want   scored
 	}{{"", plain}, {file + ":0.5", moved}, {"off", plain}} {
 		if state.vector != "" {
-			if o := llamatap(t, "ctl", s.out, "steer", state.vector); strings.Contains(o.stderr, "adds no control vectors") {
-				if !bytes.Equal(plain.Scores, moved.Scores) {
-					t.Errorf("refused, and llama.cpp's own flag has an effect")
-				}
-				t.Skip("llama.cpp adds no control vectors to this architecture")
-			} else if o.status != 0 {
-				t.Fatal(o.stderr)
-			}
+			ctl(t, s.out, "steer", state.vector)
 		}
 		if got := s.score(t, steerPrompts[0]); got.Timings.Cached != 0 || !bytes.Equal(got.Scores, state.want.Scores) {
 			t.Errorf("state %d: %d cached\n%.300s\n%.300s", i, got.Timings.Cached, got.Scores, state.want.Scores)
