@@ -122,8 +122,8 @@ func (e *Engine) free() {
 	}
 }
 
-// Name is what the model calls itself.
-func (e *Engine) Name() string {
+// name is what the model calls itself.
+func (e *Engine) name() string {
 	if name, ok := e.model.Meta("general.name"); ok {
 		return name
 	}
@@ -133,8 +133,8 @@ func (e *Engine) Name() string {
 // Vocab is the model's vocabulary.
 func (e *Engine) Vocab() *llama.Vocab { return e.model.Vocab() }
 
-// Layers is the number of layers.
-func (e *Engine) Layers() int { return e.model.Layers() }
+// layers is the number of layers.
+func (e *Engine) layers() int { return e.model.Layers() }
 
 // Places are the points that can be changed, with the heads of each (0: none), and why others cannot.
 func (e *Engine) Places(ctx context.Context, tokens []llama.Token) (heads map[ggmlhooks.PointRef]int,

@@ -177,7 +177,7 @@ func each(t *testing.T, e *Engine, prompt []llama.Token, trials []Trial, o RunOp
 func TestPatchWhole(t *testing.T) {
 	e := open(t, Options{})
 	clean, corrupt := tokens(t, e, "func main() {")[:5], tokens(t, e, "type File struct {")[:5]
-	site := Site{ggmlhooks.PointResidPost, e.Layers() - 1, len(clean) - 1, AllHeads}
+	site := Site{ggmlhooks.PointResidPost, e.layers() - 1, len(clean) - 1, AllHeads}
 	inner := Site{ggmlhooks.PointResidPost, 2, len(clean) - 1, AllHeads}
 	var want, value, own []float32
 	each(t, e, clean, []Trial{nil}, RunOptions{Observe: []Site{site}}, func(r *Result) {

@@ -33,8 +33,8 @@ type Link struct {
 	shares Statistic
 }
 
-// Output is the ID of the node that stands for the metric.
-const Output = "output"
+// outputID is the ID of the node that stands for the metric.
+const outputID = "output"
 
 // nodes are the interventions that become nodes: those with the largest effects, in the order of computation.
 func (s *sweeper) nodes() (list []Effect) {
@@ -186,7 +186,7 @@ func (s *sweeper) graph(nodes []Effect, links map[[2]int]*Link) *Graph {
 		site := nodes[i].sites[0]
 		g.Nodes = append(g.Nodes, Node{ID: site.String(), Site: &site, Effect: &nodes[i].Effect})
 	}
-	g.Nodes = append(g.Nodes, Node{ID: Output})
+	g.Nodes = append(g.Nodes, Node{ID: outputID})
 	for from := range g.Nodes {
 		for to := range g.Nodes {
 			l := links[[2]int{from, to}]

@@ -162,7 +162,7 @@ func TestPlanted(t *testing.T) {
 		}
 		subject, last := len(r.Tokens)-3, len(r.Tokens)-1
 		chain := []string{fmt.Sprintf("embeddings@%d", subject), fmt.Sprintf("%s@%d", attention, last),
-			fmt.Sprintf("mlp_out_post.2@%d", last), Output}
+			fmt.Sprintf("mlp_out_post.2@%d", last), outputID}
 		var nodes, links, wantLinks []string
 		for _, n := range r.Graph.Nodes {
 			nodes = append(nodes, n.ID)

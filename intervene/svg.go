@@ -114,7 +114,7 @@ func (d *drawing) arrange() {
 		}
 	}
 	last := len(d.Tokens) - 1
-	d.places[Output] = [2]float64{d.x[last] + float64(svgCell*most[last])/2, base - svgRow*(float64(len(d.rows))+0.5)}
+	d.places[outputID] = [2]float64{d.x[last] + float64(svgCell*most[last])/2, base - svgRow*(float64(len(d.rows))+0.5)}
 	d.width = max(d.width+10, 760)
 }
 

@@ -77,7 +77,7 @@ type sweeper struct {
 // something.
 func (sweep Sweep) Run(ctx context.Context, e *Engine) (*Report, error) {
 	s := &sweeper{Sweep: sweep, engine: e}
-	s.report = &Report{Model: e.Name(), Action: s.Action, Metric: s.Metric, Layers: e.Layers()}
+	s.report = &Report{Model: e.name(), Action: s.Action, Metric: s.Metric, Layers: e.layers()}
 	pairs := make([]*pairRun, len(s.Pairs))
 	for i := range s.Pairs {
 		var err error
@@ -156,7 +156,7 @@ func (s *sweeper) interventions(n int, why map[ggmlhooks.PointRef]string) ([]Eff
 			return nil, fmt.Errorf("%s are numbers of experts: patch or resample them", ref)
 		}
 		found := false
-		for layer := range max(s.engine.Layers(), 1) {
+		for layer := range max(s.engine.layers(), 1) {
 			switch {
 			case ref.Point.Global() && layer > 0, ref.Layer != ggmlhooks.NoLayer && layer != ref.Layer,
 				!ref.Point.Global() && !s.Layers.Empty() && !s.Layers.Has(layer):
@@ -206,7 +206,7 @@ func (s *sweeper) missing(ref ggmlhooks.PointRef, why map[ggmlhooks.PointRef]str
 				ref, reason)
 		}
 	}
-	return fmt.Errorf("the model has no %s: it has %d layers", ref, s.engine.Layers())
+	return fmt.Errorf("the model has no %s: it has %d layers", ref, s.engine.layers())
 }
 
 // measure runs all interventions on one pair.

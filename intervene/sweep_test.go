@@ -181,7 +181,7 @@ func TestWrite(t *testing.T) {
 	var ml graphML
 	text = write(func(out *bytes.Buffer) error { return r.WriteGraphML(out) })
 	if err := xml.Unmarshal(text, &ml); err != nil || len(ml.Graph.Nodes) != 4 || len(ml.Graph.Edges) != 3 ||
-		ml.Graph.Edges[2].Target != Output {
+		ml.Graph.Edges[2].Target != outputID {
 		t.Errorf("GraphML %v\n%s", err, text)
 	}
 	text = write(func(out *bytes.Buffer) error { return r.WriteSVG(out) })
