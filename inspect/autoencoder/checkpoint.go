@@ -56,8 +56,10 @@ func ResumeTrainer(folder string, e Engine) (t *Trainer, about About, sameEngine
 	if err := s.Options.Check(); err != nil {
 		return nil, about, false, fmt.Errorf("%s: %w: %w", path, ErrCheckpoint, err)
 	}
-	if s.Stats.Width < 1 || len(s.Stats.Mean) != s.Stats.Width || !(s.Stats.Norm > 0) || s.Stats.Rows < 1 ||
-		len(s.Idle) != s.Options.Features || int64(s.Stats.Width) > int64(len(values["parameters"])) {
+	width, parameters := s.Stats.Width, values["parameters"]
+	if width < 1 || width > len(parameters) || len(s.Stats.Mean) != width || !(s.Stats.Norm > 0) || s.Stats.Rows < 1 ||
+		len(s.Idle) != s.Options.Features || s.Step < 0 ||
+		(&SAE{Arch: s.Options.Arch, Width: width, Features: s.Options.Features}).size() != len(parameters) {
 		return nil, about, false, fmt.Errorf("%s: %w: its state contradicts itself", path, ErrCheckpoint)
 	}
 	t = newTrainer(&s.Stats, e, s.Options)

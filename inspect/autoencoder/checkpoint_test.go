@@ -104,7 +104,10 @@ func TestCheckpointRefused(t *testing.T) {
 		"options": func(s string) string { return strings.Replace(s, `batch\":10`, `batch\":00`, 1) },
 		"width":   func(s string) string { return strings.Replace(s, `width\":4`, `width\":5`, 1) },
 		"names":   func(s string) string { return strings.Replace(s, `"moment2"`, `"moment3"`, 1) },
-		"empty":   func(string) string { return "" },
+		"features": func(s string) string {
+			return strings.Replace(strings.Replace(s, `features\":8`, `features\":9`, 1), `idle\":[`, `idle\":[0,`, 1)
+		},
+		"empty": func(string) string { return "" },
 	} {
 		bad := change(string(good))
 		if bad == string(good) {

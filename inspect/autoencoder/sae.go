@@ -38,14 +38,9 @@ func newSAE(arch string, width, features, k int) (s *SAE, all []float32) {
 	if arch == TopK {
 		s.K = k
 	}
-	parts := s.parts()
-	n := 0
-	for _, p := range parts {
-		n += p.size
-	}
-	all = make([]float32, n)
+	all = make([]float32, s.size())
 	rest := all
-	for _, p := range parts {
+	for _, p := range s.parts() {
 		*p.values, rest = rest[:p.size:p.size], rest[p.size:]
 	}
 	return s, all
@@ -66,6 +61,14 @@ func (s *SAE) parts() []part {
 		parts = append(parts, part{"threshold", s.Features, &s.Threshold})
 	}
 	return parts
+}
+
+// size is the number of all parameters.
+func (s *SAE) size() (n int) {
+	for _, p := range s.parts() {
+		n += p.size
+	}
+	return n
 }
 
 // activity is what a row activates: features in ascending order and their activations, which are positive but for what
