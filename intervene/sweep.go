@@ -27,6 +27,12 @@ var Actions = []string{"patch", "resample", "zero", "mean", "project"}
 // Axes are what Sweep.Together may name.
 var Axes = []string{"points", "layers", "tokens", "heads"}
 
+// DefaultPoints write to the residual stream, so that edges between them are paths through it. A model without
+// attention lacks some of them.
+var DefaultPoints = []ggmlhooks.PointRef{{Point: ggmlhooks.PointEmbeddings, Layer: ggmlhooks.NoLayer},
+	{Point: ggmlhooks.PointAttnOutPost, Layer: ggmlhooks.NoLayer},
+	{Point: ggmlhooks.PointMLPOutPost, Layer: ggmlhooks.NoLayer}}
+
 // Pair is a prompt, and one like it with another answer; both have the same number of tokens.
 type Pair struct {
 	Clean   string `json:"clean"`
@@ -38,11 +44,11 @@ type Pair struct {
 // Sweep says which interventions are tried.
 type Sweep struct {
 	Action   string
-	Points   []ggmlhooks.PointRef
-	Layers   ggmlhooks.LayerSet // empty: all
-	Tokens   []int              // positions in the prompt, from the end where negative; empty: all
-	Heads    bool               // each head of points that have heads by itself
-	Together []string           // Axes along which sites are changed at once, in one intervention
+	Points   []ggmlhooks.PointRef // empty: those of DefaultPoints that the model has
+	Layers   ggmlhooks.LayerSet   // empty: all
+	Tokens   []int                // positions in the prompt, from the end where negative; empty: all
+	Heads    bool                 // each head of points that have heads by itself
+	Together []string             // Axes along which sites are changed at once, in one intervention
 	Metric   string
 	Pairs    []Pair
 	Vector   *gguf.ControlVector  // of project
@@ -101,6 +107,16 @@ func (sweep Sweep) Run(ctx context.Context, e *Engine) (*Report, error) {
 	var err error
 	if s.heads, why, err = e.Places(ctx, pairs[0].base); err != nil {
 		return nil, err
+	}
+	if len(s.Points) == 0 {
+		s.Points = slices.DeleteFunc(slices.Clone(DefaultPoints), func(ref ggmlhooks.PointRef) bool {
+			for at := range s.heads {
+				if at.Point == ref.Point {
+					return false
+				}
+			}
+			return true
+		})
 	}
 	if s.report.Effects, err = s.interventions(len(pairs[0].base), why); err != nil {
 		return nil, err
@@ -200,6 +216,10 @@ func (s *sweeper) interventions(n int, why map[ggmlhooks.PointRef]string) ([]Eff
 
 // missing is the error for a point that cannot be changed in any layer asked for.
 func (s *sweeper) missing(ref ggmlhooks.PointRef, why map[ggmlhooks.PointRef]string) error {
+	if s.Action == "project" {
+		return fmt.Errorf("the control vector has no direction for %s in the layers chosen: 'llamatap vector FILE' "+
+			"lists those that it has", ref)
+	}
 	for at, reason := range why {
 		if at.Point == ref.Point && (ref.Layer == ggmlhooks.NoLayer || ref.Layer == at.Layer) {
 			return fmt.Errorf("the model has no %s to change: %s: 'llamatap inspect MODEL --points' lists its points",

@@ -144,6 +144,9 @@ func TestSweepWrong(t *testing.T) {
 		"numbers of experts": func(s *Sweep) {
 			s.Action, s.Points[0].Point = "zero", ggmlhooks.PointExpertIndices
 		},
+		"no direction for resid_post.2": func(s *Sweep) {
+			s.Action, s.Vector = "project", &gguf.ControlVector{Directions: map[int][]float32{4: {1}}}
+		},
 		"a sweep needs a prompt":  func(s *Sweep) { s.Pairs = nil },
 		"the recording has 0 val": func(s *Sweep) { s.Recorded = func(Site) []float32 { return nil } },
 	} {

@@ -161,11 +161,6 @@ func (a *causalArguments) complete(ctx context.Context) (err error) {
 			s.Metric = "logit-diff"
 		}
 	}
-	if len(s.Points) == 0 {
-		s.Points = []ggmlhooks.PointRef{{Point: ggmlhooks.PointEmbeddings, Layer: ggmlhooks.NoLayer},
-			{Point: ggmlhooks.PointAttnOutPost, Layer: ggmlhooks.NoLayer},
-			{Point: ggmlhooks.PointMLPOutPost, Layer: ggmlhooks.NoLayer}}
-	}
 	s.Graph = s.Graph || slices.Contains(graphForms, a.form.form)
 	switch {
 	case s.Graph && len(s.Together) > 0:
@@ -191,6 +186,9 @@ func (a *causalArguments) complete(ctx context.Context) (err error) {
 			return err
 		}
 		defer run.Close()
+		if len(s.Points) == 0 {
+			s.Points = intervene.DefaultPoints
+		}
 		s.Recorded, err = intervene.Recorded(ctx, run, s.Points)
 	}
 	return err
