@@ -35,7 +35,7 @@ type Options struct {
 const (
 	defaultTrials = 15
 	maxTrials     = 254 // llama.cpp has 256 sequences: the prefix and the control are two
-	microBatch    = 512 // tokens of a decode, of short prompts
+	roomStep      = 256 // tokens that llama.cpp rounds the length of a sequence up to
 )
 
 // Engine runs prompts with edits. It belongs to one goroutine at a time.
@@ -157,9 +157,10 @@ func (e *Engine) prepare(n int) error {
 		return nil
 	}
 	e.free()
+	n = (n + roomStep - 1) / roomStep * roomStep
 	p := llama.DefaultContextParams()
 	p.Sequences = e.options.Trials + 2
-	p.Size, p.Batch = p.Sequences*n, max(2*n, microBatch)
+	p.Size, p.Batch = p.Sequences*n, 2*n // of a whole run: a trial and its control
 	p.MicroBatch, p.Watch, p.NoPerf = p.Batch, true, true
 	p.Threads, p.BatchThreads = e.options.Threads, e.options.Threads
 	if p.FlashAttention = llama.FlashAttentionOff; e.options.FlashAttention {
@@ -177,7 +178,7 @@ func (e *Engine) prepare(n int) error {
 	if e.batch, err = llama.NewBatch(p.Batch, 1); err != nil {
 		return err
 	}
-	e.room = e.x.SequenceSize()
+	e.room = n
 	e.layouts = map[shape]map[ggmlhooks.PointRef]*place{}
 	return nil
 }

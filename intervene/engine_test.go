@@ -208,7 +208,8 @@ func TestPatchWhole(t *testing.T) {
 	}
 }
 
-// TestRunWrong: what cannot be run is refused with the cause, and an end of the context ends it.
+// TestRunWrong: what cannot be run is refused with the cause, an end of the context ends it, and then longer
+// prompts can be run.
 func TestRunWrong(t *testing.T) {
 	e := open(t, Options{Trials: 2})
 	prompt := tokens(t, e, "func main")
@@ -230,4 +231,7 @@ func TestRunWrong(t *testing.T) {
 		t.Errorf("%v after %d trials", err, done)
 	}
 	each(t, e, prompt, make([]Trial, 3), RunOptions{}, func(*Result) {})
+	for _, n := range []int{300, 512} { // the context grows with the prompt
+		each(t, e, make([]llama.Token, n), []Trial{nil}, RunOptions{Whole: true}, func(*Result) {})
+	}
 }
