@@ -72,7 +72,11 @@ func TestSAE(t *testing.T) {
 
 	strongest := slices.MaxFunc(e.Features, func(a, b autoencoder.Feature) int { return int(a.Max - b.Max) })
 	feature, file := strongest.Number, path("feature.gguf")
-	llamatap(t, "sae", "steer", path("sae"), "--feature", fmt.Sprint(feature), "--scale", "6", "-o", file).good(t)
+	printed = llamatap(t, "sae", "steer", path("sae"), "--feature", fmt.Sprint(feature), "--scale", "6", "-o", file).
+		good(t).stdout
+	if !strings.Contains(printed, "for layer 3") {
+		t.Errorf("printed: %s", printed)
+	}
 	v, err := gguf.OpenControlVector(file)
 	if err != nil || v.Model != "llama" || len(v.Directions) != 1 || math.Abs(v.Norm(3)-6) > 1e-4 {
 		t.Fatalf("%+v, %v", v, err)
@@ -93,17 +97,18 @@ func TestSAE(t *testing.T) {
 	}
 	data := path("data")
 	llamatap(t, "export", run, "--to", "dataset", "--tensor", "l_out", "--layer", "2-3", "-o", data).good(t)
-	llamatap(t, "sae", "train", data, "--tensor", "l_out-3", "--features", "64", "--epochs", "60", "--batch", "32", "-o",
-		path("shards")).good(t)
+	llamatap(t, "sae", "train", data, "--tensor", "l_out-3", "--features", "64", "--epochs", "60", "--batch", "32",
+		"-o", path("shards")).good(t)
 	recorded := llamatap(t, "sae", "eval", path("shards"), run, "--all", "--top", "0").good(t).stdout
 	if shards := llamatap(t, "sae", "eval", path("shards"), "--all", "--top", "0").good(t).stdout; shards != recorded {
 		t.Errorf("a recording and its dataset are explained in two ways: %s%s", recorded, shards)
 	}
 	for want, args := range map[string][]string{
-		"name one with --tensor":       {"train", data, "--features", "64", "-o", path("x")},
-		"give --features":              {"train", run, "--layer", "3", "-o", path("x")},
-		"give the --layer":             {"train", run, "--features", "64", "-o", path("x")},
-		"less than a batch":            {"train", run, "--layer", "3", "--features", "64", "--batch", "9999", "-o", dir},
+		"name one with --tensor": {"train", data, "--features", "64", "-o", path("x")},
+		"give --features":        {"train", run, "--layer", "3", "-o", path("x")},
+		"give the --layer":       {"train", run, "--features", "64", "-o", path("x")},
+		"less than a batch": {"train", run, "--layer", "3", "--features", "64", "--batch", "9999", "-o",
+			path("x")},
 		"holds an autoencoder already": append(train[1:], path("sae")),
 		"no checkpoint":                {"train", "--resume", path("sae")},
 		"no sparse autoencoder":        {"eval", run},
@@ -113,6 +118,9 @@ func TestSAE(t *testing.T) {
 		if o := llamatap(t, append([]string{"sae"}, args...)...); o.status == 0 || !strings.Contains(o.stderr, want) {
 			t.Errorf("%q: %s%s", args, o.stdout, o.stderr)
 		}
+	}
+	if _, err := os.Stat(path("x")); err == nil {
+		t.Error("a training that failed leaves its folder")
 	}
 }
 

@@ -57,8 +57,8 @@ func saeTrainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "train", Summary: "train a sparse autoencoder on a tensor of recordings", Max: 10_000,
 		Usage: "[RUN …] [--point NAME|--tensor GLOB] [--layer N] --features N [--arch NAME] -o DIR\n--resume DIR",
-		Text: `Trains on the rows of one tensor, of all runs that are named or of the newest one. Rows are read in order and
-drawn at random from a bounded buffer. Ctrl-C writes a checkpoint, from which --resume DIR resumes to the same bits.
+		Text: `Trains on the rows of one tensor, of all runs that are named or of the newest one. Rows are read in order
+and drawn at random from a bounded buffer. Ctrl-C writes a checkpoint, from which --resume DIR resumes to the same bits.
 The folder holds sae_weights.safetensors and cfg.json, which SAELens loads.
 
   topk      the K largest activations of a row
@@ -157,6 +157,7 @@ func (a *saeTraining) start(args []string, sized bool) error {
 	t, err := autoencoder.NewTrainer(ctx, rows, engine(), a.Options)
 	bar.Done()
 	if err != nil {
+		_ = os.Remove(a.folder) // if it is empty, as before
 		return err
 	}
 	return a.train(ctx, t, rows)

@@ -23,8 +23,8 @@ func saeEvalCommand() *cli.Command {
 		Name: "eval", Summary: "how well a sparse autoencoder explains rows, and which tokens activate its features",
 		Min: 1, Max: 10_000, Needs: "no folder: give that of an autoencoder",
 		Usage: "DIR [RUN …] [--all] [--feature K] [--top N] [--contexts N] [--format text|json] [-o FILE]",
-		Text: `Prints explained variance, active features per row and dead features on rows that training held out, of the
-runs that it was trained on or of others, and the tokens that activate each feature most, with their neighbours.
+		Text: `Prints explained variance, active features per row and dead features on rows that training held out, of
+the runs that it was trained on or of others, and the tokens that activate each feature most, with their neighbours.
 
   llamatap sae eval sae
   llamatap sae eval sae RUN --all --feature 17 --contexts 20
@@ -134,9 +134,9 @@ func saeSteerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "steer", Summary: "write a feature as a control vector of llama.cpp", Min: 1, Max: 1,
 		Needs: "no folder: give that of an autoencoder", Usage: "DIR --feature K -o FILE.gguf [--scale S]",
-		Text: `Writes the direction of a feature, for the layer whose residual stream it was trained on. --control-vector of
-llamatap run, llama-cli and llama-server adds it to each token. Its length is --scale: what a token gains whose
-activation grows by that much.
+		Text: `Writes the direction of a feature, for the layer whose residual stream it was trained on. With
+--control-vector, llamatap run, llama-cli and llama-server add it to each token. Its length is --scale: what a token
+gains whose activation grows by that much.
 
   llamatap sae steer sae --feature 17 --scale 8 -o feature.gguf
   llamatap run -p "Once upon" --control-vector feature.gguf
@@ -166,7 +166,12 @@ activation grows by that much.
 				}
 				v := &gguf.ControlVector{Model: s.About.ModelArch, Layers: layer + 1,
 					Directions: map[int][]float32{layer: row}}
-				return writeTo(file, true, v.Write)
+				if err := writeTo(file, true, v.Write); err != nil || file == "-" {
+					return err
+				}
+				present.Printf("%s: feature %d, of length %s, for layer %d; apply it with --control-vector %[1]s\n",
+					file, feature, present.Digits(scale), layer)
+				return nil
 			}
 		},
 	}
@@ -183,12 +188,12 @@ func steeredLayer(about *autoencoder.About) (int, error) {
 	if about.Point == ggmlhooks.PointResidPre.String() {
 		layer-- // what a layer reads is what the one before it wrote
 	} else if about.Point != ggmlhooks.PointResidPost.String() && tensor != "l_out" {
-		return 0, fmt.Errorf("the autoencoder was trained on %s, and control vectors add to the residual stream: train "+
-			"one on resid_post", cmp.Or(about.Point, about.Tensor, "an unknown tensor"))
+		return 0, fmt.Errorf("the autoencoder was trained on %s, and control vectors add to the residual stream: "+
+			"train one on resid_post", cmp.Or(about.Point, about.Tensor, "an unknown tensor"))
 	}
 	if layer < 1 {
-		return 0, fmt.Errorf("llama.cpp steers after layers from 1 on, and the autoencoder is of layer %d: train one on "+
-			"a later layer", layer)
+		return 0, fmt.Errorf("llama.cpp steers after layers from 1 on, and the autoencoder is of layer %d: train one "+
+			"on a later layer", layer)
 	}
 	return layer, nil
 }
