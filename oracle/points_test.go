@@ -69,6 +69,23 @@ func TestPoints(t *testing.T) {
 	}
 }
 
+// TestInterpEngine compares llamatap.interp with interp-engine's eager backend, which runs the same weights in PyTorch:
+// captures, greedy generation, lens read-out, refusals.
+func TestInterpEngine(t *testing.T) {
+	testenv.Slow(t) // PyTorch is large: the set-up of make nightly installs it
+	ids := strings.Trim(fmt.Sprint(tokenize(t, textFile(t, "The quick brown fox jumps over it"))), "[]")
+	models := []string{"llama", "mixtral", "qwen2moe", "qwen3", "qwen3moe", "phi3", "olmo2", "gemma2"}
+	testenv.NeedPython(t, "torch", "transformers", "gguf", "interp_engine")
+	cmd := pythonPackage(t, append([]string{"testdata/interp_engine_hf.py", t.TempDir(), testenv.Model(t),
+		strings.ReplaceAll(ids, " ", ",")}, models...)...)
+	cmd.Env = append(cmd.Env, "HF_HUB_OFFLINE=1")
+	out, err := cmd.CombinedOutput()
+	if n := strings.Count(string(out), " equal within "); err != nil || n != len(models) {
+		t.Errorf("%d of %d models: %v\n%s", n, len(models), err, out)
+	}
+	t.Logf("%s", out)
+}
+
 // TestPointsSelected captures points by name: these tensors and no others, whole graphs, the values that a run of all
 // tensors has, from the runner and from a preloaded program. What a model lacks is named once.
 func TestPointsSelected(t *testing.T) {

@@ -142,9 +142,16 @@ def write(path, model, arch, name, donor):
     w.close()
 
 
+def like_ggml(model):
+    """GELU as ggml's CPU backend has it, which looks it up in a table of half-precision numbers: exact ones would
+    differ by 3e-4."""
+    for m in model.modules():
+        if "gelu" in type(m).__name__.lower():
+            m.forward = lambda x: torch.nn.functional.gelu(x.half().float(), approximate="tanh").half().float()
+
+
 def compute(model, tokens):
-    """Every point of the tokens: {(point, layer): values}, one row for each token. GELU is that of ggml's CPU backend,
-    which looks it up in a table of half-precision numbers: exact ones would differ by 3e-4."""
+    """Every point of the tokens: {(point, layer): values}, one row for each token."""
     found, scores = {}, []
     tokens_n = len(tokens)
 
@@ -164,9 +171,7 @@ def compute(model, tokens):
             module.register_forward_hook(
                 lambda m, a, o: keep(point, layer, post(o[pick or 0] if isinstance(o, tuple) else o)))
 
-    for m in model.modules():
-        if "gelu" in type(m).__name__.lower():
-            m.forward = lambda x: torch.nn.functional.gelu(x.half().float(), approximate="tanh").half().float()
+    like_ggml(model)
     body = model.model
     of(body.embed_tokens, "embeddings", -1)
     of(getattr(body, "norm", None) or body.final_layernorm, "final_norm", -1)

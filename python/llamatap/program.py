@@ -47,22 +47,34 @@ def record(model: str | os.PathLike[str] | None, prompts: str | Iterable[str | d
     """
     out = Path(out if out is not None else tempfile.mkdtemp(prefix="llamatap-"))
     given = [prompts] if isinstance(prompts, str) else list(prompts)
-    lines = [{"prompt": p} if isinstance(p, str) else p for p in given]
     before = set(out.glob("*/run_*"))
+    command = ["-n", str(n_predict), "--temp", "0", "--tap-out", str(out), "--tap-dtype", dtype]
+    command += ["--tap-points", ",".join(points)] if (points := list(points)) else []
+    command += ["--tap-tensor", ",".join(tensors)] if (tensors := list(tensors)) else []
+    command += ["--tap-layer", layers] if layers else []
+    results = complete(model, [{"prompt": p} if isinstance(p, str) else p for p in given], [*command, *args])
+    made = set(out.glob("*/run_*")) - before
+    if len(made) != 1:
+        raise ProgramError(f"{len(made)} runs were made in {out} meanwhile, not one: give a folder of its own as out=")
+    run = Run(made.pop())
+    run.results = results
+    return run
+
+
+def complete(model: str | os.PathLike[str] | None, lines: list[dict[str, Any]],
+             args: list[str]) -> list[dict[str, Any]]:
+    """Runs the lines of a prompt file through a model with ``llamatap run``; returns the results (PROMPTS.md)."""
     with tempfile.TemporaryDirectory() as work:
         asked, results = Path(work, "prompts.jsonl"), Path(work, "results.jsonl")
         asked.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-        command = [find_program(), "run", "--prompts", str(asked), "--results", str(results), "-n", str(n_predict),
-                   "--temp", "0", "--tap-out", str(out), "--tap-dtype", dtype]
-        command += ["-m", os.fspath(model)] if model is not None else []
-        command += ["--tap-points", ",".join(points)] if (points := list(points)) else []
-        command += ["--tap-tensor", ",".join(tensors)] if (tensors := list(tensors)) else []
-        command += ["--tap-layer", layers] if layers else []
-        command += args
-        done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        made = set(out.glob("*/run_*")) - before
-        if done.returncode != 0 or len(made) != 1:
-            raise ProgramError(done.stderr.strip() or f"llamatap ended with status {done.returncode}")
-        run = Run(made.pop())
-        run.results = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
-    return run
+        call("run", "--prompts", str(asked), "--results", str(results),
+             *(["-m", os.fspath(model)] if model is not None else []), *args)
+        return [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
+
+
+def call(*args: str) -> None:
+    """Runs llamatap. Raises ProgramError with what it printed where it fails."""
+    done = subprocess.run([find_program(), *args], check=False, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True)
+    if done.returncode != 0:
+        raise ProgramError(done.stderr.strip() or f"llamatap ended with status {done.returncode}")

@@ -151,6 +151,29 @@ class Recorded(unittest.TestCase):
             np.testing.assert_array_equal(live.array, file.array)
 
 
+class Installed(unittest.TestCase):
+    def test_needs_numpy_alone(self):
+        script = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] not in {*sys.stdlib_module_names, "numpy", "llamatap"}:
+            raise ModuleNotFoundError("No module named " + name, name=name)
+
+sys.meta_path.insert(0, Missing())
+import llamatap
+try:
+    import llamatap.interp
+except ImportError as e:
+    print(e)
+"""
+        path = str(Path(llamatap.__file__).parents[1])
+        out = subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, capture_output=True, text=True,
+                             env={**os.environ, "PYTHONPATH": path}).stdout
+        self.assertRegex(out, r"needs interp-engine and PyTorch .*pip install 'llamatap\[interp\]'")
+
+
 def _listens(path):
     """Whether a socket at path is bound and accepts, without connecting to it."""
     flags = [line.split()[3] for line in Path("/proc/net/unix").read_text().splitlines() if line.endswith(" " + path)]
