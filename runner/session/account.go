@@ -31,8 +31,17 @@ func (c *counter) use() capture.Use {
 	u := c.recorder.Use()
 	u.Graphs, u.Rows, u.NS = maps.Clone(u.Graphs), maps.Clone(u.Rows), maps.Clone(u.NS)
 	u.Run, u.Setup = u.Run.Since(&capture.Flow{}), u.Setup.Since(&capture.Flow{})
-	u.TakenNS, u.WatchedNS = c.taken.ns, int64(c.taken.over)
+	c.taken.settle(u.FirstNS, u.LastNS)
+	u.TakenNS, u.WatchedNS = c.taken.ns, c.taken.over
 	return u
+}
+
+// watch looks at what this process takes from the model, while that computes.
+func (c *counter) watch() {
+	const most = 1000
+	if c.taken.look(monotonic()); len(c.taken.pending) > most {
+		c.use()
+	}
 }
 
 // tokens is how many were computed up to now.
@@ -80,9 +89,9 @@ func (c *counter) tally(use capture.Use) *rundir.Account {
 		Tokens: use.Rows[ggmlhooks.PhasePrefill] + use.Rows[ggmlhooks.PhaseDecode],
 		Cuts:   use.Run.Cuts,
 	}
-	// A run of less than half a second was not watched long enough to know what was taken from it.
+	// A short run was not watched long enough to know what was taken from it.
 	t := &a.Time
-	if use.WatchedNS >= t.WallNS/10*9 {
+	if t.WallNS > 0 && use.WatchedNS >= t.WallNS/10*9 {
 		t.TakenNS = &use.TakenNS
 	}
 	// The median of few probes may be too large on a busy machine: what was not lost otherwise is the most that

@@ -130,7 +130,7 @@ func (s *sink) ExecEnd(e ggmlhooks.ExecEnd) error {
 	if s.counter.recorder == nil || s.counter.halted != nil {
 		return nil
 	}
-	s.counter.taken.look(time.Now())
+	s.counter.watch()
 	if s.before.caughtUp() {
 		if err := s.checkpoints.turn(s.files.current.stream, len(s.steering.changes) > 0); err != nil {
 			return err

@@ -12,24 +12,27 @@ import (
 )
 
 // takenEvery is how often taken looks.
-const takenEvery = 50 * time.Millisecond
+const takenEvery = int64(50 * time.Millisecond)
 
 // taken bounds the processor time that this process took from the model's threads: in each interval it is no more than
-// this process used, and no more than those threads waited for a processor (schedstat). On a machine with idle
-// processors the second is next to nothing. The zero value has not looked yet.
+// this process used, no more than those threads waited for a processor (schedstat), and no more than the interval. On a
+// machine with idle processors the second is next to nothing.
 type taken struct {
-	root   fs.FS
-	pid    int // the model's process
-	ns     int64
-	over   time.Duration // what was looked at in all
-	at     time.Time
-	own    int64
-	waited map[string]int64 // by thread
+	root fs.FS
+	pid  int // the model's process
+	// ns and over are those of the intervals within the run: what was taken, and their length.
+	ns, over int64
+	pending  []interval // that end after the last graph that is known
+	at, own  int64      // of the last look; 0: there was none
+	waited   map[string]int64
 }
 
-// look adds the interval since the last look, if that was long enough ago. It is called while the model computes.
-func (t *taken) look(now time.Time) {
-	if !t.at.IsZero() && now.Sub(t.at) < takenEvery {
+// interval is what was taken between two looks, by the monotonic clock.
+type interval struct{ from, to, ns int64 }
+
+// look adds the interval since the last look, if that was long enough ago.
+func (t *taken) look(now int64) {
+	if t.at != 0 && now-t.at < takenEvery {
 		return
 	}
 	var use unix.Rusage
@@ -38,17 +41,29 @@ func (t *taken) look(now time.Time) {
 	}
 	own := use.Utime.Nano() + use.Stime.Nano()
 	waited, waits := t.read()
-	if !t.at.IsZero() {
-		t.over += now.Sub(t.at)
-	}
-	switch {
-	case t.at.IsZero():
-	case len(waited) == 0: // a kernel without CONFIG_SCHED_INFO, or the process has ended
-		t.ns += own - t.own
-	default:
-		t.ns += min(own-t.own, waits)
+	if t.at != 0 {
+		ns := min(own-t.own, now-t.at)
+		if len(waited) > 0 { // else a kernel without CONFIG_SCHED_INFO, or the process has ended
+			ns = min(ns, waits)
+		}
+		t.pending = append(t.pending, interval{t.at, now, ns})
 	}
 	t.at, t.own, t.waited = now, own, waited
+}
+
+// settle counts the intervals within a run whose first graph began and whose last one, as far as is known, ended then.
+// This process reads reports later than the model writes them: a later graph may still show that an interval belongs.
+func (t *taken) settle(first, last int64) {
+	n := 0
+	for _, i := range t.pending {
+		if i.to > last {
+			break
+		}
+		if n++; i.from >= first && first != 0 {
+			t.ns, t.over = t.ns+i.ns, t.over+i.to-i.from
+		}
+	}
+	t.pending = t.pending[n:]
 }
 
 // read returns how long each thread of the model has waited for a processor, and the sum since the last look. A new
