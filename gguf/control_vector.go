@@ -79,9 +79,18 @@ func OpenControlVector(path string) (*ControlVector, error) {
 		if err := DecodeRow(row, t.Type, raw); err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", path, t.Name, err)
 		}
+		if !finite(row) {
+			return nil, fmt.Errorf("%s: %s has values that are no finite numbers: %w", path, t.Name, ErrNotControlVector)
+		}
 		v.Directions[layer] = row
 	}
 	return v, nil
+}
+
+func finite(row []float32) bool {
+	return !slices.ContainsFunc(row, func(x float32) bool {
+		return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0)
+	})
 }
 
 // controlLayer is the layer that a tensor of a control vector is for.
@@ -99,6 +108,11 @@ func controlLayer(t *Tensor) (int, error) {
 
 // Write writes the file, its layers in order.
 func (v *ControlVector) Write(to io.Writer) error {
+	for layer, row := range v.Directions {
+		if !finite(row) {
+			return fmt.Errorf("direction %d has values that are no finite numbers: %w", layer, ErrNotControlVector)
+		}
+	}
 	var meta Metadata
 	meta.Set("general.architecture", controlArchitecture)
 	meta.Set(controlArchitecture+".model_hint", v.Model)

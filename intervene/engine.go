@@ -35,6 +35,7 @@ type Options struct {
 const (
 	defaultTrials = 15
 	maxTrials     = 254 // llama.cpp has 256 sequences: the prefix and the control are two
+	maxThreads    = 512 // of ggml
 	roomStep      = 256 // tokens that llama.cpp rounds the length of a sequence up to
 )
 
@@ -65,6 +66,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	if o.Threads == 0 {
 		o.Threads = runner.Cores()
+	}
+	if o.Threads < 1 || o.Threads > maxThreads {
+		return nil, fmt.Errorf("%d threads: use 1 to %d, or 0 for one per core", o.Threads, maxThreads)
 	}
 	if err := runner.CheckModel(o.Model); err != nil {
 		return nil, err

@@ -53,10 +53,12 @@ type Sweep struct {
 	Pairs    []Pair
 	Vector   *gguf.ControlVector  // of project
 	Recorded func(Site) []float32 // if not nil, what patch puts in, instead of the clean prompt's values
-	Graph    bool                 // measure edges as well
-	Top      int                  // nodes of the graph at most
-	Least    float64              // effects below this fraction of the largest are not part of the graph
-	Progress func(done, total int64)
+	// RecordedTokens, if not nil, are the tokens that Recorded has values of. They begin with the clean prompt.
+	RecordedTokens []llama.Token
+	Graph          bool    // measure edges as well
+	Top            int     // nodes of the graph at most
+	Least          float64 // effects below this fraction of the largest are not part of the graph
+	Progress       func(done, total int64)
 }
 
 // pairRun is a pair of prompts with what was measured of it.

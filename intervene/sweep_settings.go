@@ -19,6 +19,10 @@ func (s *Sweep) tokenize(vocab *llama.Vocab, p *Pair) (*pairRun, error) {
 			return nil, err
 		}
 	}
+	if n := len(clean); s.RecordedTokens != nil &&
+		(n > len(s.RecordedTokens) || !slices.Equal(clean, s.RecordedTokens[:n])) {
+		return nil, fmt.Errorf("the recording is not of the clean prompt %q: record that one, with --tap-points", p.Clean)
+	}
 	r := &pairRun{base: clean}
 	switch {
 	case s.Action == "patch" && s.Recorded != nil:

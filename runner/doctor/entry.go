@@ -41,6 +41,9 @@ var entries = []evidence{
 		llama_vocab_n_tokens llama_n_ctx llama_n_batch llama_n_ubatch llama_n_seq_max llama_model_n_layer llama_model_n_embd
 		llama_model_n_head llama_model_n_head_kv llama_model_n_ctx_train llama_model_size llama_model_n_params llama_model_ftype
 		llama_model_is_recurrent llama_model_is_hybrid llama_model_desc llama_model_meta_val_str`)},
+	{"steering", "control vectors (--tap-steer)", strings.Fields(`
+		llama_set_adapter_cvec ggml_backend_tensor_set llama_model_n_swa llama_memory_seq_pos_min
+		llama_state_seq_get_data_ext llama_state_seq_save_file`)},
 	{"versions", "which llama.cpp and ggml a program ran", strings.Fields("ggml_version llama_version")},
 	{"buffers", "where tensors lie in memory, allocations and frees", strings.Fields(`
 		ggml_backend_buft_alloc_buffer ggml_backend_dev_buffer_from_host_ptr ggml_backend_buffer_free
