@@ -88,6 +88,11 @@ func (st *steering) Exec(e *ggmlhooks.Exec) error {
 	if applied := st.vectors.exec(e); applied != nil {
 		st.log.append(event{Event: "applied", Steering: applied, FirstExec: e.Number, MonoNS: e.MonoNS,
 			UnixNS: e.MonoNS + st.run.unixOffset()})
+		if st.run.dir != nil && st.report.counter.halted == nil { // a kill must not take away what tensors were computed by
+			if err := st.run.dir.WriteJSON(rundir.MetadataName, st.run.beginning()); err != nil {
+				return explain(err, st.run.o.Tap.Out)
+			}
+		}
 	}
 	if e.Captured {
 		st.capturing[e.Number] = struct{}{}

@@ -107,7 +107,7 @@ func (r *report) metadata(process *collect.Process, exit collect.Exit) rundir.Me
 	m.Account = r.account()
 	m.Losses, m.Lossy = m.Account.Lost, len(m.Account.Lost) > 0
 	m.Stopped = r.counter.stopped(r.files.lastToken())
-	m.Changes, m.Steering = r.steering.changes, r.steering.vectors.states
+	m.Changes, m.Steering = r.steering.changes, r.run.steered
 	m.Resumed = r.run.resumed
 	if r.early {
 		m.Exit = nil // the program still runs

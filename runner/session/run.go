@@ -32,6 +32,7 @@ type run struct {
 	dir      *rundir.Dir     // nil until the first context
 	resumed  *rundir.Resumed // nil: the run is new
 	contexts []rundir.Context
+	steered  []rundir.Steering // control vectors of an armed run, by number; nil: it is not armed
 	speller  speller
 }
 
@@ -193,7 +194,7 @@ func (r *run) describe(use capture.Use) rundir.Metadata {
 // than its tensors. How it ended and what it did is absent.
 func (r *run) beginning() rundir.Metadata {
 	m := r.describe(capture.Use{})
-	m.RunID, m.Created, m.Resumed = r.dir.ID(), r.started.UTC(), r.resumed
+	m.RunID, m.Created, m.Resumed, m.Steering = r.dir.ID(), r.started.UTC(), r.resumed, r.steered
 	m.Ended, m.SealedBy, m.Losses = time.Time{}, "", []rundir.Loss{}
 	m.Phases, m.Tokens, m.Extra = nil, nil, nil
 	return m

@@ -20,8 +20,7 @@ import (
 
 // vectors are what is added to the residual stream, one after the other. It is for the goroutine that reads the tap.
 type vectors struct {
-	run    *run
-	states []rundir.Steering // by number
+	run *run
 }
 
 // vector is a control vector as it is added: scaled.
@@ -108,7 +107,7 @@ func (s *vectors) begin() (v *vector, err error) {
 	if !s.run.o.Tap.Records(config.Steering) {
 		return nil, nil
 	}
-	s.states = []rundir.Steering{{}}
+	s.run.steered = []rundir.Steering{{}}
 	if s.run.o.Tap.Steer.File == "" {
 		return nil, nil
 	}
@@ -128,14 +127,14 @@ func (s *vectors) hand(v *vector) (number uint32, err error) {
 		next.Vector, rows = &v.Vector, v.rows
 	}
 	if next.Number, err = s.run.region.Steer(rows); err == nil {
-		s.states = append(s.states, next)
+		s.run.steered = append(s.run.steered, next)
 	}
 	return next.Number, err
 }
 
 // exchange does what a steer command asks for, and returns the number of what is added then.
 func (s *vectors) exchange(text string) (number uint32, err error) {
-	if s.states == nil {
+	if s.run.steered == nil {
 		return 0, errors.New("this run is not armed for steering: start it with --tap-steer armed, or with a vector")
 	}
 	var v *vector
@@ -156,10 +155,10 @@ func (s *vectors) exchange(text string) (number uint32, err error) {
 
 // exec notes the first execution of each, and returns what it is the first of.
 func (s *vectors) exec(e *ggmlhooks.Exec) *rundir.Steering {
-	if int(e.Steer) >= len(s.states) || s.states[e.Steer].FirstExec != nil {
+	if int(e.Steer) >= len(s.run.steered) || s.run.steered[e.Steer].FirstExec != nil {
 		return nil
 	}
-	now := &s.states[e.Steer]
+	now := &s.run.steered[e.Steer]
 	exec := e.Number
 	now.FirstExec = &exec
 	if e.TokenFirst >= 0 {
@@ -178,15 +177,15 @@ func (s *vectors) named(number uint32) *rundir.Steering {
 	if number == 0 {
 		return nil
 	}
-	now := s.states[number]
+	now := s.run.steered[number]
 	return &now
 }
 
 // newest is what was asked for last; nil: the run is not armed.
 func (s *vectors) newest() *rundir.Steering {
-	if len(s.states) == 0 {
+	if len(s.run.steered) == 0 {
 		return nil
 	}
-	now := s.states[len(s.states)-1]
+	now := s.run.steered[len(s.run.steered)-1]
 	return &now
 }
