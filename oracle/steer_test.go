@@ -243,3 +243,16 @@ func steerArchitecture(t *testing.T, model, file string, more ...string) {
 		t.Error("the vector changes nothing")
 	}
 }
+
+// TestSteerKilled: a run that was killed says what it was steered by, once repaired.
+func TestSteerKilled(t *testing.T) {
+	out := t.TempDir()
+	killWhen(t, out, []string{"run", "-p", "func main() {", "-n", "400", "--ignore-eos", "--temp", "0", "-t", "1",
+		"--tap-steer", steerFile(t, 6, 256) + ":0.5:2-3", "--tap-tensor", "l_out"}, 40, 1)
+	dir := dirOf(t, out)
+	llamatap(t, "verify", "--repair", dir)
+	m := metadata(t, dir)
+	if len(m.Steering) != 2 || m.Steering[1].Vector == nil || m.Steering[1].Vector.Layers != "2-3" {
+		t.Errorf("steering %+v", m.Steering)
+	}
+}
