@@ -21,6 +21,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/autoencoder"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // saeRun records two texts with their residual stream.
@@ -103,19 +104,32 @@ func TestSAE(t *testing.T) {
 	if shards := llamatap(t, "sae", "eval", path("shards"), "--all", "--top", "0").good(t).stdout; shards != recorded {
 		t.Errorf("a recording and its dataset are explained in two ways: %s%s", recorded, shards)
 	}
+	held := t.TempDir()
+	lock, err := rundir.Lock(held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
 	for want, args := range map[string][]string{
-		"name one with --tensor": {"train", data, "--features", "64", "-o", path("x")},
-		"give --features":        {"train", run, "--layer", "3", "-o", path("x")},
-		"give the --layer":       {"train", run, "--features", "64", "-o", path("x")},
+		"another training writes there": append(train[1:len(train):len(train)], held),
+		"give a finite number other than 0": {"steer", path("sae"), "--feature", "1", "--scale", "nan", "-o",
+			path("x")},
+		"of length +Inf": {"steer", path("sae"), "--feature", "1", "--scale", "1e39", "-o", path("x")},
+		"of length 0":    {"steer", path("sae"), "--feature", "1", "--scale", "0", "-o", path("x")},
+		"/dev/full: no space left on device: free space": {"eval", path("sae"), "-o", "/dev/full"},
+		"name one with --tensor":                         {"train", data, "--features", "64", "-o", path("x")},
+		"give --features":                                {"train", run, "--layer", "3", "-o", path("x")},
+		"give the --layer":                               {"train", run, "--features", "64", "-o", path("x")},
 		"less than a batch": {"train", run, "--layer", "3", "--features", "64", "--batch", "9999", "-o",
 			path("x")},
-		"holds an autoencoder already": append(train[1:], path("sae")),
+		"holds an autoencoder already": append(train[1:len(train):len(train)], path("sae")),
 		"no checkpoint":                {"train", "--resume", path("sae")},
 		"no sparse autoencoder":        {"eval", run},
 		"from 0 to 95":                 {"steer", path("sae"), "--feature", "96", "-o", file},
 		"mlp_out is not recorded":      {"train", run, "--point", "mlp_out", "--features", "64", "-o", path("x")},
 	} {
-		if o := llamatap(t, append([]string{"sae"}, args...)...); o.status == 0 || !strings.Contains(o.stderr, want) {
+		if o := llamatap(t, append([]string{"sae"}, args...)...); o.status == 0 || !strings.Contains(o.stderr, want) ||
+			strings.Count(o.stderr, "\n") != 1 {
 			t.Errorf("%q: %s%s", args, o.stdout, o.stderr)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // reportForm is the format of a report and where it is written. Every command that reads runs has the same flags for
@@ -56,7 +57,10 @@ func (r *reportForm) write(report func(io.Writer) error) error {
 func writeTo(name string, binary bool, write func(io.Writer) error) error {
 	buffered := func(out io.Writer) error {
 		b := bufio.NewWriterSize(out, 1<<20)
-		return errors.Join(write(b), b.Flush())
+		if err := write(b); err != nil {
+			return err
+		}
+		return b.Flush()
 	}
 	switch info, err := os.Stat(name); {
 	case (name == "" || name == "-") && binary:
@@ -68,7 +72,7 @@ func writeTo(name string, binary bool, write func(io.Writer) error) error {
 		if err != nil {
 			return fmt.Errorf("write %s: %w: choose another place with -o", name, err)
 		}
-		return errors.Join(buffered(f), f.Close())
+		return rundir.ExplainFull(name, errors.Join(buffered(f), f.Close()))
 	}
 	// The file appears under its name only when it is complete, and for its owner alone: reports quote prompts.
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
@@ -77,7 +81,7 @@ func writeTo(name string, binary bool, write func(io.Writer) error) error {
 	}
 	defer os.Remove(f.Name()) // gone already after the renaming
 	if err := errors.Join(buffered(f), f.Close()); err != nil {
-		return err
+		return rundir.ExplainFull(name, err)
 	}
 	return os.Rename(f.Name(), name)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/runner/doctor"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 func saeCommand() *cli.Command {
@@ -97,8 +98,15 @@ The folder holds sae_weights.safetensors and cfg.json, which SAELens loads.
 			f.Add("-o, --output DIR", &a.folder, "folder to write")
 			return func(args []string) error {
 				if resume {
-					if len(args) > 0 || f.Given("--features") {
-						return cli.Wrongf("--resume takes runs and options from the checkpoint: drop the others")
+					for _, flag := range f.List {
+						name := flag.Names[len(flag.Names)-1]
+						if f.Given(name) && name != "--resume" && name != "--checkpoint-every" {
+							args = append(args, name)
+						}
+					}
+					if len(args) > 0 {
+						return cli.Wrongf("--resume takes runs and options from the checkpoint: drop %s",
+							strings.Join(args, ", "))
 					}
 					return a.resume()
 				}
@@ -130,23 +138,28 @@ func (a *saeTraining) start(args []string, sized bool) error {
 	case a.every <= 0:
 		return cli.Wrongf("--checkpoint-every %v: give a time such as 5m", a.every)
 	}
-	for _, name := range []string{autoencoder.ConfigName, autoencoder.CheckpointName} {
-		if _, err := os.Stat(filepath.Join(a.folder, name)); err == nil {
-			return fmt.Errorf("%s holds an autoencoder already: give another -o, or --resume %[1]s if it was "+
-				"interrupted", a.folder)
-		}
-	}
 	paths, err := runPaths(args)
 	if err != nil {
 		return err
 	}
-	rows, err := autoencoder.OpenRecordings(paths, a.what)
+	rows, err := openSelected(paths, a.what)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	if err := os.MkdirAll(a.folder, 0o777); err != nil {
+		return rundir.ExplainFull(a.folder, err)
+	}
+	lock, err := a.lock()
+	if err != nil {
 		return err
+	}
+	defer lock.Close()
+	for _, name := range []string{autoencoder.ConfigName, autoencoder.CheckpointName} {
+		if _, err := os.Stat(filepath.Join(a.folder, name)); err == nil {
+			return fmt.Errorf("%s holds an autoencoder already: give another -o, or --resume %[1]s if it was "+
+				"interrupted", a.folder)
+		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -169,6 +182,11 @@ func (a *saeTraining) resume() error {
 	if err != nil {
 		return err
 	}
+	lock, err := a.lock()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	if !same {
 		fmt.Fprintln(present.Err, "llamatap: another processor or build began this training: results differ in "+
 			"their last bits")
@@ -183,6 +201,15 @@ func (a *saeTraining) resume() error {
 	return a.train(ctx, t, rows)
 }
 
+// lock locks the folder for this training until the file that it returns is closed.
+func (a *saeTraining) lock() (*os.File, error) {
+	file, err := rundir.Lock(a.folder)
+	if errors.Is(err, rundir.ErrInUse) {
+		err = fmt.Errorf("%s: another training writes there: give another -o, or wait until it ends", a.folder)
+	}
+	return file, err
+}
+
 // openRows opens recordings of what an autoencoder was trained on.
 func openRows(paths []string, about *autoencoder.About) (*autoencoder.Recordings, error) {
 	what := autoencoder.Selection{Layer: about.Layer, Tensor: about.Tensor}
@@ -193,7 +220,19 @@ func openRows(paths []string, about *autoencoder.About) (*autoencoder.Recordings
 		}
 		what.Point, what.Tensor = &ref, ""
 	}
-	return autoencoder.OpenRecordings(paths, what)
+	return openSelected(paths, what)
+}
+
+// openSelected opens recordings and prints what is missing of them.
+func openSelected(paths []string, what autoencoder.Selection) (*autoencoder.Recordings, error) {
+	rows, err := autoencoder.OpenRecordings(paths, what)
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range rows.Notes {
+		fmt.Fprintf(present.Err, "llamatap: %s\n", note)
+	}
+	return rows, nil
 }
 
 // runPaths are the runs that arguments name, as paths that stay valid; the newest run without arguments.

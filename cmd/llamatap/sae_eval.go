@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"slices"
@@ -166,6 +167,10 @@ gains whose activation grows by that much.
 				}
 				v := &gguf.ControlVector{Model: s.About.ModelArch, Layers: layer + 1,
 					Directions: map[int][]float32{layer: row}}
+				if norm := v.Norm(layer); !(norm > 0) || math.IsInf(norm, 0) {
+					return cli.Wrongf("--scale %v gives a direction of length %v: give a finite number other than 0, "+
+						"such as 8", scale, norm)
+				}
 				if err := writeTo(file, true, v.Write); err != nil || file == "-" {
 					return err
 				}

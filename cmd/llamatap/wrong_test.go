@@ -130,6 +130,9 @@ func TestWrongUse(t *testing.T) {
 		{"inspect --json " + model, 1, model + " | stream"},
 		{"inspect " + sparse, 1, sparse + " | stream"},
 		{"cat " + text + " --tensor l_out-0", 1, text + " | stream"},
+		{"sae train " + text + " --features 64 -o " + folder, 1, text + " | run directory"},
+		{"sae train --resume c --k 3", 2, "drop --k"},
+		{"sae train x --resume c -o d", 2, "drop x, --output"},
 		{"doctor extra", 2, "llamatap doctor --help"},
 	} {
 		var out, said strings.Builder

@@ -117,6 +117,8 @@ func (d *dataset) eachOf(ctx context.Context, name string, fn func([]float32, in
 	return nil
 }
 
+func (d *dataset) missing() []string { return nil }
+
 func (d *dataset) eachToken(func(*tensors.Token) error) error { return nil }
 
 func (d *dataset) close() {}

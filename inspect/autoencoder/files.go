@@ -107,11 +107,14 @@ func (s *SAE) Save(folder string) error {
 		}
 		tensors = append(tensors, t)
 	}
-	return errors.Join(writeTensors(filepath.Join(folder, WeightsName), tensors, map[string]string{"format": "pt"}),
-		replace(filepath.Join(folder, ConfigName), func(w io.Writer) error {
-			_, err := w.Write(append(text, '\n'))
-			return err
-		}))
+	path := filepath.Join(folder, WeightsName)
+	if err := writeTensors(path, tensors, map[string]string{"format": "pt"}); err != nil {
+		return err
+	}
+	return replace(filepath.Join(folder, ConfigName), func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
 }
 
 // Open reads a folder that Save or SAELens wrote.
@@ -277,6 +280,10 @@ func readTensors(path string) (values map[string][]float32, about map[string]str
 		row := make([]float32, len(raw)/4)
 		for i := range row {
 			row[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+			if v := float64(row[i]); math.IsNaN(v) || math.IsInf(v, 0) {
+				return nil, nil, fmt.Errorf("%s: value %d of %s is %v: copy the file again, or train again with a "+
+					"smaller learning rate", path, i, name, v)
+			}
 		}
 		values[name] = row
 	}
@@ -287,12 +294,18 @@ func readTensors(path string) (values map[string][]float32, about map[string]str
 func replace(path string, write func(io.Writer) error) error {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
-		return err
+		return rundir.ExplainFull(path, err)
 	}
 	defer os.Remove(file.Name()) // not there after the renaming
 	buffered := bufio.NewWriterSize(file, 1<<20)
-	if err := errors.Join(write(buffered), buffered.Flush(), file.Sync(), file.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+	if err = write(buffered); err == nil {
+		err = buffered.Flush()
 	}
-	return os.Rename(file.Name(), path)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	return rundir.ExplainFull(path, err)
 }

@@ -2,7 +2,11 @@ package autoencoder
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,6 +26,8 @@ type Recordings struct {
 	sources []source
 	// About says what the rows are.
 	About About
+	// Notes say which rows are missing.
+	Notes []string
 }
 
 // source is a run or a dataset.
@@ -29,6 +35,8 @@ type source interface {
 	// open opens the path and returns the model, and which tensor is selected.
 	open(path string, what Selection) (About, error)
 	each(ctx context.Context, fn func(values []float32, token int64) error) error
+	// missing are the segments that were recorded and are neither there nor removed to make room.
+	missing() []string
 	// eachToken calls fn with the tokens, where there are texts of them.
 	eachToken(fn func(*tensors.Token) error) error
 	close()
@@ -53,6 +61,10 @@ func OpenRecordings(paths []string, what Selection) (*Recordings, error) {
 			return nil, err
 		}
 		r.About = about
+		if missing := s.missing(); len(missing) > 0 {
+			r.Notes = append(r.Notes, fmt.Sprintf("%s: %s is missing, and so are its rows: copy the run again", path,
+				strings.Join(missing, ", ")))
+		}
 	}
 	r.About.Sources = paths
 	return r, nil
@@ -128,6 +140,19 @@ func (s *runSource) each(ctx context.Context, fn func([]float32, int64) error) e
 	return tensors.EachTokenRow(ctx, s.run, s.filter, func(row *tensors.TokenRow) error {
 		return fn(row.Values, row.Token)
 	})
+}
+
+func (s *runSource) missing() (names []string) {
+	if s.run.Metadata == nil {
+		return nil
+	}
+	for _, segment := range s.run.Metadata.Segments {
+		_, err := os.Stat(filepath.Join(s.run.Path, segment.Name))
+		if segment.Removed.IsZero() && errors.Is(err, fs.ErrNotExist) {
+			names = append(names, segment.Name)
+		}
+	}
+	return names
 }
 
 func (s *runSource) eachToken(fn func(*tensors.Token) error) error {

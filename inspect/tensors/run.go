@@ -70,7 +70,10 @@ func openDir(path string) (*Run, error) {
 	if r.Stream, err = stream.Open(name); errors.Is(err, stream.ErrNoIndex) {
 		r.Stream, err = openForeign(name)
 	}
-	return r, err
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // openForeign opens a stream without an index. A file that does not even begin as one is none.
@@ -177,7 +180,10 @@ func openStream(path string) (*Run, error) {
 		r.Kind = KindForeign
 		r.Stream, err = openForeign(path)
 	}
-	return r, err
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // readMetadata reads metadata.json; a directory whose run is still going, or was killed early, has none.

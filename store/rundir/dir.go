@@ -95,7 +95,7 @@ func Create(out, modelID string, now time.Time) (*Dir, error) {
 		err := os.Mkdir(path, 0o700)
 		if err == nil {
 			d := &Dir{contents: contents{path: path}}
-			d.lock, err = lock(path)
+			d.lock, err = Lock(path)
 			return d, err
 		}
 		// A run that recorded nothing and removes the model's folder with its own may come between the two calls.

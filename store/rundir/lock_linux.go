@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock locks a directory for this process until the file that it returns is closed; nil on a file system without
+// Lock locks a directory for this process until the file that it returns is closed; nil on a file system without
 // locks.
-func lock(path string) (*os.File, error) {
+func Lock(path string) (*os.File, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err

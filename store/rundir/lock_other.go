@@ -4,8 +4,8 @@ package rundir
 
 import "os"
 
-// lock does nothing where nothing is recorded.
-func lock(string) (*os.File, error) { return nil, nil }
+// Lock does nothing where nothing is recorded.
+func Lock(string) (*os.File, error) { return nil, nil }
 
 // InUse knows nothing where nothing is recorded.
 func InUse(string) (held, known bool) { return false, false }

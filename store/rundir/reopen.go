@@ -51,7 +51,7 @@ func Mend(path string) (*Dir, error) {
 // takeOver locks an existing directory.
 func takeOver(path string) (*Dir, error) {
 	path = filepath.Clean(path)
-	file, err := lock(path)
+	file, err := Lock(path)
 	if err != nil {
 		return nil, err
 	}
