@@ -13,7 +13,8 @@ NumPy is all that reading needs. pyarrow adds tables (``run.arrow("ledger")``) a
 """
 
 from .program import ProgramError, find_program, record
-from .run import Activations, Run, Token, open
+from .run import Activations, Run, open
 from .stream import Tensor, read
+from .tokens import Token
 
 __all__ = ["Activations", "ProgramError", "Run", "Tensor", "Token", "find_program", "open", "read", "record"]

@@ -11,11 +11,10 @@ def main() -> None:
     try:
         for t in read(sys.argv[1]):
             print(t.name, t.layer, t.tokens, t.positions, t.array.shape, t.array.dtype)
-    except (OSError, ValueError, ImportError) as e:
-        cause = str(e)
-        if "give RUN" not in cause:
-            cause += ": give RUN/activations.stream, whose index is next to it, or unix:PATH"
-        sys.exit(cause)
+    except OSError as e:
+        sys.exit(f"{e}: give RUN/activations.stream, whose index is next to it, or unix:PATH")
+    except (ValueError, ImportError) as e:
+        sys.exit(str(e))
 
 
 if __name__ == "__main__":

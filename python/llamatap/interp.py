@@ -46,8 +46,9 @@ except ImportError as e:
     raise ImportError(f"llamatap.interp needs interp-engine and PyTorch ({e}): pip install 'llamatap[interp]'") from e
 
 from .program import ProgramError, call, complete, record
-from .run import Run, Token
+from .run import Run
 from .stream import Tensor
+from .tokens import Token
 
 __all__ = ["EXACT", "LlamatapModel"]
 
@@ -96,6 +97,8 @@ class _ProgramTokenizer:
     def _tokens(self, prompts: Sequence[str | list[int]]) -> list[list[Token]]:
         with tempfile.TemporaryDirectory() as out:
             run = record(self._model, [{"prompt": p, "n_predict": 0} for p in prompts], points=["embeddings"], out=out)
+            if failed := [r["error"] for r in run.results if "error" in r]:
+                raise ProgramError(failed[0])
             return [[t for t in run.tokens if t.request == r.get("request", -1)] for r in run.results]
 
 

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .stream import Tensor, read
+from .stream import Tensor, read, repair
+from .tokens import Token, read_tokens
 
 if TYPE_CHECKING:
     import pyarrow
     import torch
 
-__all__ = ["Activations", "Run", "Token", "open"]
+__all__ = ["Activations", "Run", "open"]
 
 _METADATA = "metadata.json"
 _STREAM = "activations.stream"
-_TOKENS = "activations_tokens.json"
 _RUN = re.compile(r"run_[0-9]{8}_[0-9]{6}_[0-9a-f]+$")
 _SUFFIX = re.compile(r"-[0-9]+(?=(#[0-9]+)?$)")  # of a layer
 
@@ -35,20 +35,6 @@ _TABLES = {
     "kv": "kv_block_lifecycle.parquet",
     "regions": "region_map.parquet",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token that the model computed. token_index is its place in ``run.tokens`` as long as no segment was removed."""
-
-    token_index: int
-    token_id: int
-    text: str
-    phase: str  #: "prefill" or "decode"
-    pos: int | None  #: position in its sequence
-    seq_id: int | None
-    request: int | None
-    ctx: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +76,8 @@ class Run:
         except FileNotFoundError:
             raise FileNotFoundError(f"{self.path}: no {_METADATA} in it: give a run directory, such as "
                                     "llamatap-runs/MODEL/run_…, or a folder with runs") from None
+        except ValueError as e:
+            raise ValueError(f"{self.path / _METADATA} is damaged ({e}): {repair(self.path)}") from e
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -103,7 +91,7 @@ class Run:
     def tokens(self) -> list[Token]:
         """The tokens that the model computed, prompt included, by token_index."""
         if self._tokens is None or not self.sealed:
-            self._tokens = [_token(t) for part in self._parts() for t in _read_tokens(part / _TOKENS)]
+            self._tokens = [t for part in self._parts() for t in read_tokens(part)]
         return self._tokens
 
     @property
@@ -150,12 +138,15 @@ class Run:
         Values have the type that was stored (float16 unless ``--tap-dtype`` says otherwise). Raises KeyError for what
         was not captured, ValueError where rows differ in shape, as attention scores do: use ``packets``.
         """
+        if phase not in (None, "prefill", "decode"):
+            raise ValueError(f"unknown phase {phase!r}: give 'prefill' or 'decode', or leave it out")
         wanted, layer, note = self._resolve(name, layer, ctx)
         parts = [t for t in self.packets(wanted, layer) if t.ctx == ctx]
         layers = sorted({t.layer for t in parts if t.layer is not None})
         if not parts:
+            there = sorted({*self.names(), *(p["point"] for p in self.points if p.get("tensor"))})
             raise KeyError(f"{name}{'' if layer is None else f' of layer {layer}'} was not captured; there are "
-                           f"{', '.join(sorted(self.names())) or 'no tensors'}")
+                           f"{', '.join(there) or 'no tensors'}")
         if len(layers) > 1:
             raise ValueError(f"{name} was captured of layers {layers}: give layer=")
         if len({t.array.shape[1:] if t.tokens is not None else t.array.shape for t in parts}) > 1:
@@ -263,18 +254,6 @@ def open(path: str | os.PathLike[str] = "llamatap-runs") -> Run:
     runs = sorted((p for p in path.glob("**/run_*") if _RUN.match(p.name) and (p / _METADATA).exists()),
                   key=lambda p: p.name)
     return Run(runs[-1] if runs else path)
-
-
-def _token(t: dict[str, Any]) -> Token:
-    return Token(t["token_index"], t["token_id"], t["token_text"], t["phase"], t.get("pos"), t.get("seq_id"),
-                 t.get("request"), t.get("ctx", 0))
-
-
-def _read_tokens(path: Path) -> list[dict[str, Any]]:
-    try:
-        return list(json.loads(path.read_bytes())["tokens"])
-    except FileNotFoundError:
-        return []
 
 
 def _base(name: str) -> str:

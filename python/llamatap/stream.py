@@ -12,13 +12,14 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .codecs import Fields, unpack
 
-__all__ = ["Tensor", "read"]
+__all__ = ["Tensor", "read", "records", "repair"]
 
 _TYPES = {0: "u1", 1: "<f4", 2: "<f2", 3: "<u2", 4: "<f8", 5: "i1", 6: "<i2", 7: "<i4", 8: "<i8"}
 _BF16 = 3
@@ -63,21 +64,40 @@ def read(source: str | os.PathLike[str], want: Callable[[str, int | None], bool]
     ``llamatap --tap-sink unix:PATH`` connects, and yields while the run goes on. want(name, layer) selects; what it
     refuses is not unpacked.
 
-    Raises ValueError for what is not a stream, OSError for a file that cannot be read.
+    Raises ValueError for what is not a stream or is truncated, OSError for a file that cannot be read.
     """
     try:
         yield from _Reader(want).tensors(os.fspath(source))
+    except EOFError as e:
+        raise ValueError(f"{source} {e}: {repair(Path(source).parent)}") from e
     except (IndexError, struct.error) as e:
         raise ValueError(f"{source}: {e}: give RUN/activations.stream, whose index is next to it, or unix:PATH") from e
+
+
+def repair(part: Path) -> str:
+    """Returns the remedy for a damaged file of a run directory or of a segment."""
+    run = part.parent if part.name.startswith("seg-") else part
+    return f"repair it with: llamatap verify --repair {run}"
+
+
+def records(index: bytes, at: int = _HEADER) -> Iterator[tuple[int, Fields, int]]:
+    """Yields type, payload and end of the records of an index from offset at on, complete ones only."""
+    while at + 12 <= len(index):
+        end = at + 12 + int.from_bytes(index[at + 4:at + 7], "little")
+        if end > len(index):
+            return  # the rest comes, or was never written
+        yield index[at + 7], Fields(index[at + 12:end]), end
+        at = end
 
 
 def _frames(source: str) -> Iterator[tuple[bytes, Any]]:
     """Yields a kind and bytes: B a stream begins, S bytes of the stream, X bytes of its index."""
     if not source.startswith("unix:"):
-        with open(source, "rb") as f:
-            yield b"S", mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(f.fileno()).st_size else b""
-        with open(source + ".idx", "rb") as f:
-            yield b"X", f.read()
+        with open(source, "rb") as stream, open(source + ".idx", "rb") as f:
+            index = f.read()  # before the size of the stream, which may grow: the index then describes no missing bytes
+            size = os.fstat(stream.fileno()).st_size
+            yield b"S", mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ) if size else b""
+        yield b"X", index
         return
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(source[5:])
@@ -113,16 +133,10 @@ class _Reader:
                 if not self.index and len(data) < _HEADER:
                     raise IndexError(f"an index of {len(data)} bytes")
                 self.at, self.index = (0, self.index[self.at:] + data) if self.index else (_HEADER, data)
-                yield from self.records()
+                yield from self.packets()
 
-    def records(self) -> Iterator[Tensor]:
-        index, at = self.index, self.at
-        while at + 12 <= len(index):
-            end = at + 12 + int.from_bytes(index[at + 4:at + 7], "little")
-            if end > len(index):
-                return  # the rest comes, or was never written
-            kind, f = index[at + 7], Fields(index[at + 12:end])
-            at = self.at = end
+    def packets(self) -> Iterator[Tensor]:
+        for kind, f, self.at in records(self.index, self.at):
             if kind == _NODE:
                 self.nodes.append(_node(f))
             elif kind == _EXECUTION:
@@ -159,6 +173,8 @@ class _Reader:
         f.int(), f.int()
         if self.want is not None and not self.want(node.name, node.layer):
             return None
+        if at + stored > len(self.stream):
+            raise EOFError(f"is truncated: it ends after {len(self.stream)} bytes, in or before {node.name}")
         data, at = (self.stream, at) if codec == 0 else (unpack(codec, self.stream[at:at + stored], raw), 0)
         array = np.frombuffer(data, _TYPES[dtype], raw // np.dtype(_TYPES[dtype]).itemsize, at)
         if dtype == _BF16:

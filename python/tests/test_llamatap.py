@@ -3,6 +3,7 @@
 import collections
 import io
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 import unittest
 import warnings
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -85,16 +87,89 @@ class Recorded(unittest.TestCase):
 
     def test_errors_name_the_remedy(self):
         for args, error, text in [(("nothing",), KeyError, "was not captured; there are .*l_out"),
+                                  (("l_out", 1, "xx"), ValueError, "'xx': give 'prefill' or 'decode'"),
                                   (("l_out",), ValueError, r"of layers \[1, 2, 3\]: give layer="),
                                   (("resid_post", 5), KeyError, r"of layers \[1, 2, 3\]: give one of them")]:
             with self.assertRaisesRegex(error, text):
-                self.run_.tensor(*args)
+                self.run_.tensor(*args[:2], phase=args[2] if len(args) > 2 else None)
         with self.assertRaisesRegex(llamatap.ProgramError, "unknown point|no point"):
             llamatap.record(None, ["a"], points=["nix"], out=self.folder.name)
         with self.assertRaisesRegex(FileNotFoundError, "give a run directory"):
             llamatap.open(self.folder.name + "/nothing")
         with self.assertRaisesRegex(ValueError, "there are tokens, events, ledger"):
             self.run_.arrow("nix")
+
+    def test_runs_at_once(self):
+        made = {}
+
+        def work(prompt):
+            made[prompt] = llamatap.record(None, [prompt], points=["resid_post"], layers=[1, 2],
+                                           out=self.folder.name + "/two")
+
+        threads = [threading.Thread(target=work, args=(prompt,)) for prompt in PROMPTS]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        for prompt in PROMPTS:
+            self.assertTrue(made[prompt].text.endswith(prompt))
+            self.assertEqual(made[prompt].names(), {"l_out": [1, 2]})
+
+    def test_tokens_of_an_unfinished_run(self):
+        for run in [self.run_, llamatap.record(None, ["h\u00e9llo \u2603", "two"], layers="2", n_predict=9,
+                                               args=["-np", "2"], out=self.folder.name + "/bytes")]:
+            copy = self.copy(run)
+            for name in ("manifest.json", "activations_tokens.json"):
+                (copy.path / name).unlink()
+            self.assertEqual(copy.tokens, run.tokens)
+            index = (copy.path / "activations.stream.idx").read_bytes()
+            (copy.path / "activations.stream.idx").write_bytes(index[:len(index) // 2])
+            x = copy.tensor("l_out", layer=2)
+            self.assertGreater(len(copy.tokens), 0)
+            self.assertEqual([t.token_id for t in copy.tokens], [t.token_id for t in run.tokens[:len(copy.tokens)]])
+            self.assertLessEqual(set(x.tokens.tolist()), {t.token_index for t in copy.tokens})
+            self.assertEqual(len(copy.tensor("l_out", layer=2, phase="prefill", seq=0)),
+                             sum(t.phase == "prefill" and t.seq_id == 0 for t in copy.tokens[:len(x)]))
+
+    def test_resolution_of_an_unfinished_run(self):
+        copy = self.copy(self.run_)
+        (copy.path / "activations_tokens.json").unlink()
+        x = copy.tensor("l_out", layer=2)
+        newest = int(x.executions[-1])
+        with open(copy.path / "activations.stream.idx", "ab") as f:
+            f.write(bytes(4) + bytes([4, 0, 0, 6]) + bytes(4) + bytes([0, newest, newest, 3]))
+        changed = [t.token_index for t, was in zip(copy.tokens, self.run_.tokens) if t.phase != was.phase]
+        self.assertEqual(changed, x.tokens[x.executions == newest].tolist())
+
+    def copy(self, run):
+        copy = Path(tempfile.mkdtemp(dir=self.folder.name), "copy")
+        shutil.copytree(run.path, copy)
+        return llamatap.open(copy)
+
+    def test_damaged_files(self):
+        for name, text in [("activations.stream", "is truncated"), ("activations_tokens.json", "is damaged"),
+                           ("metadata.json", "is damaged")]:
+            path = self.copy(self.run_).path
+            os.truncate(path / name, 200)
+            with self.assertRaisesRegex(ValueError, f"{name} {text}.*llamatap verify --repair {path}$"):
+                run = llamatap.open(path)
+                run.tensor("l_out", layer=1, phase="decode")
+
+    def test_a_prompt_that_is_too_long(self):
+        with self.assertWarnsRegex(UserWarning, "1 of 2 prompts failed.*line 1: prompt is too long"):
+            run = llamatap.record(None, ["go " * 600, "Bye"], points=["resid_post"], layers=[3], args=["-c", "256"],
+                                  out=self.folder.name + "/long")
+        self.assertEqual(["error" in r for r in run.results], [True, False])
+        self.assertTrue(run.text.endswith("Bye"))
+
+    def test_no_folder_is_left(self):
+        folder = tempfile.mkdtemp(dir=self.folder.name)
+        for args, error, text in [({}, ValueError, "nothing to record: give points="),
+                                  ({"points": ["nix"]}, llamatap.ProgramError, "point"),
+                                  ({"tensors": ["l_out"], "args": ["-c", "0x"]}, llamatap.ProgramError, "0x")]:
+            with mock.patch.object(tempfile, "tempdir", folder), self.assertRaisesRegex(error, text):
+                llamatap.record(None, ["a"], **args)
+            self.assertEqual(os.listdir(folder), [])
 
     def test_tables(self):
         import pyarrow.parquet
