@@ -9,7 +9,7 @@ import (
 
 // Engine multiplies rows of float32. Its methods are called by several goroutines. Results must not depend on that.
 type Engine interface {
-	// Name tells engines apart whose results differ in the last bits.
+	// Name distinguishes engines whose results differ in the last bits.
 	Name() string
 	// Products sets out, [rows][features], to the products of each row of x with each row of w, of width values.
 	Products(out, x, w []float32, rows, features, width int)
