@@ -32,8 +32,11 @@ func TestKLDivergence(t *testing.T) {
 			strconv.Itoa(chunk), "--chunks", strconv.Itoa(chunks), "-t", "1")
 		return llamatap(t, append(args, more...)...).good(t)
 	}
-	perplexity(nil, model, "--kl-divergence-base", base)
-	said := perplexity(nil, other, "--kl-divergence-base", base, "--kl-divergence")
+	// Recorded, for without a tap llama-perplexity sometimes ends before its log is written.
+	record := []string{"--tap-tensor", "result_output", "--tap-dtype", "f32"}
+	a := perplexity(record, model, "--kl-divergence-base", base).dirs[0]
+	said := perplexity(record, other, "--kl-divergence-base", base, "--kl-divergence")
+	b := said.dirs[0]
 	printed := func(name string) float64 {
 		found := regexp.MustCompile(name + `\s*: *([0-9.]+)`).FindStringSubmatch(said.stdout + said.stderr)
 		if found == nil {
@@ -42,8 +45,6 @@ func TestKLDivergence(t *testing.T) {
 		v, _ := strconv.ParseFloat(found[1], 64)
 		return v
 	}
-	record := []string{"--tap-tensor", "result_output", "--tap-dtype", "f32"}
-	a, b := perplexity(record, model).dirs[0], perplexity(record, other).dirs[0]
 	var rows, largest, sum float64
 	for line := range strings.Lines(llamatap(t, "diff", a, b, "--by", "row").good(t).stdout) {
 		var row struct {
