@@ -59,8 +59,8 @@ func (t *taken) settle(first, last int64) {
 		if i.to > last {
 			break
 		}
-		if n++; i.from >= first && first != 0 {
-			t.ns, t.over = t.ns+i.ns, t.over+i.to-i.from
+		if n++; i.to > first && first != 0 { // what was taken before the first graph, since the look before, is little
+			t.ns, t.over = t.ns+i.ns, t.over+i.to-max(i.from, first)
 		}
 	}
 	t.pending = t.pending[n:]

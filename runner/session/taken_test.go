@@ -58,10 +58,10 @@ func TestTakenWithinTheRun(t *testing.T) {
 	if taken.settle(0, 0); taken.ns != 0 || len(taken.pending) != 4 {
 		t.Errorf("%+v before any graph", taken)
 	}
-	if taken.settle(20, 39); taken.ns != 2 || taken.over != 10 || len(taken.pending) != 2 {
+	if taken.settle(25, 39); taken.ns != 2 || taken.over != 5 || len(taken.pending) != 2 {
 		t.Errorf("%+v up to 39", taken)
 	}
-	if taken.settle(20, 45); taken.ns != 2+4 || taken.over != 20 {
+	if taken.settle(25, 45); taken.ns != 2+4 || taken.over != 15 {
 		t.Errorf("%+v up to 45", taken)
 	}
 }
