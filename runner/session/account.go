@@ -36,10 +36,18 @@ func (c *counter) use() capture.Use {
 	return u
 }
 
-// watch looks at what this process takes from the model, while that computes.
-func (c *counter) watch() {
+// watch looks at what this process takes from the model, while that computes: an execution has ended, or did so within
+// the last second.
+func (c *counter) watch(ended bool) {
 	const most = 1000
-	if c.taken.look(monotonic()); len(c.taken.pending) > most {
+	now := monotonic()
+	if ended {
+		c.taken.ended = now
+	}
+	if now-c.taken.ended > int64(time.Second) {
+		return
+	}
+	if c.taken.look(now); len(c.taken.pending) > most {
 		c.use()
 	}
 }
@@ -89,10 +97,11 @@ func (c *counter) tally(use capture.Use) *rundir.Account {
 		Tokens: use.Rows[ggmlhooks.PhasePrefill] + use.Rows[ggmlhooks.PhaseDecode],
 		Cuts:   use.Run.Cuts,
 	}
-	// A short run was not watched long enough to know what was taken from it.
+	// A short run was not watched long enough to know what was taken from it. The end of one is not watched.
 	t := &a.Time
-	if t.WallNS > 0 && use.WatchedNS >= t.WallNS/10*9 {
-		t.TakenNS = &use.TakenNS
+	if t.WallNS > 0 && use.WatchedNS >= t.WallNS/5*4 {
+		all := int64(float64(use.TakenNS) * float64(t.WallNS) / float64(use.WatchedNS))
+		t.TakenNS = &all
 	}
 	// The median of few probes may be too large on a busy machine: what was not lost otherwise is the most that
 	// cuts can have cost.

@@ -24,6 +24,7 @@ type taken struct {
 	ns, over int64
 	pending  []interval // that end after the last graph that is known
 	at, own  int64      // of the last look; 0: there was none
+	ended    int64      // when the last execution did, as far as is known
 	waited   map[string]int64
 }
 
