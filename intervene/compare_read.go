@@ -12,7 +12,7 @@ import (
 
 // reading is what a model computed of a chunk.
 type reading struct {
-	logits [][]float32 // by token
+	logits [][]float32 // by token; nil in the first half
 	rows   map[ggmlhooks.PointRef][][]float32
 }
 
@@ -54,7 +54,7 @@ func (r *reader) find(tokens []llama.Token, s shape) error {
 	return err
 }
 
-// read runs a chunk and reads the logits of all tokens and rows of points.
+// read runs a chunk and reads the logits of its second half, and rows of points.
 func (r *reader) read(ctx context.Context, tokens []llama.Token, points []ggmlhooks.PointRef) (*reading, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", llama.ErrInterrupted, err)
@@ -90,13 +90,15 @@ func (r *reader) read(ctx context.Context, tokens []llama.Token, points []ggmlho
 	if err := r.decode(tokens, sites); err != nil {
 		return nil, err
 	}
-	all := &reading{rows: map[ggmlhooks.PointRef][][]float32{}}
+	all := &reading{logits: make([][]float32, n), rows: map[ggmlhooks.PointRef][][]float32{}}
 	for i := range n {
-		l, err := r.x.Logits(i)
-		if err != nil {
-			return nil, err
+		if i >= n/2 {
+			l, err := r.x.Logits(i)
+			if err != nil {
+				return nil, err
+			}
+			all.logits[i] = slices.Clone(l)
 		}
-		all.logits = append(all.logits, slices.Clone(l))
 		for _, ref := range refs {
 			all.rows[ref] = append(all.rows[ref], cut.value(0, Site{ref.Point, ref.Layer, i, AllHeads}))
 		}
