@@ -254,5 +254,7 @@ func TestSteerKilled(t *testing.T) {
 	m := metadata(t, dir)
 	if len(m.Steering) != 2 || m.Steering[1].Vector == nil || m.Steering[1].Vector.Layers != "2-3" {
 		t.Errorf("steering %+v", m.Steering)
+	} else if m.Tokens != nil && m.Tokens.Prompt > 0 && m.Steering[1].FirstExec == nil {
+		t.Errorf("%d tokens, and steering %+v", m.Tokens.Prompt, m.Steering)
 	}
 }
