@@ -55,8 +55,8 @@ type TimeAccount struct {
 	Cuts  int64 `json:"cuts,omitempty"`
 	CutNS int64 `json:"cut_ns,omitempty"`
 	// TakenNS is at most the processor time that the collector took from the model's threads: the sum, over intervals
-	// of 50 ms, of the lesser of what it used and what they waited for a processor; nil where that was not measured, as
-	// in a run of less than a second.
+	// of 50 ms, of the lesser of what it used and what they waited for a processor; nil where less
+	// than four fifths of the run were watched; otherwise scaled to all of it.
 	TakenNS *int64 `json:"taken_ns,omitempty"`
 	// WallNS is the time from the first graph's entry to the last graph's end, and Tokens are the prompt and
 	// generated tokens of it: those that this process computed.
