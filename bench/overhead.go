@@ -11,20 +11,30 @@ const widestInterval = 0.10
 
 // overheadLine compares, for the runs of a pair, the overhead of their accounts with what the same prompt took with and
 // without the recording; not ok where a run has no account. It agrees where the printed bounds, by their medians, and
-// the interval of what was measured overlap, unless that is so wide that most figures would.
+// the interval of what was measured overlap, unless that is so wide that most figures would. Runs without an upper bound
+// are counted.
 func overheadLine(name string, o Outcome) (line Line, ok bool) {
 	var least, most, outside []float64
+	unbounded := 0
 	for i, s := range o.Test {
 		if s.Recorded == nil || s.Recorded.Account == nil || s.Recorded.Tokens == nil {
 			return line, false
 		}
 		low, known := s.Recorded.Account.Time.Overhead()
-		high, ok := s.Recorded.Account.Time.OverheadMost()
+		high, bounded := s.Recorded.Account.Time.OverheadMost()
 		with, without := s.graphTime(s), o.Base[i].graphTime(s)
-		if !known || !ok || with == 0 || without == 0 {
+		if !known || with == 0 || without == 0 {
 			return line, false
 		}
+		if !bounded {
+			unbounded++
+			continue
+		}
 		least, most, outside = append(least, low), append(most, high), append(outside, 1-without/with)
+	}
+	if unbounded > 0 && len(least) <= unbounded {
+		return Line{Name: overheadRow + name, Figure: fmt.Sprintf("no upper bound in %d of %d runs; not resolved", unbounded,
+			len(o.Test))}, true
 	}
 	if len(least) == 0 {
 		return line, false
@@ -37,9 +47,12 @@ func overheadLine(name string, o Outcome) (line Line, ok bool) {
 	case q.High-q.Low > widestInterval:
 		verdict = "not resolved"
 	}
-	return Line{Name: overheadRow + name, Figure: fmt.Sprintf("printed %.2f to %.2f %%; "+
-		"measured %.2f %% [%.2f, %.2f]; %s",
-		100*low, 100*high, 100*q.Median, 100*q.Low, 100*q.High, verdict)}, true
+	figure := fmt.Sprintf("printed %.2f to %.2f %%; measured %.2f %% [%.2f, %.2f]; %s",
+		100*low, 100*high, 100*q.Median, 100*q.Low, 100*q.High, verdict)
+	if unbounded > 0 {
+		figure += fmt.Sprintf("; %d of %d runs left out, without an upper bound", unbounded, len(o.Test))
+	}
+	return Line{Name: overheadRow + name, Figure: figure}, true
 }
 
 // graphTime is how long the tokens of a recorded run take at the rates of s, in seconds; 0 where a rate is not known.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -24,6 +25,16 @@ func TestOverheadRow(t *testing.T) {
 		line, ok := overheadLine("a name", o)
 		if !ok || !strings.HasSuffix(line.Figure, c.verdict) || !strings.Contains(line.Figure, "measured 50.00 %") {
 			t.Errorf("%+v, %v", line, ok)
+		}
+		for i := range o.Test {
+			if o.Test[i].Recorded.Account.Time.TakenNS = nil; i != 2 && i != 6 {
+				continue
+			}
+			line, ok = overheadLine("a name", o)
+			if want := fmt.Sprintf("%d of 8 runs", i+1); !ok || !strings.Contains(line.Figure, want) ||
+				strings.Contains(line.Figure, "not resolved") != (i == 6) {
+				t.Errorf("%+v, %v without the upper bound in %d runs", line, ok, i+1)
+			}
 		}
 	}
 }

@@ -31,25 +31,16 @@ func (c *counter) use() capture.Use {
 	u := c.recorder.Use()
 	u.Graphs, u.Rows, u.NS = maps.Clone(u.Graphs), maps.Clone(u.Rows), maps.Clone(u.NS)
 	u.Run, u.Setup = u.Run.Since(&capture.Flow{}), u.Setup.Since(&capture.Flow{})
-	c.taken.settle(u.FirstNS, u.LastNS)
-	u.TakenNS, u.WatchedNS = c.taken.ns, c.taken.over
+	u.TakenNS, u.WatchedNS = c.taken.settle(u.FirstNS, u.LastNS)
 	return u
 }
 
-// watch looks at what this process takes from the model, while that computes: an execution has ended, or did so within
-// the last second.
-func (c *counter) watch(ended bool) {
-	const most = 1000
-	now := monotonic()
-	if ended {
-		c.taken.ended = now
-	}
-	if now-c.taken.ended > int64(time.Second) {
-		return
-	}
-	if c.taken.look(now); len(c.taken.pending) > most {
+// watch bounds what this process takes from the model while that computes: an execution has ended.
+func (c *counter) watch() {
+	if c.taken.full() {
 		c.use()
 	}
+	c.taken.watch(monotonic())
 }
 
 // tokens is how many were computed up to now.
@@ -97,7 +88,7 @@ func (c *counter) tally(use capture.Use) *rundir.Account {
 		Tokens: use.Rows[ggmlhooks.PhasePrefill] + use.Rows[ggmlhooks.PhaseDecode],
 		Cuts:   use.Run.Cuts,
 	}
-	// A short run was not watched long enough to know what was taken from it. The end of one is not watched.
+	// A run may have begun before this process looked.
 	t := &a.Time
 	if t.WallNS > 0 && use.WatchedNS >= t.WallNS/5*4 {
 		all := int64(float64(use.TakenNS) * float64(t.WallNS) / float64(use.WatchedNS))

@@ -321,6 +321,9 @@ func (s *sink) close() error {
 		// a whole.
 		err = s.checkpoints.last(s.files.current.stream, len(s.steering.changes) > 0)
 	}
+	if count.taken != nil {
+		count.taken.stop()
+	}
 	if count.recorder != nil && count.halted == nil {
 		if err := s.tee.Finish(); err != nil {
 			s.halt(err)

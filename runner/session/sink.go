@@ -92,7 +92,7 @@ func (s *sink) open() (err error) {
 		return err
 	}
 	s.counter.taken = newTaken(cmp.Or(s.run.region.PID(), s.run.pid))
-	s.counter.watch(true) // the first interval begins before the first graph
+	s.counter.watch() // the first interval begins before the first graph
 	s.counter.recorder = capture.NewRecorder(capture.Options{
 		Selection: s.run.o.Tap.Selection(), Stream: to, Tokens: tokenOutput{s.files, &s.checkpoints, s.before},
 		UnixOffset: s.run.unixOffset(),
@@ -131,7 +131,7 @@ func (s *sink) ExecEnd(e ggmlhooks.ExecEnd) error {
 	if s.counter.recorder == nil || s.counter.halted != nil {
 		return nil
 	}
-	s.counter.watch(true)
+	s.counter.watch()
 	if s.before.caughtUp() {
 		if err := s.checkpoints.turn(s.files.current.stream, len(s.steering.changes) > 0); err != nil {
 			return err
@@ -152,7 +152,6 @@ func (s *sink) idle() error {
 	if s.counter.recorder == nil || s.counter.halted != nil {
 		return nil
 	}
-	s.counter.watch(false)
 	if s.stall.lasts() && !s.others.inStep() {
 		if err := s.tee.Relieve(); err != nil {
 			return err

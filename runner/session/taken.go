@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,13 +21,57 @@ const takenEvery = int64(50 * time.Millisecond)
 type taken struct {
 	root fs.FS
 	pid  int // the model's process
+
+	mu   sync.Mutex // of what follows; a timer looks, so that it does so while the reports of a busy model wait
+	next *time.Timer
 	// ns and over are those of the intervals within the run: what was taken, and their length.
 	ns, over int64
 	pending  []interval // that end after the last graph that is known
 	at, own  int64      // of the last look; 0: there was none
-	ended    int64      // when the last execution did, as far as is known
+	ended    int64      // when the last execution did, as far as is known; 0: it looks no more
 	waited   map[string]int64
 }
+
+// watch looks now and, by a timer, until a second after the last execution that is known: one has ended.
+func (t *taken) watch(now int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended = now; t.next == nil {
+		t.look(now)
+		t.next = time.AfterFunc(time.Duration(takenEvery), t.again)
+	}
+}
+
+// again looks, and sets the timer.
+func (t *taken) again() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := monotonic()
+	if now-t.ended > int64(time.Second) || len(t.pending) >= maxPending {
+		t.next = nil
+		return
+	}
+	t.look(now)
+	t.next.Reset(time.Duration(takenEvery))
+}
+
+// stop looks once more, and ends looking: the last graph has ended.
+func (t *taken) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.look(monotonic())
+	t.ended = 0
+}
+
+// full reports whether no more intervals are kept until they are settled.
+func (t *taken) full() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.pending) >= maxPending
+}
+
+// maxPending bounds the intervals that are kept until an execution shows whether they are within the run: 50 s.
+const maxPending = 1000
 
 // interval is what was taken between two looks, by the monotonic clock.
 type interval struct{ from, to, ns int64 }
@@ -52,9 +97,13 @@ func (t *taken) look(now int64) {
 	t.at, t.own, t.waited = now, own, waited
 }
 
-// settle counts the intervals within a run whose first graph began and whose last one, as far as is known, ended then.
-// This process reads reports later than the model writes them: a later graph may still show that an interval belongs.
-func (t *taken) settle(first, last int64) {
+// settle counts the intervals within a run whose first graph began and whose last one, as far as is known, ended then,
+// and returns what was taken in all and how long that was. This process reads reports later than the model writes them:
+// a later graph may still show that more of an interval belongs. Of one that goes on after the last graph, all may have
+// been taken before that.
+func (t *taken) settle(first, last int64) (ns, over int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	n := 0
 	for _, i := range t.pending {
 		if i.to > last {
@@ -65,6 +114,13 @@ func (t *taken) settle(first, last int64) {
 		}
 	}
 	t.pending = t.pending[n:]
+	ns, over = t.ns, t.over
+	if len(t.pending) > 0 && first != 0 {
+		if within := last - max(t.pending[0].from, first); within > 0 {
+			ns, over = ns+min(t.pending[0].ns, within), over+within
+		}
+	}
+	return ns, over
 }
 
 // read returns how long each thread of the model has waited for a processor, and the sum since the last look. A new

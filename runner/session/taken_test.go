@@ -52,16 +52,42 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// TestTakenWithinTheRun: what was taken before the first graph, or after the last, does not count.
+// TestTakenWithinTheRun: what was taken before the first graph, or after the last, does not count; of the interval within
+// which the last one ended, all may have been taken before it did.
 func TestTakenWithinTheRun(t *testing.T) {
 	taken := taken{pending: []interval{{10, 20, 1}, {20, 30, 2}, {30, 40, 4}, {40, 50, 8}}}
-	if taken.settle(0, 0); taken.ns != 0 || len(taken.pending) != 4 {
-		t.Errorf("%+v before any graph", taken)
+	for _, c := range []struct{ first, last, ns, over, pending int64 }{
+		{0, 0, 0, 0, 4}, {25, 33, 2 + 3, 5 + 3, 2}, {25, 39, 2 + 4, 5 + 9, 2}, {25, 45, 2 + 4 + 5, 15 + 5, 1},
+		{25, 60, 2 + 4 + 8, 25, 0},
+	} {
+		ns, over := taken.settle(c.first, c.last)
+		if ns != c.ns || over != c.over || int64(len(taken.pending)) != c.pending {
+			t.Errorf("from %d to %d: %d of %d, %d pending; want %+v", c.first, c.last, ns, over, len(taken.pending), c)
+		}
 	}
-	if taken.settle(25, 39); taken.ns != 2 || taken.over != 5 || len(taken.pending) != 2 {
-		t.Errorf("%+v up to 39", taken)
+}
+
+// TestTakenByTimer: while the model computes, looks need no execution; they end with the run.
+func TestTakenByTimer(t *testing.T) {
+	taken := taken{root: fstest.MapFS{}}
+	taken.watch(monotonic())
+	taken.mu.Lock()
+	taken.ended += int64(time.Hour) // as if executions ended all the time
+	taken.mu.Unlock()
+	until := func(what string, done func() bool) {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			taken.mu.Lock()
+			ok := done()
+			taken.mu.Unlock()
+			if ok {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("after a minute: %s", what)
+			}
+		}
 	}
-	if taken.settle(25, 45); taken.ns != 2+4 || taken.over != 15 {
-		t.Errorf("%+v up to 45", taken)
-	}
+	until("fewer than three intervals", func() bool { return len(taken.pending) >= 3 })
+	taken.stop()
+	until("still looking", func() bool { return taken.next == nil })
 }
