@@ -71,6 +71,8 @@ func (c Comparison) Run(ctx context.Context) (*ComparisonReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.report.Chunk = r.Chunk
+	r.report.TrainedA, r.report.TrainedB = r.a.beyond(r.Chunk), r.b.beyond(r.Chunk)
 	defer r.closeBoth()
 	if err := r.openBoth(); err != nil {
 		return nil, err

@@ -14,23 +14,27 @@ import (
 
 // ComparisonReport is what a comparison came to. Divergences are in nats.
 type ComparisonReport struct {
-	A           string        `json:"a"`
-	B           string        `json:"b"`
-	Partial     bool          `json:"partial"` // it was interrupted: of the chunks done until then
-	Chunks      int           `json:"chunks"`
-	Tokens      int           `json:"tokens"` // after which probabilities were compared
-	PerplexityA float64       `json:"perplexity_a"`
-	PerplexityB float64       `json:"perplexity_b"`
-	KLMean      float64       `json:"kl_mean"` // of KL(a‖b)
-	KLMedian    float64       `json:"kl_median"`
-	KLP99       float64       `json:"kl_p99"`
-	KLMax       float64       `json:"kl_max"`
-	SameTop     float64       `json:"same_top"` // share of tokens after which both expect the same one most
-	Diverges    float64       `json:"diverges_from"`
-	First       *int          `json:"first_layer,omitempty"` // whose residual stream has that relative error
-	Points      []PointError  `json:"points"`
-	Worst       []WorstToken  `json:"worst_tokens"`
-	Weights     []WeightError `json:"weights,omitempty"` // largest KL first
+	A           string  `json:"a"`
+	B           string  `json:"b"`
+	Partial     bool    `json:"partial"` // it was interrupted: of the chunks done until then
+	Chunks      int     `json:"chunks"`
+	Tokens      int     `json:"tokens"` // after which probabilities were compared
+	PerplexityA float64 `json:"perplexity_a"`
+	PerplexityB float64 `json:"perplexity_b"`
+	KLMean      float64 `json:"kl_mean"` // of KL(a‖b)
+	KLMedian    float64 `json:"kl_median"`
+	KLP99       float64 `json:"kl_p99"`
+	KLMax       float64 `json:"kl_max"`
+	SameTop     float64 `json:"same_top"` // share of tokens after which both expect the same one most
+	Diverges    float64 `json:"diverges_from"`
+	First       *int    `json:"first_layer,omitempty"` // whose residual stream has that relative error
+	// TrainedA and TrainedB are how many tokens a model was trained on at a time; absent where a chunk has no more.
+	TrainedA int           `json:"trained_context_a,omitempty"`
+	TrainedB int           `json:"trained_context_b,omitempty"`
+	Chunk    int           `json:"chunk"` // tokens of a chunk
+	Points   []PointError  `json:"points"`
+	Worst    []WorstToken  `json:"worst_tokens"`
+	Weights  []WeightError `json:"weights,omitempty"` // largest KL first
 	// sums of the negative logarithms of the next tokens' probabilities
 	LossA float64 `json:"-"`
 	LossB float64 `json:"-"`
@@ -127,8 +131,10 @@ func (r *ComparisonReport) WriteText(out io.Writer, top int) error {
 	}
 	t.Line("a  %s: perplexity %.4f", r.A, r.PerplexityA)
 	t.Line("b  %s: perplexity %.4f", r.B, r.PerplexityB)
-	t.Line("after %d tokens of %d chunks%s: KL(a‖b) mean %.6g, median %.6g, 99 %% %.6g, max %.6g nats", r.Tokens,
-		r.Chunks, partial, r.KLMean, r.KLMedian, r.KLP99, r.KLMax)
+	t.Line("after %d tokens of %d chunks%s: KL(a‖b) in nats:", r.Tokens, r.Chunks, partial)
+	t.Line("   mean %.6g, median %.6g, 99 %% %.6g, max %.6g", r.KLMean, r.KLMedian, r.KLP99, r.KLMax)
+	beyondLine(t, "a chunk", r.Chunk, "a", r.TrainedA)
+	beyondLine(t, "a chunk", r.Chunk, "b", r.TrainedB)
 	t.Line("the same most probable token: %.2f %%", 100*r.SameTop)
 	if r.First != nil {
 		t.Line("the residual stream diverges by %.3g of its size from layer %d on", r.Diverges, *r.First)
@@ -138,8 +144,8 @@ func (r *ComparisonReport) WriteText(out io.Writer, top int) error {
 	t.Line("")
 	rows := [][]string{{"layer", "point", " relative", " cosine", " lowest", "worst channels"}}
 	for _, p := range r.Points {
-		channels := make([]string, len(p.Channels))
-		for i, c := range p.Channels {
+		channels := make([]string, min(3, len(p.Channels))) // JSON has all of them
+		for i, c := range p.Channels[:len(channels)] {
 			channels[i] = fmt.Sprintf("%d (%.1f %%)", c.Channel, 100*c.Share)
 		}
 		rows = append(rows, []string{number(p.Layer), p.Point, fmt.Sprintf("%.4f", p.Relative),

@@ -33,7 +33,7 @@ type Options struct {
 }
 
 const (
-	defaultTrials = 15
+	DefaultTrials = 15  // that share a decode
 	maxTrials     = 254 // llama.cpp has 256 sequences: the prefix and the control are two
 	maxThreads    = 512 // of ggml
 	roomStep      = 256 // tokens that llama.cpp rounds the length of a sequence up to
@@ -59,7 +59,7 @@ type Engine struct {
 // Open loads a model.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Trials == 0 {
-		o.Trials = defaultTrials
+		o.Trials = DefaultTrials
 	}
 	if o.Trials < 1 || o.Trials > maxTrials {
 		return nil, fmt.Errorf("%d trials in one decode: use 1 to %d", o.Trials, maxTrials)
@@ -136,6 +136,14 @@ func (e *Engine) name() string {
 
 // Vocab is the model's vocabulary.
 func (e *Engine) Vocab() *llama.Vocab { return e.model.Vocab() }
+
+// beyond is the length of the texts that the model was trained on, in tokens, where n are more; else 0.
+func (e *Engine) beyond(n int) int {
+	if trained := e.model.TrainedContext(); n > trained && trained > 0 {
+		return trained
+	}
+	return 0
+}
 
 // layers is the number of layers.
 func (e *Engine) layers() int { return e.model.Layers() }

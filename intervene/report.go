@@ -23,24 +23,26 @@ type Effect struct {
 
 // Report is what a sweep came to.
 type Report struct {
-	Model         string        `json:"model"`
-	Action        string        `json:"action"`
-	Metric        string        `json:"metric"`
-	Partial       bool          `json:"partial"` // it was interrupted: the statistics are of what was done until then
-	Prompt        string        `json:"prompt"`  // the first that was run
-	Tokens        []string      `json:"tokens"`
-	TokenIDs      []llama.Token `json:"token_ids"`
-	Base          Statistic     `json:"base"`             // the metric without intervention; always 0 for kl
-	Source        *Statistic    `json:"source,omitempty"` // the metric of the run that values are from
-	Layers        int           `json:"layers"`
-	Answer        string        `json:"answer,omitempty"` // token that the metric is of, in the first pair
-	AnswerID      llama.Token   `json:"answer_id"`
-	Noise         float64       `json:"noise"`   // largest effect of writing sites' own values
-	Effects       []Effect      `json:"effects"` // largest first
-	Graph         *Graph        `json:"graph,omitempty"`
-	Interventions int64         `json:"interventions"`
-	Seconds       float64       `json:"seconds"` // of running them
-	PerSecond     float64       `json:"interventions_per_second"`
+	Model    string        `json:"model"`
+	Action   string        `json:"action"`
+	Metric   string        `json:"metric"`
+	Partial  bool          `json:"partial"` // it was interrupted: the statistics are of what was done until then
+	Prompt   string        `json:"prompt"`  // the first that was run
+	Tokens   []string      `json:"tokens"`
+	TokenIDs []llama.Token `json:"token_ids"`
+	Base     Statistic     `json:"base"`             // the metric without intervention; always 0 for kl
+	Source   *Statistic    `json:"source,omitempty"` // the metric of the run that values are from
+	Layers   int           `json:"layers"`
+	// TrainedContext is how many tokens the model was trained on at a time; absent where the prompt has no more.
+	TrainedContext int         `json:"trained_context,omitempty"`
+	Answer         string      `json:"answer,omitempty"` // token that the metric is of, in the first pair
+	AnswerID       llama.Token `json:"answer_id"`
+	Noise          float64     `json:"noise"`   // largest effect of writing sites' own values
+	Effects        []Effect    `json:"effects"` // largest first
+	Graph          *Graph      `json:"graph,omitempty"`
+	Interventions  int64       `json:"interventions"`
+	Seconds        float64     `json:"seconds"` // of running them
+	PerSecond      float64     `json:"interventions_per_second"`
 }
 
 // WriteText writes the largest effects, and the links of the graph; 0 writes all.
@@ -52,6 +54,7 @@ func (r *Report) WriteText(out io.Writer, top int) error {
 	}
 	t.Line("%s, %s, effect on %s%s", r.Model, r.Action, r.Metric, partial)
 	t.Line("prompt: %q", r.Prompt)
+	beyondLine(t, "the prompt", len(r.Tokens), "the model", r.TrainedContext)
 	t.Line("without intervention %s; own values change at most %.3g", &r.Base, r.Noise)
 	if r.Source != nil {
 		t.Line("the run that values are from %s", r.Source)
@@ -88,6 +91,14 @@ func (r *Report) WriteText(out io.Writer, top int) error {
 		t.Columns(rows)
 	}
 	return t.Err
+}
+
+// beyondLine warns of texts that are longer than those that a model was trained on.
+func beyondLine(t *present.Text, what string, n int, model string, trained int) {
+	if trained > 0 {
+		t.Line("%s has %d tokens, and %s was trained on %d: what it computes beyond them is not typical of it", what, n,
+			model, trained)
+	}
 }
 
 func number(n *int) string {

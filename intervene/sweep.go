@@ -101,6 +101,7 @@ func (sweep Sweep) Run(ctx context.Context, e *Engine) (*Report, error) {
 		return nil, errors.New("a sweep needs a prompt: give one with --clean")
 	}
 	s.describe(pairs[0].base)
+	s.report.TrainedContext = e.beyond(len(pairs[0].base))
 	s.report.Answer, s.report.AnswerID = s.Pairs[0].Answer, pairs[0].metric.answer
 	if s.Action == "project" {
 		s.directions = unit(s.Vector)

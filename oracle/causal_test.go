@@ -17,6 +17,7 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/intervene"
 )
@@ -69,6 +70,52 @@ func TestCausal(t *testing.T) {
 		text, err := os.ReadFile(file)
 		if err == nil && !strings.Contains(string(text), sign) || err != nil {
 			t.Errorf("%s: %v\n%s", format, err, text)
+		}
+	}
+}
+
+// TestCausalRefuses: what cannot be meant is refused, and a file that cannot be written before anything is computed.
+func TestCausalRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"--corrupt \"\": give a text", []string{"--corrupt", ""}},
+		{"--answer \"\": give a text", []string{"--answer", ""}},
+		{"--trials 0: give a number from 1", []string{"--trials", "0"}},
+		{"run with -fa off", []string{"--points", "attn_probs", "-fa", "on"}},
+		{"choose another place with -o", []string{"-o", filepath.Join(dir, "none", "x")}},
+		{"name a file in it with -o", []string{"-o", dir}},
+		{"choose another place with --plot", []string{"--plot", filepath.Join(dir, "none", "x.svg")}},
+	} {
+		args := append([]string{"causal", "--clean", "if err", "-t", "1"}, c.args...)
+		if o := llamatap(t, args...); o.status == 0 || !strings.Contains(o.stderr, c.want) {
+			t.Errorf("%q: status %d, %s", c.args, o.status, o.stderr)
+		}
+	}
+}
+
+// TestBeyondTraining: a text that is longer than those that a model was trained on is said to be.
+func TestBeyondTraining(t *testing.T) {
+	t.Parallel()
+	model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Context = 8 })
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("if err != nil {\n", 40)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const warning = "was trained on 8: what it computes"
+	for prompt, want := range map[string]bool{"if err": false, strings.Repeat("if err ", 9): true} {
+		o := llamatap(t, "causal", "-m", model, "--clean", prompt, "--tokens", "-1", "-t", "1").good(t)
+		if strings.Contains(o.stdout, warning) != want {
+			t.Errorf("causal with %q:\n%s", prompt, o.stdout)
+		}
+	}
+	for chunk, want := range map[string]bool{"8": false, "16": true} {
+		o := llamatap(t, "compare-models", model, model, "-f", text, "-c", chunk, "--chunks", "1", "-t", "1").good(t)
+		if strings.Contains(o.stdout, warning) != want {
+			t.Errorf("compare-models with chunks of %s:\n%s", chunk, o.stdout)
 		}
 	}
 }

@@ -16,6 +16,7 @@ var (
 		Parameters() uint64
 		Layers() int
 		Width() int
+		TrainedContext() int
 		HasEncoder() bool
 		HasDecoder() bool
 		NewContext(ContextParams) (*Context, error)

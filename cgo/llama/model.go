@@ -213,6 +213,9 @@ func (m *Model) Layers() int { return int(C.llama_model_n_layer(m.c)) }
 // Width is the length of the residual stream.
 func (m *Model) Width() int { return int(C.llama_model_n_embd(m.c)) }
 
+// TrainedContext is the length of the texts that the model was trained on, in tokens.
+func (m *Model) TrainedContext() int { return int(C.llama_model_n_ctx_train(m.c)) }
+
 // HasEncoder reports whether a prompt goes through an encoder first (T5 and its kin).
 func (m *Model) HasEncoder() bool { return bool(C.llama_model_has_encoder(m.c)) }
 

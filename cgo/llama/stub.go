@@ -69,6 +69,7 @@ func (*Model) Parameters() uint64                         { return 0 }
 func (*Model) Layers() int                                { return 0 }
 func (*Model) Width() int                                 { return 0 }
 func (*Model) EmbeddingWidth() int                        { return 0 }
+func (*Model) TrainedContext() int                        { return 0 }
 func (*Model) HasEncoder() bool                           { return false }
 func (*Model) HasDecoder() bool                           { return false }
 func (*Model) NewContext(ContextParams) (*Context, error) { return nil, errNoLlama }

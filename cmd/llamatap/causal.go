@@ -66,11 +66,14 @@ An effect is the metric with the intervention less the metric without. Several p
 			a.options.GPULayers = -1
 			a.sweep.Top, a.sweep.Least = 30, 0.02
 			f.Add("-m, --model FILE", &a.options.Model, "model (default: the embedded one)")
-			f.Add("-p, --clean TEXT", &a.clean, "prompt with the answer that is looked into")
-			f.Add("--corrupt TEXT", &a.corrupt, "prompt of as many tokens with another answer; may be repeated")
+			f.Add("-p, --clean TEXT", notEmpty(&a.clean), "prompt with the answer that is looked into")
+			f.Add("--corrupt TEXT", func(s string) error {
+				a.corrupt = append(a.corrupt, "")
+				return notEmpty(&a.corrupt[len(a.corrupt)-1])(s)
+			}, "prompt of as many tokens with another answer; may be repeated")
 			f.Add("--pairs FILE", &a.pairs, "prompts from JSON lines of clean, corrupt, answer, wrong")
-			f.Add("--answer TOKEN", &a.answer, "next token of the clean prompt; mind the space before a word")
-			f.Add("--wrong TOKEN", &a.wrong, "next token of the corrupt prompt")
+			f.Add("--answer TOKEN", notEmpty(&a.answer), "next token of the clean prompt; mind the space before a word")
+			f.Add("--wrong TOKEN", notEmpty(&a.wrong), "next token of the corrupt prompt")
 			f.Add("--metric NAME", choice(&a.sweep.Metric, intervene.Metrics...), strings.Join(intervene.Metrics, ", ")+
 				" (default: by the tokens given, logit-diff, prob or kl)")
 			f.Add("--do ACTION", choice(&a.sweep.Action, intervene.Actions...), strings.Join(intervene.Actions, ", ")+
@@ -100,18 +103,26 @@ An effect is the metric with the intervention less the metric without. Several p
 				}
 				return nil
 			}, "leave effects below this fraction of the largest out of the graph").Default = "0.02"
-			f.Add("--trials N", &a.options.Trials, "interventions in one decode (default: 15)").Default = ""
+			a.options.Trials = intervene.DefaultTrials
+			f.Add("--trials N", &a.options.Trials, "interventions in one decode")
 			f.Add("-t, --threads N", &a.options.Threads, "threads (default: one per core)").Default = ""
 			f.Add("-ngl, --n-gpu-layers N", &a.options.GPULayers, "layers on devices; -1: all that fit")
 			f.Add("-dev, --device LIST", wordList(&a.options.Devices), "devices to use (default: all)")
 			f.Add("--rpc LIST", wordList(&a.options.RPC), "RPC servers whose devices are used, host:port")
 			f.Add("--cache-type TYPE", choice(&a.options.CacheType, "f16", "f32"), "type of cached keys and values").
 				Default = "f16"
-			f.Add("-fa, --flash-attn", &a.options.FlashAttention,
-				"compute attention as one operation; it forms no scores")
+			f.Add("-fa, --flash-attn on|off", func(s string) error {
+				a.options.FlashAttention = s == "on"
+				return choice(&s, "on", "off")(s)
+			}, "compute attention as one operation; it forms no scores").Default = "off"
 			a.plot.define(f)
 			a.form.define(f, append([]string{"text", "json", "csv"}, graphForms...)...)
-			return func([]string) error { return a.run() }
+			return func([]string) error {
+				if a.options.Trials < 1 {
+					return cli.Wrongf("--trials %d: give a number from 1", a.options.Trials)
+				}
+				return a.run()
+			}
 		},
 	}
 }
@@ -232,6 +243,9 @@ func (a *causalArguments) run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := a.complete(ctx); err != nil {
+		return err
+	}
+	if err := cmp.Or(canWrite(a.form.file, "-o"), canWrite(string(a.plot), "--plot")); err != nil {
 		return err
 	}
 	e, err := intervene.Open(ctx, a.options)

@@ -79,6 +79,9 @@ func (a *compareArguments) run(args []string) error {
 	case a.Chunks < 0 || a.top < 0 || a.Threads < 0:
 		return cli.Wrongf("--chunks, --top and --threads are numbers from 0")
 	}
+	if err := canWrite(a.form.file, "-o"); err != nil {
+		return err
+	}
 	a.A, a.B = args[0], args[1]
 	text, err := bounded.ReadFile(a.text, maxCompareText)
 	if err != nil {

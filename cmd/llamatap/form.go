@@ -86,6 +86,22 @@ func writeTo(name string, binary bool, write func(io.Writer) error) error {
 	return os.Rename(f.Name(), name)
 }
 
+// canWrite reports at once that a file cannot be written, and not after what is to be in it was computed.
+func canWrite(name, flag string) error {
+	if info, err := os.Stat(name); name == "" || name == "-" || err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		return nil
+	} else if err == nil && info.IsDir() {
+		return fmt.Errorf("write %s: it is a directory: name a file in it with %s", name, flag)
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if failure := (*os.PathError)(nil); errors.As(err, &failure) {
+		return fmt.Errorf("write %s: %w: choose another place with %s", name, failure.Err, flag)
+	} else if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
 // writeJSON writes indented JSON.
 func writeJSON(out io.Writer, v any) error {
 	encoder := jsonLines(out)
@@ -98,6 +114,16 @@ func jsonLines(out io.Writer) *json.Encoder {
 	lines := json.NewEncoder(out)
 	lines.SetEscapeHTML(false)
 	return lines
+}
+
+// notEmpty returns what stores a text that has characters.
+func notEmpty(to *string) func(string) error {
+	return func(s string) error {
+		if *to = s; s == "" {
+			return errors.New("give a text that is not empty, or leave the flag out")
+		}
+		return nil
+	}
 }
 
 // choice returns what stores one of some words.

@@ -52,6 +52,9 @@ the runs that it was trained on or of others, and the tokens that activate each 
 					return cli.Wrongf("--top %d, --contexts %d: give numbers from 0, and at most 1000 contexts", top,
 						o.Contexts)
 				}
+				if err := canWrite(form.file, "-o"); err != nil {
+					return err
+				}
 				e, err := evaluate(s, args[1:], o)
 				if err != nil {
 					return err
