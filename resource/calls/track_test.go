@@ -1,0 +1,82 @@
+package calls
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+)
+
+// TestRequests: requests, from the rows of calls that take 10 ns each and begin 100 ns after one another.
+func TestRequests(t *testing.T) {
+	cached := func(n int) *int { return &n }
+	for name, c := range map[string]struct {
+		calls []Run // one a call
+		want  []Request
+	}{
+		"a prompt in two batches, and three tokens": {
+			[]Run{{0, 0, 8, 0}, {0, 8, 4, 1}, {0, 12, 1, 1}, {0, 13, 1, 1}},
+			[]Request{{Cached: cached(0), Prompt: 12, Generated: 3, PromptNS: 110, GapP50NS: 100, GapP99NS: 100, EndNS: 410}},
+		},
+		"a second prompt that reuses the first": {
+			[]Run{{0, 0, 8, 1}, {0, 8, 1, 1}, {0, 6, 5, 1}},
+			[]Request{{Cached: cached(0), Prompt: 8, Generated: 2, PromptNS: 10, GapP50NS: 100, GapP99NS: 100, EndNS: 210},
+				{BeginNS: 300, Cached: cached(6), Prompt: 5, Generated: 1, PromptNS: 10, EndNS: 310}},
+		},
+		"a conversation that goes on": {
+			[]Run{{0, 0, 8, 1}, {0, 8, 1, 1}, {0, 9, 4, 1}},
+			[]Request{{Cached: cached(0), Prompt: 8, Generated: 2, PromptNS: 10, GapP50NS: 100, GapP99NS: 100, EndNS: 210},
+				{BeginNS: 300, Cached: cached(9), Prompt: 4, Generated: 1, PromptNS: 10, EndNS: 310}},
+		},
+		"drafts of 4, of which the first has 3 accepted and the second none": {
+			[]Run{{0, 0, 8, 1}, {0, 8, 4, 4}, {0, 11, 4, 4}, {0, 12, 1, 1}},
+			[]Request{{Cached: cached(0), Prompt: 8, Generated: 1 + 3 + 1 + 1, PromptNS: 10, GapP50NS: 100, GapP99NS: 100,
+				EndNS: 410}},
+		},
+		"positions that are shifted": {
+			[]Run{{0, 0, 8, 1}, {0, 8, 1, 1}, {shift, -6, 0, 0}, {0, 3, 1, 1}},
+			[]Request{{Cached: cached(0), Prompt: 8, Generated: 3, PromptNS: 10, GapP50NS: 100, GapP99NS: 200, EndNS: 410}},
+		},
+		"one that had begun": {
+			[]Run{{0, 40, 1, 1}, {0, 41, 1, 1}},
+			[]Request{{Partial: true, Generated: 3, GapP50NS: 100, GapP99NS: 100, EndNS: 210}},
+		},
+	} {
+		var tracker Tracker
+		for i, run := range c.calls {
+			begin := int64(100 * (i + 1))
+			if run.Sequence == shift {
+				tracker.Shift(0, run.Position)
+				continue
+			}
+			tracker.Add(&Call{Context: 7, BeginNS: begin, EndNS: begin + 10, Runs: []Run{run}})
+		}
+		_, got := tracker.Take(1000, true)
+		for i := range c.want {
+			w := &c.want[i]
+			w.Number = i
+			if w.BeginNS == 0 {
+				w.BeginNS = 100
+			}
+		}
+		if a, b := text(t, got), text(t, c.want); a != b {
+			t.Errorf("%s:\n%s\nwant\n%s", name, a, b)
+		}
+		if _, again := tracker.Take(2000, true); len(again) > 0 {
+			t.Errorf("%s: %d requests are written twice", name, len(again))
+		}
+	}
+}
+
+const shift = -1
+
+func text(t *testing.T, requests []Request) (lines string) {
+	t.Helper()
+	for _, r := range requests {
+		line, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines += fmt.Sprintln(string(line))
+	}
+	return lines
+}
