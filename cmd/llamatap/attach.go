@@ -22,12 +22,13 @@ type attachOptions struct {
 func attachCommand() *cli.Command {
 	return &cli.Command{
 		Name: "attach", Summary: "watch a llama.cpp program that was started without llamatap",
-		Usage: "PID [--interval SECONDS] [-d SECONDS] [--json] [-o DIR [--host LIST]]\n    [--max-overhead PERCENT]", Min: 1, Max: 1,
+		Usage: "PID [--interval SECONDS] [-d SECONDS] [--json] [-o DIR [--host LIST]]\n    [--max-overhead PERCENT]",
+		Min:   1, Max: 1,
 		Needs: "no process: give its id, such as that of 'pgrep llama-server'",
 		Text: `Shows tokens per second, how long batches take, and requests, of a running process, from its calls of
 libllama. Nothing is loaded into the process: the kernel reports the calls (uprobes), and Ctrl-C ends that. With -o it
-also writes them to llama_calls.jsonl in a folder, and the host collectors' lines of the process beside it. It needs root
-and a program that is linked with libllama.so, or statically with its symbols. docs/ATTACH.md defines each figure.
+also writes them to llama_calls.jsonl in a folder, and the host collectors' lines of the process beside it. It needs
+root and a program that is linked with libllama.so, or statically with its symbols. docs/ATTACH.md defines each figure.
 
   llamatap attach 4711
   llamatap attach 4711 -d 60 --json | jq .requests

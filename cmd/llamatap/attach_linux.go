@@ -146,7 +146,8 @@ func runAttach(o attachOptions) (err error) {
 		lines = append(lines, file)
 		sources = attachHost(o, warn)
 	}
-	sources = append(sources, bpf.Source{Name: "calls", Collector: &attachView{Collector: collector, ctx: ctx, text: !o.json}, Lines: lines})
+	view := &attachView{Collector: collector, ctx: ctx, text: !o.json}
+	sources = append(sources, bpf.Source{Name: "calls", Collector: view, Lines: lines})
 	fmt.Fprintf(present.Err, "llamatap: watching %s of process %d; Ctrl-C ends that, and not the process\n",
 		collector.Library, o.pid)
 	w := bpf.NewWatch(o.interval, time.Now(), sources...)

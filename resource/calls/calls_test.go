@@ -69,8 +69,8 @@ func (c *caller) say(lines ...string) (answer string) {
 	return answer
 }
 
-// TestCalls: what a process gives llama.cpp to compute is seen row by row, in both kinds of batches, and its code is what
-// it was when that is over.
+// TestCalls: what a process gives llama.cpp to compute is seen row by row, in both kinds of batches, and its code is
+// what it was when that is over.
 func TestCalls(t *testing.T) {
 	testenv.NeedBPF(t)
 	p := start(t, compile(t))

@@ -22,8 +22,8 @@ import (
 	"github.com/llamatap/llamatap/resource/bpf"
 )
 
-// rowPrograms are the program of each function that fills in a llama_batch_ext: several traps a row. A llama_batch needs
-// none.
+// rowPrograms are the program of each function that fills in a llama_batch_ext: several traps a row. A llama_batch
+// needs none.
 var rowPrograms = []struct{ function, program string }{
 	{"llama_batch_ext_clear", "llama_batch_ext_clear"}, {"llama_batch_ext_add", "llama_batch_ext_add"},
 	{"llama_batch_ext_add_token", "llama_batch_ext_add"}, {"llama_batch_ext_add_embd", "llama_batch_ext_add"},
@@ -70,9 +70,9 @@ type Collector struct {
 	rows     []link.Link // of rowPrograms; nil: removed
 }
 
-// Open attaches the programs to a running process. Where their traps take more than a share of its time, those that count
-// tokens are removed again. Its errors wrap [ErrNoCalls], or [bpf.ErrMissing] where the machine
-// or the rights do not suffice.
+// Open attaches the programs to a running process. Where their traps take more than a share of its time, those that
+// count tokens are removed again. Its errors wrap [ErrNoCalls], or [bpf.ErrMissing] where the machine or the rights do
+// not suffice.
 func Open(pid int, interval time.Duration, most float64) (*Collector, error) {
 	path, name, err := library(pid)
 	if err != nil {
@@ -99,7 +99,8 @@ func Open(pid int, interval time.Duration, most float64) (*Collector, error) {
 	return c, nil
 }
 
-// attach puts the programs to the functions that the library has: those of rows first, so that a call is seen with them.
+// attach puts the programs to the functions that the library has: those of rows first, so that a call is seen with
+// them.
 func (c *Collector) attach(path string) error {
 	file, err := link.OpenExecutable(path)
 	if err != nil {

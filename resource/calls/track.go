@@ -20,7 +20,7 @@ const maxGaps = 1 << 20
 // before it.
 type Request struct {
 	Number   int   `json:"request"` // from 0, by context and sequence
-	Context  int   `json:"ctx"` // from 0, in the order in which they were first seen
+	Context  int   `json:"ctx"`     // from 0, in the order in which they were first seen
 	Sequence int32 `json:"seq_id"`
 	BeginNS  int64 `json:"begin_mono_ns"` // of its first call; what it waited before is unknown
 	EndNS    int64 `json:"end_mono_ns"`   // of its last call

@@ -32,10 +32,21 @@ FUNCTION int llama_process(void * ctx, int type, void * batch) {
     return llama_decode(ctx, none); // as llama.cpp's functions call one another: one batch, seen once
 }
 FUNCTION void llama_batch_ext_clear(void * batch) { done += batch != NULL; }
-FUNCTION int llama_batch_ext_add_token(void * batch, int seq, int token) { done += seq; return batch == NULL ? -1 : token; }
-FUNCTION bool llama_batch_ext_set_pos(void * batch, int row, const int32_t * pos) { done += row + *pos; return batch != NULL; }
-FUNCTION bool llama_batch_ext_set_output_logits(void * batch, int row, bool value) { done += row; return value && batch != NULL; }
-FUNCTION void llama_memory_seq_add(void * memory, int seq, int from, int to, int delta) { done += seq + from + to + delta + (memory != NULL); }
+FUNCTION int llama_batch_ext_add_token(void * batch, int seq, int token) {
+    done += seq;
+    return batch == NULL ? -1 : token;
+}
+FUNCTION bool llama_batch_ext_set_pos(void * batch, int row, const int32_t * pos) {
+    done += row + *pos;
+    return batch != NULL;
+}
+FUNCTION bool llama_batch_ext_set_output_logits(void * batch, int row, bool value) {
+    done += row;
+    return value && batch != NULL;
+}
+FUNCTION void llama_memory_seq_add(void * memory, int seq, int from, int to, int delta) {
+    done += seq + from + to + delta + (memory != NULL);
+}
 
 static struct { int seq, pos, rows, outputs; } runs[64];
 
