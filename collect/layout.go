@@ -13,7 +13,7 @@ import (
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 18
+	shmVersion = 19
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -35,6 +35,7 @@ const (
 	recordRouting     = 1 << 4
 	recordSamples     = 1 << 5
 	recordExperts     = 1 << 6
+	recordRequests    = 1 << 7
 )
 
 // What processes with the tap have shown.
@@ -206,4 +207,5 @@ const (
 	recSync
 	recChanges
 	recLosses
+	recServed
 )

@@ -20,6 +20,12 @@ type machineSink struct {
 	inputs  []ggmlhooks.Input
 	samples []ggmlhooks.Sample
 	syncs   []ggmlhooks.Sync
+	served  []ggmlhooks.Served
+}
+
+func (s *machineSink) Served(e *ggmlhooks.Served) error {
+	s.served = append(s.served, *e)
+	return nil
 }
 
 func (s *machineSink) Sync(e ggmlhooks.Sync) error {
@@ -82,6 +88,7 @@ func TestReaderReadsWhatTheMachineDid(t *testing.T) {
 	p.put(recTimes, append(rec{}.u64(21, 9, 1000).u32(1, 1, 2, 0), timeOf(1, 0, 90)...))
 	p.put(recTimes, append(rec{}.u64(22, 9, 2000).u32(1, 1, 2, 0), timeOf(1, 0, 90)...)) // its first part was lost
 	p.put(recSample, rec{}.u64(77).u32(3).i32(42).u64(500, 40).u32(1, 0).i32(42).u32(0x3f800000, 0x3f000000))
+	p.put(recServed, rec{}.u64(90, 80, 3, 1<<40).u32(3, 2).i32(5, -1).u32(1, 9).text("slot id 1"))
 	p.put(recBufferEnd, rec{}.u64(4, 99))
 	drain(t, NewReader(region, s))
 
@@ -112,6 +119,10 @@ func TestReaderReadsWhatTheMachineDid(t *testing.T) {
 	if want := []ggmlhooks.Sample{{Ctx: 3, MonoNS: 77, Token: 42, InSize: 500, OutSize: 40,
 		Top: []ggmlhooks.Candidate{{Token: 42, Logit: 1, P: 0.5}}}}; !reflect.DeepEqual(s.samples, want) {
 		t.Errorf("samples: %+v", s.samples)
+	}
+	if want := []ggmlhooks.Served{{Kind: ggmlhooks.ServedLine, Ctx: 2, MonoNS: 90, BegunNS: 80, GrammarNS: 3,
+		Key: 1 << 40, Row: 5, Token: -1, Value: 1, Line: "slot id 1"}}; !reflect.DeepEqual(s.served, want) {
+		t.Errorf("served: %+v", s.served)
 	}
 }
 

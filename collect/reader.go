@@ -186,6 +186,11 @@ func (r *Reader) record(kind uint32, b []byte) error {
 		return r.machine.readInput(&d)
 	case recSample:
 		return r.machine.readSample(&d)
+	case recServed:
+		s := ggmlhooks.Served{MonoNS: int64(d.u64()), BegunNS: int64(d.u64()), GrammarNS: int64(d.u64()), Key: d.u64()}
+		s.Kind, s.Ctx, s.Row, s.Token, s.Value = ggmlhooks.ServedKind(d.u32()), d.u32(), d.i32(), d.i32(), d.u32()
+		s.Line = d.text(int(d.u32()))
+		return d.then(kind, func() error { return r.sink.Served(&s) })
 	}
 	return fmt.Errorf("%w: record type %d", ErrQueue, kind)
 }
@@ -199,8 +204,7 @@ func readContext(d *decoder, sink ggmlhooks.Sink) error {
 	memory := d.i32()
 	c.Recurrent, c.Hybrid = memory == 1, memory == 2
 	c.FlashAttn = int(d.i32())
-	c.NCtxTrain = int(d.i32())
-	d.i32()
+	c.NCtxTrain, c.Window = int(d.i32()), int(d.i32())
 	desc, path, arch, name := int(d.u16()), int(d.u16()), int(d.u16()), int(d.u16())
 	c.Desc, c.Path, c.Arch, c.Name = d.text(desc), d.text(path), d.text(arch), d.text(name)
 	return d.then(recContext, func() error { return sink.Context(&c) })

@@ -107,7 +107,7 @@ func (a *Assembler) Graph(g *Graph) error {
 // Call notes the program's batch.
 func (a *Assembler) Call(c *Call) error {
 	a.Joiner.Call(c)
-	return nil
+	return a.called.each(func(r Called) error { return r.Call(c) })
 }
 
 // SeqChange notes what the program did to sequences.

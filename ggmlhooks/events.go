@@ -9,6 +9,7 @@ type Context struct {
 	NCtx, NBatch, NUBatch, NSeqMax uint32
 	NLayer, NEmbd, NHead, NHeadKV  int
 	NVocab, NCtxTrain              int
+	Window                         int // positions of a sliding window, 0 = none
 	FileType                       int // llama_ftype, -1 = unknown
 	Recurrent, Hybrid              bool
 	FlashAttn                      int // as the program asked: -1 auto, 0 off, 1 on; -2 unknown

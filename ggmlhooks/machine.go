@@ -158,6 +158,7 @@ type MachineSink interface {
 	Input(*Input) error
 	Sample(*Sample) error
 	Sync(Sync) error
+	Served(*Served) error
 }
 
 // NoMachine ignores everything of a [MachineSink]: a sink that embeds it need not care.
@@ -180,3 +181,6 @@ func (NoMachine) Sample(*Sample) error { return nil }
 
 // Sync does nothing.
 func (NoMachine) Sync(Sync) error { return nil }
+
+// Served does nothing.
+func (NoMachine) Served(*Served) error { return nil }

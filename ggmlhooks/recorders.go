@@ -46,6 +46,10 @@ type (
 	}
 	// Sampled takes the choices of samplers.
 	Sampled interface{ Sample(*Sample) error }
+	// Called takes the program's batches.
+	Called interface{ Call(*Call) error }
+	// Server takes what a server does for its requests.
+	Server interface{ Served(*Served) error }
 	// Sequenced takes what the program does to sequences.
 	Sequenced interface{ SeqChange(*SeqChange) error }
 )
@@ -60,6 +64,8 @@ type fanout struct {
 	memory    list[Memory]
 	sampled   list[Sampled]
 	sequenced list[Sequenced]
+	called    list[Called]
+	server    list[Server]
 }
 
 func newFanout(recorders ...io.Closer) fanout {
@@ -67,6 +73,7 @@ func newFanout(recorders ...io.Closer) fanout {
 		decided: listOf[Decided](recorders), live: listOf[Live](recorders), contexts: listOf[Contexts](recorders),
 		graphed: listOf[Graphs](recorders), retract: listOf[Retractor](recorders), memory: listOf[Memory](recorders),
 		sampled: listOf[Sampled](recorders), sequenced: listOf[Sequenced](recorders),
+		called: listOf[Called](recorders), server: listOf[Server](recorders),
 	}
 }
 
@@ -83,6 +90,11 @@ func (f *fanout) BufferEnd(e BufferEnd) error {
 // Sample notes a sampler's choice.
 func (f *fanout) Sample(c *Sample) error {
 	return f.sampled.each(func(r Sampled) error { return r.Sample(c) })
+}
+
+// Served notes what a server did.
+func (f *fanout) Served(s *Served) error {
+	return f.server.each(func(r Server) error { return r.Served(s) })
 }
 
 // list is the recorders that want one kind of report.

@@ -76,6 +76,9 @@ func (e everyone) Sample(v *ggmlhooks.Sample) error {
 func (e everyone) Sync(v ggmlhooks.Sync) error {
 	return e.each(func(s ggmlhooks.Sink) error { return s.Sync(v) })
 }
+func (e everyone) Served(v *ggmlhooks.Served) error {
+	return e.each(func(s ggmlhooks.Sink) error { return s.Served(v) })
+}
 func (e everyone) SeqChange(v *ggmlhooks.SeqChange) error {
 	return e.each(func(s ggmlhooks.Sink) error { return s.SeqChange(v) })
 }

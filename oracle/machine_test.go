@@ -39,6 +39,7 @@ func (w *witness) Graph(g *ggmlhooks.Graph) error        { w.graphs[g.ID] = g; r
 func (w *witness) ExecEnd(e ggmlhooks.ExecEnd) error     { w.ends[e.Number] = e; return nil }
 func (w *witness) Buffer(b *ggmlhooks.Buffer) error      { w.buffers[b.ID] = *b; return nil }
 func (w *witness) Sync(e ggmlhooks.Sync) error           { w.syncs = append(w.syncs, e); return nil }
+func (w *witness) Served(*ggmlhooks.Served) error        { return nil }
 func (w *witness) BufferEnd(e ggmlhooks.BufferEnd) error { w.freed[e.ID] = true; return nil }
 
 func (w *witness) Call(c *ggmlhooks.Call) error {

@@ -10,6 +10,7 @@
 #include "tap_queue.h"
 #include "tap_real.h"
 #include "tap_sched.h"
+#include "tap_served.h"
 #include "tap_steer.h"
 #include "tap_turn.h"
 
@@ -150,6 +151,7 @@ static struct tap_call tap_call_begin(struct llama_context * ctx, const struct t
     const int64_t began = tap_now();
     struct tap_context * c = tap_context_of(ctx);
     tap_current_call = (struct tap_call) {0};
+    tap_served_call();
     if (c == NULL) {
         return before; // more contexts than the table holds: the call goes unseen
     }
@@ -250,6 +252,7 @@ float * llama_get_logits(struct llama_context * ctx) {
 float * llama_get_logits_ith(struct llama_context * ctx, int32_t i) {
     if (tap_on()) {
         tap_read(ctx);
+        tap_served_row(ctx, i);
     }
     return TAP_REAL(llama_get_logits_ith)(ctx, i);
 }
@@ -279,7 +282,11 @@ llama_token llama_get_sampled_token_ith(struct llama_context * ctx, int32_t i) {
     if (tap_on()) {
         tap_read(ctx);
     }
-    return TAP_REAL(llama_get_sampled_token_ith)(ctx, i);
+    const llama_token token = TAP_REAL(llama_get_sampled_token_ith)(ctx, i);
+    if (tap_served_on()) {
+        tap_served_device(token);
+    }
+    return token;
 }
 
 void llama_synchronize(struct llama_context * ctx) {
@@ -312,9 +319,14 @@ void llama_sampler_accept(struct llama_sampler * sampler, llama_token token) {
         tap_sample_accepted(token);
         tap_contexts_each(tap_accepted, NULL);
     }
+    const bool serves = depth == 0 && tap_served_on();
+    const int64_t began = serves ? tap_now() : 0;
     depth++;
     TAP_REAL(llama_sampler_accept)(sampler, token);
     depth--;
+    if (serves) {
+        tap_served_accepted(sampler, token, began);
+    }
 }
 
 // tap_no_warmup reports whether the program was asked not to warm up, with the flag that llama.cpp's programs have for

@@ -254,6 +254,7 @@ void tap_context_announce(struct tap_context * c) {
         rec.n_head = TAP_CALL_IF(llama_model_n_head, 0, m);
         rec.n_head_kv = TAP_CALL_IF(llama_model_n_head_kv, 0, m);
         rec.n_ctx_train = TAP_CALL_IF(llama_model_n_ctx_train, 0, m);
+        rec.n_swa = TAP_CALL_IF(llama_model_n_swa, 0, m);
         rec.model_bytes = TAP_CALL_IF(llama_model_size, 0, m);
         rec.model_params = TAP_CALL_IF(llama_model_n_params, 0, m);
         rec.ftype = tap_real.llama_model_ftype != NULL ? (int32_t) tap_real.llama_model_ftype(m) : -1;

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 struct tap_real tap_real;
-_Static_assert(sizeof(tap_real) <= 1024, "it has grown out of a page");
+_Static_assert(sizeof(tap_real) <= 2048, "it has grown out of a page");
 
 // Libraries of llama.cpp in this process, by the paths that the loader knows them under.
 struct tap_libraries {
@@ -63,6 +63,18 @@ void tap_real_init(void) {
     TAP_REAL_FUNCTIONS(TAP_REAL_FIND)
 #undef TAP_REAL_FIND
     pthread_mutex_unlock(&tap_real_lock);
+}
+
+void * tap_real_find(const char * name) {
+    void * found = tap_dlsym(RTLD_NEXT, name);
+    if (found == NULL) {
+        pthread_mutex_lock(&tap_real_lock);
+        tap_libraries.n = 0;
+        dl_iterate_phdr(tap_library_note, &tap_libraries);
+        found = tap_library_find(&tap_libraries, name);
+        pthread_mutex_unlock(&tap_real_lock);
+    }
+    return found;
 }
 
 void tap_real_missing(char * missing, size_t missing_size) {

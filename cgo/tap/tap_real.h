@@ -149,7 +149,11 @@ struct tap_by_value {
     X(bool, llama_model_is_recurrent, (const struct llama_model *)) \
     X(bool, llama_model_is_hybrid, (const struct llama_model *)) \
     X(int32_t, llama_model_desc, (const struct llama_model *, char *, size_t)) \
-    X(int32_t, llama_model_meta_val_str, (const struct llama_model *, const char *, char *, size_t))
+    X(int32_t, llama_model_meta_val_str, (const struct llama_model *, const char *, char *, size_t)) \
+    X(int32_t, llama_tokenize, (const struct llama_vocab *, const char *, int32_t, llama_token *, int32_t, bool, \
+                                bool)) \
+    X(int32_t, llama_set_adapters_lora, (struct llama_context *, struct llama_adapter_lora **, size_t, float *)) \
+    X(bool, llama_vocab_is_eog, (const struct llama_vocab *, llama_token))
 
 struct tap_real {
 #define TAP_REAL_FIELD(ret, name, params) ret (*name) params;
@@ -163,6 +167,9 @@ extern struct tap_real tap_real;
 // tap_real_init looks up every entry point that is not known yet: before main, and again when a program opens its
 // libraries later.
 void tap_real_init(void);
+
+// tap_real_find looks for a function of another library that the tap stands before, NULL where none defines it.
+void * tap_real_find(const char * name);
 
 // tap_real_missing writes the names of the entry points that were not found, separated by spaces.
 void tap_real_missing(char * missing, size_t missing_size);

@@ -26,7 +26,8 @@ enum tap_record_type {
     TAP_REC_SAMPLE = 19,      // tap_rec_sample, then tap_candidate[count]
     TAP_REC_SYNC = 20,        // tap_rec_sync
     TAP_REC_CHANGES = 21,     // tap_rec_nodes, then tap_change[count], of different lengths
-    TAP_REC_LOSSES = 22       // tap_rec_losses
+    TAP_REC_LOSSES = 22,      // tap_rec_losses
+    TAP_REC_SERVED = 23       // tap_rec_served, then text
 };
 
 struct tap_record {
@@ -55,7 +56,7 @@ struct tap_rec_context {
     int32_t  recurrent; // 1 recurrent, 2 hybrid, 0 neither
     int32_t  flash_attn; // as asked: -1 auto, 0 off, 1 on; -2 unknown
     int32_t  n_ctx_train;
-    int32_t  reserved;
+    int32_t  n_swa; // positions of a sliding window, 0: none
     uint16_t desc_bytes, path_bytes, arch_bytes, name_bytes; // strings follow in this order, without a zero
 };
 
@@ -351,6 +352,34 @@ struct tap_rec_seq {
     int32_t  first, end; // positions; below 0: from the start, to the end
     int32_t  value;
     uint32_t reserved;
+};
+
+// What a server did for its requests, while these are recorded.
+enum tap_served_kind {
+    // a token was chosen and accepted at mono_ns; from begun_ns on the program looked at row of its last call. value:
+    // 1 where it ends generation. key: the sampler. grammar_ns: of it, what other samplers than the chain took
+    TAP_SERVED_CHOICE = 0,
+    // thread row tokenized a prompt of value tokens at begun_ns; key: FNV-1a of 64 bits of its tokens. The first bytes
+    // of the HTTP request had come at mono_ns. token: 1 where it does not want what its slot holds
+    TAP_SERVED_ASK = 1,
+    // thread row sends why key generations ended: value, a tap_served_end; 0: not alike. The text is what the answer
+    // says of its times, token of its slot; -1: nothing
+    TAP_SERVED_ANSWER = 2,
+    TAP_SERVED_LINE = 3,   // a line of the log of thread row: text of bytes
+    TAP_SERVED_SAVED = 4,  // the state of sequence row was copied to address key, value bytes (the lower 32 bits)
+    TAP_SERVED_RESTORED = 5, // … and from there into sequence row
+    TAP_SERVED_ADAPTERS = 6, // what is computed from now on uses the LoRA adapters that key stands for; 0: none
+};
+
+enum tap_served_end { TAP_SERVED_STOP = 1, TAP_SERVED_LENGTH = 2, TAP_SERVED_ERROR = 3 };
+
+struct tap_rec_served {
+    struct tap_record h;
+    uint64_t mono_ns, begun_ns, grammar_ns, key;
+    uint32_t kind; // enum tap_served_kind
+    uint32_t ctx;  // UINT32_MAX: none
+    int32_t  row, token;
+    uint32_t value, bytes;
 };
 
 #endif

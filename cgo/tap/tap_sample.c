@@ -6,6 +6,7 @@
 #include "tap_queue.h"
 #include "tap_real.h"
 #include "tap_sched.h"
+#include "tap_served.h"
 
 #include <string.h>
 
@@ -41,10 +42,15 @@ static uint32_t tap_top(struct tap_candidate * top, const llama_token_data * dat
 void llama_sampler_apply(struct llama_sampler * sampler, llama_token_data_array * candidates) {
     static _Thread_local int depth;
     const bool look = depth == 0 && tap_peek(&tap_samples_wanted) && tap_on();
+    const bool serves = depth == 0 && tap_served_on();
+    const int64_t entered = serves ? tap_now() : 0;
     const size_t before = look ? candidates->size : 0;
     depth++;
     TAP_REAL(llama_sampler_apply)(sampler, candidates);
     depth--;
+    if (serves) {
+        tap_served_applied(sampler, candidates, entered);
+    }
     if (!look || candidates->data == NULL || candidates->selected < 0 ||
         (size_t) candidates->selected >= candidates->size) {
         return;

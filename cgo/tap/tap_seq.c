@@ -8,6 +8,7 @@
 #include "tap_init.h"
 #include "tap_queue.h"
 #include "tap_real.h"
+#include "tap_served.h"
 #include "tap_steer.h"
 
 struct tap_seq_change {
@@ -111,6 +112,9 @@ size_t llama_state_seq_set_data_ext(struct llama_context * ctx, const uint8_t * 
         tap_steer_restored(ctx, seq);
     }
     tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_RESTORE, .seq = seq, .end = -1, .value = (int32_t) flags});
+    if (flags == LLAMA_STATE_SEQ_FLAGS_NONE && n > 0) {
+        tap_served_state(TAP_SERVED_RESTORED, ctx, seq, data, n);
+    }
     return n;
 }
 
@@ -132,6 +136,7 @@ size_t llama_state_seq_get_data_ext(struct llama_context * ctx, uint8_t * data, 
     const size_t n = TAP_REAL(llama_state_seq_get_data_ext)(ctx, data, size, seq, flags);
     if (flags == LLAMA_STATE_SEQ_FLAGS_NONE && n > 0) {
         tap_steer_saved(ctx, seq, data, n);
+        tap_served_state(TAP_SERVED_SAVED, ctx, seq, data, n);
     }
     return n;
 }

@@ -54,6 +54,8 @@ var entries = []evidence{
 	{"reserve", "no evidence, but time: the first graph is read when it is computed, and not before",
 		strings.Fields("ggml_backend_sched_reserve")},
 	{"samplers", "what samplers chose from", strings.Fields("llama_sampler_apply")},
+	{"served requests", "arrivals, ends and causes in requests.parquet (--tap-requests)", strings.Fields(`
+		llama_tokenize llama_set_adapters_lora llama_vocab_is_eog`)},
 	{"loading", "programs under the tap may find no CPU backend", strings.Fields(`
 		ggml_backend_load_all ggml_backend_load_all_from_path ggml_backend_reg_count`)},
 }

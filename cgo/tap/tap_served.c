@@ -1,0 +1,293 @@
+//go:build llama
+
+// tap_served.c: tokens as a server chooses them, prompts as they arrive, answers as they leave, and those lines of
+// llama-server's log that state what no function of llama.h shows. No text of a prompt or an answer is reported.
+#define _GNU_SOURCE
+#include "tap_context.h"
+#include "tap_init.h"
+#include "tap_queue.h"
+#include "tap_real.h"
+#include "tap_served.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// FNV-1a of 64 bits.
+#define TAP_HASH_BEGIN 14695981039346656037u
+#define TAP_HASH_PRIME 1099511628211u
+
+static void tap_served_send(struct tap_rec_served * rec, const char * text, size_t n) {
+    rec->h.type = TAP_REC_SERVED;
+    rec->bytes = (uint32_t) n;
+    const struct tap_part part = {text, n};
+    tap_queue_put(&rec->h, sizeof(*rec), &part, n > 0 ? 1 : 0);
+}
+
+// ---- choices --------------------------------------------------------------------------------------------------------
+
+// The token that this thread chooses.
+static TAP_OWN struct {
+    struct llama_context * ctx; // NULL: none
+    int32_t row;
+    llama_token token; // chosen and not accepted yet; -1: none
+    struct llama_sampler * sampler; // that chose it, NULL: the backend
+    int64_t begun, grammar;
+} tap_choice;
+
+void tap_served_call(void) { tap_choice.ctx = NULL; }
+
+void tap_served_row(struct llama_context * ctx, int32_t row) {
+    if (!tap_served_on()) {
+        return;
+    }
+    if (tap_choice.ctx != ctx || tap_choice.row != row) {
+        tap_choice.ctx = ctx;
+        tap_choice.row = row;
+        tap_choice.begun = tap_now();
+        tap_choice.grammar = 0;
+    }
+    tap_choice.token = -1;
+}
+
+void tap_served_device(llama_token token) {
+    if (tap_choice.ctx != NULL && token >= 0) {
+        tap_choice.token = token;
+        tap_choice.sampler = NULL;
+    }
+}
+
+void tap_served_applied(struct llama_sampler * sampler, const llama_token_data_array * candidates, int64_t began) {
+    if (tap_choice.ctx == NULL) {
+        return;
+    }
+    if (candidates->data != NULL && candidates->selected >= 0 &&
+        (size_t) candidates->selected < candidates->size) {
+        tap_choice.token = candidates->data[candidates->selected].id;
+        tap_choice.sampler = sampler;
+    } else {
+        tap_choice.grammar += tap_now() - began;
+    }
+}
+
+void tap_served_accepted(struct llama_sampler * sampler, llama_token token, int64_t began) {
+    if (tap_choice.ctx == NULL || tap_choice.token != token || token < 0) {
+        return;
+    }
+    const int64_t now = tap_now();
+    if (tap_choice.sampler != NULL && tap_choice.sampler != sampler) { // a grammar accepts it first
+        tap_choice.grammar += now - began;
+        return;
+    }
+    struct tap_context * c = tap_context_of(tap_choice.ctx);
+    if (c != NULL) {
+        struct tap_rec_served rec = {
+            .kind = TAP_SERVED_CHOICE, .mono_ns = (uint64_t) now, .begun_ns = (uint64_t) tap_choice.begun,
+            .grammar_ns = (uint64_t) tap_choice.grammar, .ctx = tap_get(&c->number), .row = tap_choice.row,
+            .token = token, .key = (uint64_t) (uintptr_t) sampler,
+        };
+        if (tap_real.llama_vocab_is_eog != NULL && tap_real.llama_get_model != NULL &&
+            tap_real.llama_model_get_vocab != NULL) {
+            const struct llama_model * model = tap_real.llama_get_model(tap_choice.ctx);
+            rec.value = tap_real.llama_vocab_is_eog(tap_real.llama_model_get_vocab(model), token) ? 1 : 0;
+        }
+        tap_served_send(&rec, NULL, 0);
+    }
+    tap_choice.ctx = NULL;
+    tap_add(&tap.header->stats.api_ns, (uint64_t) (tap_now() - now));
+}
+
+void tap_served_state(uint32_t kind, struct llama_context * ctx, llama_seq_id seq, const void * data, size_t size) {
+    struct tap_context * c = tap_served_on() ? tap_context_of(ctx) : NULL;
+    if (c != NULL) {
+        struct tap_rec_served rec = {
+            .kind = kind, .mono_ns = (uint64_t) tap_now(), .ctx = tap_get(&c->number), .row = seq,
+            .key = (uint64_t) (uintptr_t) data, .value = (uint32_t) size,
+        };
+        tap_served_send(&rec, NULL, 0);
+    }
+}
+
+// What cells were computed with one set of adapters does not serve another.
+int32_t llama_set_adapters_lora(struct llama_context * ctx, struct llama_adapter_lora ** adapters, size_t n,
+                                float * scales) {
+    const int32_t status = TAP_REAL(llama_set_adapters_lora)(ctx, adapters, n, scales);
+    struct tap_context * c = status == 0 && tap_served_on() ? tap_context_of(ctx) : NULL;
+    if (c != NULL) {
+        struct tap_rec_served rec = {
+            .kind = TAP_SERVED_ADAPTERS, .mono_ns = (uint64_t) tap_now(), .ctx = tap_get(&c->number),
+        };
+        for (size_t i = 0; i < n; i++) {
+            uint32_t scale;
+            memcpy(&scale, &scales[i], sizeof(scale));
+            if (scales[i] != 0) {
+                rec.key = (rec.key ^ (uint64_t) (uintptr_t) adapters[i] ^ scale) * TAP_HASH_PRIME;
+            }
+        }
+        tap_served_send(&rec, NULL, 0);
+    }
+    return status;
+}
+
+// ---- prompts and answers --------------------------------------------------------------------------------------------
+
+// What this thread has received. llama-server answers a connection's requests in one thread, one after the other.
+static TAP_OWN struct {
+    int64_t arrived; // the first bytes of the request, 0: none
+    bool    asked;   // a prompt of it was tokenized
+    bool    left;    // an answer was begun
+    bool    afresh;  // it does not want what its slot holds
+} tap_wire;
+
+// A prompt is recognised by its tokens, as they are computed: its hash is reported, FNV-1a of 64 bits.
+int32_t llama_tokenize(const struct llama_vocab * vocab, const char * text, int32_t size, llama_token * tokens,
+                       int32_t room, bool add_special, bool parse_special) {
+    const int32_t n = TAP_REAL(llama_tokenize)(vocab, text, size, tokens, room, add_special, parse_special);
+    if (n <= 0 || tap_wire.arrived == 0 || !tap_served_on()) {
+        return n;
+    }
+    struct tap_rec_served rec = {
+        .kind = TAP_SERVED_ASK, .mono_ns = (uint64_t) tap_wire.arrived, .begun_ns = (uint64_t) tap_now(),
+        .key = TAP_HASH_BEGIN, .value = (uint32_t) n, .row = (int32_t) syscall(SYS_gettid), .ctx = UINT32_MAX,
+        .token = tap_wire.afresh,
+    };
+    for (int32_t i = 0; i < n; i++) {
+        rec.key = (rec.key ^ (uint32_t) tokens[i]) * TAP_HASH_PRIME;
+    }
+    tap_wire.asked = true;
+    tap_served_send(&rec, NULL, 0);
+    return n;
+}
+
+#ifdef LLAMATAP_PRELOADED
+
+// tap_wire_ends counts why generation ended, as answers of llama-server's three interfaces name it. Quotes within
+// generated text are escaped, so that it cannot look like that.
+static uint32_t tap_wire_ends(const char * data, size_t n, uint32_t * all) {
+    static const char * const keys[] = {"\"stop_type\":\"", "\"finish_reason\":\"", "\"stop_reason\":\"",
+        "{\"error\":{\""};
+    uint32_t found = 0;
+    for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
+        const char * at = data;
+        const size_t length = strlen(keys[k]);
+        while ((at = memmem(at, n - (size_t) (at - data), keys[k], length)) != NULL) {
+            at += length;
+            const char c = (size_t) (at - data) < n ? *at : 0;
+            const uint32_t end = k == 3 ? TAP_SERVED_ERROR :
+                c == 'l' || c == 'm' ? TAP_SERVED_LENGTH : c == 'n' && k == 0 ? 0 : TAP_SERVED_STOP;
+            *all = found++ == 0 || *all == end ? end : 0;
+        }
+    }
+    return found;
+}
+
+// tap_behind is a function of another library that the tap stands before, found once.
+static void * tap_behind(_Atomic(void *) * known, const char * name) {
+    void * real = tap_peek(known);
+    if (real == NULL) {
+        real = tap_real_find(name);
+        tap_poke(known, real);
+    }
+    return real;
+}
+
+#define TAP_BEHIND(name, symbol) ((__typeof__(&name)) tap_behind(&tap_behind_##name, symbol))
+static _Atomic(void *) tap_behind_recv, tap_behind_send, tap_behind_tap_log_line;
+
+ssize_t recv(int fd, void * data, size_t size, int flags) {
+    const ssize_t n = TAP_BEHIND(recv, "recv")(fd, data, size, flags);
+    if (n <= 0 || (flags & MSG_PEEK) || !tap_served_on()) {
+        return n;
+    }
+    if (tap_wire.arrived == 0 || tap_wire.left) {
+        tap_wire.arrived = tap_now();
+        tap_wire.asked = tap_wire.left = tap_wire.afresh = false;
+    }
+    static const char key[] = "\"cache_prompt\"";
+    const char * end = (const char *) data + n, * at = memmem(data, (size_t) n, key, sizeof(key) - 1);
+    for (at = at != NULL ? at + sizeof(key) - 1 : end; at < end && strchr(": \t\r\n", *at) != NULL; at++) {
+    }
+    tap_wire.afresh |= at < end && *at == 'f';
+    return n;
+}
+
+ssize_t send(int fd, const void * data, size_t size, int flags) {
+    if (tap_wire.arrived != 0 && tap_served_on()) {
+        static const char more[] = "HTTP/1.1 100"; // and the rest of the request follows
+        const bool first = !tap_wire.left;
+        tap_wire.left |= size < sizeof(more) || memcmp(data, more, sizeof(more) - 1) != 0;
+        struct tap_rec_served rec = {
+            .kind = TAP_SERVED_ANSWER, .mono_ns = (uint64_t) tap_now(), .row = (int32_t) syscall(SYS_gettid),
+            .ctx = UINT32_MAX, .token = -1,
+        };
+        const uint32_t ends = tap_wire.asked ? tap_wire_ends(data, size, &rec.value) : 0;
+        // an answer that neither ends nor streams is to something else than generation
+        if (ends > 0 || (tap_wire.asked && first && tap_wire.left &&
+                         memmem(data, size, "text/event-stream", 17) == NULL)) {
+            rec.key = ends;
+            static const char slot[] = "\"id_slot\":";
+            const char * last = (const char *) data + size, * at = memmem(data, size, slot, sizeof(slot) - 1);
+            for (at = at != NULL ? at + sizeof(slot) - 1 : last; at < last && *at >= '0' && *at <= '9'; at++) {
+                rec.token = 10 * (rec.token > 0 && rec.token < 100000 ? rec.token : 0) + (*at - '0');
+            }
+            const char * times = memmem(data, size, "\"timings\":{", 11);
+            const char * end = times != NULL ? memchr(times, '}', (size_t) (last - times)) : NULL; // they are numbers
+            tap_served_send(&rec, times, end != NULL && end - times < 512 ? (size_t) (end - times) : 0);
+        }
+    }
+    return TAP_BEHIND(send, "send")(fd, data, size, flags);
+}
+
+// ---- the log --------------------------------------------------------------------------------------------------------
+
+// What llama-server's lines are known by. None of them holds text of a prompt or an answer.
+static bool tap_line_wanted(const char * format) {
+    static const char * const wanted[] = {
+        "selected slot by", "processing task, is_child", "cancel task, id_task", "        eval time = ",
+        "task id = %d, error: ",
+    };
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        if (strstr(format, wanted[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// common_log_add of libllama-common, which queues a line for the thread that writes it.
+#define TAP_LOG_LINE "_Z14common_log_addP10common_log14ggml_log_levelPKcz"
+void tap_log_line(void * log, int level, const char * format, ...) __asm__(TAP_LOG_LINE);
+
+void tap_log_line(void * log, int level, const char * format, ...) {
+    char text[2048], * line = text;
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    const int n = vsnprintf(text, sizeof(text), format, args);
+    if (n >= (int) sizeof(text) && vasprintf(&line, format, again) < 0) {
+        line = text;
+    }
+    va_end(again);
+    va_end(args);
+    if (n > 0 && tap_served_on() && tap_line_wanted(format)) {
+        struct tap_rec_served rec = {
+            .kind = TAP_SERVED_LINE, .mono_ns = (uint64_t) tap_now(), .row = (int32_t) syscall(SYS_gettid),
+            .ctx = UINT32_MAX,
+        };
+        tap_served_send(&rec, line, (size_t) n < 512 ? (size_t) n : 512);
+    }
+    __typeof__(&tap_log_line) real = TAP_BEHIND(tap_log_line, TAP_LOG_LINE);
+    if (real != NULL) {
+        real(log, level, "%s", line);
+    }
+    if (line != text) {
+        free(line);
+    }
+}
+
+#endif

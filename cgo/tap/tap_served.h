@@ -1,0 +1,28 @@
+// tap_served.h: what a server did for its requests, as far as graphs do not show it. Reported while requests are
+// recorded; everything else returns at once.
+#ifndef LLAMATAP_TAP_SERVED_H
+#define LLAMATAP_TAP_SERVED_H
+
+#include "llama.h"
+#include "tap_state.h"
+
+static inline bool tap_served_on(void) {
+    return tap_on() && (tap.header->config.start.record & TAP_RECORD_REQUESTS) != 0;
+}
+
+// tap_served_call forgets what this thread was choosing: it computes the next batch.
+void tap_served_call(void);
+
+// tap_served_row notes that a token is chosen from a row of a context's last batch; tap_served_device that the backend
+// chose it.
+void tap_served_row(struct llama_context * ctx, int32_t row);
+void tap_served_device(llama_token token);
+
+// tap_served_applied and tap_served_accepted take in what the program called a sampler for, from began on.
+void tap_served_applied(struct llama_sampler * sampler, const llama_token_data_array * candidates, int64_t began);
+void tap_served_accepted(struct llama_sampler * sampler, llama_token token, int64_t began);
+
+// tap_served_state reports that the whole state of a sequence was saved to memory (TAP_SERVED_SAVED), or restored.
+void tap_served_state(uint32_t kind, struct llama_context * ctx, llama_seq_id seq, const void * data, size_t size);
+
+#endif
