@@ -20,6 +20,7 @@ const (
 	Ledger      Recorder = "ledger"      // what every operation read and wrote, to trace.parquet
 	Host        Recorder = "host"        // what the kernel did meanwhile, to block_io.jsonl, system_metrics.jsonl …
 	Samples     Recorder = "samples"     // sampled accesses to memory, to trace.parquet
+	Requests    Recorder = "requests"    // requests of a server, to requests.parquet
 	Steering    Recorder = "steering"    // which vectors were added to the residual stream, to metadata.json
 )
 
@@ -85,6 +86,7 @@ type Tap struct {
 	Legacy         bool          // LRI's estimates alongside what is measured
 	KV             bool          // blocks of the KV cache are followed
 	KVBlock        int           // cells of a block
+	Requests       bool          // requests of a server are followed
 	Regions        bool          // the map of memory is kept
 	Ledger         string        // rows or windows; "": no accesses are recorded
 	LedgerWindow   time.Duration // of windows

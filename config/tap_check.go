@@ -150,7 +150,7 @@ func (c checker) modifiers() error {
 var recorderWhat = map[Recorder]string{
 	Activations: "tensors", Resource: "events of resource use", KV: "blocks of the KV cache",
 	Regions: "regions of memory", Ledger: "accesses of operations", Samples: "accesses to memory",
-	Host: "what the kernel does", Steering: "vectors",
+	Host: "what the kernel does", Steering: "vectors", Requests: "requests",
 }
 
 // intervals refuses an interval and a period that nothing has.
@@ -200,7 +200,7 @@ func (c checker) repeated() error {
 	if c.tap.Checkpoint.Every == 0 && c.tap.Resume == "" {
 		return nil
 	}
-	for _, r := range []Recorder{Ledger, Samples, Regions} {
+	for _, r := range []Recorder{Ledger, Samples, Regions, Requests} {
 		if c.tap.Records(r) {
 			return fmt.Errorf(
 				"%s is not recorded in a run with checkpoints, which resumes its stream alone: drop --tap-%s, or the checkpoints",

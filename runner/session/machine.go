@@ -48,7 +48,8 @@ func (t *tee) Buffer(b *ggmlhooks.Buffer) error {
 // the run on, or not at all.
 func machineOf(level string, tap *config.Tap) collect.Machine {
 	ledger := tap.Records(config.Ledger)
-	m := collect.Machine{Cells: followsCells(tap) || ledger, Experts: ledger, LookEvery: uint32(tap.ResourceSample)}
+	m := collect.Machine{Cells: followsCells(tap) || ledger, Experts: ledger, LookEvery: uint32(tap.ResourceSample),
+		Requests: tap.Records(config.Requests)}
 	switch level {
 	case "DETAILED":
 		m.Looking, m.Routing = ggmlhooks.LookRanges, true

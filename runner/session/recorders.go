@@ -27,6 +27,7 @@ type recorders struct {
 	devices   *devices
 	events    *events
 	kv        *kv
+	requests  *requests
 	regions   *regionMap
 	ledger    *accesses
 	table     *ledger.Table // of memory accesses, whoever records them
@@ -102,6 +103,11 @@ func (r *recorders) open() (all []io.Closer, err error) {
 			r.parts = append(r.parts, part{words: r.kv.words})
 		}
 	}
+	if tap.Records(config.Requests) {
+		r.requests = newRequests(r.run)
+		all = append(all, r.requests)
+		r.parts = append(r.parts, part{words: r.requests.words})
+	}
 	if tap.Records(config.Regions) {
 		if r.regions, err = newRegionMap(r.run, &r.maps); err != nil {
 			return all, err
@@ -147,7 +153,7 @@ func (r *recorders) idle(halted bool) error {
 	if r.events != nil {
 		r.events.Sampled()
 	}
-	return errors.Join(r.samples.idle(), r.ledger.tick())
+	return errors.Join(r.samples.idle(), r.ledger.tick(), r.requests.tick())
 }
 
 // inStep reports whether the model waits for the recorders at each graph.
@@ -201,7 +207,7 @@ func (r *recorders) samplesLost() bool {
 
 // empty reports whether nothing was to be recorded beside tensors that is worth keeping without them.
 func (r *recorders) empty() bool {
-	return r.events == nil && r.regions == nil && r.ledger == nil && r.host == nil && (r.kv == nil || r.kv.file == nil)
+	return r.events == nil && r.requests == nil && r.regions == nil && r.ledger == nil && r.host == nil && (r.kv == nil || r.kv.file == nil)
 }
 
 // extend adds to metadata.json what was recorded.

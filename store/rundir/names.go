@@ -11,6 +11,7 @@ const (
 	TraceName    = "trace.parquet"              // memory accesses (docs/MEMORY.md)
 	RegionsName  = "region_map.parquet"         // memory regions (docs/REGIONS.md)
 	LivesName    = "kv_block_lifecycle.parquet" // lives of KV blocks (docs/KV.md)
+	RequestsName = "requests.parquet"           // requests of a server (docs/REQUESTS.md)
 	MarksName    = "markers.jsonl"              // markers of a recording, one JSON object a line (docs/MEMORY.md)
 	ProcessName  = "process.jsonl"              // processes (docs/PROCESS.md)
 	BlockIOName  = "block_io.jsonl"             // host metrics (docs/HOST.md), from here on

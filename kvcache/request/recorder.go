@@ -1,0 +1,416 @@
+package request
+
+import (
+	"io"
+	"slices"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/kvcache"
+)
+
+// Options says how a Recorder works.
+type Options struct {
+	// Done takes each request that has ended, in that order, and does not keep it. Its errors are the recorder's.
+	Done func(*kvcache.Request) error
+}
+
+// Recorder follows requests as they happen. It is for one goroutine.
+type Recorder struct {
+	ggmlhooks.NoMachine
+	o       Options
+	ctxs    map[uint32]*context
+	served  *context // whose sequences are slots: the program gives them samplers; nil: none yet
+	asks    []*ask
+	pending []*request // that left their slots, and whose answers were not seen yet
+	picked  lineKind   // how the slot of the next request was chosen
+	next    int64
+	closed  bool
+}
+
+// context is a llama_context.
+type context struct {
+	number    uint32
+	slots     map[int32]*slot
+	call      []ggmlhooks.CallRow // the rows of its last call
+	cellBytes int64               // of keys and values of a token, all layers
+	window    bool
+	recurrent bool
+	made      made
+	history   history
+	saves     saves
+	copied    []int32 // sequences that share another one's prompt and have chosen nothing yet
+}
+
+// made is what computes cells, apart from tokens.
+type made struct {
+	steer    uint32 // number of the vectors that are added to the residual stream
+	adapters uint64 // stands for LoRA adapters with their scales; 0: none
+}
+
+// slot is a sequence.
+type slot struct {
+	seq      int32
+	cells    cells
+	made     made // what they were computed with
+	now      *request
+	launchNS int64   // when a sampler was set for the request that comes
+	losses   []*lost // what made room for the request that comes
+	calls    int     // rows in the last call
+	chosen   int     // tokens from them
+	row      int32   // that the last of them was chosen from
+}
+
+// request is one that goes on.
+type request struct {
+	kvcache.Request
+	slot      *slot
+	before    []int32 // what its slot held
+	picked    lineKind
+	busy      []int32       // slots that were taken when it got its own
+	held      map[int32]int // how many tokens each slot held then
+	hash      uint64
+	ask       *ask
+	x         *context
+	own       int64 // tokens of the prompt that its slot held; -1: that is not why some were computed again
+	steered   bool  // what its slot held was computed with other vectors
+	adapters  bool  // … or adapters
+	failed    bool
+	timed     bool // the server logged how many tokens its answer has
+	cancelled bool
+	ended     bool   // its last token ends generation
+	answer    uint32 // ggmlhooks.ServedStop and so on; 0: not seen
+}
+
+// ask is a prompt that arrived.
+type ask struct {
+	thread    int32
+	tokens    int64
+	hash      uint64
+	arrivalNS int64
+	off       bool // it does not want what its slot holds
+}
+
+// New makes a recorder.
+func New(o Options) *Recorder { return &Recorder{o: o, ctxs: map[uint32]*context{}} }
+
+func (r *Recorder) context(number uint32) *context {
+	x := r.ctxs[number]
+	if x == nil {
+		x = &context{number: number, slots: map[int32]*slot{}}
+		r.ctxs[number] = x
+	}
+	return x
+}
+
+func (x *context) slot(seq int32) *slot {
+	s := x.slots[seq]
+	if s == nil {
+		s = &slot{seq: seq}
+		x.slots[seq] = s
+	}
+	return s
+}
+
+// Context notes what a context's memory can do.
+func (r *Recorder) Context(c *ggmlhooks.Context) error {
+	x := r.context(c.Number)
+	x.recurrent, x.window = c.Recurrent || c.Hybrid, c.Window > 0
+	return nil
+}
+
+// Graph adds up what keys and values of a token take.
+func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
+	n := int64(0)
+	for i := range g.Leafs {
+		if part, _, ok := ggmlhooks.CacheTensor(g.Leafs[i].Name); ok && (part == 'k' || part == 'v') {
+			n += int64(g.Leafs[i].NB[1])
+		}
+	}
+	x := r.context(g.Ctx)
+	x.cellBytes = max(x.cellBytes, n)
+	return nil
+}
+
+// Call keeps the rows of a batch: tokens are chosen from them.
+func (r *Recorder) Call(c *ggmlhooks.Call) error {
+	x := r.context(c.Ctx)
+	x.call = append(x.call[:0], c.Rows...)
+	for _, s := range x.slots {
+		s.calls, s.chosen, s.row = 0, 0, -1
+	}
+	x.copied = x.copied[:0]
+	for i := range c.Rows {
+		s := x.slot(c.Rows[i].Seqs[0])
+		s.calls++
+	}
+	for _, s := range x.slots {
+		if q := s.now; q != nil && q.Output > 0 && s.calls > 1 {
+			q.Drafted += int64(s.calls - 1)
+		}
+	}
+	return nil
+}
+
+// owner reports whether a context's sequences are slots: those of a context without samplers are a draft model's, where
+// another one has some.
+func (r *Recorder) owner(x *context) bool { return r.served == nil || r.served == x }
+
+// Begin takes in the rows of an execution.
+func (r *Recorder) Begin(e *ggmlhooks.Execution) error {
+	x := r.context(e.Ctx)
+	if !r.owner(x) {
+		return nil
+	}
+	x.made.steer = e.Steer
+	for _, b := range e.Begun {
+		s := x.slot(b.Seq)
+		if s.now == nil || r.served == nil {
+			if err := r.end(s, e.MonoNS); err != nil {
+				return err
+			}
+			r.launch(x, s, -1)
+		}
+		s.now.Number = int64(b.Number)
+	}
+	for i := range e.Rows {
+		row := &e.Rows[i]
+		for k, seq := range row.Seqs {
+			s := x.slot(seq)
+			if q := s.now; q != nil && k == 0 {
+				q.compute(x, row, e.MonoNS)
+			}
+			s.cells.set(row.Pos, row.Token)
+			s.made = x.made
+		}
+	}
+	return nil
+}
+
+// compute takes in a row of the request.
+func (q *request) compute(x *context, row *ggmlhooks.Row, ns int64) {
+	q.Taken++
+	if q.Output > 0 {
+		return
+	}
+	if q.Computed == 0 {
+		q.Cached = max(int64(row.Pos), 0)
+		if len(q.before) > 0 {
+			q.steered, q.adapters = q.slot.made.steer != x.made.steer, q.slot.made.adapters != x.made.adapters
+		}
+		if q.PromptNS == 0 {
+			q.PromptNS = ns
+		}
+	}
+	q.Computed++
+}
+
+// End does nothing: a request's rows are there when an execution begins.
+func (r *Recorder) End(*ggmlhooks.Execution) error { return nil }
+
+// Resolve forgets what a context did that was set-up.
+func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
+	if x := r.context(e.Ctx); e.Discarded {
+		for _, s := range x.slots {
+			if s.now != nil {
+				r.next--
+			}
+			*s = slot{seq: s.seq}
+		}
+		x.history = history{}
+	}
+	return nil
+}
+
+// SeqChange takes in what the program did to sequences.
+func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
+	x := r.context(c.Ctx)
+	switch c.Kind {
+	case ggmlhooks.SeqSampler:
+		r.served = x
+		s := x.slot(c.Seq)
+		if s.now == nil {
+			s.launchNS = c.MonoNS
+			return nil
+		}
+		return r.end(s, c.MonoNS)
+	case ggmlhooks.SeqCopy:
+		to := x.slot(c.To)
+		from := x.slot(c.Seq)
+		to.cells, to.made = slices.Clone(from.cells), from.made
+		x.copied = append(x.copied, c.To)
+		return nil
+	}
+	for seq, s := range x.slots {
+		if (c.Seq == -1 || c.Seq == seq) == (c.Kind == ggmlhooks.SeqKeep) {
+			continue
+		}
+		s.change(x, c)
+	}
+	return nil
+}
+
+// change takes in what was done to a slot's cells.
+func (s *slot) change(x *context, c *ggmlhooks.SeqChange) {
+	first, end := c.First, c.End
+	const partial = 1 // llama.h: of what cannot be cut back otherwise
+	switch c.Kind {
+	case ggmlhooks.SeqAdd:
+		s.cells.move(first, end, c.Value)
+		return
+	case ggmlhooks.SeqDivide:
+		s.cells.remove(0, -1) // nobody knows which tokens share a position then
+		return
+	case ggmlhooks.SeqRestore:
+		if c.Value&partial != 0 {
+			return
+		}
+		first, end = 0, -1
+	case ggmlhooks.SeqKeep:
+		first, end = 0, -1
+	}
+	q := s.now
+	if q != nil && q.Computed == 0 && q.PromptNS == 0 {
+		q.PromptNS = c.MonoNS
+	}
+	from, to := s.cells.span(first, end)
+	shift := to < len(s.cells)
+	if from < to && (q == nil || q.Output == 0 || shift) { // else drafts were rejected
+		l := &lost{tokens: slices.Clone(s.cells), kept: int32(from), seq: s.seq, atNS: c.MonoNS, by: -1, shift: shift}
+		if q != nil {
+			l.by = q.ID
+		} else {
+			s.losses = append(s.losses, l)
+		}
+		x.history.add(l)
+	}
+	if n := s.cells.remove(first, end); q != nil {
+		q.Freed += n
+		if shift {
+			q.Shifts++
+		}
+	}
+}
+
+// launch begins a request in a slot.
+func (r *Recorder) launch(x *context, s *slot, task int64) {
+	q := &request{Request: kvcache.NewRequest(), slot: s, x: x, own: -1, before: slices.Clone(s.cells),
+		picked: r.picked, held: map[int32]int{}}
+	q.ID, q.Ctx, q.Seq, q.Task, q.LaunchNS = r.next, int64(x.number), int64(s.seq), task, s.launchNS
+	for _, n := range []*int64{&q.Computed, &q.Output, &q.Drafted, &q.Accepted, &q.Taken, &q.Freed, &q.Shifts} {
+		*n = 0
+	}
+	for _, l := range s.losses {
+		l.by = q.ID
+	}
+	for _, other := range x.slots {
+		q.held[other.seq] = len(other.cells)
+		if other.now != nil {
+			q.busy = append(q.busy, other.seq)
+		}
+	}
+	r.next++
+	r.picked, s.losses, s.launchNS, s.now = lineOther, nil, 0, q
+}
+
+// end takes a request out of its slot.
+func (r *Recorder) end(s *slot, ns int64) error {
+	q := s.now
+	if q == nil {
+		return nil
+	}
+	s.now, q.EndNS = nil, ns
+	s.losses = nil
+	switch {
+	case q.failed:
+		q.End = kvcache.EndError
+	case q.cancelled:
+		q.End = kvcache.EndCancelled
+	case q.ended:
+		q.End = kvcache.EndStop
+	}
+	if q.ask != nil || q.cancelled && !q.failed || !q.failed && r.asked(q) == nil {
+		return r.finish(q)
+	}
+	r.pending = append(r.pending, q)
+	return nil
+}
+
+// finish hands a request on.
+func (r *Recorder) finish(q *request) error {
+	if q.End == kvcache.EndUnknown { // the numbers are the same up to there
+		q.End = min(int64(q.answer), kvcache.EndError)
+	}
+	if a := r.asked(q); a != nil && q.ask == nil { // nobody answered it: the first that is like it
+		q.take(a)
+		r.asks = slices.DeleteFunc(r.asks, func(one *ask) bool { return one == a })
+	}
+	if q.own >= 0 { // whether it wanted what its slot held is known now
+		q.Cause = q.ownCause(q.x, q.own)
+	}
+	q.Settle()
+	return r.o.Done(&q.Request)
+}
+
+// resign takes the prompt of a request that a thread gives up.
+func (r *Recorder) resign(q *request, thread int32) {
+	at := slices.IndexFunc(r.asks, func(a *ask) bool { return a.thread == thread })
+	if at >= 0 && q.ask == nil {
+		q.take(r.asks[at])
+		r.asks = slices.Delete(r.asks, at, at+1)
+	}
+}
+
+// patience is how long an answer is waited for when its request has left its slot.
+const patience = 2_000_000_000
+
+// Tick hands on requests whose answers did not come. now is CLOCK_MONOTONIC in nanoseconds.
+func (r *Recorder) Tick(now int64) error {
+	return r.hand(func(q *request) bool { return now-q.EndNS > patience })
+}
+
+// hand hands on those of the requests that left their slots of which that is true.
+func (r *Recorder) hand(due func(*request) bool) (err error) {
+	r.pending = slices.DeleteFunc(r.pending, func(q *request) bool {
+		if !due(q) {
+			return false
+		}
+		if failed := r.finish(q); err == nil {
+			err = failed
+		}
+		return true
+	})
+	return err
+}
+
+// Close hands on what goes on. It may be called twice.
+func (r *Recorder) Close() (err error) {
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	all := r.pending
+	for _, x := range r.ctxs {
+		for _, s := range x.slots {
+			if s.now != nil {
+				all = append(all, s.now)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *request) int { return int(a.ID - b.ID) })
+	for _, q := range all {
+		if failed := r.finish(q); err == nil {
+			err = failed
+		}
+	}
+	return err
+}
+
+var _ interface {
+	io.Closer
+	ggmlhooks.Live
+	ggmlhooks.Called
+	ggmlhooks.Server
+	ggmlhooks.Sequenced
+	ggmlhooks.Contexts
+	ggmlhooks.Graphs
+} = (*Recorder)(nil)

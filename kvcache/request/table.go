@@ -1,0 +1,95 @@
+package request
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/llamatap/llamatap/kvcache"
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// Schema is that of requests.parquet.
+func Schema() table.Schema {
+	s := table.Schema{Metadata: [][2]string{{table.VersionKey, table.Version}}}
+	units := map[string]table.Unit{"": "", kvcache.UnitTime: table.UnixNS, kvcache.UnitDuration: table.NS,
+		kvcache.UnitBytes: table.Bytes}
+	for _, c := range kvcache.RequestColumns {
+		column := table.Column{Name: c.Name, Kind: table.Int64, Null: true, Unit: units[c.Unit],
+			Description: c.Description}
+		if c.Names != nil {
+			column.Kind = table.Text
+		}
+		s.Columns = append(s.Columns, column)
+	}
+	s.Columns = append(s.Columns, table.Column{Name: kvcache.GapsColumn, Kind: table.Float32List, Null: true,
+		Description: "ms from each chosen token to the next"})
+	return s
+}
+
+// Table writes requests.parquet, in parts: those of requests that ended more than 30 s ago are on the disk.
+type Table struct {
+	parts  *table.Parts
+	batch  *table.Batch
+	folder table.Folder
+	offset int64
+	now    func() time.Time // nil: the system's clock
+}
+
+// NewTable makes a table of nothing: a file is made with the first request. unixOffset is what must be added to a
+// monotonic time to make it a Unix time, in nanoseconds.
+func NewTable(folder table.Folder, unixOffset int64) *Table {
+	return &Table{folder: folder, offset: unixOffset, batch: table.NewBatch(Schema())}
+}
+
+// Append adds a request.
+func (t *Table) Append(r *kvcache.Request) error {
+	if err := t.begin(); err != nil {
+		return err
+	}
+	for i, c := range kvcache.RequestColumns {
+		switch v := *c.Of(r); {
+		case v == c.Absent:
+		case c.Names != nil:
+			t.batch.Text(i, c.Names[v])
+		case c.Unit == kvcache.UnitTime:
+			t.batch.Int(i, v+t.offset)
+		default:
+			t.batch.Int(i, v)
+		}
+	}
+	t.batch.Floats(len(kvcache.RequestColumns), r.Gaps)
+	if err := t.batch.EndRow(); err != nil {
+		return fmt.Errorf("write %s: %w", rundir.RequestsName, err)
+	}
+	defer t.batch.Reset()
+	return t.parts.Append(t.batch)
+}
+
+// Settle puts on the disk what is old enough, while no requests end.
+func (t *Table) Settle() error {
+	if t.parts == nil {
+		return nil
+	}
+	return t.parts.Settle()
+}
+
+// Close completes the table; without requests too, so that it is there.
+func (t *Table) Close() error {
+	if err := t.begin(); err != nil {
+		return err
+	}
+	return t.parts.Close()
+}
+
+// begin makes the table's first file.
+func (t *Table) begin() (err error) {
+	if t.parts != nil {
+		return nil
+	}
+	t.parts, err = table.NewParts(t.folder, rundir.RequestsName, Schema(), table.PartOptions{Now: t.now})
+	if err != nil {
+		return fmt.Errorf("begin %s: %w", rundir.RequestsName, err)
+	}
+	return nil
+}
