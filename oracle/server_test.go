@@ -88,11 +88,15 @@ type completionAnswer struct {
 	Evaluated int     `json:"tokens_evaluated"`
 	Predicted int     `json:"tokens_predicted"`
 	Timings   struct {
-		Cached   int `json:"cache_n"`
-		Prompt   int `json:"prompt_n"`
-		Drafted  int `json:"draft_n"`
-		Accepted int `json:"draft_n_accepted"`
+		Cached      int     `json:"cache_n"`
+		Prompt      int     `json:"prompt_n"`
+		Predicted   int     `json:"predicted_n"`
+		Drafted     int     `json:"draft_n"`
+		Accepted    int     `json:"draft_n_accepted"`
+		PromptMS    float64 `json:"prompt_ms"`
+		PredictedMS float64 `json:"predicted_ms"`
 	} `json:"timings"`
+	StopType string `json:"stop_type"`
 }
 
 // post asks the server.

@@ -103,6 +103,7 @@ ran. Each table is Parquet, each log JSON lines.
   activations.stream, .idx    tensors (--tap-preset, --tap-tensor …) and their index     docs/STREAM_FORMAT.md
   resource.jsonl              what computing cost (--tap-resource-level)                 docs/EVENTS.md
   kv_block_lifecycle.parquet  lives of KV cache blocks (--tap-kv)                        docs/KV.md
+  requests.parquet            requests of a server (--tap-requests)                      docs/REQUESTS.md
   region_map.parquet          what is where in memory (--tap-regions)                    docs/MEMORY.md
   trace.parquet               accesses to memory (--tap-ledger, --tap-samples)           docs/MEMORY.md
   block_io.jsonl …            what the kernel did (--tap-host)                           docs/HOST.md

@@ -65,6 +65,7 @@ var kinds = []struct{ prefix, what, command string }{
 	{"seg-", "tensors, in segments", "llamatap inspect"},
 	{"resource", "resource events", "llamatap resource summary"},
 	{"kv_block_lifecycle", "KV cache", "llamatap kv"},
+	{"requests", "requests", "llamatap requests"},
 	{"region_map", "memory regions", "llamatap memory"},
 	{"trace", "memory accesses", "llamatap memory"},
 	{"process", "processes", "jq ."},

@@ -12,6 +12,7 @@ import (
 // is a run's.
 var otherNames = []string{
 	rundir.TraceName, "trace.[0-9][0-9][0-9].parquet", rundir.RegionsName, rundir.LivesName, rundir.EventsName,
+	rundir.RequestsName, "requests.[0-9][0-9][0-9].parquet",
 	rundir.ProcessName, rundir.WaitsName, rundir.FaultsName,
 }
 

@@ -1,0 +1,288 @@
+package resources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/kvcache"
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// ErrNoRequests occurs when a run has no table of requests.
+var ErrNoRequests = errors.New("no requests")
+
+// maxRequests bounds the requests that are read.
+const maxRequests = 1 << 20
+
+// Requests is the requests of a run, by number. Times are Unix times; gaps are not read.
+type Requests struct {
+	All []kvcache.Request
+	Cut bool // the table was not completed: requests at its end are missing
+}
+
+// OpenRequests reads the table of a run directory. The parts of one that is live, or was killed, are read as far as
+// they are there.
+func OpenRequests(ctx context.Context, dir string) (*Requests, error) {
+	t, err := table.Open(dir, rundir.RequestsName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w: record with --tap-requests; while a run goes on its first ones come after 30 s",
+			dir, ErrNoRequests)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	form := table.Form{Name: rundir.RequestsName}
+	var names []string
+	for _, c := range kvcache.RequestColumns {
+		column := table.Column{Name: c.Name, Kind: table.Int64}
+		if c.Names != nil {
+			column.Kind = table.Text
+		}
+		form.Columns, names = append(form.Columns, column), append(names, c.Name)
+	}
+	for _, f := range t.Files {
+		if err := f.Check(form); err != nil {
+			return nil, err
+		}
+	}
+	if n := t.Rows(); n > maxRequests {
+		return nil, fmt.Errorf("%s: it has %d requests, at most %d can be shown: read %s with DuckDB or pandas", dir, n,
+			maxRequests, rundir.RequestsName)
+	}
+	scan, err := t.Scan(names, table.ScanOptions{Ahead: 1})
+	if err != nil {
+		return nil, err
+	}
+	defer scan.Close()
+	r := &Requests{Cut: t.Cut || len(t.Missing) > 0}
+	for {
+		rows, err := scan.Next()
+		if errors.Is(err, io.EOF) {
+			slices.SortStableFunc(r.All, func(a, b kvcache.Request) int { return int(a.ID - b.ID) })
+			return r, nil
+		}
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return nil, err
+		}
+		for row := range rows.N {
+			r.All = append(r.All, requestOf(rows, row))
+		}
+	}
+}
+
+func requestOf(rows *table.Rows, row int) kvcache.Request {
+	q := kvcache.NewRequest()
+	for i, c := range kvcache.RequestColumns {
+		switch v := rows.Columns[i]; {
+		case v.Null(row):
+		case c.Names != nil:
+			*c.Of(&q) = int64(max(slices.Index(c.Names, v.Text(row)), 0))
+		default:
+			*c.Of(&q) = v.Ints[row]
+		}
+	}
+	return q
+}
+
+// Again is what one cause made be computed again.
+type Again struct {
+	Cause    string `json:"cause"`
+	Requests int64  `json:"requests"`
+	Tokens   int64  `json:"tokens"`
+	Bytes    int64  `json:"bytes"`
+	CostNS   int64  `json:"cost_ns"`
+}
+
+// RequestTotals are sums over the requests of a run.
+type RequestTotals struct {
+	Requests int64            `json:"requests"`
+	Prompt   int64            `json:"prompt_tokens"` // cached and computed
+	Cached   int64            `json:"cached_tokens"`
+	Computed int64            `json:"computed_tokens"`
+	Output   int64            `json:"output_tokens"`
+	Drafted  int64            `json:"drafted_tokens"`
+	Accepted int64            `json:"accepted_tokens"`
+	PromptNS int64            `json:"prompt_ns"` // from the beginning of prompts to their first tokens
+	OutputNS int64            `json:"output_ns"` // from first tokens to last ones
+	Ends     map[string]int64 `json:"ends"`      // unknown ones under ""
+	Again    []Again          `json:"again"`     // most expensive first
+	Cut      bool             `json:"cut,omitempty"`
+}
+
+// Totals adds the requests up.
+func (r *Requests) Totals() RequestTotals {
+	t := RequestTotals{Requests: int64(len(r.All)), Ends: map[string]int64{}, Cut: r.Cut}
+	byCause := map[string]*Again{}
+	for i := range r.All {
+		q := &r.All[i]
+		t.Cached, t.Computed = t.Cached+max(q.Cached, 0), t.Computed+q.Computed
+		t.Output, t.Drafted, t.Accepted = t.Output+q.Output, t.Drafted+q.Drafted, t.Accepted+q.Accepted
+		if q.FirstNS != 0 && q.PromptNS != 0 {
+			t.PromptNS, t.OutputNS = t.PromptNS+q.FirstNS-q.PromptNS, t.OutputNS+q.LastNS-q.FirstNS
+		}
+		t.Ends[kvcache.EndName(q.End)]++
+		if q.Cause == kvcache.CauseNone {
+			continue
+		}
+		a := byCause[kvcache.CauseName(q.Cause)]
+		if a == nil {
+			a = &Again{Cause: kvcache.CauseName(q.Cause)}
+			byCause[a.Cause] = a
+		}
+		a.Requests, a.Tokens, a.Bytes, a.CostNS = a.Requests+1, a.Tokens+q.Again, a.Bytes+q.Bytes, a.CostNS+q.CostNS
+	}
+	t.Prompt = t.Cached + t.Computed
+	for _, a := range byCause {
+		t.Again = append(t.Again, *a)
+	}
+	slices.SortFunc(t.Again, func(a, b Again) int {
+		return int(min(max(b.CostNS-a.CostNS, -1), 1))*2 + int(min(max(b.Tokens-a.Tokens, -1), 1))
+	})
+	return t
+}
+
+// WriteCSV writes a line per request, with the columns of the table.
+func (r *Requests) WriteCSV(w io.Writer) error {
+	var names []string
+	for _, c := range kvcache.RequestColumns {
+		names = append(names, c.Name)
+	}
+	out := table.NewCSV(w, names...)
+	for i := range r.All {
+		var cells []string
+		for _, c := range kvcache.RequestColumns {
+			cells = append(cells, requestCell(&c, &r.All[i]))
+		}
+		out.Write(cells...)
+	}
+	return out.Close()
+}
+
+// requestCell is a value as text, "" where there is none.
+func requestCell(c *kvcache.RequestColumn, q *kvcache.Request) string {
+	switch v := *c.Of(q); {
+	case v == c.Absent:
+		return ""
+	case c.Names != nil:
+		return c.Names[v]
+	default:
+		return strconv.FormatInt(v, 10)
+	}
+}
+
+// Values are the requests by the names of the table's columns, without what is not known.
+func (r *Requests) Values() []map[string]any {
+	all := make([]map[string]any, len(r.All))
+	for i := range r.All {
+		all[i] = map[string]any{}
+		for _, c := range kvcache.RequestColumns {
+			if v := *c.Of(&r.All[i]); c.Names != nil && v != c.Absent {
+				all[i][c.Name] = c.Names[v]
+			} else if v != c.Absent {
+				all[i][c.Name] = v
+			}
+		}
+	}
+	return all
+}
+
+// WriteText writes a line per request, why prompts were processed again, and sums. text is a token's text, "" where
+// none is recorded; last bounds the requests to the newest ones.
+func (r *Requests) WriteText(w io.Writer, text func(id int64) string, last int) error {
+	out := &present.Text{W: w}
+	rows := [][]string{{" id", "time", " slot", " prompt", " cached", " output", " queue", " TTFT", " gap p50", " p99",
+		" tokens/s", "end", "processed again"}}
+	shown := r.All[max(len(r.All)-last, 0):]
+	for i := range shown {
+		q := &shown[i]
+		rate := ""
+		if q.Output > 1 && q.LastNS > q.FirstNS {
+			rate = fmt.Sprintf("%.1f", float64(q.Output-1)/float64(q.LastNS-q.FirstNS)*1e9)
+		}
+		rows = append(rows, []string{strconv.FormatInt(q.ID, 10), clock(q), strconv.FormatInt(q.Seq, 10),
+			number(q.Prompt), number(q.Cached), number(q.Output), lapse(q.ArrivalNS, q.LaunchNS),
+			lapse(q.ArrivalNS, q.FirstNS), lapse(0, q.GapP50NS), lapse(0, q.GapP99NS), rate, kvcache.EndName(q.End),
+			again(q, text)})
+	}
+	out.Columns(rows)
+	if n := len(r.All) - len(shown); n > 0 {
+		out.Line("%d earlier requests: --last %d shows them", n, len(r.All))
+	}
+	t := r.Totals()
+	out.Line("\n%d requests: %d tokens of prompts, %d cached and %d computed; %d tokens chosen", t.Requests, t.Prompt,
+		t.Cached, t.Computed, t.Output)
+	if t.Drafted > 0 {
+		out.Line("%d tokens drafted, %d accepted", t.Drafted, t.Accepted)
+	}
+	if r.Cut {
+		out.Line("the table was not completed: the newest requests are missing")
+	}
+	if len(t.Again) > 0 {
+		rows = [][]string{{"processed again", " requests", " tokens", " written", " cost"}}
+		for _, a := range t.Again {
+			rows = append(rows, []string{a.Cause, number(a.Requests), number(a.Tokens), present.Bytes(a.Bytes),
+				present.Nanoseconds(a.CostNS)})
+		}
+		out.Line("")
+		out.Columns(rows)
+	}
+	return out.Err
+}
+
+func number(n int64) string {
+	if n < 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// lapse is the time from one time to another, "" where one is not known.
+func lapse(from, to int64) string {
+	if to == 0 || from == 0 && to > 1e18 {
+		return ""
+	}
+	return present.Nanoseconds(to - from)
+}
+
+// clock is when a request came, or as early as is known.
+func clock(q *kvcache.Request) string {
+	for _, ns := range [...]int64{q.ArrivalNS, q.LaunchNS, q.PromptNS} {
+		if ns != 0 {
+			return time.Unix(0, ns).Format("15:04:05.000")
+		}
+	}
+	return ""
+}
+
+// again says why tokens of a prompt were computed again.
+func again(q *kvcache.Request, text func(int64) string) string {
+	token := func(id int64) string {
+		if t := text(id); t != "" {
+			return strconv.Quote(t)
+		}
+		return fmt.Sprintf("token %d", id)
+	}
+	switch q.Cause {
+	case kvcache.CauseNone:
+		return ""
+	case kvcache.CauseDiffers:
+		return fmt.Sprintf("differs at %d: %s, not %s", q.Pos, token(q.Wants), token(q.Had))
+	}
+	words := fmt.Sprintf("%d tokens, %s", q.Again, kvcache.CauseName(q.Cause))
+	switch {
+	case q.Holder >= 0:
+		words += fmt.Sprintf(": slot %d held them", q.Holder)
+	case q.By >= 0:
+		words += fmt.Sprintf(" by request %d at %s", q.By, time.Unix(0, q.AtNS).Format("15:04:05.000"))
+	}
+	return words
+}

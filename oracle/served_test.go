@@ -1,0 +1,200 @@
+//go:build linux
+
+package oracle
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/kvcache"
+)
+
+// answered is a request as llama-server's answer has it.
+func answered(a *completionAnswer) string {
+	end := map[string]string{"limit": "length", "eos": "stop", "word": "stop"}[a.StopType]
+	return fmt.Sprintf("slot %d: %d cached, %d computed, %d predicted, %d drafted, %d accepted, %s", a.Slot,
+		a.Timings.Cached, a.Timings.Prompt, a.Timings.Predicted, a.Timings.Drafted, a.Timings.Accepted, end)
+}
+
+// noted is a request in the same words.
+func noted(q *kvcache.Request) string {
+	return fmt.Sprintf("slot %d: %d cached, %d computed, %d predicted, %d drafted, %d accepted, %s", q.Seq, q.Cached,
+		q.Computed, q.Output, q.Drafted, q.Accepted, kvcache.EndName(q.End))
+}
+
+// recordedRequests stops the server and reads the requests that were recorded.
+func (s *server) recordedRequests(t *testing.T) []kvcache.Request {
+	t.Helper()
+	s.stop()
+	dirs := runDirs(t, s.out)
+	if len(dirs) != 1 {
+		t.Fatalf("runs: %v\n%s", dirs, s.stderr.String())
+	}
+	r, err := resources.OpenRequests(context.Background(), dirs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Cut {
+		t.Error("the table was not completed")
+	}
+	return r.All
+}
+
+// counters are llama-server's own, by name.
+func (s *server) counters(t *testing.T) map[string]int64 {
+	t.Helper()
+	response, err := http.Get(s.url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	all := map[string]int64{}
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+			all[strings.TrimPrefix(name, "llamacpp:")] = n
+		}
+	}
+	return all
+}
+
+// TestRequestRecords asks four slots for completions of all kinds at the same time: prompts whose beginnings are
+// shared, answers that end by themselves, by a word and by their limit, streams, grammars, requests that fail and one
+// that is cut off. Each request's record is what its answer says, and their sums are what /metrics says.
+func TestRequestRecords(t *testing.T) {
+	drafts := []string{"--spec-type", "draft-simple", "-md", testenv.Model(t), "-td", "1"}
+	for name, flags := range map[string][]string{"plain": nil, "drafts": drafts} {
+		t.Run(name, func(t *testing.T) { requestRecords(t, flags) })
+	}
+}
+
+func requestRecords(t *testing.T, flags []string) {
+	s := serve(t, []string{"--tap-requests"}, append(flags, "-np", "4", "-c", "4096", "-b", "64", "-t", "1",
+		"--no-webui", "--metrics")...)
+	kinds := []map[string]any{
+		{"ignore_eos": false}, {"stop": []string{"\n"}}, {"ignore_eos": true}, {"grammar": "root ::= [a-z ]+"},
+		{"ignore_eos": true, "cache_prompt": false}, {"n_probs": 3},
+	}
+	var lock sync.Mutex
+	var answers []completionAnswer
+	var all sync.WaitGroup
+	for client := range 7 {
+		all.Go(func() {
+			for i := range 8 {
+				prompt := fmt.Sprintf("package p%d\n", client%3) + strings.Repeat("func main() {\n", i%5)
+				q := question{prompt: prompt, slot: -1, n: 1 + (7*i+client)%23, options: kinds[(i+client)%len(kinds)]}
+				s.tokenize(t, prompt) // it arrives, and waits for no slot
+				a := s.ask(t, q)
+				lock.Lock()
+				answers = append(answers, a)
+				lock.Unlock()
+			}
+		})
+	}
+	all.Go(func() {
+		s.hearSome(t, question{prompt: "var x = ", slot: -1, n: 500, options: map[string]any{"stream": true}}, 3, nil)
+	})
+	all.Wait()
+	failed, err := http.Post(s.url+"/completion", "application/json",
+		strings.NewReader(`{"prompt": "`+strings.Repeat("x ", 4000)+`"}`))
+	if err != nil || failed.StatusCode != http.StatusBadRequest {
+		t.Fatalf("a prompt that is too long: %v %v", failed, err)
+	}
+	failed.Body.Close()
+	counters := s.counters(t)
+	records := s.recordedRequests(t)
+	wantRecords(t, answers, records)
+	sums := map[string]int64{}
+	for i := range records {
+		q := &records[i]
+		sums["prompt_tokens_total"] += q.Computed
+		sums["prompt_tokens_cached_total"] += max(q.Cached, 0)
+		sums["tokens_predicted_total"] += q.Output
+		sums["spec_decode_num_draft_tokens_total"] += q.Drafted
+		sums["spec_decode_num_accepted_tokens_total"] += q.Accepted
+	}
+	for name, sum := range sums {
+		if counters[name] != sum {
+			t.Errorf("%s: llama-server counts %d, the records %d", name, counters[name], sum)
+		}
+	}
+	accepted := sums["spec_decode_num_accepted_tokens_total"] > 0
+	if sums["prompt_tokens_cached_total"] == 0 || accepted != (flags != nil) {
+		t.Errorf("the load has nothing cached, or nothing drafted: %v", sums)
+	}
+}
+
+// wantRecords compares answers with the records of a load, which has one request more that was cut off, and one that
+// failed.
+func wantRecords(t *testing.T, answers []completionAnswer, records []kvcache.Request) {
+	t.Helper()
+	ends := map[int64]int{}
+	byWords := map[string][]*kvcache.Request{}
+	for i := range records {
+		q := &records[i]
+		ends[q.End]++
+		wantOrder(t, q)
+		if q.End != kvcache.EndCancelled && q.End != kvcache.EndError {
+			byWords[noted(q)] = append(byWords[noted(q)], q)
+		}
+	}
+	if len(records) != len(answers)+2 || ends[kvcache.EndCancelled] != 1 || ends[kvcache.EndError] != 1 ||
+		ends[kvcache.EndStop] == 0 || ends[kvcache.EndUnknown] != 0 {
+		t.Errorf("%d records of %d requests, by end: %v", len(records), len(answers)+2, ends)
+	}
+	slices.SortFunc(answers, func(a, b completionAnswer) int {
+		return cmp.Compare(a.Timings.PromptMS, b.Timings.PromptMS)
+	})
+	for _, same := range byWords {
+		slices.SortFunc(same, func(a, b *kvcache.Request) int {
+			return cmp.Compare(a.FirstNS-a.PromptNS, b.FirstNS-b.PromptNS)
+		})
+	}
+	var prompts, outputs []float64
+	for i := range answers {
+		a := &answers[i]
+		same := byWords[answered(a)]
+		if len(same) == 0 {
+			t.Errorf("no record is %s", answered(a))
+			continue
+		}
+		q := same[0]
+		byWords[answered(a)] = same[1:]
+		prompts = append(prompts, math.Abs(a.Timings.PromptMS-float64(q.FirstNS-q.PromptNS)/1e6))
+		outputs = append(outputs, math.Abs(a.Timings.PredictedMS-float64(q.LastNS-q.FirstNS)/1e6))
+	}
+	slices.Sort(prompts)
+	slices.Sort(outputs)
+	middle := len(prompts) / 2
+	t.Logf("differences of prompt_ms: median %.3f, largest %.3f; of predicted_ms: %.3f, %.3f", prompts[middle],
+		prompts[len(prompts)-1], outputs[middle], outputs[len(outputs)-1])
+	if prompts[middle] > 1 || outputs[middle] > 1 { // a thread may lose its processor between the two clocks
+		t.Errorf("prompt_ms differs by %.3f ms in the middle, predicted_ms by %.3f", prompts[middle], outputs[middle])
+	}
+}
+
+// wantOrder checks what holds of every record.
+func wantOrder(t *testing.T, q *kvcache.Request) {
+	t.Helper()
+	if q.End == kvcache.EndError {
+		return
+	}
+	times := []int64{q.ArrivalNS, q.LaunchNS, q.PromptNS, q.FirstNS, q.LastNS, q.EndNS}
+	if !slices.IsSorted(times) || times[0] == 0 {
+		t.Errorf("request %d: %v", q.ID, times)
+	}
+	if q.Prompt != q.Cached+q.Computed || q.Taken < q.Computed || q.SampleNS <= 0 || q.GrammarNS > q.SampleNS {
+		t.Errorf("request %d: %+v", q.ID, *q)
+	}
+}
