@@ -170,13 +170,22 @@ type shmHeader struct {
 	SteerExec    uint32
 	SteerNS      uint64
 	SteerFound   [layerWords]uint64
-	_            [40]byte
+	SteerSeqs    uint32
+	_            [36]byte
 }
+
+// The most vectors at a time, that of all sequences included, and the sequences that may have one of their own.
+const (
+	steerVectors   = 16
+	steerSequences = 256
+)
 
 // shmVectors comes before the rows of vectors.
 type shmVectors struct {
-	Embd, Rows uint32
-	State      uint64
+	Embd, Rows, Vectors uint32
+	_                   uint32
+	States              [steerVectors]uint64
+	Of                  [steerSequences]uint8
 }
 
 // steerZero is the state of vectors that are all zero.

@@ -45,6 +45,7 @@ func TestLayout(t *testing.T) {
 		unsafe.Offsetof(h.TurnNS), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Start.Points),
 		unsafe.Offsetof(h.Points), unsafe.Offsetof(h.PointsOf),
 		unsafe.Offsetof(h.SteerOffset), unsafe.Offsetof(h.Steer), unsafe.Offsetof(h.SteerNS), unsafe.Offsetof(h.SteerFound),
+		unsafe.Offsetof(h.SteerSeqs), unsafe.Sizeof(shmVectors{}), unsafe.Offsetof(shmVectors{}.Of),
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d values to compare with %d", len(got), len(want))

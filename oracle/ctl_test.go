@@ -77,7 +77,8 @@ type ctlAnswer struct {
 		Packets uint64  `json:"packets"`
 		Level   string  `json:"level"`
 
-		Steering rundir.Steering `json:"steering"`
+		Steering  rundir.Steering   `json:"steering"`
+		Sequences []rundir.Steering `json:"steered_sequences"`
 	} `json:"status"`
 }
 

@@ -195,17 +195,9 @@ func TestSteerFromStart(t *testing.T) {
 func TestSteerArchitectures(t *testing.T) {
 	testenv.Slow(t) // four servers for each
 	for _, arch := range synth.Archs() {
-		model, layers := synthetic(t, arch, gguf.F32, nil), 2
-		if arch == "jamba" {
-			layers = 4
-		}
-		file, err := gguf.Open(model)
-		if err != nil {
-			t.Fatal(err)
-		}
-		name, _ := file.Metadata.Text("general.architecture") // mixtral is a llama
-		width, _ := file.Metadata.Int(name + ".embedding_length")
-		t.Run(arch, func(t *testing.T) { steerArchitecture(t, model, steerFile(t, layers, int(width))) })
+		model := synthetic(t, arch, gguf.F32, nil)
+		layers, width := shapeOf(t, model)
+		t.Run(arch, func(t *testing.T) { steerArchitecture(t, model, steerFile(t, layers, width)) })
 	}
 	bert := synthetic(t, "bert", gguf.F32, nil)
 	o := llamatap(t, "exec", "--tap-steer", steerFile(t, 2, 64), "--", "llama-embedding", "-m", bert, "-p", "a")
@@ -216,6 +208,19 @@ func TestSteerArchitectures(t *testing.T) {
 		steerArchitecture(t, testenv.Model(t), steerFile(t, 6, 256), "--spec-type", "draft-simple", "-md", testenv.Model(t),
 			"-td", "1")
 	})
+}
+
+// shapeOf is the number of layers of a model, and the width of its residual stream.
+func shapeOf(t *testing.T, model string) (layers, width int) {
+	t.Helper()
+	file, err := gguf.Open(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, _ := file.Metadata.Text("general.architecture") // mixtral is a llama
+	n, _ := file.Metadata.Int(name + ".block_count")
+	wide, _ := file.Metadata.Int(name + ".embedding_length")
+	return int(n), int(wide)
 }
 
 func steerArchitecture(t *testing.T, model, file string, more ...string) {

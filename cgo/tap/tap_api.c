@@ -145,7 +145,7 @@ static void tap_call_send(struct tap_context * c, const struct tap_rows_list * l
 }
 
 // tap_call_begin frames a call: everything that this thread computes until tap_call_end belongs to it.
-static struct tap_call tap_call_begin(struct llama_context * ctx, const struct tap_rows_list * l, uint32_t kind) {
+static struct tap_call tap_call_begin(struct llama_context * ctx, struct tap_rows_list * l, uint32_t kind) {
     const struct tap_call before = tap_current_call;
     const struct tap_thread thread = tap_thread;
     const int64_t began = tap_now();
@@ -178,6 +178,17 @@ static struct tap_call tap_call_begin(struct llama_context * ctx, const struct t
     return before;
 }
 
+// tap_call_steered frames a call of a program that is not recorded any more, and still steered.
+static struct tap_call tap_call_steered(struct llama_context * ctx, struct tap_rows_list * l) {
+    const struct tap_call before = tap_current_call;
+    struct tap_context * c = tap_steer_on() ? tap_context_of(ctx) : NULL;
+    tap_current_call = (struct tap_call) {.context = c};
+    if (c != NULL) {
+        tap_steer_call(c, l);
+    }
+    return before;
+}
+
 static void tap_call_end(struct tap_call before, int32_t status) {
     const struct tap_call call = tap_current_call;
     tap_current_call = before;
@@ -200,7 +211,10 @@ TAP_BEFORE(int32_t, llama_decode, (struct llama_context * ctx, struct tap_by_val
     memcpy(&n_tokens, batch.bytes, sizeof(n_tokens));
     tap_turn(n_tokens);
     if (!tap_on()) {
-        return TAP_REAL(llama_decode)(ctx, batch);
+        const struct tap_call outer = tap_call_steered(ctx, tap_steer_on() ? tap_rows_of_batch(ctx, &batch) : NULL);
+        const int32_t done = TAP_REAL(llama_decode)(ctx, batch);
+        tap_current_call = outer;
+        return done;
     }
     const struct tap_call before = tap_call_begin(ctx, tap_rows_of_batch(ctx, &batch), TAP_CALL_DECODE);
     const int32_t status = TAP_REAL(llama_decode)(ctx, batch);
@@ -210,7 +224,10 @@ TAP_BEFORE(int32_t, llama_decode, (struct llama_context * ctx, struct tap_by_val
 
 TAP_BEFORE(int32_t, llama_encode, (struct llama_context * ctx, struct tap_by_value batch)) {
     if (!tap_on()) {
-        return TAP_REAL(llama_encode)(ctx, batch);
+        const struct tap_call outer = tap_call_steered(ctx, tap_steer_on() ? tap_rows_of_batch(ctx, &batch) : NULL);
+        const int32_t done = TAP_REAL(llama_encode)(ctx, batch);
+        tap_current_call = outer;
+        return done;
     }
     const struct tap_call before = tap_call_begin(ctx, tap_rows_of_batch(ctx, &batch), TAP_CALL_ENCODE);
     const int32_t status = TAP_REAL(llama_encode)(ctx, batch);
@@ -220,7 +237,10 @@ TAP_BEFORE(int32_t, llama_encode, (struct llama_context * ctx, struct tap_by_val
 
 int32_t llama_process(struct llama_context * ctx, enum llama_process_type type, struct llama_batch_ext * batch) {
     if (!tap_on()) {
-        return TAP_REAL(llama_process)(ctx, type, batch);
+        const struct tap_call outer = tap_call_steered(ctx, tap_steer_on() ? tap_batch_of(batch, false) : NULL);
+        const int32_t done = TAP_REAL(llama_process)(ctx, type, batch);
+        tap_current_call = outer;
+        return done;
     }
     const uint32_t kind = type == LLAMA_PROCESS_TYPE_ENCODE ? TAP_CALL_ENCODE : TAP_CALL_PROCESS;
     const struct tap_call before = tap_call_begin(ctx, tap_batch_of(batch, false), kind);

@@ -6,6 +6,7 @@
 #include "tap_context.h"
 #include "tap_lock.h"
 #include "tap_real.h"
+#include "tap_steer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,10 @@
 // ---- batches --------------------------------------------------------------------------------------------------------
 
 static struct tap_rows_list * tap_batches; // guarded by tap.lock
+
+// tap_follows reports whether rows are noted: a program that is steered has vectors by row when it is not recorded any
+// more.
+static inline bool tap_follows(void) { return tap_on() || tap_steer_on(); }
 
 static bool tap_ensure(void ** p, size_t * have, size_t want) {
     if (want > *have) {
@@ -61,7 +66,7 @@ struct tap_rows_list * tap_batch_of(const void * batch, bool make) {
 
 struct llama_batch_ext * llama_batch_ext_init(struct llama_context * ctx) {
     struct llama_batch_ext * batch = TAP_REAL(llama_batch_ext_init)(ctx);
-    if (tap_on() && batch != NULL) {
+    if (tap_follows() && batch != NULL) {
         struct tap_rows_list * l = tap_batch_of(batch, true);
         if (l != NULL) {
             l->n = l->n_extra = 0;
@@ -79,6 +84,7 @@ void llama_batch_ext_free(struct llama_batch_ext * batch) {
                 *p = l->next;
                 free(l->rows);
                 free(l->extra);
+                free(l->matched);
                 free(l);
                 break;
             }
@@ -89,7 +95,7 @@ void llama_batch_ext_free(struct llama_batch_ext * batch) {
 }
 
 void llama_batch_ext_clear(struct llama_batch_ext * batch) {
-    if (tap_on()) {
+    if (tap_follows()) {
         struct tap_rows_list * l = tap_batch_of(batch, true);
         if (l != NULL) {
             l->n = l->n_extra = 0;
@@ -100,7 +106,7 @@ void llama_batch_ext_clear(struct llama_batch_ext * batch) {
 
 // tap_batch_added notes row i that the real function has added.
 static int32_t tap_batch_added(struct llama_batch_ext * batch, int32_t i, int32_t token, int32_t seq) {
-    if (i >= 0 && tap_on()) {
+    if (i >= 0 && tap_follows()) {
         struct tap_rows_list * l = tap_batch_of(batch, true);
         if (l != NULL && l->n == i) {
             tap_row_add(l, token, INT32_MIN, seq);
@@ -123,7 +129,7 @@ int32_t llama_batch_ext_add_embd(struct llama_batch_ext * batch, llama_seq_id se
 
 bool llama_batch_ext_add_seq(struct llama_batch_ext * batch, int32_t i, llama_seq_id seq) {
     const bool ok = TAP_REAL(llama_batch_ext_add_seq)(batch, i, seq);
-    if (ok && tap_on()) {
+    if (ok && tap_follows()) {
         struct tap_rows_list * l = tap_batch_of(batch, true);
         if (l != NULL) {
             tap_row_extra(l, i, seq);
@@ -134,7 +140,7 @@ bool llama_batch_ext_add_seq(struct llama_batch_ext * batch, int32_t i, llama_se
 
 bool llama_batch_ext_set_pos(struct llama_batch_ext * batch, int32_t i, const llama_pos * pos) {
     const bool ok = TAP_REAL(llama_batch_ext_set_pos)(batch, i, pos);
-    if (ok && tap_on()) {
+    if (ok && tap_follows()) {
         struct tap_rows_list * l = tap_batch_of(batch, true);
         if (l != NULL && i >= 0 && i < l->n) {
             l->rows[i].pos = pos[0];
@@ -144,7 +150,7 @@ bool llama_batch_ext_set_pos(struct llama_batch_ext * batch, int32_t i, const ll
 }
 
 static void tap_batch_output(struct llama_batch_ext * batch, int32_t i, bool value) {
-    if (tap_on()) {
+    if (tap_follows()) {
         struct tap_rows_list * l = tap_batch_of(batch, true);
         if (l != NULL && i >= 0 && i < l->n) {
             l->rows[i].output = value;

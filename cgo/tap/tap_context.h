@@ -6,6 +6,7 @@
 #include "tap_real.h"
 #include "tap_state.h"
 
+struct tap_match;
 struct tap_rows_list;
 struct tap_steered;
 
@@ -48,8 +49,27 @@ struct tap_rows_list {
     struct tap_extra *    extra;
     size_t                extra_bytes;
     int32_t               n_extra;
+    struct tap_match *    matched; // rows that micro-batches have taken, and groups of the others
+    size_t                matched_bytes;
+    int32_t               cursor;  // rows that were taken in the batch's order
     struct tap_rows_list * next;
 };
+
+// tap_rows_begin forgets which rows of a batch have been computed. Returns false without memory.
+bool tap_rows_begin(struct tap_rows_list * l);
+
+// A micro-batch: n rows with their tokens and positions (NULL: its graph has none), of a context whose micro-batches
+// have at most n_ubatch rows; grouped: by sequence always, as recurrent memory wants it.
+struct tap_micro {
+    const int32_t * tokens;
+    const int32_t * pos;
+    int32_t         n, n_ubatch;
+    bool            grouped;
+};
+
+// tap_rows_match finds the rows of a batch that the rows of its next micro-batch are, as llama.cpp splits a batch;
+// tokens and positions prove it. Returns false where they do not.
+bool tap_rows_match(struct tap_rows_list * l, const struct tap_micro * m, int32_t * rows);
 
 // tap_batch_of returns the list of a llama_batch_ext, made where make says so; NULL without memory.
 struct tap_rows_list * tap_batch_of(const void * batch, bool make);

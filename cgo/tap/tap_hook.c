@@ -123,6 +123,7 @@ static TAP_RARE void tap_remark(struct tap_sched * s) {
 bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
     tap_enter();
     if (!tap_on()) {
+        tap_steer_by_row(sched, graph);
         return TAP_REAL(ggml_backend_sched_alloc_graph)(sched, graph);
     }
     struct tap_sched * s = tap_sched_of(sched, true);
@@ -133,6 +134,7 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
     if (described) {
         tap_keep_begin(s, graph);
     }
+    tap_steer_by_row(sched, graph); // a graph is described as llama.cpp built it
     const bool ok = TAP_REAL(ggml_backend_sched_alloc_graph)(sched, graph);
     if (described && ok) {
         tap_finish(s);
@@ -197,9 +199,13 @@ TAP_HOT enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sch
             tap_retire(sched);
             tap_add(&tap.header->stats.unrecorded, 1);
         }
-        return TAP_REAL(ggml_backend_sched_graph_compute_async)(sched, graph);
+        return tap_steer_rows(sched, graph) ? TAP_REAL(ggml_backend_sched_graph_compute_async)(sched, graph)
+                                            : GGML_STATUS_FAILED;
     }
     const int64_t began = tap_now();
+    if (!tap_steer_rows(sched, graph)) {
+        return GGML_STATUS_FAILED;
+    }
     tap_fetch_entry();
     struct tap_thread before = tap_thread;
     struct tap_sched * s = tap_sched_enter(sched);

@@ -23,6 +23,7 @@ struct tap_by_value {
     X(struct ggml_tensor *, ggml_graph_node, (struct ggml_cgraph *, int)) \
     X(struct ggml_tensor **, ggml_graph_nodes, (struct ggml_cgraph *)) \
     X(int, ggml_graph_size, (struct ggml_cgraph *)) \
+    X(struct ggml_tensor *, ggml_graph_get_tensor, (const struct ggml_cgraph *, const char *)) \
     X(const char *, ggml_op_desc, (const struct ggml_tensor *)) \
     X(size_t, ggml_type_size, (enum ggml_type)) \
     X(int64_t, ggml_blck_size, (enum ggml_type)) \
@@ -64,6 +65,10 @@ struct tap_by_value {
     X(struct ggml_tensor *, ggml_view_1d, (struct ggml_context *, struct ggml_tensor *, int64_t, size_t)) \
     X(struct ggml_tensor *, ggml_permute, (struct ggml_context *, struct ggml_tensor *, int, int, int, int)) \
     X(struct ggml_tensor *, ggml_add, (struct ggml_context *, struct ggml_tensor *, struct ggml_tensor *)) \
+    X(ggml_backend_buffer_t, ggml_backend_alloc_ctx_tensors_from_buft, (struct ggml_context *, \
+                                                                        ggml_backend_buffer_type_t)) \
+    X(void, ggml_backend_sched_set_tensor_backend, (ggml_backend_sched_t, struct ggml_tensor *, ggml_backend_t)) \
+    X(bool, ggml_backend_supports_buft, (ggml_backend_t, ggml_backend_buffer_type_t)) \
     X(struct ggml_cgraph *, ggml_new_graph_custom, (struct ggml_context *, size_t, bool)) \
     X(void, ggml_build_forward_expand, (struct ggml_cgraph *, struct ggml_tensor *)) \
     X(enum ggml_status, ggml_backend_graph_compute, (ggml_backend_t, struct ggml_cgraph *)) \

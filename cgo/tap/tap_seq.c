@@ -104,7 +104,7 @@ bool llama_set_sampler(struct llama_context * ctx, llama_seq_id seq, struct llam
 
 size_t llama_state_seq_set_data_ext(struct llama_context * ctx, const uint8_t * data, size_t size, llama_seq_id seq,
                                     llama_state_seq_flags flags) {
-    if (flags == LLAMA_STATE_SEQ_FLAGS_NONE && !tap_steer_admits(ctx, data, size)) {
+    if (flags == LLAMA_STATE_SEQ_FLAGS_NONE && !tap_steer_admits(ctx, seq, data, size)) {
         return 0; // the program computes it again
     }
     const size_t n = TAP_REAL(llama_state_seq_set_data_ext)(ctx, data, size, seq, flags);
@@ -120,7 +120,7 @@ size_t llama_state_seq_set_data_ext(struct llama_context * ctx, const uint8_t * 
 
 size_t llama_state_seq_load_file(struct llama_context * ctx, const char * path, llama_seq_id seq, llama_token * tokens,
                                  size_t capacity, size_t * n_tokens) {
-    if (tokens != NULL && !tap_steer_admits_file(ctx, path)) { // else nothing is loaded
+    if (tokens != NULL && !tap_steer_admits_file(ctx, seq, path)) { // else nothing is loaded
         return 0;
     }
     const size_t n = TAP_REAL(llama_state_seq_load_file)(ctx, path, seq, tokens, capacity, n_tokens);

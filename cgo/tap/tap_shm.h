@@ -233,12 +233,17 @@ struct tap_header {
     _Atomic uint32_t steer_exec;   // exchanges so far
     _Atomic uint64_t steer_ns;     // what the newest one took
     _Atomic uint64_t steer_found[TAP_LAYER_WORDS]; // layers of which a graph adds a vector
+    _Atomic uint32_t steer_seqs; // sequences that may have vectors of their own; 0: none of this llama.cpp may
 };
 
-// Vectors that are added to the residual stream: rows of n_embd floats follow, for the layers 1, 2, 3 …
+enum { TAP_STEER_VECTORS = 16, TAP_STEER_SEQS = 256 };
+
+// Vectors that are added to the residual stream. For each of them rows of n_embd floats follow, for the layers
+// 1, 2, 3 … The first is of all sequences that have none of their own.
 struct tap_vectors {
-    uint32_t n_embd, n_rows;
-    uint64_t state; // equal for equal rows; TAP_STEER_ZERO where all are zero
+    uint32_t n_embd, n_rows, n_vectors, unused;
+    uint64_t states[TAP_STEER_VECTORS]; // equal for equal rows; TAP_STEER_ZERO where all are zero
+    uint8_t  of[TAP_STEER_SEQS];        // the vector of each sequence, below n_vectors
 };
 #define TAP_STEER_ZERO 2u
 

@@ -3,11 +3,8 @@
 // tap_steer.c: steering. A run that is armed has llama.cpp add a control vector to the residual stream behind each
 // layer from 1 on, through the public llama_set_adapter_cvec, before a context's first graph is built. Its tensors
 // stay where they are; other vectors are written into them between two graphs, and no graph is built again.
-//
-// Cells that were computed by other vectors must not serve a later prompt. For each sequence the tap knows by which
-// vectors its cells were computed. llama-server asks for the first position of a sequence before it reuses it; the
-// answer of a sequence of other vectors is a position that no prompt reaches, as it is of a sliding window that has
-// passed on, and llama-server computes the prompt in full. Saved states of other vectors are not restored.
+// Sequences may have vectors of their own: see tap_steer_rows.c. What becomes of cells that were computed by other
+// vectors: tap_steer_cells.c.
 #define _GNU_SOURCE
 #include "tap_steer.h"
 
@@ -17,31 +14,8 @@
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-// By which vectors the cells of a sequence were computed: a state of tap_vectors, or one of these.
-enum { CELLS_NONE = 0, CELLS_MIXED = 1 };
-
-// The vectors of a context.
-struct tap_steered {
-    struct llama_context * ctx;
-    bool     armed;
-    bool     whole; // parts of a sequence are restored from checkpoints, which are not followed: nothing is reused
-    int32_t  n_embd, n_layer;
-    int      n_found, n_looks;
-    struct ggml_tensor ** tensors; // by layer; NULL: not found
-    float *  rows;  // that are in force, of the layers 1, 2, 3 …
-    float *  own;   // rows that the program itself has set; NULL: none
-    float *  sum;   // of both, for one layer
-    uint64_t own_state, state;
-    uint32_t n_seq;
-    uint64_t * cells; // by sequence
-};
-
-static bool tap_steer_on(void) { return tap.header != NULL && tap.joined && tap.header->steer_bytes != 0; }
-
-// tap_steer_hash distinguishes contents; never CELLS_NONE, CELLS_MIXED or TAP_STEER_ZERO.
-static uint64_t tap_steer_hash(const void * data, size_t n) {
+uint64_t tap_steer_hash(const void * data, size_t n) {
     const uint64_t prime = 0x9e3779b97f4a7c15ull;
     uint64_t lanes[4] = {n, 1, 2, 3};
     const uint8_t * at = data;
@@ -64,27 +38,34 @@ static uint64_t tap_steer_hash(const void * data, size_t n) {
     return hash > TAP_STEER_ZERO ? hash : hash + TAP_STEER_ZERO + 1;
 }
 
+static size_t tap_steer_values(const struct tap_steered * s) { return (size_t) s->n_embd * (size_t) s->n_layer; }
+
 static float * tap_steer_row(const struct tap_steered * s, float * rows, int32_t layer) {
     return rows + (size_t) (layer - 1) * (size_t) s->n_embd;
 }
 
-static size_t tap_steer_values(const struct tap_steered * s) { return (size_t) s->n_embd * (size_t) s->n_layer; }
-
-// tap_steer_write writes the vector of a layer into its tensor. Nothing computes with it meanwhile.
-static void tap_steer_write(struct tap_steered * s, int32_t layer) {
-    float * row = tap_steer_row(s, s->rows, layer);
-    if (s->own != NULL) {
-        const float * own = tap_steer_row(s, s->own, layer);
-        for (int32_t i = 0; i < s->n_embd; i++) {
-            s->sum[i] = row[i] + own[i];
-        }
-        row = s->sum;
+// tap_steer_sum is a vector of a layer and the program's own.
+static const float * tap_steer_sum(const struct tap_steered * s, uint32_t vector, int32_t layer) {
+    const float * row = tap_steer_row(s, s->rows + vector * tap_steer_values(s), layer);
+    if (s->own == NULL) {
+        return row;
     }
-    TAP_REAL(ggml_backend_tensor_set)(s->tensors[layer], row, 0, (size_t) s->n_embd * sizeof(float));
+    const float * own = tap_steer_row(s, s->own, layer);
+    for (int32_t i = 0; i < s->n_embd; i++) {
+        s->sum[i] = row[i] + own[i];
+    }
+    return s->sum;
 }
 
-static void tap_steer_write_all(struct tap_steered * s, uint64_t state) {
-    s->state = state ^ s->own_state;
+void tap_steer_write(struct tap_steered * s, int32_t layer) {
+    const size_t bytes = (size_t) s->n_embd * sizeof(float);
+    TAP_REAL(ggml_backend_tensor_set)(s->tensors[layer], tap_steer_sum(s, 0, layer), 0, bytes);
+    for (uint32_t i = 0; s->tables != NULL && i < s->n_vectors; i++) {
+        TAP_REAL(ggml_backend_tensor_set)(s->tables[layer], tap_steer_sum(s, i, layer), i * bytes, bytes);
+    }
+}
+
+static void tap_steer_write_all(struct tap_steered * s) {
     TAP_REAL(llama_synchronize)(s->ctx); // a device may still compute
     for (int32_t layer = 1; layer < s->n_layer; layer++) {
         if (s->tensors[layer] != NULL) {
@@ -93,15 +74,33 @@ static void tap_steer_write_all(struct tap_steered * s, uint64_t state) {
     }
 }
 
+uint64_t tap_steer_state(const struct tap_steered * s, llama_seq_id seq) {
+    return s->states[seq >= 0 && seq < TAP_STEER_SEQS ? s->of[seq] : 0] ^ s->own_state;
+}
+
+uint32_t tap_steer_vector(const struct tap_steered * s, llama_seq_id seq) {
+    if (seq < 0 || (uint32_t) seq >= s->n_seq || seq >= TAP_STEER_SEQS) {
+        return 0;
+    }
+    for (uint32_t i = 0; s->lent[seq] != TAP_CELLS_NONE && i < s->n_vectors; i++) {
+        if ((s->states[i] ^ s->own_state) == s->lent[seq]) {
+            return i;
+        }
+    }
+    return s->of[seq];
+}
+
 // ---- arming ---------------------------------------------------------------------------------------------------------
 
 static void tap_steer_free(struct tap_steered * s) {
     if (s != NULL) {
+        tap_steer_release(s);
         free(s->tensors);
         free(s->rows);
         free(s->own);
         free(s->sum);
         free(s->cells);
+        free(s->lent);
         free(s);
     }
 }
@@ -116,14 +115,16 @@ static struct tap_steered * tap_steer_new(struct llama_context * ctx) {
     s->n_embd = TAP_REAL(llama_model_n_embd)(model);
     s->n_layer = TAP_REAL(llama_model_n_layer)(model);
     s->n_seq = TAP_REAL(llama_n_seq_max)(ctx);
-    s->whole = TAP_REAL(llama_model_n_swa)(model) > 0 || TAP_REAL(llama_model_is_recurrent)(model) ||
-        TAP_REAL(llama_model_is_hybrid)(model);
-    s->state = TAP_STEER_ZERO;
+    s->grouped = TAP_REAL(llama_model_is_recurrent)(model) || TAP_REAL(llama_model_is_hybrid)(model);
+    s->whole = s->grouped || TAP_REAL(llama_model_n_swa)(model) > 0;
+    s->states[0] = TAP_STEER_ZERO;
+    s->n_vectors = 1;
     s->tensors = calloc((size_t) s->n_layer, sizeof(s->tensors[0]));
-    s->rows = calloc(tap_steer_values(s), sizeof(float));
+    s->rows = calloc(TAP_STEER_VECTORS * tap_steer_values(s), sizeof(float)); // pages that nothing is written to
     s->sum = calloc((size_t) s->n_embd, sizeof(float));
     s->cells = calloc(s->n_seq, sizeof(s->cells[0]));
-    if (s->tensors == NULL || s->rows == NULL || s->sum == NULL || s->cells == NULL) {
+    s->lent = calloc(s->n_seq, sizeof(s->lent[0]));
+    if (s->tensors == NULL || s->rows == NULL || s->sum == NULL || s->cells == NULL || s->lent == NULL) {
         tap_steer_free(s);
         return NULL;
     }
@@ -174,13 +175,21 @@ static TAP_RARE void tap_steer_arm(struct tap_context * c) {
     }
     c->steered = s;
     tap_set(&h->steer_layers, (uint32_t) s->n_layer);
+    if (tap_steer_able() && s->n_seq > tap_get(&h->steer_seqs)) {
+        tap_set(&h->steer_seqs, s->n_seq < TAP_STEER_SEQS ? s->n_seq : TAP_STEER_SEQS);
+    }
     tap_set(&h->steer_embd, (uint32_t) s->n_embd);
+}
+
+struct tap_steered * tap_steer_current(void) {
+    const struct tap_context * c = tap_steer_on() ? tap_current_call.context : NULL;
+    return c != NULL && c->steered != NULL && c->steered->armed ? c->steered : NULL;
 }
 
 void tap_steer_find(struct ggml_cgraph * graph) {
     enum { MOST_LOOKS = 16 };
-    struct tap_steered * s = tap_current_call.context != NULL ? tap_current_call.context->steered : NULL;
-    if (s == NULL || !s->armed || s->n_found == s->n_layer - 1 || s->n_looks == MOST_LOOKS) {
+    struct tap_steered * s = tap_steer_current();
+    if (s == NULL || s->n_found == s->n_layer - 1 || s->n_looks == MOST_LOOKS) {
         return;
     }
     s->n_looks++;
@@ -236,239 +245,115 @@ int32_t llama_set_adapter_cvec(struct llama_context * ctx, const float * data, s
                 memcpy(tap_steer_row(s, s->own, layer), data + at, (size_t) n_embd * sizeof(float));
             }
         }
-        const uint64_t state = s->state ^ s->own_state;
         s->own_state = s->own != NULL ? tap_steer_hash(s->own, tap_steer_values(s) * sizeof(float)) : 0;
-        tap_steer_write_all(s, state);
+        tap_steer_write_all(s);
     }
     return !other && s->armed ? 0 : TAP_REAL(llama_set_adapter_cvec)(ctx, data, len, n_embd, il_start, il_end);
 }
 
 // ---- exchange -------------------------------------------------------------------------------------------------------
 
-// tap_steer_read copies the rows of the newest vectors, and returns their number and state. A collector that overtakes
-// writes number + 2 to the same place, but only after it has counted number + 1.
-static uint32_t tap_steer_read(struct tap_steered * s, uint64_t * state) {
+// tap_steer_read copies the newest vectors, and returns their number. A collector that overtakes writes number + 2 to
+// the same place, but only after it has counted number + 1.
+static uint32_t tap_steer_read(struct tap_steered * s) {
     const struct tap_header * h = tap.header;
+    const size_t stride = tap_steer_values(s), one = (size_t) s->n_embd * sizeof(float);
     uint32_t number;
     do {
         number = tap_get(&h->steer);
         const uint8_t * place = tap.base + h->steer_offset + number % 2 * h->steer_bytes;
         struct tap_vectors v;
         memcpy(&v, place, sizeof(v));
+        const bool fits = (int32_t) v.n_embd == s->n_embd && v.n_vectors <= TAP_STEER_VECTORS &&
+            v.n_vectors * (uint64_t) v.n_rows * one <= h->steer_bytes - sizeof(v);
         const size_t most = v.n_rows < (uint32_t) s->n_layer ? v.n_rows : (size_t) s->n_layer;
-        const size_t bytes = most * (size_t) s->n_embd * sizeof(float);
-        const bool fits = (int32_t) v.n_embd == s->n_embd && bytes <= h->steer_bytes - sizeof(v);
-        memset(s->rows, 0, tap_steer_values(s) * sizeof(float));
-        if (fits) { // else the collector ends the program, or has nothing to add
-            memcpy(s->rows, place + sizeof(v), bytes);
+        s->n_vectors = fits && v.n_vectors > 0 ? v.n_vectors : 1;
+        memset(s->rows, 0, s->n_vectors * stride * sizeof(float));
+        memset(s->of, 0, sizeof(s->of));
+        s->states[0] = TAP_STEER_ZERO;
+        for (uint32_t i = 0; fits && i < v.n_vectors; i++) { // else the collector ends the program, or adds nothing
+            memcpy(s->rows + i * stride, place + sizeof(v) + i * v.n_rows * one, most * one);
+            s->states[i] = v.states[i];
         }
-        *state = fits ? v.state : TAP_STEER_ZERO;
+        for (int i = 0; fits && i < TAP_STEER_SEQS; i++) {
+            s->of[i] = v.of[i] < s->n_vectors ? v.of[i] : 0;
+        }
     } while (tap_get(&h->steer) != number);
     return number;
 }
 
-// tap_steer_exchange makes the newest vectors those of a steered context.
-static void tap_steer_exchange(struct tap_context * c) {
+// tap_steer_rebuild has llama.cpp build its next graph anew: one that adds the same to all rows cannot be changed once
+// it is allocated. llama.cpp does so whenever it is given a vector; it is given what it has.
+static void tap_steer_rebuild(struct tap_steered * s) {
+    float * rows = calloc(tap_steer_values(s), sizeof(float));
+    if (rows == NULL) {
+        return; // what cannot be computed is refused: see tap_steer_rows
+    }
+    for (int32_t layer = 1; layer < s->n_layer; layer++) {
+        memcpy(tap_steer_row(s, rows, layer), tap_steer_sum(s, 0, layer), (size_t) s->n_embd * sizeof(float));
+    }
+    tap_real.llama_set_adapter_cvec(s->ctx, rows, tap_steer_values(s), s->n_embd, 1, s->n_layer);
+    free(rows);
+}
+
+void tap_steer_exchange(struct tap_context * c) {
     struct tap_header * h = tap.header;
-    if (__builtin_expect(tap_get(&h->steer) == c->steer, 1) || !tap_on() || !c->steered->armed) {
+    struct tap_steered * s = c->steered;
+    if (__builtin_expect(tap_get(&h->steer) == c->steer, 1) || !tap_on() || !s->armed) {
         return;
     }
     const int64_t began = tap_now();
-    uint64_t state;
-    c->steer = tap_steer_read(c->steered, &state);
-    tap_steer_write_all(c->steered, state);
+    c->steer = tap_steer_read(s);
+    tap_steer_write_all(s);
+    if (s->n_vectors > 1 && s->graph.n_adds > s->graph.n_by_row) {
+        tap_steer_rebuild(s);
+    }
     tap_set(&h->steer_ns, (uint64_t) (tap_now() - began));
     tap_count(&h->steer_exec, 1);
 }
 
-static void tap_steer_note(struct tap_steered * s, llama_seq_id seq, bool new) {
+// tap_steer_note notes that cells of a sequence are computed by the vectors of a state.
+static void tap_steer_note(struct tap_steered * s, llama_seq_id seq, uint64_t state, bool new) {
     if (seq >= 0 && (uint32_t) seq < s->n_seq) {
         uint64_t * cells = &s->cells[seq];
-        if (*cells != s->state && (new || *cells != CELLS_NONE)) {
-            *cells = *cells == CELLS_NONE ? s->state : CELLS_MIXED;
+        if (*cells != state && (new || *cells != TAP_CELLS_NONE)) {
+            *cells = *cells == TAP_CELLS_NONE ? state : TAP_CELLS_MIXED;
         }
     }
 }
 
-void tap_steer_call(struct tap_context * c, const struct tap_rows_list * rows) {
-    if (tap.header->steer_bytes == 0 || c->unsteered) {
+// tap_steer_batch notes by which vectors the rows of a batch are computed.
+static void tap_steer_batch(struct tap_steered * s, struct tap_rows_list * rows) {
+    const uint32_t n = rows != NULL ? (uint32_t) rows->n : s->n_seq;
+    s->list = rows;
+    s->only = -1;
+    for (uint32_t i = 0; i < n; i++) {
+        const llama_seq_id seq = rows != NULL ? rows->rows[i].seq : (llama_seq_id) i;
+        const uint32_t vector = tap_steer_vector(s, seq);
+        s->only = i == 0 || s->only == (int32_t) vector ? (int32_t) vector : INT32_MIN;
+        tap_steer_note(s, seq, s->states[vector] ^ s->own_state, rows != NULL);
+    }
+    for (int32_t i = 0; rows != NULL && i < rows->n_extra; i++) { // a row has the vector of its first sequence
+        const uint32_t vector = tap_steer_vector(s, rows->rows[rows->extra[i].row].seq);
+        tap_steer_note(s, rows->extra[i].seq, s->states[vector] ^ s->own_state, true);
+    }
+    if (s->only < 0 && rows != NULL && !tap_rows_begin(rows)) {
+        s->list = NULL;
+    }
+}
+
+void tap_steer_call(struct tap_context * c, struct tap_rows_list * rows) {
+    if (!tap_steer_on() || c->unsteered) {
         return;
     }
     if (c->steered == NULL || !c->steered->armed) {
-        tap_steer_arm(c);
-        if (c->steered == NULL) {
+        if (tap_on()) {
+            tap_steer_arm(c);
+        }
+        if (c->steered == NULL || !c->steered->armed) {
             return;
         }
     }
     tap_steer_exchange(c);
-    struct tap_steered * s = c->steered;
-    for (int32_t i = 0; rows != NULL && i < rows->n; i++) {
-        tap_steer_note(s, rows->rows[i].seq, true);
-    }
-    for (int32_t i = 0; rows != NULL && i < rows->n_extra; i++) {
-        tap_steer_note(s, rows->extra[i].seq, true);
-    }
-    for (uint32_t i = 0; rows == NULL && i < s->n_seq; i++) {
-        tap_steer_note(s, (llama_seq_id) i, false);
-    }
-}
-
-// ---- cells ----------------------------------------------------------------------------------------------------------
-
-struct tap_steer_search {
-    llama_memory_t       memory;
-    struct tap_context * found;
-};
-
-static void tap_steer_same(struct tap_context * c, void * user_data) {
-    struct tap_steer_search * search = user_data;
-    if (tap_get(&c->memory) == search->memory && c->steered != NULL) {
-        search->found = c;
-    }
-}
-
-// tap_steer_of finds the steered context that has a memory; NULL: none.
-static struct tap_context * tap_steer_of(llama_memory_t memory) {
-    struct tap_steer_search search = {memory, NULL};
-    if (memory != NULL && tap_steer_on()) {
-        tap_contexts_each(tap_steer_same, &search);
-    }
-    return search.found;
-}
-
-// tap_steer_clear forgets the cells of a sequence, or (others) of all others.
-static void tap_steer_clear(llama_memory_t memory, llama_seq_id seq, bool others) {
-    const struct tap_context * c = tap_steer_of(memory);
-    for (uint32_t i = 0; c != NULL && i < c->steered->n_seq; i++) {
-        if ((i == (uint32_t) seq) != others) {
-            c->steered->cells[i] = CELLS_NONE;
-        }
-    }
-}
-
-void tap_steer_removed(llama_memory_t memory, llama_seq_id seq, llama_pos first, llama_pos end) {
-    if (first <= 0 && end < 0) {
-        tap_steer_clear(memory, seq, seq < 0);
-    }
-}
-
-void tap_steer_kept(llama_memory_t memory, llama_seq_id seq) { tap_steer_clear(memory, seq, true); }
-
-void tap_steer_copied(llama_memory_t memory, llama_seq_id from, llama_seq_id to) {
-    struct tap_context * c = tap_steer_of(memory);
-    if (c != NULL && from >= 0 && to >= 0 && (uint32_t) from < c->steered->n_seq &&
-        (uint32_t) to < c->steered->n_seq) {
-        uint64_t * cells = c->steered->cells;
-        cells[to] = cells[to] == CELLS_NONE || cells[to] == cells[from] ? cells[from] : CELLS_MIXED;
-    }
-}
-
-llama_pos llama_memory_seq_pos_min(llama_memory_t memory, llama_seq_id seq) {
-    const llama_pos first = TAP_REAL(llama_memory_seq_pos_min)(memory, seq);
-    struct tap_context * c = tap_steer_of(memory);
-    if (c == NULL || first < 0 || seq < 0 || (uint32_t) seq >= c->steered->n_seq) {
-        return first;
-    }
-    tap_steer_exchange(c); // a request that comes after the command is computed by its vectors alone
-    const struct tap_steered * s = c->steered;
-    const bool stale = s->cells[seq] != CELLS_NONE && s->cells[seq] != s->state;
-    return stale || s->whole ? INT32_MAX : first;
-}
-
-// ---- saved states ---------------------------------------------------------------------------------------------------
-
-enum { TAP_MAX_SAVED = 4096 };
-
-// States of sequences that were saved, by their contents: equal ones were computed by equal vectors, or by vectors
-// that changed nothing.
-static struct {
-    uint64_t contents, state;
-} tap_saved[TAP_MAX_SAVED]; // guarded by tap.lock
-static uint32_t tap_n_saved;
-
-// tap_steered_of finds the vectors of a context, which are the newest then; NULL: none.
-static struct tap_steered * tap_steered_of(struct llama_context * ctx) {
-    struct tap_context * c = ctx != NULL && tap_steer_on() ? tap_context_of(ctx) : NULL;
-    if (c != NULL && c->steered != NULL) {
-        tap_steer_exchange(c);
-    }
-    return c != NULL ? c->steered : NULL;
-}
-
-void tap_steer_restored(struct llama_context * ctx, llama_seq_id seq) {
-    struct tap_steered * s = tap_steered_of(ctx);
-    if (s != NULL && seq >= 0 && (uint32_t) seq < s->n_seq) {
-        s->cells[seq] = s->state;
-    }
-}
-
-void tap_steer_saved(struct llama_context * ctx, llama_seq_id seq, const void * data, size_t size) {
-    const struct tap_steered * s = tap_steered_of(ctx);
-    if (s == NULL || seq < 0 || (uint32_t) seq >= s->n_seq || s->cells[seq] == CELLS_MIXED) {
-        return;
-    }
-    const uint64_t contents = tap_steer_hash(data, size);
-    tap_lock();
-    const uint32_t at = tap_n_saved++ % TAP_MAX_SAVED;
-    tap_saved[at].contents = contents;
-    tap_saved[at].state = s->cells[seq] != CELLS_NONE ? s->cells[seq] : s->state;
-    tap_unlock();
-}
-
-bool tap_steer_admits(struct llama_context * ctx, const void * data, size_t size) {
-    const struct tap_steered * s = tap_steered_of(ctx);
-    if (s == NULL) {
-        return true;
-    }
-    const uint64_t contents = tap_steer_hash(data, size);
-    bool admits = false;
-    tap_lock();
-    for (uint32_t i = 0; i < TAP_MAX_SAVED && i < tap_n_saved && !admits; i++) {
-        admits = tap_saved[i].contents == contents && tap_saved[i].state == s->state;
-    }
-    tap_unlock();
-    return admits;
-}
-
-// What a file is known by.
-struct tap_steer_file {
-    uint64_t device, inode, bytes, seconds, nanoseconds;
-};
-
-static bool tap_steer_stat(const char * path, struct tap_steer_file * f) {
-    struct stat st;
-    const bool ok = stat(path, &st) == 0;
-    if (ok) {
-        *f = (struct tap_steer_file) {st.st_dev, st.st_ino, (uint64_t) st.st_size, (uint64_t) st.st_mtim.tv_sec,
-            (uint64_t) st.st_mtim.tv_nsec};
-    }
-    return ok;
-}
-
-void tap_steer_saved_file(struct llama_context * ctx, llama_seq_id seq, const char * path) {
-    struct tap_steer_file f;
-    if (tap_steered_of(ctx) != NULL && tap_steer_stat(path, &f)) {
-        tap_steer_saved(ctx, seq, &f, sizeof(f));
-    }
-}
-
-bool tap_steer_admits_file(struct llama_context * ctx, const char * path) {
-    struct tap_steer_file f;
-    if (tap_steered_of(ctx) == NULL || !tap_steer_stat(path, &f) || tap_steer_admits(ctx, &f, sizeof(f))) {
-        return true;
-    }
-    tap_say("", path, " is not restored: it was not saved by this process under the vectors that are in force; "
-            "let the prompt be computed again");
-    return false;
-}
-
-bool tap_steer_admits_all(struct llama_context * ctx) {
-    // a program that loads a state before it computes has no vectors yet
-    const struct tap_context * c = ctx != NULL && tap_steer_on() ? tap_context_of(ctx) : NULL;
-    if (c == NULL || c->unsteered) {
-        return true;
-    }
-    tap_say("a saved state is not restored in a run that is armed for steering: nothing shows by which vectors it "
-            "was computed; leave --prompt-cache out", "", "");
-    return false;
+    tap_steer_batch(c->steered, rows);
 }

@@ -29,7 +29,7 @@ func ctlCommand() *cli.Command {
 		Needs: "give RUNDIR and a command",
 		Usage: "RUNDIR status [--json]\nRUNDIR tap GLOB[,GLOB]… [for N tokens] [layers LIST]\nRUNDIR on|off|flush|stop\n" +
 			"RUNDIR level MINIMAL|DETAILED|VERBOSE|off, or enable, or disable\n" +
-			"RUNDIR steer FILE[:SCALE][:LAYERS]|off",
+			"RUNDIR steer FILE[:SCALE][:LAYERS]|off [sequence N]",
 		Text: `RUNDIR is the directory of a live run, or a folder with just one such run below it. It may also be the
 address of your own 'llamatap serve', http://HOST:PORT or unix:PATH, for status, level, enable, disable and flush: its
 token is found in its file.
@@ -43,7 +43,8 @@ token is found in its file.
   stop    stop recording and seal the run; the model continues
   level   record resource events at this level, or none; disable and enable do the same with the current level
   steer   add a control vector to the residual stream in place of the one before, or none: the run has to be armed
-          ('llamatap help recording', --tap-steer). What was cached under another vector is computed again
+          ('llamatap help recording', --tap-steer). What was cached under another vector is computed again.
+          With a sequence, for that one alone: in llama-server a slot, which a request names as id_slot
 
 A change is in effect from the model's next graph on. The run notes it in control.jsonl and metadata.json.
 
@@ -194,8 +195,16 @@ func ctlWords(r *control.Request, words []string) error {
 
 // steerWord reads the vector that follows steer: the run's process may stand in another folder.
 func steerWord(r *control.Request, words []string) error {
+	if len(words) == 3 && words[1] == "sequence" {
+		n, err := strconv.Atoi(words[2])
+		if err != nil {
+			return fmt.Errorf("sequence %s: give a whole number from 0", words[2])
+		}
+		r.Sequence, words = &n, words[:1]
+	}
 	if len(words) != 1 {
-		return errors.New("steer needs one vector, as in: steer code.gguf:0.5:3-5, or off")
+		return errors.New("steer needs one vector, as in: steer code.gguf:0.5:3-5, or off; then, for one sequence " +
+			"alone: sequence 2")
 	}
 	if r.Vector = words[0]; words[0] == control.VectorOff {
 		return nil
@@ -232,6 +241,9 @@ func writeCtl(out io.Writer, command string, s *control.Status) error {
 	}
 	if s.Steering != nil {
 		events += "\nsteering  " + s.Steering.String()
+	}
+	for _, own := range s.Sequences {
+		events += "\nsteering  " + own.String()
 	}
 	_, err := fmt.Fprintf(out,
 		"run       %s (process %d)\ncaptured  %s%s\nso far    %d executions, %d tensors, %d bytes stored, %s%s\n",

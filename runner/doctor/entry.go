@@ -44,6 +44,9 @@ var entries = []evidence{
 	{"steering", "control vectors (--tap-steer)", strings.Fields(`
 		llama_set_adapter_cvec ggml_backend_tensor_set llama_model_n_swa llama_memory_seq_pos_min
 		llama_state_seq_get_data_ext llama_state_seq_save_file`)},
+	{"sequences", "a control vector of one sequence (ctl steer … sequence N)", strings.Fields(`
+		ggml_graph_get_tensor ggml_backend_alloc_ctx_tensors_from_buft ggml_backend_sched_set_tensor_backend
+		ggml_backend_supports_buft`)},
 	{"versions", "which llama.cpp and ggml a program ran", strings.Fields("ggml_version llama_version")},
 	{"buffers", "where tensors lie in memory, allocations and frees", strings.Fields(`
 		ggml_backend_buft_alloc_buffer ggml_backend_dev_buffer_from_host_ptr ggml_backend_buffer_free

@@ -86,8 +86,10 @@ func (st *steering) Graph(g *ggmlhooks.Graph) error {
 func (st *steering) Exec(e *ggmlhooks.Exec) error {
 	st.executions++
 	if applied := st.vectors.exec(e); applied != nil {
-		st.log.append(event{Event: "applied", Steering: applied, FirstExec: e.Number, MonoNS: e.MonoNS,
-			UnixNS: e.MonoNS + st.run.unixOffset()})
+		for i := range applied {
+			st.log.append(event{Event: "applied", Steering: &applied[i], FirstExec: e.Number, MonoNS: e.MonoNS,
+				UnixNS: e.MonoNS + st.run.unixOffset()})
+		}
 		if st.run.dir != nil && st.report.counter.halted == nil { // a kill must not take away what tensors were computed by
 			if err := st.run.dir.WriteJSON(rundir.MetadataName, st.run.beginning()); err != nil {
 				return explain(err, st.run.o.Tap.Out)
@@ -230,7 +232,7 @@ func (st *steering) obey(r control.Request) error {
 		}
 	case control.CommandSteer:
 		var err error
-		if change.Steering, err = st.vectors.exchange(r.Vector); err != nil {
+		if change.Steering, err = st.vectors.exchange(r); err != nil {
 			return err
 		}
 	case control.CommandLevel, control.CommandEnable, control.CommandDisable:
@@ -317,7 +319,8 @@ func checkNames(chosen *ggmlhooks.Selection, g *ggmlhooks.Graph) error {
 // status is how the run is.
 func (st *steering) status() control.Status {
 	now := st.now
-	now.Level, now.Steering = st.levels.now, st.vectors.newest()
+	now.Level = st.levels.now
+	now.Steering, now.Sequences = st.vectors.newest()
 	if st.others.kv != nil {
 		snapshot := st.others.kv.Snapshot()
 		now.KV = &snapshot

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/config"
@@ -21,6 +23,7 @@ import (
 // vectors are what is added to the residual stream, one after the other. It is for the goroutine that reads the tap.
 type vectors struct {
 	run *run
+	now map[int]collect.Steered // by sequence
 }
 
 // vector is a control vector as it is added: scaled.
@@ -79,13 +82,15 @@ func within(set, other ggmlhooks.LayerSet) bool {
 	return true
 }
 
+var errNothingComputed = errors.New("the model has computed nothing yet, or its llama.cpp has no control vectors: " +
+	"repeat the command after the first answer")
+
 // check refuses a vector that does not fit the model, as far as its first graph has shown it.
 func (v *vector) check(region *collect.Region) error {
 	model := region.Steering()
 	switch {
 	case model.Embd == 0:
-		return errors.New("the model has computed nothing yet, or its llama.cpp has no control vectors: repeat the " +
-			"command after the first answer")
+		return errNothingComputed
 	case model.Adds.Empty():
 		return errors.New("this architecture adds no control vectors in llama.cpp: steer a model of another one")
 	}
@@ -112,7 +117,7 @@ func (s *vectors) begin() (v *vector, err error) {
 		return nil, nil
 	}
 	if v, err = openVector(s.run.o.Tap.Steer); err == nil {
-		_, err = s.hand(v)
+		_, err = s.hand(nil, v)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--tap-steer: %w", err)
@@ -120,26 +125,35 @@ func (s *vectors) begin() (v *vector, err error) {
 	return v, nil
 }
 
-// hand gives the model other vectors.
-func (s *vectors) hand(v *vector) (number uint32, err error) {
-	next, rows := rundir.Steering{}, map[int][]float32(nil)
-	if v != nil {
-		next.Vector, rows = &v.Vector, v.rows
+// hand gives a sequence of the model, or (nil) all that have none of their own, another vector, or (nil) none.
+func (s *vectors) hand(sequence *int, v *vector) (number uint32, err error) {
+	next, now, at := rundir.Steering{Sequence: sequence}, maps.Clone(s.now), collect.AllSequences
+	if sequence != nil {
+		at = *sequence
 	}
-	if next.Number, err = s.run.region.Steer(rows); err == nil {
-		s.run.steered = append(s.run.steered, next)
+	if delete(now, at); v != nil {
+		if now == nil {
+			now = map[int]collect.Steered{}
+		}
+		next.Vector, now[at] = &v.Vector, v.rows
+	}
+	if next.Number, err = s.run.region.Steer(now); err == nil {
+		s.run.steered, s.now = append(s.run.steered, next), now
 	}
 	return next.Number, err
 }
 
 // exchange does what a steer command asks for, and returns the number of what is added then.
-func (s *vectors) exchange(text string) (number uint32, err error) {
+func (s *vectors) exchange(r control.Request) (number uint32, err error) {
 	if s.run.steered == nil {
 		return 0, errors.New("this run is not armed for steering: start it with --tap-steer armed, or with a vector")
 	}
+	if err := s.checkSequence(r.Sequence); err != nil {
+		return 0, err
+	}
 	var v *vector
-	if text != control.VectorOff {
-		what, err := config.ParseSteer(text)
+	if r.Vector != control.VectorOff {
+		what, err := config.ParseSteer(r.Vector)
 		if err != nil {
 			return 0, err
 		}
@@ -150,26 +164,65 @@ func (s *vectors) exchange(text string) (number uint32, err error) {
 			return 0, err
 		}
 	}
-	return s.hand(v)
+	return s.hand(r.Sequence, v)
+}
+
+// checkSequence refuses a sequence that the model does not have; nil: all are meant.
+func (s *vectors) checkSequence(sequence *int) error {
+	if sequence == nil {
+		return nil
+	}
+	switch model := s.run.region.Steering(); {
+	case model.Embd == 0:
+		return errNothingComputed
+	case model.Sequences == 0:
+		return errors.New("this llama.cpp cannot add vectors to single rows ('llamatap doctor' names what it lacks): " +
+			"leave the sequence out, which steers the whole run")
+	case *sequence >= model.Sequences:
+		return fmt.Errorf("sequence %d: the model computes sequences 0 to %d; in llama-server, they are its slots",
+			*sequence, model.Sequences-1)
+	}
+	return nil
 }
 
 // exec notes the first execution of each, and returns what it is the first of.
-func (s *vectors) exec(e *ggmlhooks.Exec) *rundir.Steering {
+func (s *vectors) exec(e *ggmlhooks.Exec) (first []rundir.Steering) {
 	if int(e.Steer) >= len(s.run.steered) || s.run.steered[e.Steer].FirstExec != nil {
 		return nil
 	}
-	now := &s.run.steered[e.Steer]
-	exec := e.Number
-	now.FirstExec = &exec
-	if e.TokenFirst >= 0 {
-		token := e.TokenFirst
-		now.FirstToken = &token
+	for _, now := range s.inForce(int(e.Steer)) {
+		if now.FirstExec != nil {
+			continue
+		}
+		exec := e.Number
+		now.FirstExec = &exec
+		if e.TokenFirst >= 0 {
+			token := e.TokenFirst
+			now.FirstToken = &token
+		}
+		if now.Number != 0 {
+			now.ExchangeNS = s.run.region.Steering().Last.Nanoseconds()
+			first = append(first, *now)
+		}
 	}
-	if e.Steer == 0 {
-		return nil
+	return first
+}
+
+// inForce are the newest of all sequences, and of each with one of its own, up to a number.
+func (s *vectors) inForce(number int) (all []*rundir.Steering) {
+	seen := map[int]bool{}
+	for i := number; i >= 0; i-- {
+		now, at := &s.run.steered[i], collect.AllSequences
+		if now.Sequence != nil {
+			at = *now.Sequence
+		}
+		if !seen[at] {
+			all = append(all, now)
+		}
+		seen[at] = true
 	}
-	now.ExchangeNS = s.run.region.Steering().Last.Nanoseconds()
-	return s.named(e.Steer)
+	slices.Reverse(all)
+	return all
 }
 
 // named is what has a number; nil for 0.
@@ -181,11 +234,16 @@ func (s *vectors) named(number uint32) *rundir.Steering {
 	return &now
 }
 
-// newest is what was asked for last; nil: the run is not armed.
-func (s *vectors) newest() *rundir.Steering {
-	if len(s.run.steered) == 0 {
-		return nil
+// newest is what was asked for last, of all sequences (nil: the run is not armed) and of each that has a vector of its
+// own.
+func (s *vectors) newest() (all *rundir.Steering, own []rundir.Steering) {
+	for _, now := range s.inForce(len(s.run.steered) - 1) {
+		switch {
+		case now.Sequence == nil:
+			all = new(*now)
+		case now.Vector != nil:
+			own = append(own, *now)
+		}
 	}
-	now := s.run.steered[len(s.run.steered)-1]
-	return &now
+	return all, own
 }

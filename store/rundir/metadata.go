@@ -210,11 +210,12 @@ type Change struct {
 	DoneExec  *uint64  `json:"done_exec,omitempty"`  // execution by which its tokens were had
 }
 
-// Steering is what was added to the residual stream from one execution on, until the next one has a first execution.
-// Rows of l_out that were captured meanwhile hold it.
+// Steering is what was added to the residual stream from one execution on, until the next one of the same sequence has
+// a first execution. Rows of l_out that were captured meanwhile hold it.
 type Steering struct {
 	Number     uint32  `json:"number"`
-	Vector     *Vector `json:"vector"`                // null: nothing was added
+	Sequence   *int    `json:"seq_id,omitempty"`      // the one that it is of; absent: all that have none of their own
+	Vector     *Vector `json:"vector"`                // null: nothing was added; of a sequence: what all others have
 	FirstExec  *uint64 `json:"first_exec,omitempty"`  // absent: no execution has gone by it
 	FirstToken *int64  `json:"first_token,omitempty"` // token_index of that execution's first row
 	ExchangeNS int64   `json:"exchange_ns,omitempty"` // measured, on the model's thread; absent where nothing was exchanged
@@ -233,6 +234,11 @@ func (s Steering) String() string {
 	text := "nothing is added"
 	if v := s.Vector; v != nil {
 		text = fmt.Sprintf("%g × %s, layers %s, sha256 %.12s", v.Scale, v.File, v.Layers, v.SHA256)
+	} else if s.Sequence != nil {
+		text = "as the others"
+	}
+	if s.Sequence != nil {
+		text = fmt.Sprintf("sequence %d: %s", *s.Sequence, text)
 	}
 	switch {
 	case s.FirstExec == nil:

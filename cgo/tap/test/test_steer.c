@@ -5,6 +5,7 @@
 
 #include <float.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -97,10 +98,25 @@ static void on(struct bed * b, llama_seq_id seq) {
 static void offer(struct bed * b, uint32_t n_embd, float x) {
     const uint32_t number = atomic_load(&b->shm.h->steer) + 1;
     uint8_t * place = b->shm.base + b->shm.h->steer_offset + number % 2 * STEER_BYTES;
-    const struct tap_vectors v = {.n_embd = n_embd, .n_rows = 3, .state = x == 0 ? TAP_STEER_ZERO : 100 + (uint64_t) x};
+    const struct tap_vectors v = {.n_embd = n_embd, .n_rows = 3, .n_vectors = 1,
+        .states = {x == 0 ? TAP_STEER_ZERO : 100 + (uint64_t) x}};
     memcpy(place, &v, sizeof(v));
     for (int i = 0; i < 3 * EMBD; i++) {
         memcpy(place + sizeof(v) + (size_t) i * sizeof(x), &x, sizeof(x));
+    }
+    atomic_store(&b->shm.h->steer, number);
+}
+
+// offer_one puts vectors where the tap reads them: 0 for all sequences, and x for one of them.
+static void offer_one(struct bed * b, llama_seq_id seq, float x) {
+    const uint32_t number = atomic_load(&b->shm.h->steer) + 1;
+    uint8_t * place = b->shm.base + b->shm.h->steer_offset + number % 2 * STEER_BYTES;
+    struct tap_vectors v = {.n_embd = EMBD, .n_rows = 3, .n_vectors = 2, .states = {TAP_STEER_ZERO, 100 + (uint64_t) x}};
+    v.of[seq] = 1;
+    memcpy(place, &v, sizeof(v));
+    for (int i = 0; i < 6 * EMBD; i++) {
+        const float value = i < 3 * EMBD ? 0 : x;
+        memcpy(place + sizeof(v) + (size_t) i * sizeof(x), &value, sizeof(x));
     }
     atomic_store(&b->shm.h->steer, number);
 }
@@ -186,6 +202,111 @@ static void test_cells(void) {
     bed_end(&b);
 }
 
+static void test_own_cells(void) {
+    test_case("cells: each sequence by its own vectors, and a copy by those of its source until it is cleared");
+    struct bed b;
+    steer_make(&b);
+    llama_memory_t memory = tap_real.llama_get_memory(b.ctx);
+    arm(&b);
+    struct tap_steered * s = tap_context_of(b.ctx)->steered;
+    on(&b, 1);
+    offer_one(&b, 0, 5);
+    CHECK(stale(&b, 0) && !stale(&b, 1), "0 was computed without a vector, 1 has none");
+    llama_memory_seq_rm(memory, 0, 0, -1);
+    on(&b, 0);
+    CHECK(!stale(&b, 0) && s->cells[0] == 105 && s->only == 1, "%lx of vector %d", (unsigned long) s->cells[0], s->only);
+    llama_memory_seq_cp(memory, 0, 2, -1, -1);
+    CHECK(stale(&b, 2), "a copy of cells of another vector, for the next request");
+    CHECK(tap_steer_vector(s, 2) == 1, "what continues a copy");
+    on(&b, 2);
+    CHECK(s->cells[2] == 105, "the copy is of one vector: %lx", (unsigned long) s->cells[2]);
+    llama_memory_seq_rm(memory, 2, 0, -1);
+    CHECK(tap_steer_vector(s, 2) == 0, "cleared");
+    uint8_t saved[90];
+    llama_state_seq_get_data_ext(b.ctx, saved, sizeof(saved), 0, 0);
+    CHECK(llama_state_seq_set_data_ext(b.ctx, saved, sizeof(saved), 2, 0) == 0, "restored where there is no vector");
+    CHECK(llama_state_seq_set_data_ext(b.ctx, saved, sizeof(saved), 0, 0) == sizeof(saved), "restored where it was");
+    offer_one(&b, 2, 5);
+    CHECK(llama_state_seq_set_data_ext(b.ctx, saved, sizeof(saved), 2, 0) == sizeof(saved), "the same vector elsewhere");
+    CHECK(stale(&b, 0) && !stale(&b, 2) && !stale(&b, 1), "the vector went from 0 to 2");
+    offer(&b, EMBD, 0);
+    CHECK(stale(&b, 2) && !stale(&b, 1), "off");
+    bed_end(&b);
+}
+
+static void test_refused(void) {
+    test_case("a graph that adds one vector to all rows is not computed for sequences of several");
+    struct bed b;
+    steer_make(&b);
+    arm(&b);
+    CHECK(b.shm.h->steer_seqs == 0, "%u sequences may have vectors of their own, without ADD_ID", b.shm.h->steer_seqs);
+    struct tap_steered * s = tap_context_of(b.ctx)->steered;
+    tap_current_call.context = tap_context_of(b.ctx);
+    tap_steer_by_row(b.ctx->sched, &cgraph);
+    CHECK(s->graph.n_adds == 2 && s->graph.n_by_row == 0, "%d additions", s->graph.n_adds);
+    CHECK(tap_steer_rows(b.ctx->sched, &cgraph), "one vector for all");
+    offer_one(&b, 1, 5);
+    on(&b, 0);
+    CHECK(real_sets == 2, "llama.cpp is to build its next graph anew");
+    tap_current_call.context = tap_context_of(b.ctx);
+    CHECK(s->only == 0 && tap_steer_rows(b.ctx->sched, &cgraph), "rows of the vector of all");
+    on(&b, 1);
+    tap_current_call.context = tap_context_of(b.ctx);
+    CHECK(s->only == 1 && !tap_steer_rows(b.ctx->sched, &cgraph), "rows of another vector");
+    s->only = -1;
+    CHECK(!tap_steer_rows(b.ctx->sched, &cgraph), "rows of several vectors");
+    tap_current_call.context = NULL;
+    bed_end(&b);
+}
+
+// split is a batch of rows, a digit for the sequence of each, and how llama.cpp takes them: rows of micro-batches.
+struct split {
+    const char * batch;
+    const char * micro[4]; // letters for rows
+    int32_t      n_ubatch;
+    bool         grouped, alike; // all tokens and positions are alike: order alone decides
+};
+
+static void test_split(void) {
+    test_case("rows of micro-batches, as llama.cpp splits batches");
+    const struct split splits[] = {
+        {"000111", {"abcd", "ef"}, 4, false, false},          // in order
+        {"0122", {"abc", "d"}, 512, false, false},            // as many of each sequence
+        {"0122", {"abc", "d"}, 512, false, true},
+        {"0001", {"ad", "bc"}, 512, false, true},
+        {"0202", {"ac", "bd"}, 512, false, false},            // one stream after the other: 2 does not follow 0
+        {"0101", {"acbd"}, 512, true, true},                  // recurrent: by sequence, though it fits the order
+        {"0101", {"abcd"}, 512, false, true},
+    };
+    for (size_t i = 0; i < sizeof(splits) / sizeof(splits[0]); i++) {
+        const struct split * s = &splits[i];
+        struct tap_call_row rows[8];
+        struct tap_rows_list list = {.rows = rows, .n = (int32_t) strlen(s->batch)};
+        for (int32_t r = 0; r < list.n; r++) {
+            rows[r] = (struct tap_call_row) {.token = s->alike ? 7 : r, .pos = 0, .seq = s->batch[r] - '0', .n_seq = 1};
+        }
+        MUST(tap_rows_begin(&list));
+        for (int m = 0; m < 4 && s->micro[m] != NULL; m++) {
+            int32_t ids[8], pos[8] = {0}, got[8];
+            const int32_t n = (int32_t) strlen(s->micro[m]);
+            for (int32_t k = 0; k < n; k++) {
+                ids[k] = rows[s->micro[m][k] - 'a'].token;
+            }
+            const struct tap_micro micro = {ids, pos, n, s->n_ubatch, s->grouped};
+            CHECK(tap_rows_match(&list, &micro, got), "%s: %s is not found", s->batch, s->micro[m]);
+            for (int32_t k = 0; k < n; k++) {
+                CHECK(got[k] == s->micro[m][k] - 'a', "%s: row %d of %s is %d", s->batch, k, s->micro[m], got[k]);
+            }
+        }
+        const int32_t none = 99;
+        const struct tap_micro micro = {&none, NULL, 1, s->n_ubatch, s->grouped};
+        int32_t got;
+        CHECK(!tap_rows_match(&list, &micro, &got), "%s: a row that is not there", s->batch);
+        free(list.matched);
+    }
+    test_end();
+}
+
 static void test_saved(void) {
     test_case("saved states: restored under the vectors that they were computed by");
     struct bed b;
@@ -219,6 +340,9 @@ static void test_saved(void) {
 int main(void) {
     test_exchange();
     test_cells();
+    test_own_cells();
+    test_refused();
+    test_split();
     test_saved();
     return test_done();
 }

@@ -56,10 +56,12 @@ type Request struct {
 	Layers  string   `json:"layers,omitempty"`  // tap: a list as of --tap-layers; empty: all
 	// tap: that many tokens, from the next graph on; 0: until another command comes
 	Tokens int64  `json:"tokens,omitempty"`
-	Level  string `json:"level,omitempty"`   // level: MINIMAL, DETAILED, VERBOSE or off
-	Vector string `json:"vector,omitempty"`  // steer: FILE:SCALE[:LAYERS], of an absolute path, or off
-	Name   string `json:"name,omitempty"`    // mark: of the marker
-	MonoNS int64  `json:"mono_ns,omitempty"` // mark: its time on CLOCK_MONOTONIC; 0: that of the answer
+	Level  string `json:"level,omitempty"` // level: MINIMAL, DETAILED, VERBOSE or off
+	// Sequence is the one that steer is for; absent: all that have no vector of their own.
+	Sequence *int   `json:"seq_id,omitempty"`
+	Vector   string `json:"vector,omitempty"`  // steer: FILE:SCALE[:LAYERS], of an absolute path, or off
+	Name     string `json:"name,omitempty"`    // mark: of the marker
+	MonoNS   int64  `json:"mono_ns,omitempty"` // mark: its time on CLOCK_MONOTONIC; 0: that of the answer
 }
 
 // Answer is the collector's line to a request.
@@ -85,8 +87,10 @@ type Status struct {
 	Level     string   `json:"level,omitempty"`       // of resource events; absent where none are recorded
 	// KV is how the caches are used; absent where their cells are not followed.
 	KV *kvcache.Snapshot `json:"kv,omitempty"`
-	// Steering is the newest of what is added to the residual stream; absent where the run is not armed.
+	// Steering is the newest of what is added to the residual stream; absent where the run is not armed. Sequences are
+	// those that have a vector of their own.
 	Steering   *rundir.Steering  `json:"steering,omitempty"`
+	Sequences  []rundir.Steering `json:"steered_sequences,omitempty"`
 	Executions uint64            `json:"executions"`
 	Packets    uint64            `json:"packets"` // written
 	Stored     uint64            `json:"bytes_stored"`
@@ -138,6 +142,8 @@ func (r *Request) Check() error {
 	case (r.Command == CommandSteer) != (r.Vector != ""):
 		return fmt.Errorf("%w: steer needs a vector, as in steer code.gguf:0.5, or off; no other command takes one",
 			ErrRequest)
+	case r.Sequence != nil && (r.Command != CommandSteer || *r.Sequence < 0):
+		return fmt.Errorf("%w: a sequence is a number from 0, of steer alone", ErrRequest)
 	case r.Command != CommandMark && (r.Name != "" || r.MonoNS != 0):
 		return fmt.Errorf("%w: %s takes no name and no time; only mark does", ErrRequest, r.Command)
 	case slices.Contains(r.Tensors, ""):
