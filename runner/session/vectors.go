@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/llamatap/llamatap/collect"
@@ -36,6 +37,9 @@ type vector struct {
 func openVector(s config.Steer) (*vector, error) {
 	v, err := gguf.OpenControlVector(s.File)
 	if err != nil {
+		return nil, err
+	}
+	if s.File, err = filepath.Abs(s.File); err != nil { // metadata names it for readers in other folders
 		return nil, err
 	}
 	file, err := os.Open(s.File)
