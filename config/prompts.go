@@ -8,12 +8,16 @@ import (
 type Prompts struct {
 	PromptsFile  string // JSON lines, "-" for stdin; "": none
 	ResultsFile  string // JSON lines; "": stdout
-	Parallel     int    // sequences that are decoded at a time
+	Parallel     int    // sequences that are decoded at a time; 0: as Packs says
 	TopLogprobs  int    // likeliest tokens whose log-probabilities are written with each token; 0: none
 	AllLogits    bool   // every token of a prompt has logits, not the last one alone
 	StopOnError  bool   // a line that fails is the last one
 	ChatTemplate string // name of one of llama.cpp's templates, or a template; "": the model's own
 }
+
+// Packs reports whether prompts are packed into full micro-batches: nothing is to be generated after them, and no
+// number of sequences is given.
+func (r *Run) Packs() bool { return r.PromptsFile != "" && r.Predict == 0 && r.Parallel == 0 }
 
 func promptsOptions() []llamaOption {
 	return []llamaOption{
@@ -24,8 +28,8 @@ func promptsOptions() []llamaOption {
 		{key: "results", names: []string{"results"}, form: "FNAME", own: true, byDef: "stdout",
 			help: "file for the results, one JSON object per line, in the order of the prompts",
 			set:  file(func(r *Run) *string { return &r.ResultsFile }, "a file, which is overwritten")},
-		{key: "parallel", names: []string{"np", "parallel"}, form: "N", own: true, byDef: "1",
-			help: "prompts that are decoded at a time, in sequences that share the context",
+		{key: "parallel", names: []string{"np", "parallel"}, form: "N", own: true,
+			help: "prompts that are decoded at a time, in sequences that share the context (default: 1; with -n 0 as many as fill a micro-batch)",
 			set:  integer(func(r *Run) *int { return &r.Parallel }, 1, "a number of sequences, at least 1")},
 		{key: "logprobs", names: []string{"logprobs"}, form: "K", own: true, byDef: "0",
 			help: "write the log-probability of each token, and the K likeliest ones",

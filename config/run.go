@@ -61,7 +61,7 @@ func NewRun() *Run {
 	return &Run{
 		Escape: true, Predict: -1, Batch: 2048, MicroBatch: 512, GPULayers: -1,
 		CacheTypeK: "f16", CacheTypeV: "f16", FlashAttention: "auto", LoadMode: "auto", Warmup: true,
-		Rope: defaultRope(), Sampling: defaultSampling(), Prompts: Prompts{Parallel: 1},
+		Rope: defaultRope(), Sampling: defaultSampling(),
 		Embeddings: Embeddings{EmbdNormalize: 2, EmbdSeparator: "\n", ClsSeparator: "\t"},
 	}
 }

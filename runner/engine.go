@@ -26,6 +26,7 @@ type engine struct {
 	reverse  reverse
 	unwatch  func()
 	shifts   bool // a full context is shifted
+	packs    bool // prompts are packed into full micro-batches
 	result   Result
 }
 
@@ -43,6 +44,9 @@ func (e *engine) load() (err error) {
 	params, err := contextParams(e.Config)
 	if err != nil {
 		return err
+	}
+	if e.packs = e.Config.Packs() && !e.model.Recurrent(); e.packs {
+		params.Sequences, params.Unified = min(maxPacked, params.Batch, params.MicroBatch), true
 	}
 	if e.Config.Embeddings.Embeddings {
 		if err := embeddingParams(&e.Options, &params); err != nil {

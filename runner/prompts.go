@@ -21,8 +21,8 @@ var ErrPrompts = errors.New("prompts failed")
 const maxAhead = 4096
 
 // RunPrompts loads a model and completes every prompt of Config.PromptsFile, Config.Parallel of them at a time: one
-// that is done makes room for the next. Results are Answers as JSON lines, in the order of the prompts, in
-// Config.ResultsFile or on Options.Stdout.
+// that is done makes room for the next. With Config.Packs, they are as many as fill a micro-batch. Results are Answers
+// as JSON lines, in the order of the prompts, in Config.ResultsFile or on Options.Stdout.
 //
 // A line that fails is reported on Options.Stderr, gets an Answer with an error, and lets RunPrompts return ErrPrompts
 // at the end. When ctx ends it stops within one token: prompts that were begun get an Answer with
@@ -80,7 +80,7 @@ func (p *prompts) complete() error {
 	}
 	p.total.Model, p.total.Load, p.total.WarmUp = p.result.Model, p.result.Load, p.result.WarmUp
 	p.total.ContextSize = p.llama.SequenceSize()
-	for i := range p.Config.Parallel {
+	for i := range p.llama.Sequences() {
 		p.slots = append(p.slots, &slot{seq: llama.Seq(i)})
 	}
 	defer p.slots.close()
@@ -119,6 +119,7 @@ func (p *prompts) work() error {
 			return err
 		}
 		if !p.slots.busy() {
+			p.llama.Synchronize()
 			return nil
 		}
 		next := p.step
@@ -153,7 +154,7 @@ func (p *prompts) interrupted(err error) error {
 // admit gives free slots the next lines. Of a file it waits for them; of a stream only while nothing is under way.
 func (p *prompts) admit() error {
 	for _, s := range p.slots {
-		for !s.busy && !p.in.ended && p.next < p.answers.head+maxAhead {
+		for !s.busy && !p.in.ended && p.next < p.answers.head+maxAhead && !p.filled() {
 			line, ok, err := p.in.receive(p.ctx, p.slots.busy())
 			if err != nil || !ok {
 				return err

@@ -111,8 +111,16 @@ func (p *prompts) prepare(s *slot) (err error) {
 		return err
 	}
 	s.done.Seed, s.done.Sequence = s.sampler.Seed(), s.seq
+	if p.packs { // others are under way, of which the tap would take the next tokens for chosen ones
+		return nil
+	}
+	return s.acceptPrompt()
+}
+
+// acceptPrompt shows the prompt to those who look at it too: penalties and reverse prompts.
+func (s *slot) acceptPrompt() error {
 	for _, token := range s.prompt {
-		if err := s.sampler.AcceptPrompt(token); err != nil { // the penalties look at the prompt too
+		if err := s.sampler.AcceptPrompt(token); err != nil {
 			return err
 		}
 		s.reverse.add(token)
@@ -133,10 +141,19 @@ func (p *prompts) step() error {
 			}
 		}
 	}
-	for _, s := range p.slots {
-		for s.busy && s.decoded < len(s.prompt) && p.batch.Len() < p.llama.Batch() {
+	most := p.llama.Batch()
+	if p.packs {
+		most = p.llama.MicroBatch()
+	}
+	for _, s := range p.prefills() {
+		if p.packs && s.generates() && s.decoded == 0 {
+			if err := s.acceptPrompt(); err != nil {
+				return err
+			}
+		}
+		for s.decoded < len(s.prompt) && p.batch.Len() < most {
 			s.decoded++
-			last := s.decoded == len(s.prompt)
+			last := s.decoded == len(s.prompt) && (s.generates() || !p.packs)
 			if err := s.put(p.batch, s.prompt[s.decoded-1], last || p.Config.AllLogits); err != nil {
 				return err
 			}
@@ -145,7 +162,9 @@ func (p *prompts) step() error {
 	if err := p.llama.Decode(p.batch); err != nil {
 		return err
 	}
-	p.llama.Synchronize()
+	if !p.packs || slices.ContainsFunc(p.slots, func(s *slot) bool { return s.busy && s.generates() }) {
+		p.llama.Synchronize() // what is computed is read
+	}
 	for _, s := range p.slots {
 		if s.busy && s.decoded == len(s.prompt) {
 			if err := p.advance(s); err != nil {

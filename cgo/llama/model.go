@@ -216,6 +216,11 @@ func (m *Model) Width() int { return int(C.llama_model_n_embd(m.c)) }
 // TrainedContext is the length of the texts that the model was trained on, in tokens.
 func (m *Model) TrainedContext() int { return int(C.llama_model_n_ctx_train(m.c)) }
 
+// Recurrent reports whether some layers keep a state of each sequence in place of its tokens' keys and values.
+func (m *Model) Recurrent() bool {
+	return bool(C.llama_model_is_recurrent(m.c)) || bool(C.llama_model_is_hybrid(m.c))
+}
+
 // HasEncoder reports whether a prompt goes through an encoder first (T5 and its kin).
 func (m *Model) HasEncoder() bool { return bool(C.llama_model_has_encoder(m.c)) }
 

@@ -71,6 +71,7 @@ func (*Model) Width() int                                 { return 0 }
 func (*Model) EmbeddingWidth() int                        { return 0 }
 func (*Model) TrainedContext() int                        { return 0 }
 func (*Model) HasEncoder() bool                           { return false }
+func (*Model) Recurrent() bool                            { return false }
 func (*Model) HasDecoder() bool                           { return false }
 func (*Model) NewContext(ContextParams) (*Context, error) { return nil, errNoLlama }
 func (*Model) LoadAdapter(string) (*Adapter, error)       { return nil, errNoLlama }

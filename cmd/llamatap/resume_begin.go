@@ -125,7 +125,7 @@ func latestState(folder string, tap *config.Tap, kept *stream.Kept) runner.State
 // each from an empty memory; with several there is hardly a moment at which none is under way.
 func answered(cfg *config.Run, tap *config.Tap, kept *stream.Kept) (done runner.Done, tokens int64) {
 	// these are recorded from the beginning
-	if cfg.Parallel > 1 || tap.Records(config.Resource) || tap.Records(config.KV) {
+	if cfg.Parallel > 1 || cfg.Packs() || tap.Records(config.Resource) || tap.Records(config.KV) {
 		return done, 0
 	}
 	file, err := os.Open(cfg.ResultsFile)
