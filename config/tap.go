@@ -76,7 +76,8 @@ type Tap struct {
 	Preallocate    Bytes // room to keep on the disk ahead of what is written
 	Sync           Sync
 	Checkpoint     Checkpoint
-	Sink           string        // of what is recorded, in addition to the files; "": none
+	Sink           string // of what is recorded, in addition to the files; "": none
+	Dataset        Dataset
 	Resume         string        // the run to resume, ResumeNewest, or "": a new one
 	ResourceLevel  string        // MINIMAL, DETAILED or VERBOSE; "": no events
 	ResourceSample int           // one in so many executions is timed inside; 0: by what timing costs

@@ -109,7 +109,7 @@ var tapOptions = func() []option {
 	all := slices.Concat(
 		recorderOptions(), machineOptions(), ledgerOptions(), sampleOptions(), hostOptions(), steerOptions(), modifierOptions(),
 		runOptions(),
-		diskOptions(), syncOptions(), checkpointOptions(), sinkOptions(),
+		diskOptions(), syncOptions(), checkpointOptions(), sinkOptions(), datasetOptions(),
 		[]option{{name: "config", form: "FILE", role: roleRun,
 			help:  "YAML file with the same settings below the key tap:, such as sampling_rate: 0.1",
 			plain: func(t *Tap) *string { return &t.ConfigFile }}})

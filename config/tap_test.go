@@ -168,7 +168,8 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 		"out": "elsewhere", "on-failure": "stop",
 		"segment": "30m", "max-disk": "200G:rotate", "min-free": "3G", "preallocate": "64M", "redact": "text",
 		"sync": "interval:250ms", "checkpoint-every": "64", "checkpoint-path": "a.json", "checkpoint-state": "on",
-		"resume": "a/run", "sink": "unix:/a/b", "error": "0.01", "error-metric": "nrmse",
+		"resume": "a/run", "sink": "unix:/a/b", "dataset": "a/set", "dataset-shard-mb": "8",
+		"dataset-window": "4096", "dataset-seed": "5", "error": "0.01", "error-metric": "nrmse",
 		"resource-level": "VERBOSE", "resource-path": "a.jsonl", "resource-rate": "1000", "resource-sample": "8", "resource-rotate": "64M",
 		"legacy-estimates": "on", "kv": "on", "requests": "on", "cold": "on", "kv-block": "16", "regions": "on",
 		"ledger": "windows", "ledger-window": "50ms",
@@ -195,6 +196,8 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 			context = []string{"--tap-preset", "fast_capture"}
 		case "checkpoint-path", "checkpoint-state":
 			context = []string{"--tap-preset", "balanced", "--tap-checkpoint-every", "9"}
+		case "dataset-shard-mb", "dataset-window", "dataset-seed":
+			context = []string{"--tap-preset", "balanced", "--tap-dataset", "d"}
 		case "resource-path", "resource-sample", "resource-rate", "resource-rotate", "legacy-estimates":
 			context = []string{"--tap-resource-level", "MINIMAL"}
 		case "kv-block":

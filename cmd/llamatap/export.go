@@ -115,6 +115,8 @@ func (a *exportArgs) define(f *cli.Flags) {
 	f.Add("--max-size SIZE", func(text string) (err error) { a.maxSize, err = config.ParseBytes(text); return err },
 		"perfetto, chrome, speedscope: leave ops out where the file would be larger (default 10M for 1,000 tokens)")
 	f.Add("--seed N", &o.Seed, "dataset: seed of the shuffle")
+	f.Add("--shuffle-window TOKENS", &o.Window,
+		"dataset: shuffle so many tokens at a time, as 'run --tap-dataset' does (default: all)")
 	f.Add("--complete", &o.Complete,
 		"dataset: leave out tokens that lack a chosen tensor, such as those without output in the last layer")
 	f.Add("--results FILE", &o.Results,
@@ -177,6 +179,9 @@ func (a *exportArgs) run(args []string) error {
 	err = o.Form.Check()
 	if err == nil && o.ShardMB < 0 {
 		err = fmt.Errorf("--shard-mb %d: give a size in MB, from 1", o.ShardMB)
+	}
+	if err == nil && o.Window < 0 {
+		err = fmt.Errorf("--shuffle-window %d: give a number of tokens, from 1", o.Window)
 	}
 	if err == nil {
 		err = o.Select.Check()

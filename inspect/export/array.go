@@ -70,6 +70,12 @@ type arrays struct {
 	tables []*rowTable
 }
 
+// newArray begins the array of a piece.
+func newArray(p *piece) *array {
+	return &array{tensor: p.Name, ctx: p.Ctx, layer: p.Layer, component: p.Component, op: p.Op, ggmlType: p.SrcType,
+		dtype: p.DType, axis: p.Axis, shape: slices.Clone(p.Shape), sampled: p.SampleTotal > 0, sum: fnv.New128a()}
+}
+
 // plan goes through the index and finds out which arrays there will be.
 func plan(s *source) (*arrays, error) {
 	all := &arrays{byKey: map[arrayKey]*array{}}
@@ -77,9 +83,7 @@ func plan(s *source) (*arrays, error) {
 		key := keyOf(p)
 		a := all.byKey[key]
 		if a == nil {
-			a = &array{tensor: p.Name, ctx: p.Ctx, layer: p.Layer, component: p.Component, op: p.Op,
-				ggmlType: p.SrcType, dtype: p.DType,
-				axis: p.Axis, shape: slices.Clone(p.Shape), sampled: p.SampleTotal > 0, sum: fnv.New128a()}
+			a = newArray(p)
 			all.byKey[key] = a
 			all.all = append(all.all, a)
 		}

@@ -1,14 +1,12 @@
 package export
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/bits"
 	"os"
 	"slices"
 	"strings"
@@ -21,7 +19,8 @@ import (
 
 // A dataset has one row per token and one column per tensor. Every token gets a random key by the seed and its
 // index, a bijection of the index, and the rows are sorted by their keys: a shard is a range of keys. So rows go to
-// a file per shard as they come, and each of those is sorted in memory.
+// a file per range as they come, and each of those is sorted in memory. With Options.Window, so many tokens are
+// shuffled together, and their shards written before those of the next.
 
 // defaultDatasetMB is the size of a shard before compression.
 const defaultDatasetMB = 256
@@ -59,7 +58,9 @@ type datasetInfo struct {
 	Rows    int64      `json:"rows"`
 	LeftOut int64      `json:"rows_left_out"` // tokens that lack one of the tensors; only with Options.Complete
 	Shards  int        `json:"shards"`
+	Window  int64      `json:"window,omitempty"` // tokens that were shuffled together; absent: all
 	Tensors []npyArray `json:"tensors"`
+	*Captured
 }
 
 // dataset is a dataset under way.
@@ -68,10 +69,17 @@ type dataset struct {
 	all     *arrays
 	columns map[*array]int
 	schema  table.Schema
-	spills  []place
+	ranges  int // of keys, each a spill of a window
+	windows map[int64]*window
 	info    datasetInfo
-	texts   map[int64]string
+	text    func(token int64, id int32) string
 	prompts promptIDs
+}
+
+func (e *exporter) newDataset(all *arrays, about Provenance) *dataset {
+	return &dataset{exporter: e, all: all, columns: map[*array]int{}, windows: map[int64]*window{},
+		info:   datasetInfo{Provenance: about, Seed: e.o.Seed, Window: e.o.Window},
+		schema: table.Schema{Columns: slices.Clone(datasetColumns)}}
 }
 
 // dataset writes a folder of shards with a card.
@@ -80,18 +88,12 @@ func (e *exporter) dataset() error {
 	if err != nil {
 		return err
 	}
-	d := &dataset{exporter: e, all: all, columns: map[*array]int{},
-		info: datasetInfo{Provenance: e.provenance(), Seed: e.o.Seed}}
+	d := e.newDataset(all, e.provenance())
 	if err := errors.Join(d.settle(), d.label()); err != nil {
 		return err
 	}
 	if err := d.spill(); err != nil {
 		return err
-	}
-	for i := range d.spills {
-		if err := d.shard(&d.spills[i]); err != nil {
-			return err
-		}
 	}
 	switch {
 	case d.info.Rows == 0:
@@ -115,7 +117,6 @@ func (e *exporter) dataset() error {
 
 // settle checks that every tensor is a column, and cuts the keys into shards.
 func (d *dataset) settle() error {
-	d.schema.Columns = slices.Clone(datasetColumns)
 	for _, a := range d.all.all {
 		if first := d.all.all[0]; a.ctx != first.ctx {
 			return fmt.Errorf("%s: tensors of contexts %d and %d are chosen: choose one with --ctx", d.run.Path,
@@ -123,42 +124,56 @@ func (d *dataset) settle() error {
 		}
 	}
 	rowBytes, least, most := int64(0), d.all.all[0].count, int64(0)
-	for i, a := range d.all.all {
-		switch {
-		case a.axis != tensors.AxisToken || a.sampled || a.dtype == codec.Raw:
-			return fmt.Errorf(
-				"%s: tensor %s has no row for every token: leave it out with --tensor or --component, or export it as npy", d.run.Path, a.label)
-		case a.label != a.tensor:
-			return fmt.Errorf(
-				"%s: tensor %s has rows of several shapes or types: leave it out, or choose tokens of one with --token",
-				d.run.Path, a.tensor)
+	for _, a := range d.all.all {
+		if err := d.addColumn(a); err != nil {
+			return err
 		}
-		d.columns[a] = i
-		d.schema.Columns = append(d.schema.Columns,
-			table.Column{Name: a.label, Kind: table.Float32List, Description: "tensor " + a.label + " of the token"})
 		rowBytes += 4 * elementsOf(a.shape)
 		least, most = min(least, a.count), max(most, a.count)
-		about := a.describe("", "")
-		about.Shape[0] = -1
-		d.info.Tensors = append(d.info.Tensors, about)
 	}
 	if least < most && !d.o.Complete {
 		return d.incomplete(most - least)
 	}
-	about, err := json.Marshal(d.info.Provenance)
-	if err != nil {
-		return err
+	d.ranges = windowRanges
+	if d.o.Window > 0 {
+		return d.attribute()
 	}
-	d.schema.Metadata = [][2]string{{"llamatap", string(about)}}
-	size := d.o.ShardMB * 1_000_000
-	if size == 0 {
-		size = defaultDatasetMB * 1_000_000
-	}
+	size := d.shardBytes()
 	shards := (most*rowBytes + size - 1) / size
 	if most*4 < shards { // of rows as large as a shard, about one in each
 		shards = most
 	}
-	d.spills = make([]place, max(shards, 1))
+	d.ranges = int(max(shards, 1))
+	return d.attribute()
+}
+
+// attribute says in every shard where it comes from.
+func (d *dataset) attribute() error {
+	about, err := json.Marshal(d.info.Provenance)
+	d.schema.Metadata = [][2]string{{"llamatap", string(about)}}
+	return err
+}
+
+// shardBytes is the size of a shard's elements as float32.
+func (d *dataset) shardBytes() int64 { return cmp.Or(d.o.ShardMB, defaultDatasetMB) * 1_000_000 }
+
+// addColumn makes the next column of a tensor.
+func (d *dataset) addColumn(a *array) error {
+	switch {
+	case a.axis != tensors.AxisToken || a.sampled || a.dtype == codec.Raw:
+		return fmt.Errorf(
+			"%s: tensor %s has no row for every token: leave it out with --tensor or --component, or export it as npy", d.run.Path, a.label)
+	case a.label != a.tensor:
+		return fmt.Errorf(
+			"%s: tensor %s has rows of several shapes or types: leave it out, or choose tokens of one with --token",
+			d.run.Path, a.tensor)
+	}
+	d.columns[a] = len(d.info.Tensors)
+	d.schema.Columns = append(d.schema.Columns,
+		table.Column{Name: a.label, Kind: table.Float32List, Description: "tensor " + a.label + " of the token"})
+	about := a.describe("", "")
+	about.Shape[0] = -1
+	d.info.Tensors = append(d.info.Tensors, about)
 	return nil
 }
 
@@ -182,10 +197,11 @@ func (d *dataset) incomplete(tokens int64) error {
 
 // label reads what names the rows: texts of tokens, and ids of prompts where their results are given.
 func (d *dataset) label() (err error) {
-	d.texts = map[int64]string{}
+	texts := map[int64]string{}
+	d.text = func(token int64, _ int32) string { return texts[token] }
 	_, err = d.run.EachToken(func(t *tensors.Token) error {
 		if t.Text != "" {
-			d.texts[t.Index] = t.Text
+			texts[t.Index] = t.Text
 		}
 		return nil
 	})
@@ -204,149 +220,21 @@ func (d *dataset) label() (err error) {
 	return err
 }
 
-const spillFolder = "spill"
-
-// spillHead is what stands before a row's elements in a spill: token, id, seq, pos, request, phase, column.
-const spillHead = 8 + 4*4 + 1 + 4
-
-// spill writes every row of every tensor to its shard's spill.
-func (d *dataset) spill() error {
-	f := &files{draft: d.draft, open: map[string]*os.File{}}
-	defer f.close()
-	limit := min(max(bufferBytes/len(d.spills), minBuffer), maxBuffer)
-	for i := range d.spills {
-		d.spills[i] = place{files: f, name: fmt.Sprintf("%s/%05d", spillFolder, i), limit: limit}
-		if err := d.writeFile(d.spills[i].name, nil); err != nil {
-			return err
-		}
-	}
-	var data, record []byte
-	le := binary.LittleEndian
-	err := d.each(func(p *piece) (err error) {
-		if data, err = d.read(p, data); err != nil {
-			return err
-		}
-		column := d.columns[d.all.byKey[keyOf(p)]]
-		for i := range p.rows {
-			r := &p.rows[i]
-			if r.index < 0 {
-				return fmt.Errorf(
-					"%s: tensor %s, execution %d: rows without token numbers cannot be shuffled: choose others with --phase or --token", d.run.Path, p.Name, p.Exec)
-			}
-			record = le.AppendUint64(record[:0], uint64(r.index))
-			for _, v := range []int32{r.id, r.seq(), r.pos, r.request} {
-				record = le.AppendUint32(record, uint32(v))
-			}
-			record = le.AppendUint32(append(record, byte(r.phase)), uint32(column))
-			record = p.appendRow(record, data, r.at)
-			shard, _ := bits.Mul64(shuffleKey(d.o.Seed, r.index), uint64(len(d.spills))) // the key's share of all keys
-			if err := d.spills[shard].write(record); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	for i := range d.spills {
-		if err == nil {
-			err = d.spills[i].flush()
-		}
-	}
-	return errors.Join(err, f.close())
-}
-
-// spilled is a row of one tensor in a spill.
-type spilled struct {
-	key    uint64
-	column int
-	data   []byte // head and elements
-}
-
-// shard sorts a spill into a file of the dataset.
-func (d *dataset) shard(from *place) error {
-	data, err := os.ReadFile(d.draft.path(from.name))
-	if err == nil {
-		err = os.Remove(d.draft.path(from.name))
-	}
-	if err != nil {
-		return err
-	}
-	var rows []spilled
-	for len(data) > 0 {
-		column := int(binary.LittleEndian.Uint32(data[spillHead-4:]))
-		size := spillHead + int(d.all.all[column].rowBytes())
-		rows = append(rows, spilled{shuffleKey(d.o.Seed, int64(binary.LittleEndian.Uint64(data))), column, data[:size]})
-		data = data[size:]
-	}
-	slices.SortFunc(rows, func(a, b spilled) int {
-		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.column, b.column))
-	})
-	var whole [][]spilled
-	for len(rows) > 0 {
-		n := 1
-		for n < len(rows) && rows[n].key == rows[0].key {
-			n++
-		}
-		if n == len(d.all.all) {
-			whole = append(whole, rows[:n])
-		} else {
-			d.info.LeftOut++
-		}
-		rows = rows[n:]
-	}
-	if len(whole) == 0 {
-		return nil
-	}
-	return d.writeShard(whole)
-}
-
-// writeShard writes rows, each of all tensors, to the next file.
-func (d *dataset) writeShard(rows [][]spilled) error {
-	file, err := d.draft.create(fmt.Sprintf("data/train-%05d.parquet", d.info.Shards))
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	buffered := bufio.NewWriterSize(file, 1<<20)
-	out, err := table.NewParquet(buffered, d.schema)
-	if err != nil {
-		return err
-	}
-	batch := table.NewBatch(d.schema)
-	for _, r := range rows {
-		if err := d.row(batch, r); err != nil {
-			return err
-		}
-		if batch.Bytes() < rowGroupBytes {
-			continue
-		}
-		if err := out.Write(batch); err != nil {
-			return err
-		}
-		batch.Reset()
-		if d.ctx.Err() != nil {
-			return d.ctx.Err()
-		}
-	}
-	d.info.Shards++
-	d.info.Rows += int64(len(rows))
-	return errors.Join(out.Write(batch), out.Close(), buffered.Flush(), file.Close())
-}
-
 // row adds a token.
 func (d *dataset) row(b *table.Batch, parts []spilled) (err error) {
 	le, head := binary.LittleEndian, parts[0].data
 	token := int64(le.Uint64(head))
 	b.Int(0, token)
-	if text, known := d.texts[token]; known {
-		b.Text(2, text)
-	}
 	var ids [4]int32 // token_id, seq, pos, request
 	for i, column := range []int{1, 4, 5, 6} {
 		if ids[i] = int32(le.Uint32(head[8+4*i:])); ids[i] != unknown {
 			b.Int(column, int64(ids[i]))
 		}
 	}
-	if id, known := d.prompts[promptKey{ids[1], ids[3]}]; known {
+	if text := d.text(token, ids[0]); text != "" {
+		b.Text(2, text)
+	}
+	if id, known := d.prompts[promptKey{ids[1], ids[3]}]; known && id != "" {
 		b.Text(3, id)
 	}
 	b.Text(7, label.Phase(head[24]).String())
@@ -369,16 +257,25 @@ func (d *dataset) describe() error {
 	if err != nil {
 		return err
 	}
+	among := ""
+	if d.o.Window > 0 {
+		among = fmt.Sprintf("among %d tokens at a time ", d.o.Window)
+	}
 	var card strings.Builder
 	card.WriteString(
 		"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/train-*.parquet\n---\n\n")
 	fmt.Fprintf(&card,
-		"Activations of %s, one row per token, shuffled with seed %d: %d rows in %d files.\n\n| column | shape |\n|---|---|\n",
-		cmp.Or(d.info.Model, "a model"), d.o.Seed, d.info.Rows, d.info.Shards)
+		"Activations of %s, one row per token, shuffled %swith seed %d: %d rows in %d files.\n\n| column | shape |\n|---|---|\n",
+		cmp.Or(d.info.Model, "a model"), among, d.o.Seed, d.info.Rows, d.info.Shards)
 	for _, a := range d.all.all {
 		fmt.Fprintf(&card, "| `%s` | %s |\n", a.label, shapeText(a.shape))
 	}
 	card.WriteString("\nWritten by llamatap; `llamatap.json` says from which capture.\n")
-	return errors.Join(d.writeFile("README.md", []byte(card.String())),
-		d.writeFile("llamatap.json", append(text, '\n')))
+	for name, data := range map[string][]byte{"README.md": []byte(card.String()), "llamatap.json": append(text, '\n')} {
+		if err := errors.Join(os.RemoveAll(d.draft.path(name+partSuffix)), d.writeFile(name+partSuffix, data),
+			d.publish(name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

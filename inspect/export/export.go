@@ -52,6 +52,7 @@ type Options struct {
 	ShardMB int64    // of Safetensors and Dataset: size of a file, in 10⁶ bytes; 0 = 5000 and 256
 	Codec   codec.ID // of Strap: None, LZ4 or Zstd
 	Seed    uint64   // of Dataset
+	Window  int64    // of Dataset: so many tokens are shuffled together; 0: all
 	// Complete, of Dataset, leaves out tokens that lack a chosen tensor. Without it such a choice is an error.
 	Complete bool
 	// of Dataset: file that 'llamatap run --prompts --results' wrote, which names the prompts; "" = none

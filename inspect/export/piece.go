@@ -74,10 +74,15 @@ type tensorKey struct {
 	name string
 }
 
-// each calls fn with every chosen piece; it is valid during the call.
-func (s *source) each(fn func(*piece) error) error {
+// begin empties what each fills.
+func (s *source) begin() {
 	s.chosen, s.open, s.execs, s.torn, s.rebuilt = map[tensorKey]bool{}, map[tensorKey]*piece{},
 		map[uint64][]label.Row{}, map[string]bool{}, map[string]bool{}
+}
+
+// each calls fn with every chosen piece; it is valid during the call.
+func (s *source) each(fn func(*piece) error) error {
+	s.begin()
 	for i, p := range s.run.Stream.Packets() {
 		if i%256 == 0 {
 			if s.ctx.Err() != nil {

@@ -11,7 +11,7 @@ import (
 // promptKey names a prompt of a recorded run: request Request of sequence Seq.
 type promptKey struct{ seq, request int32 }
 
-// promptIDs are the ids of prompts, as their file gave them.
+// promptIDs are the ids of prompts, as their file gave them; "" of one without.
 type promptIDs map[promptKey]string
 
 // maxResult is the most that one line of results may have.
@@ -21,6 +21,11 @@ const maxResult = 64 << 20
 // names nothing.
 func readPromptIDs(r io.Reader) (promptIDs, error) {
 	ids := promptIDs{}
+	return ids, ids.read(r)
+}
+
+// read adds those of further results.
+func (ids promptIDs) read(r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxResult)
 	for n := 1; lines.Scan(); n++ {
@@ -31,22 +36,21 @@ func readPromptIDs(r io.Reader) (promptIDs, error) {
 			Request  *int32          `json:"request"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return nil,
-				fmt.Errorf("--results: line %d: %w: give the file that 'llamatap run --prompts --results' wrote", n,
-					err)
+			return fmt.Errorf("--results: line %d: %w: give the file that 'llamatap run --prompts --results' wrote", n,
+				err)
 		}
 		seq := cmp.Or(line.Seq, line.Sequence)
-		if line.ID == nil || seq == nil || line.Request == nil {
+		if seq == nil || line.Request == nil {
 			continue
 		}
 		var id string
-		if json.Unmarshal(line.ID, &id) != nil {
+		if line.ID != nil && json.Unmarshal(line.ID, &id) != nil {
 			id = string(line.ID)
 		}
 		ids[promptKey{*seq, *line.Request}] = id
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("--results: %w", err)
+		return fmt.Errorf("--results: %w", err)
 	}
-	return ids, nil
+	return nil
 }

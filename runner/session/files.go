@@ -29,6 +29,7 @@ type files struct {
 	series  series   // the segments before it
 	room    room
 	reserve *reserve
+	live    *live // the dataset that rows go to in place of the stream; nil: none
 	ahead   int64 // bytes that the disk is to keep ahead of what is written
 }
 
@@ -43,6 +44,9 @@ func newFiles(r *run, c *counter, others *recorders, consumer *feed, buffers int
 
 // open makes the files of a new run.
 func (f *files) open() (err error) {
+	if f.live, err = newLive(f.run); err != nil {
+		return err
+	}
 	if f.reserve, err = newReserve(f.run.dir, f.sealBytes()); err != nil {
 		return err
 	}
@@ -94,8 +98,9 @@ func (f *files) openSegment(dir *rundir.Dir, number int,
 	if err != nil {
 		return nil, err
 	}
-	g := &segment{dir: dir, base: f.counter.use(), noStream: !f.run.o.Tap.Records(config.Activations),
-		fed: f.feed.begin(dir.ID()), spelled: tokenSet{}, elementBytes: int64(dtype.Size())}
+	g := &segment{dir: dir, base: f.counter.use(), live: f.live,
+		noStream: !f.run.o.Tap.Records(config.Activations) || f.live != nil,
+		fed:      f.feed.begin(dir.ID()), spelled: tokenSet{}, elementBytes: int64(dtype.Size())}
 	if id.Bounded() {
 		g.elementBytes = int64(codec.F32.Size())
 	}

@@ -3,6 +3,8 @@
 package session
 
 import (
+	"errors"
+
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/store/codec"
@@ -19,6 +21,10 @@ type output struct {
 // Append passes a packet on, if the disk may take it.
 func (o *output) Append(p *stream.Packet, data []byte, release func()) error {
 	g := o.files.current
+	if g.live != nil {
+		defer release()
+		return g.live.append(p, data)
+	}
 	raw := int64(len(data))
 	if codec.DTypeOf(p.SrcType) == codec.F32 {
 		raw = raw / 4 * g.elementBytes
@@ -39,6 +45,11 @@ func (o *output) Append(p *stream.Packet, data []byte, release func()) error {
 
 // AppendExecution passes an execution on.
 func (o *output) AppendExecution(e *stream.Execution) error {
+	if o.files.live != nil {
+		if err := o.files.live.Execution(e); err != nil {
+			return err
+		}
+	}
 	o.files.current.appended.rows += int64(len(e.Rows)) + 1
 	if err := o.files.room.take((int64(len(e.Rows)) + 1) * (rowBytes + tokenBytes)); err != nil {
 		return err
@@ -116,6 +127,10 @@ type requestKey struct {
 
 // AppendResolution passes a resolution on.
 func (o *output) AppendResolution(r stream.Resolution) error {
+	if o.files.live != nil {
+		return errors.New("--tap-dataset: a warm-up was taken for the run, and its rows cannot be taken out of the shards: " +
+			"give --no-warmup")
+	}
 	return o.files.current.stream.AppendResolution(r)
 }
 

@@ -112,7 +112,9 @@ func (r *report) metadata(process *collect.Process, exit collect.Exit) rundir.Me
 	if r.early {
 		m.Exit = nil // the program still runs
 	}
-	if r.run.o.Tap.Records(config.Activations) || r.files.written().Packets > 0 {
+	if live := r.files.live; live != nil {
+		extra(&m, "dataset", live.use())
+	} else if r.run.o.Tap.Records(config.Activations) || r.files.written().Packets > 0 {
 		m.Streams = []rundir.Stream{r.run.streamUse(r.files.written())}
 	}
 	m.Segments = r.files.series.places
@@ -133,6 +135,10 @@ func (r *report) summary() Summary {
 		RawBytes: written.RawBytes, StoredBytes: written.Stored, Stopped: r.counter.stopped(r.files.lastToken()),
 		Beside: r.others.words(), Paths: use.Paths, Want: r.run.o.Tap.Throughput * 1e9,
 		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS), hash: time.Duration(written.HashNS),
+	}
+	if live := r.files.live; live != nil {
+		summary.RawBytes, summary.StoredBytes = uint64(live.raw), uint64(live.result.Bytes)
+		summary.Beside = append([]string{live.words()}, summary.Beside...)
 	}
 	if r.run.vanished() {
 		summary.RawBytes, summary.StoredBytes = 0, 0

@@ -25,6 +25,7 @@ type segment struct {
 	span   capture.Use // what it did in the segment, once that has ended
 	// noStream: tensors were not asked for, and none was captured so far.
 	noStream bool
+	live     *live // has the tensors; nil: the stream
 	// elementBytes is how large an F32 element is as it is stored.
 	elementBytes int64
 	resumed      bool // it holds what processes before this one recorded
@@ -171,6 +172,9 @@ func (g *segment) closed(data, index stream.Sum, written stream.Stats) error {
 		if r.Err() != nil {
 			return r.Err()
 		}
+	}
+	if g.live != nil {
+		g.kept = g.live.kept
 	}
 	if g.noStream && written.Packets == 0 {
 		os.Remove(g.streamPath())

@@ -47,6 +47,8 @@ type Options struct {
 	// StateFolder is where the program of a new run keeps its state; it is moved into the run directory. "": it
 	// keeps none.
 	StateFolder string
+	// Results is the file that names the prompts of a dataset, see export.LiveOptions; "": none.
+	Results string
 	// Summary is where the short summary goes; nil: nowhere.
 	Summary io.Writer
 }
@@ -332,6 +334,9 @@ func (s *sink) close() error {
 	if count.recorder != nil && count.halted != nil {
 		s.tee.Finish() // nothing is written: what is still open is counted
 	}
+	if err := s.files.live.close(); err != nil && count.halted == nil {
+		count.halt(err)
+	}
 	if s.files.current != nil {
 		// A run that has not come again as far as it was is what it was: its tokens are those of its stream.
 		err = errors.Join(err, s.files.close(count.halted != nil && !count.halted.limited() || !s.before.caughtUp()))
@@ -363,7 +368,8 @@ func (s *session) finish(exit collect.Exit) error {
 	if failure := sink.files.series.failure; failure != nil && count.halted == nil {
 		count.halt(failure)
 	}
-	if sink.files.current == nil || count.halted != nil && sink.files.written().Packets == 0 && sink.others.empty() {
+	if sink.files.current == nil ||
+		count.halted != nil && sink.files.written().Packets == 0 && sink.others.empty() && sink.files.live == nil {
 		os.RemoveAll(path)
 		os.Remove(filepath.Dir(path)) // the model's folder, if that was its only run
 		r.dir = nil
@@ -372,6 +378,9 @@ func (s *session) finish(exit collect.Exit) error {
 	err = errors.Join(err, sink.steering.log.close())
 	if err == nil {
 		err = sink.files.seal(func() rundir.Metadata { return s.report.metadata(s.process, exit) })
+	}
+	if err == nil {
+		err = sink.files.live.finish(r.dir.Path())
 	}
 	if err == nil && count.halted == nil && sink.before.caughtUp() && !s.report.early && exit.Status == 0 &&
 		exit.Signal == 0 {

@@ -1,0 +1,81 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// Dataset says that captured rows go into shuffled shards to train on, in place of the run's stream.
+type Dataset struct {
+	Dir     string // "": into the stream
+	ShardMB int64  // size of a shard's elements as float32, in 10⁶ bytes; 0: the export's
+	Window  int64  // tokens that are shuffled together; 0: what is usual
+	Seed    uint64
+}
+
+func datasetOptions() []option {
+	return []option{
+		{name: "dataset", form: "DIR", role: roleModifier, recorder: Activations,
+			help: "write the rows of captured tensors into shuffled shards for datasets.load_dataset, " +
+				"in place of the run's stream, as export --to dataset --shuffle-window does",
+			plain: func(t *Tap) *string { return &t.Dataset.Dir }},
+		{name: "dataset-shard-mb", form: "MB", role: roleModifier, recorder: Activations, byDef: "256",
+			help: "size of a shard before compression",
+			set:  fromOne(func(t *Tap) *int64 { return &t.Dataset.ShardMB }),
+			get:  func(t *Tap) any { return positive(int(t.Dataset.ShardMB)) }},
+		{name: "dataset-window", form: "TOKENS", role: roleModifier, recorder: Activations, byDef: "131072",
+			help: "tokens that are shuffled together; their rows wait on the disk beside the shards",
+			set:  fromOne(func(t *Tap) *int64 { return &t.Dataset.Window }),
+			get:  func(t *Tap) any { return positive(int(t.Dataset.Window)) }},
+		{name: "dataset-seed", form: "N", role: roleModifier, recorder: Activations, byDef: "0",
+			help: "seed of the shuffle",
+			set: func(t *Tap, s string) (err error) {
+				if t.Dataset.Seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+					err = fmt.Errorf("dataset-seed %q: give a whole number", s)
+				}
+				return err
+			}, get: func(t *Tap) any { return positive(int(t.Dataset.Seed)) }},
+	}
+}
+
+// fromOne sets a number from 1.
+func fromOne(field func(*Tap) *int64) func(*Tap, string) error {
+	return func(t *Tap, s string) error {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || n < 1 {
+			return fmt.Errorf("%q: give a number, at least 1", s)
+		}
+		*field(t) = n
+		return nil
+	}
+}
+
+// dataset refuses what a dataset cannot hold, and what needs the stream.
+func (c checker) dataset() error {
+	if c.tap.Dataset.Dir == "" {
+		for _, name := range []string{"dataset-shard-mb", "dataset-window", "dataset-seed"} {
+			if _, g, ok := c.given.top(name); ok {
+				return fmt.Errorf("%s is for --tap-dataset: add it, or drop this", g.where)
+			}
+		}
+		return nil
+	}
+	where := c.tap.origins["dataset"].where
+	_, codec, packed := c.given.top("codec")
+	switch {
+	case !c.tap.Records(Activations):
+		return fmt.Errorf("%s: no tensors are captured: add --tap-points resid_post, or drop it", where)
+	case c.tap.Granularity == ggmlhooks.SampledSlices:
+		return fmt.Errorf("%s: samples have no rows: drop --tap-granularity sampled_slices", where)
+	case packed:
+		return fmt.Errorf("%s: shards have a codec of their own: drop %s", where, codec.where)
+	case c.tap.Overflow == OverflowDrop:
+		return fmt.Errorf("%s: every token needs all of its tensors: drop --tap-overflow drop", where)
+	case c.tap.Segments() != Segment{}, c.tap.Sink != "", c.tap.Checkpoint.Every > 0, c.tap.Resume != "":
+		return fmt.Errorf(
+			"%s takes the place of the run's stream: drop segments, rotation, --tap-sink and checkpoints", where)
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package export
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"slices"
+
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// window is the tokens that are shuffled together: all, or Options.Window of them.
+type window struct {
+	number int64
+	files  *files
+	spills []place // by ranges of keys
+	bytes  int64   // of its elements as float32
+}
+
+const spillFolder = "spill"
+
+// windowRanges is into how many ranges a window's keys are cut, and the most shards that it has.
+const windowRanges = 64
+
+// spillHead is what stands before a row's elements in a spill: token, id, seq, pos, request, phase, column.
+const spillHead = 8 + 4*4 + 1 + 4
+
+// windowOf is the window of a token.
+func (d *dataset) windowOf(token int64) (*window, error) {
+	number := int64(0)
+	if d.o.Window > 0 {
+		number = token / d.o.Window
+	}
+	w := d.windows[number]
+	if w != nil {
+		return w, nil
+	}
+	w = &window{number: number, files: &files{draft: d.draft, open: map[string]*os.File{}}, spills: make([]place, d.ranges)}
+	d.windows[number] = w
+	limit := min(max(bufferBytes/4/len(w.spills), minBuffer), maxBuffer)
+	for i := range w.spills {
+		w.spills[i] = place{files: w.files, name: fmt.Sprintf("%s/%d-%05d", spillFolder, number, i), limit: limit}
+		if err := d.writeFile(w.spills[i].name, nil); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// put writes the chosen rows of a piece to the spills of their windows.
+func (d *dataset) put(p *piece, data []byte) error {
+	var record []byte
+	le, column := binary.LittleEndian, d.columns[d.all.byKey[keyOf(p)]]
+	for i := range p.rows {
+		r := &p.rows[i]
+		if r.index < 0 {
+			return fmt.Errorf(
+				"%s: tensor %s, execution %d: rows without token numbers cannot be shuffled: choose others with --phase or --token", d.run.Path, p.Name, p.Exec)
+		}
+		w, err := d.windowOf(r.index)
+		if err != nil {
+			return err
+		}
+		record = le.AppendUint64(record[:0], uint64(r.index))
+		for _, v := range []int32{r.id, r.seq(), r.pos, r.request} {
+			record = le.AppendUint32(record, uint32(v))
+		}
+		record = le.AppendUint32(append(record, byte(r.phase)), uint32(column))
+		record = p.appendRow(record, data, r.at)
+		shard, _ := bits.Mul64(shuffleKey(d.o.Seed, r.index), uint64(len(w.spills))) // the key's share of all keys
+		if err := w.spills[shard].write(record); err != nil {
+			return err
+		}
+		w.bytes += 4 * elementsOf(p.Shape)
+	}
+	return nil
+}
+
+// ended takes out, in order, the windows that end before a token.
+func (d *dataset) ended(token int64) (all []*window) {
+	var numbers []int64
+	for number := range d.windows {
+		if d.o.Window > 0 && token >= d.o.Window && number <= token/d.o.Window-1 {
+			numbers = append(numbers, number)
+		}
+	}
+	slices.Sort(numbers)
+	for _, number := range numbers {
+		all = append(all, d.windows[number])
+		delete(d.windows, number)
+	}
+	return all
+}
+
+// spill goes through the run, and writes the shards of each window.
+func (d *dataset) spill() error {
+	defer func() {
+		for _, w := range d.windows {
+			w.files.close()
+		}
+	}()
+	var data []byte
+	err := d.each(func(p *piece) (err error) {
+		for _, w := range d.ended(p.TokenFirst) {
+			if err := d.finish(w); err != nil {
+				return err
+			}
+		}
+		if data, err = d.read(p, data); err != nil {
+			return err
+		}
+		return d.put(p, data)
+	})
+	if err != nil {
+		return err
+	}
+	return d.rest(d.finish)
+}
+
+// rest hands the windows that are left to fn, in order.
+func (d *dataset) rest(fn func(*window) error) error {
+	for len(d.windows) > 0 {
+		first := int64(-1)
+		for number := range d.windows {
+			if first < 0 || number < first {
+				first = number
+			}
+		}
+		w := d.windows[first]
+		delete(d.windows, first)
+		if err := fn(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish writes the shards of a window: with Options.Window, as many as its bytes fill.
+func (d *dataset) finish(w *window) error {
+	for i := range w.spills {
+		if err := w.spills[i].flush(); err != nil {
+			w.files.close()
+			return err
+		}
+	}
+	if err := w.files.close(); err != nil {
+		return err
+	}
+	shards := len(w.spills)
+	if d.o.Window > 0 {
+		shards = int(min(int64(shards), max(1, (w.bytes+d.shardBytes()-1)/d.shardBytes())))
+	}
+	for i := range shards {
+		if err := d.shard(w.spills[i*len(w.spills)/shards : (i+1)*len(w.spills)/shards]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spilled is a row of one tensor in a spill.
+type spilled struct {
+	key    uint64
+	column int
+	data   []byte // head and elements
+}
+
+// shard sorts spills into a file of the dataset.
+func (d *dataset) shard(from []place) error {
+	var rows []spilled
+	for i := range from {
+		data, err := os.ReadFile(d.draft.path(from[i].name))
+		if err == nil {
+			err = os.Remove(d.draft.path(from[i].name))
+		}
+		if err != nil {
+			return err
+		}
+		for len(data) > 0 {
+			column := int(binary.LittleEndian.Uint32(data[spillHead-4:]))
+			size := spillHead + int(d.all.all[column].rowBytes())
+			rows = append(rows, spilled{shuffleKey(d.o.Seed, int64(binary.LittleEndian.Uint64(data))), column, data[:size]})
+			data = data[size:]
+		}
+	}
+	slices.SortFunc(rows, func(a, b spilled) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.column, b.column))
+	})
+	var whole [][]spilled
+	for len(rows) > 0 {
+		n := 1
+		for n < len(rows) && rows[n].key == rows[0].key {
+			n++
+		}
+		if n == len(d.all.all) {
+			whole = append(whole, rows[:n])
+		} else {
+			d.info.LeftOut++
+		}
+		rows = rows[n:]
+	}
+	if len(whole) == 0 {
+		return nil
+	}
+	return d.writeShard(whole)
+}
+
+// writeShard writes rows, each of all tensors, to the next file, which gets its name when it is whole.
+func (d *dataset) writeShard(rows [][]spilled) error {
+	name := fmt.Sprintf("data/train-%05d.parquet", d.info.Shards)
+	file, err := d.draft.create(name + partSuffix)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	buffered := bufio.NewWriterSize(file, 1<<20)
+	out, err := table.NewParquet(buffered, d.schema)
+	if err != nil {
+		return err
+	}
+	batch := table.NewBatch(d.schema)
+	for _, r := range rows {
+		if err := d.row(batch, r); err != nil {
+			return err
+		}
+		if batch.Bytes() < rowGroupBytes {
+			continue
+		}
+		if err := out.Write(batch); err != nil {
+			return err
+		}
+		batch.Reset()
+		if d.ctx.Err() != nil {
+			return d.ctx.Err()
+		}
+	}
+	if err := errors.Join(out.Write(batch), out.Close(), buffered.Flush(), file.Close(), d.publish(name)); err != nil {
+		return err
+	}
+	d.info.Shards++
+	d.info.Rows += int64(len(rows))
+	return nil
+}
+
+const partSuffix = ".part"
+
+// publish gives a file of the draft its name.
+func (d *dataset) publish(name string) error {
+	path := d.draft.path(name)
+	if err := rundir.Sync(path + partSuffix); err != nil {
+		return err
+	}
+	return os.Rename(path+partSuffix, path)
+}

@@ -1,0 +1,192 @@
+//go:build linux
+
+package oracle
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/inspect/export"
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// manyPrompts writes prompts of 1 to 60 tokens, and returns their lengths by id.
+func manyPrompts(t *testing.T, n int) (path string, lengths map[string]int64) {
+	t.Helper()
+	var lines strings.Builder
+	random := rand.New(rand.NewPCG(3, 4))
+	lengths = map[string]int64{}
+	for i := range n {
+		ids := make([]int, 1+random.IntN(60))
+		for k := range ids {
+			ids[k] = 20 + random.IntN(1000)
+		}
+		text, _ := json.Marshal(map[string]any{"id": fmt.Sprint("p", i), "prompt": ids})
+		fmt.Fprintf(&lines, "%s\n", text)
+		lengths[fmt.Sprint("p", i)] = int64(len(ids))
+	}
+	return textFile(t, lines.String()), lengths
+}
+
+// datasetArgs capture the residual stream of prompts, in shards of a MB.
+func datasetArgs(prompts, results string) []string {
+	return []string{"run", "--prompts", prompts, "--results", results, "-n", "0", "--all-logits", "-ub", "64", "-t", "1",
+		"--tap-points", "resid_post"}
+}
+
+// liveInfo is llamatap.json of a dataset.
+type liveInfo struct {
+	Rows     int64 `json:"rows"`
+	LeftOut  int64 `json:"rows_left_out"`
+	Shards   int   `json:"shards"`
+	Complete bool  `json:"complete"`
+	Tokens   int64 `json:"tokens"`
+	Prompts  int64 `json:"prompts"`
+	Run      rundir.Metadata
+}
+
+func readLive(t *testing.T, dir string) (info liveInfo) {
+	t.Helper()
+	if err := json.Unmarshal(content(t, filepath.Join(dir, "llamatap.json")), &info); err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// shards counts the rows of each prompt in a dataset, each of whose files is whole.
+func shards(t *testing.T, dir string) (files []string, rows map[string]int64, all int64) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "data", "train-*.parquet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows = map[string]int64{}
+	for _, path := range files {
+		reader, err := table.NewReader(bytes.NewReader(content(t, path)))
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		all += reader.Rows()
+		for group := range reader.Groups() {
+			ids, err := reader.Column(group, "prompt_id")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range ids.Texts {
+				rows[string(id)]++
+			}
+		}
+	}
+	return files, rows, all
+}
+
+// TestDataset: rows that go straight into shards make the files that an export makes of a run directory, byte by byte,
+// but for what the footer says of their source; and llamatap.json has the account of the run.
+func TestDataset(t *testing.T) {
+	prompts, lengths := manyPrompts(t, 60)
+	dir := t.TempDir()
+	live, exported := filepath.Join(dir, "live"), filepath.Join(dir, "exported")
+	results := filepath.Join(dir, "results.jsonl")
+	o := llamatap(t, append(datasetArgs(prompts, results), "--tap-dataset", live, "--tap-dataset-window", "500",
+		"--tap-dataset-shard-mb", "1", "--tap-dataset-seed", "7")...).good(t)
+	if v := verifyJSON(t, o.dirs[0]); !v.OK {
+		t.Errorf("%+v", v.Findings)
+	}
+	again := filepath.Join(dir, "again.jsonl")
+	run := llamatap(t, datasetArgs(prompts, again)...).good(t).dirs[0]
+	llamatap(t, "export", run, "--to", "dataset", "--shuffle-window", "500", "--shard-mb", "1", "--seed", "7", "--results",
+		again, "-o", exported).good(t)
+	got, rows, all := shards(t, live)
+	want, _, _ := shards(t, exported)
+	if len(got) != len(want) || len(got) < 6 {
+		t.Fatalf("%d shards, and %d of the export", len(got), len(want))
+	}
+	for i := range got {
+		a, b := pages(t, got[i]), pages(t, want[i])
+		if filepath.Base(got[i]) != filepath.Base(want[i]) || len(a) < 100_000 || !bytes.Equal(a, b) {
+			t.Errorf("%s has %d bytes of pages, and differs from the %d of the export", got[i], len(a), len(b))
+		}
+	}
+	total := int64(0)
+	for id, n := range lengths {
+		if total += n; rows[id] != n {
+			t.Errorf("%d rows of prompt %s, want %d", rows[id], id, n)
+		}
+	}
+	info := readLive(t, live)
+	if !info.Complete || info.Rows != total || info.Rows != all || info.Tokens != total || info.Prompts != 60 ||
+		info.LeftOut != 0 || info.Shards != len(got) {
+		t.Errorf("llamatap.json says %+v of %d tokens", info, total)
+	}
+	a := info.Run.Account
+	if a == nil || a.Captured != a.Selected || a.Captured.Bytes != uint64(total)*6*256*4 || len(a.Lost) > 0 {
+		t.Errorf("account %+v of %d tokens", a, total)
+	}
+	if left, _ := filepath.Glob(filepath.Join(live, "*")); len(left) != 3 {
+		t.Errorf("the dataset holds %q", left)
+	}
+	refused := llamatap(t, append(datasetArgs(prompts, results), "--tap-dataset", live)...)
+	if refused.status == 0 || !strings.Contains(refused.stderr, export.ErrExists.Error()) {
+		t.Errorf("a dataset that is there: status %d\n%s", refused.status, refused.stderr)
+	}
+}
+
+// pages are the bytes of a Parquet file before its footer.
+func pages(t *testing.T, path string) []byte {
+	t.Helper()
+	data := content(t, path)
+	return data[:len(data)-8-int(binary.LittleEndian.Uint32(data[len(data)-8:]))]
+}
+
+// TestDatasetKilled: a run that is killed leaves whole shards, and says how many prompts have all of their rows there.
+func TestDatasetKilled(t *testing.T) {
+	prompts, lengths := manyPrompts(t, 3000)
+	dir := t.TempDir()
+	live := filepath.Join(dir, "live")
+	g := &going{cmd: exec.Command(testenv.NeedBinary(t), append(datasetArgs(prompts, filepath.Join(dir, "results.jsonl")),
+		"--tap-dataset", live, "--tap-dataset-window", "500", "--tap-dataset-shard-mb", "1", "--tap-out", dir)...),
+		out: dir, exited: make(chan struct{})}
+	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	g.cmd.Stderr = &g.stderr
+	if err := g.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { g.cmd.Wait(); close(g.exited) }()
+	t.Cleanup(g.killAll)
+	for {
+		if _, err := os.Stat(filepath.Join(live, "llamatap.json")); err == nil && readLive(t, live).Rows >= 1000 {
+			break
+		}
+		select {
+		case <-g.exited:
+			t.Fatalf("it ended early\n%s", g.stderr.String())
+		case <-time.After(time.Millisecond):
+		}
+	}
+	g.killAll()
+	_, rows, all := shards(t, live)
+	info, whole := readLive(t, live), int64(0)
+	for id, n := range rows {
+		if n == lengths[id] {
+			whole++
+		}
+	}
+	if info.Complete || info.Rows > all || all-info.Rows > 500 || info.Rows%500 != 0 {
+		t.Errorf("llamatap.json says %+v, and %d rows are there", info, all)
+	}
+	if info.Rows == all && info.Prompts != whole {
+		t.Errorf("llamatap.json says %d prompts, and %d are whole", info.Prompts, whole)
+	}
+}

@@ -1,0 +1,116 @@
+//go:build linux
+
+package session
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"runtime/debug"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/inspect/export"
+	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// live is the dataset that --tap-dataset names.
+type live struct {
+	*export.Live
+	kept   ggmlhooks.Count // tensors that were taken
+	raw    int64           // their bytes, as they are rounded
+	result export.LiveResult
+	closed bool
+}
+
+// shardMemory is what writing a shard takes on the heap, as a multiple of its rounded elements.
+const shardMemory = 2
+
+// newLive begins the dataset that was asked for; nil: none was.
+func newLive(r *run) (*live, error) {
+	d := r.o.Tap.Dataset
+	if d.Dir == "" {
+		return nil, nil
+	}
+	dtype, err := codec.ParseDType(r.o.Tap.DType)
+	if err != nil {
+		return nil, err
+	}
+	o := export.LiveOptions{
+		Dir: d.Dir, Seed: d.Seed, ShardMB: d.ShardMB, Window: d.Window, DType: dtype, Results: r.o.Results,
+		RunID: r.dir.ID(), Model: r.contexts[0].Model.ID,
+		Text: func(token int32) string {
+			var record rundir.TokenRecord
+			if vocab := r.speller.vocabs[r.contexts[0].Ctx]; vocab != nil && !r.speller.mute && token >= 0 {
+				record.SetPiece(vocab.Piece(token))
+			}
+			return record.Text
+		},
+	}
+	begun, err := export.NewLive(o)
+	if err != nil {
+		return nil, err
+	}
+	limit := debug.SetMemoryLimit(-1)
+	debug.SetMemoryLimit(limit + shardMemory*max(d.ShardMB, 256)*1_000_000)
+	return &live{Live: begun}, nil
+}
+
+func (l *live) append(p *stream.Packet, data []byte) error {
+	if err := l.Append(p, data); err != nil {
+		return err
+	}
+	l.kept.Add(ggmlhooks.Count{Packets: 1, Bytes: uint64(len(data))})
+	raw := int64(len(data))
+	if codec.DTypeOf(p.SrcType) == codec.F32 {
+		raw = raw / 4 * int64(l.Size())
+	}
+	l.raw += raw
+	return nil
+}
+
+// close writes the shards of what is left.
+func (l *live) close() error {
+	if l == nil || l.closed {
+		return nil
+	}
+	l.closed = true
+	err := l.Close()
+	l.result = l.Result()
+	return err
+}
+
+// finish adds to the dataset what the sealed run says of itself.
+func (l *live) finish(dir string) error {
+	if l == nil {
+		return nil
+	}
+	text, err := rundir.ReadFile(filepath.Join(dir, rundir.MetadataName), rundir.MaxDocument)
+	if err != nil {
+		return err
+	}
+	return l.Finish(json.RawMessage(text))
+}
+
+// liveUse is what metadata.json says of the dataset.
+type liveUse struct {
+	Path    string `json:"path"`
+	Rows    int64  `json:"rows"`
+	LeftOut int64  `json:"rows_left_out"`
+	Shards  int    `json:"shards"`
+}
+
+func (l *live) use() liveUse {
+	return liveUse{l.result.Dir, l.result.Rows, l.result.LeftOut, l.result.Shards}
+}
+
+func (l *live) words() string {
+	r := &l.result
+	text := fmt.Sprintf("dataset   %s: %d rows in %d shards, %s", r.Dir, r.Rows, r.Shards, present.Bytes(r.Bytes))
+	if r.LeftOut > 0 {
+		text += fmt.Sprintf("; %d tokens lack one of the tensors and are left out", r.LeftOut)
+	}
+	return text
+}
