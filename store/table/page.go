@@ -121,6 +121,7 @@ func (p *pageBuilder) encode(to *press, noDictionary bool) pageHead {
 		to.raw = p.delta.finish(to.raw)
 	case byteStream:
 		head.encoding = encodeSplit
+		to.floats, to.head = true, len(to.raw)
 		to.raw = split(to.raw, p.plain)
 	default:
 		to.raw = append(to.raw, p.plain...)

@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"sync"
 
+	"github.com/klauspost/compress/huff0"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -13,11 +14,18 @@ var presses = sync.Pool{New: func() any { return new(press) }}
 // press compresses pages one after the other.
 type press struct {
 	raw, packed, other []byte
+	floats             bool // raw ends with the planes of floats, from head
+	head               int
+	huffman            huff0.Scratch
 }
 
-// pack packs a page. Of numbers that lie a few bytes apart, as those of a dictionary often do, the quicker encoder
+// pack packs a page. Floats have a way of their own. Of numbers that lie a few bytes apart, as those of a dictionary often do, the quicker encoder
 // often finds more: of a dictionary the shorter outcome of both is taken.
 func (p *press) pack(kind int) {
+	if p.floats {
+		p.floats, p.packed = false, p.planes(p.packed[:0], p.raw, p.head)
+		return
+	}
 	e := encoders.Get().(*zstd.Encoder)
 	p.packed = e.EncodeAll(p.raw, p.packed[:0])
 	encoders.Put(e)
