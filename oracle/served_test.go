@@ -198,3 +198,67 @@ func wantOrder(t *testing.T, q *kvcache.Request) {
 		t.Errorf("request %d: %+v", q.ID, *q)
 	}
 }
+
+// TestRequestInterfaces asks for chats, for several answers to one prompt, for several prompts at once and for a prompt
+// that the server has kept in its memory: each answer is a record, and has its end.
+func TestRequestInterfaces(t *testing.T) {
+	s := serve(t, []string{"--tap-requests"}, "-np", "3", "-c", "3072", "-t", "1", "--no-webui")
+	type choice struct {
+		FinishReason string `json:"finish_reason"`
+	}
+	var chat struct {
+		Choices []choice
+		Usage   struct {
+			Prompt int64 `json:"prompt_tokens"`
+			Output int64 `json:"completion_tokens"`
+		}
+	}
+	messages := []map[string]string{{"role": "user", "content": "func main"}}
+	s.post(t, "/v1/chat/completions", map[string]any{"messages": messages, "max_tokens": 7}, &chat)
+	var several, prompts []completionAnswer
+	s.post(t, "/completion", map[string]any{"prompt": "package http", "n_predict": 5, "n": 3, "ignore_eos": true}, &several)
+	s.post(t, "/completion", map[string]any{"prompt": []string{"var x", "type T struct"}, "n_predict": 4,
+		"ignore_eos": true}, &prompts)
+	first := s.ask(t, question{prompt: long, slot: 0, n: 3})
+	s.ask(t, question{prompt: "type T struct {", slot: 0, n: 3})
+	again := s.ask(t, question{prompt: long, slot: 0, n: 3})
+	if len(chat.Choices) != 1 || len(several) != 3 || len(prompts) != 2 {
+		t.Fatalf("%+v, %d answers to one prompt, %d to two", chat, len(several), len(prompts))
+	}
+	records := s.recordedRequests(t)
+	if len(records) != 9 {
+		t.Fatalf("%d records of 9 requests", len(records))
+	}
+	for i := range records {
+		wantOrder(t, &records[i])
+	}
+	end := map[string]int64{"length": kvcache.EndLength, "stop": kvcache.EndStop}[chat.Choices[0].FinishReason]
+	if q := &records[0]; q.Prompt != chat.Usage.Prompt || q.Output != chat.Usage.Output || q.End != end {
+		t.Errorf("a chat: %+v, want %+v", *q, chat)
+	}
+	computed := int64(0)
+	for i := range records[1:4] {
+		q := &records[1+i]
+		if computed += q.Computed; q.Prompt != int64(several[0].Evaluated) || q.Output != 5 || q.End != kvcache.EndLength ||
+			q.ArrivalNS != records[1].ArrivalNS {
+			t.Errorf("one of several answers: %+v", *q)
+		}
+	}
+	if computed != int64(several[0].Timings.Prompt) {
+		t.Errorf("%d tokens were computed for several answers, the server says %d", computed, several[0].Timings.Prompt)
+	}
+	for i := range prompts {
+		q := &records[4+i]
+		if q.Prompt != int64(prompts[i].Evaluated) || q.Output != 4 || q.End != kvcache.EndLength ||
+			q.ArrivalNS != records[4].ArrivalNS {
+			t.Errorf("prompt %d of two: %+v", i, *q)
+		}
+	}
+	last := &records[8]
+	if noted(&records[6]) != answered(&first) || noted(last) != answered(&again) {
+		t.Errorf("%s, then %s; want %s, %s", noted(&records[6]), noted(last), answered(&first), answered(&again))
+	}
+	if last.Cached == 0 || last.Cause != kvcache.CauseNone && last.Again >= last.Cached {
+		t.Errorf("a prompt that was kept: %+v", *last)
+	}
+}

@@ -146,11 +146,15 @@ func (q *request) fits(a *ask, s *ggmlhooks.Served) bool {
 	switch {
 	case q.failed || s.Value == ggmlhooks.ServedError:
 		return q.failed && s.Value == ggmlhooks.ServedError
-	case q.hash != a.hash || q.Prompt != a.tokens || s.Token >= 0 && int64(s.Token) != q.Seq:
+	case q.hash != a.hash || q.Prompt != a.tokens:
+		return false
+	case s.Key > 1: // what it says of slot and times is that of the first
+		return true
+	case s.Token >= 0 && int64(s.Token) != q.Seq:
 		return false
 	}
 	output := number(s.Line, `"predicted_n":`)
-	return s.Key > 1 || s.Line == "" || q.Computed == 0 || number(s.Line, `"cache_n":`) == q.Cached &&
+	return s.Line == "" || q.Computed == 0 || number(s.Line, `"cache_n":`) == q.Cached &&
 		number(s.Line, `"prompt_n":`) == q.Computed && (output == q.Output || output < q.Output && !q.timed)
 }
 
