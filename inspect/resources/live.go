@@ -40,13 +40,14 @@ type Live struct {
 
 // Status is what views use of the answer of a live run's collector to the command status (docs/CONTROL.md).
 type Status struct {
-	PID     int               `json:"pid"` // of the model's process
-	Level   string            `json:"level"`
-	KV      *kvcache.Snapshot `json:"kv"`
-	Packets uint64            `json:"packets"` // captured tensors that were written
-	Stored  uint64            `json:"bytes_stored"`
-	Losses  map[string]uint64 `json:"losses"` // tensors by cause
-	Account *rundir.Account   `json:"account"`
+	PID      int                  `json:"pid"` // of the model's process
+	Level    string               `json:"level"`
+	KV       *kvcache.Snapshot    `json:"kv"`
+	Requests *kvcache.RequestsNow `json:"requests"`
+	Packets  uint64               `json:"packets"` // captured tensors that were written
+	Stored   uint64               `json:"bytes_stored"`
+	Losses   map[string]uint64    `json:"losses"` // tensors by cause
+	Account  *rundir.Account      `json:"account"`
 }
 
 // OpenLive follows the run in a directory, which need not have events yet. What is no run is fs.ErrNotExist. The

@@ -93,60 +93,12 @@ func requestOf(rows *table.Rows, row int) kvcache.Request {
 	return q
 }
 
-// Again is what one cause made be computed again.
-type Again struct {
-	Cause    string `json:"cause"`
-	Requests int64  `json:"requests"`
-	Tokens   int64  `json:"tokens"`
-	Bytes    int64  `json:"bytes"`
-	CostNS   int64  `json:"cost_ns"`
-}
-
-// RequestTotals are sums over the requests of a run.
-type RequestTotals struct {
-	Requests int64            `json:"requests"`
-	Prompt   int64            `json:"prompt_tokens"` // cached and computed
-	Cached   int64            `json:"cached_tokens"`
-	Computed int64            `json:"computed_tokens"`
-	Output   int64            `json:"output_tokens"`
-	Drafted  int64            `json:"drafted_tokens"`
-	Accepted int64            `json:"accepted_tokens"`
-	PromptNS int64            `json:"prompt_ns"` // from the beginning of prompts to their first tokens
-	OutputNS int64            `json:"output_ns"` // from first tokens to last ones
-	Ends     map[string]int64 `json:"ends"`      // unknown ones under ""
-	Again    []Again          `json:"again"`     // most expensive first
-	Cut      bool             `json:"cut,omitempty"`
-}
-
-// Totals adds the requests up.
-func (r *Requests) Totals() RequestTotals {
-	t := RequestTotals{Requests: int64(len(r.All)), Ends: map[string]int64{}, Cut: r.Cut}
-	byCause := map[string]*Again{}
+// Totals adds the requests up. Their gaps are not read.
+func (r *Requests) Totals() kvcache.RequestTotals {
+	t := kvcache.RequestTotals{Ends: map[string]int64{}, Again: []kvcache.Again{}, Cut: r.Cut}
 	for i := range r.All {
-		q := &r.All[i]
-		t.Cached, t.Computed = t.Cached+max(q.Cached, 0), t.Computed+q.Computed
-		t.Output, t.Drafted, t.Accepted = t.Output+q.Output, t.Drafted+q.Drafted, t.Accepted+q.Accepted
-		if q.FirstNS != 0 && q.PromptNS != 0 {
-			t.PromptNS, t.OutputNS = t.PromptNS+q.FirstNS-q.PromptNS, t.OutputNS+q.LastNS-q.FirstNS
-		}
-		t.Ends[kvcache.EndName(q.End)]++
-		if q.Cause == kvcache.CauseNone {
-			continue
-		}
-		a := byCause[kvcache.CauseName(q.Cause)]
-		if a == nil {
-			a = &Again{Cause: kvcache.CauseName(q.Cause)}
-			byCause[a.Cause] = a
-		}
-		a.Requests, a.Tokens, a.Bytes, a.CostNS = a.Requests+1, a.Tokens+q.Again, a.Bytes+q.Bytes, a.CostNS+q.CostNS
+		t.Add(&r.All[i])
 	}
-	t.Prompt = t.Cached + t.Computed
-	for _, a := range byCause {
-		t.Again = append(t.Again, *a)
-	}
-	slices.SortFunc(t.Again, func(a, b Again) int {
-		return int(min(max(b.CostNS-a.CostNS, -1), 1))*2 + int(min(max(b.Tokens-a.Tokens, -1), 1))
-	})
 	return t
 }
 

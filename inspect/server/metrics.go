@@ -179,6 +179,10 @@ func (m *metrics) look(ctx context.Context, run Run, f *life) []sample {
 	}
 	if counted {
 		fold.snapshot(now.KV)
+		fold.utilization(now.KV)
+	}
+	if now != nil && now.Requests != nil {
+		fold.requests(now.Requests)
 	}
 	fold.capture(run, known, now)
 	return fold.all
@@ -188,7 +192,7 @@ func (m *metrics) look(ctx context.Context, run Run, f *life) []sample {
 func choose(runs []Run) []Run {
 	var going []Run
 	for _, r := range runs {
-		if r.State == resources.StateRunning && r.Events && len(going) < maxFolds {
+		if r.State == resources.StateRunning && len(going) < maxFolds {
 			going = append(going, r)
 		}
 	}

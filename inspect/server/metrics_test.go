@@ -287,8 +287,18 @@ func TestDashboard(t *testing.T) {
 	}
 	decode(t, text, &board)
 	described := map[string]bool{}
-	for _, m := range append(allMetrics, latency, kvLifetime, kvIdle, kvGap) {
+	for _, m := range append(allMetrics, latency, kvLifetime, kvIdle, kvGap, kvUtilization, requestsEnded, requestsRunning,
+		requestsWaiting, requestsPrompt, againTokens, againTime, requestQueue, requestFirst) {
 		described[m.name] = true
+	}
+	rules, err := os.ReadFile(filepath.Join("..", "..", "docs", "alerts.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`llamatap_[a-z_]+`).FindAllString(string(rules), -1) {
+		if !described[strings.TrimSuffix(name, "_bucket")] {
+			t.Errorf("a rule asks for %s, which there is not", name)
+		}
 	}
 	seen := map[int]bool{}
 	for _, p := range board.Panels {

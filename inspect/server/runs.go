@@ -63,12 +63,16 @@ func (l *listing) all() ([]Run, error) {
 	return runs, nil
 }
 
-// onlyLive keeps the newest live run that holds events, or the one that was it before.
+// onlyLive keeps the newest live run, of those that hold events if there are any, or the one that was it before.
 func (l *listing) onlyLive(runs []Run) []Run {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if i := slices.IndexFunc(runs, func(r Run) bool { return r.State == resources.StateRunning && r.Events }); i >= 0 {
-		l.last = runs[i].ID
+	for _, events := range []bool{true, false} {
+		i := slices.IndexFunc(runs, func(r Run) bool { return r.State == resources.StateRunning && r.Events == events })
+		if i >= 0 {
+			l.last = runs[i].ID
+			break
+		}
 	}
 	return slices.DeleteFunc(runs, func(r Run) bool { return r.ID != l.last })
 }

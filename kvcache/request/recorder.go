@@ -360,6 +360,25 @@ func (r *Recorder) resign(q *request, thread int32) {
 	}
 }
 
+// Live counts the requests that have a slot, and the prompts that were tokenized and have none: those that no request has
+// taken, but for those of requests that go on, which take theirs when they are answered.
+func (r *Recorder) Live() (running, waiting int) {
+	untaken := 0
+	for _, q := range r.unanswered() {
+		if q.ask == nil {
+			untaken++
+		}
+	}
+	for _, x := range r.ctxs {
+		for _, s := range x.slots {
+			if s.now != nil {
+				running++
+			}
+		}
+	}
+	return running, max(0, len(r.asks)-untaken)
+}
+
 // patience is how long an answer is waited for when its request has left its slot.
 const patience = 2_000_000_000
 

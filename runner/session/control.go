@@ -325,6 +325,7 @@ func (st *steering) status() control.Status {
 		snapshot := st.others.kv.Snapshot()
 		now.KV = &snapshot
 	}
+	now.Requests = st.others.requests.now()
 	now.Run, now.PID, now.Executions = st.run.path(), st.run.pid, st.executions
 	if now.State == control.StateStart {
 		now.Tensors = st.run.o.Tap.Tensors

@@ -14,18 +14,14 @@ import (
 // requests is the recorder of requests with the table that it writes.
 type requests struct {
 	*request.Recorder
-	table                             *request.Table
-	n, cached, computed, again, costs int64
+	table *request.Table
+	ended kvcache.RequestTotals
 }
 
 func newRequests(r *run) *requests {
 	q := &requests{table: request.NewTable(r.dir, r.unixOffset())}
 	q.Recorder = request.New(request.Options{Done: func(done *kvcache.Request) error {
-		q.n++
-		q.cached, q.computed = q.cached+max(done.Cached, 0), q.computed+done.Computed
-		if done.Cause != kvcache.CauseNone {
-			q.again, q.costs = q.again+done.Again, q.costs+done.CostNS
-		}
+		q.ended.Add(done)
 		return q.table.Append(done)
 	}})
 	return q
@@ -42,12 +38,26 @@ func (q *requests) tick() error {
 // Close hands on what goes on, and completes the table.
 func (q *requests) Close() error { return errors.Join(q.Recorder.Close(), q.table.Close()) }
 
+// now is how the requests are; nil where they are not recorded.
+func (q *requests) now() *kvcache.RequestsNow {
+	if q == nil {
+		return nil
+	}
+	running, waiting := q.Live()
+	return &kvcache.RequestsNow{Running: running, Waiting: waiting, Ended: q.ended.Clone()}
+}
+
 // words say how much of prompts was computed, and computed again.
 func (q *requests) words() string {
-	text := fmt.Sprintf("requests  %d, of whose prompts %d tokens were cached and %d computed", q.n, q.cached,
-		q.computed)
-	if q.again > 0 {
-		text += fmt.Sprintf(", %d of them again in %s: llamatap requests", q.again, present.Nanoseconds(q.costs))
+	e := &q.ended
+	text := fmt.Sprintf("requests  %d, of whose prompts %d tokens were cached and %d computed", e.Requests, e.Cached,
+		e.Computed)
+	var again, cost int64
+	for _, a := range e.Again {
+		again, cost = again+a.Tokens, cost+a.CostNS
+	}
+	if again > 0 {
+		text += fmt.Sprintf(", %d of them again in %s: llamatap requests", again, present.Nanoseconds(cost))
 	}
 	return text
 }

@@ -87,6 +87,8 @@ type Status struct {
 	Level     string   `json:"level,omitempty"`       // of resource events; absent where none are recorded
 	// KV is how the caches are used; absent where their cells are not followed.
 	KV *kvcache.Snapshot `json:"kv,omitempty"`
+	// Requests is how the requests of a server are; absent where they are not recorded.
+	Requests *kvcache.RequestsNow `json:"requests,omitempty"`
 	// Steering is the newest of what is added to the residual stream; absent where the run is not armed. Sequences are
 	// those that have a vector of their own.
 	Steering   *rundir.Steering  `json:"steering,omitempty"`
