@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -63,6 +64,9 @@ func (c checker) dataset() error {
 		return nil
 	}
 	where := c.tap.origins["dataset"].where
+	if _, err := os.Lstat(c.tap.Dataset.Dir); err == nil {
+		return fmt.Errorf("%s %s: it is there already: choose another place, or remove it", where, c.tap.Dataset.Dir)
+	}
 	_, codec, packed := c.given.top("codec")
 	switch {
 	case !c.tap.Records(Activations):

@@ -68,6 +68,7 @@ func TestErrors(t *testing.T) {
 			"--tap-checkpoint-every | --tap-overflow"},
 		{"checkpoints of segments", "--tap-layers 1 --tap-checkpoint-every 9 --tap-segment 1G", world{},
 			"--tap-checkpoint-every | --tap-segment | checkpoints"},
+		{"dataset there already", "--tap-layers 1 --tap-dataset /", world{}, `--tap-dataset | already`},
 		{"dataset with a stream", "--tap-layers 1 --tap-dataset d --tap-sink -", world{}, `--tap-dataset | --tap-sink`},
 		{"dataset in samples", "--tap-granularity sampled_slices --tap-dataset d", world{}, `--tap-dataset | sampled_slices`},
 		{"dataset, codec", "--tap-layers 1 --tap-codec q --tap-dataset d", world{}, `--tap-dataset | --tap-codec`},
