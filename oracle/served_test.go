@@ -216,7 +216,8 @@ func TestRequestInterfaces(t *testing.T) {
 	messages := []map[string]string{{"role": "user", "content": "func main"}}
 	s.post(t, "/v1/chat/completions", map[string]any{"messages": messages, "max_tokens": 7}, &chat)
 	var several, prompts []completionAnswer
-	s.post(t, "/completion", map[string]any{"prompt": "package http", "n_predict": 5, "n": 3, "ignore_eos": true}, &several)
+	s.post(t, "/completion", map[string]any{"prompt": "package http", "n_predict": 5, "n": 3,
+		"ignore_eos": true}, &several)
 	s.post(t, "/completion", map[string]any{"prompt": []string{"var x", "type T struct"}, "n_predict": 4,
 		"ignore_eos": true}, &prompts)
 	first := s.ask(t, question{prompt: long, slot: 0, n: 3})
@@ -239,8 +240,8 @@ func TestRequestInterfaces(t *testing.T) {
 	computed := int64(0)
 	for i := range records[1:4] {
 		q := &records[1+i]
-		if computed += q.Computed; q.Prompt != int64(several[0].Evaluated) || q.Output != 5 || q.End != kvcache.EndLength ||
-			q.ArrivalNS != records[1].ArrivalNS {
+		if computed += q.Computed; q.Prompt != int64(several[0].Evaluated) || q.Output != 5 ||
+			q.End != kvcache.EndLength || q.ArrivalNS != records[1].ArrivalNS {
 			t.Errorf("one of several answers: %+v", *q)
 		}
 	}
