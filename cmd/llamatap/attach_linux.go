@@ -26,9 +26,9 @@ var attachFiles = map[string]string{"block": "tracepoints.jsonl", "system": "sys
 // attachView prints what the calls of an interval come to.
 type attachView struct {
 	*calls.Collector
-	ctx  context.Context // when it has ended, requests that are under way are written too
-	text bool
-	told bool // that tokens are not counted
+	ctx    context.Context // when it has ended, requests that are under way are written too
+	text   bool
+	warned bool // that tokens are not counted
 }
 
 // Snapshot returns the line of an interval.
@@ -50,12 +50,13 @@ func (v *attachView) print(l *calls.Line) {
 		if l.RowsUnwatched && f.Prompt+f.Generated == 0 {
 			tokens = ""
 		}
-		present.Printf("%s  %s%s%d calls of %s (99 %%: %s), computing %s, %d sequences, overhead %.2f %%\n", l.ISO[11:19],
+		present.Printf("%s  %s%s%d calls of %s (99 %%: %s), computing %s, %d sequences, overhead %.2f %%\n",
+			l.ISO[11:19],
 			name, tokens, f.Calls, present.Nanoseconds(f.CallP50NS), present.Nanoseconds(f.CallP99NS),
 			present.Percent(float64(f.ComputingNS)/1e9/l.ActualS), f.Sequences, 100*l.Overhead)
 	}
-	if l.RowsUnwatched && !v.told {
-		v.told = true
+	if l.RowsUnwatched && !v.warned {
+		v.warned = true
 		present.Printf("%s  tokens are counted no more: that cost %.1f %% of the process's time; see --max-overhead\n",
 			l.ISO[11:19], 100*l.Overhead)
 	}
@@ -73,7 +74,8 @@ func (v *attachView) print(l *calls.Line) {
 			gaps = fmt.Sprintf(", between tokens %s (99 %%: %s)", present.Nanoseconds(r.GapP50NS),
 				present.Nanoseconds(r.GapP99NS))
 		}
-		present.Printf("%s  sequence %d, request %d: prompt %d tokens%s in %s, generated %d%s%s\n", l.ISO[11:19], r.Sequence,
+		present.Printf("%s  sequence %d, request %d: prompt %d tokens%s in %s, generated %d%s%s\n", l.ISO[11:19],
+			r.Sequence,
 			r.Number, r.Prompt, cached, present.Nanoseconds(r.PromptNS), r.Generated, gaps, partial)
 	}
 	if l.Lost > 0 {

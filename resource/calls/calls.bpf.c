@@ -227,7 +227,7 @@ static __always_inline struct call_event *reserve(__u32 kind)
 
 static __always_inline void submit(struct call_event *e) { bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP); }
 
-static __always_inline void tell(__u64 context, const struct batch *b, __u32 extended)
+static __always_inline void send(__u64 context, const struct batch *b, __u32 extended)
 {
 	struct call_event *e = reserve(CALL_BEGIN);
 
@@ -252,7 +252,7 @@ int llama_process(struct pt_regs *r)
 		return 0;
 	b = batch_at(THIRD(r));
 	if (b)
-		tell(FIRST(r), b, 1);
+		send(FIRST(r), b, 1);
 	return 0;
 }
 
@@ -314,7 +314,7 @@ static __always_inline void decode(struct pt_regs *r)
 	if (!x.to)
 		return;
 	bpf_loop(x.from.n_tokens, read_row, &x, 0);
-	tell(FIRST(r), x.to, 0);
+	send(FIRST(r), x.to, 0);
 	bpf_map_delete_elem(&decoded, &tid);
 }
 

@@ -48,8 +48,8 @@ type Line struct {
 	// Lost counts events for which there was no room, Unreadable the rows that were not in memory.
 	Lost       uint64 `json:"lost_events"`
 	Unreadable uint64 `json:"unreadable"`
-	// Overhead is what the traps of the programs took of the process's time, of one thread; RowsUnwatched says that they
-	// took more than was allowed, and that tokens are not counted since.
+	// Overhead is what the traps of the programs took of the process's time, of one thread; RowsUnwatched says that
+	// they took more than was allowed, and that tokens are not counted since.
 	Overhead      float64 `json:"overhead_ratio"`
 	RowsUnwatched bool    `json:"rows_unwatched,omitempty"`
 }
@@ -123,7 +123,8 @@ func (c *Collector) attach(path string) error {
 		if errors.Is(err, link.ErrNoSymbol) { // of another version
 			return nil, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("%w: attach to %s of %s: %w; it takes root, and a kernel with CONFIG_UPROBE_EVENTS=y",
+			return nil, fmt.Errorf("%w: attach to %s of %s: %w; it takes root, and a kernel with "+
+				"CONFIG_UPROBE_EVENTS=y",
 				bpf.ErrMissing, function, c.Library, err)
 		}
 		return l, nil
@@ -208,7 +209,8 @@ func trapCost(program *ebpf.Program) (float64, error) {
 	}
 	l, err := self.Uprobe("trapped", program, &link.UprobeOptions{PID: os.Getpid(), Address: address})
 	if err != nil {
-		return 0, fmt.Errorf("%w: measure what a trap costs: %w; it takes root, and a kernel with CONFIG_UPROBE_EVENTS=y",
+		return 0, fmt.Errorf("%w: measure what a trap costs: %w; it takes root, and a kernel with "+
+			"CONFIG_UPROBE_EVENTS=y",
 			bpf.ErrMissing, err)
 	}
 	defer l.Close()

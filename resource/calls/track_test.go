@@ -15,26 +15,31 @@ func TestRequests(t *testing.T) {
 	}{
 		"a prompt in two batches, and three tokens": {
 			[]Run{{0, 0, 8, 0}, {0, 8, 4, 1}, {0, 12, 1, 1}, {0, 13, 1, 1}},
-			[]Request{{Cached: cached(0), Prompt: 12, Generated: 3, PromptNS: 110, GapP50NS: 100, GapP99NS: 100, EndNS: 410}},
+			[]Request{{Cached: cached(0), Prompt: 12, Generated: 3, PromptNS: 110, GapP50NS: 100, GapP99NS: 100,
+				EndNS: 410}},
 		},
 		"a second prompt that reuses the first": {
 			[]Run{{0, 0, 8, 1}, {0, 8, 1, 1}, {0, 6, 5, 1}},
-			[]Request{{Cached: cached(0), Prompt: 8, Generated: 2, PromptNS: 10, GapP50NS: 100, GapP99NS: 100, EndNS: 210},
+			[]Request{{Cached: cached(0), Prompt: 8, Generated: 2, PromptNS: 10, GapP50NS: 100, GapP99NS: 100,
+				EndNS: 210},
 				{BeginNS: 300, Cached: cached(6), Prompt: 5, Generated: 1, PromptNS: 10, EndNS: 310}},
 		},
 		"a conversation that goes on": {
 			[]Run{{0, 0, 8, 1}, {0, 8, 1, 1}, {0, 9, 4, 1}},
-			[]Request{{Cached: cached(0), Prompt: 8, Generated: 2, PromptNS: 10, GapP50NS: 100, GapP99NS: 100, EndNS: 210},
+			[]Request{{Cached: cached(0), Prompt: 8, Generated: 2, PromptNS: 10, GapP50NS: 100, GapP99NS: 100,
+				EndNS: 210},
 				{BeginNS: 300, Cached: cached(9), Prompt: 4, Generated: 1, PromptNS: 10, EndNS: 310}},
 		},
 		"drafts of 4, of which the first has 3 accepted and the second none": {
 			[]Run{{0, 0, 8, 1}, {0, 8, 4, 4}, {0, 11, 4, 4}, {0, 12, 1, 1}},
-			[]Request{{Cached: cached(0), Prompt: 8, Generated: 1 + 3 + 1 + 1, PromptNS: 10, GapP50NS: 100, GapP99NS: 100,
-				EndNS: 410}},
+			[]Request{{Cached: cached(0), Prompt: 8, Generated: 1 + 3 + 1 + 1, PromptNS: 10, GapP50NS: 100,
+				GapP99NS: 100,
+				EndNS:    410}},
 		},
 		"positions that are shifted": {
 			[]Run{{0, 0, 8, 1}, {0, 8, 1, 1}, {shift, -6, 0, 0}, {0, 3, 1, 1}},
-			[]Request{{Cached: cached(0), Prompt: 8, Generated: 3, PromptNS: 10, GapP50NS: 100, GapP99NS: 200, EndNS: 410}},
+			[]Request{{Cached: cached(0), Prompt: 8, Generated: 3, PromptNS: 10, GapP50NS: 100, GapP99NS: 200,
+				EndNS: 410}},
 		},
 		"one that had begun": {
 			[]Run{{0, 40, 1, 1}, {0, 41, 1, 1}},

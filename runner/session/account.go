@@ -20,7 +20,7 @@ type counter struct {
 	recorder *capture.Recorder // nil until the first context
 	begun    bool              // it gets what the tap reports
 	halted   *halted           // nil: recording has not ended before the program
-	taken    *taken            // nil until the first context
+	taken    *taken            // nil before the program has started
 }
 
 // use is what the recorder counted so far.
@@ -33,6 +33,19 @@ func (c *counter) use() capture.Use {
 	u.Run, u.Setup = u.Run.Since(&capture.Flow{}), u.Setup.Since(&capture.Flow{})
 	u.TakenNS, u.WatchedNS = c.taken.settle(u.FirstNS, u.LastNS)
 	return u
+}
+
+// follow begins to look at a process. What follows from its first graph may be read long after that: a busy model
+// leaves this process no processor.
+func (c *counter) follow(pid int) {
+	if c.taken != nil && c.taken.pid == pid {
+		return
+	}
+	if c.taken != nil { // the program has started another one
+		c.taken.stop()
+	}
+	c.taken = newTaken(pid)
+	c.watch()
 }
 
 // watch bounds what this process takes from the model while that computes: an execution has ended.

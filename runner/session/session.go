@@ -145,6 +145,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, errors.Join(err, s.sink.others.Close())
 	}
 	r.pid = s.process.PID()
+	s.sink.counter.follow(r.pid)
 	s.sink.others.start()
 	if o.Tap.Attention == ggmlhooks.AttentionExact {
 		fmt.Fprintln(present.Err, "llamatap: --tap-attention exact turns flash attention off: the model's numbers "+

@@ -91,8 +91,7 @@ func (s *sink) open() (err error) {
 	if err := s.checkpoints.begin(s.run, s.files.current); err != nil {
 		return err
 	}
-	s.counter.taken = newTaken(cmp.Or(s.run.region.PID(), s.run.pid))
-	s.counter.watch() // the first interval begins before the first graph
+	s.counter.follow(cmp.Or(s.run.region.PID(), s.run.pid))
 	s.counter.recorder = capture.NewRecorder(capture.Options{
 		Selection: s.run.o.Tap.Selection(), Stream: to, Tokens: tokenOutput{s.files, &s.checkpoints, s.before},
 		UnixOffset: s.run.unixOffset(),

@@ -37,7 +37,9 @@ func (t *taken) watch(now int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended = now; t.next == nil {
-		t.look(now)
+		if t.at == 0 || now-t.at >= takenEvery {
+			t.look(now)
+		}
 		t.next = time.AfterFunc(time.Duration(takenEvery), t.again)
 	}
 }
@@ -76,11 +78,8 @@ const maxPending = 1000
 // interval is what was taken between two looks, by the monotonic clock.
 type interval struct{ from, to, ns int64 }
 
-// look adds the interval since the last look, if that was long enough ago.
+// look adds the interval since the last look.
 func (t *taken) look(now int64) {
-	if t.at != 0 && now-t.at < takenEvery {
-		return
-	}
 	var use unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &use) != nil {
 		return
@@ -100,7 +99,7 @@ func (t *taken) look(now int64) {
 // settle counts the intervals within a run whose first graph began and whose last one, as far as is known, ended then,
 // and returns what was taken in all and how long that was. This process reads reports later than the model writes them:
 // a later graph may still show that more of an interval belongs. Of one that goes on after the last graph, all may have
-// been taken before that.
+// been taken before that; one that is mostly behind it says nothing.
 func (t *taken) settle(first, last int64) (ns, over int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,15 +115,16 @@ func (t *taken) settle(first, last int64) (ns, over int64) {
 	t.pending = t.pending[n:]
 	ns, over = t.ns, t.over
 	if len(t.pending) > 0 && first != 0 {
-		if within := last - max(t.pending[0].from, first); within > 0 {
-			ns, over = ns+min(t.pending[0].ns, within), over+within
+		i := &t.pending[0]
+		if within := last - max(i.from, first); within > (i.to-i.from)/2 {
+			ns, over = ns+min(i.ns, within), over+within
 		}
 	}
 	return ns, over
 }
 
-// read returns how long each thread of the model has waited for a processor, and the sum since the last look. A new
-// thread counts from then on: before the first look it loaded the model.
+// read returns how long each thread of the model has waited for a processor, and the sum since the last look, with what
+// new threads have waited since they began.
 func (t *taken) read() (waited map[string]int64, since int64) {
 	folder := fmt.Sprintf("proc/%d/task", t.pid)
 	threads, _ := fs.ReadDir(t.root, folder) // the process may have ended
@@ -136,9 +136,7 @@ func (t *taken) read() (waited map[string]int64, since int64) {
 			continue
 		}
 		waited[thread.Name()] = wait
-		if before, ok := t.waited[thread.Name()]; ok {
-			since += max(0, wait-before)
-		}
+		since += max(0, wait-t.waited[thread.Name()])
 	}
 	return waited, since
 }
