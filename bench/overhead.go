@@ -11,8 +11,8 @@ const widestInterval = 0.10
 
 // overheadLine compares, for the runs of a pair, the overhead of their accounts with what the same prompt took with and
 // without the recording; not ok where a run has no account. It agrees where the printed bounds, by their medians, and
-// the interval of what was measured overlap, unless that is so wide that most figures would. Runs without an upper bound
-// are counted.
+// the interval of what was measured overlap, unless that is so wide that most figures would. Runs without an upper
+// bound are counted.
 func overheadLine(name string, o Outcome) (line Line, ok bool) {
 	var least, most, outside []float64
 	unbounded := 0
@@ -33,7 +33,8 @@ func overheadLine(name string, o Outcome) (line Line, ok bool) {
 		least, most, outside = append(least, low), append(most, high), append(outside, 1-without/with)
 	}
 	if unbounded > 0 && len(least) <= unbounded {
-		return Line{Name: overheadRow + name, Figure: fmt.Sprintf("no upper bound in %d of %d runs; not resolved", unbounded,
+		return Line{Name: overheadRow + name, Figure: fmt.Sprintf("no upper bound in %d of %d runs; not resolved",
+			unbounded,
 			len(o.Test))}, true
 	}
 	if len(least) == 0 {

@@ -29,8 +29,9 @@ func promptsOptions() []llamaOption {
 			help: "file for the results, one JSON object per line, in the order of the prompts",
 			set:  file(func(r *Run) *string { return &r.ResultsFile }, "a file, which is overwritten")},
 		{key: "parallel", names: []string{"np", "parallel"}, form: "N", own: true,
-			help: "prompts that are decoded at a time, in sequences that share the context (default: 1; with -n 0 as many as fill a micro-batch)",
-			set:  integer(func(r *Run) *int { return &r.Parallel }, 1, "a number of sequences, at least 1")},
+			help: "prompts that are decoded at a time, in sequences that share the context (default: 1; with -n 0 as " +
+				"many as fill a micro-batch)",
+			set: integer(func(r *Run) *int { return &r.Parallel }, 1, "a number of sequences, at least 1")},
 		{key: "logprobs", names: []string{"logprobs"}, form: "K", own: true, byDef: "0",
 			help: "write the log-probability of each token, and the K likeliest ones",
 			set:  integer(func(r *Run) *int { return &r.TopLogprobs }, 0, "a number of tokens, or 0 for none")},

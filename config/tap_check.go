@@ -18,7 +18,8 @@ func (c checker) check() error {
 		return checkNothing(c.given)
 	}
 	for _, refuse := range []func() error{
-		c.sampling, c.codec, c.attention, c.disk, c.checkpoint, c.modifiers, c.regions, c.intervals, c.repeated, c.sink, c.dataset,
+		c.sampling, c.codec, c.attention, c.disk, c.checkpoint, c.modifiers, c.regions, c.intervals, c.repeated, c.sink,
+		c.dataset,
 		c.memory,
 	} {
 		if err := refuse(); err != nil {

@@ -28,8 +28,8 @@ type RequestTotals struct {
 	Ends     map[string]int64 `json:"ends"`      // unknown ones under ""
 	Again    []Again          `json:"again"`     // most expensive first
 	Cut      bool             `json:"cut,omitempty"`
-	// Of the requests whose times are known: from arrival to the slot, to the first token, to the end; and from token to
-	// token.
+	// Of the requests whose times are known: from arrival to the slot, to the first token, to the end; and from token
+	// to token.
 	Queue      Histogram `json:"queue"`
 	FirstToken Histogram `json:"time_to_first_token"`
 	Duration   Histogram `json:"duration"`

@@ -26,7 +26,8 @@ func TestAttach(t *testing.T) {
 	s := serveBy(t, "", testenv.NeedTool(t, "llama-server").Path, "-np", fmt.Sprint(slots), "-c", "3072", "-b", "64",
 		"-t", "1", "--no-webui", "--cache-ram", "0")
 	out := t.TempDir()
-	watch := exec.Command(testenv.NeedBinary(t), "attach", fmt.Sprint(s.cmd.Process.Pid), "--interval", "0.2", "-o", out,
+	watch := exec.Command(testenv.NeedBinary(t), "attach", fmt.Sprint(s.cmd.Process.Pid), "--interval", "0.2", "-o",
+		out,
 		"--host", "system", "--max-overhead", "100000")
 	said, err := watch.StderrPipe()
 	if err != nil {
@@ -92,7 +93,8 @@ func TestAttach(t *testing.T) {
 			a := &answers[slot][i]
 			if r.Cached == nil || *r.Cached != a.Timings.Cached || r.Prompt != a.Timings.Prompt ||
 				r.Generated != a.Predicted || r.PromptNS <= 0 {
-				t.Errorf("slot %d, request %d: %+v; llama-server says %+v, %d generated", slot, i, r, a.Timings, a.Predicted)
+				t.Errorf("slot %d, request %d: %+v; llama-server says %+v, %d generated", slot, i, r, a.Timings,
+					a.Predicted)
 			}
 			prompt, generated = prompt-a.Timings.Prompt, generated-a.Predicted
 		}

@@ -42,7 +42,8 @@ func manyPrompts(t *testing.T, n int) (path string, lengths map[string]int64) {
 
 // datasetArgs capture the residual stream of prompts, in shards of a MB.
 func datasetArgs(prompts, results string) []string {
-	return []string{"run", "--prompts", prompts, "--results", results, "-n", "0", "--all-logits", "-ub", "64", "-t", "1",
+	return []string{"run", "--prompts", prompts, "--results", results, "-n", "0", "--all-logits", "-ub", "64", "-t",
+		"1",
 		"--tap-points", "resid_post"}
 }
 
@@ -106,7 +107,8 @@ func TestDataset(t *testing.T) {
 	}
 	again := filepath.Join(dir, "again.jsonl")
 	run := llamatap(t, datasetArgs(prompts, again)...).good(t).dirs[0]
-	llamatap(t, "export", run, "--to", "dataset", "--shuffle-window", "500", "--shard-mb", "1", "--seed", "7", "--results",
+	llamatap(t, "export", run, "--to", "dataset", "--shuffle-window", "500", "--shard-mb", "1", "--seed", "7",
+		"--results",
 		again, "-o", exported).good(t)
 	got, rows, all := shards(t, live)
 	want, _, _ := shards(t, exported)
@@ -155,7 +157,8 @@ func TestDatasetKilled(t *testing.T) {
 	prompts, lengths := manyPrompts(t, 3000)
 	dir := t.TempDir()
 	live := filepath.Join(dir, "live")
-	g := &going{cmd: exec.Command(testenv.NeedBinary(t), append(datasetArgs(prompts, filepath.Join(dir, "results.jsonl")),
+	g := &going{cmd: exec.Command(testenv.NeedBinary(t), append(datasetArgs(prompts, filepath.Join(dir,
+		"results.jsonl")),
 		"--tap-dataset", live, "--tap-dataset-window", "500", "--tap-dataset-shard-mb", "1", "--tap-out", dir)...),
 		out: dir, exited: make(chan struct{})}
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -86,15 +86,16 @@ func TestInterpEngine(t *testing.T) {
 	t.Logf("%s", out)
 }
 
-// TestPeers measures how fast the residual stream is captured beside PyTorch's libraries. It logs rates, and fails where
-// one of them does not run or captures something else; speed is no condition.
+// TestPeers measures how fast the residual stream is captured beside PyTorch's libraries. It logs rates, and fails
+// where one of them does not run or captures something else; speed is no condition.
 func TestPeers(t *testing.T) {
 	testenv.Slow(t) // PyTorch is large: the set-up of make nightly installs it
 	python := testenv.NeedPython(t, "torch", "transformers", "gguf", "interp_engine", "transformer_lens", "nnsight")
 	cmd := exec.Command(python, "testdata/peers_hf.py", testenv.NeedBinary(t), t.TempDir(), testenv.Model(t), "2", "1")
 	cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1")
 	out, err := cmd.CombinedOutput()
-	if n := strings.Count(string(out), "tokens_per_second"); err != nil || n != 9 || strings.Contains(string(out), "error") {
+	if n := strings.Count(string(out), "tokens_per_second"); err != nil || n != 9 || strings.Contains(string(out),
+		"error") {
 		t.Errorf("%d of 9 ran: %v", n, err)
 	}
 	t.Logf("%s", out)

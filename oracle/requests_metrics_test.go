@@ -15,7 +15,8 @@ import (
 // TestRequestMetrics: what llamatap serve says of a live llama-server's requests is what the answers and the server's
 // own metrics sum up to.
 func TestRequestMetrics(t *testing.T) {
-	s := serve(t, []string{"--tap-requests", "--tap-kv"}, "-np", "2", "-c", "2048", "-t", "1", "--no-webui", "--metrics")
+	s := serve(t, []string{"--tap-requests", "--tap-kv"}, "-np", "2", "-c", "2048", "-t", "1", "--no-webui",
+		"--metrics")
 	view := show(t, "--live", s.out)
 	var lock sync.Mutex
 	cached, computed, predicted := 0, 0, 0
@@ -40,8 +41,9 @@ func TestRequestMetrics(t *testing.T) {
 	counters := s.counters(t)
 	for name, want := range map[string]float64{
 		"requests_total": 12, "requests_running": 0, "requests_waiting": 0, "request_draft_tokens_total/drafted": 0,
-		"request_prompt_tokens_total/cached": float64(cached), "request_prompt_tokens_total/computed": float64(computed),
-		"request_output_tokens_total": float64(predicted), "request_time_to_first_token_seconds_count": 12,
+		"request_prompt_tokens_total/cached":   float64(cached),
+		"request_prompt_tokens_total/computed": float64(computed),
+		"request_output_tokens_total":          float64(predicted), "request_time_to_first_token_seconds_count": 12,
 		"request_queue_seconds_count": 12, "request_duration_seconds_count": 12,
 		"request_inter_token_seconds_count": float64(predicted - 12),
 	} {

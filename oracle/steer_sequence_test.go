@@ -117,7 +117,8 @@ func slotsOf(t *testing.T, vectors []string, tap []string, args ...string) *slot
 	t.Helper()
 	s := &slots{references: map[string][]scored{}}
 	for _, vector := range vectors {
-		line := append([]string{testenv.NeedTool(t, "llama-server").Path, "--no-cache-prompt", "--cache-ram", "0"}, args...)
+		line := append([]string{testenv.NeedTool(t, "llama-server").Path, "--no-cache-prompt", "--cache-ram", "0"},
+			args...)
 		if vector != "" {
 			line = append(line, "--control-vector-scaled", vector)
 		}
@@ -173,7 +174,8 @@ func (s *slots) several(t *testing.T, what string, slot int32, vector string) {
 func TestSteerSequences(t *testing.T) {
 	file := steerFile(t, 6, 256)
 	moved, other := file+":0.5", file+":-0.3"
-	s := slotsOf(t, []string{"", moved, other}, []string{"--tap-tensor", "l_out-5"}, "-np", "2", "-c", "1024", "-t", "1",
+	s := slotsOf(t, []string{"", moved, other}, []string{"--tap-tensor", "l_out-5"}, "-np", "2", "-c", "1024", "-t",
+		"1",
 		"--no-webui", "--slot-save-path", t.TempDir())
 	steer := func(words ...string) { t.Helper(); ctl(t, s.out, append([]string{"steer"}, words...)...) }
 	s.want(t, "armed", 0, 0, "", false)

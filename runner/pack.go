@@ -17,13 +17,10 @@ const maxPacked = 256
 // generates reports whether text is to follow the prompt.
 func (s *slot) generates() bool { return s.request.Settings.Predict != 0 }
 
-// filled reports whether the prompts under way fill the next micro-batch.
-func (p *prompts) filled() bool {
-	if !p.packs {
-		return false
-	}
+// fill reports whether the prompts under way fill a micro-batch.
+func (all slots) fill(microBatch int) bool {
 	tokens := 0
-	for _, s := range p.slots {
+	for _, s := range all {
 		if s.busy && s.generates() {
 			return true
 		}
@@ -31,25 +28,25 @@ func (p *prompts) filled() bool {
 			tokens += len(s.prompt) - s.decoded
 		}
 	}
-	return tokens >= p.llama.MicroBatch()
+	return tokens >= microBatch
 }
 
 // prefills are the slots whose prompts are to be decoded. Packed, the oldest come first, as far as the shared cache has
 // room for them.
-func (p *prompts) prefills() []*slot {
+func (all slots) prefills(packed bool, room int) []*slot {
 	var list []*slot
-	for _, s := range p.slots {
+	for _, s := range all {
 		if s.busy && s.decoded < len(s.prompt) {
 			list = append(list, s)
 		}
 	}
-	if !p.packs {
+	if !packed {
 		return list
 	}
 	slices.SortFunc(list, func(a, b *slot) int { return cmp.Compare(a.order, b.order) })
 	cells := 0
 	for i, s := range list {
-		if cells += len(s.prompt); i > 0 && (s.generates() || cells > p.llama.Size()) {
+		if cells += len(s.prompt); i > 0 && (s.generates() || cells > room) {
 			return list[:i]
 		}
 	}

@@ -154,7 +154,8 @@ func (p *prompts) interrupted(err error) error {
 // admit gives free slots the next lines. Of a file it waits for them; of a stream only while nothing is under way.
 func (p *prompts) admit() error {
 	for _, s := range p.slots {
-		for !s.busy && !p.in.ended && p.next < p.answers.head+maxAhead && !p.filled() {
+		for !s.busy && !p.in.ended && p.next < p.answers.head+maxAhead && !(p.packs &&
+			p.slots.fill(p.llama.MicroBatch())) {
 			line, ok, err := p.in.receive(p.ctx, p.slots.busy())
 			if err != nil || !ok {
 				return err

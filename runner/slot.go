@@ -145,7 +145,7 @@ func (p *prompts) step() error {
 	if p.packs {
 		most = p.llama.MicroBatch()
 	}
-	for _, s := range p.prefills() {
+	for _, s := range p.slots.prefills(p.packs, p.llama.Size()) {
 		if p.packs && s.generates() && s.decoded == 0 {
 			if err := s.acceptPrompt(); err != nil {
 				return err

@@ -147,8 +147,10 @@ func TestSteerRows(t *testing.T) {
 		{"one of four", map[int]collect.Steered{0: one}, [...][][]float32{ones, plain, plain, plain}},
 		{"another one", map[int]collect.Steered{2: one}, [...][][]float32{plain, plain, ones, plain}},
 		{"two vectors", map[int]collect.Steered{1: one, 3: two}, [...][][]float32{plain, ones, plain, twos}},
-		{"in place of that of all", map[int]collect.Steered{all: two, 1: one}, [...][][]float32{twos, ones, twos, twos}},
-		{"a vector of zeros", map[int]collect.Steered{all: two, 3: s.vector(0)}, [...][][]float32{twos, twos, twos, plain}},
+		{"in place of that of all", map[int]collect.Steered{all: two, 1: one}, [...][][]float32{twos, ones, twos,
+			twos}},
+		{"a vector of zeros", map[int]collect.Steered{all: two, 3: s.vector(0)}, [...][][]float32{twos, twos, twos,
+			plain}},
 		{"none", nil, [...][][]float32{plain, plain, plain, plain}},
 	} {
 		got := compute(test.vectors)

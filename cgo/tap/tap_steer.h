@@ -96,7 +96,7 @@ bool tap_steer_able(void);
 // have vectors of their own.
 void tap_steer_by_row(ggml_backend_sched_t sched, struct ggml_cgraph * graph);
 
-// tap_steer_rows tells a graph that is about to be computed the vector of each row. Returns false where that cannot be:
+// tap_steer_rows gives a graph that is about to be computed the vector of each row. Returns false where that cannot be:
 // then nothing may be computed.
 bool tap_steer_rows(ggml_backend_sched_t sched, struct ggml_cgraph * graph);
 

@@ -164,7 +164,7 @@ static bool tap_steer_size(struct tap_steered * s) {
     return true;
 }
 
-// tap_steer_assign tells the scheduler whose memory the places are: what it finds in a graph's list of leafs it sees
+// tap_steer_assign shows the scheduler whose memory the places are: what it finds in a graph's list of leafs it sees
 // for itself, and they are not in it.
 static void tap_steer_assign(const struct tap_steered * s, ggml_backend_sched_t sched) {
     const int n = tap_real.ggml_backend_sched_get_n_backends(sched);

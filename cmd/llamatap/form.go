@@ -88,7 +88,8 @@ func writeTo(name string, binary bool, write func(io.Writer) error) error {
 
 // canWrite reports at once that a file cannot be written, and not after what is to be in it was computed.
 func canWrite(name, flag string) error {
-	if info, err := os.Stat(name); name == "" || name == "-" || err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+	if info, err := os.Stat(name); name == "" || name == "-" || err == nil && !info.IsDir() &&
+		!info.Mode().IsRegular() {
 		return nil
 	} else if err == nil && info.IsDir() {
 		return fmt.Errorf("write %s: it is a directory: name a file in it with %s", name, flag)

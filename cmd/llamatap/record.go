@@ -142,7 +142,8 @@ func recordAs(o session.Options, tap *config.Tap, args []string) error {
 	}
 	cmd := o.Command
 	result, err := session.Run(context.Background(), session.Options{
-		Tap: tap, Command: cmd, Repeat: o.Repeat, Resume: o.Resume, Begin: o.Begin, StateFolder: o.StateFolder, Results: o.Results,
+		Tap: tap, Command: cmd, Repeat: o.Repeat, Resume: o.Resume, Begin: o.Begin, StateFolder: o.StateFolder,
+		Results:  o.Results,
 		Backends: runner.CommandBackends(cmd), Echo: append([]string{"llamatap"}, args...),
 		Llama: session.LlamaInfo{Version: llama.Version(), Prefix: runner.CommandPrefix(cmd)}, Version: version,
 		Summary: present.Err,

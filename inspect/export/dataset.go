@@ -138,7 +138,7 @@ func (d *dataset) settle() error {
 	if d.o.Window > 0 {
 		return d.attribute()
 	}
-	size := d.shardBytes()
+	size := shardBytes(&d.o)
 	shards := (most*rowBytes + size - 1) / size
 	if most*4 < shards { // of rows as large as a shard, about one in each
 		shards = most
@@ -155,14 +155,15 @@ func (d *dataset) attribute() error {
 }
 
 // shardBytes is the size of a shard's elements as float32.
-func (d *dataset) shardBytes() int64 { return cmp.Or(d.o.ShardMB, defaultDatasetMB) * 1_000_000 }
+func shardBytes(o *Options) int64 { return cmp.Or(o.ShardMB, defaultDatasetMB) * 1_000_000 }
 
 // addColumn makes the next column of a tensor.
 func (d *dataset) addColumn(a *array) error {
 	switch {
 	case a.axis != tensors.AxisToken || a.sampled || a.dtype == codec.Raw:
 		return fmt.Errorf(
-			"%s: tensor %s has no row for every token: leave it out with --tensor or --component, or export it as npy", d.run.Path, a.label)
+			"%s: tensor %s has no row for every token: leave it out with --tensor or --component, or export it as npy",
+			d.run.Path, a.label)
 	case a.label != a.tensor:
 		return fmt.Errorf(
 			"%s: tensor %s has rows of several shapes or types: leave it out, or choose tokens of one with --token",
@@ -265,7 +266,8 @@ func (d *dataset) describe() error {
 	card.WriteString(
 		"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/train-*.parquet\n---\n\n")
 	fmt.Fprintf(&card,
-		"Activations of %s, one row per token, shuffled %swith seed %d: %d rows in %d files.\n\n| column | shape |\n|---|---|\n",
+		"Activations of %s, one row per token, shuffled %swith seed %d: %d rows in %d files.\n\n| column | shape "+
+			"|\n|---|---|\n",
 		cmp.Or(d.info.Model, "a model"), among, d.o.Seed, d.info.Rows, d.info.Shards)
 	for _, a := range d.all.all {
 		fmt.Fprintf(&card, "| `%s` | %s |\n", a.label, shapeText(a.shape))
@@ -273,7 +275,7 @@ func (d *dataset) describe() error {
 	card.WriteString("\nWritten by llamatap; `llamatap.json` says from which capture.\n")
 	for name, data := range map[string][]byte{"README.md": []byte(card.String()), "llamatap.json": append(text, '\n')} {
 		if err := errors.Join(os.RemoveAll(d.draft.path(name+partSuffix)), d.writeFile(name+partSuffix, data),
-			d.publish(name)); err != nil {
+			d.draft.publish(name)); err != nil {
 			return err
 		}
 	}

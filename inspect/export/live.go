@@ -50,8 +50,8 @@ type Captured struct {
 // Live writes a dataset while the model runs: the bytes that Write makes of the run with the same Seed, ShardMB and
 // Window, but for what they say of their source. Rows wait in a spill per range of keys, on the disk, for their window
 // to end; then its shards are written by a goroutine while the next window fills. If that one is full, too, Append
-// waits. Its methods are for one goroutine. A killed process leaves whole shards, and llamatap.json says how many prompts
-// they hold.
+// waits. Its methods are for one goroutine. A killed process leaves whole shards, and llamatap.json says how many
+// prompts they hold.
 type Live struct {
 	o       LiveOptions
 	d       *dataset
@@ -99,7 +99,8 @@ func NewLive(o LiveOptions) (*Live, error) {
 		return nil, fmt.Errorf("--tap-dataset: %w: choose another place", err)
 	}
 	e := &exporter{
-		o: Options{Form: Dataset, Seed: o.Seed, ShardMB: o.ShardMB, Window: o.Window}, draft: &draft{dir: o.Dir, final: o.Dir},
+		o:      Options{Form: Dataset, Seed: o.Seed, ShardMB: o.ShardMB, Window: o.Window},
+		draft:  &draft{dir: o.Dir, final: o.Dir},
 		source: source{run: &tensors.Run{Path: o.Dir}, ctx: context.Background(), choose: &Selection{}},
 	}
 	e.begin()
@@ -172,8 +173,9 @@ func (l *Live) check() error {
 	}
 	for _, a := range l.d.all.all {
 		if a.count < most {
-			return fmt.Errorf("--tap-dataset %s: %d of %d tokens lack a row of %s (the last layer computes output rows "+
-				"only): leave it out, with --tap-layer, or give run --prompts --all-logits", l.o.Dir, most-a.count, most, a.label)
+			return fmt.Errorf("--tap-dataset %s: %d of %d tokens lack a row of %s (the last layer computes output "+
+				"rows only): leave it out, with --tap-layer, or give run --prompts --all-logits", l.o.Dir, most-a.count,
+				most, a.label)
 		}
 	}
 	return nil
@@ -223,7 +225,8 @@ func (l *Live) column(p *piece) error {
 		a.label = a.tensor
 		for _, other := range all.all {
 			if other.ctx != a.ctx {
-				return fmt.Errorf("--tap-dataset %s: tensors of contexts %d and %d are captured: a dataset has those of one",
+				return fmt.Errorf("--tap-dataset %s: tensors of contexts %d and %d are captured: a dataset has those "+
+					"of one",
 					l.o.Dir, other.ctx, a.ctx)
 			}
 			if other.tensor == a.tensor {

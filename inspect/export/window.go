@@ -40,7 +40,8 @@ func (d *dataset) windowOf(token int64) (*window, error) {
 	if w != nil {
 		return w, nil
 	}
-	w = &window{number: number, files: &files{draft: d.draft, open: map[string]*os.File{}}, spills: make([]place, d.ranges)}
+	w = &window{number: number, files: &files{draft: d.draft, open: map[string]*os.File{}},
+		spills: make([]place, d.ranges)}
 	d.windows[number] = w
 	limit := min(max(bufferBytes/4/len(w.spills), minBuffer), maxBuffer)
 	for i := range w.spills {
@@ -60,7 +61,8 @@ func (d *dataset) put(p *piece, data []byte) error {
 		r := &p.rows[i]
 		if r.index < 0 {
 			return fmt.Errorf(
-				"%s: tensor %s, execution %d: rows without token numbers cannot be shuffled: choose others with --phase or --token", d.run.Path, p.Name, p.Exec)
+				"%s: tensor %s, execution %d: rows without token numbers cannot be shuffled: choose others with "+
+					"--phase or --token", d.run.Path, p.Name, p.Exec)
 		}
 		w, err := d.windowOf(r.index)
 		if err != nil {
@@ -153,7 +155,8 @@ func (d *dataset) finish(w *window) error {
 	}
 	shards := len(w.spills)
 	if d.o.Window > 0 {
-		shards = int(min(int64(shards), max(1, (w.bytes+d.shardBytes()-1)/d.shardBytes())))
+		size := shardBytes(&d.o)
+		shards = int(min(int64(shards), max(1, (w.bytes+size-1)/size)))
 	}
 	for i := range shards {
 		if err := d.shard(w.spills[i*len(w.spills)/shards : (i+1)*len(w.spills)/shards]); err != nil {
@@ -184,7 +187,8 @@ func (d *dataset) shard(from []place) error {
 		for len(data) > 0 {
 			column := int(binary.LittleEndian.Uint32(data[spillHead-4:]))
 			size := spillHead + int(d.all.all[column].rowBytes())
-			rows = append(rows, spilled{shuffleKey(d.o.Seed, int64(binary.LittleEndian.Uint64(data))), column, data[:size]})
+			rows = append(rows, spilled{shuffleKey(d.o.Seed, int64(binary.LittleEndian.Uint64(data))), column,
+				data[:size]})
 			data = data[size:]
 		}
 	}
@@ -239,7 +243,8 @@ func (d *dataset) writeShard(rows [][]spilled) error {
 			return d.ctx.Err()
 		}
 	}
-	if err := errors.Join(out.Write(batch), out.Close(), buffered.Flush(), file.Close(), d.publish(name)); err != nil {
+	if err := errors.Join(out.Write(batch), out.Close(), buffered.Flush(), file.Close(),
+		d.draft.publish(name)); err != nil {
 		return err
 	}
 	d.info.Shards++
@@ -250,8 +255,8 @@ func (d *dataset) writeShard(rows [][]spilled) error {
 const partSuffix = ".part"
 
 // publish gives a file of the draft its name.
-func (d *dataset) publish(name string) error {
-	path := d.draft.path(name)
+func (d *draft) publish(name string) error {
+	path := d.path(name)
 	if err := rundir.Sync(path + partSuffix); err != nil {
 		return err
 	}

@@ -9,7 +9,8 @@ var (
 	requestsRunning = gauge("requests_running", "Requests that have a slot.")
 	requestsWaiting = gauge("requests_waiting", "Prompts that were tokenized and wait for a slot.")
 	requestsPrompt  = counter("request_prompt_tokens_total",
-		"Tokens of prompts of requests that have ended: cached ones were in the slot's cache, the others computed.", "source")
+		"Tokens of prompts of requests that have ended: cached ones were in the slot's cache, the others computed.",
+		"source")
 	requestsOutput = counter("request_output_tokens_total", "Tokens that requests that have ended were given.")
 	requestsDraft  = counter("request_draft_tokens_total", "Tokens that were drafted and verified, and those accepted.",
 		"state")

@@ -287,7 +287,8 @@ func TestDashboard(t *testing.T) {
 	}
 	decode(t, text, &board)
 	described := map[string]bool{}
-	for _, m := range append(allMetrics, latency, kvLifetime, kvIdle, kvGap, kvUtilization, requestsEnded, requestsRunning,
+	for _, m := range append(allMetrics, latency, kvLifetime, kvIdle, kvGap, kvUtilization, requestsEnded,
+		requestsRunning,
 		requestsWaiting, requestsPrompt, againTokens, againTime, requestQueue, requestFirst) {
 		described[m.name] = true
 	}

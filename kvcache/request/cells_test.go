@@ -72,7 +72,8 @@ func TestLines(t *testing.T) {
 			3, 5, 9, lineTimes},
 		"slot print_timing: id  3 | task 5 | prompt eval time =       1.27 ms /     2 tokens (": {3, 5, 2, lineOther},
 		"srv          stop: cancel task, id_task = 7":                                           {-1, 7, 0, lineCancel},
-		"srv    send_error: task id = 292, error: request (2002 tokens)":                        {-1, 292, 0, lineError},
+		"srv    send_error: task id = 292, error: request (2002 tokens)": {-1, 292, 0,
+			lineError},
 		"": {-1, -1, -1, lineOther},
 	} {
 		got := readLine(text)

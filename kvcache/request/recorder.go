@@ -17,14 +17,19 @@ type Options struct {
 // Recorder follows requests as they happen. It is for one goroutine.
 type Recorder struct {
 	ggmlhooks.NoMachine
+	contexts
+	arrivals
 	o       Options
-	ctxs    map[uint32]*context
-	served  *context // whose sequences are slots: the program gives them samplers; nil: none yet
-	asks    []*ask
 	pending []*request // that left their slots, and whose answers were not seen yet
 	picked  lineKind   // how the slot of the next request was chosen
 	next    int64
 	closed  bool
+}
+
+// contexts are those of a program.
+type contexts struct {
+	ctxs   map[uint32]*context
+	served *context // whose sequences are slots: the program gives them samplers; nil: none yet
 }
 
 // context is a llama_context.
@@ -81,19 +86,12 @@ type request struct {
 	answer    uint32 // ggmlhooks.ServedStop and so on; 0: not seen
 }
 
-// ask is a prompt that arrived.
-type ask struct {
-	thread    int32
-	tokens    int64
-	hash      uint64
-	arrivalNS int64
-	off       bool // it does not want what its slot holds
+// New makes a recorder.
+func New(o Options) *Recorder {
+	return &Recorder{o: o, contexts: contexts{ctxs: map[uint32]*context{}}}
 }
 
-// New makes a recorder.
-func New(o Options) *Recorder { return &Recorder{o: o, ctxs: map[uint32]*context{}} }
-
-func (r *Recorder) context(number uint32) *context {
+func (r *contexts) context(number uint32) *context {
 	x := r.ctxs[number]
 	if x == nil {
 		x = &context{number: number, slots: map[int32]*slot{}}
@@ -112,14 +110,14 @@ func (x *context) slot(seq int32) *slot {
 }
 
 // Context notes what a context's memory can do.
-func (r *Recorder) Context(c *ggmlhooks.Context) error {
+func (r *contexts) Context(c *ggmlhooks.Context) error {
 	x := r.context(c.Number)
 	x.recurrent, x.window = c.Recurrent || c.Hybrid, c.Window > 0
 	return nil
 }
 
 // Graph adds up what keys and values of a token take.
-func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
+func (r *contexts) Graph(g *ggmlhooks.Graph) error {
 	n := int64(0)
 	for i := range g.Leafs {
 		if part, _, ok := ggmlhooks.CacheTensor(g.Leafs[i].Name); ok && (part == 'k' || part == 'v') {
@@ -153,7 +151,7 @@ func (r *Recorder) Call(c *ggmlhooks.Call) error {
 
 // owner reports whether a context's sequences are slots: those of a context without samplers are a draft model's, where
 // another one has some.
-func (r *Recorder) owner(x *context) bool { return r.served == nil || r.served == x }
+func (r *contexts) owner(x *context) bool { return r.served == nil || r.served == x }
 
 // Begin takes in the rows of an execution.
 func (r *Recorder) Begin(e *ggmlhooks.Execution) error {
@@ -351,17 +349,8 @@ func (r *Recorder) finish(q *request) error {
 	return r.o.Done(&q.Request)
 }
 
-// resign takes the prompt of a request that a thread gives up.
-func (r *Recorder) resign(q *request, thread int32) {
-	at := slices.IndexFunc(r.asks, func(a *ask) bool { return a.thread == thread })
-	if at >= 0 && q.ask == nil {
-		q.take(r.asks[at])
-		r.asks = slices.Delete(r.asks, at, at+1)
-	}
-}
-
-// Live counts the requests that have a slot, and the prompts that were tokenized and have none: those that no request has
-// taken, but for those of requests that go on, which take theirs when they are answered.
+// Live counts the requests that have a slot, and the prompts that were tokenized and have none: those that no request
+// has taken, but for those of requests that go on, which take theirs when they are answered.
 func (r *Recorder) Live() (running, waiting int) {
 	untaken := 0
 	for _, q := range r.unanswered() {

@@ -128,8 +128,8 @@ type requestKey struct {
 // AppendResolution passes a resolution on.
 func (o *output) AppendResolution(r stream.Resolution) error {
 	if o.files.live != nil {
-		return errors.New("--tap-dataset: a warm-up was taken for the run, and its rows cannot be taken out of the shards: " +
-			"give --no-warmup")
+		return errors.New("--tap-dataset: a warm-up was taken for the run, and its rows cannot be taken out of the " +
+			"shards: give --no-warmup")
 	}
 	return o.files.current.stream.AppendResolution(r)
 }

@@ -207,7 +207,8 @@ func (r *recorders) samplesLost() bool {
 
 // empty reports whether nothing was to be recorded beside tensors that is worth keeping without them.
 func (r *recorders) empty() bool {
-	return r.events == nil && r.requests == nil && r.regions == nil && r.ledger == nil && r.host == nil && (r.kv == nil || r.kv.file == nil)
+	return r.events == nil && r.requests == nil && r.regions == nil && r.ledger == nil && r.host == nil &&
+		(r.kv == nil || r.kv.file == nil)
 }
 
 // extend adds to metadata.json what was recorded.

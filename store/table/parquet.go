@@ -31,9 +31,9 @@ func (o *Options) complete() {
 }
 
 // Parquet writes a Parquet file: zstd level 3, integers and texts as their column's [Encoding] says, floats with
-// their bytes in streams of their own (BYTE_STREAM_SPLIT), which are coded by Huffman alone. The same rows in the same batches give the same bytes. A
-// row group is kept in memory, packed, until it is complete: [Options].GroupBytes at most, beside a page and a
-// dictionary of a MiB each for every column. It is for one goroutine.
+// their bytes in streams of their own (BYTE_STREAM_SPLIT), which are coded by Huffman alone. The same rows in the same
+// batches give the same bytes. A row group is kept in memory, packed, until it is complete: [Options].GroupBytes at
+// most, beside a page and a dictionary of a MiB each for every column. It is for one goroutine.
 type Parquet struct {
 	schema  Schema
 	options Options

@@ -7,9 +7,9 @@ import (
 )
 
 // planes appends data as a zstd frame (RFC 8878) in which literals are coded by Huffman alone, block by block. In the
-// bytes of floats there is nothing to be found twice, and looking for it takes most of a general encoder's time: this is
-// five times as fast, and packs closer, because each block has bytes of one place in their floats: those before head, and
-// then four planes.
+// bytes of floats there is nothing to be found twice, and looking for it takes most of a general encoder's time: this
+// is five times as fast, and packs closer, because each block has bytes of one place in their floats: those before
+// head, and then four planes.
 func (p *press) planes(out, data []byte, head int) []byte {
 	out = binary.LittleEndian.AppendUint32(out, 0xFD2FB528)
 	out = append(out, 2<<6|1<<5) // the size in 4 bytes, one segment, no checksum

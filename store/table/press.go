@@ -19,8 +19,8 @@ type press struct {
 	huffman            huff0.Scratch
 }
 
-// pack packs a page. Floats have a way of their own. Of numbers that lie a few bytes apart, as those of a dictionary often do, the quicker encoder
-// often finds more: of a dictionary the shorter outcome of both is taken.
+// pack packs a page. Floats have a way of their own. Of numbers that lie a few bytes apart, as those of a dictionary
+// often do, the quicker encoder often finds more: of a dictionary the shorter outcome of both is taken.
 func (p *press) pack(kind int) {
 	if p.floats {
 		p.floats, p.packed = false, p.planes(p.packed[:0], p.raw, p.head)

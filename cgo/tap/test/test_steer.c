@@ -111,7 +111,8 @@ static void offer(struct bed * b, uint32_t n_embd, float x) {
 static void offer_one(struct bed * b, llama_seq_id seq, float x) {
     const uint32_t number = atomic_load(&b->shm.h->steer) + 1;
     uint8_t * place = b->shm.base + b->shm.h->steer_offset + number % 2 * STEER_BYTES;
-    struct tap_vectors v = {.n_embd = EMBD, .n_rows = 3, .n_vectors = 2, .states = {TAP_STEER_ZERO, 100 + (uint64_t) x}};
+    struct tap_vectors v = {.n_embd = EMBD, .n_rows = 3, .n_vectors = 2,
+                                .states = {TAP_STEER_ZERO, 100 + (uint64_t) x}};
     v.of[seq] = 1;
     memcpy(place, &v, sizeof(v));
     for (int i = 0; i < 6 * EMBD; i++) {
@@ -214,7 +215,8 @@ static void test_own_cells(void) {
     CHECK(stale(&b, 0) && !stale(&b, 1), "0 was computed without a vector, 1 has none");
     llama_memory_seq_rm(memory, 0, 0, -1);
     on(&b, 0);
-    CHECK(!stale(&b, 0) && s->cells[0] == 105 && s->only == 1, "%lx of vector %d", (unsigned long) s->cells[0], s->only);
+    CHECK(!stale(&b, 0) && s->cells[0] == 105 && s->only == 1, "%lx of vector %d", (unsigned long) s->cells[0],
+          s->only);
     llama_memory_seq_cp(memory, 0, 2, -1, -1);
     CHECK(stale(&b, 2), "a copy of cells of another vector, for the next request");
     CHECK(tap_steer_vector(s, 2) == 1, "what continues a copy");
@@ -227,7 +229,8 @@ static void test_own_cells(void) {
     CHECK(llama_state_seq_set_data_ext(b.ctx, saved, sizeof(saved), 2, 0) == 0, "restored where there is no vector");
     CHECK(llama_state_seq_set_data_ext(b.ctx, saved, sizeof(saved), 0, 0) == sizeof(saved), "restored where it was");
     offer_one(&b, 2, 5);
-    CHECK(llama_state_seq_set_data_ext(b.ctx, saved, sizeof(saved), 2, 0) == sizeof(saved), "the same vector elsewhere");
+    CHECK(llama_state_seq_set_data_ext(b.ctx, saved, sizeof(saved), 2, 0) == sizeof(saved),
+          "the same vector elsewhere");
     CHECK(stale(&b, 0) && !stale(&b, 2) && !stale(&b, 1), "the vector went from 0 to 2");
     offer(&b, EMBD, 0);
     CHECK(stale(&b, 2) && !stale(&b, 1), "off");

@@ -1,0 +1,102 @@
+package request
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// arrivals are the prompts that arrived and that no request has taken.
+type arrivals struct{ asks []*ask }
+
+// ask is a prompt that arrived.
+type ask struct {
+	thread    int32
+	tokens    int64
+	hash      uint64
+	arrivalNS int64
+	off       bool // it does not want what its slot holds
+}
+
+// maxAsks bounds the prompts that wait for a slot, and those that nobody takes: /tokenize receives some too.
+const maxAsks = 1 << 14
+
+// ask takes in a prompt that a thread received.
+func (r *arrivals) ask(s *ggmlhooks.Served) {
+	r.asks = slices.DeleteFunc(r.asks, func(a *ask) bool { return a.thread == s.Row && a.arrivalNS != s.MonoNS })
+	if len(r.asks) == maxAsks {
+		r.asks = r.asks[1:]
+	}
+	r.asks = append(r.asks, &ask{thread: s.Row, tokens: int64(s.Value), hash: s.Key, arrivalNS: s.MonoNS,
+		off: s.Token == 1})
+}
+
+// asked is the first prompt that nobody has taken and that is a request's; nil: there is none, because the server was
+// given tokens, is reached by TLS, or not asked over a network.
+func (r *arrivals) asked(q *request) *ask {
+	for _, a := range r.asks {
+		if a.hash == q.hash && a.tokens == q.Prompt {
+			return a
+		}
+	}
+	return nil
+}
+
+// take makes a prompt that of a request. Several answers to one prompt share it.
+func (q *request) take(a *ask) {
+	q.ask, q.ArrivalNS = a, a.arrivalNS
+}
+
+// answer takes in why generations ended, as an answer says. It belongs to the request of that thread's prompt which
+// has as many tokens as the answer says and whose prompt took about as long: prompts may be alike. A thread that
+// answers something else waits for no slot. unanswered are the requests whose answers were not seen.
+func (r *arrivals) answer(s *ggmlhooks.Served, unanswered func() []*request) {
+	left := int(s.Key)
+	r.asks = slices.DeleteFunc(r.asks, func(a *ask) bool {
+		if a.thread != s.Row {
+			return false
+		}
+		if s.Key == 0 { // unless it is the beginning of a long one
+			return !slices.ContainsFunc(unanswered(), func(q *request) bool { return q.hash == a.hash })
+		}
+		open := unanswered()
+		open = slices.DeleteFunc(open, func(q *request) bool { return !q.fits(a, s) })
+		took := decimal(s.Line, `"prompt_ms":`) * 1e6
+		off := func(q *request) float64 { return math.Abs(float64(q.FirstNS-q.PromptNS) - took) }
+		slices.SortStableFunc(open, func(a, b *request) int { return cmp.Compare(off(a), off(b)) })
+		for _, q := range open[:min(len(open), left)] {
+			q.take(a)
+			q.answer = s.Value
+			left--
+		}
+		return true
+	})
+}
+
+// fits reports whether an answer to a prompt may be that of the request: it counts as many tokens, if any.
+func (q *request) fits(a *ask, s *ggmlhooks.Served) bool {
+	switch {
+	case q.failed || s.Value == ggmlhooks.ServedError:
+		return q.failed && s.Value == ggmlhooks.ServedError
+	case q.hash != a.hash || q.Prompt != a.tokens:
+		return false
+	case s.Key > 1: // what it says of slot and times is that of the first
+		return true
+	case s.Token >= 0 && int64(s.Token) != q.Seq:
+		return false
+	}
+	output := number(s.Line, `"predicted_n":`)
+	return s.Line == "" || q.Computed == 0 || number(s.Line, `"cache_n":`) == q.Cached &&
+		number(s.Line, `"prompt_n":`) == q.Computed && (output == q.Output || output < q.Output && !q.timed)
+}
+
+// resign takes the prompt of a request that a thread gives up.
+func (r *arrivals) resign(q *request, thread int32) {
+	at := slices.IndexFunc(r.asks, func(a *ask) bool { return a.thread == thread })
+	if at >= 0 && q.ask == nil {
+		q.take(r.asks[at])
+		r.asks = slices.Delete(r.asks, at, at+1)
+	}
+}
