@@ -8,9 +8,12 @@ import (
 )
 
 // A processor does at least one multiply-add of its vectors every other cycle of 500 MHz, and none does a thousand
-// times that.
+// times that. Beside other load a measurement may get a small share of one: another is made then.
 func TestMeasure(t *testing.T) {
 	rate, bits, err := Measure(1, 50*time.Millisecond)
+	for try := 0; try < 20 && err == nil && rate < 0.25e9*2*float64(bits/32); try++ {
+		rate, bits, err = Measure(1, 50*time.Millisecond)
+	}
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Log("built without llama.cpp")
 		return
