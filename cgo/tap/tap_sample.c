@@ -8,18 +8,38 @@
 #include "tap_sched.h"
 #include "tap_served.h"
 
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { TAP_CANDIDATES = 10 };
 
-
 // What the outermost sampler of this thread chose, until it is accepted: a program may choose again where a grammar
 // refuses.
-static _Thread_local struct {
+struct tap_chosen {
     bool                 waits;
     struct tap_rec_sample rec;
     struct tap_candidate top[TAP_CANDIDATES];
-} tap_chosen;
+};
+
+// Few threads choose, so that this is not TAP_OWN, which every thread of the program has.
+static pthread_key_t tap_chosen_key;
+static pthread_once_t tap_chosen_once = PTHREAD_ONCE_INIT;
+static bool tap_chosen_made;
+
+static void tap_chosen_make(void) { tap_chosen_made = pthread_key_create(&tap_chosen_key, free) == 0; }
+
+// tap_chosen returns the calling thread's, NULL where there is none; with make it makes it.
+static struct tap_chosen * tap_chosen(bool make) {
+    pthread_once(&tap_chosen_once, tap_chosen_make);
+    struct tap_chosen * c = tap_chosen_made ? pthread_getspecific(tap_chosen_key) : NULL;
+    if (c == NULL && make && tap_chosen_made && (c = calloc(1, sizeof(*c))) != NULL &&
+        pthread_setspecific(tap_chosen_key, c) != 0) {
+        free(c);
+        c = NULL;
+    }
+    return c;
+}
 
 // tap_top keeps the candidates of the highest logits, highest first.
 static uint32_t tap_top(struct tap_candidate * top, const llama_token_data * data, size_t n) {
@@ -56,24 +76,29 @@ void llama_sampler_apply(struct llama_sampler * sampler, llama_token_data_array 
         return;
     }
     const int64_t began = tap_now();
-    tap_chosen.waits = true;
-    tap_chosen.rec = (struct tap_rec_sample) {
+    struct tap_chosen * c = tap_chosen(true);
+    if (c == NULL) {
+        return;
+    }
+    c->waits = true;
+    c->rec = (struct tap_rec_sample) {
         .h.type = TAP_REC_SAMPLE, .mono_ns = (uint64_t) began, .token = candidates->data[candidates->selected].id,
         .n_before = before, .n_after = candidates->size,
     };
-    tap_chosen.rec.count = tap_top(tap_chosen.top, candidates->data, candidates->size);
+    c->rec.count = tap_top(c->top, candidates->data, candidates->size);
     tap_add(&tap.header->stats.api_ns, (uint64_t) (tap_now() - began));
 }
 
 void tap_sample_accepted(llama_token token) {
-    if (!tap_chosen.waits) {
+    struct tap_chosen * c = tap_peek(&tap_samples_wanted) ? tap_chosen(false) : NULL;
+    if (c == NULL || !c->waits) {
         return;
     }
-    tap_chosen.waits = false;
-    if (tap_chosen.rec.token != token || !tap_on()) {
+    c->waits = false;
+    if (c->rec.token != token || !tap_on()) {
         return;
     }
-    tap_chosen.rec.ctx = tap_last_context;
-    const struct tap_part part = {tap_chosen.top, tap_chosen.rec.count * sizeof(tap_chosen.top[0])};
-    tap_queue_put(&tap_chosen.rec.h, sizeof(tap_chosen.rec), &part, 1);
+    c->rec.ctx = tap_last_context;
+    const struct tap_part part = {c->top, c->rec.count * sizeof(c->top[0])};
+    tap_queue_put(&c->rec.h, sizeof(c->rec), &part, 1);
 }
