@@ -14,23 +14,23 @@ func WithCallers(o Options, n uint32) Options {
 func Kept(c *Collector) (map[string]int, error) {
 	kept := map[string]int{}
 	for _, name := range []string{"calls", "nets", "opens", "owners", "processes"} {
-		n := 0
+		different := map[string]bool{} // an entry that goes and comes back meanwhile is met again
 		key, value := []byte(nil), []byte(nil)
 		entries := c.set.Map(name).Iterate()
 		if t := c.set.Map(name).Type(); t == ebpf.PerCPUHash {
 			var values [][]byte
 			for entries.Next(&key, &values) {
-				n++
+				different[string(key)] = true
 			}
 		} else {
 			for entries.Next(&key, &value) {
-				n++
+				different[string(key)] = true
 			}
 		}
 		if err := entries.Err(); err != nil {
 			return nil, err
 		}
-		kept[name] = n
+		kept[name] = len(different)
 	}
 	return kept, nil
 }
