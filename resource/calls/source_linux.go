@@ -18,6 +18,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 
+	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 )
@@ -196,16 +197,16 @@ func trapCost(program *ebpf.Program) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("measure what a trap costs: %w", err)
 	}
-	var address uint64
-	err = eachMapping(os.Getpid(), func(m *mapping) bool {
-		pc := uint64(reflect.ValueOf(trapped).Pointer())
-		if m.start <= pc && pc < m.end {
-			address = pc - m.start + m.offset
-		}
-		return address == 0
-	})
+	all, err := mappings(os.Getpid())
 	if err != nil {
 		return 0, err
+	}
+	var address uint64
+	pc := uint64(reflect.ValueOf(trapped).Pointer())
+	for i := range all {
+		if m := &all[i]; m.Start <= pc && pc < m.End {
+			address = pc - m.Start + m.Offset
+		}
 	}
 	l, err := self.Uprobe("trapped", program, &link.UprobeOptions{PID: os.Getpid(), Address: address})
 	if err != nil {
@@ -229,21 +230,21 @@ func trapCost(program *ebpf.Program) (float64, error) {
 
 // library finds the file that has llama.cpp's functions: as the kernel opens it, and as the process calls it.
 func library(pid int) (path, name string, err error) {
-	err = eachMapping(pid, func(m *mapping) bool {
-		if !strings.HasPrefix(m.name[strings.LastIndexByte(m.name, '/')+1:], "libllama.so") {
-			return true
+	all, err := mappings(pid)
+	if err != nil {
+		return "", "", err
+	}
+	for i := range all {
+		m := &all[i]
+		if !strings.HasPrefix(m.Path[strings.LastIndexByte(m.Path, '/')+1:], "libllama.so") {
+			continue
 		}
-		for _, p := range []string{fmt.Sprintf("/proc/%d/root%s", pid, m.name),
-			fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.start, m.end)} { // another mount namespace; a replaced file
+		for _, p := range []string{fmt.Sprintf("/proc/%d/root%s", pid, m.Path),
+			fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.Start, m.End)} { // another mount namespace; a replaced file
 			if _, err := os.Stat(p); err == nil {
-				path, name = p, m.name
-				return false
+				return p, m.Path, nil
 			}
 		}
-		return true
-	})
-	if err != nil || path != "" {
-		return path, name, err
 	}
 	exe := fmt.Sprintf("/proc/%d/exe", pid)
 	name, _ = os.Readlink(exe)
@@ -264,31 +265,14 @@ func library(pid int) (path, name string, err error) {
 		ErrNoCalls, pid, name)
 }
 
-// mapping is a part of a file that a process has mapped.
-type mapping struct {
-	start, end, offset uint64
-	name               string
-}
-
-// eachMapping calls f for what a process has mapped of files, until it returns false.
-func eachMapping(pid int, f func(*mapping) bool) error {
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+// mappings are what a process has mapped.
+func mappings(pid int) ([]memtrace.Mapping, error) {
+	file, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
-		return fmt.Errorf("process %d: %w: give the id of a process that runs", pid, errors.Unwrap(err))
+		return nil, fmt.Errorf("process %d: %w: give the id of a process that runs", pid, errors.Unwrap(err))
 	}
-	for line := range strings.Lines(string(maps)) {
-		fields := strings.SplitN(strings.TrimSpace(line), " ", 6)
-		var m mapping
-		if len(fields) < 6 {
-			continue
-		} else if _, err := fmt.Sscanf(fields[0]+" "+fields[2], "%x-%x %x", &m.start, &m.end, &m.offset); err != nil {
-			continue
-		}
-		if m.name = strings.TrimSpace(fields[5]); !f(&m) {
-			break
-		}
-	}
-	return nil
+	defer file.Close()
+	return memtrace.ParseMaps(file)
 }
 
 // Snapshot returns a *Line of what was computed since the last one.
