@@ -9,8 +9,9 @@ const (
 	// program began at BegunNS; GrammarNS of that time went to other samplers than the chain, such as a grammar. Value
 	// is 1 where the token ends generation, and Key the sampler.
 	ServedChoice ServedKind = iota
-	// ServedAsk: thread Row tokenized a prompt of Value tokens at BegunNS. Key is the [PromptHash] of them, and MonoNS
-	// when the first bytes of the HTTP request were received. Token is 1 where it says cache_prompt: false.
+	// ServedAsk: thread Row tokenized a prompt of Value tokens at BegunNS, or received it as token ids. Key is the
+	// [PromptHash] of them, and MonoNS when the first bytes of the HTTP request were received. Token is 1 where it says
+	// cache_prompt: false; with no tokens that holds for the prompts of the same request before.
 	ServedAsk
 	// ServedAnswer: thread Row sends why Key generations ended: Value, 0 where they differ. Line
 	// is the answer's object of timings, and Token its slot, -1 where it names none.

@@ -142,7 +142,23 @@ static TAP_OWN struct {
     bool    asked;   // a prompt of it was tokenized
     bool    left;    // an answer was begun
     bool    afresh;  // it does not want what its slot holds
+    struct { // a prompt of token ids that is being received
+        uint32_t state, depth, n; // see tap_wire_ids; open brackets; tokens so far
+        uint64_t hash, id;
+        bool digits;
+    } ids;
 } tap_wire;
+
+// tap_wire_ask reports a prompt that was received; one of no tokens: the ones before it do not want what a slot holds.
+static void tap_wire_ask(uint64_t hash, uint32_t n) {
+    struct tap_rec_served rec = {
+        .kind = TAP_SERVED_ASK, .mono_ns = (uint64_t) tap_wire.arrived, .begun_ns = (uint64_t) tap_now(),
+        .key = hash, .value = n, .row = (int32_t) syscall(SYS_gettid), .ctx = UINT32_MAX,
+        .token = tap_wire.afresh || n == 0,
+    };
+    tap_wire.asked = true;
+    tap_served_send(&rec, NULL, 0);
+}
 
 // A prompt is recognised by its tokens, as they are computed: its hash is reported, FNV-1a of 64 bits.
 int32_t llama_tokenize(const struct llama_vocab * vocab, const char * text, int32_t size, llama_token * tokens,
@@ -151,16 +167,11 @@ int32_t llama_tokenize(const struct llama_vocab * vocab, const char * text, int3
     if (n <= 0 || tap_wire.arrived == 0 || !tap_served_on()) {
         return n;
     }
-    struct tap_rec_served rec = {
-        .kind = TAP_SERVED_ASK, .mono_ns = (uint64_t) tap_wire.arrived, .begun_ns = (uint64_t) tap_now(),
-        .key = TAP_HASH_BEGIN, .value = (uint32_t) n, .row = (int32_t) syscall(SYS_gettid), .ctx = UINT32_MAX,
-        .token = tap_wire.afresh,
-    };
+    uint64_t hash = TAP_HASH_BEGIN;
     for (int32_t i = 0; i < n; i++) {
-        rec.key = (rec.key ^ (uint32_t) tokens[i]) * TAP_HASH_PRIME;
+        hash = (hash ^ (uint32_t) tokens[i]) * TAP_HASH_PRIME;
     }
-    tap_wire.asked = true;
-    tap_served_send(&rec, NULL, 0);
+    tap_wire_ask(hash, (uint32_t) n);
     return n;
 }
 
@@ -186,6 +197,62 @@ static uint32_t tap_wire_ends(const char * data, size_t n, uint32_t * all) {
     return found;
 }
 
+// tap_wire_ids finds prompts that are given as token ids, in pieces of an HTTP request's body: "prompt": [1, 2, 3], or
+// several of them in a list. llama-server computes these as they are, and tokenizes nothing. Within a text the quotes
+// would be escaped.
+static void tap_wire_ids(const char * data, size_t n) {
+    static const char key[] = "\"prompt\"";
+    enum tap_ids { TAP_IDS_COLON = sizeof(key) - 1, TAP_IDS_LIST, TAP_IDS_WITHIN };
+    for (size_t i = 0; i < n; i++) {
+        const char c = data[i];
+        if (tap_wire.ids.state < TAP_IDS_COLON) {
+            if (tap_wire.ids.state == 0) { // most of a body
+                const char * next = memchr(data + i, '"', n - i);
+                if (next == NULL) {
+                    return;
+                }
+                i = (size_t) (next - data);
+                tap_wire.ids.state = 1;
+                continue;
+            }
+            tap_wire.ids.state = c == key[tap_wire.ids.state] ? tap_wire.ids.state + 1 : c == '"';
+            continue;
+        }
+        if (c == ' ' || c == '\t' || c == '\r' || c == '\n') {
+            continue;
+        }
+        if (tap_wire.ids.state == TAP_IDS_COLON && c == ':') {
+            tap_wire.ids.state = TAP_IDS_LIST;
+            tap_wire.ids.depth = 0;
+        } else if (tap_wire.ids.state >= TAP_IDS_LIST && c == '[') {
+            tap_wire.ids.state = TAP_IDS_WITHIN;
+            tap_wire.ids.depth++;
+            tap_wire.ids.hash = TAP_HASH_BEGIN;
+            tap_wire.ids.id = tap_wire.ids.n = 0;
+            tap_wire.ids.digits = false;
+        } else if (tap_wire.ids.state == TAP_IDS_WITHIN && c >= '0' && c <= '9') {
+            tap_wire.ids.id = 10 * tap_wire.ids.id + (uint64_t) (c - '0');
+            tap_wire.ids.digits = true;
+        } else if (tap_wire.ids.state == TAP_IDS_WITHIN && (c == ',' || c == ']')) {
+            if (tap_wire.ids.digits) {
+                tap_wire.ids.hash = (tap_wire.ids.hash ^ (uint32_t) tap_wire.ids.id) * TAP_HASH_PRIME;
+                tap_wire.ids.n++;
+            }
+            tap_wire.ids.id = 0;
+            tap_wire.ids.digits = false;
+            if (c == ']') {
+                if (tap_wire.ids.n > 0) {
+                    tap_wire_ask(tap_wire.ids.hash, tap_wire.ids.n);
+                }
+                tap_wire.ids.n = 0;
+                tap_wire.ids.state = --tap_wire.ids.depth > 0 ? TAP_IDS_WITHIN : 0;
+            }
+        } else {
+            tap_wire.ids.state = c == '"';
+        }
+    }
+}
+
 // tap_behind is a function of another library that the tap stands before, found once.
 static void * tap_behind(_Atomic(void *) * known, const char * name) {
     void * real = tap_peek(known);
@@ -207,12 +274,19 @@ ssize_t recv(int fd, void * data, size_t size, int flags) {
     if (tap_wire.arrived == 0 || tap_wire.left) {
         tap_wire.arrived = tap_now();
         tap_wire.asked = tap_wire.left = tap_wire.afresh = false;
+        tap_wire.ids.state = 0;
     }
     static const char key[] = "\"cache_prompt\"";
     const char * end = (const char *) data + n, * at = memmem(data, (size_t) n, key, sizeof(key) - 1);
     for (at = at != NULL ? at + sizeof(key) - 1 : end; at < end && strchr(": \t\r\n", *at) != NULL; at++) {
     }
-    tap_wire.afresh |= at < end && *at == 'f';
+    if (at < end && *at == 'f') {
+        if (tap_wire.asked && !tap_wire.afresh) { // it follows prompts of token ids
+            tap_wire_ask(0, 0);
+        }
+        tap_wire.afresh = true;
+    }
+    tap_wire_ids(data, (size_t) n);
     return n;
 }
 

@@ -26,6 +26,12 @@ const maxAsks = 1 << 14
 // ask takes in a prompt that a thread received.
 func (r *arrivals) ask(s *ggmlhooks.Served) {
 	r.asks = slices.DeleteFunc(r.asks, func(a *ask) bool { return a.thread == s.Row && a.arrivalNS != s.MonoNS })
+	if s.Value == 0 {
+		for _, a := range r.asks {
+			a.off = a.off || a.thread == s.Row
+		}
+		return
+	}
 	if len(r.asks) == maxAsks {
 		r.asks = r.asks[1:]
 	}
