@@ -54,6 +54,7 @@ type Request struct {
 	Pos, Had, Wants, Holder, By, AtNS                     int64 // see RequestColumns
 	Bytes, CostNS                                         int64
 	Gaps                                                  []float32 // ms from each chosen token to the next
+	Blocks                                                []uint64  // see PrefixHasher; nil: not known
 }
 
 // NewRequest is a request of which nothing is known.
@@ -76,8 +77,12 @@ func (r *Request) Settle() {
 	r.GapP50NS, r.GapP99NS = at(50), at(99)
 }
 
-// GapsColumn is the column of requests.parquet that has [Request.Gaps], in milliseconds.
-const GapsColumn = "gaps_ms"
+// GapsColumn is the column of requests.parquet that has [Request.Gaps], in milliseconds. BlocksColumn is a text: a hash
+// of the prompt up to the end of each block, [Request.Blocks], in hexadecimal digits with commas.
+const (
+	GapsColumn   = "gaps_ms"
+	BlocksColumn = "prompt_blocks"
+)
 
 // A RequestColumn is a column of requests.parquet.
 type RequestColumn struct {
@@ -94,7 +99,7 @@ const (
 	UnitBytes    = "bytes"
 )
 
-// RequestColumns are those of requests.parquet, but for [GapsColumn].
+// RequestColumns are those of requests.parquet, but for [GapsColumn] and [BlocksColumn].
 var RequestColumns = []RequestColumn{
 	{"id", "", "number of the request in the run, by when its slot was taken", -1, nil,
 		func(r *Request) *int64 { return &r.ID }},

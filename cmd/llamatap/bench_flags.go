@@ -18,6 +18,7 @@ import (
 type benchArguments struct {
 	reportForm
 	plot                                                   plotFile
+	trace                                                  traceArguments
 	models                                                 []string
 	typesK, typesV, flash                                  []string
 	prompts, gens, depths, batches, ubatches, threads, gpu []int
@@ -103,6 +104,7 @@ func (a *benchArguments) define(f *cli.Flags) {
 	f.Add("--fail-if BOUND", a.addBound,
 		"exit with 1 where the ratio of a configuration to the first one is resolved to be beyond, such as decode<0.97")
 	f.Add("--dir FOLDER", &a.dir, "where recordings lie while they are measured")
+	a.trace.define(f)
 }
 
 func (a *benchArguments) addPair(s string) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
@@ -19,9 +20,18 @@ import (
 
 // run measures what flags or a script ask for.
 func (a *benchArguments) run(f *cli.Flags, args []string) error {
+	var server []string
+	if at := slices.Index(args, "--"); at >= 0 {
+		args, server = args[:at], args[at+1:]
+	}
 	err := a.parse(f, args)
-	if errors.Is(err, cli.ErrHelp) || errors.Is(err, cli.ErrHelpAll) {
+	switch {
+	case errors.Is(err, cli.ErrHelp), errors.Is(err, cli.ErrHelpAll):
 		return err
+	case err == nil && a.trace.file != "":
+		return a.replay(f, server)
+	case err == nil && server != nil:
+		err = errors.New("-- begins the command of a server, which --trace needs: add --trace FILE")
 	}
 	var plan *bench.Plan
 	if err == nil {

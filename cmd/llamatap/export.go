@@ -34,8 +34,9 @@ type exportArgs struct {
 func exportCommand() *cli.Command {
 	return &cli.Command{
 		Name:    "export",
-		Summary: "write tensors for NumPy, PyTorch, pandas or DuckDB, and timelines for Perfetto or pprof", Max: 1,
-		Usage: "[RUN|FILE.stream] --to FORMAT [-o OUT] [what]",
+		Summary: "write tensors for NumPy, PyTorch, pandas or DuckDB, timelines for Perfetto or pprof, traces of requests",
+		Max:     1,
+		Usage:   "[RUN|FILE.stream] --to FORMAT [-o OUT] [what]",
 		Text: `Captured tensors:
 
   npy          a folder: a file per tensor, the first axis running over tokens, a file with row metadata, and index.json
@@ -55,6 +56,10 @@ Resource events (--tap-resource-level), without -o to a file in the current fold
 Accesses to memory (--tap-ledger):
 
   mrm-trace    a results folder of mrm-trace, which -o must name
+
+Requests of a server (--tap-requests), without -o to a file in the current folder:
+
+  mooncake     a trace: arrival, lengths and shared prefixes of each request, for 'llamatap bench --trace'
 
 Without -o an export of tensors goes to derived/ in the run directory. It appears there when it is complete; docs/EXPORT.md has
 examples.
@@ -168,6 +173,9 @@ func (a *exportArgs) run(args []string) error {
 	if a.to == "mrm-trace" {
 		return a.exportMRMTrace(ctx, path)
 	}
+	if a.to == "mooncake" {
+		return a.exportMooncake(ctx, path)
+	}
 	if suffix, ok := timeline.Suffix(a.to); ok {
 		return a.exportTimeline(ctx, path, suffix)
 	}
@@ -229,16 +237,13 @@ func exportFormats() (names []string) {
 	for _, f := range timeline.Formats {
 		names = append(names, f.Name)
 	}
-	return append(names, "mrm-trace")
+	return append(names, "mrm-trace", "mooncake")
 }
 
 // exportMRMTrace writes a run's accesses to memory into a results folder of mrm-trace.
 func (a *exportArgs) exportMRMTrace(ctx context.Context, dir string) error {
-	for _, flag := range a.flags.List {
-		if name := flag.Names[len(flag.Names)-1]; a.flags.Given(name) &&
-			!slices.Contains([]string{"--to", "--output", "--force"}, name) {
-			return cli.Wrongf("%s chooses tensors: --to mrm-trace exports all accesses to memory, leave it out", name)
-		}
+	if err := a.onlyFlags("all accesses to memory", "--to", "--output", "--force"); err != nil {
+		return err
 	}
 	if a.options.Out == "" {
 		return cli.Wrongf("--to mrm-trace: name the results folder that the run goes into with -o")

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llamatap/llamatap/inspect/export"
 	"github.com/llamatap/llamatap/inspect/timeline"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
@@ -17,39 +18,18 @@ import (
 
 // exportTimeline writes when a run did what, for a tool that shows time.
 func (a *exportArgs) exportTimeline(ctx context.Context, run, suffix string) error {
-	for _, flag := range a.flags.List {
-		if name := flag.Names[len(flag.Names)-1]; a.flags.Given(name) &&
-			!slices.Contains([]string{"--to", "--output", "--force", "--max-size"}, name) {
-			return cli.Wrongf("%s chooses tensors: --to %s exports resource events, leave it out", name, a.to)
-		}
-	}
-	out := a.options.Out
-	if out == "" {
-		full, err := filepath.Abs(run) // of ".", too
-		if err != nil {
-			return err
-		}
-		out = strings.TrimSuffix(filepath.Base(full), ".jsonl") + suffix
-	}
-	switch info, err := os.Lstat(out); {
-	case err == nil && !info.Mode().IsRegular():
-		return fmt.Errorf("%s: not a regular file: name another one with -o", out)
-	case err == nil && !a.options.Force:
-		return fmt.Errorf("%s: %w: name another file with -o, or give --force", out, os.ErrExist)
-	}
-	file, err := os.CreateTemp(filepath.Dir(out), "."+filepath.Base(out)+"-*")
-	if err != nil {
-		return fmt.Errorf("%s: cannot be written: %w: name a folder that is there with -o", out, err)
-	}
-	defer os.Remove(file.Name()) // what was not renamed
-	bar := present.NewProgress(progressTerminal(true), "exporting")
-	r, err := timeline.Write(ctx, run, file, timeline.Options{Format: a.to, MaxBytes: int64(a.maxSize),
-		Progress: bar.Of})
-	bar.Done()
-	if err = errors.Join(err, file.Sync(), file.Chmod(0o644), file.Close()); err != nil {
+	if err := a.onlyFlags("resource events", "--to", "--output", "--force", "--max-size"); err != nil {
 		return err
 	}
-	if err := os.Rename(file.Name(), out); err != nil {
+	var r *timeline.Result
+	out, err := a.writeFile(run, suffix, func(file *os.File) (err error) {
+		bar := present.NewProgress(progressTerminal(true), "exporting")
+		defer bar.Done()
+		r, err = timeline.Write(ctx, run, file, timeline.Options{Format: a.to, MaxBytes: int64(a.maxSize),
+			Progress: bar.Of})
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	present.Printf("%s: %d graphs, %d of them timed inside, %d tokens, %d spans, %s\n", out, r.Graphs, r.TimedGraphs,
@@ -59,6 +39,63 @@ func (a *exportArgs) exportTimeline(ctx context.Context, run, suffix string) err
 	}
 	_, err = present.Printf("%s", howToOpen(a.to, out))
 	return err
+}
+
+// writeFile writes the file of an export, out: by default one in the current folder, named after the run.
+func (a *exportArgs) writeFile(run, suffix string, write func(*os.File) error) (out string, err error) {
+	if out = a.options.Out; out == "" {
+		full, err := filepath.Abs(run) // of ".", too
+		if err != nil {
+			return "", err
+		}
+		out = strings.TrimSuffix(filepath.Base(full), ".jsonl") + suffix
+	}
+	switch info, err := os.Lstat(out); {
+	case err == nil && !info.Mode().IsRegular():
+		return "", fmt.Errorf("%s: not a regular file: name another one with -o", out)
+	case err == nil && !a.options.Force:
+		return "", fmt.Errorf("%s: %w: name another file with -o, or give --force", out, os.ErrExist)
+	}
+	file, err := os.CreateTemp(filepath.Dir(out), "."+filepath.Base(out)+"-*")
+	if err != nil {
+		return "", fmt.Errorf("%s: cannot be written: %w: name a folder that is there with -o", out, err)
+	}
+	defer os.Remove(file.Name()) // what was not renamed
+	if err = errors.Join(write(file), file.Sync(), file.Chmod(0o644), file.Close()); err != nil {
+		return "", err
+	}
+	return out, os.Rename(file.Name(), out)
+}
+
+// exportMooncake writes a run's requests as a Mooncake trace.
+func (a *exportArgs) exportMooncake(ctx context.Context, run string) error {
+	if err := a.onlyFlags("requests", "--to", "--output", "--force"); err != nil {
+		return err
+	}
+	var r *export.Result
+	out, err := a.writeFile(run, ".mooncake.jsonl", func(file *os.File) (err error) {
+		r, err = export.Mooncake(ctx, run, file)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, note := range r.Notes {
+		present.Printf("note: %s\n", note)
+	}
+	_, err = present.Printf("%s: %d requests; replay them with 'llamatap bench --trace %s --url URL'\n", out, r.Rows,
+		out)
+	return err
+}
+
+// onlyFlags refuses flags that choose tensors.
+func (a *exportArgs) onlyFlags(what string, names ...string) error {
+	for _, flag := range a.flags.List {
+		if name := flag.Names[len(flag.Names)-1]; a.flags.Given(name) && !slices.Contains(names, name) {
+			return cli.Wrongf("%s chooses tensors: --to %s exports %s, leave it out", name, a.to, what)
+		}
+	}
+	return nil
 }
 
 // howToOpen says how a timeline is looked at.

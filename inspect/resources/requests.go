@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/llamatap/llamatap/internal/present"
@@ -58,6 +59,10 @@ func OpenRequests(ctx context.Context, dir string) (*Requests, error) {
 		return nil, fmt.Errorf("%s: it has %d requests, at most %d can be shown: read %s with DuckDB or pandas", dir, n,
 			maxRequests, rundir.RequestsName)
 	}
+	// runs of earlier versions lack it
+	if !slices.ContainsFunc(t.Files, func(f *table.Reader) bool { return !f.Has(kvcache.BlocksColumn) }) {
+		names = append(names, kvcache.BlocksColumn)
+	}
 	scan, err := t.Scan(names, table.ScanOptions{Ahead: 1})
 	if err != nil {
 		return nil, err
@@ -88,6 +93,16 @@ func requestOf(rows *table.Rows, row int) kvcache.Request {
 			*c.Of(&q) = int64(max(slices.Index(c.Names, v.Text(row)), 0))
 		default:
 			*c.Of(&q) = v.Ints[row]
+		}
+	}
+	if n := len(kvcache.RequestColumns); len(rows.Columns) > n && !rows.Columns[n].Null(row) {
+		for text := range strings.SplitSeq(rows.Columns[n].Text(row), ",") {
+			hash, err := strconv.ParseUint(text, 16, 64)
+			if err != nil { // damaged: nothing is known of the prompt
+				q.Blocks = nil
+				break
+			}
+			q.Blocks = append(q.Blocks, hash)
 		}
 	}
 	return q

@@ -88,7 +88,7 @@ func TestLines(t *testing.T) {
 
 // TestDocumentedColumns: docs/REQUESTS.md describes every column that there is, and no other.
 func TestDocumentedColumns(t *testing.T) {
-	names := []string{kvcache.GapsColumn}
+	names := []string{kvcache.GapsColumn, kvcache.BlocksColumn}
 	for _, c := range kvcache.RequestColumns {
 		names = append(names, c.Name)
 	}

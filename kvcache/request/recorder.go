@@ -28,6 +28,7 @@ type Recorder struct {
 
 // contexts are those of a program.
 type contexts struct {
+	hasher kvcache.PrefixHasher
 	ctxs   map[uint32]*context
 	served *context // whose sequences are slots: the program gives them samplers; nil: none yet
 }
@@ -44,6 +45,7 @@ type context struct {
 	history   history
 	saves     saves
 	copied    []int32 // sequences that share another one's prompt and have chosen nothing yet
+	hasher    *kvcache.PrefixHasher
 }
 
 // made is what computes cells, apart from tokens.
@@ -94,7 +96,7 @@ func New(o Options) *Recorder {
 func (r *contexts) context(number uint32) *context {
 	x := r.ctxs[number]
 	if x == nil {
-		x = &context{number: number, slots: map[int32]*slot{}}
+		x = &context{number: number, slots: map[int32]*slot{}, hasher: &r.hasher}
 		r.ctxs[number] = x
 	}
 	return x

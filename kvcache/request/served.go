@@ -73,6 +73,9 @@ func (q *request) prompted(x *context, ns int64) {
 	q.Prompt = q.Cached + q.Computed
 	prompt := q.slot.cells[:min(q.Prompt, int64(len(q.slot.cells)))]
 	q.hash = ggmlhooks.PromptHash(prompt)
+	if int64(len(prompt)) == q.Prompt && !slices.Contains(prompt, unknownToken) {
+		q.Blocks = x.hasher.Blocks(prompt)
+	}
 	q.judge(x, prompt)
 }
 

@@ -23,7 +23,9 @@ func Schema() table.Schema {
 		s.Columns = append(s.Columns, column)
 	}
 	s.Columns = append(s.Columns, table.Column{Name: kvcache.GapsColumn, Kind: table.Float32List, Null: true,
-		Description: "ms from each chosen token to the next"})
+		Description: "ms from each chosen token to the next"},
+		table.Column{Name: kvcache.BlocksColumn, Kind: table.Text, Null: true, Encoding: table.Plain,
+			Description: "hash of the prompt up to the end of each 512 tokens, and of all; with a key of this run"})
 	return s
 }
 
@@ -59,11 +61,26 @@ func (t *Table) Append(r *kvcache.Request) error {
 		}
 	}
 	t.batch.Floats(len(kvcache.RequestColumns), r.Gaps)
+	if len(r.Blocks) > 0 {
+		t.batch.Text(len(kvcache.RequestColumns)+1, hexList(r.Blocks))
+	}
 	if err := t.batch.EndRow(); err != nil {
 		return fmt.Errorf("write %s: %w", rundir.RequestsName, err)
 	}
 	defer t.batch.Reset()
 	return t.parts.Append(t.batch)
+}
+
+// hexList is numbers in hexadecimal digits with commas.
+func hexList(values []uint64) string {
+	var text []byte
+	for i, v := range values {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = fmt.Appendf(text, "%016x", v)
+	}
+	return string(text)
 }
 
 // Settle puts on the disk what is old enough, while no requests end.
