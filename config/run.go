@@ -39,6 +39,7 @@ type Run struct {
 	GPULayers      int      // layers on devices; -1: all
 	Devices        []string // names; nil: all there are; empty, not nil: none
 	RPC            []string // host:port of RPC servers
+	BLAS           bool     // matrices of many rows are multiplied by a BLAS library
 	CacheTypeK     string
 	CacheTypeV     string
 	FlashAttention string // on, off, auto

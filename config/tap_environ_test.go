@@ -26,7 +26,7 @@ func TestEnvironment(t *testing.T) {
 		{"LLAMATAP_MUTANTS=500", ""},
 		{"LLAMATAP_MUTANT_FIRST=1", ""},
 		{"LLAMATAP_BENCH_LOAD=1", ""},
-		{"LLAMATAP_DOCTOR_DEVICES=1", ""},
+		{"LLAMATAP_DOCTOR_QUESTION=devices", ""},
 		{"LAYERS=3", ""},
 	} {
 		err := new(Tap).Resolve(ResolveOptions{

@@ -70,6 +70,11 @@ func loadModel(ctx context.Context, cfg *config.Run, progress func(float64)) (*l
 			return nil, fmt.Errorf("--rpc: %w", err)
 		}
 	}
+	if cfg.BLAS {
+		if err := llama.LoadBLAS(cfg.BatchThreads); err != nil {
+			return nil, fmt.Errorf("--blas: %w", err)
+		}
+	}
 	params := llama.DefaultModelParams()
 	params.GPULayers, params.Devices, params.Progress = cfg.GPULayers, cfg.Devices, progress
 	var err error

@@ -99,6 +99,7 @@ var (
 	_ func(LogLevel)                                                     = SetLog
 	_ func() []Device                                                    = Devices
 	_ func(string) error                                                 = AddRPC
+	_ func(int) error                                                    = LoadBLAS
 	_ func(*Vocab) *Sampler                                              = NewSampler
 	_ func(int, int) (*Batch, error)                                     = NewBatch
 	_ func() ModelParams                                                 = DefaultModelParams

@@ -33,6 +33,12 @@ bool bridge_backends_load(const char * dir);
 // bridge_rpc_add loads the RPC backend from path (may be NULL), and registers the devices of a server.
 // 0: done, 1: there is no RPC backend, 2: the server does not answer as one.
 int bridge_rpc_add(const char * path, const char * endpoint);
+// bridge_blas_load loads the BLAS backend of a folder, with the libraries beside it, unless one is loaded. Where it is
+// OpenBLAS, it uses so many threads.
+bool bridge_blas_load(const char * dir, int threads);
+// bridge_product_time returns the shortest time, in s, in which a device multiplies rows of n float32 by n rows of n
+// weights of a type of ggml, tried for about limit s; less than 0: it cannot.
+double bridge_product_time(const char * device, int type, int64_t n, int64_t rows, int threads, double limit);
 
 // bridge_model_params sets the progress callback of params to one that reads and writes signal.
 void bridge_model_params(struct llama_model_params * params, struct bridge_signal * signal);

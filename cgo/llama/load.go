@@ -10,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -127,7 +125,7 @@ func AddRPC(endpoint string) error {
 	name := C.CString(endpoint)
 	defer C.free(unsafe.Pointer(name))
 	var path *C.char
-	if file := rpcBackend(); file != "" {
+	if file := optionalBackend("rpc"); file != "" {
 		path = C.CString(file)
 		defer C.free(unsafe.Pointer(path))
 	}
@@ -139,17 +137,6 @@ func AddRPC(endpoint string) error {
 			"LLAMA_PREFIX=…", errors.ErrUnsupported)
 	}
 	return fmt.Errorf("%w: %s does not answer as an RPC server of llama.cpp %s", ErrDevice, endpoint, Version())
-}
-
-// rpcBackend finds the loadable RPC backend, which is not loaded unless asked for; "" where there is none.
-func rpcBackend() string {
-	for _, dir := range []string{installed.Backends, filepath.Join(installed.Bin, "..", "..", "backends-rpc")} {
-		file := filepath.Join(dir, "libggml-rpc.so")
-		if _, err := os.Stat(file); err == nil && dir != "" {
-			return file
-		}
-	}
-	return ""
 }
 
 // plainNetError leaves only the cause of a failed dial.

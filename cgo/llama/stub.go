@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/llamatap/llamatap/gguf"
 )
@@ -40,6 +41,14 @@ func Backends() []string { return nil }
 
 // AddRPC returns an error: this build has no llama.cpp.
 func AddRPC(string) error { return errNoLlama }
+
+// LoadBLAS returns an error: this build has no llama.cpp.
+func LoadBLAS(int) error { return errNoLlama }
+
+// ProductTime returns an error: this build has no llama.cpp.
+func ProductTime(string, gguf.Type, int64, int64, int, time.Duration) (time.Duration, error) {
+	return 0, errNoLlama
+}
 
 // Model cannot be made in this build.
 type Model struct{ vocab Vocab }

@@ -13,6 +13,8 @@ func TestWithoutLlama(t *testing.T) {
 		"Installed":      second(Installed()),
 		"Init":           Init(),
 		"AddRPC":         AddRPC("localhost:1"),
+		"LoadBLAS":       LoadBLAS(1),
+		"ProductTime":    second(ProductTime("CPU", 0, 1, 1, 1, 0)),
 		"LoadModel":      second(LoadModel(context.Background(), "x.gguf", ModelParams{})),
 		"LoadModelBytes": second(LoadModelBytes(context.Background(), "x", []byte("x"), ModelParams{})),
 		"NewBatch":       second(NewBatch(1, 1)),

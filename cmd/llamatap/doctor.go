@@ -35,21 +35,21 @@ The rest costs evidence, not the recording.
 			var form reportForm
 			quick, roofline, out := false, false, defaultOut()
 			f.Add("--quick", &quick,
-				"do not measure the speed of disk and memory (at most 2 s and 1 s, 128 MiB of disk and 768 MiB of memory)")
+				"do not measure the speed of disk, memory and BLAS (at most 2 s each, 128 MiB of disk and 768 MiB of memory)")
 			f.Add("--roofline", &roofline,
 				"measure the limits of processors and memory (6 s, on a quiet machine), and keep them for recordings")
 			f.Add("--tap-out DIR", &out, "folder in which run directories would be made")
 			form.define(f, "text", "json")
 			return func([]string) error {
-				if os.Getenv(devicesVariable) != "" {
-					return printDevices()
+				if question := os.Getenv(questionVariable); question != "" {
+					return answer(question)
 				}
 				if roofline {
 					return measureRoofline(&form)
 				}
 				facts := doctor.Examine(doctor.Options{
-					Root: os.DirFS("/"), Tap: tapBeside, Out: out, Quick: quick, Devices: askDevices, Host: tryHost,
-					Samples: trySamples,
+					Root: os.DirFS("/"), Tap: tapBeside, Out: out, Quick: quick, Devices: ask[[]llama.Device](devicesQuestion),
+					Products: ask[[]doctor.Product](productsQuestion), Host: tryHost, Samples: trySamples,
 				})
 				var err error
 				if form.form == "json" || form.file != "-" {
@@ -114,49 +114,65 @@ func colourful(file *os.File) bool {
 // tapBeside is where the tap's object belongs: next to this binary.
 func tapBeside() (string, error) { return llama.Beside(llama.TapLibrary) }
 
-// devicesVariable makes this binary list llama.cpp's devices. A driver that is broken may end the process that asks
-// it, or never answer: so a process of its own asks.
-const devicesVariable = "LLAMATAP_DOCTOR_DEVICES"
+// questionVariable makes this binary answer a question about llama.cpp's backends. A driver that is broken may end the
+// process that asks it, or never answer: so a process of its own asks.
+const questionVariable = "LLAMATAP_DOCTOR_QUESTION"
 
-// devicesLimit is how long llama.cpp may take to find its devices.
-const devicesLimit = 60 * time.Second
+// The questions.
+const (
+	devicesQuestion  = "devices"
+	productsQuestion = "products"
+)
 
-func printDevices() error {
+// answerLimit is how long llama.cpp may take for an answer.
+const answerLimit = 60 * time.Second
+
+// answer prints the answer to a question as JSON, on the last line.
+func answer(question string) error {
 	if err := llama.Init(); err != nil {
 		return err
 	}
+	var value any = llama.Devices()
+	if question == productsQuestion {
+		var err error
+		if value, err = doctor.MeasureProducts(); err != nil {
+			return err
+		}
+	}
 	present.Println() // whatever a driver has written before stands on lines of its own
-	return json.NewEncoder(present.Out).Encode(llama.Devices())
+	return json.NewEncoder(present.Out).Encode(value)
 }
 
-// askDevices starts this binary again to list llama.cpp's devices.
-func askDevices() ([]llama.Device, error) {
-	self, err := llama.Self()
-	if err != nil {
-		return nil, fmt.Errorf("%w: find this binary: %w", doctor.ErrUndecided, err)
+// ask returns a function that starts this binary again to answer a question.
+func ask[T any](question string) func() (T, error) {
+	return func() (value T, err error) {
+		self, err := llama.Self()
+		if err != nil {
+			return value, fmt.Errorf("%w: find this binary: %w", doctor.ErrUndecided, err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), answerLimit)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, self, "doctor")
+		cmd.Env = append(os.Environ(), questionVariable+"="+question, "OMP_WAIT_POLICY=passive")
+		cmd.WaitDelay = time.Second
+		var said strings.Builder
+		cmd.Stderr = &said
+		text, err := cmd.Output()
+		var ended *exec.ExitError
+		switch {
+		case ctx.Err() != nil:
+			return value, fmt.Errorf("%w: llama.cpp had not told its %s after %v", doctor.ErrUndecided, question,
+				answerLimit)
+		case errors.As(err, &ended):
+			return value, fmt.Errorf("%s (%w)", lastLine(said.String()), err)
+		case err != nil:
+			return value, fmt.Errorf("%w: %w", doctor.ErrUndecided, err)
+		}
+		if err := json.Unmarshal([]byte(lastLine(string(text))), &value); err != nil {
+			return value, fmt.Errorf("%w: read llama.cpp's %s: %w", doctor.ErrUndecided, question, err)
+		}
+		return value, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), devicesLimit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, self, "doctor")
-	cmd.Env = append(os.Environ(), devicesVariable+"=1")
-	cmd.WaitDelay = time.Second
-	var said strings.Builder
-	cmd.Stderr = &said
-	answer, err := cmd.Output()
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%w: llama.cpp had not found its devices after %v", doctor.ErrUndecided, devicesLimit)
-	}
-	var ended *exec.ExitError
-	if errors.As(err, &ended) {
-		return nil, fmt.Errorf("%s (%w)", lastLine(said.String()), err)
-	} else if err != nil {
-		return nil, fmt.Errorf("%w: %w", doctor.ErrUndecided, err)
-	}
-	var devices []llama.Device
-	if err := json.Unmarshal([]byte(lastLine(string(answer))), &devices); err != nil {
-		return nil, fmt.Errorf("%w: read llama.cpp's list of devices: %w", doctor.ErrUndecided, err)
-	}
-	return devices, nil
 }
 
 // lastLine is the last line of text that is not empty.

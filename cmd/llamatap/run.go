@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/cli"
@@ -74,6 +75,11 @@ func runRun(args []string) error {
 	if err != nil {
 		return cli.Wrong(afterTap(err, args))
 	}
+	if cfg.BLAS {
+		if err := waitPassively(); err != nil {
+			return err
+		}
+	}
 	if tap.Recording() {
 		if len(rest) < len(args) {
 			return errTapped
@@ -93,6 +99,22 @@ func runRun(args []string) error {
 		return runModel(cfg)
 	}
 	return recordModel(recorders, cfg, args, rest, before)
+}
+
+// waitPassively starts this program again so that ggml's threads sleep while they wait, unless the environment says
+// how they wait: threads that spin take the processors from those of the BLAS library. OpenMP reads the variable once.
+func waitPassively() error {
+	const policy = "OMP_WAIT_POLICY"
+	for _, name := range []string{policy, "GOMP_SPINCOUNT"} {
+		if os.Getenv(name) != "" {
+			return nil
+		}
+	}
+	self, err := llama.Self()
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("start %s: %w", self, syscall.Exec(self, os.Args, append(os.Environ(), policy+"=passive")))
 }
 
 // shortForms are the flags of checkpoints, which llamatap run takes without tap-, too.

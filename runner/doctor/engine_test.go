@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
@@ -157,6 +158,38 @@ func TestDevices(t *testing.T) {
 	}
 	if f := answer(nil, fmt.Errorf("%w: hangs", ErrUndecided))[0]; f.Status != Unknown {
 		t.Errorf("%+v", f)
+	}
+}
+
+// TestBLASFact recommends the backend for the types for which it is at least twice as fast.
+func TestBLASFact(t *testing.T) {
+	answer := func(p []Product, err error) Fact {
+		return blas(Options{Products: func() ([]Product, error) { return p, err }})[0]
+	}
+	slow, fast := Product{gguf.Q4_K, 10, 9}, Product{gguf.F32, 50, 10}
+	for _, c := range []struct {
+		products []Product
+		want     string
+	}{
+		{[]Product{fast, slow}, "f32 5.00, q4_K 1.11; use run --blas for prompts with weights in f32"},
+		{[]Product{slow}, "q4_K 1.11; no reason to use run --blas"},
+	} {
+		if f := answer(c.products, nil); f.Status != OK || !strings.HasSuffix(f.Value, c.want) {
+			t.Errorf("%+v, want %q", f, c.want)
+		}
+	}
+	if f := answer(nil, errors.New("no BLAS backend")); f.Status != Missing || f.essential() {
+		t.Errorf("%+v", f)
+	}
+	if f := answer(nil, ErrUndecided); f.Status != Unknown {
+		t.Errorf("%+v", f)
+	}
+	if err := llama.Init(); errors.Is(err, errors.ErrUnsupported) {
+		return
+	}
+	all, err := MeasureProducts()
+	if err != nil || len(all) != 5 || slices.ContainsFunc(all, func(p Product) bool { return p.CPU <= 0 || p.BLAS <= 0 }) {
+		t.Errorf("%+v, %v", all, err)
 	}
 }
 

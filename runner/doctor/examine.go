@@ -14,13 +14,14 @@ import (
 
 // Options say what to look at.
 type Options struct {
-	Root    fs.FS                          // files of the machine
-	Tap     func() (string, error)         // finds the tap as an object to preload
-	Out     string                         // folder in which run directories are made
-	Quick   bool                           // leave out what is measured
-	Devices func() ([]llama.Device, error) // asks llama.cpp for its devices
-	Host    func() []HostCollector         // tries the collectors of what the kernel does; nil: they are not tried
-	Samples func() []SampleCollector       // tries the collectors of memory samples; nil: they are not tried
+	Root     fs.FS                          // files of the machine
+	Tap      func() (string, error)         // finds the tap as an object to preload
+	Out      string                         // folder in which run directories are made
+	Quick    bool                           // leave out what is measured
+	Devices  func() ([]llama.Device, error) // asks llama.cpp for its devices
+	Products func() ([]Product, error)      // measures the BLAS backend; nil: it is not measured
+	Host     func() []HostCollector         // tries the collectors of what the kernel does; nil: they are not tried
+	Samples  func() []SampleCollector       // tries the collectors of memory samples; nil: they are not tried
 }
 
 // Examine returns the facts in the order of their topics.

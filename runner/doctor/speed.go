@@ -47,7 +47,7 @@ func speed(o Options) []Fact {
 		}
 		facts = append(facts, f)
 	}
-	return append(facts, bandwidth(o.Root)...)
+	return append(append(facts, bandwidth(o.Root)...), blas(o)...)
 }
 
 // bandwidth measures the memory with at most an eighth of what is free of it.

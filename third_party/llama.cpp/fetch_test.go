@@ -15,13 +15,17 @@ func TestFetchFillsDist(t *testing.T) {
 	for _, name := range []string{
 		"glibc/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", "run/ld.so", "run/llama-cli",
 		"run/libggml-cpu-x64.so", "backends-rpc/libggml-rpc.so", "versions",
+		"backends-blas/libggml-blas.so", "backends-blas/libblas.so.3", "backends-blas/libopenblas.so.0",
+		"backends-blas/libgfortran.so.5",
 	} {
 		if _, err := os.Stat(filepath.Join(m.repo, "dist", name)); err != nil {
 			t.Error(err)
 		}
 	}
-	if rpc, _ := filepath.Glob(filepath.Join(m.repo, "dist/run/*rpc*")); rpc != nil {
-		t.Errorf("the RPC backend would be loaded by default: %q", rpc)
+	for _, name := range []string{"rpc", "blas"} {
+		if found, _ := filepath.Glob(filepath.Join(m.repo, "dist/run/*"+name+"*")); found != nil {
+			t.Errorf("the backend %s would be loaded by default: %q", name, found)
+		}
 	}
 	if mirror := m.read("mirror"); mirror != "file:/mirror/debian/ testing main\n" {
 		t.Errorf("apt was pointed at %q", mirror)

@@ -39,8 +39,11 @@ loader_of() {
 # library_path DIST: where that loader finds the libraries.
 library_path() {
 	host_libc || printf '%s:' "$1/glibc/usr/lib/$triplet"
-	printf '%s\n' "$1/usr/lib/$triplet:$1/usr/lib/$triplet/llama"
+	own_libraries "$1"
 }
 
+# own_libraries DIST: where the libraries of the packages are, but for the C library.
+own_libraries() { printf '%s\n' "$1/usr/lib/$triplet:$1/usr/lib/$triplet/llama:$1/backends-blas"; }
+
 # packed_library_path DIST: the same where the C library of the packages is used whatever the machine's is.
-packed_library_path() { printf '%s\n' "$1/glibc/usr/lib/$triplet:$1/usr/lib/$triplet:$1/usr/lib/$triplet/llama"; }
+packed_library_path() { printf '%s\n' "$1/glibc/usr/lib/$triplet:$(own_libraries "$1")"; }
