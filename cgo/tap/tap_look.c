@@ -52,6 +52,32 @@ static void tap_look_idle(struct tap_graph * g, int most) {
     }
 }
 
+// tap_routes marks a node that shows which experts, or which slots of a cache of experts, are multiplied.
+static void tap_routes(struct tap_graph * g, int32_t i) {
+    if (i >= 0 && !g->nodes[i].routing) {
+        g->nodes[i].routing = true;
+        g->n_routing++;
+    }
+}
+
+// tap_choice is the node that slots were looked up for in a map from experts to slots; -1 where i shows experts itself.
+static int32_t tap_choice(const struct tap_graph * g, int32_t i) {
+    for (int inputs = 0; i >= 0; ) {
+        const struct tap_graph_node * n = &g->nodes[i];
+        if (n->tensor->type != GGML_TYPE_I32) {
+            return -1;
+        }
+        if (n->tensor->op == GGML_OP_GET_ROWS && inputs++ == 0) {
+            i = n->src[1];
+        } else if (n->tensor->op == GGML_OP_RESHAPE || n->tensor->op == GGML_OP_CONT) {
+            i = n->src[0];
+        } else {
+            return inputs > 0 ? i : -1;
+        }
+    }
+    return -1;
+}
+
 // tap_look_routing marks the newest tensors that show which experts a layer chose and, if it is asked for, how it
 // weighs them.
 static void tap_look_routing(struct tap_graph * g, bool weighs) {
@@ -73,9 +99,9 @@ static void tap_look_routing(struct tap_graph * g, bool weighs) {
             g->n_routing++;
         }
         const int32_t ids = n->tensor->op == GGML_OP_MUL_MAT_ID ? n->src[2] : -1;
-        if (ids >= 0 && !g->nodes[ids].routing) {
-            g->nodes[ids].routing = true;
-            g->n_routing++;
+        if (ids >= 0) {
+            tap_routes(g, ids);
+            tap_routes(g, tap_choice(g, ids));
         }
     }
 }

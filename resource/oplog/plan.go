@@ -190,7 +190,7 @@ func (p *plan) join(i int) {
 func (p *plan) route() {
 	for i := range p.graph.Nodes {
 		n := &p.graph.Nodes[i]
-		if !n.Routing || n.Type != int(gguf.I32) {
+		if !n.Routing || n.Type != int(gguf.I32) || p.showsSlots(i) {
 			continue
 		}
 		pair := routingPair{n.Layer, i, -1}
@@ -201,6 +201,30 @@ func (p *plan) route() {
 		}
 		p.routing = append(p.routing, pair)
 	}
+}
+
+// showsSlots reports whether a node shows slots of a cache of experts (--moe-cache-mib), which were looked up for
+// experts that another node shows.
+func (p *plan) showsSlots(i int) bool {
+	lookups := 0
+	for i >= 0 {
+		n := &p.graph.Nodes[i]
+		from := 0
+		switch {
+		case lookups > 0 && n.Routing:
+			return true
+		case n.Op == "GET_ROWS" && lookups == 0:
+			lookups, from = 1, 1
+		case n.Op != "RESHAPE" && n.Op != "CONT":
+			return false
+		}
+		src, ok := n.SrcAt(from)
+		if !ok {
+			return false
+		}
+		i = int(src)
+	}
+	return false
 }
 
 // own is the FLOPs of those of nodes first to last that have events of their own at a level.
