@@ -31,7 +31,7 @@ func program() *cli.Command {
 			runCommand(), execCommand(), demoCommand(), runsCommand(), reportCommand(), inspectCommand(),
 			analyzeCommand(), unembedCommand(), vectorCommand(), saeCommand(), causalCommand(), compareModelsCommand(),
 			catCommand(), diffCommand(), exportCommand(), verifyCommand(),
-			kvCommand(), requestsCommand(), resourceCommand(), memoryCommand(), hostCommand(), attachCommand(),
+			kvCommand(), requestsCommand(), expertsCommand(), resourceCommand(), memoryCommand(), hostCommand(), attachCommand(),
 			benchCommand(), mrmCommand(), topCommand(), serveCommand(), ctlCommand(), doctorCommand(),
 			synthCommand(), linksCommand(), completionCommand(), manCommand(), completeCommand(), recordingTopic(),
 			formatsTopic(),

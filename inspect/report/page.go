@@ -140,7 +140,9 @@ func (r *Run) Page(ctx context.Context) (*Page, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.Sections = append(p.Sections, s)
+		if s != nil { // a subject that the run has
+			p.Sections = append(p.Sections, s)
+		}
 	}
 	p.Notes = r.Notes // with those that the sections added
 	return p, nil

@@ -1,0 +1,111 @@
+package experts
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/inspect/resources"
+)
+
+// parts are the matrices of a layer's experts, in the order in which llama.cpp caches them.
+var parts = []string{"gate_up", "gate", "up", "down"}
+
+// readModel takes the sizes of experts from the model's file. A file that was named by a flag has to be there.
+func (r *Run) readModel(path string, o *Options) error {
+	name := o.Model
+	if name == "" {
+		name = r.modelPath(path)
+	}
+	if name == "" {
+		r.NoModel = "the run does not name its model's file: give it with --model"
+		return nil
+	}
+	err := r.readFile(name)
+	if err != nil && o.Model == "" {
+		r.NoModel = fmt.Sprintf("%v: give the model's file with --model", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.Model = name
+	for _, l := range r.cached(o) {
+		r.Bytes += l.ExpertBytes * int64(l.Experts)
+	}
+	return nil
+}
+
+// modelPath is the file that a run's metadata name for the context, "" where none is known.
+func (r *Run) modelPath(path string) string {
+	m, err := resources.Metadata(path)
+	if err != nil || m == nil {
+		return ""
+	}
+	for i := range m.Contexts {
+		if c := &m.Contexts[i]; c.Ctx == r.Ctx && c.Model.Path != "" {
+			return c.Model.Path
+		}
+	}
+	return m.Model.Path
+}
+
+// readFile reads a model, of which there may be more files.
+func (r *Run) readFile(name string) error {
+	var files []*gguf.File
+	names := []string{name}
+	if base, rest, split := strings.Cut(name, "-00001-of-"); split {
+		count := 0
+		if _, err := fmt.Sscanf(rest, "%05d.gguf", &count); err == nil {
+			for i := 2; i <= count; i++ {
+				names = append(names, fmt.Sprintf("%s-%05d-of-%s", base, i, rest))
+			}
+		}
+	}
+	for _, name := range names {
+		f, err := gguf.Open(name)
+		if err != nil {
+			return err
+		}
+		files = append(files, f)
+	}
+	for _, l := range r.Layers {
+		for _, part := range parts {
+			for _, f := range files {
+				if t, ok := f.Tensor(fmt.Sprintf("blk.%d.ffn_%s_exps.weight", l.Layer, part)); ok {
+					l.add(part, t)
+				}
+			}
+		}
+		if l.Experts == 0 || len(l.Chosen) > l.Experts {
+			err := fmt.Errorf("%s is not the model of this run: layer %d has %d experts in it, and expert %d was chosen",
+				name, l.Layer, l.Experts, len(l.Chosen)-1)
+			for _, l := range r.Layers {
+				l.Experts, l.ExpertBytes, l.strides, l.layout = 0, 0, nil, ""
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds a matrix, of all experts of the layer.
+func (l *Layer) add(part string, t *gguf.Tensor) {
+	l.Experts = 1
+	if len(t.Shape) > 2 {
+		l.Experts = int(t.Shape[2])
+	}
+	stride := t.Bytes / int64(l.Experts)
+	l.strides = append(l.strides, stride)
+	l.ExpertBytes += stride
+	l.layout += fmt.Sprint(part, t.Type, t.Shape, " ")
+}
+
+// cached are the layers whose experts stay in host memory.
+func (r *Run) cached(o *Options) []*Layer {
+	n := len(r.Layers)
+	for o.Layers > 0 && n > 0 && r.Layers[n-1].Layer >= o.Layers {
+		n--
+	}
+	return r.Layers[:n]
+}
