@@ -14,7 +14,8 @@ const (
 	// cache_prompt: false; with no tokens that holds for the prompts of the same request before.
 	ServedAsk
 	// ServedAnswer: thread Row sends why Key generations ended: Value, 0 where they differ. Line
-	// is the answer's object of timings, and Token its slot, -1 where it names none.
+	// is the answer's object of timings, then its model and id as JSON members, and Token its slot, -1 where it names
+	// none.
 	ServedAnswer
 	// ServedLine: thread Row logs Line.
 	ServedLine
@@ -24,6 +25,9 @@ const (
 	ServedRestored
 	// ServedAdapters: what is computed from now on uses the LoRA adapters that Key stands for, 0: none.
 	ServedAdapters
+	// ServedHTTP: the HTTP request that thread Row receives since MonoNS says of itself what Line has: lines "name
+	// value" of its path, its trace context and the settings in its JSON body.
+	ServedHTTP
 )
 
 // Why generation ended, as Served.Value of a [ServedAnswer].

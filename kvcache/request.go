@@ -55,6 +55,34 @@ type Request struct {
 	Bytes, CostNS                                         int64
 	Gaps                                                  []float32 // ms from each chosen token to the next
 	Blocks                                                []uint64  // see PrefixHasher; nil: not known
+	Said                                                  RequestSaid
+}
+
+// RequestSaid is what the HTTP request and its answer say of themselves; "" where they do not, or were not seen.
+type RequestSaid struct {
+	Path                    string // without parameters
+	TraceParent, TraceState string // W3C trace context
+	Model                   string
+	Settings                string // a JSON object: numbers and switches of the request's
+	AnswerModel, AnswerID   string
+}
+
+// A RequestText is a column of requests.parquet that holds texts of its own.
+type RequestText struct {
+	Name, Description string
+	Of                func(*Request) *string
+}
+
+// RequestTexts are those columns, the last ones.
+var RequestTexts = []RequestText{
+	{"http_path", "path of the HTTP request", func(r *Request) *string { return &r.Said.Path }},
+	{"traceparent", "W3C trace context of the HTTP request", func(r *Request) *string { return &r.Said.TraceParent }},
+	{"tracestate", "its trace state", func(r *Request) *string { return &r.Said.TraceState }},
+	{"request_model", "model that it asks for", func(r *Request) *string { return &r.Said.Model }},
+	{"request_settings", "JSON object: numbers and switches that it sets",
+		func(r *Request) *string { return &r.Said.Settings }},
+	{"response_model", "model that the answer names", func(r *Request) *string { return &r.Said.AnswerModel }},
+	{"response_id", "id of the answer", func(r *Request) *string { return &r.Said.AnswerID }},
 }
 
 // NewRequest is a request of which nothing is known.
@@ -99,7 +127,7 @@ const (
 	UnitBytes    = "bytes"
 )
 
-// RequestColumns are those of requests.parquet, but for [GapsColumn] and [BlocksColumn].
+// RequestColumns are those of requests.parquet, but for [GapsColumn], [BlocksColumn] and [RequestTexts].
 var RequestColumns = []RequestColumn{
 	{"id", "", "number of the request in the run, by when its slot was taken", -1, nil,
 		func(r *Request) *int64 { return &r.ID }},

@@ -363,12 +363,15 @@ enum tap_served_kind {
     // of the HTTP request had come at mono_ns. token: 1 where it does not want what its slot holds
     TAP_SERVED_ASK = 1,
     // thread row sends why key generations ended: value, a tap_served_end; 0: not alike. The text is what the answer
-    // says of its times, token of its slot; -1: nothing
+    // says of its times, model and id, token of its slot; -1: nothing
     TAP_SERVED_ANSWER = 2,
     TAP_SERVED_LINE = 3,   // a line of the log of thread row: text of bytes
     TAP_SERVED_SAVED = 4,  // the state of sequence row was copied to address key, value bytes (the lower 32 bits)
     TAP_SERVED_RESTORED = 5, // … and from there into sequence row
     TAP_SERVED_ADAPTERS = 6, // what is computed from now on uses the LoRA adapters that key stands for; 0: none
+    // what the HTTP request of thread row that began to come at mono_ns says of itself. The text
+    // has lines "name value": path, traceparent, tracestate, and settings of its JSON body as they are there
+    TAP_SERVED_HTTP = 7,
 };
 
 enum tap_served_end { TAP_SERVED_STOP = 1, TAP_SERVED_LENGTH = 2, TAP_SERVED_ERROR = 3 };

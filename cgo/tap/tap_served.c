@@ -4,6 +4,7 @@
 // llama-server's log that state what no function of llama.h shows. No text of a prompt or an answer is reported.
 #define _GNU_SOURCE
 #include "tap_context.h"
+#include "tap_http.h"
 #include "tap_init.h"
 #include "tap_queue.h"
 #include "tap_real.h"
@@ -147,6 +148,8 @@ static TAP_OWN struct {
         uint64_t hash, id;
         bool digits;
     } ids;
+    struct tap_http http; // what it says of itself
+    bool    said;    // … was reported
 } tap_wire;
 
 // tap_wire_ask reports a prompt that was received; one of no tokens: the ones before it do not want what a slot holds.
@@ -253,6 +256,24 @@ static void tap_wire_ids(const char * data, size_t n) {
     }
 }
 
+// tap_wire_name copies the first key with a text that begins so; nothing where it does not fit.
+static size_t tap_wire_name(char * to, size_t room, const char * data, size_t n, const char * begin) {
+    const char * at = memmem(data, n, begin, strlen(begin)), * last = data + n;
+    if (at == NULL) {
+        return 0;
+    }
+    const char * end = at + strlen(begin);
+    while (end < last && *end != '"') {
+        end += *end == '\\' && end + 1 < last ? 2 : 1;
+    }
+    const size_t size = end < last ? (size_t) (end + 1 - at) : room;
+    if (size >= room || size > 256) {
+        return 0;
+    }
+    memcpy(to, at, size);
+    return size;
+}
+
 // tap_behind is a function of another library that the tap stands before, found once.
 static void * tap_behind(_Atomic(void *) * known, const char * name) {
     void * real = tap_peek(known);
@@ -273,20 +294,26 @@ ssize_t recv(int fd, void * data, size_t size, int flags) {
     }
     if (tap_wire.arrived == 0 || tap_wire.left) {
         tap_wire.arrived = tap_now();
-        tap_wire.asked = tap_wire.left = tap_wire.afresh = false;
+        tap_wire.asked = tap_wire.left = tap_wire.afresh = tap_wire.said = false;
         tap_wire.ids.state = 0;
+        memset(&tap_wire.http, 0, offsetof(struct tap_http, name));
     }
-    static const char key[] = "\"cache_prompt\"";
-    const char * end = (const char *) data + n, * at = memmem(data, (size_t) n, key, sizeof(key) - 1);
-    for (at = at != NULL ? at + sizeof(key) - 1 : end; at < end && strchr(": \t\r\n", *at) != NULL; at++) {
-    }
-    if (at < end && *at == 'f') {
-        if (tap_wire.asked && !tap_wire.afresh) { // it follows prompts of token ids
+    tap_http_read(&tap_wire.http, data, (size_t) n);
+    if (!tap_wire.afresh && tap_http_off(&tap_wire.http)) {
+        if (tap_wire.asked) { // it follows prompts of token ids
             tap_wire_ask(0, 0);
         }
         tap_wire.afresh = true;
     }
     tap_wire_ids(data, (size_t) n);
+    if (!tap_wire.said && tap_wire.http.part == TAP_HTTP_PAST) {
+        struct tap_rec_served head = {
+            .kind = TAP_SERVED_HTTP, .mono_ns = (uint64_t) tap_wire.arrived, .row = (int32_t) syscall(SYS_gettid),
+            .ctx = UINT32_MAX,
+        };
+        tap_served_send(&head, tap_wire.http.text, tap_wire.http.used);
+        tap_wire.said = true;
+    }
     return n;
 }
 
@@ -311,7 +338,16 @@ ssize_t send(int fd, const void * data, size_t size, int flags) {
             }
             const char * times = memmem(data, size, "\"timings\":{", 11);
             const char * end = times != NULL ? memchr(times, '}', (size_t) (last - times)) : NULL; // they are numbers
-            tap_served_send(&rec, times, end != NULL && end - times < 512 ? (size_t) (end - times) : 0);
+            char text[1024];
+            size_t n = end != NULL && end - times < 512 ? (size_t) (end - times) : 0;
+            if (n > 0) {
+                memcpy(text, times, n);
+            }
+            static const char * const names[] = {"\"model\":\"", "\"id\":\"chatcmpl-"};
+            for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+                n += tap_wire_name(text + n, sizeof(text) - n, data, size, names[i]);
+            }
+            tap_served_send(&rec, text, n);
         }
     }
     return TAP_BEHIND(send, "send")(fd, data, size, flags);

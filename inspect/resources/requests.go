@@ -50,6 +50,13 @@ func OpenRequests(ctx context.Context, dir string) (*Requests, error) {
 		}
 		form.Columns, names = append(form.Columns, column), append(names, c.Name)
 	}
+	var texts []kvcache.RequestText // of a run that has them
+	for _, c := range kvcache.RequestTexts {
+		if len(t.Files) > 0 && t.Files[0].Has(c.Name) {
+			form.Columns, names = append(form.Columns, table.Column{Name: c.Name, Kind: table.Text}), append(names, c.Name)
+			texts = append(texts, c)
+		}
+	}
 	for _, f := range t.Files {
 		if err := f.Check(form); err != nil {
 			return nil, err
@@ -79,12 +86,12 @@ func OpenRequests(ctx context.Context, dir string) (*Requests, error) {
 			return nil, err
 		}
 		for row := range rows.N {
-			r.All = append(r.All, requestOf(rows, row))
+			r.All = append(r.All, requestOf(rows, row, texts))
 		}
 	}
 }
 
-func requestOf(rows *table.Rows, row int) kvcache.Request {
+func requestOf(rows *table.Rows, row int, texts []kvcache.RequestText) kvcache.Request {
 	q := kvcache.NewRequest()
 	for i, c := range kvcache.RequestColumns {
 		switch v := rows.Columns[i]; {
@@ -95,7 +102,12 @@ func requestOf(rows *table.Rows, row int) kvcache.Request {
 			*c.Of(&q) = v.Ints[row]
 		}
 	}
-	if n := len(kvcache.RequestColumns); len(rows.Columns) > n && !rows.Columns[n].Null(row) {
+	for i, c := range texts {
+		if v := rows.Columns[len(kvcache.RequestColumns)+i]; !v.Null(row) {
+			*c.Of(&q) = v.Text(row)
+		}
+	}
+	if n := len(kvcache.RequestColumns) + len(texts); len(rows.Columns) > n && !rows.Columns[n].Null(row) {
 		for text := range strings.SplitSeq(rows.Columns[n].Text(row), ",") {
 			hash, err := strconv.ParseUint(text, 16, 64)
 			if err != nil { // damaged: nothing is known of the prompt
@@ -123,11 +135,17 @@ func (r *Requests) WriteCSV(w io.Writer) error {
 	for _, c := range kvcache.RequestColumns {
 		names = append(names, c.Name)
 	}
+	for _, c := range kvcache.RequestTexts {
+		names = append(names, c.Name)
+	}
 	out := table.NewCSV(w, names...)
 	for i := range r.All {
 		var cells []string
 		for _, c := range kvcache.RequestColumns {
 			cells = append(cells, requestCell(&c, &r.All[i]))
+		}
+		for _, c := range kvcache.RequestTexts {
+			cells = append(cells, *c.Of(&r.All[i]))
 		}
 		out.Write(cells...)
 	}
@@ -156,6 +174,11 @@ func (r *Requests) Values() []map[string]any {
 				all[i][c.Name] = c.Names[v]
 			} else if v != c.Absent {
 				all[i][c.Name] = v
+			}
+		}
+		for _, c := range kvcache.RequestTexts {
+			if text := *c.Of(&r.All[i]); text != "" {
+				all[i][c.Name] = text
 			}
 		}
 	}

@@ -4,12 +4,17 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/kvcache"
 )
 
 // arrivals are the prompts that arrived and that no request has taken.
-type arrivals struct{ asks []*ask }
+type arrivals struct {
+	asks  []*ask
+	heads heads
+}
 
 // ask is a prompt that arrived.
 type ask struct {
@@ -18,6 +23,7 @@ type ask struct {
 	hash      uint64
 	arrivalNS int64
 	off       bool // it does not want what its slot holds
+	said      kvcache.RequestSaid
 }
 
 // maxAsks bounds the prompts that wait for a slot, and those that nobody takes: /tokenize receives some too.
@@ -35,8 +41,11 @@ func (r *arrivals) ask(s *ggmlhooks.Served) {
 	if len(r.asks) == maxAsks {
 		r.asks = r.asks[1:]
 	}
-	r.asks = append(r.asks, &ask{thread: s.Row, tokens: int64(s.Value), hash: s.Key, arrivalNS: s.MonoNS,
-		off: s.Token == 1})
+	a := &ask{thread: s.Row, tokens: int64(s.Value), hash: s.Key, arrivalNS: s.MonoNS, off: s.Token == 1}
+	if h := r.heads[s.Row]; h.arrivalNS == s.MonoNS {
+		a.said = h.RequestSaid
+	}
+	r.asks = append(r.asks, a)
 }
 
 // asked is the first prompt that nobody has taken and that is a request's; nil: there is none, because the server was
@@ -52,7 +61,7 @@ func (r *arrivals) asked(q *request) *ask {
 
 // take makes a prompt that of a request. Several answers to one prompt share it.
 func (q *request) take(a *ask) {
-	q.ask, q.ArrivalNS = a, a.arrivalNS
+	q.ask, q.ArrivalNS, q.Said = a, a.arrivalNS, a.said
 }
 
 // answer takes in why generations ended, as an answer says. It belongs to the request of that thread's prompt which
@@ -75,6 +84,7 @@ func (r *arrivals) answer(s *ggmlhooks.Served, unanswered func() []*request) {
 		for _, q := range open[:min(len(open), left)] {
 			q.take(a)
 			q.answer = s.Value
+			q.answered(s.Line)
 			left--
 		}
 		return true
@@ -94,7 +104,7 @@ func (q *request) fits(a *ask, s *ggmlhooks.Served) bool {
 		return false
 	}
 	output := number(s.Line, `"predicted_n":`)
-	return s.Line == "" || q.Computed == 0 || number(s.Line, `"cache_n":`) == q.Cached &&
+	return !strings.Contains(s.Line, `"timings":`) || q.Computed == 0 || number(s.Line, `"cache_n":`) == q.Cached &&
 		number(s.Line, `"prompt_n":`) == q.Computed && (output == q.Output || output < q.Output && !q.timed)
 }
 

@@ -92,6 +92,9 @@ func TestDocumentedColumns(t *testing.T) {
 	for _, c := range kvcache.RequestColumns {
 		names = append(names, c.Name)
 	}
+	for _, c := range kvcache.RequestTexts {
+		names = append(names, c.Name)
+	}
 	slices.Sort(names)
 	if want := testenv.DocumentedColumns(t, "REQUESTS.md"); !slices.Equal(names, want) {
 		t.Errorf("columns %q, the document has %q", names, want)

@@ -90,7 +90,7 @@ type request struct {
 
 // New makes a recorder.
 func New(o Options) *Recorder {
-	return &Recorder{o: o, contexts: contexts{ctxs: map[uint32]*context{}}}
+	return &Recorder{o: o, contexts: contexts{ctxs: map[uint32]*context{}}, arrivals: arrivals{heads: heads{}}}
 }
 
 func (r *contexts) context(number uint32) *context {

@@ -14,6 +14,8 @@ func (r *Recorder) Served(s *ggmlhooks.Served) error {
 		if x := r.context(s.Ctx); r.owner(x) {
 			x.choose(s)
 		}
+	case ggmlhooks.ServedHTTP:
+		r.http(s)
 	case ggmlhooks.ServedAsk:
 		r.ask(s)
 	case ggmlhooks.ServedAnswer:

@@ -26,6 +26,9 @@ func Schema() table.Schema {
 		Description: "ms from each chosen token to the next"},
 		table.Column{Name: kvcache.BlocksColumn, Kind: table.Text, Null: true, Encoding: table.Plain,
 			Description: "hash of the prompt up to the end of each 512 tokens, and of all; with a key of this run"})
+	for _, c := range kvcache.RequestTexts {
+		s.Columns = append(s.Columns, table.Column{Name: c.Name, Kind: table.Text, Null: true, Description: c.Description})
+	}
 	return s
 }
 
@@ -63,6 +66,11 @@ func (t *Table) Append(r *kvcache.Request) error {
 	t.batch.Floats(len(kvcache.RequestColumns), r.Gaps)
 	if len(r.Blocks) > 0 {
 		t.batch.Text(len(kvcache.RequestColumns)+1, hexList(r.Blocks))
+	}
+	for i, c := range kvcache.RequestTexts {
+		if text := *c.Of(r); text != "" {
+			t.batch.Text(len(kvcache.RequestColumns)+2+i, text)
+		}
 	}
 	if err := t.batch.EndRow(); err != nil {
 		return fmt.Errorf("write %s: %w", rundir.RequestsName, err)
