@@ -27,7 +27,8 @@ var layers = map[string]int{
 	"config":         3, "collect": 3, "inspect/*": 3,
 	"runner/session/control": 3,                                              // a run's socket: both ends
 	"inspect/tensors":        2, "inspect/memory": 2, "inspect/resources": 2, // read what one recorder wrote
-	"ggmlhooks/*": 2, "resource/*": 2, "memtrace/*": 2, "kvcache/*": 2, // sensors
+	"inspect/otlp": 2,                                                   // sends requests on
+	"ggmlhooks/*":  2, "resource/*": 2, "memtrace/*": 2, "kvcache/*": 2, // sensors
 	"memtrace/sample/*": 1, "resource/bpf": 1, "gguf/*": 1, "cgo/llama": 1, "store/stream": 1, "mrm/verdict": 1,
 	"ggmlhooks": 0, "resource": 0, "memtrace": 0, "kvcache": 0, "gguf": 0, "models": 0, // words
 	"store/*": 0, "cgo/*": 0, "inspect/sheet": 0, "third_party/*": 0, // files, C, drawing

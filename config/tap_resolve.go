@@ -227,7 +227,7 @@ func (s *sources) recorders() []Recorder {
 		if !ok || o.role != roleRecorder || slices.Contains(running, o.recorder) {
 			continue
 		}
-		if (o.name == "attention" || o.name == "kv" || o.name == "regions" || o.name == "ledger") &&
+		if slices.Contains([]string{"attention", "kv", "requests", "otlp", "regions", "ledger"}, o.name) &&
 			(g.text == "off" || g.text == "false" || g.text == "0") {
 			continue
 		}

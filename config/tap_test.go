@@ -171,7 +171,7 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 		"resume": "a/run", "sink": "unix:/a/b", "dataset": "a/set", "dataset-shard-mb": "8",
 		"dataset-window": "4096", "dataset-seed": "5", "error": "0.01", "error-metric": "nrmse",
 		"resource-level": "VERBOSE", "resource-path": "a.jsonl", "resource-rate": "1000", "resource-sample": "8", "resource-rotate": "64M",
-		"legacy-estimates": "on", "kv": "on", "requests": "on", "cold": "on", "kv-block": "16", "regions": "on",
+		"legacy-estimates": "on", "kv": "on", "requests": "on", "otlp": "http://localhost:4318", "cold": "on", "kv-block": "16", "regions": "on",
 		"ledger": "windows", "ledger-window": "50ms",
 		"samples": "perf:faults,pages", "samples-period": "5000", "samples-ring": "1M", "process-interval": "250ms",
 		"host": "block,waits", "host-interval": "250ms", "host-details": "on", "steer": "code.gguf:0.5:3-5",

@@ -94,4 +94,20 @@ type RequestsNow struct {
 	Running int           `json:"running"` // that have a slot
 	Waiting int           `json:"waiting"` // prompts that were tokenized and have none
 	Ended   RequestTotals `json:"ended"`
+	// Exported is what an OpenTelemetry collector got; absent where nothing is exported.
+	Exported *Exported `json:"otlp,omitempty"`
 }
+
+// Exported counts what became of spans. Those of a request that its caller does not sample are not among them.
+type Exported struct {
+	Spans   int64 `json:"spans_sent"`
+	Full    int64 `json:"spans_dropped_buffer_full"`
+	Refused int64 `json:"spans_dropped_refused"` // by the collector
+	Unsent  int64 `json:"spans_dropped_unsent"`  // when the time to send the last ones had passed
+	Points  int64 `json:"metric_points_refused"`
+	// LastMetrics is false where the newest message of metrics did not reach the collector.
+	LastMetrics bool `json:"last_metrics_sent"`
+}
+
+// Dropped is how many spans did not reach the collector.
+func (e *Exported) Dropped() int64 { return e.Full + e.Refused + e.Unsent }

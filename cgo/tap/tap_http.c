@@ -1,7 +1,7 @@
 //go:build llama
 
-// tap_http.c: reads HTTP requests as they are received, byte by byte, wherever they are cut. It keeps the path, the trace
-// context and the numbers, switches and names among the settings, a line each, and skips everything else.
+// tap_http.c: reads HTTP requests as they are received, byte by byte, wherever they are cut. It keeps the path, the
+// trace context and the numbers, switches and names among the settings, a line each, and skips everything else.
 #define _GNU_SOURCE
 #include "tap_http.h"
 
@@ -87,8 +87,9 @@ static void size(struct tap_http * http, char c) {
 
 // value takes in a setting. The names are those of llama-server's interfaces.
 static void value(struct tap_http * http) {
-    static const char * const wanted[] = {"model", "max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict",
-        "temperature", "top_p", "top_k", "seed", "stream", "frequency_penalty", "presence_penalty", "n", "cache_prompt"};
+    static const char * const wanted[] = {"model", "max_tokens", "max_completion_tokens", "max_output_tokens",
+        "n_predict", "temperature", "top_p", "top_k", "seed", "stream", "frequency_penalty", "presence_penalty", "n",
+        "cache_prompt"};
     for (size_t i = 0; http->scalar && http->line_used <= 200 && i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         if (strlen(wanted[i]) == http->key_used && memcmp(http->name, wanted[i], http->key_used) == 0) {
             keep(http, wanted[i], http->line, http->line_used);

@@ -369,8 +369,8 @@ enum tap_served_kind {
     TAP_SERVED_SAVED = 4,  // the state of sequence row was copied to address key, value bytes (the lower 32 bits)
     TAP_SERVED_RESTORED = 5, // … and from there into sequence row
     TAP_SERVED_ADAPTERS = 6, // what is computed from now on uses the LoRA adapters that key stands for; 0: none
-    // what the HTTP request of thread row that began to come at mono_ns says of itself. The text
-    // has lines "name value": path, traceparent, tracestate, and settings of its JSON body as they are there
+    // what the HTTP request of thread row that began to come at mono_ns says of itself. The text has lines
+    // "name value": path, traceparent, tracestate, and settings of its JSON body as they are there
     TAP_SERVED_HTTP = 7,
 };
 

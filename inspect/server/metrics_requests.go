@@ -27,6 +27,8 @@ var (
 	requestTime = histogram("request_duration_seconds", "Time from a request's arrival to the end of its slot.")
 	requestGap  = histogram("request_inter_token_seconds",
 		"Time from a token of a request to the next, of requests that have ended.")
+	spans = counter("otlp_spans_total", "Spans that were exported to an OpenTelemetry collector, or dropped and why.",
+		"outcome")
 
 	kvUtilization = gauge("kv_utilization_ratio", "Share of the cells of all KV caches that are used, 0 to 1.")
 )
@@ -57,6 +59,11 @@ func (t *metricFold) requests(now *kvcache.RequestsNow) {
 	t.histogram(requestFirst, &ended.FirstToken)
 	t.histogram(requestTime, &ended.Duration)
 	t.histogram(requestGap, &ended.Gaps)
+	if e := now.Exported; e != nil {
+		t.one(spans, float64(e.Spans), "sent")
+		t.one(spans, float64(e.Full), "buffer_full")
+		t.one(spans, float64(e.Refused), "refused")
+	}
 }
 
 // utilization is how full the caches of a live run are.

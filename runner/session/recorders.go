@@ -104,9 +104,13 @@ func (r *recorders) open() (all []io.Closer, err error) {
 		}
 	}
 	if tap.Records(config.Requests) {
-		r.requests = newRequests(r.run)
+		r.requests = newRequests(r.run, r.kv)
 		all = append(all, r.requests)
-		r.parts = append(r.parts, part{words: r.requests.words})
+		p := part{words: r.requests.words}
+		if r.requests.export != nil {
+			p.key, p.use = "otlp", func() any { return r.requests.export.Counts() }
+		}
+		r.parts = append(r.parts, p)
 	}
 	if tap.Records(config.Regions) {
 		if r.regions, err = newRegionMap(r.run, &r.maps); err != nil {

@@ -3,9 +3,16 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
 
+	"github.com/llamatap/llamatap/inspect/otlp"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/kvcache/request"
@@ -14,17 +21,63 @@ import (
 // requests is the recorder of requests with the table that it writes.
 type requests struct {
 	*request.Recorder
-	table *request.Table
-	ended kvcache.RequestTotals
+	table    *request.Table
+	ended    kvcache.RequestTotals
+	export   *otlp.Exporter // nil: they are not exported
+	exported string         // where to
+	caches   *kv            // nil: cells are not followed
+	observed int64          // when the exporter saw how the run is
 }
 
-func newRequests(r *run) *requests {
-	q := &requests{table: request.NewTable(r.dir, r.unixOffset())}
+func newRequests(r *run, caches *kv) *requests {
+	q := &requests{table: request.NewTable(r.dir, r.unixOffset()), caches: caches}
+	if r.export != nil {
+		q.export, q.exported = otlp.Start(exportOf(r)), r.export.Address()
+	}
 	q.Recorder = request.New(request.Options{Done: func(done *kvcache.Request) error {
 		q.ended.Add(done)
+		if q.export != nil {
+			q.export.Add(*done)
+		}
 		return q.table.Append(done)
 	}})
 	return q
+}
+
+// exportOf says what a run exports.
+func exportOf(r *run) otlp.Options {
+	pid, host := cmp.Or(r.region.PID(), r.pid), ""
+	if name, err := os.Hostname(); err == nil {
+		host = name
+	}
+	program := r.o.Command.Args[0]
+	if at := slices.Index(r.o.Command.Args, "--argv0"); at > 0 { // it is started by its own loader
+		program = r.o.Command.Args[at+1]
+	}
+	return otlp.Options{Settings: *r.export, Run: r.dir.ID(), Offset: r.unixOffset(), Version: r.o.Version,
+		Attributes: [][2]string{{"service.name", filepath.Base(program)}, {"service.instance.id", r.dir.ID()},
+			{"host.name", host}, {"process.pid", strconv.Itoa(pid)}},
+		Remark: func(text string) { fmt.Fprintln(present.Err, "llamatap: OpenTelemetry:", text) }}
+}
+
+// observeEvery is how often the exporter sees how the run is.
+const observeEvery = int64(time.Second)
+
+// observe lets the exporter see how the run is.
+func (q *requests) observe() {
+	if q.export == nil {
+		return
+	}
+	o := otlp.Observation{}
+	o.Running, o.Waiting = q.Live()
+	if q.caches != nil {
+		snapshot := q.caches.Snapshot()
+		if len(snapshot.Caches) == 0 { // the program has freed them, or has none yet
+			snapshot.Caches = snapshot.Freed
+		}
+		o.KV = &snapshot
+	}
+	q.export.Observe(o)
 }
 
 // tick writes what waited long enough, while nothing comes.
@@ -32,11 +85,25 @@ func (q *requests) tick() error {
 	if q == nil {
 		return nil
 	}
-	return errors.Join(q.Tick(monotonic()), q.table.Settle())
+	now := monotonic()
+	err := errors.Join(q.Tick(now), q.table.Settle())
+	if now-q.observed >= observeEvery {
+		q.observed = now
+		q.observe()
+	}
+	return err
 }
 
-// Close hands on what goes on, and completes the table.
-func (q *requests) Close() error { return errors.Join(q.Recorder.Close(), q.table.Close()) }
+// Close hands on what goes on, completes the table, and lets the exporter send what is left, which may take
+// [otlp.FlushLimit].
+func (q *requests) Close() error {
+	err := errors.Join(q.Recorder.Close(), q.table.Close())
+	if q.export != nil {
+		q.observe()
+		q.export.Close()
+	}
+	return err
+}
 
 // now is how the requests are; nil where they are not recorded.
 func (q *requests) now() *kvcache.RequestsNow {
@@ -44,7 +111,12 @@ func (q *requests) now() *kvcache.RequestsNow {
 		return nil
 	}
 	running, waiting := q.Live()
-	return &kvcache.RequestsNow{Running: running, Waiting: waiting, Ended: q.ended.Clone()}
+	now := &kvcache.RequestsNow{Running: running, Waiting: waiting, Ended: q.ended.Clone()}
+	if q.export != nil {
+		counts := q.export.Counts()
+		now.Exported = &counts
+	}
+	return now
 }
 
 // words say how much of prompts was computed, and computed again.
@@ -58,6 +130,32 @@ func (q *requests) words() string {
 	}
 	if again > 0 {
 		text += fmt.Sprintf(", %d of them again in %s: llamatap requests", again, present.Nanoseconds(cost))
+	}
+	if q.export != nil {
+		text += "\n" + q.exportWords()
+	}
+	return text
+}
+
+// exportWords say what became of spans, and whether the last metrics were sent.
+func (q *requests) exportWords() string {
+	c := q.export.Counts()
+	text := fmt.Sprintf("otlp      %d spans sent to %s", c.Spans, q.exported)
+	dropped := ", DROPPED "
+	for _, d := range []struct {
+		n   int64
+		why string
+	}{{c.Full, "buffer full"}, {c.Refused, "refused"}, {c.Unsent, "unsent at the end"}} {
+		if d.n > 0 {
+			text += fmt.Sprintf("%s%d (%s)", dropped, d.n, d.why)
+			dropped = ", "
+		}
+	}
+	if c.Points > 0 {
+		text += fmt.Sprintf(", %d points of metrics refused", c.Points)
+	}
+	if !c.LastMetrics {
+		text += "; the last metrics were not sent"
 	}
 	return text
 }

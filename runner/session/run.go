@@ -15,6 +15,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/ggmlhooks/capture"
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/inspect/otlp"
 	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -34,6 +35,7 @@ type run struct {
 	contexts []rundir.Context
 	steered  []rundir.Steering // control vectors of an armed run, by number; nil: it is not armed
 	speller  speller
+	export   *otlp.Settings // of requests to OpenTelemetry; nil: none
 }
 
 func newRun(o Options, region *collect.Region) *run {

@@ -18,6 +18,7 @@ import (
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/inspect/otlp"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
@@ -127,6 +128,11 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	defer region.Close()
 	debug.SetMemoryLimit(budget.heap)
 	r := newRun(o, region)
+	if o.Tap.Records(config.Requests) {
+		if r.export, err = otlp.Lookup(o.Tap.OTLP, nil); err != nil {
+			return Result{}, err
+		}
+	}
 	defer r.dropStates()
 	consumer, err := newFeed(o.Tap.Sink)
 	if err != nil {

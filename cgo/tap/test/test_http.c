@@ -8,20 +8,24 @@
 #define PARENT "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 #define HEAD "POST /v1/chat/completions?x=1 HTTP/1.1\r\nHost: a\r\nTraceParent:  " PARENT "\r\ntracestate: a=1,b=2\r\n"
 #define CHAT "path /v1/chat/completions\ntraceparent " PARENT "\ntracestate a=1,b=2\n"
-#define BODY "{\"messages\":[{\"role\":\"user\",\"content\":\"\\\"model\\\":\\\"no\\\", \\\\\"}], \"model\" : \"g\\\"1\\\\\", " \
-    "\"temperature\":0.25,\r\n\"response_format\":{\"temperature\":9,\"model\":\"no\"},\"stop\":[\"model\"],\"prompt\":\"}\"," \
+#define BODY "{\"messages\":[{\"role\":\"user\",\"content\":\"\\\"model\\\":\\\"no\\\", \\\\\"}], " \
+    "\"model\" : \"g\\\"1\\\\\", " \
+    "\"temperature\":0.25,\r\n\"response_format\":{\"temperature\":9,\"model\":\"no\"}," \
+    "\"stop\":[\"model\"],\"prompt\":\"}\"," \
     "\"seed\":-1,\"stream\":true,\"cache_prompt\": false ,\"max_tokens\":7}"
 #define SAYS "model \"g\\\"1\\\\\"\ntemperature 0.25\nseed -1\nstream true\ncache_prompt false\nmax_tokens 7\n"
 
 static const struct { const char * name, * request, * want; bool off; } cases[] = {
     {"a chat", HEAD "Content-Length: 300\r\n\r\n" BODY, CHAT SAYS, true},
     {"no body", "GET /health HTTP/1.1\r\nhost: a\r\n\r\n", "path /health\n", false},
-    {"chunks", HEAD "Transfer-Encoding: gzip, Chunked\r\n\r\n1a;a=b\r\n{\"model\":\"gopher\",\"seed\":\r\nC\r\n12,\"top_k\":4\r\n"
+    {"chunks", HEAD "Transfer-Encoding: gzip, Chunked\r\n\r\n"
+     "1a;a=b\r\n{\"model\":\"gopher\",\"seed\":\r\nC\r\n12,\"top_k\":4\r\n"
      "2\r\n0}\r\n0\r\n\r\n", CHAT "model \"gopher\"\nseed 12\ntop_k 40\n", false},
     {"no object", "POST /completion HTTP/1.1\r\n\r\n[{\"model\":\"a\"}]", "path /completion\n", false},
     {"a name that holds a setting", "POST /completion HTTP/1.1\n\n{\"model\":\"\\ncache_prompt false\"}",
      "path /completion\nmodel \"\\ncache_prompt false\"\n", false},
-    {"values that are no settings", "POST /completion HTTP/1.1\n\n{\"model\":{\"seed\":1},\"seed\":[1,2],\"top_p\":1e-3}",
+    {"values that are no settings", "POST /completion HTTP/1.1\n\n{\"model\":{\"seed\":1},"
+     "\"seed\":[1,2],\"top_p\":1e-3}",
      "path /completion\ntop_p 1e-3\n", false},
 };
 

@@ -1,0 +1,322 @@
+//go:build linux
+
+package oracle
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/llamatap/llamatap/kvcache"
+	collectmetrics "go.opentelemetry.io/proto/slim/otlp/collector/metrics/v1"
+	collecttrace "go.opentelemetry.io/proto/slim/otlp/collector/trace/v1"
+	common "go.opentelemetry.io/proto/slim/otlp/common/v1"
+	metric "go.opentelemetry.io/proto/slim/otlp/metrics/v1"
+	trace "go.opentelemetry.io/proto/slim/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// A receiver takes what OTLP over HTTP brings, and decodes it with the messages of opentelemetry-proto.
+type receiver struct {
+	url      string
+	lock     sync.Mutex
+	spans    []*trace.Span
+	metrics  map[string]*metric.Metric // the newest
+	resource map[string]any
+}
+
+func receive(t *testing.T) *receiver {
+	r := &receiver{metrics: map[string]*metric.Metric{}}
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close)
+	r.url = server.URL
+	return r
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	body, err := io.ReadAll(request.Body)
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	var spans collecttrace.ExportTraceServiceRequest
+	var metrics collectmetrics.ExportMetricsServiceRequest
+	switch request.URL.Path {
+	case "/v1/traces":
+		err = proto.Unmarshal(body, &spans)
+	case "/v1/metrics":
+		err = proto.Unmarshal(body, &metrics)
+	}
+	if err != nil || request.Header.Get("Content-Type") != "application/x-protobuf" {
+		http.Error(w, fmt.Sprint(err), http.StatusBadRequest)
+		return
+	}
+	for _, of := range spans.ResourceSpans {
+		r.resource = attributesOf(of.Resource.Attributes)
+		for _, scope := range of.ScopeSpans {
+			r.spans = append(r.spans, scope.Spans...)
+		}
+	}
+	for _, of := range metrics.ResourceMetrics {
+		for _, scope := range of.ScopeMetrics {
+			for _, m := range scope.Metrics {
+				r.metrics[m.Name] = m
+			}
+		}
+	}
+}
+
+// attributesOf is attributes by their names.
+func attributesOf(all []*common.KeyValue) map[string]any {
+	m := map[string]any{}
+	for _, a := range all {
+		switch v := a.Value.Value.(type) {
+		case *common.AnyValue_StringValue:
+			m[a.Key] = v.StringValue
+		case *common.AnyValue_IntValue:
+			m[a.Key] = v.IntValue
+		case *common.AnyValue_DoubleValue:
+			m[a.Key] = v.DoubleValue
+		case *common.AnyValue_BoolValue:
+			m[a.Key] = v.BoolValue
+		case *common.AnyValue_ArrayValue:
+			m[a.Key] = v.ArrayValue.Values[0].GetStringValue()
+		}
+	}
+	return m
+}
+
+// roots are the spans of requests by their number.
+func (r *receiver) roots() map[int64]*trace.Span {
+	all := map[int64]*trace.Span{}
+	for _, s := range r.spans {
+		if s.Kind == trace.Span_SPAN_KIND_SERVER {
+			all[attributesOf(s.Attributes)["llamatap.request.id"].(int64)] = s
+		}
+	}
+	return all
+}
+
+// wantSpans compares what was exported with the table of requests: every span's times and counts, and every histogram.
+func wantSpans(t *testing.T, r *receiver, records []kvcache.Request) {
+	t.Helper()
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	roots := r.roots()
+	children := map[string]*trace.Span{}
+	for _, s := range r.spans {
+		children[string(s.ParentSpanId)+s.Name] = s
+	}
+	n := 0
+	for i := range records {
+		q := &records[i]
+		begun := []int64{q.ArrivalNS, q.LaunchNS, q.PromptNS, q.FirstNS}
+		begun = slices.DeleteFunc(begun, func(ns int64) bool { return ns == 0 })
+		s := roots[q.ID]
+		if s == nil || len(begun) == 0 {
+			t.Errorf("request %d, known since %v, has the span %v", q.ID, begun, s)
+			continue
+		}
+		n++
+		failed := q.End == kvcache.EndError || q.End == kvcache.EndCancelled
+		if s.StartTimeUnixNano != uint64(begun[0]) || s.EndTimeUnixNano != uint64(q.EndNS) ||
+			(s.Status.Code == trace.Status_STATUS_CODE_ERROR) != failed || len(s.TraceId) != 16 || len(s.SpanId) != 8 {
+			t.Errorf("request %+v: span %v", *q, s)
+		}
+		want := map[string]any{"llamatap.request.id": q.ID, "llamatap.slot": q.Seq, "gen_ai.provider.name": "llama.cpp",
+			"gen_ai.usage.output_tokens": q.Output, "gen_ai.operation.name": "text_completion", "url.path": "/completion"}
+		if q.Prompt >= 0 {
+			want["gen_ai.usage.input_tokens"], want["gen_ai.usage.cache_read.input_tokens"] = q.Prompt, q.Cached
+		}
+		if q.End == kvcache.EndStop || q.End == kvcache.EndLength {
+			want["gen_ai.response.finish_reasons"] = kvcache.EndName(q.End)
+		}
+		if q.Cause != kvcache.CauseNone {
+			want["llamatap.recomputed.cause"], want["llamatap.recomputed.tokens"] = kvcache.CauseName(q.Cause), q.Again
+		}
+		got := attributesOf(s.Attributes)
+		for key, value := range want {
+			if got[key] != value && (q.End != kvcache.EndError || q.Said.Path != "") {
+				t.Errorf("request %d: %s is %v, want %v", q.ID, key, got[key], value)
+			}
+		}
+		for _, phase := range []struct {
+			name       string
+			begin, end int64
+		}{{"queue", q.ArrivalNS, q.LaunchNS}, {"prefill", q.PromptNS, q.FirstNS}, {"decode", q.FirstNS, q.LastNS}} {
+			child, there := children[string(s.SpanId)+phase.name], phase.begin != 0 && phase.end >= phase.begin
+			if there {
+				n++
+			}
+			if (child != nil) != there || there && (child.StartTimeUnixNano != uint64(phase.begin) ||
+				child.EndTimeUnixNano != uint64(phase.end) || !bytes.Equal(child.TraceId, s.TraceId)) {
+				t.Errorf("request %d: %s from %d to %d, the span is %v", q.ID, phase.name, phase.begin, phase.end, child)
+			}
+		}
+	}
+	if n != len(r.spans) {
+		t.Errorf("%d spans came, want %d of %d requests", len(r.spans), n, len(records))
+	}
+	r.wantMetrics(t, records)
+}
+
+// wantMetrics adds requests up again.
+func (r *receiver) wantMetrics(t *testing.T, records []kvcache.Request) {
+	t.Helper()
+	sums, counts := map[string]float64{}, map[string]uint64{}
+	add := func(name string, v float64) { sums[name] += v; counts[name]++ }
+	for i := range records {
+		q := &records[i]
+		failed := q.End == kvcache.EndError || q.End == kvcache.EndCancelled
+		if q.ArrivalNS != 0 {
+			add("gen_ai.server.request.duration", float64(q.EndNS-q.ArrivalNS)/1e9)
+		}
+		if q.ArrivalNS != 0 && q.FirstNS != 0 {
+			add("gen_ai.server.time_to_first_token", float64(q.FirstNS-q.ArrivalNS)/1e9)
+		}
+		if q.Output > 1 && !failed {
+			add("gen_ai.server.time_per_output_token", float64(q.LastNS-q.FirstNS)/1e9/float64(q.Output-1))
+		}
+		if q.Prompt >= 0 {
+			add("gen_ai.client.token.usage", float64(q.Prompt))
+		}
+		if q.Output > 0 {
+			add("gen_ai.client.token.usage", float64(q.Output))
+		}
+	}
+	for name, want := range sums {
+		sum, n, inBuckets := 0.0, uint64(0), uint64(0)
+		for _, p := range r.metrics[name].GetHistogram().GetDataPoints() {
+			sum, n = sum+p.GetSum(), n+p.Count
+			for _, count := range p.BucketCounts {
+				inBuckets += count
+			}
+		}
+		if math.Abs(sum-want) > 1e-9*want || n != counts[name] || n != inBuckets {
+			t.Errorf("%s: %d values, %d in buckets, sum %v; want %d, sum %v", name, n, inBuckets, sum, counts[name], want)
+		}
+	}
+	for _, name := range []string{"llamatap.kv.cells", "llamatap.kv.utilization"} {
+		if len(r.metrics[name].GetGauge().GetDataPoints()) == 0 {
+			t.Errorf("no %s", name)
+		}
+	}
+}
+
+// exportedCounts are those that a sealed run and its summary have.
+func (s *server) exportedCounts(t *testing.T) (counts kvcache.Exported) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(runDirs(t, s.out)[0], "metadata.json"))
+	var of struct {
+		Extra struct{ OTLP *kvcache.Exported }
+	}
+	if err = errors.Join(err, json.Unmarshal(text, &of)); err != nil || of.Extra.OTLP == nil {
+		t.Fatalf("metadata.json counts no spans: %v", err)
+	}
+	if line := fmt.Sprintf("%d spans sent to ", of.Extra.OTLP.Spans); !strings.Contains(s.stderr.String(), line) {
+		t.Errorf("the summary lacks %q:\n%s", line, s.stderr.String())
+	}
+	return *of.Extra.OTLP
+}
+
+// TestTraceParents: the trace context of an HTTP request is that of its own record, whatever else arrives at the same
+// time, in pieces, in chunks, or before it by the same connection.
+func TestTraceParents(t *testing.T) {
+	to := receive(t)
+	s := serve(t, []string{"--tap-otlp", to.url}, "-np", "4", "-c", "4096", "-t", "1", "--no-webui")
+	const clients, each, ids = 5, 4, 4 // the last one's prompts are token ids
+	var all sync.WaitGroup
+	var asked sync.Map // ids of answers by the model that was asked for
+	for client := range clients {
+		all.Go(func() {
+			connection := &http.Client{Transport: &http.Transport{}} // of its own, kept
+			for i := range each {
+				n := 1 + client*each + i
+				path := "/v1/chat/completions"
+				prompt := fmt.Sprintf(`"messages":[{"role":"user","content":"\"model\":\"no\" %d"}]`, i%2)
+				if client == ids {
+					path, prompt = "/completion", `"prompt":[5, 6, 7]`
+				}
+				body := fmt.Sprintf(`{%s,"model":"m%d","max_tokens":%d,"temperature":0.5,"ignore_eos":true}`, prompt, n, n)
+				var reader io.Reader = strings.NewReader(body)
+				if i%2 == 1 {
+					reader = io.MultiReader(strings.NewReader(body[:40]), strings.NewReader(body[40:])) // chunks
+				}
+				ask, err := http.NewRequest(http.MethodPost, s.url+path, reader)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if i != 2 { // the third of each connection has none
+					ask.Header.Set("traceparent", fmt.Sprintf("00-%032x-%016x-01", 1000+n, 2000+n))
+					ask.Header.Set("tracestate", fmt.Sprintf("n=%d", n))
+				}
+				response, err := connection.Do(ask)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				text, _ := io.ReadAll(response.Body)
+				response.Body.Close()
+				var answer struct {
+					ID string
+				}
+				if json.Unmarshal(text, &answer) != nil || (answer.ID == "") != (client == ids) {
+					t.Errorf("answer %s", text)
+				}
+				asked.Store(fmt.Sprint("m", n), answer.ID)
+			}
+		})
+	}
+	all.Wait()
+	records := s.recordedRequests(t)
+	if counts := s.exportedCounts(t); counts.Dropped() != 0 || !counts.LastMetrics {
+		t.Errorf("%+v", counts)
+	}
+	seen := map[int64]bool{}
+	for id, span := range to.roots() {
+		a := attributesOf(span.Attributes)
+		n, _ := a["gen_ai.usage.output_tokens"].(int64)
+		seen[n] = true
+		model := fmt.Sprint("m", n)
+		operation := "chat"
+		var answered any
+		if answered, _ = asked.Load(model); answered == "" {
+			answered, operation = nil, "text_completion"
+		}
+		want := map[string]any{"gen_ai.request.model": model, "gen_ai.request.max_tokens": n,
+			"gen_ai.operation.name":      operation,
+			"gen_ai.request.temperature": 0.5, "gen_ai.response.id": answered, "gen_ai.response.finish_reasons": "length"}
+		for key, value := range want {
+			if a[key] != value {
+				t.Errorf("request %d, which has %d tokens: %s is %v, want %v", id, n, key, a[key], value)
+			}
+		}
+		parent, state := hex.EncodeToString(span.ParentSpanId), span.TraceState
+		wantParent, wantState := fmt.Sprintf("%016x", 2000+n), fmt.Sprintf("n=%d", n)
+		if (n-1)%each == 2 {
+			wantParent, wantState = "", ""
+		} else if hex.EncodeToString(span.TraceId) != fmt.Sprintf("%032x", 1000+n) {
+			t.Errorf("request %d is of trace %x", id, span.TraceId)
+		}
+		if parent != wantParent || state != wantState || span.Name != operation+" "+model {
+			t.Errorf("%q: parent %q, state %q, want %q, %q", span.Name, parent, state, wantParent, wantState)
+		}
+	}
+	if len(seen) != clients*each || len(records) != clients*each {
+		t.Errorf("%d requests of different lengths, %d records, want %d", len(seen), len(records), clients*each)
+	}
+	if name := to.resource["service.name"]; name != "llama-server" {
+		t.Errorf("the service is %v", name)
+	}
+}
