@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -191,5 +192,59 @@ func TestDatasetKilled(t *testing.T) {
 	}
 	if info.Rows == all && info.Prompts != whole {
 		t.Errorf("llamatap.json says %d prompts, and %d are whole", info.Prompts, whole)
+	}
+}
+
+// TestDatasetDisk: a dataset keeps within --tap-max-disk and leaves --tap-min-free on its own disk; where that is full,
+// recording ends, the model does not, and shards that are there are whole.
+func TestDatasetDisk(t *testing.T) {
+	prompts, _ := manyPrompts(t, 120)
+	run := func(size string, args ...string) (o outcome, live string, held int64) {
+		t.Helper()
+		dir := t.TempDir()
+		if live = filepath.Join(dir, "live"); size != "" {
+			live = filepath.Join(smallDisk(t, size), "live")
+		}
+		results := filepath.Join(dir, "results.jsonl")
+		o = llamatap(t, slices.Concat(datasetArgs(prompts, results), []string{"--tap-dataset", live,
+			"--tap-dataset-window", "500", "--tap-dataset-shard-mb", "1"}, args)...)
+		if n := bytes.Count(content(t, results), []byte("\n")); n != 120 {
+			t.Fatalf("%d of 120 prompts have results\n%s", n, o.stderr)
+		}
+		files, _, all := shards(t, live)
+		for _, path := range files {
+			held += int64(len(content(t, path)))
+		}
+		if info := readLive(t, live); info.Rows != all || info.Shards != len(files) || info.Tokens < info.Rows ||
+			info.Complete != (len(args) == 0) {
+			t.Errorf("llamatap.json says %+v, and %d rows are in %d shards", info, all, len(files))
+		}
+		if left, _ := filepath.Glob(filepath.Join(live, "spill", "*")); len(left) > 0 {
+			t.Errorf("rows are left outside of shards: %q", left)
+		}
+		return o, live, held
+	}
+	_, _, whole := run("")
+	for _, c := range []struct {
+		size, says, cause string
+		args              []string
+		bound             int64
+	}{
+		{"", "--tap-max-disk 8M", "max_disk", []string{"--tap-max-disk", "8M"}, 8 << 20},
+		{"64m", "live; the program goes on", "min_free", []string{"--tap-min-free", "56M"}, 8 << 20},
+		{"8m", "live is full", "disk_full", []string{"--tap-min-free", "0"}, 8 << 20},
+	} {
+		o, live, held := run(c.size, c.args...)
+		if !strings.Contains(o.stderr, c.says) || held > c.bound || held < c.bound/8 || whole < c.bound {
+			t.Errorf("%q: status %d, %d bytes of shards, %d without a bound\n%s", c.args, o.status, held, whole, o.stderr)
+		}
+		v, a := verifyJSON(t, o.dirs[0]), readLive(t, live).Run.Account
+		if len(v.Findings) != 1 || !strings.Contains(v.Findings[0].What, c.cause) {
+			t.Errorf("%q: %+v", c.args, v.Findings)
+		}
+		if a == nil || len(a.Lost) != 1 || a.Lost[0].Cause != c.cause || // a tensor may have rows in two windows
+			a.Captured.Bytes > uint64(readLive(t, live).Rows)*6*256*4 {
+			t.Errorf("%q: account %+v of %d rows", c.args, a, readLive(t, live).Rows)
+		}
 	}
 }

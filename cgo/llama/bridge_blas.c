@@ -80,7 +80,8 @@ static bool place(ggml_backend_dev_t dev, struct product * p) {
 		return false;
 	}
 	p->rest_buffer = ggml_backend_alloc_ctx_tensors_from_buft(p->ctx, ggml_backend_dev_buffer_type(dev));
-	int64_t k = p->weight->ne[0], n = p->weight->ne[1], most = ggml_nelements(p->in) > k * n ? ggml_nelements(p->in) : k * n;
+	int64_t k = p->weight->ne[0], n = p->weight->ne[1], most = ggml_nelements(p->in);
+	most = most > k * n ? most : k * n;
 	float * numbers = malloc((size_t) most * sizeof *numbers);
 	void * packed = malloc(ggml_nbytes(p->weight));
 	bool ok = p->rest_buffer != NULL && numbers != NULL && packed != NULL;

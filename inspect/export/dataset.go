@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/store/codec"
@@ -74,6 +75,8 @@ type dataset struct {
 	info    datasetInfo
 	text    func(token int64, id int32) string
 	prompts promptIDs
+	held    atomic.Int64 // bytes of spills and shards, with what is not in its file yet
+	waiting atomic.Int64 // of them, those that are not in their file yet
 }
 
 func (e *exporter) newDataset(all *arrays, about Provenance) *dataset {

@@ -68,6 +68,8 @@ type Live struct {
 	failed  atomic.Pointer[error]
 	done    chan struct{}
 	at      int64 // of the results that were read
+	pending taken // since the last whole tensor
+	kept    taken // of windows whose shards are written; the writer's
 }
 
 // due is a window that has ended, with what is known by then.
@@ -75,6 +77,16 @@ type due struct {
 	*window
 	captured Captured
 	keys     map[promptKey]bool // prompts with rows in it
+}
+
+// taken counts packets, and the bytes of their tensors.
+type taken struct {
+	packets, bytes uint64
+}
+
+func (t *taken) add(o taken) {
+	t.packets += o.packets
+	t.bytes += o.bytes
 }
 
 // prompts counts prompts by windows.
@@ -183,6 +195,7 @@ func (l *Live) check() error {
 
 // Append takes a packet, whose elements are data; it is not used after.
 func (l *Live) Append(p *stream.Packet, data []byte) error {
+	l.pending.add(taken{1, uint64(len(data))})
 	packet, from := *p, codec.DTypeOf(p.SrcType)
 	packet.DType, packet.RawBytes = from, int64(len(data))
 	if from == codec.F32 && l.o.DType != codec.F32 {
@@ -207,7 +220,15 @@ func (l *Live) Append(p *stream.Packet, data []byte) error {
 		if err := l.column(pc); err != nil {
 			return err
 		}
-		return l.d.put(pc, data)
+		if err := l.d.put(pc, data); err != nil {
+			return err
+		}
+		w, err := l.d.windowOf(pc.rows[len(pc.rows)-1].index) // of several the last one, whose shards come last
+		if err == nil {
+			w.taken.add(l.pending)
+			l.pending = taken{}
+		}
+		return err
 	})
 	return errors.Join(err, l.failure())
 }
@@ -283,6 +304,8 @@ func (l *Live) write() {
 		}
 		if err != nil {
 			l.failed.Store(&err)
+		} else {
+			l.kept.add(w.taken)
 		}
 		for key := range before {
 			if !w.keys[key] {
@@ -365,11 +388,11 @@ func (l *Live) Close() error {
 	return errors.Join(err, l.failure(), os.RemoveAll(l.d.draft.path(spillFolder)))
 }
 
-// Finish completes llamatap.json with the metadata of the run.
-func (l *Live) Finish(metadata any) error {
+// Finish completes llamatap.json with the metadata of the run; whole: it was recorded to its end.
+func (l *Live) Finish(metadata any, whole bool) error {
 	captured := l.captured(l.prompts.all)
-	captured.Complete = l.failure() == nil
-	if !captured.Complete && l.d.info.Captured != nil {
+	captured.Complete = whole && l.failure() == nil
+	if l.failure() != nil && l.d.info.Captured != nil {
 		captured.Prompts = l.d.info.Captured.Prompts
 	}
 	captured.Metadata, l.d.info.Captured = metadata, &captured
@@ -384,18 +407,23 @@ type LiveResult struct {
 	Dir                           string
 	Rows, LeftOut, Prompts, Bytes int64
 	Shards                        int
+	Packets, TensorBytes          uint64 // that are in the shards, or left out
 }
 
 // Result says what was written, after Close.
 func (l *Live) Result() LiveResult {
 	l.d.measure()
 	r := LiveResult{Dir: l.o.Dir, Rows: l.d.info.Rows, LeftOut: l.d.info.LeftOut, Shards: l.d.info.Shards,
-		Bytes: l.d.result.Bytes}
+		Bytes: l.d.result.Bytes, Packets: l.kept.packets, TensorBytes: l.kept.bytes}
 	if l.d.info.Captured != nil {
 		r.Prompts = l.d.info.Captured.Prompts
 	}
 	return r
 }
+
+// Held is how many bytes the dataset takes on the disk at most, with what waits for its shard; waiting are those that
+// are in no file yet. It may be called by any goroutine.
+func (l *Live) Held() (all, waiting int64) { return l.d.held.Load(), l.d.waiting.Load() }
 
 // Size is the bytes that an F32 element is rounded to.
 func (l *Live) Size() int { return l.o.DType.Size() }

@@ -2,6 +2,7 @@ package export
 
 import (
 	"os"
+	"sync/atomic"
 )
 
 // Bounds of what is held while arrays are filled.
@@ -17,6 +18,14 @@ type files struct {
 	draft *draft
 	open  map[string]*os.File
 	order []string // opened longest ago first
+
+	waiting *atomic.Int64 // bytes in buffers of places; nil: nobody asks
+}
+
+func (f *files) wait(n int) {
+	if f.waiting != nil {
+		f.waiting.Add(int64(n))
+	}
 }
 
 // file returns a file of the draft, opened for writing anywhere.
@@ -71,6 +80,7 @@ func (p *place) write(data []byte) error {
 			return p.put(data)
 		}
 	}
+	p.files.wait(len(data))
 	p.buffer = append(p.buffer, data...)
 	return nil
 }
@@ -90,6 +100,7 @@ func (p *place) flush() error {
 		return nil
 	}
 	err := p.put(p.buffer)
+	p.files.wait(-len(p.buffer))
 	p.buffer = p.buffer[:0]
 	return err
 }

@@ -20,6 +20,7 @@ type window struct {
 	files  *files
 	spills []place // by ranges of keys
 	bytes  int64   // of its elements as float32
+	taken  taken
 }
 
 const spillFolder = "spill"
@@ -40,7 +41,7 @@ func (d *dataset) windowOf(token int64) (*window, error) {
 	if w != nil {
 		return w, nil
 	}
-	w = &window{number: number, files: &files{draft: d.draft, open: map[string]*os.File{}},
+	w = &window{number: number, files: &files{draft: d.draft, open: map[string]*os.File{}, waiting: &d.waiting},
 		spills: make([]place, d.ranges)}
 	d.windows[number] = w
 	limit := min(max(bufferBytes/4/len(w.spills), minBuffer), maxBuffer)
@@ -78,6 +79,7 @@ func (d *dataset) put(p *piece, data []byte) error {
 		if err := w.spills[shard].write(record); err != nil {
 			return err
 		}
+		d.held.Add(int64(len(record)))
 		w.bytes += 4 * elementsOf(p.Shape)
 	}
 	return nil
@@ -176,6 +178,8 @@ type spilled struct {
 // shard sorts spills into a file of the dataset.
 func (d *dataset) shard(from []place) error {
 	var rows []spilled
+	freed := int64(0)
+	defer func() { d.held.Add(-freed) }()
 	for i := range from {
 		data, err := os.ReadFile(d.draft.path(from[i].name))
 		if err == nil {
@@ -184,6 +188,7 @@ func (d *dataset) shard(from []place) error {
 		if err != nil {
 			return err
 		}
+		freed += int64(len(data))
 		for len(data) > 0 {
 			column := int(binary.LittleEndian.Uint32(data[spillHead-4:]))
 			size := spillHead + int(d.all.all[column].rowBytes())
@@ -243,10 +248,14 @@ func (d *dataset) writeShard(rows [][]spilled) error {
 			return d.ctx.Err()
 		}
 	}
-	if err := errors.Join(out.Write(batch), out.Close(), buffered.Flush(), file.Close(),
-		d.draft.publish(name)); err != nil {
+	if err := errors.Join(out.Write(batch), out.Close(), buffered.Flush()); err != nil {
 		return err
 	}
+	info, err := file.Stat()
+	if err := errors.Join(err, file.Close(), d.draft.publish(name)); err != nil {
+		return err
+	}
+	d.held.Add(info.Size())
 	d.info.Shards++
 	d.info.Rows += int64(len(rows))
 	return nil

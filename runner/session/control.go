@@ -92,7 +92,7 @@ func (st *steering) Exec(e *ggmlhooks.Exec) error {
 		}
 		if st.run.dir != nil && st.report.counter.halted == nil { // a kill must not take away what tensors were computed by
 			if err := st.run.dir.WriteJSON(rundir.MetadataName, st.run.beginning()); err != nil {
-				return explain(err, st.run.o.Tap.Out)
+				return explain(err, st.run.o.Tap)
 			}
 		}
 	}
@@ -228,7 +228,7 @@ func (st *steering) obey(r control.Request) error {
 			err = errors.Join(err, st.others.events.Flush())
 		}
 		if err != nil {
-			return fmt.Errorf("flush: %w", explain(err, st.run.o.Tap.Out))
+			return fmt.Errorf("flush: %w", explain(err, st.run.o.Tap))
 		}
 	case control.CommandSteer:
 		var err error
@@ -258,7 +258,7 @@ func (st *steering) obey(r control.Request) error {
 	}
 	st.changes = append(st.changes, change)
 	if err := st.log.open(st.run.dir); err != nil {
-		return fmt.Errorf("%s is obeyed, and cannot be written down: %w", r.Command, explain(err, st.run.o.Tap.Out))
+		return fmt.Errorf("%s is obeyed, and cannot be written down: %w", r.Command, explain(err, st.run.o.Tap))
 	}
 	st.log.append(event{Event: "command", Command: r.Command, Tensors: r.Tensors, Layers: r.Layers, Tokens: r.Tokens,
 		Level: change.Level, Selection: change.Selection, Steering: st.vectors.named(change.Steering),

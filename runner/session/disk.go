@@ -25,12 +25,13 @@ const (
 type limitError struct {
 	cause string
 	tap   *config.Tap
+	full  string // folder on whose disk too little is left
 }
 
 func (e *limitError) Error() string {
 	if e.cause == causeMinFree {
 		return fmt.Sprintf("recording stopped: less than --tap-min-free (%v) would be left on the disk of %s",
-			e.tap.MinFree, e.tap.Out)
+			e.tap.MinFree, e.full)
 	}
 	return fmt.Sprintf("recording stopped at --tap-max-disk %v", e.tap.MaxDisk)
 }
@@ -84,14 +85,16 @@ func (r *room) tick() error {
 func (r *room) look(n int64) error {
 	for {
 		r.looked = time.Now()
-		left, cause := int64(math.MaxInt64), ""
+		left, cause, full := int64(math.MaxInt64), "", ""
 		all, waiting := r.use()
 		all += r.beside()
 		if r.tap.MaxDisk.Bytes > 0 {
 			left, cause = int64(r.tap.MaxDisk.Bytes)-all, causeMaxDisk
 		}
-		if free, floor, ok := r.free(); ok && free-floor-waiting < left {
-			left, cause = free-floor-waiting, causeMinFree
+		for _, folder := range []string{r.tap.Out, r.tap.Dataset.Dir} {
+			if free, floor, ok := r.free(folder); ok && free-floor-waiting < left {
+				left, cause, full = free-floor-waiting, causeMinFree, folder
+			}
 		}
 		if r.spare != nil {
 			r.spare(max(0, left/aheadShare))
@@ -100,16 +103,16 @@ func (r *room) look(n int64) error {
 			return nil
 		}
 		if !r.give(cause) {
-			return &limitError{cause, r.tap}
+			return &limitError{cause, r.tap, full}
 		}
 	}
 }
 
-// free is what the file system has left for us, and how much of it must stay; not ok where nothing must, or the
+// free is what a folder's file system has left for us, and how much of it must stay; not ok where nothing must, or the
 // file system does not say.
-func (r *room) free() (free, floor int64, ok bool) {
+func (r *room) free(folder string) (free, floor int64, ok bool) {
 	var fs unix.Statfs_t
-	if r.statfs(r.tap.Out, &fs) != nil {
+	if folder == "" || r.statfs(folder, &fs) != nil {
 		return 0, 0, false
 	}
 	unit := uint64(fs.Frsize)
@@ -119,7 +122,7 @@ func (r *room) free() (free, floor int64, ok bool) {
 
 // check refuses to begin where there is less room than must stay.
 func (r *room) check() error {
-	free, floor, ok := r.free()
+	free, floor, ok := r.free(r.tap.Out)
 	if !ok || free >= floor+sealRoom {
 		return nil
 	}

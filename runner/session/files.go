@@ -37,7 +37,10 @@ func newFiles(r *run, c *counter, others *recorders, consumer *feed, buffers int
 	f := &files{run: r, counter: c, others: others, feed: consumer, buffers: buffers, series: series{run: r}}
 	f.room = room{
 		tap: r.o.Tap, use: f.used, give: f.series.removeOldest, spare: f.limitAhead, statfs: unix.Statfs,
-		beside: func() int64 { return r.dir.Written() + others.unwritten.Load() },
+		beside: func() int64 {
+			dataset, _ := f.live.held()
+			return r.dir.Written() + others.unwritten.Load() + dataset
+		},
 	}
 	return f
 }
@@ -278,7 +281,8 @@ func (f *files) used() (all, waiting int64) {
 		all += sealRoom + int64(len(f.series.places))*placeBytes
 	}
 	packed := f.others.unpacked()
-	return all + f.current.size() + packed, waiting + f.current.waiting() + packed
+	_, dataset := f.live.held()
+	return all + f.current.size() + packed, waiting + f.current.waiting() + packed + dataset
 }
 
 // limitAhead says how much room the disk may keep ahead of what is written, in the segment that is written and in

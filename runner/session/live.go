@@ -19,8 +19,7 @@ import (
 // live is the dataset that --tap-dataset names.
 type live struct {
 	*export.Live
-	kept   ggmlhooks.Count // tensors that were taken
-	raw    int64           // their bytes, as they are rounded
+	raw    int64 // their bytes, as they are rounded
 	result export.LiveResult
 	closed bool
 }
@@ -58,11 +57,23 @@ func newLive(r *run) (*live, error) {
 	return &live{Live: begun}, nil
 }
 
+// kept is what the shards have.
+func (l *live) kept() ggmlhooks.Count {
+	return ggmlhooks.Count{Packets: l.result.Packets, Bytes: l.result.TensorBytes}
+}
+
+// held is how many bytes the dataset takes on the disk at most, and how many of them are in no file yet.
+func (l *live) held() (all, waiting int64) {
+	if l == nil {
+		return 0, 0
+	}
+	return l.Held()
+}
+
 func (l *live) append(p *stream.Packet, data []byte) error {
 	if err := l.Append(p, data); err != nil {
 		return err
 	}
-	l.kept.Add(ggmlhooks.Count{Packets: 1, Bytes: uint64(len(data))})
 	raw := int64(len(data))
 	if codec.DTypeOf(p.SrcType) == codec.F32 {
 		raw = raw / 4 * int64(l.Size())
@@ -82,8 +93,8 @@ func (l *live) close() error {
 	return err
 }
 
-// finish adds to the dataset what the sealed run says of itself.
-func (l *live) finish(dir string) error {
+// finish adds to the dataset what the sealed run says of itself; whole: it was recorded to its end.
+func (l *live) finish(dir string, whole bool) error {
 	if l == nil {
 		return nil
 	}
@@ -91,7 +102,7 @@ func (l *live) finish(dir string) error {
 	if err != nil {
 		return err
 	}
-	return l.Finish(json.RawMessage(text))
+	return l.Finish(json.RawMessage(text), whole)
 }
 
 // liveUse is what metadata.json says of the dataset.

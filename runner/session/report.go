@@ -55,6 +55,8 @@ func (r *report) account() *rundir.Account {
 		kept = ggmlhooks.Count{}
 	case r.files.current.result == nil:
 		kept = use.Run.Written // its files could not be closed: they hold what was written, for a repair to find
+	case r.files.live != nil:
+		kept = r.files.live.kept()
 	default:
 		kept.Add(r.files.current.kept)
 	}

@@ -216,9 +216,9 @@ func TestWanted(t *testing.T) {
 		err  error
 		want bool
 	}{
-		{&limitError{causeMaxDisk, auto}, true},
-		{&limitError{causeMinFree, given}, true},
-		{&limitError{causeMinFree, auto}, false},
+		{&limitError{causeMaxDisk, auto, "x"}, true},
+		{&limitError{causeMinFree, given, "x"}, true},
+		{&limitError{causeMinFree, auto, "x"}, false},
 		{fmt.Errorf("write: %w", syscall.ENOSPC), false},
 	} {
 		s := &report{counter: &counter{halted: &halted{err: c.err}}, others: &recorders{}}

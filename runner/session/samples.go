@@ -257,7 +257,7 @@ func (r *samples) use() *sample.Use {
 	_, lost := r.table.Rows()
 	u.Others, u.LostTable = r.others, uint64(lost)+r.rows.dropped
 	if err := r.table.Err(); err != nil {
-		u.Error = explain(err, r.tap.Out).Error()
+		u.Error = explain(err, r.tap).Error()
 	}
 	if r.pages != nil {
 		u.Missing = r.pages.missing

@@ -173,9 +173,6 @@ func (g *segment) closed(data, index stream.Sum, written stream.Stats) error {
 			return r.Err()
 		}
 	}
-	if g.live != nil {
-		g.kept = g.live.kept
-	}
 	if g.noStream && written.Packets == 0 {
 		os.Remove(g.streamPath())
 		os.Remove(g.streamPath() + stream.IndexSuffix)

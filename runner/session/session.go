@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -175,7 +176,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 			defer s.stopProgram()()
 		} else {
 			s.warned = true
-			fmt.Fprintf(present.Err, "llamatap: %v; the program goes on unrecorded\n", explain(err, o.Tap.Out))
+			fmt.Fprintf(present.Err, "llamatap: %v; the program goes on unrecorded\n", explain(err, o.Tap))
 		}
 		s.pump(ctx) // what still comes is counted; nothing that fails now is news
 	}
@@ -214,7 +215,7 @@ const hungReason = "the program hung in its handler of Ctrl-C, and was killed 2 
 func (s *session) failure(sealing error) error {
 	err := sealing
 	if halted := s.sink.counter.halted; halted != nil && !halted.limited() {
-		err = explain(halted.err, s.sink.run.o.Tap.Out)
+		err = explain(halted.err, s.sink.run.o.Tap)
 		if sealing == nil && s.sink.run.dir != nil {
 			err = fmt.Errorf("%w; what was recorded is in %s", err, s.sink.run.dir.Path())
 		}
@@ -300,8 +301,12 @@ func cause(err error) error {
 }
 
 // explain makes an error of the disk one that says what to do.
-func explain(err error, path string) error {
+func explain(err error, tap *config.Tap) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		path, at := tap.Out, (*os.PathError)(nil)
+		if dataset := tap.Dataset.Dir; dataset != "" && errors.As(err, &at) && strings.HasPrefix(at.Path, dataset) {
+			path = dataset
+		}
 		return fmt.Errorf("%w: the disk of %s is full; free room there, choose another folder with --tap-out, or "+
 			"capture less (--tap-layers, --tap-tokens)", ErrRecording, path)
 	}
@@ -387,14 +392,14 @@ func (s *session) finish(exit collect.Exit) error {
 		err = sink.files.seal(func() rundir.Metadata { return s.report.metadata(s.process, exit) })
 	}
 	if err == nil {
-		err = sink.files.live.finish(r.dir.Path())
+		err = sink.files.live.finish(r.dir.Path(), count.halted == nil)
 	}
 	if err == nil && count.halted == nil && sink.before.caughtUp() && !s.report.early && exit.Status == 0 &&
 		exit.Signal == 0 {
 		sink.checkpoints.drop()
 	}
 	if err != nil {
-		explained := explain(err, r.o.Tap.Out)
+		explained := explain(err, r.o.Tap)
 		if count.halted == nil && r.vanished() {
 			count.halt(err)
 			return fmt.Errorf("%w; nothing is left: the run directory %s was removed while it was recorded", explained,

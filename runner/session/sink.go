@@ -57,10 +57,10 @@ func (s *sink) Context(c *ggmlhooks.Context) error {
 	}
 	if s.counter.recorder == nil {
 		if err := s.open(); err != nil {
-			return explain(err, s.run.o.Tap.Out)
+			return explain(err, s.run.o.Tap)
 		}
 	} else if err := s.run.dir.WriteJSON(rundir.MetadataName, s.run.beginning()); err != nil { // a context more
-		return explain(err, s.run.o.Tap.Out)
+		return explain(err, s.run.o.Tap)
 	}
 	if err := s.tee.Context(c); err != nil {
 		return err
