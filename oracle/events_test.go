@@ -325,7 +325,8 @@ func (w *recorded) checkKinds(t *testing.T, arch string, level resource.Level, s
 		kind := resource.Kind(k)
 		want := level.Includes(kind)
 		switch kind {
-		case resource.KindLoss, resource.KindLevel, resource.KindGPU, resource.KindRAPL, resource.KindEnergy:
+		case resource.KindLoss, resource.KindLevel, resource.KindGPU, resource.KindRAPL, resource.KindEnergy,
+			resource.KindRequestEnergy:
 			want = false
 		case resource.KindRouting:
 			want = want && sparse

@@ -47,6 +47,7 @@ var makers = [kindCount]func() any{
 	KindGPU:            func() any { return new(GPUSample) },
 	KindRAPL:           func() any { return new(RAPLSample) },
 	KindEnergy:         func() any { return new(Energy) },
+	KindRequestEnergy:  func() any { return new(RequestEnergy) },
 }
 
 // Decode reads one line of JSON into the struct of its kind and returns a pointer to it. Keys that the struct does

@@ -62,6 +62,21 @@ type EnergyUse struct {
 	JoulesPerToken *float64 `json:"joules_per_token,omitempty"`
 }
 
+// RequestEnergy is what a device used for a request, over the session. It is not measured: the share of an execution in
+// a window is divided evenly among its rows, each of which belongs to a request. The sum over requests is the energy of
+// prefill, decode and mixed executions.
+type RequestEnergy struct {
+	Header
+	SeqID        *int32  `json:"seq_id,omitempty"`
+	Request      *int32  `json:"request,omitempty"` // absent for rows whose request is not known
+	Domain       string  `json:"domain"`
+	Phase        string  `json:"phase"` // of the rows: prefill, decode
+	ApportionedJ float64 `json:"apportioned_j"`
+	EnergySource string  `json:"energy_source"`
+	Tokens       int64   `json:"tokens"`
+	UncoveredNS  int64   `json:"uncovered_ns,omitempty"`
+}
+
 // EnergyText describes the energy of phases, a line per device.
 func EnergyText(rows []EnergyUse) []string {
 	var lines []string

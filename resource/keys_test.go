@@ -126,6 +126,9 @@ var keys = map[string]key{
 		"share of `energy_j` from windows that have executions of another phase too, divided by time as if both drew the same power; 1: no window is short enough for the phase. Of `outside`, from windows that have any"},
 	"uncovered_ns": {"ns", "computed",
 		"time of the phase's executions in no window; `joules_per_token` is absent then"},
+	"apportioned_j": {"J", "computed",
+		"what the device used for rows of the request: of each execution's share by rows, all rows alike"},
+	"request":          {"", "computed", "number of the request in its sequence; absent where that is not known"},
 	"joules_per_token": {"J", "computed", "`energy_j` / `tokens`"},
 
 	"from_component": {"", "computed", "which computed"},

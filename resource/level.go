@@ -69,7 +69,8 @@ var from = [kindCount]Level{
 func (l Level) Includes(k Kind) bool {
 	if l == Off {
 		switch k {
-		case KindSessionStart, KindTrackingBegin, KindSummary, KindSessionEnd, KindLevel, KindLoss, KindEnergy:
+		case KindSessionStart, KindTrackingBegin, KindSummary, KindSessionEnd, KindLevel, KindLoss, KindEnergy,
+			KindRequestEnergy:
 			return true
 		}
 		return false

@@ -49,7 +49,8 @@ its prompt was computed although it had been computed before. docs/REQUESTS.md d
 				return form.write(func(out io.Writer) error {
 					switch form.form {
 					case "json":
-						return writeJSON(out, map[string]any{"requests": r.Values(), "totals": r.Totals()})
+						return writeJSON(out, map[string]any{"requests": r.Values(), "totals": r.Totals(),
+							"energy": r.Energy})
 					case "csv":
 						return r.WriteCSV(out)
 					}

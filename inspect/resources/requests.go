@@ -27,6 +27,9 @@ const maxRequests = 1 << 20
 type Requests struct {
 	All []kvcache.Request
 	Cut bool // the table was not completed: requests at its end are missing
+	// Energy is what devices used; empty where no counter was read, or the run has not ended.
+	Energy []DeviceEnergy
+	shares map[requestKey][]RequestShare
 }
 
 // OpenRequests reads the table of a run directory. The parts of one that is live, or was killed, are read as far as
@@ -80,7 +83,7 @@ func OpenRequests(ctx context.Context, dir string) (*Requests, error) {
 		rows, err := scan.Next()
 		if errors.Is(err, io.EOF) {
 			slices.SortStableFunc(r.All, func(a, b kvcache.Request) int { return int(a.ID - b.ID) })
-			return r, nil
+			return r, r.readEnergy(ctx, dir)
 		}
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return nil, err
@@ -138,7 +141,7 @@ func (r *Requests) WriteCSV(w io.Writer) error {
 	for _, c := range kvcache.RequestTexts {
 		names = append(names, c.Name)
 	}
-	out := table.NewCSV(w, names...)
+	out := table.NewCSV(w, append(names, EnergyColumn)...)
 	for i := range r.All {
 		var cells []string
 		for _, c := range kvcache.RequestColumns {
@@ -147,6 +150,7 @@ func (r *Requests) WriteCSV(w io.Writer) error {
 		for _, c := range kvcache.RequestTexts {
 			cells = append(cells, *c.Of(&r.All[i]))
 		}
+		cells = append(cells, table.Cell(r.joules(&r.All[i])))
 		out.Write(cells...)
 	}
 	return out.Close()
@@ -181,6 +185,9 @@ func (r *Requests) Values() []map[string]any {
 				all[i][c.Name] = text
 			}
 		}
+		if joules := r.joules(&r.All[i]); joules != nil {
+			all[i][EnergyColumn], all[i]["apportioned_energy"] = joules, r.Shares(&r.All[i])
+		}
 	}
 	return all
 }
@@ -191,6 +198,9 @@ func (r *Requests) WriteText(w io.Writer, text func(id int64) string, last int) 
 	out := &present.Text{W: w}
 	rows := [][]string{{" id", "time", " slot", " prompt", " cached", " output", " queue", " TTFT", " gap p50", " p99",
 		" tokens/s", "end", "processed again"}}
+	if len(r.Energy) > 0 {
+		rows[0] = append(rows[0], " energy", " J/token")
+	}
 	shown := r.All[max(len(r.All)-last, 0):]
 	for i := range shown {
 		q := &shown[i]
@@ -202,6 +212,9 @@ func (r *Requests) WriteText(w io.Writer, text func(id int64) string, last int) 
 			number(q.Prompt), number(q.Cached), number(q.Output), lapse(q.ArrivalNS, q.LaunchNS),
 			lapse(q.ArrivalNS, q.FirstNS), lapse(0, q.GapP50NS), lapse(0, q.GapP99NS), rate, kvcache.EndName(q.End),
 			again(q, text)})
+		if len(r.Energy) > 0 {
+			rows[len(rows)-1] = append(rows[len(rows)-1], r.energyCells(q)...)
+		}
 	}
 	out.Columns(rows)
 	if n := len(r.All) - len(shown); n > 0 {
@@ -215,6 +228,10 @@ func (r *Requests) WriteText(w io.Writer, text func(id int64) string, last int) 
 	}
 	if r.Cut {
 		out.Line("the table was not completed: the newest requests are missing")
+	}
+	for _, d := range r.Energy {
+		out.Line("%s: %.4g J, of it %.4g J apportioned to requests, %.4g J in other executions, %.4g J idle", d.Domain,
+			d.CounterJ, d.RequestsJ, d.OtherJ, d.IdleJ)
 	}
 	if len(t.Again) > 0 {
 		rows = [][]string{{"processed again", " requests", " tokens", " written", " cost"}}

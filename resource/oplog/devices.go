@@ -82,6 +82,23 @@ func (d *devices) close(mono int64) []resource.EnergyUse {
 		d.Fields(text[1 : len(text)-1])
 		d.put(resource.Computed)
 	}
+	for _, of := range d.energy.requests() {
+		d.begin(resource.KindRequestEnergy, max(mono, d.newest.Load()), int64(*of.Ctx))
+		if of.Request != nil {
+			d.Int("seq_id", int64(*of.SeqID))
+			d.Int("request", int64(*of.Request))
+		}
+		d.String("domain", of.Domain)
+		d.String("phase", of.Phase)
+		d.Key("apportioned_j") // all digits: sums are compared
+		d.Append(func(dst []byte) []byte { return strconv.AppendFloat(dst, of.ApportionedJ, 'g', -1, 64) })
+		d.String("energy_source", of.EnergySource)
+		d.Int("tokens", of.Tokens)
+		if of.UncoveredNS > 0 {
+			d.Int("uncovered_ns", of.UncoveredNS)
+		}
+		d.put(resource.Computed)
+	}
 	return rows
 }
 

@@ -11,11 +11,12 @@ import (
 // energy divides what devices used in windows among the executions in them, by time.
 type energy struct {
 	domains []*domain
-	spans   []busySpan // executions of which windows may come, in order of their beginnings
-	active  []busySpan // used again
-	divided int64      // windows up to this time are divided
+	spans   []ownedSpan // executions of which windows may come, in order of their beginnings
+	active  []ownedSpan // used again
+	divided int64       // windows up to this time are divided
 	tokens  [parts]int64
 	late    [parts]int64 // time of executions that were recorded when their windows were divided
+	owners  map[owner]*owned
 }
 
 // part is what energy is divided among: the phases, and two more.
@@ -43,6 +44,13 @@ type busySpan struct {
 	part       part
 }
 
+// ownedSpan is the time of an execution whose rows are known to be of requests.
+type ownedSpan struct {
+	busySpan
+	rows []rowsOf // of prefill and decode; empty of other phases
+	ns   float64  // in a window
+}
+
 // domain is a device with an energy counter.
 type domain struct {
 	name    string
@@ -50,6 +58,7 @@ type domain struct {
 	end     int64          // of the newest window
 	windows []energyWindow // that are not divided yet, in order
 	use     [parts]partEnergy
+	owners  map[owner]*ownerEnergy
 }
 
 // energyWindow is a time and what was used in it; of one without a source that is not known.
@@ -84,12 +93,20 @@ func (e *energy) execution(x *execution) {
 	if !x.failed() {
 		e.tokens[s.part] += int64(len(x.Rows))
 	}
+	if len(x.Rows) > 0 && (s.part == partMixed || x.Phase == ggmlhooks.PhasePrefill || x.Phase == ggmlhooks.PhaseDecode) {
+		e.span(s, e.own(x)...)
+		return
+	}
 	e.span(s)
 }
 
-func (e *energy) span(s busySpan) {
+func (e *energy) span(s busySpan, rows ...rowsOf) {
 	if s.start < e.divided {
-		e.late[s.part] += min(s.end, e.divided) - s.start
+		late := min(s.end, e.divided) - s.start
+		e.late[s.part] += late
+		for _, of := range rows {
+			e.owners[of.owner].late += float64(late) * of.share
+		}
 		s.start = e.divided
 	}
 	if s.end <= s.start {
@@ -99,7 +116,7 @@ func (e *energy) span(s busySpan) {
 	for at > 0 && e.spans[at-1].start > s.start {
 		at--
 	}
-	e.spans = slices.Insert(e.spans, at, s)
+	e.spans = slices.Insert(e.spans, at, ownedSpan{s, rows, 0})
 	if len(e.spans) >= maxSpans {
 		e.divide(e.spans[len(e.spans)/2].start)
 	}
@@ -111,7 +128,8 @@ func (e *energy) window(name string, w energyWindow) {
 	i := slices.IndexFunc(e.domains, func(d *domain) bool { return d.name == name })
 	if i < 0 {
 		i = len(e.domains)
-		e.domains = append(e.domains, &domain{name: name, windows: []energyWindow{{math.MinInt64, w.start, 0, ""}}})
+		e.domains = append(e.domains, &domain{name: name, windows: []energyWindow{{math.MinInt64, w.start, 0, ""}},
+			owners: map[owner]*ownerEnergy{}})
 	}
 	d := e.domains[i]
 	if w.end > w.start {
@@ -136,31 +154,37 @@ func (e *energy) divide(until int64) {
 			for len(spans) > 0 && spans[0].end <= w.start {
 				spans = spans[1:]
 			}
-			d.divide(w, e.within(w, spans))
+			d.divide(w, e.within(w, spans), e.active)
 		}
 		d.windows = slices.Delete(d.windows, 0, n)
 		if len(d.windows) > 0 {
 			needed = min(needed, d.windows[0].start)
 		}
 	}
-	e.spans = slices.DeleteFunc(e.spans, func(s busySpan) bool { return s.end <= needed })
+	e.spans = slices.DeleteFunc(e.spans, func(s ownedSpan) bool { return s.end <= needed })
 	e.divided = max(e.divided, until)
 }
 
-// within is the time of each part in a window; executions that ran at once share it.
-func (e *energy) within(w *energyWindow, spans []busySpan) (ns [parts]float64) {
-	now, active := w.start, e.active[:0]
+// within is the time of each part in a window, and in e.active that of each execution; those that ran at once share it.
+func (e *energy) within(w *energyWindow, spans []ownedSpan) (ns [parts]float64) {
+	now, active, ended := w.start, e.active[:0], 0 // of active the first ones have ended
 	to := func(until int64) {
-		for len(active) > 0 && now < until {
+		for ended < len(active) && now < until {
 			next := until
-			for _, s := range active {
+			for _, s := range active[ended:] {
 				next = min(next, s.end)
 			}
-			for _, s := range active {
-				ns[s.part] += float64(next-now) / float64(len(active))
+			for i := ended; i < len(active); i++ {
+				s := &active[i]
+				s.ns += float64(next-now) / float64(len(active)-ended)
 			}
 			now = next
-			active = slices.DeleteFunc(active, func(s busySpan) bool { return s.end <= now })
+			for i := ended; i < len(active); i++ {
+				if active[i].end <= now {
+					active[i], active[ended] = active[ended], active[i]
+					ended++
+				}
+			}
 		}
 		now = max(now, until)
 	}
@@ -174,12 +198,16 @@ func (e *energy) within(w *energyWindow, spans []busySpan) (ns [parts]float64) {
 		}
 	}
 	to(w.end)
+	for i := range active {
+		ns[active[i].part] += active[i].ns
+	}
 	e.active = active
 	return ns
 }
 
 // divide divides a window by the time of each part in it.
-func (d *domain) divide(w *energyWindow, ns [parts]float64) {
+func (d *domain) divide(w *energyWindow, ns [parts]float64, spans []ownedSpan) {
+	d.apportion(w, spans)
 	busy, has := 0.0, 0
 	for _, of := range ns {
 		busy += of

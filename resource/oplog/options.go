@@ -52,7 +52,8 @@ func limits(perSecond int) []int {
 	for k := range all {
 		switch resource.Kind(k) {
 		case resource.KindSessionStart, resource.KindTrackingBegin, resource.KindSummary, resource.KindSessionEnd,
-			resource.KindLoss, resource.KindLevel, resource.KindPhase, resource.KindModel, resource.KindEnergy:
+			resource.KindLoss, resource.KindLevel, resource.KindPhase, resource.KindModel, resource.KindEnergy,
+			resource.KindRequestEnergy:
 		default:
 			all[k] = perSecond
 		}
