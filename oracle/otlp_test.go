@@ -18,7 +18,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/kvcache"
 	collectmetrics "go.opentelemetry.io/proto/slim/otlp/collector/metrics/v1"
 	collecttrace "go.opentelemetry.io/proto/slim/otlp/collector/trace/v1"
@@ -227,6 +229,63 @@ func (s *server) exportedCounts(t *testing.T) (counts kvcache.Exported) {
 		t.Errorf("the summary lacks %q:\n%s", line, s.stderr.String())
 	}
 	return *of.Extra.OTLP
+}
+
+// TestServeExports: llamatap serve exports the requests of a live run that does not do it itself, the same spans, and
+// none of a run that does.
+func TestServeExports(t *testing.T) {
+	to, own := receive(t), receive(t)
+	t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", "200")
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
+	out := t.TempDir()
+	view := show(t, out, "--otlp", to.url)
+	line := []string{testenv.NeedBinary(t), "exec", "--tap-out", out, "--tap-kv"}
+	arguments := []string{"--", "llama-server", "-np", "2", "-c", "2048", "-t", "1", "--no-webui"}
+	for _, flags := range [][]string{{"--tap-requests"}, {"--tap-otlp", own.url}} {
+		s := serveBy(t, out, slices.Concat(line, flags, arguments)...)
+		seen := func(name string, of *receiver) {
+			testenv.Until(t, name, func() bool {
+				of.lock.Lock()
+				defer of.lock.Unlock()
+				return of.metrics["llamatap.kv.cells"] != nil
+			})
+		}
+		for i := range 5 {
+			s.ask(t, question{prompt: fmt.Sprintf("package p%d\nfunc", i), slot: -1, n: 2 + i})
+		}
+		if of := map[bool]*receiver{true: to, false: own}[flags[0] == "--tap-requests"]; of == to {
+			seen("serve has seen the run", of)
+		} else {
+			seen("the run exports", of)
+			testenv.Until(t, "serve sees that the run exports", func() bool {
+				return figures(view.ask(t, "GET", "/metrics", ""))["otlp_spans_total"] > 0
+			})
+		}
+		if flags[0] != "--tap-requests" {
+			time.Sleep(1200 * time.Millisecond) // serve looks at it again, and would export it
+		}
+		s.stop()
+		if flags[0] != "--tap-requests" {
+			continue
+		}
+		records := s.recordedRequests(t)
+		testenv.Until(t, "the spans of the sealed run", func() bool {
+			to.lock.Lock()
+			defer to.lock.Unlock()
+			n := uint64(0)
+			for _, p := range to.metrics["gen_ai.server.request.duration"].GetHistogram().GetDataPoints() {
+				n += p.Count
+			}
+			return n == 5 && len(to.spans) == 4*5
+		})
+		wantSpans(t, to, records)
+	}
+	if err := view.stop(); err != nil {
+		t.Error(err)
+	}
+	if len(to.spans) != 4*5 || len(own.spans) != 4*5 {
+		t.Errorf("%d spans of the run that serve exports, %d of the one that exports itself", len(to.spans), len(own.spans))
+	}
 }
 
 // TestTraceParents: the trace context of an HTTP request is that of its own record, whatever else arrives at the same

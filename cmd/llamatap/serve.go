@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/llamatap/llamatap/inspect/otlp"
 	runreport "github.com/llamatap/llamatap/inspect/report"
 	"github.com/llamatap/llamatap/inspect/server"
 	"github.com/llamatap/llamatap/internal/bounded"
@@ -59,7 +60,7 @@ needs none with --no-token.
 					}
 					return runreport.WriteHTML(ctx, out, run)
 				}}
-			addr, token, model := "127.0.0.1:8080", "", ""
+			addr, token, model, collector := "127.0.0.1:8080", "", "", ""
 			f.Add("--live", &o.Live, "show the newest live run, and no other")
 			f.Add("--listen ADDRESS", &addr, "listen on HOST:PORT, where port 0 takes a free one, or on unix:PATH").
 				Deprecated("--addr")
@@ -67,6 +68,9 @@ needs none with --no-token.
 			f.Add("--no-token", &o.NoToken, "demand no token of clients of a Unix socket, which its mode 0600 guards")
 			f.Add("-m, --model FILE", &model,
 				"GGUF file that prompts of POST /log-monitoring are run with (default: the embedded model)")
+			f.Add("--otlp URL", &collector,
+				"export the requests of live runs that do not export them themselves to the OpenTelemetry collector at this "+
+					"URL, about 30 s after they ended; off: nowhere (default: as the variables OTEL_EXPORTER_OTLP_… say)")
 			f.Add("--cors-origin ORIGIN",
 				func(origin string) error { o.Origins = append(o.Origins, origin); return server.CheckOrigin(origin) },
 				"let web pages of this origin, such as http://localhost:3000, ask with the token; may be given several times")
@@ -79,6 +83,14 @@ needs none with --no-token.
 				}
 				if o.Token, err = serveToken(token, o.NoToken, addr); err != nil {
 					return cli.Wrong(err)
+				}
+				to, err := otlp.Lookup("--otlp", collector, nil)
+				if err != nil {
+					return cli.Wrong(err)
+				}
+				if to != nil {
+					o.Export = otlp.Options{Settings: *to, Version: version,
+						Remark: func(text string) { fmt.Fprintln(present.Err, "llamatap: OpenTelemetry:", text) }}
 				}
 				attend(&o, model)
 				return serve(o, addr)

@@ -115,7 +115,7 @@ const perRequest = 4 // spans
 // exported runs an exporter in a bubble with time of its own, and returns what it counted.
 func exported(t *testing.T, c *collector, during func(*Exporter)) (counts kvcache.Exported, remarks []string) {
 	t.Helper()
-	s, err := Lookup("http://c", func(string) (string, bool) { return "", false })
+	s, err := Lookup("--tap-otlp", "http://c", func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func TestBufferIsBounded(t *testing.T) {
 func TestSlowCollector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowly{collector: &collector{}, left: 1}
-		s, err := Lookup("http://c", func(name string) (string, bool) {
+		s, err := Lookup("--tap-otlp", "http://c", func(name string) (string, bool) {
 			v, ok := map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "2000", "OTEL_METRICS_EXPORTER": "none"}[name]
 			return v, ok
 		})
@@ -484,7 +484,7 @@ func TestLookup(t *testing.T) {
 			name, value, _ := strings.Cut(pair, "=")
 			env[name] = value
 		}
-		s, err := Lookup(test.base, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+		s, err := Lookup("--tap-otlp", test.base, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
 		got := ""
 		if s != nil {
 			for _, p := range []*Endpoint{s.Traces, s.Metrics} {
@@ -506,7 +506,7 @@ func TestLookup(t *testing.T) {
 			t.Errorf("%q with %q: %q, %v", test.base, test.env, got, err)
 		}
 	}
-	s, err := Lookup("http://h", func(name string) (string, bool) {
+	s, err := Lookup("--tap-otlp", "http://h", func(name string) (string, bool) {
 		v, ok := map[string]string{"OTEL_SERVICE_NAME": "chat", "OTEL_RESOURCE_ATTRIBUTES": "service.name=x,k=%2C"}[name]
 		return v, ok
 	})

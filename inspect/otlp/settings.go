@@ -51,9 +51,9 @@ type Endpoint struct {
 	Gzip    bool
 }
 
-// Lookup reads the settings: a base URL, "" or [Off], and the standard environment variables. Without a URL these name
-// the endpoints. nil: nothing is exported.
-func Lookup(base string, env func(string) (string, bool)) (*Settings, error) {
+// Lookup reads the settings: a base URL, "" or [Off], as the flag of that name has it, and the standard environment
+// variables. Without a URL these name the endpoints. nil: nothing is exported.
+func Lookup(flag, base string, env func(string) (string, bool)) (*Settings, error) {
 	if env == nil {
 		env = os.LookupEnv
 	}
@@ -64,7 +64,7 @@ func Lookup(base string, env func(string) (string, bool)) (*Settings, error) {
 	s := &Settings{}
 	for signal, to := range map[string]**Endpoint{traces: &s.Traces, metrics: &s.Metrics} {
 		var err error
-		if *to, err = e.endpoint(base, signal); err != nil {
+		if *to, err = e.endpoint(flag, base, signal); err != nil {
 			return nil, err
 		}
 	}
@@ -92,7 +92,7 @@ func (e environment) get(name string) string {
 }
 
 // endpoint is that of a signal; nil: it has none.
-func (e environment) endpoint(base, signal string) (*Endpoint, error) {
+func (e environment) endpoint(flag, base, signal string) (*Endpoint, error) {
 	name := strings.ToUpper(signal)
 	if exporter := e.get("OTEL_" + name + "_EXPORTER"); exporter == "none" {
 		return nil, nil
@@ -106,7 +106,7 @@ func (e environment) endpoint(base, signal string) (*Endpoint, error) {
 		}
 		return text, variable
 	}
-	to, source := base, "--tap-otlp"
+	to, source := base, flag
 	if to == "" {
 		to, source = own("ENDPOINT")
 	}
@@ -128,7 +128,7 @@ func (e environment) endpoint(base, signal string) (*Endpoint, error) {
 	p := &Endpoint{URL: at.String()}
 	if text, variable := own("PROTOCOL"); text != "" && text != "http/protobuf" {
 		return nil, fmt.Errorf("%s=%s is unsupported: set it to http/protobuf, and the endpoint to the collector's port "+
-			"for OTLP over HTTP, 4318 as a rule; --tap-otlp off exports nothing", variable, text)
+			"for OTLP over HTTP, 4318 as a rule; %s off exports nothing", variable, text, flag)
 	}
 	switch text, variable := own("COMPRESSION"); text {
 	case "", "none":

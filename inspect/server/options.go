@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/llamatap/llamatap/inspect/otlp"
 )
 
 // Options say what is served, to whom, and how much of it at once. Dir must be set, and either Token or NoToken.
@@ -32,6 +34,8 @@ type Options struct {
 	// Origins are origins of web pages, such as https://host:port, that may ask this server from a browser, with
 	// the token as anybody else.
 	Origins []string
+	// Export says where requests of live runs go that do not export them themselves. Without endpoints: nowhere.
+	Export otlp.Options
 	// Wait waits until it is worth looking whether a log has grown. nil waits [PollTime].
 	Wait func(context.Context)
 	// Limits bound what clients may take up; a field that is 0 is that of [DefaultLimits].

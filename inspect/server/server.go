@@ -77,6 +77,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	go func() {
 		ended <- web.Serve(&limitedListener{l, &connections{limit: limits.Connections}})
 	}()
+	var exports sync.WaitGroup
+	if s.o.Export.Traces != nil || s.o.Export.Metrics != nil {
+		exports.Go(s.export)
+	}
+	defer exports.Wait()
+	defer s.stop.Do(func() { close(s.stopping) })
 	select {
 	case err := <-ended:
 		return err

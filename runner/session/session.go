@@ -130,7 +130,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	debug.SetMemoryLimit(budget.heap)
 	r := newRun(o, region)
 	if o.Tap.Records(config.Requests) {
-		if r.export, err = otlp.Lookup(o.Tap.OTLP, nil); err != nil {
+		if r.export, err = otlp.Lookup("--tap-otlp", o.Tap.OTLP, nil); err != nil {
 			return Result{}, err
 		}
 	}
