@@ -15,12 +15,17 @@
     "\"seed\":-1,\"stream\":true,\"cache_prompt\": false ,\"max_tokens\":7}"
 #define SAYS "model \"g\\\"1\\\\\"\ntemperature 0.25\nseed -1\nstream true\ncache_prompt false\nmax_tokens 7\n"
 
+#define TEXT "0123456789 \\\"seed\\\":1, \\\\ {[]} \\\"model\\\":\\\"no\\\"," // 50 bytes
+#define LONG TEXT TEXT TEXT TEXT TEXT TEXT TEXT TEXT TEXT TEXT TEXT TEXT TEXT TEXT
+
 static const struct { const char * name, * request, * want; bool off; } cases[] = {
     {"a chat", HEAD "Content-Length: 300\r\n\r\n" BODY, CHAT SAYS, true},
     {"no body", "GET /health HTTP/1.1\r\nhost: a\r\n\r\n", "path /health\n", false},
     {"chunks", HEAD "Transfer-Encoding: gzip, Chunked\r\n\r\n"
      "1a;a=b\r\n{\"model\":\"gopher\",\"seed\":\r\nC\r\n12,\"top_k\":4\r\n"
      "2\r\n0}\r\n0\r\n\r\n", CHAT "model \"gopher\"\nseed 12\ntop_k 40\n", false},
+    {"a long prompt", "POST /completion HTTP/1.1\n\n{\"prompt\":\"" LONG "\",\"messages\":[\"" LONG "\"],\"seed\":7}",
+     "path /completion\nseed 7\n", false},
     {"no object", "POST /completion HTTP/1.1\r\n\r\n[{\"model\":\"a\"}]", "path /completion\n", false},
     {"a name that holds a setting", "POST /completion HTTP/1.1\n\n{\"model\":\"\\ncache_prompt false\"}",
      "path /completion\nmodel \"\\ncache_prompt false\"\n", false},
