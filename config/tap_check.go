@@ -203,9 +203,13 @@ func (c checker) repeated() error {
 	}
 	for _, r := range []Recorder{Ledger, Samples, Regions, Requests} {
 		if c.tap.Records(r) {
+			name := string(r)
+			if c.tap.origins[name].where == "" { // what exports requests records them, too
+				name = "otlp"
+			}
 			return fmt.Errorf(
 				"%s is not recorded in a run with checkpoints, which resumes its stream alone: drop --tap-%s, or the checkpoints",
-				c.tap.origins[string(r)].where, r)
+				c.tap.origins[name].where, name)
 		}
 	}
 	which := ""

@@ -62,6 +62,8 @@ func TestErrors(t *testing.T) {
 		{"no interval", "--tap-layers 1 --tap-checkpoint-every 0", world{}, `--tap-checkpoint-every | "0"`},
 		{"a state alone", "--tap-layers 1 --tap-checkpoint-state", world{},
 			"--tap-checkpoint-state | checkpoints | --tap-checkpoint-every"},
+		{"requests with checkpoints", "--tap-layers 1 --tap-checkpoint-every 9 --tap-otlp http://c", world{},
+			"--tap-otlp | checkpoints | drop --tap-otlp"},
 		{"a path alone", "--tap-layers 1 --tap-checkpoint-path a", world{},
 			"--tap-checkpoint-path | checkpoints | --tap-checkpoint-every"},
 		{"checkpoints of drops", "--tap-layers 1 --tap-checkpoint-every 9 --tap-overflow drop", world{},
