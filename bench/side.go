@@ -128,28 +128,36 @@ func readRecorded(out string) (*rundir.Metadata, error) {
 	return &metadata, err
 }
 
-// LlamaBench is llama.cpp's llama-bench, started by path.
+// LlamaBench is llama.cpp's llama-bench, started by path, which generates.
 func (m Model) LlamaBench(path string) Side {
-	return Side{"llama-bench", func(ctx context.Context) (Sample, error) {
-		stdout, _, err := run(exec.CommandContext(ctx, path, "-m", m.Path, "-t", strconv.Itoa(m.Threads), "-p", "0",
-			"-n", strconv.Itoa(m.Tokens), "-r", "1", "-o", "json"))
-		if err != nil {
-			return Sample{}, err
+	return Side{"llama-bench", func(ctx context.Context) (Sample, error) { return m.llamaBench(ctx, path, 0, m.Tokens) }}
+}
+
+// llamaBench measures a prompt or a generation of so many tokens.
+func (m Model) llamaBench(ctx context.Context, path string, prompt, generated int) (s Sample, err error) {
+	stdout, _, err := run(exec.CommandContext(ctx, path, "-m", m.Path, "-t", strconv.Itoa(m.Threads),
+		"-p", strconv.Itoa(prompt), "-n", strconv.Itoa(generated), "-r", "1", "-o", "json"))
+	if err != nil {
+		return s, err
+	}
+	var rows []struct {
+		Generated int     `json:"n_gen"`
+		Rate      float64 `json:"avg_ts"`
+	}
+	if err := json.Unmarshal(stdout, &rows); err != nil {
+		return s, fmt.Errorf("read llama-bench's JSON: %w", err)
+	}
+	for _, row := range rows {
+		if row.Generated > 0 {
+			s.Decode = row.Rate
+		} else {
+			s.Prefill = row.Rate
 		}
-		var rows []struct {
-			Generated int     `json:"n_gen"`
-			Rate      float64 `json:"avg_ts"`
-		}
-		if err := json.Unmarshal(stdout, &rows); err != nil {
-			return Sample{}, fmt.Errorf("read llama-bench's JSON: %w", err)
-		}
-		for _, row := range rows {
-			if row.Generated > 0 {
-				return Sample{Decode: row.Rate}, nil
-			}
-		}
-		return Sample{}, errors.New("llama-bench reported no generation rate")
-	}}
+	}
+	if s.Decode+s.Prefill == 0 {
+		return s, errors.New("llama-bench reported no rate")
+	}
+	return s, nil
 }
 
 // Measure is llamatap bench of this binary: what llama-bench measures, in a measuring process.

@@ -112,7 +112,7 @@ func (t Tap) pairs() []Pair {
 		pairs = append(pairs, Pair{Base: t.Model.LlamaCompletion(t.Completion), Test: plain,
 			Gates: decode("(a) run / llama-completion, decode")})
 	}
-	pairs = append(pairs, t.slowDisk(plain)...)
+	pairs = append(append(pairs, t.slowDisk(plain)...), t.bulk()...)
 	for _, r := range recorders {
 		p := Pair{Base: plain, Test: t.Model.Run(r.side, strings.Fields(r.flags)...), Overhead: r.overhead,
 			Gates: []Gate{{Name: r.row + " / off, decode", AtLeast: r.decode, Of: Decode}}}
