@@ -33,3 +33,18 @@ func TestLedgerImpliesRegions(t *testing.T) {
 		t.Errorf("regions are recorded %d times, blocks of %d", n, tap.KVBlock)
 	}
 }
+
+// TestKVEventsAlone: what shapes KV events needs an endpoint, and an endpoint that can be one.
+func TestKVEventsAlone(t *testing.T) {
+	for _, c := range []struct{ flag, want string }{
+		{"--tap-kv-events-topic=a", "add --tap-kv-events ENDPOINT"},
+		{"--tap-kv-events=127.0.0.1:5557", "write tcp://ADDRESS:PORT"},
+		{"--tap-kv-events=connect:tcp://*:5557", "write tcp://ADDRESS:PORT"},
+		{"--tap-kv-events-block=0", "give one from 1"},
+	} {
+		_, err := resolve(world{}, "--tap-requests", c.flag)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.flag, err, c.want)
+		}
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/llamatap/llamatap/kvcache"
 )
 
 // The levels of --tap-resource-level. resource.Level has the same names.
@@ -66,6 +68,59 @@ func machineOptions() []option {
 			set:  setKVBlock,
 			get:  func(t *Tap) any { return t.KVBlock }},
 	}
+}
+
+// KVEvents say where changes of which blocks a server's cache holds are published, and in which form.
+type KVEvents struct {
+	Endpoint, Replay string // "": nowhere
+	Topic            string
+	Block            int // tokens
+	Seed             string
+	Format           string
+}
+
+// eventOptions are those of KV events, with vLLM's defaults.
+func eventOptions() []option {
+	return []option{
+		{name: "kv-events", form: "ENDPOINT", role: roleModifier, recorder: Requests,
+			help: "publish which blocks of tokens the cache holds, as vLLM's KV events over ZeroMQ: tcp://ADDRESS:PORT",
+			set:  func(t *Tap, s string) error { return setEndpoint(&t.KVEvents.Endpoint, s) },
+			get:  func(t *Tap) any { return text(t.KVEvents.Endpoint) }},
+		{name: "kv-events-replay", form: "ENDPOINT", role: roleModifier, recorder: Requests,
+			help: "where subscribers ask for events that they missed: tcp://ADDRESS:PORT",
+			set:  func(t *Tap, s string) error { return setEndpoint(&t.KVEvents.Replay, s) },
+			get:  func(t *Tap) any { return text(t.KVEvents.Replay) }},
+		{name: "kv-events-topic", form: "TEXT", role: roleModifier, recorder: Requests,
+			help:  "topic of the events",
+			plain: func(t *Tap) *string { return &t.KVEvents.Topic }},
+		{name: "kv-events-block", form: "N", role: roleModifier, recorder: Requests, byDef: "16",
+			help: "tokens of a block",
+			set:  setKVEventsBlock,
+			get:  func(t *Tap) any { return t.KVEvents.Block }},
+		{name: "kv-events-seed", form: "TEXT", role: roleModifier, recorder: Requests, byDef: "0",
+			help:  "what vLLM takes from PYTHONHASHSEED: begins the hashes of blocks",
+			plain: func(t *Tap) *string { return &t.KVEvents.Seed }},
+		{name: "kv-events-format", form: "map|array", role: roleModifier, recorder: Requests, byDef: "map",
+			help: "form of an event: map as current vLLM, array as vLLM before June 2026",
+			set: func(t *Tap, s string) (err error) {
+				t.KVEvents.Format, err = oneOf("form of KV events", s, []string{"map", "array"})
+				return err
+			},
+			get: func(t *Tap) any { return t.KVEvents.Format }},
+	}
+}
+
+func setEndpoint(to *string, s string) error {
+	_, _, err := kvcache.ParseEndpoint(s)
+	*to = s
+	return err
+}
+
+func setKVEventsBlock(t *Tap, s string) (err error) {
+	if t.KVEvents.Block, err = strconv.Atoi(s); err != nil || t.KVEvents.Block < 1 || t.KVEvents.Block > maxKVBlock {
+		return fmt.Errorf("%q is no number of tokens: give one from 1 to %d", s, maxKVBlock)
+	}
+	return nil
 }
 
 func setResourceLevel(t *Tap, s string) error {

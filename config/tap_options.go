@@ -107,8 +107,8 @@ func TapVariables() (names []string) {
 // tapOptions is the table, in the order of help.
 var tapOptions = func() []option {
 	all := slices.Concat(
-		recorderOptions(), machineOptions(), ledgerOptions(), sampleOptions(), hostOptions(), steerOptions(), modifierOptions(),
-		runOptions(),
+		recorderOptions(), machineOptions(), eventOptions(), ledgerOptions(), sampleOptions(), hostOptions(), steerOptions(),
+		modifierOptions(), runOptions(),
 		diskOptions(), syncOptions(), checkpointOptions(), sinkOptions(), datasetOptions(),
 		[]option{{name: "config", form: "FILE", role: roleRun,
 			help:  "YAML file with the same settings below the key tap:, such as sampling_rate: 0.1",

@@ -172,6 +172,8 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 		"dataset-window": "4096", "dataset-seed": "5", "error": "0.01", "error-metric": "nrmse",
 		"resource-level": "VERBOSE", "resource-path": "a.jsonl", "resource-rate": "1000", "resource-sample": "8", "resource-rotate": "64M",
 		"legacy-estimates": "on", "kv": "on", "requests": "on", "otlp": "http://localhost:4318", "cold": "on", "kv-block": "16", "regions": "on",
+		"kv-events": "tcp://127.0.0.1:5557", "kv-events-replay": "tcp://*:5558", "kv-events-topic": "kv",
+		"kv-events-block": "64", "kv-events-seed": "42", "kv-events-format": "array",
 		"ledger": "windows", "ledger-window": "50ms",
 		"samples": "perf:faults,pages", "samples-period": "5000", "samples-ring": "1M", "process-interval": "250ms",
 		"host": "block,waits", "host-interval": "250ms", "host-details": "on", "steer": "code.gguf:0.5:3-5",
@@ -202,6 +204,10 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 			context = []string{"--tap-resource-level", "MINIMAL"}
 		case "kv-block":
 			context = []string{"--tap-kv"}
+		case "kv-events":
+			context = []string{"--tap-requests"}
+		case "kv-events-replay", "kv-events-topic", "kv-events-block", "kv-events-seed", "kv-events-format":
+			context = []string{"--tap-requests", "--tap-kv-events", "connect:tcp://router:5557"}
 		case "samples-period", "samples-ring", "process-interval":
 			context = []string{"--tap-samples", "perf"}
 		case "ledger-window":

@@ -2,6 +2,7 @@ package request
 
 import (
 	"io"
+	"math"
 	"slices"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -12,6 +13,10 @@ import (
 type Options struct {
 	// Done takes each request that has ended, in that order, and does not keep it. Its errors are the recorder's.
 	Done func(*kvcache.Request) error
+	// Changed takes the tokens of a sequence, by position, after they changed from a position on, and does not keep
+	// them; one below 0 is unknown. Those that were computed with adapters or vectors, or whose memory is a recurrent
+	// state, are left out. nil: nobody wants them.
+	Changed func(ctx uint32, seq int32, from int, tokens []int32)
 }
 
 // Recorder follows requests as they happen. It is for one goroutine.
@@ -54,6 +59,9 @@ type made struct {
 	adapters uint64 // stands for LoRA adapters with their scales; 0: none
 }
 
+// plain reports whether nothing was added: no vectors, which a context may not even take, and no adapters.
+func (m made) plain() bool { return m.adapters == 0 && (m.steer == 0 || m.steer == math.MaxUint32) }
+
 // slot is a sequence.
 type slot struct {
 	seq      int32
@@ -65,6 +73,7 @@ type slot struct {
 	calls    int     // rows in the last call
 	chosen   int     // tokens from them
 	row      int32   // that the last of them was chosen from
+	changed  int32   // first position whose token changed since that was reported; -1: none
 }
 
 // request is one that goes on.
@@ -180,10 +189,40 @@ func (r *Recorder) Begin(e *ggmlhooks.Execution) error {
 				q.compute(x, row, e.MonoNS)
 			}
 			s.cells.set(row.Pos, row.Token)
-			s.made = x.made
+			s.touch(row.Pos)
+			if s.made != x.made {
+				s.made = x.made
+				s.touch(0)
+			}
 		}
 	}
+	r.report(x)
 	return nil
+}
+
+// touch notes that a slot's tokens changed from a position on.
+func (s *slot) touch(pos int32) {
+	if pos = max(pos, 0); s.changed < 0 || pos < s.changed {
+		s.changed = pos
+	}
+}
+
+// report hands on what slots of a context hold, where it changed.
+func (r *Recorder) report(x *context) {
+	if r.o.Changed == nil {
+		return
+	}
+	for seq, s := range x.slots {
+		if s.changed < 0 {
+			continue
+		}
+		tokens := s.cells
+		if x.recurrent || !s.made.plain() {
+			tokens = nil
+		}
+		r.o.Changed(x.number, seq, int(s.changed), tokens)
+		s.changed = -1
+	}
 }
 
 // compute takes in a row of the request.
@@ -217,6 +256,7 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 			*s = slot{seq: s.seq}
 		}
 		x.history = history{}
+		r.report(x)
 	}
 	return nil
 }
@@ -236,7 +276,8 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 	case ggmlhooks.SeqCopy:
 		to := x.slot(c.To)
 		from := x.slot(c.Seq)
-		to.cells, to.made = slices.Clone(from.cells), from.made
+		to.cells, to.made, to.changed = slices.Clone(from.cells), from.made, 0
+		r.report(x)
 		x.copied = append(x.copied, c.To)
 		return nil
 	}
@@ -246,6 +287,7 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 		}
 		s.change(x, c)
 	}
+	r.report(x)
 	return nil
 }
 
@@ -256,8 +298,10 @@ func (s *slot) change(x *context, c *ggmlhooks.SeqChange) {
 	switch c.Kind {
 	case ggmlhooks.SeqAdd:
 		s.cells.move(first, end, c.Value)
+		s.touch(first + min(c.Value, 0))
 		return
 	case ggmlhooks.SeqDivide:
+		s.touch(0)
 		s.cells.remove(0, -1) // nobody knows which tokens share a position then
 		return
 	case ggmlhooks.SeqRestore:
@@ -283,6 +327,7 @@ func (s *slot) change(x *context, c *ggmlhooks.SeqChange) {
 		}
 		x.history.add(l)
 	}
+	s.touch(first)
 	if n := s.cells.remove(first, end); q != nil {
 		q.Freed += n
 		if shift {

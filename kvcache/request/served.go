@@ -30,7 +30,9 @@ func (r *Recorder) Served(s *ggmlhooks.Served) error {
 		r.context(s.Ctx).made.adapters = s.Key
 	case ggmlhooks.ServedRestored:
 		x := r.context(s.Ctx)
-		x.slot(s.Row).cells = slices.Clone(x.saves.tokens[s.Key])
+		to := x.slot(s.Row)
+		to.cells, to.changed = slices.Clone(x.saves.tokens[s.Key]), 0
+		r.report(x)
 	}
 	return nil
 }

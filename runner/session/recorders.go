@@ -104,13 +104,18 @@ func (r *recorders) open() (all []io.Closer, err error) {
 		}
 	}
 	if tap.Records(config.Requests) {
-		r.requests = newRequests(r.run, r.kv)
+		if r.requests, err = newRequests(r.run, r.kv); err != nil {
+			return all, err
+		}
 		all = append(all, r.requests)
 		p := part{words: r.requests.words}
 		if r.requests.export != nil {
 			p.key, p.use = "otlp", func() any { return r.requests.export.Counts() }
 		}
 		r.parts = append(r.parts, p)
+		if out := r.requests.out; out != nil {
+			r.parts = append(r.parts, part{key: "kv_events", use: func() any { return out.Use() }})
+		}
 	}
 	if tap.Records(config.Regions) {
 		if r.regions, err = newRegionMap(r.run, &r.maps); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/otlp"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/kvcache"
+	"github.com/llamatap/llamatap/kvcache/publish"
 	"github.com/llamatap/llamatap/kvcache/request"
 )
 
@@ -23,25 +24,34 @@ type requests struct {
 	*request.Recorder
 	table    *request.Table
 	ended    kvcache.RequestTotals
-	export   *otlp.Exporter // nil: they are not exported
-	exported string         // where to
-	caches   *kv            // nil: cells are not followed
-	observed int64          // when the exporter saw how the run is
+	export   *otlp.Exporter     // nil: they are not exported
+	exported string             // where to
+	caches   *kv                // nil: cells are not followed
+	observed int64              // when the exporter saw how the run is
+	out      *publish.Publisher // of KV events; nil: nobody gets them
 }
 
-func newRequests(r *run, caches *kv) *requests {
+func newRequests(r *run, caches *kv) (*requests, error) {
 	q := &requests{table: request.NewTable(r.dir, r.unixOffset()), caches: caches}
-	if r.export != nil {
-		q.export, q.exported = otlp.Start(exportOf(r)), r.export.Address()
-	}
-	q.Recorder = request.New(request.Options{Done: func(done *kvcache.Request) error {
+	o := request.Options{Done: func(done *kvcache.Request) error {
 		q.ended.Add(done)
 		if q.export != nil {
 			q.export.Add(*done)
 		}
 		return q.table.Append(done)
-	}})
-	return q
+	}}
+	if e := r.o.Tap.KVEvents; e.Endpoint != "" {
+		out, err := publish.Open(publish.Options(e))
+		if err != nil {
+			return nil, err
+		}
+		q.out, o.Changed = out, out.Change
+	}
+	if r.export != nil {
+		q.export, q.exported = otlp.Start(exportOf(r)), r.export.Address()
+	}
+	q.Recorder = request.New(o)
+	return q, nil
 }
 
 // exportOf says what a run exports.
@@ -102,6 +112,9 @@ func (q *requests) Close() error {
 		q.observe()
 		q.export.Close()
 	}
+	if q.out != nil {
+		err = errors.Join(err, q.out.Close())
+	}
 	return err
 }
 
@@ -133,6 +146,13 @@ func (q *requests) words() string {
 	}
 	if q.export != nil {
 		text += "\n" + q.exportWords()
+	}
+	if q.out != nil {
+		use := q.out.Use()
+		text += fmt.Sprintf("\npublished %d batches of KV events at %s", use.Batches, use.Endpoint)
+		if use.Dropped > 0 {
+			text += fmt.Sprintf(", %d of which subscribers lost: they did not keep up", use.Dropped)
+		}
 	}
 	return text
 }
