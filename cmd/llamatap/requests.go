@@ -43,6 +43,9 @@ its prompt was computed although it had been computed before. docs/REQUESTS.md d
 				ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 				defer stop()
 				r, err := resources.OpenRequests(ctx, path)
+				if err == nil {
+					err = r.ReadEnergy(ctx, path)
+				}
 				if err != nil {
 					return err
 				}

@@ -135,6 +135,9 @@ func (r *Run) Page(ctx context.Context) (*Page, error) {
 		over.Begin = r.KV.BeginUnixNS - over.Unix + over.Mono
 		over.End = over.Begin + int64(r.KV.Seconds*1e9)
 	}
+	if over.Begin == 0 && over.Unix > 0 && r.Requests != nil && len(r.Requests.All) > 0 { // requests alone have times
+		over.Begin, over.End = requestTimes(r.Requests, over)
+	}
 	for _, make := range sections {
 		s, err := make(ctx, r, over)
 		if err != nil {

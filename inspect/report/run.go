@@ -26,6 +26,7 @@ type Run struct {
 	Waits     *host.Waits
 	Compute   *host.ComputeUse // of system_metrics.jsonl
 	KV        *resources.KV
+	Requests  *resources.Requests
 	// Notes say what the figures lack: losses, bad lines, a run that is live.
 	Notes []string
 
@@ -67,6 +68,9 @@ func Read(ctx context.Context, dir string, progress func(done, total int64)) (*R
 	if r.KV, err = resources.OpenKV(ctx, dir, kvPoints, nil); err != nil && r.recorded("KV cache") {
 		r.note("the table of the KV cache cannot be read: %v", err)
 	}
+	if r.Requests, err = resources.OpenRequests(ctx, dir); err != nil && r.recorded("requests") {
+		r.note("the table of requests cannot be read: %v", err)
+	}
 	return r, ctx.Err()
 }
 
@@ -78,7 +82,7 @@ func (r *Run) recorded(what string) bool {
 // Size is how many bytes Read reads of a run directory.
 func Size(dir string) int64 {
 	size := resources.LogSize(dir)
-	for _, name := range []string{rundir.WaitsName, rundir.SystemName, rundir.LivesName} {
+	for _, name := range []string{rundir.WaitsName, rundir.SystemName, rundir.LivesName, rundir.RequestsName} {
 		if info, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			size += info.Size()
 		}

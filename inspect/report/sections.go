@@ -17,7 +17,8 @@ import (
 
 // sections are made in the order in which they stand in the page.
 var sections = []func(context.Context, *Run, *tracks) (*section, error){
-	tokensSection, componentsSection, rooflineSection, kvSection, promptsSection, expertsSection, memorySection,
+	tokensSection, componentsSection, rooflineSection, kvSection, requestsSection, promptsSection, expertsSection,
+	memorySection,
 	activationsSection, hostSection, devicesSection, lossesSection, recordingSection,
 }
 

@@ -27,7 +27,7 @@ const maxRequests = 1 << 20
 type Requests struct {
 	All []kvcache.Request
 	Cut bool // the table was not completed: requests at its end are missing
-	// Energy is what devices used; empty where no counter was read, or the run has not ended.
+	// Energy is what devices used; empty before ReadEnergy, where no counter was read, or the run has not ended.
 	Energy []DeviceEnergy
 	shares map[requestKey][]RequestShare
 }
@@ -83,7 +83,7 @@ func OpenRequests(ctx context.Context, dir string) (*Requests, error) {
 		rows, err := scan.Next()
 		if errors.Is(err, io.EOF) {
 			slices.SortStableFunc(r.All, func(a, b kvcache.Request) int { return int(a.ID - b.ID) })
-			return r, r.readEnergy(ctx, dir)
+			return r, nil
 		}
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return nil, err

@@ -35,8 +35,8 @@ type RequestShare struct {
 
 type requestKey struct{ ctx, seq, number int64 }
 
-// readEnergy reads what the log of events says at its end; there need not be one.
-func (r *Requests) readEnergy(ctx context.Context, dir string) error {
+// ReadEnergy reads what the log of events says at its end; there need not be one.
+func (r *Requests) ReadEnergy(ctx context.Context, dir string) error {
 	tail, err := OpenTail(dir)
 	if errors.Is(err, ErrNoLog) {
 		return nil

@@ -1,0 +1,137 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/kvcache"
+)
+
+// queued is the time of a request before it has a slot.
+const queued = "queue"
+
+// maxRequests bounds the requests that are drawn.
+const maxRequests = 2048
+
+// requestsSection is what a server's slots did, and why prompts were processed again; nil where it is not recorded.
+func requestsSection(_ context.Context, r *Run, over *tracks) (*section, error) {
+	if r.Requests == nil {
+		return nil, nil
+	}
+	s := &section{ID: "requests", Title: "Requests"}
+	t := r.Requests.Totals()
+	s.Text = append(s.Text, fmt.Sprintf("%s: %d tokens of prompts, %d cached and %d computed; %d tokens chosen.",
+		plural(t.Requests, "request"), t.Prompt, t.Cached, t.Computed, t.Output))
+	if t.Cut {
+		s.Text = append(s.Text, "The table was not completed: the newest requests are missing.")
+	}
+	if c := slots(r.Requests.All, over); c != nil {
+		s.Charts = append(s.Charts, c)
+	}
+	if len(t.Again) == 0 {
+		s.Text = append(s.Text, "No prompt was processed again.")
+		return s, nil
+	}
+	rows := [][]string{{"processed again", "requests", "tokens", "written", "cost"}}
+	cost := &curve{Name: "cost"}
+	c := &figure{Kind: drawnBars, Title: "What it cost to process prompts again, by cause", X: axis{Name: "time", Unit: "s"},
+		Series: []*curve{cost}}
+	for _, a := range t.Again {
+		rows = append(rows, []string{a.Cause, strconv.FormatInt(a.Requests, 10), strconv.FormatInt(a.Tokens, 10),
+			present.Bytes(a.Bytes), present.Nanoseconds(a.CostNS)})
+		c.Rows, cost.Y = append(c.Rows, a.Cause), append(cost.Y, float64(a.CostNS)/1e9)
+	}
+	s.Charts = append(s.Charts, c)
+	s.Tables = append(s.Tables, &titled{"Why prompts were processed again", rows})
+	return s, nil
+}
+
+// slots are requests over time, a row for each slot and one for those that wait for it; nil where times are not known.
+func slots(all []kvcache.Request, over *tracks) *figure {
+	type lane struct {
+		ctx, seq int64
+		waits    bool
+	}
+	c := &figure{Kind: drawnSpans, Title: "Slots: queue, prefill and decode of each request", X: timeAxis}
+	series := []*curve{{Name: prefill, Colour: 1}, {Name: decode, Colour: 2}, {Name: queued, Colour: 3}}
+	rows := map[lane]int{}
+	if n := len(all) - maxRequests; n > 0 {
+		c.Note = fmt.Sprintf("The first %d of %d requests.", maxRequests, len(all))
+		all = all[:maxRequests]
+	}
+	var lanes []lane
+	each := func(f func(to *curve, at lane, from, until int64, text string)) {
+		for i := range all {
+			q := &all[i]
+			name := fmt.Sprintf("request %d: ", q.ID)
+			f(series[0], lane{q.Ctx, q.Seq, false}, q.PromptNS, cmp.Or(q.FirstNS, q.EndNS), name+
+				plural(q.Computed, "token")+fmt.Sprintf(" computed, %d cached", max(q.Cached, 0)))
+			f(series[1], lane{q.Ctx, q.Seq, false}, q.FirstNS, cmp.Or(q.LastNS, q.EndNS), name+
+				plural(q.Output, "token"))
+			f(series[2], lane{q.Ctx, q.Seq, true}, q.ArrivalNS, q.LaunchNS, name+"waits")
+		}
+	}
+	each(func(_ *curve, at lane, from, until int64, _ string) {
+		if _, known := rows[at]; !known && from != 0 && until >= from {
+			rows[at], lanes = 0, append(lanes, at)
+		}
+	})
+	slices.SortFunc(lanes, func(a, b lane) int {
+		waits := 0
+		if a.waits != b.waits {
+			waits = 1
+			if b.waits {
+				waits = -1
+			}
+		}
+		return cmp.Or(cmp.Compare(a.ctx, b.ctx), cmp.Compare(a.seq, b.seq), waits)
+	})
+	for i, at := range lanes {
+		rows[at] = i
+		name := "slot " + strconv.FormatInt(at.seq, 10)
+		if at.ctx > 0 {
+			name = fmt.Sprintf("context %d, %s", at.ctx, name)
+		}
+		if at.waits {
+			name += ", queue"
+		}
+		c.Rows = append(c.Rows, name)
+	}
+	each(func(to *curve, at lane, from, until int64, text string) {
+		if from == 0 || until < from {
+			return
+		}
+		to.X, to.W = append(to.X, over.unixSeconds(from)), append(to.W, float64(until-from)/1e9)
+		to.Row, to.Text = append(to.Row, rows[at]), append(to.Text, text)
+	})
+	for _, of := range series {
+		if len(of.X) > 0 {
+			c.Series = append(c.Series, of)
+		}
+	}
+	if len(c.Series) == 0 || over.Unix == 0 {
+		return nil
+	}
+	return c
+}
+
+// requestTimes are the first and the last time of requests, on the monotonic clock.
+func requestTimes(r *resources.Requests, over *tracks) (begin, end int64) {
+	for i := range r.All {
+		q := &r.All[i]
+		for _, ns := range [...]int64{q.ArrivalNS, q.LaunchNS, q.PromptNS, q.FirstNS, q.EndNS} {
+			if at := ns - over.Unix + over.Mono; ns != 0 {
+				if begin == 0 {
+					begin = at
+				}
+				begin, end = min(begin, at), max(end, at)
+			}
+		}
+	}
+	return begin, end
+}
