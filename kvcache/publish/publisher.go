@@ -33,8 +33,8 @@ type Options struct {
 	Format           string // of events: map or array
 }
 
-// A Publisher follows blocks and publishes what changes. Its methods are for one goroutine, and never wait for a peer:
-// a subscriber that does not keep up loses batches, and sees a gap in their numbers.
+// A Publisher follows blocks and publishes what changes. Its methods but Use are for one goroutine, and never wait for
+// a peer: a subscriber that does not keep up loses batches, and sees a gap in their numbers.
 type Publisher struct {
 	o       Options
 	blocks  *blocks
@@ -47,6 +47,7 @@ type Publisher struct {
 	next    uint64 // number of the next batch
 	kept    []batch
 	bytes   int // of kept
+	held    int // blocks, after the newest batch
 	peers   map[*subscriber]bool
 	dropped int64
 }
@@ -150,7 +151,7 @@ func (p *Publisher) send(seconds float64, events []event) {
 	b := batch{payload: encode(nil, seconds, events, p.o.Block, p.o.Format == "map")}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b.number = p.next
+	b.number, p.held = p.next, len(p.blocks.refs)
 	p.next++
 	p.kept, p.bytes = append(p.kept, b), p.bytes+len(b.payload)
 	for len(p.kept) > maxKept || p.bytes > maxKeptBytes {
@@ -175,7 +176,7 @@ func (p *Publisher) send(seconds float64, events []event) {
 func (p *Publisher) Use() Use {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Use{Endpoint: p.o.Endpoint, Batches: p.next, Blocks: len(p.blocks.refs), Dropped: p.dropped}
+	return Use{Endpoint: p.o.Endpoint, Batches: p.next, Blocks: p.held, Dropped: p.dropped}
 }
 
 // Close gives subscribers a second to take what waits for them, and closes the sockets. It may be called twice.
