@@ -39,8 +39,8 @@ func requestsSection(_ context.Context, r *Run, over *tracks) (*section, error) 
 	}
 	rows := [][]string{{"processed again", "requests", "tokens", "written", "cost"}}
 	cost := &curve{Name: "cost"}
-	c := &figure{Kind: drawnBars, Title: "What it cost to process prompts again, by cause", X: axis{Name: "time", Unit: "s"},
-		Series: []*curve{cost}}
+	c := &figure{Kind: drawnBars, Title: "What it cost to process prompts again, by cause",
+		X: axis{Name: "time", Unit: "s"}, Series: []*curve{cost}}
 	for _, a := range t.Again {
 		rows = append(rows, []string{a.Cause, strconv.FormatInt(a.Requests, 10), strconv.FormatInt(a.Tokens, 10),
 			present.Bytes(a.Bytes), present.Nanoseconds(a.CostNS)})
