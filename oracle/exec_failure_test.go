@@ -62,7 +62,7 @@ func (g *going) untilFull(t *testing.T, collector string) {
 	const waiting = 9 // its place in tap.Layout
 	layout := tap.Layout()
 	if layout == nil {
-		t.Skip(`needs tests built with llama.cpp; get it: eval "$(make -s env)"`)
+		testenv.Beyond(t, "tests built with llama.cpp", "the layout of the tap is not known")
 	}
 	at := int64(layout[waiting])
 	memory := g.sharedMemory(t)

@@ -28,7 +28,7 @@ func needLlama(t *testing.T) {
 	t.Helper()
 	testenv.NeedLlama(t)
 	if err := llama.Init(); errors.Is(err, errors.ErrUnsupported) {
-		t.Skip(err) // llama.cpp is here, and this build leaves it out
+		testenv.Beyond(t, "tests built with llama.cpp", err.Error())
 	} else if err != nil {
 		t.Fatal(err)
 	}

@@ -179,9 +179,7 @@ for i, r in rows.items():
 
 // TestLoadDataset lets Hugging Face's own library load a dataset.
 func TestLoadDataset(t *testing.T) {
-	if os.Getenv("LLAMATAP_NIGHTLY") != "1" {
-		t.Skip("a library of 60 MB: runs in make nightly")
-	}
+	testenv.Slow(t) // a library of 60 MB
 	python := testenv.NeedPython(t, "datasets")
 	out := filepath.Join(t.TempDir(), "set")
 	exported(t, longRun(t, 500, 100), Options{Form: Dataset, Out: out, ShardMB: 1,

@@ -95,9 +95,7 @@ func TestMemory(t *testing.T) {
 			ShardMB: 64, Complete: true})
 		return
 	}
-	if os.Getenv("LLAMATAP_NIGHTLY") != "1" {
-		t.Skip("writes gigabytes: runs in make nightly")
-	}
+	testenv.Slow(t) // it writes gigabytes
 	path := longRun(t, 16384, 8192)
 	for _, form := range Forms {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestMemory$")
