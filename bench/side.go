@@ -130,7 +130,9 @@ func readRecorded(out string) (*rundir.Metadata, error) {
 
 // LlamaBench is llama.cpp's llama-bench, started by path, which generates.
 func (m Model) LlamaBench(path string) Side {
-	return Side{"llama-bench", func(ctx context.Context) (Sample, error) { return m.llamaBench(ctx, path, 0, m.Tokens) }}
+	return Side{"llama-bench", func(ctx context.Context) (Sample, error) {
+		return m.llamaBench(ctx, path, 0, m.Tokens)
+	}}
 }
 
 // llamaBench measures a prompt or a generation of so many tokens.

@@ -119,8 +119,9 @@ func computeOptions() []llamaOption {
 		{key: "rpc", names: []string{"rpc"}, form: "SERVERS", env: "LLAMA_ARG_RPC",
 			help: "RPC servers whose devices are used too: host:port,host:port", set: setRPC},
 		{key: "blas", names: []string{"blas"}, own: true,
-			help: "multiply matrices of 32 rows and more by ggml's BLAS backend; llamatap doctor measures where it is faster",
-			set:  boolean(func(r *Run) *bool { return &r.BLAS })},
+			help: "multiply matrices of 32 rows and more by ggml's BLAS backend; llamatap doctor measures where it " +
+				"is faster",
+			set: boolean(func(r *Run) *bool { return &r.BLAS })},
 		{key: "cache-type-k", names: []string{"ctk", "cache-type-k"}, form: "TYPE", env: "LLAMA_ARG_CACHE_TYPE_K",
 			byDef: "f16",
 			help:  "type of the K cache: " + strings.Join(allCacheTypes, ", "),

@@ -88,7 +88,7 @@ type Tap struct {
 	KV             bool          // blocks of the KV cache are followed
 	KVBlock        int           // cells of a block
 	Requests       bool          // requests of a server are followed
-	OTLP           string        // URL of the OpenTelemetry collector that gets them, "off", or "": as the environment says
+	OTLP           string        // URL of their OpenTelemetry collector, "off", or "": as the environment says
 	KVEvents       KVEvents      // what is published of them
 	Regions        bool          // the map of memory is kept
 	Ledger         string        // rows or windows; "": no accesses are recorded

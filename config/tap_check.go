@@ -18,7 +18,8 @@ func (c checker) check() error {
 		return checkNothing(c.given)
 	}
 	for _, refuse := range []func() error{
-		c.sampling, c.codec, c.attention, c.disk, c.checkpoint, c.modifiers, c.regions, c.intervals, c.events, c.repeated,
+		c.sampling, c.codec, c.attention, c.disk, c.checkpoint, c.modifiers, c.regions, c.intervals, c.events,
+		c.repeated,
 		c.sink, c.dataset, c.memory,
 	} {
 		if err := refuse(); err != nil {
@@ -172,7 +173,8 @@ func (c checker) intervals() error {
 func (c checker) events() error {
 	for _, name := range []string{"replay", "topic", "block", "seed", "format"} {
 		if g, given := c.given[FromFlag]["kv-events-"+name]; given && c.tap.KVEvents.Endpoint == "" {
-			return fmt.Errorf("%s is about KV events, and there are none: add --tap-kv-events ENDPOINT, or drop it", g.where)
+			return fmt.Errorf("%s is about KV events, and there are none: add --tap-kv-events ENDPOINT, or drop it",
+				g.where)
 		}
 	}
 	return nil

@@ -40,7 +40,9 @@ func machineOptions() []option {
 			help:  "record the requests of a server, with why prompts were processed again, to requests.parquet",
 			onOff: func(t *Tap) *bool { return &t.Requests }},
 		{name: "otlp", form: "URL|off", recorder: Requests,
-			help:  "record the requests of a server, and export each as a span, with metrics, to the OpenTelemetry collector at this URL, such as http://localhost:4318 (OTLP over HTTP). Without it the environment variables OTEL_EXPORTER_OTLP_… say where the requests of --tap-requests go",
+			help: "record the requests of a server, and export each as a span, with metrics, to the OpenTelemetry " +
+				"collector at this URL, such as http://localhost:4318 (OTLP over HTTP). Without it the environment " +
+				"variables OTEL_EXPORTER_OTLP_… say where the requests of --tap-requests go",
 			plain: func(t *Tap) *string { return &t.OTLP }},
 		{name: "regions", recorder: Regions,
 			help:  "record what lies where in memory (weights, caches, activations) and how operations used it, to region_map.parquet",

@@ -107,7 +107,8 @@ func TapVariables() (names []string) {
 // tapOptions is the table, in the order of help.
 var tapOptions = func() []option {
 	all := slices.Concat(
-		recorderOptions(), machineOptions(), eventOptions(), ledgerOptions(), sampleOptions(), hostOptions(), steerOptions(),
+		recorderOptions(), machineOptions(), eventOptions(), ledgerOptions(), sampleOptions(), hostOptions(),
+		steerOptions(),
 		modifierOptions(), runOptions(),
 		diskOptions(), syncOptions(), checkpointOptions(), sinkOptions(), datasetOptions(),
 		[]option{{name: "config", form: "FILE", role: roleRun,

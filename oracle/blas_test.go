@@ -34,7 +34,8 @@ func TestBLAS(t *testing.T) {
 				results := filepath.Join(t.TempDir(), "results.jsonl")
 				c := record(t, append([]string{"--tap-points", "all"}, exact...), slices.Concat(args, []string{
 					"-m", synthetic(t, arch, gguf.F32, nil), "--prompts", prompts, "--results", results, "-n", "0",
-					"--all-logits", "-fa", "off", "-ub", "64", "-c", "256", "-ctk", "f32", "-ctv", "f32", "-t", "2"})...)
+					"--all-logits", "-fa", "off", "-ub", "64", "-c", "256", "-ctk", "f32", "-ctv", "f32", "-t",
+					"2"})...)
 				return promptRows(t, c, answersOf(t, results))
 			}
 			cpu, blas, worst := run(), run("--blas"), 0.0

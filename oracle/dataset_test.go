@@ -236,7 +236,8 @@ func TestDatasetDisk(t *testing.T) {
 	} {
 		o, live, held := run(c.size, c.args...)
 		if !strings.Contains(o.stderr, c.says) || held > c.bound || held < c.bound/8 || whole < c.bound {
-			t.Errorf("%q: status %d, %d bytes of shards, %d without a bound\n%s", c.args, o.status, held, whole, o.stderr)
+			t.Errorf("%q: status %d, %d bytes of shards, %d without a bound\n%s", c.args, o.status, held, whole,
+				o.stderr)
 		}
 		v, a := verifyJSON(t, o.dirs[0]), readLive(t, live).Run.Account
 		if len(v.Findings) != 1 || !strings.Contains(v.Findings[0].What, c.cause) {

@@ -69,9 +69,11 @@ func TestExpertsCache(t *testing.T) {
 			if fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%s MiB: hits and misses %v are predicted, llama.cpp counts %v", mib, got, want)
 			}
-			if said := llamatap(t, "experts", dir, "--moe-cache-mib", mib, "--json").good(t).stdout; !strings.Contains(said,
+			if said := llamatap(t, "experts", dir, "--moe-cache-mib", mib,
+				"--json").good(t).stdout; !strings.Contains(said,
 				`"slots": `+slots[1]+"\n        }") {
-				t.Errorf("%s MiB: not the %s slots of llama.cpp:\n%s", mib, slots[1], said[strings.Index(said, `"caches"`):])
+				t.Errorf("%s MiB: not the %s slots of llama.cpp:\n%s", mib, slots[1], said[strings.Index(said,
+					`"caches"`):])
 			}
 		}
 	}

@@ -23,8 +23,8 @@ type subscriber struct {
 	out *bufio.Scanner
 }
 
-// told is what it knows.
-type told struct {
+// view is what it knows.
+type view struct {
 	Leading, Held, Published, Replayed, Cleared, Removed, Shared int
 }
 
@@ -67,7 +67,7 @@ func subscribe(t *testing.T, form string, args ...string) (*server, *subscriber)
 }
 
 // about asks how many blocks of a prompt the server holds.
-func (u *subscriber) about(t *testing.T, prompt []int32) (a told) {
+func (u *subscriber) about(t *testing.T, prompt []int32) (a view) {
 	t.Helper()
 	line, err := json.Marshal(prompt)
 	if err != nil {
@@ -146,7 +146,7 @@ func kvEvents(t *testing.T, form string) {
 		}
 		response.Body.Close()
 	}
-	var end told
+	var end view
 	testenv.Until(t, "nothing is held", func() bool { end = sub.about(t, a); return end.Held == 0 })
 	if end.Published == 0 || end.Cleared == 0 || end.Removed == 0 || end.Shared == 0 {
 		t.Errorf("%+v", end)

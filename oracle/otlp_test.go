@@ -136,7 +136,8 @@ func wantSpans(t *testing.T, r *receiver, records []kvcache.Request) {
 			t.Errorf("request %+v: span %v", *q, s)
 		}
 		want := map[string]any{"llamatap.request.id": q.ID, "llamatap.slot": q.Seq, "gen_ai.provider.name": "llama.cpp",
-			"gen_ai.usage.output_tokens": q.Output, "gen_ai.operation.name": "text_completion", "url.path": "/completion"}
+			"gen_ai.usage.output_tokens": q.Output, "gen_ai.operation.name": "text_completion",
+			"url.path": "/completion"}
 		if q.Prompt >= 0 {
 			want["gen_ai.usage.input_tokens"], want["gen_ai.usage.cache_read.input_tokens"] = q.Prompt, q.Cached
 		}
@@ -162,7 +163,8 @@ func wantSpans(t *testing.T, r *receiver, records []kvcache.Request) {
 			}
 			if (child != nil) != there || there && (child.StartTimeUnixNano != uint64(phase.begin) ||
 				child.EndTimeUnixNano != uint64(phase.end) || !bytes.Equal(child.TraceId, s.TraceId)) {
-				t.Errorf("request %d: %s from %d to %d, the span is %v", q.ID, phase.name, phase.begin, phase.end, child)
+				t.Errorf("request %d: %s from %d to %d, the span is %v", q.ID, phase.name, phase.begin, phase.end,
+					child)
 			}
 		}
 	}
@@ -205,7 +207,8 @@ func (r *receiver) wantMetrics(t *testing.T, records []kvcache.Request) {
 			}
 		}
 		if math.Abs(sum-want) > 1e-9*want || n != counts[name] || n != inBuckets {
-			t.Errorf("%s: %d values, %d in buckets, sum %v; want %d, sum %v", name, n, inBuckets, sum, counts[name], want)
+			t.Errorf("%s: %d values, %d in buckets, sum %v; want %d, sum %v", name, n, inBuckets, sum, counts[name],
+				want)
 		}
 	}
 	for _, name := range []string{"llamatap.kv.cells", "llamatap.kv.utilization"} {
@@ -284,7 +287,8 @@ func TestServeExports(t *testing.T) {
 		t.Error(err)
 	}
 	if len(to.spans) != 4*5 || len(own.spans) != 4*5 {
-		t.Errorf("%d spans of the run that serve exports, %d of the one that exports itself", len(to.spans), len(own.spans))
+		t.Errorf("%d spans of the run that serve exports, %d of the one that exports itself", len(to.spans),
+			len(own.spans))
 	}
 }
 
@@ -306,7 +310,8 @@ func TestTraceParents(t *testing.T) {
 				if client == ids {
 					path, prompt = "/completion", `"prompt":[5, 6, 7]`
 				}
-				body := fmt.Sprintf(`{%s,"model":"m%d","max_tokens":%d,"temperature":0.5,"ignore_eos":true}`, prompt, n, n)
+				body := fmt.Sprintf(`{%s,"model":"m%d","max_tokens":%d,"temperature":0.5,"ignore_eos":true}`, prompt, n,
+					n)
 				var reader io.Reader = strings.NewReader(body)
 				if i%2 == 1 {
 					reader = io.MultiReader(strings.NewReader(body[:40]), strings.NewReader(body[40:])) // chunks
@@ -355,7 +360,8 @@ func TestTraceParents(t *testing.T) {
 		}
 		want := map[string]any{"gen_ai.request.model": model, "gen_ai.request.max_tokens": n,
 			"gen_ai.operation.name":      operation,
-			"gen_ai.request.temperature": 0.5, "gen_ai.response.id": answered, "gen_ai.response.finish_reasons": "length"}
+			"gen_ai.request.temperature": 0.5, "gen_ai.response.id": answered,
+			"gen_ai.response.finish_reasons": "length"}
 		for key, value := range want {
 			if a[key] != value {
 				t.Errorf("request %d, which has %d tokens: %s is %v, want %v", id, n, key, a[key], value)

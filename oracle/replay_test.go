@@ -86,7 +86,8 @@ func TestReplay(t *testing.T) {
 		}
 		q := &records[i]
 		if ttft := float64(q.FirstNS-q.ArrivalNS) / 1e6; q.ArrivalNS == 0 || ttft > *row.FirstMS {
-			t.Errorf("request %d: first token %v ms after its arrival, the client had it after %v", i, ttft, *row.FirstMS)
+			t.Errorf("request %d: first token %v ms after its arrival, the client had it after %v", i, ttft,
+				*row.FirstMS)
 		}
 		if q.Cached != *row.Cached || q.Computed != *row.Computed || q.Output != *row.Chosen ||
 			q.End != kvcache.EndLength {

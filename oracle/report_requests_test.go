@@ -90,8 +90,10 @@ func TestReportRequests(t *testing.T) {
 	}
 	for _, a := range said.Totals.Again {
 		want["cost of "+a.Cause] = float64(a.CostNS) / 1e9
-		row := fmt.Sprintf("<th scope=\"row\">%s</th><td class=\"n\">%d</td><td class=\"n\">%d</td><td class=\"n\">%s</td>"+
-			"<td class=\"n\">%s</td>", a.Cause, a.Requests, a.Tokens, present.Bytes(a.Bytes), present.Nanoseconds(a.CostNS))
+		row := fmt.Sprintf("<th scope=\"row\">%s</th><td class=\"n\">%d</td><td class=\"n\">%d</td><td "+
+			"class=\"n\">%s</td>"+
+			"<td class=\"n\">%s</td>", a.Cause, a.Requests, a.Tokens, present.Bytes(a.Bytes),
+			present.Nanoseconds(a.CostNS))
 		if !strings.Contains(string(text), row) {
 			t.Errorf("the page lacks %s", row)
 		}

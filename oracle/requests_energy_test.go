@@ -26,7 +26,8 @@ func TestRequestEnergy(t *testing.T) {
 		all.Go(func() {
 			for i := range 3 {
 				n := 4 + 10*client + i
-				a := s.ask(t, question{prompt: "func main() {", slot: -1, n: n, options: map[string]any{"ignore_eos": true}})
+				a := s.ask(t, question{prompt: "func main() {", slot: -1, n: n,
+					options: map[string]any{"ignore_eos": true}})
 				lock.Lock()
 				rows[n] = a.Timings.Prompt + n - 1 // the last token that is chosen is not computed
 				lock.Unlock()

@@ -81,7 +81,8 @@ func TestRequestRecords(t *testing.T) {
 
 func requestRecords(t *testing.T, flags []string) {
 	to := receive(t)
-	s := serve(t, []string{"--tap-requests", "--tap-kv", "--tap-otlp", to.url}, append(flags, "-np", "4", "-c", "4096", "-b", "64", "-t", "1",
+	s := serve(t, []string{"--tap-requests", "--tap-kv", "--tap-otlp", to.url}, append(flags, "-np", "4", "-c", "4096",
+		"-b", "64", "-t", "1",
 		"--no-webui", "--metrics")...)
 	kinds := []map[string]any{
 		{"ignore_eos": false}, {"stop": []string{"\n"}}, {"ignore_eos": true}, {"grammar": "root ::= [a-z ]+"},
@@ -117,7 +118,8 @@ func requestRecords(t *testing.T, flags []string) {
 	records := s.recordedRequests(t)
 	wantRecords(t, answers, records)
 	wantSpans(t, to, records)
-	if counts := s.exportedCounts(t); counts.Spans != int64(len(to.spans)) || counts.Dropped() != 0 || !counts.LastMetrics {
+	if counts := s.exportedCounts(t); counts.Spans != int64(len(to.spans)) || counts.Dropped() != 0 ||
+		!counts.LastMetrics {
 		t.Errorf("%d spans came, %+v", len(to.spans), counts)
 	}
 	sums := map[string]int64{}

@@ -11,6 +11,7 @@
 #include "tap_served.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,7 +149,7 @@ static TAP_OWN struct {
         uint64_t hash, id;
         bool digits;
     } ids;
-    struct tap_http http; // what it says of itself
+    struct tap_http * http; // what it says of itself; NULL: there is no memory for it
     bool    said;    // … was reported
 } tap_wire;
 
@@ -287,6 +288,44 @@ static void * tap_behind(_Atomic(void *) * known, const char * name) {
 #define TAP_BEHIND(name, symbol) ((__typeof__(&name)) tap_behind(&tap_behind_##name, symbol))
 static _Atomic(void *) tap_behind_recv, tap_behind_send, tap_behind_tap_log_line;
 
+static pthread_key_t tap_http_key;
+static bool tap_http_made;
+static pthread_once_t tap_http_once = PTHREAD_ONCE_INIT;
+
+// What a thread reads of a request is too much for its static storage, and is freed when the thread ends.
+static void tap_http_make(void) { tap_http_made = pthread_key_create(&tap_http_key, free) == 0; }
+
+static struct tap_http * tap_http_new(void) {
+    pthread_once(&tap_http_once, tap_http_make);
+    struct tap_http * http = tap_http_made ? calloc(1, sizeof(*http)) : NULL;
+    if (http != NULL && pthread_setspecific(tap_http_key, http) != 0) {
+        free(http);
+        http = NULL;
+    }
+    return http;
+}
+
+// tap_wire_head reads what a request says of itself, and reports it once.
+static void tap_wire_head(const char * data, size_t n) {
+    struct tap_http * http = tap_wire.http;
+    tap_http_read(http, data, n);
+    if (!tap_wire.afresh && tap_http_off(http)) {
+        if (tap_wire.asked) { // it follows prompts of token ids
+            tap_wire_ask(0, 0);
+        }
+        tap_wire.afresh = true;
+    }
+    tap_wire_ids(data, n);
+    if (!tap_wire.said && http->part == TAP_HTTP_PAST) {
+        struct tap_rec_served head = {
+            .kind = TAP_SERVED_HTTP, .mono_ns = (uint64_t) tap_wire.arrived, .row = (int32_t) syscall(SYS_gettid),
+            .ctx = UINT32_MAX,
+        };
+        tap_served_send(&head, http->text, http->used);
+        tap_wire.said = true;
+    }
+}
+
 ssize_t recv(int fd, void * data, size_t size, int flags) {
     const ssize_t n = TAP_BEHIND(recv, "recv")(fd, data, size, flags);
     if (n <= 0 || (flags & MSG_PEEK) || !tap_served_on()) {
@@ -296,23 +335,12 @@ ssize_t recv(int fd, void * data, size_t size, int flags) {
         tap_wire.arrived = tap_now();
         tap_wire.asked = tap_wire.left = tap_wire.afresh = tap_wire.said = false;
         tap_wire.ids.state = 0;
-        memset(&tap_wire.http, 0, offsetof(struct tap_http, name));
-    }
-    tap_http_read(&tap_wire.http, data, (size_t) n);
-    if (!tap_wire.afresh && tap_http_off(&tap_wire.http)) {
-        if (tap_wire.asked) { // it follows prompts of token ids
-            tap_wire_ask(0, 0);
+        if (tap_wire.http != NULL || (tap_wire.http = tap_http_new()) != NULL) {
+            memset(tap_wire.http, 0, offsetof(struct tap_http, name));
         }
-        tap_wire.afresh = true;
     }
-    tap_wire_ids(data, (size_t) n);
-    if (!tap_wire.said && tap_wire.http.part == TAP_HTTP_PAST) {
-        struct tap_rec_served head = {
-            .kind = TAP_SERVED_HTTP, .mono_ns = (uint64_t) tap_wire.arrived, .row = (int32_t) syscall(SYS_gettid),
-            .ctx = UINT32_MAX,
-        };
-        tap_served_send(&head, tap_wire.http.text, tap_wire.http.used);
-        tap_wire.said = true;
+    if (tap_wire.http != NULL) {
+        tap_wire_head(data, (size_t) n);
     }
     return n;
 }

@@ -35,7 +35,8 @@ The rest costs evidence, not the recording.
 			var form reportForm
 			quick, roofline, out := false, false, defaultOut()
 			f.Add("--quick", &quick,
-				"do not measure the speed of disk, memory and BLAS (at most 2 s each, 128 MiB of disk and 768 MiB of memory)")
+				"do not measure the speed of disk, memory and BLAS (at most 2 s each, 128 MiB of disk and 768 MiB of "+
+					"memory)")
 			f.Add("--roofline", &roofline,
 				"measure the limits of processors and memory (6 s, on a quiet machine), and keep them for recordings")
 			f.Add("--tap-out DIR", &out, "folder in which run directories would be made")
@@ -48,7 +49,8 @@ The rest costs evidence, not the recording.
 					return measureRoofline(&form)
 				}
 				facts := doctor.Examine(doctor.Options{
-					Root: os.DirFS("/"), Tap: tapBeside, Out: out, Quick: quick, Devices: ask[[]llama.Device](devicesQuestion),
+					Root: os.DirFS("/"), Tap: tapBeside, Out: out, Quick: quick,
+					Devices:  ask[[]llama.Device](devicesQuestion),
 					Products: ask[[]doctor.Product](productsQuestion), Host: tryHost, Samples: trySamples,
 				})
 				var err error
@@ -161,7 +163,7 @@ func ask[T any](question string) func() (T, error) {
 		var ended *exec.ExitError
 		switch {
 		case ctx.Err() != nil:
-			return value, fmt.Errorf("%w: llama.cpp had not told its %s after %v", doctor.ErrUndecided, question,
+			return value, fmt.Errorf("%w: llama.cpp gave no list of its %s within %v", doctor.ErrUndecided, question,
 				answerLimit)
 		case errors.As(err, &ended):
 			return value, fmt.Errorf("%s (%w)", lastLine(said.String()), err)

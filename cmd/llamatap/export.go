@@ -33,10 +33,11 @@ type exportArgs struct {
 
 func exportCommand() *cli.Command {
 	return &cli.Command{
-		Name:    "export",
-		Summary: "write tensors for NumPy, PyTorch, pandas or DuckDB, timelines for Perfetto or pprof, traces of requests",
-		Max:     1,
-		Usage:   "[RUN|FILE.stream] --to FORMAT [-o OUT] [what]",
+		Name: "export",
+		Summary: "write tensors for NumPy, PyTorch, pandas or DuckDB, timelines for Perfetto or pprof, traces of " +
+			"requests",
+		Max:   1,
+		Usage: "[RUN|FILE.stream] --to FORMAT [-o OUT] [what]",
 		Text: `Captured tensors:
 
   npy          a folder: a file per tensor, the first axis running over tokens, a file with row metadata, and index.json

@@ -69,8 +69,10 @@ needs none with --no-token.
 			f.Add("-m, --model FILE", &model,
 				"GGUF file that prompts of POST /log-monitoring are run with (default: the embedded model)")
 			f.Add("--otlp URL", &collector,
-				"export the requests of live runs that do not export them themselves to the OpenTelemetry collector at this "+
-					"URL, about 30 s after they ended; off: nowhere (default: as the variables OTEL_EXPORTER_OTLP_… say)")
+				"export the requests of live runs that do not export them themselves to the OpenTelemetry collector "+
+					"at this "+
+					"URL, about 30 s after they ended; off: nowhere (default: as the variables OTEL_EXPORTER_OTLP_… "+
+					"say)")
 			f.Add("--cors-origin ORIGIN",
 				func(origin string) error { o.Origins = append(o.Origins, origin); return server.CheckOrigin(origin) },
 				"let web pages of this origin, such as http://localhost:3000, ask with the token; may be given several times")

@@ -35,7 +35,8 @@ func routed(t *testing.T, graphs [][][][]int) string {
 func TestOpen(t *testing.T) {
 	// Layer 0: tokens share expert 1 in the first graph. Layer 1 alternates between 0 and 3.
 	path := routed(t, [][][][]int{{{{1, 2}, {1, 0}}, {{0}, {3}}}, {{{1, 2}}, {{0}}}, {{{2, 0}}, {{3}}}})
-	for _, line := range []string{"{", `{"event":"expert_routing","experts":[-1]}`, `{"event":"expert_routing","experts":[99999]}`,
+	for _, line := range []string{"{", `{"event":"expert_routing","experts":[-1]}`,
+		`{"event":"expert_routing","experts":[99999]}`,
 		`{"event":"expert_routing","layer_id":-1,"experts":[1]}`, `{"event":"loss","kind":"expert_routing","count":3}`,
 		`{"event":"loss","kind":"phase","count":5}`} {
 		f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
@@ -52,7 +53,8 @@ func TestOpen(t *testing.T) {
 	if r.Tokens != 4 || r.Graphs != 3 || r.Choices != 12 || r.Uses != 3+2+2+2+1+1 || r.Lost != 3 || len(r.Layers) != 2 {
 		t.Errorf("%+v", r)
 	}
-	if l := r.Layers[0]; !slices.Equal(l.Chosen, []int64{2, 3, 3}) || l.Used != 2 || !slices.Equal(l.Hot(), []int{1, 2, 0}) {
+	if l := r.Layers[0]; !slices.Equal(l.Chosen, []int64{2, 3, 3}) || l.Used != 2 ||
+		!slices.Equal(l.Hot(), []int{1, 2, 0}) {
 		t.Errorf("%+v", l)
 	}
 	// Again used: 1 after {2, 0}, 2 after {0, 1}, 2 after none, 0 after {1, 2}; 0 after {3}, 3 after {0}.
@@ -62,7 +64,8 @@ func TestOpen(t *testing.T) {
 	if r.Caches != nil || !strings.Contains(r.NoModel, "--model") {
 		t.Errorf("without a model there are sizes: %+v, %q", r.Caches, r.NoModel)
 	}
-	if _, err := Open(context.Background(), path, Options{Ctx: 4}); err == nil || !strings.Contains(err.Error(), "--ctx") {
+	if _, err := Open(context.Background(), path, Options{Ctx: 4}); err == nil || !strings.Contains(err.Error(),
+		"--ctx") {
 		t.Errorf("of a context that chose nothing: %v", err)
 	}
 	if _, err := Open(context.Background(), routed(t, nil), Options{Ctx: -1}); !errors.Is(err, ErrNone) {

@@ -78,7 +78,8 @@ func (r *Run) readFile(name string) error {
 			}
 		}
 		if l.Experts == 0 || len(l.Chosen) > l.Experts {
-			err := fmt.Errorf("%s is not the model of this run: layer %d has %d experts in it, and expert %d was chosen",
+			err := fmt.Errorf("%s is not the model of this run: layer %d has %d experts in it, and expert %d was "+
+				"chosen",
 				name, l.Layer, l.Experts, len(l.Chosen)-1)
 			for _, l := range r.Layers {
 				l.Experts, l.ExpertBytes, l.strides, l.layout = 0, 0, nil, ""

@@ -138,7 +138,8 @@ func (r *Run) take(e *resource.Routing) error {
 		open.layer, open.exec = l, e.Exec
 		open.n++
 		l.graphs++
-		r.batches = append(r.batches, batch{layer: int32(l.Layer), from: int64(len(r.chosen)), to: int64(len(r.chosen))})
+		r.batches = append(r.batches, batch{layer: int32(l.Layer), from: int64(len(r.chosen)),
+			to: int64(len(r.chosen))})
 	}
 	b := &r.batches[len(r.batches)-1]
 	b.rows++

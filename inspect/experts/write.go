@@ -16,7 +16,8 @@ import (
 // WriteText writes the layers with their hot experts, at most top of each, and the predictions for caches.
 func (r *Run) WriteText(w io.Writer, top int) error {
 	out := &present.Text{W: w}
-	out.Line("context %d: %s tokens in %s graphs; %s choices of experts, %s uses (experts of a layer that a graph reads)",
+	out.Line("context %d: %s tokens in %s graphs; %s choices of experts, %s uses (experts of a layer that a graph "+
+		"reads)",
 		r.Ctx, present.Count(r.Tokens), present.Count(r.Graphs), present.Count(r.Choices), present.Count(r.Uses))
 	if len(r.Others) > 0 {
 		out.Line("other contexts chose experts too: --ctx takes one of %v", r.Others)
@@ -78,7 +79,8 @@ func (r *Run) SlotRows() [][]string {
 
 // CacheRows are the predictions by size, the head first.
 func (r *Run) CacheRows() [][]string {
-	rows := [][]string{{" --moe-cache-mib", " of experts", " LRU hit rate", " llama.cpp hit rate", " slots", " hits", " misses",
+	rows := [][]string{{" --moe-cache-mib", " of experts", " LRU hit rate", " llama.cpp hit rate", " slots", " hits",
+		" misses",
 		" uploaded", " past it"}}
 	for _, c := range r.Caches {
 		var slots []string

@@ -424,6 +424,3 @@ func (l *Live) Result() LiveResult {
 // Held is how many bytes the dataset takes on the disk at most, with what waits for its shard; waiting are those that
 // are in no file yet. It may be called by any goroutine.
 func (l *Live) Held() (all, waiting int64) { return l.d.held.Load(), l.d.waiting.Load() }
-
-// Size is the bytes that an F32 element is rounded to.
-func (l *Live) Size() int { return l.o.DType.Size() }

@@ -14,7 +14,8 @@ var (
 	durationBounds = []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92}
 	firstBounds    = []float64{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}
 	perTokenBounds = []float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5}
-	tokenBounds    = []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864}
+	tokenBounds    = []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216,
+		67108864}
 )
 
 // instruments are the histograms by the conventions, in the order of series.
@@ -23,7 +24,8 @@ var instruments = [...]struct {
 	bounds           []float64
 }{
 	{"gen_ai.server.request.duration", "s", "From a request's arrival to its end.", durationBounds},
-	{"gen_ai.server.time_to_first_token", "s", "From a request's arrival to the choice of its first token.", firstBounds},
+	{"gen_ai.server.time_to_first_token", "s", "From a request's arrival to the choice of its first token.",
+		firstBounds},
 	{"gen_ai.server.time_per_output_token", "s", "Mean time from token to token after the first one.", perTokenBounds},
 	{"gen_ai.client.token.usage", "{token}", "Tokens of prompts and of answers.", tokenBounds},
 }
@@ -135,7 +137,8 @@ func (m *meter) metrics(start, now time.Time, seen *Observation, sent kvcache.Ex
 		}
 		if len(tokens) > 0 {
 			all = append(all,
-				p.sum("llamatap.recomputed.tokens", "{token}", "Tokens of prompts that were computed again.", tokens...),
+				p.sum("llamatap.recomputed.tokens", "{token}", "Tokens of prompts that were computed again.",
+					tokens...),
 				p.sum("llamatap.recomputed.time", "s", "Their share of the time of their prompts: computed.", times...),
 				p.sum("llamatap.recomputed.size", "By", "Keys and values that were written for them.", bytes...))
 		}

@@ -173,13 +173,16 @@ func TestCollectors(t *testing.T) {
 			return func(string) (int, http.Header, proto.Message, error) { return unavailable("3600") }
 		}, kvcache.Exported{Unsent: 8}, 2, FlushLimit},
 		"refuses": {func(*collector) func(string) (int, http.Header, proto.Message, error) {
-			return func(string) (int, http.Header, proto.Message, error) { return http.StatusUnauthorized, nil, nil, nil }
+			return func(string) (int, http.Header, proto.Message, error) {
+				return http.StatusUnauthorized, nil, nil, nil
+			}
 		}, kvcache.Exported{Refused: 8}, 2, 0},
 		"refuses a part": {func(*collector) func(string) (int, http.Header, proto.Message, error) {
 			return func(path string) (int, http.Header, proto.Message, error) {
 				if path == "/v1/traces" {
 					return http.StatusOK, nil, &collecttrace.ExportTraceServiceResponse{
-						PartialSuccess: &collecttrace.ExportTracePartialSuccess{RejectedSpans: 3, ErrorMessage: "no"}}, nil
+							PartialSuccess: &collecttrace.ExportTracePartialSuccess{RejectedSpans: 3, ErrorMessage: "no"}},
+						nil
 				}
 				return http.StatusOK, nil, nil, nil
 			}
@@ -388,7 +391,8 @@ func TestSpan(t *testing.T) {
 			}
 		}
 		wantHistograms(t, c.metrics, map[string]float64{"gen_ai.server.request.duration": 12,
-			"gen_ai.server.time_to_first_token": 9, "gen_ai.server.time_per_output_token": 1, "gen_ai.client.token.usage": 39})
+			"gen_ai.server.time_to_first_token": 9, "gen_ai.server.time_per_output_token": 1,
+			"gen_ai.client.token.usage": 39})
 	})
 }
 
@@ -424,7 +428,8 @@ func TestTraceParents(t *testing.T) {
 		"cc-" + id + "-" + span + "-01-what": true, "ff-" + id + "-" + span + "-01": false,
 		"00-" + strings.Repeat("0", 32) + "-" + span + "-01": false,
 		"00-" + id + "-" + strings.Repeat("0", 16) + "-01":   false,
-		"00-" + strings.ToUpper(id) + "-" + span + "-01":     false, "00-" + id + "-" + span + "-1": false, "00-" + id: false,
+		"00-" + strings.ToUpper(id) + "-" + span + "-01":     false, "00-" + id + "-" + span + "-1": false,
+		"00-" + id: false,
 	} {
 		if traceID, _, sampled := parseParent(text); (traceID != nil) != known || !sampled {
 			t.Errorf("%q: %x, sampled %v", text, traceID, sampled)
@@ -501,13 +506,15 @@ func TestLookup(t *testing.T) {
 			}
 		}
 		text := fmt.Sprint(err)
-		if strings.TrimSpace(got) != test.want || (err != nil) != (test.wrong != "") || !strings.Contains(text, test.wrong) ||
+		if strings.TrimSpace(got) != test.want || (err != nil) != (test.wrong != "") || !strings.Contains(text,
+			test.wrong) ||
 			strings.Contains(text, "secret") {
 			t.Errorf("%q with %q: %q, %v", test.base, test.env, got, err)
 		}
 	}
 	s, err := Lookup("--tap-otlp", "http://h", func(name string) (string, bool) {
-		v, ok := map[string]string{"OTEL_SERVICE_NAME": "chat", "OTEL_RESOURCE_ATTRIBUTES": "service.name=x,k=%2C"}[name]
+		v, ok := map[string]string{"OTEL_SERVICE_NAME": "chat",
+			"OTEL_RESOURCE_ATTRIBUTES": "service.name=x,k=%2C"}[name]
 		return v, ok
 	})
 	if want := [][2]string{{"service.name", "x"}, {"k", ","}, {"service.name", "chat"}}; err != nil ||

@@ -28,7 +28,8 @@ func expertsSection(ctx context.Context, r *Run, _ *tracks) (*section, error) {
 		s.Missing = err.Error()
 		return s, ctx.Err()
 	}
-	s.Text = append(s.Text, fmt.Sprintf("%s chose experts %s times; graphs read %s of them. 'llamatap experts' has more.",
+	s.Text = append(s.Text, fmt.Sprintf("%s chose experts %s times; graphs read %s of them. 'llamatap experts' has "+
+		"more.",
 		plural(all.Tokens, "token"), present.Count(all.Choices), present.Count(all.Uses)))
 	if all.Lost > 0 {
 		s.Text = append(s.Text, fmt.Sprintf("%s are lost: the figures are of the others.",

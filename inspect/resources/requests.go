@@ -56,7 +56,8 @@ func OpenRequests(ctx context.Context, dir string) (*Requests, error) {
 	var texts []kvcache.RequestText // of a run that has them
 	for _, c := range kvcache.RequestTexts {
 		if len(t.Files) > 0 && t.Files[0].Has(c.Name) {
-			form.Columns, names = append(form.Columns, table.Column{Name: c.Name, Kind: table.Text}), append(names, c.Name)
+			form.Columns, names = append(form.Columns, table.Column{Name: c.Name, Kind: table.Text}), append(names,
+				c.Name)
 			texts = append(texts, c)
 		}
 	}

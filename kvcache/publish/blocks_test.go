@@ -26,7 +26,7 @@ func TestDigests(t *testing.T) {
 }
 
 // TestBlocks changes random sequences at random places. A subscriber that applies the events has the blocks that any
-// sequence holds, and is told of no block that it has, and of none without the one before.
+// sequence holds, and hears of no block that it has, and of none without the one before.
 func TestBlocks(t *testing.T) {
 	const size = 3
 	random := rand.New(rand.NewPCG(1, 2))

@@ -400,7 +400,7 @@ func (r *Recorder) finish(q *request) error {
 // has taken, but for those of requests that go on, which take theirs when they are answered.
 func (r *Recorder) Live() (running, waiting int) {
 	untaken := 0
-	for _, q := range r.unanswered() {
+	for _, q := range unanswered(r) {
 		if q.ask == nil {
 			untaken++
 		}

@@ -19,7 +19,7 @@ func (r *Recorder) Served(s *ggmlhooks.Served) error {
 	case ggmlhooks.ServedAsk:
 		r.ask(s)
 	case ggmlhooks.ServedAnswer:
-		r.answer(s, r.unanswered)
+		r.answer(s, func() []*request { return unanswered(r) })
 		return r.hand(func(q *request) bool { return q.ask != nil })
 	case ggmlhooks.ServedLine:
 		return r.line(s)
@@ -84,7 +84,7 @@ func (q *request) prompted(x *context, ns int64) {
 }
 
 // unanswered are the requests whose answers were not seen, by when their slots were taken.
-func (r *Recorder) unanswered() []*request {
+func unanswered(r *Recorder) []*request {
 	all := slices.Clone(r.pending)
 	if r.served != nil {
 		for _, s := range r.served.slots {

@@ -27,7 +27,8 @@ func Schema() table.Schema {
 		table.Column{Name: kvcache.BlocksColumn, Kind: table.Text, Null: true, Encoding: table.Plain,
 			Description: "hash of the prompt up to the end of each 512 tokens, and of all; with a key of this run"})
 	for _, c := range kvcache.RequestTexts {
-		s.Columns = append(s.Columns, table.Column{Name: c.Name, Kind: table.Text, Null: true, Description: c.Description})
+		s.Columns = append(s.Columns, table.Column{Name: c.Name, Kind: table.Text, Null: true,
+			Description: c.Description})
 	}
 	return s
 }

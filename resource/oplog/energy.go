@@ -93,7 +93,8 @@ func (e *energy) execution(x *execution) {
 	if !x.failed() {
 		e.tokens[s.part] += int64(len(x.Rows))
 	}
-	if len(x.Rows) > 0 && (s.part == partMixed || x.Phase == ggmlhooks.PhasePrefill || x.Phase == ggmlhooks.PhaseDecode) {
+	if len(x.Rows) > 0 && (s.part == partMixed || x.Phase == ggmlhooks.PhasePrefill ||
+		x.Phase == ggmlhooks.PhaseDecode) {
 		e.span(s, e.own(x)...)
 		return
 	}

@@ -188,7 +188,10 @@ func TestBLASFact(t *testing.T) {
 		return
 	}
 	all, err := MeasureProducts()
-	if err != nil || len(all) != 5 || slices.ContainsFunc(all, func(p Product) bool { return p.CPU <= 0 || p.BLAS <= 0 }) {
+	if err != nil || len(all) != 5 || slices.ContainsFunc(all, func(p Product) bool {
+		return p.CPU <= 0 ||
+			p.BLAS <= 0
+	}) {
 		t.Errorf("%+v, %v", all, err)
 	}
 }

@@ -22,6 +22,7 @@ type live struct {
 	raw    int64 // their bytes, as they are rounded
 	result export.LiveResult
 	closed bool
+	size   int // bytes that an F32 element is rounded to
 }
 
 // shardMemory is what writing a shard takes on the heap, as a multiple of its rounded elements.
@@ -54,7 +55,7 @@ func newLive(r *run) (*live, error) {
 	}
 	limit := debug.SetMemoryLimit(-1)
 	debug.SetMemoryLimit(limit + shardMemory*max(d.ShardMB, 256)*1_000_000)
-	return &live{Live: begun}, nil
+	return &live{Live: begun, size: dtype.Size()}, nil
 }
 
 // kept is what the shards have.
@@ -76,7 +77,7 @@ func (l *live) append(p *stream.Packet, data []byte) error {
 	}
 	raw := int64(len(data))
 	if codec.DTypeOf(p.SrcType) == codec.F32 {
-		raw = raw / 4 * int64(l.Size())
+		raw = raw / 4 * int64(l.size)
 	}
 	l.raw += raw
 	return nil
