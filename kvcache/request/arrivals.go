@@ -80,7 +80,15 @@ func (r *arrivals) answer(s *ggmlhooks.Served, unanswered func() []*request) {
 		open = slices.DeleteFunc(open, func(q *request) bool { return !q.fits(a, s) })
 		took := decimal(s.Line, `"prompt_ms":`) * 1e6
 		off := func(q *request) float64 { return math.Abs(float64(q.FirstNS-q.PromptNS) - took) }
-		slices.SortStableFunc(open, func(a, b *request) int { return cmp.Compare(off(a), off(b)) })
+		going := func(q *request) int { // 1: it has its slot still, and other requests come before it
+			if q.EndNS == 0 {
+				return 1
+			}
+			return 0
+		}
+		slices.SortStableFunc(open, func(a, b *request) int {
+			return cmp.Or(cmp.Compare(going(a), going(b)), cmp.Compare(off(a), off(b)))
+		})
 		for _, q := range open[:min(len(open), left)] {
 			q.take(a)
 			q.answer = s.Value
@@ -105,7 +113,7 @@ func (q *request) fits(a *ask, s *ggmlhooks.Served) bool {
 	}
 	output := number(s.Line, `"predicted_n":`)
 	return !strings.Contains(s.Line, `"timings":`) || q.Computed == 0 || number(s.Line, `"cache_n":`) == q.Cached &&
-		number(s.Line, `"prompt_n":`) == q.Computed && (output == q.Output || output < q.Output && !q.timed)
+		number(s.Line, `"prompt_n":`) == q.Computed && (output == q.Output || output < q.Output && !q.timed && q.Drafted > 0)
 }
 
 // resign takes the prompt of a request that a thread gives up.
