@@ -79,16 +79,13 @@ func (c *Collector) shares(iv *interval, there []request, mono int64, areas map[
 
 // deepen computes the queue depth of each disk in an interval of ns nanoseconds.
 func (c *Collector) deepen(iv *interval, areas map[int]uint64, parity int, ns float64) {
-	inflight := map[int]int64{}
-	for i := range iv.shares {
-		inflight[int(iv.shares[i].disk)] += iv.shares[i].inflight
-	}
 	for index := range diskCount {
 		d := readDisk(c.memory.table, index)
 		if d.state != ready && index > 0 {
 			continue
 		}
-		at := depth{id: d.id, most: max(c.memory.deepest(index, parity), c.depths[index], inflight[index])}
+		now := c.memory.depth(index)
+		at := depth{id: d.id, most: max(c.memory.deepest(index, parity), c.depths[index], now)}
 		// A request that ended between the reading of the requests and that of the counts counted as both, and is
 		// missing in the next interval. Where that makes the mean impossible, it is not known.
 		if area := areas[index]; area >= c.areas[index] && ns > 0 {
@@ -97,7 +94,7 @@ func (c *Collector) deepen(iv *interval, areas map[int]uint64, parity int, ns fl
 			}
 		}
 		iv.depths[index] = at
-		c.areas[index], c.depths[index] = areas[index], inflight[index]
+		c.areas[index], c.depths[index] = areas[index], now
 	}
 }
 

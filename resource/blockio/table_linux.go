@@ -72,6 +72,10 @@ func (m *memory) widen() {
 	binary.NativeEndian.PutUint32(m.table[epochAt:], u32(m.table, epochAt)+2)
 }
 
+// depth is how many requests a disk has now, as the programs count them: reading one after the other may take in one
+// that has ended, and one that took its place.
+func (m *memory) depth(index int) int64 { return int64(u64(m.table, disksAt+diskSize*index+8)) }
+
 // deepest takes the largest depth of a disk in the epoch that ended.
 func (m *memory) deepest(index, parity int) int64 {
 	at := disksAt + diskSize*index + 16 + 8*parity
