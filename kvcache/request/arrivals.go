@@ -113,7 +113,8 @@ func (q *request) fits(a *ask, s *ggmlhooks.Served) bool {
 	}
 	output := number(s.Line, `"predicted_n":`)
 	return !strings.Contains(s.Line, `"timings":`) || q.Computed == 0 || number(s.Line, `"cache_n":`) == q.Cached &&
-		number(s.Line, `"prompt_n":`) == q.Computed && (output == q.Output || output < q.Output && !q.timed && q.Drafted > 0)
+		number(s.Line, `"prompt_n":`) == q.Computed &&
+		(output == q.Output || output < q.Output && !q.timed && q.Drafted > 0) // behind a stop string
 }
 
 // resign takes the prompt of a request that a thread gives up.

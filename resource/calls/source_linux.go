@@ -17,8 +17,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
+	"github.com/prometheus/procfs"
 
-	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 )
@@ -203,9 +203,9 @@ func trapCost(program *ebpf.Program) (float64, error) {
 	}
 	var address uint64
 	pc := uint64(reflect.ValueOf(trapped).Pointer())
-	for i := range all {
-		if m := &all[i]; m.Start <= pc && pc < m.End {
-			address = pc - m.Start + m.Offset
+	for _, m := range all {
+		if uint64(m.StartAddr) <= pc && pc < uint64(m.EndAddr) {
+			address = pc - uint64(m.StartAddr) + uint64(m.Offset)
 		}
 	}
 	l, err := self.Uprobe("trapped", program, &link.UprobeOptions{PID: os.Getpid(), Address: address})
@@ -234,15 +234,14 @@ func library(pid int) (path, name string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	for i := range all {
-		m := &all[i]
-		if !strings.HasPrefix(m.Path[strings.LastIndexByte(m.Path, '/')+1:], "libllama.so") {
+	for _, m := range all {
+		if !strings.HasPrefix(m.Pathname[strings.LastIndexByte(m.Pathname, '/')+1:], "libllama.so") {
 			continue
 		}
-		for _, p := range []string{fmt.Sprintf("/proc/%d/root%s", pid, m.Path),
-			fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.Start, m.End)} { // another mount namespace; a replaced file
+		for _, p := range []string{fmt.Sprintf("/proc/%d/root%s", pid, m.Pathname), // another mount namespace
+			fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.StartAddr, m.EndAddr)} { // a replaced file
 			if _, err := os.Stat(p); err == nil {
-				return p, m.Path, nil
+				return p, m.Pathname, nil
 			}
 		}
 	}
@@ -266,13 +265,16 @@ func library(pid int) (path, name string, err error) {
 }
 
 // mappings are what a process has mapped.
-func mappings(pid int) ([]memtrace.Mapping, error) {
-	file, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		return nil, fmt.Errorf("process %d: %w: give the id of a process that runs", pid, errors.Unwrap(err))
+func mappings(pid int) (all []*procfs.ProcMap, err error) {
+	process, err := procfs.NewProc(pid)
+	if err == nil {
+		all, err = process.ProcMaps()
 	}
-	defer file.Close()
-	return memtrace.ParseMaps(file)
+	var at *os.PathError
+	if errors.As(err, &at) {
+		return nil, fmt.Errorf("process %d: %w: give the id of a process that runs", pid, at.Err)
+	}
+	return all, err
 }
 
 // Snapshot returns a *Line of what was computed since the last one.
