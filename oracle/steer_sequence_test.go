@@ -174,8 +174,8 @@ func (s *slots) several(t *testing.T, what string, slot int32, vector string) {
 func TestSteerSequences(t *testing.T) {
 	file := steerFile(t, 6, 256)
 	moved, other := file+":0.5", file+":-0.3"
-	s := slotsOf(t, []string{"", moved, other}, []string{"--tap-tensor", "l_out-5"}, "-np", "2", "-c", "1024", "-t",
-		"1",
+	s := slotsOf(t, []string{"", moved, other}, []string{"--tap-tensor", "l_out-5"}, "-np", "2", "-t", "1",
+		"-c", "32768", "--override-kv", "llama.context_length=int:32768", // that a generation outlasts a command
 		"--no-webui", "--slot-save-path", t.TempDir())
 	steer := func(words ...string) { t.Helper(); ctl(t, s.out, append([]string{"steer"}, words...)...) }
 	s.want(t, "armed", 0, 0, "", false)
