@@ -326,7 +326,7 @@ func (w *recorded) checkKinds(t *testing.T, arch string, level resource.Level, s
 		want := level.Includes(kind)
 		switch kind {
 		case resource.KindLoss, resource.KindLevel, resource.KindGPU, resource.KindRAPL, resource.KindEnergy,
-			resource.KindRequestEnergy:
+			resource.KindRequestEnergy, resource.KindGraphEnergy:
 			want = false
 		case resource.KindRouting:
 			want = want && sparse

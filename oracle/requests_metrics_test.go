@@ -77,7 +77,7 @@ func figures(text string) map[string]float64 {
 		}
 		all[name] += n
 		for pair := range strings.SplitSeq(labels, ",") {
-			if key, word, _ := strings.Cut(pair, "="); key == "source" || key == "state" {
+			if key, word, _ := strings.Cut(pair, "="); key == "source" || key == "state" || key == "phase" {
 				all[name+"/"+strings.Trim(word, `"`)] += n
 			}
 		}

@@ -48,6 +48,7 @@ var makers = [kindCount]func() any{
 	KindRAPL:           func() any { return new(RAPLSample) },
 	KindEnergy:         func() any { return new(Energy) },
 	KindRequestEnergy:  func() any { return new(RequestEnergy) },
+	KindGraphEnergy:    func() any { return new(GraphEnergy) },
 }
 
 // Decode reads one line of JSON into the struct of its kind and returns a pointer to it. Keys that the struct does

@@ -77,6 +77,38 @@ type RequestEnergy struct {
 	UncoveredNS  int64   `json:"uncovered_ns,omitempty"`
 }
 
+// GraphEnergy is what a device used for an execution that has tokens: not measured, but its share by time of the
+// windows that it ran in.
+type GraphEnergy struct {
+	Header
+	Exec         uint64  `json:"exec"`
+	Domain       string  `json:"domain"`
+	Phase        string  `json:"phase"` // prefill, decode, mixed
+	ApportionedJ float64 `json:"apportioned_j"`
+	EnergySource string  `json:"energy_source"`
+	Tokens       int64   `json:"tokens"` // rows
+	// JoulesPerToken is the even share of a row, absent where UncoveredNS of the execution lie in no window.
+	JoulesPerToken *float64 `json:"joules_per_token,omitempty"`
+	UncoveredNS    int64    `json:"uncovered_ns,omitempty"`
+	// LayerJ is the part of each layer, by its measured time: the rest of ApportionedJ is of no layer, or passed
+	// between nodes. Absent where layers were not timed.
+	LayerJ []float64 `json:"layer_j,omitempty"`
+}
+
+// Joules is the known energy of phases by device and phase, over all sessions.
+func Joules(rows []EnergyUse) map[string]map[string]float64 {
+	all := map[string]map[string]float64{}
+	for i := range rows {
+		if r := &rows[i]; r.EnergyJ != nil {
+			if all[r.Domain] == nil {
+				all[r.Domain] = map[string]float64{}
+			}
+			all[r.Domain][r.Phase] += *r.EnergyJ
+		}
+	}
+	return all
+}
+
 // EnergyText describes the energy of phases, a line per device.
 func EnergyText(rows []EnergyUse) []string {
 	var lines []string

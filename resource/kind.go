@@ -37,6 +37,7 @@ const (
 	KindRAPL                       // what processors or memory used in an interval
 	KindEnergy                     // what a device used in the executions of a phase
 	KindRequestEnergy              // what a device used in those of a request
+	KindGraphEnergy                // what a device used in one execution
 	kindCount
 )
 
@@ -47,7 +48,7 @@ var kindNames = [...]string{
 	"resource_session_end", "memory_deallocation", "expert_routing", "sampling_state", "input_tokens", "output_token",
 	"phase", "loss",
 	"level", "graph_execution", "model_metrics", "tensor_metadata", "step_begin", "step_end",
-	"gpu_sample", "rapl_sample", "energy", "request_energy",
+	"gpu_sample", "rapl_sample", "energy", "request_energy", "graph_energy",
 }
 
 // Kinds are the names of all kinds; index k is that of Kind(k).

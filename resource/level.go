@@ -61,7 +61,7 @@ var from = [kindCount]Level{
 	KindLayerBegin: Detailed, KindLayerEnd: Detailed, KindComponentBegin: Detailed, KindComponentEnd: Detailed,
 	KindHandoff: Detailed,
 	KindKV:      Detailed, KindMLP: Detailed, KindRouting: Detailed, KindDeallocation: Detailed, KindSampling: Verbose,
-	KindTensor: Verbose, KindStepBegin: Verbose, KindStepEnd: Verbose,
+	KindGraphEnergy: Detailed, KindTensor: Verbose, KindStepBegin: Verbose, KindStepEnd: Verbose,
 }
 
 // Includes reports whether this level includes events of a kind. Two kinds are included at every level, but differ: see

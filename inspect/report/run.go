@@ -71,6 +71,11 @@ func Read(ctx context.Context, dir string, progress func(done, total int64)) (*R
 	if r.Requests, err = resources.OpenRequests(ctx, dir); err != nil && r.recorded("requests") {
 		r.note("the table of requests cannot be read: %v", err)
 	}
+	if r.Requests != nil && r.Resources != nil && len(r.Resources.Energy) > 0 {
+		if err := r.Requests.ReadEnergy(ctx, dir); err != nil {
+			r.note("the energy of requests cannot be read: %v", err)
+		}
+	}
 	return r, ctx.Err()
 }
 

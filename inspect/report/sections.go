@@ -224,6 +224,9 @@ func componentsSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 	if len(heat.Columns) > 0 && len(heat.Rows) > 0 {
 		s.Charts = append(s.Charts, heat)
 	}
+	if c := layersEnergy(all); c != nil {
+		s.Charts = append(s.Charts, c)
+	}
 	components := &figure{Kind: drawnBars, Title: "Time by component and phase", X: axis{Name: "time", Unit: "s"},
 		Rows: heat.Columns}
 	for i := range all.Phases {

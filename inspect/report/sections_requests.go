@@ -30,8 +30,11 @@ func requestsSection(_ context.Context, r *Run, over *tracks) (*section, error) 
 	if t.Cut {
 		s.Text = append(s.Text, "The table was not completed: the newest requests are missing.")
 	}
-	if c := slots(r.Requests.All, over); c != nil {
+	if c := slots(r.Requests, over); c != nil {
 		s.Charts = append(s.Charts, c)
+	}
+	if len(r.Requests.Energy) > 0 {
+		s.Tables = append(s.Tables, requestsEnergy(r.Requests.Energy))
 	}
 	if len(t.Again) == 0 {
 		s.Text = append(s.Text, "No prompt was processed again.")
@@ -51,8 +54,44 @@ func requestsSection(_ context.Context, r *Run, over *tracks) (*section, error) 
 	return s, nil
 }
 
+// requestsEnergy is what devices used for requests: apportioned to them, not measured.
+func requestsEnergy(all []resources.DeviceEnergy) *titled {
+	rows := [][]string{{"device", "energy counter", "apportioned to requests", "per prompt token", "per generated token",
+		"other executions", "idle"}}
+	joules := func(j *float64) string {
+		if j == nil {
+			return ""
+		}
+		return fmt.Sprintf("%.4g J", *j)
+	}
+	for i := range all {
+		d := &all[i]
+		rows = append(rows, []string{d.Domain, joules(&d.CounterJ), joules(&d.RequestsJ), joules(d.PromptTokenJ),
+			joules(d.TokenJ), joules(&d.OtherJ), joules(&d.IdleJ)})
+	}
+	return &titled{"Energy of requests, apportioned by time and tokens", rows}
+}
+
+// phaseJoules is what all devices used for a phase of a request, as text; "" where that is not known.
+func phaseJoules(from *resources.Requests, q *kvcache.Request, phase string) string {
+	sum, known := 0.0, false
+	for _, s := range from.Shares(q) {
+		if s.Phase == phase {
+			if s.Unknown {
+				return ""
+			}
+			sum, known = sum+s.ApportionedJ, true
+		}
+	}
+	if !known {
+		return ""
+	}
+	return fmt.Sprintf(", %.4g J", sum)
+}
+
 // slots are requests over time, a row for each slot and one for those that wait for it; nil where times are not known.
-func slots(all []kvcache.Request, over *tracks) *figure {
+func slots(from *resources.Requests, over *tracks) *figure {
+	all := from.All
 	type lane struct {
 		ctx, seq int64
 		waits    bool
@@ -70,9 +109,10 @@ func slots(all []kvcache.Request, over *tracks) *figure {
 			q := &all[i]
 			name := fmt.Sprintf("request %d: ", q.ID)
 			f(series[0], lane{q.Ctx, q.Seq, false}, q.PromptNS, cmp.Or(q.FirstNS, q.EndNS), name+
-				plural(q.Computed, "token")+fmt.Sprintf(" computed, %d cached", max(q.Cached, 0)))
+				plural(q.Computed, "token")+fmt.Sprintf(" computed, %d cached", max(q.Cached, 0))+
+				phaseJoules(from, q, prefill))
 			f(series[1], lane{q.Ctx, q.Seq, false}, q.FirstNS, cmp.Or(q.LastNS, q.EndNS), name+
-				plural(q.Output, "token"))
+				plural(q.Output, "token")+phaseJoules(from, q, decode))
 			f(series[2], lane{q.Ctx, q.Seq, true}, q.ArrivalNS, q.LaunchNS, name+"waits")
 		}
 	}

@@ -97,6 +97,32 @@ func devicesSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 	return s, nil
 }
 
+// layersEnergy is what each device used for each layer; nil where that is not known.
+func layersEnergy(all *resources.Report) *figure {
+	c := &figure{Kind: drawnBars, Title: "Energy by layer, apportioned by time", X: axis{Name: "energy", Unit: "J"}}
+	layers := 0
+	for _, g := range all.GraphEnergy {
+		layers = max(layers, len(g.LayerJ))
+	}
+	if layers == 0 {
+		return nil
+	}
+	for layer := -1; layer < layers; layer++ {
+		c.Rows = append(c.Rows, layerName(layer))
+	}
+	for _, g := range all.GraphEnergy {
+		of := &curve{Name: g.Domain, Y: make(values, layers+1)}
+		of.Y[0] = g.NoLayerJ
+		copy(of.Y[1:], g.LayerJ)
+		c.Series = append(c.Series, of)
+		if g.UntimedJ > 0 {
+			c.Note += fmt.Sprintf(" %s used %.4g J in executions whose layers were not timed.", g.Domain, g.UntimedJ)
+		}
+	}
+	c.Note = strings.TrimSpace(c.Note)
+	return c
+}
+
 // lossesSection is what the recording lacks, and what it cost.
 func lossesSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 	s := &section{ID: "losses", Title: "Losses and validity"}

@@ -61,11 +61,11 @@ func (r *Report) WriteCSV(w io.Writer, by string) error {
 			write(&r.Components[i].Figures, r.Components[i].Component)
 		}
 	case ByLayer:
-		head("layer", "attention_ns", "mlp_ns")
+		head("layer", "attention_ns", "mlp_ns", "apportioned_j")
 		for i := range r.Layers {
 			l := &r.Layers[i]
 			write(&l.Figures, layerCell(l.Layer), mapped(l.ByComponent, componentAttention),
-				mapped(l.ByComponent, componentMLP))
+				mapped(l.ByComponent, componentMLP), l.ApportionedJ)
 		}
 	case ByOp:
 		head("operation")
@@ -104,13 +104,13 @@ func (r *Report) cellFigures(cell Cell) Figures {
 func NewTokenCSV(w io.Writer) *table.CSV {
 	return table.NewCSV(w, "token_index", "token_id", "token_text", "ctx", "seq_id", "pos", "exec", "latency_ns",
 		"graph_exec", "graph_tokens", "graph_ns",
-		"attention_ns", "mlp_ns", "flops", "bytes_read", "bytes_written")
+		"attention_ns", "mlp_ns", "flops", "bytes_read", "bytes_written", "apportioned_j")
 }
 
 // WriteToken writes a row of it.
 func WriteToken(out *table.CSV, t *TokenRow) {
 	out.Row(t.Index, t.Token, t.Text, t.Ctx, t.Seq, t.Pos, t.Exec, t.LatencyNS, t.GraphExec, t.GraphTokens, t.GraphNS,
-		t.AttentionNS, t.MLPNS, t.FLOPs, t.BytesRead, t.Written)
+		t.AttentionNS, t.MLPNS, t.FLOPs, t.BytesRead, t.Written, t.ApportionedJ)
 }
 
 func (f *Figures) cells() []any {

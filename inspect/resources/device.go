@@ -36,6 +36,19 @@ type ZoneUse struct {
 	lastW float64 // mean power of the newest window
 }
 
+// GraphEnergy is what a device used in executions that have tokens: apportioned by their times, and by the measured
+// times of their layers. The sum is LayerJ, NoLayerJ and UntimedJ.
+type GraphEnergy struct {
+	Domain       string    `json:"domain"`
+	ApportionedJ float64   `json:"apportioned_j"`
+	LayerJ       []float64 `json:"layer_j"`
+	NoLayerJ     float64   `json:"no_layer_j"`          // in nodes of no layer, and between nodes
+	UntimedJ     float64   `json:"untimed_j,omitempty"` // of executions whose layers were not timed
+}
+
+// maxLayers bounds the layers that have energy of their own.
+const maxLayers = 1 << 12
+
 // maxDevices bounds the GPUs and the zones that are distinguished, maxEnergy the rows of energy.
 const (
 	maxDevices = 256
@@ -48,6 +61,52 @@ type devices struct {
 	zones map[string]*ZoneUse
 	// energy is that of phases, of each session as it was at its end.
 	energy []resource.EnergyUse
+	graphs []*GraphEnergy
+}
+
+func (d *devices) addGraph(e *resource.GraphEnergy) {
+	i := slices.IndexFunc(d.graphs, func(g *GraphEnergy) bool { return g.Domain == e.Domain })
+	if i < 0 {
+		if i = len(d.graphs); i >= maxDevices {
+			return
+		}
+		d.graphs = append(d.graphs, &GraphEnergy{Domain: e.Domain, LayerJ: []float64{}})
+	}
+	g := d.graphs[i]
+	g.ApportionedJ += e.ApportionedJ
+	if len(e.LayerJ) == 0 || len(e.LayerJ) > maxLayers {
+		g.UntimedJ += e.ApportionedJ
+		return
+	}
+	rest := e.ApportionedJ
+	for layer, joules := range e.LayerJ {
+		if layer >= len(g.LayerJ) {
+			g.LayerJ = append(g.LayerJ, 0)
+		}
+		g.LayerJ[layer] += joules
+		rest -= joules
+	}
+	g.NoLayerJ += rest
+}
+
+// layerJoules is what all devices used for a layer, -1 being none; nil where no graph was timed by layers.
+func layerJoules(all []*GraphEnergy, layer int) *float64 {
+	sum, known := 0.0, false
+	for _, g := range all {
+		switch {
+		case len(g.LayerJ) == 0:
+			continue
+		case layer < 0:
+			sum += g.NoLayerJ
+		case layer < len(g.LayerJ):
+			sum += g.LayerJ[layer]
+		}
+		known = true
+	}
+	if !known {
+		return nil
+	}
+	return &sum
 }
 
 func (d *devices) addGPU(e *resource.GPUSample) {
@@ -125,3 +184,6 @@ func (s *Sum) Zones() []*ZoneUse {
 		return cmp.Compare(a.Domain, b.Domain)
 	})
 }
+
+// EnergyByPhase is what each device used in each phase, in J, of sessions that have ended.
+func (s *Sum) EnergyByPhase() map[string]map[string]float64 { return resource.Joules(s.devices.energy) }

@@ -53,7 +53,7 @@ var summed = map[resource.Kind]bool{
 	resource.KindOutputToken: true, resource.KindAllocation: true, resource.KindDeallocation: true,
 	resource.KindKV: true, resource.KindRouting: true,
 	resource.KindLoss: true, resource.KindSummary: true, resource.KindSessionEnd: true, resource.KindComponentEnd: true,
-	resource.KindGPU: true, resource.KindRAPL: true, resource.KindEnergy: true,
+	resource.KindGPU: true, resource.KindRAPL: true, resource.KindEnergy: true, resource.KindGraphEnergy: true,
 }
 
 // work is what is added up of a compute_execution, of which there are most: the keys of [resource.Compute] that

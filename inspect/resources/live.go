@@ -44,10 +44,12 @@ type Status struct {
 	Level    string               `json:"level"`
 	KV       *kvcache.Snapshot    `json:"kv"`
 	Requests *kvcache.RequestsNow `json:"requests"`
-	Packets  uint64               `json:"packets"` // captured tensors that were written
-	Stored   uint64               `json:"bytes_stored"`
-	Losses   map[string]uint64    `json:"losses"` // tensors by cause
-	Account  *rundir.Account      `json:"account"`
+	// Energy is in J, by device and phase.
+	Energy  map[string]map[string]float64 `json:"energy_j"`
+	Packets uint64                        `json:"packets"` // captured tensors that were written
+	Stored  uint64                        `json:"bytes_stored"`
+	Losses  map[string]uint64             `json:"losses"` // tensors by cause
+	Account *rundir.Account               `json:"account"`
 }
 
 // OpenLive follows the run in a directory, which need not have events yet. What is no run is fs.ErrNotExist. The

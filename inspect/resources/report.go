@@ -66,7 +66,9 @@ type Report struct {
 	Zones []*ZoneUse `json:"rapl,omitempty"`
 	// Energy is what devices used in the executions of each phase, once the session has ended.
 	Energy []resource.EnergyUse `json:"energy,omitempty"`
-	Routed int64                `json:"expert_routings,omitempty"`
+	// GraphEnergy is what devices used in executions, by layer, from DETAILED on.
+	GraphEnergy []*GraphEnergy `json:"graph_energy,omitempty"`
+	Routed      int64          `json:"expert_routings,omitempty"`
 
 	sum   *Sum
 	scale map[string]float64 // by phase: time in all its graphs, over that in its timed ones
@@ -129,6 +131,8 @@ type ComponentRow struct {
 type LayerRow struct {
 	Layer       int              `json:"layer"`
 	ByComponent map[string]int64 `json:"ns_by_component"`
+	// ApportionedJ is what all devices used for it in graphs that were timed by layers; absent where none was.
+	ApportionedJ *float64 `json:"apportioned_j,omitempty"`
 	Figures
 }
 
@@ -210,6 +214,9 @@ func Summarize(ctx context.Context, path string, each func(*TokenRow),
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if each != nil {
+		s.waiting.flush(each)
+	}
 	r := s.Report()
 	r.Path, r.Unfinished = path, tail.Unfinished()
 	return r, r.describe()
@@ -281,7 +288,7 @@ func (s *Sum) Report() *Report {
 		Levels: s.Levels, Sessions: s.Sessions, Lines: s.Lines, Events: s.Events, BadLines: s.BadLines, Bad: s.Bad,
 		Losses: []Loss{}, Roofline: s.Roofline, Retracted: s.Retracted,
 		Tokens: s.Tokens, TokensMore: s.TokensMore, Routed: s.Routed, GPUs: s.GPUs(), Zones: s.Zones(),
-		Energy: s.devices.energy,
+		Energy: s.devices.energy, GraphEnergy: s.devices.graphs,
 		Caches: []*CacheRow{}, sum: s, scale: map[string]float64{},
 		Memory: MemoryRow{s.Memory.Allocations, s.Memory.Frees, s.Memory.Live, s.Memory.Peak, s.Memory.Types(),
 			s.Memory.Total},
@@ -364,7 +371,7 @@ func (r *Report) tables(s *Sum) {
 		r.Components = append(r.Components, ComponentRow{name, byPhase[name], r.figures(components[name])})
 	}
 	for _, layer := range slices.Sorted(maps.Keys(layers)) {
-		r.Layers = append(r.Layers, LayerRow{layer, byComponent[layer], r.figures(layers[layer])})
+		r.Layers = append(r.Layers, LayerRow{layer, byComponent[layer], layerJoules(r.GraphEnergy, layer), r.figures(layers[layer])})
 	}
 	for _, op := range byTime(ops) {
 		r.Ops = append(r.Ops, OpRow{op, r.figures(ops[op])})

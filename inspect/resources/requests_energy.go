@@ -22,6 +22,10 @@ type DeviceEnergy struct {
 	RequestsJ float64 `json:"apportioned_j"` // to the requests of the table
 	OtherJ    float64 `json:"other_j"`       // in other executions, such as the set-up and those of a draft model
 	IdleJ     float64 `json:"idle_j"`        // outside of executions
+	// PromptTokenJ and TokenJ are RequestsJ per computed token of a prompt and per generated one that was computed
+	// on; absent where a part of their time has no energy.
+	PromptTokenJ *float64 `json:"joules_per_prompt_token,omitempty"`
+	TokenJ       *float64 `json:"joules_per_token,omitempty"`
 }
 
 // RequestShare is what a device used for a phase of a request: apportioned, not measured.
@@ -30,7 +34,16 @@ type RequestShare struct {
 	Phase        string  `json:"phase"` // prefill, decode
 	ApportionedJ float64 `json:"apportioned_j"`
 	Tokens       int64   `json:"tokens"` // rows
-	Unknown      bool    `json:"-"`      // a part of its time has no energy
+	// PerTokenJ is that of a row, all alike; absent where a part of their time has no energy.
+	PerTokenJ *float64 `json:"joules_per_token,omitempty"`
+	Unknown   bool     `json:"-"` // a part of its time has no energy
+}
+
+func (s *RequestShare) perToken() *float64 {
+	if s.Unknown {
+		return nil
+	}
+	return ratio(s.ApportionedJ, float64(s.Tokens))
 }
 
 type requestKey struct{ ctx, seq, number int64 }
@@ -72,8 +85,9 @@ func (r *Requests) ReadEnergy(ctx context.Context, dir string) error {
 			var e resource.RequestEnergy
 			if json.Unmarshal(line.Text, &e) == nil && e.Ctx != nil && e.SeqID != nil && e.Request != nil {
 				key := requestKey{int64(*e.Ctx), int64(*e.SeqID), int64(*e.Request)}
-				r.shares[key] = append(r.shares[key], RequestShare{e.Domain, e.Phase, e.ApportionedJ, e.Tokens,
-					e.UncoveredNS > 0})
+				share := RequestShare{e.Domain, e.Phase, e.ApportionedJ, e.Tokens, nil, e.UncoveredNS > 0}
+				share.PerTokenJ = share.perToken()
+				r.shares[key] = append(r.shares[key], share)
 			}
 		}
 	}
@@ -89,17 +103,24 @@ func (r *Requests) device(name string) *DeviceEnergy {
 
 // sumEnergy takes what the requests of the table have from what executions used.
 func (r *Requests) sumEnergy() {
+	sums := map[[2]string]RequestShare{}
 	for i := range r.All {
 		for _, s := range r.Shares(&r.All[i]) {
 			d := r.device(s.Domain)
 			d.RequestsJ += s.ApportionedJ
 			d.OtherJ -= s.ApportionedJ
+			of := sums[[2]string{s.Domain, s.Phase}]
+			sums[[2]string{s.Domain, s.Phase}] = RequestShare{ApportionedJ: of.ApportionedJ + s.ApportionedJ,
+				Tokens: of.Tokens + s.Tokens, Unknown: of.Unknown || s.Unknown}
 		}
 	}
 	for i := range r.Energy { // what is left of sums that cancel out
-		if d := &r.Energy[i]; d.OtherJ < 1e-9*d.CounterJ {
+		d := &r.Energy[i]
+		if d.OtherJ < 1e-9*d.CounterJ {
 			d.OtherJ = max(d.OtherJ, 0)
 		}
+		prompt, token := sums[[2]string{d.Domain, phasePrefill}], sums[[2]string{d.Domain, phaseDecode}]
+		d.PromptTokenJ, d.TokenJ = prompt.perToken(), token.perToken()
 	}
 }
 
@@ -131,7 +152,7 @@ func (r *Requests) energyCells(q *kvcache.Request) []string {
 	}
 	decode, tokens := 0.0, int64(0)
 	for _, s := range r.Shares(q) {
-		if s.Phase == "decode" {
+		if s.Phase == phaseDecode {
 			decode += s.ApportionedJ
 			tokens = max(tokens, s.Tokens)
 		}

@@ -34,8 +34,8 @@ type LossKey struct{ Kind, Cause string }
 // Sum adds up the events of a log, in the order in which they stand there. Its memory is bounded. It is not for
 // several goroutines.
 type Sum struct {
-	// Token, where it is set, is given each generated token as it is read, and none is kept. The row is the
-	// callee's.
+	// Token, where it is set, is given each generated token, and none is kept: those of which more is read up to
+	// maxWaiting tokens later, and the last ones at the end. The row is the callee's.
 	Token func(*TokenRow)
 
 	Lines    int64
@@ -63,6 +63,7 @@ type Sum struct {
 	TokensMore int64 // that were not kept
 	Latency    Latencies
 	execs      executions
+	waiting    waitingTokens
 	work       work    // the event that is read
 	recent     *recent // is given what is new, where it is set
 	skim       skim
@@ -161,6 +162,7 @@ func (s *Sum) take(event any) {
 	switch e := event.(type) {
 	case *resource.SessionStart:
 		s.Sessions++
+		clear(s.waiting.by) // executions are numbered anew
 		s.setLevel(e.Level.String())
 		if e.Roofline != nil {
 			s.Roofline = e.Roofline
@@ -202,6 +204,9 @@ func (s *Sum) take(event any) {
 		if len(s.devices.energy) < maxEnergy {
 			s.devices.energy = append(s.devices.energy, e.EnergyUse)
 		}
+	case *resource.GraphEnergy:
+		s.devices.addGraph(e)
+		s.waiting.energy(e)
 	case *resource.Routing:
 		s.Routed++
 		if s.recent != nil {
@@ -303,14 +308,14 @@ func (s *Sum) output(e *resource.OutputToken) {
 	if s.recent != nil {
 		s.recent.token(e)
 	}
-	switch {
-	case s.Token != nil:
-		s.Token(row)
-	case len(s.Tokens) < maxTokens:
-		s.Tokens = append(s.Tokens, row)
-	default:
+	if s.Token == nil && len(s.Tokens) >= maxTokens {
 		s.TokensMore++
+		return
 	}
+	if s.Token == nil {
+		s.Tokens = append(s.Tokens, row)
+	}
+	s.waiting.add(row, s.Token)
 }
 
 // ByPhaseAndComponent returns the time in nodes that was measured, in ns.

@@ -263,6 +263,10 @@ func componentTable(b *strings.Builder, rows []ComponentRow) {
 
 func layerTable(b *strings.Builder, rows []LayerRow) {
 	t := newGrid(" layer", " time", " share", " attention", " mlp", " other", " FLOP", " padded", " moved")
+	energy := len(rows) > 0 && rows[0].ApportionedJ != nil // of all layers, then
+	if energy {
+		t = newGrid(" layer", " time", " share", " attention", " mlp", " other", " FLOP", " padded", " moved", " energy")
+	}
 	for _, l := range rows[:min(len(rows), textLayers)] {
 		other, timed := int64(0), false
 		for component, ns := range l.ByComponent {
@@ -280,8 +284,12 @@ func layerTable(b *strings.Builder, rows []LayerRow) {
 		if timed {
 			rest = present.Duration(time.Duration(other))
 		}
-		t.add(layerText(l.Layer), nsText(l.NS), percentText(l.Share), of(componentAttention), of(componentMLP), rest,
-			countText(l.Useful), l.padded(), movedText(&l.Figures))
+		cells := []string{layerText(l.Layer), nsText(l.NS), percentText(l.Share), of(componentAttention),
+			of(componentMLP), rest, countText(l.Useful), l.padded(), movedText(&l.Figures)}
+		if energy {
+			cells = append(cells, fmt.Sprintf("%.4g J", *l.ApportionedJ))
+		}
+		t.add(cells...)
 	}
 	t.appendTo(b)
 	more(b, len(rows)-textLayers, "layers")

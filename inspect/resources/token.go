@@ -25,6 +25,63 @@ type TokenRow struct {
 	FLOPs       *int64  `json:"flops,omitempty"`
 	BytesRead   *int64  `json:"bytes_read,omitempty"`
 	Written     *int64  `json:"bytes_written,omitempty"`
+	// ApportionedJ is what all devices used for it as one of GraphTokens; absent where that is not known of one.
+	ApportionedJ *float64 `json:"apportioned_j,omitempty"`
+	unknownJ     bool
+}
+
+// maxWaiting is the newest tokens whose energy may still be read: it is reported a second after them.
+const maxWaiting = 1 << 13
+
+// waitingTokens are the newest tokens, by the execution that produced them.
+type waitingTokens struct {
+	ring []*TokenRow
+	next int
+	by   map[uint64][]*TokenRow
+}
+
+// add adds a token, and hands on the oldest one where there are too many.
+func (t *waitingTokens) add(row *TokenRow, to func(*TokenRow)) {
+	if row.GraphExec != nil {
+		if t.by == nil {
+			t.by = map[uint64][]*TokenRow{}
+		}
+		t.by[*row.GraphExec] = append(t.by[*row.GraphExec], row)
+	}
+	if len(t.ring) < maxWaiting {
+		t.ring = append(t.ring, row)
+		return
+	}
+	row, t.ring[t.next] = t.ring[t.next], row
+	t.next = (t.next + 1) % maxWaiting
+	if row.GraphExec != nil {
+		delete(t.by, *row.GraphExec)
+	}
+	if to != nil {
+		to(row)
+	}
+}
+
+// flush hands on all of them.
+func (t *waitingTokens) flush(to func(*TokenRow)) {
+	for i := range t.ring {
+		to(t.ring[(t.next+i)%len(t.ring)])
+	}
+	*t = waitingTokens{}
+}
+
+// energy adds what a device used for an execution to the tokens that it produced.
+func (t *waitingTokens) energy(e *resource.GraphEnergy) {
+	for _, row := range t.by[e.Exec] {
+		switch {
+		case row.unknownJ || e.JoulesPerToken == nil:
+			row.unknownJ, row.ApportionedJ = true, nil
+		case row.ApportionedJ == nil:
+			row.ApportionedJ = new(*e.JoulesPerToken)
+		default:
+			*row.ApportionedJ += *e.JoulesPerToken
+		}
+	}
 }
 
 // execCost is what is known of an execution so far.

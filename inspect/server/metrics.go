@@ -81,6 +81,9 @@ var (
 	gpuEnergy  = counter("gpu_energy_joules_total", "Energy that the GPU used since the run began.", "gpu", "name")
 	raplEnergy = counter("rapl_energy_joules_total",
 		"Energy that processors or memory used since the run began, of all processes.", "domain")
+	energyTotal = counter("energy_joules_total",
+		"Energy that a device used in the executions of a phase, or outside of them: its counter, divided by time.",
+		"domain", "phase")
 	captureSize = gauge("capture_bytes", "Bytes of captured tensors on the disk.")
 	captureSum  = counter("capture_stored_bytes_total", "Bytes of captured tensors that a run has stored.")
 	packetsSum  = counter("capture_packets_total", "Captured tensors that a run has stored.")
@@ -180,6 +183,17 @@ func (m *metrics) look(ctx context.Context, run Run, f *life) []sample {
 	if counted {
 		fold.snapshot(now.KV)
 		fold.utilization(now.KV)
+	}
+	if err == nil {
+		joules := f.live.Sum.EnergyByPhase() // at the end
+		if now != nil && len(now.Energy) > 0 {
+			joules = now.Energy
+		}
+		for domain, phases := range joules {
+			for phase, j := range phases {
+				fold.one(energyTotal, j, domain, phase)
+			}
+		}
 	}
 	if now != nil && now.Requests != nil {
 		fold.requests(now.Requests)

@@ -1,7 +1,9 @@
 package oplog
 
 import (
+	"math"
 	"strconv"
+	"time"
 
 	"github.com/llamatap/llamatap/cgo/nvml"
 	"github.com/llamatap/llamatap/resource"
@@ -36,6 +38,27 @@ type devices struct {
 	take     func(*Readings) // nil: there are none
 	readings Readings        // used again
 	energy   energy
+	taken    int64 // end of the newest window when they were taken last
+	running  *running
+}
+
+// settleLag is how old a window is when it is divided, beyond the one that is open: a thread that has begun an
+// execution may be stopped before it reports that.
+const settleLag = int64(time.Second)
+
+// settle divides the windows that no execution can come for any more, and writes what that says of executions. What
+// the tap reported until now has been read. It reports whether there were some.
+func (d *devices) settle() bool {
+	until, before := d.taken-settleLag, d.energy.divided
+	for _, b := range d.running.open {
+		until = min(until, b.mono)
+	}
+	d.energy.settle(until)
+	d.graphs(0)
+	for _, of := range d.energy.domains {
+		d.taken = max(d.taken, of.end)
+	}
+	return d.energy.divided > before
 }
 
 // record writes the samples that have been taken since the call before.
@@ -75,6 +98,8 @@ func (d *devices) execution(x *execution) {
 
 // close writes what was used in each phase, and returns it.
 func (d *devices) close(mono int64) []resource.EnergyUse {
+	d.energy.divide(math.MaxInt64)
+	d.graphs(mono)
 	rows := d.energy.rows()
 	for i := range rows {
 		text := appendJSON(nil, &rows[i])

@@ -17,6 +17,7 @@ type energy struct {
 	tokens  [parts]int64
 	late    [parts]int64 // time of executions that were recorded when their windows were divided
 	owners  map[owner]*owned
+	done    []*graphEnergy // all of whose windows are divided
 }
 
 // part is what energy is divided among: the phases, and two more.
@@ -49,11 +50,13 @@ type ownedSpan struct {
 	busySpan
 	rows []rowsOf // of prefill and decode; empty of other phases
 	ns   float64  // in a window
+	of   *graphEnergy
 }
 
 // domain is a device with an energy counter.
 type domain struct {
 	name    string
+	number  int
 	source  string         // the weakest that its energy was read from; "": it is not known of any window
 	end     int64          // of the newest window
 	windows []energyWindow // that are not divided yet, in order
@@ -95,18 +98,25 @@ func (e *energy) execution(x *execution) {
 	}
 	if len(x.Rows) > 0 && (s.part == partMixed || x.Phase == ggmlhooks.PhasePrefill ||
 		x.Phase == ggmlhooks.PhaseDecode) {
-		e.span(s, e.own(x)...)
+		o := ownedSpan{busySpan: s, rows: e.own(x)}
+		if x.level.Includes(resource.KindGraphEnergy) && !x.failed() {
+			o.of = newGraphEnergy(x, s)
+		}
+		e.add(o)
 		return
 	}
-	e.span(s)
+	e.add(ownedSpan{busySpan: s})
 }
 
-func (e *energy) span(s busySpan, rows ...rowsOf) {
+func (e *energy) add(s ownedSpan) {
 	if s.start < e.divided {
 		late := min(s.end, e.divided) - s.start
 		e.late[s.part] += late
-		for _, of := range rows {
+		for _, of := range s.rows {
 			e.owners[of.owner].late += float64(late) * of.share
+		}
+		if s.of != nil {
+			s.of.late += late
 		}
 		s.start = e.divided
 	}
@@ -117,7 +127,7 @@ func (e *energy) span(s busySpan, rows ...rowsOf) {
 	for at > 0 && e.spans[at-1].start > s.start {
 		at--
 	}
-	e.spans = slices.Insert(e.spans, at, ownedSpan{s, rows, 0})
+	e.spans = slices.Insert(e.spans, at, s)
 	if len(e.spans) >= maxSpans {
 		e.divide(e.spans[len(e.spans)/2].start)
 	}
@@ -130,7 +140,7 @@ func (e *energy) window(name string, w energyWindow) {
 	if i < 0 {
 		i = len(e.domains)
 		e.domains = append(e.domains, &domain{name: name, windows: []energyWindow{{math.MinInt64, w.start, 0, ""}},
-			owners: map[owner]*ownerEnergy{}})
+			number: i, owners: map[owner]*ownerEnergy{}})
 	}
 	d := e.domains[i]
 	if w.end > w.start {
@@ -162,8 +172,25 @@ func (e *energy) divide(until int64) {
 			needed = min(needed, d.windows[0].start)
 		}
 	}
-	e.spans = slices.DeleteFunc(e.spans, func(s ownedSpan) bool { return s.end <= needed })
+	e.spans = slices.DeleteFunc(e.spans, func(s ownedSpan) bool {
+		over := s.end <= needed
+		if over && s.of != nil {
+			e.done = append(e.done, s.of)
+		}
+		return over
+	})
 	e.divided = max(e.divided, until)
+}
+
+// settle divides the windows that end by a time, as far as those of all domains are there. No execution that began
+// before it may come.
+func (e *energy) settle(until int64) {
+	for _, d := range e.domains {
+		until = min(until, d.end)
+	}
+	if len(e.domains) > 0 && until > e.divided {
+		e.divide(until)
+	}
 }
 
 // within is the time of each part in a window, and in e.active that of each execution; those that ran at once share it.
@@ -243,9 +270,8 @@ func (d *domain) divide(w *energyWindow, ns [parts]float64, spans []ownedSpan) {
 	}
 }
 
-// rows divides what is left and returns what each domain used in each part, outside of executions as well.
+// rows are what each domain used in each part, outside of executions as well, in windows that are divided.
 func (e *energy) rows() (rows []resource.EnergyUse) {
-	e.divide(math.MaxInt64)
 	for _, d := range e.domains {
 		if d.source == "" {
 			continue

@@ -82,6 +82,9 @@ func (d *domain) apportion(w *energyWindow, spans []ownedSpan) {
 				use.joules += w.joules * s.ns / float64(w.end-w.start) * of.share
 			}
 		}
+		if s.of != nil {
+			s.of.take(d.number, w, s.ns)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -18,10 +19,11 @@ func TestEnergyOfRequests(t *testing.T) {
 	e.owners = map[owner]*owned{one: {tokens: 3}, two: {tokens: 1}}
 	using(&e, "gpu-0", resource.EnergyCounter, 0, []int64{100, 200, 300}, []float64{10, 40, 7})
 	using(&e, "package-0", resource.EnergyCounter, 0, []int64{150}, []float64{3})
-	e.span(busySpan{0, 50, partPrefill}, rowsOf{one, 1})                       // 5 J
-	e.span(busySpan{50, 150, partMixed}, rowsOf{one, 0.75}, rowsOf{two, 0.25}) // 5 J and 20 J
-	e.span(busySpan{150, 200, partDecode}, rowsOf{two, 1})                     // 20 J, at once with
-	e.span(busySpan{150, 200, part(ggmlhooks.PhaseSetup)})                     // this: 10 J each
+	e.add(ownedSpan{busySpan: busySpan{0, 50, partPrefill}, rows: []rowsOf{rowsOf{one, 1}}})                       // 5 J
+	e.add(ownedSpan{busySpan: busySpan{50, 150, partMixed}, rows: []rowsOf{rowsOf{one, 0.75}, rowsOf{two, 0.25}}}) // 5 J and 20 J
+	e.add(ownedSpan{busySpan: busySpan{150, 200, partDecode}, rows: []rowsOf{rowsOf{two, 1}}})                     // 20 J, at once with
+	e.add(ownedSpan{busySpan: busySpan{150, 200, part(ggmlhooks.PhaseSetup)}})                                     // this: 10 J each
+	e.divide(math.MaxInt64)
 	rows := e.rows()
 	got, sum := map[string]string{}, map[string]float64{}
 	for _, r := range e.requests() {
@@ -79,5 +81,55 @@ func TestEnergyRequestEvents(t *testing.T) {
 	}
 	if math.Abs(sum) > 1e-9 {
 		t.Errorf("requests and phases differ by %g J", sum)
+	}
+}
+
+// TestEnergyOfGraphs: what a device used for an execution is written when its windows are over and no execution of
+// them can come any more: not while one that began in them computes.
+func TestEnergyOfGraphs(t *testing.T) {
+	until := int64(1e9)
+	b := newBench(t, Options{Level: resource.Detailed, Devices: func(to *Readings) {
+		to.Zones = append(to.Zones, ZoneReading{MonoNS: until, WindowNS: 1e9, Zone: "package-0", WindowJ: 10})
+		until += 1e9
+	}})
+	b.clock = 1e9
+	g := small(1, 4)
+	b.check(b.Graph(g))
+	run := func() { // of 10 nodes, 0.1 s each but what is not timed
+		b.run(batch{graph: g, tokens: []int32{1, 2, 3, 4}, read: true, nodes: ends(g), times: same(len(ends(g)), 1e8)})
+	}
+	written := func() int {
+		b.check(b.r.Flush())
+		return strings.Count(b.out.String(), `"event":"graph_energy"`)
+	}
+	run() // windows until 1 s and 2 s
+	b.r.running.open[99] = begun{7, b.clock}
+	for range 4 {
+		b.r.Sampled()
+	}
+	if n := written(); n != 0 {
+		t.Errorf("%d executions have energy while another one computes", n)
+	}
+	delete(b.r.running.open, 99)
+	b.r.Sampled()
+	b.r.Sampled()
+	if n, used := written(), resource.Joules(b.r.Energy)["package-0"]["prefill"]; n != 1 || used <= 0 {
+		t.Errorf("%d executions have energy, prefill has %g J", n, used)
+	}
+	_, events := b.lines()
+	graphs := of[resource.GraphEnergy](events)
+	layers := 0.0
+	for _, joules := range graphs[0].LayerJ {
+		layers += joules
+	}
+	duration := 0.0
+	for _, c := range of[resource.Compute](events) {
+		if c.DurationNS != nil && c.LayerID >= 0 {
+			duration += float64(*c.DurationNS) / 1e9
+		}
+	}
+	if joules := graphs[0].ApportionedJ; len(graphs) != 1 || math.Abs(layers-10*duration) > 1e-4 || layers >= joules ||
+		*graphs[0].JoulesPerToken != joules/4 {
+		t.Errorf("%+v: %g s in layers", graphs[0], duration)
 	}
 }

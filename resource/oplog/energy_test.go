@@ -63,9 +63,9 @@ func TestEnergyIsDivided(t *testing.T) {
 	}{
 		{"a window for each phase, and one outside", func(e *energy) {
 			using(e, "gpu-0", counter, 0, []int64{100, 200, 300}, []float64{30, 20, 5})
-			e.span(busySpan{0, 100, partPrefill})
-			e.span(busySpan{100, 150, partDecode})
-			e.span(busySpan{150, 200, partDecode})
+			e.add(ownedSpan{busySpan: busySpan{0, 100, partPrefill}})
+			e.add(ownedSpan{busySpan: busySpan{100, 150, partDecode}})
+			e.add(ownedSpan{busySpan: busySpan{150, 200, partDecode}})
 			e.tokens[partPrefill], e.tokens[partDecode] = 60, 2
 		}, []string{
 			"gpu-0 prefill 30 J 100 ns in 1, shared 0, busy 1, 60 tokens of 0.5 J",
@@ -74,9 +74,9 @@ func TestEnergyIsDivided(t *testing.T) {
 		}},
 		{"one window for everything", func(e *energy) {
 			using(e, "gpu-0", counter, 0, []int64{1000}, []float64{10})
-			e.span(busySpan{100, 300, partPrefill})
-			e.span(busySpan{300, 500, partDecode})
-			e.span(busySpan{600, 700, partMixed})
+			e.add(ownedSpan{busySpan: busySpan{100, 300, partPrefill}})
+			e.add(ownedSpan{busySpan: busySpan{300, 500, partDecode}})
+			e.add(ownedSpan{busySpan: busySpan{600, 700, partMixed}})
 		}, []string{
 			"gpu-0 prefill 2 J 200 ns in 1, shared 1, busy 0.5",
 			"gpu-0 decode 2 J 200 ns in 1, shared 1, busy 0.5",
@@ -85,15 +85,15 @@ func TestEnergyIsDivided(t *testing.T) {
 		}},
 		{"an execution over three windows", func(e *energy) {
 			using(e, "gpu-0", counter, 0, []int64{100, 200, 300}, []float64{10, 40, 10})
-			e.span(busySpan{50, 250, partDecode})
+			e.add(ownedSpan{busySpan: busySpan{50, 250, partDecode}})
 		}, []string{
 			"gpu-0 decode 50 J 200 ns in 3, shared 0, busy 0.667",
 			"gpu-0 outside 10 J 100 ns in 2, shared 1",
 		}},
 		{"two contexts at once share the time", func(e *energy) {
 			using(e, "gpu-0", counter, 0, []int64{100}, []float64{10})
-			e.span(busySpan{20, 60, partDecode})
-			e.span(busySpan{0, 40, partPrefill}) // reported later, began earlier
+			e.add(ownedSpan{busySpan: busySpan{20, 60, partDecode}})
+			e.add(ownedSpan{busySpan: busySpan{0, 40, partPrefill}}) // reported later, began earlier
 		}, []string{
 			"gpu-0 prefill 3 J 30 ns in 1, shared 1, busy 0.6",
 			"gpu-0 decode 3 J 30 ns in 1, shared 1, busy 0.6",
@@ -102,7 +102,7 @@ func TestEnergyIsDivided(t *testing.T) {
 		{"several devices, one by samples of its power", func(e *energy) {
 			using(e, "gpu-0", resource.PowerSamples, 0, []int64{100}, []float64{10})
 			using(e, "package-0/dram", counter, 50, []int64{100}, []float64{1})
-			e.span(busySpan{0, 75, partDecode})
+			e.add(ownedSpan{busySpan: busySpan{0, 75, partDecode}})
 			e.tokens[partDecode] = 3
 		}, []string{
 			"gpu-0 decode 7.5 J 75 ns in 1, shared 0, busy 0.75, 3 tokens of 2.5 J",
@@ -114,10 +114,10 @@ func TestEnergyIsDivided(t *testing.T) {
 			using(e, "gpu-0", counter, 0, []int64{100}, []float64{10})
 			e.window("gpu-0", energyWindow{100, 200, 0, ""})
 			e.window("gpu-0", energyWindow{200, 300, 7, counter})
-			e.span(busySpan{0, 100, partPrefill})
-			e.span(busySpan{150, 250, partDecode})
-			e.span(busySpan{300, 310, partDecode})
-			e.span(busySpan{-9, 0, part(ggmlhooks.PhaseMaintenance)})
+			e.add(ownedSpan{busySpan: busySpan{0, 100, partPrefill}})
+			e.add(ownedSpan{busySpan: busySpan{150, 250, partDecode}})
+			e.add(ownedSpan{busySpan: busySpan{300, 310, partDecode}})
+			e.add(ownedSpan{busySpan: busySpan{-9, 0, part(ggmlhooks.PhaseMaintenance)}})
 			e.tokens[partPrefill], e.tokens[partDecode] = 10, 1
 		}, []string{
 			"gpu-0 maintenance 0 ns in 0, uncovered 9",
@@ -127,11 +127,12 @@ func TestEnergyIsDivided(t *testing.T) {
 		}},
 		{"a device that reports no energy", func(e *energy) {
 			using(e, "gpu-0", "", 0, []int64{100}, []float64{0})
-			e.span(busySpan{0, 100, partPrefill})
+			e.add(ownedSpan{busySpan: busySpan{0, 100, partPrefill}})
 		}, nil},
 	} {
 		var e energy
 		c.make(&e)
+		e.divide(math.MaxInt64)
 		if got := shown(e.rows()); !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n%q, want\n%q", c.name, got, c.want)
 		}
@@ -153,7 +154,7 @@ func TestEnergyIsKept(t *testing.T) {
 		start := now
 		for range n {
 			end := now + 1 + r.Int64N(1000)
-			e.span(busySpan{now, end, p})
+			e.add(ownedSpan{busySpan: busySpan{now, end, p}})
 			sum[p] += float64(end - now)
 			now = end
 		}
@@ -168,8 +169,9 @@ func TestEnergyIsKept(t *testing.T) {
 	if len(e.spans) > maxSpans || len(e.domains[0].windows) > maxWindows {
 		t.Errorf("%d executions and %d windows are kept", len(e.spans), len(e.domains[0].windows))
 	}
-	e.span(busySpan{500, 700, part(ggmlhooks.PhaseSetup)})
+	e.add(ownedSpan{busySpan: busySpan{500, 700, part(ggmlhooks.PhaseSetup)}})
 	got := 0.0
+	e.divide(math.MaxInt64)
 	for _, row := range e.rows() {
 		known := []part{partPrefill, partDecode, partOutside}
 		p := slices.IndexFunc(known, func(p part) bool { return p.String() == row.Phase })

@@ -11,7 +11,7 @@ import (
 
 // Recorder writes resource events. It is for one goroutine; Stats may be called from others.
 type Recorder struct {
-	// Energy is what devices used in each phase. Close sets it.
+	// Energy is what devices used in each phase, in the windows that are divided: Sampled and Close set it.
 	Energy []resource.EnergyUse
 
 	w       *writer
@@ -26,8 +26,9 @@ type Recorder struct {
 	compute compute
 	cells   cells
 	devices devices
-	totals  totals
-	ended   bool
+	*running
+	totals totals
+	ended  bool
 }
 
 // context is what is known of a llama_context.
@@ -47,11 +48,12 @@ func NewRecorder(o Options) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
+	begun := &running{map[uint64]begun{}}
 	m := &memory{writer: w, buffers: map[uint64]*buffer{}, weights: map[ggmlhooks.Place]bool{}}
 	r := &Recorder{
 		w: w, now: o.Now, ctxs: map[uint32]*context{}, memory: m, steps: steps{w, m},
 		tokens: tokens{writer: w, spell: o.Text}, routing: routing{writer: w},
-		compute: compute{w, m.device, o.Roofline, o.Pressure}, devices: devices{writer: w, take: o.Devices},
+		compute: compute{w, m.device, o.Roofline, o.Pressure}, devices: devices{writer: w, take: o.Devices, running: begun}, running: begun,
 		cells:  cells{w, map[cacheID]string{}, map[cacheLayer]string{}},
 		totals: totals{writer: w, start: o.Now(), phases: map[ggmlhooks.Phase]*resource.PhaseTotals{}},
 	}
@@ -97,8 +99,14 @@ func (r *Recorder) Flush() error {
 	return r.w.out.Flush()
 }
 
-// Sampled records the samples of devices that were taken since the last execution.
-func (r *Recorder) Sampled() { r.devices.record() }
+// Sampled records the samples of devices that were taken since the last execution, and what they say of executions.
+// All that was reported has been handed to the recorder.
+func (r *Recorder) Sampled() {
+	if r.devices.settle() {
+		r.Energy = r.devices.energy.rows()
+	}
+	r.devices.record()
+}
 
 // Context records a context's model.
 func (r *Recorder) Context(c *ggmlhooks.Context) error {
@@ -144,6 +152,7 @@ func (r *Recorder) Sample(c *ggmlhooks.Sample) error {
 // Record writes the events of an execution. Of one whose end was lost there are none.
 func (r *Recorder) Record(of *ggmlhooks.Execution) error {
 	p := r.plans.Of(of)
+	r.forget(of)
 	if !of.Ended {
 		return nil
 	}

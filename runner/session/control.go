@@ -326,6 +326,9 @@ func (st *steering) status() control.Status {
 		now.KV = &snapshot
 	}
 	now.Requests = st.others.requests.now()
+	if st.others.events != nil {
+		now.Energy = resource.Joules(st.others.events.Energy)
+	}
 	now.Run, now.PID, now.Executions = st.run.path(), st.run.pid, st.executions
 	if now.State == control.StateStart {
 		now.Tensors = st.run.o.Tap.Tensors

@@ -89,6 +89,8 @@ type Status struct {
 	KV *kvcache.Snapshot `json:"kv,omitempty"`
 	// Requests is how the requests of a server are; absent where they are not recorded.
 	Requests *kvcache.RequestsNow `json:"requests,omitempty"`
+	// Energy is what each device used in each phase until about a second ago; absent where no energy counter is read.
+	Energy map[string]map[string]float64 `json:"energy_j,omitempty"`
 	// Steering is the newest of what is added to the residual stream; absent where the run is not armed. Sequences are
 	// those that have a vector of their own.
 	Steering   *rundir.Steering  `json:"steering,omitempty"`
