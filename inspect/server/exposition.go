@@ -4,71 +4,66 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
-	"strconv"
 	"strings"
-)
 
-// exposition is the media type of Prometheus's text format, version 0.0.4
-// (https://prometheus.io/docs/instrumenting/exposition_formats/).
-const exposition = "text/plain; version=0.0.4; charset=utf-8"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"google.golang.org/protobuf/proto"
 
-// kind is what a metric counts as.
-type kind string
-
-const (
-	isCounter   kind = "counter"
-	isGauge     kind = "gauge"
-	isHistogram kind = "histogram"
+	"github.com/llamatap/llamatap/kvcache"
 )
 
 // metric is a metric of runs; its first label is the run.
 type metric struct {
 	name, help string
-	kind       kind
+	kind       dto.MetricType
 	labels     []string
 }
 
-func describe(kind kind, name, help string, labels []string) *metric {
+func describe(kind dto.MetricType, name, help string, labels []string) *metric {
 	return &metric{"llamatap_" + name, help, kind, append([]string{"run"}, labels...)}
 }
 
 func counter(name, help string, labels ...string) *metric {
-	return describe(isCounter, name, help, labels)
+	return describe(dto.MetricType_COUNTER, name, help, labels)
 }
 
 func gauge(name, help string, labels ...string) *metric {
-	return describe(isGauge, name, help, labels)
+	return describe(dto.MetricType_GAUGE, name, help, labels)
 }
 
-func histogram(name, help string) *metric { return describe(isHistogram, name, help, nil) }
+func histogram(name, help string) *metric { return describe(dto.MetricType_HISTOGRAM, name, help, nil) }
 
-// sample is a series of a metric, as it is written: one line, and several of a histogram.
+// sample is a series of a metric.
 type sample struct {
 	of     *metric
-	labels string // a="1",b="2", by name
-	lines  string
+	labels string // by name, to compare
+	*dto.Metric
 }
 
-// labelled returns the labels of a series with its values, of which all must be given.
-func (m *metric) labelled(values []string) string {
-	pairs := make([]string, len(values))
+// sampled is a series with the values of its labels, of which all must be given.
+func (m *metric) sampled(values []string) sample {
+	s := sample{of: m, Metric: &dto.Metric{}}
 	for i, value := range values {
-		pairs[i] = m.labels[i] + `="` + escapeValue.Replace(strings.ToValidUTF8(value, "?")) + `"`
+		s.Label = append(s.Label, &dto.LabelPair{Name: &m.labels[i], Value: proto.String(strings.ToValidUTF8(value, "?"))})
 	}
-	slices.Sort(pairs)
-	return strings.Join(pairs, ",")
+	slices.SortFunc(s.Label, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })
+	for _, l := range s.Label {
+		s.labels += fmt.Sprintf("%s=%q,", l.GetName(), l.GetValue())
+	}
+	return s
 }
-
-var (
-	escapeValue = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
-	escapeHelp  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
-)
 
 // at is a sample of a counter or gauge.
 func (m *metric) at(value float64, labels ...string) sample {
-	s := sample{of: m, labels: m.labelled(labels)}
-	s.lines = fmt.Sprintf("%s{%s} %s\n", m.name, s.labels, number(value))
+	s := m.sampled(labels)
+	if m.kind == dto.MetricType_COUNTER {
+		s.Counter = &dto.Counter{Value: &value}
+	} else {
+		s.Gauge = &dto.Gauge{Value: &value}
+	}
 	return s
 }
 
@@ -80,35 +75,74 @@ type bucket struct {
 
 // distribution is a sample of a histogram; its buckets have ascending bounds.
 func (m *metric) distribution(count int64, sum float64, buckets []bucket, labels ...string) sample {
-	s := sample{of: m, labels: m.labelled(labels)}
-	var lines strings.Builder
+	s := m.sampled(labels)
+	s.Histogram = &dto.Histogram{SampleCount: proto.Uint64(uint64(count)), SampleSum: &sum}
 	for _, b := range buckets {
-		fmt.Fprintf(&lines, "%s_bucket{%s,le=\"%s\"} %d\n", m.name, s.labels, number(b.bound), b.count)
+		s.Histogram.Bucket = append(s.Histogram.Bucket, &dto.Bucket{UpperBound: &b.bound,
+			CumulativeCount: proto.Uint64(uint64(b.count))})
 	}
-	fmt.Fprintf(&lines, "%s_bucket{%s,le=\"+Inf\"} %d\n", m.name, s.labels, count)
-	fmt.Fprintf(&lines, "%s_sum{%s} %s\n%s_count{%s} %d\n", m.name, s.labels, number(sum), m.name, s.labels, count)
-	s.lines = lines.String()
 	return s
 }
 
-func number(value float64) string { return strconv.FormatFloat(value, 'g', -1, 64) }
+// The classic buckets of durations are the powers of two from 2^firstPower s to 2^lastPower s: a microsecond to half an
+// hour.
+const (
+	firstPower = -20
+	lastPower  = 11
+)
+
+// durations is a sample of a histogram with classic and native buckets; text has the former.
+func (m *metric) durations(h *kvcache.Histogram, labels ...string) sample {
+	var buckets []bucket
+	below, n := int64(0), 0
+	for power := firstPower; power <= lastPower; power++ {
+		for ; n < len(h.Buckets) && n+kvcache.HistogramFirst <= power<<kvcache.HistogramSchema; n++ {
+			below += h.Buckets[n]
+		}
+		buckets = append(buckets, bucket{math.Ldexp(1, power), below})
+	}
+	s := m.distribution(h.Count, float64(h.SumNS)/1e9, buckets, labels...)
+	s.Histogram.Schema = proto.Int32(kvcache.HistogramSchema)
+	s.Histogram.ZeroThreshold, s.Histogram.ZeroCount = proto.Float64(math.Ldexp(1, -128)), proto.Uint64(0)
+	last, before := int32(0), int64(0) // index behind the last bucket that has some, and its count
+	var span *dto.BucketSpan
+	for i, count := range h.Buckets {
+		switch index := int32(i + kvcache.HistogramFirst); {
+		case i == 0:
+			s.Histogram.ZeroCount = proto.Uint64(uint64(count))
+		case count > 0:
+			if span == nil || index != last {
+				span = &dto.BucketSpan{Offset: proto.Int32(index - last), Length: proto.Uint32(0)}
+				s.Histogram.PositiveSpan = append(s.Histogram.PositiveSpan, span)
+			}
+			*span.Length++
+			s.Histogram.PositiveDelta = append(s.Histogram.PositiveDelta, count-before)
+			last, before = index+1, count
+		}
+	}
+	return s
+}
 
 // writeSamples writes samples by metric and labels. Two of one series are an error.
-func writeSamples(w io.Writer, all []sample) error {
+func writeSamples(w io.Writer, form expfmt.Format, all []sample) error {
 	slices.SortFunc(all, func(a, b sample) int {
 		return cmp.Or(strings.Compare(a.of.name, b.of.name), strings.Compare(a.labels, b.labels))
 	})
-	var text strings.Builder
-	for i, s := range all {
-		switch {
-		case i == 0 || all[i-1].of != s.of:
-			fmt.Fprintf(&text, "# HELP %s %s\n# TYPE %s %s\n", s.of.name,
-				escapeHelp.Replace(s.of.help), s.of.name, s.of.kind)
-		case all[i-1].labels == s.labels:
-			return fmt.Errorf("metric %s has two values for {%s}", s.of.name, s.labels)
+	to := expfmt.NewEncoder(w, form)
+	for len(all) > 0 {
+		of := all[0].of
+		before := ""
+		family := &dto.MetricFamily{Name: &of.name, Help: &of.help, Type: &of.kind}
+		for len(all) > 0 && all[0].of == of {
+			if all[0].labels == before {
+				return fmt.Errorf("metric %s has two values for {%s}", of.name, before)
+			}
+			before = all[0].labels
+			family.Metric, all = append(family.Metric, all[0].Metric), all[1:]
 		}
-		text.WriteString(s.lines)
+		if err := to.Encode(family); err != nil {
+			return err
+		}
 	}
-	_, err := io.WriteString(w, text.String())
-	return err
+	return nil
 }

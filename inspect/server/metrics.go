@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -97,13 +99,14 @@ var (
 )
 
 // answer writes the metrics of every run (GET /metrics).
-func (m *metrics) answer(w http.ResponseWriter, _ *http.Request) error {
+func (m *metrics) answer(w http.ResponseWriter, r *http.Request) error {
 	all, err := m.collect()
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", exposition)
-	return writeSamples(m.server.stream(w), all)
+	form := expfmt.NegotiateAccept(r.Header, expfmt.DefaultAcceptedFormats()...)
+	w.Header().Set("Content-Type", string(form))
+	return writeSamples(m.server.stream(w), form, all)
 }
 
 // collect reads what has come since, and reports every run. Each is read on its own for a bounded time: one whose

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"math"
 	"strconv"
 
 	"github.com/llamatap/llamatap/kvcache"
@@ -41,18 +40,6 @@ func (t *metricFold) snapshot(s *kvcache.Snapshot) {
 	t.histogram(kvGap, &s.Reuse.Gap)
 }
 
-// histogram describes durations that are counted by powers of two: a bucket per power from a microsecond to half an
-// hour.
 func (t *metricFold) histogram(of *metric, h *kvcache.Histogram) {
-	var buckets []bucket
-	below := int64(0)
-	for i := 0; i <= 41; i++ {
-		if i < len(h.Log2) {
-			below += int64(h.Log2[i])
-		}
-		if i >= 10 {
-			buckets = append(buckets, bucket{math.Ldexp(1e-9, i), below})
-		}
-	}
-	t.all = append(t.all, of.distribution(int64(h.Count), float64(h.SumNS)/1e9, buckets, t.run))
+	t.all = append(t.all, of.durations(h, t.run))
 }

@@ -3,11 +3,13 @@
 package server
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -26,6 +28,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/kvcache"
 )
 
 // allMetrics are the counters and gauges.
@@ -42,7 +45,7 @@ func exposed(t *testing.T, m *metrics) map[string]*dto.MetricFamily {
 	all, err := m.collect()
 	var text strings.Builder
 	if err == nil {
-		err = writeSamples(&text, all)
+		err = writeSamples(&text, expfmt.NewFormat(expfmt.TypeTextPlain), all)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, parseErr := parser.TextToMetricFamilies(strings.NewReader(text.String()))
@@ -60,7 +63,7 @@ func TestExposition(t *testing.T) {
 		var text strings.Builder
 		all := []sample{one.at(value, "r", odd, "x"), one.at(2, "r", "", ""),
 			other.distribution(7, value, []bucket{{0.5, 3}, {2, 6}}, "r")}
-		if err := writeSamples(&text, all); err != nil {
+		if err := writeSamples(&text, expfmt.NewFormat(expfmt.TypeTextPlain), all); err != nil {
 			t.Fatal(err)
 		}
 		parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -88,8 +91,39 @@ func TestExposition(t *testing.T) {
 			t.Errorf("%v", h)
 		}
 	}
-	if err := writeSamples(io.Discard, []sample{one.at(1, "r", "b", "a"), one.at(2, "r", "b", "a")}); err == nil {
+	if err := writeSamples(io.Discard, expfmt.NewFormat(expfmt.TypeTextPlain), []sample{one.at(1, "r", "b", "a"), one.at(2, "r", "b", "a")}); err == nil {
 		t.Error("two values of one series are no error")
+	}
+}
+
+// TestNativeHistograms: who accepts protobuf gets the buckets of native histograms with the classic ones.
+func TestNativeHistograms(t *testing.T) {
+	m := histogram("test_seconds", "Time.")
+	var h kvcache.Histogram
+	for _, ns := range []int64{0, 5e8, 5e8 + 1, 6e8, 3e9, 1e3} {
+		h.Add(ns)
+	}
+	header := http.Header{"Accept": {"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;" +
+		"encoding=delimited;q=0.7,text/plain;version=0.0.4;q=0.3"}}
+	form := expfmt.NegotiateAccept(header, expfmt.DefaultAcceptedFormats()...)
+	var out bytes.Buffer
+	if err := writeSamples(&out, form, []sample{m.durations(&h, "r")}); err != nil {
+		t.Fatal(err)
+	}
+	var family dto.MetricFamily
+	if err := expfmt.NewDecoder(&out, form).Decode(&family); err != nil || form.FormatType() != expfmt.TypeProtoDelim {
+		t.Fatal(form, err)
+	}
+	got := family.Metric[0].GetHistogram()
+	if got.GetSampleCount() != 6 || got.GetSchema() != 3 || got.GetZeroCount() != 1 || len(got.GetPositiveSpan()) != 4 ||
+		!slices.Equal(got.GetPositiveDelta(), []int64{1, 0, 0, 0, 0}) {
+		t.Errorf("%v", got)
+	}
+	for bound, want := range map[float64]uint64{math.Ldexp(1, -20): 1, 0.5: 3, 1: 5, 2048: 6} {
+		i := slices.IndexFunc(got.Bucket, func(b *dto.Bucket) bool { return b.GetUpperBound() == bound })
+		if i < 0 || got.Bucket[i].GetCumulativeCount() != want {
+			t.Errorf("at most %v s: %v, want %d", bound, got.Bucket, want)
+		}
 	}
 }
 
@@ -186,7 +220,7 @@ func TestMetricsLint(t *testing.T) {
 			name != "llamatap_memory_peak_bytes" {
 			t.Errorf("%s is never exported", name)
 		}
-		if strings.HasSuffix(name, "_total") != (m.kind == isCounter) {
+		if strings.HasSuffix(name, "_total") != (m.kind == dto.MetricType_COUNTER) {
 			t.Errorf("%s: its kind and its name differ", name)
 		}
 	}
@@ -284,6 +318,7 @@ func TestDashboard(t *testing.T) {
 		Panels []struct {
 			ID      int
 			Title   string
+			Type    string
 			Targets []struct{ Expr string }
 		}
 	}
@@ -291,7 +326,8 @@ func TestDashboard(t *testing.T) {
 	described := map[string]bool{}
 	for _, m := range append(allMetrics, latency, kvLifetime, kvIdle, kvGap, kvUtilization, requestsEnded,
 		requestsRunning,
-		requestsWaiting, requestsPrompt, againTokens, againTime, requestQueue, requestFirst) {
+		requestsWaiting, requestsPrompt, againTokens, againTime, requestQueue, requestFirst, requestGap, requestTime,
+		energyTotal) {
 		described[m.name] = true
 	}
 	rules, err := os.ReadFile(filepath.Join("..", "..", "docs", "alerts.yml"))
@@ -305,7 +341,7 @@ func TestDashboard(t *testing.T) {
 	}
 	seen := map[int]bool{}
 	for _, p := range board.Panels {
-		if seen[p.ID] || len(p.Targets) == 0 {
+		if seen[p.ID] || (len(p.Targets) == 0) != (p.Type == "row") {
 			t.Errorf("panel %q has no number of its own, or asks for nothing", p.Title)
 		}
 		seen[p.ID] = true

@@ -285,7 +285,7 @@ func TestKVNow(t *testing.T) {
 	s := newServer(t, Options{Dir: dir, Control: func(string, Command) (json.RawMessage, error) {
 		return json.RawMessage(
 			`{"packets":7,"bytes_stored":4096,"packets_lost":3,"losses":{"pool_full":3},"kv":{"caches":[{"ctx":2,"cache":"swa","cells":64,"used":10,"free":54,"shared":3,"sequences":[{"seq_id":5,"cells":10}]}],` +
-				`"reuse":{"needed":20,"reused":5,"hits":1,"gap":{"count":1,"sum_ns":1500,"log2":[0,0,0,0,0,0,0,0,0,0,0,1]}},"lifetime":{},"idle":{}}}`), nil
+				`"reuse":{"needed":20,"reused":5,"hits":1,"gap":{"count":1,"sum_ns":1500,"buckets":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1]}},"lifetime":{},"idle":{}}}`), nil
 	}})
 	var kv struct {
 		Run string
@@ -302,8 +302,8 @@ func TestKVNow(t *testing.T) {
 		`llamatap_kv_cells{cache="swa",ctx="2",run="` + going + `",state="shared"} 3`,
 		`llamatap_kv_sequence_cells{cache="swa",ctx="2",run="` + going + `",seq_id="5"} 10`,
 		`llamatap_kv_prompt_cells_reused_total{run="` + going + `"} 5`, `llamatap_kv_reuse_gap_seconds_bucket{run="` +
-			going + `",le="1.024e-06"} 0`,
-		`llamatap_kv_reuse_gap_seconds_bucket{run="` + going + `",le="2.048e-06"} 1`,
+			going + `",le="9.5367431640625e-07"} 0`,
+		`llamatap_kv_reuse_gap_seconds_bucket{run="` + going + `",le="1.9073486328125e-06"} 1`,
 		`llamatap_kv_reuse_gap_seconds_count{run="` + going + `"} 1`,
 		`llamatap_capture_packets_total{run="` + going + `"} 7`, `llamatap_capture_stored_bytes_total{run="` + going +
 			`"} 4096`,

@@ -116,3 +116,16 @@ func NeedEmulator(t testing.TB) string {
 	}
 	return path
 }
+
+// NeedPrometheus returns the paths of prometheus and promtool.
+func NeedPrometheus(t testing.TB) (server, tool string) {
+	t.Helper()
+	server, err := exec.LookPath("prometheus")
+	if err == nil {
+		tool, err = exec.LookPath("promtool")
+	}
+	if err != nil {
+		prometheus.miss(t, err.Error())
+	}
+	return server, tool
+}

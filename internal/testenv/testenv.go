@@ -40,8 +40,9 @@ var (
 	qemu   = need{"qemu-system-x86_64", "LLAMATAP_NIGHTLY=1 scripts/setup test"}
 	perf   = need{"perf", "scripts/setup test"}
 
-	chromium = need{"chromium", "scripts/setup test"}
-	bpf      = need{"rights for BPF programs", "run the tests as root, outside of a sandbox that forbids bpf(2)"}
+	chromium   = need{"chromium", "scripts/setup test"}
+	prometheus = need{"prometheus and promtool", "LLAMATAP_NIGHTLY=1 scripts/setup test"}
+	bpf        = need{"rights for BPF programs", "run the tests as root, outside of a sandbox that forbids bpf(2)"}
 )
 
 // CI reports whether this run is one where every need with a remedy must be met.
