@@ -11,6 +11,7 @@ import numpy as np
 __all__ = ["Fields", "unpack"]
 
 _LZ4, _ZSTD, _Q, _QFSE, _SHUFFLE = 1, 2, 3, 4, 5
+_WIDEST = 24  # bits of a value of q
 
 
 class Fields:
@@ -31,6 +32,8 @@ class Fields:
         while True:
             (b,) = self.bytes(1)
             n |= (b & 127) << shift
+            if n >> 64:
+                raise ValueError("a number of more than 64 bits")
             if b < 128:
                 return n
             shift += 7
@@ -54,7 +57,7 @@ def unpack(codec: int, data: bytes, size: int) -> bytes:
     if codec == _SHUFFLE:
         return _shuffled(data, size)
     if codec in (_Q, _QFSE) and data[:1] == b"\2":
-        return _quantised(data)
+        return _quantised(data, size)
     if codec in (_LZ4, _Q, _QFSE):  # q packs what is not F32 as lz4 does
         return _lz4(data, size)
     raise ValueError(f"codec {codec} is not known: a newer llamatap wrote this")
@@ -145,38 +148,57 @@ def _shuffled(data: bytes, size: int) -> bytes:
     return np.frombuffer(whole, "u1").reshape(width, -1).T.tobytes() + planes[-1][size // width:]
 
 
-def _quantised(data: bytes) -> bytes:
+def _quantised(data: bytes, size: int) -> bytes:
+    """Raises ValueError or IndexError on what no encoder wrote."""
     f = Fields(data)
     _, metric = f.bytes(2)
-    f.bytes(12)
+    bound = np.frombuffer(f.bytes(12), "<f4")[0] or np.float32(1e-3)
+    if metric & 127 > 1 or not np.float32(1e-6) <= bound <= np.float32(0.25):
+        raise ValueError(f"metric {metric & 127} with the bound {bound}")
     n, rows = f.uint(), f.uint()
-    symbols = _symbols(f) if metric & 128 else np.zeros(0, "i1")
+    if n == 0 or 4 * n * rows != size or rows > len(data) - f.at:
+        raise ValueError(f"{rows} rows of {n} values are not {size} bytes")
+    entropy = bool(metric & 128)
+    symbols = _symbols(f, size // 4) if entropy else np.zeros(0, "i1")
     out, used = np.zeros((rows, n), "<f4"), 0
     for row in out:
         kind = f.bytes(1)[0]
+        low = kind & 31
         if kind == 1:
             row.view("<u4")[:] = int.from_bytes(f.bytes(4), "little")
         elif kind == 2:
             row[:] = np.frombuffer(f.bytes(4 * n), "<f4")
-        elif kind >= 3:
-            step = np.frombuffer(b"\0\0" + f.bytes(2), "<f4")[0]
-            if kind >= 32:
-                low = kind & 31
-                high = symbols[used:used + n].astype("<i8") << low
-                row[:] = (_bits(f.bytes((n * low + 7) // 8), n, low) | high).astype("<f4") * step
-                used += n
-            else:
-                row[:] = _multiples(f, n).astype("<f4") * step
-            if kind == 4 or kind >= 64:
-                at = 0
-                for _ in range(f.uint()):
-                    at += f.uint()
-                    row.view("<u4")[at] = int.from_bytes(f.bytes(4), "little")
+        elif kind == 0:
+            continue
+        elif entropy and 32 <= kind < 96 and low <= _WIDEST and used + n <= len(symbols):
+            row[:] = _step(f) * (_bits(f, n, low) | symbols[used:used + n].astype("<i8") << low).astype("<f4")
+            used += n
+        elif not entropy and kind in (3, 4):
+            row[:] = _step(f) * _multiples(f, n).astype("<f4")
+        else:
+            raise ValueError(f"a row of kind {kind}")
+        if kind == 4 or kind >= 64:
+            _exceptions(f, row)
+    if f.at != len(data) or used != len(symbols):
+        raise ValueError("bytes behind the last row")
     return out.tobytes()
 
 
-def _symbols(f: Fields) -> np.ndarray:
+def _step(f: Fields) -> np.float32:
+    return np.float32(np.frombuffer(b"\0\0" + f.bytes(2), "<f4")[0])
+
+
+def _exceptions(f: Fields, row: np.ndarray) -> None:
+    at = 0
+    for _ in range(f.uint()):
+        at += f.uint()
+        row.view("<u4")[at] = int.from_bytes(f.bytes(4), "little")
+
+
+def _symbols(f: Fields, limit: int) -> np.ndarray:
     total, parts = f.uint(), bytearray()
+    if total > limit:
+        raise ValueError(f"{total} symbols of {limit} values")
     while len(parts) < total:
         block, coded = min(total - len(parts), 65536), f.uint()
         parts += _finite_state(f.bytes(coded), block) if coded else f.bytes(block)
@@ -187,16 +209,19 @@ def _multiples(f: Fields, n: int) -> np.ndarray:
     groups = [np.zeros(0, "<i8")]
     for first in range(0, n, 256):
         k, width = min(256, n - first), f.bytes(1)[0]
-        q = _bits(f.bytes((k * width + 7) // 8), k, width)
+        q = _bits(f, k, width)
         groups.append(q - ((q >> max(width - 1, 0) & 1) << width))
     return np.concatenate(groups)
 
 
-def _bits(data: bytes, n: int, width: int) -> np.ndarray:
+def _bits(f: Fields, n: int, width: int) -> np.ndarray:
     """n unsigned numbers of width bits, the first in the lowest bits."""
+    if width > _WIDEST:
+        raise ValueError(f"values of {width} bits")
     if width == 0:
         return np.zeros(n, "<i8")
-    each = np.unpackbits(np.frombuffer(data, "u1"), bitorder="little")[:n * width].reshape(n, width).astype("<i8")
+    data = np.frombuffer(f.bytes((n * width + 7) // 8), "u1")
+    each = np.unpackbits(data, bitorder="little")[:n * width].reshape(n, width).astype("<i8")
     return np.asarray(each @ (1 << np.arange(width, dtype="<i8")))
 
 
@@ -206,19 +231,24 @@ def _finite_state(data: bytes, n: int) -> bytes:
     counts, log, at = _counts(data)
     table = _table(counts, log)
     size = 1 << log
-    body = data[(at + 7) // 8:]
-    stream = int.from_bytes(body, "little")
+    stream = int.from_bytes(data[(at + 7) // 8:], "little")
+    if len(data) <= (at + 7) // 8 or data[-1] == 0:
+        raise ValueError("a stream of bits without an end")
     end = stream.bit_length() - 1
     states, out = [], bytearray()
     for _ in range(2):
         end -= log
         states.append(stream >> end & size - 1)
-    for i in range(n):
-        symbol, take, base = table[states[i & 1]]
+    while len(out) <= n:
+        symbol, take, base = table[states[0]]
         out.append(symbol)
-        if i < n - 2:
-            end -= take
-            states[i & 1] = base + (stream >> end & (1 << take) - 1)
+        if end == 0 and take > 0:
+            out.append(table[states[1]][0])
+            break
+        end -= take
+        states = [states[1], base + (stream >> end & (1 << take) - 1)]
+    if len(out) != n:
+        raise ValueError(f"{n} symbols do not end with their bits")
     return bytes(out)
 
 
@@ -245,9 +275,13 @@ def _counts(data: bytes) -> tuple[list[int], int, int]:
             at += width
         counts.append(value - 1)
         left -= abs(value - 1)
+        if left < 1 or len(counts) > 256 or value > 1 << 15:
+            raise ValueError("a table of counts that no encoder writes")
         while left < limit:
             width -= 1
             limit >>= 1
+    if len(counts) < 2 or log > 15 or at > 8 * len(data):
+        raise ValueError("a table of counts that no encoder writes")
     return counts, log, at
 
 

@@ -12,6 +12,7 @@ import (
 // unquantizer is what a Decoder needs for codec Q.
 type unquantizer struct {
 	src     []byte // what is left of the payload
+	short   bool   // it ended within a number
 	symbols []byte
 	q       []int32
 	fse     fse.Scratch
@@ -30,7 +31,7 @@ func (u *unquantizer) append(dst, src []byte, size int) ([]byte, error) {
 		return dst, err
 	}
 	entropy := src[1]&qEntropy != 0
-	u.src = src[qHead:]
+	u.src, u.short = src[qHead:], false
 	n, rows := u.uvarint(), u.uvarint()
 	if n == 0 || n > uint64(size)/4 || rows > uint64(len(u.src)) || rows > uint64(size)/4/n ||
 		n*rows*4 != uint64(size) {
@@ -50,8 +51,8 @@ func (u *unquantizer) append(dst, src []byte, size int) ([]byte, error) {
 			return dst[:start], err
 		}
 	}
-	if len(u.src) != 0 || next != len(u.symbols) {
-		return dst[:start], u.failed("bytes behind the last row")
+	if len(u.src) != 0 || next != len(u.symbols) || u.short {
+		return dst[:start], u.failed("it does not end with the last row")
 	}
 	return dst, nil
 }
@@ -221,7 +222,7 @@ func (u *unquantizer) exceptions(dst []byte) error {
 func (u *unquantizer) uvarint() uint64 {
 	v, n := binary.Uvarint(u.src)
 	if n <= 0 {
-		u.src = nil
+		u.src, u.short = nil, true
 		return 0
 	}
 	u.src = u.src[n:]
