@@ -71,3 +71,40 @@ func TestLinks(t *testing.T) {
 		t.Errorf("only %d links found", links)
 	}
 }
+
+// TestSecurityModel: each test that the page names exists, and each row of what somebody cannot do names one.
+func TestSecurityModel(t *testing.T) {
+	text, err := os.ReadFile("docs/SECURITY_MODEL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("git", "grep", "--untracked", "-hoE", "^func (Test|Fuzz)[A-Za-z0-9]+").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for _, name := range strings.Fields(string(out)) {
+		there[name] = true
+	}
+	tests := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+)`")
+	rows := 0
+	for line := range strings.Lines(string(text)) {
+		names := tests.FindAllStringSubmatch(line, -1)
+		for _, name := range names {
+			if !there[name[1]] {
+				t.Errorf("there is no %s", name[1])
+			}
+		}
+		cells := strings.Split(line, "|")
+		if len(cells) < 7 || strings.HasPrefix(cells[1], "---") || strings.Contains(line, "shown by") {
+			continue
+		}
+		rows++
+		if strings.TrimSpace(cells[3]) != "" && len(names) == 0 {
+			t.Errorf("nothing shows that they cannot: %s", line)
+		}
+	}
+	if rows < 20 {
+		t.Errorf("%d rows", rows)
+	}
+}
