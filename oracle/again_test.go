@@ -27,7 +27,7 @@ type again struct {
 	// that the last prompt shares with is what some prompt holds: the text whose tokens were lost, or of which the
 	// slot held other ones.
 	shares string
-	slot   int64 // that held them, -1: none
+	holder int   // whose slot held them, counted among those asked; -1: none's
 	by     int64 // that took their cells, -1: none
 }
 
@@ -44,7 +44,7 @@ func TestWhyAgain(t *testing.T) {
 		"differs": {own, nil, []question{plain(long+"\nvar first = 1", 0, nil), plain(last, 0, nil)},
 			kvcache.CauseDiffers, long + "\nvar first = 1", -1, -1},
 		"other slot": {own, nil, []question{plain(last, 1, nil), plain(last, 0, nil)},
-			kvcache.CauseOtherSlot, last, 1, -1},
+			kvcache.CauseOtherSlot, last, 0, -1},
 		"similarity": {own, []string{"--slot-prompt-similarity", "0.9"},
 			[]question{plain("package main\n", -1, nil), plain("package main\n"+last, -1, nil)},
 			kvcache.CauseSimilarity, "package main\n", 0, -1},
@@ -112,11 +112,15 @@ func (c *again) check(t *testing.T, ready func(*server)) {
 	if c.cause == kvcache.CauseDiffers {
 		tokens, had, wants = int64(min(len(held), len(prompt)-1)-same), int64(held[same]), int64(prompt[same])
 	}
+	slot := int64(-1)
+	if c.holder >= 0 {
+		slot = int64(answers[c.holder].Slot)
+	}
 	if q.Cause != c.cause || q.Again != tokens || tokens <= 0 || q.Pos != int64(a.Timings.Cached) || q.Had != had ||
-		q.Wants != wants || q.Holder != c.slot || q.By != c.by || (q.AtNS != 0) != (c.by >= 0) {
+		q.Wants != wants || q.Holder != slot || q.By != c.by || (q.AtNS != 0) != (c.by >= 0) {
 		t.Errorf("%s, %d tokens from %d on, %d and not %d, slot %d, by %d at %d; want %s, %d from %d on, %d and not "+
 			"%d, slot %d, by %d", kvcache.CauseName(q.Cause), q.Again, q.Pos, q.Wants, q.Had, q.Holder, q.By, q.AtNS,
-			kvcache.CauseName(c.cause), tokens, a.Timings.Cached, wants, had, c.slot, c.by)
+			kvcache.CauseName(c.cause), tokens, a.Timings.Cached, wants, had, slot, c.by)
 	}
 	if bytes := tokens * tokenBytes(t, c.model); q.Bytes != bytes {
 		t.Errorf("%d bytes, want %d", q.Bytes, bytes)

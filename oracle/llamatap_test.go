@@ -212,5 +212,6 @@ func oneLine(text string, words ...string) bool {
 // command is bin/llamatap with arguments.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
+	testenv.NeedPrograms(t, args...)
 	return exec.Command(testenv.NeedBinary(t), args...)
 }

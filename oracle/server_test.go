@@ -41,6 +41,7 @@ func serve(t *testing.T, tap []string, args ...string) *server {
 // answers. out is where it records.
 func serveBy(t *testing.T, out string, line ...string) *server {
 	t.Helper()
+	testenv.NeedPrograms(t, line...)
 	port := freePort(t)
 	s := &server{url: "http://127.0.0.1:" + port, out: out, exited: make(chan struct{})}
 	line = append(slices.Clone(line), "--host", "127.0.0.1", "--port", port)

@@ -1,10 +1,12 @@
 package testenv
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -28,9 +30,28 @@ type Tool struct {
 	Preload string
 }
 
+// NeedPrograms asks for those programs of llama.cpp that arguments name, such as llama-completion. Debian's has all of
+// them; another version (third_party/llama.cpp/version) is built with some, or without.
+func NeedPrograms(t testing.TB, args ...string) {
+	t.Helper()
+	dist := NeedLlama(t)
+	if packages, _ := os.ReadFile(filepath.Join(dist, "versions")); !bytes.HasPrefix(packages, []byte("llama.cpp ")) {
+		return
+	}
+	for _, name := range args {
+		if !strings.HasPrefix(name, "llama-") || strings.ContainsAny(name, "/. ") {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(dist, "run", name)); err != nil {
+			Beyond(t, name+" of this version of llama.cpp", "it was built without")
+		}
+	}
+}
+
 // NeedTool asks for a program of llama.cpp by its name, such as llama-completion.
 func NeedTool(t testing.TB, name string) *Tool {
 	t.Helper()
+	NeedPrograms(t, name)
 	run := filepath.Join(NeedLlama(t), "run")
 	path := filepath.Join(run, name)
 	if _, err := os.Stat(path); err != nil {

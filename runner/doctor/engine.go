@@ -12,6 +12,7 @@ import (
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/internal/present"
+	"golang.org/x/mod/semver"
 )
 
 // Topics of this file.
@@ -33,11 +34,28 @@ func engine(o Options) []Fact {
 	if built != "" && built != "unknown" {
 		commit = ", commit " + built
 	}
+	library = tested(library.is(OK, fmt.Sprintf("llama.cpp %s, ggml %s%s", llama.Version(), ggml, commit)), llama.Version())
 	facts := []Fact{
-		library.is(OK, fmt.Sprintf("llama.cpp %s, ggml %s%s", llama.Version(), ggml, commit)),
+		library,
 		{Topic: engineTopic, Name: "prefix", Status: OK, Value: in.LibDir},
 	}
 	return slices.Concat(facts, []Fact{loadable(in)}, devices(o), loaded(o.Root, in), functions(in))
+}
+
+// The first and the last version of llama.cpp that every recorder is tested with.
+const firstTested, lastTested = "0.5.0", "0.7.0"
+
+// tested limits the fact of a library whose version is outside of those. Development versions (0.5.0-dev) count as
+// the version that they lead to.
+func tested(f Fact, version string) Fact {
+	is := semver.MajorMinor("v" + version)
+	if is != "" && semver.Compare(is, semver.MajorMinor("v"+firstTested)) >= 0 &&
+		semver.Compare(is, semver.MajorMinor("v"+lastTested)) <= 0 {
+		return f
+	}
+	return f.is(Limited, f.Value+"; tested are "+firstTested+" to "+lastTested).
+		lacking("what the tap finds at its start not to be as in those is not recorded; metadata.json names it "+
+			"(structures_unknown, entry_points_missing)", "make LLAMA_PREFIX=… with one of those, or make build for Debian's")
 }
 
 // functions looks for the tap's entry points in llama.cpp's libraries, a fact per kind of evidence.
@@ -81,7 +99,7 @@ func found(defines map[string]bool) []Fact {
 				strings.Join(lack, ", ")))
 		}
 		facts = append(facts, f.lacking(e.costs,
-			"make LLAMA_PREFIX=… with llama.cpp 0.7.0, or make build for Debian's"))
+			"make LLAMA_PREFIX=… with llama.cpp "+lastTested+", or make build for Debian's"))
 	}
 	return facts
 }

@@ -1,4 +1,4 @@
-# What fetch and link know about this machine. Sourced, not run; $here is this folder.
+# What fetch, link and version know about this machine. Sourced, not run; $here is this folder.
 
 # sysroot stands before paths of the machine that tests replace.
 sysroot=${LLAMATAP_TEST_SYSROOT:-}
@@ -47,3 +47,27 @@ own_libraries() { printf '%s\n' "$1/usr/lib/$triplet:$1/usr/lib/$triplet/llama:$
 
 # packed_library_path DIST: the same where the C library of the packages is used whatever the machine's is.
 packed_library_path() { printf '%s\n' "$1/glibc/usr/lib/$triplet:$(own_libraries "$1")"; }
+
+# runnable DIST: makes DIST/run, through which the stock tools start: a copy of the loader beside
+# links to the CPU backends, because llama.cpp looks for backends where /proc/self/exe is.
+runnable() {
+	mkdir -p "$1/run"
+	cp "$(loader_of "$1")" "$1/run/ld.so"
+	for so in "$1/usr/lib/$triplet"/ggml/backends*/*.so; do
+		ln -sf "../${so#"$1"/}" "$1/run/"
+	done
+	cat >"$1/run/start" <<-'SCRIPT'
+		#!/bin/sh
+		# Starts the stock llama.cpp program that this link is named after, with the loader, libraries
+		# and CPU backends of this folder. A first argument --preload=FILE preloads FILE.
+		# For another backend set GGML_BACKEND_PATH to the full path of ../backends-rpc/libggml-rpc.so or of
+		# ../backends-blas/libggml-blas.so.
+		dist=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
+		preload=
+		case "${1:-}" in --preload=*) preload=${1#--preload=} && shift ;; esac
+		exec "$dist/run/ld.so" --preload "$preload" --library-path "@PATH@" --argv0 "$0" "$dist/usr/bin/$(basename -- "$0")" "$@"
+	SCRIPT
+	sed -i "s|@PATH@|$(library_path '$dist')|" "$1/run/start"
+	chmod 755 "$1/run/start"
+	for tool in "$1"/usr/bin/*; do ln -sf start "$1/run/$(basename "$tool")"; done
+}
