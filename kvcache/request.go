@@ -185,5 +185,20 @@ var RequestColumns = []RequestColumn{
 // EndName is an end as files have it, "" where it is not known.
 func EndName(end RequestEnd) string { return endNames[end] }
 
+var causeWords = []string{"", "the slot held other tokens from a position on",
+	"another slot held them, and was busy or not asked for", "another slot held them; the prompts were less alike than " +
+		"--slot-prompt-similarity", "another request took their cells", "a context shift removed or moved them",
+	"layers with a sliding window no longer had what comes before", "a recurrent state cannot be cut back to their end",
+	"the request or the server turned cache_prompt off", "the slot was computed with other LoRA adapters",
+	"the slot was computed with other vectors"}
+
+// CauseWords say what a cause of that name means, "" where there is none.
+func CauseWords(name string) string {
+	if i := slices.Index(causeNames, name); i > 0 {
+		return causeWords[i]
+	}
+	return ""
+}
+
 // CauseName is a cause as files have it, "" where nothing was computed again.
 func CauseName(cause Cause) string { return causeNames[cause] }

@@ -92,8 +92,8 @@ func TestReportRequests(t *testing.T) {
 		want["cost of "+a.Cause] = float64(a.CostNS) / 1e9
 		row := fmt.Sprintf("<th scope=\"row\">%s</th><td class=\"n\">%d</td><td class=\"n\">%d</td><td "+
 			"class=\"n\">%s</td>"+
-			"<td class=\"n\">%s</td>", a.Cause, a.Requests, a.Tokens, present.Bytes(a.Bytes),
-			present.Nanoseconds(a.CostNS))
+			"<td class=\"n\">%s</td><td>%s</td>", a.Cause, a.Requests, a.Tokens, present.Bytes(a.Bytes),
+			present.Nanoseconds(a.CostNS), kvcache.CauseWords(a.Cause))
 		if !strings.Contains(string(text), row) {
 			t.Errorf("the page lacks %s", row)
 		}

@@ -40,7 +40,7 @@ func (r *Run) WriteText(w io.Writer, top int) error {
 
 // LayerRows are the layers with their hot experts, at most top of each, the head first.
 func (r *Run) LayerRows(top int) [][]string {
-	rows := [][]string{{" layer", " experts", " never", " entropy", " balance", "chosen most"}}
+	rows := [][]string{{" layer", " experts", " never chosen", " entropy", " balance", "chosen most"}}
 	for _, l := range r.Layers {
 		rows = append(rows, l.cells(top))
 	}
@@ -81,7 +81,7 @@ func (r *Run) SlotRows() [][]string {
 func (r *Run) CacheRows() [][]string {
 	rows := [][]string{{" --moe-cache-mib", " of experts", " LRU hit rate", " llama.cpp hit rate", " slots", " hits",
 		" misses",
-		" uploaded", " past it"}}
+		" uploaded", " past the cache"}}
 	for _, c := range r.Caches {
 		var slots []string
 		for _, g := range c.Groups {

@@ -76,8 +76,7 @@ func TestComparisonPage(t *testing.T) {
 		if drawn.Marks < 2*len(want) || drawn.Wide > width || drawn.Title != changeOf(c.Speed) {
 			t.Errorf("%d pixels: %+v", width, drawn)
 		}
-		var named []string
-		if b.Eval(problems, &named); len(named) > 0 {
+		if named := b.Problems(); len(named) > 0 {
 			t.Errorf("%d pixels: %q", width, named)
 		}
 		var read string

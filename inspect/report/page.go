@@ -135,8 +135,12 @@ func (r *Run) Page(ctx context.Context) (*Page, error) {
 		over.Begin = r.KV.BeginUnixNS - over.Unix + over.Mono
 		over.End = over.Begin + int64(r.KV.Seconds*1e9)
 	}
-	if over.Begin == 0 && over.Unix > 0 && r.Requests != nil && len(r.Requests.All) > 0 { // requests alone have times
-		over.Begin, over.End = requestTimes(r.Requests, over)
+	if over.Unix > 0 && r.Requests != nil && len(r.Requests.All) > 0 { // they begin before their first graph
+		begin, end := requestTimes(r.Requests, over)
+		if over.Begin == 0 {
+			over.Begin, over.End = begin, end
+		}
+		over.Begin, over.End = min(over.Begin, begin), max(over.End, end)
 	}
 	for _, make := range sections {
 		s, err := make(ctx, r, over)

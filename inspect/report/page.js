@@ -211,9 +211,11 @@
         x = (this.x = this.scale(low, high, this.left, this.right, c.x.log));
       this.xRange = [low, high];
       for (const t of ticks(low, high, c.x, this.width / 110)) {
+        const word = text(t, c.x),
+          ends = x(t) + 3.5 * word.length > this.width; // it would be cut off
         this.svg.append(
           make("path", { class: "axis", d: `M${x(t)} 4V${bottom}` }),
-          make("text", { x: x(t), y: bottom + 14, "text-anchor": "middle" }, text(t, c.x)),
+          make("text", { x: x(t), y: bottom + 14, "text-anchor": ends ? "end" : "middle" }, word),
         );
       }
       if (c.x.name)

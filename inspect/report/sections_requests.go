@@ -40,13 +40,13 @@ func requestsSection(_ context.Context, r *Run, over *tracks) (*section, error) 
 		s.Text = append(s.Text, "No prompt was processed again.")
 		return s, nil
 	}
-	rows := [][]string{{"processed again", "requests", "tokens", "written", "cost"}}
+	rows := [][]string{{"why", "requests", "tokens", "written", "cost", "what happened"}}
 	cost := &curve{Name: "cost"}
 	c := &figure{Kind: drawnBars, Title: "What it cost to process prompts again, by cause",
 		X: axis{Name: "time", Unit: "s"}, Series: []*curve{cost}}
 	for _, a := range t.Again {
 		rows = append(rows, []string{a.Cause, strconv.FormatInt(a.Requests, 10), strconv.FormatInt(a.Tokens, 10),
-			present.Bytes(a.Bytes), present.Nanoseconds(a.CostNS)})
+			present.Bytes(a.Bytes), present.Nanoseconds(a.CostNS), kvcache.CauseWords(a.Cause)})
 		c.Rows, cost.Y = append(c.Rows, a.Cause), append(cost.Y, float64(a.CostNS)/1e9)
 	}
 	s.Charts = append(s.Charts, c)
