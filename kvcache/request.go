@@ -12,9 +12,10 @@ const (
 	EndLength             // it reached its limit
 	EndError
 	EndCancelled // the client went away
+	EndCompleted // it stopped or reached its limit: the answer does not say which
 )
 
-var endNames = []string{"", "stop", "length", "error", "cancelled"}
+var endNames = []string{"", "stop", "length", "error", "cancelled", "completed"}
 
 // Cause is why tokens of a prompt were computed that a cache held, or had held.
 type Cause = int64

@@ -4,8 +4,10 @@ package oracle
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
@@ -204,6 +206,102 @@ func wantOrder(t *testing.T, q *kvcache.Request) {
 	if q.Prompt != q.Cached+q.Computed || q.Taken < q.Computed || q.SampleNS <= 0 || q.GrammarNS > q.SampleNS {
 		t.Errorf("request %d: %+v", q.ID, *q)
 	}
+}
+
+// TestResponses: requests to /responses end as their answers say, whole or as a stream. Those name stop and length
+// alike; records tell them apart where the request has a limit or the model ends.
+func TestResponses(t *testing.T) {
+	s := serve(t, []string{"--tap-requests"}, "-np", "1", "-c", "2048", "-t", "1", "--no-webui", "--predict", "9",
+		"--chat-template", "chatml")
+	type response struct {
+		ID, Status string
+		Usage      struct {
+			Input  int64 `json:"input_tokens"`
+			Output int64 `json:"output_tokens"`
+		}
+	}
+	var answers []response
+	for _, body := range []map[string]any{
+		{"input": "func main", "max_output_tokens": 4}, {"input": "package p"},
+		{"input": "func main() {", "max_output_tokens": 3, "stream": true}, {"input": "type T", "stream": true},
+		{"input": "a", "max_output_tokens": 8, "logit_bias": [][]any{{s.ending(t), 100}}},
+	} {
+		body["model"] = "m"
+		var r response
+		if body["stream"] == nil {
+			s.post(t, "/v1/responses", body, &r)
+		} else {
+			r = hear[response](t, s, body, 1<<20)
+		}
+		answers = append(answers, r)
+	}
+	hear[response](t, s, map[string]any{"model": "m", "input": "cancelled", "stream": true, "max_output_tokens": 1500}, 5)
+	records := s.recordedRequests(t)
+	if len(records) != len(answers)+1 || records[len(answers)].End != kvcache.EndCancelled {
+		t.Fatalf("%d records: %+v", len(records), records[len(records)-1])
+	}
+	ends := []kvcache.RequestEnd{kvcache.EndLength, kvcache.EndCompleted, kvcache.EndLength, kvcache.EndCompleted,
+		kvcache.EndStop}
+	for i, a := range answers {
+		q := &records[i]
+		if a.Status != "completed" || q.End != ends[i] || q.Output != a.Usage.Output || q.Prompt != a.Usage.Input ||
+			q.Said.AnswerID != a.ID || a.ID == "" {
+			t.Errorf("%+v, answered %+v", *q, a)
+		}
+	}
+}
+
+// ending is the token that ends generation.
+func (s *server) ending(t *testing.T) int32 {
+	t.Helper()
+	answer, err := http.Get(s.url + "/props")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var props struct {
+		EOS string `json:"eos_token"`
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&props); err != nil || props.EOS == "" {
+		t.Fatalf("%+v, %v", props, err)
+	}
+	ids := s.tokenize(t, props.EOS)
+	return ids[len(ids)-1]
+}
+
+// hear reads a stream of /responses until it is completed, or leaves it after most events.
+func hear[T any](t *testing.T, s *server, body map[string]any, most int) T {
+	t.Helper()
+	var event struct {
+		Type     string
+		Response T
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask, err := http.NewRequest(http.MethodPost, s.url+"/v1/responses", bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask.Close = true // llama-server closes the connection behind a stream, and another request may be on its way
+	answer, err := http.DefaultClient.Do(ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	for lines := bufio.NewScanner(answer.Body); most > 0 && lines.Scan(); {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			if err := json.Unmarshal([]byte(data), &event); err != nil {
+				t.Fatalf("%s: %v", data, err)
+			}
+			most--
+		}
+	}
+	if most > 0 && event.Type != "response.completed" {
+		t.Errorf("the stream ends with %+v", event)
+	}
+	return event.Response
 }
 
 // TestRequestInterfaces asks for chats, for several answers to one prompt, for several prompts at once and for a prompt

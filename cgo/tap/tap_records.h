@@ -374,7 +374,8 @@ enum tap_served_kind {
     TAP_SERVED_HTTP = 7,
 };
 
-enum tap_served_end { TAP_SERVED_STOP = 1, TAP_SERVED_LENGTH = 2, TAP_SERVED_ERROR = 3 };
+// COMPLETED is what /responses says of both STOP and LENGTH.
+enum tap_served_end { TAP_SERVED_STOP = 1, TAP_SERVED_LENGTH = 2, TAP_SERVED_ERROR = 3, TAP_SERVED_COMPLETED = 4 };
 
 struct tap_rec_served {
     struct tap_record h;

@@ -181,8 +181,13 @@ int32_t llama_tokenize(const struct llama_vocab * vocab, const char * text, int3
 
 #ifdef LLAMATAP_PRELOADED
 
-// tap_wire_ends counts why generation ended, as answers of llama-server's three interfaces name it. Quotes within
-// generated text are escaped, so that it cannot look like that.
+// tap_wire_has reports whether a piece of an answer has a text.
+static bool tap_wire_has(const char * data, size_t n, const char * text) {
+    return memmem(data, n, text, strlen(text)) != NULL;
+}
+
+// tap_wire_ends counts why generation ended, as answers of llama-server's four interfaces name it. Quotes within
+// generated text are escaped, so that it cannot look like that. In /responses parts of an answer have a status as well.
 static uint32_t tap_wire_ends(const char * data, size_t n, uint32_t * all) {
     static const char * const keys[] = {"\"stop_type\":\"", "\"finish_reason\":\"", "\"stop_reason\":\"",
         "{\"error\":{\""};
@@ -197,6 +202,12 @@ static uint32_t tap_wire_ends(const char * data, size_t n, uint32_t * all) {
                 c == 'l' || c == 'm' ? TAP_SERVED_LENGTH : c == 'n' && k == 0 ? 0 : TAP_SERVED_STOP;
             *all = found++ == 0 || *all == end ? end : 0;
         }
+    }
+    if (found == 0 && tap_wire_has(data, n, "\"object\":\"response\"") &&
+        tap_wire_has(data, n, "\"status\":\"completed\"") &&
+        tap_wire_has(data, n, "\"type\":\"response.completed\"") == tap_wire_has(data, n, "\"type\":\"response.")) {
+        *all = TAP_SERVED_COMPLETED;
+        return 1;
     }
     return found;
 }
@@ -357,7 +368,7 @@ ssize_t send(int fd, const void * data, size_t size, int flags) {
         const uint32_t ends = tap_wire.asked ? tap_wire_ends(data, size, &rec.value) : 0;
         // an answer that neither ends nor streams is to something else than generation
         if (ends > 0 || (tap_wire.asked && first && tap_wire.left &&
-                         memmem(data, size, "text/event-stream", 17) == NULL)) {
+                         !tap_wire_has(data, size, "text/event-stream"))) {
             rec.key = ends;
             static const char slot[] = "\"id_slot\":";
             const char * last = (const char *) data + size, * at = memmem(data, size, slot, sizeof(slot) - 1);
@@ -371,7 +382,7 @@ ssize_t send(int fd, const void * data, size_t size, int flags) {
             if (n > 0) {
                 memcpy(text, times, n);
             }
-            static const char * const names[] = {"\"model\":\"", "\"id\":\"chatcmpl-"};
+            static const char * const names[] = {"\"model\":\"", "\"id\":\"chatcmpl-", "\"id\":\"resp_"};
             for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
                 n += tap_wire_name(text + n, sizeof(text) - n, data, size, names[i]);
             }

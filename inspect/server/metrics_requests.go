@@ -5,7 +5,7 @@ import "github.com/llamatap/llamatap/kvcache"
 // What the collector of a live llama-server knows of its requests.
 var (
 	requestsEnded = counter("requests_total",
-		"Requests that have ended, by how: stop, length, cancelled, error, unknown.", "end")
+		"Requests that have ended, by how: stop, length, completed, cancelled, error, unknown.", "end")
 	requestsRunning = gauge("requests_running", "Requests that have a slot.")
 	requestsWaiting = gauge("requests_waiting", "Prompts that were tokenized and wait for a slot.")
 	requestsPrompt  = counter("request_prompt_tokens_total",

@@ -383,7 +383,7 @@ func (r *Recorder) end(s *slot, ns int64) error {
 // finish hands a request on.
 func (r *Recorder) finish(q *request) error {
 	if q.End == kvcache.EndUnknown { // the numbers are the same up to there
-		q.End = min(int64(q.answer), kvcache.EndError)
+		q.End = q.saidEnd()
 	}
 	if a := r.asked(q); a != nil && q.ask == nil { // nobody answered it: the first that is like it
 		q.take(a)

@@ -62,3 +62,18 @@ func (q *request) answered(line string) {
 		}
 	}
 }
+
+// saidEnd is why generation ended, as the answer says. One that says no more than that it is completed, of a request
+// whose last token does not end generation, reached its limit if it has that many tokens.
+func (q *request) saidEnd() kvcache.RequestEnd {
+	if q.answer != ggmlhooks.ServedCompleted {
+		return min(int64(q.answer), kvcache.EndError)
+	}
+	var limit struct {
+		Tokens int64 `json:"max_output_tokens"`
+	}
+	if json.Unmarshal([]byte(q.Said.Settings), &limit) == nil && limit.Tokens > 0 && q.Output >= limit.Tokens {
+		return kvcache.EndLength
+	}
+	return kvcache.EndCompleted
+}
