@@ -13,7 +13,7 @@ import (
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 19
+	shmVersion = 20
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -24,6 +24,13 @@ const (
 	versionSize = 64
 	maxTurns    = 2047
 	pointWords  = 1024
+)
+
+// How the collector sleeps: enum tap_sleep.
+const (
+	sleepNone uint32 = iota
+	sleepLight
+	sleepDeep
 )
 
 // recordActivations asks the tap for tensors; recordGraphs for graph descriptions and executions alone.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -191,33 +192,76 @@ func signalled(state *os.ProcessState) bool {
 	return ok && status.Signaled()
 }
 
-// Polling: the tap never makes a system call to say that there is something to read, so the collector looks. It
-// looks often while tensors come, whose slots are to stay in the caches, or many records; less often where there
-// are few; and still less while nothing comes. The tap wakes it when room gets short. Each look takes a core from a
-// thread of the model for a while, and the others wait for that one.
+// Polling: while a model computes, the tap makes no system call to say that there is something to read, so the
+// collector looks. It looks often while tensors come, whose slots are to stay in the caches, or many records; seldom
+// otherwise; and after pollDeepAfter without any it sleeps deeply, until the first record wakes it. The tap also wakes
+// it when room gets short. Each look takes a core from a thread of the model for a while, and the others wait for that
+// one.
 const (
-	pollBusy = time.Millisecond
-	pollFew  = 10 * time.Millisecond
-	pollIdle = 40 * time.Millisecond
+	pollBusy      = time.Millisecond
+	pollFew       = 10 * time.Millisecond // where Idle.Often, and something is found
+	pollIdle      = 40 * time.Millisecond
+	pollDeep      = 250 * time.Millisecond
+	pollDeepAfter = time.Second
 )
 
-// nextPause is how long the collector sleeps after it found something, and whether it was much, behind a sleep of
-// pause.
-func nextPause(pause time.Duration, found, much bool) time.Duration {
-	switch {
-	case much:
-		return pollBusy
-	case found:
-		return max(min(pause*2, pollFew), pollBusy)
-	}
-	return min(pause*2, pollIdle)
+// Idle is what a collector does besides reading the queue.
+type Idle struct {
+	// Do is called whenever the queue was found empty.
+	Do func() error
+	// Often: Do is wanted every 10 ms while something is found, and every 40 ms while nothing is, since it reads what
+	// fills up by itself. Else it is called every 40 ms and, while nothing happens for long, every 250 ms.
+	Often bool
 }
 
-// Pump reads the queue until the model's process is gone and everything that it published is read. onIdle, where
-// given, is called whenever the queue was found empty. The first error of the sink is returned at once; the process
-// is left running then.
-func (p *Process) Pump(ctx context.Context, reader *Reader, onIdle func() error) error {
-	pause := pollBusy
+// pauses is how long a collector sleeps.
+type pauses struct {
+	often bool
+	pause time.Duration // the next one
+	quiet time.Duration // how long nothing was found
+	calm  time.Duration // how long not much was found
+}
+
+// next plans the next pause: something was found, and whether it was much. It returns how to sleep.
+func (p *pauses) next(found, much bool) (how uint32) {
+	if p.quiet += p.pause; found {
+		p.quiet = 0
+	}
+	if p.calm += p.pause; much {
+		p.calm = 0
+	}
+	longest := pollIdle
+	if p.often && found {
+		longest = pollFew
+	}
+	p.pause = max(min(p.pause*2, longest), pollBusy)
+	switch {
+	case much:
+		p.pause = pollBusy
+	case !p.often && p.quiet >= pollDeepAfter:
+		p.pause = pollDeep
+		return sleepDeep
+	}
+	return sleepLight
+}
+
+// processors is how many of them Go's scheduler may use: one while not much was found for long. With more, it watches
+// a thread that waits in a system call for up to 10 ms, waking every 20 µs and more, before it leaves it alone; that
+// costs several times as much as reading the few records that came.
+func (p *pauses) processors(all int) int {
+	if p.often || p.calm < pollDeepAfter {
+		return all
+	}
+	return 1
+}
+
+// Pump reads the queue until the model's process is gone and everything that it published is read. The first error of
+// the sink is returned at once; the process is left running then.
+func (p *Process) Pump(ctx context.Context, reader *Reader, idle Idle) error {
+	pauses := pauses{often: idle.Often}
+	all := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(all)
+	used := all
 	defer reader.wakeAt(p.done, ctx.Done())()
 	for {
 		gone := false
@@ -233,15 +277,19 @@ func (p *Process) Pump(ctx context.Context, reader *Reader, onIdle func() error)
 		if err != nil {
 			return err
 		}
-		if onIdle != nil {
-			if err := onIdle(); err != nil {
+		if idle.Do != nil {
+			if err := idle.Do(); err != nil {
 				return err
 			}
 		}
 		if gone {
 			return nil
 		}
-		pause = nextPause(pause, n > 0, reader.read().exceedsBatch(read))
-		reader.Sleep(pause)
+		how := pauses.next(n > 0, reader.exceedsBatch(read))
+		if n := pauses.processors(all); n != used { // a change stops the world
+			used = n
+			runtime.GOMAXPROCS(n)
+		}
+		reader.sleep(pauses.pause, how)
 	}
 }

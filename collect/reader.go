@@ -98,9 +98,10 @@ type amount struct{ bytes, pieces uint64 }
 // read is how much was read up to now.
 func (r *Reader) read() amount { return amount{r.tail, r.executions.pieces} }
 
-// exceedsBatch reports whether enough was read since an earlier time that the reader should not wait for more.
-func (a amount) exceedsBatch(since amount) bool {
-	return a.pieces != since.pieces || a.bytes-since.bytes > 64<<10
+// exceedsBatch reports whether enough was read since an earlier time that the reader should not wait for more: tensors,
+// or a share of the queue.
+func (r *Reader) exceedsBatch(since amount) bool {
+	return r.executions.pieces != since.pieces || r.tail-since.bytes > r.region.plan.queueBytes/16
 }
 
 // wakeAt ends the Sleep when one of the channels is closed, and each that follows, until what it returns is called.
@@ -122,17 +123,20 @@ func (r *Reader) wakeAt(first, second <-chan struct{}) (end func()) {
 }
 
 // Sleep waits until the tap wants room, or for d. Where the model waits for what lies in the queue it returns at once.
-func (r *Reader) Sleep(d time.Duration) {
+func (r *Reader) Sleep(d time.Duration) { r.sleep(d, sleepLight) }
+
+// sleep is Sleep; a deep one ends, or does not begin, with anything to read.
+func (r *Reader) sleep(d time.Duration, how uint32) {
 	h := r.region.header
 	word := atomic.LoadUint32(&h.Work)
-	atomic.StoreUint32(&h.Sleeps, 1)
-	if r.awake.Load() || atomic.LoadUint32(&h.Waiting) > 0 && atomic.LoadUint64(&h.QueueHead) != r.tail {
-		atomic.StoreUint32(&h.Sleeps, 0)
+	atomic.StoreUint32(&h.Sleeps, how)
+	defer atomic.StoreUint32(&h.Sleeps, sleepNone)
+	wanted := how == sleepDeep || atomic.LoadUint32(&h.Waiting) > 0
+	if r.awake.Load() || wanted && atomic.LoadUint64(&h.QueueHead) != r.tail {
 		return
 	}
 	timeout := unix.NsecToTimespec(int64(d))
 	futex(&h.Work, futexWait, word, &timeout)
-	atomic.StoreUint32(&h.Sleeps, 0)
 }
 
 func (r *Reader) record(kind uint32, b []byte) error {

@@ -473,36 +473,57 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// TestPause: the collector looks at once again where tensors come, seldom where a few records do, and wakes when
-// the model's process ends.
+// TestPause: the collector looks at once again where tensors come, seldom where a few records do, sleeps deeply when
+// nothing has come for a second, unless something else is to be read, and wakes when the model's process ends.
 func TestPause(t *testing.T) {
+	const second, ms = time.Second, time.Millisecond
 	for _, c := range []struct {
-		pause       time.Duration
+		before      pauses
 		found, much bool
 		want        time.Duration
+		deep        bool
 	}{
-		{pollIdle, true, true, pollBusy},
-		{pollBusy, true, false, 2 * pollBusy},
-		{pollFew, true, false, pollFew},
-		{pollIdle, true, false, pollFew},
-		{pollFew, false, false, 2 * pollFew},
-		{pollIdle, false, false, pollIdle},
+		{pauses{}, false, false, pollBusy, false},
+		{pauses{pause: pollIdle}, true, true, pollBusy, false},
+		{pauses{pause: pollBusy}, true, false, 2 * pollBusy, false},
+		{pauses{pause: pollIdle}, true, false, pollIdle, false},
+		{pauses{pause: pollIdle, often: true}, true, false, pollFew, false},
+		{pauses{pause: pollFew, often: true}, false, false, 2 * pollFew, false},
+		{pauses{pause: pollIdle}, false, false, pollIdle, false},
+		{pauses{pause: pollIdle, quiet: second - pollIdle}, false, false, pollDeep, true},
+		{pauses{pause: pollIdle, quiet: second, often: true}, false, false, pollIdle, false},
+		{pauses{pause: pollDeep, quiet: second}, false, false, pollDeep, true},
+		{pauses{pause: pollDeep, quiet: second}, true, false, pollIdle, false},
+		{pauses{pause: pollIdle, quiet: second - 50*ms}, false, false, pollIdle, false},
 	} {
-		if got := nextPause(c.pause, c.found, c.much); got != c.want {
-			t.Errorf("after %v, found %v, much %v: %v, want %v", c.pause, c.found, c.much, got, c.want)
+		p := c.before
+		if how := p.next(c.found, c.much); p.pause != c.want || how == sleepDeep != c.deep {
+			t.Errorf("after %+v, found %v, much %v: %v, sleep %d; want %v, deep %v", c.before, c.found, c.much, p.pause,
+				how, c.want, c.deep)
 		}
 	}
-	few, many, tensor := amount{bytes: 1000}, amount{bytes: 200 << 10}, amount{bytes: 100, pieces: 1}
-	if few.exceedsBatch(amount{}) || !many.exceedsBatch(few) || many.exceedsBatch(many) ||
-		!tensor.exceedsBatch(amount{}) {
-		t.Error("much is something else")
+	for want, p := range map[int]pauses{1: {calm: second}, 4: {calm: second - ms}, 5: {calm: second, often: true}} {
+		if got := p.processors(max(want, 4)); got != want {
+			t.Errorf("%d processors after %v of little", got, p.calm)
+		}
 	}
-
 	reader := NewReader(newTestRegion(t, Options{}), nil)
+	before, batch := reader.read(), reader.region.plan.queueBytes/16
+	reader.tail += batch
+	few := reader.exceedsBatch(before)
+	reader.tail++
+	many, none := reader.exceedsBatch(before), reader.exceedsBatch(reader.read())
+	reader.tail -= batch + 1
+	reader.executions.pieces++
+	if tensor := reader.exceedsBatch(before); few || !many || none || !tensor {
+		t.Errorf("few are a batch: %v, many: %v, none: %v, a tensor: %v", few, many, none, tensor)
+	}
 	exited := make(chan struct{})
 	end := reader.wakeAt(exited, nil)
 	close(exited)
 	reader.Sleep(time.Hour) // woken, or the test never ends
 	end()
+	newProducer(reader.region.mem).put(recPad, nil)
+	reader.sleep(time.Hour, sleepDeep) // something lies in the queue
 	reader.wakeAt(make(chan struct{}), nil)()
 }

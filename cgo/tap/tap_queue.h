@@ -14,6 +14,9 @@ void * tap_queue_open(size_t bytes, bool droppable, enum tap_loss * cause);
 static inline void tap_queue_shut(size_t bytes) {
     tap_set(&tap.header->queue_head, tap_peek(&tap.opened) + bytes);
     tap_unlock();
+    if (tap_agree_get(&tap.header->collector_sleeps) == TAP_SLEEP_DEEP) {
+        tap_wake_deep();
+    }
 }
 
 // tap_words copies a multiple of eight bytes without a call.

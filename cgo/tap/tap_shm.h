@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 19u
+#define TAP_SHM_VERSION 20u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -177,6 +177,9 @@ struct tap_stats {
     struct tap_count loss[TAP_MAX_LOSSES];
 };
 
+// How the collector sleeps. From a deep sleep the first record wakes it, from a light one only what wants room.
+enum tap_sleep { TAP_SLEEP_NONE = 0, TAP_SLEEP_LIGHT = 1, TAP_SLEEP_DEEP = 2 };
+
 struct tap_header {
     uint64_t magic;
     uint32_t version;
@@ -201,7 +204,7 @@ struct tap_header {
     _Atomic uint64_t wake_returned;           // a model that waits is to be woken when returned has come so far
     _Alignas(64) _Atomic uint32_t room;       // futex: changes whenever the collector makes room
     _Atomic uint32_t waiting;                 // threads of the model that wait on room
-    _Atomic uint32_t collector_sleeps;        // the collector is in a futex wait on work
+    _Atomic uint32_t collector_sleeps;        // enum tap_sleep: the collector is in a futex wait on work
     _Atomic uint32_t work;                    // futex: changes when the tap wants the collector awake
     _Atomic uint32_t attached;                // 1 once the tap runs, 2 after it has said goodbye
     _Atomic uint32_t closed;                  // enum tap_closed, set by the collector

@@ -19,6 +19,16 @@ void tap_wake_collector(void) {
     }
 }
 
+TAP_RARE void tap_wake_deep(void) {
+    const int program_errno = errno;
+    uint32_t deep = TAP_SLEEP_DEEP;
+    if (tap_claim(&tap.header->collector_sleeps, &deep, TAP_SLEEP_LIGHT)) {
+        tap_agree_add(&tap.header->work, 1);
+        syscall(SYS_futex, &tap.header->work, FUTEX_WAKE, 1, NULL, NULL, 0);
+    }
+    errno = program_errno;
+}
+
 bool tap_wait_room(uint32_t seen, long ms) {
     struct tap_header * h = tap.header;
     tap_unlock();

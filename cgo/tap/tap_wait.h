@@ -19,8 +19,21 @@
 // queue_head stored before it, and stays awake. If the model sees collector_sleeps, it changes work after the
 // collector's step 1, so that the sleep ends or does not begin.
 //
-// Where no model waits, no record wakes the collector: it looks again after its timeout. tap_pool_reserve wakes it
-// early when the pool is three quarters full, at most every TAP_WAKE_NS.
+// Where no model waits, no record wakes the collector from a light sleep: it looks again after its timeout, some
+// milliseconds. tap_pool_reserve wakes it early when the pool is three quarters full, at most every TAP_WAKE_NS.
+//
+// A collector that found nothing for long sleeps deeply, and the first record wakes it: one system call of the model
+// for all that it does until it pauses for long again.
+//
+//   model, tap_queue_shut                      collector, Sleep
+//   1. stores queue_head (release)             1. loads work
+//   2. exchanges the lock (release)            2. stores TAP_SLEEP_DEEP to collector_sleeps
+//   3. loads collector_sleeps                  3. if queue_head is beyond what it has read: awake
+//   4. if deep: claims it, adds 1 to work,     4. sleeps while work is what it was in 1, for longer
+//      wakes
+//
+// The model's step 3 does not overtake its steps 1 and 2: an exchange on x86 is a full barrier, and on arm64 a load of
+// this kind stays behind an earlier release. So of the two loads in step 3 at least one sees the other side's store.
 //
 // Second handshake: a model sleeps, and a collector that made room wakes it.
 //
@@ -70,6 +83,9 @@ bool tap_wait_room(uint32_t seen, long ms);
 
 // tap_wake_collector wakes the collector, if it sleeps, for what was published before.
 void tap_wake_collector(void);
+
+// tap_wake_deep wakes a collector that sleeps deeply. One of several threads does.
+void tap_wake_deep(void);
 
 // tap_queue_loss is why a tensor is lost that the queue did not take.
 enum tap_loss tap_queue_loss(void);

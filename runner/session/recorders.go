@@ -165,6 +165,9 @@ func (r *recorders) idle(halted bool) error {
 	return errors.Join(r.samples.idle(), r.ledger.tick(), r.requests.tick())
 }
 
+// often reports whether idle reads what the kernel fills up by itself, or what others wait for.
+func (r *recorders) often() bool { return r.host != nil || r.samples != nil }
+
 // inStep reports whether the model waits for the recorders at each graph.
 func (r *recorders) inStep() bool { return r.samples != nil && r.samples.pages != nil }
 

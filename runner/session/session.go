@@ -249,7 +249,7 @@ func (s *session) stopProgram() (stop func()) {
 
 // pump reads until the process is gone or the recording fails.
 func (s *session) pump(ctx context.Context) error {
-	err := s.process.Pump(ctx, s.reader, s.sink.idle)
+	err := s.process.Pump(ctx, s.reader, collect.Idle{Do: s.sink.idle, Often: s.sink.others.often()})
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		s.process.Stop(unix.SIGTERM)
 		<-s.process.Exited()

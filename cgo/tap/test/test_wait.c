@@ -42,7 +42,8 @@ struct rounds {
     struct shm *     s;
     int              n;
     _Atomic int      at[2];  // the round that each side is ready for
-    _Atomic bool     awake;  // the collector saw a model that waits for what it has not read
+    _Atomic bool     awake;  // the collector saw a model that waits for what it has not read, or what lies there
+    uint32_t         how;    // it sleeps
 };
 
 // meet returns when both sides are in a round.
@@ -62,8 +63,9 @@ static void * sleeper_main(void * arg) {
     for (int round = 1; round <= z->n; round++) {
         const uint64_t read = atomic_load(&h->queue_head);
         meet(z, 1, 2 * round);
-        atomic_store(&h->collector_sleeps, 1);
-        atomic_store(&z->awake, atomic_load(&h->waiting) > 0 && atomic_load(&h->queue_head) != read);
+        atomic_store(&h->collector_sleeps, z->how);
+        const bool wanted = z->how == TAP_SLEEP_DEEP || atomic_load(&h->waiting) > 0;
+        atomic_store(&z->awake, wanted && atomic_load(&h->queue_head) != read);
         meet(z, 1, 2 * round + 1);
     }
     return NULL;
@@ -71,12 +73,14 @@ static void * sleeper_main(void * arg) {
 
 // A wake is lost where the collector goes to sleep and the tap changes work no more: each one's load overtook its
 // store.
-static void test_wake_collector(int rounds) {
-    test_case("threads: a model waits while the collector goes to sleep, %d rounds", rounds);
+static void test_wake_collector(uint32_t how, int rounds) {
+    const bool deep = how == TAP_SLEEP_DEEP;
+    test_case("threads: a model %s while the collector goes to %s, %d rounds", deep ? "publishes" : "waits",
+              deep ? "deep sleep" : "sleep", rounds);
     struct shm s;
     shm_make(&s, &(struct shm_options) {.slots = 8, .slot_bytes = 512, .queue_bytes = QUEUE});
     tap_join(&s);
-    struct rounds z = {.s = &s, .n = rounds};
+    struct rounds z = {.s = &s, .n = rounds, .how = how};
     pthread_t thread;
     MUST(pthread_create(&thread, NULL, sleeper_main, &z) == 0);
     const uint64_t first = atomic_load(&s.h->queue_head);
@@ -85,12 +89,20 @@ static void test_wake_collector(int rounds) {
         atomic_store(&s.h->collector_sleeps, 0);
         const uint32_t work = atomic_load(&s.h->work);
         meet(&z, 0, 2 * round);
-        tap_set(&s.h->queue_head, first + 8 * (uint64_t) round); // as tap_queue_shut does
-        tap_wait_begin(0);
-        tap_wake_collector();
+        if (deep) {
+            tap_lock();
+            tap_poke(&tap.opened, first + 8 * (uint64_t) (round - 1));
+            tap_queue_shut(8);
+        } else {
+            tap_set(&s.h->queue_head, first + 8 * (uint64_t) round); // as tap_queue_shut does
+            tap_wait_begin(0);
+            tap_wake_collector();
+        }
         meet(&z, 0, 2 * round + 1);
         lost += atomic_load(&s.h->work) == work && !atomic_load(&z.awake);
-        tap_wait_end();
+        if (!deep) {
+            tap_wait_end();
+        }
     }
     pthread_join(thread, NULL);
     CHECK(lost == 0, "%d wakes were lost", lost);
@@ -234,7 +246,8 @@ static void test_several(bool queue_first) {
 
 int main(int argc, char ** argv) {
     const bool plain = argc > 1 && strcmp(argv[1], "wakes") == 0; // without sanitizers
-    test_wake_collector(plain ? 500000 : 1000);
+    test_wake_collector(TAP_SLEEP_LIGHT, plain ? 500000 : 1000);
+    test_wake_collector(TAP_SLEEP_DEEP, plain ? 500000 : 1000);
     test_wake_model(plain ? 20000 : 1000);
     test_several(true);
     test_several(false);
