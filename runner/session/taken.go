@@ -12,8 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takenEvery is how often taken looks.
-const takenEvery = int64(50 * time.Millisecond)
+// How often taken looks: every takenEvery while this process uses much, and otherwise so that it uses takenWorth between
+// two looks, at most every takenSeldom and a 16th of the time since the first one. A look reads a file of each thread.
+const (
+	takenEvery  = 50 * time.Millisecond
+	takenSeldom = time.Second
+	takenWorth  = 20 * time.Millisecond
+)
 
 // taken bounds the processor time that this process took from the model's threads: in each interval it is no more than
 // this process used, no more than those threads waited for a processor (schedstat), and no more than the interval. On a
@@ -26,9 +31,11 @@ type taken struct {
 	next *time.Timer
 	// ns and over are those of the intervals within the run: what was taken, and their length.
 	ns, over int64
-	pending  []interval // that end after the last graph that is known
-	at, own  int64      // of the last look; 0: there was none
-	ended    int64      // when the last execution did, as far as is known; 0: it looks no more
+	pending  []interval    // that end after the last graph that is known
+	at, own  int64         // of the last look; 0: there was none
+	first    int64         // when the first one was
+	pause    time.Duration // until the next one
+	ended    int64         // when the last execution did, as far as is known; 0: it looks no more
 	waited   map[string]int64
 }
 
@@ -37,10 +44,10 @@ func (t *taken) watch(now int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended = now; t.next == nil {
-		if t.at == 0 || now-t.at >= takenEvery {
+		if t.at == 0 || now-t.at >= int64(takenEvery) {
 			t.look(now)
 		}
-		t.next = time.AfterFunc(time.Duration(takenEvery), t.again)
+		t.next = time.AfterFunc(t.pause, t.again)
 	}
 }
 
@@ -54,7 +61,7 @@ func (t *taken) again() {
 		return
 	}
 	t.look(now)
-	t.next.Reset(time.Duration(takenEvery))
+	t.next.Reset(t.pause)
 }
 
 // stop looks once more, and ends looking: the last graph has ended.
@@ -80,13 +87,18 @@ type interval struct{ from, to, ns int64 }
 
 // look adds the interval since the last look.
 func (t *taken) look(now int64) {
+	t.pause = takenEvery
 	var use unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &use) != nil {
 		return
 	}
 	own := use.Utime.Nano() + use.Stime.Nano()
 	waited, waits := t.read()
+	if t.first == 0 {
+		t.first = now
+	}
 	if t.at != 0 {
+		t.plan(time.Duration(now-t.at), time.Duration(own-t.own), time.Duration(now-t.first))
 		ns := min(own-t.own, now-t.at)
 		if len(waited) > 0 { // else a kernel without CONFIG_SCHED_INFO, or the process has ended
 			ns = min(ns, waits)
@@ -94,6 +106,15 @@ func (t *taken) look(now int64) {
 		t.pending = append(t.pending, interval{t.at, now, ns})
 	}
 	t.at, t.own, t.waited = now, own, waited
+}
+
+// plan sets the pause until the next look: in the interval before this one, so much was used.
+func (t *taken) plan(interval, used, all time.Duration) {
+	longest := min(takenSeldom, all/16)
+	if used > 0 {
+		longest = min(longest, time.Duration(float64(interval)*float64(takenWorth)/float64(used)))
+	}
+	t.pause = max(takenEvery, longest)
 }
 
 // settle counts the intervals within a run whose first graph began and whose last one, as far as is known, ended then,

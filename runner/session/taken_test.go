@@ -64,6 +64,20 @@ func TestTakenWithinTheRun(t *testing.T) {
 	}
 }
 
+// TestTakenSeldom: who uses little is looked at seldom, but not so seldom that a short run is not watched.
+func TestTakenSeldom(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct{ interval, used, all, want time.Duration }{
+		{50 * ms, 50 * ms, time.Hour, 50 * ms}, {50 * ms, 2 * ms, time.Hour, 500 * ms}, {50 * ms, 0, time.Hour, time.Second},
+		{500 * ms, 16 * ms, time.Hour, 625 * ms}, {50 * ms, 0, 50 * ms, 50 * ms}, {50 * ms, 0, 1600 * ms, 100 * ms},
+	} {
+		taken := taken{}
+		if taken.plan(c.interval, c.used, c.all); taken.pause != c.want {
+			t.Errorf("%v after %v of %v, watched for %v; want %v", taken.pause, c.used, c.interval, c.all, c.want)
+		}
+	}
+}
+
 // TestTakenByTimer: while the model computes, looks need no execution; they end with the run.
 func TestTakenByTimer(t *testing.T) {
 	taken := taken{root: fstest.MapFS{}}
