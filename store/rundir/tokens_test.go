@@ -1,10 +1,13 @@
 package rundir
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -122,5 +125,36 @@ func TestTokenBytes(t *testing.T) {
 		if got != pieces[i] || token.Seq != nil {
 			t.Errorf("token %d is %q, want %q", i, got, pieces[i])
 		}
+	}
+}
+
+// TestTokensAppend: the short way writes what encoding/json writes.
+func TestTokensAppend(t *testing.T) {
+	seven, zero := int32(7), int32(0)
+	plain := 0
+	for _, text := range []string{"", "func main", "~ x/<>&'", "\"", "\\", "\n", "\x7f", "ü", "a\u2028"} {
+		for _, seq := range []*int32{nil, &zero, &seven} {
+			for _, ctx := range []uint32{0, math.MaxUint32} {
+				r := TokenRecord{Index: math.MaxInt64, ID: -1, Text: text, Phase: "decode", Seq: seq, Pos: math.MinInt32,
+					Ctx: ctx, Request: seq}
+				if seq == &seven {
+					r.Bytes = base64.StdEncoding.EncodeToString([]byte("\xe2\x82\xfb"))
+				}
+				var want bytes.Buffer
+				if err := r.encode(&want); err != nil {
+					t.Fatal(err)
+				}
+				if got := string(r.append(nil)); isPlain(text) && got != want.String() {
+					t.Errorf("%s\nis not\n%s", got, want.String())
+				} else if isPlain(text) {
+					plain++
+				} else if got == want.String() && text != "\x7f" && text != "ü" {
+					t.Errorf("%q: nothing is escaped", text)
+				}
+			}
+		}
+	}
+	if fields := reflect.TypeFor[TokenRecord]().NumField(); plain != 3*3*2 || fields != 10 {
+		t.Errorf("%d plain tokens; %d fields: does append have them all?", plain, fields)
 	}
 }
