@@ -66,8 +66,13 @@ func common(a, b []int32) (n int64) {
 	return n
 }
 
-// maxKept bounds the tokens of sequences that are remembered after they left the memory: 16 MiB.
-const maxKept = 4 << 20
+// Bounds of the tokens of sequences that are remembered: after they left the memory, of which an entry counts keptEntry
+// more (4 MiB), and while a program keeps them in its own (16 MiB).
+const (
+	maxKept   = 1 << 20
+	keptEntry = 32
+	maxSaved  = 4 << 20
+)
 
 // lost is what a sequence held when cells of it were removed.
 type lost struct {
@@ -81,25 +86,39 @@ type lost struct {
 
 // history is what left the memory of a context, oldest first.
 type history struct {
-	all  []*lost
+	all  []entry
 	size int
 }
 
+// entry is what lost has, with what best reads of each.
+type entry struct {
+	*lost
+	tokens []int32
+	kept   int32
+}
+
 func (h *history) add(l *lost) {
-	h.all = append(h.all, l)
-	for h.size += len(l.tokens); h.size > maxKept; {
-		h.size -= len(h.all[0].tokens)
+	h.all = append(h.all, entry{l, l.tokens, l.kept})
+	for h.size += len(l.tokens) + keptEntry; h.size > maxKept; {
+		h.size -= len(h.all[0].tokens) + keptEntry
+		h.all[0] = entry{}
 		h.all = h.all[1:]
 	}
 }
 
 // best is the entry that begins with the most tokens of a prompt, the newest of several, of those that took the one at
-// a position; nil: none.
+// a position; nil: none. A server's prompts begin alike: an entry is compared if it has the token that a better one has.
 func (h *history) best(prompt []int32, pos int64) (found *lost, n int64) {
-	for _, l := range h.all {
-		if same := common(l.tokens, prompt); int64(l.kept) <= pos && same > pos && same >= n {
-			found, n = l, same
+	n = max(pos, 0)
+	for i := len(h.all) - 1; i >= 0 && n < int64(len(prompt)); i-- {
+		if e := &h.all[i]; int64(e.kept) <= pos && n < int64(len(e.tokens)) && e.tokens[n] == prompt[n] {
+			if same := common(e.tokens, prompt); same > n {
+				found, n = e.lost, same
+			}
 		}
+	}
+	if found == nil {
+		return nil, 0
 	}
 	return found, n
 }
@@ -117,7 +136,7 @@ func (s *saves) put(key uint64, tokens []int32) {
 	}
 	s.drop(key)
 	s.tokens[key], s.order, s.size = slices.Clone(tokens), append(s.order, key), s.size+len(tokens)
-	for s.size > maxKept {
+	for s.size > maxSaved {
 		s.drop(s.order[0])
 	}
 }

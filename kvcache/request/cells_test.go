@@ -1,6 +1,7 @@
 package request
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -55,10 +56,46 @@ func TestHistory(t *testing.T) {
 	if l, _ := h.best([]int32{8}, 0); l != nil {
 		t.Errorf("%+v holds nothing of it", l)
 	}
-	long := make([]int32, maxKept-1)
+	if l, _ := h.best([]int32{1, 2, 3}, 3); l != nil {
+		t.Errorf("%+v holds more than the prompt", l)
+	}
+	long := make([]int32, maxKept-keptEntry)
 	h.add(&lost{tokens: long})
-	if len(h.all) != 1 || h.size != len(long) {
+	if len(h.all) != 1 || h.size != maxKept {
 		t.Errorf("%d entries of %d tokens", len(h.all), h.size)
+	}
+	for range maxKept {
+		h.add(&lost{})
+	}
+	if len(h.all) != maxKept/keptEntry {
+		t.Errorf("%d entries without tokens", len(h.all))
+	}
+}
+
+// TestHistoryBest compares best with a comparison of every entry.
+func TestHistoryBest(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	few := func() (tokens []int32) {
+		for range random.IntN(7) {
+			tokens = append(tokens, random.Int32N(2))
+		}
+		return tokens
+	}
+	for range 2000 {
+		var h history
+		var want *lost
+		var most int64
+		prompt, pos := few(), random.Int64N(4)
+		for range random.IntN(9) {
+			l := &lost{tokens: few(), kept: random.Int32N(4)}
+			h.add(l)
+			if same := common(l.tokens, prompt); int64(l.kept) <= pos && same > pos && same >= most {
+				want, most = l, same
+			}
+		}
+		if got, n := h.best(prompt, pos); got != want || n != most {
+			t.Fatalf("%v from %d: %+v, %d, want %+v, %d", prompt, pos, got, n, want, most)
+		}
 	}
 }
 
