@@ -26,7 +26,7 @@ import (
 func TestSoakHost(t *testing.T) {
 	testenv.Slow(t)
 	testenv.NeedBPF(t)
-	length, dir := soakTime(t), t.TempDir()
+	length, dir := soakTime(t, 2*time.Minute), t.TempDir()
 	work := []*exec.Cmd{
 		exec.Command(testenv.NeedFio(t), "--name=soak", "--directory="+dir, "--size=32M", "--rw=randrw", "--bs=4k",
 			"--direct=1", "--fsync=64",

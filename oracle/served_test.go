@@ -124,6 +124,12 @@ func requestRecords(t *testing.T, flags []string) {
 		!counts.LastMetrics {
 		t.Errorf("%d spans came, %+v", len(to.spans), counts)
 	}
+	wantSums(t, records, counters, flags != nil)
+}
+
+// wantSums compares the sums of records with llama-server's own counters.
+func wantSums(t *testing.T, records []kvcache.Request, counters map[string]int64, drafts bool) {
+	t.Helper()
 	sums := map[string]int64{}
 	for i := range records {
 		q := &records[i]
@@ -139,9 +145,10 @@ func requestRecords(t *testing.T, flags []string) {
 		}
 	}
 	accepted := sums["spec_decode_num_accepted_tokens_total"] > 0
-	if sums["prompt_tokens_cached_total"] == 0 || accepted != (flags != nil) {
+	if sums["prompt_tokens_cached_total"] == 0 || accepted != drafts {
 		t.Errorf("the load has nothing cached, or nothing drafted: %v", sums)
 	}
+	t.Logf("sums: %v", sums)
 }
 
 // wantRecords compares answers with the records of a load, which has one request more that was cut off, and one that

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// soakTime is how long TestSoak records: what SOAK in the environment says, as with make soak, else two minutes.
-func soakTime(t *testing.T) time.Duration {
+// soakTime is how long a soak records: what SOAK in the environment says, as with make soak.
+func soakTime(t *testing.T, otherwise time.Duration) time.Duration {
 	t.Helper()
 	text := os.Getenv("SOAK")
 	if text == "" {
-		return 2 * time.Minute
+		return otherwise
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
@@ -31,38 +31,17 @@ func soakTime(t *testing.T) time.Duration {
 // all parts, and demands that neither process's memory nor its descriptors grow once both are warm.
 func TestSoak(t *testing.T) {
 	testenv.Slow(t)
-	length := soakTime(t)
+	length := soakTime(t, 2*time.Minute)
 	g := begin(t, "run", "--tap-granularity", "full_tensor", "--tap-max-disk", "256M:rotate", "--tap-segment", "32M",
 		"--tap-sync", "interval:200ms", "--tap-memory", "128M",
 		"-p", prompt, "-n", "100000000", "-c", "512", "--context-shift", "--ignore-eos", "-t", "1", "-s", "1")
-	pids := []int{g.cmd.Process.Pid, g.model(t)}
-	warm := time.Now().Add(min(length/4, time.Minute))
-	end := time.Now().Add(length)
-	var base, most [2]int64
-	var files [2]int
-	for time.Now().Before(end) {
-		select {
-		case <-g.exited:
-			t.Fatalf("it ended early: %v\n%s", g.cmd.ProcessState, g.stderr.String())
-		case <-time.After(500 * time.Millisecond):
-		}
-		for i, pid := range pids {
-			rss, open := resident(t, pid), descriptors(t, pid)
-			if time.Now().Before(warm) {
-				base[i], files[i] = max(base[i], rss), max(files[i], open)
-				continue
-			}
-			most[i] = max(most[i], rss)
-			if open > files[i]+4 {
-				t.Fatalf("process %d has %d descriptors, %d when it was warm", i, open, files[i])
-			}
-		}
-	}
-	for i, name := range []string{"collector", "model"} {
-		t.Logf("%s: %d KiB when warm, %d KiB at most in %v", name, base[i], most[i], length)
-		if most[i] > base[i]+24<<10 {
-			t.Errorf("the %s grew from %d to %d KiB", name, base[i], most[i])
-		}
+	done := make(chan struct{})
+	time.AfterFunc(length, func() { close(done) })
+	wantFlat(t, done, length, map[string]int{"collector": g.cmd.Process.Pid, "model": g.model(t)})
+	select {
+	case <-g.exited:
+		t.Fatalf("it ended early: %v\n%s", g.cmd.ProcessState, g.stderr.String())
+	default:
 	}
 	unix.Kill(-g.cmd.Process.Pid, unix.SIGINT)
 	g.wait(t)
@@ -71,6 +50,51 @@ func TestSoak(t *testing.T) {
 		t.Fatalf("%d run directories", len(dirs))
 	}
 	llamatap(t, "verify", dirs[0]).good(t)
+}
+
+// wantFlat watches processes until done and demands that neither memory nor descriptors grow once they are warm.
+func wantFlat(t *testing.T, done <-chan struct{}, length time.Duration, pids map[string]int) {
+	t.Helper()
+	type use struct {
+		warm, most, last int64
+		files, mostFiles int
+	}
+	all := map[string]*use{}
+	for name := range pids {
+		all[name] = &use{}
+	}
+	warm := time.Now().Add(min(length/4, 5*time.Minute))
+	minute := time.Now()
+	for going := true; going; {
+		select {
+		case <-done:
+			going = false
+		case <-time.After(500 * time.Millisecond):
+		}
+		for name, pid := range pids {
+			u := all[name]
+			u.last = resident(t, pid)
+			files := descriptors(t, pid)
+			if time.Now().Before(warm) {
+				u.warm, u.files = max(u.warm, u.last), max(u.files, files)
+				continue
+			}
+			u.most, u.mostFiles = max(u.most, u.last), max(u.mostFiles, files)
+		}
+		if time.Since(minute) > time.Minute && os.Getenv("SOAK") != "" {
+			minute = time.Now()
+			for name, u := range all {
+				t.Logf("%s: %d KiB", name, u.last)
+			}
+		}
+	}
+	for name, u := range all {
+		t.Logf("%s: %d KiB and %d descriptors when warm, then at most %d and %d, %d KiB at last, in %v", name, u.warm,
+			u.files, u.most, u.mostFiles, u.last, length)
+		if u.most > u.warm+24<<10 || u.mostFiles > u.files+4 {
+			t.Errorf("the %s grew", name)
+		}
+	}
 }
 
 // resident is the resident size of a process in KiB.
