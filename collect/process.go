@@ -219,7 +219,7 @@ type pauses struct {
 	often bool
 	pause time.Duration // the next one
 	quiet time.Duration // how long nothing was found
-	calm  time.Duration // how long not much was found
+	calm  time.Duration // how long not much was found, and no tensor was leased
 }
 
 // next plans the next pause: something was found, and whether it was much. It returns how to sleep.
@@ -286,6 +286,9 @@ func (p *Process) Pump(ctx context.Context, reader *Reader, idle Idle) error {
 			return nil
 		}
 		how := pauses.next(n > 0, reader.exceedsBatch(read))
+		if reader.leases() > 0 { // others pack tensors
+			pauses.calm = 0
+		}
 		if n := pauses.processors(all); n != used { // a change stops the world
 			used = n
 			runtime.GOMAXPROCS(n)

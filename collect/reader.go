@@ -104,6 +104,11 @@ func (r *Reader) exceedsBatch(since amount) bool {
 	return r.executions.pieces != since.pieces || r.tail-since.bytes > r.region.plan.queueBytes/16
 }
 
+// leases is how many tensors, or parts of them, were handed out and not given back.
+func (r *Reader) leases() int64 {
+	return int64(r.executions.pieces - atomic.LoadUint64(&r.region.header.RingHead))
+}
+
 // wakeAt ends the Sleep when one of the channels is closed, and each that follows, until what it returns is called.
 func (r *Reader) wakeAt(first, second <-chan struct{}) (end func()) {
 	quit, ended := make(chan struct{}), make(chan struct{})

@@ -527,3 +527,21 @@ func TestPause(t *testing.T) {
 	reader.sleep(time.Hour, sleepDeep) // something lies in the queue
 	reader.wakeAt(make(chan struct{}), nil)()
 }
+
+// TestLeases: a tensor is leased until its slots are given back.
+func TestLeases(t *testing.T) {
+	s := &sink{hold: true}
+	reader := NewReader(newTestRegion(t, Options{}), s)
+	p := newProducer(reader.region.mem)
+	for i := range uint64(3) {
+		p.capture(i, 0, 3000, func([]byte) {})
+	}
+	if n, err := reader.Drain(); err != nil || reader.leases() != 3 {
+		t.Fatalf("%d records, %d leases, %v", n, reader.leases(), err)
+	}
+	for i, release := range s.keep {
+		if release(); reader.leases() != int64(2-i) {
+			t.Errorf("%d leases after %d were given back", reader.leases(), i+1)
+		}
+	}
+}
