@@ -233,7 +233,7 @@ func TestResponses(t *testing.T) {
 		{"input": "func main() {", "max_output_tokens": 3, "stream": true}, {"input": "type T", "stream": true},
 		{"input": "a", "max_output_tokens": 8, "logit_bias": [][]any{{s.ending(t), 100}}},
 	} {
-		body["model"] = "m"
+		body["model"], body["ignore_eos"] = "m", body["logit_bias"] == nil
 		var r response
 		if body["stream"] == nil {
 			s.post(t, "/v1/responses", body, &r)
@@ -242,9 +242,11 @@ func TestResponses(t *testing.T) {
 		}
 		answers = append(answers, r)
 	}
-	hear[response](t, s, map[string]any{"model": "m", "input": "cancelled", "stream": true, "max_output_tokens": 1500}, 5)
+	hear[response](t, s, map[string]any{"model": "m", "input": "cancelled", "stream": true, "max_output_tokens": 1500,
+		"ignore_eos": true}, 5)
+	s.ask(t, question{prompt: "func", slot: -1, n: 1}) // it gets the slot when the server has noticed that
 	records := s.recordedRequests(t)
-	if len(records) != len(answers)+1 || records[len(answers)].End != kvcache.EndCancelled {
+	if len(records) != len(answers)+2 || records[len(answers)].End != kvcache.EndCancelled {
 		t.Fatalf("%d records: %+v", len(records), records[len(records)-1])
 	}
 	ends := []kvcache.RequestEnd{kvcache.EndLength, kvcache.EndCompleted, kvcache.EndLength, kvcache.EndCompleted,
