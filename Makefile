@@ -22,7 +22,7 @@ tap_h   := $(wildcard cgo/tap/*.h)
 instr   := cgo/instrument
 C_FLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror
 
-.PHONY: check check-generated soak install uninstall dist build demo test nightly bench bench-compare bench-profile bench-smoke fuzz-smoke lint clean env update-llama setup llama tap instrument FORCE
+.PHONY: check check-generated soak endurance install uninstall dist build demo test nightly bench bench-compare bench-profile bench-smoke fuzz-smoke lint clean env update-llama setup llama tap instrument FORCE
 .DEFAULT_GOAL := build
 
 build: bin/llamatap tap instrument
@@ -86,6 +86,11 @@ bin/libllama-resource-instrumentation.so: $(wildcard $(instr)/*.c) $(wildcard $(
 SOAK ?= 20m
 soak: build
 	LLAMATAP_NIGHTLY=1 SOAK=$(SOAK) GOFLAGS="$(goflags)" $(GO) test ./oracle -run TestSoak -v -count=1 -timeout 24h
+
+# endurance lets a server work for ENDURANCE (1h) with every recorder, and kills it again and again.
+ENDURANCE ?= 1h
+endurance: build
+	LLAMATAP_NIGHTLY=1 SOAK=$(ENDURANCE) GOFLAGS="$(goflags)" $(GO) test ./oracle -run TestEndurance -v -count=1 -timeout 48h
 
 # bench runs the Go benchmarks, the gates of the tap and a script of its levels (docs/BENCH.md).
 bench: build
