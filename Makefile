@@ -22,7 +22,7 @@ tap_h   := $(wildcard cgo/tap/*.h)
 instr   := cgo/instrument
 C_FLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror
 
-.PHONY: check check-generated soak endurance install uninstall dist build demo test nightly bench bench-compare bench-profile bench-smoke fuzz-smoke lint clean env update-llama setup llama tap instrument FORCE
+.PHONY: check check-generated soak endurance dataset install uninstall dist build demo test nightly bench bench-compare bench-profile bench-smoke fuzz-smoke lint clean env update-llama setup llama tap instrument FORCE
 .DEFAULT_GOAL := build
 
 build: bin/llamatap tap instrument
@@ -91,6 +91,11 @@ soak: build
 ENDURANCE ?= 1h
 endurance: build
 	LLAMATAP_NIGHTLY=1 SOAK=$(ENDURANCE) GOFLAGS="$(goflags)" $(GO) test ./oracle -run TestEndurance -v -count=1 -timeout 48h
+
+# dataset makes the data set of docs/DATASET.md in build/dataset; DATASET=small the small one in build/dataset-small.
+DATASET ?=
+dataset: build
+	scripts/dataset $(DATASET)
 
 # bench runs the Go benchmarks, the gates of the tap and a script of its levels (docs/BENCH.md).
 bench: build

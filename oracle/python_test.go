@@ -30,9 +30,10 @@ func TestPythonPackage(t *testing.T) {
 	}
 }
 
-// TestNotebook runs the cells of the notebook in order, as Jupyter would, in an empty folder.
-func TestNotebook(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(testenv.Root(t), "python", "quickstart.ipynb"))
+// notebook is the code of all cells of a notebook of the folder python, in order, and how many there are.
+func notebook(t *testing.T, name string) (script string, cells int) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(testenv.Root(t), "python", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,15 +46,19 @@ func TestNotebook(t *testing.T) {
 	if err := json.Unmarshal(text, &notebook); err != nil {
 		t.Fatal(err)
 	}
-	var script strings.Builder
-	cells := 0
 	for _, c := range notebook.Cells {
 		if c.Kind == "code" {
 			cells++
-			script.WriteString(strings.Join(c.Source, "") + "\n")
+			script += strings.Join(c.Source, "") + "\n"
 		}
 	}
-	cmd := pythonPackage(t, "-W", "error", "-c", script.String())
+	return script, cells
+}
+
+// TestNotebook runs the cells of the notebook in order, as Jupyter would, in an empty folder.
+func TestNotebook(t *testing.T) {
+	script, cells := notebook(t, "quickstart.ipynb")
+	cmd := pythonPackage(t, "-W", "error", "-c", script)
 	cmd.Dir = t.TempDir()
 	if out, err := cmd.CombinedOutput(); err != nil || cells < 5 || len(out) == 0 {
 		t.Errorf("%d cells: %v\n%s", cells, err, out)

@@ -40,7 +40,7 @@ output.dir. Ctrl-C ends it after the current cell, a second one at once.
 `, mrmRun),
 			mrmPrinted("config", "print a configuration with every key", mrm.Reference),
 			mrmPrinted("schema", "print the JSON Schema of a configuration", mrm.Schema),
-			mrmAnalyzeCommand(), mrmAggregateCommand(),
+			mrmAnalyzeCommand(), mrmAggregateCommand(), mrmCharacterizeCommand(),
 		},
 	}
 }

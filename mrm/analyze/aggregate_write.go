@@ -72,21 +72,31 @@ func (r *Aggregated) WriteCSV(w io.Writer) error {
 
 // WriteParquet writes the same rows.
 func (r *Aggregated) WriteParquet(w io.Writer) error {
-	s := table.Schema{Columns: aggregateColumns, Metadata: [][2]string{{table.VersionKey, table.Version}}}
+	return writeRows(w, table.Schema{Columns: aggregateColumns}, r.rows())
+}
+
+// writeRows writes a table of texts, integers and numbers. A value that is nil, and an empty text of a column that may
+// lack one, are null.
+func writeRows(w io.Writer, s table.Schema, rows [][]any) error {
+	s.Metadata = append(s.Metadata, [2]string{table.VersionKey, table.Version})
 	out, err := table.NewParquet(w, s)
 	if err != nil {
 		return err
 	}
 	b := table.NewBatch(s)
-	for _, values := range r.rows() {
+	for _, values := range rows {
 		for i, v := range values {
 			switch v := v.(type) {
 			case string:
-				if v != "" || !aggregateColumns[i].Null {
+				if v != "" || !s.Columns[i].Null {
 					b.Text(i, v)
 				}
 			case int:
 				b.Int(i, int64(v))
+			case int64:
+				b.Int(i, v)
+			case float64:
+				b.Int(i, int64(math.Float64bits(v)))
 			case *float64:
 				if v != nil {
 					b.Int(i, int64(math.Float64bits(*v)))
