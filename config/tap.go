@@ -89,6 +89,7 @@ type Tap struct {
 	KVBlock        int           // cells of a block
 	Requests       bool          // requests of a server are followed
 	OTLP           string        // URL of their OpenTelemetry collector, "off", or "": as the environment says
+	OTLPTexts      int           // most bytes of a prompt, and of an answer, in spans; 0: none
 	KVEvents       KVEvents      // what is published of them
 	Regions        bool          // the map of memory is kept
 	Ledger         string        // rows or windows; "": no accesses are recorded

@@ -44,6 +44,10 @@ func machineOptions() []option {
 				"collector at this URL, such as http://localhost:4318 (OTLP over HTTP). Without it the environment " +
 				"variables OTEL_EXPORTER_OTLP_… say where the requests of --tap-requests go",
 			plain: func(t *Tap) *string { return &t.OTLP }},
+		{name: "otlp-texts", form: "BYTES", role: roleModifier, recorder: Requests, byDef: "0",
+			help: "export the text of each prompt and answer in its span, at most so many bytes of each; 0: none",
+			set:  setOTLPTexts,
+			get:  func(t *Tap) any { return t.OTLPTexts }},
 		{name: "regions", recorder: Regions,
 			help:  "record what lies where in memory (weights, caches, activations) and how operations used it, to region_map.parquet",
 			onOff: func(t *Tap) *bool { return &t.Regions }},
@@ -159,6 +163,18 @@ func setResourceRate(t *Tap, s string) error {
 	t.ResourceRate = int(n)
 	return nil
 }
+
+func setOTLPTexts(t *Tap, s string) error {
+	n, err := strconv.ParseUint(s, 10, 31)
+	if err != nil || n > maxOTLPTexts {
+		return fmt.Errorf("texts of %q bytes: write a number of bytes up to %d, or 0 for no texts", s, maxOTLPTexts)
+	}
+	t.OTLPTexts = int(n)
+	return nil
+}
+
+// maxOTLPTexts bounds texts in spans, of which thousands may wait for a collector.
+const maxOTLPTexts = 16 << 10
 
 func setResourceRotate(t *Tap, s string) error {
 	if s == "0" {

@@ -57,6 +57,15 @@ type Request struct {
 	Gaps                                                  []float32 // ms from each chosen token to the next
 	Blocks                                                []uint64  // see PrefixHasher; nil: not known
 	Said                                                  RequestSaid
+	// The first tokens of the prompt, and those that were chosen: where texts are exported, and not in the table.
+	PromptIDs, OutputIDs []int32
+	Texts                RequestWords
+}
+
+// RequestWords is the begin of the prompt and of what was generated; "" where it is not exported. Cut: there is more.
+type RequestWords struct {
+	Prompt, Output       string
+	PromptCut, OutputCut bool
 }
 
 // RequestSaid is what the HTTP request and its answer say of themselves; "" where they do not, or were not seen.

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -148,6 +149,9 @@ func wantSpans(t *testing.T, r *receiver, records []kvcache.Request) {
 			want["llamatap.recomputed.cause"], want["llamatap.recomputed.tokens"] = kvcache.CauseName(q.Cause), q.Again
 		}
 		got := attributesOf(s.Attributes)
+		if got["gen_ai.input.messages"] != nil || got["gen_ai.output.messages"] != nil {
+			t.Errorf("request %d has texts, which nobody asked for", q.ID)
+		}
 		for key, value := range want {
 			if got[key] != value && (q.End != kvcache.EndError || q.Said.Path != "") {
 				t.Errorf("request %d: %s is %v, want %v", q.ID, key, got[key], value)
@@ -232,6 +236,51 @@ func (s *server) exportedCounts(t *testing.T) (counts kvcache.Exported) {
 		t.Errorf("the summary lacks %q:\n%s", line, s.stderr.String())
 	}
 	return *of.Extra.OTLP
+}
+
+// TestExportedTexts: with --tap-otlp-texts spans have the prompt and the answer, up to so many bytes, and none where
+// texts are redacted. wantSpans holds that there are none without the flag.
+func TestExportedTexts(t *testing.T) {
+	for _, c := range []struct{ bytes, redact string }{{"4000", "none"}, {"10", "none"}, {"4000", "text"}} {
+		to := receive(t)
+		s := serve(t, []string{"--tap-otlp", to.url, "--tap-otlp-texts", c.bytes, "--tap-redact", c.redact}, "-np", "1",
+			"-c", "2048", "-t", "1", "--no-webui")
+		const prompt = "package \"p\"\nfunc é main("
+		a := s.ask(t, question{prompt: prompt, slot: -1, n: 12, options: map[string]any{"ignore_eos": true}})
+		s.stop()
+		roots := to.roots()
+		if roots[0] == nil {
+			t.Fatalf("no span came: %s", s.stderr.String())
+		}
+		got := attributesOf(roots[0].Attributes)
+		most, _ := strconv.Atoi(c.bytes)
+		for key, want := range map[string]string{
+			"gen_ai.input.messages": "<|endoftext|>" + prompt, "gen_ai.output.messages": a.Content} {
+			text, _ := got[key].(string)
+			var messages []struct {
+				Role   string
+				Parts  []struct{ Type, Content string }
+				Finish string `json:"finish_reason"`
+			}
+			if c.redact == "text" {
+				if got[key] != nil {
+					t.Errorf("redacted: %s is %q", key, text)
+				}
+				continue
+			}
+			want = strings.ToValidUTF8(want[:min(len(want), most)], "")
+			if err := json.Unmarshal([]byte(text), &messages); err != nil || len(messages) != 1 ||
+				len(messages[0].Parts) != 1 || messages[0].Parts[0].Type != "text" ||
+				messages[0].Parts[0].Content != want ||
+				messages[0].Role+messages[0].Finish != map[bool]string{true: "user", false: "assistantlength"}[key ==
+					"gen_ai.input.messages"] {
+				t.Errorf("at most %s bytes: %s is %q, want %q", c.bytes, key, text, want)
+			}
+		}
+		if cut := got["llamatap.texts.cut"] == true; cut != (most < len(prompt)) {
+			t.Errorf("at most %s bytes: cut %v", c.bytes, got["llamatap.texts.cut"])
+		}
+	}
 }
 
 // TestServeExports: llamatap serve exports the requests of a live run that does not do it itself, the same spans, and

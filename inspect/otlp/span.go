@@ -184,6 +184,11 @@ func (s source) attributes(q *kvcache.Request) attributes {
 		a.number("gen_ai.usage.cache_creation.input_tokens", q.Computed)
 	}
 	a.settings(said.Settings)
+	a.words("gen_ai.input.messages", "user", q.Texts.Prompt, "")
+	a.words("gen_ai.output.messages", "assistant", q.Texts.Output, kvcache.EndName(q.End))
+	if q.Texts.PromptCut || q.Texts.OutputCut {
+		a.truth("llamatap.texts.cut", true)
+	}
 	a.text("url.path", said.Path)
 	a.text("llamatap.run.id", s.run)
 	a.number("llamatap.request.id", q.ID)
@@ -201,6 +206,25 @@ func (s source) attributes(q *kvcache.Request) attributes {
 		a.seconds("llamatap.recomputed.time", q.CostNS)
 	}
 	return a
+}
+
+// words adds a message of one text as JSON, as the conventions have it.
+func (a *attributes) words(key, role, text, end string) {
+	if text == "" {
+		return
+	}
+	type part struct {
+		Type    string `json:"type"`
+		Content string `json:"content"`
+	}
+	message, err := json.Marshal([]struct {
+		Role   string `json:"role"`
+		Parts  []part `json:"parts"`
+		Finish string `json:"finish_reason,omitempty"`
+	}{{role, []part{{"text", text}}, end}})
+	if err == nil {
+		a.text(key, string(message))
+	}
 }
 
 func prefillAttributes(q *kvcache.Request) attributes {

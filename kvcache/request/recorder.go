@@ -17,6 +17,8 @@ type Options struct {
 	// them; one below 0 is unknown. Those that were computed with adapters or vectors, or whose memory is a recurrent
 	// state, are left out. nil: nobody wants them.
 	Changed func(ctx uint32, seq int32, from int, tokens []int32)
+	// Keep is how many tokens of each request's prompt and answer it has; 0: none.
+	Keep int
 }
 
 // Recorder follows requests as they happen. It is for one goroutine.

@@ -12,7 +12,7 @@ func (r *Recorder) Served(s *ggmlhooks.Served) error {
 	switch s.Kind {
 	case ggmlhooks.ServedChoice:
 		if x := r.context(s.Ctx); r.owner(x) {
-			x.choose(s)
+			x.choose(s, r.o.Keep)
 		}
 	case ggmlhooks.ServedHTTP:
 		r.http(s)
@@ -37,8 +37,8 @@ func (r *Recorder) Served(s *ggmlhooks.Served) error {
 	return nil
 }
 
-// choose takes in a token that was chosen from a row of the context's last call.
-func (x *context) choose(c *ggmlhooks.Served) {
+// choose takes in a token that was chosen from a row of the context's last call. keep is how many are kept.
+func (x *context) choose(c *ggmlhooks.Served, keep int) {
 	if c.Row < 0 || int(c.Row) >= len(x.call) {
 		return
 	}
@@ -53,6 +53,9 @@ func (x *context) choose(c *ggmlhooks.Served) {
 	}
 	if q.Output == 0 {
 		q.prompted(x, c.MonoNS)
+		if prompt := q.slot.cells[:min(q.Prompt, int64(len(q.slot.cells)))]; !slices.Contains(prompt, unknownToken) {
+			q.PromptIDs = slices.Clone(prompt[:min(keep, len(prompt))])
+		}
 	} else {
 		q.Gaps = append(q.Gaps, float32(float64(c.MonoNS-q.LastNS)/1e6))
 	}
@@ -65,7 +68,9 @@ func (x *context) choose(c *ggmlhooks.Served) {
 	q.Output++
 	q.SampleNS += c.MonoNS - c.BegunNS
 	q.GrammarNS += c.GrammarNS
-	q.ended = c.Value == 1
+	if q.ended = c.Value == 1; !q.ended && len(q.OutputIDs) < keep {
+		q.OutputIDs = append(q.OutputIDs, c.Token)
+	}
 }
 
 // prompted ends a request's prompt: its first token was chosen.

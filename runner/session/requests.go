@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/llamatap/llamatap/inspect/otlp"
@@ -33,9 +34,10 @@ type requests struct {
 
 func newRequests(r *run, caches *kv) (*requests, error) {
 	q := &requests{table: request.NewTable(r.dir, r.unixOffset()), caches: caches}
-	o := request.Options{Done: func(done *kvcache.Request) error {
+	o := request.Options{Keep: r.o.Tap.OTLPTexts, Done: func(done *kvcache.Request) error {
 		q.ended.Add(done)
 		if q.export != nil {
+			q.spell(r, done)
 			q.export.Add(*done)
 		}
 		return q.table.Append(done)
@@ -52,6 +54,26 @@ func newRequests(r *run, caches *kv) (*requests, error) {
 	}
 	q.Recorder = request.New(o)
 	return q, nil
+}
+
+// spell makes the texts that are exported: none where the run may hold none.
+func (q *requests) spell(r *run, done *kvcache.Request) {
+	text := func(ids []int32, all int64) (words string, cut bool) {
+		for _, id := range ids {
+			piece, known := r.speller.text(uint32(done.Ctx), id)
+			if !known {
+				return "", false
+			}
+			if words += piece; len(words) > r.o.Tap.OTLPTexts {
+				return strings.ToValidUTF8(words[:r.o.Tap.OTLPTexts], ""), true
+			}
+		}
+		return strings.ToValidUTF8(words, "\uFFFD"), len(ids) == r.o.Tap.OTLPTexts && all > int64(len(ids))
+	}
+	w, output := &done.Texts, done.OutputIDs[:min(int64(len(done.OutputIDs)), done.Output)]
+	w.Prompt, w.PromptCut = text(done.PromptIDs, done.Prompt)
+	w.Output, w.OutputCut = text(output, done.Output)
+	done.PromptIDs, done.OutputIDs = nil, nil
 }
 
 // exportOf says what a run exports.
