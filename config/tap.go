@@ -161,6 +161,21 @@ func (t *Tap) Segments() Segment {
 	return s
 }
 
+// EventParts is the size of a file of events; 0: there is one. A bound that rotates needs files that can be given back.
+func (t *Tap) EventParts() Bytes {
+	if t.MaxDisk.Action != DiskRotate || t.MaxDisk.Bytes == 0 {
+		return t.ResourceRotate
+	}
+	part := t.MaxDisk.Bytes / partsPerDisk
+	if t.ResourceRotate > 0 {
+		part = min(part, t.ResourceRotate)
+	}
+	return part
+}
+
+// partsPerDisk is into how many files of events a bound that rotates is cut at least.
+const partsPerDisk = 32
+
 // segmentsPerDisk is into how many segments a bound that rotates is cut where nothing says how large they are.
 const segmentsPerDisk = 8
 

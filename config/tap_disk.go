@@ -39,7 +39,7 @@ type DiskAction string
 // What happens there.
 const (
 	DiskStop   DiskAction = "stop"   // recording ends and is sealed; the program continues
-	DiskRotate DiskAction = "rotate" // the oldest sealed segment is removed
+	DiskRotate DiskAction = "rotate" // the oldest sealed segment, or part of a table or of events, is given back
 )
 
 // MaxDisk bounds what a run takes on the disk. The zero value is no bound.
@@ -86,7 +86,7 @@ func diskOptions() []option {
 			get:  func(t *Tap) any { return text(t.Segment.String()) }},
 		{name: "max-disk", form: "SIZE[:stop|rotate]", role: roleRun,
 			help: "most that the run may take on the disk; there, recording stops and the program continues (stop, the default), " +
-				"or the oldest sealed segment goes (rotate)",
+				"or the oldest sealed segment, or part of a table or of events, goes (rotate)",
 			set: setMaxDisk,
 			get: func(t *Tap) any { return text(t.MaxDisk.String()) }},
 		{name: "min-free", form: "SIZE", role: roleRun, byDef: "auto",

@@ -166,13 +166,16 @@ func TestMaxDisk(t *testing.T) {
 			checkStopped(t, m, v, "max_disk", 150, perGraph)
 			continue
 		}
-		removed := uint64(0)
-		for _, s := range m.Segments {
-			if !s.Removed.IsZero() {
-				removed += s.Packets
-			}
-		}
+		removed, a := *m.Rotated.Packets, m.Account
 		last := m.Segments[len(m.Segments)-1]
+		// Every packet of tokens is recorded, so the account is what 150 graphs of as many packets take.
+		if first := m.Segments[0]; m.Rotated.Segments+len(m.Segments) != last.Number ||
+			first.Number != m.Rotated.Segments+1 || *first.FirstToken != m.Rotated.Tokens ||
+			m.Rotated.Causes["max_disk"] != m.Rotated.Segments || a.Rotated == nil ||
+			a.Selected.Packets != uint64(150*perGraph) || a.Captured.Packets != uint64(v.Packets) ||
+			a.Captured.Packets+a.Rotated.Packets != a.Selected.Packets || len(a.Violations) > 0 {
+			t.Errorf("rotate: %+v, segments from %+v, account %+v", m.Rotated, first, a)
+		}
 		// Where the model waited during its warm-up, that was written before it was known to be one.
 		total, want := removed+uint64(v.Packets), uint64(150*perGraph)
 		if !v.OK || removed == 0 || total != want && total != want+uint64(perGraph) || last.LastToken == nil ||

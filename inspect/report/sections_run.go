@@ -159,6 +159,9 @@ func lossesSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 	}
 	add("selected", a.Selected.Packets, a.Selected.Bytes)
 	add("captured", a.Captured.Packets, a.Captured.Bytes)
+	if a.Rotated != nil {
+		add("rotated", a.Rotated.Packets, a.Rotated.Bytes)
+	}
 	for _, l := range a.Lost {
 		add("lost: "+l.Cause, l.Packets, l.Bytes)
 	}

@@ -123,7 +123,8 @@ func repairDir(path, version string) ([]string, error) {
 	if r.dir, err = rundir.Mend(path); err != nil {
 		return nil, err
 	}
-	for _, step := range []func() error{r.distrust, r.segments, r.metadata, r.stream, r.table, r.lines, r.seal} {
+	for _, step := range []func() error{r.distrust, r.segments, r.metadata, r.rotated, r.stream, r.table, r.lines,
+		r.seal} {
 		if err := step(); err != nil {
 			return r.done.What, fmt.Errorf("%w; %s is unsealed", err, path)
 		}
@@ -308,7 +309,7 @@ func (r *repairer) table() error {
 		r.say("%v", err)
 		return nil
 	}
-	if t.Cut || len(t.Missing) > 0 {
+	if t.Cut || len(t.Missing) > 0 || t.First > 0 && r.meta.Rotated == nil {
 		r.lost = true
 		r.say("%s was not completed, and holds %d rows: those behind them are lost", rundir.TraceName, t.Rows())
 	}

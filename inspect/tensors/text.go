@@ -106,6 +106,9 @@ func (s *Summary) writeHead(w io.Writer) error {
 		}
 	}
 	line("losses", "%s", s.lossText())
+	if s.Rotated != nil {
+		line("rotated", "%s given back", s.Rotated)
+	}
 	if s.Account != nil {
 		if text := present.Overhead(s.Account); text != "" {
 			line("overhead", "%s", text)

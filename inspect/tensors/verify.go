@@ -155,7 +155,7 @@ func (v *Verification) checkDir(r *Run) error {
 	return nil
 }
 
-// checkSegments verifies every segment for itself, and notes those that were removed to make room.
+// checkSegments verifies every segment for itself, and notes what was given back to make room.
 func (v *Verification) checkSegments(r *Run, segments []string) error {
 	for _, name := range segments {
 		s, err := Verify(filepath.Join(v.Path, name))
@@ -174,6 +174,9 @@ func (v *Verification) checkSegments(r *Run, segments []string) error {
 	}
 	if r.Metadata == nil {
 		return nil
+	}
+	if g := r.Metadata.Rotated; g != nil {
+		v.add(Note, "the beginning was given back to make room: %s", g)
 	}
 	for _, s := range r.Metadata.Segments {
 		if !s.Removed.IsZero() {

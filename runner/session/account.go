@@ -141,9 +141,9 @@ func (c *counter) addUnreported(a *rundir.Account, use *capture.Use) {
 			total.Add(l.Count)
 		}
 		lost := a.LostTotal()
-		selected := total.Minus(use.Setup.Selected)
-		a.AddLost(c.halted.cause, selected.Packets-a.Captured.Packets-lost.Packets,
-			selected.Bytes-a.Captured.Bytes-lost.Bytes)
+		selected, recorded := total.Minus(use.Setup.Selected), a.Recorded()
+		a.AddLost(c.halted.cause, selected.Packets-recorded.Packets-lost.Packets,
+			selected.Bytes-recorded.Bytes-lost.Bytes)
 		a.Selected = rundir.Amount(selected)
 		return
 	}

@@ -335,7 +335,7 @@ func (st *steering) status() control.Status {
 		now.Layers = strings.TrimSpace(st.run.o.Tap.Layers.String())
 	}
 	now.Account = st.report.account()
-	now.Packets, now.Stored = now.Account.Captured.Packets, st.files.written().Stored
+	now.Packets, now.Stored = now.Account.Recorded().Packets, st.files.written().Stored
 	now.Lost = now.Account.LostTotal().Packets
 	for _, l := range now.Account.Lost {
 		if now.Losses == nil {

@@ -36,7 +36,7 @@ type files struct {
 func newFiles(r *run, c *counter, others *recorders, consumer *feed, buffers int64) *files {
 	f := &files{run: r, counter: c, others: others, feed: consumer, buffers: buffers, series: series{run: r}}
 	f.room = room{
-		tap: r.o.Tap, use: f.used, give: f.series.removeOldest, spare: f.limitAhead, statfs: unix.Statfs,
+		tap: r.o.Tap, use: f.used, give: f.series.giveBack, spare: f.limitAhead, statfs: unix.Statfs,
 		beside: func() int64 {
 			dataset, _ := f.live.held()
 			return r.dir.Written() + others.unwritten.Load() + dataset
@@ -217,7 +217,7 @@ func (f *files) seal(describe func() rundir.Metadata) error {
 		if err := g.complete(f.run, m); err != nil {
 			return err
 		}
-		f.series.places = append(f.series.places, g.place)
+		f.series.add(g)
 	}
 	if err := f.run.dir.WriteJSON(rundir.MetadataName, describe()); err != nil {
 		return err
@@ -241,13 +241,10 @@ func (f *files) written() stream.Stats {
 
 // lastToken is the newest token that is recorded, nil where none is.
 func (f *files) lastToken() (last *int64) {
-	for i := range f.series.places {
-		last = cmp.Or(f.series.places[i].LastToken, last)
-	}
 	if f.current != nil {
-		last = cmp.Or(f.current.place.LastToken, last)
+		last = f.current.place.LastToken
 	}
-	return last
+	return cmp.Or(last, f.series.last)
 }
 
 // close closes the files of the last segment, and reports what is missing in it.
@@ -269,9 +266,7 @@ func (f *files) close(broken bool) error {
 // it is not in files yet.
 func (f *files) used() (all, waiting int64) {
 	for i := range f.series.places {
-		if p := &f.series.places[i]; p.Removed.IsZero() {
-			all += p.Bytes
-		}
+		all += f.series.places[i].Bytes
 	}
 	if e := f.series.ending; e != nil {
 		all, waiting = all+e.size, waiting+e.size

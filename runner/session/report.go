@@ -41,12 +41,14 @@ func (r *report) account() *rundir.Account {
 	}
 	if r.others.events != nil {
 		use := r.others.events.use()
-		a.Events = &rundir.EventAccount{Written: use.Events, Lost: use.Lost}
+		a.Events = &rundir.EventAccount{Written: use.Events, Lost: use.Lost,
+			Rotated: r.files.series.rotated.Parts[rundir.EventsName].Rows}
 		if r.counter.halted != nil {
 			a.Events.TokensAfter = r.counter.tokens() - r.counter.halted.tokens
 		}
 	}
 	if !r.ended || r.files.current == nil {
+		r.rotate(a)
 		return a
 	}
 	kept := r.files.series.kept
@@ -68,9 +70,20 @@ func (r *report) account() *rundir.Account {
 		a.AddLost(r.counter.halted.cause, cut.Packets, cut.Bytes)
 	}
 	a.Captured = rundir.Amount(kept)
+	r.rotate(a)
 	r.counter.addUnreported(a, &use)
 	a.Check()
 	return a
+}
+
+// rotate takes what was given back out of what was captured.
+func (r *report) rotate(a *rundir.Account) {
+	gone := r.files.series.gone
+	if r.files.series.rotated.Segments == 0 || a.Captured.Packets < gone.Packets { // the directory has vanished
+		return
+	}
+	a.Rotated = (*rundir.Amount)(&gone)
+	a.Captured = rundir.Amount(ggmlhooks.Count(a.Captured).Minus(gone))
 }
 
 // result is how the run ended, but for the program. sealing is why the run could not be sealed.
@@ -119,7 +132,7 @@ func (r *report) metadata(process *collect.Process, exit collect.Exit) rundir.Me
 	} else if r.run.o.Tap.Records(config.Activations) || r.files.written().Packets > 0 {
 		m.Streams = []rundir.Stream{r.run.streamUse(r.files.written())}
 	}
-	m.Segments = r.files.series.places
+	m.Segments, m.Rotated = r.files.series.places, r.files.series.rotatedOf()
 	extra(&m, "processes", processUse(process))
 	r.others.extend(&m)
 	return m
@@ -135,7 +148,7 @@ func (r *report) summary() Summary {
 		Prefill: r.pace(&use, ggmlhooks.PhasePrefill), Decode: r.pace(&use, ggmlhooks.PhaseDecode),
 		Tensors:  r.run.o.Tap.Records(config.Activations) || written.Packets > 0,
 		RawBytes: written.RawBytes, StoredBytes: written.Stored, Stopped: r.counter.stopped(r.files.lastToken()),
-		Beside: r.others.words(), Paths: use.Paths, Want: r.run.o.Tap.Throughput * 1e9,
+		Rotated: r.files.series.rotatedOf(), Beside: r.others.words(), Paths: use.Paths, Want: r.run.o.Tap.Throughput * 1e9,
 		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS), hash: time.Duration(written.HashNS),
 	}
 	if live := r.files.live; live != nil {

@@ -3,24 +3,38 @@
 package session
 
 import (
+	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
+	"github.com/llamatap/llamatap/store/table"
 )
 
-// series are the segments of a run that are done with, and the one that is being sealed beside the recording.
+// series are the segments of a run that are done with, the one that is being sealed beside the recording, and what was
+// given back.
 type series struct {
 	run     *run
-	places  []rundir.Segment // in order, removed ones included
-	written stream.Stats     // of all of them
-	kept    ggmlhooks.Count  // tensors of the run that they hold
-	failure error            // why one had to be mended
-	ending  *ending          // nil: none
+	places  []rundir.Segment  // that are there, in order
+	holds   []ggmlhooks.Count // tensors of the run that each of them holds
+	last    *int64            // the newest token of all of them
+	written stream.Stats      // of all of them, those that were given back included
+	kept    ggmlhooks.Count   // tensors of the run that they hold, with those that were given back
+	failure error             // why one had to be mended
+	ending  *ending           // nil: none
+	rotated rundir.Rotated    // what was given back
+	gone    ggmlhooks.Count   // tensors of the run that it held
 }
 
 // ending is a segment that is being sealed in a goroutine of its own, so that the model is not held up.
@@ -64,30 +78,115 @@ func (r *series) ended(err error) error {
 		return fmt.Errorf("seal %s: %w", g.place.Name, err)
 	}
 	r.ending = nil
-	r.places = append(r.places, g.place)
+	r.add(g)
 	r.written = addStats(r.written, *g.result)
 	r.kept.Add(g.kept)
 	r.failure = errors.Join(r.failure, g.failure)
 	return nil
 }
 
-// removeOldest removes the oldest sealed segment to make room. It waits for one that is being sealed, if that is
-// the only one.
-func (r *series) removeOldest(cause string) bool {
+// add puts a sealed segment to those that are there.
+func (r *series) add(g *segment) {
+	r.places, r.holds = append(r.places, g.place), append(r.holds, g.kept)
+	r.last = cmp.Or(g.place.LastToken, r.last)
+}
+
+// giveBack removes what is oldest in the run, a sealed segment or a whole part of a table or of events, to make room.
+// It waits for a segment that is being sealed, if there is nothing else.
+func (r *series) giveBack(cause string) bool {
 	if r.run.o.Tap.MaxDisk.Action != config.DiskRotate {
 		return false
 	}
 	for {
-		for i := range r.places {
-			if p := &r.places[i]; p.Removed.IsZero() {
-				p.Removed, p.RemovedFor = time.Now().UTC(), cause
-				return r.run.dir.RemoveSegment(p.Name) == nil
+		name, size := r.run.dir.Oldest()
+		if e := r.ending; e != nil && (name == "" || name == e.segment.place.Name) {
+			if r.wait() != nil {
+				return false
 			}
+			continue
 		}
-		if r.ending == nil || r.wait() != nil {
+		if name == "" || r.remove(name, size) != nil {
 			return false
 		}
+		now := time.Now().UTC()
+		if r.rotated.Causes == nil {
+			r.rotated.First, r.rotated.Causes = now, map[string]int{}
+		}
+		r.rotated.Last = now
+		r.rotated.Causes[cause]++
+		return true
 	}
+}
+
+// remove removes a segment, or a part of that size, and counts what was in it.
+func (r *series) remove(name string, size int64) error {
+	if of, _, ok := rundir.PartOf(name); ok {
+		rows, err := rowsOf(filepath.Join(r.run.dir.Path(), name))
+		if err == nil {
+			err = r.run.dir.RemovePart(name)
+		}
+		if err == nil {
+			r.rotated.AddPart(of, rows)
+			r.rotated.Bytes += size
+		}
+		return err
+	}
+	at := slices.IndexFunc(r.places, func(p rundir.Segment) bool { return p.Name == name })
+	if at < 0 {
+		return fmt.Errorf("%s is not among the segments of the run", name)
+	}
+	if err := r.run.dir.RemoveSegment(name); err != nil {
+		return err
+	}
+	place := r.places[at]
+	if r.rotated.Packets == nil {
+		r.rotated.Packets = new(uint64)
+	}
+	r.rotated.Segments++
+	*r.rotated.Packets += place.Packets
+	r.rotated.Tokens, r.rotated.Bytes = r.rotated.Tokens+place.Tokens, r.rotated.Bytes+place.Bytes
+	r.gone.Add(r.holds[at])
+	r.places, r.holds = slices.Delete(r.places, at, at+1), slices.Delete(r.holds, at, at+1)
+	return nil
+}
+
+// rowsOf counts the rows of a part of a table, or the lines of a part of events.
+func rowsOf(path string) (n uint64, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	if strings.HasSuffix(path, ".parquet") {
+		t, err := table.NewReader(file)
+		if err != nil {
+			return 0, err
+		}
+		return uint64(t.Rows()), nil
+	}
+	lines := bufio.NewReader(file)
+	for err == nil {
+		var chunk []byte
+		if chunk, err = lines.ReadSlice('\n'); err == nil {
+			n++
+		} else if errors.Is(err, bufio.ErrBufferFull) && len(chunk) > 0 {
+			err = nil
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return n, err
+}
+
+// rotatedOf is what metadata.json says of what was given back; nil: nothing was.
+func (r *series) rotatedOf() *rundir.Rotated {
+	if r.rotated.First.IsZero() {
+		return nil
+	}
+	all := r.rotated
+	all.Parts, all.Causes = maps.Clone(all.Parts), maps.Clone(all.Causes)
+	return &all
 }
 
 func addStats(a, b stream.Stats) stream.Stats {

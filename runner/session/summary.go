@@ -27,6 +27,7 @@ type Summary struct {
 	RawBytes        uint64 // of the captured tensors in the stored element type
 	StoredBytes     uint64
 	Stopped         *rundir.Stopped // recording ended before the program did
+	Rotated         *rundir.Rotated // what was given back; nil: nothing was
 	// Beside is what was recorded beside tensors, a line each.
 	Beside []string
 	Paths  []capture.Path // how tensors were captured
@@ -55,12 +56,20 @@ func (s Summary) Write(out io.Writer, dir string) {
 	}
 	line("tokens", fmt.Sprintf("%d prompt%s, %d decoded%s", s.Prompt, s.Prefill.rate(), s.Generated, s.Decode.rate()))
 	if s.Tensors {
-		text := fmt.Sprintf("%d tensors, %s, stored as %s%s", a.Captured.Packets, present.Bytes(a.Captured.Bytes),
+		recorded := a.Recorded()
+		text := fmt.Sprintf("%d tensors, %s, stored as %s%s", recorded.Packets, present.Bytes(recorded.Bytes),
 			present.Bytes(s.StoredBytes), s.ratios())
 		if !a.Lossy() {
 			text += ", nothing lost"
 		}
 		line("captured", text)
+	}
+	if s.Rotated != nil {
+		text := fmt.Sprintf("%s: %s given back", s.Rotated, present.Bytes(uint64(s.Rotated.Bytes)))
+		if a.Rotated != nil {
+			text += fmt.Sprintf("; %d tensors, %s, are there", a.Captured.Packets, present.Bytes(a.Captured.Bytes))
+		}
+		line("rotated", text)
 	}
 	for _, text := range s.Beside {
 		key, text, _ := strings.Cut(text, " ")
@@ -113,7 +122,7 @@ func (s Summary) heldBack(out io.Writer) {
 	if s.Want == 0 || wall == 0 {
 		return
 	}
-	rate := float64(s.Account.Captured.Bytes) / (float64(wall) / 1e9)
+	rate := float64(s.Account.Recorded().Bytes) / (float64(wall) / 1e9)
 	if rate >= s.Want {
 		return
 	}
@@ -154,5 +163,5 @@ func (s Summary) ratios() string {
 		return ""
 	}
 	return fmt.Sprintf(" (ratio %.2f, the codec's share %.2f)",
-		float64(s.Account.Captured.Bytes)/float64(s.StoredBytes), float64(s.RawBytes)/float64(s.StoredBytes))
+		float64(s.Account.Recorded().Bytes)/float64(s.StoredBytes), float64(s.RawBytes)/float64(s.StoredBytes))
 }

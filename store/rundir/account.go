@@ -10,10 +10,11 @@ import (
 // every reader take what was captured and lost, and what recording cost the model. Warm-ups and probes, which the
 // program threw away, stand in Setup alone.
 type Account struct {
-	// Selected tensors were computed and wanted. They are in a stream, or lost.
-	Selected Amount `json:"selected"`
-	Captured Amount `json:"captured"`
-	Lost     []Loss `json:"lost"` // by cause, largest first; empty, never null, when nothing was lost
+	// Selected tensors were computed and wanted. They are in a stream, lost, or were recorded and given back.
+	Selected Amount  `json:"selected"`
+	Captured Amount  `json:"captured"`
+	Rotated  *Amount `json:"rotated,omitempty"` // nil: the run gave nothing back
+	Lost     []Loss  `json:"lost"`              // by cause, largest first; empty, never null, when nothing was lost
 	// Events of the resource log; absent where none were recorded.
 	Events *EventAccount `json:"events,omitempty"`
 	Time   TimeAccount   `json:"time"`
@@ -32,7 +33,8 @@ type Amount struct {
 // EventAccount is what became of resource events.
 type EventAccount struct {
 	Written uint64            `json:"written"`
-	Lost    map[string]uint64 `json:"lost,omitempty"` // by cause
+	Rotated uint64            `json:"rotated,omitempty"` // of them, given back
+	Lost    map[string]uint64 `json:"lost,omitempty"`    // by cause
 	// TokensAfter counts the tokens that were computed after recording had stopped: their events were never made,
 	// so Lost has none of them.
 	TokensAfter int64 `json:"tokens_after,omitempty"`
@@ -101,25 +103,33 @@ func (a *Account) LostTotal() (sum Amount) {
 	return sum
 }
 
+// Recorded is what was captured, with what of it was given back since.
+func (a *Account) Recorded() Amount {
+	if a.Rotated == nil {
+		return a.Captured
+	}
+	return Amount{a.Captured.Packets + a.Rotated.Packets, a.Captured.Bytes + a.Rotated.Bytes}
+}
+
 // Lossy reports whether something is missing that was to be recorded, or the account does not balance.
 func (a *Account) Lossy() bool {
 	return len(a.Lost) > 0 || len(a.Violations) > 0 || a.Events.lossy()
 }
 
-// Check notes whether the account balances: what was captured and what was lost is what was selected, in packets
-// and in bytes.
+// Check notes whether the account balances: what was captured, what of it was given back, and what was lost are what
+// was selected, in packets and in bytes.
 func (a *Account) Check() {
-	lost := a.LostTotal()
+	lost, recorded := a.LostTotal(), a.Recorded()
 	for _, c := range []struct {
 		what                     string
-		selected, captured, lost uint64
+		selected, recorded, lost uint64
 	}{
-		{"tensors", a.Selected.Packets, a.Captured.Packets, lost.Packets},
-		{"bytes of tensors", a.Selected.Bytes, a.Captured.Bytes, lost.Bytes},
+		{"tensors", a.Selected.Packets, recorded.Packets, lost.Packets},
+		{"bytes of tensors", a.Selected.Bytes, recorded.Bytes, lost.Bytes},
 	} {
-		if c.captured+c.lost != c.selected {
+		if c.recorded+c.lost != c.selected {
 			a.Violations = append(a.Violations, fmt.Sprintf("%d %s were selected, and %d captured and %d lost",
-				c.selected, c.what, c.captured, c.lost))
+				c.selected, c.what, c.recorded, c.lost))
 		}
 	}
 }

@@ -45,7 +45,8 @@ type Metadata struct {
 	Stopped  *Stopped  `json:"stopped,omitempty"`  // recording ended before the program did
 	Repaired []Repair  `json:"repaired,omitempty"` // what 'llamatap verify --repair' did, each time
 	Segment  *Segment  `json:"segment,omitempty"`  // of a segment: which of the run's it is
-	Segments []Segment `json:"segments,omitempty"` // of a run in segments: all of them, removed ones included
+	Segments []Segment `json:"segments,omitempty"` // of a run in segments: those that are there
+	Rotated  *Rotated  `json:"rotated,omitempty"`  // what a run that rotates gave back
 
 	Extra map[string]json.RawMessage `json:"extra,omitempty"` // of recorders that add their own
 }

@@ -24,7 +24,8 @@ type Segment struct {
 	Tokens     int64  `json:"tokens"`
 	Packets    uint64 `json:"packets"`
 	Bytes      int64  `json:"bytes"` // of all its files; of the recorded ones alone in the segment's own metadata
-	// Removed is when it was removed to make room; its tensors are gone. RemovedFor is the bound that asked for room.
+	// Removed and RemovedFor are of runs of llamatap before [Rotated]: when it was removed, and which bound asked for
+	// room.
 	Removed    time.Time `json:"removed,omitzero"`
 	RemovedFor string    `json:"removed_for,omitempty"`
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,13 +28,16 @@ func partNumber(name, file string) (int, bool) {
 	return n, ok && isParquet && err == nil && n >= 0 && n < maxParts && partName(name, n) == file
 }
 
-// maxParts is how high the number of a part may be.
-const maxParts = 1 << 16
+// maxParts is how high the number of a part may be: in a run that rotates it grows as long as that is recorded.
+const maxParts = 1 << 24
 
 // Table is a table of a folder: one file, or its parts in the order of their numbers.
 type Table struct {
 	Files []*Reader
-	// Missing are the names of parts that are not there, though later ones are.
+	// First is the number of the first part that is there. Those before it were given back, in a run that rotates, or
+	// are missing.
+	First int
+	// Missing are the names of parts that are not there, though earlier and later ones are: at most 65,536 of them.
 	Missing []string
 	// Cut reports that the table was not completed, because the program was killed or its disk was full: rows at its
 	// end are missing.
@@ -48,13 +52,19 @@ func Open(folder, name string) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{}
-	for number, file := range files {
-		if file == "" {
-			t.Missing = append(t.Missing, partName(strings.TrimSuffix(name, parquetSuffix), number))
+	t := &Table{First: files[0].number}
+	next := t.First
+	for _, p := range files {
+		for ; next < p.number && len(t.Missing) < maxMissing; next++ {
+			t.Missing = append(t.Missing, partName(strings.TrimSuffix(name, parquetSuffix), next))
+		}
+		next = p.number + 1
+		err := t.add(filepath.Join(folder, p.file))
+		if errors.Is(err, fs.ErrNotExist) && len(t.Files) == 0 && p != files[len(files)-1] {
+			t.First, t.Missing = next, nil // a live run has just given it back
 			continue
 		}
-		if err := t.add(filepath.Join(folder, file)); err != nil {
+		if err != nil {
 			t.Close()
 			return nil, err
 		}
@@ -78,32 +88,36 @@ func (t *Table) add(path string) error {
 	return nil
 }
 
-// parts are the names of a table's parts in a folder, by number; "" where one is missing.
-func parts(folder, name string) (files []string, err error) {
+// maxMissing bounds how many missing parts are named.
+const maxMissing = 1 << 16
+
+// part is the file of a part.
+type part struct {
+	number int
+	file   string
+}
+
+// parts are a table's parts in a folder, by number.
+func parts(folder, name string) (files []part, err error) {
 	name = strings.TrimSuffix(name, parquetSuffix)
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, err
 	}
-	put := func(number int, file string) {
-		for len(files) <= number {
-			files = append(files, "")
-		}
-		files[number] = file
-	}
 	whole := false
 	for _, e := range entries {
 		if n, ok := partNumber(name, e.Name()); ok {
-			put(n, e.Name())
+			files = append(files, part{n, e.Name()})
 		}
 		whole = whole || e.Name() == name+parquetSuffix
 	}
+	slices.SortFunc(files, func(a, b part) int { return a.number - b.number })
 	switch {
-	case whole && len(files) > 0 && files[0] != "":
+	case whole && len(files) > 0 && files[0].number == 0:
 		return nil, fmt.Errorf("%w: in %s there are %s and %s: they are of two tables, move one away", ErrTable, folder,
-			name+parquetSuffix, files[0])
+			name+parquetSuffix, files[0].file)
 	case whole:
-		put(0, name+parquetSuffix)
+		files = slices.Insert(files, 0, part{0, name + parquetSuffix})
 	case len(files) == 0:
 		return nil, fmt.Errorf("%s: %w", filepath.Join(folder, name+parquetSuffix), fs.ErrNotExist)
 	}
@@ -113,10 +127,8 @@ func parts(folder, name string) (files []string, err error) {
 // Paths are the files of a folder that a table consists of, in order.
 func Paths(folder, name string) (paths []string, err error) {
 	files, err := parts(folder, name)
-	for _, file := range files {
-		if file != "" {
-			paths = append(paths, filepath.Join(folder, file))
-		}
+	for _, p := range files {
+		paths = append(paths, filepath.Join(folder, p.file))
 	}
 	return paths, err
 }

@@ -289,7 +289,8 @@ func TestPartThatIsNotSynced(t *testing.T) {
 			}
 			continue
 		}
-		if all.Rows() != kept || !slices.Equal(all.Missing, []string{partName("trace", bad)}) && !all.Cut {
+		if all.Rows() != kept || !slices.Equal(all.Missing, []string{partName("trace", bad)}) && !all.Cut &&
+			(bad > 0 || all.First != 1) {
 			t.Errorf("part %d: %d rows, %d were kept; missing %q", bad, all.Rows(), kept, all.Missing)
 		}
 		all.Close()

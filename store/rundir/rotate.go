@@ -1,0 +1,103 @@
+package rundir
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Rotated is the beginning of a run that was given back, oldest first, so that the run stayed within its bounds. What
+// was given back was whole and sealed, or a whole part of a table or of lines.
+type Rotated struct {
+	// Segments is how many, from seg-00001 on; Tokens and Packets are those of them. Packets is absent where a killed
+	// run was repaired: nobody counted them.
+	Segments int     `json:"segments,omitempty"`
+	Tokens   int64   `json:"tokens,omitempty"`
+	Packets  *uint64 `json:"packets,omitempty"`
+	// Parts are those of tables and of lines, by the name that the first one has, such as requests.parquet.
+	Parts map[string]RotatedParts `json:"parts,omitempty"`
+	Bytes int64                   `json:"bytes,omitempty"` // that all of it took on the disk
+	// Causes is how often each bound asked for room: max_disk, min_free.
+	Causes map[string]int `json:"causes,omitempty"`
+	First  time.Time      `json:"first,omitzero"` // when something was given back first
+	Last   time.Time      `json:"last,omitzero"`  // and last
+}
+
+// RotatedParts are parts of a table or of lines that were given back: from the first one on, so many.
+type RotatedParts struct {
+	Parts int    `json:"parts"`
+	Rows  uint64 `json:"rows,omitempty"` // or lines; absent where nobody counted them
+}
+
+// AddPart notes a part of rows that was given back.
+func (r *Rotated) AddPart(table string, rows uint64) {
+	if r.Parts == nil {
+		r.Parts = map[string]RotatedParts{}
+	}
+	p := r.Parts[table]
+	r.Parts[table] = RotatedParts{p.Parts + 1, p.Rows + rows}
+}
+
+// String says what was given back.
+func (r *Rotated) String() string {
+	var parts []string
+	if r.Segments > 0 {
+		text := fmt.Sprintf("segments 1 to %d with %d tokens", r.Segments, r.Tokens)
+		if r.Packets != nil {
+			text += fmt.Sprintf(" and %d packets", *r.Packets)
+		}
+		parts = append(parts, text)
+	}
+	for _, table := range []string{EventsName, RequestsName, TraceName} {
+		if p, ok := r.Parts[table]; ok {
+			parts = append(parts, fmt.Sprintf("%d parts of %s", p.Parts, table))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// partForm is what a part of a table or of lines that can be given back is called: the first of lines has no number.
+var partForm = regexp.MustCompile(`^(?:(resource)(?:\.([1-9][0-9]{0,8}))?(\.jsonl)|` +
+	`(requests|trace)\.([0-9]{3,9})(\.parquet))$`)
+
+// PartOf returns the table or file of lines of which a file is a part that can be given back, with its number from 0.
+func PartOf(file string) (table string, number int, ok bool) {
+	m := partForm.FindStringSubmatch(file)
+	if m == nil {
+		return "", 0, false
+	}
+	fmt.Sscan(m[2]+m[5], &number) // the first of lines has none: 0
+	return m[1] + m[3] + m[4] + m[6], number, true
+}
+
+// Oldest returns the oldest sealed segment or whole part of the run that can be given back, with its size if it is a
+// part; "": there is none.
+func (d *Dir) Oldest() (name string, size int64) {
+	for _, f := range d.contents.list() {
+		if segment, ok := strings.CutSuffix(f.Name, "/"+ManifestName); ok {
+			return segment, 0
+		}
+		if _, _, ok := PartOf(f.Name); ok {
+			return f.Name, f.Size
+		}
+	}
+	return "", 0
+}
+
+// RemovePart removes a whole part from the directory and from the list. What is left of a removal that is cut off is
+// either the part or nothing.
+func (d *Dir) RemovePart(name string) error {
+	for _, f := range d.contents.list() {
+		if f.Name == name {
+			d.contents.remove(name)
+			d.contents.written.Add(-f.Size)
+		}
+	}
+	if err := os.Remove(filepath.Join(d.Path(), name)); err != nil {
+		return fmt.Errorf("remove %s: %w", name, err)
+	}
+	return nil
+}
