@@ -14,6 +14,7 @@ import (
 
 // TestInstallLinks makes links to a llamatap, again, over a stranger's file and in the wrong place.
 func TestInstallLinks(t *testing.T) {
+	testenv.NeedPrograms(t, "llama-completion", "llama-cli")
 	dir := filepath.Join(t.TempDir(), "links")
 	bench := filepath.Join(dir, "llama-bench")
 	programs, err := filepath.Glob(filepath.Join(testenv.NeedLlama(t), "usr", "bin", "llama-*"))
@@ -61,6 +62,7 @@ func TestInstallLinks(t *testing.T) {
 // TestLinks: a link is the program that it is named after, also as the first of its name in PATH, and takes the
 // tap's flags. (The tap lies beside the binary, not beside the link.)
 func TestLinks(t *testing.T) {
+	testenv.NeedPrograms(t, "llama-completion", "llama-cli")
 	dir := t.TempDir()
 	llamatap(t, "install-links", dir).good(t)
 	if err := os.Symlink("llama-completion", filepath.Join(dir, "llama-simple-link")); err != nil {

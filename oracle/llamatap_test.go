@@ -47,6 +47,7 @@ func llamatap(t *testing.T, args ...string) outcome {
 // finish runs a command that records below out.
 func finish(t *testing.T, cmd *exec.Cmd, out string) outcome {
 	t.Helper()
+	testenv.NeedPrograms(t, cmd.Args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.Env = append(cmd.Environ(), "LLAMATAP_OUT="+out)

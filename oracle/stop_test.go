@@ -37,6 +37,7 @@ func begin(t *testing.T, args ...string) *going {
 // beginBy is begin with a command that becomes llamatap.
 func beginBy(t *testing.T, cmd *exec.Cmd) *going {
 	t.Helper()
+	testenv.NeedPrograms(t, cmd.Args...)
 	g := &going{cmd: cmd, out: t.TempDir(), exited: make(chan struct{})}
 	g.cmd.Env = append(os.Environ(), "LLAMATAP_OUT="+g.out)
 	g.cmd.Stdout, g.cmd.Stderr = &g.stdout, &g.stderr

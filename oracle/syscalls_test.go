@@ -97,6 +97,7 @@ func modelThread(t *testing.T, dir string) string {
 
 // TestNoSystemCalls: the tap makes no system call per node or token; with room in its pool not even a futex.
 func TestNoSystemCalls(t *testing.T) {
+	testenv.NeedPrograms(t, "llama-completion", "llama-cli")
 	const n = 60
 	count := func(tokens int, tapped bool) syscalls {
 		args := []string{"-m", testenv.Model(t), "-p", "func main() {", "-n", strconv.Itoa(tokens), "--temp", "0",

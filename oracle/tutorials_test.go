@@ -23,6 +23,7 @@ var (
 // TestTutorials runs every command of docs/tutorials, and finds every line of the output that they show: numbers may
 // differ, an ellipsis stands for anything, and further lines may come between.
 func TestTutorials(t *testing.T) {
+	testenv.NeedPrograms(t, "llama-completion", "llama-cli")
 	testenv.NeedBinary(t)
 	root := testenv.Root(t)
 	pages, err := filepath.Glob(filepath.Join(root, "docs/tutorials/*.md"))

@@ -314,6 +314,7 @@ func TestShortOfMemory(t *testing.T) {
 // TestWaitsOfRun: a run that is recorded with --tap-host waits records the same as the recorder alone, and the
 // command shows it.
 func TestWaitsOfRun(t *testing.T) {
+	testenv.NeedPrograms(t, "llama-completion", "llama-cli")
 	testenv.NeedBPF(t)
 	binary, out := testenv.NeedBinary(t), t.TempDir()
 	model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Layers, c.Width, c.FF = 4, 256, 768 })
