@@ -107,6 +107,16 @@ func NeedSlurm(t testing.TB, name string) string {
 	return path
 }
 
+// NeedSystemd returns the path of systemd-analyze.
+func NeedSystemd(t testing.TB) string {
+	t.Helper()
+	path, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		systemd.miss(t, err.Error())
+	}
+	return path
+}
+
 // NeedEmulator returns the path of an emulator of whole machines, for package vm.
 func NeedEmulator(t testing.TB) string {
 	t.Helper()
