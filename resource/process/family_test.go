@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource"
 )
 
@@ -88,7 +89,7 @@ func newTree(t *testing.T, follow bool) *tree {
 // whoever has ended meanwhile.
 func TestFamily(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("process numbers of Linux")
+		testenv.Beyond(t, "Linux", "it reads process numbers")
 	}
 	r := newTree(t, true)
 	check := func(what string, l resource.MonitorLine, children []int, ticks int64) {
@@ -166,7 +167,7 @@ func TestFamily(t *testing.T) {
 // TestFamilyBounds checks the limit of processes in a line, and a line without children.
 func TestFamilyBounds(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("process numbers of Linux")
+		testenv.Beyond(t, "Linux", "it reads process numbers")
 	}
 	r := newTree(t, true)
 	r.m.most = 5

@@ -9,6 +9,8 @@ import (
 	"testing/fstest"
 
 	"github.com/shirou/gopsutil/v4/sensors"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 func file(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
@@ -59,7 +61,7 @@ func TestFrequenciesChange(t *testing.T) {
 // TestTemperatures holds sensors, which are found once, against gopsutil, which looks for them anew, on trees of sysfs.
 func TestTemperatures(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("gopsutil reads sysfs on Linux alone")
+		testenv.Beyond(t, "Linux", "gopsutil reads sysfs there alone")
 	}
 	for name, tree := range map[string]map[string]string{
 		"chips": {

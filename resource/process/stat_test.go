@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/shirou/gopsutil/v4/process"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // TestReadAgrees holds what is read of a process that waits against gopsutil.
 func TestReadAgrees(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("reads /proc")
+		testenv.Beyond(t, "Linux", "it reads /proc")
 	}
 	cmd := exec.Command("sh", "-c", "head -c 100000 /dev/zero >/dev/null; echo; read wait")
 	in, _ := cmd.StdinPipe()
