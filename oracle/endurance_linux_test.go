@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -119,6 +120,9 @@ func (e *endurance) round(t *testing.T, n int) {
 	if now := descriptors(t, collector); now > files+16 {
 		t.Errorf("the collector has %d descriptors, and had %d", now, files)
 	}
+	if m := metadata(t, dir); m.Stopped != nil {
+		t.Fatalf("recording stopped: %+v\n%s", m.Stopped, s.stderr.String())
+	}
 	ctl(t, dir, "flush")
 	flushed := prefixes(t, dir)
 	time.Sleep(time.Duration(e.random.IntN(3000)) * time.Millisecond)
@@ -214,17 +218,22 @@ type prefix struct {
 	sum   [sha256.Size]byte
 }
 
+// isEvents reports whether a file is a part of the log of events.
+func isEvents(name string) bool {
+	return strings.HasPrefix(name, "resource.") && strings.HasSuffix(name, ".jsonl")
+}
+
 // prefixes are the streams and logs of a run as they are now.
 func prefixes(t *testing.T, dir string) map[string]prefix {
 	t.Helper()
 	all := map[string]prefix{}
 	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if name := filepath.Base(path); err == nil && (name == "activations.stream" || name == "resource.jsonl") {
+		if name := filepath.Base(path); err == nil && (name == "activations.stream" || isEvents(name)) {
 			data, err := os.ReadFile(path)
 			if err != nil {
 				return nil // rotated away meanwhile
 			}
-			if name == "resource.jsonl" { // its last line may be half there
+			if isEvents(name) { // its last line may be half there
 				data = data[:bytes.LastIndexByte(data, '\n')+1]
 			}
 			all[path] = prefix{int64(len(data)), sha256.Sum256(data)}
@@ -249,13 +258,9 @@ func (e *endurance) check(t *testing.T, dir, how string, flushed map[string]pref
 	if m.Account != nil && len(m.Account.Violations) > 0 || m.Account == nil && len(m.Repaired) == 0 {
 		t.Errorf("%s: account %+v", how, m.Account)
 	}
-	removed := map[string]bool{}
-	for _, s := range m.Segments {
-		removed[s.Name] = !s.Removed.IsZero()
-	}
 	for path, want := range flushed {
 		data, err := os.ReadFile(path)
-		if err != nil && removed[filepath.Base(filepath.Dir(path))] {
+		if errors.Is(err, fs.ErrNotExist) && m.Rotated != nil {
 			continue
 		}
 		if err != nil || int64(len(data)) < want.bytes || sha256.Sum256(data[:want.bytes]) != want.sum {

@@ -90,7 +90,7 @@ func ReadRun(dir string) (*Run, error) {
 	}
 	known := false
 	for _, e := range entries {
-		size := sizeOf(filepath.Join(dir, e.Name()))
+		size := rundir.SizeOf(filepath.Join(dir, e.Name()))
 		r.Bytes += size
 		known = r.note(e.Name(), size) || known || e.Name() == rundir.MetadataName || e.Name() == rundir.ManifestName
 	}
@@ -142,20 +142,6 @@ func (r *Run) describe() error {
 		r.Recorders = asked.Recorders
 	}
 	return nil
-}
-
-// sizeOf is the size of a regular file, or of those in a folder.
-func sizeOf(path string) (bytes int64) {
-	filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return nil // what vanishes while it is looked at counts as nothing
-		}
-		if info, err := d.Info(); err == nil {
-			bytes += info.Size()
-		}
-		return nil
-	})
-	return bytes
 }
 
 // WriteText writes what a run holds, and by what it is read.

@@ -2,6 +2,7 @@ package rundir
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -100,4 +101,18 @@ func (d *Dir) RemovePart(name string) error {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}
 	return nil
+}
+
+// SizeOf is the size of a regular file in bytes, or of those in a folder. What vanishes meanwhile counts as nothing.
+func SizeOf(path string) (bytes int64) {
+	filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil
+		}
+		if info, err := d.Info(); err == nil {
+			bytes += info.Size()
+		}
+		return nil
+	})
+	return bytes
 }
