@@ -81,7 +81,8 @@ func TestPumpReadsWhatWasPublishedBeforeTheEnd(t *testing.T) {
 			idle := 0
 			ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience())
 			defer cancel()
-			if err := process.Pump(ctx, NewReader(region, s), Idle{Do: func() error { idle++; return nil }}); err != nil {
+			if err := process.Pump(ctx, NewReader(region, s),
+				Idle{Do: func() error { idle++; return nil }}); err != nil {
 				t.Fatal(err)
 			}
 			if got := process.Exit(); got != want {

@@ -161,14 +161,15 @@ func (t *Tap) Segments() Segment {
 	return s
 }
 
-// EventParts is the size of a file of events; 0: there is one. A bound that rotates needs files that can be given back.
-func (t *Tap) EventParts() Bytes {
-	if t.MaxDisk.Action != DiskRotate || t.MaxDisk.Bytes == 0 {
-		return t.ResourceRotate
+// Parts is the size of a file of events for which another was asked; 0: there is one. A bound that rotates needs files
+// that can be given back.
+func (m MaxDisk) Parts(asked Bytes) Bytes {
+	if m.Action != DiskRotate || m.Bytes == 0 {
+		return asked
 	}
-	part := t.MaxDisk.Bytes / partsPerDisk
-	if t.ResourceRotate > 0 {
-		part = min(part, t.ResourceRotate)
+	part := m.Bytes / partsPerDisk
+	if asked > 0 {
+		part = min(part, asked)
 	}
 	return part
 }

@@ -35,7 +35,7 @@ const (
 	ServedStop   = 1 + iota // the model ended it, or a stop string
 	ServedLength            // it reached its limit
 	ServedError
-	ServedCompleted // one of the first two: /responses does not tell them apart
+	ServedCompleted // one of the first two: /responses does not distinguish them
 )
 
 // Served is something that a server did for a request.

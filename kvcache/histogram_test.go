@@ -13,7 +13,8 @@ import (
 func TestHistogram(t *testing.T) {
 	theirs := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "h", NativeHistogramBucketFactor: 1.1})
 	var h Histogram
-	for _, ns := range []int64{-4, 0, 1, 2, 999, 1e3, 1e6, 1953125, 1953126, 125e6, 250e6, 5e8, 500000001, 1e9, 1e9 + 1, 2e9,
+	for _, ns := range []int64{-4, 0, 1, 2, 999, 1e3, 1e6, 1953125, 1953126, 125e6, 250e6, 5e8, 500000001, 1e9, 1e9 + 1,
+		2e9,
 		int64(30 * time.Minute), int64(30 * time.Minute), math.MaxInt64} {
 		h.Add(ns)
 		theirs.Observe(float64(max(ns, 0)) / 1e9)

@@ -12,8 +12,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestCharacterization makes the small data set twice. Every column that is no time is equal, DuckDB and numpy compute the rows
-// and the medians of the card again from the traces, the notebook runs, and a run is exported as mrm-trace's.
+// TestCharacterization makes the small data set twice. Every column that is no time is equal, DuckDB and numpy compute
+// the rows and the medians of the card again from the traces, the notebook runs, and a run is exported as mrm-trace's.
 func TestCharacterization(t *testing.T) {
 	testenv.Slow(t) // about two minutes
 	python := testenv.NeedPython(t, "duckdb", "pandas", "numpy", "pyarrow.parquet")
@@ -34,7 +34,8 @@ func TestCharacterization(t *testing.T) {
 	script, cells := notebook(t, "dataset.ipynb")
 	cmd := exec.Command(python, "-W", "error", "-c", script)
 	cmd.Dir = filepath.Join(dirs[0], "dataset")
-	if out, err := cmd.CombinedOutput(); err != nil || cells < 6 || !strings.Contains(string(out), "153 rows of 17 runs") {
+	if out, err := cmd.CombinedOutput(); err != nil || cells < 6 || !strings.Contains(string(out),
+		"153 rows of 17 runs") {
 		t.Errorf("%d cells: %v\n%s", cells, err, out)
 	}
 	runs, err := filepath.Glob(filepath.Join(dirs[0], "results", "*", "*", "*", "trace.parquet"))

@@ -45,7 +45,8 @@ func TestEndurance(t *testing.T) {
 	testenv.Slow(t)
 	testenv.NeedRoot(t)
 	e := &endurance{out: t.TempDir(), random: rand.New(rand.NewPCG(1, 2)), consumer: deaf(t), ends: map[string]int{}}
-	view := exec.Command(testenv.NeedBinary(t), "serve", e.out, "--listen", "unix:"+filepath.Join(t.TempDir(), "s"), "--no-token")
+	view := exec.Command(testenv.NeedBinary(t), "serve", e.out, "--listen", "unix:"+filepath.Join(t.TempDir(), "s"),
+		"--no-token")
 	if err := view.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,8 @@ func TestEndurance(t *testing.T) {
 			t.Fatalf("serve grew from %d to %d KiB, with %d descriptors", warm, seen, descriptors(t, view.Process.Pid))
 		}
 	}
-	t.Logf("%d rounds in %v, ended by %v; %d requests answered; grown when warm: collector %d KiB, server %d KiB at most; "+
+	t.Logf("%d rounds in %v, ended by %v; %d requests answered; grown when warm: collector %d KiB, server %d KiB at "+
+		"most; "+
 		"serve: %d KiB", rounds, time.Since(began).Round(time.Second), e.ends, e.answered.Load(), e.most[0], e.most[1],
 		resident(t, view.Process.Pid))
 }
@@ -91,11 +93,16 @@ func deaf(t *testing.T) (address string) {
 
 // round is one life of the server.
 func (e *endurance) round(t *testing.T, n int) {
-	line := []string{testenv.NeedBinary(t), "exec", "--tap-out", e.out, "--tap-tensors", "l_out-0", "--tap-segment", "4M",
-		"--tap-max-disk", "1G:rotate", "--tap-kv", "--tap-regions", "--tap-ledger", "windows", "--tap-ledger-window", "50ms",
-		"--tap-resource-level", "DETAILED", "--tap-samples", "perf:faults", "--tap-host", "all", "--tap-host-interval", "500ms",
-		"--tap-process-interval", "500ms", "--tap-requests", "--tap-kv-events", "connect:tcp://" + e.consumer, "--tap-otlp",
-		"http://" + e.consumer, "--tap-memory", "64M", "--", "llama-server", "-np", "4", "-c", "2048", "-t", "1", "--no-webui",
+	line := []string{testenv.NeedBinary(t), "exec", "--tap-out", e.out, "--tap-tensors", "l_out-0", "--tap-segment",
+		"4M",
+		"--tap-max-disk", "1G:rotate", "--tap-kv", "--tap-regions", "--tap-ledger", "windows", "--tap-ledger-window",
+		"50ms",
+		"--tap-resource-level", "DETAILED", "--tap-samples", "perf:faults", "--tap-host", "all", "--tap-host-interval",
+		"500ms",
+		"--tap-process-interval", "500ms", "--tap-requests", "--tap-kv-events", "connect:tcp://" + e.consumer,
+		"--tap-otlp",
+		"http://" + e.consumer, "--tap-memory", "64M", "--", "llama-server", "-np", "4", "-c", "2048", "-t", "1",
+		"--no-webui",
 		"--context-shift"}
 	cmd := exec.Command(line[0], line[1:]...)
 	testenv.Throttle(t, cmd, e.out, 8<<20)
@@ -141,7 +148,8 @@ func (e *endurance) round(t *testing.T, n int) {
 	}
 	if how == "collector killed" { // the server goes on
 		answered := e.answered.Load()
-		testenv.Until(t, "the server answers without its collector", func() bool { return e.answered.Load() > answered })
+		testenv.Until(t, "the server answers without its collector",
+			func() bool { return e.answered.Load() > answered })
 		unix.Kill(model, unix.SIGKILL)
 	}
 	<-s.exited
@@ -192,13 +200,15 @@ func (e *endurance) load(ctx context.Context, url string) *sync.WaitGroup {
 				if random.IntN(2) == 0 {
 					prompt = long + prompt
 				}
-				body, _ := json.Marshal(map[string]any{"prompt": prompt, "n_predict": 1 + random.IntN(96), "ignore_eos": true})
+				body, _ := json.Marshal(map[string]any{"prompt": prompt, "n_predict": 1 + random.IntN(96),
+					"ignore_eos": true})
 				limit := time.Minute
 				if random.IntN(8) == 0 {
 					limit = time.Duration(random.IntN(200)) * time.Millisecond
 				}
 				asked, cancel := context.WithTimeout(ctx, limit)
-				request, _ := http.NewRequestWithContext(asked, http.MethodPost, url+"/completion", bytes.NewReader(body))
+				request, _ := http.NewRequestWithContext(asked, http.MethodPost, url+"/completion",
+					bytes.NewReader(body))
 				if answer, err := http.DefaultClient.Do(request); err == nil {
 					if _, err := io.Copy(io.Discard, answer.Body); err == nil {
 						e.answered.Add(1)
@@ -251,7 +261,8 @@ func (e *endurance) check(t *testing.T, dir, how string, flushed map[string]pref
 	t.Helper()
 	o := llamatap(t, "verify", "--repair", dir)
 	v := verifyJSON(t, dir)
-	if !v.Sealed || slices.Contains(v.kinds(), "damage") || slices.Contains(v.kinds(), "unsealed") || how == "request" && !v.OK {
+	if !v.Sealed || slices.Contains(v.kinds(), "damage") || slices.Contains(v.kinds(), "unsealed") ||
+		how == "request" && !v.OK {
 		t.Errorf("%s: status %d, %+v\n%s", how, o.status, v, o.stderr)
 	}
 	m := metadata(t, dir)

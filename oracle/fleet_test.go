@@ -14,7 +14,7 @@ import (
 )
 
 // TestUnits lets systemd judge the example units, with this program in the place of the installed one, and starts the
-// server as its unit does: it answers, and its run is sealed when it is told to end.
+// server as its unit does: it answers, and its run is sealed when it is asked to end.
 func TestUnits(t *testing.T) {
 	testenv.Slow(t)
 	judge := testenv.NeedSystemd(t)
@@ -48,7 +48,10 @@ func TestUnits(t *testing.T) {
 	if said := verify(func(text string) string { return text }); said != "" {
 		t.Error(said)
 	}
-	if said := verify(func(text string) string { return strings.Replace(text, "Restart=", "Restrat=", 1) }); said == "" {
+	if said := verify(func(text string) string {
+		return strings.Replace(text, "Restart=", "Restrat=",
+			1)
+	}); said == "" {
 		t.Error("a misspelt key is accepted")
 	}
 	for line := range strings.Lines(string(read(t, units[0]))) {

@@ -32,7 +32,8 @@ func TestPrivate(t *testing.T) {
 	if err := os.Chmod(out, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	line := append([]string{testenv.NeedBinary(t), "run", "--tap-out", out, "--tap-tensors", "l_out", "--tap-kv", "--tap-ledger",
+	line := append([]string{testenv.NeedBinary(t), "run", "--tap-out", out, "--tap-tensors", "l_out", "--tap-kv",
+		"--tap-ledger",
 		"--tap-resource-level", "DETAILED"}, forever...)
 	cmd := exec.Command("sh", append([]string{"-c", `umask 0; exec "$@"`, "sh"}, line...)...)
 	if err := cmd.Start(); err != nil {

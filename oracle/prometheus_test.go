@@ -104,7 +104,8 @@ func TestPrometheus(t *testing.T) {
 	testenv.Slow(t)
 	program, promtool := testenv.NeedPrometheus(t)
 	fakeGPU(t)
-	s := serve(t, []string{"--tap-requests", "--tap-kv", "--tap-resource-level", "DETAILED", "--tap-resource-rate", "1000",
+	s := serve(t, []string{"--tap-requests", "--tap-kv", "--tap-resource-level", "DETAILED", "--tap-resource-rate",
+		"1000",
 		"--tap-tensor", "result_norm"}, "-np", "2", "-c", "2048", "-t", "1", "--no-webui")
 	view := show(t, s.out)
 	rules := filepath.Join(testenv.Root(t), "docs", "alerts.yml")

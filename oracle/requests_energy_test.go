@@ -171,7 +171,8 @@ func wantGraphEnergy(t *testing.T, dir string, events []any, phases map[string]f
 		}
 		for layer, joules := range g.LayerJ {
 			if want := float64(times[g.Exec][layer]) / float64(ns); math.Abs(joules/in-want) > 1e-9 {
-				t.Errorf("layer %d of execution %d has %g of the layers' energy, want %g", layer, g.Exec, joules/in, want)
+				t.Errorf("layer %d of execution %d has %g of the layers' energy, want %g", layer, g.Exec, joules/in,
+					want)
 			}
 		}
 	}

@@ -198,13 +198,15 @@ func (c *soakClient) replay(trace []kvcache.TraceRequest, end time.Time) (n int6
 func TestRequestSoak(t *testing.T) {
 	testenv.Slow(t)
 	length := soakTime(t, 30*time.Minute)
-	s := serve(t, []string{"--tap-requests", "--tap-kv"}, "-np", "4", "-c", "2048", "-t", "1", "--no-webui", "--metrics",
+	s := serve(t, []string{"--tap-requests", "--tap-kv"}, "-np", "4", "-c", "2048", "-t", "1", "--no-webui",
+		"--metrics",
 		"--context-shift", "--cache-ram", "16", "--spec-type", "draft-simple", "-md", testenv.Model(t), "-td", "1")
 	c := &soakClient{server: s, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 12}},
 		answers: map[int64]*soakAnswer{}}
 	trace, done, sent := soakTrace(t), make(chan struct{}), int64(0)
 	go func() { sent = c.replay(trace, time.Now().Add(length)); close(done) }()
-	wantFlat(t, done, length, map[string]int{"collector": s.cmd.Process.Pid, "server": childrenOf(s.cmd.Process.Pid)[0]})
+	wantFlat(t, done, length, map[string]int{"collector": s.cmd.Process.Pid,
+		"server": childrenOf(s.cmd.Process.Pid)[0]})
 	if len(c.failed) > 0 {
 		t.Errorf("%d requests failed, such as: %v", len(c.failed), c.failed[0])
 	}
@@ -229,7 +231,8 @@ func (c *soakClient) wantRecords(t *testing.T, records []kvcache.Request) {
 	for i := range records {
 		q := &records[i]
 		var set struct{ Seed *int64 }
-		if err := json.Unmarshal([]byte(q.Said.Settings), &set); err != nil || set.Seed == nil || bySeed[*set.Seed] != nil {
+		if err := json.Unmarshal([]byte(q.Said.Settings), &set); err != nil || set.Seed == nil ||
+			bySeed[*set.Seed] != nil {
 			t.Fatalf("record %d has no seed, or another one's: %+v", i, *q)
 		}
 		bySeed[*set.Seed] = q
@@ -320,7 +323,8 @@ func (c *soakClient) burst(round int64) (tokens int, took time.Duration, err err
 	for client := range int64(4) {
 		all.Go(func() {
 			for i := range int64(3) {
-				q := kvcache.TraceRequest{Input: 5 * soakBlock, Output: 24, IDs: []int64{0, 1, 2, 3, 1000*round + 10*i + client}}
+				q := kvcache.TraceRequest{Input: 5 * soakBlock, Output: 24, IDs: []int64{0, 1, 2, 3,
+					1000*round + 10*i + client}}
 				done := &soakAnswer{most: -1}
 				failed := c.post(context.Background(), bodyOf(&q, 0), done)
 				c.mu.Lock()

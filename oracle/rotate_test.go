@@ -32,7 +32,8 @@ func TestRotate(t *testing.T) {
 	o := llamatap(t, rotating(tokens)...).good(t)
 	m, v := metadata(t, o.dirs[0]), verifyJSON(t, o.dirs[0])
 	if !v.OK || !v.Sealed || m.Stopped != nil || m.Lossy || m.Rotated == nil || bytesBelow(o.dirs[0]) > 4<<20 {
-		t.Fatalf("%d bytes, %+v; lossy %v, stopped %+v, rotated %+v", bytesBelow(o.dirs[0]), v, m.Lossy, m.Stopped, m.Rotated)
+		t.Fatalf("%d bytes, %+v; lossy %v, stopped %+v, rotated %+v", bytesBelow(o.dirs[0]), v, m.Lossy, m.Stopped,
+			m.Rotated)
 	}
 	var left uint64
 	logs, _ := filepath.Glob(filepath.Join(o.dirs[0], "resource*.jsonl"))

@@ -216,7 +216,7 @@ func wantOrder(t *testing.T, q *kvcache.Request) {
 }
 
 // TestResponses: requests to /responses end as their answers say, whole or as a stream. Those name stop and length
-// alike; records tell them apart where the request has a limit or the model ends.
+// alike; records distinguish them where the request has a limit or the model ends.
 func TestResponses(t *testing.T) {
 	s := serve(t, []string{"--tap-requests"}, "-np", "1", "-c", "2048", "-t", "1", "--no-webui", "--predict", "9",
 		"--chat-template", "chatml")

@@ -127,9 +127,11 @@ var keys = map[string]key{
 	"uncovered_ns": {"ns", "computed",
 		"time of the phase's executions in no window; `joules_per_token` is absent then"},
 	"apportioned_j": {"J", "computed",
-		"what the device used for the execution, by its time in windows; for a request, of each execution's share by rows, all rows alike"},
+		"what the device used for the execution, by its time in windows; for a request, of each execution's share by " +
+			"rows, all rows alike"},
 	"layer_j": {"J", "computed",
-		"of `apportioned_j` the part of each layer, by its measured time; the rest is of no layer. Absent where layers were not timed"},
+		"of `apportioned_j` the part of each layer, by its measured time; the rest is of no layer. Absent where " +
+			"layers were not timed"},
 	"request":          {"", "computed", "number of the request in its sequence; absent where that is not known"},
 	"joules_per_token": {"J", "computed", "`energy_j`, or `apportioned_j`, / `tokens`"},
 

@@ -194,7 +194,8 @@ func (p *part) finish(all []Part, regions *regionTable) []Part {
 	p.time.Finish(p.last)
 	for _, kind := range memtrace.RegionTypes() {
 		if m := p.steps.Type(kind); m != nil && m.Reads+m.Writes > 0 {
-			all = append(all, Part{p.name, kind, regions.bytes(kind), p.padded[kind], p.executions, int64(len(p.tokens)), m,
+			all = append(all, Part{p.name, kind, regions.bytes(kind), p.padded[kind], p.executions,
+				int64(len(p.tokens)), m,
 				p.time.Type(kind)})
 		}
 	}

@@ -61,7 +61,8 @@ func TestParts(t *testing.T) {
 	for _, p := range parts {
 		r := &p.Steps.Retention
 		_, most := p.Steps.WorkingSet(0)
-		got = append(got, known{p.Name, p.Type, p.Executions, p.Tokens, p.Steps.BytesRead, p.Steps.BytesWritten, p.Padded,
+		got = append(got, known{p.Name, p.Type, p.Executions, p.Tokens, p.Steps.BytesRead, p.Steps.BytesWritten,
+			p.Padded,
 			r.Count, r.Censored, r.Min, r.Max, p.Time.Retention.Max / second, most, p.Steps.Written})
 	}
 	want := []known{

@@ -56,7 +56,8 @@ func requestsSection(_ context.Context, r *Run, over *tracks) (*section, error) 
 
 // requestsEnergy is what devices used for requests: apportioned to them, not measured.
 func requestsEnergy(all []resources.DeviceEnergy) *titled {
-	rows := [][]string{{"device", "energy counter", "apportioned to requests", "per prompt token", "per generated token",
+	rows := [][]string{{"device", "energy counter", "apportioned to requests", "per prompt token",
+		"per generated token",
 		"other executions", "idle"}}
 	joules := func(j *float64) string {
 		if j == nil {

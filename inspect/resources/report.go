@@ -371,7 +371,8 @@ func (r *Report) tables(s *Sum) {
 		r.Components = append(r.Components, ComponentRow{name, byPhase[name], r.figures(components[name])})
 	}
 	for _, layer := range slices.Sorted(maps.Keys(layers)) {
-		r.Layers = append(r.Layers, LayerRow{layer, byComponent[layer], layerJoules(r.GraphEnergy, layer), r.figures(layers[layer])})
+		r.Layers = append(r.Layers, LayerRow{layer, byComponent[layer], layerJoules(r.GraphEnergy, layer),
+			r.figures(layers[layer])})
 	}
 	for _, op := range byTime(ops) {
 		r.Ops = append(r.Ops, OpRow{op, r.figures(ops[op])})

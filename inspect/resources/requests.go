@@ -235,7 +235,8 @@ func (r *Requests) WriteText(w io.Writer, text func(id int64) string, last int) 
 		if d.PromptTokenJ != nil && d.TokenJ != nil {
 			perToken = fmt.Sprintf("; %.3g J per prompt token, %.3g J per generated one", *d.PromptTokenJ, *d.TokenJ)
 		}
-		out.Line("%s: %.4g J, of it %.4g J apportioned to requests, %.4g J in other executions, %.4g J idle%s", d.Domain,
+		out.Line("%s: %.4g J, of it %.4g J apportioned to requests, %.4g J in other executions, %.4g J idle%s",
+			d.Domain,
 			d.CounterJ, d.RequestsJ, d.OtherJ, d.IdleJ, perToken)
 	}
 	if len(t.Again) > 0 {

@@ -265,7 +265,8 @@ func layerTable(b *strings.Builder, rows []LayerRow) {
 	t := newGrid(" layer", " time", " share", " attention", " mlp", " other", " FLOP", " padded", " moved")
 	energy := len(rows) > 0 && rows[0].ApportionedJ != nil // of all layers, then
 	if energy {
-		t = newGrid(" layer", " time", " share", " attention", " mlp", " other", " FLOP", " padded", " moved", " energy")
+		t = newGrid(" layer", " time", " share", " attention", " mlp", " other", " FLOP", " padded", " moved",
+			" energy")
 	}
 	for _, l := range rows[:min(len(rows), textLayers)] {
 		other, timed := int64(0), false

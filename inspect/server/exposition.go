@@ -47,7 +47,8 @@ type sample struct {
 func (m *metric) sampled(values []string) sample {
 	s := sample{of: m, Metric: &dto.Metric{}}
 	for i, value := range values {
-		s.Label = append(s.Label, &dto.LabelPair{Name: &m.labels[i], Value: proto.String(strings.ToValidUTF8(value, "?"))})
+		s.Label = append(s.Label, &dto.LabelPair{Name: &m.labels[i], Value: proto.String(strings.ToValidUTF8(value,
+			"?"))})
 	}
 	slices.SortFunc(s.Label, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })
 	for _, l := range s.Label {

@@ -91,7 +91,8 @@ func TestExposition(t *testing.T) {
 			t.Errorf("%v", h)
 		}
 	}
-	if err := writeSamples(io.Discard, expfmt.NewFormat(expfmt.TypeTextPlain), []sample{one.at(1, "r", "b", "a"), one.at(2, "r", "b", "a")}); err == nil {
+	if err := writeSamples(io.Discard, expfmt.NewFormat(expfmt.TypeTextPlain), []sample{one.at(1, "r", "b", "a"),
+		one.at(2, "r", "b", "a")}); err == nil {
 		t.Error("two values of one series are no error")
 	}
 }
@@ -115,7 +116,8 @@ func TestNativeHistograms(t *testing.T) {
 		t.Fatal(form, err)
 	}
 	got := family.Metric[0].GetHistogram()
-	if got.GetSampleCount() != 6 || got.GetSchema() != 3 || got.GetZeroCount() != 1 || len(got.GetPositiveSpan()) != 4 ||
+	if got.GetSampleCount() != 6 || got.GetSchema() != 3 || got.GetZeroCount() != 1 ||
+		len(got.GetPositiveSpan()) != 4 ||
 		!slices.Equal(got.GetPositiveDelta(), []int64{1, 0, 0, 0, 0}) {
 		t.Errorf("%v", got)
 	}

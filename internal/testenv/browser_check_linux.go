@@ -21,7 +21,8 @@ const contrast = `(() => {
   let least = [100, ""];
   for (const e of document.querySelectorAll("body *")) {
     if (![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()) || !e.getClientRects().length) continue;
-    const style = getComputedStyle(e), a = light(e instanceof SVGElement ? style.fill : style.color), b = light(behind(e));
+    const style = getComputedStyle(e), a = light(e instanceof SVGElement ? style.fill : style.color),
+          b = light(behind(e));
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     if (ratio < least[0]) least = [ratio, e.textContent.slice(0, 40)];
   }
@@ -34,7 +35,8 @@ const problems = `(() => {
   const all = [], want = (ok, what, e) => { if (!ok) all.push(what + ": " + e.outerHTML.slice(0, 80)); };
   const each = (selector, check) => document.querySelectorAll(selector).forEach(check);
   each("button, a, th, summary, figcaption, h1, h2, h3", (e) => want(e.textContent.trim(), "no text", e));
-  each("svg", (e) => want(e.getAttribute("role") === "img" && e.getAttribute("aria-label") && e.tabIndex === 0, "no label", e));
+  each("svg", (e) => want(e.getAttribute("role") === "img" && e.getAttribute("aria-label") && e.tabIndex === 0,
+        "no label", e));
   each("[id]", (e) => want(document.querySelectorAll("#" + CSS.escape(e.id)).length === 1, "not unique", e));
   each(".scroll", (e) => want(e.tabIndex === 0, "not reached by keys", e));
   let level = 1;
@@ -43,8 +45,8 @@ const problems = `(() => {
   return all;
 })()`
 
-// Problems are what an accessibility checker would name in the page: see problems, texts whose contrast is below 4.5, and
-// a page that is wider than its window.
+// Problems are what an accessibility checker would name in the page: see problems, texts whose contrast is below 4.5,
+// and a page that is wider than its window.
 func (b *Browser) Problems() (named []string) {
 	b.t.Helper()
 	b.Eval(problems, &named)

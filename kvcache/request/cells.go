@@ -107,7 +107,8 @@ func (h *history) add(l *lost) {
 }
 
 // best is the entry that begins with the most tokens of a prompt, the newest of several, of those that took the one at
-// a position; nil: none. A server's prompts begin alike: an entry is compared if it has the token that a better one has.
+// a position; nil: none. A server's prompts begin alike: an entry is compared if it has the token that a better one
+// has.
 func (h *history) best(prompt []int32, pos int64) (found *lost, n int64) {
 	n = max(pos, 0)
 	for i := len(h.all) - 1; i >= 0 && n < int64(len(prompt)); i-- {

@@ -99,7 +99,8 @@ func (c *Characterization) agree(run *SealedRun, a *memory.Agreement) {
 			at = len(rows)
 			rows = append(rows, agreementRow{run: run, collector: a.Collector, kind: w.Type})
 		}
-		rows[at].found, rows[at].inLedger, rows[at].ledger, rows[at].foundAgain = &w.Pages, &w.InLedger, &w.Ledger, &w.Found
+		rows[at].found, rows[at].inLedger, rows[at].ledger, rows[at].foundAgain = &w.Pages, &w.InLedger, &w.Ledger,
+			&w.Found
 	}
 	slices.SortStableFunc(rows[1:], func(a, b agreementRow) int { return cmp.Compare(a.kind, b.kind) })
 	c.agreements = append(c.agreements, rows...)

@@ -83,7 +83,8 @@ func characterColumns() []publishedColumn[characterRow] {
 		textColumn("region_type", "type of region", func(r *row) any { return r.part.Type.String() }),
 		intColumn("regions", "", "regions of the type that were accessed",
 			func(r *row) any { return int64(r.part.Steps.Regions) }),
-		intColumn("region_bytes", table.Bytes, "size of all regions of the type; of activations that of compute buffers",
+		intColumn("region_bytes", table.Bytes, "size of all regions of the type; of activations that of compute "+
+			"buffers",
 			func(r *row) any { return int64(r.part.Bytes) }),
 		intColumn("executions", unitSteps, "executions of graphs in the phase",
 			func(r *row) any { return r.part.Executions }),
@@ -109,7 +110,8 @@ func characterColumns() []publishedColumn[characterRow] {
 			func(r *row) any { return known(r.part.Steps.Retention.CensoredShare()) }))
 	all = append(all, retentionColumns()...)
 	return append(all,
-		intColumn("reuse_p50_bytes", table.Bytes, "median reuse distance: different other bytes touched between two accesses",
+		intColumn("reuse_p50_bytes", table.Bytes, "median reuse distance: different other bytes touched between two "+
+			"accesses",
 			func(r *row) any { return quantileOf(&r.part.Steps.Reuses, 0.5) }),
 		intColumn("reuse_p99_bytes", table.Bytes, "99th percentile of the reuse distance",
 			func(r *row) any { return quantileOf(&r.part.Steps.Reuses, 0.99) }),
@@ -137,11 +139,13 @@ func retentionColumns() (all []publishedColumn[characterRow]) {
 		estimated := func(m *memtrace.TypeMetrics) any { return estimateOf(&m.Retention, p.share) }
 		const kaplan = " by Kaplan and Meier; null: too much is censored"
 		all = append(all,
-			intColumn("retention_"+p.name+"_executions", unitSteps, p.words+" of the retention, censored ones as long as seen",
+			intColumn("retention_"+p.name+"_executions", unitSteps,
+				p.words+" of the retention, censored ones as long as seen",
 				func(r *row) any { return kept(r.part.Steps) }),
 			intColumn("km_"+p.name+"_executions", unitSteps, p.words+" of the retention"+kaplan,
 				func(r *row) any { return estimated(r.part.Steps) }),
-			floatColumn("retention_"+p.name+"_s", unitSeconds, p.words+" of the retention, censored ones as long as seen",
+			floatColumn("retention_"+p.name+"_s", unitSeconds,
+				p.words+" of the retention, censored ones as long as seen",
 				func(r *row) any { return inSeconds(kept(r.part.Time)) }).varying(variesWithTime),
 			floatColumn("km_"+p.name+"_s", unitSeconds, p.words+" of the retention"+kaplan,
 				func(r *row) any { return inSeconds(estimated(r.part.Time)) }).varying(variesWithTime))
@@ -172,10 +176,12 @@ func agreementColumns() []publishedColumn[agreementRow] {
 		sampled("pages_found", "pages that were found written", func(r *row) any { return count(r.found) }),
 		sampled("pages_found_in_ledger", "of these, those that the ledger says were written",
 			func(r *row) any { return count(r.inLedger) }),
-		sampled("pages_in_ledger", "pages that the ledger says were written", func(r *row) any { return count(r.ledger) }),
+		sampled("pages_in_ledger", "pages that the ledger says were written",
+			func(r *row) any { return count(r.ledger) }),
 		sampled("pages_in_ledger_found", "of these, those that were found written",
 			func(r *row) any { return count(r.foundAgain) }),
-		floatColumn("first_touch_tau", "", "Kendall's tau-b of the orders in which ledger and samples first touched regions",
+		floatColumn("first_touch_tau", "", "Kendall's tau-b of the orders in which ledger and samples first touched "+
+			"regions",
 			func(r *row) any {
 				if r.tau == nil {
 					return nil

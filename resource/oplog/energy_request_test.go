@@ -19,10 +19,13 @@ func TestEnergyOfRequests(t *testing.T) {
 	e.owners = map[owner]*owned{one: {tokens: 3}, two: {tokens: 1}}
 	using(&e, "gpu-0", resource.EnergyCounter, 0, []int64{100, 200, 300}, []float64{10, 40, 7})
 	using(&e, "package-0", resource.EnergyCounter, 0, []int64{150}, []float64{3})
-	e.add(ownedSpan{busySpan: busySpan{0, 50, partPrefill}, rows: []rowsOf{rowsOf{one, 1}}})                       // 5 J
-	e.add(ownedSpan{busySpan: busySpan{50, 150, partMixed}, rows: []rowsOf{rowsOf{one, 0.75}, rowsOf{two, 0.25}}}) // 5 J and 20 J
-	e.add(ownedSpan{busySpan: busySpan{150, 200, partDecode}, rows: []rowsOf{rowsOf{two, 1}}})                     // 20 J, at once with
-	e.add(ownedSpan{busySpan: busySpan{150, 200, part(ggmlhooks.PhaseSetup)}})                                     // this: 10 J each
+	e.add(ownedSpan{busySpan: busySpan{0, 50, partPrefill}, rows: []rowsOf{rowsOf{one,
+		1}}}) // 5 J
+	e.add(ownedSpan{busySpan: busySpan{50, 150, partMixed}, rows: []rowsOf{rowsOf{one, 0.75}, rowsOf{two,
+		0.25}}}) // 5 J and 20 J
+	e.add(ownedSpan{busySpan: busySpan{150, 200, partDecode}, rows: []rowsOf{rowsOf{two,
+		1}}}) // 20 J, at once with
+	e.add(ownedSpan{busySpan: busySpan{150, 200, part(ggmlhooks.PhaseSetup)}}) // this: 10 J each
 	e.divide(math.MaxInt64)
 	rows := e.rows()
 	got, sum := map[string]string{}, map[string]float64{}

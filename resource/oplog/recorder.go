@@ -53,7 +53,8 @@ func NewRecorder(o Options) (*Recorder, error) {
 	r := &Recorder{
 		w: w, now: o.Now, ctxs: map[uint32]*context{}, memory: m, steps: steps{w, m},
 		tokens: tokens{writer: w, spell: o.Text}, routing: routing{writer: w},
-		compute: compute{w, m.device, o.Roofline, o.Pressure}, devices: devices{writer: w, take: o.Devices, running: begun}, running: begun,
+		compute: compute{w, m.device, o.Roofline, o.Pressure}, devices: devices{writer: w, take: o.Devices,
+			running: begun}, running: begun,
 		cells:  cells{w, map[cacheID]string{}, map[cacheLayer]string{}},
 		totals: totals{writer: w, start: o.Now(), phases: map[ggmlhooks.Phase]*resource.PhaseTotals{}},
 	}

@@ -34,7 +34,8 @@ func engine(o Options) []Fact {
 	if built != "" && built != "unknown" {
 		commit = ", commit " + built
 	}
-	library = tested(library.is(OK, fmt.Sprintf("llama.cpp %s, ggml %s%s", llama.Version(), ggml, commit)), llama.Version())
+	library = tested(library.is(OK, fmt.Sprintf("llama.cpp %s, ggml %s%s", llama.Version(), ggml, commit)),
+		llama.Version())
 	facts := []Fact{
 		library,
 		{Topic: engineTopic, Name: "prefix", Status: OK, Value: in.LibDir},
@@ -55,7 +56,8 @@ func tested(f Fact, version string) Fact {
 	}
 	return f.is(Limited, f.Value+"; tested are "+firstTested+" to "+lastTested).
 		lacking("what the tap finds at its start not to be as in those is not recorded; metadata.json names it "+
-			"(structures_unknown, entry_points_missing)", "make LLAMA_PREFIX=… with one of those, or make build for Debian's")
+			"(structures_unknown, entry_points_missing)", "make LLAMA_PREFIX=… with one of those, or make build for "+
+			"Debian's")
 }
 
 // functions looks for the tap's entry points in llama.cpp's libraries, a fact per kind of evidence.

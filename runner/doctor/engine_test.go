@@ -251,7 +251,8 @@ func rebuilt(t *testing.T, path string) []byte {
 // TestTested: versions between the first and the last that are tested are; what is newer, older or unknown is said to
 // be used as far as it goes.
 func TestTested(t *testing.T) {
-	for version, want := range map[string]Status{"0.5.0": OK, "0.5.0-dev": OK, "0.6.3": OK, "0.7.9": OK, "0.4.9": Limited,
+	for version, want := range map[string]Status{"0.5.0": OK, "0.5.0-dev": OK, "0.6.3": OK, "0.7.9": OK,
+		"0.4.9":     Limited,
 		"0.8.0-dev": Limited, "1.0.0": Limited, "b4711": Limited, "": Limited} {
 		if f := tested(Fact{Status: OK, Value: "llama.cpp " + version}, version); f.Status != want ||
 			(want == Limited) != strings.Contains(f.Value, "tested are 0.5.0 to 0.7.0") {

@@ -68,7 +68,7 @@ func newEvents(run *run, devices *devices, unwritten *atomic.Int64) (*events, er
 	}
 	e.Recorder, err = oplog.NewRecorder(oplog.Options{
 		Level: level, Lines: jsonl.Options{Create: create, Name: rundir.EventsName,
-			PartBytes: int64(tap.EventParts()), Buffered: unwritten},
+			PartBytes: int64(tap.MaxDisk.Parts(tap.ResourceRotate)), Buffered: unwritten},
 		PerSecond: tap.ResourceRate,
 		Now:       monotonic, UnixOffset: run.unixOffset(), SessionID: run.dir.ID(), Text: run.speller.text,
 		Roofline: roofline(),

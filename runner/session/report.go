@@ -148,7 +148,8 @@ func (r *report) summary() Summary {
 		Prefill: r.pace(&use, ggmlhooks.PhasePrefill), Decode: r.pace(&use, ggmlhooks.PhaseDecode),
 		Tensors:  r.run.o.Tap.Records(config.Activations) || written.Packets > 0,
 		RawBytes: written.RawBytes, StoredBytes: written.Stored, Stopped: r.counter.stopped(r.files.lastToken()),
-		Rotated: r.files.series.rotatedOf(), Beside: r.others.words(), Paths: use.Paths, Want: r.run.o.Tap.Throughput * 1e9,
+		Rotated: r.files.series.rotatedOf(), Beside: r.others.words(), Paths: use.Paths,
+		Want: r.run.o.Tap.Throughput * 1e9,
 		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS), hash: time.Duration(written.HashNS),
 	}
 	if live := r.files.live; live != nil {

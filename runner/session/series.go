@@ -98,7 +98,7 @@ func (r *series) giveBack(cause string) bool {
 		return false
 	}
 	for {
-		name, size := r.run.dir.Oldest()
+		name, size := rundir.Oldest(r.run.dir)
 		if e := r.ending; e != nil && (name == "" || name == e.segment.place.Name) {
 			if r.wait() != nil {
 				return false
@@ -123,7 +123,7 @@ func (r *series) remove(name string, size int64) error {
 	if of, _, ok := rundir.PartOf(name); ok {
 		rows, err := rowsOf(filepath.Join(r.run.dir.Path(), name))
 		if err == nil {
-			err = r.run.dir.RemovePart(name)
+			err = r.run.dir.Remove(name)
 		}
 		if err == nil {
 			r.rotated.AddPart(of, rows)
@@ -135,7 +135,7 @@ func (r *series) remove(name string, size int64) error {
 	if at < 0 {
 		return fmt.Errorf("%s is not among the segments of the run", name)
 	}
-	if err := r.run.dir.RemoveSegment(name); err != nil {
+	if err := r.run.dir.Remove(name); err != nil {
 		return err
 	}
 	place := r.places[at]

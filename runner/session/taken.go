@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How often taken looks: every takenEvery while this process uses much, and otherwise so that it uses takenWorth between
-// two looks, at most every takenSeldom and a 16th of the time since the first one. A look reads a file of each thread.
+// How often taken looks: every takenEvery while this process uses much, and otherwise so that it uses takenWorth
+// between two looks, at most every takenSeldom and a 16th of the time since the first one. A look reads a file of each
+// thread.
 const (
 	takenEvery  = 50 * time.Millisecond
 	takenSeldom = time.Second

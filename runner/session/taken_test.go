@@ -68,7 +68,8 @@ func TestTakenWithinTheRun(t *testing.T) {
 func TestTakenSeldom(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct{ interval, used, all, want time.Duration }{
-		{50 * ms, 50 * ms, time.Hour, 50 * ms}, {50 * ms, 2 * ms, time.Hour, 500 * ms}, {50 * ms, 0, time.Hour, time.Second},
+		{50 * ms, 50 * ms, time.Hour, 50 * ms}, {50 * ms, 2 * ms, time.Hour, 500 * ms}, {50 * ms, 0, time.Hour,
+			time.Second},
 		{500 * ms, 16 * ms, time.Hour, 625 * ms}, {50 * ms, 0, 50 * ms, 50 * ms}, {50 * ms, 0, 1600 * ms, 100 * ms},
 	} {
 		taken := taken{}

@@ -14,8 +14,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// unpackServer answers each request (codec, length, size, payload) with the length and the bytes that the reader package unpacks,
-// or with the length ^0 and the refusal's text.
+// unpackServer answers each request (codec, length, size, payload) with the length and the bytes that the reader
+// package unpacks, or with the length ^0 and the refusal's text.
 const unpackServer = `
 import struct, sys, resource
 sys.path.insert(0, sys.argv[1])

@@ -76,7 +76,7 @@ func PartOf(file string) (table string, number int, ok bool) {
 
 // Oldest returns the oldest sealed segment or whole part of the run that can be given back, with its size if it is a
 // part; "": there is none.
-func (d *Dir) Oldest() (name string, size int64) {
+func Oldest(d *Dir) (name string, size int64) {
 	for _, f := range d.contents.list() {
 		if segment, ok := strings.CutSuffix(f.Name, "/"+ManifestName); ok {
 			return segment, 0
@@ -88,9 +88,12 @@ func (d *Dir) Oldest() (name string, size int64) {
 	return "", 0
 }
 
-// RemovePart removes a whole part from the directory and from the list. What is left of a removal that is cut off is
-// either the part or nothing.
-func (d *Dir) RemovePart(name string) error {
+// Remove removes a sealed segment, or a whole part of a table or of lines, from the directory and from the list. What
+// is left of a removal that is cut off is either the part or nothing.
+func (d *Dir) Remove(name string) error {
+	if _, _, ok := PartOf(name); !ok {
+		return removeSegment(d, name)
+	}
 	for _, f := range d.contents.list() {
 		if f.Name == name {
 			d.contents.remove(name)

@@ -58,16 +58,12 @@ func TestOldest(t *testing.T) {
 	write("resource.jsonl")
 	before := d.Written()
 	for _, want := range []string{"requests.000.parquet", SegmentName(1), "resource.jsonl", ""} {
-		name, size := d.Oldest()
+		name, size := Oldest(d)
 		if name != want || (size == 10) != (want != "" && want != SegmentName(1)) {
 			t.Fatalf("the oldest is %q of %d bytes, want %q", name, size, want)
 		}
-		switch name {
-		case "":
-		case SegmentName(1):
-			err = d.RemoveSegment(name)
-		default:
-			err = d.RemovePart(name)
+		if name != "" {
+			err = d.Remove(name)
 		}
 		if err != nil {
 			t.Fatal(err)

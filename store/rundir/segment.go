@@ -77,9 +77,9 @@ func (d *Dir) AddSegment(name string) error {
 	return nil
 }
 
-// RemoveSegment removes a segment from the directory and from the list. It gets a temporary name first: what is
+// removeSegment removes a segment from the directory and from the list. It gets a temporary name first: what is
 // left of a removal that is cut off is no segment.
-func (d *Dir) RemoveSegment(name string) error {
+func removeSegment(d *Dir, name string) error {
 	d.contents.remove(name + "/" + ManifestName)
 	gone := filepath.Join(d.Path(), partName(name))
 	if err := disk.rename(filepath.Join(d.Path(), name), gone); err != nil {

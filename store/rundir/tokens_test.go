@@ -135,7 +135,8 @@ func TestTokensAppend(t *testing.T) {
 	for _, text := range []string{"", "func main", "~ x/<>&'", "\"", "\\", "\n", "\x7f", "ü", "a\u2028"} {
 		for _, seq := range []*int32{nil, &zero, &seven} {
 			for _, ctx := range []uint32{0, math.MaxUint32} {
-				r := TokenRecord{Index: math.MaxInt64, ID: -1, Text: text, Phase: "decode", Seq: seq, Pos: math.MinInt32,
+				r := TokenRecord{Index: math.MaxInt64, ID: -1, Text: text, Phase: "decode", Seq: seq,
+					Pos: math.MinInt32,
 					Ctx: ctx, Request: seq}
 				if seq == &seven {
 					r.Bytes = base64.StdEncoding.EncodeToString([]byte("\xe2\x82\xfb"))
