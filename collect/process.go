@@ -255,7 +255,10 @@ func (p *pauses) processors(all int) int {
 	return 1
 }
 
-// Pump reads the queue until the model's process is gone and everything that it published is read. The first error of
+// Pump, as [Start], is for a process that does nothing but collect: while little comes it lowers GOMAXPROCS, so what
+// is made meanwhile must not take its number of goroutines from that.
+//
+// It reads the queue until the model's process is gone and everything that it published is read. The first error of
 // the sink is returned at once; the process is left running then.
 func (p *Process) Pump(ctx context.Context, reader *Reader, idle Idle) error {
 	pauses := pauses{often: idle.Often}

@@ -196,9 +196,9 @@ var RequestColumns = []RequestColumn{
 func EndName(end RequestEnd) string { return endNames[end] }
 
 var causeWords = []string{"", "the slot held other tokens from a position on",
-	"another slot held them, and was busy or not asked for", "another slot held them; the prompts were less alike " +
-		"than " +
-		"--slot-prompt-similarity", "another request took their cells", "a context shift removed or moved them",
+	"another slot held them, and was busy or not asked for",
+	"another slot held them; the prompts were less alike than --slot-prompt-similarity",
+	"another request took their cells", "a context shift removed or moved them",
 	"layers with a sliding window no longer had what comes before", "a recurrent state cannot be cut back to their end",
 	"the request or the server turned cache_prompt off", "the slot was computed with other LoRA adapters",
 	"the slot was computed with other vectors"}

@@ -26,8 +26,8 @@ func installLinks(dir string, force bool) error {
 		return err
 	}
 	if len(names) == 0 {
-		return fmt.Errorf("there is nothing to link to: %s has no programs of llama.cpp; build them, or use a "+
-			"llama.cpp that "+
+		return fmt.Errorf("there is nothing to link to: %s has no programs of llama.cpp; build them, or use "+
+			"a llama.cpp that "+
 			"has them with make LLAMA_PREFIX=…", runner.ProgramDir())
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {

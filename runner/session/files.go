@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/llamatap/llamatap/config"
@@ -31,10 +32,12 @@ type files struct {
 	reserve *reserve
 	live    *live // the dataset that rows go to in place of the stream; nil: none
 	ahead   int64 // bytes that the disk is to keep ahead of what is written
+	workers int   // goroutines that pack: collect.Pump takes processors from Go while little comes
 }
 
 func newFiles(r *run, c *counter, others *recorders, consumer *feed, buffers int64) *files {
-	f := &files{run: r, counter: c, others: others, feed: consumer, buffers: buffers, series: series{run: r}}
+	f := &files{run: r, counter: c, others: others, feed: consumer, buffers: buffers, series: series{run: r},
+		workers: cmp.Or(r.o.Tap.Workers, runtime.GOMAXPROCS(0))}
 	f.room = room{
 		tap: r.o.Tap, use: f.used, give: f.series.giveBack, spare: f.limitAhead, statfs: unix.Statfs,
 		beside: func() int64 {
@@ -109,7 +112,7 @@ func (f *files) openSegment(dir *rundir.Dir, number int,
 	}
 	g.place = rundir.Segment{Name: filepath.Base(dir.Path()), Number: number, Began: time.Now().UTC()}
 	g.stream, err = open(filepath.Join(dir.Path(), StreamName), stream.Options{
-		Workers: f.run.o.Tap.Workers, Codec: id, DType: dtype, MemoryBound: bound,
+		Workers: f.workers, Codec: id, DType: dtype, MemoryBound: bound,
 		Bound:         codec.Bound{Error: float32(f.run.o.Tap.Error), Metric: metric},
 		Sync:          sync,
 		Ahead:         f.ahead,
