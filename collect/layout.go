@@ -13,7 +13,7 @@ import (
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 20
+	shmVersion = 21
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -43,6 +43,7 @@ const (
 	recordSamples     = 1 << 5
 	recordExperts     = 1 << 6
 	recordRequests    = 1 << 7
+	recordMoves       = 1 << 8
 )
 
 // What processes with the tap have shown.
@@ -224,4 +225,5 @@ const (
 	recChanges
 	recLosses
 	recServed
+	recMoved
 )

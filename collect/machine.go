@@ -28,6 +28,13 @@ const (
 	bufferKnown
 )
 
+// Kind and flags of what was moved.
+const (
+	movedGet   = 1
+	movedAsync = 1 << 0
+	movedOwn   = 1 << 1
+)
+
 func readBuffer(d *decoder, sink ggmlhooks.Sink) error {
 	b := ggmlhooks.Buffer{ID: d.u64(), MonoNS: int64(d.u64()), Base: d.u64(), Size: d.u64()}
 	b.Usage = ggmlhooks.BufferUsage(d.u32())

@@ -200,6 +200,14 @@ func (r *Reader) record(kind uint32, b []byte) error {
 		s.Kind, s.Ctx, s.Row, s.Token, s.Value = ggmlhooks.ServedKind(d.u32()), d.u32(), d.i32(), d.i32(), d.u32()
 		s.Line = d.text(int(d.u32()))
 		return d.then(kind, func() error { return r.sink.Served(&s) })
+	case recMoved:
+		m := ggmlhooks.Moved{BegunNS: int64(d.u64()), MonoNS: int64(d.u64()), Buffer: d.u64(), Bytes: d.u64()}
+		kind, flags := d.u32(), d.u32()
+		m.Get, m.Async, m.Own = kind == movedGet, flags&movedAsync != 0, flags&movedOwn != 0
+		name := int(d.u32())
+		d.u32()
+		m.Tensor = d.text(name)
+		return d.then(recMoved, func() error { return r.sink.Moved(&m) })
 	}
 	return fmt.Errorf("%w: record type %d", ErrQueue, kind)
 }

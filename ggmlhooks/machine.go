@@ -140,6 +140,17 @@ type Sample struct {
 // MaxCandidates is how many candidates a Sample has at most.
 const MaxCandidates = 10
 
+// Moved is bytes of a tensor that a program, or the tap for the recording, moved to a device or from one.
+type Moved struct {
+	Tensor          string // as ggml calls it
+	Buffer          uint64 // of the device
+	Bytes           uint64
+	BegunNS, MonoNS int64 // from call to return; of one that is Async, to the next synchronisation
+	Get             bool  // from the device
+	Async           bool
+	Own             bool // for the recording
+}
+
 // Purpose says what a captured tensor is for. The bits are shared with cgo/tap.
 type Purpose uint8
 
@@ -159,6 +170,7 @@ type MachineSink interface {
 	Sample(*Sample) error
 	Sync(Sync) error
 	Served(*Served) error
+	Moved(*Moved) error
 }
 
 // NoMachine ignores everything of a [MachineSink]: a sink that embeds it need not care.
@@ -184,3 +196,6 @@ func (NoMachine) Sync(Sync) error { return nil }
 
 // Served does nothing.
 func (NoMachine) Served(*Served) error { return nil }
+
+// Moved does nothing.
+func (NoMachine) Moved(*Moved) error { return nil }

@@ -50,6 +50,8 @@ type (
 	Called interface{ Call(*Call) error }
 	// Server takes what a server does for its requests.
 	Server interface{ Served(*Served) error }
+	// Mover takes what is moved to devices and back.
+	Mover interface{ Moved(*Moved) error }
 	// Sequenced takes what the program does to sequences.
 	Sequenced interface{ SeqChange(*SeqChange) error }
 )
@@ -66,6 +68,7 @@ type fanout struct {
 	sequenced list[Sequenced]
 	called    list[Called]
 	server    list[Server]
+	movers    list[Mover]
 }
 
 func newFanout(recorders ...io.Closer) fanout {
@@ -74,6 +77,7 @@ func newFanout(recorders ...io.Closer) fanout {
 		graphed: listOf[Graphs](recorders), retract: listOf[Retractor](recorders), memory: listOf[Memory](recorders),
 		sampled: listOf[Sampled](recorders), sequenced: listOf[Sequenced](recorders),
 		called: listOf[Called](recorders), server: listOf[Server](recorders),
+		movers: listOf[Mover](recorders),
 	}
 }
 
@@ -95,6 +99,11 @@ func (f *fanout) Sample(c *Sample) error {
 // Served notes what a server did.
 func (f *fanout) Served(s *Served) error {
 	return f.server.each(func(r Server) error { return r.Served(s) })
+}
+
+// Moved notes what was moved.
+func (f *fanout) Moved(m *Moved) error {
+	return f.movers.each(func(r Mover) error { return r.Moved(m) })
 }
 
 // list is the recorders that want one kind of report.

@@ -76,6 +76,10 @@ func (e everyone) Sample(v *ggmlhooks.Sample) error {
 func (e everyone) Sync(v ggmlhooks.Sync) error {
 	return e.each(func(s ggmlhooks.Sink) error { return s.Sync(v) })
 }
+func (e everyone) Moved(v *ggmlhooks.Moved) error {
+	return e.each(func(s ggmlhooks.Sink) error { return s.Moved(v) })
+}
+
 func (e everyone) Served(v *ggmlhooks.Served) error {
 	return e.each(func(s ggmlhooks.Sink) error { return s.Served(v) })
 }

@@ -21,10 +21,12 @@ func TestMachineDevice(t *testing.T) {
 	endpoint := testenv.NeedRPC(t)
 	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
 	t.Setenv(name, path)
-	args := []string{"-m", synthetic(t, "qwen3moe", gguf.F16, nil), "-p", prompt, "-n", "4", "--temp", "0", "-t", "1",
+	model := synthetic(t, "qwen3moe", gguf.F16, nil)
+	args := []string{"-m", model, "-p", prompt, "-n", "4", "--temp", "0", "-t", "1",
 		"-c", "512", "-ub", "16", "-no-cnv", "--no-warmup"}
 	cpu := watch(t, allOfIt, "llama-completion", append(args, "-dev", "none", "--no-repack")...)
-	device := watch(t, allOfIt, "llama-completion", append(args, "--rpc", endpoint, "-ngl", "99")...)
+	device := watch(t, allOfIt, "llama-completion", append(args, "--rpc", endpoint, "-ngl", "99",
+		"-fit", "off")...) // the model is loaded before anything is recorded
 	if len(cpu.execs) != len(device.execs) {
 		t.Fatalf("%d executions, %d on the device", len(cpu.execs), len(device.execs))
 	}
@@ -65,6 +67,62 @@ func TestMachineDevice(t *testing.T) {
 	}
 	if far == 0 {
 		t.Errorf("nothing lies on the device: %+v", device.buffers)
+	}
+	checkMoved(t, model, cpu, device)
+}
+
+// checkMoved: each weight went to the device once, the logits of each output came back, and so did what the tap reads
+// of experts.
+func checkMoved(t *testing.T, model string, cpu, device *witness) {
+	t.Helper()
+	sent, logits, own, outputs := map[string]int64{}, uint64(0), 0, 0
+	for _, m := range device.moved {
+		if m.MonoNS < m.BegunNS || m.BegunNS == 0 || device.buffers[m.Buffer].Host {
+			t.Errorf("%+v", m)
+		}
+		switch {
+		case m.Own:
+			own++
+		case !m.Get:
+			sent[m.Tensor] += int64(m.Bytes)
+		case m.Tensor == "result_output":
+			logits += m.Bytes
+		default:
+			t.Errorf("the program has no use for %+v", m)
+		}
+	}
+	for _, e := range device.execs {
+		outputs += len(e.Outputs)
+	}
+	wantWeights(t, model, sent)
+	const vocabulary = 2080
+	if want := uint64(outputs * vocabulary * 4); logits != want || want == 0 {
+		t.Errorf("logits of %d B came back, want %d", logits, want)
+	}
+	if own == 0 || len(cpu.moved) > 0 {
+		t.Errorf("%d moves for the recording, %d without a device", own, len(cpu.moved))
+	}
+}
+
+// wantWeights demands that each weight that was sent was sent once, as the file has it.
+func wantWeights(t *testing.T, model string, sent map[string]int64) {
+	t.Helper()
+	file, err := gguf.Open(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, w := range file.Tensors {
+		n, ok := sent[w.Name]
+		if ok && n != w.Bytes {
+			t.Errorf("%s has %d B, and %d were sent", w.Name, w.Bytes, n)
+		}
+		if ok {
+			found++
+		}
+	}
+	if found < len(file.Tensors)-1 { // the table of tokens may stay here
+		t.Errorf("%d of %d weights were sent", found, len(file.Tensors))
 	}
 }
 

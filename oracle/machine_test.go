@@ -31,6 +31,7 @@ type witness struct {
 	syncs   []ggmlhooks.Sync
 	changes []ggmlhooks.SeqChange
 	calls   []ggmlhooks.Call
+	moved   []ggmlhooks.Moved
 }
 
 func (w *witness) Context(*ggmlhooks.Context) error      { return nil }
@@ -40,6 +41,7 @@ func (w *witness) ExecEnd(e ggmlhooks.ExecEnd) error     { w.ends[e.Number] = e;
 func (w *witness) Buffer(b *ggmlhooks.Buffer) error      { w.buffers[b.ID] = *b; return nil }
 func (w *witness) Sync(e ggmlhooks.Sync) error           { w.syncs = append(w.syncs, e); return nil }
 func (w *witness) Served(*ggmlhooks.Served) error        { return nil }
+func (w *witness) Moved(m *ggmlhooks.Moved) error        { w.moved = append(w.moved, *m); return nil }
 func (w *witness) BufferEnd(e ggmlhooks.BufferEnd) error { w.freed[e.ID] = true; return nil }
 
 func (w *witness) Call(c *ggmlhooks.Call) error {
@@ -161,7 +163,8 @@ func watchSink(t *testing.T, m collect.Machine, sink ggmlhooks.Sink, cmd *exec.C
 }
 
 // allOfIt is all that the tap can report besides tensors.
-var allOfIt = collect.Machine{Looking: ggmlhooks.LookOps, LookEvery: 1, Cells: true, Routing: true, Samples: true}
+var allOfIt = collect.Machine{Looking: ggmlhooks.LookOps, LookEvery: 1, Cells: true, Routing: true, Samples: true,
+	Moves: true}
 
 // TestMachineTimes: every node that computes is timed once per execution, in order, inside of its graph; some views
 // too.

@@ -13,6 +13,7 @@
 #include "tap_pool.h"
 #include "tap_aside.h"
 #include "tap_buffer.h"
+#include "tap_moved.h"
 #include "tap_context.h"
 #include "tap_steer.h"
 #include "tap_graph.h"

@@ -9,6 +9,7 @@
 #include "tap_init.h"
 #include "tap_aside.h"
 #include "tap_buffer.h"
+#include "tap_moved.h"
 #include "tap_queue.h"
 #include "tap_real.h"
 #include "tap_sched.h"
@@ -161,6 +162,7 @@ static void tap_begin(uint32_t layouts) {
     tap_hello(TAP_REC_HELLO);
     tap_set(&h->attached, 1);
     tap_buffers_announce();
+    tap_moves_announce();
     tap_aside_start();
 }
 

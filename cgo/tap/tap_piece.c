@@ -4,6 +4,7 @@
 //
 // Hot path: per wanted node one copy and three clock readings. No allocation.
 #define _GNU_SOURCE
+#include "tap_moved.h"
 #include "tap_pool.h"
 #include "tap_real.h"
 #include "tap_sched.h"
@@ -17,7 +18,9 @@ void tap_copy_bytes(uint8_t * dst, const struct ggml_tensor * t, bool host, size
     if (host) {
         memcpy(dst, (const uint8_t *) t->data + offset, n);
     } else {
-        tap_real.ggml_backend_tensor_get(t, dst, offset, n);
+        tap_moves_own(true);
+        ggml_backend_tensor_get(t, dst, offset, n);
+        tap_moves_own(false);
     }
 }
 
@@ -54,7 +57,9 @@ static bool tap_copy(
             offset += (size_t) at[d] * t->nb[d];
         }
         if (backend != NULL) {
-            tap_real.ggml_backend_tensor_get_async(backend, t, dst, offset, chunk);
+            tap_moves_own(true);
+            ggml_backend_tensor_get_async(backend, t, dst, offset, chunk);
+            tap_moves_own(false);
         } else {
             tap_copy_bytes(dst, t, host, offset, chunk);
         }
@@ -118,7 +123,7 @@ static void tap_publish(struct tap_sched * s, struct tap_rec_capture * rec) {
 void tap_transfers_end(struct tap_sched * s) {
     struct tap_transfers * t = &s->transfers;
     for (int i = 0; i < t->n_backends; i++) {
-        tap_real.ggml_backend_synchronize(t->backends[i]);
+        ggml_backend_synchronize(t->backends[i]);
     }
     for (uint32_t i = 0; i < t->n; i++) {
         tap_publish(s, &t->records[i]);
@@ -150,7 +155,7 @@ static void tap_transfer_add(struct tap_sched * s, struct tap_rec_capture * rec,
         known++;
     }
     if (known == TAP_MAX_BACKENDS || !tap_array_grow(&t->records, &t->cap, t->n + 1, sizeof(t->records[0]))) {
-        tap_real.ggml_backend_synchronize(backend);
+        ggml_backend_synchronize(backend);
         tap_publish(s, rec);
         return;
     }

@@ -50,6 +50,7 @@ struct tap_by_value {
     X(bool, ggml_backend_sched_reserve, (ggml_backend_sched_t, struct ggml_cgraph *)) \
     X(void, ggml_backend_sched_reserve_size, (ggml_backend_sched_t, struct ggml_cgraph *, size_t *)) \
     X(ggml_backend_t, ggml_backend_sched_get_tensor_backend, (ggml_backend_sched_t, struct ggml_tensor *)) \
+    X(void, ggml_backend_tensor_set_async, (ggml_backend_t, struct ggml_tensor *, const void *, size_t, size_t)) \
     X(void, ggml_backend_tensor_get_async, (ggml_backend_t, const struct ggml_tensor *, void *, size_t, size_t)) \
     X(void, ggml_backend_synchronize, (ggml_backend_t)) \
     X(enum ggml_status, ggml_backend_sched_graph_compute_async, (ggml_backend_sched_t, struct ggml_cgraph *)) \

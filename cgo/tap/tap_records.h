@@ -27,7 +27,8 @@ enum tap_record_type {
     TAP_REC_SYNC = 20,        // tap_rec_sync
     TAP_REC_CHANGES = 21,     // tap_rec_nodes, then tap_change[count], of different lengths
     TAP_REC_LOSSES = 22,      // tap_rec_losses
-    TAP_REC_SERVED = 23       // tap_rec_served, then text
+    TAP_REC_SERVED = 23,      // tap_rec_served, then text
+    TAP_REC_MOVED = 24        // tap_rec_moved, then the tensor's name
 };
 
 struct tap_record {
@@ -384,6 +385,22 @@ struct tap_rec_served {
     uint32_t ctx;  // UINT32_MAX: none
     int32_t  row, token;
     uint32_t value, bytes;
+};
+
+// Bytes of a tensor that were moved to a device, or from one.
+enum tap_moved_kind { TAP_MOVED_SET = 0, TAP_MOVED_GET = 1 };
+enum tap_moved_flag {
+    TAP_MOVED_ASYNC = 1u << 0, // it was over when its backend was synchronised with, at the latest
+    TAP_MOVED_OWN = 1u << 1,   // it was moved for the recording
+};
+
+struct tap_rec_moved {
+    struct tap_record h;
+    uint64_t begun_ns, mono_ns; // from call to return
+    uint64_t buffer, size;
+    uint32_t kind, flags;
+    uint32_t bytes; // of the name
+    uint32_t reserved;
 };
 
 #endif

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 20u
+#define TAP_SHM_VERSION 21u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -51,6 +51,7 @@ enum tap_record_flag {
     TAP_RECORD_SAMPLES     = 1u << 5, // what samplers chose from
     TAP_RECORD_EXPERTS     = 1u << 6, // which experts were chosen, without their weights
     TAP_RECORD_REQUESTS    = 1u << 7, // what a server does for its requests
+    TAP_RECORD_MOVES       = 1u << 8, // what is moved to devices and back
 };
 
 // Which nodes are timed.

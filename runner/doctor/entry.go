@@ -54,6 +54,7 @@ var entries = []evidence{
 		ggml_backend_buffer_get_type ggml_backend_buft_name ggml_backend_buft_get_device ggml_backend_dev_name
 		ggml_backend_dev_type`)},
 	{"devices", "when a device has computed a graph", strings.Fields("ggml_backend_sched_synchronize")},
+	{"moves", "bytes that go to devices at once (--tap-hosts)", strings.Fields("ggml_backend_tensor_set_async")},
 	{"reserve", "no evidence, but time: the first graph is read when it is computed, and not before",
 		strings.Fields("ggml_backend_sched_reserve")},
 	{"samplers", "what samplers chose from", strings.Fields("llama_sampler_apply")},

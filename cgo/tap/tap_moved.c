@@ -1,0 +1,177 @@
+//go:build llama
+
+// tap_moved.c: bytes of tensors that go to a device and come back: of a remote one, those on the wire.
+//
+// A model's weights go there before the program is recorded: what is moved until then is kept and reported with the
+// buffers.
+#define _GNU_SOURCE
+#include "tap_buffer.h"
+#include "tap_init.h"
+#include "tap_moved.h"
+#include "tap_queue.h"
+#include "tap_real.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The most moves that are kept until the program is recorded, and the most of a thread that are not over.
+enum { TAP_MOVES_KEPT = 1 << 17, TAP_MOVES_OPEN = 64 };
+
+struct tap_move {
+    struct tap_rec_moved rec;
+    char                 name[TAP_NAME_SIZE];
+    ggml_backend_t       backend; // of one that is not over
+};
+
+static pthread_mutex_t   tap_moves_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tap_move * tap_moves; // guarded, as is what follows
+static size_t            tap_n_moves, tap_cap_moves;
+
+static __thread struct tap_move * tap_open_moves;
+static __thread unsigned          tap_n_open;
+static __thread unsigned          tap_within; // ggml moves bytes by its own functions, too
+static __thread bool              tap_own;    // what is moved now is moved for the recording
+
+void tap_moves_own(bool own) { tap_own = own; }
+
+// tap_moves_of says whether what is moved of a tensor is reported: it lies on a device.
+static bool tap_moves_of(const struct ggml_tensor * t) {
+    if (tap_within > 0 || tap.header == NULL || !(tap.header->config.start.record & TAP_RECORD_MOVES) ||
+        !(tap_get(&tap.given) || tap_on())) {
+        return false;
+    }
+    ggml_backend_buffer_t buffer = tap_buffer_of(t);
+    return buffer != NULL && !TAP_REAL(ggml_backend_buffer_is_host)(buffer);
+}
+
+// tap_move_put reports a move, or keeps it.
+static void tap_move_put(struct tap_move * m) {
+    if (tap_on()) {
+        const struct tap_part part = {m->name, m->rec.bytes};
+        tap_queue_put(&m->rec.h, sizeof(m->rec), &part, 1);
+        return;
+    }
+    pthread_mutex_lock(&tap_moves_lock);
+    if (tap_n_moves == tap_cap_moves && tap_cap_moves < TAP_MOVES_KEPT) {
+        const size_t cap = tap_cap_moves == 0 ? 256 : tap_cap_moves * 2;
+        void * grown = realloc(tap_moves, cap * sizeof(tap_moves[0]));
+        if (grown != NULL) {
+            tap_moves = grown;
+            tap_cap_moves = cap;
+        }
+    }
+    if (tap_n_moves < tap_cap_moves) {
+        tap_moves[tap_n_moves++] = *m;
+    } else {
+        tap_loss_add(TAP_LOSS_NO_MEMORY, 0, sizeof(m->rec));
+    }
+    pthread_mutex_unlock(&tap_moves_lock);
+}
+
+void tap_moves_announce(void) {
+    pthread_mutex_lock(&tap_moves_lock);
+    struct tap_move * kept = tap_moves;
+    const size_t n = tap_n_moves;
+    tap_moves = NULL;
+    tap_n_moves = tap_cap_moves = 0;
+    pthread_mutex_unlock(&tap_moves_lock);
+    for (size_t i = 0; i < n; i++) {
+        tap_move_put(&kept[i]);
+    }
+    free(kept);
+}
+
+// tap_move describes what was moved from begun on. Its end is now.
+static struct tap_move tap_move(const struct ggml_tensor * t, uint32_t kind, size_t size, int64_t begun) {
+    struct tap_nearby near = {0};
+    struct tap_move m = {.rec = {.h.type = TAP_REC_MOVED, .begun_ns = (uint64_t) begun,
+        .mono_ns = (uint64_t) tap_now(), .size = size, .kind = kind, .flags = tap_own ? TAP_MOVED_OWN : 0}};
+    uint64_t offset;
+    tap_where(&near, t, &m.rec.buffer, &offset);
+    m.rec.bytes = (uint32_t) strnlen(t->name, TAP_NAME_SIZE);
+    memcpy(m.name, t->name, m.rec.bytes);
+    return m;
+}
+
+// tap_move_open notes a move that is over when its backend was synchronised with.
+static void tap_move_open(ggml_backend_t backend, struct tap_move m) {
+    m.rec.flags |= TAP_MOVED_ASYNC;
+    m.backend = backend;
+    if (tap_open_moves == NULL) {
+        tap_open_moves = calloc(TAP_MOVES_OPEN, sizeof(tap_open_moves[0])); // as long as its thread, like ggml's
+    }
+    if (tap_open_moves == NULL || tap_n_open == TAP_MOVES_OPEN) {
+        tap_move_put(&m);
+        return;
+    }
+    tap_open_moves[tap_n_open++] = m;
+}
+
+// ---- interposed -----------------------------------------------------------------------------------------------------
+
+void ggml_backend_tensor_set(struct ggml_tensor * t, const void * data, size_t offset, size_t size) {
+    if (!tap_moves_of(t)) {
+        TAP_REAL(ggml_backend_tensor_set)(t, data, offset, size);
+        return;
+    }
+    const int64_t begun = tap_now();
+    tap_within++;
+    TAP_REAL(ggml_backend_tensor_set)(t, data, offset, size);
+    tap_within--;
+    struct tap_move m = tap_move(t, TAP_MOVED_SET, size, begun);
+    tap_move_put(&m);
+}
+
+void ggml_backend_tensor_get(const struct ggml_tensor * t, void * data, size_t offset, size_t size) {
+    if (!tap_moves_of(t)) {
+        TAP_REAL(ggml_backend_tensor_get)(t, data, offset, size);
+        return;
+    }
+    const int64_t begun = tap_now();
+    tap_within++;
+    TAP_REAL(ggml_backend_tensor_get)(t, data, offset, size);
+    tap_within--;
+    struct tap_move m = tap_move(t, TAP_MOVED_GET, size, begun);
+    tap_move_put(&m);
+}
+
+void ggml_backend_tensor_set_async(ggml_backend_t backend, struct ggml_tensor * t, const void * data, size_t offset,
+                                   size_t size) {
+    if (!tap_moves_of(t)) {
+        TAP_REAL(ggml_backend_tensor_set_async)(backend, t, data, offset, size);
+        return;
+    }
+    const int64_t begun = tap_now();
+    tap_within++;
+    TAP_REAL(ggml_backend_tensor_set_async)(backend, t, data, offset, size);
+    tap_within--;
+    tap_move_open(backend, tap_move(t, TAP_MOVED_SET, size, begun));
+}
+
+void ggml_backend_tensor_get_async(ggml_backend_t backend, const struct ggml_tensor * t, void * data, size_t offset,
+                                   size_t size) {
+    if (!tap_moves_of(t)) {
+        TAP_REAL(ggml_backend_tensor_get_async)(backend, t, data, offset, size);
+        return;
+    }
+    const int64_t begun = tap_now();
+    tap_within++;
+    TAP_REAL(ggml_backend_tensor_get_async)(backend, t, data, offset, size);
+    tap_within--;
+    tap_move_open(backend, tap_move(t, TAP_MOVED_GET, size, begun));
+}
+
+void ggml_backend_synchronize(ggml_backend_t backend) {
+    TAP_REAL(ggml_backend_synchronize)(backend);
+    unsigned left = 0;
+    for (unsigned i = 0; i < tap_n_open; i++) {
+        if (tap_open_moves[i].backend != backend) {
+            tap_open_moves[left++] = tap_open_moves[i];
+            continue;
+        }
+        tap_open_moves[i].rec.mono_ns = (uint64_t) tap_now();
+        tap_move_put(&tap_open_moves[i]);
+    }
+    tap_n_open = left;
+}
