@@ -99,6 +99,8 @@ type Tap struct {
 	Host           []string      // collectors of what the kernel does, in the order of HostCollectors
 	HostInterval   time.Duration // between two lines of one
 	HostDetails    bool          // every fault is written
+	Hosts          []HostAddress // other hosts of the run
+	HostsToken     string        // file with the token of their agents
 
 	Samples         []SampleChoice // collectors of sampled accesses; all of them run
 	SamplesPeriod   uint64         // of perf; 0: what is usual

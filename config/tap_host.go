@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +32,15 @@ func hostOptions() []option {
 		{name: "host-details", role: roleModifier, recorder: Host,
 			help:  "with waits: write every single fault too, to host_faults.jsonl",
 			onOff: func(t *Tap) *bool { return &t.HostDetails }},
+		{name: "hosts", form: "NAME=HOST:PORT[,…]", recorder: Host,
+			help: "record other hosts that take part, where 'llamatap host agent' runs: their clocks and metrics, and " +
+				"what is moved to devices and back",
+			set: setHosts,
+			get: func(t *Tap) any { return text(hostsText(t.Hosts)) }},
+		{name: "hosts-token", form: "FILE", role: roleModifier, recorder: Host,
+			help: "file with the token that the agents of --tap-hosts demand",
+			set:  func(t *Tap, s string) error { t.HostsToken = s; return nil },
+			get:  func(t *Tap) any { return text(t.HostsToken) }},
 	}
 }
 
@@ -70,4 +81,31 @@ func setHostInterval(t *Tap, s string) error {
 	}
 	t.HostInterval = d
 	return nil
+}
+
+// HostAddress is where another host's agent listens.
+type HostAddress struct{ Name, Address string }
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+func setHosts(t *Tap, s string) error {
+	t.Hosts = nil
+	for one := range strings.SplitSeq(s, ",") {
+		name, address, _ := strings.Cut(strings.TrimSpace(one), "=")
+		_, _, err := net.SplitHostPort(address)
+		if err != nil || !hostName.MatchString(name) ||
+			slices.ContainsFunc(t.Hosts, func(h HostAddress) bool { return h.Name == name }) {
+			return fmt.Errorf("host %.80q: write NAME=HOST:PORT, with another name for each", one)
+		}
+		t.Hosts = append(t.Hosts, HostAddress{name, address})
+	}
+	return nil
+}
+
+func hostsText(hosts []HostAddress) string {
+	var all []string
+	for _, h := range hosts {
+		all = append(all, h.Name+"="+h.Address)
+	}
+	return strings.Join(all, ",")
 }

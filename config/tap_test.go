@@ -178,7 +178,8 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 		"kv-events-block": "64", "kv-events-seed": "42", "kv-events-format": "array",
 		"ledger": "windows", "ledger-window": "50ms",
 		"samples": "perf:faults,pages", "samples-period": "5000", "samples-ring": "1M", "process-interval": "250ms",
-		"host": "block,waits", "host-interval": "250ms", "host-details": "on", "steer": "code.gguf:0.5:3-5",
+		"host": "block,waits", "host-interval": "250ms", "host-details": "on",
+		"hosts": "gpu1=10.0.0.2:7878", "hosts-token": "token", "steer": "code.gguf:0.5:3-5",
 	}
 	for i := range tapOptions {
 		o := &tapOptions[i]
@@ -214,6 +215,10 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 			context = []string{"--tap-samples", "perf"}
 		case "ledger-window":
 			context = []string{"--tap-ledger"}
+		case "hosts":
+			context = []string{"--tap-host", "block"}
+		case "hosts-token":
+			context = []string{"--tap-hosts", "a=b:1"}
 		case "host-interval", "host-details":
 			context = []string{"--tap-host", "block"}
 		default:

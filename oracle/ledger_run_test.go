@@ -289,32 +289,38 @@ func TestLedgerOnDevice(t *testing.T) {
 					arch)
 			}
 			there, _ := ledgerOf(t, append(args, "--rpc", endpoint, "-ngl", "99")...)
-			strip := func(rows []accessRow) (stripped []accessRow, far int) {
-				for _, r := range rows {
-					if r.graph < 0 {
-						continue
-					}
-					if strings.HasPrefix(r.device, "RPC") {
-						if far++; r.addr >= 0 {
-							t.Errorf("an address on a device: %+v", r)
-						}
-					}
-					r.device, r.id, r.buffer, r.offset, r.addr, r.ts = "", 0, 0, 0, 0, 0
-					stripped = append(stripped, r)
-				}
-				return stripped, far
-			}
-			a, _ := strip(cpu)
-			b, far := strip(there)
-			if len(a) != len(b) || far < len(b)/2 {
-				t.Fatalf("%d rows, %d on the device, of these %d in its memory", len(a), len(b), far)
-			}
-			for i := range a {
-				if a[i] != b[i] {
-					t.Fatalf("row %d: %+v on the CPU,\n%+v on the device", i, a[i], b[i])
-				}
-			}
+			equalLedgers(t, there, cpu)
 		})
+	}
+}
+
+// equalLedgers compares what devices, which compute most, read and write with what the CPU does, but for where.
+func equalLedgers(t *testing.T, there, cpu []accessRow) {
+	t.Helper()
+	strip := func(rows []accessRow) (stripped []accessRow, far int) {
+		for _, r := range rows {
+			if r.graph < 0 {
+				continue
+			}
+			if strings.HasPrefix(r.device, "RPC") {
+				if far++; r.addr >= 0 {
+					t.Errorf("an address on a device: %+v", r)
+				}
+			}
+			r.device, r.id, r.buffer, r.offset, r.addr, r.ts = "", 0, 0, 0, 0, 0
+			stripped = append(stripped, r)
+		}
+		return stripped, far
+	}
+	a, _ := strip(cpu)
+	b, far := strip(there)
+	if len(a) != len(b) || far < len(b)/2 {
+		t.Fatalf("%d rows, %d on devices, of these %d in their memory", len(a), len(b), far)
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			t.Fatalf("row %d: %+v on the CPU,\n%+v on devices", i, a[i], b[i])
+		}
 	}
 }
 

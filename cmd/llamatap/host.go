@@ -24,7 +24,7 @@ figure.
 				"page faults, waiting by cause, run queue, pressure, memory"),
 			collectorCommand(hostOptions{name: "prof", output: "llm_prof.jsonl", flushEvery: 5}, 1,
 				"events of disk, system calls, memory, scheduling, network"),
-			hostAnalyzeCommand(), hostWaitsCommand(),
+			hostAgentCommand(), hostAnalyzeCommand(), hostWaitsCommand(),
 		},
 	}
 }

@@ -104,15 +104,19 @@ func enders(program bool) []os.Signal {
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 }
 
-// startWatched starts a program as the target of a collector. The context that it returns ends with the program;
+// startWatched starts a program as the target of collectors. The context that it returns ends with the program;
 // status waits for the program and says how it ended.
-func startWatched(ctx context.Context, program []string, collector bpf.Collector) (context.Context, func() error,
+func startWatched(ctx context.Context, program []string, collectors ...bpf.Collector) (context.Context, func() error,
 	error) {
 	cmd := exec.Command(program[0], program[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := perf.StartHeld(cmd, func(pid int) error { // before it can have started others
-		if follower, ok := collector.(bpf.Follower); ok {
-			return follower.AddPID(pid)
+		for _, c := range collectors {
+			if follower, ok := c.(bpf.Follower); ok {
+				if err := follower.AddPID(pid); err != nil {
+					return err
+				}
+			}
 		}
 		return nil
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -24,9 +25,9 @@ func hostSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 	}
 	add(over.counters("Pressure: share of the time in which some thread of the machine waited", "share of the time",
 		"%",
-		func(name string) (string, bool) { return strings.CutPrefix(name, "pressure: ") }))
+		func(name string) (string, bool) { return without(name, "pressure: ") }))
 	add(over.counters("Threads: share of the time running or waiting", "share of the time", "%",
-		func(name string) (string, bool) { return strings.CutPrefix(name, "thread ") }))
+		func(name string) (string, bool) { return without(name, "thread ") }))
 	add(over.counters("Disks: bytes per second", "bytes per second", "B/s", func(name string) (string, bool) {
 		disk, op, ok := strings.Cut(name, ": ")
 		return name, ok && !strings.Contains(disk, " ") && slices.Contains([]string{"read", "write", "discard"}, op)
@@ -61,6 +62,12 @@ func hostSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 	return s, nil
 }
 
+// without is a name without what says its kind, which follows the name of another host; ok: it is of that kind.
+func without(name, kind string) (label string, ok bool) {
+	host, rest, ok := strings.Cut(name, kind)
+	return host + rest, ok && (host == "" || strings.IndexByte(host, ' ') == len(host)-1)
+}
+
 // devicesSection is what GPUs and energy counters reported.
 func devicesSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 	s := &section{ID: "devices", Title: "Devices"}
@@ -80,6 +87,16 @@ func devicesSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 			s.Charts = append(s.Charts, chart)
 		}
 	}
+	if chart := over.counters("Bytes moved to and from devices, in all", "moved", "B", func(name string) (string, bool) {
+		return strings.CutPrefix(name, "moved ")
+	}); chart != nil {
+		s.Charts = append(s.Charts, chart)
+	}
+	if r.Metadata != nil {
+		for _, h := range resource.OtherHosts(r.Metadata.Extra["hosts"]) {
+			s.Text = append(s.Text, h.String())
+		}
+	}
 	if r.Resources != nil && len(r.Resources.Energy) > 0 {
 		rows := [][]string{{"device", "phase", "energy", "time", "tokens", "per token", "source"}}
 		joule := func(j *float64) string { return present.Maybe(j, present.Digits) }
@@ -90,7 +107,7 @@ func devicesSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 		}
 		s.Tables = append(s.Tables, &titled{"Energy by phase", rows})
 	}
-	if len(s.Charts)+len(s.Tables) == 0 {
+	if len(s.Charts)+len(s.Tables)+len(s.Text) == 0 {
 		s.Missing =
 			"Nothing was recorded of devices: --tap-resource-level with a GPU, or on a machine with energy counters (RAPL)"
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -47,9 +48,10 @@ type Run struct {
 	Recorders []string  `json:"recorders"`        // that were asked for
 	Bytes     int64     `json:"bytes"`            // of all files, derived ones included
 	// something is missing, or recording stopped before the program did
-	Lossy  bool          `json:"lossy"`
-	Losses []rundir.Loss `json:"losses"`
-	Data   []Data        `json:"data"`
+	Lossy  bool                 `json:"lossy"`
+	Losses []rundir.Loss        `json:"losses"`
+	Data   []Data               `json:"data"`
+	Hosts  []resource.OtherHost `json:"hosts,omitempty"`
 }
 
 // Data is what one recorder, or several of a kind, wrote.
@@ -74,6 +76,8 @@ var kinds = []struct{ prefix, what, command string }{
 	{"host_waits", "waiting", "llamatap host waits"},
 	{"host_faults", "page faults", "llamatap host waits"},
 	{"llm_prof", "system calls", "llamatap host analyze"},
+	{"hosts", "other hosts", "jq ."},
+	{"transfers", "what was moved to devices", "jq ."},
 }
 
 // ReadRun describes a run directory. A directory that holds nothing of a run is fs.ErrNotExist.
@@ -113,7 +117,7 @@ func (r *Run) note(name string, size int64) bool {
 			}
 		}
 		command := k.command + " " + r.Path
-		if k.prefix == "process" { // no command of ours reads it: docs/PROCESS.md
+		if strings.HasPrefix(k.command, "jq") { // no command of ours reads it
 			command = k.command + " " + filepath.Join(r.Path, name)
 		}
 		r.Data = append(r.Data, Data{k.what, size, command})
@@ -136,6 +140,7 @@ func (r *Run) describe() error {
 		n := m.Tokens.Prompt + m.Tokens.Generated
 		r.Tokens = &n
 	}
+	r.Hosts = resource.OtherHosts(m.Extra["hosts"])
 	var asked struct{ Recorders []string }
 	if text, err := json.Marshal(m.Config); err == nil && json.Unmarshal(text, &asked) == nil &&
 		asked.Recorders != nil {
@@ -170,6 +175,11 @@ func (r *Run) WriteText(out io.Writer) error {
 // WriteData lists what the run holds, but for one kind.
 func (r *Run) WriteData(out io.Writer, but string) error {
 	var rows [][]string
+	for i := range r.Hosts {
+		if _, err := fmt.Fprintln(out, "host", r.Hosts[i].String()); err != nil {
+			return err
+		}
+	}
 	for _, d := range r.Data {
 		if but == "" || !strings.HasPrefix(d.What, but) {
 			rows = append(rows, []string{d.What, present.Bytes(d.Bytes), d.Command})

@@ -320,6 +320,7 @@ func (r *repairer) table() error {
 var lineFiles = []string{
 	rundir.EventsName, "resource.[0-9]*.jsonl", rundir.ProcessName, rundir.WaitsName, rundir.FaultsName,
 	rundir.BlockIOName, rundir.SystemName, rundir.ProfName, rundir.HostSelfName, rundir.MarksName, rundir.ControlName,
+	rundir.HostsName, rundir.MovesName,
 }
 
 // lines cuts off half a line at the end of each file of lines. Of a process that was killed, lines that waited to

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // system holds the keys of a snapshot of system metrics that a timeline shows.
 type system struct {
+	Host     string  `json:"host"`
 	MonoNS   int64   `json:"mono_ns"`
 	Seconds  float64 `json:"interval_actual_s"`
 	Pressure map[string]map[string]struct {
@@ -32,37 +34,73 @@ type system struct {
 // was not parked how long it ran, waited for a processor and waited for a disk.
 func (r *reader) readSystem(ctx context.Context, dir string) error {
 	before := map[string]float64{}
-	return r.lines(ctx, filepath.Join(dir, rundir.SystemName), func(text []byte) error {
-		var s system
-		if json.Unmarshal(text, &s) != nil {
+	return errors.Join(r.lines(ctx, filepath.Join(dir, rundir.SystemName), func(text []byte) error {
+		return r.system(text, before)
+	}), r.lines(ctx, filepath.Join(dir, rundir.HostsName), func(text []byte) error {
+		return r.system(text, before)
+	}))
+}
+
+// system hands on a snapshot; where it is another host's, names begin with the host's.
+func (r *reader) system(text []byte, before map[string]float64) error {
+	var s system
+	if json.Unmarshal(text, &s) != nil {
+		r.result.BadLines++
+		return nil
+	}
+	host := ""
+	if s.Host != "" {
+		host = s.Host + " "
+	}
+	var failed error
+	percent := func(name string, share float64) {
+		failed = errors.Join(failed, r.value(host+name, "%", s.MonoNS, min(100, 100*share)))
+	}
+	for _, what := range []string{"cpu", "io", "memory"} {
+		some, ok := s.Pressure[what]["some"]
+		was, seen := before[host+what]
+		before[host+what] = some.Total
+		if ok && seen && s.Seconds > 0 {
+			percent("pressure: "+what, (some.Total-was)/1e6/s.Seconds)
+		}
+	}
+	for i := range s.Threads {
+		t := &s.Threads[i]
+		if t.Lived <= 0 || t.Role == "parked" {
+			continue
+		}
+		of := func(what string, ns int64) {
+			percent(fmt.Sprintf("thread %d %s: %s", t.TID, t.Comm, what), float64(ns)/float64(t.Lived))
+		}
+		of("running", t.OnCPU)
+		of("waiting for a CPU", t.Runnable)
+		of("waiting for a disk", t.Disk)
+	}
+	return failed
+}
+
+// readMoves hands on how many bytes were moved to each device and back until a time.
+func (r *reader) readMoves(ctx context.Context, dir string) error {
+	sums := map[string]float64{}
+	return r.lines(ctx, filepath.Join(dir, rundir.MovesName), func(text []byte) error {
+		var m struct {
+			MonoNS int64   `json:"mono_ns"`
+			Host   string  `json:"host"`
+			Device string  `json:"device"`
+			Op     string  `json:"op"`
+			Bytes  float64 `json:"bytes"`
+		}
+		if json.Unmarshal(text, &m) != nil {
 			r.result.BadLines++
 			return nil
 		}
-		var failed error
-		percent := func(name string, share float64) {
-			failed = errors.Join(failed, r.value(name, "%", s.MonoNS, min(100, 100*share)))
+		name := "to "
+		if m.Op == "get" {
+			name = "from "
 		}
-		for _, what := range []string{"cpu", "io", "memory"} {
-			some, ok := s.Pressure[what]["some"]
-			was, seen := before[what]
-			before[what] = some.Total
-			if ok && seen && s.Seconds > 0 {
-				percent("pressure: "+what, (some.Total-was)/1e6/s.Seconds)
-			}
-		}
-		for i := range s.Threads {
-			t := &s.Threads[i]
-			if t.Lived <= 0 || t.Role == "parked" {
-				continue
-			}
-			of := func(what string, ns int64) {
-				percent(fmt.Sprintf("thread %d %s: %s", t.TID, t.Comm, what), float64(ns)/float64(t.Lived))
-			}
-			of("running", t.OnCPU)
-			of("waiting for a CPU", t.Runnable)
-			of("waiting for a disk", t.Disk)
-		}
-		return failed
+		name += strings.TrimSpace(m.Host + " " + m.Device)
+		sums[name] += m.Bytes
+		return r.value("moved "+name, "B", m.MonoNS, sums[name])
 	})
 }
 

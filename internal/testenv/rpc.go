@@ -20,9 +20,9 @@ func RPCBackend(t testing.TB) string {
 // (host:port, for --rpc). Programs that use it need [RPCBackend] in their environment.
 func NeedRPC(t testing.TB) string {
 	t.Helper()
-	dist, endpoint := NeedLlama(t), freeEndpoint(t)
-	server := exec.Command(buildRPCServer(t, dist),
-		filepath.Join(dist, "run"), filepath.Join(dist, "backends-rpc", "libggml-rpc.so"), endpoint)
+	endpoint := freeEndpoint(t)
+	args := RPCServer(t, endpoint)
+	server := exec.Command(args[0], args[1:]...)
 	server.Stderr = os.Stderr
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
@@ -35,6 +35,14 @@ func NeedRPC(t testing.TB) string {
 	})
 	awaitServing(t, endpoint, exited)
 	return endpoint
+}
+
+// RPCServer is the command that serves the CPU as an RPC device at an endpoint.
+func RPCServer(t testing.TB, endpoint string) []string {
+	t.Helper()
+	dist := NeedLlama(t)
+	return []string{buildRPCServer(t, dist), filepath.Join(dist, "run"),
+		filepath.Join(dist, "backends-rpc", "libggml-rpc.so"), endpoint}
 }
 
 // buildRPCServer compiles cgo/oracle/rpcserver.c against dist.

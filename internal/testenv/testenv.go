@@ -36,6 +36,7 @@ var (
 	strace = need{"strace", "scripts/setup test"}
 	jq     = need{"jq", "scripts/setup test"}
 	fio    = need{"fio", "scripts/setup test"}
+	netns  = need{"ip (iproute2) that may make network namespaces", "as root: LLAMATAP_NIGHTLY=1 scripts/setup test"}
 	slurm  = need{"Slurm (slurmctld, slurmd, munge)", "LLAMATAP_NIGHTLY=1 scripts/setup test"}
 	qemu   = need{"qemu-system-x86_64", "LLAMATAP_NIGHTLY=1 scripts/setup test"}
 	perf   = need{"perf", "scripts/setup test"}

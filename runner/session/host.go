@@ -17,6 +17,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/process"
+	"github.com/llamatap/llamatap/resource/remote"
 	"github.com/llamatap/llamatap/store/jsonl"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -44,6 +45,7 @@ type hostSide struct {
 	upto     atomic.Int64 // what the tap reported up to here is known
 	looked   int64        // when the tap was looked at, the time before
 	waits    *waits
+	others   []*remote.Host
 }
 
 // hostMissing is a collector that was asked for and does not run.
@@ -55,7 +57,7 @@ type hostMissing struct {
 // newHostSide opens the collectors that were asked for, with a target that has no process yet. One that cannot run
 // is printed, and the rest continues.
 func newHostSide(o Options) *hostSide {
-	if len(o.Tap.Host) == 0 {
+	if len(o.Tap.Host)+len(o.Tap.Hosts) == 0 {
 		return nil
 	}
 	h := &hostSide{interval: o.Tap.HostInterval}
@@ -85,6 +87,7 @@ func newHostSide(o Options) *hostSide {
 	}
 	c, err := process.OpenSelf(process.SelfOptions{Interval: h.interval, Costed: costed})
 	h.take(Collector{Name: selfName, Collector: c, Err: err}) // last of an interval
+	h.dial(o.Tap)
 	return h
 }
 

@@ -10,12 +10,13 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// tee is the assembler of the session's recorders. What comes before the run directory is there, buffers that hold the
-// model, waits for it.
+// tee is the assembler of the session's recorders. What comes before the run directory is there waits for it: buffers
+// that hold the model, and what was moved there.
 type tee struct {
 	*ggmlhooks.Assembler
 	opened  bool // the recorders are there
 	early   []ggmlhooks.Buffer
+	moved   []ggmlhooks.Moved
 	onEarly func() // called for each of them; nil: nothing is to be done
 }
 
@@ -28,8 +29,22 @@ func (t *tee) open(pool int64, recorders ...io.Closer) error {
 			return err
 		}
 	}
-	t.early = nil
+	for i := range t.moved {
+		if err := t.Assembler.Moved(&t.moved[i]); err != nil {
+			return err
+		}
+	}
+	t.early, t.moved = nil, nil
 	return nil
+}
+
+// Moved is handed on once there is a run directory.
+func (t *tee) Moved(m *ggmlhooks.Moved) error {
+	if !t.opened {
+		t.moved = append(t.moved, *m)
+		return nil
+	}
+	return t.Assembler.Moved(m)
 }
 
 // Buffer is handed on once there is a run directory.
@@ -49,7 +64,7 @@ func (t *tee) Buffer(b *ggmlhooks.Buffer) error {
 func machineOf(level string, tap *config.Tap) collect.Machine {
 	ledger := tap.Records(config.Ledger)
 	m := collect.Machine{Cells: followsCells(tap) || ledger, Experts: ledger, LookEvery: uint32(tap.ResourceSample),
-		Requests: tap.Records(config.Requests)}
+		Requests: tap.Records(config.Requests), Moves: len(tap.Hosts) > 0}
 	switch level {
 	case "DETAILED":
 		m.Looking, m.Routing = ggmlhooks.LookRanges, true

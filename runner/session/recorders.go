@@ -30,6 +30,7 @@ type recorders struct {
 	requests  *requests
 	regions   *regionMap
 	ledger    *accesses
+	moves     *moves        // to devices and back; of a run on several hosts
 	table     *ledger.Table // of memory accesses, whoever records them
 	maps      processMaps
 	parts     []part       // what the run says of them
@@ -144,6 +145,14 @@ func (r *recorders) open() (all []io.Closer, err error) {
 		all = append(all, r.host)
 		if r.host.waits != nil {
 			all = append(all, r.host.waits)
+		}
+	}
+	if len(tap.Hosts) > 0 {
+		r.moves = newMoves(tap, r.host)
+		all = append(all, r.moves)
+		r.parts = append(r.parts, part{"hosts", func() any { return r.moves.use() }, r.moves.words})
+		if err := r.moves.lines.open(dir, &r.unwritten); err != nil {
+			return all, err
 		}
 	}
 	if r.monitor != nil {

@@ -20,7 +20,9 @@ const (
 	HostSelfName = "host_self.jsonl"
 	WaitsName    = "host_waits.jsonl"
 	FaultsName   = "host_faults.jsonl"
-	ControlName  = "control.jsonl" // commands of a live run, one event a line; absent without one (docs/CONTROL.md)
-	SocketName   = "control.sock"  // of a live run
-	DerivedName  = "derived.json"  // exports of a sealed run
+	HostsName    = "hosts.jsonl"     // other hosts (docs/FLEET.md)
+	MovesName    = "transfers.jsonl" // what was moved to devices and back (docs/FLEET.md)
+	ControlName  = "control.jsonl"   // commands of a live run, one event a line; absent without one (docs/CONTROL.md)
+	SocketName   = "control.sock"    // of a live run
+	DerivedName  = "derived.json"    // exports of a sealed run
 )

@@ -1,0 +1,175 @@
+//go:build linux
+
+package session
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/bounded"
+	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
+	"github.com/llamatap/llamatap/resource/remote"
+	"github.com/llamatap/llamatap/store/jsonl"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// dial connects to the agents of other hosts, whose lines go to one file.
+func (h *hostSide) dial(tap *config.Tap) {
+	if len(tap.Hosts) == 0 {
+		return
+	}
+	token, unread := bounded.ReadFile(tap.HostsToken, bounded.Config)
+	if tap.HostsToken == "" {
+		unread = errors.New("its agent demands a token: add --tap-hosts-token FILE")
+	}
+	lines := &hostLines{name: rundir.HostsName}
+	h.lines = append(h.lines, lines)
+	for _, at := range tap.Hosts {
+		var other *remote.Host
+		err := unread
+		if err == nil {
+			other, err = remote.Dial(at.Name, at.Address, strings.TrimSpace(string(token)))
+		}
+		if err != nil {
+			h.missing = append(h.missing, hostMissing{at.Name, err.Error()})
+			fmt.Fprintf(present.Err, "llamatap: --tap-hosts: %s is left out: %v\n", at.Name, err)
+			continue
+		}
+		h.others = append(h.others, other)
+		h.sources = append(h.sources, bpf.Source{Name: at.Name, Collector: other, Lines: lines})
+	}
+}
+
+// moves writes what is moved to devices and back, and adds it up by host and device.
+type moves struct {
+	hosts   []config.HostAddress
+	others  []*remote.Host
+	lines   *hostLines
+	buffers map[uint64]*place
+	sums    map[place]*resource.DeviceMoves
+	line    jsonl.Line
+}
+
+// place is where a buffer lies.
+type place struct{ host, device string }
+
+func newMoves(tap *config.Tap, h *hostSide) *moves {
+	return &moves{hosts: tap.Hosts, others: h.others, lines: &hostLines{name: rundir.MovesName},
+		buffers: map[uint64]*place{}, sums: map[place]*resource.DeviceMoves{}}
+}
+
+// hostOf is the name of the host that a kind of buffers lies on, such as RPC0[10.0.0.2:50052]: the one whose agent has
+// the same address. It is "" where there is none.
+func (m *moves) hostOf(kind string) string {
+	_, endpoint, _ := strings.Cut(strings.TrimSuffix(kind, "]"), "[")
+	name, _, err := net.SplitHostPort(endpoint)
+	if err != nil {
+		return ""
+	}
+	ips, _ := net.LookupIP(name)
+	for _, o := range m.others {
+		if slices.ContainsFunc(ips, o.Addr().Equal) {
+			return o.Name
+		}
+	}
+	return ""
+}
+
+// Buffer notes where a buffer lies.
+func (m *moves) Buffer(b *ggmlhooks.Buffer) error {
+	if !b.Host && m.buffers[b.ID] == nil {
+		m.buffers[b.ID] = &place{m.hostOf(b.Type), b.Device}
+	}
+	return nil
+}
+
+// BufferEnd forgets a buffer.
+func (m *moves) BufferEnd(e ggmlhooks.BufferEnd) error {
+	delete(m.buffers, e.ID)
+	return nil
+}
+
+// Moved writes a line.
+func (m *moves) Moved(v *ggmlhooks.Moved) error {
+	at := m.buffers[v.Buffer]
+	if at == nil { // it was freed before the program was recorded
+		at = &place{}
+	}
+	sum := m.sums[*at]
+	if sum == nil {
+		sum = &resource.DeviceMoves{Device: at.device}
+		m.sums[*at] = sum
+	}
+	op, took, bytes := "set", v.MonoNS-v.BegunNS, int64(v.Bytes)
+	if v.Get {
+		op = "get"
+		sum.Received, sum.ReceivedBytes, sum.ReceivedNS = sum.Received+1, sum.ReceivedBytes+bytes, sum.ReceivedNS+took
+	} else {
+		sum.Sent, sum.SentBytes, sum.SentNS = sum.Sent+1, sum.SentBytes+bytes, sum.SentNS+took
+	}
+	l := &m.line
+	l.Begin()
+	l.Int("mono_ns", v.BegunNS)
+	l.Int("took_ns", took)
+	for _, text := range [][2]string{{"host", at.host}, {"device", at.device}, {"op", op}, {"tensor", v.Tensor}} {
+		if text[1] != "" {
+			l.String(text[0], text[1])
+		}
+	}
+	l.Int("bytes", bytes)
+	if v.Async {
+		l.Bool("async", true)
+	}
+	if v.Own {
+		sum.OwnBytes += bytes
+		l.Bool("recording", true)
+	}
+	return m.lines.Append(l.End())
+}
+
+// Close ends the file.
+func (m *moves) Close() error { return m.lines.close() }
+
+// use is what metadata.json says of the other hosts.
+func (m *moves) use() []resource.OtherHost {
+	var all []resource.OtherHost
+	for _, h := range m.hosts {
+		o := resource.OtherHost{Name: h.Name, Address: h.Address}
+		for _, other := range m.others {
+			if other.Name != h.Name {
+				continue
+			}
+			o.Host, o.Kernel, o.BootID = other.Hello.Host, other.Hello.Kernel, other.Hello.BootID
+			if fit, ok := other.Fit(); ok {
+				o.Clock = &fit
+			}
+		}
+		for _, at := range slices.SortedFunc(maps.Keys(m.sums), func(a, b place) int {
+			return cmp.Compare(a.device, b.device)
+		}) {
+			if at.host == h.Name {
+				o.Devices = append(o.Devices, *m.sums[at])
+			}
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+// words say how the hosts' clocks went, and what was moved.
+func (m *moves) words() string {
+	var lines []string
+	for _, o := range m.use() {
+		lines = append(lines, "hosts     "+o.String())
+	}
+	return strings.Join(lines, "\n")
+}
