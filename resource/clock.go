@@ -104,6 +104,7 @@ type OtherHost struct {
 	Host    string        `json:"host,omitempty"` // as it calls itself
 	Kernel  string        `json:"kernel,omitempty"`
 	BootID  string        `json:"boot_id,omitempty"`
+	Error   string        `json:"error,omitempty"` // why it was not recorded, or no longer
 	Clock   *ClockFit     `json:"clock,omitempty"`
 	Devices []DeviceMoves `json:"devices,omitempty"`
 }
@@ -141,6 +142,9 @@ func (o *OtherHost) String() string {
 		if c.DriftPPB != nil {
 			text += fmt.Sprintf(", drift %.3f ± %.3f ppm", *c.DriftPPB/1e3, *c.DriftUncertaintyPPB/1e3)
 		}
+	}
+	if o.Error != "" {
+		text += "; LOST: " + o.Error
 	}
 	for _, d := range o.Devices {
 		text += fmt.Sprintf("; %s: sent %d B in %d tensors, received %d B in %d", d.Device, d.SentBytes, d.Sent,

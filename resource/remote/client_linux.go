@@ -25,6 +25,7 @@ type Host struct {
 
 	mu      sync.Mutex
 	samples []resource.ClockSample // in the order of time; at most mostSamples
+	failed  error
 }
 
 // Dial connects to the agent at address, host:port.
@@ -131,8 +132,26 @@ type clockLine struct {
 	Uncertainty int64  `json:"offset_uncertainty_ns"`
 }
 
+// Err is why the host is asked no more, or nil.
+func (h *Host) Err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failed
+}
+
 // Snapshot asks the host for its clock and its lines. The lines' mono_ns is the run's clock, host_mono_ns the host's.
 func (h *Host) Snapshot(time.Time) (any, error) {
+	lines, err := h.lines()
+	if err != nil {
+		h.mu.Lock()
+		h.failed = err
+		h.mu.Unlock()
+		return nil, err
+	}
+	return lines, nil
+}
+
+func (h *Host) lines() ([]json.RawMessage, error) {
 	s, err := h.clock()
 	if err != nil {
 		return nil, err

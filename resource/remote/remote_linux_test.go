@@ -77,11 +77,17 @@ func TestAgent(t *testing.T) {
 	if fit, ok := host.Fit(); !ok || fit.Samples != 3 {
 		t.Errorf("%+v", fit)
 	}
-	host.Close()
 	stop()
 	if err := <-ended; err != nil || source.closed != 1 {
 		t.Errorf("%v; closed %d times", err, source.closed)
 	}
+	if _, err := host.Snapshot(time.Now()); err == nil || host.Err() != err {
+		t.Error("lines of an agent that has ended")
+	}
+	if fit, _ := host.Fit(); fit.Samples != 3 {
+		t.Errorf("what was known of its clock is lost: %+v", fit)
+	}
+	host.Close()
 }
 
 // TestAlign: a line is put on the run's clock by its own time alone.

@@ -45,7 +45,8 @@ type hostSide struct {
 	upto     atomic.Int64 // what the tap reported up to here is known
 	looked   int64        // when the tap was looked at, the time before
 	waits    *waits
-	others   []*remote.Host
+	others   []*remote.Host // to which there is a connection
+	unmet    []hostMissing  // to which there is none
 }
 
 // hostMissing is a collector that was asked for and does not run.

@@ -40,7 +40,7 @@ func (h *hostSide) dial(tap *config.Tap) {
 			other, err = remote.Dial(at.Name, at.Address, strings.TrimSpace(string(token)))
 		}
 		if err != nil {
-			h.missing = append(h.missing, hostMissing{at.Name, err.Error()})
+			h.unmet = append(h.unmet, hostMissing{at.Name, err.Error()})
 			fmt.Fprintf(present.Err, "llamatap: --tap-hosts: %s is left out: %v\n", at.Name, err)
 			continue
 		}
@@ -52,7 +52,7 @@ func (h *hostSide) dial(tap *config.Tap) {
 // moves writes what is moved to devices and back, and adds it up by host and device.
 type moves struct {
 	hosts   []config.HostAddress
-	others  []*remote.Host
+	host    *hostSide
 	lines   *hostLines
 	buffers map[uint64]*place
 	sums    map[place]*resource.DeviceMoves
@@ -63,7 +63,7 @@ type moves struct {
 type place struct{ host, device string }
 
 func newMoves(tap *config.Tap, h *hostSide) *moves {
-	return &moves{hosts: tap.Hosts, others: h.others, lines: &hostLines{name: rundir.MovesName},
+	return &moves{hosts: tap.Hosts, host: h, lines: &hostLines{name: rundir.MovesName},
 		buffers: map[uint64]*place{}, sums: map[place]*resource.DeviceMoves{}}
 }
 
@@ -76,7 +76,7 @@ func (m *moves) hostOf(kind string) string {
 		return ""
 	}
 	ips, _ := net.LookupIP(name)
-	for _, o := range m.others {
+	for _, o := range m.host.others {
 		if slices.ContainsFunc(ips, o.Addr().Equal) {
 			return o.Name
 		}
@@ -144,13 +144,21 @@ func (m *moves) use() []resource.OtherHost {
 	var all []resource.OtherHost
 	for _, h := range m.hosts {
 		o := resource.OtherHost{Name: h.Name, Address: h.Address}
-		for _, other := range m.others {
+		for _, missing := range m.host.unmet {
+			if missing.Collector == h.Name {
+				o.Error = missing.Reason
+			}
+		}
+		for _, other := range m.host.others {
 			if other.Name != h.Name {
 				continue
 			}
 			o.Host, o.Kernel, o.BootID = other.Hello.Host, other.Hello.Kernel, other.Hello.BootID
 			if fit, ok := other.Fit(); ok {
 				o.Clock = &fit
+			}
+			if err := other.Err(); err != nil {
+				o.Error = err.Error()
 			}
 		}
 		for _, at := range slices.SortedFunc(maps.Keys(m.sums), func(a, b place) int {
