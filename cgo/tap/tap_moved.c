@@ -16,7 +16,7 @@
 #include <string.h>
 
 // The most moves that are kept until the program is recorded, and the most of a thread that are not over.
-enum { TAP_MOVES_KEPT = 1 << 17, TAP_MOVES_OPEN = 64 };
+enum { TAP_MOVES_KEPT = 1 << 17, TAP_MOVES_OPEN = 1 << 14 };
 
 struct tap_move {
     struct tap_rec_moved rec;
@@ -29,7 +29,7 @@ static struct tap_move * tap_moves; // guarded, as is what follows
 static size_t            tap_n_moves, tap_cap_moves;
 
 static __thread struct tap_move * tap_open_moves;
-static __thread unsigned          tap_n_open;
+static __thread unsigned          tap_n_open, tap_cap_open;
 static __thread unsigned          tap_within; // ggml moves bytes by its own functions, too
 static __thread bool              tap_own;    // what is moved now is moved for the recording
 
@@ -98,14 +98,19 @@ static struct tap_move tap_move(const struct ggml_tensor * t, uint32_t kind, siz
 static void tap_move_open(ggml_backend_t backend, struct tap_move m) {
     m.rec.flags |= TAP_MOVED_ASYNC;
     m.backend = backend;
-    if (tap_open_moves == NULL) {
-        tap_open_moves = calloc(TAP_MOVES_OPEN, sizeof(tap_open_moves[0])); // as long as its thread, like ggml's
+    if (tap_n_open == tap_cap_open && tap_cap_open < TAP_MOVES_OPEN) {
+        const unsigned cap = tap_cap_open == 0 ? 64 : tap_cap_open * 2;
+        void * grown = realloc(tap_open_moves, cap * sizeof(tap_open_moves[0])); // kept: threads that compute are few
+        if (grown != NULL) {
+            tap_open_moves = grown;
+            tap_cap_open = cap;
+        }
     }
-    if (tap_open_moves == NULL || tap_n_open == TAP_MOVES_OPEN) {
+    if (tap_n_open < tap_cap_open) {
+        tap_open_moves[tap_n_open++] = m;
+    } else { // with the time of the call alone
         tap_move_put(&m);
-        return;
     }
-    tap_open_moves[tap_n_open++] = m;
 }
 
 // ---- interposed -----------------------------------------------------------------------------------------------------
