@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
-// OtherHost is a network namespace, as another host.
+// OtherHost is a network namespace, as another host. What runs in it ends with the test.
 type OtherHost struct {
 	Name string // of the namespace
 	Addr string // its address
@@ -29,6 +31,12 @@ func NeedOtherHosts(t testing.TB, n int) (all []OtherHost) {
 			netns.miss(t, fmt.Sprintf("%v: %s", err, out))
 		}
 		t.Cleanup(func() {
+			pids, _ := ip("netns pids " + h.Name) // of programs whose parents were killed, too
+			for _, word := range strings.Fields(string(pids)) {
+				if pid, err := strconv.Atoi(word); err == nil {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+			}
 			_, _ = ip("link del " + h.Link)
 			_, _ = ip("netns del " + h.Name)
 		})
