@@ -28,7 +28,7 @@ func program() *cli.Command {
 				"the files of a recording; 'llamatap version' prints the versions.\n" + frontsText()
 		},
 		Commands: []*cli.Command{
-			runCommand(), execCommand(), demoCommand(), runsCommand(), reportCommand(), inspectCommand(),
+			runCommand(), execCommand(), demoCommand(), runsCommand(), pushCommand(), reportCommand(), inspectCommand(),
 			analyzeCommand(), unembedCommand(), vectorCommand(), saeCommand(), causalCommand(), compareModelsCommand(),
 			catCommand(), diffCommand(), exportCommand(), verifyCommand(),
 			kvCommand(), requestsCommand(), expertsCommand(), resourceCommand(), memoryCommand(), hostCommand(),

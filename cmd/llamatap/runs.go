@@ -11,6 +11,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/store/object"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -65,10 +66,14 @@ characters of its name after an underscore, or nothing: the newest run.
 }
 
 // resolveRun finds the run that the arguments of a command name: by a directory or stream, by its name, by what
-// follows the last underscore of its name, or the newest for no argument. What is no run is returned as it is: who
+// follows the last underscore of its name, or the newest for no argument. A run in object storage is copied into the
+// cache. What is no run is returned as it is: who
 // opens it reports what is wrong.
 func resolveRun(args ...string) (string, error) {
 	name := strings.Join(args, "")
+	if object.Is(name) {
+		return fetchRun(name)
+	}
 	if _, err := os.Stat(name); name != "" && (err == nil || strings.ContainsRune(name, filepath.Separator)) {
 		return name, nil
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/llamatap/llamatap/internal/bounded"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/store/object"
 )
 
 // defaultRuns is where runs are recorded unless they say otherwise.
@@ -82,6 +83,11 @@ needs none with --no-token.
 				} else if o.Dir == "" {
 					return cli.Wrongf("no run directory: give one, or a folder of runs, as in 'llamatap serve %s'",
 						defaultRuns)
+				}
+				if object.Is(o.Dir) {
+					if o.Dir, err = fetchRun(o.Dir); err != nil {
+						return err
+					}
 				}
 				if o.Token, err = serveToken(token, o.NoToken, addr); err != nil {
 					return cli.Wrong(err)

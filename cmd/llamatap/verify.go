@@ -7,6 +7,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/store/object"
 )
 
 func verifyCommand() *cli.Command {
@@ -29,6 +30,9 @@ could not restore counts as lost.
 			f.Add("--repair", &mend, "repair what can be repaired before the check")
 			form.define(f, "text", "json")
 			return func(args []string) error {
+				if mend && len(args) > 0 && object.Is(args[0]) {
+					return cli.Wrongf("--repair %s: repair the run where it was recorded, then push it again", args[0])
+				}
 				path, err := resolveRun(args...)
 				if err != nil {
 					return err
