@@ -96,6 +96,7 @@ func (x *executions) readEnd(d *decoder) error {
 	e := ggmlhooks.ExecEnd{Number: d.u64(), MonoNS: int64(d.u64()), Status: int(d.i32()), Async: d.u32() != 0}
 	e.BeginNS = int64(d.u64())
 	e.Selected.Packets, e.Selected.Bytes, e.OwnNS, e.WaitNS = d.u64(), d.u64(), int64(d.u64()), int64(d.u64())
+	e.WaitBeforeNS = int64(d.u64())
 	e.Cuts, e.CutNS = int64(d.u64()), int64(d.u64())
 	if d.bad {
 		return d.err(recExecEnd)

@@ -110,7 +110,7 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 		}
 	})
 	p.put(recLosses, rec{}.u64(21, 3, 48).u64(make([]uint64, 14)...))
-	p.put(recExecEnd, rec{}.u64(21, 15).i32(0).u32(1).u64(14, 5, 80, 7, 9, 4, 900))
+	p.put(recExecEnd, rec{}.u64(21, 15).i32(0).u32(1).u64(14, 5, 80, 7, 9, 6, 4, 900))
 	p.put(recCallEnd, rec{}.u64(5, 16).i32(-3).u32(3))
 	p.put(recResolve, rec{}.u32(3, 1).u64(21))
 	p.put(recSeq, rec{}.u64(19).u32(3, 1).i32(4, 5, 6, -1, 7).u32(0))
@@ -130,7 +130,7 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 		t.Errorf("hellos: %+v", r.Hellos)
 	}
 	if e := s.ends[0]; !e.Async || e.BeginNS != 14 || e.Selected != (ggmlhooks.Count{Packets: 5, Bytes: 80}) ||
-		e.OwnNS != 7 || e.WaitNS != 9 ||
+		e.OwnNS != 7 || e.WaitNS != 9 || e.WaitBeforeNS != 6 ||
 		!reflect.DeepEqual(e.Losses, []ggmlhooks.Loss{{Cause: "pool_full",
 			Count: ggmlhooks.Count{Packets: 3, Bytes: 48}}}) {
 		t.Errorf("end of an execution: %+v", e)
@@ -249,7 +249,7 @@ func TestReaderWrapsAndReturns(t *testing.T) {
 	for len(s.data) < 8000 { // more than once around the queue
 		size := 1 + rng.IntN(5*SlotBytes)
 		number := byte(sent)
-		if p.put(recExecEnd, make(rec, 80)) && p.capture(uint64(sent), 0, size, func(b []byte) {
+		if p.put(recExecEnd, make(rec, 88)) && p.capture(uint64(sent), 0, size, func(b []byte) {
 			for i := range b {
 				b[i] = number + byte(i)
 			}
@@ -374,7 +374,7 @@ func TestReaderRefusesDamage(t *testing.T) {
 		}},
 		{"record of no length", func(p *producer) { p.h.QueueHead += 8 }},
 		{"record longer than what was written", func(p *producer) {
-			copy(p.mem[p.h.QueueOffset:], rec{}.u32(80, recExecEnd))
+			copy(p.mem[p.h.QueueOffset:], rec{}.u32(88, recExecEnd))
 			p.h.QueueHead += 16
 		}},
 		{"more unread than the queue holds", func(p *producer) { p.h.QueueHead = 2 * p.h.QueueBytes }},
@@ -395,7 +395,7 @@ func TestReaderReturnsTheSinksError(t *testing.T) {
 	p := newProducer(region.mem)
 	full := errors.New("disk full")
 	for range 3 {
-		p.put(recExecEnd, make(rec, 80))
+		p.put(recExecEnd, make(rec, 88))
 	}
 	s := &sink{fail: full}
 	r := NewReader(region, s)

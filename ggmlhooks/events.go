@@ -87,6 +87,8 @@ type ExecEnd struct {
 	// these waited for the recording. Either may be negative where threads compute at the same time; sums are
 	// right.
 	OwnNS, WaitNS int64
+	// WaitBeforeNS is, of WaitNS, what was waited before the execution's entry.
+	WaitBeforeNS int64
 	// Cuts is how often ggml computed a part of the graph and waited for it because of the tap alone, and CutNS
 	// what one such stop costs, measured behind this execution; 0 where that was not measured.
 	Cuts, CutNS int64

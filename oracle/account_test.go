@@ -294,6 +294,20 @@ func TestOneOverhead(t *testing.T) {
 	}
 }
 
+// TestWaitsBeforeTheRun: a search for written pages holds the model up at each graph, and longest behind the warm-up.
+// That is no part of the run, whose overhead is less than all of it.
+func TestWaitsBeforeTheRun(t *testing.T) {
+	testenv.NeedRoot(t)
+	o := llamatap(t, append([]string{"run", "--tap-samples", "faults,pages"}, generate(1)...)...).good(t)
+	a := metadata(t, o.dirs[0]).Account
+	if a == nil {
+		t.Fatalf("metadata.json has no account\n%s", o.stderr)
+	}
+	if share, ok := a.Time.Overhead(); !ok || share >= 1 || a.Time.WaitNS <= 0 || a.Setup.WaitNS <= 0 {
+		t.Errorf("%v of the run, %+v; before it %+v", share, a.Time, a.Setup)
+	}
+}
+
 // TestLostEventsAreLoss: events over the rate that was asked for are missing: the summary says so first, the
 // account counts them, and the status is 3.
 func TestLostEventsAreLoss(t *testing.T) {

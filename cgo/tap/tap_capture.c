@@ -351,6 +351,17 @@ static TAP_RARE bool tap_exec_new(struct tap_sched * s) {
     return sent;
 }
 
+// tap_untold returns what a sum of stats has grown since it was reported last.
+static int64_t tap_untold(_Atomic int64_t * reported, uint64_t now) {
+    return (int64_t) now - tap_swap(reported, (int64_t) now);
+}
+
+static TAP_RARE void tap_losses_send(struct tap_sched * s) {
+    s->losses.h = (struct tap_record) {.type = TAP_REC_LOSSES};
+    s->losses.exec = s->exec;
+    tap_queue_put(&s->losses.h, sizeof(s->losses), NULL, 0);
+}
+
 TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     struct tap_graph * g = &s->graph;
     struct tap_context * c = s->context;
@@ -359,11 +370,13 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
         tap_context_resolve(c, false); // the program looks at what is computed while it is, as llama-imatrix does
         tap_set(&c->provisional, false);
     }
+    const uint64_t waited = tap_get(&h->stats.wait_ns);
     const bool reused = g->sent, wants = g->n_tokens > 0 && (g->n_wanted > 0 || g->n_inputs_wanted > 0);
     if (wants && h->config.overflow == TAP_OVERFLOW_DROP && tap_peek(&h->stats.executions) == 0) {
         tap_touch_await();
     }
     s->exec = 1 + tap_count(&tap.next_exec, 1);
+    s->wait_before_ns = tap_untold(&tap.told_wait_ns, waited);
     s->lossy = false;
     s->selected_packets = s->selected_bytes = 0;
     s->cursor = 0;
@@ -421,17 +434,6 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     s->begin_ns = tap_now();
 }
 
-// tap_untold returns what a sum of stats has grown since it was reported last.
-static int64_t tap_untold(_Atomic int64_t * reported, uint64_t now) {
-    return (int64_t) now - tap_swap(reported, (int64_t) now);
-}
-
-static TAP_RARE void tap_losses_send(struct tap_sched * s) {
-    s->losses.h = (struct tap_record) {.type = TAP_REC_LOSSES};
-    s->losses.exec = s->exec;
-    tap_queue_put(&s->losses.h, sizeof(s->losses), NULL, 0);
-}
-
 TAP_HOT void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t left) {
     const uint64_t cut_ns = tap_cut_probe(s);
     struct tap_stats * st = &tap.header->stats;
@@ -442,7 +444,8 @@ TAP_HOT void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t
         .own_ns = tap_untold(&tap.told_own_ns,
                              tap_get(&st->describe_ns) + tap_get(&st->hook_ns) + tap_get(&st->copy_ns) +
                                  tap_get(&st->ask_ns) + tap_get(&st->api_ns)),
-        .wait_ns = tap_untold(&tap.told_wait_ns, tap_get(&st->wait_ns)),
+        .wait_ns = s->wait_before_ns + tap_untold(&tap.told_wait_ns, tap_get(&st->wait_ns)),
+        .wait_before_ns = s->wait_before_ns,
         .cuts = s->n_cuts, .cut_ns = cut_ns,
     };
     if (s->graph.n_timed > 0) {

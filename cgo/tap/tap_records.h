@@ -211,6 +211,7 @@ struct tap_rec_exec_end {
     // … and what these threads waited for the recording. Both may be negative where threads compute at the same time;
     // sums are right
     int64_t  wait_ns;
+    int64_t  wait_before_ns; // of wait_ns, before the execution's entry
     uint64_t cuts;    // how often ggml stopped within the graph because of the tap alone
     uint64_t cut_ns;  // what one such stop costs, as measured behind this execution; 0: not measured
 };

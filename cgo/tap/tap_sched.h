@@ -98,6 +98,7 @@ struct tap_sched {
     // tokens of this execution that lie between may be captured
     int64_t                          window_first, window_end;
     int64_t                          begin_ns; // when ggml was given the graph
+    int64_t                          wait_before_ns; // waited for the recording since the last execution's end
     uint8_t *                        fetched;  // an input of a device
     size_t                           cap_fetched;
     uint32_t                         running;  // graphs that a device may go on computing

@@ -108,7 +108,7 @@ func (b *bench) decode(provisional, read bool, ids ...int32) {
 		For: ggmlhooks.ForStream, Data: make([]byte, 4*len(ids)), Release: func() { b.open-- },
 	}))
 	b.check(b.ExecEnd(ggmlhooks.ExecEnd{
-		Number: b.exec, MonoNS: int64(b.exec)*100 + 50, OwnNS: 3, WaitNS: 2, Cuts: 5, CutNS: int64(b.exec % 3 * 100),
+		Number: b.exec, MonoNS: int64(b.exec)*100 + 50, OwnNS: 3, WaitNS: 2, WaitBeforeNS: 1, Cuts: 5, CutNS: int64(b.exec % 3 * 100),
 		Selected: ggmlhooks.Count{Packets: 1, Bytes: 4 * uint64(len(ids))},
 	}))
 }
@@ -145,10 +145,11 @@ func TestWarmUpIsDropped(t *testing.T) {
 		"token 2 id 7 decode")
 	use := b.recorder.Use()
 	discarded, written := ggmlhooks.Count{Packets: 1, Bytes: 8}, ggmlhooks.Count{Packets: 2, Bytes: 12}
-	if s := use.Setup; s.Discarded != discarded || s.Selected != discarded || s.OwnNS != 3 || s.Cuts != 5 {
+	if s := use.Setup; s.Discarded != discarded || s.Selected != discarded || s.OwnNS != 3 || s.WaitNS != 2+1 ||
+		s.Cuts != 5 {
 		t.Errorf("set-up %+v", s)
 	}
-	if r := use.Run; r.Selected != written || r.Written != written || r.WaitNS != 4 || r.Cuts != 10 {
+	if r := use.Run; r.Selected != written || r.Written != written || r.WaitNS != 2*2-1 || r.Cuts != 10 {
 		t.Errorf("run %+v", r)
 	}
 	if use.CutNS != 200 || use.Rows[ggmlhooks.PhaseSetup] != 2 || use.Rows[ggmlhooks.PhaseDecode] != 1 ||

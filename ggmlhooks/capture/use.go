@@ -116,6 +116,9 @@ func (u *Use) add(x *ggmlhooks.Execution, flow *Flow) {
 	u.Run.Add(flow)
 	if len(x.Rows) > 0 && u.FirstNS == 0 {
 		u.FirstNS = x.MonoNS
+		// The recording of what came before held the model up before the run began.
+		u.Run.WaitNS -= x.End.WaitBeforeNS
+		u.Setup.WaitNS += x.End.WaitBeforeNS
 	}
 	u.LastNS = x.MonoNS + ns
 	u.Requests += int64(len(x.Begun))

@@ -134,7 +134,11 @@ func (c *counter) cause(cause string) string {
 func (c *counter) addUnreported(a *rundir.Account, use *capture.Use) {
 	stats := c.run.region.Stats()
 	a.Time.TapNS += int64(stats.Own()) - use.Run.OwnNS - use.Setup.OwnNS
-	a.Time.WaitNS += int64(stats.WaitNS) - use.Run.WaitNS - use.Setup.WaitNS
+	waited := int64(stats.WaitNS) - use.Run.WaitNS - use.Setup.WaitNS
+	a.Time.WaitNS += waited
+	if a.Time.WallNS > 0 && !c.blind() {
+		a.Time.WallNS += max(0, waited) // behind the last graph's end
+	}
 	if c.blind() {
 		total := ggmlhooks.Count{Packets: stats.Copies, Bytes: stats.CopiedBytes}
 		for _, l := range stats.Losses {

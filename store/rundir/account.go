@@ -60,8 +60,8 @@ type TimeAccount struct {
 	// of 50 ms, of the lesser of what it used and what they waited for a processor; nil where less
 	// than four fifths of the run were watched; otherwise scaled to all of it.
 	TakenNS *int64 `json:"taken_ns,omitempty"`
-	// WallNS is the time from the first graph's entry to the last graph's end, and Tokens are the prompt and
-	// generated tokens of it: those that this process computed.
+	// WallNS is the time from the first graph's entry to the last graph's end, and what the model waited for the
+	// recording behind that. Tokens are the prompt and generated tokens of it: those that this process computed.
 	WallNS int64 `json:"wall_ns"`
 	Tokens int64 `json:"tokens"`
 }
@@ -86,13 +86,14 @@ func (t *TimeAccount) Overhead() (share float64, ok bool) {
 	return float64(t.LostNS()) / float64(t.WallNS), true
 }
 
-// OverheadMost is Overhead with all the processor time that the collector may have taken.
+// OverheadMost is Overhead with all the processor time that the collector may have taken, at most the whole run: a
+// thread that no longer waits for the recording may wait for a processor, and then both measured the same time.
 func (t *TimeAccount) OverheadMost() (share float64, ok bool) {
 	least, ok := t.Overhead()
 	if !ok || t.TakenNS == nil {
 		return 0, false
 	}
-	return least + float64(*t.TakenNS)/float64(t.WallNS), true
+	return max(least, min(1, least+float64(*t.TakenNS)/float64(t.WallNS))), true
 }
 
 // LostTotal is what was lost, over all causes.
