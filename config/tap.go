@@ -69,6 +69,7 @@ type Tap struct {
 	Overflow       Overflow
 	Workers        int    // codec workers; 0: as many as the machine suggests
 	Out            string // folder in which run directories are made
+	Store          string // URL of object storage that the run is copied to; "": none
 	OnFailure      OnFailure
 	Segment        Segment // as given; Segments says when a new one begins
 	MaxDisk        MaxDisk

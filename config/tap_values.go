@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/object"
 )
 
 // minMemory is the least that --tap-memory accepts: half of it is shared with the model's process, whose pool has
@@ -144,6 +145,13 @@ func setOverflow(t *Tap, s string) error {
 	policy, err := oneOf("overflow policy", s, []string{string(OverflowBlock), string(OverflowDrop)})
 	t.Overflow = Overflow(policy)
 	return err
+}
+
+func setOut(t *Tap, s string) error {
+	if t.Out, t.Store = s, ""; object.Is(s) {
+		t.Out, t.Store = DefaultOut, s
+	}
+	return nil
 }
 
 func setOnFailure(t *Tap, s string) error {

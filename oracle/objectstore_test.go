@@ -140,6 +140,19 @@ func TestObjectStore(t *testing.T) {
 			t.Errorf("%v: %v, %v, of the URL:\n%s\nof the directory:\n%s", command, err, err2, there, here)
 		}
 	}
+	t.Chdir(t.TempDir())
+	if text, err := run("run", "-p", "hello", "-n", "60", "--tap-tensor", "l_out", "--tap-segment", "64K", "--tap-out",
+		"s3://runs/live"); err != nil || strings.Contains(text, "a secret") {
+		t.Fatalf("%v: %s", err, text)
+	}
+	local := rundir.Find("llamatap-runs")[0]
+	live := filepath.Join(data, "runs", "live", filepath.Base(filepath.Dir(local)), filepath.Base(local))
+	if text, err := exec.Command("diff", "-r", local, live).CombinedOutput(); err != nil {
+		t.Errorf("what the server has is not the recorded run: %s", text)
+	}
+	if text, err := exec.Command("grep", "-r", "a secret of", local).CombinedOutput(); err == nil {
+		t.Errorf("the run holds the key: %s", text)
+	}
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
 	begin := time.Now()
 	if text, err := run("push", dir, "s3://runs/b"); err == nil || !strings.Contains(text, "check AWS_ACCESS_KEY_ID") {

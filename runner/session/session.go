@@ -99,6 +99,10 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err := (&room{tap: o.Tap, statfs: unix.Statfs}).check(); err != nil {
 		return Result{}, err
 	}
+	upload, err := newUploader(ctx, o.Tap)
+	if err != nil {
+		return Result{}, err
+	}
 	budget, err := split(int64(o.Tap.Memory))
 	if err != nil {
 		return Result{}, err
@@ -141,6 +145,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	defer consumer.close()
 	s := &session{sink: newSink(r, budget, before, consumer)}
+	s.sink.upload = upload
 	s.report = report{run: r, counter: s.sink.counter, others: s.sink.others, files: s.sink.files, before: before}
 	s.sink.steering = newSteering(s.sink, &s.report, start)
 	s.report.steering = s.sink.steering
@@ -203,6 +208,11 @@ func (s *session) end() (Result, error) {
 			fmt.Fprintln(o.Summary, "          stopped   by a command, before the program ended")
 		}
 		s.report.remarks(o.Summary, result.Exit)
+	}
+	if copied, failed := s.sink.upload.end(result.Dir != "" && sealing == nil); failed != nil {
+		return result, errors.Join(err, failed)
+	} else if copied != "" && o.Summary != nil {
+		fmt.Fprintf(o.Summary, "          copied    to %s\n", copied)
 	}
 	return result, err
 }

@@ -33,6 +33,7 @@ type sink struct {
 	tee            tee
 	judge          judge
 	stall          stall
+	upload         *uploader
 }
 
 func newSink(r *run, b budget, before *before, consumer *feed) *sink {
@@ -105,6 +106,7 @@ func (s *sink) open() (err error) {
 	if err := s.tee.open(s.run.region.PoolBytes(), all...); err != nil {
 		return err
 	}
+	s.upload.begin(s.run.dir)
 	return s.files.room.look(0)
 }
 

@@ -111,6 +111,20 @@ func (s *Store) Below(name string) *Store {
 // String is the URL, without parameters.
 func (s *Store) String() string { return s.url }
 
+// Parent is the URL of the place that this one is in.
+func (s *Store) Parent() string { return s.url[:strings.LastIndexByte(s.url, '/')] }
+
+// Check asks whether the bucket is there.
+func (s *Store) Check(ctx context.Context) error {
+	return s.insist(ctx, func() error {
+		there, err := s.client.BucketExists(ctx, s.bucket)
+		if err == nil && !there {
+			return permanent{fmt.Errorf("there is no bucket %s: make it, or give another one in the URL", s.bucket)}
+		}
+		return err
+	})
+}
+
 // Push copies a sealed run directory. What is there already is only verified; until the context ends, a store that does
 // not answer is tried again. After an error it can be called again.
 func (s *Store) Push(ctx context.Context, dir string) error {

@@ -175,6 +175,9 @@ func (d *Dir) Size() (n int64) {
 	return n
 }
 
+// Recorded lists the files of a directory that are recorded so far, with what they held when they were closed.
+func Recorded(d *Dir) []File { return d.contents.list() }
+
 // Rename gives a file of the run that was closed another name, which no other file may have.
 func (d *Dir) Rename(from, to string) error {
 	if to == ManifestName || !plainName(to) {
