@@ -29,10 +29,30 @@ var killCalls = map[uint64]struct {
 	unix.SYS_MKDIRAT:  {"mkdir", 1, false},
 }
 
+// A tracedCall is one of killCalls that a stopped thread makes.
+type tracedCall struct {
+	tid, number int // number: of this call, counted from 1 over all threads
+	name, path  string
+	returned    bool
+}
+
 // killAtCall runs a command to its call number n of killCalls, counted over all of its threads, and kills it there
 // before the call is made. It returns which call that was and its file, "" if the command ends before, and how many
 // there were. What the command starts is not counted.
 func killAtCall(t *testing.T, cmd *exec.Cmd, n int) (at string, calls int) {
+	t.Helper()
+	traceCalls(t, cmd, func(c tracedCall) {
+		if calls = max(calls, c.number); c.number == n && !c.returned {
+			at = c.name + " " + fileOf(c.path)
+			unix.Kill(cmd.Process.Pid, unix.SIGKILL)
+		}
+	})
+	return at, calls
+}
+
+// traceCalls runs a command to its end and stops each of its threads before one of killCalls and after it, for seen.
+// It returns how the command ended.
+func traceCalls(t *testing.T, cmd *exec.Cmd, seen func(tracedCall)) (status unix.WaitStatus) {
 	t.Helper()
 	runtime.LockOSThread() // the tracer is a thread
 	defer runtime.UnlockOSThread()
@@ -41,7 +61,6 @@ func killAtCall(t *testing.T, cmd *exec.Cmd, n int) (at string, calls int) {
 		t.Fatal(err)
 	}
 	pid := cmd.Process.Pid
-	var status unix.WaitStatus
 	if _, err := unix.Wait4(pid, &status, unix.WALL, nil); err != nil || !status.Stopped() {
 		t.Fatalf("%v, %v", status, err)
 	}
@@ -49,8 +68,8 @@ func killAtCall(t *testing.T, cmd *exec.Cmd, n int) (at string, calls int) {
 	if err := unix.PtraceSetOptions(pid, options); err != nil {
 		t.Fatal(err)
 	}
-	inside := map[int]bool{} // threads in a call
-	tid, signal := pid, 0
+	inside := map[int]tracedCall{} // threads in a call
+	calls, tid, signal := 0, pid, 0
 	for {
 		_ = unix.PtraceSyscall(tid, signal) // one that has ended meanwhile is seen below
 		var err error
@@ -66,40 +85,46 @@ func killAtCall(t *testing.T, cmd *exec.Cmd, n int) (at string, calls int) {
 		switch {
 		case !status.Stopped():
 		case status.StopSignal() == unix.SIGTRAP|0x80:
-			if inside[tid] = !inside[tid]; !inside[tid] {
+			if c, returned := inside[tid]; returned {
+				if delete(inside, tid); c.number > 0 {
+					c.returned = true
+					seen(c)
+				}
 				continue
 			}
+			c := tracedCall{tid: tid}
 			var regs unix.PtraceRegs
-			if unix.PtraceGetRegs(tid, &regs) != nil {
-				continue
+			if unix.PtraceGetRegs(tid, &regs) == nil {
+				if call, counts := killCalls[regs.Orig_rax]; counts {
+					calls++
+					c.number, c.name = calls, call.name
+					c.path = pathOf(tid, []uint64{regs.Rdi, regs.Rsi, regs.Rdx, regs.R10}[call.argument], call.descriptor)
+					seen(c)
+				}
 			}
-			call, counts := killCalls[regs.Orig_rax]
-			if !counts {
-				continue
-			}
-			if calls++; calls == n {
-				at = call.name + " " + fileOf(tid, []uint64{regs.Rdi, regs.Rsi, regs.Rdx, regs.R10}[call.argument],
-					call.descriptor)
-				unix.Kill(pid, unix.SIGKILL)
-			}
+			inside[tid] = c
 		case status.StopSignal() != unix.SIGTRAP && status.StopSignal() != unix.SIGSTOP:
 			signal = int(status.StopSignal())
 		}
 	}
 	_ = cmd.Wait() // has been waited for; this ends the copying of its output
-	return at, calls
+	return status
 }
 
-// fileOf is the name of the file that an argument of a stopped thread's call is about.
-func fileOf(tid int, argument uint64, descriptor bool) string {
-	path := ""
+// pathOf is the file that an argument of a stopped thread's call is about.
+func pathOf(tid int, argument uint64, descriptor bool) (path string) {
 	if descriptor {
 		path, _ = filepath.EvalSymlinks(filepath.Join("/proc", strconv.Itoa(tid), "fd", strconv.Itoa(int(argument))))
-	} else {
-		text := make([]byte, 512)
-		n, _ := unix.PtracePeekData(tid, uintptr(argument), text)
-		path, _, _ = strings.Cut(string(text[:n]), "\x00")
+		return path
 	}
+	text := make([]byte, 512)
+	n, _ := unix.PtracePeekData(tid, uintptr(argument), text)
+	path, _, _ = strings.Cut(string(text[:n]), "\x00")
+	return path
+}
+
+// fileOf is the name of a path in reports.
+func fileOf(path string) string {
 	name := filepath.Base(path)
 	if strings.HasPrefix(name, "run_") {
 		return "run directory"

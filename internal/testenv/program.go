@@ -107,6 +107,16 @@ func NeedSlurm(t testing.TB, name string) string {
 	return path
 }
 
+// NeedMkfs returns the path of mkfs.ext4 or its like.
+func NeedMkfs(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		mkfs.miss(t, err.Error())
+	}
+	return path
+}
+
 // NeedSystemd returns the path of systemd-analyze.
 func NeedSystemd(t testing.TB) string {
 	t.Helper()
