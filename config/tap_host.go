@@ -33,8 +33,8 @@ func hostOptions() []option {
 			help:  "with waits: write every single fault too, to host_faults.jsonl",
 			onOff: func(t *Tap) *bool { return &t.HostDetails }},
 		{name: "hosts", form: "NAME=HOST:PORT[,…]", recorder: Host,
-			help: "record other hosts that take part, where 'llamatap host agent' runs: their clocks and metrics, and " +
-				"what is moved to devices and back",
+			help: "record other hosts that take part, where 'llamatap host agent' runs: their clocks and metrics, " +
+				"and what is moved to devices and back",
 			set: setHosts,
 			get: func(t *Tap) any { return text(hostsText(t.Hosts)) }},
 		{name: "hosts-token", form: "FILE", role: roleModifier, recorder: Host,

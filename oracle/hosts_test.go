@@ -61,7 +61,8 @@ func TestHosts(t *testing.T) {
 		for i, typ := range []gguf.Type{gguf.F16, gguf.F32} {
 			model := synthetic(t, "llama", typ, nil)
 			before := countLinks(t, hosts)
-			dir := llamatap(t, tap(append([]string{"--tap-host-interval", "24h", "-m", model}, args...)...)...).good(t).dirs[0]
+			args = append([]string{"--tap-host-interval", "24h", "-m", model}, args...)
+			dir := llamatap(t, tap(args...)...).good(t).dirs[0]
 			moved := movesOf(t, dir)
 			for n, h := range hosts {
 				now := countLinks(t, hosts)[n]
@@ -139,7 +140,8 @@ func startAgents(t *testing.T, hosts []testenv.OtherHost) []string {
 		})
 		agents, servers = append(agents, h.Name+"="+h.Addr+":7878"), append(servers, endpoint)
 	}
-	return []string{"--tap-hosts", strings.Join(agents, ","), "--tap-hosts-token", token, "--rpc", strings.Join(servers, ",")}
+	return []string{"--tap-hosts", strings.Join(agents, ","), "--tap-hosts-token", token,
+		"--rpc", strings.Join(servers, ",")}
 }
 
 // hostsOf are the other hosts of a run.

@@ -66,7 +66,8 @@ func TestObjectStore(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "a secret of this test")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	serve := func() *exec.Cmd {
-		server := exec.Command(rclone, "serve", "s3", "--auth-key", "key,a secret of this test", "--addr", address, data)
+		server := exec.Command(rclone, "serve", "s3", "--auth-key", "key,a secret of this test",
+			"--addr", address, data)
 		if err := server.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +80,8 @@ func TestObjectStore(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(data, "runs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := run("run", "-p", "hello", "-n", "60", "--tap-tensor", "l_out", "--tap-resource-level", "MINIMAL", "--tap-kv",
+	if text, err := run("run", "-p", "hello", "-n", "60", "--tap-tensor", "l_out", "--tap-resource-level",
+		"MINIMAL", "--tap-kv",
 		"--tap-segment", "64K", "--tap-out", out); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
@@ -134,7 +136,8 @@ func TestObjectStore(t *testing.T) {
 		there, err2 := run(append(command, url)...)
 		here = strings.ReplaceAll(here, dir, "RUN")
 		if i := strings.Index(there, os.Getenv("XDG_CACHE_HOME")); i >= 0 {
-			there = strings.ReplaceAll(there, there[i:i+strings.Index(there[i:], filepath.Base(dir))]+filepath.Base(dir), "RUN")
+			name := filepath.Base(dir)
+			there = strings.ReplaceAll(there, there[i:i+strings.Index(there[i:], name)]+name, "RUN")
 		}
 		if err != nil || err2 != nil || here != there {
 			t.Errorf("%v: %v, %v, of the URL:\n%s\nof the directory:\n%s", command, err, err2, there, here)

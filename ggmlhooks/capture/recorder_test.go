@@ -108,7 +108,8 @@ func (b *bench) decode(provisional, read bool, ids ...int32) {
 		For: ggmlhooks.ForStream, Data: make([]byte, 4*len(ids)), Release: func() { b.open-- },
 	}))
 	b.check(b.ExecEnd(ggmlhooks.ExecEnd{
-		Number: b.exec, MonoNS: int64(b.exec)*100 + 50, OwnNS: 3, WaitNS: 2, WaitBeforeNS: 1, Cuts: 5, CutNS: int64(b.exec % 3 * 100),
+		Number: b.exec, MonoNS: int64(b.exec)*100 + 50, OwnNS: 3, WaitNS: 2, WaitBeforeNS: 1,
+		Cuts: 5, CutNS: int64(b.exec % 3 * 100),
 		Selected: ggmlhooks.Count{Packets: 1, Bytes: 4 * uint64(len(ids))},
 	}))
 }

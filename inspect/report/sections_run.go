@@ -87,7 +87,8 @@ func devicesSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 			s.Charts = append(s.Charts, chart)
 		}
 	}
-	if chart := over.counters("Bytes moved to and from devices, in all", "moved", "B", func(name string) (string, bool) {
+	if chart := over.counters("Bytes moved to and from devices, in all", "moved", "B", func(name string) (string,
+		bool) {
 		return strings.CutPrefix(name, "moved ")
 	}); chart != nil {
 		s.Charts = append(s.Charts, chart)

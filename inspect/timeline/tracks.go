@@ -89,7 +89,8 @@ func Collect(ctx context.Context, path string, progress func(done, total int64))
 		return nil, err
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		for _, read := range []func(context.Context, string) error{r.readFaults, r.readSystem, r.readBlock, r.readMoves} {
+		for _, read := range []func(context.Context, string) error{r.readFaults, r.readSystem, r.readBlock,
+			r.readMoves} {
 			if err := read(ctx, path); err != nil {
 				return nil, err
 			}

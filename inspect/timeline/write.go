@@ -77,7 +77,8 @@ func Write(ctx context.Context, path string, w io.Writer, o Options) (*Result, e
 		return nil, err
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		for _, read := range []func(context.Context, string) error{r.readFaults, r.readSystem, r.readBlock, r.readMoves} {
+		for _, read := range []func(context.Context, string) error{r.readFaults, r.readSystem, r.readBlock,
+			r.readMoves} {
 			if err := read(ctx, path); err != nil {
 				return nil, err
 			}

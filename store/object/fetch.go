@@ -63,7 +63,8 @@ func (s *Store) fetch(ctx context.Context, c Cache, entry, dir, part string) err
 		return err
 	}
 	now := time.Now()
-	if have, err := os.ReadFile(filepath.Join(dir, rundir.ManifestName)); err == nil && bytes.Equal(have, text.Bytes()) {
+	have, err := os.ReadFile(filepath.Join(dir, rundir.ManifestName))
+	if err == nil && bytes.Equal(have, text.Bytes()) {
 		return os.Chtimes(entry, now, now)
 	}
 	if err := os.MkdirAll(part, 0o700); err != nil {

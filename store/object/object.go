@@ -93,7 +93,8 @@ func Open(text string) (*Store, error) {
 	}
 	client, err := minio.New(endpoint, &o)
 	if err != nil {
-		return nil, fmt.Errorf("endpoint %q: %w: set AWS_ENDPOINT_URL to http://HOST:PORT or https://HOST", endpoint, err)
+		return nil, fmt.Errorf("endpoint %q: %w: set AWS_ENDPOINT_URL to http://HOST:PORT or https://HOST",
+			endpoint, err)
 	}
 	prefix := strings.Trim(path.Clean("/"+u.Path), "/")
 	return &Store{client: client, url: strings.TrimSuffix("s3://"+u.Host+"/"+prefix, "/"), endpoint: endpoint,
@@ -275,7 +276,8 @@ func (s *Store) remedy(err error) string {
 		return ": make the bucket " + s.bucket + ", or give another one in the URL"
 	case r.Code == "InvalidAccessKeyId", r.Code == "SignatureDoesNotMatch", r.Code == minio.AccessDenied,
 		r.Code == "ExpiredToken", r.Code == "InvalidToken", r.StatusCode == 403, r.StatusCode == 401:
-		return ": check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and what they may do in bucket " + s.bucket
+		return ": check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and what they may do in bucket " +
+			s.bucket
 	}
 	return ""
 }

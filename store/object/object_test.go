@@ -137,7 +137,8 @@ func TestPushAndFetch(t *testing.T) {
 	if err := s.Push(ctx, run); err != nil {
 		t.Fatal(err)
 	}
-	want := "p/run_1/metadata.json p/run_1/seg-00001/metadata.json p/run_1/seg-00001/manifest.json p/run_1/manifest.json"
+	want := "p/run_1/metadata.json p/run_1/seg-00001/metadata.json p/run_1/seg-00001/manifest.json " +
+		"p/run_1/manifest.json"
 	if got := strings.Join(b.order, " "); got != want {
 		t.Errorf("written %q, want %q: a manifest after what it lists", got, want)
 	}
@@ -152,7 +153,8 @@ func TestPushAndFetch(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, path := range []string{dir, filepath.Join(dir, "seg-00001")} {
-			if r, err := rundir.Verify(path); err != nil || !r.Sealed || len(r.Missing)+len(r.Changed)+len(r.Extra) > 0 {
+			r, err := rundir.Verify(path)
+			if err != nil || !r.Sealed || len(r.Missing)+len(r.Changed)+len(r.Extra) > 0 {
 				t.Errorf("%s: %+v, %v", path, r, err)
 			}
 		}

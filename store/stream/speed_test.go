@@ -119,8 +119,8 @@ func TestMemoryBound(t *testing.T) {
 	}
 }
 
-// waitsForMemory reports whether a packet has to wait until a batch under way is written, with w.queue.mu held. A worker
-// that waits for its first packet is idle, too.
+// waitsForMemory reports whether a packet has to wait until a batch under way is written, with w.queue.mu held. A
+// worker that waits for its first packet is idle, too.
 func waitsForMemory(w *Writer) bool {
 	q := w.queue
 	return q.idle > 0 && q.count > 0 && len(q.free) > 0 && !q.admit(&batch{}, &q.ring[q.head], &w.o)
