@@ -35,7 +35,7 @@ here, and what the collectors say of PROGRAM. It ends with PROGRAM. docs/FLEET.m
 				case len(args) > len(f.Program):
 					return cli.Wrongf("unexpected argument %.40q: put a program after --", args[0])
 				case len(o.program) == 0:
-					return cli.Wrong(errNoProgram)
+					return cli.Wrongf("no program is given: write llamatap host agent [flags] -- PROGRAM [ARGUMENTS]")
 				case o.token == "":
 					return cli.Wrongf("no token: give --token @FILE, with the token that runs send (--tap-hosts-token)")
 				}
