@@ -179,7 +179,10 @@ type spilled struct {
 func (d *dataset) shard(from []place) error {
 	var rows []spilled
 	freed := int64(0)
-	defer func() { d.held.Add(-freed) }()
+	defer func() {
+		d.held.Add(-freed)
+		d.waiting.Add(-freed)
+	}()
 	for i := range from {
 		data, err := os.ReadFile(d.draft.path(from[i].name))
 		if err == nil {
@@ -189,6 +192,7 @@ func (d *dataset) shard(from []place) error {
 			return err
 		}
 		freed += int64(len(data))
+		d.waiting.Add(int64(len(data))) // the disk has it no more, and the shard not yet
 		for len(data) > 0 {
 			column := int(binary.LittleEndian.Uint32(data[spillHead-4:]))
 			size := spillHead + int(d.all.all[column].rowBytes())
