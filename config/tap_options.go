@@ -230,11 +230,10 @@ func modifierOptions() []option {
 
 func runOptions() []option {
 	return []option{
-		{name: "out", form: "DIR|s3://BUCKET/PREFIX", role: roleRun, byDef: DefaultOut,
-			help: "folder in which run directories are made, or object storage that they are copied to from " + DefaultOut +
-				" while they are recorded; a recorder must be asked for as well",
-			set: setOut,
-			get: func(t *Tap) any { return cmp.Or(t.Store, t.Out) }},
+		{name: "out", form: "DIR|URL", role: roleRun, byDef: DefaultOut,
+			help: "folder of runs, or s3://BUCKET/PREFIX to copy them there; ask for a recorder as well",
+			set:  setOut,
+			get:  func(t *Tap) any { return cmp.Or(t.Store, t.Out) }},
 		{name: "on-failure", form: "continue|stop", role: roleRun, byDef: "continue",
 			help: "when the recording fails, because the disk is full or its process was killed: let the program continue unrecorded, or end it",
 			set:  setOnFailure,
