@@ -61,8 +61,8 @@ func TestHosts(t *testing.T) {
 		for i, typ := range []gguf.Type{gguf.F16, gguf.F32} {
 			model := synthetic(t, "llama", typ, nil)
 			before := countLinks(t, hosts)
-			args = append([]string{"--tap-host-interval", "24h", "-m", model}, args...)
-			dir := llamatap(t, tap(args...)...).good(t).dirs[0]
+			of := append([]string{"--tap-host-interval", "24h", "-m", model}, args...)
+			dir := llamatap(t, tap(of...)...).good(t).dirs[0]
 			moved := movesOf(t, dir)
 			for n, h := range hosts {
 				now := countLinks(t, hosts)[n]
