@@ -113,9 +113,7 @@ func (a *Agent) answer(conn net.Conn) error {
 	if err := out.Encode(hello); err != nil {
 		return err
 	}
-	if err := a.snapshot(); err != nil { // what was before is not the run's
-		return err
-	}
+	failed := a.snapshot() // what was before is not the run's
 	for a.lines = nil; in.Scan(); {
 		said := answer{Got: monotonic()}
 		var q question
@@ -125,10 +123,10 @@ func (a *Agent) answer(conn net.Conn) error {
 		switch q.Ask {
 		case "clock":
 		case "lines":
-			if err := a.snapshot(); err != nil {
+			if err := errors.Join(failed, a.snapshot()); err != nil {
 				said.Error = err.Error()
 			}
-			said.Lines, a.lines = a.lines, nil
+			failed, said.Lines, a.lines = nil, a.lines, nil
 		default:
 			return fmt.Errorf("unknown question %.20q", q.Ask)
 		}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -132,7 +133,7 @@ type clockLine struct {
 	Uncertainty int64  `json:"offset_uncertainty_ns"`
 }
 
-// Err is why the host is asked no more, or nil.
+// Err is why the host, or a collector of it, is asked no more, or nil.
 func (h *Host) Err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,12 +144,20 @@ func (h *Host) Err() error {
 func (h *Host) Snapshot(time.Time) (any, error) {
 	lines, err := h.lines()
 	if err != nil {
-		h.mu.Lock()
-		h.failed = err
-		h.mu.Unlock()
+		h.lose(err)
 		return nil, err
 	}
 	return lines, nil
+}
+
+// lose notes why something of the host is missing.
+func (h *Host) lose(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failed != nil {
+		err = fmt.Errorf("%w; %w", h.failed, err)
+	}
+	h.failed = err
 }
 
 func (h *Host) lines() ([]json.RawMessage, error) {
@@ -166,6 +175,9 @@ func (h *Host) lines() ([]json.RawMessage, error) {
 	var a answer
 	if err := h.ask(question{"lines"}, &a); err != nil {
 		return nil, err
+	}
+	if a.Error != "" {
+		h.lose(errors.New(strings.ReplaceAll(a.Error, "\n", "; ")))
 	}
 	for _, l := range a.Lines {
 		line, err := align(h.Name, l, offset)

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -88,6 +89,46 @@ func TestAgent(t *testing.T) {
 		t.Errorf("what was known of its clock is lost: %+v", fit)
 	}
 	host.Close()
+}
+
+// ending is a collector that fails at its second line.
+type ending struct{ counter }
+
+func (e *ending) Snapshot(now time.Time) (any, error) {
+	if e.n == 1 {
+		return nil, errors.New("its program\nwas unloaded")
+	}
+	return e.counter.Snapshot(now)
+}
+
+// TestAgentLosesCollector: a run knows which collector of a host failed, and has the lines of the others on.
+func TestAgentLosesCollector(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := NewAgent("right", time.Second, func(error) {}, bpf.Source{Name: "ending", Collector: &ending{}},
+		bpf.Source{Name: "counter", Collector: &counter{}})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- agent.Serve(ctx, listener) }()
+	host, err := Dial("a", listener.Addr().String(), "right")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if all, err := host.Snapshot(time.Now()); err != nil || len(all.([]json.RawMessage)) != 2 {
+			t.Errorf("%s, %v: want the clock and the other collector", all, err)
+		}
+		if err := host.Err(); err == nil || err.Error() != "ending: its program; was unloaded" {
+			t.Errorf("lost: %v", err)
+		}
+	}
+	host.Close()
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestAlign: a line is put on the run's clock by its own time alone.
