@@ -67,8 +67,7 @@ characters of its name after an underscore, or nothing: the newest run.
 
 // resolveRun finds the run that the arguments of a command name: by a directory or stream, by its name, by what
 // follows the last underscore of its name, or the newest for no argument. A run in object storage is copied into the
-// cache. What is no run is returned as it is: who
-// opens it reports what is wrong.
+// cache. What is no run is returned as it is: who opens it reports what is wrong.
 func resolveRun(args ...string) (string, error) {
 	name := strings.Join(args, "")
 	if object.Is(name) {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -108,7 +109,7 @@ func (s *Store) fetchFiles(ctx context.Context, c Cache, part, segment string) e
 // get gets one file; it has its name when its checksum is right.
 func (s *Store) get(ctx context.Context, c Cache, part string, f rundir.File) error {
 	local := filepath.Join(part, filepath.FromSlash(f.Name))
-	if info, err := os.Lstat(local); err == nil && info.Size() == f.Size {
+	if sum, err := sumFile(local); err == nil && sum == f.SHA256 {
 		return nil // of a copy that was cut off
 	}
 	if err := c.room(filepath.Dir(part), f.Size); err != nil {
@@ -138,6 +139,17 @@ func (s *Store) get(ctx context.Context, c Cache, part string, f rundir.File) er
 		}
 		return os.Rename(local+".part", local)
 	})
+}
+
+func sumFile(path string) (string, error) {
+	file, err := rundir.OpenFile(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	_, err = io.Copy(hash, file)
+	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
 // room removes copies of other runs until n bytes more fit.

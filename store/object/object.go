@@ -138,7 +138,7 @@ func (s *Store) Push(ctx context.Context, dir string) error {
 		err = s.PushFiles(ctx, dir, m.Files)
 	}
 	if err == nil {
-		err = s.manifest(ctx, dir, "")
+		err = s.manifest(ctx, dir)
 	}
 	if err != nil {
 		return fmt.Errorf("push %s: %w", dir, err)
@@ -172,13 +172,13 @@ func (s *Store) PushFiles(ctx context.Context, dir string, files []rundir.File) 
 }
 
 // manifest copies the manifest of a run.
-func (s *Store) manifest(ctx context.Context, dir, name string) error {
-	text, err := rundir.ReadFile(filepath.Join(dir, name, rundir.ManifestName), rundir.MaxDocument)
+func (s *Store) manifest(ctx context.Context, dir string) error {
+	text, err := rundir.ReadFile(filepath.Join(dir, rundir.ManifestName), rundir.MaxDocument)
 	if err != nil {
 		return err
 	}
 	sum := sha256.Sum256(text)
-	return s.put(ctx, dir, rundir.File{Name: path.Join(name, rundir.ManifestName), Size: int64(len(text)),
+	return s.put(ctx, dir, rundir.File{Name: rundir.ManifestName, Size: int64(len(text)),
 		SHA256: hex.EncodeToString(sum[:])})
 }
 

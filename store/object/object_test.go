@@ -162,6 +162,32 @@ func TestPushAndFetch(t *testing.T) {
 	}
 }
 
+// TestFetchGoesOn: of a copy that was cut off, files stay that are the run's, and not those that only have its size.
+func TestFetchGoesOn(t *testing.T) {
+	s, b := place(t, "bkt/p/run_1")
+	if err := s.Push(t.Context(), sealed(t)); err != nil {
+		t.Fatal(err)
+	}
+	cache := Cache{Dir: t.TempDir(), Bytes: 1 << 20}
+	dir, err := s.Fetch(t.Context(), cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := filepath.Join(filepath.Dir(dir), "part")
+	other := filepath.Join(part, rundir.MetadataName)
+	text, err := os.ReadFile(filepath.Join(dir, rundir.MetadataName))
+	if err := errors.Join(err, os.Rename(dir, part), os.WriteFile(other, bytes.ToUpper(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	clear(b.objects["p/run_1/seg-00001/metadata.json"]) // there already, and so not read
+	if dir, err = s.Fetch(t.Context(), cache); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := rundir.Verify(dir); err != nil || len(r.Changed) > 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // TestCacheBound shows that a copy makes room for another one, and that one larger than the bound is refused.
 func TestCacheBound(t *testing.T) {
 	s, _ := place(t, "bkt")
