@@ -5,11 +5,25 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/llamatap/llamatap/store/rundir"
 )
+
+// readBeside reads what is recorded beside the events: nothing, where path is a log of events alone.
+func (r *reader) readBeside(ctx context.Context, path string) error {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return nil
+	}
+	for _, read := range []func(context.Context, string) error{r.readFaults, r.readSystem, r.readBlock, r.readMoves} {
+		if err := read(ctx, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // system holds the keys of a snapshot of system metrics that a timeline shows.
 type system struct {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 
@@ -88,13 +87,8 @@ func Collect(ctx context.Context, path string, progress func(done, total int64))
 	if err := r.readEvents(ctx, path); err != nil && !errors.Is(err, resources.ErrNoLog) {
 		return nil, err
 	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		for _, read := range []func(context.Context, string) error{r.readFaults, r.readSystem, r.readBlock,
-			r.readMoves} {
-			if err := read(ctx, path); err != nil {
-				return nil, err
-			}
-		}
+	if err := r.readBeside(ctx, path); err != nil {
+		return nil, err
 	}
 	if t.BadLines = r.result.BadLines; t.Begin == 0 {
 		t.Begin, t.End = t.first, t.last

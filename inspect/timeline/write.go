@@ -76,13 +76,8 @@ func Write(ctx context.Context, path string, w io.Writer, o Options) (*Result, e
 	if err := r.readEvents(ctx, path); err != nil {
 		return nil, err
 	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		for _, read := range []func(context.Context, string) error{r.readFaults, r.readSystem, r.readBlock,
-			r.readMoves} {
-			if err := read(ctx, path); err != nil {
-				return nil, err
-			}
-		}
+	if err := r.readBeside(ctx, path); err != nil {
+		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
