@@ -38,7 +38,7 @@ func buildRclone(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	for _, args := range [][]string{{"get", "github.com/rclone/rclone@latest"}, {"mod", "tidy"},
+	for _, args := range [][]string{{"get", "github.com/rclone/rclone@v1.76.0"}, {"mod", "tidy"},
 		{"build", "-o", "rclone", "."}} {
 		cmd := exec.Command("go", args...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=-trimpath", "CGO_ENABLED=0")
