@@ -92,6 +92,7 @@ type Tap struct {
 	OTLP           string        // URL of their OpenTelemetry collector, "off", or "": as the environment says
 	OTLPTexts      int           // most bytes of a prompt, and of an answer, in spans; 0: none
 	KVEvents       KVEvents      // what is published of them
+	RequestSample  []SampleRule  // whose tensors and tokens stay; nil: everybody's
 	Regions        bool          // the map of memory is kept
 	Ledger         string        // rows or windows; "": no accesses are recorded
 	LedgerWindow   time.Duration // of windows
@@ -155,9 +156,12 @@ func (t *Tap) Selection() ggmlhooks.Selection {
 }
 
 // Segments returns when a new segment begins: as --tap-segment says, and, where the disk rotates, at a
-// share of the bound.
+// share of the bound. A run of which a sample is kept has segments of at most [sampleSegment] by default.
 func (t *Tap) Segments() Segment {
 	s := t.Segment
+	if t.KeepsSample() && s == (Segment{}) {
+		s.Every = sampleSegment
+	}
 	if t.MaxDisk.Action == DiskRotate && s.Bytes == 0 {
 		s.Bytes = t.MaxDisk.Bytes / segmentsPerDisk
 	}

@@ -20,7 +20,7 @@ func (c checker) check() error {
 	for _, refuse := range []func() error{
 		c.sampling, c.codec, c.attention, c.disk, c.checkpoint, c.modifiers, c.regions, c.intervals, c.events,
 		c.repeated,
-		c.sink, c.dataset, c.memory,
+		c.sink, c.dataset, c.memory, c.sample,
 	} {
 		if err := refuse(); err != nil {
 			return err

@@ -39,6 +39,11 @@ func machineOptions() []option {
 		{name: "requests", recorder: Requests,
 			help:  "record the requests of a server, with why prompts were processed again, to requests.parquet",
 			onOff: func(t *Tap) *bool { return &t.Requests }},
+		{name: "request-sample", form: "RULES", role: roleModifier, recorder: Requests,
+			help: "keep the tensors and tokens of a sample of the requests, and give back segments in which it has no part: " +
+				"1/N (one in N), slower:TIME (arrival to end), errors, or several with commas. Each request has its row",
+			set: setRequestSample,
+			get: func(t *Tap) any { return text(SampleText(t.RequestSample)) }},
 		{name: "otlp", form: "URL|off", recorder: Requests,
 			help: "record the requests of a server, and export each as a span, with metrics, to the OpenTelemetry " +
 				"collector at this URL, such as http://localhost:4318 (OTLP over HTTP). Without it the environment " +

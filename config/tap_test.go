@@ -171,7 +171,8 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 		"resume": "a/run", "sink": "unix:/a/b", "dataset": "a/set", "dataset-shard-mb": "8",
 		"dataset-window": "4096", "dataset-seed": "5", "error": "0.01", "error-metric": "nrmse",
 		"resource-level": "VERBOSE", "resource-path": "a.jsonl", "resource-rate": "1000", "resource-sample": "8", "resource-rotate": "64M",
-		"legacy-estimates": "on", "kv": "on", "requests": "on", "otlp": "http://localhost:4318", "otlp-texts": "512",
+		"legacy-estimates": "on", "kv": "on", "requests": "on",
+		"request-sample": "1/100,slower:2s,errors", "otlp": "http://localhost:4318", "otlp-texts": "512",
 		"cold":     "on",
 		"kv-block": "16", "regions": "on",
 		"kv-events": "tcp://127.0.0.1:5557", "kv-events-replay": "tcp://*:5558", "kv-events-topic": "kv",
@@ -207,7 +208,7 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 			context = []string{"--tap-resource-level", "MINIMAL"}
 		case "kv-block":
 			context = []string{"--tap-kv"}
-		case "kv-events", "otlp-texts":
+		case "kv-events", "otlp-texts", "request-sample":
 			context = []string{"--tap-requests"}
 		case "kv-events-replay", "kv-events-topic", "kv-events-block", "kv-events-seed", "kv-events-format":
 			context = []string{"--tap-requests", "--tap-kv-events", "connect:tcp://router:5557"}

@@ -57,10 +57,20 @@ type Request struct {
 	Gaps                                                  []float32 // ms from each chosen token to the next
 	Blocks                                                []uint64  // see PrefixHasher; nil: not known
 	Said                                                  RequestSaid
+	// FirstSegment and LastSegment are those in which its tensors and tokens are; 0: there are none. KeptBy is why they
+	// stay: a rule, or [KeptRunning]; [KeptNone]: they do not; "": nothing is sampled.
+	FirstSegment, LastSegment int
+	KeptBy                    string
 	// The first tokens of the prompt, and those that were chosen: where texts are exported, and not in the table.
 	PromptIDs, OutputIDs []int32
 	Texts                RequestWords
 }
+
+// What [Request.KeptBy] is without a rule: the request had not ended with the recording; it is not kept.
+const (
+	KeptRunning = "running"
+	KeptNone    = "none"
+)
 
 // RequestWords is the begin of the prompt and of what was generated; "" where it is not exported. Cut: there is more.
 type RequestWords struct {
@@ -93,6 +103,7 @@ var RequestTexts = []RequestText{
 		func(r *Request) *string { return &r.Said.Settings }},
 	{"response_model", "model that the answer names", func(r *Request) *string { return &r.Said.AnswerModel }},
 	{"response_id", "id of the answer", func(r *Request) *string { return &r.Said.AnswerID }},
+	{"kept_by", "rule that keeps its tensors and tokens, running, or none", func(r *Request) *string { return &r.KeptBy }},
 }
 
 // NewRequest is a request of which nothing is known.

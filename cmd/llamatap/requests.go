@@ -53,7 +53,7 @@ its prompt was computed although it had been computed before. docs/REQUESTS.md d
 					switch form.form {
 					case "json":
 						return writeJSON(out, map[string]any{"requests": r.Values(), "totals": r.Totals(),
-							"energy": r.Energy})
+							"energy": r.Energy, "given_back": r.GivenBack})
 					case "csv":
 						return r.WriteCSV(out)
 					}

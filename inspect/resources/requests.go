@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +30,31 @@ type Requests struct {
 	Cut bool // the table was not completed: requests at its end are missing
 	// Energy is what devices used; empty before ReadEnergy, where no counter was read, or the run has not ended.
 	Energy []DeviceEnergy
-	shares map[requestKey][]RequestShare
+	// GivenBack is what the run no longer has of requests.
+	GivenBack RequestsGivenBack
+	shares    map[requestKey][]RequestShare
+}
+
+// RequestsGivenBack is what a run gave back of requests.
+type RequestsGivenBack struct {
+	Sampled int64   `json:"sampled"` // requests whose tensors and tokens were not kept
+	Parts   int     `json:"parts"`   // of the table, which rotated
+	Rows    *uint64 `json:"rows"`    // in them; nil: the run is live or was killed, and nobody counted them
+}
+
+// countGivenBack counts what the run gave back. A live run has no sums yet: there the first part says how many went.
+func (r *Requests) countGivenBack(dir string, firstPart int) {
+	for i := range r.All {
+		if r.All[i].KeptBy == kvcache.KeptNone {
+			r.GivenBack.Sampled++
+		}
+	}
+	r.GivenBack.Parts = firstPart
+	if m, err := rundir.ReadMetadata(filepath.Join(dir, rundir.MetadataName)); err == nil && m.Rotated != nil {
+		if p := m.Rotated.Parts[rundir.RequestsName]; p.Rows > 0 {
+			r.GivenBack.Parts, r.GivenBack.Rows = p.Parts, &p.Rows
+		}
+	}
 }
 
 // OpenRequests reads the table of a run directory. The parts of one that is live, or was killed, are read as far as
@@ -84,6 +109,7 @@ func OpenRequests(ctx context.Context, dir string) (*Requests, error) {
 		rows, err := scan.Next()
 		if errors.Is(err, io.EOF) {
 			slices.SortStableFunc(r.All, func(a, b kvcache.Request) int { return int(a.ID - b.ID) })
+			r.countGivenBack(dir, t.First)
 			return r, nil
 		}
 		if err = errors.Join(err, ctx.Err()); err != nil {
@@ -229,6 +255,14 @@ func (r *Requests) WriteText(w io.Writer, text func(id int64) string, last int) 
 	}
 	if r.Cut {
 		out.Line("the table was not completed: the newest requests are missing")
+	}
+	if n := r.GivenBack.Sampled; n > 0 {
+		out.Line("%d of them are not of the sample: segments with their part alone were given back", n)
+	}
+	if g := r.GivenBack; g.Rows != nil {
+		out.Line("the rows of %d earlier requests were given back, in %d parts", *g.Rows, g.Parts)
+	} else if g.Parts > 0 {
+		out.Line("%d parts with rows of earlier requests were given back", g.Parts)
 	}
 	for _, d := range r.Energy {
 		perToken := ""

@@ -10,8 +10,9 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// rotated notes what a run that rotates had given back before it was killed: what is there begins later. How many
-// tokens that were is known from where the first segment begins; packets and rows were counted by that process alone.
+// rotated notes what a run had given back before it was killed: what is there begins later, or has gaps where
+// it kept a sample of requests. How many tokens that was is known from where segments begin; packets and rows were
+// counted by that process alone.
 func (r *repairer) rotated() error {
 	if !r.killed || r.meta.Rotated != nil || !rotates(r.meta.Config) {
 		return nil
@@ -21,12 +22,14 @@ func (r *repairer) rotated() error {
 	if err != nil {
 		return err
 	}
-	if len(names) > 0 {
-		n, _ := strconv.Atoi(strings.TrimPrefix(names[0], "seg-")) // Segments lists such names only
-		gone.Segments = n - 1
-		m, err := rundir.ReadMetadata(filepath.Join(r.path, names[0]))
-		if err == nil && m.Segment != nil && m.Segment.FirstToken != nil {
-			gone.Tokens = *m.Segment.FirstToken
+	last, next := 0, int64(0)
+	for _, name := range names {
+		n, _ := strconv.Atoi(strings.TrimPrefix(name, "seg-")) // Segments lists such names only
+		gone.Segments, last = gone.Segments+n-last-1, n
+		m, err := rundir.ReadMetadata(filepath.Join(r.path, name))
+		if err == nil && m.Segment != nil && m.Segment.FirstToken != nil && m.Segment.LastToken != nil {
+			gone.Tokens += *m.Segment.FirstToken - next
+			next = *m.Segment.LastToken + 1
 		}
 	}
 	entries, err := os.ReadDir(r.path)
@@ -51,7 +54,7 @@ func (r *repairer) rotated() error {
 	}
 	if gone.Segments > 0 || len(gone.Parts) > 0 {
 		r.meta.Rotated = gone
-		r.say("the run had given back its beginning to stay within its bounds: %s", gone)
+		r.say("the run had given back a part of its data by its settings: %s", gone)
 	}
 	return nil
 }
@@ -59,7 +62,7 @@ func (r *repairer) rotated() error {
 // single reports whether the first part of a table has the table's own name.
 func (r *repairer) single(table string) bool { return exists(filepath.Join(r.path, table)) }
 
-// rotates reports whether a run was to give back what is oldest at a bound of the disk.
+// rotates reports whether a run was to give back what is oldest, or what is not of its sample.
 func rotates(config any) bool {
 	text, err := json.Marshal(config)
 	var settings struct {
@@ -71,5 +74,6 @@ func rotates(config any) bool {
 		return false
 	}
 	value, _ := settings.Settings["max_disk"].Value.(string)
-	return strings.HasSuffix(value, ":rotate")
+	sample, _ := settings.Settings["request_sample"].Value.(string)
+	return strings.HasSuffix(value, ":rotate") || sample != ""
 }

@@ -176,7 +176,7 @@ func (v *Verification) checkSegments(r *Run, segments []string) error {
 		return nil
 	}
 	if g := r.Metadata.Rotated; g != nil {
-		v.add(Note, "the beginning was given back to make room: %s", g)
+		v.add(Note, "given back while it was recorded: %s", g)
 	}
 	for _, s := range r.Metadata.Segments {
 		if !s.Removed.IsZero() {

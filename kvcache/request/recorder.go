@@ -17,6 +17,8 @@ type Options struct {
 	// them; one below 0 is unknown. Those that were computed with adapters or vectors, or whose memory is a recurrent
 	// state, are left out. nil: nobody wants them.
 	Changed func(ctx uint32, seq int32, from int, tokens []int32)
+	// Segment is the number of the segment that is written; nil: it is not wanted.
+	Segment func() int
 	// Keep is how many tokens of each request's prompt and answer it has; 0: none.
 	Keep int
 }
@@ -355,6 +357,7 @@ func (r *Recorder) launch(x *context, s *slot, task int64) {
 			q.busy = append(q.busy, other.seq)
 		}
 	}
+	q.FirstSegment = r.segment()
 	r.next++
 	r.picked, s.losses, s.launchNS, s.now = lineOther, nil, 0, q
 }
@@ -365,7 +368,7 @@ func (r *Recorder) end(s *slot, ns int64) error {
 	if q == nil {
 		return nil
 	}
-	s.now, q.EndNS = nil, ns
+	s.now, q.EndNS, q.LastSegment = nil, ns, r.segment()
 	s.losses = nil
 	switch {
 	case q.failed:
@@ -449,6 +452,7 @@ func (r *Recorder) Close() (err error) {
 	for _, x := range r.ctxs {
 		for _, s := range x.slots {
 			if s.now != nil {
+				s.now.LastSegment = r.segment()
 				all = append(all, s.now)
 			}
 		}

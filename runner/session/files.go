@@ -38,6 +38,7 @@ type files struct {
 func newFiles(r *run, c *counter, others *recorders, consumer *feed, buffers int64) *files {
 	f := &files{run: r, counter: c, others: others, feed: consumer, buffers: buffers, series: series{run: r},
 		workers: cmp.Or(r.o.Tap.Workers, runtime.GOMAXPROCS(0))}
+	r.sample = newSampler(f)
 	f.room = room{
 		tap: r.o.Tap, use: f.used, give: f.series.giveBack, spare: f.limitAhead, statfs: unix.Statfs,
 		beside: func() int64 {
@@ -151,7 +152,7 @@ func (f *files) turn(requests func(*segment) error) error {
 	if f.counter.halted != nil || !f.split() {
 		return nil
 	}
-	if err := errors.Join(f.series.poll(), f.series.failure); err != nil {
+	if err := errors.Join(f.series.poll(), f.series.failure, f.run.sample.giveBack()); err != nil {
 		return err
 	}
 	g, when := f.current, f.run.o.Tap.Segments()
@@ -221,6 +222,9 @@ func (f *files) seal(describe func() rundir.Metadata) error {
 			return err
 		}
 		f.series.add(g)
+	}
+	if err := f.run.sample.giveBack(); err != nil {
+		return err
 	}
 	f.fit()
 	if err := f.run.dir.WriteJSON(rundir.MetadataName, describe()); err != nil {

@@ -114,6 +114,9 @@ func (r *recorders) open() (all []io.Closer, err error) {
 			p.key, p.use = "otlp", func() any { return r.requests.export.Counts() }
 		}
 		r.parts = append(r.parts, p)
+		if s := r.run.sample; s != nil {
+			r.parts = append(r.parts, part{causeSample, func() any { return s.use }, s.words})
+		}
 		if out := r.requests.out; out != nil {
 			r.parts = append(r.parts, part{key: "kv_events", use: func() any { return out.Use() }})
 		}

@@ -36,6 +36,7 @@ func newRequests(r *run, caches *kv) (*requests, error) {
 	q := &requests{table: request.NewTable(r.dir, r.unixOffset()), caches: caches}
 	o := request.Options{Keep: r.o.Tap.OTLPTexts, Done: func(done *kvcache.Request) error {
 		q.ended.Add(done)
+		r.sample.decide(done)
 		if q.export != nil {
 			q.spell(r, done)
 			q.export.Add(*done)
@@ -52,7 +53,13 @@ func newRequests(r *run, caches *kv) (*requests, error) {
 	if r.export != nil {
 		q.export, q.exported = otlp.Start(exportOf(r)), r.export.Address()
 	}
+	if r.sample != nil {
+		o.Segment = r.sample.segment
+	}
 	q.Recorder = request.New(o)
+	if r.sample != nil {
+		r.sample.requests = q.Recorder
+	}
 	return q, nil
 }
 

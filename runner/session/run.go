@@ -36,6 +36,7 @@ type run struct {
 	steered  []rundir.Steering // control vectors of an armed run, by number; nil: it is not armed
 	speller  speller
 	export   *otlp.Settings // of requests to OpenTelemetry; nil: none
+	sample   *sampler       // of requests; nil: all stay
 }
 
 func newRun(o Options, region *collect.Region) *run {

@@ -88,6 +88,7 @@ func (r *series) ended(err error) error {
 // add puts a sealed segment to those that are there.
 func (r *series) add(g *segment) {
 	r.places, r.holds = append(r.places, g.place), append(r.holds, g.kept)
+	r.run.sample.sealed(g.place.Number)
 	r.last = cmp.Or(g.place.LastToken, r.last)
 }
 
@@ -108,14 +109,19 @@ func (r *series) giveBack(cause string) bool {
 		if name == "" || r.remove(name, size) != nil {
 			return false
 		}
-		now := time.Now().UTC()
-		if r.rotated.Causes == nil {
-			r.rotated.First, r.rotated.Causes = now, map[string]int{}
-		}
-		r.rotated.Last = now
-		r.rotated.Causes[cause]++
+		r.note(cause)
 		return true
 	}
+}
+
+// note counts what asked for something that was given back.
+func (r *series) note(cause string) {
+	now := time.Now().UTC()
+	if r.rotated.Causes == nil {
+		r.rotated.First, r.rotated.Causes = now, map[string]int{}
+	}
+	r.rotated.Last = now
+	r.rotated.Causes[cause]++
 }
 
 // remove removes a segment, or a part of that size, and counts what was in it.

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// Rotated is the beginning of a run that was given back, oldest first, so that the run stayed within its bounds. What
-// was given back was whole and sealed, or a whole part of a table or of lines.
+// Rotated is what was given back of a run: the oldest, so that the run stayed within its bounds, and segments in which
+// no request of its sample has a part. It was whole and sealed, or a whole part of a table or of lines.
 type Rotated struct {
-	// Segments is how many, from seg-00001 on; Tokens and Packets are those of them. Packets is absent where a killed
-	// run was repaired: nobody counted them.
+	// Segments is how many, from seg-00001 on where no sample of requests is kept; Tokens and Packets are those of
+	// them. Packets is absent where a killed run was repaired: nobody counted them.
 	Segments int     `json:"segments,omitempty"`
 	Tokens   int64   `json:"tokens,omitempty"`
 	Packets  *uint64 `json:"packets,omitempty"`
 	// Parts are those of tables and of lines, by the name that the first one has, such as requests.parquet.
 	Parts map[string]RotatedParts `json:"parts,omitempty"`
 	Bytes int64                   `json:"bytes,omitempty"` // that all of it took on the disk
-	// Causes is how often each bound asked for room: max_disk, min_free.
+	// Causes is how often each bound asked for room: max_disk, min_free; request_sample: segments.
 	Causes map[string]int `json:"causes,omitempty"`
 	First  time.Time      `json:"first,omitzero"` // when something was given back first
 	Last   time.Time      `json:"last,omitzero"`  // and last
@@ -46,7 +46,7 @@ func (r *Rotated) AddPart(table string, rows uint64) {
 func (r *Rotated) String() string {
 	var parts []string
 	if r.Segments > 0 {
-		text := fmt.Sprintf("segments 1 to %d with %d tokens", r.Segments, r.Tokens)
+		text := fmt.Sprintf("%d segments with %d tokens", r.Segments, r.Tokens)
 		if r.Packets != nil {
 			text += fmt.Sprintf(" and %d packets", *r.Packets)
 		}

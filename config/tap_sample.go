@@ -1,0 +1,63 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A SampleRule says of which requests tensors and tokens stay. One of its conditions is set.
+type SampleRule struct {
+	Text   string        // as it was given
+	OneIn  int64         // those whose number is a multiple of this; 0: not by number
+	Slower time.Duration // those that took at least this long, from arrival to end; 0: not by time
+	Errors bool          // those that ended with an error
+}
+
+// sampleSegment is how long a segment of a run becomes of which a sample is kept, where nothing else says so.
+const sampleSegment = 5 * time.Second
+
+// KeepsSample reports whether the tensors and tokens of some requests are given back at their end.
+func (t *Tap) KeepsSample() bool { return len(t.RequestSample) > 0 && t.Records(Requests) }
+
+// SampleText writes rules as a user would.
+func SampleText(rules []SampleRule) string {
+	var texts []string
+	for _, r := range rules {
+		texts = append(texts, r.Text)
+	}
+	return strings.Join(texts, ",")
+}
+
+func setRequestSample(t *Tap, s string) error {
+	t.RequestSample = nil
+	for text := range strings.SplitSeq(s, ",") {
+		rule, err := SampleRule{Text: text}, error(nil)
+		kind, value, _ := strings.Cut(text, ":")
+		number, one := strings.CutPrefix(text, "1/")
+		switch {
+		case one:
+			rule.OneIn, err = strconv.ParseInt(number, 10, 64)
+		case kind == "slower":
+			rule.Slower, err = time.ParseDuration(value)
+		case text == "errors":
+			rule.Errors = true
+		}
+		if err != nil || rule.OneIn <= 0 && rule.Slower <= 0 && !rule.Errors {
+			return fmt.Errorf("sample of requests %q: write 1/N such as 1/100, slower:TIME such as slower:2s, errors, "+
+				"or several of them with commas", text)
+		}
+		t.RequestSample = append(t.RequestSample, rule)
+	}
+	return nil
+}
+
+// sample refuses to give back segments that are copied elsewhere meanwhile.
+func (c checker) sample() error {
+	if c.tap.KeepsSample() && c.tap.Store != "" {
+		return fmt.Errorf("%s gives back segments, and --tap-out %s copies each of them: record into a folder, or drop it",
+			c.tap.origins["request-sample"].where, c.tap.Store)
+	}
+	return nil
+}
