@@ -87,13 +87,14 @@ var recorders = []struct {
 	{"regions", "(g) map of memory", 0, 0, false, "--tap-regions"},
 	{"ledger in rows", "(i) ledger, every access", 0.995, 0, true, "--tap-ledger=rows"},
 	{"ledger in windows", "(i) ledger in windows", 0.995, 0, false, "--tap-ledger=windows"},
-	{"faults sampled", "(j) page faults sampled", 0, 0, false, "--tap-samples=faults"},
+	{"faults sampled", "(j) page faults sampled", 0, 0, false, "--tap-samples=faults --tap-samples-ring 64M"},
 	{"pages sampled", "(j) written pages of each graph", 0, 0, false, "--tap-samples=pages"},
-	{"samples and faults", "(k) samples and faults", 0, 0, true, "--tap-samples=faults --tap-host waits"},
+	{"samples and faults", "(k) samples and faults", 0, 0, true,
+		"--tap-samples=faults --tap-samples-ring 64M --tap-host waits"},
 	{"cheap together", "(k) the cheap recorders together", 0.93, 0, true, "--tap-tensor l_out* " +
 		"--tap-resource-level DETAILED --tap-ledger=windows --tap-kv --tap-host all"},
 	{"everything", "(k) everything", 0, 0, true, "--tap-granularity full_tensor --tap-resource-level VERBOSE --tap-kv " +
-		"--tap-regions --tap-ledger=rows --tap-samples=faults --tap-host all"},
+		"--tap-regions --tap-ledger=rows --tap-samples=faults --tap-samples-ring 64M --tap-host all"},
 	{"host", "(h) all host collectors", 0.99, 0, false, "--tap-host all"},
 }
 
