@@ -28,7 +28,7 @@ func serveCommand() *cli.Command {
 	return &cli.Command{
 		Name: "serve", Max: 1,
 		Summary: "show runs in a browser and over HTTP: live views, summaries, metrics for Prometheus",
-		Usage:   "DIR|--live [--listen HOST:PORT|unix:PATH] [--token @FILE]",
+		Usage:   "DIR|--live|--host NAME=HOST:PORT [--listen HOST:PORT|unix:PATH] [--token @FILE]",
 		Text: `Shows the resource events of a run directory, or of the runs in a folder, as they are recorded, and
 what they sum up to: in a browser, at the printed address, as a page of the runs with a live view of each, and
 
@@ -47,7 +47,10 @@ address as a link that a browser opens, and kept in a file that you alone can re
 client sends it as "Authorization: Bearer TOKEN". --token @FILE gives a lasting one, for Prometheus. A Unix socket
 needs none with --no-token.
 
+--host NAME=HOST:PORT shows the runs of another host's 'llamatap serve' as well, live ones included, as NAME:RUN.
+
   llamatap serve llamatap-runs
+  llamatap serve --host gpu-1=10.0.0.1:9464 --host gpu-2=10.0.0.2:9464 --host-token @fleet.token
   llamatap ctl http://127.0.0.1:8080 level VERBOSE
   llamatap serve llamatap-runs --listen unix:serve.sock --no-token
   curl -N --unix-socket serve.sock 'http://localhost/api/v1/resource-logs?follow&event=output_token'
@@ -61,7 +64,7 @@ needs none with --no-token.
 					}
 					return runreport.WriteHTML(ctx, out, run)
 				}}
-			addr, token, model, collector := "127.0.0.1:8080", "", "", ""
+			addr, token, model, collector, hostToken := "127.0.0.1:8080", "", "", "", ""
 			f.Add("--live", &o.Live, "show the newest live run, and no other")
 			f.Add("--listen ADDRESS", &addr, "listen on HOST:PORT, where port 0 takes a free one, or on unix:PATH").
 				Deprecated("--addr")
@@ -74,13 +77,22 @@ needs none with --no-token.
 					"at this "+
 					"URL, about 30 s after they ended; off: nowhere (default: as the variables OTEL_EXPORTER_OTLP_… "+
 					"say)")
+			f.Add("--host NAME=ADDRESS",
+				func(text string) error {
+					h, err := server.ParseHost(text)
+					o.Hosts = append(o.Hosts, h)
+					return err
+				},
+				"show the runs of the 'llamatap serve' at this HOST:PORT or https://HOST:PORT as well; may be given "+
+					"several times")
+			f.Add("--host-token TOKEN", &hostToken, "token of these servers; @FILE reads it from a file")
 			f.Add("--cors-origin ORIGIN",
 				func(origin string) error { o.Origins = append(o.Origins, origin); return server.CheckOrigin(origin) },
 				"let web pages of this origin, such as http://localhost:3000, ask with the token; may be given several times")
 			return func(args []string) (err error) {
 				if o.Dir = strings.Join(args, ""); o.Dir == "" && o.Live {
 					o.Dir = defaultRuns
-				} else if o.Dir == "" {
+				} else if o.Dir == "" && len(o.Hosts) == 0 {
 					return cli.Wrongf("no run directory: give one, or a folder of runs, as in 'llamatap serve %s'",
 						defaultRuns)
 				}
@@ -90,6 +102,9 @@ needs none with --no-token.
 					}
 				}
 				if o.Token, err = serveToken(token, o.NoToken, addr); err != nil {
+					return cli.Wrong(err)
+				}
+				if err = shareToken(o.Hosts, hostToken); err != nil {
 					return cli.Wrong(err)
 				}
 				to, err := otlp.Lookup("--otlp", collector, nil)
@@ -121,9 +136,12 @@ func serve(o server.Options, addr string) error {
 		return err
 	}
 	defer listener.Close()
-	what := o.Dir
+	what := cmp.Or(o.Dir, "nothing of this host")
 	if o.Live {
 		what = "the newest live run below " + o.Dir
+	}
+	for _, h := range o.Hosts {
+		what += ", " + h.Name + " (" + h.URL.Host + ")"
 	}
 	addr = server.AddressOf(listener)
 	link := url.URL{Scheme: "http", Host: addr}
@@ -162,6 +180,18 @@ func serveToken(given string, none bool, addr string) (string, error) {
 		return "", err
 	}
 	return token, server.CheckToken(token)
+}
+
+// shareToken gives the servers of other hosts their token.
+func shareToken(hosts []server.Host, given string) error {
+	if len(hosts) == 0 && given != "" {
+		return errors.New("--host-token without --host: name a server with --host NAME=HOST:PORT")
+	}
+	token, err := readToken(given)
+	for i := range hosts {
+		hosts[i].Token = token
+	}
+	return err
 }
 
 // readToken reads a token that is given as @FILE.

@@ -40,7 +40,7 @@ func controlRun(dir string, c server.Command) (json.RawMessage, error) {
 // models that are recorded.
 func attend(o *server.Options, model string) {
 	thread := 0
-	if !o.Live && !server.IsRun(o.Dir) {
+	if o.Dir != "" && !o.Live && !server.IsRun(o.Dir) {
 		g := newGenerator(o.Dir, model)
 		o.Generate, thread = g.generate, g.thread
 	}

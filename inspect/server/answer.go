@@ -95,6 +95,9 @@ func (t *stream) Write(p []byte) (int, error) {
 	return t.ResponseWriter.Write(p)
 }
 
+// Unwrap lets http.ResponseController through.
+func (t *stream) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
 func (t *stream) flush() error {
 	t.control.SetWriteDeadline(time.Now().Add(t.time))
 	if err := t.control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {

@@ -5,8 +5,10 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -155,6 +157,37 @@ func TestPageInBrowser(t *testing.T) {
 	p.Until(`document.getElementById("p")?.textContent === "read"`) // its script runs below its policy
 	if errors := p.Errors(); len(errors) > 0 {
 		t.Errorf("the report reports %s", errors)
+	}
+}
+
+// TestPageOfHost: the page shows a live run of another host, sets its level, and opens its report.
+func TestPageOfHost(t *testing.T) {
+	p := servePage(t, 3)
+	far := Host{Name: "gpu-1", URL: &url.URL{Scheme: "http", Host: strings.Trim(p.url, "htp:/")}, Token: token}
+	gone := Host{Name: "gpu-2", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}}
+	addr, _ := listen(t, newServer(t, Options{Token: token, Hosts: []Host{far, gone}}))
+	p.url, p.id = "http://"+addr+"/", "gpu-1:"+p.id
+	p.Open(p.url+"#token="+token, 1440, 900, false)
+	p.Until(`by("runs").children.length === 4 && by("status").textContent.includes("host gpu-2 (127.0.0.1:1)")`)
+	p.Errors()
+	p.Eval(`document.querySelector("#runs a").click()`, nil) // the newest
+	p.Until(`by("run").textContent === "` + p.id + `" && by("live").textContent.includes("word49")`)
+	p.Until(`by("events").textContent.includes("word49")`)
+	p.look(t, "host", "#run="+p.id)
+	p.Eval(`[...document.querySelectorAll("#level button")].find((b) => b.textContent === "VERBOSE").click()`, nil)
+	if level := <-p.levels; level != "VERBOSE" {
+		t.Errorf("level %q", level)
+	}
+	pageTokens(p.log, 50, 5)
+	p.Until(`by("text").textContent.includes("word54")`)
+	if err := errors.Join(p.log.Close(), p.run.Seal()); err != nil {
+		t.Fatal(err)
+	}
+	p.Until(`by("state").textContent === "sealed" && !by("report").hidden`)
+	p.Eval(`by("report").click()`, nil)
+	p.Until(`document.getElementById("p")?.textContent === "read"`)
+	if errors := p.Errors(); len(errors) > 0 {
+		t.Errorf("the page reports %s", errors)
 	}
 }
 

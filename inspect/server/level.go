@@ -63,7 +63,7 @@ func (s control) command(w http.ResponseWriter, r *http.Request, c Command) erro
 		return fail(http.StatusNotImplemented,
 			"runs cannot be given commands here: there is no way to their control sockets")
 	case run.State != resources.StateRunning:
-		return fail(http.StatusConflict, "run %s is %s: only a run that goes on takes commands", run.ID, run.State)
+		return fail(http.StatusConflict, "run %s is %s: only a live run takes commands", run.ID, run.State)
 	}
 	answer, err := s.o.Control(run.dir, c)
 	if err != nil {

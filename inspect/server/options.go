@@ -11,10 +11,13 @@ import (
 	"github.com/llamatap/llamatap/inspect/otlp"
 )
 
-// Options say what is served, to whom, and how much of it at once. Dir must be set, and either Token or NoToken.
+// Options say what is served, to whom, and how much of it at once. Dir or Hosts must be set, and either Token or
+// NoToken.
 type Options struct {
-	// Dir is a run directory, or a folder of runs: run_* in it, or one folder below.
+	// Dir is a run directory, or a folder of runs: run_* in it, or one folder below. "": none of this host's.
 	Dir string
+	// Hosts are servers of other hosts, whose runs are shown as well.
+	Hosts []Host
 	// Live serves no runs but the newest live one below Dir, and when that has ended it, until there is
 	// another.
 	Live bool

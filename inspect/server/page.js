@@ -44,15 +44,18 @@ const percent = (share) => share === undefined ? "–" : (100 * share).toFixed(1
 const some = (v, format) => v === undefined ? "–" : format(v);
 
 // The list of runs.
-let runs = [], listed = "";
+let runs = [], listed = "", absent = "";
 async function list() {
   if (document.hidden) return;
   try {
     const text = await (await ask("/api/v1/runs")).text();
-    show("status", "");
+    show("status", absent);
     if (text === listed) return;
     listed = text;
-    runs = JSON.parse(text).runs;
+    const all = JSON.parse(text);
+    runs = all.runs;
+    absent = (all.hosts || []).filter((h) => h.error).map((h) => h.error).join(" ");
+    show("status", absent);
     drawRuns();
   } catch (err) { show("status", err.message); }
 }
@@ -87,7 +90,7 @@ async function stream(path, stop, take) {
 }
 
 // The selected run: one stream of snapshots and one of events, both ended while the page is hidden.
-let following, snapshot, table = "components";
+let following, snapshot, shown, table = "components"; // shown: the run, with its host
 async function follow() {
   following?.abort();
   const run = chosen(), stop = new AbortController();
@@ -98,7 +101,8 @@ async function follow() {
   by("empty").hidden = !!run;
   show("problem", "");
   if (!run || document.hidden) return;
-  if (snapshot?.run !== run) {
+  if (shown !== run) {
+    shown = run;
     snapshot = undefined;
     show("run", run);
     show("state", "…");
@@ -168,7 +172,7 @@ function drawEvents(lines) {
 const card = (name, visible) => { by("card-" + name).hidden = !visible; return visible; };
 function draw(s) {
   const live = s.state === "running";
-  show("run", s.run);
+  show("run", shown);
   show("state", s.state);
   by("state").className = "badge " + s.state.split(" ")[0];
   const parts = [s.model, s.level, s.first_unix_ns && clock((live ? s.unix_ns : s.last_unix_ns) - s.first_unix_ns),
@@ -349,7 +353,7 @@ for (const b of document.querySelectorAll("[data-by]")) b.onclick = () => {
 };
 by("filter").oninput = drawRuns;
 by("kind").onchange = by("layer").onchange = () => {
-  if (snapshot && by("layer").checkValidity()) watch("?run=" + encodeURIComponent(snapshot.run));
+  if (snapshot && by("layer").checkValidity()) watch("?run=" + encodeURIComponent(shown));
 };
 by("pause").onclick = () => { by("pause").ariaPressed = String(by("pause").ariaPressed !== "true"); };
 addEventListener("hashchange", () => {

@@ -41,6 +41,12 @@ func (l *links) admit(r *http.Request) bool {
 		hmac.Equal([]byte(given), []byte(l.key(r.URL.Path, until)))
 }
 
+// to is the answer that has a link to the report of a run.
+func (l *links) to(run string) map[string]string {
+	path := "/runs/" + run + "/report"
+	return map[string]string{"path": path + "?key=" + l.key(path, time.Now().Add(linkTime).Unix())}
+}
+
 // link answers POST /runs/{id}/report: a path that a browser can open without the token.
 func (s reports) link(w http.ResponseWriter, r *http.Request) error {
 	if err := checkQuery(r); err != nil {
@@ -50,9 +56,7 @@ func (s reports) link(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	path := "/runs/" + run.ID + "/report"
-	until := time.Now().Add(linkTime).Unix()
-	return writeJSON(w, http.StatusOK, map[string]string{"path": path + "?key=" + s.links.key(path, until)})
+	return writeJSON(w, http.StatusOK, s.links.to(run.ID))
 }
 
 // html answers GET /runs/{id}/report: the run's report as a page.

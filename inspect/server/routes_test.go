@@ -169,7 +169,7 @@ func TestLevel(t *testing.T) {
 	s := newServer(t, Options{Dir: dir, Control: control})
 	for _, run := range []string{openRun, sealedRun} {
 		if w := request(s, `PUT /api/v1/level?run=`+run+` {"level":"VERBOSE"}`); w.Code != 409 ||
-			!strings.Contains(failed(t, w), "only a run that goes on") || len(sent) > 0 {
+			!strings.Contains(failed(t, w), "only a live run") || len(sent) > 0 {
 			t.Errorf("%s: %d %s, sent %v", run, w.Code, w.Body, sent)
 		}
 	}

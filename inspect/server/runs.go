@@ -14,8 +14,9 @@ import (
 
 // Run is a run directory.
 type Run struct {
-	ID    string          `json:"run"`   // the directory's name
-	Model string          `json:"model"` // the name of the folder that it lies in
+	ID    string          `json:"run"`            // the directory's name, after HOST: where it is another host's
+	Host  string          `json:"host,omitempty"` // whose it is; "": this one's
+	Model string          `json:"model"`          // the name of the folder that it lies in
 	State resources.State `json:"state"`
 	// Events reports whether it holds resource events, LogBytes how many bytes of them there are so far.
 	Events   bool  `json:"events"`
@@ -38,6 +39,9 @@ const maxRuns = 10000
 
 // all lists the runs that are served, newest first.
 func (l *listing) all() ([]Run, error) {
+	if l.dir == "" { // other hosts' runs alone
+		return nil, nil
+	}
 	if _, err := os.ReadDir(l.dir); err != nil {
 		return nil, fmt.Errorf("serve %s: %w: give a run directory or a folder of runs", l.dir, err)
 	}
@@ -114,23 +118,30 @@ func (l *listing) find(id string) (Run, error) {
 	}
 	if l.live {
 		return Run{}, fail(http.StatusNotFound,
-			"no run goes on here that records events: start one with --tap-resource-level MINIMAL")
+			"no live run here records events: start one with --tap-resource-level MINIMAL")
 	}
 	return Run{}, fail(http.StatusNotFound,
 		"no run here holds resource events: record one with --tap-resource-level MINIMAL")
 }
 
-// listRuns answers GET /api/v1/runs.
-func (l *listing) listRuns(w http.ResponseWriter, r *http.Request) error {
-	if err := checkQuery(r); err != nil {
+// listRuns answers GET /api/v1/runs. With own, which other servers ask with, hosts are not asked in turn.
+func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) error {
+	if err := checkQuery(r, "own"); err != nil {
 		return err
 	}
-	runs, err := l.all()
+	own, err := flagOf(r, "own")
 	if err != nil {
 		return err
 	}
-	if runs == nil {
-		runs = []Run{}
+	runs, err := s.runs.all()
+	if err != nil {
+		return err
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"runs": runs})
+	if own || len(s.hosts) == 0 {
+		return writeJSON(w, http.StatusOK, map[string]any{"runs": append([]Run{}, runs...)})
+	}
+	others, states := s.hosts.list(r.Context())
+	runs = append(others, runs...)
+	newest(runs)
+	return writeJSON(w, http.StatusOK, map[string]any{"runs": append([]Run{}, runs...), "hosts": states})
 }

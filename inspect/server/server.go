@@ -18,6 +18,7 @@ const maxReports = 2
 type Server struct {
 	o        Options
 	runs     listing
+	hosts    hosts // others, whose runs are shown as well
 	asking   asking
 	metrics  *metrics
 	lives    lives
@@ -32,7 +33,7 @@ type Server struct {
 
 // New makes a server of a run directory or a folder of runs, which must be there.
 func New(o Options) (*Server, error) {
-	if o.Dir == "" {
+	if o.Dir == "" && len(o.Hosts) == 0 {
 		return nil, errNoDir
 	}
 	if o.Token == "" && !o.NoToken {
@@ -54,6 +55,10 @@ func New(o Options) (*Server, error) {
 	}
 	s.lives.all, s.lives.skim = map[string]*life{}, true
 	s.links, s.metrics = newLinks(), newMetrics(s)
+	var err error
+	if s.hosts, err = newHosts(o.Hosts, &s.links); err != nil {
+		return nil, err
+	}
 	if o.Control != nil {
 		s.lives.ask = func(dir string) (json.RawMessage, error) { return s.asking.status(dir, o.Control), nil }
 	}
@@ -130,7 +135,7 @@ func (s *Server) table() []route {
 	return []route{
 		{"GET /{$}", s.index},
 		{"GET /healthz", s.runs.healthz},
-		{"GET /api/v1/runs", s.runs.listRuns},
+		{"GET /api/v1/runs", s.listRuns},
 		{"GET /api/v1/resource-logs", l.resourceLogs},
 		{"GET /api/v1/summary", r.summary},
 		{"GET /api/v1/kv", r.kv},
@@ -152,6 +157,10 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range s.table() {
 		mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) {
+			if h := s.hosts.of(req); h != nil {
+				s.pass(w, req, h)
+				return
+			}
 			began := &begun{ResponseWriter: w}
 			if err := r.answer(began, req); err != nil && !began.yes {
 				writeError(w, err)
