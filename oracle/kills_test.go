@@ -109,6 +109,7 @@ func TestKills(t *testing.T) {
 		if k.kill(t, out, tried/len(all)+1) {
 			killed++
 		}
+		awaitEnd(t, out)
 		for _, dir := range runDirs(t, out) {
 			if (tried/len(all)+1)%3 < 2 && len(k.points[1]) == 0 {
 				k.keep(t, dir)
@@ -225,6 +226,19 @@ func (k *kills) kill(t *testing.T, out string, turn int) bool {
 		return k.inject(t, 0, k.args, out)
 	}
 	return k.spare != "" && k.repairing(t, out)
+}
+
+// awaitEnd waits for the end of what was started with an output folder: the model, which holds the folder of its states,
+// outlives the collector that was killed.
+func awaitEnd(t *testing.T, out string) {
+	t.Helper()
+	testenv.Until(t, "the end of the model", func() bool {
+		all, _ := filepath.Glob("/proc/[0-9]*/environ")
+		return !slices.ContainsFunc(all, func(path string) bool {
+			environ, _ := os.ReadFile(path) // it has ended, else
+			return bytes.Contains(environ, []byte("LLAMATAP_OUT="+out+"\x00"))
+		})
+	})
 }
 
 // anytime kills the collector after a while, alone or with its model.

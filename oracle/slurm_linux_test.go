@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,46 +122,115 @@ func awaitCluster(t *testing.T, dir, what string, is func() bool) {
 	}
 }
 
-// TestSlurm submits what mrm plan --emit slurm writes to a real Slurm of one node: every cell has its sealed run.
-func TestSlurm(t *testing.T) {
-	testenv.Slow(t)
-	environ := cluster(t)
-	shared := t.TempDir()
-	config := filepath.Join(shared, "e.yaml")
-	if err := os.WriteFile(config, []byte(
-		"experiment: {name: cluster, repetitions: 2}\nengine: {n_ctx: 256, kv_type: [f16, q8_0]}\nworkload: "+
-			"{prompts: \"func main() {\", max_tokens: 16}\ntelemetry: {baseline_s: 0.1}\n"), 0o644); err != nil {
+// sweep is an experiment whose array of jobs runs on a cluster.
+type sweep struct {
+	dir     string // shared by all nodes
+	script  string // for sbatch
+	environ []string
+}
+
+// newSweep writes the experiment, and its script as mrm plan --emit slurm does.
+func newSweep(t *testing.T, environ []string, config string) *sweep {
+	t.Helper()
+	s := &sweep{dir: t.TempDir(), environ: environ}
+	if err := os.WriteFile(filepath.Join(s.dir, "e.yaml"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	emit := exec.Command(testenv.NeedBinary(t), "mrm", "plan", "--config", "e.yaml", "--emit", "slurm",
 		"--program", testenv.NeedBinary(t))
-	emit.Dir = shared
+	emit.Dir = s.dir
 	script, err := emit.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	submit := exec.Command("sbatch", "--wait")
-	submit.Stdin, submit.Dir, submit.Env = strings.NewReader(string(script)), shared, environ
-	if out, err := submit.CombinedOutput(); err != nil {
-		logs, _ := filepath.Glob(filepath.Join(shared, "*.log"))
+	s.script = string(script)
+	return s
+}
+
+// do runs a program of Slurm and returns what it prints. The script is its input.
+func (s *sweep) do(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Stdin, cmd.Dir, cmd.Env = strings.NewReader(s.script), s.dir, s.environ
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		logs, _ := filepath.Glob(filepath.Join(s.dir, "*.log"))
 		for _, log := range logs {
 			text, _ := os.ReadFile(log)
 			t.Logf("%s:\n%s", log, text)
 		}
-		t.Fatalf("sbatch: %v: %s\n%s", err, out, script)
+		t.Fatalf("%s %v: %v: %s", name, args, err, out)
 	}
-	cells := map[string]bool{}
+	return strings.TrimSpace(string(out))
+}
+
+// cells are the sealed runs of the sweep, by cell. Two of one cell are an error.
+func (s *sweep) cells(t *testing.T) map[string]string {
+	t.Helper()
+	cells := map[string]string{}
 	for _, pattern := range []string{"results/*/run_*", "results/contaminated/*/run_*"} {
-		dirs, _ := filepath.Glob(filepath.Join(shared, pattern))
+		dirs, _ := filepath.Glob(filepath.Join(s.dir, pattern))
 		for _, dir := range dirs {
 			m, err := verdict.Read(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
-			cells[m.Cell.Name()] = true
+			if other := cells[m.Cell.Name()]; other != "" {
+				t.Errorf("cell %s has two runs: %s and %s", m.Cell.Name(), other, dir)
+			}
+			cells[m.Cell.Name()] = dir
 		}
 	}
-	if len(cells) != 4 {
-		t.Errorf("%d of 4 cells: %v", len(cells), cells)
+	return cells
+}
+
+// running waits until a task records, and returns its job: one whose run is not among those before.
+func (s *sweep) running(t *testing.T, before []string) (job string, live []string) {
+	t.Helper()
+	testenv.Until(t, "a task that records", func() bool {
+		live = nil
+		dirs, _ := filepath.Glob(filepath.Join(s.dir, "results/.mrm/cluster/cell-*/out/*/run_*/metadata.json"))
+		for _, path := range dirs {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), "manifest.json")); err != nil &&
+				!slices.Contains(before, path) {
+				live = append(live, path)
+			}
+		}
+		job, _, _ = strings.Cut(s.do(t, "squeue", "-h", "-t", "R", "-r", "-o", "%i"), "\n")
+		return len(live) > 0 && job != ""
+	})
+	return job, live
+}
+
+// TestSlurm submits what mrm plan --emit slurm writes to a real Slurm of one node. A task that is requeued while it
+// records is run again, one that is killed leaves its cell to the next submission, and in the end every cell has one
+// sealed run; those that were sealed before are not run again.
+func TestSlurm(t *testing.T) {
+	testenv.Slow(t)
+	s := newSweep(t, cluster(t), "experiment: {name: cluster, repetitions: 2}\nengine: {n_ctx: 2048, kv_type: "+
+		"[f16, q8_0]}\nworkload: {prompts: \"func main() {\", max_tokens: 600}\ntelemetry: {baseline_s: 0.1}\n")
+	array := s.do(t, "sbatch", "--parsable")
+	first, seen := s.running(t, nil)
+	s.do(t, "scontrol", "requeue", first)
+	second, more := s.running(t, seen)
+	s.do(t, "scancel", "--signal=KILL", "--full", second)
+	testenv.Until(t, "the end of the array", func() bool { return s.do(t, "squeue", "-h", "-j", array) == "" })
+	before := s.cells(t)
+	if len(before) == 4 || len(more) == 0 {
+		t.Errorf("task %s was killed, and all cells have runs: %v", second, before)
 	}
+	s.do(t, "sbatch", "--wait")
+	after := s.cells(t)
+	if len(after) != 4 {
+		t.Errorf("%d of 4 cells: %v", len(after), after)
+	}
+	for cell, dir := range before {
+		if after[cell] != dir {
+			t.Errorf("cell %s was run again: %s, before %s", cell, after[cell], dir)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.dir, "results/.mrm/cluster/cell-*/out/*/run_*")); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+	t.Logf("%s was requeued, %s killed; %d cells were sealed by then", first, second, len(before))
 }
