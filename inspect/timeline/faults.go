@@ -55,7 +55,7 @@ type held struct {
 
 // readFaults hands on the page faults that threads of the model waited for, and the block requests, where the run
 // recorded them. The file has them in the order in which they ended.
-func (r *reader) readFaults(ctx context.Context, dir string) error {
+func (r beside) readFaults(ctx context.Context, dir string) error {
 	var recent []*held
 	arrows := uint64(0)
 	hand := func(q *held) error {

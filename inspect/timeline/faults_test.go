@@ -50,7 +50,7 @@ func TestFaultsAndRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &faultSink{}
-	r := &reader{to: s}
+	r := beside{&reader{to: s}}
 	if err := r.readFaults(context.Background(), dir); err != nil {
 		t.Fatal(err)
 	}

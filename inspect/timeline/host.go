@@ -12,13 +12,16 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// readBeside reads what is recorded beside the events: nothing, where path is a log of events alone.
-func (r *reader) readBeside(ctx context.Context, path string) error {
+// beside reads the files that are recorded next to the events.
+type beside struct{ *reader }
+
+// read reads them: none, where path is a log of events alone.
+func (r beside) read(ctx context.Context, path string) error {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return nil
 	}
-	for _, read := range []func(context.Context, string) error{r.readFaults, r.readSystem, r.readBlock, r.readMoves} {
-		if err := read(ctx, path); err != nil {
+	for _, file := range []func(context.Context, string) error{r.readFaults, r.readSystem, r.readBlock, r.readMoves} {
+		if err := file(ctx, path); err != nil {
 			return err
 		}
 	}
@@ -46,7 +49,7 @@ type system struct {
 
 // readSystem hands on what the kernel reports of each interval, in percent of it: pressure, and of each thread that
 // was not parked how long it ran, waited for a processor and waited for a disk.
-func (r *reader) readSystem(ctx context.Context, dir string) error {
+func (r beside) readSystem(ctx context.Context, dir string) error {
 	before := map[string]float64{}
 	return errors.Join(r.lines(ctx, filepath.Join(dir, rundir.SystemName), func(text []byte) error {
 		return r.system(text, before)
@@ -56,7 +59,7 @@ func (r *reader) readSystem(ctx context.Context, dir string) error {
 }
 
 // system hands on a snapshot; where it is another host's, names begin with the host's.
-func (r *reader) system(text []byte, before map[string]float64) error {
+func (r beside) system(text []byte, before map[string]float64) error {
 	var s system
 	if json.Unmarshal(text, &s) != nil {
 		r.result.BadLines++
@@ -94,7 +97,7 @@ func (r *reader) system(text []byte, before map[string]float64) error {
 }
 
 // readMoves hands on how many bytes were moved to each device and back until a time.
-func (r *reader) readMoves(ctx context.Context, dir string) error {
+func (r beside) readMoves(ctx context.Context, dir string) error {
 	sums := map[string]float64{}
 	return r.lines(ctx, filepath.Join(dir, rundir.MovesName), func(text []byte) error {
 		var m struct {
@@ -119,7 +122,7 @@ func (r *reader) readMoves(ctx context.Context, dir string) error {
 }
 
 // readBlock hands on how much each disk moved per second.
-func (r *reader) readBlock(ctx context.Context, dir string) error {
+func (r beside) readBlock(ctx context.Context, dir string) error {
 	return r.lines(ctx, filepath.Join(dir, rundir.BlockIOName), func(text []byte) error {
 		var s struct {
 			MonoNS  int64   `json:"mono_ns"`

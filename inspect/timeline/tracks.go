@@ -87,7 +87,7 @@ func Collect(ctx context.Context, path string, progress func(done, total int64))
 	if err := r.readEvents(ctx, path); err != nil && !errors.Is(err, resources.ErrNoLog) {
 		return nil, err
 	}
-	if err := r.readBeside(ctx, path); err != nil {
+	if err := (beside{r}).read(ctx, path); err != nil {
 		return nil, err
 	}
 	if t.BadLines = r.result.BadLines; t.Begin == 0 {

@@ -76,7 +76,7 @@ func Write(ctx context.Context, path string, w io.Writer, o Options) (*Result, e
 	if err := r.readEvents(ctx, path); err != nil {
 		return nil, err
 	}
-	if err := r.readBeside(ctx, path); err != nil {
+	if err := (beside{r}).read(ctx, path); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
