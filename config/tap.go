@@ -46,7 +46,7 @@ const (
 // the exported fields are valid after that. The zero value has no flag given. A Tap is not for concurrent use.
 type Tap struct {
 	Preset       string  // "" when none was chosen
-	Purpose      Purpose // "" when none was given
+	Purpose      Purpose // "" when none was given; with one, Resolve is called again when the architecture is known
 	Reason       string  // with Purpose: one sentence on what it chose and why
 	Granularity  ggmlhooks.Granularity
 	SamplingRate float64 // share of elements that sampled_slices keeps, in (0, 1]
@@ -136,10 +136,6 @@ func (t *Tap) Records(r Recorder) bool {
 func (t *Tap) AttentionAlone() bool {
 	return t.Attention != ggmlhooks.AttentionNone && t.alone
 }
-
-// NeedsArchitecture reports whether a resolved Tap depends on the model's architecture. Call Resolve again with it
-// as soon as the model is known, and before the first graph.
-func (t *Tap) NeedsArchitecture() bool { return t.Purpose != "" }
 
 // Selection returns which tensors are captured.
 func (t *Tap) Selection() ggmlhooks.Selection {

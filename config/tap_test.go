@@ -304,7 +304,7 @@ func TestOldNames(t *testing.T) {
 
 func TestResolveAgainWithArchitecture(t *testing.T) {
 	tap := mustResolve(t, world{}, "--tap-purpose", "performance_analysis")
-	if !tap.NeedsArchitecture() || tap.Codec != "q" {
+	if tap.Purpose == "" || tap.Codec != "q" {
 		t.Fatalf("before the model is known: codec %s", tap.Codec)
 	}
 	if err := tap.Resolve(world{arch: "qwen3"}.options()); err != nil {

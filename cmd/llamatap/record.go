@@ -32,7 +32,7 @@ func resolveTap(tap *config.Tap, model string) error {
 	if err := tap.Resolve(config.ResolveOptions{}); err != nil {
 		return cli.Wrong(err)
 	}
-	if !tap.NeedsArchitecture() {
+	if tap.Purpose == "" {
 		return nil
 	}
 	arch := "llama" // the embedded model

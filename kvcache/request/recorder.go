@@ -103,7 +103,21 @@ type request struct {
 
 // New makes a recorder.
 func New(o Options) *Recorder {
+	if o.Segment == nil {
+		o.Segment = func() int { return 0 }
+	}
 	return &Recorder{o: o, contexts: contexts{ctxs: map[uint32]*context{}}, arrivals: arrivals{heads: heads{}}}
+}
+
+// running are the requests that have a slot.
+func (r *contexts) running(yield func(*request) bool) {
+	for _, x := range r.ctxs {
+		for _, s := range x.slots {
+			if s.now != nil && !yield(s.now) {
+				return
+			}
+		}
+	}
 }
 
 func (r *contexts) context(number uint32) *context {
@@ -200,7 +214,7 @@ func (r *Recorder) Begin(e *ggmlhooks.Execution) error {
 			}
 		}
 	}
-	r.report(x)
+	x.report(r.o.Changed)
 	return nil
 }
 
@@ -211,9 +225,9 @@ func (s *slot) touch(pos int32) {
 	}
 }
 
-// report hands on what slots of a context hold, where it changed.
-func (r *Recorder) report(x *context) {
-	if r.o.Changed == nil {
+// report hands on what slots hold, where it changed.
+func (x *context) report(changed func(ctx uint32, seq int32, from int, tokens []int32)) {
+	if changed == nil {
 		return
 	}
 	for seq, s := range x.slots {
@@ -224,7 +238,7 @@ func (r *Recorder) report(x *context) {
 		if x.recurrent || !s.made.plain() {
 			tokens = nil
 		}
-		r.o.Changed(x.number, seq, int(s.changed), tokens)
+		changed(x.number, seq, int(s.changed), tokens)
 		s.changed = -1
 	}
 }
@@ -260,7 +274,7 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 			*s = slot{seq: s.seq}
 		}
 		x.history = history{}
-		r.report(x)
+		x.report(r.o.Changed)
 	}
 	return nil
 }
@@ -281,7 +295,7 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 		to := x.slot(c.To)
 		from := x.slot(c.Seq)
 		to.cells, to.made, to.changed = slices.Clone(from.cells), from.made, 0
-		r.report(x)
+		x.report(r.o.Changed)
 		x.copied = append(x.copied, c.To)
 		return nil
 	}
@@ -291,7 +305,7 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 		}
 		s.change(x, c)
 	}
-	r.report(x)
+	x.report(r.o.Changed)
 	return nil
 }
 
@@ -357,7 +371,7 @@ func (r *Recorder) launch(x *context, s *slot, task int64) {
 			q.busy = append(q.busy, other.seq)
 		}
 	}
-	q.FirstSegment = r.segment()
+	q.FirstSegment = r.o.Segment()
 	r.next++
 	r.picked, s.losses, s.launchNS, s.now = lineOther, nil, 0, q
 }
@@ -368,7 +382,7 @@ func (r *Recorder) end(s *slot, ns int64) error {
 	if q == nil {
 		return nil
 	}
-	s.now, q.EndNS, q.LastSegment = nil, ns, r.segment()
+	s.now, q.EndNS, q.LastSegment = nil, ns, r.o.Segment()
 	s.losses = nil
 	switch {
 	case q.failed:
@@ -410,14 +424,25 @@ func (r *Recorder) Live() (running, waiting int) {
 			untaken++
 		}
 	}
-	for _, x := range r.ctxs {
-		for _, s := range x.slots {
-			if s.now != nil {
-				running++
-			}
-		}
+	for range r.running {
+		running++
 	}
 	return running, max(0, len(r.asks)-untaken)
+}
+
+// Holds reports whether a request of which Done was not called yet has, or may have, a part in a segment.
+func (r *Recorder) Holds(segment int) bool {
+	if r.closed {
+		return false
+	}
+	for q := range r.running {
+		if q.FirstSegment <= segment {
+			return true
+		}
+	}
+	return slices.ContainsFunc(r.pending, func(q *request) bool {
+		return q.FirstSegment <= segment && segment <= q.LastSegment
+	})
 }
 
 // patience is how long an answer is waited for when its request has left its slot.
@@ -449,13 +474,9 @@ func (r *Recorder) Close() (err error) {
 	}
 	r.closed = true
 	all := r.pending
-	for _, x := range r.ctxs {
-		for _, s := range x.slots {
-			if s.now != nil {
-				s.now.LastSegment = r.segment()
-				all = append(all, s.now)
-			}
-		}
+	for q := range r.running {
+		q.LastSegment = r.o.Segment()
+		all = append(all, q)
 	}
 	slices.SortStableFunc(all, func(a, b *request) int { return int(a.ID - b.ID) })
 	for _, q := range all {

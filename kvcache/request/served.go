@@ -32,7 +32,7 @@ func (r *Recorder) Served(s *ggmlhooks.Served) error {
 		x := r.context(s.Ctx)
 		to := x.slot(s.Row)
 		to.cells, to.changed = slices.Clone(x.saves.tokens[s.Key]), 0
-		r.report(x)
+		x.report(r.o.Changed)
 	}
 	return nil
 }
