@@ -35,7 +35,8 @@ func (t Tap) slowDisk(plain Side) []Pair {
 	return []Pair{
 		{Base: plain, Test: side("drop, 20 MB/s", append(slices.Clone(all), "--tap-overflow", "drop")...),
 			Gates: []Gate{{Name: gate, AtLeast: 0.95, Of: Decode}}},
-		{Base: plain, Test: side("block, 20 MB/s", append(slices.Clone(all), "--tap-memory", "32M")...), Overhead: true, Gates: []Gate{{Name: waiting, Of: Decode}}},
+		{Base: plain, Test: side("block, 20 MB/s", append(slices.Clone(all), "--tap-memory", "32M")...), Overhead: true,
+			Gates: []Gate{{Name: waiting, Of: Decode}}},
 	}
 }
 

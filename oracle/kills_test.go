@@ -228,8 +228,8 @@ func (k *kills) kill(t *testing.T, out string, turn int) bool {
 	return k.spare != "" && k.repairing(t, out)
 }
 
-// awaitEnd waits for the end of what was started with an output folder: the model, which holds the folder of its states,
-// outlives the collector that was killed.
+// awaitEnd waits for the end of what was started with an output folder: the model, which holds the folder of its
+// states, outlives the collector that was killed.
 func awaitEnd(t *testing.T, out string) {
 	t.Helper()
 	testenv.Until(t, "the end of the model", func() bool {

@@ -103,7 +103,8 @@ func TestHostsReport(t *testing.T) {
 	var link struct{ Path string }
 	decode(t, request(s, "POST "+path, "Authorization", "Bearer "+token).Body.Bytes(), &link)
 	w := request(s, link.Path)
-	if w.Code != 200 || w.Body.String() != text || !strings.Contains(w.Header().Get("Content-Security-Policy"), "'sha256-") {
+	if w.Code != 200 || w.Body.String() != text ||
+		!strings.Contains(w.Header().Get("Content-Security-Policy"), "'sha256-") {
 		t.Errorf("%s: %d, %v, %s", link.Path, w.Code, w.Header(), w.Body)
 	}
 	for _, target := range []string{path, link.Path + "0", strings.Replace(link.Path, sealedRun, openRun, 1)} {
@@ -119,8 +120,8 @@ func TestHostsReport(t *testing.T) {
 	}
 }
 
-// TestHostsAbsent: a host that is not there, refuses the token, or answers nothing is named with the cause; the others are
-// listed.
+// TestHostsAbsent: a host that is not there, refuses the token, or answers something else is named with the cause; the
+// others are listed.
 func TestHostsAbsent(t *testing.T) {
 	a, _ := hostOf(t, "here", Options{Dir: folder(t)})
 	wrong, _ := hostOf(t, "wrong-token", Options{Dir: folder(t)})
