@@ -53,11 +53,16 @@ func setRequestSample(t *Tap, s string) error {
 	return nil
 }
 
-// sample refuses to give back segments that are copied elsewhere meanwhile.
+// sample refuses to give back segments that are copied elsewhere meanwhile, or where none are recorded.
 func (c checker) sample() error {
-	if c.tap.KeepsSample() && c.tap.Store != "" {
+	switch where := c.tap.origins["request-sample"].where; {
+	case !c.tap.KeepsSample():
+	case c.tap.Store != "":
 		return fmt.Errorf("%s gives back segments, and --tap-out %s copies each of them: record into a folder, or drop it",
-			c.tap.origins["request-sample"].where, c.tap.Store)
+			where, c.tap.Store)
+	case !c.tap.Records(Activations):
+		return fmt.Errorf("%s keeps the tensors and tokens of a sample, and none are recorded: add --tap-tensors, or drop it",
+			where)
 	}
 	return nil
 }

@@ -208,8 +208,10 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 			context = []string{"--tap-resource-level", "MINIMAL"}
 		case "kv-block":
 			context = []string{"--tap-kv"}
-		case "kv-events", "otlp-texts", "request-sample":
+		case "kv-events", "otlp-texts":
 			context = []string{"--tap-requests"}
+		case "request-sample":
+			context = []string{"--tap-requests", "--tap-tensors", "l_out*"}
 		case "kv-events-replay", "kv-events-topic", "kv-events-block", "kv-events-seed", "kv-events-format":
 			context = []string{"--tap-requests", "--tap-kv-events", "connect:tcp://router:5557"}
 		case "samples-period", "samples-ring", "process-interval":
