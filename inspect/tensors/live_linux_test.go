@@ -3,6 +3,7 @@ package tensors
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -32,7 +33,17 @@ func TestLiveRunIsNotDamaged(t *testing.T) {
 	if s.Packets == 0 || !s.Running || len(s.Damage) != 0 {
 		t.Errorf("live: %d packets, running %v, damage %q", s.Packets, s.Running, s.Damage)
 	}
+	v, err := Verify(dir)
+	check(t, err)
+	if len(v.Findings) != 1 || v.Findings[0].Kind != Unsealed || v.OK {
+		t.Errorf("live: %+v", v)
+	}
 	check(t, lock.Close())
+	v, err = Verify(dir)
+	check(t, err)
+	if !slices.ContainsFunc(v.Findings, func(f Finding) bool { return f.Kind == Damage }) {
+		t.Errorf("cut off: %+v", v)
+	}
 	s, err = Summarize(f.open(t), Filter{})
 	check(t, err)
 	if s.Running || len(s.Damage) == 0 {

@@ -76,6 +76,10 @@ func VerifyWith(path string, progress func(fraction float64)) (*Verification, er
 		if !recorded(path) && len(segments) == 0 {
 			return nil, notARun(path)
 		}
+		if held, _ := rundir.InUse(path); held && !exists(filepath.Join(path, rundir.ManifestName)) {
+			v.add(Unsealed, "the run is live: it can be verified when it has ended")
+			return v, nil
+		}
 		r.Kind, r.tokensPaths = KindRun, []string{filepath.Join(path, rundir.TokensName)}
 		if err := v.checkDir(r); err != nil {
 			return nil, err
@@ -125,7 +129,7 @@ func (v *Verification) checkDir(r *Run) error {
 	v.Sealed, v.Files = report.Sealed, report.Files
 	if !report.Sealed && err == nil {
 		v.add(Unsealed,
-			"there is no %s: the run is still going, or was cut off before it was sealed; this is not a result",
+			"there is no %s: the run was cut off before it was sealed, and is not a result",
 			rundir.ManifestName)
 	}
 	for _, name := range report.Missing {
