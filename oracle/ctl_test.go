@@ -117,18 +117,31 @@ func TestCtl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, chosen := range [][]string{{"l_out*"}, {"points", "resid_post"}} {
+		ctlWindow(t, chosen, string(plain))
+	}
+}
+
+// ctlWindow captures 20 tokens of the residual stream, named in one of the ways, of a run that captures nothing.
+func ctlWindow(t *testing.T, chosen []string, plain string) {
+	t.Helper()
 	l := alive(t, append([]string{"--tap-start", "off"}, exact...)...)
 	if o := llamatap(t, "ctl", l.out, "steer", "off"); o.status == 0 || !strings.Contains(o.stderr, "--tap-steer armed") {
 		t.Errorf("a run that is not armed was steered: %s", o.stderr)
 	}
-	ctl(t, l.out, "tap", "l_out*", "for", "20", "tokens")
+	for _, wrong := range []string{"attn_gate", "resid_pots"} {
+		if o := llamatap(t, "ctl", l.out, "tap", "points", wrong); o.status == 0 || !strings.Contains(o.stderr, wrong) {
+			t.Errorf("a point that is not there, %s: %s", wrong, o.stderr)
+		}
+	}
+	ctl(t, l.out, slices.Concat([]string{"tap"}, chosen, []string{"for", "20", "tokens"})...)
 	log := filepath.Join(runDirs(t, l.out)[0], rundir.ControlName)
 	testenv.Until(t, "the 20 tokens are recorded", func() bool {
 		text, _ := os.ReadFile(log)
 		return strings.Contains(string(text), `"event":"done"`)
 	})
 	c := l.terminate(t)
-	got, want := l.stdout.String(), strings.TrimSuffix(string(plain), "\n")
+	got, want := l.stdout.String(), strings.TrimSuffix(plain, "\n")
 	if n := min(len(got)-1, len(want)); n < 1 || got[:n] != want[:n] {
 		t.Errorf("the text differs from that of the run without the tap:\n%.300q\n%.300q", got, want)
 	}
@@ -141,6 +154,9 @@ func TestCtl(t *testing.T) {
 	text, err := os.ReadFile(log)
 	if err != nil || strings.Count(string(text), "\n") != 3 || !strings.Contains(string(text), `"event":"done"`) {
 		t.Errorf("%s: %v\n%s", rundir.ControlName, err, text)
+	}
+	if points := string(m.Extra["points"]); chosen[0] == "points" && strings.Count(points, `"resid_post"`) != m.Model.NLayer {
+		t.Errorf("points of the metadata: %s", points)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,7 +28,7 @@ func ctlCommand() *cli.Command {
 	return &cli.Command{
 		Name: "ctl", Summary: "look at a live run, and change what it captures", Max: -1, Min: 2,
 		Needs: "give RUNDIR and a command",
-		Usage: "RUNDIR status [--json]\nRUNDIR tap GLOB[,GLOB]… [for N tokens] [layers LIST]\nRUNDIR on|off|flush|stop\n" +
+		Usage: "RUNDIR status [--json]\nRUNDIR tap GLOB[,GLOB]…|points LIST [for N tokens] [layers LIST]\nRUNDIR on|off|flush|stop\n" +
 			"RUNDIR level MINIMAL|DETAILED|VERBOSE|off, or enable, or disable\n" +
 			"RUNDIR steer FILE[:SCALE][:LAYERS]|off [sequence N]",
 		Text: `RUNDIR is the directory of a live run, or a folder with just one such run below it. It may also be the
@@ -35,8 +36,8 @@ address of your own 'llamatap serve', http://HOST:PORT or unix:PATH, for status,
 token is found in its file.
 
   status  what is captured now, and how much there is
-  tap     capture the tensors of these names and no others, of every layer unless some are listed, and every token; with a number
-          of tokens, that many from the next graph on, and then nothing
+  tap     capture the tensors of these names or named points and no others, of every layer unless some are listed, and
+          every token; with a number of tokens, that many from the next graph on, and then nothing
   off     capture nothing; graphs and tokens are still recorded
   on      capture what was asked for when the run was started
   flush   make everything that was recorded readable: 'llamatap inspect RUNDIR' then shows it
@@ -49,6 +50,7 @@ token is found in its file.
 A change is in effect from the model's next graph on. The run notes it in control.jsonl and metadata.json.
 
   llamatap ctl ./llamatap-runs tap 'l_out*' for 20 tokens
+  llamatap ctl ./llamatap-runs tap points resid_post,mlp_act layers 0-3
 `,
 		Define: func(f *cli.Flags) func([]string) error {
 			var form reportForm
@@ -178,6 +180,12 @@ func ctlWords(r *control.Request, words []string) error {
 			}
 			r.Tokens = n
 			i += 2
+		case words[i] == "points":
+			if i+1 >= len(words) {
+				return errors.New("'points' needs a list, as in: points resid_post,mlp_act")
+			}
+			r.Points = strings.Split(words[i+1], ",")
+			i++
 		case words[i] == "layers":
 			if i+1 >= len(words) {
 				return errors.New("'layers' needs a list, as in: layers 0-3,7")
@@ -253,7 +261,7 @@ func writeCtl(out io.Writer, command string, s *control.Status) error {
 
 // ctlCaptured says what is captured now.
 func ctlCaptured(s *control.Status) string {
-	what := strings.Join(s.Tensors, ", ")
+	what := strings.Join(slices.Concat(s.Tensors, s.Points), ", ")
 	if s.Layers != "" {
 		what = strings.TrimPrefix(what+" of layers "+s.Layers, " ")
 	}

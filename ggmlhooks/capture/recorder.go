@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"errors"
 	"math"
 
@@ -28,8 +29,10 @@ type Tokens interface {
 // Options says how a Recorder works.
 type Options struct {
 	Selection ggmlhooks.Selection
-	Stream    Stream
-	Tokens    Tokens // nil: nowhere
+	// Selected is the selection of a number that graphs are marked by; nil, or a nil one: it is Selection.
+	Selected func(number uint32) *ggmlhooks.Selection
+	Stream   Stream
+	Tokens   Tokens // nil: nowhere
 	// UnixOffset is what must be added to a monotonic time to make it a Unix time, in nanoseconds.
 	UnixOffset int64
 }
@@ -62,6 +65,9 @@ type execution struct {
 
 // NewRecorder makes a recorder.
 func NewRecorder(o Options) *Recorder {
+	if o.Selected == nil {
+		o.Selected = func(uint32) *ggmlhooks.Selection { return nil }
+	}
 	return &Recorder{o: o, open: map[uint64]*execution{}, tokens: tokenOrder{to: o.Tokens}, paths: paths{}, use: newUse()}
 }
 
@@ -77,7 +83,7 @@ func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 	known := newGraph(g)
 	r.plans.Put(g, known)
 	known.attentions(r.use.attach)
-	r.use.addPoints(known, &r.o.Selection)
+	r.use.addPoints(known, cmp.Or(r.o.Selected(g.Selection), &r.o.Selection))
 	return nil
 }
 

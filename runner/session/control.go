@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -214,8 +215,8 @@ func (st *steering) obey(r control.Request) error {
 	if !st.stopBy.IsZero() && r.Command != control.CommandStatus {
 		return errors.New("the recording is being stopped: nothing can be changed any more")
 	}
-	change := rundir.Change{Command: r.Command, Tensors: r.Tensors, Layers: r.Layers, Tokens: r.Tokens,
-		MonoNS: monotonic(), UnixNS: time.Now().UnixNano()}
+	change := rundir.Change{Command: r.Command, Tensors: r.Tensors, Points: r.Points, Layers: r.Layers,
+		Tokens: r.Tokens, MonoNS: monotonic(), UnixNS: time.Now().UnixNano()}
 	switch r.Command {
 	case control.CommandStatus:
 		return nil
@@ -246,12 +247,12 @@ func (st *steering) obey(r control.Request) error {
 			return err
 		}
 		wish.Machine = st.wished.Machine
-		if change.Selection, err = st.run.region.Select(wish); err != nil {
+		if change.Selection, err = st.run.choose(wish); err != nil {
 			return err
 		}
 		st.wished = wish
-		st.now = control.Status{State: state, Selection: change.Selection, Tensors: r.Tensors, Layers: r.Layers,
-			Tokens: r.Tokens}
+		st.now = control.Status{State: state, Selection: change.Selection, Tensors: r.Tensors, Points: r.Points,
+			Layers: r.Layers, Tokens: r.Tokens}
 		if r.Command == control.CommandStop {
 			st.stopBy = time.Now().Add(stopTime)
 		}
@@ -260,8 +261,8 @@ func (st *steering) obey(r control.Request) error {
 	if err := st.log.open(st.run.dir); err != nil {
 		return fmt.Errorf("%s is obeyed, and cannot be written down: %w", r.Command, explain(err, st.run.o.Tap))
 	}
-	st.log.append(event{Event: "command", Command: r.Command, Tensors: r.Tensors, Layers: r.Layers, Tokens: r.Tokens,
-		Level: change.Level, Selection: change.Selection, Steering: st.vectors.named(change.Steering),
+	st.log.append(event{Event: "command", Command: r.Command, Tensors: r.Tensors, Points: r.Points, Layers: r.Layers,
+		Tokens: r.Tokens, Level: change.Level, Selection: change.Selection, Steering: st.vectors.named(change.Steering),
 		MonoNS: change.MonoNS, UnixNS: change.UnixNS})
 	return nil
 }
@@ -287,6 +288,13 @@ func (st *steering) wish(r control.Request) (collect.Wish, control.State, error)
 	if tap.Granularity == ggmlhooks.SampledSlices {
 		chosen.Granularity = tap.Granularity
 	}
+	for _, name := range r.Points {
+		ref, err := config.ParsePoint(name)
+		if err != nil {
+			return wish, "", err
+		}
+		chosen.Points = append(chosen.Points, ref)
+	}
 	if r.Layers != "" {
 		var err error
 		if chosen.Layers, err = ggmlhooks.ParseLayerSet(r.Layers); err != nil {
@@ -296,13 +304,16 @@ func (st *steering) wish(r control.Request) (collect.Wish, control.State, error)
 	return collect.Wish{Selection: chosen}, control.StateTap, checkNames(&chosen, st.shape)
 }
 
-// checkNames refuses tensors and layers that the model does not have, as far as a graph has shown it; nil: none has.
+// checkNames refuses tensors, points and layers that the model does not have, as far as a graph has shown it; nil: none has.
 func checkNames(chosen *ggmlhooks.Selection, g *ggmlhooks.Graph) error {
 	if g == nil {
 		return nil
 	}
 	if last := chosen.Layers.Max(); last >= layers(g) {
 		return fmt.Errorf("layer %d is asked for, and the model has layers 0 to %d", last, layers(g)-1)
+	}
+	if err := checkPoints(chosen, g); err != nil {
+		return err
 	}
 	for _, glob := range chosen.Tensors {
 		found := false
@@ -311,6 +322,23 @@ func checkNames(chosen *ggmlhooks.Selection, g *ggmlhooks.Graph) error {
 		}
 		if !found {
 			return fmt.Errorf("%q matches no node of this model; these names exist: %s", glob, globNames(g, anyNode))
+		}
+	}
+	return nil
+}
+
+// checkPoints refuses a point that the model has in none of the layers, with the reason.
+func checkPoints(chosen *ggmlhooks.Selection, g *ggmlhooks.Graph) error {
+	for _, ref := range chosen.Points {
+		one := ggmlhooks.Selection{Points: []ggmlhooks.PointRef{ref}, Layers: chosen.Layers}
+		found, why := false, "it has no such layer"
+		for _, site := range g.Points() {
+			if one.WantsPoint(site.Point, site.Layer) {
+				found, why = found || site.Node >= 0, cmp.Or(site.Why, why)
+			}
+		}
+		if !found {
+			return fmt.Errorf("this model has no %s: %s", ref.Point, why)
 		}
 	}
 	return nil

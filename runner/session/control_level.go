@@ -81,7 +81,7 @@ func (st *steering) relevel(r control.Request) (selection uint32, level string, 
 		wish.Selection.Window, wish.Off = *st.now.Left, wish.Off || *st.now.Left == 0
 	}
 	wish.Machine = machineOf(next, tap)
-	if selection, err = st.run.region.Select(wish); err != nil {
+	if selection, err = st.run.choose(wish); err != nil {
 		return 0, "", err
 	}
 	st.wished, st.now.Selection, st.now.FirstExec = wish, selection, nil

@@ -16,6 +16,7 @@ type event struct {
 	Event   string   `json:"event"`
 	Command string   `json:"command,omitempty"`
 	Tensors []string `json:"tensors,omitempty"`
+	Points  []string `json:"points,omitempty"`
 	Layers  string   `json:"layers,omitempty"`
 	Tokens  int64    `json:"tokens,omitempty"`
 	Level   string   `json:"level,omitempty"`

@@ -35,15 +35,32 @@ type run struct {
 	contexts []rundir.Context
 	steered  []rundir.Steering // control vectors of an armed run, by number; nil: it is not armed
 	speller  speller
-	export   *otlp.Settings // of requests to OpenTelemetry; nil: none
-	sample   *sampler       // of requests; nil: all stay
+	export   *otlp.Settings                 // of requests to OpenTelemetry; nil: none
+	sample   *sampler                       // of requests; nil: all stay
+	chosen   map[uint32]ggmlhooks.Selection // by number, of commands that changed what is captured
 }
 
 func newRun(o Options, region *collect.Region) *run {
-	r := &run{o: o, region: region, started: time.Now()}
+	r := &run{o: o, region: region, started: time.Now(), chosen: map[uint32]ggmlhooks.Selection{}}
 	r.clock = rundir.Clock{UnixNS: r.started.UnixNano(), MonoNS: monotonic()}
 	r.speller = speller{vocabs: map[uint32]*gguf.Vocab{}, mute: o.Tap.RedactText}
 	return r
+}
+
+// choose changes what the tap captures from the model's next graph on.
+func (r *run) choose(w collect.Wish) (number uint32, err error) {
+	if number, err = r.region.Select(w); err == nil {
+		r.chosen[number] = w.Selection
+	}
+	return number, err
+}
+
+// selected is the selection of a number; nil: that of the start.
+func (r *run) selected(number uint32) *ggmlhooks.Selection {
+	if s, ok := r.chosen[number]; ok {
+		return &s
+	}
+	return nil
 }
 
 // unixOffset is what is added to the tap's clock to get Unix time, in ns.

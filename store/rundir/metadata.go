@@ -200,6 +200,7 @@ type Stopped struct {
 type Change struct {
 	Command   string   `json:"command"`
 	Tensors   []string `json:"tensors,omitempty"`
+	Points    []string `json:"points,omitempty"`
 	Layers    string   `json:"layers,omitempty"`
 	Tokens    int64    `json:"tokens,omitempty"`    // asked for; 0 = no end
 	Level     string   `json:"level,omitempty"`     // of resource events, for one that changes it; off = none

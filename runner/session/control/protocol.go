@@ -52,7 +52,8 @@ var ErrRequest = errors.New("bad request")
 // Request is one line of a client.
 type Request struct {
 	Command string   `json:"command"`
-	Tensors []string `json:"tensors,omitempty"` // tap: globs as of --tap-tensors; at least one
+	Tensors []string `json:"tensors,omitempty"` // tap: globs as of --tap-tensors; one, or a point, at least
+	Points  []string `json:"points,omitempty"`  // tap: names as of --tap-points
 	Layers  string   `json:"layers,omitempty"`  // tap: a list as of --tap-layers; empty: all
 	// tap: that many tokens, from the next graph on; 0: until another command comes
 	Tokens int64  `json:"tokens,omitempty"`
@@ -80,6 +81,7 @@ type Status struct {
 	State     State    `json:"state"` // what is captured now
 	Selection uint32   `json:"selection"`
 	Tensors   []string `json:"tensors,omitempty"` // of that selection; absent: all, or as at the start
+	Points    []string `json:"points,omitempty"`
 	Layers    string   `json:"layers,omitempty"`
 	Tokens    int64    `json:"tokens,omitempty"`      // that it was asked for
 	Left      *int64   `json:"tokens_left,omitempty"` // of these; absent until a graph goes by it
@@ -135,10 +137,10 @@ func (r *Request) Check() error {
 	case !slices.Contains(commands, r.Command):
 		return fmt.Errorf("%w: unknown command %.40q: there are %s", ErrRequest, r.Command,
 			strings.Join(commands, ", "))
-	case r.Command != CommandTap && (len(r.Tensors) > 0 || r.Layers != "" || r.Tokens != 0):
-		return fmt.Errorf("%w: %s takes no tensors, layers or tokens; only tap does", ErrRequest, r.Command)
-	case r.Command == CommandTap && len(r.Tensors) == 0:
-		return fmt.Errorf("%w: tap needs tensors, such as l_out*", ErrRequest)
+	case r.Command != CommandTap && (len(r.Tensors)+len(r.Points) > 0 || r.Layers != "" || r.Tokens != 0):
+		return fmt.Errorf("%w: %s takes no tensors, points, layers or tokens; only tap does", ErrRequest, r.Command)
+	case r.Command == CommandTap && len(r.Tensors)+len(r.Points) == 0:
+		return fmt.Errorf("%w: tap needs tensors, such as l_out*, or points, such as resid_post", ErrRequest)
 	case r.Command == CommandLevel && !slices.Contains(Levels, r.Level):
 		return fmt.Errorf("%w: level %.40q: give one of %s", ErrRequest, r.Level, strings.Join(Levels, ", "))
 	case r.Command != CommandLevel && r.Level != "":
@@ -158,6 +160,12 @@ func (r *Request) Check() error {
 	if r.Command == CommandMark {
 		if _, err := memtrace.NewMark(r.Name); err != nil {
 			return fmt.Errorf("%w: %w", ErrRequest, err)
+		}
+	}
+	for _, name := range r.Points {
+		if _, ok := ggmlhooks.ParsePoint(name); !ok {
+			return fmt.Errorf("%w: unknown point %.40q: 'llamatap inspect MODEL --points' lists those of a model",
+				ErrRequest, name)
 		}
 	}
 	if r.Layers != "" {
