@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -59,14 +60,18 @@ type hostState struct {
 	Error string `json:"error,omitempty"` // why its runs are not listed
 }
 
-// hostTime is how long a host has for its list of runs, and for the beginning of any other answer.
-const hostTime = 5 * time.Second
+// hostTime is how long a host has to be connected, and for its list of runs; answerTime is how long it has to begin any
+// other answer, such as the report of a long run.
+const (
+	hostTime   = 5 * time.Second
+	answerTime = 2 * time.Minute
+)
 
 // newHosts checks that each host has a name of its own.
 func newHosts(all []Host, l *links) (hosts, error) {
 	var of hosts
-	transport := &http.Transport{ResponseHeaderTimeout: hostTime, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute,
-		TLSHandshakeTimeout: hostTime}
+	transport := &http.Transport{DialContext: (&net.Dialer{Timeout: hostTime}).DialContext, TLSHandshakeTimeout: hostTime,
+		ResponseHeaderTimeout: answerTime, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute}
 	for _, one := range all {
 		if slices.ContainsFunc(of, func(h *host) bool { return h.Name == one.Name }) {
 			return nil, fmt.Errorf("serve: two hosts are named %s: give each a name of its own", one.Name)
