@@ -35,7 +35,8 @@ and pandas.
 
   llamatap mrm aggregate results
   llamatap mrm aggregate results --format csv -o metrics.csv
-  llamatap mrm aggregate results --out aggregate          aggregate.csv, .parquet, .json and figures in a folder
+  llamatap mrm aggregate results --out aggregate          aggregate.csv, .parquet, .json and figures in a folder, and
+                                                          run_values: the figures of each run, partitioned
   llamatap mrm aggregate results --dataset dataset
 `,
 		Define: func(f *cli.Flags) func([]string) error {
@@ -43,7 +44,7 @@ and pandas.
 			none := false
 			a.forms, _ = sheet.ParseForms(defaultFigures)
 			a.define(f, "text", "csv", "json")
-			f.Add("--out FOLDER", &a.out, "write aggregate.csv, aggregate.parquet and aggregate.json into this folder")
+			f.Add("--out FOLDER", &a.out, "write aggregate.csv, .parquet, .json and run_values into this folder")
 			f.Add("--dataset FOLDER", &a.dataset, "copy the runs into a partitioned dataset in this folder")
 			defineFigures(f, &a.forms, &none)
 			f.Add("--contaminated", &a.contaminated, "include contaminated runs, marked in every row")
@@ -114,12 +115,16 @@ func writeAggregate(r *analyze.Aggregated, dir string, forms []string) error {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
+	if err := r.WriteRuns(dir); err != nil {
+		return err
+	}
 	drawn, err := analyze.DrawAcross(r.Figures(), dir, forms)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(present.Err,
-		"llamatap: %d runs in %d cells: aggregate.csv, aggregate.parquet, aggregate.json and %d figures in %s\n",
+		"llamatap: %d runs in %d cells: aggregate.csv, aggregate.parquet, aggregate.json, run_values and %d figures in "+
+			"%s\n",
 		r.Runs, len(r.Groups), len(drawn), dir)
 	return nil
 }

@@ -55,6 +55,14 @@ type Aggregated struct {
 	Others       int         `json:"runs_of_no_experiment"`
 	Unsealed     int         `json:"unsealed"`
 	Groups       []cellGroup `json:"cells"`
+
+	runs []runValues
+}
+
+// runValues is a run with its figures, which are not summarised.
+type runValues struct {
+	run     *SealedRun
+	figures []metric
 }
 
 // ofRuns is the type that figures of whole runs stand under.
@@ -75,10 +83,12 @@ func Aggregate(ctx context.Context, f *Found, progress func(done, total int64)) 
 	gathered := map[[2]string]*gathering{}
 	for i := range f.Runs {
 		run := &f.Runs[i]
-		metrics, err := metricsOf(ctx, run)
+		figures, err := metricsOf(ctx, run)
 		if err != nil {
 			return nil, err
 		}
+		figures = append(figures, figuresOfRun(run)...)
+		r.runs = append(r.runs, runValues{run, figures})
 		if progress != nil {
 			progress(int64(i)+1, int64(len(f.Runs)))
 		}
@@ -91,7 +101,7 @@ func Aggregate(ctx context.Context, f *Found, progress func(done, total int64)) 
 				values: map[figureName][]float64{}, having: map[figureName]int{}, of: map[string]int{}}
 			gathered[key] = g
 		}
-		g.add(run, metrics)
+		g.add(run, figures)
 	}
 	for _, g := range gathered {
 		r.Groups = append(r.Groups, g.settle())
@@ -118,7 +128,7 @@ type gathering struct {
 }
 
 // add takes a run in.
-func (g *gathering) add(run *SealedRun, metrics []metric) {
+func (g *gathering) add(run *SealedRun, figures []metric) {
 	g.group.Runs = append(g.group.Runs, run.RunID)
 	switch run.Validity.Class {
 	case verdict.Marginal:
@@ -126,28 +136,29 @@ func (g *gathering) add(run *SealedRun, metrics []metric) {
 	case verdict.Contaminated:
 		g.group.Contaminated++
 	}
-	put := func(f figureName, v float64) {
-		if _, ok := g.values[f]; !ok {
-			g.order = append(g.order, f)
-		}
-		g.values[f] = append(g.values[f], v)
-	}
 	kinds := map[string]bool{}
-	for _, m := range metrics {
+	for _, m := range figures {
 		if !kinds[m.kind] {
 			kinds[m.kind] = true
 			g.of[m.kind]++
 		}
-		if m.text == "" {
-			put(figureName{m.kind, m.name}, m.value)
-			continue
+		f := figureName{m.kind, m.name}
+		if m.text != "" {
+			f.metric += "=" + m.text
 		}
-		f := figureName{m.kind, m.name + "=" + m.text}
-		if g.having[f] == 0 {
+		if len(g.values[f]) == 0 && g.having[f] == 0 {
 			g.order = append(g.order, f)
 		}
-		g.having[f]++
+		if m.text == "" {
+			g.values[f] = append(g.values[f], m.value)
+		} else {
+			g.having[f]++
+		}
 	}
+}
+
+// figuresOfRun are the figures of a run as a whole: its speed, and what recording cost.
+func figuresOfRun(run *SealedRun) (all []metric) {
 	prefill, decode := run.Observer.Tapped.Rates()
 	for _, v := range []struct {
 		name  string
@@ -160,9 +171,10 @@ func (g *gathering) add(run *SealedRun, metrics []metric) {
 		{"observer_memory_pct", run.Observer.MemoryPct},
 	} {
 		if v.value != nil {
-			put(figureName{ofRuns, v.name}, *v.value)
+			all = append(all, metric{kind: ofRuns, name: v.name, value: *v.value})
 		}
 	}
+	return all
 }
 
 func positive(v float64) *float64 {

@@ -55,6 +55,7 @@ func TestQueries(t *testing.T) {
 		rows   int
 		has    []string
 	}{
+		{"-- mean and deviation", 40, []string{"retention_p99_s 3 20.0 10.0", "decode_tokens_per_s"}},
 		{"-- where the bytes go", 2, []string{"alpha", "weight", "16000",
 			"160000"}}, // 4 runs of 4000 bytes, read ten times each
 		{"-- for how long cells", 1, []string{"alpha", "8",
@@ -82,7 +83,7 @@ func TestQueries(t *testing.T) {
 			}
 		}
 	}
-	if len(answers) != 7 {
+	if len(answers) != 8 {
 		t.Errorf("%d queries, each wants an answer that is known", len(answers))
 	}
 }
@@ -111,6 +112,9 @@ func writeAll(t *testing.T, found *Found, dir string) {
 		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := r.WriteRuns(dir); err != nil {
+		t.Fatal(err)
 	}
 }
 
