@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -135,6 +136,14 @@ func NeedEmulator(t testing.TB) string {
 		qemu.miss(t, err.Error())
 	}
 	return path
+}
+
+// NeedJava asks for a Java that starts.
+func NeedJava(t testing.TB) {
+	t.Helper()
+	if out, err := exec.Command("java", "-version").CombinedOutput(); err != nil {
+		java.miss(t, fmt.Sprintf("%v: %s", err, out))
+	}
 }
 
 // NeedPrometheus returns the paths of prometheus and promtool.
