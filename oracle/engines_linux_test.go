@@ -217,7 +217,7 @@ func TestPySpark(t *testing.T) {
 	}
 	class := filepath.Join(strings.TrimSpace(string(home)), "bin", "spark-class")
 	logs := t.TempDir()
-	t.Setenv("SPARK_LOCAL_IP", "127.0.0.1") // that all listen on
+	t.Setenv("SPARK_LOCAL_IP", "127.0.0.1")                            // that all listen on
 	t.Setenv("SPARK_MASTER_OPTS", "-Dspark.master.rest.enabled=false") // on a fixed port
 	t.Setenv("SPARK_HOME", filepath.Dir(filepath.Dir(class)))
 	t.Setenv("PYSPARK_PYTHON", python)
