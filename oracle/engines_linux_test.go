@@ -104,8 +104,8 @@ type engineRow struct {
 	Method      string   `json:"method"`
 }
 
-// engineAnswer is answer.json, which a script of testdata writes: the aggregate from run_values, and the rows of the retention of
-// caches from the tables of the runs.
+// engineAnswer is answer.json, which a script of testdata writes: the aggregate from run_values, and the rows of the
+// retention of caches from the tables of the runs.
 type engineAnswer struct {
 	Values  []engineRow `json:"values"`
 	InPlace []engineRow `json:"in_place"`
@@ -251,8 +251,8 @@ func TestPySpark(t *testing.T) {
 	}
 }
 
-// TestRay: Ray Data with two workers, and DuckDB, read the figures of a thousand runs, and the lives of their
-// caches, in place, and compute what mrm aggregate does. Ray listens on every address of its host, whatever it is asked for,
+// TestRay: Ray Data with two workers, and DuckDB, read the figures of a thousand runs, and the lives of their caches,
+// in place, and compute what mrm aggregate does. Ray listens on every address of its host, whatever it is asked for,
 // so that it has a network of its own.
 func TestRay(t *testing.T) {
 	testenv.Slow(t)

@@ -4,7 +4,8 @@ from engine_stats import CELL, answer
 
 cell = ", ".join(CELL)
 duckdb.sql("""CREATE VIEW run_values AS SELECT * FROM read_parquet('aggregate/run_values/*/*/*/*/*.parquet',
-    hive_partitioning = true, hive_types = {'model_id': VARCHAR, 'n_ctx': INT, 'kv_type': VARCHAR, 'concurrency': INT})""")
+    hive_partitioning = true,
+    hive_types = {'model_id': VARCHAR, 'n_ctx': INT, 'kv_type': VARCHAR, 'concurrency': INT})""")
 duckdb.sql(f"""CREATE VIEW marginals AS SELECT cell, count(DISTINCT run_id) FILTER (validity = 'marginal') AS marginal
     FROM run_values GROUP BY cell""")
 duckdb.sql(r"""CREATE VIEW lives AS SELECT regexp_replace(filename, '[^/]+$', '') AS dir,
@@ -27,7 +28,8 @@ numbers = rows(f"""SELECT {cell}, region_type, metric, {statistics}, any_value(m
 labels = rows(f"""SELECT {cell}, region_type, metric || '=' || label AS metric, count(*) AS k,
         any_value(n) AS n, any_value(marginal) AS marginal
     FROM run_values JOIN marginals USING (cell)
-        JOIN (SELECT cell, region_type, count(DISTINCT run_id) AS n FROM run_values GROUP BY ALL) USING (cell, region_type)
+        JOIN (SELECT cell, region_type, count(DISTINCT run_id) AS n FROM run_values GROUP BY ALL)
+            USING (cell, region_type)
     WHERE label IS NOT NULL GROUP BY {cell}, region_type, metric, label""")
 in_place = rows(f"""WITH each AS (
         SELECT dir, unnest([{{'metric': 'retention_p50_s', 'value': quantile_disc(needed_s, 0.5)}},

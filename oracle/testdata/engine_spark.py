@@ -22,7 +22,8 @@ statistics = [f.count("value").alias("n"), f.avg("value").alias("mean"), f.stdde
 numbers = (values.where("value IS NOT NULL").groupBy(*CELL, "region_type", "metric").agg(*statistics)
            .join(marginals, "cell"))
 reporting = values.groupBy("cell", "region_type").agg(f.count_distinct("run_id").alias("n"))
-labels = (values.where("label IS NOT NULL").groupBy(*CELL, "region_type", f.concat_ws("=", "metric", "label").alias("metric"))
+labels = (values.where("label IS NOT NULL")
+          .groupBy(*CELL, "region_type", f.concat_ws("=", "metric", "label").alias("metric"))
           .agg(f.count("*").alias("k")).join(reporting, ["cell", "region_type"]).join(marginals, "cell"))
 
 folder = f.regexp_replace("_metadata.file_path", "[^/]+$", "").alias("dir")
