@@ -4,7 +4,6 @@ package oracle
 
 import (
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,69 +15,14 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// rcloneMain is a program of rclone with the parts that serve a folder as S3.
-const rcloneMain = `package main
-
-import (
-	_ "github.com/rclone/rclone/backend/local"
-	"github.com/rclone/rclone/cmd"
-	_ "github.com/rclone/rclone/cmd/serve"
-	_ "github.com/rclone/rclone/cmd/serve/s3"
-)
-
-func main() { cmd.Main() }
-`
-
-// buildRclone builds it from its Go module.
-func buildRclone(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range map[string]string{"main.go": rcloneMain, "go.mod": "module served\n\ngo 1.26\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, args := range [][]string{{"get", "github.com/rclone/rclone@v1.76.0"}, {"mod", "tidy"},
-		{"build", "-o", "rclone", "."}} {
-		cmd := exec.Command("go", args...)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=-trimpath", "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("go %v: %v\n%s", args, err, out)
-		}
-	}
-	return filepath.Join(dir, "rclone")
-}
-
 // TestObjectStore copies a recorded run to a real S3 server that is killed in the middle and started again, compares
 // what the server has with the run, and reads the run by its URL.
 func TestObjectStore(t *testing.T) {
 	testenv.Slow(t)
-	binary, rclone := testenv.NeedBinary(t), buildRclone(t)
-	data, out := t.TempDir(), t.TempDir()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
-	t.Setenv("AWS_ENDPOINT_URL", "http://"+address)
-	t.Setenv("AWS_ACCESS_KEY_ID", "key")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "a secret of this test")
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	serve := func() *exec.Cmd {
-		server := exec.Command(rclone, "serve", "s3", "--auth-key", "key,a secret of this test",
-			"--addr", address, data)
-		if err := server.Start(); err != nil {
-			t.Fatal(err)
-		}
-		return server
-	}
+	binary, server, out := testenv.NeedBinary(t), newS3Server(t), t.TempDir()
 	run := func(args ...string) (string, error) {
 		text, err := exec.Command(binary, args...).CombinedOutput()
 		return string(text), err
-	}
-	if err := os.Mkdir(filepath.Join(data, "runs"), 0o700); err != nil {
-		t.Fatal(err)
 	}
 	if text, err := run("run", "-p", "hello", "-n", "60", "--tap-tensor", "l_out", "--tap-resource-level",
 		"MINIMAL", "--tap-kv",
@@ -86,7 +30,7 @@ func TestObjectStore(t *testing.T) {
 		t.Fatalf("%v: %s", err, text)
 	}
 	dir := rundir.Find(out)[0]
-	stored := filepath.Join(data, "runs", "a", filepath.Base(dir))
+	stored := filepath.Join(server.bucket, "a", filepath.Base(dir))
 	url := "s3://runs/a/" + filepath.Base(dir)
 	manifest := filepath.Join(stored, rundir.ManifestName)
 
@@ -95,7 +39,7 @@ func TestObjectStore(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(stored, 0o700), os.WriteFile(obstacle, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	server := serve()
+	server.start(t)
 	push := exec.Command(binary, "push", dir, "s3://runs/a", "--retry", "10m")
 	if err := push.Start(); err != nil {
 		t.Fatal(err)
@@ -104,8 +48,7 @@ func TestObjectStore(t *testing.T) {
 		_, err := os.Stat(filepath.Join(stored, "seg-00001", rundir.ManifestName))
 		return err == nil
 	})
-	server.Process.Kill()
-	server.Wait()
+	server.kill()
 	if err := os.Remove(obstacle); err != nil {
 		t.Fatal(err)
 	}
@@ -115,9 +58,7 @@ func TestObjectStore(t *testing.T) {
 	if text, err := run("inspect", url); err == nil {
 		t.Errorf("a run without its server was read: %s", text)
 	}
-	server = serve()
-	defer server.Wait()
-	defer server.Process.Kill()
+	server.start(t)
 	if err := push.Wait(); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +76,7 @@ func TestObjectStore(t *testing.T) {
 		here, err := run(append(command, dir)...)
 		there, err2 := run(append(command, url)...)
 		here = strings.ReplaceAll(here, dir, "RUN")
-		if i := strings.Index(there, os.Getenv("XDG_CACHE_HOME")); i >= 0 {
+		if i := strings.Index(there, server.cache); i >= 0 {
 			name := filepath.Base(dir)
 			there = strings.ReplaceAll(there, there[i:i+strings.Index(there[i:], name)]+name, "RUN")
 		}
@@ -145,15 +86,15 @@ func TestObjectStore(t *testing.T) {
 	}
 	t.Chdir(t.TempDir())
 	if text, err := run("run", "-p", "hello", "-n", "60", "--tap-tensor", "l_out", "--tap-segment", "64K", "--tap-out",
-		"s3://runs/live"); err != nil || strings.Contains(text, "a secret") {
+		"s3://runs/live"); err != nil || strings.Contains(text, s3Secret) {
 		t.Fatalf("%v: %s", err, text)
 	}
 	local := rundir.Find("llamatap-runs")[0]
-	live := filepath.Join(data, "runs", "live", filepath.Base(filepath.Dir(local)), filepath.Base(local))
+	live := filepath.Join(server.bucket, "live", filepath.Base(filepath.Dir(local)), filepath.Base(local))
 	if text, err := exec.Command("diff", "-r", local, live).CombinedOutput(); err != nil {
 		t.Errorf("what the server has is not the recorded run: %s", text)
 	}
-	if text, err := exec.Command("grep", "-r", "a secret of", local).CombinedOutput(); err == nil {
+	if text, err := exec.Command("grep", "-r", s3Secret, local).CombinedOutput(); err == nil {
 		t.Errorf("the run holds the key: %s", text)
 	}
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
