@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +39,8 @@ type RequestsGivenBack struct {
 	Sampled int64   `json:"sampled"` // requests whose tensors and tokens were not kept
 	Parts   int     `json:"parts"`   // of the table, which rotated
 	Rows    *uint64 `json:"rows"`    // in them; nil: the run is live or was killed, and nobody counted them
+	// MovedTo is the URL where the parts are that were not given back but moved to object storage; "": none were.
+	MovedTo string `json:"moved_to,omitempty"`
 }
 
 // countGivenBack counts what the run gave back. A live run has no sums yet: there the first part says how many went.
@@ -50,7 +51,11 @@ func (r *Requests) countGivenBack(dir string, firstPart int) {
 		}
 	}
 	r.GivenBack.Parts = firstPart
-	if m, err := rundir.ReadMetadata(filepath.Join(dir, rundir.MetadataName)); err == nil && m.Rotated != nil {
+	m, err := rundir.ReadMetadata(dir)
+	if err == nil && m.Moved != nil {
+		r.GivenBack.MovedTo = m.Moved.To
+	}
+	if err == nil && m.Rotated != nil {
 		if p := m.Rotated.Parts[rundir.RequestsName]; p.Rows > 0 {
 			r.GivenBack.Parts, r.GivenBack.Rows = p.Parts, &p.Rows
 		}
@@ -261,6 +266,8 @@ func (r *Requests) WriteText(w io.Writer, text func(id int64) string, last int) 
 	}
 	if g := r.GivenBack; g.Rows != nil {
 		out.Line("the rows of %d earlier requests were given back, in %d parts", *g.Rows, g.Parts)
+	} else if g.Parts > 0 && g.MovedTo != "" {
+		out.Line("%d parts with rows of earlier requests are in %s alone", g.Parts, g.MovedTo)
 	} else if g.Parts > 0 {
 		out.Line("%d parts with rows of earlier requests were given back", g.Parts)
 	}

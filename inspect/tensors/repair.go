@@ -90,6 +90,7 @@ type repairer struct {
 	path    string
 	changed map[string]bool // files that are not what the old manifest says
 	meta    rundir.Metadata
+	moved   *rundir.Moved // what object storage alone has of the run; nil: nothing
 	done    rundir.Repair
 	lost    bool
 	killed  bool // before it could write how it ended
@@ -111,7 +112,13 @@ func repairDir(path, version string) ([]string, error) {
 			return nil, err
 		}
 	}
+	if m, err := rundir.ReadMetadata(path); err == nil {
+		r.moved = m.Moved.Absent(path)
+	}
 	for _, name := range report.Missing {
+		if r.moved.Has(name) {
+			continue
+		}
 		r.say("%s is gone", name)
 		r.lost = true
 	}
@@ -122,6 +129,11 @@ func repairDir(path, version string) ([]string, error) {
 	}
 	if r.dir, err = rundir.Mend(path); err != nil {
 		return nil, err
+	}
+	if r.moved != nil {
+		for _, f := range r.moved.Files {
+			r.dir.AddMoved(f)
+		}
 	}
 	for _, step := range []func() error{r.distrust, r.segments, r.metadata, r.rotated, r.stream, r.table, r.lines,
 		r.seal} {
@@ -309,7 +321,7 @@ func (r *repairer) table() error {
 		r.say("%v", err)
 		return nil
 	}
-	if t.Cut || len(t.Missing) > 0 || t.First > 0 && r.meta.Rotated == nil {
+	if t.Cut || len(t.Missing) > 0 || t.First > 0 && r.meta.Rotated == nil && r.moved == nil {
 		r.lost = true
 		r.say("%s was not completed, and holds %d rows: those behind them are lost", rundir.TraceName, t.Rows())
 	}

@@ -14,7 +14,7 @@ import (
 // it kept a sample of requests. How many tokens that was is known from where segments begin; packets and rows were
 // counted by that process alone.
 func (r *repairer) rotated() error {
-	if !r.killed || r.meta.Rotated != nil || !rotates(r.meta.Config) {
+	if !r.killed || r.meta.Rotated != nil || r.moved != nil || !rotates(r.meta.Config) {
 		return nil
 	}
 	gone := &rundir.Rotated{}

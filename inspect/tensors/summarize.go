@@ -25,6 +25,7 @@ func Summarize(r *Run, f Filter) (*Summary, error) {
 	if r.Metadata != nil {
 		s.Model, s.Arch, s.Lost = r.Metadata.Model.Name, r.Metadata.Model.Arch, r.Metadata.Lossy
 		s.Account, s.Steering, s.Rotated = r.Metadata.Account, r.Metadata.Steering, r.Metadata.Rotated
+		s.Moved = r.Metadata.Moved.Absent(r.Path)
 	}
 	s.Lost = s.Lost || len(s.Losses) > 0
 	for _, err := range r.Stream.Info().Damage {

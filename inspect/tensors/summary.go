@@ -32,6 +32,7 @@ type Summary struct {
 	// of the run, whatever was selected of it; absent where its metadata have none
 	Account *rundir.Account `json:"account,omitempty"`
 	Rotated *rundir.Rotated `json:"rotated,omitempty"` // what the run gave back
+	Moved   *rundir.Moved   `json:"moved,omitempty"`   // what is not in this directory, but in object storage
 	// Steering is what was added to the residual stream, one after the other.
 	Steering []rundir.Steering `json:"steering,omitempty"`
 	// packets are missing (Lost), or values are not the model's (Altered)

@@ -109,6 +109,9 @@ func (s *Summary) writeHead(w io.Writer) error {
 	if s.Rotated != nil {
 		line("rotated", "%s given back", s.Rotated)
 	}
+	if s.Moved != nil {
+		line("moved", "%s are in %s alone", s.Moved, s.Moved.To)
+	}
 	if s.Account != nil {
 		if text := present.Overhead(s.Account); text != "" {
 			line("overhead", "%s", text)

@@ -132,9 +132,6 @@ func (v *Verification) checkDir(r *Run) error {
 			"there is no %s: the run was cut off before it was sealed, and is not a result",
 			rundir.ManifestName)
 	}
-	for _, name := range report.Missing {
-		v.add(Damage, "%s is in the manifest and not in the directory", name)
-	}
 	for _, name := range report.Changed {
 		v.add(Damage, "%s has another size or SHA-256 than the manifest says", name)
 	}
@@ -146,6 +143,19 @@ func (v *Verification) checkDir(r *Run) error {
 	r.Sealed = report.Sealed
 	if r.Metadata, err = readMetadata(v.Path); err != nil {
 		v.add(Damage, "%v", err)
+	}
+	var moved *rundir.Moved
+	if r.Metadata != nil {
+		moved = r.Metadata.Moved.Absent(v.Path)
+	}
+	for _, name := range report.Missing {
+		if !moved.Has(name) {
+			v.add(Damage, "%s is in the manifest and not in the directory", name)
+		}
+	}
+	if moved != nil {
+		v.add(Note, "%s are not here: they were read back from %s, and removed to make room, while the run was "+
+			"recorded: verify that URL", moved, moved.To)
 	}
 	if r.Metadata != nil && report.RunID != "" && r.Metadata.RunID != "" && report.RunID != r.Metadata.RunID {
 		v.add(Damage, "%s is of run %q, and %s of run %q", rundir.ManifestName, report.RunID, rundir.MetadataName,

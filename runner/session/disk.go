@@ -33,7 +33,11 @@ func (e *limitError) Error() string {
 		return fmt.Sprintf("recording stopped: less than --tap-min-free (%v) would be left on the disk of %s",
 			e.tap.MinFree, e.full)
 	}
-	return fmt.Sprintf("recording stopped at --tap-max-disk %v", e.tap.MaxDisk)
+	text := fmt.Sprintf("recording stopped at --tap-max-disk %v", e.tap.MaxDisk)
+	if e.tap.Store != "" && e.tap.MaxDisk.Action == config.DiskRotate {
+		text += fmt.Sprintf(": what is there is not copied to %s yet: give a larger bound", e.tap.Store)
+	}
+	return text
 }
 
 // room keeps the run within --tap-max-disk and --tap-min-free. It is asked before anything is written and counts

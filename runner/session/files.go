@@ -240,7 +240,7 @@ func (f *files) fit() {
 	if bound.Action != config.DiskRotate || bound.Bytes == 0 {
 		return
 	}
-	room := int64(bound.Bytes) - sealRoom/4 - int64(len(f.series.places))*placeBytes
+	room := int64(bound.Bytes) - sealRoom/4 - int64(len(f.series.places)+len(f.series.away))*placeBytes
 	for rundir.SizeOf(f.run.dir.Path()) > room && f.series.giveBack(causeMaxDisk) {
 	}
 }
@@ -293,7 +293,7 @@ func (f *files) used() (all, waiting int64) {
 	}
 	all += max(0, f.reserve.held()-f.current.sealBytes())
 	if f.split() {
-		all += sealRoom + int64(len(f.series.places))*placeBytes
+		all += sealRoom + int64(len(f.series.places)+len(f.series.away))*placeBytes
 	}
 	packed := f.others.unpacked()
 	_, dataset := f.live.held()

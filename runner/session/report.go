@@ -132,7 +132,8 @@ func (r *report) metadata(process *collect.Process, exit collect.Exit) rundir.Me
 	} else if r.run.o.Tap.Records(config.Activations) || r.files.written().Packets > 0 {
 		m.Streams = []rundir.Stream{r.run.streamUse(r.files.written())}
 	}
-	m.Segments, m.Rotated = r.files.series.places, r.files.series.rotatedOf()
+	m.Segments = slices.Concat(r.files.series.away, r.files.series.places)
+	m.Rotated, m.Moved = r.files.series.rotatedOf(), r.run.upload.movedOf()
 	extra(&m, "processes", processUse(process))
 	r.others.extend(&m)
 	return m
@@ -148,7 +149,7 @@ func (r *report) summary() Summary {
 		Prefill: r.pace(&use, ggmlhooks.PhasePrefill), Decode: r.pace(&use, ggmlhooks.PhaseDecode),
 		Tensors:  r.run.o.Tap.Records(config.Activations) || written.Packets > 0,
 		RawBytes: written.RawBytes, StoredBytes: written.Stored, Stopped: r.counter.stopped(r.files.lastToken()),
-		Rotated: r.files.series.rotatedOf(), Beside: r.others.words(), Paths: use.Paths,
+		Rotated: r.files.series.rotatedOf(), Moved: r.run.upload.movedOf(), Beside: r.others.words(), Paths: use.Paths,
 		Want: r.run.o.Tap.Throughput * 1e9,
 		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS), hash: time.Duration(written.HashNS),
 	}

@@ -38,6 +38,7 @@ type run struct {
 	export   *otlp.Settings                 // of requests to OpenTelemetry; nil: none
 	sample   *sampler                       // of requests; nil: all stay
 	chosen   map[uint32]ggmlhooks.Selection // by number, of commands that changed what is captured
+	upload   *uploader                      // to object storage; nil: none
 }
 
 func newRun(o Options, region *collect.Region) *run {
@@ -217,6 +218,7 @@ func (r *run) beginning() rundir.Metadata {
 	m.RunID, m.Created, m.Resumed, m.Steering = r.dir.ID(), r.started.UTC(), r.resumed, r.steered
 	m.Ended, m.SealedBy, m.Losses = time.Time{}, "", []rundir.Loss{}
 	m.Phases, m.Tokens, m.Extra = nil, nil, nil
+	m.Moved = r.upload.movedOf()
 	return m
 }
 

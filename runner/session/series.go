@@ -23,10 +23,11 @@ import (
 )
 
 // series are the segments of a run that are done with, the one that is being sealed beside the recording, and what was
-// given back.
+// given back or moved to object storage.
 type series struct {
 	run     *run
 	places  []rundir.Segment  // that are there, in order
+	away    []rundir.Segment  // that were moved, in order: those before places
 	holds   []ggmlhooks.Count // tensors of the run that each of them holds
 	last    *int64            // the newest token of all of them
 	written stream.Stats      // of all of them, those that were given back included
@@ -93,25 +94,58 @@ func (r *series) add(g *segment) {
 }
 
 // giveBack removes what is oldest in the run, a sealed segment or a whole part of a table or of events, to make room.
-// It waits for a segment that is being sealed, if there is nothing else.
+// It waits for a segment that is being sealed, if there is nothing else. Of a run that is copied to object storage it
+// removes only what the store has.
 func (r *series) giveBack(cause string) bool {
 	if r.run.o.Tap.MaxDisk.Action != config.DiskRotate {
 		return false
 	}
+	if r.run.upload.copies() {
+		return r.moveOldest()
+	}
 	for {
-		name, size := rundir.Oldest(r.run.dir)
+		name, f := rundir.Oldest(r.run.dir)
 		if e := r.ending; e != nil && (name == "" || name == e.segment.place.Name) {
 			if r.wait() != nil {
 				return false
 			}
 			continue
 		}
-		if name == "" || r.remove(name, size) != nil {
+		if name == "" || r.remove(name, f.Size) != nil {
 			return false
 		}
 		r.note(cause)
 		return true
 	}
+}
+
+// moveOldest leaves what is oldest to object storage, if it was copied there and read back. metadata.json names it
+// before it is removed, so that a repair of a run that is killed then lists it.
+func (r *series) moveOldest() bool {
+	name, f := rundir.Oldest(r.run.dir)
+	if name == "" || !r.run.upload.has(f) {
+		return false
+	}
+	bytes := f.Size
+	at := slices.IndexFunc(r.places, func(p rundir.Segment) bool { return p.Name == name })
+	if at >= 0 {
+		bytes = r.places[at].Bytes
+	}
+	before := r.run.upload.moved
+	r.run.upload.note(f, bytes)
+	if r.run.dir.WriteJSON(rundir.MetadataName, r.run.beginning()) != nil {
+		r.run.upload.moved = before
+		return false
+	}
+	if r.run.dir.Move(name) != nil {
+		return false
+	}
+	if at >= 0 {
+		r.away = append(r.away, r.places[at])
+		r.places = slices.Delete(r.places, at, at+1)
+		r.holds = slices.Delete(r.holds, at, at+1)
+	}
+	return true
 }
 
 // note counts what asked for something that was given back.

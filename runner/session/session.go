@@ -133,6 +133,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	defer region.Close()
 	debug.SetMemoryLimit(budget.heap)
 	r := newRun(o, region)
+	r.upload = upload
 	if o.Tap.Records(config.Requests) {
 		if r.export, err = otlp.Lookup("--tap-otlp", o.Tap.OTLP, nil); err != nil {
 			return Result{}, err
@@ -145,7 +146,6 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	defer consumer.close()
 	s := &session{sink: newSink(r, budget, before, consumer)}
-	s.sink.upload = upload
 	s.report = report{run: r, counter: s.sink.counter, others: s.sink.others, files: s.sink.files, before: before}
 	s.sink.steering = newSteering(s.sink, &s.report, start)
 	s.report.steering = s.sink.steering
@@ -209,7 +209,7 @@ func (s *session) end() (Result, error) {
 		}
 		s.report.remarks(o.Summary, result.Exit)
 	}
-	if copied, failed := s.sink.upload.end(result.Dir != "" && sealing == nil); failed != nil {
+	if copied, failed := s.sink.run.upload.end(result.Dir != "" && sealing == nil); failed != nil {
 		return result, errors.Join(err, failed)
 	} else if copied != "" && o.Summary != nil {
 		fmt.Fprintf(o.Summary, "          copied    to %s\n", copied)

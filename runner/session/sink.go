@@ -33,7 +33,6 @@ type sink struct {
 	tee            tee
 	judge          judge
 	stall          stall
-	upload         *uploader
 }
 
 func newSink(r *run, b budget, before *before, consumer *feed) *sink {
@@ -106,7 +105,7 @@ func (s *sink) open() (err error) {
 	if err := s.tee.open(s.run.region.PoolBytes(), all...); err != nil {
 		return err
 	}
-	s.upload.begin(s.run.dir)
+	s.run.upload.begin(s.run.dir)
 	return s.files.room.look(0)
 }
 

@@ -28,6 +28,7 @@ type Summary struct {
 	StoredBytes     uint64
 	Stopped         *rundir.Stopped // recording ended before the program did
 	Rotated         *rundir.Rotated // what was given back; nil: nothing was
+	Moved           *rundir.Moved   // what is in object storage alone; nil: nothing is
 	// Beside is what was recorded beside tensors, a line each.
 	Beside []string
 	Paths  []capture.Path // how tensors were captured
@@ -70,6 +71,9 @@ func (s Summary) Write(out io.Writer, dir string) {
 			text += fmt.Sprintf("; %d tensors, %s, are there", a.Captured.Packets, present.Bytes(a.Captured.Bytes))
 		}
 		line("rotated", text)
+	}
+	if s.Moved != nil {
+		line("moved", fmt.Sprintf("%s, %s, to %s", s.Moved, present.Bytes(uint64(s.Moved.Bytes)), s.Moved.To))
 	}
 	for _, text := range s.Beside {
 		key, text, _ := strings.Cut(text, " ")

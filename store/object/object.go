@@ -3,6 +3,7 @@
 package object
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/llamatap/llamatap/store/rundir"
@@ -27,22 +29,48 @@ import (
 // ErrNoRun occurs when there is no sealed run at a URL.
 var ErrNoRun = errors.New("no sealed run there: give the URL of a run whose push has ended, or push it again")
 
+// ErrQuit occurs when [Store].Quit ends a push.
+var ErrQuit = errors.New("ended before everything was copied")
+
 // Is reports whether text is the URL of a place in object storage.
 func Is(text string) bool { return strings.HasPrefix(text, "s3://") }
 
-// Store is a place in object storage. One goroutine uses it at a time.
+// Store is a place in object storage. One goroutine uses it at a time; any may call Has.
 type Store struct {
 	// Remark, unless it is nil, gets a line when the store does not answer and is tried again.
 	Remark func(line string)
 	// Patience is how long a store that does not answer is tried again; 0: until the context ends.
 	Patience time.Duration
+	// Quit, once it is closed, ends a push between two requests. A context that ends cuts off an upload, and what was
+	// sent of it may stay in the store.
+	Quit <-chan struct{}
 
 	client           *minio.Client
 	url              string // as the user gave it, without parameters
 	endpoint         string
 	bucket, prefix   string
-	verified         map[string]string // SHA-256 of objects that were read back, by key
-	firstWait, waits time.Duration     // until the next attempt, at first and at most
+	verified         *sums
+	firstWait, waits time.Duration // until the next attempt, at first and at most
+}
+
+// sums are the SHA-256 of objects that were read back, by key.
+type sums struct {
+	mu sync.Mutex
+	of map[string]string
+}
+
+func newSums() *sums { return &sums{of: map[string]string{}} }
+
+func (s *sums) has(key, sum string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of[key] == sum
+}
+
+func (s *sums) add(key, sum string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of[key] = sum
 }
 
 // Open returns the place that a URL s3://BUCKET/PREFIX names; it asks the network for nothing. Endpoint, region and
@@ -98,14 +126,14 @@ func Open(text string) (*Store, error) {
 	}
 	prefix := strings.Trim(path.Clean("/"+u.Path), "/")
 	return &Store{client: client, url: strings.TrimSuffix("s3://"+u.Host+"/"+prefix, "/"), endpoint: endpoint,
-		bucket: u.Host, prefix: prefix, verified: map[string]string{}, firstWait: time.Second / 2,
+		bucket: u.Host, prefix: prefix, verified: newSums(), firstWait: time.Second / 2,
 		waits: 30 * time.Second}, nil
 }
 
 // Below returns the place of that name within this one.
 func (s *Store) Below(name string) *Store {
 	below := *s
-	below.url, below.prefix, below.verified = s.url+"/"+name, path.Join(s.prefix, name), map[string]string{}
+	below.url, below.prefix, below.verified = s.url+"/"+name, path.Join(s.prefix, name), newSums()
 	return &below
 }
 
@@ -126,8 +154,9 @@ func (s *Store) Check(ctx context.Context) error {
 	})
 }
 
-// Push copies a sealed run directory. What is there already is only verified; until the context ends, a store that does
-// not answer is tried again. After an error it can be called again.
+// Push copies a sealed run directory. What is there already is only verified, and so is what was moved there while the
+// run was recorded; until the context ends, a store that does not answer is tried again. After an error it can be called
+// again.
 func (s *Store) Push(ctx context.Context, dir string) error {
 	m, err := rundir.ReadManifest(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -140,20 +169,38 @@ func (s *Store) Push(ctx context.Context, dir string) error {
 	if err == nil {
 		err = s.manifest(ctx, dir)
 	}
+	if errors.Is(err, os.ErrNotExist) {
+		if m, failed := rundir.ReadMetadata(dir); failed == nil && m.Moved != nil {
+			err = fmt.Errorf("%w: %s were moved to %s while the run was recorded: push the run to that place, or "+
+				"restore there what is missing", err, m.Moved, m.Moved.To)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("push %s: %w", dir, err)
 	}
 	return nil
 }
 
+// Has reports whether a file of this run was read back from the store, and for the manifest of a segment the whole
+// segment.
+func (s *Store) Has(f rundir.File) bool { return s.verified.has(path.Join(s.prefix, f.Name), f.SHA256) }
+
 // PushFiles copies files of a run directory, sealed or not. A segment's manifest stands for the segment.
 func (s *Store) PushFiles(ctx context.Context, dir string, files []rundir.File) error {
 	for _, f := range files {
-		if s.verified[path.Join(s.prefix, f.Name)] == f.SHA256 {
+		select {
+		case <-s.Quit:
+			return ErrQuit
+		default:
+		}
+		if s.Has(f) {
 			continue
 		}
 		if segment, ok := strings.CutSuffix(f.Name, "/"+rundir.ManifestName); ok {
 			m, err := rundir.ReadManifest(filepath.Join(dir, segment))
+			if errors.Is(err, os.ErrNotExist) {
+				m, err = s.manifestOf(ctx, f)
+			}
 			if err != nil {
 				return err
 			}
@@ -171,15 +218,40 @@ func (s *Store) PushFiles(ctx context.Context, dir string, files []rundir.File) 
 	return nil
 }
 
+// manifestOf reads the manifest of a segment that the store alone has.
+func (s *Store) manifestOf(ctx context.Context, f rundir.File) (m rundir.Manifest, err error) {
+	err = s.insist(ctx, func() error {
+		var text bytes.Buffer
+		_, sum, err := s.sumOf(ctx, path.Join(s.prefix, f.Name), &text, f.Size)
+		switch {
+		case missing(err):
+			return permanent{fmt.Errorf("%s/%s: %w", s.url, f.Name, os.ErrNotExist)}
+		case err != nil:
+			return err
+		case sum != f.SHA256:
+			return permanent{fmt.Errorf("%s/%s: %w: restore it there, this directory does not have it", s.url, f.Name,
+				rundir.ErrChanged)}
+		}
+		if m, err = rundir.ParseManifest(text.Bytes()); err != nil {
+			return permanent{err}
+		}
+		return nil
+	})
+	return m, err
+}
+
 // manifest copies the manifest of a run.
 func (s *Store) manifest(ctx context.Context, dir string) error {
 	text, err := rundir.ReadFile(filepath.Join(dir, rundir.ManifestName), rundir.MaxDocument)
 	if err != nil {
 		return err
 	}
+	return s.put(ctx, dir, rundir.File{Name: rundir.ManifestName, Size: int64(len(text)), SHA256: sumText(text)})
+}
+
+func sumText(text []byte) string {
 	sum := sha256.Sum256(text)
-	return s.put(ctx, dir, rundir.File{Name: rundir.ManifestName, Size: int64(len(text)),
-		SHA256: hex.EncodeToString(sum[:])})
+	return hex.EncodeToString(sum[:])
 }
 
 // put makes sure that the store has a file.
@@ -189,7 +261,7 @@ func (s *Store) put(ctx context.Context, dir string, f rundir.File) error {
 		if size, sum, err := s.sumOf(ctx, key, io.Discard, f.Size); err != nil && !missing(err) {
 			return err
 		} else if err == nil && size == f.Size && sum == f.SHA256 {
-			s.verified[key] = sum
+			s.verified.add(key, sum)
 			return nil
 		}
 		file, err := rundir.OpenFile(local)
@@ -214,7 +286,7 @@ func (s *Store) put(ctx context.Context, dir string, f rundir.File) error {
 		} else if size != f.Size || sum != f.SHA256 {
 			return fmt.Errorf("s3://%s/%s was read back and is %w", s.bucket, key, rundir.ErrChanged)
 		}
-		s.verified[key] = f.SHA256
+		s.verified.add(key, f.SHA256)
 		return nil
 	})
 }
@@ -262,6 +334,8 @@ func (s *Store) insist(ctx context.Context, try func() error) error {
 			return away
 		}
 		select {
+		case <-s.Quit:
+			return fmt.Errorf("%w: %w", ErrQuit, away)
 		case <-ctx.Done():
 			return away
 		case <-time.After(wait):

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +39,9 @@ func (b *bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		code = b.spoil(r.Method + " " + key)
 	}
 	switch {
+	case ok && key == "" && r.Method == http.MethodGet:
+		b.list(w, r)
+		return
 	case !ok:
 		code = "NoSuchBucket"
 	case code != "" && code != "damage":
@@ -61,6 +66,26 @@ func (b *bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("ETag", `"0"`)
 	http.ServeContent(w, r, "", time.Unix(1, 0), bytes.NewReader(data))
+}
+
+// list answers with the keys below a prefix, and with what they have in common up to a delimiter.
+func (b *bucket) list(w http.ResponseWriter, r *http.Request) {
+	prefix, delimiter := r.URL.Query().Get("prefix"), r.URL.Query().Get("delimiter")
+	fmt.Fprint(w, "<ListBucketResult>")
+	last := ""
+	for _, key := range slices.Sorted(maps.Keys(b.objects)) {
+		below, ok := strings.CutPrefix(key, prefix)
+		folder, _, deeper := strings.Cut(below, "/")
+		switch {
+		case !ok:
+		case delimiter == "/" && deeper && folder != last:
+			last = folder
+			fmt.Fprintf(w, "<CommonPrefixes><Prefix>%s%s/</Prefix></CommonPrefixes>", prefix, folder)
+		case delimiter != "/" || !deeper:
+			fmt.Fprintf(w, "<Contents><Key>%s</Key><Size>%d</Size></Contents>", key, len(b.objects[key]))
+		}
+	}
+	fmt.Fprint(w, "</ListBucketResult>")
 }
 
 func btoi(b bool) int {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,7 @@ type contents struct {
 
 	mu      sync.Mutex
 	files   []File
+	moved   map[string]bool // of files: those that are in object storage alone
 	writing int
 	sealed  bool
 }
@@ -63,11 +65,34 @@ func (c *contents) closed() {
 	c.writing--
 }
 
-// add records a file, in place of one of its name.
-func (c *contents) add(f File) {
+// add records a file, in place of one of its name, whose size it returns.
+func (c *contents) add(f File) (replaced int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.files = append(slices.DeleteFunc(c.files, func(g File) bool { return g.Name == f.Name }), f)
+	c.files = append(slices.DeleteFunc(c.files, func(g File) bool {
+		if g.Name == f.Name {
+			replaced = g.Size
+		}
+		return g.Name == f.Name
+	}), f)
+	return replaced
+}
+
+// markMoved notes that a file is in object storage alone.
+func (c *contents) markMoved(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.moved == nil {
+		c.moved = map[string]bool{}
+	}
+	c.moved[name] = true
+}
+
+// here lists the files that are in the directory.
+func (c *contents) here() []File {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(c.files), func(f File) bool { return c.moved[f.Name] })
 }
 
 func (c *contents) remove(name string) {
@@ -107,7 +132,7 @@ func (c *contents) rename(from, to string) error {
 // settle makes sure that all files are on the disk as they were recorded, and returns them in order.
 func (c *contents) settle() ([]File, error) {
 	c.mu.Lock()
-	files, writing, sealed := slices.Clone(c.files), c.writing, c.sealed
+	files, writing, sealed, moved := slices.Clone(c.files), c.writing, c.sealed, maps.Clone(c.moved)
 	c.mu.Unlock()
 	if sealed {
 		return nil, ErrSealed
@@ -117,6 +142,9 @@ func (c *contents) settle() ([]File, error) {
 	}
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 	for _, f := range files {
+		if moved[f.Name] {
+			continue
+		}
 		path := filepath.Join(c.path, f.Name)
 		info, err := os.Stat(path)
 		if err != nil {
@@ -157,7 +185,10 @@ func (f *hashing) Write(p []byte) (int, error) {
 }
 
 // record adds the file, as it is now, to those of the directory.
-func (f *hashing) record() { f.in.add(File{f.name, f.size, hex.EncodeToString(f.sum.Sum(nil))}) }
+func (f *hashing) record() {
+	replaced := f.in.add(File{f.name, f.size, hex.EncodeToString(f.sum.Sum(nil))})
+	f.in.written.Add(-replaced)
+}
 
 // hashedFile gets its name when it is closed, unless a write failed.
 type hashedFile struct {

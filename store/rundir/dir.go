@@ -33,7 +33,7 @@ type Dir struct {
 	contents contents
 }
 
-// Written is how many bytes were written to files of Create and CreateLive, finished or not. Any goroutine may call it.
+// Written is how many bytes the files of Create and CreateLive hold, finished or not. Any goroutine may call it.
 func (d *Dir) Written() int64 { return d.contents.written.Load() }
 
 // File is a recorded file as the manifest lists it.
@@ -175,7 +175,8 @@ func (d *Dir) Size() (n int64) {
 	return n
 }
 
-// Recorded lists the files of a directory that are recorded so far, with what they held when they were closed.
+// Recorded lists the files of a directory that are recorded so far, with what they held when they were closed. Those
+// that were moved are among them.
 func Recorded(d *Dir) []File { return d.contents.list() }
 
 // Rename gives a file of the run that was closed another name, which no other file may have.

@@ -11,9 +11,12 @@ import (
 
 var runForm = regexp.MustCompile(`^run_[0-9A-Za-z_.-]{1,100}$`)
 
+// IsRunName reports whether a folder of that name is a run directory.
+func IsRunName(name string) bool { return runForm.MatchString(name) }
+
 // isRun reports whether a directory is a run's, by its name or, of a copy with another name, by its files.
 func isRun(path string) bool {
-	if runForm.MatchString(filepath.Base(path)) {
+	if IsRunName(filepath.Base(path)) {
 		return true
 	}
 	for _, name := range []string{ManifestName, MetadataName} {

@@ -47,6 +47,7 @@ type Metadata struct {
 	Segment  *Segment  `json:"segment,omitempty"`  // of a segment: which of the run's it is
 	Segments []Segment `json:"segments,omitempty"` // of a run in segments: those that are there
 	Rotated  *Rotated  `json:"rotated,omitempty"`  // what a run that rotates gave back
+	Moved    *Moved    `json:"moved,omitempty"`    // what left the disk of the recording for object storage
 
 	Extra map[string]json.RawMessage `json:"extra,omitempty"` // of recorders that add their own
 }

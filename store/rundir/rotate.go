@@ -74,35 +74,46 @@ func PartOf(file string) (table string, number int, ok bool) {
 	return m[1] + m[3] + m[4] + m[6], number, true
 }
 
-// Oldest returns the oldest sealed segment or whole part of the run that can be given back, with its size if it is a
-// part; "": there is none.
-func Oldest(d *Dir) (name string, size int64) {
-	for _, f := range d.contents.list() {
+// Oldest returns the oldest sealed segment or whole part of the run that can be given back, with the file that the
+// manifest lists for it: the part, or the segment's manifest. "": there is none.
+func Oldest(d *Dir) (name string, f File) {
+	for _, f := range d.contents.here() {
 		if segment, ok := strings.CutSuffix(f.Name, "/"+ManifestName); ok {
-			return segment, 0
+			return segment, f
 		}
 		if _, _, ok := PartOf(f.Name); ok {
-			return f.Name, f.Size
+			return f.Name, f
 		}
 	}
-	return "", 0
+	return "", File{}
 }
 
 // Remove removes a sealed segment, or a whole part of a table or of lines, from the directory and from the list. What
 // is left of a removal that is cut off is either the part or nothing.
 func (d *Dir) Remove(name string) error {
+	d.contents.remove(listed(name))
+	return d.unlink(name)
+}
+
+// listed is the file that the manifest lists for a segment or a part.
+func listed(name string) string {
+	if _, _, ok := PartOf(name); ok {
+		return name
+	}
+	return name + "/" + ManifestName
+}
+
+// unlink removes a segment or a part from the directory.
+func (d *Dir) unlink(name string) error {
 	if _, _, ok := PartOf(name); !ok {
-		return removeSegment(d, name)
+		return removeSegment(d.Path(), name)
 	}
-	for _, f := range d.contents.list() {
-		if f.Name == name {
-			d.contents.remove(name)
-			d.contents.written.Add(-f.Size)
-		}
-	}
-	if err := os.Remove(filepath.Join(d.Path(), name)); err != nil {
+	path := filepath.Join(d.Path(), name)
+	size := SizeOf(path)
+	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}
+	d.contents.written.Add(-size)
 	return nil
 }
 

@@ -58,9 +58,9 @@ func TestOldest(t *testing.T) {
 	write("resource.jsonl")
 	before := d.Written()
 	for _, want := range []string{"requests.000.parquet", SegmentName(1), "resource.jsonl", ""} {
-		name, size := Oldest(d)
-		if name != want || (size == 10) != (want != "" && want != SegmentName(1)) {
-			t.Fatalf("the oldest is %q of %d bytes, want %q", name, size, want)
+		name, f := Oldest(d)
+		if listed := f.Name; name != want || listed != want && listed != want+"/"+ManifestName {
+			t.Fatalf("the oldest is %q, which is listed as %q, want %q", name, listed, want)
 		}
 		if name != "" {
 			err = d.Remove(name)

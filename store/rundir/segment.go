@@ -77,12 +77,11 @@ func (d *Dir) AddSegment(name string) error {
 	return nil
 }
 
-// removeSegment removes a segment from the directory and from the list. It gets a temporary name first: what is
-// left of a removal that is cut off is no segment.
-func removeSegment(d *Dir, name string) error {
-	d.contents.remove(name + "/" + ManifestName)
-	gone := filepath.Join(d.Path(), partName(name))
-	if err := disk.rename(filepath.Join(d.Path(), name), gone); err != nil {
+// removeSegment removes a segment from a run directory. It gets a temporary name first: what is left of a removal that
+// is cut off is no segment.
+func removeSegment(dir, name string) error {
+	gone := filepath.Join(dir, partName(name))
+	if err := disk.rename(filepath.Join(dir, name), gone); err != nil {
 		return fmt.Errorf("remove segment: %w", err)
 	}
 	return os.RemoveAll(gone)

@@ -122,11 +122,15 @@ func ReadManifest(path string) (Manifest, error) {
 }
 
 func readManifest(file string) (Manifest, error) {
-	var m Manifest
 	text, err := ReadFile(file, MaxDocument)
 	if err != nil {
-		return m, err
+		return Manifest{}, err
 	}
+	return ParseManifest(text)
+}
+
+// ParseManifest is ReadManifest of the text of one.
+func ParseManifest(text []byte) (m Manifest, err error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return m, fmt.Errorf("read %s: %w", ManifestName, err)
 	}
@@ -153,11 +157,15 @@ func readManifest(file string) (Manifest, error) {
 
 // ReadMetadata reads metadata.json of a run directory.
 func ReadMetadata(path string) (Metadata, error) {
-	var m Metadata
 	text, err := ReadFile(filepath.Join(path, MetadataName), MaxDocument)
 	if err != nil {
-		return m, err
+		return Metadata{}, err
 	}
+	return ParseMetadata(text)
+}
+
+// ParseMetadata is ReadMetadata of the text of one.
+func ParseMetadata(text []byte) (m Metadata, err error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return m, fmt.Errorf("read %s: %w", MetadataName, err)
 	}
