@@ -25,7 +25,7 @@ type aggregation struct {
 
 func mrmAggregateCommand() *cli.Command {
 	return &cli.Command{
-		Name: "aggregate", Summary: "combine sealed runs of experiments", Usage: "DIR… [flags]", Min: 1, Max: -1,
+		Name: "aggregate", Summary: "combine sealed runs of experiments", Usage: "DIR|s3://BUCKET/PREFIX… [flags]", Min: 1, Max: -1,
 		Needs: "no folder: give one that holds results, as in 'llamatap mrm aggregate results'",
 		Text: `Reads all sealed runs below the folders, in results/MODEL/RUN as in model_id=…/run_id=…, checks each
 file against its manifest and each table's version, leaves contaminated runs out, and writes for each cell of the
@@ -62,6 +62,10 @@ and pandas.
 func (a *aggregation) run(rest []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	rest, err := fetchFolders(rest)
+	if err != nil {
+		return err
+	}
 	found, err := analyze.Find(rest, a.contaminated)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 func mrmCharacterizeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "characterize", Summary: "make a data set that can be published from sealed runs of experiments",
-		Usage: "DIR… --out FOLDER [flags]", Min: 1, Max: -1,
+		Usage: "DIR|s3://BUCKET/PREFIX… --out FOLDER [flags]", Min: 1, Max: -1,
 		Needs: "no folder: give one that holds results, as in 'llamatap mrm characterize results --out dataset'",
 		Text: `Reads the ledgers of all sealed runs below the folders, and writes one row for each run, phase and type of
 region: read:write, retention with censoring, write-once, reuse distance, working set, bytes per token. With it come
@@ -46,6 +46,10 @@ func characterize(dirs []string, out string, isAll bool, forms []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	dirs, err := fetchFolders(dirs)
+	if err != nil {
+		return err
+	}
 	found, err := analyze.Find(dirs, isAll)
 	if err != nil {
 		return err

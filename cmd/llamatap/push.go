@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -80,11 +81,73 @@ func fetchRun(url string) (string, error) {
 		return "", err
 	}
 	from.Patience = cachePatience
-	folder, err := os.UserCacheDir()
+	cache, err := runCache()
 	if err != nil {
-		return "", fmt.Errorf("cache of runs: %w: set XDG_CACHE_HOME", err)
+		return "", err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return from.Fetch(ctx, object.Cache{Dir: filepath.Join(folder, "llamatap", "runs"), Bytes: cacheBytes})
+	return from.Fetch(ctx, cache)
+}
+
+func runCache() (object.Cache, error) {
+	folder, err := os.UserCacheDir()
+	if err != nil {
+		return object.Cache{}, fmt.Errorf("cache of runs: %w: set XDG_CACHE_HOME", err)
+	}
+	return object.Cache{Dir: filepath.Join(folder, "llamatap", "runs"), Bytes: cacheBytes}, nil
+}
+
+// fetchFolders replaces each place in object storage among folders of runs by copies of the sealed runs in it.
+func fetchFolders(folders []string) (local []string, err error) {
+	var fetched []string
+	for _, folder := range folders {
+		if !object.Is(folder) {
+			local = append(local, folder)
+			continue
+		}
+		dirs, err := fetchBelow(folder)
+		if err != nil {
+			return nil, err
+		}
+		fetched = append(fetched, dirs...)
+	}
+	for _, dir := range fetched {
+		if _, err := os.Stat(dir); err != nil {
+			return nil, fmt.Errorf("the runs together are larger than the cache, which has at most %s: give fewer",
+				present.Bytes(int64(cacheBytes)))
+		}
+	}
+	return append(local, fetched...), nil
+}
+
+// fetchBelow copies the sealed runs in a place in object storage into the user's cache.
+func fetchBelow(url string) (dirs []string, err error) {
+	from, err := openStore(url)
+	if err != nil {
+		return nil, err
+	}
+	from.Patience = cachePatience
+	cache, err := runCache()
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	runs, err := from.Runs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range runs {
+		dir, err := run.Fetch(ctx, cache)
+		if errors.Is(err, object.ErrNoRun) {
+			fmt.Fprintf(present.Err, "llamatap: left out: %s is not sealed\n", run)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, dir)
+	}
+	return dirs, nil
 }

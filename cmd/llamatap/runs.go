@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/cli"
@@ -17,9 +20,10 @@ import (
 
 func runsCommand() *cli.Command {
 	return &cli.Command{
-		Name: "runs", Summary: "list the recorded runs, newest first", Usage: "[DIR] [-n N] [--json]", Max: 1,
+		Name: "runs", Summary: "list the recorded runs, newest first", Usage: "[DIR|s3://BUCKET/PREFIX] [-n N] [--json]", Max: 1,
 		Text: `Lists name, model, time of start, tokens, recorders, size and state of the run directories below DIR; without it,
-below $LLAMATAP_OUT or llamatap-runs. Every command that reads a run takes its directory, its name, the last
+below $LLAMATAP_OUT or llamatap-runs. Of runs in object storage it reads metadata alone; an unsealed one is being
+copied, or that was cut off. Every command that reads a run takes its directory, its name, the last
 characters of its name after an underscore, or nothing: the newest run.
 
   llamatap runs
@@ -40,18 +44,13 @@ characters of its name after an underscore, or nothing: the newest run.
 				if most < 0 {
 					return cli.Wrongf("-n %d: give a number from 0", most)
 				}
-				found := rundir.Find(folder)
-				if most > 0 {
-					found = found[:min(most, len(found))]
+				list := runsBelow
+				if object.Is(folder) {
+					list = runsStored
 				}
-				runs := []*resources.Run{}
-				for _, dir := range found {
-					r, err := resources.ReadRun(dir)
-					if err != nil {
-						fmt.Fprintf(present.Err, "llamatap: %v\n", err)
-						continue
-					}
-					runs = append(runs, r)
+				runs, err := list(folder, most)
+				if err != nil {
+					return err
 				}
 				if form.form == "json" {
 					return form.write(func(out io.Writer) error { return writeJSON(out, runs) })
@@ -63,6 +62,49 @@ characters of its name after an underscore, or nothing: the newest run.
 			}
 		},
 	}
+}
+
+// runsBelow reads the newest runs below a folder; most is how many at most, 0: all.
+func runsBelow(folder string, most int) ([]*resources.Run, error) {
+	found := rundir.Find(folder)
+	if most > 0 {
+		found = found[:min(most, len(found))]
+	}
+	runs := []*resources.Run{}
+	for _, dir := range found {
+		r, err := resources.ReadRun(dir)
+		if err != nil {
+			fmt.Fprintf(present.Err, "llamatap: %v\n", err)
+			continue
+		}
+		runs = append(runs, r)
+	}
+	return runs, nil
+}
+
+// runsStored is runsBelow of a place in object storage. It reads lists of files and metadata.
+func runsStored(url string, most int) ([]*resources.Run, error) {
+	from, err := openStore(url)
+	if err != nil {
+		return nil, err
+	}
+	from.Patience = cachePatience
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	found, err := from.Runs(ctx)
+	if most > 0 {
+		found = found[:min(most, len(found))]
+	}
+	runs := []*resources.Run{}
+	for _, place := range found {
+		files, m, failed := place.Contents(ctx)
+		if failed != nil {
+			fmt.Fprintf(present.Err, "llamatap: %v\n", failed)
+			continue
+		}
+		runs = append(runs, resources.StoredRun(place.String(), files, m))
+	}
+	return runs, err
 }
 
 // resolveRun finds the run that the arguments of a command name: by a directory or stream, by its name, by what

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -23,6 +24,8 @@ const (
 	StateSealed  State = "sealed"  // it has a manifest
 	StateRunning State = "running" // a process writes it
 	StateCutOff  State = "cut off" // neither: 'llamatap verify --repair' seals what is there
+	// StateUnsealed is of a run in object storage without a manifest: it is being copied, or that was cut off.
+	StateUnsealed State = "unsealed"
 )
 
 // StateOf returns the state of a run directory. Where locks cannot be seen, every run that is not sealed counts as
@@ -86,26 +89,47 @@ func ReadRun(dir string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{Path: dir, ID: filepath.Base(whole), State: StateOf(dir), Recorders: []string{}, Losses: []rundir.Loss{},
-		Data: []Data{}}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
+	r := newRun(dir, filepath.Base(whole), StateOf(dir))
 	known := false
 	for _, e := range entries {
-		size := rundir.SizeOf(filepath.Join(dir, e.Name()))
-		r.Bytes += size
-		known = r.note(e.Name(), size) || known || e.Name() == rundir.MetadataName || e.Name() == rundir.ManifestName
+		name := e.Name()
+		known = r.note(name, rundir.SizeOf(filepath.Join(dir, name))) || known || name == rundir.MetadataName ||
+			name == rundir.ManifestName
 	}
 	if !known {
 		return nil, fmt.Errorf("%s: no run: %w", dir, fs.ErrNotExist)
 	}
-	return r, r.describe()
+	m, err := Metadata(dir)
+	if err == nil && m != nil {
+		r.describe(m)
+	}
+	return r, err
+}
+
+// StoredRun describes a run in object storage by the files that its URL has, and its metadata; nil: it is not sealed.
+func StoredRun(url string, files []rundir.File, m *rundir.Metadata) *Run {
+	r := newRun(url, path.Base(url), StateUnsealed)
+	for _, f := range files {
+		r.note(f.Name, f.Size)
+	}
+	if m != nil {
+		r.State = StateSealed
+		r.describe(m)
+	}
+	return r
+}
+
+func newRun(path, id string, state State) *Run {
+	return &Run{Path: path, ID: id, State: state, Recorders: []string{}, Losses: []rundir.Loss{}, Data: []Data{}}
 }
 
 // note adds a file, or a folder, to what the run holds. It reports whether a recorder made it.
 func (r *Run) note(name string, size int64) bool {
+	r.Bytes += size
 	for _, k := range kinds {
 		if !strings.HasPrefix(name, k.prefix) {
 			continue
@@ -117,7 +141,7 @@ func (r *Run) note(name string, size int64) bool {
 			}
 		}
 		command := k.command + " " + r.Path
-		if strings.HasPrefix(k.command, "jq") { // no command of ours reads it
+		if strings.HasPrefix(k.command, "jq") { // none of ours reads it
 			command = k.command + " " + filepath.Join(r.Path, name)
 		}
 		r.Data = append(r.Data, Data{k.what, size, command})
@@ -126,12 +150,8 @@ func (r *Run) note(name string, size int64) bool {
 	return false
 }
 
-// describe takes in what the metadata say, as far as there are any.
-func (r *Run) describe() error {
-	m, err := Metadata(r.Path)
-	if err != nil || m == nil {
-		return err
-	}
+// describe takes in what the metadata say.
+func (r *Run) describe(m *rundir.Metadata) {
 	r.Model, r.Created, r.Lossy = m.Model.Name, m.Created, m.Lossy || m.Stopped != nil
 	if m.Losses != nil {
 		r.Losses = m.Losses
@@ -146,7 +166,6 @@ func (r *Run) describe() error {
 		asked.Recorders != nil {
 		r.Recorders = asked.Recorders
 	}
-	return nil
 }
 
 // WriteText writes what a run holds, and by what it is read.
