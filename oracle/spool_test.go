@@ -166,6 +166,10 @@ func TestSpool(t *testing.T) {
 		t.Errorf("account %+v, moved %+v, the copy: %+v", a, m.Moved, v)
 	}
 	s.wantAnswers(t, copied, true)
+	if segments, err := rundir.Segments(copied); err != nil || len(segments) < 4 || len(m.Segments) != len(segments) ||
+		m.Segments[0].Number != 1 {
+		t.Errorf("%d segments are in the copy, %+v in its metadata: %v", len(segments), m.Segments, err)
+	}
 	var lines uint64
 	logs, _ := filepath.Glob(filepath.Join(copied, "resource*.jsonl"))
 	for _, name := range logs {
