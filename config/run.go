@@ -44,6 +44,7 @@ type Run struct {
 	CacheTypeV     string
 	FlashAttention string // on, off, auto
 	LoadMode       string // auto, none, mmap, mlock, mmap+mlock, dio
+	Repack         bool   // the CPU may hold weights in an order of its own
 
 	Rope
 	Adapters
@@ -61,7 +62,7 @@ type Run struct {
 func NewRun() *Run {
 	return &Run{
 		Escape: true, Predict: -1, Batch: 2048, MicroBatch: 512, GPULayers: -1,
-		CacheTypeK: "f16", CacheTypeV: "f16", FlashAttention: "auto", LoadMode: "auto", Warmup: true,
+		CacheTypeK: "f16", CacheTypeV: "f16", FlashAttention: "auto", LoadMode: "auto", Repack: true, Warmup: true,
 		Rope: defaultRope(), Sampling: defaultSampling(),
 		Embeddings: Embeddings{EmbdNormalize: 2, EmbdSeparator: "\n", ClsSeparator: "\t"},
 	}

@@ -27,7 +27,7 @@ type llamaOption struct {
 // shortNames are the names that llama.cpp writes after one dash though they have several letters.
 var shortNames = map[string]bool{
 	"ub": true, "tb": true, "ngl": true, "dev": true, "ctk": true, "ctv": true, "fa": true, "lm": true,
-	"jf": true, "bs": true, "np": true, "sp": true,
+	"jf": true, "bs": true, "np": true, "sp": true, "nr": true,
 }
 
 // llamaOptions is the table, in the order of help. Names, variables and defaults are llama-completion's (0.7.0),
@@ -138,6 +138,10 @@ func computeOptions() []llamaOption {
 		{key: "load-mode", names: []string{"no-mmap"}, help: "the same as --load-mode none", set: loadSwitch("none")},
 		{key: "load-mode", names: []string{"mlock"}, help: "the same as --load-mode mmap+mlock",
 			set: loadSwitch("mmap+mlock")},
+		{key: "repack", names: []string{"repack"}, negative: []string{"nr", "no-repack"}, env: "LLAMA_ARG_REPACK",
+			byDef: "on",
+			help:  "let the CPU hold weights in an order of its own, which is faster (CPU_REPACK, AMX)",
+			set:   boolean(func(r *Run) *bool { return &r.Repack })},
 	}
 }
 

@@ -93,7 +93,7 @@ func TestRunFlags(t *testing.T) {
 			"--embeddings --pooling mean --attention causal --embd-normalize -1 --embd-output-format json+ --embd-separator x --cls-separator y", func(r *Run) {
 				r.Embeddings = Embeddings{true, "mean", "causal", -1, "json+", "x", "y"}
 			}},
-		{"switches", "--no-escape --no-warmup", func(r *Run) { r.Escape, r.Warmup = false, false }},
+		{"switches", "--no-escape --no-warmup -nr", func(r *Run) { r.Escape, r.Warmup, r.Repack = false, false, false }},
 		{"switch off and on", "--no-warmup --warmup -e", func(*Run) {}},
 		{"switch with value", "--no-warmup=false --escape=false", func(r *Run) { r.Escape = false }},
 		{"threads as llama.cpp", "-t -1 -tb 0", func(*Run) {}},

@@ -63,7 +63,9 @@ func (c Comparison) Run(ctx context.Context) (*ComparisonReport, error) {
 		return nil, err
 	}
 	defer r.a.Close()
-	if r.b, err = openReader(ctx, Options{Model: c.B, Threads: c.Threads, GPULayers: -1}, r.Chunk); err != nil {
+	// As a lies in memory: repacked weights are multiplied by other kernels, which round differently.
+	if r.b, err = openReader(ctx, Options{Model: c.B, Threads: c.Threads, GPULayers: -1, Plain: c.Weights},
+		r.Chunk); err != nil {
 		return nil, err
 	}
 	defer r.b.Close()

@@ -26,7 +26,9 @@ type Options struct {
 	Trials    int      // that share a decode, beside the control; 0: 15
 	// CacheType is the type of cached keys and values, f16 or f32; "" is f16.
 	CacheType string
-	// Writable reads the weights into memory as they are, for a comparison that changes them.
+	// Plain holds the weights as the file does: the CPU does not repack them.
+	Plain bool
+	// Writable reads plain weights into memory, for a comparison that changes them.
 	Writable bool
 	// FlashAttention computes attention as one operation, which forms no scores. Their points do not exist then.
 	FlashAttention bool
@@ -82,7 +84,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		}
 	}
 	params := llama.DefaultModelParams()
-	params.GPULayers, params.Devices, params.Plain = o.GPULayers, o.Devices, o.Writable
+	params.GPULayers, params.Devices, params.Plain = o.GPULayers, o.Devices, o.Plain || o.Writable
 	if o.Writable {
 		params.Load = llama.LoadRead
 	}

@@ -85,7 +85,7 @@ func tools(t *testing.T) []tool {
 			return ownCount{ids, one(t, log, `decoded (\d+) tokens`) - 1, 1} // the last one is chosen and never decoded
 		}},
 		{"llama-finetune", []string{"-f", file, "-c", "64", "-b", "64", "-ub", "64", "-epochs", "1",
-			"-o", filepath.Join(t.TempDir(), "tuned.gguf")}, true,
+			"--no-repack", "-o", filepath.Join(t.TempDir(), "tuned.gguf")}, true,
 			func(t *testing.T, log string) ownCount { return ownCount{-1, 0, -1} }},
 	}
 }

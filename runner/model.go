@@ -76,7 +76,7 @@ func loadModel(ctx context.Context, cfg *config.Run, progress func(float64)) (*l
 		}
 	}
 	params := llama.DefaultModelParams()
-	params.GPULayers, params.Devices, params.Progress = cfg.GPULayers, cfg.Devices, progress
+	params.GPULayers, params.Devices, params.Plain, params.Progress = cfg.GPULayers, cfg.Devices, !cfg.Repack, progress
 	var err error
 	if params.Load, err = llama.ParseLoadMode(cfg.LoadMode); err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ type Feature struct {
 	Density  float64   `json:"density"` // share of the rows that activate it
 	Mean     float64   `json:"mean"`    // of its activations, where it is active
 	Max      float32   `json:"max"`
-	Contexts []Context `json:"contexts,omitempty"` // by activation, the strongest first
+	Contexts []Context `json:"contexts,omitzero"` // by activation, the strongest first
 }
 
 // Context is a token that activates a feature, with its neighbours in the sequence.
@@ -73,6 +73,11 @@ func Evaluate(ctx context.Context, s *SAE, e Engine, rows Rows, o EvaluateOption
 	v := &evaluator{Evaluation: &Evaluation{Features: make([]Feature, s.Features)}, sae: s, contexts: o.Contexts,
 		active: make([]activity, n), errors: make([]float64, n), sums: make([]float64, s.Width),
 		count: make([]int64, s.Features)}
+	if o.Contexts > 0 {
+		for i := range v.Features {
+			v.Features[i].Contexts = []Context{}
+		}
+	}
 	for range workers() {
 		v.encoders = append(v.encoders, s.encoder(e))
 	}

@@ -74,7 +74,9 @@ func child(text string) error {
 	if err := llama.Init(); err != nil {
 		return err
 	}
-	m, err := llama.LoadModel(stdcontext.Background(), o.Model, llama.DefaultModelParams())
+	weights := llama.DefaultModelParams()
+	weights.Plain = true // llama.cpp's AMX kernel reads past the weights of recurrent models: its issue 20824
+	m, err := llama.LoadModel(stdcontext.Background(), o.Model, weights)
 	if err != nil {
 		return err
 	}
