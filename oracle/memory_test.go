@@ -197,7 +197,7 @@ func checkCommand(t *testing.T, dir string, r *metrics.Report) {
 func TestMemoryAgrees(t *testing.T) {
 	testenv.NeedRoot(t)
 	run := llamatap(t, "run", "--tap-ledger", "--tap-samples", "faults,pages", "--tap-cold", "-p", prompt, "-n", "12",
-		"--temp", "0", "-t", "1", "-c", "256", "--no-warmup").good(t)
+		"--temp", "0", "-t", "1", "-c", "256", "--no-warmup", "--no-repack").good(t)
 	r, err := metrics.Analyze(context.Background(), run.dirs[0], metrics.Options{})
 	if err != nil {
 		t.Fatal(err)
