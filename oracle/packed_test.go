@@ -54,7 +54,7 @@ func TestPacked(t *testing.T) {
 				t.Fatalf("%d rows packed, %d one by one, of %d tokens", len(packed), len(alone), total)
 			}
 			worst, far := 0.0, 1e-4
-			if arch == "gemma2" {
+			if arch == "gemma2" || arch == "gemma3" {
 				far = 1e-3 // its activation is looked up in a table of F16
 			}
 			for key, want := range alone {
@@ -64,7 +64,7 @@ func TestPacked(t *testing.T) {
 					t.Fatalf("%s differs by %g of its length", key, e)
 				}
 			}
-			if arch == "mamba" {
+			if arch == "mamba" || arch == "jamba" {
 				if worst != 0 {
 					t.Errorf("values differ by %g", worst)
 				}
