@@ -4,6 +4,7 @@ package oracle
 
 import (
 	"errors"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -33,6 +35,11 @@ func TestObjectStore(t *testing.T) {
 	stored := filepath.Join(server.bucket, "a", filepath.Base(dir))
 	url := "s3://runs/a/" + filepath.Base(dir)
 	manifest := filepath.Join(stored, rundir.ManifestName)
+
+	random := rand.New(rand.NewPCG(7, 8))
+	for i := range 6 {
+		randomRun(random, i%2, i/2, verdict.Clean).Write(t, filepath.Join(server.bucket, "results"))
+	}
 
 	// What is in the way of the second segment holds the push in the middle.
 	obstacle := filepath.Join(stored, "seg-00002")
@@ -96,6 +103,13 @@ func TestObjectStore(t *testing.T) {
 	}
 	if text, err := exec.Command("grep", "-r", s3Secret, local).CombinedOutput(); err == nil {
 		t.Errorf("the run holds the key: %s", text)
+	}
+	for _, format := range []string{"text", "csv", "json"} {
+		here, err := run("mrm", "aggregate", filepath.Join(server.bucket, "results"), "--format", format)
+		there, err2 := run("mrm", "aggregate", "s3://runs/results", "--format", format)
+		if err != nil || err2 != nil || !strings.Contains(here, "key-1") && format != "text" || here != there {
+			t.Errorf("aggregate: %v, %v, of the URL:\n%s\nof the folder:\n%s", err, err2, there, here)
+		}
 	}
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
 	begin := time.Now()
