@@ -38,13 +38,16 @@ func TestBLAS(t *testing.T) {
 					"2"})...)
 				return promptRows(t, c, answersOf(t, results))
 			}
-			cpu, blas, worst := run(), run("--blas"), 0.0
+			cpu, blas, worst, far := run(), run("--blas"), 0.0, 1e-4
+			if looksUp[arch] {
+				far = 1e-3
+			}
 			if len(cpu) < 4*48 || len(blas) != len(cpu) {
 				t.Fatalf("%d rows with BLAS, %d without", len(blas), len(cpu))
 			}
 			for key, want := range cpu {
 				e := relative(blas[key], want)
-				if worst = max(worst, e); blas[key] == nil || e > 1e-4 {
+				if worst = max(worst, e); blas[key] == nil || e > far {
 					t.Fatalf("%s differs by %g of its length", key, e)
 				}
 			}

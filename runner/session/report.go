@@ -88,15 +88,23 @@ func (r *report) rotate(a *rundir.Account) {
 
 // result is how the run ended, but for the program. sealing is why the run could not be sealed.
 func (r *report) result(sealing error) Result {
-	result := Result{Dir: r.run.path(), Summary: r.summary(), Incomplete: r.incomplete(sealing)}
+	result := Result{Dir: r.run.path(), Summary: r.summary()}
 	result.Lossy = r.lossy(&result.Summary.Account)
+	result.Incomplete = r.incomplete(sealing, &result)
+	result.Summary.Whole = !result.Incomplete && !result.Summary.Account.Lossy()
 	return result
 }
 
-// incomplete reports whether the run lacks what was to be recorded, for a reason that is not the user's own. sealing
-// is why it could not be sealed.
-func (r *report) incomplete(sealing error) bool {
-	return sealing != nil || r.counter.halted != nil && !r.counter.halted.wanted() || r.others.samplesLost()
+// incomplete reports whether the run lacks what was to be recorded, for a reason that is not the user's own. What
+// fills the disk with its last write is completed from the reserve: where tensors alone are recorded, their account
+// tells that from a loss. sealing is why the run could not be sealed.
+func (r *report) incomplete(sealing error, result *Result) bool {
+	halted := r.counter.halted
+	if halted != nil && halted.cause == "disk_full" && r.others.empty() && !result.Lossy && result.Dir != "" &&
+		r.run.region.Stats().Unrecorded == 0 && !r.counter.blind() {
+		halted = nil
+	}
+	return sealing != nil || halted != nil && !halted.wanted() || r.others.samplesLost()
 }
 
 // lossy reports whether the account lacks something, beyond what the user asked to leave out.

@@ -213,6 +213,7 @@ func TestRoomAhead(t *testing.T) {
 func TestWanted(t *testing.T) {
 	auto, given := &config.Tap{MinFree: config.MinFree{Auto: true}},
 		&config.Tap{MinFree: config.MinFree{Bytes: 1 << 30}}
+	lossy := &Result{Lossy: true}
 	for _, c := range []struct {
 		err  error
 		want bool
@@ -223,11 +224,12 @@ func TestWanted(t *testing.T) {
 		{fmt.Errorf("write: %w", syscall.ENOSPC), false},
 	} {
 		s := &report{counter: &counter{halted: &halted{err: c.err}}, others: &recorders{}}
-		if s.counter.halted.wanted() != c.want || s.incomplete(nil) == c.want || !s.incomplete(errors.New("seal")) {
-			t.Errorf("%v: wanted %v, incomplete %v", c.err, s.counter.halted.wanted(), s.incomplete(nil))
+		lacks := s.incomplete(nil, lossy)
+		if s.counter.halted.wanted() != c.want || lacks == c.want || !s.incomplete(errors.New("seal"), lossy) {
+			t.Errorf("%v: wanted %v, incomplete %v", c.err, s.counter.halted.wanted(), lacks)
 		}
 	}
-	if (&report{counter: &counter{}, others: &recorders{}}).incomplete(nil) {
+	if (&report{counter: &counter{}, others: &recorders{}}).incomplete(nil, &Result{}) {
 		t.Error("a whole recording is incomplete")
 	}
 }

@@ -27,6 +27,7 @@ type Summary struct {
 	RawBytes        uint64 // of the captured tensors in the stored element type
 	StoredBytes     uint64
 	Stopped         *rundir.Stopped // recording ended before the program did
+	Whole           bool            // nothing is missing, though it stopped
 	Rotated         *rundir.Rotated // what was given back; nil: nothing was
 	Moved           *rundir.Moved   // what is in object storage alone; nil: nothing is
 	// Beside is what was recorded beside tensors, a line each.
@@ -90,6 +91,8 @@ func (s Summary) Write(out io.Writer, dir string) {
 		text := s.Stopped.Cause + lastToken(s.Stopped)
 		if s.Stopped.GraphsAfter > 0 {
 			text += fmt.Sprintf("; %d graphs computed since, of which nothing is known", s.Stopped.GraphsAfter)
+		} else if s.Whole {
+			text += ", whose tensors are whole"
 		}
 		line("stopped", text)
 	}
