@@ -132,7 +132,7 @@ func repairDir(path, version string) ([]string, error) {
 	}
 	if r.moved != nil {
 		for _, f := range r.moved.Files {
-			r.dir.AddMoved(f)
+			rundir.AddMoved(r.dir, f)
 		}
 	}
 	for _, step := range []func() error{r.distrust, r.segments, r.metadata, r.rotated, r.stream, r.table, r.lines,

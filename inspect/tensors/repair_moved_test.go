@@ -26,7 +26,7 @@ func TestRepairMoved(t *testing.T) {
 	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, RunID: d.ID(),
 		Created: time.Now(), Moved: &rundir.Moved{To: url, Files: []rundir.File{f}}, Losses: []rundir.Loss{},
 		Config: map[string]any{"settings": map[string]any{"max_disk": map[string]any{"value": "4M:rotate"}}}}))
-	check(t, d.Move(name))
+	check(t, rundir.Move(d, name))
 	unlock(t, d)
 	for _, damage := range []string{"", rundir.TokensName} {
 		if damage != "" {

@@ -97,7 +97,7 @@ func (r *report) result(sealing error) Result {
 
 // incomplete reports whether the run lacks what was to be recorded, for a reason that is not the user's own. What
 // fills the disk with its last write is completed from the reserve: where tensors alone are recorded, their account
-// tells that from a loss. sealing is why the run could not be sealed.
+// shows whether something is missing. sealing is why the run could not be sealed.
 func (r *report) incomplete(sealing error, result *Result) bool {
 	halted := r.counter.halted
 	if halted != nil && halted.cause == "disk_full" && r.others.empty() && !result.Lossy && result.Dir != "" &&

@@ -137,7 +137,7 @@ func (r *series) moveOldest() bool {
 		r.run.upload.moved = before
 		return false
 	}
-	if r.run.dir.Move(name) != nil {
+	if rundir.Move(r.run.dir, name) != nil {
 		return false
 	}
 	if at >= 0 {
@@ -163,7 +163,7 @@ func (r *series) remove(name string, size int64) error {
 	if of, _, ok := rundir.PartOf(name); ok {
 		rows, err := rowsOf(filepath.Join(r.run.dir.Path(), name))
 		if err == nil {
-			err = r.run.dir.Remove(name)
+			err = rundir.Remove(r.run.dir, name)
 		}
 		if err == nil {
 			r.rotated.AddPart(of, rows)
@@ -175,7 +175,7 @@ func (r *series) remove(name string, size int64) error {
 	if at < 0 {
 		return fmt.Errorf("%s is not among the segments of the run", name)
 	}
-	if err := r.run.dir.Remove(name); err != nil {
+	if err := rundir.Remove(r.run.dir, name); err != nil {
 		return err
 	}
 	place := r.places[at]

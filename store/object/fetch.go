@@ -29,8 +29,7 @@ type Cache struct {
 func (s *Store) Fetch(ctx context.Context, c Cache) (string, error) {
 	id := sha256.Sum256([]byte(s.endpoint + "\n" + s.url))
 	entry := filepath.Join(c.Dir, hex.EncodeToString(id[:8]))
-	dir := filepath.Join(entry, path.Base(s.prefix))
-	part := filepath.Join(entry, "part")
+	dir, part := filepath.Join(entry, path.Base(s.prefix)), filepath.Join(entry, "part")
 	err := os.MkdirAll(entry, 0o700)
 	if err == nil {
 		var lock *os.File
@@ -41,7 +40,7 @@ func (s *Store) Fetch(ctx context.Context, c Cache) (string, error) {
 		defer lock.Close()
 	}
 	if err == nil {
-		err = s.fetch(ctx, c, entry, dir, part)
+		err = (&fetch{s, c, entry, part}).run(ctx, dir)
 	}
 	if err != nil {
 		os.Remove(entry) // if it is empty
@@ -50,11 +49,19 @@ func (s *Store) Fetch(ctx context.Context, c Cache) (string, error) {
 	return dir, nil
 }
 
-func (s *Store) fetch(ctx context.Context, c Cache, entry, dir, part string) error {
+// fetch copies a run into its entry of the cache: as part, until it is whole.
+type fetch struct {
+	*Store
+	cache       Cache
+	entry, part string
+}
+
+// run makes dir the copy of the run, unless it is.
+func (f *fetch) run(ctx context.Context, dir string) error {
 	var text bytes.Buffer
-	err := s.insist(ctx, func() error {
+	err := f.insist(ctx, func() error {
 		text.Reset()
-		_, _, err := s.sumOf(ctx, path.Join(s.prefix, rundir.ManifestName), &text, rundir.MaxDocument)
+		_, _, err := f.sumOf(ctx, path.Join(f.prefix, rundir.ManifestName), &text, rundir.MaxDocument)
 		if missing(err) {
 			return permanent{ErrNoRun}
 		}
@@ -66,39 +73,39 @@ func (s *Store) fetch(ctx context.Context, c Cache, entry, dir, part string) err
 	now := time.Now()
 	have, err := os.ReadFile(filepath.Join(dir, rundir.ManifestName))
 	if err == nil && bytes.Equal(have, text.Bytes()) {
-		return os.Chtimes(entry, now, now)
+		return os.Chtimes(f.entry, now, now)
 	}
-	if err := os.MkdirAll(part, 0o700); err != nil {
+	if err := os.MkdirAll(f.part, 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(part, rundir.ManifestName), text.Bytes(), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(f.part, rundir.ManifestName), text.Bytes(), 0o600); err != nil {
 		return err
 	}
-	if err := s.fetchFiles(ctx, c, part, ""); err != nil {
+	if err := f.files(ctx, ""); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	if err := os.Rename(part, dir); err != nil {
+	if err := os.Rename(f.part, dir); err != nil {
 		return err
 	}
-	return os.Chtimes(entry, now, now)
+	return os.Chtimes(f.entry, now, now)
 }
 
-// fetchFiles gets what the manifest of a run, or of the segment in it, lists.
-func (s *Store) fetchFiles(ctx context.Context, c Cache, part, segment string) error {
-	m, err := rundir.ReadManifest(filepath.Join(part, segment))
+// files gets what the manifest of a run, or of the segment in it, lists.
+func (f *fetch) files(ctx context.Context, segment string) error {
+	m, err := rundir.ReadManifest(filepath.Join(f.part, segment))
 	if err != nil {
 		return err
 	}
-	for _, f := range m.Files {
-		f.Name = path.Join(segment, f.Name)
-		if err := s.get(ctx, c, part, f); err != nil {
+	for _, file := range m.Files {
+		file.Name = path.Join(segment, file.Name)
+		if err := f.get(ctx, file); err != nil {
 			return err
 		}
-		if below, ok := strings.CutSuffix(f.Name, "/"+rundir.ManifestName); ok && segment == "" {
-			if err := s.fetchFiles(ctx, c, part, below); err != nil {
+		if below, ok := strings.CutSuffix(file.Name, "/"+rundir.ManifestName); ok && segment == "" {
+			if err := f.files(ctx, below); err != nil {
 				return err
 			}
 		}
@@ -107,32 +114,32 @@ func (s *Store) fetchFiles(ctx context.Context, c Cache, part, segment string) e
 }
 
 // get gets one file; it has its name when its checksum is right.
-func (s *Store) get(ctx context.Context, c Cache, part string, f rundir.File) error {
-	local := filepath.Join(part, filepath.FromSlash(f.Name))
-	if sum, err := sumFile(local); err == nil && sum == f.SHA256 {
+func (f *fetch) get(ctx context.Context, want rundir.File) error {
+	local := filepath.Join(f.part, filepath.FromSlash(want.Name))
+	if sum, err := sumFile(local); err == nil && sum == want.SHA256 {
 		return nil // of a copy that was cut off
 	}
-	if err := c.room(filepath.Dir(part), f.Size); err != nil {
+	if err := f.cache.room(f.entry, want.Size); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(local), 0o700); err != nil {
 		return err
 	}
-	return s.insist(ctx, func() error {
+	return f.insist(ctx, func() error {
 		file, err := os.OpenFile(local+".part", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
 			return permanent{err}
 		}
-		size, sum, err := s.sumOf(ctx, path.Join(s.prefix, f.Name), file, f.Size)
+		size, sum, err := f.sumOf(ctx, path.Join(f.prefix, want.Name), file, want.Size)
 		if closing := file.Close(); err == nil && closing != nil {
 			return permanent{closing}
 		}
 		if errors.As(err, new(*os.PathError)) || missing(err) {
-			return permanent{fmt.Errorf("%s: %w", f.Name, err)}
+			return permanent{fmt.Errorf("%s: %w", want.Name, err)}
 		}
-		if err == nil && (size != f.Size || sum != f.SHA256) {
-			return permanent{fmt.Errorf("%s: %w in the store: push the run again from where it was recorded", f.Name,
-				rundir.ErrChanged)}
+		if err == nil && (size != want.Size || sum != want.SHA256) {
+			return permanent{fmt.Errorf("%s: %w in the store: push the run again from where it was recorded",
+				want.Name, rundir.ErrChanged)}
 		}
 		if err != nil {
 			return err

@@ -38,7 +38,7 @@ func spooled(t *testing.T, to *Store) string {
 	}
 	moved := &rundir.Moved{To: to.String(), Files: []rundir.File{f}}
 	for _, err := range []error{err, run.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: 1, RunID: run.ID(),
-		Moved: moved}), run.Move(name), run.Seal()} {
+		Moved: moved}), rundir.Move(run, name), run.Seal()} {
 		if err != nil {
 			t.Fatal(err)
 		}

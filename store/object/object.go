@@ -37,6 +37,13 @@ func Is(text string) bool { return strings.HasPrefix(text, "s3://") }
 
 // Store is a place in object storage. One goroutine uses it at a time; any may call Has.
 type Store struct {
+	connection
+	prefix   string
+	verified *sums
+}
+
+// connection asks the server of a bucket until it answers.
+type connection struct {
 	// Remark, unless it is nil, gets a line when the store does not answer and is tried again.
 	Remark func(line string)
 	// Patience is how long a store that does not answer is tried again; 0: until the context ends.
@@ -47,9 +54,7 @@ type Store struct {
 
 	client           *minio.Client
 	url              string // as the user gave it, without parameters
-	endpoint         string
-	bucket, prefix   string
-	verified         *sums
+	endpoint, bucket string
 	firstWait, waits time.Duration // until the next attempt, at first and at most
 }
 
@@ -125,9 +130,9 @@ func Open(text string) (*Store, error) {
 			endpoint, err)
 	}
 	prefix := strings.Trim(path.Clean("/"+u.Path), "/")
-	return &Store{client: client, url: strings.TrimSuffix("s3://"+u.Host+"/"+prefix, "/"), endpoint: endpoint,
-		bucket: u.Host, prefix: prefix, verified: newSums(), firstWait: time.Second / 2,
-		waits: 30 * time.Second}, nil
+	return &Store{connection{client: client, url: strings.TrimSuffix("s3://"+u.Host+"/"+prefix, "/"),
+		endpoint: endpoint, bucket: u.Host, firstWait: time.Second / 2, waits: 30 * time.Second}, prefix,
+		newSums()}, nil
 }
 
 // Below returns the place of that name within this one.
@@ -138,10 +143,10 @@ func (s *Store) Below(name string) *Store {
 }
 
 // String is the URL, without parameters.
-func (s *Store) String() string { return s.url }
+func (c *connection) String() string { return c.url }
 
 // Parent is the URL of the place that this one is in.
-func (s *Store) Parent() string { return s.url[:strings.LastIndexByte(s.url, '/')] }
+func (c *connection) Parent() string { return c.url[:strings.LastIndexByte(c.url, '/')] }
 
 // Check asks whether the bucket is there.
 func (s *Store) Check(ctx context.Context) error {
@@ -292,8 +297,8 @@ func (s *Store) put(ctx context.Context, dir string, f rundir.File) error {
 }
 
 // sumOf reads an object into to, at most one byte more than it should have.
-func (s *Store) sumOf(ctx context.Context, key string, to io.Writer, most int64) (int64, string, error) {
-	o, err := s.client.GetObject(ctx, s.bucket, key, minio.GetObjectOptions{})
+func (c *connection) sumOf(ctx context.Context, key string, to io.Writer, most int64) (int64, string, error) {
+	o, err := c.client.GetObject(ctx, c.bucket, key, minio.GetObjectOptions{})
 	if err != nil {
 		return 0, "", err
 	}
@@ -311,30 +316,30 @@ func (p permanent) Unwrap() error { return p.error }
 func missing(err error) bool { return minio.ToErrorResponse(err).Code == minio.NoSuchKey }
 
 // insist tries until it succeeds, fails for good or the context ends.
-func (s *Store) insist(ctx context.Context, try func() error) error {
+func (c *connection) insist(ctx context.Context, try func() error) error {
 	var since time.Time // of the first failure
-	for wait := s.firstWait; ; wait = min(2*wait, s.waits) {
+	for wait := c.firstWait; ; wait = min(2*wait, c.waits) {
 		err := try()
 		if err == nil {
 			return nil
 		}
 		var lasting permanent
-		what := s.remedy(err)
+		what := c.remedy(err)
 		if errors.As(err, &lasting) || what != "" {
 			return fmt.Errorf("%w%s", err, what)
 		}
-		if s.Remark != nil && wait == s.firstWait {
-			s.Remark(fmt.Sprintf("%s does not answer and is tried again: %v", s.url, err))
+		if c.Remark != nil && wait == c.firstWait {
+			c.Remark(fmt.Sprintf("%s does not answer and is tried again: %v", c.url, err))
 		}
 		if since.IsZero() {
 			since = time.Now()
 		}
-		away := fmt.Errorf("%w: check the endpoint %s (AWS_ENDPOINT_URL), then try again", err, s.endpoint)
-		if s.Patience > 0 && time.Since(since)+wait > s.Patience {
+		away := fmt.Errorf("%w: check the endpoint %s (AWS_ENDPOINT_URL), then try again", err, c.endpoint)
+		if c.Patience > 0 && time.Since(since)+wait > c.Patience {
 			return away
 		}
 		select {
-		case <-s.Quit:
+		case <-c.Quit:
 			return fmt.Errorf("%w: %w", ErrQuit, away)
 		case <-ctx.Done():
 			return away
@@ -344,14 +349,14 @@ func (s *Store) insist(ctx context.Context, try func() error) error {
 }
 
 // remedy says what to do against an error that remains; "": the store may answer later.
-func (s *Store) remedy(err error) string {
+func (c *connection) remedy(err error) string {
 	switch r := minio.ToErrorResponse(err); {
 	case r.Code == minio.NoSuchBucket:
-		return ": make the bucket " + s.bucket + ", or give another one in the URL"
+		return ": make the bucket " + c.bucket + ", or give another one in the URL"
 	case r.Code == "InvalidAccessKeyId", r.Code == "SignatureDoesNotMatch", r.Code == minio.AccessDenied,
 		r.Code == "ExpiredToken", r.Code == "InvalidToken", r.StatusCode == 403, r.StatusCode == 401:
 		return ": check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and what they may do in bucket " +
-			s.bucket
+			c.bucket
 	}
 	return ""
 }

@@ -57,13 +57,13 @@ func (m *Moved) Absent(dir string) *Moved {
 
 // Move removes a sealed segment, or a whole part of a table or of lines, from the directory alone: the manifest will
 // list it. metadata.json names it before.
-func (d *Dir) Move(name string) error {
+func Move(d *Dir, name string) error {
 	d.contents.markMoved(listed(name))
-	return d.unlink(name)
+	return unlink(d, name)
 }
 
 // AddMoved records a file that was moved by a process before this one.
-func (d *Dir) AddMoved(f File) {
+func AddMoved(d *Dir, f File) {
 	d.contents.add(f)
 	d.contents.markMoved(f.Name)
 }

@@ -27,7 +27,7 @@ func movedRun(t *testing.T) (dir string, m *Moved) {
 	for range 2 {
 		name, f := Oldest(d)
 		m.Files = append(m.Files, f)
-		err = errors.Join(err, d.Move(name))
+		err = errors.Join(err, Move(d, name))
 	}
 	for range 2 { // the second one replaces the first
 		err = errors.Join(err, d.WriteJSON(MetadataName, Metadata{Version: MetadataVersion, RunID: d.ID(), Moved: m}))

@@ -90,9 +90,9 @@ func Oldest(d *Dir) (name string, f File) {
 
 // Remove removes a sealed segment, or a whole part of a table or of lines, from the directory and from the list. What
 // is left of a removal that is cut off is either the part or nothing.
-func (d *Dir) Remove(name string) error {
+func Remove(d *Dir, name string) error {
 	d.contents.remove(listed(name))
-	return d.unlink(name)
+	return unlink(d, name)
 }
 
 // listed is the file that the manifest lists for a segment or a part.
@@ -104,7 +104,7 @@ func listed(name string) string {
 }
 
 // unlink removes a segment or a part from the directory.
-func (d *Dir) unlink(name string) error {
+func unlink(d *Dir, name string) error {
 	if _, _, ok := PartOf(name); !ok {
 		return removeSegment(d.Path(), name)
 	}

@@ -63,7 +63,7 @@ func TestOldest(t *testing.T) {
 			t.Fatalf("the oldest is %q, which is listed as %q, want %q", name, listed, want)
 		}
 		if name != "" {
-			err = d.Remove(name)
+			err = Remove(d, name)
 		}
 		if err != nil {
 			t.Fatal(err)

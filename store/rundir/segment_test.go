@@ -37,10 +37,10 @@ func TestSegments(t *testing.T) {
 	if _, err := d.Segment(3); err == nil {
 		t.Error("a segment twice")
 	}
-	if err := d.Remove(SegmentName(1)); err != nil {
+	if err := Remove(d, SegmentName(1)); err != nil {
 		t.Fatal(err)
 	}
-	if d.Remove(SegmentName(1)) == nil {
+	if Remove(d, SegmentName(1)) == nil {
 		t.Error("removed twice")
 	}
 	if err := d.Seal(); err != nil {
