@@ -91,7 +91,6 @@ func (r *report) result(sealing error) Result {
 	result := Result{Dir: r.run.path(), Summary: r.summary()}
 	result.Lossy = r.lossy(&result.Summary.Account)
 	result.Incomplete = r.incomplete(sealing, &result)
-	result.Summary.Whole = !result.Incomplete && !result.Summary.Account.Lossy()
 	return result
 }
 
@@ -102,7 +101,7 @@ func (r *report) incomplete(sealing error, result *Result) bool {
 	halted := r.counter.halted
 	if halted != nil && halted.cause == "disk_full" && r.others.empty() && !result.Lossy && result.Dir != "" &&
 		r.run.region.Stats().Unrecorded == 0 && !r.counter.blind() {
-		halted = nil
+		halted, result.Summary.Whole = nil, true
 	}
 	return sealing != nil || halted != nil && !halted.wanted() || r.others.samplesLost()
 }

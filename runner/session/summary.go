@@ -27,7 +27,7 @@ type Summary struct {
 	RawBytes        uint64 // of the captured tensors in the stored element type
 	StoredBytes     uint64
 	Stopped         *rundir.Stopped // recording ended before the program did
-	Whole           bool            // nothing is missing, though it stopped
+	Whole           bool            // its disk was full with the last write, and nothing is missing
 	Rotated         *rundir.Rotated // what was given back; nil: nothing was
 	Moved           *rundir.Moved   // what is in object storage alone; nil: nothing is
 	// Beside is what was recorded beside tensors, a line each.
