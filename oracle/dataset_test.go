@@ -231,7 +231,7 @@ func TestDatasetDisk(t *testing.T) {
 		bound             int64
 	}{
 		{"", "--tap-max-disk 8M", "max_disk", []string{"--tap-max-disk", "8M"}, 8 << 20},
-		{"64m", "live; the program goes on", "min_free", []string{"--tap-min-free", "56M"}, 8 << 20},
+		{"64m", "live; the program continues", "min_free", []string{"--tap-min-free", "56M"}, 8 << 20},
 		{"8m", "live is full", "disk_full", []string{"--tap-min-free", "0"}, 8 << 20},
 	} {
 		o, live, held := run(c.size, c.args...)

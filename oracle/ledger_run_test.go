@@ -482,7 +482,7 @@ func TestLedgerDiskFull(t *testing.T) {
 // TestLedgerMaxDisk: the table counts for the bound of the disk, with up to 2 MiB that are packed and not written yet,
 // and so does what sealing needs; at the bound recording stops, and what was recorded is there, without a gap.
 func TestLedgerMaxDisk(t *testing.T) {
-	testenv.Slow(t) // seven million rows
+	testenv.Slow(t) // a million rows
 	o := llamatap(t, slices.Concat([]string{"run", "--tap-ledger", "--tap-max-disk", "4M:stop",
 		"--tap-on-failure", "stop"}, endless)...)
 	if len(o.dirs) != 1 {

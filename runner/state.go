@@ -171,7 +171,7 @@ func (s *states) turn(r *run, tokens []llama.Token) {
 		return
 	}
 	if err := s.save(r); err != nil {
-		fmt.Fprintf(r.Stderr, "llamatap: --tap-checkpoint-state: %v; the run goes on without\n", err)
+		fmt.Fprintf(r.Stderr, "llamatap: --tap-checkpoint-state: %v; the run continues without it\n", err)
 		s.every = 0
 	}
 	s.saved = int64(r.memory.pos)

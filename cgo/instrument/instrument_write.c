@@ -109,7 +109,7 @@ static void tell_error(struct llama_resource_instr * s) {
     char why[128];
     if (!s->error_told) {
         s->error_told = true;
-        instr_complain("cannot write %s: %s; the program goes on, and events are lost and counted until there is room "
+        instr_complain("cannot write %s: %s; the program continues, and events are lost and counted until there is room "
                        "again",
                        s->path != NULL ? s->path : "the file", strerror_r(s->error, why, sizeof(why)));
     }

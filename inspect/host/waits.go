@@ -290,7 +290,7 @@ func (w *Waits) note() {
 		say("%s", text)
 	}
 	if !w.Sealed {
-		say("the recording has no total: it goes on, or was cut off, or is one of intervals; of each line only the " +
+		say("the recording has no total: it is live, or was cut off, or is one of intervals; of each line only the " +
 			"places that it lists are counted")
 	}
 	for _, cause := range slices.Sorted(maps.Keys(w.Total.Lost)) {

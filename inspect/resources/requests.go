@@ -67,7 +67,7 @@ func (r *Requests) countGivenBack(dir string, firstPart int) {
 func OpenRequests(ctx context.Context, dir string) (*Requests, error) {
 	t, err := table.Open(dir, rundir.RequestsName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w: record with --tap-requests; while a run goes on its first ones come after 30 s",
+		return nil, fmt.Errorf("%s: %w: record with --tap-requests; those of a live run come after 30 s",
 			dir, ErrNoRequests)
 	}
 	if err != nil {

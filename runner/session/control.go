@@ -179,7 +179,7 @@ func (st *steering) serve() error {
 		st.tried = true
 		var err error
 		if st.server, err = control.Listen(st.run.dir.Path()); err != nil {
-			fmt.Fprintf(present.Err, "llamatap: %v; the run goes on and takes no commands\n", err)
+			fmt.Fprintf(present.Err, "llamatap: %v; the run continues and takes no commands\n", err)
 		}
 	}
 	if st.server != nil {

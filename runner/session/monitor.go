@@ -34,7 +34,7 @@ func startWatching(what string, interval time.Duration, known func(ns int64) boo
 	go func() {
 		defer close(w.done)
 		_ = w.watch.Run(ctx, 0, func(err error) {
-			fmt.Fprintf(present.Err, "llamatap: %s: %v; the rest goes on\n", what, err)
+			fmt.Fprintf(present.Err, "llamatap: %s: %v; the rest continues\n", what, err)
 		})
 	}()
 	return w

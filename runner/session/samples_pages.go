@@ -148,7 +148,7 @@ func (w *writtenPages) fail(err error) {
 		return
 	}
 	w.missing = append(w.missing, "pages: "+err.Error())
-	fmt.Fprintf(present.Err, "llamatap: --tap-samples pages: %v; the rest goes on\n", err)
+	fmt.Fprintf(present.Err, "llamatap: --tap-samples pages: %v; the rest continues\n", err)
 }
 
 // write writes the pages that were found before a time, by the regions that they lie in.

@@ -181,7 +181,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 			defer s.stopProgram()()
 		} else {
 			s.warned = true
-			fmt.Fprintf(present.Err, "llamatap: %v; the program goes on unrecorded\n", explain(err, o.Tap))
+			fmt.Fprintf(present.Err, "llamatap: %v; the program continues unrecorded\n", explain(err, o.Tap))
 		}
 		s.pump(ctx) // what still comes is counted; nothing that fails now is news
 	}

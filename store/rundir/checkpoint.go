@@ -113,7 +113,7 @@ func ReadCheckpoint(path string) (*Checkpoint, error) {
 		return nil, fmt.Errorf("checkpoint %s: %w: it was not written by llamatap", path, err)
 	}
 	if c.Version != checkpointVersion || c.Run.Dir == "" {
-		return nil, fmt.Errorf("checkpoint %s: version %d, and this program goes on from version %d of its own", path,
+		return nil, fmt.Errorf("checkpoint %s: version %d, and this program continues from version %d of its own", path,
 			c.Version, checkpointVersion)
 	}
 	stream, named := strings.CutSuffix(path, CheckpointSuffix)

@@ -84,7 +84,7 @@ func explain(dir string, err error) error {
 		return fmt.Errorf("%s: %w: %s is not there; the run takes no commands any more", dir, ErrEnded,
 			rundir.SocketName)
 	case gone:
-		return fmt.Errorf("%s: %w: give the run directory of a run that goes on, or the folder that holds just one",
+		return fmt.Errorf("%s: %w: give the run directory of a live run, or the folder that holds just one",
 			dir, ErrNoRun)
 	}
 	return fmt.Errorf("%s: %w", dir, err)
@@ -101,7 +101,7 @@ func Find(path string) (string, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf(
-			"%s: there is no such folder: give a run directory, or the folder that holds just one run that goes on",
+			"%s: there is no such folder: give a run directory, or the folder that holds just one live run",
 			path)
 	case errors.Is(err, fs.ErrPermission):
 		return "", explain(path, err)
