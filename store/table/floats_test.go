@@ -48,8 +48,11 @@ func TestFloats(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	noticed := 0
-	for at := range file.Len() { // damage is an error or in another place, and ends nothing
+	noticed, step := 0, 1
+	if testing.Short() { // nothing of it is concurrent
+		step = 20
+	}
+	for at := 0; at < file.Len(); at += step { // damage is an error or in another place, and ends nothing
 		damaged := slices.Clone(file.Bytes())
 		damaged[at] ^= 1
 		if r, err := NewReader(bytes.NewReader(damaged)); err == nil && r.Groups() > 0 {
@@ -58,7 +61,7 @@ func TestFloats(t *testing.T) {
 			}
 		}
 	}
-	if noticed < 50 {
+	if noticed < 50/step+1 {
 		t.Errorf("damage is noticed in %d places", noticed)
 	}
 }

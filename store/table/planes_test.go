@@ -28,7 +28,11 @@ func TestPlanes(t *testing.T) {
 		}
 		return len(packed)
 	}
-	for range 200 {
+	rounds := 200
+	if testing.Short() { // nothing of it is concurrent
+		rounds = 10
+	}
+	for range rounds {
 		data, kinds := make([]byte, 1+random.IntN(600_000)), []int{1, 2, 7, 40, 256}
 		for at := 0; at < len(data); {
 			kind, end := kinds[random.IntN(len(kinds))], min(at+1+random.IntN(200_000), len(data))
