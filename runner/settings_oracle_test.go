@@ -38,7 +38,7 @@ func drawn(r *rand.Rand) []string {
 		{"--adaptive-target", number(-0.5, 1), "--adaptive-decay", number(0, 0.99)}, {"--samplers", chain()},
 		{"--grammar", goGrammar}, {"--grammar", jsonGrammar},
 		{"-l", whole(2000) + "+" + number(0, 5), "-l", whole(2000) + "-inf"}, {"--ignore-eos"}, {"-bs"}, {"-sp"},
-		{"--no-warmup"}, {"-r", "x", "-r", "func"},
+		{"--no-warmup"}, {"--no-repack"}, {"-r", "x", "-r", "func"},
 		{"-c", "256", "--context-shift", "--keep", whole(100), "-n", "200"},
 		{"-b", "50", "-ub", fmt.Sprint(1 + r.IntN(50))}, {"-ctk", "q8_0"}, {"--rope-scale", number(0.5, 4)},
 	}
