@@ -24,13 +24,17 @@ func TestNothingLeaks(t *testing.T) {
 	for range warm {
 		openAndClose(t)
 	}
-	before := residentBytes(t)
-	for range rounds {
-		openAndClose(t)
+	growth := 0
+	for range 4 { // a leak grows each time, what the allocator keeps does not
+		before := residentBytes(t)
+		for range rounds {
+			openAndClose(t)
+		}
+		if growth = residentBytes(t) - before; growth <= mostGrowth {
+			return
+		}
 	}
-	if growth := residentBytes(t) - before; growth > mostGrowth {
-		t.Errorf("after %d rounds the process holds %d bytes more", rounds, growth)
-	}
+	t.Errorf("after %d rounds the process holds %d bytes more, for the fourth time", rounds, growth)
 }
 
 func openAndClose(t *testing.T) {
