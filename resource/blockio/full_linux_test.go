@@ -2,6 +2,7 @@ package blockio
 
 import (
 	"encoding/binary"
+	"runtime"
 	"testing"
 
 	"github.com/llamatap/llamatap/resource"
@@ -24,7 +25,8 @@ func TestFullTable(t *testing.T) {
 		seen+line.Lost.Requests < all {
 		t.Errorf("%d requests and %d without room, the kernel has %d", seen, line.Lost.Requests, all)
 	}
-	if value(d.DepthMax) > ways {
+	// A place may be taken again on one processor before its last request is taken off the depth on another.
+	if most := int64(ways + runtime.NumCPU() - 1); value(d.DepthMax) > most {
 		t.Errorf("a depth of %d with room for %d", *d.DepthMax, ways)
 	}
 	line = snap(t, c)
