@@ -241,14 +241,16 @@ static __always_inline void lost_end(const struct block_slot *slot, unsigned cau
 	}
 }
 
-/* take ends a request's time in the table; false says that somebody else did. */
+/* take ends a request's time in the table; false says that somebody else did. The request leaves the depth before its
+ * slot is free: another processor may take the slot at once, and would count both. */
 static __always_inline bool take(int at, __u64 key, struct block_slot *slot)
 {
 	*slot = table.slots[at & (BLOCK_SLOTS - 1)];
-	if (!block_remove(&table, at, key, bucket_mask))
-		return false;
 	block_withdrawn(&table, slot);
-	return true;
+	if (block_remove(&table, at, key, bucket_mask))
+		return true;
+	block_restored(&table, slot);
+	return false;
 }
 
 static __always_inline void count_merge(__u32 row)

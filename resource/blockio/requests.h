@@ -374,6 +374,13 @@ static __always_inline void block_withdrawn(struct block_table *t, const struct 
 		__sync_fetch_and_add(&t->disks[slot->disk & (BLOCK_DISKS - 1)].inflight, -1);
 }
 
+/* block_restored takes that back: the request had ended before. */
+static __always_inline void block_restored(struct block_table *t, const struct block_slot *slot)
+{
+	if (slot->issue_ns)
+		__sync_fetch_and_add(&t->disks[slot->disk & (BLOCK_DISKS - 1)].inflight, 1);
+}
+
 /* block_us is a time in microseconds as a histogram counts it: 1 at least, as A does. A processor takes ten times as
  * long to divide as to multiply, and the compiler for BPF does not know how to divide by a constant without: below 2^32
  * the product is exact. */
