@@ -258,7 +258,11 @@ func TestDiskFull(t *testing.T) {
 		complete := false
 		for _, dir := range o.dirs {
 			v := verifyJSON(t, dir)
-			if complete = v.OK; !v.OK {
+			if complete = v.OK; complete {
+				if stopped := metadata(t, dir).Stopped; stopped != nil && !stopped.Whole {
+					t.Errorf("%d KiB: verify finds nothing missing, and %+v", kib, stopped)
+				}
+			} else {
 				checkStopped(t, metadata(t, dir), v, "disk_full", 40, perGraph)
 			}
 			sealed++
@@ -276,6 +280,26 @@ func TestDiskFull(t *testing.T) {
 	}
 	if sealed < 3 {
 		t.Errorf("%d of %d disks hold a run", sealed, len(sizes))
+	}
+}
+
+// TestDiskFullBesideEvents: where other recorders run, too, the exit status and verify agree on whether a run whose disk
+// filled up lacks something.
+func TestDiskFullBesideEvents(t *testing.T) {
+	tap := []string{"run", "--tap-preset", "balanced", "--tap-resource-level", "MINIMAL", "--tap-min-free", "0"}
+	sizes := []int{700, 2700, 3100}
+	if nightly() {
+		for kib := 2500; kib < 3800; kib += 40 {
+			sizes = append(sizes, kib)
+		}
+	}
+	for _, kib := range sizes {
+		o := llamatapIn(t, smallDisk(t, fmt.Sprint(kib, "k")), slices.Concat(tap, generate(40))...)
+		for _, dir := range o.dirs {
+			if v := verifyJSON(t, dir); v.OK != (o.status == 0) {
+				t.Errorf("%d KiB: status %d, %+v, %+v\n%s", kib, o.status, v, metadata(t, dir).Stopped, o.stderr)
+			}
+		}
 	}
 }
 

@@ -214,10 +214,10 @@ func (r *Run) Losses() []Loss {
 			losses = append(losses, Loss(l))
 		}
 	}
-	// A stream whose writing failed names the cause without a number: what follows is counted in the metadata.
-	counted := r.Metadata != nil && r.Metadata.Stopped != nil && r.Metadata.Stopped.GraphsAfter == 0
+	// A stream whose writing failed names the cause without a number, before it is known whether something is missing.
+	whole := r.Metadata != nil && r.Metadata.Stopped != nil && r.Metadata.Stopped.Whole
 	for _, l := range r.Stream.Info().Losses {
-		if counted && l.Packets == 0 && l.Bytes == 0 {
+		if whole && l.Packets == 0 && l.Bytes == 0 {
 			continue
 		}
 		if !slices.ContainsFunc(losses, func(known Loss) bool { return known.Cause == l.Cause }) {

@@ -93,8 +93,13 @@ func VerifyWith(path string, progress func(fraction float64)) (*Verification, er
 		v.checkStream(r, name)
 	}
 	lost := func(f Finding) bool { return f.Kind == Lost }
-	if r.Metadata != nil && r.Metadata.Lossy && !slices.ContainsFunc(v.Findings, lost) {
-		v.add(Lost, "%s marks the run as lossy", rundir.MetadataName)
+	if m := r.Metadata; m != nil && !slices.ContainsFunc(v.Findings, lost) {
+		switch {
+		case m.Lossy:
+			v.add(Lost, "%s marks the run as lossy", rundir.MetadataName)
+		case m.Stopped != nil && m.Stopped.Error != "" && !m.Stopped.Whole:
+			v.add(Lost, "recording stopped before the program did: %s", m.Stopped.Cause)
+		}
 	}
 	v.OK = true
 	for _, f := range v.Findings {

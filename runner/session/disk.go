@@ -17,6 +17,7 @@ import (
 
 // The causes for which recording stops by a bound.
 const (
+	causeFull    = "disk_full"
 	causeMaxDisk = "max_disk"
 	causeMinFree = "min_free"
 )

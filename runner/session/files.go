@@ -217,7 +217,7 @@ func (f *files) seal(describe func() rundir.Metadata) error {
 			cut := g.span.Run.Written.Minus(g.kept)
 			m.Account.AddLost(f.counter.halted.cause, cut.Packets, cut.Bytes)
 		}
-		m.Stopped = f.counter.stopped(f.lastToken())
+		m.Stopped = f.stopped(m.Account)
 		if err := g.complete(f.run, m); err != nil {
 			return err
 		}
@@ -280,6 +280,16 @@ func (f *files) close(broken bool) error {
 		f.counter.halt(g.failure)
 	}
 	return err
+}
+
+// stopped is what metadata says of a recording that ended early. Of what filled the disk with its last write nothing is
+// missing where the account of tensors balances and nothing else was recorded.
+func (f *files) stopped(a *rundir.Account) *rundir.Stopped {
+	s := f.counter.stopped(f.lastToken())
+	if s != nil {
+		s.Whole = s.Cause == causeFull && s.GraphsAfter == 0 && !a.Lossy() && !f.counter.blind() && f.others.empty()
+	}
+	return s
 }
 
 // used is the most that the run takes on the disk if nothing is added, without what room.beside counts, and what of

@@ -28,7 +28,7 @@ func causeOf(err error) string {
 	case errors.As(err, &limit):
 		return limit.cause
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
-		return "disk_full"
+		return causeFull
 	case errors.As(err, &number):
 		return "io_error"
 	case errors.Is(err, ggmlhooks.ErrDesync) || errors.Is(err, collect.ErrQueue):

@@ -90,20 +90,15 @@ func (r *report) rotate(a *rundir.Account) {
 func (r *report) result(sealing error) Result {
 	result := Result{Dir: r.run.path(), Summary: r.summary()}
 	result.Lossy = r.lossy(&result.Summary.Account)
-	result.Incomplete = r.incomplete(sealing, &result)
+	result.Incomplete = r.incomplete(sealing, result.Summary.Stopped)
 	return result
 }
 
-// incomplete reports whether the run lacks what was to be recorded, for a reason that is not the user's own. What
-// fills the disk with its last write is completed from the reserve: where tensors alone are recorded, their account
-// shows whether something is missing. sealing is why the run could not be sealed.
-func (r *report) incomplete(sealing error, result *Result) bool {
-	halted := r.counter.halted
-	if halted != nil && halted.cause == "disk_full" && r.others.empty() && !result.Lossy && result.Dir != "" &&
-		r.run.region.Stats().Unrecorded == 0 && !r.counter.blind() {
-		halted, result.Summary.Whole = nil, true
-	}
-	return sealing != nil || halted != nil && !halted.wanted() || r.others.samplesLost()
+// incomplete reports whether the run lacks what was to be recorded, for a reason that is not the user's own. sealing
+// is why it could not be sealed; stopped is what its metadata says.
+func (r *report) incomplete(sealing error, stopped *rundir.Stopped) bool {
+	whole := stopped != nil && stopped.Whole
+	return sealing != nil || r.counter.halted != nil && !r.counter.halted.wanted() && !whole || r.others.samplesLost()
 }
 
 // lossy reports whether the account lacks something, beyond what the user asked to leave out.
@@ -128,7 +123,7 @@ func (r *report) metadata(process *collect.Process, exit collect.Exit) rundir.Me
 	}
 	m.Account = r.account()
 	m.Losses, m.Lossy = m.Account.Lost, len(m.Account.Lost) > 0
-	m.Stopped = r.counter.stopped(r.files.lastToken())
+	m.Stopped = r.files.stopped(m.Account)
 	m.Changes, m.Steering = r.steering.changes, r.run.steered
 	m.Resumed = r.run.resumed
 	if r.early {
@@ -155,11 +150,12 @@ func (r *report) summary() Summary {
 		Account: *r.account(), Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode],
 		Prefill: r.pace(&use, ggmlhooks.PhasePrefill), Decode: r.pace(&use, ggmlhooks.PhaseDecode),
 		Tensors:  r.run.o.Tap.Records(config.Activations) || written.Packets > 0,
-		RawBytes: written.RawBytes, StoredBytes: written.Stored, Stopped: r.counter.stopped(r.files.lastToken()),
+		RawBytes: written.RawBytes, StoredBytes: written.Stored,
 		Rotated: r.files.series.rotatedOf(), Moved: r.run.upload.movedOf(), Beside: r.others.words(), Paths: use.Paths,
 		Want: r.run.o.Tap.Throughput * 1e9,
 		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS), hash: time.Duration(written.HashNS),
 	}
+	summary.Stopped = r.files.stopped(&summary.Account)
 	if live := r.files.live; live != nil {
 		summary.RawBytes, summary.StoredBytes = uint64(live.raw), uint64(live.result.Bytes)
 		summary.Beside = append([]string{live.words()}, summary.Beside...)

@@ -213,7 +213,6 @@ func TestRoomAhead(t *testing.T) {
 func TestWanted(t *testing.T) {
 	auto, given := &config.Tap{MinFree: config.MinFree{Auto: true}},
 		&config.Tap{MinFree: config.MinFree{Bytes: 1 << 30}}
-	lossy := &Result{Lossy: true}
 	for _, c := range []struct {
 		err  error
 		want bool
@@ -224,12 +223,13 @@ func TestWanted(t *testing.T) {
 		{fmt.Errorf("write: %w", syscall.ENOSPC), false},
 	} {
 		s := &report{counter: &counter{halted: &halted{err: c.err}}, others: &recorders{}}
-		lacks := s.incomplete(nil, lossy)
-		if s.counter.halted.wanted() != c.want || lacks == c.want || !s.incomplete(errors.New("seal"), lossy) {
+		lacks, sealing := s.incomplete(nil, &rundir.Stopped{}), errors.New("seal")
+		if s.counter.halted.wanted() != c.want || lacks == c.want || !s.incomplete(sealing, &rundir.Stopped{}) ||
+			s.incomplete(nil, &rundir.Stopped{Whole: true}) {
 			t.Errorf("%v: wanted %v, incomplete %v", c.err, s.counter.halted.wanted(), lacks)
 		}
 	}
-	if (&report{counter: &counter{}, others: &recorders{}}).incomplete(nil, &Result{}) {
+	if (&report{counter: &counter{}, others: &recorders{}}).incomplete(nil, nil) {
 		t.Error("a whole recording is incomplete")
 	}
 }

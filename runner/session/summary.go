@@ -27,7 +27,6 @@ type Summary struct {
 	RawBytes        uint64 // of the captured tensors in the stored element type
 	StoredBytes     uint64
 	Stopped         *rundir.Stopped // recording ended before the program did
-	Whole           bool            // its disk was full with the last write, and nothing is missing
 	Rotated         *rundir.Rotated // what was given back; nil: nothing was
 	Moved           *rundir.Moved   // what is in object storage alone; nil: nothing is
 	// Beside is what was recorded beside tensors, a line each.
@@ -91,8 +90,9 @@ func (s Summary) Write(out io.Writer, dir string) {
 		text := s.Stopped.Cause + lastToken(s.Stopped)
 		if s.Stopped.GraphsAfter > 0 {
 			text += fmt.Sprintf("; %d graphs computed since, of which nothing is known", s.Stopped.GraphsAfter)
-		} else if s.Whole {
-			text += ", whose tensors are whole"
+		}
+		if s.Stopped.Whole {
+			text += "; nothing is missing: the last write was completed from the reserve"
 		}
 		line("stopped", text)
 	}

@@ -195,6 +195,8 @@ type Stopped struct {
 	// GraphsAfter counts the graphs that the program computed since of which nothing is known. Where the tap went
 	// on counting it is 0, and losses hold what was selected of them.
 	GraphsAfter uint64 `json:"graphs_after"`
+	// Whole: nothing is missing all the same. The last write filled the disk, and was completed from the reserve.
+	Whole bool `json:"whole,omitempty"`
 }
 
 // Change is a command that a run was given while it went on.
