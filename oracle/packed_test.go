@@ -19,7 +19,7 @@ import (
 
 // looksUp are architectures with GELU, which ggml looks up in a table of half precision: a rounding apart before it
 // can be a step of the table apart after it.
-var looksUp = map[string]bool{"gemma2": true, "gemma3": true, "gpt2": true, "phi2": true, "starcoder2": true}
+var looksUp = map[string]bool{"gemma2": true, "gemma3": true, "gpt2": true, "starcoder2": true}
 
 // TestPacked: prompts that share micro-batches have the values of prompts that are computed one by one, but for
 // rounding; their micro-batches are full. The last line generates text, and is computed by itself. A recurrent model
