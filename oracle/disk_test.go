@@ -283,20 +283,20 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestDiskFullBesideEvents: where other recorders run, too, the exit status and verify agree on whether a run whose disk
-// filled up lacks something.
+// TestDiskFullBesideEvents: where other recorders run, too, a run whose disk filled up is sealed, and the exit status
+// and verify agree on whether it lacks something.
 func TestDiskFullBesideEvents(t *testing.T) {
 	tap := []string{"run", "--tap-preset", "balanced", "--tap-resource-level", "MINIMAL", "--tap-min-free", "0"}
 	sizes := []int{700, 2700, 3100}
 	if nightly() {
-		for kib := 2500; kib < 3800; kib += 40 {
+		for kib := 300; kib < 3800; kib += 40 {
 			sizes = append(sizes, kib)
 		}
 	}
 	for _, kib := range sizes {
 		o := llamatapIn(t, smallDisk(t, fmt.Sprint(kib, "k")), slices.Concat(tap, generate(40))...)
 		for _, dir := range o.dirs {
-			if v := verifyJSON(t, dir); v.OK != (o.status == 0) {
+			if v := verifyJSON(t, dir); v.OK != (o.status == 0) || !v.Sealed {
 				t.Errorf("%d KiB: status %d, %+v, %+v\n%s", kib, o.status, v, metadata(t, dir).Stopped, o.stderr)
 			}
 		}

@@ -484,7 +484,7 @@ func TestLedgerDiskFull(t *testing.T) {
 func TestLedgerMaxDisk(t *testing.T) {
 	testenv.Slow(t) // seven million rows
 	o := llamatap(t, slices.Concat([]string{"run", "--tap-ledger", "--tap-max-disk", "4M:stop",
-		"--tap-on-failure", "stop"}, endless)...)
+		"--tap-on-failure", "stop"}, endless, []string{"-c", "512", "--context-shift", "-n", "8000"})...)
 	if len(o.dirs) != 1 {
 		t.Fatalf("runs: %v\n%s", o.dirs, o.stderr)
 	}

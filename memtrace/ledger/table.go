@@ -27,17 +27,17 @@ type TableOptions struct {
 
 // Table is the table of accesses of a run. Its methods may be called from several goroutines.
 type Table struct {
-	o     TableOptions
-	work  chan job
-	done  chan struct{}
-	close sync.Once
-	err   atomic.Pointer[error] // the first
-	kept  atomic.Int64
-	lost  atomic.Int64
-	bytes atomic.Int64
-	given atomic.Int64
-	mu    sync.Mutex
-	about []func() (key, value string)
+	o         TableOptions
+	work      chan job
+	done      chan struct{}
+	close     sync.Once
+	err       atomic.Pointer[error] // the first
+	kept      atomic.Int64
+	lost      atomic.Int64
+	bytes     atomic.Int64
+	unwritten atomic.Int64
+	mu        sync.Mutex
+	about     []func() (key, value string)
 }
 
 // job is a batch to be packed, which is then given back.
@@ -97,11 +97,8 @@ func (t *Table) Rows() (kept, lost int64) { return t.kept.Load(), t.lost.Load() 
 // Bytes is how large the parts are whose rows are safe.
 func (t *Table) Bytes() int64 { return t.bytes.Load() }
 
-// Pending is how many rows were given that are in no complete part: some of them are written, some are packed and wait.
-func (t *Table) Pending() int64 {
-	kept, lost := t.Rows()
-	return max(0, t.given.Load()-kept-lost)
-}
+// Unwritten is how many rows were given that are in no file yet.
+func (t *Table) Unwritten() int64 { return t.unwritten.Load() }
 
 // Err is the first error of the table's files, nil if there was none. Nothing is written after it.
 func (t *Table) Err() error {
@@ -143,7 +140,7 @@ func (t *Table) pack() {
 				t.finish(parts)
 				return
 			}
-			t.given.Add(int64(j.batch.Rows()))
+			t.unwritten.Add(int64(j.batch.Rows()))
 			parts = t.append(parts, j.batch)
 			j.batch.Reset()
 			j.back <- j.batch
@@ -157,6 +154,7 @@ func (t *Table) pack() {
 			t.kept.Store(kept)
 			t.lost.Store(lost)
 			t.bytes.Store(parts.Bytes())
+			t.unwritten.Store(parts.Unwritten())
 		}
 	}
 }
@@ -194,6 +192,7 @@ func (t *Table) finish(parts *table.Parts) {
 	t.kept.Store(kept)
 	t.lost.Store(lost)
 	t.bytes.Store(parts.Bytes())
+	t.unwritten.Store(0)
 }
 
 // ErrClosed occurs when rows come after a writer's end.

@@ -166,7 +166,7 @@ func TestRowsOfSeveral(t *testing.T) {
 	if !slices.Equal(parts, []string{rundir.TraceName}) || len(rows) != 2*n {
 		t.Fatalf("%d rows in %v", len(rows), parts)
 	}
-	if kept, lost := all.Rows(); kept != 2*n || lost != 0 || all.Pending() != 0 {
+	if kept, lost := all.Rows(); kept != 2*n || lost != 0 || all.Unwritten() != 0 {
 		t.Errorf("%d rows kept, %d lost", kept, lost)
 	}
 	if size := f.files[rundir.TraceName].Len(); all.Bytes() != int64(size) {

@@ -157,12 +157,11 @@ func newReserve(dir *rundir.Dir, n int64) (*reserve, error) {
 	return r, nil
 }
 
-// grow makes the reserve n bytes large, if it is smaller, and a little larger, so that it need not grow often.
+// grow makes the reserve n bytes large, if it is smaller.
 func (r *reserve) grow(n int64) error {
 	if r == nil || r.file == nil || n <= r.size {
 		return nil
 	}
-	n = (n + sealRoom - 1) / sealRoom * sealRoom
 	err := unix.Fallocate(int(r.file.Fd()), 0, 0, n)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
 		return nil
@@ -181,7 +180,14 @@ func (r *reserve) held() int64 {
 	return r.size
 }
 
-// release gives the room back.
+// free gives the room back, until grow takes some again.
+func (r *reserve) free() {
+	if r != nil && r.file != nil && r.file.Truncate(0) == nil {
+		r.size = 0
+	}
+}
+
+// release gives the room back for good.
 func (r *reserve) release() {
 	if r != nil && r.file != nil {
 		r.file.Close()

@@ -54,7 +54,7 @@ func (f *files) open() (err error) {
 	if f.live, err = newLive(f.run); err != nil {
 		return err
 	}
-	if f.reserve, err = newReserve(f.run.dir, f.sealBytes()); err != nil {
+	if f.reserve, err = newReserve(f.run.dir, f.reserveBytes()); err != nil {
 		return err
 	}
 	if f.split() {
@@ -201,6 +201,7 @@ func (f *files) metadata(g *segment) rundir.Metadata {
 // seal makes the run a result: its last segment first, where it has segments. A last segment in which nothing was
 // recorded is removed, unless it is the only one. describe makes the metadata of the run.
 func (f *files) seal(describe func() rundir.Metadata) error {
+	f.reserve.release()
 	g := f.current
 	if !f.split() {
 		return g.seal(describe())
@@ -267,7 +268,8 @@ func (f *files) lastToken() (last *int64) {
 	return cmp.Or(last, f.series.last)
 }
 
-// close closes the files of the last segment, and reports what is missing in it.
+// close closes the files of the last segment, and reports what is missing in it. The room that is freed for it is kept
+// from other recorders, and what seal needs is reserved again.
 func (f *files) close(broken bool) error {
 	g := f.current
 	g.speller = f.run.speller
@@ -275,7 +277,13 @@ func (f *files) close(broken bool) error {
 	if e := f.series.ending; e != nil { // what is released below is for both
 		f.series.ended(<-e.done) // wait reports an error, if it stays one
 	}
-	err := g.close(time.Since(f.run.started), broken, f.counter.losses(g.span), f.reserve)
+	resume := func() {}
+	err := g.close(time.Since(f.run.started), broken, f.counter.losses(g.span), func() {
+		resume = f.run.dir.Hold()
+		f.reserve.free()
+	})
+	f.reserve.grow(f.sealBytes() - g.sealBytes() + sealRoom/4) // if another program took the room, seal fails
+	resume()
 	if g.failure != nil && f.counter.halted == nil {
 		f.counter.halt(g.failure)
 	}
@@ -305,7 +313,7 @@ func (f *files) used() (all, waiting int64) {
 	if f.split() {
 		all += sealRoom + int64(len(f.series.places)+len(f.series.away))*placeBytes
 	}
-	packed := f.others.unpacked()
+	packed := f.others.packed()
 	_, dataset := f.live.held()
 	return all + f.current.size() + packed, waiting + f.current.waiting() + packed + dataset
 }
@@ -315,6 +323,11 @@ func (f *files) used() (all, waiting int64) {
 func (f *files) limitAhead(n int64) {
 	f.ahead = min(n, int64(f.run.o.Tap.Preallocate))
 	f.current.stream.LimitAhead(f.ahead)
+}
+
+// reserveBytes is how large the reserve should be: a little more than sealing needs, so that it need not grow often.
+func (f *files) reserveBytes() int64 {
+	return (f.sealBytes() + sealRoom - 1) / sealRoom * sealRoom
 }
 
 // sealBytes is what sealing the run needs. With segments two may have to be sealed, and the run itself after them.

@@ -195,17 +195,15 @@ func (r *recorders) Close() error {
 	return errors.Join(r.host.Close(), r.samples.Close(), r.monitor.Close())
 }
 
-// The most bytes that a row of accesses takes, of the ledger and where samples are among them, and how many rows are
-// packed and not written yet.
+// The most bytes that a row of accesses takes, of the ledger and where samples are among them.
 const (
 	ledgerRowBytes = 2
 	sampleRowBytes = 16
-	groupRows      = 1 << 20
 )
 
-// unpacked is the most that rows take that are not in the table of accesses yet. What is written counts in the run
-// directory.
-func (r *recorders) unpacked() int64 {
+// packed is the most bytes that rows take that are in no file of the table of accesses yet. What is written counts
+// in the run directory.
+func (r *recorders) packed() int64 {
 	row := int64(ledgerRowBytes)
 	if r.samples != nil {
 		row = sampleRowBytes
@@ -213,7 +211,7 @@ func (r *recorders) unpacked() int64 {
 	if r.table == nil {
 		return 0
 	}
-	return min(r.table.Pending(), groupRows) * row
+	return r.table.Unwritten() * row
 }
 
 // closeTable completes the table of accesses, when its recorders are closed. What was complete before an error stays.

@@ -102,8 +102,9 @@ func (g *segment) note(index int64) {
 
 // close ends the segment's files. Where the writer cannot, or has failed before, the stream is mended and the
 // tokens are written anew from its index; what that takes away is counted as cut. It may be called again after an
-// error. The reserve is released when the writer has done what it could, so that it does not eat it up.
-func (g *segment) close(duration time.Duration, failed bool, losses []stream.Loss, r *reserve) error {
+// error. release, unless it is nil, frees room on the disk when the writer has done what it could, so that it does not
+// eat it up.
+func (g *segment) close(duration time.Duration, failed bool, losses []stream.Loss, release func()) error {
 	if g.result != nil {
 		return nil
 	}
@@ -116,7 +117,9 @@ func (g *segment) close(duration time.Duration, failed bool, losses []stream.Los
 	}
 	g.fed.end()
 	g.fed = nil
-	r.release()
+	if release != nil {
+		release()
+	}
 	if err != nil || failed {
 		return g.mend(duration, losses)
 	}

@@ -363,9 +363,8 @@ func (s *sink) close() error {
 		// A run that has not come again as far as it was is what it was: its tokens are those of its stream.
 		err = errors.Join(err, s.files.close(count.halted != nil && !count.halted.limited() || !s.before.caughtUp()))
 	}
-	s.files.reserve.release()
-	err = errors.Join(err, s.tee.Close(), s.others.Close(), s.files.series.wait())
-	if err := s.others.closeTable(); err != nil && count.halted == nil {
+	err = errors.Join(err, s.files.series.wait())
+	if err := errors.Join(s.tee.Close(), s.others.Close(), s.others.closeTable()); err != nil && count.halted == nil {
 		count.halt(err) // the run says why it ended
 	}
 	return err

@@ -22,6 +22,7 @@ type contents struct {
 	path     string
 	reopened bool // a process that was killed may have left files
 	written  atomic.Int64
+	hold     sync.RWMutex // held: nothing is written but the file of tokens
 
 	mu      sync.Mutex
 	files   []File
@@ -177,6 +178,10 @@ type hashing struct {
 }
 
 func (f *hashing) Write(p []byte) (int, error) {
+	if f.name != TokensName {
+		f.in.hold.RLock()
+		defer f.in.hold.RUnlock()
+	}
 	n, err := disk.write(f.file, p)
 	f.sum.Write(p[:n])
 	f.size += int64(n)

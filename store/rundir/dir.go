@@ -36,6 +36,13 @@ type Dir struct {
 // Written is how many bytes the files of Create and CreateLive hold, finished or not. Any goroutine may call it.
 func (d *Dir) Written() int64 { return d.contents.written.Load() }
 
+// Hold makes the writers of all files wait until resume is called, but for that of the tokens: what is free on the disk
+// is left to it and to the stream.
+func (d *Dir) Hold() (resume func()) {
+	d.contents.hold.Lock()
+	return d.contents.hold.Unlock
+}
+
 // File is a recorded file as the manifest lists it.
 type File struct {
 	Name   string `json:"name"`

@@ -24,7 +24,7 @@ var (
 // Sizes of the buffers that collect bytes into large writes, where memory allows for them.
 const (
 	streamBuffer = 1 << 20
-	indexBuffer  = 512 << 10
+	indexBuffer  = 128 << 10 // what is in it needs room in a reserve for a full disk
 	leastBuffer  = 16 << 10
 )
 

@@ -208,12 +208,12 @@ func (p *Parts) Rows() (kept, lost int64) {
 // Bytes is how large the parts are whose rows are safe.
 func (p *Parts) Bytes() int64 { return p.bytes }
 
-// Memory is about how many bytes the rows take that are not written yet.
-func (p *Parts) Memory() int64 {
+// Unwritten is how many rows were appended that are in no file yet: they are packed in memory.
+func (p *Parts) Unwritten() int64 {
 	if p.now == nil {
 		return 0
 	}
-	return p.now.Memory()
+	return int64(p.now.rows)
 }
 
 // AddMetadata puts a text about the table as a whole into its last part, for what is known only at its end.
