@@ -44,6 +44,7 @@ const (
 	recordExperts     = 1 << 6
 	recordRequests    = 1 << 7
 	recordMoves       = 1 << 8
+	recordCopies      = 1 << 9
 )
 
 // What processes with the tap have shown.

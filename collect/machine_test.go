@@ -95,8 +95,8 @@ func TestReaderReadsWhatTheMachineDid(t *testing.T) {
 	p.put(recTimes, append(rec{}.u64(22, 9, 2000).u32(1, 1, 2, 0), timeOf(1, 0, 90)...)) // its first part was lost
 	p.put(recSample, rec{}.u64(77).u32(3).i32(42).u64(500, 40).u32(1, 0).i32(42).u32(0x3f800000, 0x3f000000))
 	p.put(recServed, rec{}.u64(90, 80, 3, 1<<40).u32(3, 2).i32(5, -1).u32(1, 9).text("slot id 1"))
-	p.put(recMoved, rec{}.u64(60, 75, 5, 4096).u32(1, 3, 8, 0).text("l_out-3#"))
-	p.put(recMoved, rec{}.u64(80, 81, 5, 16).u32(0, 0, 0, 0))
+	p.put(recMoved, rec{}.u64(60, 75, 5, 96, 4096, 7).u32(1, 3, 8, 0).text("l_out-3#"))
+	p.put(recMoved, rec{}.u64(80, 81, 5, 0, 16, 8).u32(0, 0, 0, 0))
 	p.put(recBufferEnd, rec{}.u64(4, 99))
 	drain(t, NewReader(region, s))
 
@@ -132,8 +132,8 @@ func TestReaderReadsWhatTheMachineDid(t *testing.T) {
 		Key: 1 << 40, Row: 5, Token: -1, Value: 1, Line: "slot id 1"}}; !reflect.DeepEqual(s.served, want) {
 		t.Errorf("served: %+v", s.served)
 	}
-	if want := []ggmlhooks.Moved{{Tensor: "l_out-3#", Buffer: 5, Bytes: 4096, BegunNS: 60, MonoNS: 75, Get: true,
-		Async: true, Own: true}, {Buffer: 5, Bytes: 16, BegunNS: 80, MonoNS: 81}}; !reflect.DeepEqual(s.moved, want) {
+	if want := []ggmlhooks.Moved{{Tensor: "l_out-3#", Buffer: 5, Offset: 96, Bytes: 4096, Addr: 7, BegunNS: 60,
+		MonoNS: 75, Get: true, Async: true, Own: true}, {Buffer: 5, Bytes: 16, Addr: 8, BegunNS: 80, MonoNS: 81}}; !reflect.DeepEqual(s.moved, want) {
 		t.Errorf("moved: %+v", s.moved)
 	}
 }

@@ -201,7 +201,8 @@ func (r *Reader) record(kind uint32, b []byte) error {
 		s.Line = d.text(int(d.u32()))
 		return d.then(kind, func() error { return r.sink.Served(&s) })
 	case recMoved:
-		m := ggmlhooks.Moved{BegunNS: int64(d.u64()), MonoNS: int64(d.u64()), Buffer: d.u64(), Bytes: d.u64()}
+		m := ggmlhooks.Moved{BegunNS: int64(d.u64()), MonoNS: int64(d.u64()), Buffer: d.u64(), Offset: d.u64(),
+			Bytes: d.u64(), Addr: d.u64()}
 		kind, flags := d.u32(), d.u32()
 		m.Get, m.Async, m.Own = kind == movedGet, flags&movedAsync != 0, flags&movedOwn != 0
 		name := int(d.u32())

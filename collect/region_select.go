@@ -38,11 +38,12 @@ type Machine struct {
 	Experts   bool // experts that were chosen, without their weights
 	Requests  bool // what a server does for its requests, from the start on
 	Moves     bool // what is moved to devices and back, from the start on
+	Copies    bool // what is moved to devices while the program is recorded
 }
 
 // record is a Machine as the tap reads it.
 func (m Machine) record() (bits uint32) {
-	for i, on := range [...]bool{m.Cells, m.Routing, m.Samples, m.Experts, m.Requests, m.Moves} {
+	for i, on := range [...]bool{m.Cells, m.Routing, m.Samples, m.Experts, m.Requests, m.Moves, m.Copies} {
 		if on {
 			bits |= recordCells << i
 		}

@@ -144,9 +144,10 @@ const MaxCandidates = 10
 type Moved struct {
 	Tensor          string // as ggml calls it
 	Buffer          uint64 // of the device
-	Bytes           uint64
-	BegunNS, MonoNS int64 // from call to return; of one that is Async, to the next synchronisation
-	Get             bool  // from the device
+	Offset, Bytes   uint64 // in it
+	Addr            uint64 // in the program, where the bytes came from or went to
+	BegunNS, MonoNS int64  // from call to return; of one that is Async, to the next synchronisation
+	Get             bool   // from the device
 	Async           bool
 	Own             bool // for the recording
 }

@@ -151,6 +151,8 @@ const (
 	// TraceInferred: of a sample whose address lies in no known region. The region's type follows from the name of
 	// the function, see TypeOfFunction.
 	TraceInferred
+	// TraceCopied: no op did it, a weight or some of its experts were copied from host memory to a device.
+	TraceCopied
 )
 
 // Phase is what the process was doing when an access happened.
@@ -183,10 +185,11 @@ const (
 	TimeOfOp               // the op alone
 	TimeOfRange            // several ops that were timed as one, or the loading of a model
 	TimeOfGraph            // the whole graph
+	TimeOfCopy             // a copy to a device
 	timeSources
 )
 
-var timeSourceNames = []string{"", "op", "range", "graph"}
+var timeSourceNames = []string{"", "op", "range", "graph", "copy"}
 
 // String returns the source's name as it stands in files, "" where there is none.
 func (t TimeSource) String() string { return nameOf(t, timeSourceNames, "time_source") }

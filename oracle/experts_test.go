@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -75,6 +76,32 @@ func TestExpertsCache(t *testing.T) {
 				t.Errorf("%s MiB: not the %s slots of llama.cpp:\n%s", mib, slots[1], said[strings.Index(said,
 					`"caches"`):])
 			}
+		}
+	}
+}
+
+// TestLedgerOfExpertCache: replaying the copies that the ledger shows, each slot of a cache that an op reads holds an
+// expert that its layer chose, and as many bytes are copied as llama.cpp counts.
+func TestLedgerOfExpertCache(t *testing.T) {
+	python := testenv.NeedPython(t, "numpy", "pyarrow")
+	endpoint := testenv.NeedRPC(t)
+	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
+	t.Setenv(name, path)
+	for _, mib := range []string{"2", "5"} {
+		o := llamatap(t, "llama-completion", "-m", synthetic(t, "qwen3moe", gguf.F16, sixteen), "-no-cnv", "--no-warmup",
+			"-c", "512", "-v", "--rpc", endpoint, "-ngl", "99", "-ncmoe", "99", "--moe-cache-mib", mib, "--tap-ledger",
+			"--tap-resource-level", "DETAILED", "-p", prompt, "-n", "40", "--temp", "0", "-t", "1", "--ignore-eos").good(t)
+		misses := 0
+		for _, m := range cacheLines.FindAllStringSubmatch(o.stderr, -1) {
+			n, _ := strconv.Atoi(m[3])
+			misses += n
+		}
+		routing := filepath.Join(t.TempDir(), "routing.parquet")
+		llamatap(t, "experts", o.dirs[0], "--format", "parquet", "-o", routing).good(t)
+		said, err := exec.Command(python, "testdata/expert_copies.py", o.dirs[0], routing, fmt.Sprint(256*256*2),
+			fmt.Sprint(misses)).CombinedOutput()
+		if err != nil || len(said) > 0 || misses == 0 {
+			t.Errorf("%s MiB, %d misses: %v\n%s", mib, misses, err, said)
 		}
 	}
 }

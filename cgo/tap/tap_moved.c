@@ -36,9 +36,13 @@ static __thread bool              tap_own;    // what is moved now is moved for 
 void tap_moves_own(bool own) { tap_own = own; }
 
 // tap_moves_of says whether what is moved of a tensor is reported: it lies on a device.
-static bool tap_moves_of(const struct ggml_tensor * t) {
-    if (tap_within > 0 || tap.header == NULL || !(tap.header->config.start.record & TAP_RECORD_MOVES) ||
-        !(tap_get(&tap.given) || tap_on())) {
+static bool tap_moves_of(const struct ggml_tensor * t, enum tap_moved_kind kind) {
+    if (tap_within > 0 || tap.header == NULL) {
+        return false;
+    }
+    const uint32_t record = tap.header->config.start.record;
+    const bool all = (record & TAP_RECORD_MOVES) && (tap_get(&tap.given) || tap_on());
+    if (!all && !((record & TAP_RECORD_COPIES) && kind == TAP_MOVED_SET && tap_on())) {
         return false;
     }
     ggml_backend_buffer_t buffer = tap_buffer_of(t);
@@ -83,12 +87,14 @@ void tap_moves_announce(void) {
 }
 
 // tap_move describes what was moved from begun on. Its end is now.
-static struct tap_move tap_move(const struct ggml_tensor * t, uint32_t kind, size_t size, int64_t begun) {
+static struct tap_move tap_move(const struct ggml_tensor * t, const void * data, size_t offset, size_t size,
+                                enum tap_moved_kind kind, int64_t begun) {
     struct tap_nearby near = {0};
     struct tap_move m = {.rec = {.h.type = TAP_REC_MOVED, .begun_ns = (uint64_t) begun,
-        .mono_ns = (uint64_t) tap_now(), .size = size, .kind = kind, .flags = tap_own ? TAP_MOVED_OWN : 0}};
-    uint64_t offset;
-    tap_where(&near, t, &m.rec.buffer, &offset);
+        .mono_ns = (uint64_t) tap_now(), .size = size, .data = (uintptr_t) data, .kind = kind,
+        .flags = tap_own ? TAP_MOVED_OWN : 0}};
+    tap_where(&near, t, &m.rec.buffer, &m.rec.offset);
+    m.rec.offset += offset;
     m.rec.bytes = (uint32_t) strnlen(t->name, TAP_NAME_SIZE);
     memcpy(m.name, t->name, m.rec.bytes);
     return m;
@@ -116,7 +122,7 @@ static void tap_move_open(ggml_backend_t backend, struct tap_move m) {
 // ---- interposed -----------------------------------------------------------------------------------------------------
 
 void ggml_backend_tensor_set(struct ggml_tensor * t, const void * data, size_t offset, size_t size) {
-    if (!tap_moves_of(t)) {
+    if (!tap_moves_of(t, TAP_MOVED_SET)) {
         TAP_REAL(ggml_backend_tensor_set)(t, data, offset, size);
         return;
     }
@@ -124,12 +130,12 @@ void ggml_backend_tensor_set(struct ggml_tensor * t, const void * data, size_t o
     tap_within++;
     TAP_REAL(ggml_backend_tensor_set)(t, data, offset, size);
     tap_within--;
-    struct tap_move m = tap_move(t, TAP_MOVED_SET, size, begun);
+    struct tap_move m = tap_move(t, data, offset, size, TAP_MOVED_SET, begun);
     tap_move_put(&m);
 }
 
 void ggml_backend_tensor_get(const struct ggml_tensor * t, void * data, size_t offset, size_t size) {
-    if (!tap_moves_of(t)) {
+    if (!tap_moves_of(t, TAP_MOVED_GET)) {
         TAP_REAL(ggml_backend_tensor_get)(t, data, offset, size);
         return;
     }
@@ -137,13 +143,13 @@ void ggml_backend_tensor_get(const struct ggml_tensor * t, void * data, size_t o
     tap_within++;
     TAP_REAL(ggml_backend_tensor_get)(t, data, offset, size);
     tap_within--;
-    struct tap_move m = tap_move(t, TAP_MOVED_GET, size, begun);
+    struct tap_move m = tap_move(t, data, offset, size, TAP_MOVED_GET, begun);
     tap_move_put(&m);
 }
 
 void ggml_backend_tensor_set_async(ggml_backend_t backend, struct ggml_tensor * t, const void * data, size_t offset,
                                    size_t size) {
-    if (!tap_moves_of(t)) {
+    if (!tap_moves_of(t, TAP_MOVED_SET)) {
         TAP_REAL(ggml_backend_tensor_set_async)(backend, t, data, offset, size);
         return;
     }
@@ -151,12 +157,12 @@ void ggml_backend_tensor_set_async(ggml_backend_t backend, struct ggml_tensor * 
     tap_within++;
     TAP_REAL(ggml_backend_tensor_set_async)(backend, t, data, offset, size);
     tap_within--;
-    tap_move_open(backend, tap_move(t, TAP_MOVED_SET, size, begun));
+    tap_move_open(backend, tap_move(t, data, offset, size, TAP_MOVED_SET, begun));
 }
 
 void ggml_backend_tensor_get_async(ggml_backend_t backend, const struct ggml_tensor * t, void * data, size_t offset,
                                    size_t size) {
-    if (!tap_moves_of(t)) {
+    if (!tap_moves_of(t, TAP_MOVED_GET)) {
         TAP_REAL(ggml_backend_tensor_get_async)(backend, t, data, offset, size);
         return;
     }
@@ -164,7 +170,7 @@ void ggml_backend_tensor_get_async(ggml_backend_t backend, const struct ggml_ten
     tap_within++;
     TAP_REAL(ggml_backend_tensor_get_async)(backend, t, data, offset, size);
     tap_within--;
-    tap_move_open(backend, tap_move(t, TAP_MOVED_GET, size, begun));
+    tap_move_open(backend, tap_move(t, data, offset, size, TAP_MOVED_GET, begun));
 }
 
 void ggml_backend_synchronize(ggml_backend_t backend) {

@@ -398,7 +398,8 @@ enum tap_moved_flag {
 struct tap_rec_moved {
     struct tap_record h;
     uint64_t begun_ns, mono_ns; // from call to return
-    uint64_t buffer, size;
+    uint64_t buffer, offset, size; // on the device
+    uint64_t data;                 // address in the program
     uint32_t kind, flags;
     uint32_t bytes; // of the name
     uint32_t reserved;

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/llamatap/llamatap/memtrace"
 )
@@ -125,6 +126,9 @@ func (l *lifetimes) filled(ns int64) error {
 	return nil
 }
 
+// cachePrefix is what llama.cpp's names of tensors of a cache of experts begin with: nothing is loaded into them.
+const cachePrefix = "moe_cache."
+
 // load writes once that a weight was filled when its model was loaded: when the loading had ended, or none: at some
 // time since its memory came, and before it was read.
 func (l *lifetimes) load(region *memtrace.Region, ns int64) error {
@@ -133,7 +137,8 @@ func (l *lifetimes) load(region *memtrace.Region, ns int64) error {
 	}
 	root := region.Root()
 	b := l.m.Buffer(root.Buffer)
-	if root.Type != memtrace.Weight || root.Tensor == "" || b == nil || l.loaded[root] {
+	if root.Type != memtrace.Weight || root.Tensor == "" || b == nil || l.loaded[root] ||
+		strings.HasPrefix(root.Tensor, cachePrefix) {
 		return nil
 	}
 	l.loaded[root] = true

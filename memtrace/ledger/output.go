@@ -56,9 +56,11 @@ func (w *output) lasting(a *access, put func(column int, v int64)) {
 	if a.layer != none {
 		put(memtrace.TraceLayer, int64(a.layer))
 	}
-	put(memtrace.TraceOpSeq, int64(a.node))
-	text(memtrace.TraceGGMLOp, a.name)
-	put(memtrace.TraceOperand, int64(a.number))
+	if a.node != none {
+		put(memtrace.TraceOpSeq, int64(a.node))
+		text(memtrace.TraceGGMLOp, a.name)
+		put(memtrace.TraceOperand, int64(a.number))
+	}
 }
 
 // known sets a number, if it is known.

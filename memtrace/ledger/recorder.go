@@ -39,6 +39,7 @@ type Recorder struct {
 	plans     ggmlhooks.Plans[*plan]
 	x         execution // that is written, used again
 	lifetimes lifetimes
+	copies    copies
 	rows      rows
 	windows   windows
 	failed    bool // an error was returned
@@ -59,6 +60,7 @@ func NewRecorder(o Options) *Recorder {
 	}
 	v := visitor{block: o.Block, doubts: &r.doubts}
 	r.lifetimes = lifetimes{out: out, m: o.Map, loaded: map[*memtrace.Region]bool{}}
+	r.copies = copies{m: o.Map}
 	r.rows = rows{out: out, visitor: v}
 	r.rows.emit = r.rows.row
 	r.windows = windows{out: out, m: o.Map, length: int64(o.Window), visitor: v, of: map[sumKey]*sum{}}
@@ -94,6 +96,12 @@ func (r *Recorder) Context(c *ggmlhooks.Context) error {
 	if c.LoadedNS != 0 {
 		r.lifetimes.noteFilled(c.LoadedNS)
 	}
+	return nil
+}
+
+// Moved notes what was copied to a cache of experts.
+func (r *Recorder) Moved(m *ggmlhooks.Moved) error {
+	r.copies.note(m)
 	return nil
 }
 
@@ -140,7 +148,10 @@ func (r *Recorder) execution(x *execution) error {
 		r.lifetimes.now = memtrace.Generation
 	}
 	if r.windows.length > 0 {
-		return r.windows.execution(x)
+		return r.windows.execution(x, &r.copies)
+	}
+	if err := r.copies.visit(x, r.rows.row); err != nil {
+		return err
 	}
 	return r.rows.execution(x)
 }
@@ -164,6 +175,7 @@ func (r *Recorder) Close() error {
 	if r.lifetimes.now == memtrace.Generation {
 		r.lifetimes.now = memtrace.Teardown
 	}
+	r.doubts.Unplaced += int64(len(r.copies.waiting))
 	err := r.lifetimes.until(memtrace.Forever)
 	if err == nil {
 		err = r.windows.flush()

@@ -161,7 +161,10 @@ func (r *rows) row(x *execution, a *access) error {
 	r.doubts.Accesses++
 	w := r.out
 	w.lasting(a, w.fill)
-	ns, source := x.interval(a.node)
+	ns, source := a.ns, memtrace.TimeOfCopy
+	if a.node != none {
+		ns, source = x.interval(a.node)
+	}
 	w.Int(memtrace.TraceTime, ns+w.offset)
 	w.Text(memtrace.TraceTimeSource, source.String())
 	w.known(memtrace.TraceToken, a.token)

@@ -12,6 +12,7 @@ type access struct {
 	token int32              // number in the run
 	seq   int32
 	block int32 // of a cache
+	ns    int64 // of a copy: when it began
 }
 
 // visitor finds the accesses of an execution, each op's sources before what it writes.

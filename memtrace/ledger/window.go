@@ -35,13 +35,16 @@ type sum struct {
 	bytes    uint64
 }
 
-// execution adds an execution to its window: that in which it began, or the newest if that is later.
-func (w *windows) execution(x *execution) error {
+// execution adds an execution to its window, with what was copied for it: that in which it began, or the newest if that is later.
+func (w *windows) execution(x *execution, copies *copies) error {
 	if begin := (x.begin + w.out.offset) / w.length * w.length; !w.open || begin > w.begin {
 		if err := w.flush(); err != nil {
 			return err
 		}
 		w.begin, w.open = begin, true
+	}
+	if err := copies.visit(x, w.add); err != nil {
+		return err
 	}
 	for i := range x.plan.items {
 		if err := w.visit(x, &x.plan.items[i]); err != nil {

@@ -64,7 +64,7 @@ func (t *tee) Buffer(b *ggmlhooks.Buffer) error {
 func machineOf(level string, tap *config.Tap) collect.Machine {
 	ledger := tap.Records(config.Ledger)
 	m := collect.Machine{Cells: followsCells(tap) || ledger, Experts: ledger, LookEvery: uint32(tap.ResourceSample),
-		Requests: tap.Records(config.Requests), Moves: len(tap.Hosts) > 0}
+		Requests: tap.Records(config.Requests), Moves: len(tap.Hosts) > 0, Copies: ledger}
 	switch level {
 	case "DETAILED":
 		m.Looking, m.Routing = ggmlhooks.LookRanges, true
