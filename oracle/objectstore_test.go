@@ -91,6 +91,7 @@ func TestObjectStore(t *testing.T) {
 			t.Errorf("%v: %v, %v, of the URL:\n%s\nof the directory:\n%s", command, err, err2, there, here)
 		}
 	}
+	serveStored(t, filepath.Join(server.bucket, "a"), "s3://runs/a", filepath.Base(dir))
 	t.Chdir(t.TempDir())
 	if text, err := run("run", "-p", "hello", "-n", "60", "--tap-tensor", "l_out", "--tap-segment", "64K", "--tap-out",
 		"s3://runs/live"); err != nil || strings.Contains(text, s3Secret) {
@@ -115,5 +116,37 @@ func TestObjectStore(t *testing.T) {
 	begin := time.Now()
 	if text, err := run("push", dir, "s3://runs/b"); err == nil || !strings.Contains(text, "check AWS_ACCESS_KEY_ID") {
 		t.Errorf("wrong key: %v: %s after %v", err, text, time.Since(begin))
+	}
+}
+
+// serveStored compares what a server shows of runs in object storage with what one shows of their folder. A run is
+// copied when it is looked at.
+func serveStored(t *testing.T, folder, url, id string) {
+	t.Helper()
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	copies := func() int {
+		found, _ := filepath.Glob(filepath.Join(cache, "llamatap", "runs", "*"))
+		return len(found)
+	}
+	here, there := show(t, folder), show(t, url)
+	for _, path := range []string{"/api/v1/runs", "/api/v1/summary?run=" + id, "/api/v1/kv?run=" + id,
+		"/api/v1/resource-logs?run=" + id, "/api/v1/summary"} {
+		a, b := here.ask(t, "GET", path, ""), there.ask(t, "GET", path, "")
+		a = strings.ReplaceAll(a, folder, "FOLDER")
+		if i := strings.Index(b, cache); i >= 0 {
+			b = strings.ReplaceAll(b, filepath.Dir(b[i:i+strings.Index(b[i:], id)]+id), "FOLDER")
+		}
+		if n := copies(); (n == 0) != (path == "/api/v1/runs") || n > 1 {
+			t.Errorf("%s: %d runs are copied", path, n)
+		}
+		if a != b {
+			t.Errorf("%s: of the URL\n%.2000s\nof the folder\n%.2000s", path, b, a)
+		}
+	}
+	for _, s := range []*showing{&here, &there} {
+		if err := s.stop(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -49,6 +49,9 @@ needs none with --no-token.
 
 --host NAME=HOST:PORT shows the runs of another host's 'llamatap serve' as well, live ones included, as NAME:RUN.
 
+DIR may be the URL of a run, or of a folder of runs, in object storage: sealed ones are shown, and copied into the
+user's cache when one is looked at.
+
   llamatap serve llamatap-runs
   llamatap serve --host gpu-1=10.0.0.1:9464 --host gpu-2=10.0.0.2:9464 --host-token @fleet.token
   llamatap ctl http://127.0.0.1:8080 level VERBOSE
@@ -96,8 +99,11 @@ needs none with --no-token.
 					return cli.Wrongf("no run directory: give one, or a folder of runs, as in 'llamatap serve %s'",
 						defaultRuns)
 				}
+				if object.Is(o.Dir) && o.Live {
+					return cli.Wrongf("--live: there are no live runs in object storage: leave it out")
+				}
 				if object.Is(o.Dir) {
-					if o.Dir, err = fetchRun(o.Dir); err != nil {
+					if o.Stored, err = newStoredRuns(o.Dir); err != nil {
 						return err
 					}
 				}

@@ -36,11 +36,10 @@ func controlRun(dir string, c server.Command) (json.RawMessage, error) {
 }
 
 // attend prepares to serve: it lets prompts be run where there is a folder for their runs, and lowers its priority
-// below
-// models that are recorded.
+// below models that are recorded.
 func attend(o *server.Options, model string) {
 	thread := 0
-	if o.Dir != "" && !o.Live && !server.IsRun(o.Dir) {
+	if o.Dir != "" && o.Stored == nil && !o.Live && !server.IsRun(o.Dir) {
 		g := newGenerator(o.Dir, model)
 		o.Generate, thread = g.generate, g.thread
 	}

@@ -117,7 +117,7 @@ func (m *metrics) collect() ([]sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := choose(runs)
+	chosen := choose(slices.DeleteFunc(runs, func(r Run) bool { return r.dir == "" }))
 	picked := m.pick(chosen)
 	ctx, cancel := context.WithTimeout(context.Background(), m.server.o.Limits.FoldTime)
 	defer cancel()

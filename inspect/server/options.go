@@ -11,11 +11,13 @@ import (
 	"github.com/llamatap/llamatap/inspect/otlp"
 )
 
-// Options say what is served, to whom, and how much of it at once. Dir or Hosts must be set, and either Token or
+// Options say what is served, to whom, and how much of it at once. Dir, Stored or Hosts must be set, and either Token or
 // NoToken.
 type Options struct {
 	// Dir is a run directory, or a folder of runs: run_* in it, or one folder below. "": none of this host's.
 	Dir string
+	// Stored are runs in object storage that are shown instead; nil: none.
+	Stored Stored
 	// Hosts are servers of other hosts, whose runs are shown as well.
 	Hosts []Host
 	// Live serves no runs but the newest live one below Dir, and when that has ended it, until there is
@@ -43,6 +45,15 @@ type Options struct {
 	Wait func(context.Context)
 	// Limits bound what clients may take up; a field that is 0 is that of [DefaultLimits].
 	Limits Limits
+}
+
+// Stored are sealed runs elsewhere, which are copied when somebody looks at one. Its methods may be called from several
+// goroutines.
+type Stored interface {
+	// Runs lists them, newest first.
+	Runs() ([]Run, error)
+	// Fetch copies the run of an id, unless it is copied already, and returns the copy.
+	Fetch(id string) (dir string, err error)
 }
 
 // PollTime is how often a log that is followed is looked at.

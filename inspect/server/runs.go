@@ -22,13 +22,14 @@ type Run struct {
 	Events   bool  `json:"events"`
 	LogBytes int64 `json:"log_bytes"`
 
-	dir string
+	dir string // "": of a stored run, which is not copied yet
 }
 
 // listing finds runs. Names that clients give are looked up in it, and never become part of a path.
 type listing struct {
-	dir  string
-	live bool
+	dir    string
+	stored Stored
+	live   bool
 
 	mu   sync.Mutex
 	last string // the run that was live when somebody looked last
@@ -39,6 +40,10 @@ const maxRuns = 10000
 
 // all lists the runs that are served, newest first.
 func (l *listing) all() ([]Run, error) {
+	if l.stored != nil {
+		runs, err := l.stored.Runs()
+		return runs[:min(len(runs), maxRuns)], err
+	}
 	if l.dir == "" { // other hosts' runs alone
 		return nil, nil
 	}
@@ -96,8 +101,20 @@ func look(dir, id, model string) Run {
 		LogBytes: resources.LogSize(dir), dir: dir}
 }
 
-// find returns the run of an id, or, for "", the newest live one that holds events, else the newest that holds some.
+// find returns the run of an id, or, for "", the newest live one that holds events, else the newest that holds some. A
+// stored one is copied.
 func (l *listing) find(id string) (Run, error) {
+	run, err := l.lookUp(id)
+	if err != nil || run.dir != "" {
+		return run, err
+	}
+	if run.dir, err = l.stored.Fetch(run.ID); err != nil {
+		return Run{}, fail(http.StatusBadGateway, "%w", err)
+	}
+	return run, nil
+}
+
+func (l *listing) lookUp(id string) (Run, error) {
 	runs, err := l.all()
 	if err != nil {
 		return Run{}, fail(http.StatusInternalServerError, "%w", err)

@@ -33,7 +33,7 @@ type Server struct {
 
 // New makes a server of a run directory or a folder of runs, which must be there.
 func New(o Options) (*Server, error) {
-	if o.Dir == "" && len(o.Hosts) == 0 {
+	if o.Dir == "" && o.Stored == nil && len(o.Hosts) == 0 {
 		return nil, errNoDir
 	}
 	if o.Token == "" && !o.NoToken {
@@ -48,7 +48,7 @@ func New(o Options) (*Server, error) {
 	if o.Wait == nil {
 		o.Wait = waitPollTime
 	}
-	s := &Server{o: o, runs: listing{dir: o.Dir, live: o.Live}, follows: make(chan struct{}, o.Limits.Follows),
+	s := &Server{o: o, runs: listing{dir: o.Dir, stored: o.Stored, live: o.Live}, follows: make(chan struct{}, o.Limits.Follows),
 		reports: make(chan struct{}, maxReports), running: make(chan struct{}, 1), stopping: make(chan struct{})}
 	if _, err := s.runs.all(); err != nil {
 		return nil, err

@@ -33,7 +33,11 @@ func (l *listing) sessions(w http.ResponseWriter, r *http.Request) error {
 	list := []session{}
 	for _, run := range runs {
 		if run.Events {
-			list = append(list, session{run.ID, filepath.Join(run.dir, rundir.EventsName)})
+			log := ""
+			if run.dir != "" {
+				log = filepath.Join(run.dir, rundir.EventsName)
+			}
+			list = append(list, session{run.ID, log})
 		}
 	}
 	return writeJSON(w, http.StatusOK, map[string]any{"active_sessions": list})
