@@ -51,11 +51,12 @@ type child struct {
 	busy float64
 }
 
-// How often a child is looked at: the one without the tap, whose peak of memory is wanted, and the recorded one,
-// which that would disturb but for its first second, which may be all of it.
+// How often a child is looked at: the one without the tap, whose peak of memory is wanted, at first, when it may end
+// soon, and later; and the recorded one, which that would disturb but for its first second, which may be all of it.
 const (
-	peakSampling = 20 * time.Millisecond
-	sampling     = 250 * time.Millisecond
+	firstSampling = 5 * time.Millisecond
+	peakSampling  = 20 * time.Millisecond
+	sampling      = 250 * time.Millisecond
 )
 
 // command prepares a program whose words go to files of the cell: name.log, or name.out and name.log, where apart
@@ -122,7 +123,11 @@ func (w *work) child(ctx context.Context, name string, argv []string, watch *wat
 
 // follow looks at a child until it has ended.
 func (c *child) follow(cmd *exec.Cmd, at time.Time, ended <-chan error, watch *watch) error {
-	tick := time.NewTicker(peakSampling)
+	every := peakSampling
+	if watch == nil {
+		every = firstSampling
+	}
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	isSlow, looked := false, at
 	var used peakCPU
@@ -130,10 +135,15 @@ func (c *child) follow(cmd *exec.Cmd, at time.Time, ended <-chan error, watch *w
 	for {
 		select {
 		case <-tick.C:
+			since := time.Since(at)
 			if pid := cmd.Process.Pid; watch == nil {
+				if !isSlow && since >= sampling {
+					tick.Reset(peakSampling)
+					isSlow = true
+				}
 				c.peak = max(c.peak, process.StatusBytes(pid, "VmHWM"))
 			} else {
-				if since := time.Since(at); !isSlow && since >= time.Second {
+				if !isSlow && since >= time.Second {
 					tick.Reset(sampling)
 					isSlow = true
 				}
