@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/config"
 )
 
 // Spec says what a measuring process measures. Lengths are in tokens.
@@ -49,8 +50,8 @@ func (s *Spec) Check() error {
 			s.Sequences, s.Batch)
 	case s.sequences() > 1 && s.Text != "":
 		return errors.New("a text is continued in one sequence: give a prompt of a length for several")
-	case s.Threads < 1:
-		return fmt.Errorf("%d threads: give at least 1", s.Threads)
+	case s.Threads < 1 || s.Threads > config.MaxThreads:
+		return fmt.Errorf("%d threads: give 1 to %d", s.Threads, config.MaxThreads)
 	case s.Repetitions < 1:
 		return fmt.Errorf("%d repetitions: give at least 1", s.Repetitions)
 	}

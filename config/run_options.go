@@ -194,12 +194,15 @@ func integer(field func(*Run) *int, lowest int, want string) func(*Run, string) 
 	}
 }
 
+// MaxThreads is how many threads ggml computes with at most.
+const MaxThreads = 512
+
 // threads accepts llama.cpp's words for one thread per core, 0 and negative numbers.
 func threads(field func(*Run) *int) func(*Run, string) error {
 	return func(r *Run, s string) error {
 		n, err := strconv.ParseInt(s, 10, 32)
-		if err != nil || n > 512 {
-			return errors.New("give a number of threads, at most 512, or 0 for one per core")
+		if err != nil || n > MaxThreads {
+			return fmt.Errorf("give a number of threads, at most %d, or 0 for one per core", MaxThreads)
 		}
 		*field(r) = max(int(n), 0)
 		return nil

@@ -24,7 +24,7 @@ func CheckModel(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w %s: no such file: check the path, or leave -m out for the embedded model", ErrModel, path)
+		return fmt.Errorf("%w %s: no such file: check the path", ErrModel, path)
 	case err != nil:
 		return fmt.Errorf("%w %s: %w", ErrModel, path, cause(err))
 	case info.IsDir():

@@ -180,6 +180,9 @@ func (a *exportArgs) run(args []string) error {
 	if suffix, ok := timeline.Suffix(a.to); ok {
 		return a.exportTimeline(ctx, path, suffix)
 	}
+	if a.options.Out == "-" {
+		return cli.Wrongf("-o -: tensors are exported to files: name one, or a folder")
+	}
 	if !slices.Contains(export.Forms, export.Form(a.to)) {
 		return cli.Wrongf("--to %q: use one of %s", a.to, strings.Join(exportFormats(), ", "))
 	}

@@ -41,9 +41,9 @@ func inspectCommand() *cli.Command {
 			"[RUN] --attention --layer N --head H [--token I|A:B] [--format text|json|npy] [-o FILE]\n" +
 			"[RUN|MODEL.gguf] --points [--json]",
 		Text: `Shows layers, tokens, shapes, bytes, ratio and losses of the tensors, and what else the run recorded.
---layer and --tensor list tensors; --stats adds mean, population standard deviation, minimum, maximum, L2 norm and
-share of exact zeros, all over finite values, and counts NaN and Inf. A stream outside of a run directory is read with
-its index, or as STRAP-LLM writes it, without; then the output says what had to be assumed.
+--layer and --tensor list tensors; --stats adds mean, population standard deviation, minimum, maximum and L2 norm of
+the finite values, the share of exact zeros among all elements, and counts of NaN and Inf. A stream outside of a run
+directory is read with its index, or as STRAP-LLM writes it, without; then the output says what had to be assumed.
 
 --attention shows the weights with which tokens attend to KV cells, of a run recorded with --tap-attention: recomputed
 from the captured Q, K and mask where flash attention ran, else as llama.cpp computed them. JSON has one line per

@@ -81,8 +81,13 @@ func dispatch(args []string) int {
 // call runs the command that the arguments name.
 func call(args ...string) error {
 	switch {
+	case args[0] == "version" && len(args) > 1:
+		return cli.Wrongf("unexpected argument %.60q: version takes none", args[1])
 	case args[0] == "version" || args[0] == "--version":
 		_, err := present.Printf("llamatap %s, llama.cpp %s\n", version, cmp.Or(llama.Version(), "is not built in"))
+		return err
+	case len(args) == 2 && args[0] == "help" && args[1] == "version":
+		_, err := present.Printf("llamatap version\n\nprints the version of llamatap, and of the llama.cpp that it uses\n")
 		return err
 	case args[0] == "help" && len(args) > 1 && isFront(args[1]):
 		return runFront(args[1], []string{"--help"})

@@ -33,7 +33,7 @@ AWS_SECRET_ACCESS_KEY, or of ~/.aws/credentials; docs/RUN_DIRECTORY.md has the p
 			retry := time.Minute
 			f.Add("--retry TIME", &retry, "how long a store that does not answer is tried again, such as 30s or 1h")
 			return func(args []string) error {
-				dir, err := resolveRun(args[0])
+				dir, err := findRun(args[0])
 				if err != nil {
 					return err
 				}

@@ -42,7 +42,7 @@ over time, in a file of their own. Of two runs, text is the default, and a pictu
 			form.define(f, "html", "text", "md", "json", "png", "svg", "pdf")
 			return func(args []string) error {
 				if len(args) == 2 {
-					return compareRuns([2]string(args), brief, &form, f.Given("--format"))
+					return compareRuns([2]string(args), brief, &form, f.Given("--format") || f.Given("--json"))
 				}
 				path, err := resolveRun(args...)
 				isPicture := slices.Contains(sheet.Forms, form.form)

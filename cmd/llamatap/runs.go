@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -55,6 +56,9 @@ characters of its name after an underscore, or nothing: the newest run.
 				if form.form == "json" {
 					return form.write(func(out io.Writer) error { return writeJSON(out, runs) })
 				}
+				if err := unreadable(folder); err != nil && len(runs) == 0 {
+					return err
+				}
 				if len(runs) == 0 {
 					return fmt.Errorf("there are no runs below %s: record one, or give another folder", folder)
 				}
@@ -62,6 +66,23 @@ characters of its name after an underscore, or nothing: the newest run.
 			}
 		},
 	}
+}
+
+// unreadable is why a folder, or one in it, cannot be looked into.
+func unreadable(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if object.Is(folder) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.IsDir() && err == nil {
+			_, err = os.ReadDir(filepath.Join(folder, e.Name()))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("look for runs: %w: read them as the user who recorded them", err)
+	}
+	return nil
 }
 
 // runsBelow reads the newest runs below a folder; most is how many at most, 0: all.
@@ -107,10 +128,34 @@ func runsStored(url string, most int) ([]*resources.Run, error) {
 	return runs, err
 }
 
-// resolveRun finds the run that the arguments of a command name: by a directory or stream, by its name, by what
-// follows the last underscore of its name, or the newest for no argument. A run in object storage is copied into the
-// cache. What is no run is returned as it is: who opens it reports what is wrong.
+// resolveRun finds the run that the arguments of a command name, to read it: of a sealed one it prints which files are
+// not as large as they were.
 func resolveRun(args ...string) (string, error) {
+	dir, err := findRun(args...)
+	if err != nil {
+		return "", err
+	}
+	found := rundir.Resized(dir)
+	for i, file := range found {
+		if i == maxResized {
+			fmt.Fprintf(present.Err, "llamatap: and %d more\n", len(found)-i)
+			break
+		}
+		fmt.Fprintf(present.Err, "llamatap: DAMAGE   %s: %s\n", dir, file)
+	}
+	if len(found) > 0 {
+		fmt.Fprintf(present.Err, "llamatap: figures of this run are wrong: copy it again, or see 'llamatap verify %s'\n", dir)
+	}
+	return dir, nil
+}
+
+// maxResized is how many files of another size are named.
+const maxResized = 4
+
+// findRun finds the run that the arguments of a command name: by a directory or stream, by its name, by what follows
+// the last underscore of its name, or the newest for no argument. A run in object storage is copied into the cache.
+// What is no run is returned as it is: who opens it reports what is wrong.
+func findRun(args ...string) (string, error) {
 	name := strings.Join(args, "")
 	if object.Is(name) {
 		return fetchRun(name)

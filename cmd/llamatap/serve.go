@@ -121,7 +121,9 @@ user's cache when one is looked at.
 					o.Export = otlp.Options{Settings: *to, Version: version,
 						Remark: func(text string) { fmt.Fprintln(present.Err, "llamatap: OpenTelemetry:", text) }}
 				}
-				attend(&o, model)
+				if err := attend(&o, model); err != nil {
+					return err
+				}
 				return serve(o, addr)
 			}
 		},

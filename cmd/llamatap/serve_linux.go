@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/llamatap/llamatap/inspect/server"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/runner/session/control"
 )
 
@@ -37,11 +38,17 @@ func controlRun(dir string, c server.Command) (json.RawMessage, error) {
 
 // attend prepares to serve: it lets prompts be run where there is a folder for their runs, and lowers its priority
 // below models that are recorded.
-func attend(o *server.Options, model string) {
+func attend(o *server.Options, model string) error {
+	if model != "" {
+		if _, err := os.Stat(model); err != nil {
+			return cli.Wrongf("-m %s: %w: give a GGUF file", model, errors.Unwrap(err))
+		}
+	}
 	thread := 0
 	if o.Dir != "" && o.Stored == nil && !o.Live && !server.IsRun(o.Dir) {
 		g := newGenerator(o.Dir, model)
 		o.Generate, thread = g.generate, g.thread
 	}
 	stepBack(thread)
+	return nil
 }

@@ -13,4 +13,4 @@ import (
 func controlRun(string, server.Command) (json.RawMessage, error) { return nil, errors.ErrUnsupported }
 
 // attend does nothing where no model is recorded.
-func attend(*server.Options, string) {}
+func attend(*server.Options, string) error { return nil }

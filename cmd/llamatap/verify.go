@@ -33,7 +33,7 @@ could not restore counts as lost.
 				if mend && len(args) > 0 && object.Is(args[0]) {
 					return cli.Wrongf("--repair %s: repair the run where it was recorded, then push it again", args[0])
 				}
-				path, err := resolveRun(args...)
+				path, err := findRun(args...)
 				if err != nil {
 					return err
 				}

@@ -143,7 +143,7 @@ func openTrace(dir string) (*table.Table, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil,
 			fmt.Errorf(
-				"%s: %w: record with --tap-ledger rows or --tap-samples; the newest accesses of a live run are in no file yet", dir, ErrNoTable)
+				"%s: %w: record with --tap-ledger rows or --tap-samples; the newest accesses of a live run are in no file yet, and those of one that was killed are lost", dir, ErrNoTable)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", dir, ErrNoTrace, err)

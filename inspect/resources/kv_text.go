@@ -50,7 +50,7 @@ func (k *KV) writeHead(out *present.Text) {
 			r.Reused, r.Needed,
 			present.Percent(ratio), r.Hits, r.Requests)
 		if r.Gap.Count > 0 {
-			text += fmt.Sprintf(", %s after they were last used, in the mean",
+			text += fmt.Sprintf("; the mean of these requests came %s after its cells were last used",
 				present.Seconds(float64(r.Gap.SumNS)/float64(r.Gap.Count)/1e9))
 		}
 		out.Line("%s", text)

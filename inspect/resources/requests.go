@@ -67,7 +67,7 @@ func (r *Requests) countGivenBack(dir string, firstPart int) {
 func OpenRequests(ctx context.Context, dir string) (*Requests, error) {
 	t, err := table.Open(dir, rundir.RequestsName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w: record with --tap-requests; those of a live run come after 30 s",
+		return nil, fmt.Errorf("%s: %w: record with --tap-requests; those of a live run come after 30 s, and the last 30 s of one that was killed are lost",
 			dir, ErrNoRequests)
 	}
 	if err != nil {
@@ -259,10 +259,10 @@ func (r *Requests) WriteText(w io.Writer, text func(id int64) string, last int) 
 		out.Line("%d tokens drafted, %d accepted", t.Drafted, t.Accepted)
 	}
 	if r.Cut {
-		out.Line("the table was not completed: the newest requests are missing")
+		out.Line("the table is not complete: requests of the last 30 s of a live run, or before a kill, may be missing")
 	}
 	if n := r.GivenBack.Sampled; n > 0 {
-		out.Line("%d of them are not of the sample: segments with their part alone were given back", n)
+		out.Line("%d of them are not of the sample: segments that hold tensors of no other are given back", n)
 	}
 	if g := r.GivenBack; g.Rows != nil {
 		out.Line("the rows of %d earlier requests were given back, in %d parts", *g.Rows, g.Parts)

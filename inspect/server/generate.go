@@ -100,7 +100,7 @@ func (p *Prompt) check() error {
 		return fail(http.StatusBadRequest, "sampling.method %.40q: use greedy, top_k, top_p or temperature",
 			p.Sampling.Method)
 	case p.MaxTokens < 0 || p.MaxTokens > MaxTokens:
-		return fail(http.StatusBadRequest, "max_tokens %d: use 1 to %d", p.MaxTokens, MaxTokens)
+		return fail(http.StatusBadRequest, "max_tokens %d: use 1 to %d, or leave it out", p.MaxTokens, MaxTokens)
 	}
 	return nil
 }

@@ -73,7 +73,14 @@ func (r *Run) Unknown(f Filter) error {
 		names = names[:maxNames]
 	}
 	what := "nothing matches"
-	if f.Tensor != "" {
+	switch {
+	case f.Ctx != nil && slices.Contains(names, ggmlhooks.WithoutLayer(f.Tensor)):
+		return fmt.Errorf("%s: context %d has no tensor %q%s: 'llamatap inspect %s' shows which contexts there are", r.Path,
+			*f.Ctx, f.Tensor, where, r.Path)
+	case slices.Contains(names, f.Tensor):
+		return fmt.Errorf("%s: %q is a tensor of several layers: choose one, as in %q, or all with %q", r.Path, f.Tensor,
+			f.Tensor+"-0", f.Tensor+"-*")
+	case f.Tensor != "":
 		what = fmt.Sprintf("no tensor %q%s", f.Tensor, where)
 	}
 	return fmt.Errorf("%s: %s: there are %s%s", r.Path, what, strings.Join(names, ", "), more)

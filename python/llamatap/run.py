@@ -78,6 +78,8 @@ class Run:
                                     "llamatap-runs/MODEL/run_…, or a folder with runs") from None
         except ValueError as e:
             raise ValueError(f"{self.path / _METADATA} is damaged ({e}): {repair(self.path)}") from e
+        for folder in [self.path, *self._parts()]:
+            _check_sizes(folder)
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -254,6 +256,19 @@ def open(path: str | os.PathLike[str] = "llamatap-runs") -> Run:
     runs = sorted((p for p in path.glob("**/run_*") if _RUN.match(p.name) and (p / _METADATA).exists()),
                   key=lambda p: p.name)
     return Run(runs[-1] if runs else path)
+
+
+def _check_sizes(folder: Path) -> None:
+    """Raises ValueError where a file of a sealed folder is not as large as it was: the copy of a run was cut short."""
+    try:
+        files = json.loads((folder / "manifest.json").read_bytes())["files"]
+    except (FileNotFoundError, ValueError, KeyError):
+        return
+    for f in files:
+        path = folder / f["name"]
+        if path.is_file() and path.stat().st_size != f["size"]:
+            raise ValueError(f"{path} is truncated or changed ({path.stat().st_size} bytes, the run had {f['size']}): "
+                             f"copy the run again, or {repair(folder)}")
 
 
 def _base(name: str) -> str:

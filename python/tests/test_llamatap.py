@@ -147,7 +147,7 @@ class Recorded(unittest.TestCase):
         return llamatap.open(copy)
 
     def test_damaged_files(self):
-        for name, text in [("activations.stream", "is truncated"), ("activations_tokens.json", "is damaged"),
+        for name, text in [("activations.stream", "is truncated"), ("activations_tokens.json", "is truncated"),
                            ("metadata.json", "is damaged")]:
             path = self.copy(self.run_).path
             os.truncate(path / name, 200)

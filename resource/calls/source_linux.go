@@ -271,6 +271,10 @@ func mappings(pid int) (all []*procfs.ProcMap, err error) {
 		all, err = process.ProcMaps()
 	}
 	var at *os.PathError
+	if errors.Is(err, os.ErrPermission) {
+		return nil, fmt.Errorf("process %d: %w: its memory map can be read as its user or as root, where the kernel allows it",
+			pid, os.ErrPermission)
+	}
 	if errors.As(err, &at) {
 		return nil, fmt.Errorf("process %d: %w: give the id of a process that runs", pid, at.Err)
 	}

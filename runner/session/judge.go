@@ -98,6 +98,10 @@ func (j *judge) points(g *ggmlhooks.Graph) error {
 		}
 		text = append(text, fmt.Sprintf("%s%s: %s", l.point, where, l.why))
 	}
+	if found == 0 && len(text) == 0 && len(j.tap.Tensors) == 0 {
+		return fmt.Errorf("%w: the layers of --tap-points are not in this model: 'llamatap inspect --points' lists what a run has",
+			ErrSelection)
+	}
 	if found == 0 && len(j.tap.Tensors) == 0 {
 		return fmt.Errorf("%w: this model has none of the points of --tap-points: %s", ErrSelection,
 			strings.Join(text, "; "))
