@@ -137,7 +137,7 @@ func (b *before) open(f *files, to *output) (err error) {
 	}
 	f.run.resumed.Packets, f.run.resumed.CutPackets = b.kept.Packets, b.kept.Cut.Packets
 	b.replay = newReplay(to, b.kept)
-	f.reserve, err = newReserve(f.run.dir, f.reserveBytes())
+	f.reserve, err = newReserve(f.run.dir, reserveFor(f.sealBytes()))
 	return err
 }
 

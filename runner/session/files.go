@@ -54,7 +54,7 @@ func (f *files) open() (err error) {
 	if f.live, err = newLive(f.run); err != nil {
 		return err
 	}
-	if f.reserve, err = newReserve(f.run.dir, f.reserveBytes()); err != nil {
+	if f.reserve, err = newReserve(f.run.dir, reserveFor(f.sealBytes())); err != nil {
 		return err
 	}
 	if f.split() {
@@ -325,10 +325,8 @@ func (f *files) limitAhead(n int64) {
 	f.current.stream.LimitAhead(f.ahead)
 }
 
-// reserveBytes is how large the reserve should be: a little more than sealing needs, so that it need not grow often.
-func (f *files) reserveBytes() int64 {
-	return (f.sealBytes() + sealRoom - 1) / sealRoom * sealRoom
-}
+// reserveFor is how large the reserve should be where sealing needs n bytes: more, so that it need not grow often.
+func reserveFor(n int64) int64 { return (n + sealRoom - 1) / sealRoom * sealRoom }
 
 // sealBytes is what sealing the run needs. With segments two may have to be sealed, and the run itself after them.
 func (f *files) sealBytes() int64 {

@@ -163,7 +163,7 @@ func (s *sink) idle() error {
 	if err := s.steering.serve(); err != nil {
 		return err
 	}
-	if err := s.files.reserve.grow(s.files.reserveBytes()); err != nil {
+	if err := s.files.reserve.grow(reserveFor(s.files.sealBytes())); err != nil {
 		return err
 	}
 	if err := s.files.room.tick(); err != nil {
