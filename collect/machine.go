@@ -31,6 +31,7 @@ const (
 // Kind and flags of what was moved.
 const (
 	movedGet   = 1
+	movedCopy  = 2
 	movedAsync = 1 << 0
 	movedOwn   = 1 << 1
 )

@@ -133,7 +133,8 @@ func TestReaderReadsWhatTheMachineDid(t *testing.T) {
 		t.Errorf("served: %+v", s.served)
 	}
 	if want := []ggmlhooks.Moved{{Tensor: "l_out-3#", Buffer: 5, Offset: 96, Bytes: 4096, Addr: 7, BegunNS: 60,
-		MonoNS: 75, Get: true, Async: true, Own: true}, {Buffer: 5, Bytes: 16, Addr: 8, BegunNS: 80, MonoNS: 81}}; !reflect.DeepEqual(s.moved, want) {
+		MonoNS: 75, Get: true, Async: true, Own: true},
+		{Buffer: 5, Bytes: 16, Addr: 8, BegunNS: 80, MonoNS: 81}}; !reflect.DeepEqual(s.moved, want) {
 		t.Errorf("moved: %+v", s.moved)
 	}
 }

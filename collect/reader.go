@@ -208,6 +208,7 @@ func (r *Reader) record(kind uint32, b []byte) error {
 		name := int(d.u32())
 		d.u32()
 		m.Tensor = d.text(name)
+		m.Copy = kind == movedCopy
 		return d.then(recMoved, func() error { return r.sink.Moved(&m) })
 	}
 	return fmt.Errorf("%w: record type %d", ErrQueue, kind)

@@ -38,7 +38,7 @@ type Machine struct {
 	Experts   bool // experts that were chosen, without their weights
 	Requests  bool // what a server does for its requests, from the start on
 	Moves     bool // what is moved to devices and back, from the start on
-	Copies    bool // what is moved to devices while the program is recorded
+	Copies    bool // what is copied to devices while the program is recorded
 }
 
 // record is a Machine as the tap reads it.

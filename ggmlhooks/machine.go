@@ -150,6 +150,7 @@ type Moved struct {
 	Get             bool   // from the device
 	Async           bool
 	Own             bool // for the recording
+	Copy            bool // reported before it is moved to a device, beside what says how long that took
 }
 
 // Purpose says what a captured tensor is for. The bits are shared with cgo/tap.

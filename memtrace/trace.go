@@ -151,7 +151,7 @@ const (
 	// TraceInferred: of a sample whose address lies in no known region. The region's type follows from the name of
 	// the function, see TypeOfFunction.
 	TraceInferred
-	// TraceCopied: no op did it, a weight or some of its experts were copied from host memory to a device.
+	// TraceCopied: no op did it, experts were copied from host memory to a cache of experts on a device.
 	TraceCopied
 )
 

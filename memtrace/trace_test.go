@@ -37,7 +37,8 @@ func TestTraceNames(t *testing.T) {
 	for s := range timeSources + 1 {
 		names = append(names, s.String())
 	}
-	if !slices.Equal(names, []string{"", "op", "range", "graph", "copy", "time_source(5)"}) || phases.String() != "phase(5)" {
+	if !slices.Equal(names, []string{"", "op", "range", "graph", "copy", "time_source(5)"}) ||
+		phases.String() != "phase(5)" {
 		t.Errorf("%q, %v", names, phases)
 	}
 	if TraceFusible != 1 || TracePadded != 2 || TraceRepacked != 4 || TraceUnknown != 32 || TraceCopied != 128 {

@@ -35,18 +35,15 @@ static __thread bool              tap_own;    // what is moved now is moved for 
 
 void tap_moves_own(bool own) { tap_own = own; }
 
-// tap_moves_of says whether what is moved of a tensor is reported: it lies on a device.
-static bool tap_moves_of(const struct ggml_tensor * t, enum tap_moved_kind kind) {
-    if (tap_within > 0 || tap.header == NULL) {
-        return false;
-    }
-    const uint32_t record = tap.header->config.start.record;
-    const bool all = (record & TAP_RECORD_MOVES) && (tap_get(&tap.given) || tap_on());
-    if (!all && !((record & TAP_RECORD_COPIES) && kind == TAP_MOVED_SET && tap_on())) {
-        return false;
-    }
+static bool tap_on_device(const struct ggml_tensor * t) {
     ggml_backend_buffer_t buffer = tap_buffer_of(t);
     return buffer != NULL && !TAP_REAL(ggml_backend_buffer_is_host)(buffer);
+}
+
+// tap_moves_of says whether what is moved of a tensor is reported: it lies on a device.
+static bool tap_moves_of(const struct ggml_tensor * t) {
+    return tap_within == 0 && tap.header != NULL && (tap.header->config.start.record & TAP_RECORD_MOVES) &&
+        (tap_get(&tap.given) || tap_on()) && tap_on_device(t);
 }
 
 // tap_move_put reports a move, or keeps it.
@@ -119,10 +116,22 @@ static void tap_move_open(ggml_backend_t backend, struct tap_move m) {
     }
 }
 
+// tap_copy reports that bytes will be copied to a device: at once, so that the report comes within the graph that needs
+// them, however late they arrive.
+static void tap_copy(const struct ggml_tensor * t, const void * data, size_t offset, size_t size) {
+    if (tap_within > 0 || tap_own || tap.header == NULL || !(tap.header->config.start.record & TAP_RECORD_COPIES) ||
+        !tap_on() || !tap_on_device(t)) {
+        return;
+    }
+    struct tap_move m = tap_move(t, data, offset, size, TAP_MOVED_COPY, tap_now());
+    tap_move_put(&m);
+}
+
 // ---- interposed -----------------------------------------------------------------------------------------------------
 
 void ggml_backend_tensor_set(struct ggml_tensor * t, const void * data, size_t offset, size_t size) {
-    if (!tap_moves_of(t, TAP_MOVED_SET)) {
+    tap_copy(t, data, offset, size);
+    if (!tap_moves_of(t)) {
         TAP_REAL(ggml_backend_tensor_set)(t, data, offset, size);
         return;
     }
@@ -135,7 +144,7 @@ void ggml_backend_tensor_set(struct ggml_tensor * t, const void * data, size_t o
 }
 
 void ggml_backend_tensor_get(const struct ggml_tensor * t, void * data, size_t offset, size_t size) {
-    if (!tap_moves_of(t, TAP_MOVED_GET)) {
+    if (!tap_moves_of(t)) {
         TAP_REAL(ggml_backend_tensor_get)(t, data, offset, size);
         return;
     }
@@ -149,7 +158,8 @@ void ggml_backend_tensor_get(const struct ggml_tensor * t, void * data, size_t o
 
 void ggml_backend_tensor_set_async(ggml_backend_t backend, struct ggml_tensor * t, const void * data, size_t offset,
                                    size_t size) {
-    if (!tap_moves_of(t, TAP_MOVED_SET)) {
+    tap_copy(t, data, offset, size);
+    if (!tap_moves_of(t)) {
         TAP_REAL(ggml_backend_tensor_set_async)(backend, t, data, offset, size);
         return;
     }
@@ -162,7 +172,7 @@ void ggml_backend_tensor_set_async(ggml_backend_t backend, struct ggml_tensor * 
 
 void ggml_backend_tensor_get_async(ggml_backend_t backend, const struct ggml_tensor * t, void * data, size_t offset,
                                    size_t size) {
-    if (!tap_moves_of(t, TAP_MOVED_GET)) {
+    if (!tap_moves_of(t)) {
         TAP_REAL(ggml_backend_tensor_get_async)(backend, t, data, offset, size);
         return;
     }

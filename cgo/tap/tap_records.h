@@ -389,7 +389,7 @@ struct tap_rec_served {
 };
 
 // Bytes of a tensor that were moved to a device, or from one.
-enum tap_moved_kind { TAP_MOVED_SET = 0, TAP_MOVED_GET = 1 };
+enum tap_moved_kind { TAP_MOVED_SET = 0, TAP_MOVED_GET = 1, TAP_MOVED_COPY = 2 /* before it is */ };
 enum tap_moved_flag {
     TAP_MOVED_ASYNC = 1u << 0, // it was over when its backend was synchronised with, at the latest
     TAP_MOVED_OWN = 1u << 1,   // it was moved for the recording

@@ -52,7 +52,7 @@ enum tap_record_flag {
     TAP_RECORD_EXPERTS     = 1u << 6, // which experts were chosen, without their weights
     TAP_RECORD_REQUESTS    = 1u << 7, // what a server does for its requests
     TAP_RECORD_MOVES       = 1u << 8, // what is moved to devices and back, from the process's start on
-    TAP_RECORD_COPIES      = 1u << 9, // what is moved to devices while the program is recorded
+    TAP_RECORD_COPIES      = 1u << 9, // what is copied to devices while the program is recorded
 };
 
 // Which nodes are timed.

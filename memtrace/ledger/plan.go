@@ -12,11 +12,12 @@ import (
 type plan struct {
 	tokens   int
 	items    []item
-	unplaced int64         // operands of which it is not known where they lie
-	loaded   bool          // that its weights were loaded
-	streams  map[int]int64 // of masks, by leaf
-	steps    []step        // nil: not cut yet
-	upTo     []int32       // by node: how many compute, up to this one
+	unplaced int64                     // operands of which it is not known where they lie
+	loaded   bool                      // that its weights were loaded
+	streams  map[int]int64             // of masks, by leaf
+	steps    []step                    // nil: not cut yet
+	upTo     []int32                   // by node: how many compute, up to this one
+	from     map[*memtrace.Buffer]bool // that it reads; nil: nobody asked
 }
 
 // computed is how many nodes after one, up to another, compute something.

@@ -130,7 +130,7 @@ func (r *Recorder) execution(x *execution) error {
 	r.out.newest = max(r.out.newest, x.end)
 	if x.failed {
 		r.doubts.Failed++
-		return nil
+		return r.copies.visit(x, nil)
 	}
 	if x.open {
 		r.doubts.Undecided++

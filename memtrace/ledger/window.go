@@ -35,7 +35,8 @@ type sum struct {
 	bytes    uint64
 }
 
-// execution adds an execution to its window, with what was copied for it: that in which it began, or the newest if that is later.
+// execution adds an execution to its window, with what was copied for it: that in which it began, or the newest if that
+// is later.
 func (w *windows) execution(x *execution, copies *copies) error {
 	if begin := (x.begin + w.out.offset) / w.length * w.length; !w.open || begin > w.begin {
 		if err := w.flush(); err != nil {

@@ -100,6 +100,9 @@ func (m *moves) BufferEnd(e ggmlhooks.BufferEnd) error {
 
 // Moved writes a line.
 func (m *moves) Moved(v *ggmlhooks.Moved) error {
+	if v.Copy {
+		return nil
+	}
 	at := m.buffers[v.Buffer]
 	if at == nil { // it was freed before the program was recorded
 		at = &place{}
