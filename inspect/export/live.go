@@ -69,6 +69,9 @@ type Live struct {
 	done    chan struct{}
 	at      int64 // of the results that were read
 	pending taken // since the last whole tensor
+	newest  taken // of the execution that came last
+	whole   int   // tensors of it
+	within  *window
 	kept    taken // of windows whose shards are written; the writer's
 }
 
@@ -151,6 +154,7 @@ func (l *Live) Execution(e *stream.Execution) error {
 		l.order = l.order[1:]
 	}
 	l.d.execs[e.Exec] = rows
+	l.newest, l.whole, l.within = taken{}, 0, nil
 	for _, w := range l.d.ended(e.TokenFirst) {
 		l.hand(w)
 	}
@@ -226,7 +230,9 @@ func (l *Live) Append(p *stream.Packet, data []byte) error {
 		w, err := l.d.windowOf(pc.rows[len(pc.rows)-1].index) // of several the last one, whose shards come last
 		if err == nil {
 			w.taken.add(l.pending)
-			l.pending = taken{}
+			l.newest.add(l.pending)
+			l.pending, l.within = taken{}, w
+			l.whole++
 		}
 		return err
 	})
@@ -370,9 +376,14 @@ func (l *Live) read() error {
 	return l.d.prompts.read(bytes.NewReader(text))
 }
 
-// Close writes what is left. The dataset is whole after Finish.
-func (l *Live) Close() error {
+// Close writes what is left. The dataset is whole after Finish. cut: recording was cut off, and what came of an
+// execution that lacks tensors is not kept.
+func (l *Live) Close(cut bool) error {
 	l.ended.Store(true)
+	if cut && l.within != nil && l.whole < len(l.d.all.all) {
+		l.within.taken.packets -= l.newest.packets
+		l.within.taken.bytes -= l.newest.bytes
+	}
 	err := l.failure()
 	if err == nil {
 		err = l.d.rest(func(w *window) error {

@@ -83,13 +83,13 @@ func (l *live) append(p *stream.Packet, data []byte) error {
 	return nil
 }
 
-// close writes the shards of what is left.
-func (l *live) close() error {
+// close writes the shards of what is left; cut: recording was cut off.
+func (l *live) close(cut bool) error {
 	if l == nil || l.closed {
 		return nil
 	}
 	l.closed = true
-	err := l.Close()
+	err := l.Close(cut)
 	l.result = l.Result()
 	return err
 }

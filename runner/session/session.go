@@ -356,7 +356,7 @@ func (s *sink) close() error {
 	if count.recorder != nil && count.halted != nil {
 		s.tee.Finish() // nothing is written: what is still open is counted
 	}
-	if err := s.files.live.close(); err != nil && count.halted == nil {
+	if err := s.files.live.close(count.halted != nil); err != nil && count.halted == nil {
 		count.halt(err)
 	}
 	if s.files.current != nil {
