@@ -267,8 +267,8 @@ def _check_sizes(folder: Path) -> None:
     for f in files:
         path = folder / f["name"]
         if path.is_file() and path.stat().st_size != f["size"]:
-            raise ValueError(f"{path} is truncated or changed ({path.stat().st_size} bytes, the run had {f['size']}): "
-                             f"copy the run again, or {repair(folder)}")
+            raise ValueError(f"{path} has {path.stat().st_size} bytes, the run had {f['size']}: copy the run again, or "
+                             f"see llamatap verify {folder}")
 
 
 def _base(name: str) -> str:

@@ -147,13 +147,26 @@ class Recorded(unittest.TestCase):
         return llamatap.open(copy)
 
     def test_damaged_files(self):
-        for name, text in [("activations.stream", "is truncated"), ("activations_tokens.json", "is truncated"),
+        for name, text in [("activations.stream", "is truncated"), ("activations_tokens.json", "is damaged"),
                            ("metadata.json", "is damaged")]:
             path = self.copy(self.run_).path
+            size = (path / name).stat().st_size
             os.truncate(path / name, 200)
+            if name == "activations.stream":
+                (path / "manifest.json").unlink()
+            elif name == "activations_tokens.json":
+                os.truncate(path / name, size)  # zeros
             with self.assertRaisesRegex(ValueError, f"{name} {text}.*llamatap verify --repair {path}$"):
                 run = llamatap.open(path)
                 run.tensor("l_out", layer=1, phase="decode")
+
+    def test_copies_that_were_cut_short(self):
+        for name in ["activations.stream", "activations.stream.idx", "activations_tokens.json"]:
+            path = self.copy(self.run_).path
+            size = (path / name).stat().st_size
+            os.truncate(path / name, size - 1)
+            with self.assertRaisesRegex(ValueError, f"{name} has {size - 1} bytes, the run had {size}.*verify {path}$"):
+                llamatap.open(path)
 
     def test_a_prompt_that_is_too_long(self):
         with self.assertWarnsRegex(UserWarning, "1 of 2 prompts failed.*line 1: prompt is too long"):
