@@ -25,7 +25,7 @@ func program() *cli.Command {
 		Text: "Runs GGUF models, and records their tensors, operations, KV cache and memory accesses.\n",
 		Footer: func() string {
 			return "'llamatap help COMMAND' describes a command, 'llamatap help recording' the flags that record, 'llamatap help formats' " +
-				"the files of a recording; 'llamatap version' prints the versions.\n" + frontsText()
+				"the files of a recording.\n" + frontsText()
 		},
 		Commands: []*cli.Command{
 			runCommand(), execCommand(), demoCommand(), runsCommand(), pushCommand(), reportCommand(), inspectCommand(),
@@ -34,8 +34,20 @@ func program() *cli.Command {
 			kvCommand(), requestsCommand(), expertsCommand(), resourceCommand(), memoryCommand(), hostCommand(),
 			attachCommand(),
 			benchCommand(), mrmCommand(), topCommand(), serveCommand(), ctlCommand(), doctorCommand(),
-			synthCommand(), linksCommand(), completionCommand(), manCommand(), completeCommand(), recordingTopic(),
+			synthCommand(), linksCommand(), versionCommand(), completionCommand(), manCommand(), completeCommand(), recordingTopic(),
 			formatsTopic(),
+		},
+	}
+}
+
+func versionCommand() *cli.Command {
+	return &cli.Command{
+		Name: "version", Summary: "print the versions of llamatap and of the llama.cpp that it uses",
+		Define: func(*cli.Flags) func([]string) error {
+			return func([]string) error {
+				_, err := present.Printf("llamatap %s, llama.cpp %s\n", version, cmp.Or(llama.Version(), "is not built in"))
+				return err
+			}
 		},
 	}
 }
@@ -81,14 +93,8 @@ func dispatch(args []string) int {
 // call runs the command that the arguments name.
 func call(args ...string) error {
 	switch {
-	case args[0] == "version" && len(args) > 1:
-		return cli.Wrongf("unexpected argument %.60q: version takes none", args[1])
-	case args[0] == "version" || args[0] == "--version":
-		_, err := present.Printf("llamatap %s, llama.cpp %s\n", version, cmp.Or(llama.Version(), "is not built in"))
-		return err
-	case len(args) == 2 && args[0] == "help" && args[1] == "version":
-		_, err := present.Printf("llamatap version\n\nprints the version of llamatap, and of the llama.cpp that it uses\n")
-		return err
+	case args[0] == "--version":
+		args[0] = "version"
 	case args[0] == "help" && len(args) > 1 && isFront(args[1]):
 		return runFront(args[1], []string{"--help"})
 	}

@@ -29,7 +29,7 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"llamatap ver":                        "verify",
+		"llamatap ver":                        "verify version",
 		"llamatap host an":                    "analyze",
 		"llamatap help host an":               "analyze",
 		"llamatap kv --by ":                   "sequence layer time",

@@ -74,14 +74,20 @@ const (
 	cachePatience = 10 * time.Second
 )
 
-// fetchRun copies a run from object storage into the user's cache, and returns the copy.
-func fetchRun(url string) (string, error) {
+// openCached opens a place in object storage to read it, and the user's cache of runs.
+func openCached(url string) (*object.Store, object.Cache, error) {
 	from, err := openStore(url)
 	if err != nil {
-		return "", err
+		return nil, object.Cache{}, err
 	}
 	from.Patience = cachePatience
 	cache, err := runCache()
+	return from, cache, err
+}
+
+// fetchRun copies a run from object storage into the user's cache, and returns the copy.
+func fetchRun(url string) (string, error) {
+	from, cache, err := openCached(url)
 	if err != nil {
 		return "", err
 	}
@@ -123,12 +129,7 @@ func fetchFolders(folders []string) (local []string, err error) {
 
 // fetchBelow copies the sealed runs in a place in object storage into the user's cache.
 func fetchBelow(url string) (dirs []string, err error) {
-	from, err := openStore(url)
-	if err != nil {
-		return nil, err
-	}
-	from.Patience = cachePatience
-	cache, err := runCache()
+	from, cache, err := openCached(url)
 	if err != nil {
 		return nil, err
 	}

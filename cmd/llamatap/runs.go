@@ -56,10 +56,10 @@ characters of its name after an underscore, or nothing: the newest run.
 				if form.form == "json" {
 					return form.write(func(out io.Writer) error { return writeJSON(out, runs) })
 				}
-				if err := unreadable(folder); err != nil && len(runs) == 0 {
-					return err
-				}
 				if len(runs) == 0 {
+					if err := unreadable(folder); err != nil {
+						return err
+					}
 					return fmt.Errorf("there are no runs below %s: record one, or give another folder", folder)
 				}
 				return form.write(func(out io.Writer) error { return resources.WriteRuns(out, runs) })

@@ -36,12 +36,7 @@ const listEvery = 10 * time.Second
 
 // newStoredRuns lists the runs once.
 func newStoredRuns(url string) (*storedRuns, error) {
-	from, err := openStore(url)
-	if err != nil {
-		return nil, err
-	}
-	from.Patience = cachePatience
-	cache, err := runCache()
+	from, cache, err := openCached(url)
 	if err != nil {
 		return nil, err
 	}

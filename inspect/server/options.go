@@ -11,8 +11,8 @@ import (
 	"github.com/llamatap/llamatap/inspect/otlp"
 )
 
-// Options say what is served, to whom, and how much of it at once. Dir, Stored or Hosts must be set, and either Token or
-// NoToken.
+// Options say what is served, to whom, and how much of it at once. Dir, Stored or Hosts must be set, and either Token
+// or NoToken.
 type Options struct {
 	// Dir is a run directory, or a folder of runs: run_* in it, or one folder below. "": none of this host's.
 	Dir string

@@ -113,7 +113,7 @@ func (c *Command) names() []string {
 // unknown is the error of a command that does not exist.
 func (c *Command) unknown(group *Command, name, word string) error {
 	suggestion := ";"
-	if near := Nearest(word, append(group.names(), "help", "version")); near != "" {
+	if near := Nearest(word, append(group.names(), "help")); near != "" {
 		suggestion = fmt.Sprintf(": did you mean %q?", near)
 	}
 	if name == "" {
