@@ -343,7 +343,9 @@ func (s *sink) close() error {
 	if s.files.current != nil && s.before.caughtUp() && count.halted == nil {
 		// Before what a program that was killed has left half done is ended: a resumed run does it as
 		// a whole.
-		err = s.checkpoints.last(s.files.current.stream, len(s.steering.changes) > 0)
+		if err := s.checkpoints.last(s.files.current.stream, len(s.steering.changes) > 0); err != nil {
+			count.halt(err) // the run says why it ended, and is sealed
+		}
 	}
 	if count.taken != nil {
 		count.taken.stop()
@@ -397,13 +399,18 @@ func (s *session) finish(exit collect.Exit) error {
 		return nil
 	}
 	err = errors.Join(err, sink.steering.log.close())
+	whole := count.halted == nil // there is nothing to resume
 	if err == nil {
-		err = sink.files.seal(func() rundir.Metadata { return s.report.metadata(s.process, exit) })
+		err = sink.files.seal(func() rundir.Metadata {
+			m := s.report.metadata(s.process, exit)
+			whole = whole || m.Stopped != nil && m.Stopped.Whole
+			return m
+		})
 	}
 	if err == nil {
 		err = sink.files.live.finish(r.dir.Path(), count.halted == nil)
 	}
-	if err == nil && count.halted == nil && sink.before.caughtUp() && !s.report.early && exit.Status == 0 &&
+	if err == nil && whole && sink.before.caughtUp() && !s.report.early && exit.Status == 0 &&
 		exit.Signal == 0 {
 		sink.checkpoints.drop()
 	}
