@@ -75,6 +75,7 @@ type dataset struct {
 	info    datasetInfo
 	text    func(token int64, id int32) string
 	prompts promptIDs
+	record  []byte       // a row that does not fit into a buffer
 	held    atomic.Int64 // bytes of spills and shards, with what is not in its file yet
 	waiting atomic.Int64 // of them, those that are not in their file yet
 }

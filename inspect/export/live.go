@@ -297,7 +297,6 @@ func (l *Live) write() {
 	var before map[promptKey]bool
 	for w := range l.queue {
 		if l.failure() != nil {
-			w.files.close()
 			continue
 		}
 		err := l.names(w.keys)
@@ -393,9 +392,6 @@ func (l *Live) Close(cut bool) error {
 	}
 	close(l.queue)
 	<-l.done
-	for _, w := range l.d.windows {
-		w.files.close()
-	}
 	return errors.Join(err, l.failure(), os.RemoveAll(l.d.draft.path(spillFolder)))
 }
 

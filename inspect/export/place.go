@@ -1,9 +1,6 @@
 package export
 
-import (
-	"os"
-	"sync/atomic"
-)
+import "os"
 
 // Bounds of what is held while arrays are filled.
 const (
@@ -18,14 +15,6 @@ type files struct {
 	draft *draft
 	open  map[string]*os.File
 	order []string // opened longest ago first
-
-	waiting *atomic.Int64 // bytes in buffers of places; nil: nobody asks
-}
-
-func (f *files) wait(n int) {
-	if f.waiting != nil {
-		f.waiting.Add(int64(n))
-	}
 }
 
 // file returns a file of the draft, opened for writing anywhere.
@@ -80,7 +69,6 @@ func (p *place) write(data []byte) error {
 			return p.put(data)
 		}
 	}
-	p.files.wait(len(data))
 	p.buffer = append(p.buffer, data...)
 	return nil
 }
@@ -100,7 +88,6 @@ func (p *place) flush() error {
 		return nil
 	}
 	err := p.put(p.buffer)
-	p.files.wait(-len(p.buffer))
 	p.buffer = p.buffer[:0]
 	return err
 }

@@ -11,14 +11,14 @@ import (
 	"slices"
 
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
 	"github.com/llamatap/llamatap/store/table"
 )
 
 // window is the tokens that are shuffled together: all, or Options.Window of them.
 type window struct {
 	number int64
-	files  *files
-	spills []place // by ranges of keys
+	spills []spill // by ranges of keys
 	bytes  int64   // of its elements as float32
 	taken  taken
 }
@@ -41,13 +41,13 @@ func (d *dataset) windowOf(token int64) (*window, error) {
 	if w != nil {
 		return w, nil
 	}
-	w = &window{number: number, files: &files{draft: d.draft, open: map[string]*os.File{}, waiting: &d.waiting},
-		spills: make([]place, d.ranges)}
+	w = &window{number: number, spills: make([]spill, d.ranges)}
 	d.windows[number] = w
-	limit := min(max(bufferBytes/4/len(w.spills), minBuffer), maxBuffer)
+	limit := min(max(bufferBytes/4/len(w.spills), minBuffer), maxBuffer) &^ (stream.BlockAlign - 1)
 	for i := range w.spills {
-		w.spills[i] = place{files: w.files, name: fmt.Sprintf("%s/%d-%05d", spillFolder, number, i), limit: limit}
-		if err := d.writeFile(w.spills[i].name, nil); err != nil {
+		name := fmt.Sprintf("%s/%d-%05d", spillFolder, number, i)
+		w.spills[i] = spill{path: d.draft.path(name), limit: limit, waiting: &d.waiting}
+		if err := d.writeFile(name, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -56,7 +56,7 @@ func (d *dataset) windowOf(token int64) (*window, error) {
 
 // put writes the chosen rows of a piece to the spills of their windows.
 func (d *dataset) put(p *piece, data []byte) error {
-	var record []byte
+	var head [spillHead]byte
 	le, column := binary.LittleEndian, d.columns[d.all.byKey[keyOf(p)]]
 	for i := range p.rows {
 		r := &p.rows[i]
@@ -69,17 +69,17 @@ func (d *dataset) put(p *piece, data []byte) error {
 		if err != nil {
 			return err
 		}
-		record = le.AppendUint64(record[:0], uint64(r.index))
-		for _, v := range []int32{r.id, r.seq(), r.pos, r.request} {
-			record = le.AppendUint32(record, uint32(v))
+		le.PutUint64(head[:], uint64(r.index))
+		for i, v := range []int32{r.id, r.seq(), r.pos, r.request} {
+			le.PutUint32(head[8+4*i:], uint32(v))
 		}
-		record = le.AppendUint32(append(record, byte(r.phase)), uint32(column))
-		record = p.appendRow(record, data, r.at)
+		head[24] = byte(r.phase)
+		le.PutUint32(head[25:], uint32(column))
 		shard, _ := bits.Mul64(shuffleKey(d.o.Seed, r.index), uint64(len(w.spills))) // the key's share of all keys
-		if err := w.spills[shard].write(record); err != nil {
+		if d.record, err = w.spills[shard].row(head[:], p, data, r.at, d.record); err != nil {
 			return err
 		}
-		d.held.Add(int64(len(record)))
+		d.held.Add(spillHead + p.rowBytes())
 		w.bytes += 4 * elementsOf(p.Shape)
 	}
 	return nil
@@ -103,11 +103,6 @@ func (d *dataset) ended(token int64) (all []*window) {
 
 // spill goes through the run, and writes the shards of each window.
 func (d *dataset) spill() error {
-	defer func() {
-		for _, w := range d.windows {
-			w.files.close()
-		}
-	}()
 	var data []byte
 	err := d.each(func(p *piece) (err error) {
 		for _, w := range d.ended(p.TokenFirst) {
@@ -147,13 +142,10 @@ func (d *dataset) rest(fn func(*window) error) error {
 // finish writes the shards of a window: with Options.Window, as many as its bytes fill.
 func (d *dataset) finish(w *window) error {
 	for i := range w.spills {
-		if err := w.spills[i].flush(); err != nil {
-			w.files.close()
+		if err := w.spills[i].flush(0); err != nil {
 			return err
 		}
-	}
-	if err := w.files.close(); err != nil {
-		return err
+		w.spills[i].buffer = nil
 	}
 	shards := len(w.spills)
 	if d.o.Window > 0 {
@@ -176,7 +168,7 @@ type spilled struct {
 }
 
 // shard sorts spills into a file of the dataset.
-func (d *dataset) shard(from []place) error {
+func (d *dataset) shard(from []spill) error {
 	var rows []spilled
 	freed := int64(0)
 	defer func() {
@@ -184,9 +176,9 @@ func (d *dataset) shard(from []place) error {
 		d.waiting.Add(-freed)
 	}()
 	for i := range from {
-		data, err := os.ReadFile(d.draft.path(from[i].name))
+		data, err := os.ReadFile(from[i].path)
 		if err == nil {
-			err = os.Remove(d.draft.path(from[i].name))
+			err = os.Remove(from[i].path)
 		}
 		if err != nil {
 			return err

@@ -63,7 +63,7 @@ func (a *ahead) prepare(at, n int64) {
 		return
 	}
 	free, err := a.file.Free()
-	step := min(a.most.Load(), free/freeShare) &^ (blockAlign - 1)
+	step := min(a.most.Load(), free/freeShare) &^ (BlockAlign - 1)
 	if err == nil && step < 2*n {
 		return
 	}

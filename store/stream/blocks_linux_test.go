@@ -23,13 +23,13 @@ func TestBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := rand.New(rand.NewPCG(1, 2))
-		o := newOutput("stream", file, 4*blockAlign)
+		o := newOutput("stream", file, 4*BlockAlign)
 		if refused {
-			o.buf = make([]byte, 4*blockAlign+1)[1:1] // memory that no direct write takes
+			o.buf = make([]byte, 4*BlockAlign+1)[1:1] // memory that no direct write takes
 		}
 		var want []byte
 		for i := range 400 {
-			p := make([]byte, r.IntN(3*blockAlign))
+			p := make([]byte, r.IntN(3*BlockAlign))
 			for j := range p {
 				p[j] = byte(r.Uint32())
 			}

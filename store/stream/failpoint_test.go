@@ -130,7 +130,7 @@ func TestFailpoints(t *testing.T) {
 		}{
 			{"plain", small, 0, func(f *faultyFile) File { return f }},
 			{"blocks", small, 0, func(f *faultyFile) File { return faultyBlocks{f} }},
-			{"blocks with room ahead", large, 6 * blockAlign,
+			{"blocks with room ahead", large, 6 * BlockAlign,
 				func(f *faultyFile) File { return faultyRoom{faultyBlocks{f}} }},
 		} {
 			for _, policy := range []Sync{{Policy: SyncToken}, {Policy: SyncNone}} {

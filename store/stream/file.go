@@ -17,7 +17,7 @@ type File interface {
 	Close() error
 }
 
-// blockFile is a file that is written past the page cache: whole blocks of blockAlign bytes, from memory that is
+// blockFile is a file that is written past the page cache: whole blocks of BlockAlign bytes, from memory that is
 // aligned to that as well, and, through the cache, a tail that fills no block and is written again with the block
 // that it begins.
 type blockFile interface {
@@ -26,13 +26,13 @@ type blockFile interface {
 	WriteTail(p []byte, at int64) error
 }
 
-// blockAlign is a multiple of every disk's block and memory alignment.
-const blockAlign = 4096
+// BlockAlign is a multiple of every disk's block and memory alignment, in bytes.
+const BlockAlign = 4096
 
-// alignedBuffer makes an empty buffer whose memory begins at a multiple of blockAlign.
-func alignedBuffer(n int) []byte {
-	b := make([]byte, n+blockAlign)
-	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (blockAlign - 1)
+// AlignedBuffer makes an empty buffer of n bytes whose memory begins at a multiple of BlockAlign, for direct writes.
+func AlignedBuffer(n int) []byte {
+	b := make([]byte, n+BlockAlign)
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (BlockAlign - 1)
 	return b[skip : skip : skip+n]
 }
 
@@ -69,7 +69,7 @@ func newOutput(name string, file File, buffer int) *output {
 
 func (o *output) newBuffer(n int) []byte {
 	if o.blocks != nil {
-		return alignedBuffer(n)
+		return AlignedBuffer(n)
 	}
 	return make([]byte, 0, n)
 }
@@ -97,7 +97,7 @@ func (o *output) write(p []byte) error {
 func (o *output) flush() error {
 	whole := len(o.buf)
 	if o.blocks != nil {
-		whole -= whole % blockAlign
+		whole -= whole % BlockAlign
 	}
 	if whole > 0 {
 		if err := o.put(whole); err != nil {

@@ -153,7 +153,7 @@ func (o *output) resume(path string) error {
 	defer f.Close()
 	o.size = size
 	if o.blocks != nil {
-		o.size -= size % blockAlign
+		o.size -= size % BlockAlign
 	}
 	if _, err := io.CopyN(o.hash, f, o.size); err != nil {
 		return err

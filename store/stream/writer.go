@@ -107,7 +107,7 @@ func newWriter(j *journal, o Options, kept *Kept) (*Writer, error) {
 // streamBuffer is the size of each of the stream's buffers, and indexBuffer that of the index's only one. All of
 // them are at most a quarter of the bound, or of 256 KiB where that is less.
 func (o *Options) streamBuffer() int {
-	return int(min(max(o.MemoryBound/16, leastBuffer), streamBuffer)) &^ (blockAlign - 1)
+	return int(min(max(o.MemoryBound/16, leastBuffer), streamBuffer)) &^ (BlockAlign - 1)
 }
 
 func (o *Options) indexBuffer() int { return min(o.streamBuffer(), indexBuffer) }

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package export
+
+const oDirect = 0
