@@ -54,6 +54,9 @@ func (s *source) appendFloats(dst []float32, data []byte, p *piece) ([]float32, 
 	if err != nil {
 		return dst, err
 	}
+	if p.DType != codec.I32 && p.DType != codec.I64 && p.DType != codec.F64 {
+		return dst, nil
+	}
 	le := binary.LittleEndian
 	for i, v := range dst[before:] {
 		exact := true

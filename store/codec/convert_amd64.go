@@ -19,6 +19,23 @@ func f16AVX2(dst, src *byte, groups int) (saturated, underflow uint64)
 //go:noescape
 func bf16AVX2(dst, src *byte, groups int) (saturated, underflow uint64)
 
+// widenF16AVX2 converts groups × 8 elements, groups ≥ 1.
+//
+//go:noescape
+func widenF16AVX2(dst *float32, src *byte, groups int)
+
+// widenF16 converts as many binary16 as dst has room for.
+func widenF16(dst []float32, src []byte) {
+	groups := len(dst) / 8
+	if !hasF16C || groups == 0 {
+		widenF16Plain(dst, src)
+		return
+	}
+	_ = src[groups*16-1]
+	widenF16AVX2(&dst[0], &src[0], groups)
+	widenF16Plain(dst[groups*8:], src[groups*16:])
+}
+
 func convertF16(dst, src []byte) Losses {
 	groups := len(src) / 32
 	if !hasF16C || groups == 0 {

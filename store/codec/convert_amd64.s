@@ -70,6 +70,22 @@ f16loop:
 	MOVQ BX, underflow+32(FP)
 	RET
 
+// func widenF16AVX2(dst *float32, src *byte, groups int)
+TEXT ·widenF16AVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ groups+16(FP), CX
+
+widenloop:
+	VCVTPH2PS (SI), Y0
+	VMOVUPS   Y0, (DI)
+	ADDQ      $16, SI
+	ADDQ      $32, DI
+	DECQ      CX
+	JNZ       widenloop
+	VZEROUPPER
+	RET
+
 // BF16 rounds the eight elements of v, leaving 16 bits in each lane; counts into Y7 and Y6.
 #define BF16(v) \
 	VPAND     Y15, v, Y2    \

@@ -214,6 +214,25 @@ func TestFloat32RoundTrip(t *testing.T) {
 	}
 }
 
+// Halves are widened to the same bits one by one and by vector instructions, in runs of any length.
+func TestFloat32OfHalves(t *testing.T) {
+	var src []byte
+	for v := range 1 << 16 {
+		src = binary.LittleEndian.AppendUint16(src, uint16(v))
+	}
+	for _, n := range []int{0, 1, 7, 8, 9, 1<<16 - 3, 1 << 16} {
+		got, err := AppendFloat32(make([]float32, 3, 5), src[:2*n], F16)
+		if err != nil || len(got) != n+3 {
+			t.Fatalf("%d halves: %d floats, %v", n, len(got), err)
+		}
+		for v, x := range got[3:] {
+			if want := f16ToFloat32(uint16(v)); math.Float32bits(x) != math.Float32bits(want) {
+				t.Fatalf("%d halves: %04x is %08x, want %08x", n, v, math.Float32bits(x), math.Float32bits(want))
+			}
+		}
+	}
+}
+
 func TestFloat32OtherTypes(t *testing.T) {
 	for _, c := range []struct {
 		from DType

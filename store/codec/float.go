@@ -20,13 +20,19 @@ func AppendFloat32(dst []float32, src []byte, from DType) ([]float32, error) {
 		return dst, fmt.Errorf("%d bytes of %v: %w", len(src), from, ErrLength)
 	}
 	dst = slices.Grow(dst, len(src)/size)
-	if from == F16 { // nearly all captures
-		for ; len(src) >= 2; src = src[2:] {
-			dst = append(dst, f16ToFloat32(binary.LittleEndian.Uint16(src)))
+	switch from { // nearly all captures
+	case F16:
+		n := len(dst)
+		dst = dst[:n+len(src)/2]
+		widenF16(dst[n:], src)
+	case F32:
+		for ; len(src) >= 4; src = src[4:] {
+			dst = append(dst, math.Float32frombits(binary.LittleEndian.Uint32(src)))
 		}
-	}
-	for ; len(src) > 0; src = src[size:] {
-		dst = append(dst, decode(src))
+	default:
+		for ; len(src) > 0; src = src[size:] {
+			dst = append(dst, decode(src))
+		}
 	}
 	return dst, nil
 }
@@ -42,13 +48,23 @@ var decoders = [...]func([]byte) float32{
 	I64:  func(b []byte) float32 { return float32(int64(binary.LittleEndian.Uint64(b))) },
 }
 
-// f16ToFloat32 is the value of a binary16, which float32 holds exactly. The exponent is moved by a multiplication,
-// which also makes subnormals right.
+// widenF16Plain is widenF16 without vector instructions.
+func widenF16Plain(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = f16ToFloat32(binary.LittleEndian.Uint16(src[2*i:]))
+	}
+}
+
+// f16ToFloat32 is the value of a binary16, which float32 holds exactly; a NaN becomes quiet. The exponent is moved by
+// a multiplication, which also makes subnormals right.
 func f16ToFloat32(half uint16) float32 {
 	bits := uint32(half&0x7fff) << 13
-	if half&0x7c00 == 0x7c00 {
+	switch {
+	case half&0x7fff > 0x7c00:
+		bits |= infBits | 0x400000
+	case half&0x7c00 == 0x7c00:
 		bits |= infBits
-	} else {
+	default:
 		bits = math.Float32bits(math.Float32frombits(bits) * (1 << (127 - 15)))
 	}
 	return math.Float32frombits(bits | uint32(half&0x8000)<<16)

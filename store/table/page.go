@@ -94,9 +94,11 @@ func (p *pageBuilder) text(v string) {
 }
 
 func (p *pageBuilder) floats(v []float32) {
-	p.plain = slices.Grow(p.plain, 4*len(v))
-	for _, x := range v {
-		p.plain = binary.LittleEndian.AppendUint32(p.plain, math.Float32bits(x))
+	at := len(p.plain)
+	p.plain = slices.Grow(p.plain, 4*len(v))[:at+4*len(v)]
+	out := p.plain[at:]
+	for i, x := range v {
+		binary.LittleEndian.PutUint32(out[4*i:4*i+4], math.Float32bits(x))
 	}
 }
 
@@ -134,11 +136,11 @@ func split(to, from []byte) []byte {
 	n := len(from) / 4
 	at := len(to)
 	to = slices.Grow(to, len(from))[:at+len(from)]
-	for b := range 4 {
-		row := to[at+b*n : at+(b+1)*n]
-		for i := range row {
-			row[i] = from[4*i+b]
-		}
+	all := to[at:]
+	first, second, third, fourth := all[:n], all[n:2*n], all[2*n:3*n], all[3*n:4*n]
+	for i := range first {
+		v := binary.LittleEndian.Uint32(from[4*i:])
+		first[i], second[i], third[i], fourth[i] = byte(v), byte(v>>8), byte(v>>16), byte(v>>24)
 	}
 	return to
 }
