@@ -10,8 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-	"text/template"
 
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/inspect/sheet"
@@ -185,28 +185,34 @@ func medianOf(rows []*characterRow, of func(*characterRow) any) string {
 
 // writeCard writes the data card.
 func (c *Characterization) writeCard(w io.Writer) error {
-	about := struct {
-		Runs, Rows, Agreements int
-		Models, Llama, CPUs    []string
-		Summary                []summaryLine
-		Columns, Agreement     []describedColumn
-	}{Runs: c.Runs, Rows: len(c.rows), Agreements: len(c.agreements), Summary: c.summary(),
-		Columns: describe(characterColumns()), Agreement: describe(agreementColumns())}
+	var models, llama, cpus []string
 	for i := range c.rows {
 		run := c.rows[i].run
-		about.Models = append(about.Models, run.Cell.ModelID)
-		about.Llama = append(about.Llama, run.Llama.Version)
-		about.CPUs = append(about.CPUs, run.Host.CPU)
+		models, llama, cpus = append(models, run.Cell.ModelID), append(llama, run.Llama.Version), append(cpus, run.Host.CPU)
 	}
-	for _, list := range []*[]string{&about.Models, &about.Llama, &about.CPUs} {
-		slices.Sort(*list)
-		*list = slices.Compact(*list)
+	list := func(all []string) string {
+		slices.Sort(all)
+		return strings.Join(slices.Compact(all), ", ")
 	}
-	card, err := template.New(cardName).Funcs(template.FuncMap{"join": strings.Join}).Parse(cardText)
-	if err != nil {
-		return err
+	var summary strings.Builder
+	for _, l := range c.summary() {
+		fmt.Fprintf(&summary, "| %s | %s | %d | %s | %s | %s | %s | %s |\n", l.Phase, l.Type, l.Rows, l.ReadWrite,
+			l.ReadPerToken, l.WriteOnce, l.Censored, l.Retention)
 	}
-	return card.Execute(w, about)
+	_, err := strings.NewReplacer("{runs}", strconv.Itoa(c.Runs), "{rows}", strconv.Itoa(len(c.rows)),
+		"{agreements}", strconv.Itoa(len(c.agreements)), "{models}", list(models), "{llama}", list(llama),
+		"{cpus}", list(cpus), "{summary}", summary.String(), "{columns}", columnLines(describe(characterColumns())),
+		"{agreement columns}", columnLines(describe(agreementColumns()))).WriteString(w, cardText)
+	return err
+}
+
+// columnLines are the lines of a table in Markdown.
+func columnLines(columns []describedColumn) string {
+	var out strings.Builder
+	for _, c := range columns {
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", c.Name, c.Type, c.Unit, c.Varies, c.Description)
+	}
+	return out.String()
 }
 
 // figures are dots by model and type of region, of decode in the first cell of each model of the largest experiment.
