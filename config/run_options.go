@@ -186,6 +186,9 @@ func boolean(field func(*Run) *bool) func(*Run, string) error {
 func integer(field func(*Run) *int, lowest int, want string) func(*Run, string) error {
 	return func(r *Run, s string) error {
 		n, err := strconv.ParseInt(s, 10, 32) // llama.cpp counts in 32 bits
+		if errors.Is(err, strconv.ErrRange) && n > 0 {
+			return fmt.Errorf("give at most %d", math.MaxInt32)
+		}
 		if err != nil || int(n) < lowest {
 			return fmt.Errorf("give %s", want)
 		}

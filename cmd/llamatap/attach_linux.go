@@ -67,7 +67,7 @@ func (v *attachView) print(l *calls.Line) {
 			cached = fmt.Sprintf(" after %d cached", *r.Cached)
 		}
 		if r.Partial {
-			partial = "; it had begun before"
+			partial = "; it may have begun before"
 		}
 		gaps := ""
 		if r.GapP99NS > 0 {

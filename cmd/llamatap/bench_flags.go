@@ -126,8 +126,8 @@ func (a *benchArguments) addBound(s string) error {
 func one(to *int) func(string) error {
 	return func(s string) error {
 		values, err := bench.ParseInts(s)
-		if err == nil && len(values) != 1 {
-			err = errors.New("give one number")
+		if err == nil && (len(values) != 1 || values[0] < 0) {
+			err = errors.New("give one number, from 0")
 		}
 		if err == nil {
 			*to = values[0]

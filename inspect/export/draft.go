@@ -14,6 +14,7 @@ type draft struct {
 	dir   string
 	final string
 	force bool
+	made  []string // folders that were made to hold it, innermost first
 }
 
 // ErrExists is wrapped when something stands at the place of an export already.
@@ -27,14 +28,22 @@ func newDraft(final string, force bool) (*draft, error) {
 	} else if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is neither a file nor a folder: choose another place with -o", final)
 	}
-	if err := os.MkdirAll(filepath.Dir(final), 0o700); err != nil {
-		return nil, fmt.Errorf("cannot write %s: %w: choose another place with -o", final, err)
+	d := &draft{final: final, force: force}
+	for folder := filepath.Dir(final); ; folder = filepath.Dir(folder) {
+		if _, err := os.Lstat(folder); err == nil || folder == filepath.Dir(folder) {
+			break
+		}
+		d.made = append(d.made, folder)
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(final), "."+filepath.Base(final)+".part-*")
+	err := os.MkdirAll(filepath.Dir(final), 0o700)
+	if err == nil {
+		d.dir, err = os.MkdirTemp(filepath.Dir(final), "."+filepath.Base(final)+".part-*")
+	}
 	if err != nil {
+		d.discard()
 		return nil, fmt.Errorf("cannot write %s: %w: choose another place with -o", final, err)
 	}
-	return &draft{dir: dir, final: final, force: force}, nil
+	return d, nil
 }
 
 // path is the place of a file while it is made.
@@ -49,8 +58,14 @@ func (d *draft) create(name string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// discard removes the draft. After a publish nothing is left of it.
-func (d *draft) discard() { os.RemoveAll(d.dir) }
+// discard removes the draft, and the folders that were made for it unless something is in them. After a publish
+// nothing is left of the draft.
+func (d *draft) discard() {
+	os.RemoveAll(d.dir)
+	for _, folder := range d.made {
+		os.Remove(folder) // fails where something is in it
+	}
+}
 
 // publishFolder syncs the draft and gives it its name.
 func (d *draft) publishFolder() error {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -282,6 +283,26 @@ func TestRefused(t *testing.T) {
 		}
 		if err == nil || c.want == "" || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %s", c.o.Form, err, c.want)
+		}
+	}
+}
+
+// TestRefusedLeavesNothing: of an export that fails no folder is left, not even those above it.
+func TestRefusedLeavesNothing(t *testing.T) {
+	f, out := fixture{}, t.TempDir()
+	path := f.build(t)
+	if _, err := try(t, path, Options{Form: Dataset, Out: filepath.Join(out, "a", "b"),
+		Select: Selection{Tensors: []string{"state"}}}); err == nil {
+		t.Fatal("it was exported")
+	}
+	check(t, os.Mkdir(filepath.Join(out, "mine"), 0o700))
+	_, err := MRMTrace(t.Context(), path, filepath.Join(out, "mine", "c"), false)
+	if !errors.Is(err, memory.ErrNoTrace) {
+		t.Errorf("a run without accesses: %v", err)
+	}
+	for folder, want := range map[string]int{out: 1, filepath.Join(out, "mine"): 0} {
+		if left, err := os.ReadDir(folder); err != nil || len(left) != want {
+			t.Errorf("left: %v, %v", left, err)
 		}
 	}
 }

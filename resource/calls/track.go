@@ -24,8 +24,8 @@ type Request struct {
 	Sequence int32 `json:"seq_id"`
 	BeginNS  int64 `json:"begin_mono_ns"` // of its first call; what it waited before is unknown
 	EndNS    int64 `json:"end_mono_ns"`   // of its last call
-	// Cached is the position of the first row: cells before it were there already. Absent where llama.cpp chose it, or
-	// the request was under way when the programs were attached.
+	// Cached is the position of the first row: cells before it were there already. Absent where llama.cpp chose it, and
+	// if Partial.
 	Cached    *int  `json:"cached_tokens,omitempty"`
 	Prompt    int   `json:"prompt_tokens"` // that were computed
 	Generated int   `json:"generated_tokens"`
@@ -33,7 +33,8 @@ type Request struct {
 	// GapP50NS and GapP99NS are times between the ends of calls that had a row of the request with logits.
 	GapP50NS int64 `json:"gap_p50_ns,omitempty"`
 	GapP99NS int64 `json:"gap_p99_ns,omitempty"`
-	// Partial says that it was under way when the programs were attached.
+	// Partial says that it was under way when the programs were attached, or began behind cells that were there already:
+	// it has the first rows of its sequence that were seen, and they are not at position 0.
 	Partial bool `json:"partial,omitempty"`
 
 	next    int32 // position behind the prompt
