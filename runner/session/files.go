@@ -227,23 +227,11 @@ func (f *files) seal(describe func() rundir.Metadata) error {
 	if err := f.run.sample.giveBack(); err != nil {
 		return err
 	}
-	f.fit()
+	f.series.fit()
 	if err := f.run.dir.WriteJSON(rundir.MetadataName, describe()); err != nil {
 		return err
 	}
 	return f.run.dir.Seal()
-}
-
-// fit gives back what is oldest until what is there keeps within a bound that rotates, with the metadata and the list
-// of files to come: what recorders hold until the end is written without asking for room.
-func (f *files) fit() {
-	bound := f.run.o.Tap.MaxDisk
-	if bound.Action != config.DiskRotate || bound.Bytes == 0 {
-		return
-	}
-	room := int64(bound.Bytes) - sealRoom/4 - int64(len(f.series.places)+len(f.series.away))*placeBytes
-	for rundir.SizeOf(f.run.dir.Path()) > room && f.series.giveBack(causeMaxDisk) {
-	}
 }
 
 // written is what the streams of all segments hold, removed ones included.

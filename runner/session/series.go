@@ -239,3 +239,15 @@ func addStats(a, b stream.Stats) stream.Stats {
 
 // placeBytes is the most that a segment takes in the run's own metadata and manifest.
 const placeBytes = 768
+
+// fit gives back what is oldest until what is there keeps within a bound that rotates, with the metadata and the list
+// of files to come: what recorders hold until the end is written without asking for room.
+func (s *series) fit() {
+	bound := s.run.o.Tap.MaxDisk
+	if bound.Action != config.DiskRotate || bound.Bytes == 0 {
+		return
+	}
+	room := int64(bound.Bytes) - sealRoom/4 - int64(len(s.places)+len(s.away))*placeBytes
+	for rundir.SizeOf(s.run.dir.Path()) > room && s.giveBack(causeMaxDisk) {
+	}
+}
