@@ -25,7 +25,7 @@ const (
 )
 
 // bulk compares prompts whose residual streams go into a dataset with llama-bench, which captures nothing: all layers,
-// for the last of which the logits of all tokens are computed, and all but the last one, for which none are.
+// the last of which llama-bench computes for one token of a prompt alone, and all but that one.
 func (t Tap) bulk() []Pair {
 	if t.LlamaBench == "" {
 		return nil
@@ -44,7 +44,7 @@ func (t Tap) bulk() []Pair {
 		pair("bulk, nothing captured", "(m) packed prompts", 0),
 		pair("bulk, all layers but the last", "(m) dataset, all layers but the last", 0,
 			append([]string{"--tap-layer", fmt.Sprintf("0-%d", layers-2)}, capture...)...),
-		pair("bulk", "(m) dataset, all layers", 0.95, append([]string{"--all-logits"}, capture...)...),
+		pair("bulk", "(m) dataset, all layers", 0.95, append([]string{"--all-rows"}, capture...)...),
 	}
 }
 

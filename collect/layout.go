@@ -101,6 +101,7 @@ type shmConfig struct {
 	InStep       uint32
 	Turns        uint32
 	Judge        uint32
+	NoLogits     uint32
 	KeepBytes    uint64
 	Backends     [pathSize]byte
 }
@@ -136,7 +137,7 @@ type shmHeader struct {
 	SteerOffset  uint64
 	SteerBytes   uint64
 	Config       shmConfig
-	_            [48]byte
+	_            [40]byte
 	QueueHead    uint64
 	_            [56]byte
 	QueueTail    uint64

@@ -32,6 +32,8 @@ type Options struct {
 	// Judge makes the model wait at its first graph of tokens until the sink has returned from it: a sink that
 	// refuses Start ends the program before it computes.
 	Judge bool
+	// NoLogits ends graphs of tokens behind result_norm: what follows, the logits, is not computed.
+	NoLogits bool
 	// Turns is after how many generated tokens recording ends, and begins again, in alternation; 0: it does not. It is
 	// for benchmarks, see Region.Turns.
 	Turns uint32

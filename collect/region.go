@@ -118,6 +118,9 @@ func fillConfig(c *shmConfig, o Options) error {
 	if o.Judge {
 		c.Judge = 1
 	}
+	if o.NoLogits {
+		c.NoLogits = 1
+	}
 	c.Turns = o.Turns
 	c.KeepBytes = keepAuto
 	if o.Keep != nil {

@@ -11,6 +11,7 @@ type Prompts struct {
 	Parallel     int    // sequences that are decoded at a time; 0: as Packs says
 	TopLogprobs  int    // likeliest tokens whose log-probabilities are written with each token; 0: none
 	AllLogits    bool   // every token of a prompt has logits, not the last one alone
+	AllRows      bool   // the last layer is computed for every token of a prompt, and no logits are
 	StopOnError  bool   // a line that fails is the last one
 	ChatTemplate string // name of one of llama.cpp's templates, or a template; "": the model's own
 }
@@ -38,6 +39,9 @@ func promptsOptions() []llamaOption {
 		{key: "all-logits", names: []string{"all-logits"}, own: true,
 			help: "compute the last layer and the logits of every token of a prompt, not of the last one alone",
 			set:  boolean(func(r *Run) *bool { return &r.AllLogits })},
+		{key: "all-rows", names: []string{"all-rows"}, own: true,
+			help: "compute the last layer of every token of a prompt, and no logits; with -n 0 and a recording",
+			set:  boolean(func(r *Run) *bool { return &r.AllRows })},
 		{key: "stop-on-error", names: []string{"stop-on-error"}, own: true,
 			help: "start no prompt after a line that fails",
 			set:  boolean(func(r *Run) *bool { return &r.StopOnError })},

@@ -83,6 +83,9 @@ func (r *Run) ParseRequest(line []byte) (q Request, err error) {
 			return q, err
 		}
 	}
+	if settings.AllRows && settings.Predict != 0 {
+		return q, errors.New(`"n_predict": --all-rows computes no logits, by which text is chosen: leave one of them out`)
+	}
 	return q, nil
 }
 

@@ -13,7 +13,7 @@ func TestPromptsFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Prompts{"a", "b", 3, 2, true, true, "chatml"}); run.Prompts != want {
+	if want := (Prompts{"a", "b", 3, 2, true, false, true, "chatml"}); run.Prompts != want {
 		t.Errorf("%+v, want %+v", run.Prompts, want)
 	}
 }

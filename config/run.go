@@ -154,7 +154,7 @@ func (r *Run) validateEmbeddings() error {
 // validatePrompts checks the settings of many prompts against those of one.
 func (r *Run) validatePrompts() error {
 	if r.PromptsFile == "" {
-		for _, key := range []string{"results", "parallel", "logprobs", "all-logits", "stop-on-error"} {
+		for _, key := range []string{"results", "parallel", "logprobs", "all-logits", "all-rows", "stop-on-error"} {
 			if r.given[key] {
 				return fmt.Errorf("--%s is for many prompts: give them with --prompts FNAME, or leave it out", key)
 			}
@@ -170,6 +170,10 @@ func (r *Run) validatePrompts() error {
 		return errors.New("--context-shift is for one prompt: leave it or --prompts out, and raise -c")
 	case r.OnBackend:
 		return errors.New("--backend-sampling is for one prompt: leave it or --prompts out")
+	case r.AllRows && r.Predict != 0:
+		return errors.New("--all-rows computes no logits, and text is chosen by them: give -n 0 too, or leave it out")
+	case r.AllRows && (r.AllLogits || r.TopLogprobs > 0):
+		return errors.New("--all-rows computes no logits: leave it out, or --all-logits and --logprobs")
 	case r.Parallel > 256:
 		return fmt.Errorf("-np %d: llama.cpp decodes at most 256 sequences at a time", r.Parallel)
 	case r.Parallel > r.Batch:

@@ -16,6 +16,7 @@ import (
 
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // TestAllLogits: with --all-logits every token of a prompt has the logits that llama-results computes, bit by bit, though
@@ -56,6 +57,45 @@ func TestAllLogits(t *testing.T) {
 	_, with := run(2, "--all-logits", "-np", "2")
 	if _, without := run(2, "-np", "2"); with != without || strings.Count(with, "\n") != 2 {
 		t.Errorf("chosen with --all-logits\n%s, without\n%s", with, without)
+	}
+}
+
+// TestAllRows: with --all-rows every tensor up to result_norm is that of --all-logits, bit by bit, in whole graphs, in
+// such as are cut for each tensor, and on a device, and no other tensor is recorded.
+func TestAllRows(t *testing.T) {
+	endpoint := testenv.NeedRPC(t)
+	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
+	t.Setenv(name, path)
+	line, err := json.Marshal(map[string]any{"prompt": prompt})
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := textFile(t, strings.Repeat(string(line)+"\n", 3))
+	for _, arch := range []string{"llama", "gemma2", "gpt2", "qwen3moe", "mamba"} {
+		model := synthetic(t, arch, gguf.F32, nil)
+		for name, more := range map[string][]string{"whole": nil, "cut": {"--tap-device-memory", "0"},
+			"device": {"--rpc", endpoint, "-ngl", "99"}} {
+			t.Run(arch+"/"+name, func(t *testing.T) {
+				captured := func(flag string) *capture {
+					return record(t, everything, append(more, "-m", model, "-t", "1", "-c", "512", "-ub", "16", "-n", "0",
+						"--prompts", texts, "--results", filepath.Join(t.TempDir(), "r.jsonl"), flag)...)
+				}
+				rows, want := captured("--all-rows"), captured("--all-logits")
+				ended, before := map[uint64]bool{}, want.packets[:0]
+				for _, p := range want.packets {
+					if norm := p.Node == "result_norm"; norm || !ended[p.Exec] {
+						before, ended[p.Exec] = append(before, p), norm || ended[p.Exec]
+					}
+				}
+				if len(before) == len(want.packets) {
+					t.Error("there are no logits to leave out")
+				}
+				want.packets = before
+				if n := equalCaptures(t, "rows", rows, want); n < 40 {
+					t.Errorf("only %d tensors were compared", n)
+				}
+			})
+		}
 	}
 }
 

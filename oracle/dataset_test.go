@@ -43,7 +43,7 @@ func manyPrompts(t *testing.T, n int) (path string, lengths map[string]int64) {
 
 // datasetArgs capture the residual stream of prompts, in shards of a MB.
 func datasetArgs(prompts, results string) []string {
-	return []string{"run", "--prompts", prompts, "--results", results, "-n", "0", "--all-logits", "-ub", "64", "-t",
+	return []string{"run", "--prompts", prompts, "--results", results, "-n", "0", "--all-rows", "-ub", "64", "-t",
 		"1",
 		"--tap-points", "resid_post"}
 }

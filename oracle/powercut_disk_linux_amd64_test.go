@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -157,12 +158,13 @@ type cutImage struct {
 	*loggedDisk
 	certain *os.File // every write before done
 	done    int
-	after   string
+	n       int    // cuts so far
+	after   string // the image after the newest one
 }
 
 func (d *loggedDisk) cuts(t *testing.T) *cutImage {
 	t.Helper()
-	c := &cutImage{loggedDisk: d, after: filepath.Join(t.TempDir(), "after")}
+	c := &cutImage{loggedDisk: d}
 	certain := filepath.Join(t.TempDir(), "certain")
 	run(t, "cp", "--sparse=always", d.empty, certain)
 	var err error
@@ -174,7 +176,8 @@ func (d *loggedDisk) cuts(t *testing.T) *cutImage {
 }
 
 // cut makes the image after a power cut: all writes before the flush at log[:flushed] are there, and of those up to
-// the cut every sector with the probability keep. Flushes come in ascending order.
+// the cut every sector with the probability keep. Flushes come in ascending order. Each image is another file: a loop
+// device that is still attached to one would be mounted again, with what it has in its cache.
 func (c *cutImage) cut(t *testing.T, flushed, cut int, keep float64, r *rand.Rand) (image string) {
 	t.Helper()
 	for ; c.done < flushed; c.done++ {
@@ -182,6 +185,11 @@ func (c *cutImage) cut(t *testing.T, flushed, cut int, keep float64, r *rand.Ran
 			t.Fatal(err)
 		}
 	}
+	if err := os.RemoveAll(c.after); err != nil {
+		t.Fatal(err)
+	}
+	c.n++
+	c.after = filepath.Join(filepath.Dir(c.certain.Name()), fmt.Sprintf("after-%d", c.n))
 	run(t, "cp", "--sparse=always", c.certain.Name(), c.after)
 	f, err := os.OpenFile(c.after, os.O_RDWR, 0)
 	if err != nil {

@@ -33,9 +33,15 @@ static inline bool tap_ask(struct tap_sched * s, struct ggml_tensor * t) {
             i = -1;
         }
     }
+    if (s->stops && i >= g->end) { // another device would compute it
+        s->at = -1;
+        s->user_wants = false;
+        return false;
+    }
     s->at = i;
     s->cursor = i + 1;
-    const bool wanted = i >= 0 && ((s->timing && g->nodes[i].timed) || tap_cuts(s, &g->nodes[i]));
+    const bool wanted = i >= 0 && ((s->timing && g->nodes[i].timed) || tap_cuts(s, &g->nodes[i]) ||
+                                   (s->stops && i == g->end - 1));
     s->user_wants = s->user_callback != NULL && s->user_callback(t, true, s->user_data);
     return wanted || s->user_wants;
 }
@@ -66,9 +72,13 @@ static bool tap_eval(struct ggml_tensor * t, bool ask, void * user_data) {
     if (ask) {
         return tap_on() ? tap_ask(s, t) : tap_ask_off(s, t);
     }
+    const bool last = s->stops && s->at == s->graph.end - 1;
     if (s->at >= 0 && tap.header != NULL) {
-        s->n_cuts += !s->user_wants && s->at + 1 < s->graph.n_nodes;
+        s->n_cuts += !s->user_wants && !last && s->at + 1 < s->graph.n_nodes;
         tap_data(s, s->at);
+    }
+    if (last) {
+        return false; // ggml computes no further
     }
     return s->user_wants ? s->user_callback(t, false, s->user_data) : true;
 }
@@ -417,7 +427,8 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     // A program that looks at the values while they are computed may change them: what it leaves is not what was
     // computed.
     s->keeps = s->user_callback == NULL;
-    tap_install(s, s->timing || ((s->capturing || s->routed) && (g->n_cut > 0 || !s->keeps)));
+    s->stops = g->end < g->n_nodes;
+    tap_install(s, s->stops || s->timing || ((s->capturing || s->routed) && (g->n_cut > 0 || !s->keeps)));
     if (s->installed && s->asks_of != g->id) {
         s->asks_of = g->id;
         tap_time_asks(s);

@@ -7,6 +7,7 @@
 #include "tap_graph.h"
 #include "tap_real.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -338,6 +339,7 @@ bool tap_graph_describe(struct tap_graph * g, struct ggml_cgraph * cgraph) {
     g->like = 0;
     g->n_leafs = 0;
     g->n_wanted = g->n_inputs_wanted = 0;
+    g->end = INT_MAX;
     g->n_timed = g->n_routing = g->n_told = 0;
     g->n_cut = g->n_kept = g->n_flagged = 0;
     g->n_nodes = n;

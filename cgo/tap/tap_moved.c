@@ -170,8 +170,12 @@ void ggml_backend_tensor_set_async(ggml_backend_t backend, struct ggml_tensor * 
     tap_move_open(backend, tap_move(t, data, offset, size, TAP_MOVED_SET, begun));
 }
 
+// llama.cpp reads the logits of a graph whose logits were not computed, as of any other.
 void ggml_backend_tensor_get_async(ggml_backend_t backend, const struct ggml_tensor * t, void * data, size_t offset,
                                    size_t size) {
+    if (tap.header != NULL && tap.header->config.no_logits && strcmp(t->name, "result_output") == 0) {
+        return;
+    }
     if (!tap_moves_of(t)) {
         TAP_REAL(ggml_backend_tensor_get_async)(backend, t, data, offset, size);
         return;

@@ -81,6 +81,7 @@ struct tap_sched {
     bool                             capturing; // wanted tensors of this execution are copied
     bool                             routed;    // tensors of this execution that show routing are copied
     bool                             timing;    // this execution is timed
+    bool                             stops;     // this execution ends before its graph does
     bool                             keeps;     // kept tensors are copied when the graph is computed
     uint64_t                         asks_of; // a graph, and …
     uint64_t                         asks_ns; // … what asking for every node of it took, measured once

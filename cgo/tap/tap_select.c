@@ -9,6 +9,7 @@
 #include "tap_real.h"
 #include "tap_sched.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -126,10 +127,21 @@ static bool tap_component_wanted(const struct tap_selection * wish, uint8_t comp
     }
 }
 
-// tap_want marks node i.
+// tap_graph_end is behind the node that the logits are computed from, where nobody wants logits. A graph without such
+// a node is computed to its end.
+static int tap_graph_end(const struct tap_graph * g) {
+    for (int i = tap.header->config.no_logits && g->n_tokens > 0 ? g->n_nodes : 0; i > 0; i--) {
+        if (strcmp(g->nodes[i - 1].tensor->name, "result_norm") == 0) {
+            return i;
+        }
+    }
+    return INT_MAX;
+}
+
+// tap_want marks node i, if it is computed.
 static void tap_want(struct tap_graph * g, int i) {
     struct tap_graph_node * n = &g->nodes[i];
-    if (!n->wanted) {
+    if (!n->wanted && i < g->end) {
         n->wanted = true;
         g->n_wanted++;
     }
@@ -206,7 +218,7 @@ static void tap_select_tensors(
             }
             continue;
         }
-        n->glob = (int8_t) tap_first_glob(g, wish, i, hits);
+        n->glob = (int8_t) tap_first_glob(g, wish, i, i < g->end ? hits : NULL);
         if (n->glob < 0 || !allowed) {
             continue;
         }
@@ -226,6 +238,7 @@ static void tap_select_tensors(
 
 void tap_graph_select(struct tap_graph * g, const struct tap_selection * wish, _Atomic uint32_t * hits) {
     tap_graph_unselect(g);
+    g->end = tap_graph_end(g);
     g->attention = wish->attention;
     g->captures = (wish->record & TAP_RECORD_ACTIVATIONS) != 0;
     tap_look(g, wish);

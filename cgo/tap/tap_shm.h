@@ -148,6 +148,7 @@ struct tap_config {
     uint32_t in_step;
     uint32_t turns;   // 0, or after how many tokens recording ends and begins again, in alternation: see tap_turn.c
     uint32_t judge;   // 1: the first graph of tokens waits until the collector has judged what selection 0 marks
+    uint32_t no_logits; // 1: graphs of tokens are computed up to result_norm, and the rest of them is not
     uint64_t keep_bytes; // what wanted tensors of one graph may hold that stay until it is computed; TAP_KEEP_AUTO
     char     backends[TAP_PATH_SIZE]; // folder of ggml backends, "" = let ggml search
 };

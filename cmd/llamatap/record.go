@@ -86,7 +86,7 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 		return cli.Wrongf(
 			"--tap-sink with --tap-resume: the consumer would get an end without its beginning; read the files")
 	}
-	o.Results = cfg.ResultsFile
+	o.Results, o.NoLogits = cfg.ResultsFile, cfg.AllRows
 	o.Command = exec.Command(self, append([]string{"run"}, rest...)...)
 	o.Command.Stdin, o.Command.Stdout, o.Command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if o.Repeat.Seed != 0 {
@@ -143,7 +143,7 @@ func recordAs(o session.Options, tap *config.Tap, args []string) error {
 	cmd := o.Command
 	result, err := session.Run(context.Background(), session.Options{
 		Tap: tap, Command: cmd, Repeat: o.Repeat, Resume: o.Resume, Begin: o.Begin, StateFolder: o.StateFolder,
-		Results:  o.Results,
+		Results: o.Results, NoLogits: o.NoLogits,
 		Backends: runner.CommandBackends(cmd), Echo: append([]string{"llamatap"}, args...),
 		Llama: session.LlamaInfo{Version: llama.Version(), Prefix: runner.CommandPrefix(cmd)}, Version: version,
 		Summary: present.Err,

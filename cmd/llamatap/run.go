@@ -90,6 +90,9 @@ func runRun(args []string) error {
 	if err := resolveTap(recorders, cfg.Model); err != nil {
 		return err
 	}
+	if err := checkAllRows(cfg, recorders); err != nil {
+		return err
+	}
 	if !recorders.Recording() {
 		if before != nil {
 			return cli.Wrong(
@@ -99,6 +102,23 @@ func runRun(args []string) error {
 		return runModel(cfg)
 	}
 	return recordModel(recorders, cfg, args, rest, before)
+}
+
+// checkAllRows refuses --all-rows beside recorders that would show the rest of each graph as computed.
+func checkAllRows(cfg *config.Run, recorders *config.Tap) error {
+	if !cfg.AllRows {
+		return nil
+	}
+	if !recorders.Records(config.Activations) {
+		return cli.Wrongf("--all-rows is for recordings of tensors: give --tap-points, --tap-tensor or --tap-dataset, or leave it out")
+	}
+	for _, r := range []config.Recorder{config.Resource, config.Regions, config.Ledger, config.Samples} {
+		if recorders.Records(r) {
+			return cli.Wrongf(
+				"--all-rows does not compute the logits, which the %s recorder would show: leave one of the two out", r)
+		}
+	}
+	return nil
 }
 
 // waitPassively starts this program again so that ggml's threads sleep while they wait, unless the environment says

@@ -190,7 +190,7 @@ func (l *Live) check() error {
 	for _, a := range l.d.all.all {
 		if a.count < most {
 			return fmt.Errorf("--tap-dataset %s: %d of %d tokens lack a row of %s (the last layer computes output "+
-				"rows only): leave it out, with --tap-layer, or give run --prompts --all-logits", l.o.Dir, most-a.count,
+				"rows only): leave it out, with --tap-layer, or give run --prompts --all-rows", l.o.Dir, most-a.count,
 				most, a.label)
 		}
 	}

@@ -52,7 +52,7 @@ def llamatap(kind):
     def run():
         folder = out / "dataset"
         shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([program, "run", "-m", path[kind], "--prompts", lines, "-n", "0", "-c", "8192", "--all-logits",
+        subprocess.run([program, "run", "-m", path[kind], "--prompts", lines, "-n", "0", "-c", "8192", "--all-rows",
                         "--results", os.devnull, "--tap-points", "resid_post", "--tap-dtype", "f32", "--tap-dataset", folder,
                         "--tap-out", out / "runs"], check=True, capture_output=True)
         shutil.rmtree(out / "runs", ignore_errors=True)

@@ -78,7 +78,7 @@ func (st *steering) Graph(g *ggmlhooks.Graph) error {
 	st.newest[g.Ctx] = g.ID
 	st.selections[g.ID] = g.Selection
 	if g.Tokens > 0 {
-		st.shape = g
+		st.shape = st.run.computed(g)
 	}
 	return st.Sink.Graph(g)
 }

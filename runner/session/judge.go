@@ -4,6 +4,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -151,6 +152,17 @@ func selectionText(tap *config.Tap) string {
 		parts = append(parts, "tensors "+strings.Join(tap.Tensors, ","))
 	}
 	return strings.Join(parts, " with ")
+}
+
+// computed is what is computed of a graph.
+func (r *run) computed(g *ggmlhooks.Graph) *ggmlhooks.Graph {
+	last := slices.IndexFunc(g.Nodes, func(n ggmlhooks.Node) bool { return n.Name == "result_norm" })
+	if !r.o.NoLogits || last < 0 {
+		return g
+	}
+	cut := *g
+	cut.Nodes = g.Nodes[:last+1]
+	return &cut
 }
 
 // globNames lists the names of nodes that a tensor glob could have meant, without layer numbers, each once.

@@ -49,6 +49,8 @@ type Options struct {
 	// StateFolder is where the program of a new run keeps its state; it is moved into the run directory. "": it
 	// keeps none.
 	StateFolder string
+	// NoLogits ends graphs of tokens before their logits are computed: the program reads none.
+	NoLogits bool
 	// Results is the file that names the prompts of a dataset, see export.LiveOptions; "": none.
 	Results string
 	// Summary is where the short summary goes; nil: nowhere.
@@ -125,7 +127,8 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Cold: o.Tap.Cold,
 		InStep: o.Tap.SamplesWith(config.SamplePages), Turns: turns(),
 		Judge: !start.Off || o.Tap.Steer.File != "", Keep: (*int64)(o.Tap.DeviceMemory),
-		Steer: o.Tap.Records(config.Steering),
+		NoLogits: o.NoLogits,
+		Steer:    o.Tap.Records(config.Steering),
 	})
 	if err != nil {
 		return Result{}, err

@@ -117,7 +117,7 @@ func (s *sink) Graph(g *ggmlhooks.Graph) error {
 	if s.counter.recorder == nil {
 		return fmt.Errorf("%w: a graph without a context", ggmlhooks.ErrDesync)
 	}
-	if err := s.judge.graph(g); err != nil {
+	if err := s.judge.graph(s.run.computed(g)); err != nil {
 		return err
 	}
 	return s.tee.Graph(g)

@@ -301,6 +301,33 @@ static void test_judged(void) {
     bed_end(&b);
 }
 
+// What follows result_norm is neither computed nor captured, whatever is wanted, and what stays in place until the graph
+// is computed is what it always was.
+static void test_no_logits(const char * glob, size_t packets) {
+    test_case("select: %s of a graph whose logits nobody wants", glob);
+    struct bed b;
+    bed_make(&b, false);
+    const struct tap_selection wish = named(glob);
+    b.shm.h->config.start = wish;
+    b.shm.h->config.no_logits = 1;
+    tap_join(&b.shm);
+    b.sched->run = 0;
+    uint64_t norm = 0;
+    while (strcmp(b.graph.cgraph.nodes[norm]->name, "result_norm") != 0) {
+        norm++;
+    }
+    for (int i = 0; i < 3; i++) {
+        bed_run(&b, i == 1);
+        CHECK(b.sched->computed == norm + 1, "%lu nodes were computed, not %lu", (unsigned long) b.sched->computed,
+              (unsigned long) norm + 1);
+        const struct expected e = {.log = &b.log, .graph = &b.graph, .config = &wish, .run = b.sched->run,
+            .exec = b.execs - 1, .wanted = want_name, .arg = (void *) (uintptr_t) glob};
+        const size_t n = expect_exec(&e);
+        CHECK(n == packets, "%zu packets, not %zu", n, packets);
+    }
+    bed_end(&b);
+}
+
 // A selection that was torn would have globs of two numbers, or a window of another.
 static struct tap_selection numbered(uint32_t n) {
     struct tap_selection s = named("l_out-0");
@@ -405,6 +432,8 @@ int main(int argc, char ** argv) {
     test_window();
     test_window_of_setup();
     test_judged();
+    test_no_logits("l_out", N_LAYERS);
+    test_no_logits("result_norm", 1);
     test_race();
     return test_done();
 }
