@@ -27,6 +27,7 @@ type loggedDisk struct {
 	fs.Inode
 	file  string // that a loop device is made of
 	mount string // of the file system on it
+	block int    // bytes that the disk writes whole
 
 	mu    sync.Mutex
 	image *os.File // as all writes left it
@@ -40,13 +41,14 @@ type diskWrite struct {
 	data []byte
 }
 
-// newLoggedDisk makes a disk of 512 MiB with a file system that one of the programs mkfs.* makes, and mounts it.
-func newLoggedDisk(t *testing.T, mkfs ...string) *loggedDisk {
+// newLoggedDisk makes a disk of 512 MiB that writes blocks of so many bytes whole, with a file system that one of the
+// programs mkfs.* makes, and mounts it.
+func newLoggedDisk(t *testing.T, block int, mkfs ...string) *loggedDisk {
 	t.Helper()
 	testenv.NeedRoot(t)
 	mkfs[0] = testenv.NeedMkfs(t, mkfs[0])
 	dir := t.TempDir()
-	d := &loggedDisk{empty: filepath.Join(dir, "empty"), mount: filepath.Join(dir, "mount")}
+	d := &loggedDisk{empty: filepath.Join(dir, "empty"), mount: filepath.Join(dir, "mount"), block: block}
 	if err := os.WriteFile(d.empty, nil, 0o600); err != nil || os.Truncate(d.empty, 512<<20) != nil {
 		t.Fatal("make the disk's image: ", err)
 	}
@@ -176,7 +178,7 @@ func (d *loggedDisk) cuts(t *testing.T) *cutImage {
 }
 
 // cut makes the image after a power cut: all writes before the flush at log[:flushed] are there, and of those up to
-// the cut every sector with the probability keep. Flushes come in ascending order. Each image is another file: a loop
+// the cut every block with the probability keep. Flushes come in ascending order. Each image is another file: a loop
 // device that is still attached to one would be mounted again, with what it has in its cache.
 func (c *cutImage) cut(t *testing.T, flushed, cut int, keep float64, r *rand.Rand) (image string) {
 	t.Helper()
@@ -197,13 +199,13 @@ func (c *cutImage) cut(t *testing.T, flushed, cut int, keep float64, r *rand.Ran
 	}
 	defer f.Close()
 	for _, w := range c.log[flushed:cut] {
-		sector := 512
+		block := c.block
 		if w.at < 4096 {
-			sector = 4096 // ext4 relies on a superblock that is written whole
+			block = 4096 // ext4 relies on a superblock that is written whole
 		}
-		for at := 0; at < len(w.data); at += sector {
+		for at := 0; at < len(w.data); at += block {
 			if r.Float64() < keep {
-				if _, err := f.WriteAt(w.data[at:min(at+sector, len(w.data))], w.at+int64(at)); err != nil {
+				if _, err := f.WriteAt(w.data[at:min(at+block, len(w.data))], w.at+int64(at)); err != nil {
 					t.Fatal(err)
 				}
 			}
