@@ -371,7 +371,7 @@ func (l *pointLayer) leaves(node int) {
 	}
 }
 
-// head finds the norm that the output matrix reads, and its product.
+// head finds the norm that the output matrix reads, and its product. A graph of embeddings has the norm alone.
 func (f *pointFinder) head() (norm, product int) {
 	for i := range f.g.Nodes {
 		n := &f.g.Nodes[i]
@@ -384,6 +384,13 @@ func (f *pointFinder) head() (norm, product int) {
 				norm = none
 			}
 			return norm, i
+		}
+	}
+	for i := len(f.g.Nodes) - 1; i >= 0; i-- {
+		for _, src := range f.g.Nodes[i].Src {
+			if strings.HasPrefix(f.leafName(src), "output_norm.") {
+				return i, none
+			}
 		}
 	}
 	return none, none

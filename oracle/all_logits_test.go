@@ -99,6 +99,32 @@ func TestAllRows(t *testing.T) {
 	}
 }
 
+// TestPointsWithoutLogits: graphs that are not computed to the end, and graphs of embeddings, have the last layer's
+// points, too.
+func TestPointsWithoutLogits(t *testing.T) {
+	texts, points := textFile(t, `{"prompt":"one two"}`+"\n"), []string{"--tap-points", "resid_post.1,final_norm"}
+	for _, arch := range []string{"llama", "gpt2", "mamba"} {
+		common := []string{"-m", synthetic(t, arch, gguf.F32, nil), "-t", "1", "-c", "64"}
+		for name, c := range map[string]*capture{
+			"all rows": record(t, points, append(common, "--prompts", texts, "--results",
+				filepath.Join(t.TempDir(), "r.jsonl"), "-n", "0", "--all-rows")...),
+			"embeddings": record(t, points, append(common, "--embeddings", "--pooling", "mean", "-p", "one two")...),
+		} {
+			found := map[string]bool{}
+			for _, p := range c.packets {
+				found[p.Node] = true
+			}
+			if len(found) != 2 || !found["result_norm"] || strings.Contains(c.stderr, "not captured") {
+				t.Errorf("%s, %s: %v\n%s", arch, name, found, c.stderr)
+			}
+		}
+	}
+	refused := llamatap(t, "run", "--tap-points", "lm_head", "-m", testenv.Model(t), "--prompts", texts, "-n", "0", "--all-rows")
+	if refused.status != 2 || !strings.Contains(refused.stderr, "lm_head: --all-rows computes no logits") {
+		t.Errorf("lm_head: status %d\n%s", refused.status, refused.stderr)
+	}
+}
+
 // tensorF32 reads a tensor of type F32 from a GGUF file.
 func tensorF32(t *testing.T, path, name string) []float32 {
 	t.Helper()

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,7 +101,8 @@ func embeddingParams(o *Options, p *llama.ContextParams) (err error) {
 		p.MicroBatch = p.Batch
 	}
 	p.MicroBatch = min(p.MicroBatch, p.Batch)
-	for p.Sequences = min(embeddingSequences, p.MicroBatch); p.MicroBatch%p.Sequences != 0; {
+	graph := min(p.MicroBatch, cmp.Or(p.Size, p.MicroBatch)) // with causal attention no larger than the context
+	for p.Sequences = min(embeddingSequences, graph); graph%p.Sequences != 0 || p.MicroBatch%p.Sequences != 0; {
 		// where they do not divide a graph's tokens, llama.cpp may end the process, as it does llama-embedding's
 		p.Sequences--
 	}

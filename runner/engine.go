@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,8 @@ func (e *engine) load() (err error) {
 		return err
 	}
 	if e.packs = e.Config.Packs() && !e.model.Recurrent(); e.packs {
-		params.Sequences, params.Unified = min(maxPacked, params.Batch, params.MicroBatch), true
+		size := cmp.Or(params.Size, e.model.TrainedContext()) // llama.cpp's batches are no larger, and have room for all
+		params.Sequences, params.Unified = min(maxPacked, params.Batch, params.MicroBatch, size), true
 	}
 	if e.Config.Embeddings.Embeddings {
 		if err := embeddingParams(&e.Options, &params); err != nil {

@@ -78,7 +78,7 @@ func (st *steering) Graph(g *ggmlhooks.Graph) error {
 	st.newest[g.Ctx] = g.ID
 	st.selections[g.ID] = g.Selection
 	if g.Tokens > 0 {
-		st.shape = st.run.computed(g)
+		st.shape = g
 	}
 	return st.Sink.Graph(g)
 }
@@ -301,40 +301,42 @@ func (st *steering) wish(r control.Request) (collect.Wish, control.State, error)
 			return wish, "", err
 		}
 	}
-	return collect.Wish{Selection: chosen}, control.StateTap, checkNames(&chosen, st.shape)
+	return collect.Wish{Selection: chosen}, control.StateTap, st.checkNames(&chosen)
 }
 
-// checkNames refuses tensors, points and layers that the model does not have, as far as a graph has shown it; nil: none has.
-func checkNames(chosen *ggmlhooks.Selection, g *ggmlhooks.Graph) error {
+// checkNames refuses tensors, points and layers that the model does not have, as far as a graph has shown it.
+func (st *steering) checkNames(chosen *ggmlhooks.Selection) error {
+	g := st.shape
 	if g == nil {
 		return nil
 	}
+	computed := st.run.computed(g)
 	if last := chosen.Layers.Max(); last >= layers(g) {
 		return fmt.Errorf("layer %d is asked for, and the model has layers 0 to %d", last, layers(g)-1)
 	}
-	if err := checkPoints(chosen, g); err != nil {
+	if err := checkPoints(chosen, g, computed); err != nil {
 		return err
 	}
 	for _, glob := range chosen.Tensors {
 		found := false
-		for i := range g.Nodes {
+		for i := range computed {
 			found = found || g.MatchTensor(glob, i)
 		}
 		if !found {
-			return fmt.Errorf("%q matches no node of this model; these names exist: %s", glob, globNames(g, anyNode))
+			return fmt.Errorf("%q matches no node of this model; these names exist: %s", glob, globNames(g, computed, anyNode))
 		}
 	}
 	return nil
 }
 
 // checkPoints refuses a point that the model has in none of the layers, with the reason.
-func checkPoints(chosen *ggmlhooks.Selection, g *ggmlhooks.Graph) error {
+func checkPoints(chosen *ggmlhooks.Selection, g *ggmlhooks.Graph, computed int) error {
 	for _, ref := range chosen.Points {
 		one := ggmlhooks.Selection{Points: []ggmlhooks.PointRef{ref}, Layers: chosen.Layers}
 		found, why := false, "it has no such layer"
 		for _, site := range g.Points() {
 			if one.WantsPoint(site.Point, site.Layer) {
-				found, why = found || site.Node >= 0, cmp.Or(site.Why, why)
+				found, why = found || site.Node >= 0 && site.Node < computed, cmp.Or(site.Why, why)
 			}
 		}
 		if !found {

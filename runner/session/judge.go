@@ -8,7 +8,6 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/present"
@@ -17,8 +16,7 @@ import (
 // judge refuses a selection that matches nothing, at the first graph of tokens: the model waits for this judgement.
 // What the model had measured before counts too, so that a name may be one of a later graph.
 type judge struct {
-	tap    *config.Tap
-	region *collect.Region
+	run    *run
 	vector *vector // that is added from the start; nil: none
 	done   bool
 }
@@ -28,13 +26,13 @@ func (j *judge) graph(g *ggmlhooks.Graph) error {
 	if j.done || g.Tokens == 0 {
 		return nil
 	}
-	tap := j.tap
+	tap := j.run.o.Tap
 	if err := tap.CheckLayers(layers(g)); err != nil {
 		return fmt.Errorf("%w: %w", ErrSelection, err)
 	}
 	j.done = true
 	if j.vector != nil {
-		if err := j.vector.check(j.region); err != nil {
+		if err := j.vector.check(j.run.region); err != nil {
 			return steerError{fmt.Errorf("--tap-steer: %w", err)}
 		}
 	}
@@ -42,20 +40,20 @@ func (j *judge) graph(g *ggmlhooks.Graph) error {
 		return nil // what is captured now, or never was, has no hits to judge by
 	}
 	for i, glob := range tap.Tensors {
-		if j.region.GlobHits(i) == 0 {
+		if j.run.region.GlobHits(i) == 0 {
 			return fmt.Errorf("%w: --tap-tensors %q matches no node of this model; these names exist: %s", ErrSelection,
-				glob, globNames(g, anyNode))
+				glob, globNames(g, j.run.computed(g), anyNode))
 		}
 	}
 	if err := j.points(g); err != nil {
 		return err
 	}
-	if j.region.Matched() > 0 {
+	if j.run.region.Matched() > 0 {
 		return nil
 	}
-	names := globNames(g, func(n *ggmlhooks.Node) bool { return n.Computed && allows(tap, n) })
+	names := globNames(g, j.run.computed(g), func(n *ggmlhooks.Node) bool { return n.Computed && allows(tap, n) })
 	if names == "" || tap.AttentionAlone() {
-		names = globNames(g, anyNode) + " (of other layers and components)"
+		names = globNames(g, j.run.computed(g), anyNode) + " (of other layers and components)"
 	}
 	return fmt.Errorf("%w: no node of this model matches %s; these names exist: %s", ErrSelection, selectionText(tap),
 		names)
@@ -68,7 +66,7 @@ func (steerError) Is(target error) bool { return target == ErrSelection }
 
 // points names each selected point that the model lacks, once, with the reason, and refuses a selection of no others.
 func (j *judge) points(g *ggmlhooks.Graph) error {
-	selection := j.tap.Selection()
+	selection := j.run.o.Tap.Selection()
 	if len(selection.Points) == 0 {
 		return nil
 	}
@@ -82,6 +80,9 @@ func (j *judge) points(g *ggmlhooks.Graph) error {
 			found++
 		default:
 			l := lack{site.Point.String(), site.Why}
+			if site.Node >= j.run.computed(g) {
+				l.why = "--all-rows computes no logits"
+			}
 			if in[l] == nil {
 				lacks, in[l] = append(lacks, l), &ggmlhooks.LayerSet{}
 			}
@@ -99,11 +100,11 @@ func (j *judge) points(g *ggmlhooks.Graph) error {
 		}
 		text = append(text, fmt.Sprintf("%s%s: %s", l.point, where, l.why))
 	}
-	if found == 0 && len(text) == 0 && len(j.tap.Tensors) == 0 {
+	if found == 0 && len(text) == 0 && len(j.run.o.Tap.Tensors) == 0 {
 		return fmt.Errorf("%w: the layers of --tap-points are not in this model: 'llamatap inspect --points' lists what a run has",
 			ErrSelection)
 	}
-	if found == 0 && len(j.tap.Tensors) == 0 {
+	if found == 0 && len(j.run.o.Tap.Tensors) == 0 {
 		return fmt.Errorf("%w: this model has none of the points of --tap-points: %s", ErrSelection,
 			strings.Join(text, "; "))
 	}
@@ -154,22 +155,20 @@ func selectionText(tap *config.Tap) string {
 	return strings.Join(parts, " with ")
 }
 
-// computed is what is computed of a graph.
-func (r *run) computed(g *ggmlhooks.Graph) *ggmlhooks.Graph {
+// computed is how many nodes of a graph are computed.
+func (r *run) computed(g *ggmlhooks.Graph) int {
 	last := slices.IndexFunc(g.Nodes, func(n ggmlhooks.Node) bool { return n.Name == "result_norm" })
 	if !r.o.NoLogits || last < 0 {
-		return g
+		return len(g.Nodes)
 	}
-	cut := *g
-	cut.Nodes = g.Nodes[:last+1]
-	return &cut
+	return last + 1
 }
 
 // globNames lists the names of nodes that a tensor glob could have meant, without layer numbers, each once.
-func globNames(g *ggmlhooks.Graph, of func(*ggmlhooks.Node) bool) string {
+func globNames(g *ggmlhooks.Graph, computed int, of func(*ggmlhooks.Node) bool) string {
 	var names []string
 	seen := map[string]bool{}
-	for i := range g.Nodes {
+	for i := range computed {
 		if !of(&g.Nodes[i]) {
 			continue
 		}

@@ -38,7 +38,7 @@ type sink struct {
 func newSink(r *run, b budget, before *before, consumer *feed) *sink {
 	s := &sink{
 		run: r, counter: &counter{run: r}, others: newRecorders(r, b.heap/2), before: before,
-		judge: judge{tap: r.o.Tap, region: r.region}, stall: stall{region: r.region},
+		judge: judge{run: r}, stall: stall{region: r.region},
 	}
 	s.files = newFiles(r, s.counter, s.others, consumer, b.buffers)
 	s.tee.Assembler = ggmlhooks.NewAssembler(0)
@@ -117,7 +117,7 @@ func (s *sink) Graph(g *ggmlhooks.Graph) error {
 	if s.counter.recorder == nil {
 		return fmt.Errorf("%w: a graph without a context", ggmlhooks.ErrDesync)
 	}
-	if err := s.judge.graph(s.run.computed(g)); err != nil {
+	if err := s.judge.graph(g); err != nil {
 		return err
 	}
 	return s.tee.Graph(g)
