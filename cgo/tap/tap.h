@@ -12,6 +12,7 @@
 #include "tap_queue.h"
 #include "tap_pool.h"
 #include "tap_aside.h"
+#include "tap_team.h"
 #include "tap_buffer.h"
 #include "tap_moved.h"
 #include "tap_context.h"

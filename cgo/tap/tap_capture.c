@@ -9,6 +9,7 @@
 #include "tap_pool.h"
 #include "tap_real.h"
 #include "tap_sched.h"
+#include "tap_team.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -421,6 +422,7 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
         tap_capture_inputs(s);
     }
     s->capturing = capture && g->n_wanted > 0;
+    tap_thread.team = s->capturing ? tap_team_of(c->ptr, g->n_tokens) : 1;
     const bool looks = reported && !counting;
     s->timing = looks && g->n_timed > 0 && tap_budget_times(s, (int64_t) entered) && tap_times_room(s);
     s->routed = looks && g->n_routing > 0;

@@ -8,6 +8,7 @@
 #include "tap_pool.h"
 #include "tap_real.h"
 #include "tap_sched.h"
+#include "tap_team.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 
 void tap_copy_bytes(uint8_t * dst, const struct ggml_tensor * t, bool host, size_t offset, size_t n) {
     if (host) {
-        memcpy(dst, (const uint8_t *) t->data + offset, n);
+        tap_team_copy(dst, (const uint8_t *) t->data + offset, n, tap_thread.team);
     } else {
         tap_moves_own(true);
         ggml_backend_tensor_get(t, dst, offset, n);

@@ -46,6 +46,8 @@ struct tap_by_value {
     X(void, ggml_backend_load_all, (void)) \
     X(void, ggml_backend_load_all_from_path, (const char *)) \
     X(size_t, ggml_backend_reg_count, (void)) \
+    X(ggml_backend_reg_t, ggml_backend_reg_by_name, (const char *)) \
+    X(void *, ggml_backend_reg_get_proc_address, (ggml_backend_reg_t, const char *)) \
     X(bool, ggml_backend_sched_alloc_graph, (ggml_backend_sched_t, struct ggml_cgraph *)) \
     X(bool, ggml_backend_sched_reserve, (ggml_backend_sched_t, struct ggml_cgraph *)) \
     X(void, ggml_backend_sched_reserve_size, (ggml_backend_sched_t, struct ggml_cgraph *, size_t *)) \
@@ -142,6 +144,8 @@ struct tap_by_value {
     X(uint32_t, llama_n_ctx, (const struct llama_context *)) \
     X(uint32_t, llama_n_batch, (const struct llama_context *)) \
     X(uint32_t, llama_n_ubatch, (const struct llama_context *)) \
+    X(int32_t, llama_n_threads, (struct llama_context *)) \
+    X(int32_t, llama_n_threads_batch, (struct llama_context *)) \
     X(uint32_t, llama_n_seq_max, (const struct llama_context *)) \
     X(int32_t, llama_model_n_layer, (const struct llama_model *)) \
     X(int32_t, llama_model_n_embd, (const struct llama_model *)) \

@@ -82,6 +82,7 @@ static inline bool tap_on(void) {
 // room, reading new graphs. Both are counted for themselves.
 struct tap_thread {
     uint64_t waited_ns, described_ns;
+    unsigned team; // threads that copy large tensors of the graph that it computes, see tap_team.h
 };
 extern TAP_OWN struct tap_thread tap_thread;
 
