@@ -75,9 +75,11 @@ type dataset struct {
 	info    datasetInfo
 	text    func(token int64, id int32) string
 	prompts promptIDs
-	record  []byte       // a row that does not fit into a buffer
-	held    atomic.Int64 // bytes of spills and shards, with what is not in its file yet
-	waiting atomic.Int64 // of them, those that are not in their file yet
+	kept    map[promptKey]int64 // rows that came into shards since they were counted; nil: nobody counts
+	written []writtenShard      // of the window, which are published together
+	record  []byte              // a row that does not fit into a buffer
+	held    atomic.Int64        // bytes of spills and shards, with what is not in its file yet
+	waiting atomic.Int64        // of them, those that are not in their file yet
 }
 
 func (e *exporter) newDataset(all *arrays, about Provenance) *dataset {
@@ -239,9 +241,10 @@ func (d *dataset) row(b *table.Batch, parts []spilled) (err error) {
 	if text := d.text(token, ids[0]); text != "" {
 		b.Text(2, text)
 	}
-	if id, known := d.prompts[promptKey{ids[1], ids[3]}]; known && id != "" {
+	if id := d.prompts[promptKey{ids[1], ids[3]}].id; id != "" {
 		b.Text(3, id)
 	}
+
 	b.Text(7, label.Phase(head[24]).String())
 	var values []float32
 	for _, part := range parts {

@@ -61,7 +61,8 @@ type Live struct {
 	columns bool // shards are written: no column may come
 	losses  codec.Losses
 	tokens  int64
-	prompts prompts
+	prompts *promptLog
+	keys    map[int64]map[promptKey]bool // prompts with rows in each window that has not ended
 	queue   chan due
 	pressed atomic.Bool // a window waits for the one before it
 	ended   atomic.Bool
@@ -92,15 +93,6 @@ func (t *taken) add(o taken) {
 	t.bytes += o.bytes
 }
 
-// prompts counts prompts by windows.
-type prompts struct {
-	all       int64           // that began in windows that have ended
-	begun     map[int64]int64 // by window
-	last      map[int32]int64 // the newest window of each sequence
-	continued map[int64]int64 // by window: prompts that began in the one before
-	keys      map[int64]map[promptKey]bool
-}
-
 // keptExecutions is of how many executions a Live keeps the rows: packets follow their execution.
 const keptExecutions = 64
 
@@ -123,10 +115,9 @@ func NewLive(o LiveOptions) (*Live, error) {
 		o: o, d: e.newDataset(&arrays{byKey: map[arrayKey]*array{}}, Provenance{Version: 1, Form: Dataset,
 			Source: Source{RunID: o.RunID}, Model: o.Model}),
 		blocks: map[tensorKey][]byte{}, queue: make(chan due), done: make(chan struct{}),
-		prompts: prompts{begun: map[int64]int64{}, last: map[int32]int64{}, continued: map[int64]int64{},
-			keys: map[int64]map[promptKey]bool{}},
+		prompts: newPromptLog(o.Results != ""), keys: map[int64]map[promptKey]bool{},
 	}
-	l.d.ranges, l.d.prompts = windowRanges, promptIDs{}
+	l.d.ranges, l.d.prompts, l.d.kept = windowRanges, promptIDs{}, map[promptKey]int64{}
 	l.d.text = func(_ int64, id int32) string { return o.Text(id) }
 	if err := l.d.attribute(); err != nil {
 		return nil, err
@@ -146,7 +137,7 @@ func (l *Live) Execution(e *stream.Execution) error {
 	rows := slices.Clone(e.Rows)
 	for i := range rows {
 		rows[i].Seqs = slices.Clone(rows[i].Seqs)
-		l.note(&rows[i])
+		l.note(&rows[i], e.Exec)
 	}
 	l.tokens += int64(len(rows))
 	if l.order = append(l.order, e.Exec); len(l.order) > keptExecutions {
@@ -161,23 +152,18 @@ func (l *Live) Execution(e *stream.Execution) error {
 	return l.failure()
 }
 
-// note counts the prompts of a row.
-func (l *Live) note(r *label.Row) {
+// note notes the prompt of a row.
+func (l *Live) note(r *label.Row, exec uint64) {
 	if len(r.Seqs) == 0 || r.Index < 0 {
 		return
 	}
-	number := r.Index / l.o.Window
-	if r.Pos == 0 {
-		l.prompts.begun[number]++
-	} else if last, known := l.prompts.last[r.Seqs[0]]; known && last < number {
-		l.prompts.continued[number]++
-	}
-	l.prompts.last[r.Seqs[0]] = number
+	number, key := r.Index/l.o.Window, promptKey{r.Seqs[0], r.Request}
+	l.prompts.row(key, r.Pos == 0, exec)
 	if l.o.Results != "" && r.Request >= 0 {
-		if l.prompts.keys[number] == nil {
-			l.prompts.keys[number] = map[promptKey]bool{}
+		if l.keys[number] == nil {
+			l.keys[number] = map[promptKey]bool{}
 		}
-		l.prompts.keys[number][promptKey{r.Seqs[0], r.Request}] = true
+		l.keys[number][key] = true
 	}
 }
 
@@ -272,11 +258,8 @@ func (l *Live) column(p *piece) error {
 // hand passes a window on that has ended.
 func (l *Live) hand(w *window) {
 	l.columns = true
-	l.prompts.all += l.prompts.begun[w.number]
-	d := due{w, l.captured(l.prompts.all - l.prompts.continued[w.number+1]), l.prompts.keys[w.number]}
-	delete(l.prompts.keys, w.number)
-	delete(l.prompts.begun, w.number)
-	delete(l.prompts.continued, w.number)
+	d := due{w, l.captured(), l.keys[w.number]}
+	delete(l.keys, w.number)
 	select {
 	case l.queue <- d:
 	default:
@@ -286,8 +269,8 @@ func (l *Live) hand(w *window) {
 	}
 }
 
-func (l *Live) captured(prompts int64) Captured {
-	return Captured{Tokens: l.tokens, Prompts: prompts, DType: l.o.DType.String(), Saturated: l.losses.Saturated,
+func (l *Live) captured() Captured {
+	return Captured{Tokens: l.tokens, DType: l.o.DType.String(), Saturated: l.losses.Saturated,
 		Underflow: l.losses.Underflow}
 }
 
@@ -304,6 +287,8 @@ func (l *Live) write() {
 			err = l.d.finish(w.window)
 		}
 		if err == nil {
+			l.endedPrompts()
+			w.captured.Prompts = l.prompts.count(false)
 			l.d.info.Captured = &w.captured
 			err = l.d.describe()
 		}
@@ -319,6 +304,15 @@ func (l *Live) write() {
 		}
 		before = w.keys
 	}
+}
+
+// endedPrompts notes which rows came into the shards of a window, and which prompts have ended.
+func (l *Live) endedPrompts() {
+	l.prompts.kept(l.d.kept, func(key promptKey) bool {
+		result, known := l.d.prompts[key]
+		return known && !result.interrupted
+	})
+	clear(l.d.kept)
 }
 
 func (l *Live) failure() error {
@@ -397,11 +391,15 @@ func (l *Live) Close(cut bool) error {
 
 // Finish completes llamatap.json with the metadata of the run; whole: it was recorded to its end.
 func (l *Live) Finish(metadata any, whole bool) error {
-	captured := l.captured(l.prompts.all)
+	captured := l.captured()
 	captured.Complete = whole && l.failure() == nil
-	if l.failure() != nil && l.d.info.Captured != nil {
-		captured.Prompts = l.d.info.Captured.Prompts
+	if l.o.Results != "" && l.failure() == nil {
+		if err := l.read(); err != nil {
+			return err
+		}
 	}
+	l.endedPrompts()
+	captured.Prompts = l.prompts.count(captured.Complete)
 	captured.Metadata, l.d.info.Captured = metadata, &captured
 	if err := l.d.describe(); err != nil {
 		return err

@@ -11,8 +11,13 @@ import (
 // promptKey names a prompt of a recorded run: request Request of sequence Seq.
 type promptKey struct{ seq, request int32 }
 
-// promptIDs are the ids of prompts, as their file gave them; "" of one without.
-type promptIDs map[promptKey]string
+// promptIDs are the prompts of a file of results.
+type promptIDs map[promptKey]promptID
+
+type promptID struct {
+	id          string // as the file of prompts gave it; "": it has none
+	interrupted bool   // before it had ended
+}
 
 // maxResult is the most that one line of results may have.
 const maxResult = 64 << 20
@@ -34,6 +39,7 @@ func (ids promptIDs) read(r io.Reader) error {
 			Seq      *int32          `json:"seq_id"`
 			Sequence *int32          `json:"sequence"` // as llamatap 1.0 called it
 			Request  *int32          `json:"request"`
+			Finish   string          `json:"finish"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			return fmt.Errorf("--results: line %d: %w: give the file that 'llamatap run --prompts --results' wrote", n,
@@ -47,7 +53,7 @@ func (ids promptIDs) read(r io.Reader) error {
 		if line.ID != nil && json.Unmarshal(line.ID, &id) != nil {
 			id = string(line.ID)
 		}
-		ids[promptKey{*seq, *line.Request}] = id
+		ids[promptKey{*seq, *line.Request}] = promptID{id, line.Finish == "interrupted"}
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("--results: %w", err)

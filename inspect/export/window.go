@@ -154,7 +154,36 @@ func (d *dataset) finish(w *window) error {
 	}
 	for i := range shards {
 		if err := d.shard(w.spills[i*len(w.spills)/shards : (i+1)*len(w.spills)/shards]); err != nil {
+			for _, s := range d.written {
+				os.Remove(d.draft.path(s.name + partSuffix))
+			}
 			return err
+		}
+	}
+	return d.publish()
+}
+
+// writtenShard is a shard that has no name yet: there are shards of whole windows alone, as all figures say.
+type writtenShard struct {
+	name string
+	rows map[promptKey]int64 // by prompt
+	all  int64
+}
+
+// publish gives the shards of a window their names, and counts them.
+func (d *dataset) publish() error {
+	for len(d.written) > 0 {
+		s := d.written[0]
+		if err := d.draft.publish(s.name); err != nil {
+			return err
+		}
+		d.written = d.written[1:]
+		d.info.Shards++
+		d.info.Rows += s.all
+		for key, n := range s.rows {
+			if d.kept != nil {
+				d.kept[key] += n
+			}
 		}
 	}
 	return nil
@@ -217,7 +246,9 @@ func (d *dataset) shard(from []spill) error {
 
 // writeShard writes rows, each of all tensors, to the next file, which gets its name when it is whole.
 func (d *dataset) writeShard(rows [][]spilled) error {
-	name := fmt.Sprintf("data/train-%05d.parquet", d.info.Shards)
+	s := writtenShard{name: fmt.Sprintf("data/train-%05d.parquet", d.info.Shards+len(d.written)),
+		rows: map[promptKey]int64{}, all: int64(len(rows))}
+	name := s.name
 	file, err := d.draft.create(name + partSuffix)
 	if err != nil {
 		return err
@@ -230,6 +261,8 @@ func (d *dataset) writeShard(rows [][]spilled) error {
 	}
 	batch := table.NewBatch(d.schema)
 	for _, r := range rows {
+		le, head := binary.LittleEndian, r[0].data
+		s.rows[promptKey{int32(le.Uint32(head[12:])), int32(le.Uint32(head[20:]))}]++
 		if err := d.row(batch, r); err != nil {
 			return err
 		}
@@ -248,12 +281,11 @@ func (d *dataset) writeShard(rows [][]spilled) error {
 		return err
 	}
 	info, err := file.Stat()
-	if err := errors.Join(err, file.Close(), d.draft.publish(name)); err != nil {
+	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
 	d.held.Add(info.Size())
-	d.info.Shards++
-	d.info.Rows += int64(len(rows))
+	d.written = append(d.written, s)
 	return nil
 }
 

@@ -411,7 +411,8 @@ func (s *session) finish(exit collect.Exit) error {
 		})
 	}
 	if err == nil {
-		err = sink.files.live.finish(r.dir.Path(), count.halted == nil)
+		interrupted := exit.Signal != 0 || exit.Status >= 128 || len(sink.steering.changes) > 0
+		err = sink.files.live.finish(r.dir.Path(), count.halted == nil && !interrupted)
 	}
 	if err == nil && whole && sink.before.caughtUp() && !s.report.early && exit.Status == 0 &&
 		exit.Signal == 0 {
