@@ -110,9 +110,9 @@ func checkAllRows(cfg *config.Run, recorders *config.Tap) error {
 		return nil
 	}
 	if !recorders.Records(config.Activations) {
-		return cli.Wrongf("--all-rows is for recordings of tensors: give --tap-points, --tap-tensor or --tap-dataset, or leave it out")
+		return cli.Wrongf("--all-rows is for recordings of tensors: give --tap-points or --tap-tensor, or leave it out")
 	}
-	for _, r := range []config.Recorder{config.Resource, config.Regions, config.Ledger, config.Samples} {
+	for _, r := range []config.Recorder{config.Resource, config.Ledger, config.Samples, config.Regions} {
 		if recorders.Records(r) {
 			return cli.Wrongf(
 				"--all-rows does not compute the logits, which the %s recorder would show: leave one of the two out", r)

@@ -154,6 +154,16 @@ func notARun(path string) error {
 				path, ErrNotARun, len(runs), filepath.Dir(newest))
 		}
 	}
+	var about struct {
+		Extra struct {
+			Dataset struct{ Path string }
+		}
+	}
+	if text, err := rundir.ReadFile(filepath.Join(path, rundir.MetadataName), rundir.MaxDocument); err == nil &&
+		json.Unmarshal(text, &about) == nil && about.Extra.Dataset.Path != "" {
+		return fmt.Errorf("%s: %w: its tensors are in the dataset %s, which datasets.load_dataset and 'llamatap sae' read",
+			path, ErrNotARun, about.Extra.Dataset.Path)
+	}
 	return fmt.Errorf("%s: %w: %s is not in it; give the run directory of a run that recorded activations", path,
 		ErrNotARun, rundir.StreamName)
 }

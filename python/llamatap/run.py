@@ -146,6 +146,10 @@ class Run:
         parts = [t for t in self.packets(wanted, layer) if t.ctx == ctx]
         layers = sorted({t.layer for t in parts if t.layer is not None})
         if not parts:
+            dataset = self.metadata.get("extra", {}).get("dataset")
+            if dataset:
+                raise KeyError(f"{name}: the tensors of this run are in the dataset {dataset['path']}: "
+                               "datasets.load_dataset reads it")
             there = sorted({*self.names(), *(p["point"] for p in self.points if p.get("tensor"))})
             raise KeyError(f"{name}{'' if layer is None else f' of layer {layer}'} was not captured; there are "
                            f"{', '.join(there) or 'no tensors'}")

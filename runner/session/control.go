@@ -280,6 +280,10 @@ func (st *steering) wish(r control.Request) (collect.Wish, control.State, error)
 		}
 		return wish, control.StateStart, nil
 	case control.CommandTap:
+		if tap.Dataset.Dir != "" {
+			return wish, "", errors.New("this run writes a dataset, whose rows have the same tensors throughout: " +
+				"'llamatap ctl RUN off' and 'on' interrupt it")
+		}
 	default:
 		wish.Off = true
 		return wish, control.StateOff, nil

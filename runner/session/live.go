@@ -115,7 +115,11 @@ type liveUse struct {
 }
 
 func (l *live) use() liveUse {
-	return liveUse{l.result.Dir, l.result.Rows, l.result.LeftOut, l.result.Shards}
+	path, err := filepath.Abs(l.result.Dir)
+	if err != nil {
+		path = l.result.Dir
+	}
+	return liveUse{path, l.result.Rows, l.result.LeftOut, l.result.Shards}
 }
 
 func (l *live) words() string {

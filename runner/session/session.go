@@ -316,12 +316,12 @@ func cause(err error) error {
 // explain makes an error of the disk one that says what to do.
 func explain(err error, tap *config.Tap) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		path, at := tap.Out, (*os.PathError)(nil)
+		path, flag, at := tap.Out, "--tap-out", (*os.PathError)(nil)
 		if dataset := tap.Dataset.Dir; dataset != "" && errors.As(err, &at) && strings.HasPrefix(at.Path, dataset) {
-			path = dataset
+			path, flag = dataset, "--tap-dataset"
 		}
-		return fmt.Errorf("%w: the disk of %s is full; free room there, choose another folder with --tap-out, or "+
-			"capture less (--tap-layers, --tap-tokens)", ErrRecording, path)
+		return fmt.Errorf("%w: the disk of %s is full; free room there, choose another folder with %s, or "+
+			"capture less (--tap-layers, --tap-tokens)", ErrRecording, path, flag)
 	}
 	return err
 }
