@@ -30,6 +30,20 @@ type datasetAbout struct {
 		Name  string `json:"name"`
 		Layer *int   `json:"layer"`
 	} `json:"tensors"`
+	Run struct { // of a dataset that was written while the model ran
+		Extra struct {
+			Points []ggmlhooks.PointRecord `json:"points"`
+		} `json:"extra"`
+	} `json:"run"`
+}
+
+// isPoint reports whether a tensor is a point, and whether that is known.
+func (a *datasetAbout) isPoint(tensor string, ref *ggmlhooks.PointRef) (is, known bool) {
+	for _, p := range a.Run.Extra.Points {
+		is = is || p.Tensor == tensor && p.Point == ref.Point && p.How == ggmlhooks.PointServed &&
+			(ref.Layer == ggmlhooks.NoLayer || p.LayerNumber() == ref.Layer)
+	}
+	return is, len(a.Run.Extra.Points) > 0
 }
 
 // shards are the files of a dataset.
@@ -59,14 +73,25 @@ func (d *dataset) open(folder string, what Selection) (about About, err error) {
 		}
 		whole, _ := path.Match(what.Tensor, t.Name)
 		layered, _ := path.Match(what.Tensor, ggmlhooks.WithoutLayer(t.Name))
-		if what.Point != nil || whole || layered {
+		if what.Point != nil {
+			is, known := info.isPoint(t.Name, what.Point)
+			if !known && what.Point.Point != ggmlhooks.PointResidPost { // which is asked for by default
+				return about, fmt.Errorf("%s does not say which of its tensors is %s: name one with --tensor", folder,
+					what.Point.Point)
+			}
+			whole = is || !known
+			if is {
+				about.Point = what.Point.Point.String()
+			}
+		}
+		if whole || layered {
 			d.column, about.Layer = t.Name, t.Layer
 			selected++
 		}
 	}
 	if selected != 1 {
-		return about, fmt.Errorf("%s: %d tensors are selected of %s: name one with --tensor, as datasets have no "+
-			"points", folder, selected, strings.Join(all, ", "))
+		return about, fmt.Errorf("%s: %d tensors are selected of %s: name one with --tensor, or --layer", folder, selected,
+			strings.Join(all, ", "))
 	}
 	about.Model, about.Tensor = info.Model, d.column
 	return about, nil

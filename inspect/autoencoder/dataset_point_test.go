@@ -1,0 +1,59 @@
+package autoencoder
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// A dataset that says which tensor is which point has the tensor of a point, and no other; one that does not has the
+// tensor that is named.
+func TestDatasetPoints(t *testing.T) {
+	known := `{"model":"m","tensors":[{"name":"a-0","layer":0},{"name":"b-0","layer":0},{"name":"a-1","layer":1}],
+		"run":{"extra":{"points":[{"point":"resid_post","layer":0,"how":"served","tensor":"a-0"},
+		{"point":"resid_post","layer":1,"how":"served","tensor":"a-1"},
+		{"point":"mlp_out","layer":0,"how":"recomputed","tensor":"b-0"}]}}}`
+	var all map[string]any
+	if err := json.Unmarshal([]byte(known), &all); err != nil {
+		t.Fatal(err)
+	}
+	delete(all, "run")
+	unknown, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer := 0
+	at := func(p ggmlhooks.Point, layer int) *ggmlhooks.PointRef {
+		return &ggmlhooks.PointRef{Point: p, Layer: layer}
+	}
+	for _, c := range []struct {
+		about, want, point string
+		what               Selection
+	}{
+		{known, "a-1", "resid_post", Selection{Point: at(ggmlhooks.PointResidPost, 1)}},
+		{known, "a-0", "resid_post", Selection{Point: at(ggmlhooks.PointResidPost, ggmlhooks.NoLayer), Layer: &layer}},
+		{known, "2 tensors are selected", "", Selection{Point: at(ggmlhooks.PointResidPost, ggmlhooks.NoLayer)}},
+		{known, "0 tensors are selected", "", Selection{Point: at(ggmlhooks.PointMLPOut, 0)}}, // recomputed
+		{known, "b-0", "", Selection{Tensor: "b"}},
+		{string(unknown), "does not say which of its tensors is mlp_out", "", Selection{Point: at(ggmlhooks.PointMLPOut, 0)}},
+		{string(unknown), "a-1", "", Selection{Tensor: "a-1"}},
+	} {
+		folder := t.TempDir()
+		if err := os.WriteFile(filepath.Join(folder, "llamatap.json"), []byte(c.about), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var d dataset
+		about, err := d.open(folder, c.what)
+		got := d.column
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, c.want) || about.Point != c.point && err == nil {
+			t.Errorf("%+v: %q of point %q", c.what, got, about.Point)
+		}
+	}
+}
