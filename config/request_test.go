@@ -143,3 +143,17 @@ func TestRequestIDOfError(t *testing.T) {
 		}
 	}
 }
+
+// A line of prompts whose logits are not computed can ask for nothing that takes them.
+func TestParseRequestOfAllRows(t *testing.T) {
+	run, err := parseRun(strings.Fields("--prompts p -n 0 --all-rows"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]string{`{"prompt":"a"}`: "", `{"prompt":"a","n_predict":0}`: "",
+		`{"prompt":"a","n_predict":2}`: "--all-rows computes no logits", `{"prompt":"a","n_probs":2}`: "--all-rows computes no logits"} {
+		if _, err := run.ParseRequest([]byte(line)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}

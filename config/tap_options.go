@@ -167,7 +167,7 @@ func modifierOptions() []option {
 			set:  func(t *Tap, s string) (err error) { t.Seed, err = parseSeed(s); return err },
 			get:  func(t *Tap) any { return t.Seed }},
 		{name: "tokens", spelt: "token", form: "RULE", role: roleModifier, recorder: Activations, byDef: "all",
-			help: "which tokens: all, last, A:B (from A, before B), every:N",
+			help: "which tokens: all, last (those with output), A:B (from A, before B), every:N",
 			set:  func(t *Tap, s string) (err error) { t.Tokens, err = ggmlhooks.ParseTokenRule(s); return err },
 			get:  func(t *Tap) any { return t.Tokens }},
 		{name: "start", form: "on|off", role: roleModifier, recorder: Activations, byDef: "on",
