@@ -60,6 +60,8 @@ var entries = []evidence{
 	{"samplers", "what samplers chose from", strings.Fields("llama_sampler_apply")},
 	{"served requests", "arrivals, ends and causes in requests.parquet (--tap-requests)", strings.Fields(`
 		llama_tokenize llama_set_adapters_lora llama_vocab_is_eog`)},
+	{"copies", "no evidence, but time: one thread copies large tensors, and not all that compute", strings.Fields(`
+		ggml_backend_reg_by_name ggml_backend_reg_get_proc_address llama_n_threads llama_n_threads_batch`)},
 	{"loading", "programs under the tap may find no CPU backend", strings.Fields(`
 		ggml_backend_load_all ggml_backend_load_all_from_path ggml_backend_reg_count`)},
 }
