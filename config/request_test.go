@@ -151,8 +151,10 @@ func TestParseRequestOfAllRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line, want := range map[string]string{`{"prompt":"a"}`: "", `{"prompt":"a","n_predict":0}`: "",
-		`{"prompt":"a","n_predict":2}`: "--all-rows computes no logits", `{"prompt":"a","n_probs":2}`: "--all-rows computes no logits"} {
-		if _, err := run.ParseRequest([]byte(line)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		`{"prompt":"a","n_predict":2}`: "--all-rows computes no logits",
+		`{"prompt":"a","n_probs":2}`:   "--all-rows computes no logits"} {
+		_, err := run.ParseRequest([]byte(line))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

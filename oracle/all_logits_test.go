@@ -119,7 +119,8 @@ func TestPointsWithoutLogits(t *testing.T) {
 			}
 		}
 	}
-	refused := llamatap(t, "run", "--tap-points", "lm_head", "-m", testenv.Model(t), "--prompts", texts, "-n", "0", "--all-rows")
+	refused := llamatap(t, "run", "--tap-points", "lm_head", "-m", testenv.Model(t), "--prompts", texts, "-n", "0",
+		"--all-rows")
 	if refused.status != 2 || !strings.Contains(refused.stderr, "lm_head: --all-rows computes no logits") {
 		t.Errorf("lm_head: status %d\n%s", refused.status, refused.stderr)
 	}

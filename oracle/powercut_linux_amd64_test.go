@@ -18,9 +18,9 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// TestPowerCuts records on ext4, and on XFS, on a disk that logs its writes, and cuts the power at every flush: once just after
-// it, and once later, when a random part of the blocks that were written since is on the medium as well. The file
-// system can be mounted, one repair leaves a sealed run, as after a kill, and everything is there whose sync had
+// TestPowerCuts records on ext4, and on XFS, on a disk that logs its writes, and cuts the power at every flush: once
+// just after it, and once later, when a random part of the blocks that were written since is on the medium as well. The
+// file system can be mounted, one repair leaves a sealed run, as after a kill, and everything is there whose sync had
 // ended: every commit of a stream that was synced before its index, every complete table, and sealed segments
 // unchanged, without a repair.
 func TestPowerCuts(t *testing.T) {

@@ -29,7 +29,8 @@ package tap
 //         TAP_OFFSET(config.in_step),
 // TAP_OFFSET(config.keep_bytes), TAP_OFFSET(config.turns), TAP_OFFSET(config.judge),
 // TAP_OFFSET(config.no_logits), TAP_OFFSET(n_turns), TAP_OFFSET(turn_ns),
-// TAP_OFFSET(config.start.points), TAP_OFFSET(points), TAP_OFFSET(points_of), TAP_OFFSET(steer_offset), TAP_OFFSET(steer), TAP_OFFSET(steer_ns), TAP_OFFSET(steer_found),
+// TAP_OFFSET(config.start.points), TAP_OFFSET(points), TAP_OFFSET(points_of), TAP_OFFSET(steer_offset),
+// TAP_OFFSET(steer), TAP_OFFSET(steer_ns), TAP_OFFSET(steer_found),
 // TAP_OFFSET(steer_seqs), sizeof(struct tap_vectors), offsetof(struct tap_vectors, of),
 //     };
 //     return i < (int) (sizeof(v) / sizeof(v[0])) ? v[i] : -1;

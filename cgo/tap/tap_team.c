@@ -5,8 +5,8 @@
 // ggml's CPU backend computes with OpenMP: each range of a graph is a parallel region of the thread that decodes. While
 // that thread copies a tensor, the others spin and wait for the next region. A region of as many threads gives the copy
 // to them: no thread is started, and one core rarely reaches the memory's bandwidth. Another number of threads would
-// have OpenMP start threads anew, so it is that of the context. With a ggml that has threads of its own, or an OpenMP that
-// is not GCC's, the calling thread copies.
+// have OpenMP start threads anew, so it is that of the context. With a ggml that has threads of its own, or an OpenMP
+// that is not GCC's, the calling thread copies.
 #define _GNU_SOURCE
 #include "tap_team.h"
 #include "tap_atomic.h"
@@ -79,7 +79,8 @@ unsigned tap_team_of(struct llama_context * ctx, int32_t n_tokens) {
         tap_set(&tap_team_begin, tap_gomp());
         tap_set(&tap_team_looked, true);
     }
-    int32_t (*threads)(struct llama_context *) = n_tokens > 1 ? tap_real.llama_n_threads_batch : tap_real.llama_n_threads;
+    int32_t (*threads)(struct llama_context *) =
+        n_tokens > 1 ? tap_real.llama_n_threads_batch : tap_real.llama_n_threads;
     const int32_t n = ctx != NULL && threads != NULL && tap_get(&tap_team_begin) != NULL ?
         threads(ctx) : 1;
     return n > 1 ? (unsigned) n : 1;

@@ -287,7 +287,7 @@ func (l *Live) write() {
 			err = l.d.finish(w.window)
 		}
 		if err == nil {
-			l.endedPrompts()
+			l.prompts.note(l.d)
 			w.captured.Prompts = l.prompts.count(false)
 			l.d.info.Captured = &w.captured
 			err = l.d.describe()
@@ -304,15 +304,6 @@ func (l *Live) write() {
 		}
 		before = w.keys
 	}
-}
-
-// endedPrompts notes which rows came into the shards of a window, and which prompts have ended.
-func (l *Live) endedPrompts() {
-	l.prompts.kept(l.d.kept, func(key promptKey) bool {
-		result, known := l.d.prompts[key]
-		return known && !result.interrupted
-	})
-	clear(l.d.kept)
 }
 
 func (l *Live) failure() error {
@@ -398,7 +389,7 @@ func (l *Live) Finish(metadata any, whole bool) error {
 			return err
 		}
 	}
-	l.endedPrompts()
+	l.prompts.note(l.d)
 	captured.Prompts = l.prompts.count(captured.Complete)
 	captured.Metadata, l.d.info.Captured = metadata, &captured
 	if err := l.d.describe(); err != nil {

@@ -40,17 +40,19 @@ func (l *promptLog) row(key promptKey, begins bool, exec uint64) {
 	p.newest = exec
 }
 
-// kept notes how many rows of each prompt have come into shards, and which prompts the results have.
-func (l *promptLog) kept(rows map[promptKey]int64, known func(promptKey) bool) {
+// note notes which rows have come into the shards of a dataset since the last time, and which prompts its results have.
+func (l *promptLog) note(d *dataset) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for key, n := range rows {
+	for key, n := range d.kept {
 		if p := l.open[key]; p != nil {
 			p.rows -= n
 		}
 	}
+	clear(d.kept)
 	for _, p := range l.list {
-		p.ended = p.ended || known(p.key)
+		result, known := d.prompts[p.key]
+		p.ended = p.ended || known && !result.interrupted
 	}
 }
 

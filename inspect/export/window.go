@@ -160,18 +160,6 @@ func (d *dataset) finish(w *window) error {
 			return err
 		}
 	}
-	return d.publish()
-}
-
-// writtenShard is a shard that has no name yet: there are shards of whole windows alone, as all figures say.
-type writtenShard struct {
-	name string
-	rows map[promptKey]int64 // by prompt
-	all  int64
-}
-
-// publish gives the shards of a window their names, and counts them.
-func (d *dataset) publish() error {
 	for len(d.written) > 0 {
 		s := d.written[0]
 		if err := d.draft.publish(s.name); err != nil {
@@ -187,6 +175,13 @@ func (d *dataset) publish() error {
 		}
 	}
 	return nil
+}
+
+// writtenShard is a shard that has no name yet: there are shards of whole windows alone, as all figures say.
+type writtenShard struct {
+	name string
+	rows map[promptKey]int64 // by prompt
+	all  int64
 }
 
 // spilled is a row of one tensor in a spill.

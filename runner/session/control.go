@@ -305,16 +305,16 @@ func (st *steering) wish(r control.Request) (collect.Wish, control.State, error)
 			return wish, "", err
 		}
 	}
-	return collect.Wish{Selection: chosen}, control.StateTap, st.checkNames(&chosen)
+	return collect.Wish{Selection: chosen}, control.StateTap, checkNames(&chosen, st.shape, st.run)
 }
 
-// checkNames refuses tensors, points and layers that the model does not have, as far as a graph has shown it.
-func (st *steering) checkNames(chosen *ggmlhooks.Selection) error {
-	g := st.shape
+// checkNames refuses tensors, points and layers that the model does not have, as far as a graph has shown it; nil: none
+// has.
+func checkNames(chosen *ggmlhooks.Selection, g *ggmlhooks.Graph, r *run) error {
 	if g == nil {
 		return nil
 	}
-	computed := st.run.computed(g)
+	computed := r.computed(g)
 	if last := chosen.Layers.Max(); last >= layers(g) {
 		return fmt.Errorf("layer %d is asked for, and the model has layers 0 to %d", last, layers(g)-1)
 	}

@@ -301,8 +301,8 @@ static void test_judged(void) {
     bed_end(&b);
 }
 
-// What follows result_norm is neither computed nor captured, whatever is wanted, and what stays in place until the graph
-// is computed is what it always was.
+// What follows result_norm is neither computed nor captured, whatever is wanted, and what stays in place until the
+// graph is computed is what it always was.
 static void test_no_logits(const char * glob, size_t packets) {
     test_case("select: %s of a graph whose logits nobody wants", glob);
     struct bed b;
