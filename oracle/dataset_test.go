@@ -161,11 +161,25 @@ func TestDatasetKilled(t *testing.T) {
 	}
 }
 
-func datasetEnded(t *testing.T, by syscall.Signal) {
-	prompts, lengths := manyPrompts(t, 3000)
+// TestDatasetCommands: a dataset is complete where a command has written it out, and not where one has interrupted it.
+func TestDatasetCommands(t *testing.T) {
+	for command, complete := range map[string]bool{"flush": true, "off": false} {
+		g, live, _ := datasetGoing(t, 800)
+		llamatap(t, "ctl", g.out, command).good(t)
+		<-g.exited
+		if info := readLive(t, live); info.Complete != complete {
+			t.Errorf("after %s: %+v\n%s", command, info, g.stderr.String())
+		}
+	}
+}
+
+// datasetGoing begins a dataset, and returns when it has rows of some windows, with the lengths of its prompts.
+func datasetGoing(t *testing.T, n int) (g *going, live string, lengths map[string]int64) {
+	t.Helper()
+	prompts, lengths := manyPrompts(t, n)
 	dir := t.TempDir()
-	live := filepath.Join(dir, "live")
-	g := &going{cmd: exec.Command(testenv.NeedBinary(t), append(datasetArgs(prompts, filepath.Join(dir,
+	live = filepath.Join(dir, "live")
+	g = &going{cmd: exec.Command(testenv.NeedBinary(t), append(datasetArgs(prompts, filepath.Join(dir,
 		"results.jsonl")),
 		"--tap-dataset", live, "--tap-dataset-window", "500", "--tap-dataset-shard-mb", "1", "--tap-out", dir)...),
 		out: dir, exited: make(chan struct{})}
@@ -186,6 +200,11 @@ func datasetEnded(t *testing.T, by syscall.Signal) {
 		case <-time.After(time.Millisecond):
 		}
 	}
+	return g, live, lengths
+}
+
+func datasetEnded(t *testing.T, by syscall.Signal) {
+	g, live, lengths := datasetGoing(t, 3000)
 	if by == syscall.SIGKILL {
 		g.killAll()
 	} else if err := syscall.Kill(-g.cmd.Process.Pid, by); err != nil {

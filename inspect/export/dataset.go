@@ -244,7 +244,6 @@ func (d *dataset) row(b *table.Batch, parts []spilled) (err error) {
 	if id := d.prompts[promptKey{ids[1], ids[3]}].id; id != "" {
 		b.Text(3, id)
 	}
-
 	b.Text(7, label.Phase(head[24]).String())
 	var values []float32
 	for _, part := range parts {

@@ -169,9 +169,7 @@ func (d *dataset) finish(w *window) error {
 		d.info.Shards++
 		d.info.Rows += s.all
 		for key, n := range s.rows {
-			if d.kept != nil {
-				d.kept[key] += n
-			}
+			d.kept[key] += n
 		}
 	}
 	return nil
@@ -180,7 +178,7 @@ func (d *dataset) finish(w *window) error {
 // writtenShard is a shard that has no name yet: there are shards of whole windows alone, as all figures say.
 type writtenShard struct {
 	name string
-	rows map[promptKey]int64 // by prompt
+	rows map[promptKey]int64 // by prompt, where dataset.kept counts them
 	all  int64
 }
 
@@ -256,8 +254,9 @@ func (d *dataset) writeShard(rows [][]spilled) error {
 	}
 	batch := table.NewBatch(d.schema)
 	for _, r := range rows {
-		le, head := binary.LittleEndian, r[0].data
-		s.rows[promptKey{int32(le.Uint32(head[12:])), int32(le.Uint32(head[20:]))}]++
+		if le, head := binary.LittleEndian, r[0].data; d.kept != nil {
+			s.rows[promptKey{int32(le.Uint32(head[12:])), int32(le.Uint32(head[20:]))}]++
+		}
 		if err := d.row(batch, r); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/otlp"
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/runner/session/control"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 	"golang.org/x/sys/unix"
@@ -411,7 +413,10 @@ func (s *session) finish(exit collect.Exit) error {
 		})
 	}
 	if err == nil {
-		interrupted := exit.Signal != 0 || exit.Status >= 128 || len(sink.steering.changes) > 0
+		interrupted := exit.Signal != 0 || exit.Status >= 128 ||
+			slices.ContainsFunc(sink.steering.changes, func(c rundir.Change) bool {
+				return c.Command != control.CommandFlush && c.Level == "" && c.Steering == 0 // of what is captured
+			})
 		err = sink.files.live.finish(r.dir.Path(), count.halted == nil && !interrupted)
 	}
 	if err == nil && whole && sink.before.caughtUp() && !s.report.early && exit.Status == 0 &&
