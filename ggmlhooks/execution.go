@@ -68,6 +68,10 @@ func (x *Execution) end(e *ExecEnd) {
 	x.End.Losses = losses
 }
 
+// Failed reports whether an execution failed or was aborted: how much of it was computed is not known, and llama.cpp
+// removes its tokens from the cache.
+func (x *Execution) Failed() bool { return x.End.Status != 0 }
+
 func (x *Execution) input(in *Input) {
 	var to *Input
 	x.Inputs, to = again(x.Inputs)

@@ -194,6 +194,30 @@ func TestInterrupt(t *testing.T) {
 	g.left(t)
 }
 
+// TestInterruptPrompt interrupts a prompt within a micro-batch: only those before it are computed, by every figure.
+func TestInterruptPrompt(t *testing.T) {
+	prompt := strings.Repeat("func main() { return } ", 400)
+	g := begin(t, slices.Concat([]string{"run", "-p", prompt, "-n", "1", "-c", "8192", "-b", "4096", "-ub", "64", "-t",
+		"1", "--tap-kv", "--tap-resource-level", "MINIMAL"}, everything)...)
+	unix.Kill(-g.cmd.Process.Pid, unix.SIGINT)
+	if status := g.wait(t); status.ExitStatus() != 130 {
+		t.Fatalf("ended with %v, want 130\n%s", g.cmd.ProcessState, g.stderr.String())
+	}
+	c := g.left(t)
+	printed := regexp.MustCompile(`prompt (\d+) tokens`).FindStringSubmatch(g.stderr.String())
+	if printed == nil || printed[1] != strconv.Itoa(len(c.tokens)) || len(c.tokens)%64 != 0 {
+		t.Errorf("the program printed %q, and %d tokens are recorded", printed, len(c.tokens))
+	}
+	if c.meta.Tokens.Prompt != int64(len(c.tokens)) || c.meta.Account.Time.Tokens != int64(len(c.tokens)) {
+		t.Errorf("%d tokens are recorded, and metadata.json has %+v and %d", len(c.tokens), c.meta.Tokens,
+			c.meta.Account.Time.Tokens)
+	}
+	used := fmt.Sprintf(`"used":%d,`, len(c.tokens))
+	if out := llamatap(t, "kv", "--json", c.dir).good(t).stdout; !strings.Contains(out, used) {
+		t.Errorf("%d tokens are recorded, and the cache holds others: %.600s", len(c.tokens), out)
+	}
+}
+
 // TestInterruptTool is the same with llama-completion, whose handler of SIGINT logs: where the signal comes while
 // it logs anyway, it waits for itself for ever, tapped or not. A second interrupt ends it then.
 func TestInterruptTool(t *testing.T) {

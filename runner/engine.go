@@ -177,7 +177,8 @@ type sequence struct {
 	pos   llama.Pos // where the next token goes
 }
 
-// decode decodes tokens behind those before; output asks for the logits of the last one.
+// decode decodes tokens behind those before; output asks for the logits of the last one. An interrupted decode leaves the
+// micro-batches that were computed.
 func (s *sequence) decode(tokens []llama.Token, output bool) error {
 	s.batch.Reset()
 	for i, token := range tokens {
@@ -186,7 +187,20 @@ func (s *sequence) decode(tokens []llama.Token, output bool) error {
 		}
 	}
 	s.pos += llama.Pos(len(tokens))
-	return s.llama.Decode(s.batch)
+	err := s.llama.Decode(s.batch)
+	if err != nil {
+		s.pos = held(s.llama, 0)
+	}
+	return err
+}
+
+// held is the position after the last one that a sequence has in the cache.
+func held(x *llama.Context, seq llama.Seq) llama.Pos {
+	if !x.Memory().Exists() {
+		return 0
+	}
+	_, last := x.Memory().Range(seq)
+	return last + 1
 }
 
 // promptTokens are the tokens of a request.

@@ -80,7 +80,8 @@ func (r *run) decodePrompt(part []llama.Token, final bool) error {
 		return nil
 	}
 	r.cache.add(part...)
-	r.result.PromptTokens += len(part)
+	begin := r.memory.pos
+	defer func() { r.result.PromptTokens += int(r.memory.pos - begin) }()
 	if final && len(part) > 1 && r.cache.wanted() {
 		if err := r.memory.decode(part[:len(part)-1], true); err != nil {
 			return err

@@ -143,6 +143,7 @@ func (p *prompts) interrupted(err error) error {
 	p.total.Interrupted = true
 	for _, s := range p.slots {
 		if s.busy {
+			s.decoded = min(s.decoded, int(held(p.llama, s.seq)))
 			if err := p.finish(s, FinishInterrupted); err != nil {
 				return err
 			}

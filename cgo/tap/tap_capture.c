@@ -223,7 +223,7 @@ static int64_t tap_take_tokens(struct tap_sched * s, int32_t n) {
         tap_unlock();
         return -1;
     }
-    const int64_t first = tap.next_token;
+    const int64_t first = s->token_first = tap.next_token;
     tap.next_token += n;
     tap_window_place(s, first);
     if (tap_get(&c->provisional) && n > 0) {
@@ -447,6 +447,21 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     s->begin_ns = tap_now();
 }
 
+// tap_give_back_tokens gives the numbers of an execution's tokens out again, unless others have come since: it failed.
+static TAP_RARE void tap_give_back_tokens(struct tap_sched * s) {
+    const int32_t n = s->graph.n_tokens;
+    struct tap_context * c = s->context;
+    tap_lock();
+    if (n > 0 && s->token_first + n == tap.next_token) {
+        tap.next_token -= n;
+        tap.window_first = tap.window_first < tap.next_token ? tap.window_first : tap.next_token;
+        if (tap_get(&c->pending)) {
+            c->pending_tokens -= n;
+        }
+    }
+    tap_unlock();
+}
+
 TAP_HOT void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t left) {
     const uint64_t cut_ns = tap_cut_probe(s);
     struct tap_stats * st = &tap.header->stats;
@@ -469,6 +484,9 @@ TAP_HOT void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t
     }
     if (s->lossy) {
         tap_losses_send(s);
+    }
+    if (status != GGML_STATUS_SUCCESS) {
+        tap_give_back_tokens(s);
     }
     rec.h.bytes = sizeof(rec);
     enum tap_loss cause = TAP_LOSS_QUEUE_FULL;

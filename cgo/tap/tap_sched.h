@@ -75,6 +75,7 @@ struct tap_sched {
     struct tap_context *             context;
     struct tap_graph                 graph;
     uint64_t                         exec;
+    int64_t                          token_first; // the number of its first token, where it has any
     int                              cursor;    // next node that ggml should ask for
     int                              at;        // node whose data phase comes next
     bool                             user_wants;

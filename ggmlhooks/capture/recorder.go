@@ -45,6 +45,7 @@ type Recorder struct {
 	free        []*execution
 	tokens      tokenOrder
 	resolutions []stream.Resolution // of executions that were settled since the last commit
+	settled     uint64              // the newest execution that was
 	use         Use
 	cuts        cutProbes
 	paths       paths
@@ -166,22 +167,26 @@ func (r *Recorder) Settle(x *ggmlhooks.Execution) error {
 	r.cuts.add(x.End.CutNS)
 	r.use.add(x, &e.flow)
 	switch written := e.written && !r.refusing; {
-	case written && x.Phase == ggmlhooks.PhaseSetup:
-		n := len(r.resolutions)
-		if n == 0 || r.resolutions[n-1].Ctx != x.Ctx {
-			r.resolutions = append(r.resolutions, stream.Resolution{Ctx: x.Ctx, FirstExec: x.Number, Phase: x.Phase})
-			n++
+	case written && thrownAway(x):
+		if n := len(r.resolutions); n > 0 && r.resolutions[n-1].Ctx == x.Ctx && r.resolutions[n-1].LastExec == r.settled {
+			r.resolutions[n-1].LastExec = x.Number
+		} else {
+			r.resolutions = append(r.resolutions, stream.Resolution{Ctx: x.Ctx, FirstExec: x.Number,
+				LastExec: x.Number, Phase: ggmlhooks.PhaseSetup})
 		}
-		r.resolutions[n-1].LastExec = x.Number
 	case written:
 		r.tokens.add(x)
 	}
+	r.settled = x.Number
 	*e = execution{}
 	r.free = append(r.free, e)
 	return nil
 }
 
-// Commit marks what turned out to be set-up after it was written, and hands on the tokens before a number.
+// thrownAway reports whether nothing was made of what an execution computed: it was set-up, or it failed.
+func thrownAway(x *ggmlhooks.Execution) bool { return x.Phase == ggmlhooks.PhaseSetup || x.Failed() }
+
+// Commit marks what turned out to be thrown away after it was written, and hands on the tokens before a number.
 func (r *Recorder) Commit(before int64) error {
 	if r.refusing {
 		return nil

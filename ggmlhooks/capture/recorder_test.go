@@ -86,6 +86,12 @@ func (b *bench) check(err error) {
 // decode is one call of one micro-batch.
 func (b *bench) decode(provisional, read bool, ids ...int32) {
 	b.Helper()
+	b.decodeTo(0, provisional, read, ids...)
+}
+
+// decodeTo is decode of one whose graph ends with a status.
+func (b *bench) decodeTo(status int, provisional, read bool, ids ...int32) {
+	b.Helper()
 	b.call++
 	b.exec++
 	call := ggmlhooks.Call{Number: b.call, Read: read}
@@ -109,7 +115,7 @@ func (b *bench) decode(provisional, read bool, ids ...int32) {
 	}))
 	b.check(b.ExecEnd(ggmlhooks.ExecEnd{
 		Number: b.exec, MonoNS: int64(b.exec)*100 + 50, OwnNS: 3, WaitNS: 2, WaitBeforeNS: 1,
-		Cuts: 5, CutNS: int64(b.exec % 3 * 100),
+		Cuts: 5, CutNS: int64(b.exec % 3 * 100), Status: status,
 		Selected: ggmlhooks.Count{Packets: 1, Bytes: 4 * uint64(len(ids))},
 	}))
 }
@@ -171,6 +177,30 @@ func TestWarmUpThatHadToBeWritten(t *testing.T) {
 }
 
 // What a warm-up began counts for nothing. A context without samplers of its own follows the one that is given them.
+// TestFailedExecutions: what failed or was aborted is thrown away, each by itself.
+func TestFailedExecutions(t *testing.T) {
+	b := newBench(t, Options{})
+	b.decode(true, false, 1)
+	b.decodeTo(1, true, false, 2)
+	b.decode(true, false, 3)
+	b.decodeTo(1, true, false, 4)
+	b.resolve(false)
+	b.decodeTo(-1, false, false, 5, 6)
+	b.check(b.Finish())
+	b.want("exec 1 rows 1 prefill", "packet l_out-0 exec 1 tokens 0+1 prefill", "exec 2 rows 1 prefill",
+		"packet l_out-0 exec 2 tokens 1+1 prefill", "exec 3 rows 1 prefill",
+		"packet l_out-0 exec 3 tokens 2+1 prefill", "exec 4 rows 1 prefill",
+		"packet l_out-0 exec 4 tokens 3+1 prefill", "resolve 2-2 setup", "resolve 4-4 setup",
+		"token 0 id 1 prefill", "token 2 id 3 prefill", "exec 5 rows 2 prefill",
+		"packet l_out-0 exec 5 tokens 4+2 prefill", "resolve 5-5 setup")
+	use := b.recorder.Use()
+	kept, failed := ggmlhooks.Count{Packets: 2, Bytes: 8}, ggmlhooks.Count{Packets: 3, Bytes: 16}
+	if use.Run.Written != kept || use.Setup.Written != failed || use.Rows[ggmlhooks.PhasePrefill] != 2 ||
+		use.Rows[ggmlhooks.PhaseSetup] != 4 || use.LastNS != 350 {
+		t.Errorf("use %+v", use)
+	}
+}
+
 func TestRequests(t *testing.T) {
 	b := newBench(t, Options{})
 	b.decode(true, false, 9)

@@ -108,8 +108,8 @@ func (u *Use) add(x *ggmlhooks.Execution, flow *Flow) {
 	}
 	u.Graphs[x.Phase]++
 	u.NS[x.Phase] += ns
-	if x.Phase == ggmlhooks.PhaseSetup {
-		u.Rows[x.Phase] += int64(len(x.Rows))
+	if thrownAway(x) {
+		u.Rows[ggmlhooks.PhaseSetup] += int64(len(x.Rows))
 		u.Setup.Add(flow)
 		return
 	}

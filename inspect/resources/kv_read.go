@@ -58,6 +58,9 @@ func (k *kvReading) all(ctx context.Context) error {
 		return err
 	}
 	k.last = max(k.last, k.Last.UnixNS)
+	if k.first == 0 { // no row
+		k.first = k.last
+	}
 	k.BeginUnixNS, k.Seconds = k.first, float64(k.last-k.first)/1e9
 	if err := k.each(ctx, k.draw); err != nil {
 		return err

@@ -66,7 +66,7 @@ func (x *execution) ranges(leaf int) (ranges []ggmlhooks.CellRange) {
 // apply does to the caches what the execution did. If it failed, llama.cpp removed of the first sequence of each row
 // its position and all after it.
 func (x *execution) apply(out *journal) {
-	failed := x.End.Status != 0
+	failed := x.Failed()
 	x.ctx.requests.begin(x)
 	for _, w := range x.g.works {
 		if len(w.groups) != len(w.Groups()) {

@@ -79,7 +79,7 @@ type cellRange struct {
 func (x *execution) fill(of *ggmlhooks.Execution, p *plan) {
 	*x = execution{
 		number: of.Number, ctx: of.Ctx, plan: p, begin: of.BeganNS(), end: of.End.MonoNS, failed: !of.Ended ||
-			of.End.Status != 0, open: of.Undecided,
+			of.Failed(), open: of.Undecided,
 		phase: memtrace.Generation, first: of.TokenFirst, tokens: of.Tokens, pos: of.Pos, outputs: of.Outputs,
 		rows: of.Rows,
 		step: ggmlhooks.OnePhase(of.Rows), times: of.Times.Nodes, cells: x.cells, masks: x.masks, experts: x.experts,

@@ -147,7 +147,7 @@ func (r *RegionRecorder) Resolve(ggmlhooks.Resolve) error { return nil }
 // End counts what an execution touched.
 func (r *RegionRecorder) End(x *ggmlhooks.Execution) error {
 	r.doubts.Executions++
-	if x.End.Status != 0 {
+	if x.Failed() {
 		r.doubts.Failed++
 		return nil
 	}

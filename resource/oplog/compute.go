@@ -37,7 +37,7 @@ func (c *compute) graph(ctx *context, x *execution) {
 	c.Int("node_count", int64(total.nodes))
 	c.Bool("reused", x.Reused)
 	c.Int("status", int64(x.End.Status))
-	if !x.failed() {
+	if !x.Failed() {
 		total.amounts(&c.Line)
 		total.unmasked(c.writer)
 	}

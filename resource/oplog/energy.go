@@ -93,13 +93,13 @@ func (e *energy) execution(x *execution) {
 	if _, decode := x.rowPhases(); x.Phase == ggmlhooks.PhasePrefill && decode > 0 {
 		s.part = partMixed
 	}
-	if !x.failed() {
+	if !x.Failed() {
 		e.tokens[s.part] += int64(len(x.Rows))
 	}
 	if len(x.Rows) > 0 && (s.part == partMixed || x.Phase == ggmlhooks.PhasePrefill ||
 		x.Phase == ggmlhooks.PhaseDecode) {
 		o := ownedSpan{busySpan: s, rows: e.own(x)}
-		if x.level.Includes(resource.KindGraphEnergy) && !x.failed() {
+		if x.level.Includes(resource.KindGraphEnergy) && !x.Failed() {
 			o.of = newGraphEnergy(x, s)
 		}
 		e.add(o)

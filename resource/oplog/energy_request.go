@@ -54,7 +54,7 @@ func (e *energy) own(x *execution) (all []rowsOf) {
 		if e.owners[o] == nil {
 			e.owners[o] = &owned{}
 		}
-		if !x.failed() {
+		if !x.Failed() {
 			e.owners[o].tokens++
 		}
 		at := slices.IndexFunc(all, func(of rowsOf) bool { return of.owner == o })

@@ -32,9 +32,6 @@ func (x *execution) begin(of *ggmlhooks.Execution, p *plan, level resource.Level
 	x.timing.begin(of, p, level)
 }
 
-// failed reports whether it was given up: how much of it was computed is not known.
-func (x *execution) failed() bool { return x.End.Status != 0 }
-
 // duration is how long ggml computed; false where that is not known.
 func (x *execution) duration() (int64, bool) {
 	end, begin := x.End.MonoNS, x.End.BeginNS

@@ -174,7 +174,7 @@ func (r *Recorder) Record(of *ggmlhooks.Execution) error {
 		return nil
 	}
 	r.steps.start(ctx, x)
-	if !x.failed() {
+	if !x.Failed() {
 		r.tokens.record(ctx, x)
 		r.routing.record(x)
 		if len(x.spans) > 0 {

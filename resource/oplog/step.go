@@ -78,7 +78,7 @@ func (s *steps) start(ctx *context, x *execution) {
 	s.Uint("exec", x.Number)
 	s.String("step_name", x.Phase.String())
 	s.put(resource.Measured)
-	if !x.plan.tensorsKnown && !x.failed() {
+	if !x.plan.tensorsKnown && !x.Failed() {
 		x.plan.tensorsKnown = true
 		s.tensors(ctx, x)
 	}
@@ -176,7 +176,7 @@ func (s *steps) end(x *execution) {
 	}
 	l.Open("metrics")
 	l.Int("tokens", int64(len(x.Rows)))
-	if !x.failed() {
+	if !x.Failed() {
 		if known && ns > 0 && len(x.Rows) > 0 {
 			l.Float("tokens_per_s", float64(len(x.Rows))/(float64(ns)/1e9))
 		}

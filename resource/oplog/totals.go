@@ -54,7 +54,7 @@ func (t *totals) count(x *execution) {
 	t.graphs++
 	p.Graphs++
 	p.DurationNS += x.finish() - x.MonoNS
-	if x.failed() {
+	if x.Failed() {
 		return
 	}
 	sum := x.plan.sums[len(x.plan.nodes)]

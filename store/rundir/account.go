@@ -66,7 +66,7 @@ type TimeAccount struct {
 	Tokens int64 `json:"tokens"`
 }
 
-// SetupAccount is what was computed and thrown away before the run proper.
+// SetupAccount is what was computed and thrown away: before the run proper, or with an execution that failed.
 type SetupAccount struct {
 	Tokens    int64  `json:"tokens"`
 	Discarded Amount `json:"discarded"` // captured, and not part of the run

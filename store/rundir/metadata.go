@@ -125,7 +125,7 @@ type PhaseUse struct {
 type Tokens struct {
 	Prompt    int64 `json:"prompt"`
 	Generated int64 `json:"generated"`
-	Setup     int64 `json:"setup"` // computed and thrown away before the run proper
+	Setup     int64 `json:"setup"` // computed and thrown away: set-up, and executions that failed
 	// Requests counts the requests of all sequences of all contexts; absent where no sequence is known.
 	Requests int64 `json:"requests,omitempty"`
 }

@@ -167,6 +167,33 @@ static void test_rebuilt(void) {
     bed_end(&b);
 }
 
+// The numbers of the tokens of an execution that failed are given out again: nobody has them.
+static void test_failed(void) {
+    test_case("graph: an execution that fails between two that do not");
+    static const int32_t outs[2] = {1, 4};
+    static const int64_t want[3] = {0, 5, 5};
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {0});
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = 5, .n_outputs = 2, .n_kv = 32}, tokens,
+                positions, outs);
+    bed_join(&b);
+    for (int i = 0; i < 3; i++) {
+        b.sched->status = i == 1 ? GGML_STATUS_ABORTED : GGML_STATUS_SUCCESS;
+        bed_run(&b, i == 0);
+    }
+    log_drain(&b.log);
+    int64_t first = -1;
+    for (size_t i = 0; i < 3; i++) {
+        const struct tap_rec_exec * x = (const void *) log_find(&b.log, TAP_REC_EXEC, i)->record;
+        const struct tap_rec_exec_end * end = (const void *) log_find(&b.log, TAP_REC_EXEC_END, i)->record;
+        first = i == 0 ? x->token_first : first;
+        CHECK(x->token_first - first == want[i], "tokens of execution %zu are numbered from %ld on, not %ld", i,
+              (long) (x->token_first - first), (long) want[i]);
+        CHECK((end->status == GGML_STATUS_SUCCESS) == (i != 1), "execution %zu ended with %d", i, end->status);
+    }
+    bed_end(&b);
+}
+
 // A scheduler with devices puts copies in the place of what a node reads. The description reports what llama.cpp built.
 static void test_device_copies(void) {
     test_case("graph: inputs whose place copies on a device take");
@@ -290,6 +317,7 @@ int main(void) {
     }
     test_chain_changes();
     test_rebuilt();
+    test_failed();
     test_device_copies();
     test_implicit_alloc();
     test_many_leafs();
