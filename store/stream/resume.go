@@ -27,7 +27,8 @@ type Kept struct {
 
 // Examine finds what can be kept of the stream at path: everything up to its last commit, or up to the commit of
 // upTo unless that is nil. It reads every kept packet and compares it with its checksum; a commit after a damaged
-// packet does not count. It changes nothing.
+// packet does not count. Executions at the end that were thrown away, such as one that was interrupted, are not kept:
+// they come again. It changes nothing.
 func Examine(path string, upTo *Mark) (*Kept, error) {
 	k, err := examine(path, upTo)
 	if err != nil {
@@ -89,21 +90,30 @@ func examine(path string, upTo *Mark) (*Kept, error) {
 	in := payloads{in: stream, size: streamSize, checked: true}
 	var packet Packet
 	var buffer scratch
-	p, all, err := findPrefix(file, size, func(x *index, r record) bool {
-		switch r.kind {
-		case recordEnd:
-			return false
-		case recordCommit:
-			return x.totals.Commits <= commits
-		case recordPacket:
-			err := x.header.readPacket(r.payload, x.nodes, x.lost, &packet)
-			if err == nil {
-				_, err = in.payload(&packet, &buffer)
+	find := func(end *thrownAway) (*prefix, Totals, error) {
+		return findPrefix(file, size, func(x *index, r record) bool {
+			switch r.kind {
+			case recordEnd:
+				return false
+			case recordCommit:
+				return x.totals.Commits <= commits
+			case recordPacket:
+				err := x.header.readPacket(r.payload, x.nodes, x.lost, &packet)
+				if err == nil {
+					_, err = in.payload(&packet, &buffer)
+				}
+				return err == nil
 			}
-			return err == nil
-		}
-		return true
-	})
+			end.see(x, r)
+			return true
+		})
+	}
+	var end thrownAway
+	p, all, err := find(&end)
+	if err == nil && end.is && end.commits < p.Commits {
+		commits = end.commits
+		p, all, err = find(&end)
+	}
 	if err == nil && len(p.index.losses) > 0 {
 		l := p.index.losses[0]
 		err = fmt.Errorf("%w: %d packets were lost to %s before its end", ErrNotResumable, l.Packets, l.Cause)
@@ -117,6 +127,30 @@ func examine(path string, upTo *Mark) (*Kept, error) {
 		Executions: all.Executions - t.Executions, Rows: all.Rows - t.Rows,
 		SrcBytes: all.SrcBytes - t.SrcBytes, RawBytes: all.RawBytes - t.RawBytes, Stored: all.Stored - t.Stored,
 	}}, nil
+}
+
+// thrownAway is whether the newest execution of an index was thrown away.
+type thrownAway struct {
+	is      bool
+	exec    uint64 // the newest
+	commits uint64 // before the first of those at the end that were
+}
+
+// see takes note of an execution, or of what became of one.
+func (t *thrownAway) see(x *index, r record) {
+	switch r.kind {
+	case recordExecution:
+		if e, err := x.header.readExecution(r.payload); err == nil {
+			if !t.is {
+				t.commits = x.totals.Commits
+			}
+			t.is, t.exec = false, e.Exec
+		}
+	case recordResolution:
+		if d, err := readResolution(r.payload); err == nil && d.LastExec == t.exec {
+			t.is = d.Phase == label.PhaseSetup
+		}
+	}
 }
 
 // reopen truncates both files and returns them at their ends, with what is kept hashed.

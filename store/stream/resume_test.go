@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // tokens appends tokens from first on, each with its commit.
@@ -95,6 +97,49 @@ func (c *capture) goOn(t *testing.T, path string, o Options) *Kept {
 		t.Fatal(err)
 	}
 	return kept
+}
+
+// TestResumeThrownAway: executions at the end that were thrown away come again; those before a good one are kept.
+func TestResumeThrownAway(t *testing.T) {
+	for _, thrown := range [][]int{{3}, {2, 3}, {0}, {1, 3}, {}, {0, 1, 2, 3}} {
+		c := newCapture(4, 3)
+		path := filepath.Join(t.TempDir(), "a.stream")
+		w, err := Create(path, Options{Workers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keep := 4
+		for i := range c.executions {
+			x := &c.executions[i]
+			err := w.AppendExecution(x)
+			for at := range c.packets {
+				if c.packets[at].Exec == x.Exec {
+					err = errors.Join(err, w.Append(&c.packets[at], c.data[at], nil))
+				}
+			}
+			if slices.Contains(thrown, i) {
+				err = errors.Join(err, w.AppendResolution(Resolution{Ctx: x.Ctx, FirstExec: x.Exec, LastExec: x.Exec,
+					Phase: label.PhaseSetup}))
+			}
+			if err := errors.Join(err, w.Commit()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for keep > 0 && slices.Contains(thrown, keep-1) {
+			keep--
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		kept, err := Examine(path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept.Executions != uint64(keep) || kept.Cut.Executions != uint64(4-keep) {
+			t.Errorf("of executions of which %v were thrown away, %d are kept, want %d", thrown, kept.Executions, keep)
+		}
+		kept.Close()
+	}
 }
 
 // A stream that was cut off at any byte of its index, with as much of the stream as there must then be, or more, is
