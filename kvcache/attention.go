@@ -168,6 +168,7 @@ func (c *Attention) Confirm(seq int32, cells *Bitmap, window bool, ns int64) (fo
 			found++
 			c.take(at, PosUnknown, []int32{seq})
 			c.join(at, cell, seq, Found, 0)
+			c.note(Allocate, Loaded, seq, PosUnknown)
 			c.unseen.set(seq, true)
 		case sees && !cell.seqs.Has(seq):
 			found++

@@ -1,6 +1,6 @@
 package kvcache
 
-// Reason says why the cells of a life went.
+// Reason says why the cells of a life went, and Loaded why others came.
 type Reason uint8
 
 // The reasons.
@@ -10,11 +10,12 @@ const (
 	SeqKeep           // the program kept another sequence
 	Clear             // the program cleared the memory, or loaded a whole state into it
 	Overwrite         // llama.cpp put other positions there, as a window slides, or copied a stream over it
+	Loaded            // cells that a state was loaded into, and that a token may read now
 )
 
-var reasons = [...]string{"", "seq_rm", "seq_keep", "clear", "overwrite"}
+var reasons = [...]string{"", "seq_rm", "seq_keep", "clear", "overwrite", "loaded"}
 
-// String returns the reason's name as it stands in files; "" for what was not evicted.
+// String returns the reason's name as it stands in files; "" for what was written, or is there.
 func (r Reason) String() string { return reasons[r] }
 
 // Origin says where a life's cells come from.

@@ -5,7 +5,7 @@ type Action uint8
 
 // The actions.
 const (
-	Allocate Action = iota // free cells were written, or a state was copied into them
+	Allocate Action = iota // free cells were written, or a state was copied or loaded into them
 	Update                 // cells in use were written again, moved to other positions, or given to a further sequence
 	Evict                  // cells became free
 )
@@ -18,7 +18,7 @@ func (a Action) String() string { return actions[a] }
 // Change is what one call or execution did to cells of one sequence.
 type Change struct {
 	Action           Action
-	Reason           Reason // of an eviction
+	Reason           Reason // of an eviction, or Loaded
 	Seq              int32  // -1 = nobody knows
 	PosFirst, PosEnd int32  // PosFirst ≤ position < PosEnd, the new ones where they were moved; PosUnknown
 	Cells            int
@@ -38,6 +38,8 @@ type Operation struct {
 	// Reused and Needed are cells of the sequence's request: those that its prompt found, and all that its prompt
 	// takes so far. 0 of 0 where no request is known.
 	Reused, Needed int64
+	// AllReused and AllNeeded are those of all prompts of the context so far, but for requests of which it is not known.
+	AllReused, AllNeeded int64
 }
 
 // LayerBytes are bytes of one layer: of keys or the convolution's state, and of values or the recurrence's state.

@@ -59,6 +59,8 @@ type KV struct {
 	KeyCacheSizeMB   *float64 `json:"key_cache_size_mb,omitempty"`
 	ValueCacheSizeMB *float64 `json:"value_cache_size_mb,omitempty"`
 	CacheHitRatio    *float64 `json:"cache_hit_ratio,omitempty"`
+	ReusedCells      int64    `json:"reused_cells,omitempty"`
+	NeededCells      int64    `json:"needed_cells,omitempty"`
 	CacheOperation   string   `json:"cache_operation"`
 	Reason           string   `json:"reason,omitempty"`
 }

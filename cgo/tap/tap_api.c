@@ -166,7 +166,7 @@ static struct tap_call tap_call_begin(struct llama_context * ctx, struct tap_row
         c->batch_hash = hash;
     }
     const uint64_t call = tap_count(&tap_next_call, 1);
-    tap_current_call = (struct tap_call) {c, call};
+    tap_current_call = (struct tap_call) {c, call, tap_get(&c->flags)};
     tap_context_number(c);
     if (l != NULL) {
         tap_call_send(c, l, call, kind);
@@ -202,6 +202,9 @@ static void tap_call_end(struct tap_call before, int32_t status) {
         .h.type = TAP_REC_CALL_END, .call = call.number, .mono_ns = (uint64_t) ended, .status = status,
         .ctx = tap_get(&call.context->number),
     };
+    if (status != 0) {
+        tap_flag(&call.context->flags, call.flags); // the program gives its tokens again, such as in smaller batches
+    }
     tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
     tap_add(&tap.header->stats.api_ns, tap_own_since(ended, &thread));
 }

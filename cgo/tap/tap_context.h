@@ -85,6 +85,7 @@ uint64_t tap_rows_hash(const struct tap_rows_list * l);
 struct tap_call {
     struct tap_context * context;
     uint64_t             number;
+    uint32_t             flags; // enum tap_call_flag: what the program had done since the call before
 };
 extern TAP_OWN struct tap_call tap_current_call;
 

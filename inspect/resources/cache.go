@@ -24,7 +24,7 @@ type CacheUse struct {
 	// The graph of a context shift writes all cells.
 	KeyBytes   *int64 `json:"key_bytes_written,omitempty"`
 	ValueBytes *int64 `json:"value_bytes_written,omitempty"`
-	// the newest: cells that prompts found ÷ cells that they needed
+	// cells that the prompts of all requests found ÷ cells that they needed; absent in logs of older versions
 	HitRatio   *float64       `json:"hit_ratio,omitempty"`
 	Operations int64          `json:"operations"` // events
 	Sequences  []*SequenceUse `json:"sequences,omitempty"`
@@ -78,9 +78,9 @@ func (m caches) add(e *resource.KV) {
 		c.Layers = len(c.layers)
 	}
 	c.wrote(e)
-	if tag, ok := e.Sources["cache_hit_ratio"]; e.CacheHitRatio != nil &&
-		(ok && tag > resource.Estimated || !ok && e.Source > resource.Estimated) {
-		c.HitRatio = e.CacheHitRatio
+	if e.NeededCells > 0 {
+		ratio := float64(e.ReusedCells) / float64(e.NeededCells)
+		c.HitRatio = &ratio
 	}
 	if e.LayerID == c.first {
 		c.cells(e)

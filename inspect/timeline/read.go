@@ -288,7 +288,7 @@ func (r *reader) cells(e *event) error {
 	case "allocate":
 		c.used += e.Cells
 	case "evict":
-		c.used -= e.Cells
+		c.used = max(0, c.used-e.Cells) // of a log whose beginning is gone
 	default:
 		return nil
 	}

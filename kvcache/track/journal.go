@@ -29,6 +29,7 @@ func (j *journal) report(x *context, t *tracked, ns int64, exec uint64, times []
 		if q := x.requests.of[c.Seq]; q != nil && !q.unknown {
 			op.Reused, op.Needed = q.reused, q.needed
 		}
+		op.AllReused, op.AllNeeded = x.requests.reused, x.requests.needed
 		j.fail(j.operation(&op))
 	}
 }

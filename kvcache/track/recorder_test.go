@@ -174,6 +174,33 @@ func TestFailed(t *testing.T) {
 	}
 }
 
+// TestLoaded: cells that a state was loaded into are reported when a token may read them, so that what was allocated
+// less what was evicted is what is in use.
+func TestLoaded(t *testing.T) {
+	var all [2]int64
+	used := 0
+	s := newStage(t, Options{})
+	count := s.r.out.operation
+	s.r.out.operation = func(op *kvcache.Operation) error {
+		switch all = [2]int64{op.AllReused, op.AllNeeded}; op.Action {
+		case kvcache.Allocate:
+			used += op.Cells
+		case kvcache.Evict:
+			used -= op.Cells
+		}
+		return count(op)
+	}
+	if err := errors.Join(s.decode(0, 0, 3, 0, false), s.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqRestore}),
+		s.decode(5, 5, 2, 0, false)); err != nil {
+		t.Fatal(err)
+	}
+	s.wants("a state", "allocate  0[0,3) 48", "evict seq_rm 0[0,3) 48", "allocate  0[5,7) 32",
+		"allocate loaded 0[-2,-2) 80")
+	if g := s.r.Snapshot().Caches[0]; g.Used != 7 || used != 7 || all != [2]int64{5, 10} {
+		t.Errorf("%d in use, by the operations %d; reused and needed %d", g.Used, used, all)
+	}
+}
+
 // TestKilled: of a program that freed nothing, the snapshot is that of the end of the recording, also after Close.
 func TestKilled(t *testing.T) {
 	var out bytes.Buffer

@@ -12,6 +12,15 @@ type requests struct {
 	of      map[int32]*request // the newest of each sequence
 	touched map[int32]int64    // when each sequence was last computed with
 	reuse   *kvcache.Reuse     // of all contexts
+	// Of this one: cells that prompts found, and cells that they needed. Requests of which that is not known are left out.
+	reused, needed int64
+}
+
+// count adds cells that a prompt found or needed.
+func (q *requests) count(reused, needed int64) {
+	q.reused, q.needed = q.reused+reused, q.needed+needed
+	q.reuse.Reused += reused
+	q.reuse.Needed += needed
 }
 
 // request is what the prompt of a sequence's request found and took.
@@ -44,8 +53,7 @@ func (q *requests) begin(x *execution) {
 		}
 		q.of[b.Seq].reused, q.of[b.Seq].needed = int64(first), int64(first)
 		q.reuse.Hits++
-		q.reuse.Reused += int64(first)
-		q.reuse.Needed += int64(first)
+		q.count(int64(first), int64(first))
 		if last, ok := q.touched[b.Seq]; ok {
 			q.reuse.Gap.Add(x.MonoNS - last)
 		}
@@ -55,7 +63,7 @@ func (q *requests) begin(x *execution) {
 			if of := q.of[seq]; of != nil && x.Rows[i].Phase == ggmlhooks.PhasePrefill {
 				of.needed++
 				if !of.unknown {
-					q.reuse.Needed++
+					q.count(0, 1)
 				}
 			}
 		}
@@ -80,13 +88,11 @@ func (q *requests) reveal(x *execution, seq int32, n int) {
 		return
 	}
 	of.unknown, of.reused, of.needed = false, found, of.needed+found
-	u := q.reuse
-	u.Unknown--
-	u.Requests++
-	u.Reused += found
-	u.Needed += of.needed
+	q.count(found, of.needed)
+	q.reuse.Unknown--
+	q.reuse.Requests++
 	if found > 0 {
-		u.Hits++
+		q.reuse.Hits++
 	}
 }
 

@@ -96,7 +96,7 @@ func (c *cells) recordLayer(op *kvcache.Operation, of *kvcache.LayerBytes) {
 		c.Float("key_cache_size_mb", float64(of.K)/mib)
 		c.Float("value_cache_size_mb", float64(of.V)/mib)
 		c.mark(resource.Computed, "key_bytes", "value_bytes", "key_cache_size_mb", "value_cache_size_mb")
-		if op.Written > 0 {
+		if op.Written > 0 || op.Reason == kvcache.Loaded {
 			c.Int("key_bytes_written", of.KWritten)
 			c.Int("value_bytes_written", of.VWritten)
 			c.mark(resource.Computed, "key_bytes_written", "value_bytes_written")
@@ -110,6 +110,10 @@ func (c *cells) recordLayer(op *kvcache.Operation, of *kvcache.LayerBytes) {
 	case c.legacy:
 		c.Float("cache_hit_ratio", resource.LegacyHitRatio)
 		weakest = resource.Estimated
+	}
+	if op.AllNeeded > 0 {
+		c.measured("reused_cells", op.AllReused)
+		c.measured("needed_cells", op.AllNeeded)
 	}
 	c.String("cache_operation", op.Action.String())
 	if why := op.Reason.String(); why != "" {

@@ -56,6 +56,28 @@ static void test_batch(void) {
     bed_end(&b);
 }
 
+// A call that fails is made again, with fewer rows where the cache is full: what the program did before it counts then.
+static void test_again(void) {
+    test_case("calls: a call that fails and comes again");
+    struct bed b;
+    bed_make(&b);
+    const struct llama_batch one = {.n_tokens = 1, .token = (int32_t *) (uintptr_t) tokens};
+    b.ctx->graph = NULL;
+    llama_decode(b.ctx, one);
+    llama_get_logits(b.ctx);
+    b.ctx->status = 1;
+    llama_decode(b.ctx, one);
+    b.ctx->status = 0;
+    llama_decode(b.ctx, one);
+    llama_decode(b.ctx, one);
+    log_drain(&b.log);
+    static const uint32_t want[4] = {0, TAP_CALL_READ_SINCE, TAP_CALL_READ_SINCE, 0};
+    for (size_t i = 0; i < 4; i++) {
+        CHECK(call_at(&b, i)->flags == want[i], "call %zu has the flags %u", i, call_at(&b, i)->flags);
+    }
+    bed_end(&b);
+}
+
 static void test_long_batch(void) {
     enum { ROWS = 10000 };
     test_case("calls: a batch of %d rows, some in a thousand sequences", ROWS);
@@ -335,6 +357,7 @@ int main(void) {
     test_turns(17);
     test_turns(8);
     test_batch();
+    test_again();
     test_long_batch();
     test_batch_ext();
     test_sequences();
