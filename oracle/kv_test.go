@@ -3,8 +3,11 @@
 package oracle
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"reflect"
@@ -31,7 +34,7 @@ func TestServerReuse(t *testing.T) {
 
 func serverReuse(t *testing.T, ram string) {
 	const slots, rounds = 3, 6
-	s := serve(t, []string{"--tap-kv", "--tap-kv-block", "16"}, "-np", fmt.Sprint(slots), "-c", "3072", "-b", "64",
+	s := serve(t, []string{"--tap-kv", "--tap-kv-block", "16", "--tap-resource-level", "DETAILED"}, "-np", fmt.Sprint(slots), "-c", "3072", "-b", "64",
 		"-t", "1", "--no-webui", "--cache-ram", ram)
 	var answers [slots][rounds]completionAnswer
 	var all sync.WaitGroup
@@ -70,6 +73,12 @@ func serverReuse(t *testing.T, ram string) {
 	if d := k.Last.Doubts; (d.Found != 0) != (ram != "0") || d.Outside+d.Differ+d.Unknown+d.Unplaced != 0 {
 		t.Errorf("doubts: %+v", d)
 	}
+	c := cacheByEvents(t, dirs[0])
+	if used := k.Last.Freed[0].Used; c.Used != int64(used) || c.HitRatio == nil ||
+		*c.HitRatio != float64(reused)/float64(needed) {
+		t.Errorf("by the events %d cells are used, reuse %v; by the lives %d, and llama-server reused %d of %d", c.Used,
+			c.HitRatio, used, reused, needed)
+	}
 	layers := 0
 	for _, l := range k.Layers {
 		if l.Writes != needed-reused+generated {
@@ -83,6 +92,48 @@ func serverReuse(t *testing.T, ram string) {
 	}
 	if layers == 0 || len(k.Sequences) != slots || evicted == 0 {
 		t.Errorf("%d parts, %d sequences, %d lives ended by a removal", layers, len(k.Sequences), evicted)
+	}
+}
+
+// cacheByEvents is what resource summary says of a run's only cache.
+func cacheByEvents(t *testing.T, dir string) resources.CacheUse {
+	t.Helper()
+	var summary struct {
+		KV []resources.CacheUse `json:"kv"`
+	}
+	out := llamatap(t, "resource", "summary", "--json", dir).good(t).stdout
+	if err := json.Unmarshal([]byte(out), &summary); err != nil || len(summary.KV) != 1 {
+		t.Fatalf("%v: %.300s", err, out)
+	}
+	return summary.KV[0]
+}
+
+// TestServerFullCache: where decodes fail because the cache of all slots is full, and come again with fewer tokens,
+// prompts are those of llama-server.
+func TestServerFullCache(t *testing.T) {
+	s := serve(t, []string{"--tap-kv", "--tap-requests"}, "-np", "2", "-c", "256", "--kv-unified", "-t", "1", "--metrics",
+		"--no-webui")
+	body := map[string]any{"prompt": []string{"func main() {", "func main() {}"}, "n_predict": 200, "ignore_eos": true,
+		"temperature": 0}
+	text, _ := json.Marshal(body)
+	response, err := http.Post(s.url+"/completion", "application/json", bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	prompts := s.counters(t)["prompt_tokens_total"]
+	s.stop()
+	dirs := runDirs(t, s.out)
+	if len(dirs) != 1 || response.StatusCode != http.StatusInternalServerError || prompts == 0 {
+		t.Fatalf("runs %v, status %s, %d prompt tokens: the cache was not full", dirs, response.Status, prompts)
+	}
+	var kv resources.KV
+	if err := json.Unmarshal([]byte(llamatap(t, "kv", "--json", dirs[0]).good(t).stdout), &kv); err != nil {
+		t.Fatal(err)
+	}
+	if m, r := metadata(t, dirs[0]), kv.Last.Reuse; m.Tokens.Prompt != prompts || r.Requests != 2 || r.Needed != prompts ||
+		r.Reused != 0 {
+		t.Errorf("%d prompt tokens, %+v; llama-server says %d", m.Tokens.Prompt, r, prompts)
 	}
 }
 
