@@ -56,6 +56,9 @@ func Read(ctx context.Context, dir string, progress func(done, total int64)) (*R
 	if r.Metadata, err = resources.Metadata(dir); err != nil {
 		r.note("%v: what stands there is missing here; 'llamatap verify' reports more", err)
 	}
+	if back := r.Metadata.EventsGivenBack(); back != "" {
+		r.note("%s: figures of graphs, tokens and causes are of the others", back)
+	}
 	if r.State != resources.StateSealed {
 		r.note("the run is not sealed (%s): the figures are of what was written so far", r.State)
 	}

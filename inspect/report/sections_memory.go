@@ -175,17 +175,11 @@ func promptsSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 	} else {
 		s.Text = append(s.Text, "What prompts found in the KV cache is not recorded: --tap-kv.")
 	}
-	if r.steps == nil {
+	if r.steps == nil && r.Requests == nil {
 		s.Text = append(s.Text, "Which tokens were computed again is not recorded: --tap-resource-level MINIMAL.")
 		return s, nil
 	}
-	a := r.steps.Again
-	text := fmt.Sprintf("%d of %d prompt tokens were computed after the same tokens as before", a.Tokens,
-		r.steps.Prompts)
-	if a.Tokens > 0 {
-		text += fmt.Sprintf(": %s of their graphs by number", ns(a.NS))
-	}
-	s.Text = append(s.Text, text+".")
+	s.Text = append(s.Text, r.again().String()+".")
 	return s, nil
 }
 

@@ -30,7 +30,8 @@ type Report struct {
 	Bad        []BadLine          `json:"bad,omitempty"`              // the first of them
 	Unfinished int                `json:"unfinished_bytes,omitempty"` // of a last line without its end
 	Losses     []Loss             `json:"losses"`
-	Account    *rundir.Account    `json:"account,omitempty"` // of the run, as its metadata have it
+	Account    *rundir.Account    `json:"account,omitempty"`    // of the run, as its metadata have it
+	GivenBack  string             `json:"given_back,omitempty"` // how much of the log is not there any more
 	Roofline   *resource.Roofline `json:"roofline,omitempty"`
 	Retracted  []Retracted        `json:"retracted,omitempty"`
 
@@ -237,7 +238,7 @@ func (r *Report) describe() error {
 	if err != nil || m == nil {
 		return err
 	}
-	r.Model, r.Account = m.Model.Name, m.Account
+	r.Model, r.Account, r.GivenBack = m.Model.Name, m.Account, m.EventsGivenBack()
 	r.uncounted = m.Account == nil && (m.Lossy || len(m.Repaired) > 0)
 	for _, c := range r.Caches {
 		if cells := Capacity(m, c.CacheUse); cells > 0 {

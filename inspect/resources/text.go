@@ -92,6 +92,9 @@ func (r *Report) head(b *strings.Builder) {
 			present.Digits(f.GFLOPsPerS), present.Digits(f.GBPerS))
 	}
 	line("losses", "%s", r.lossText())
+	if r.GivenBack != "" {
+		line("NOT WHOLE", "%s: the figures are of the others", r.GivenBack)
+	}
 	if r.Account != nil {
 		if text := present.Overhead(r.Account); text != "" {
 			line("overhead", "%s", text)

@@ -114,6 +114,7 @@ type Result struct {
 	Incomplete          int64 // parts of executions whose graph event is lost
 	BadLines            int64
 	Bytes               int64
+	GivenBack           string // how much of the log was; "" where it is whole
 }
 
 // readEvents hands on what the log has, and reports how many of its bytes were read.
@@ -384,8 +385,12 @@ func (r *Result) LeftOut() string {
 	add(r.RequestsLeft, "block requests")
 	add(r.Incomplete, "parts of graphs whose own event is lost")
 	add(r.BadLines, "lines that cannot be read")
-	if len(parts) == 0 {
-		return ""
+	text := strings.Join(parts, ", ")
+	if text != "" {
+		text = "left out: " + text
 	}
-	return "left out: " + strings.Join(parts, ", ")
+	if text != "" && r.GivenBack != "" {
+		text += "; "
+	}
+	return text + r.GivenBack
 }

@@ -60,6 +60,7 @@ func Write(ctx context.Context, path string, w io.Writer, o Options) (*Result, e
 	out := &counted{to: bufio.NewWriterSize(w, 1<<18)}
 	r := &reader{o: o, caches: map[string]*kv{}, values: map[string]*run{}, written: &out.n}
 	r.clear()
+	r.result.GivenBack = about.givenBack
 	switch o.Format {
 	case Perfetto:
 		r.to = newPerfetto(out, about)
@@ -99,6 +100,7 @@ type about struct {
 	tokens     int64
 	length     int64 // ns
 	unix, mono int64 // one reading of both clocks
+	givenBack  string // what of the log is not there
 }
 
 // aboutRun reads the metadata of a run.
@@ -113,6 +115,7 @@ func aboutRun(path string) about {
 		return a
 	}
 	a.title, a.model, a.unix, a.mono = m.RunID, m.Model.Name, m.Clock.UnixNS, m.Clock.MonoNS
+	a.givenBack = m.EventsGivenBack()
 	if m.Tokens != nil {
 		a.tokens = m.Tokens.Prompt + m.Tokens.Generated + m.Tokens.Setup
 	}

@@ -60,6 +60,18 @@ func (r *Rotated) String() string {
 	return strings.Join(parts, ", ")
 }
 
+// EventsGivenBack says how much of the log of events was given back; "" where it is whole, or nothing is known.
+func (m *Metadata) EventsGivenBack() string {
+	switch {
+	case m == nil || m.Rotated == nil || m.Rotated.Parts[EventsName].Parts == 0:
+		return ""
+	case m.Account == nil || m.Account.Events == nil:
+		return "the oldest events were given back to hold the size of the run"
+	}
+	return fmt.Sprintf("the oldest %d of %d events were given back to hold the size of the run",
+		m.Account.Events.Rotated, m.Account.Events.Written)
+}
+
 // partForm is what a part of a table or of lines that can be given back is called: the first of lines has no number.
 var partForm = regexp.MustCompile(`^(?:(resource)(?:\.([1-9][0-9]{0,8}))?(\.jsonl)|` +
 	`(requests|trace)\.([0-9]{3,9})(\.parquet))$`)
