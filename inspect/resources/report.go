@@ -333,7 +333,7 @@ func (s *Sum) Report() *Report {
 	}
 	r.tables(s)
 	if l := &s.Latency; l.Count > 0 {
-		r.Latency = &LatencyRow{l.Count, l.NS / l.Count, l.AtMost(0.5), l.AtMost(0.95), l.AtMost(0.99), l.Least, l.Most}
+		r.Latency = &LatencyRow{l.Count, l.Sum / l.Count, l.AtMost(0.5), l.AtMost(0.95), l.AtMost(0.99), l.Min, l.Max}
 	}
 	return r
 }

@@ -61,7 +61,7 @@ type Sum struct {
 
 	Tokens     []*TokenRow
 	TokensMore int64 // that were not kept
-	Latency    Latencies
+	Latency    resource.Spread
 	execs      executions
 	waiting    waitingTokens
 	work       work    // the event that is read
@@ -300,7 +300,7 @@ func (s *Sum) output(e *resource.OutputToken) {
 		LatencyNS: e.LatencyNS,
 	}
 	if e.LatencyNS != nil {
-		s.Latency.add(*e.LatencyNS)
+		s.Latency.Add(*e.LatencyNS)
 		if c := s.execs.byEntry[entryOf(&e.Header, e.MonoNS-*e.LatencyNS)]; c != nil {
 			row.produced(c)
 		}

@@ -241,30 +241,6 @@ func TestUsefulWork(t *testing.T) {
 	}
 }
 
-// TestLatencies compares bounds with the true order.
-func TestLatencies(t *testing.T) {
-	var l Latencies
-	for ns := int64(1); ns <= 100_000; ns++ {
-		l.add(ns)
-	}
-	for _, share := range []float64{0, 0.01, 0.5, 0.95, 0.99, 1} {
-		bound, truth := l.AtMost(share), int64(share*100_000)
-		if bound < truth || float64(bound) > 1.04*float64(truth)+1 {
-			t.Errorf("%.0f %%: at most %d, truly %d", 100*share, bound, truth)
-		}
-	}
-	if got := l.Below(50_000); got > 50_000 || got < 48_000 {
-		t.Errorf("%d are at most 50,000", got)
-	}
-	for bucket := range 59 * latencySteps {
-		if got := latencyBucket(latencyBound(bucket)); got != bucket {
-			t.Fatalf("bound of bucket %d is in %d", bucket, got)
-		}
-	}
-	l.add(1 << 62)
-	l.add(-5)
-}
-
 func TestBareName(t *testing.T) {
 	for name, want := range map[string]string{"ffn_out-3": "ffn_out", "node_30": "node",
 		"result_output": "result_output", "Qcur-12": "Qcur", "cache_k_l0": "cache_k_l0", "-3": "-3", "": ""} {

@@ -300,7 +300,7 @@ func (t *metricFold) graphs(s *resources.Sum) {
 		for _, bound := range latencyBounds {
 			buckets = append(buckets, bucket{float64(bound) / 1e9, l.Below(bound)})
 		}
-		t.all = append(t.all, latency.distribution(l.Count, float64(l.NS)/1e9, buckets, t.run))
+		t.all = append(t.all, latency.distribution(l.Count, float64(l.Sum)/1e9, buckets, t.run))
 	}
 }
 

@@ -3,7 +3,6 @@ package filemap
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -144,26 +143,5 @@ func TestDecodeRefuses(t *testing.T) {
 	raw := make([]byte, rawSize)
 	if decode(&e, raw[:rawSize-1]) == nil || decode(&e, raw) == nil {
 		t.Error("an invalid event was read")
-	}
-}
-
-func TestSpread(t *testing.T) {
-	for _, v := range []int64{0, 1, 31, 32, 33, 63, 64, 65, 1000, 123456789, math.MaxInt64 - 1, math.MaxInt64} {
-		b := bound(part(v))
-		if b < v || v > 64 && float64(b-v) > float64(v)/32 {
-			t.Errorf("%d is bounded by %d", v, b)
-		}
-	}
-	var s spread
-	if s.percentile(50) != 0 {
-		t.Error("a percentile of nothing")
-	}
-	for v := range int64(1000) {
-		s.add(v * 1000)
-	}
-	for p, want := range map[float64]int64{50: 499_000, 95: 949_000, 99: 989_000, 100: 999_000} {
-		if got := s.percentile(p); got < want || float64(got) > float64(want)*1.033 {
-			t.Errorf("p%v is %d, want %d", p, got, want)
-		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 type sums struct {
 	all       resource.WaitFigures
 	stalled   cover
-	spread    *spread
+	spread    *resource.Spread
 	histogram resource.Histogram // microseconds
 	places    map[int]*resource.WaitFigures
 	memory    map[string]*resource.WaitFigures
@@ -53,9 +53,9 @@ func (s *sums) add(e *Event, h Hit, files *Files) {
 	if wait := e.WaitNS(); e.Kind == Fault || e.Kind == Call {
 		s.stalled.add(e.BeginNS, e.EndNS)
 		if s.spread == nil {
-			s.spread = &spread{}
+			s.spread = &resource.Spread{}
 		}
-		s.spread.add(wait)
+		s.spread.Add(wait)
 		s.histogram.Add(uint64(wait) / 1000)
 	}
 	if e.Kind == Read || e.Kind == Request {
@@ -129,8 +129,8 @@ func (s *sums) fill(l *resource.WaitLine, files *Files, top int) {
 	l.WaitFigures = s.all
 	l.StalledNS = s.stalled.total()
 	if s.spread != nil {
-		l.P50NS, l.P95NS, l.P99NS, l.MaxNS = s.spread.percentile(50), s.spread.percentile(95), s.spread.percentile(99),
-			s.spread.max
+		l.P50NS, l.P95NS, l.P99NS = s.spread.AtMost(0.5), s.spread.AtMost(0.95), s.spread.AtMost(0.99)
+		l.MaxNS = s.spread.Max
 		l.Histogram = s.histogram.Buckets(false)
 	}
 	l.Memory = s.memory
