@@ -118,8 +118,8 @@ type KVCache struct {
 }
 
 // OpenKV reads the table of a run directory, or a table itself. points is how many parts the timeline has. Memory
-// is bounded by the sequences and layers, not by the rows. progress, where it is not nil, is called with the groups of
-// rows that were read, of all; each is read twice.
+// is bounded by the sequences and layers, not by the rows. progress, where it is not nil, is called with the rows that
+// were read, of all; each is read twice.
 func OpenKV(ctx context.Context, path string, points int, progress func(done, total int64)) (*KV, error) {
 	name := filepath.Join(path, rundir.LivesName)
 	if strings.HasSuffix(path, ".parquet") {
@@ -150,7 +150,7 @@ func OpenKV(ctx context.Context, path string, points int, progress func(done, to
 	}
 	read := &kvReading{KV: k, r: r, points: max(points, 1), progress: progress}
 	if err := read.all(ctx); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
 	return k, nil
 }

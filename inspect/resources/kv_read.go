@@ -16,14 +16,13 @@ type kvReading struct {
 	r         *table.Reader
 	points    int
 	progress  func(done, total int64)
-	groups    int64 // that were read
+	done      int64 // rows that were read
 	first     int64 // Unix time, ns
 	last      int64
 	witness   map[kvCacheKey]kvPartKey // the part whose rows stand for the cache: each life counts once
 	sequences map[kvSeqKey]*KVSequence
 	layers    map[kvLayerKey]*KVLayer
 	timelines map[kvCacheKey]*KVCache
-	columns   map[string]table.Values
 }
 
 type kvCacheKey struct {
@@ -51,6 +50,9 @@ var kvColumns = []string{"layer", "kv", "seq_id", "alloc_ns", "first_write_ns", 
 	"first_read_ns", "last_read_ns", "n_reads",
 	"evict_ns", "evict_reason", "censored", "ctx", "cache", "cells", "cell_bytes", "origin"}
 
+// kvProgressRows is how many rows there are from one call of progress to the next.
+const kvProgressRows = 1 << 16
+
 func (k *kvReading) all(ctx context.Context) error {
 	k.witness, k.sequences = map[kvCacheKey]kvPartKey{}, map[kvSeqKey]*KVSequence{}
 	k.layers, k.timelines = map[kvLayerKey]*KVLayer{}, map[kvCacheKey]*KVCache{}
@@ -70,53 +72,18 @@ func (k *kvReading) all(ctx context.Context) error {
 }
 
 // each calls f for every row.
-func (k *kvReading) each(ctx context.Context, f func(i int)) error {
-	for group := range k.r.Groups() {
-		if err := ctx.Err(); err != nil {
-			return err
+func (k *kvReading) each(ctx context.Context, f func(*table.Row)) error {
+	return k.r.EachRow(ctx, kvColumns, func(row *table.Row) error {
+		if k.done++; k.progress != nil && k.done%kvProgressRows == 0 {
+			k.progress(k.done, 2*k.Rows)
 		}
-		if k.groups++; k.progress != nil {
-			k.progress(k.groups-1, 2*int64(k.r.Groups()))
-		}
-		k.columns = map[string]table.Values{}
-		for _, name := range kvColumns {
-			v, err := k.r.Column(group, name)
-			if err != nil {
-				return err
-			}
-			k.columns[name] = v
-		}
-		for i := range k.columns["layer"].Valid {
-			f(i)
-		}
-	}
-	return nil
+		f(row)
+		return nil
+	})
 }
 
-// value is that of a column of integers; ok is false for null, and for a column of another kind.
-func (k *kvReading) value(name string, i int) (v int64, ok bool) {
-	c := k.columns[name]
-	if i >= len(c.Ints) || !c.Valid[i] {
-		return 0, false
-	}
-	return c.Ints[i], true
-}
-
-func (k *kvReading) number(name string, i int) int64 {
-	v, _ := k.value(name, i)
-	return v
-}
-
-func (k *kvReading) text(name string, i int) string {
-	c := k.columns[name]
-	if i >= len(c.Texts) {
-		return ""
-	}
-	return c.Texts[i]
-}
-
-func (k *kvReading) cache(i int) kvCacheKey {
-	return kvCacheKey{k.number("ctx", i), k.text("cache", i)}
+func kvCacheOf(row *table.Row) kvCacheKey {
+	return kvCacheKey{row.Int("ctx"), row.Text("cache")}
 }
 
 // isWitness reports whether a row stands for its life, and not for one of its further parts.
@@ -129,11 +96,11 @@ func (k *kvReading) isWitness(key kvCacheKey, part kvPartKey) bool {
 }
 
 // count takes a row in.
-func (k *kvReading) count(i int) {
-	key, part := k.cache(i), kvPartKey{k.number("layer", i), k.text("kv", i)}
+func (k *kvReading) count(row *table.Row) {
+	key, part := kvCacheOf(row), kvPartKey{row.Int("layer"), row.Text("kv")}
 	for _, name := range []string{"alloc_ns", "first_write_ns", "last_write_ns", "first_read_ns", "last_read_ns",
 		"evict_ns"} {
-		if ns, ok := k.value(name, i); ok {
+		if ns, ok := row.Value(name); ok {
 			if k.first == 0 || ns < k.first {
 				k.first = ns
 			}
@@ -143,18 +110,18 @@ func (k *kvReading) count(i int) {
 	l := k.layers[kvLayerKey{key, part}]
 	if l == nil {
 		l = &KVLayer{Ctx: key.ctx, Cache: key.cache, Layer: part.layer, Tensor: part.kv,
-			CellBytes: k.number("cell_bytes", i)}
+			CellBytes: row.Int("cell_bytes")}
 		k.layers[kvLayerKey{key, part}] = l
 	}
-	l.Writes += k.number("n_writes", i)
-	l.Reads += k.number("n_reads", i)
+	l.Writes += row.Int("n_writes")
+	l.Reads += row.Int("n_reads")
 	if k.isWitness(key, part) {
-		k.countLife(key, i)
+		k.countLife(key, row)
 	}
 }
 
-func (k *kvReading) countLife(key kvCacheKey, i int) {
-	seq, ok := k.value("seq_id", i)
+func (k *kvReading) countLife(key kvCacheKey, row *table.Row) {
+	seq, ok := row.Value("seq_id")
 	if !ok {
 		seq = -1
 	}
@@ -164,31 +131,31 @@ func (k *kvReading) countLife(key kvCacheKey, i int) {
 		k.sequences[kvSeqKey{key, seq}] = s
 	}
 	s.Lives++
-	s.Cells += k.number("cells", i)
-	s.Writes += k.number("n_writes", i)
-	s.Reads += k.number("n_reads", i)
-	if k.text("origin", i) == kvcache.Found.String() {
+	s.Cells += row.Int("cells")
+	s.Writes += row.Int("n_writes")
+	s.Reads += row.Int("n_reads")
+	if row.Text("origin") == kvcache.Found.String() {
 		s.Found++
 	}
-	end, evicted := k.value("evict_ns", i)
+	end, evicted := row.Value("evict_ns")
 	if !evicted {
 		s.Censored++
 		return
 	}
-	s.Ended[k.text("evict_reason", i)]++
-	if alloc, ok := k.value("alloc_ns", i); ok {
+	s.Ended[row.Text("evict_reason")]++
+	if alloc, ok := row.Value("alloc_ns"); ok {
 		s.Lifetime.add(float64(end-alloc) / 1e9)
 	}
-	touched := max(k.number("last_write_ns", i), k.number("last_read_ns", i))
+	touched := max(row.Int("last_write_ns"), row.Int("last_read_ns"))
 	if touched > 0 {
 		s.Idle.add(max(float64(end-touched)/1e9, 0))
 	}
 }
 
 // draw adds a life to the timeline: its cells in each part of the time, as much of it as it lasted.
-func (k *kvReading) draw(i int) {
-	key := k.cache(i)
-	if !k.isWitness(key, kvPartKey{k.number("layer", i), k.text("kv", i)}) {
+func (k *kvReading) draw(row *table.Row) {
+	key := kvCacheOf(row)
+	if !k.isWitness(key, kvPartKey{row.Int("layer"), row.Text("kv")}) {
 		return
 	}
 	t := k.timelines[key]
@@ -196,17 +163,17 @@ func (k *kvReading) draw(i int) {
 		t = &KVCache{Ctx: key.ctx, Cache: key.cache, Cells: make([]float64, k.points)}
 		k.timelines[key] = t
 	}
-	begin, ok := k.value("alloc_ns", i)
+	begin, ok := row.Value("alloc_ns")
 	if !ok { // nobody saw it begin: from when it was read first
-		if begin, ok = k.value("first_read_ns", i); !ok {
+		if begin, ok = row.Value("first_read_ns"); !ok {
 			return
 		}
 	}
-	end, ok := k.value("evict_ns", i)
+	end, ok := row.Value("evict_ns")
 	if !ok {
 		end = k.last
 	}
-	t.add(float64(begin-k.first), float64(end-k.first), float64(k.last-k.first), float64(k.number("cells", i)))
+	t.add(float64(begin-k.first), float64(end-k.first), float64(k.last-k.first), float64(row.Int("cells")))
 }
 
 // add adds cells that were in use from begin to end, of a whole.

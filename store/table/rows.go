@@ -50,29 +50,34 @@ func EachRow(ctx context.Context, dir string, form Form, others []string, most i
 			names = append(names, name)
 		}
 	}
-	scan, err := NewScan([]*Reader{r}, names, ScanOptions{Ahead: 1})
+	return true, r.EachRow(ctx, names, f)
+}
+
+// EachRow calls f for every row, with the columns of these names. The row is valid during the call.
+func (t *Reader) EachRow(ctx context.Context, names []string, f func(*Row) error) error {
+	scan, err := NewScan([]*Reader{t}, names, ScanOptions{Ahead: 1})
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer scan.Close()
 	row := &Row{columns: map[string]*Vector{}}
 	for {
 		if err := ctx.Err(); err != nil {
-			return false, err
+			return err
 		}
 		rows, err := scan.Next()
 		if errors.Is(err, io.EOF) {
-			return true, nil
+			return nil
 		}
 		if err != nil {
-			return false, err
+			return err
 		}
 		for i, name := range names {
 			row.columns[name] = rows.Columns[i]
 		}
 		for row.number = range rows.N {
 			if err := f(row); err != nil {
-				return false, fmt.Errorf("%s: %w", file.Name(), err)
+				return named(t, err)
 			}
 		}
 	}
