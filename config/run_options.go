@@ -39,12 +39,13 @@ func inputOptions() []llamaOption {
 	return []llamaOption{
 		{section: "input and length", key: "model", names: []string{"m", "model"}, form: "FNAME",
 			env: "LLAMA_ARG_MODEL", byDef: "the embedded model",
-			help: "GGUF file of the model", set: setModel},
+			help: "GGUF file of the model", set: file(func(r *Run) *string { return &r.Model },
+				"a GGUF file, or leave the flag out for the embedded model")},
 		{key: "prompt", names: []string{"p", "prompt"}, form: "PROMPT", help: "text to continue",
 			set: func(r *Run, s string) error { r.Prompt = s; return nil }},
 		{key: "file", names: []string{"f", "file"}, form: "FNAME",
 			help: "file with the text to continue, without its last newline; - is stdin",
-			set:  setPromptFile},
+			set:  file(func(r *Run) *string { return &r.PromptFile }, "a file, or - for stdin")},
 		{key: "escape", names: []string{"e", "escape"}, negative: []string{"no-escape"}, byDef: "on",
 			help: `process escapes in the prompt: \n \r \t \' \" \\ \xHH`,
 			set:  boolean(func(r *Run) *bool { return &r.Escape })},
@@ -74,7 +75,8 @@ func continueOptions() []llamaOption {
 			help: "tokens of the prompt that are not forgotten then; -1: all",
 			set:  integer(func(r *Run) *int { return &r.Keep }, -1, "-1 for the whole prompt, or a number of tokens")},
 		{key: "prompt-cache", names: []string{"prompt-cache"}, form: "FNAME",
-			help: "file that keeps the state after the prompt, in llama.cpp's format", set: setPromptCache},
+			help: "file that keeps the state after the prompt, in llama.cpp's format",
+			set:  file(func(r *Run) *string { return &r.PromptCache }, "a file, which need not exist yet")},
 		{key: "prompt-cache-all", names: []string{"prompt-cache-all"}, help: "keep what is generated in it too",
 			set: boolean(func(r *Run) *bool { return &r.PromptCacheAll })},
 		{key: "prompt-cache-ro", names: []string{"prompt-cache-ro"}, help: "use it, but do not write it",
@@ -87,14 +89,6 @@ func addReversePrompt(r *Run, s string) error {
 		return errors.New("no text: give one that ends generation, or leave the flag out")
 	}
 	r.ReversePrompts = append(r.ReversePrompts, s)
-	return nil
-}
-
-func setPromptCache(r *Run, s string) error {
-	if s == "" {
-		return errors.New("no file name: give a file, which need not exist yet")
-	}
-	r.PromptCache = s
 	return nil
 }
 
@@ -159,22 +153,6 @@ var (
 	allCacheTypes       = append([]string{"f32", "f16", "bf16"}, quantisedCacheTypes...)
 	loadModes           = []string{"auto", "none", "mmap", "mlock", "mmap+mlock", "dio"}
 )
-
-func setModel(r *Run, s string) error {
-	if s == "" {
-		return errors.New("no file name: give a GGUF file, or leave the flag out for the embedded model")
-	}
-	r.Model = s
-	return nil
-}
-
-func setPromptFile(r *Run, s string) error {
-	if s == "" {
-		return errors.New("no file name: give a file, or - for stdin")
-	}
-	r.PromptFile = s
-	return nil
-}
 
 func boolean(field func(*Run) *bool) func(*Run, string) error {
 	return func(r *Run, s string) (err error) {

@@ -2,8 +2,8 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"os"
-	"strconv"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
@@ -17,39 +17,29 @@ type Dataset struct {
 }
 
 func datasetOptions() []option {
+	const atLeastOne = "%q: give a number, at least 1"
+	seed := whole(func(t *Tap) *uint64 { return &t.Dataset.Seed }, 0, math.MaxUint64,
+		"dataset-seed %q: give a whole number")
+	seed.get = func(t *Tap) any { // nothing for 0: runs recorded before there were datasets have none, and are resumed
+		if t.Dataset.Seed == 0 {
+			return nil
+		}
+		return t.Dataset.Seed
+	}
 	return []option{
 		{name: "dataset", form: "DIR", role: roleModifier, recorder: Activations,
 			help: "write the rows of captured tensors into shuffled shards for datasets.load_dataset, " +
 				"in place of the run's stream, as export --to dataset --shuffle-window does",
-			plain: func(t *Tap) *string { return &t.Dataset.Dir }},
+			field: plain(func(t *Tap) *string { return &t.Dataset.Dir })},
 		{name: "dataset-shard-mb", form: "MB", role: roleModifier, recorder: Activations, byDef: "256",
-			help: "size of a shard before compression",
-			set:  fromOne(func(t *Tap) *int64 { return &t.Dataset.ShardMB }),
-			get:  func(t *Tap) any { return positive(int(t.Dataset.ShardMB)) }},
+			help:  "size of a shard before compression",
+			field: whole(func(t *Tap) *int64 { return &t.Dataset.ShardMB }, 1, math.MaxInt64, atLeastOne)},
 		{name: "dataset-window", form: "TOKENS", role: roleModifier, recorder: Activations, byDef: "131072",
-			help: "tokens that are shuffled together; their rows wait on the disk beside the shards",
-			set:  fromOne(func(t *Tap) *int64 { return &t.Dataset.Window }),
-			get:  func(t *Tap) any { return positive(int(t.Dataset.Window)) }},
+			help:  "tokens that are shuffled together; their rows wait on the disk beside the shards",
+			field: whole(func(t *Tap) *int64 { return &t.Dataset.Window }, 1, math.MaxInt64, atLeastOne)},
 		{name: "dataset-seed", form: "N", role: roleModifier, recorder: Activations, byDef: "0",
-			help: "seed of the shuffle",
-			set: func(t *Tap, s string) (err error) {
-				if t.Dataset.Seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-					err = fmt.Errorf("dataset-seed %q: give a whole number", s)
-				}
-				return err
-			}, get: func(t *Tap) any { return positive(int(t.Dataset.Seed)) }},
-	}
-}
-
-// fromOne sets a number from 1.
-func fromOne(field func(*Tap) *int64) func(*Tap, string) error {
-	return func(t *Tap, s string) error {
-		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil || n < 1 {
-			return fmt.Errorf("%q: give a number, at least 1", s)
-		}
-		*field(t) = n
-		return nil
+			help:  "seed of the shuffle",
+			field: seed},
 	}
 }
 

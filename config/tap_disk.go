@@ -81,80 +81,63 @@ func (m MinFree) String() string {
 func diskOptions() []option {
 	return []option{
 		{name: "segment", form: "SIZE|TIME", role: roleRun,
-			help: "write the run as segments, each sealed and whole by itself, of this size (1G, 512M) or time (1h, 30m, 90s)",
-			set:  setSegment,
-			get:  func(t *Tap) any { return text(t.Segment.String()) }},
+			help:  "write the run as segments, each sealed and whole by itself, of this size (1G, 512M) or time (1h, 30m, 90s)",
+			field: written(func(t *Tap) *Segment { return &t.Segment }, parseSegment, Segment.String)},
 		{name: "max-disk", form: "SIZE[:stop|rotate]", role: roleRun,
 			help: "most that the run may take on the disk; there, recording stops and the program continues (stop, the default), " +
 				"or the oldest sealed segment, or part of a table or of events, goes (rotate)",
-			set: setMaxDisk,
-			get: func(t *Tap) any { return text(t.MaxDisk.String()) }},
+			field: written(func(t *Tap) *MaxDisk { return &t.MaxDisk }, parseMaxDisk, MaxDisk.String)},
 		{name: "min-free", form: "SIZE", role: roleRun, byDef: "auto",
-			help: "space to leave free on the file system, with the action of --tap-max-disk below it; auto is 1G or 2 % of it, whichever is less, 0 is none",
-			set:  setMinFree,
-			get:  func(t *Tap) any { return t.MinFree.String() }},
+			help:  "space to leave free on the file system, with the action of --tap-max-disk below it; auto is 1G or 2 % of it, whichever is less, 0 is none",
+			field: written(func(t *Tap) *MinFree { return &t.MinFree }, parseMinFree, MinFree.String)},
 		{name: "preallocate", form: "SIZE", role: roleRun, byDef: "0",
 			help: "room that the disk keeps for tensors ahead of what is written, such as 64M; 0 is none. It keeps the file in few pieces where others " +
 				"write to the disk too, and costs a little speed",
-			set: func(t *Tap, s string) (err error) { t.Preallocate, err = ParseBytes(s); return err },
-			get: func(t *Tap) any { return t.Preallocate.String() }},
+			field: written(func(t *Tap) *Bytes { return &t.Preallocate }, ParseBytes, Bytes.String)},
 		{name: "redact", form: "none|text", role: roleRun, byDef: "none",
-			help: "text keeps the text of prompts and tokens out of every file; token ids stay",
-			set:  setRedact,
-			get:  func(t *Tap) any { return map[bool]string{false: "none", true: "text"}[t.RedactText] }},
+			help:  "text keeps the text of prompts and tokens out of every file; token ids stay",
+			field: either(func(t *Tap) *bool { return &t.RedactText }, "kind of redaction", "none", "text")},
 	}
 }
 
-// setSegment distinguishes a time from a size by its last letter: s, m and h are times, so that 30m is half an hour and
-// 30M
-// a size.
-func setSegment(t *Tap, s string) error {
-	t.Segment = Segment{}
+// parseSegment distinguishes a time from a size by its last letter: s, m and h are times, so that 30m is half an hour
+// and 30M a size.
+func parseSegment(s string) (Segment, error) {
 	if strings.HasSuffix(s, "s") || strings.HasSuffix(s, "m") || strings.HasSuffix(s, "h") {
 		every, err := time.ParseDuration(s)
 		if err != nil || every < time.Second {
-			return fmt.Errorf(
+			return Segment{}, fmt.Errorf(
 				"segment %q: write a time of at least a second such as 90s, 30m or 1h, or a size such as 512M or 1G", s)
 		}
-		t.Segment.Every = every
-		return nil
+		return Segment{Every: every}, nil
 	}
 	size, err := ParseBytes(s)
 	if err == nil && size < minSegment {
 		err = fmt.Errorf("segment %q is too small: give at least %v", s, minSegment)
 	}
-	t.Segment.Bytes = size
-	return err
+	return Segment{Bytes: size}, err
 }
 
-func setMaxDisk(t *Tap, s string) error {
+func parseMaxDisk(s string) (MaxDisk, error) {
 	size, action, given := strings.Cut(s, ":")
-	t.MaxDisk = MaxDisk{Action: DiskStop}
-	if given {
-		word, err := oneOf("action at the bound", action, []string{string(DiskStop), string(DiskRotate)})
-		if err != nil {
-			return err
-		}
-		t.MaxDisk.Action = DiskAction(word)
+	if !given {
+		action = string(DiskStop)
+	}
+	action, err := oneOf("action at the bound", action, []string{string(DiskStop), string(DiskRotate)})
+	if err != nil {
+		return MaxDisk{}, err
 	}
 	bytes, err := ParseBytes(size)
 	if err == nil && bytes < minDisk {
 		err = fmt.Errorf("disk %q is too little for a run: give at least %v", size, minDisk)
 	}
-	t.MaxDisk.Bytes = bytes
-	return err
+	return MaxDisk{Bytes: bytes, Action: DiskAction(action)}, err
 }
 
-func setMinFree(t *Tap, s string) (err error) {
-	t.MinFree = MinFree{Auto: s == "auto"}
-	if !t.MinFree.Auto {
-		t.MinFree.Bytes, err = ParseBytes(s)
+func parseMinFree(s string) (MinFree, error) {
+	if s == "auto" {
+		return MinFree{Auto: true}, nil
 	}
-	return err
-}
-
-func setRedact(t *Tap, s string) error {
-	word, err := oneOf("kind of redaction", s, []string{"none", "text"})
-	t.RedactText = word == "text"
-	return err
+	bytes, err := ParseBytes(s)
+	return MinFree{Bytes: bytes}, err
 }

@@ -1,5 +1,7 @@
 package config
 
+import "reflect"
+
 // Echo is a resolved Tap as metadata.json shows it.
 type Echo struct {
 	Recorders []Recorder         `json:"recorders"`
@@ -28,7 +30,10 @@ func (t *Tap) Echo() Echo {
 	for i := range tapOptions {
 		o := &tapOptions[i]
 		value := o.get(t)
-		if value == nil {
+		if value == "" { // a list that names nothing
+			value = o.byDef
+		}
+		if value == nil || o.byDef == "" && reflect.ValueOf(value).IsZero() {
 			continue
 		}
 		s := Setting{Value: value, Source: t.origins[o.name].source.String()}

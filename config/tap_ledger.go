@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 	"time"
 )
@@ -22,14 +21,14 @@ const (
 func ledgerOptions() []option {
 	return []option{
 		{name: "ledger", form: "[=rows|windows|off]", bare: LedgerRows, follows: isLedgerWord, recorder: Ledger,
-			help: "record what every operation read and wrote in memory, exactly, to trace.parquet: rows (each access; also when it stands alone) or windows (sums by region and time)",
-			set:  setLedger,
-			get:  func(t *Tap) any { return text(t.Ledger) }},
+			help:  "record what every operation read and wrote in memory, exactly, to trace.parquet: rows (each access; also when it stands alone) or windows (sums by region and time)",
+			field: parsed(func(t *Tap) *string { return &t.Ledger }, parseLedger)},
 		{name: "ledger-window", form: "DURATION", role: roleModifier, recorder: Ledger,
 			byDef: defaultLedgerWindow.String(),
 			help:  "with windows: how long one is, such as 100ms",
-			set:   setLedgerWindow,
-			get:   func(t *Tap) any { return t.LedgerWindow.String() }},
+			field: span(func(t *Tap) *time.Duration { return &t.LedgerWindow }, minLedgerWindow, maxLedgerWindow,
+				"ledger window %q: write a time from "+minLedgerWindow.String()+" to "+maxLedgerWindow.String()+
+					", such as 100ms")},
 	}
 }
 
@@ -37,22 +36,11 @@ func isLedgerWord(next string) bool {
 	return slices.Contains([]string{LedgerRows, LedgerWindows, "off"}, next)
 }
 
-func setLedger(t *Tap, s string) error {
-	word, err := oneOf("ledger", s, []string{LedgerRows, LedgerWindows, "off"})
-	if t.Ledger = word; word == "off" {
-		t.Ledger = ""
+func parseLedger(s string) (string, error) {
+	if s == "off" {
+		return "", nil
 	}
-	return err
-}
-
-func setLedgerWindow(t *Tap, s string) error {
-	d, err := time.ParseDuration(s)
-	if err != nil || d < minLedgerWindow || d > maxLedgerWindow {
-		return fmt.Errorf("ledger window %q: write a time from %v to %v, such as 100ms", s, minLedgerWindow,
-			maxLedgerWindow)
-	}
-	t.LedgerWindow = d
-	return nil
+	return oneOf("ledger", s, []string{LedgerRows, LedgerWindows, "off"})
 }
 
 // needRegions are the recorders whose rows name regions of the map of memory.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -31,8 +32,9 @@ func machineOptions() []option {
 	return []option{
 		{name: "resource-level", form: "LEVEL", alias: envResourceLevel, recorder: Resource,
 			help: "record what memory and computing cost, to resource.jsonl: MINIMAL (per graph and matrix product, no callback), DETAILED (per layer and component), VERBOSE (per operation)",
-			set:  setResourceLevel,
-			get:  func(t *Tap) any { return text(t.ResourceLevel) }},
+			field: parsed(func(t *Tap) *string { return &t.ResourceLevel }, func(s string) (string, error) {
+				return oneOf("resource level", strings.ToUpper(s), resourceLevels)
+			})},
 		{name: "kv", recorder: KV,
 			help:  "record the life of every block of the KV cache, to kv_block_lifecycle.parquet",
 			onOff: func(t *Tap) *bool { return &t.KV }},
@@ -42,42 +44,44 @@ func machineOptions() []option {
 		{name: "request-sample", form: "RULES", role: roleModifier, recorder: Requests,
 			help: "keep the tensors and tokens of a sample of the requests, and give back segments in which it has no part: " +
 				"1/N (one in N), slower:TIME (arrival to end), errors, or several with commas. Each request has its row",
-			set: setRequestSample,
-			get: func(t *Tap) any { return text(SampleText(t.RequestSample)) }},
+			field: written(func(t *Tap) *[]SampleRule { return &t.RequestSample }, parseRequestSample, SampleText)},
 		{name: "otlp", form: "URL|off", recorder: Requests,
 			help: "record the requests of a server, and export each as a span, with metrics, to the OpenTelemetry " +
 				"collector at this URL, such as http://localhost:4318 (OTLP over HTTP). Without it the environment " +
 				"variables OTEL_EXPORTER_OTLP_… say where the requests of --tap-requests go",
-			plain: func(t *Tap) *string { return &t.OTLP }},
+			field: plain(func(t *Tap) *string { return &t.OTLP })},
 		{name: "otlp-texts", form: "BYTES", role: roleModifier, recorder: Requests, byDef: "0",
 			help: "export the text of each prompt and answer in its span, at most so many bytes of each; 0: none",
-			set:  setOTLPTexts,
-			get:  func(t *Tap) any { return t.OTLPTexts }},
+			field: whole(func(t *Tap) *int { return &t.OTLPTexts }, 0, maxOTLPTexts,
+				"texts of %q bytes: write a number of bytes up to "+strconv.Itoa(maxOTLPTexts)+", or 0 for no texts")},
 		{name: "regions", recorder: Regions,
 			help:  "record what lies where in memory (weights, caches, activations) and how operations used it, to region_map.parquet",
 			onOff: func(t *Tap) *bool { return &t.Regions }},
 		{name: "resource-sample", form: "auto|N", role: roleModifier, recorder: Resource, byDef: "auto",
 			help: "time the inside of one in N executions at DETAILED and VERBOSE; 1: of all. auto: of as many as slow the model down by 3 % at most",
-			set:  setResourceSample,
-			get:  getResourceSample},
+			field: field{setResourceSample, func(t *Tap) any {
+				if t.ResourceSample == 0 {
+					return autoSample
+				}
+				return t.ResourceSample
+			}}},
 		{name: "resource-path", form: "FILE", alias: envResourcePath, role: roleModifier, recorder: Resource,
 			help:  "append the events to this file too",
-			plain: func(t *Tap) *string { return &t.ResourcePath }},
+			field: plain(func(t *Tap) *string { return &t.ResourcePath })},
 		{name: "resource-rate", form: "N", role: roleModifier, recorder: Resource, byDef: "0",
 			help: "most events of a kind per second; those beyond are counted and not written. 0: no limit",
-			set:  setResourceRate,
-			get:  func(t *Tap) any { return t.ResourceRate }},
+			field: whole(func(t *Tap) *int { return &t.ResourceRate }, 0, math.MaxInt32,
+				"resource rate %q: write events per second, such as 10000, or 0 for no limit")},
 		{name: "resource-rotate", form: "SIZE", role: roleModifier, recorder: Resource, byDef: "0",
-			help: "begin a new file of events when one has this size, such as 256M; 0: never",
-			set:  setResourceRotate,
-			get:  func(t *Tap) any { return t.ResourceRotate }},
+			help:  "begin a new file of events when one has this size, such as 256M; 0: never",
+			field: parsed(func(t *Tap) *Bytes { return &t.ResourceRotate }, parseResourceRotate)},
 		{name: "legacy-estimates", role: roleModifier, recorder: Resource,
 			help:  "alongside what is measured, write what LLaMA Resource Instrumentation would have estimated, marked as estimated",
 			onOff: func(t *Tap) *bool { return &t.Legacy }},
 		{name: "kv-block", form: "N", role: roleModifier, recorder: KV, byDef: strconv.Itoa(defaultKVBlock),
 			help: "cells of a block of the KV cache; 1 follows each cell",
-			set:  setKVBlock,
-			get:  func(t *Tap) any { return t.KVBlock }},
+			field: whole(func(t *Tap) *int { return &t.KVBlock }, 1, maxKVBlock,
+				"kv block %q: write a number of cells from 1 to "+strconv.Itoa(maxKVBlock))},
 	}
 }
 
@@ -94,50 +98,30 @@ type KVEvents struct {
 func eventOptions() []option {
 	return []option{
 		{name: "kv-events", form: "ENDPOINT", role: roleModifier, recorder: Requests,
-			help: "publish which blocks of tokens the cache holds, as vLLM's KV events over ZeroMQ: tcp://ADDRESS:PORT",
-			set:  func(t *Tap, s string) error { return setEndpoint(&t.KVEvents.Endpoint, s) },
-			get:  func(t *Tap) any { return text(t.KVEvents.Endpoint) }},
+			help:  "publish which blocks of tokens the cache holds, as vLLM's KV events over ZeroMQ: tcp://ADDRESS:PORT",
+			field: parsed(func(t *Tap) *string { return &t.KVEvents.Endpoint }, parseEndpoint)},
 		{name: "kv-events-replay", form: "ENDPOINT", role: roleModifier, recorder: Requests,
-			help: "where subscribers ask for events that they missed: tcp://ADDRESS:PORT",
-			set:  func(t *Tap, s string) error { return setEndpoint(&t.KVEvents.Replay, s) },
-			get:  func(t *Tap) any { return text(t.KVEvents.Replay) }},
+			help:  "where subscribers ask for events that they missed: tcp://ADDRESS:PORT",
+			field: parsed(func(t *Tap) *string { return &t.KVEvents.Replay }, parseEndpoint)},
 		{name: "kv-events-topic", form: "TEXT", role: roleModifier, recorder: Requests,
 			help:  "topic of the events",
-			plain: func(t *Tap) *string { return &t.KVEvents.Topic }},
+			field: plain(func(t *Tap) *string { return &t.KVEvents.Topic })},
 		{name: "kv-events-block", form: "N", role: roleModifier, recorder: Requests, byDef: "16",
 			help: "tokens of a block",
-			set:  setKVEventsBlock,
-			get:  func(t *Tap) any { return t.KVEvents.Block }},
+			field: whole(func(t *Tap) *int { return &t.KVEvents.Block }, 1, maxKVBlock,
+				"%q is no number of tokens: give one from 1 to "+strconv.Itoa(maxKVBlock))},
 		{name: "kv-events-seed", form: "TEXT", role: roleModifier, recorder: Requests, byDef: "0",
 			help:  "what vLLM takes from PYTHONHASHSEED: begins the hashes of blocks",
-			plain: func(t *Tap) *string { return &t.KVEvents.Seed }},
+			field: plain(func(t *Tap) *string { return &t.KVEvents.Seed })},
 		{name: "kv-events-format", form: "map|array", role: roleModifier, recorder: Requests, byDef: "map",
-			help: "form of an event: map as current vLLM, array as vLLM before June 2026",
-			set: func(t *Tap, s string) (err error) {
-				t.KVEvents.Format, err = oneOf("form of KV events", s, []string{"map", "array"})
-				return err
-			},
-			get: func(t *Tap) any { return t.KVEvents.Format }},
+			help:  "form of an event: map as current vLLM, array as vLLM before June 2026",
+			field: choice(func(t *Tap) *string { return &t.KVEvents.Format }, "form of KV events", "map", "array")},
 	}
 }
 
-func setEndpoint(to *string, s string) error {
+func parseEndpoint(s string) (string, error) {
 	_, _, err := kvcache.ParseEndpoint(s)
-	*to = s
-	return err
-}
-
-func setKVEventsBlock(t *Tap, s string) (err error) {
-	if t.KVEvents.Block, err = strconv.Atoi(s); err != nil || t.KVEvents.Block < 1 || t.KVEvents.Block > maxKVBlock {
-		return fmt.Errorf("%q is no number of tokens: give one from 1 to %d", s, maxKVBlock)
-	}
-	return nil
-}
-
-func setResourceLevel(t *Tap, s string) error {
-	level, err := oneOf("resource level", strings.ToUpper(s), resourceLevels)
-	t.ResourceLevel = level
-	return err
+	return s, err
 }
 
 func setResourceSample(t *Tap, s string) error {
@@ -153,52 +137,16 @@ func setResourceSample(t *Tap, s string) error {
 	return nil
 }
 
-func getResourceSample(t *Tap) any {
-	if t.ResourceSample == 0 {
-		return autoSample
-	}
-	return t.ResourceSample
-}
-
-func setResourceRate(t *Tap, s string) error {
-	n, err := strconv.ParseUint(s, 10, 31)
-	if err != nil {
-		return fmt.Errorf("resource rate %q: write events per second, such as 10000, or 0 for no limit", s)
-	}
-	t.ResourceRate = int(n)
-	return nil
-}
-
-func setOTLPTexts(t *Tap, s string) error {
-	n, err := strconv.ParseUint(s, 10, 31)
-	if err != nil || n > maxOTLPTexts {
-		return fmt.Errorf("texts of %q bytes: write a number of bytes up to %d, or 0 for no texts", s, maxOTLPTexts)
-	}
-	t.OTLPTexts = int(n)
-	return nil
-}
-
 // maxOTLPTexts bounds texts in spans, of which thousands may wait for a collector.
 const maxOTLPTexts = 16 << 10
 
-func setResourceRotate(t *Tap, s string) error {
+func parseResourceRotate(s string) (Bytes, error) {
 	if s == "0" {
-		t.ResourceRotate = 0
-		return nil
+		return 0, nil
 	}
 	size, err := ParseBytes(s)
 	if err == nil && size < 1<<20 {
 		err = fmt.Errorf("resource rotate %q: give at least 1M, or 0 for one file", s)
 	}
-	t.ResourceRotate = size
-	return err
-}
-
-func setKVBlock(t *Tap, s string) error {
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 || n > maxKVBlock {
-		return fmt.Errorf("kv block %q: write a number of cells from 1 to %d", s, maxKVBlock)
-	}
-	t.KVBlock = n
-	return nil
+	return size, err
 }

@@ -2,7 +2,9 @@ package config
 
 import (
 	"cmp"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -40,31 +42,26 @@ type option struct {
 	recorder Recorder // which one it starts or modifies; "": all
 	byDef    string   // the default, as a user would write it; "" when there is none
 	help     string
-	set      func(*Tap, string) error
-	get      func(*Tap) any     // for Echo; nil result: nothing to say
-	onOff    func(*Tap) *bool   // of a switch, in place of form, bare, follows, set and get
-	plain    func(*Tap) *string // of any text, in place of set and get
+	field
+	onOff func(*Tap) *bool // of a switch, in place of form, bare, follows and field
 }
 
-// complete fills in what follows from the field of a switch or a text.
+// complete fills in what follows from the field of a switch.
 func (o *option) complete() {
-	switch {
-	case o.onOff != nil:
-		o.form, o.bare, o.follows = "[=on|off]", "on", func(next string) bool { return next == "on" || next == "off" }
-		o.set = func(t *Tap, s string) error {
-			word, err := oneOf(o.name, s, []string{"on", "off", "true", "false", "1", "0"})
-			*o.onOff(t) = word == "on" || word == "true" || word == "1"
-			return err
+	if o.onOff == nil {
+		return
+	}
+	o.form, o.bare, o.follows = "[=on|off]", "on", func(next string) bool { return next == "on" || next == "off" }
+	o.set = func(t *Tap, s string) error {
+		word, err := oneOf(o.name, s, []string{"on", "off", "true", "false", "1", "0"})
+		*o.onOff(t) = word == "on" || word == "true" || word == "1"
+		return err
+	}
+	o.get = func(t *Tap) any {
+		if *o.onOff(t) {
+			return "on"
 		}
-		o.get = func(t *Tap) any {
-			if *o.onOff(t) {
-				return "on"
-			}
-			return nil
-		}
-	case o.plain != nil:
-		o.set = func(t *Tap, s string) error { *o.plain(t) = s; return nil }
-		o.get = func(t *Tap) any { return text(*o.plain(t)) }
+		return nil
 	}
 }
 
@@ -113,7 +110,7 @@ var tapOptions = func() []option {
 		diskOptions(), syncOptions(), checkpointOptions(), sinkOptions(), datasetOptions(),
 		[]option{{name: "config", form: "FILE", role: roleRun,
 			help:  "YAML file with the same settings below the key tap:, such as sampling_rate: 0.1",
-			plain: func(t *Tap) *string { return &t.ConfigFile }}})
+			field: plain(func(t *Tap) *string { return &t.ConfigFile })}})
 	for i := range all {
 		all[i].complete()
 	}
@@ -124,35 +121,33 @@ func recorderOptions() []option {
 	return []option{
 		{name: "preset", form: "NAME", recorder: Activations,
 			help: "capture with a named set of settings: " + strings.Join(presetNames(), ", "),
-			set:  setPreset,
-			get:  func(t *Tap) any { return text(t.Preset) }},
+			field: parsed(func(t *Tap) *string { return &t.Preset }, func(s string) (string, error) {
+				p, err := parsePreset(s)
+				return p.Name, err
+			})},
 		{name: "purpose", form: "NAME", recorder: Activations,
 			help: "capture with the preset that suits this purpose and the model's architecture: " +
 				strings.Join(purposes, ", "),
-			set: func(t *Tap, s string) (err error) { t.Purpose, err = parsePurpose(s); return err },
-			get: func(t *Tap) any { return text(string(t.Purpose)) }},
+			field: parsed(func(t *Tap) *Purpose { return &t.Purpose }, parsePurpose)},
 		{name: "granularity", form: "NAME", recorder: Activations, byDef: "full_tensor",
-			help: "how much of the graph: full_tensor, sampled_slices, attention_only, mlp_only",
-			set:  func(t *Tap, s string) (err error) { t.Granularity, err = ggmlhooks.ParseGranularity(s); return err },
-			get:  func(t *Tap) any { return t.Granularity }},
+			help:  "how much of the graph: full_tensor, sampled_slices, attention_only, mlp_only",
+			field: parsed(func(t *Tap) *ggmlhooks.Granularity { return &t.Granularity }, ggmlhooks.ParseGranularity)},
 		{name: "layers", spelt: "layer", form: "LIST", recorder: Activations, byDef: "all",
 			help: "only these layers, such as 0-3,7",
-			set:  setLayers,
-			get:  func(t *Tap) any { return orAll(t.Layers.String()) }},
+			field: written(func(t *Tap) *ggmlhooks.LayerSet { return &t.Layers }, parseLayers,
+				ggmlhooks.LayerSet.String)},
 		{name: "tensors", spelt: "tensor", form: "GLOB[,GLOB]", recorder: Activations, byDef: "all",
-			help: "only tensors with these names, with or without the layer suffix, such as l_out,ffn_*; a name as it is printed, such as Qcur-0#2, means that one alone (Qcur-0#1: the first of its name); all is every computed one",
-			set:  setTensors,
-			get:  func(t *Tap) any { return orAll(strings.Join(t.Tensors, ",")) }},
+			help:  "only tensors with these names, with or without the layer suffix, such as l_out,ffn_*; a name as it is printed, such as Qcur-0#2, means that one alone (Qcur-0#1: the first of its name); all is every computed one",
+			field: written(func(t *Tap) *[]string { return &t.Tensors }, parseTensors, joined)},
 		{name: "points", spelt: "point", form: "NAME[,NAME]", recorder: Activations, byDef: "none",
-			help: "the tensors at named points of the model, such as resid_post,mlp_act, resid_post.3 or blocks.3.hook_resid_post; all is every point that the model has; docs/POINTS.md lists them",
-			set:  setPoints,
-			get:  func(t *Tap) any { return pointList(t.Points) }},
+			help:  "the tensors at named points of the model, such as resid_post,mlp_act, resid_post.3 or blocks.3.hook_resid_post; all is every point that the model has; docs/POINTS.md lists them",
+			field: written(func(t *Tap) *[]ggmlhooks.PointRef { return &t.Points }, parsePoints, listed)},
 		{name: "attention", form: "[=keep|exact]", bare: "keep", follows: isAttentionWord, recorder: Activations,
 			byDef: "off",
 			help: "attention maps: keep (also when it stands alone) leaves flash attention on and stores Q and K rows; " +
 				"exact turns it off, which changes the model's numbers; off records none",
-			set: setAttention,
-			get: func(t *Tap) any { return orOff(t.Attention.String()) }},
+			field: written(func(t *Tap) *ggmlhooks.AttentionMode { return &t.Attention }, parseAttention,
+				ggmlhooks.AttentionMode.String)},
 	}
 }
 
@@ -160,84 +155,66 @@ func modifierOptions() []option {
 	return []option{
 		{name: "sampling-rate", form: "RATE", role: roleModifier, recorder: Activations, byDef: "0.1",
 			help: "with sampled_slices: the share of elements to keep, above 0 and at most 1",
-			set:  func(t *Tap, s string) (err error) { t.SamplingRate, err = parseRate(s); return err },
-			get:  func(t *Tap) any { return t.SamplingRate }},
+			field: number(func(t *Tap) *float64 { return &t.SamplingRate }, math.SmallestNonzeroFloat64, 1,
+				"rate %q: write a share above 0 and at most 1, such as 0.1")},
 		{name: "seed", form: "N", role: roleModifier, recorder: Activations, byDef: "0",
 			help: "with sampled_slices: the seed of the choice",
-			set:  func(t *Tap, s string) (err error) { t.Seed, err = parseSeed(s); return err },
-			get:  func(t *Tap) any { return t.Seed }},
+			field: whole(func(t *Tap) *uint64 { return &t.Seed }, 0, math.MaxUint64,
+				"seed %q: write a whole number from 0 to 18446744073709551615")},
 		{name: "tokens", spelt: "token", form: "RULE", role: roleModifier, recorder: Activations, byDef: "all",
-			help: "which tokens: all, last (those with output), A:B (from A, before B), every:N",
-			set:  func(t *Tap, s string) (err error) { t.Tokens, err = ggmlhooks.ParseTokenRule(s); return err },
-			get:  func(t *Tap) any { return t.Tokens }},
+			help:  "which tokens: all, last (those with output), A:B (from A, before B), every:N",
+			field: parsed(func(t *Tap) *ggmlhooks.TokenRule { return &t.Tokens }, ggmlhooks.ParseTokenRule)},
 		{name: "start", form: "on|off", role: roleModifier, recorder: Activations, byDef: "on",
-			help: "off captures nothing until 'llamatap ctl RUNDIR on' or tap asks for it, while the program runs",
-			set: func(t *Tap, s string) error {
-				word, err := oneOf("start", s, []string{"on", "off"})
-				t.StartOff = word == "off"
-				return err
-			},
-			get: func(t *Tap) any { return map[bool]string{false: "on", true: "off"}[t.StartOff] }},
+			help:  "off captures nothing until 'llamatap ctl RUNDIR on' or tap asks for it, while the program runs",
+			field: either(func(t *Tap) *bool { return &t.StartOff }, "start", "on", "off")},
 		{name: "codec", form: "none|lz4|zstd|zstd-shuffle|q|q-fse", role: roleModifier, recorder: Activations,
 			byDef: "lz4",
 			help:  "how packets are compressed; zstd-shuffle sorts the bytes of elements first, q stores F32 rows within --tap-error, q-fse with an entropy stage",
-			set:   setCodec,
-			get:   func(t *Tap) any { return t.Codec }},
+			field: parsed(func(t *Tap) *string { return &t.Codec }, parseCodec)},
 		{name: "error", form: "E", role: roleModifier, recorder: Activations, byDef: "0.001",
 			help: "with the codecs q and q-fse: the error that a row may have, relative to the row, 1e-6 to 0.25",
-			set:  func(t *Tap, s string) (err error) { t.Error, err = parseError(s); return err },
-			get:  func(t *Tap) any { return t.Error }},
+			field: number(func(t *Tap) *float64 { return &t.Error }, 1e-6, 0.25,
+				"error %q: give a number from 1e-6 to 0.25, such as 0.001")},
 		{name: "error-metric", form: "maxabs|nrmse", role: roleModifier, recorder: Activations, byDef: "maxabs",
-			help: "what that error is: the largest one by the largest value, or the root mean square of both",
-			set: func(t *Tap, s string) (
-				err error) {
-				t.ErrorMetric, err = oneOf("error-metric", s, metrics)
-				return err
-			},
-			get: func(t *Tap) any { return t.ErrorMetric }},
+			help:  "what that error is: the largest one by the largest value, or the root mean square of both",
+			field: choice(func(t *Tap) *string { return &t.ErrorMetric }, "error-metric", "maxabs", "nrmse")},
 		{name: "dtype", form: "f16|f32|bf16", role: roleModifier, recorder: Activations, byDef: "f16",
-			help: "what F32 tensors are stored as; values that saturate or vanish are counted",
-			set:  func(t *Tap, s string) (err error) { t.DType, err = oneOf("dtype", s, dtypes); return err },
-			get:  func(t *Tap) any { return t.DType }},
+			help:  "what F32 tensors are stored as; values that saturate or vanish are counted",
+			field: choice(func(t *Tap) *string { return &t.DType }, "dtype", dtypes...)},
 		{name: "memory", form: "SIZE", role: roleModifier, byDef: "256M",
-			help: "most memory that the capture may take, such as 64M, 1.5G, 2GB; a preset sets a ceiling",
-			set:  func(t *Tap, s string) (err error) { t.Memory, err = parseMemory(s); return err },
-			get:  func(t *Tap) any { return t.Memory }},
+			help:  "most memory that the capture may take, such as 64M, 1.5G, 2GB; a preset sets a ceiling",
+			field: parsed(func(t *Tap) *Bytes { return &t.Memory }, parseMemory)},
 		{name: "device-memory", form: "SIZE", role: roleModifier, recorder: Activations,
 			help: "most memory, beside the model's, that tensors of one graph may hold until it is computed: the graph is cut for the others, which costs time. " +
 				"0 cuts it for all; without the flag 64M in host memory, on a GPU a twentieth of what is free, at most 1G",
-			set: setDeviceMemory,
-			get: func(t *Tap) any {
-				if t.DeviceMemory == nil {
-					return nil
-				}
-				return *t.DeviceMemory
-			}},
+			field: parsed(func(t *Tap) **Bytes { return &t.DeviceMemory }, func(s string) (*Bytes, error) {
+				size, err := ParseBytes(s)
+				return &size, err
+			})},
 		{name: "overflow", form: "block|drop", role: roleModifier, byDef: "block",
 			help: "when that memory is full: let the model wait, or leave tensors out and count them",
-			set:  setOverflow,
-			get:  func(t *Tap) any { return t.Overflow }},
+			field: choice(func(t *Tap) *Overflow { return &t.Overflow }, "overflow policy", string(OverflowBlock),
+				string(OverflowDrop))},
 		{name: "throughput", form: "GB/S", role: roleModifier, recorder: Activations,
 			help: "the rate, in GB/s of captured bytes, below which the summary says what held the capture back; a preset sets it",
-			set:  func(t *Tap, s string) (err error) { t.Throughput, err = parseThroughput(s); return err },
-			get:  func(t *Tap) any { return number(t.Throughput) }},
+			field: number(func(t *Tap) *float64 { return &t.Throughput }, math.SmallestNonzeroFloat64, 1e6,
+				"throughput %q: write a number of GB/s above 0, such as 2.0")},
 		{name: "workers", form: "N", role: roleModifier, recorder: Activations, byDef: "0",
 			help: "codec workers, at nice 19; 0 is as many as the machine suggests",
-			set:  func(t *Tap, s string) (err error) { t.Workers, err = parseWorkers(s); return err },
-			get:  func(t *Tap) any { return t.Workers }},
+			field: whole(func(t *Tap) *int { return &t.Workers }, 0, maxWorkers, "workers %q: write a whole number "+
+				"from 1 to "+strconv.Itoa(maxWorkers)+", or 0 for the machine's own choice")},
 	}
 }
 
 func runOptions() []option {
 	return []option{
 		{name: "out", form: "DIR|URL", role: roleRun, byDef: DefaultOut,
-			help: "folder of runs, or s3://BUCKET/PREFIX to copy them there; ask for a recorder as well",
-			set:  setOut,
-			get:  func(t *Tap) any { return cmp.Or(t.Store, t.Out) }},
+			help:  "folder of runs, or s3://BUCKET/PREFIX to copy them there; ask for a recorder as well",
+			field: field{setOut, func(t *Tap) any { return cmp.Or(t.Store, t.Out) }}},
 		{name: "on-failure", form: "continue|stop", role: roleRun, byDef: "continue",
 			help: "when the recording fails, because the disk is full or its process was killed: let the program continue unrecorded, or end it",
-			set:  setOnFailure,
-			get:  func(t *Tap) any { return t.OnFailure }},
+			field: choice(func(t *Tap) *OnFailure { return &t.OnFailure }, "action on failure",
+				string(FailureContinue), string(FailureStop))},
 		{name: "cold", role: roleRun, byDef: "off",
 			help:  "let a mapped model be read page by page when it is first touched, without read-ahead, instead of when it is loaded: slow, and shows who touches what",
 			onOff: func(t *Tap) *bool { return &t.Cold }},

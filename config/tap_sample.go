@@ -30,10 +30,9 @@ func SampleText(rules []SampleRule) string {
 	return strings.Join(texts, ",")
 }
 
-func setRequestSample(t *Tap, s string) error {
-	t.RequestSample = nil
+func parseRequestSample(s string) (rules []SampleRule, err error) {
 	for text := range strings.SplitSeq(s, ",") {
-		rule, err := SampleRule{Text: text}, error(nil)
+		rule := SampleRule{Text: text}
 		kind, value, _ := strings.Cut(text, ":")
 		number, one := strings.CutPrefix(text, "1/")
 		switch {
@@ -45,12 +44,12 @@ func setRequestSample(t *Tap, s string) error {
 			rule.Errors = true
 		}
 		if err != nil || rule.OneIn <= 0 && rule.Slower <= 0 && !rule.Errors {
-			return fmt.Errorf("sample of requests %q: write 1/N such as 1/100, slower:TIME such as slower:2s, errors, "+
-				"or several of them with commas", text)
+			return nil, fmt.Errorf("sample of requests %q: write 1/N such as 1/100, slower:TIME such as slower:2s, "+
+				"errors, or several of them with commas", text)
 		}
-		t.RequestSample = append(t.RequestSample, rule)
+		rules = append(rules, rule)
 	}
-	return nil
+	return rules, nil
 }
 
 // sample refuses to give back segments that are copied elsewhere meanwhile, or where none are recorded.

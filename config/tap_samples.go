@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -36,29 +37,19 @@ func sampleOptions() []option {
 		{name: "samples", form: "LIST", recorder: Samples,
 			help: "sample what memory the model's process touches, to trace.parquet: perf (loads and stores, needs a PMU), faults (page faults), pages (pages that " +
 				"were written, token by token); all that the list names run, perf:faults takes the second where the first cannot run",
-			set: func(t *Tap, s string) (err error) { t.Samples, err = ParseSamples(s); return err },
-			get: func(t *Tap) any { return text(samplesText(t.Samples)) }},
+			field: written(func(t *Tap) *[]SampleChoice { return &t.Samples }, ParseSamples, listed)},
 		{name: "samples-period", form: "N", role: roleModifier, recorder: Samples, byDef: "0",
 			help: "with perf: loads and stores (AMD: operations) per sample; 0 is what is usual for the processor",
-			set:  setSamplesPeriod,
-			get:  func(t *Tap) any { return t.SamplesPeriod }},
+			field: whole(func(t *Tap) *uint64 { return &t.SamplesPeriod }, 0, 1<<40,
+				"samples period %q: write events per sample, such as 10000, or 0 for what is usual")},
 		{name: "samples-ring", form: "SIZE", role: roleModifier, recorder: Samples, byDef: "0",
-			help: "with perf and faults: memory of each CPU in which samples wait, a power of two such as 1M; 0 is as much as the kernel and --tap-memory allow, up to 4M",
-			set:  setSamplesRing,
-			get:  func(t *Tap) any { return t.SamplesRing }},
+			help:  "with perf and faults: memory of each CPU in which samples wait, a power of two such as 1M; 0 is as much as the kernel and --tap-memory allow, up to 4M",
+			field: parsed(func(t *Tap) *Bytes { return &t.SamplesRing }, ParseSampleRing)},
 		{name: "process-interval", form: "DURATION", role: roleModifier, byDef: defaultProcessInterval.String(),
 			help: "time between two lines of process.jsonl, which a recorder of memory accesses writes",
-			set:  setProcessInterval,
-			get:  func(t *Tap) any { return t.ProcessInterval.String() }},
+			field: span(func(t *Tap) *time.Duration { return &t.ProcessInterval }, minProcessInterval, math.MaxInt64,
+				"process interval %q: write a time from "+minProcessInterval.String()+" on, such as 200ms, 1s or 5s")},
 	}
-}
-
-func samplesText(all []SampleChoice) string {
-	parts := make([]string, len(all))
-	for i, c := range all {
-		parts[i] = c.String()
-	}
-	return strings.Join(parts, ",")
 }
 
 // ParseSamples reads a list of collectors of samples, such as perf:faults,pages. A collector may be named once.
@@ -83,20 +74,6 @@ func ParseSamples(s string) ([]SampleChoice, error) {
 	return all, nil
 }
 
-func setSamplesPeriod(t *Tap, s string) error {
-	n, err := parseSeed(s)
-	if err != nil || n > 1<<40 {
-		return fmt.Errorf("samples period %q: write events per sample, such as 10000, or 0 for what is usual", s)
-	}
-	t.SamplesPeriod = n
-	return nil
-}
-
-func setSamplesRing(t *Tap, s string) (err error) {
-	t.SamplesRing, err = ParseSampleRing(s)
-	return err
-}
-
 // ParseSampleRing reads the size of a ring of samples: a power of two, or 0.
 func ParseSampleRing(s string) (Bytes, error) {
 	if s == "0" {
@@ -108,14 +85,4 @@ func ParseSampleRing(s string) (Bytes, error) {
 			maxSampleRing)
 	}
 	return size, err
-}
-
-func setProcessInterval(t *Tap, s string) error {
-	d, err := time.ParseDuration(s)
-	if err != nil || d < minProcessInterval {
-		return fmt.Errorf("process interval %q: write a time from %v on, such as 200ms, 1s or 5s", s,
-			minProcessInterval)
-	}
-	t.ProcessInterval = d
-	return nil
 }

@@ -51,19 +51,20 @@ func (s Steer) String() string {
 func steerOptions() []option {
 	return []option{{name: "steer", form: "FILE[:SCALE][:LAYERS]|armed", recorder: Steering,
 		help: "add a control vector to the residual stream, and record when; 'llamatap ctl RUNDIR steer' exchanges it while the program runs. armed adds none yet",
-		set: func(t *Tap, s string) (err error) {
-			if t.Steer = (Steer{}); s != steerArmed {
-				t.Steer, err = ParseSteer(s)
-			}
-			return err
-		},
-		get: func(t *Tap) any {
-			switch {
-			case t.Steer.File != "":
-				return t.Steer.String()
-			case t.Records(Steering):
-				return steerArmed
-			}
-			return nil
-		}}}
+		field: field{
+			set: func(t *Tap, s string) (err error) {
+				if t.Steer = (Steer{}); s != steerArmed {
+					t.Steer, err = ParseSteer(s)
+				}
+				return err
+			},
+			get: func(t *Tap) any {
+				switch {
+				case t.Steer.File != "":
+					return t.Steer.String()
+				case t.Records(Steering):
+					return steerArmed
+				}
+				return nil
+			}}}}
 }

@@ -32,33 +32,29 @@ func syncOptions() []option {
 		{name: "sync", form: "none|interval[:TIME]|token", role: roleRun, byDef: "interval:1s",
 			help: "when what was recorded is synced to the disk, which counts when the machine is cut off: at an interval (interval:200ms), " +
 				"after each token, or by the system and at the end (none); the model waits for none of them",
-			set: setSync,
-			get: func(t *Tap) any { return t.Sync.String() }},
+			field: written(func(t *Tap) *Sync { return &t.Sync }, parseSync, Sync.String)},
 	}
 }
 
-func setSync(t *Tap, s string) error {
+func parseSync(s string) (sync Sync, err error) {
 	policy, interval, given := strings.Cut(s, ":")
-	word, err := oneOf("sync policy", policy, []string{"none", "interval", "token"})
-	if err != nil {
-		return err
-	}
-	t.Sync = Sync{Policy: word}
-	if word != "interval" {
-		if given {
-			return fmt.Errorf("sync %q: only interval takes a time; write %s", s, word)
-		}
-		return nil
-	}
-	t.Sync.Every = time.Second
-	if !given {
-		return nil
+	sync.Policy, err = oneOf("sync policy", policy, []string{"none", "interval", "token"})
+	switch {
+	case err != nil:
+		return sync, err
+	case sync.Policy != "interval" && given:
+		return sync, fmt.Errorf("sync %q: only interval takes a time; write %s", s, sync.Policy)
+	case sync.Policy != "interval":
+		return sync, nil
+	case !given:
+		sync.Every = time.Second
+		return sync, nil
 	}
 	every, err := time.ParseDuration(interval)
 	if err != nil || every < minSyncInterval || every > maxSyncInterval {
-		return fmt.Errorf("sync %q: write a time from %v to %v, such as interval:200ms", s, minSyncInterval,
+		return sync, fmt.Errorf("sync %q: write a time from %v to %v, such as interval:200ms", s, minSyncInterval,
 			maxSyncInterval)
 	}
-	t.Sync.Every = every.Round(time.Millisecond)
-	return nil
+	sync.Every = every.Round(time.Millisecond)
+	return sync, nil
 }
