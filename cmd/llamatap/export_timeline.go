@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -14,6 +14,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/timeline"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // exportTimeline writes when a run did what, for a tool that shows time.
@@ -22,7 +23,7 @@ func (a *exportArgs) exportTimeline(ctx context.Context, run, suffix string) err
 		return err
 	}
 	var r *timeline.Result
-	out, err := a.writeFile(run, suffix, func(file *os.File) (err error) {
+	out, err := a.writeFile(run, suffix, func(file io.Writer) (err error) {
 		bar := present.NewProgress(progressTerminal(true), "exporting")
 		defer bar.Done()
 		r, err = timeline.Write(ctx, run, file, timeline.Options{Format: a.to, MaxBytes: int64(a.maxSize),
@@ -42,7 +43,7 @@ func (a *exportArgs) exportTimeline(ctx context.Context, run, suffix string) err
 }
 
 // writeFile writes the file of an export, out: by default one in the current folder, named after the run.
-func (a *exportArgs) writeFile(run, suffix string, write func(*os.File) error) (out string, err error) {
+func (a *exportArgs) writeFile(run, suffix string, write func(io.Writer) error) (out string, err error) {
 	if out = a.options.Out; out == "" {
 		full, err := filepath.Abs(run) // of ".", too
 		if err != nil {
@@ -56,15 +57,10 @@ func (a *exportArgs) writeFile(run, suffix string, write func(*os.File) error) (
 	case err == nil && !a.options.Force:
 		return "", fmt.Errorf("%s: %w: name another file with -o, or give --force", out, os.ErrExist)
 	}
-	file, err := os.CreateTemp(filepath.Dir(out), "."+filepath.Base(out)+"-*")
-	if err != nil {
-		return "", fmt.Errorf("%s: cannot be written: %w: name a folder that is there with -o", out, err)
-	}
-	defer os.Remove(file.Name()) // what was not renamed
-	if err = errors.Join(write(file), file.Sync(), file.Chmod(0o644), file.Close()); err != nil {
+	if err := canWrite(out, "-o"); err != nil {
 		return "", err
 	}
-	return out, os.Rename(file.Name(), out)
+	return out, rundir.WriteFile(out, 0o644, write)
 }
 
 // exportMooncake writes a run's requests as a Mooncake trace.
@@ -73,7 +69,7 @@ func (a *exportArgs) exportMooncake(ctx context.Context, run string) error {
 		return err
 	}
 	var r *export.Result
-	out, err := a.writeFile(run, ".mooncake.jsonl", func(file *os.File) (err error) {
+	out, err := a.writeFile(run, ".mooncake.jsonl", func(file io.Writer) (err error) {
 		r, err = export.Mooncake(ctx, run, file)
 		return err
 	})

@@ -74,16 +74,10 @@ func writeTo(name string, binary bool, write func(io.Writer) error) error {
 		}
 		return rundir.ExplainFull(name, errors.Join(buffered(f), f.Close()))
 	}
-	// The file appears under its name only when it is complete, and for its owner alone: reports quote prompts.
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w: choose another place with -o", name, err)
+	if err := canWrite(name, "-o"); err != nil {
+		return err
 	}
-	defer os.Remove(f.Name()) // gone already after the renaming
-	if err := errors.Join(buffered(f), f.Close()); err != nil {
-		return rundir.ExplainFull(name, err)
-	}
-	return os.Rename(f.Name(), name)
+	return rundir.WriteFile(name, 0o600, write) // for its owner alone: reports quote prompts
 }
 
 // canWrite reports at once that a file cannot be written, and not after what is to be in it was computed.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/mrm/analyze"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // aggregation is what llamatap mrm aggregate was asked for.
@@ -99,23 +99,14 @@ func (a *aggregation) run(rest []string) error {
 		"json": result.WriteJSON}[a.form])
 }
 
-// writeAggregate writes the result in all forms, and its figures in some. A file is there when it is whole.
+// writeAggregate writes the result in all forms, and its figures in some.
 func writeAggregate(r *analyze.Aggregated, dir string, forms []string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the folder of the aggregate: %w", err)
 	}
 	for name, write := range map[string]func(io.Writer) error{"aggregate.csv": r.WriteCSV,
 		"aggregate.parquet": r.WriteParquet, "aggregate.json": r.WriteJSON} {
-		file, err := os.CreateTemp(dir, "."+name+".*")
-		if err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
-		}
-		err = errors.Join(write(file), file.Close())
-		if err == nil {
-			err = os.Rename(file.Name(), filepath.Join(dir, name))
-		}
-		if err != nil {
-			os.Remove(file.Name())
+		if err := rundir.WriteFile(filepath.Join(dir, name), 0o600, write); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}

@@ -1,10 +1,10 @@
 package synth
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,37 +15,15 @@ import (
 
 // WriteFile makes the model as the file path: under a temporary name in the same folder, synced, then renamed.
 // After an error or a cancelled context the folder is as it was.
-func (m *Model) WriteFile(ctx context.Context, path string, progress func(done, size int64)) (err error) {
+func (m *Model) WriteFile(ctx context.Context, path string, progress func(done, size int64)) error {
 	if err := replaceable(path); err != nil {
 		return err
 	}
-	folder := filepath.Dir(path)
-	out, err := os.CreateTemp(folder, "."+filepath.Base(path)+".*.part")
+	err := rundir.WriteFile(path, 0o644, func(out io.Writer) error { return m.Write(ctx, out, progress) })
 	if err != nil {
-		return fmt.Errorf("create a file beside %s: %w", path, reason(err))
-	}
-	defer func() {
-		if err != nil {
-			out.Close()
-			os.Remove(out.Name())
-		}
-	}()
-	buffered := bufio.NewWriterSize(out, 1<<20)
-	if err := m.Write(ctx, buffered, progress); err != nil {
 		return m.writeError(path, err)
 	}
-	for _, step := range []func() error{
-		buffered.Flush,
-		func() error { return out.Chmod(0o644) },
-		out.Sync,
-		out.Close,
-		func() error { return os.Rename(out.Name(), path) },
-	} {
-		if err := step(); err != nil {
-			return m.writeError(path, err)
-		}
-	}
-	return rundir.Sync(folder)
+	return nil
 }
 
 // replaceable refuses a path that stands for something other than an ordinary file.
@@ -66,7 +44,7 @@ func replaceable(path string) error {
 
 func (m *Model) writeError(path string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
-		return fmt.Errorf("write %s: %w: the model needs %d MB there", path, reason(err), m.dataBytes()/1e6+1)
+		return fmt.Errorf("write %s: %w: the model needs %d MB there", path, syscall.ENOSPC, m.dataBytes()/1e6+1)
 	}
 	return fmt.Errorf("write %s: %w", path, reason(err))
 }

@@ -1,7 +1,6 @@
 package autoencoder
 
 import (
-	"bufio"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -111,7 +110,7 @@ func (s *SAE) Save(folder string) error {
 	if err := writeTensors(path, tensors, map[string]string{"format": "pt"}); err != nil {
 		return err
 	}
-	return replace(filepath.Join(folder, ConfigName), func(w io.Writer) error {
+	return rundir.WriteFile(filepath.Join(folder, ConfigName), 0o600, func(w io.Writer) error {
 		_, err := w.Write(append(text, '\n'))
 		return err
 	})
@@ -205,7 +204,7 @@ func writeTensors(path string, tensors []tensor, about map[string]string) error 
 	for len(text)%8 != 0 {
 		text = append(text, ' ')
 	}
-	return replace(path, func(w io.Writer) error {
+	return rundir.WriteFile(path, 0o600, func(w io.Writer) error {
 		if _, err := w.Write(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...)); err != nil {
 			return err
 		}
@@ -288,24 +287,4 @@ func readTensors(path string) (values map[string][]float32, about map[string]str
 		values[name] = row
 	}
 	return values, about, nil
-}
-
-// replace writes a file that appears under its name when it is complete and synced.
-func replace(path string, write func(io.Writer) error) error {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return rundir.ExplainFull(path, err)
-	}
-	defer os.Remove(file.Name()) // not there after the renaming
-	buffered := bufio.NewWriterSize(file, 1<<20)
-	if err = write(buffered); err == nil {
-		err = buffered.Flush()
-	}
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	return rundir.ExplainFull(path, err)
 }

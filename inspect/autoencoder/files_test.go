@@ -2,13 +2,11 @@ package autoencoder
 
 import (
 	"errors"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -85,22 +83,6 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	if _, err := Open(folder); err == nil || !strings.Contains(err.Error(), "of W_enc is NaN: copy the file again") {
 		t.Errorf("a weight that is not a number: %v", err)
-	}
-}
-
-// TestFullDisk: the error of a full disk is one line with the file and a remedy, and leaves no file.
-func TestFullDisk(t *testing.T) {
-	folder := t.TempDir()
-	path := filepath.Join(folder, WeightsName)
-	err := replace(path, func(io.Writer) error {
-		return &os.PathError{Op: "write", Path: path + ".temporary", Err: syscall.ENOSPC}
-	})
-	want := "write " + path + ": no space left on device: free space there, or choose another place with -o"
-	if err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
-	}
-	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
-		t.Errorf("%v, %v", left, err)
 	}
 }
 

@@ -113,7 +113,7 @@ func (e *exporter) dataset() error {
 	if err := d.describe(); err != nil {
 		return err
 	}
-	if err := os.Remove(e.draft.path(spillFolder)); err != nil {
+	if err := os.Remove(e.draft.Path(spillFolder)); err != nil {
 		return err
 	}
 	e.result.Rows, e.result.Tensors = d.info.Rows, len(all.all)
@@ -280,7 +280,7 @@ func (d *dataset) describe() error {
 	}
 	card.WriteString("\nWritten by llamatap; `llamatap.json` says from which capture.\n")
 	for name, data := range map[string][]byte{"README.md": []byte(card.String()), "llamatap.json": append(text, '\n')} {
-		if err := errors.Join(os.RemoveAll(d.draft.path(name+partSuffix)), d.writeFile(name+partSuffix, data),
+		if err := errors.Join(os.RemoveAll(d.draft.Path(name+partSuffix)), d.writeFile(name+partSuffix, data),
 			d.draft.publish(name)); err != nil {
 			return err
 		}

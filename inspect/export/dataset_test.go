@@ -245,11 +245,11 @@ func TestShuffleKey(t *testing.T) {
 
 // TestManyTensors fills more files than may be open, through buffers that are smaller than rows.
 func TestManyTensors(t *testing.T) {
-	f := files{draft: &draft{dir: t.TempDir()}, open: map[string]*os.File{}}
+	f := files{draft: draft{Draft: &rundir.Draft{Dir: t.TempDir()}}, open: map[string]*os.File{}}
 	var outs []place
 	for i := range 3 * maxOpenFiles {
 		name := fmt.Sprint(i)
-		check(t, os.WriteFile(f.draft.path(name), []byte("head"), 0o600))
+		check(t, os.WriteFile(f.draft.Path(name), []byte("head"), 0o600))
 		outs = append(outs, place{files: &f, name: name, at: 4, limit: 10})
 	}
 	for round := range 5 {
@@ -272,7 +272,7 @@ func TestManyTensors(t *testing.T) {
 				want += "a long row, longer than the buffer"
 			}
 		}
-		if got, err := os.ReadFile(f.draft.path(fmt.Sprint(i))); err != nil || string(got) != want {
+		if got, err := os.ReadFile(f.draft.Path(fmt.Sprint(i))); err != nil || string(got) != want {
 			t.Fatalf("%d: %q %v", i, got, err)
 		}
 	}

@@ -80,7 +80,7 @@ type Result struct {
 type exporter struct {
 	source
 	o      Options
-	draft  *draft
+	draft  draft
 	result Result
 }
 
@@ -104,8 +104,8 @@ func Write(ctx context.Context, run *tensors.Run, o Options) (*Result, error) {
 	if e.draft, err = newDraft(final, o.Force); err != nil {
 		return nil, err
 	}
-	defer e.draft.discard()
-	e.result.Path = e.draft.final
+	defer e.draft.Discard()
+	e.result.Path = e.draft.Final
 	if err := e.write(); err != nil {
 		return nil, e.explain(err)
 	}
@@ -167,7 +167,7 @@ func (e *exporter) explain(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("no room for %s: %w: make room, choose less, or another place with -o; nothing is left of it",
-			e.draft.final, err)
+			e.draft.Final, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: choose another place with -o", err)
 	}
@@ -178,11 +178,11 @@ func (e *exporter) note(format string, args ...any) {
 	e.result.Notes = append(e.result.Notes, fmt.Sprintf(format, args...))
 }
 
-func (e *exporter) base() string { return filepath.Base(e.draft.final) }
+func (e *exporter) base() string { return filepath.Base(e.draft.Final) }
 
 // writeFile makes a small file of the draft.
 func (e *exporter) writeFile(name string, data []byte) error {
-	f, err := e.draft.create(name)
+	f, err := e.draft.Create(name)
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (e *exporter) count(all *arrays) {
 // measure counts the files of the draft and their bytes.
 func (e *exporter) measure() {
 	e.result.Files, e.result.Bytes = 0, 0
-	filepath.WalkDir(e.draft.dir, func(_ string, d os.DirEntry, err error) error {
+	filepath.WalkDir(e.draft.Dir, func(_ string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return nil
 		}

@@ -107,7 +107,7 @@ func NewLive(o LiveOptions) (*Live, error) {
 	}
 	e := &exporter{
 		o:      Options{Form: Dataset, Seed: o.Seed, ShardMB: o.ShardMB, Window: o.Window},
-		draft:  &draft{dir: o.Dir, final: o.Dir},
+		draft:  draft{Draft: &rundir.Draft{Dir: o.Dir, Final: o.Dir}},
 		source: source{run: &tensors.Run{Path: o.Dir}, ctx: context.Background(), choose: &Selection{}},
 	}
 	e.begin()
@@ -377,7 +377,7 @@ func (l *Live) Close(cut bool) error {
 	}
 	close(l.queue)
 	<-l.done
-	return errors.Join(err, l.failure(), os.RemoveAll(l.d.draft.path(spillFolder)))
+	return errors.Join(err, l.failure(), os.RemoveAll(l.d.draft.Path(spillFolder)))
 }
 
 // Finish completes llamatap.json with the metadata of the run; whole: it was recorded to its end.

@@ -31,7 +31,7 @@ var mrmFiles = []string{rundir.TraceName, rundir.RegionsName, rundir.LivesName, 
 // mrmTrace is an export for mrm-trace under way.
 type mrmTrace struct {
 	dir    string // of the run
-	draft  *draft
+	draft  draft
 	meta   rundir.Metadata
 	trace  *mrmTracer
 	report *memory.Report
@@ -53,7 +53,7 @@ func MRMTrace(ctx context.Context, dir, out string, force bool) (*Result, error)
 		slug(e.about.Model.ID), e.meta.RunID), force); err != nil {
 		return nil, err
 	}
-	defer e.draft.discard()
+	defer e.draft.Discard()
 	if err := e.write(ctx); err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func MRMTrace(ctx context.Context, dir, out string, force bool) (*Result, error)
 	if err := e.list(filepath.Join(out, "manifest.csv")); err != nil {
 		return nil, err
 	}
-	return &Result{Path: e.draft.final, Rows: e.trace.rows, Notes: e.notes()}, nil
+	return &Result{Path: e.draft.Final, Rows: e.trace.rows, Notes: e.notes()}, nil
 }
 
 func (e *mrmTrace) notes() []string {
@@ -96,7 +96,7 @@ func (e *mrmTrace) write(ctx context.Context) error {
 }
 
 func (e *mrmTrace) create(name string, fill func(io.Writer) error) error {
-	file, err := e.draft.create(name)
+	file, err := e.draft.Create(name)
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ type mrmManifestFile struct {
 func (e *mrmTrace) writeManifest(w io.Writer) error {
 	m := mrmManifest{Version: schemaVersion, RunID: e.meta.RunID, Created: time.Now().UTC().Format(time.RFC3339)}
 	for _, name := range slices.Sorted(slices.Values(mrmFiles)) {
-		file, err := os.Open(e.draft.path(name))
+		file, err := os.Open(e.draft.Path(name))
 		if err != nil {
 			return err
 		}

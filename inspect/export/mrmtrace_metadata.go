@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -129,24 +130,9 @@ func (e *mrmTrace) list(path string) error {
 			kept = append(kept, row)
 		}
 	}
-	var out bytes.Buffer
-	w := csv.NewWriter(&out)
-	if err := errors.Join(w.WriteAll(append(kept, e.line())), w.Error()); err != nil {
-		return err
-	}
-	part, err := os.CreateTemp(filepath.Dir(path), ".manifest-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(part.Name())
-	_, err = part.Write(out.Bytes())
-	if err == nil {
-		err = part.Sync()
-	}
-	if err = errors.Join(err, part.Close()); err != nil {
-		return err
-	}
-	return os.Rename(part.Name(), path)
+	return rundir.WriteFile(path, 0o600, func(out io.Writer) error {
+		return csv.NewWriter(out).WriteAll(append(kept, e.line()))
+	})
 }
 
 // line is the run's line of manifest.csv.

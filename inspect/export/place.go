@@ -12,7 +12,7 @@ const (
 
 // files are those that are being filled, of which a few are open.
 type files struct {
-	draft *draft
+	draft draft
 	open  map[string]*os.File
 	order []string // opened longest ago first
 }
@@ -30,7 +30,7 @@ func (f *files) file(name string) (*os.File, error) {
 		}
 		delete(f.open, oldest)
 	}
-	file, err := os.OpenFile(f.draft.path(name), os.O_WRONLY, 0)
+	file, err := os.OpenFile(f.draft.Path(name), os.O_WRONLY, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -119,13 +119,8 @@ func remember(dir, path string, p DerivedProduct) error {
 	if data, err = json.MarshalIndent(derived, "", "  "); err != nil {
 		return err
 	}
-	d, err := newDraft(name, true)
-	if err != nil {
+	return rundir.WriteFile(name, 0o600, func(w io.Writer) error {
+		_, err := w.Write(append(data, '\n'))
 		return err
-	}
-	defer d.discard()
-	if err := os.WriteFile(d.path(rundir.DerivedName), append(data, '\n'), 0o600); err != nil {
-		return err
-	}
-	return d.publishFiles(rundir.DerivedName)
+	})
 }

@@ -86,7 +86,7 @@ func (e safetensorsExport) safetensors() error {
 			return err
 		}
 		names = append(names, index)
-		e.result.Path = filepath.Join(filepath.Dir(e.draft.final), index)
+		e.result.Path = filepath.Join(filepath.Dir(e.draft.Final), index)
 	}
 	e.count(all)
 	return e.draft.publishFiles(names...)

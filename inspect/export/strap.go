@@ -42,13 +42,13 @@ type strapper struct {
 
 // strap writes a stream and its tokens.
 func (e strapExport) strap() error {
-	if !strings.HasSuffix(e.draft.final, streamSuffix) {
-		return fmt.Errorf("%s: STRAP-LLM's streams end in %s: give such a name with -o", e.draft.final, streamSuffix)
+	if !strings.HasSuffix(e.draft.Final, streamSuffix) {
+		return fmt.Errorf("%s: STRAP-LLM's streams end in %s: give such a name with -o", e.draft.Final, streamSuffix)
 	}
 	if !slices.Contains(StrapCodecs, e.o.Codec) {
 		return fmt.Errorf("codec %v: STRAP-LLM reads %v", e.o.Codec, StrapCodecs)
 	}
-	file, err := e.draft.create(e.base())
+	file, err := e.draft.Create(e.base())
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (e strapExport) strapPackets(s *strapper) (*strapPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	turn := turner{spool: spool{path: e.draft.path(spoolName)}, write: func(name string, packet []byte) error {
+	turn := turner{spool: spool{path: e.draft.Path(spoolName)}, write: func(name string, packet []byte) error {
 		e.result.Rows++
 		return s.writePacket(name, packet)
 	}}
@@ -300,7 +300,7 @@ func (e strapExport) strapTokens(name string, plan *strapPlan) error {
 	if err != nil {
 		return err
 	}
-	file, err := e.draft.create(name)
+	file, err := e.draft.Create(name)
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (e tableExport) table() error {
 		return err
 	}
 	schema := table.Schema{Columns: tensorColumns, Metadata: [][2]string{{"llamatap", string(about)}}}
-	file, err := e.draft.create(e.base())
+	file, err := e.draft.Create(e.base())
 	if err != nil {
 		return err
 	}

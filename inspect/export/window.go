@@ -46,7 +46,7 @@ func (d *dataset) windowOf(token int64) (*window, error) {
 	limit := min(max(bufferBytes/4/len(w.spills), minBuffer), maxBuffer) &^ (stream.BlockAlign - 1)
 	for i := range w.spills {
 		name := fmt.Sprintf("%s/%d-%05d", spillFolder, number, i)
-		w.spills[i] = spill{path: d.draft.path(name), limit: limit, waiting: &d.waiting}
+		w.spills[i] = spill{path: d.draft.Path(name), limit: limit, waiting: &d.waiting}
 		if err := d.writeFile(name, nil); err != nil {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func (d *dataset) finish(w *window) error {
 	for i := range shards {
 		if err := d.shard(w.spills[i*len(w.spills)/shards : (i+1)*len(w.spills)/shards]); err != nil {
 			for _, s := range d.written {
-				os.Remove(d.draft.path(s.name + partSuffix))
+				os.Remove(d.draft.Path(s.name + partSuffix))
 			}
 			return err
 		}
@@ -242,7 +242,7 @@ func (d *dataset) writeShard(rows [][]spilled) error {
 	s := writtenShard{name: fmt.Sprintf("data/train-%05d.parquet", d.info.Shards+len(d.written)),
 		rows: map[promptKey]int64{}, all: int64(len(rows))}
 	name := s.name
-	file, err := d.draft.create(name + partSuffix)
+	file, err := d.draft.Create(name + partSuffix)
 	if err != nil {
 		return err
 	}
@@ -286,8 +286,8 @@ func (d *dataset) writeShard(rows [][]spilled) error {
 const partSuffix = ".part"
 
 // publish gives a file of the draft its name.
-func (d *draft) publish(name string) error {
-	path := d.path(name)
+func (d draft) publish(name string) error {
+	path := d.Path(name)
 	if err := rundir.Sync(path + partSuffix); err != nil {
 		return err
 	}

@@ -5,11 +5,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // minToken is how many characters a token has at least.
@@ -85,18 +88,10 @@ func saveToken(path, token string) error {
 	if !info.IsDir() || info.Mode().Perm()&0o022 != 0 || !ownFile(info) {
 		return fmt.Errorf("%s is not a folder that you alone can write to", dir)
 	}
-	f, err := os.CreateTemp(dir, ".token-*") // mode 0600
-	if err != nil {
+	return rundir.WriteFile(path, 0o600, func(w io.Writer) error {
+		_, err := io.WriteString(w, token+"\n")
 		return err
-	}
-	_, err = f.WriteString(token + "\n")
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	})
 }
 
 // ReadToken returns the token of the server that this user runs at addr, HOST:PORT or unix:PATH.

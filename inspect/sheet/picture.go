@@ -20,6 +20,8 @@ import (
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgpdf"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // Style is the size of pictures and of what is written in them.
@@ -272,19 +274,13 @@ func Shade(share float64) color.NRGBA {
 	return color.NRGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 255}
 }
 
-// write writes a file under a name of its own, and gives it its name when it is whole.
+// write writes a file that is there when it is whole.
 func write(path string, picture io.WriterTo) error {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	err := rundir.WriteFile(path, 0o600, func(w io.Writer) error {
+		_, err := picture.WriteTo(w)
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("write chart: %w", err)
-	}
-	_, err = picture.WriteTo(file)
-	err = errors.Join(err, file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		os.Remove(file.Name())
 		return fmt.Errorf("write chart %s: %w", path, err)
 	}
 	return nil

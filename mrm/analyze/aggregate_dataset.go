@@ -46,8 +46,7 @@ func (r *SealedRun) export(to string) (done bool, err error) {
 		return false, fmt.Errorf("the model id %.80q in %s has a slash and cannot name a folder: give runs that "+
 			"'llamatap mrm run' made", r.Cell.ModelID, rundir.MetadataName)
 	}
-	parent := filepath.Join(to, "model_id="+r.Cell.ModelID)
-	leaf := filepath.Join(parent, "run_id="+filepath.Base(r.RunID))
+	leaf := filepath.Join(to, "model_id="+r.Cell.ModelID, "run_id="+filepath.Base(r.RunID))
 	manifest := rundir.Manifest{RunID: r.RunID, Sealed: time.Now().UTC().Truncate(time.Second)}
 	for _, f := range r.Files {
 		if wanted(f.Name) {
@@ -62,16 +61,13 @@ func (r *SealedRun) export(to string) (done bool, err error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return false, err
-	}
-	draft, err := os.MkdirTemp(parent, ".part-*")
+	draft, err := rundir.NewDraft(leaf)
 	if err != nil {
 		return false, err
 	}
-	defer os.RemoveAll(draft)
+	defer draft.Discard()
 	for _, f := range manifest.Files {
-		if err := copyTo(filepath.Join(draft, f.Name), filepath.Join(r.Dir, f.Name)); err != nil {
+		if err := copyTo(draft.Path(f.Name), filepath.Join(r.Dir, f.Name)); err != nil {
 			return false, err
 		}
 	}
@@ -79,14 +75,14 @@ func (r *SealedRun) export(to string) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := os.WriteFile(filepath.Join(draft, rundir.ManifestName), text, 0o600); err != nil {
+	if err := os.WriteFile(draft.Path(rundir.ManifestName), text, 0o600); err != nil {
 		return false, err
 	}
-	if report, err := rundir.Verify(draft); err != nil || len(report.Changed)+len(report.Missing) > 0 {
+	if report, err := rundir.Verify(draft.Dir); err != nil || len(report.Changed)+len(report.Missing) > 0 {
 		return false, errors.Join(err, fmt.Errorf("what was copied is not what was recorded: %v",
 			append(report.Changed, report.Missing...)))
 	}
-	return true, os.Rename(draft, leaf)
+	return true, draft.Publish(false)
 }
 
 // sameFiles reports whether two manifests list files of the same names and sums.

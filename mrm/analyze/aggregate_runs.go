@@ -2,7 +2,6 @@ package analyze
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -13,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -44,33 +44,32 @@ var runValueColumns = []table.Column{
 //
 // It replaces a run_values that is there.
 func (r *Aggregated) WriteRuns(dir string) error {
-	draft, err := os.MkdirTemp(dir, "."+runValuesName+".*")
+	draft, err := rundir.NewDraft(filepath.Join(dir, runValuesName))
 	if err != nil {
 		return fmt.Errorf("make %s: %w", runValuesName, err)
 	}
-	defer os.RemoveAll(draft)
+	defer draft.Discard()
 	partitions := map[string][]runValues{}
 	for _, run := range r.runs {
 		path := run.partition()
 		partitions[path] = append(partitions[path], run)
 	}
 	for _, path := range slices.Sorted(maps.Keys(partitions)) {
-		if err := os.MkdirAll(filepath.Join(draft, path), 0o700); err != nil {
+		if err := os.MkdirAll(draft.Path(path), 0o700); err != nil {
 			return fmt.Errorf("make a partition of %s: %w", runValuesName, err)
 		}
 		var rows [][]any
 		for _, run := range partitions[path] {
 			rows = append(rows, run.rows()...)
 		}
-		err := saveFile(filepath.Join(draft, path, "values.parquet"), func(w io.Writer) error {
+		err := saveFile(draft.Path(filepath.Join(path, "values.parquet")), func(w io.Writer) error {
 			return writeRows(w, table.Schema{Columns: runValueColumns}, rows)
 		})
 		if err != nil {
 			return err
 		}
 	}
-	to := filepath.Join(dir, runValuesName)
-	return errors.Join(os.RemoveAll(to), os.Rename(draft, to))
+	return draft.Publish(true)
 }
 
 // hiveEscapes are characters that a URL's path keeps, and the names of partitions do not.

@@ -78,22 +78,22 @@ func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 			return nil, err
 		}
 	}
-	d, err := begin(r.Out)
+	d, err := rundir.NewDraft(r.Out)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("write %s: %w", r.Out, err)
 	}
-	defer d.discard()
+	defer d.Discard()
 	for _, f := range products {
 		if f.fill == nil {
 			continue
 		}
-		if err := d.write(f.name, f.fill); err != nil {
-			return nil, err
+		if err := rundir.WriteFile(d.Path(f.name), 0o600, f.fill); err != nil {
+			return nil, fmt.Errorf("write %s: %w", f.name, err)
 		}
 		r.Files = append(r.Files, f.name)
 	}
 	if drawn != nil && len(o.Forms) > 0 {
-		paths, err := drawFigures(drawn, d.dir, o.Forms)
+		paths, err := drawFigures(drawn, d.Dir, o.Forms)
 		if err != nil {
 			return nil, err
 		}
@@ -101,8 +101,8 @@ func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 			r.Files = append(r.Files, filepath.Base(path))
 		}
 	}
-	if err := d.publish(); err != nil {
-		return nil, err
+	if err := d.Publish(true); err != nil {
+		return nil, fmt.Errorf("write %s: %w", r.Out, err)
 	}
 	return r, export.Remember(dir, r.Out, o.Version, o.Command)
 }
@@ -151,47 +151,6 @@ func check(dir string, o Options) error {
 	case m.Validity.Class == verdict.Contaminated && !o.Contaminated:
 		return fmt.Errorf("%s: %w (%s): --contaminated analyses it all the same", dir, ErrContaminated,
 			m.Validity.Why())
-	}
-	return nil
-}
-
-// draft is a hidden folder in which results are written before they get their place.
-type draft struct{ dir, final string }
-
-func begin(final string) (*draft, error) {
-	if err := os.MkdirAll(filepath.Dir(final), 0o700); err != nil {
-		return nil, fmt.Errorf("make %s: %w", filepath.Dir(final), err)
-	}
-	dir, err := os.MkdirTemp(filepath.Dir(final), "."+filepath.Base(final)+".part-*")
-	if err != nil {
-		return nil, fmt.Errorf("write %s: %w", final, err)
-	}
-	return &draft{dir, final}, nil
-}
-
-func (d *draft) discard() { os.RemoveAll(d.dir) }
-
-// write writes one file.
-func (d *draft) write(name string, fill func(io.Writer) error) error {
-	file, err := os.OpenFile(filepath.Join(d.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(fill(file), file.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return nil
-}
-
-// publish puts the folder in the place of an earlier one.
-func (d *draft) publish() error {
-	old := d.dir + ".old"
-	if err := os.Rename(d.final, old); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("replace %s: %w", d.final, err)
-	}
-	defer os.RemoveAll(old)
-	if err := os.Rename(d.dir, d.final); err != nil {
-		return fmt.Errorf("write %s: %w", d.final, err)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	_ "embed"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -77,19 +77,9 @@ func (c *Characterization) Save(dir string, forms []string) error {
 	})
 }
 
-// saveFile writes a file. It is there when it is whole.
+// saveFile writes a file.
 func saveFile(path string, write func(io.Writer) error) error {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err == nil {
-		err = errors.Join(write(file), file.Chmod(0o644), file.Sync(), file.Close())
-		if err == nil {
-			err = os.Rename(file.Name(), path)
-		}
-		if err != nil {
-			os.Remove(file.Name())
-		}
-	}
-	if err != nil {
+	if err := rundir.WriteFile(path, 0o644, write); err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
 	}
 	return nil

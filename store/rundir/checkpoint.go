@@ -64,35 +64,14 @@ func (c *Checkpoint) Write(path string) error {
 	if err != nil {
 		return fmt.Errorf("write checkpoint: %w", err)
 	}
-	if err := replace(path, text); err != nil {
+	err = ReplaceFile(path, func(file *os.File) error {
+		_, err := disk.write(file, text)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("write checkpoint: %w", err)
 	}
 	return nil
-}
-
-// replace writes a file under its temporary name, which one that was killed may have left, and gives it its own
-// when it is on the disk.
-func replace(path string, text []byte) error {
-	part := filepath.Join(filepath.Dir(path), partName(filepath.Base(path)))
-	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	temporary, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = disk.write(temporary, text)
-	if err == nil {
-		err = disk.sync(temporary)
-	}
-	if err = errors.Join(err, temporary.Close()); err == nil {
-		err = disk.rename(temporary.Name(), path)
-	}
-	if err != nil {
-		os.Remove(temporary.Name())
-		return err
-	}
-	return Sync(filepath.Dir(path))
 }
 
 // ReadCheckpoint reads a checkpoint file. One that lies next to its stream is of the run directory that it lies in,

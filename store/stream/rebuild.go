@@ -28,26 +28,22 @@ type rebuilder struct {
 
 // rebuild writes the index anew from what is left of it, nil where nothing is, and from the stream.
 func (r *repair) rebuild(old *index) error {
-	part := partOf(r.path + IndexSuffix)
-	out, err := createPart(part)
-	if err != nil {
-		return err
-	}
 	b := &rebuilder{repair: r, kins: map[string]kin{}}
-	output := newOutput("index", out, indexBuffer)
-	err = b.write(output, old)
-	for _, step := range []func() error{output.flush, output.sync} {
-		if err == nil {
-			err = step()
+	err := rundir.ReplaceFile(r.path+IndexSuffix, func(file *os.File) error {
+		out := newOutput("index", file, indexBuffer)
+		if err := b.write(out, old); err != nil {
+			return err
 		}
-	}
-	if err = errors.Join(err, output.close()); err != nil {
-		return errors.Join(err, os.Remove(part))
-	}
-	if _, err := setAside(r.path+IndexSuffix, OrigSuffix, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := out.flush(); err != nil {
+			return err
+		}
+		_, err := setAside(r.path+IndexSuffix, OrigSuffix, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		return err
-	}
-	if err := os.Rename(part, r.path+IndexSuffix); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	if err := r.cutStream(b.journal.footer.Totals.StreamBytes); err != nil {

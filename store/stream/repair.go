@@ -144,42 +144,14 @@ func (r *repair) cutOff(x *index) error {
 		return err
 	}
 	// The index first, in one step and with what is lost: whenever this is interrupted, the next repair gives the same.
-	if err := replace(r.path+IndexSuffix, data); err != nil {
+	err = rundir.ReplaceFile(r.path+IndexSuffix, func(out *os.File) error {
+		_, err := out.Write(data)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	return rewrite(r.path, p.StreamBytes, nil)
-}
-
-// partOf is the temporary name of a file that is written again.
-func partOf(path string) string {
-	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".part")
-}
-
-// replace gives a file other content, in one step.
-func replace(path string, data []byte) error {
-	part := partOf(path)
-	out, err := createPart(part)
-	if err != nil {
-		return err
-	}
-	if _, err = out.Write(data); err == nil {
-		err = out.Sync()
-	}
-	if err = errors.Join(err, out.Close()); err == nil {
-		err = os.Rename(part, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(part))
-	}
-	return rundir.Sync(filepath.Dir(path))
-}
-
-// createPart makes a file under a temporary name, which a repair that was killed may have left.
-func createPart(part string) (*os.File, error) {
-	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	return os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
 // countUnindexed adds to a loss the packets that the stream holds after the last one that the index describes, the
@@ -306,21 +278,8 @@ func setAside(path, suffix string, from int64) (name string, err error) {
 			return name, nil // by a repair that was cut off
 		}
 	}
-	part := partOf(name)
-	out, err := createPart(part)
-	if err != nil {
-		return "", err
-	}
-	if err = copyData(out, in, from, data); err == nil {
-		err = out.Sync()
-	}
-	if err = errors.Join(err, out.Close()); err == nil {
-		err = os.Rename(part, name)
-	}
-	if err != nil {
-		return "", errors.Join(err, os.Remove(part))
-	}
-	return name, rundir.Sync(filepath.Dir(path))
+	err = rundir.ReplaceFile(name, func(out *os.File) error { return copyData(out, in, from, data) })
+	return name, err
 }
 
 // extent is a stretch of a file between holes.
