@@ -88,6 +88,9 @@ func canWrite(name, flag string) error {
 	} else if err == nil && info.IsDir() {
 		return fmt.Errorf("write %s: it is a directory: name a file in it with %s", name, flag)
 	}
+	if err := readsToo(name, flag, os.Args[1:]); err != nil {
+		return err
+	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if failure := (*os.PathError)(nil); errors.As(err, &failure) {
 		return fmt.Errorf("write %s: %w: choose another place with %s", name, failure.Err, flag)
@@ -95,6 +98,46 @@ func canWrite(name, flag string) error {
 		return err
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// readsToo refuses to replace a file that the command line names more than once, since the command reads it, or that
+// lies in a run, or in a folder that the command line names.
+func readsToo(name, flag string, args []string) error {
+	out, err := os.Stat(name)
+	if err != nil {
+		return nil
+	}
+	folder := filepath.Dir(name)
+	for _, file := range []string{rundir.MetadataName, rundir.ManifestName} {
+		if _, err := os.Lstat(filepath.Join(folder, file)); err == nil {
+			return fmt.Errorf("%s %s is a file of a run, which stays as it is: name another one", flag, name)
+		}
+	}
+	parent, err := os.Stat(folder)
+	if err != nil {
+		return err
+	}
+	times := 0
+	for _, arg := range args {
+		if _, value, ok := strings.Cut(arg, "="); ok && strings.HasPrefix(arg, "-") {
+			arg = value
+		}
+		given, err := os.Stat(arg)
+		if file, _, ok := strings.Cut(arg, ":"); err != nil && ok { // a vector with its scale
+			given, err = os.Stat(file)
+		}
+		switch {
+		case err != nil:
+		case os.SameFile(given, parent):
+			return fmt.Errorf("%s %s is a file of %s, which the command reads: name another one", flag, name, arg)
+		case os.SameFile(given, out):
+			times++
+		}
+	}
+	if times > 1 {
+		return fmt.Errorf("%s %s is a file that the command reads or writes as well: name another one", flag, name)
+	}
+	return nil
 }
 
 // writeJSON writes indented JSON.
