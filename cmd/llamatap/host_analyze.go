@@ -154,7 +154,7 @@ func (a *analyzeArguments) check(rest []string) (err error) {
 		rest = []string{""} // the newest run
 	}
 	if len(rest) == 1 {
-		if rest[0], err = resolveRun(rest[0]); err != nil {
+		if rest[0], err = resolveAny(rest[0]); err != nil {
 			return err
 		}
 		if info, err := os.Stat(rest[0]); err != nil {

@@ -124,7 +124,7 @@ func (a *mrmAnalyzeArguments) run(out io.Writer, rest []string) error {
 		rest = []string{""} // the newest run
 	}
 	for i := range rest {
-		if rest[i], err = resolveRun(rest[i]); err != nil {
+		if rest[i], err = resolveAny(rest[i]); err != nil {
 			return err
 		}
 	}

@@ -60,6 +60,9 @@ characters of its name after an underscore, or nothing: the newest run.
 					if err := unreadable(folder); err != nil {
 						return err
 					}
+					if below := filepath.Join(folder, filepath.Base(defaultOut())); len(rundir.Find(below)) > 0 {
+						return fmt.Errorf("there are no runs in %s or the folders in it: give %s", folder, below)
+					}
 					return fmt.Errorf("there are no runs below %s: record one, or give another folder", folder)
 				}
 				return form.write(func(out io.Writer) error { return resources.WriteRuns(out, runs) })
@@ -128,9 +131,18 @@ func runsStored(url string, most int) ([]*resources.Run, error) {
 	return runs, err
 }
 
-// resolveRun finds the run that the arguments of a command name, to read it: of a sealed one it prints which files are
-// not as large as they were.
+// resolveRun is resolveAny for commands that read one run, and name one where they are given a folder of runs.
 func resolveRun(args ...string) (string, error) {
+	path, err := resolveAny(args...)
+	if err != nil {
+		return "", err
+	}
+	return path, holdsRuns(path)
+}
+
+// resolveAny finds the run that the arguments of a command name, to read it: of a sealed one it prints which files are
+// not as large as they were.
+func resolveAny(args ...string) (string, error) {
 	dir, err := findRun(args...)
 	if err != nil {
 		return "", err
@@ -151,6 +163,18 @@ func resolveRun(args ...string) (string, error) {
 
 // maxResized is how many files of another size are named.
 const maxResized = 4
+
+// holdsRuns reports that a folder is no run and has runs below it.
+func holdsRuns(folder string) error {
+	if _, err := resources.ReadRun(folder); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	runs := rundir.Find(folder)
+	if len(runs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s is a folder of %d runs: give one of them, such as the newest, %s", folder, len(runs), runs[0])
+}
 
 // findRun finds the run that the arguments of a command name: by a directory or stream, by its name, by what follows
 // the last underscore of its name, or the newest for no argument. A run in object storage is copied into the cache.

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -26,6 +27,11 @@ func TestResolveRun(t *testing.T) {
 	} {
 		if got, err := resolveRun(name); err != nil || got != want {
 			t.Errorf("%q: %q, %v; want %q", name, got, err, want)
+		}
+	}
+	for _, folder := range []string{out, filepath.Join(out, "a")} {
+		if got, err := resolveRun(folder); err == nil || !strings.Contains(err.Error(), " runs: give one of them, such as ") {
+			t.Errorf("a folder of runs is %q, %v", got, err)
 		}
 	}
 	if got, err := resolveRun("bbbb"); err == nil {

@@ -71,7 +71,7 @@ func topRun(args ...string) (string, error) {
 		}
 	}
 	if name != "" {
-		path, err := resolveRun(name)
+		path, err := resolveAny(name)
 		if err != nil || server.IsRun(path) {
 			return path, err
 		}
@@ -289,9 +289,11 @@ const (
 c, l, o    time by component, layer or op, the longest in the last %d s first
 ?          this help; any key returns
 
-of the run: share of the time in graphs, as 'llamatap resource summary' has it
-last %d s:  share of the time in the graphs of the last seconds that were timed inside
-tokens/s:   generated in the last seconds by the clock; of the whole run by the time in graphs
+of the run: share of the time in graphs, as in 'llamatap resource summary'
+last %d s:  share of the time in the graphs of the last seconds, of those
+            that were timed inside
+tokens/s:   generated in the last seconds by the clock; of the whole run
+            by the time in graphs
 
 %s`
 )

@@ -50,7 +50,7 @@ func Read(ctx context.Context, dir string, progress func(done, total int64)) (*R
 	}
 	described, err := resources.ReadRun(dir)
 	if described == nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: give a run directory; 'llamatap runs' lists them", err)
 	}
 	r := &Run{Path: dir, State: described.State, Model: described.Model, data: described.Data}
 	if r.Metadata, err = resources.Metadata(dir); err != nil {

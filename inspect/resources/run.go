@@ -101,7 +101,7 @@ func ReadRun(dir string) (*Run, error) {
 			name == rundir.ManifestName
 	}
 	if !known {
-		return nil, fmt.Errorf("%s: no run: %w", dir, fs.ErrNotExist)
+		return nil, fmt.Errorf("%s is not a run: %w", dir, fs.ErrNotExist)
 	}
 	m, err := Metadata(dir)
 	if err == nil && m != nil {

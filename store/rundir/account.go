@@ -78,12 +78,14 @@ type SetupAccount struct {
 // LostNS is the least time that the model lost.
 func (t *TimeAccount) LostNS() int64 { return t.TapNS + t.WaitNS + t.CutNS }
 
-// Overhead is the least share of the run that the model lost, 0 to 1; not ok where that was not measured.
+// Overhead is the least share of the run that the model lost, 0 to 1; not ok where that was not measured. In a run of
+// few tokens, what the tap did before the first graph's entry, such as its description, can be more than the whole run
+// after it: that is 1.
 func (t *TimeAccount) Overhead() (share float64, ok bool) {
 	if t.WallNS <= 0 || t.Tokens <= 0 {
 		return 0, false
 	}
-	return float64(t.LostNS()) / float64(t.WallNS), true
+	return min(1, float64(t.LostNS())/float64(t.WallNS)), true
 }
 
 // OverheadMost is Overhead with all the processor time that the collector may have taken, at most the whole run: a
