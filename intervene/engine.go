@@ -45,6 +45,7 @@ const (
 type Engine struct {
 	options Options
 	model   *llama.Model
+	title   string // what the model calls itself, or the name of its file
 	heads   headCounts
 
 	x        *llama.Context
@@ -106,7 +107,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		e.model.Close()
 		return nil, fmt.Errorf("model %s has an encoder: interventions need a model that only generates", o.Model)
 	}
-	arch, _ := file.Metadata.Text("general.architecture")
+	id := gguf.Identify(file, o.Model)
+	e.title = id.Name
+	arch := id.Architecture
 	e.heads.query, _ = file.Metadata.Ints(arch + ".attention.head_count")
 	if e.heads.kv, _ = file.Metadata.Ints(arch + ".attention.head_count_kv"); e.heads.kv == nil {
 		e.heads.kv = e.heads.query
@@ -128,13 +131,8 @@ func (e *Engine) free() {
 	}
 }
 
-// name is what the model calls itself.
-func (e *Engine) name() string {
-	if name, ok := e.model.Meta("general.name"); ok {
-		return name
-	}
-	return e.model.Description()
-}
+// name is the name that recordings of the model have.
+func (e *Engine) name() string { return cmp.Or(e.title, e.model.Description()) }
 
 // Vocab is the model's vocabulary.
 func (e *Engine) Vocab() *llama.Vocab { return e.model.Vocab() }

@@ -51,14 +51,14 @@ type Sweep struct {
 	Together []string             // Axes along which sites are changed at once, in one intervention
 	Metric   string
 	Pairs    []Pair
-	Vector   *gguf.ControlVector  // of project
-	Recorded func(Site) []float32 // if not nil, what patch puts in, instead of the clean prompt's values
-	// RecordedTokens, if not nil, are the tokens that Recorded has values of. They begin with the clean prompt.
-	RecordedTokens []llama.Token
-	Graph          bool    // measure edges as well
-	Top            int     // nodes of the graph at most
-	Least          float64 // effects below this fraction of the largest are not part of the graph
-	Progress       func(done, total int64)
+	Vector   *gguf.ControlVector // of project
+	// Recorded, if not nil, is what patch puts in, instead of the clean prompt's values. Its tokens begin with the clean
+	// prompt.
+	Recorded *Recording
+	Graph    bool    // measure edges as well
+	Top      int     // nodes of the graph at most
+	Least    float64 // effects below this fraction of the largest are not part of the graph
+	Progress func(done, total int64)
 }
 
 // pairRun is a pair of prompts with what was measured of it.
@@ -89,7 +89,7 @@ func (sweep Sweep) Run(ctx context.Context, e *Engine) (*Report, error) {
 	pairs := make([]*pairRun, len(s.Pairs))
 	for i := range s.Pairs {
 		var err error
-		if pairs[i], err = s.tokenize(e.Vocab(), &s.Pairs[i]); err != nil {
+		if pairs[i], err = s.tokenize(e, &s.Pairs[i]); err != nil {
 			return nil, fmt.Errorf("pair %d: %w", i+1, err)
 		}
 		if a, b := len(pairs[0].base), len(pairs[i].base); a != b {

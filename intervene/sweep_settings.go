@@ -8,7 +8,8 @@ import (
 )
 
 // tokenize reads a pair of prompts.
-func (s *Sweep) tokenize(vocab *llama.Vocab, p *Pair) (*pairRun, error) {
+func (s *Sweep) tokenize(e *Engine, p *Pair) (*pairRun, error) {
+	vocab := e.Vocab()
 	clean, err := vocab.Tokenize(p.Clean, true, true)
 	if err != nil {
 		return nil, err
@@ -19,9 +20,10 @@ func (s *Sweep) tokenize(vocab *llama.Vocab, p *Pair) (*pairRun, error) {
 			return nil, err
 		}
 	}
-	if n := len(clean); s.RecordedTokens != nil &&
-		(n > len(s.RecordedTokens) || !slices.Equal(clean, s.RecordedTokens[:n])) {
-		return nil, fmt.Errorf("the recording is not of the clean prompt %q: record that one, with --tap-points", p.Clean)
+	if s.Recorded != nil {
+		if err := s.Recorded.check(e.name(), clean, p.Clean); err != nil {
+			return nil, err
+		}
 	}
 	r := &pairRun{base: clean}
 	switch {

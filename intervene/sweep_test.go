@@ -131,6 +131,7 @@ func TestSweepInterrupted(t *testing.T) {
 // TestSweepWrong: what cannot be run is refused with the cause.
 func TestSweepWrong(t *testing.T) {
 	e := open(t, Options{})
+	clean := tokens(t, e, codePair.Clean)
 	for want, change := range map[string]func(*Sweep){
 		"needs a second prompt":  func(s *Sweep) { s.Pairs[0].Corrupt = "" },
 		"the corrupt one 3":      func(s *Sweep) { s.Pairs[0].Corrupt = "if err" },
@@ -148,7 +149,11 @@ func TestSweepWrong(t *testing.T) {
 			s.Action, s.Vector = "project", &gguf.ControlVector{Directions: map[int][]float32{4: {1}}}
 		},
 		"a sweep needs a prompt":  func(s *Sweep) { s.Pairs = nil },
-		"the recording has 0 val": func(s *Sweep) { s.Recorded = func(Site) []float32 { return nil } },
+		"the recording has 0 val": func(s *Sweep) { s.Recorded = &Recording{Tokens: clean} },
+		`"other", and this one is "gopher-6m": record`: func(s *Sweep) {
+			s.Recorded = &Recording{Model: "other", Tokens: clean}
+		},
+		"not of the clean prompt": func(s *Sweep) { s.Recorded = &Recording{Model: e.name(), Tokens: clean[1:]} },
 	} {
 		s := Sweep{Action: "patch", Metric: "kl", Pairs: []Pair{codePair}, Points: []ggmlhooks.PointRef{{
 			Point: ggmlhooks.PointResidPost, Layer: 2}}}

@@ -40,7 +40,7 @@ func (s *sweeper) load(ctx context.Context, p *pairRun) (base, source []float32,
 		target := make([]float32, len(own))
 		switch {
 		case s.Recorded != nil:
-			if target = s.Recorded(row); len(target) != len(own) {
+			if target = s.Recorded.rows[row]; len(target) != len(own) {
 				return nil, nil, fmt.Errorf("the recording has %d values at %s, the model %d: record a prompt of %d "+
 					"tokens with this model and --tap-points %s", len(target), row, len(own), len(p.base), row.Point)
 			}

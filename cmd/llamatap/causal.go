@@ -200,7 +200,7 @@ func (a *causalArguments) complete(ctx context.Context) (err error) {
 		if len(s.Points) == 0 {
 			s.Points = intervene.DefaultPoints
 		}
-		s.Recorded, s.RecordedTokens, err = intervene.Recorded(ctx, run, s.Points)
+		s.Recorded, err = intervene.OpenRecording(ctx, run, s.Points)
 	}
 	return err
 }
