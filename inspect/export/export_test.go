@@ -176,6 +176,24 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
+// TestModelName: a dataset calls the model as the run does, so that both can be trained on together.
+func TestModelName(t *testing.T) {
+	f := fixture{}
+	path, out := f.build(t), filepath.Join(t.TempDir(), "set")
+	exported(t, path, Options{Form: Dataset, Out: out, Select: Selection{Tensors: []string{"l_out-1"}}})
+	run, err := tensors.Open(path)
+	check(t, err)
+	defer run.Close()
+	summary, err := tensors.Summarize(run, tensors.Filter{})
+	check(t, err)
+	var about Provenance
+	text, err := os.ReadFile(filepath.Join(out, "llamatap.json"))
+	check(t, err)
+	if check(t, json.Unmarshal(text, &about)); about.Model != summary.Model || about.Model != "fixture" {
+		t.Errorf("the dataset is of %q, the run of %q", about.Model, summary.Model)
+	}
+}
+
 func tree(t *testing.T, folder string) map[string]string {
 	files := map[string]string{}
 	check(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {

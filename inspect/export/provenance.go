@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -21,7 +22,7 @@ type Provenance struct {
 	Version int    `json:"version"` // of the layout of the export
 	Form    Form   `json:"form"`
 	Source  Source `json:"source"`
-	Model   string `json:"model,omitempty"`
+	Model   string `json:"model,omitempty"` // its name, as in the run's metadata.json
 }
 
 // Source is the capture that something was derived from.
@@ -36,10 +37,7 @@ type Source struct {
 func (e *exporter) provenance() Provenance {
 	p := Provenance{Version: 1, Form: e.o.Form, Source: sourceOf(e.run)}
 	if m := e.run.Metadata; m != nil {
-		p.Model = m.Model.ID
-		if p.Model == "" {
-			p.Model = m.Model.Name
-		}
+		p.Model = cmp.Or(m.Model.Name, m.Model.ID)
 	}
 	return p
 }

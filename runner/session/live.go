@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -40,7 +41,7 @@ func newLive(r *run) (*live, error) {
 	}
 	o := export.LiveOptions{
 		Dir: d.Dir, Seed: d.Seed, ShardMB: d.ShardMB, Window: d.Window, DType: dtype, Results: r.o.Results,
-		RunID: r.dir.ID(), Model: r.contexts[0].Model.ID,
+		RunID: r.dir.ID(), Model: cmp.Or(r.contexts[0].Model.Name, r.contexts[0].Model.ID),
 		Text: func(token int32) string {
 			var record rundir.TokenRecord
 			if vocab := r.speller.vocabs[r.contexts[0].Ctx]; vocab != nil && !r.speller.mute && token >= 0 {
