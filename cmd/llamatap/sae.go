@@ -213,6 +213,9 @@ func (a *saeTraining) lock() (*os.File, error) {
 // openRows opens recordings of what an autoencoder was trained on.
 func openRows(paths []string, about *autoencoder.About) (*autoencoder.Recordings, error) {
 	what := autoencoder.Selection{Layer: about.Layer, Tensor: about.Tensor}
+	if about.Options != nil { // trained here: other programs name models differently
+		what.Model = about.Model
+	}
 	if about.Point != "" {
 		ref, err := config.ParsePoint(about.Point)
 		if err != nil {

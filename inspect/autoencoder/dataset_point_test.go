@@ -2,6 +2,7 @@ package autoencoder
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,26 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
+
+// TestOtherModel: recordings of another model than the autoencoder's are refused.
+func TestOtherModel(t *testing.T) {
+	folder := t.TempDir()
+	err := errors.Join(os.Mkdir(filepath.Join(folder, "data"), 0o700),
+		os.WriteFile(filepath.Join(folder, "data", "train-0.parquet"), nil, 0o600),
+		os.WriteFile(filepath.Join(folder, "llamatap.json"), []byte(`{"model":"m","tensors":[{"name":"a-0"}]}`), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for model, want := range map[string]string{"": "", "m": "", "n": `of the model "m", and the autoencoder of "n"`} {
+		rows, err := OpenRecordings([]string{folder}, Selection{Tensor: "a", Model: model})
+		if err == nil {
+			rows.Close()
+		}
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("an autoencoder of %q: %v", model, err)
+		}
+	}
+}
 
 // A dataset that says which tensor is which point has the tensor of a point, and no other; one that does not has the
 // tensor that is named.

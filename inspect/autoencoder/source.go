@@ -19,6 +19,7 @@ type Selection struct {
 	Point  *ggmlhooks.PointRef // a named point, of runs that were recorded with --tap-points
 	Layer  *int
 	Tensor string // a glob on names, where Point is nil
+	Model  string // that the recordings are of; "": any
 }
 
 // Recordings are the rows of one tensor of several runs or datasets of them, which are of one model.
@@ -55,6 +56,10 @@ func OpenRecordings(paths []string, what Selection) (*Recordings, error) {
 		if first := &r.About; err == nil && i > 0 && (about.Model != first.Model || about.Tensor != first.Tensor) {
 			err = fmt.Errorf("%s is of %q, %s, and %s of %q, %s: record all with one model and choose one tensor", path,
 				about.Model, about.Tensor, paths[0], first.Model, first.Tensor)
+		}
+		if err == nil && what.Model != "" && about.Model != what.Model {
+			err = fmt.Errorf("%s is of the model %q, and the autoencoder of %q: give recordings of that one", path,
+				about.Model, what.Model)
 		}
 		if err != nil {
 			r.Close()
