@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -109,6 +110,31 @@ func TestTokensAreJoined(t *testing.T) {
 	}
 	if c := a.Correlations; len(c) != 1 || math.Abs(c[0].R-1) > 1e-9 || c[0].N != 7 {
 		t.Errorf("correlations %+v", c)
+	}
+}
+
+// TestNotFinite: values that are not finite are counted below the tables, by tensor.
+func TestNotFinite(t *testing.T) {
+	layers := make([]matrix, maxBroken+3)
+	for i := range layers {
+		layers[i] = normal(rand.New(rand.NewPCG(5, uint64(i))), 4, 8)
+		if i > 0 {
+			layers[i][1][2], layers[i][3][0] = float32(math.NaN()), float32(math.Inf(-1))
+		}
+	}
+	a, err := Analyze(context.Background(), record(t, layers), Options{})
+	check(t, err)
+	for _, write := range []func(io.Writer, string) error{a.WriteText, a.WriteMarkdown} {
+		for by, want := range map[string]string{"tensor": "left out of all figures", "layer": "have no rank"} {
+			var out strings.Builder
+			check(t, write(&out, by))
+			text := strings.ReplaceAll(strings.Join(strings.Fields(out.String()), " "), "\\_", "_")
+			for _, want := range []string{want, "l_out-1: 1 NaN, 1 infinite of 32;", "; 4 values of other tensors."} {
+				if !strings.Contains(text, want) || strings.Contains(text, "l_out-0: ") {
+					t.Errorf("%s: no %q in %s", by, want, text)
+				}
+			}
+		}
 	}
 }
 

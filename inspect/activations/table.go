@@ -43,6 +43,10 @@ func (a *Analysis) Tables() []*Table {
 		Note: fmt.Sprintf("A channel whose magnitude is above %g × the token's root mean square in more than %s of the "+
 			"tokens.", OutlierRMS, present.Percent(OutlierShare)),
 		Head: []string{"layer_name", "layer", "channel", "share", "mean", "largest"}}
+	if broken := a.notFinite(); broken != "" {
+		tensors.Note += " Not finite, and left out of all figures: " + broken + "."
+		layers.Note += " Tensors with values that are not finite have no rank: " + broken + "."
+	}
 	text := a.texts()
 	for _, t := range a.Tensors {
 		norms, most, known := 0.0, 0.0, 0
@@ -116,6 +120,27 @@ func (a *Analysis) Tables() []*Table {
 		all = append(all, a.Lens.table(text))
 	}
 	return all
+}
+
+// maxBroken is how many tensors with values that are not finite a note names.
+const maxBroken = 8
+
+// notFinite says how many values of which tensors are NaN or infinite; "" where all are finite.
+func (a *Analysis) notFinite() string {
+	var list []string
+	more := uint64(0)
+	for _, t := range a.Tensors {
+		switch n := t.NaN + t.Inf; {
+		case n > 0 && len(list) < maxBroken:
+			list = append(list, fmt.Sprintf("%s: %d NaN, %d infinite of %d", t.Name, t.NaN, t.Inf, t.Elements))
+		case n > 0:
+			more += uint64(n)
+		}
+	}
+	if more > 0 {
+		list = append(list, fmt.Sprintf("%d values of other tensors", more))
+	}
+	return strings.Join(list, "; ")
 }
 
 // table is the lens as a table.
