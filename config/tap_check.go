@@ -18,7 +18,7 @@ func (c checker) check() error {
 		return checkNothing(c.given)
 	}
 	for _, refuse := range []func() error{
-		c.sampling, c.codec, c.attention, c.disk, c.checkpoint, c.modifiers, c.regions, c.intervals, c.events,
+		c.sampling, c.codec, c.attention, c.points, c.disk, c.checkpoint, c.modifiers, c.regions, c.intervals, c.events,
 		c.repeated,
 		c.sink, c.dataset, c.memory, c.sample,
 	} {
@@ -95,6 +95,18 @@ func (c checker) attention() error {
 			granularity)
 	}
 	return nil
+}
+
+// points refuses a point of a layer that the list of layers leaves out.
+func (c checker) points() error {
+	selection := c.tap.Selection()
+	ref := selection.OutsideLayers()
+	if ref == nil {
+		return nil
+	}
+	layers := c.tap.origins["layers"].where
+	return fmt.Errorf("%s asks for %s, and %s leaves layer %d out: name the point without a layer, or drop %s",
+		c.tap.origins["points"].where, ref, layers, ref.Layer, layers)
 }
 
 // disk refuses segments of which a bound that rotates does not hold two: the one that is written, and one that

@@ -120,6 +120,8 @@ func TestErrors(t *testing.T) {
 			"--tap-attention | mlp_only | mlp_analysis | contradict | --tap-granularity | full_tensor"},
 		{"attention of samples", "--tap-attention --tap-granularity sampled_slices", world{},
 			"--tap-attention | sampled_slices | --tap-granularity"},
+		{"point outside of the layers", "--tap-points z,resid_post.3 --tap-layer 4-5", world{},
+			"--tap-point | resid_post.3 | --tap-layer | layer 3 | without a layer"},
 		{"preset and purpose", "--tap-preset max --tap-purpose debugging", world{},
 			"--tap-preset | --tap-purpose | contradict"},
 		{"memory above the ceiling", "--tap-preset max_compression --tap-memory 20GB", world{},

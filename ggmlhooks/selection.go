@@ -29,7 +29,8 @@ type Selection struct {
 	// name: "Qcur-0#2", and "Qcur-0#1" for the first. Empty: every computed node.
 	Tensors []string
 	// Points are captured besides what Tensors matches; where Tensors is empty, they alone are. Layers bounds those
-	// that name no layer of their own, and no point of the whole model. Granularity does not bound them.
+	// that name no layer of their own, and no point of the whole model. Granularity does not bound them. Commands refuse
+	// one whose own layer is outside of Layers.
 	Points []PointRef
 	Tokens TokenRule
 	// Window is how many tokens are captured, counted from the first one that the selection applies to; 0: all.
@@ -40,6 +41,16 @@ type Selection struct {
 	SamplingRate float64
 	// Seed makes the choice of SampledSlices reproducible.
 	Seed uint64
+}
+
+// OutsideLayers is a point that names a layer which Layers leaves out; nil if there is none.
+func (s *Selection) OutsideLayers() *PointRef {
+	for i, ref := range s.Points {
+		if ref.Layer != NoLayer && !s.Layers.Empty() && !s.Layers.Has(ref.Layer) {
+			return &s.Points[i]
+		}
+	}
+	return nil
 }
 
 // WantsPoint reports whether the selection means a point of a layer.

@@ -113,8 +113,9 @@ func TestPointsSelected(t *testing.T) {
 			"attn_gate (layers 0-1): the outputs of heads have no gate", nil},
 		{"jamba", "attn_out,lm_head,resid_pre", "ffn_inp-2 l_out-0 l_out-1 result_output",
 			"attn_out (layers 1): the layer has no attention", []string{"--tap-layer", "1-2"}},
-		{"qwen3moe", "expert_indices,expert_weights.0",
-			"Vcur-0#2 Vcur-1#2 ffn_moe_topk-0 ffn_moe_topk-1 ffn_moe_weights_norm-0", "",
+		{"qwen3moe", "expert_indices,expert_weights.0,blocks.99.hook_resid_mid",
+			"Vcur-0#2 Vcur-1#2 ffn_moe_topk-0 ffn_moe_topk-1 ffn_moe_weights_norm-0",
+			"resid_mid (layers 99): the model has layers 0 to 1",
 			[]string{"--tap-tensor", "Vcur#2"}},
 	} {
 		t.Run(c.arch, func(t *testing.T) {

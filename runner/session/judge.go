@@ -91,6 +91,19 @@ func (j *judge) points(g *ggmlhooks.Graph) error {
 			}
 		}
 	}
+	if n := layers(g); n > 0 {
+		beyond := lack{why: fmt.Sprintf("the model has layers 0 to %d", n-1)}
+		for _, ref := range selection.Points {
+			if ref.Layer < n { // or NoLayer
+				continue
+			}
+			beyond.point = ref.Point.String()
+			if in[beyond] == nil {
+				lacks, in[beyond] = append(lacks, beyond), &ggmlhooks.LayerSet{}
+			}
+			in[beyond].Add(ref.Layer)
+		}
+	}
 	sort.SliceStable(lacks, func(a, b int) bool { return lacks[a].point < lacks[b].point })
 	var text []string
 	for _, l := range lacks {
@@ -99,10 +112,6 @@ func (j *judge) points(g *ggmlhooks.Graph) error {
 			where = " (layers " + in[l].String() + ")"
 		}
 		text = append(text, fmt.Sprintf("%s%s: %s", l.point, where, l.why))
-	}
-	if found == 0 && len(text) == 0 && len(j.run.o.Tap.Tensors) == 0 {
-		return fmt.Errorf("%w: the layers of --tap-points are not in this model: 'llamatap inspect --points' lists what a run has",
-			ErrSelection)
 	}
 	if found == 0 && len(j.run.o.Tap.Tensors) == 0 {
 		return fmt.Errorf("%w: this model has none of the points of --tap-points: %s", ErrSelection,
