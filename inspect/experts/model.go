@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // parts are the matrices of a layer's experts, in the order in which llama.cpp caches them.
@@ -38,8 +38,8 @@ func (r *Run) readModel(path string, o *Options) error {
 
 // modelPath is the file that a run's metadata name for the context, "" where none is known.
 func (r *Run) modelPath(path string) string {
-	m, err := resources.Metadata(path)
-	if err != nil || m == nil {
+	m, err := rundir.ReadMetadata(path)
+	if err != nil {
 		return ""
 	}
 	for i := range m.Contexts {

@@ -88,9 +88,7 @@ func (e *exporter) remember() error {
 // command, of which manifest.
 func Remember(dir, path, version string, command []string) error {
 	source := Source{Manifest: manifestSum(dir)}
-	var m rundir.Metadata
-	if data, err := rundir.ReadFile(filepath.Join(dir, rundir.MetadataName), rundir.MaxDocument); err == nil &&
-		json.Unmarshal(data, &m) == nil {
+	if m, err := rundir.ReadMetadata(dir); err == nil {
 		source.RunID = m.RunID
 	}
 	return remember(dir, path, DerivedProduct{Llamatap: version, Command: command, Source: source})

@@ -31,7 +31,7 @@ func (a *state) join() error {
 		return nil
 	}
 	r := a.report
-	if m, err := resources.Metadata(a.Run); err == nil && m != nil {
+	if m, err := rundir.ReadMetadata(a.Run); err == nil {
 		r.Model = m.Model.Name
 	}
 	block, system := newIntervals(a.report.Block), newIntervals(a.report.System)

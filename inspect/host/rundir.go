@@ -2,8 +2,6 @@ package host
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -38,11 +36,8 @@ func (o *Options) InRun(dir string) error {
 // find finds the first of some files in a run directory, or one that is still written; "" for none.
 func find(dir string, names []string) string {
 	for _, name := range names {
-		for _, form := range []string{"%s", ".%s.part"} {
-			path := filepath.Join(dir, fmt.Sprintf(form, name))
-			if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
-				return path
-			}
+		if path, ok := rundir.Present(dir, name); ok {
+			return path
 		}
 	}
 	return ""

@@ -219,7 +219,7 @@ func pageFaults(r *Run) *Finding {
 		f.Evidence += ", most on " + most
 	}
 	f.Remedy = "more memory or --mlock"
-	if r.setting("cold") == "on" {
+	if r.settings()["cold"].String() == "on" {
 		f.Remedy = "recording without --tap-cold"
 	}
 	return f.judge(float64(stalled), float64(wall), faultShare)
@@ -354,11 +354,11 @@ func recording(r *Run) *Finding {
 	f.Evidence = fmt.Sprintf("recording took at least %s of %s: %s in the tap, %s waiting, %s in %s of graphs",
 		ns(float64(a.LostNS())), ns(float64(a.WallNS)), ns(float64(a.TapNS)), ns(float64(a.WaitNS)),
 		ns(float64(a.CutNS)), plural(a.Cuts, "cut"))
-	level, most := r.setting("resource_level"), max(a.TapNS, a.WaitNS, a.CutNS)
+	level, most := r.settings()["resource_level"].String(), max(a.TapNS, a.WaitNS, a.CutNS)
 	switch {
 	case most == a.WaitNS:
 		f.Remedy = "fewer tensors, a larger --tap-memory or a faster disk"
-	case most == a.CutNS && strings.EqualFold(r.setting("resource_sample"), "1"):
+	case most == a.CutNS && strings.EqualFold(r.settings()["resource_sample"].String(), "1"):
 		f.Remedy = "--tap-resource-sample auto"
 	case most == a.CutNS && level != "" && !strings.EqualFold(level, "off"):
 		f.Remedy = "a lower --tap-resource-level"

@@ -398,12 +398,12 @@ func madeDifferently(a, b *Run) []Made {
 	of, other := a.settings(), b.settings()
 	names := maps.Clone(of)
 	if names == nil {
-		names = map[string]setting{}
+		names = map[string]rundir.Setting{}
 	}
 	maps.Copy(names, other)
 	delete(names, "out") // where a run is changes nothing of it
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if p, q := of[name].text(), other[name].text(); p != q {
+		if p, q := of[name].String(), other[name].String(); p != q {
 			all = append(all, Made{"recording: " + name, p, q})
 		}
 	}
@@ -427,13 +427,6 @@ func ownFlags(r, other *Run) string {
 	}
 	theirs := flags(other)
 	return strings.Join(slices.DeleteFunc(flags(r), func(f string) bool { return slices.Contains(theirs, f) }), " ")
-}
-
-func (s setting) text() string {
-	if s.Value == nil {
-		return ""
-	}
-	return fmt.Sprint(s.Value)
 }
 
 // contextText is the size of a context.

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -53,7 +52,7 @@ func Read(ctx context.Context, dir string, progress func(done, total int64)) (*R
 		return nil, fmt.Errorf("%w: give a run directory; 'llamatap runs' lists them", err)
 	}
 	r := &Run{Path: dir, State: described.State, Model: described.Model, data: described.Data}
-	if r.Metadata, err = resources.Metadata(dir); err != nil {
+	if r.Metadata, err = rundir.FindMetadata(dir); err != nil {
 		r.note("%v: what stands there is missing here; 'llamatap verify' reports more", err)
 	}
 	if back := r.Metadata.EventsGivenBack(); back != "" {
@@ -132,21 +131,19 @@ func (r *Run) readEvents(ctx context.Context, progress func(done, total int64)) 
 
 // readHost reads what the kernel did, as far as it was recorded.
 func (r *Run) readHost() error {
-	switch exists, err := r.has(rundir.WaitsName); {
-	case err != nil:
-		return err
-	case exists:
+	if _, ok := rundir.Present(r.Path, rundir.WaitsName); ok {
+		var err error
 		if r.Waits, err = host.ReadWaits(r.Path); err != nil {
 			r.note("%v", err)
-			break
-		}
-		for _, n := range r.Waits.Notes {
-			r.note("%s: %s", rundir.WaitsName, n)
+		} else {
+			for _, n := range r.Waits.Notes {
+				r.note("%s: %s", rundir.WaitsName, n)
+			}
 		}
 	}
 	o := host.Options{}
-	if exists, err := r.has(rundir.SystemName); err != nil || !exists {
-		return err
+	if _, ok := rundir.Present(r.Path, rundir.SystemName); !ok {
+		return nil
 	}
 	if err := o.InRun(r.Path); err != nil {
 		return err
@@ -165,41 +162,10 @@ func (r *Run) readHost() error {
 	return nil
 }
 
-// has reports whether a file is there, finished or still written.
-func (r *Run) has(name string) (bool, error) {
-	for _, form := range []string{name, "." + name + ".part"} {
-		switch _, err := os.Lstat(filepath.Join(r.Path, form)); {
-		case err == nil:
-			return true, nil
-		case !errors.Is(err, fs.ErrNotExist):
-			return false, err
-		}
-	}
-	return false, nil
-}
-
-// setting is a setting that the run was recorded with, and what set it.
-type setting struct {
-	Value  any
-	Source string // default, preset, file, environment or flag
-}
-
 // settings are those of the run; empty where they are not known.
-func (r *Run) settings() map[string]setting {
+func (r *Run) settings() map[string]rundir.Setting {
 	if r.Metadata == nil {
 		return nil
 	}
-	var config struct{ Settings map[string]setting }
-	if text, err := json.Marshal(r.Metadata.Config); err != nil || json.Unmarshal(text, &config) != nil {
-		return nil
-	}
-	return config.Settings
-}
-
-// setting is the value of a setting; "" where it is not known.
-func (r *Run) setting(name string) string {
-	if value := r.settings()[name].Value; value != nil {
-		return fmt.Sprint(value)
-	}
-	return ""
+	return r.Metadata.Settings()
 }

@@ -52,7 +52,7 @@ func hostSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 	if n := over.CountersLeft; n > 0 {
 		s.Text = append(s.Text, fmt.Sprintf("%d values are of more threads and devices than are drawn.", n))
 	}
-	if exists, err := r.has(rundir.SystemName); err == nil && exists && len(s.Charts) == 0 {
+	if _, ok := rundir.Present(r.Path, rundir.SystemName); ok && len(s.Charts) == 0 {
 		s.Text = append(s.Text,
 			"Nothing can be drawn over time: no interval ended during the tokens. Record a longer run, or "+
 				"a shorter --tap-host-interval.")

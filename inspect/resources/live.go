@@ -102,7 +102,7 @@ func (l *Live) Update(ctx context.Context) (ended bool, err error) {
 	// Metadata are replaced when a context is made, and at the end. Those that cannot be read say nothing.
 	if info, err := os.Stat(filepath.Join(l.dir, rundir.MetadataName)); err == nil && info.ModTime() != l.read {
 		l.read = info.ModTime()
-		l.metadata, _ = Metadata(l.dir)
+		l.metadata, _ = rundir.FindMetadata(l.dir)
 	}
 	if l.answers != nil {
 		wait := ctx

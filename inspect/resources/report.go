@@ -3,13 +3,11 @@ package resources
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/llamatap/llamatap/resource"
@@ -234,7 +232,7 @@ func (r *Report) describe() error {
 		return nil
 	}
 	r.State = StateOf(r.Path)
-	m, err := Metadata(r.Path)
+	m, err := rundir.FindMetadata(r.Path)
 	if err != nil || m == nil {
 		return err
 	}
@@ -249,22 +247,6 @@ func (r *Report) describe() error {
 		}
 	}
 	return nil
-}
-
-// Metadata reads a run's metadata; nil where there is none yet.
-func Metadata(dir string) (*rundir.Metadata, error) {
-	text, err := rundir.ReadFile(filepath.Join(dir, rundir.MetadataName), rundir.MaxDocument)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	var m rundir.Metadata
-	if err == nil {
-		err = json.Unmarshal(text, &m)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s of %s: %w", rundir.MetadataName, dir, err)
-	}
-	return &m, nil
 }
 
 // Capacity is how many cells a cache has, as its context's metadata say; 0 where that is not known.

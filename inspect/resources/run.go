@@ -1,7 +1,6 @@
 package resources
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -103,7 +102,7 @@ func ReadRun(dir string) (*Run, error) {
 	if !known {
 		return nil, fmt.Errorf("%s is not a run: %w", dir, fs.ErrNotExist)
 	}
-	m, err := Metadata(dir)
+	m, err := rundir.FindMetadata(dir)
 	if err == nil && m != nil {
 		r.describe(m)
 	}
@@ -161,10 +160,8 @@ func (r *Run) describe(m *rundir.Metadata) {
 		r.Tokens = &n
 	}
 	r.Hosts = resource.OtherHosts(m.Extra["hosts"])
-	var asked struct{ Recorders []string }
-	if text, err := json.Marshal(m.Config); err == nil && json.Unmarshal(text, &asked) == nil &&
-		asked.Recorders != nil {
-		r.Recorders = asked.Recorders
+	if asked := m.Recorders(); asked != nil {
+		r.Recorders = asked
 	}
 }
 

@@ -161,9 +161,9 @@ func (m *metrics) look(ctx context.Context, run Run, f *life) []sample {
 	case <-ctx.Done():
 		return alone(run)
 	}
-	known, err := resources.Metadata(run.dir)
-	if err != nil || known == nil {
-		known = &rundir.Metadata{}
+	known, err := rundir.ReadMetadata(run.dir)
+	if err != nil {
+		known = rundir.Metadata{}
 	}
 	_, err = m.lives.catchUp(ctx, f)
 	fold := metricFold{run: run.ID}
@@ -181,7 +181,7 @@ func (m *metrics) look(ctx context.Context, run Run, f *life) []sample {
 	now := reports{logs{m.server}}.now(run)
 	counted := now != nil && now.KV != nil
 	if err == nil {
-		fold.caches(f.live.Sum, known, !counted)
+		fold.caches(f.live.Sum, &known, !counted)
 	}
 	if counted {
 		fold.snapshot(now.KV)
@@ -201,7 +201,7 @@ func (m *metrics) look(ctx context.Context, run Run, f *life) []sample {
 	if now != nil && now.Requests != nil {
 		fold.requests(now.Requests)
 	}
-	fold.capture(run, known, now)
+	fold.capture(run, &known, now)
 	return fold.all
 }
 

@@ -1,7 +1,6 @@
 package tensors
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,7 +13,7 @@ import (
 // it kept a sample of requests. How many tokens that was is known from where segments begin; packets and rows were
 // counted by that process alone.
 func (r *repairer) rotated() error {
-	if !r.killed || r.meta.Rotated != nil || r.moved != nil || !rotates(r.meta.Config) {
+	if !r.killed || r.meta.Rotated != nil || r.moved != nil || !rotates(&r.meta) {
 		return nil
 	}
 	gone := &rundir.Rotated{}
@@ -63,17 +62,9 @@ func (r *repairer) rotated() error {
 func (r *repairer) single(table string) bool { return exists(filepath.Join(r.path, table)) }
 
 // rotates reports whether a run was to give back what is oldest, or what is not of its sample.
-func rotates(config any) bool {
-	text, err := json.Marshal(config)
-	var settings struct {
-		Settings map[string]struct {
-			Value any `json:"value"`
-		} `json:"settings"`
-	}
-	if err != nil || json.Unmarshal(text, &settings) != nil {
-		return false
-	}
-	value, _ := settings.Settings["max_disk"].Value.(string)
-	sample, _ := settings.Settings["request_sample"].Value.(string)
-	return strings.HasSuffix(value, ":rotate") || sample != ""
+func rotates(m *rundir.Metadata) bool {
+	settings := m.Settings()
+	bound, _ := settings["max_disk"].Value.(string)
+	sample, _ := settings["request_sample"].Value.(string)
+	return strings.HasSuffix(bound, ":rotate") || sample != ""
 }

@@ -59,7 +59,7 @@ func openDir(path string) (*Run, error) {
 		r.Sealed = true
 	}
 	var err error
-	if r.Metadata, err = readMetadata(path); err != nil {
+	if r.Metadata, err = rundir.FindMetadata(path); err != nil {
 		return nil, err
 	}
 	if !r.Sealed && !begun(path) {
@@ -118,7 +118,7 @@ func openSegments(path string) (*Run, error) {
 		return nil, notARun(path)
 	}
 	r.Stream = stream.Join(parts...)
-	if own, err := readMetadata(path); err != nil {
+	if own, err := rundir.FindMetadata(path); err != nil {
 		return nil, errors.Join(err, r.Close())
 	} else if own != nil {
 		r.Metadata = own
@@ -154,15 +154,11 @@ func notARun(path string) error {
 				path, ErrNotARun, len(runs), filepath.Dir(newest))
 		}
 	}
-	var about struct {
-		Extra struct {
-			Dataset struct{ Path string }
-		}
-	}
-	if text, err := rundir.ReadFile(filepath.Join(path, rundir.MetadataName), rundir.MaxDocument); err == nil &&
-		json.Unmarshal(text, &about) == nil && about.Extra.Dataset.Path != "" {
+	var dataset struct{ Path string }
+	if m, err := rundir.ReadMetadata(path); err == nil && json.Unmarshal(m.Extra["dataset"], &dataset) == nil &&
+		dataset.Path != "" {
 		return fmt.Errorf("%s: %w: its tensors are in the dataset %s, which datasets.load_dataset and 'llamatap sae' read",
-			path, ErrNotARun, about.Extra.Dataset.Path)
+			path, ErrNotARun, dataset.Path)
 	}
 	return fmt.Errorf("%s: %w: %s is not in it; give the run directory of a run that recorded activations", path,
 		ErrNotARun, rundir.StreamName)
@@ -194,23 +190,6 @@ func openStream(path string) (*Run, error) {
 		return nil, err
 	}
 	return r, nil
-}
-
-// readMetadata reads metadata.json; a directory whose run is still going, or was killed early, has none.
-func readMetadata(dir string) (*rundir.Metadata, error) {
-	name := filepath.Join(dir, rundir.MetadataName)
-	data, err := rundir.ReadFile(name, rundir.MaxDocument)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	m := new(rundir.Metadata)
-	if err := json.Unmarshal(data, m); err != nil {
-		return nil, fmt.Errorf("%s is damaged (%w): 'llamatap verify %s' reports more", name, err, dir)
-	}
-	return m, nil
 }
 
 // Close closes the files.

@@ -2,7 +2,6 @@ package tensors
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"slices"
@@ -78,18 +77,12 @@ func (s *Summary) noteAltering(p *stream.Packet) {
 
 // addBounds adds the bound that the run's settings name to the codecs that keep it.
 func addBounds(altered []Altering, m *rundir.Metadata) {
-	var settings struct {
-		Settings struct {
-			Error  struct{ Value float64 } `json:"error"`
-			Metric struct{ Value string }  `json:"error_metric"`
-		} `json:"settings"`
-	}
-	if text, err := json.Marshal(m.Config); err != nil || json.Unmarshal(text, &settings) != nil {
-		return
-	}
+	settings := m.Settings()
+	bound, _ := settings["error"].Value.(float64)
+	metric, _ := settings["error_metric"].Value.(string)
 	for i := range altered {
 		if strings.HasPrefix(altered[i].By, "codec ") {
-			altered[i].Bound, altered[i].Metric = settings.Settings.Error.Value, settings.Settings.Metric.Value
+			altered[i].Bound, altered[i].Metric = bound, metric
 		}
 	}
 }

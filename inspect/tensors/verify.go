@@ -146,7 +146,7 @@ func (v *Verification) checkDir(r *Run) error {
 		}
 	}
 	r.Sealed = report.Sealed
-	if r.Metadata, err = readMetadata(v.Path); err != nil {
+	if r.Metadata, err = rundir.FindMetadata(v.Path); err != nil {
 		v.add(Damage, "%v", err)
 	}
 	var moved *rundir.Moved

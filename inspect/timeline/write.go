@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // The formats.
@@ -110,8 +110,8 @@ func aboutRun(path string) about {
 	if err != nil || !info.IsDir() {
 		return a
 	}
-	m, err := resources.Metadata(path)
-	if err != nil || m == nil {
+	m, err := rundir.ReadMetadata(path)
+	if err != nil {
 		return a
 	}
 	a.title, a.model, a.unix, a.mono = m.RunID, m.Model.Name, m.Clock.UnixNS, m.Clock.MonoNS

@@ -15,6 +15,17 @@ const partSuffix = ".part"
 // partName is the temporary name of a file.
 func partName(name string) string { return "." + name + partSuffix }
 
+// Present returns the path of a file of a run directory that is finished, or else still written; false for none.
+func Present(dir, name string) (path string, ok bool) {
+	for _, form := range []string{name, partName(name)} {
+		path = filepath.Join(dir, form)
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
+			return path, true
+		}
+	}
+	return "", false
+}
+
 // leftover reports whether a name in a run directory is one that only a process uses that writes the run. Numbers
 // at the end of a name are of earlier versions.
 func leftover(name string) bool {

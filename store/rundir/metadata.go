@@ -52,6 +52,39 @@ type Metadata struct {
 	Extra map[string]json.RawMessage `json:"extra,omitempty"` // of recorders that add their own
 }
 
+// Setting is a setting that a run was recorded with.
+type Setting struct {
+	Value  any
+	Source string // default, preset, file, environment or flag
+}
+
+// String is the value of the setting; "" where it is not known.
+func (s Setting) String() string {
+	if s.Value == nil {
+		return ""
+	}
+	return fmt.Sprint(s.Value)
+}
+
+// asked is what readers take from Config.
+type asked struct {
+	Settings  map[string]Setting
+	Recorders []string
+}
+
+func (m *Metadata) asked() (a asked) {
+	if text, err := json.Marshal(m.Config); err != nil || json.Unmarshal(text, &a) != nil {
+		return asked{}
+	}
+	return a
+}
+
+// Settings returns the settings that the run was recorded with, by key; nil where they are not known.
+func (m *Metadata) Settings() map[string]Setting { return m.asked().Settings }
+
+// Recorders returns the recorders that were asked for; nil where they are not known.
+func (m *Metadata) Recorders() []string { return m.asked().Recorders }
+
 // Resumed describes the resume: times and costs are those since.
 type Resumed struct {
 	At         time.Time `json:"at"`

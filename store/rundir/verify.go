@@ -164,6 +164,19 @@ func ReadMetadata(path string) (Metadata, error) {
 	return ParseMetadata(text)
 }
 
+// FindMetadata is ReadMetadata of a directory that may have none: that of a run which only starts, or was killed early.
+// It returns nil then.
+func FindMetadata(path string) (*Metadata, error) {
+	m, err := ReadMetadata(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w: 'llamatap verify %s' reports more", path, err, path)
+	}
+	return &m, nil
+}
+
 // ParseMetadata is ReadMetadata of the text of one.
 func ParseMetadata(text []byte) (m Metadata, err error) {
 	if err := json.Unmarshal(text, &m); err != nil {
