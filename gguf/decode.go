@@ -52,11 +52,6 @@ func (d *decoder) u8() uint8 {
 	return d.pick(d.buf[:1])[0]
 }
 
-func (d *decoder) u16() uint16 {
-	d.full(d.buf[:2])
-	return binary.LittleEndian.Uint16(d.pick(d.buf[:2]))
-}
-
 func (d *decoder) u32() uint32 {
 	d.full(d.buf[:4])
 	return binary.LittleEndian.Uint32(d.pick(d.buf[:4]))
@@ -129,87 +124,47 @@ func (d *decoder) value(key string) Value {
 	if t == Array {
 		return d.array(key)
 	}
-	v := d.scalar(t)
-	if v.Data == nil {
+	if int64(t) >= int64(len(kinds)) {
 		d.malformed("key %q has unknown %v", key, t)
+		return Value{}
 	}
-	return v
-}
-
-// scalar reads one value; the result is empty for an unknown type.
-func (d *decoder) scalar(t ValueType) Value {
-	switch t {
-	case Uint8:
-		return Value{d.u8()}
-	case Int8:
-		return Value{int8(d.u8())}
-	case Uint16:
-		return Value{d.u16()}
-	case Int16:
-		return Value{int16(d.u16())}
-	case Uint32:
-		return Value{d.u32()}
-	case Int32:
-		return Value{int32(d.u32())}
-	case Uint64:
-		return Value{d.u64()}
-	case Int64:
-		return Value{int64(d.u64())}
-	case Float32:
-		return Value{math.Float32frombits(d.u32())}
-	case Float64:
-		return Value{math.Float64frombits(d.u64())}
-	case Bool:
-		return Value{d.boolean()}
-	case String:
-		return Value{d.str()}
-	}
-	return Value{}
+	return kinds[t].read(d)
 }
 
 func (d *decoder) array(key string) Value {
 	elem := ValueType(d.u32())
-	if elem == Array || int64(elem) >= int64(len(valueTypes)) {
+	if elem == Array || int64(elem) >= int64(len(kinds)) {
 		d.malformed("key %q is an array of %v; only arrays of numbers, bools and strings are known", key, elem)
 		return Value{}
 	}
-	n := d.count(fmt.Sprintf("array length of key %q", key), valueTypes[elem].bytes)
-	switch elem {
-	case Uint8:
-		return many(d, n, d.u8)
-	case Int8:
-		return many(d, n, func() int8 { return int8(d.u8()) })
-	case Uint16:
-		return many(d, n, d.u16)
-	case Int16:
-		return many(d, n, func() int16 { return int16(d.u16()) })
-	case Uint32:
-		return many(d, n, d.u32)
-	case Int32:
-		return many(d, n, func() int32 { return int32(d.u32()) })
-	case Uint64:
-		return many(d, n, d.u64)
-	case Int64:
-		return many(d, n, func() int64 { return int64(d.u64()) })
-	case Float32:
-		return many(d, n, func() float32 { return math.Float32frombits(d.u32()) })
-	case Float64:
-		return many(d, n, func() float64 { return math.Float64frombits(d.u64()) })
-	case Bool:
-		return many(d, n, d.boolean)
-	default:
-		return many(d, n, d.str)
-	}
+	n := d.count(fmt.Sprintf("array length of key %q", key), kinds[elem].bytes)
+	return kinds[elem].readArray(d, n)
 }
 
 // arrayChunk bounds the elements that are allocated on the word of a length field alone.
 const arrayChunk = 4096
 
-// many reads n values; memory grows with what has been read, not with n.
-func many[T any](d *decoder, n int64, one func() T) Value {
+// readEach reads n values one by one; memory grows with what has been read, not with n.
+func readEach[T any](d *decoder, n int64, one func(*decoder) T) []T {
 	out := make([]T, 0, min(n, arrayChunk))
 	for i := int64(0); i < n && d.err == nil; i++ {
-		out = append(out, one())
+		out = append(out, one(d))
 	}
-	return Value{out}
+	return out
+}
+
+// readNumbers reads n numbers chunk by chunk, with readEach's bound of memory.
+func readNumbers[T any](d *decoder, n int64) []T {
+	out := []T{}
+	var raw []byte
+	for int64(len(out)) < n {
+		at := len(out)
+		out = append(out, make([]T, min(n-int64(at), arrayChunk))...)
+		raw = append(raw[:0], make([]byte, binary.Size(out[at:]))...)
+		if !d.full(raw) {
+			return out[:at]
+		}
+		binary.Decode(raw, binary.LittleEndian, out[at:])
+	}
+	return out
 }

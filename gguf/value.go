@@ -1,6 +1,10 @@
 package gguf
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+	"reflect"
+)
 
 // ValueType is the type of a metadata value, numbered as gguf.h numbers it.
 type ValueType uint32
@@ -22,21 +26,59 @@ const (
 	Float64 ValueType = 12
 )
 
-var valueTypes = [...]struct {
-	name  string
-	bytes int64 // size of one value; for a string the least that it can take
-}{
-	Uint8: {"uint8", 1}, Int8: {"int8", 1}, Uint16: {"uint16", 2}, Int16: {"int16", 2}, Uint32: {"uint32", 4},
-	Int32: {"int32", 4}, Float32: {"float32", 4}, Bool: {"bool", 1}, String: {"string", 8}, Array: {"array", 12},
-	Uint64: {"uint64", 8}, Int64: {"int64", 8}, Float64: {"float64", 8},
+// kind is what is known of the values of one type.
+type kind struct {
+	name       string
+	bytes      int64        // size of one value; for a string the least that it can take
+	one, array reflect.Type // that hold a value, and an array of them
+	read       func(*decoder) Value
+	readArray  func(d *decoder, n int64) Value
+}
+
+// kinds are the types, by number.
+var kinds = [...]kind{
+	Uint8:   numbers[uint8]("uint8"),
+	Int8:    numbers[int8]("int8"),
+	Uint16:  numbers[uint16]("uint16"),
+	Int16:   numbers[int16]("int16"),
+	Uint32:  numbers[uint32]("uint32"),
+	Int32:   numbers[int32]("int32"),
+	Float32: numbers[float32]("float32"),
+	Bool:    others("bool", 1, (*decoder).boolean),
+	String:  others("string", 8, (*decoder).str),
+	Array:   {name: "array", bytes: 12},
+	Uint64:  numbers[uint64]("uint64"),
+	Int64:   numbers[int64]("int64"),
+	Float64: numbers[float64]("float64"),
+}
+
+// numbers are values that are read as they stand.
+func numbers[T any](name string) kind {
+	size := int64(reflect.TypeFor[T]().Size())
+	one := func(d *decoder) (v T) {
+		if raw := d.buf[:size]; d.full(raw) {
+			binary.Decode(raw, binary.LittleEndian, &v)
+		}
+		return v
+	}
+	return kind{name, size, reflect.TypeFor[T](), reflect.TypeFor[[]T](),
+		func(d *decoder) Value { return Value{one(d)} },
+		func(d *decoder, n int64) Value { return Value{readNumbers[T](d, n)} }}
+}
+
+// others are values that read reads one by one.
+func others[T any](name string, bytes int64, read func(*decoder) T) kind {
+	return kind{name, bytes, reflect.TypeFor[T](), reflect.TypeFor[[]T](),
+		func(d *decoder) Value { return Value{read(d)} },
+		func(d *decoder, n int64) Value { return Value{readEach(d, n, read)} }}
 }
 
 // String is gguf's name of the type.
 func (t ValueType) String() string {
-	if int64(t) >= int64(len(valueTypes)) {
+	if int64(t) >= int64(len(kinds)) {
 		return fmt.Sprintf("value type %d", uint32(t))
 	}
-	return valueTypes[t].name
+	return kinds[t].name
 }
 
 // Value is one metadata value. Data holds it as the Go type of the same meaning: uint8 … uint64, int8 … int64,
@@ -49,62 +91,15 @@ type Value struct {
 // Type is the value's type and, for an array, the type of its elements. ok is false where Data holds a Go type that
 // a GGUF file cannot.
 func (v Value) Type() (t, elem ValueType, ok bool) {
-	switch v.Data.(type) {
-	case uint8:
-		return Uint8, 0, true
-	case int8:
-		return Int8, 0, true
-	case uint16:
-		return Uint16, 0, true
-	case int16:
-		return Int16, 0, true
-	case uint32:
-		return Uint32, 0, true
-	case int32:
-		return Int32, 0, true
-	case uint64:
-		return Uint64, 0, true
-	case int64:
-		return Int64, 0, true
-	case float32:
-		return Float32, 0, true
-	case float64:
-		return Float64, 0, true
-	case bool:
-		return Bool, 0, true
-	case string:
-		return String, 0, true
+	of := reflect.TypeOf(v.Data)
+	for i, k := range kinds {
+		switch {
+		case of == nil || k.one == nil:
+		case of == k.one:
+			return ValueType(i), 0, true
+		case of == k.array:
+			return Array, ValueType(i), true
+		}
 	}
-	elem, ok = v.elemType()
-	return Array, elem, ok
-}
-
-func (v Value) elemType() (ValueType, bool) {
-	switch v.Data.(type) {
-	case []uint8:
-		return Uint8, true
-	case []int8:
-		return Int8, true
-	case []uint16:
-		return Uint16, true
-	case []int16:
-		return Int16, true
-	case []uint32:
-		return Uint32, true
-	case []int32:
-		return Int32, true
-	case []uint64:
-		return Uint64, true
-	case []int64:
-		return Int64, true
-	case []float32:
-		return Float32, true
-	case []float64:
-		return Float64, true
-	case []bool:
-		return Bool, true
-	case []string:
-		return String, true
-	}
-	return 0, false
+	return Array, 0, false
 }

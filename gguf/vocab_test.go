@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"bytes"
+	"strconv"
 	"testing"
 
 	"github.com/llamatap/llamatap/models"
@@ -41,5 +42,39 @@ func TestVocabOfSentencePieces(t *testing.T) {
 		if got := string(v.Piece(int32(id))); got != want {
 			t.Errorf("token %d is %q, want %q", id, got, want)
 		}
+	}
+}
+
+// BenchmarkVocabulary reads and writes the header of a file with a vocabulary of 150,000 tokens.
+func BenchmarkVocabulary(b *testing.B) {
+	const n = 150_000
+	tokens, scores, types := make([]string, n), make([]float32, n), make([]int32, n)
+	for i := range tokens {
+		tokens[i], scores[i], types[i] = "token "+strconv.Itoa(i), float32(-i), 1
+	}
+	var m Metadata
+	m.Set("tokenizer.ggml.tokens", tokens)
+	m.Set("tokenizer.ggml.scores", scores)
+	m.Set("tokenizer.ggml.token_type", types)
+	var file bytes.Buffer
+	write := func() {
+		file.Reset()
+		if w, err := NewWriter(&file, &m, nil); err != nil || w.Close() != nil {
+			b.Fatal(err)
+		}
+	}
+	write()
+	for name, do := range map[string]func(){"write": write, "read": func() {
+		if _, err := ReadBytes(file.Bytes()); err != nil {
+			b.Fatal(err)
+		}
+	}} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(file.Len()))
+			b.ReportAllocs()
+			for b.Loop() {
+				do()
+			}
+		})
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"reflect"
 	"unicode/utf8"
 )
 
@@ -207,81 +207,19 @@ func appendKV(dst []byte, kv KV) ([]byte, error) {
 	}
 	dst = appendString(dst, kv.Key)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(t))
-	if t != Array {
-		return appendScalar(dst, kv.Value.Data), nil
+	if t == Array {
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(elem))
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(reflect.ValueOf(kv.Value.Data).Len()))
 	}
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(elem))
-	return appendArray(dst, kv.Value.Data), nil
-}
-
-func appendScalar(dst []byte, data any) []byte {
-	le := binary.LittleEndian
-	switch x := data.(type) {
-	case uint8:
-		return append(dst, x)
-	case int8:
-		return append(dst, uint8(x))
-	case uint16:
-		return le.AppendUint16(dst, x)
-	case int16:
-		return le.AppendUint16(dst, uint16(x))
-	case uint32:
-		return le.AppendUint32(dst, x)
-	case int32:
-		return le.AppendUint32(dst, uint32(x))
-	case uint64:
-		return le.AppendUint64(dst, x)
-	case int64:
-		return le.AppendUint64(dst, uint64(x))
-	case float32:
-		return le.AppendUint32(dst, math.Float32bits(x))
-	case float64:
-		return le.AppendUint64(dst, math.Float64bits(x))
-	case bool:
-		if x {
-			return append(dst, 1)
-		}
-		return append(dst, 0)
+	switch data := kv.Value.Data.(type) {
 	case string:
-		return appendString(dst, x)
-	}
-	panic(fmt.Sprintf("gguf: %T is no scalar", data)) // appendKV has asked Value.Type
-}
-
-func appendArray(dst []byte, data any) []byte {
-	switch s := data.(type) {
-	case []uint8:
-		return appendEach(dst, s)
-	case []int8:
-		return appendEach(dst, s)
-	case []uint16:
-		return appendEach(dst, s)
-	case []int16:
-		return appendEach(dst, s)
-	case []uint32:
-		return appendEach(dst, s)
-	case []int32:
-		return appendEach(dst, s)
-	case []uint64:
-		return appendEach(dst, s)
-	case []int64:
-		return appendEach(dst, s)
-	case []float32:
-		return appendEach(dst, s)
-	case []float64:
-		return appendEach(dst, s)
-	case []bool:
-		return appendEach(dst, s)
+		return appendString(dst, data), nil
 	case []string:
-		return appendEach(dst, s)
+		for _, s := range data {
+			dst = appendString(dst, s)
+		}
+		return dst, nil
+	default:
+		return binary.Append(dst, binary.LittleEndian, data)
 	}
-	panic(fmt.Sprintf("gguf: %T is no array", data)) // appendKV has asked Value.Type
-}
-
-func appendEach[T any](dst []byte, s []T) []byte {
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(len(s)))
-	for i := range s {
-		dst = appendScalar(dst, s[i])
-	}
-	return dst
 }
