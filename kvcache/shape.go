@@ -1,6 +1,6 @@
 package kvcache
 
-import "fmt"
+import "github.com/llamatap/llamatap/store/label"
 
 // Kind is a kind of cache. A context has at most one of each.
 type Kind uint8
@@ -12,24 +12,16 @@ const (
 	Recurrent             // states of recurrent layers: one cell per sequence
 )
 
-var kinds = [...]string{"base", "swa", "recurrent"}
+var kinds = label.Names[Kind]{What: "kind of memory", All: []string{"base", "swa", "recurrent"}}
 
 // String returns the kind's name as it stands in files.
-func (k Kind) String() string { return kinds[k] }
+func (k Kind) String() string { return kinds.Text(k) }
 
 // MarshalText writes the kind's name.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // UnmarshalText reads the kind's name.
-func (k *Kind) UnmarshalText(text []byte) error {
-	for i, name := range kinds {
-		if name == string(text) {
-			*k = Kind(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("unknown kind of memory %q: use one of %v", text, kinds)
-}
+func (k *Kind) UnmarshalText(text []byte) error { return label.Unmarshal(k, text, kinds.Parse) }
 
 // Tensor says which of a layer's tensors a part of a cache is.
 type Tensor byte

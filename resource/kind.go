@@ -1,6 +1,6 @@
 package resource
 
-import "fmt"
+import "github.com/llamatap/llamatap/store/label"
 
 // Kind is the type of an event. Its name is the value of the key "event".
 type Kind uint8
@@ -41,7 +41,7 @@ const (
 	kindCount
 )
 
-var kindNames = [...]string{
+var kindNames = label.Names[Kind]{What: "event", Use: "docs/EVENTS.md lists those that there are", All: []string{
 	"resource_session_start", "resource_tracking_begin", "layer_begin", "layer_end", "component_begin", "component_end",
 	"memory_allocation", "compute_execution", "component_handoff", "kv_cache_operation", "mlp_operation",
 	"resource_session_summary",
@@ -49,38 +49,19 @@ var kindNames = [...]string{
 	"phase", "loss",
 	"level", "graph_execution", "model_metrics", "tensor_metadata", "step_begin", "step_end",
 	"gpu_sample", "rapl_sample", "energy", "request_energy", "graph_energy",
-}
+}}
 
 // Kinds are the names of all kinds; index k is that of Kind(k).
-func Kinds() []string { return kindNames[:] }
+func Kinds() []string { return kindNames.All }
 
 // String returns the kind's name as it stands in files.
-func (k Kind) String() string {
-	if k < kindCount {
-		return kindNames[k]
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
-}
+func (k Kind) String() string { return kindNames.Text(k) }
 
 // ParseKind is the inverse of String.
-func ParseKind(s string) (Kind, error) {
-	for i, name := range kindNames {
-		if name == s {
-			return Kind(i), nil
-		}
-	}
-	return 0, fmt.Errorf("unknown event %q: docs/EVENTS.md lists those that there are", s)
-}
+func ParseKind(s string) (Kind, error) { return kindNames.Parse(s) }
 
 // MarshalText writes the kind's name.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // UnmarshalText reads the kind's name.
-func (k *Kind) UnmarshalText(text []byte) error {
-	parsed, err := ParseKind(string(text))
-	if err != nil {
-		return err
-	}
-	*k = parsed
-	return nil
-}
+func (k *Kind) UnmarshalText(text []byte) error { return label.Unmarshal(k, text, ParseKind) }

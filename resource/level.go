@@ -3,6 +3,8 @@ package resource
 import (
 	"fmt"
 	"strings"
+
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // Level is the amount of detail. Each level includes the events of the previous one; [Level.Includes] is the table.
@@ -16,19 +18,14 @@ const (
 	Off                   // while a run goes on: nothing but the session, changes of the level and losses
 )
 
-var levelNames = [...]string{"MINIMAL", "DETAILED", "VERBOSE", "OFF"}
+var levelNames = label.Names[Level]{What: "level", All: []string{"MINIMAL", "DETAILED", "VERBOSE", "OFF"}}
 
 // String returns the level's name as files, flags and LRI spell it.
-func (l Level) String() string {
-	if int(l) < len(levelNames) {
-		return levelNames[l]
-	}
-	return fmt.Sprintf("level(%d)", uint8(l))
-}
+func (l Level) String() string { return levelNames.Text(l) }
 
 // ParseLevel reads a level that a user may ask for, in either case. Off is none of them.
 func ParseLevel(s string) (Level, error) {
-	for i, name := range levelNames[:Off] {
+	for i, name := range levelNames.All[:Off] {
 		if strings.EqualFold(name, s) {
 			return Level(i), nil
 		}
@@ -45,12 +42,7 @@ func (l *Level) UnmarshalText(text []byte) error {
 		*l = Off
 		return nil
 	}
-	parsed, err := ParseLevel(string(text))
-	if err != nil {
-		return err
-	}
-	*l = parsed
-	return nil
+	return label.Unmarshal(l, text, ParseLevel)
 }
 
 // MinimalAllocation is the smallest allocation in bytes that MINIMAL reports, as in LRI.

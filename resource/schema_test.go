@@ -33,11 +33,11 @@ func schemaOf(of reflect.Type, path string) map[string]any {
 	case reflect.TypeFor[Kind]():
 		return map[string]any{"type": "string"}
 	case reflect.TypeFor[Level]():
-		return map[string]any{"enum": levelNames[:]}
+		return map[string]any{"enum": levelNames.All}
 	case reflect.TypeFor[Source]():
-		return map[string]any{"enum": sourceNames[:]}
+		return map[string]any{"enum": sourceNames.All}
 	case reflect.TypeFor[TimeSource]():
-		return map[string]any{"enum": timeSourceNames[:]}
+		return map[string]any{"enum": timeSourceNames.All}
 	}
 	switch of.Kind() {
 	case reflect.Pointer:

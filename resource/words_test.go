@@ -8,8 +8,8 @@ import (
 )
 
 func TestKindNames(t *testing.T) {
-	if len(kindNames) != int(kindCount) {
-		t.Fatalf("%d names for %d kinds", len(kindNames), kindCount)
+	if len(kindNames.All) != int(kindCount) {
+		t.Fatalf("%d names for %d kinds", len(kindNames.All), kindCount)
 	}
 	seen := map[string]bool{}
 	for k := range kindCount {
@@ -59,7 +59,7 @@ func TestSourcesAreOrdered(t *testing.T) {
 		t.Error("a weaker source is not smaller")
 	}
 	for s := range Measured + 1 {
-		if parsed, err := parseSource(s.String()); err != nil || parsed != s {
+		if parsed, err := sourceNames.Parse(s.String()); err != nil || parsed != s {
 			t.Errorf("%v: %v %v", s, parsed, err)
 		}
 	}

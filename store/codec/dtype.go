@@ -1,6 +1,10 @@
 package codec
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/llamatap/llamatap/store/label"
+)
 
 // DType is the type of stored elements. The numbers stand in index files; never renumber them.
 type DType uint8
@@ -68,10 +72,4 @@ func ParseDType(s string) (DType, error) {
 func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText reads the type's name.
-func (d *DType) UnmarshalText(text []byte) error {
-	parsed, err := ParseDType(string(text))
-	if err == nil {
-		*d = parsed
-	}
-	return err
-}
+func (d *DType) UnmarshalText(text []byte) error { return label.Unmarshal(d, text, ParseDType) }

@@ -1,7 +1,5 @@
 package label
 
-import "fmt"
-
 // Component is the part of a transformer (or state-space) layer that a node computes for. The tap infers it from
 // the graph: from the weight that the node reads, else from the node's own name, else from its consumer, else from
 // its source. The numbers are shared with cgo/tap and stand in index files; never renumber them.
@@ -19,35 +17,17 @@ const (
 	ComponentCache                      // work on the memory itself (shift, copy), only in maintenance graphs
 )
 
-var componentNames = [...]string{"other", "input", "attention", "mlp", "ssm", "residual", "output", "cache"}
+var componentNames = Names[Component]{What: "component",
+	All: []string{"other", "input", "attention", "mlp", "ssm", "residual", "output", "cache"}}
 
 // String returns the component's name as it stands in files.
-func (c Component) String() string {
-	if int(c) < len(componentNames) {
-		return componentNames[c]
-	}
-	return fmt.Sprintf("component(%d)", uint8(c))
-}
+func (c Component) String() string { return componentNames.Text(c) }
 
 // ParseComponent is the inverse of String.
-func ParseComponent(s string) (Component, error) {
-	for i, name := range componentNames {
-		if name == s {
-			return Component(i), nil
-		}
-	}
-	return ComponentOther, fmt.Errorf("unknown component %q: use one of %v", s, componentNames)
-}
+func ParseComponent(s string) (Component, error) { return componentNames.Parse(s) }
 
 // MarshalText writes the component's name.
 func (c Component) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // UnmarshalText reads the component's name.
-func (c *Component) UnmarshalText(text []byte) error {
-	parsed, err := ParseComponent(string(text))
-	if err != nil {
-		return err
-	}
-	*c = parsed
-	return nil
-}
+func (c *Component) UnmarshalText(text []byte) error { return Unmarshal(c, text, ParseComponent) }

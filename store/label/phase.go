@@ -1,7 +1,5 @@
 package label
 
-import "fmt"
-
 // Phase says what an execution of a graph, or one token row of it, was for. The numbers stand in index files; never
 // renumber them.
 type Phase uint8
@@ -16,35 +14,17 @@ const (
 	PhaseTeardown                 // after the last token
 )
 
-var phaseNames = [...]string{"unknown", "setup", "maintenance", "prefill", "decode", "teardown"}
+var phaseNames = Names[Phase]{What: "phase",
+	All: []string{"unknown", "setup", "maintenance", "prefill", "decode", "teardown"}}
 
 // String returns the phase's name as it stands in files.
-func (p Phase) String() string {
-	if int(p) < len(phaseNames) {
-		return phaseNames[p]
-	}
-	return fmt.Sprintf("phase(%d)", uint8(p))
-}
+func (p Phase) String() string { return phaseNames.Text(p) }
 
 // ParsePhase is the inverse of String.
-func ParsePhase(s string) (Phase, error) {
-	for i, name := range phaseNames {
-		if name == s {
-			return Phase(i), nil
-		}
-	}
-	return PhaseUnknown, fmt.Errorf("unknown phase %q: use one of %v", s, phaseNames)
-}
+func ParsePhase(s string) (Phase, error) { return phaseNames.Parse(s) }
 
 // MarshalText writes the phase's name.
 func (p Phase) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText reads the phase's name.
-func (p *Phase) UnmarshalText(text []byte) error {
-	parsed, err := ParsePhase(string(text))
-	if err != nil {
-		return err
-	}
-	*p = parsed
-	return nil
-}
+func (p *Phase) UnmarshalText(text []byte) error { return Unmarshal(p, text, ParsePhase) }
