@@ -2,12 +2,11 @@ package sched
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strconv"
-	"strings"
+
+	"github.com/llamatap/llamatap/internal/machine"
 )
 
 // MemoryPressure reports how short of memory a process is. A figure that the kernel does not report is nil.
@@ -68,84 +67,35 @@ func ReadMemoryPressure(root fs.FS, pid int) (MemoryPressure, error) {
 		}
 	}
 	for _, d := range dirs {
-		used, limit, ok := d.bound(root)
-		if ok && (m.Limit == nil || float64(used)/float64(limit) > float64(*m.Used)/float64(*m.Limit)) {
+		limit, bound := d.MemoryLimit(root)
+		used, failed := d.MemoryUsed(root)
+		if !bound || limit == 0 || failed != nil {
+			continue
+		}
+		if m.Limit == nil || float64(used)/float64(limit) > float64(*m.Used)/float64(*m.Limit) {
 			m.Used, m.Limit, err = &used, &limit, nil
 		}
 	}
 	return m, err
 }
 
-// group is the folder of a control group.
-type group struct {
-	version int
-	dir     string
-}
-
-// bound returns the usage and the limit of a group.
-func (g group) bound(root fs.FS) (used, limit uint64, ok bool) {
-	names := [2]string{"memory.current", "memory.max"}
-	if g.version == 1 {
-		names = [2]string{"memory.usage_in_bytes", "memory.limit_in_bytes"}
-	}
-	limit, err := number(root, path.Join(g.dir, names[1]))
-	if err != nil || limit == 0 || limit >= 1<<62 { // version 1 writes a number near 2⁶³ for none, version 2 "max"
-		return 0, 0, false
-	}
-	used, err = number(root, path.Join(g.dir, names[0]))
-	return used, limit, err == nil
-}
-
-// groups lists the folders of the process's control group of a controller, such as memory, and of those around it,
-// innermost first.
-func groups(root fs.FS, pid int, controller string) []group {
-	text, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/cgroup", pid))
-	if err != nil {
-		return nil
-	}
-	var all []group
-	for line := range strings.Lines(string(text)) {
-		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(part) != 3 {
-			continue
-		}
-		switch {
-		case part[1] == "":
-			all = append(all, above(root, 2, unified(root), part[2])...)
-		case slices.Contains(strings.Split(part[1], ","), controller):
-			all = append(all, above(root, 1, "sys/fs/cgroup/"+controller, part[2])...)
-		}
+// groups lists the control groups of a controller, such as memory, that a process is in, of both versions; none where
+// they cannot be read.
+func groups(root fs.FS, pid int, controller string) (all []machine.Group) {
+	in, _ := machine.Memberships(root, strconv.Itoa(pid), controller)
+	for _, m := range in {
+		all = append(all, m.Groups(root)...)
 	}
 	return all
 }
 
-func above(root fs.FS, version int, mount, name string) (all []group) {
-	for name = path.Clean("/" + name); ; name = path.Dir(name) {
-		dir := path.Join(mount, name)
-		if info, err := fs.Stat(root, dir); err == nil && info.IsDir() {
-			all = append(all, group{version, dir})
-		}
-		if name == "/" {
-			return all
-		}
-	}
-}
-
 // psiFiles lists the PSI files of the groups of version 2; version 1 has none.
-func psiFiles(groups []group) []string {
+func psiFiles(groups []machine.Group) []string {
 	var names []string
 	for _, g := range groups {
-		if g.version == 2 {
-			names = append(names, path.Join(g.dir, "memory.pressure"))
+		if g.Version == 2 {
+			names = append(names, path.Join(g.Dir, "memory.pressure"))
 		}
 	}
 	return names
-}
-
-func number(root fs.FS, name string) (uint64, error) {
-	text, err := fs.ReadFile(root, name)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 }

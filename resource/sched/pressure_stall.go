@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/resource"
 )
 
@@ -28,13 +29,10 @@ func groupStalls(root fs.FS, dir string) (map[string]resource.HostStall, error) 
 // groupOf returns the folder, below root, of the control group of version 2 of a process; "" if the process is in the
 // root group.
 func groupOf(root fs.FS, pid int) string {
-	text, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/cgroup", pid))
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(text)) {
-		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok && name != "/" {
-			return path.Join(unified(root), name)
+	in, _ := machine.Memberships(root, strconv.Itoa(pid), "")
+	for _, m := range in {
+		if m.Name != "/" {
+			return path.Join(m.Mount, m.Name)
 		}
 	}
 	return ""
@@ -47,7 +45,7 @@ func groupFolder(root fs.FS, group string) string {
 	if info, err := fs.Stat(root, dir); path.IsAbs(group) && err == nil && info.IsDir() {
 		return dir
 	}
-	return path.Join(unified(root), dir)
+	return path.Join(machine.UnifiedMount(root), dir)
 }
 
 func stalls(root fs.FS, name func(string) string) (map[string]resource.HostStall, error) {
@@ -96,17 +94,4 @@ func parseStall(text string) (resource.HostStall, error) {
 		stall[kind] = f
 	}
 	return stall, nil
-}
-
-// unified is the folder in which control groups of version 2 are mounted, below root.
-func unified(root fs.FS) string {
-	text, err := fs.ReadFile(root, "proc/self/mounts")
-	if err == nil {
-		for line := range strings.Lines(string(text)) {
-			if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
-				return strings.TrimPrefix(f[1], "/")
-			}
-		}
-	}
-	return "sys/fs/cgroup"
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource"
 )
@@ -88,7 +89,7 @@ func TestStallsEqualKernel(t *testing.T) {
 func TestGroupStalls(t *testing.T) {
 	testenv.NeedRoot(t)
 	root := os.DirFS("/")
-	dir := filepath.Join("/", unified(root), "llamatap-pressure-test")
+	dir := filepath.Join("/", machine.UnifiedMount(root), "llamatap-pressure-test")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		testenv.Beyond(t, "a control group of version 2", err.Error())
 	}

@@ -8,8 +8,8 @@ import (
 
 const statText = "812 (a (b) c) S 1 812 812 0 -1 4194560 1500 20 7 1 33 44 0 0 20 0 3 0 12345 1000000 300 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0\n"
 
-// machine is a fake /proc of three processes, one of the kernel, in a hierarchy of version 2.
-func machine() fstest.MapFS {
+// processes is a fake /proc of three processes, one of the kernel, in a hierarchy of version 2.
+func processes() fstest.MapFS {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	stat := func(tid, comm, flags string) *fstest.MapFile {
 		return file(strings.NewReplacer("812 (", tid+" (", "a (b) c", comm, "4194560", flags).Replace(statText))
@@ -35,7 +35,7 @@ func TestWalk(t *testing.T) {
 		"a group and what is below": {walk{cgroup: "g"}, []int{2, 900}},
 		"a group and a process":     {walk{cgroup: "/sys/fs/cgroup/g", pids: []int{812}}, nil},
 	} {
-		w, err := newWalk(machine(), c.target)
+		w, err := newWalk(processes(), c.target)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -53,7 +53,7 @@ func TestWalk(t *testing.T) {
 			}
 		}
 	}
-	if _, err := newWalk(machine(), walk{cgroup: "nowhere"}); err == nil || !strings.Contains(err.Error(), "nowhere") {
+	if _, err := newWalk(processes(), walk{cgroup: "nowhere"}); err == nil || !strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("a group that is not there: %v", err)
 	}
 	if _, err := newWalk(fstest.MapFS{}, walk{}); err == nil || !strings.Contains(err.Error(), "mount") {

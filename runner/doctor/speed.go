@@ -53,12 +53,7 @@ func speed(o Options) []Fact {
 // bandwidth measures the memory with at most an eighth of what is free of it.
 func bandwidth(root fs.FS) []Fact {
 	all, one := Fact{Topic: "speed", Name: "memory"}, Fact{Topic: "speed", Name: "memory, one core"}
-	bytes, err := available(root)
-	if g, wrong := groupOf(root, "memory"); wrong == nil {
-		if _, left, ok := memoryBound(root, g); ok {
-			bytes = min(bytes, left)
-		}
-	}
+	bytes, err := FreeMemory(root)
 	var m machine.Memory
 	if err == nil {
 		m, err = machine.MeasureMemory(machine.Limit{Time: memoryTime, Bytes: int64(min(bytes/8, memoryBytes))})

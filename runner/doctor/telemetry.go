@@ -8,12 +8,12 @@ import (
 // Throttled is how often the control groups of this process have used up their quota of processor time so far;
 // known is false where nothing reports it. The root group has no quota, and is never throttled.
 func Throttled(root fs.FS) (times uint64, known bool) {
-	g, err := groupOf(root, "cpu")
+	m, err := membership(root, "cpu")
 	if err != nil {
 		return 0, false
 	}
-	times, _, seen := throttled(root, g)
-	return times, seen || strings.Trim(g.name, "/") == ""
+	times, _, seen := throttled(root, m)
+	return times, seen || strings.Trim(m.Name, "/") == ""
 }
 
 // FreeMemory is what new programs can have in bytes: what is available, and not more than the control groups of
@@ -23,10 +23,9 @@ func FreeMemory(root fs.FS) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if g, err := groupOf(root, "memory"); err == nil {
-		if _, left, ok := memoryBound(root, g); ok {
-			free = min(free, left)
-		}
+	if m, err := membership(root, "memory"); err == nil {
+		_, left, _ := memoryBound(root, m.Groups(root))
+		free = min(free, left)
 	}
 	return free, nil
 }
