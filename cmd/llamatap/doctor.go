@@ -18,6 +18,7 @@ import (
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/memtrace/sample"
 	"github.com/llamatap/llamatap/runner/doctor"
 )
 
@@ -51,7 +52,7 @@ The rest costs evidence, not the recording.
 				facts := doctor.Examine(doctor.Options{
 					Root: os.DirFS("/"), Tap: tapBeside, Out: out, Quick: quick,
 					Devices:  ask[[]llama.Device](devicesQuestion),
-					Products: ask[[]doctor.Product](productsQuestion), Host: tryHost, Samples: trySamples,
+					Products: ask[[]doctor.Product](productsQuestion), Host: tryHost, Sample: sample.Try,
 				})
 				var err error
 				if form.form == "json" || form.file != "-" {

@@ -101,7 +101,7 @@ func TestDoctorAsRoot(t *testing.T) {
 // seenByRoot are facts that hold on every machine of CI, for root.
 var seenByRoot = []string{"kernel btf", "kernel psi", "kernel perf_event_paranoid", "rights CAP_BPF",
 	"rights CAP_PERFMON", "sensors bpf program",
-	"sensors bpf ring buffer", "sensors page faults", "sensors low priority", "speed buffered write", "speed memory"}
+	"sensors bpf ring buffer", "memory samples faults", "sensors low priority", "speed buffered write", "speed memory"}
 
 // TestDoctorWithLittle runs a build without llama.cpp in a folder that its user may not write to, and in a root
 // without /proc and /sys: it says what is missing, and of what it cannot see that it is unknown.
@@ -139,7 +139,7 @@ func TestDoctorWithLittle(t *testing.T) {
 			"kernel btf":     doctor.Unknown, "kernel psi": doctor.Unknown,
 			"kernel perf_event_paranoid": doctor.Unknown,
 			"counters pmu":               doctor.Unknown,
-			"sensors bpf program":        doctor.OK, "sensors memory sampling": doctor.Unknown,
+			"sensors bpf program":        doctor.OK, "memory samples perf": doctor.Missing,
 			"speed memory": doctor.Unknown}},
 	} {
 		t.Run(name, func(t *testing.T) {

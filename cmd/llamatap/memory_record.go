@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace/sample"
-	"github.com/llamatap/llamatap/runner/doctor"
 	"github.com/llamatap/llamatap/runner/memory"
 )
 
@@ -131,22 +129,4 @@ func endMemory(result memory.Result) error {
 		return exitStatus{Code: statusLossy, Err: errors.New("some samples are missing (above, and in metadata.json)")}
 	}
 	return nil
-}
-
-// trySamples opens each collector of --tap-samples for this process, and closes it.
-func trySamples() []doctor.SampleCollector {
-	var tried []doctor.SampleCollector
-	for _, name := range config.SampleCollectors {
-		c := doctor.SampleCollector{Name: name}
-		set, err := sample.Open(sample.Options{Choices: [][]string{{name}}, PID: os.Getpid()},
-			sample.NewQueue(os.TempDir()))
-		if c.Err = err; err == nil {
-			for _, one := range set.Collectors() {
-				c.Notes = append(c.Notes, one.Notes...)
-			}
-			c.Err = set.Close()
-		}
-		tried = append(tried, c)
-	}
-	return tried
 }

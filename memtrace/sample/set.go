@@ -150,6 +150,19 @@ func (s *Set) open(o Options, name string, notes []string) error {
 	return nil
 }
 
+// Try opens a collector for this process and closes it. notes are what it leaves out; err says why it does not run here.
+func Try(name string) (notes []string, err error) {
+	var s Set
+	if err := s.open(Options{PID: os.Getpid()}, name, nil); err != nil {
+		return nil, err
+	}
+	for _, c := range s.collectors {
+		notes = append(notes, c.Notes...)
+		err = c.src.Close()
+	}
+	return notes, err
+}
+
 // Pages reports whether written pages were chosen. The caller scans them: only it knows which ranges, and when.
 func (s *Set) Pages() bool { return s != nil && s.pages }
 

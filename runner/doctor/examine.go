@@ -21,13 +21,14 @@ type Options struct {
 	Devices  func() ([]llama.Device, error) // asks llama.cpp for its devices
 	Products func() ([]Product, error)      // measures the BLAS backend; nil: it is not measured
 	Host     func() []HostCollector         // tries the collectors of what the kernel does; nil: they are not tried
-	Samples  func() []SampleCollector       // tries the collectors of memory samples; nil: they are not tried
+	// Sample tries a collector of memory samples, see sample.Try; nil: they are not tried.
+	Sample func(name string) (notes []string, err error)
 }
 
 // Examine returns the facts in the order of their topics.
 func Examine(o Options) []Fact {
 	return slices.Concat(engine(o), []Fact{object(o.Tap), shared()}, output(o), Machine(o.Root), sensors(o.Root),
-		hostCollectors(o.Host), sampleCollectors(o.Samples), speed(o))
+		hostCollectors(o.Host), sampleCollectors(o.Sample), speed(o))
 }
 
 // Machine returns the facts that stand in the files of a machine.

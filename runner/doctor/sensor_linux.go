@@ -15,8 +15,7 @@ const sensorTopic = "sensors"
 // sensors tries what recorders of the kernel's events ask of it. Each is opened and closed again; nothing of it stays.
 func sensors(root fs.FS) []Fact {
 	return []Fact{
-		bpfProgram(), bpfRing(), tracepoint(root), pageFaults(), cycles(), memorySampling(root), uprobe(root),
-		writeTracking(), lowPriority(),
+		bpfProgram(), bpfRing(), tracepoint(root), cycles(), uprobe(root), writeTracking(), lowPriority(),
 	}
 }
 

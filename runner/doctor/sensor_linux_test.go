@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"golang.org/x/sys/unix"
 
@@ -24,16 +23,14 @@ func TestSensors(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	for _, name := range []string{"page faults", "low priority"} {
-		if f := find(t, facts, sensorTopic, name); f.Status != OK && !strings.HasPrefix(f.Value, "refused") {
-			t.Errorf("%+v", f)
-		}
+	if f := find(t, facts, sensorTopic, "low priority"); f.Status != OK && !strings.HasPrefix(f.Value, "refused") {
+		t.Errorf("%+v", f)
 	}
 	if after := descriptors(t); after != before {
 		t.Errorf("%d descriptors are open, %d were before", after, before)
 	}
 	testenv.NeedRoot(t)
-	for _, name := range []string{"bpf program", "bpf ring buffer", "page faults"} {
+	for _, name := range []string{"bpf program", "bpf ring buffer"} {
 		if f := find(t, facts, sensorTopic, name); f.Status != OK {
 			t.Errorf("%+v", f)
 		}
@@ -69,38 +66,13 @@ func TestTried(t *testing.T) {
 	}
 }
 
-// TestSamplers describes the memory sampling of three kinds of processors to the kernel.
-func TestSamplers(t *testing.T) {
-	machine := fstest.MapFS{
-		sources + "/cpu/type": file("4\n"), sources + "/cpu/events/mem-loads": file("event=0xcd,umask=0x1,ldlat=3\n"),
-		sources + "/cpu/format/event": file("config:0-7\n"), sources + "/cpu/format/umask": file("config:8-15\n"),
-		sources + "/cpu/format/ldlat": file("config1:0-15\n"),
-		sources + "/ibs_op/type":      file("11\n"),
-		sources + "/cpu_core/type":    file("4\n"), sources + "/cpu_core/events/mem-loads": file("event=0xcd\n"),
-		sources + "/cpu_core/format/event": file("attr7:0-7\n"),
+// TestNoSensors: what a kernel does not have is missing, and what cannot be looked at is unknown.
+func TestNoSensors(t *testing.T) {
+	if f := uprobe(bare); f.Status != Missing || f.Remedy == "" {
+		t.Errorf("%+v", f)
 	}
-	pebs, err := sampler{"cpu", "mem-loads", ""}.attribute(machine)
-	if err != nil || pebs.Type != 4 || pebs.Config != 0x1cd || pebs.Ext1 != 3 ||
-		pebs.Bits&unix.PerfBitPreciseIPBit2 == 0 {
-		t.Errorf("%+v, %v", pebs, err)
-	}
-	ibs, err := sampler{"ibs_op", "", ""}.attribute(machine)
-	if err != nil || ibs.Type != 11 || ibs.Config != 0 || ibs.Sample == 0 {
-		t.Errorf("%+v, %v", ibs, err)
-	}
-	if _, err := (sampler{"arm_spe_0", "", ""}).attribute(machine); !absent(err) {
-		t.Errorf("a sampler that is not there gives %v", err)
-	}
-	if _, err := (sampler{"cpu_core", "mem-loads", ""}).attribute(machine); err == nil || absent(err) {
-		t.Errorf("a format that is not understood gives %v", err)
-	}
-	for _, look := range []func(fs.FS) Fact{memorySampling, uprobe} {
-		if f := look(bare); f.Status != Missing || f.Remedy == "" {
-			t.Errorf("%+v", f)
-		}
-		if f := look(empty); f.Status != Unknown {
-			t.Errorf("%+v", f)
-		}
+	if f := uprobe(empty); f.Status != Unknown {
+		t.Errorf("%+v", f)
 	}
 	if f := tracepoint(bare); f.Status != Missing || f.Remedy == "" {
 		t.Errorf("%+v", f)
