@@ -51,23 +51,7 @@ func (r *Report) WriteText(w io.Writer) error {
 
 // wrap writes a paragraph of at most 100 columns, its lines behind the first indented.
 func wrap(b *strings.Builder, head, text string) {
-	column := utf8.RuneCountInString(head)
-	b.WriteString(head)
-	for i, word := range strings.Fields(text) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case column+1+n > 100:
-			b.WriteString("\n" + strings.Repeat(" ", utf8.RuneCountInString(head)))
-			column = utf8.RuneCountInString(head)
-		default:
-			b.WriteString(" ")
-			column++
-		}
-		b.WriteString(word)
-		column += n
-	}
-	b.WriteString("\n")
+	b.WriteString(head + present.Wrap(text, utf8.RuneCountInString(head), 100) + "\n")
 }
 
 // writeHead lists what was read.

@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strconv"
+
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // DiffBy is what one line of a comparison stands for.
@@ -129,20 +131,20 @@ func WriteDiff(w io.Writer, d *Diff, by DiffBy, lines []DiffGroup) error {
 		fmt.Fprintf(w, "left out  %d rows of %s: %s\n", s.Rows, s.Tensor, s.Reason)
 	}
 	fmt.Fprintln(w)
-	columns := map[DiffBy][]column{
-		DiffByLayer:  {{"layer", false}},
-		DiffByTensor: {{"layer", false}, {"tensor", true}},
-		DiffByToken:  {{"token", false}, {"text", true}},
+	titles := map[DiffBy][]string{
+		DiffByLayer:  {" layer"},
+		DiffByTensor: {" layer", "tensor"},
+		DiffByToken:  {" token", "text"},
 	}[by]
-	t := newTable(slices.Concat(columns, []column{{"rows", false}, {"cosine", false}, {"lowest", false},
-		{"max |a-b|", false}, {"rms a-b", false}, {"rms/rms a", false}, {"NaN/Inf", false}})...)
+	rows := [][]string{slices.Concat(titles, []string{" rows", " cosine", " lowest", " max |a-b|", " rms a-b", " rms/rms a",
+		" NaN/Inf"})}
 	for i := range lines {
-		t.add(slices.Concat(lines[i].cells(by), distanceCells(&lines[i].Distance))...)
+		rows = append(rows, slices.Concat(lines[i].cells(by), distanceCells(&lines[i].Distance)))
 	}
-	head := make([]string, len(columns))
-	head[0] = "all"
-	t.add(slices.Concat(head, distanceCells(&d.Total))...)
-	if err := t.writeTo(w); err != nil || d.Logits == nil {
+	all := make([]string, len(titles))
+	all[0] = "all"
+	rows = append(rows, slices.Concat(all, distanceCells(&d.Total)))
+	if err := present.Fit(w, rows, Width); err != nil || d.Logits == nil {
 		return err
 	}
 	d.Logits.write(w)

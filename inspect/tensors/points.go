@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -139,13 +140,12 @@ func WritePoints(w io.Writer, rows []PointRow) error {
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return int(a.point) - int(b.point) })
-	t := newTable(column{"point", true}, column{"layers", true}, column{"is", true}, column{"tensor", true},
-		column{"op", true}, column{"shape", true})
+	table := [][]string{{"point", "layers", "is", "tensor", "op", "shape"}}
 	var remarks []string
 	for _, l := range lines {
 		in := layers[l].String()
 		if l.tensor != "" {
-			t.add(l.point.String(), in, l.how.String(), l.tensor, l.op, l.shape)
+			table = append(table, []string{l.point.String(), in, l.how.String(), l.tensor, l.op, l.shape})
 		}
 		if l.why == "" {
 			continue
@@ -155,7 +155,7 @@ func WritePoints(w io.Writer, rows []PointRow) error {
 		}
 		remarks = append(remarks, fmt.Sprintf("%s%s, %s: %s", l.point, in, l.how, l.why))
 	}
-	if err := t.writeTo(w); err != nil || len(remarks) == 0 {
+	if err := present.Fit(w, table, Width); err != nil || len(remarks) == 0 {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", strings.Join(remarks, "\n"))

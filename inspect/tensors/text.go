@@ -5,28 +5,29 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
 )
 
+// Width is the number of columns that text output fits into.
+const Width = 100
+
 // WriteText writes the summary as a head and a table per layer and component, 100 columns wide.
 func (s *Summary) WriteText(w io.Writer) error {
 	if err := s.writeHead(w); err != nil {
 		return err
 	}
-	t := newTable(column{"layer", false}, column{"component", true}, column{"tensors", false}, column{"packets", false},
-		column{"source", false}, column{"raw", false}, column{"stored", false}, column{"ratio", false})
+	rows := [][]string{{" layer", "component", " tensors", " packets", " source", " raw", " stored", " ratio"}}
 	for _, l := range s.Layers {
 		for _, c := range l.Components {
-			t.add(layerText(l.Layer), s.componentText(c.Component), strconv.Itoa(c.Tensors),
-				strconv.FormatInt(c.Packets, 10),
-				sourceText(c.BytesSource), present.Bytes(c.BytesRaw), present.Bytes(c.BytesStored), ratioText(c.Ratio))
+			rows = append(rows, []string{layerText(l.Layer), s.componentText(c.Component), strconv.Itoa(c.Tensors),
+				strconv.FormatInt(c.Packets, 10), sourceText(c.BytesSource), present.Bytes(c.BytesRaw),
+				present.Bytes(c.BytesStored), ratioText(c.Ratio)})
 		}
 	}
-	return t.writeTo(w)
+	return present.Fit(w, rows, Width)
 }
 
 // WriteTensors writes the head and a table of every tensor.
@@ -34,18 +35,16 @@ func (s *Summary) WriteTensors(w io.Writer) error {
 	if err := s.writeHead(w); err != nil {
 		return err
 	}
-	t := newTable(column{"tensor", true}, column{"op", true}, column{"component", true}, column{"type", true},
-		column{"shape", true},
-		column{"packets", false}, column{"tokens", false}, column{"raw", false}, column{"ratio", false})
+	rows := [][]string{{"tensor", "op", "component", "type", "shape", " packets", " tokens", " raw", " ratio"}}
 	for _, l := range s.Layers {
 		for i := range l.Tensors {
 			x := &l.Tensors[i]
-			t.add(s.nameText(x), x.Op, s.componentText(x.Component), x.DType, shapeText(x.Shape),
-				strconv.FormatInt(x.Packets, 10),
-				strconv.FormatInt(x.Tokens, 10), present.Bytes(x.BytesRaw), ratioText(x.Ratio))
+			rows = append(rows, []string{s.nameText(x), x.Op, s.componentText(x.Component), x.DType, shapeText(x.Shape),
+				strconv.FormatInt(x.Packets, 10), strconv.FormatInt(x.Tokens, 10), present.Bytes(x.BytesRaw),
+				ratioText(x.Ratio)})
 		}
 	}
-	return t.writeTo(w)
+	return present.Fit(w, rows, Width)
 }
 
 // WriteStats writes the head and a table of every tensor's statistics.
@@ -53,16 +52,13 @@ func (s *Summary) WriteStats(w io.Writer) error {
 	if err := s.writeHead(w); err != nil {
 		return err
 	}
-	t := newTable(column{"tensor", true}, column{"elements", false}, column{"mean", false}, column{"std", false},
-		column{"min", false},
-		column{"max", false}, column{"l2", false}, column{"sparsity", false}, column{"nan", false},
-		column{"inf", false})
+	rows := [][]string{{"tensor", " elements", " mean", " std", " min", " max", " l2", " sparsity", " nan", " inf"}}
 	for _, l := range s.Layers {
 		for i := range l.Tensors {
-			t.add(s.statsRow(&l.Tensors[i])...)
+			rows = append(rows, s.statsRow(&l.Tensors[i]))
 		}
 	}
-	return t.writeTo(w)
+	return present.Fit(w, rows, Width)
 }
 
 func (s *Summary) statsRow(x *Tensor) []string {
@@ -118,10 +114,10 @@ func (s *Summary) writeHead(w io.Writer) error {
 		}
 	}
 	for _, damage := range s.Damage {
-		line("DAMAGE", "%s", strings.Join(wrapWords(damage, Width-keyWidth), "\n"+strings.Repeat(" ", keyWidth)))
+		line("DAMAGE", "%s", present.Wrap(damage, keyWidth, Width))
 	}
 	if s.Assumed != "" {
-		line("assumed", "%s", strings.Join(wrapWords(s.Assumed, Width-keyWidth), "\n"+strings.Repeat(" ", keyWidth)))
+		line("assumed", "%s", present.Wrap(s.Assumed, keyWidth, Width))
 	}
 	b.WriteByte('\n')
 	_, err := io.WriteString(w, b.String())
@@ -217,20 +213,6 @@ func (s *Summary) componentText(c label.Component) string {
 	return c.String()
 }
 
-// wrapWords breaks text into lines of at most width runes.
-func wrapWords(text string, width int) []string {
-	var lines []string
-	for _, word := range strings.Fields(text) {
-		if last := len(lines) - 1; last >= 0 && utf8.RuneCountInString(lines[last])+1+
-			utf8.RuneCountInString(word) <= width {
-			lines[last] += " " + word
-		} else {
-			lines = append(lines, word)
-		}
-	}
-	return lines
-}
-
 func layerText(layer int) string {
 	if layer == label.NoLayer {
 		return "-"
@@ -243,4 +225,27 @@ func sourceText(n int64) string {
 		return "-"
 	}
 	return present.Bytes(n)
+}
+
+// shapeText writes a shape in ggml order, such as 128x7, with * where executions differ.
+func shapeText(shape []int64) string {
+	var b strings.Builder
+	for i, n := range shape {
+		if i > 0 {
+			b.WriteByte('x')
+		}
+		if n == 0 {
+			b.WriteByte('*')
+		} else {
+			fmt.Fprint(&b, n)
+		}
+	}
+	return b.String()
+}
+
+func ratioText(ratio float64) string {
+	if ratio == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", ratio)
 }

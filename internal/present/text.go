@@ -3,6 +3,7 @@ package present
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"unicode/utf8"
 )
@@ -23,7 +24,7 @@ func (t *Text) Line(format string, args ...any) {
 // Table writes rows of cells in columns that are aligned right and begin with two spaces.
 func (t *Text) Table(rows [][]string) {
 	if t.Err == nil {
-		t.Err = writeColumns(t.W, "  ", rows, func(int) bool { return true })
+		t.Err = columns{"  ", columnWidths(rows), func(int) bool { return true }}.write(t.W, rows)
 	}
 }
 
@@ -36,7 +37,11 @@ func (t *Text) Columns(rows [][]string) {
 
 // Table writes rows of cells in columns, two spaces apart. The first row is the head: a column whose head begins with
 // a space, which is not written, is aligned right.
-func Table(w io.Writer, rows [][]string) error {
+func Table(w io.Writer, rows [][]string) error { return Fit(w, rows, math.MaxInt) }
+
+// Fit is Table in at most this many columns of the screen, if it can be: the widest column that is aligned left gives
+// way. Its cells are cut in their middle, because the end of a tensor's name holds its layer.
+func Fit(w io.Writer, rows [][]string, most int) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -44,12 +49,36 @@ func Table(w io.Writer, rows [][]string) error {
 	for i, cell := range rows[0] {
 		head[i], right[i] = strings.CutPrefix(cell, " ")
 	}
-	return writeColumns(w, "", append([][]string{head}, rows[1:]...), func(i int) bool { return right[i] })
+	rows = append([][]string{head}, rows[1:]...)
+	width := columnWidths(rows)
+	total := 2 * (len(width) - 1)
+	for _, n := range width {
+		total += n
+	}
+	for ; total > most; total-- {
+		widest := -1
+		for i, n := range width {
+			if !right[i] && (widest < 0 || n > width[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 || width[widest] <= 4 {
+			break
+		}
+		width[widest]--
+	}
+	return columns{"", width, func(i int) bool { return right[i] }}.write(w, rows)
 }
 
-// writeColumns writes rows in columns, each as wide as its widest cell, without spaces at the ends of lines.
-func writeColumns(w io.Writer, indent string, rows [][]string, right func(column int) bool) error {
-	var width []int
+// columns are how rows are laid out.
+type columns struct {
+	indent string
+	width  []int
+	right  func(column int) bool
+}
+
+// columnWidths are those of the widest cells.
+func columnWidths(rows [][]string) (width []int) {
 	for _, row := range rows {
 		for i, cell := range row {
 			if i == len(width) {
@@ -58,14 +87,23 @@ func writeColumns(w io.Writer, indent string, rows [][]string, right func(column
 			width[i] = max(width[i], utf8.RuneCountInString(cell))
 		}
 	}
+	return width
+}
+
+// write writes rows without spaces at the ends of lines.
+func (c columns) write(w io.Writer, rows [][]string) error {
 	var text strings.Builder
 	for _, row := range rows {
-		line := indent
+		line := c.indent
 		for i, cell := range row {
 			if i > 0 {
 				line += "  "
 			}
-			if pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell)); right(i) {
+			if runes := []rune(cell); len(runes) > c.width[i] {
+				head := (c.width[i] - 1) / 2
+				cell = string(runes[:head]) + "…" + string(runes[len(runes)-(c.width[i]-1-head):])
+			}
+			if pad := strings.Repeat(" ", c.width[i]-utf8.RuneCountInString(cell)); c.right(i) {
 				line += pad + cell
 			} else {
 				line += cell + pad
@@ -75,4 +113,26 @@ func writeColumns(w io.Writer, indent string, rows [][]string, right func(column
 	}
 	_, err := io.WriteString(w, text.String())
 	return err
+}
+
+// Wrap breaks a text that begins at a column of the screen between words, into lines of at most width columns if it
+// can be. Lines after the first are indented to that column.
+func Wrap(text string, column, width int) string {
+	var b strings.Builder
+	at := column
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case at+1+n > width:
+			b.WriteString("\n" + strings.Repeat(" ", column))
+			at = column
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	return b.String()
 }

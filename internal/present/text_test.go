@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // TestTables: columns are as wide as their widest cell by characters, numbers are aligned right, and no line ends in
@@ -43,5 +44,40 @@ func TestTextFails(t *testing.T) {
 	text.Table([][]string{{"b"}})
 	if text.Err == nil || text.Err.Error() != "disk full" || Table(full{}, [][]string{{"a"}}) == nil {
 		t.Errorf("%v", text.Err)
+	}
+}
+
+func TestFit(t *testing.T) {
+	const width = 100
+	rows := [][]string{{"tensor", "op", " bytes"}, {"l_out-0", "ADD", "12"},
+		{strings.Repeat("very_long_name_", 12) + "-31", "MUL_MAT", "123456"}}
+	var b strings.Builder
+	if err := Fit(&b, rows, width); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	for _, line := range lines {
+		if n := utf8.RuneCountInString(line); n > width {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if !strings.Contains(lines[2], "…") || !strings.Contains(lines[2], "-31  MUL_MAT  123456") {
+		t.Errorf("the long name is cut wrongly: %s", lines[2])
+	}
+	if !strings.HasSuffix(lines[1], "    12") || !strings.HasPrefix(lines[1], "l_out-0 ") {
+		t.Errorf("columns are not aligned: %s", lines[1])
+	}
+}
+
+func TestWrap(t *testing.T) {
+	for want, text := range map[string]string{
+		"":                     "  ",
+		"one":                  "one",
+		"six and\n   ten":      "six and ten",
+		"six\n   längereswort": " six längereswort ",
+	} {
+		if got := Wrap(text, 3, 12); got != want {
+			t.Errorf("%q is wrapped as %q, want %q", text, got, want)
+		}
 	}
 }

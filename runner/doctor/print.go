@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/llamatap/llamatap/internal/present"
 )
@@ -87,20 +86,5 @@ func printFact(b *strings.Builder, f Fact, colour bool) {
 // wrap writes text, escaped because colours go straight to the terminal, from column on, broken between words at
 // the edge of the screen.
 func wrap(b *strings.Builder, text string, column int) {
-	at := column
-	for i, w := range strings.Fields(present.Quote(text)) {
-		n := utf8.RuneCountInString(w)
-		switch {
-		case i == 0:
-		case at+1+n > screenWidth:
-			fmt.Fprintf(b, "\n%*s", column, "")
-			at = column
-		default:
-			b.WriteByte(' ')
-			at++
-		}
-		b.WriteString(w)
-		at += n
-	}
-	b.WriteByte('\n')
+	b.WriteString(present.Wrap(present.Quote(text), column, screenWidth) + "\n")
 }
