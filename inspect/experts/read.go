@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/resource"
@@ -24,47 +23,28 @@ const (
 // Each calls f with each recorded choice, in the order of the log. What it is called with is used again. lost is the
 // number of events of choices that the log says were not recorded. Lines that cannot be read are passed over.
 func Each(ctx context.Context, path string, f func(*resource.Routing) error) (lost uint64, err error) {
-	tail, err := resources.OpenTail(path)
-	if err != nil {
-		return 0, err
-	}
-	defer tail.Close()
-	tail.Going, tail.Done = func() bool { return false }, ctx.Done()
 	var e resource.Routing
 	n := 0
-	for {
-		line, err := tail.Next()
-		switch {
-		case errors.Is(err, io.EOF) || errors.Is(err, resources.ErrWaiting):
-			if n == 0 {
-				err = fmt.Errorf("%s: %w: record a model that has experts with --tap-resource-level DETAILED", path,
-					ErrNone)
-			} else {
-				err = nil
-			}
-			return lost, err
-		case err != nil:
-			return lost, fmt.Errorf("read events of %s: %w", path, err)
-		case line.Err != nil:
-			continue
-		}
-		switch kind, _ := resources.KindOf(line.Text); kind {
+	err = resources.EachEvent(ctx, path, func(kind resource.Kind, text []byte) error {
+		switch kind {
 		case resource.KindLoss:
 			var loss resource.Loss
-			if json.Unmarshal(line.Text, &loss) == nil && loss.Kind == resource.KindRouting.String() {
+			if json.Unmarshal(text, &loss) == nil && loss.Kind == resource.KindRouting.String() {
 				lost += loss.Count
 			}
 		case resource.KindRouting:
 			e = resource.Routing{Experts: e.Experts[:0], Weights: e.Weights[:0]}
-			if json.Unmarshal(line.Text, &e) != nil || !valid(&e) {
-				continue
+			if json.Unmarshal(text, &e) == nil && valid(&e) {
+				n++
+				return f(&e)
 			}
-			if err := f(&e); err != nil {
-				return lost, err
-			}
-			n++
 		}
+		return nil
+	})
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%s: %w: record a model that has experts with --tap-resource-level DETAILED", path, ErrNone)
 	}
+	return lost, err
 }
 
 // valid reports whether numbers are such that memory can be given by them.

@@ -2,9 +2,9 @@ package host
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -70,40 +70,27 @@ type graphCount struct{ all, timed int64 }
 
 // addGraphs puts the executions of a run's log into the intervals.
 func addGraphs(run string, into ...*intervals) (n graphCount, err error) {
-	tail, err := resources.OpenTail(run)
-	if err != nil {
-		return n, err
-	}
-	defer tail.Close()
-	for {
-		line, err := tail.Next()
-		if errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF) {
-			return n, nil
+	err = resources.EachEvent(context.Background(), run, func(kind resource.Kind, text []byte) error {
+		if kind != resource.KindGraph {
+			return nil
 		}
-		if err != nil {
-			return n, fmt.Errorf("read events of %s: %w", run, err)
-		}
-		if line.Err != nil {
-			continue
-		}
-		if kind, ok := resources.KindOf(line.Text); !ok || kind != resource.KindGraph {
-			continue
-		}
-		event, err := resource.Decode(line.Text)
+		event, err := resource.Decode(text)
 		graph, ok := event.(*resource.Graph)
 		if err != nil || !ok {
-			continue
+			return nil
 		}
 		n.all++
 		if graph.DurationNS == nil || graph.UnixNS <= 0 {
-			continue
+			return nil
 		}
 		n.timed++
 		begin := float64(graph.UnixNS) / 1e9
 		for _, in := range into {
 			in.add(begin, begin+float64(max(*graph.DurationNS, 1))/1e9, graph.Phase, graph.Tokens)
 		}
-	}
+		return nil
+	})
+	return n, err
 }
 
 // addWaits puts the executions of a run's waits into the intervals. Their times are of CLOCK_MONOTONIC; offset, in

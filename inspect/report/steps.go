@@ -2,9 +2,6 @@ package report
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/resource"
@@ -67,30 +64,20 @@ type sequence struct {
 
 // readSteps reads the executions and tokens of a log once more.
 func readSteps(ctx context.Context, dir string) (*steps, error) {
-	tail, err := resources.OpenTail(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer tail.Close()
-	tail.Done = ctx.Done()
 	s := &steps{contexts: map[uint32]*following{}, seqs: map[sequence][]uint64{}, seen: map[uint64]bool{}}
-	for {
-		line, err := tail.Next()
-		switch {
-		case errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF):
-			return s, nil
-		case err != nil:
-			return nil, fmt.Errorf("read events of %s: %w", dir, err)
-		case line.Err != nil:
-			continue // Summarize has counted it
-		}
-		switch kind, _ := resources.KindOf(line.Text); kind {
+	err := resources.EachEvent(ctx, dir, func(kind resource.Kind, text []byte) error {
+		switch kind {
 		case resource.KindGraph, resource.KindInputTokens, resource.KindOutputToken:
-			if event, err := resource.Decode(line.Text); err == nil {
+			if event, err := resource.Decode(text); err == nil {
 				s.take(event)
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	return s, nil
 }
 
 func (s *steps) take(event any) {

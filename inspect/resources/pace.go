@@ -3,9 +3,6 @@ package resources
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"math"
 	"strconv"
 
@@ -38,24 +35,11 @@ const phaseMixed = "mixed"
 
 // ReadPaces reads the log of a run directory, live or sealed. It returns early when ctx is done.
 func ReadPaces(ctx context.Context, dir string) (*Paces, error) {
-	tail, err := OpenTail(dir)
-	if err != nil {
+	p := &paceReading{Paces: &Paces{Phases: map[string]*Pace{}}, inside: map[uint64]map[Part]int64{}}
+	if err := EachEvent(ctx, dir, p.take); err != nil {
 		return nil, err
 	}
-	defer tail.Close()
-	tail.Done = ctx.Done()
-	p := &paceReading{Paces: &Paces{Phases: map[string]*Pace{}}, inside: map[uint64]map[Part]int64{}}
-	for {
-		line, err := tail.Next()
-		switch {
-		case errors.Is(err, ErrWaiting) || errors.Is(err, io.EOF):
-			return p.Paces, ctx.Err()
-		case err != nil:
-			return nil, fmt.Errorf("read events of %s: %w", dir, err)
-		case line.Err == nil:
-			p.take(line.Text)
-		}
-	}
+	return p.Paces, ctx.Err()
 }
 
 // paceReading reads events in their order: those of an execution's nodes come before its graph.
@@ -65,9 +49,9 @@ type paceReading struct {
 	work   work
 }
 
-// take adds a line. One that is no event is passed over.
-func (p *paceReading) take(text []byte) {
-	switch kind, _ := KindOf(text); kind {
+// take adds an event. What is none is passed over.
+func (p *paceReading) take(kind resource.Kind, text []byte) error {
+	switch kind {
 	case resource.KindCompute:
 		p.work.clear()
 		if json.Unmarshal(text, &p.work) == nil {
@@ -84,6 +68,7 @@ func (p *paceReading) take(text []byte) {
 			p.Latency.add(1, map[Part]int64{{}: *t.LatencyNS})
 		}
 	}
+	return nil
 }
 
 // node adds the time of a node, or of several, to the parts of its execution.

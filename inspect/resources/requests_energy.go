@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/llamatap/llamatap/kvcache"
@@ -50,30 +49,12 @@ type requestKey struct{ ctx, seq, number int64 }
 
 // ReadEnergy reads what the log of events says at its end; there need not be one.
 func (r *Requests) ReadEnergy(ctx context.Context, dir string) error {
-	tail, err := OpenTail(dir)
-	if errors.Is(err, ErrNoLog) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	defer tail.Close()
-	tail.Going, tail.Done = func() bool { return false }, ctx.Done()
 	r.shares = map[requestKey][]RequestShare{}
-	for {
-		line, err := tail.Next()
-		switch {
-		case errors.Is(err, io.EOF) || errors.Is(err, ErrWaiting):
-			r.sumEnergy()
-			return nil
-		case err != nil:
-			return fmt.Errorf("read events of %s: %w", dir, err)
-		case line.Err != nil:
-			continue
-		}
-		switch kind, _ := KindOf(line.Text); kind {
+	err := EachEvent(ctx, dir, func(kind resource.Kind, text []byte) error {
+		switch kind {
 		case resource.KindEnergy:
 			var e resource.Energy
-			if json.Unmarshal(line.Text, &e) == nil && e.EnergyJ != nil {
+			if json.Unmarshal(text, &e) == nil && e.EnergyJ != nil {
 				d := r.device(e.Domain)
 				if d.CounterJ += *e.EnergyJ; e.Phase == "outside" {
 					d.IdleJ += *e.EnergyJ
@@ -83,14 +64,23 @@ func (r *Requests) ReadEnergy(ctx context.Context, dir string) error {
 			}
 		case resource.KindRequestEnergy:
 			var e resource.RequestEnergy
-			if json.Unmarshal(line.Text, &e) == nil && e.Ctx != nil && e.SeqID != nil && e.Request != nil {
+			if json.Unmarshal(text, &e) == nil && e.Ctx != nil && e.SeqID != nil && e.Request != nil {
 				key := requestKey{int64(*e.Ctx), int64(*e.SeqID), int64(*e.Request)}
 				share := RequestShare{e.Domain, e.Phase, e.ApportionedJ, e.Tokens, nil, e.UncoveredNS > 0}
 				share.PerTokenJ = share.perToken()
 				r.shares[key] = append(r.shares[key], share)
 			}
 		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, ErrNoLog):
+		return nil
+	case err != nil:
+		return err
 	}
+	r.sumEnergy()
+	return nil
 }
 
 func (r *Requests) device(name string) *DeviceEnergy {

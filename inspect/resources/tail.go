@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/llamatap/llamatap/internal/bounded"
+	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -73,6 +74,31 @@ func OpenTail(path string) (*Tail, error) {
 		return nil, noLog(path)
 	}
 	return newTail(path), nil
+}
+
+// EachEvent calls f with the events of a log, from its first to the last that there is. Lines that are none are passed
+// over. Text is valid during the call; an error of f ends the reading.
+func EachEvent(ctx context.Context, path string, f func(kind resource.Kind, text []byte) error) error {
+	tail, err := OpenTail(path)
+	if err != nil {
+		return err
+	}
+	defer tail.Close()
+	tail.Done = ctx.Done()
+	for {
+		line, err := tail.Next()
+		switch {
+		case errors.Is(err, ErrWaiting) || errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read events of %s: %w", path, err)
+		}
+		if kind, ok := KindOf(line.Text); ok {
+			if err := f(kind, line.Text); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // newTail reads a directory's log, which need not be there yet.
