@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
 	"io"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 
@@ -84,7 +81,7 @@ has all of them, with the keys of STRAP-LLM's analysis.
 					return err
 				}
 				defer run.Close()
-				ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+				ctx, stop := untilInterrupt()
 				defer stop()
 				bar := present.NewProgress(progressTerminal(true), "analysing")
 				o.Progress = bar.Of
@@ -93,16 +90,10 @@ has all of them, with the keys of STRAP-LLM's analysis.
 				if err != nil {
 					return err
 				}
-				err = form.write(func(out io.Writer) error {
-					switch form.form {
-					case "json":
-						return writeJSON(out, analysis)
-					case "csv":
-						return analysis.WriteCSV(out, by)
-					case "md":
-						return analysis.WriteMarkdown(out, by)
-					}
-					return analysis.WriteText(out, by)
+				err = form.writeAs(analysis, forms{
+					"csv":  func(out io.Writer) error { return analysis.WriteCSV(out, by) },
+					"md":   func(out io.Writer) error { return analysis.WriteMarkdown(out, by) },
+					"text": func(out io.Writer) error { return analysis.WriteText(out, by) },
 				})
 				if plot == "" || err != nil {
 					return err

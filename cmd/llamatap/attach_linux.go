@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -119,7 +118,7 @@ func runAttach(o attachOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGHUP)
+	ctx, stop := untilInterrupt(unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	if o.duration > 0 {
 		ctx, stop = context.WithTimeout(ctx, o.duration)

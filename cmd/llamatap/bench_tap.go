@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -57,7 +55,7 @@ func benchTapCommand() *cli.Command {
 
 // runBenchTap measures what the tap costs and judges it by gates.
 func runBenchTap(t bench.Tap, prompt int) (err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupt(syscall.SIGTERM)
 	defer stop()
 	m := &t.Model
 	if m.Path, err = benchModel(m.Path, m.Dir); err != nil {

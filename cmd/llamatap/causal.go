@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -240,7 +239,7 @@ func (a *causalArguments) readPairs() (pairs []intervene.Pair, err error) {
 }
 
 func (a *causalArguments) run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	if err := a.complete(ctx); err != nil {
 		return err
@@ -263,23 +262,9 @@ func (a *causalArguments) run() error {
 	if report.Graph == nil && slices.Contains(graphForms, a.form.form) {
 		return exitStatus{130, errors.New("interrupted before the graph was measured: nothing was written")}
 	}
-	err = a.form.write(func(out io.Writer) error {
-		switch a.form.form {
-		case "json":
-			return writeJSON(out, report)
-		case "csv":
-			return report.WriteCSV(out)
-		case "dot":
-			return report.WriteDOT(out)
-		case "graphml":
-			return report.WriteGraphML(out)
-		case "svg":
-			return report.WriteSVG(out)
-		case "neuronpedia":
-			return report.WriteNeuronpedia(out)
-		}
-		return report.WriteText(out, a.sweep.Top)
-	})
+	err = a.form.writeAs(report, forms{"csv": report.WriteCSV, "dot": report.WriteDOT, "graphml": report.WriteGraphML,
+		"svg": report.WriteSVG, "neuronpedia": report.WriteNeuronpedia,
+		"text": func(out io.Writer) error { return report.WriteText(out, a.sweep.Top) }})
 	if err == nil && a.plot != "" {
 		err = a.plot.save(report.Picture())
 	}

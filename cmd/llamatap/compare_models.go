@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"io"
-	"os"
-	"os/signal"
 	"strconv"
 
 	"github.com/llamatap/llamatap/config"
@@ -94,7 +91,7 @@ func (a *compareArguments) run(args []string) error {
 			a.Points = append(a.Points, ggmlhooks.PointRef{Point: p, Layer: ggmlhooks.NoLayer})
 		}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	bar := present.NewProgress(progressTerminal(true), "comparing")
 	a.Progress = bar.Of
@@ -103,12 +100,7 @@ func (a *compareArguments) run(args []string) error {
 	if err != nil {
 		return err
 	}
-	err = a.form.write(func(out io.Writer) error {
-		if a.form.form == "json" {
-			return writeJSON(out, report)
-		}
-		return report.WriteText(out, a.top)
-	})
+	err = a.form.writeAs(report, forms{"text": func(out io.Writer) error { return report.WriteText(out, a.top) }})
 	if err == nil && report.Partial {
 		return exitStatus{130, errors.New("interrupted: the result is partial")}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 
@@ -93,7 +92,7 @@ func (a *diffArgs) run(paths []string) error {
 			return err
 		}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	var d *tensors.Diff
 	err := a.write(func(out io.Writer) (err error) { d, err = a.compare(ctx, runs[0], runs[1], out); return err })

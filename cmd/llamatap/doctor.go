@@ -56,11 +56,8 @@ The rest costs evidence, not the recording.
 				})
 				var err error
 				if form.form == "json" || form.file != "-" {
-					err = form.write(func(out io.Writer) error {
-						if form.form == "json" {
-							return writeJSON(out, facts)
-						}
-						return doctor.Print(out, facts, false)
+					err = form.writeAs(facts, forms{
+						"text": func(out io.Writer) error { return doctor.Print(out, facts, false) },
 					})
 				} else {
 					err = doctor.Print(os.Stdout, facts, colourful(os.Stdout))

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 
@@ -50,7 +47,7 @@ docs/EXPERTS.md defines each figure.
 				if top < 0 || o.Layers < 0 {
 					return cli.Wrongf("--top %d, --n-cpu-moe %d: use 0 or more", top, o.Layers)
 				}
-				ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+				ctx, stop := untilInterrupt()
 				defer stop()
 				if form.form == "parquet" {
 					if form.file == "-" {
@@ -62,14 +59,9 @@ docs/EXPERTS.md defines each figure.
 				if err != nil {
 					return err
 				}
-				return form.write(func(out io.Writer) error {
-					switch form.form {
-					case "json":
-						return writeJSON(out, r)
-					case "csv":
-						return r.WriteCSV(out, by)
-					}
-					return r.WriteText(out, top)
+				return form.writeAs(r, forms{
+					"csv":  func(out io.Writer) error { return r.WriteCSV(out, by) },
+					"text": func(out io.Writer) error { return r.WriteText(out, top) },
 				})
 			}
 		},

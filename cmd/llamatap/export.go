@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -169,7 +167,7 @@ func (a *exportArgs) run(args []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupt(syscall.SIGTERM)
 	defer stop()
 	if a.to == "mrm-trace" {
 		return a.exportMRMTrace(ctx, path)

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,6 +53,17 @@ func (r *reportForm) define(f *cli.Flags, forms ...string) {
 // write writes the report to where it goes.
 func (r *reportForm) write(report func(io.Writer) error) error {
 	return writeTo(r.file, r.form == "npy", report)
+}
+
+// forms are how a report is written in each format.
+type forms map[string]func(io.Writer) error
+
+// writeAs writes a report in the format that was asked for; JSON is the value, indented, if forms has none.
+func (r *reportForm) writeAs(value any, all forms) error {
+	if write := all[r.form]; write != nil {
+		return r.write(write)
+	}
+	return r.write(func(out io.Writer) error { return writeJSON(out, value) })
 }
 
 // writeTo writes to a file, or to standard output for "" and -, buffered. What is binary is written as it is.
@@ -152,6 +165,11 @@ func jsonLines(out io.Writer) *json.Encoder {
 	lines := json.NewEncoder(out)
 	lines.SetEscapeHTML(false)
 	return lines
+}
+
+// untilInterrupt returns what ends with Ctrl-C, or with one of other signals.
+func untilInterrupt(others ...os.Signal) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), append(others, os.Interrupt)...)
 }
 
 // notEmpty returns what stores a text that has characters.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -111,12 +110,7 @@ func (a *analyzeArguments) run(args []string) error {
 	for _, w := range report.Warnings {
 		fmt.Fprintf(present.Err, "llamatap: %s\n", w)
 	}
-	err = a.write(func(out io.Writer) error {
-		if a.form == "json" {
-			return writeJSON(out, report)
-		}
-		return report.WriteText(out)
-	})
+	err = a.writeAs(report, forms{"text": report.WriteText})
 	if err != nil || a.noCharts {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strconv"
 	"strings"
 
@@ -112,12 +111,7 @@ func (a *inspectArgs) run() error {
 		if readErr != nil {
 			return err
 		}
-		return a.write(func(out io.Writer) error {
-			if a.form == "json" {
-				return writeJSON(out, all)
-			}
-			return all.WriteText(out)
-		})
+		return a.writeAs(all, forms{"text": all.WriteText})
 	}
 	if err != nil {
 		return err
@@ -135,7 +129,7 @@ func (a *inspectArgs) run() error {
 			fmt.Fprintf(present.Err, "note: %s\n", note)
 		}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	return a.write(func(out io.Writer) error {
 		if !a.attention {
@@ -252,12 +246,7 @@ func (a *inspectArgs) writePoints(run *tensors.Run) error {
 	if err != nil {
 		return err
 	}
-	return a.write(func(out io.Writer) error {
-		if a.form == "json" {
-			return writeJSON(out, rows)
-		}
-		return tensors.WritePoints(out, rows)
-	})
+	return a.writeAs(rows, forms{"text": func(out io.Writer) error { return tensors.WritePoints(out, rows) }})
 }
 
 // definePoint adds the flag of points.

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
-	"os/signal"
 
 	"golang.org/x/term"
 
@@ -61,7 +59,7 @@ with --tap-kv-block 1 to follow each alone.
 				if plot == "" && form.form == "text" && by != string(resources.KVByTime) {
 					points = width
 				}
-				ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+				ctx, stop := untilInterrupt()
 				defer stop()
 				bar := present.NewProgress(progressTerminal(true), "reading")
 				k, err := resources.OpenKV(ctx, path, points, bar.Of)
@@ -69,14 +67,10 @@ with --tap-kv-block 1 to follow each alone.
 				if err != nil {
 					return err
 				}
-				err = form.write(func(out io.Writer) error {
-					switch form.form {
-					case "json":
-						return jsonLines(out).Encode(k)
-					case "csv":
-						return k.WriteCSV(out, resources.KVBy(by))
-					}
-					return k.WriteText(out, resources.KVBy(by), width)
+				err = form.writeAs(nil, forms{
+					"json": func(out io.Writer) error { return jsonLines(out).Encode(k) },
+					"csv":  func(out io.Writer) error { return k.WriteCSV(out, resources.KVBy(by)) },
+					"text": func(out io.Writer) error { return k.WriteText(out, resources.KVBy(by), width) },
 				})
 				return errors.Join(err, plot.saveRun(k.Picture(), path))
 			}

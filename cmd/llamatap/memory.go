@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
 	"time"
 
@@ -62,7 +59,7 @@ phase).
 				if top < 0 {
 					return cli.Wrongf("--top %d: use 0 or more regions", top)
 				}
-				ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+				ctx, stop := untilInterrupt()
 				defer stop()
 				bar := present.NewProgress(progressTerminal(true), "analysing")
 				r, err := memory.Analyze(ctx, path, memory.Options{Windows: windows, Progress: bar.Of,
@@ -71,14 +68,10 @@ phase).
 				if err != nil {
 					return err
 				}
-				err = form.write(func(out io.Writer) error {
-					switch form.form {
-					case "json":
-						return jsonLines(out).Encode(r)
-					case "csv":
-						return r.WriteCSV(out, memory.By(by))
-					}
-					return r.WriteText(out, memory.By(by), top)
+				err = form.writeAs(nil, forms{
+					"json": func(out io.Writer) error { return jsonLines(out).Encode(r) },
+					"csv":  func(out io.Writer) error { return r.WriteCSV(out, memory.By(by)) },
+					"text": func(out io.Writer) error { return r.WriteText(out, memory.By(by), top) },
 				})
 				return errors.Join(err, plot.saveRun(r.Picture(), path))
 			}

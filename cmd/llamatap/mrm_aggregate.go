@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 
 	"github.com/llamatap/llamatap/inspect/sheet"
@@ -60,7 +58,7 @@ and pandas.
 
 // run combines runs.
 func (a *aggregation) run(rest []string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	rest, err := fetchFolders(rest)
 	if err != nil {

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"time"
 
 	"github.com/llamatap/llamatap/inspect/sheet"
@@ -129,7 +126,7 @@ func (a *mrmAnalyzeArguments) run(out io.Writer, rest []string) error {
 		}
 	}
 	a.options.Version, a.options.Command = version, append([]string{"llamatap", "mrm", "analyze"}, a.flags.Raw...)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	if rest, err = a.runs(rest); err != nil {
 		return err

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"os/signal"
 
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/internal/cli"
@@ -44,7 +41,7 @@ func characterize(dirs []string, out string, isAll bool, forms []string) error {
 	if out == "" {
 		return fmt.Errorf("no folder of the data set: give one with --out FOLDER")
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	dirs, err := fetchFolders(dirs)
 	if err != nil {

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -46,7 +44,7 @@ AWS_SECRET_ACCESS_KEY, or of ~/.aws/credentials; docs/RUN_DIRECTORY.md has the p
 				}
 				to = to.Below(filepath.Base(dir))
 				to.Patience = retry
-				ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+				ctx, stop := untilInterrupt(syscall.SIGTERM)
 				defer stop()
 				if err := to.Push(ctx, dir); err != nil {
 					return err
@@ -91,7 +89,7 @@ func fetchRun(url string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupt(syscall.SIGTERM)
 	defer stop()
 	return from.Fetch(ctx, cache)
 }
@@ -133,7 +131,7 @@ func fetchBelow(url string) (dirs []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupt(syscall.SIGTERM)
 	defer stop()
 	runs, err := from.Runs(ctx)
 	if err != nil {

@@ -155,7 +155,7 @@ func recordAs(o session.Options, tap *config.Tap, args []string) error {
 		return err
 	}
 	if args[0] == "run" && result.Dir != "" {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		ctx, stop := untilInterrupt(syscall.SIGTERM, syscall.SIGHUP)
 		writeVerdict(ctx, present.Err, result.Dir)
 		stop()
 	}

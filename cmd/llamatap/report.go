@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 
@@ -57,7 +55,7 @@ over time, in a file of their own. Of two runs, text is the default, and a pictu
 				case (isPicture || form.form == "html" && !brief) && form.file == "-" && !f.Given("--output"):
 					form.file = reportFile(path, form.form)
 				}
-				ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+				ctx, stop := untilInterrupt()
 				defer stop()
 				bar := present.NewProgress(progressTerminal(true), "reading")
 				run, err := runreport.Read(ctx, path, bar.Of)

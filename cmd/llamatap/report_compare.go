@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 
@@ -25,7 +22,7 @@ func compareRuns(paths [2]string, brief bool, form *reportForm, chosen bool) err
 		return cli.Wrongf("--format %s is written to a file: name one that ends in .%[1]s with -o", form.form)
 	}
 	var runs [2]*runreport.Run
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	for i := range runs {
 		path, err := resolveRun(paths[i])

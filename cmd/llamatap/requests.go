@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
 	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
 
 	"github.com/llamatap/llamatap/inspect/resources"
@@ -40,7 +37,7 @@ its prompt was computed although it had been computed before. docs/REQUESTS.md d
 				if last < 0 {
 					return cli.Wrongf("--last %d: use 0 or more", last)
 				}
-				ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+				ctx, stop := untilInterrupt()
 				defer stop()
 				r, err := resources.OpenRequests(ctx, path)
 				if err == nil {
@@ -49,15 +46,13 @@ its prompt was computed although it had been computed before. docs/REQUESTS.md d
 				if err != nil {
 					return err
 				}
-				return form.write(func(out io.Writer) error {
-					switch form.form {
-					case "json":
+				return form.writeAs(nil, forms{
+					"json": func(out io.Writer) error {
 						return writeJSON(out, map[string]any{"requests": r.Values(), "totals": r.Totals(),
 							"energy": r.Energy, "given_back": r.GivenBack})
-					case "csv":
-						return r.WriteCSV(out)
-					}
-					return r.WriteText(out, tokenTexts(path), last)
+					},
+					"csv":  r.WriteCSV,
+					"text": func(out io.Writer) error { return r.WriteText(out, tokenTexts(path), last) },
 				})
 			}
 		},

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -113,7 +111,7 @@ func runsStored(url string, most int) ([]*resources.Run, error) {
 		return nil, err
 	}
 	from.Patience = cachePatience
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupt(syscall.SIGTERM)
 	defer stop()
 	found, err := from.Runs(ctx)
 	if most > 0 {

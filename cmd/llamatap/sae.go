@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"time"
@@ -161,7 +160,7 @@ func (a *saeTraining) start(args []string, sized bool) error {
 				"interrupted", a.folder)
 		}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	if free, err := doctor.FreeMemory(os.DirFS("/")); err == nil {
 		a.MaxBytes = int64(free)
@@ -196,7 +195,7 @@ func (a *saeTraining) resume() error {
 		return err
 	}
 	defer rows.Close()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	return a.train(ctx, t, rows)
 }

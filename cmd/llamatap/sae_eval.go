@@ -2,12 +2,9 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,12 +59,7 @@ the runs that it was trained on or of others, and the tokens that activate each 
 				if feature >= 0 {
 					e.Features, top = e.Features[feature:feature+1], 1
 				}
-				return form.write(func(out io.Writer) error {
-					if form.form == "json" {
-						return writeJSON(out, e)
-					}
-					return writeFeatures(out, e, top)
-				})
+				return form.writeAs(e, forms{"text": func(out io.Writer) error { return writeFeatures(out, e, top) }})
 			}
 		},
 	}
@@ -87,7 +79,7 @@ func evaluate(s *autoencoder.SAE, runs []string, o autoencoder.EvaluateOptions) 
 		return nil, err
 	}
 	defer rows.Close()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	bar := present.NewProgress(progressTerminal(true), "evaluating")
 	defer bar.Done()

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 
@@ -136,7 +134,7 @@ func serve(o server.Options, addr string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupt(syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second one ends it at once
 	listener, err := server.Listen(addr)

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"time"
@@ -74,7 +71,7 @@ func runSynth(a synthArgs) error {
 	if err != nil {
 		return cli.Wrong(err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	begin := time.Now()
 	bar := present.NewProgress(progressTerminal(!a.quiet), "writing the model")

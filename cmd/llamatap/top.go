@@ -119,7 +119,7 @@ func (t *topping) watch(dir string) (err error) {
 	defer t.live.Close()
 	t.live.Ask = func() (json.RawMessage, error) { return controlRun(dir, server.Command{Command: "status"}) }
 	stepBack(0)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := untilInterrupt(syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	live := resources.StateOf(dir) == resources.StateRunning
 	t.live.Skim = live

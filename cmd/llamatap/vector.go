@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 
@@ -87,7 +84,7 @@ func makeVector(paths [2]string, o activations.DirectionOptions) (*gguf.ControlV
 	if a, b := models[0].Model, models[1].Model; a != b {
 		return nil, fmt.Errorf("the runs are of %q and of %q: record both with one model", a, b)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	v, err := activations.Directions(ctx, runs[0], runs[1], o)
 	if err != nil {

@@ -52,12 +52,7 @@ could not restore counts as lost.
 				if err != nil {
 					return err
 				}
-				err = form.write(func(out io.Writer) error {
-					if form.form == "json" {
-						return writeJSON(out, v)
-					}
-					return describeVerification(out, v)
-				})
+				err = form.writeAs(v, forms{"text": func(out io.Writer) error { return describeVerification(out, v) }})
 				if err == nil && !v.OK {
 					err = exitStatus{Code: 1}
 				}
