@@ -18,7 +18,7 @@ func (c checker) check() error {
 		return checkNothing(c.given)
 	}
 	for _, refuse := range []func() error{
-		c.sampling, c.codec, c.attention, c.points, c.disk, c.checkpoint, c.modifiers, c.regions, c.intervals, c.events,
+		c.sampling, c.codec, c.attention, func() error { return checkPoints(c) }, c.disk, c.checkpoint, c.modifiers, c.regions, c.intervals, c.events,
 		c.repeated,
 		c.sink, c.dataset, c.memory, c.sample,
 	} {
@@ -98,7 +98,7 @@ func (c checker) attention() error {
 }
 
 // points refuses a point of a layer that the list of layers leaves out.
-func (c checker) points() error {
+func checkPoints(c checker) error {
 	selection := c.tap.Selection()
 	ref := selection.OutsideLayers()
 	if ref == nil {

@@ -7,8 +7,6 @@ package codec
 import (
 	"errors"
 	"fmt"
-
-	"github.com/llamatap/llamatap/store/label"
 )
 
 // ID names a compression. The numbers stand in index files; never renumber them.
@@ -25,7 +23,7 @@ const (
 	ZstdShuffle
 )
 
-var idNames = label.Names[ID]{What: "codec", All: []string{"none", "lz4", "zstd", "q", "q-fse", "zstd-shuffle"}}
+var idNames = [...]string{"none", "lz4", "zstd", "q", "q-fse", "zstd-shuffle"}
 
 // oldNames are names that codecs had in files and flags once.
 var oldNames = map[string]ID{"q-huff": QFSE}
@@ -37,28 +35,40 @@ var ErrUnknown = errors.New("unknown codec or element type")
 var ErrCorrupt = errors.New("corrupt compressed data")
 
 // String returns the codec's name as flags and files spell it.
-func (id ID) String() string { return idNames.Text(id) }
+func (id ID) String() string {
+	if int(id) < len(idNames) {
+		return idNames[id]
+	}
+	return fmt.Sprintf("codec(%d)", uint8(id))
+}
 
 // Bounded reports whether the codec makes an error, which a Bound bounds.
 func (id ID) Bounded() bool { return id == Q || id == QFSE }
 
 // Known reports whether this version can decode the codec.
-func (id ID) Known() bool { return int(id) < len(idNames.All) }
+func (id ID) Known() bool { return int(id) < len(idNames) }
 
 // Parse is the inverse of String. Names that codecs had once are taken as well.
 func Parse(s string) (ID, error) {
 	if id, ok := oldNames[s]; ok {
 		return id, nil
 	}
-	id, err := idNames.Parse(s)
-	if err != nil {
-		err = fmt.Errorf("codec %q: %w; use one of %v", s, ErrUnknown, idNames.All)
+	for i, name := range idNames {
+		if name == s {
+			return ID(i), nil
+		}
 	}
-	return id, err
+	return None, fmt.Errorf("codec %q: %w; use one of %v", s, ErrUnknown, idNames)
 }
 
 // MarshalText writes the codec's name.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
 // UnmarshalText reads the codec's name.
-func (id *ID) UnmarshalText(text []byte) error { return label.Unmarshal(id, text, Parse) }
+func (id *ID) UnmarshalText(text []byte) error {
+	parsed, err := Parse(string(text))
+	if err == nil {
+		*id = parsed
+	}
+	return err
+}

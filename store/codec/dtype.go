@@ -1,10 +1,6 @@
 package codec
 
-import (
-	"fmt"
-
-	"github.com/llamatap/llamatap/store/label"
-)
+import "fmt"
 
 // DType is the type of stored elements. The numbers stand in index files; never renumber them.
 type DType uint8
@@ -72,4 +68,10 @@ func ParseDType(s string) (DType, error) {
 func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText reads the type's name.
-func (d *DType) UnmarshalText(text []byte) error { return label.Unmarshal(d, text, ParseDType) }
+func (d *DType) UnmarshalText(text []byte) error {
+	parsed, err := ParseDType(string(text))
+	if err == nil {
+		*d = parsed
+	}
+	return err
+}

@@ -50,10 +50,10 @@ func ReadableVersion(version string) bool {
 func (t *Reader) Check(f Form) error {
 	switch version := t.SchemaVersion(); {
 	case version == "":
-		return t.refuse("%w: it has no %s, so it is no table %s: give one that llamatap wrote", ErrVersion, VersionKey,
+		return refuse(t, "%w: it has no %s, so it is no table %s: give one that llamatap wrote", ErrVersion, VersionKey,
 			f.Name)
 	case !ReadableVersion(version):
-		return t.refuse("%w: %.20q of %s is not known, %s is: read it with the version of llamatap that wrote it",
+		return refuse(t, "%w: %.20q of %s is not known, %s is: read it with the version of llamatap that wrote it",
 			ErrVersion, version, f.Name, Version)
 	}
 	return t.CheckColumns(f)
@@ -64,21 +64,21 @@ func (t *Reader) CheckColumns(f Form) error {
 	for _, c := range f.Columns {
 		l, ok := t.names[c.Name]
 		if !ok {
-			return t.refuse("it has no column %s, which a table %s has: is it another table?", c.Name, f.Name)
+			return refuse(t, "it has no column %s, which a table %s has: is it another table?", c.Name, f.Name)
 		}
 		if kind, ok := l.kind(); !ok || kind.family() != c.Kind.family() {
 			is := "another type"
 			if ok {
 				is = kind.String()
 			}
-			return t.refuse("its column %s is of %s, in a table %s it is of %s: is it another table?", c.Name, is,
+			return refuse(t, "its column %s is of %s, in a table %s it is of %s: is it another table?", c.Name, is,
 				f.Name, c.Kind)
 		}
 	}
 	return nil
 }
 
-func (t *Reader) refuse(format string, args ...any) error {
+func refuse(t *Reader, format string, args ...any) error {
 	return named(t, fmt.Errorf("%w: %w", ErrTable, fmt.Errorf(format, args...)))
 }
 
