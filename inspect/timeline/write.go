@@ -98,8 +98,8 @@ type about struct {
 	title      string
 	model      string
 	tokens     int64
-	length     int64 // ns
-	unix, mono int64 // one reading of both clocks
+	length     int64  // ns
+	unix, mono int64  // one reading of both clocks
 	givenBack  string // what of the log is not there
 }
 
