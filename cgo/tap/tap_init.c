@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -271,11 +272,21 @@ void tap_say_cut_off(void) {
             "it is not recorded", "", "");
 }
 
+// tap_name_process gives a program that was started by a loader of its own, ld.so, its own name, which pgrep, perf and
+// others find it by. Its threads take it over.
+static void tap_name_process(void) {
+    char name[16] = "";
+    if (prctl(PR_GET_NAME, name) == 0 && strcmp(name, "ld.so") == 0) {
+        prctl(PR_SET_NAME, program_invocation_short_name);
+    }
+}
+
 // Looks the entry points up before the program's own code runs, and maps the memory where the collector passed it on.
 __attribute__((constructor)) static void tap_start(void) {
     tap_real_init();
     const char * fd = getenv("LLAMATAP_TAP_FD");
     if (fd != NULL) {
+        tap_name_process();
         tap_meet(fd);
         tap_log_start();
     }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -180,7 +181,7 @@ func (d *document) add(markup string, texts ...string) {
 	fmt.Fprintf(d, markup, escaped...)
 }
 
-// table writes rows, the first as their head. Cells that are figures are set to the right.
+// table writes rows, the first as their head. Columns of figures alone are set to the right.
 func (d *document) table(rows [][]string) {
 	d.add("<div class=\"scroll\" tabindex=\"0\"><table class=\"%s\">", rows[0][0]+"s")
 	for i, row := range rows {
@@ -191,7 +192,7 @@ func (d *document) table(rows [][]string) {
 				d.add("<th scope=\"col\">%s</th>", cell)
 			case k == 0:
 				d.add("<th scope=\"row\">%s</th>", cell)
-			case isFigure(cell):
+			case ofFigures(rows, k):
 				d.add("<td class=\"n\">%s</td>", cell)
 			default:
 				d.add("<td>%s</td>", cell)
@@ -200,6 +201,13 @@ func (d *document) table(rows [][]string) {
 		d.add("</tr>\n")
 	}
 	d.add("</table></div>\n")
+}
+
+// ofFigures reports whether all cells of a column below its head are figures, or empty.
+func ofFigures(rows [][]string, column int) bool {
+	return !slices.ContainsFunc(rows[1:], func(row []string) bool {
+		return column < len(row) && row[column] != "" && !isFigure(row[column])
+	})
 }
 
 // isFigure reports whether a cell is a number, with its unit or without.
