@@ -85,7 +85,7 @@ class _ProgramTokenizer:
     def batch_decode(self, rows: Any, **_: Any) -> list[str]:
         """The text of each row of ids."""
         asked = [[*np.asarray(row).reshape(-1).tolist(), self._plain] for row in rows]
-        return ["".join(t.text for t in row[:-1]) for row in self._tokens(asked)]
+        return [b"".join(t.token_bytes for t in row[:-1]).decode(errors="replace") for row in self._tokens(asked)]
 
     def __call__(self, text: str | list[str], **_: Any) -> dict[str, torch.Tensor]:
         """The ids of a text, or of several that have as many tokens, as ``input_ids`` [texts, tokens]."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import builtins
 import json
+import math
 import os
 import re
 import subprocess
@@ -96,6 +98,13 @@ class Run:
             self._tokens = [t for part in self._parts() for t in read_tokens(part)]
         return self._tokens
 
+    def token(self, token_index: int) -> Token:
+        """The token of a row: ``run.token(x.tokens[i])``. Raises KeyError where it was removed or is not there."""
+        at = bisect.bisect_left(self.tokens, token_index, key=lambda t: t.token_index)
+        if at == len(self.tokens) or self.tokens[at].token_index != token_index:
+            raise KeyError(f"the run has no token {token_index}")
+        return self.tokens[at]
+
     @property
     def points(self) -> list[dict[str, Any]]:
         """The named points that were recorded: ctx, point, layer, tensor, how (served or recomputed) and why."""
@@ -104,7 +113,7 @@ class Run:
     @property
     def text(self) -> str:
         """The texts of all tokens in the order in which they were computed."""
-        return "".join(t.text for t in self.tokens)
+        return b"".join(t.token_bytes for t in self.tokens).decode(errors="replace")
 
     def packets(self, name: str | None = None, layer: int | None = None) -> Iterator[Tensor]:
         """Yields captured tensors one execution at a time, in the order of the stream, in bounded memory.
@@ -150,6 +159,9 @@ class Run:
             if dataset:
                 raise KeyError(f"{name}: the tensors of this run are in the dataset {dataset['path']}: "
                                "datasets.load_dataset reads it")
+            if any(name in (p["point"], p.get("tensor")) and layer in (None, p.get("layer")) for p in self.points):
+                raise KeyError(f"{name}{'' if layer is None else f' of layer {layer}'} has no rows: the last layer has "
+                               "those of tokens with an output alone; record with n_predict above 0 or --all-rows")
             there = sorted({*self.names(), *(p["point"] for p in self.points if p.get("tensor"))})
             raise KeyError(f"{name}{'' if layer is None else f' of layer {layer}'} was not captured; there are "
                            f"{', '.join(there) or 'no tensors'}")
@@ -214,7 +226,11 @@ class Run:
         if table == "tokens":
             return pyarrow.Table.from_pylist([{f: getattr(t, f) for f in Token.__slots__} for t in self.tokens])
         if table == "events":
-            return pyarrow.Table.from_pylist(list(self.events()))
+            events = list(self.events())
+            if not events:
+                raise FileNotFoundError(f"{self.path} has no events: they are recorded with --tap-resource-level")
+            names = dict.fromkeys(name for event in events for name in event)
+            return pyarrow.table({name: [event.get(name) for event in events] for name in names})
         if table not in _TABLES:
             raise ValueError(f"no table is called {table}; there are tokens, events, {', '.join(_TABLES)}")
         name = _TABLES[table]
@@ -257,9 +273,17 @@ def open(path: str | os.PathLike[str] = "llamatap-runs") -> Run:
     path = Path(path)
     if (path / _METADATA).exists():
         return Run(path)
-    runs = sorted((p for p in path.glob("**/run_*") if _RUN.match(p.name) and (p / _METADATA).exists()),
-                  key=lambda p: p.name)
+    runs = sorted((p for p in path.glob("**/run_*") if _RUN.match(p.name) and (p / _METADATA).exists()), key=_age)
     return Run(runs[-1] if runs else path)
+
+
+def _age(run: Path) -> tuple[str, float]:
+    """The second in which a run began, and when it was sealed: a live one is the newest of its second."""
+    try:
+        sealed = (run / "manifest.json").stat().st_mtime
+    except OSError:
+        sealed = math.inf
+    return run.name[:len("run_20060102_150405")], sealed
 
 
 def _check_sizes(folder: Path) -> None:

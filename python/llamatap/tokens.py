@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ _SETUP = 1
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token that the model computed. token_index is its place in ``run.tokens`` as long as no segment was removed."""
+    """A token that the model computed. ``run.token(token_index)`` finds it; it is at that place of ``run.tokens`` only
+    where no segment was removed.
+    """
 
     token_index: int
     token_id: int
@@ -30,6 +33,7 @@ class Token:
     seq_id: int | None
     request: int | None
     ctx: int
+    token_bytes: bytes = b""  #: of the text; a token may hold a part of a character, which is U+FFFD in text
 
 
 def read_tokens(part: Path) -> list[Token]:
@@ -49,7 +53,8 @@ def read_tokens(part: Path) -> list[Token]:
 
 def _token(t: dict[str, Any]) -> Token:
     return Token(t["token_index"], t["token_id"], t["token_text"], t["phase"], t.get("pos"), t.get("seq_id"),
-                 t.get("request"), t.get("ctx", 0))
+                 t.get("request"), t.get("ctx", 0),
+                 base64.b64decode(t["token_bytes"]) if "token_bytes" in t else t["token_text"].encode())
 
 
 @dataclass(slots=True)
@@ -64,14 +69,14 @@ class _Row:
 
 def _indexed(index: bytes) -> list[Token]:
     """Reads the tokens from the records of an index, see INDEX_FORMAT.md."""
-    texts: dict[tuple[int, int], str] = {}
+    texts: dict[tuple[int, int], bytes] = {}
     requests: dict[tuple[int, int], int] = {}  # the current one of a context's sequence
     executions: dict[tuple[int, int], list[_Row]] = {}  # of a context and a number
     newest = 0  # number of an execution
     for kind, f, _ in records(index):
         if kind == _TEXT:
             key = f.uint(), f.int()
-            texts[key] = _text(f.bytes(f.uint()))
+            texts[key] = f.bytes(f.uint())
         elif kind == _REQUEST:
             key = f.uint(), f.int()
             requests[key] = f.uint()
@@ -86,8 +91,13 @@ def _indexed(index: bytes) -> list[Token]:
             for number in range(first, min(last, newest) + 1):
                 for row in executions.get((ctx, number), []):
                     row.phase = phase
-    return [Token(r.index, r.token, texts.get((ctx, r.token), ""), _PHASES[r.phase], r.pos, r.seq, r.request, ctx)
-            for (ctx, _), rows in executions.items() for r in rows if r.phase != _SETUP and r.index >= 0]
+    tokens = []
+    for (ctx, _), rows in executions.items():
+        for r in rows:
+            if r.phase != _SETUP and r.index >= 0:
+                piece = texts.get((ctx, r.token), b"")
+                tokens.append(Token(r.index, r.token, _text(piece), _PHASES[r.phase], r.pos, r.seq, r.request, ctx, piece))
+    return tokens
 
 
 def _rows(f: Fields, ctx: int, requests: dict[tuple[int, int], int]) -> list[_Row]:

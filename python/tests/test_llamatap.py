@@ -197,6 +197,39 @@ class Recorded(unittest.TestCase):
         kinds = collections.Counter(e["event"] for e in self.run_.events())
         for kind, n in kinds.items():
             self.assertEqual(sum(1 for _ in self.run_.events(kind)), n)
+        self.assertEqual(set(self.run_.arrow("events").column_names), {key for e in self.run_.events() for key in e})
+        with tempfile.TemporaryDirectory() as empty, self.assertRaisesRegex(FileNotFoundError, "--tap-resource-level"):
+            shutil.copy(self.run_.path / "metadata.json", empty)
+            llamatap.open(empty).arrow("events")
+
+    def test_token(self):
+        rotated = self.run_.tokens[3:]
+        with mock.patch.object(llamatap.Run, "tokens", rotated):
+            self.assertEqual([self.run_.token(t.token_index) for t in rotated], rotated)
+            for gone in (2, rotated[-1].token_index + 1):
+                with self.assertRaises(KeyError):
+                    self.run_.token(gone)
+
+    def test_text_of_any_script(self):
+        run = llamatap.record(None, ["日本語 é 🎉 func"], points=["resid_post"], n_predict=1)
+        self.assertIn("日本語 é 🎉 func", run.text)
+        self.assertIn("日本語 é 🎉 func".encode(), b"".join(t.token_bytes for t in run.tokens))
+        self.assertIn("\ufffd", [t.text for t in run.tokens][1])
+
+    def test_last_layer_without_outputs(self):
+        run = llamatap.record(None, ["func main() {"], points=["resid_post"], n_predict=0)
+        with self.assertRaisesRegex(KeyError, "--all-rows"):
+            run.tensor("resid_post", layer=run.points[-1]["layer"])
+
+    def test_newest_of_a_second(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, sealed in (("dddd", 2), ("aaaa", 3), ("ffff", 1)):
+                run = Path(folder) / "m" / f"run_20260102_030405_{name}"
+                run.mkdir(parents=True)
+                shutil.copy(self.run_.path / "metadata.json", run)
+                (run / "manifest.json").write_text('{"files": []}')
+                os.utime(run / "manifest.json", (sealed, sealed))
+            self.assertEqual(llamatap.open(folder).path.name, "run_20260102_030405_aaaa")
 
     def test_newest(self):
         newest = max(Path(self.folder.name).glob("**/run_*"), key=lambda p: p.name)
