@@ -206,6 +206,11 @@ func (c *comparer) settle() {
 	for _, kl := range c.kl {
 		r.KLMean += kl / float64(r.Tokens)
 	}
+	for _, ref := range c.Points {
+		if why := c.a.lack(ref); why != "" {
+			r.Missing = append(r.Missing, MissingPoint{ref.String(), why})
+		}
+	}
 	r.KLMedian, r.KLP99, r.KLMax = percentile(c.kl, 50), percentile(c.kl, 99), c.kl[r.Tokens-1]
 	for _, ref := range slices.SortedFunc(maps.Keys(c.errors), func(x, y ggmlhooks.PointRef) int {
 		return cmp.Or(cmp.Compare(x.Layer, y.Layer), cmp.Compare(x.Point, y.Point))

@@ -1,10 +1,12 @@
 package intervene
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -20,6 +22,7 @@ type reading struct {
 type reader struct {
 	*Engine
 	places map[ggmlhooks.PointRef]*place // nil until they were looked for
+	why    map[ggmlhooks.PointRef]string // there are no others
 }
 
 // openReader loads a model, with room for chunks of n tokens.
@@ -49,9 +52,35 @@ func (r *reader) find(tokens []llama.Token, s shape) error {
 	}
 	g, err := r.x.Graph()
 	if err == nil {
-		r.places, _ = layout(g, s, r.heads)
+		r.places, r.why = layout(g, s, r.heads)
 	}
 	return err
+}
+
+// compared reports whether all rows of a place are numbers that can be subtracted.
+func (p *place) compared() bool { return !p.raw && !p.outputs }
+
+// lack is why none of what a reference means is compared; "" where something is.
+func (r *reader) lack(ref ggmlhooks.PointRef) string {
+	why := ""
+	for layer := ggmlhooks.NoLayer; layer < r.layers(); layer++ {
+		if !ref.Means(ref.Point, layer) {
+			continue
+		}
+		at := ggmlhooks.PointRef{Point: ref.Point, Layer: layer}
+		reason, _, _ := strings.Cut(r.why[at], ": ") // the remedy is one of llamatap run
+		switch p := r.places[at]; {
+		case p == nil:
+		case p.compared():
+			return ""
+		case p.raw:
+			reason = "its values are numbers of experts"
+		default:
+			reason = "it has rows of output tokens alone"
+		}
+		why = cmp.Or(why, reason)
+	}
+	return cmp.Or(why, fmt.Sprintf("the model has %d layers", r.layers()))
 }
 
 // read runs a chunk and reads the logits of its second half, and rows of points.
@@ -71,7 +100,7 @@ func (r *reader) read(ctx context.Context, tokens []llama.Token, points []ggmlho
 	var refs []ggmlhooks.PointRef
 	for ref, p := range r.places {
 		wanted := func(w ggmlhooks.PointRef) bool { return w.Means(ref.Point, ref.Layer) }
-		if !slices.ContainsFunc(points, wanted) || p.raw || p.outputs {
+		if !slices.ContainsFunc(points, wanted) || !p.compared() {
 			continue
 		}
 		refs = append(refs, ref)

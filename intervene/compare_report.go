@@ -29,15 +29,22 @@ type ComparisonReport struct {
 	Diverges    float64 `json:"diverges_from"`
 	First       *int    `json:"first_layer,omitempty"` // whose residual stream has that relative error
 	// TrainedA and TrainedB are how many tokens a model was trained on at a time; absent where a chunk has no more.
-	TrainedA int           `json:"trained_context_a,omitempty"`
-	TrainedB int           `json:"trained_context_b,omitempty"`
-	Chunk    int           `json:"chunk"` // tokens of a chunk
-	Points   []PointError  `json:"points"`
-	Worst    []WorstToken  `json:"worst_tokens"`
-	Weights  []WeightError `json:"weights,omitempty"` // largest KL first
+	TrainedA int            `json:"trained_context_a,omitempty"`
+	TrainedB int            `json:"trained_context_b,omitempty"`
+	Chunk    int            `json:"chunk"` // tokens of a chunk
+	Points   []PointError   `json:"points"`
+	Missing  []MissingPoint `json:"points_missing,omitempty"`
+	Worst    []WorstToken   `json:"worst_tokens"`
+	Weights  []WeightError  `json:"weights,omitempty"` // largest KL first
 	// sums of the negative logarithms of the next tokens' probabilities
 	LossA float64 `json:"-"`
 	LossB float64 `json:"-"`
+}
+
+// MissingPoint is a point that was asked for, and why it was not compared in any layer.
+type MissingPoint struct {
+	Point string `json:"point"`
+	Why   string `json:"why"`
 }
 
 // PointError is how far the values of a point lie apart, over all rows.
@@ -152,6 +159,9 @@ func (r *ComparisonReport) WriteText(out io.Writer, top int) error {
 			fmt.Sprintf("%.5f", p.Cosine), fmt.Sprintf("%.4f", p.Lowest), strings.Join(channels, ", ")})
 	}
 	t.Columns(rows)
+	for _, m := range r.Missing {
+		t.Line("not compared, %s: %s", m.Point, m.Why)
+	}
 	t.Line("")
 	rows = [][]string{{"after", " KL", "a expects", "b expects", "the text has", "at"}}
 	for _, w := range r.Worst {

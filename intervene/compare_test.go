@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +84,26 @@ func TestCompareWeight(t *testing.T) {
 	if err := r.WriteText(&text, 0); err != nil || !strings.Contains(text.String(), "of its size from layer 3 on") ||
 		!strings.Contains(text.String(), name) {
 		t.Errorf("%v: %s", err, text.String())
+	}
+}
+
+// TestCompareMissing: a point that is not compared is named with the reason.
+func TestCompareMissing(t *testing.T) {
+	a, b := coarser(t, "blk.0.attn_q.weight")
+	c := Comparison{A: a, B: b, Text: compareText, Chunk: 16, Chunks: 1, Diverges: 1, Threads: 1}
+	for _, name := range []string{"attn_gate", "lm_head", "resid_post.99", "resid_post.5"} {
+		ref, _ := ggmlhooks.ParsePoint(name)
+		c.Points = append(c.Points, ref)
+	}
+	r, err := c.Run(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []MissingPoint{{"attn_gate", "the outputs of heads have no gate"}, {"resid_post.99", "the model has 6 layers"}}
+	var text strings.Builder
+	if err := r.WriteText(&text, 0); err != nil || !slices.Equal(r.Missing, want) || len(r.Points) != 2 ||
+		!strings.Contains(text.String(), "\nnot compared, resid_post.99: the model has 6 layers\n") {
+		t.Errorf("%v: missing %+v, want %+v\n%s", err, r.Missing, want, text.String())
 	}
 }
 
