@@ -211,7 +211,7 @@ func (c *comparer) settle() {
 			r.Missing = append(r.Missing, MissingPoint{ref.String(), why})
 		}
 	}
-	r.KLMedian, r.KLP99, r.KLMax = percentile(c.kl, 50), percentile(c.kl, 99), c.kl[r.Tokens-1]
+	r.KLMedian, r.KLP99, r.KLMax = quantile(c.kl, 0.5), quantile(c.kl, 0.99), c.kl[r.Tokens-1]
 	for _, ref := range slices.SortedFunc(maps.Keys(c.errors), func(x, y ggmlhooks.PointRef) int {
 		return cmp.Or(cmp.Compare(x.Layer, y.Layer), cmp.Compare(x.Point, y.Point))
 	}) {
@@ -230,8 +230,12 @@ func (c *comparer) settle() {
 	slices.SortStableFunc(r.Weights, func(x, y WeightError) int { return cmp.Compare(y.KL, x.KL) })
 }
 
-// percentile is the smallest value of a sorted list that at least this share of all are not above.
-func percentile(sorted []float64, percent int) float64 { return sorted[(len(sorted)*percent+99)/100-1] }
+// quantile is that of a sorted list, interpolated between neighbours, as llama-perplexity does.
+func quantile(sorted []float64, q float64) float64 {
+	at, share := math.Modf(q * float64(len(sorted)-1))
+	i := int(at)
+	return (1-share)*sorted[i] + share*sorted[min(i+1, len(sorted)-1)]
+}
 
 // divergence is the Kullback-Leibler divergence in nats of the distribution of logits b from that of a.
 func divergence(a, b []float32) float64 {
