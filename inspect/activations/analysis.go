@@ -47,7 +47,7 @@ type Options struct {
 	MinCorrelation float64 // pairs of a smaller |r| are left out
 	Top            int     // pairs that are kept; 0: all
 	Lens           int     // tokens that the logit lens reads, the last chosen ones; 0: none
-	Model          string  // GGUF file of the lens; "": the one that the run names
+	Model          string  // GGUF file of the lens, which must fit the run; "": the one that the run names, if it does
 	// Progress, where it is not nil, is called with the rows that were read, of all.
 	Progress func(done, total int64)
 }
@@ -220,6 +220,9 @@ func Analyze(ctx context.Context, r *tensors.Run, o Options) (*Analysis, error) 
 	if o.Lens > 0 {
 		if b.a.Lens, err = makeLens(ctx, r, b.a, o); err != nil {
 			return nil, err
+		}
+		if why := b.a.Lens.Why; why != "" && o.Model != "" { // asked for by name
+			return nil, fmt.Errorf("--model %s: no logit lens: %s", o.Model, why)
 		}
 	}
 	return b.a, b.readTokens(r)

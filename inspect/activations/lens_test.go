@@ -1,8 +1,11 @@
 package activations
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -51,6 +54,24 @@ func TestTally(t *testing.T) {
 	}
 	if math.Abs(all.squares/squares-1) > 1e-12 || math.Abs(all.error/wrong-1) > 1e-12 || all.largest != 2 {
 		t.Errorf("squares %v, differences %v, largest %v", all.squares, all.error, all.largest)
+	}
+}
+
+// TestLensOfModel: a model that is named and cannot be used is an error; one that the run names is a note.
+func TestLensOfModel(t *testing.T) {
+	layers := []matrix{normal(rand.New(rand.NewPCG(6, 7)), 4, 8)}
+	other := filepath.Join(t.TempDir(), "other.gguf")
+	check(t, os.WriteFile(other, models.Default, 0o600))
+	for model, want := range map[string]string{"/nowhere.gguf": "--model /nowhere.gguf: no logit lens: ",
+		other: "takes 256 values and l_out-0 has 8"} {
+		_, err := Analyze(context.Background(), record(t, layers), Options{Lens: 1, Model: model})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", model, err, want)
+		}
+	}
+	a, err := Analyze(context.Background(), record(t, layers), Options{Lens: 1})
+	if check(t, err); a.Lens.Why == "" {
+		t.Errorf("a run that names no model: %+v", a.Lens)
 	}
 }
 
