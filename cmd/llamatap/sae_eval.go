@@ -112,8 +112,11 @@ func writeFeatures(out io.Writer, e *autoencoder.Evaluation, top int) error {
 		row := []string{strconv.Itoa(f.Number), present.Percent(f.Density), present.Digits(f.Mean),
 			present.Digits(float64(f.Max))}
 		for _, c := range f.Contexts {
-			rows = append(rows, append(row, present.Digits(float64(c.Activation)),
-				present.Line(c.Before+"⟦"+c.Token+"⟧"+c.After)))
+			text := present.Line(c.Before + "⟦" + c.Token + "⟧" + c.After)
+			if c.Before+c.Token+c.After == "" {
+				text = fmt.Sprintf("token %d of recording %d, which has no texts", c.TokenIndex, c.Source+1)
+			}
+			rows = append(rows, append(row, present.Digits(float64(c.Activation)), text))
 			row = []string{"", "", "", ""}
 		}
 		if len(f.Contexts) == 0 {

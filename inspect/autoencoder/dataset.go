@@ -1,6 +1,7 @@
 package autoencoder
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -17,7 +19,7 @@ import (
 )
 
 // dataset is a folder of 'llamatap export --to dataset': shards of Parquet, whose columns of lists are tensors. Rows
-// are shuffled: a token's neighbours are elsewhere, so it has no texts.
+// are shuffled: a token's neighbours are elsewhere.
 type dataset struct {
 	shards []string
 	column string
@@ -144,6 +146,71 @@ func (d *dataset) eachOf(ctx context.Context, name string, fn func([]float32, in
 
 func (d *dataset) missing() []string { return nil }
 
-func (d *dataset) eachToken(func(*tensors.Token) error) error { return nil }
+// gap is the text in the place of tokens that a dataset lacks.
+const gap = "…"
+
+// eachToken calls fn with the tokens that are near, and once with a gap where tokens of a sequence are missing between
+// two of them.
+func (d *dataset) eachToken(near func(int64) bool, fn func(*tensors.Token) error) error {
+	var tokens []tensors.Token
+	for _, name := range d.shards {
+		var err error
+		if tokens, err = appendTokens(tokens, name, near); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	slices.SortFunc(tokens, func(a, b tensors.Token) int { return cmp.Compare(a.Index, b.Index) })
+	next := map[sequence]int32{} // position
+	for i := range tokens {
+		t := &tokens[i]
+		key, pos := sequenceOf(t), value(t.Pos)
+		if expected, known := next[key]; known && pos != expected {
+			missing := *t
+			missing.Index, missing.Text = -1, gap
+			if err := fn(&missing); err != nil {
+				return err
+			}
+		}
+		next[key] = pos + 1
+		if err := fn(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendTokens appends the tokens of a shard that are near.
+func appendTokens(tokens []tensors.Token, name string, near func(int64) bool) ([]tensors.Token, error) {
+	file, err := rundir.OpenFile(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	shard, err := table.NewReader(file)
+	if err != nil {
+		return nil, err
+	}
+	for group := range shard.Groups() {
+		var columns [5]table.Values
+		for i, column := range []string{"token_index", "token_text", "seq_id", "pos", "request"} {
+			if columns[i], err = shard.Column(group, column); err != nil {
+				return nil, err
+			}
+		}
+		number := func(column, row int) *int32 {
+			if !columns[column].Valid[row] {
+				return nil
+			}
+			return new(int32(columns[column].Ints[row]))
+		}
+		for row, index := range columns[0].Ints {
+			if near(index) {
+				tokens = append(tokens, tensors.Token{Index: index, Text: columns[1].Texts[row], Seq: number(2, row),
+					Pos: number(3, row), Request: number(4, row)})
+			}
+		}
+	}
+	return tokens, nil
+}
 
 func (d *dataset) close() {}

@@ -9,7 +9,52 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/table"
 )
+
+// TestDatasetTexts: contexts have the texts of shuffled rows, each of its own sequence, and a mark where tokens are not
+// in the dataset.
+func TestDatasetTexts(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "shard")
+	file, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := table.Schema{Columns: []table.Column{{Name: "token_index", Kind: table.Int64},
+		{Name: "token_text", Kind: table.Text, Null: true}, {Name: "seq_id", Kind: table.Int32, Null: true},
+		{Name: "pos", Kind: table.Int32, Null: true}, {Name: "request", Kind: table.Int32, Null: true}}}
+	p, err := table.NewParquet(file, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := table.NewBatch(schema)
+	for _, token := range []int64{7, 2, 0, 5, 4, 6, 1} { // 3 is missing; from 5 on another sequence
+		seq, pos := int64(0), token
+		if token >= 5 {
+			seq, pos = 1, token-5
+		}
+		b.Int(0, token)
+		b.Text(1, string(rune('a'+token)))
+		b.Int(2, seq)
+		b.Int(3, pos)
+		if err := b.EndRow(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(p.Write(b), p.Close(), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r := &Recordings{sources: []source{&dataset{shards: []string{name}}}}
+	e := &Evaluation{Features: []Feature{{Contexts: []Context{{TokenIndex: 4}, {TokenIndex: 6}}}}}
+	if err := r.AddTexts(e); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"abc…⟦e⟧", "f⟦g⟧h"} {
+		if c := e.Features[0].Contexts[i]; c.Before+"⟦"+c.Token+"⟧"+c.After != want {
+			t.Errorf("context %+v, want %s", c, want)
+		}
+	}
+}
 
 // TestOtherModel: recordings of another model than the autoencoder's are refused.
 func TestOtherModel(t *testing.T) {

@@ -192,23 +192,38 @@ const (
 	tokensAfter  = 6
 )
 
-// AddTexts adds the texts of tokens to the contexts of an evaluation. A run without texts has none.
+// sequence is what a token's neighbours have in common.
+type sequence struct {
+	ctx      uint32
+	seq, req int32
+}
+
+func sequenceOf(t *tensors.Token) sequence { return sequence{t.Ctx, value(t.Seq), value(t.Request)} }
+
+// value is -1 for what is unknown.
+func value(n *int32) int32 {
+	if n == nil {
+		return -1
+	}
+	return *n
+}
+
+// AddTexts adds the texts of tokens to the contexts of an evaluation. Recordings without texts have none.
 func (r *Recordings) AddTexts(e *Evaluation) error {
 	type place struct {
 		source int
 		token  int64
 	}
-	wanted := map[place][]*Context{}
+	wanted, near := map[place][]*Context{}, map[place]bool{}
 	for f := range e.Features {
 		for i := range e.Features[f].Contexts {
 			c := &e.Features[f].Contexts[i]
 			at := place{c.Source, c.TokenIndex}
 			wanted[at] = append(wanted[at], c)
+			for token := at.token - tokensBefore; token <= at.token+tokensAfter; token++ {
+				near[place{c.Source, token}] = true
+			}
 		}
-	}
-	type sequence struct {
-		ctx      uint32
-		seq, req int32
 	}
 	type open struct { // contexts whose following tokens are being read
 		contexts []*Context
@@ -220,14 +235,9 @@ func (r *Recordings) AddTexts(e *Evaluation) error {
 	}
 	for number, from := range r.sources {
 		sequences := map[sequence]*reading{}
-		err := from.eachToken(func(t *tensors.Token) error {
-			key := sequence{ctx: t.Ctx, seq: -1, req: -1}
-			if t.Seq != nil {
-				key.seq = *t.Seq
-			}
-			if t.Request != nil {
-				key.req = *t.Request
-			}
+		isNear := func(token int64) bool { return near[place{number, token}] }
+		err := from.eachToken(isNear, func(t *tensors.Token) error {
+			key := sequenceOf(t)
 			s := sequences[key]
 			if s == nil {
 				s = &reading{}

@@ -38,8 +38,9 @@ type source interface {
 	each(ctx context.Context, fn func(values []float32, token int64) error) error
 	// missing are the segments that were recorded and are neither there nor removed to make room.
 	missing() []string
-	// eachToken calls fn with the tokens, where there are texts of them.
-	eachToken(fn func(*tensors.Token) error) error
+	// eachToken calls fn with the tokens in their order, at least with those near an index that is wanted, where there
+	// are texts of them.
+	eachToken(near func(index int64) bool, fn func(*tensors.Token) error) error
 	close()
 }
 
@@ -160,7 +161,7 @@ func (s *runSource) missing() (names []string) {
 	return names
 }
 
-func (s *runSource) eachToken(fn func(*tensors.Token) error) error {
+func (s *runSource) eachToken(_ func(int64) bool, fn func(*tensors.Token) error) error {
 	_, err := s.run.EachToken(fn)
 	return err
 }
