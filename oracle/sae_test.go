@@ -138,6 +138,26 @@ func TestSAE(t *testing.T) {
 	}
 }
 
+// TestSAEDisk: a training whose files do not fit is refused before it begins, and one that has no room for a second
+// checkpoint is completed.
+func TestSAEDisk(t *testing.T) {
+	disk, run := smallDisk(t, "1m"), saeRun(t)
+	folder := filepath.Join(disk, "sae")
+	args := []string{"sae", "train", run, "--layer", "3", "--k", "4", "--batch", "32", "--epochs", "20",
+		"--checkpoint-every", "1ms", "-o", folder, "--features"}
+	o := llamatap(t, append(args, "200")...)
+	if _, err := os.Stat(folder); err == nil || o.status != 1 || !oneLine(o.stderr, "free space there", "--features") {
+		t.Errorf("status %d, %v: %s", o.status, err, o.stderr)
+	}
+	o = llamatap(t, append(args, "96")...).good(t)
+	if !oneLine(o.stderr, "no checkpoint since step", "no space left") {
+		t.Errorf("printed: %s", o.stderr)
+	}
+	if _, err := autoencoder.Open(folder); err != nil {
+		t.Error(err)
+	}
+}
+
 // interruptSAE trains, interrupts once there is a checkpoint, and resumes.
 func interruptSAE(t *testing.T, args []string, folder string) {
 	t.Helper()

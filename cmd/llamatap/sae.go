@@ -255,26 +255,48 @@ func runPaths(args []string) (paths []string, err error) {
 	return paths, nil
 }
 
+// unsaved is the error of writing the result, with what is still there.
+func (a *saeTraining) unsaved(err error) error {
+	if _, missing := os.Stat(filepath.Join(a.folder, autoencoder.CheckpointName)); missing == nil {
+		err = fmt.Errorf("%w; an earlier checkpoint is still there: then resume with 'llamatap sae train --resume %s'",
+			err, a.folder)
+	}
+	return err
+}
+
 // train trains until the end, or an interruption, and prints how well held-out rows are explained.
 func (a *saeTraining) train(ctx context.Context, t *autoencoder.Trainer, rows *autoencoder.Recordings) error {
+	free, err := doctor.FreeDisk(a.folder)
+	if need := uint64(t.FileBytes()); err == nil && free < need {
+		_ = os.Remove(a.folder) // if it is empty, as before
+		return fmt.Errorf("the autoencoder and a checkpoint take %s, and %s has %s free: free space there, or train "+
+			"with another -o or fewer --features", present.Bytes(need), a.folder, present.Bytes(free))
+	}
 	bar := present.NewProgress(progressTerminal(true), "training")
 	saved, last := time.Now(), autoencoder.Progress{}
-	var saving error
+	var saving error // why there is no newer checkpoint
+	failed := 0      // the step at which it was to be written
 	t.Progress = func(p autoencoder.Progress) {
 		last = p
 		bar.Of(int64(p.Step), int64(p.Steps))
 		bar.Describe(fmt.Sprintf("loss %.4g, L0 %.1f, explained %.3f, dead %.1f %%, %.0f GFLOP/s", p.Loss, p.L0,
 			p.ExplainedVariance, 100*p.Dead, p.Operations/1e9/p.Elapsed.Seconds()))
-		if time.Since(saved) > a.every && saving == nil {
+		if time.Since(saved) > a.every {
+			if saving == nil {
+				failed = p.Step
+			}
 			saving = t.SaveCheckpoint(a.folder, rows.About)
 			saved = time.Now()
 		}
 	}
-	err := t.Run(ctx, rows)
+	err = t.Run(ctx, rows)
 	bar.Done()
-	if err = errors.Join(err, saving); errors.Is(err, context.Canceled) {
+	if saving != nil {
+		fmt.Fprintf(present.Err, "llamatap: no checkpoint since step %d of %d: %v\n", failed, last.Steps, saving)
+	}
+	if errors.Is(err, context.Canceled) {
 		if err := t.SaveCheckpoint(a.folder, rows.About); err != nil {
-			return err
+			return a.unsaved(err)
 		}
 		fmt.Fprintf(present.Err, "llamatap: step %d of %d: resume with 'llamatap sae train --resume %s'\n", last.Step,
 			last.Steps, a.folder)
@@ -284,7 +306,7 @@ func (a *saeTraining) train(ctx context.Context, t *autoencoder.Trainer, rows *a
 	}
 	s := t.SAE(rows.About)
 	if err := s.Save(a.folder); err != nil {
-		return err
+		return a.unsaved(err)
 	}
 	if err := os.Remove(filepath.Join(a.folder, autoencoder.CheckpointName)); err != nil && !os.IsNotExist(err) {
 		return err

@@ -55,6 +55,13 @@ func TestResume(t *testing.T) {
 				}
 				var about About
 				var same bool
+				info, err := os.Stat(filepath.Join(folder, CheckpointName))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if size, most := info.Size()+4*int64(len(trainer.all)), trainer.FileBytes(); size > most || most > size+40<<10 {
+					t.Errorf("checkpoint and weights take %d bytes, said to be %d", size, most)
+				}
 				if trainer, about, same, err = ResumeTrainer(folder, testEngine); err != nil || !same ||
 					about.Point != "resid_post" || trainer.step != stop {
 					t.Fatalf("%v, %v, %v", about, same, err)

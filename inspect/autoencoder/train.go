@@ -264,6 +264,12 @@ func (o *Options) bytes(width int) int64 {
 		int64(workers())*4*int64(o.Features)*(blockRows+1)
 }
 
+// FileBytes is how much room the autoencoder and a checkpoint take on a disk, or little less.
+func (t *Trainer) FileBytes() int64 {
+	const parameter, mean, idle, rest = 4 + 3*4, 32, 12, 16 << 10
+	return parameter*int64(len(t.all)) + mean*int64(t.stats.Width) + idle*int64(t.Features) + rest
+}
+
 // SAE returns the autoencoder as it is now, for activations as they were captured: the scale is folded into biases and
 // thresholds, so that an activation is a length in the captured space. about says what the rows are.
 func (t *Trainer) SAE(about About) *SAE {
