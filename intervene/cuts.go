@@ -50,6 +50,11 @@ func (c *cuts) edit(sequence int, e *Edit) error {
 	if p.raw && e.Kind == llama.WatchProject {
 		return fmt.Errorf("%s holds numbers of experts: patch or resample it", e.Site)
 	}
+	if want := p.to - p.from; len(runs) > 0 && e.Kind == llama.WatchProject && e.Head == AllHeads &&
+		want != len(e.Values) {
+		return fmt.Errorf("%s has %d values, and the direction %d: project a point of the residual stream, such as "+
+			"resid_post", e.Site, want, len(e.Values))
+	}
 	at, n := c.site(p.node), 0
 	for _, r := range runs {
 		w := llama.WatchWrite{Kind: e.Kind, Offset: r.at, Bytes: valueBytes * r.n}

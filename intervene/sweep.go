@@ -168,6 +168,10 @@ func (s *sweeper) interventions(n int, why map[ggmlhooks.PointRef]string) ([]Eff
 	if err != nil {
 		return nil, err
 	}
+	if last := s.Layers.Max(); last >= s.engine.layers() {
+		return nil, fmt.Errorf("--layers names layer %d, and the model has layers 0 to %d: shorten the list", last,
+			s.engine.layers()-1)
+	}
 	var list []Effect
 	seen := map[string]int{} // where sites belong that are changed together
 	for _, ref := range s.Points {
@@ -228,6 +232,10 @@ func (s *sweeper) missing(ref ggmlhooks.PointRef, why map[ggmlhooks.PointRef]str
 			return fmt.Errorf("the model has no %s to change: %s: 'llamatap inspect MODEL --points' lists its points",
 				ref, reason)
 		}
+	}
+	if ref.Layer != ggmlhooks.NoLayer && ref.Layer < s.engine.layers() {
+		return fmt.Errorf("--layers leaves layer %d of %s out: name the point without a layer, or drop --layers", ref.Layer,
+			ref)
 	}
 	return fmt.Errorf("the model has no %s: it has %d layers", ref, s.engine.layers())
 }

@@ -57,6 +57,9 @@ func (s *Sweep) token(vocab *llama.Vocab, text, flag string, needed bool) (llama
 	if !needed {
 		return 0, nil
 	}
+	if text == "" {
+		return 0, fmt.Errorf("the metric %s needs a token: give it with %s", s.Metric, flag)
+	}
 	list, err := vocab.Tokenize(text, false, true)
 	if err != nil {
 		return 0, err
@@ -95,11 +98,12 @@ func (s *Sweep) positions(n int) (list []int, err error) {
 	}
 	list = list[:0]
 	for _, at := range s.Tokens {
+		if at < -n || at >= n {
+			return nil, fmt.Errorf("the prompt has %d tokens: there is no token %d: give positions from %d to %d", n, at, -n,
+				n-1)
+		}
 		if at < 0 {
 			at += n
-		}
-		if at < 0 || at >= n {
-			return nil, fmt.Errorf("the prompt has %d tokens: there is no token %d", n, at)
 		}
 		list = append(list, at)
 	}

@@ -123,7 +123,7 @@ func TestSAE(t *testing.T) {
 		"less than a batch": {"train", run, "--layer", "3", "--features", "64", "--batch", "9999", "-o",
 			path("x")},
 		"holds an autoencoder already": append(train[1:len(train):len(train)], path("sae")),
-		"no checkpoint":                {"train", "--resume", path("sae")},
+		"it is complete":               {"train", "--resume", path("sae")},
 		"no sparse autoencoder":        {"eval", run},
 		"from 0 to 95":                 {"steer", path("sae"), "--feature", "96", "-o", file},
 		"mlp_out is not recorded":      {"train", run, "--point", "mlp_out", "--features", "64", "-o", path("x")},

@@ -44,6 +44,8 @@ Directions have length 1, unless --raw keeps the length of the difference. With 
 			form.define(f, "text", "json")
 			return func(args []string) error {
 				switch {
+				case len(args) == 1 && isFolder(args[0]):
+					return cli.Wrongf("a vector is made of two runs, and %s is one: name the run WITHOUT after it", args[0])
 				case len(args) == 1:
 					return printVector(args[0], &form)
 				case form.file == "-" || f.Given("--format"):
@@ -62,6 +64,11 @@ Directions have length 1, unless --raw keeps the length of the difference. With 
 			}
 		},
 	}
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // makeVector makes a control vector of two runs.

@@ -132,6 +132,7 @@ func TestWrongUse(t *testing.T) {
 		{"cat " + text + " --tensor l_out-0", 1, text + " | stream"},
 		{"sae train " + text + " --features 64 -o " + folder, 1, text + " | run directory"},
 		{"sae train --resume c --k 3", 2, "drop --k"},
+		{"vector " + folder + " -o x.gguf", 2, folder + " | the run WITHOUT"},
 		{"sae train x --resume c -o d", 2, "drop x, --output"},
 		{"doctor extra", 2, "llamatap doctor --help"},
 	} {

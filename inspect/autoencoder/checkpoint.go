@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 )
 
@@ -42,6 +44,13 @@ func (t *Trainer) SaveCheckpoint(folder string, about About) error {
 func ResumeTrainer(folder string, e Engine) (t *Trainer, about About, sameEngine bool, err error) {
 	path := filepath.Join(folder, CheckpointName)
 	values, texts, err := readTensors(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		why := "give the folder of a training that was interrupted"
+		if _, err := os.Stat(filepath.Join(folder, ConfigName)); err == nil {
+			why = "it is complete: evaluate it with 'llamatap sae eval', or train another with -o"
+		}
+		return nil, about, false, fmt.Errorf("%s: %w: %s", folder, ErrCheckpoint, why)
+	}
 	if err != nil {
 		return nil, about, false, fmt.Errorf("%w: %w", ErrCheckpoint, err)
 	}

@@ -87,6 +87,59 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestWrongFolder: a training that is complete is not resumed, one that was interrupted is not evaluated, and a dataset
+// that was cut off is no recording; each error says what to do instead.
+func TestWrongFolder(t *testing.T) {
+	for file, want := range map[string]string{"": "of a training that was interrupted", ConfigName: "sae eval"} {
+		folder := t.TempDir()
+		if file != "" && os.WriteFile(filepath.Join(folder, file), nil, 0o600) != nil {
+			t.Fatal("no file is written")
+		}
+		_, _, _, err := ResumeTrainer(folder, Plain{})
+		if !errors.Is(err, ErrCheckpoint) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", file, err, want)
+		}
+	}
+	folder := t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(folder, CheckpointName), nil, 0o600),
+		os.Mkdir(filepath.Join(folder, "data"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(folder); err == nil || !strings.Contains(err.Error(), "sae train --resume "+folder) {
+		t.Errorf("an interrupted training: %v", err)
+	}
+	if _, err := OpenRecordings([]string{folder}, Selection{}); err == nil ||
+		!strings.Contains(err.Error(), "was cut off: export or record it again") {
+		t.Errorf("a dataset without shards: %v", err)
+	}
+}
+
+// rowsOf are n rows of zeros.
+type rowsOf int
+
+func (n rowsOf) Each(_ context.Context, fn func(Row) error) error {
+	for range n {
+		if err := fn(Row{Values: make([]float32, 4)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestNothingToTrain: no rows, rows that are all held out, and zeros are three errors.
+func TestNothingToTrain(t *testing.T) {
+	for want, c := range map[string]struct {
+		rows    rowsOf
+		holdout float64
+	}{"choose another point, or record": {0, 0}, "held out, 3: ": {3, 0.9999999}, "but zeros, 3: ": {3, 0}} {
+		o := DefaultOptions(TopK)
+		o.Holdout = c.holdout
+		if _, err := Measure(t.Context(), c.rows, o); !errors.Is(err, ErrNoRows) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 // TestCheckpointRefused damages a checkpoint in each of its parts.
 func TestCheckpointRefused(t *testing.T) {
 	rows := newPlanted(4, 6, 2, 100)

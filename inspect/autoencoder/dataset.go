@@ -60,7 +60,8 @@ func (d *dataset) open(folder string, what Selection) (about About, err error) {
 	d.shards = shards(folder)
 	text, err := os.ReadFile(filepath.Join(folder, "llamatap.json"))
 	if err != nil {
-		return about, fmt.Errorf("%w: give a dataset of 'llamatap export --to dataset'", err)
+		return about, fmt.Errorf("%w: a dataset without it was cut off, or is another program's: export or record it again",
+			err)
 	}
 	var info datasetAbout
 	if err := json.Unmarshal(text, &info); err != nil {

@@ -121,6 +121,9 @@ func Open(folder string) (*SAE, error) {
 	var c config
 	text, err := os.ReadFile(filepath.Join(folder, ConfigName))
 	if err != nil {
+		if _, missing := os.Stat(filepath.Join(folder, CheckpointName)); missing == nil {
+			return nil, fmt.Errorf("%s: its training is not complete: end it with 'llamatap sae train --resume %[1]s'", folder)
+		}
 		return nil, fmt.Errorf("%w: %w", ErrNotSAE, err)
 	}
 	if err := json.Unmarshal(text, &c); err != nil {

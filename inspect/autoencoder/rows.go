@@ -71,8 +71,14 @@ func Measure(ctx context.Context, rows Rows, o Options) (*Stats, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Rows == 0 || s.Norm == 0 {
-		return nil, fmt.Errorf("%w but zeros: record the point with --tap-points", ErrNoRows)
+	switch {
+	case s.Rows+s.Held == 0:
+		return nil, fmt.Errorf("%w: the tensor has no row for each token, as attention patterns have none, or none was "+
+			"captured: choose another point, or record this one with --tap-points", ErrNoRows)
+	case s.Rows == 0:
+		return nil, fmt.Errorf("%w but those held out, %d: record more, or give a smaller --holdout", ErrNoRows, s.Held)
+	case s.Norm == 0:
+		return nil, fmt.Errorf("%w but zeros, %d: choose another point", ErrNoRows, s.Rows)
 	}
 	for i := range s.Mean {
 		s.Mean[i] /= float64(s.Rows)

@@ -53,6 +53,9 @@ func OpenRecordings(paths []string, what Selection) (*Recordings, error) {
 			s = &dataset{}
 		}
 		about, err := s.open(path, what)
+		if _, noData := os.Stat(filepath.Join(path, "data")); errors.Is(err, tensors.ErrNotARun) && noData == nil {
+			err = fmt.Errorf("%s is a dataset without shards, whose writing was cut off: export or record it again", path)
+		}
 		r.sources = append(r.sources, s)
 		if first := &r.About; err == nil && i > 0 && (about.Model != first.Model || about.Tensor != first.Tensor) {
 			err = fmt.Errorf("%s is of %q, %s, and %s of %q, %s: record all with one model and choose one tensor", path,
