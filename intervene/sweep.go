@@ -173,6 +173,7 @@ func (s *sweeper) interventions(n int, why map[ggmlhooks.PointRef]string) ([]Eff
 			s.engine.layers()-1)
 	}
 	var list []Effect
+	split := false           // by heads
 	seen := map[string]int{} // where sites belong that are changed together
 	for _, ref := range s.Points {
 		if ref.Point == ggmlhooks.PointExpertIndices && s.Action != "patch" && s.Action != "resample" {
@@ -195,7 +196,7 @@ func (s *sweeper) interventions(n int, why map[ggmlhooks.PointRef]string) ([]Eff
 			found = true
 			heads := []int{AllHeads}
 			if s.Heads && count > 0 {
-				heads = heads[:0]
+				heads, split = heads[:0], true
 				for h := range count {
 					heads = append(heads, h)
 				}
@@ -217,6 +218,9 @@ func (s *sweeper) interventions(n int, why map[ggmlhooks.PointRef]string) ([]Eff
 		if !found {
 			return nil, s.missing(ref, why)
 		}
+	}
+	if s.Heads && !split {
+		return nil, errors.New("--heads: none of the points has heads: add one that has, such as z, or drop --heads")
 	}
 	return list, nil
 }

@@ -140,6 +140,7 @@ func TestSweepWrong(t *testing.T) {
 		"there is no token -9":                                    func(s *Sweep) { s.Tokens = []int{-9} },
 		"give it with --answer":                                   func(s *Sweep) { s.Metric, s.Pairs[0].Answer = "logit-diff", "" },
 		"give it with --wrong":                                    func(s *Sweep) { s.Metric, s.Pairs[0].Wrong = "logit-diff", "" },
+		"--heads: none of the points has heads":                   func(s *Sweep) { s.Heads = true },
 		"--layers names layer 9, and the model has layers 0 to 5": func(s *Sweep) { s.Layers.Add(9) },
 		"--layers leaves layer 2 of resid_post.2 out":             func(s *Sweep) { s.Layers.Add(3) },
 		"and the direction 3: project a point of the residual stream": func(s *Sweep) {

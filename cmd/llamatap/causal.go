@@ -176,6 +176,8 @@ func (a *causalArguments) complete(ctx context.Context) (err error) {
 	case s.Graph && len(s.Together) > 0:
 		return cli.Wrongf("--together %s: a graph is of single sites: leave one of both out",
 			strings.Join(s.Together, ","))
+	case s.Graph && a.form.form == "csv":
+		return cli.Wrongf("--graph: CSV has effects and no edges: give --format json, dot or graphml, or drop --graph")
 	case s.Top < 1:
 		return cli.Wrongf("--top %d: give a number from 1", s.Top)
 	case (s.Action == "project") != (a.vector != ""):

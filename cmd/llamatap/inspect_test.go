@@ -62,6 +62,7 @@ func TestReadingCommandErrors(t *testing.T) {
 		{"causal --clean a --tokens 5-3", 2, "5-3 | such as 3-5"},
 		{"causal --clean a --do project", 2, "--vector | llamatap vector"},
 		{"causal --clean a --graph --together tokens", 2, "--together tokens"},
+		{"causal --clean a --graph --format csv", 2, "--graph | --format json"},
 		{"causal --clean a --do zero --from " + stream, 2, "--from | zero"},
 		{"causal --clean a --pairs /no/such.jsonl", 1, "/no/such.jsonl | JSON lines"},
 		{"causal --clean a -m /no/such.gguf", 1, "/no/such.gguf | no such file"},
