@@ -43,7 +43,7 @@ def check_array(about, a, get):
 
 # npy
 index = json.load(open(f"{npy}/index.json"))
-assert index["source"]["run_id"].startswith("run_2026") and index["model"] == "fixture-f16"
+assert index["source"]["run_id"].startswith("run_2026") and index["model"] == "fixture"
 seen = set()
 for about in index["arrays"]:
     table = np.load(f"{npy}/{about['rows']}")
