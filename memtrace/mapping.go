@@ -15,7 +15,6 @@ type Mapping struct {
 	Start, End uint64
 	Perms      string // such as r-xp
 	Offset     uint64 // in the file
-	Dev        uint32 // of the file's file system: major<<20 | minor
 	Inode      uint64 // of the file, 0 = none
 	Path       string // of the file, or [heap], [stack] …; "" where there is none
 	// Static says that the variables or constants of an ELF object lie here, whose path Path is, even where they
@@ -31,7 +30,7 @@ func ParseMaps(r io.Reader) ([]Mapping, error) {
 	var all []Mapping
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
-		m, ok := ParseMapping(lines.Text())
+		m, ok := parseMapping(lines.Text())
 		if !ok || len(all) > 0 && m.Start < all[len(all)-1].End {
 			return nil, fmt.Errorf("%w: line %d: %q", ErrMaps, n, lines.Text())
 		}
@@ -43,23 +42,17 @@ func ParseMaps(r io.Reader) ([]Mapping, error) {
 	return all, nil
 }
 
-// ParseMapping reads one line; ok is false for one that is none of /proc/PID/maps.
-func ParseMapping(line string) (m Mapping, ok bool) {
+func parseMapping(line string) (m Mapping, ok bool) {
 	fields := strings.SplitN(line, " ", 6)
 	if len(fields) < 5 {
 		return m, false
 	}
 	first, last, _ := strings.Cut(fields[0], "-")
-	major, minor, _ := strings.Cut(fields[3], ":")
-	var device [2]uint64
-	var failed [6]error
+	var failed [4]error
 	m.Start, failed[0] = strconv.ParseUint(first, 16, 64)
 	m.End, failed[1] = strconv.ParseUint(last, 16, 64)
 	m.Offset, failed[2] = strconv.ParseUint(fields[2], 16, 64)
 	m.Inode, failed[3] = strconv.ParseUint(fields[4], 10, 64)
-	device[0], failed[4] = strconv.ParseUint(major, 16, 12)
-	device[1], failed[5] = strconv.ParseUint(minor, 16, 20)
-	m.Dev = uint32(device[0]<<20 | device[1])
 	m.Perms = fields[1]
 	if len(fields) == 6 {
 		m.Path = strings.TrimLeft(fields[5], " ")

@@ -25,28 +25,27 @@ func TestMappingsFollowed(t *testing.T) {
 		want string
 	}{
 		{"a file, as its loader maps it whole",
-			func(ns int64) { k.Map(ns, Mapping{0x100, 0x500, "r--p", 0, 0, 7, "/lib", false}) }, "10-50:/lib#0"},
-		{"code over a part of it",
-			func(ns int64) { k.Map(ns, Mapping{0x200, 0x300, "r-xp", 0x100, 0, 7, "/lib", false}) },
+			func(ns int64) { k.Map(ns, Mapping{0x100, 0x500, "r--p", 0, 7, "/lib", false}) }, "10-50:/lib#0"},
+		{"code over a part of it", func(ns int64) { k.Map(ns, Mapping{0x200, 0x300, "r-xp", 0x100, 7, "/lib", false}) },
 			"10-20:/lib#1 20-30:/lib#2 30-50:/lib#3"},
-		{"nothing new", func(ns int64) { k.Map(ns, Mapping{0x200, 0x300, "r-xp", 0x100, 0, 7, "/lib", false}) },
+		{"nothing new", func(ns int64) { k.Map(ns, Mapping{0x200, 0x300, "r-xp", 0x100, 7, "/lib", false}) },
 			"10-20:/lib#1 20-30:/lib#2 30-50:/lib#3"},
-		{"a heap", func(ns int64) { k.Map(ns, Mapping{0x800, 0x900, "rw-p", 0, 0, 0, "[heap]", false}) },
+		{"a heap", func(ns int64) { k.Map(ns, Mapping{0x800, 0x900, "rw-p", 0, 0, "[heap]", false}) },
 			"10-20:/lib#1 20-30:/lib#2 30-50:/lib#3 80-90:[heap]#4"},
-		{"that grows", func(ns int64) { k.Map(ns, Mapping{0x800, 0xa00, "rw-p", 0, 0, 0, "[heap]", false}) },
+		{"that grows", func(ns int64) { k.Map(ns, Mapping{0x800, 0xa00, "rw-p", 0, 0, "[heap]", false}) },
 			"10-20:/lib#1 20-30:/lib#2 30-50:/lib#3 80-90:[heap]#4 90-a0:[heap]#5"},
 		{"the same, seen as one, and the library is gone but for its code", func(ns int64) {
-			k.Look(ns, []Mapping{{0x200, 0x300, "r-xp", 0x100, 0, 7, "/lib", false},
-				{0x800, 0xa00, "rw-p", 0, 0, 0, "[heap]", false}})
+			k.Look(ns, []Mapping{{0x200, 0x300, "r-xp", 0x100, 7, "/lib", false},
+				{0x800, 0xa00, "rw-p", 0, 0, "[heap]", false}})
 		}, "20-30:/lib#2 80-90:[heap]#4 90-a0:[heap]#5"},
 		{"what nobody reported", func(ns int64) {
-			k.Look(ns, []Mapping{{0x200, 0x300, "r-xp", 0x100, 0, 7, "/lib", false},
-				{0x7f0, 0xa10, "rw-p", 0, 0, 0, "[heap]", false}})
+			k.Look(ns, []Mapping{{0x200, 0x300, "r-xp", 0x100, 7, "/lib", false},
+				{0x7f0, 0xa10, "rw-p", 0, 0, "[heap]", false}})
 		}, "20-30:/lib#2 7f-80:[heap]#6 80-90:[heap]#4 90-a0:[heap]#5 a0-a1:[heap]#7"},
 		{"another one in the place of a part",
-			func(ns int64) { k.Map(ns, Mapping{0x880, 0x980, "rw-p", 0, 0, 0, "", false}) },
+			func(ns int64) { k.Map(ns, Mapping{0x880, 0x980, "rw-p", 0, 0, "", false}) },
 			"20-30:/lib#2 7f-80:[heap]#6 80-88:[heap]#8 88-98:#9 98-a0:[heap]#10 a0-a1:[heap]#7"},
-		{"nothing at all", func(ns int64) { k.Map(ns, Mapping{0x880, 0x880, "rw-p", 0, 0, 0, "", false}) },
+		{"nothing at all", func(ns int64) { k.Map(ns, Mapping{0x880, 0x880, "rw-p", 0, 0, "", false}) },
 			"20-30:/lib#2 7f-80:[heap]#6 80-88:[heap]#8 88-98:#9 98-a0:[heap]#10 a0-a1:[heap]#7"},
 		{"another program", k.Clear, ""},
 	} {

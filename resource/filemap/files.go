@@ -197,9 +197,10 @@ func (f *Files) find(e *Event) *file {
 	}
 	if p := f.process(e.PID, true); p != nil {
 		if m := p.find(e.At); e.Kind == Fault && m != nil && m.named() &&
-			(m.key() == e.File || m.at(e.At) >= e.First*f.Page && m.at(e.At) < (e.Last+1)*f.Page) {
+			(m.key == e.File || m.offset+(e.At-m.start) >= e.First*f.Page &&
+				m.offset+(e.At-m.start) < (e.Last+1)*f.Page) {
 			// Some file systems report other numbers to a process than the kernel uses.
-			return f.add(e.File, m.Path, seen(f.Proc, e.PID, m.Path))
+			return f.add(e.File, m.path, seen(f.Proc, e.PID, m.path))
 		}
 		if now := f.files[e.File]; now != nil && now.known {
 			return now
@@ -232,7 +233,7 @@ func (f *Files) offset(e *Event, n *file) uint64 {
 	if p := f.process(e.PID, false); p != nil {
 		for range 2 {
 			if m := p.find(e.At); m != nil && m.named() {
-				if at := m.at(e.At); at/f.Page >= e.First && at/f.Page <= e.Last {
+				if at := m.offset + (e.At - m.start); at/f.Page >= e.First && at/f.Page <= e.Last {
 					return at
 				}
 			}
@@ -260,10 +261,10 @@ func (f *Files) mapped(e *Event) Hit {
 	switch {
 	case m == nil:
 		return Hit{Place: -1, Memory: memoryAnonymous}
-	case f.ByMapping && m.named() && !m.copies():
-		n, offset := f.files[m.key()], m.at(e.At)
+	case f.ByMapping && m.named() && !m.copies:
+		n, offset := f.files[m.key], m.offset+(e.At-m.start)
 		if n == nil || !n.known {
-			n = f.add(m.key(), m.Path, seen(f.Proc, e.PID, m.Path))
+			n = f.add(m.key, m.path, seen(f.Proc, e.PID, m.path))
 		}
 		return Hit{Place: f.at(n, offset), Offset: offset}
 	}
@@ -288,7 +289,7 @@ func (f *Files) process(pid uint32, anew bool) *process {
 	} // else what was known of it stays
 	for i := range p.maps {
 		if m := &p.maps[i]; m.named() {
-			f.learn(m.key(), m.Path, pid)
+			f.learn(m.key, m.path, pid)
 		}
 	}
 	f.openFiles(filepath.Join(dir, "fd"), pid)

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/resource"
 )
 
@@ -40,12 +39,11 @@ func TestMaps(t *testing.T) {
 		}
 	}
 	m := p.find(0x7f0000000000)
-	if want := (&mapping{memtrace.Mapping{Start: 0x7f0000000000, End: 0x7f0000100000, Perms: "r--s", Offset: 0x10000,
-		Dev: 0xfe << 20, Inode: 77, Path: "/models/tiny model.gguf"}}); !reflect.DeepEqual(m, want) ||
-		m.key() != (fileKey{0xfe << 20, 77}) || m.copies() {
+	if want := (&mapping{0x7f0000000000, 0x7f0000100000, 0x10000, fileKey{0xfe << 20, 77}, "/models/tiny model.gguf",
+		false}); !reflect.DeepEqual(m, want) {
 		t.Errorf("%+v, want %+v", m, want)
 	}
-	if m := p.find(0x7f0000600fff); m == nil || m.Path != "/lib/libgone.so" || !m.named() {
+	if m := p.find(0x7f0000600fff); m == nil || m.path != "/lib/libgone.so" || !m.named() {
 		t.Errorf("%+v", m)
 	}
 	for _, address := range []uint64{0, 0x7f0000100000, 0x7f0000601000, 1<<64 - 1} {
@@ -59,7 +57,7 @@ func FuzzMaps(f *testing.F) {
 	f.Add(mapsText)
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, m := range parseMaps(text) {
-			if m.End <= m.Start {
+			if m.end <= m.start {
 				t.Errorf("%+v", m)
 			}
 		}
