@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/present"
@@ -146,7 +145,7 @@ func (d *drawing) nodes(t *present.Text) {
 		n := &d.Graph.Nodes[i]
 		at, first, second, border := d.places[n.ID], d.Metric, "", "#333"
 		if n.Site != nil {
-			first = strings.TrimSuffix(n.Site.Point.String(), "_post")
+			first = n.Site.Point.String()
 			if n.Site.Head != AllHeads {
 				first = fmt.Sprintf("head %d", n.Site.Head)
 			}

@@ -206,6 +206,15 @@ func TestWrite(t *testing.T) {
 		bytes.Count(text, []byte("<g>")) != 4 {
 		t.Errorf("SVG has %d links\n%s", n, text)
 	}
+	for _, node := range r.Graph.Nodes[:len(r.Graph.Nodes)-1] {
+		name := node.Site.Point.String()
+		if node.Site.Head != AllHeads {
+			name = fmt.Sprintf("head %d", node.Site.Head)
+		}
+		if !bytes.Contains(text, []byte(">"+name+"</text>")) {
+			t.Errorf("no node is called %s in\n%s", name, text)
+		}
+	}
 	text = write(func(out *bytes.Buffer) error { return r.WriteCSV(out) })
 	if n := bytes.Count(text, []byte("\n")); n < 1+len(r.Effects) || !bytes.HasPrefix(text, []byte("point,layer,")) {
 		t.Errorf("CSV has %d lines\n%s", n, text)
