@@ -27,8 +27,9 @@ type Report struct {
 	Action   string        `json:"action"`
 	Metric   string        `json:"metric"`
 	Partial  bool          `json:"partial"` // it was interrupted: the statistics are of what was done until then
-	Prompt   string        `json:"prompt"`  // the first that was run
-	Tokens   []string      `json:"tokens"`
+	Pairs    []Pair        `json:"pairs"`   // whose effects the statistics are of
+	Prompt   string        `json:"prompt"`  // the first that was run: of a patch the corrupt one
+	Tokens   []string      `json:"tokens"`  // of Prompt
 	TokenIDs []llama.Token `json:"token_ids"`
 	Base     Statistic     `json:"base"`             // the metric without intervention; always 0 for kl
 	Source   *Statistic    `json:"source,omitempty"` // the metric of the run that values are from
@@ -53,7 +54,11 @@ func (r *Report) WriteText(out io.Writer, top int) error {
 		partial = " (interrupted: only what was measured until then)"
 	}
 	t.Line("%s, %s, effect on %s%s", r.Model, r.Action, r.Metric, partial)
-	t.Line("prompt: %q", r.Prompt)
+	if n := len(r.Pairs); n > 1 {
+		t.Line("means of %d pairs; prompt of the first: %q", n, r.Prompt)
+	} else {
+		t.Line("prompt: %q", r.Prompt)
+	}
 	beyondLine(t, "the prompt", len(r.Tokens), "the model", r.TrainedContext)
 	t.Line("without intervention %s; own values change at most %.3g", &r.Base, r.Noise)
 	if r.Source != nil {
@@ -91,6 +96,16 @@ func (r *Report) WriteText(out io.Writer, top int) error {
 		t.Columns(rows)
 	}
 	return t.Err
+}
+
+// answer is the token that the metric is of; "" where it is of none, or of another one in each pair.
+func (r *Report) answer() string {
+	for i := range r.Pairs {
+		if r.Pairs[i].Answer != r.Answer {
+			return ""
+		}
+	}
+	return r.Answer
 }
 
 // beyondLine warns of texts that are longer than those that a model was trained on.

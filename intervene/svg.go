@@ -39,8 +39,12 @@ func (r *Report) WriteSVG(out io.Writer) error {
 	t.Line(`<rect width="100%%" height="100%%" fill="white"/>`)
 	t.Line(`<text x="16" y="24" font-size="15" font-weight="bold">%s</text>`, html.EscapeString(fmt.Sprintf(
 		"Causal graph of %s", r.Model)))
-	t.Line(`<text x="16" y="44" fill="#555">%s: effect on %s. Blue raises it, red lowers it; `+
-		`the number in a node is its effect, the width of a link its weight.</text>`, r.Action, r.Metric)
+	several := ""
+	if n := len(r.Pairs); n > 1 {
+		several = fmt.Sprintf(", mean of %d pairs", n)
+	}
+	t.Line(`<text x="16" y="44" fill="#555">%s: effect on %s%s. Blue raises it, red lowers it; `+
+		`the number in a node is its effect, the width of a link its weight.</text>`, r.Action, r.Metric, several)
 	for i, row := range append(d.rows, ggmlhooks.PointRef{}) {
 		y := height - svgBottom - svgRow*(float64(i)+0.5)
 		name := "output"
@@ -150,8 +154,8 @@ func (d *drawing) nodes(t *present.Text) {
 				first = fmt.Sprintf("head %d", n.Site.Head)
 			}
 			second, border = fmt.Sprintf("%.3g", n.Effect.Mean), colour(n.Effect.Mean)
-		} else if d.Answer != "" {
-			second = quoted(d.Answer)
+		} else if answer := d.answer(); answer != "" {
+			second = quoted(answer)
 		}
 		t.Line(`<g><title>%s</title><rect x="%.1f" y="%.1f" width="%d" height="%d" rx="6" fill="#fafafa" stroke="%s"/>`,
 			html.EscapeString(d.label(n)), at[0]-svgNodeWidth/2, at[1]-svgNode/2, svgNodeWidth, svgNode, border)

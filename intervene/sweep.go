@@ -36,9 +36,9 @@ var DefaultPoints = []ggmlhooks.PointRef{{Point: ggmlhooks.PointEmbeddings, Laye
 // Pair is a prompt, and one like it with another answer; both have the same number of tokens.
 type Pair struct {
 	Clean   string `json:"clean"`
-	Corrupt string `json:"corrupt"`
-	Answer  string `json:"answer"` // the token that the clean prompt should be followed by
-	Wrong   string `json:"wrong"`  // the one that the corrupt prompt should be followed by
+	Corrupt string `json:"corrupt,omitempty"`
+	Answer  string `json:"answer,omitempty"` // the token that the clean prompt should be followed by
+	Wrong   string `json:"wrong,omitempty"`  // the one that the corrupt prompt should be followed by
 }
 
 // Sweep says which interventions are tried.
@@ -85,7 +85,7 @@ type sweeper struct {
 // something.
 func (sweep Sweep) Run(ctx context.Context, e *Engine) (*Report, error) {
 	s := &sweeper{Sweep: sweep, engine: e}
-	s.report = &Report{Model: e.name(), Action: s.Action, Metric: s.Metric, Layers: e.layers()}
+	s.report = &Report{Model: e.name(), Action: s.Action, Metric: s.Metric, Layers: e.layers(), Pairs: s.Pairs}
 	pairs := make([]*pairRun, len(s.Pairs))
 	for i := range s.Pairs {
 		var err error

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
+	"io"
 	"math"
 	"path/filepath"
 	"strings"
@@ -229,6 +230,33 @@ func TestWrite(t *testing.T) {
 		t.Errorf("%d heat maps, want 3", len(p.Panels))
 	}
 	checkNeuronpedia(t, write(func(out *bytes.Buffer) error { return r.WriteNeuronpedia(out) }))
+}
+
+// TestSeveralPairs: a report says of how many pairs its means are, and JSON has all of them.
+func TestSeveralPairs(t *testing.T) {
+	e, sweep := plantedSweep(t)
+	first := sweep.Pairs[0]
+	sweep.Pairs = append(sweep.Pairs, Pair{first.Corrupt, first.Clean, first.Wrong, first.Answer})
+	r, err := sweep.Run(context.Background(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(r)
+	if want := `"pairs":[{"clean":"(a){","corrupt":"(b){","answer":"x","wrong":"y"},{"clean":"(b){","corrupt":"(a){",` +
+		`"answer":"y","wrong":"x"}]`; err != nil || !bytes.Contains(text, []byte(want)) {
+		t.Errorf("%v: no %s in %s", err, want, text)
+	}
+	for want, write := range map[string]func(io.Writer) error{
+		"means of 2 pairs; prompt of the first: ": func(w io.Writer) error { return r.WriteText(w, 3) },
+		"means of 2 pairs of prompts":             r.WriteNeuronpedia,
+		", mean of 2 pairs":                       r.WriteSVG,
+		`[label="logit-diff"]`:                    r.WriteDOT, // of another answer in each pair
+	} {
+		var out strings.Builder
+		if err := write(&out); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%v: no %q in\n%s", err, want, out.String())
+		}
+	}
 }
 
 // checkNeuronpedia checks what Neuronpedia's graph-schema.json requires: which keys there are, and their types.

@@ -15,7 +15,7 @@ import (
 // label names a node for people.
 func (r *Report) label(n *Node) string {
 	if n.Site == nil {
-		if r.Answer == "" {
+		if r.answer() == "" {
 			return r.Metric
 		}
 		return fmt.Sprintf("%s of %q", r.Metric, r.Answer)
@@ -171,6 +171,10 @@ func (r *Report) WriteNeuronpedia(out io.Writer) error {
 	for _, l := range r.Graph.Links {
 		links = append(links, object{"source": ids[l.Source], "target": ids[l.Target], "weight": l.Weight.Mean})
 	}
+	about := "Links are effects of interventions on " + r.Metric + ", measured by " + r.Action
+	if n := len(r.Pairs); n > 1 {
+		about += fmt.Sprintf(": means of %d pairs of prompts, of which the first one's is shown", n)
+	}
 	slug := strings.Trim(strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
 			return c
@@ -184,7 +188,7 @@ func (r *Report) WriteNeuronpedia(out io.Writer) error {
 		"metadata": object{"slug": slug, "scan": r.Model, "prompt_tokens": r.Tokens, "prompt": r.Prompt,
 			"info": object{"generator": object{"name": "llamatap causal",
 				"url": "https://github.com/llamatap/llamatap"},
-				"description": "Links are effects of interventions on " + r.Metric + ", measured by " + r.Action}},
+				"description": about}},
 		"qParams": object{"pinnedIds": []string{}, "supernodes": []any{}, "linkType": "both"},
 		"nodes":   nodes, "links": append([]object{}, links...),
 	})
