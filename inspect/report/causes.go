@@ -113,7 +113,7 @@ func ofThreads(r *Run, cause string) *Finding {
 		f.NotJudged = "no interval shows which threads compute: record a longer run, or a shorter --tap-host-interval"
 	case c.Seconds*1e9*graphPart > float64(r.graphNS()):
 		f.NotJudged = fmt.Sprintf("graphs took %s of the %s in which threads computed, too little to "+
-			"distinguish them from others: record a longer run, or a shorter --tap-host-interval",
+			"distinguish them from others: record a busier time, or a shorter --tap-host-interval",
 			ns(float64(r.graphNS())),
 			present.Seconds(c.Seconds))
 	}
