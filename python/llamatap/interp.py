@@ -75,7 +75,7 @@ class _ProgramTokenizer:
         """The ids of a text, with those that the model begins texts with."""
         [ids] = self._tokens([text])
         if not ids:
-            raise ValueError("the text ends with a token that ends texts: leave that out, or give a tokenizer")
+            raise ValueError("the text is empty, or ends with a token that ends texts: give another, or a tokenizer")
         return [t.token_id for t in ids]
 
     def decode(self, ids: Any, **_: Any) -> str:
@@ -95,8 +95,10 @@ class _ProgramTokenizer:
         return {"input_ids": torch.tensor(rows)}
 
     def _tokens(self, prompts: Sequence[str | list[int]]) -> list[list[Token]]:
+        longest = max(len(p.encode() if isinstance(p, str) else p) for p in prompts)  # a token takes a byte at least
         with tempfile.TemporaryDirectory() as out:
-            run = record(self._model, [{"prompt": p, "n_predict": 0} for p in prompts], points=["embeddings"], out=out)
+            run = record(self._model, [{"prompt": p, "n_predict": 0} for p in prompts], points=["embeddings"], out=out,
+                         args=["-c", str(longest + 256)])
             if failed := [r["error"] for r in run.results if "error" in r]:
                 raise ProgramError(failed[0])
             return [[t for t in run.tokens if t.request == r.get("request", -1)] for r in run.results]

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,21 @@ def find_program() -> str:
     return program
 
 
-def record(model: str | os.PathLike[str] | None, prompts: str | Iterable[str | dict[str, Any]], *,
+def _line(prompt: str | Sequence[int] | dict[str, Any]) -> dict[str, Any]:
+    """The line of a file of prompts: of a text, of token ids, or of such a line."""
+    if isinstance(prompt, dict):
+        return prompt
+    return {"prompt": prompt if isinstance(prompt, str) else [int(i) for i in prompt]}
+
+
+def record(model: str | os.PathLike[str] | None, prompts: str | Iterable[str | Sequence[int] | dict[str, Any]], *,
            points: Iterable[str] = (), tensors: Iterable[str] = (), layers: str | Iterable[int] | None = None,
            n_predict: int = 1, dtype: str = "f32", out: str | os.PathLike[str] | None = None,
            args: Iterable[str] = ()) -> Run:
     """Runs prompts through a model and records them; returns the run.
 
     model: a GGUF file; None is the model that llamatap embeds.
-    prompts: texts, or objects as in PROMPTS.md (``{"prompt": [1, 2, 3], "seed": 7}``).
+    prompts: texts, lists of token ids, or objects as in PROMPTS.md (``{"prompt": [1, 2, 3], "seed": 7}``).
     points, tensors, layers: what to capture: named points (POINTS.md), tensors by name (``l_out*``), layers
     (``"0-3,7"`` or ``[0, 1, 2, 3, 7]``).
     n_predict: tokens to generate for each prompt. The last one is never computed, so it has no tensors.
@@ -60,7 +67,7 @@ def record(model: str | os.PathLike[str] | None, prompts: str | Iterable[str | d
         raise ValueError("nothing to record: give points=, tensors= or layers=, or a flag such as --tap-kv in args=")
     folder = os.fspath(out) if out is not None else tempfile.mkdtemp(prefix="llamatap-")
     try:
-        results, done = _generate(model, [{"prompt": p} if isinstance(p, str) else p for p in given], [
+        results, done = _generate(model, [_line(p) for p in given], [
             "-n", str(n_predict), "--temp", "0", "--tap-out", folder, "--tap-dtype", dtype, *flags])
         failed = [r for r in results if "error" in r]
         if not (done.returncode == 1 and 0 < len(failed) < len(results)):

@@ -216,6 +216,16 @@ class Recorded(unittest.TestCase):
         self.assertIn("日本語 é 🎉 func".encode(), b"".join(t.token_bytes for t in run.tokens))
         self.assertIn("\ufffd", [t.text for t in run.tokens][1])
 
+    def test_prompts_of_ids(self):
+        run = llamatap.record(None, [[2048, 286, 310], np.array([286, 310])], points=["embeddings"], n_predict=0)
+        self.assertEqual([t.token_id for t in run.tokens], [2048, 286, 310, 286, 310])
+
+    def test_reader_that_leaves(self):
+        done = subprocess.run(f"{sys.executable} -m llamatap {self.run_.path / 'activations.stream'} | head -1",
+                              shell=True, capture_output=True, text=True,
+                              env=dict(os.environ, PYTHONPATH=str(Path(__file__).resolve().parents[1])))
+        self.assertEqual(done.stderr, "")
+
     def test_last_layer_without_outputs(self):
         run = llamatap.record(None, ["func main() {"], points=["resid_post"], n_predict=0)
         with self.assertRaisesRegex(KeyError, "--all-rows"):
