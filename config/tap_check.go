@@ -18,9 +18,8 @@ func (c checker) check() error {
 		return checkNothing(c.given)
 	}
 	for _, refuse := range []func() error{
-		c.sampling, c.codec, c.attention, func() error { return checkPoints(c) }, c.disk, c.checkpoint, c.modifiers, c.regions, c.intervals, c.events,
-		c.repeated,
-		c.sink, c.dataset, c.memory, c.sample,
+		c.sampling, c.codec, c.attention, func() error { return checkPoints(c) }, c.disk, c.checkpoint, c.modifiers,
+		c.regions, c.intervals, c.events, c.repeated, c.sink, c.dataset, c.memory, c.sample,
 	} {
 		if err := refuse(); err != nil {
 			return err

@@ -34,8 +34,8 @@ func TestServerReuse(t *testing.T) {
 
 func serverReuse(t *testing.T, ram string) {
 	const slots, rounds = 3, 6
-	s := serve(t, []string{"--tap-kv", "--tap-kv-block", "16", "--tap-resource-level", "DETAILED"}, "-np", fmt.Sprint(slots), "-c", "3072", "-b", "64",
-		"-t", "1", "--no-webui", "--cache-ram", ram)
+	s := serve(t, []string{"--tap-kv", "--tap-kv-block", "16", "--tap-resource-level", "DETAILED"}, "-np",
+		fmt.Sprint(slots), "-c", "3072", "-b", "64", "-t", "1", "--no-webui", "--cache-ram", ram)
 	var answers [slots][rounds]completionAnswer
 	var all sync.WaitGroup
 	for slot := range int32(slots) {
@@ -131,8 +131,8 @@ func TestServerFullCache(t *testing.T) {
 	if err := json.Unmarshal([]byte(llamatap(t, "kv", "--json", dirs[0]).good(t).stdout), &kv); err != nil {
 		t.Fatal(err)
 	}
-	if m, r := metadata(t, dirs[0]), kv.Last.Reuse; m.Tokens.Prompt != prompts || r.Requests != 2 || r.Needed != prompts ||
-		r.Reused != 0 {
+	m, r := metadata(t, dirs[0]), kv.Last.Reuse
+	if m.Tokens.Prompt != prompts || r.Requests != 2 || r.Needed != prompts || r.Reused != 0 {
 		t.Errorf("%d prompt tokens, %+v; llama-server says %d", m.Tokens.Prompt, r, prompts)
 	}
 }

@@ -177,8 +177,8 @@ type sequence struct {
 	pos   llama.Pos // where the next token goes
 }
 
-// decode decodes tokens behind those before; output asks for the logits of the last one. An interrupted decode leaves the
-// micro-batches that were computed.
+// decode decodes tokens behind those before; output asks for the logits of the last one. An interrupted decode leaves
+// the micro-batches that were computed.
 func (s *sequence) decode(tokens []llama.Token, output bool) error {
 	s.batch.Reset()
 	for i, token := range tokens {

@@ -127,6 +127,12 @@ struct tap_sched {
 bool tap_budget_times(struct tap_sched * s, int64_t now);
 void tap_budget_done(struct tap_sched * s, int64_t left, uint64_t cut_ns);
 
+// tap_take_tokens counts the execution and gives its n tokens their numbers in the run. It returns the first one,
+// -1: there are none. tap_give_back_tokens gives those of an execution that failed out again, unless others have come
+// since.
+int64_t tap_take_tokens(struct tap_sched * s, int32_t n);
+void tap_give_back_tokens(struct tap_sched * s);
+
 // tap_cut_probe measures, behind some executions, what one cut of a graph costs, in nanoseconds; 0: not this time.
 uint64_t tap_cut_probe(struct tap_sched * s);
 void tap_cut_release(struct tap_sched * s);

@@ -168,12 +168,13 @@ func (r *Recorder) Settle(x *ggmlhooks.Execution) error {
 	r.use.add(x, &e.flow)
 	switch written := e.written && !r.refusing; {
 	case written && thrownAway(x):
-		if n := len(r.resolutions); n > 0 && r.resolutions[n-1].Ctx == x.Ctx && r.resolutions[n-1].LastExec == r.settled {
-			r.resolutions[n-1].LastExec = x.Number
-		} else {
+		last := len(r.resolutions) - 1
+		if last < 0 || r.resolutions[last].Ctx != x.Ctx || r.resolutions[last].LastExec != r.settled {
 			r.resolutions = append(r.resolutions, stream.Resolution{Ctx: x.Ctx, FirstExec: x.Number,
-				LastExec: x.Number, Phase: ggmlhooks.PhaseSetup})
+				Phase: ggmlhooks.PhaseSetup})
+			last++
 		}
+		r.resolutions[last].LastExec = x.Number
 	case written:
 		r.tokens.add(x)
 	}

@@ -12,7 +12,7 @@ type requests struct {
 	of      map[int32]*request // the newest of each sequence
 	touched map[int32]int64    // when each sequence was last computed with
 	reuse   *kvcache.Reuse     // of all contexts
-	// Of this one: cells that prompts found, and cells that they needed. Requests of which that is not known are left out.
+	// Of this one: cells that prompts found, and that they needed. Requests of which that is not known are left out.
 	reused, needed int64
 }
 
