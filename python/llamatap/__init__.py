@@ -5,7 +5,7 @@
     run = llamatap.open("llamatap-runs")        # the newest run of a folder, or RUN itself
     x = run.tensor("resid_post", layer=3)       # a named point, or a tensor: "l_out"
     x.values.shape, x.tokens                    # [rows, n_embd], token_index of each row
-    run.tokens[x.tokens[-1]].text
+    run.token(x.tokens[-1]).text
 
     run = llamatap.record("model.gguf", ["Hello", "Bonjour"], points=["resid_post"], n_predict=16)
 

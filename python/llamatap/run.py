@@ -100,10 +100,11 @@ class Run:
 
     def token(self, token_index: int) -> Token:
         """The token of a row: ``run.token(x.tokens[i])``. Raises KeyError where it was removed or is not there."""
-        at = bisect.bisect_left(self.tokens, token_index, key=lambda t: t.token_index)
-        if at == len(self.tokens) or self.tokens[at].token_index != token_index:
+        tokens = self.tokens  # of a live run, each time read anew
+        at = bisect.bisect_left(tokens, token_index, key=lambda t: t.token_index)
+        if at == len(tokens) or tokens[at].token_index != token_index:
             raise KeyError(f"the run has no token {token_index}")
-        return self.tokens[at]
+        return tokens[at]
 
     @property
     def points(self) -> list[dict[str, Any]]:

@@ -210,8 +210,25 @@ class Recorded(unittest.TestCase):
                 with self.assertRaises(KeyError):
                     self.run_.token(gone)
 
+    def test_tokens_of_a_rotated_run(self):
+        program("run", "-p", "Hello", "-c", "2048", "-n", "1500", "--temp", "0", "--ignore-eos", "--tap-tensor",
+                "l_out", "--tap-dtype", "f32", "--tap-segment", "512K", "--tap-max-disk", "4M:rotate",
+                "--tap-out", self.folder.name + "/rotated")
+        run = llamatap.open(self.folder.name + "/rotated")
+        x = run.tensor("l_out", layer=2)
+        self.assertGreater(x.tokens[0], 0)
+        self.assertEqual([run.token(i).pos for i in x.tokens], x.positions.tolist())
+
+    def test_token_of_a_live_run(self):
+        copy = self.copy(self.run_)
+        (copy.path / "manifest.json").unlink()
+        with mock.patch.object(llamatap.run, "read_tokens", wraps=llamatap.run.read_tokens) as read:
+            self.assertEqual(copy.token(2), self.run_.tokens[2])
+        read.assert_called_once()
+
     def test_text_of_any_script(self):
-        run = llamatap.record(None, ["日本語 é 🎉 func"], points=["resid_post"], n_predict=1)
+        run = llamatap.record(None, ["日本語 é 🎉 func"], points=["resid_post"], n_predict=1,
+                              out=self.folder.name + "/script")
         self.assertIn("日本語 é 🎉 func", run.text)
         self.assertIn("日本語 é 🎉 func".encode(), b"".join(t.token_bytes for t in run.tokens))
         self.assertIn("\ufffd", [t.text for t in run.tokens][1])
