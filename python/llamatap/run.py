@@ -152,6 +152,7 @@ class Run:
         """
         if phase not in (None, "prefill", "decode"):
             raise ValueError(f"unknown phase {phase!r}: give 'prefill' or 'decode', or leave it out")
+        what = name + ("" if layer is None else f" of layer {layer}") + (f" of context {ctx}" if ctx else "")
         wanted, layer, note = self._resolve(name, layer, ctx)
         parts = [t for t in self.packets(wanted, layer) if t.ctx == ctx]
         layers = sorted({t.layer for t in parts if t.layer is not None})
@@ -160,12 +161,13 @@ class Run:
             if dataset:
                 raise KeyError(f"{name}: the tensors of this run are in the dataset {dataset['path']}: "
                                "datasets.load_dataset reads it")
-            if any(name in (p["point"], p.get("tensor")) and layer in (None, p.get("layer")) for p in self.points):
-                raise KeyError(f"{name}{'' if layer is None else f' of layer {layer}'} has no rows: the last layer has "
-                               "those of tokens with an output alone; record with n_predict above 0 or --all-rows")
+            if any(p["ctx"] == ctx and p.get("tensor") and _matches(p["tensor"], p.get("layer"), wanted, layer)
+                   for p in self.points):
+                raise KeyError(f"{what} has no rows: the last layer and the logits have those of tokens with an output "
+                               'alone; record with n_predict of at least 1, or with args=["--all-rows"], for logits '
+                               '["--all-logits"]')
             there = sorted({*self.names(), *(p["point"] for p in self.points if p.get("tensor"))})
-            raise KeyError(f"{name}{'' if layer is None else f' of layer {layer}'} was not captured; there are "
-                           f"{', '.join(there) or 'no tensors'}")
+            raise KeyError(f"{what} was not captured; there are {', '.join(there) or 'no tensors'}")
         if len(layers) > 1:
             raise ValueError(f"{name} was captured of layers {layers}: give layer=")
         if len({t.array.shape[1:] if t.tokens is not None else t.array.shape for t in parts}) > 1:

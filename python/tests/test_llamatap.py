@@ -244,9 +244,17 @@ class Recorded(unittest.TestCase):
         self.assertEqual(done.stderr, "")
 
     def test_last_layer_without_outputs(self):
-        run = llamatap.record(None, ["func main() {"], points=["resid_post"], n_predict=0)
-        with self.assertRaisesRegex(KeyError, "--all-rows"):
-            run.tensor("resid_post", layer=run.points[-1]["layer"])
+        run = llamatap.record(None, ["func main() {"], points=["resid_post", "lm_head"], n_predict=0,
+                              out=self.folder.name + "/last")
+        for name, layer, what in [("resid_post", 5, "resid_post of layer 5"), ("l_out", 5, "l_out of layer 5"),
+                                  ("l_out-5", None, "l_out-5"), ("lm_head", None, "lm_head")]:
+            with self.assertRaisesRegex(KeyError, f"'{what} has no rows: .*n_predict of at least 1.*--all-rows"):
+                run.tensor(name, layer)
+        with self.assertRaisesRegex(KeyError, "resid_post of layer 5 of context 1 was not captured"):
+            run.tensor("resid_post", layer=5, ctx=1)
+        run = llamatap.record(None, ["func main() {"], points=["resid_post"], n_predict=0, args=["--all-rows"],
+                              out=self.folder.name + "/rows")
+        self.assertEqual(len(run.tensor("resid_post", layer=5)), len(run.tokens))
 
     def test_newest_of_a_second(self):
         with tempfile.TemporaryDirectory() as folder:
