@@ -234,14 +234,20 @@ class Recorded(unittest.TestCase):
         self.assertIn("\ufffd", [t.text for t in run.tokens][1])
 
     def test_prompts_of_ids(self):
-        run = llamatap.record(None, [[2048, 286, 310], np.array([286, 310])], points=["embeddings"], n_predict=0)
+        run = llamatap.record(None, [[2048, 286, 310], np.array([286, 310])], points=["embeddings"], n_predict=0,
+                              out=self.folder.name + "/ids")
         self.assertEqual([t.token_id for t in run.tokens], [2048, 286, 310, 286, 310])
 
     def test_reader_that_leaves(self):
-        done = subprocess.run(f"{sys.executable} -m llamatap {self.run_.path / 'activations.stream'} | head -1",
-                              shell=True, capture_output=True, text=True,
-                              env=dict(os.environ, PYTHONPATH=str(Path(__file__).resolve().parents[1])))
-        self.assertEqual(done.stderr, "")
+        for unbuffered in ("", "1"):  # the pipe breaks at the end, or within a line
+            reads, writes = os.pipe()
+            os.close(reads)
+            done = subprocess.run([sys.executable, "-m", "llamatap", str(self.run_.path / "activations.stream")],
+                                  stdout=writes, stderr=subprocess.PIPE, text=True,
+                                  env=dict(os.environ, PYTHONPATH=str(Path(llamatap.__file__).parents[1]),
+                                           PYTHONUNBUFFERED=unbuffered))
+            os.close(writes)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_last_layer_without_outputs(self):
         run = llamatap.record(None, ["func main() {"], points=["resid_post", "lm_head"], n_predict=0,
