@@ -20,6 +20,11 @@ __all__ = ["ProgramError", "find_program", "record"]
 _RUN = re.compile(r"^ {10}run {7}(.+)$", re.MULTILINE)  # the end of the summary that llamatap prints
 
 
+# Flags that choose tensors; without one of them the program refuses --tap-dtype.
+_TENSORS = ("--tap-preset", "--tap-purpose", "--tap-granularity", "--tap-layer", "--tap-tensor", "--tap-point",
+            "--tap-attention", "--tap-config")
+
+
 class ProgramError(RuntimeError):
     """llamatap ended with an error; the text is its own."""
 
@@ -65,10 +70,12 @@ def record(model: str | os.PathLike[str] | None, prompts: str | Iterable[str | S
     flags += [os.fspath(a) for a in args]
     if not any(f.startswith("--tap-") for f in flags):
         raise ValueError("nothing to record: give points=, tensors= or layers=, or a flag such as --tap-kv in args=")
+    if any(f.startswith(_TENSORS) for f in flags):
+        flags = ["--tap-dtype", dtype, *flags]
     folder = os.fspath(out) if out is not None else tempfile.mkdtemp(prefix="llamatap-")
     try:
         results, done = _generate(model, [_line(p) for p in given], [
-            "-n", str(n_predict), "--temp", "0", "--tap-out", folder, "--tap-dtype", dtype, *flags])
+            "-n", str(n_predict), "--temp", "0", "--tap-out", folder, *flags])
         failed = [r for r in results if "error" in r]
         if not (done.returncode == 1 and 0 < len(failed) < len(results)):
             _check(done)

@@ -238,6 +238,10 @@ class Recorded(unittest.TestCase):
                               out=self.folder.name + "/ids")
         self.assertEqual([t.token_id for t in run.tokens], [2048, 286, 310, 286, 310])
 
+    def test_no_tensors(self):
+        run = llamatap.record(None, ["a"], out=self.folder.name + "/kv", args=["--tap-kv"])
+        self.assertGreater(run.arrow("kv").num_rows, 0)
+
     def test_reader_that_leaves(self):
         for unbuffered in ("", "1"):  # the pipe breaks at the end, or within a line
             reads, writes = os.pipe()
