@@ -275,10 +275,15 @@ class Recorded(unittest.TestCase):
                 (run / "manifest.json").write_text('{"files": []}')
                 os.utime(run / "manifest.json", (sealed, sealed))
             self.assertEqual(llamatap.open(folder).path.name, "run_20260102_030405_aaaa")
+            (run / "manifest.json").unlink()  # a live one
+            self.assertEqual(llamatap.open(folder).path.name, "run_20260102_030405_ffff")
 
     def test_newest(self):
-        newest = max(Path(self.folder.name).glob("**/run_*"), key=lambda p: p.name)
-        self.assertEqual(llamatap.open(self.folder.name).path, newest)
+        out = self.folder.name + "/newest"
+        for _ in range(3):
+            run = llamatap.record(None, ["a"], points=["embeddings"], out=out)
+            self.assertEqual(llamatap.open(out).path, run.path)
+            self.assertEqual(program("runs", out).decode().split("\n")[1].split()[0], run.path.name)
         self.assertTrue(self.run_.sealed)
 
     def test_dataset(self):
