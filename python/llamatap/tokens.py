@@ -96,7 +96,8 @@ def _indexed(index: bytes) -> list[Token]:
         for r in rows:
             if r.phase != _SETUP and r.index >= 0:
                 piece = texts.get((ctx, r.token), b"")
-                tokens.append(Token(r.index, r.token, _text(piece), _PHASES[r.phase], r.pos, r.seq, r.request, ctx, piece))
+                tokens.append(Token(r.index, r.token, _text(piece), _PHASES[r.phase], r.pos, r.seq, r.request, ctx,
+                                    piece))
     return tokens
 
 
