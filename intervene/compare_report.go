@@ -143,10 +143,14 @@ func (r *ComparisonReport) WriteText(out io.Writer, top int) error {
 	beyondLine(t, "a chunk", r.Chunk, "a", r.TrainedA)
 	beyondLine(t, "a chunk", r.Chunk, "b", r.TrainedB)
 	t.Line("the same most probable token: %.2f %%", 100*r.SameTop)
-	if r.First != nil {
+	residual := func(p PointError) bool { return p.Point == ggmlhooks.PointResidPost.String() }
+	switch {
+	case r.First != nil:
 		t.Line("the residual stream diverges by %.3g of its size from layer %d on", r.Diverges, *r.First)
-	} else {
+	case slices.ContainsFunc(r.Points, residual):
 		t.Line("the residual stream diverges by less than %.3g of its size in every layer compared", r.Diverges)
+	default:
+		t.Line("the residual stream was not compared: add %s to --points", ggmlhooks.PointResidPost)
 	}
 	t.Line("")
 	rows := [][]string{{"layer", "point", " relative", " cosine", " lowest", "worst channels"}}

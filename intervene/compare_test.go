@@ -116,6 +116,11 @@ func TestCompareSame(t *testing.T) {
 		r.First != nil {
 		t.Errorf("%v: %+v", err, r)
 	}
+	var text strings.Builder // no points were asked for
+	if err := r.WriteText(&text, 0); err != nil ||
+		!strings.Contains(text.String(), "was not compared: add resid_post to --points") {
+		t.Errorf("%v:\n%s", err, text.String())
+	}
 }
 
 // TestCompareEnds: what cannot be compared is refused, and an interrupted comparison has what was done.

@@ -71,6 +71,9 @@ has all of them, with the keys of STRAP-LLM's analysis.
 				case o.Lens < 0 || o.Lens > activations.MaxLensTokens:
 					return cli.Wrongf("--lens %d: give a number of tokens from 0 to %d", o.Lens,
 						activations.MaxLensTokens)
+				case by == "lens" && o.Lens == 0:
+					return cli.Wrongf("--by lens: --lens 0 leaves it out; give a number of tokens from 1 to %d",
+						activations.MaxLensTokens)
 				case form.form == "json" && by != "":
 					return cli.Wrongf("--by %s: JSON has all tables; add --format csv, md or text", by)
 				case form.form == "csv" && by == "":

@@ -76,6 +76,12 @@ given one token: which tensor each is, or why the model has none. --point NAME s
 			a.define(f, "text", "json", "npy")
 			f.Add("", func(string) error { a.form = "npy"; return nil }, "").Deprecated("--npy")
 			return func(args []string) (err error) {
+				switch {
+				case a.points && a.attention:
+					return cli.Wrongf("--points and --attention are two views: give one of them")
+				case a.form == "npy" && !a.attention:
+					return cli.Wrongf("npy is a format of --attention: 'llamatap export --to npy' writes tensors")
+				}
 				if a.points && len(args) == 1 && strings.HasSuffix(args[0], ".gguf") {
 					return a.modelPoints(args[0])
 				}
@@ -102,8 +108,6 @@ func (a *inspectArgs) run() error {
 		if o, err = a.mapOptions(); err != nil {
 			return cli.Wrong(err)
 		}
-	case a.form == "npy":
-		return cli.Wrongf("npy is a format of --attention: 'llamatap export --to npy' writes tensors")
 	}
 	run, err := tensors.Open(a.path)
 	if errors.Is(err, tensors.ErrNotARun) && !a.attention && !a.stats && !a.narrowed() {

@@ -73,6 +73,10 @@ func TestLensOfModel(t *testing.T) {
 	if check(t, err); a.Lens.Why == "" {
 		t.Errorf("a run that names no model: %+v", a.Lens)
 	}
+	var out strings.Builder
+	if err := a.WriteCSV(&out, "lens"); err == nil || !strings.Contains(err.Error(), a.Lens.Why) {
+		t.Errorf("CSV without a lens: %q, %v, want the reason %q", &out, err, a.Lens.Why)
+	}
 }
 
 // TestOpenHead: what is not the run's model is refused with the remedy.

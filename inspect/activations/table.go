@@ -22,6 +22,8 @@ type Table struct {
 	Note  string // what the figures mean, in a sentence
 	Head  []string
 	Rows  [][]any
+
+	missing string // why rows are not there; the end of Note
 }
 
 // Names are the tables that an analysis can have.
@@ -102,15 +104,13 @@ func (a *Analysis) Tables() []*Table {
 	for _, s := range a.Sinks.Found {
 		sinks.Rows = append(sinks.Rows, []any{s.Layer, s.Token, text[s.Token], s.Later, s.Mean, s.Heads})
 	}
-	if a.Sinks.Why != "" {
-		sinks.Note += " Missing: " + a.Sinks.Why + "."
-	}
+	sinks.lacks(a.Sinks.Why)
 	pairs := &Table{Name: "correlation", Title: "Correlations of " + a.Metric + " between tensors, token by token",
 		Note: "Pearson's r, which is no cause: layers of the residual stream share what the layers before them added. " +
 			"p takes tokens for independent, which tokens of one text are not: it is too small.",
 		Head: []string{"layer_a", "layer_b", "correlation", "n", "p"}}
 	if len(a.Tensors) > maxCorrelated {
-		pairs.Note += fmt.Sprintf(" Missing: more than %d tensors: choose some with --tensor or --layer.", maxCorrelated)
+		pairs.lacks(fmt.Sprintf("more than %d tensors: choose some with --tensor or --layer", maxCorrelated))
 	}
 	for _, c := range a.Correlations {
 		pairs.Rows = append(pairs.Rows, []any{c.A, c.B, c.R, c.N, c.P})
@@ -160,10 +160,15 @@ func (l *Lens) table(text map[int64]any) *Table {
 		t.Note += fmt.Sprintf(" The last layer's logits differ from the captured ones by %.2g of their root mean square; "+
 			"the most probable token is the same in %d of %d.", c.NRMSE, c.Same, c.Tokens)
 	}
-	if l.Why != "" {
-		t.Note += " Missing: " + l.Why + "."
-	}
+	t.lacks(l.Why)
 	return t
+}
+
+// lacks notes why rows are not there; "" is no reason.
+func (t *Table) lacks(why string) {
+	if why != "" {
+		t.missing, t.Note = why, t.Note+" Missing: "+why+"."
+	}
 }
 
 // tokenText is the text of a token, which is quoted except in CSV.
@@ -290,10 +295,14 @@ func (a *Analysis) WriteMarkdown(w io.Writer, by string) error {
 	return out.Err
 }
 
-// WriteCSV writes one table, with all digits; what is not known is empty.
+// WriteCSV writes one table, with all digits; what is not known is empty. A table that could not be made is an error,
+// since CSV has no place for the reason.
 func (a *Analysis) WriteCSV(w io.Writer, by string) error {
 	out := csv.NewWriter(w)
 	for _, t := range a.shown(by) {
+		if len(t.Rows) == 0 && t.missing != "" {
+			return fmt.Errorf("no rows of %s: %s", t.Name, t.missing)
+		}
 		out.Write(t.Head)
 		for _, row := range t.Rows {
 			cells := make([]string, len(row))
