@@ -217,9 +217,13 @@ func (r *PromptsResult) WriteSummary(out io.Writer) error {
 	if r.Interrupted {
 		ending += ", interrupted"
 	}
+	tokens, way := r.Tokens, "out"
+	if tokens == 0 { // nothing was to be generated
+		tokens, way = r.PromptTokens, "in"
+	}
 	_, err := fmt.Fprintf(out, `llamatap: %s, context %d per sequence, loaded in %s, warmed up in %s
-llamatap: %d prompts%s: %d tokens in and %d out in %s (%.1f tokens/s out)
+llamatap: %d prompts%s: %d tokens in and %d out in %s (%.1f tokens/s %s)
 `, r.Model, r.ContextSize, present.Duration(r.Load), present.Duration(r.WarmUp), r.Answered, ending, r.PromptTokens, r.Tokens,
-		present.Duration(r.Elapsed), rate(r.Tokens, r.Elapsed))
+		present.Duration(r.Elapsed), rate(tokens, r.Elapsed), way)
 	return err
 }

@@ -38,3 +38,14 @@ func TestSummary(t *testing.T) {
 		t.Errorf("a rate or seed that nobody measured: %q", none.String())
 	}
 }
+
+// TestPromptsSummary: the rate is that of generation, or of prompts where nothing is generated.
+func TestPromptsSummary(t *testing.T) {
+	for tokens, want := range map[int]string{20: "(10.0 tokens/s out)", 0: "(3.0 tokens/s in)"} {
+		var out strings.Builder
+		r := PromptsResult{Answered: 2, PromptTokens: 6, Tokens: tokens, Elapsed: 2 * time.Second}
+		if err := r.WriteSummary(&out); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%d tokens out: %v, %q, want %q", tokens, err, out.String(), want)
+		}
+	}
+}
