@@ -175,11 +175,15 @@ const struct tap_graph_node * tap_shown(const struct tap_graph * g, const struct
 // of the graph before it.
 void tap_graph_finish(struct tap_graph * g);
 
-// tap_infer fills layer, component and rows of every node of a graph whose tables are complete. tap_infer_again
-// does that for a graph of which some shapes are changed, or (all) the number of tokens or outputs. Returns false
-// where more than rows follows from that.
+// tap_infer fills layer, component and rows of every node of a graph whose tables are complete; tap_infer_rows only
+// the rows. tap_infer_again does that for a graph of which some shapes are changed, or (all) the number of tokens or
+// outputs. Returns false where more than rows follows from that.
 void tap_infer(struct tap_graph * g);
+void tap_infer_rows(struct tap_graph * g);
 bool tap_infer_again(struct tap_graph * g, bool all);
+
+// tap_stream_at says whether node n is the residual stream at some point.
+bool tap_stream_at(const struct tap_graph * g, const struct tap_graph_node * n);
 
 // tap_name_layer returns the N of a name of n bytes such as l_out-N or cache_k_lN, or -1. The suffix must end the name.
 int32_t tap_name_layer(const char * name, size_t n);
