@@ -32,7 +32,7 @@ type datasetAbout struct {
 		Name  string `json:"name"`
 		Layer *int   `json:"layer"`
 	} `json:"tensors"`
-	Run struct { // of a dataset that was written while the model ran
+	Run struct { // metadata.json
 		Extra struct {
 			Points []ggmlhooks.PointRecord `json:"points"`
 		} `json:"extra"`

@@ -62,6 +62,7 @@ type datasetInfo struct {
 	Window  int64      `json:"window,omitempty"` // tokens that were shuffled together; absent: all
 	Tensors []npyArray `json:"tensors"`
 	*Captured
+	Metadata any `json:"run,omitempty"` // metadata.json of the run; while it is recorded, absent
 }
 
 // dataset is a dataset under way.
@@ -95,6 +96,9 @@ func (e *exporter) dataset() error {
 		return err
 	}
 	d := e.newDataset(all, e.provenance())
+	if e.run.Metadata != nil {
+		d.info.Metadata = e.run.Metadata
+	}
 	if err := errors.Join(d.settle(), d.label()); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -176,8 +177,9 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// TestModelName: a dataset calls the model as the run does, so that both can be trained on together.
-func TestModelName(t *testing.T) {
+// TestDatasetOfRun: a dataset calls the model as the run does, so that both can be trained on together, and has the
+// run's metadata, which say what its points are.
+func TestDatasetOfRun(t *testing.T) {
 	f := fixture{}
 	path, out := f.build(t), filepath.Join(t.TempDir(), "set")
 	exported(t, path, Options{Form: Dataset, Out: out, Select: Selection{Tensors: []string{"l_out-1"}}})
@@ -186,11 +188,17 @@ func TestModelName(t *testing.T) {
 	defer run.Close()
 	summary, err := tensors.Summarize(run, tensors.Filter{})
 	check(t, err)
-	var about Provenance
+	var about struct {
+		Provenance
+		Run rundir.Metadata `json:"run"`
+	}
 	text, err := os.ReadFile(filepath.Join(out, "llamatap.json"))
 	check(t, err)
 	if check(t, json.Unmarshal(text, &about)); about.Model != summary.Model || about.Model != "fixture" {
 		t.Errorf("the dataset is of %q, the run of %q", about.Model, summary.Model)
+	}
+	if !reflect.DeepEqual(&about.Run, run.Metadata) {
+		t.Errorf("the dataset has %+v, the run %+v", about.Run, run.Metadata)
 	}
 }
 

@@ -44,7 +44,6 @@ type Captured struct {
 	DType     string `json:"dtype"`    // that F32 elements were rounded to
 	Saturated uint64 `json:"saturated,omitempty"`
 	Underflow uint64 `json:"underflow,omitempty"`
-	Metadata  any    `json:"run,omitempty"` // metadata.json of the run, once it has ended
 }
 
 // Live writes a dataset while the model runs: the bytes that Write makes of the run with the same Seed, ShardMB and
@@ -391,7 +390,7 @@ func (l *Live) Finish(metadata any, whole bool) error {
 	}
 	l.prompts.note(l.d)
 	captured.Prompts = l.prompts.count(captured.Complete)
-	captured.Metadata, l.d.info.Captured = metadata, &captured
+	l.d.info.Metadata, l.d.info.Captured = metadata, &captured
 	if err := l.d.describe(); err != nil {
 		return err
 	}
