@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/llamatap/llamatap/internal/bounded"
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // expand lists the prompts of one entry of a script.
@@ -66,8 +66,8 @@ func (p *scriptedPrompt) expand(dir string) ([]Prompt, error) {
 const mostText = 64 << 20
 
 func readText(path string) (string, error) {
-	data, err := bounded.ReadFile(path, mostText)
-	if errors.Is(err, bounded.ErrTooLarge) {
+	data, err := cli.ReadFile(path, mostText)
+	if errors.Is(err, cli.ErrTooLarge) {
 		return "", fmt.Errorf("%s is larger than %d MiB: no context holds as much", path, mostText>>20)
 	}
 	if err != nil {

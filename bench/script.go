@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llamatap/llamatap/internal/bounded"
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // Script is a scripted benchmark as a YAML file says it; docs/BENCH.md describes the file. A nil field was not given.
@@ -98,12 +98,12 @@ func asList(v any) []any {
 
 // ReadScript reads a script. Paths in it are relative to its folder.
 func ReadScript(path string) (*Script, error) {
-	data, err := bounded.ReadFile(path, bounded.Config)
+	data, err := cli.ReadFile(path, cli.MaxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("read the script: %w: give a YAML file with scenarios", err)
 	}
 	var s Script
-	if err := bounded.UnmarshalYAML("script "+path, data, &s); err != nil {
+	if err := cli.UnmarshalYAML("script "+path, data, &s); err != nil {
 		return nil, fmt.Errorf("%w: correct it, docs/BENCH.md lists the keys", err)
 	}
 	if len(s.Scenarios) == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
-	"github.com/llamatap/llamatap/internal/bounded"
+
 	"github.com/llamatap/llamatap/internal/cli"
 )
 
@@ -33,7 +33,7 @@ func ParseYAML(data []byte) (body ast.Node, wrong *YAMLError) {
 			Cause: fmt.Sprintf("byte 0x%02x is not valid UTF-8", data[bad]), Remedy: "write the file in UTF-8",
 		}
 	}
-	if err := bounded.CheckYAML(data); err != nil {
+	if err := cli.CheckYAML(data); err != nil {
 		return nil, yamlError(nil, err.Error(), "")
 	}
 	file, err := parser.ParseBytes(data, 0)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/llamatap/llamatap/internal/bounded"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
@@ -181,7 +181,7 @@ func (c *Config) input(p *Prompt, s *Source) (Input, error) {
 		return Input{Text: p.Text}, nil
 	}
 	path := c.beside(p.File)
-	text, err := bounded.ReadFile(path, largestPrompt)
+	text, err := cli.ReadFile(path, largestPrompt)
 	var bare *fs.PathError
 	switch {
 	case errors.As(err, &bare):

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/llamatap/llamatap/internal/bounded"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
@@ -65,7 +65,7 @@ const maxJournal = 64 << 20
 // readJournal reads the journal of an experiment; without one it is empty. What is no entry, such as a line that a
 // kill cut off, is passed over.
 func readJournal(out, experiment string) ([]entry, error) {
-	text, err := bounded.ReadFile(filepath.Join(out, workFolder, experiment, journalName), maxJournal)
+	text, err := cli.ReadFile(filepath.Join(out, workFolder, experiment, journalName), maxJournal)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

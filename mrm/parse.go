@@ -9,16 +9,16 @@ import (
 	"reflect"
 
 	"github.com/llamatap/llamatap/config"
-	"github.com/llamatap/llamatap/internal/bounded"
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // largestFile bounds a configuration file; a larger one is none.
-const largestFile = bounded.Config
+const largestFile = cli.MaxConfig
 
 // Load reads a configuration file. What is wrong in it is a [*Problems].
 func Load(path string) (*Config, error) {
-	data, err := bounded.ReadFile(path, largestFile)
-	if errors.Is(err, bounded.ErrTooLarge) {
+	data, err := cli.ReadFile(path, largestFile)
+	if errors.Is(err, cli.ErrTooLarge) {
 		return nil, &Problems{File: path, All: []Problem{{Cause: err.Error(),
 			Remedy: "give a YAML file of at most 1 MiB"}}}
 	}

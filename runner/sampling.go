@@ -7,7 +7,7 @@ import (
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
-	"github.com/llamatap/llamatap/internal/bounded"
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // newSampler builds what llama-completion builds for these settings: logit bias, the samplers in their order and
@@ -131,7 +131,7 @@ func readGrammar(s *config.Sampling) (string, error) {
 	if s.GrammarFile == "" {
 		return s.Grammar, nil
 	}
-	text, err := bounded.ReadFile(s.GrammarFile, maxGrammar)
+	text, err := cli.ReadFile(s.GrammarFile, maxGrammar)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("--grammar-file %s: %w: check the path, or give the grammar with --grammar",

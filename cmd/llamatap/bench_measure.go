@@ -11,7 +11,6 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/config"
-	"github.com/llamatap/llamatap/internal/bounded"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/runner"
@@ -61,7 +60,7 @@ const maxSpec = 64 << 20
 func readSpec(argument string) (spec bench.Spec, err error) {
 	text := []byte(argument)
 	if !strings.HasPrefix(argument, "{") {
-		if text, err = bounded.ReadFile(argument, maxSpec); err != nil {
+		if text, err = cli.ReadFile(argument, maxSpec); err != nil {
 			return spec, err
 		}
 	}

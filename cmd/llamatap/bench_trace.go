@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/bench"
-	"github.com/llamatap/llamatap/internal/bounded"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/kvcache"
@@ -63,7 +62,7 @@ func (a *benchArguments) replay(f *cli.Flags, server []string) (err error) {
 	case a.form != "md" && a.form != "json":
 		return cli.Wrongf("--trace prints text or json: leave --format %s out", a.form)
 	}
-	in, err := bounded.ReadFile(t.file, maxTraceBytes)
+	in, err := cli.ReadFile(t.file, maxTraceBytes)
 	if err != nil {
 		return err
 	}

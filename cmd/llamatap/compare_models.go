@@ -7,7 +7,6 @@ import (
 
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
-	"github.com/llamatap/llamatap/internal/bounded"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/intervene"
@@ -80,7 +79,7 @@ func (a *compareArguments) run(args []string) error {
 		return err
 	}
 	a.A, a.B = args[0], args[1]
-	text, err := bounded.ReadFile(a.text, maxCompareText)
+	text, err := cli.ReadFile(a.text, maxCompareText)
 	if err != nil {
 		return err
 	}

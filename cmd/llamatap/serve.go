@@ -13,7 +13,6 @@ import (
 	"github.com/llamatap/llamatap/inspect/otlp"
 	runreport "github.com/llamatap/llamatap/inspect/report"
 	"github.com/llamatap/llamatap/inspect/server"
-	"github.com/llamatap/llamatap/internal/bounded"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/object"
@@ -206,7 +205,7 @@ func readToken(text string) (string, error) {
 	if !ok {
 		return text, nil
 	}
-	token, err := bounded.ReadFile(name, bounded.Config)
+	token, err := cli.ReadFile(name, cli.MaxConfig)
 	if err != nil {
 		return "", fmt.Errorf("read the token: %w", err)
 	}

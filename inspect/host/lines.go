@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/llamatap/llamatap/internal/bounded"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // maxLine bounds a line in bytes. A longer one is counted as bad and passed over.
@@ -41,7 +41,7 @@ type Lines struct {
 var errNoObject = errors.New("no JSON object")
 
 // errEndless is what is wrong with a line whose end was not looked for any further.
-var errEndless = fmt.Errorf("longer than %d bytes: the file is not read further", bounded.MaxSkip)
+var errEndless = fmt.Errorf("longer than %d bytes: the file is not read further", rundir.MaxSkip)
 
 // bad notes a line that cannot be used.
 func (l *Lines) bad(number int64, err error) {
@@ -137,7 +137,7 @@ func (l *Lines) take(number int64, text []byte, last bool, each func([]byte) err
 func (l *Lines) next(in *bufio.Reader, dst []byte) (line []byte, over, ended bool, err error) {
 	for read := 0; ; {
 		piece, err := in.ReadSlice('\n')
-		if read += len(piece); read > bounded.MaxSkip {
+		if read += len(piece); read > rundir.MaxSkip {
 			return dst[:0], true, true, errEndless
 		}
 		if len(dst) == 0 && !over {

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/llamatap/llamatap/internal/bounded"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -46,7 +45,7 @@ type Tail struct {
 	buf    []byte // what was read and not given out is buf[from:]
 	from   int
 	over   bool // inside a line that is too long
-	// skipped is how many bytes of that line were passed over; ended that it had more than bounded.MaxSkip, and the
+	// skipped is how many bytes of that line were passed over; ended that it had more than rundir.MaxSkip, and the
 	// file is not read further.
 	skipped int
 	ended   bool
@@ -197,13 +196,13 @@ func (t *Tail) take() (Line, bool) {
 			return Line{}, false
 		}
 		t.over, t.skipped, t.from = true, t.Unfinished(), len(t.buf)
-		if t.skipped <= bounded.MaxSkip {
+		if t.skipped <= rundir.MaxSkip {
 			return Line{}, false
 		}
 		t.over, t.skipped, t.ended = false, 0, true
 		t.line++
 		return Line{Number: t.line, Err: fmt.Errorf("longer than %d bytes: the file is not read further",
-			bounded.MaxSkip)}, true
+			rundir.MaxSkip)}, true
 	}
 	text := t.buf[t.from : t.from+end]
 	t.from += end + 1

@@ -1,5 +1,6 @@
 // Package cli holds a program's commands and flags in one table, from which command lines are parsed and help,
-// manual pages and shell completions are made.
+// manual pages and shell completions are made. It also reads the files that a user names, within bounds ([ReadFile],
+// [UnmarshalYAML]); files of a run directory are read by store/rundir.
 //
 // A Command adds its flags in Define, so the table is built by the same code that reads the values:
 //

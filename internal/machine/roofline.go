@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llamatap/llamatap/internal/bounded"
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // A Roofline is what a machine can do at most: how fast it computes, and how fast its memory is. What an op reaches
@@ -69,7 +69,7 @@ func (r Roofline) Save(path string) error {
 // ErrNoRoofline.
 func LoadRoofline(path string) (Roofline, error) {
 	var r Roofline
-	text, err := bounded.ReadFile(path, bounded.Config)
+	text, err := cli.ReadFile(path, cli.MaxConfig)
 	if errors.Is(err, os.ErrNotExist) {
 		return r, ErrNoRoofline
 	}

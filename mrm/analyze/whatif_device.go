@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llamatap/llamatap/internal/bounded"
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // Source is a publication.
@@ -86,7 +86,7 @@ func LoadClasses(path string) (*Classes, error) {
 	if path == "" {
 		return own, nil
 	}
-	data, err := bounded.ReadFile(path, bounded.Config)
+	data, err := cli.ReadFile(path, cli.MaxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("device classes %s: %w: give a YAML file as docs/MRM_DATA.md describes it", path, err)
 	}
@@ -136,7 +136,7 @@ func (c *Classes) ids() (ids []string) {
 // parseClasses reads a file. Its figures may name sources of known besides its own.
 func parseClasses(name string, data []byte, known map[string]Source) (*Classes, error) {
 	c := &Classes{}
-	if err := bounded.UnmarshalYAML(name, data, c); err != nil {
+	if err := cli.UnmarshalYAML(name, data, c); err != nil {
 		return nil, fmt.Errorf("%w: write it as docs/MRM_DATA.md says", err)
 	}
 	if c.Version != classesVersion {

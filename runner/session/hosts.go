@@ -13,7 +13,7 @@ import (
 
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
-	"github.com/llamatap/llamatap/internal/bounded"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
@@ -27,7 +27,7 @@ func (h *hostSide) dial(tap *config.Tap) {
 	if len(tap.Hosts) == 0 {
 		return
 	}
-	token, unread := bounded.ReadFile(tap.HostsToken, bounded.Config)
+	token, unread := cli.ReadFile(tap.HostsToken, cli.MaxConfig)
 	if tap.HostsToken == "" {
 		unread = errors.New("its agent demands a token: add --tap-hosts-token FILE")
 	}

@@ -18,6 +18,10 @@ var (
 // Manifests of thousands of segments take a few MiB.
 const MaxDocument = 64 << 20
 
+// MaxSkip bounds what is read of one line in search of its end, in bytes. Of a file with a longer one, such as a
+// sparse file of many GiB, nothing more is read.
+const MaxSkip = 256 << 20
+
 // OpenFile opens a file of a run for reading. Run directories come from anywhere, so only a regular file is opened,
 // links are not followed, and opening never waits: anything else is ErrNotRegular.
 func OpenFile(path string) (*os.File, error) {

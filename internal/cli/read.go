@@ -1,6 +1,4 @@
-// Package bounded reads files that a user names, of which any may be something else: a device without an end, a
-// disk image, YAML that is nested thousands of times. Files of a run directory are read by store/rundir.
-package bounded
+package cli
 
 import (
 	"bytes"
@@ -10,12 +8,8 @@ import (
 	"os"
 )
 
-// Config bounds the size of a configuration file in bytes.
-const Config = 1 << 20
-
-// MaxSkip bounds what is read of one line in search of its end, in bytes. Of a file with a longer one, such as a
-// sparse file of many GiB, nothing more is read.
-const MaxSkip = 256 << 20
+// MaxConfig bounds the size of a configuration file in bytes.
+const MaxConfig = 1 << 20
 
 // Errors of reading a file of a user.
 var (
@@ -23,8 +17,8 @@ var (
 	ErrTooDeep  = errors.New("nested too deeply")
 )
 
-// ReadFile reads a file as a whole. One of more than limit bytes is ErrTooLarge; no more than limit bytes are kept
-// of it.
+// ReadFile reads a file that a user names as a whole; it may be a device without an end, or a disk image. One of more
+// than limit bytes is ErrTooLarge; no more than limit bytes are kept of it.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
