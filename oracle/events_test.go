@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
@@ -20,8 +22,7 @@ import (
 	"github.com/llamatap/llamatap/kvcache/track"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/oplog"
-	"github.com/llamatap/llamatap/store/jsonl"
-	"golang.org/x/sys/unix"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // recorded is what a recorder of events wrote of a run, and what the tap had reported to it.
@@ -107,7 +108,7 @@ func recordAt(t *testing.T, level resource.Level, model string, args ...string) 
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "resource.jsonl")
 	r, err := oplog.NewRecorder(oplog.Options{
-		Level: level, Now: monotonic, SessionID: "run", Lines: jsonl.Options{Name: path,
+		Level: level, Now: monotonic, SessionID: "run", Lines: rundir.LineOptions{Name: path,
 			Create: func(name string) (io.WriteCloser, error) { return os.Create(name) }},
 	})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/resource"
-	"github.com/llamatap/llamatap/store/jsonl"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // file is a file in memory.
@@ -311,8 +311,8 @@ func (b *bench) buffers() {
 }
 
 // linesTo writes to one file; nil cannot be made.
-func linesTo(f io.WriteCloser) jsonl.Options {
-	return jsonl.Options{Name: "resource.jsonl", FlushEvery: -1, BufferBytes: 4096,
+func linesTo(f io.WriteCloser) rundir.LineOptions {
+	return rundir.LineOptions{Name: "resource.jsonl", FlushEvery: -1, BufferBytes: 4096,
 		Create: func(string) (io.WriteCloser, error) {
 			if f == nil {
 				return nil, syscall.EACCES

@@ -5,14 +5,14 @@ import (
 	"fmt"
 
 	"github.com/llamatap/llamatap/resource"
-	"github.com/llamatap/llamatap/store/jsonl"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // Options says what a Recorder writes, and where. Lines, Now and SessionID must be given.
 type Options struct {
 	Level resource.Level
 	// Lines is where events are written; its kinds, limits and the report of losses are the recorder's.
-	Lines jsonl.Options
+	Lines rundir.LineOptions
 	// PerSecond is the most events of one kind that are written within a second; 0 = no limit. What there is only
 	// once, phases and levels have none.
 	PerSecond int

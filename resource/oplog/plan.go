@@ -6,7 +6,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/resource"
-	"github.com/llamatap/llamatap/store/jsonl"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // plan is what is known of every execution of a graph before it begins.
@@ -111,7 +111,7 @@ func (p *plan) detail(device func(buffer uint64) string, legacy bool) {
 	g := p.graph
 	for i := range g.Nodes {
 		if n := &g.Nodes[i]; n.Computed {
-			var l jsonl.Line
+			var l rundir.Line
 			l.Begin()
 			p.sums[i+1].minus(p.sums[i]).describe(&l, 0, legacy)
 			p.nodes[i].id = idStart(device(n.Buffer), "compute", n.Layer, n.Component.String())

@@ -7,13 +7,13 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/resource"
-	"github.com/llamatap/llamatap/store/jsonl"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // nodeFields is what a compute event of one node says of the node.
 func nodeFields(g *ggmlhooks.Graph, i int) []byte {
 	n := &g.Nodes[i]
-	var l jsonl.Line
+	var l rundir.Line
 	l.Begin()
 	l.Uint("graph", g.ID)
 	l.Int("op_seq", int64(i))
@@ -32,7 +32,7 @@ func nodeFields(g *ggmlhooks.Graph, i int) []byte {
 }
 
 // inner ends an object and returns a copy of its fields, without braces.
-func inner(l *jsonl.Line) []byte {
+func inner(l *rundir.Line) []byte {
 	b := l.End()
 	return append([]byte(nil), b[1:len(b)-1]...)
 }
@@ -55,7 +55,7 @@ func appendTexts(dst []byte, texts []string) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = jsonl.AppendString(dst, s)
+		dst = rundir.AppendString(dst, s)
 	}
 	return append(dst, ']')
 }
@@ -88,7 +88,7 @@ func (p *plan) handoff(r int, f *flow, device func(uint64) string) handoffPlan {
 		names = append(names, name)
 		size += sizeOf(kind, ne)
 	}
-	var l jsonl.Line
+	var l rundir.Line
 	l.Begin()
 	l.String("from_component", from.component)
 	l.String("to_component", run.component)
@@ -135,7 +135,7 @@ func (p *plan) mlps(r int, device func(uint64) string, legacy bool) {
 		if p.nodes[i].run != r || operation == "" {
 			continue
 		}
-		var l jsonl.Line
+		var l rundir.Line
 		l.Begin()
 		l.Int("op_seq", int64(i))
 		l.String("mlp_operation", operation)
@@ -204,7 +204,7 @@ func (p *plan) estimate(i int, o *resource.Op, w work) {
 	gflop := resource.LegacyGFLOP(name, o.Src[0].NE, o.Src[1].NE)
 	us := resource.LegacyDurationUS(name, gflop)
 	elements := o.Out.Elements()
-	var l jsonl.Line
+	var l rundir.Line
 	l.Begin()
 	l.Float("compute_intensity_gflops", gflop)
 	l.Int("estimated_duration_us", us)

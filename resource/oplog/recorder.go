@@ -6,7 +6,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/resource"
-	"github.com/llamatap/llamatap/store/jsonl"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // Recorder writes resource events. It is for one goroutine; Stats may be called from others.
@@ -91,7 +91,7 @@ func (r *Recorder) SetLevel(level resource.Level, mono int64) {
 func (r *Recorder) Level() resource.Level { return r.w.level() }
 
 // Stats returns what was written, and what was lost by cause.
-func (r *Recorder) Stats() jsonl.Stats { return r.w.out.Stats() }
+func (r *Recorder) Stats() rundir.LineStats { return r.w.out.Stats() }
 
 // Flush writes what is buffered.
 func (r *Recorder) Flush() error {

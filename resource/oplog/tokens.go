@@ -5,7 +5,7 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/resource"
-	"github.com/llamatap/llamatap/store/jsonl"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // Hot path: no allocation per event.
@@ -87,7 +87,7 @@ func (t *tokens) recordOutput(ctx *context, x *execution, row *ggmlhooks.Row) {
 }
 
 // describeRow adds which token a row is.
-func describeRow(l *jsonl.Line, row *ggmlhooks.Row) {
+func describeRow(l *rundir.Line, row *ggmlhooks.Row) {
 	l.Int("token_index", row.Index)
 	l.Int("token_id", int64(row.Token))
 	l.Int("pos", int64(row.Pos))

@@ -6,7 +6,7 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/resource"
-	"github.com/llamatap/llamatap/store/jsonl"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // work is what nodes do.
@@ -43,7 +43,7 @@ func (w work) bytesKnown() bool { return w.noBytes == 0 && w.read+w.written > 0 
 
 // describe adds node_count, flops … What is not known is left out, and how often it was not is written. LRI's
 // figure is left to its own formula where that is asked for. own is the FLOPs of nodes that have events of their own.
-func (w work) describe(l *jsonl.Line, own int64, legacy bool) {
+func (w work) describe(l *rundir.Line, own int64, legacy bool) {
 	l.Int("node_count", int64(w.nodes))
 	w.amounts(l)
 	if w.known() && !legacy {
@@ -55,7 +55,7 @@ func (w work) describe(l *jsonl.Line, own int64, legacy bool) {
 }
 
 // amounts adds flops and bytes.
-func (w work) amounts(l *jsonl.Line) {
+func (w work) amounts(l *rundir.Line) {
 	if w.noFLOPs < w.nodes {
 		l.Int("flops", w.flops)
 	}

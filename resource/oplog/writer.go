@@ -6,23 +6,23 @@ import (
 	"sync/atomic"
 
 	"github.com/llamatap/llamatap/resource"
-	"github.com/llamatap/llamatap/store/jsonl"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // Hot path: no allocation per event.
 
 // writer makes events, one at a time, and writes them.
 type writer struct {
-	jsonl.Line // the event in the making
-	kind       resource.Kind
-	marks      []mark
-	out        *jsonl.Writer
-	session    []byte // `"session_id":"…"`
-	offset     int64  // from monotonic to Unix time
-	newest     atomic.Int64
-	ids        map[string]int64 // the last number of each start of an id
-	levels     []levelFrom      // the last one holds now; those before it, of executions that are not recorded yet
-	legacy     bool             // LRI's keys are filled by its formulas
+	rundir.Line // the event in the making
+	kind        resource.Kind
+	marks       []mark
+	out         *rundir.LineWriter
+	session     []byte // `"session_id":"…"`
+	offset      int64  // from monotonic to Unix time
+	newest      atomic.Int64
+	ids         map[string]int64 // the last number of each start of an id
+	levels      []levelFrom      // the last one holds now; those before it, of executions that are not recorded yet
+	legacy      bool             // LRI's keys are filled by its formulas
 }
 
 // mark says how a figure of the event in the making was obtained.
@@ -39,13 +39,13 @@ type levelFrom struct {
 
 func newWriter(o *Options) (*writer, error) {
 	w := &writer{
-		session: jsonl.AppendString([]byte(`"session_id":`), o.SessionID), offset: o.UnixOffset,
+		session: rundir.AppendString([]byte(`"session_id":`), o.SessionID), offset: o.UnixOffset,
 		ids: map[string]int64{}, levels: []levelFrom{{level: o.Level}}, legacy: o.Legacy,
 	}
 	lines := o.Lines
 	lines.Kinds, lines.Limits, lines.Loss = resource.Kinds(), limits(o.PerSecond), w.loss
 	var err error
-	if w.out, err = jsonl.NewWriter(lines); err != nil {
+	if w.out, err = rundir.NewLineWriter(lines); err != nil {
 		return nil, fmt.Errorf("record resource events: %w", err)
 	}
 	return w, nil
@@ -61,7 +61,7 @@ func (w *writer) begin(kind resource.Kind, mono, ctx int64) {
 }
 
 // head writes what every event begins with.
-func (w *writer) head(l *jsonl.Line, kind resource.Kind, mono, ctx int64) {
+func (w *writer) head(l *rundir.Line, kind resource.Kind, mono, ctx int64) {
 	unix := mono + w.offset
 	l.Begin()
 	l.String("event", kind.String())
@@ -124,8 +124,8 @@ func (w *writer) see(mono int64) {
 }
 
 // loss records lines that were lost. It may run on the timer of the file's writer.
-func (w *writer) loss(dst []byte, lost jsonl.Loss) []byte {
-	var l jsonl.Line
+func (w *writer) loss(dst []byte, lost rundir.LineLoss) []byte {
+	var l rundir.Line
 	w.head(&l, resource.KindLoss, w.newest.Load(), noCtx)
 	l.String("kind", resource.Kind(lost.Kind).String())
 	l.String("cause", lost.Cause)
@@ -158,7 +158,7 @@ func (w *writer) number(start string, mono int64) int64 {
 	return n
 }
 
-func writeID(l *jsonl.Line, start string, number int64) {
+func writeID(l *rundir.Line, start string, number int64) {
 	l.Key("resource_id")
 	l.Append(func(dst []byte) []byte {
 		return append(strconv.AppendInt(append(append(dst, '"'), start...), number, 10), '"')

@@ -7,13 +7,12 @@ import (
 
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/process"
-	"github.com/llamatap/llamatap/store/jsonl"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // monitor writes process.jsonl.
 type monitor struct {
-	out    *jsonl.Writer
+	out    *rundir.LineWriter
 	cancel context.CancelFunc
 	done   chan struct{}
 	family atomic.Pointer[[]int] // the processes that run, as far as is known
@@ -30,10 +29,10 @@ func (m *monitor) children() []int {
 }
 
 // lines are those of a writer which counts what it loses.
-type lines struct{ *jsonl.Writer }
+type lines struct{ *rundir.LineWriter }
 
 func (l lines) Append(line []byte) error {
-	l.Writer.Append(0, line)
+	l.LineWriter.Append(0, line)
 	return nil
 }
 
@@ -48,7 +47,7 @@ func startMonitor(dir *rundir.Dir, pid int, alone bool, interval time.Duration, 
 	if err != nil {
 		return nil, err
 	}
-	if m.out, err = jsonl.NewWriter(jsonl.Options{Create: dir.CreateLive, Name: rundir.ProcessName}); err != nil {
+	if m.out, err = rundir.NewLineWriter(rundir.LineOptions{Create: dir.CreateLive, Name: rundir.ProcessName}); err != nil {
 		return nil, err
 	}
 	w := bpf.NewWatch(interval, time.Now(), bpf.Source{Name: "process", Collector: p, Lines: lines{m.out}})

@@ -16,7 +16,6 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/ggmlhooks/capture"
 	"github.com/llamatap/llamatap/kvcache/track"
-	"github.com/llamatap/llamatap/store/jsonl"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -347,7 +346,7 @@ func (r *renumbered) Input(in *ggmlhooks.Input) error {
 func asideFiles(folder string, do func(name string) error) error {
 	names := append(slices.Collect(maps.Values(hostFiles)), track.FileName, rundir.WaitsName, rundir.FaultsName)
 	for part := 0; ; part++ {
-		name := jsonl.PartName(rundir.EventsName, part)
+		name := rundir.PartName(rundir.EventsName, part)
 		if !there(filepath.Join(folder, name)) && !there(filepath.Join(folder, name+stream.OrigSuffix)) {
 			break
 		}

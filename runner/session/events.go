@@ -15,7 +15,6 @@ import (
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/oplog"
 	"github.com/llamatap/llamatap/resource/sched"
-	"github.com/llamatap/llamatap/store/jsonl"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -67,7 +66,7 @@ func newEvents(run *run, devices *devices, unwritten *atomic.Int64) (*events, er
 		return short
 	}
 	e.Recorder, err = oplog.NewRecorder(oplog.Options{
-		Level: level, Lines: jsonl.Options{Create: create, Name: rundir.EventsName,
+		Level: level, Lines: rundir.LineOptions{Create: create, Name: rundir.EventsName,
 			PartBytes: int64(tap.MaxDisk.Parts(tap.ResourceRotate)), Buffered: unwritten},
 		PerSecond: tap.ResourceRate,
 		Now:       monotonic, UnixOffset: run.unixOffset(), SessionID: run.dir.ID(), Text: run.speller.text,
@@ -138,7 +137,7 @@ func (e *events) words() string {
 	text := fmt.Sprintf("events    %d, %s", use.Events, present.Bytes(uint64(use.Bytes)))
 	var lost uint64
 	causes := ""
-	for _, cause := range []string{jsonl.CauseRate, jsonl.CauseFull, jsonl.CauseWrite} {
+	for _, cause := range []string{rundir.CauseRate, rundir.CauseFull, rundir.CauseWrite} {
 		if n := use.Lost[cause]; n > 0 {
 			lost += n
 			causes += fmt.Sprintf(" %s %d", cause, n)

@@ -18,7 +18,6 @@ import (
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/process"
 	"github.com/llamatap/llamatap/resource/remote"
-	"github.com/llamatap/llamatap/store/jsonl"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -266,7 +265,7 @@ type hostLines struct {
 	mu      sync.Mutex
 	waiting [][]byte
 	dropped uint64 // of those that waited
-	out     *jsonl.Writer
+	out     *rundir.LineWriter
 }
 
 // maxWaiting is how many lines wait for the run directory: a model may take minutes to load.
@@ -291,7 +290,7 @@ func (l *hostLines) Append(line []byte) error {
 func (l *hostLines) open(dir *rundir.Dir, unwritten *atomic.Int64) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.out, err = jsonl.NewWriter(jsonl.Options{Create: dir.CreateLive, Name: l.name,
+	if l.out, err = rundir.NewLineWriter(rundir.LineOptions{Create: dir.CreateLive, Name: l.name,
 		Buffered: unwritten}); err != nil {
 		return err
 	}
@@ -302,11 +301,11 @@ func (l *hostLines) open(dir *rundir.Dir, unwritten *atomic.Int64) (err error) {
 	return nil
 }
 
-func (l *hostLines) stats() jsonl.Stats {
+func (l *hostLines) stats() rundir.LineStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.out == nil {
-		return jsonl.Stats{}
+		return rundir.LineStats{}
 	}
 	stats := l.out.Stats()
 	if l.dropped > 0 {

@@ -18,7 +18,6 @@ import (
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/remote"
-	"github.com/llamatap/llamatap/store/jsonl"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -56,7 +55,7 @@ type moves struct {
 	lines   *hostLines
 	buffers map[uint64]*place
 	sums    map[place]*resource.DeviceMoves
-	line    jsonl.Line
+	line    rundir.Line
 }
 
 // place is where a buffer lies.

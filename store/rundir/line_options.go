@@ -1,4 +1,4 @@
-package jsonl
+package rundir
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Options says where lines go, and how. Create and Name must be given; for the rest zero means what stands there.
-type Options struct {
+// LineOptions says where lines go, and how. Create and Name must be given; for the rest zero means what stands there.
+type LineOptions struct {
 	// Create makes a file by name. A line that its Close fails on is lost.
 	Create func(name string) (io.WriteCloser, error)
 	// Name is that of the first part: resource.jsonl. See [PartName].
@@ -29,7 +29,7 @@ type Options struct {
 	Limits []int
 	// Loss appends to dst a line, without line feed, that describes lost lines; nil: they are only counted. It is
 	// called under the writer's lock.
-	Loss func(dst []byte, l Loss) []byte
+	Loss func(dst []byte, l LineLoss) []byte
 }
 
 // The causes of losses.
@@ -41,15 +41,15 @@ const (
 
 var causes = [...]string{CauseRate, CauseFull, CauseWrite}
 
-// Loss is lines of one kind that were lost by one cause.
-type Loss struct {
-	Kind  int // index into Options.Kinds
+// LineLoss is lines of one kind that were lost by one cause.
+type LineLoss struct {
+	Kind  int // index into LineOptions.Kinds
 	Cause string
 	Count uint64
 }
 
-// Stats is what a writer did.
-type Stats struct {
+// LineStats is what a writer did.
+type LineStats struct {
 	Lines uint64            // handed to Append
 	Lost  map[string]uint64 // of them, by cause
 	Bytes int64             // written

@@ -1,4 +1,4 @@
-package jsonl
+package rundir
 
 import (
 	"bytes"
@@ -102,8 +102,8 @@ func fill(l *Line, i int) []byte {
 
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	testenv.NotWithRace(t)
-	d := &disk{}
-	w := d.open(t, Options{BufferBytes: 4096, Limits: []int{0, 1 << 30}, Kinds: []string{"a", "b"}})
+	d := &fakeDisk{}
+	w := d.open(t, LineOptions{BufferBytes: 4096, Limits: []int{0, 1 << 30}, Kinds: []string{"a", "b"}})
 	var l Line
 	i := 0
 	fill(&l, 1<<30)
@@ -116,8 +116,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkAppend(b *testing.B) {
-	d := &disk{forget: true}
-	w := d.open(b, Options{})
+	d := &fakeDisk{forget: true}
+	w := d.open(b, LineOptions{})
 	var l Line
 	b.SetBytes(int64(len(fill(&l, 1)) + 1))
 	b.ReportAllocs()

@@ -1,4 +1,4 @@
-package jsonl
+package rundir
 
 import (
 	"math"
@@ -8,7 +8,7 @@ import (
 
 // Hot path: no allocation where dst has room.
 
-const hex = "0123456789abcdef"
+const hexDigits = "0123456789abcdef"
 
 // AppendString appends s as a JSON string. What is not UTF-8 becomes U+FFFD; U+2028 and U+2029 are escaped, for
 // readers that take lines of JavaScript. The bytes are those of encoding/json without escaping of HTML.
@@ -34,7 +34,7 @@ func AppendString(dst []byte, s string) []byte {
 			from = i + n
 		case r == '\u2028' || r == '\u2029':
 			dst = append(append(dst, s[from:i]...), `\u202`...)
-			dst = append(dst, hex[r&0xf])
+			dst = append(dst, hexDigits[r&0xf])
 			from = i + n
 		}
 		i += n
@@ -57,7 +57,7 @@ func appendEscape(dst []byte, c byte) []byte {
 	case '\t':
 		return append(dst, `\t`...)
 	}
-	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
+	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
 }
 
 // Line is a JSON object in the making. Keys are written as they are: they must need no escaping. Its zero value is

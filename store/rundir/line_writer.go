@@ -1,4 +1,4 @@
-package jsonl
+package rundir
 
 import (
 	"bytes"
@@ -15,10 +15,10 @@ import (
 // retryAfter is how long a failed write is not tried again.
 const retryAfter = time.Second
 
-// Writer writes lines. Its methods may be called from several goroutines; what Append gets in one call stays
+// LineWriter writes lines. Its methods may be called from several goroutines; what Append gets in one call stays
 // together. It starts a timer that Close stops.
-type Writer struct {
-	o     Options
+type LineWriter struct {
+	o     LineOptions
 	mu    sync.Mutex
 	timer *time.Timer
 	armed bool
@@ -39,12 +39,12 @@ type Writer struct {
 	retry  time.Time // a write failed; none before this
 	cause  int       // of that failure
 	closed bool
-	stats  Stats
+	stats  LineStats
 	totals [len(causes)]uint64
 }
 
-// NewWriter makes the first part.
-func NewWriter(o Options) (*Writer, error) {
+// NewLineWriter makes the first part.
+func NewLineWriter(o LineOptions) (*LineWriter, error) {
 	if o.BufferBytes == 0 {
 		o.BufferBytes = 256 << 10
 	}
@@ -56,10 +56,10 @@ func NewWriter(o Options) (*Writer, error) {
 		return nil, fmt.Errorf("make %s: %w", o.Name, err)
 	}
 	kinds := max(len(o.Kinds), 1)
-	w := &Writer{
+	w := &LineWriter{
 		o: o, file: file, buf: make([]byte, 0, o.BufferBytes), counts: make([]int, kinds),
 		lost:  make([]uint64, kinds*len(causes)),
-		stats: Stats{Parts: 1},
+		stats: LineStats{Parts: 1},
 	}
 	if o.FlushEvery > 0 {
 		w.timer = time.AfterFunc(o.FlushEvery, w.due)
@@ -68,9 +68,9 @@ func NewWriter(o Options) (*Writer, error) {
 	return w, nil
 }
 
-// Append takes a line without line feed, of a kind that is an index into Options.Kinds. It reports whether the line
+// Append takes a line without line feed, of a kind that is an index into LineOptions.Kinds. It reports whether the line
 // was taken; one that was not is counted. It never waits for anything but the file.
-func (w *Writer) Append(kind int, line []byte) bool {
+func (w *LineWriter) Append(kind int, line []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stats.Lines++
@@ -89,7 +89,7 @@ func (w *Writer) Append(kind int, line []byte) bool {
 }
 
 // over counts a line of a kind and reports whether it is beyond the limit of this second.
-func (w *Writer) over(kind int) bool {
+func (w *LineWriter) over(kind int) bool {
 	if kind >= len(w.o.Limits) || w.o.Limits[kind] <= 0 {
 		return false
 	}
@@ -102,7 +102,7 @@ func (w *Writer) over(kind int) bool {
 }
 
 // put buffers a line, or counts it as lost where the buffer is full and cannot be written.
-func (w *Writer) put(kind int, line []byte) bool {
+func (w *LineWriter) put(kind int, line []byte) bool {
 	size := len(line) + 1
 	if w.o.PartBytes > 0 && w.written+int64(len(w.buf)) > 0 && w.written+int64(len(w.buf)+size) > w.o.PartBytes {
 		w.next()
@@ -120,7 +120,7 @@ func (w *Writer) put(kind int, line []byte) bool {
 	return true
 }
 
-func (w *Writer) buffer(line []byte) {
+func (w *LineWriter) buffer(line []byte) {
 	w.buf = append(append(w.buf, line...), '\n')
 	if w.o.Buffered != nil {
 		w.o.Buffered.Add(int64(len(line) + 1))
@@ -128,14 +128,14 @@ func (w *Writer) buffer(line []byte) {
 }
 
 // arm sees to it that what waits is written, and what was lost reported, also when nothing more comes.
-func (w *Writer) arm() {
+func (w *LineWriter) arm() {
 	if w.timer != nil && !w.armed && !w.closed {
 		w.armed = true
 		w.timer.Reset(w.o.FlushEvery)
 	}
 }
 
-func (w *Writer) due() {
+func (w *LineWriter) due() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.armed = false
@@ -153,7 +153,7 @@ func (w *Writer) due() {
 
 // flush writes the buffer; what a failing file does not take stays in it. Unless now, a file that failed is left
 // alone for a while.
-func (w *Writer) flush(now bool) error {
+func (w *LineWriter) flush(now bool) error {
 	if len(w.buf) == 0 || !now && !w.retry.IsZero() && time.Now().Before(w.retry) {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (w *Writer) flush(now bool) error {
 }
 
 // fail notes an error of the file.
-func (w *Writer) fail(err error) {
+func (w *LineWriter) fail(err error) {
 	w.cause = len(causes) - 1
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		w.cause = len(causes) - 2
@@ -193,7 +193,7 @@ func (w *Writer) fail(err error) {
 }
 
 // next goes over to the next part. Where that cannot be made, this one stays in use.
-func (w *Writer) next() {
+func (w *LineWriter) next() {
 	if !w.retry.IsZero() && time.Now().Before(w.retry) {
 		return
 	}
@@ -213,7 +213,7 @@ func (w *Writer) next() {
 }
 
 // end closes the part. A file that fails to close has lost its lines.
-func (w *Writer) end() error {
+func (w *LineWriter) end() error {
 	err := w.file.Close()
 	if err == nil {
 		return nil
@@ -225,7 +225,7 @@ func (w *Writer) end() error {
 }
 
 // lose counts lost lines, to be reported within a second.
-func (w *Writer) lose(kind, cause int, n uint64) {
+func (w *LineWriter) lose(kind, cause int, n uint64) {
 	w.totals[cause] += n
 	if kind < len(w.counts) {
 		w.lost[kind*len(causes)+cause] += n
@@ -238,7 +238,7 @@ func (w *Writer) lose(kind, cause int, n uint64) {
 }
 
 // report writes a line for each kind and cause of losses. What finds no room is reported later.
-func (w *Writer) report() {
+func (w *LineWriter) report() {
 	if w.o.Loss == nil {
 		w.untold = false
 		return
@@ -248,7 +248,7 @@ func (w *Writer) report() {
 		if n == 0 {
 			continue
 		}
-		line = w.o.Loss(line[:0], Loss{Kind: i / len(causes), Cause: causes[i%len(causes)], Count: n})
+		line = w.o.Loss(line[:0], LineLoss{Kind: i / len(causes), Cause: causes[i%len(causes)], Count: n})
 		if len(w.buf)+len(line)+1 > w.o.BufferBytes {
 			w.flush(false)
 		}
@@ -264,7 +264,7 @@ func (w *Writer) report() {
 }
 
 // Flush writes what is buffered, and what was lost.
-func (w *Writer) Flush() error {
+func (w *LineWriter) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -275,7 +275,7 @@ func (w *Writer) Flush() error {
 }
 
 // Stats returns what was done so far.
-func (w *Writer) Stats() Stats {
+func (w *LineWriter) Stats() LineStats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.stats
@@ -290,7 +290,7 @@ func (w *Writer) Stats() Stats {
 
 // Close writes what is buffered and closes the part. It returns its own error, and may be called twice; what was
 // lost is in Stats.
-func (w *Writer) Close() error {
+func (w *LineWriter) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {

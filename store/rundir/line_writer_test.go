@@ -1,4 +1,4 @@
-package jsonl
+package rundir
 
 import (
 	"errors"
@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// disk keeps files in memory, and fails on request.
-type disk struct {
+// fakeDisk keeps files in memory, and fails on request.
+type fakeDisk struct {
 	mu     sync.Mutex
 	names  []string
-	files  map[string]*file
+	files  map[string]*fakeFile
 	room   int   // bytes until Writes fail with err
 	err    error // nil: never
 	create error
@@ -25,13 +25,13 @@ type disk struct {
 	forget bool
 }
 
-type file struct {
-	d      *disk
+type fakeFile struct {
+	d      *fakeDisk
 	data   []byte
 	closed bool
 }
 
-func (f *file) Write(p []byte) (int, error) {
+func (f *fakeFile) Write(p []byte) (int, error) {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
 	n, err := len(p), error(nil)
@@ -45,29 +45,29 @@ func (f *file) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (f *file) Close() error {
+func (f *fakeFile) Close() error {
 	f.closed = true
 	return f.d.end
 }
 
-func (d *disk) set(room int, err error) {
+func (d *fakeDisk) set(room int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.room, d.err = room, err
 }
 
-func (d *disk) open(t testing.TB, o Options) *Writer {
+func (d *fakeDisk) open(t testing.TB, o LineOptions) *LineWriter {
 	t.Helper()
-	d.files = map[string]*file{}
+	d.files = map[string]*fakeFile{}
 	o.Name = "resource.jsonl"
 	o.Create = func(name string) (io.WriteCloser, error) {
 		if d.create != nil {
 			return nil, d.create
 		}
-		d.names, d.files[name] = append(d.names, name), &file{d: d}
+		d.names, d.files[name] = append(d.names, name), &fakeFile{d: d}
 		return d.files[name], nil
 	}
-	w, err := NewWriter(o)
+	w, err := NewLineWriter(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,20 +75,22 @@ func (d *disk) open(t testing.TB, o Options) *Writer {
 	return w
 }
 
-func (d *disk) text(name string) string {
+func (d *fakeDisk) text(name string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return string(d.files[name].data)
 }
 
-func (d *disk) all() (text string) {
+func (d *fakeDisk) all() (text string) {
 	for _, name := range d.names {
 		text += d.text(name)
 	}
 	return text
 }
 
-var lossLine = func(dst []byte, l Loss) []byte { return fmt.Appendf(dst, "lost %d %s %d", l.Kind, l.Cause, l.Count) }
+var lossLine = func(dst []byte, l LineLoss) []byte {
+	return fmt.Appendf(dst, "lost %d %s %d", l.Kind, l.Cause, l.Count)
+}
 
 func check(t *testing.T, err error) {
 	t.Helper()
@@ -98,7 +100,7 @@ func check(t *testing.T, err error) {
 }
 
 // lostAndWritten demands that every line was written once or counted as lost.
-func lostAndWritten(t *testing.T, d *disk, w *Writer, lines int) {
+func lostAndWritten(t *testing.T, d *fakeDisk, w *LineWriter, lines int) {
 	t.Helper()
 	written := 0
 	for _, line := range strings.SplitAfter(d.all(), "\n") {
@@ -116,8 +118,8 @@ func lostAndWritten(t *testing.T, d *disk, w *Writer, lines int) {
 }
 
 func TestParts(t *testing.T) {
-	d := &disk{}
-	w := d.open(t, Options{PartBytes: 30, FlushEvery: -1})
+	d := &fakeDisk{}
+	w := d.open(t, LineOptions{PartBytes: 30, FlushEvery: -1})
 	want := ""
 	for i := range 10 {
 		line := fmt.Sprintf("line %04d", i) // 10 bytes with its line feed
@@ -152,9 +154,9 @@ func TestParts(t *testing.T) {
 // TestBuffered: two writers add what they hold to one count, and take it off when it is written.
 func TestBuffered(t *testing.T) {
 	var held atomic.Int64
-	var all []*Writer
+	var all []*LineWriter
 	for _, name := range []string{"a.jsonl", "b.jsonl"} {
-		w, err := NewWriter(Options{
+		w, err := NewLineWriter(LineOptions{
 			Create: func(string) (io.WriteCloser, error) { return nopCloser{io.Discard}, nil }, Name: name,
 			FlushEvery: -1, Buffered: &held,
 		})
@@ -180,8 +182,8 @@ func (nopCloser) Close() error { return nil }
 
 func TestFlushByTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &disk{}
-		w := d.open(t, Options{FlushEvery: 100 * time.Millisecond})
+		d := &fakeDisk{}
+		w := d.open(t, LineOptions{FlushEvery: 100 * time.Millisecond})
 		for i := range 2 {
 			w.Append(0, []byte("a"))
 			time.Sleep(99 * time.Millisecond)
@@ -200,8 +202,8 @@ func TestFlushByTime(t *testing.T) {
 
 func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &disk{}
-		w := d.open(t, Options{Kinds: []string{"free", "bounded"}, Limits: []int{0, 3}, Loss: lossLine})
+		d := &fakeDisk{}
+		w := d.open(t, LineOptions{Kinds: []string{"free", "bounded"}, Limits: []int{0, 3}, Loss: lossLine})
 		for i := range 10 {
 			w.Append(0, []byte("line free"))
 			if took := w.Append(1, []byte("line bounded")); took != (i < 3) {
@@ -226,8 +228,8 @@ func TestRateLimit(t *testing.T) {
 // room again the run of lines goes on where it was cut, and the loss is reported.
 func TestDiskFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &disk{}
-		w := d.open(t, Options{BufferBytes: 100, Kinds: []string{"a"}, Loss: lossLine})
+		d := &fakeDisk{}
+		w := d.open(t, LineOptions{BufferBytes: 100, Kinds: []string{"a"}, Loss: lossLine})
 		d.set(25, syscall.ENOSPC)
 		for i := range 40 {
 			w.Append(0, fmt.Appendf(nil, "line %04d", i))
@@ -254,8 +256,8 @@ func TestDiskFull(t *testing.T) {
 // TestDiskStaysFull: what cannot be written at the end is counted too.
 func TestDiskStaysFull(t *testing.T) {
 	for _, err := range []error{syscall.ENOSPC, syscall.EIO} {
-		d := &disk{}
-		w := d.open(t, Options{BufferBytes: 100, FlushEvery: -1, Kinds: []string{"a"}, Loss: lossLine})
+		d := &fakeDisk{}
+		w := d.open(t, LineOptions{BufferBytes: 100, FlushEvery: -1, Kinds: []string{"a"}, Loss: lossLine})
 		d.set(25, err)
 		for i := range 40 {
 			w.Append(0, fmt.Appendf(nil, "line %04d", i))
@@ -274,8 +276,8 @@ func TestDiskStaysFull(t *testing.T) {
 }
 
 func TestPartThatCannotBeMade(t *testing.T) {
-	d := &disk{}
-	w := d.open(t, Options{PartBytes: 30, FlushEvery: -1, Kinds: []string{"a"}})
+	d := &fakeDisk{}
+	w := d.open(t, LineOptions{PartBytes: 30, FlushEvery: -1, Kinds: []string{"a"}})
 	d.create = syscall.EMFILE
 	for i := range 10 {
 		w.Append(0, fmt.Appendf(nil, "line %04d", i))
@@ -285,7 +287,7 @@ func TestPartThatCannotBeMade(t *testing.T) {
 	if s := w.Stats(); len(s.Lost) != 0 || s.Parts != 1 || !errors.Is(s.Err, syscall.EMFILE) {
 		t.Errorf("%+v", s)
 	}
-	if _, err := NewWriter(Options{Create: func(string) (io.WriteCloser, error) { return nil, syscall.EACCES },
+	if _, err := NewLineWriter(LineOptions{Create: func(string) (io.WriteCloser, error) { return nil, syscall.EACCES },
 		Name: "x.jsonl"}); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("%v", err)
 	}
@@ -293,8 +295,8 @@ func TestPartThatCannotBeMade(t *testing.T) {
 
 // TestCloseThatFails: a file that does not appear has lost its lines.
 func TestCloseThatFails(t *testing.T) {
-	d := &disk{end: syscall.EIO}
-	w := d.open(t, Options{FlushEvery: -1, Kinds: []string{"a"}})
+	d := &fakeDisk{end: syscall.EIO}
+	w := d.open(t, LineOptions{FlushEvery: -1, Kinds: []string{"a"}})
 	for range 3 {
 		w.Append(0, []byte("line"))
 	}
@@ -304,8 +306,8 @@ func TestCloseThatFails(t *testing.T) {
 }
 
 func TestConcurrentAppends(t *testing.T) {
-	d := &disk{}
-	w := d.open(t, Options{BufferBytes: 512, PartBytes: 4096, FlushEvery: time.Microsecond})
+	d := &fakeDisk{}
+	w := d.open(t, LineOptions{BufferBytes: 512, PartBytes: 4096, FlushEvery: time.Microsecond})
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {
