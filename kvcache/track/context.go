@@ -8,8 +8,8 @@ import (
 	"github.com/llamatap/llamatap/kvcache"
 )
 
-// context is what is known of a llama_context.
-type context struct {
+// cacheContext is what is known of a llama_context.
+type cacheContext struct {
 	number   uint32
 	block    int // cells of a block
 	out      *journal
@@ -31,7 +31,7 @@ type waiting struct {
 }
 
 // add takes in what happened, after the executions before it.
-func (x *context) add(w waiting) {
+func (x *cacheContext) add(w waiting) {
 	w.after = x.begun
 	x.waiting = append(x.waiting, w)
 	if x.begun == x.recorded {
@@ -41,7 +41,7 @@ func (x *context) add(w waiting) {
 
 // catchUp takes in what waits for executions up to a number. What was done to sequences while executions that are
 // discarded were undecided was set-up, too.
-func (x *context) catchUp(exec uint64, discarded bool) {
+func (x *cacheContext) catchUp(exec uint64, discarded bool) {
 	n := 0
 	for ; n < len(x.waiting) && x.waiting[n].after <= exec; n++ {
 		switch w := &x.waiting[n]; {
@@ -59,7 +59,7 @@ func (x *context) catchUp(exec uint64, discarded bool) {
 }
 
 // free ends the lives in a cache whose memory was freed: watching them ends, so they are censored.
-func (x *context) free(e ggmlhooks.BufferEnd) {
+func (x *cacheContext) free(e ggmlhooks.BufferEnd) {
 	for _, t := range slices.Clone(x.caches) {
 		if t.buffers[e.ID] {
 			x.out.freed = append(x.out.freed, t.Gauge(x.number))
@@ -72,7 +72,7 @@ func (x *context) free(e ggmlhooks.BufferEnd) {
 }
 
 // works finds the caches that a graph works on, and makes those that are new.
-func (x *context) works(p *plan) []*work {
+func (x *cacheContext) works(p *plan) []*work {
 	var works []*work
 	byCache := map[*tracked]*work{}
 	for _, leaf := range p.order {
@@ -96,7 +96,7 @@ func (x *context) works(p *plan) []*work {
 
 // cacheOf is the cache that a tensor is a part of. A new one is made for a tensor that is written; one that is only
 // read may be another context's.
-func (x *context) cacheOf(p *plan, leaf int) *tracked {
+func (x *cacheContext) cacheOf(p *plan, leaf int) *tracked {
 	u, l := p.touched[leaf], &p.Leafs[leaf]
 	name := partName{u.layer, u.tensor}
 	for _, t := range x.caches {
@@ -134,7 +134,7 @@ func (x *context) cacheOf(p *plan, leaf int) *tracked {
 	return t
 }
 
-func (x *context) cache(kind kvcache.Kind) *tracked {
+func (x *cacheContext) cache(kind kvcache.Kind) *tracked {
 	for _, t := range x.caches {
 		if t.Kind == kind {
 			return t
@@ -146,7 +146,7 @@ func (x *context) cache(kind kvcache.Kind) *tracked {
 // posRange is the lowest and the highest position of a sequence, -1 and -1 where it has none, as
 // llama_memory_seq_pos_min and _max have them. Of two caches of attention it is that of the one with windows; with
 // recurrent states it is what both have. It is not known where a state was loaded, until the sequence is removed.
-func (x *context) posRange(seq int32) (low, high int32, known bool) {
+func (x *cacheContext) posRange(seq int32) (low, high int32, known bool) {
 	low, high, known = -1, -1, true
 	attention, states := cmp.Or(x.cache(kvcache.SWA), x.cache(kvcache.Base)), x.cache(kvcache.Recurrent)
 	if attention != nil {
@@ -165,7 +165,7 @@ func (x *context) posRange(seq int32) (low, high int32, known bool) {
 // kind is which cache a tensor belongs to. Where keys are written by two indices there are two caches of
 // attention, and that of the sliding window is the smaller one, or if they are of one size the one that llama.cpp
 // made second.
-func (x *context) kind(p *plan, leaf int) kvcache.Kind {
+func (x *cacheContext) kind(p *plan, leaf int) kvcache.Kind {
 	u := p.touched[leaf]
 	if u.tensor == kvcache.R || u.tensor == kvcache.S {
 		return kvcache.Recurrent

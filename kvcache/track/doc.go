@@ -2,4 +2,7 @@
 // tap reports: which cells each micro-batch writes, which its tokens may read, and what the program does to
 // sequences. A [Recorder] writes the lives of blocks of cells to kv_block_lifecycle.parquet, reports what happens to
 // cells as it happens, and says how the caches are used now.
+//
+// A [Publisher] sends routers which blocks of tokens a server's cache holds, as vLLM does: batches of events in msgpack
+// over a ZeroMQ PUB socket, and past batches over a ROUTER socket. docs/KV_EVENTS.md describes both.
 package track

@@ -13,7 +13,7 @@ import (
 // execution is one micro-batch.
 type execution struct {
 	*ggmlhooks.Execution
-	ctx     *context
+	ctx     *cacheContext
 	g       *described
 	doubts  *kvcache.Doubts
 	rows    []kvcache.Row           // its tokens, without cells yet
@@ -23,7 +23,7 @@ type execution struct {
 }
 
 // begin makes it that of an execution, in its old memory.
-func (x *execution) begin(e *ggmlhooks.Execution, ctx *context, g *described) {
+func (x *execution) begin(e *ggmlhooks.Execution, ctx *cacheContext, g *described) {
 	x.Execution, x.ctx, x.g, x.rows = e, ctx, g, x.rows[:0]
 	for i := range e.Rows {
 		row := &e.Rows[i]

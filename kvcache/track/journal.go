@@ -18,7 +18,7 @@ type journal struct {
 
 // report reports what happened to the cells of a cache since the last call. times is how often the execution wrote
 // each part; nil: it was the program.
-func (j *journal) report(x *context, t *tracked, ns int64, exec uint64, times []int64) {
+func (j *journal) report(x *cacheContext, t *tracked, ns int64, exec uint64, times []int64) {
 	for _, c := range t.TakeChanges() {
 		if j.operation == nil {
 			continue

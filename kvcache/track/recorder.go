@@ -31,7 +31,7 @@ type Recorder struct {
 	mu     sync.Mutex
 	o      Options
 	out    journal
-	ctxs   map[uint32]*context
+	ctxs   map[uint32]*cacheContext
 	plans  ggmlhooks.Plans[*described]
 	now    execution // used again
 	reuse  kvcache.Reuse
@@ -53,7 +53,7 @@ func NewRecorder(o Options) (*Recorder, error) {
 	if o.Block < 0 {
 		return nil, fmt.Errorf("blocks of %d cells: give 1 or more, or 0 for %d", o.Block, kvcache.DefaultBlock)
 	}
-	r := &Recorder{o: o, ctxs: map[uint32]*context{}, out: journal{operation: o.Operation}}
+	r := &Recorder{o: o, ctxs: map[uint32]*cacheContext{}, out: journal{operation: o.Operation}}
 	r.now = execution{bitmaps: map[int]*kvcache.Bitmap{}, doubts: &r.doubts}
 	if o.Out != nil {
 		var err error
@@ -64,10 +64,10 @@ func NewRecorder(o Options) (*Recorder, error) {
 	return r, nil
 }
 
-func (r *Recorder) context(number uint32) *context {
+func (r *Recorder) context(number uint32) *cacheContext {
 	x := r.ctxs[number]
 	if x == nil {
-		x = &context{
+		x = &cacheContext{
 			number: number, block: r.o.Block, out: &r.out,
 			requests: requests{of: map[int32]*request{}, touched: map[int32]int64{}, reuse: &r.reuse},
 		}

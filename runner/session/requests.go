@@ -16,8 +16,8 @@ import (
 	"github.com/llamatap/llamatap/inspect/otlp"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/kvcache"
-	"github.com/llamatap/llamatap/kvcache/publish"
 	"github.com/llamatap/llamatap/kvcache/request"
+	"github.com/llamatap/llamatap/kvcache/track"
 )
 
 // requests is the recorder of requests with the table that it writes.
@@ -25,11 +25,11 @@ type requests struct {
 	*request.Recorder
 	table    *request.Table
 	ended    kvcache.RequestTotals
-	export   *otlp.Exporter     // nil: they are not exported
-	exported string             // where to
-	caches   *kv                // nil: cells are not followed
-	observed int64              // when the exporter saw how the run is
-	out      *publish.Publisher // of KV events; nil: nobody gets them
+	export   *otlp.Exporter   // nil: they are not exported
+	exported string           // where to
+	caches   *kv              // nil: cells are not followed
+	observed int64            // when the exporter saw how the run is
+	out      *track.Publisher // of KV events; nil: nobody gets them
 }
 
 func newRequests(r *run, caches *kv) (*requests, error) {
@@ -44,7 +44,7 @@ func newRequests(r *run, caches *kv) (*requests, error) {
 		return q.table.Append(done)
 	}}
 	if e := r.o.Tap.KVEvents; e.Endpoint != "" {
-		out, err := publish.Open(publish.Options(e))
+		out, err := track.Open(track.PublishOptions(e))
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package publish
+package track
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func open(t *testing.T, o Options) *Publisher {
+func open(t *testing.T, o PublishOptions) *Publisher {
 	t.Helper()
 	p, err := Open(o)
 	if err != nil {
@@ -65,7 +65,7 @@ func (p *peer) message(t *testing.T) (frames [][]byte) {
 // and the ones it lacks can be asked for. Nobody waited for it.
 func TestSlowSubscriber(t *testing.T) {
 	const free = "tcp://127.0.0.1:0"
-	p := open(t, Options{Endpoint: free, Replay: free, Topic: "kv", Block: 1, Format: "map"})
+	p := open(t, PublishOptions{Endpoint: free, Replay: free, Topic: "kv", Block: 1, Format: "map"})
 	events, replay := p.Endpoints()
 	slow := connect(t, events, "SUB", "PUB")
 	slow.Write(appendFrame(nil, 0, []byte("\x01k")))
@@ -152,7 +152,7 @@ func TestConnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	p := open(t, Options{Endpoint: "connect:tcp://" + l.Addr().String(), Block: 1, Format: "array", Seed: "0"})
+	p := open(t, PublishOptions{Endpoint: "connect:tcp://" + l.Addr().String(), Block: 1, Format: "array", Seed: "0"})
 	conn, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)

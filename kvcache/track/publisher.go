@@ -1,4 +1,4 @@
-package publish
+package track
 
 import (
 	"context"
@@ -22,8 +22,8 @@ const (
 	lingerTime   = time.Second // that subscribers have at the end
 )
 
-// Options say what is published where.
-type Options struct {
+// PublishOptions say what is published where.
+type PublishOptions struct {
 	// Endpoint is where subscribers connect, tcp://ADDRESS:PORT (* is every address of the machine), or, after
 	// "connect:", a subscriber to connect to. Replay is where past batches can be asked for; "": nowhere.
 	Endpoint, Replay string
@@ -36,7 +36,7 @@ type Options struct {
 // A Publisher follows blocks and publishes what changes. Its methods but Use are for one goroutine, and never wait for
 // a peer: a subscriber that does not keep up loses batches, and sees a gap in their numbers.
 type Publisher struct {
-	o       Options
+	o       PublishOptions
 	blocks  *blocks
 	closers []func() error
 	work    sync.WaitGroup
@@ -68,7 +68,7 @@ type Use struct {
 }
 
 // Open makes the sockets.
-func Open(o Options) (*Publisher, error) {
+func Open(o PublishOptions) (*Publisher, error) {
 	p := &Publisher{o: o, blocks: newBlocks(o.Block, o.Seed), done: make(chan struct{}), peers: map[*subscriber]bool{}}
 	address, connect, err := kvcache.ParseEndpoint(o.Endpoint)
 	switch {
