@@ -5,4 +5,8 @@
 //
 // A [Publisher] sends routers which blocks of tokens a server's cache holds, as vLLM does: batches of events in msgpack
 // over a ZeroMQ PUB socket, and past batches over a ROUTER socket. docs/KV_EVENTS.md describes both.
+//
+// [Requests] records the requests of a server: when each came and went, what its prompt found in the cache, when its
+// tokens came, and why a part of its prompt was computed again although it had been computed before. docs/REQUESTS.md
+// lists each field with its source.
 package track

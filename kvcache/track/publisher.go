@@ -14,7 +14,7 @@ import (
 
 // The bounds of a publisher.
 const (
-	maxKept      = 10_000   // past batches that can be asked for
+	maxPublished      = 10_000   // past batches that can be asked for
 	maxKeptBytes = 64 << 20 // of them
 	maxWaiting   = 10_000   // batches that wait for a subscriber
 	maxWaitBytes = 16 << 20 // of them
@@ -154,7 +154,7 @@ func (p *Publisher) send(seconds float64, events []event) {
 	b.number, p.held = p.next, len(p.blocks.refs)
 	p.next++
 	p.kept, p.bytes = append(p.kept, b), p.bytes+len(b.payload)
-	for len(p.kept) > maxKept || p.bytes > maxKeptBytes {
+	for len(p.kept) > maxPublished || p.bytes > maxKeptBytes {
 		p.bytes -= len(p.kept[0].payload)
 		p.kept = p.kept[1:]
 	}

@@ -69,7 +69,7 @@ func (r *Recorder) context(number uint32) *cacheContext {
 	if x == nil {
 		x = &cacheContext{
 			number: number, block: r.o.Block, out: &r.out,
-			requests: requests{of: map[int32]*request{}, touched: map[int32]int64{}, reuse: &r.reuse},
+			requests: requests{of: map[int32]*seqRequest{}, touched: map[int32]int64{}, reuse: &r.reuse},
 		}
 		r.ctxs[number] = x
 	}

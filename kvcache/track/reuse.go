@@ -9,9 +9,9 @@ import (
 
 // requests is how much the prompts of a context's requests find in its caches.
 type requests struct {
-	of      map[int32]*request // the newest of each sequence
-	touched map[int32]int64    // when each sequence was last computed with
-	reuse   *kvcache.Reuse     // of all contexts
+	of      map[int32]*seqRequest // the newest of each sequence
+	touched map[int32]int64       // when each sequence was last computed with
+	reuse   *kvcache.Reuse        // of all contexts
 	// Of this one: cells that prompts found, and that they needed. Requests of which that is not known are left out.
 	reused, needed int64
 }
@@ -23,8 +23,8 @@ func (q *requests) count(reused, needed int64) {
 	q.reuse.Needed += needed
 }
 
-// request is what the prompt of a sequence's request found and took.
-type request struct {
+// seqRequest is what the prompt of a sequence's request found and took.
+type seqRequest struct {
 	reused, needed int64
 	unknown        bool
 }
@@ -32,7 +32,7 @@ type request struct {
 // begin counts what the prompts of requests find in the cache, before their first tokens are written.
 func (q *requests) begin(x *execution) {
 	for _, b := range x.Begun {
-		q.of[b.Seq] = &request{}
+		q.of[b.Seq] = &seqRequest{}
 		first := int32(-1)
 		for i := range x.rows {
 			if row := &x.rows[i]; len(row.Seqs) > 0 && slices.Contains(row.Seqs, b.Seq) {

@@ -16,14 +16,13 @@ import (
 	"github.com/llamatap/llamatap/inspect/otlp"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/kvcache"
-	"github.com/llamatap/llamatap/kvcache/request"
 	"github.com/llamatap/llamatap/kvcache/track"
 )
 
 // requests is the recorder of requests with the table that it writes.
 type requests struct {
-	*request.Recorder
-	table    *request.Table
+	*track.Requests
+	table    *track.RequestTable
 	ended    kvcache.RequestTotals
 	export   *otlp.Exporter   // nil: they are not exported
 	exported string           // where to
@@ -33,8 +32,8 @@ type requests struct {
 }
 
 func newRequests(r *run, caches *kv) (*requests, error) {
-	q := &requests{table: request.NewTable(r.dir, r.unixOffset()), caches: caches}
-	o := request.Options{Keep: r.o.Tap.OTLPTexts, Done: func(done *kvcache.Request) error {
+	q := &requests{table: track.NewRequestTable(r.dir, r.unixOffset()), caches: caches}
+	o := track.RequestOptions{Keep: r.o.Tap.OTLPTexts, Done: func(done *kvcache.Request) error {
 		q.ended.Add(done)
 		r.sample.decide(done)
 		if q.export != nil {
@@ -56,9 +55,9 @@ func newRequests(r *run, caches *kv) (*requests, error) {
 	if r.sample != nil {
 		o.Segment = r.sample.segment
 	}
-	q.Recorder = request.New(o)
+	q.Requests = track.NewRequests(o)
 	if r.sample != nil {
-		r.sample.requests = q.Recorder
+		r.sample.requests = q.Requests
 	}
 	return q, nil
 }
@@ -136,7 +135,7 @@ func (q *requests) tick() error {
 // Close hands on what goes on, completes the table, and lets the exporter send what is left, which may take
 // [otlp.FlushLimit].
 func (q *requests) Close() error {
-	err := errors.Join(q.Recorder.Close(), q.table.Close())
+	err := errors.Join(q.Requests.Close(), q.table.Close())
 	if q.export != nil {
 		q.observe()
 		q.export.Close()

@@ -11,7 +11,7 @@ import (
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/kvcache"
-	"github.com/llamatap/llamatap/kvcache/request"
+	"github.com/llamatap/llamatap/kvcache/track"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -22,10 +22,10 @@ const causeSample = "request_sample"
 // that is kept, runs or waits for its answer has a part is given back; the newest one stays. nil: everything stays.
 type sampler struct {
 	files    *files
-	requests *request.Recorder // nil until there is a run directory
-	kept     map[int]bool      // segments that have a part of a kept request
-	open     []int             // sealed segments, of which nothing is decided
-	changed  bool              // since the last look at them
+	requests *track.Requests // nil until there is a run directory
+	kept     map[int]bool    // segments that have a part of a kept request
+	open     []int           // sealed segments, of which nothing is decided
+	changed  bool            // since the last look at them
 	use      sampleUse
 }
 

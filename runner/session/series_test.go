@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/kvcache"
-	"github.com/llamatap/llamatap/kvcache/request"
+	"github.com/llamatap/llamatap/kvcache/track"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -20,7 +20,7 @@ func TestRowsOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := request.NewTable(dir, 0)
+	out := track.NewRequestTable(dir, 0)
 	for range 37 {
 		q := kvcache.NewRequest()
 		if err := out.Append(&q); err != nil {

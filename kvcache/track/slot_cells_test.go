@@ -1,4 +1,4 @@
-package request
+package track
 
 import (
 	"math/rand/v2"
@@ -123,8 +123,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestDocumentedColumns: docs/REQUESTS.md describes every column that there is, and no other.
-func TestDocumentedColumns(t *testing.T) {
+// TestDocumentedRequests: docs/REQUESTS.md describes every column that there is, and no other.
+func TestDocumentedRequests(t *testing.T) {
 	names := []string{kvcache.GapsColumn, kvcache.BlocksColumn}
 	for _, c := range kvcache.RequestColumns {
 		names = append(names, c.Name)

@@ -1,4 +1,4 @@
-package request
+package track
 
 import (
 	"math"

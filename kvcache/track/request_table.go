@@ -1,4 +1,4 @@
-package request
+package track
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// Schema is that of requests.parquet.
-func Schema() table.Schema {
+// requestSchema is that of requests.parquet.
+func requestSchema() table.Schema {
 	s := table.Schema{Metadata: [][2]string{{table.VersionKey, table.Version}}}
 	units := map[string]table.Unit{"": "", kvcache.UnitTime: table.UnixNS, kvcache.UnitDuration: table.NS,
 		kvcache.UnitBytes: table.Bytes}
@@ -33,8 +33,8 @@ func Schema() table.Schema {
 	return s
 }
 
-// Table writes requests.parquet, in parts: those of requests that ended more than 30 s ago are on the disk.
-type Table struct {
+// RequestTable writes requests.parquet, in parts: those of requests that ended more than 30 s ago are on the disk.
+type RequestTable struct {
 	parts  *table.Parts
 	batch  *table.Batch
 	folder table.Folder
@@ -42,14 +42,14 @@ type Table struct {
 	now    func() time.Time // nil: the system's clock
 }
 
-// NewTable makes a table of nothing: a file is made with the first request. unixOffset is what must be added to a
-// monotonic time to make it a Unix time, in nanoseconds.
-func NewTable(folder table.Folder, unixOffset int64) *Table {
-	return &Table{folder: folder, offset: unixOffset, batch: table.NewBatch(Schema())}
+// NewRequestTable makes a table of nothing: a file is made with the first request. unixOffset is what must be added to
+// a monotonic time to make it a Unix time, in nanoseconds.
+func NewRequestTable(folder table.Folder, unixOffset int64) *RequestTable {
+	return &RequestTable{folder: folder, offset: unixOffset, batch: table.NewBatch(requestSchema())}
 }
 
 // Append adds a request.
-func (t *Table) Append(r *kvcache.Request) error {
+func (t *RequestTable) Append(r *kvcache.Request) error {
 	if err := t.begin(); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func hexList(values []uint64) string {
 }
 
 // Settle puts on the disk what is old enough, while no requests end.
-func (t *Table) Settle() error {
+func (t *RequestTable) Settle() error {
 	if t.parts == nil {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (t *Table) Settle() error {
 }
 
 // Close completes the table; without requests too, so that it is there.
-func (t *Table) Close() error {
+func (t *RequestTable) Close() error {
 	if err := t.begin(); err != nil {
 		return err
 	}
@@ -109,11 +109,11 @@ func (t *Table) Close() error {
 }
 
 // begin makes the table's first file.
-func (t *Table) begin() (err error) {
+func (t *RequestTable) begin() (err error) {
 	if t.parts != nil {
 		return nil
 	}
-	t.parts, err = table.NewParts(t.folder, rundir.RequestsName, Schema(), table.PartOptions{Now: t.now})
+	t.parts, err = table.NewParts(t.folder, rundir.RequestsName, requestSchema(), table.PartOptions{Now: t.now})
 	if err != nil {
 		return fmt.Errorf("begin %s: %w", rundir.RequestsName, err)
 	}

@@ -1,4 +1,4 @@
-package request
+package track
 
 import (
 	"testing"
@@ -9,15 +9,15 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// TestKilled: when nothing is closed, because the collector was killed, the requests that ended more than 30 s before
-// are there.
-func TestKilled(t *testing.T) {
+// TestRequestsKilled: when nothing is closed, because the collector was killed, the requests that ended more than 30 s
+// before are there.
+func TestRequestsKilled(t *testing.T) {
 	dir, err := rundir.Create(t.TempDir(), "model", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Unix(1000, 0)
-	to := NewTable(dir, 7)
+	to := NewRequestTable(dir, 7)
 	to.now = func() time.Time { return now }
 	for id := range int64(2) {
 		r := kvcache.NewRequest()

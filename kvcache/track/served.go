@@ -1,4 +1,4 @@
-package request
+package track
 
 import (
 	"cmp"
@@ -8,7 +8,7 @@ import (
 )
 
 // Served takes in what the server did.
-func (r *Recorder) Served(s *ggmlhooks.Served) error {
+func (r *Requests) Served(s *ggmlhooks.Served) error {
 	switch s.Kind {
 	case ggmlhooks.ServedChoice:
 		if x := r.context(s.Ctx); r.owner(x) {
@@ -38,7 +38,7 @@ func (r *Recorder) Served(s *ggmlhooks.Served) error {
 }
 
 // choose takes in a token that was chosen from a row of the context's last call. keep is how many are kept.
-func (x *context) choose(c *ggmlhooks.Served, keep int) {
+func (x *slotContext) choose(c *ggmlhooks.Served, keep int) {
 	if c.Row < 0 || int(c.Row) >= len(x.call) {
 		return
 	}
@@ -74,7 +74,7 @@ func (x *context) choose(c *ggmlhooks.Served, keep int) {
 }
 
 // prompted ends a request's prompt: its first token was chosen.
-func (q *request) prompted(x *context, ns int64) {
+func (q *request) prompted(x *slotContext, ns int64) {
 	q.FirstNS = ns
 	if q.Computed == 0 { // it shares another one's
 		q.Cached = int64(len(q.slot.cells))
@@ -89,7 +89,7 @@ func (q *request) prompted(x *context, ns int64) {
 }
 
 // unanswered are the requests whose answers were not seen, by when their slots were taken.
-func unanswered(r *Recorder) []*request {
+func unanswered(r *Requests) []*request {
 	all := slices.Clone(r.pending)
 	if r.served != nil {
 		for _, s := range r.served.slots {
@@ -104,7 +104,7 @@ func unanswered(r *Recorder) []*request {
 }
 
 // line takes in a line of the program's log.
-func (r *Recorder) line(s *ggmlhooks.Served) error {
+func (r *Requests) line(s *ggmlhooks.Served) error {
 	l := readLine(s.Line)
 	if r.served == nil {
 		return nil

@@ -1,4 +1,4 @@
-package request
+package track
 
 import (
 	"slices"
@@ -8,7 +8,7 @@ import (
 
 // judge finds out why tokens of a prompt were computed that a cache held, or had held. prompt is all of it, as far as
 // it is known. The last token of a prompt is always computed: something must be chosen from it.
-func (q *request) judge(x *context, prompt []int32) {
+func (q *request) judge(x *slotContext, prompt []int32) {
 	most := q.Prompt - 1
 	own := min(common(q.before, prompt), most)
 	other, slot := q.others(x, prompt)
@@ -43,7 +43,7 @@ func (q *request) judge(x *context, prompt []int32) {
 
 // ownCause is why a request did not use the first tokens that its own slot held of its prompt. A memory that must be
 // cut back for that may be unable to.
-func (q *request) ownCause(x *context, own int64) kvcache.Cause {
+func (q *request) ownCause(x *slotContext, own int64) kvcache.Cause {
 	cut := own < int64(len(q.before))
 	switch {
 	case q.adapters:
@@ -61,7 +61,7 @@ func (q *request) ownCause(x *context, own int64) kvcache.Cause {
 }
 
 // others is how much of a prompt another slot holds, and which.
-func (q *request) others(x *context, prompt []int32) (most int64, slot int32) {
+func (q *request) others(x *slotContext, prompt []int32) (most int64, slot int32) {
 	slot = -1
 	for seq, s := range x.slots {
 		n := common(s.cells[:min(q.held[seq], len(s.cells))], prompt)

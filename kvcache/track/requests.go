@@ -1,4 +1,4 @@
-package request
+package track
 
 import (
 	"io"
@@ -9,8 +9,8 @@ import (
 	"github.com/llamatap/llamatap/kvcache"
 )
 
-// Options says how a Recorder works.
-type Options struct {
+// RequestOptions says how Requests are recorded.
+type RequestOptions struct {
 	// Done takes each request that has ended, in that order, and does not keep it. Its errors are the recorder's.
 	Done func(*kvcache.Request) error
 	// Changed takes the tokens of a sequence, by position, after they changed from a position on, and does not keep
@@ -23,12 +23,12 @@ type Options struct {
 	Keep int
 }
 
-// Recorder follows requests as they happen. It is for one goroutine.
-type Recorder struct {
+// Requests follows requests as they happen. It is for one goroutine.
+type Requests struct {
 	ggmlhooks.NoMachine
 	contexts
 	arrivals
-	o       Options
+	o       RequestOptions
 	pending []*request // that left their slots, and whose answers were not seen yet
 	picked  lineKind   // how the slot of the next request was chosen
 	next    int64
@@ -38,12 +38,12 @@ type Recorder struct {
 // contexts are those of a program.
 type contexts struct {
 	hasher kvcache.PrefixHasher
-	ctxs   map[uint32]*context
-	served *context // whose sequences are slots: the program gives them samplers; nil: none yet
+	ctxs   map[uint32]*slotContext
+	served *slotContext // whose sequences are slots: the program gives them samplers; nil: none yet
 }
 
-// context is a llama_context.
-type context struct {
+// slotContext is a llama_context.
+type slotContext struct {
 	number    uint32
 	slots     map[int32]*slot
 	call      []ggmlhooks.CallRow // the rows of its last call
@@ -90,7 +90,7 @@ type request struct {
 	held      map[int32]int // how many tokens each slot held then
 	hash      uint64
 	ask       *ask
-	x         *context
+	x         *slotContext
 	own       int64 // tokens of the prompt that its slot held; -1: that is not why some were computed again
 	steered   bool  // what its slot held was computed with other vectors
 	adapters  bool  // … or adapters
@@ -101,12 +101,12 @@ type request struct {
 	answer    uint32 // ggmlhooks.ServedStop and so on; 0: not seen
 }
 
-// New makes a recorder.
-func New(o Options) *Recorder {
+// NewRequests makes a recorder.
+func NewRequests(o RequestOptions) *Requests {
 	if o.Segment == nil {
 		o.Segment = func() int { return 0 }
 	}
-	return &Recorder{o: o, contexts: contexts{ctxs: map[uint32]*context{}}, arrivals: arrivals{heads: heads{}}}
+	return &Requests{o: o, contexts: contexts{ctxs: map[uint32]*slotContext{}}, arrivals: arrivals{heads: heads{}}}
 }
 
 // running are the requests that have a slot.
@@ -120,16 +120,16 @@ func (r *contexts) running(yield func(*request) bool) {
 	}
 }
 
-func (r *contexts) context(number uint32) *context {
+func (r *contexts) context(number uint32) *slotContext {
 	x := r.ctxs[number]
 	if x == nil {
-		x = &context{number: number, slots: map[int32]*slot{}, hasher: &r.hasher}
+		x = &slotContext{number: number, slots: map[int32]*slot{}, hasher: &r.hasher}
 		r.ctxs[number] = x
 	}
 	return x
 }
 
-func (x *context) slot(seq int32) *slot {
+func (x *slotContext) slot(seq int32) *slot {
 	s := x.slots[seq]
 	if s == nil {
 		s = &slot{seq: seq}
@@ -159,7 +159,7 @@ func (r *contexts) Graph(g *ggmlhooks.Graph) error {
 }
 
 // Call keeps the rows of a batch: tokens are chosen from them.
-func (r *Recorder) Call(c *ggmlhooks.Call) error {
+func (r *Requests) Call(c *ggmlhooks.Call) error {
 	x := r.context(c.Ctx)
 	x.call = append(x.call[:0], c.Rows...)
 	for _, s := range x.slots {
@@ -180,10 +180,10 @@ func (r *Recorder) Call(c *ggmlhooks.Call) error {
 
 // owner reports whether a context's sequences are slots: those of a context without samplers are a draft model's, where
 // another one has some.
-func (r *contexts) owner(x *context) bool { return r.served == nil || r.served == x }
+func (r *contexts) owner(x *slotContext) bool { return r.served == nil || r.served == x }
 
 // Begin takes in the rows of an execution.
-func (r *Recorder) Begin(e *ggmlhooks.Execution) error {
+func (r *Requests) Begin(e *ggmlhooks.Execution) error {
 	x := r.context(e.Ctx)
 	if !r.owner(x) {
 		return nil
@@ -226,7 +226,7 @@ func (s *slot) touch(pos int32) {
 }
 
 // report hands on what slots hold, where it changed.
-func (x *context) report(changed func(ctx uint32, seq int32, from int, tokens []int32)) {
+func (x *slotContext) report(changed func(ctx uint32, seq int32, from int, tokens []int32)) {
 	if changed == nil {
 		return
 	}
@@ -244,7 +244,7 @@ func (x *context) report(changed func(ctx uint32, seq int32, from int, tokens []
 }
 
 // compute takes in a row of the request.
-func (q *request) compute(x *context, row *ggmlhooks.Row, ns int64) {
+func (q *request) compute(x *slotContext, row *ggmlhooks.Row, ns int64) {
 	q.Taken++
 	if q.Output > 0 {
 		return
@@ -262,10 +262,10 @@ func (q *request) compute(x *context, row *ggmlhooks.Row, ns int64) {
 }
 
 // End does nothing: a request's rows are there when an execution begins.
-func (r *Recorder) End(*ggmlhooks.Execution) error { return nil }
+func (r *Requests) End(*ggmlhooks.Execution) error { return nil }
 
 // Resolve forgets what a context did that was set-up.
-func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
+func (r *Requests) Resolve(e ggmlhooks.Resolve) error {
 	if x := r.context(e.Ctx); e.Discarded {
 		for _, s := range x.slots {
 			if s.now != nil {
@@ -280,7 +280,7 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 }
 
 // SeqChange takes in what the program did to sequences.
-func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
+func (r *Requests) SeqChange(c *ggmlhooks.SeqChange) error {
 	x := r.context(c.Ctx)
 	switch c.Kind {
 	case ggmlhooks.SeqSampler:
@@ -310,7 +310,7 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 }
 
 // change takes in what was done to a slot's cells.
-func (s *slot) change(x *context, c *ggmlhooks.SeqChange) {
+func (s *slot) change(x *slotContext, c *ggmlhooks.SeqChange) {
 	first, end := c.First, c.End
 	const partial = 1 // llama.h: of what cannot be cut back otherwise
 	switch c.Kind {
@@ -355,7 +355,7 @@ func (s *slot) change(x *context, c *ggmlhooks.SeqChange) {
 }
 
 // launch begins a request in a slot.
-func (r *Recorder) launch(x *context, s *slot, task int64) {
+func (r *Requests) launch(x *slotContext, s *slot, task int64) {
 	q := &request{Request: kvcache.NewRequest(), slot: s, x: x, own: -1, before: slices.Clone(s.cells),
 		picked: r.picked, held: map[int32]int{}}
 	q.ID, q.Ctx, q.Seq, q.Task, q.LaunchNS = r.next, int64(x.number), int64(s.seq), task, s.launchNS
@@ -377,7 +377,7 @@ func (r *Recorder) launch(x *context, s *slot, task int64) {
 }
 
 // end takes a request out of its slot.
-func (r *Recorder) end(s *slot, ns int64) error {
+func (r *Requests) end(s *slot, ns int64) error {
 	q := s.now
 	if q == nil {
 		return nil
@@ -400,7 +400,7 @@ func (r *Recorder) end(s *slot, ns int64) error {
 }
 
 // finish hands a request on.
-func (r *Recorder) finish(q *request) error {
+func (r *Requests) finish(q *request) error {
 	if q.End == kvcache.EndUnknown { // the numbers are the same up to there
 		q.End = q.saidEnd()
 	}
@@ -417,7 +417,7 @@ func (r *Recorder) finish(q *request) error {
 
 // Live counts the requests that have a slot, and the prompts that were tokenized and have none: those that no request
 // has taken, but for those of requests that go on, which take theirs when they are answered.
-func (r *Recorder) Live() (running, waiting int) {
+func (r *Requests) Live() (running, waiting int) {
 	untaken := 0
 	for _, q := range unanswered(r) {
 		if q.ask == nil {
@@ -431,7 +431,7 @@ func (r *Recorder) Live() (running, waiting int) {
 }
 
 // Holds reports whether a request of which Done was not called yet has, or may have, a part in a segment.
-func (r *Recorder) Holds(segment int) bool {
+func (r *Requests) Holds(segment int) bool {
 	if r.closed {
 		return false
 	}
@@ -449,12 +449,12 @@ func (r *Recorder) Holds(segment int) bool {
 const patience = 2_000_000_000
 
 // Tick hands on requests whose answers did not come. now is CLOCK_MONOTONIC in nanoseconds.
-func (r *Recorder) Tick(now int64) error {
+func (r *Requests) Tick(now int64) error {
 	return r.hand(func(q *request) bool { return now-q.EndNS > patience })
 }
 
 // hand hands on those of the requests that left their slots of which that is true.
-func (r *Recorder) hand(due func(*request) bool) (err error) {
+func (r *Requests) hand(due func(*request) bool) (err error) {
 	r.pending = slices.DeleteFunc(r.pending, func(q *request) bool {
 		if !due(q) {
 			return false
@@ -468,7 +468,7 @@ func (r *Recorder) hand(due func(*request) bool) (err error) {
 }
 
 // Close hands on what goes on. It may be called twice.
-func (r *Recorder) Close() (err error) {
+func (r *Requests) Close() (err error) {
 	if r.closed {
 		return nil
 	}
@@ -495,4 +495,4 @@ var _ interface {
 	ggmlhooks.Sequenced
 	ggmlhooks.Contexts
 	ggmlhooks.Graphs
-} = (*Recorder)(nil)
+} = (*Requests)(nil)
