@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llamatap/llamatap/cgo/matrix"
+	"github.com/llamatap/llamatap/cgo/vector"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/autoencoder"
@@ -37,7 +37,7 @@ many. docs/AUTOENCODERS.md describes training and files; SAELens loads the folde
 
 // engine is the fastest one of this build.
 func engine() autoencoder.Engine {
-	if kernel, err := matrix.New(); err == nil {
+	if kernel, err := vector.New(); err == nil {
 		return kernel
 	}
 	return autoencoder.Plain{}

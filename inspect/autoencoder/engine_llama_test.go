@@ -2,10 +2,10 @@
 
 package autoencoder
 
-import "github.com/llamatap/llamatap/cgo/matrix"
+import "github.com/llamatap/llamatap/cgo/vector"
 
 func init() {
-	if kernel, err := matrix.New(); err == nil {
+	if kernel, err := vector.New(); err == nil {
 		testEngine = kernel
 	}
 }

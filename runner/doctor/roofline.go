@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/llamatap/llamatap/cgo/peak"
+	"github.com/llamatap/llamatap/cgo/vector"
 	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/internal/present"
 )
@@ -18,7 +18,7 @@ const rooflineTime = 3 * time.Second
 func Roofline(root fs.FS, path string) ([]Fact, error) {
 	r := machine.Roofline{CPU: machine.CPUName(), CPUs: runtime.NumCPU(), Threads: runtime.NumCPU(),
 		Measured: time.Now().UTC().Truncate(time.Second)}
-	perSecond, bits, err := peak.Measure(r.Threads, rooflineTime)
+	perSecond, bits, err := vector.Peak(r.Threads, rooflineTime)
 	if err != nil {
 		return nil, err
 	}

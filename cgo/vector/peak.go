@@ -1,9 +1,8 @@
 //go:build llama
 
-package peak
+package vector
 
-// #cgo CFLAGS: -std=gnu11 -O3 -Wall -Wextra -Werror
-// #include "kernel.h"
+// #include "vector.h"
 import "C"
 
 import (
@@ -12,10 +11,10 @@ import (
 	"time"
 )
 
-// Measure lets so many threads multiply and add for about as long as limit, in passes of some milliseconds, and returns
+// Peak lets so many threads multiply and add for about as long as limit, in passes of some milliseconds, and returns
 // the best one: floating-point operations per second of all threads together, and the width of the vectors in bits.
-func Measure(threads int, limit time.Duration) (perSecond float64, bits int, err error) {
-	bits = int(C.peak_bits())
+func Peak(threads int, limit time.Duration) (perSecond float64, bits int, err error) {
+	bits = int(C.vector_bits())
 	rounds := calibrate(bits)
 	for began := time.Now(); time.Since(began) < limit; {
 		perSecond = max(perSecond, pass(threads, bits, rounds))

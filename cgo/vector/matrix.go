@@ -1,10 +1,10 @@
 //go:build llama
 
-package matrix
+package vector
 
 // #cgo CFLAGS: -std=gnu11 -O3 -Wall -Wextra -Werror
 // #cgo LDFLAGS: -lm
-// #include "kernel.h"
+// #include "vector.h"
 import "C"
 
 import (
@@ -16,7 +16,7 @@ import (
 type Kernel int
 
 // New returns the kernel of the widest vectors that this processor has. The error is nil in builds with C.
-func New() (Kernel, error) { return Kernel(C.matrix_bits()), nil }
+func New() (Kernel, error) { return Kernel(C.vector_bits()), nil }
 
 // Name is the name of the kernel: results of two kernels differ in their last bits.
 func (k Kernel) Name() string { return fmt.Sprintf("vectors of %d bits", int(k)) }

@@ -1,7 +1,7 @@
 //go:build llama
 
-// kernel.c: see kernel.h. Each width has a function of its own, compiled for the processors that have it.
-#include "kernel.h"
+// peak.c: see vector.h. Each width has a function of its own, compiled for the processors that have it.
+#include "vector.h"
 
 // The sums converge to 1, 2, 3 …: with a smallest one of 0 they would become subnormal numbers, which Intel's
 // processors take two hundred times as long for.
@@ -41,14 +41,6 @@ enum { LANES = 10 };
 #if defined(__x86_64__)
 PEAK_KERNEL(peak_512, 64, __attribute__((target("avx512f"))))
 PEAK_KERNEL(peak_256, 32, __attribute__((target("avx2,fma"))))
-
-int peak_bits(void) {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512f") ? 512 : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
-        ? 256 : 128;
-}
-#else
-int peak_bits(void) { return 128; }
 #endif
 PEAK_KERNEL(peak_128, 16, )
 

@@ -1,8 +1,8 @@
 //go:build llama
 
-// kernel.c: see kernel.h. Each width of vectors has functions of its own, compiled for the processors that have it.
+// matrix.c: see vector.h. Each width of vectors has functions of its own, compiled for the processors that have it.
 // Hot path: no allocation; a tile of products stays in registers, and a block of rows in the second-level cache.
-#include "kernel.h"
+#include "vector.h"
 
 #include <math.h>
 #include <string.h>
@@ -169,7 +169,7 @@ MATRIX_KERNEL(matrix_128, 16, 3, 4, )
 MATRIX_KERNEL(matrix_512, 64, 5, 5, __attribute__((target("avx512f"))))
 MATRIX_KERNEL(matrix_256, 32, 3, 4, __attribute__((target("avx2,fma"))))
 
-int matrix_bits(void) {
+int vector_bits(void) {
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx512f") ? 512 : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
         ? 256 : 128;
@@ -178,7 +178,7 @@ int matrix_bits(void) {
 #define CHOOSE(bits, operation) \
     ((bits) == 512 ? matrix_512_##operation : (bits) == 256 ? matrix_256_##operation : matrix_128_##operation)
 #else
-int matrix_bits(void) { return 128; }
+int vector_bits(void) { return 128; }
 
 #define CHOOSE(bits, operation) ((void) (bits), matrix_128_##operation)
 #endif

@@ -1,10 +1,11 @@
 //go:build !llama
 
-package matrix
+package vector
 
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Kernel computes with C, which this build lacks.
@@ -30,3 +31,9 @@ func (Kernel) Dots([]float32, []int32, []float32, []float32) {}
 
 // Adam is never called: New fails.
 func (Kernel) Adam([]float32, []float32, []float32, []float32, float32, float32) {}
+
+// Peak needs the build with llama.cpp, which has C in it.
+func Peak(int, time.Duration) (perSecond float64, bits int, err error) {
+	return 0, 0, fmt.Errorf("measure multiply-adds: %w: built without llama.cpp; 'make build' builds with it",
+		errors.ErrUnsupported)
+}

@@ -1,4 +1,4 @@
-package peak
+package vector
 
 import (
 	"errors"
@@ -9,10 +9,10 @@ import (
 
 // A processor does at least one multiply-add of its vectors every other cycle of 500 MHz, and none does a thousand
 // times that. Beside other load a measurement may get a small share of one: another is made then.
-func TestMeasure(t *testing.T) {
-	rate, bits, err := Measure(1, 50*time.Millisecond)
+func TestPeak(t *testing.T) {
+	rate, bits, err := Peak(1, 50*time.Millisecond)
 	for try := 0; try < 20 && err == nil && rate < 0.25e9*2*float64(bits/32); try++ {
-		rate, bits, err = Measure(1, 50*time.Millisecond)
+		rate, bits, err = Peak(1, 50*time.Millisecond)
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Log("built without llama.cpp")
@@ -24,7 +24,7 @@ func TestMeasure(t *testing.T) {
 	if least := 0.25e9 * 2 * float64(bits/32); rate < least || rate > 1000*least {
 		t.Errorf("%g operations per second on vectors of %d bits", rate, bits)
 	}
-	if all, _, err := Measure(runtime.NumCPU(), 50*time.Millisecond); err != nil || all <= 0 {
+	if all, _, err := Peak(runtime.NumCPU(), 50*time.Millisecond); err != nil || all <= 0 {
 		t.Errorf("%g on all processors: %v", all, err)
 	}
 }

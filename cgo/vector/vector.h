@@ -1,11 +1,11 @@
-// kernel.h: products and sums of rows of float32, with vectors of 512, 256 or 128 bits.
-#ifndef LLAMATAP_MATRIX_KERNEL_H
-#define LLAMATAP_MATRIX_KERNEL_H
+// vector.h: products and sums of rows of float32 with vectors of 512, 256 or 128 bits, and how fast these are.
+#ifndef LLAMATAP_VECTOR_H
+#define LLAMATAP_VECTOR_H
 
 #include <stdint.h>
 
-// matrix_bits is the width of the widest vectors with a fused multiply-add here.
-int matrix_bits(void);
+// vector_bits is the width of the widest vectors with a fused multiply-add here.
+int vector_bits(void);
 
 // matrix_products sets out[r * features + f] to the product of row r of x and row f of w; rows have width values.
 void matrix_products(int bits, float * out, const float * x, const float * w, int64_t rows, int64_t features,
@@ -23,5 +23,10 @@ void matrix_dots(int bits, float * out, const int32_t * index, int64_t n, const 
 // they the values.
 void matrix_adam(int bits, float * values, const float * gradients, float * moment1, float * moment2, int64_t n,
     float rate, float correct);
+
+// peak_run does rounds of multiply-adds on vectors of so many bits, as many at a time as a processor can, and returns
+// how many floating-point operations they were. The sum of the results goes to *sum, so that no compiler leaves them
+// out.
+uint64_t peak_run(int bits, uint64_t rounds, float * sum);
 
 #endif
