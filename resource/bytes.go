@@ -2,7 +2,7 @@ package resource
 
 // Bytes is what an op reads of its sources and writes of its output, each value once, whatever caches do: of a view
 // its own elements, of weights that are looked up only the rows used, of experts only the chosen ones, of a cache
-// that is written only the new rows. It is false where a type's size is not known, or which experts were chosen.
+// that is written only the new rows.. It is false where a type's size is not known, or which experts were chosen.
 func (o *Op) Bytes() (read, written int64, ok bool) {
 	switch o.Name {
 	case "NONE", "VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE":
@@ -35,7 +35,7 @@ func (o *Op) Read(k int) (bytes int64, ok bool) {
 	if !o.has(k) {
 		return 0, true
 	}
-	if k == 0 && o.Name == "MUL_MAT_ID" && o.chosen() == 0 {
+	if o.OfExperts(k) && o.chosen() == 0 {
 		return 0, false
 	}
 	return o.Src[k].bytes(o.readOf(k))
@@ -53,15 +53,20 @@ func (o *Op) readOf(k int) int64 {
 		return 0
 	case k == 0 && o.Name == "MUL_MAT_ID":
 		return s.NE[0] * s.NE[1] * o.chosen()
-	case k == 1 && o.Name == "ADD_ID": // a row per token and expert
-		return s.NE[0] * o.Src[2].Elements()
+	case k == 1 && o.Name == "ADD_ID":
+		return s.NE[0] * o.chosen()
 	case k == 0 && o.Name == "SSM_SCAN" && o.has(6): // states of the sequences of the batch
 		return s.NE[0] * s.NE[1] * s.NE[2] * o.Src[6].NE[0]
 	}
 	return s.Elements()
 }
 
-// chosen is how many experts a MUL_MAT_ID uses. Its src[2] has the experts of each token.
+// OfExperts reports whether src[k] has a part for each expert, of which the op reads those chosen.
+func (o *Op) OfExperts(k int) bool {
+	return k == 0 && o.Name == "MUL_MAT_ID" || k == 1 && o.Name == "ADD_ID"
+}
+
+// chosen is how many experts the op uses. Its src[2] has the experts of each token.
 func (o *Op) chosen() int64 {
 	if o.Src[2].Rows() == 1 {
 		return o.Src[2].NE[0]

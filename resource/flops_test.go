@@ -78,8 +78,8 @@ var countedByHand = map[string]struct {
 	"conversion": {op("CPY", typed(1, 2, 10), f32(10), typed(1, 2, 10)), 0, 40, 20},
 	"view":       {op("VIEW", f32(10), f32(20)), 0, 0, 0},
 	"order":      {op("ARGSORT", f32(8, 3), f32(8, 3)), 0, 96, 96},
-	"bias of an expert": {op("ADD_ID", f32(8, 2, 3), f32(8, 2, 3), f32(8, 4), f32(2, 3)), 48, (48 + 8*6 + 6) * 4,
-		48 * 4},
+	"bias of an expert": {op("ADD_ID", f32(8, 2, 1), f32(8, 2, 1), f32(8, 4), f32(2, 1)), 16, (16 + 8*2 + 2) * 4,
+		16 * 4},
 	"streams": {op("DSV4_HC_PRE", f32(8, 3), f32(8, 4, 3), f32(4, 3)), 2 * 96, (96 + 12) * 4, 96},
 	"streams, mixed": {op("DSV4_HC_POST", f32(8, 4, 3), f32(8, 3), f32(8, 4, 3), f32(4, 3), f32(4, 4, 3)), 96 * 9,
 		(24 + 96 + 12 + 48) * 4, 384},
@@ -118,6 +118,14 @@ func TestUnknownIsAbsent(t *testing.T) {
 	o.Experts = 4
 	if read, _, ok := o.Bytes(); !ok || read != 4*32*68+64*3*4+6*4 {
 		t.Errorf("four experts: %d bytes (%v)", read, ok)
+	}
+	o = op("ADD_ID", f32(8, 2, 3), f32(8, 2, 3), f32(8, 4), f32(2, 3))
+	if _, _, ok := o.Bytes(); ok {
+		t.Error("the biases of three tokens are known, although the op does not name the experts")
+	}
+	o.Experts = 3
+	if read, _, ok := o.Bytes(); !ok || read != (48+3*8+6)*4 {
+		t.Errorf("biases of three experts: %d bytes (%v)", read, ok)
 	}
 	o = op("ADD", typed(0, 0, 10), f32(10))
 	if _, _, ok := o.Bytes(); ok {

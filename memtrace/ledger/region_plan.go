@@ -25,9 +25,10 @@ type touch struct {
 	firstRead, lastRead   int32
 }
 
-// expertRead is a MUL_MAT_ID: how many bytes it reads of its weights depends on the experts that were chosen.
+// expertRead is a read of weights of experts: how many bytes depends on the experts that were chosen.
 type expertRead struct {
 	weights *memtrace.Region
+	source  int // of the op
 	ids     int // node that shows them
 	op      resource.Op
 }
@@ -152,9 +153,9 @@ func (p *regionPlanner) count(i int) {
 		}
 		region := p.source(src)
 		bytes, known := o.Read(k)
-		if !known && k == 0 && n.Op == "MUL_MAT_ID" && region != nil {
+		if !known && o.OfExperts(k) && region != nil {
 			ids, _ := n.SrcAt(2)
-			p.plan.experts = append(p.plan.experts, expertRead{region, int(ids), o})
+			p.plan.experts = append(p.plan.experts, expertRead{region, k, int(ids), o})
 			bytes, known = 0, true
 		}
 		if region == nil || !known {

@@ -164,7 +164,7 @@ func (r *RegionRecorder) End(x *ggmlhooks.Execution) error {
 		n := &p.experts[i]
 		use := &n.weights.Root().Use
 		n.op.Experts = chosenExperts(x, n.ids)
-		if bytes, ok := n.op.Read(0); ok {
+		if bytes, ok := n.op.Read(n.source); ok {
 			use.BytesRead += bytes
 		} else {
 			use.Unknown++

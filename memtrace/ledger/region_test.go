@@ -69,6 +69,7 @@ func graph(id uint64, tokens int64) *ggmlhooks.Graph {
 		leaf("k_idxs", gguf.I64, compute, 64, tokens),
 		leaf("blk.0.ffn_up_exps.weight", f32, weights, 4096, 8, 2, 3),
 		leaf("far.weight", f32, device, 0, 2),
+		leaf("blk.0.ffn_up_exps.bias", f32, weights, 4352, 2, 3),
 	}}
 	ids := node("ids", "ARGSORT", []int32{0}, compute, 512, 2, tokens)
 	ids.Type = int(i32)
@@ -83,6 +84,7 @@ func graph(id uint64, tokens int64) *ggmlhooks.Graph {
 		view(node("ffn_out-0", "RESHAPE", []int32{6}, compute, 1024, 4, tokens)),
 		node("l_out-0", "MUL", []int32{7, -7}, device, 256, 4, tokens),
 		node("cast", "CPY", []int32{7, 9}, compute, 5000, 4, tokens),
+		node("biased", "ADD_ID", []int32{6, -8, 5}, compute, 6000, 2, 2, tokens),
 	}
 	g.Nodes[6].Alias, g.Nodes[5].Routing = 7, true
 	return g
@@ -172,10 +174,11 @@ func TestRegionUse(t *testing.T) {
 		"cache_k_l0": {FirstWriteNS: 1010, LastWriteNS: 5120, FirstReadNS: 1010, LastReadNS: 5120,
 			Writes: 2, Reads: 2, BytesWritten: (3 + 1) * 4 * 4, BytesRead: 2 * 8 * 4 * 4},
 		"blk.0.ffn_up_exps.weight": {FirstReadNS: 1010, LastReadNS: 5240, Reads: 2, BytesRead: (2 + 2) * 8 * 2 * 4},
+		"blk.0.ffn_up_exps.bias":   {FirstReadNS: 1010, LastReadNS: 5910, Reads: 2, BytesRead: (2 + 2) * 2 * 4},
 		"embd": {FirstWriteNS: 1010, LastWriteNS: 5010, FirstReadNS: 1010, LastReadNS: 5240,
 			Writes: 2, Reads: 6, BytesWritten: (3 + 1) * 32, BytesRead: 3 * (3 + 1) * 32},
 		"ffn_out-0": {FirstWriteNS: 1010, LastWriteNS: 5240, FirstReadNS: 1010, LastReadNS: 5910,
-			Writes: 2, Reads: 4, BytesWritten: (3 + 1) * 16, BytesRead: 2 * (3 + 1) * 16},
+			Writes: 2, Reads: 6, BytesWritten: (3 + 1) * 16, BytesRead: 3 * (3 + 1) * 16},
 		"cast":    {FirstWriteNS: 1010, LastWriteNS: 5910, Writes: 2, BytesWritten: (3 + 1) * 16},
 		"l_out-0": {FirstWriteNS: 1010, LastWriteNS: 5240, Writes: 2, BytesWritten: (3 + 1) * 16},
 	} {

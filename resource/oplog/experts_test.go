@@ -51,6 +51,9 @@ func numbers(values ...any) (data []byte) {
 // are absent.
 func TestExperts(t *testing.T) {
 	g, ids, weights := mixture(3)
+	d := drawing{g, map[string]int32{}}
+	d.node("ADD_ID", "ffn_moe_up_biased-0", 0, ggmlhooks.ComponentMLP, []int64{32, 2, 3}, int32(len(g.Nodes)-1),
+		d.leaf("blk.0.ffn_up_exps.bias", gguf.F32, 32, 4), ids)
 	released := 0
 	capture := func(node int32, ne [4]int64, data []byte) *ggmlhooks.Capture {
 		return &ggmlhooks.Capture{Node: int(node), NE: ne, Data: data, For: ggmlhooks.ForRouting, Blocks: 1,
@@ -80,6 +83,9 @@ func TestExperts(t *testing.T) {
 	}
 	var products []*resource.Compute
 	for _, c := range whole(events) {
+		if want := int64(3*64*4 + 3*32*4 + 3*2*4); c.Operation == "add_id" && c.BytesRead != nil && *c.BytesRead != want {
+			t.Errorf("the biases of three of four experts were read: %d bytes, want %d", *c.BytesRead, want)
+		}
 		if c.Operation == "mul_mat_id" {
 			products = append(products, c)
 		}
@@ -92,7 +98,7 @@ func TestExperts(t *testing.T) {
 		t.Errorf("nobody knows which experts were read: %+v", c)
 	}
 	if graphs := of[resource.Graph](events); graphs[0].BytesRead == nil || graphs[1].BytesRead != nil ||
-		graphs[1].OpsWithoutBytes != 1 {
+		graphs[1].OpsWithoutBytes != 2 {
 		t.Errorf("graphs %+v", graphs)
 	}
 }

@@ -49,7 +49,7 @@ type runPlan struct {
 	mlps        []int         // nodes that have an mlpPlan
 }
 
-// expertNode is a MUL_MAT_ID of several tokens.
+// expertNode is an op of several tokens that reads weights of experts.
 type expertNode struct {
 	node, ids int
 	op        resource.Op
@@ -145,7 +145,7 @@ func (p *plan) add(sum *work, i int, o *resource.Op) {
 		return
 	}
 	sum.noBytes++
-	if ids, ok := p.graph.Nodes[i].SrcAt(2); ok && ids >= 0 && o.Name == "MUL_MAT_ID" {
+	if ids, ok := p.graph.Nodes[i].SrcAt(2); ok && ids >= 0 && (o.OfExperts(0) || o.OfExperts(1)) {
 		p.experts = append(p.experts, expertNode{i, int(ids), *o})
 	}
 }
