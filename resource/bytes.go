@@ -2,7 +2,8 @@ package resource
 
 // Bytes is what an op reads of its sources and writes of its output, each value once, whatever caches do: of a view
 // its own elements, of weights that are looked up only the rows used, of experts only the chosen ones, of a cache
-// that is written only the new rows.. It is false where a type's size is not known, or which experts were chosen.
+// that is written only the new rows. An op without output is not computed and reads nothing. It is false where a
+// type's size is not known, or which experts were chosen.
 func (o *Op) Bytes() (read, written int64, ok bool) {
 	switch o.Name {
 	case "NONE", "VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE":
@@ -32,7 +33,7 @@ func (o *Op) Written() (bytes int64, ok bool) {
 
 // Read is what the op reads of its src[k], 0 where that is NULL; see [Op.Bytes].
 func (o *Op) Read(k int) (bytes int64, ok bool) {
-	if !o.has(k) {
+	if !o.has(k) || o.Out.Elements() == 0 {
 		return 0, true
 	}
 	if o.OfExperts(k) && o.chosen() == 0 {
