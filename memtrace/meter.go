@@ -146,7 +146,7 @@ func (m *Meter) touch(s *space, r *region, start, end uint64, isWrite bool) {
 	switch {
 	case isWrite:
 		m.lives.write(s, r, start, end, m.recent.before)
-	case fresh > 0 || s.shared:
+	case fresh > 0 || s.shared || s.evicted:
 		m.lives.read(s, r, start, end, m.recent.before)
 	}
 	if s.touched.n > maxRuns || s.written.n > maxRuns {
@@ -213,8 +213,8 @@ func (m *Meter) renewBuffer(a *Touch, censored bool) {
 	}
 }
 
-// EndCells ends, at a time, what cells first to end-1 of a cache held, of bytes each in the region's tensor. It is
-// false if they cannot be found in it.
+// EndCells ends, at a time, what cells first to end-1 of a cache held, of bytes each in the region's tensor. Their
+// memory stays what it is: that it was touched before still counts. It is false if they cannot be found in it.
 func (m *Meter) EndCells(region int, first, end, bytes, ns int64) bool {
 	all := m.regions.dense
 	if region < 0 || region >= len(all) || all[region] == nil || all[region].space == nil {
@@ -241,7 +241,9 @@ func (m *Meter) EndCells(region int, first, end, bytes, ns int64) bool {
 	}
 	m.clock.advance(ns)
 	from, to = s.snap(from, to)
-	m.end(s, from, to, false)
+	m.recent.before = s.touched.get(from, to, m.recent.before[:0])
+	m.lives.end(s, from, to, m.recent.before, false)
+	s.evicted = true
 	return true
 }
 

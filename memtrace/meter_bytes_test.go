@@ -178,6 +178,17 @@ func (p *plain) touch(a *Touch, b *byteState, sums [2]*plainSums) {
 	b.touch, b.touchedNS = p.touches, a.NS
 }
 
+// evict ends the lives of cells of the cache. Their bytes stay what they are: they were touched before.
+func (p *plain) evict(ns int64, first, end int) {
+	memory := p.memory[2]
+	for at := 0; memory != nil && at < len(memory); at++ {
+		if b := &memory[at]; at%12/2 >= first && at%12/2 < end {
+			p.leave(b, ns, false, true)
+			*b = byteState{touchedNS: b.touchedNS, touch: b.touch}
+		}
+	}
+}
+
 func (p *plain) finish(ns int64) {
 	for _, memory := range p.memory {
 		for i := range memory {
@@ -237,6 +248,12 @@ func TestMeterAgainstBytes(t *testing.T) {
 			m.Add(a)
 			want.add(a)
 			ns += int64(r.IntN(4))
+			cells := m.regions.region(2, KVCache).space
+			if first := r.IntN(6); r.IntN(10) == 0 && cells != nil && cells.rows > 0 { // columns are known
+				end := first + 1 + r.IntN(6-first)
+				m.EndCells(2, int64(first), int64(end), 8, ns)
+				want.evict(ns, first, end)
+			}
 		}
 		m.Finish(ns)
 		want.finish(ns)

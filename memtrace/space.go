@@ -7,6 +7,7 @@ type space struct {
 	touched runs[touched]
 	written runs[written]
 	shared  bool
+	evicted bool   // of some bytes the life has ended, though they were touched
 	grain   uint64 // to which ranges are widened, a power of two; 0: they are not
 	limit   int    // number of runs from which on they are widened further
 	// A region that is accessed in columns, such as values of a cache that lie one dimension after the other, is
