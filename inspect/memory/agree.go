@@ -237,7 +237,7 @@ func (v *verdicts) count(w *witness, explained bool, regions *regionTable) {
 // agreements are the verdicts on all collectors.
 func (j *judge) agreements(a *analysis) (all []Agreement) {
 	for from, v := range j.by {
-		v.Samples = a.counts[from]
+		v.Samples = a.samples.by[from].Samples
 		if left := v.Samples - v.Compared - v.NotCompared[noAddress] - v.NotCompared[outsideGraph]; left > 0 {
 			v.NotCompared[tooMany] = left
 		}

@@ -50,7 +50,7 @@ type sampleSums struct {
 	witnesses witnesses
 }
 
-// add takes a row of a collector of samples in.
+// add takes a row of a collector of samples in. One of several written pages is a sample of each.
 func (s *sampleSums) add(r *rows, row int, from memtrace.Collector) {
 	c := &r.columns
 	w := witness{from: from, ns: c[memtrace.TraceTime].Ints[row], addr: uint64(number(c[memtrace.TraceAddr], row, 0)),
@@ -61,6 +61,18 @@ func (s *sampleSums) add(r *rows, row int, from memtrace.Collector) {
 	if s.by[from] == nil {
 		s.by[from] = &memtrace.Sampled{}
 	}
+	for from == memtrace.CollectorPage && w.size > memtrace.PageBytes {
+		page := w
+		page.size = memtrace.PageBytes
+		s.addOne(r, row, page, weight)
+		w.addr, w.size = w.addr+memtrace.PageBytes, w.size-memtrace.PageBytes
+	}
+	s.addOne(r, row, w, weight)
+}
+
+// addOne takes a sample of a row in.
+func (s *sampleSums) addOne(r *rows, row int, w witness, weight int64) {
+	c, from := &r.columns, w.from
 	s.by[from].Add(w.ns, w.kind, w.op, w.addr, w.size, weight)
 	if s.crowded == nil {
 		s.crowded = s.observed.Add(w.ns, number(c[memtrace.TraceRegion], row, -1-int64(w.kind)), w.kind, w.op, w.addr)

@@ -101,13 +101,13 @@ func TestAgreement(t *testing.T) {
 			rows = append(rows, sampled(at(step), memtrace.CollectorPerf, read, memtrace.Runtime, 9, base+1<<25, 8,
 				100))
 		}
-		// The scan of each step finds what was written, in step 4 one page more, and in step 5 nothing.
+		// The scan of each step finds what was written, in step 4 two pages more, and in step 5 nothing.
 		if step != 5 {
 			rows = append(rows, sampled(at(step)+1, memtrace.CollectorPage, write, kv, 2, base+1<<20+step*4096, 4096,
 				1))
 		}
 		if step == 4 {
-			rows = append(rows, sampled(at(step)+1, memtrace.CollectorPage, write, kv, 2, base+1<<20+50*4096, 4096, 1))
+			rows = append(rows, sampled(at(step)+1, memtrace.CollectorPage, write, kv, 2, base+1<<20+50*4096, 8192, 1))
 		}
 	}
 	for i, region := range []int{1, 2, 3} { // faults in the ledger's order
@@ -135,9 +135,15 @@ func TestAgreement(t *testing.T) {
 		perf.Steps[3].Graph != 3 || perf.Steps[3].Compared != 3 || perf.Steps[3].Explained != 2 {
 		t.Errorf("%+v", perf)
 	}
-	if w := page.Written; len(w) != 1 || w[0] != (Written{Type: "kv_cache", Pages: 9, InLedger: 8, Ledger: 9,
+	if w := page.Written; len(w) != 1 || w[0] != (Written{Type: "kv_cache", Pages: 10, InLedger: 8, Ledger: 9,
 		Found: 8}) || page.Intervals != 8 {
 		t.Errorf("%+v", page.Written)
+	}
+	for _, s := range r.Samples { // of pages that a scan found next to each other there is one row
+		if e := s.Types[0].Events["write"]; s.Collector == "page" && (s.Samples != 11 || s.Source != Measured ||
+			e.Samples != 11 || e.Events != 11 || e.High != 11 || page.Samples != 11) {
+			t.Errorf("%+v, %d compared; 11 pages were found written", s, page.Samples)
+		}
 	}
 	if fault.Compared != 3 || fault.Explained != 3 || fault.NotCompared[noAddress] != 1 ||
 		fault.NotCompared[outsideGraph] != 1 || fault.FirstTouch.Regions != 3 || *fault.FirstTouch.KendallTau != 1 {

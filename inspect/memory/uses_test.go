@@ -153,7 +153,7 @@ func TestUsesAreBounded(t *testing.T) {
 		1).with(memtrace.TracePID, 1))
 	r := analyze(t, run(t, rows, 1<<17), Options{Uses: true})
 	if len(r.Processes) != maxUses || !strings.Contains(strings.Join(r.Notes, "\n"),
-		"6 samples are of more than 65536 different values of pid") {
+		"1048581 samples are of more than 65536 different values of pid") {
 		t.Errorf("%d processes; %s", len(r.Processes), r.Notes)
 	}
 	if u := useNamed(t, r.Symbols, "page", ""); u.PagesSeen != nil || u.BytesWritten != maxSeen*4096 {
