@@ -30,6 +30,12 @@ SELECT 'a part is in no graph', s.name, s.ts, s.depth
 FROM slice s WHERE s.category IN ('layer', 'component', 'op') AND s.depth = 0
 
 UNION ALL
+-- A layer has ended before a component begins that belongs to none, such as the output after the last layer.
+SELECT 'a component of no layer is in a layer', s.name, s.ts, p.ts + p.dur - s.ts
+FROM slice s JOIN slice p ON s.parent_id = p.id
+WHERE s.category = 'component' AND p.category = 'layer' AND EXTRACT_ARG(s.arg_set_id, 'debug.layer') IS NULL
+
+UNION ALL
 -- FLOPs of the parts = FLOPs of the graph, where all of its parts are in the timeline with their FLOPs.
 SELECT 'parts have other FLOPs than their graph', MIN(g.name), MIN(g.ts),
        SUM(EXTRACT_ARG(s.arg_set_id, 'debug.flops')) - MIN(EXTRACT_ARG(g.arg_set_id, 'debug.flops'))

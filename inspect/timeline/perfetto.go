@@ -260,7 +260,7 @@ func (p *perfetto) execution(x *execution) error {
 	var open []*span
 	for i := range x.spans {
 		s := &x.spans[i]
-		for len(open) > 0 && open[len(open)-1].depth >= s.depth {
+		for len(open) > 0 && open[len(open)-1].precedes(s) {
 			if err := p.shut(track, open[len(open)-1].end); err != nil {
 				return err
 			}

@@ -27,6 +27,9 @@ type span struct {
 	written     int64 // -1: not known
 }
 
+// precedes reports whether a span has ended where another one begins that follows it in the order of nest.
+func (s *span) precedes(next *span) bool { return s.depth >= next.depth || s.end <= next.start }
+
 // execution is a graph with its parts.
 type execution struct {
 	ctx    uint32
@@ -81,7 +84,7 @@ func (x *execution) self(each func(stack []*span, ns int64)) {
 	}
 	for i := range x.spans {
 		s := &x.spans[i]
-		for len(stack) > 0 && (stack[len(stack)-1].depth >= s.depth || stack[len(stack)-1].end <= s.start) {
+		for len(stack) > 0 && stack[len(stack)-1].precedes(s) {
 			pop()
 		}
 		stack, inside = append(stack, s), append(inside, 0)

@@ -44,7 +44,7 @@ func (s *speedscope) execution(x *execution) error {
 	}
 	for i := range x.spans {
 		sp := &x.spans[i]
-		for len(open) > 0 && open[len(open)-1].depth >= sp.depth {
+		for len(open) > 0 && open[len(open)-1].precedes(sp) {
 			shut()
 		}
 		events = append(events, speedscopeEvent{"O", s.frame(frameName(sp)), sp.start})

@@ -41,6 +41,20 @@ func TestNest(t *testing.T) {
 	}
 }
 
+// TestOrder: a layer ends before a component begins that belongs to none.
+func TestOrder(t *testing.T) {
+	log := strings.Replace(events(1, 1, 1), `{"event":"graph`, `{"event":"component_begin","mono_ns":1000900,"ctx":0,`+
+		`"exec":1,"layer_id":-1,"component_type":"output"}
+{"event":"component_end","mono_ns":1000950,"ctx":0,"exec":1,"layer_id":-1,"component_type":"output"}
+{"event":"graph`, 1)
+	_, text := writeTimeline(t, log, Options{Format: Speedscope})
+	layer, output := strings.Index(string(text), `{"type":"C","frame":1,"at":1000900}`),
+		strings.Index(string(text), `{"type":"O","frame":4,"at":1000900}`)
+	if layer < 0 || output < layer {
+		t.Errorf("%s", text)
+	}
+}
+
 // events is the log of n tokens, each of a graph of 1000 ns with ops that take 900 of them; one in every is timed.
 func events(n, ops, every int) string {
 	var b strings.Builder
