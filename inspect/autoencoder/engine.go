@@ -43,16 +43,16 @@ func (Plain) Products(out, x, w []float32, rows, features, width int) {
 
 // AddRows adds multiples of chosen rows to out.
 func (Plain) AddRows(out, scales []float32, index []int32, rows []float32) {
-	sum := vector(out)
+	sum := strided(out)
 	for i, at := range index {
-		blas32.Axpy(scales[i], vector(rows[int(at)*len(out):][:len(out)]), sum)
+		blas32.Axpy(scales[i], strided(rows[int(at)*len(out):][:len(out)]), sum)
 	}
 }
 
 // Dots sets out to the products of a row with chosen rows.
 func (Plain) Dots(out []float32, index []int32, rows, row []float32) {
 	for i, at := range index {
-		out[i] = blas32.Dot(vector(row), vector(rows[int(at)*len(row):][:len(row)]))
+		out[i] = blas32.Dot(strided(row), strided(rows[int(at)*len(row):][:len(row)]))
 	}
 }
 
@@ -65,4 +65,4 @@ func (Plain) Adam(values, gradients, moment1, moment2 []float32, rate, correct f
 	}
 }
 
-func vector(s []float32) blas32.Vector { return blas32.Vector{N: len(s), Data: s, Inc: 1} }
+func strided(s []float32) blas32.Vector { return blas32.Vector{N: len(s), Data: s, Inc: 1} }
