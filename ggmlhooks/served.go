@@ -28,6 +28,9 @@ const (
 	// ServedHTTP: the HTTP request that thread Row receives since MonoNS says of itself what Line has: lines "name
 	// value" of its path, its trace context and the settings in its JSON body.
 	ServedHTTP
+	// ServedEmbedded: the program read the embedding of row Row of its context's last call, or of sequence Token; the
+	// other is -1.
+	ServedEmbedded
 )
 
 // Why generation ended, as Served.Value of a [ServedAnswer].

@@ -12,7 +12,7 @@ const (
 	EndLength             // it reached its limit
 	EndError
 	EndCancelled // the client went away
-	EndCompleted // it stopped or reached its limit: the answer does not say which
+	EndCompleted // it stopped or reached its limit, the answer does not say which; or its embedding was answered
 )
 
 var endNames = []string{"", "stop", "length", "error", "cancelled", "completed"}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -297,16 +298,18 @@ func TestRequestsOfCLI(t *testing.T) {
 	}
 }
 
-// TestServerEmbeddings asks for embeddings and for a ranking: every token is prompt, every text a request.
+// TestServerEmbeddings asks for embeddings, of texts and of token ids, and for a ranking: every token is prompt, every
+// text a request, whose record has its times in order and the interface that was asked.
 func TestServerEmbeddings(t *testing.T) {
 	for kind, flags := range map[string][]string{
 		"embedding": {"--embedding", "--pooling", "mean"}, "last": {"--embedding", "--pooling", "last"},
 		"rerank": {"--rerank"},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			s := serve(t, residual, append(flags, "-np", "2", "-c", "1024", "-t", "1", "--no-webui")...)
-			texts := []string{"func main() {", "package http", "func main() {"}
+			s := serve(t, append(residual, "--tap-requests"), append(flags, "-np", "2", "-c", "1024", "-t", "1", "--no-webui")...)
+			texts := []any{"func main() {", "package http", "func main() {"}
 			var want int
+			path := "/v1/embeddings"
 			if kind == "rerank" {
 				var ranked struct {
 					Results []struct{} `json:"results"`
@@ -314,21 +317,23 @@ func TestServerEmbeddings(t *testing.T) {
 						Tokens int `json:"total_tokens"`
 					} `json:"usage"`
 				}
-				s.post(t, "/v1/rerank", map[string]any{"query": "main", "documents": texts}, &ranked)
+				path = "/v1/rerank"
+				s.post(t, path, map[string]any{"query": "main", "documents": texts}, &ranked)
 				want = ranked.Usage.Tokens
 				if len(ranked.Results) != len(texts) {
 					t.Fatalf("%d results", len(ranked.Results))
 				}
 			} else {
-				for _, text := range texts {
+				for _, input := range []any{texts[0], texts[1:], []int{5, 6, 7}} {
 					var made struct {
 						Usage struct {
 							Tokens int `json:"total_tokens"`
 						} `json:"usage"`
 					}
-					s.post(t, "/v1/embeddings", map[string]any{"input": text}, &made)
+					s.post(t, path, map[string]any{"input": input}, &made)
 					want += made.Usage.Tokens
 				}
+				texts = append(texts, nil)
 			}
 			c := s.end(t).sealed(t)
 			wantRows(t, c)
@@ -338,6 +343,19 @@ func TestServerEmbeddings(t *testing.T) {
 					len(c.ids("decode")), len(texts), want)
 			}
 			c.setup(t, 4)
+			records := s.recordedRequests(t)
+			for i := range records {
+				q := &records[i]
+				times := []int64{q.ArrivalNS, q.LaunchNS, q.PromptNS, q.EndNS}
+				if !slices.IsSorted(times) || times[0] == 0 ||
+					q.Said.Path != path || q.End != kvcache.EndCompleted || q.Output != 0 || q.Cached != 0 || q.Again >= 0 {
+					t.Errorf("record %+v", *q)
+				}
+				want -= int(q.Prompt)
+			}
+			if len(records) != len(texts) || want != 0 {
+				t.Errorf("%d records of %d texts lack %d tokens", len(records), len(texts), want)
+			}
 		})
 	}
 }

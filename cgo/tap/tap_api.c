@@ -290,6 +290,7 @@ float * llama_get_embeddings(struct llama_context * ctx) {
 float * llama_get_embeddings_ith(struct llama_context * ctx, int32_t i) {
     if (tap_on()) {
         tap_read(ctx);
+        tap_served_embedded(ctx, i, -1);
     }
     return TAP_REAL(llama_get_embeddings_ith)(ctx, i);
 }
@@ -297,6 +298,7 @@ float * llama_get_embeddings_ith(struct llama_context * ctx, int32_t i) {
 float * llama_get_embeddings_seq(struct llama_context * ctx, llama_seq_id seq) {
     if (tap_on()) {
         tap_read(ctx);
+        tap_served_embedded(ctx, -1, seq);
     }
     return TAP_REAL(llama_get_embeddings_seq)(ctx, seq);
 }

@@ -374,6 +374,8 @@ enum tap_served_kind {
     // what the HTTP request of thread row that began to come at mono_ns says of itself. The text has lines
     // "name value": path, traceparent, tracestate, and settings of its JSON body as they are there
     TAP_SERVED_HTTP = 7,
+    // the program read the embedding of row of its last call, or of sequence token; the other is -1
+    TAP_SERVED_EMBEDDED = 8,
 };
 
 // COMPLETED is what /responses says of both STOP and LENGTH.

@@ -104,6 +104,17 @@ void tap_served_accepted(struct llama_sampler * sampler, llama_token token, int6
     tap_add(&tap.header->stats.api_ns, (uint64_t) (tap_now() - now));
 }
 
+void tap_served_embedded(struct llama_context * ctx, int32_t row, llama_seq_id seq) {
+    struct tap_context * c = tap_served_on() ? tap_context_of(ctx) : NULL;
+    if (c != NULL) {
+        struct tap_rec_served rec = {
+            .kind = TAP_SERVED_EMBEDDED, .mono_ns = (uint64_t) tap_now(), .ctx = tap_get(&c->number), .row = row,
+            .token = seq,
+        };
+        tap_served_send(&rec, NULL, 0);
+    }
+}
+
 void tap_served_state(uint32_t kind, struct llama_context * ctx, llama_seq_id seq, const void * data, size_t size) {
     struct tap_context * c = tap_served_on() ? tap_context_of(ctx) : NULL;
     if (c != NULL) {
@@ -146,6 +157,7 @@ static TAP_OWN struct {
     bool    afresh;  // it does not want what its slot holds
     struct { // a prompt of token ids that is being received
         uint32_t state, depth, n; // see tap_wire_ids; open brackets; tokens so far
+        uint32_t keys; // that begin like what came since a quote, a bit each
         uint64_t hash, id;
         bool digits;
     } ids;
@@ -212,12 +224,40 @@ static uint32_t tap_wire_ends(const char * data, size_t n, uint32_t * all) {
     return found;
 }
 
+// What a key that is followed by token ids is called.
+static const char * const tap_ids_keys[] = {"\"prompt\"", "\"input\"", "\"content\""};
+enum { TAP_IDS_KEYS = sizeof(tap_ids_keys) / sizeof(tap_ids_keys[0]), TAP_IDS_ANY = (1 << TAP_IDS_KEYS) - 1 };
+
+// tap_wire_quote begins to look for a key where c is a quote.
+static void tap_wire_quote(char c) {
+    tap_wire.ids.state = c == '"';
+    tap_wire.ids.keys = TAP_IDS_ANY;
+}
+
+// tap_wire_key takes the next character of what may be a key; true: it is the last one of it.
+static bool tap_wire_key(char c) {
+    const uint32_t at = tap_wire.ids.state++;
+    for (int k = 0; k < TAP_IDS_KEYS; k++) {
+        if ((tap_wire.ids.keys >> k & 1) == 0) {
+            continue;
+        }
+        if (tap_ids_keys[k][at] != c) {
+            tap_wire.ids.keys &= ~(1u << k);
+        } else if (tap_ids_keys[k][at + 1] == 0) {
+            return true;
+        }
+    }
+    if (tap_wire.ids.keys == 0) {
+        tap_wire_quote(c);
+    }
+    return false;
+}
+
 // tap_wire_ids finds prompts that are given as token ids, in pieces of an HTTP request's body: "prompt": [1, 2, 3], or
-// several of them in a list. llama-server computes these as they are, and tokenizes nothing. Within a text the quotes
-// would be escaped.
+// several of them in a list; of embeddings, "input" or "content". llama-server computes these as they are, and
+// tokenizes nothing. Within a text the quotes would be escaped.
 static void tap_wire_ids(const char * data, size_t n) {
-    static const char key[] = "\"prompt\"";
-    enum tap_ids { TAP_IDS_COLON = sizeof(key) - 1, TAP_IDS_LIST, TAP_IDS_WITHIN };
+    enum tap_ids { TAP_IDS_COLON = 16 /* longer than a key */, TAP_IDS_LIST, TAP_IDS_WITHIN };
     for (size_t i = 0; i < n; i++) {
         const char c = data[i];
         if (tap_wire.ids.state < TAP_IDS_COLON) {
@@ -227,10 +267,12 @@ static void tap_wire_ids(const char * data, size_t n) {
                     return;
                 }
                 i = (size_t) (next - data);
-                tap_wire.ids.state = 1;
+                tap_wire_quote(*next);
                 continue;
             }
-            tap_wire.ids.state = c == key[tap_wire.ids.state] ? tap_wire.ids.state + 1 : c == '"';
+            if (tap_wire_key(c)) {
+                tap_wire.ids.state = TAP_IDS_COLON;
+            }
             continue;
         }
         if (c == ' ' || c == '\t' || c == '\r' || c == '\n') {
@@ -263,7 +305,7 @@ static void tap_wire_ids(const char * data, size_t n) {
                 tap_wire.ids.state = --tap_wire.ids.depth > 0 ? TAP_IDS_WITHIN : 0;
             }
         } else {
-            tap_wire.ids.state = c == '"';
+            tap_wire_quote(c);
         }
     }
 }

@@ -18,6 +18,10 @@ void tap_served_call(void);
 void tap_served_row(struct llama_context * ctx, int32_t row);
 void tap_served_device(llama_token token);
 
+// tap_served_embedded notes that the embedding of a row of a context's last batch was read, or of a sequence; the other
+// is -1.
+void tap_served_embedded(struct llama_context * ctx, int32_t row, llama_seq_id seq);
+
 // tap_served_applied and tap_served_accepted take in what the program called a sampler for, from began on.
 void tap_served_applied(struct llama_sampler * sampler, const llama_token_data_array * candidates, int64_t began);
 void tap_served_accepted(struct llama_sampler * sampler, llama_token token, int64_t began);

@@ -52,11 +52,25 @@ func (r *arrivals) ask(s *ggmlhooks.Served) {
 // given tokens, is reached by TLS, or not asked over a network.
 func (r *arrivals) asked(q *request) *ask {
 	for _, a := range r.asks {
-		if a.hash == q.hash && a.tokens == q.Prompt {
+		if q.is(a) {
 			return a
 		}
 	}
 	return nil
+}
+
+// is reports whether a prompt that arrived is the request's. A server that ranks tokenizes query and document apart:
+// the document stands at the end, before at most one token that ends it.
+func (q *request) is(a *ask) bool {
+	if q.Prompt == a.tokens {
+		return q.hash == a.hash
+	}
+	document := func(end int) bool {
+		first := end - int(a.tokens)
+		return first > 0 && ggmlhooks.PromptHash(q.embedded[first:end]) == a.hash
+	}
+	n := len(q.embedded)
+	return strings.Contains(a.said.Path, "rerank") && (document(n) || document(n-1))
 }
 
 // take makes a prompt that of a request. Several answers to one prompt share it.
@@ -73,7 +87,15 @@ func (r *arrivals) answer(s *ggmlhooks.Served, unanswered func() []*request) {
 		if a.thread != s.Row {
 			return false
 		}
-		if s.Key == 0 { // unless it is the beginning of a long one
+		if s.Key == 0 { // embeddings, something else than a request's answer, or the beginning of a long one
+			for _, q := range unanswered() {
+				if q.embedded != nil && q.is(a) && !strings.HasSuffix(a.said.Path, "/tokenize") {
+					q.take(a)
+					q.answer = ggmlhooks.ServedCompleted
+					q.answered(s.Line)
+					return true
+				}
+			}
 			return !slices.ContainsFunc(unanswered(), func(q *request) bool { return q.hash == a.hash })
 		}
 		open := unanswered()

@@ -14,7 +14,7 @@ import (
 
 // The bounds of a publisher.
 const (
-	maxPublished      = 10_000   // past batches that can be asked for
+	maxPublished = 10_000   // past batches that can be asked for
 	maxKeptBytes = 64 << 20 // of them
 	maxWaiting   = 10_000   // batches that wait for a subscriber
 	maxWaitBytes = 16 << 20 // of them

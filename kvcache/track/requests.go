@@ -95,7 +95,9 @@ type request struct {
 	steered   bool  // what its slot held was computed with other vectors
 	adapters  bool  // … or adapters
 	failed    bool
-	timed     bool // the server logged how many tokens its answer has
+	embedded  []int32 // the prompt whose embedding was read; nil: none was
+	loggedNS  int64   // when the server logged that it got its slot; 0: it did not
+	timed     bool    // the server logged how many tokens its answer has
 	cancelled bool
 	ended     bool   // its last token ends generation
 	answer    uint32 // ggmlhooks.ServedStop and so on; 0: not seen
@@ -383,6 +385,9 @@ func (r *Requests) end(s *slot, ns int64) error {
 		return nil
 	}
 	s.now, q.EndNS, q.LastSegment = nil, ns, r.o.Segment()
+	if q.embedded != nil && q.loggedNS > 0 { // the sampler of its slot is as old as the server
+		q.LaunchNS = q.loggedNS
+	}
 	s.losses = nil
 	switch {
 	case q.failed:

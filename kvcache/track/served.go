@@ -28,6 +28,10 @@ func (r *Requests) Served(s *ggmlhooks.Served) error {
 		x.saves.put(s.Key, x.slot(s.Row).cells)
 	case ggmlhooks.ServedAdapters:
 		r.context(s.Ctx).made.adapters = s.Key
+	case ggmlhooks.ServedEmbedded:
+		if x := r.context(s.Ctx); r.owner(x) {
+			x.embed(s, r.o.Keep)
+		}
 	case ggmlhooks.ServedRestored:
 		x := r.context(s.Ctx)
 		to := x.slot(s.Row)
@@ -52,10 +56,12 @@ func (x *slotContext) choose(c *ggmlhooks.Served, keep int) {
 		return
 	}
 	if q.Output == 0 {
-		q.prompted(x, c.MonoNS)
-		if prompt := q.slot.cells[:min(q.Prompt, int64(len(q.slot.cells)))]; !slices.Contains(prompt, unknownToken) {
-			q.PromptIDs = slices.Clone(prompt[:min(keep, len(prompt))])
+		q.FirstNS, q.embedded = c.MonoNS, nil
+		prompt := q.prompted(keep)
+		if int64(len(prompt)) == q.Prompt && !slices.Contains(prompt, unknownToken) {
+			q.Blocks = x.hasher.Blocks(prompt)
 		}
+		q.judge(x, prompt)
 	} else {
 		q.Gaps = append(q.Gaps, float32(float64(c.MonoNS-q.LastNS)/1e6))
 	}
@@ -73,19 +79,29 @@ func (x *slotContext) choose(c *ggmlhooks.Served, keep int) {
 	}
 }
 
-// prompted ends a request's prompt: its first token was chosen.
-func (q *request) prompted(x *slotContext, ns int64) {
-	q.FirstNS = ns
+// embed takes in that an embedding was read: the request's prompt is computed, and nothing follows it.
+func (x *slotContext) embed(s *ggmlhooks.Served, keep int) {
+	seq := s.Token
+	if s.Row >= 0 && int(s.Row) < len(x.call) {
+		seq = x.call[s.Row].Seqs[0]
+	}
+	if q := x.slot(seq).now; q != nil && q.embedded == nil && q.Output == 0 && q.Computed > 0 {
+		q.embedded = slices.Clone(q.prompted(keep))
+	}
+}
+
+// prompted ends a request's prompt, and returns what is known of it. The first tokens are kept.
+func (q *request) prompted(keep int) []int32 {
 	if q.Computed == 0 { // it shares another one's
 		q.Cached = int64(len(q.slot.cells))
 	}
 	q.Prompt = q.Cached + q.Computed
 	prompt := q.slot.cells[:min(q.Prompt, int64(len(q.slot.cells)))]
 	q.hash = ggmlhooks.PromptHash(prompt)
-	if int64(len(prompt)) == q.Prompt && !slices.Contains(prompt, unknownToken) {
-		q.Blocks = x.hasher.Blocks(prompt)
+	if !slices.Contains(prompt, unknownToken) {
+		q.PromptIDs = slices.Clone(prompt[:min(keep, len(prompt))])
 	}
-	q.judge(x, prompt)
+	return prompt
 }
 
 // unanswered are the requests whose answers were not seen, by when their slots were taken.
@@ -135,6 +151,7 @@ func (r *Requests) line(s *ggmlhooks.Served) error {
 	case lineLaunch:
 		if slot.now == nil {
 			r.launch(x, slot, l.task)
+			slot.now.loggedNS = s.MonoNS
 		}
 	}
 	return nil
