@@ -17,7 +17,8 @@ type graphs struct {
 	answer func(*ggmlhooks.Graph)      // names the points of a graph that is not computed
 	known  map[uint64]*ggmlhooks.Graph // descriptions that are still arriving, or in use
 	newest map[uint32]uint64           // graph of each context
-	left   map[uint64]int              // nodes and leafs, or changes, that are still to come
+	left   map[uint64]int              // nodes and leafs that are still to come
+	differ map[uint64]int              // changes of a graph that are still to come
 }
 
 func (gs *graphs) begin(d *decoder) error {
@@ -34,9 +35,13 @@ func (gs *graphs) begin(d *decoder) error {
 	}
 	old, ok := gs.newest[g.Ctx]
 	before := gs.known[old]
+	if gs.left[old]+gs.differ[old] > 0 {
+		before = nil // the rest of it will not come
+	}
 	if ok {
 		delete(gs.known, old)
 		delete(gs.left, old)
+		delete(gs.differ, old)
 	}
 	gs.newest[g.Ctx] = g.ID
 	gs.known[g.ID] = g
@@ -58,7 +63,7 @@ func (gs *graphs) like(g, before *ggmlhooks.Graph, like uint64, nodes, leafs, ch
 	}
 	// What listeners were handed stays as it is.
 	g.Nodes, g.Leafs = slices.Clone(before.Nodes), slices.Clone(before.Leafs)
-	gs.left[g.ID] = changes
+	gs.differ[g.ID] = changes
 	if changes != 0 {
 		return nil
 	}
@@ -68,14 +73,14 @@ func (gs *graphs) like(g, before *ggmlhooks.Graph, like uint64, nodes, leafs, ch
 func (gs *graphs) changes(d *decoder) error {
 	id, _, count := d.u64(), d.u32(), int(d.u32())
 	g := gs.known[id]
-	if g == nil || count > gs.left[id] {
+	if g == nil || count > gs.differ[id] {
 		return fmt.Errorf("%w: changes of graph %d, which has none", ErrQueue, id)
 	}
 	for i := 0; i < count && !d.bad; i++ {
 		readChange(d, g)
 	}
-	gs.left[id] -= count
-	if d.bad || gs.left[id] != 0 {
+	gs.differ[id] -= count
+	if d.bad || gs.differ[id] != 0 {
 		return d.err(recChanges)
 	}
 	return gs.sink.Graph(g)
@@ -86,6 +91,9 @@ func (gs *graphs) nodes(d *decoder, leafs bool) error {
 	g := gs.known[id]
 	if g == nil {
 		return nil // its head was dropped, and counted
+	}
+	if count > gs.left[id] {
+		return fmt.Errorf("%w: graph %d has more nodes or leafs than it began with", ErrQueue, id)
 	}
 	for i := 0; i < count && !d.bad; i++ {
 		if leafs {

@@ -44,7 +44,7 @@ func NewReader(r *Region, sink ggmlhooks.Sink) *Reader {
 	reader := &Reader{region: r, sink: sink, tail: r.header.QueueTail, woken: r.header.QueueTail}
 	reader.graphs = graphs{
 		sink: sink, answer: r.answer, known: map[uint64]*ggmlhooks.Graph{}, newest: map[uint32]uint64{},
-		left: map[uint64]int{},
+		left: map[uint64]int{}, differ: map[uint64]int{},
 	}
 	reader.executions = executions{
 		sink: sink, graphs: &reader.graphs, pool: r.pool, losses: map[uint64][]ggmlhooks.Loss{},
