@@ -2,6 +2,7 @@ package kvcache
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -36,6 +37,15 @@ type RequestTotals struct {
 	Gaps       Histogram `json:"inter_token"`
 }
 
+// Tokens is a line on the tokens: how many were chosen is known of a server.
+func (t *RequestTotals) Tokens() string {
+	text := fmt.Sprintf("%d tokens of prompts, %d cached and %d computed", t.Prompt, t.Cached, t.Computed)
+	if t.Output > 0 {
+		text += fmt.Sprintf("; %d tokens chosen", t.Output)
+	}
+	return text
+}
+
 // Add adds a request. Its gaps count where they are there.
 func (t *RequestTotals) Add(q *Request) {
 	if t.Ends == nil {
@@ -44,7 +54,7 @@ func (t *RequestTotals) Add(q *Request) {
 	t.Requests++
 	t.Cached, t.Computed = t.Cached+max(q.Cached, 0), t.Computed+q.Computed
 	t.Prompt = t.Cached + t.Computed
-	t.Output, t.Drafted, t.Accepted = t.Output+q.Output, t.Drafted+q.Drafted, t.Accepted+q.Accepted
+	t.Output, t.Drafted, t.Accepted = t.Output+max(q.Output, 0), t.Drafted+q.Drafted, t.Accepted+q.Accepted
 	if q.FirstNS != 0 && q.PromptNS != 0 {
 		t.PromptNS, t.OutputNS = t.PromptNS+q.FirstNS-q.PromptNS, t.OutputNS+q.LastNS-q.FirstNS
 	}

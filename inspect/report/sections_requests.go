@@ -25,8 +25,7 @@ func requestsSection(_ context.Context, r *Run, over *tracks) (*section, error) 
 	}
 	s := &section{ID: "requests", Title: "Requests"}
 	t := r.Requests.Totals()
-	s.Text = append(s.Text, fmt.Sprintf("%s: %d tokens of prompts, %d cached and %d computed; %d tokens chosen.",
-		plural(t.Requests, "request"), t.Prompt, t.Cached, t.Computed, t.Output))
+	s.Text = append(s.Text, plural(t.Requests, "request")+": "+t.Tokens()+".")
 	if t.Cut {
 		s.Text = append(s.Text, "The table was not completed: the newest requests are missing.")
 	}

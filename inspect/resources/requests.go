@@ -253,8 +253,7 @@ func (r *Requests) WriteText(w io.Writer, text func(id int64) string, last int) 
 		out.Line("%d earlier requests: --last %d shows them", n, len(r.All))
 	}
 	t := r.Totals()
-	out.Line("\n%d requests: %d tokens of prompts, %d cached and %d computed; %d tokens chosen", t.Requests, t.Prompt,
-		t.Cached, t.Computed, t.Output)
+	out.Line("\n%d requests: %s", t.Requests, t.Tokens())
 	if t.Drafted > 0 {
 		out.Line("%d tokens drafted, %d accepted", t.Drafted, t.Accepted)
 	}

@@ -206,7 +206,7 @@ func (r *Requests) Begin(e *ggmlhooks.Execution) error {
 		for k, seq := range row.Seqs {
 			s := x.slot(seq)
 			if q := s.now; q != nil && k == 0 {
-				q.compute(x, row, e.MonoNS)
+				q.compute(x, row, e.MonoNS, r.served != nil)
 			}
 			s.cells.set(row.Pos, row.Token)
 			s.touch(row.Pos)
@@ -245,10 +245,15 @@ func (x *slotContext) report(changed func(ctx uint32, seq int32, from int, token
 	}
 }
 
-// compute takes in a row of the request.
-func (q *request) compute(x *slotContext, row *ggmlhooks.Row, ns int64) {
+// compute takes in a row of the request. Which tokens a program chose is known of a server; the rows that another one
+// generated are no prompt, by their phase.
+func (q *request) compute(x *slotContext, row *ggmlhooks.Row, ns int64, served bool) {
 	q.Taken++
-	if q.Output > 0 {
+	if q.Output != 0 {
+		return
+	}
+	if !served && row.Phase == ggmlhooks.PhaseDecode {
+		q.Prompt, q.Output = q.Cached+q.Computed, -1
 		return
 	}
 	if q.Computed == 0 {

@@ -76,7 +76,7 @@ func (q *requests) spell(r *run, done *kvcache.Request) {
 		}
 		return strings.ToValidUTF8(words, "\uFFFD"), len(ids) == r.o.Tap.OTLPTexts && all > int64(len(ids))
 	}
-	w, output := &done.Texts, done.OutputIDs[:min(int64(len(done.OutputIDs)), done.Output)]
+	w, output := &done.Texts, done.OutputIDs[:min(int64(len(done.OutputIDs)), max(done.Output, 0))]
 	w.Prompt, w.PromptCut = text(done.PromptIDs, done.Prompt)
 	w.Output, w.OutputCut = text(output, done.Output)
 	done.PromptIDs, done.OutputIDs = nil, nil
