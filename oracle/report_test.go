@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -214,6 +215,12 @@ func TestReportPage(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(data), &charts); err != nil {
 		t.Fatal(err)
+	}
+	var meta rundir.Metadata
+	readJSON(t, filepath.Join(dir, rundir.MetadataName), &meta)
+	words := present.Bytes(int64(meta.Account.Captured.Bytes)) + " as the model computed them"
+	if !strings.Contains(string(text), words) {
+		t.Errorf("the page lacks %q", words)
 	}
 	want := map[string]float64{}
 	for _, e := range jsonLines[struct {

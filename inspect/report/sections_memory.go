@@ -16,7 +16,7 @@ import (
 
 // The bytes up to which files are read for the report. A larger one is named with the command that reads it.
 const (
-	maxTensorBytes = 1 << 30 // as the model computed them
+	maxTensorBytes = 1 << 30 // in the element type that is stored
 	maxTraceBytes  = 64 << 20
 )
 

@@ -37,9 +37,12 @@ func activationsSection(ctx context.Context, r *Run, _ *tracks) (*section, error
 		s.Missing = "No tensor is in the capture: --tap-tensors 'l_out*'"
 		return s, nil
 	}
-	s.Text = append(s.Text, fmt.Sprintf("%s of %s, %s as the model computed them, %s on disk.",
-		plural(sum.Packets, "captured tensor"), plural(sum.Tokens, "token"), present.Bytes(sum.BytesRaw),
-		present.Bytes(sum.BytesStored)))
+	source := "" // not known of a stream without an index
+	if sum.BytesSource > 0 {
+		source = present.Bytes(sum.BytesSource) + " as the model computed them, "
+	}
+	s.Text = append(s.Text, fmt.Sprintf("%s of %s, %s%s on disk.", plural(sum.Packets, "captured tensor"),
+		plural(sum.Tokens, "token"), source, present.Bytes(sum.BytesStored)))
 	if sum.BytesRaw > maxTensorBytes {
 		s.Text = append(s.Text,
 			fmt.Sprintf("They are more than the %s that a report reads: llamatap inspect %s --stats.",
