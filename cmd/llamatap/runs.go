@@ -58,9 +58,6 @@ characters of its name after an underscore, or nothing: the newest run.
 					if err := unreadable(folder); err != nil {
 						return err
 					}
-					if below := filepath.Join(folder, filepath.Base(defaultOut())); len(rundir.Find(below)) > 0 {
-						return fmt.Errorf("there are no runs in %s or the folders in it: give %s", folder, below)
-					}
 					return fmt.Errorf("there are no runs below %s: record one, or give another folder", folder)
 				}
 				return form.write(func(out io.Writer) error { return resources.WriteRuns(out, runs) })

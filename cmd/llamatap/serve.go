@@ -16,10 +16,8 @@ import (
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/object"
+	"github.com/llamatap/llamatap/store/rundir"
 )
-
-// defaultRuns is where runs are recorded unless they say otherwise.
-const defaultRuns = "llamatap-runs"
 
 func serveCommand() *cli.Command {
 	return &cli.Command{
@@ -91,10 +89,10 @@ user's cache when one is looked at.
 				"let web pages of this origin, such as http://localhost:3000, ask with the token; may be given several times")
 			return func(args []string) (err error) {
 				if o.Dir = strings.Join(args, ""); o.Dir == "" && o.Live {
-					o.Dir = defaultRuns
+					o.Dir = rundir.Folder
 				} else if o.Dir == "" && len(o.Hosts) == 0 {
 					return cli.Wrongf("no run directory: give one, or a folder of runs, as in 'llamatap serve %s'",
-						defaultRuns)
+						rundir.Folder)
 				}
 				if object.Is(o.Dir) && o.Live {
 					return cli.Wrongf("--live: there are no live runs in object storage: leave it out")

@@ -27,9 +27,12 @@ func isRun(path string) bool {
 	return false
 }
 
-// Find returns the paths of the run directories in a folder and in the folders in it, newest first. Names begin
-// with the second in which a run began; of one second, and of copies under other names, the run that was sealed
-// last comes first, and before it one that is not sealed.
+// Folder is the name of the folder that runs are recorded in unless another one is given.
+const Folder = "llamatap-runs"
+
+// Find returns the paths of the run directories in a folder, in the folders in it, and in its [Folder], newest first.
+// Names begin with the second in which a run began; of one second, and of copies under other names, the run that was
+// sealed last comes first, and before it one that is not sealed.
 func Find(folder string) []string {
 	var found []string
 	entries, _ := os.ReadDir(folder)
@@ -38,6 +41,8 @@ func Find(folder string) []string {
 		case !e.IsDir():
 		case isRun(path):
 			found = append(found, path)
+		case e.Name() == Folder:
+			found = append(found, Find(path)...)
 		default:
 			below, _ := os.ReadDir(path)
 			for _, b := range below {

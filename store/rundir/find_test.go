@@ -41,3 +41,15 @@ func TestFind(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// TestFindProject: the runs of a project are found in the folder that they are recorded in unless one is named.
+func TestFindProject(t *testing.T) {
+	project := t.TempDir()
+	run := filepath.Join(project, Folder, "model", "run_20260301_120000_ffff")
+	if err := os.MkdirAll(run, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got := Find(project); !slices.Equal(got, []string{run}) {
+		t.Errorf("%q, not %s", got, run)
+	}
+}
