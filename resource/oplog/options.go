@@ -18,6 +18,8 @@ type Options struct {
 	PerSecond int
 	// Now is CLOCK_MONOTONIC in nanoseconds.
 	Now func() int64
+	// StartNS is when the run began, by the same clock; 0: when the recorder is made.
+	StartNS int64
 	// UnixOffset is what must be added to it to make it a Unix time, in nanoseconds.
 	UnixOffset int64
 	SessionID  string

@@ -1,6 +1,7 @@
 package oplog
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -56,7 +57,7 @@ func NewRecorder(o Options) (*Recorder, error) {
 		compute: compute{w, m.device, o.Roofline, o.Pressure}, devices: devices{writer: w, take: o.Devices,
 			running: begun}, running: begun,
 		cells:  cells{w, map[cacheID]string{}, map[cacheLayer]string{}},
-		totals: totals{writer: w, start: o.Now(), phases: map[ggmlhooks.Phase]*resource.PhaseTotals{}},
+		totals: totals{writer: w, start: cmp.Or(o.StartNS, o.Now()), phases: map[ggmlhooks.Phase]*resource.PhaseTotals{}},
 	}
 	r.totals.open(&o)
 	return r, nil

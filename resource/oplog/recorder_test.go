@@ -432,6 +432,18 @@ func TestRateLimitIsTold(t *testing.T) {
 	})
 }
 
+// TestSessionStart: a session begins when the run does, which may be long before its first graph makes a recorder.
+func TestSessionStart(t *testing.T) {
+	const before = 5000
+	b := newBench(t, Options{StartNS: beginning - before})
+	b.clock += 1000
+	_, events := b.lines()
+	start, end := of[resource.SessionStart](events), of[resource.SessionEnd](events)
+	if len(start) != 1 || start[0].MonoNS != beginning-before || len(end) != 1 || end[0].DurationNS != before+1000 {
+		t.Errorf("%+v, %+v", start, end)
+	}
+}
+
 // TestDiskFull: the run goes on, and what is lost is counted.
 func TestDiskFull(t *testing.T) {
 	r, err := NewRecorder(Options{
