@@ -49,7 +49,7 @@ func (c *compute) graph(ctx *context, x *execution) {
 		c.String("time_source", resource.TimeSync.String())
 		c.measured("sync_wait_ns", x.SyncNS)
 	}
-	if x.timed {
+	if x.timed && !x.Failed() { // of one that failed, no parts are recorded
 		timed := int64(0)
 		for _, in := range x.ranges {
 			timed += max(in.ns, 0)

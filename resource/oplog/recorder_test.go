@@ -353,13 +353,15 @@ func TestGPU(t *testing.T) {
 
 // TestFailed: of a graph that was given up, or failed, nobody knows what was computed.
 func TestFailed(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newBench(t, Options{Level: resource.Detailed})
 	b.check(b.Graph(small(1, 1)))
 	b.check(b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, Tokens: []int32{1}, MonoNS: 5}))
+	b.check(b.Times(&ggmlhooks.Times{Exec: 1, Graph: 1, BeginNS: 6,
+		Nodes: []ggmlhooks.NodeTime{{Node: 1, DoneNS: 10, LeftNS: 10}}}))
 	b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: 1, MonoNS: 50, BeginNS: 6, Status: 1}))
 	lines, events := b.lines()
 	g, s := of[resource.Graph](events)[0], of[resource.Summary](events)[0]
-	if g.Status != 1 || g.FLOPs != nil || g.BytesRead != nil || *g.DurationNS != 44 || s.FLOPs != 0 || s.Tokens != 0 ||
+	if g.Status != 1 || g.FLOPs != nil || g.BytesRead != nil || g.TimedNS != nil || *g.DurationNS != 44 || s.FLOPs != 0 || s.Tokens != 0 ||
 		s.Graphs != 1 {
 		t.Errorf("%+v %+v", g, s)
 	}
