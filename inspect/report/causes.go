@@ -269,7 +269,7 @@ func besideDevice(r *Run) *Finding {
 		f.Evidence = "no memory of a device was allocated"
 		return f.judge(0, 1, besideShare)
 	default:
-		f.NotJudged = "no execution was timed inside: --tap-resource-level DETAILED"
+		f.NotJudged = "no execution was timed inside: " + r.Resources.TimingFlag()
 		return f
 	}
 	var onCPU, all int64

@@ -196,7 +196,7 @@ func componentsSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 		s.Missing = resourceFlag
 		return s, nil
 	case r.Resources.TimedGraphs == 0:
-		s.Missing = "No execution was timed inside: --tap-resource-level DETAILED"
+		s.Missing = "No execution was timed inside: " + r.Resources.TimingFlag()
 		return s, nil
 	}
 	all := r.Resources
@@ -330,7 +330,7 @@ func rooflineSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 			present.Digits(sum.bytes / sum.ns), present.Percent(y / min(roof.GFLOPsPerS, roof.GBPerS*x))})
 	}
 	if len(c.Series) == 0 {
-		s.Missing = "No component has a measured time and known bytes: --tap-resource-level DETAILED"
+		s.Missing = "No component has a measured time and known bytes: " + r.Resources.TimingFlag()
 		return s, nil
 	}
 	if len(without) > 0 {

@@ -352,3 +352,20 @@ func TestSampled(t *testing.T) {
 		}
 	}
 }
+
+// TestNotTimed: what names the setting that times the inside of graphs names no level that the run has already.
+func TestNotTimed(t *testing.T) {
+	for level, want := range map[resource.Level]string{resource.Minimal: "--tap-resource-level DETAILED",
+		resource.Detailed: "--tap-resource-sample 1", resource.Verbose: "--tap-resource-sample 1"} {
+		s := &script{}
+		s.begin(level)
+		s.exec++
+		s.put(resource.Graph{Header: s.head(resource.KindGraph), Exec: s.exec, Graph: 1, Phase: "prefill", Tokens: 2,
+			NodeCount: 7, DurationNS: ptr(int64(1000))})
+		var text strings.Builder
+		summarize(t, map[string]string{rundir.EventsName: s.String()}).WriteText(&text)
+		if !strings.Contains(text.String(), "is not known: record with "+want+"\n") {
+			t.Errorf("%s: %s", level, text.String())
+		}
+	}
+}

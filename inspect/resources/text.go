@@ -46,6 +46,15 @@ func (r *Report) WriteText(w io.Writer) error {
 // sampled reports whether some of the graphs were timed inside and others were not.
 func (r *Report) sampled() bool { return r.TimedGraphs > 0 && r.TimedGraphs < r.Graphs }
 
+// TimingFlag is the flag that times the inside of graphs, of a run in which none was: of one that recorded their parts,
+// that of sampling.
+func (r *Report) TimingFlag() string {
+	if slices.ContainsFunc(r.Levels, func(level string) bool { return level == "DETAILED" || level == "VERBOSE" }) {
+		return "--tap-resource-sample 1"
+	}
+	return "--tap-resource-level DETAILED"
+}
+
 // head writes the lines that answer most questions.
 func (r *Report) head(b *strings.Builder) {
 	line := func(key, format string, args ...any) { fmt.Fprintf(b, "%-10s%s\n", key, fmt.Sprintf(format, args...)) }
@@ -123,7 +132,7 @@ func (r *Report) timeLines(line func(key, format string, args ...any)) {
 	}
 	text := fmt.Sprintf("%s in %d graphs", present.Duration(time.Duration(r.GraphNS)), r.Graphs)
 	if r.Coverage == nil {
-		text += "; where in them is not known: record with --tap-resource-level DETAILED"
+		text += "; where in them is not known: record with " + r.TimingFlag()
 	} else {
 		text += fmt.Sprintf("; %s of it is attributed below", percentText(r.Coverage))
 		if r.sampled() {
