@@ -405,7 +405,7 @@ func fragmented(r *Run) *Finding {
 	f := &Finding{Cause: "a fragmented KV cache", Of: "the bytes that graphs read", Files: rundir.LivesName}
 	switch {
 	case r.KV == nil:
-		f.NotJudged = "not recorded: --tap-kv"
+		f.NotJudged = r.noKV()
 		return f
 	case r.Resources == nil:
 		f.NotJudged = noEvents

@@ -160,6 +160,11 @@ func TestNotRecorded(t *testing.T) {
 	if f := besideDevice(run); f.Share == nil || *f.Share != 0 {
 		t.Errorf("without a device: %+v", f)
 	}
+	run.KV, run.State = nil, resources.StateRunning
+	run.Metadata = &rundir.Metadata{Config: map[string]any{"recorders": []any{"kv"}}}
+	if f := fragmented(run); f.Share != nil || strings.Contains(f.NotJudged, "--tap-kv") {
+		t.Errorf("of a live run: %+v", f)
+	}
 	m := quiet()
 	m.peak = 0
 	if f := judged(t, m).finding(t, "memory bandwidth"); !strings.Contains(f.NotJudged, "doctor --roofline") {

@@ -86,6 +86,14 @@ func (r *Run) recorded(what string) bool {
 	return slices.ContainsFunc(r.data, func(d resources.Data) bool { return d.What == what })
 }
 
+// noKV is why there is no table of the KV cache.
+func (r *Run) noKV() string {
+	if r.State != resources.StateSealed && r.Metadata != nil && slices.Contains(r.Metadata.Recorders(), "kv") {
+		return "the table of the KV cache is written when the run is sealed"
+	}
+	return "not recorded: --tap-kv"
+}
+
 // Size is how many bytes Read reads of a run directory.
 func Size(dir string) int64 {
 	size := resources.LogSize(dir)

@@ -38,7 +38,7 @@ const maxLives = 4096
 func kvSection(ctx context.Context, r *Run, over *tracks) (*section, error) {
 	s := &section{ID: "kv", Title: "KV cache"}
 	if r.KV == nil {
-		s.Missing = "Not recorded: --tap-kv"
+		s.Missing = upper(r.noKV())
 		return s, nil
 	}
 	for _, c := range r.KV.Timeline {
@@ -173,7 +173,7 @@ func promptsSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 		}
 		s.Text = append(s.Text, text)
 	} else {
-		s.Text = append(s.Text, "What prompts found in the KV cache is not recorded: --tap-kv.")
+		s.Text = append(s.Text, "What prompts found in the KV cache: "+r.noKV()+".")
 	}
 	if r.steps == nil && r.Requests == nil {
 		s.Text = append(s.Text, "Which tokens were computed again is not recorded: --tap-resource-level MINIMAL.")
