@@ -283,7 +283,7 @@ var keys = map[string]key{
 	"phases":                   {"", "", "totals by phase"},
 	"phases.graphs":            {"", "measured", "executions"},
 	"phases.tokens":            {"tokens", "measured", "tokens of the phase, in whatever graphs"},
-	"phases.duration_ns":       {"ns", "measured", "sum of the times from graph entry to graph end"},
+	"phases.duration_ns":       {"ns", "measured", "sum of the times from when ggml gets a graph to its end"},
 	"phases.flops":             {"FLOP", "computed", "their work"},
 	"phases.ops_without_flops": {"ops", "computed", "ops that are not in it"},
 }

@@ -104,7 +104,7 @@ func newUse() Use {
 func (u *Use) add(x *ggmlhooks.Execution, flow *Flow) {
 	var ns int64
 	if x.Ended {
-		ns = x.End.MonoNS - x.MonoNS
+		ns = x.End.MonoNS - x.BeganNS()
 	}
 	u.Graphs[x.Phase]++
 	u.NS[x.Phase] += ns
@@ -120,7 +120,7 @@ func (u *Use) add(x *ggmlhooks.Execution, flow *Flow) {
 		u.Run.WaitNS -= x.End.WaitBeforeNS
 		u.Setup.WaitNS += x.End.WaitBeforeNS
 	}
-	u.LastNS = x.MonoNS + ns
+	u.LastNS = x.BeganNS() + ns
 	u.Requests += int64(len(x.Begun))
 	for i := range x.Rows {
 		u.Rows[x.Rows[i].Phase]++

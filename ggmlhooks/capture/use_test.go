@@ -48,3 +48,16 @@ func TestDeviceTime(t *testing.T) {
 		t.Errorf("%d ns, with 2000 more than before", ran)
 	}
 }
+
+// TestGraphTime: an execution takes the time from when ggml was given its graph, as the events of resources have it;
+// what the program waited for the recording before is not of it.
+func TestGraphTime(t *testing.T) {
+	b := newBench(t, Options{})
+	b.check(b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, MonoNS: 100, Tokens: []int32{1}}))
+	b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: 1, MonoNS: 500, BeginNS: 300}))
+	use := b.recorder.Use()
+	if ran := use.NS[ggmlhooks.PhasePrefill] + use.NS[ggmlhooks.PhaseDecode]; ran != 200 || use.FirstNS != 100 ||
+		use.LastNS != 500 {
+		t.Errorf("%d ns, from %d to %d", ran, use.FirstNS, use.LastNS)
+	}
+}

@@ -446,6 +446,20 @@ func TestSessionStart(t *testing.T) {
 	}
 }
 
+// TestPhases: the time of a phase is the sum of its graphs' times.
+func TestPhases(t *testing.T) {
+	_, events := scene(t, Options{Level: resource.Detailed, Text: texts}).lines()
+	want := map[string]int64{}
+	for _, g := range of[resource.Graph](events) {
+		want[g.Phase] += *g.DurationNS
+	}
+	for phase, total := range of[resource.SessionEnd](events)[0].Phases {
+		if total.DurationNS != want[phase] || total.DurationNS == 0 {
+			t.Errorf("%s takes %d ns, its graphs %d", phase, total.DurationNS, want[phase])
+		}
+	}
+}
+
 // TestDiskFull: the run goes on, and what is lost is counted.
 func TestDiskFull(t *testing.T) {
 	r, err := NewRecorder(Options{

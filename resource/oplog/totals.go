@@ -53,7 +53,7 @@ func (t *totals) count(x *execution) {
 	p := t.phase(x.Phase)
 	t.graphs++
 	p.Graphs++
-	p.DurationNS += x.finish() - x.MonoNS
+	p.DurationNS += x.finish() - x.BeganNS()
 	if x.Failed() {
 		return
 	}

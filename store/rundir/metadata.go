@@ -151,7 +151,7 @@ type Clock struct {
 type PhaseUse struct {
 	Graphs int64 `json:"graphs"`
 	Tokens int64 `json:"tokens"`
-	NS     int64 `json:"ns"` // time in graphs
+	NS     int64 `json:"ns"` // time in graphs, from when ggml gets one to its end
 }
 
 // Tokens counts token rows.
