@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -355,5 +356,19 @@ func TestWindows(t *testing.T) {
 	if r.Traffic.WidthNS < second || len(r.Traffic.Steps) != 0 ||
 		!strings.Contains(strings.Join(r.Notes, "\n"), "--tap-ledger windows") {
 		t.Errorf("%d ns, %q", r.Traffic.WidthNS, r.Notes)
+	}
+}
+
+// TestStopped: the accesses of a run that was not recorded to its end are not all.
+func TestStopped(t *testing.T) {
+	dir := decodeRun(t)
+	stopped := rundir.Stopped{Cause: "disk_full"}
+	about, err := json.Marshal(rundir.Metadata{Version: rundir.MetadataVersion, Stopped: &stopped})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, dir, rundir.MetadataName, about)
+	if r := analyze(t, dir, Options{}); !slices.Contains(r.Notes, "recording stopped before the program did (disk_full)") {
+		t.Errorf("%q", r.Notes)
 	}
 }

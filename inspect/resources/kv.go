@@ -26,6 +26,7 @@ type KV struct {
 	Path    string `json:"path"`
 	Version string `json:"schema_version"`
 	Rows    int64  `json:"rows"`
+	Missing string `json:"missing,omitempty"` // that recording stopped before the program did
 	// BeginUnixNS is the time that the others count from; 0 where no time is known.
 	BeginUnixNS int64   `json:"begin_unix_ns"`
 	Seconds     float64 `json:"seconds"` // to the last thing that was seen
@@ -145,6 +146,9 @@ func OpenKV(ctx context.Context, path string, points int, progress func(done, to
 		return nil, fmt.Errorf("%s: %w: the file was not completed, or is no table: %w", name, ErrNoKV, err)
 	}
 	k := &KV{Path: path, Rows: r.Rows()}
+	if m, err := rundir.ReadMetadata(filepath.Dir(name)); err == nil {
+		k.Missing = m.Stopped.Missing()
+	}
 	if err := k.about(r); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -262,3 +262,26 @@ func TestKVErrors(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
+
+// TestStopped: figures of a run that was not recorded to its end say so.
+func TestStopped(t *testing.T) {
+	last := int64(16)
+	about, err := json.Marshal(rundir.Metadata{Version: rundir.MetadataVersion,
+		Stopped: &rundir.Stopped{Cause: "min_free", LastToken: &last}})
+	check(t, err)
+	dir := kvTable(t, "1.0", kvLives)
+	check(t, os.WriteFile(filepath.Join(dir, rundir.MetadataName), about, 0o600))
+	k, err := OpenKV(t.Context(), dir, 10, nil)
+	check(t, err)
+	r, err := Summarize(t.Context(), directory(t, map[string]string{rundir.EventsName: aRun().String(),
+		"manifest.json": manifest, rundir.MetadataName: string(about)}), nil, nil)
+	check(t, err)
+	var cells, events strings.Builder
+	check(t, k.WriteText(&cells, KVBySequence, 100))
+	check(t, r.WriteText(&events))
+	for _, text := range []string{cells.String(), events.String()} {
+		if !strings.Contains(text, "before the program did (min_free): nothing is known of what came after token 16") {
+			t.Error(text)
+		}
+	}
+}

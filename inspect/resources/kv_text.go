@@ -44,6 +44,9 @@ func (k *KV) WriteText(w io.Writer, by KVBy, width int) error {
 func (k *KV) writeHead(out *present.Text) {
 	out.Line("run     %s", k.Path)
 	out.Line("seen    %s, %d rows, schema %s", present.Seconds(k.Seconds), k.Rows, k.Version)
+	if k.Missing != "" {
+		out.Line("LOST    %s", k.Missing)
+	}
 	r := &k.Last.Reuse
 	if ratio, ok := r.Ratio(); ok {
 		text := fmt.Sprintf("reuse   %d of the %d cells that prompts needed were there (%s), for %d of %d requests",

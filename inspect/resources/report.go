@@ -72,7 +72,8 @@ type Report struct {
 	sum   *Sum
 	scale map[string]float64 // by phase: time in all its graphs, over that in its timed ones
 
-	uncounted bool // the run was cut off before its losses were counted
+	uncounted bool            // the run was cut off before its losses were counted
+	stopped   *rundir.Stopped // recording ended before the program did
 }
 
 // Loss is events that are not in the log.
@@ -237,7 +238,7 @@ func (r *Report) describe() error {
 		return err
 	}
 	r.Model, r.Account, r.GivenBack = m.Model.Name, m.Account, m.EventsGivenBack()
-	r.uncounted = m.Account == nil && (m.Lossy || len(m.Repaired) > 0)
+	r.stopped, r.uncounted = m.Stopped, m.Account == nil && (m.Lossy || len(m.Repaired) > 0)
 	for _, c := range r.Caches {
 		if cells := Capacity(m, c.CacheUse); cells > 0 {
 			c.Cells = cells

@@ -226,6 +226,9 @@ func (r *Report) lossText() string {
 		tensors.Events = nil // they are above, by kind
 		parts = append(parts, present.Losses(&tensors))
 	}
+	if text := r.stopped.Missing(); text != "" {
+		parts = append(parts, text)
+	}
 	if r.BadLines > 0 {
 		parts = append(parts, fmt.Sprintf("%d lines cannot be read", r.BadLines))
 	}

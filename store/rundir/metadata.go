@@ -232,6 +232,18 @@ type Stopped struct {
 	Whole bool `json:"whole,omitempty"`
 }
 
+// Missing says from when on nothing is recorded; "" where nothing is missing.
+func (s *Stopped) Missing() string {
+	if s == nil || s.Whole {
+		return ""
+	}
+	text := "recording stopped before the program did (" + s.Cause + ")"
+	if s.LastToken != nil {
+		text += fmt.Sprintf(": nothing is known of what came after token %d", *s.LastToken)
+	}
+	return text
+}
+
 // Change is a command that a run was given while it went on.
 type Change struct {
 	Command   string   `json:"command"`
