@@ -75,9 +75,6 @@ require (
 	honnef.co/go/tools v0.8.2 // indirect
 )
 
-tool (
-	github.com/cilium/ebpf/cmd/bpf2go
-	honnef.co/go/tools/cmd/staticcheck
-)
+tool honnef.co/go/tools/cmd/staticcheck
 
 replace codeberg.org/go-fonts/liberation => ./third_party/liberation

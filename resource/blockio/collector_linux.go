@@ -1,7 +1,5 @@
 package blockio
 
-//go:generate ../../scripts/generate-bpf requests blockio.bpf.c -cflags=-mcpu=v3
-
 import (
 	"errors"
 	"fmt"
@@ -111,7 +109,7 @@ func (c *Collector) begin() (err error) {
 
 // load loads the programs and maps their memory.
 func (c *Collector) load() error {
-	spec, err := loadRequests()
+	spec, err := bpf.Object("blockio")
 	if err != nil {
 		return err
 	}

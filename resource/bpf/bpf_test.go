@@ -2,9 +2,9 @@
 
 package bpf_test
 
-//go:generate ../../scripts/generate-bpf switches testdata/switches.bpf.c
-
 import (
+	"bytes"
+	"embed"
 	"errors"
 	"os"
 	"os/exec"
@@ -13,13 +13,22 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource/bpf"
 )
 
+//go:embed testdata/switches_*.o
+var switches embed.FS
+
 // openSwitches loads the program that counts switches. Its hook no_such_hook is in no kernel and optional.
 func openSwitches(o bpf.Options) (*bpf.Set, error) {
-	spec, err := loadSwitches()
+	object, err := switches.ReadFile("testdata/switches_" + bpf.Processor + ".o")
+	if err != nil {
+		return nil, err
+	}
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -57,6 +58,19 @@ var kernelTypes = sync.OnceValue(func() error {
 	_, err := btf.LoadKernelSpec()
 	return err
 })
+
+// Object returns the programs and maps of a collector, which scripts/generate-bpf compiled for this processor.
+func Object(name string) (*ebpf.CollectionSpec, error) {
+	object, err := objects.ReadFile("objects/" + name + "_" + Processor + ".o")
+	if err != nil {
+		return nil, fmt.Errorf("BPF object: %w", err)
+	}
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+	if err != nil {
+		return nil, fmt.Errorf("BPF object of %s: %w", name, err)
+	}
+	return spec, nil
+}
 
 // Load loads and attaches all programs of an object. Its errors wrap ErrMissing and say how to get what is missing.
 func Load(spec *ebpf.CollectionSpec, o Options) (*Set, error) {

@@ -1,7 +1,5 @@
 package calls
 
-//go:generate ../../scripts/generate-bpf calls calls.bpf.c
-
 import (
 	"debug/elf"
 	"errors"
@@ -79,7 +77,7 @@ func Open(pid int, interval time.Duration, most float64) (*Collector, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec, err := loadCalls()
+	spec, err := bpf.Object("calls")
 	if err != nil {
 		return nil, err
 	}

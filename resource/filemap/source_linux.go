@@ -1,7 +1,5 @@
 package filemap
 
-//go:generate ../../scripts/generate-bpf filemap filemap.bpf.c
-
 import (
 	"errors"
 	"fmt"
@@ -58,7 +56,7 @@ var optional = []string{"on_page", "on_page_plain", "on_cached", "on_cached_plai
 // openSource loads and attaches the programs and begins to hand events over. Its errors wrap bpf.ErrMissing where
 // the machine or the rights do not suffice.
 func openSource(o sourceOptions) (*source, error) {
-	spec, err := loadFilemap()
+	spec, err := bpf.Object("filemap")
 	if err != nil {
 		return nil, err
 	}

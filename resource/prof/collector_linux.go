@@ -1,7 +1,5 @@
 package prof
 
-//go:generate ../../scripts/generate-bpf prof prof.bpf.c
-
 import (
 	"errors"
 	"fmt"
@@ -109,9 +107,9 @@ func (c *Collector) counts() bool {
 
 // load loads the programs, and once more where it turns out that the kernel lacks the hooks of sockets.
 func (c *Collector) load(plain, byCalls bool) error {
-	spec, err := loadProf()
+	spec, err := bpf.Object("prof")
 	if err != nil {
-		return fmt.Errorf("BPF object of prof: %w", err)
+		return err
 	}
 	c.drop(spec, byCalls)
 	set, err := bpf.Load(spec, bpf.Options{

@@ -1,7 +1,5 @@
 package sched
 
-//go:generate ../../scripts/generate-bpf sched sched.bpf.c
-
 import (
 	"errors"
 	"io/fs"

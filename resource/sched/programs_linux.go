@@ -27,7 +27,7 @@ type programs struct {
 
 // loadPrograms loads and attaches the programs, which list threads by walk where the kernel has no BTF.
 func loadPrograms(of Options, plain bool, walk *walker) (*programs, error) {
-	spec, err := loadSched()
+	spec, err := bpf.Object("sched")
 	if err != nil {
 		return nil, err
 	}
