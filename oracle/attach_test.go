@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/resource/calls"
+	"github.com/llamatap/llamatap/resource/process"
 )
 
 // TestAttach: what llamatap attach says of the requests of an unmodified llama-server is what that says, slot by slot;
@@ -60,10 +60,10 @@ func TestAttach(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	last := map[[2]int]calls.Request{} // by sequence and number
+	last := map[[2]int]process.CallRequest{} // by sequence and number
 	prompt, generated := 0, 0
 	for lines := json.NewDecoder(file); lines.More(); {
-		var line calls.Line
+		var line process.CallLine
 		if err := lines.Decode(&line); err != nil {
 			t.Fatal(err)
 		}
@@ -77,14 +77,14 @@ func TestAttach(t *testing.T) {
 			last[[2]int{int(r.Sequence), r.Number}] = r
 		}
 	}
-	got := make([][]calls.Request, slots)
+	got := make([][]process.CallRequest, slots)
 	for slot := range got {
 		for r, ok := last[[2]int{slot, 0}]; ok; r, ok = last[[2]int{slot, r.Number + 1}] {
 			got[slot] = append(got[slot], r)
 		}
 	}
 	for slot := range got {
-		got[slot] = slices.DeleteFunc(got[slot], func(r calls.Request) bool { return r.Partial })
+		got[slot] = slices.DeleteFunc(got[slot], func(r process.CallRequest) bool { return r.Partial })
 		if len(got[slot]) != rounds {
 			t.Errorf("slot %d: %d requests, want %d: %+v", slot, len(got[slot]), rounds, got[slot])
 			continue

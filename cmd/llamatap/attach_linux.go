@@ -14,7 +14,7 @@ import (
 
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/resource/bpf"
-	"github.com/llamatap/llamatap/resource/calls"
+	"github.com/llamatap/llamatap/resource/process"
 	"github.com/llamatap/llamatap/runner/session"
 )
 
@@ -24,7 +24,7 @@ var attachFiles = map[string]string{"block": "tracepoints.jsonl", "system": "sys
 
 // attachView prints what the calls of an interval come to.
 type attachView struct {
-	*calls.Collector
+	*process.Calls
 	ctx    context.Context // when it has ended, requests that are under way are written too
 	text   bool
 	warned bool // that tokens are not counted
@@ -39,7 +39,7 @@ func (v *attachView) Snapshot(now time.Time) (any, error) {
 	return line, err
 }
 
-func (v *attachView) print(l *calls.Line) {
+func (v *attachView) print(l *process.CallLine) {
 	rate := func(n int) string { return fmt.Sprintf("%.1f tokens/s", float64(n)/l.ActualS) }
 	for _, f := range l.Contexts {
 		name, tokens := "", fmt.Sprintf("prompt %s, generated %s; ", rate(f.Prompt), rate(f.Generated))
@@ -106,15 +106,15 @@ func (t lineTee) Close() (err error) {
 // runAttach watches a process until it ends, or this is asked to.
 func runAttach(o attachOptions) (err error) {
 	warn := func(err error) { fmt.Fprintf(present.Err, "llamatap: %v\n", err) }
-	process, err := unix.PidfdOpen(o.pid, 0)
+	pidfd, err := unix.PidfdOpen(o.pid, 0)
 	if err != nil {
 		return fmt.Errorf("process %d: %w: give the id of a process that runs", o.pid, err)
 	}
-	defer unix.Close(process)
+	defer unix.Close(pidfd)
 	if dir := bpf.MountTracefs(); dir != "" {
 		warn(fmt.Errorf("mounted tracefs at %s", dir))
 	}
-	collector, err := calls.Open(o.pid, o.interval, o.most)
+	collector, err := process.OpenCalls(o.pid, o.interval, o.most)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func runAttach(o attachOptions) (err error) {
 	ctx, ended := context.WithCancel(ctx)
 	defer ended()
 	go func() {
-		poll := []unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}
+		poll := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 		for ctx.Err() == nil {
 			if n, _ := unix.Poll(poll, 200); n > 0 {
 				ended()
@@ -147,7 +147,7 @@ func runAttach(o attachOptions) (err error) {
 		lines = append(lines, file)
 		sources = attachHost(o, warn)
 	}
-	view := &attachView{Collector: collector, ctx: ctx, text: !o.json}
+	view := &attachView{Calls: collector, ctx: ctx, text: !o.json}
 	sources = append(sources, bpf.Source{Name: "calls", Collector: view, Lines: lines})
 	fmt.Fprintf(present.Err, "llamatap: watching %s of process %d; Ctrl-C ends that, and not the process\n",
 		collector.Library, o.pid)

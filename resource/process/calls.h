@@ -1,4 +1,4 @@
-/* Calls of llama.cpp's library by a running process, as the programs of calls.bpf.c send them. resource/calls/event.go
+/* Calls of llama.cpp's library by a running process, as the programs of calls.bpf.c send them. resource/process/calls_event.go
  * has the same layout. */
 #pragma once
 

@@ -1,4 +1,4 @@
-package calls
+package process
 
 import (
 	"bytes"
@@ -22,33 +22,33 @@ type record struct {
 	TID, Kind                              uint32
 	Result                                 int32
 	Rows, Outputs, Beyond, RunsN, Extended uint32
-	Runs                                   [maxRuns]Run
+	Runs                                   [maxRuns]callRun
 }
 
-// Run is a stretch of rows of a call that belong to one sequence, whose positions follow one another.
-type Run struct {
+// callRun is a stretch of rows of a call that belong to one sequence, whose positions follow one another.
+type callRun struct {
 	Sequence int32
 	Position int32 // of the first row; -1: llama.cpp chose it
 	Rows     uint32
 	Outputs  uint32 // rows whose logits were asked for
 }
 
-// Call is a batch that was computed.
-type Call struct {
+// call is a batch that was computed.
+type call struct {
 	Context    uint64 // address of the llama_context
 	BeginNS    int64  // CLOCK_MONOTONIC
 	EndNS      int64
 	Rows       int
 	Outputs    int
-	Runs       []Run
+	Runs       []callRun
 	BeyondRows int   // rows in none of Runs
 	Result     int32 // of the function: 0 is success
 }
 
 // joiner pairs the beginnings and ends of calls, by thread, for a tracker.
 type joiner struct {
-	open      map[uint32]*Call
-	tracker   Tracker
+	open      map[uint32]*call
+	tracker   tracker
 	unwatched bool // the rows of a llama_batch_ext are not counted any more
 }
 
@@ -61,12 +61,12 @@ func (j *joiner) add(raw []byte) error {
 	switch r.Kind {
 	case kindBegin:
 		if j.open == nil {
-			j.open = map[uint32]*Call{}
+			j.open = map[uint32]*call{}
 		}
-		j.open[r.TID] = &Call{Context: r.Context, BeginNS: int64(r.At), Rows: int(r.Rows), Outputs: int(r.Outputs),
-			BeyondRows: int(r.Beyond), Runs: append([]Run{}, r.Runs[:min(r.RunsN, maxRuns)]...)}
+		j.open[r.TID] = &call{Context: r.Context, BeginNS: int64(r.At), Rows: int(r.Rows), Outputs: int(r.Outputs),
+			BeyondRows: int(r.Beyond), Runs: append([]callRun{}, r.Runs[:min(r.RunsN, maxRuns)]...)}
 		if j.unwatched && r.Extended != 0 { // the rows are those of an earlier batch
-			j.open[r.TID] = &Call{Context: r.Context, BeginNS: int64(r.At)}
+			j.open[r.TID] = &call{Context: r.Context, BeginNS: int64(r.At)}
 		}
 	case kindEnd:
 		c := j.open[r.TID]
@@ -81,8 +81,8 @@ func (j *joiner) add(raw []byte) error {
 	return nil
 }
 
-// take is [Tracker.Take], with the calls that are not over yet.
-func (j *joiner) take(now int64, all bool) ([]Figures, []Request) {
+// take is that of the tracker, with the calls that are not over yet.
+func (j *joiner) take(now int64, all bool) ([]callFigures, []CallRequest) {
 	for _, c := range j.open {
 		j.tracker.computing(c.Context, c.BeginNS, now)
 	}

@@ -1,4 +1,4 @@
-package calls
+package process
 
 import (
 	"encoding/json"
@@ -10,50 +10,50 @@ import (
 func TestRequests(t *testing.T) {
 	cached := func(n int) *int { return &n }
 	for name, c := range map[string]struct {
-		calls []Run // one a call
-		want  []Request
+		calls []callRun // one a call
+		want  []CallRequest
 	}{
 		"a prompt in two batches, and three tokens": {
-			[]Run{{0, 0, 8, 0}, {0, 8, 4, 1}, {0, 12, 1, 1}, {0, 13, 1, 1}},
-			[]Request{{Cached: cached(0), Prompt: 12, Generated: 3, PromptNS: 110, GapP50NS: 100, GapP99NS: 100,
+			[]callRun{{0, 0, 8, 0}, {0, 8, 4, 1}, {0, 12, 1, 1}, {0, 13, 1, 1}},
+			[]CallRequest{{Cached: cached(0), Prompt: 12, Generated: 3, PromptNS: 110, GapP50NS: 100, GapP99NS: 100,
 				EndNS: 410}},
 		},
 		"a second prompt that reuses the first": {
-			[]Run{{0, 0, 8, 1}, {0, 8, 1, 1}, {0, 6, 5, 1}},
-			[]Request{{Cached: cached(0), Prompt: 8, Generated: 2, PromptNS: 10, GapP50NS: 100, GapP99NS: 100,
+			[]callRun{{0, 0, 8, 1}, {0, 8, 1, 1}, {0, 6, 5, 1}},
+			[]CallRequest{{Cached: cached(0), Prompt: 8, Generated: 2, PromptNS: 10, GapP50NS: 100, GapP99NS: 100,
 				EndNS: 210},
 				{BeginNS: 300, Cached: cached(6), Prompt: 5, Generated: 1, PromptNS: 10, EndNS: 310}},
 		},
 		"a conversation that goes on": {
-			[]Run{{0, 0, 8, 1}, {0, 8, 1, 1}, {0, 9, 4, 1}},
-			[]Request{{Cached: cached(0), Prompt: 8, Generated: 2, PromptNS: 10, GapP50NS: 100, GapP99NS: 100,
+			[]callRun{{0, 0, 8, 1}, {0, 8, 1, 1}, {0, 9, 4, 1}},
+			[]CallRequest{{Cached: cached(0), Prompt: 8, Generated: 2, PromptNS: 10, GapP50NS: 100, GapP99NS: 100,
 				EndNS: 210},
 				{BeginNS: 300, Cached: cached(9), Prompt: 4, Generated: 1, PromptNS: 10, EndNS: 310}},
 		},
 		"drafts of 4, of which the first has 3 accepted and the second none": {
-			[]Run{{0, 0, 8, 1}, {0, 8, 4, 4}, {0, 11, 4, 4}, {0, 12, 1, 1}},
-			[]Request{{Cached: cached(0), Prompt: 8, Generated: 1 + 3 + 1 + 1, PromptNS: 10, GapP50NS: 100,
+			[]callRun{{0, 0, 8, 1}, {0, 8, 4, 4}, {0, 11, 4, 4}, {0, 12, 1, 1}},
+			[]CallRequest{{Cached: cached(0), Prompt: 8, Generated: 1 + 3 + 1 + 1, PromptNS: 10, GapP50NS: 100,
 				GapP99NS: 100,
 				EndNS:    410}},
 		},
 		"positions that are shifted": {
-			[]Run{{0, 0, 8, 1}, {0, 8, 1, 1}, {shift, -6, 0, 0}, {0, 3, 1, 1}},
-			[]Request{{Cached: cached(0), Prompt: 8, Generated: 3, PromptNS: 10, GapP50NS: 100, GapP99NS: 200,
+			[]callRun{{0, 0, 8, 1}, {0, 8, 1, 1}, {shift, -6, 0, 0}, {0, 3, 1, 1}},
+			[]CallRequest{{Cached: cached(0), Prompt: 8, Generated: 3, PromptNS: 10, GapP50NS: 100, GapP99NS: 200,
 				EndNS: 410}},
 		},
 		"one that had begun": {
-			[]Run{{0, 40, 1, 1}, {0, 41, 1, 1}},
-			[]Request{{Partial: true, Generated: 3, GapP50NS: 100, GapP99NS: 100, EndNS: 210}},
+			[]callRun{{0, 40, 1, 1}, {0, 41, 1, 1}},
+			[]CallRequest{{Partial: true, Generated: 3, GapP50NS: 100, GapP99NS: 100, EndNS: 210}},
 		},
 	} {
-		var tracker Tracker
+		var tracker tracker
 		for i, run := range c.calls {
 			begin := int64(100 * (i + 1))
 			if run.Sequence == shift {
 				tracker.Shift(0, run.Position)
 				continue
 			}
-			tracker.Add(&Call{Context: 7, BeginNS: begin, EndNS: begin + 10, Runs: []Run{run}})
+			tracker.Add(&call{Context: 7, BeginNS: begin, EndNS: begin + 10, Runs: []callRun{run}})
 		}
 		_, got := tracker.Take(1000, true)
 		for i := range c.want {
@@ -74,7 +74,7 @@ func TestRequests(t *testing.T) {
 
 const shift = -1
 
-func text(t *testing.T, requests []Request) (lines string) {
+func text(t *testing.T, requests []CallRequest) (lines string) {
 	t.Helper()
 	for _, r := range requests {
 		line, err := json.Marshal(r)

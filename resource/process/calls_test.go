@@ -1,6 +1,6 @@
 //go:build linux
 
-package calls
+package process
 
 import (
 	"bufio"
@@ -75,7 +75,7 @@ func TestCalls(t *testing.T) {
 	testenv.NeedBPF(t)
 	p := start(t, compile(t))
 	untouched := p.say("bytes")
-	c, err := Open(p.pid, time.Second, 1e9)
+	c, err := OpenCalls(p.pid, time.Second, 1e9)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,15 +93,15 @@ func TestCalls(t *testing.T) {
 	}
 	for _, batch := range []struct {
 		line string
-		want Figures
+		want callFigures
 	}{
-		{"process 4096 0:0:500:0", Figures{Prompt: 500, Sequences: 1}},
-		{"process 4096 0:500:12:1 1:0:7:1", Figures{Prompt: 19, Generated: 2, Sequences: 2}},
-		{"decode 4096 0:512:1:1 1:7:1:1", Figures{Generated: 2, Sequences: 2}},
-		{"decode 4096 3:0:3000:1", Figures{Prompt: 3000, Generated: 1, Sequences: 1}},
-		{"one 4096 5", Figures{Prompt: 5, Generated: 1, Sequences: 1}}, // a new prompt: rows without logits
-		{"fail", Figures{Failed: 1}},
-		{wide, Figures{Prompt: 32, Generated: 16, Unknown: 8, Sequences: 16}},
+		{"process 4096 0:0:500:0", callFigures{Prompt: 500, Sequences: 1}},
+		{"process 4096 0:500:12:1 1:0:7:1", callFigures{Prompt: 19, Generated: 2, Sequences: 2}},
+		{"decode 4096 0:512:1:1 1:7:1:1", callFigures{Generated: 2, Sequences: 2}},
+		{"decode 4096 3:0:3000:1", callFigures{Prompt: 3000, Generated: 1, Sequences: 1}},
+		{"one 4096 5", callFigures{Prompt: 5, Generated: 1, Sequences: 1}}, // a new prompt: rows without logits
+		{"fail", callFigures{Failed: 1}},
+		{wide, callFigures{Prompt: 32, Generated: 16, Unknown: 8, Sequences: 16}},
 	} {
 		p.say(batch.line)
 		line, err := c.Line(time.Now(), false)
@@ -116,7 +116,7 @@ func TestCalls(t *testing.T) {
 		if got.ComputingNS <= 0 || got.CallP50NS != got.ComputingNS || got.CallP99NS != got.CallP50NS {
 			t.Errorf("%.40s took %+v", batch.line, got)
 		}
-		got = Figures{Calls: got.Calls, Failed: got.Failed, Prompt: got.Prompt, Generated: got.Generated,
+		got = callFigures{Calls: got.Calls, Failed: got.Failed, Prompt: got.Prompt, Generated: got.Generated,
 			Unknown: got.Unknown, Sequences: got.Sequences}
 		batch.want.Calls = 1
 		if fmt.Sprint(got) != fmt.Sprint(batch.want) {
@@ -138,7 +138,7 @@ func TestNoCalls(t *testing.T) {
 		os.Getpid():  "it is another program",
 		1 << 22:      "give the id of a process that runs",
 	} {
-		c, err := Open(pid, time.Second, 1)
+		c, err := OpenCalls(pid, time.Second, 1)
 		if err == nil || !strings.Contains(err.Error(), want) || pid < 1<<22 && !errors.Is(err, ErrNoCalls) {
 			t.Errorf("process %d: %v, want %q", pid, err, want)
 		}
@@ -152,7 +152,7 @@ func TestNoCalls(t *testing.T) {
 func TestOverhead(t *testing.T) {
 	testenv.NeedBPF(t)
 	p := start(t, compile(t))
-	c, err := Open(p.pid, time.Second, 1e-9)
+	c, err := OpenCalls(p.pid, time.Second, 1e-9)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestCostOfCalls(t *testing.T) {
 		return ns / n
 	}
 	without := each()
-	c, err := Open(p.pid, time.Second, 1e9)
+	c, err := OpenCalls(p.pid, time.Second, 1e9)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package calls
+package process
 
 import (
 	"debug/elf"
@@ -37,13 +37,13 @@ var computing = []string{"llama_encode", "llama_decode", "llama_process"}
 // ErrNoCalls says that a process shows no calls of llama.cpp. The error that wraps it says why.
 var ErrNoCalls = errors.New("no calls of llama.cpp can be seen")
 
-// Line is what a process computed in an interval.
-type Line struct {
+// CallLine is what a process computed in an interval.
+type CallLine struct {
 	resource.HostHeader
-	PID      int       `json:"pid"`
-	Library  string    `json:"library"`  // where the functions are
-	Contexts []Figures `json:"contexts"` // that computed something
-	Requests []Request `json:"requests"` // that have ended
+	PID      int           `json:"pid"`
+	Library  string        `json:"library"`  // where the functions are
+	Contexts []callFigures `json:"contexts"` // that computed something
+	Requests []CallRequest     `json:"requests"` // that have ended
 	// Lost counts events for which there was no room, Unreadable the rows that were not in memory.
 	Lost       uint64 `json:"lost_events"`
 	Unreadable uint64 `json:"unreadable"`
@@ -53,8 +53,8 @@ type Line struct {
 	RowsUnwatched bool    `json:"rows_unwatched,omitempty"`
 }
 
-// Collector watches one process.
-type Collector struct {
+// Calls watches one process.
+type Calls struct {
 	Library string // the file whose functions are watched
 
 	pid      int
@@ -69,10 +69,10 @@ type Collector struct {
 	rows     []link.Link // of rowPrograms; nil: removed
 }
 
-// Open attaches the programs to a running process. Where their traps take more than a share of its time, those that
+// OpenCalls attaches the programs to a running process. Where their traps take more than a share of its time, those that
 // count tokens are removed again. Its errors wrap [ErrNoCalls], or [bpf.ErrMissing] where the machine or the rights do
 // not suffice.
-func Open(pid int, interval time.Duration, most float64) (*Collector, error) {
+func OpenCalls(pid int, interval time.Duration, most float64) (*Calls, error) {
 	path, name, err := library(pid)
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func Open(pid int, interval time.Duration, most float64) (*Collector, error) {
 	for program := range spec.Programs {
 		manual = append(manual, program)
 	}
-	c := &Collector{Library: name, pid: pid, interval: interval, most: most, at: time.Now()}
+	c := &Calls{Library: name, pid: pid, interval: interval, most: most, at: time.Now()}
 	if c.set, err = bpf.Load(spec, bpf.Options{Manual: manual, Target: bpf.Target{PIDs: []int{pid}}}); err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func Open(pid int, interval time.Duration, most float64) (*Collector, error) {
 
 // attach puts the programs to the functions that the library has: those of rows first, so that a call is seen with
 // them.
-func (c *Collector) attach(path string) error {
+func (c *Calls) attach(path string) error {
 	file, err := link.OpenExecutable(path)
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrNoCalls, c.Library, err)
@@ -279,11 +279,11 @@ func mappings(pid int) (all []*procfs.ProcMap, err error) {
 	return all, err
 }
 
-// Snapshot returns a *Line of what was computed since the last one.
-func (c *Collector) Snapshot(now time.Time) (any, error) { return c.Line(now, false) }
+// Snapshot returns a *CallLine of what was computed since the last one.
+func (c *Calls) Snapshot(now time.Time) (any, error) { return c.Line(now, false) }
 
 // Line is what was computed since the last one. With all, it has the requests that are under way too.
-func (c *Collector) Line(now time.Time, all bool) (*Line, error) {
+func (c *Calls) Line(now time.Time, all bool) (*CallLine, error) {
 	c.ring.SetDeadline(time.Unix(1, 0)) // past: what is there, without waiting
 	var r ringbuf.Record
 	for {
@@ -298,7 +298,7 @@ func (c *Collector) Line(now time.Time, all bool) (*Line, error) {
 		}
 	}
 	mono := bpf.MonoNS()
-	line := &Line{PID: c.pid, Library: c.Library, HostHeader: resource.NewHostHeader(now, mono, c.interval,
+	line := &CallLine{PID: c.pid, Library: c.Library, HostHeader: resource.NewHostHeader(now, mono, c.interval,
 		now.Sub(c.at), resource.OriginBPF)}
 	line.Contexts, line.Requests = c.joiner.take(mono, all)
 	c.at = now
@@ -323,7 +323,7 @@ func (c *Collector) Line(now time.Time, all bool) (*Line, error) {
 	return line, nil
 }
 
-func (c *Collector) closeRows() (err error) {
+func (c *Calls) closeRows() (err error) {
 	for _, l := range c.rows {
 		err = errors.Join(err, l.Close())
 	}
@@ -332,7 +332,7 @@ func (c *Collector) closeRows() (err error) {
 }
 
 // Close removes the programs.
-func (c *Collector) Close() error {
+func (c *Calls) Close() error {
 	var err error
 	if c.ring != nil {
 		err = c.ring.Close()

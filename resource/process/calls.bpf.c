@@ -8,7 +8,7 @@
 
 #define MAX_ROWS 65536
 
-/* Counters, per processor. resource/calls/source_linux.go knows the order. */
+/* Counters, per processor. resource/process/calls_linux.go knows the order. */
 enum {
 	LOST_RING,    /* the ring buffer was full */
 	UNREADABLE,   /* memory of the process that is not there */

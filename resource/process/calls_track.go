@@ -1,4 +1,4 @@
-package calls
+package process
 
 import (
 	"cmp"
@@ -14,11 +14,11 @@ const silence = 10 * time.Second
 // maxGaps bounds the inter-token gaps that are kept of a request.
 const maxGaps = 1 << 20
 
-// Request is what a sequence of a context computed for one prompt, as far as the calls show it. A request begins where
+// CallRequest is what a sequence of a context computed for one prompt, as far as the calls show it. A request begins where
 // rows go back to an earlier position than the end of the prompt before, or where rows without logits follow generated
 // tokens. One whose prompt is a single new row behind all that the sequence holds is not distinguished from the
 // generation before it.
-type Request struct {
+type CallRequest struct {
 	Number   int   `json:"request"` // from 0, by context and sequence
 	Context  int   `json:"ctx"`     // from 0, in the order in which they were first seen
 	Sequence int32 `json:"seq_id"`
@@ -37,14 +37,14 @@ type Request struct {
 	// it has the first rows of its sequence that were seen, and they are not at position 0.
 	Partial bool `json:"partial,omitempty"`
 
-	next    int32 // position behind the prompt
-	last    Run   // of generated tokens
+	next    int32   // position behind the prompt
+	last    callRun // of generated tokens
 	gaps    []int64
 	written bool
 }
 
-// Figures are what a context computed in an interval.
-type Figures struct {
+// callFigures are what a context computed in an interval.
+type callFigures struct {
 	Context     int   `json:"ctx"`
 	Calls       int   `json:"calls"`
 	Failed      int   `json:"failed_calls"`
@@ -60,12 +60,12 @@ type Figures struct {
 	seen      map[int32]bool
 }
 
-// Tracker turns calls into figures and requests. The zero value is ready.
-type Tracker struct {
+// tracker turns calls into figures and requests. The zero value is ready.
+type tracker struct {
 	contexts map[uint64]int
-	figures  map[int]*Figures
-	requests map[place]*Request
-	done     []*Request
+	figures  map[int]*callFigures
+	requests map[place]*CallRequest
+	done     []*CallRequest
 	begun    map[place]int
 	taken    int64 // when figures were last taken
 }
@@ -77,7 +77,7 @@ type place struct {
 }
 
 // Add takes a call that has ended, in the order in which they ended.
-func (t *Tracker) Add(c *Call) {
+func (t *tracker) Add(c *call) {
 	number, f := t.computing(c.Context, c.BeginNS, c.EndNS)
 	f.Calls++
 	f.durations = append(f.durations, c.EndNS-c.BeginNS)
@@ -94,9 +94,9 @@ func (t *Tracker) Add(c *Call) {
 }
 
 // computing adds a stretch of time to the figures of a context, as far as it is within the interval.
-func (t *Tracker) computing(context uint64, begin, end int64) (number int, f *Figures) {
+func (t *tracker) computing(context uint64, begin, end int64) (number int, f *callFigures) {
 	if t.contexts == nil {
-		t.contexts, t.figures, t.requests = map[uint64]int{}, map[int]*Figures{}, map[place]*Request{}
+		t.contexts, t.figures, t.requests = map[uint64]int{}, map[int]*callFigures{}, map[place]*CallRequest{}
 		t.begun = map[place]int{}
 	}
 	number, known := t.contexts[context]
@@ -105,7 +105,7 @@ func (t *Tracker) computing(context uint64, begin, end int64) (number int, f *Fi
 		t.contexts[context] = number
 	}
 	if f = t.figures[number]; f == nil {
-		f = &Figures{Context: number, seen: map[int32]bool{}}
+		f = &callFigures{Context: number, seen: map[int32]bool{}}
 		t.figures[number] = f
 	}
 	f.ComputingNS += max(0, end-max(begin, t.taken))
@@ -113,7 +113,7 @@ func (t *Tracker) computing(context uint64, begin, end int64) (number int, f *Fi
 }
 
 // Shift notes that cells of a sequence were given other positions, in whichever context.
-func (t *Tracker) Shift(sequence, delta int32) {
+func (t *tracker) Shift(sequence, delta int32) {
 	for at, r := range t.requests {
 		if at.sequence == sequence {
 			r.next, r.last.Position = r.next+delta, r.last.Position+delta
@@ -123,7 +123,7 @@ func (t *Tracker) Shift(sequence, delta int32) {
 
 // add takes rows of a sequence, and returns how many were of a prompt, and how many more tokens are known to have been
 // generated.
-func (t *Tracker) add(at place, c *Call, run Run) (prompt, generated int) {
+func (t *tracker) add(at place, c *call, run callRun) (prompt, generated int) {
 	r := t.requests[at]
 	back := r != nil && run.Position >= 0 && run.Position < r.next
 	if r == nil || r.Generated > 0 && (back || run.Outputs < run.Rows) {
@@ -152,12 +152,12 @@ func (t *Tracker) add(at place, c *Call, run Run) (prompt, generated int) {
 }
 
 // begin starts a request in the place of another.
-func (t *Tracker) begin(at place, c *Call, run Run) *Request {
+func (t *tracker) begin(at place, c *call, run callRun) *CallRequest {
 	before := t.requests[at]
 	if before != nil {
 		t.finish(before)
 	}
-	r := &Request{Number: t.begun[at], Context: at.context, Sequence: at.sequence, BeginNS: c.BeginNS, EndNS: c.EndNS}
+	r := &CallRequest{Number: t.begun[at], Context: at.context, Sequence: at.sequence, BeginNS: c.BeginNS, EndNS: c.EndNS}
 	t.begun[at]++
 	t.requests[at] = r
 	if cached := int(run.Position); cached >= 0 {
@@ -173,7 +173,7 @@ func (t *Tracker) begin(at place, c *Call, run Run) *Request {
 }
 
 // finish hands a request out, unless that was done since its last call.
-func (t *Tracker) finish(r *Request) {
+func (t *tracker) finish(r *CallRequest) {
 	if !r.written {
 		r.written = true
 		t.done = append(t.done, r)
@@ -182,7 +182,7 @@ func (t *Tracker) finish(r *Request) {
 
 // Take returns the figures since the last time, by context, and the requests that have ended since, by now on
 // CLOCK_MONOTONIC; with all, those that may go on too.
-func (t *Tracker) Take(now int64, all bool) ([]Figures, []Request) {
+func (t *tracker) Take(now int64, all bool) ([]callFigures, []CallRequest) {
 	for _, at := range slices.SortedFunc(maps.Keys(t.requests), func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.context, b.context), cmp.Compare(a.sequence, b.sequence))
 	}) {
@@ -190,14 +190,14 @@ func (t *Tracker) Take(now int64, all bool) ([]Figures, []Request) {
 			t.finish(r)
 		}
 	}
-	figures := make([]Figures, 0, len(t.figures))
+	figures := make([]callFigures, 0, len(t.figures))
 	for _, number := range slices.Sorted(maps.Keys(t.figures)) {
 		f := t.figures[number]
 		f.Sequences = len(f.seen)
 		f.CallP50NS, f.CallP99NS = percentiles(f.durations)
 		figures = append(figures, *f)
 	}
-	requests := make([]Request, 0, len(t.done))
+	requests := make([]CallRequest, 0, len(t.done))
 	for _, r := range t.done {
 		r.GapP50NS, r.GapP99NS = percentiles(r.gaps)
 		requests = append(requests, *r)
