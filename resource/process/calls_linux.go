@@ -43,7 +43,7 @@ type CallLine struct {
 	PID      int           `json:"pid"`
 	Library  string        `json:"library"`  // where the functions are
 	Contexts []callFigures `json:"contexts"` // that computed something
-	Requests []CallRequest     `json:"requests"` // that have ended
+	Requests []CallRequest `json:"requests"` // that have ended
 	// Lost counts events for which there was no room, Unreadable the rows that were not in memory.
 	Lost       uint64 `json:"lost_events"`
 	Unreadable uint64 `json:"unreadable"`
