@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/llamatap/llamatap/inspect/resources"
 )
 
 // TestRequestMetrics: what llamatap serve says of a live llama-server's requests is what the answers and the server's
@@ -62,6 +64,12 @@ func TestRequestMetrics(t *testing.T) {
 	}
 	if u := m["kv_utilization_ratio"]; !(u > 0 && u <= 1) {
 		t.Errorf("the caches are used by %v", u)
+	}
+	dir := runDirs(t, s.out)[0]
+	ctl(t, dir, "flush")
+	r, err := resources.OpenRequests(t.Context(), dir)
+	if err != nil || len(r.All) != 12 {
+		t.Errorf("after a flush, the live run has %d requests: %v", len(r.All), err)
 	}
 }
 

@@ -67,8 +67,8 @@ func (r *Requests) countGivenBack(dir string, firstPart int) {
 func OpenRequests(ctx context.Context, dir string) (*Requests, error) {
 	t, err := table.Open(dir, rundir.RequestsName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w: record with --tap-requests; those of a live run come after 30 s, and the last 30 s of one that was killed are lost",
-			dir, ErrNoRequests)
+		return nil, fmt.Errorf("%s: %w: record with --tap-requests; a live run has them after 30 s, or "+
+			"'llamatap ctl RUN flush', and one that was killed lacks those of its last 30 s", dir, ErrNoRequests)
 	}
 	if err != nil {
 		return nil, err

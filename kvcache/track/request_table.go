@@ -100,6 +100,14 @@ func (t *RequestTable) Settle() error {
 	return t.parts.Settle()
 }
 
+// Flush puts all requests on the disk that have ended.
+func (t *RequestTable) Flush() error {
+	if t.parts == nil {
+		return nil
+	}
+	return t.parts.Flush()
+}
+
 // Close completes the table; without requests too, so that it is there.
 func (t *RequestTable) Close() error {
 	if err := t.begin(); err != nil {

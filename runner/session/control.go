@@ -228,6 +228,9 @@ func (st *steering) obey(r control.Request) error {
 		if st.others.events != nil {
 			err = errors.Join(err, st.others.events.Flush())
 		}
+		if st.others.requests != nil {
+			err = errors.Join(err, st.others.requests.table.Flush())
+		}
 		if err != nil {
 			return fmt.Errorf("flush: %w", explain(err, st.run.o.Tap))
 		}

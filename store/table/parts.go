@@ -129,6 +129,16 @@ func (p *Parts) Settle() error {
 	return p.end(true)
 }
 
+// Flush ends the part, however new it is, and waits until its rows are safe.
+func (p *Parts) Flush() error {
+	if p.look(); p.err != nil || p.done || p.now == nil || p.rows == 0 {
+		return p.err
+	}
+	err := p.end(true)
+	p.join()
+	return errors.Join(err, p.err)
+}
+
 // end ends the part. Closing its file, which syncs it, continues while the next one is written.
 func (p *Parts) end(another bool) error {
 	if another {

@@ -172,6 +172,29 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// TestFlush: what was appended before is on the disk, in a part of its own; without anything new there is none.
+func TestFlush(t *testing.T) {
+	dir := t.TempDir()
+	p, err := NewParts(&folder{path: dir}, "trace.parquet", partSchema, PartOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := NewBatch(partSchema)
+	if err := errors.Join(p.Flush(), numbered(t, p, b, 0, 100), p.Flush(), p.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	kept, lost := p.Rows()
+	if rows, cut := count(t, dir); rows != 100 || !cut || kept != 100 || lost != 0 {
+		t.Errorf("%d rows, cut %t; %d kept, %d lost", rows, cut, kept, lost)
+	}
+	if err := errors.Join(numbered(t, p, b, 100, 100), p.Close(), p.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	if rows, cut := count(t, dir); rows != 200 || cut {
+		t.Errorf("%d rows, cut %t", rows, cut)
+	}
+}
+
 // TestMissingParts: a table that lacks parts, or its end, can be read, and says so; two tables in one folder are none.
 func TestMissingParts(t *testing.T) {
 	dir := t.TempDir()
