@@ -303,14 +303,17 @@ func TestRequestsOfCLI(t *testing.T) {
 func TestServerEmbeddings(t *testing.T) {
 	for kind, flags := range map[string][]string{
 		"embedding": {"--embedding", "--pooling", "mean"}, "last": {"--embedding", "--pooling", "last"},
-		"rerank": {"--rerank"},
+		"rerank":   {"--rerank"},
+		"template": {"--rerank", "-m", synthetic(t, "qwen3-rerank", gguf.F16, nil)}, // of query and document
+		"no cache": {"--embedding", "-m", synthetic(t, "bert", gguf.F16, nil)},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			s := serve(t, append(residual, "--tap-requests"), append(flags, "-np", "2", "-c", "1024", "-t", "1", "--no-webui")...)
+			s := serve(t, []string{"--tap-tensors", "ffn_up", "--tap-requests"},
+				append(flags, "-np", "2", "-c", "1024", "-t", "1", "--no-webui")...)
 			texts := []any{"func main() {", "package http", "func main() {"}
 			var want int
 			path := "/v1/embeddings"
-			if kind == "rerank" {
+			if flags[0] == "--rerank" {
 				var ranked struct {
 					Results []struct{} `json:"results"`
 					Usage   struct {
@@ -342,7 +345,7 @@ func TestServerEmbeddings(t *testing.T) {
 				t.Errorf("%d requests, %d tokens, %d of them decoded; want %d, %d, 0", len(got), len(c.tokens),
 					len(c.ids("decode")), len(texts), want)
 			}
-			c.setup(t, 4)
+			c.setup(t, map[bool]int64{false: 2 + 2, true: 2}[kind == "no cache"]) // a warm-up, and a trial of the cache
 			records := s.recordedRequests(t)
 			for i := range records {
 				q := &records[i]

@@ -383,8 +383,9 @@ static void tap_cleared(struct tap_context * c, void * user_data) {
     }
 }
 
+// A model without a cache, such as BERT, has no memory: its contexts are those that have none.
 void llama_memory_clear(llama_memory_t memory, bool data) {
-    if (memory != NULL && tap_on()) {
+    if (tap_on()) {
         struct tap_clear clear = {memory, data};
         tap_contexts_each(tap_cleared, &clear);
     }

@@ -77,6 +77,30 @@ static void test_clear_without_data(void) {
     bed_end(&b);
 }
 
+static llama_memory_t no_memory(const struct llama_context * ctx) {
+    (void) ctx;
+    return NULL;
+}
+
+static void test_clear_without_memory(void) {
+    test_case("warm-up: thrown away by a model without a cache, too");
+    struct bed b;
+    bed_make(&b);
+    __typeof__(tap_real.llama_get_memory) get = tap_real.llama_get_memory;
+    tap_real.llama_get_memory = no_memory;
+    decode(b.ctx, 1, 2);
+    llama_memory_clear(NULL, true);
+    decode(b.ctx, 9, 4);
+    llama_get_embeddings_seq(b.ctx, 0);
+    llama_memory_clear(NULL, true); // a run is a run
+    tap_real.llama_get_memory = get;
+    log_drain(&b.log);
+    CHECK(log_count(&b.log, TAP_REC_RESOLVE) == 2, "%zu decisions", log_count(&b.log, TAP_REC_RESOLVE));
+    check_resolve(&b, 0, 1, exec_at(&b, 0)->exec);
+    check_resolve(&b, 1, 0, exec_at(&b, 1)->exec);
+    bed_end(&b);
+}
+
 enum { READS = 8 };
 
 static void test_read(int how) {
@@ -283,6 +307,7 @@ static void test_fork(bool inside) {
 int main(void) {
     test_warmup();
     test_clear_without_data();
+    test_clear_without_memory();
     for (int how = 0; how <= READS; how++) {
         test_read(how);
     }
