@@ -202,13 +202,17 @@ func gpuText(g *GPUUse) string {
 }
 
 func memoryText(m *MemoryRow) string {
-	text := fmt.Sprintf("%s at most", present.Bytes(m.Peak))
+	text, listed := fmt.Sprintf("%s at most", present.Bytes(m.Peak)), uint64(0)
 	for i, t := range m.Types {
 		sep := ", "
 		if i == 0 {
 			sep = "; allocated "
 		}
 		text += fmt.Sprintf("%s%s %s", sep, t.Type, present.Bytes(t.Allocated))
+		listed += uint64(t.Allocated)
+	}
+	if m.Total != nil && m.Total.Allocated > listed {
+		text += fmt.Sprintf(", and %s in buffers without an event", present.Bytes(m.Total.Allocated-listed))
 	}
 	return text
 }
