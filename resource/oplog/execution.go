@@ -78,12 +78,8 @@ func (x *execution) rowAt(kind ggmlhooks.RowKind, i, n int) *ggmlhooks.Row {
 	return &x.Rows[i]
 }
 
-// routed is the data of a captured tensor of 4-byte elements, nil where it was not captured whole, or the level does
-// not report it.
+// routed is the data of a captured tensor of 4-byte elements, nil where it was not captured whole.
 func (x *execution) routed(node int) []byte {
-	if !x.level.Includes(resource.KindRouting) {
-		return nil
-	}
 	for i := range x.Routing {
 		if c := &x.Routing[i]; c.Node == node && int64(len(c.Data)) == 4*c.NE[0]*c.NE[1]*c.NE[2]*c.NE[3] {
 			return c.Data

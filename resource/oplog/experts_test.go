@@ -103,6 +103,23 @@ func TestExperts(t *testing.T) {
 	}
 }
 
+// TestExpertsForOthers: a choice that another recorder asked for makes bytes known at any level, and no event.
+func TestExpertsForOthers(t *testing.T) {
+	g, ids, _ := mixture(3)
+	b := newBench(t, Options{Level: resource.Minimal})
+	b.check(b.Graph(g))
+	b.run(batch{graph: g, tokens: []int32{5, 6, 7}, captures: []*ggmlhooks.Capture{{Node: int(ids),
+		NE: [4]int64{2, 3, 1, 1}, Data: numbers(3, 1, 1, 0, 3, 0), For: ggmlhooks.ForRouting, Blocks: 1,
+		Release: func() {}}}})
+	_, events := b.lines()
+	if n := len(of[resource.Routing](events)); n != 0 {
+		t.Errorf("%d events of a level that has none", n)
+	}
+	if graph := of[resource.Graph](events)[0]; graph.BytesRead == nil || graph.OpsWithoutBytes != 0 {
+		t.Errorf("%+v", graph)
+	}
+}
+
 // TestKV: what happens to cells is recorded per layer, with exact bytes; what is not known is absent.
 func TestKV(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Detailed})

@@ -17,7 +17,7 @@ type routing struct {
 
 // record records the choice of each token and layer. Set-up has none.
 func (r *routing) record(x *execution) {
-	if x.Phase == ggmlhooks.PhaseSetup {
+	if x.Phase == ggmlhooks.PhaseSetup || !x.level.Includes(resource.KindRouting) {
 		return
 	}
 	for _, pair := range x.plan.routing {
