@@ -141,6 +141,9 @@ func openTrace(dir string) (*table.Table, error) {
 	}
 	t, err := table.Open(dir, rundir.TraceName)
 	if errors.Is(err, fs.ErrNotExist) {
+		if err := rundir.OfSegment(dir); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNoTable, err)
+		}
 		return nil,
 			fmt.Errorf(
 				"%s: %w: record with --tap-ledger rows or --tap-samples; the newest accesses of a live run are in no file yet, and those of one that was killed are lost", dir, ErrNoTable)

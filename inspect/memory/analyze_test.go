@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"flag"
 	"math"
 	"os"
@@ -370,5 +371,17 @@ func TestStopped(t *testing.T) {
 	writeFile(t, dir, rundir.MetadataName, about)
 	if r := analyze(t, dir, Options{}); !slices.Contains(r.Notes, "recording stopped before the program did (disk_full)") {
 		t.Errorf("%q", r.Notes)
+	}
+}
+
+// TestSegment: what a segment has not is in its run.
+func TestSegment(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), rundir.SegmentName(1))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Analyze(t.Context(), dir, Options{})
+	if !errors.Is(err, ErrNoTable) || !strings.HasSuffix(err.Error(), "give the run, "+filepath.Dir(dir)) {
+		t.Error(err)
 	}
 }

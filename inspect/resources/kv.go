@@ -135,6 +135,9 @@ func OpenKV(ctx context.Context, path string, points int, progress func(done, to
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("%s: there is no such file or folder: give a run directory or a .parquet file", path)
 		}
+		if err := rundir.OfSegment(path); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNoKV, err)
+		}
 		return nil, fmt.Errorf("%s: %w: record with --tap-kv; a live run has none yet, and one that was killed has lost it", path, ErrNoKV)
 	}
 	if err != nil {

@@ -285,3 +285,16 @@ func TestStopped(t *testing.T) {
 		}
 	}
 }
+
+// TestSegment: what a segment has not is in its run.
+func TestSegment(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), rundir.SegmentName(1))
+	check(t, os.Mkdir(dir, 0o700))
+	_, cells := OpenKV(t.Context(), dir, 1, nil)
+	_, events := Summarize(t.Context(), dir, nil, nil)
+	want := "give the run, " + filepath.Dir(dir)
+	if !errors.Is(cells, ErrNoKV) || !strings.HasSuffix(cells.Error(), want) || !errors.Is(events, ErrNoLog) ||
+		!strings.HasSuffix(events.Error(), want) {
+		t.Errorf("%v; %v", cells, events)
+	}
+}

@@ -101,6 +101,9 @@ func noLog(dir string) error {
 			}
 		}
 	}
+	if err := rundir.OfSegment(dir); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoLog, err)
+	}
 	return fmt.Errorf("%s: %w: there is no %s; record a run with --tap-resource-level MINIMAL, DETAILED or VERBOSE",
 		dir, ErrNoLog, rundir.EventsName)
 }

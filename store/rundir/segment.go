@@ -35,6 +35,15 @@ func SegmentName(n int) string { return fmt.Sprintf("seg-%05d", n) }
 
 var segmentForm = regexp.MustCompile(`^seg-([0-9]{5,9})$`)
 
+// OfSegment is an error that names the run of a segment, which holds what a segment has not: its tables and events.
+// It is nil where a path is no segment.
+func OfSegment(path string) error {
+	if !segmentForm.MatchString(filepath.Base(path)) {
+		return nil
+	}
+	return fmt.Errorf("%s: a segment has tensors and tokens only: give the run, %s", path, filepath.Dir(path))
+}
+
 // Segments lists the folders of a run directory's segments, in order; none where the run has no segments.
 func Segments(path string) ([]string, error) {
 	entries, err := os.ReadDir(path)
