@@ -153,6 +153,8 @@ func TestPageInBrowser(t *testing.T) {
 		t.Errorf("the page reports %s", errors)
 	}
 	p.look(t, "sealed", "#run="+p.id)
+	p.Eval(`draw({run: "r", state: "sealed", losses: [], unread_bytes: 5 << 20})`, nil) // a long log is read in steps
+	p.Until(`by("about").textContent.includes("5.00 MiB of the log are not read yet")`)
 	p.Eval(`by("report").click()`, nil)
 	p.Until(`document.getElementById("p")?.textContent === "read"`) // its script runs below its policy
 	if errors := p.Errors(); len(errors) > 0 {

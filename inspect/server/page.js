@@ -177,9 +177,9 @@ function draw(s) {
   by("state").className = "badge " + s.state.split(" ")[0];
   const parts = [s.model, s.level, s.first_unix_ns && clock((live ? s.unix_ns : s.last_unix_ns) - s.first_unix_ns),
     s.pid && "process " + s.pid];
-  const age = s.unix_ns - s.last_unix_ns;
-  if (live && age > 2e9)
-    parts.push(`the newest event is ${duration(age)} old, ${bytes(s.unread_bytes)} of the log are not read yet`);
+  const age = s.unix_ns - s.last_unix_ns, unread = `${bytes(s.unread_bytes)} of the log are not read yet`;
+  if (live && age > 2e9) parts.push(`the newest event is ${duration(age)} old, ${unread}`);
+  else if (!live && s.unread_bytes > 1 << 20) parts.push(unread); // less is a last line that was cut off
   show("about", parts.filter(Boolean).join(" · "));
   by("report").hidden = live;
   by("level").hidden = !live || !s.level;
