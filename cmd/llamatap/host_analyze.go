@@ -121,7 +121,7 @@ func (a *analyzeArguments) run(args []string) error {
 func (a *analyzeArguments) draw(report *host.Report) error {
 	paths, err := host.DrawCharts(report, a.chartsDir, a.charts, a.figures)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: choose another folder with --charts-dir; --no-charts draws none", err)
 	}
 	fmt.Fprintf(present.Err, "llamatap: %d charts in %s\n", len(paths), a.chartsDir)
 	if inside, err := filepath.Rel(report.Run, a.chartsDir); report.Run == "" || err != nil ||

@@ -57,6 +57,11 @@ func TestHostAnalyze(t *testing.T) {
 			t.Errorf("%s: %v %s", c.args, err, out.String())
 		}
 	}
+	cmd := self("host", "analyze", "--charts-dir", "tracepoints.jsonl") // a file
+	cmd.Dir = dir
+	if said, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(said), "--no-charts draws none") {
+		t.Errorf("charts that cannot be written: %v, %s", err, said)
+	}
 	derived, err := os.ReadFile(filepath.Join(dir, "derived.json"))
 	if err != nil || !strings.Contains(string(derived), `"path": "derived/host"`) ||
 		!strings.Contains(string(derived), `"analyze"`) {
