@@ -2,7 +2,6 @@ package testenv
 
 import (
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -26,9 +25,5 @@ func NeedBPF(t testing.TB) {
 // NeedFio returns the path of fio.
 func NeedFio(t testing.TB) string {
 	t.Helper()
-	path, err := exec.LookPath("fio")
-	if err != nil {
-		fio.miss(t, err.Error())
-	}
-	return path
+	return fio.find(t, "fio")
 }

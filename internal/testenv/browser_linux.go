@@ -41,10 +41,7 @@ type message struct {
 // NeedBrowser starts a Chromium, which the test's end kills.
 func NeedBrowser(t testing.TB) *Browser {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		chromium.miss(t, err.Error())
-	}
+	path := chromium.find(t, "chromium")
 	in, to, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,15 +38,7 @@ func Instrumented(t testing.TB, source string) (program, backends string) {
 // NeedCXX returns the path of a C++ compiler.
 func NeedCXX(t testing.TB) string {
 	t.Helper()
-	name := os.Getenv("CXX")
-	if name == "" {
-		name = "c++"
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		cxx.miss(t, err.Error())
-	}
-	return path
+	return cxx.find(t, cmp.Or(os.Getenv("CXX"), "c++"))
 }
 
 // InstrumentAsk compiles cgo/instrument/test/ask.c and returns its path.

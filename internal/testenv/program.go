@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -54,10 +55,7 @@ func NeedPython(t testing.TB, modules ...string) string {
 // NeedStrace returns the path of a strace that may trace a child here.
 func NeedStrace(t testing.TB) string {
 	t.Helper()
-	path, err := exec.LookPath("strace")
-	if err != nil {
-		strace.miss(t, err.Error())
-	}
+	path := strace.find(t, "strace")
 	if out, err := exec.Command(path, "-o", os.DevNull, "true").CombinedOutput(); err != nil {
 		Beyond(t, "a strace that may trace", strings.TrimSpace(string(out)))
 	}
@@ -67,75 +65,43 @@ func NeedStrace(t testing.TB) string {
 // NeedJQ returns the path of jq.
 func NeedJQ(t testing.TB) string {
 	t.Helper()
-	path, err := exec.LookPath("jq")
-	if err != nil {
-		jq.miss(t, err.Error())
-	}
-	return path
+	return jq.find(t, "jq")
 }
 
 // NeedPerf returns the path of the program perf.
 func NeedPerf(t testing.TB) string {
 	t.Helper()
-	path, err := exec.LookPath("perf")
-	if err != nil {
-		perf.miss(t, err.Error())
-	}
-	return path
+	return perf.find(t, "perf")
 }
 
 // NeedCC returns the path of a C compiler.
 func NeedCC(t testing.TB) string {
 	t.Helper()
-	name := os.Getenv("CC")
-	if name == "" {
-		name = "cc"
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		cc.miss(t, err.Error())
-	}
-	return path
+	return cc.find(t, cmp.Or(os.Getenv("CC"), "cc"))
 }
 
 // NeedSlurm returns the path of one of Slurm's programs, or of munge's.
 func NeedSlurm(t testing.TB, name string) string {
 	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		slurm.miss(t, err.Error())
-	}
-	return path
+	return slurm.find(t, name)
 }
 
 // NeedMkfs returns the path of mkfs.ext4 or its like.
 func NeedMkfs(t testing.TB, name string) string {
 	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		mkfs.miss(t, err.Error())
-	}
-	return path
+	return mkfs.find(t, name)
 }
 
 // NeedSystemd returns the path of systemd-analyze.
 func NeedSystemd(t testing.TB) string {
 	t.Helper()
-	path, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		systemd.miss(t, err.Error())
-	}
-	return path
+	return systemd.find(t, "systemd-analyze")
 }
 
 // NeedEmulator returns the path of an emulator of whole machines, for package vm.
 func NeedEmulator(t testing.TB) string {
 	t.Helper()
-	path, err := exec.LookPath("qemu-system-x86_64")
-	if err != nil {
-		qemu.miss(t, err.Error())
-	}
-	return path
+	return qemu.find(t, "qemu-system-x86_64")
 }
 
 // NeedJava asks for a Java that starts.
@@ -149,12 +115,5 @@ func NeedJava(t testing.TB) {
 // NeedPrometheus returns the paths of prometheus and promtool.
 func NeedPrometheus(t testing.TB) (server, tool string) {
 	t.Helper()
-	server, err := exec.LookPath("prometheus")
-	if err == nil {
-		tool, err = exec.LookPath("promtool")
-	}
-	if err != nil {
-		prometheus.miss(t, err.Error())
-	}
-	return server, tool
+	return prometheus.find(t, "prometheus"), prometheus.find(t, "promtool")
 }

@@ -7,6 +7,7 @@ package testenv
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -70,6 +71,16 @@ func (n need) miss(t testing.TB, why string) {
 	default:
 		t.Skipf("needs %s: %s; get it: %s", n.what, why, n.remedy)
 	}
+}
+
+// find returns the path of a program.
+func (n need) find(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		n.miss(t, err.Error())
+	}
+	return path
 }
 
 // Beyond skips a test that needs what no installation brings to this machine, such as a GPU.
