@@ -143,16 +143,13 @@ func begun(folder string) bool {
 
 // notARun says what to give instead; for a folder of runs, which of them is the newest.
 func notARun(path string) error {
-	for _, pattern := range []string{"run_*", "*/run_*"} {
-		runs, _ := filepath.Glob(filepath.Join(path, pattern, rundir.StreamName))
-		parts, _ := filepath.Glob(filepath.Join(path, pattern, rundir.SegmentName(1), rundir.StreamName))
-		for _, part := range parts {
-			runs = append(runs, filepath.Dir(part))
-		}
-		if newest := newestOf(runs); newest != "" {
-			return fmt.Errorf("%s: %w here, but in %d runs below it: give one of them, such as the newest, %s",
-				path, ErrNotARun, len(runs), filepath.Dir(newest))
-		}
+	runs := slices.DeleteFunc(rundir.Find(path), func(run string) bool {
+		return !exists(filepath.Join(run, rundir.StreamName)) &&
+			!exists(filepath.Join(run, rundir.SegmentName(1), rundir.StreamName))
+	})
+	if len(runs) > 0 {
+		return fmt.Errorf("%s: %w here, but in %d runs below it: give one of them, such as the newest, %s", path,
+			ErrNotARun, len(runs), runs[0])
 	}
 	var dataset struct{ Path string }
 	if m, err := rundir.ReadMetadata(path); err == nil && json.Unmarshal(m.Extra["dataset"], &dataset) == nil &&
@@ -162,16 +159,6 @@ func notARun(path string) error {
 	}
 	return fmt.Errorf("%s: %w: %s is not in it; give the run directory of a run that recorded activations", path,
 		ErrNotARun, rundir.StreamName)
-}
-
-func newestOf(names []string) string {
-	newest := ""
-	for _, name := range names {
-		if newest == "" || filepath.Base(filepath.Dir(name)) > filepath.Base(filepath.Dir(newest)) {
-			newest = name
-		}
-	}
-	return newest
 }
 
 func openStream(path string) (*Run, error) {
