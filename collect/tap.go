@@ -142,11 +142,3 @@ func (t Tap) Turns() []time.Duration {
 // Own is the time that the tap spent on the model's threads, without waiting for room: graph entry and end,
 // descriptions, copies, asks, calls.
 func (s Stats) Own() uint64 { return s.DescribeNS + s.HookNS + s.CopyNS + s.AskNS + s.APINS }
-
-// LostPackets is the number of tensors that were not recorded, over all causes.
-func (s Stats) LostPackets() (n uint64) {
-	for _, l := range s.Losses {
-		n += l.Packets
-	}
-	return n
-}

@@ -116,15 +116,9 @@ type Output struct {
 	Compression string `yaml:"compression" doc:"of tables" default:"zstd" enum:"zstd"`
 }
 
-// File is the name of the file that the configuration was read from.
-func (c *Config) File() string { return c.file }
-
 // Notes are sentences on what of a file of mrm-trace has no counterpart, or another meaning here; none for a file
 // of our own.
 func (c *Config) Notes() []string { return c.notes }
-
-// SHA256 is that of the file, in hexadecimal digits.
-func (c *Config) SHA256() string { return c.sha256 }
 
 // problems collects what is wrong with the file.
 func (c *Config) problems() *Problems { return &Problems{File: c.file, places: c.places} }

@@ -93,9 +93,6 @@ func Open(o PublishOptions) (*Publisher, error) {
 	return p, nil
 }
 
-// Endpoints are where it listens, with the ports that the system chose for 0.
-func (p *Publisher) Endpoints() (events, replay string) { return p.o.Endpoint, p.o.Replay }
-
 // listen serves peers at an address, one goroutine each.
 func (p *Publisher) listen(name *string, address string, serve func(net.Conn)) error {
 	l, err := net.Listen("tcp", address)

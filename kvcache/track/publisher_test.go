@@ -66,7 +66,7 @@ func (p *peer) message(t *testing.T) (frames [][]byte) {
 func TestSlowSubscriber(t *testing.T) {
 	const free = "tcp://127.0.0.1:0"
 	p := open(t, PublishOptions{Endpoint: free, Replay: free, Topic: "kv", Block: 1, Format: "map"})
-	events, replay := p.Endpoints()
+	events, replay := p.o.Endpoint, p.o.Replay
 	slow := connect(t, events, "SUB", "PUB")
 	slow.Write(appendFrame(nil, 0, []byte("\x01k")))
 	other := connect(t, events, "SUB", "PUB")

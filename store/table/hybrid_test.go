@@ -212,3 +212,23 @@ func FuzzCodings(f *testing.F) {
 		parsePage(b)
 	})
 }
+
+// read reads len(to) values; false where there are not so many.
+func (h *hybridReader) read(to []int32) bool {
+	for len(to) > 0 {
+		if !h.next() {
+			return false
+		}
+		n := min(h.left, len(to))
+		if h.bits == nil {
+			for i := range to[:n] {
+				to[i] = int32(h.value)
+			}
+		} else {
+			h.unpack(to[:n])
+		}
+		h.left -= n
+		to = to[n:]
+	}
+	return true
+}
