@@ -45,7 +45,7 @@ func serveBy(t *testing.T, out string, line ...string) *server {
 	port := freePort(t)
 	s := &server{url: "http://127.0.0.1:" + port, out: out, exited: make(chan struct{})}
 	line = append(slices.Clone(line), "--host", "127.0.0.1", "--port", port)
-	if !slices.Contains(line, "-m") {
+	if !slices.Contains(line, "-m") && !slices.Contains(line, "--models-dir") {
 		line = append(line, "-m", testenv.Model(t))
 	}
 	s.cmd = exec.Command(line[0], line[1:]...)

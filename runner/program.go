@@ -122,6 +122,9 @@ func (p Program) loader() string {
 	return p.in.Loader
 }
 
+// ByLoader reports whether a dynamic loader that comes with the program starts it: /proc/self/exe is the loader then.
+func (p Program) ByLoader() bool { return p.loader() != "" }
+
 // besideBackends is the copy of the loader that a fetched llama.cpp has next to its CPU backends, because llama.cpp
 // looks for them where the running file is; "" where there is none.
 func besideBackends(in llama.Installation) string {

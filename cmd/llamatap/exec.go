@@ -40,7 +40,13 @@ func runExec(args []string) error {
 	if err := resolveTap(tap, modelArgument(program)); err != nil {
 		return err
 	}
-	if !tap.Recording() {
+	router := false
+	if front, err := runner.FindProgram(program[0]); err == nil {
+		if router, err = route(front, own, program[1:]); err != nil {
+			return err
+		}
+	}
+	if router || !tap.Recording() {
 		return plainly(program)
 	}
 	cmd, err := runner.Command(program[0], program[1:])

@@ -3,11 +3,16 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/runner"
@@ -38,7 +43,15 @@ func runFront(argv0 string, args []string) error {
 	if err := resolveTap(tap, modelArgument(rest)); err != nil {
 		return err
 	}
-	if !tap.Recording() {
+	own, _, err := config.SplitTapArgs(args)
+	if err != nil {
+		return cli.Wrong(err)
+	}
+	router, err := route(program, own, rest)
+	if err != nil {
+		return err
+	}
+	if router || !tap.Recording() {
 		path, argv, env := program.Plain(argv0, rest)
 		return fmt.Errorf("start %s: %w", path, syscall.Exec(path, argv, env))
 	}
@@ -47,6 +60,52 @@ func runFront(argv0 string, args []string) error {
 		return err
 	}
 	return record(tap, cmd, append([]string{program.Name}, args...))
+}
+
+// routedVariable is how this binary, started by a router in the place of a server, starts that server: a command line,
+// as JSON, that lacks the server's own arguments.
+const routedVariable = "LLAMATAP_ROUTED"
+
+// route prepares the servers of a llama-server that has no model of its own: a router, which starts one for each model.
+// It starts /proc/self/exe, with the argument of LLAMA_APP_CMD before all others. Where a loader starts the program, the
+// first is the loader, and the second this binary, which records the server by the flags of the tap. router: the
+// program computes nothing itself.
+func route(program runner.Program, tap, args []string) (router bool, err error) {
+	if program.Name != "llama-server" || !program.ByLoader() {
+		return false, nil
+	}
+	self, err := llama.Self()
+	if err != nil {
+		return false, err
+	}
+	file, err := llama.Beside(filepath.Base(self))
+	if err != nil {
+		return false, err
+	}
+	text, err := json.Marshal(slices.Concat([]string{self, program.Name}, tap))
+	if err != nil {
+		return false, err
+	}
+	folder := os.Getenv("LLAMA_ARG_MODELS_DIR") + os.Getenv("LLAMA_ARG_MODELS_PRESET")
+	router = modelArgument(args) == "" && os.Getenv("LLAMA_ARG_MODEL") == "" && (folder != "" ||
+		slices.Contains(args, "--models-dir") || slices.Contains(args, "--models-preset"))
+	return router, errors.Join(os.Setenv("LLAMA_APP_CMD", file), os.Setenv(routedVariable, string(text)))
+}
+
+// startRouted becomes the server that a router started this process for, if one did.
+func startRouted(args []string) error {
+	text := os.Getenv(routedVariable)
+	if text == "" || os.Getenv("LLAMA_SERVER_ROUTER_PORT") == "" {
+		return nil
+	}
+	var line []string
+	if err := json.Unmarshal([]byte(text), &line); err != nil || len(line) == 0 {
+		return fmt.Errorf("%s=%s is no command line of llamatap: unset it", routedVariable, text)
+	}
+	if err := errors.Join(os.Unsetenv(routedVariable), os.Unsetenv("LLAMA_APP_CMD")); err != nil {
+		return err
+	}
+	return fmt.Errorf("start %s: %w", line[0], syscall.Exec(line[0], append(line, args...), os.Environ()))
 }
 
 // frontNames are llama.cpp's programs; none where llama.cpp is not there.

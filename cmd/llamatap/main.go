@@ -71,6 +71,9 @@ func main() { os.Exit(start(os.Args)) }
 
 // start does what the name of this process says: under the name of a program of llama.cpp it is that program.
 func start(argv []string) int {
+	if err := startRouted(argv[min(1, len(argv)):]); err != nil {
+		return report(err)
+	}
 	if len(argv) > 0 && isFront(filepath.Base(argv[0])) {
 		return report(runFront(argv[0], argv[1:]))
 	}

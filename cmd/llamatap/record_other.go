@@ -22,6 +22,8 @@ func isFront(string) bool { return false }
 
 func runFront(string, []string) error { return errNotHere }
 
+func startRouted([]string) error { return nil }
+
 func frontNames() []string { return nil }
 
 func resolveTap(tap *config.Tap, _ string) error {
