@@ -1,7 +1,9 @@
 package rundir
 
 import (
+	"bytes"
 	"cmp"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,17 +16,26 @@ var runForm = regexp.MustCompile(`^run_[0-9A-Za-z_.-]{1,100}$`)
 // IsRunName reports whether a folder of that name is a run directory.
 func IsRunName(name string) bool { return runForm.MatchString(name) }
 
-// isRun reports whether a directory is a run's, by its name or, of a copy with another name, by its files.
+// isRun reports whether a directory is a run's, by its name or, of a copy with another name, by its files: other
+// programs have files of these names, too.
 func isRun(path string) bool {
-	if IsRunName(filepath.Base(path)) {
-		return true
+	return IsRunName(filepath.Base(path)) || namesRun(filepath.Join(path, ManifestName)) ||
+		namesRun(filepath.Join(path, MetadataName))
+}
+
+// namesRun reports whether a regular file begins as a manifest or metadata of a run does.
+func namesRun(path string) bool {
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+		return false
 	}
-	for _, name := range []string{ManifestName, MetadataName} {
-		if info, err := os.Lstat(filepath.Join(path, name)); err == nil && info.Mode().IsRegular() {
-			return true
-		}
+	file, err := os.Open(path)
+	if err != nil {
+		return false
 	}
-	return false
+	defer file.Close()
+	head := make([]byte, 1024)
+	n, _ := io.ReadFull(file, head)
+	return bytes.Contains(head[:n], []byte(`"run_id"`))
 }
 
 // Folder is the name of the folder that runs are recorded in unless another one is given.

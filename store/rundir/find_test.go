@@ -13,6 +13,7 @@ import (
 func TestFind(t *testing.T) {
 	folder := t.TempDir()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	text := `{"version":2,"run_id":"run_20260301_120000_ffff"}`
 	make := func(name string, sealed time.Duration) string {
 		path := filepath.Join(folder, "model", name)
 		if err := os.MkdirAll(path, 0o700); err != nil {
@@ -22,7 +23,7 @@ func TestFind(t *testing.T) {
 			return path
 		}
 		manifest := filepath.Join(path, ManifestName)
-		if err := os.WriteFile(manifest, []byte("{}"), 0o600); err != nil {
+		if err := os.WriteFile(manifest, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{manifest, path} {
@@ -37,6 +38,8 @@ func TestFind(t *testing.T) {
 	first := make("run_20260301_120000_8888", 0)
 	fourth := make("run_20260301_115959_ffff", time.Hour)
 	copied := make("a copy", time.Minute)
+	text = `{"manifest_version":3}`
+	make("another program's", time.Minute)
 	if got, want := Find(folder), []string{copied, first, second, third, fourth}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
