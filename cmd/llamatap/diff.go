@@ -44,7 +44,7 @@ var diffFigures = map[string]func(*tensors.Distance) float64{
 func diffCommand() *cli.Command {
 	return &cli.Command{
 		Name: "diff", Summary: "compare the tensors of two runs, by layer, tensor or token", Min: 2, Max: 2,
-		Needs: "no runs to compare: give two",
+		Needs: "give the two runs to compare",
 		Usage: "A B [--layer N] [--tensor GLOB] [--by layer|tensor|token|row] [--json] [--fail-if BOUND[,BOUND]]",
 		Text: `A and B are runs or streams of the same prompts: of two quantisations, two builds of llama.cpp, two
 codecs. A row of A is compared with that of B that has the same node (name, op, occurrence in the graph), context,
