@@ -65,7 +65,7 @@ var differs = regexp.MustCompile(`_(ns|us|ms|seconds)$|^ns$|_per_s$|_gbps$|^(uni
 
 // absent matches the names of fields that exist in some runs only, or whose content depends on the machine.
 var absent = regexp.MustCompile(`^(host|command|clock|llamatap|llama|process_monitor|processes|memory_samples)$` +
-	`|^(cut_ns|taken_ns|resumed|segments)$`)
+	`|^(cut_ns|taken_ns|runnable_ns|resumed|segments)$`)
 
 // resourceIDs end in a time.
 var resourceIDs = regexp.MustCompile(`_\d{16}$`)

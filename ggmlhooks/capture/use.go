@@ -19,13 +19,14 @@ type Use struct {
 	FirstNS  int64 // monotonic time of the run's first graph entry, 0 = none
 	LastNS   int64 // monotonic time of the run's last graph end
 	CutNS    int64 // what one cut of a graph costs, the median of what was measured; 0 = not measured
-	// TakenNS is at most the processor time that was taken from the model in WatchedNS; the recorder leaves both 0.
-	TakenNS, WatchedNS int64
-	Run                Flow                    // of executions that were the run
-	Setup              Flow                    // of those that were set-up
-	Attached           []Attention             // what readers need to recompute attention maps
-	Points             []ggmlhooks.PointRecord // that were selected
-	Paths              []Path                  // how tensors were captured, by name
+	// TakenNS is at most the processor time that was taken from the model in WatchedNS, and RunnableNS how long its
+	// threads waited for a processor, all together; the recorder leaves them 0.
+	TakenNS, RunnableNS, WatchedNS int64
+	Run                            Flow                    // of executions that were the run
+	Setup                          Flow                    // of those that were set-up
+	Attached                       []Attention             // what readers need to recompute attention maps
+	Points                         []ggmlhooks.PointRecord // that were selected
+	Paths                          []Path                  // how tensors were captured, by name
 }
 
 // Flow is what became of the selected tensors of executions, and what recording them cost the model. Of executions

@@ -351,6 +351,12 @@ func recording(r *Run) *Finding {
 		f.NotJudged = "the account has no wall time of tokens"
 		return f
 	}
+	if w := a.RunnableNS; w != nil && float64(*w) >= starvedShare*float64(a.WallNS) &&
+		float64(a.WaitNS+a.CutNS) < recordingShare*float64(a.WallNS) {
+		f.NotJudged = fmt.Sprintf("the model's threads waited %s of %s for a processor, and time in the tap contains "+
+			"such waits: record on an idle machine", ns(float64(*w)), ns(float64(a.WallNS)))
+		return f
+	}
 	f.Evidence = fmt.Sprintf("recording took at least %s of %s: %s in the tap, %s waiting, %s in %s of graphs",
 		ns(float64(a.LostNS())), ns(float64(a.WallNS)), ns(float64(a.TapNS)), ns(float64(a.WaitNS)),
 		ns(float64(a.CutNS)), plural(a.Cuts, "cut"))

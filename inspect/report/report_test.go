@@ -370,3 +370,18 @@ func TestTokensBeyondTheBound(t *testing.T) {
 		t.Errorf("%d tokens are beyond the bound, %d are held", s.Beyond, s.held)
 	}
 }
+
+// TestRecordingBesideLoad: time in the tap that may be waiting for a processor is no verdict; waiting for the recording
+// is one on any machine.
+func TestRecordingBesideLoad(t *testing.T) {
+	for _, c := range []struct {
+		runnable, tap, wait int64
+		judged              bool
+	}{{99, 100, 0, true}, {100, 100, 0, false}, {100, 100, 30, true}} {
+		time := rundir.TimeAccount{WallNS: 1000, Tokens: 1, TapNS: c.tap, WaitNS: c.wait, RunnableNS: &c.runnable}
+		f := recording(&Run{Metadata: &rundir.Metadata{Account: &rundir.Account{Time: time}}})
+		if (f.NotJudged == "") != c.judged || f.StandsOut != c.judged {
+			t.Errorf("%+v: %+v", c, f)
+		}
+	}
+}

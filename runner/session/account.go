@@ -31,7 +31,8 @@ func (c *counter) use() capture.Use {
 	u := c.recorder.Use()
 	u.Graphs, u.Rows, u.NS = maps.Clone(u.Graphs), maps.Clone(u.Rows), maps.Clone(u.NS)
 	u.Run, u.Setup = u.Run.Since(&capture.Flow{}), u.Setup.Since(&capture.Flow{})
-	u.TakenNS, u.WatchedNS = c.taken.settle(u.FirstNS, u.LastNS)
+	sum := c.taken.settle(u.FirstNS, u.LastNS)
+	u.TakenNS, u.RunnableNS, u.WatchedNS = sum.taken, sum.waits, sum.over
 	return u
 }
 
@@ -77,7 +78,7 @@ func useSince(a, b capture.Use) capture.Use {
 		}
 	}
 	a.Requests -= b.Requests
-	a.TakenNS, a.WatchedNS = a.TakenNS-b.TakenNS, a.WatchedNS-b.WatchedNS
+	a.TakenNS, a.WatchedNS, a.RunnableNS = a.TakenNS-b.TakenNS, a.WatchedNS-b.WatchedNS, a.RunnableNS-b.RunnableNS
 	a.Run, a.Setup = a.Run.Since(&b.Run), a.Setup.Since(&b.Setup)
 	return a
 }
@@ -104,8 +105,11 @@ func (c *counter) tally(use capture.Use) *rundir.Account {
 	// A run may have begun before this process looked.
 	t := &a.Time
 	if t.WallNS > 0 && use.WatchedNS >= t.WallNS/5*4 {
-		all := int64(float64(use.TakenNS) * float64(t.WallNS) / float64(use.WatchedNS))
-		t.TakenNS = &all
+		all := func(ns int64) *int64 {
+			ns = int64(float64(ns) * float64(t.WallNS) / float64(use.WatchedNS))
+			return &ns
+		}
+		t.TakenNS, t.RunnableNS = all(use.TakenNS), all(use.RunnableNS)
 	}
 	// The median of few probes may be too large on a busy machine: what was not lost otherwise is the most that
 	// cuts can have cost.

@@ -28,16 +28,15 @@ type taken struct {
 	root fs.FS
 	pid  int // the model's process
 
-	mu   sync.Mutex // of what follows; a timer looks, so that it does so while the reports of a busy model wait
-	next *time.Timer
-	// ns and over are those of the intervals within the run: what was taken, and their length.
-	ns, over int64
-	pending  []interval    // that end after the last graph that is known
-	at, own  int64         // of the last look; 0: there was none
-	first    int64         // when the first one was
-	pause    time.Duration // until the next one
-	ended    int64         // when the last execution did, as far as is known; 0: it looks no more
-	waited   map[string]int64
+	mu      sync.Mutex // of what follows; a timer looks, so that it does so while the reports of a busy model wait
+	next    *time.Timer
+	sum     watched
+	pending []interval    // that end after the last graph that is known
+	at, own int64         // of the last look; 0: there was none
+	first   int64         // when the first one was
+	pause   time.Duration // until the next one
+	ended   int64         // when the last execution did, as far as is known; 0: it looks no more
+	waited  map[string]int64
 }
 
 // watch looks now and, by a timer, until a second after the last execution that is known: one has ended.
@@ -83,8 +82,12 @@ func (t *taken) full() bool {
 // maxPending bounds the intervals that are kept until an execution shows whether they are within the run: 50 s.
 const maxPending = 1000
 
-// interval is what was taken between two looks, by the monotonic clock.
-type interval struct{ from, to, ns int64 }
+// watched are the intervals within the run: what was taken in them, what the model's threads waited for a processor,
+// and how long they are.
+type watched struct{ taken, waits, over int64 }
+
+// interval is what was taken and waited between two looks, by the monotonic clock.
+type interval struct{ from, to, ns, waits int64 }
 
 // look adds the interval since the last look.
 func (t *taken) look(now int64) {
@@ -104,7 +107,7 @@ func (t *taken) look(now int64) {
 		if len(waited) > 0 { // else a kernel without CONFIG_SCHED_INFO, or the process has ended
 			ns = min(ns, waits)
 		}
-		t.pending = append(t.pending, interval{t.at, now, ns})
+		t.pending = append(t.pending, interval{t.at, now, ns, waits})
 	}
 	t.at, t.own, t.waited = now, own, waited
 }
@@ -119,10 +122,10 @@ func (t *taken) plan(interval, used, all time.Duration) {
 }
 
 // settle counts the intervals within a run whose first graph began and whose last one, as far as is known, ended then,
-// and returns what was taken in all and how long that was. This process reads reports later than the model writes them:
+// and returns their sum. This process reads reports later than the model writes them:
 // a later graph may still show that more of an interval belongs. Of one that goes on after the last graph, all may have
 // been taken before that; one that is mostly behind it says nothing.
-func (t *taken) settle(first, last int64) (ns, over int64) {
+func (t *taken) settle(first, last int64) watched {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := 0
@@ -131,18 +134,22 @@ func (t *taken) settle(first, last int64) (ns, over int64) {
 			break
 		}
 		if n++; i.to > first && first != 0 { // what was taken before the first graph, since the look before, is little
-			t.ns, t.over = t.ns+i.ns, t.over+i.to-max(i.from, first)
+			t.sum.add(i.ns, i.waits, i.to-max(i.from, first))
 		}
 	}
 	t.pending = t.pending[n:]
-	ns, over = t.ns, t.over
+	sum := t.sum
 	if len(t.pending) > 0 && first != 0 {
 		i := &t.pending[0]
 		if within := last - max(i.from, first); within > (i.to-i.from)/2 {
-			ns, over = ns+min(i.ns, within), over+within
+			sum.add(min(i.ns, within), int64(float64(i.waits)*float64(within)/float64(i.to-i.from)), within)
 		}
 	}
-	return ns, over
+	return sum
+}
+
+func (w *watched) add(taken, waits, over int64) {
+	w.taken, w.waits, w.over = w.taken+taken, w.waits+waits, w.over+over
 }
 
 // read returns how long each thread of the model has waited for a processor, and the sum since the last look, with what

@@ -22,17 +22,17 @@ func TestTaken(t *testing.T) {
 		taken.own -= int64(used) // as if that were used since the last look, beside what the test itself uses
 		now += int64(interval)
 		taken.look(now)
-		before := taken.ns
+		before := taken.sum.taken
 		taken.settle(1, now)
-		return time.Duration(taken.ns - before)
+		return time.Duration(taken.sum.taken - before)
 	}
-	if got := look(time.Hour); got != 0 || taken.over != 0 {
+	if got := look(time.Hour); got != 0 || taken.sum.over != 0 {
 		t.Errorf("%v were taken before the first look", got)
 	}
 	root["proc/7/task/8/schedstat"] = thread(2 * time.Millisecond) // a new thread
 	root["proc/7/task/7/schedstat"] = thread(time.Hour + 3*time.Millisecond)
-	if got := look(time.Second); got != 5*time.Millisecond || taken.over != int64(interval) {
-		t.Errorf("%v of 5 ms of waiting were taken, in %d ns", got, taken.over)
+	if got := look(time.Second); got != 5*time.Millisecond || taken.sum.over != int64(interval) {
+		t.Errorf("%v of 5 ms of waiting were taken, in %d ns", got, taken.sum.over)
 	}
 	root["proc/7/task/8/schedstat"] = thread(3 * time.Hour)
 	if got := look(time.Second); got < time.Second || got > 20*time.Second {
@@ -51,15 +51,18 @@ func TestTaken(t *testing.T) {
 // TestTakenWithinTheRun: what was taken before the first graph, or after the last, does not count; of the interval
 // within which the last one ended, all may have been taken before it did.
 func TestTakenWithinTheRun(t *testing.T) {
-	taken := taken{pending: []interval{{10, 20, 1}, {20, 30, 2}, {30, 40, 4}, {40, 50, 8}}}
-	for _, c := range []struct{ first, last, ns, over, pending int64 }{
-		{0, 0, 0, 0, 4}, {25, 33, 2, 5, 2}, {25, 36, 2 + 4, 5 + 6, 2}, {25, 39, 2 + 4, 5 + 9, 2}, {25, 45, 2 + 4, 15,
-			1}, {25, 46, 2 + 4 + 6, 15 + 6, 1},
-		{25, 60, 2 + 4 + 8, 25, 0},
+	taken := taken{pending: []interval{{10, 20, 1, 10}, {20, 30, 2, 20}, {30, 40, 4, 40}, {40, 50, 8, 80}}}
+	for _, c := range []struct {
+		first, last int64
+		want        watched
+		pending     int
+	}{
+		{0, 0, watched{}, 4}, {25, 33, watched{2, 20, 5}, 2}, {25, 36, watched{2 + 4, 20 + 24, 5 + 6}, 2},
+		{25, 39, watched{2 + 4, 20 + 36, 5 + 9}, 2}, {25, 45, watched{2 + 4, 20 + 40, 15}, 1},
+		{25, 46, watched{2 + 4 + 6, 60 + 48, 15 + 6}, 1}, {25, 60, watched{2 + 4 + 8, 60 + 80, 25}, 0},
 	} {
-		ns, over := taken.settle(c.first, c.last)
-		if ns != c.ns || over != c.over || int64(len(taken.pending)) != c.pending {
-			t.Errorf("from %d to %d: %d of %d, %d pending; want %+v", c.first, c.last, ns, over, len(taken.pending), c)
+		if got := taken.settle(c.first, c.last); got != c.want || len(taken.pending) != c.pending {
+			t.Errorf("from %d to %d: %+v, %d pending; want %+v", c.first, c.last, got, len(taken.pending), c)
 		}
 	}
 }

@@ -60,6 +60,9 @@ type TimeAccount struct {
 	// of 50 ms, of the lesser of what it used and what they waited for a processor; nil where less
 	// than four fifths of the run were watched; otherwise scaled to all of it.
 	TakenNS *int64 `json:"taken_ns,omitempty"`
+	// RunnableNS is how long the model's threads waited for a processor in these intervals, all together. TapNS, WaitNS
+	// and WallNS contain such waits.
+	RunnableNS *int64 `json:"runnable_ns,omitempty"`
 	// WallNS is the time from the first graph's entry to the last graph's end, and what the model waited for the
 	// recording behind that. Tokens are the prompt and generated tokens of it: those that this process computed.
 	WallNS int64 `json:"wall_ns"`
