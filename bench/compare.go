@@ -140,8 +140,8 @@ func draw(random *rand.Rand, dst, values []float64) []float64 {
 	return dst
 }
 
-// Significant reports whether there is a change.
-func (c *Change) Significant() bool { return c.P < significant }
+// significant reports whether there is a change.
+func (c *Change) significant() bool { return c.P < significant }
 
 // units are the heads of a comparison's parts, in their order.
 var units = []struct {
@@ -171,7 +171,7 @@ func WriteChanges(out io.Writer, changes []Change) {
 		for _, c := range part {
 			logs += math.Log(c.Ratio.Median)
 			delta, n := "~", fmt.Sprint(len(c.old))
-			if c.Significant() {
+			if c.significant() {
 				delta = fmt.Sprintf("%+.2f%%", 100*(c.Ratio.Median-1))
 			}
 			if len(c.old) != len(c.new) {

@@ -40,10 +40,10 @@ func TestPlantedSlowdown(t *testing.T) {
 		if len(slow) != 2 || len(same) != 2 || len(alone) != 0 {
 			t.Fatalf("%+v, %+v, %q", slow, same, alone)
 		}
-		if slow[0].Significant() && slow[0].Ratio.Median < 1 {
+		if slow[0].significant() && slow[0].Ratio.Median < 1 {
 			planted++
 		}
-		if same[0].Significant() {
+		if same[0].significant() {
 			chance++
 		}
 		if Blame(bounds, JudgeChanges(bounds, slow)) != nil {
@@ -69,8 +69,8 @@ func TestRatios(t *testing.T) {
 	other := sampled(50, 3, random)
 	other.Gen, other.Prompt = 0, 64
 	ratios := Ratios([]Row{off, same, other, slow})
-	if len(ratios) != 2 || ratios[0].Interval.Resolved() != "not resolved" ||
-		ratios[1].Interval.Resolved() != "slower" {
+	if len(ratios) != 2 || ratios[0].Interval.resolved() != "not resolved" ||
+		ratios[1].Interval.resolved() != "slower" {
 		t.Fatalf("%+v", ratios)
 	}
 	if ratios[1].Other != "tap slow" || ratios[1].Base != "tap off" || ratios[1].Metric != "decode" ||

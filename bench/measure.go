@@ -16,7 +16,7 @@ import (
 // Measure measures and writes JSON lines to out, each repetition after it has ended. It returns within a token when ctx
 // ends. Without llama.cpp in this build the error wraps errors.ErrUnsupported.
 func Measure(ctx context.Context, spec Spec, out io.Writer) error {
-	if err := spec.Check(); err != nil {
+	if err := spec.check(); err != nil {
 		return err
 	}
 	runtime.LockOSThread() // one thread, so that OpenMP keeps one team

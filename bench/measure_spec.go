@@ -36,8 +36,8 @@ type Spec struct {
 // sequences is how many sequences are decoded at a time.
 func (s *Spec) sequences() int { return max(s.Sequences, 1) }
 
-// Check finds what no process could measure.
-func (s *Spec) Check() error {
+// check finds what no process could measure.
+func (s *Spec) check() error {
 	switch {
 	case s.Prompt < 0 || s.Gen < 0 || s.Depth < 0:
 		return errors.New("a length of a prompt, of a generation or of a depth is negative: give 0 or more tokens")

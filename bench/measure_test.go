@@ -155,11 +155,11 @@ func TestCheck(t *testing.T) {
 		"one seq":     func(s *Spec) { s.Sequences, s.Text = 2, "a" },
 	} {
 		spec := small()
-		if err := spec.Check(); err != nil {
+		if err := spec.check(); err != nil {
 			t.Fatal(err)
 		}
 		change(&spec)
-		if err := spec.Check(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := spec.check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}

@@ -84,7 +84,7 @@ func NewPlan(scenarios []Scenario, pace Pace) (*Plan, error) {
 		s := &p.Items[i].Spec
 		s.Repetitions = (pace.Repetitions + p.Rounds - 1) / p.Rounds
 		s.NoWarmUp, s.PerToken = pace.NoWarmUp, pace.PerToken
-		if err := s.Check(); err != nil {
+		if err := s.check(); err != nil {
 			return nil, err
 		}
 		if err := checkTap(p.Items[i].Tap); err != nil {

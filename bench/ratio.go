@@ -136,8 +136,8 @@ func difference(a, b *Row) (nameA, nameB string) {
 	return strings.Join(ofA, ", "), strings.Join(ofB, ", ")
 }
 
-// Resolved says in words whether the interval shows a difference.
-func (i Interval) Resolved() string {
+// resolved says in words whether the interval shows a difference.
+func (i Interval) resolved() string {
 	switch {
 	case i.Pairs < fewestPairs:
 		return fmt.Sprintf("not resolved: fewer than %d rounds", fewestPairs)
@@ -159,6 +159,6 @@ func WriteRatios(out io.Writer, ratios []Ratio) {
 		strings.Repeat("-", 32), strings.Repeat("-", 40), strings.Repeat("-", 36), strings.Repeat("-", 12))
 	for _, r := range ratios {
 		fmt.Fprintf(out, "| %-32s | %-40s | %-36s | %-12s |\n", r.Test, r.Other+" / "+r.Base, r.Interval,
-			r.Interval.Resolved())
+			r.Interval.resolved())
 	}
 }

@@ -182,8 +182,8 @@ func (m Model) Measure() Side {
 var completionPattern = regexp.MustCompile(
 	`  eval time = +[0-9.]+ ms / +[0-9]+ runs +\( +[0-9.]+ ms per token, +([0-9.]+) tokens per second`)
 
-// LlamaCompletion is llama.cpp's llama-completion, started by path. Its rate leaves sampling out.
-func (m Model) LlamaCompletion(path string) Side {
+// llamaCompletion is llama.cpp's llama-completion, started by path. Its rate leaves sampling out.
+func (m Model) llamaCompletion(path string) Side {
 	return Side{"llama-completion", func(ctx context.Context) (Sample, error) {
 		for range 5 { // its log is written by a thread that it does not wait for
 			_, stderr, err := run(exec.CommandContext(ctx, path, "-m", m.Path, "-t", strconv.Itoa(m.Threads),

@@ -23,7 +23,7 @@ func (t Tap) slowDisk(plain Side) []Pair {
 	}
 	release, err := machine.Throttle(exec.Command(os.Args[0]), t.Model.Dir, slowDisk)
 	if err != nil {
-		t.Table.Note("left out: recordings on a disk of 20 MB/s: " + err.Error())
+		t.Table.note("left out: recordings on a disk of 20 MB/s: " + err.Error())
 		return nil
 	}
 	release()

@@ -35,8 +35,8 @@ func (t *Table) Add(l Line) {
 	fmt.Fprintf(t.out, tableForm, l.Name, l.Figure, l.Gate, l.Verdict)
 }
 
-// Note prints a sentence: what was left out, and why.
-func (t *Table) Note(text string) { fmt.Fprintln(t.out, text) }
+// note prints a sentence: what was left out, and why.
+func (t *Table) note(text string) { fmt.Fprintln(t.out, text) }
 
 // Failed counts the gates that failed.
 func (t *Table) Failed() (n int) {

@@ -13,7 +13,7 @@ func TestTable(t *testing.T) {
 	table.Section("a section")
 	table.Add(Line{Name: "a", Figure: Interval{0.5, 0.4, 0.6, 8}.String()})
 	table.Add(Line{Name: "b", Figure: "in words", Gate: "1", Verdict: Failed})
-	table.Note("left out")
+	table.note("left out")
 	for _, want := range []string{
 		"a section\n", "0.500 [0.400, 0.600] of 8 pairs", "in words", "failed\n", "left out\n",
 	} {

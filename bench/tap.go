@@ -110,7 +110,7 @@ func (t Tap) pairs() []Pair {
 				Gates: []Gate{{Name: "(a) bench / llama-bench, decode", Of: Decode, Equal: true}}})
 	}
 	if t.Completion != "" {
-		pairs = append(pairs, Pair{Base: t.Model.LlamaCompletion(t.Completion), Test: plain,
+		pairs = append(pairs, Pair{Base: t.Model.llamaCompletion(t.Completion), Test: plain,
 			Gates: decode("(a) run / llama-completion, decode")})
 	}
 	pairs = append(append(pairs, t.slowDisk(plain)...), t.bulk()...)

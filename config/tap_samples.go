@@ -14,8 +14,8 @@ const (
 	SamplePages  = "pages"  // pages that were written between two scans
 )
 
-// SampleCollectors are the collectors of --tap-samples.
-var SampleCollectors = []string{SamplePerf, SampleFaults, SamplePages}
+// sampleCollectors are the collectors of --tap-samples.
+var sampleCollectors = []string{SamplePerf, SampleFaults, SamplePages}
 
 // SampleChoice is one collector of --tap-samples, followed by those that take its place where it cannot run, in their
 // order.
@@ -59,7 +59,7 @@ func ParseSamples(s string) ([]SampleChoice, error) {
 	for part := range strings.SplitSeq(s, ",") {
 		var choice SampleChoice
 		for word := range strings.SplitSeq(part, ":") {
-			name, err := oneOf("collector of samples", strings.TrimSpace(word), SampleCollectors)
+			name, err := oneOf("collector of samples", strings.TrimSpace(word), sampleCollectors)
 			if err != nil {
 				return nil, err
 			}

@@ -46,14 +46,14 @@ func (j *RowJoiner) Call(c *Call) {
 // that is: a draft model's sequences are those of its target.
 func (j *RowJoiner) SeqChange(c *SeqChange) {
 	own := j.context(c.Ctx)
-	own.sequences.Change(c)
+	own.sequences.change(c)
 	if c.Kind != SeqSampler {
 		return
 	}
 	own.sampled = true
 	for _, ctx := range j.ctxs {
 		if !ctx.sampled {
-			ctx.sequences.Change(c)
+			ctx.sequences.change(c)
 		}
 	}
 }
@@ -83,12 +83,12 @@ func (j *RowJoiner) Join(rows []Row, begun []RequestBegin, e *Exec) ([]Row, []Re
 	ctx, phase, first, before := j.context(e.Ctx), PhaseDecode, len(rows), len(begun)
 	ctx.rows = ctx.rows[:0]
 	if ctx.call == e.Call {
-		ctx.rows = ctx.match.Match(ctx.rows, e.Tokens, e.Pos)
+		ctx.rows = ctx.match.match(ctx.rows, e.Tokens, e.Pos)
 	}
 	for i, token := range e.Tokens {
 		row := Row{Pos: at(e.Pos, i), Phase: PhasePrefill, Request: RequestUnknown}
 		if i < len(ctx.rows) && ctx.rows[i] >= 0 {
-			row, begun = ctx.sequences.Take(begun, ctx.match.Row(ctx.rows[i]), row.Pos)
+			row, begun = ctx.sequences.take(begun, ctx.match.Row(ctx.rows[i]), row.Pos)
 		}
 		row.Index, row.Token = e.TokenFirst+int64(i), token
 		if row.Phase == PhasePrefill {

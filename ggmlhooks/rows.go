@@ -36,9 +36,9 @@ func (m *rowMatcher) Reset(rows []CallRow) {
 // Row returns row i of the call.
 func (m *rowMatcher) Row(i int32) *CallRow { return &m.rows[i] }
 
-// Match appends to dst, for each row of a micro-batch, the number of the batch's row that it is, or -1. pos may be
+// match appends to dst, for each row of a micro-batch, the number of the batch's row that it is, or -1. pos may be
 // empty.
-func (m *rowMatcher) Match(dst []int32, tokens, pos []int32) []int32 {
+func (m *rowMatcher) match(dst []int32, tokens, pos []int32) []int32 {
 	if m.Grouped {
 		if dst, ok := m.split(dst, tokens, pos); ok {
 			return dst

@@ -59,7 +59,7 @@ func TestRowMatcher(t *testing.T) {
 			}
 			m.Reset(test.rows)
 			for i, b := range test.batches {
-				if got := m.Match(nil, b[0], b[1]); !slices.Equal(got, test.want[i]) {
+				if got := m.match(nil, b[0], b[1]); !slices.Equal(got, test.want[i]) {
 					t.Errorf("micro-batch %d: rows %v, want %v", i, got, test.want[i])
 				}
 			}
@@ -74,7 +74,7 @@ func TestGroupedRows(t *testing.T) {
 	for grouped, want := range map[bool][]int32{false: {0, 1, 2, 3}, true: {0, 2, 1, 3}} {
 		m := rowMatcher{UBatch: 512, Grouped: grouped}
 		m.Reset(rows)
-		if got := m.Match(nil, []int32{1, 2, 2, 3}, nil); !slices.Equal(got, want) {
+		if got := m.match(nil, []int32{1, 2, 2, 3}, nil); !slices.Equal(got, want) {
 			t.Errorf("grouped %v: rows %v, want %v", grouped, got, want)
 		}
 	}

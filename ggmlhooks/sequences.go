@@ -216,8 +216,8 @@ func (t *sequenceTracker) Reset(c *Call) {
 	}
 }
 
-// Change takes in what the program did to sequences.
-func (t *sequenceTracker) Change(c *SeqChange) {
+// change takes in what the program did to sequences.
+func (t *sequenceTracker) change(c *SeqChange) {
 	switch c.Kind {
 	case SeqSampler:
 		s := t.sequence(c.Seq)
@@ -247,9 +247,9 @@ func (t *sequenceTracker) Change(c *SeqChange) {
 	}
 }
 
-// Take takes in a row of the call that the graph has at pos (PosAuto where it has no positions). It returns the row
+// take takes in a row of the call that the graph has at pos (PosAuto where it has no positions). It returns the row
 // with position, sequences, phase and request, and appends the requests that begin with it to begun.
-func (t *sequenceTracker) Take(begun []RequestBegin, row *CallRow, pos int32) (Row, []RequestBegin) {
+func (t *sequenceTracker) take(begun []RequestBegin, row *CallRow, pos int32) (Row, []RequestBegin) {
 	first, now := t.seqs[row.Seqs[0]], t.turns[row.Seqs[0]]
 	pos = first.position(row, pos)
 	if now.phase == PhaseUnknown {

@@ -39,26 +39,26 @@ func track(t *testing.T, script string) string {
 			tracker.Forget()
 		case "clear":
 			change.Seq = -1
-			tracker.Change(&change)
+			tracker.change(&change)
 		case "remove":
 			change.Seq, change.First, change.End = number(1), number(2), number(3)
-			tracker.Change(&change)
+			tracker.change(&change)
 		case "add":
 			change.Kind, change.Seq, change.First, change.End, change.Value = SeqAdd, number(1), number(2), number(3),
 				number(4)
-			tracker.Change(&change)
+			tracker.change(&change)
 		case "copy":
 			change.Kind, change.Seq, change.To = SeqCopy, number(1), number(2)
-			tracker.Change(&change)
+			tracker.change(&change)
 		case "keep":
 			change.Kind, change.Seq = SeqKeep, number(1)
-			tracker.Change(&change)
+			tracker.change(&change)
 		case "restore":
 			change.Kind, change.Seq = SeqRestore, number(1)
-			tracker.Change(&change)
+			tracker.change(&change)
 		case "sampler":
 			change.Kind, change.Seq = SeqSampler, number(1)
-			tracker.Change(&change)
+			tracker.change(&change)
 		default:
 			call.Rows = callOf(t, line)
 			tracker.Reset(&call)
@@ -90,7 +90,7 @@ func callOf(t *testing.T, line string) (rows []CallRow) {
 func labels(tracker *sequenceTracker, rows []CallRow) string {
 	var words []string
 	for i := range rows {
-		row, begun := tracker.Take(nil, &rows[i], rows[i].Pos)
+		row, begun := tracker.take(nil, &rows[i], rows[i].Pos)
 		word := fmt.Sprint(row.Phase.String()[:1], row.Request)
 		for _, b := range begun {
 			word += ":" + b.Cause.String()
@@ -271,7 +271,7 @@ func TestPositions(t *testing.T) {
 	step := func(program, graph int32) Row {
 		rows := []CallRow{{Pos: program, Seqs: []int32{0}, Output: true}}
 		tracker.Reset(&Call{Rows: rows, Accepts: true})
-		row, _ := tracker.Take(nil, &rows[0], graph)
+		row, _ := tracker.take(nil, &rows[0], graph)
 		return row
 	}
 	for i, c := range []struct {
@@ -288,7 +288,7 @@ func TestPositions(t *testing.T) {
 		{PosAuto, PosAuto, PosAuto, PhasePrefill, &SeqChange{Kind: SeqRestore}},
 	} {
 		if c.before != nil {
-			tracker.Change(c.before)
+			tracker.change(c.before)
 		}
 		if row := step(c.program, c.graph); row.Pos != c.want || row.Phase != c.phase {
 			t.Errorf("row %d: %v at %d, want %v at %d", i, row.Phase, row.Pos, c.phase, c.want)
@@ -309,11 +309,11 @@ func TestLongTail(t *testing.T) {
 			t.Fatalf("token %d: %s", pos, got)
 		}
 	}
-	tracker.Change(&SeqChange{First: 2*maxTail + maxTail/2 + 1, End: -1})
+	tracker.change(&SeqChange{First: 2*maxTail + maxTail/2 + 1, End: -1})
 	if got := step(2*maxTail + maxTail/2 + 1); got != "d0" {
 		t.Errorf("after a short cut: %s", got)
 	}
-	tracker.Change(&SeqChange{First: maxTail, End: -1})
+	tracker.change(&SeqChange{First: maxTail, End: -1})
 	if got := step(maxTail); got != "p1:memory" {
 		t.Errorf("after a long cut: %s", got)
 	}

@@ -168,7 +168,7 @@ func (c *Cache) drop(at int, seq int32, why Reason, ns int64) {
 		c.evict(at, why, ns)
 		return
 	}
-	cell.seqs.Drop(seq)
+	cell.seqs.drop(seq)
 	c.counts[seq]--
 	if cell.seqs.Len() == 1 {
 		c.shared--
@@ -181,7 +181,7 @@ func (c *Cache) evict(at int, why Reason, ns int64) {
 	if cell.seqs.Len() > 1 {
 		c.shared--
 	}
-	for seq := range cell.seqs.All() {
+	for seq := range cell.seqs.all() {
 		c.counts[seq]--
 	}
 	if cell.doubt != 0 {
@@ -233,7 +233,7 @@ func (c *Cache) Keep(seq int32, ns int64) {
 		case !cell.seqs.Has(seq):
 			c.evict(at, SeqKeep, ns)
 		default:
-			for other := range cell.seqs.All() {
+			for other := range cell.seqs.all() {
 				if other != seq {
 					c.drop(at, other, SeqKeep, ns)
 				}
@@ -292,7 +292,7 @@ func (c *Cache) Rewrote(groups []int, m *Moment) {
 	if len(groups) == 0 {
 		return
 	}
-	c.EachLife(func(l *Life) {
+	c.eachLife(func(l *Life) {
 		for _, group := range groups {
 			l.Touches[group].read(int64(l.alive), m)
 			l.Touches[group].write(int64(l.alive), m)
@@ -335,7 +335,7 @@ func (c *Cache) Gauge(ctx uint32) Gauge {
 	for i := range c.cells {
 		cell := &c.cells[i]
 		several := cell.seqs.Len() > 1
-		for seq := range cell.seqs.All() {
+		for seq := range cell.seqs.all() {
 			s := &g.Sequences[number[seq]]
 			if several {
 				s.Shared++

@@ -136,7 +136,7 @@ func TestStreams(t *testing.T) {
 	if low, high, known := w.Range(1); low != 0 || high != 1 || !known || w.used != 4 || w.shared != 0 {
 		t.Errorf("positions %d to %d, %v, %d cells", low, high, known, w.used)
 	}
-	w.EachLife(func(l *Life) {
+	w.eachLife(func(l *Life) {
 		touch := l.Touches[0]
 		if copied := l.Block == 1; copied != (l.Origin == Copied) || touch.Writes != 2 || copied == (touch.Reads == 2) {
 			t.Errorf("%+v", l)
@@ -240,7 +240,7 @@ func TestGroups(t *testing.T) {
 	all.Reset(8)
 	all.Add(1, 3)
 	w.Read(1, 0, &all, m, 2)
-	w.EachLife(func(l *Life) {
+	w.eachLife(func(l *Life) {
 		if l.Touches[0].Writes != l.Touches[1].Writes || l.Touches[0].Reads != 0 || l.Touches[1].Reads != 2 ||
 			l.Touches[2].Writes != 0 {
 			t.Errorf("%+v", l.Touches)
@@ -343,7 +343,7 @@ func (w *world) check() {
 	used, shared, counts, alive := 0, 0, [maxSeqs]int{}, map[*Life]int{}
 	for i := range w.cells {
 		cell := &w.cells[i]
-		if cell.free() != cell.seqs.Empty() || cell.free() != (w.Cache.of[i] == nil) {
+		if cell.free() != cell.seqs.empty() || cell.free() != (w.Cache.of[i] == nil) {
 			w.t.Fatalf("cell %d: %+v", i, cell)
 		}
 		if cell.free() {
@@ -353,7 +353,7 @@ func (w *world) check() {
 		if cell.seqs.Len() > 1 {
 			shared++
 		}
-		for seq := range cell.seqs.All() {
+		for seq := range cell.seqs.all() {
 			counts[seq]++
 		}
 		alive[w.Cache.of[i]]++
@@ -363,7 +363,7 @@ func (w *world) check() {
 		w.t.Fatalf("%d used, %d shared, counted %d and %d", used, shared, w.used, w.shared)
 	}
 	n := 0
-	w.EachLife(func(l *Life) {
+	w.eachLife(func(l *Life) {
 		n++
 		if alive[l] != l.alive {
 			w.t.Fatalf("%d cells alive, counted %d", alive[l], l.alive)

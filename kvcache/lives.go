@@ -19,8 +19,8 @@ func newLives(s Shape) lives {
 	}
 }
 
-// EachLife calls f with every life that has not ended.
-func (v *lives) EachLife(f func(*Life)) {
+// eachLife calls f with every life that has not ended.
+func (v *lives) eachLife(f func(*Life)) {
 	for _, l := range v.blocks {
 		for ; l != nil; l = l.next {
 			f(l)
@@ -143,7 +143,7 @@ func (v *lives) Refine(keys []string) bool {
 		if grouped += len(kept); len(split) > 0 {
 			v.groups[g] = kept
 			v.groups = append(v.groups, split)
-			v.EachLife(func(l *Life) { l.Touches = append(l.Touches, l.Touches[g]) })
+			v.eachLife(func(l *Life) { l.Touches = append(l.Touches, l.Touches[g]) })
 		}
 	}
 	made := map[string]int{} // groups of parts that had none
@@ -153,7 +153,7 @@ func (v *lives) Refine(keys []string) bool {
 			g = len(v.groups)
 			made[keys[part]] = g
 			v.groups = append(v.groups, nil)
-			v.EachLife(func(l *Life) { l.Touches = append(l.Touches, Touch{}) })
+			v.eachLife(func(l *Life) { l.Touches = append(l.Touches, Touch{}) })
 		}
 		v.groups[g] = append(v.groups[g], part)
 	}

@@ -25,8 +25,8 @@ func (s *seqSet) Add(seq int32) bool {
 	return true
 }
 
-// Drop takes a sequence out. It returns false if it was not there.
-func (s *seqSet) Drop(seq int32) bool {
+// drop takes a sequence out. It returns false if it was not there.
+func (s *seqSet) drop(seq int32) bool {
 	if !s.Has(seq) {
 		return false
 	}
@@ -44,17 +44,17 @@ func (s *seqSet) Len() (n int) {
 
 // lowest is the first sequence, -1 where there is none.
 func (s *seqSet) lowest() int32 {
-	for seq := range s.All() {
+	for seq := range s.all() {
 		return seq
 	}
 	return -1
 }
 
-// Empty reports whether there is none.
-func (s *seqSet) Empty() bool { return *s == seqSet{} }
+// empty reports whether there is none.
+func (s *seqSet) empty() bool { return *s == seqSet{} }
 
-// All are the sequences, in order.
-func (s *seqSet) All() iter.Seq[int32] {
+// all are the sequences, in order.
+func (s *seqSet) all() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for i, word := range s {
 			for ; word != 0; word &= word - 1 {

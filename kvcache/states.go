@@ -76,10 +76,10 @@ func (c *States) rearrange(head int, rows []StateRow, sources []int64, ns int64)
 	// others is the state of a cell without the sequences that are placed.
 	others := func(at int) state {
 		from := state{c.cells[at], c.of[at]}
-		for seq := range placed.All() {
-			from.seqs.Drop(seq)
+		for seq := range placed.all() {
+			from.seqs.drop(seq)
 		}
-		if from.seqs.Empty() {
+		if from.seqs.empty() {
 			return state{cell: emptyCell}
 		}
 		return from
@@ -135,7 +135,7 @@ func (c *States) settle(next []state, head int, rows []StateRow, ns int64) {
 		if cell.seqs.Len() > 1 {
 			c.shared++
 		}
-		for seq := range cell.seqs.All() {
+		for seq := range cell.seqs.all() {
 			c.counts[seq]++
 		}
 	}

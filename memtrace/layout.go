@@ -51,8 +51,8 @@ func (l *Layout) At(buffer, offset uint64, node int) Hit {
 	return l.hit(p.tensors[k-1], offset)
 }
 
-// Only is the tensor that lies at an offset of a buffer, if there is but one.
-func (l *Layout) Only(buffer, offset uint64) Hit {
+// only is the tensor that lies at an offset of a buffer, if there is but one.
+func (l *Layout) only(buffer, offset uint64) Hit {
 	p := l.piece(buffer, offset)
 	if p == nil || len(p.tensors) != 1 {
 		return Hit{}

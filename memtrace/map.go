@@ -192,7 +192,7 @@ func (m *RegionMap) at(b *Buffer, offset uint64, ns int64) Hit {
 		return h
 	}
 	for l := range m.Layouts.at(ns) {
-		if only := l.Only(b.ID, offset); only.Region != nil {
+		if only := l.only(b.ID, offset); only.Region != nil {
 			return only
 		}
 	}

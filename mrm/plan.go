@@ -112,9 +112,9 @@ func doneBy(cell *Cell, experiment string, all []found) *found {
 	return nil
 }
 
-// Most is the cell that takes most memory, and all that cells take of the disk and of time. The tags are the
+// most is the cell that takes most memory, and all that cells take of the disk and of time. The tags are the
 // weakest ones.
-func (p *Plan) Most() (cell *Cell, memory, disk, time Figure) {
+func (p *Plan) most() (cell *Cell, memory, disk, time Figure) {
 	rank := map[Tag]int{Computed: 1, Measured: 2, Estimated: 3, Unknown: 4}
 	sum := func(to *Figure, f Figure) {
 		to.Value += f.Value
@@ -138,7 +138,7 @@ func (p *Plan) Check() error {
 	if err := p.Config.Collects(p.Machine.Missing); err != nil {
 		return err
 	}
-	cell, memory, disk, _ := p.Most()
+	cell, memory, disk, _ := p.most()
 	if free := p.Machine.FreeMemory; free > 0 && memory.Tag != Unknown && memory.Value > float64(free) {
 		return fmt.Errorf("%w: %s takes about %v of memory, and %v are free; choose a shorter n_ctx, a smaller "+
 			"kv_type or model, or another machine ('llamatap mrm plan --emit slurm')",
@@ -179,7 +179,7 @@ func (p *Plan) Write(out io.Writer) error {
 		c.Experiment.Repetitions, len(p.Cells), p.Done)
 	fmt.Fprintf(&b, "collectors  %s\n\n", p.collectors())
 	p.table(&b)
-	cell, memory, disk, time := p.Most()
+	cell, memory, disk, time := p.most()
 	fmt.Fprintf(&b, "\nmemory      %s, for %s", memory.sourced(present.Bytes), cell.Name())
 	if p.Machine.FreeMemory > 0 {
 		fmt.Fprintf(&b, "; %s are free", present.Bytes(float64(p.Machine.FreeMemory)))
@@ -266,6 +266,6 @@ func (p *Plan) Summary() Summary {
 		}
 		s.Cells = append(s.Cells, summary)
 	}
-	_, s.Memory, s.Disk, s.Time = p.Most()
+	_, s.Memory, s.Disk, s.Time = p.most()
 	return s
 }

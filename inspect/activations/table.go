@@ -29,8 +29,8 @@ type Table struct {
 // Names are the tables that an analysis can have.
 var Names = []string{"tensor", "layer", "token", "channel", "massive", "sink", "correlation", "lens"}
 
-// Tables are the results, in the order of Names. An empty table has a Note that says what was not found.
-func (a *Analysis) Tables() []*Table {
+// tables are the results, in the order of Names. An empty table has a Note that says what was not found.
+func (a *Analysis) tables() []*Table {
 	tensors := &Table{Name: "tensor", Title: "Tensors",
 		Note: "l2 is the norm of a token's row, sparsity the share of exact zeros.",
 		Head: []string{"layer_name", "layer", "tokens", "channels", "l2_mean", "l2_max", "mean", "std", "min", "max",
@@ -212,7 +212,7 @@ const documentRows = 40
 
 // Document are the tables of a document: all but tokens, the first rows of each.
 func (a *Analysis) Document() []*Table {
-	all := slices.DeleteFunc(a.Tables(), func(t *Table) bool { return t.Name == "token" })
+	all := slices.DeleteFunc(a.tables(), func(t *Table) bool { return t.Name == "token" })
 	for _, t := range all {
 		if more := len(t.Rows) - documentRows; more > 0 && t.Name != "tensor" && t.Name != "layer" && t.Name != "lens" {
 			t.Rows = t.Rows[:documentRows]
@@ -227,7 +227,7 @@ func (a *Analysis) shown(by string) []*Table {
 	if by == "" {
 		return a.Document()
 	}
-	return slices.DeleteFunc(a.Tables(), func(t *Table) bool { return t.Name != by })
+	return slices.DeleteFunc(a.tables(), func(t *Table) bool { return t.Name != by })
 }
 
 // subject is a line on what was analysed.

@@ -134,7 +134,7 @@ func TestNothingToTrain(t *testing.T) {
 	}{"choose another point, or record": {0, 0}, "held out, 3: ": {3, 0.9999999}, "but zeros, 3: ": {3, 0}} {
 		o := DefaultOptions(TopK)
 		o.Holdout = c.holdout
-		if _, err := Measure(t.Context(), c.rows, o); !errors.Is(err, ErrNoRows) || !strings.Contains(err.Error(), want) {
+		if _, err := measure(t.Context(), c.rows, o); !errors.Is(err, ErrNoRows) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

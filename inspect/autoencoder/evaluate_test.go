@@ -46,7 +46,7 @@ func TestEvaluate(t *testing.T) {
 			var kept [][]float32
 			var tokens []int64
 			err = rows.Each(t.Context(), func(r Row) error {
-				if all || HeldOut(0, 0.3, r.Token) {
+				if all || heldOut(0, 0.3, r.Token) {
 					kept, tokens = append(kept, slices.Clone(r.Values)), append(tokens, r.Token)
 				}
 				return nil

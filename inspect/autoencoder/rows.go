@@ -23,8 +23,8 @@ type Rows interface {
 // ErrNoRows occurs when there is nothing to train on.
 var ErrNoRows = errors.New("no rows of activations")
 
-// HeldOut reports whether a row, by its number among all, is kept from training.
-func HeldOut(seed uint64, share float64, number int64) bool {
+// heldOut reports whether a row, by its number among all, is kept from training.
+func heldOut(seed uint64, share float64, number int64) bool {
 	x := (seed+1)*0x9e3779b97f4a7c15 + uint64(number)*0xbf58476d1ce4e5b9
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
@@ -40,8 +40,8 @@ type Stats struct {
 	Mean  []float64 `json:"mean"`
 }
 
-// Measure reads all rows.
-func Measure(ctx context.Context, rows Rows, o Options) (*Stats, error) {
+// measure reads all rows.
+func measure(ctx context.Context, rows Rows, o Options) (*Stats, error) {
 	s := &Stats{}
 	err := split(ctx, rows, o.Seed, o.Holdout, func(row Row, held bool) error {
 		if s.Width == 0 {
@@ -92,7 +92,7 @@ func split(ctx context.Context, rows Rows, seed uint64, share float64, fn func(r
 	number := int64(-1)
 	return rows.Each(ctx, func(row Row) error {
 		number++
-		return fn(row, HeldOut(seed, share, number))
+		return fn(row, heldOut(seed, share, number))
 	})
 }
 

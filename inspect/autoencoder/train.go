@@ -51,7 +51,7 @@ func NewTrainer(ctx context.Context, rows Rows, e Engine, o Options) (*Trainer, 
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	stats, err := Measure(ctx, rows, o)
+	stats, err := measure(ctx, rows, o)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func (r *Run) WriteText(w io.Writer, top int) error {
 	out.Line("")
 	out.Columns(r.LayerRows(top))
 	out.Line("\neach layer's newest experts")
-	out.Columns(r.SlotRows())
+	out.Columns(r.slotRows())
 	if r.Caches == nil {
 		out.Line("\nno prediction by size: %s", r.NoModel)
 		return out.Err
@@ -68,8 +68,8 @@ func (l *Layer) cells(top int) []string {
 		strings.Join(hot, ", ")}
 }
 
-// SlotRows are the hit rates of caches for each layer alone, the head first.
-func (r *Run) SlotRows() [][]string {
+// slotRows are the hit rates of caches for each layer alone, the head first.
+func (r *Run) slotRows() [][]string {
 	rows := [][]string{{" slots per layer", " hit rate"}}
 	for _, s := range r.Slots {
 		rows = append(rows, []string{strconv.Itoa(s.Slots), present.Percent(share(s.Hits, r.Uses))})

@@ -53,8 +53,8 @@ func (l *Lines) bad(number int64, err error) {
 	}
 }
 
-// Warning says in one line what was passed over; "" where that is nothing.
-func (l *Lines) Warning() string {
+// warning says in one line what was passed over; "" where that is nothing.
+func (l *Lines) warning() string {
 	var parts []string
 	if l.Bad > 0 {
 		at := make([]string, len(l.BadAt))

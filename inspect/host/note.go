@@ -22,7 +22,7 @@ func (r *Report) note(further int) {
 		if source == nil {
 			continue
 		}
-		if w := source.Warning(); w != "" {
+		if w := source.warning(); w != "" {
 			r.Warnings = append(r.Warnings, w)
 		}
 		source.say(say)

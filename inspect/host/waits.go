@@ -286,7 +286,7 @@ func (w *Waits) finish() {
 func (w *Waits) note() {
 	w.Notes = []string{}
 	say := func(format string, args ...any) { w.Notes = append(w.Notes, fmt.Sprintf(format, args...)) }
-	if text := w.Lines.Warning(); text != "" {
+	if text := w.Lines.warning(); text != "" {
 		say("%s", text)
 	}
 	if !w.Sealed {

@@ -14,9 +14,9 @@ import (
 // textTensors bounds the tables of the text: JSON has all rows.
 const textTensors = 20
 
-// Sentence says what an execution waited for: "token 17 waited 98.0 ms of 120 ms on 1,150 faults and 61 block
+// sentence says what an execution waited for: "token 17 waited 98.0 ms of 120 ms on 1,150 faults and 61 block
 // requests, most on blk.7.ffn_up.weight (31.0 ms), p99 9.03 ms".
-func (r *WaitRow) Sentence() string {
+func (r *WaitRow) sentence() string {
 	var b strings.Builder
 	b.WriteString(r.subject())
 	if r.WaitNS == 0 {
@@ -91,7 +91,7 @@ func (w *Waits) WriteText(out io.Writer) error {
 	if len(w.Slowest) > 0 {
 		b.WriteString("\nslowest\n")
 		for _, i := range w.Slowest {
-			wrap(&b, "  ", w.Rows[i].Sentence())
+			wrap(&b, "  ", w.Rows[i].sentence())
 		}
 	}
 	w.writePlaces(&b)

@@ -64,7 +64,7 @@ func OpenLive(dir string) (*Live, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Live{dir: whole, Tail: newTail(whole), Sum: NewSum()}
+	l := &Live{dir: whole, Tail: newTail(whole), Sum: newSum()}
 	l.Sum.Token = func(*TokenRow) {} // rows are not shown
 	l.Sum.recent = newRecent()
 	return l, nil

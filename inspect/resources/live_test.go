@@ -245,7 +245,7 @@ func TestLiveOfNoRun(t *testing.T) {
 // TestSkim: what is skipped within graphs changes neither tokens nor shares.
 func TestSkim(t *testing.T) {
 	text := liveRun().String()
-	whole, part := NewSum(), NewSum()
+	whole, part := newSum(), newSum()
 	for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
 		part.skim.behind = i%40 > 10
 		for _, s := range []*Sum{whole, part} {

@@ -24,7 +24,7 @@ func TestPlacement(t *testing.T) {
 		node(3, device, "decode", `,"duration_ns":200`)
 	}
 	node(3, "gpu", "decode", "")
-	s := NewSum()
+	s := newSum()
 	for i, line := range strings.Split(strings.TrimSpace(log.String()), "\n") {
 		s.Add(Line{Number: int64(i), Text: []byte(line)})
 	}

@@ -195,7 +195,7 @@ func Summarize(ctx context.Context, path string, each func(*TokenRow),
 	}
 	defer tail.Close()
 	tail.Done = ctx.Done()
-	s := NewSum()
+	s := newSum()
 	s.Token = each
 	total := tail.Unread()
 	for ctx.Err() == nil {

@@ -11,7 +11,7 @@ func BenchmarkSum(b *testing.B) {
 	b.SetBytes(int64(aRun().Len()))
 	b.ReportAllocs()
 	for b.Loop() {
-		s := NewSum()
+		s := newSum()
 		for i, line := range lines {
 			s.Add(Line{Number: int64(i + 1), Text: line})
 		}

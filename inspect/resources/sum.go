@@ -71,8 +71,8 @@ type Sum struct {
 	last       int64
 }
 
-// NewSum returns a sum of nothing.
-func NewSum() *Sum {
+// newSum returns a sum of nothing.
+func newSum() *Sum {
 	s := &Sum{
 		Events: map[string]int64{}, Phases: PhaseSums{}, Cells: Costs[Cell]{map[Cell]*Cost{}, Cost{}, maxCells},
 		Tops: Costs[Tensor]{map[Tensor]*Cost{}, Cost{}, maxTops}, Losses: map[LossKey]uint64{},

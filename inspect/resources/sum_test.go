@@ -110,7 +110,7 @@ func TestRetracted(t *testing.T) {
 
 // TestBounds keeps memory bounded whatever a log holds, and the sums right.
 func TestBounds(t *testing.T) {
-	s := NewSum()
+	s := newSum()
 	n := int64(1)
 	for i := range maxCells + 1000 {
 		s.take(&work{Phase: "decode", LayerID: i, Exec: uint64(i), Operation: "ADD", Name: fmt.Sprint("t", i),
@@ -147,7 +147,7 @@ func TestWorkKeys(t *testing.T) {
 // beginning its latency counts: of two sequences that are computed alternately, of two contexts whose graphs begin
 // at the same time, and none where it is not in the log.
 func TestTokenProducer(t *testing.T) {
-	s := NewSum()
+	s := newSum()
 	graph := func(ctx uint32, exec uint64, entry, took int64) {
 		head := resource.Header{Ctx: &ctx, MonoNS: entry}
 		s.take(&work{Exec: exec, ComponentType: componentAttention, DurationNS: took / 2, TimeSource: resource.TimeOp})
@@ -187,7 +187,7 @@ func TestTokenProducer(t *testing.T) {
 // TestMixedBatches: tokens are counted by their own phase, and the rates of phases are those of graphs that have no
 // others.
 func TestMixedBatches(t *testing.T) {
-	s := NewSum()
+	s := newSum()
 	graph := func(prefill, decode int, took int64) {
 		phase := phaseDecode
 		if prefill > 0 {
@@ -215,7 +215,7 @@ func TestMixedBatches(t *testing.T) {
 // padded work remains.
 func TestUsefulWork(t *testing.T) {
 	for _, unknown := range []int{0, 1} {
-		s := NewSum()
+		s := newSum()
 		attention := work{Phase: phaseDecode, Operation: "FLASH_ATTN_EXT", NodeCount: 1, TimeSource: resource.TimeOp,
 			DurationNS: 10, LookingNS: -1,
 			FLOPs: 4690, FLOPsUnmasked: 279, OpsWithoutMask: unknown, BytesRead: 5, RooflineShare: -1}
@@ -269,7 +269,7 @@ func FuzzSum(f *testing.F) {
 	f.Add([]byte(`{"event":"level","level":7}`))
 	f.Add([]byte(`{"Event":"loss","count":-1}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		s := NewSum()
+		s := newSum()
 		s.Add(Line{Number: 1, Text: line})
 		var n int64
 		for _, count := range s.Events {

@@ -46,7 +46,7 @@ func Ask(ctx context.Context, server string, c Command) (json.RawMessage, error)
 		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	token, missing := ReadToken(addr)
+	token, missing := readToken(addr)
 	if missing == nil {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}

@@ -90,12 +90,12 @@ func TestTokenFile(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
 		}
 		for _, a := range asked {
-			if got, err := ReadToken(a); got != given || err != nil {
+			if got, err := readToken(a); got != given || err != nil {
 				t.Errorf("%s as %s: %q, %v", addr, a, got, err)
 			}
 		}
 		remove()
-		if got, err := ReadToken(asked[0]); err == nil {
+		if got, err := readToken(asked[0]); err == nil {
 			t.Errorf("%s after the end: %q", addr, got)
 		}
 	}

@@ -43,7 +43,7 @@ type Options struct {
 	Export otlp.Options
 	// Wait waits until it is worth looking whether a log has grown. nil waits [PollTime].
 	Wait func(context.Context)
-	// Limits bound what clients may take up; a field that is 0 is that of [DefaultLimits].
+	// Limits bound what clients may take up; a field that is 0 is that of [defaultLimits].
 	Limits Limits
 }
 
@@ -74,8 +74,8 @@ type Limits struct {
 	LiveTime    time.Duration // between two snapshots of a live run
 }
 
-// DefaultLimits are meant for a few people and a Prometheus.
-var DefaultLimits = Limits{
+// defaultLimits are meant for a few people and a Prometheus.
+var defaultLimits = Limits{
 	Connections: 64, Follows: 32, Body: 1 << 20, Header: 16 << 10, ReadTime: 10 * time.Second,
 	WriteTime: 10 * time.Second,
 	IdleTime:  time.Minute, StopTime: 5 * time.Second, FoldTime: 2 * time.Second, Generation: 10 * time.Minute,
@@ -84,7 +84,7 @@ var DefaultLimits = Limits{
 
 // orDefault fills in what is 0.
 func (l Limits) orDefault() Limits {
-	d := DefaultLimits
+	d := defaultLimits
 	set(&l.Connections, d.Connections)
 	set(&l.Follows, d.Follows)
 	set(&l.Body, d.Body)

@@ -59,7 +59,7 @@ func tokenName(addr string) string {
 }
 
 // SaveToken writes the token of the server at addr to a file that its user alone may read, named after the address.
-// [ReadToken] finds it; remove deletes it unless another server has taken its place.
+// [readToken] finds it; remove deletes it unless another server has taken its place.
 func SaveToken(addr, token string) (path string, remove func(), err error) {
 	for _, dir := range stateDirs() {
 		path = filepath.Join(dir, tokenName(addr))
@@ -94,8 +94,8 @@ func saveToken(path, token string) error {
 	})
 }
 
-// ReadToken returns the token of the server that this user runs at addr, HOST:PORT or unix:PATH.
-func ReadToken(addr string) (string, error) {
+// readToken returns the token of the server that this user runs at addr, HOST:PORT or unix:PATH.
+func readToken(addr string) (string, error) {
 	names := []string{tokenName(addr)}
 	if host, port, err := net.SplitHostPort(addr); err == nil {
 		if host == "localhost" {

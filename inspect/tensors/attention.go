@@ -44,9 +44,9 @@ func (a *attention) Check() error {
 	return nil
 }
 
-// AppendRow appends the weights of all cells for one head and token to dst; with sinks they sum to less than one. A
+// appendRow appends the weights of all cells for one head and token to dst; with sinks they sum to less than one. A
 // token that sees no cell at all, as a padding row does, has only zeros. Sums are taken in float64.
-func (a *attention) AppendRow(dst []float32, head, token int) ([]float32, error) {
+func (a *attention) appendRow(dst []float32, head, token int) ([]float32, error) {
 	if err := a.Check(); err != nil {
 		return dst, err
 	}

@@ -23,7 +23,7 @@ func closeTo(t *testing.T, name string, got []float32, want ...float64) {
 
 func row(t *testing.T, a attention, head, token int) []float32 {
 	t.Helper()
-	got, err := a.AppendRow(nil, head, token)
+	got, err := a.appendRow(nil, head, token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,12 +106,12 @@ func TestAttentionErrors(t *testing.T) {
 	} {
 		a := twoCells()
 		change(&a)
-		if _, err := a.AppendRow(nil, 0, 0); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := a.appendRow(nil, 0, 0); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	a := twoCells()
-	if _, err := a.AppendRow(nil, 1, 0); err == nil ||
+	if _, err := a.appendRow(nil, 1, 0); err == nil ||
 		!strings.Contains(err.Error(), "head 1") {
 		t.Errorf("head out of range: %v", err)
 	}

@@ -116,7 +116,7 @@ func (s *Slice) WriteJSON(w io.Writer) error {
 		Axis  Axis    `json:"axis"`
 		Rows  []int64 `json:"rows"`
 		*Making
-	}{s.Name, s.Ctx, s.DType.String(), s.Shape, s.Axis, s.Labels(), made})
+	}{s.Name, s.Ctx, s.DType.String(), s.Shape, s.Axis, s.labels(), made})
 	if err != nil {
 		return err
 	}

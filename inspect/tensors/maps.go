@@ -334,7 +334,7 @@ func (b *mapBuilder) compute(q pieces, masks []pieces) error {
 		}
 		row.Token = token
 		for row.Head = heads; row.Head < endHead; row.Head++ {
-			if row.Weights, err = a.AppendRow(row.Weights[:0], row.Head, 0); err != nil {
+			if row.Weights, err = a.appendRow(row.Weights[:0], row.Head, 0); err != nil {
 				return err
 			}
 			b.rows++

@@ -54,8 +54,8 @@ print(json.dumps(out))`
 		check(t, err)
 		_, _, values := sliceJSON(t, r, SliceOptions{Tensor: name})
 		a := got[name]
-		if a.Layer != layer || !equalText(a.Shape, s.Shape) || !equalText(a.Tokens, s.Labels()) ||
-			!equalText(a.Positions, s.Labels()) ||
+		if a.Layer != layer || !equalText(a.Shape, s.Shape) || !equalText(a.Tokens, s.labels()) ||
+			!equalText(a.Positions, s.labels()) ||
 			!equalText(a.Values, values) || a.Mapped == (name == inBlocks) {
 			t.Errorf("%s: Python reads %+v", name, a)
 		}

@@ -344,8 +344,8 @@ func (b *sliceBuilder) cutPackets() {
 	}
 }
 
-// Labels returns the number of every row: its token, execution or packet.
-func (s *Slice) Labels() []int64 {
+// labels returns the number of every row: its token, execution or packet.
+func (s *Slice) labels() []int64 {
 	labels := make([]int64, 0, s.Shape[0])
 	for _, pt := range s.parts {
 		for i := int64(0); i < pt.rows; i++ {

@@ -27,7 +27,7 @@ func TestEachTokenRow(t *testing.T) {
 		var whole struct{ Values []any }
 		check(t, json.Unmarshal([]byte(b.String()), &whole))
 		var want []string
-		for i, token := range s.Labels() {
+		for i, token := range s.labels() {
 			flat := fmt.Sprint(whole.Values[i])
 			want = append(want, fmt.Sprint(token)+" ["+strings.NewReplacer("[", "", "]", "").Replace(flat)+"]")
 		}

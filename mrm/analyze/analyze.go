@@ -130,8 +130,8 @@ func (r *Result) survey(ctx context.Context, o Options) ([]product, *figureData,
 		demandOptions{Years: o.Years, Tokens: s.Tokens, Thresholds: o.Thresholds, Types: s.types})
 	r.From, r.Notes = s.From, s.Notes
 	return []product{
-		{metricsName, metrics}, {"suitability.csv", r.Report.WriteLabelsCSV}, {"whatif.csv", r.Report.WriteCSV},
-		{"sensitivity.csv", r.Report.WriteSensitivityCSV}, {"whatif.json", r.Report.WriteJSON},
+		{metricsName, metrics}, {"suitability.csv", r.Report.writeLabelsCSV}, {"whatif.csv", r.Report.WriteCSV},
+		{"sensitivity.csv", r.Report.writeSensitivityCSV}, {"whatif.json", r.Report.WriteJSON},
 		{"whatif.txt", r.Report.WriteText}, {"phases.csv", s.WriteMarked},
 	}, s.drawn(r.Report, subjects), nil
 }

@@ -70,8 +70,8 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	return out.Close()
 }
 
-// WriteSensitivityCSV writes what follows where a figure of a class is another one.
-func (r *Report) WriteSensitivityCSV(w io.Writer) error {
+// writeSensitivityCSV writes what follows where a figure of a class is another one.
+func (r *Report) writeSensitivityCSV(w io.Writer) error {
 	out := table.NewCSV(w, append([]string{"parameter", "factor", "value"}, rowHeader...)...)
 	for i := range r.Sensitivity {
 		s := &r.Sensitivity[i]
@@ -80,8 +80,8 @@ func (r *Report) WriteSensitivityCSV(w io.Writer) error {
 	return out.Close()
 }
 
-// WriteLabelsCSV writes the labels of types.
-func (r *Report) WriteLabelsCSV(w io.Writer) error {
+// writeLabelsCSV writes the labels of types.
+func (r *Report) writeLabelsCSV(w io.Writer) error {
 	out := table.NewCSV(w, "region_type", "n_regions", "bytes", "bytes_lived", "write_once_ratio", "censored_share",
 		"retention_p50_s", "retention_p99_s",
 		"retention_km_p50_s", "retention_km_p50_known", "retention_km_p99_s", "retention_km_p99_known",

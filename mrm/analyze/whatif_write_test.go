@@ -29,8 +29,8 @@ func TestWhatIfForms(t *testing.T) {
 		t.Fatalf("%d rows of types, %d of regions", len(r.Types), len(r.Regions))
 	}
 	var text, rows, vary, labels, js bytes.Buffer
-	for _, write := range []error{r.WriteText(&text), r.WriteCSV(&rows), r.WriteSensitivityCSV(&vary),
-		r.WriteLabelsCSV(&labels), r.WriteJSON(&js)} {
+	for _, write := range []error{r.WriteText(&text), r.WriteCSV(&rows), r.writeSensitivityCSV(&vary),
+		r.writeLabelsCSV(&labels), r.WriteJSON(&js)} {
 		if write != nil {
 			t.Fatal(write)
 		}

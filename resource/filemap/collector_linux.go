@@ -51,7 +51,7 @@ func (c *Collector) AddPath(path string) error {
 	if err != nil {
 		return err
 	}
-	return c.AddFile(key)
+	return c.addFile(key)
 }
 
 // Snapshot returns the line of the time since the one before. A collector whose lines are those of executions
@@ -60,7 +60,7 @@ func (c *Collector) Snapshot(time.Time) (any, error) {
 	if !c.recorder.o.Intervals {
 		return []resource.WaitLine{}, nil
 	}
-	l := c.recorder.Interval(bpf.MonoNS())
+	l := c.recorder.interval(bpf.MonoNS())
 	l.Origin = c.Origin()
 	return []*resource.WaitLine{l}, nil
 }
@@ -100,7 +100,7 @@ func (l Lost) byCause(t Totals) map[string]uint64 {
 // Missing names what is not recorded here, with the reason; nil: nothing.
 func (c *Collector) Missing() map[string]string {
 	all := map[string]string{}
-	for name, err := range c.Absent() {
+	for name, err := range c.absent() {
 		all[name] = err.Error()
 	}
 	if c.Origin() == resource.OriginPlain {

@@ -162,9 +162,9 @@ func (f *Files) at(n *file, offset uint64) int {
 	return *at
 }
 
-// Spread calls f for every place that a range of a file has bytes in, with their number. Bytes after the file's
+// spread calls f for every place that a range of a file has bytes in, with their number. Bytes after the file's
 // end are padding.
-func (f *Files) Spread(key fileKey, offset, bytes uint64, each func(place int, bytes uint64)) {
+func (f *Files) spread(key fileKey, offset, bytes uint64, each func(place int, bytes uint64)) {
 	n := f.files[key]
 	if n == nil {
 		return

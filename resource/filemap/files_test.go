@@ -125,7 +125,7 @@ func TestTensors(t *testing.T) {
 	for _, step := range []uint64{1, 7, 512, 4096, uint64(model.Size)} {
 		got := map[string]uint64{}
 		for at := uint64(0); at < uint64(model.Size); at += step {
-			f.Spread(key, at, min(step, uint64(model.Size)-at),
+			f.spread(key, at, min(step, uint64(model.Size)-at),
 				func(place int, n uint64) { got[f.Place(place).Tensor] += n })
 		}
 		if !reflect.DeepEqual(got, want) {
@@ -133,7 +133,7 @@ func TestTensors(t *testing.T) {
 		}
 	}
 	beyond := uint64(0)
-	f.Spread(key, uint64(model.Size)-10, 4096, func(_ int, n uint64) { beyond += n })
+	f.spread(key, uint64(model.Size)-10, 4096, func(_ int, n uint64) { beyond += n })
 	if beyond != 4096 {
 		t.Errorf("%d bytes of 4096 after the end", beyond)
 	}

@@ -88,6 +88,6 @@ func (f *Follower) Resolve(e ggmlhooks.Resolve) error {
 	if e.Discarded {
 		phase = ggmlhooks.PhaseSetup.String()
 	}
-	f.r.Decide(e.Ctx, e.Exec, phase)
+	f.r.decide(e.Ctx, e.Exec, phase)
 	return nil
 }

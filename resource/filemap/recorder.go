@@ -111,9 +111,9 @@ func (r *Recorder) End(exec uint64, endNS int64) {
 	r.lines.finish(exec, endNS)
 }
 
-// Decide releases the held lines of a context's executions up to exec, with their own phase or, where phase is not
+// decide releases the held lines of a context's executions up to exec, with their own phase or, where phase is not
 // empty, with that one.
-func (r *Recorder) Decide(ctx uint32, exec uint64, phase string) {
+func (r *Recorder) decide(ctx uint32, exec uint64, phase string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lines.decide(ctx, exec, phase)
@@ -224,8 +224,8 @@ func (r *Recorder) assign(n int) {
 	r.pending = r.pending[:copy(r.pending, r.pending[n:])]
 }
 
-// Interval makes the line of the time since the one before, of a recorder of intervals, and begins the next.
-func (r *Recorder) Interval(endNS int64) *resource.WaitLine {
+// interval makes the line of the time since the one before, of a recorder of intervals, and begins the next.
+func (r *Recorder) interval(endNS int64) *resource.WaitLine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.assign(len(r.pending))

@@ -115,12 +115,12 @@ func TestHeld(t *testing.T) {
 	if len(o.lines) != 1 {
 		t.Fatalf("%d lines before it is decided", len(o.lines))
 	}
-	r.Decide(0, 0, "setup")
+	r.decide(0, 0, "setup")
 	r.Upto(2001 * ms)
 	if len(o.lines) != 2 || o.lines[1].Phase != "setup" {
 		t.Fatalf("lines %+v", o.lines)
 	}
-	r.Decide(0, 1, "")
+	r.decide(0, 1, "")
 	r.Upto(2002 * ms)
 	if len(o.lines) != 4 || o.lines[2].Phase != "decode" {
 		t.Fatalf("lines %+v", o.lines)
@@ -199,7 +199,7 @@ func chaos(random *rand.Rand, r *Recorder) (want resource.WaitFigures, n int) {
 			r.End(exec, now)
 		case 2:
 			r.Upto(now)
-			r.Decide(uint32(random.Intn(2)), exec, []string{"", "setup"}[random.Intn(2)])
+			r.decide(uint32(random.Intn(2)), exec, []string{"", "setup"}[random.Intn(2)])
 		default:
 			e := faultAt(now-random.Int63n(600*ms), random.Int63n(200*ms))
 			e.Kind = []Kind{Fault, Call, Read, Request}[random.Intn(4)]
@@ -259,12 +259,12 @@ func TestIntervals(t *testing.T) {
 	opts.Line, opts.Intervals = nil, true
 	r := newRecorder(opts)
 	r.Take(faultAt(10, 5))
-	if l := r.Interval(100); l.Faults != 1 || l.EndNS != 100 || l.Kind != resource.WaitInterval {
+	if l := r.interval(100); l.Faults != 1 || l.EndNS != 100 || l.Kind != resource.WaitInterval {
 		t.Errorf("first %+v", l)
 	}
 	r.Take(faultAt(90, 50))
 	r.Upto(1e9)
-	if l := r.Interval(200); l.Faults != 1 || l.BeginNS != 100 || l.WaitNS != 50 {
+	if l := r.interval(200); l.Faults != 1 || l.BeginNS != 100 || l.WaitNS != 50 {
 		t.Errorf("second %+v", l)
 	}
 	if err := r.Close(300, nil); err != nil {

@@ -129,9 +129,9 @@ func (c *source) onProcessors(p *ebpf.Program, event uint64) error {
 // AddPID adds a process to a target that is restricted to processes.
 func (c *source) AddPID(pid int) error { return c.set.AddPID(pid) }
 
-// AddFile records the block requests on a file whoever issues them. Files that the target reads are added
+// addFile records the block requests on a file whoever issues them. Files that the target reads are added
 // automatically.
-func (c *source) AddFile(f fileKey) error {
+func (c *source) addFile(f fileKey) error {
 	key := struct {
 		Ino       uint64
 		Dev, Zero uint32
@@ -234,8 +234,8 @@ func (c *source) Lost() (Lost, error) {
 	return l, nil
 }
 
-// Absent returns why parts of the recording are missing, by the program's name; usually empty.
-func (c *source) Absent() map[string]error { return c.set.Absent }
+// absent returns why parts of the recording are missing, by the program's name; usually empty.
+func (c *source) absent() map[string]error { return c.set.Absent }
 
 // Origin says which programs run, in the word of a host line.
 func (c *source) Origin() string { return resource.OriginOf(c.set.Plain) }

@@ -258,7 +258,7 @@ func TestReads(t *testing.T) {
 					direct += e.Bytes
 					if h := files.Resolve(e); h.Place >= 0 && e.File == key {
 						resolved += e.Bytes
-						files.Spread(key, h.Offset, e.Bytes, func(_ int, n uint64) { requested += n })
+						files.spread(key, h.Offset, e.Bytes, func(_ int, n uint64) { requested += n })
 					}
 				case e.Kind == Call && callName(e.Syscall) == call && (e.File == key || mode == "direct"):
 					calls++
@@ -300,7 +300,7 @@ func TestReads(t *testing.T) {
 func TestAbsent(t *testing.T) {
 	testenv.NeedBPF(t)
 	s, _ := heard(t, sourceOptions{})
-	for name, err := range s.Absent() {
+	for name, err := range s.absent() {
 		t.Errorf("%s is missing: %v", name, err)
 	}
 	if !strings.HasPrefix(s.Origin(), "bpf") {
@@ -337,7 +337,7 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := r.Interval(bpf.MonoNS())
+	line := r.interval(bpf.MonoNS())
 	if line.Faults < uint64(count) || line.Faults < minor || line.Faults > minor+300 ||
 		lost.Ring+lost.Threads+lost.Requests > 0 {
 		t.Errorf("%d faults recorded, the kernel counted %d; lost %+v", line.Faults, minor, lost)

@@ -117,7 +117,7 @@ func (s *sums) bytes(e *Event, h Hit, files *Files) {
 		known = min(whole, (e.Last-e.First+1)*files.Page)
 	}
 	if known > 0 {
-		files.Spread(e.File, h.Offset, known, count)
+		files.spread(e.File, h.Offset, known, count)
 	}
 	if rest := whole - known; rest > 0 {
 		count(unknownPlace, rest)

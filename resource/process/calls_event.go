@@ -86,5 +86,5 @@ func (j *joiner) take(now int64, all bool) ([]callFigures, []CallRequest) {
 	for _, c := range j.open {
 		j.tracker.computing(c.Context, c.BeginNS, now)
 	}
-	return j.tracker.Take(now, all)
+	return j.tracker.take(now, all)
 }
