@@ -93,8 +93,9 @@ var recorders = []struct {
 		"--tap-samples=faults --tap-samples-ring 64M --tap-host waits"},
 	{"cheap together", "(k) the cheap recorders together", 0.93, 0, true, "--tap-tensor l_out* " +
 		"--tap-resource-level DETAILED --tap-ledger=windows --tap-kv --tap-host all"},
-	{"everything", "(k) everything", 0, 0, true, "--tap-granularity full_tensor --tap-resource-level VERBOSE --tap-kv " +
-		"--tap-regions --tap-ledger=rows --tap-samples=faults --tap-samples-ring 64M --tap-host all"},
+	{"everything", "(k) everything", 0, 0, true,
+		"--tap-granularity full_tensor --tap-resource-level VERBOSE --tap-kv " +
+			"--tap-regions --tap-ledger=rows --tap-samples=faults --tap-samples-ring 64M --tap-host all"},
 	{"host", "(h) all host collectors", 0.99, 0, false, "--tap-host all"},
 }
 

@@ -45,7 +45,8 @@ func TestLayout(t *testing.T) {
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.NoLogits), unsafe.Offsetof(h.NTurns),
 		unsafe.Offsetof(h.TurnNS), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Start.Points),
 		unsafe.Offsetof(h.Points), unsafe.Offsetof(h.PointsOf),
-		unsafe.Offsetof(h.SteerOffset), unsafe.Offsetof(h.Steer), unsafe.Offsetof(h.SteerNS), unsafe.Offsetof(h.SteerFound),
+		unsafe.Offsetof(h.SteerOffset), unsafe.Offsetof(h.Steer), unsafe.Offsetof(h.SteerNS),
+		unsafe.Offsetof(h.SteerFound),
 		unsafe.Offsetof(h.SteerSeqs), unsafe.Sizeof(shmVectors{}), unsafe.Offsetof(shmVectors{}.Of),
 	}
 	if len(got) != len(want) {

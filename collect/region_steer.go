@@ -77,7 +77,8 @@ func (r *Region) Steer(vectors map[int]Steered) (number uint32, err error) {
 		end := head + (int(v.Vectors)+1)*bytes
 		if v.Vectors == steerVectors || end > len(place) || sequence >= steerSequences {
 			return 0, fmt.Errorf("%w: there is room for %d vectors of sequences below %d, and for %d bytes; these "+
-				"are %d of %d layers of %d channels: switch some off", ErrSteer, steerVectors-1, steerSequences, len(place), len(vectors),
+				"are %d of %d layers of %d channels: switch some off", ErrSteer, steerVectors-1, steerSequences,
+				len(place), len(vectors),
 				v.Rows, v.Embd)
 		}
 		state := packDirections(place[end-bytes:end], vectors[sequence])

@@ -42,7 +42,8 @@ func tapReference() string {
 	b.WriteString(referenceHead)
 	for i := range tapOptions {
 		o := &tapOptions[i]
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s | %s |\n", cell(o.cli().Usage()), o.envs()[0], o.keyCell(), o.kind(),
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s | %s |\n", cell(o.cli().Usage()), o.envs()[0], o.keyCell(),
+			o.kind(),
 			o.defaultCell(), cell(o.help))
 	}
 	b.WriteString(presetHead)

@@ -51,7 +51,8 @@ func inputOptions() []llamaOption {
 			set:  boolean(func(r *Run) *bool { return &r.Escape })},
 		{key: "predict", names: []string{"n", "predict", "n-predict"}, form: "N", env: "LLAMA_ARG_N_PREDICT",
 			byDef: "-1",
-			help:  "tokens to generate; -1: until the model ends the text, -2: until the context is full, 0: only decode the prompt",
+			help: "tokens to generate; -1: until the model ends the text, -2: until the context is full, 0: only " +
+				"decode the prompt",
 			set: integer(func(r *Run) *int { return &r.Predict }, -2,
 				"-1 for no limit, -2 for until the context is full, or a number of tokens")},
 		{key: "ctx-size", names: []string{"c", "ctx-size"}, form: "N", env: "LLAMA_ARG_CTX_SIZE", byDef: "0",

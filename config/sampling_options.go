@@ -135,7 +135,8 @@ func choiceOptions() []llamaOption {
 		{key: "grammar", names: []string{"grammar-file"}, form: "FNAME", help: "file with such a grammar",
 			set: setGrammarFile},
 		{key: "json-schema", names: []string{"j", "json-schema", "jf", "json-schema-file"}, form: "SCHEMA",
-			help: "not here: llama.cpp's library has no JSON schemas; 'llamatap llama-completion' and 'llamatap llama-cli' do", set: refuseJSONSchema},
+			help: "not here: llama.cpp's library has no JSON schemas; 'llamatap llama-completion' and 'llamatap " +
+				"llama-cli' do", set: refuseJSONSchema},
 		{key: "backend-sampling", names: []string{"bs", "backend-sampling"}, env: "LLAMA_ARG_BACKEND_SAMPLING",
 			help: "sample on the devices, where they can", set: boolean(func(r *Run) *bool { return &r.OnBackend })},
 	}

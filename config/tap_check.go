@@ -55,7 +55,8 @@ func (c checker) sampling() error {
 	for _, name := range []string{"sampling-rate", "seed"} {
 		if _, g, ok := c.given.top(name); ok {
 			return fmt.Errorf(
-				"%s works on sampled_slices only, and the granularity is %v (%s): add --tap-granularity sampled_slices, or drop it",
+				"%s works on sampled_slices only, and the granularity is %v (%s): add --tap-granularity "+
+					"sampled_slices, or drop it",
 				g.where, c.tap.Granularity, c.tap.origins["granularity"].where)
 		}
 	}
@@ -74,7 +75,8 @@ func (c checker) codec() error {
 	}
 	if _, g, ok := c.given.top("dtype"); ok && bounded {
 		return fmt.Errorf(
-			"%s and codec %s (%s) contradict each other, because that codec decides how F32 is stored: add --tap-codec lz4, or drop %s",
+			"%s and codec %s (%s) contradict each other, because that codec decides how F32 is stored: add "+
+				"--tap-codec lz4, or drop %s",
 			g.where, c.tap.Codec, c.tap.origins["codec"].where, g.where)
 	}
 	return nil
@@ -139,7 +141,8 @@ func (c checker) checkpoint() error {
 			c.tap.origins["checkpoint-every"].where)
 	case c.tap.Segments() != Segment{}:
 		return fmt.Errorf(
-			"%s: a run in segments is not resumed, its sealed segments are results: leave out --tap-segment, or the checkpoints", c.tap.origins["checkpoint-every"].where)
+			"%s: a run in segments is not resumed, its sealed segments are results: leave out --tap-segment, or the "+
+				"checkpoints", c.tap.origins["checkpoint-every"].where)
 	}
 	return nil
 }
@@ -230,7 +233,8 @@ func (c checker) repeated() error {
 				name = "otlp"
 			}
 			return fmt.Errorf(
-				"%s is not recorded in a run with checkpoints, which resumes its stream alone: drop --tap-%s, or the checkpoints",
+				"%s is not recorded in a run with checkpoints, which resumes its stream alone: drop --tap-%s, or the "+
+					"checkpoints",
 				c.tap.origins[name].where, name)
 		}
 	}
@@ -248,11 +252,13 @@ func (c checker) repeated() error {
 			which = "resource-level"
 		}
 		return fmt.Errorf(
-			"%s: --tap-%s needs the whole run, and a run that is resumed from a kept state does not recompute its beginning: drop one of the two",
+			"%s: --tap-%s needs the whole run, and a run that is resumed from a kept state does not recompute its "+
+				"beginning: drop one of the two",
 			c.tap.origins["checkpoint-state"].where, which)
 	case c.tap.ResourcePath != "":
 		return fmt.Errorf(
-			"%s would get the events of a resumed run twice: read them in the run directory (resource.jsonl), or drop the checkpoints",
+			"%s would get the events of a resumed run twice: read them in the run directory (resource.jsonl), or "+
+				"drop the checkpoints",
 			c.tap.origins["resource-path"].where)
 	}
 	return nil
@@ -262,7 +268,8 @@ func (c checker) repeated() error {
 func (c checker) sink() error {
 	if !c.tap.Records(Activations) && c.tap.Sink != "" {
 		return fmt.Errorf(
-			"%s hands captured tensors on, and none are captured: add a recorder of tensors, such as --tap-preset balanced, or drop it", c.tap.origins["sink"].where)
+			"%s hands captured tensors on, and none are captured: add a recorder of tensors, such as --tap-preset "+
+				"balanced, or drop it", c.tap.origins["sink"].where)
 	}
 	return nil
 }

@@ -81,17 +81,21 @@ func (m MinFree) String() string {
 func diskOptions() []option {
 	return []option{
 		{name: "segment", form: "SIZE|TIME", role: roleRun,
-			help:  "write the run as segments, each sealed and whole by itself, of this size (1G, 512M) or time (1h, 30m, 90s)",
+			help: "write the run as segments, each sealed and whole by itself, of this size (1G, 512M) or time (1h, " +
+				"30m, 90s)",
 			field: written(func(t *Tap) *Segment { return &t.Segment }, parseSegment, Segment.String)},
 		{name: "max-disk", form: "SIZE[:stop|rotate]", role: roleRun,
-			help: "most that the run may take on the disk; there, recording stops and the program continues (stop, the default), " +
+			help: "most that the run may take on the disk; there, recording stops and the program continues (stop, " +
+				"the default), " +
 				"or the oldest sealed segment, or part of a table or of events, goes (rotate)",
 			field: written(func(t *Tap) *MaxDisk { return &t.MaxDisk }, parseMaxDisk, MaxDisk.String)},
 		{name: "min-free", form: "SIZE", role: roleRun, byDef: "auto",
-			help:  "space to leave free on the file system, with the action of --tap-max-disk below it; auto is 1G or 2 % of it, whichever is less, 0 is none",
+			help: "space to leave free on the file system, with the action of --tap-max-disk below it; auto is 1G " +
+				"or 2 % of it, whichever is less, 0 is none",
 			field: written(func(t *Tap) *MinFree { return &t.MinFree }, parseMinFree, MinFree.String)},
 		{name: "preallocate", form: "SIZE", role: roleRun, byDef: "0",
-			help: "room that the disk keeps for tensors ahead of what is written, such as 64M; 0 is none. It keeps the file in few pieces where others " +
+			help: "room that the disk keeps for tensors ahead of what is written, such as 64M; 0 is none. It keeps " +
+				"the file in few pieces where others " +
 				"write to the disk too, and costs a little speed",
 			field: written(func(t *Tap) *Bytes { return &t.Preallocate }, ParseBytes, Bytes.String)},
 		{name: "redact", form: "none|text", role: roleRun, byDef: "none",

@@ -22,7 +22,8 @@ const (
 func hostOptions() []option {
 	return []option{
 		{name: "host", form: "LIST", recorder: Host,
-			help:  "record what the kernel does during the run: block (I/O of disks), system (faults, waiting, pressure), waits (faults and reads by file, tensor and token), prof (system calls, network), or all",
+			help: "record what the kernel does during the run: block (I/O of disks), system (faults, waiting, " +
+				"pressure), waits (faults and reads by file, tensor and token), prof (system calls, network), or all",
 			field: written(func(t *Tap) *[]string { return &t.Host }, parseHost, joined)},
 		{name: "host-interval", form: "DURATION", role: roleModifier, recorder: Host,
 			byDef: defaultHostInterval.String(),

@@ -21,7 +21,8 @@ const (
 func ledgerOptions() []option {
 	return []option{
 		{name: "ledger", form: "[=rows|windows|off]", bare: LedgerRows, follows: isLedgerWord, recorder: Ledger,
-			help:  "record what every operation read and wrote in memory, exactly, to trace.parquet: rows (each access; also when it stands alone) or windows (sums by region and time)",
+			help: "record what every operation read and wrote in memory, exactly, to trace.parquet: rows (each " +
+				"access; also when it stands alone) or windows (sums by region and time)",
 			field: parsed(func(t *Tap) *string { return &t.Ledger }, parseLedger)},
 		{name: "ledger-window", form: "DURATION", role: roleModifier, recorder: Ledger,
 			byDef: defaultLedgerWindow.String(),

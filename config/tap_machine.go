@@ -31,7 +31,8 @@ const (
 func machineOptions() []option {
 	return []option{
 		{name: "resource-level", form: "LEVEL", alias: envResourceLevel, recorder: Resource,
-			help: "record what memory and computing cost, to resource.jsonl: MINIMAL (per graph and matrix product, no callback), DETAILED (per layer and component), VERBOSE (per operation)",
+			help: "record what memory and computing cost, to resource.jsonl: MINIMAL (per graph and matrix product, " +
+				"no callback), DETAILED (per layer and component), VERBOSE (per operation)",
 			field: parsed(func(t *Tap) *string { return &t.ResourceLevel }, func(s string) (string, error) {
 				return oneOf("resource level", strings.ToUpper(s), resourceLevels)
 			})},
@@ -42,7 +43,8 @@ func machineOptions() []option {
 			help:  "record the requests of a server, with why prompts were processed again, to requests.parquet",
 			onOff: func(t *Tap) *bool { return &t.Requests }},
 		{name: "request-sample", form: "RULES", role: roleModifier, recorder: Requests,
-			help: "keep the tensors and tokens of a sample of the requests, and give back segments in which it has no part: " +
+			help: "keep the tensors and tokens of a sample of the requests, and give back segments in which it has " +
+				"no part: " +
 				"1/N (one in N), slower:TIME (arrival to end), errors, or several with commas. Each request has its row",
 			field: written(func(t *Tap) *[]SampleRule { return &t.RequestSample }, parseRequestSample, SampleText)},
 		{name: "otlp", form: "URL|off", recorder: Requests,
@@ -55,10 +57,12 @@ func machineOptions() []option {
 			field: whole(func(t *Tap) *int { return &t.OTLPTexts }, 0, maxOTLPTexts,
 				"texts of %q bytes: write a number of bytes up to "+strconv.Itoa(maxOTLPTexts)+", or 0 for no texts")},
 		{name: "regions", recorder: Regions,
-			help:  "record what lies where in memory (weights, caches, activations) and how operations used it, to region_map.parquet",
+			help: "record what lies where in memory (weights, caches, activations) and how operations used it, to " +
+				"region_map.parquet",
 			onOff: func(t *Tap) *bool { return &t.Regions }},
 		{name: "resource-sample", form: "auto|N", role: roleModifier, recorder: Resource, byDef: "auto",
-			help: "time the inside of one in N executions at DETAILED and VERBOSE; 1: of all. auto: of as many as slow the model down by 3 % at most",
+			help: "time the inside of one in N executions at DETAILED and VERBOSE; 1: of all. auto: of as many as " +
+				"slow the model down by 3 % at most",
 			field: field{setResourceSample, func(t *Tap) any {
 				if t.ResourceSample == 0 {
 					return autoSample
@@ -76,7 +80,8 @@ func machineOptions() []option {
 			help:  "begin a new file of events when one has this size, such as 256M; 0: never",
 			field: parsed(func(t *Tap) *Bytes { return &t.ResourceRotate }, parseResourceRotate)},
 		{name: "legacy-estimates", role: roleModifier, recorder: Resource,
-			help:  "alongside what is measured, write what LLaMA Resource Instrumentation would have estimated, marked as estimated",
+			help: "alongside what is measured, write what LLaMA Resource Instrumentation would have estimated, " +
+				"marked as estimated",
 			onOff: func(t *Tap) *bool { return &t.Legacy }},
 		{name: "kv-block", form: "N", role: roleModifier, recorder: KV, byDef: strconv.Itoa(defaultKVBlock),
 			help: "cells of a block of the KV cache; 1 follows each cell",
@@ -98,7 +103,8 @@ type KVEvents struct {
 func eventOptions() []option {
 	return []option{
 		{name: "kv-events", form: "ENDPOINT", role: roleModifier, recorder: Requests,
-			help:  "publish which blocks of tokens the cache holds, as vLLM's KV events over ZeroMQ: tcp://ADDRESS:PORT",
+			help: "publish which blocks of tokens the cache holds, as vLLM's KV events over ZeroMQ: " +
+				"tcp://ADDRESS:PORT",
 			field: parsed(func(t *Tap) *string { return &t.KVEvents.Endpoint }, parseEndpoint)},
 		{name: "kv-events-replay", form: "ENDPOINT", role: roleModifier, recorder: Requests,
 			help:  "where subscribers ask for events that they missed: tcp://ADDRESS:PORT",

@@ -137,14 +137,18 @@ func recorderOptions() []option {
 			field: written(func(t *Tap) *ggmlhooks.LayerSet { return &t.Layers }, parseLayers,
 				ggmlhooks.LayerSet.String)},
 		{name: "tensors", spelt: "tensor", form: "GLOB[,GLOB]", recorder: Activations, byDef: "all",
-			help:  "only tensors with these names, with or without the layer suffix, such as l_out,ffn_*; a name as it is printed, such as Qcur-0#2, means that one alone (Qcur-0#1: the first of its name); all is every computed one",
+			help: "only tensors with these names, with or without the layer suffix, such as l_out,ffn_*; a name as " +
+				"it is printed, such as Qcur-0#2, means that one alone (Qcur-0#1: the first of its name); all is " +
+				"every computed one",
 			field: written(func(t *Tap) *[]string { return &t.Tensors }, parseTensors, joined)},
 		{name: "points", spelt: "point", form: "NAME[,NAME]", recorder: Activations, byDef: "none",
-			help:  "the tensors at named points of the model, such as resid_post,mlp_act, resid_post.3 or blocks.3.hook_resid_post; all is every point that the model has; docs/POINTS.md lists them",
+			help: "the tensors at named points of the model, such as resid_post,mlp_act, resid_post.3 or " +
+				"blocks.3.hook_resid_post; all is every point that the model has; docs/POINTS.md lists them",
 			field: written(func(t *Tap) *[]ggmlhooks.PointRef { return &t.Points }, parsePoints, listed)},
 		{name: "attention", form: "[=keep|exact]", bare: "keep", follows: isAttentionWord, recorder: Activations,
 			byDef: "off",
-			help: "attention maps: keep (also when it stands alone) leaves flash attention on and stores Q and K rows; " +
+			help: "attention maps: keep (also when it stands alone) leaves flash attention on and stores Q and K " +
+				"rows; " +
 				"exact turns it off, which changes the model's numbers; off records none",
 			field: written(func(t *Tap) *ggmlhooks.AttentionMode { return &t.Attention }, parseAttention,
 				ggmlhooks.AttentionMode.String)},
@@ -169,7 +173,8 @@ func modifierOptions() []option {
 			field: either(func(t *Tap) *bool { return &t.StartOff }, "start", "on", "off")},
 		{name: "codec", form: "none|lz4|zstd|zstd-shuffle|q|q-fse", role: roleModifier, recorder: Activations,
 			byDef: "lz4",
-			help:  "how packets are compressed; zstd-shuffle sorts the bytes of elements first, q stores F32 rows within --tap-error, q-fse with an entropy stage",
+			help: "how packets are compressed; zstd-shuffle sorts the bytes of elements first, q stores F32 rows " +
+				"within --tap-error, q-fse with an entropy stage",
 			field: parsed(func(t *Tap) *string { return &t.Codec }, parseCodec)},
 		{name: "error", form: "E", role: roleModifier, recorder: Activations, byDef: "0.001",
 			help: "with the codecs q and q-fse: the error that a row may have, relative to the row, 1e-6 to 0.25",
@@ -185,8 +190,10 @@ func modifierOptions() []option {
 			help:  "most memory that the capture may take, such as 64M, 1.5G, 2GB; a preset sets a ceiling",
 			field: parsed(func(t *Tap) *Bytes { return &t.Memory }, parseMemory)},
 		{name: "device-memory", form: "SIZE", role: roleModifier, recorder: Activations,
-			help: "most memory, beside the model's, that tensors of one graph may hold until it is computed: the graph is cut for the others, which costs time. " +
-				"0 cuts it for all; without the flag 64M in host memory, on a GPU a twentieth of what is free, at most 1G",
+			help: "most memory, beside the model's, that tensors of one graph may hold until it is computed: the " +
+				"graph is cut for the others, which costs time. " +
+				"0 cuts it for all; without the flag 64M in host memory, on a GPU a twentieth of what is free, at " +
+				"most 1G",
 			field: parsed(func(t *Tap) **Bytes { return &t.DeviceMemory }, func(s string) (*Bytes, error) {
 				size, err := ParseBytes(s)
 				return &size, err
@@ -196,7 +203,8 @@ func modifierOptions() []option {
 			field: choice(func(t *Tap) *Overflow { return &t.Overflow }, "overflow policy", string(OverflowBlock),
 				string(OverflowDrop))},
 		{name: "throughput", form: "GB/S", role: roleModifier, recorder: Activations,
-			help: "the rate, in GB/s of captured bytes, below which the summary says what held the capture back; a preset sets it",
+			help: "the rate, in GB/s of captured bytes, below which the summary says what held the capture back; a " +
+				"preset sets it",
 			field: number(func(t *Tap) *float64 { return &t.Throughput }, math.SmallestNonzeroFloat64, 1e6,
 				"throughput %q: write a number of GB/s above 0, such as 2.0")},
 		{name: "workers", form: "N", role: roleModifier, recorder: Activations, byDef: "0",
@@ -212,11 +220,13 @@ func runOptions() []option {
 			help:  "folder of runs, or s3://BUCKET/PREFIX to copy them there; ask for a recorder as well",
 			field: field{setOut, func(t *Tap) any { return cmp.Or(t.Store, t.Out) }}},
 		{name: "on-failure", form: "continue|stop", role: roleRun, byDef: "continue",
-			help: "when the recording fails, because the disk is full or its process was killed: let the program continue unrecorded, or end it",
+			help: "when the recording fails, because the disk is full or its process was killed: let the program " +
+				"continue unrecorded, or end it",
 			field: choice(func(t *Tap) *OnFailure { return &t.OnFailure }, "action on failure",
 				string(FailureContinue), string(FailureStop))},
 		{name: "cold", role: roleRun, byDef: "off",
-			help:  "let a mapped model be read page by page when it is first touched, without read-ahead, instead of when it is loaded: slow, and shows who touches what",
+			help: "let a mapped model be read page by page when it is first touched, without read-ahead, instead of " +
+				"when it is loaded: slow, and shows who touches what",
 			onOff: func(t *Tap) *bool { return &t.Cold }},
 	}
 }

@@ -57,10 +57,12 @@ func (c checker) sample() error {
 	switch where := c.tap.origins["request-sample"].where; {
 	case !c.tap.KeepsSample():
 	case c.tap.Store != "":
-		return fmt.Errorf("%s gives back segments, and --tap-out %s copies each of them: record into a folder, or drop it",
+		return fmt.Errorf("%s gives back segments, and --tap-out %s copies each of them: record into a folder, or "+
+			"drop it",
 			where, c.tap.Store)
 	case !c.tap.Records(Activations):
-		return fmt.Errorf("%s keeps the tensors and tokens of a sample, and none are recorded: add --tap-tensors, or drop it",
+		return fmt.Errorf("%s keeps the tensors and tokens of a sample, and none are recorded: add --tap-tensors, or "+
+			"drop it",
 			where)
 	}
 	return nil

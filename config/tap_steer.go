@@ -50,7 +50,8 @@ func (s Steer) String() string {
 
 func steerOptions() []option {
 	return []option{{name: "steer", form: "FILE[:SCALE][:LAYERS]|armed", recorder: Steering,
-		help: "add a control vector to the residual stream, and record when; 'llamatap ctl RUNDIR steer' exchanges it while the program runs. armed adds none yet",
+		help: "add a control vector to the residual stream, and record when; 'llamatap ctl RUNDIR steer' exchanges " +
+			"it while the program runs. armed adds none yet",
 		field: field{
 			set: func(t *Tap, s string) (err error) {
 				if t.Steer = (Steer{}); s != steerArmed {

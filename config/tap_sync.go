@@ -30,7 +30,8 @@ func (s Sync) String() string {
 func syncOptions() []option {
 	return []option{
 		{name: "sync", form: "none|interval[:TIME]|token", role: roleRun, byDef: "interval:1s",
-			help: "when what was recorded is synced to the disk, which counts when the machine is cut off: at an interval (interval:200ms), " +
+			help: "when what was recorded is synced to the disk, which counts when the machine is cut off: at an " +
+				"interval (interval:200ms), " +
 				"after each token, or by the system and at the end (none); the model waits for none of them",
 			field: written(func(t *Tap) *Sync { return &t.Sync }, parseSync, Sync.String)},
 	}

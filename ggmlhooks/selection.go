@@ -29,8 +29,8 @@ type Selection struct {
 	// name: "Qcur-0#2", and "Qcur-0#1" for the first. Empty: every computed node.
 	Tensors []string
 	// Points are captured besides what Tensors matches; where Tensors is empty, they alone are. Layers bounds those
-	// that name no layer of their own, and no point of the whole model. Granularity does not bound them. Commands refuse
-	// one whose own layer is outside of Layers.
+	// that name no layer of their own, and no point of the whole model. Granularity does not bound them. Commands
+	// refuse one whose own layer is outside of Layers.
 	Points []PointRef
 	Tokens TokenRule
 	// Window is how many tokens are captured, counted from the first one that the selection applies to; 0: all.

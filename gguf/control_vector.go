@@ -13,7 +13,8 @@ import (
 )
 
 // ErrNotControlVector occurs when a GGUF file is no control vector.
-var ErrNotControlVector = errors.New("not a control vector: take a file of 'llamatap vector' or llama-cvector-generator")
+var ErrNotControlVector = errors.New("not a control vector: take a file of 'llamatap vector' or " +
+	"llama-cvector-generator")
 
 // ControlVector adds a direction to the residual stream after each layer that it has one for, in llama.cpp's format:
 // the architecture controlvector, and a row direction.N of F32 for each layer.
@@ -80,7 +81,8 @@ func OpenControlVector(path string) (*ControlVector, error) {
 			return nil, fmt.Errorf("%s: %s: %w", path, t.Name, err)
 		}
 		if !finite(row) {
-			return nil, fmt.Errorf("%s: %s has values that are no finite numbers: %w", path, t.Name, ErrNotControlVector)
+			return nil, fmt.Errorf("%s: %s has values that are no finite numbers: %w", path, t.Name,
+				ErrNotControlVector)
 		}
 		v.Directions[layer] = row
 	}

@@ -99,7 +99,8 @@ func TestCompareMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []MissingPoint{{"attn_gate", "the outputs of heads have no gate"}, {"resid_post.99", "the model has 6 layers"}}
+	want := []MissingPoint{{"attn_gate", "the outputs of heads have no gate"},
+		{"resid_post.99", "the model has 6 layers"}}
 	var text strings.Builder
 	if err := r.WriteText(&text, 0); err != nil || !slices.Equal(r.Missing, want) || len(r.Points) != 2 ||
 		!strings.Contains(text.String(), "\nnot compared, resid_post.99: the model has 6 layers\n") {

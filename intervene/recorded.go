@@ -61,7 +61,8 @@ func OpenRecording(ctx context.Context, run *tensors.Run, points []ggmlhooks.Poi
 // check refuses a recording of another model, or of another prompt.
 func (r *Recording) check(model string, clean []llama.Token, prompt string) error {
 	if r.Model != "" && r.Model != model {
-		return fmt.Errorf("%s is of the model %q, and this one is %q: record the prompt with this model", r.Path, r.Model,
+		return fmt.Errorf("%s is of the model %q, and this one is %q: record the prompt with this model", r.Path,
+			r.Model,
 			model)
 	}
 	if n := len(clean); n > len(r.Tokens) || !slices.Equal(clean, r.Tokens[:n]) {

@@ -52,8 +52,8 @@ type Sweep struct {
 	Metric   string
 	Pairs    []Pair
 	Vector   *gguf.ControlVector // of project
-	// Recorded, if not nil, is what patch puts in, instead of the clean prompt's values. Its tokens begin with the clean
-	// prompt.
+	// Recorded, if not nil, is what patch puts in, instead of the clean prompt's values. Its tokens begin with the
+	// clean prompt.
 	Recorded *Recording
 	Graph    bool    // measure edges as well
 	Top      int     // nodes of the graph at most
@@ -238,7 +238,8 @@ func (s *sweeper) missing(ref ggmlhooks.PointRef, why map[ggmlhooks.PointRef]str
 		}
 	}
 	if ref.Layer != ggmlhooks.NoLayer && ref.Layer < s.engine.layers() {
-		return fmt.Errorf("--layers leaves layer %d of %s out: name the point without a layer, or drop --layers", ref.Layer,
+		return fmt.Errorf("--layers leaves layer %d of %s out: name the point without a layer, or drop --layers",
+			ref.Layer,
 			ref)
 	}
 	return fmt.Errorf("the model has no %s: it has %d layers", ref, s.engine.layers())

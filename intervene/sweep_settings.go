@@ -99,7 +99,8 @@ func (s *Sweep) positions(n int) (list []int, err error) {
 	list = list[:0]
 	for _, at := range s.Tokens {
 		if at < -n || at >= n {
-			return nil, fmt.Errorf("the prompt has %d tokens: there is no token %d: give positions from %d to %d", n, at, -n,
+			return nil, fmt.Errorf("the prompt has %d tokens: there is no token %d: give positions from %d to %d", n,
+				at, -n,
 				n-1)
 		}
 		if at < 0 {

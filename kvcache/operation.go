@@ -38,7 +38,8 @@ type Operation struct {
 	// Reused and Needed are cells of the sequence's request: those that its prompt found, and all that its prompt
 	// takes so far. 0 of 0 where no request is known.
 	Reused, Needed int64
-	// AllReused and AllNeeded are those of all prompts of the context so far, but for requests of which it is not known.
+	// AllReused and AllNeeded are those of all prompts of the context so far, but for requests of which it is not
+	// known.
 	AllReused, AllNeeded int64
 }
 

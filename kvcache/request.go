@@ -103,7 +103,8 @@ var RequestTexts = []RequestText{
 		func(r *Request) *string { return &r.Said.Settings }},
 	{"response_model", "model that the answer names", func(r *Request) *string { return &r.Said.AnswerModel }},
 	{"response_id", "id of the answer", func(r *Request) *string { return &r.Said.AnswerID }},
-	{"kept_by", "rule that keeps its tensors and tokens, running, or none", func(r *Request) *string { return &r.KeptBy }},
+	{"kept_by", "rule that keeps its tensors and tokens, running, or none",
+		func(r *Request) *string { return &r.KeptBy }},
 }
 
 // NewRequest is a request of which nothing is known.

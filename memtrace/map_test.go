@@ -230,7 +230,8 @@ func TestPadding(t *testing.T) {
 	types("0 t0 weight\n100  padding\n128 t128 weight\n188  weight\n960 t960 weight\n1010  padding\n")
 	place(416, 32)
 	place(480, 480)
-	types("0 t0 weight\n100  padding\n128 t128 weight\n188  weight\n416 t416 weight\n448  weight\n480 t480 weight\n960 t960 weight\n1010  padding\n")
+	types("0 t0 weight\n100  padding\n128 t128 weight\n188  weight\n416 t416 weight\n448  weight\n480 t480 " +
+		"weight\n960 t960 weight\n1010  padding\n")
 }
 
 // TestDeviceMemoryHasNoAddress: a device's buffer at the address of one of the host is never found by it.

@@ -19,8 +19,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestAllLogits: with --all-logits every token of a prompt has the logits that llama-results computes, bit by bit, though
-// the prompt takes several batches; and what is generated is what is generated without.
+// TestAllLogits: with --all-logits every token of a prompt has the logits that llama-results computes, bit by bit,
+// though the prompt takes several batches; and what is generated is what is generated without.
 func TestAllLogits(t *testing.T) {
 	line, err := json.Marshal(map[string]any{"prompt": prompt})
 	if err != nil {
@@ -32,9 +32,10 @@ func TestAllLogits(t *testing.T) {
 	want := tensorF32(t, results, "logits")
 	run := func(prompts int, args ...string) (dir, chosen string) {
 		to := filepath.Join(t.TempDir(), "results.jsonl")
-		c := record(t, append([]string{"--tap-tensor", "result_output"}, exact...), slices.Concat(common, args, []string{
-			"--prompts", textFile(t, strings.Repeat(string(line)+"\n", prompts)), "--results", to, "-n", "4", "--temp", "0",
-			"-b", "8"})...)
+		c := record(t, append([]string{"--tap-tensor", "result_output"}, exact...),
+			slices.Concat(common, args, []string{
+				"--prompts", textFile(t, strings.Repeat(string(line)+"\n", prompts)), "--results", to, "-n", "4", "--temp", "0",
+				"-b", "8"})...)
 		for _, answer := range answersOf(t, to) {
 			chosen += fmt.Sprintln(answer["tokens"])
 		}
@@ -77,8 +78,9 @@ func TestAllRows(t *testing.T) {
 			"device": {"--rpc", endpoint, "-ngl", "99"}} {
 			t.Run(arch+"/"+name, func(t *testing.T) {
 				captured := func(flag string) *capture {
-					return record(t, everything, append(more, "-m", model, "-t", "1", "-c", "512", "-ub", "16", "-n", "0",
-						"--prompts", texts, "--results", filepath.Join(t.TempDir(), "r.jsonl"), flag)...)
+					return record(t, everything,
+						append(more, "-m", model, "-t", "1", "-c", "512", "-ub", "16", "-n", "0",
+							"--prompts", texts, "--results", filepath.Join(t.TempDir(), "r.jsonl"), flag)...)
 				}
 				rows, want := captured("--all-rows"), captured("--all-logits")
 				ended, before := map[uint64]bool{}, want.packets[:0]

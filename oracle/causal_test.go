@@ -49,7 +49,8 @@ func TestCausal(t *testing.T) {
 			t.Errorf("effect %d is %v with the recording, %v with the prompt", i, g, f)
 		}
 	}
-	if o := llamatap(t, append(append([]string{"causal"}, sweep...), "--clean", corrupt, "--from", run)...); o.status == 0 ||
+	if o := llamatap(t, append(append([]string{"causal"}, sweep...), "--clean", corrupt, "--from",
+		run)...); o.status == 0 ||
 		!strings.Contains(o.stderr, "the recording is not of the clean prompt") {
 		t.Errorf("a recording of another prompt: status %d, %s", o.status, o.stderr)
 	}

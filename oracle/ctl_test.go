@@ -126,7 +126,8 @@ func TestCtl(t *testing.T) {
 func ctlWindow(t *testing.T, chosen []string, plain string) {
 	t.Helper()
 	l := alive(t, append([]string{"--tap-start", "off"}, exact...)...)
-	if o := llamatap(t, "ctl", l.out, "steer", "off"); o.status == 0 || !strings.Contains(o.stderr, "--tap-steer armed") {
+	if o := llamatap(t, "ctl", l.out, "steer", "off"); o.status == 0 ||
+		!strings.Contains(o.stderr, "--tap-steer armed") {
 		t.Errorf("a run that is not armed was steered: %s", o.stderr)
 	}
 	for _, wrong := range []string{"attn_gate", "resid_pots"} {
@@ -155,7 +156,8 @@ func ctlWindow(t *testing.T, chosen []string, plain string) {
 	if err != nil || strings.Count(string(text), "\n") != 3 || !strings.Contains(string(text), `"event":"done"`) {
 		t.Errorf("%s: %v\n%s", rundir.ControlName, err, text)
 	}
-	if points := string(m.Extra["points"]); chosen[0] == "points" && strings.Count(points, `"resid_post"`) != m.Model.NLayer {
+	if points := string(m.Extra["points"]); chosen[0] == "points" &&
+		strings.Count(points, `"resid_post"`) != m.Model.NLayer {
 		t.Errorf("points of the metadata: %s", points)
 	}
 }

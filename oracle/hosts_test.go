@@ -92,8 +92,8 @@ func TestHosts(t *testing.T) {
 	})
 }
 
-// startAgents starts an agent and an RPC server on each host, and returns the flags of a run that uses them: four of the
-// recording, then those of llama.cpp.
+// startAgents starts an agent and an RPC server on each host, and returns the flags of a run that uses them: four of
+// the recording, then those of llama.cpp.
 func startAgents(t *testing.T, hosts []testenv.OtherHost) []string {
 	t.Helper()
 	token := filepath.Join(t.TempDir(), "token")

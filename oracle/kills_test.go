@@ -138,7 +138,8 @@ func TestKills(t *testing.T) {
 // newKills records a run that is not killed, to compare with.
 func newKills(t *testing.T, i int, seed uint64) *kills {
 	run := killedRuns[i]
-	k := &kills{name: run.name, args: killedArgs(i), at: map[string]int{}, random: rand.New(rand.NewPCG(seed, uint64(i)))}
+	k := &kills{name: run.name, args: killedArgs(i), at: map[string]int{},
+		random: rand.New(rand.NewPCG(seed, uint64(i)))}
 	began := time.Now()
 	o := llamatap(t, k.args...).good(t)
 	k.lasts = time.Since(began)

@@ -98,7 +98,8 @@ func traceCalls(t *testing.T, cmd *exec.Cmd, seen func(tracedCall)) (status unix
 				if call, counts := killCalls[regs.Orig_rax]; counts {
 					calls++
 					c.number, c.name = calls, call.name
-					c.path = pathOf(tid, []uint64{regs.Rdi, regs.Rsi, regs.Rdx, regs.R10}[call.argument], call.descriptor)
+					c.path = pathOf(tid, []uint64{regs.Rdi, regs.Rsi, regs.Rdx, regs.R10}[call.argument],
+						call.descriptor)
 					seen(c)
 				}
 			}

@@ -111,7 +111,8 @@ func cacheByEvents(t *testing.T, dir string) resources.CacheUse {
 // TestServerFullCache: where decodes fail because the cache of all slots is full, and come again with fewer tokens,
 // prompts are those of llama-server.
 func TestServerFullCache(t *testing.T) {
-	s := serve(t, []string{"--tap-kv", "--tap-requests"}, "-np", "2", "-c", "256", "--kv-unified", "-t", "1", "--metrics",
+	s := serve(t, []string{"--tap-kv", "--tap-requests"}, "-np", "2", "-c", "256", "--kv-unified", "-t", "1",
+		"--metrics",
 		"--no-webui")
 	body := map[string]any{"prompt": []string{"func main() {", "func main() {}"}, "n_predict": 200, "ignore_eos": true,
 		"temperature": 0}

@@ -95,7 +95,8 @@ func TestUnembed(t *testing.T) {
 	for _, arch := range archs(t, "gemma2", "starcoder2") {
 		t.Run(arch, func(t *testing.T) {
 			model, dir := synthetic(t, arch, gguf.F32, nil), t.TempDir()
-			line, err := json.Marshal(map[string]any{"prompt": strings.Repeat(prompt, 2)}) // more rows than share a pass
+			// more rows than share a pass
+			line, err := json.Marshal(map[string]any{"prompt": strings.Repeat(prompt, 2)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,9 +139,11 @@ func TestUnembed(t *testing.T) {
 				t.Errorf("%d values of two rows of the output matrix, want %d", len(rows), len(want))
 			}
 			writeF32(t, file, states[:width+1])
-			for want, args := range map[string][]string{"row 1 has 4 bytes": {file}, "tokens 0 to 2079": {"--rows", "2080"},
-				"no such file": {filepath.Join(dir, "none")}, "or tokens with --rows": {}} {
-				o := llamatap(t, append([]string{"unembed", "-m", model, "-o", filepath.Join(dir, "wrong")}, args...)...)
+			for want, args := range map[string][]string{"row 1 has 4 bytes": {file},
+				"tokens 0 to 2079": {"--rows", "2080"},
+				"no such file":     {filepath.Join(dir, "none")}, "or tokens with --rows": {}} {
+				o := llamatap(t, append([]string{"unembed", "-m", model, "-o", filepath.Join(dir, "wrong")},
+					args...)...)
 				if o.status == 0 || !strings.Contains(o.stderr, want) {
 					t.Errorf("%q: status %d, %s", args, o.status, o.stderr)
 				}
@@ -152,7 +155,8 @@ func TestUnembed(t *testing.T) {
 func writeF32(t *testing.T, path string, values []float32) {
 	t.Helper()
 	var b bytes.Buffer
-	if err := errors.Join(binary.Write(&b, binary.LittleEndian, values), os.WriteFile(path, b.Bytes(), 0o600)); err != nil {
+	if err := errors.Join(binary.Write(&b, binary.LittleEndian, values),
+		os.WriteFile(path, b.Bytes(), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -146,7 +146,8 @@ func TestPointsSelected(t *testing.T) {
 			}
 		})
 	}
-	llamatap(t, "run", "--tap-points", "resid_post", "-m", synthetic(t, "llama", gguf.F16, nil), "-p", "a", "-n", "1", "-fa",
+	llamatap(t, "run", "--tap-points", "resid_post", "-m", synthetic(t, "llama", gguf.F16, nil), "-p", "a", "-n", "1",
+		"-fa",
 		"on", "-ctk", "f32").good(t) // keys are cast: such a node reads itself
 	o := llamatap(t, "run", "--tap-points", "attn_gate", "-m", synthetic(t, "llama", gguf.F16, nil), "-p", "a")
 	if o.status == 0 || !strings.Contains(o.stderr, "has none of the points") {

@@ -216,7 +216,8 @@ func TestRegionsOfOperands(t *testing.T) {
 			}
 			repacked := slices.ContainsFunc(s.Map().Regions(), func(r *memtrace.Region) bool {
 				kind := s.Map().Buffer(r.Buffer).Type
-				return r.Type == memtrace.Weight && r.Use.Reads > 0 && (kind == "AMX" || strings.Contains(kind, "REPACK"))
+				return r.Type == memtrace.Weight && r.Use.Reads > 0 &&
+					(kind == "AMX" || strings.Contains(kind, "REPACK"))
 			})
 			if repacked != (c.typ == gguf.Q4_K) && !(repacked && multipliesByAMX()) {
 				t.Errorf("weights that are repacked: %v, in %+v", repacked, s.buffers)

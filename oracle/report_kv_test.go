@@ -61,7 +61,8 @@ func TestReportFragmented(t *testing.T) {
 	const fragmented = "a fragmented KV cache"
 	for cache, want := range map[string]bool{"--kv-unified": true, "--no-kv-unified": false} {
 		t.Run(cache, func(t *testing.T) {
-			s := serve(t, []string{"--tap-kv", "--tap-kv-block", "1", "--tap-resource-level", "MINIMAL"}, "-np", "3", "-c",
+			s := serve(t, []string{"--tap-kv", "--tap-kv-block", "1", "--tap-resource-level", "MINIMAL"}, "-np", "3",
+				"-c",
 				"1536", "-t", "1", "--no-webui", "--cache-ram", "0", cache, "-m", testenv.Model(t))
 			for _, q := range []question{{prompt: strings.Repeat(long, 5)}, {prompt: strings.Repeat(long, 5), slot: 1},
 				{prompt: "package main\n", slot: 2}, {prompt: "x"}, {prompt: "y", slot: 1}} {

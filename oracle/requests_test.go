@@ -210,8 +210,8 @@ func TestServerCancelled(t *testing.T) {
 	wantIDs(t, "the request that was cut off", ids[:len(want)], want)
 }
 
-// hearSome asks for a stream of tokens, and goes away after a few of them; meanwhile, where it is not nil, runs when the
-// first have come.
+// hearSome asks for a stream of tokens, and goes away after a few of them; meanwhile, where it is not nil, runs when
+// the first have come.
 func (s *server) hearSome(t *testing.T, q question, few int, meanwhile func()) (ids []int32) {
 	t.Helper()
 	body, err := json.Marshal(q.body())

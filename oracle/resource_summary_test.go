@@ -184,7 +184,8 @@ func TestEnergyOfPhases(t *testing.T) {
 				t.Errorf("metadata: %+v, %v", listed, err)
 			}
 			for _, row := range listed.Extra.Energy {
-				if !reflect.DeepEqual(row.EnergyJ, rows[row.Phase].EnergyJ) || row.DurationNS != rows[row.Phase].DurationNS {
+				if !reflect.DeepEqual(row.EnergyJ, rows[row.Phase].EnergyJ) ||
+					row.DurationNS != rows[row.Phase].DurationNS {
 					t.Errorf("metadata: %+v, events: %+v", row, rows[row.Phase])
 				}
 			}

@@ -219,8 +219,8 @@ func TestServeLive(t *testing.T) {
 // TestTopOfLiveRun: 'llamatap top' finds a live run by the process that records it, and by its model's; it shows what
 // the run generates, and ends with it.
 func TestTopOfLiveRun(t *testing.T) {
-	// Few events are written, of executions that are all timed: top runs at nice 19, and beside load would read a log of
-	// thousands of tokens for minutes.
+	// Few events are written, of executions that are all timed: top runs at nice 19, and beside load would read a log
+	// of thousands of tokens for minutes.
 	l := alive(t, "--tap-resource-level", "DETAILED", "--tap-resource-sample", "1", "--tap-resource-rate", "5",
 		"--tap-kv", "--tap-memory", "8M")
 	// watch reads what top prints of a process until a snapshot is as it should be.

@@ -40,7 +40,8 @@ func newSpool(t *testing.T) *spool {
 	folder := t.TempDir() // the run is recorded below it
 	s.log = filepath.Join(folder, "stderr")
 	s.server = serveBy(t, filepath.Join(folder, "llamatap-runs"), "sh", "-c", `cd "$0" && exec "$@" 2> stderr`, folder,
-		testenv.NeedBinary(t), "exec", "--tap-tensors", "l_out*", "--tap-codec", "none", "--tap-resource-level", "MINIMAL",
+		testenv.NeedBinary(t), "exec", "--tap-tensors", "l_out*", "--tap-codec", "none", "--tap-resource-level",
+		"MINIMAL",
 		"--tap-max-disk", "4M:rotate", "--tap-segment", "64K", "--tap-out", "s3://runs/live", "--", "llama-server",
 		"-np", "1", "-c", "1024", "-t", "1", "--no-webui")
 	return s
@@ -149,7 +150,8 @@ func TestSpool(t *testing.T) {
 	s.next(t)
 	s.stop()
 	dir := s.dir(t)
-	if code := s.cmd.ProcessState.ExitCode(); code != 0 || !bytes.Contains(content(t, s.log), []byte("copied    to "+s.url(t))) {
+	if code := s.cmd.ProcessState.ExitCode(); code != 0 ||
+		!bytes.Contains(content(t, s.log), []byte("copied    to "+s.url(t))) {
 		t.Fatalf("status %d: %s", code, content(t, s.log))
 	}
 	for _, name := range []string{rundir.ManifestName, rundir.MetadataName} {
@@ -273,7 +275,8 @@ func TestSpoolKilled(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if m.Rotated != nil || !v.Sealed || slices.Contains(v.kinds(), "damage") || slices.Contains(here.kinds(), "damage") ||
+	if m.Rotated != nil || !v.Sealed || slices.Contains(v.kinds(), "damage") ||
+		slices.Contains(here.kinds(), "damage") ||
 		v.Packets <= here.Packets {
 		t.Errorf("rotated %+v, the copy %+v, what is left %+v", m.Rotated, v, here)
 	}

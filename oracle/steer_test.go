@@ -58,7 +58,8 @@ func (s *server) score(t *testing.T, prompt string) (a scored) {
 }
 
 // steerPrompts differ from their first token on.
-var steerPrompts = []string{"func main() { fmt.Println", "package os\n\nimport strings", "type Reader interface {\n\tRead"}
+var steerPrompts = []string{"func main() { fmt.Println", "package os\n\nimport strings",
+	"type Reader interface {\n\tRead"}
 
 // TestSteer exchanges vectors under llama-server. Whatever its caches hold of other vectors, each answer is that of a
 // server of its own that had the vector from the start; within one state the caches are reused.
@@ -146,7 +147,8 @@ func TestSteer(t *testing.T) {
 	for _, tokens := range c.requests() {
 		for _, state := range states[1:] {
 			if state.FirstToken == nil || *state.FirstExec == 0 || state.ExchangeNS == 0 ||
-				state.Vector != nil && (state.Vector.Scale != 0.5 || state.Vector.Layers != "1-5" || state.Vector.File != file) {
+				state.Vector != nil && (state.Vector.Scale != 0.5 || state.Vector.Layers != "1-5" ||
+					state.Vector.File != file) {
 				t.Fatalf("state %+v of %+v", state, state.Vector)
 			}
 			if tokens[0].Index < *state.FirstToken && *state.FirstToken <= tokens[len(tokens)-1].Index {
@@ -205,7 +207,8 @@ func TestSteerArchitectures(t *testing.T) {
 		t.Errorf("bert: %s", o.stderr)
 	}
 	t.Run("draft", func(t *testing.T) {
-		steerArchitecture(t, testenv.Model(t), steerFile(t, 6, 256), "--spec-type", "draft-simple", "-md", testenv.Model(t),
+		steerArchitecture(t, testenv.Model(t), steerFile(t, 6, 256), "--spec-type", "draft-simple", "-md",
+			testenv.Model(t),
 			"-td", "1")
 	})
 }

@@ -22,7 +22,8 @@ func TestStrapReads(t *testing.T) {
 	npy := filepath.Join(out, "npy")
 	llamatap(t, "export", dir, "--to", "npy", "-o", npy).good(t)
 	analysis := filepath.Join(out, "analysis.json")
-	llamatap(t, "analyze", dir, "--tensor", "*", "--min-correlation", "0", "--top", "0", "--json", "-o", analysis).good(t)
+	llamatap(t, "analyze", dir, "--tensor", "*", "--min-correlation", "0", "--top", "0", "--json", "-o",
+		analysis).good(t)
 	for _, codec := range []string{"none", "lz4", "zstd"} {
 		stream := filepath.Join(out, codec+".stream")
 		llamatap(t, "export", dir, "--to", "strap", "--codec", codec, "-o", stream).good(t)

@@ -22,7 +22,8 @@ func TestUncutLogits(t *testing.T) {
 				dir := t.TempDir()
 				logits := func(name string, run func(args ...string)) []byte {
 					path := filepath.Join(dir, name)
-					run("-m", synthetic(t, arch, gguf.Q8_0, nil), "-p", prompt, "-t", "1", "-c", "512", "-ub", "8", "-fa",
+					run("-m", synthetic(t, arch, gguf.Q8_0, nil), "-p", prompt, "-t", "1", "-c", "512", "-ub", "8",
+						"-fa",
 						fa, "-o", path)
 					bits, err := os.ReadFile(path)
 					if err != nil {

@@ -82,7 +82,8 @@ func TestVector(t *testing.T) {
 	for want, args := range map[string][]string{"method mean": {with, without, "--method", "pca", "--raw", "-o", file},
 		"name it with -o": {with, without}, "no such file": {filepath.Join(t.TempDir(), "none.gguf")},
 		"not a control vector": {testenv.Model(t)}} {
-		if o := llamatap(t, append([]string{"vector"}, args...)...); o.status == 0 || !strings.Contains(o.stderr, want) {
+		if o := llamatap(t, append([]string{"vector"}, args...)...); o.status == 0 ||
+			!strings.Contains(o.stderr, want) {
 			t.Errorf("%q: %s%s", args, o.stdout, o.stderr)
 		}
 	}

@@ -6,7 +6,8 @@ import (
 )
 
 // stat is a line of /proc/PID/stat of a program with an unpleasant name.
-const stat = "4711 (a) R (b\n) S 17 4711 4711 0 -1 4194560 1000 2000 3 4 50 60 700 800 20 0 9 0 123456 1048576 25 18446744073709551615 1 1 0 0\n"
+const stat = "4711 (a) R (b\n) S 17 4711 4711 0 -1 4194560 1000 2000 3 4 50 60 700 800 20 0 9 0 123456 1048576 25 " +
+	"18446744073709551615 1 1 0 0\n"
 
 func TestParseStat(t *testing.T) {
 	s, err := ParseStat([]byte(stat))

@@ -15,11 +15,15 @@ import (
 
 // strapKeys are the keys of STRAP-LLM's events, objects within them after their key and a dot.
 var strapKeys = map[ProfType]string{
-	ProfTypeDisk:    "dev iops throughput_bytes_s lat_p50_us lat_p95_us lat_p99_us queue_depth_avg queue_depth_max requests bytes",
-	ProfTypeSyscall: "syscall count lat_avg_us lat_p95_us lat_p99_us lat_max_us bytes bytes_per_call throughput_bytes_s top_callers.pid top_callers.comm top_callers.count top_callers.lat_total_ns top_callers.bytes",
-	ProfTypeMem:     "page_faults_total page_faults_by_pid top_faulting_threads.pid top_faulting_threads.tid top_faulting_threads.faults psi.avg10 psi.avg60 psi.avg300 rss_kb major_faults",
-	ProfTypeSched:   "total_off_cpu_pct threads.tid threads.tgid threads.comm threads.off_cpu_pct threads.off_cpu_ns threads.switches threads.rq_latency_p95_us threads.rq_latency_p99_us threads.rq_latency_max_us",
-	ProfTypeNet:     "pid comm tx_bytes_s rx_bytes_s tx_calls rx_calls retransmits",
+	ProfTypeDisk: "dev iops throughput_bytes_s lat_p50_us lat_p95_us lat_p99_us queue_depth_avg queue_depth_max " +
+		"requests bytes",
+	ProfTypeSyscall: "syscall count lat_avg_us lat_p95_us lat_p99_us lat_max_us bytes bytes_per_call " +
+		"throughput_bytes_s top_callers.pid top_callers.comm top_callers.count top_callers.lat_total_ns top_callers.bytes",
+	ProfTypeMem: "page_faults_total page_faults_by_pid top_faulting_threads.pid top_faulting_threads.tid " +
+		"top_faulting_threads.faults psi.avg10 psi.avg60 psi.avg300 rss_kb major_faults",
+	ProfTypeSched: "total_off_cpu_pct threads.tid threads.tgid threads.comm threads.off_cpu_pct threads.off_cpu_ns " +
+		"threads.switches threads.rq_latency_p95_us threads.rq_latency_p99_us threads.rq_latency_max_us",
+	ProfTypeNet: "pid comm tx_bytes_s rx_bytes_s tx_calls rx_calls retransmits",
 }
 
 // filled is an event of a type with every field set to something that is not its zero value.

@@ -101,7 +101,8 @@ func addControlVector(data []float32, from config.ScaledFile, width int) ([]floa
 	case err != nil:
 		return nil, fmt.Errorf("%w: %s", err, ggufRemedy(err))
 	case v.Width() != width:
-		return nil, fmt.Errorf("%s: its directions have %d values, and this model is %d wide: take a control vector that "+
+		return nil, fmt.Errorf("%s: its directions have %d values, and this model is %d wide: take a control vector "+
+			"that "+
 			"was made for this model", from.Path, v.Width(), width)
 	}
 	for layer, row := range v.Directions {

@@ -47,7 +47,8 @@ func (e *engine) load() (err error) {
 		return err
 	}
 	if e.packs = e.Config.Packs() && !e.model.Recurrent(); e.packs {
-		size := cmp.Or(params.Size, e.model.TrainedContext()) // llama.cpp's batches are no larger, and have room for all
+		// llama.cpp's batches are no larger, and have room for all
+		size := cmp.Or(params.Size, e.model.TrainedContext())
 		params.Sequences, params.Unified = min(maxPacked, params.Batch, params.MicroBatch, size), true
 	}
 	if e.Config.Embeddings.Embeddings {

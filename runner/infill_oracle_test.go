@@ -69,7 +69,8 @@ func TestInfill(t *testing.T) {
 	if err := m.WriteFile(t.Context(), random, nil); err != nil {
 		t.Fatal(err)
 	}
-	const prompt = "<|fim_prefix|>func (r *Reader) Read(p []byte) (n int, err error) {\n\t<|fim_suffix|>\n\treturn n, err\n}\n<|fim_middle|>"
+	const prompt = "<|fim_prefix|>func (r *Reader) Read(p []byte) (n int, err error) {\n\t<|fim_suffix|>\n\treturn " +
+		"n, err\n}\n<|fim_middle|>"
 	for name, path := range map[string]string{"default": infillModel(t), "random": random} {
 		t.Run(name, func(t *testing.T) {
 			args := []string{"-m", path, "-p", prompt, "-n", "200", "-t", "1"}

@@ -55,7 +55,8 @@ func tryStock(t *testing.T, args ...string) (string, error) {
 			text, _ = bytes.CutSuffix(text, []byte(" [end of text]\n"))
 			return string(text), nil
 		}
-		t.Logf("llama-completion lost the end of its output, as it does on a busy machine: its log thread is not waited for")
+		t.Logf("llama-completion lost the end of its output, as it does on a busy machine: its log thread is not " +
+			"waited for")
 	}
 	t.Fatalf("llama-completion %q never wrote its whole output", args)
 	return "", nil

@@ -154,7 +154,8 @@ func (p *prompts) step() error {
 		for s.decoded < len(s.prompt) && p.batch.Len() < most {
 			s.decoded++
 			last := s.decoded == len(s.prompt) && (s.generates() || !p.packs)
-			if err := s.put(p.batch, s.prompt[s.decoded-1], last || p.Config.AllLogits || p.Config.AllRows); err != nil {
+			if err := s.put(p.batch, s.prompt[s.decoded-1], last || p.Config.AllLogits ||
+				p.Config.AllRows); err != nil {
 				return err
 			}
 		}

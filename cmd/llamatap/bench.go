@@ -20,7 +20,8 @@ func benchCommand() *cli.Command {
 		}}
 	c := &cli.Command{
 		Name: "bench", Summary: "measure models as llama-bench does, and what the tap costs", Raw: true,
-		Usage: "                          what the tap costs: bench tap\n[flags]                   measure a model, with llama-bench's flags and formats\n" +
+		Usage: "                          what the tap costs: bench tap\n[flags]                   measure a model, " +
+			"with llama-bench's flags and formats\n" +
 			"-f SCRIPT.yaml [flags]    the tests of a script\n--trace FILE --url URL    replay a trace of requests",
 		Text: `Numbers may be lists (1,2,4) and ranges (first-last, first-last+step, first-last*factor); a flag given
 twice adds up. With a --tap-… flag ('llamatap help recording') each test is measured without and with the tap, and the

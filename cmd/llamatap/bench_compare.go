@@ -24,7 +24,8 @@ elsewhere; it takes at least four repetitions on each side.
 			var a benchArguments
 			f.Add("--fail-if BOUND[,BOUND]", a.addBound,
 				"exit with 1 where the ratio new / old is beyond, and not by chance: decode<0.97, "+
-					"prefill<0.97, both<0.97 (tests with a prompt and a generation), any<0.97 (all of these), ttft>1.1, itl>1.1")
+					"prefill<0.97, both<0.97 (tests with a prompt and a generation), any<0.97 (all of these), "+
+					"ttft>1.1, itl>1.1")
 			return func(paths []string) error { return compareResults(a.bounds, paths) }
 		},
 	}

@@ -147,7 +147,8 @@ func (a *benchArguments) parse(f *cli.Flags, args []string) error {
 	switch rest, err = f.Parse(rest); {
 	case errors.As(err, &unknown):
 		return fmt.Errorf(
-			"%w: 'llamatap bench --help' lists the flags; llama-bench's other flags work with 'llamatap exec -- llama-bench'", err)
+			"%w: 'llamatap bench --help' lists the flags; llama-bench's other flags work with 'llamatap exec -- "+
+				"llama-bench'", err)
 	case err != nil:
 		return err
 	case len(rest) > 0:

@@ -28,7 +28,8 @@ func ctlCommand() *cli.Command {
 	return &cli.Command{
 		Name: "ctl", Summary: "look at a live run, and change what it captures", Max: -1, Min: 2,
 		Needs: "give RUNDIR and a command",
-		Usage: "RUNDIR status [--json]\nRUNDIR tap GLOB[,GLOB]…|points LIST [for N tokens] [layers LIST]\nRUNDIR on|off|flush|stop\n" +
+		Usage: "RUNDIR status [--json]\nRUNDIR tap GLOB[,GLOB]…|points LIST [for N tokens] [layers LIST]\nRUNDIR " +
+			"on|off|flush|stop\n" +
 			"RUNDIR level MINIMAL|DETAILED|VERBOSE|off, or enable, or disable\n" +
 			"RUNDIR steer FILE[:SCALE][:LAYERS]|off [sequence N]",
 		Text: `RUNDIR is the directory of a live run, or a folder with just one such run below it. It may also be the

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	demoPrompt = "// Reverse returns its argument string reversed rune-wise left to right.\nfunc Reverse(s string) string {\n"
+	demoPrompt = "// Reverse returns its argument string reversed rune-wise left to right.\nfunc Reverse(s string) " +
+		"string {\n"
 	demoTokens = "200"
 	demoPairs  = 5
 )

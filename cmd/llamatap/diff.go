@@ -67,7 +67,8 @@ most probable token is the same, and the tokens after which the runs differ most
 				"what a line is about; row writes JSON lines").Default = a.by
 			a.define(f, "text", "json")
 			f.Add("--fail-if BOUND", a.addBounds,
-				"exit with status 1 where all rows together are beyond: cosine<0.999, cosine_min<0.9, max>0.1, rms>0.01, relative>0.01, nonfinite>0")
+				"exit with status 1 where all rows together are beyond: cosine<0.999, cosine_min<0.9, max>0.1, "+
+					"rms>0.01, relative>0.01, nonfinite>0")
 			return a.run
 		},
 	}

@@ -79,7 +79,8 @@ func cutProgram(args []string) (own, program []string, err error) {
 			err = errNoProgram
 		case strings.HasPrefix(rest[0], "-"):
 			err = fmt.Errorf(
-				"unknown flag %s: only flags of the tap stand before the program; write llamatap exec [--tap-…] -- PROGRAM [ARGUMENTS]", rest[0])
+				"unknown flag %s: only flags of the tap stand before the program; write llamatap exec [--tap-…] -- "+
+					"PROGRAM [ARGUMENTS]", rest[0])
 		}
 		return tap, rest, err
 	}

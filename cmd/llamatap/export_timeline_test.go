@@ -10,7 +10,8 @@ import (
 func TestExportTimelineRefuses(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "resource.jsonl")
-	event := `{"event":"graph_execution","mono_ns":1,"ctx":0,"exec":1,"phase":"decode","tokens":1,"duration_ns":5}` + "\n"
+	event := `{"event":"graph_execution","mono_ns":1,"ctx":0,"exec":1,"phase":"decode","tokens":1,"duration_ns":5}` +
+		"\n"
 	for path, text := range map[string]string{log: event, filepath.Join(dir, "there"): "mine"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -76,7 +76,8 @@ key.
 				return nil
 			}), "only these processes")
 			f.Add("--cgroup GROUP", &o.cgroup,
-				"only this control group and those below: a path below the hierarchy of version 2, or a folder of either version")
+				"only this control group and those below: a path below the hierarchy of version 2, or a folder of "+
+					"either version")
 			f.Add("--comm NAME", &o.comm, "only threads with this name, as /proc/PID/comm has it")
 			switch o.name {
 			case "block":

@@ -171,7 +171,8 @@ func (a *inspectArgs) mapOptions() (o tensors.MapOptions, err error) {
 func (a *inspectArgs) show(ctx context.Context, run *tensors.Run, out io.Writer) error {
 	if by := tensors.By(a.by); by != tensors.ByTensor {
 		lines, count := jsonLines(out), 0
-		err := tensors.EachMeasure(ctx, run, a.filter, by, func(m *tensors.Measure) error { count++; return lines.Encode(m) })
+		err := tensors.EachMeasure(ctx, run, a.filter, by,
+			func(m *tensors.Measure) error { count++; return lines.Encode(m) })
 		if err == nil && count == 0 {
 			err = run.Unknown(a.filter)
 		}

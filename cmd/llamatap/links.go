@@ -49,7 +49,8 @@ func installLinks(dir string, force bool) error {
 	}
 	if len(strangers) > 0 && !force {
 		return fmt.Errorf(
-			"not links to llamatap, and left alone with everything else: %s; give another folder, or --force to replace them", strings.Join(strangers, ", "))
+			"not links to llamatap, and left alone with everything else: %s; give another folder, or --force to "+
+				"replace them", strings.Join(strangers, ", "))
 	}
 	return makeLinks(links, dir)
 }

@@ -24,7 +24,8 @@ func program() *cli.Command {
 		Name: "llamatap", Summary: "llama.cpp with a tap", Usage: "COMMAND [ARGUMENTS]",
 		Text: "Runs GGUF models, and records their tensors, operations, KV cache and memory accesses.\n",
 		Footer: func() string {
-			return "'llamatap help COMMAND' describes a command, 'llamatap help recording' the flags that record, 'llamatap help formats' " +
+			return "'llamatap help COMMAND' describes a command, 'llamatap help recording' the flags that record, " +
+				"'llamatap help formats' " +
 				"the files of a recording.\n" + frontsText()
 		},
 		Commands: []*cli.Command{
@@ -34,7 +35,8 @@ func program() *cli.Command {
 			kvCommand(), requestsCommand(), expertsCommand(), resourceCommand(), memoryCommand(), hostCommand(),
 			attachCommand(),
 			benchCommand(), mrmCommand(), topCommand(), serveCommand(), ctlCommand(), doctorCommand(),
-			synthCommand(), linksCommand(), versionCommand(), completionCommand(), manCommand(), completeCommand(), recordingTopic(),
+			synthCommand(), linksCommand(), versionCommand(), completionCommand(), manCommand(), completeCommand(),
+			recordingTopic(),
 			formatsTopic(),
 		},
 	}
@@ -45,7 +47,8 @@ func versionCommand() *cli.Command {
 		Name: "version", Summary: "print the versions of llamatap and of the llama.cpp that it uses",
 		Define: func(*cli.Flags) func([]string) error {
 			return func([]string) error {
-				_, err := present.Printf("llamatap %s, llama.cpp %s\n", version, cmp.Or(llama.Version(), "is not built in"))
+				_, err := present.Printf("llamatap %s, llama.cpp %s\n", version,
+					cmp.Or(llama.Version(), "is not built in"))
 				return err
 			}
 		},

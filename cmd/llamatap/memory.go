@@ -16,7 +16,8 @@ func memoryCommand() *cli.Command {
 	return &cli.Command{
 		Name: "memory", Summary: "show how memory was used: what was read, written, kept, reused; suitability for MRM",
 		Max: 1,
-		Usage: "[RUN] [--by TABLE] [--windows 1ms,100ms,1s] [--top N] [--format text|json|csv] [-o FILE] [--plot FILE]\n" +
+		Usage: "[RUN] [--by TABLE] [--windows 1ms,100ms,1s] [--top N] [--format text|json|csv] [-o FILE] [--plot " +
+			"FILE]\n" +
 			"record [flags] -- PROGRAM [ARGUMENTS]\nimport [flags] FILE…\nmark NAME [--run DIR]",
 		Text: `Reads the accesses that --tap-ledger and --tap-samples recorded, with the table of regions and the
 lives of cache blocks: by type of region what was read and written, how long what was written was kept until it was
@@ -44,7 +45,8 @@ phase).
 				tables = append(tables, string(table))
 			}
 			f.Add("--by "+strings.Join(tables, "|"), choice(&by, tables...),
-				"what a line is about; step is an execution of a graph; of samples symbol is a function, data_symbol a variable").Default = by
+				"what a line is about; step is an execution of a graph; of samples symbol is a function, data_symbol "+
+					"a variable").Default = by
 			form.define(f, "text", "json", "csv")
 			var plot plotFile
 			plot.define(f)

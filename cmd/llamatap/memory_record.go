@@ -80,7 +80,8 @@ what each needs.
 					return cli.Wrongf("--interval %v: give seconds from 0.05 to 86400", interval)
 				case o.Period != 0 && !perf:
 					return cli.Wrongf(
-						"--period %d is that of perf, and --samples does not name it: write --samples perf:faults, or drop it", o.Period)
+						"--period %d is that of perf, and --samples does not name it: write --samples perf:faults, "+
+							"or drop it", o.Period)
 				}
 				o.Duration, o.Interval = time.Duration(seconds*float64(time.Second)),
 					time.Duration(interval*float64(time.Second))

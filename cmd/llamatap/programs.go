@@ -50,7 +50,8 @@ func frontsText() string {
 	if len(names) == 0 {
 		return ""
 	}
-	return "\nThe programs of llama.cpp are commands, too, unmodified, with all their arguments. A --tap-… flag anywhere among these, " +
+	return "\nThe programs of llama.cpp are commands, too, unmodified, with all their arguments. A --tap-… flag " +
+		"anywhere among these, " +
 		"--tap-config FILE or a LLAMATAP_… variable records; without one nothing is preloaded:\n\n" +
 		strings.Join(names, " ") + "\n"
 }

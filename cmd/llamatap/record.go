@@ -116,7 +116,8 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 
 // errOwnOutput refuses a consumer on the standard output of a program that writes there itself.
 var errOwnOutput = errors.New(
-	"--tap-sink -: standard output is the program's own; use --tap-sink fd:3 with 3>FILE or 3> >(consumer), or unix:PATH")
+	"--tap-sink -: standard output is the program's own; use --tap-sink fd:3 with 3>FILE or 3> >(consumer), or " +
+		"unix:PATH")
 
 // record runs a prepared program under the tap and ends as the program ended. Its checkpoints are for reading: it
 // cannot be resumed.
@@ -131,7 +132,8 @@ func record(tap *config.Tap, cmd *exec.Cmd, args []string) error {
 	}
 	if tap.Resume != "" {
 		return cli.Wrongf(
-			"--tap-resume: a recording of %s cannot be resumed; only one of llamatap run can, and others can be read up to their end", args[0])
+			"--tap-resume: a recording of %s cannot be resumed; only one of llamatap run can, and others can be read "+
+				"up to their end", args[0])
 	}
 	return recordAs(session.Options{Command: cmd, Repeat: session.Repeat{Program: args[0]}}, tap, args)
 }
@@ -202,7 +204,8 @@ var errIncomplete = errors.New(
 
 // errLossy makes a run that lost something end with a status that a script sees.
 var errLossy = errors.New(
-	"not everything was recorded (LOST, above): --tap-overflow block loses no tensors, --tap-memory gives them more room, and --tap-resource-rate limits events")
+	"not everything was recorded (LOST, above): --tap-overflow block loses no tensors, --tap-memory gives them more " +
+		"room, and --tap-resource-rate limits events")
 
 // layersOf is the number of layers of a model file, or of the embedded model; 0 where the file does not say.
 func layersOf(model string) int {

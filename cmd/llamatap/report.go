@@ -16,7 +16,8 @@ import (
 func reportCommand() *cli.Command {
 	return &cli.Command{
 		Name: "report", Summary: "show what a run recorded and say why it was slow, as one HTML file", Max: 2,
-		Usage: "[RUN] [--brief] [--format html|text|md|json|png|svg|pdf] [-o FILE]\nA B [--format text|html|md|json|png|svg|pdf] [-o FILE]",
+		Usage: "[RUN] [--brief] [--format html|text|md|json|png|svg|pdf] [-o FILE]\nA B [--format " +
+			"text|html|md|json|png|svg|pdf] [-o FILE]",
 		Text: `Judges a run by what it recorded: CPU starvation, CPU quotas, page faults, memory bandwidth, small batches, the
 recording itself, prompts that were processed again, a full KV cache, sampling. The verdict names the cause with the
 largest share of the time, the evidence and what would remove it. docs/REPORT.md defines each share.

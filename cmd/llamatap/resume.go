@@ -50,7 +50,8 @@ func findResumption(tap *config.Tap, args, rest []string) (*resumption, error) {
 	case c.Run.Program != "run":
 		return nil,
 			fmt.Errorf(
-				"%s is a recording of %s: it can be read up to %d tokens (llamatap inspect), and not resumed; only llamatap run can be", c.Run.Dir, c.Run.Program, c.TotalTokens)
+				"%s is a recording of %s: it can be read up to %d tokens (llamatap inspect), and not resumed; only "+
+					"llamatap run can be", c.Run.Dir, c.Run.Program, c.TotalTokens)
 	case c.Run.Changed:
 		return nil,
 			fmt.Errorf("%s was changed by commands of llamatap ctl while it ran, which cannot be repeated: begin anew",
@@ -70,7 +71,8 @@ func findResumption(tap *config.Tap, args, rest []string) (*resumption, error) {
 	if err := os.Chdir(c.Run.Folder); err != nil {
 		return nil,
 			fmt.Errorf(
-				"the folder in which the run was started: %w; start it again where its files are, with all its arguments and --tap-resume", err)
+				"the folder in which the run was started: %w; start it again where its files are, with all its "+
+					"arguments and --tap-resume", err)
 	}
 	return r, nil
 }

@@ -63,7 +63,8 @@ func checkState(cfg *config.Run) error {
 	switch {
 	case cfg.PromptsFile != "":
 		return cli.Wrongf(
-			"--tap-checkpoint-state is for one prompt: leave it out; prompts of a file that are done are not computed again without it")
+			"--tap-checkpoint-state is for one prompt: leave it out; prompts of a file that are done are not " +
+				"computed again without it")
 	case cfg.Embeddings.Embeddings:
 		return cli.Wrongf("--tap-checkpoint-state is for generated text: leave it or --embeddings out")
 	}

@@ -97,7 +97,8 @@ func runRun(args []string) error {
 		if before != nil {
 			return cli.Wrong(
 				errors.New(
-					"--tap-resume resumes a recording, and the other arguments ask for none: give all of that run's, or none"))
+					"--tap-resume resumes a recording, and the other arguments ask for none: give all of that run's, " +
+						"or none"))
 		}
 		return runModel(cfg)
 	}
@@ -173,7 +174,8 @@ func afterTap(err error, args []string) error {
 		return err
 	}
 	return fmt.Errorf(
-		"unexpected argument %q: %s takes no value, or not this one: 'llamatap help recording' lists those that it takes", string(word), args[at-1])
+		"unexpected argument %q: %s takes no value, or not this one: 'llamatap help recording' lists those that it "+
+			"takes", string(word), args[at-1])
 }
 
 // parseRun reads the arguments and the environment. Asked for help, it returns cli.ErrHelp.
@@ -186,7 +188,8 @@ func parseRun(args []string) (*config.Run, error) {
 	case errors.As(err, &unknown):
 		return nil,
 			fmt.Errorf(
-				"%w: 'llamatap run --help-all' lists the flags; llama.cpp's other flags work with 'llamatap exec -- llama-completion'", err)
+				"%w: 'llamatap run --help-all' lists the flags; llama.cpp's other flags work with 'llamatap exec -- "+
+					"llama-completion'", err)
 	case err != nil:
 		return nil, err
 	case len(rest) > 0:

@@ -19,7 +19,8 @@ import (
 
 func runsCommand() *cli.Command {
 	return &cli.Command{
-		Name: "runs", Summary: "list the recorded runs, newest first", Usage: "[DIR|s3://BUCKET/PREFIX] [-n N] [--json]", Max: 1,
+		Name: "runs", Summary: "list the recorded runs, newest first", Usage: "[DIR|s3://BUCKET/PREFIX] [-n N] " +
+			"[--json]", Max: 1,
 		Text: `Lists name, model, time of start, tokens, recorders, size and state of the run directories below DIR; without it,
 below $LLAMATAP_OUT or llamatap-runs. Of runs in object storage it reads metadata alone; an unsealed one is being
 copied, or that was cut off. Every command that reads a run takes its directory, its name, the last
@@ -151,7 +152,8 @@ func resolveAny(args ...string) (string, error) {
 		fmt.Fprintf(present.Err, "llamatap: DAMAGE   %s: %s\n", dir, file)
 	}
 	if len(found) > 0 {
-		fmt.Fprintf(present.Err, "llamatap: figures of this run are wrong: copy it again, or see 'llamatap verify %s'\n", dir)
+		fmt.Fprintf(present.Err,
+			"llamatap: figures of this run are wrong: copy it again, or see 'llamatap verify %s'\n", dir)
 	}
 	return dir, nil
 }

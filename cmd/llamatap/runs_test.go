@@ -30,7 +30,8 @@ func TestResolveRun(t *testing.T) {
 		}
 	}
 	for _, folder := range []string{out, filepath.Join(out, "a")} {
-		if got, err := resolveRun(folder); err == nil || !strings.Contains(err.Error(), " runs: give one of them, such as ") {
+		if got, err := resolveRun(folder); err == nil ||
+			!strings.Contains(err.Error(), " runs: give one of them, such as ") {
 			t.Errorf("a folder of runs is %q, %v", got, err)
 		}
 	}

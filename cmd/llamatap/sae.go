@@ -112,7 +112,8 @@ The folder holds sae_weights.safetensors and cfg.json, which SAELens loads.
 				for _, of := range [][2]string{{"--k", autoencoder.TopK}, {"--l0", autoencoder.JumpReLU},
 					{"--bandwidth", autoencoder.JumpReLU}, {"--l1", autoencoder.ReLU}} {
 					if flag, arch := of[0], of[1]; f.Given(flag) && a.Arch != arch {
-						return cli.Wrongf("%s is for --arch %s, not for %s: drop it, or give --arch %[2]s", flag, arch, a.Arch)
+						return cli.Wrongf("%s is for --arch %s, not for %s: drop it, or give --arch %[2]s", flag, arch,
+							a.Arch)
 					}
 				}
 				return a.start(args, f.Given("--features"))

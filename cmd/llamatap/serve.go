@@ -86,7 +86,8 @@ user's cache when one is looked at.
 			f.Add("--host-token TOKEN", &hostToken, "token of these servers; @FILE reads it from a file")
 			f.Add("--cors-origin ORIGIN",
 				func(origin string) error { o.Origins = append(o.Origins, origin); return server.CheckOrigin(origin) },
-				"let web pages of this origin, such as http://localhost:3000, ask with the token; may be given several times")
+				"let web pages of this origin, such as http://localhost:3000, ask with the token; may be given "+
+					"several times")
 			return func(args []string) (err error) {
 				if o.Dir = strings.Join(args, ""); o.Dir == "" && o.Live {
 					o.Dir = rundir.Folder
@@ -172,7 +173,8 @@ func serveToken(given string, none bool, addr string) (string, error) {
 		return "", errors.New("--token and --no-token exclude each other: give one of them")
 	case none && !strings.HasPrefix(addr, "unix:"):
 		return "", fmt.Errorf(
-			"--no-token with %s: every user of this machine could read prompts; use --listen unix:PATH, or leave --no-token out", addr)
+			"--no-token with %s: every user of this machine could read prompts; use --listen unix:PATH, or leave "+
+				"--no-token out", addr)
 	case none:
 		return "", nil
 	case given == "":

@@ -46,18 +46,22 @@ head that llamatap knows. llama.cpp is not needed.
 				case (len(args) == 0) == (len(tokens) == 0):
 					return cli.Wrongf("give a file of hidden states, - for standard input, or tokens with --rows")
 				case (output == "" || output == "-") && term.IsTerminal(int(os.Stdout.Fd())):
-					return cli.Wrongf("the output is binary and standard output is a terminal: give a file with -o FILE.f32")
+					return cli.Wrongf("the output is binary and standard output is a terminal: give a file with -o " +
+						"FILE.f32")
 				case len(tokens) > 0:
-					return writeTo(output, true, func(out io.Writer) error { return activations.OutputRows(model, tokens, out) })
+					return writeTo(output, true,
+						func(out io.Writer) error { return activations.OutputRows(model, tokens, out) })
 				case args[0] == "-":
-					return writeTo(output, true, func(out io.Writer) error { return activations.Unembed(model, os.Stdin, out) })
+					return writeTo(output, true,
+						func(out io.Writer) error { return activations.Unembed(model, os.Stdin, out) })
 				}
 				states, err := os.Open(args[0])
 				if err != nil {
 					return err
 				}
 				defer states.Close()
-				return writeTo(output, true, func(out io.Writer) error { return activations.Unembed(model, states, out) })
+				return writeTo(output, true,
+					func(out io.Writer) error { return activations.Unembed(model, states, out) })
 			}
 		},
 	}

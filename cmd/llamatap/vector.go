@@ -46,7 +46,8 @@ Directions have length 1, unless --raw keeps the length of the difference. With 
 			return func(args []string) error {
 				switch {
 				case len(args) == 1 && isFolder(args[0]):
-					return cli.Wrongf("a vector is made of two runs, and %s is one: name the run WITHOUT after it", args[0])
+					return cli.Wrongf("a vector is made of two runs, and %s is one: name the run WITHOUT after it",
+						args[0])
 				case len(args) == 1:
 					return printVector(args[0], &form)
 				case form.file == "-" || f.Given("--format"):

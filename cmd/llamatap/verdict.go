@@ -10,7 +10,8 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 )
 
-// maxVerdictBytes is how much of a run's files is read for the verdict at its end: less than a second's work of one CPU.
+// maxVerdictBytes is how much of a run's files is read for the verdict at its end: less than a second's work of one
+// CPU.
 const maxVerdictBytes = 64 << 20
 
 // writeVerdict ends the summary of a sealed run that recorded resource events: it prints the verdict of 'llamatap

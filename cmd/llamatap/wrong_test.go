@@ -151,7 +151,8 @@ func TestWrongUse(t *testing.T) {
 		got := said.String()
 		if !strings.HasPrefix(got, "llamatap: ") || strings.Count(got, "\n") != 1 || !names(got, c.want) ||
 			cmd.ProcessState.ExitCode() != c.status {
-			t.Errorf("%s: status %d, %q\nwant status %d, one line that names %s", c.line, cmd.ProcessState.ExitCode(), got,
+			t.Errorf("%s: status %d, %q\nwant status %d, one line that names %s", c.line, cmd.ProcessState.ExitCode(),
+				got,
 				c.status, c.want)
 		}
 		if out.Len() > 0 {

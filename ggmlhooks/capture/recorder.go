@@ -69,7 +69,8 @@ func NewRecorder(o Options) *Recorder {
 	if o.Selected == nil {
 		o.Selected = func(uint32) *ggmlhooks.Selection { return nil }
 	}
-	return &Recorder{o: o, open: map[uint64]*execution{}, tokens: tokenOrder{to: o.Tokens}, paths: paths{}, use: newUse()}
+	return &Recorder{o: o, open: map[uint64]*execution{}, tokens: tokenOrder{to: o.Tokens}, paths: paths{},
+		use: newUse()}
 }
 
 // Use returns what the run did so far. Its maps are the recorder's.

@@ -279,7 +279,8 @@ func (b *builder) plan(selected *tensors.Summary) {
 	for i := range selected.Layers {
 		for k := range selected.Layers[i].Tensors {
 			s := &selected.Layers[i].Tensors[k]
-			t := &Tensor{Name: s.Name, Layer: s.Layer, Ctx: s.Ctx, stem: ggmlhooks.WithoutLayer(s.Name), total: s.Tokens,
+			t := &Tensor{Name: s.Name, Layer: s.Layer, Ctx: s.Ctx, stem: ggmlhooks.WithoutLayer(s.Name),
+				total:    s.Tokens,
 				Outliers: []Channel{}}
 			if s.Ctx > 0 {
 				t.Name = fmt.Sprintf("%s (ctx %d)", s.Name, s.Ctx)

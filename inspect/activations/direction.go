@@ -60,7 +60,8 @@ func Directions(ctx context.Context, with, without *tensors.Run, o DirectionOpti
 			continue
 		}
 		if len(p[0]) != len(q[0]) {
-			return nil, fmt.Errorf("layer %d: %d channels and %d: take two runs of one model", layer, len(p[0]), len(q[0]))
+			return nil, fmt.Errorf("layer %d: %d channels and %d: take two runs of one model", layer, len(p[0]),
+				len(q[0]))
 		}
 		row := meanOf(p)
 		for k, x := range meanOf(q) {
@@ -137,7 +138,8 @@ func promptRows(ctx context.Context, r *tensors.Run, all bool) (map[int][][]floa
 			values[k] = float64(x)
 		}
 		if bytes += 8 * len(values); bytes > maxPairBytes {
-			return fmt.Errorf("%s: the rows of its prompts take more than %d MiB: take the last token of each prompt, or "+
+			return fmt.Errorf("%s: the rows of its prompts take more than %d MiB: take the last token of each "+
+				"prompt, or "+
 				"fewer prompts", r.Path, maxPairBytes>>20)
 		}
 		layer := int(row.Packet.Layer)

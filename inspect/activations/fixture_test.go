@@ -59,7 +59,8 @@ func record(t testing.TB, contexts ...[]matrix) *tensors.Run {
 			for i := base + first; i < base+first+n; i++ {
 				e.Rows = append(e.Rows, label.Row{Index: int64(i), Token: int32(i), Pos: int32(i), Seqs: []int32{0},
 					Phase: label.PhasePrefill})
-				list = append(list, map[string]any{"token_index": i, "token_id": 100 + i, "token_text": fmt.Sprint("t", i)})
+				list = append(list, map[string]any{"token_index": i, "token_id": 100 + i, "token_text": fmt.Sprint("t",
+					i)})
 			}
 			check(t, w.AppendExecution(&e))
 			for layer, rows := range layers {

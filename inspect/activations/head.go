@@ -109,7 +109,8 @@ func (h *head) load(file *gguf.File) error {
 	}
 	norm, hasNorm := file.Tensor("output_norm.weight")
 	var ok bool
-	if h.vocab, ok = gguf.ReadVocab(&file.Metadata); !ok || h.output == nil || !hasNorm || !isRMS && !isLayer || isScaled {
+	if h.vocab, ok = gguf.ReadVocab(&file.Metadata); !ok || h.output == nil || !hasNorm || !isRMS && !isLayer ||
+		isScaled {
 		return fmt.Errorf("the lens does not know the output head of architecture %q", h.arch)
 	}
 	h.softCap, _ = file.Metadata.Float(h.arch + ".final_logit_softcapping")

@@ -59,7 +59,8 @@ func (a *Analysis) heatPanel() *plot.Plot {
 	if low > 0 {
 		scale, how = math.Log, "logarithmic"
 	}
-	p := sheet.Screen.Panel(fmt.Sprintf("%s by tensor and token: light is %.4g, dark %.4g, %s", a.Metric, low, high, how))
+	p := sheet.Screen.Panel(fmt.Sprintf("%s by tensor and token: light is %.4g, dark %.4g, %s", a.Metric, low, high,
+		how))
 	boxes := &sheet.Boxes{}
 	var ticks sheet.Fixed
 	every := (len(a.Tensors) + 11) / 12
@@ -95,7 +96,8 @@ func fixed(t plot.Ticker) sheet.Fixed {
 }
 
 // layerPanel draws figures of layers as curves.
-func layerPanel(all []*Tensor, title string, figures map[string]func(*Tensor) float64, has func(*Tensor) bool) *plot.Plot {
+func layerPanel(all []*Tensor, title string, figures map[string]func(*Tensor) float64,
+	has func(*Tensor) bool) *plot.Plot {
 	p := sheet.Screen.Panel(title)
 	p.X.Label.Text = "layer"
 	p.Add(sheet.Both)

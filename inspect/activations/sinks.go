@@ -75,7 +75,8 @@ func findSinks(ctx context.Context, r *tensors.Run, o Options) (*Sinks, error) {
 }
 
 // errNoCells is for a map that does not state which tokens its cells hold.
-var errNoCells = errors.New("the tokens of KV cells are not known with --tap-attention exact: record with --tap-attention")
+var errNoCells = errors.New("the tokens of KV cells are not known with --tap-attention exact: record with " +
+	"--tap-attention")
 
 // read adds the sinks of one layer.
 func (s *Sinks) read(ctx context.Context, r *tensors.Run, o tensors.MapOptions) error {

@@ -92,7 +92,8 @@ func (a *Analysis) tables() []*Table {
 			MassiveValue, MassiveRatio),
 		Head: []string{"layer_name", "layer", "token_index", "token_text", "channel", "value", "median"}}
 	for _, m := range a.Massive {
-		massive.Rows = append(massive.Rows, []any{m.Tensor, m.Layer, m.Token, text[m.Token], m.Channel, m.Value, m.Median})
+		massive.Rows = append(massive.Rows,
+			[]any{m.Tensor, m.Layer, m.Token, text[m.Token], m.Channel, m.Value, m.Median})
 	}
 	if a.MassiveLeft > 0 {
 		massive.Note += fmt.Sprintf(" %d more are not listed.", a.MassiveLeft)
@@ -106,7 +107,8 @@ func (a *Analysis) tables() []*Table {
 	}
 	sinks.lacks(a.Sinks.Why)
 	pairs := &Table{Name: "correlation", Title: "Correlations of " + a.Metric + " between tensors, token by token",
-		Note: "Pearson's r, which is no cause: layers of the residual stream share what the layers before them added. " +
+		Note: "Pearson's r, which is no cause: layers of the residual stream share what the layers before them " +
+			"added. " +
 			"p takes tokens for independent, which tokens of one text are not: it is too small.",
 		Head: []string{"layer_a", "layer_b", "correlation", "n", "p"}}
 	if len(a.Tensors) > maxCorrelated {
@@ -157,7 +159,8 @@ func (l *Lens) table(text map[int64]any) *Table {
 		t.Rows = append(t.Rows, row)
 	}
 	if c := l.Check; c != nil {
-		t.Note += fmt.Sprintf(" The last layer's logits differ from the captured ones by %.2g of their root mean square; "+
+		t.Note += fmt.Sprintf(" The last layer's logits differ from the captured ones by %.2g of their root mean "+
+			"square; "+
 			"the most probable token is the same in %d of %d.", c.NRMSE, c.Same, c.Tokens)
 	}
 	t.lacks(l.Why)

@@ -39,7 +39,8 @@ func Unembed(path string, in io.Reader, out io.Writer) (err error) {
 				break
 			}
 			if err != nil {
-				return fmt.Errorf("row %d has %d bytes: %w: a row is %d float32, little-endian, of %d bytes", count, n, err,
+				return fmt.Errorf("row %d has %d bytes: %w: a row is %d float32, little-endian, of %d bytes", count, n,
+					err,
 					width, len(row))
 			}
 			state := make([]float32, width)

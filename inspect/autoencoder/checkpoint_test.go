@@ -59,7 +59,8 @@ func TestResume(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if size, most := info.Size()+4*int64(len(trainer.all)), trainer.FileBytes(); size > most || most > size+40<<10 {
+				if size, most := info.Size()+4*int64(len(trainer.all)), trainer.FileBytes(); size > most ||
+					most > size+40<<10 {
 					t.Errorf("checkpoint and weights take %d bytes, said to be %d", size, most)
 				}
 				if trainer, about, same, err = ResumeTrainer(folder, testEngine); err != nil || !same ||
@@ -134,7 +135,8 @@ func TestNothingToTrain(t *testing.T) {
 	}{"choose another point, or record": {0, 0}, "held out, 3: ": {3, 0.9999999}, "but zeros, 3: ": {3, 0}} {
 		o := DefaultOptions(TopK)
 		o.Holdout = c.holdout
-		if _, err := measure(t.Context(), c.rows, o); !errors.Is(err, ErrNoRows) || !strings.Contains(err.Error(), want) {
+		if _, err := measure(t.Context(), c.rows, o); !errors.Is(err, ErrNoRows) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

@@ -60,7 +60,8 @@ func (d *dataset) open(folder string, what Selection) (about About, err error) {
 	d.shards = shards(folder)
 	text, err := os.ReadFile(filepath.Join(folder, "llamatap.json"))
 	if err != nil {
-		return about, fmt.Errorf("%w: a dataset without it was cut off, or is another program's: export or record it again",
+		return about, fmt.Errorf("%w: a dataset without it was cut off, or is another program's: export or record it "+
+			"again",
 			err)
 	}
 	var info datasetAbout
@@ -93,7 +94,8 @@ func (d *dataset) open(folder string, what Selection) (about About, err error) {
 		}
 	}
 	if selected != 1 {
-		return about, fmt.Errorf("%s: %d tensors are selected of %s: name one with --tensor, or --layer", folder, selected,
+		return about, fmt.Errorf("%s: %d tensors are selected of %s: name one with --tensor, or --layer", folder,
+			selected,
 			strings.Join(all, ", "))
 	}
 	about.Model, about.Tensor = info.Model, d.column

@@ -122,7 +122,8 @@ func Open(folder string) (*SAE, error) {
 	text, err := os.ReadFile(filepath.Join(folder, ConfigName))
 	if err != nil {
 		if _, missing := os.Stat(filepath.Join(folder, CheckpointName)); missing == nil {
-			return nil, fmt.Errorf("%s: its training is not complete: end it with 'llamatap sae train --resume %[1]s'", folder)
+			return nil, fmt.Errorf("%s: its training is not complete: end it with 'llamatap sae train --resume %[1]s'",
+				folder)
 		}
 		return nil, fmt.Errorf("%w: %w", ErrNotSAE, err)
 	}

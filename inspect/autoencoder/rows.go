@@ -61,7 +61,8 @@ func measure(ctx context.Context, rows Rows, o Options) (*Stats, error) {
 			squares += float64(v) * float64(v)
 		}
 		if math.IsNaN(squares) || math.IsInf(squares, 0) {
-			return fmt.Errorf("source %d, token %d: activations are not finite: 'llamatap analyze' counts them in each layer",
+			return fmt.Errorf("source %d, token %d: activations are not finite: 'llamatap analyze' counts them in "+
+				"each layer",
 				row.Source, row.Token)
 		}
 		s.Rows++

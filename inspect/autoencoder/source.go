@@ -54,7 +54,8 @@ func OpenRecordings(paths []string, what Selection) (*Recordings, error) {
 		}
 		about, err := s.open(path, what)
 		if _, noData := os.Stat(filepath.Join(path, "data")); errors.Is(err, tensors.ErrNotARun) && noData == nil {
-			err = fmt.Errorf("%s is a dataset without shards, whose writing was cut off: export or record it again", path)
+			err = fmt.Errorf("%s is a dataset without shards, whose writing was cut off: export or record it again",
+				path)
 		}
 		r.sources = append(r.sources, s)
 		if first := &r.About; err == nil && i > 0 && (about.Model != first.Model || about.Tensor != first.Tensor) {

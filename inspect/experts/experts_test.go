@@ -19,7 +19,8 @@ func routed(t *testing.T, graphs [][][][]int) string {
 	for exec, layers := range graphs {
 		for layer, tokens := range layers {
 			for i, chosen := range tokens {
-				fmt.Fprintf(&log, `{"event":"expert_routing","ctx":0,"exec":%d,"layer_id":%d,"token_index":%d,"experts":%s}`+"\n",
+				fmt.Fprintf(&log,
+					`{"event":"expert_routing","ctx":0,"exec":%d,"layer_id":%d,"token_index":%d,"experts":%s}`+"\n",
 					exec, layer, i, strings.ReplaceAll(fmt.Sprint(chosen), " ", ","))
 			}
 		}

@@ -112,7 +112,8 @@ func (e *exporter) dataset() error {
 	case d.info.LeftOut > 0 && !e.o.Complete:
 		return d.incomplete(d.info.LeftOut)
 	case d.info.LeftOut > 0:
-		e.note("%d tokens lack one of the tensors and are left out (in the last layer only tokens with output have rows)", d.info.LeftOut)
+		e.note("%d tokens lack one of the tensors and are left out (in the last layer only tokens with output have "+
+			"rows)", d.info.LeftOut)
 	}
 	if err := d.describe(); err != nil {
 		return err
@@ -200,7 +201,8 @@ func (d *dataset) incomplete(tokens int64) error {
 		}
 	}
 	return fmt.Errorf(
-		"%s: %d of %d tokens lack a row of a chosen tensor: %s (the last layer computes output rows only): leave these out with --tensor or --layer, "+
+		"%s: %d of %d tokens lack a row of a chosen tensor: %s (the last layer computes output rows only): leave "+
+			"these out with --tensor or --layer, "+
 			"choose tokens with --phase decode, or keep only the tokens that have all tensors with --complete",
 		d.run.Path,
 		tokens, most, listed(few))
@@ -274,7 +276,8 @@ func (d *dataset) describe() error {
 	}
 	var card strings.Builder
 	card.WriteString(
-		"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/train-*.parquet\n---\n\n")
+		"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: " +
+			"data/train-*.parquet\n---\n\n")
 	fmt.Fprintf(&card,
 		"Activations of %s, one row per token, shuffled %swith seed %d: %d rows in %d files.\n\n| column | shape "+
 			"|\n|---|---|\n",

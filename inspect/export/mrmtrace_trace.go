@@ -110,7 +110,8 @@ func (t *mrmTracer) row(r *memory.Rows, row int) (err error) {
 		return nil
 	case fromLedger && number(memtrace.TraceWindow, 0) > 0:
 		return errors.New(
-			"the run was recorded with --tap-ledger windows, which has sums and no accesses: record with --tap-ledger rows")
+			"the run was recorded with --tap-ledger windows, which has sums and no accesses: record with " +
+				"--tap-ledger rows")
 	case addr < 0 && number(memtrace.TraceBuffer, 0) == 0:
 		t.skipped["accesses without an address"]++
 		return nil

@@ -24,8 +24,9 @@ var npyTypes = map[codec.DType]struct {
 
 // The fields of a table of rows. Phases are UTF-32 text of phaseWidth characters.
 const (
-	phaseWidth   = 11
-	rowFields    = "('token_index', '<i8'), ('exec', '<u8'), ('token_id', '<i4'), ('ctx', '<u4'), ('seq_id', '<i4'), ('pos', '<i4'), ('request', '<i4'), ('phase', '<U11')"
+	phaseWidth = 11
+	rowFields  = "('token_index', '<i8'), ('exec', '<u8'), ('token_id', '<i4'), ('ctx', '<u4'), ('seq_id', '<i4'), " +
+		"('pos', '<i4'), ('request', '<i4'), ('phase', '<U11')"
 	sampleFields = ", ('sample_seed', '<u8'), ('sample_total', '<i8')"
 )
 

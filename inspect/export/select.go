@@ -104,7 +104,8 @@ func (s *source) nothing() error {
 		tokens = fmt.Sprintf("%d to %d", first, last)
 	}
 	return fmt.Errorf(
-		"%s: nothing is chosen; there are layers %s, components %s, phases %s, contexts %s, sequences %s, tokens %s, tensors %s",
+		"%s: nothing is chosen; there are layers %s, components %s, phases %s, contexts %s, sequences %s, tokens %s, "+
+			"tensors %s",
 		s.run.Path, numbers(layers), listed(slices.Sorted(maps.Keys(components))),
 		listed(slices.Sorted(maps.Keys(phases))),
 		numbers(contexts), numbers(seqs), tokens, listed(slices.Sorted(maps.Keys(names))))

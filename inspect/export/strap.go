@@ -276,10 +276,12 @@ func (s *strapper) halve(p *piece, data []byte) ([]byte, error) {
 // describeStrap notes what the stream lacks.
 func (e strapExport) describeStrap(plan *strapPlan) {
 	if len(plan.tokens) == 0 {
-		e.note("the capture does not say which tokens its packets are of: they are written as they are, and STRAP-LLM's analysis per token is wrong for packets of several")
+		e.note("the capture does not say which tokens its packets are of: they are written as they are, and " +
+			"STRAP-LLM's analysis per token is wrong for packets of several")
 	}
 	if len(plan.lacking) > 0 {
-		e.note("%s: left out, for they lack a row of some of the %d tokens (the last layer computes output rows only): --phase decode or --token chooses tokens that have them",
+		e.note("%s: left out, for they lack a row of some of the %d tokens (the last layer computes output rows "+
+			"only): --phase decode or --token chooses tokens that have them",
 			listed(plan.lacking), plan.tokens.size())
 	}
 	if plan.left > 0 {

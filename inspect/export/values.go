@@ -28,7 +28,8 @@ func (s *source) plain(p *piece, data []byte) ([]byte, error) {
 	if err != nil {
 		return nil,
 			fmt.Errorf(
-				"%s: tensor %s is %v, which is not decoded here: leave it out with --tensor or --component, or export it as npy, byte by byte",
+				"%s: tensor %s is %v, which is not decoded here: leave it out with --tensor or --component, or "+
+					"export it as npy, byte by byte",
 				s.run.Path, p.Name, t)
 	}
 	p.DType, p.RawBytes = codec.F32, int64(4*len(values))
@@ -73,7 +74,8 @@ func (s *source) appendFloats(dst []float32, data []byte, p *piece) ([]float32, 
 		if !exact {
 			return dst,
 				fmt.Errorf(
-					"%s: tensor %s of type %v, execution %d: %w: leave it out with --tensor or --component, or export it as npy",
+					"%s: tensor %s of type %v, execution %d: %w: leave it out with --tensor or --component, or "+
+						"export it as npy",
 					s.run.Path, p.Name, p.DType, p.Exec, ErrInexact)
 		}
 	}

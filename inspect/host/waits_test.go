@@ -154,8 +154,10 @@ func TestSentence(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range map[int]string{
-		0: "tokens 0 to 3 waited 98.0 ms of 120 ms on 1,150 faults and 60 block requests, most on blk.7.ffn_up.weight (98.0 ms), p99 9.00 ms",
-		4: "token 8 waited 18.0 ms of 120 ms on 750 faults and 39 block requests, most on blk.7.ffn_up.weight (18.0 ms), p99 9.00 ms",
+		0: "tokens 0 to 3 waited 98.0 ms of 120 ms on 1,150 faults and 60 block requests, most on " +
+			"blk.7.ffn_up.weight (98.0 ms), p99 9.00 ms",
+		4: "token 8 waited 18.0 ms of 120 ms on 750 faults and 39 block requests, most on blk.7.ffn_up.weight (18.0 " +
+			"ms), p99 9.00 ms",
 	} {
 		if got := w.Rows[i].sentence(); got != want {
 			t.Errorf("%s\nwant %s", got, want)

@@ -146,7 +146,8 @@ func openTrace(dir string) (*table.Table, error) {
 		}
 		return nil,
 			fmt.Errorf(
-				"%s: %w: record with --tap-ledger rows or --tap-samples; the newest accesses of a live run are in no file yet, and those of one that was killed are lost", dir, ErrNoTable)
+				"%s: %w: record with --tap-ledger rows or --tap-samples; the newest accesses of a live run are in no "+
+					"file yet, and those of one that was killed are lost", dir, ErrNoTable)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", dir, ErrNoTrace, err)
@@ -189,7 +190,8 @@ func begin(ctx context.Context, dir string, t *table.Table, o Options) (*analysi
 		}
 	}
 	if t.Cut {
-		r.note("the table was not completed: the newest accesses are missing, for the recording was ended from outside, or its disk was full")
+		r.note("the table was not completed: the newest accesses are missing, for the recording was ended from " +
+			"outside, or its disk was full")
 	}
 	if m, err := rundir.ReadMetadata(dir); err == nil && m.Stopped.Missing() != "" {
 		r.note(m.Stopped.Missing())

@@ -135,10 +135,12 @@ func (a *analysis) notes() {
 			" of cache cells that masks hide were given to ops as well: they are not counted (bytes_padded)")
 	}
 	if r.TimeSources[memtrace.TimeOfGraph.String()] > 0 {
-		r.note("times of rows whose time_source is graph are those of their graph: what happens within one graph has a duration of 0")
+		r.note("times of rows whose time_source is graph are those of their graph: what happens within one graph has " +
+			"a duration of 0")
 	}
 	if a.window > 0 {
-		r.note("the ledger was recorded as sums over windows (--tap-ledger windows): retention and working sets are known only of regions that are accessed as a whole, to a window's length")
+		r.note("the ledger was recorded as sums over windows (--tap-ledger windows): retention and working sets are " +
+			"known only of regions that are accessed as a whole, to a window's length")
 	}
 	if coarse > 0 && a.window == 0 {
 		r.note(count(coarse, "access", "accesses") + " of rows that nobody named count with their bytes alone")
@@ -149,7 +151,8 @@ func (a *analysis) notes() {
 	}
 	if unsized > 0 {
 		r.note(count(unsized, "access", "accesses") +
-			" of experts that nobody saw being chosen: their bytes are missing in the sums (--tap-resource-level DETAILED records them)")
+			" of experts that nobody saw being chosen: their bytes are missing in the sums (--tap-resource-level " +
+			"DETAILED records them)")
 	}
 	if n := a.traffic.Uncounted; n > 0 {
 		r.note(count(n, "execution of a graph stands", "executions of graphs stand") +

@@ -178,7 +178,8 @@ func (s *sampleSums) fillPhases(r *Report) {
 		})
 	}
 	if p.marks[0].Inferred {
-		r.note("nobody set a marker (llamatap memory mark): the phases are inferred from when a mapped model file was read last")
+		r.note("nobody set a marker (llamatap memory mark): the phases are inferred from when a mapped model file " +
+			"was read last")
 	}
 }
 
@@ -243,5 +244,6 @@ func writePhaseTable(out *present.Text, r *Report) {
 		out.Table(rows)
 		return
 	}
-	out.Line("note    there are no phases in this run: 'llamatap memory mark NAME' sets a marker in a live recording of 'llamatap memory record'")
+	out.Line("note    there are no phases in this run: 'llamatap memory mark NAME' sets a marker in a live recording " +
+		"of 'llamatap memory record'")
 }

@@ -36,8 +36,9 @@ func readRegions(ctx context.Context, dir string) (*regionTable, error) {
 		{Name: "region_id", Kind: table.Int64}, {Name: "region_type", Kind: table.Text},
 		{Name: "name", Kind: table.Text}, {Name: "size_bytes", Kind: table.Int64},
 	}}
-	_, err := table.EachRow(ctx, dir, form, []string{"layer", "start_addr", "device", "kv", "ctx", "buffer_id", "offset",
-		"alloc_ns"}, maxRegions, t.row)
+	_, err := table.EachRow(ctx, dir, form,
+		[]string{"layer", "start_addr", "device", "kv", "ctx", "buffer_id", "offset",
+			"alloc_ns"}, maxRegions, t.row)
 	return t, err
 }
 

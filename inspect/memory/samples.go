@@ -153,7 +153,9 @@ func (s *sampleSums) fillTypes(r *Report, regions *regionTable, hasLedger bool) 
 		return
 	}
 	s.fillObserved(r)
-	r.note("there is no ledger in this run (--tap-ledger rows): samples do not show what was not accessed, so nothing is said of write-once, retention, intervals and working sets but what was seen of them, by mrm-trace's definitions: columns mrm_trace_… of --format csv")
+	r.note("there is no ledger in this run (--tap-ledger rows): samples do not show what was not accessed, so " +
+		"nothing is said of write-once, retention, intervals and working sets but what was seen of them, by " +
+		"mrm-trace's definitions: columns mrm_trace_… of --format csv")
 }
 
 // typesOf makes the table of types of a run without ledger: what samples can say. Page faults, and pages that

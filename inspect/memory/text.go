@@ -61,7 +61,8 @@ func writeHead(out *present.Text, r *Report) {
 	out.Line("trace   %d rows in %s, %s, schema %s", r.Rows, count(int64(r.Parts), "file", "files"),
 		present.Seconds(r.Seconds()), r.Version)
 	if n := r.Collectors[memtrace.CollectorGraph.String()]; n > 0 {
-		out.Line("ledger  %d rows: what graphs say, %s; each operand byte counts once per op, whatever caches held of it", n, Computed)
+		out.Line("ledger  %d rows: what graphs say, %s; each operand byte counts once per op, whatever caches held "+
+			"of it", n, Computed)
 	}
 	for i := range r.Samples {
 		s := &r.Samples[i]

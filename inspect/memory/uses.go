@@ -158,7 +158,8 @@ func (s *sampleSums) fillUses(r *Report) {
 }
 
 // noSamples explains why functions, variables and processes are missing.
-const noSamples = "there are no samples in this run (--tap-samples, llamatap memory record): the ledger records operations, not functions, variables and processes"
+const noSamples = "there are no samples in this run (--tap-samples, llamatap memory record): the ledger records " +
+	"operations, not functions, variables and processes"
 
 // useOf is a use as the report has it.
 func (s *sampleSums) useOf(from memtrace.Collector, u *use) Use {

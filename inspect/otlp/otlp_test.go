@@ -181,7 +181,8 @@ func TestCollectors(t *testing.T) {
 			return func(path string) (int, http.Header, proto.Message, error) {
 				if path == "/v1/traces" {
 					return http.StatusOK, nil, &collecttrace.ExportTraceServiceResponse{
-							PartialSuccess: &collecttrace.ExportTracePartialSuccess{RejectedSpans: 3, ErrorMessage: "no"}},
+							PartialSuccess: &collecttrace.ExportTracePartialSuccess{RejectedSpans: 3,
+								ErrorMessage: "no"}},
 						nil
 				}
 				return http.StatusOK, nil, nil, nil

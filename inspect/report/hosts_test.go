@@ -53,8 +53,9 @@ func TestOtherHosts(t *testing.T) {
 			t.Errorf("%q", s.Text)
 		}
 	}
-	for name, want := range map[string]float64{"host cpu": 50, "host gpu1 cpu": 25, "host gpu1 7 rpc-server: running": 40,
-		"devices to gpu1 RPC0": 96, "devices from gpu1 RPC0": 8} {
+	for name, want := range map[string]float64{"host cpu": 50, "host gpu1 cpu": 25,
+		"host gpu1 7 rpc-server: running": 40,
+		"devices to gpu1 RPC0":            96, "devices from gpu1 RPC0": 8} {
 		if got, ok := last[name]; !ok || got != want {
 			t.Errorf("%s is %v, want %v", name, last, want)
 		}

@@ -132,7 +132,8 @@ func (r *Run) readEvents(ctx context.Context, progress func(done, total int64)) 
 		r.note("%d lines of the resource events cannot be read: the figures are of the others", n)
 	}
 	if n := r.steps.Beyond; n > 0 {
-		r.note("%d tokens are beyond the bound of memory: at least as many prompt tokens as stated were processed again", n)
+		r.note("%d tokens are beyond the bound of memory: at least as many prompt tokens as stated were processed "+
+			"again", n)
 	}
 	return nil
 }

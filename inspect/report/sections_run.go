@@ -110,7 +110,8 @@ func devicesSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 	}
 	if len(s.Charts)+len(s.Tables)+len(s.Text) == 0 {
 		s.Missing =
-			"Nothing was recorded of devices: --tap-resource-level with a GPU, or on a machine with energy counters (RAPL)"
+			"Nothing was recorded of devices: --tap-resource-level with a GPU, or on a machine with energy counters " +
+				"(RAPL)"
 	}
 	return s, nil
 }

@@ -138,7 +138,8 @@ func OpenKV(ctx context.Context, path string, points int, progress func(done, to
 		if err := rundir.OfSegment(path); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNoKV, err)
 		}
-		return nil, fmt.Errorf("%s: %w: record with --tap-kv; a live run has none yet, and one that was killed has lost it", path, ErrNoKV)
+		return nil, fmt.Errorf("%s: %w: record with --tap-kv; a live run has none yet, and one that was killed has "+
+			"lost it", path, ErrNoKV)
 	}
 	if err != nil {
 		return nil, err

@@ -67,7 +67,8 @@ func (k *KV) writeHead(out *present.Text) {
 		out.Line("loaded  %d cells were loaded with a state; they are seen from when they were read first", d.Found)
 	}
 	if n := d.Outside + d.Differ + d.Unknown + d.Unplaced; n > 0 {
-		out.Line("doubts  %d rows outside of the cache, %d with keys and values apart, %d of unknown sequences, %d executions not understood", d.Outside, d.Differ, d.Unknown, d.Unplaced)
+		out.Line("doubts  %d rows outside of the cache, %d with keys and values apart, %d of unknown sequences, %d "+
+			"executions not understood", d.Outside, d.Differ, d.Unknown, d.Unplaced)
 	}
 	out.Line("")
 	rows := [][]string{{"ctx", "cache", "cells", "in use at the end", "shared", "sequences", "layers", "bytes per cell",
@@ -90,7 +91,8 @@ func (k *KV) writeHead(out *present.Text) {
 	for _, g := range k.Gauges() {
 		if a := g.Attended; a != nil {
 			share := func(n int64) string { return present.Percent(float64(n) / float64(a.Cells)) }
-			out.Line("ctx %d, %s: attention of each layer read %s cells: %s readable by a token, %s free below the last cell in use",
+			out.Line("ctx %d, %s: attention of each layer read %s cells: %s readable by a token, %s free below the "+
+				"last cell in use",
 				g.Ctx, g.Cache, present.Count(a.Cells), share(a.Readable), share(a.Free))
 		}
 	}

@@ -35,7 +35,8 @@ func TestGivenBack(t *testing.T) {
 
 // TestStoredRun describes a run by its list of files as it is described in its directory.
 func TestStoredRun(t *testing.T) {
-	dir := recorded(t, t.TempDir(), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), true, "resource.jsonl", "requests.parquet")
+	dir := recorded(t, t.TempDir(), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), true, "resource.jsonl",
+		"requests.parquet")
 	want, err := ReadRun(dir)
 	check(t, err)
 	manifest, err := rundir.ReadManifest(dir)
@@ -49,7 +50,8 @@ func TestStoredRun(t *testing.T) {
 		*got.Tokens != *want.Tokens || len(got.Data) != 2 || len(got.Recorders) != len(want.Recorders) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got := StoredRun("s3://b/run_1", files[:1], nil); got.State != StateUnsealed || got.Tokens != nil || got.Bytes == 0 {
+	if got := StoredRun("s3://b/run_1", files[:1], nil); got.State != StateUnsealed || got.Tokens != nil ||
+		got.Bytes == 0 {
 		t.Errorf("%+v", got)
 	}
 }

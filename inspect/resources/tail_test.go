@@ -143,7 +143,8 @@ func TestTailTooLong(t *testing.T) {
 	}
 	defer tail.Close()
 	got, err := drain(t, tail)
-	want := "1 a|2 BAD longer than 1048576 bytes|3 BAD longer than 1048576 bytes|4 b|5 BAD cut off after 3 bytes, before the next file of the log|6 c"
+	want := "1 a|2 BAD longer than 1048576 bytes|3 BAD longer than 1048576 bytes|4 b|5 BAD cut off after 3 bytes, " +
+		"before the next file of the log|6 c"
 	if strings.Join(got, "|") != want || err != io.EOF {
 		t.Errorf("%.300q, %v", got, err)
 	}

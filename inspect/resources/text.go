@@ -37,7 +37,8 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	if r.sampled() {
 		b.WriteString(
-			"\ntimes of components, layers and ops are of graphs that were timed inside; shares are scaled to all graphs\n")
+			"\ntimes of components, layers and ops are of graphs that were timed inside; shares are scaled to all " +
+				"graphs\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -244,7 +245,8 @@ func (r *Report) lossText() string {
 }
 
 func phaseTable(b *strings.Builder, rows []PhaseRow) {
-	t := newGrid("phase", " graphs", " mixed", " timed inside", " tokens", " time", " share", " tokens/s", " FLOP", " padded",
+	t := newGrid("phase", " graphs", " mixed", " timed inside", " tokens", " time", " share", " tokens/s", " FLOP",
+		" padded",
 		" GFLOP/s", " moved", " GB/s", " of roofline")
 	for _, p := range rows {
 		mixed := "-"

@@ -70,7 +70,8 @@ const (
 // newHosts checks that each host has a name of its own.
 func newHosts(all []Host, l *links) (hosts, error) {
 	var of hosts
-	transport := &http.Transport{DialContext: (&net.Dialer{Timeout: hostTime}).DialContext, TLSHandshakeTimeout: hostTime,
+	transport := &http.Transport{DialContext: (&net.Dialer{Timeout: hostTime}).DialContext,
+		TLSHandshakeTimeout:   hostTime,
 		ResponseHeaderTimeout: answerTime, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute}
 	for _, one := range all {
 		if slices.ContainsFunc(of, func(h *host) bool { return h.Name == one.Name }) {

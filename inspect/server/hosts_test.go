@@ -94,7 +94,8 @@ func TestHosts(t *testing.T) {
 // TestHostsReport: the link to a report of another host leads through this server, with a key of its own.
 func TestHostsReport(t *testing.T) {
 	const text = "<!doctype html><script>run()</script>"
-	a, far := hostOf(t, "gpu-1", Options{Dir: folder(t), Report: func(_ context.Context, _ string, out io.Writer) error {
+	a, far := hostOf(t, "gpu-1", Options{Dir: folder(t), Report: func(_ context.Context, _ string,
+		out io.Writer) error {
 		_, err := io.WriteString(out, text)
 		return err
 	}})
@@ -112,10 +113,12 @@ func TestHostsReport(t *testing.T) {
 			t.Errorf("%s: %d", target, w.Code)
 		}
 	}
-	if w := request(far.Config.Handler, strings.Replace(link.Path, "gpu-1:", "", 1)); w.Code != http.StatusUnauthorized {
+	if w := request(far.Config.Handler, strings.Replace(link.Path, "gpu-1:", "",
+		1)); w.Code != http.StatusUnauthorized {
 		t.Errorf("the host takes this server's key: %d", w.Code)
 	}
-	if w := request(s, "POST /runs/gpu-1:none/report", "Authorization", "Bearer "+token); w.Code != http.StatusNotFound {
+	if w := request(s, "POST /runs/gpu-1:none/report", "Authorization", "Bearer "+
+		token); w.Code != http.StatusNotFound {
 		t.Errorf("a link to the report of a run that is not there: %d %s", w.Code, w.Body)
 	}
 }
@@ -145,7 +148,8 @@ func TestHostsAbsent(t *testing.T) {
 			t.Errorf("%s: %q, want %q", h.Host, h.Error, cause)
 		}
 	}
-	for _, path := range []string{"/api/v1/summary?run=wrong-token:" + sealedRun, "/runs/gone:" + sealedRun + "/report"} {
+	for _, path := range []string{"/api/v1/summary?run=wrong-token:" + sealedRun, "/runs/gone:" + sealedRun +
+		"/report"} {
 		if w := request(s, path); w.Code != http.StatusBadGateway || !strings.Contains(w.Body.String(), "error") {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
@@ -167,7 +171,8 @@ func TestHostileHost(t *testing.T) {
 	u, _ := url.Parse(bad.URL)
 	s := newServer(t, Options{Hosts: []Host{{"bad", u, hostsToken}}})
 	w := request(s, "/runs/bad:x/report", "Authorization", "Bearer "+token, "Cookie", "c=d")
-	if got := w.Header(); got.Get("Content-Security-Policy") != "sandbox allow-scripts" || got.Get("Set-Cookie") != "" ||
+	if got := w.Header(); got.Get("Content-Security-Policy") != "sandbox allow-scripts" ||
+		got.Get("Set-Cookie") != "" ||
 		got.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("%d %v", w.Code, got)
 	}
@@ -211,7 +216,8 @@ func TestParseHost(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %s", text, h.URL, err, want)
 		}
 	}
-	for _, text := range []string{"", "a", "a=", "=h:1", "a b=h:1", "a=ftp://h", "a=http://u:p@h", "a=h/path", "a=h?q=1",
+	for _, text := range []string{"", "a", "a=", "=h:1", "a b=h:1", "a=ftp://h", "a=http://u:p@h", "a=h/path",
+		"a=h?q=1",
 		"a:b=h:1"} {
 		if h, err := ParseHost(text); err == nil {
 			t.Errorf("%q is taken as %v", text, h)

@@ -91,7 +91,8 @@ var (
 	packetsSum  = counter("capture_packets_total", "Captured tensors that a run has stored.")
 	packetsLost = counter("capture_packets_lost_total", "Captured tensors that a run has lost.", "cause")
 	timeLost    = counter("model_seconds_lost_total",
-		"Time that the model's threads lost to the recording, warm-up apart: in the tap's code, waiting, and in cuts of the graph.", "cause")
+		"Time that the model's threads lost to the recording, warm-up apart: in the tap's code, waiting, and in cuts "+
+			"of the graph.", "cause")
 	overhead = gauge("overhead_ratio",
 		"Share of the run's time that the model lost to the recording, at least, 0 to 1.")
 	overheadMost = gauge("overhead_upper_ratio",

@@ -49,7 +49,8 @@ func New(o Options) (*Server, error) {
 		o.Wait = waitPollTime
 	}
 	s := &Server{o: o, runs: listing{dir: o.Dir, stored: o.Stored, live: o.Live},
-		follows: make(chan struct{}, o.Limits.Follows), reports: make(chan struct{}, maxReports), running: make(chan struct{}, 1), stopping: make(chan struct{})}
+		follows: make(chan struct{}, o.Limits.Follows), reports: make(chan struct{}, maxReports),
+		running: make(chan struct{}, 1), stopping: make(chan struct{})}
 	if _, err := s.runs.all(); err != nil {
 		return nil, err
 	}

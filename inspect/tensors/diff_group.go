@@ -136,8 +136,9 @@ func WriteDiff(w io.Writer, d *Diff, by DiffBy, lines []DiffGroup) error {
 		DiffByTensor: {" layer", "tensor"},
 		DiffByToken:  {" token", "text"},
 	}[by]
-	rows := [][]string{slices.Concat(titles, []string{" rows", " cosine", " lowest", " max |a-b|", " rms a-b", " rms/rms a",
-		" NaN/Inf"})}
+	rows := [][]string{slices.Concat(titles,
+		[]string{" rows", " cosine", " lowest", " max |a-b|", " rms a-b", " rms/rms a",
+			" NaN/Inf"})}
 	for i := range lines {
 		rows = append(rows, slices.Concat(lines[i].cells(by), distanceCells(&lines[i].Distance)))
 	}

@@ -75,10 +75,12 @@ func (r *Run) Unknown(f Filter) error {
 	what := "nothing matches"
 	switch {
 	case f.Ctx != nil && slices.Contains(names, ggmlhooks.WithoutLayer(f.Tensor)):
-		return fmt.Errorf("%s: context %d has no tensor %q%s: 'llamatap inspect %s' shows which contexts there are", r.Path,
+		return fmt.Errorf("%s: context %d has no tensor %q%s: 'llamatap inspect %s' shows which contexts there are",
+			r.Path,
 			*f.Ctx, f.Tensor, where, r.Path)
 	case slices.Contains(names, f.Tensor):
-		return fmt.Errorf("%s: %q is a tensor of several layers: choose one, as in %q, or all with %q", r.Path, f.Tensor,
+		return fmt.Errorf("%s: %q is a tensor of several layers: choose one, as in %q, or all with %q", r.Path,
+			f.Tensor,
 			f.Tensor+"-0", f.Tensor+"-*")
 	case f.Tensor != "":
 		what = fmt.Sprintf("no tensor %q%s", f.Tensor, where)

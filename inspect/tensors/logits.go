@@ -77,8 +77,9 @@ func (d *LogitsDiff) settle() {
 
 // write writes the figures as lines of a text.
 func (d *LogitsDiff) write(w io.Writer) {
-	fmt.Fprintf(w, "\nlogits    %d rows: KL(a‖b) mean %.6g, median %.6g, 99 %% %.6g, max %.6g nats; same most probable "+
-		"token %.2f %%\n", d.Rows, d.Mean, d.Median, d.P99, d.Max, 100*d.SameTop)
+	fmt.Fprintf(w,
+		"\nlogits    %d rows: KL(a‖b) mean %.6g, median %.6g, 99 %% %.6g, max %.6g nats; same most probable "+
+			"token %.2f %%\n", d.Rows, d.Mean, d.Median, d.P99, d.Max, 100*d.SameTop)
 	for _, worst := range d.Worst {
 		fmt.Fprintf(w, "          after token %d (id %d): KL %.6g, most probable %d in a, %d in b\n", worst.Token,
 			worst.ID, worst.KL, worst.TopA, worst.TopB)

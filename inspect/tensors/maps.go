@@ -143,8 +143,9 @@ func findAttention(r *Run, o MapOptions) (*attentionNote, error) {
 			layers.Add(n.Layer)
 			if n.Layer == o.Layer {
 				if found != nil {
-					return nil, fmt.Errorf("%s: layer %d computed its attention in two ways, which this version cannot "+
-						"join: record a run without changes of settings", r.Path, o.Layer)
+					return nil, fmt.Errorf(
+						"%s: layer %d computed its attention in two ways, which this version cannot "+
+							"join: record a run without changes of settings", r.Path, o.Layer)
 				}
 				found = n
 			}

@@ -360,7 +360,8 @@ func (r *repairer) lines() error {
 	}
 	if r.killed && len(files) > 0 {
 		r.lost = true
-		r.say("the process was killed before it had ended %s: lines that it had not written yet are lost, and their number is unknown",
+		r.say("the process was killed before it had ended %s: lines that it had not written yet are lost, and their "+
+			"number is unknown",
 			strings.Join(files, ", "))
 	}
 	return nil

@@ -73,7 +73,8 @@ func TestSummaryOfMoved(t *testing.T) {
 		check(t, err)
 		var text strings.Builder
 		check(t, s.WriteText(&text))
-		if said := strings.Contains(text.String(), "0 segments and 1 parts of tables and events are in s3://"); said != absent {
+		if said := strings.Contains(text.String(),
+			"0 segments and 1 parts of tables and events are in s3://"); said != absent {
 			t.Errorf("%s: %s", name, text.String())
 		}
 		check(t, r.Close())

@@ -30,7 +30,8 @@ func (s *Slice) eachBytes(fn func([]byte) error) error {
 		}
 		if size := pt.form.total * s.rowBytes(); size > mostTurned {
 			return fmt.Errorf(
-				"%s: tensor %s, token %d: its rows lie apart in %d bytes: at most %d can be put in order: record it with a smaller -ub",
+				"%s: tensor %s, token %d: its rows lie apart in %d bytes: at most %d can be put in order: record it "+
+					"with a smaller -ub",
 				s.run.Path, s.Name, pt.label, size, int64(mostTurned))
 		}
 		from, to := pt.skip*s.rowBytes(), (pt.skip+pt.rows)*s.rowBytes()

@@ -236,7 +236,8 @@ func (v *Verification) checkStream(r *Run, name string) {
 func (v *Verification) checkGaps(s *stream.Reader) {
 	for _, g := range s.Info().Gaps {
 		v.add(Lost,
-			"before packet %d the index was damaged: %d records of tokens, executions or packets are gone (0: it is not known how many), and %d bytes of the stream cannot be read",
+			"before packet %d the index was damaged: %d records of tokens, executions or packets are gone (0: it is "+
+				"not known how many), and %d bytes of the stream cannot be read",
 			g.Packet, g.Records, g.StreamBytes)
 	}
 	rebuilt := 0

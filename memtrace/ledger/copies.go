@@ -21,7 +21,8 @@ type copied struct {
 	ns       int64   // when it began
 }
 
-// note keeps a copy of a weight to a cache of experts. What else is moved to a device, such as a graph's inputs, is none.
+// note keeps a copy of a weight to a cache of experts. What else is moved to a device, such as a graph's inputs, is
+// none.
 func (c *copies) note(m *ggmlhooks.Moved) {
 	if !m.Copy {
 		return

@@ -10,7 +10,8 @@ import (
 )
 
 // TestCopies: a copy of experts to memory that a graph reads is a read and a write of the execution within which, or
-// before which, it was made. Those of one that failed have no rows, as all that it did; what no graph needed is counted.
+// before which, it was made. Those of one that failed have no rows, as all that it did; what no graph needed is
+// counted.
 func TestCopies(t *testing.T) {
 	b := newBed(t, Options{})
 	const slots = 9
@@ -29,7 +30,8 @@ func TestCopies(t *testing.T) {
 			status: status})
 	}
 	const experts = 0x10000 + 4096
-	copied(1100, experts+64, 0, 128)                                                                  // within the first
+	// within the first
+	copied(1100, experts+64, 0, 128)
 	copied(1200, 0x30000+16, 448, 64)                                                                 // of no weight
 	for _, other := range []ggmlhooks.Moved{{Buffer: slots, Bytes: 64, Addr: experts, BegunNS: 1300}, // the move itself
 		{Buffer: inDevice, Bytes: 64, Addr: experts, BegunNS: 1300, Copy: true}} { // to no cache

@@ -150,7 +150,8 @@ func (s *Set) open(o Options, name string, notes []string) error {
 	return nil
 }
 
-// Try opens a collector for this process and closes it. notes are what it leaves out; err says why it does not run here.
+// Try opens a collector for this process and closes it. notes are what it leaves out; err says why it does not run
+// here.
 func Try(name string) (notes []string, err error) {
 	var s Set
 	if err := s.open(Options{PID: os.Getpid()}, name, nil); err != nil {

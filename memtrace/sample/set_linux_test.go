@@ -50,7 +50,8 @@ func TestSetOfFaults(t *testing.T) {
 			return
 		}
 		pages = append(pages, int(a.Addr-c.base)>>12)
-		if h := space.Map().Address(a.Addr, a.TimeNS); h.Type() != memtrace.Runtime || h.Region.Offset+h.Offset != a.Addr {
+		if h := space.Map().Address(a.Addr, a.TimeNS); h.Type() != memtrace.Runtime ||
+			h.Region.Offset+h.Offset != a.Addr {
 			t.Errorf("%+v lies at %d of %+v, a %v", a, h.Offset, h.Region, h.Type())
 		}
 		if name := space.Function(a.IP); name != "touch_page" {

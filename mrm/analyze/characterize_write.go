@@ -178,7 +178,8 @@ func (c *Characterization) writeCard(w io.Writer) error {
 	var models, llama, cpus []string
 	for i := range c.rows {
 		run := c.rows[i].run
-		models, llama, cpus = append(models, run.Cell.ModelID), append(llama, run.Llama.Version), append(cpus, run.Host.CPU)
+		models, llama, cpus = append(models, run.Cell.ModelID), append(llama, run.Llama.Version), append(cpus,
+			run.Host.CPU)
 	}
 	list := func(all []string) string {
 		slices.Sort(all)

@@ -137,7 +137,8 @@ func TestCgroups(t *testing.T) {
 }
 
 func TestHierarchies(t *testing.T) {
-	const both = "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup /sys/fs/cgroup/b cgroup rw,blkio 0 0\n"
+	const both = "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup " +
+		"/sys/fs/cgroup/b cgroup rw,blkio 0 0\n"
 	for _, w := range []struct {
 		mounts, mount string
 		unified, v1   bool

@@ -69,9 +69,9 @@ type Calls struct {
 	rows     []link.Link // of rowPrograms; nil: removed
 }
 
-// OpenCalls attaches the programs to a running process. Where their traps take more than a share of its time, those that
-// count tokens are removed again. Its errors wrap [ErrNoCalls], or [bpf.ErrMissing] where the machine or the rights do
-// not suffice.
+// OpenCalls attaches the programs to a running process. Where their traps take more than a share of its time, those
+// that count tokens are removed again. Its errors wrap [ErrNoCalls], or [bpf.ErrMissing] where the machine or the
+// rights do not suffice.
 func OpenCalls(pid int, interval time.Duration, most float64) (*Calls, error) {
 	path, name, err := library(pid)
 	if err != nil {
@@ -270,7 +270,8 @@ func mappings(pid int) (all []*procfs.ProcMap, err error) {
 	}
 	var at *os.PathError
 	if errors.Is(err, os.ErrPermission) {
-		return nil, fmt.Errorf("process %d: %w: its memory map can be read as its user or as root, where the kernel allows it",
+		return nil, fmt.Errorf("process %d: %w: its memory map can be read as its user or as root, where the kernel "+
+			"allows it",
 			pid, os.ErrPermission)
 	}
 	if errors.As(err, &at) {

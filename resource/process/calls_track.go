@@ -14,10 +14,10 @@ const silence = 10 * time.Second
 // maxGaps bounds the inter-token gaps that are kept of a request.
 const maxGaps = 1 << 20
 
-// CallRequest is what a sequence of a context computed for one prompt, as far as the calls show it. A request begins where
-// rows go back to an earlier position than the end of the prompt before, or where rows without logits follow generated
-// tokens. One whose prompt is a single new row behind all that the sequence holds is not distinguished from the
-// generation before it.
+// CallRequest is what a sequence of a context computed for one prompt, as far as the calls show it. A request begins
+// where rows go back to an earlier position than the end of the prompt before, or where rows without logits follow
+// generated tokens. One whose prompt is a single new row behind all that the sequence holds is not distinguished from
+// the generation before it.
 type CallRequest struct {
 	Number   int   `json:"request"` // from 0, by context and sequence
 	Context  int   `json:"ctx"`     // from 0, in the order in which they were first seen
@@ -33,8 +33,8 @@ type CallRequest struct {
 	// GapP50NS and GapP99NS are times between the ends of calls that had a row of the request with logits.
 	GapP50NS int64 `json:"gap_p50_ns,omitempty"`
 	GapP99NS int64 `json:"gap_p99_ns,omitempty"`
-	// Partial says that it was under way when the programs were attached, or began behind cells that were there already:
-	// it has the first rows of its sequence that were seen, and they are not at position 0.
+	// Partial says that it was under way when the programs were attached, or began behind cells that were there
+	// already: it has the first rows of its sequence that were seen, and they are not at position 0.
 	Partial bool `json:"partial,omitempty"`
 
 	next    int32   // position behind the prompt
@@ -157,7 +157,8 @@ func (t *tracker) begin(at place, c *call, run callRun) *CallRequest {
 	if before != nil {
 		t.finish(before)
 	}
-	r := &CallRequest{Number: t.begun[at], Context: at.context, Sequence: at.sequence, BeginNS: c.BeginNS, EndNS: c.EndNS}
+	r := &CallRequest{Number: t.begun[at], Context: at.context, Sequence: at.sequence, BeginNS: c.BeginNS,
+		EndNS: c.EndNS}
 	t.begun[at]++
 	t.requests[at] = r
 	if cached := int(run.Position); cached >= 0 {

@@ -80,7 +80,11 @@ func TestWithoutCorrelationIdsAreNull(t *testing.T) {
 func TestASourceThatFailsIsLeftOut(t *testing.T) {
 	asked := 0
 	c, err := prof.Open(prof.Options{Types: []resource.ProfType{resource.ProfTypeDisk}, Also: []prof.Source{
-		func(time.Time) (func() []resource.ProfEvent, error) { asked++; return nil, errors.New("disk on fire") }, others,
+		func(time.Time) (func() []resource.ProfEvent, error) {
+			asked++
+			return nil,
+				errors.New("disk on fire")
+		}, others,
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -142,7 +142,8 @@ func TestAlign(t *testing.T) {
 			t.Errorf("%s, %v, want %s", got, err, c[1])
 		}
 	}
-	for _, bad := range []string{`{"mono_ns":1,"host":"other"}`, `{"HOST":1}`, `{"collector":null}`, `{}`, `3`, `null`, `[1]`} {
+	for _, bad := range []string{`{"mono_ns":1,"host":"other"}`, `{"HOST":1}`, `{"collector":null}`, `{}`, `3`, `null`,
+		`[1]`} {
 		if got, err := align("h", Line{"c", json.RawMessage(bad)}, 0); err == nil {
 			t.Errorf("%s became %s", bad, got)
 		}

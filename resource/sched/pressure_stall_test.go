@@ -13,7 +13,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-const stallText = "some avg10=33.79 avg60=19.22 avg300=10.10 total=17016317826\nfull avg10=0.00 avg60=1.00 avg300=2.50 total=7\n"
+const stallText = "some avg10=33.79 avg60=19.22 avg300=10.10 total=17016317826\nfull avg10=0.00 avg60=1.00 " +
+	"avg300=2.50 total=7\n"
 
 func TestStalls(t *testing.T) {
 	root := fstest.MapFS{

@@ -42,7 +42,8 @@ func (q *quotas) since(pid int) *resource.QuotaLine {
 		if !known || math.IsInf(quota, 1) {
 			continue
 		}
-		if ns := stat.ThrottledNS - min(before.ThrottledNS, stat.ThrottledNS); line.Group == "" || ns > line.ThrottledNS {
+		if ns := stat.ThrottledNS - min(before.ThrottledNS, stat.ThrottledNS); line.Group == "" ||
+			ns > line.ThrottledNS {
 			*line = resource.QuotaLine{Group: "/" + g.Dir, QuotaCPUs: quota, ThrottledNS: ns,
 				Periods:   stat.Periods - min(before.Periods, stat.Periods),
 				Throttled: stat.Throttled - min(before.Throttled, stat.Throttled)}

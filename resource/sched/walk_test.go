@@ -6,7 +6,8 @@ import (
 	"testing/fstest"
 )
 
-const statText = "812 (a (b) c) S 1 812 812 0 -1 4194560 1500 20 7 1 33 44 0 0 20 0 3 0 12345 1000000 300 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0\n"
+const statText = "812 (a (b) c) S 1 812 812 0 -1 4194560 1500 20 7 1 33 44 0 0 20 0 3 0 12345 1000000 300 " +
+	"18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0\n"
 
 // processes is a fake /proc of three processes, one of the kernel, in a hierarchy of version 2.
 func processes() fstest.MapFS {
@@ -53,7 +54,8 @@ func TestWalk(t *testing.T) {
 			}
 		}
 	}
-	if _, err := newWalk(processes(), walk{cgroup: "nowhere"}); err == nil || !strings.Contains(err.Error(), "nowhere") {
+	if _, err := newWalk(processes(), walk{cgroup: "nowhere"}); err == nil ||
+		!strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("a group that is not there: %v", err)
 	}
 	if _, err := newWalk(fstest.MapFS{}, walk{}); err == nil || !strings.Contains(err.Error(), "mount") {

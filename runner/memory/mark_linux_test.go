@@ -103,7 +103,8 @@ func TestMarkers(t *testing.T) {
 	before, loading, own, decode := weights(report, ""), weights(report, "loading"), weights(report, "own name"),
 		weights(report, "decode")
 	if before != 0 || own != 0 || decode <= 0 || loading <= decode || all != report.Rows {
-		t.Errorf("page faults in the model: %d before, %d while loading twice, %d in a phase of its own, %d in decode; %d of %d rows have a phase", before, loading, own, decode, all, report.Rows)
+		t.Errorf("page faults in the model: %d before, %d while loading twice, %d in a phase of its own, %d in "+
+			"decode; %d of %d rows have a phase", before, loading, own, decode, all, report.Rows)
 	}
 	if found, err := rundir.Verify(result.Dir); err != nil || !found.Sealed ||
 		len(found.Missing)+len(found.Changed)+len(found.Extra) > 0 {

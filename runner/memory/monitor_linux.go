@@ -47,7 +47,8 @@ func startMonitor(dir *rundir.Dir, pid int, alone bool, interval time.Duration, 
 	if err != nil {
 		return nil, err
 	}
-	if m.out, err = rundir.NewLineWriter(rundir.LineOptions{Create: dir.CreateLive, Name: rundir.ProcessName}); err != nil {
+	if m.out, err = rundir.NewLineWriter(
+		rundir.LineOptions{Create: dir.CreateLive, Name: rundir.ProcessName}); err != nil {
 		return nil, err
 	}
 	w := bpf.NewWatch(interval, time.Now(), bpf.Source{Name: "process", Collector: p, Lines: lines{m.out}})

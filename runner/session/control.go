@@ -91,7 +91,8 @@ func (st *steering) Exec(e *ggmlhooks.Exec) error {
 			st.log.append(event{Event: "applied", Steering: &applied[i], FirstExec: e.Number, MonoNS: e.MonoNS,
 				UnixNS: e.MonoNS + st.run.unixOffset()})
 		}
-		if st.run.dir != nil && st.report.counter.halted == nil { // a kill must not take away what tensors were computed by
+		// a kill must not take away what tensors were computed by
+		if st.run.dir != nil && st.report.counter.halted == nil {
 			if err := st.run.dir.WriteJSON(rundir.MetadataName, st.run.beginning()); err != nil {
 				return explain(err, st.run.o.Tap)
 			}
@@ -334,7 +335,8 @@ func checkNames(chosen *ggmlhooks.Selection, g *ggmlhooks.Graph, r *run) error {
 			found = found || g.MatchTensor(glob, i)
 		}
 		if !found {
-			return fmt.Errorf("%q matches no node of this model; these names exist: %s", glob, globNames(g, computed, anyNode))
+			return fmt.Errorf("%q matches no node of this model; these names exist: %s", glob,
+				globNames(g, computed, anyNode))
 		}
 	}
 	return nil

@@ -61,7 +61,8 @@ func (r *replay) repeated(what string, same func(stream.Item) bool) (bool, error
 		if !r.ahead.Commit && !setup(r.ahead) {
 			return false,
 				fmt.Errorf(
-					"%w: it comes with %s, and %s is recorded: give it the model, the text on its standard input and the machine "+
+					"%w: it comes with %s, and %s is recorded: give it the model, the text on its standard input and "+
+						"the machine "+
 						"that it had, or begin anew", ErrRepeat, what, described(r.ahead))
 		}
 		r.advance()
@@ -146,7 +147,8 @@ func (r *replay) compare(kept, p *stream.Packet, data []byte) error {
 		return err
 	}
 	return fmt.Errorf(
-		"%w: %s has other values than are recorded; give it the machine, the libraries and the threads that it had, or begin anew", ErrRepeat, packetName(p))
+		"%w: %s has other values than are recorded; give it the machine, the libraries and the threads that it had, "+
+			"or begin anew", ErrRepeat, packetName(p))
 }
 
 // AppendExecution passes an execution on, behind the requests that begin with it, unless it is kept.

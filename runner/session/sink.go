@@ -93,7 +93,8 @@ func (s *sink) open() (err error) {
 	}
 	s.counter.follow(cmp.Or(s.run.region.PID(), s.run.pid))
 	s.counter.recorder = capture.NewRecorder(capture.Options{
-		Selection: s.run.o.Tap.Selection(), Selected: s.run.selected, Stream: to, Tokens: tokenOutput{s.files, &s.checkpoints, s.before},
+		Selection: s.run.o.Tap.Selection(), Selected: s.run.selected, Stream: to, Tokens: tokenOutput{s.files,
+			&s.checkpoints, s.before},
 		UnixOffset: s.run.unixOffset(),
 	})
 	others, err := s.others.open()

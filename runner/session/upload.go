@@ -124,7 +124,8 @@ func (u *uploader) end(sealed bool) (string, error) {
 	}
 	u.to.Patience, u.to.Quit = sealPatience, nil
 	if err := u.to.Push(context.Background(), u.dir.Path()); err != nil {
-		return "", fmt.Errorf("%w; nothing is lost: copy it later with llamatap push %s %s", err, u.dir.Path(), u.to.Parent())
+		return "", fmt.Errorf("%w; nothing is lost: copy it later with llamatap push %s %s", err, u.dir.Path(),
+			u.to.Parent())
 	}
 	return u.to.String(), nil
 }

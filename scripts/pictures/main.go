@@ -126,7 +126,8 @@ var (
 		{"find dataset -type f", 0, all},
 	}
 	cache = []step{
-		{"llamatap run -p 'func main() {' -n 600 -c 256 --context-shift --temp 0 --ignore-eos --tap-kv --tap-kv-block 8", 0, 0},
+		{"llamatap run -p 'func main() {' -n 600 -c 256 --context-shift --temp 0 --ignore-eos --tap-kv " +
+			"--tap-kv-block 8", 0, 0},
 		{"llamatap kv", 0, 26},
 	}
 )
@@ -210,7 +211,8 @@ func begin(b *bytes.Buffer, width, height int, p palette) {
 // figure runs a small experiment and takes one of its figures.
 func figure(dir string) (drawing, error) {
 	if _, err := shell(dir,
-		"llamatap run -p 'func main() {' -n 200 --temp 0 --ignore-eos --tap-kv --tap-kv-block 8 --tap-ledger && llamatap mrm analyze"); err != nil {
+		"llamatap run -p 'func main() {' -n 200 --temp 0 --ignore-eos --tap-kv --tap-kv-block 8 --tap-ledger && "+
+			"llamatap mrm analyze"); err != nil {
 		return nil, err
 	}
 	found, err := filepath.Glob(filepath.Join(dir, "llamatap-runs/*/*/derived/mrm/retention_cdf.svg"))

@@ -195,7 +195,8 @@ func (c Cache) room(mine string, n int64) error {
 		n -= o.size
 	}
 	if n > c.Bytes {
-		return fmt.Errorf("the cache %s would take more than %d bytes: copy the run to a directory with another program",
+		return fmt.Errorf("the cache %s would take more than %d bytes: copy the run to a directory with another "+
+			"program",
 			c.Dir, c.Bytes)
 	}
 	return nil

@@ -55,7 +55,8 @@ func TestPushMoved(t *testing.T) {
 	again, _ := Open("s3://bkt/p/" + filepath.Base(run))
 	again.firstWait, again.Patience = time.Millisecond, time.Minute
 	b.objects[key][0] ^= 1
-	if err := again.Push(t.Context(), run); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "restore") {
+	if err := again.Push(t.Context(), run); !errors.Is(err, os.ErrNotExist) ||
+		!strings.Contains(err.Error(), "restore") {
 		t.Errorf("pushed with a damaged object: %v", err)
 	}
 	b.objects[key][0] ^= 1

@@ -160,8 +160,8 @@ func (s *Store) Check(ctx context.Context) error {
 }
 
 // Push copies a sealed run directory. What is there already is only verified, and so is what was moved there while the
-// run was recorded; until the context ends, a store that does not answer is tried again. After an error it can be called
-// again.
+// run was recorded; until the context ends, a store that does not answer is tried again. After an error it can be
+// called again.
 func (s *Store) Push(ctx context.Context, dir string) error {
 	m, err := rundir.ReadManifest(dir)
 	if errors.Is(err, os.ErrNotExist) {

@@ -9,8 +9,8 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// TestRuns finds runs of a bucket, of a folder and of their own place, newest first, and reads no more of them than their
-// metadata.
+// TestRuns finds runs of a bucket, of a folder and of their own place, newest first, and reads no more of them than
+// their metadata.
 func TestRuns(t *testing.T) {
 	s, b := place(t, "bkt")
 	run := sealed(t)

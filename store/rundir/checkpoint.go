@@ -82,7 +82,8 @@ func ReadCheckpoint(path string) (*Checkpoint, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil,
 			fmt.Errorf(
-				"no checkpoint at %s: %w; a run makes some with --tap-checkpoint-every N, and removes them when it has ended by itself; verify --repair removes them too", path, fs.ErrNotExist)
+				"no checkpoint at %s: %w; a run makes some with --tap-checkpoint-every N, and removes them when it "+
+					"has ended by itself; verify --repair removes them too", path, fs.ErrNotExist)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read checkpoint: %w", err)

@@ -28,7 +28,8 @@ func TestInUse(t *testing.T) {
 }
 
 func TestLocked(t *testing.T) {
-	const list = "1: POSIX  ADVISORY  WRITE 1 fe:00:7 0 EOF\n2: -> FLOCK  ADVISORY  WRITE 1 fe:00:8 0 EOF\n3: FLOCK  ADVISORY  WRITE 29336 fe:00:101 0 EOF\nrubbish\n"
+	const list = "1: POSIX  ADVISORY  WRITE 1 fe:00:7 0 EOF\n2: -> FLOCK  ADVISORY  WRITE 1 fe:00:8 0 EOF\n3: FLOCK  " +
+		"ADVISORY  WRITE 29336 fe:00:101 0 EOF\nrubbish\n"
 	for inode, want := range map[uint64]bool{101: true, 1: false, 7: false, 8: false} {
 		if got := locked(list, inode); got != want {
 			t.Errorf("inode %d: %v", inode, got)

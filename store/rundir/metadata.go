@@ -268,7 +268,8 @@ type Steering struct {
 	Vector     *Vector `json:"vector"`                // null: nothing was added; of a sequence: what all others have
 	FirstExec  *uint64 `json:"first_exec,omitempty"`  // absent: no execution has gone by it
 	FirstToken *int64  `json:"first_token,omitempty"` // token_index of that execution's first row
-	ExchangeNS int64   `json:"exchange_ns,omitempty"` // measured, on the model's thread; absent where nothing was exchanged
+	// measured, on the model's thread; absent where nothing was exchanged
+	ExchangeNS int64 `json:"exchange_ns,omitempty"`
 }
 
 // Vector is a control vector.

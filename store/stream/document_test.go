@@ -109,9 +109,12 @@ func documentRun(t *testing.T, o stream.Options) string {
 	path := filepath.Join(t.TempDir(), "activations.stream")
 	w, err := stream.Create(path, o)
 	must(t, err)
-	must(t, w.AppendExecution(&stream.Execution{Exec: 7, Graph: 3, Rows: []label.Row{{Seqs: []int32{0}}, {Index: 1, Seqs: []int32{0}}}}))
-	for i, p := range []stream.Packet{{}, {SampleSeed: 5, SampleTotal: 4096}, {Block: 1, Blocks: 3, BlockStart: 1024}, {}} {
-		p.Name, p.Op, p.Occurrence, p.Layer, p.Exec, p.Graph, p.NodeIndex = fmt.Sprintf("l_out-%d", i), "ADD", 1, int32(i), 7, 3, int32(i+4)
+	must(t, w.AppendExecution(&stream.Execution{Exec: 7, Graph: 3, Rows: []label.Row{{Seqs: []int32{0}}, {Index: 1,
+		Seqs: []int32{0}}}}))
+	for i, p := range []stream.Packet{{}, {SampleSeed: 5, SampleTotal: 4096}, {Block: 1, Blocks: 3, BlockStart: 1024},
+		{}} {
+		p.Name, p.Op, p.Occurrence, p.Layer, p.Exec, p.Graph, p.NodeIndex = fmt.Sprintf("l_out-%d",
+			i), "ADD", 1, int32(i), 7, 3, int32(i+4)
 		p.Node, p.Rows, p.RowDim, p.NE, p.TokenCount = p.Name, label.RowsTokens, 1, [4]int64{512, 2, 1, 1}, 2
 		data := make([]byte, 4*1024)
 		for k := range 1024 {
@@ -169,12 +172,15 @@ func TestDocumentedQuantised(t *testing.T) {
 				t.Fatalf("the document says version %v, a packet has %d", version, f["version"][0])
 			}
 			float := func(name string) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(f[name])) }
-			if f["metric"][0]&127 != byte(codec.NRMSE) || float("bound") != 0.004 || float("largest") != p.Error.MaxAbs || float("the") != p.Error.NRMSE {
-				t.Errorf("%v: metric %d, bound %v, errors %v and %v, want %+v", id, f["metric"][0], float("bound"), float("largest"), float("the"), p.Error)
+			if f["metric"][0]&127 != byte(codec.NRMSE) || float("bound") != 0.004 ||
+				float("largest") != p.Error.MaxAbs || float("the") != p.Error.NRMSE {
+				t.Errorf("%v: metric %d, bound %v, errors %v and %v, want %+v", id, f["metric"][0], float("bound"),
+					float("largest"), float("the"), p.Error)
 			}
 			n, at := binary.Uvarint(payload[14:])
 			count, _ := binary.Uvarint(payload[14+at:])
-			if whole := p.SampleTotal == 0 && p.Blocks <= 1; n*count != 1024 || whole && n != 512 { // a piece has no rows of the tensor's
+			// a piece has no rows of the tensor's
+			if whole := p.SampleTotal == 0 && p.Blocks <= 1; n*count != 1024 || whole && n != 512 {
 				t.Errorf("%v: %d rows of %d", id, count, n)
 			}
 		}
@@ -188,8 +194,10 @@ func TestDocumentedIndex(t *testing.T) {
 		index, err := os.ReadFile(path + stream.IndexSuffix)
 		must(t, err)
 		head := fieldBytes(t, documented(t, "INDEX_FORMAT.md", "## 1. Header"), index, binary.LittleEndian)
-		magic := regexp.MustCompile(`magic ([0-9a-f ]+)`).FindStringSubmatch(documented(t, "INDEX_FORMAT.md", "## 1. Header")[0][2])
-		if got := fmt.Sprintf("% x", head["magic"]); got != strings.TrimSpace(magic[1]) || head["major"][0] != 1 || head["size"][0] != 64 {
+		magic := regexp.MustCompile(`magic ([0-9a-f ]+)`).FindStringSubmatch(
+			documented(t, "INDEX_FORMAT.md", "## 1. Header")[0][2])
+		if got := fmt.Sprintf("% x", head["magic"]); got != strings.TrimSpace(magic[1]) || head["major"][0] != 1 ||
+			head["size"][0] != 64 {
 			t.Errorf("magic %s, version %d, head of %d bytes", got, head["major"], head["size"])
 		}
 		r, err := stream.Open(path)
@@ -201,7 +209,8 @@ func TestDocumentedIndex(t *testing.T) {
 			must(t, r.Packet(i, &p))
 			want = append(want, p)
 		}
-		records, packets := documented(t, "INDEX_FORMAT.md", "## 2. Records"), documented(t, "INDEX_FORMAT.md", "**Packet** (2):")
+		records, packets := documented(t, "INDEX_FORMAT.md", "## 2. Records"), documented(t, "INDEX_FORMAT.md",
+			"**Packet** (2):")
 		read, kinds := 0, ""
 		for at := int(integer(head["size"], binary.LittleEndian)); at < len(index); {
 			f := fieldBytes(t, records, index[at:], binary.LittleEndian)

@@ -143,7 +143,8 @@ func newForeign(stream io.ReaderAt, size int64) (*Reader, error) {
 		}
 	}
 	r.info.Assumed = fmt.Sprintf(
-		"no index: element type f16 as STRAP-LLM stores it, codec %v by the payloads' first bytes; shape, layer, tokens, time and checksums are unknown", f.codec)
+		"no index: element type f16 as STRAP-LLM stores it, codec %v by the payloads' first bytes; shape, layer, "+
+			"tokens, time and checksums are unknown", f.codec)
 	if f.codec != codec.None {
 		r.info.Damage = append(r.info.Damage, in.sizes()...)
 	}

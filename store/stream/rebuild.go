@@ -80,7 +80,8 @@ func (b *rebuilder) write(out *output, old *index) (err error) {
 		return err
 	}
 	if b.done.Rebuilt > 0 {
-		b.say("index: %d packets are known from the stream alone; their tokens, executions and times are unknown, and their element type and shape are assumed", b.done.Rebuilt)
+		b.say("index: %d packets are known from the stream alone; their tokens, executions and times are unknown, "+
+			"and their element type and shape are assumed", b.done.Rebuilt)
 	}
 	return b.journal.end()
 }

@@ -184,7 +184,8 @@ func (r *repair) countUnindexed(x *index, l *Loss) error {
 		at += packetHeader + int64(len(p.Name)) + p.Stored
 	}
 	if unsized > 0 {
-		r.say("stream: %d of the packets in no commit count as lost without their bytes: their sizes in memory are unknown", unsized)
+		r.say("stream: %d of the packets in no commit count as lost without their bytes: their sizes in memory are "+
+			"unknown", unsized)
 	}
 	return nil
 }

@@ -168,7 +168,8 @@ func TestResumeEverywhere(t *testing.T) {
 			t.Fatalf("cut at byte %d of the index: %+v of %+v", cut, kept, part.totals)
 		}
 		if !bytes.Equal(read(t, path), stream) || !bytes.Equal(read(t, path+IndexSuffix), index) {
-			t.Fatalf("cut at byte %d of %d of the index, %d of %d of the stream: the files differ from those of a run without interruption", cut, len(index), end, len(stream))
+			t.Fatalf("cut at byte %d of %d of the index, %d of %d of the stream: the files differ from those of a "+
+				"run without interruption", cut, len(index), end, len(stream))
 		}
 	}
 	if x.footer == nil {

@@ -107,7 +107,8 @@ func TestOpen(t *testing.T) {
 		t.Error("rows of a scan that is closed")
 	}
 	python := testenv.NeedPython(t, "duckdb")
-	script := "import sys, duckdb; assert duckdb.execute('select count(*), sum(n) from read_parquet(?)', [sys.argv[1:]]).fetchone() == (700, 699 * 350)"
+	script := "import sys, duckdb; assert duckdb.execute('select count(*), sum(n) from read_parquet(?)', " +
+		"[sys.argv[1:]]).fetchone() == (700, 699 * 350)"
 	if out, err := exec.Command(python, append([]string{"-c", script}, paths...)...).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}

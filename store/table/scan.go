@@ -75,7 +75,8 @@ func NewScan(files []*Reader, columns []string, o ScanOptions) (*Scan, error) {
 			if len(cursors[i]) > 0 && cursors[i][0].text != c.text {
 				return nil,
 					named(f, fmt.Errorf(
-						"%w: column %s is a text in one of the files and a number in the other: they are of different tables", ErrTable, name))
+						"%w: column %s is a text in one of the files and a number in the other: they are of "+
+							"different tables", ErrTable, name))
 			}
 			cursors[i] = append(cursors[i], c)
 		}

@@ -17,7 +17,8 @@ func TestTracepointFormat(t *testing.T) {
 			"events/exceptions/x/id": {Data: []byte("147\n")}, "events/exceptions/x/format": {Data: []byte(format)},
 		}
 	}
-	const format = "name: x\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:unsigned long address;\toffset:8;\tsize:8;\tsigned:0;\n" +
+	const format = "name: x\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:unsigned " +
+		"long address;\toffset:8;\tsize:8;\tsigned:0;\n" +
 		"\tfield:unsigned long ip;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:unsigned long error_code;\toffset:24;\tsize:8;\tsigned:0;\n"
 	p, err := readTracepoint(tree(format), "x")
 	if err != nil || p != (tracepoint{147, 8, 16, 24}) {
