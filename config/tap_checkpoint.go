@@ -28,8 +28,7 @@ func checkpointOptions() []option {
 			onOff: func(t *Tap) *bool { return &t.Checkpoint.State }},
 		{name: "resume", form: "[=RUNDIR|FILE]", bare: ResumeNewest, follows: isNoFlag, role: roleRun,
 			help: "resume an interrupted run, by its directory or its checkpoint file; alone it is the newest such " +
-				"one below --tap-out. " +
-				"Without other arguments those of that run are taken (llamatap run only)",
+				"one below --tap-out. Without other arguments those of that run are taken (llamatap run only)",
 			field: plain(func(t *Tap) *string { return &t.Resume })},
 	}
 }

@@ -86,8 +86,7 @@ func diskOptions() []option {
 			field: written(func(t *Tap) *Segment { return &t.Segment }, parseSegment, Segment.String)},
 		{name: "max-disk", form: "SIZE[:stop|rotate]", role: roleRun,
 			help: "most that the run may take on the disk; there, recording stops and the program continues (stop, " +
-				"the default), " +
-				"or the oldest sealed segment, or part of a table or of events, goes (rotate)",
+				"the default), or the oldest sealed segment, or part of a table or of events, goes (rotate)",
 			field: written(func(t *Tap) *MaxDisk { return &t.MaxDisk }, parseMaxDisk, MaxDisk.String)},
 		{name: "min-free", form: "SIZE", role: roleRun, byDef: "auto",
 			help: "space to leave free on the file system, with the action of --tap-max-disk below it; auto is 1G " +

@@ -44,8 +44,8 @@ func machineOptions() []option {
 			onOff: func(t *Tap) *bool { return &t.Requests }},
 		{name: "request-sample", form: "RULES", role: roleModifier, recorder: Requests,
 			help: "keep the tensors and tokens of a sample of the requests, and give back segments in which it has " +
-				"no part: " +
-				"1/N (one in N), slower:TIME (arrival to end), errors, or several with commas. Each request has its row",
+				"no part: 1/N (one in N), slower:TIME (arrival to end), errors, or several with commas. Each request " +
+				"has its row",
 			field: written(func(t *Tap) *[]SampleRule { return &t.RequestSample }, parseRequestSample, SampleText)},
 		{name: "otlp", form: "URL|off", recorder: Requests,
 			help: "record the requests of a server, and export each as a span, with metrics, to the OpenTelemetry " +

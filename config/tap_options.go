@@ -148,8 +148,7 @@ func recorderOptions() []option {
 		{name: "attention", form: "[=keep|exact]", bare: "keep", follows: isAttentionWord, recorder: Activations,
 			byDef: "off",
 			help: "attention maps: keep (also when it stands alone) leaves flash attention on and stores Q and K " +
-				"rows; " +
-				"exact turns it off, which changes the model's numbers; off records none",
+				"rows; exact turns it off, which changes the model's numbers; off records none",
 			field: written(func(t *Tap) *ggmlhooks.AttentionMode { return &t.Attention }, parseAttention,
 				ggmlhooks.AttentionMode.String)},
 	}

@@ -102,8 +102,7 @@ func addControlVector(data []float32, from config.ScaledFile, width int) ([]floa
 		return nil, fmt.Errorf("%w: %s", err, ggufRemedy(err))
 	case v.Width() != width:
 		return nil, fmt.Errorf("%s: its directions have %d values, and this model is %d wide: take a control vector "+
-			"that "+
-			"was made for this model", from.Path, v.Width(), width)
+			"that was made for this model", from.Path, v.Width(), width)
 	}
 	for layer, row := range v.Directions {
 		if missing := layer*width - len(data); missing > 0 {

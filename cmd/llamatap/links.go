@@ -27,8 +27,7 @@ func installLinks(dir string, force bool) error {
 	}
 	if len(names) == 0 {
 		return fmt.Errorf("there is nothing to link to: %s has no programs of llama.cpp; build them, or use "+
-			"a llama.cpp that "+
-			"has them with make LLAMA_PREFIX=…", runner.ProgramDir())
+			"a llama.cpp that has them with make LLAMA_PREFIX=…", runner.ProgramDir())
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the folder of the links: %w: give another one", err)

@@ -25,8 +25,7 @@ func program() *cli.Command {
 		Text: "Runs GGUF models, and records their tensors, operations, KV cache and memory accesses.\n",
 		Footer: func() string {
 			return "'llamatap help COMMAND' describes a command, 'llamatap help recording' the flags that record, " +
-				"'llamatap help formats' " +
-				"the files of a recording.\n" + frontsText()
+				"'llamatap help formats' the files of a recording.\n" + frontsText()
 		},
 		Commands: []*cli.Command{
 			runCommand(), execCommand(), demoCommand(), runsCommand(), pushCommand(), reportCommand(), inspectCommand(),

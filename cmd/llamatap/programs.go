@@ -51,7 +51,7 @@ func frontsText() string {
 		return ""
 	}
 	return "\nThe programs of llama.cpp are commands, too, unmodified, with all their arguments. A --tap-… flag " +
-		"anywhere among these, " +
-		"--tap-config FILE or a LLAMATAP_… variable records; without one nothing is preloaded:\n\n" +
+		"anywhere among these, --tap-config FILE or a LLAMATAP_… variable records; without one nothing is " +
+		"preloaded:\n\n" +
 		strings.Join(names, " ") + "\n"
 }

@@ -72,9 +72,8 @@ user's cache when one is looked at.
 				"GGUF file that prompts of POST /log-monitoring are run with (default: the embedded model)")
 			f.Add("--otlp URL", &collector,
 				"export the requests of live runs that do not export them themselves to the OpenTelemetry collector "+
-					"at this "+
-					"URL, about 30 s after they ended; off: nowhere (default: as the variables OTEL_EXPORTER_OTLP_… "+
-					"say)")
+					"at this URL, about 30 s after they ended; off: nowhere (default: as the variables "+
+					"OTEL_EXPORTER_OTLP_… say)")
 			f.Add("--host NAME=ADDRESS",
 				func(text string) error {
 					h, err := server.ParseHost(text)

@@ -139,8 +139,7 @@ func promptRows(ctx context.Context, r *tensors.Run, all bool) (map[int][][]floa
 		}
 		if bytes += 8 * len(values); bytes > maxPairBytes {
 			return fmt.Errorf("%s: the rows of its prompts take more than %d MiB: take the last token of each "+
-				"prompt, or "+
-				"fewer prompts", r.Path, maxPairBytes>>20)
+				"prompt, or fewer prompts", r.Path, maxPairBytes>>20)
 		}
 		layer := int(row.Packet.Layer)
 		rows[layer] = append(rows[layer], placed{row.Token, values})

@@ -108,8 +108,7 @@ func (a *Analysis) tables() []*Table {
 	sinks.lacks(a.Sinks.Why)
 	pairs := &Table{Name: "correlation", Title: "Correlations of " + a.Metric + " between tensors, token by token",
 		Note: "Pearson's r, which is no cause: layers of the residual stream share what the layers before them " +
-			"added. " +
-			"p takes tokens for independent, which tokens of one text are not: it is too small.",
+			"added. p takes tokens for independent, which tokens of one text are not: it is too small.",
 		Head: []string{"layer_a", "layer_b", "correlation", "n", "p"}}
 	if len(a.Tensors) > maxCorrelated {
 		pairs.lacks(fmt.Sprintf("more than %d tensors: choose some with --tensor or --layer", maxCorrelated))
@@ -160,8 +159,7 @@ func (l *Lens) table(text map[int64]any) *Table {
 	}
 	if c := l.Check; c != nil {
 		t.Note += fmt.Sprintf(" The last layer's logits differ from the captured ones by %.2g of their root mean "+
-			"square; "+
-			"the most probable token is the same in %d of %d.", c.NRMSE, c.Same, c.Tokens)
+			"square; the most probable token is the same in %d of %d.", c.NRMSE, c.Same, c.Tokens)
 	}
 	t.lacks(l.Why)
 	return t

@@ -128,8 +128,7 @@ func (e environment) endpoint(flag, base, signal string) (*Endpoint, error) {
 	p := &Endpoint{URL: at.String()}
 	if text, variable := own("PROTOCOL"); text != "" && text != "http/protobuf" {
 		return nil, fmt.Errorf("%s=%s is unsupported: set it to http/protobuf, and the endpoint to the collector's "+
-			"port "+
-			"for OTLP over HTTP, 4318 as a rule; %s off exports nothing", variable, text, flag)
+			"port for OTLP over HTTP, 4318 as a rule; %s off exports nothing", variable, text, flag)
 	}
 	switch text, variable := own("COMPRESSION"); text {
 	case "", "none":

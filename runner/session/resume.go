@@ -62,8 +62,7 @@ func (r *replay) repeated(what string, same func(stream.Item) bool) (bool, error
 			return false,
 				fmt.Errorf(
 					"%w: it comes with %s, and %s is recorded: give it the model, the text on its standard input and "+
-						"the machine "+
-						"that it had, or begin anew", ErrRepeat, what, described(r.ahead))
+						"the machine that it had, or begin anew", ErrRepeat, what, described(r.ahead))
 		}
 		r.advance()
 	}

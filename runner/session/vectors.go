@@ -102,12 +102,10 @@ func (v *vector) check(region *collect.Region) error {
 		switch {
 		case len(row) != model.Embd:
 			return fmt.Errorf("%s has directions of %d channels, and the model's residual stream has %d: take a "+
-				"vector "+
-				"of this model", v.File, len(row), model.Embd)
+				"vector of this model", v.File, len(row), model.Embd)
 		case !model.Adds.Has(layer):
 			return fmt.Errorf("%s has a direction for layer %d, and the model adds vectors after layers %s: name "+
-				"those "+
-				"of them that are meant, as in %s:1:%s", v.File, layer, model.Adds.String(), v.File,
+				"those of them that are meant, as in %s:1:%s", v.File, layer, model.Adds.String(), v.File,
 				model.Adds.String())
 		}
 	}
