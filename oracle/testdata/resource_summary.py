@@ -214,7 +214,7 @@ windows = """(select case event when 'gpu_sample' then 'gpu-' || gpu_index else 
 want = rows(f"select domain, sum(joules) as joules, sum(last - first) as ns from {windows} group by 1 order by 1")
 said_energy = said.get("energy", [])
 same("devices with energy", sorted({r["domain"] for r in said_energy}), [d["domain"] for d in want])
-steps = """(select b.mono_ns as first, d.mono_ns as last, case when g.prefill_tokens > 0 and g.decode_tokens > 0 then 'mixed' else g.phase end as phase, g.tokens
+steps = """(select d.mono_ns - g.duration_ns as first, d.mono_ns as last, case when g.prefill_tokens > 0 and g.decode_tokens > 0 then 'mixed' else g.phase end as phase, g.tokens
     from e b join e d on b.exec = d.exec and b.ctx = d.ctx join graphs g on b.exec = g.exec and b.ctx = g.ctx where b.event = 'step_begin' and d.event = 'step_end')"""
 all_steps = one(f"select count(*) as n, (select count(*) from graphs) as of from {steps}")
 for device in want:

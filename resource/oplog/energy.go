@@ -89,7 +89,7 @@ const (
 
 // execution adds an execution that has ended.
 func (e *energy) execution(x *execution) {
-	s := busySpan{x.MonoNS, x.finish(), part(x.Phase)}
+	s := busySpan{x.BeganNS(), x.finish(), part(x.Phase)}
 	if _, decode := x.rowPhases(); x.Phase == ggmlhooks.PhasePrefill && decode > 0 {
 		s.part = partMixed
 	}
