@@ -62,6 +62,9 @@ func runFront(argv0 string, args []string) error {
 	return record(tap, cmd, append([]string{program.Name}, args...))
 }
 
+// routerPort is a variable that a router gives its servers.
+const routerPort = "LLAMA_SERVER_ROUTER_PORT"
+
 // routedVariable is how this binary, started by a router in the place of a server, starts that server: a command line,
 // as JSON, that lacks the server's own arguments.
 const routedVariable = "LLAMATAP_ROUTED"
@@ -71,7 +74,7 @@ const routedVariable = "LLAMATAP_ROUTED"
 // first is the loader, and the second this binary, which records the server by the flags of the tap. router: the
 // program computes nothing itself.
 func route(program runner.Program, tap, args []string) (router bool, err error) {
-	if program.Name != "llama-server" || !program.ByLoader() {
+	if program.Name != "llama-server" || !program.ByLoader() || os.Getenv(routerPort) != "" {
 		return false, nil
 	}
 	self, err := llama.Self()
@@ -95,7 +98,7 @@ func route(program runner.Program, tap, args []string) (router bool, err error) 
 // startRouted becomes the server that a router started this process for, if one did.
 func startRouted(args []string) error {
 	text := os.Getenv(routedVariable)
-	if text == "" || os.Getenv("LLAMA_SERVER_ROUTER_PORT") == "" {
+	if text == "" || os.Getenv(routerPort) == "" {
 		return nil
 	}
 	var line []string
