@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/cgo/llama"
-	"github.com/llamatap/llamatap/models"
 )
 
 // Measure measures and writes JSON lines to out, each repetition after it has ended. It returns within a token when ctx
@@ -115,7 +115,7 @@ func loadModel(ctx context.Context, spec *Spec) (*llama.Model, error) {
 	params := llama.DefaultModelParams()
 	params.GPULayers = spec.GPULayers
 	if spec.Model == "" {
-		return llama.LoadModelBytes(ctx, models.DefaultName, models.Default, params)
+		return llama.LoadModelBytes(ctx, llamatap.DefaultModelName, llamatap.DefaultModel, params)
 	}
 	model, err := llama.LoadModel(ctx, spec.Model, params)
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llamatap/llamatap/models"
+	"github.com/llamatap/llamatap"
 )
 
 // Rows summarises what was visited: one row per item that was visited at least once, in the plan's order.
@@ -39,7 +39,7 @@ func rowOf(i *Item) Row {
 	r := NewRow()
 	r.ModelFile = s.Model
 	if s.Model == "" {
-		r.ModelFile = models.DefaultName
+		r.ModelFile = llamatap.DefaultModelName
 	}
 	r.Batch, r.MicroBatch, r.Threads, r.GPULayers = s.Batch, s.MicroBatch, s.Threads, s.GPULayers
 	r.TypeK, r.TypeV = s.TypeK, s.TypeV

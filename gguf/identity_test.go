@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/models"
 )
 
 func defaultModel(t testing.TB) *gguf.File {
-	f, err := gguf.ReadBytes(models.Default)
+	f, err := gguf.ReadBytes(llamatap.DefaultModel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestDefaultModel(t *testing.T) {
 	if got.String() != string(want) {
 		t.Errorf("got\n%s", got.String())
 	}
-	if f.Size != int64(len(models.Default)) || f.Tensors[len(f.Tensors)-1].End() != f.Size {
+	if f.Size != int64(len(llamatap.DefaultModel)) || f.Tensors[len(f.Tensors)-1].End() != f.Size {
 		t.Errorf("size %d, last tensor ends at %d", f.Size, f.Tensors[len(f.Tensors)-1].End())
 	}
 }
@@ -171,7 +171,7 @@ func BenchmarkRead(b *testing.B) {
 	b.SetBytes(f.DataOffset)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := gguf.ReadBytes(models.Default); err != nil {
+		if _, err := gguf.ReadBytes(llamatap.DefaultModel); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -5,11 +5,11 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/llamatap/llamatap/models"
+	"github.com/llamatap/llamatap"
 )
 
 func TestVocabOfDefaultModel(t *testing.T) {
-	f, err := Read(bytes.NewReader(models.Default), int64(len(models.Default)))
+	f, err := Read(bytes.NewReader(llamatap.DefaultModel), int64(len(llamatap.DefaultModel)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/models"
 )
 
 // coarser writes the embedded model with one weight that was rounded to Q4_0 and back, and returns both files.
@@ -24,7 +24,7 @@ func coarser(t *testing.T, name string) (model, changed string) {
 	t.Helper()
 	dir := t.TempDir()
 	model, changed = filepath.Join(dir, "a.gguf"), filepath.Join(dir, "b.gguf")
-	file, err := gguf.ReadBytes(models.Default)
+	file, err := gguf.ReadBytes(llamatap.DefaultModel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func coarser(t *testing.T, name string) (model, changed string) {
 		t.Fatalf("the embedded model has no weight %s", name)
 	}
 	rows, per := w.Values()/w.RowValues(), w.RowValues()
-	own := models.Default[w.Offset:][:w.Bytes]
+	own := llamatap.DefaultModel[w.Offset:][:w.Bytes]
 	coarse, err := llama.Requantise(own, w.Type, gguf.Q4_0, rows, per)
 	if err != nil {
 		t.Fatal(err)
@@ -42,9 +42,9 @@ func coarser(t *testing.T, name string) (model, changed string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := bytes.Clone(models.Default)
+	other := bytes.Clone(llamatap.DefaultModel)
 	copy(other[w.Offset:], back)
-	for path, data := range map[string][]byte{model: models.Default, changed: other} {
+	for path, data := range map[string][]byte{model: llamatap.DefaultModel, changed: other} {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}

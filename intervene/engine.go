@@ -9,10 +9,10 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/runner"
 )
 
@@ -93,9 +93,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	var file *gguf.File
 	var err error
 	if o.Model == "" {
-		file, err = gguf.ReadBytes(models.Default)
+		file, err = gguf.ReadBytes(llamatap.DefaultModel)
 		if err == nil {
-			e.model, err = llama.LoadModelBytes(ctx, models.DefaultName, models.Default, params)
+			e.model, err = llama.LoadModelBytes(ctx, llamatap.DefaultModelName, llamatap.DefaultModel, params)
 		}
 	} else if file, err = gguf.Open(o.Model); err == nil {
 		e.model, err = llama.LoadModel(ctx, o.Model, params)

@@ -13,12 +13,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/models"
 )
 
 // open loads a model; "" is the embedded one.
@@ -46,7 +46,7 @@ func synthetic(t *testing.T, arch string, typ gguf.Type) string {
 	if arch == "jamba" {
 		c.Layers = 4
 	}
-	donor, err := gguf.ReadBytes(models.Default)
+	donor, err := gguf.ReadBytes(llamatap.DefaultModel)
 	if err != nil {
 		t.Fatal(err)
 	}

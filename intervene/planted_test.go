@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/models"
 )
 
 // Channels of the planted model's residual stream.
@@ -35,7 +35,7 @@ const (
 func planted(t *testing.T, a, b, query, x, y int) string {
 	t.Helper()
 	const layers, heads, width, neurons = 3, 2, 16, 8
-	donor, err := gguf.ReadBytes(models.Default)
+	donor, err := gguf.ReadBytes(llamatap.DefaultModel)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/models"
 )
 
 // Source is a model whose file has been looked at: its header alone, not its weights.
@@ -65,7 +65,7 @@ func (c *Config) open(m Model) (*Source, error) {
 		return commandSource(c, m)
 	}
 	if m.Path == "" {
-		return describe(m, "", bytes.NewReader(models.Default), int64(len(models.Default)))
+		return describe(m, "", bytes.NewReader(llamatap.DefaultModel), int64(len(llamatap.DefaultModel)))
 	}
 	path, err := filepath.Abs(c.beside(m.Path))
 	if err != nil {

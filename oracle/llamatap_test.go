@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
+	root "github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/models"
 )
 
 // exact stores what the tensors held, bit for bit.
@@ -161,7 +161,7 @@ func synthetic(t *testing.T, arch string, typ gguf.Type, change func(*synth.Conf
 	if path := made.paths[key]; path != "" {
 		return path
 	}
-	donor, err := gguf.ReadBytes(models.Default)
+	donor, err := gguf.ReadBytes(root.DefaultModel)
 	if err != nil {
 		t.Fatal(err)
 	}

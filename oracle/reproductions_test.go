@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	root "github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -228,11 +228,11 @@ func catOfStrap(t *testing.T, p *prepared) {
 // escapedName: a model's file is somebody else's, and its name may be an escape sequence.
 func escapedName(t *testing.T, p *prepared) {
 	named, escape := []byte("gopher-6m"), []byte("\x1b[31mg-6m")
-	if !bytes.Contains(models.Default, named) {
+	if !bytes.Contains(root.DefaultModel, named) {
 		t.Fatalf("the default model is not called %s", named)
 	}
 	path := filepath.Join(p.dir, "escape.gguf")
-	if err := os.WriteFile(path, bytes.Replace(models.Default, named, escape, 1), 0o600); err != nil {
+	if err := os.WriteFile(path, bytes.Replace(root.DefaultModel, named, escape, 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	run := llamatap(t, "run", "-m", path, "-p", "Hello", "-n", "2", "--temp", "0", "--tap-tensors", "l_out").good(t)

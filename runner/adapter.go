@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/models"
 )
 
 // adapters are the LoRA adapters of a model.
@@ -42,7 +42,7 @@ const otherAdapter = "take a LoRA adapter that was made for this model"
 // modelFile describes the file of a model; "" is the embedded one.
 func modelFile(path string) (*gguf.File, error) {
 	if path == "" {
-		return gguf.ReadBytes(models.Default)
+		return gguf.ReadBytes(llamatap.DefaultModel)
 	}
 	return gguf.Open(path)
 }

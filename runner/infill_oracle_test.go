@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/runner"
 )
 
@@ -19,7 +19,7 @@ import (
 // unused tokens.
 func infillModel(t *testing.T) string {
 	t.Helper()
-	file, err := gguf.ReadBytes(models.Default)
+	file, err := gguf.ReadBytes(llamatap.DefaultModel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func infillModel(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, tensor := range file.Tensors {
-		if _, err := w.Write(models.Default[tensor.Offset : tensor.Offset+tensor.Bytes]); err != nil {
+		if _, err := w.Write(llamatap.DefaultModel[tensor.Offset : tensor.Offset+tensor.Bytes]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,7 +58,7 @@ func TestInfill(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Infill, c.Layers = true, 2
-	donor, err := gguf.ReadBytes(models.Default)
+	donor, err := gguf.ReadBytes(llamatap.DefaultModel)
 	if err != nil {
 		t.Fatal(err)
 	}

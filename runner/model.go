@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/internal/present"
-	"github.com/llamatap/llamatap/models"
 )
 
 // CheckModel finds out, without llama.cpp, whether a file can be a model: it is there, it is a GGUF file, and it is
@@ -83,7 +83,7 @@ func loadModel(ctx context.Context, cfg *config.Run, progress func(float64)) (*l
 	}
 	var model *llama.Model
 	if cfg.Model == "" {
-		model, err = llama.LoadModelBytes(ctx, models.DefaultName, models.Default, params)
+		model, err = llama.LoadModelBytes(ctx, llamatap.DefaultModelName, llamatap.DefaultModel, params)
 	} else {
 		model, err = llama.LoadModel(ctx, cfg.Model, params)
 	}

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/models"
 )
 
 func TestCheckModel(t *testing.T) {
@@ -23,7 +23,7 @@ func TestCheckModel(t *testing.T) {
 		}
 		return path
 	}
-	version := append([]byte("GGUF\x09\x00\x00\x00"), models.Default[8:]...)
+	version := append([]byte("GGUF\x09\x00\x00\x00"), llamatap.DefaultModel[8:]...)
 	fifo := filepath.Join(dir, "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
@@ -40,8 +40,8 @@ func TestCheckModel(t *testing.T) {
 		{"text", file("text.gguf", []byte("once upon a time there was no model")), gguf.ErrNotGGUF,
 			"convert the model"},
 		{"version", file("version.gguf", version), gguf.ErrVersion, "convert the model again"},
-		{"cut in the header", file("head.gguf", models.Default[:1000]), gguf.ErrTruncated, "download or copy it again"},
-		{"cut in the weights", file("data.gguf", models.Default[:len(models.Default)-1000]), gguf.ErrTruncated,
+		{"cut in the header", file("head.gguf", llamatap.DefaultModel[:1000]), gguf.ErrTruncated, "download or copy it again"},
+		{"cut in the weights", file("data.gguf", llamatap.DefaultModel[:len(llamatap.DefaultModel)-1000]), gguf.ErrTruncated,
 			"download or copy it again"},
 		{"path through a file", filepath.Join(file("f", nil), "x"), ErrModel, "not a directory"},
 	}
@@ -57,7 +57,7 @@ func TestCheckModel(t *testing.T) {
 			}
 		})
 	}
-	if err := CheckModel(file("good.gguf", models.Default)); err != nil {
+	if err := CheckModel(file("good.gguf", llamatap.DefaultModel)); err != nil {
 		t.Error(err)
 	}
 	if err := CheckModel(""); err != nil {

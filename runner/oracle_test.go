@@ -17,13 +17,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/runner"
 )
 
@@ -140,7 +140,7 @@ func synthesize(t *testing.T, path, arch string, meta map[string]any) {
 		t.Fatal(err)
 	}
 	c.Layers, c.Seed = 2, 11
-	donor, err := gguf.ReadBytes(models.Default)
+	donor, err := gguf.ReadBytes(llamatap.DefaultModel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -376,7 +376,7 @@ func TestPromptOnly(t *testing.T) {
 
 func TestRunErrors(t *testing.T) {
 	wrong := filepath.Join(t.TempDir(), "wrong.gguf")
-	if err := os.WriteFile(wrong, bytes.Replace(models.Default, []byte("\x05\x00\x00\x00\x00\x00\x00\x00llama"),
+	if err := os.WriteFile(wrong, bytes.Replace(llamatap.DefaultModel, []byte("\x05\x00\x00\x00\x00\x00\x00\x00llama"),
 		[]byte("\x05\x00\x00\x00\x00\x00\x00\x00lloma"), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/cgo/llama"
-	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/runner"
 )
 
@@ -213,7 +213,7 @@ func TestPromptsEmptyFile(t *testing.T) {
 
 // TestPromptsEnds checks the reasons to end that need no chance.
 func TestPromptsEnds(t *testing.T) {
-	model, err := llama.LoadModelBytes(context.Background(), "gopher", models.Default, llama.DefaultModelParams())
+	model, err := llama.LoadModelBytes(context.Background(), "gopher", llamatap.DefaultModel, llama.DefaultModelParams())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"log"
 	"runtime"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/cgo/llama"
-	"github.com/llamatap/llamatap/models"
 )
 
 // Generate a few tokens with the embedded model.
@@ -17,7 +17,7 @@ func Example() {
 	runtime.LockOSThread() // a context belongs to one thread while it decodes
 	defer runtime.UnlockOSThread()
 	llama.SetLog(llama.LogError)
-	model, err := llama.LoadModelBytes(context.Background(), models.DefaultName, models.Default,
+	model, err := llama.LoadModelBytes(context.Background(), llamatap.DefaultModelName, llamatap.DefaultModel,
 		llama.DefaultModelParams())
 	if err != nil {
 		log.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/models"
 )
 
 // TestNothingLeaks opens and closes everything that holds C memory, many times. What stays in memory must not grow
@@ -46,7 +46,7 @@ func TestNothingLeaks(t *testing.T) {
 
 func openAndClose(t *testing.T) {
 	t.Helper()
-	m, err := LoadModelBytes(context.Background(), "gopher", models.Default, DefaultModelParams())
+	m, err := LoadModelBytes(context.Background(), "gopher", llamatap.DefaultModel, DefaultModelParams())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,12 +13,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llamatap/llamatap/models"
+	"github.com/llamatap/llamatap"
 )
 
 func loadDefault(t testing.TB) *Model {
 	t.Helper()
-	m, err := LoadModelBytes(context.Background(), "gopher", models.Default, DefaultModelParams())
+	m, err := LoadModelBytes(context.Background(), "gopher", llamatap.DefaultModel, DefaultModelParams())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,10 +162,10 @@ func TestLoadErrors(t *testing.T) {
 			return LoadModelBytes(context.Background(), "x", nil, DefaultModelParams())
 		}, ErrLoad},
 		{"device", func() (*Model, error) {
-			return LoadModelBytes(context.Background(), "x", models.Default, ModelParams{Devices: []string{"nowhere0"}})
+			return LoadModelBytes(context.Background(), "x", llamatap.DefaultModel, ModelParams{Devices: []string{"nowhere0"}})
 		}, ErrDevice},
 		{"interrupted", func() (*Model, error) {
-			return LoadModelBytes(ended, "x", models.Default, DefaultModelParams())
+			return LoadModelBytes(ended, "x", llamatap.DefaultModel, DefaultModelParams())
 		}, nil},
 	}
 	for _, test := range tests {
@@ -405,7 +405,7 @@ func TestModelProgress(t *testing.T) {
 			t.Errorf("progress %v", f)
 		}
 	}
-	m, err := LoadModelBytes(context.Background(), "gopher", models.Default, p)
+	m, err := LoadModelBytes(context.Background(), "gopher", llamatap.DefaultModel, p)
 	if err != nil {
 		t.Fatal(err)
 	}

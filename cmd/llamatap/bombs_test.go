@@ -16,8 +16,8 @@ import (
 
 	"github.com/pierrec/lz4/v4"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/models"
 )
 
 // mostMemory is what any input may make a reading command take, in KiB, as the kernel counts it.
@@ -120,7 +120,7 @@ func TestBombs(t *testing.T) {
 	}
 	prompts := put("prompts", nil)
 	sparse("prompts", 700<<20)
-	model := put("model.gguf", models.Default)
+	model := put("model.gguf", llamatap.DefaultModel)
 	var commands [][]string
 	read := func(stream string) [][]string {
 		return [][]string{{"inspect", stream}, {"inspect", stream, "--stats"},

@@ -12,9 +12,9 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -85,7 +85,7 @@ func TestOutputActsOnNoTerminal(t *testing.T) {
 	run, folder := hostileRun(t), t.TempDir()
 	model, config, prompts := filepath.Join(folder, evil+".gguf"), filepath.Join(folder, evil+".yaml"),
 		filepath.Join(folder, "prompts")
-	renamed := bytes.Replace(models.Default, []byte("gopher-6m"), []byte("\x1b[2Jxyz\r\b"), 1)
+	renamed := bytes.Replace(llamatap.DefaultModel, []byte("gopher-6m"), []byte("\x1b[2Jxyz\r\b"), 1)
 	broken, steer := filepath.Join(folder, "broken.gguf"), filepath.Join(folder, "steer.gguf")
 	var vector bytes.Buffer
 	if err := (&gguf.ControlVector{Model: evil, Directions: map[int][]float32{1: {1}}}).Write(&vector); err != nil {

@@ -15,13 +15,13 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/cgo/llama"
 	tapped "github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
-	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/runner"
 	"github.com/llamatap/llamatap/runner/session"
 	"github.com/llamatap/llamatap/store/stream"
@@ -212,7 +212,7 @@ func layersOf(model string) int {
 	var file *gguf.File
 	var err error
 	if model == "" {
-		file, err = gguf.ReadBytes(models.Default)
+		file, err = gguf.ReadBytes(llamatap.DefaultModel)
 	} else {
 		file, err = gguf.Open(model)
 	}

@@ -16,11 +16,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/runner/session"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -186,7 +186,7 @@ func shown(v any) any {
 // fingerprint identifies a model's file, or the embedded model.
 func fingerprint(path string) (string, error) {
 	if path == "" {
-		return gguf.Fingerprint(bytes.NewReader(models.Default), int64(len(models.Default)))
+		return gguf.Fingerprint(bytes.NewReader(llamatap.DefaultModel), int64(len(llamatap.DefaultModel)))
 	}
 	file, err := os.Open(path)
 	if err != nil {

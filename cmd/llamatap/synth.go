@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
-	"github.com/llamatap/llamatap/models"
 )
 
 // synthArgs are the arguments of 'llamatap synth'; zero means what the preset says.
@@ -113,7 +113,7 @@ func planSynth(a synthArgs) (*synth.Model, error) {
 		c.FF, c.ExpertFF = a.ff, a.ff
 	}
 	c.Seed, c.Infill = a.seed, a.infill
-	donor, err := gguf.ReadBytes(models.Default)
+	donor, err := gguf.ReadBytes(llamatap.DefaultModel)
 	if err != nil {
 		return nil, fmt.Errorf("read the embedded model: %w", err)
 	}

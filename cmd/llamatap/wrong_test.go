@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/models"
 )
 
 // TestWrongUse starts every command wrongly: each says so in one line on stderr that names what is at fault or
@@ -22,13 +22,13 @@ func TestWrongUse(t *testing.T) {
 	file, text, model := filepath.Join(folder, "file"), filepath.Join(folder, "text"), filepath.Join(folder, "model")
 	sparse := filepath.Join(folder, "sparse")
 	for name, content := range map[string][]byte{file: nil, text: []byte("# a text\n\nof some lines\n"),
-		model: models.Default} {
+		model: llamatap.DefaultModel} {
 		if err := os.WriteFile(name, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// A model's first bytes are the head of a packet of 1.4 GB, which a large one has room for.
-	if err := errors.Join(os.WriteFile(sparse, models.Default, 0o600), os.Truncate(sparse, 2<<30)); err != nil {
+	if err := errors.Join(os.WriteFile(sparse, llamatap.DefaultModel, 0o600), os.Truncate(sparse, 2<<30)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

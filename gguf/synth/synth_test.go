@@ -17,15 +17,15 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/models"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 func donor(t testing.TB) *gguf.Metadata {
-	f, err := gguf.ReadBytes(models.Default)
+	f, err := gguf.ReadBytes(llamatap.DefaultModel)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 
 	"gonum.org/v1/gonum/blas/blas32"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -51,7 +51,7 @@ func openHead(path string, m rundir.Model) (h *head, err error) {
 	case path == "":
 		return nil, errors.New("the run does not name its model: give its GGUF file with --model")
 	case strings.HasPrefix(path, embedded):
-		h.file, size = bytes.NewReader(models.Default), int64(len(models.Default))
+		h.file, size = bytes.NewReader(llamatap.DefaultModel), int64(len(llamatap.DefaultModel))
 	default:
 		target, err := filepath.EvalSymlinks(path)
 		if err != nil {

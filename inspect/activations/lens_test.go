@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -61,7 +61,7 @@ func TestTally(t *testing.T) {
 func TestLensOfModel(t *testing.T) {
 	layers := []matrix{normal(rand.New(rand.NewPCG(6, 7)), 4, 8)}
 	other := filepath.Join(t.TempDir(), "other.gguf")
-	check(t, os.WriteFile(other, models.Default, 0o600))
+	check(t, os.WriteFile(other, llamatap.DefaultModel, 0o600))
 	for model, want := range map[string]string{"/nowhere.gguf": "--model /nowhere.gguf: no logit lens: ",
 		other: "takes 256 values and l_out-0 has 8"} {
 		_, err := Analyze(context.Background(), record(t, layers), Options{Lens: 1, Model: model})
@@ -81,7 +81,7 @@ func TestLensOfModel(t *testing.T) {
 
 // TestOpenHead: what is not the run's model is refused with the remedy.
 func TestOpenHead(t *testing.T) {
-	own, err := gguf.ReadBytes(models.Default)
+	own, err := gguf.ReadBytes(llamatap.DefaultModel)
 	check(t, err)
 	for _, c := range []struct {
 		path string

@@ -10,9 +10,9 @@ import (
 	"os"
 	"strings"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/memtrace/ledger"
-	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -25,8 +25,8 @@ type regionMap struct {
 // mappedModel reads the header of a file that is mapped. A model that lies in memory alone is the embedded one, or
 // not known.
 func mappedModel(path string) (*gguf.File, error) {
-	if strings.HasPrefix(path, "/memfd:"+models.DefaultName) {
-		return gguf.ReadBytes(models.Default)
+	if strings.HasPrefix(path, "/memfd:"+llamatap.DefaultModelName) {
+		return gguf.ReadBytes(llamatap.DefaultModel)
 	}
 	return gguf.Open(path)
 }

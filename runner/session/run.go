@@ -11,12 +11,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/ggmlhooks/capture"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/inspect/otlp"
-	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
@@ -131,11 +131,11 @@ func modelFile(c *ggmlhooks.Context, m *rundir.Model) *gguf.File {
 		}
 		return file
 	}
-	file, err := gguf.ReadBytes(models.Default)
+	file, err := gguf.ReadBytes(llamatap.DefaultModel)
 	if err != nil || c.Name == "" || gguf.Identify(file, "").Name != c.Name {
 		return nil
 	}
-	m.Path = "embedded:" + models.DefaultName
+	m.Path = "embedded:" + llamatap.DefaultModelName
 	return file
 }
 

@@ -1,4 +1,4 @@
-package llamacpp_test
+package llamatap_test
 
 import (
 	"bytes"
@@ -67,7 +67,7 @@ func newMachine(t *testing.T) *machine {
 		m.write("programs/"+name, "#!/bin/sh\n"+body, 0o755)
 	}
 	for _, name := range []string{"fetch", "machine.sh"} {
-		text, err := os.ReadFile(name)
+		text, err := os.ReadFile(filepath.Join("third_party/llama.cpp", name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,5 @@
 // Package llamacpp_test tests the fetcher of llama.cpp on machines whose apt is a fake.
-package llamacpp_test
+package llamatap_test
 
 import (
 	"os"
