@@ -133,7 +133,7 @@ env: llama
 # pictures draws docs/pictures from real runs; PICTURES names some of them: make pictures PICTURES='session kv'
 PICTURES ?=
 pictures: build
-	$(GO) run ./scripts/pictures $(PICTURES)
+	$(GO) run ./internal/testenv/pictures $(PICTURES)
 
 # check-generated makes the BPF objects anew and compares them with what is committed.
 check-generated:

@@ -12,7 +12,7 @@ import (
 
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/resource/bpf"
-	"github.com/llamatap/llamatap/resource/remote"
+	"github.com/llamatap/llamatap/resource/process"
 	"github.com/llamatap/llamatap/runner/session"
 )
 
@@ -39,7 +39,7 @@ func runHostAgent(o agentOptions) error {
 		sources = append(sources, bpf.Source{Name: opened.Name, Collector: opened.Collector})
 		collectors = append(collectors, opened.Collector)
 	}
-	agent := remote.NewAgent(o.token, time.Second, warn, sources...)
+	agent := process.NewAgent(o.token, time.Second, warn, sources...)
 	ctx, stop := signal.NotifyContext(context.Background(), enders(true)...)
 	defer stop()
 	ctx, status, err := startWatched(ctx, o.program, collectors...)

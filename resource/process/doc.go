@@ -5,4 +5,9 @@
 // [Calls] watches what a running program of llama.cpp, started without llamatap, gives its library to compute: the rows
 // of each batch and how long it took. BPF programs at the entry and return of the library's functions (uprobes) report
 // them; nothing is loaded into the process.
+//
+// An [Agent] serves what the collectors of another host of a run measure, next to the program that computes there (an
+// rpc-server). The run's collector connects to it ([DialAgent]) and asks once an interval for the time, from which it
+// learns how the clocks differ, and for the collectors' lines. Both sides write JSON, one object a line. Nothing is
+// encrypted; who does not send the token first learns nothing.
 package process

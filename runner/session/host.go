@@ -17,7 +17,6 @@ import (
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/process"
-	"github.com/llamatap/llamatap/resource/remote"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -44,8 +43,8 @@ type hostSide struct {
 	upto     atomic.Int64 // what the tap reported up to here is known
 	looked   int64        // when the tap was looked at, the time before
 	waits    *waits
-	others   []*remote.Host // to which there is a connection
-	unmet    []hostMissing  // to which there is none
+	others   []*process.RemoteHost // to which there is a connection
+	unmet    []hostMissing         // to which there is none
 }
 
 // hostMissing is a collector that was asked for and does not run.

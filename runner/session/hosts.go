@@ -17,7 +17,7 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
-	"github.com/llamatap/llamatap/resource/remote"
+	"github.com/llamatap/llamatap/resource/process"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -33,10 +33,10 @@ func (h *hostSide) dial(tap *config.Tap) {
 	lines := &hostLines{name: rundir.HostsName}
 	h.lines = append(h.lines, lines)
 	for _, at := range tap.Hosts {
-		var other *remote.Host
+		var other *process.RemoteHost
 		err := unread
 		if err == nil {
-			other, err = remote.Dial(at.Name, at.Address, strings.TrimSpace(string(token)))
+			other, err = process.DialAgent(at.Name, at.Address, strings.TrimSpace(string(token)))
 		}
 		if err != nil {
 			h.unmet = append(h.unmet, hostMissing{at.Name, err.Error()})

@@ -1,4 +1,4 @@
-package remote
+package process
 
 import (
 	"bufio"
@@ -16,11 +16,11 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// Host is another host of a run. It is a collector whose lines are those of the host, after one of its clock.
+// RemoteHost is another host of a run. It is a collector whose lines are those of the host, after one of its clock.
 // Snapshot is for one goroutine; the rest for any.
-type Host struct {
+type RemoteHost struct {
 	Name  string // as the user calls it
-	Hello Hello
+	Hello AgentHello
 	conn  net.Conn
 	in    *bufio.Scanner
 
@@ -30,15 +30,15 @@ type Host struct {
 }
 
 // Dial connects to the agent at address, host:port.
-func Dial(name, address, token string) (*Host, error) {
+func DialAgent(name, address, token string) (*RemoteHost, error) {
 	conn, err := net.DialTimeout("tcp", address, patience)
 	if err != nil {
 		return nil, fmt.Errorf("%w: start 'llamatap host agent' there", err)
 	}
-	h := &Host{Name: name, conn: conn, in: bufio.NewScanner(conn)}
+	h := &RemoteHost{Name: name, conn: conn, in: bufio.NewScanner(conn)}
 	h.in.Buffer(make([]byte, 64<<10), mostAnswered)
 	var raw json.RawMessage
-	if err := h.ask(greeting{Version, token}, &raw); err != nil {
+	if err := h.ask(greeting{agentVersion, token}, &raw); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("%s does not answer: %w: give the token of its agent, and the same version of llamatap",
 			address, err)
@@ -48,8 +48,8 @@ func Dial(name, address, token string) (*Host, error) {
 	switch {
 	case err == nil && refused.Error != "":
 		err = errors.New(refused.Error)
-	case err == nil && h.Hello.Version != Version:
-		err = fmt.Errorf("version %d, this is %d: use the same llamatap", h.Hello.Version, Version)
+	case err == nil && h.Hello.Version != agentVersion:
+		err = fmt.Errorf("version %d, this is %d: use the same llamatap", h.Hello.Version, agentVersion)
 	}
 	if err != nil {
 		conn.Close()
@@ -59,9 +59,9 @@ func Dial(name, address, token string) (*Host, error) {
 }
 
 // Addr is the host's address, without the port.
-func (h *Host) Addr() net.IP { return h.conn.RemoteAddr().(*net.TCPAddr).IP }
+func (h *RemoteHost) Addr() net.IP { return h.conn.RemoteAddr().(*net.TCPAddr).IP }
 
-func (h *Host) ask(what, to any) error {
+func (h *RemoteHost) ask(what, to any) error {
 	text, err := json.Marshal(what)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (h *Host) ask(what, to any) error {
 // counts.
 const probes = 8
 
-func (h *Host) clock() (best resource.ClockSample, err error) {
+func (h *RemoteHost) clock() (best resource.ClockSample, err error) {
 	for i := range probes {
 		var a answer
 		sent := monotonic()
@@ -101,7 +101,7 @@ func (h *Host) clock() (best resource.ClockSample, err error) {
 // mostSamples bounds the samples of a clock. Of two neighbours beyond it the better one is kept.
 const mostSamples = 2048
 
-func (h *Host) keep(s resource.ClockSample) {
+func (h *RemoteHost) keep(s resource.ClockSample) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.samples) == mostSamples {
@@ -118,7 +118,7 @@ func (h *Host) keep(s resource.ClockSample) {
 }
 
 // Fit is how the host's clock went. ok is false if it was never asked.
-func (h *Host) Fit() (resource.ClockFit, bool) {
+func (h *RemoteHost) Fit() (resource.ClockFit, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return resource.FitClock(h.samples)
@@ -134,14 +134,14 @@ type clockLine struct {
 }
 
 // Err is why the host, or a collector of it, is asked no more, or nil.
-func (h *Host) Err() error {
+func (h *RemoteHost) Err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.failed
 }
 
 // Snapshot asks the host for its clock and its lines. The lines' mono_ns is the run's clock, host_mono_ns the host's.
-func (h *Host) Snapshot(time.Time) (any, error) {
+func (h *RemoteHost) Snapshot(time.Time) (any, error) {
 	lines, err := h.lines()
 	if err != nil {
 		h.lose(err)
@@ -151,7 +151,7 @@ func (h *Host) Snapshot(time.Time) (any, error) {
 }
 
 // lose notes why something of the host is missing.
-func (h *Host) lose(err error) {
+func (h *RemoteHost) lose(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.failed != nil {
@@ -160,7 +160,7 @@ func (h *Host) lose(err error) {
 	h.failed = err
 }
 
-func (h *Host) lines() ([]json.RawMessage, error) {
+func (h *RemoteHost) lines() ([]json.RawMessage, error) {
 	s, err := h.clock()
 	if err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ var monoKey = regexp.MustCompile(`"mono_ns":(\d+)`)
 
 // align puts the time of a line on the run's clock. A line without one stays as it is; one that says whose it is, which
 // the run says, is refused.
-func align(host string, l Line, offset int64) (json.RawMessage, error) {
+func align(host string, l AgentLine, offset int64) (json.RawMessage, error) {
 	var own struct{ Host, Collector json.RawMessage }
 	if err := json.Unmarshal(l.Line, &own); err != nil || own.Host != nil || own.Collector != nil ||
 		len(l.Line) < 3 || l.Line[0] != '{' {
@@ -212,4 +212,4 @@ func align(host string, l Line, offset int64) (json.RawMessage, error) {
 }
 
 // Close ends the connection.
-func (h *Host) Close() error { return h.conn.Close() }
+func (h *RemoteHost) Close() error { return h.conn.Close() }

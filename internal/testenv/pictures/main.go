@@ -1,7 +1,7 @@
 // Command pictures draws docs/pictures from real runs: terminal sessions, a chart of what recording costs, and a figure
 // of llamatap mrm. Each picture is written for light and for dark pages. 'make pictures' runs it.
 //
-//	go run ./scripts/pictures [-o DIR] [NAME…]
+//	go run ./internal/testenv/pictures [-o DIR] [NAME…]
 package main
 
 import (
@@ -63,7 +63,7 @@ func main() {
 func picture(out, name string) error {
 	run := pictures[name]
 	if run == nil {
-		return fmt.Errorf("unknown picture: see the table in scripts/pictures/main.go")
+		return fmt.Errorf("unknown picture: see the table in internal/testenv/pictures/main.go")
 	}
 	dir, err := os.MkdirTemp("", "llamatap-picture.")
 	if err != nil {

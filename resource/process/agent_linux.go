@@ -1,4 +1,4 @@
-package remote
+package process
 
 import (
 	"bufio"
@@ -24,8 +24,8 @@ type Agent struct {
 	token string
 	watch *bpf.Watch
 	names []string
-	lines []Line     // since they were asked for
-	busy  sync.Mutex // held while a run is answered, and for watch and lines
+	lines []AgentLine // since they were asked for
+	busy  sync.Mutex  // held while a run is answered, and for watch and lines
 	warn  func(error)
 }
 
@@ -48,7 +48,7 @@ type agentLines struct {
 
 // Append keeps a line.
 func (l agentLines) Append(line []byte) error {
-	l.a.lines = append(l.a.lines, Line{l.name, bytes.Clone(line)})
+	l.a.lines = append(l.a.lines, AgentLine{l.name, bytes.Clone(line)})
 	return nil
 }
 
@@ -95,7 +95,7 @@ func (a *Agent) answer(conn net.Conn) error {
 	out := json.NewEncoder(conn)
 	var g greeting
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	if !in.Scan() || json.Unmarshal(in.Bytes(), &g) != nil || g.Version != Version ||
+	if !in.Scan() || json.Unmarshal(in.Bytes(), &g) != nil || g.Version != agentVersion ||
 		subtle.ConstantTimeCompare([]byte(g.Token), []byte(a.token)) != 1 {
 		return errToken
 	}
@@ -105,7 +105,7 @@ func (a *Agent) answer(conn net.Conn) error {
 	}
 	defer a.busy.Unlock()
 	_ = conn.SetDeadline(time.Time{}) // a run asks when it wants to; the kernel notices if its host is gone
-	hello := Hello{Version: Version, Kernel: kernel(), Collectors: a.names}
+	hello := AgentHello{Version: agentVersion, Kernel: kernel(), Collectors: a.names}
 	hello.Host, _ = os.Hostname()
 	if id, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
 		hello.BootID = strings.TrimSpace(string(id))

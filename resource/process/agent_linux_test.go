@@ -1,4 +1,4 @@
-package remote
+package process
 
 import (
 	"context"
@@ -36,14 +36,14 @@ func TestAgent(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- agent.Serve(ctx, listener) }()
 	addr := listener.Addr().String()
-	if _, err := Dial("a", addr, "wrong"); err == nil || source.n > 0 {
+	if _, err := DialAgent("a", addr, "wrong"); err == nil || source.n > 0 {
 		t.Errorf("another token: %v, %d snapshots", err, source.n)
 	}
-	host, err := Dial("a", addr, "right")
+	host, err := DialAgent("a", addr, "right")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Dial("b", addr, "right"); err == nil || !strings.Contains(err.Error(), "another run") {
+	if _, err := DialAgent("b", addr, "right"); err == nil || !strings.Contains(err.Error(), "another run") {
 		t.Errorf("a second run: %v", err)
 	}
 	if len(host.Hello.Collectors) != 1 || host.Hello.Collectors[0] != "counter" || host.Hello.BootID == "" {
@@ -112,7 +112,7 @@ func TestAgentLosesCollector(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- agent.Serve(ctx, listener) }()
-	host, err := Dial("a", listener.Addr().String(), "right")
+	host, err := DialAgent("a", listener.Addr().String(), "right")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,13 +138,13 @@ func TestAlign(t *testing.T) {
 			`{"host":"h","collector":"c","mono_ns":2000,"host_mono_ns":5000,"x":{"mono_ns":1}}`},
 		{`{"begin_mono_ns":7}`, `{"host":"h","collector":"c","begin_mono_ns":7}`},
 	} {
-		if got, err := align("h", Line{"c", json.RawMessage(c[0])}, 3000); err != nil || string(got) != c[1] {
+		if got, err := align("h", AgentLine{"c", json.RawMessage(c[0])}, 3000); err != nil || string(got) != c[1] {
 			t.Errorf("%s, %v, want %s", got, err, c[1])
 		}
 	}
 	for _, bad := range []string{`{"mono_ns":1,"host":"other"}`, `{"HOST":1}`, `{"collector":null}`, `{}`, `3`, `null`,
 		`[1]`} {
-		if got, err := align("h", Line{"c", json.RawMessage(bad)}, 0); err == nil {
+		if got, err := align("h", AgentLine{"c", json.RawMessage(bad)}, 0); err == nil {
 			t.Errorf("%s became %s", bad, got)
 		}
 	}
@@ -152,7 +152,7 @@ func TestAlign(t *testing.T) {
 
 // TestKeep: the bound on samples keeps the better ones, and their order.
 func TestKeep(t *testing.T) {
-	var h Host
+	var h RemoteHost
 	for i := range int64(3 * mostSamples) {
 		h.keep(sampleAt(i, 10+i%2))
 	}
