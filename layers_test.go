@@ -20,8 +20,8 @@ const module = "github.com/llamatap/llamatap"
 // layers is the design's table: a package imports only packages of lower layers. A name that ends in /* stands for
 // every folder below it that has no line of its own. Changing it is a design change.
 var layers = map[string]int{
-	"cmd/*": 6, "scripts/*": 6, // programs
-	"mrm": 5, "mrm/*": 5, "bench": 5, "bench/*": 5, "intervene": 5, "oracle": 5, "oracle/*": 5, // experiments and tests
+	"cmd/*": 6,                                                                                   // programs
+	"mrm":   5, "mrm/*": 5, "bench": 5, "bench/*": 5, "intervene": 5, "oracle": 5, "oracle/*": 5, // experiments and tests
 	"runner": 4, "runner/*": 4, // starts and stops
 	"inspect/report": 4, // joins what the other packages of inspect read
 	"config":         3, "collect": 3, "inspect/*": 3,
@@ -29,7 +29,7 @@ var layers = map[string]int{
 	"inspect/tensors":        2, "inspect/memory": 2, "inspect/resources": 2, // read what one recorder wrote
 	"inspect/otlp": 2,                                                   // sends requests on
 	"ggmlhooks/*":  2, "resource/*": 2, "memtrace/*": 2, "kvcache/*": 2, // sensors
-	"memtrace/sample/*": 1, "resource/bpf": 1, "gguf/*": 1, "cgo/llama": 1, "store/stream": 1, "mrm/verdict": 1,
+	"memtrace/sample/*": 1, "resource/bpf": 1, "gguf/*": 1, "cgo/llama": 1, "store/stream": 1,
 	"ggmlhooks": 0, "resource": 0, "memtrace": 0, "kvcache": 0, "gguf": 0, // words
 	"store/*": 0, "cgo/*": 0, "inspect/sheet": 0, "third_party/*": 0, // files, C, drawing
 	".":            -2,                    // the embedded model

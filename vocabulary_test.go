@@ -16,7 +16,7 @@ var second = regexp.MustCompile(
 
 // fixed are files whose names a format that existed before has fixed, or that read what llamatap 1.0 wrote.
 var fixed = []string{"store/rundir/tokens.go", "inspect/tensors/tokens.go", "inspect/export/prompts.go",
-	"mrm/verdict/metadata.go", "inspect/export/mrmtrace"}
+	"inspect/memory/experiment.go", "inspect/export/mrmtrace"}
 
 // outside finds names that only documents outside of the repository explain.
 var outside = regexp.MustCompile(`COMPAT [A-Z]-\d|\b[Ss]ystem [AB]\b`)

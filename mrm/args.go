@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -93,8 +93,8 @@ func clean(environ []string) []string {
 }
 
 // collected is what was to be collected, and what was, by the metadata of the recording.
-func (k *Collector) collected(m rundir.Metadata) verdict.Collector {
-	v := verdict.Collector{Asked: []string{}, Used: []string{}, GraphTrace: k.GraphTrace, Period: k.Period}
+func (k *Collector) collected(m rundir.Metadata) memory.Collector {
+	v := memory.Collector{Asked: []string{}, Used: []string{}, GraphTrace: k.GraphTrace, Period: k.Period}
 	if k.GraphTrace != "off" {
 		v.Asked, v.Used = append(v.Asked, "graph"), append(v.Used, "graph")
 	}

@@ -11,13 +11,13 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
 // Cell is one combination of the matrix.
 type Cell struct {
-	verdict.Cell
+	memory.Cell
 	Source *Source
 	Input  Input
 	load   string // part of the name where the matrix has several numbers of tokens or requests
@@ -72,7 +72,7 @@ func (c *Config) Cells(sources []*Source) ([]*Cell, error) {
 					for _, tokens := range c.Workload.MaxTokens {
 						for _, requests := range c.Workload.Concurrency {
 							for p := range c.Workload.Prompts {
-								all = append(all, newCell(c, source, inputs[m][p], verdict.Cell{
+								all = append(all, newCell(c, source, inputs[m][p], memory.Cell{
 									Index: len(all), ModelID: source.ID, Prompt: c.Workload.Prompts[p].ID,
 									NCtx: int(nCtx), KVType: kvType, Repetition: repetition,
 									MaxTokens: int(tokens), Concurrency: int(requests),
@@ -89,7 +89,7 @@ func (c *Config) Cells(sources []*Source) ([]*Cell, error) {
 
 // newCell completes a place in the matrix. Its key is of everything that identifies it but the repetition; of a
 // program that is not passed a key, the key's value is not part of the cell.
-func newCell(c *Config, s *Source, in Input, at verdict.Cell) *Cell {
+func newCell(c *Config, s *Source, in Input, at memory.Cell) *Cell {
 	sum := sha256.Sum256(in.bytes())
 	at.PromptSHA256 = hex.EncodeToString(sum[:])
 	at.Seed = uint32(c.Experiment.Seed) + uint32(at.Repetition)*uint32(at.Concurrency)

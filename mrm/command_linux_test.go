@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/sample/perf"
-	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -54,7 +54,7 @@ func TestRunCommand(t *testing.T) {
 		t.Fatalf("%+v, %v", outcome, err)
 	}
 	for name, dir := range sealed(t, out) {
-		m, err := verdict.Read(dir)
+		m, err := memory.ReadMetadata(dir)
 		if err != nil {
 			t.Fatal(err)
 		}

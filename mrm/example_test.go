@@ -6,9 +6,9 @@ import (
 	"log"
 	"slices"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm"
-	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
 // An experiment is read, its matrix shown; Run would run what has no result yet.
@@ -71,8 +71,8 @@ func ExampleComputeAll() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	metadata := &verdict.Metadata{Cell: verdict.Cell{ModelID: "mine"}}
-	metadata.Validity = verdict.Judge(&metadata.Observer)
+	metadata := &memory.Metadata{Cell: memory.Cell{ModelID: "mine"}}
+	metadata.Validity = memory.Judge(&metadata.Observer)
 	dir, err := mrm.RunExporter{Dir: "results"}.Export(
 		mrm.Export{From: recorded, Metadata: metadata, Metrics: report.WriteMetrics})
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/inspect/memory"
 )
 
 // Experiment is an experiment that is run: mrm-trace's class of that name.
@@ -47,7 +47,7 @@ type Event struct {
 	Step   int // of Steps in this cell, from 1; 0 before the first
 	Steps  int
 	Dir    string
-	Class  verdict.Class
+	Class  memory.Class
 	Why    string // what keeps the run from being clean
 	Took   time.Duration
 	Left   time.Duration // about how long the cells behind this one take; 0: not known
@@ -57,7 +57,7 @@ type Event struct {
 // Outcome is what a call left.
 type Outcome struct {
 	Sealed  []string // directories, in the order of cells
-	Classes map[verdict.Class]int
+	Classes map[memory.Class]int
 	Done    int // cells that were sealed before
 	Busy    int // cells that another process runs
 	Failed  int

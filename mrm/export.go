@@ -13,7 +13,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -34,7 +34,7 @@ type Export struct {
 	// From is a directory that a recorder has sealed. Its files are moved out of it, behind everything else.
 	From string
 	// Metadata is what stands in metadata.json; RunID and SchemaVersion are filled in.
-	Metadata *verdict.Metadata
+	Metadata *memory.Metadata
 	// Metrics writes metrics.csv; nil: there is none.
 	Metrics func(io.Writer) error
 	// Raw are the files of what was collected, by name. That of [allocationsName] is made of the table of
@@ -152,9 +152,9 @@ func addRaw(dir *rundir.Dir, name string, write func(io.Writer) error) error {
 
 // place moves a sealed run to where it belongs: beside the others of its model, or into the archive. A directory
 // that holds something is never replaced.
-func (x RunExporter) place(dir string, class verdict.Class) (string, error) {
+func (x RunExporter) place(dir string, class memory.Class) (string, error) {
 	parent := x.Dir
-	if class == verdict.Contaminated {
+	if class == memory.Contaminated {
 		parent = filepath.Join(parent, archiveFolder)
 	}
 	parent = filepath.Join(parent, filepath.Base(filepath.Dir(dir)))

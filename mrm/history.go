@@ -4,7 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -17,7 +17,7 @@ const (
 // A sealed run that was found below output.dir.
 type found struct {
 	dir  string
-	meta verdict.Metadata
+	meta memory.Metadata
 	err  error // why its metadata could not be read
 }
 
@@ -37,7 +37,7 @@ func newer(out string, known []found) []found {
 			if _, err := os.Stat(filepath.Join(dir, rundir.ManifestName)); err != nil || seen[dir] {
 				continue
 			}
-			m, err := verdict.Read(dir)
+			m, err := memory.ReadMetadata(dir)
 			known = append(known, found{dir, m, err})
 		}
 	}
@@ -55,7 +55,7 @@ func history(all []found, cpu string) map[string]*Speeds {
 		byModel := map[string]*series{}
 		for i := range all {
 			m := &all[i].meta
-			if all[i].err != nil || m.Host.CPU != cpu || (m.Validity.Class == verdict.Contaminated) != contaminated ||
+			if all[i].err != nil || m.Host.CPU != cpu || (m.Validity.Class == memory.Contaminated) != contaminated ||
 				speeds[m.Cell.ModelID] != nil {
 				continue
 			}
@@ -72,7 +72,7 @@ func history(all []found, cpu string) map[string]*Speeds {
 }
 
 // add takes a run in, which left so many bytes.
-func (s *series) add(o *verdict.Observer, bytes int64) {
+func (s *series) add(o *memory.Observer, bytes int64) {
 	prefill, decode := o.Baseline.Rates()
 	s.prefill, s.decode = append(s.prefill, prefill), append(s.decode, decode)
 	s.both, s.bytes = append(s.both, float64(o.Baseline.WallNS+o.Tapped.WallNS)/1e9), append(s.bytes, float64(bytes))

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/cli"
-	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
 // journalName is the file in which an experiment notes what happened, below output.dir/.mrm/NAME. It contains
@@ -21,16 +21,16 @@ const journalName = "journal.jsonl"
 
 // entry is a line of the journal.
 type entry struct {
-	Time       time.Time     `json:"time"`
-	Event      string        `json:"event"` // begun, sealed, failed, interrupted, removed
-	Cell       string        `json:"cell"`  // in words
-	Index      int           `json:"index"`
-	Key        string        `json:"key"`
-	Repetition int           `json:"repetition"`
-	Run        string        `json:"run,omitempty"` // directory of the sealed run
-	Class      verdict.Class `json:"class,omitempty"`
-	TookS      float64       `json:"took_s,omitempty"`
-	Why        string        `json:"why,omitempty"`
+	Time       time.Time    `json:"time"`
+	Event      string       `json:"event"` // begun, sealed, failed, interrupted, removed
+	Cell       string       `json:"cell"`  // in words
+	Index      int          `json:"index"`
+	Key        string       `json:"key"`
+	Repetition int          `json:"repetition"`
+	Run        string       `json:"run,omitempty"` // directory of the sealed run
+	Class      memory.Class `json:"class,omitempty"`
+	TookS      float64      `json:"took_s,omitempty"`
+	Why        string       `json:"why,omitempty"`
 }
 
 // note appends an entry. Each is one write to the end of the file, so that several processes may do that.

@@ -8,7 +8,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/inspect/memory"
 )
 
 // An answer is what a result file says of one request (docs/PROMPTS.md), as much of it as is needed here.
@@ -47,8 +47,8 @@ func answers(r io.Reader, want int) ([]answer, error) {
 }
 
 // account adds the requests of a pass up. With several at a time, their times are those of the longest.
-func account(all []answer) verdict.Pass {
-	var p verdict.Pass
+func account(all []answer) memory.Pass {
+	var p memory.Pass
 	for _, a := range all {
 		p.PromptTokens += a.PromptTokens
 		p.GeneratedTokens += int64(len(a.Tokens))
@@ -70,8 +70,8 @@ func same(a, b []answer) *bool {
 
 // An observation is what was measured of a cell, from which its Observer follows.
 type observation struct {
-	baseline, tapped verdict.Pass
-	cpu              verdict.CPU
+	baseline, tapped memory.Pass
+	cpu              memory.CPU
 	// largest share of a processor that collector and mrm had together in a second; 0: not known
 	busiest    float64
 	memory     int64 // most that the observer had, bytes; 0: not known
@@ -79,15 +79,15 @@ type observation struct {
 	same       *bool // tokens
 	sameOutput *bool // of a program
 	isCommand  bool
-	throttle   verdict.Throttle
+	throttle   memory.Throttle
 	busy       *float64 // share of all processors before the run
 	busyFor    float64  // seconds
 	others     *float64 // percent of all processors
 }
 
 // observer computes what observing cost.
-func (o *observation) observer() verdict.Observer {
-	v := verdict.Observer{
+func (o *observation) observer() memory.Observer {
+	v := memory.Observer{
 		CPUNS: o.cpu, WallNS: o.tapped.WallNS, MemoryBytes: o.memory, CollectorRSSBytes: o.peak,
 		TargetRSSBytes: o.baseline.PeakRSSBytes,
 		Baseline:       o.baseline, Tapped: o.tapped, SameTokens: o.same, SameOutput: o.sameOutput,

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/inspect/memory"
 )
 
 func TestAnswers(t *testing.T) {
@@ -16,7 +16,7 @@ func TestAnswers(t *testing.T) {
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%v, %v", all, err)
 	}
-	if p := account(all); p != (verdict.Pass{PromptTokens: 8, PromptNS: 100, GeneratedTokens: 6, GenerationNS: 300}) {
+	if p := account(all); p != (memory.Pass{PromptTokens: 8, PromptNS: 100, GeneratedTokens: 6, GenerationNS: 300}) {
 		t.Errorf("%+v", p)
 	}
 	if same(all, all) != nil || !*same(all[:1], all[1:]) {
@@ -42,11 +42,11 @@ func TestAnswers(t *testing.T) {
 func TestObserver(t *testing.T) {
 	busy, events := 0.149, int64(0)
 	o := observation{
-		baseline: verdict.Pass{PromptTokens: 100, PromptNS: 1e9, GeneratedTokens: 200, GenerationNS: 4e9,
+		baseline: memory.Pass{PromptTokens: 100, PromptNS: 1e9, GeneratedTokens: 200, GenerationNS: 4e9,
 			PeakRSSBytes: 1e9},
-		tapped: verdict.Pass{PromptTokens: 100, PromptNS: 2e9, GeneratedTokens: 200, GenerationNS: 5e9, WallNS: 10e9},
-		cpu:    verdict.CPU{Collector: 1e9, Tap: 2e8, MRM: 3e8}, memory: 5e7, busy: &busy, busyFor: 2,
-		throttle: verdict.Throttle{Cgroup: &events},
+		tapped: memory.Pass{PromptTokens: 100, PromptNS: 2e9, GeneratedTokens: 200, GenerationNS: 5e9, WallNS: 10e9},
+		cpu:    memory.CPU{Collector: 1e9, Tap: 2e8, MRM: 3e8}, memory: 5e7, busy: &busy, busyFor: 2,
+		throttle: memory.Throttle{Cgroup: &events},
 	}
 	v := o.observer()
 	for name, pair := range map[string][2]float64{
@@ -66,8 +66,8 @@ func TestObserver(t *testing.T) {
 	}
 	o.busiest = 0
 	v = o.observer()
-	if *v.ThrottleEvents != 0 || verdict.Judge(&v).Class != verdict.Marginal {
-		t.Errorf("%+v", verdict.Judge(&v))
+	if *v.ThrottleEvents != 0 || memory.Judge(&v).Class != memory.Marginal {
+		t.Errorf("%+v", memory.Judge(&v))
 	}
 	v = (&observation{}).observer()
 	if v.CPUPct != nil || v.MemoryPct != nil || v.DecodeRatio != nil || v.BaselineCPUPct != nil ||
@@ -113,7 +113,7 @@ func TestJournal(t *testing.T) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cell := &Cell{Cell: verdict.Cell{Key: "k", Index: 3}}
+	cell := &Cell{Cell: memory.Cell{Key: "k", Index: 3}}
 	for _, seconds := range []float64{2, 4, 9} {
 		if err := note(folder, cell, entry{Event: "sealed", TookS: seconds}); err != nil {
 			t.Fatal(err)

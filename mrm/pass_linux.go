@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -24,7 +24,7 @@ const (
 
 // run runs the cell: it looks at the machine, runs the model without the tap and with it, in an order that chance
 // decides, and seals what came of it.
-func (w *work) run(ctx context.Context, event Event) (dir string, v *verdict.Validity, err error) {
+func (w *work) run(ctx context.Context, event Event) (dir string, v *memory.Validity, err error) {
 	var o observation
 	w.step(event, "looking at the machine")
 	if o.busy, err = w.look(ctx); err != nil {

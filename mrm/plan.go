@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/internal/present"
-	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/runner/doctor"
 	"github.com/shirou/gopsutil/v4/disk"
 )
@@ -250,7 +250,7 @@ type Summary struct {
 
 // CellSummary is a cell with what it needs.
 type CellSummary struct {
-	verdict.Cell
+	memory.Cell
 	Context int64 `json:"n_ctx_effective,omitempty"` // what llama.cpp makes of n_ctx; absent where a command runs
 	Need    Need  `json:"need"`
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/cgo/llama"
-	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/store/rundir"
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +23,7 @@ import (
 // the others from being run; a full disk does. Whenever the process is killed, what was sealed is whole, and the
 // next call resumes after it.
 func (e *Experiment) Run(ctx context.Context, cells []int) (Outcome, error) {
-	outcome := Outcome{Classes: map[verdict.Class]int{}}
+	outcome := Outcome{Classes: map[memory.Class]int{}}
 	plan, err := NewPlan(e.Config, ThisMachine(os.DirFS("/"), e.Config.Output.Dir))
 	if err == nil {
 		err = plan.Check()
@@ -139,7 +139,7 @@ func (r *conductor) all(ctx context.Context, cells []*Cell, outcome Outcome) (Ou
 			return outcome, fmt.Errorf("%w: the disk of %s is full, and %d cells are left; free room and run it "+
 				"again: what is sealed stays (%w)",
 				ErrNoRoom, r.Config.Output.Dir, outcome.Left, err)
-		case errors.Is(err, ErrDamaged), errors.Is(err, verdict.ErrVersion):
+		case errors.Is(err, ErrDamaged), errors.Is(err, memory.ErrVersion):
 			return outcome, err
 		case err != nil:
 			outcome.Failed++
@@ -232,12 +232,12 @@ func (r *conductor) isDone(cell *Cell, event Event, outcome *Outcome) (bool, err
 // done is the sealed run of a cell, if there is one and it is what was sealed.
 func (r *conductor) done(cell *Cell) (*found, error) {
 	for i := range r.sealed {
-		if errors.Is(r.sealed[i].err, verdict.ErrVersion) {
+		if errors.Is(r.sealed[i].err, memory.ErrVersion) {
 			return nil, fmt.Errorf("%w; or give another output.dir", r.sealed[i].err)
 		}
 	}
 	run := doneBy(cell, r.Config.Experiment.Name, r.sealed)
-	if run == nil || r.Retry && run.meta.Validity.Class == verdict.Contaminated {
+	if run == nil || r.Retry && run.meta.Validity.Class == memory.Contaminated {
 		return nil, nil
 	}
 	report, err := rundir.Verify(run.dir)

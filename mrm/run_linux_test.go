@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/sample/perf"
-	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 	"golang.org/x/sys/unix"
 )
@@ -58,7 +58,7 @@ func sealed(t *testing.T, out string) map[string]string {
 		}
 		all[name] = run.dir
 		if archived := strings.Contains(run.dir,
-			archiveFolder); archived != (run.meta.Validity.Class == verdict.Contaminated) {
+			archiveFolder); archived != (run.meta.Validity.Class == memory.Contaminated) {
 			t.Errorf("%s is %s", run.dir, run.meta.Validity.Class)
 		}
 	}
@@ -104,7 +104,7 @@ func TestRun(t *testing.T) {
 // checkRun looks at what a sealed run says.
 func checkRun(t *testing.T, name, dir string) {
 	t.Helper()
-	m, err := verdict.Read(dir)
+	m, err := memory.ReadMetadata(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func checkRun(t *testing.T, name, dir string) {
 	// of a model of 6 MB, which the observer alone is larger than a twentieth of
 	for _, c := range m.Validity.Criteria {
 		// Under the race detector the observer takes several times as much memory as the allowance has.
-		if c.Name == "memory_pct" && (c.Class != verdict.Clean && !testenv.Race || *c.Value < 5) {
+		if c.Name == "memory_pct" && (c.Class != memory.Clean && !testenv.Race || *c.Value < 5) {
 			t.Errorf("%s: %.3g %s, %.0f bytes: %s", name, *c.Value, c.Unit, *c.Amount, c.Class)
 		}
 	}
@@ -166,7 +166,7 @@ func TestSamples(t *testing.T) {
 		t.Fatalf("%+v, %v", outcome, err)
 	}
 	sealed(t, out)
-	m, err := verdict.Read(outcome.Sealed[0])
+	m, err := memory.ReadMetadata(outcome.Sealed[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestDamage(t *testing.T) {
 	undo = change("metadata.json", func(b []byte) []byte {
 		return []byte(strings.Replace(string(b), `_schema_version": "2.`, `_schema_version": "7.`, 1))
 	})
-	if _, err := e.Run(context.Background(), []int{0}); !errors.Is(err, verdict.ErrVersion) ||
+	if _, err := e.Run(context.Background(), []int{0}); !errors.Is(err, memory.ErrVersion) ||
 		!strings.Contains(err.Error(), dir) {
 		t.Errorf("version 7: %v", err)
 	}
@@ -297,15 +297,15 @@ func TestBusyNeighbour(t *testing.T) {
 		}
 	}
 	outcome, err := e.Run(context.Background(), []int{1})
-	if err != nil || outcome.Classes[verdict.Contaminated] != 1 {
+	if err != nil || outcome.Classes[memory.Contaminated] != 1 {
 		t.Fatalf("%+v, %v", outcome, err)
 	}
-	m, err := verdict.Read(outcome.Sealed[0])
+	m, err := memory.ReadMetadata(outcome.Sealed[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range m.Validity.Criteria {
-		if c.Name == "baseline_cpu_pct" && (c.Class != verdict.Contaminated || *c.Value < 80) {
+		if c.Name == "baseline_cpu_pct" && (c.Class != memory.Contaminated || *c.Value < 80) {
 			t.Errorf("%+v", c)
 		}
 	}

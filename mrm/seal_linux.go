@@ -9,22 +9,21 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
 // errLossy occurs when a recording lacks something.
 var errLossy = errors.New("the recording is not whole")
 
 // seal puts the run together: what was recorded, what was collected raw, what observing cost.
-func (w *work) seal(ctx context.Context, o *observation, r recording) (string, *verdict.Validity, error) {
+func (w *work) seal(ctx context.Context, o *observation, r recording) (string, *memory.Validity, error) {
 	c, observer := w.Config, o.observer()
-	full := &verdict.Metadata{
-		Metadata: r.metadata, Cell: w.cell.Cell, Observer: observer, Validity: verdict.Judge(&observer),
-		Experiment: verdict.Experiment{
+	full := &memory.Metadata{
+		Metadata: r.metadata, Cell: w.cell.Cell, Observer: observer, Validity: memory.Judge(&observer),
+		Experiment: memory.Experiment{
 			Name: c.Experiment.Name, Seed: uint32(c.Experiment.Seed), Repetitions: int(c.Experiment.Repetitions),
 			ConfigSHA256: c.sha256,
 		},
-		Engine:    verdict.Engine{Type: c.Engine.Type, Command: c.Engine.Command, Program: w.cell.Source.Program},
+		Engine:    memory.Engine{Type: c.Engine.Type, Command: c.Engine.Command, Program: w.cell.Source.Program},
 		Collector: c.Collector.collected(r.metadata),
 	}
 	full.Llamatap, full.SealedBy = w.Version, "llamatap mrm run"

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/runner/doctor"
 )
 
@@ -199,8 +199,8 @@ func (w *watch) look(ns int64) {
 }
 
 // throttle is what slowed the machine down since the watch began.
-func (w *watch) throttle() verdict.Throttle {
-	t := verdict.Throttle{Cgroup: since(w.group, groupThrottled(w.root)), Thermal: since(w.heat, thermal(w.root))}
+func (w *watch) throttle() memory.Throttle {
+	t := memory.Throttle{Cgroup: since(w.group, groupThrottled(w.root)), Thermal: since(w.heat, thermal(w.root))}
 	if w.hasFrequencies {
 		t.Frequency = &w.slow.events
 	}

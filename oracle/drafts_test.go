@@ -12,9 +12,9 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// memory is what a request's rows leave in a sequence's memory: a row takes the place of the one that stood at its
+// sequenceRows is what a request's rows leave in a sequence's memory: a row takes the place of the one that stood at its
 // position.
-func memory(tokens []rundir.TokenRecord, prompt []int32) []int32 {
+func sequenceRows(tokens []rundir.TokenRecord, prompt []int32) []int32 {
 	cells := slices.Clone(prompt)
 	for _, token := range tokens {
 		cells = append(cells[:token.Pos], token.ID)
@@ -92,7 +92,7 @@ func drafted(t *testing.T, all map[request][]rundir.TokenRecord, id request, pro
 	draft := all[id]
 	want := slices.Concat(prompt, a.Tokens[:a.Predicted-1])
 	for what, tokens := range map[string][]rundir.TokenRecord{"target": target, "draft": draft} {
-		if left := memory(tokens, prompt); len(left) < len(want) || !slices.Equal(left[:len(want)], want) {
+		if left := sequenceRows(tokens, prompt); len(left) < len(want) || !slices.Equal(left[:len(want)], want) {
 			t.Errorf("%s of %+v: its memory holds %v, want %v", what, id, left, want)
 		}
 		if n := rows(tokens, "prefill"); n != a.Timings.Prompt {
@@ -121,7 +121,7 @@ func TestServerSelfDrafts(t *testing.T) {
 	wantRows(t, c)
 	tokens := c.requests()[request{}]
 	want := slices.Concat(ids, a.Tokens[:a.Predicted-1])
-	if left := memory(tokens, ids); len(left) < len(want) || !slices.Equal(left[:len(want)], want) {
+	if left := sequenceRows(tokens, ids); len(left) < len(want) || !slices.Equal(left[:len(want)], want) {
 		t.Errorf("the memory holds %v, want %v", left, want)
 	}
 	got := fmt.Sprint(rows(tokens, "prefill"), rows(tokens, "decode"), len(c.tokens)-len(tokens))

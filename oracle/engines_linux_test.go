@@ -15,9 +15,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
-	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -30,10 +30,10 @@ func thousandRuns(t *testing.T) (dir string) {
 	results := filepath.Join(dir, "results")
 	random := rand.New(rand.NewPCG(5, 6))
 	for i := range 1000 {
-		randomRun(random, i%40, i/40, verdict.Clean).Write(t, results)
+		randomRun(random, i%40, i/40, memory.Clean).Write(t, results)
 	}
 	for i := range 10 {
-		randomRun(random, i, 25, verdict.Contaminated).Write(t, filepath.Join(results, "contaminated"))
+		randomRun(random, i, 25, memory.Contaminated).Write(t, filepath.Join(results, "contaminated"))
 	}
 	llamatap(t, "mrm", "aggregate", results, "--out", filepath.Join(dir, "aggregate"), "--no-figures").good(t)
 	return dir
@@ -41,24 +41,24 @@ func thousandRuns(t *testing.T) (dir string) {
 
 // randomRun is a repetition of a cell: what it holds, how long that was needed and how fast it was differ. Values of
 // the cell need escapes in the name of a folder, and one of them is absent.
-func randomRun(random *rand.Rand, cell, repetition int, class verdict.Class) *memrun.Run {
+func randomRun(random *rand.Rand, cell, repetition int, class memory.Class) *memrun.Run {
 	const second = int64(1e9)
 	start := 1_700_000_000*second + random.Int64N(second)
 	model := []string{"alpha", "beta 7b+q=4%"}[cell%2]
-	if class == verdict.Clean && random.IntN(10) == 0 {
-		class = verdict.Marginal
+	if class == memory.Clean && random.IntN(10) == 0 {
+		class = memory.Marginal
 	}
-	m := verdict.Metadata{
+	m := memory.Metadata{
 		SchemaVersion: table.Version,
 		Metadata: rundir.Metadata{Version: 1, RunID: fmt.Sprintf("run-%d-%d", cell, repetition),
 			Model: rundir.Model{ID: model}, Tokens: &rundir.Tokens{Prompt: 3, Generated: 7}},
-		Experiment: verdict.Experiment{Name: "sweep", Seed: 1, Repetitions: 25},
-		Cell: verdict.Cell{Key: fmt.Sprintf("key-%d", cell), ModelID: model, Prompt: "p0", NCtx: 256 * (cell / 2 % 5),
+		Experiment: memory.Experiment{Name: "sweep", Seed: 1, Repetitions: 25},
+		Cell: memory.Cell{Key: fmt.Sprintf("key-%d", cell), ModelID: model, Prompt: "p0", NCtx: 256 * (cell / 2 % 5),
 			KVType: []string{"f16", "q8_0/f16", "", "q4_0"}[cell/10], Repetition: repetition, MaxTokens: 7,
 			Concurrency: 1 + cell%3},
-		Observer: verdict.Observer{
-			Tapped: verdict.Pass{GeneratedTokens: 7, GenerationNS: second + random.Int64N(second)}},
-		Validity: verdict.Validity{Class: class},
+		Observer: memory.Observer{
+			Tapped: memory.Pass{GeneratedTokens: 7, GenerationNS: second + random.Int64N(second)}},
+		Validity: memory.Validity{Class: class},
 	}
 	if ratio := 0.9 + random.Float64()/10; random.IntN(5) > 0 {
 		m.Observer.DecodeRatio = &ratio

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
 // quietShare is the share of all processors that others may use for the machine to be quiet: a third of what the
@@ -113,7 +113,7 @@ func judgeClean(t *testing.T, results string) (busy string) {
 		t.Fatalf("%d of 2 cells", len(dirs))
 	}
 	for _, dir := range dirs {
-		m, err := verdict.Read(dir)
+		m, err := memory.ReadMetadata(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func judgeClean(t *testing.T, results string) (busy string) {
 			m.Cell.Name(), m.Validity.Class, known(o.CPUPct), float64(o.MemoryBytes)/1e6, known(o.MemoryPct),
 			known(o.BaselineCPUPct), known(o.OthersCPUPct), known(o.DecodeRatio))
 		switch {
-		case m.Validity.Class == verdict.Clean:
+		case m.Validity.Class == memory.Clean:
 		case o.OthersCPUPct == nil || *o.OthersCPUPct > 100*quietShare || o.BaselineCPUPct == nil ||
 			*o.BaselineCPUPct > 100*quietShare:
 			busy = fmt.Sprintf("others were at work in %s: %s", m.Cell.Name(), m.Validity.Why())

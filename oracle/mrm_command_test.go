@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
 // TestMRMOfAForeignProgram makes an experiment of llama.cpp's own llama-completion, as of any program: it writes
@@ -60,12 +60,12 @@ func TestMRMOfAForeignProgram(t *testing.T) {
 	clean := 0
 	for _, dir := range dirs {
 		run("verify", dir)
-		m, err := verdict.Read(dir)
+		m, err := memory.ReadMetadata(dir)
 		if err != nil || m.Observer.SameOutput == nil || !*m.Observer.SameOutput || m.Engine.Type != "command" ||
 			m.Observer.TargetRSSBytes < 6<<20 {
 			t.Errorf("%s: %v, %+v", dir, err, m.Observer)
 		}
-		if m.Validity.Class != verdict.Contaminated {
+		if m.Validity.Class != memory.Contaminated {
 			clean++
 		}
 		if got, err := os.ReadFile(filepath.Join(dir, "raw", "tapped.out")); err != nil || m.Cell.KVType == "f16" &&

@@ -17,8 +17,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
 // TestMRMCommands runs every command of experiments on the default model and on one of 125 million weights: what
@@ -136,7 +136,7 @@ func checkMetrics(t *testing.T, dir string) {
 	if !types["weight"] || !types["kv_cache"] {
 		t.Errorf("types %v", types)
 	}
-	m, err := verdict.Read(dir)
+	m, err := memory.ReadMetadata(dir)
 	if err != nil || m.Observer.SameTokens == nil || !*m.Observer.SameTokens {
 		t.Errorf("%s: %v; the tap changed the tokens: %v", dir, err, m.Observer.SameTokens)
 	}
@@ -175,7 +175,7 @@ func TestObserverCostAgrees(t *testing.T) {
 	for _, pattern := range []string{"results/*/run_*", "results/contaminated/*/run_*"} {
 		dirs, _ := filepath.Glob(filepath.Join(folder, pattern))
 		for _, dir := range dirs {
-			m, err := verdict.Read(dir)
+			m, err := memory.ReadMetadata(dir)
 			if err != nil {
 				t.Fatal(err)
 			}

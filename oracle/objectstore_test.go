@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -38,7 +38,7 @@ func TestObjectStore(t *testing.T) {
 
 	random := rand.New(rand.NewPCG(7, 8))
 	for i := range 6 {
-		randomRun(random, i%2, i/2, verdict.Clean).Write(t, filepath.Join(server.bucket, "results"))
+		randomRun(random, i%2, i/2, memory.Clean).Write(t, filepath.Join(server.bucket, "results"))
 	}
 
 	// What is in the way of the second segment holds the push in the middle.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
 // slurmConf is a cluster of one node, without a daemon of its own for accounts.
@@ -171,7 +171,7 @@ func (s *sweep) cells(t *testing.T) map[string]string {
 	for _, pattern := range []string{"results/*/run_*", "results/contaminated/*/run_*"} {
 		dirs, _ := filepath.Glob(filepath.Join(s.dir, pattern))
 		for _, dir := range dirs {
-			m, err := verdict.Read(dir)
+			m, err := memory.ReadMetadata(dir)
 			if err != nil {
 				t.Fatal(err)
 			}

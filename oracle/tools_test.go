@@ -177,7 +177,7 @@ func TestSpeculative(t *testing.T) {
 			if n := len(target); n != prompt+drafting(t, c.stderr) {
 				t.Errorf("%d tokens of the target, want %d of the prompt and %d", n, prompt, drafting(t, c.stderr))
 			}
-			left, drafted := memory(target, nil), memory(draft, nil)
+			left, drafted := sequenceRows(target, nil), sequenceRows(draft, nil)
 			if n := min(len(left), len(drafted)); n < prompt+8 || !slices.Equal(left[:n], drafted[:n]) {
 				t.Errorf("the target's memory holds %v, the draft model's %v", left, drafted)
 			}

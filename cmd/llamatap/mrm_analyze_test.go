@@ -8,25 +8,25 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
-	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
 // measured is a run of the experiment e, in which a weight was read for 20 s.
-func measured(t *testing.T, out string, class verdict.Class) string {
+func measured(t *testing.T, out string, class memory.Class) string {
 	t.Helper()
 	const start, second = int64(1_700_000_000e9), int64(1e9)
 	r := memrun.Run{Model: "m", Regions: []memrun.Region{
 		{ID: 0, Type: "weight", Name: "w", Layer: -1, Buffer: 1, Bytes: 4000, FirstRead: start,
 			LastRead: start + 20*second, Reads: 11, Read: 44000},
 	}}
-	r.Metadata = verdict.Metadata{
+	r.Metadata = memory.Metadata{
 		SchemaVersion: table.Version, Metadata: rundir.Metadata{Version: 1, RunID: "r_" + string(class),
 			Model: rundir.Model{ID: "m"}},
-		Experiment: verdict.Experiment{Name: "e"}, Cell: verdict.Cell{Key: "k", ModelID: "m", Prompt: "p0"},
-		Validity: verdict.Validity{Class: class},
+		Experiment: memory.Experiment{Name: "e"}, Cell: memory.Cell{Key: "k", ModelID: "m", Prompt: "p0"},
+		Validity: memory.Validity{Class: class},
 	}
 	return r.Write(t, out)
 }
@@ -36,7 +36,7 @@ func measured(t *testing.T, out string, class verdict.Class) string {
 func TestAnalyzeRuns(t *testing.T) {
 	folder := t.TempDir()
 	out := filepath.Join(folder, "results")
-	clean, bad := measured(t, out, verdict.Clean), measured(t, filepath.Join(out, "contaminated"), verdict.Contaminated)
+	clean, bad := measured(t, out, memory.Clean), measured(t, filepath.Join(out, "contaminated"), memory.Contaminated)
 	text, err := self("mrm", "analyze", clean, "--classes", "pcm,hbm2", "--figures", "svg").Output()
 	if err != nil || !strings.Contains(string(text), "high_mrm") || !strings.Contains(string(text), "as_it_is") ||
 		strings.Contains(string(text), "rram") {
@@ -88,8 +88,8 @@ func TestAggregateRuns(t *testing.T) {
 	folder := t.TempDir()
 	out, dataset, all := filepath.Join(folder, "results"), filepath.Join(folder, "dataset"),
 		filepath.Join(folder, "all")
-	measured(t, out, verdict.Clean)
-	measured(t, filepath.Join(out, "contaminated"), verdict.Contaminated)
+	measured(t, out, memory.Clean)
+	measured(t, filepath.Join(out, "contaminated"), memory.Contaminated)
 	first, err := self("mrm", "aggregate", out, "--format", "csv", "--dataset", dataset).Output()
 	if err != nil {
 		t.Fatal(err)

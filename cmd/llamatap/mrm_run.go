@@ -13,10 +13,10 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/mrm"
-	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
 // mrmRun runs an experiment.
@@ -141,7 +141,7 @@ func (s *mrmShow) end(o mrm.Outcome) {
 		return
 	}
 	text := fmt.Sprintf("llamatap: %d cells sealed", len(o.Sealed))
-	for _, class := range []verdict.Class{verdict.Clean, verdict.Marginal, verdict.Contaminated} {
+	for _, class := range []memory.Class{memory.Clean, memory.Marginal, memory.Contaminated} {
 		if n := o.Classes[class]; n > 0 {
 			text += fmt.Sprintf(", %d %s", n, class)
 		}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/mrm"
-	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
 // TestTraceConfig: a file of mrm-trace is taken as it is, and what has no counterpart is named once.
@@ -69,7 +69,7 @@ func TestMRMErrors(t *testing.T) {
 
 // TestMRMShow: a line per cell and one at the end, with a bar or without.
 func TestMRMShow(t *testing.T) {
-	cell := &mrm.Cell{Cell: verdict.Cell{ModelID: "m", Prompt: "p0", NCtx: 256, KVType: "f16/q8_0"}}
+	cell := &mrm.Cell{Cell: memory.Cell{ModelID: "m", Prompt: "p0", NCtx: 256, KVType: "f16/q8_0"}}
 	for _, bar := range []bool{false, true} {
 		var out bytes.Buffer
 		show := &mrmShow{out: &out}
@@ -80,12 +80,12 @@ func TestMRMShow(t *testing.T) {
 		}
 		event := mrm.Event{Cell: cell, Number: 2, Of: 3, Text: "sealing", Left: 90 * time.Second}
 		for kind := mrm.CellBegun; kind <= mrm.CellFailed; kind++ {
-			event.Kind, event.Class, event.Why, event.Dir, event.Err = kind, verdict.Marginal,
+			event.Kind, event.Class, event.Why, event.Dir, event.Err = kind, memory.Marginal,
 				"cpu_pct 12, clean is < 10", "results/m/run", errors.New("no reason")
 			show.event(event)
 		}
 		show.end(mrm.Outcome{Sealed: []string{"a", "b"},
-			Classes: map[verdict.Class]int{verdict.Clean: 1, verdict.Marginal: 1}, Done: 4, Failed: 1})
+			Classes: map[memory.Class]int{memory.Clean: 1, memory.Marginal: 1}, Done: 4, Failed: 1})
 		for _, want := range []string{
 			"llamatap: [2/3] m/p0/c256/f16+q8_0/r0: marginal (cpu_pct 12, clean is < 10), 0s, results/m/run\n",
 			"failed: no reason\n", "was removed, it had not been sealed\n",

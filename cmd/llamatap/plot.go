@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
-	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
 // plotFile is the value of --plot: where what a command prints is drawn; "" for nowhere.
@@ -50,7 +50,7 @@ func (p plotFile) saveRun(picture *sheet.Picture, dir string) error {
 		return p.save(picture)
 	}
 	var marks []string
-	if m, err := verdict.Read(dir); err == nil && m.Validity.Class == verdict.Contaminated {
+	if m, err := memory.ReadMetadata(dir); err == nil && m.Validity.Class == memory.Contaminated {
 		marks = append(marks, "contaminated, not to be published: "+m.Validity.Why())
 	}
 	if run, err := resources.ReadRun(dir); err == nil {

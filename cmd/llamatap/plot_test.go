@@ -9,10 +9,10 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
-	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -25,8 +25,8 @@ func TestPlot(t *testing.T) {
 	if err := os.Remove(filepath.Join(cut, rundir.ManifestName)); err != nil {
 		t.Fatal(err)
 	}
-	dirty := write(verdict.Metadata{SchemaVersion: table.Version, Metadata: rundir.Metadata{Version: 1},
-		Validity: verdict.Validity{Class: verdict.Contaminated}})
+	dirty := write(memory.Metadata{SchemaVersion: table.Version, Metadata: rundir.Metadata{Version: 1},
+		Validity: memory.Validity{Class: memory.Contaminated}})
 	for dir, want := range map[string]string{write(nil): "", cut: "not sealed (cut off); lossy",
 		dirty: "contaminated, not to be published"} {
 		var to plotFile

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/inspect/memory"
-	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -131,9 +130,9 @@ type gathering struct {
 func (g *gathering) add(run *SealedRun, figures []metric) {
 	g.group.Runs = append(g.group.Runs, run.RunID)
 	switch run.Validity.Class {
-	case verdict.Marginal:
+	case memory.Marginal:
 		g.group.Marginal++
-	case verdict.Contaminated:
+	case memory.Contaminated:
 		g.group.Contaminated++
 	}
 	kinds := map[string]bool{}

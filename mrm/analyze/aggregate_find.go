@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -21,7 +21,7 @@ const metricsName = "metrics.csv"
 // SealedRun is a run that was found.
 type SealedRun struct {
 	Dir string
-	verdict.Metadata
+	memory.Metadata
 	Files []rundir.File // that its manifest lists
 }
 
@@ -93,13 +93,13 @@ func (f *Found) look(dir string, seen map[string]bool) (isRun bool, err error) {
 		seen[full] = true
 	}
 	run := SealedRun{Dir: dir}
-	if run.Metadata, err = verdict.Read(dir); errors.Is(err, verdict.ErrNotOurs) {
+	if run.Metadata, err = memory.ReadMetadata(dir); errors.Is(err, memory.ErrNoExperiment) {
 		f.Others++
 		return true, nil
 	} else if err != nil {
 		return true, err
 	}
-	if run.Validity.Class == verdict.Contaminated && !f.isAll {
+	if run.Validity.Class == memory.Contaminated && !f.isAll {
 		f.Contaminated = append(f.Contaminated, run)
 		return true, nil
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -15,8 +15,8 @@ import (
 func TestRunValues(t *testing.T) {
 	results, out := t.TempDir(), t.TempDir()
 	for i, kv := range []string{"f16", "f16", "q8_0/f16", ""} {
-		run := repetition(fmt.Sprint("r", i), "a b=c+d:é%", 128, i, []int64{10, 20, 30, 1}[i], verdict.Clean)
-		run.Metadata.(*verdict.Metadata).Cell.KVType = kv
+		run := repetition(fmt.Sprint("r", i), "a b=c+d:é%", 128, i, []int64{10, 20, 30, 1}[i], memory.Clean)
+		run.Metadata.(*memory.Metadata).Cell.KVType = kv
 		run.Model = "m"
 		run.Write(t, results)
 	}

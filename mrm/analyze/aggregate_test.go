@@ -16,10 +16,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
-	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -30,18 +30,18 @@ const (
 )
 
 // repetition is a run of a cell in which a weight was read for so many seconds.
-func repetition(id, model string, context, number int, seconds int64, class verdict.Class) *memrun.Run {
+func repetition(id, model string, context, number int, seconds int64, class memory.Class) *memrun.Run {
 	ratio := 0.99
-	m := verdict.Metadata{
+	m := memory.Metadata{
 		SchemaVersion: table.Version,
 		Metadata: rundir.Metadata{Version: 1, RunID: id, Model: rundir.Model{ID: model},
 			Tokens: &rundir.Tokens{Prompt: 3, Generated: 7}},
-		Experiment: verdict.Experiment{Name: "sweep", Seed: 1, Repetitions: 3},
-		Cell: verdict.Cell{Key: fmt.Sprintf("%s-%d", model, context), ModelID: model, Prompt: "p0",
+		Experiment: memory.Experiment{Name: "sweep", Seed: 1, Repetitions: 3},
+		Cell: memory.Cell{Key: fmt.Sprintf("%s-%d", model, context), ModelID: model, Prompt: "p0",
 			NCtx: context, KVType: "f16", Repetition: number, MaxTokens: 7, Concurrency: 1},
-		Observer: verdict.Observer{DecodeRatio: &ratio,
-			Tapped: verdict.Pass{GeneratedTokens: 7, GenerationNS: seconds * second}},
-		Validity: verdict.Validity{Class: class},
+		Observer: memory.Observer{DecodeRatio: &ratio,
+			Tapped: memory.Pass{GeneratedTokens: 7, GenerationNS: seconds * second}},
+		Validity: memory.Validity{Class: class},
 	}
 	r := &memrun.Run{
 		Model: model, Metadata: &m,
@@ -77,10 +77,10 @@ func sweep(t *testing.T) string {
 	t.Helper()
 	out := t.TempDir()
 	for i, seconds := range []int64{10, 20, 30} {
-		repetition(fmt.Sprint("r", i), "alpha", 128, i, seconds, verdict.Clean).Write(t, out)
+		repetition(fmt.Sprint("r", i), "alpha", 128, i, seconds, memory.Clean).Write(t, out)
 	}
-	repetition("r3", "alpha", 256, 0, 40, verdict.Marginal).Write(t, out)
-	repetition("r4", "beta", 128, 0, 5, verdict.Contaminated).Write(t, filepath.Join(out, "contaminated"))
+	repetition("r3", "alpha", 256, 0, 40, memory.Marginal).Write(t, out)
+	repetition("r4", "beta", 128, 0, 5, memory.Contaminated).Write(t, filepath.Join(out, "contaminated"))
 	plain := &memrun.Run{Model: "gamma", Regions: []memrun.Region{{Type: "weight", Name: "w", Layer: -1, Buffer: 1,
 		Bytes: 1, FirstRead: 1, LastRead: 2, Reads: 1, Read: 1}}}
 	plain.Write(t, out) // of no experiment
@@ -152,7 +152,7 @@ func TestAll(t *testing.T) {
 func TestShares(t *testing.T) {
 	out := t.TempDir()
 	for i, seconds := range []int64{1, 30, 30, 2} {
-		repetition(fmt.Sprint("r", i), "alpha", 128, i, seconds, verdict.Clean).Write(t, out)
+		repetition(fmt.Sprint("r", i), "alpha", 128, i, seconds, memory.Clean).Write(t, out)
 	}
 	g := aggregated(t, out).Groups[0]
 	high := g.row("weight", "mrm_label=high_mrm")
@@ -233,7 +233,7 @@ func TestAggregateRefusals(t *testing.T) {
 		}
 	}
 	out := t.TempDir()
-	foreign := repetition("r0", "alpha", 128, 0, 10, verdict.Clean)
+	foreign := repetition("r0", "alpha", 128, 0, 10, memory.Clean)
 	foreign.Version = "3.1"
 	foreign.Write(t, out)
 	if _, err := Find([]string{out}, false); !errors.Is(err, table.ErrVersion) ||
@@ -241,10 +241,10 @@ func TestAggregateRefusals(t *testing.T) {
 		t.Errorf("tables of version 3: %v", err)
 	}
 	out = t.TempDir()
-	alien := repetition("r0", "alpha", 128, 0, 10, verdict.Clean)
-	alien.Metadata.(*verdict.Metadata).SchemaVersion = "3.0"
+	alien := repetition("r0", "alpha", 128, 0, 10, memory.Clean)
+	alien.Metadata.(*memory.Metadata).SchemaVersion = "3.0"
 	alien.Write(t, out)
-	if _, err := Find([]string{out}, false); !errors.Is(err, verdict.ErrVersion) ||
+	if _, err := Find([]string{out}, false); !errors.Is(err, memory.ErrVersion) ||
 		!strings.Contains(err.Error(), rundir.MetadataName) {
 		t.Errorf("metadata of version 2: %v", err)
 	}

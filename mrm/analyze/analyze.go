@@ -12,7 +12,6 @@ import (
 	"github.com/llamatap/llamatap/inspect/export"
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -142,13 +141,13 @@ func check(dir string, o Options) error {
 		return fmt.Errorf("%s has no manifest: it is no sealed run; 'llamatap verify --repair %s' seals one that "+
 			"was interrupted", dir, dir)
 	}
-	m, err := verdict.Read(dir)
+	m, err := memory.ReadMetadata(dir)
 	switch {
-	case errors.Is(err, verdict.ErrNotOurs):
+	case errors.Is(err, memory.ErrNoExperiment):
 		return nil // recorded with llamatap run
 	case err != nil:
 		return err
-	case m.Validity.Class == verdict.Contaminated && !o.Contaminated:
+	case m.Validity.Class == memory.Contaminated && !o.Contaminated:
 		return fmt.Errorf("%s: %w (%s): --contaminated analyses it all the same", dir, ErrContaminated,
 			m.Validity.Why())
 	}

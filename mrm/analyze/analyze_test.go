@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
-	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -175,11 +175,11 @@ func tableOf(t *testing.T, path string) map[string]map[string]string {
 // TestRefusals: runs that are not sealed, contaminated, of another version, and classes that are not there.
 func TestRefusals(t *testing.T) {
 	bad := short(false)
-	bad.Metadata = verdict.Metadata{SchemaVersion: table.Version, Metadata: rundir.Metadata{Version: 1, RunID: "r"},
-		Validity: verdict.Validity{Class: verdict.Contaminated}}
+	bad.Metadata = memory.Metadata{SchemaVersion: table.Version, Metadata: rundir.Metadata{Version: 1, RunID: "r"},
+		Validity: memory.Validity{Class: memory.Contaminated}}
 	contaminated := bad.Write(t, t.TempDir())
 	foreign := short(false)
-	foreign.Metadata = verdict.Metadata{SchemaVersion: "9.0", Metadata: rundir.Metadata{Version: 1}}
+	foreign.Metadata = memory.Metadata{SchemaVersion: "9.0", Metadata: rundir.Metadata{Version: 1}}
 	open := short(false).Write(t, t.TempDir())
 	if err := os.Remove(filepath.Join(open, rundir.ManifestName)); err != nil {
 		t.Fatal(err)

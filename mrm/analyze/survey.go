@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -43,8 +43,8 @@ var errNoRegions = errors.New("nothing is known of the run's memory")
 func readSurvey(ctx context.Context, dir string) (*survey, error) {
 	s := &survey{Dir: dir, RunID: filepath.Base(dir), From: "regions"}
 	s.Title = s.RunID
-	ofExperiment, err := verdict.Read(dir)
-	if err == nil && ofExperiment.Validity.Class == verdict.Contaminated {
+	ofExperiment, err := memory.ReadMetadata(dir)
+	if err == nil && ofExperiment.Validity.Class == memory.Contaminated {
 		s.Warning = "contaminated, not to be published"
 	}
 	if m, err := rundir.ReadMetadata(dir); err == nil {
@@ -98,7 +98,7 @@ func titleOf(m *rundir.Metadata) string {
 }
 
 // noteOf is what the title of a run leaves out: prompt and type of cache of a cell of an experiment, and the run's id.
-func noteOf(c *verdict.Cell, title, id string) string {
+func noteOf(c *memory.Cell, title, id string) string {
 	var parts []string
 	if c.Prompt != "" {
 		parts = append(parts, "prompt "+c.Prompt)

@@ -14,7 +14,6 @@ import (
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -412,11 +411,11 @@ func TestTitle(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if got := noteOf(&verdict.Cell{Prompt: "p0", KVType: "f16"}, "model",
+	if got := noteOf(&memory.Cell{Prompt: "p0", KVType: "f16"}, "model",
 		"run_1"); got != "prompt p0, KV cache f16, run_1" {
 		t.Errorf("%q", got)
 	}
-	if got := noteOf(&verdict.Cell{}, "run_1", "run_1"); got != "" {
+	if got := noteOf(&memory.Cell{}, "run_1", "run_1"); got != "" {
 		t.Errorf("%q: the title says it", got)
 	}
 }

@@ -1,4 +1,4 @@
-package verdict
+package memory
 
 import (
 	"cmp"
@@ -167,16 +167,16 @@ func (t *Throttle) Events() *int64 {
 
 // The errors of reading.
 var (
-	ErrNotOurs = errors.New("no run of an experiment")
-	ErrVersion = errors.New("schema of another major version")
+	ErrNoExperiment = errors.New("no run of an experiment")
+	ErrVersion      = errors.New("schema of another major version")
 )
 
-// Read reads metadata.json of a run of an experiment. A directory without manifest or without the keys of an
-// experiment is ErrNotOurs; one of another major version of the schema is ErrVersion.
-func Read(dir string) (Metadata, error) {
+// ReadMetadata reads metadata.json of a run of an experiment. A directory without manifest or without the keys of an
+// experiment is ErrNoExperiment; one of another major version of the schema is ErrVersion.
+func ReadMetadata(dir string) (Metadata, error) {
 	var m Metadata
 	if _, err := os.Stat(filepath.Join(dir, rundir.ManifestName)); err != nil {
-		return m, fmt.Errorf("%s has no manifest: %w; only sealed runs are read", dir, ErrNotOurs)
+		return m, fmt.Errorf("%s has no manifest: %w; only sealed runs are read", dir, ErrNoExperiment)
 	}
 	path := filepath.Join(dir, rundir.MetadataName)
 	text, err := rundir.ReadFile(path, rundir.MaxDocument)
@@ -192,7 +192,7 @@ func Read(dir string) (Metadata, error) {
 	}
 	switch schema := cmp.Or(version.Schema, version.Before); {
 	case schema == "":
-		return m, fmt.Errorf("%s: %w; 'llamatap mrm run' makes some", path, ErrNotOurs)
+		return m, fmt.Errorf("%s: %w; 'llamatap mrm run' makes some", path, ErrNoExperiment)
 	case !table.ReadableVersion(schema):
 		return m, fmt.Errorf("%s: %w: %s %q, this program reads %s; use the llamatap that wrote it", path, ErrVersion,
 			table.VersionKey, schema, table.Version)
