@@ -13,7 +13,7 @@ import (
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 21
+	shmVersion = 22
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -119,6 +119,7 @@ type shmStats struct {
 	WaitNS, Waits, APINS              uint64
 	Rebuilt, RebuiltNS                uint64
 	Unrecorded                        uint64
+	PinnedBytes, PinError             uint64
 	Loss                              [maxLosses]shmCount
 }
 
@@ -166,7 +167,7 @@ type shmHeader struct {
 	Others       uint32
 	PID          int32
 	Layouts      uint32
-	_            [40]byte
+	_            [24]byte
 	Selections   [2][selectionWords]uint64
 	_            [48]byte
 	Points       [pointWords]uint64

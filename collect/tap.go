@@ -107,6 +107,8 @@ type Stats struct {
 	WaitNS, Waits                     uint64
 	Rebuilt, RebuiltNS                uint64 // of Graphs and DescribeNS: graphs that are described as a difference
 	Unrecorded                        uint64 // graphs that the model computed after Stop
+	PinnedBytes                       uint64 // of the pool, which a GPU's driver has pinned
+	PinError                          uint64 // that driver's error where it refused to
 	Losses                            []ggmlhooks.Loss
 }
 
@@ -120,7 +122,7 @@ func (t Tap) Stats() Stats {
 		Copies: load(&s.Copies), CopiedBytes: load(&s.CopiedBytes),
 		DescribeNS: load(&s.DescribeNS), HookNS: load(&s.HookNS), CopyNS: load(&s.CopyNS), APINS: load(&s.APINS),
 		WaitNS: load(&s.WaitNS), Waits: load(&s.Waits), Rebuilt: load(&s.Rebuilt), RebuiltNS: load(&s.RebuiltNS),
-		Unrecorded: load(&s.Unrecorded),
+		Unrecorded: load(&s.Unrecorded), PinnedBytes: load(&s.PinnedBytes), PinError: load(&s.PinError),
 	}
 	out.Losses = losses(nil, func(i int) ggmlhooks.Count {
 		return ggmlhooks.Count{Packets: load(&s.Loss[i].Packets), Bytes: load(&s.Loss[i].Bytes)}

@@ -156,7 +156,7 @@ func TestDeviceTimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	several, decoded, sum := 0, 0, 0.0
+	several, decoded, sum := 0, 0, int64(0) // sum in nanoseconds
 	var phases map[string]resource.PhaseTotals
 	for line := range bytes.Lines(text) {
 		event, err := resource.Decode(line)
@@ -176,7 +176,7 @@ func TestDeviceTimes(t *testing.T) {
 				t.Fatalf("%s", line)
 			}
 			decoded++
-			sum += float64(*e.DurationNS) / 1e6
+			sum += *e.DurationNS
 		case *resource.SessionEnd:
 			phases = e.Phases
 		}
@@ -185,12 +185,12 @@ func TestDeviceTimes(t *testing.T) {
 	if decoded != 11 || several < 3 || len(evaluated) != 1 {
 		t.Fatalf("%d graphs decode, %d prefill; %v\n%s", decoded, several, evaluated, run.stderr)
 	}
-	total := float64(phases["decode"].DurationNS) / 1e6
-	if whole := float64(evaluated[0] + 1); total < sum || total > whole {
-		t.Errorf("%v ms in graphs, %v ms in the phase, of %v ms", sum, total, whole)
+	total := phases["decode"].DurationNS
+	if whole := int64(evaluated[0]+1) * 1e6; total < sum || total > whole {
+		t.Errorf("%d ns in graphs, %d ns in the phase, of %d ns", sum, total, whole)
 	}
 	prompts := logged(t, run.stderr, `prompt eval time = +(\d+)\.`)
-	if ms := float64(phases["prefill"].DurationNS) / 1e6; ms > float64(prompts[0]+1) || ms < sum/float64(decoded) {
-		t.Errorf("prefill took %v ms of %d", ms, prompts[0])
+	if ns := phases["prefill"].DurationNS; ns > int64(prompts[0]+1)*1e6 || ns < sum/int64(decoded) {
+		t.Errorf("prefill took %d ns of %d ms", ns, prompts[0])
 	}
 }

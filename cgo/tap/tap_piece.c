@@ -178,6 +178,9 @@ static void tap_piece_publish(struct tap_sched * s, const struct tap_piece * p) 
     }
     const uint64_t n = (bytes + tap.header->slot_bytes - 1) / tap.header->slot_bytes;
     enum tap_loss cause = TAP_LOSS_POOL_FULL;
+    if (p->backend != NULL) {
+        tap_pool_pin();
+    }
     tap_transfers_await(s, n);
     const int64_t slot = tap_pool_reserve(n, &s->waited_ns, &cause);
     if (slot < 0) {

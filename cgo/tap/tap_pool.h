@@ -22,6 +22,9 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause);
 void tap_pool_ready(uint64_t n_slots);
 void tap_pool_limit(uint64_t n_slots);
 
+// tap_pool_pin lets the driver of a GPU that this thread uses pin the pool, once, before a tensor is copied from it.
+void tap_pool_pin(void);
+
 // tap_pool_cancel gives slots back that were reserved and not published.
 void tap_pool_cancel(uint64_t first, uint64_t n);
 

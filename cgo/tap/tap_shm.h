@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 21u
+#define TAP_SHM_VERSION 22u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -177,6 +177,8 @@ struct tap_stats {
     _Atomic uint64_t rebuilt;     // of graphs: those reported as what differs from the one before
     _Atomic uint64_t rebuilt_ns;  // of describe_ns: what those took
     _Atomic uint64_t unrecorded;  // graphs computed after recording had ended: nothing of them was looked at
+    _Atomic uint64_t pinned_bytes; // of the pool, by a GPU's driver
+    _Atomic uint64_t pin_error;    // the driver's, where it refused
     struct tap_count loss[TAP_MAX_LOSSES];
 };
 

@@ -202,6 +202,7 @@ func tapUse(s collect.Stats) *rundir.Tap {
 		OwnNS: &own, HookNS: &hook, DescribeNS: &described, CallNS: &calls, Graphs: &s.Graphs,
 		Executions: &s.Executions, AskNS: &ask, CopyNS: &copied, WaitNS: &wait,
 		Rebuilt: &s.Rebuilt, RebuiltNS: &rebuilt, NodesAsked: &s.Asks, Copies: &s.Copies, CopyBytes: &s.CopiedBytes,
+		PinnedBytes: s.PinnedBytes, PinError: s.PinError,
 		Source: "measured",
 	}
 }

@@ -188,6 +188,9 @@ type Tap struct {
 	NodesAsked *uint64 `json:"nodes_asked,omitempty"`
 	Copies     *uint64 `json:"copies,omitempty"`
 	CopyBytes  *uint64 `json:"copy_bytes,omitempty"`
+	// of the memory that tensors are copied to: pinned by the driver of a GPU, or that driver's error where it refused
+	PinnedBytes uint64 `json:"pinned_bytes,omitempty"`
+	PinError    uint64 `json:"pin_error,omitempty"`
 	// weakest tag of these figures: measured, computed or estimated
 	Source  string            `json:"source,omitempty"`
 	Sources map[string]string `json:"sources,omitempty"` // figures whose tag differs
