@@ -13,7 +13,6 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/export"
 	"github.com/llamatap/llamatap/inspect/tensors"
-	"github.com/llamatap/llamatap/inspect/timeline"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
@@ -175,7 +174,7 @@ func (a *exportArgs) run(args []string) error {
 	if a.to == "mooncake" {
 		return a.exportMooncake(ctx, path)
 	}
-	if suffix, ok := timeline.Suffix(a.to); ok {
+	if suffix, ok := export.TimelineSuffix(a.to); ok {
 		return a.exportTimeline(ctx, path, suffix)
 	}
 	if a.options.Out == "-" {
@@ -236,7 +235,7 @@ func exportFormats() (names []string) {
 	for _, form := range export.Forms {
 		names = append(names, string(form))
 	}
-	for _, f := range timeline.Formats {
+	for _, f := range export.TimelineFormats {
 		names = append(names, f.Name)
 	}
 	return append(names, "mrm-trace", "mooncake")

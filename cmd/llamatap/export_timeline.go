@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/inspect/export"
-	"github.com/llamatap/llamatap/inspect/timeline"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -22,11 +21,11 @@ func (a *exportArgs) exportTimeline(ctx context.Context, run, suffix string) err
 	if err := a.onlyFlags("resource events", "--to", "--output", "--force", "--max-size"); err != nil {
 		return err
 	}
-	var r *timeline.Result
+	var r *export.TimelineResult
 	out, err := a.writeFile(run, suffix, func(file io.Writer) (err error) {
 		bar := present.NewProgress(progressTerminal(true), "exporting")
 		defer bar.Done()
-		r, err = timeline.Write(ctx, run, file, timeline.Options{Format: a.to, MaxBytes: int64(a.maxSize),
+		r, err = export.WriteTimeline(ctx, run, file, export.TimelineOptions{Format: a.to, MaxBytes: int64(a.maxSize),
 			Progress: bar.Of})
 		return err
 	})
@@ -97,7 +96,7 @@ func (a *exportArgs) onlyFlags(what string, names ...string) error {
 // howToOpen says how a timeline is looked at.
 func howToOpen(format, path string) string {
 	switch format {
-	case timeline.Perfetto:
+	case export.Perfetto:
 		// the port from which the Perfetto UI may fetch a local trace
 		query := url.Values{"url": {"http://127.0.0.1:9001/" + filepath.Base(path)},
 			"startupCommands": {`[{"id":"dev.perfetto.ExpandTracksByRegex","args":["Context.*"]},` +
@@ -105,9 +104,9 @@ func howToOpen(format, path string) string {
 		return fmt.Sprintf("open it in https://ui.perfetto.dev, or serve it and follow the link:\n"+
 			"  python3 -m http.server --bind 127.0.0.1 --directory %q 9001\n  https://ui.perfetto.dev/#!/?%s\n",
 			filepath.Dir(path), query.Encode())
-	case timeline.Chrome:
+	case export.Chrome:
 		return "open it in chrome://tracing or https://ui.perfetto.dev\n"
-	case timeline.Speedscope:
+	case export.Speedscope:
 		return "open it in https://www.speedscope.app, or with 'speedscope FILE'\n"
 	}
 	return fmt.Sprintf("open it with 'go tool pprof -http=: %s'; -diff_base OTHER compares two runs\n", path)

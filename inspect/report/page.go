@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llamatap/llamatap/inspect/timeline"
+	"github.com/llamatap/llamatap/inspect/export"
 )
 
 //go:embed page.css
@@ -127,7 +127,7 @@ func WriteHTML(ctx context.Context, w io.Writer, run *Run) error {
 // Page makes the document of a run.
 func (r *Run) Page(ctx context.Context) (*Page, error) {
 	p := &Page{Report: r.Report(), Made: time.Now().Truncate(time.Second)}
-	all, err := timeline.Collect(ctx, r.Path, nil)
+	all, err := export.CollectTracks(ctx, r.Path, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/llamatap/llamatap/inspect/export"
 	"github.com/llamatap/llamatap/inspect/resources"
-	"github.com/llamatap/llamatap/inspect/timeline"
 	"github.com/llamatap/llamatap/internal/present"
 )
 
@@ -25,7 +25,7 @@ var sections = []func(context.Context, *Run, *tracks) (*section, error){
 const resourceFlag = "Not recorded: --tap-resource-level MINIMAL"
 
 // tracks are what a run recorded over time.
-type tracks struct{ *timeline.Tracks }
+type tracks struct{ *export.Tracks }
 
 // seconds converts a time on the monotonic clock into that of the charts.
 func (t *tracks) seconds(mono int64) float64 { return float64(mono-t.Begin) / 1e9 }
@@ -89,7 +89,7 @@ func tokensSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 }
 
 // together says that what a lane holds was put together.
-func together(lane *timeline.Lane, note string) string {
+func together(lane *export.Lane, note string) string {
 	if lane.Each > 1 && note == "" {
 		return fmt.Sprintf("%s: each mark stands for %d that follow each other.", upper(lane.Name), lane.Each)
 	}
@@ -107,7 +107,7 @@ func (t *tracks) spans() *figure {
 	c := &figure{Kind: drawnSpans, Title: "Executions of graphs, generated tokens and page faults", X: timeAxis}
 	of := map[string]*curve{}
 	colours := []string{prefill, decode, generated, pageFault, maintenance}
-	add := func(name string, row int, s *timeline.Stretch, text string) {
+	add := func(name string, row int, s *export.Stretch, text string) {
 		to := of[name]
 		if to == nil {
 			to = &curve{Name: name, Colour: slices.Index(colours, name) + 1}
@@ -117,7 +117,7 @@ func (t *tracks) spans() *figure {
 		to.X, to.W = append(to.X, t.seconds(s.Start)), append(to.W, float64(s.End-s.Start)/1e9)
 		to.Row, to.Text = append(to.Row, row), append(to.Text, text)
 	}
-	lanes := func(all *timeline.Lanes, name func(s *timeline.Stretch) string, text func(s *timeline.Stretch) string) {
+	lanes := func(all *export.Lanes, name func(s *export.Stretch) string, text func(s *export.Stretch) string) {
 		for _, lane := range all.All {
 			for i := range lane.All {
 				add(name(&lane.All[i]), len(c.Rows), &lane.All[i], text(&lane.All[i]))
@@ -129,11 +129,11 @@ func (t *tracks) spans() *figure {
 			c.Note += fmt.Sprintf(" %d more are in rows that are not drawn.", all.Left)
 		}
 	}
-	lanes(&t.Graphs, func(s *timeline.Stretch) string { return s.Kind }, func(s *timeline.Stretch) string {
+	lanes(&t.Graphs, func(s *export.Stretch) string { return s.Kind }, func(s *export.Stretch) string {
 		return plural(int64(s.Tokens), "token")
 	})
-	kind := func(k string) func(*timeline.Stretch) string { return func(*timeline.Stretch) string { return k } }
-	text := func(s *timeline.Stretch) string { return s.Kind }
+	kind := func(k string) func(*export.Stretch) string { return func(*export.Stretch) string { return k } }
+	text := func(s *export.Stretch) string { return s.Kind }
 	lanes(&t.Tokens, kind(generated), text)
 	lanes(&t.Faults, kind(pageFault), text)
 	if n := t.Setups; n > 0 {

@@ -1,4 +1,4 @@
-package timeline
+package export
 
 import (
 	"fmt"
@@ -74,7 +74,7 @@ func (s *speedscope) fault(*fault) error     { return nil }
 func (s *speedscope) request(*request) error { return nil }
 func (s *speedscope) instant(*instant) error { return nil }
 
-func (s *speedscope) close(*Result) error {
+func (s *speedscope) close(*TimelineResult) error {
 	s.w.n = 0
 	frames := []map[string]string{}
 	for _, name := range s.names {

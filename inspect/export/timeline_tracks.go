@@ -1,4 +1,4 @@
-package timeline
+package export
 
 import (
 	"cmp"
@@ -76,13 +76,13 @@ type Counter struct {
 	seen int
 }
 
-// Collect reads the tracks of a run directory, or of a file of resource events. It does not read what the executions
+// CollectTracks reads the tracks of a run directory, or of a file of resource events. It does not read what the executions
 // consist of.
-func Collect(ctx context.Context, path string, progress func(done, total int64)) (*Tracks, error) {
+func CollectTracks(ctx context.Context, path string, progress func(done, total int64)) (*Tracks, error) {
 	about := aboutRun(path)
 	t := &Tracks{Unix: about.unix, Mono: about.mono, values: map[string]*Counter{}, Tokens: Lanes{mixed: true},
 		Faults: Lanes{mixed: true}}
-	r := &reader{o: Options{Progress: progress}, caches: map[string]*kv{}, to: t, isBounded: true}
+	r := &reader{o: TimelineOptions{Progress: progress}, caches: map[string]*kv{}, to: t, isBounded: true}
 	r.clear()
 	if err := r.readEvents(ctx, path); err != nil && !errors.Is(err, resources.ErrNoLog) {
 		return nil, err
@@ -159,7 +159,7 @@ func (t *Tracks) counter(c *counter) error {
 	return nil
 }
 
-func (t *Tracks) close(*Result) error { return nil }
+func (t *Tracks) close(*TimelineResult) error { return nil }
 
 // add takes a value. Where there are too many, every second one is dropped, and from then on.
 func (k *Counter) add(at int64, value float64) {

@@ -1,4 +1,4 @@
-package timeline
+package export
 
 import (
 	"bytes"
@@ -380,7 +380,7 @@ func (p *perfetto) instant(i *instant) error {
 }
 
 // close writes what was left out as a note at the beginning of the run.
-func (p *perfetto) close(r *Result) error {
+func (p *perfetto) close(r *TimelineResult) error {
 	if text := r.LeftOut(); text != "" {
 		if err := p.instant(&instant{p.about.mono, text}); err != nil {
 			return err

@@ -1,4 +1,4 @@
-package timeline
+package export
 
 import (
 	"encoding/json"
@@ -189,7 +189,7 @@ func (c *chrome) instant(i *instant) error {
 	return c.put(&chromeEvent{Name: i.name, Ph: "i", TS: micros(i.at), PID: chromeModel, S: "g"})
 }
 
-func (c *chrome) close(r *Result) error {
+func (c *chrome) close(r *TimelineResult) error {
 	left := r.LeftOut()
 	_, err := fmt.Fprintf(c.w, "\n],\"metadata\":%s}\n", encode(map[string]any{"left_out": left}))
 	return err

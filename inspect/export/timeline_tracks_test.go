@@ -1,4 +1,4 @@
-package timeline
+package export
 
 import (
 	"context"
@@ -66,9 +66,9 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// TestCollect: the tracks have each execution and token after the set-up, and the memory of buffers, not of the weights
+// TestCollectTracks: the tracks have each execution and token after the set-up, and the memory of buffers, not of the weights
 // in them, whose events repeat the time and the figure of their buffer.
-func TestCollect(t *testing.T) {
+func TestCollectTracks(t *testing.T) {
 	const memory = `{"event":"memory_allocation","mono_ns":900000,"allocation_bytes":6000,"live_bytes":6000}
 {"event":"memory_allocation","mono_ns":950000,"allocation_bytes":4000,"live_bytes":10000}
 {"event":"memory_allocation","mono_ns":900000,"tensor_bytes":500,"live_bytes":6000}
@@ -78,7 +78,7 @@ func TestCollect(t *testing.T) {
 	if err := os.WriteFile(path, []byte(memory+events(40, 3, 4)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tracks, err := Collect(context.Background(), path, nil)
+	tracks, err := CollectTracks(context.Background(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

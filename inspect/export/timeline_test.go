@@ -1,4 +1,4 @@
-package timeline
+package export
 
 import (
 	"bytes"
@@ -47,7 +47,7 @@ func TestOrder(t *testing.T) {
 		`"exec":1,"layer_id":-1,"component_type":"output"}
 {"event":"component_end","mono_ns":1000950,"ctx":0,"exec":1,"layer_id":-1,"component_type":"output"}
 {"event":"graph`, 1)
-	_, text := writeTimeline(t, log, Options{Format: Speedscope})
+	_, text := writeTimeline(t, log, TimelineOptions{Format: Speedscope})
 	layer, output := strings.Index(string(text), `{"type":"C","frame":1,"at":1000900}`),
 		strings.Index(string(text), `{"type":"O","frame":4,"at":1000900}`)
 	if layer < 0 || output < layer {
@@ -84,14 +84,14 @@ func events(n, ops, every int) string {
 	return b.String()
 }
 
-func writeTimeline(t *testing.T, log string, o Options) (*Result, []byte) {
+func writeTimeline(t *testing.T, log string, o TimelineOptions) (*TimelineResult, []byte) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "resource.jsonl")
 	if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	r, err := Write(context.Background(), path, &out, o)
+	r, err := WriteTimeline(context.Background(), path, &out, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func writeTimeline(t *testing.T, log string, o Options) (*Result, []byte) {
 
 // TestProfile: the time of all samples is that of the graphs, and what was not timed inside is a frame of its own.
 func TestProfile(t *testing.T) {
-	_, text := writeTimeline(t, events(10, 3, 5), Options{Format: PProf})
+	_, text := writeTimeline(t, events(10, 3, 5), TimelineOptions{Format: PProf})
 	p, err := profile.ParseData(text)
 	if err != nil {
 		t.Fatal(err)
@@ -132,12 +132,12 @@ func TestProfile(t *testing.T) {
 func TestBound(t *testing.T) {
 	log := events(600, 30, 1)
 	for _, format := range []string{Perfetto, Chrome, Speedscope} {
-		whole, _ := writeTimeline(t, log, Options{Format: format, MaxBytes: 1 << 40})
+		whole, _ := writeTimeline(t, log, TimelineOptions{Format: format, MaxBytes: 1 << 40})
 		if whole.SpansLeft != 0 || whole.Spans != 600*33 || whole.LeftOut() != "" {
 			t.Errorf("%s: %+v", format, whole)
 		}
 		most := whole.Bytes / 3
-		r, _ := writeTimeline(t, log, Options{Format: format, MaxBytes: most})
+		r, _ := writeTimeline(t, log, TimelineOptions{Format: format, MaxBytes: most})
 		if r.SpansLeft == 0 || r.Spans+r.SpansLeft != whole.Spans || r.Graphs != 600 || r.LeftOut() == "" {
 			t.Errorf("%s: %+v of %+v", format, r, whole)
 		}
@@ -152,21 +152,21 @@ func TestDamage(t *testing.T) {
 	lines := strings.SplitAfter(events(6, 2, 1), "\n")
 	lines[3] = "rubbish \x00\n"
 	lines[7] = "" // a graph event
-	r, _ := writeTimeline(t, strings.Join(lines, ""), Options{Format: Chrome})
+	r, _ := writeTimeline(t, strings.Join(lines, ""), TimelineOptions{Format: Chrome})
 	if r.BadLines != 1 || r.Graphs != 5 || r.Incomplete == 0 || !strings.Contains(r.LeftOut(), "1 lines") {
 		t.Errorf("%+v: %s", r, r.LeftOut())
 	}
-	if _, err := Write(context.Background(), t.TempDir(), &bytes.Buffer{}, Options{Format: Chrome}); err == nil {
+	if _, err := WriteTimeline(context.Background(), t.TempDir(), &bytes.Buffer{}, TimelineOptions{Format: Chrome}); err == nil {
 		t.Error("a folder without events is no error")
 	}
-	if _, err := Write(context.Background(), "", &bytes.Buffer{}, Options{Format: "dot"}); err == nil {
+	if _, err := WriteTimeline(context.Background(), "", &bytes.Buffer{}, TimelineOptions{Format: "dot"}); err == nil {
 		t.Error("an unknown format is no error")
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
 	path := filepath.Join(t.TempDir(), "a.jsonl")
 	os.WriteFile(path, []byte(events(6, 2, 1)), 0o600)
-	if _, err := Write(ctx, path, &bytes.Buffer{}, Options{Format: Perfetto}); err == nil {
+	if _, err := WriteTimeline(ctx, path, &bytes.Buffer{}, TimelineOptions{Format: Perfetto}); err == nil {
 		t.Error("an export that was ended is no error")
 	}
 }
@@ -188,7 +188,7 @@ func TestHost(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if _, err := Write(context.Background(), dir, &out, Options{Format: Chrome}); err != nil {
+	if _, err := WriteTimeline(context.Background(), dir, &out, TimelineOptions{Format: Chrome}); err != nil {
 		t.Fatal(err)
 	}
 	var trace struct {

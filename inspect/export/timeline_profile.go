@@ -1,4 +1,4 @@
-package timeline
+package export
 
 import (
 	"fmt"
@@ -123,7 +123,7 @@ func (p *profileSums) fault(*fault) error     { return nil }
 func (p *profileSums) request(*request) error { return nil }
 func (p *profileSums) instant(*instant) error { return nil }
 
-func (p *profileSums) close(r *Result) error {
+func (p *profileSums) close(r *TimelineResult) error {
 	if p.about.unix != 0 && p.first != 0 {
 		p.list.TimeNanos = p.first - p.about.mono + p.about.unix
 		p.list.DurationNanos = p.last - p.first

@@ -1,4 +1,4 @@
-package timeline
+package export
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ type sink interface {
 	fault(f *fault) error
 	request(q *request) error
 	instant(i *instant) error
-	close(r *Result) error
+	close(r *TimelineResult) error
 }
 
 // token is a generated token, from the one before it to the graph that takes it as input.
@@ -73,7 +73,7 @@ const maxSamples = 100_000
 // reader turns events into what a sink takes.
 type reader struct {
 	assembly
-	o       Options
+	o       TimelineOptions
 	to      sink
 	event   event
 	caches  map[string]*kv  // by context and kind
@@ -84,7 +84,7 @@ type reader struct {
 	// isBounded is of a sink that bounds what it holds itself, and takes no parts of executions.
 	isBounded bool
 	share     float64 // of the log that was read
-	result    Result
+	result    TimelineResult
 }
 
 // kv is how many cells of a cache are used. Every operation is reported by each layer; one of them is counted.
@@ -100,12 +100,12 @@ type run struct {
 	last  int64
 }
 
-// Result says what was written.
-type Result struct {
+// TimelineResult says what was written.
+type TimelineResult struct {
 	Graphs, TimedGraphs int64
 	Tokens              int64
 	Spans               int64 // graphs, layers, components and ops
-	SpansLeft           int64 // of them, left out to hold Options.MaxBytes: ops first
+	SpansLeft           int64 // of them, left out to hold TimelineOptions.MaxBytes: ops first
 	Samples             int64 // values of counters
 	SamplesLeft         int64 // beyond the bound of a counter
 	Faults, FaultsLeft  int64
@@ -372,7 +372,7 @@ func (r *reader) lines(ctx context.Context, path string, each func([]byte) error
 }
 
 // LeftOut says what is not in the file; "" where everything is.
-func (r *Result) LeftOut() string {
+func (r *TimelineResult) LeftOut() string {
 	var parts []string
 	add := func(n int64, what string) {
 		if n > 0 {

@@ -1,4 +1,4 @@
-package timeline
+package export
 
 import (
 	"bufio"
@@ -18,14 +18,14 @@ const (
 	PProf      = "pprof"      // a profile for go tool pprof: time, FLOPs and bytes by op, component and layer
 )
 
-// Formats lists them, and the ending of a file of each.
-var Formats = []struct{ Name, Suffix string }{
+// TimelineFormats lists them, and the ending of a file of each.
+var TimelineFormats = []struct{ Name, Suffix string }{
 	{Perfetto, ".pftrace"}, {Chrome, ".trace.json"}, {Speedscope, ".speedscope.json"}, {PProf, ".pb.gz"},
 }
 
-// Suffix is the ending of a file of a format; false where there is no such format.
-func Suffix(format string) (string, bool) {
-	for _, f := range Formats {
+// TimelineSuffix is the ending of a file of a format; false where there is no such format.
+func TimelineSuffix(format string) (string, bool) {
+	for _, f := range TimelineFormats {
 		if f.Name == format {
 			return f.Suffix, true
 		}
@@ -33,8 +33,8 @@ func Suffix(format string) (string, bool) {
 	return "", false
 }
 
-// Options is how a timeline is written.
-type Options struct {
+// TimelineOptions is how a timeline is written.
+type TimelineOptions struct {
 	Format string
 	// MaxBytes bounds the file: where it would become larger, ops are left out, evenly over the run, and counted. 0: 10
 	// MB for 1,000 tokens, at least 1 MB. A pprof profile is not bounded, since it holds sums.
@@ -50,8 +50,8 @@ const (
 	leastBytes    = 1_000_000
 )
 
-// Write writes the timeline of a run directory, or of a file of resource events. It stops early when ctx is done.
-func Write(ctx context.Context, path string, w io.Writer, o Options) (*Result, error) {
+// WriteTimeline writes the timeline of a run directory, or of a file of resource events. It stops early when ctx is done.
+func WriteTimeline(ctx context.Context, path string, w io.Writer, o TimelineOptions) (*TimelineResult, error) {
 	about := aboutRun(path)
 	if o.MaxBytes == 0 {
 		o.MaxBytes = max(leastBytes, about.tokens*bytesPerToken)
