@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/inspect/memory"
+	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -105,7 +106,7 @@ func (w *work) step(event Event, text string) {
 // look is how busy the machine is without us, as a share of all processors.
 func (w *work) look(ctx context.Context) (*float64, error) {
 	root := os.DirFS("/")
-	before, _, err := processors(root)
+	before, _, err := machine.ReadTicks(root)
 	if err != nil {
 		return nil, nil // it is not known then, and the verdict says so
 	}
@@ -114,8 +115,8 @@ func (w *work) look(ctx context.Context) (*float64, error) {
 		return nil, context.Cause(ctx)
 	case <-time.After(time.Duration(w.Config.Telemetry.BaselineS * float64(time.Second))):
 	}
-	after, _, err := processors(root)
-	if share, ok := after.since(before); err == nil && ok {
+	after, _, err := machine.ReadTicks(root)
+	if share, ok := after.Since(before); err == nil && ok {
 		return &share, nil
 	}
 	return nil, nil

@@ -1,7 +1,6 @@
 package mrm
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -9,57 +8,9 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/inspect/memory"
+	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/runner/doctor"
 )
-
-// ticks are the times of processors as /proc/stat counts them, in its units.
-type ticks struct{ busy, all int64 }
-
-// since is what was used between two readings, as a share; false where no time went by.
-func (t ticks) since(before ticks) (share float64, ok bool) {
-	if t.all <= before.all {
-		return 0, false
-	}
-	return float64(t.busy-before.busy) / float64(t.all-before.all), true
-}
-
-// processors reads /proc/stat: of all processors together, and of each. Time that the hypervisor gave to others
-// counts as busy: it was not to be had.
-func processors(root fs.FS) (all ticks, each map[int]ticks, err error) {
-	text, err := fs.ReadFile(root, "proc/stat")
-	if err != nil {
-		return all, nil, fmt.Errorf("how busy the machine is: %w; mount it: mount -t proc proc /proc", err)
-	}
-	each = map[int]ticks{}
-	found := false
-	for line := range strings.Lines(string(text)) {
-		words := strings.Fields(line)
-		if len(words) < 5 || !strings.HasPrefix(words[0], "cpu") {
-			continue
-		}
-		var t ticks
-		for i, word := range words[1:min(len(words), 9)] { // guests, behind them, are in user time already
-			n, err := strconv.ParseInt(word, 10, 64)
-			if err != nil {
-				return all, nil, fmt.Errorf("how busy the machine is: /proc/stat has %.40q where a number belongs",
-					word)
-			}
-			t.all += n
-			if i != 3 && i != 4 { // idle, and idle while a disk works
-				t.busy += n
-			}
-		}
-		if words[0] == "cpu" {
-			all, found = t, true
-		} else if n, err := strconv.Atoi(words[0][len("cpu"):]); err == nil {
-			each[n] = t
-		}
-	}
-	if !found {
-		return all, nil, errors.New("how busy the machine is: /proc/stat has no line for all processors")
-	}
-	return all, each, nil
-}
 
 const cpuFolder = "sys/devices/system/cpu"
 
@@ -155,8 +106,8 @@ func (s *slowdown) sample(ns int64, cpu int, busy, speed float64) {
 // A watch looks at the machine while a run is recorded.
 type watch struct {
 	root           fs.FS
-	start, last    ticks
-	each           map[int]ticks
+	start, last    machine.Ticks
+	each           map[int]machine.Ticks
 	group, heat    *int64
 	slow           slowdown
 	folders        []string // of frequencies
@@ -168,7 +119,7 @@ type watch struct {
 func newWatch(root fs.FS) *watch {
 	w := &watch{root: root, group: groupThrottled(root), heat: thermal(root)}
 	w.folders, _ = fs.Glob(root, cpuFolder+"/cpu[0-9]*/cpufreq") // none in most virtual machines
-	w.start, w.each, w.err = processors(root)
+	w.start, w.each, w.err = machine.ReadTicks(root)
 	w.last = w.start
 	return w
 }
@@ -184,14 +135,14 @@ func groupThrottled(root fs.FS) *int64 {
 
 // look takes one sample, at a time of any steady clock.
 func (w *watch) look(ns int64) {
-	all, each, err := processors(w.root)
+	all, each, err := machine.ReadTicks(w.root)
 	if err != nil {
 		w.err = err
 		return
 	}
 	for cpu, speed := range speeds(w.root, w.folders) {
 		w.hasFrequencies = true
-		if busy, ok := each[cpu].since(w.each[cpu]); ok {
+		if busy, ok := each[cpu].Since(w.each[cpu]); ok {
 			w.slow.sample(ns, cpu, busy, speed)
 		}
 	}
@@ -222,11 +173,11 @@ func since(before, now *int64) *int64 {
 // others is what other processes than ours used of all processors since the watch began, in percent; nil where that
 // is not known. own is what ours used, in nanoseconds, and perSecond how many of the kernel's units a second has.
 func (w *watch) others(own, perSecond int64) *float64 {
-	all := w.last.all - w.start.all
+	all := w.last.All - w.start.All
 	if w.err != nil || all <= 0 {
 		return nil
 	}
-	busy := float64(w.last.busy - w.start.busy)
+	busy := float64(w.last.Busy - w.start.Busy)
 	pct := 100 * max(busy-float64(own)/1e9*float64(perSecond), 0) / float64(all)
 	return &pct
 }

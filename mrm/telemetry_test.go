@@ -4,36 +4,11 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"testing"
 	"testing/fstest"
 )
 
 func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
-
-// TestProcessors reads a text of /proc/stat whose shares are known.
-func TestProcessors(t *testing.T) {
-	root := fstest.MapFS{"proc/stat": file("cpu  100 20 30 800 40 5 4 1 50 6\ncpu0 50 10 15 400 20 5 0 0 0 0\ncpu1 " +
-		"50 10 15 400 20 0 4 1 0 0\nintr 1 2\n")}
-	all, each, err := processors(root)
-	if err != nil || all != (ticks{160, 1000}) || each[0] != (ticks{80, 500}) || each[1] != (ticks{80, 500}) {
-		t.Fatalf("%+v %+v %v", all, each, err)
-	}
-	if share, ok := (ticks{260, 1200}).since(all); !ok || share != 0.5 {
-		t.Errorf("%g, %v", share, ok)
-	}
-	if _, ok := all.since(all); ok {
-		t.Error("a share of no time")
-	}
-	for _, text := range []string{"", "cpu0 1 2 3 4\n", "cpu a b c d e\n"} {
-		if _, _, err := processors(fstest.MapFS{"proc/stat": file(text)}); err == nil {
-			t.Errorf("%q was read", text)
-		}
-	}
-	if _, _, err := processors(os.DirFS("/")); err != nil {
-		t.Errorf("this machine: %v", err)
-	}
-}
 
 // TestThermal counts events once per core and package, whichever processor reports them.
 func TestThermal(t *testing.T) {

@@ -12,12 +12,13 @@ import (
 )
 
 // rooflineTime is how long each of the two parts is measured.
-const rooflineTime = 3 * time.Second
+var rooflineTime = 3 * time.Second
 
 // Roofline measures what this machine can do at most and keeps it in a file, for recordings to compare with.
 func Roofline(root fs.FS, path string) ([]Fact, error) {
 	r := machine.Roofline{CPU: machine.CPUName(), CPUs: runtime.NumCPU(), Threads: runtime.NumCPU(),
 		Measured: time.Now().UTC().Truncate(time.Second)}
+	before := others(root)
 	perSecond, bits, err := vector.Peak(r.Threads, rooflineTime)
 	if err != nil {
 		return nil, err
@@ -43,9 +44,28 @@ func Roofline(root fs.FS, path string) ([]Fact, error) {
 		Fact{Topic: "roofline", Name: "ridge"}.is(OK,
 			fmt.Sprintf("%.1f operations per byte: what does fewer is bound by the memory", r.Ridge())),
 	}
+	if share := max(before, others(root)); share > 0.1 {
+		return facts, fmt.Errorf("not kept: other programs used %.0f %% of the processors meanwhile; end them and "+
+			"measure again", 100*share)
+	}
 	if err := r.Save(path); err != nil {
 		return facts, err
 	}
 	return append(facts, Fact{Topic: "roofline", Name: "kept"}.is(OK,
 		path+": events of recordings hold the share that each operation reaches")), nil
+}
+
+// othersTime is how long it is watched what others compute.
+const othersTime = 300 * time.Millisecond
+
+// others waits, and returns the share of all processors that was used meanwhile; 0 where the kernel does not say.
+func others(root fs.FS) float64 {
+	before, _, errBefore := machine.ReadTicks(root)
+	time.Sleep(othersTime)
+	after, _, errAfter := machine.ReadTicks(root)
+	share, ok := after.Since(before)
+	if errBefore != nil || errAfter != nil || !ok {
+		return 0
+	}
+	return share
 }
