@@ -7,10 +7,8 @@ import (
 
 // formulas has every op of ggml that llama.cpp's graphs of language models hold, and most others.
 var formulas = map[string]Formula{
-	"MUL_MAT": {"2·k per element of the output, k being the length of a row of src[0]; broadcast over its dimensions " +
-		"2 and 3", func(o *Op) int64 {
-		return 2 * o.Src[0].NE[0] * o.Out.Elements()
-	}},
+	"MUL_MAT": {"2·k per element of the output, k being the length of a row of src[0]; broadcast over its " +
+		"dimensions 2 and 3", func(o *Op) int64 { return 2 * o.Src[0].NE[0] * o.Out.Elements() }},
 	"MUL_MAT_ID": {"2·k per element of the output, which has a row per token and chosen expert",
 		func(o *Op) int64 { return 2 * o.Src[0].NE[0] * o.Out.Elements() }},
 	"OUT_PROD": {"2·k per element of the output, k being the number of rows of src[0]",

@@ -31,11 +31,14 @@ var keys = map[string]key{
 		"of a phase that was decided late: the last execution that it holds for, `exec` being the first"},
 	"graph": {"", "measured", "number of the graph; one graph is executed many times"},
 	"phase": {"", "computed",
-		"`setup`, `maintenance`, `prefill`, `decode`; of an execution `prefill` where any of its tokens is a prompt's; of energy `mixed` where generated ones are among them, and `outside` of executions"},
+		"`setup`, `maintenance`, `prefill`, `decode`; of an execution `prefill` where any of its tokens is a " +
+			"prompt's; of energy `mixed` where generated ones are among them, and `outside` of executions"},
 	"op_seq":   {"", "measured", "index of the node in its graph; of several nodes, of the first"},
 	"layer_id": {"", "computed", "layer, -1 = none"},
 	"resource_id": {"", "",
-		"`{device}_{memory\\|compute\\|flow\\|cache\\|mlp}_layer_{N}_{component}_{µs}`, which one event has, and for memory its deallocation; of events that begin within a microsecond the later ones have the next one that is free"},
+		"`{device}_{memory\\|compute\\|flow\\|cache\\|mlp}_layer_{N}_{component}_{µs}`, which one event has, and " +
+			"for memory its deallocation; of events that begin within a microsecond the later ones have the next one " +
+			"that is free"},
 
 	"duration_ns":          {"ns", "measured", "see *Times*"},
 	"duration_us":          {"µs", "measured", "the same"},
@@ -45,14 +48,16 @@ var keys = map[string]key{
 	"layer_compute_gflops": {"GFLOP", "computed", "work of the layer"},
 
 	"component_type": {"", "computed",
-		"`input`, `attention`, `mlp`, `ssm`, `residual`, `output`, `cache`; of a whole graph `graph`, of nodes that were timed together `several`; of memory `weights`, `compute`, `any`"},
+		"`input`, `attention`, `mlp`, `ssm`, `residual`, `output`, `cache`; of a whole graph `graph`, of nodes that " +
+			"were timed together `several`; of memory `weights`, `compute`, `any`"},
 	"operation": {"", "measured",
 		"ggml's op in small letters, `mul_mat`, of UNARY and GLU the function; `range` or `graph` of several"},
 	"name":          {"", "measured", "ggml's name of the node"},
 	"input_tensors": {"", "measured", "names of what it reads"},
 	"output_shape":  {"elements", "measured", "ggml's order, ne0 first"},
 	"within": {"", "",
-		"of an op that was not timed by itself: `range` or `graph`, whose event of the same execution has its time, FLOPs and bytes"},
+		"of an op that was not timed by itself: `range` or `graph`, whose event of the same execution has its time, " +
+			"FLOPs and bytes"},
 	"tensor_shape": {"elements", "measured", "of a weight, ggml's order, ne0 first"},
 	"tensor_bytes": {"B", "computed", "of a weight: what it takes of its buffer"},
 	"through": {"", "computed",
@@ -70,17 +75,20 @@ var keys = map[string]key{
 	"flops": {"FLOP", "computed",
 		"by the formulas below; of several ops, of those whose formula is known"},
 	"flops_unmasked": {"FLOP", "computed",
-		"the same without the cells that masks rule out; where it was recorded which cells may be read, and flash attention is among the ops"},
+		"the same without the cells that masks rule out; where it was recorded which cells may be read, and flash " +
+			"attention is among the ops"},
 	"ops_without_mask": {"ops", "computed",
 		"ops of flash attention of which it was not recorded which cells may be read; no rate is printed then"},
 	"ops_without_flops": {"ops", "computed", "ops whose formula is not known; no rate is printed then"},
 	"bytes_read": {"B", "computed",
-		"each value once: rows used of a table, chosen experts, a view's own elements; of flash attention all cells that it is given, padded ones too"},
+		"each value once: rows used of a table, chosen experts, a view's own elements; of flash attention all cells " +
+			"that it is given, padded ones too"},
 	"bytes_written": {"B", "computed", "the output; of a cache the new rows"},
 	"ops_without_bytes": {"ops", "computed",
 		"ops whose bytes are not known: experts of several tokens where the choice was not recorded"},
 	"compute_intensity_gflops": {"GFLOP", "computed",
-		"LRI's key: work / 10⁹ FLOP, and no rate. Over all events it adds up to what was done: of a range or graph, it is that of its ops which have no event of their own"},
+		"LRI's key: work / 10⁹ FLOP, and no rate. Over all events it adds up to what was done: of a range or " +
+			"graph, it is that of its ops which have no event of their own"},
 	"gflops_per_s": {"GFLOP/s", "computed",
 		"`flops_unmasked`, where there is none `flops`, / `duration_ns`"},
 	"gb_per_s":               {"GB/s", "computed", "bytes read and written / `duration_ns`"},
@@ -96,12 +104,14 @@ var keys = map[string]key{
 	"window_ns": {"ns", "measured",
 		"time since the sample before, whose end `mono_ns` is; absent in the first of a GPU"},
 	"gpu_utilization_percent": {"%", "measured",
-		"NVML's `utilization.gpu`: share of the time in which some kernel of any process ran; does not report how many multiprocessors were busy"},
+		"NVML's `utilization.gpu`: share of the time in which some kernel of any process ran; does not report how " +
+			"many multiprocessors were busy"},
 	"memory_utilization_percent": {"%", "measured",
 		"NVML's `utilization.memory`: share of that time in which the GPU's memory was read or written"},
 	"utilization_window_ns": {"ns", "measured", "that time, where `utilization_source` is `samples`"},
 	"utilization_source": {"", "",
-		"`samples`: mean of the GPU's own samples since the previous event; `last_period`: the GPU keeps none, the time is NVML's last sample period (1/6 s to 1 s)"},
+		"`samples`: mean of the GPU's own samples since the previous event; `last_period`: the GPU keeps none, the " +
+			"time is NVML's last sample period (1/6 s to 1 s)"},
 	"sm_clock_mhz":           {"MHz", "measured", "clock of the multiprocessors at `mono_ns`"},
 	"memory_clock_mhz":       {"MHz", "measured", "clock of the GPU's memory"},
 	"pcie_tx_kb_per_s":       {"KB/s", "measured", "what the GPU sent over PCIe, as NVML reports it, once a second"},
@@ -113,17 +123,20 @@ var keys = map[string]key{
 		"NVML's `power.draw` at `mono_ns`; since Ampere NVML's mean of the last second"},
 	"gpu_energy_j": {"J", "measured", "what the GPU used in the window; by its length, the mean power"},
 	"energy_source": {"", "",
-		"`energy_counter`: difference of the device's counter; `power_samples`: it has none, and the mean of `gpu_power_w` before and after the window is multiplied by its length, which is computed"},
+		"`energy_counter`: difference of the device's counter; `power_samples`: it has none, and the mean of " +
+			"`gpu_power_w` before and after the window is multiplied by its length, which is computed"},
 
 	"domain": {"", "",
 		"`package-0`, the processors of a socket; `package-0/dram`, its memory; `gpu-0`, the GPU with `gpu_index` 0"},
 	"energy_j": {"J", "measured",
-		"what the domain used in the window: difference of its counter; of a phase the sum of its shares of windows, which is computed"},
+		"what the domain used in the window: difference of its counter; of a phase the sum of its shares of windows, " +
+			"which is computed"},
 	"windows": {"", "computed", "windows that have time of the phase"},
 	"busy_share": {"", "computed",
 		"of those windows, the share of the time in executions of any phase; the rest is `outside`"},
 	"shared_share": {"", "computed",
-		"share of `energy_j` from windows that have executions of another phase too, divided by time as if both drew the same power; 1: no window is short enough for the phase. Of `outside`, from windows that have any"},
+		"share of `energy_j` from windows that have executions of another phase too, divided by time as if both drew " +
+			"the same power; 1: no window is short enough for the phase. Of `outside`, from windows that have any"},
 	"uncovered_ns": {"ns", "computed",
 		"time of the phase's executions in no window; `joules_per_token` is absent then"},
 	"apportioned_j": {"J", "computed",
@@ -183,7 +196,9 @@ var keys = map[string]key{
 	"cells":           {"cells", "measured", "how many"},
 	"key_bytes":       {"B", "computed", "of keys in them; of a recurrent layer, of its convolution's state"},
 	"key_bytes_written": {"B", "computed",
-		"of keys of cells in use that the execution wrote; absent of what a program does to cells without computing. The graph of a context shift rotates the keys of all cells, empty ones too: bytes_written of graph_execution and compute_execution"},
+		"of keys of cells in use that the execution wrote; absent of what a program does to cells without computing. " +
+			"The graph of a context shift rotates the keys of all cells, empty ones too: bytes_written of " +
+			"graph_execution and compute_execution"},
 	"value_bytes_written": {"B", "computed",
 		"the same of values; 0 where positions are shifted, which rewrites keys alone"},
 	"value_bytes":         {"B", "computed", "of values; of its recurrence's state"},
@@ -191,11 +206,14 @@ var keys = map[string]key{
 	"value_cache_size_mb": {"MiB", "computed", "the same as `value_bytes`"},
 	"cache_hit_ratio":     {"", "computed", "of the request's cells, the share that its prompt found in the cache"},
 	"needed_cells": {"cells", "measured",
-		"that the prompts of all requests of the context so far needed; requests that follow a loaded state are left out until it is known"},
-	"reused_cells":    {"cells", "measured", "of them, those that were there"},
-	"cache_operation": {"", "measured", "`allocate` (free cells are written, or found to be loaded), `update`, `evict`"},
+		"that the prompts of all requests of the context so far needed; requests that follow a loaded state are left " +
+			"out until it is known"},
+	"reused_cells": {"cells", "measured", "of them, those that were there"},
+	"cache_operation": {"", "measured",
+		"`allocate` (free cells are written, or found to be loaded), `update`, `evict`"},
 	"reason": {"", "measured",
-		"of an eviction: `seq_rm`, `seq_keep`, `clear`, `overwrite`; of an allocation `loaded`: a state was loaded into the cells"},
+		"of an eviction: `seq_rm`, `seq_keep`, `clear`, `overwrite`; of an allocation `loaded`: a state was loaded " +
+			"into the cells"},
 
 	"token_ids":   {"", "measured", "vocabulary ids"},
 	"token_texts": {"", "measured", "their texts; absent where tokens are redacted"},

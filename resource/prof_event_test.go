@@ -18,7 +18,8 @@ var strapKeys = map[ProfType]string{
 	ProfTypeDisk: "dev iops throughput_bytes_s lat_p50_us lat_p95_us lat_p99_us queue_depth_avg queue_depth_max " +
 		"requests bytes",
 	ProfTypeSyscall: "syscall count lat_avg_us lat_p95_us lat_p99_us lat_max_us bytes bytes_per_call " +
-		"throughput_bytes_s top_callers.pid top_callers.comm top_callers.count top_callers.lat_total_ns top_callers.bytes",
+		"throughput_bytes_s top_callers.pid top_callers.comm top_callers.count top_callers.lat_total_ns " +
+		"top_callers.bytes",
 	ProfTypeMem: "page_faults_total page_faults_by_pid top_faulting_threads.pid top_faulting_threads.tid " +
 		"top_faulting_threads.faults psi.avg10 psi.avg60 psi.avg300 rss_kb major_faults",
 	ProfTypeSched: "total_off_cpu_pct threads.tid threads.tgid threads.comm threads.off_cpu_pct threads.off_cpu_ns " +
@@ -128,7 +129,10 @@ func TestAppendProfEventSortsAllKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"bytes":0,"bytes_per_call":0,"callers":0,"corr_id":"run_20261121_041500_ab12-3","count":2,"interval_s":1,"labels":{},"mono_ns":9,"op":"wait","syscall":"futex","throughput_bytes_s":0,"top_callers":[{"bytes":0,"comm":"a<b","count":2,"lat_total_ns":9007199254740993,"pid":7}],"ts":"2023-11-14T22:13:20.000005+00:00","ts_ns":1700000000000005000,"type":"sync"}` + "\n"
+	const want = `{"bytes":0,"bytes_per_call":0,"callers":0,"corr_id":"run_20261121_041500_ab12-3","count":2,` +
+		`"interval_s":1,"labels":{},"mono_ns":9,"op":"wait","syscall":"futex","throughput_bytes_s":0,` +
+		`"top_callers":[{"bytes":0,"comm":"a<b","count":2,"lat_total_ns":9007199254740993,"pid":7}],` +
+		`"ts":"2023-11-14T22:13:20.000005+00:00","ts_ns":1700000000000005000,"type":"sync"}` + "\n"
 	if string(line) != want {
 		t.Errorf("wrote\n%swant\n%s", line, want)
 	}
@@ -136,7 +140,9 @@ func TestAppendProfEventSortsAllKeys(t *testing.T) {
 
 func TestParseProfEventReadsStrapsOwn(t *testing.T) {
 	e, err := ParseProfEvent(
-		[]byte(`{"comm":"python","corr_id":null,"labels":{"model":"x"},"pid":12,"retransmits":0,"rx_bytes_s":1.0,"rx_calls":1,"ts":"2025-01-01T00:00:00+00:00","ts_ns":1735689600000000000,"tx_bytes_s":2.5,"tx_calls":2,"type":"net"}`))
+		[]byte(`{"comm":"python","corr_id":null,"labels":{"model":"x"},"pid":12,"retransmits":0,` +
+			`"rx_bytes_s":1.0,"rx_calls":1,"ts":"2025-01-01T00:00:00+00:00","ts_ns":1735689600000000000,` +
+			`"tx_bytes_s":2.5,"tx_calls":2,"type":"net"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

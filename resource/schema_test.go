@@ -103,8 +103,9 @@ func schema() map[string]any {
 	}
 	return map[string]any{
 		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A line of resource.jsonl",
-		"description": fmt.Sprintf("Resource events of llamatap, version %d. Made of the structs in resource/; docs/EVENTS.md explains them. A key that is not known is absent.", Version),
-		"oneOf":       any0, "$defs": defs,
+		"description": fmt.Sprintf("Resource events of llamatap, version %d. Made of the structs in resource/; "+
+			"docs/EVENTS.md explains them. A key that is not known is absent.", Version),
+		"oneOf": any0, "$defs": defs,
 	}
 }
 

@@ -86,7 +86,8 @@ func TestTimestampForms(t *testing.T) {
 }
 
 func TestDecode(t *testing.T) {
-	line := `{"event":"compute_execution","timestamp":"12","unix_ns":12345,"mono_ns":5,"session_id":"s","ctx":0,"source":"computed",` +
+	line := `{"event":"compute_execution","timestamp":"12","unix_ns":12345,"mono_ns":5,"session_id":"s",` +
+		`"ctx":0,"source":"computed",` +
 		`"sources":{"duration_ns":"measured"},"exec":3,"layer_id":-1,"time_source":"range","flops":10,"new_key":true}`
 	event, err := Decode([]byte(line))
 	if err != nil {

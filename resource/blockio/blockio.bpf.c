@@ -73,7 +73,7 @@ const volatile __u32 row_mask = BLOCK_ROWS - BLOCK_FIXED - 1;
 const volatile __u32 row_count = BLOCK_ROWS; /* fixed ones with the others */
 const volatile __u32 processors = 1;
 const volatile bool by_device;
-const volatile __u32 only_devices[8]; /* disks or partitions; no other is looked at. Unused ones are no device's number */
+const volatile __u32 only_devices[8]; /* the only disks or partitions to look at; unused ones are no device's number */
 const volatile bool starts = true;    /* the kernel has block_io_start; else the task of the issue stands for it */
 const volatile bool groups_v1;        /* rows name groups of v1's blkio; else of v2 */
 

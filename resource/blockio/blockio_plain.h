@@ -1,10 +1,10 @@
-/* The same where the kernel has no BTF: the requests of plain tracepoints have no address, and are identified by
- * device, sector and operation. Partitions, the task behind a request, its time in the queue and merges of bios are not
- * known here. */
+/* The same where the kernel has no BTF: the requests of plain tracepoints have no address; device, sector and operation
+ * identify them. Partitions, the task of a request, its time in the queue and merges of bios are not known here. */
 #pragma once
 
 /* Where the fields of the tracepoints lie: kernels differ. */
-const volatile __u32 issue_bytes_at = 28, issue_text_at = 32, complete_error_at = 28, complete_text_at = 32, requeue_text_at = 28;
+const volatile __u32 issue_bytes_at = 28, issue_text_at = 32;
+const volatile __u32 complete_error_at = 28, complete_text_at = 32, requeue_text_at = 28;
 
 /* All of them begin like this. */
 struct plain_args {

@@ -1,13 +1,13 @@
-/* What is known of block requests, and the pure logic on it: the same in BPF and in the user-space C of requests_test.go. It uses no helper
- * of the kernel. Whoever includes it has __u32, __u64 and bool.
+/* What is known of block requests, and the pure logic on it: the same in BPF and in the user-space C of
+ * requests_test.go. It uses no helper of the kernel. Whoever includes it has __u32, __u64 and bool.
  *
- * A request is known by its address from its start (or its issue) to its completion. Its slot lies in a bucket of one cache line, and, where
- * that is full, in one of a few others; the first slot of a bucket counts those that lie elsewhere. A row is what requests have in common: device,
- * operation, process and control group; each processor counts for itself in counts of that row. Nothing here is ever set back by a reader:
- * snapshots are differences.
+ * A request is known by its address from its start (or its issue) to its completion. Its slot lies in a bucket of one
+ * cache line, and, where that is full, in one of a few others; the first slot of a bucket counts those that lie
+ * elsewhere. A row is what requests have in common: device, operation, process and control group; each processor counts
+ * for itself in counts of that row. Nothing here is ever set back by a reader: snapshots are differences.
  *
- * What a request costs are mostly cache lines, for it comes from an idle processor: its slot, its disk, two of its counts; and, of who made it,
- * the line that remembers what the same task was found to be last. */
+ * What a request costs are mostly cache lines, for it comes from an idle processor: its slot, its disk, two of its
+ * counts; and, of who made it, the line that remembers what the same task was found to be last. */
 #pragma once
 
 #include "histogram.h"
@@ -317,9 +317,9 @@ static __always_inline __u32 block_fixed(struct block_table *t, const struct blo
 	return at;
 }
 
-/* block_row_of returns the row of what want says, and makes it where it is new. rows is a power of two, less one. Two
- * processors that make the same row at once make two; the reader adds them up. */
-static __always_inline __u32 block_row_of(struct block_table *t, const struct block_row *want, __u32 disk_id, __u32 rows)
+/* block_row_of finds or makes the row of want. rows is a power of two less one. The reader adds up rows made twice. */
+static __always_inline __u32 block_row_of(struct block_table *t, const struct block_row *want, __u32 disk_id,
+					  __u32 rows)
 {
 	__u64 hash = block_mix(want->device ^ (__u64)want->tgid << 32 ^ want->cgroup * 0xff51afd7ed558ccdull ^ (__u64)want->op << 28);
 	__u32 disk;

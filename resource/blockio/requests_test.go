@@ -31,7 +31,8 @@ func TestOperations(t *testing.T) {
 	golden(t, `
 int main(void)
 {
-	const char *texts[] = { "R", "RA", "RAM", "W", "WS", "WSM", "WFS", "FW", "FWFS", "FF", "D", "DE", "DS", "N", "FR", "F" };
+	const char *texts[] = { "R", "RA", "RAM", "W", "WS", "WSM", "WFS", "FW", "FWFS", "FF", "D", "DE", "DS", "N", "FR",
+		"F" };
 
 	for (unsigned op = 0; op < 40; op++)
 		printf("%u", block_op_of(op | 0x4000800));
@@ -74,8 +75,8 @@ func TestSizes(t *testing.T) {
 	want.WriteString("1 1 2 1234\n")
 	c.WriteString(
 		"\t__u64 wrong = 0;\n\tfor (__u64 ns = 2000; ns < 1ull << 33; ns += 999 * (1 + (ns & 1)) + (ns >> 20))\n")
-	c.WriteString(
-		"\t\tfor (__u64 at = ns - ns % 1000 - 1; at < ns - ns % 1000 + 2; at++)\n\t\t\twrong += at >= 2000 && block_us(at) != at / 1000;\n")
+	c.WriteString("\t\tfor (__u64 at = ns - ns % 1000 - 1; at < ns - ns % 1000 + 2; at++)\n" +
+		"\t\t\twrong += at >= 2000 && block_us(at) != at / 1000;\n")
 	c.WriteString("\tprintf(\"%llu %d\\n\", wrong, block_us((1ull << 32) - 1) == ((1ull << 32) - 1) / 1000);\n}\n")
 	want.WriteString("0 1\n")
 	golden(t, c.String(), want.String())
@@ -167,8 +168,8 @@ int main(void)
 		row = block_row_of(&t, &b, 8 << 20, 63);
 		if (row < BLOCK_FIXED) {
 			fixed++;
-			printf(fixed > 1 ? "" : "row of all: op %u device %x tgid %u disk %d\n", t.rows[row].op, t.rows[row].device, t.rows[row].tgid,
-				t.rows[row].disk == t.rows[first].disk);
+			printf(fixed > 1 ? "" : "row of all: op %u device %x tgid %u disk %d\n", t.rows[row].op,
+				t.rows[row].device, t.rows[row].tgid, t.rows[row].disk == t.rows[first].disk);
 		}
 	}
 	printf("lost %d\n", t.lost[BLOCK_LOST_ROW] == (__u64)fixed && fixed >= 236);
@@ -235,8 +236,9 @@ int main(void)
 	end(0, 0, 5000000, 2000000, 0, false);                      /* an empty flush */
 	end(0, 0, 5000000, 2000000, 8192, false);                   /* its issue was not seen */
 	printf("same %d\n", !memcmp(&plain, &shared, sizeof plain));
-	printf("events %llu bytes %llu service %llu queue %llu of %llu errors %llu unissued %llu %llu untimed %llu\n", plain.events, plain.bytes,
-		plain.service_ns, plain.queue_ns, plain.queued, plain.errors, plain.unissued, plain.unissued_ns, plain.untimed);
+	printf("events %llu bytes %llu service %llu queue %llu of %llu errors %llu unissued %llu %llu untimed %llu\n",
+		plain.events, plain.bytes, plain.service_ns, plain.queue_ns, plain.queued, plain.errors, plain.unissued,
+		plain.unissued_ns, plain.untimed);
 	for (int size = 0; size < BLOCK_SIZES; size++)
 		for (int slot = 0; slot < HISTOGRAM_SLOTS; slot++)
 			if (plain.latency[size][slot])

@@ -119,9 +119,9 @@ WAIT_INLINE int wait_on(struct wait_thread *t, wait_u64 now, wait_u64 *since)
 	return 0;
 }
 
-/* wait_run_takes adds pages to a run. It reports whether they belong to it: else the run is to be emitted, and begun
- * anew with them. */
-WAIT_INLINE int wait_run_takes(struct wait_run *r, wait_u64 now, wait_u32 dev, wait_u64 ino, wait_u64 first, wait_u64 pages)
+/* wait_run_takes adds pages to a run, or returns 0: they are not of it, and it is to be emitted and begun with them. */
+WAIT_INLINE int wait_run_takes(struct wait_run *r, wait_u64 now, wait_u32 dev, wait_u64 ino, wait_u64 first,
+			       wait_u64 pages)
 {
 	if (!r->pages || r->dev != dev || r->ino != ino || r->first + r->pages != first || r->pages >= WAIT_RUN_PAGES)
 		return 0;

@@ -173,8 +173,9 @@ var nested = map[string]bool{
 	"sm_utilization_percent": true,
 	"timestamp":              true, "duration_ms": true, "sync_wait_ns": true, "flops_unmasked": true,
 	"ops_without_mask": true, "model_info": true, "context_info": true,
-	"window_ns": true, "gpu_power_w": true, "cells": true, "key_bytes": true, "key_bytes_written": true, "value_bytes_written": true, "value_bytes": true,
-	"key_cache_size_mb": true, "value_cache_size_mb": true, "cache_hit_ratio": true,
+	"window_ns": true, "gpu_power_w": true, "cells": true, "key_bytes": true, "key_bytes_written": true,
+	"value_bytes_written": true, "value_bytes": true, "key_cache_size_mb": true, "value_cache_size_mb": true,
+	"cache_hit_ratio": true,
 }
 
 // whole are the compute events without those of ops within a range or graph that was timed as a whole.

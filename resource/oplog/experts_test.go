@@ -83,7 +83,8 @@ func TestExperts(t *testing.T) {
 	}
 	var products []*resource.Compute
 	for _, c := range whole(events) {
-		if want := int64(3*64*4 + 3*32*4 + 3*2*4); c.Operation == "add_id" && c.BytesRead != nil && *c.BytesRead != want {
+		want := int64(3*64*4 + 3*32*4 + 3*2*4)
+		if c.Operation == "add_id" && c.BytesRead != nil && *c.BytesRead != want {
 			t.Errorf("the biases of three of four experts were read: %d bytes, want %d", *c.BytesRead, want)
 		}
 		if c.Operation == "mul_mat_id" {

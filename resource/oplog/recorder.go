@@ -56,8 +56,9 @@ func NewRecorder(o Options) (*Recorder, error) {
 		tokens: tokens{writer: w, spell: o.Text}, routing: routing{writer: w},
 		compute: compute{w, m.device, o.Roofline, o.Pressure}, devices: devices{writer: w, take: o.Devices,
 			running: begun}, running: begun,
-		cells:  cells{w, map[cacheID]string{}, map[cacheLayer]string{}},
-		totals: totals{writer: w, start: cmp.Or(o.StartNS, o.Now()), phases: map[ggmlhooks.Phase]*resource.PhaseTotals{}},
+		cells: cells{w, map[cacheID]string{}, map[cacheLayer]string{}},
+		totals: totals{writer: w, start: cmp.Or(o.StartNS, o.Now()),
+			phases: map[ggmlhooks.Phase]*resource.PhaseTotals{}},
 	}
 	r.totals.open(&o)
 	return r, nil

@@ -361,8 +361,8 @@ func TestFailed(t *testing.T) {
 	b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: 1, MonoNS: 50, BeginNS: 6, Status: 1}))
 	lines, events := b.lines()
 	g, s := of[resource.Graph](events)[0], of[resource.Summary](events)[0]
-	if g.Status != 1 || g.FLOPs != nil || g.BytesRead != nil || g.TimedNS != nil || *g.DurationNS != 44 || s.FLOPs != 0 || s.Tokens != 0 ||
-		s.Graphs != 1 {
+	if g.Status != 1 || g.FLOPs != nil || g.BytesRead != nil || g.TimedNS != nil || *g.DurationNS != 44 ||
+		s.FLOPs != 0 || s.Tokens != 0 || s.Graphs != 1 {
 		t.Errorf("%+v %+v", g, s)
 	}
 	if n := kinds(lines); n["compute_execution"]+n["input_tokens"] != 0 {

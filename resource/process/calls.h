@@ -1,5 +1,5 @@
-/* Calls of llama.cpp's library by a running process, as the programs of calls.bpf.c send them. resource/process/calls_event.go
- * has the same layout. */
+/* Calls of llama.cpp's library by a running process, as the programs of calls.bpf.c send them.
+ * resource/process/calls_event.go has the same layout. */
 #pragma once
 
 #define CALL_RUNS 16 /* of rows that follow one another in one sequence; further ones are counted as beyond */

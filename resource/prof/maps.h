@@ -8,9 +8,9 @@
 
 const volatile bool count_calls;          /* events of type syscall are wanted */
 const volatile bool count_waits;          /* of type sync */
-const volatile bool net_by_calls;         /* the kernel lacks the hooks of sockets: their traffic is that of system calls */
+const volatile bool net_by_calls;         /* the kernel lacks the hooks of sockets: system calls give their traffic */
 const volatile bool follow;               /* what a process of the target starts belongs to it */
-const volatile bool retransmit_tells;     /* the hook of retransmitted segments reports whether they were sent, since 6.16 */
+const volatile bool retransmit_tells;     /* the hook of retransmitted segments reports if they were sent, since 6.16 */
 const volatile __u32 retransmit_error;    /* where it does without BTF; 0 is nowhere */
 const volatile __u32 sampled_one_of = 1;  /* of reads and writes */
 

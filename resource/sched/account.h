@@ -1,12 +1,12 @@
-/* The accounts of a thread: where its time goes, from one change of its state to the next. Pure logic, the same in BPF and in the
- * user-space C of a test.
+/* The accounts of a thread: where its time goes, from one change of its state to the next. Pure logic, the same in BPF
+ * and in the user-space C of a test.
  *
- * At each moment a thread is in exactly one state, and the times in the states add up to the time since it was first seen:
+ * At each moment a thread is in one state, and the times in the states add up to the time since it was first seen:
  *
  *     ns[0] + ... + ns[STATES - 1] == (mark >> STATE_BITS) - born
  *
- * A reader that finds it otherwise has read while the thread was written, and reads again. Only one processor writes a thread's accounts at
- * any time, because the scheduler moves a thread under its run queue's lock. */
+ * A reader that finds it otherwise has read while the thread was written, and reads again. Only one processor writes a
+ * thread's accounts at any time, because the scheduler moves a thread under its run queue's lock. */
 #pragma once
 
 #include "histogram.h"
@@ -29,7 +29,7 @@ enum thread_state {
 
 struct thread_accounts {
 	unsigned long long born;           /* when it was first seen, CLOCK_MONOTONIC in ns, as all times here */
-	unsigned long long mark;           /* since when it has been in its state << STATE_BITS | state: one word, so that both are read at once */
+	unsigned long long mark;           /* begin of its state << STATE_BITS | state: one word, to read both at once */
 	unsigned long long ns[STATES];     /* closed gaps by state */
 	unsigned long long voluntary;      /* switches away from it because it slept */
 	unsigned long long involuntary;    /* and because it had to make room */
@@ -158,9 +158,9 @@ static inline void thread_begin(struct thread_accounts *t, unsigned long long no
 	t->born = now;
 }
 
-/* thread_enter closes the gap that the thread is in, begins the next one and returns how long the closed one was. A
- * clock that differs between processors does not make a gap negative. */
-static inline unsigned long long thread_enter(struct thread_accounts *t, unsigned long long now, enum thread_state state)
+/* thread_enter closes a thread's gap, begins the next and returns the closed one's length, 0 if a clock went back. */
+static inline unsigned long long thread_enter(struct thread_accounts *t, unsigned long long now,
+					      enum thread_state state)
 {
 	unsigned long long since = t->mark >> STATE_BITS, gap;
 
@@ -206,9 +206,9 @@ static inline void thread_waited(struct thread_accounts *t, unsigned long long w
 		t->wait_max = wait;
 }
 
-/* thread_run is a switch to it. Its waking need not have been seen where the kernel reports how long it has been queued
- * since, in ns; UNKNOWN where it does not. */
-static inline void thread_run(struct thread_accounts *t, unsigned long long now, unsigned epoch, unsigned long long queued)
+/* thread_run is a switch to it. queued: since its waking, in ns; UNKNOWN if the kernel does not report it. */
+static inline void thread_run(struct thread_accounts *t, unsigned long long now, unsigned epoch,
+			      unsigned long long queued)
 {
 	enum thread_state from = thread_state(t);
 	unsigned long long gap = thread_enter(t, now, ON_CPU);

@@ -1,11 +1,11 @@
 //go:build ignore
 
-/* Where the time of threads goes, and their page faults. A thread that is looked at has a place in the table: each_task gives one for those
- * that are there, on_new for those that come, on_exec for those whose name or place has come to be wanted. All other hooks ask the table
- * alone, so that a thread that nobody asked for costs one look that finds nothing.
+/* Where the time of threads goes, and their page faults. A thread that is looked at has a place in the table: each_task
+ * gives one to those that are there, on_new to those that come, on_exec to those whose name or place has come to be
+ * wanted. All other hooks ask the table alone, so that a thread that nobody asked for costs one look.
  *
- * Since when a thread waits that runs again is the kernel's own knowledge (sched_info), so that wakings need not be looked at; where it cannot
- * be had on_wakeup is attached.
+ * Since when a thread waits that runs again is the kernel's own knowledge (sched_info), so that wakings need not be
+ * looked at; where it cannot be had on_wakeup is attached.
  *
  * Hot path: on_switch; at most 150 ns with a wanted thread on either side. */
 #include "target.h"
@@ -242,7 +242,7 @@ struct thread_record {
 	__u64 key;
 	__u32 tgid;
 	__u32 reserved;
-	__u64 queued; /* how long it has waited for a processor, ns, if it does; UNKNOWN if not, or by whom its waking is seen */
+	__u64 queued; /* how long it has waited for a processor, ns; UNKNOWN if it does not, or on_wakeup is attached */
 	__u64 minor, major;
 	char comm[16];
 };

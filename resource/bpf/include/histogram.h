@@ -1,5 +1,5 @@
-/* Log2 histograms, the same in BPF, in the user-space C of tests and in resource/histogram.go. Slot 0 holds zeros; slot s from 1 on holds
- * the values from 2^(s-1) to 2^s - 1; the last slot holds all that is larger. */
+/* Log2 histograms, the same in BPF, in the user-space C of tests and in resource/histogram.go. Slot 0 holds zeros; slot
+ * s from 1 on holds the values from 2^(s-1) to 2^s - 1; the last slot holds all that is larger. */
 #pragma once
 
 #define HISTOGRAM_SLOTS 32

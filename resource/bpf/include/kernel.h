@@ -1,6 +1,6 @@
-/* What BPF programs here know of the kernel: the few fields that they read, found in each kernel by their names (CO-RE), and the numbers of
- * the bpf(2) interface. A program that reads more declares it in its own file, under a name that ends in ___ and a word of its own where
- * the type stands here already. Written for -target bpf; user-space tests include the headers of pure logic only. */
+/* What BPF programs here know of the kernel: the few fields that they read, found in each kernel by name (CO-RE), and
+ * the numbers of bpf(2). A program that reads more declares it in its own file, under a name that ends in ___ and a
+ * word of its own where the type is here. For -target bpf; user-space tests include headers of pure logic only. */
 #pragma once
 
 typedef signed char __s8;

@@ -1,10 +1,10 @@
-/* Which tasks are wanted. resource/bpf's Target sets the constants before a program is loaded, so that what is not asked for costs
- * nothing, and fills the map; process ids may be added while programs run. All conditions that are set must hold. */
+/* Which tasks are wanted. Target of resource/bpf sets the constants before a program is loaded, so that what is not
+ * asked for costs nothing, and fills the map, to which process ids may be added later. All set conditions must hold. */
 #pragma once
 
 #include "kernel.h"
 
-/* What a program on a tracepoint returns. With 0 the kernel drops the event for everybody who samples it with perf, such as --tap-samples faults. */
+/* What a program on a tracepoint returns: with 0 the kernel drops the event for all who sample it with perf, too. */
 #define FOR_OTHERS_TOO 1
 
 const volatile bool target_by_pid;        /* the process stands in target_pids */
@@ -46,7 +46,7 @@ struct task_struct___target {
 	struct signal_struct___target *signal;
 } READ_AS_FOUND;
 
-/* target_leave is for the end of a thread: a process is forgotten when its last one ends, for its number is used again. */
+/* target_leave is for the end of a thread: a process is forgotten with its last one, since its number is used again. */
 static __always_inline void target_leave(struct task_struct *task)
 {
 	struct task_struct___target *p = (void *)task;
@@ -104,8 +104,8 @@ static __always_inline bool wanted(struct task_struct *task)
 	return !target_by_cgroup || target_has_cgroup_of(task);
 }
 
-/* wanted_current is for programs that know nothing of the kernel's types: plain tracepoints, where there is no BTF. A cgroup v1 cannot be
- * asked for there; Target says so. */
+/* wanted_current is for programs that know nothing of the kernel's types: plain tracepoints, where there is no BTF. A
+ * cgroup v1 cannot be asked for there; Target says so. */
 static __always_inline bool wanted_current(void)
 {
 	if (!target_has_pid(bpf_get_current_pid_tgid() >> 32))

@@ -99,7 +99,8 @@ int main(int argc, char **argv)
 	} else {
 		int anon = !strcmp(mode, "anon");
 
-		base = mmap(NULL, s.st_size, PROT_READ | PROT_WRITE * anon, anon ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, anon ? -1 : fd, 0);
+		base = mmap(NULL, s.st_size, PROT_READ | PROT_WRITE * anon,
+			    anon ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, anon ? -1 : fd, 0);
 		if (base == MAP_FAILED)
 			return perror("mmap"), 1;
 		madvise((void *)base, s.st_size, anon ? MADV_NOHUGEPAGE : MADV_RANDOM);
@@ -120,7 +121,9 @@ int main(int argc, char **argv)
 	}
 	getrusage(RUSAGE_SELF, &after);
 	for (i = 0; i < count; i++)
-		printf("touch %lx %lu %lu\n", (unsigned long)(base + place(i)), (unsigned long)began[i], (unsigned long)took[i]);
-	printf("%ld %ld %ld\n", after.ru_minflt - before.ru_minflt, after.ru_majflt - before.ru_majflt, after.ru_nvcsw - before.ru_nvcsw);
+		printf("touch %lx %lu %lu\n", (unsigned long)(base + place(i)), (unsigned long)began[i],
+		       (unsigned long)took[i]);
+	printf("%ld %ld %ld\n", after.ru_minflt - before.ru_minflt, after.ru_majflt - before.ru_majflt,
+	       after.ru_nvcsw - before.ru_nvcsw);
 	return fflush(stdout) || getchar() < -1;
 }

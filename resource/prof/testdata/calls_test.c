@@ -12,16 +12,23 @@ static const unsigned char arm64[CALL_NUMBERS] = { NUMBERS_arm64(CALL_AT) };
 
 static void latency(call_u64 ns) { printf("latency %llu %u\n", ns, latency_slot(ns)); }
 
+static void print_open(call_u64 word)
+{
+	printf("open %llu: since %llu, call %s, timed %d\n", word, open_begin(word), names[open_call(word)],
+	       !!(word & OPEN_TIMED));
+}
+
 static void stat(const char *what, const struct call_stat *s)
 {
-	printf("stat %s: %llu calls %llu errors %llu bytes %llu timed %llu ns of %llu begun, longest %llu of %u, before %llu of %u\n", what, s->count,
-	       s->errors, s->bytes, s->timed, s->ns, s->begun, s->longest, s->interval, s->longest_before, s->interval_before);
+	printf("stat %s: %llu calls %llu errors %llu bytes %llu timed %llu ns of %llu begun, "
+	       "longest %llu of %u, before %llu of %u\n",
+	       what, s->count, s->errors, s->bytes, s->timed, s->ns, s->begun,
+	       s->longest, s->interval, s->longest_before, s->interval_before);
 }
 
 int main(void)
 {
 	struct call_stat s = { 0 };
-	call_u64 word;
 
 	printf("sizes %d %d %d\n", CALL_SLOTS, LATENCY_SLOTS, ERRNO_SLOTS);
 	for (int i = 1; i < CALL_COUNT; i++)
@@ -32,7 +39,8 @@ int main(void)
 	for (int i = 0; i < CALL_NUMBERS; i++)
 		if (arm64[i])
 			printf("arm64 %d %s\n", i, names[arm64[i]]);
-	printf("futex number %d of amd64 %d, %d of arm64 %d\n", FUTEX_NUMBER_amd64, amd64[FUTEX_NUMBER_amd64] == CALL_OF_FUTEX_OTHER,
+	printf("futex number %d of amd64 %d, %d of arm64 %d\n",
+	       FUTEX_NUMBER_amd64, amd64[FUTEX_NUMBER_amd64] == CALL_OF_FUTEX_OTHER,
 	       FUTEX_NUMBER_arm64, arm64[FUTEX_NUMBER_arm64] == CALL_OF_FUTEX_OTHER);
 	for (call_u64 op = 0; op < 16; op++)
 		printf("operation %llu %d\n", op, (int)call_of_futex(op | 128) - CALL_OF_FUTEX_WAIT);
@@ -58,11 +66,10 @@ int main(void)
 	stat("in interval 2", &s);
 	call_count(&s, 0, 0, 1, 2000, 9);
 	stat("in interval 9", &s);
-	word = open_word(123456789012345678ull, 1, CALL_OF_CLOCK_NANOSLEEP);
-	printf("open %llu: since %llu, call %s, timed %d\n", word, open_begin(word), names[open_call(word)], !!(word & OPEN_TIMED));
-	word = open_word(1, 0, CALL_OF_READ);
-	printf("open %llu: since %llu, call %s, timed %d\n", word, open_begin(word), names[open_call(word)], !!(word & OPEN_TIMED));
-	printf("arguments %llu %llu %llu %llu\n", call_argument(call_flags[CALL_OF_MMAP], 2, 3, 4), call_argument(call_flags[CALL_OF_FALLOCATE], 2, 3, 4),
+	print_open(open_word(123456789012345678ull, 1, CALL_OF_CLOCK_NANOSLEEP));
+	print_open(open_word(1, 0, CALL_OF_READ));
+	printf("arguments %llu %llu %llu %llu\n",
+	       call_argument(call_flags[CALL_OF_MMAP], 2, 3, 4), call_argument(call_flags[CALL_OF_FALLOCATE], 2, 3, 4),
 	       call_argument(call_flags[CALL_OF_RECVMSG], 2, 3, 4), call_argument(call_flags[CALL_OF_RECVFROM], 2, 3, 4));
 	return 0;
 }

@@ -3,7 +3,7 @@
  *   workload calls FOLDER   every tracked call, some of them failing or moving less than was asked for
  *   workload sockets        traffic of every kind of socket and path into one
  *   workload loss           TCP segments, SYN and SYN-ACK that get lost and are sent again; tallies how many
- *   workload heir           a connection that a child process uses, whose segments get lost; tallies how many and the child's number
+ *   workload heir           a connection of a child process whose segments get lost; tallies how many, and the child
  *   workload futex N        two threads that wake one another N times
  *   workload forks N        N processes that make a few calls each
  *   workload many N         N reads of a byte each from two threads
@@ -11,8 +11,9 @@
  *   workload renamed        a call under one name of the process, and one under the next
  *   workload compat N       N calls with the numbers of 32-bit programs
  *
- * It stops itself (SIGSTOP) before and behind what it does, so that whoever watches can begin and end in between, and prints its tally at the
- * end: name, calls, bytes, errors. Stopping is no tracked call. With WORKLOAD_GOES_ON in its environment it does not stop. */
+ * It stops itself (SIGSTOP) before and after what it does, so that a recorder can begin and end there, and prints its
+ * tally at the end: name, calls, bytes, errors. Stopping is no tracked call. With WORKLOAD_GOES_ON in its environment
+ * it does not stop. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -62,7 +63,8 @@ static long call(const char *name, long number, long per, long a, long b, long c
 	return result;
 }
 
-#define CALL6(nr, per, a, b, c, d, e, f, ...) call(#nr, SYS_##nr, per, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+#define CALL6(nr, per, a, b, c, d, e, f, ...) \
+	call(#nr, SYS_##nr, per, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 #define CALL(...) CALL6(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
 
 static void fail(const char *what)

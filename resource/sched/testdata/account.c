@@ -16,7 +16,8 @@ static const char *const names[STATES] = {"on_cpu", "runnable", "disk", "lock", 
 #define NUMBER(name, amd64, arm64) {#name, SYSCALL_NUMBER(amd64, arm64)},
 
 static const struct { const char *name; int number; } calls[] = {
-	SYSCALLS_IDLE(NUMBER, SYSCALL_NONE) SYSCALLS_FUTEX(NUMBER, SYSCALL_NONE) SYSCALLS_LOCK(NUMBER, SYSCALL_NONE) SYSCALLS_DISK(NUMBER, SYSCALL_NONE)
+	SYSCALLS_IDLE(NUMBER, SYSCALL_NONE) SYSCALLS_FUTEX(NUMBER, SYSCALL_NONE)
+	SYSCALLS_LOCK(NUMBER, SYSCALL_NONE) SYSCALLS_DISK(NUMBER, SYSCALL_NONE)
 };
 
 static int call_number(const char *name)

@@ -1,10 +1,11 @@
 /* A program whose threads each do one thing, for the tests of resource/sched.
  *
- *     work KIND... [FILE]    Each thread prints "begin KIND TID MINOR MAJOR VOLUNTARY INVOLUNTARY" and waits for work in a read. It works from
- *                            the byte g on its input until the byte s, prints "rest" with the same, and waits again. Then "rested" is
- *                            printed. At the end of the input the program ends.
+ *     work KIND... [FILE]    Each thread prints "begin KIND TID MINOR MAJOR VOLUNTARY INVOLUNTARY" and waits for work
+ *                            in a read. It works from the byte g on its input until the byte s, prints "rest" with the
+ *                            same, and waits again. Then "rested" is printed. At the end of the input the program ends.
  *     work storm N           Starts N processes after the byte g, which end at once, and prints "rested".
- *     work become KIND...    A thread that is not the first becomes this program anew, with the kinds as arguments, after the byte g.
+ *     work become KIND...    A thread that is not the first becomes this program anew, with the kinds as arguments,
+ *                            after the byte g.
  *     work reuse TID N...    Starts one process after the other, all with that number, each of which computes for N ms.
  */
 #define _GNU_SOURCE
@@ -28,7 +29,8 @@
 
 /* struct clone_args of <linux/sched.h>, which is at odds with <sched.h>. */
 struct clone_args {
-	unsigned long long flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup;
+	unsigned long long flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+	unsigned long long set_tid, set_tid_size, cgroup;
 };
 
 static atomic_int stop, resting;
@@ -44,7 +46,8 @@ static void say(const char *word, const char *kind)
 
 	pthread_mutex_lock(&one);
 	getrusage(RUSAGE_THREAD, &r);
-	printf("%s %s %ld %ld %ld %ld %ld\n", word, kind, syscall(SYS_gettid), r.ru_minflt, r.ru_majflt, r.ru_nvcsw, r.ru_nivcsw);
+	printf("%s %s %ld %ld %ld %ld %ld\n", word, kind, syscall(SYS_gettid), r.ru_minflt, r.ru_majflt, r.ru_nvcsw,
+	       r.ru_nivcsw);
 	fflush(stdout);
 	pthread_mutex_unlock(&one);
 }
@@ -286,8 +289,8 @@ static void *become(void *args)
 int main(int n, char **args)
 {
 	static const struct { const char *name; void *(*run)(void *); } kinds[] = {
-		{"spin", spin}, {"crowd", crowd}, {"doze", doze}, {"disk", disk}, {"ping", pong}, {"pong", pong}, {"touch", touch}, {"load", load},
-		{"brief", brief},
+		{"spin", spin}, {"crowd", crowd}, {"doze", doze}, {"disk", disk}, {"ping", pong}, {"pong", pong},
+		{"touch", touch}, {"load", load}, {"brief", brief},
 	};
 	pthread_t threads[64];
 	int started = 0;
