@@ -23,7 +23,8 @@ func (r *Run) Packs() bool { return r.PromptsFile != "" && r.Predict == 0 && r.P
 func promptsOptions() []llamaOption {
 	return []llamaOption{
 		{section: "many prompts", key: "prompts", names: []string{"prompts"}, form: "FNAME", own: true,
-			help: `JSON lines {"id","prompt" or "messages","n_predict","seed",..} with settings by llama-server's names; - is stdin`,
+			help: `JSON lines {"id","prompt" or "messages","n_predict","seed",..} with settings by llama-server's ` +
+				`names; - is stdin`,
 			set: file(func(r *Run) *string { return &r.PromptsFile },
 				"a file with one JSON object per line, or - for stdin")},
 		{key: "results", names: []string{"results"}, form: "FNAME", own: true, byDef: "stdout",
@@ -47,8 +48,9 @@ func promptsOptions() []llamaOption {
 			set:  boolean(func(r *Run) *bool { return &r.StopOnError })},
 		{key: "chat-template", names: []string{"chat-template"}, form: "JINJA_TEMPLATE", env: "LLAMA_ARG_CHAT_TEMPLATE",
 			byDef: "the model's own",
-			help:  `template for "messages": a name such as chatml, or a text that llama.cpp's library knows by its marks`,
-			set:   func(r *Run, s string) error { r.ChatTemplate = s; return nil }},
+			help: `template for "messages": a name such as chatml, or a text that llama.cpp's library knows by ` +
+				`its marks`,
+			set: func(r *Run, s string) error { r.ChatTemplate = s; return nil }},
 	}
 }
 

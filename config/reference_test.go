@@ -86,57 +86,63 @@ func (o *option) kind() string {
 	return "run"
 }
 
+// markdown is text with backticks where it has acute accents, since a raw string cannot hold a backtick.
+func markdown(text string) string { return strings.ReplaceAll(text, "´", "`") }
+
 // cell makes text safe in a Markdown table.
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
 
-const referenceHead = `# The --tap-… flags
+var referenceHead = markdown(`# The --tap-… flags
 
-Generated from the option table of package config: ` + "`go generate ./config`" + `. Do not edit.
+Generated from the option table of package config: ´go generate ./config´. Do not edit.
 
-Whatever records is spelt ` + "`--tap-…`" + `, with the same meaning on ` + "`llamatap run`" + `, on llama.cpp's own front ends and on ` + "`llamatap exec`" + `; as
-an environment variable; and in the YAML file of ` + "`--tap-config`" + `, below the key ` + "`tap:`" + `. A flag beats the environment, the environment
-beats the file, the file beats the preset, the preset beats the default. ` + "`metadata.json`" + ` lists each value with its source.
+Whatever records is spelt ´--tap-…´, with the same meaning on ´llamatap run´, on llama.cpp's own front ends and on
+´llamatap exec´; as an environment variable; and in the YAML file of ´--tap-config´, below the key ´tap:´. A flag
+beats the environment, the environment beats the file, the file beats the preset, the preset beats the default.
+´metadata.json´ lists each value with its source.
 
 - A recorder runs exactly when one of its own flags is given, and a run directory exists exactly when a recorder runs.
-- ` + "`--tap-out DIR`" + ` or a modifier alone is an error that lists the recorders: capturing every tensor would be the costliest
-  choice. One that only the environment or its file sets waits for a recorder. ` + "`--tap-start off`" + ` is none: the run captures
-  what ` + "`llamatap ctl`" + ` asks for.
-- ` + "`--tap-attention`" + ` as the only recorder flag captures what attention maps need, and nothing else.
-- A selection that matches nothing of the model (granularity, layers, tensors, attention) ends with status 2 and the names that
-  exist, before anything is computed.
-- A flag given twice counts as last written. A value that begins with a dash is written ` + "`--tap-name=value`" + `.
+- ´--tap-out DIR´ or a modifier alone is an error that lists the recorders: capturing every tensor would be the
+  costliest choice. One that only the environment or its file sets waits for a recorder. ´--tap-start off´ is none:
+  the run captures what ´llamatap ctl´ asks for.
+- ´--tap-attention´ as the only recorder flag captures what attention maps need, and nothing else.
+- A selection that matches nothing of the model (granularity, layers, tensors, attention) ends with status 2 and the
+  names that exist, before anything is computed.
+- A flag given twice counts as last written. A value that begins with a dash is written ´--tap-name=value´.
 - Sizes: K, M, G and T (also KiB, MiB …) are powers of 1024; KB, MB, GB and TB are powers of 1000.
-- An environment variable that is empty counts as not set; a misspelt one, such as ` + "`LLAMATAP_LAYR`" + `, is an error. ` + "`LLAMATAP_LAYERS`" + `,
-  ` + "`LLAMATAP_TENSORS`" + ` and ` + "`LLAMATAP_TOKENS`" + ` are former names of the variables without the S. In YAML, lists may be
-  written as lists.
-- An argument of the form ` + "`--tap-name`" + ` or ` + "`--tap-name=value`" + ` is the tap's wherever it stands, also where another program's flag
-  expects its value; an unknown name is an error. Other arguments, such as a prompt ` + "`--tap dance`" + `, and ` + "`-tap-name`" + ` are the program's.
-- Behind an argument ` + "`--`" + ` every argument belongs to the program: ` + "`llamatap exec -- llama-cli -p --tap-name`" + `.
+- An environment variable that is empty counts as not set; a misspelt one, such as ´LLAMATAP_LAYR´, is an error.
+  ´LLAMATAP_LAYERS´, ´LLAMATAP_TENSORS´ and ´LLAMATAP_TOKENS´ are former names of the variables without the S. In
+  YAML, lists may be written as lists.
+- An argument of the form ´--tap-name´ or ´--tap-name=value´ is the tap's wherever it stands, also where another
+  program's flag expects its value; an unknown name is an error. Other arguments, such as a prompt ´--tap dance´, and
+  ´-tap-name´ are the program's.
+- Behind an argument ´--´ every argument belongs to the program: ´llamatap exec -- llama-cli -p --tap-name´.
 
 | flag | environment | YAML key | kind | default | meaning |
 |---|---|---|---|---|---|
-`
+`)
 
-const presetHead = `
+var presetHead = markdown(`
 ## Presets
 
-Names and values are those of STRAP-LLM, except two codecs: on activations its lz4 and zstd stay below 2.1×, so ` + "`balanced`" + `
-uses ` + "`q`" + ` and ` + "`max_compression`" + ` ` + "`q-fse`" + `, which reach 3× within a bounded error (` + "`--tap-error`" + `). ` + "`--tap-codec lz4`" + ` stores F16,
-which STRAP-LLM reads. The memory figure is a ceiling for ` + "`--tap-memory`" + `, not a reservation; the rate is the one below
-which the summary of a run says what held the capture back.
+Names and values are those of STRAP-LLM, except two codecs: on activations its lz4 and zstd stay below 2.1×, so
+´balanced´ uses ´q´ and ´max_compression´ ´q-fse´, which reach 3× within a bounded error (´--tap-error´).
+´--tap-codec lz4´ stores F16, which STRAP-LLM reads. The memory figure is a ceiling for ´--tap-memory´, not a
+reservation; the rate is the one below which the summary of a run says what held the capture back.
 
 | preset | granularity | codec | GB/s | memory ceiling |
 |---|---|---|---|---|
-`
+`)
 
-const purposeHead = `
+var purposeHead = markdown(`
 ## Purposes
 
-` + "`--tap-purpose`" + ` picks a preset from the model's GGUF ` + "`general.architecture`" + `, normalised to a family. Three examples of each:
+´--tap-purpose´ picks a preset from the model's GGUF ´general.architecture´, normalised to a family. Three examples
+of each:
 
 | purpose | architecture | family | preset | codec | memory ceiling |
 |---|---|---|---|---|---|
-`
+`)
 
 // runReference is docs/RUN_FLAGS.md: every flag of llamatap run that llama.cpp has too, and where run
 // differs from llama-completion.
@@ -173,25 +179,27 @@ func code(s string) string {
 	return "`" + s + "`"
 }
 
-const runReferenceHead = `# The flags of llamatap run
+var runReferenceHead = markdown(`# The flags of llamatap run
 
-Generated from the option table of package config: ` + "`go generate ./config`" + `. Do not edit.
+Generated from the option table of package config: ´go generate ./config´. Do not edit.
 
-` + "`llamatap run`" + ` does what ` + "`llama-completion -no-cnv --no-display-prompt`" + ` of llama.cpp 0.7.0 does with the same flags: names, environment
-variables and defaults are its own, and so is the text, byte for byte. What records stands in [FLAGS.md](FLAGS.md). What it lacks
-(conversations, input while it runs, JSON schemas, …) llama.cpp's own program has under the tap: ` + "`llamatap llama-completion`" + `.
+´llamatap run´ does what ´llama-completion -no-cnv --no-display-prompt´ of llama.cpp 0.7.0 does with the same flags:
+names, environment variables and defaults are its own, and so is the text, byte for byte. What records stands in
+[FLAGS.md](FLAGS.md). What it lacks (conversations, input while it runs, JSON schemas, …) llama.cpp's own program has
+under the tap: ´llamatap llama-completion´.
 
 Where it differs:
 
 - The generated text goes to stdout and nothing else does; it never asks for input.
-- ` + "`--embeddings`" + ` and what belongs to it are llama-embedding's, and so is the output, byte for byte; ` + "`-np`" + ` is not there, and scores of ` + "`--pooling rank`" + ` are never
-  normalised, which llama-embedding leaves alone with ` + "`--embd-normalize -1`" + ` only.
-- ` + "`--prompts`" + ` and what belongs to it are its own: [PROMPTS.md](PROMPTS.md).
-- ` + "`-n 0`" + ` decodes the prompt; llama-completion does nothing then.
-- What llama-completion ignores is an error here: unknown samplers, ` + "`--dry-base`" + ` below 1, prompts that are no UTF-8.
+- ´--embeddings´ and what belongs to it are llama-embedding's, and so is the output, byte for byte; ´-np´ is not
+  there, and scores of ´--pooling rank´ are never normalised, which llama-embedding leaves alone with
+  ´--embd-normalize -1´ only.
+- ´--prompts´ and what belongs to it are its own: [PROMPTS.md](PROMPTS.md).
+- ´-n 0´ decodes the prompt; llama-completion does nothing then.
+- What llama-completion ignores is an error here: unknown samplers, ´--dry-base´ below 1, prompts that are no UTF-8.
 - Where a grammar and a bias leave no token, the run ends with an error; llama-completion aborts.
-- A prompt cache is written under another name and renamed, so that it is never half a file. It is left as it was when a run is
-  interrupted, or ends because of how the prompt ends.
-- ` + "`-r`, `-l`, `--dry-sequence-breaker`, `--lora…` and `--control-vector…`" + ` add up when they are given several times; of other flags the last
-  one counts.
-`
+- A prompt cache is written under another name and renamed, so that it is never half a file. It is left as it was when a
+  run is interrupted, or ends because of how the prompt ends.
+- ´-r´, ´-l´, ´--dry-sequence-breaker´, ´--lora…´ and ´--control-vector…´ add up when they are given
+  several times; of other flags the last one counts.
+`)

@@ -85,7 +85,8 @@ func (r *Run) ParseRequest(line []byte) (q Request, err error) {
 	}
 	switch {
 	case settings.AllRows && settings.Predict != 0:
-		return q, errors.New(`"n_predict": --all-rows computes no logits, by which text is chosen: leave one of them out`)
+		return q, errors.New(`"n_predict": --all-rows computes no logits, by which text is chosen: ` +
+			`leave one of them out`)
 	case settings.AllRows && settings.TopLogprobs > 0:
 		return q, errors.New(`"n_probs": --all-rows computes no logits: leave one of them out`)
 	}

@@ -23,8 +23,9 @@ func TestParseRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := run.ParseRequest([]byte(`{"id":"x","prompt":"a\nb","n_predict":4,"temperature":0.5,"samplers":["top_k","temp"],"ignore_eos":true,
-		"logit_bias":[[5,false],[6,-1.5]],"dry_sequence_breakers":["\n","\\n"],"n_probs":2,"grammar":"root ::= \"a\"","stop":["\n\n","b"]}`))
+	q, err := run.ParseRequest([]byte(`{"id":"x","prompt":"a\nb","n_predict":4,"temperature":0.5,
+		"samplers":["top_k","temp"],"ignore_eos":true,"logit_bias":[[5,false],[6,-1.5]],
+		"dry_sequence_breakers":["\n","\\n"],"n_probs":2,"grammar":"root ::= \"a\"","stop":["\n\n","b"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}

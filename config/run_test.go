@@ -37,63 +37,72 @@ func TestRunFlags(t *testing.T) {
 		{"defaults", "", func(*Run) {}},
 		{"short", "-m a.gguf -n 5 -c 100 -b 64 -ub 32 -t 3 -tb 4 -ngl 9 -ctk q8_0 -ctv f32 -fa on -s 7 -lm mlock -v",
 			func(r *Run) {
-				r.Model, r.Predict, r.Context, r.Batch, r.MicroBatch, r.Threads, r.BatchThreads, r.GPULayers = "a.gguf",
-					5,
-					100, 64, 32, 3, 4, 9
+				r.Model, r.Predict, r.Context, r.Batch, r.MicroBatch = "a.gguf", 5, 100, 64, 32
+				r.Threads, r.BatchThreads, r.GPULayers = 3, 4, 9
 				r.CacheTypeK, r.CacheTypeV, r.FlashAttention, r.Seed, r.LoadMode, r.Verbose = "q8_0", "f32", "on", 7,
 					"mlock", true
 			}},
-		{"long", "--model a.gguf --n-predict -2 --ctx-size 100 --batch-size 64 --ubatch-size 32 --threads 3 --threads-batch 4 --n-gpu-layers all --seed -1", func(r *Run) {
-			r.Model, r.Predict, r.Context, r.Batch, r.MicroBatch, r.Threads, r.BatchThreads = "a.gguf", -2, 100, 64, 32,
-				3, 4
+		{"long", "--model a.gguf --n-predict -2 --ctx-size 100 --batch-size 64 --ubatch-size 32 --threads 3 " +
+			"--threads-batch 4 --n-gpu-layers all --seed -1", func(r *Run) {
+			r.Model, r.Predict, r.Context, r.Batch, r.MicroBatch = "a.gguf", -2, 100, 64, 32
+			r.Threads, r.BatchThreads = 3, 4
 		}},
 		{"equals", "--temp=0 --top-k=0 --predict=3", func(r *Run) { r.Temperature, r.TopK, r.Predict = 0, 0, 3 }},
 		{"sampling",
-			"--temperature 1.5 --top-k -1 --top-p 0.5 --min-p 0 --repeat-last-n 0 --repeat-penalty 1.1 --presence-penalty -0.5 --frequency-penalty 0.25 --ignore-eos", func(r *Run) {
+			"--temperature 1.5 --top-k -1 --top-p 0.5 --min-p 0 --repeat-last-n 0 --repeat-penalty 1.1 " +
+				"--presence-penalty -0.5 --frequency-penalty 0.25 --ignore-eos", func(r *Run) {
 				r.Temperature, r.TopK, r.TopP, r.MinP, r.RepeatLastN = 1.5, -1, 0.5, 0, 0
 				r.RepeatPenalty, r.PresencePenalty, r.FrequencyPenalty, r.IgnoreEOS = 1.1, -0.5, 0.25, true
 			}},
 		{"samplers",
-			"--samplers Top-K;NUCLEUS;temp;typp -l 7+1.5 --logit-bias 8-inf --dry-sequence-breaker a --dry-sequence-breaker b --grammar-file x --grammar y", func(r *Run) {
+			"--samplers Top-K;NUCLEUS;temp;typp -l 7+1.5 --logit-bias 8-inf --dry-sequence-breaker a " +
+				"--dry-sequence-breaker b --grammar-file x --grammar y", func(r *Run) {
 				r.Samplers = []string{"top_k", "top_p", "temperature", "typ_p"}
 				r.LogitBias = []LogitBias{{7, 1.5}, {8, float32(math.Inf(-1))}}
 				r.DryBreakers, r.Grammar = []string{"a", "b"}, "y"
 			}},
 		{"sampler letters",
-			"--sampler-seq ksa --mirostat 2 --mirostat-lr 0.2 --mirostat-ent 4 --dry-sequence-breaker none --temp -1 -bs --grammar y --grammar-file x", func(r *Run) {
+			"--sampler-seq ksa --mirostat 2 --mirostat-lr 0.2 --mirostat-ent 4 --dry-sequence-breaker none --temp -1 " +
+				"-bs --grammar y --grammar-file x", func(r *Run) {
 				r.Samplers, r.DryBreakers = []string{"top_k", "top_n_sigma", "adaptive_p"}, []string{}
-				r.Mirostat, r.MirostatEta, r.MirostatTau, r.Temperature, r.OnBackend, r.GrammarFile = 2, 0.2, 4, 0,
-					true,
-					"x"
+				r.Mirostat, r.MirostatEta, r.MirostatTau, r.Temperature = 2, 0.2, 4, 0
+				r.OnBackend, r.GrammarFile = true, "x"
 			}},
 		{"sampler numbers",
-			"--top-nsigma 1 --typical-p 0.5 --xtc-probability 0.5 --xtc-threshold 0.2 --dry-multiplier 1 --dry-base 2 --dry-allowed-length 3 --dry-penalty-last-n 9 --adaptive-target 0.5 --adaptive-decay 0.99 --dynatemp-range 0.5 --dynatemp-exp 2", func(r *Run) {
+			"--top-nsigma 1 --typical-p 0.5 --xtc-probability 0.5 --xtc-threshold 0.2 --dry-multiplier 1 " +
+				"--dry-base 2 --dry-allowed-length 3 --dry-penalty-last-n 9 --adaptive-target 0.5 " +
+				"--adaptive-decay 0.99 --dynatemp-range 0.5 --dynatemp-exp 2", func(r *Run) {
 				r.TopNSigma, r.TypicalP, r.XTCProbability, r.XTCThreshold = 1, 0.5, 0.5, 0.2
 				r.DryMultiplier, r.DryBase, r.DryAllowedLength, r.DryLastN = 1, 2, 3, 9
 				r.AdaptiveTarget, r.AdaptiveDecay, r.DynatempRange, r.DynatempExponent = 0.5, 0.99, 0.5, 2
 			}},
 		{"adapters",
-			"--lora a,b --lora-scaled c:d:0.5 --control-vector e --control-vector-scaled f:-2,g:1 --control-vector-layer-range 2 5", func(r *Run) {
+			"--lora a,b --lora-scaled c:d:0.5 --control-vector e --control-vector-scaled f:-2,g:1 " +
+				"--control-vector-layer-range 2 5", func(r *Run) {
 				r.Loras = []ScaledFile{{"a", 1}, {"b", 1}, {"c:d", 0.5}}
 				r.ControlVectors = []ScaledFile{{"e", 1}, {"f", -2}, {"g", 1}}
 				r.ControlFirst, r.ControlLast = 2, 5
 			}},
 		{"positions",
-			"--rope-scaling yarn --rope-scale 4 --rope-freq-base 20000 --yarn-orig-ctx 128 --yarn-ext-factor 0 --yarn-attn-factor 2 --yarn-beta-slow 3 --yarn-beta-fast 4", func(r *Run) {
+			"--rope-scaling yarn --rope-scale 4 --rope-freq-base 20000 --yarn-orig-ctx 128 --yarn-ext-factor 0 " +
+				"--yarn-attn-factor 2 --yarn-beta-slow 3 --yarn-beta-fast 4", func(r *Run) {
 				r.Rope = Rope{"yarn", 20000, 0.25, 128, 0, 2, 3, 4}
 			}},
 		{"position frequency", "--rope-scale 4 --rope-freq-scale 0.5", func(r *Run) { r.RopeFreqScale = 0.5 }},
 		{"going on",
-			"-r a --reverse-prompt b -sp --context-shift --keep -1 --prompt-cache f --prompt-cache-all --prompt-cache-ro", func(r *Run) {
+			"-r a --reverse-prompt b -sp --context-shift --keep -1 --prompt-cache f --prompt-cache-all " +
+				"--prompt-cache-ro", func(r *Run) {
 				r.ReversePrompts, r.Special, r.ContextShift, r.Keep = []string{"a", "b"}, true, true, -1
 				r.PromptCache, r.PromptCacheAll, r.PromptCacheRO = "f", true, true
 			}},
 		{"not going on", "--context-shift --no-context-shift --special=false", func(*Run) {}},
 		{"embeddings",
-			"--embeddings --pooling mean --attention causal --embd-normalize -1 --embd-output-format json+ --embd-separator x --cls-separator y", func(r *Run) {
+			"--embeddings --pooling mean --attention causal --embd-normalize -1 --embd-output-format json+ " +
+				"--embd-separator x --cls-separator y", func(r *Run) {
 				r.Embeddings = Embeddings{true, "mean", "causal", -1, "json+", "x", "y"}
 			}},
-		{"switches", "--no-escape --no-warmup -nr", func(r *Run) { r.Escape, r.Warmup, r.Repack = false, false, false }},
+		{"switches", "--no-escape --no-warmup -nr",
+			func(r *Run) { r.Escape, r.Warmup, r.Repack = false, false, false }},
 		{"switch off and on", "--no-warmup --warmup -e", func(*Run) {}},
 		{"switch with value", "--no-warmup=false --escape=false", func(r *Run) { r.Escape = false }},
 		{"threads as llama.cpp", "-t -1 -tb 0", func(*Run) {}},
@@ -160,7 +169,8 @@ func TestRunErrors(t *testing.T) {
 			"unknown flag -no-mmpa: did you mean -no-mmap?"},
 		{"no value", []string{"-n"}, "-n needs a value"},
 		{"all rows of text", []string{"--prompts", "a", "--all-rows"}, "give -n 0 too"},
-		{"all rows, and logits", []string{"--prompts", "a", "-n", "0", "--all-rows", "--all-logits"}, "computes no logits"},
+		{"all rows, and logits", []string{"--prompts", "a", "-n", "0", "--all-rows", "--all-logits"},
+			"computes no logits"},
 		{"all rows of one prompt", []string{"-p", "a", "-n", "0", "--all-rows"}, "for many prompts"},
 		{"not a number", []string{"-p", "a", "-n", "many"}, `-n "many": give -1`},
 		{"overflow", []string{"-p", "a", "-n", "99999999999"}, "give at most 2147483647"},

@@ -103,7 +103,9 @@ func penaltyOptions() []llamaOption {
 			help: "how many last tokens DRY looks at; 0: none",
 			set:  lastTokens(func(r *Run) *int { return &r.DryLastN })},
 		{key: "dry-sequence-breaker", names: []string{"dry-sequence-breaker"}, form: "STRING",
-			help: `text that ends a repetition, in place of \n : " and *; may be given several times; none: no such text`, set: addDryBreaker},
+			help: `text that ends a repetition, in place of \n : " and *; may be given several times; ` +
+				`none: no such text`,
+			set: addDryBreaker},
 	}
 }
 

@@ -35,8 +35,8 @@ func TestErrors(t *testing.T) {
 	}{
 		{"modifier alone", "--tap-codec lz4", world{},
 			"--tap-codec | --tap-preset | --tap-purpose | --tap-granularity | --tap-layer | --tap-tensor | " +
-				"--tap-point | --tap-attention | --tap-resource-level | --tap-kv | --tap-regions | --tap-ledger | --tap-samples | " +
-				"--tap-host"},
+				"--tap-point | --tap-attention | --tap-resource-level | --tap-kv | --tap-regions | --tap-ledger | " +
+				"--tap-samples | --tap-host"},
 		{"a folder alone", "--tap-out d", world{}, "--tap-out | --tap-preset"},
 		{"two modifiers alone", "--tap-tokens last --tap-overflow drop",
 			world{env: map[string]string{"LLAMATAP_SEED": "1"}}, "LLAMATAP_SEED | --tap-tokens | --tap-overflow"},
@@ -44,7 +44,8 @@ func TestErrors(t *testing.T) {
 			"--tap-config f", world{files: map[string]string{"f": "tap: {dtype: f32}"}}, "f:1:14 | --tap-config"},
 		{"unknown granularity", "--tap-granularity half", world{},
 			`--tap-granularity | unknown | "half" | full_tensor | sampled_slices | attention_only | mlp_only`},
-		{"unknown point", "--tap-points resid_pots", world{}, `--tap-point | unknown | "resid_pots" | mean resid_post?`},
+		{"unknown point", "--tap-points resid_pots", world{},
+			`--tap-point | unknown | "resid_pots" | mean resid_post?`},
 		{"unknown hook", "--tap-points blocks.0.hook_x", world{}, `"blocks.0.hook_x" | docs/POINTS.md`},
 		{"unknown preset", "--tap-preset turbo", world{},
 			`--tap-preset | unknown | "turbo" | fast_capture, balanced, max_compression, max, attention_analysis, ` +
@@ -160,7 +161,8 @@ func TestErrors(t *testing.T) {
 			`--tap-request-sample | "1/0" | 1/N | slower:TIME | errors`},
 		{"sample without requests", "--tap-tensors l_out --tap-request-sample 1/2", world{},
 			"--tap-request-sample | --tap-requests"},
-		{"sample of nothing", "--tap-requests --tap-request-sample 1/2", world{}, "--tap-request-sample | --tap-tensors"},
+		{"sample of nothing", "--tap-requests --tap-request-sample 1/2", world{},
+			"--tap-request-sample | --tap-tensors"},
 		{"sample in object storage", "--tap-requests --tap-tensors l_out --tap-request-sample 1/2 --tap-out s3://b/c",
 			world{}, "--tap-request-sample | --tap-out s3://b/c"},
 		{"host collector", "--tap-host blok", world{},

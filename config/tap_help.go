@@ -15,8 +15,8 @@ var tapGroups = map[role]string{
 
 // usualTap are the settings that the help of run and exec lists; --help-all lists the others, too.
 var usualTap = []string{
-	"preset", "layers", "tensors", "points", "attention", "resource-level", "kv", "ledger", "host", "steer", "tokens", "codec", "out",
-	"resume",
+	"preset", "layers", "tensors", "points", "attention", "resource-level", "kv", "ledger", "host", "steer", "tokens",
+	"codec", "out", "resume",
 }
 
 // DefineTap adds every --tap-… flag, for help and completion: [SplitTapArgs] and [Tap.Parse] read them.
