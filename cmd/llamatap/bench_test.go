@@ -14,7 +14,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-const smallTest = `{"n_prompt":8,"n_gen":2,"n_batch":8,"n_ubatch":8,"n_threads":1,"type_k":"f16","type_v":"f16","flash_attn":"auto","n_gpu_layers":-1,"repetitions":1}`
+const smallTest = `{"n_prompt":8,"n_gen":2,"n_batch":8,"n_ubatch":8,"n_threads":1,"type_k":"f16","type_v":"f16",` +
+	`"flash_attn":"auto","n_gpu_layers":-1,"repetitions":1}`
 
 // TestBenchMeasure runs a measuring process, plain and recorded: both print a subject and a repetition and nothing
 // else on stdout.

@@ -230,7 +230,7 @@ func (a *causalArguments) readPairs() (pairs []intervene.Pair, err error) {
 		case errors.Is(err, io.EOF):
 			return pairs, nil
 		case err != nil:
-			return nil, fmt.Errorf("%s, pair %d: %w: a line is {\"clean\":…,\"corrupt\":…,\"answer\":…,\"wrong\":…}",
+			return nil, fmt.Errorf(`%s, pair %d: %w: a line is {"clean":…,"corrupt":…,"answer":…,"wrong":…}`,
 				a.pairs, len(pairs)+1, err)
 		case p.Clean == "":
 			return nil, fmt.Errorf("%s, pair %d has no clean prompt: add \"clean\"", a.pairs, len(pairs)+1)

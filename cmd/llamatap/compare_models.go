@@ -29,9 +29,9 @@ func compareModelsCommand() *cli.Command {
 		Min: 2, Max: 2, Needs: "no models to compare: give two, the reference first",
 		Usage: "A.gguf B.gguf -f TEXT [--points LIST] [--weights] [--chunk N] [--chunks N]\n" +
 			"    [--format text|json] [-o FILE]",
-		Text: `Runs a text through two models of one architecture and vocabulary, A the reference, and compares what they
-compute: KL divergence and perplexity as llama-perplexity has them, the error of named points in every
-layer, the channels that have most of it, and the tokens after which the models differ most.
+		Text: `Runs a text through two models of one architecture and vocabulary, A the reference, and compares what
+they compute: KL divergence and perplexity as llama-perplexity has them, the error of named points in every layer, the
+channels that have most of it, and the tokens after which the models differ most.
 
 With --weights it also tries each weight of B by itself: A computes the text with this weight alone taken
 from B, and the KL divergence says what the error of this weight does. That takes a run of the text for

@@ -108,10 +108,9 @@ func demoCost() error {
 	slices.Sort(extra)
 	slices.Sort(perToken)
 	if ratios[demoPairs-1] > 1 { // a recording makes nothing faster: other load decides
-		present.Printf(`
-Cost: not measured. In %d pairs of runs generation with the recording was %.2f to %.2f of the untraced speed, so other load on this
-machine hides what it costs. Run llamatap demo again on an idle machine.
-`, demoPairs, ratios[0], ratios[demoPairs-1])
+		present.Printf("\nCost: not measured. In %d pairs of runs generation with the recording was %.2f to %.2f of "+
+			"the untraced speed, so other load on this\nmachine hides what it costs. "+
+			"Run llamatap demo again on an idle machine.\n", demoPairs, ratios[0], ratios[demoPairs-1])
 		return nil
 	}
 	present.Printf(`

@@ -49,10 +49,11 @@ func diffCommand() *cli.Command {
 		Text: `A and B are runs or streams of the same prompts: of two quantisations, two builds of llama.cpp, two
 codecs. A row of A is compared with that of B that has the same node (name, op, occurrence in the graph), context,
 sequence, request, position and token; what has no counterpart is counted, and two nodes or shapes that only share a
-name are refused by name. Each line shows, over its rows: mean and lowest cosine, the largest difference, the root
-mean square of the differences, the same relative to that of A's values, and how many pairs were left out because one
-value is NaN or infinite. Of logits (result_output) it also prints the KL divergence of the probabilities, how often the
-most probable token is the same, and the tokens after which the runs differ most. JSON is one object, with --by row one line per tensor and token.
+name are refused by name. Each line shows, over its rows: mean and lowest cosine, the largest difference, the root mean
+square of the differences, the same relative to that of A's values, and how many pairs were left out because one value
+is NaN or infinite. Of logits (result_output) it also prints the KL divergence of the probabilities, how often the most
+probable token is the same, and the tokens after which the runs differ most. JSON is one object, with --by row one line
+per tensor and token.
 
   llamatap diff RUN_F16 RUN_Q4
   llamatap diff RUN_F16 RUN_Q4 --by layer --tensor l_out

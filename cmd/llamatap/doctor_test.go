@@ -188,8 +188,13 @@ func mounts(t *testing.T, file string) map[string]int {
 // stops.
 func TestDoctorMountsNothing(t *testing.T) {
 	testenv.NeedBPF(t)
-	const script = `while umount /sys/kernel/tracing 2>/dev/null || umount /sys/kernel/debug/tracing 2>/dev/null; do :; done
-cat /proc/self/mountinfo >"$1/before"; "$0" doctor --json --quick --tap-out "$1"; status=$?; cat /proc/self/mountinfo >"$1/after"; exit $status`
+	const script = `
+while umount /sys/kernel/tracing 2>/dev/null || umount /sys/kernel/debug/tracing 2>/dev/null; do :; done
+cat /proc/self/mountinfo >"$1/before"
+"$0" doctor --json --quick --tap-out "$1"
+status=$?
+cat /proc/self/mountinfo >"$1/after"
+exit $status`
 	for _, programs := range []string{"", "plain"} {
 		dir := t.TempDir()
 		cmd := exec.Command("sh", "-c", script, testenv.NeedBinary(t), dir)

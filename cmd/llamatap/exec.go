@@ -32,7 +32,8 @@ func runExec(args []string) error {
 	tap := &config.Tap{}
 	rest, err := tap.Parse(own)
 	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("unexpected argument %q before the program: write llamatap exec [--tap-…] -- PROGRAM", rest[0])
+		err = fmt.Errorf("unexpected argument %q before the program: write llamatap exec [--tap-…] -- PROGRAM",
+			rest[0])
 	}
 	if err != nil {
 		return cli.Wrong(err)

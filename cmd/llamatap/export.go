@@ -59,8 +59,8 @@ Requests of a server (--tap-requests), without -o to a file in the current folde
 
   mooncake     a trace: arrival, lengths and shared prefixes of each request, for 'llamatap bench --trace'
 
-Without -o an export of tensors goes to derived/ in the run directory. It appears there when it is complete; docs/EXPORT.md has
-examples.
+Without -o an export of tensors goes to derived/ in the run directory. It appears there when it is complete;
+docs/EXPORT.md has examples.
 
   llamatap export RUN --to npy --tensor l_out --layer 0-3
   llamatap export RUN --to parquet --tensor 'l_out*,ffn_out*' --phase decode -o decode.parquet

@@ -70,8 +70,8 @@ const routerPort = "LLAMA_SERVER_ROUTER_PORT"
 const routedVariable = "LLAMATAP_ROUTED"
 
 // route prepares the servers of a llama-server that has no model of its own: a router, which starts one for each model.
-// It starts /proc/self/exe, with the argument of LLAMA_APP_CMD before all others. Where a loader starts the program, the
-// first is the loader, and the second this binary, which records the server by the flags of the tap. router: the
+// It starts /proc/self/exe, with the argument of LLAMA_APP_CMD before all others. Where a loader starts the program,
+// the first is the loader, and the second this binary, which records the server by the flags of the tap. router: the
 // program computes nothing itself.
 func route(program runner.Program, tap, args []string) (router bool, err error) {
 	if program.Name != "llama-server" || !program.ByLoader() || os.Getenv(routerPort) != "" {

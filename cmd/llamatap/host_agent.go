@@ -13,8 +13,8 @@ func hostAgentCommand() *cli.Command {
 	return &cli.Command{
 		Name: "agent", Summary: "let a run on another host record this one", Usage: "[flags] -- PROGRAM ARGUMENTS",
 		Max: -1,
-		Text: `Starts PROGRAM, such as an rpc-server, and answers a run that was started with --tap-hosts: what time it is
-here, and what the collectors say of PROGRAM. It ends with PROGRAM. docs/FLEET.md describes runs on several hosts.
+		Text: `Starts PROGRAM, such as an rpc-server, and answers a run that was started with --tap-hosts: what time it
+is here, and what the collectors say of PROGRAM. It ends with PROGRAM. docs/FLEET.md describes runs on several hosts.
 
   llamatap host agent --listen 10.0.0.2:7878 --token @token -- rpc-server -H 10.0.0.2 -p 50052
 `,

@@ -14,7 +14,8 @@ import (
 // one warning and the count of charts on stderr, charts where they belong.
 func TestHostAnalyze(t *testing.T) {
 	dir := t.TempDir()
-	block := `{"timestamp":%,"interval_s":5,"latency_histogram":[{"device_id":8388608,"device_name":"sda","total":3,"buckets":[{"slot":7,"count":3,"bucket_low":128,"bucket_high":255}]}],"inflight":[]}` + "\n"
+	block := `{"timestamp":%,"interval_s":5,"latency_histogram":[{"device_id":8388608,"device_name":"sda","total":3,` +
+		`"buckets":[{"slot":7,"count":3,"bucket_low":128,"bucket_high":255}]}],"inflight":[]}` + "\n"
 	block = strings.Replace(block, "%", "10", 1) + "{bad\n" + strings.Replace(block, "%", "15", 1)
 	for name, text := range map[string]string{"tracepoints.jsonl": block,
 		"system_metrics.jsonl": `{"timestamp":10,"interval_s":5,"off_cpu_ns":{"1":1000000}}` + "\n"} {

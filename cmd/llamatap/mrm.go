@@ -33,9 +33,10 @@ func mrmCommand() *cli.Command {
 `,
 		Commands: []*cli.Command{
 			mrmConfigured("validate", "check a configuration, with line and column of what is wrong", "", mrmValidate),
-			mrmConfigured("plan", "show the matrix, and the time, disk and memory that it needs", `With --emit it writes a job array for a cluster.
-`, mrmPlan),
-			mrmConfigured("run", "run the cells that have no result yet", `Continues where an earlier run was killed: each cell becomes a sealed directory below
+			mrmConfigured("plan", "show the matrix, and the time, disk and memory that it needs",
+				"With --emit it writes a job array for a cluster.\n", mrmPlan),
+			mrmConfigured("run", "run the cells that have no result yet",
+				`Continues where an earlier run was killed: each cell becomes a sealed directory below
 output.dir. Ctrl-C ends it after the current cell, a second one at once.
 `, mrmRun),
 			mrmPrinted("config", "print a configuration with every key", mrm.Reference),

@@ -23,7 +23,8 @@ type aggregation struct {
 
 func mrmAggregateCommand() *cli.Command {
 	return &cli.Command{
-		Name: "aggregate", Summary: "combine sealed runs of experiments", Usage: "DIR|s3://BUCKET/PREFIX… [flags]", Min: 1, Max: -1,
+		Name: "aggregate", Summary: "combine sealed runs of experiments",
+		Usage: "DIR|s3://BUCKET/PREFIX… [flags]", Min: 1, Max: -1,
 		Needs: "no folder: give one that holds results, as in 'llamatap mrm aggregate results'",
 		Text: `Reads all sealed runs below the folders, in results/MODEL/RUN as in model_id=…/run_id=…, checks each
 file against its manifest and each table's version, leaves contaminated runs out, and writes for each cell of the
@@ -115,9 +116,7 @@ func writeAggregate(r *analyze.Aggregated, dir string, forms []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(present.Err,
-		"llamatap: %d runs in %d cells: aggregate.csv, aggregate.parquet, aggregate.json, run_values and %d figures in "+
-			"%s\n",
-		r.Runs, len(r.Groups), len(drawn), dir)
+	fmt.Fprintf(present.Err, "llamatap: %d runs in %d cells: aggregate.csv, aggregate.parquet, aggregate.json, "+
+		"run_values and %d figures in %s\n", r.Runs, len(r.Groups), len(drawn), dir)
 	return nil
 }

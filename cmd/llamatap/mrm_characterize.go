@@ -14,8 +14,8 @@ func mrmCharacterizeCommand() *cli.Command {
 		Name: "characterize", Summary: "make a data set that can be published from sealed runs of experiments",
 		Usage: "DIR|s3://BUCKET/PREFIX… --out FOLDER [flags]", Min: 1, Max: -1,
 		Needs: "no folder: give one that holds results, as in 'llamatap mrm characterize results --out dataset'",
-		Text: `Reads the ledgers of all sealed runs below the folders, and writes one row for each run, phase and type of
-region: read:write, retention with censoring, write-once, reuse distance, working set, bytes per token. With it come
+		Text: `Reads the ledgers of all sealed runs below the folders, and writes one row for each run, phase and type
+of region: read:write, retention with censoring, write-once, reuse distance, working set, bytes per token. With it come
 how far samples agree with the ledgers, a schema, figures, a data card and checksums. docs/DATASET.md describes it.
 
   llamatap mrm characterize results --out dataset

@@ -86,10 +86,11 @@ func topic(name, summary, text string, define func(*cli.Flags)) *cli.Command {
 }
 
 func recordingTopic() *cli.Command {
-	return topic("recording", "the flags that record", `The --tap-… flags mean the same on llamatap run, llamatap exec, llamatap bench and the programs of llama.cpp.
-A run directory exists exactly when a recorder runs, and a recorder runs exactly when one of its flags is given.
-Each flag is also an environment variable, such as LLAMATAP_SAMPLING_RATE, and a key of the YAML file, such as sampling_rate. A flag overrides
-the environment, which overrides the file, which overrides the preset.
+	return topic("recording", "the flags that record", `The --tap-… flags mean the same on llamatap run, llamatap
+exec, llamatap bench and the programs of llama.cpp. A run directory exists exactly when a recorder runs, and a recorder
+runs exactly when one of its flags is given. Each flag is also an environment variable, such as LLAMATAP_SAMPLING_RATE,
+and a key of the YAML file, such as sampling_rate. A flag overrides the environment, which overrides the file, which
+overrides the preset.
 `, config.DefineTap)
 }
 

@@ -31,7 +31,8 @@ const shortPrompts = `{"id":1,"prompt":"func main() {","n_predict":6,"temperatur
 func TestRunPromptsHostileLines(t *testing.T) {
 	needLlama(t)
 	cmd := self("run", "--prompts", "-", "-t", "1")
-	cmd.Stdin = strings.NewReader(`{"id":1,"prompt":"a","n_predict":2,"grammar":"root ::= ` + strings.Repeat("(", 200000) + `"}
+	cmd.Stdin = strings.NewReader(`{"id":1,"prompt":"a","n_predict":2,"grammar":"root ::= ` +
+		strings.Repeat("(", 200000) + `"}
 {"id":2,"prompt":"a","n_predict":2,"dry_penalty_last_n":2000000000,"dry_multiplier":1}
 {"id":3,"prompt":"a","n_predict":2,"repeat_last_n":2000000000}
 {"id":4,"prompt":"a","n_predict":2,"n_predict":3}

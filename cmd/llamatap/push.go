@@ -17,9 +17,9 @@ func pushCommand() *cli.Command {
 	return &cli.Command{
 		Name: "push", Summary: "copy a sealed run to object storage", Usage: "RUN s3://BUCKET[/PREFIX] [--retry TIME]",
 		Min: 2, Max: 2,
-		Text: `Copies the files of a sealed run to s3://BUCKET/PREFIX/RUN_ID, reads each back and compares it with the SHA-256 of
-the run's manifest. The manifest is copied last: a run that has one there is whole. What is there already is only compared,
-so a push that was cut off is repeated. Commands that read a run take the URL that is printed.
+		Text: `Copies the files of a sealed run to s3://BUCKET/PREFIX/RUN_ID, reads each back and compares it with the
+SHA-256 of the run's manifest. The manifest is copied last: a run that has one there is whole. What is there already is
+only compared, so a push that was cut off is repeated. Commands that read a run take the URL that is printed.
 
 Endpoint, region and credentials are those of AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and
 AWS_SECRET_ACCESS_KEY, or of ~/.aws/credentials; docs/RUN_DIRECTORY.md has the parameters of the URL.

@@ -18,9 +18,9 @@ func reportCommand() *cli.Command {
 		Name: "report", Summary: "show what a run recorded and say why it was slow, as one HTML file", Max: 2,
 		Usage: "[RUN] [--brief] [--format html|text|md|json|png|svg|pdf] [-o FILE]\nA B [--format " +
 			"text|html|md|json|png|svg|pdf] [-o FILE]",
-		Text: `Judges a run by what it recorded: CPU starvation, CPU quotas, page faults, memory bandwidth, small batches, the
-recording itself, prompts that were processed again, a full KV cache, sampling. The verdict names the cause with the
-largest share of the time, the evidence and what would remove it. docs/REPORT.md defines each share.
+		Text: `Judges a run by what it recorded: CPU starvation, CPU quotas, page faults, memory bandwidth, small
+batches, the recording itself, prompts that were processed again, a full KV cache, sampling. The verdict names the cause
+with the largest share of the time, the evidence and what would remove it. docs/REPORT.md defines each share.
 
 It prints the verdict and writes one HTML file, by default RUN.report.html in the current folder: the causes with their
 shares, tokens over time, time by layer and component, roofline, KV cache, memory, activations, host, devices, losses

@@ -19,12 +19,12 @@ import (
 
 func runsCommand() *cli.Command {
 	return &cli.Command{
-		Name: "runs", Summary: "list the recorded runs, newest first", Usage: "[DIR|s3://BUCKET/PREFIX] [-n N] " +
-			"[--json]", Max: 1,
-		Text: `Lists name, model, time of start, tokens, recorders, size and state of the run directories below DIR; without it,
-below $LLAMATAP_OUT or llamatap-runs. Of runs in object storage it reads metadata alone; an unsealed one is being
-copied, or that was cut off. Every command that reads a run takes its directory, its name, the last
-characters of its name after an underscore, or nothing: the newest run.
+		Name: "runs", Summary: "list the recorded runs, newest first", Max: 1,
+		Usage: "[DIR|s3://BUCKET/PREFIX] [-n N] [--json]",
+		Text: `Lists name, model, time of start, tokens, recorders, size and state of the run directories below DIR;
+without it, below $LLAMATAP_OUT or llamatap-runs. Of runs in object storage it reads metadata alone; an unsealed one is
+being copied, or that was cut off. Every command that reads a run takes its directory, its name, the last characters of
+its name after an underscore, or nothing: the newest run.
 
   llamatap runs
   llamatap runs -n 5

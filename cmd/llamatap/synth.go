@@ -55,7 +55,8 @@ type that llama-quantize would choose: Q4_K needs rows of a multiple of 256 (els
 			f.Add("--experts N", &a.experts, "experts per layer, for architectures that have them (default: by size)")
 			f.Add("--vocab N", &a.vocab, "number of tokens; more than the tokenizer has are filled up with unused ones")
 			f.Add("--infill", &a.infill,
-				"give unused tokens the names of infill: <|fim_prefix|>, <|fim_suffix|>, <|fim_middle|> …, <|eot_id|>")
+				"give unused tokens the names of infill: "+
+					"<|fim_prefix|>, <|fim_suffix|>, <|fim_middle|> …, <|eot_id|>")
 			f.Add("--quiet", &a.quiet, "print nothing on success")
 			return func([]string) error { return runSynth(a) }
 		},

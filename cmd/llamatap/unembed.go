@@ -15,13 +15,14 @@ import (
 
 func unembedCommand() *cli.Command {
 	return &cli.Command{
-		Name: "unembed", Summary: "compute the logits of hidden states by a model's final norm and output matrix", Max: 1,
-		Usage: "[-m MODEL.gguf] STATES.f32|- -o LOGITS.f32\n[-m MODEL.gguf] --rows TOKEN[,TOKEN] -o ROWS.f32",
-		Text: `Reads hidden states, such as changed rows of the residual stream, and writes what the model would predict from each:
-the logit lens, for states that need not be from a recording. Both files are rows of little-endian float32 without a
-header, as numpy.fromfile and tofile have them; a row of states is as wide as the model, a row of logits as its
-vocabulary. --rows writes the rows of the output matrix that belong to tokens. docs/ANALYZE.md says which models have a
-head that llamatap knows. llama.cpp is not needed.
+		Name: "unembed", Max: 1,
+		Summary: "compute the logits of hidden states by a model's final norm and output matrix",
+		Usage:   "[-m MODEL.gguf] STATES.f32|- -o LOGITS.f32\n[-m MODEL.gguf] --rows TOKEN[,TOKEN] -o ROWS.f32",
+		Text: `Reads hidden states, such as changed rows of the residual stream, and writes what the model would predict
+from each: the logit lens, for states that need not be from a recording. Both files are rows of little-endian float32
+without a header, as numpy.fromfile and tofile have them; a row of states is as wide as the model, a row of logits as
+its vocabulary. --rows writes the rows of the output matrix that belong to tokens. docs/ANALYZE.md says which models
+have a head that llamatap knows. llama.cpp is not needed.
 
   llamatap unembed -m model.gguf states.f32 -o logits.f32
   llamatap unembed -m model.gguf --rows 17,42 -o directions.f32

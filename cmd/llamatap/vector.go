@@ -19,10 +19,10 @@ func vectorCommand() *cli.Command {
 	return &cli.Command{
 		Name: "vector", Summary: "make a control vector of two runs, or print one", Min: 1, Max: 2,
 		Usage: "WITH WITHOUT -o FILE.gguf [--method mean|pca] [--all-tokens] [--raw]\nFILE.gguf [--format text|json]",
-		Text: `Makes a control vector, the direction of the residual stream that leads from prompts without a property to prompts
-with it, for each layer from 1 on. WITH and WITHOUT are runs of one model that captured l_out, of prompts with the
-property and of prompts without it. By default the last token of each prompt counts. The file has llama.cpp's format:
---control-vector of llamatap run, llama-cli and llama-server applies it.
+		Text: `Makes a control vector, the direction of the residual stream that leads from prompts without a property
+to prompts with it, for each layer from 1 on. WITH and WITHOUT are runs of one model that captured l_out, of prompts
+with the property and of prompts without it. By default the last token of each prompt counts. The file has llama.cpp's
+format: --control-vector of llamatap run, llama-cli and llama-server applies it.
 
   mean  the mean of the rows of WITH less the mean of those of WITHOUT
   pca   the first principal component of the differences of pairs: as many prompts in both, in one order

@@ -76,8 +76,8 @@ func describe(b *bytes.Buffer, text string) {
 
 // roff makes text safe within a line.
 func roff(s string) string {
-	return strings.NewReplacer(`\`, `\e`, "-", `\-`, "…", "...", "–", `\-`, "×", "x", "−", `\-`, "µ", "u", "≥", ">=",
-		"≤", "<=", "η", "eta", "τ", "tau").Replace(s)
+	return strings.NewReplacer(`\`, `\e`, "-", `\-`, "–", `\-`, "−", `\-`, "…", "...", "×", "x",
+		"µ", "u", "η", "eta", "τ", "tau", "≥", ">=", "≤", "<=").Replace(s)
 }
 
 // roffLine makes text safe as a line of its own.
