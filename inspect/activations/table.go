@@ -42,8 +42,8 @@ func (a *Analysis) tables() []*Table {
 	tokens := &Table{Name: "token", Title: "Tokens", Head: []string{"layer_name", "layer", "token_index", "token_text",
 		"l2_norm", "mean", "std", "max", "min", "sparsity", "cosine", "pc1", "pc2"}}
 	channels := &Table{Name: "channel", Title: "Outlier channels",
-		Note: fmt.Sprintf("A channel whose magnitude is above %g × the token's root mean square in more than %s of the "+
-			"tokens.", OutlierRMS, present.Percent(OutlierShare)),
+		Note: fmt.Sprintf("A channel whose magnitude is above %g × the token's root mean square in more than %s of "+
+			"the tokens.", OutlierRMS, present.Percent(OutlierShare)),
 		Head: []string{"layer_name", "layer", "channel", "share", "mean", "largest"}}
 	if broken := a.notFinite(); broken != "" {
 		tensors.Note += " Not finite, and left out of all figures: " + broken + "."

@@ -105,7 +105,8 @@ func TestDatasetPoints(t *testing.T) {
 		{known, "2 tensors are selected", "", Selection{Point: at(ggmlhooks.PointResidPost, ggmlhooks.NoLayer)}},
 		{known, "0 tensors are selected", "", Selection{Point: at(ggmlhooks.PointMLPOut, 0)}}, // recomputed
 		{known, "b-0", "", Selection{Tensor: "b"}},
-		{string(unknown), "does not say which of its tensors is mlp_out", "", Selection{Point: at(ggmlhooks.PointMLPOut, 0)}},
+		{string(unknown), "does not say which of its tensors is mlp_out", "",
+			Selection{Point: at(ggmlhooks.PointMLPOut, 0)}},
 		{string(unknown), "a-1", "", Selection{Tensor: "a-1"}},
 	} {
 		folder := t.TempDir()

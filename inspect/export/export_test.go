@@ -80,7 +80,8 @@ func TestSelection(t *testing.T) {
 	}
 	want := "nothing is chosen; there are layers none,0-1, components attention, input, mlp, output, residual, ssm, " +
 		"phases decode, prefill, " +
-		"contexts 0-1, sequences 0-1, tokens 0 to 6, tensors Qcur#2, cache (view), ffn_out, grows, inp_tokens, kq, l_out, result_output, state, w_q"
+		"contexts 0-1, sequences 0-1, tokens 0 to 6, tensors Qcur#2, cache (view), ffn_out, grows, inp_tokens, kq, " +
+		"l_out, result_output, state, w_q"
 	if _, err := chosenRows(t, path, Selection{Seqs: []int32{7}}); err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -27,12 +27,14 @@ func (s *faultSink) request(q *request) error { s.requests = append(s.requests, 
 func TestFaultsAndRequests(t *testing.T) {
 	dir := t.TempDir()
 	lines := []string{
-		`{"kind":"request","begin_mono_ns":100,"wait_ns":50,"tid":7,"file":"/m.gguf","offset":4096,"bytes":8192,"tensor":"a"}`,
+		`{"kind":"request","begin_mono_ns":100,"wait_ns":50,"tid":7,` +
+			`"file":"/m.gguf","offset":4096,"bytes":8192,"tensor":"a"}`,
 		`{"kind":"request","begin_mono_ns":110,"wait_ns":60,"tid":7,"file":"/m.gguf","offset":12288,"bytes":4096}`,
 		`{"kind":"request","begin_mono_ns":500,"wait_ns":10,"tid":9,"file":"/m.gguf","offset":0,"bytes":4096}`,
 		`{"kind":"read","begin_mono_ns":500,"wait_ns":10,"tid":9,"file":"/m.gguf","offset":0,"bytes":4096}`,
 		// made both
-		`{"kind":"fault","begin_mono_ns":90,"wait_ns":100,"tid":7,"file":"/m.gguf","offset":20000,"tensor":"a","exec":3}`,
+		`{"kind":"fault","begin_mono_ns":90,"wait_ns":100,"tid":7,` +
+			`"file":"/m.gguf","offset":20000,"tensor":"a","exec":3}`,
 		// waits for what another thread asked for
 		`{"kind":"fault","begin_mono_ns":120,"wait_ns":20,"tid":8,"file":"/m.gguf","offset":5000}`,
 		// another file, another page, later

@@ -70,16 +70,16 @@ func events(n, ops, every int) string {
 			line(`{"event":"component_begin","mono_ns":%d,"ctx":0,"exec":%d,"layer_id":3,"component_type":"mlp"}`, at,
 				i+1)
 			for k := range ops {
-				line(`{"event":"compute_execution","mono_ns":%d,"ctx":0,"exec":%d,"operation":"mul_mat","name":"ffn_up-3",`+
-					`"component_type":"mlp","layer_id":3,"node_count":1,"time_source":"op","duration_ns":%d,"flops":%d}`,
-					at+900/ops*k, i+1, 900/ops, 1800/ops)
+				line(`{"event":"compute_execution","mono_ns":%d,"ctx":0,"exec":%d,"operation":"mul_mat",`+
+					`"name":"ffn_up-3","component_type":"mlp","layer_id":3,"node_count":1,`+
+					`"time_source":"op","duration_ns":%d,"flops":%d}`, at+900/ops*k, i+1, 900/ops, 1800/ops)
 			}
 			line(`{"event":"component_end","mono_ns":%d,"ctx":0,"exec":%d,"layer_id":3,"component_type":"mlp"}`, at+900,
 				i+1)
 			line(`{"event":"layer_end","mono_ns":%d,"ctx":0,"exec":%d,"layer_id":3}`, at+900, i+1)
 		}
-		line(`{"event":"graph_execution","mono_ns":%d,"ctx":0,"exec":%d,"phase":"decode","tokens":1,"duration_ns":1000,`+
-			`"flops":1800%s}`, at, i+1, timed)
+		line(`{"event":"graph_execution","mono_ns":%d,"ctx":0,"exec":%d,"phase":"decode","tokens":1,`+
+			`"duration_ns":1000,"flops":1800%s}`, at, i+1, timed)
 	}
 	return b.String()
 }
@@ -177,11 +177,12 @@ func TestHost(t *testing.T) {
 	for name, text := range map[string]string{
 		"resource.jsonl": events(3, 2, 1),
 		"system_metrics.jsonl": `{"mono_ns":1000000,"interval_actual_s":1,"pressure":{"io":{"some":{"total":100}}}}
-{"mono_ns":2000000,"interval_actual_s":2,"pressure":{"io":{"some":{"total":500100}}},"threads":[` + `{"tid":7,"comm":"llama","lived_ns":1000,"oncpu_ns":600,"runnable_wait_ns":300,"blocked_disk_ns":100},` +
+{"mono_ns":2000000,"interval_actual_s":2,"pressure":{"io":{"some":{"total":500100}}},"threads":[` +
+			`{"tid":7,"comm":"llama","lived_ns":1000,"oncpu_ns":600,"runnable_wait_ns":300,"blocked_disk_ns":100},` +
 			`{"tid":8,"comm":"pool","role":"parked","lived_ns":1000,"oncpu_ns":0}]}` + "\n",
-		"block_io.jsonl": `{"mono_ns":2000000,"interval_actual_s":2,"devices":[{"device_name":"nvme0n1","ops":[` +
-			`{"op":"read","bytes":4000}]},{"device_name":"nvme0n1p1","part_of":5,"ops":[{"op":"read","bytes":4000}]}]}` +
-			"\n",
+		"block_io.jsonl": `{"mono_ns":2000000,"interval_actual_s":2,"devices":[` +
+			`{"device_name":"nvme0n1","ops":[{"op":"read","bytes":4000}]},` +
+			`{"device_name":"nvme0n1p1","part_of":5,"ops":[{"op":"read","bytes":4000}]}]}` + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -9,7 +9,8 @@ import (
 
 // named is the line that STRAP-LLM's documentation shows: its devices have names and no numbers.
 const named = `{"timestamp": 1696262400.123, "iso_timestamp": "2025-10-02T14:20:00.123000+00:00", "interval_s": 5.0,
- "latency_histogram": [{"device_name": "nvme0n1", "total": 45123, "buckets": [{"slot": 4, "count": 45123, "bucket_low": 16, "bucket_high": 31}]}],
+ "latency_histogram": [{"device_name": "nvme0n1", "total": 45123,
+  "buckets": [{"slot": 4, "count": 45123, "bucket_low": 16, "bucket_high": 31}]}],
  "inflight": [{"device_name": "nvme0n1", "count": 24}]}`
 
 // analyzedText writes lines to a file and analyses it.

@@ -37,11 +37,13 @@ func TestBoundedMemory(t *testing.T) {
 	o := Options{Lag: 3}
 	o.Block = write("b", func(i int) string {
 		return fmt.Sprintf(
-			`{"timestamp":%d,"interval_s":1,"latency_histogram":[{"device_id":7,"device_name":"sda","total":2,"buckets":[{"slot":%d,"count":2}]}],"inflight":[]}`, 1e9+i, 3+i%7)
+			`{"timestamp":%d,"interval_s":1,"latency_histogram":[{"device_id":7,"device_name":"sda","total":2,`+
+				`"buckets":[{"slot":%d,"count":2}]}],"inflight":[]}`, 1e9+i, 3+i%7)
 	})
 	o.System = write("s", func(i int) string {
 		return fmt.Sprintf(
-			`{"timestamp":%d,"interval_s":1,"off_cpu_ns":{"%d":%d},"page_faults":{"1":%d},"pressure":{"io":{"some":{"avg10":%d}}}}`, 1e9+i, i, i%7*1000, i%5, i%3)
+			`{"timestamp":%d,"interval_s":1,"off_cpu_ns":{"%d":%d},"page_faults":{"1":%d},`+
+				`"pressure":{"io":{"some":{"avg10":%d}}}}`, 1e9+i, i, i%7*1000, i%5, i%3)
 	})
 	var before, after runtime.MemStats
 	runtime.GC()

@@ -29,7 +29,8 @@ func TestPhases(t *testing.T) {
 	var block, system strings.Builder
 	for i := 1; i <= 10; i++ {
 		fmt.Fprintf(&block,
-			`{"timestamp":%d,"interval_s":1,"latency_histogram":[{"device_id":1,"device_name":"a","buckets":[{"slot":%d,"count":10}]}],"inflight":[]}`+"\n", i, i)
+			`{"timestamp":%d,"interval_s":1,"latency_histogram":[{"device_id":1,"device_name":"a",`+
+				`"buckets":[{"slot":%d,"count":10}]}],"inflight":[]}`+"\n", i, i)
 		fmt.Fprintf(&system, `{"timestamp":%d.5,"interval_s":1,"off_cpu_ns":{"5":%d000000},"page_faults":{"5":100}}`+
 			"\n", i, i)
 	}
@@ -88,7 +89,8 @@ func TestPhasesOfWaits(t *testing.T) {
 	var block, waits strings.Builder
 	for i := 1; i <= 4; i++ {
 		fmt.Fprintf(&block,
-			`{"timestamp":%d,"mono_ns":%d,"interval_s":1,"latency_histogram":[{"device_id":1,"device_name":"a","buckets":[{"slot":%d,"count":10}]}],"inflight":[]}`+"\n",
+			`{"timestamp":%d,"mono_ns":%d,"interval_s":1,"latency_histogram":[{"device_id":1,"device_name":"a",`+
+				`"buckets":[{"slot":%d,"count":10}]}],"inflight":[]}`+"\n",
 			1790000000+i, (70+i)*1e9, i)
 	}
 	for i := range 20 { // ten a second, in the second and third second
@@ -137,9 +139,14 @@ func TestPhasesMissing(t *testing.T) {
 // TestThreads reads what llamatap's own recorder adds to system metrics: names, reasons of waiting, how it was
 // recorded.
 func TestThreads(t *testing.T) {
-	line := `{"timestamp":%d,"interval_s":1,"interval_actual_s":1.001,"origin":"%s","off_cpu_ns":{"11":5000000,"12":1000000},"page_faults":{"10":7},"pressure":{},` +
-		`"processes":[{"pid":10,"comm":"llama-cli"}],"threads":[{"tid":11,"tgid":10,"comm":"worker","runnable_wait_ns":1000000,"blocked_disk_ns":3000000,"blocked_lock_ns":1000000,"blocked_other_ns":0},` +
-		`{"tid":12,"tgid":10,"comm":"main","runnable_wait_ns":1000000,"blocked_disk_ns":0,"blocked_lock_ns":0,"blocked_other_ns":0}],"lost":{"threads":2,"unsteady":0},"missing":["no PSI"]}` + "\n"
+	line := `{"timestamp":%d,"interval_s":1,"interval_actual_s":1.001,"origin":"%s",` +
+		`"off_cpu_ns":{"11":5000000,"12":1000000},"page_faults":{"10":7},"pressure":{},` +
+		`"processes":[{"pid":10,"comm":"llama-cli"}],"threads":[` +
+		`{"tid":11,"tgid":10,"comm":"worker","runnable_wait_ns":1000000,` +
+		`"blocked_disk_ns":3000000,"blocked_lock_ns":1000000,"blocked_other_ns":0},` +
+		`{"tid":12,"tgid":10,"comm":"main","runnable_wait_ns":1000000,` +
+		`"blocked_disk_ns":0,"blocked_lock_ns":0,"blocked_other_ns":0}],` +
+		`"lost":{"threads":2,"unsteady":0},"missing":["no PSI"]}` + "\n"
 	r := analyzed(t, Options{System: put(t, t.TempDir(), "s",
 		fmt.Sprintf(line, 1, "bpf")+fmt.Sprintf(line, 2, "proc"))})
 	first := r.OffCPU.Top[0]
@@ -178,11 +185,15 @@ func TestParkedThreads(t *testing.T) {
 		}
 		line := `{"timestamp":1,"interval_s":1,"interval_actual_s":1,"off_cpu_ns":` + c.off +
 			`,"page_faults":{},"pressure":{},"threads":[` +
-			`{"tid":11,"tgid":10,"comm":"idler","lived_ns":1000000000,"oncpu_ns":10000000,"runnable_wait_ns":0,"blocked_disk_ns":0,"blocked_lock_ns":990000000,"blocked_other_ns":0,"idle_ns":0` +
+			`{"tid":11,"tgid":10,"comm":"idler","lived_ns":1000000000,"oncpu_ns":10000000,"runnable_wait_ns":0,` +
+			`"blocked_disk_ns":0,"blocked_lock_ns":990000000,"blocked_other_ns":0,"idle_ns":0` +
 			strings.ReplaceAll(c.reasons, "980", "990") + `},` +
-			`{"tid":12,"tgid":10,"comm":"late","lived_ns":1000000000,"oncpu_ns":0,"runnable_wait_ns":20000000,"blocked_disk_ns":0,"blocked_lock_ns":980000000,"blocked_other_ns":0,"idle_ns":0` + c.reasons + `},` +
-			`{"tid":13,"tgid":10,"comm":"busy","lived_ns":1000000000,"oncpu_ns":600000000,"runnable_wait_ns":0,"blocked_disk_ns":0,"blocked_lock_ns":400000000,"blocked_other_ns":0,"idle_ns":0` + busy + `},` +
-			`{"tid":14,"tgid":10,"comm":"reader","lived_ns":1000000000,"oncpu_ns":970000000,"runnable_wait_ns":0,"blocked_disk_ns":30000000,"blocked_lock_ns":0,"blocked_other_ns":0,"idle_ns":0` +
+			`{"tid":12,"tgid":10,"comm":"late","lived_ns":1000000000,"oncpu_ns":0,"runnable_wait_ns":20000000,` +
+			`"blocked_disk_ns":0,"blocked_lock_ns":980000000,"blocked_other_ns":0,"idle_ns":0` + c.reasons + `},` +
+			`{"tid":13,"tgid":10,"comm":"busy","lived_ns":1000000000,"oncpu_ns":600000000,"runnable_wait_ns":0,` +
+			`"blocked_disk_ns":0,"blocked_lock_ns":400000000,"blocked_other_ns":0,"idle_ns":0` + busy + `},` +
+			`{"tid":14,"tgid":10,"comm":"reader","lived_ns":1000000000,"oncpu_ns":970000000,"runnable_wait_ns":0,` +
+			`"blocked_disk_ns":30000000,"blocked_lock_ns":0,"blocked_other_ns":0,"idle_ns":0` +
 			strings.ReplaceAll(busy, "400000000", "0") + `}]}` + "\n"
 		r := analyzed(t, Options{System: put(t, t.TempDir(), "s", line)})
 		if top := r.OffCPU; len(top.Top) != 1 || top.Top[0].ID != "14" || top.Top[0].Role != "unknown" ||

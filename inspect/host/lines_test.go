@@ -15,7 +15,8 @@ import (
 // snapshot is a line with one request on a device in slot 3, 4 to 7 µs.
 func snapshot(time float64) string {
 	return fmt.Sprintf(
-		`{"timestamp":%v,"interval_s":5,"latency_histogram":[{"device_id":7,"device_name":"sda","total":1,"buckets":[{"slot":3,"count":1,"bucket_low":4,"bucket_high":7}]}],"inflight":[]}`, time)
+		`{"timestamp":%v,"interval_s":5,"latency_histogram":[{"device_id":7,"device_name":"sda","total":1,`+
+			`"buckets":[{"slot":3,"count":1,"bucket_low":4,"bucket_high":7}]}],"inflight":[]}`, time)
 }
 
 // TestLines reads files in every state in which writers leave them.
@@ -89,8 +90,10 @@ func TestManyBadLines(t *testing.T) {
 
 // TestTolerance reads fields of wrong types, as if they were not there.
 func TestTolerance(t *testing.T) {
-	text := `{"timestamp":"12.5","interval_s":null,"interval_actual_s":2,"latency_histogram":[5,null,{"device_id":"8","device_name":3,"total":"x",
-		"buckets":[{"slot":"2","count":3},{"slot":99,"count":1},{"slot":-1,"count":1},{"slot":1.5,"count":1},{"count":4},"no",{"slot":1,"count":-5}]},
+	text := `{"timestamp":"12.5","interval_s":null,"interval_actual_s":2,
+		"latency_histogram":[5,null,{"device_id":"8","device_name":3,"total":"x",
+		"buckets":[{"slot":"2","count":3},{"slot":99,"count":1},{"slot":-1,"count":1},{"slot":1.5,"count":1},
+			{"count":4},"no",{"slot":1,"count":-5}]},
 		{"device_name":7}],"inflight":{"not":"a list"}}`
 	var b bounds
 	s, err := parseBlock([]byte(text), false, &b)
@@ -183,7 +186,8 @@ func FuzzBlock(f *testing.F) {
 func FuzzSystem(f *testing.F) {
 	block, system := made{devices: 1, snapshots: 2, interval: 1, begin: 1e9}.build()
 	for _, line := range append(system, block[0],
-		`{"timestamp":1e300,"interval_s":-1,"off_cpu_ns":{"":1e300,"x":-1},"pressure":{"cpu":{"some":{}}},"threads":[{"tid":1e99,"comm":"\u0007"}]}`) {
+		`{"timestamp":1e300,"interval_s":-1,"off_cpu_ns":{"":1e300,"x":-1},"pressure":{"cpu":{"some":{}}},`+
+			`"threads":[{"tid":1e99,"comm":"\u0007"}]}`) {
 		f.Add([]byte(line))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -8,14 +8,19 @@ import (
 
 // profLines are two intervals of events with figures that can be added up in the head, and one event as A's
 // llm-prof writes it.
-const profLines = `{"ts_ns":1000000000,"type":"syscall","syscall":"read","count":10,"errors":1,"bytes":4096,"lat_avg_us":100,"lat_max_us":400,"open":2,"interval_s":1,"labels":{},"corr_id":null,"latency_ns":[{"low_ns":65536,"high_ns":131071,"count":9},{"low_ns":262144,"high_ns":524287,"count":1}]}
-{"ts_ns":1000000000,"type":"sync","syscall":"futex","op":"wait","count":4,"lat_avg_us":2500,"interval_s":1,"labels":{}}
-{"ts_ns":1000000000,"type":"net","pid":7,"comm":"server","tx_bytes":100,"rx_bytes":50,"tx_calls":2,"rx_calls":1,"retransmits":3,"interval_s":1}
-{"ts_ns":2000000000,"type":"syscall","syscall":"read","count":90,"bytes":100,"lat_avg_us":10,"lat_max_us":20,"open":1,"interval_s":1,"latency_ns":[{"low_ns":8192,"high_ns":16383,"count":90}]}
-{"ts_ns":2000000000,"type":"net","pid":8,"comm":"old","tx_bytes_s":1000,"rx_bytes_s":0,"tx_calls":1,"rx_calls":0,"interval_s":2}
-{"ts_ns":2000000000,"type":"bogus"}
-{"ts_ns":2000000000,"type":"mem","page_faults_total":5}
-`
+const profLines = `{"ts_ns":1000000000,"type":"syscall","syscall":"read","count":10,"errors":1,"bytes":4096,` +
+	`"lat_avg_us":100,"lat_max_us":400,"open":2,"interval_s":1,"labels":{},"corr_id":null,` +
+	`"latency_ns":[{"low_ns":65536,"high_ns":131071,"count":9},{"low_ns":262144,"high_ns":524287,"count":1}]}` + "\n" +
+	`{"ts_ns":1000000000,"type":"sync","syscall":"futex","op":"wait","count":4,"lat_avg_us":2500,"interval_s":1,` +
+	`"labels":{}}` + "\n" +
+	`{"ts_ns":1000000000,"type":"net","pid":7,"comm":"server","tx_bytes":100,"rx_bytes":50,"tx_calls":2,"rx_calls":1,` +
+	`"retransmits":3,"interval_s":1}` + "\n" +
+	`{"ts_ns":2000000000,"type":"syscall","syscall":"read","count":90,"bytes":100,"lat_avg_us":10,"lat_max_us":20,` +
+	`"open":1,"interval_s":1,"latency_ns":[{"low_ns":8192,"high_ns":16383,"count":90}]}` + "\n" +
+	`{"ts_ns":2000000000,"type":"net","pid":8,"comm":"old","tx_bytes_s":1000,"rx_bytes_s":0,"tx_calls":1,` +
+	`"rx_calls":0,"interval_s":2}` + "\n" +
+	`{"ts_ns":2000000000,"type":"bogus"}` + "\n" +
+	`{"ts_ns":2000000000,"type":"mem","page_faults_total":5}` + "\n"
 
 // TestProf adds up events of host prof.
 func TestProf(t *testing.T) {
@@ -60,7 +65,8 @@ func FuzzProf(f *testing.F) {
 	}
 	f.Add([]byte(profLines))
 	f.Add([]byte(
-		`{"type":"syscall","count":18446744073709551615,"lat_avg_us":1e308,"latency_ns":[{"high_ns":18446744073709551615,"count":18446744073709551615}]}`))
+		`{"type":"syscall","count":18446744073709551615,"lat_avg_us":1e308,` +
+			`"latency_ns":[{"high_ns":18446744073709551615,"count":18446744073709551615}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		p := newProfSums()
 		if err := readLines(bytes.NewReader(text), &p.Lines, p.add); err != nil {

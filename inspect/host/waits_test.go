@@ -188,7 +188,8 @@ func TestManyWaits(t *testing.T) {
 	w := &Waits{phases: map[string]*WaitPhase{}, places: map[placeKey]*WaitTensor{}}
 	for i := range maxWaitRows + 5 {
 		line := fmt.Sprintf(
-			`{"kind":"graph","phase":"decode","exec":%d,"wait_ns":2,"faults":1,"places":[{"file":"f%d","wait_ns":2,"faults":1}]}`, i, i)
+			`{"kind":"graph","phase":"decode","exec":%d,"wait_ns":2,"faults":1,`+
+				`"places":[{"file":"f%d","wait_ns":2,"faults":1}]}`, i, i)
 		if err := w.take([]byte(line)); err != nil {
 			t.Fatal(err)
 		}

@@ -204,7 +204,10 @@ func TestMetricsFile(t *testing.T) {
 	if err != nil || len(rows) != 4 {
 		t.Fatalf("%d rows: %v", len(rows), err)
 	}
-	want := "region_type,n_regions,bytes,write_once_ratio,retention_p50_s,retention_p90_s,retention_p99_s,retention_max_s,read_freq_hz,reads,writes,working_set_bytes,iai_p50_ns,iai_p99_ns,locality_score,mrm_label,censored_share,mrm_trace_retention_p50_s,mrm_trace_retention_p90_s,mrm_trace_retention_p99_s,mrm_trace_write_once_ratio,mrm_trace_unique_pages,mrm_trace_suitability"
+	want := "region_type,n_regions,bytes,write_once_ratio,retention_p50_s,retention_p90_s,retention_p99_s," +
+		"retention_max_s,read_freq_hz,reads,writes,working_set_bytes,iai_p50_ns,iai_p99_ns,locality_score,mrm_label," +
+		"censored_share,mrm_trace_retention_p50_s,mrm_trace_retention_p90_s,mrm_trace_retention_p99_s," +
+		"mrm_trace_write_once_ratio,mrm_trace_unique_pages,mrm_trace_suitability"
 	if got := strings.Join(rows[0], ","); got != want {
 		t.Errorf("columns %s", got)
 	}
@@ -369,7 +372,8 @@ func TestStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, dir, rundir.MetadataName, about)
-	if r := analyze(t, dir, Options{}); !slices.Contains(r.Notes, "recording stopped before the program did (disk_full)") {
+	const want = "recording stopped before the program did (disk_full)"
+	if r := analyze(t, dir, Options{}); !slices.Contains(r.Notes, want) {
 		t.Errorf("%q", r.Notes)
 	}
 }

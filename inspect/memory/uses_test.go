@@ -47,7 +47,8 @@ func useNamed(t *testing.T, all []Use, collector, name string) Use {
 func TestUses(t *testing.T) {
 	dir := run(t, used(), 16)
 	writeFile(t, dir, "metadata.json",
-		[]byte(`{"version":1,"extra":{"processes":[{"pid":7,"name":"sh"},{"pid":7,"name":"server"},{"pid":7,"name":"sh"},{"pid":8,"name":"worker"}]}}`))
+		[]byte(`{"version":1,"extra":{"processes":[`+
+			`{"pid":7,"name":"sh"},{"pid":7,"name":"server"},{"pid":7,"name":"sh"},{"pid":8,"name":"worker"}]}}`))
 	r := analyze(t, dir, Options{Uses: true})
 	forward := useNamed(t, r.Symbols, "perf", "_ZN5model7forwardEi")
 	half := 1.96 * 1000 * math.Sqrt(30)

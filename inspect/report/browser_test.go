@@ -39,8 +39,10 @@ func TestBrowser(t *testing.T) {
 			Charts, Drawn, Wide int
 			Asked               []string
 		}
-		b.Eval(`({charts: document.querySelectorAll("figure").length, drawn: document.querySelectorAll("figure svg path").length,
-			wide: document.documentElement.scrollWidth, asked: performance.getEntriesByType("resource").map((e) => e.name)})`, &got)
+		b.Eval(`({charts: document.querySelectorAll("figure").length,
+			drawn: document.querySelectorAll("figure svg path").length,
+			wide: document.documentElement.scrollWidth,
+			asked: performance.getEntriesByType("resource").map((e) => e.name)})`, &got)
 		if got.Charts < 2 || got.Drawn < got.Charts || got.Wide > c.width || len(got.Asked) > 0 {
 			t.Errorf("%d pixels: %+v", c.width, got)
 		}
@@ -50,7 +52,8 @@ func TestBrowser(t *testing.T) {
 		var says []string
 		b.Eval(`(() => {
 			const chart = () => document.querySelector("figure svg");
-			const key = (key) => chart().dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
+			const key = (key) => chart().dispatchEvent(
+				new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
 			const axis = () => [...chart().querySelectorAll("text")].map((e) => e.textContent).join(" ");
 			key("ArrowRight");
 			const all = [document.querySelector("figure output").textContent, axis()];
@@ -68,8 +71,9 @@ func TestBrowser(t *testing.T) {
 		var rows []int
 		b.Eval(`new Promise((done) => {
 			const details = document.querySelector("figure details");
+			const first = JSON.parse(document.getElementById("charts").textContent)[0];
 			details.addEventListener("toggle", () => done([details.querySelectorAll("tr").length,
-				JSON.parse(document.getElementById("charts").textContent)[0].series.reduce((n, s) => n + s.x.length, 1)]));
+				first.series.reduce((n, s) => n + s.x.length, 1)]));
 			details.open = true;
 		})`, &rows)
 		if rows[0] != rows[1] || rows[0] < tokens {

@@ -49,8 +49,8 @@ func (r *Run) again() (a processedAgain) {
 
 func (a processedAgain) String() string {
 	if a.requests {
-		return fmt.Sprintf("%d of %d computed prompt tokens had been computed before, by the records of requests, at a "+
-			"cost of %s", a.tokens, a.of, ns(a.ns))
+		return fmt.Sprintf("%d of %d computed prompt tokens had been computed before, by the records of requests, "+
+			"at a cost of %s", a.tokens, a.of, ns(a.ns))
 	}
 	text := fmt.Sprintf("%d of %d prompt tokens had been computed after the same tokens before", a.tokens, a.of)
 	if a.tokens > 0 {

@@ -71,7 +71,8 @@ func TestComparisonPage(t *testing.T) {
 			Marks, Wide int
 			Title       string
 		}
-		b.Eval(`({marks: document.querySelectorAll("figure svg circle").length, wide: document.documentElement.scrollWidth,
+		b.Eval(`({marks: document.querySelectorAll("figure svg circle").length,
+			wide: document.documentElement.scrollWidth,
 			title: document.getElementById("verdict").textContent})`, &drawn)
 		if drawn.Marks < 2*len(want) || drawn.Wide > width || drawn.Title != changeOf(c.Speed) {
 			t.Errorf("%d pixels: %+v", width, drawn)

@@ -24,7 +24,8 @@ func TestOtherHosts(t *testing.T) {
 {"host":"gpu1","collector":"system","mono_ns":2000,"interval_actual_s":1,"pressure":{"cpu":{"some":{"total":250100}}},
 "threads":[{"tid":7,"comm":"rpc-server","lived_ns":100,"oncpu_ns":40}]}
 `,
-		"transfers.jsonl": `{"mono_ns":1000,"took_ns":5,"host":"gpu1","device":"RPC0","op":"set","tensor":"a","bytes":64}
+		"transfers.jsonl": `{"mono_ns":1000,"took_ns":5,"host":"gpu1","device":"RPC0",` +
+			`"op":"set","tensor":"a","bytes":64}
 {"mono_ns":1500,"took_ns":5,"host":"gpu1","device":"RPC0","op":"set","tensor":"b","bytes":32}
 {"mono_ns":2000,"took_ns":5,"host":"gpu1","device":"RPC0","op":"get","tensor":"c","bytes":8}
 `,

@@ -129,4 +129,5 @@ func directory(t testing.TB, files map[string]string) string {
 
 const manifest = `{"version":1}`
 
-const metadata = `{"version":1,"created":"2026-11-21T00:00:00Z","model":{"name":"never"},"contexts":[{"ctx":0,"n_ctx":56}],"losses":[],"lossy":false}`
+const metadata = `{"version":1,"created":"2026-11-21T00:00:00Z","model":{"name":"never"},` +
+	`"contexts":[{"ctx":0,"n_ctx":56}],"losses":[],"lossy":false}`

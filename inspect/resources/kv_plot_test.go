@@ -21,8 +21,8 @@ func TestKVPicture(t *testing.T) {
 	}
 	text, err := os.ReadFile(path)
 	for _, want := range []string{"KV cache of context 0 (base): cells in use, at most 48 of 64",
-		"cells in blocks of 16", "all 64 cells", "KV cache of context 1 (swa): cells in use, at most 4 of 4096", ">cells<",
-		"time since the run began (ms)", "run_1; means of 4 equal times of 500 ms"} {
+		"cells in blocks of 16", "all 64 cells", "KV cache of context 1 (swa): cells in use, at most 4 of 4096",
+		">cells<", "time since the run began (ms)", "run_1; means of 4 equal times of 500 ms"} {
 		if err != nil || strings.Count(string(text), want) != 1 {
 			t.Errorf("%q is not there once, %v", want, err)
 		}

@@ -13,8 +13,8 @@ func TestPlacement(t *testing.T) {
 	node := func(exec int, device, phase, more string) {
 		fmt.Fprintf(&log,
 			`{"event":"compute_execution","mono_ns":1,"ctx":0,"exec":%d,"resource_id":"%s_compute_layer_0_mlp_1",`+
-				`"phase":%q,"operation":"MUL_MAT","component_type":"mlp","layer_id":0,"node_count":1%s}`+"\n", exec, device,
-			phase, more)
+				`"phase":%q,"operation":"MUL_MAT","component_type":"mlp","layer_id":0,"node_count":1%s}`+"\n",
+			exec, device, phase, more)
 	}
 	node(1, "cpu", "setup", `,"duration_ns":999`)
 	for _, device := range []string{"cpu", "rpc0", "rpc0", "cpu"} { // two changes

@@ -252,9 +252,10 @@ func TestBareName(t *testing.T) {
 
 // TestForeignTimes reads a log of LRI: its times in both forms, its estimates left out.
 func TestForeignTimes(t *testing.T) {
-	r := summarize(t, map[string]string{rundir.EventsName: `{"event":"resource_session_start","timestamp":"2025-11-21 10:15:00.123","session_id":"x","level":"DETAILED"}
-{"event":"compute_execution","resource_id":"r","timestamp":21816123456,"operation":"gemm","component_type":"attention","layer_id":2,"compute_intensity_gflops":0.05,"estimated_duration_us":51}
-`})
+	r := summarize(t, map[string]string{rundir.EventsName: `{"event":"resource_session_start",` +
+		`"timestamp":"2025-11-21 10:15:00.123","session_id":"x","level":"DETAILED"}` + "\n" +
+		`{"event":"compute_execution","resource_id":"r","timestamp":21816123456,"operation":"gemm",` +
+		`"component_type":"attention","layer_id":2,"compute_intensity_gflops":0.05,"estimated_duration_us":51}` + "\n"})
 	if r.BadLines != 0 || r.Events["compute_execution"] != 1 || r.CoveredNS != 0 || r.Components[0].NS != nil ||
 		r.Components[0].Untimed != 1 {
 		t.Errorf("%+v %+v", r, r.Components)

@@ -17,17 +17,36 @@ import (
 )
 
 // log is a short log: seven lines, of two layers.
-const log7 = `{"event":"resource_session_start","timestamp":"1790000000000000","unix_ns":1790000000000000000,"mono_ns":1,"session_id":"s","source":"measured","level":"DETAILED","events_version":1}
-{"event":"compute_execution","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","ctx":0,"source":"computed","exec":1,"layer_id":0,"component_type":"attention","phase":"decode","node_count":3,"time_source":"range","duration_ns":100}
-{"event":"compute_execution","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","ctx":0,"source":"computed","exec":1,"layer_id":1,"component_type":"mlp","phase":"decode","node_count":3,"time_source":"range","duration_ns":200}
-{"event":"kv_cache_operation","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","ctx":0,"source":"computed","cache_type":"key_value","cache":"base","layer_id":0,"seq_id":0,"cache_start_pos":0,"cache_end_pos":4,"exec":1,"cells":4,"key_bytes":64,"value_bytes":64,"key_bytes_written":64,"value_bytes_written":64,"cache_hit_ratio":0.25,"cache_operation":"allocate"}
-{"event":"output_token","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","ctx":0,"source":"measured","exec":1,"token_index":4,"token_id":9,"token_text":"<&\u2028>","pos":4,"latency_ns":1000000}
-{"event":"graph_execution","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","ctx":0,"source":"computed","exec":1,"graph":1,"phase":"decode","tokens":1,"outputs":1,"node_count":6,"reused":false,"status":0,"flops":1000,"bytes_read":10,"bytes_written":20,"duration_ns":400,"timed_ns":300,"looking_ns":5,"looks":2}
-{"event":"loss","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","source":"measured","kind":"sampling_state","cause":"rate","count":3}
-`
+const log7 = `{"event":"resource_session_start","timestamp":"1790000000000000","unix_ns":1790000000000000000,` +
+	`"mono_ns":1,"session_id":"s","source":"measured","level":"DETAILED","events_version":1}` + "\n" +
+	`{"event":"compute_execution","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","ctx":0,` +
+	`"source":"computed","exec":1,"layer_id":0,"component_type":"attention","phase":"decode","node_count":3,` +
+	`"time_source":"range","duration_ns":100}` + "\n" +
+	`{"event":"compute_execution","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","ctx":0,` +
+	`"source":"computed","exec":1,"layer_id":1,"component_type":"mlp","phase":"decode","node_count":3,` +
+	`"time_source":"range","duration_ns":200}` + "\n" +
+	`{"event":"kv_cache_operation","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","ctx":0,` +
+	`"source":"computed","cache_type":"key_value","cache":"base","layer_id":0,"seq_id":0,"cache_start_pos":0,` +
+	`"cache_end_pos":4,"exec":1,"cells":4,"key_bytes":64,"value_bytes":64,"key_bytes_written":64,` +
+	`"value_bytes_written":64,"cache_hit_ratio":0.25,"cache_operation":"allocate"}` + "\n" +
+	`{"event":"output_token","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","ctx":0,"source":"measured",` +
+	`"exec":1,"token_index":4,"token_id":9,"token_text":"<&\u2028>","pos":4,"latency_ns":1000000}` + "\n" +
+	`{"event":"graph_execution","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","ctx":0,"source":"computed",` +
+	`"exec":1,"graph":1,"phase":"decode","tokens":1,"outputs":1,"node_count":6,"reused":false,"status":0,` +
+	`"flops":1000,"bytes_read":10,"bytes_written":20,"duration_ns":400,"timed_ns":300,"looking_ns":5,` +
+	`"looks":2}` + "\n" +
+	`{"event":"loss","timestamp":"1","unix_ns":2,"mono_ns":2,"session_id":"s","source":"measured",` +
+	`"kind":"sampling_state","cause":"rate","count":3}` + "\n"
 
-const metadata = `{"version":1,"created":"2026-11-21T00:00:00Z","model":{"name":"m"},"contexts":[{"ctx":0,"n_ctx":64}],"losses":[{"cause":"drop","packets":2,"bytes":9}],"lossy":true,"account":{"selected":{"packets":9,"bytes":90},"captured":{"packets":7,"bytes":81},"lost":[{"cause":"drop","packets":2,"bytes":9}],"time":{"tap_ns":1000000,"wait_ns":49000000,"cuts":9,"cut_ns":50000000,"taken_ns":20000000,"wall_ns":200000000,"tokens":10},"setup":{"tokens":0,"discarded":{"packets":0,"bytes":0},"tap_ns":0,"wait_ns":0}},
-"streams":[{"name":"activations.stream","packets":5,"bytes_source":1,"bytes_raw":1,"bytes_stored":77,"codec":"none","dtype":"f16"}]}`
+const metadata = `{"version":1,"created":"2026-11-21T00:00:00Z","model":{"name":"m"},` +
+	`"contexts":[{"ctx":0,"n_ctx":64}],"losses":[{"cause":"drop","packets":2,"bytes":9}],"lossy":true,` +
+	`"account":{"selected":{"packets":9,"bytes":90},"captured":{"packets":7,"bytes":81},` +
+	`"lost":[{"cause":"drop","packets":2,"bytes":9}],` +
+	`"time":{"tap_ns":1000000,"wait_ns":49000000,"cuts":9,"cut_ns":50000000,"taken_ns":20000000,` +
+	`"wall_ns":200000000,"tokens":10},` +
+	`"setup":{"tokens":0,"discarded":{"packets":0,"bytes":0},"tap_ns":0,"wait_ns":0}},` + "\n" +
+	`"streams":[{"name":"activations.stream","packets":5,"bytes_source":1,"bytes_raw":1,"bytes_stored":77,` +
+	`"codec":"none","dtype":"f16"}]}`
 
 const (
 	sealedRun = "run_20261121_100000_aaaa"

@@ -136,7 +136,8 @@ func TestMetrics(t *testing.T) {
 		{sealedRun, `# HELP llamatap_tokens_total Tokens that graphs computed, by the phase of each.
 # TYPE llamatap_tokens_total counter
 llamatap_tokens_total{phase="decode",run="RUN"} 1
-# HELP llamatap_component_seconds_total Time in nodes of a component, measured in the graphs of llamatap_timed_graph_seconds_total.
+# HELP llamatap_component_seconds_total Time in nodes of a component, measured in the graphs of ` +
+			`llamatap_timed_graph_seconds_total.
 # TYPE llamatap_component_seconds_total counter
 llamatap_component_seconds_total{component="attention",phase="decode",run="RUN"} 1e-07
 llamatap_component_seconds_total{component="mlp",phase="decode",run="RUN"} 2e-07
@@ -153,7 +154,8 @@ llamatap_capture_bytes{run="RUN"} 5
 # HELP llamatap_capture_packets_lost_total Captured tensors that a run has lost.
 # TYPE llamatap_capture_packets_lost_total counter
 llamatap_capture_packets_lost_total{cause="drop",run="RUN"} 2
-# HELP llamatap_model_seconds_lost_total Time that the model's threads lost to the recording, warm-up apart: in the tap's code, waiting, and in cuts of the graph.
+# HELP llamatap_model_seconds_lost_total Time that the model's threads lost to the recording, warm-up apart: ` +
+			`in the tap's code, waiting, and in cuts of the graph.
 # TYPE llamatap_model_seconds_lost_total counter
 llamatap_model_seconds_lost_total{cause="cut",run="RUN"} 0.05
 llamatap_model_seconds_lost_total{cause="tap",run="RUN"} 0.001
@@ -193,10 +195,11 @@ llamatap_run_info{level="DETAILED",model="m",run="RUN",state="sealed"} 1
 // TestMetricsLint holds every metric to Prometheus's conventions.
 func TestMetricsLint(t *testing.T) {
 	dir := filepath.Join(folder(t), "m", sealedRun)
-	write(t, filepath.Join(dir, "resource.jsonl"), log7+`{"event":"gpu_sample","unix_ns":2,"mono_ns":2,"gpu_index":1,"gpu_name":"g","window_ns":9,"gpu_utilization_percent":87,"memory_utilization_percent":41,"gpu_memory_used_bytes":5,"gpu_memory_total_bytes":9,"gpu_power_w":250.5,"gpu_energy_j":2}
-{"event":"rapl_sample","unix_ns":2,"mono_ns":2,"domain":"package-0","window_ns":9,"energy_j":1.5}
-{"event":"rapl_sample","unix_ns":3,"mono_ns":3,"domain":"package-0","window_ns":9,"energy_j":2}
-`)
+	write(t, filepath.Join(dir, "resource.jsonl"), log7+`{"event":"gpu_sample","unix_ns":2,"mono_ns":2,"gpu_index":1,`+
+		`"gpu_name":"g","window_ns":9,"gpu_utilization_percent":87,"memory_utilization_percent":41,`+
+		`"gpu_memory_used_bytes":5,"gpu_memory_total_bytes":9,"gpu_power_w":250.5,"gpu_energy_j":2}`+"\n"+
+		`{"event":"rapl_sample","unix_ns":2,"mono_ns":2,"domain":"package-0","window_ns":9,"energy_j":1.5}`+"\n"+
+		`{"event":"rapl_sample","unix_ns":3,"mono_ns":3,"domain":"package-0","window_ns":9,"energy_j":2}`+"\n")
 	s := newServer(t, Options{Dir: dir})
 	w := request(s, "/metrics")
 	for _, want := range []string{"gpu_utilization_ratio", "gpu_energy_joules_total"} {

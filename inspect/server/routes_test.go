@@ -284,8 +284,11 @@ func TestKVNow(t *testing.T) {
 	going := lockedRun(t, dir)
 	s := newServer(t, Options{Dir: dir, Control: func(string, Command) (json.RawMessage, error) {
 		return json.RawMessage(
-			`{"packets":7,"bytes_stored":4096,"packets_lost":3,"losses":{"pool_full":3},"kv":{"caches":[{"ctx":2,"cache":"swa","cells":64,"used":10,"free":54,"shared":3,"sequences":[{"seq_id":5,"cells":10}]}],` +
-				`"reuse":{"needed":20,"reused":5,"hits":1,"gap":{"count":1,"sum_ns":1500,"buckets":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1]}},"lifetime":{},"idle":{}}}`), nil
+			`{"packets":7,"bytes_stored":4096,"packets_lost":3,"losses":{"pool_full":3},"kv":{"caches":[` +
+				`{"ctx":2,"cache":"swa","cells":64,"used":10,"free":54,"shared":3,` +
+				`"sequences":[{"seq_id":5,"cells":10}]}],` +
+				`"reuse":{"needed":20,"reused":5,"hits":1,"gap":{"count":1,"sum_ns":1500,` +
+				`"buckets":[` + strings.Repeat("0,", 86) + `1]}},"lifetime":{},"idle":{}}}`), nil
 	}})
 	var kv struct {
 		Run string

@@ -110,8 +110,8 @@ func (r *Run) attentionNotes() (notes []attentionNote, err error) {
 		err = json.Unmarshal(r.Metadata.Extra["attention"], &notes)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: the note on attention in metadata.json is damaged: %w: 'llamatap verify' reports more",
-			r.Path, err)
+		return nil, fmt.Errorf("%s: the note on attention in metadata.json is damaged: %w: "+
+			"'llamatap verify' reports more", r.Path, err)
 	}
 	if len(notes) == 0 {
 		return nil, fmt.Errorf("%s: %w: record with --tap-attention", r.Path, ErrNoAttention)
@@ -373,8 +373,8 @@ func (b *mapBuilder) fillKeys(a *attention, tokens []int64, token int64) error {
 			tokens[cell] = k.token
 			copy(a.K[cell*width:], k.row)
 		} else if !math.IsInf(float64(a.Mask[cell]), -1) {
-			return b.missing("the key in cell %d, which token %d sees: it was computed before the capture, or left out "+
-				"by --tap-tokens; that key", cell, token)
+			return b.missing("the key in cell %d, which token %d sees: it was computed before the capture, "+
+				"or left out by --tap-tokens; that key", cell, token)
 		}
 	}
 	return nil

@@ -44,8 +44,9 @@ def join(part): return np.concatenate([getattr(t, part) for t in part_of]).tolis
 out = {}
 for name, part_of in found.items():
     a = np.concatenate([t.array for t in part_of])
-    out[name] = dict(layer=-1 if part_of[0].layer is None else part_of[0].layer, tokens=join("tokens"), positions=join("positions"), shape=a.shape,
-        values=a.astype(np.float64).ravel().tolist(), mapped=not any(t.array.flags.owndata or t.array.flags.writeable for t in part_of))
+    out[name] = dict(layer=-1 if part_of[0].layer is None else part_of[0].layer,
+        tokens=join("tokens"), positions=join("positions"), shape=a.shape, values=a.astype(np.float64).ravel().tolist(),
+        mapped=not any(t.array.flags.owndata or t.array.flags.writeable for t in part_of))
 print(json.dumps(out))`
 	python(t, &got, collect, pythonReader(t), filepath.Join(f.dir, rundir.StreamName))
 	const inBlocks = "result_output"
@@ -124,7 +125,8 @@ import json, sys
 for name in filter(None, sys.argv[3].split(", ")): sys.modules[name] = None
 sys.path.insert(0, sys.argv[1])
 import llamatap
-print(json.dumps({t.name: [float(v) for v in t.array.ravel()] for t in llamatap.read(sys.argv[2])}))`, pythonReader(t), r.Path, alone)
+print(json.dumps({t.name: [float(v) for v in t.array.ravel()] for t in llamatap.read(sys.argv[2])}))`,
+					pythonReader(t), r.Path, alone)
 				for _, name := range []string{"waves", "steps", "rare", "zeros", "short"} {
 					_, _, want := sliceJSON(t, r, SliceOptions{Tensor: name})
 					if !equalText(narrowed(got[name]), narrowed(want)) {

@@ -154,8 +154,8 @@ func notARun(path string) error {
 	var dataset struct{ Path string }
 	if m, err := rundir.ReadMetadata(path); err == nil && json.Unmarshal(m.Extra["dataset"], &dataset) == nil &&
 		dataset.Path != "" {
-		return fmt.Errorf("%s: %w: its tensors are in the dataset %s, which datasets.load_dataset and 'llamatap sae' read",
-			path, ErrNotARun, dataset.Path)
+		return fmt.Errorf("%s: %w: its tensors are in the dataset %s, which datasets.load_dataset and "+
+			"'llamatap sae' read", path, ErrNotARun, dataset.Path)
 	}
 	return fmt.Errorf("%s: %w: %s is not in it; give the run directory of a run that recorded activations", path,
 		ErrNotARun, rundir.StreamName)

@@ -217,7 +217,8 @@ func TestSliceText(t *testing.T) {
 	check(t, err)
 	var b strings.Builder
 	check(t, s.WriteText(&b))
-	if want := "l_out-0  f16  (2, 4)  tokens 2-3\n[\n [16, 16.25, 16.5, 16.75]\n [24, 24.25, 24.5, 24.75]\n]\n"; b.String() != want {
+	want := "l_out-0  f16  (2, 4)  tokens 2-3\n[\n [16, 16.25, 16.5, 16.75]\n [24, 24.25, 24.5, 24.75]\n]\n"
+	if b.String() != want {
 		t.Errorf("got\n%s", b.String())
 	}
 }

@@ -25,9 +25,11 @@ func TestStatsKnownAnswers(t *testing.T) {
 		{"one", []float32{3},
 			`{"elements":1,"zeros":0,"sparsity":0,"nan":0,"inf":0,"mean":3,"std":0,"min":3,"max":3,"l2_norm":3}`},
 		{"population deviation", []float32{2, 4, 4, 4, 5, 5, 7, 9},
-			`{"elements":8,"zeros":0,"sparsity":0,"nan":0,"inf":0,"mean":5,"std":2,"min":2,"max":9,"l2_norm":15.231546211727817}`},
+			`{"elements":8,"zeros":0,"sparsity":0,"nan":0,"inf":0,"mean":5,"std":2,"min":2,"max":9,` +
+				`"l2_norm":15.231546211727817}`},
 		{"zeros of both signs", []float32{0, negativeZero, 1, -1},
-			`{"elements":4,"zeros":2,"sparsity":0.5,"nan":0,"inf":0,"mean":0,"std":0.7071067811865476,"min":-1,"max":1,"l2_norm":1.4142135623730951}`},
+			`{"elements":4,"zeros":2,"sparsity":0.5,"nan":0,"inf":0,"mean":0,"std":0.7071067811865476,"min":-1,` +
+				`"max":1,"l2_norm":1.4142135623730951}`},
 		{"not finite", []float32{nan, inf, -inf, 3, 4},
 			`{"elements":5,"zeros":0,"sparsity":0,"nan":1,"inf":2,"mean":3.5,"std":0.5,"min":3,"max":4,"l2_norm":5}`},
 		{"nothing finite", []float32{nan, inf}, `{"elements":2,"zeros":0,"sparsity":0,"nan":1,"inf":1}`},
