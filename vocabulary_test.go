@@ -12,7 +12,8 @@ import (
 // second finds names that docs/GLOSSARY.md has another one for: columns of tables, fields of NumPy exports, keys of
 // JSON and headings.
 var second = regexp.MustCompile(
-	`(?:Name: |\('|json:|", )"?(seq|seqs|sequence|sequence_id|layer_index|evicted|mrm_trace_schema_version|timestamp_ns)["',]`)
+	`(?:Name: |\('|json:|", )"?` +
+		`(seq|seqs|sequence|sequence_id|layer_index|evicted|mrm_trace_schema_version|timestamp_ns)["',]`)
 
 // fixed are files whose names a format that existed before has fixed, or that read what llamatap 1.0 wrote.
 var fixed = []string{"store/rundir/tokens.go", "inspect/tensors/tokens.go", "inspect/export/prompts.go",

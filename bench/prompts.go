@@ -83,8 +83,8 @@ func readText(path string) (string, error) {
 	return text, nil
 }
 
-// parsePrompts reads one prompt per line: {"id": …, "prompt": …, "n_predict": …}. Other keys are those of llamatap
-// run's --prompts, and mean nothing here.
+// parsePrompts reads one prompt per line: {"id": …, "prompt": …, "n_predict": …}. Other keys are those of
+// llamatap run's --prompts, and mean nothing here.
 func parsePrompts(name, data string) ([]Prompt, error) {
 	var all []Prompt
 	number := 0

@@ -109,14 +109,15 @@ func TestScriptRefuses(t *testing.T) {
 		"is no time":        "cooldown: 3\nscenarios: [{prompts: [{gen: 1}]}]",
 		"not valid YAML, such as a tag without a value": "scenarios: !!seq\n",
 		"s.yaml:2:14: unknown field":                    "seed: 1\nscenarios: [{prompt: 1}]",
-		"records nothing":                               "scenarios: [{prompts: [{gen: 1}], tap: [{name: a, codec: lz4}]}]",
-		"unknown flag":                                  "scenarios: [{prompts: [{gen: 1}], tap: [{tensr: a}]}]",
-		"has no place":                                  "scenarios: [{prompts: [{gen: 1}], tap: [{out: a}]}]",
-		"are called":                                    "scenarios: [{prompts: [{gen: 1}], tap: [{name: a}, {name: a}]}]",
-		"cache type":                                    "scenarios: [{prompts: [{gen: 1}], settings: {cache_type_k: f8}}]",
-		"flash attention":                               "scenarios: [{prompts: [{gen: 1}], settings: {flash_attn: maybe}}]",
-		"0 threads":                                     "scenarios: [{prompts: [{gen: 1}], settings: {threads: 0}}]",
-		"repetitions must":                              "rounds: -1\nscenarios: [{prompts: [{gen: 1}]}]",
+
+		"records nothing":  "scenarios: [{prompts: [{gen: 1}], tap: [{name: a, codec: lz4}]}]",
+		"unknown flag":     "scenarios: [{prompts: [{gen: 1}], tap: [{tensr: a}]}]",
+		"has no place":     "scenarios: [{prompts: [{gen: 1}], tap: [{out: a}]}]",
+		"are called":       "scenarios: [{prompts: [{gen: 1}], tap: [{name: a}, {name: a}]}]",
+		"cache type":       "scenarios: [{prompts: [{gen: 1}], settings: {cache_type_k: f8}}]",
+		"flash attention":  "scenarios: [{prompts: [{gen: 1}], settings: {flash_attn: maybe}}]",
+		"0 threads":        "scenarios: [{prompts: [{gen: 1}], settings: {threads: 0}}]",
+		"repetitions must": "rounds: -1\nscenarios: [{prompts: [{gen: 1}]}]",
 	} {
 		_, err := scripted(writtenFiles(t, "s.yaml", text, "empty.jsonl", "{}\n"))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {

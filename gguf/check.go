@@ -103,9 +103,10 @@ func (s *shape) epsilons() error {
 }
 
 // wholeHeads are the architectures whose attention rotates whole heads, keys and values of the same length.
-var wholeHeads = strings.Fields(`apertus arcee arctic baichuan chameleon codeshell cogvlm dbrx deepseek dots1 dream ernie4_5 ernie4_5-moe
-	exaone falcon granite granitemoe grok grovemoe hunyuan-moe internlm2 jais2 llada llada-moe llama llama4 maincoder mistral3 olmo olmo2
-	olmoe orion plamo qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3vl qwen3vlmoe rnd1 seed_oss smallthinker smollm3 starcoder2 xverse`)
+var wholeHeads = strings.Fields(`apertus arcee arctic baichuan chameleon codeshell cogvlm dbrx deepseek dots1 dream
+	ernie4_5 ernie4_5-moe exaone falcon granite granitemoe grok grovemoe hunyuan-moe internlm2 jais2 llada llada-moe
+	llama llama4 maincoder mistral3 olmo olmo2 olmoe orion plamo qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3vl
+	qwen3vlmoe rnd1 seed_oss smallthinker smollm3 starcoder2 xverse`)
 
 func (s *shape) heads() error {
 	width, ok := s.meta.Int(s.arch + ".embedding_length")

@@ -134,13 +134,16 @@ func TestSweepWrong(t *testing.T) {
 	e := open(t, Options{})
 	clean := tokens(t, e, codePair.Clean)
 	for want, change := range map[string]func(*Sweep){
-		"needs a second prompt":                                   func(s *Sweep) { s.Pairs[0].Corrupt = "" },
-		"the corrupt one 3":                                       func(s *Sweep) { s.Pairs[0].Corrupt = "if err" },
-		"--answer of the metric":                                  func(s *Sweep) { s.Metric, s.Pairs[0].Answer = "prob", "one two three" },
+		"needs a second prompt": func(s *Sweep) { s.Pairs[0].Corrupt = "" },
+		"the corrupt one 3":     func(s *Sweep) { s.Pairs[0].Corrupt = "if err" },
+		"--answer of the metric": func(s *Sweep) {
+			s.Metric, s.Pairs[0].Answer = "prob", "one two three"
+		},
+		"give it with --answer": func(s *Sweep) { s.Metric, s.Pairs[0].Answer = "logit-diff", "" },
+		"give it with --wrong":  func(s *Sweep) { s.Metric, s.Pairs[0].Wrong = "logit-diff", "" },
+
 		"there is no token 99: give positions from -6 to 5":       func(s *Sweep) { s.Tokens = []int{99} },
 		"there is no token -9":                                    func(s *Sweep) { s.Tokens = []int{-9} },
-		"give it with --answer":                                   func(s *Sweep) { s.Metric, s.Pairs[0].Answer = "logit-diff", "" },
-		"give it with --wrong":                                    func(s *Sweep) { s.Metric, s.Pairs[0].Wrong = "logit-diff", "" },
 		"--heads: none of the points has heads":                   func(s *Sweep) { s.Heads = true },
 		"--layers names layer 9, and the model has layers 0 to 5": func(s *Sweep) { s.Layers.Add(9) },
 		"--layers leaves layer 2 of resid_post.2 out":             func(s *Sweep) { s.Layers.Add(3) },

@@ -184,7 +184,8 @@ func TestStreams(t *testing.T) {
 		t.Errorf("%+v\n%+v", a.Metrics, b.Metrics)
 	}
 	// the cells of two streams
-	if ended := a.Retention.Count - a.Retention.Censored - (b.Retention.Count - b.Retention.Censored); ended != 4*dims*size {
+	ended := a.Retention.Count - a.Retention.Censored - (b.Retention.Count - b.Retention.Censored)
+	if ended != 4*dims*size {
 		t.Errorf("%+v, %d censored\n%+v, %d censored", a.Retention.Tally, a.Retention.Censored, b.Retention.Tally,
 			b.Retention.Censored)
 	}

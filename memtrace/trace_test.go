@@ -10,7 +10,8 @@ import (
 func TestTraceColumns(t *testing.T) {
 	const want = "ts_ns phase op addr size region_id region_type layer token_index seq_id kv_block tid device " +
 		"collector graph_seq op_seq time_source ctx " +
-		"cache_level latency_cycles symbol weight buffer_id offset ggml_op operand pieces stride flags count window_ns pid data_symbol step cpu"
+		"cache_level latency_cycles symbol weight buffer_id offset ggml_op operand pieces stride flags count " +
+		"window_ns pid data_symbol step cpu"
 	var names []string
 	for _, c := range TraceColumns() {
 		names = append(names, c.Name)

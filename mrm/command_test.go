@@ -97,7 +97,9 @@ experiment: {seed: 9, repetitions: 2}
 model: {id: mine, path: `+model+`}
 engine:
   type: command
-  command: [sh, "{model}", "{model_id}", "-p={prompt}", "{prompt_file}", "{max_tokens}/{concurrency}", "{n_ctx},{n_batch},{n_ubatch}", "{threads}", "{gpu_layers}", "{kv_type} {kv_type_k} {kv_type_v}", "{seed}{repetition}", "{{seed}} {\"a\": {\"b\": {}}}"]
+  command: [sh, "{model}", "{model_id}", "-p={prompt}", "{prompt_file}", "{max_tokens}/{concurrency}",
+    "{n_ctx},{n_batch},{n_ubatch}", "{threads}", "{gpu_layers}", "{kv_type} {kv_type_k} {kv_type_v}",
+    "{seed}{repetition}", "{{seed}} {\"a\": {\"b\": {}}}"]
   n_ctx: [128, 256]
   kv_type: f16/q8_0
   threads: 3

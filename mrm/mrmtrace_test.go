@@ -29,16 +29,22 @@ meta = dict(name="e")
 made = {
     "least": ExperimentConfig(experiment=meta, models=[llama]),
     "all": ExperimentConfig(
-        experiment=dict(name="A name, with spaces", description="d", authors=["x", "y"], institution="i", paper_ref="doi:1", date_created="2026-01-01"),
-        models=[llama, dict(id="b/c d", engine="llamacpp", path=model, family="llama", params_billions=0.006, quantisation="Q8_0")],
-        sweep=dict(context_lengths=[512, 1024], batch_sizes=[1, 4], output_tokens=[8, 64], repetitions=2, warmup_runs=1),
+        experiment=dict(name="A name, with spaces", description="d", authors=["x", "y"], institution="i",
+            paper_ref="doi:1", date_created="2026-01-01"),
+        models=[llama, dict(id="b/c d", engine="llamacpp", path=model, family="llama", params_billions=0.006,
+            quantisation="Q8_0")],
+        sweep=dict(context_lengths=[512, 1024], batch_sizes=[1, 4], output_tokens=[8, 64],
+            repetitions=2, warmup_runs=1),
         prompts=dict(source="prompts/none.jsonl", categories=["code"]),
-        collector=dict(primary="perf_mem", fallback=None, fallback_2=None, perf_mem=dict(sample_period=1000, extra_flags=["-v"])),
+        collector=dict(primary="perf_mem", fallback=None, fallback_2=None,
+            perf_mem=dict(sample_period=1000, extra_flags=["-v"])),
         labeller=dict(unknown_policy="fail_run"),
         analyser=dict(metrics=["inter_access_interval", "access_locality"]),
         output=dict(base_dir="elsewhere/", compression="snappy", hf_dataset_push=True, hf_repo="a/b")),
-    "memray": ExperimentConfig(experiment=meta, models=[llama, dict(id="v", engine="vllm", hf_repo="o/r")], collector=dict(primary="memray")),
-    "monitor": ExperimentConfig(experiment=meta, models=[llama], collector=dict(primary="process_monitor", fallback=None)),
+    "memray": ExperimentConfig(experiment=meta, models=[llama, dict(id="v", engine="vllm", hf_repo="o/r")],
+        collector=dict(primary="memray")),
+    "monitor": ExperimentConfig(experiment=meta, models=[llama],
+        collector=dict(primary="process_monitor", fallback=None)),
 }
 texts = {name: yaml.safe_dump(c.model_dump(mode="json"), sort_keys=False) for name, c in made.items()}
 texts["sparse"] = yaml.safe_dump(made["all"].model_dump(mode="json", exclude_unset=True))
@@ -169,13 +175,14 @@ output: {base_dir: here}
 
 // TestTraceProblems: what mrm-trace refuses, and what cannot be run, is a problem at its place.
 func TestTraceProblems(t *testing.T) {
+	const head, model = "experiment: {name: e}\n", "models: [{id: a, engine: llamacpp, path: x}]\n"
 	for text, want := range map[string]string{
-		"experiment: {name: e}\nmodels: []\n":                                                                   "f.yaml:2:9: models is an empty list",
-		"models: [{id: a, engine: llamacpp, path: x}]\n":                                                        "experiment is missing",
-		"experiment: {name: e}\nmodels: [{id: a, engine: llama, path: x}]\n":                                    `models[0].engine is "llama"`,
-		"experiment: {name: e}\nmodels: [{id: a, engine: vllm, hf_repo: x}]\n":                                  "every model has the engine vllm",
-		"experiment: {name: e}\nmodels: [{id: a, engine: llamacpp, path: x}]\nsweep: {repetitions: 0}\n":        `f.yaml:3:22: sweep.repetitions is "0"`,
-		"experiment: {name: e}\nmodels: [{id: a, engine: llamacpp, path: x}]\nsweep: {context_lengths: [64]}\n": "f.yaml:3:27: n_ctx 64 is too short",
+		head + "models: []\n": "f.yaml:2:9: models is an empty list",
+		model:                 "experiment is missing",
+		head + "models: [{id: a, engine: llama, path: x}]\n":   `models[0].engine is "llama"`,
+		head + "models: [{id: a, engine: vllm, hf_repo: x}]\n": "every model has the engine vllm",
+		head + model + "sweep: {repetitions: 0}\n":             `f.yaml:3:22: sweep.repetitions is "0"`,
+		head + model + "sweep: {context_lengths: [64]}\n":      "f.yaml:3:27: n_ctx 64 is too short",
 	} {
 		if _, err := Parse("f.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)

@@ -11,7 +11,8 @@ import (
 )
 
 func TestAnswers(t *testing.T) {
-	const good = `{"line":1,"id":"0","text":"x","tokens":[1,2,3],"finish":"length","prompt_tokens":4,"prompt_ns":100,"generation_ns":200}` + "\n"
+	const good = `{"line":1,"id":"0","text":"x","tokens":[1,2,3],"finish":"length",` +
+		`"prompt_tokens":4,"prompt_ns":100,"generation_ns":200}` + "\n"
 	all, err := answers(strings.NewReader(good+strings.Replace(good, `200`, `300`, 1)), 2)
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%v, %v", all, err)

@@ -114,8 +114,10 @@ func TestMRMTraceParsesPerfScript(t *testing.T) {
 	cmd := exec.Command(python, "-c", `
 import sys
 from mrm_trace.parser.perf_script_parser import parse_perf_script
-rows = [(r["timestamp_ns"], r["address"], r["op_type"], r["thread_id"], r["cpu_id"]) for r in parse_perf_script(sys.stdin, "r")]
-assert rows == [(1795287058806341525, 0x7f0000001000, "load", 77, 1), (1795287059000000007, 0x7f0000002000, "load", 78, 0)], rows
+rows = [(r["timestamp_ns"], r["address"], r["op_type"], r["thread_id"], r["cpu_id"])
+    for r in parse_perf_script(sys.stdin, "r")]
+assert rows == [(1795287058806341525, 0x7f0000001000, "load", 77, 1),
+    (1795287059000000007, 0x7f0000002000, "load", 78, 0)], rows
 `)
 	cmd.Stdin = &text
 	if out, err := cmd.CombinedOutput(); err != nil {

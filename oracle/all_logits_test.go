@@ -34,8 +34,8 @@ func TestAllLogits(t *testing.T) {
 		to := filepath.Join(t.TempDir(), "results.jsonl")
 		c := record(t, append([]string{"--tap-tensor", "result_output"}, exact...),
 			slices.Concat(common, args, []string{
-				"--prompts", textFile(t, strings.Repeat(string(line)+"\n", prompts)), "--results", to, "-n", "4", "--temp", "0",
-				"-b", "8"})...)
+				"--prompts", textFile(t, strings.Repeat(string(line)+"\n", prompts)), "--results", to, "-n", "4",
+				"--temp", "0", "-b", "8"})...)
 		for _, answer := range answersOf(t, to) {
 			chosen += fmt.Sprintln(answer["tokens"])
 		}

@@ -16,8 +16,8 @@ import (
 )
 
 // beforeLookUp are tensors of the first layer that its activation comes after.
-var beforeLookUp = regexp.MustCompile(`^(embd|inp_.*|(attn_norm|norm|Qcur|Kcur|Vcur|kqv_out|attn_out|ffn_inp|ffn_norm|` +
-	`ffn_up|ffn_gate)-0)(#|$)`)
+var beforeLookUp = regexp.MustCompile(`^(embd|inp_.*|` +
+	`(attn_norm|norm|Qcur|Kcur|Vcur|kqv_out|attn_out|ffn_inp|ffn_norm|ffn_up|ffn_gate)-0)(#|$)`)
 
 // TestBLAS captures every point of prompts whose products the BLAS backend computes, in graphs that are split between
 // it and the CPU: all values that the CPU backend alone gives, but for rounding, and not the same ones.

@@ -89,9 +89,9 @@ func TestLedgerOfExpertCache(t *testing.T) {
 	t.Setenv(name, path)
 	for _, mib := range []string{"2", "5"} {
 		o := llamatap(t, "llama-completion", "-m", synthetic(t, "qwen3moe", gguf.F16, sixteen), "-no-cnv",
-			"--no-warmup",
-			"-c", "512", "-v", "--rpc", endpoint, "-ngl", "99", "-ncmoe", "99", "--moe-cache-mib", mib, "--tap-ledger",
-			"--tap-resource-level", "DETAILED", "-p", prompt, "-n", "40", "--temp", "0", "-t", "1", "--ignore-eos").good(t)
+			"--no-warmup", "-c", "512", "-v", "--rpc", endpoint, "-ngl", "99", "-ncmoe", "99", "--moe-cache-mib", mib,
+			"--tap-ledger", "--tap-resource-level", "DETAILED",
+			"-p", prompt, "-n", "40", "--temp", "0", "-t", "1", "--ignore-eos").good(t)
 		misses := 0
 		for _, m := range cacheLines.FindAllStringSubmatch(o.stderr, -1) {
 			n, _ := strconv.Atoi(m[3])

@@ -74,7 +74,8 @@ var masks = []struct {
 	// a spinner, also among log lines
 	{regexp.MustCompile(`[-\\|/]?(?:\x08[-\\|/ ])+\x08`), ""},
 	// where backends lie
-	{regexp.MustCompile(`(?m)^(?:TIME [A-Z] )?(?:ggml_backend_load_best: failed to enumerate|load_backend: loaded) .*\n`), ""},
+	{regexp.MustCompile(`(?m)^(?:TIME [A-Z] )?` +
+		`(?:ggml_backend_load_best: failed to enumerate|load_backend: loaded) .*\n`), ""},
 	{regexp.MustCompile(`Loading model\.\.\. ?[-\\|/]?`), "Loading model..."},
 }
 

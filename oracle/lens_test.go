@@ -102,7 +102,8 @@ func TestUnembed(t *testing.T) {
 			}
 			last := map[bool]string{true: "l_out-3", false: "l_out-1"}[arch == "jamba"]
 			c := record(t, append([]string{"--tap-tensor", last + ",result_output"}, exact...), "-m", model, "-t", "1",
-				"--prompts", textFile(t, string(line)), "--results", filepath.Join(dir, "results"), "--all-logits", "-n", "1")
+				"--prompts", textFile(t, string(line)), "--results", filepath.Join(dir, "results"), "--all-logits",
+				"-n", "1")
 			var states, logits []float32
 			for _, x := range c.tensors(t) {
 				if x.Phase.String() != "prefill" {

@@ -55,8 +55,8 @@ func TestMachineRouting(t *testing.T) {
 				t.Errorf("%s: %s (%s) is recorded as\n%sllama-eval-callback prints\n%s", arch, n.Name, n.Op, mine, body)
 			}
 		}
-		if want := map[bool]string{true: "map[1:true 3:true]", false: "map[0:true 1:true]"}[arch == "jamba"]; fmt.Sprint(
-			ids) != want || fmt.Sprint(weights) != want {
+		want := map[bool]string{true: "map[1:true 3:true]", false: "map[0:true 1:true]"}[arch == "jamba"]
+		if fmt.Sprint(ids) != want || fmt.Sprint(weights) != want {
 			t.Errorf("%s: experts of layers %v, weights of %v", arch, ids, weights)
 		}
 	}

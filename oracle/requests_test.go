@@ -350,8 +350,8 @@ func TestServerEmbeddings(t *testing.T) {
 			for i := range records {
 				q := &records[i]
 				times := []int64{q.ArrivalNS, q.LaunchNS, q.PromptNS, q.EndNS}
-				if !slices.IsSorted(times) || times[0] == 0 ||
-					q.Said.Path != path || q.End != kvcache.EndCompleted || q.Output != 0 || q.Cached != 0 || q.Again >= 0 {
+				if !slices.IsSorted(times) || times[0] == 0 || q.Said.Path != path ||
+					q.End != kvcache.EndCompleted || q.Output != 0 || q.Cached != 0 || q.Again >= 0 {
 					t.Errorf("record %+v", *q)
 				}
 				want -= int(q.Prompt)

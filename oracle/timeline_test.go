@@ -96,8 +96,10 @@ if os.path.exists(run + "/host_faults.jsonl"):
     asked = collections.Counter(w["kind"] for w in waits)
     majors = [w for w in waits if w["kind"] == "fault" and w.get("major") and w.get("file")]
     arrows = one("select count(distinct f.id) from flow w join slice f on f.id in (w.slice_out, w.slice_in)"
-                 " join slice q on q.id in (w.slice_out, w.slice_in) where f.category = 'fault' and q.category = 'request'")
-    assert len(majors) <= arrows <= asked["fault"] and (arrows > 0 or not asked["request"]), (arrows, len(majors), asked)
+                 " join slice q on q.id in (w.slice_out, w.slice_in)"
+                 " where f.category = 'fault' and q.category = 'request'")
+    found = arrows, len(majors), asked
+    assert len(majors) <= arrows <= asked["fault"] and (arrows > 0 or not asked["request"]), found
 assert one("select count(*) from slice where category = 'request'") == asked["request"], asked
 assert counters > 1
 joined = one("select count(*) from flow w join slice t on w.slice_out = t.id join slice g on w.slice_in = g.id"

@@ -223,7 +223,7 @@ func (r *PromptsResult) WriteSummary(out io.Writer) error {
 	}
 	_, err := fmt.Fprintf(out, `llamatap: %s, context %d per sequence, loaded in %s, warmed up in %s
 llamatap: %d prompts%s: %d tokens in and %d out in %s (%.1f tokens/s %s)
-`, r.Model, r.ContextSize, present.Duration(r.Load), present.Duration(r.WarmUp), r.Answered, ending, r.PromptTokens, r.Tokens,
-		present.Duration(r.Elapsed), rate(tokens, r.Elapsed), way)
+`, r.Model, r.ContextSize, present.Duration(r.Load), present.Duration(r.WarmUp), r.Answered, ending,
+		r.PromptTokens, r.Tokens, present.Duration(r.Elapsed), rate(tokens, r.Elapsed), way)
 	return err
 }

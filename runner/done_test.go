@@ -11,7 +11,8 @@ import (
 // answered is the line of a result.
 func answered(line int, text string, why Finish, ns int) string {
 	return fmt.Sprintf(
-		`{"line":%d,"text":%q,"tokens":[1],"token_ns":[%d],"finish":%q,"seed":0,"prompt_tokens":1,"seq_id":0,"prompt_ns":%d,"generation_ns":1}`+"\n", line, text, ns, why, ns)
+		`{"line":%d,"text":%q,"tokens":[1],"token_ns":[%d],"finish":%q,"seed":0,"prompt_tokens":1,"seq_id":0,`+
+			`"prompt_ns":%d,"generation_ns":1}`+"\n", line, text, ns, why, ns)
 }
 
 func answerOf(t *testing.T, line string) Answer {

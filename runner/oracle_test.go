@@ -309,8 +309,8 @@ func TestTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer model.Close()
-	for _, text := range append(prompts, "  two  spaces\t\ttabs\r\n", "a<|endoftext|>b<|end", "naïve café — “quotes”",
-		"0123456789 0x1F 1e9") {
+	for _, text := range append(prompts, "  two  spaces\t\ttabs\r\n", "a<|endoftext|>b<|end",
+		"naïve café — “quotes”", "0123456789 0x1F 1e9") {
 		if text == "" {
 			continue // llama-tokenize wants a text
 		}

@@ -60,7 +60,8 @@ func TestPromptsAreRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(&lines,
-			`{"id":%d,"prompt":%s,"n_predict":%d,"seed":%d,"temperature":1.5,"top_k":200,"repeat_penalty":1.3,"dry_multiplier":0.5}`+"\n", i, text, n, i+1)
+			`{"id":%d,"prompt":%s,"n_predict":%d,"seed":%d,"temperature":1.5,"top_k":200,"repeat_penalty":1.3,`+
+				`"dry_multiplier":0.5}`+"\n", i, text, n, i+1)
 		fmt.Fprintf(&greedy, `{"id":%d,"prompt":%s,"n_predict":%d,"temperature":0}`+"\n", i, text, n)
 		common := []string{"-p", prompt, "-n", fmt.Sprint(n), "-t", "1", "--no-escape"}
 		one, _ := ours(t, append(common, "-s", fmt.Sprint(i+1), "--temp", "1.5", "--top-k", "200", "--repeat-penalty",

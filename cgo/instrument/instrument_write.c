@@ -109,8 +109,8 @@ static void tell_error(struct llama_resource_instr * s) {
     char why[128];
     if (!s->error_told) {
         s->error_told = true;
-        instr_complain("cannot write %s: %s; the program continues, and events are lost and counted until there is room "
-                       "again",
+        instr_complain("cannot write %s: %s; the program continues, and events are lost and counted until there is "
+                       "room again",
                        s->path != NULL ? s->path : "the file", strerror_r(s->error, why, sizeof(why)));
     }
 }

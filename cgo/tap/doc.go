@@ -8,8 +8,8 @@
 // # Data flow
 //
 // ggml_backend_sched_alloc_graph: the graph is read, its nodes get layer and component (tap_infer.c) and rows
-// (tap_rows.c), the wanted ones are marked (tap_graph.c). ggml_backend_sched_graph_compute_async: inputs are copied, the
-// eval callback is set where data is wanted (tap_capture.c). Eval callback, data phase: one copy into slots
+// (tap_rows.c), the wanted ones are marked (tap_graph.c). ggml_backend_sched_graph_compute_async: inputs are copied,
+// the eval callback is set where data is wanted (tap_capture.c). Eval callback, data phase: one copy into slots
 // (tap_pool.c), one record (tap_queue.c). llama_decode and its kin frame all that with the program's batch (tap_api.c).
 //
 // # Whose llama.cpp

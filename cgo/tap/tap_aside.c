@@ -93,8 +93,8 @@ static void tap_bereaved(struct tap_header * h) {
     if (unfinished && stop) {
         tap_kill_program();
     } else if (unfinished) {
-        tap_say("the process that records was killed: this program continues unrecorded (--tap-on-failure stop ends it)",
-                "", "");
+        tap_say("the process that records was killed: this program continues unrecorded "
+                "(--tap-on-failure stop ends it)", "", "");
     }
 }
 

@@ -174,7 +174,7 @@ bool llama_batch_ext_set_output_embd(struct llama_batch_ext * batch, int32_t i, 
     return ok;
 }
 
-// ---- llama_batch ------------------------------------------------------------------------------------------------------
+// ---- llama_batch ----------------------------------------------------------------------------------------------------
 
 struct tap_rows_list * tap_rows_of_batch(struct llama_context * ctx, const struct tap_by_value * value) {
     struct tap_context * c = tap_context_of(ctx);

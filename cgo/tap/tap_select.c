@@ -249,7 +249,7 @@ void tap_graph_select(struct tap_graph * g, const struct tap_selection * wish, _
     tap_graph_count(g);
 }
 
-// ---- the collector's newest selection --------------------------------------------------------------------------------
+// ---- the collector's newest selection -------------------------------------------------------------------------------
 
 // The newest selection that a graph was marked by. Guarded by tap_selecting; the words are those of tap_selection.
 static pthread_mutex_t tap_selecting = PTHREAD_MUTEX_INITIALIZER;

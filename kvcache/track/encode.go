@@ -8,8 +8,8 @@ import (
 // medium is where vLLM says that blocks are which attention reads.
 const medium = "GPU"
 
-// encode appends a batch of events in msgpack: [seconds since 1970, [event …], data-parallel rank]. Events are maps, as
-// those of current vLLM, or arrays, as they were before June 2026.
+// encode appends a batch of events in msgpack: [seconds since 1970, [event …], data-parallel rank]. Events are maps,
+// as those of current vLLM, or arrays, as they were before June 2026.
 func encode(b []byte, seconds float64, events []event, size int, asMap bool) []byte {
 	b = binary.BigEndian.AppendUint64(append(b, 0x93, 0xcb), math.Float64bits(seconds))
 	b = packHead(b, 0x90, 0xdc, len(events))

@@ -24,7 +24,8 @@ func TestProgram(t *testing.T) {
 			e.Begun = []ggmlhooks.RequestBegin{{}}
 		}
 		for _, phase := range phases {
-			e.Rows = append(e.Rows, ggmlhooks.Row{Token: 7, Pos: int32(i + len(e.Rows)), Seqs: []int32{0}, Phase: phase})
+			e.Rows = append(e.Rows,
+				ggmlhooks.Row{Token: 7, Pos: int32(i + len(e.Rows)), Seqs: []int32{0}, Phase: phase})
 		}
 		if err := r.Begin(&e); err != nil {
 			t.Fatal(err)
@@ -34,8 +35,8 @@ func TestProgram(t *testing.T) {
 		t.Fatalf("%v, %d requests", err, len(got))
 	}
 	if q := got[0]; q.Prompt != 3 || q.Computed != 3 || q.Cached != 0 || q.Output != -1 || q.Taken != 5 {
-		t.Errorf("a prompt of %d tokens, %d cached and %d computed; %d chosen, %d cells", q.Prompt, q.Cached, q.Computed,
-			q.Output, q.Taken)
+		t.Errorf("a prompt of %d tokens, %d cached and %d computed; %d chosen, %d cells",
+			q.Prompt, q.Cached, q.Computed, q.Output, q.Taken)
 	}
 	var sum kvcache.RequestTotals
 	if sum.Add(&got[0]); sum.Output != 0 {

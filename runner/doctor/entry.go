@@ -26,21 +26,23 @@ var entries = []evidence{
 		ggml_graph_nodes ggml_graph_size ggml_backend_sched_reserve_size ggml_backend_sched_get_tensor_backend
 		ggml_backend_tensor_get_async ggml_backend_synchronize ggml_backend_dev_memory`)},
 	{"batches", "sequences and positions of what a program decodes", strings.Fields(`
-		llama_batch_get_one llama_batch_init llama_batch_free llama_decode llama_encode llama_process llama_batch_ext_init
-		llama_batch_ext_free llama_batch_ext_clear llama_batch_ext_add llama_batch_ext_add_token llama_batch_ext_add_embd
-		llama_batch_ext_add_seq llama_batch_ext_set_pos llama_batch_ext_set_output_logits llama_batch_ext_set_output_embd`)},
+		llama_batch_get_one llama_batch_init llama_batch_free llama_decode llama_encode llama_process
+		llama_batch_ext_init llama_batch_ext_free llama_batch_ext_clear llama_batch_ext_add llama_batch_ext_add_token
+		llama_batch_ext_add_embd llama_batch_ext_add_seq llama_batch_ext_set_pos llama_batch_ext_set_output_logits
+		llama_batch_ext_set_output_embd`)},
 	{"requests", "which request a token belongs to, and what was a warm-up", strings.Fields(`
 		llama_memory_clear llama_memory_seq_rm llama_memory_seq_cp llama_memory_seq_keep llama_memory_seq_add
-		llama_memory_seq_div llama_set_sampler llama_state_seq_set_data_ext llama_state_seq_load_file llama_state_set_data
-		llama_state_load_file
+		llama_memory_seq_div llama_set_sampler llama_state_seq_set_data_ext llama_state_seq_load_file
+		llama_state_set_data llama_state_load_file
 		llama_sampler_sample llama_sampler_accept llama_synchronize llama_get_logits llama_get_logits_ith
 		llama_get_embeddings llama_get_embeddings_ith llama_get_embeddings_seq llama_get_sampled_token_ith`)},
 	{"contexts", "settings of contexts and models in metadata.json", strings.Fields(`
 		llama_context_default_params llama_init_from_model llama_free llama_model_load_from_file
-		llama_model_load_from_file_ptr llama_model_load_from_splits llama_get_memory llama_get_model llama_model_get_vocab
-		llama_vocab_n_tokens llama_n_ctx llama_n_batch llama_n_ubatch llama_n_seq_max llama_model_n_layer llama_model_n_embd
-		llama_model_n_head llama_model_n_head_kv llama_model_n_ctx_train llama_model_size llama_model_n_params llama_model_ftype
-		llama_model_is_recurrent llama_model_is_hybrid llama_model_desc llama_model_meta_val_str`)},
+		llama_model_load_from_file_ptr llama_model_load_from_splits llama_get_memory llama_get_model
+		llama_model_get_vocab llama_vocab_n_tokens llama_n_ctx llama_n_batch llama_n_ubatch llama_n_seq_max
+		llama_model_n_layer llama_model_n_embd llama_model_n_head llama_model_n_head_kv llama_model_n_ctx_train
+		llama_model_size llama_model_n_params llama_model_ftype llama_model_is_recurrent llama_model_is_hybrid
+		llama_model_desc llama_model_meta_val_str`)},
 	{"steering", "control vectors (--tap-steer)", strings.Fields(`
 		llama_set_adapter_cvec ggml_backend_tensor_set llama_model_n_swa llama_memory_seq_pos_min
 		llama_state_seq_get_data_ext llama_state_seq_save_file`)},
@@ -50,9 +52,9 @@ var entries = []evidence{
 	{"versions", "which llama.cpp and ggml a program ran", strings.Fields("ggml_version llama_version")},
 	{"buffers", "where tensors lie in memory, allocations and frees", strings.Fields(`
 		ggml_backend_buft_alloc_buffer ggml_backend_dev_buffer_from_host_ptr ggml_backend_buffer_free
-		ggml_backend_buffer_set_usage ggml_backend_buffer_get_base ggml_backend_buffer_get_size ggml_backend_buffer_get_usage
-		ggml_backend_buffer_get_type ggml_backend_buft_name ggml_backend_buft_get_device ggml_backend_dev_name
-		ggml_backend_dev_type`)},
+		ggml_backend_buffer_set_usage ggml_backend_buffer_get_base ggml_backend_buffer_get_size
+		ggml_backend_buffer_get_usage ggml_backend_buffer_get_type ggml_backend_buft_name
+		ggml_backend_buft_get_device ggml_backend_dev_name ggml_backend_dev_type`)},
 	{"devices", "when a device has computed a graph", strings.Fields("ggml_backend_sched_synchronize")},
 	{"moves", "bytes that go to devices at once (--tap-hosts)", strings.Fields("ggml_backend_tensor_set_async")},
 	{"reserve", "no evidence, but time: the first graph is read when it is computed, and not before",

@@ -40,7 +40,8 @@ func TestVerdict(t *testing.T) {
 		"llamatap can record here (1 ok, 1 limited, 0 missing, 1 unknown)": some,
 		"llamatap cannot record here without: tap object (0 ok, 0 limited, 2 missing, 0 unknown)": {
 			{Topic: "tap", Name: "object", Status: Missing}, {Topic: "counters", Name: "pmu", Status: Missing}},
-		"llamatap can record here, if what is unknown is there: llama.cpp devices (0 ok, 0 limited, 0 missing, 1 unknown)": {
+		"llamatap can record here, if what is unknown is there: llama.cpp devices " +
+			"(0 ok, 0 limited, 0 missing, 1 unknown)": {
 			{Topic: "llama.cpp", Name: "devices", Status: Unknown}},
 	} {
 		if got := verdict(facts); got != want {

@@ -54,7 +54,8 @@ func weights(r *memory.Report, phase string) (n int64) {
 func TestMarkers(t *testing.T) {
 	program, model := loader(t)
 	script := fmt.Sprintf(
-		"set -e; mark() { %q memory mark \"$1\" 2>&1; }; mark loading; %q %q; mark 'own name'; mark decode; %q %q; mark loading; %q %q",
+		"set -e; mark() { %q memory mark \"$1\" 2>&1; }; mark loading; %q %q; "+
+			"mark 'own name'; mark decode; %q %q; mark loading; %q %q",
 		testenv.NeedBinary(t), program, model, program, model, program, model)
 	cmd := exec.Command("sh", "-c", script)
 	var said strings.Builder

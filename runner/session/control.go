@@ -310,8 +310,8 @@ func (st *steering) wish(r control.Request) (collect.Wish, control.State, error)
 		}
 	}
 	if ref := chosen.OutsideLayers(); ref != nil {
-		return wish, "", fmt.Errorf("the layers leave out that of %s: name the point without a layer, or leave out the "+
-			"layers", ref)
+		return wish, "", fmt.Errorf("the layers leave out that of %s: name the point without a layer, "+
+			"or leave out the layers", ref)
 	}
 	return collect.Wish{Selection: chosen}, control.StateTap, checkNames(&chosen, st.shape, st.run)
 }

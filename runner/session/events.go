@@ -69,9 +69,9 @@ func newEvents(run *run, devices *devices, unwritten *atomic.Int64) (*events, er
 		Level: level, Lines: rundir.LineOptions{Create: create, Name: rundir.EventsName,
 			PartBytes: int64(tap.MaxDisk.Parts(tap.ResourceRotate)), Buffered: unwritten},
 		PerSecond: tap.ResourceRate,
-		Now:       monotonic, StartNS: run.clock.MonoNS, UnixOffset: run.unixOffset(), SessionID: run.dir.ID(), Text: run.speller.text,
-		Roofline: roofline(),
-		Pressure: pressure, Legacy: tap.Legacy,
+		Now:       monotonic, StartNS: run.clock.MonoNS, UnixOffset: run.unixOffset(),
+		SessionID: run.dir.ID(), Text: run.speller.text,
+		Roofline: roofline(), Pressure: pressure, Legacy: tap.Legacy,
 		Devices: take,
 	})
 	if err != nil {

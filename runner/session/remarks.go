@@ -22,7 +22,8 @@ func whyNothing(f collect.Found, ggml string, exit collect.Exit) string {
 	switch {
 	case f.OtherGGML:
 		return "the program's ggml " + version(ggml) +
-			"has other structures than the one that llamatap was built for; build llamatap for it (make LLAMA_PREFIX=…)"
+			"has other structures than the one that llamatap was built for; " +
+			"build llamatap for it (make LLAMA_PREFIX=…)"
 	case f.NoMemory:
 		return "the program's address space has no room for the shared memory; raise its limit (ulimit -v), or " +
 			"lower --tap-memory"

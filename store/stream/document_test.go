@@ -271,9 +271,10 @@ func comparePacket(t *testing.T, rows [][]string, b []byte, p *stream.Packet) {
 		t.Errorf("%d bytes behind the last field", len(b))
 	}
 	want := map[string][]int64{
-		"offset": {p.Offset}, "stored": {p.Stored}, "dtype": {int64(p.DType)}, "codec": {int64(p.Codec)}, "phase": {int64(p.Phase)},
-		"source bytes": {p.SrcBytes}, "raw bytes": {p.RawBytes}, "graph": {int64(p.Graph)}, "execution": {int64(p.Exec)},
-		"node index": {int64(p.NodeIndex)}, "ne": p.NE[:], "first token": {p.TokenFirst}, "tokens": {int64(p.TokenCount)},
+		"offset": {p.Offset}, "stored": {p.Stored}, "source bytes": {p.SrcBytes}, "raw bytes": {p.RawBytes},
+		"dtype": {int64(p.DType)}, "codec": {int64(p.Codec)}, "phase": {int64(p.Phase)}, "graph": {int64(p.Graph)},
+		"execution": {int64(p.Exec)}, "node index": {int64(p.NodeIndex)}, "ne": p.NE[:],
+		"first token": {p.TokenFirst}, "tokens": {int64(p.TokenCount)},
 	}
 	if p.Blocks > 1 {
 		want["block"] = []int64{int64(p.Block), int64(p.Blocks), p.BlockStart}

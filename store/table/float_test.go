@@ -14,7 +14,10 @@ import (
 const readNumbers = `
 import sys, math, pyarrow as pa, pyarrow.parquet as pq, duckdb
 want = [None if i % 3 == 1 else [0.1, -1e300, 5e-324, math.inf, -0.0, math.nan][i % 6] for i in range(100)]
-same = lambda a, b: (a is None) == (b is None) and (a is None or a == b and math.copysign(1, a) == math.copysign(1, b) or a != a and b != b)
+def same(a, b):
+    if a is None or b is None:
+        return a is b
+    return a == b and math.copysign(1, a) == math.copysign(1, b) or a != a and b != b
 for table in pq.read_table(sys.argv[1]), pa.ipc.open_file(sys.argv[2]).read_all():
     assert str(table.schema.field("x").type) == "double" and not table.schema.field("n").nullable, table.schema
     assert all(map(same, table["x"].to_pylist(), want)) and table["n"].to_pylist() == [i / 7 for i in range(100)]

@@ -399,7 +399,8 @@ for base in sys.argv[1:]:
         of = [f.metadata.row_group(g).column(c).statistics for g in range(f.num_row_groups)]
         assert all(s is not None for s in of), n
         if all(s.has_min_max for s in of if s.num_values):
-            assert min(s.min for s in of if s.has_min_max) == low and max(s.max for s in of if s.has_min_max) == high, (n, low, high)
+            bounds = [s for s in of if s.has_min_max]
+            assert min(s.min for s in bounds) == low and max(s.max for s in bounds) == high, (n, low, high)
         assert sum(s.null_count for s in of) == sum(w[c] is None for w in want), n
 `
 

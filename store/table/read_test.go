@@ -62,9 +62,12 @@ func TestReader(t *testing.T) {
 const others = `
 import sys, os, pyarrow as pa, pyarrow.parquet as pq, duckdb
 n = 30000
-t = pa.table({"a": pa.array([None if i % 7 == 0 else i * 3 for i in range(n)], pa.int64()), "t": pa.array([str(i % 11) for i in range(n)]),
-    "u": pa.array([None if i % 5 == 0 else 2**32 - 1 - i for i in range(n)], pa.uint32()), "y": pa.array([i % 3 == 0 for i in range(n)]),
-    "w": pa.array([None if i % 4 == 0 else "text %d" % (i // 3) for i in range(n)]), "i": pa.array([-i for i in range(n)], pa.int32()), "x": pa.array([i / 2 for i in range(n)])})
+t = pa.table({"a": pa.array([None if i % 7 == 0 else i * 3 for i in range(n)], pa.int64()),
+    "t": pa.array([str(i % 11) for i in range(n)]),
+    "u": pa.array([None if i % 5 == 0 else 2**32 - 1 - i for i in range(n)], pa.uint32()),
+    "y": pa.array([i % 3 == 0 for i in range(n)]),
+    "w": pa.array([None if i % 4 == 0 else "text %d" % (i // 3) for i in range(n)]),
+    "i": pa.array([-i for i in range(n)], pa.int32()), "x": pa.array([i / 2 for i in range(n)])})
 def write(name, **how):
     pq.write_table(t, os.path.join(sys.argv[1], name), row_group_size=20000, **how)
 for codec in ["snappy", "gzip", "lz4", "zstd", "none"]:
@@ -72,13 +75,15 @@ for codec in ["snappy", "gzip", "lz4", "zstd", "none"]:
     write(codec + "-v2", compression=codec, data_page_size=4096, data_page_version="2.0")
 write("plain", use_dictionary=False)
 for texts in ["DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"]:
-    write(texts, use_dictionary=False, data_page_size=4096, column_encoding={"a": "DELTA_BINARY_PACKED", "u": "DELTA_BINARY_PACKED", "i": "DELTA_BINARY_PACKED", "t": texts, "w": texts, "y": "RLE"})
+    write(texts, use_dictionary=False, data_page_size=4096, column_encoding={"a": "DELTA_BINARY_PACKED",
+        "u": "DELTA_BINARY_PACKED", "i": "DELTA_BINARY_PACKED", "t": texts, "w": texts, "y": "RLE"})
 write("small-dictionary", dictionary_pagesize_limit=2000, data_page_size=2000)
 write("brotli", compression="brotli")
 write("split", use_dictionary=False, column_encoding={"i": "BYTE_STREAM_SPLIT"})
 duckdb.sql("set threads = 1")
 for codec in ["snappy", "zstd", "lz4_raw"]:
-    duckdb.sql(f"copy (select * from t) to '{sys.argv[1]}/duckdb-{codec}' (format parquet, codec {codec}, row_group_size 10000)")
+    duckdb.sql(f"copy (select * from t) to '{sys.argv[1]}/duckdb-{codec}' "
+        f"(format parquet, codec {codec}, row_group_size 10000)")
 `
 
 // TestReadOthers reads what pyarrow and DuckDB write, in all ways that are known, and says what to do about the others.

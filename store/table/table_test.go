@@ -88,8 +88,8 @@ import sys, pyarrow as pa, pyarrow.parquet as pq, duckdb, pandas
 name, form = sys.argv[1:]
 t = pq.read_table(name) if form == "parquet" else pa.ipc.open_file(pa.memory_map(name)).read_all()
 assert t.schema.metadata[b"about"] == b'{"n":1}', t.schema.metadata
-assert [str(f.type).replace("element", "item").replace(" not null", "") for f in t.schema] == ["int32", "int64", "uint32", "uint64", "string",
-    "list<item: int32>", "list<item: float>", "bool"], t.schema
+assert [str(f.type).replace("element", "item").replace(" not null", "") for f in t.schema] == ["int32", "int64",
+    "uint32", "uint64", "string", "list<item: int32>", "list<item: float>", "bool"], t.schema
 assert [f.nullable for f in t.schema] == [True, False, False, True, True, False, True, True]
 n = 0
 for i, r in enumerate(t.to_pylist()):
@@ -166,12 +166,14 @@ func TestTimesAreExact(t *testing.T) {
 	}
 	const script = `
 import sys, duckdb, pandas, pyarrow as pa, pyarrow.parquet as pq, pyarrow.feather as feather
-columns = [((None,) * 3 if i % 3 == 0 else (1700000000123456001 + i, (1 << 60) + i, (-i) % 2**64)) + ((1 << 62) + i,) for i in range(200)]
+columns = [((None,) * 3 if i % 3 == 0 else (1700000000123456001 + i, (1 << 60) + i, (-i) % 2**64)) + ((1 << 62) + i,)
+    for i in range(200)]
 name = sys.argv[1] + "/x.parquet"
 t = pq.read_table(name)
 assert [str(f.type) for f in t.schema] == ["timestamp[ns]", "duration[ns]", "uint64", "int64"], t.schema
 assert t.schema.metadata[b"about"] == b"times", t.schema.metadata
-assert t.schema.field("at_ns").metadata == {b"unit": b"ns since 1970-01-01 00:00 UTC", b"description": b"when it was read"}, t.schema
+about = {b"unit": b"ns since 1970-01-01 00:00 UTC", b"description": b"when it was read"}
+assert t.schema.field("at_ns").metadata == about, t.schema
 assert t.schema.field("size").metadata == {b"unit": b"bytes"} and t.schema.field("for_ns").metadata[b"unit"] == b"ns"
 f = feather.read_table(sys.argv[1] + "/x.arrow")
 assert [str(c.type) for c in f.schema] == ["timestamp[ns, tz=UTC]", "duration[ns]", "uint64", "int64"], f.schema
@@ -182,7 +184,8 @@ d = pandas.read_parquet(name)
 assert [str(v) for v in d.dtypes] == ["datetime64[ns, UTC]", "timedelta64[ns]", "UInt64", "int64"], d.dtypes
 for i, v in enumerate(columns):
     r = [d[c][i] for c in d.columns]
-    assert r[3] == v[3] and (all(pandas.isna(x) for x in r[:3]) if v[0] is None else (r[0].value, r[1].value, r[2]) == v[:3]), (i, r, v)
+    same = all(pandas.isna(x) for x in r[:3]) if v[0] is None else (r[0].value, r[1].value, r[2]) == v[:3]
+    assert r[3] == v[3] and same, (i, r, v)
 got = duckdb.sql(f"select epoch_ns(at_ns), for_ns, addr, size from '{name}'").fetchall()
 assert got == columns, got[:4]
 `

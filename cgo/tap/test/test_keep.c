@@ -273,7 +273,8 @@ int main(void) {
     test_whole("device",
                (struct model_options) {.n_layer = 6, .n_tokens = 6, .n_outputs = 2, .n_kv = 32, .device = true});
     test_whole("device, experts",
-               (struct model_options) {.n_layer = 4, .n_tokens = 6, .n_outputs = 2, .n_kv = 32, .n_experts = 4, .flash = true, .device = true});
+               (struct model_options) {.n_layer = 4, .n_tokens = 6, .n_outputs = 2, .n_kv = 32, .n_experts = 4,
+                                       .flash = true, .device = true});
     test_small_pool(false);
     test_small_pool(true);
     test_limit();

@@ -13,8 +13,8 @@ enum { EMBD = 4, LAYERS = 4, SEQS = 4, STEER_BYTES = 4096 };
 
 // The fake model's vectors, by layer, and nodes that add them, but for layer 2.
 static float                      values[LAYERS][EMBD];
-static struct ggml_backend_buffer vector_buffer = {.host = true, .bytes = (uint8_t *) values, .base = (uint8_t *) values,
-                                                   .size = sizeof(values)};
+static struct ggml_backend_buffer vector_buffer = {
+    .host = true, .bytes = (uint8_t *) values, .base = (uint8_t *) values, .size = sizeof(values)};
 static struct ggml_tensor         vectors[LAYERS], adds[LAYERS];
 static struct ggml_tensor *       nodes[LAYERS];
 static struct ggml_cgraph         cgraph = {.nodes = nodes};
@@ -39,7 +39,8 @@ static int32_t   fake_n_swa(const struct llama_model * m) { (void) m; return swa
 static bool      fake_no(const struct llama_model * m) { (void) m; return false; }
 static uint32_t  fake_n_seq(const struct llama_context * c) { (void) c; return SEQS; }
 static llama_pos fake_pos_min(llama_memory_t m, llama_seq_id s) { (void) m; return s == 3 ? -1 : 0; }
-static size_t    fake_get_data(struct llama_context * c, uint8_t * to, size_t n, llama_seq_id s, llama_state_seq_flags f) {
+static size_t    fake_get_data(struct llama_context * c, uint8_t * to, size_t n, llama_seq_id s,
+                               llama_state_seq_flags f) {
     (void) c;
     (void) f;
     memset(to, 'a' + s, n);
@@ -138,8 +139,8 @@ static void test_exchange(void) {
     CHECK(b.shm.h->steer_embd == EMBD && b.shm.h->steer_layers == LAYERS && b.shm.h->steer_found[0] == 0xa,
           "%u channels, %u layers, found %lx", b.shm.h->steer_embd, b.shm.h->steer_layers,
           (unsigned long) b.shm.h->steer_found[0]);
-    CHECK(values[1][0] == 0 && values[3][0] == 0 && values[2][0] == 2 * FLT_MIN, "marks: %g %g %g", (double) values[1][0],
-          (double) values[2][0], (double) values[3][0]);
+    CHECK(values[1][0] == 0 && values[3][0] == 0 && values[2][0] == 2 * FLT_MIN, "marks: %g %g %g",
+          (double) values[1][0], (double) values[2][0], (double) values[3][0]);
     offer(&b, EMBD, 5);
     on(&b, 0);
     CHECK(values[1][3] == 5 && values[3][3] == 5 && b.shm.h->steer_exec == 1, "%g %g", (double) values[1][3],

@@ -18,13 +18,14 @@ func tallied(t *testing.T, ci bool, lines ...string) (text string, ok bool) {
 }
 
 const (
-	aPass    = `{"Action":"pass","Package":"p","Test":"TestA"}`
-	aFail    = `{"Action":"fail","Package":"p","Test":"TestA"}`
-	aSkip    = `{"Action":"skip","Package":"p","Test":"TestA"}`
-	bPass    = `{"Action":"pass","Package":"p","Test":"TestB"}`
-	pkgFail  = `{"Action":"fail","Package":"p"}`
-	aReason  = `{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:1: no mood\n"}`
-	aExcuse  = `{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:1: slow: runs in make nightly\n"}`
+	aPass   = `{"Action":"pass","Package":"p","Test":"TestA"}`
+	aFail   = `{"Action":"fail","Package":"p","Test":"TestA"}`
+	aSkip   = `{"Action":"skip","Package":"p","Test":"TestA"}`
+	bPass   = `{"Action":"pass","Package":"p","Test":"TestB"}`
+	pkgFail = `{"Action":"fail","Package":"p"}`
+	aReason = `{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:1: no mood\n"}`
+	aExcuse = `{"Action":"output","Package":"p","Test":"TestA",` +
+		`"Output":"    a_test.go:1: slow: runs in make nightly\n"}`
 	aVerdict = `{"Action":"output","Package":"p","Test":"TestA","Output":"--- SKIP: TestA (0.00s)\n"}`
 )
 

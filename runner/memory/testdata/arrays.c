@@ -11,7 +11,7 @@ __attribute__((aligned(4096))) const char plain_constants[48 * page] = {2};
 __attribute__((used)) static char own_zeros[20 * page];
 int small_value = 5;
 
-const char * shelf_where(void); // where its shelf_values lie; to use the variable itself would make a copy of it in this program
+const char * shelf_where(void); // where its shelf_values lie; using the variable itself would copy it into this program
 int shelf_touch(void);
 
 __attribute__((noinline)) void write_pages(char * at, int n) {
