@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,7 +35,12 @@ func machineOptions() []option {
 			help: "record what memory and computing cost, to resource.jsonl: MINIMAL (per graph and matrix product, " +
 				"no callback), DETAILED (per layer and component), VERBOSE (per operation)",
 			field: parsed(func(t *Tap) *string { return &t.ResourceLevel }, func(s string) (string, error) {
-				return oneOf("resource level", strings.ToUpper(s), resourceLevels)
+				level := strings.ToUpper(s)
+				if slices.Contains(resourceLevels, level) {
+					return level, nil
+				}
+				return "", fmt.Errorf("unknown resource level %q: use %s, or leave it out to record no events", s,
+					strings.Join(resourceLevels, ", "))
 			})},
 		{name: "kv", recorder: KV,
 			help:  "record the life of every block of the KV cache, to kv_block_lifecycle.parquet",

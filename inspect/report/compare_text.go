@@ -96,7 +96,12 @@ func (c *Comparison) tensorTable() table {
 func (d *Difference) cells() []string {
 	relative := "-"
 	if d.Relative != nil {
-		relative = strings.Replace(fmt.Sprintf("%+.1f %%", 100**d.Relative), "-", "−", 1)
+		percent := 100 * *d.Relative
+		digits := 1
+		for percent != 0 && digits < 6 && math.Abs(percent) < 0.5*math.Pow10(-digits) { // a difference is not shown as 0
+			digits++
+		}
+		relative = strings.Replace(fmt.Sprintf("%+.*f %%", digits, percent), "-", "−", 1)
 	}
 	sign := "+"
 	if d.Change.Value < 0 {

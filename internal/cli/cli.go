@@ -284,12 +284,20 @@ func quote(value string) string {
 }
 
 // Nearest returns the word that a misspelt name most likely means, or "" if none is close: at most three edits, and
-// at most a third of the name, rounded up.
+// at most a third of the name, rounded up; or else the longest that the name begins with.
 func Nearest(name string, words []string) string {
 	best, bestDistance := "", min(3, (len(name)+1)/3)+1
 	for _, word := range words {
 		if d := EditDistance(name, word); d < bestDistance {
 			best, bestDistance = word, d
+		}
+	}
+	if best != "" {
+		return best
+	}
+	for _, word := range words {
+		if len(word) >= 3 && strings.HasPrefix(name, word) && len(word) > len(best) {
+			best = word
 		}
 	}
 	return best

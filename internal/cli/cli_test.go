@@ -125,7 +125,7 @@ func TestComplete(t *testing.T) {
 func TestNearest(t *testing.T) {
 	words := []string{"layers", "tensors", "tokens", "out"}
 	for name, want := range map[string]string{"layer": "layers", "token": "tokens", "tensor": "tensors", "o": "",
-		"outt": "out", "memory": "", "": ""} {
+		"outt": "out", "output": "out", "memory": "", "": ""} {
 		if got := Nearest(name, words); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
