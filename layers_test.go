@@ -20,8 +20,9 @@ const module = "github.com/llamatap/llamatap"
 // layers is the design's table: a package imports only packages of lower layers. A name that ends in /* stands for
 // every folder below it that has no line of its own. Changing it is a design change.
 var layers = map[string]int{
-	"cmd/*": 6,                                                                                   // programs
-	"mrm":   5, "mrm/*": 5, "bench": 5, "bench/*": 5, "intervene": 5, "oracle": 5, "oracle/*": 5, // experiments and tests
+	"cmd/*": 6, // programs
+	// experiments
+	"mrm": 5, "mrm/*": 5, "bench": 5, "bench/*": 5, "intervene": 5, "oracle": 5, "oracle/*": 5,
 	"runner": 4, "runner/*": 4, // starts and stops
 	"inspect/report": 4, // joins what the other packages of inspect read
 	"config":         3, "collect": 3, "inspect/*": 3,

@@ -12,8 +12,8 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// sequenceRows is what a request's rows leave in a sequence's memory: a row takes the place of the one that stood at its
-// position.
+// sequenceRows is what a request's rows leave in a sequence's memory: a row takes the place of the one that stood at
+// its position.
 func sequenceRows(tokens []rundir.TokenRecord, prompt []int32) []int32 {
 	cells := slices.Clone(prompt)
 	for _, token := range tokens {

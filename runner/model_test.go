@@ -40,9 +40,10 @@ func TestCheckModel(t *testing.T) {
 		{"text", file("text.gguf", []byte("once upon a time there was no model")), gguf.ErrNotGGUF,
 			"convert the model"},
 		{"version", file("version.gguf", version), gguf.ErrVersion, "convert the model again"},
-		{"cut in the header", file("head.gguf", llamatap.DefaultModel[:1000]), gguf.ErrTruncated, "download or copy it again"},
-		{"cut in the weights", file("data.gguf", llamatap.DefaultModel[:len(llamatap.DefaultModel)-1000]), gguf.ErrTruncated,
+		{"cut in the header", file("head.gguf", llamatap.DefaultModel[:1000]), gguf.ErrTruncated,
 			"download or copy it again"},
+		{"cut in the weights", file("data.gguf", llamatap.DefaultModel[:len(llamatap.DefaultModel)-1000]),
+			gguf.ErrTruncated, "download or copy it again"},
 		{"path through a file", filepath.Join(file("f", nil), "x"), ErrModel, "not a directory"},
 	}
 	for _, test := range tests {

@@ -214,7 +214,8 @@ func TestPromptsEmptyFile(t *testing.T) {
 
 // TestPromptsEnds checks the reasons to end that need no chance.
 func TestPromptsEnds(t *testing.T) {
-	model, err := llama.LoadModelBytes(context.Background(), "gopher", llamatap.DefaultModel, llama.DefaultModelParams())
+	model, err := llama.LoadModelBytes(context.Background(), "gopher", llamatap.DefaultModel,
+		llama.DefaultModelParams())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -162,7 +162,8 @@ func TestLoadErrors(t *testing.T) {
 			return LoadModelBytes(context.Background(), "x", nil, DefaultModelParams())
 		}, ErrLoad},
 		{"device", func() (*Model, error) {
-			return LoadModelBytes(context.Background(), "x", llamatap.DefaultModel, ModelParams{Devices: []string{"nowhere0"}})
+			return LoadModelBytes(context.Background(), "x", llamatap.DefaultModel,
+				ModelParams{Devices: []string{"nowhere0"}})
 		}, ErrDevice},
 		{"interrupted", func() (*Model, error) {
 			return LoadModelBytes(ended, "x", llamatap.DefaultModel, DefaultModelParams())

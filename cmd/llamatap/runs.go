@@ -22,8 +22,8 @@ func runsCommand() *cli.Command {
 		Name: "runs", Summary: "list the recorded runs, newest first", Max: 1,
 		Usage: "[DIR|s3://BUCKET/PREFIX] [-n N] [--json]",
 		Text: `Lists name, model, time of start, tokens, recorders, size and state of the run directories below DIR;
-without it, below $LLAMATAP_OUT or llamatap-runs. Of runs in object storage it reads metadata alone; an unsealed one is
-being copied, or that was cut off. Every command that reads a run takes its directory, its name, the last characters of
+without it, below $LLAMATAP_OUT or llamatap-runs. Of runs in object storage it reads metadata alone; one that
+is not sealed is being copied, or its copy was cut off. Every command that reads a run takes its directory, its name, the last characters of
 its name after an underscore, or nothing: the newest run.
 
   llamatap runs

@@ -76,7 +76,7 @@ type Counter struct {
 	seen int
 }
 
-// CollectTracks reads the tracks of a run directory, or of a file of resource events. It does not read what the executions
+// CollectTracks reads the tracks of a run directory, or of a file of events. It does not read what the executions
 // consist of.
 func CollectTracks(ctx context.Context, path string, progress func(done, total int64)) (*Tracks, error) {
 	about := aboutRun(path)

@@ -66,8 +66,8 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// TestCollectTracks: the tracks have each execution and token after the set-up, and the memory of buffers, not of the weights
-// in them, whose events repeat the time and the figure of their buffer.
+// TestCollectTracks: the tracks have each execution and token after the set-up, and the memory of buffers, not of the
+// weights in them, whose events repeat the time and the figure of their buffer.
 func TestCollectTracks(t *testing.T) {
 	const memory = `{"event":"memory_allocation","mono_ns":900000,"allocation_bytes":6000,"live_bytes":6000}
 {"event":"memory_allocation","mono_ns":950000,"allocation_bytes":4000,"live_bytes":10000}

@@ -50,7 +50,7 @@ const (
 	leastBytes    = 1_000_000
 )
 
-// WriteTimeline writes the timeline of a run directory, or of a file of resource events. It stops early when ctx is done.
+// WriteTimeline writes the timeline of a run directory, or of a file of events. It stops early when ctx is done.
 func WriteTimeline(ctx context.Context, path string, w io.Writer, o TimelineOptions) (*TimelineResult, error) {
 	about := aboutRun(path)
 	if o.MaxBytes == 0 {

@@ -43,11 +43,11 @@ func TestJudge(t *testing.T) {
 		{"memory not known", func(o *Observer) { o.MemoryPct = nil }, Marginal},
 		{"not a number", func(o *Observer) { o.CPUPeakPct = new(math.NaN()) }, Contaminated},
 		{"the mean does not count", func(o *Observer) { o.CPUPct = new(99.0) }, Clean},
-		{"memory within the allowance", func(o *Observer) { o.MemoryPct, o.MemoryBytes = new(70.0), allowedBytes }, Clean},
+		{"memory allowed", func(o *Observer) { o.MemoryPct, o.MemoryBytes = new(70.0), allowedBytes }, Clean},
 		{"memory above the allowance", func(o *Observer) { o.MemoryPct, o.MemoryBytes = new(70.0), allowedBytes+1 },
 			Contaminated},
 		{"much memory, of a large target", func(o *Observer) { o.MemoryPct, o.MemoryBytes = new(4.0), 1<<30 }, Clean},
-		{"cpu within the allowance", func(o *Observer) { o.CPUPeakPct, o.CPUNS.Collector = new(60.0), int64(allowedCPU) },
+		{"cpu allowed", func(o *Observer) { o.CPUPeakPct, o.CPUNS.Collector = new(60.0), int64(allowedCPU) },
 			Clean},
 		{"cpu above the allowance", func(o *Observer) {
 			o.CPUPeakPct, o.CPUNS.Collector = new(60.0),

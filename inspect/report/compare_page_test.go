@@ -97,7 +97,8 @@ func TestComparisonPage(t *testing.T) {
 
 // TestSmallDifferences: a difference has as many digits as it takes not to be shown as none.
 func TestSmallDifferences(t *testing.T) {
-	for relative, want := range map[float64]string{0: "+0.0 %", 0.25: "+25.0 %", 0.0004: "+0.04 %", -0.00002: "−0.002 %"} {
+	for relative, want := range map[float64]string{0: "+0.0 %", 0.25: "+25.0 %", 0.0004: "+0.04 %",
+		-0.00002: "−0.002 %"} {
 		d := Difference{What: "bytes", Unit: unitBytes, A: Amount{Value: 1 << 30}, Relative: &relative}
 		if cells := d.cells(); cells[len(cells)-1] != want {
 			t.Errorf("%g: %q, want %q", relative, cells[len(cells)-1], want)

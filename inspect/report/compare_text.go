@@ -97,8 +97,8 @@ func (d *Difference) cells() []string {
 	relative := "-"
 	if d.Relative != nil {
 		percent := 100 * *d.Relative
-		digits := 1
-		for percent != 0 && digits < 6 && math.Abs(percent) < 0.5*math.Pow10(-digits) { // a difference is not shown as 0
+		digits := 1 // more where a difference would be shown as none
+		for percent != 0 && digits < 6 && math.Abs(percent) < 0.5*math.Pow10(-digits) {
 			digits++
 		}
 		relative = strings.Replace(fmt.Sprintf("%+.*f %%", digits, percent), "-", "−", 1)
