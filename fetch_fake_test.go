@@ -90,11 +90,13 @@ func newMachine(t *testing.T) *machine {
 
 // fakePackages lists what each package holds; the text of true stands for a program's.
 var fakePackages = map[string]map[string]string{
-	"libc6":                 {"usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2": fakeLoader},
-	"libllama0":             {"usr/lib/x86_64-linux-gnu/llama/libllama-cli-impl.so": "elf"},
-	"libggml0":              {"usr/lib/x86_64-linux-gnu/ggml/backends0/libggml-cpu-x64.so": "elf"},
-	"libggml0-backend-rpc":  {"usr/lib/x86_64-linux-gnu/ggml/backends0/libggml-rpc.so": "elf"},
-	"libggml0-backend-blas": {"usr/lib/x86_64-linux-gnu/ggml/backends0/libggml-blas.so": "elf"},
+	"libc6":                   {"usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2": fakeLoader},
+	"libllama0":               {"usr/lib/x86_64-linux-gnu/llama/libllama-cli-impl.so": "elf"},
+	"libggml0":                {"usr/lib/x86_64-linux-gnu/ggml/backends0/libggml-cpu-x64.so": "elf"},
+	"libggml0-backend-rpc":    {"usr/lib/x86_64-linux-gnu/ggml/backends0/libggml-rpc.so": "elf"},
+	"libggml0-backend-vulkan": {"usr/lib/x86_64-linux-gnu/ggml/backends0/libggml-vulkan.so": "elf"},
+	"libvulkan1":              {"usr/lib/x86_64-linux-gnu/libvulkan.so.1": "elf"},
+	"libggml0-backend-blas":   {"usr/lib/x86_64-linux-gnu/ggml/backends0/libggml-blas.so": "elf"},
 	"libopenblas0-pthread": {
 		"usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3":     "elf",
 		"usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0": "elf",

@@ -16,7 +16,7 @@ func TestFetchFillsDist(t *testing.T) {
 		"glibc/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", "run/ld.so", "run/llama-cli",
 		"run/libggml-cpu-x64.so", "backends-rpc/libggml-rpc.so", "versions",
 		"backends-blas/libggml-blas.so", "backends-blas/libblas.so.3", "backends-blas/libopenblas.so.0",
-		"backends-blas/libgfortran.so.5",
+		"backends-blas/libgfortran.so.5", "backends-vulkan/libggml-vulkan.so", "backends-vulkan/libvulkan.so.1",
 	} {
 		if _, err := os.Stat(filepath.Join(m.repo, "dist", name)); err != nil {
 			t.Error(err)

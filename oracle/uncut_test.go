@@ -18,32 +18,39 @@ func TestUncut(t *testing.T) {
 		for _, fa := range []string{"on", "off"} {
 			t.Run(arch+" fa "+fa, func(t *testing.T) {
 				t.Parallel()
-				model := synthetic(t, arch, gguf.F16, nil)
-				args := []string{"-m", model, "-p", prompt, "-n", "6", "--temp", "0", "-t", "1", "-c", "512", "-ub",
-					"8", "-fa", fa}
-				cut := record(t, slices.Concat(everything, []string{"--tap-device-memory", "0"}), args...)
-				uncut := record(t, everything, args...)
-				if cut.stdout != uncut.stdout {
-					t.Errorf("the text is %q, and %q where the graph is cut", uncut.stdout, cut.stdout)
-				}
-				// Of a recurrent state, later nodes change what was copied into it before.
-				rewritten := slices.Contains([]string{"mamba", "jamba"}, arch)
-				all, left := cut.meta.Account.Time.Cuts, uncut.meta.Account.Time.Cuts
-				if all == 0 || left*10 > all || (left != 0 && !rewritten) {
-					t.Errorf("graphs were cut %d times, and %d times where they should be", left, all)
-				}
-				checkPaths(t, cut, false)
-				checkPaths(t, uncut, true)
-				got, want := uncut.tensors(t), cut.tensors(t)
-				if len(got) != len(want) || len(got) < 100 {
-					t.Errorf("%d tensors, and %d where the graph is cut", len(got), len(want))
-				}
-				for k, w := range want {
-					if g := got[k]; g == nil || g.TokenFirst != w.TokenFirst || !sameBits(g.values, w.values) {
-						t.Errorf("%v differs", k)
-					}
-				}
+				uncutEqualsCut(t, arch, "-fa", fa)
 			})
+		}
+	}
+}
+
+// uncutEqualsCut records all tensors of a model of an architecture with whole graphs and with cut ones, and compares
+// them bit by bit.
+func uncutEqualsCut(t *testing.T, arch string, more ...string) {
+	t.Helper()
+	model := synthetic(t, arch, gguf.F16, nil)
+	args := append([]string{"-m", model, "-p", prompt, "-n", "6", "--temp", "0", "-t", "1", "-c", "512", "-ub", "8"},
+		more...)
+	cut := record(t, slices.Concat(everything, []string{"--tap-device-memory", "0"}), args...)
+	uncut := record(t, everything, args...)
+	if cut.stdout != uncut.stdout {
+		t.Errorf("the text is %q, and %q where the graph is cut", uncut.stdout, cut.stdout)
+	}
+	// Of a recurrent state, later nodes change what was copied into it before.
+	rewritten := slices.Contains([]string{"mamba", "jamba"}, arch)
+	all, left := cut.meta.Account.Time.Cuts, uncut.meta.Account.Time.Cuts
+	if all == 0 || left*10 > all || (left != 0 && !rewritten) {
+		t.Errorf("graphs were cut %d times, and %d times where they should be", left, all)
+	}
+	checkPaths(t, cut, false)
+	checkPaths(t, uncut, true)
+	got, want := uncut.tensors(t), cut.tensors(t)
+	if len(got) != len(want) || len(got) < 100 {
+		t.Errorf("%d tensors, and %d where the graph is cut", len(got), len(want))
+	}
+	for k, w := range want {
+		if g := got[k]; g == nil || g.TokenFirst != w.TokenFirst || !sameBits(g.values, w.values) {
+			t.Errorf("%v differs", k)
 		}
 	}
 }

@@ -350,7 +350,21 @@ void tap_capture_node(struct tap_sched * s, int i) {
     tap_add(&tap.header->stats.copy_ns, tap_own_since(began, &before));
 }
 
+// tap_await_kept waits until devices have computed what is kept of them. That is the model's time: without it, the
+// first copy would wait for it as long.
+static void tap_await_kept(struct tap_sched * s) {
+    const struct tap_graph * g = &s->graph;
+    int i = 0;
+    while (i < g->n_nodes && (!g->nodes[i].kept || g->nodes[i].host)) {
+        i++;
+    }
+    if (i < g->n_nodes && tap_real.ggml_backend_sched_synchronize != NULL) {
+        TAP_REAL(ggml_backend_sched_synchronize)(s->ptr);
+    }
+}
+
 void tap_capture_kept(struct tap_sched * s) {
+    tap_await_kept(s);
     const int64_t began = tap_now();
     const struct tap_thread before = tap_thread;
     const struct tap_graph * g = &s->graph;

@@ -46,6 +46,7 @@ var (
 	mkfs       = need{"programs that make file systems", "LLAMATAP_NIGHTLY=1 scripts/setup test"}
 	systemd    = need{"systemd-analyze", "LLAMATAP_NIGHTLY=1 scripts/setup test"}
 	prometheus = need{"prometheus and promtool", "LLAMATAP_NIGHTLY=1 scripts/setup test"}
+	vulkan     = need{"Mesa's software driver for Vulkan", "LLAMATAP_NIGHTLY=1 scripts/setup test"}
 	java       = need{"java (17 or newer)", "LLAMATAP_NIGHTLY=1 scripts/setup test"}
 	bpf        = need{"rights for BPF programs", "run the tests as root, outside of a sandbox that forbids bpf(2)"}
 )

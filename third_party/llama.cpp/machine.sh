@@ -43,7 +43,7 @@ library_path() {
 }
 
 # own_libraries DIST: where the libraries of the packages are, but for the C library.
-own_libraries() { printf '%s\n' "$1/usr/lib/$triplet:$1/usr/lib/$triplet/llama:$1/backends-blas"; }
+own_libraries() { printf '%s\n' "$1/usr/lib/$triplet:$1/usr/lib/$triplet/llama:$1/backends-blas:$1/backends-vulkan"; }
 
 # packed_library_path DIST: the same where the C library of the packages is used whatever the machine's is.
 packed_library_path() { printf '%s\n' "$1/glibc/usr/lib/$triplet:$(own_libraries "$1")"; }
@@ -60,8 +60,8 @@ runnable() {
 		#!/bin/sh
 		# Starts the stock llama.cpp program that this link is named after, with the loader, libraries
 		# and CPU backends of this folder. A first argument --preload=FILE preloads FILE.
-		# For another backend set GGML_BACKEND_PATH to the full path of ../backends-rpc/libggml-rpc.so or of
-		# ../backends-blas/libggml-blas.so.
+		# For another backend set GGML_BACKEND_PATH to the full path of ../backends-rpc/libggml-rpc.so,
+		# ../backends-blas/libggml-blas.so or ../backends-vulkan/libggml-vulkan.so.
 		dist=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
 		preload=
 		case "${1:-}" in --preload=*) preload=${1#--preload=} && shift ;; esac

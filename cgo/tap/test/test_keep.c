@@ -52,6 +52,7 @@ static void test_whole(const char * what, struct model_options o) {
     CHECK(b.shm.h->stats.asks == 0, "nodes were asked for");
     CHECK(!o.device || (b.graph.compute.later > 0 && b.graph.compute.gets == 0),
           "a device was waited for, tensor by tensor");
+    CHECK((b.sched->synced_at != 0) == o.device, "the wait for a device is not the model's, or there was none");
     no_losses(&b);
     bed_end(&b);
 }
