@@ -54,6 +54,7 @@ func (j *RowJoiner) SeqChange(c *SeqChange) {
 	for _, ctx := range j.ctxs {
 		if !ctx.sampled {
 			ctx.sequences.change(c)
+			ctx.sequences.sequence(c.Seq).target = own.sequences.sequence(c.Seq)
 		}
 	}
 }

@@ -41,6 +41,9 @@ type sequence struct {
 	tail      []place
 	generates int    // of tail, the first that was generated
 	redo      *place // the first of tail that was removed since the sequence's last row
+
+	prompt int32     // where the request's prompt ends, as far as it was computed
+	target *sequence // that of the model for which this one's drafts
 }
 
 type place struct{ pos, token int32 }
@@ -53,12 +56,17 @@ const (
 	unknownPos = math.MaxInt32 // of a sequence with cells, nobody knows how many
 )
 
-func newSequence() *sequence { return &sequence{request: RequestUnknown, last: noPos} }
+func newSequence() *sequence {
+	return &sequence{request: RequestUnknown, last: noPos, prompt: unknownPos}
+}
 
 // remove takes cells out. What follows them stays, and is usually moved: then the sequence goes on, as after a
 // context shift. Removing the end of what was generated is how drafts are rejected; after more was removed, a
 // prompt comes.
 func (s *sequence) remove(first, end int32) {
+	if s.prompt != unknownPos && first <= s.prompt && (end < 0 || s.prompt < end) {
+		s.prompt = max(first, 0) - 1
+	}
 	if first > s.last || end >= 0 && end <= s.last {
 		return
 	}
@@ -92,6 +100,9 @@ func (s *sequence) move(c *SeqChange) {
 	if s.last != unknownPos {
 		s.last = moved(s.last)
 	}
+	if s.prompt != unknownPos {
+		s.prompt = moved(s.prompt)
+	}
 	for i := range s.tail {
 		s.tail[i].pos = moved(s.tail[i].pos)
 	}
@@ -104,7 +115,7 @@ func (s *sequence) restore() {
 
 // copyOf makes the sequence go on where another one is.
 func (s *sequence) copyOf(from *sequence) {
-	s.cut, s.output, s.last, s.redo = true, from.output, from.last, nil
+	s.cut, s.output, s.last, s.redo, s.prompt = true, from.output, from.last, nil, from.prompt
 	s.tail, s.generates = append(s.tail[:0], from.tail...), from.generates
 }
 
@@ -130,6 +141,8 @@ func (s *sequence) begins(now *turn, pos int32, encoder bool) RequestCause {
 		return RequestFirst
 	case s.sampler:
 		return RequestSampler
+	case s.target != nil:
+		return RequestNone
 	case prompt && (s.cut || pos == 0 && s.last > 0):
 		return RequestMemory
 	case prompt && s.generated:
@@ -142,6 +155,9 @@ func (s *sequence) begins(now *turn, pos int32, encoder bool) RequestCause {
 func (s *sequence) note(row *CallRow, pos int32, phase Phase, encoder bool) {
 	s.sampler, s.cut, s.redo = false, false, nil
 	s.encoded, s.output, s.last = encoder, row.Output, pos
+	if phase == PhasePrefill {
+		s.prompt = pos
+	}
 	switch {
 	case phase == PhaseDecode:
 		s.generated = true
@@ -175,6 +191,8 @@ type turn struct {
 //
 // A request begins when the program sets the sequence's sampler; where it never does, with a prompt after generated
 // tokens or after cells of the sequence were removed.
+//
+// A draft model's sequence follows its target's, where that has samplers: its prompt ends where the target's does.
 type sequenceTracker struct {
 	seqs          map[int32]*sequence
 	turns         map[int32]*turn
@@ -221,7 +239,7 @@ func (t *sequenceTracker) change(c *SeqChange) {
 	switch c.Kind {
 	case SeqSampler:
 		s := t.sequence(c.Seq)
-		s.sampler, s.output = true, false
+		s.sampler, s.output, s.prompt, s.target = true, false, unknownPos, nil
 		return
 	case SeqCopy:
 		if from := t.seqs[c.Seq]; from != nil && c.To != c.Seq {
@@ -252,7 +270,12 @@ func (t *sequenceTracker) change(c *SeqChange) {
 func (t *sequenceTracker) take(begun []RequestBegin, row *CallRow, pos int32) (Row, []RequestBegin) {
 	first, now := t.seqs[row.Seqs[0]], t.turns[row.Seqs[0]]
 	pos = first.position(row, pos)
-	if now.phase == PhaseUnknown {
+	switch target := first.target; {
+	case target != nil && pos > target.prompt:
+		now.phase = PhaseDecode
+	case target != nil:
+		now.phase = PhasePrefill
+	case now.phase == PhaseUnknown:
 		now.phase = PhasePrefill
 		now.redone = first.redone(row.Token, pos, now.rows)
 		if t.chosen(first, now, pos) {

@@ -5,6 +5,7 @@ package oracle
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/llamatap/llamatap/gguf"
@@ -79,6 +80,35 @@ func drafts(t *testing.T, target, model string) {
 		}
 	}
 	c.setup(t, 6) // warm-up and probe of one, probe of the other
+}
+
+// TestServerDraftsTogether drafts for several slots at a time. The draft model computes their rows together, and its
+// requests and prompts are those of its target.
+func TestServerDraftsTogether(t *testing.T) {
+	s := serve(t, residual, "-np", "4", "-c", "2048", "-t", "1", "--no-webui", "--spec-type", "draft-simple",
+		"-md", testenv.Model(t), "-td", "1")
+	prompts := []string{"func main() {", "package http", "import (", "func (s *Server) Close() error {\n\treturn"}
+	answers, ids := make([]completionAnswer, 2*len(prompts)), make([][]int32, len(prompts))
+	var group sync.WaitGroup
+	for i, prompt := range prompts {
+		ids[i] = s.tokenize(t, prompt)
+		group.Go(func() {
+			for k := range 2 {
+				answers[2*i+k] = s.ask(t, question{prompt: prompt, slot: int32(i), n: 24, options: map[string]any{
+					"temperature": 1.3, "seed": i + k, "cache_prompt": false}})
+			}
+		})
+	}
+	group.Wait()
+	c := s.end(t).sealed(t)
+	wantRows(t, c)
+	got := c.requests()
+	if len(got) != 2*len(answers) {
+		t.Fatalf("%d requests, want %d in each of 2 contexts", len(got), len(answers))
+	}
+	for i, a := range answers {
+		drafted(t, got, request{seq: int32(i / 2), number: int32(i % 2)}, ids[i/2], a, false)
+	}
 }
 
 // drafted compares a request in both contexts with the server's answer. The target verifies each token that was
