@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -381,5 +382,59 @@ func TestRequestInterfaces(t *testing.T) {
 	}
 	if last.Cached == 0 || last.Cause != kvcache.CauseNone && last.Again >= last.Cached {
 		t.Errorf("a prompt that was kept: %+v", *last)
+	}
+}
+
+// TestRequestsOfRestoredSlots: nobody sees which tokens are in a slot that is restored from a file. Requests that find
+// them there have their arrivals and ends all the same, also where two have prompts of one length at a time.
+func TestRequestsOfRestoredSlots(t *testing.T) {
+	s := serve(t, []string{"--tap-requests"}, "-np", "2", "-c", "4096", "-t", "1", "--no-webui", "--cache-ram", "0",
+		"--slot-save-path", t.TempDir())
+	slot := func(slot int32, action string) {
+		t.Helper()
+		var answer map[string]any
+		s.post(t, fmt.Sprintf("/slots/%d?action=%s", slot, action), map[string]any{"filename": "slot.bin"}, &answer)
+	}
+	answers := []completionAnswer{s.ask(t, question{prompt: long, slot: 0, n: 3})}
+	slot(0, "save")
+	slot(1, "restore")
+	slot(0, "restore")
+	ends := []string{" {", " ("}
+	both := make([]completionAnswer, len(ends))
+	var group sync.WaitGroup
+	for i, end := range ends {
+		group.Go(func() { both[i] = s.ask(t, question{prompt: long + end, slot: int32(i), n: 20 + 9*i}) })
+	}
+	group.Wait()
+	answers = append(answers, both...)
+	slot(1, "restore")
+	streamed := question{prompt: long + " [", slot: 1, n: 5, options: map[string]any{"stream": true}}
+	body, err := json.Marshal(streamed.body())
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.Post(s.url+"/completion", "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	if response.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	records := s.recordedRequests(t)
+	if len(records) != len(answers)+1 {
+		t.Fatalf("%d records of %d requests", len(records), len(answers)+1)
+	}
+	for i := range records {
+		q := &records[i]
+		if q.ArrivalNS == 0 || q.End != kvcache.EndLength || i > 0 && q.Cached < 20 {
+			t.Errorf("request %d: arrival %d, end %d, %d cached", i, q.ArrivalNS, q.End, q.Cached)
+		}
+		wantOrder(t, q)
+	}
+	for _, a := range answers {
+		if !slices.ContainsFunc(records, func(q kvcache.Request) bool { return noted(&q) == answered(&a) }) {
+			t.Errorf("no record of %s", answered(&a))
+		}
 	}
 }

@@ -73,6 +73,9 @@ func (q *request) is(a *ask) bool {
 	return strings.Contains(a.said.Path, "rerank") && (document(n) || document(n-1))
 }
 
+// mayBe reports whether a prompt that arrived may be the request's: it is as long, and the same where that was seen.
+func (q *request) mayBe(a *ask) bool { return q.Prompt == a.tokens && (q.hash == a.hash || q.unseen) }
+
 // take makes a prompt that of a request. Several answers to one prompt share it.
 func (q *request) take(a *ask) {
 	q.ask, q.ArrivalNS, q.Said = a, a.arrivalNS, a.said
@@ -96,7 +99,7 @@ func (r *arrivals) answer(s *ggmlhooks.Served, unanswered func() []*request) {
 					return true
 				}
 			}
-			return !slices.ContainsFunc(unanswered(), func(q *request) bool { return q.hash == a.hash })
+			return !slices.ContainsFunc(unanswered(), func(q *request) bool { return q.mayBe(a) })
 		}
 		open := unanswered()
 		open = slices.DeleteFunc(open, func(q *request) bool { return !q.fits(a, s) })
@@ -126,17 +129,17 @@ func (q *request) fits(a *ask, s *ggmlhooks.Served) bool {
 	switch {
 	case q.failed || s.Value == ggmlhooks.ServedError:
 		return q.failed && s.Value == ggmlhooks.ServedError
-	case q.hash != a.hash || q.Prompt != a.tokens:
+	case !q.mayBe(a):
 		return false
 	case s.Key > 1: // what it says of slot and times is that of the first
-		return true
+		return !q.unseen
 	case s.Token >= 0 && int64(s.Token) != q.Seq:
 		return false
 	}
 	output := number(s.Line, `"predicted_n":`)
-	return !strings.Contains(s.Line, `"timings":`) || q.Computed == 0 || number(s.Line, `"cache_n":`) == q.Cached &&
-		number(s.Line, `"prompt_n":`) == q.Computed &&
-		(output == q.Output || output < q.Output && !q.timed && q.Drafted > 0) // behind a stop string
+	return !strings.Contains(s.Line, `"timings":`) && !q.unseen || q.Computed == 0 ||
+		number(s.Line, `"cache_n":`) == q.Cached && number(s.Line, `"prompt_n":`) == q.Computed &&
+			(output == q.Output || output < q.Output && !q.timed && q.Drafted > 0) // behind a stop string
 }
 
 // resign takes the prompt of a request that a thread gives up.

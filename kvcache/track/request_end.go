@@ -25,7 +25,8 @@ func (r *Requests) end(s *slot, ns int64) error {
 	case q.ended:
 		q.End = kvcache.EndStop
 	}
-	if q.ask != nil || q.cancelled && !q.failed || !q.failed && r.asked(q) == nil {
+	asks := r.asked(q) != nil || slices.ContainsFunc(r.asks, q.mayBe)
+	if q.ask != nil || q.cancelled && !q.failed || !q.failed && !asks {
 		return r.finish(q)
 	}
 	r.pending = append(r.pending, q)

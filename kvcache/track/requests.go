@@ -89,6 +89,7 @@ type request struct {
 	busy      []int32       // slots that were taken when it got its own
 	held      map[int32]int // how many tokens each slot held then
 	hash      uint64
+	unseen    bool // which tokens its prompt has was not seen: its slot was restored from a file
 	ask       *ask
 	x         *slotContext
 	own       int64 // tokens of the prompt that its slot held; -1: that is not why some were computed again

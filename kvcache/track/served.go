@@ -58,7 +58,7 @@ func (x *slotContext) choose(c *ggmlhooks.Served, keep int) {
 	if q.Output == 0 {
 		q.FirstNS, q.embedded = c.MonoNS, nil
 		prompt := q.prompted(keep)
-		if int64(len(prompt)) == q.Prompt && !slices.Contains(prompt, unknownToken) {
+		if int64(len(prompt)) == q.Prompt && !q.unseen {
 			q.Blocks = x.hasher.Blocks(prompt)
 		}
 		q.judge(x, prompt)
@@ -97,8 +97,8 @@ func (q *request) prompted(keep int) []int32 {
 	}
 	q.Prompt = q.Cached + q.Computed
 	prompt := q.slot.cells[:min(q.Prompt, int64(len(q.slot.cells)))]
-	q.hash = ggmlhooks.PromptHash(prompt)
-	if !slices.Contains(prompt, unknownToken) {
+	q.hash, q.unseen = ggmlhooks.PromptHash(prompt), slices.Contains(prompt, unknownToken)
+	if !q.unseen {
 		q.PromptIDs = slices.Clone(prompt[:min(keep, len(prompt))])
 	}
 	return prompt
