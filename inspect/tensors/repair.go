@@ -343,6 +343,12 @@ func (r *repairer) lines() error {
 		return err
 	}
 	var files []string
+	newest := map[string]int{} // part of each log: it was begun when the one before had ended
+	for _, e := range entries {
+		if log, number, ok := rundir.PartOf(e.Name()); ok {
+			newest[log] = max(newest[log], number)
+		}
+	}
 	for _, e := range entries {
 		is := func(pattern string) bool { ok, _ := filepath.Match(pattern, e.Name()); return ok }
 		if !e.Type().IsRegular() || !slices.ContainsFunc(lineFiles, is) {
@@ -356,7 +362,9 @@ func (r *repairer) lines() error {
 			r.lost = true
 			r.say("%s: the last %d bytes were half a line, and are cut off", e.Name(), cut)
 		}
-		files = append(files, e.Name())
+		if log, number, ok := rundir.PartOf(e.Name()); !ok || number == newest[log] {
+			files = append(files, e.Name())
+		}
 	}
 	if r.killed && len(files) > 0 {
 		r.lost = true

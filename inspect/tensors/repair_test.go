@@ -454,6 +454,21 @@ func TestRepairLines(t *testing.T) {
 	}
 }
 
+// TestRepairParts: of a log in parts, a process that was killed had ended all but the newest.
+func TestRepairParts(t *testing.T) {
+	dir := sealed(t)
+	remove(t, dir, rundir.ManifestName)
+	remove(t, dir, rundir.MetadataName)
+	for _, name := range []string{"resource.9.jsonl", "resource.10.jsonl", "resource.jsonl", "process.jsonl"} {
+		check(t, os.WriteFile(filepath.Join(dir, name), []byte("{}\n"), 0o600))
+	}
+	what, err := Repair(dir, "test")
+	check(t, err)
+	if all, want := strings.Join(what, "\n"), "had ended process.jsonl, resource.10.jsonl:"; !strings.Contains(all, want) {
+		t.Errorf("%s\nlacks %q", all, want)
+	}
+}
+
 // TestRepairAbandoned: a run whose process was killed before it had metadata is sealed, as one that lacks everything.
 func TestRepairAbandoned(t *testing.T) {
 	for _, left := range []string{"", "." + rundir.MetadataName + ".part"} {
