@@ -17,14 +17,6 @@ func (r *Requests) end(s *slot, ns int64) error {
 		q.LaunchNS = q.loggedNS
 	}
 	s.losses = nil
-	switch {
-	case q.failed:
-		q.End = kvcache.EndError
-	case q.cancelled:
-		q.End = kvcache.EndCancelled
-	case q.ended:
-		q.End = kvcache.EndStop
-	}
 	asks := r.asked(q) != nil || slices.ContainsFunc(r.asks, q.mayBe)
 	if q.ask != nil || q.cancelled && !q.failed || !q.failed && !asks {
 		return r.finish(q)
@@ -35,7 +27,14 @@ func (r *Requests) end(s *slot, ns int64) error {
 
 // finish hands a request on.
 func (r *Requests) finish(q *request) error {
-	if q.End == kvcache.EndUnknown { // the numbers are the same up to there
+	switch {
+	case q.failed:
+		q.End = kvcache.EndError
+	case q.cancelled:
+		q.End = kvcache.EndCancelled
+	case q.ended:
+		q.End = kvcache.EndStop
+	default:
 		q.End = q.saidEnd()
 	}
 	if a := r.asked(q); a != nil && q.ask == nil { // nobody answered it: the first that is like it

@@ -43,3 +43,30 @@ func TestProgram(t *testing.T) {
 		t.Errorf("%d tokens chosen", sum.Output)
 	}
 }
+
+// TestServerStops: requests that a server cancels when it stops never leave their slots.
+func TestServerStops(t *testing.T) {
+	var got []kvcache.Request
+	r := NewRequests(RequestOptions{Done: func(q *kvcache.Request) error {
+		got = append(got, *q)
+		return nil
+	}})
+	if err := r.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqSampler}); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"slot launch_slot_: id  0 | task 7 | processing task, is_child = 0",
+		"slot launch_slot_: id  1 | task 9 | processing task, is_child = 0",
+		"srv          stop: cancel task, id_task = 9",
+	} {
+		if err := r.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedLine, Line: line}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Close(); err != nil || len(got) != 2 {
+		t.Fatalf("%v, %d requests", err, len(got))
+	}
+	if got[0].End != kvcache.EndUnknown || got[1].End != kvcache.EndCancelled {
+		t.Errorf("ends %d and %d", got[0].End, got[1].End)
+	}
+}
