@@ -77,7 +77,7 @@ func (l *Live) Close() error { return l.Tail.Close() }
 const skimBytes = 64 << 20
 
 // answerTime is how long an update waits for the collector, which runs when nobody else wants to; the first answer is
-// waited for until the update's context is done.
+// waited for until the update's context is done, or as long after a log that took all of its time.
 const answerTime = 200 * time.Millisecond
 
 // Update reads what the log has more than at the last call, until ctx is done: what is left is read by the next one.
@@ -105,12 +105,14 @@ func (l *Live) Update(ctx context.Context) (ended bool, err error) {
 		l.metadata, _ = rundir.FindMetadata(l.dir)
 	}
 	if l.answers != nil {
-		wait := ctx
-		if l.status != nil {
-			var stop func()
+		wait, stop := ctx, func() {}
+		switch {
+		case l.status != nil:
 			wait, stop = context.WithTimeout(ctx, answerTime)
-			defer stop()
+		case ctx.Err() != nil:
+			wait, stop = context.WithTimeout(context.WithoutCancel(ctx), answerTime)
 		}
+		defer stop()
 		select {
 		case answer := <-l.answers:
 			l.answers, l.status = nil, cmp.Or(answer, l.status)

@@ -202,6 +202,29 @@ func TestLiveIsSealed(t *testing.T) {
 	}
 }
 
+// TestLongLog: while a log is so long that the time of an update goes by, the collector's first answer is shown.
+func TestLongLog(t *testing.T) {
+	d, err := rundir.Create(t.TempDir(), "m", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		l := following(t, d.Path())
+		l.Ask = func() (json.RawMessage, error) {
+			time.Sleep(time.Millisecond)
+			return json.RawMessage(`{"kv":{"caches":[{"cache":"base","used":5,"cells":64}]}}`), nil
+		}
+		over, stop := context.WithCancel(t.Context())
+		stop()
+		if _, err := l.Update(over); err != nil {
+			t.Fatal(err)
+		}
+		if s := l.Snapshot(time.Now()); len(s.Caches) != 1 || s.Caches[0].Used != 5 {
+			t.Fatalf("caches: %+v", s.Caches)
+		}
+	}
+}
+
 // TestLiveIsBounded: neither the names nor the texts of a log, nor lines of the host, take memory without a bound.
 func TestLiveIsBounded(t *testing.T) {
 	r := newRecent()
