@@ -61,7 +61,8 @@ type SeqGauge struct {
 	Known  bool  `json:"known"` // false: it may have cells, and positions, that nobody saw
 }
 
-// Reuse is how much of what prompts needed was in the cache already.
+// Reuse is how much of what prompts needed was in the cache already. A draft model's prompts, which are those of its
+// target, do not count.
 type Reuse struct {
 	Requests int64 `json:"requests"`
 	Hits     int64 `json:"hits"`   // requests that found something

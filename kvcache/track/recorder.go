@@ -39,6 +39,9 @@ type Recorder struct {
 	lastNS int64 // of the last report
 	closed bool
 	last   kvcache.Snapshot // once it is closed: how the caches were used
+
+	sampled map[uint32]bool // contexts whose sequences are given samplers
+	drafts  kvcache.Reuse   // of the others, where there are such: draft models' prompts are those of their targets
 }
 
 // described is a graph with what it does to caches.
@@ -53,7 +56,8 @@ func NewRecorder(o Options) (*Recorder, error) {
 	if o.Block < 0 {
 		return nil, fmt.Errorf("blocks of %d cells: give 1 or more, or 0 for %d", o.Block, kvcache.DefaultBlock)
 	}
-	r := &Recorder{o: o, ctxs: map[uint32]*cacheContext{}, out: journal{operation: o.Operation}}
+	r := &Recorder{o: o, ctxs: map[uint32]*cacheContext{}, out: journal{operation: o.Operation},
+		sampled: map[uint32]bool{}}
 	r.now = execution{bitmaps: map[int]*kvcache.Bitmap{}, doubts: &r.doubts}
 	if o.Out != nil {
 		var err error
@@ -69,11 +73,20 @@ func (r *Recorder) context(number uint32) *cacheContext {
 	if x == nil {
 		x = &cacheContext{
 			number: number, block: r.o.Block, out: &r.out,
-			requests: requests{of: map[int32]*seqRequest{}, touched: map[int32]int64{}, reuse: &r.reuse},
+			requests: requests{of: map[int32]*seqRequest{}, touched: map[int32]int64{}},
 		}
 		r.ctxs[number] = x
+		r.count(x)
 	}
 	return x
+}
+
+// count finds where the prompts of a context count.
+func (r *Recorder) count(x *cacheContext) {
+	x.requests.reuse = &r.reuse
+	if len(r.sampled) > 0 && !r.sampled[x.number] {
+		x.requests.reuse = &r.drafts
+	}
 }
 
 // Buffer does nothing: the tensors of caches name their buffers.
@@ -130,6 +143,12 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 	r.lastNS = max(r.lastNS, c.MonoNS)
 	if c.Kind == ggmlhooks.SeqRestore && len(x.caches) == 0 {
 		x.unseen = true
+	}
+	if c.Kind == ggmlhooks.SeqSampler && !r.sampled[c.Ctx] {
+		r.sampled[c.Ctx] = true
+		for _, x := range r.ctxs {
+			r.count(x)
+		}
 	}
 	change := *c
 	x.add(waiting{change: &change})

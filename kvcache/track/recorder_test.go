@@ -41,6 +41,7 @@ type stage struct {
 	*ggmlhooks.Assembler
 	r    *Recorder
 	t    *testing.T
+	ctx  uint32 // which decodes
 	exec uint64
 	ns   int64
 	ops  []string
@@ -71,8 +72,9 @@ func (s *stage) decode(pos, first, n, status int, provisional bool) error {
 	s.t.Helper()
 	g := graphOf(n, 16)
 	s.exec++
-	call := &ggmlhooks.Call{Number: s.exec, MonoNS: s.tick(), Read: true}
-	e := &ggmlhooks.Exec{Number: s.exec, Graph: g.ID, Call: s.exec, MonoNS: s.tick(), Provisional: provisional}
+	g.Ctx, g.ID = s.ctx, g.ID+uint64(s.ctx)<<32
+	call := &ggmlhooks.Call{Number: s.exec, Ctx: s.ctx, MonoNS: s.tick(), Read: true}
+	e := &ggmlhooks.Exec{Number: s.exec, Graph: g.ID, Call: s.exec, Ctx: s.ctx, MonoNS: s.tick(), Provisional: provisional}
 	cells := ggmlhooks.Input{Exec: s.exec, Graph: g.ID, Kind: ggmlhooks.InputCells}
 	mask := ggmlhooks.Input{Exec: s.exec, Graph: g.ID, Kind: ggmlhooks.InputMask, Leaf: 2}
 	for i := range n {
@@ -159,6 +161,31 @@ func TestFreedUndecided(t *testing.T) {
 	s.wants("the run", "allocate  0[0,3) 48")
 	if rows, _, last := readTable(t, out.Bytes()); len(rows) != 4 || len(last.Freed) != 1 || last.Freed[0].Used != 3 {
 		t.Errorf("%d rows, %+v", len(rows), last)
+	}
+}
+
+// TestDraftModelReuse: what a draft model computes of a prompt is not another prompt.
+func TestDraftModelReuse(t *testing.T) {
+	s := newStage(t, Options{})
+	cut := &ggmlhooks.SeqChange{Kind: ggmlhooks.SeqRemove, First: 2, End: -1}
+	for range 2 { // both models compute a prompt; the second one finds two cells
+		if err := s.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqSampler}); err != nil {
+			t.Fatal(err)
+		}
+		for s.ctx = range 2 {
+			pos := 0
+			if s.exec > 1 {
+				pos = 2
+			}
+			cut.Ctx = s.ctx
+			if err := errors.Join(s.SeqChange(cut), s.decode(pos, pos, 4-pos, 0, false)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.ctx = 0
+	}
+	if got := s.r.Snapshot().Reuse; got.Requests != 2 || got.Hits != 1 || got.Needed != 8 || got.Reused != 2 {
+		t.Errorf("%+v", got)
 	}
 }
 

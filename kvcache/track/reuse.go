@@ -11,7 +11,7 @@ import (
 type requests struct {
 	of      map[int32]*seqRequest // the newest of each sequence
 	touched map[int32]int64       // when each sequence was last computed with
-	reuse   *kvcache.Reuse        // of all contexts
+	reuse   *kvcache.Reuse        // of all contexts but draft models', or of these
 	// Of this one: cells that prompts found, and that they needed. Requests of which that is not known are left out.
 	reused, needed int64
 }
