@@ -202,6 +202,7 @@ func (r *Requests) Begin(e *ggmlhooks.Execution) error {
 		}
 		s.now.Number = int64(b.Number)
 	}
+	x.blame(e)
 	for i := range e.Rows {
 		row := &e.Rows[i]
 		for k, seq := range row.Seqs {
@@ -219,6 +220,36 @@ func (r *Requests) Begin(e *ggmlhooks.Execution) error {
 	}
 	x.report(r.o.Changed)
 	return nil
+}
+
+// blame finds for whom room was made, before an execution, in slots that nobody has yet: for the request that computes,
+// where it is the only one. A slot is cleared for its own next request right before that comes.
+func (x *slotContext) blame(e *ggmlhooks.Execution) {
+	for _, s := range x.slots {
+		if s.now != nil || s.launchNS != 0 || len(s.losses) == 0 {
+			continue
+		}
+		by := x.alone(e)
+		for _, l := range s.losses {
+			l.by = by
+		}
+		s.losses = nil
+	}
+}
+
+// alone is the only request that computes in an execution; -1: there are several, or none.
+func (x *slotContext) alone(e *ggmlhooks.Execution) int64 {
+	by := int64(-1)
+	for i := range e.Rows {
+		for _, seq := range e.Rows[i].Seqs {
+			q := x.slot(seq).now
+			if q == nil || by >= 0 && q.ID != by {
+				return -1
+			}
+			by = q.ID
+		}
+	}
+	return by
 }
 
 // touch notes that a slot's tokens changed from a position on.
