@@ -464,7 +464,8 @@ func TestRepairParts(t *testing.T) {
 	}
 	what, err := Repair(dir, "test")
 	check(t, err)
-	if all, want := strings.Join(what, "\n"), "had ended process.jsonl, resource.10.jsonl:"; !strings.Contains(all, want) {
+	const want = "had ended process.jsonl, resource.10.jsonl:"
+	if all := strings.Join(what, "\n"); !strings.Contains(all, want) {
 		t.Errorf("%s\nlacks %q", all, want)
 	}
 }

@@ -74,7 +74,8 @@ func (s *stage) decode(pos, first, n, status int, provisional bool) error {
 	s.exec++
 	g.Ctx, g.ID = s.ctx, g.ID+uint64(s.ctx)<<32
 	call := &ggmlhooks.Call{Number: s.exec, Ctx: s.ctx, MonoNS: s.tick(), Read: true}
-	e := &ggmlhooks.Exec{Number: s.exec, Graph: g.ID, Call: s.exec, Ctx: s.ctx, MonoNS: s.tick(), Provisional: provisional}
+	e := &ggmlhooks.Exec{Number: s.exec, Graph: g.ID, Call: s.exec, Ctx: s.ctx, MonoNS: s.tick(),
+		Provisional: provisional}
 	cells := ggmlhooks.Input{Exec: s.exec, Graph: g.ID, Kind: ggmlhooks.InputCells}
 	mask := ggmlhooks.Input{Exec: s.exec, Graph: g.ID, Kind: ggmlhooks.InputMask, Leaf: 2}
 	for i := range n {

@@ -120,7 +120,7 @@ func TestPurge(t *testing.T) {
 	sampler(0)
 	do(r.Close())
 	if q := got[2]; q.Cause != kvcache.CauseEvicted || q.Again != 3 || q.By != 1 || q.AtNS != purged-1 {
-		t.Errorf("%d requests; cause %d, %d tokens, by request %d at %d, want by 1 at %d", len(got), q.Cause, q.Again, q.By,
-			q.AtNS, purged-1)
+		t.Errorf("%d requests; cause %d, %d tokens, by request %d at %d, want by 1 at %d", len(got), q.Cause, q.Again,
+			q.By, q.AtNS, purged-1)
 	}
 }
