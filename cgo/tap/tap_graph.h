@@ -13,6 +13,7 @@ struct tap_graph_node {
     uint16_t number;     // among this graph's nodes of the name that it is shown under, from 1: see tap_count_names
     uint16_t bucket;     // of its name, while nodes are counted
     uint8_t  component, rows, row_dim, inferred;
+    uint8_t  row_seqs;   // where row_dim counts the tokens of one sequence: the dimension of the sequences; 0: it counts all
     uint8_t  n_src;      // places of src that may be filled
     uint8_t  name_bytes;
     bool     layer_known;
@@ -181,6 +182,9 @@ void tap_graph_finish(struct tap_graph * g);
 void tap_infer(struct tap_graph * g);
 void tap_infer_rows(struct tap_graph * g);
 bool tap_infer_again(struct tap_graph * g, bool all);
+
+// tap_whole_rows are what the rows of a node correspond to, if its tokens follow each other in its bytes: else none.
+uint8_t tap_whole_rows(const struct tap_graph_node * n);
 
 // tap_stream_at says whether node n is the residual stream at some point.
 bool tap_stream_at(const struct tap_graph * g, const struct tap_graph_node * n);

@@ -327,7 +327,7 @@ static void tap_capture_selected(struct tap_sched * s, int i, bool kept) {
     struct tap_piece piece = tap_piece_of(s, i, kept);
     const struct tap_graph_node * shown = tap_shown(&s->graph, &s->graph.nodes[i]);
     piece.purpose = TAP_FOR_STREAM;
-    tap_capture_tensor(s, &piece, shown->rows, shown->row_dim);
+    tap_capture_tensor(s, &piece, tap_whole_rows(shown), shown->row_dim);
 }
 
 void tap_capture_wanted(struct tap_sched * s, int i) { tap_capture_selected(s, i, false); }

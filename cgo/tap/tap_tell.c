@@ -46,7 +46,7 @@ static size_t tap_encode_node(const struct tap_graph * g, struct tap_nearby * ne
     const char * op = tap_real.ggml_op_desc(t);
     struct tap_node * e = (struct tap_node *) out;
     *e = (struct tap_node) {
-        .layer = n->layer, .component = n->component, .rows = n->rows, .row_dim = n->row_dim, .inferred = n->inferred,
+        .layer = n->layer, .component = n->component, .rows = tap_whole_rows(n), .row_dim = n->row_dim, .inferred = n->inferred,
         .flags = (uint8_t) (n->view | n->wanted << 1 | n->computed << 2 | (n->alias >= 0) << 3 | n->routing << 4),
         .occurrence = n->occurrence, .number = n->number, .type = (uint16_t) t->type, .name_bytes = n->name_bytes,
         .op_bytes = (uint8_t) strnlen(op, 32),
@@ -126,7 +126,7 @@ static size_t tap_encode_change(const struct tap_graph * g, struct tap_nearby * 
     const struct ggml_tensor * t = leaf ? g->leafs[i - g->n_nodes].tensor : n->tensor;
     const uint8_t changed = g->changed[i];
     struct tap_change * e = (struct tap_change *) out;
-    *e = (struct tap_change) {.which = leaf ? g->n_nodes - 1 - i : i, .rows = leaf ? 0 : n->rows,
+    *e = (struct tap_change) {.which = leaf ? g->n_nodes - 1 - i : i, .rows = leaf ? 0 : tap_whole_rows(n),
         .row_dim = leaf ? 0 : n->row_dim};
     uint8_t * at = out + sizeof(*e);
     if (changed & TAP_CHANGED_PLACE) {

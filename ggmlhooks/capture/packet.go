@@ -71,12 +71,20 @@ func (g *graph) fill(p *stream.Packet, x *ggmlhooks.Execution, c *ggmlhooks.Capt
 	p.Rows, p.RowDim = shown.Rows, int8(shown.RowDim)
 	if c.Blocks > 1 {
 		p.Block, p.Blocks, p.BlockStart = uint32(c.Block), uint32(c.Blocks), c.BlockStart
-		p.NE = g.wholeShape(n, shown, c)
+		p.NE = g.wholeShape(n, shown)
+	}
+	if dim, rows := shown.RowDim, int64(c.RowCount); p.Rows != ggmlhooks.RowsNone && p.NE[dim] != rows {
+		if dim < 3 && p.NE[dim]*p.NE[dim+1] == rows { // tokens of a sequence, sequences: in that order the rows lie
+			copy(p.NE[dim+1:], p.NE[dim+2:])
+			p.NE[dim], p.NE[3] = rows, 1
+		} else if c.Blocks > 1 { // some rows were selected
+			p.NE[dim] = rows
+		}
 	}
 }
 
-// wholeShape is the shape of the tensor that a block is a piece of, with the rows that were selected.
-func (g *graph) wholeShape(n, shown *ggmlhooks.Node, c *ggmlhooks.Capture) [4]int64 {
+// wholeShape is the shape of the tensor that a block is a piece of.
+func (g *graph) wholeShape(n, shown *ggmlhooks.Node) [4]int64 {
 	ne := shown.NE
 	if n.Op == "SET_ROWS" && len(n.Src) > 0 { // what was captured is the rows that it writes
 		if src := n.Src[0]; src >= 0 {
@@ -84,9 +92,6 @@ func (g *graph) wholeShape(n, shown *ggmlhooks.Node, c *ggmlhooks.Capture) [4]in
 		} else {
 			ne = g.Leafs[-1-src].NE
 		}
-	}
-	if shown.Rows != ggmlhooks.RowsNone && ne[shown.RowDim] != int64(c.RowCount) {
-		ne[shown.RowDim] = int64(c.RowCount)
 	}
 	return ne
 }

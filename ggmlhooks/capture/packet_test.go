@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // TestPacketNames: whatever is wanted of a graph, a node has the name that its number in the graph gives it.
@@ -41,5 +42,37 @@ func TestLeafNames(t *testing.T) {
 	}
 	if want := []int{1, 1, 1, 2}; !slices.Equal(occurrences, want) {
 		t.Errorf("occurrences %v, want %v", occurrences, want)
+	}
+}
+
+// TestPacketRows: a packet has a row for each of its tokens, also of a node that counts tokens and sequences apart.
+func TestPacketRows(t *testing.T) {
+	known := newGraph(&ggmlhooks.Graph{Nodes: []ggmlhooks.Node{
+		{Name: "norm", Alias: -1, NE: [4]int64{8, 6, 1, 1}, Rows: ggmlhooks.RowsTokens, RowDim: 1},
+		{Name: "conv", Alias: -1, NE: [4]int64{8, 2, 3, 1}, Rows: ggmlhooks.RowsTokens, RowDim: 1},
+		{Name: "scan", Alias: -1, NE: [4]int64{4, 2, 2, 3}, Rows: ggmlhooks.RowsTokens, RowDim: 2},
+		{Name: "mask", Alias: -1, NE: [4]int64{8, 2, 1, 3}},
+	}})
+	for _, test := range []struct {
+		name string
+		c    ggmlhooks.Capture
+		want [4]int64
+	}{
+		{"all rows", ggmlhooks.Capture{Node: 0, NE: [4]int64{8, 6, 1, 1}, RowCount: 6}, [4]int64{8, 6, 1, 1}},
+		{"selected rows", ggmlhooks.Capture{Node: 0, NE: [4]int64{8, 2, 1, 1}, RowCount: 2}, [4]int64{8, 2, 1, 1}},
+		{"a block of selected rows", ggmlhooks.Capture{Node: 0, NE: [4]int64{4, 2, 1, 1}, RowCount: 2, Blocks: 2},
+			[4]int64{8, 2, 1, 1}},
+		{"sequences", ggmlhooks.Capture{Node: 1, NE: [4]int64{8, 2, 3, 1}, RowCount: 6}, [4]int64{8, 6, 1, 1}},
+		{"a block of sequences", ggmlhooks.Capture{Node: 1, NE: [4]int64{8, 2, 1, 1}, RowCount: 6, Blocks: 3},
+			[4]int64{8, 6, 1, 1}},
+		{"heads and sequences", ggmlhooks.Capture{Node: 2, NE: [4]int64{4, 2, 2, 3}, RowCount: 6},
+			[4]int64{4, 2, 6, 1}},
+		{"no rows", ggmlhooks.Capture{Node: 3, NE: [4]int64{8, 2, 1, 3}, RowCount: 6}, [4]int64{8, 2, 1, 3}},
+	} {
+		var p stream.Packet
+		known.fill(&p, &ggmlhooks.Execution{}, &test.c)
+		if p.NE != test.want {
+			t.Errorf("%s: shape %v, want %v", test.name, p.NE, test.want)
+		}
 	}
 }

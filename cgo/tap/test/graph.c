@@ -238,11 +238,25 @@ static struct ggml_tensor * cache_write(struct build * b, const char * prefix, s
     return cache;
 }
 
+static int64_t streams_of(const struct build * b) { return b->o->n_seqs > 1 ? b->o->n_seqs : 1; }
+
+// know_split notes a node of attention whose tokens lie in dimension dim and whose sequences in dimension 3: it has
+// rows where there is one sequence, or where the two follow each other.
+static struct ggml_tensor * know_split(struct build * b, struct ggml_tensor * t, uint8_t dim) {
+    know(b, t, TAP_ATTENTION, dim);
+    if (streams_of(b) > 1 && dim != 2) {
+        b->g->known[t - b->g->tensors].rows = TAP_ROWS_NONE;
+    }
+    return t;
+}
+
 static struct ggml_tensor * cache_read(struct build * b, struct ggml_tensor * cache) {
-    const size_t nb[4] = {2, 2 * HEAD_DIM, 2 * KV_DIM, 2 * KV_DIM * (size_t) b->o->n_kv};
+    const int64_t streams = streams_of(b);
+    const int64_t cells = b->o->n_kv / streams;
+    const size_t nb[4] = {2, 2 * HEAD_DIM, 2 * KV_DIM, 2 * KV_DIM * (size_t) cells};
     char name[GGML_MAX_NAME + 8];
     snprintf(name, sizeof(name), "%s (view)", cache->name);
-    struct ggml_tensor * v = graph_view(b->g, GGML_OP_VIEW, cache, NE(HEAD_DIM, HEADS_KV, b->o->n_kv, 1), nb, 0, name);
+    struct ggml_tensor * v = graph_view(b->g, GGML_OP_VIEW, cache, NE(HEAD_DIM, HEADS_KV, cells, streams), nb, 0, name);
     return graph_permute(b->g, v, 0, 2, 1, 3, NULL);
 }
 
@@ -254,25 +268,31 @@ static struct ggml_tensor * attention(struct build * b, struct ggml_tensor * x) 
     struct ggml_tensor * ck = cache_write(b, "cache_k_l", k, false);
     struct ggml_tensor * cv = cache_write(b, "cache_v_l", v, !b->o->flash);
     struct ggml_tensor * out;
-    q = know(b, graph_permute(b->g, q, 0, 2, 1, 3, layered("q", b->layer)), TAP_ATTENTION, 1);
+    const int64_t streams = streams_of(b), each = n / streams, cells = b->o->n_kv / streams;
+    if (streams > 1) {
+        const size_t nb[4] = {q->nb[0], q->nb[1], q->nb[2], q->nb[2] * (size_t) each};
+        q = know_split(b, graph_view(b->g, GGML_OP_VIEW, q, NE(HEAD_DIM, HEADS, each, streams), nb, 0, NULL), 2);
+    }
+    q = know_split(b, graph_permute(b->g, q, 0, 2, 1, 3, layered("q", b->layer)), 1);
     k = cache_read(b, ck);
     v = cache_read(b, cv);
     if (b->o->flash) {
-        out = graph_node(b->g, GGML_OP_FLASH_ATTN_EXT, GGML_TYPE_F32, NE(HEAD_DIM, HEADS, n, 1), NULL, q, k, v);
+        out = graph_node(b->g, GGML_OP_FLASH_ATTN_EXT, GGML_TYPE_F32, NE(HEAD_DIM, HEADS, each, streams), NULL, q, k,
+                         v);
         out->src[3] = b->mask;
-        know(b, out, TAP_ATTENTION, 2);
+        know_split(b, out, 2);
         out = know(b, graph_reshape(b->g, out, NE(EMBD, n, 1, 1), layered("kqv_out", b->layer)), TAP_ATTENTION, 1);
     } else {
-        struct ggml_tensor * kq = graph_node(b->g, GGML_OP_MUL_MAT, GGML_TYPE_F32, NE(b->o->n_kv, n, HEADS, 1),
+        struct ggml_tensor * kq = graph_node(b->g, GGML_OP_MUL_MAT, GGML_TYPE_F32, NE(cells, each, HEADS, streams),
                                              layered("kq", b->layer), k, q, NULL);
-        know(b, kq, TAP_ATTENTION, 1);
-        kq = graph_node(b->g, GGML_OP_SOFT_MAX, GGML_TYPE_F32, NE(b->o->n_kv, n, HEADS, 1),
+        know_split(b, kq, 1);
+        kq = graph_node(b->g, GGML_OP_SOFT_MAX, GGML_TYPE_F32, NE(cells, each, HEADS, streams),
                         layered("kq_soft_max", b->layer), kq, b->mask, NULL);
-        know(b, kq, TAP_ATTENTION, 1);
-        out = graph_node(b->g, GGML_OP_MUL_MAT, GGML_TYPE_F32, NE(HEAD_DIM, n, HEADS, 1), layered("kqv", b->layer), v,
-                         kq, NULL);
-        know(b, out, TAP_ATTENTION, 1);
-        out = know(b, graph_permute(b->g, out, 0, 2, 1, 3, NULL), TAP_ATTENTION, 2);
+        know_split(b, kq, 1);
+        out = graph_node(b->g, GGML_OP_MUL_MAT, GGML_TYPE_F32, NE(HEAD_DIM, each, HEADS, streams),
+                         layered("kqv", b->layer), v, kq, NULL);
+        know_split(b, out, 1);
+        out = know_split(b, graph_permute(b->g, out, 0, 2, 1, 3, NULL), 2);
         out = graph_node(b->g, GGML_OP_CONT, GGML_TYPE_F32, NE(EMBD, n, 1, 1), layered("kqv_out", b->layer), out,
                          NULL, NULL);
         know(b, out, TAP_ATTENTION, 1);
@@ -373,7 +393,7 @@ void model_graph(struct graph * g, const struct model_options * o, const int32_t
     struct build b = {.g = g, .o = o, .layer = -1, .rows = TAP_ROWS_TOKENS, .row_count = o->n_tokens};
     struct ggml_tensor * ids = input(g, GGML_TYPE_I32, NE(n, 1, 1, 1), "inp_tokens");
     b.pos = input(g, GGML_TYPE_I32, NE(n, 1, 1, 1), "inp_pos");
-    b.mask = input(g, o->flash ? GGML_TYPE_F16 : GGML_TYPE_F32, NE(o->n_kv, n, 1, 1), "attn_inp_kq_mask");
+    b.mask = input(g, o->flash ? GGML_TYPE_F16 : GGML_TYPE_F32, NE(o->n_kv / streams_of(&b), n / streams_of(&b), 1, streams_of(&b)), "attn_inp_kq_mask");
     b.k_idxs = input(g, GGML_TYPE_I64, NE(n, 1, 1, 1), "attn_inp_k_idxs");
     b.v_idxs = o->flash ? b.k_idxs : input(g, GGML_TYPE_I64, NE(n * KV_DIM, 1, 1, 1), "attn_inp_v_idxs");
     struct ggml_tensor * outs = o->n_outputs >= 0 ? input(g, GGML_TYPE_I32, NE(o->n_outputs, 1, 1, 1), "inp_out_ids")

@@ -220,6 +220,7 @@ size_t type_bytes(enum ggml_type type, int64_t elements);
 struct model_options {
     int  n_layer, n_tokens, n_outputs, n_kv;
     int  n_experts; // 0: dense
+    int  n_seqs;    // above 1: the cache has a stream for each of so many sequences, of as many tokens each
     bool flash, device;
 };
 void model_graph(struct graph * g, const struct model_options * o, const int32_t * tokens, const int32_t * pos,

@@ -99,6 +99,25 @@ static void test_numbers(const char * glob, bool flash) {
     bed_end(&b);
 }
 
+// test_streams: where the cache has a stream for each sequence, attention computes tokens of a sequence by sequences,
+// and what it writes has the rows of all tokens again.
+static void test_streams(int n_tokens, int n_seqs, bool flash) {
+    test_case("rows: %d tokens of %d sequences, flash attention %s", n_tokens, n_seqs, flash ? "on" : "off");
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {0});
+    const struct model_options o = {.n_layer = 3, .n_tokens = n_tokens, .n_outputs = -1, .n_kv = 32, .n_seqs = n_seqs,
+        .flash = flash};
+    model_graph(&b.graph, &o, tokens, positions, NULL);
+    bed_join(&b);
+    bed_run(&b, true);
+    log_drain(&b.log);
+    struct seen s;
+    CHECK(seen_read(&s, &b.log, 0), "the description is not whole");
+    expect_places(&b.graph, &s);
+    seen_free(&s);
+    bed_end(&b);
+}
+
 // test_one_token compares the rows of a graph of one token with those of a graph of many: the dimensions are the same.
 static void test_one_token(bool flash) {
     static const int32_t outs[1] = {0};
@@ -391,6 +410,8 @@ int main(void) {
     test_model(7, 0, 0, false, true);
     for (int flash = 0; flash < 2; flash++) {
         test_one_token(flash);
+        test_streams(6, 2, flash);
+        test_streams(8, 4, flash); // as many sequences as heads
         test_numbers("Qcur", flash);
         test_numbers("l_out-1", flash);
     }
