@@ -10,7 +10,8 @@ import (
 // matchName reports whether a glob means a packet: by the packet's name or the node's, with the layer suffix or
 // without. A glob with a # means one of the nodes of a name: Qcur-0#1 and Qcur#1 are the first.
 func matchName(glob, name, node string) bool {
-	candidates := []string{name, node, ggmlhooks.WithoutLayer(node)}
+	shown, _, _ := strings.Cut(name, "#")
+	candidates := []string{name, node, ggmlhooks.WithoutLayer(node), shown, ggmlhooks.WithoutLayer(shown)}
 	if strings.Contains(glob, "#") {
 		if !strings.Contains(name, "#") {
 			name += "#1"
