@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -50,6 +51,43 @@ func TestDatasetTexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []string{"abc…⟦e⟧", "f⟦g⟧h"} {
+		if c := e.Features[0].Contexts[i]; c.Before+"⟦"+c.Token+"⟧"+c.After != want {
+			t.Errorf("context %+v, want %s", c, want)
+		}
+	}
+}
+
+// pieces is a run whose tokens are parts of a text.
+type pieces struct {
+	source
+	tokens []tensors.Token
+}
+
+func (p pieces) eachToken(_ func(int64) bool, fn func(*tensors.Token) error) error {
+	for i := range p.tokens {
+		if err := fn(&p.tokens[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestCharacterOfSeveralTokens: neighbours that share a character show it.
+func TestCharacterOfSeveralTokens(t *testing.T) {
+	var tokens []tensors.Token
+	for i, piece := range []string{"a", "\xe6", "\x97", "\xa5", "b", "\xe6\x9c", "\xac", "c"} {
+		token := tensors.Token{Index: int64(i), Text: strings.ToValidUTF8(piece, "\uFFFD")}
+		if token.Text != piece {
+			token.Bytes = []byte(piece)
+		}
+		tokens = append(tokens, token)
+	}
+	r := &Recordings{sources: []source{pieces{tokens: tokens}}}
+	e := &Evaluation{Features: []Feature{{Contexts: []Context{{TokenIndex: 4}, {TokenIndex: 2}}}}}
+	if err := r.AddTexts(e); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"a日⟦b⟧本c", "a\uFFFD⟦\uFFFD⟧\uFFFDb本c"} {
 		if c := e.Features[0].Contexts[i]; c.Before+"⟦"+c.Token+"⟧"+c.After != want {
 			t.Errorf("context %+v, want %s", c, want)
 		}

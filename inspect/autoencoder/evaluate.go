@@ -246,23 +246,30 @@ func (r *Recordings) AddTexts(e *Evaluation) error {
 			for i := range s.open {
 				s.open[i].left--
 				for _, c := range s.open[i].contexts {
-					c.After += t.Text
+					c.After += t.Piece()
 				}
 			}
 			s.open = slices.DeleteFunc(s.open, func(o open) bool { return o.left == 0 })
 			if contexts := wanted[place{number, t.Index}]; contexts != nil {
 				for _, c := range contexts {
-					c.Before, c.Token = strings.Join(s.before, ""), t.Text
+					c.Before, c.Token = strings.Join(s.before, ""), t.Piece()
 				}
 				s.open = append(s.open, open{contexts, tokensAfter})
 			}
-			if s.before = append(s.before, t.Text); len(s.before) > tokensBefore {
+			if s.before = append(s.before, t.Piece()); len(s.before) > tokensBefore {
 				s.before = slices.Delete(s.before, 0, 1)
 			}
 			return nil
 		})
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
+		}
+	}
+	for _, contexts := range wanted {
+		for _, c := range contexts { // a context may begin or end within a character, and a token may be a part of one
+			for _, text := range []*string{&c.Before, &c.Token, &c.After} {
+				*text = strings.ToValidUTF8(*text, "\uFFFD")
+			}
 		}
 	}
 	return nil

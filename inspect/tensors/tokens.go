@@ -25,6 +25,16 @@ type Token struct {
 	Ctx   uint32 `json:"ctx"`
 	// Request is absent where the sequence is not known, and in files of before it was recorded.
 	Request *int32 `json:"request"`
+	// Bytes are those of the token where they are not UTF-8 by themselves, as of a part of a character.
+	Bytes []byte `json:"token_bytes"`
+}
+
+// Piece is the bytes that the token adds to the text.
+func (t *Token) Piece() string {
+	if len(t.Bytes) > 0 {
+		return string(t.Bytes)
+	}
+	return t.Text
 }
 
 // ReadTokens reads a tokens file, one token at a time, and returns its total_tokens. fn may be nil.
