@@ -35,15 +35,15 @@ type Report struct {
 	Source   *Statistic    `json:"source,omitempty"` // the metric of the run that values are from
 	Layers   int           `json:"layers"`
 	// TrainedContext is how many tokens the model was trained on at a time; absent where the prompt has no more.
-	TrainedContext int         `json:"trained_context,omitempty"`
-	Answer         string      `json:"answer,omitempty"` // token that the metric is of, in the first pair
-	AnswerID       llama.Token `json:"answer_id"`
-	Noise          float64     `json:"noise"`   // largest effect of writing sites' own values
-	Effects        []Effect    `json:"effects"` // largest first
-	Graph          *Graph      `json:"graph,omitempty"`
-	Interventions  int64       `json:"interventions"`
-	Seconds        float64     `json:"seconds"` // of running them
-	PerSecond      float64     `json:"interventions_per_second"`
+	TrainedContext int          `json:"trained_context,omitempty"`
+	Answer         string       `json:"answer,omitempty"`    // token that the metric is of, in the first pair
+	AnswerID       *llama.Token `json:"answer_id,omitempty"` // of Answer
+	Noise          float64      `json:"noise"`               // largest effect of writing sites' own values
+	Effects        []Effect     `json:"effects"`             // largest first
+	Graph          *Graph       `json:"graph,omitempty"`
+	Interventions  int64        `json:"interventions"`
+	Seconds        float64      `json:"seconds"` // of running them
+	PerSecond      float64      `json:"interventions_per_second"`
 }
 
 // WriteText writes the largest effects, and the links of the graph; 0 writes all.

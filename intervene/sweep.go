@@ -102,7 +102,9 @@ func (sweep Sweep) Run(ctx context.Context, e *Engine) (*Report, error) {
 	}
 	s.describe(pairs[0].base)
 	s.report.TrainedContext = e.beyond(len(pairs[0].base))
-	s.report.Answer, s.report.AnswerID = s.Pairs[0].Answer, pairs[0].metric.answer
+	if s.Metric != "kl" {
+		s.report.Answer, s.report.AnswerID = s.Pairs[0].Answer, &pairs[0].metric.answer
+	}
 	if s.Action == "project" {
 		s.directions = unit(s.Vector)
 	}

@@ -127,6 +127,9 @@ func TestSweepInterrupted(t *testing.T) {
 	if err != nil || !r.Partial || r.Interventions != 3 || len(r.Effects) != 3 || r.Graph != nil {
 		t.Errorf("%+v, %v", r, err)
 	}
+	if text, err := json.Marshal(r); err != nil || bytes.Contains(text, []byte("answer")) {
+		t.Errorf("%v: kl is of no answer: %s", err, text)
+	}
 }
 
 // TestSweepWrong: what cannot be run is refused with the cause.

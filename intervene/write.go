@@ -152,7 +152,10 @@ func (r *Report) WriteNeuronpedia(out io.Writer) error {
 	var nodes, links []object
 	for i := range r.Graph.Nodes {
 		n := &r.Graph.Nodes[i]
-		layer, feature, token, kind := strconv.Itoa(r.Layers), int(r.AnswerID), len(r.Tokens)-1, "logit"
+		layer, feature, token, kind := strconv.Itoa(r.Layers), 0, len(r.Tokens)-1, "logit"
+		if r.AnswerID != nil {
+			feature = int(*r.AnswerID)
+		}
 		if s := n.Site; s != nil {
 			layer, token, kind = strconv.Itoa(s.Layer), s.Token, s.Point.String()
 			feature = int(s.Point)*1000 + s.Head + 1 // a number for each point and head
