@@ -200,7 +200,9 @@ class Run:
             return name, layer, ""
         of = [p for p in found if layer is None or p.get("layer") == layer]
         if len(of) != 1:
-            layers = sorted(p["layer"] for p in found if "layer" in p)
+            layers = sorted(p["layer"] for p in found if p.get("layer") is not None)
+            if not layers:
+                raise KeyError(f"the point {name} belongs to the model: leave layer= out")
             raise KeyError(f"the point {name} was recorded of layers {layers}: give one of them as layer=")
         if not of[0].get("tensor"):
             raise KeyError(f"the point {name} is impossible here: {of[0].get('why', '')}")

@@ -89,7 +89,8 @@ class Recorded(unittest.TestCase):
         for args, error, text in [(("nothing",), KeyError, "was not captured; there are .*l_out"),
                                   (("l_out", 1, "xx"), ValueError, "'xx': give 'prefill' or 'decode'"),
                                   (("l_out",), ValueError, r"of layers \[1, 2, 3\]: give layer="),
-                                  (("resid_post", 5), KeyError, r"of layers \[1, 2, 3\]: give one of them")]:
+                                  (("resid_post", 5), KeyError, r"of layers \[1, 2, 3\]: give one of them"),
+                                  (("lm_head", 3), KeyError, "lm_head belongs to the model: leave layer= out")]:
             with self.assertRaisesRegex(error, text):
                 self.run_.tensor(*args[:2], phase=args[2] if len(args) > 2 else None)
         with self.assertRaisesRegex(llamatap.ProgramError, "unknown point|no point"):
