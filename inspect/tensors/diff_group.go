@@ -185,6 +185,9 @@ func (g *DiffGroup) cells(by DiffBy) []string {
 }
 
 func distanceCells(d *Distance) []string {
+	if d.Rows == 0 {
+		return []string{"0", "-", "-", "-", "-", "-", "-"}
+	}
 	return []string{
 		strconv.FormatInt(d.Rows, 10), strconv.FormatFloat(d.Cosine(), 'f', 6, 64),
 		strconv.FormatFloat(d.CosineMin, 'f', 6, 64),

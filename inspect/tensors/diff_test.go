@@ -195,6 +195,13 @@ func TestDiffApart(t *testing.T) {
 	if err != nil || d.Tensors != 0 || len(d.NamesOnlyA) != 1 || len(d.NamesOnlyB) != 1 {
 		t.Errorf("other names: %+v, %v", d, err)
 	}
+	if text, err := json.Marshal(d.Total); err != nil || string(text) != `{"rows":0}` {
+		t.Errorf("figures of no rows: %s, %v", text, err)
+	}
+	var text strings.Builder
+	if err := WriteDiff(&text, d, DiffByTensor, nil); err != nil || !strings.Contains(text.String(), " 0       -") {
+		t.Errorf("figures of no rows: %v\n%s", err, text.String())
+	}
 	if _, err := Compare(context.Background(), a, b, DiffOptions{Filter: Filter{Tensor: "["}}, all); err == nil {
 		t.Error("a broken glob is taken")
 	}

@@ -98,8 +98,13 @@ func (d *Distance) Relative() float64 {
 	return math.Sqrt(d.squares / d.base)
 }
 
-// MarshalJSON writes the figures.
-func (d Distance) MarshalJSON() ([]byte, error) { return json.Marshal(d.figures()) }
+// MarshalJSON writes the figures, of no rows only their number.
+func (d Distance) MarshalJSON() ([]byte, error) {
+	if d.Rows == 0 {
+		return []byte(`{"rows":0}`), nil
+	}
+	return json.Marshal(d.figures())
+}
 
 // distanceFigures are a distance as files show it.
 type distanceFigures struct {

@@ -68,9 +68,12 @@ func (d *LogitsDiff) settle() {
 	for _, kl := range d.all {
 		d.Mean += kl / float64(n)
 	}
-	// The smallest value that at least this share of all are not above.
-	at := func(percent int) float64 { return d.all[(n*percent+99)/100-1] }
-	d.Median, d.P99, d.Max = at(50), at(99), d.all[n-1]
+	quantile := func(q float64) float64 { // between neighbours, as llama-perplexity has it
+		at, share := math.Modf(q * float64(n-1))
+		i := int(at)
+		return (1-share)*d.all[i] + share*d.all[min(i+1, n-1)]
+	}
+	d.Median, d.P99, d.Max = quantile(0.5), quantile(0.99), d.all[n-1]
 	d.SameTop = float64(d.same) / float64(n)
 	d.all = nil
 }

@@ -71,7 +71,8 @@ func TestWorstLogits(t *testing.T) {
 		}
 	}
 	d.settle()
-	if d.Rows != 100 || d.Mean != 50 || d.Median != 49.5 || d.P99 != 98.5 || d.Max != 99.5 || d.SameTop != 0.25 {
+	if d.Rows != 100 || d.Mean != 50 || d.Median != 50 || math.Abs(d.P99-98.51) > 1e-9 || d.Max != 99.5 ||
+		d.SameTop != 0.25 { // the quantiles are those of NumPy
 		t.Errorf("%+v", d)
 	}
 	for i, w := range d.Worst {
