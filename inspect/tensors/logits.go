@@ -2,6 +2,7 @@ package tensors
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -20,17 +21,27 @@ const (
 // LogitsDiff is how the probabilities of two runs differ, over the rows of logits that both have. Divergences are
 // KL(a‖b), in nats.
 type LogitsDiff struct {
-	Rows    int     `json:"rows"`
-	Mean    float64 `json:"kl_mean"`
-	Median  float64 `json:"kl_median"`
-	P99     float64 `json:"kl_p99"`
-	Max     float64 `json:"kl_max"`
-	SameTop float64 `json:"same_top"` // share of rows in which both have the same most probable token
+	Rows      int     `json:"rows"`       // that the figures are of
+	NonFinite int     `json:"non_finite"` // rows whose divergence is no finite number
+	Mean      float64 `json:"kl_mean"`
+	Median    float64 `json:"kl_median"`
+	P99       float64 `json:"kl_p99"`
+	Max       float64 `json:"kl_max"`
+	SameTop   float64 `json:"same_top"` // share of rows in which both have the same most probable token
 	// Worst are the tokens after which the runs differ most.
 	Worst []WorstLogits `json:"worst"`
 
 	all  []float64
 	same int
+}
+
+// MarshalJSON writes the figures, of no rows only how many there are.
+func (d *LogitsDiff) MarshalJSON() ([]byte, error) {
+	if d.Rows == 0 {
+		return fmt.Appendf(nil, `{"rows":0,"non_finite":%d}`, d.NonFinite), nil
+	}
+	type plain LogitsDiff
+	return json.Marshal((*plain)(d))
 }
 
 // WorstLogits is a token after which two runs expect different ones.
@@ -44,10 +55,14 @@ type WorstLogits struct {
 
 // add takes a row into account.
 func (d *LogitsDiff) add(row *RowDiff, l *logitRow) error {
+	kl := l.divergence()
+	if math.IsNaN(kl) || math.IsInf(kl, 0) {
+		d.NonFinite++
+		return nil
+	}
 	if d.Rows++; d.Rows > maxLogits {
 		return fmt.Errorf("more than %d rows of logits: compare fewer with --tensor", maxLogits)
 	}
-	kl := l.divergence()
 	row.KL = &kl
 	d.all = append(d.all, kl)
 	if l.a.top == l.b.top {
@@ -63,8 +78,11 @@ func (d *LogitsDiff) add(row *RowDiff, l *logitRow) error {
 
 // settle computes what needs all rows.
 func (d *LogitsDiff) settle() {
-	slices.Sort(d.all)
 	n := len(d.all)
+	if n == 0 {
+		return
+	}
+	slices.Sort(d.all)
 	for _, kl := range d.all {
 		d.Mean += kl / float64(n)
 	}
@@ -80,8 +98,15 @@ func (d *LogitsDiff) settle() {
 
 // write writes the figures as lines of a text.
 func (d *LogitsDiff) write(w io.Writer) {
+	fmt.Fprintln(w)
+	if d.NonFinite > 0 {
+		fmt.Fprintf(w, "logits    %d rows left out: their KL(a‖b) is NaN or infinite\n", d.NonFinite)
+	}
+	if d.Rows == 0 {
+		return
+	}
 	fmt.Fprintf(w,
-		"\nlogits    %d rows: KL(a‖b) mean %.6g, median %.6g, 99 %% %.6g, max %.6g nats; same most probable "+
+		"logits    %d rows: KL(a‖b) mean %.6g, median %.6g, 99 %% %.6g, max %.6g nats; same most probable "+
 			"token %.2f %%\n", d.Rows, d.Mean, d.Median, d.P99, d.Max, 100*d.SameTop)
 	for _, worst := range d.Worst {
 		fmt.Fprintf(w, "          after token %d (id %d): KL %.6g, most probable %d in a, %d in b\n", worst.Token,

@@ -1,8 +1,10 @@
 package tensors
 
 import (
+	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -55,6 +57,34 @@ func TestDivergence(t *testing.T) {
 	masked.add([]float32{inf, 1, inf, 2}, []float32{inf, 1, inf, 2})
 	if got := masked.divergence(); got > 1e-12 {
 		t.Errorf("of rows with a masked token: %v", got)
+	}
+}
+
+// TestLogitsNotFinite: rows without a finite divergence are counted and left out.
+func TestLogitsNotFinite(t *testing.T) {
+	d := &LogitsDiff{}
+	for _, kl := range []float64{math.NaN(), math.Inf(1)} {
+		row := RowDiff{}
+		l := newLogitRow()
+		l.a, l.b, l.across = softmax{sum: 1}, softmax{sum: 1}, kl
+		if err := d.add(&row, &l); err != nil || row.KL != nil {
+			t.Errorf("%v: %v, divergence %v", kl, err, row.KL)
+		}
+	}
+	d.settle()
+	if text, err := json.Marshal(d); err != nil || string(text) != `{"rows":0,"non_finite":2}` {
+		t.Errorf("%s, %v", text, err)
+	}
+	l := newLogitRow()
+	l.a, l.b, l.across = softmax{sum: 1}, softmax{sum: 1}, 0.5
+	if err := d.add(&RowDiff{}, &l); err != nil {
+		t.Fatal(err)
+	}
+	d.settle()
+	var text strings.Builder
+	d.write(&text)
+	if d.Rows != 1 || d.Mean != 0.5 || d.Median != 0.5 || !strings.Contains(text.String(), "2 rows left out") {
+		t.Errorf("%+v\n%s", d, text.String())
 	}
 }
 
