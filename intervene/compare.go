@@ -154,7 +154,9 @@ func (c *comparer) compare(ctx context.Context, number int, tokens []llama.Token
 		}
 	}
 	for at := len(tokens) / 2; at < len(tokens)-1; at++ {
-		c.row(number, tokens, at, a.logits[at], b.logits[at])
+		if err := c.row(number, tokens, at, a.logits[at], b.logits[at]); err != nil {
+			return err
+		}
 	}
 	c.report.Chunks++
 	for _, w := range c.weights {
@@ -167,9 +169,17 @@ func (c *comparer) compare(ctx context.Context, number int, tokens []llama.Token
 }
 
 // row compares what both models expect after a token.
-func (c *comparer) row(chunk int, tokens []llama.Token, at int, a, b []float32) {
+func (c *comparer) row(chunk int, tokens []llama.Token, at int, a, b []float32) error {
 	r := c.report
 	kl, topA, topB := divergence(a, b), top(a), top(b)
+	if math.IsNaN(kl) || math.IsInf(kl, 0) {
+		model := c.A
+		if sum := logSum(a); !math.IsNaN(sum) && !math.IsInf(sum, 0) {
+			model = c.B
+		}
+		return fmt.Errorf("chunk %d, token %d: logits of %s are not finite: check the model, layer by layer with "+
+			"'llamatap analyze' of a recording", chunk, at, model)
+	}
 	c.kl = append(c.kl, kl)
 	if topA == topB {
 		c.same++
@@ -184,6 +194,7 @@ func (c *comparer) row(chunk int, tokens []llama.Token, at int, a, b []float32) 
 			Token: c.text(tokens[at]), Next: c.text(next), A: c.text(topA), B: c.text(topB)})
 		r.Worst = r.Worst[:min(len(r.Worst), worstTokens)]
 	}
+	return nil
 }
 
 func (c *comparer) text(token llama.Token) string {

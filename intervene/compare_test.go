@@ -5,6 +5,7 @@ package intervene
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"math"
 	"os"
@@ -84,6 +85,31 @@ func TestCompareWeight(t *testing.T) {
 	if err := r.WriteText(&text, 0); err != nil || !strings.Contains(text.String(), "of its size from layer 3 on") ||
 		!strings.Contains(text.String(), name) {
 		t.Errorf("%v: %s", err, text.String())
+	}
+}
+
+// TestCompareNotFinite: a model whose logits are no numbers is named.
+func TestCompareNotFinite(t *testing.T) {
+	a, broken := coarser(t, "blk.3.ffn_down.weight")
+	file, err := gguf.ReadBytes(models.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	norm, ok := file.Tensor("output_norm.weight")
+	if !ok || norm.Type != gguf.F32 {
+		t.Fatal("the embedded model has no output norm of F32")
+	}
+	data := bytes.Clone(models.Default)
+	binary.LittleEndian.PutUint32(data[norm.Offset:], math.Float32bits(float32(math.Inf(1))))
+	if err := os.WriteFile(broken, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []Comparison{{A: a, B: broken}, {A: broken, B: a}} {
+		c.Text, c.Chunk, c.Chunks, c.Diverges, c.Threads = compareText, 32, 1, 0.1, 1
+		_, err := c.Run(context.Background())
+		if err == nil || !strings.Contains(err.Error(), "logits of "+broken+" are not finite") {
+			t.Errorf("%v", err)
+		}
 	}
 }
 
