@@ -33,7 +33,8 @@ type run struct {
 	dir      *rundir.Dir     // nil until the first context
 	resumed  *rundir.Resumed // nil: the run is new
 	contexts []rundir.Context
-	steered  []rundir.Steering // control vectors of an armed run, by number; nil: it is not armed
+	points   []ggmlhooks.PointRecord // that graphs had so far
+	steered  []rundir.Steering       // control vectors of an armed run, by number; nil: it is not armed
 	speller  speller
 	export   *otlp.Settings                 // of requests to OpenTelemetry; nil: none
 	sample   *sampler                       // of requests; nil: all stay
@@ -217,7 +218,9 @@ func (r *run) beginning() rundir.Metadata {
 	m := r.describe(capture.Use{})
 	m.RunID, m.Created, m.Resumed, m.Steering = r.dir.ID(), r.started.UTC(), r.resumed, r.steered
 	m.Ended, m.SealedBy, m.Losses = time.Time{}, "", []rundir.Loss{}
-	m.Phases, m.Tokens, m.Extra = nil, nil, nil
+	m.Phases, m.Tokens = nil, nil
+	clear(m.Extra)
+	extra(&m, "points", r.points)
 	m.Moved = r.upload.movedOf()
 	return m
 }

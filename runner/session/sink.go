@@ -121,7 +121,18 @@ func (s *sink) Graph(g *ggmlhooks.Graph) error {
 	if err := s.judge.graph(g); err != nil {
 		return err
 	}
-	return s.tee.Graph(g)
+	if err := s.tee.Graph(g); err != nil || s.counter.halted != nil {
+		return err
+	}
+	points := s.counter.recorder.Use().Points
+	if len(points) == len(s.run.points) {
+		return nil
+	}
+	s.run.points = points // a kill, or a reader of the live run, must not miss which tensors are which points
+	if err := s.run.dir.WriteJSON(rundir.MetadataName, s.run.beginning()); err != nil {
+		return explain(err, s.run.o.Tap)
+	}
+	return nil
 }
 
 // ExecEnd ends a micro-batch, the place where a segment may end.
