@@ -91,7 +91,7 @@ func TestCompareWeight(t *testing.T) {
 // TestCompareNotFinite: a model whose logits are no numbers is named.
 func TestCompareNotFinite(t *testing.T) {
 	a, broken := coarser(t, "blk.3.ffn_down.weight")
-	file, err := gguf.ReadBytes(models.Default)
+	file, err := gguf.ReadBytes(llamatap.DefaultModel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestCompareNotFinite(t *testing.T) {
 	if !ok || norm.Type != gguf.F32 {
 		t.Fatal("the embedded model has no output norm of F32")
 	}
-	data := bytes.Clone(models.Default)
+	data := bytes.Clone(llamatap.DefaultModel)
 	binary.LittleEndian.PutUint32(data[norm.Offset:], math.Float32bits(float32(math.Inf(1))))
 	if err := os.WriteFile(broken, data, 0o600); err != nil {
 		t.Fatal(err)
