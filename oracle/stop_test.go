@@ -323,6 +323,27 @@ func TestCollectorKilled(t *testing.T) {
 	}
 }
 
+// TestPointsOfLiveRun: a run says which tensors are which points while it is recorded, and so after its collector was
+// killed.
+func TestPointsOfLiveRun(t *testing.T) {
+	g := begin(t, slices.Concat([]string{"run", "--tap-points", "resid_post"}, exact, endless)...)
+	model := g.model(t)
+	for _, when := range []string{"live", "killed"} {
+		if when == "killed" {
+			unix.Kill(g.cmd.Process.Pid, unix.SIGKILL)
+			g.untilGone(t, model)
+		}
+		dir := runDirs(t, g.out)[0]
+		if _, err := os.Stat(filepath.Join(dir, "manifest.json")); err == nil {
+			t.Fatalf("%s: the directory is sealed", when)
+		}
+		o := llamatap(t, "inspect", "--points", dir).good(t)
+		if !strings.Contains(o.stdout, "resid_post") || !strings.Contains(o.stdout, "l_out") {
+			t.Errorf("%s: %s", when, o.stdout)
+		}
+	}
+}
+
 // TestModelAborts: an abort is reported, and what was captured is sealed.
 func TestModelAborts(t *testing.T) {
 	g := begin(t, ofExec(t)...)
