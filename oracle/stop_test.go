@@ -331,6 +331,7 @@ func TestPointsOfLiveRun(t *testing.T) {
 	for _, when := range []string{"live", "killed"} {
 		if when == "killed" {
 			unix.Kill(g.cmd.Process.Pid, unix.SIGKILL)
+			unix.Kill(model, unix.SIGKILL)
 			g.untilGone(t, model)
 		}
 		dir := runDirs(t, g.out)[0]
