@@ -61,7 +61,7 @@ func (c checker) sample() error {
 			"drop it",
 			where, c.tap.Store)
 	case !c.tap.Records(Activations):
-		return fmt.Errorf("%s keeps the tensors and tokens of a sample, and none are recorded: add --tap-tensors, or "+
+		return fmt.Errorf("%s keeps the tensors and tokens of a sample, and none are recorded: add --tap-tensor, or "+
 			"drop it",
 			where)
 	}

@@ -21,7 +21,7 @@ func activationsSection(ctx context.Context, r *Run, _ *tracks) (*section, error
 	run, err := tensors.Open(r.Path)
 	switch {
 	case errors.Is(err, tensors.ErrNotARun) && !r.recorded("tensors"):
-		s.Missing = "Not recorded: --tap-tensors 'l_out*'"
+		s.Missing = "Not recorded: --tap-tensor 'l_out*'"
 		return s, nil
 	case err != nil:
 		r.note("the captured tensors cannot be read: %v", err)
@@ -34,7 +34,7 @@ func activationsSection(ctx context.Context, r *Run, _ *tracks) (*section, error
 		return s, nil
 	}
 	if sum.Packets == 0 {
-		s.Missing = "No tensor is in the capture: --tap-tensors 'l_out*'"
+		s.Missing = "No tensor is in the capture: --tap-tensor 'l_out*'"
 		return s, nil
 	}
 	source := "" // not known of a stream without an index

@@ -374,7 +374,7 @@ func (b *mapBuilder) fillKeys(a *attention, tokens []int64, token int64) error {
 			copy(a.K[cell*width:], k.row)
 		} else if !math.IsInf(float64(a.Mask[cell]), -1) {
 			return b.missing("the key in cell %d, which token %d sees: it was computed before the capture, "+
-				"or left out by --tap-tokens; that key", cell, token)
+				"or left out by --tap-token; that key", cell, token)
 		}
 	}
 	return nil
@@ -406,7 +406,7 @@ func (b *mapBuilder) readMap(maps []pieces) error {
 }
 
 func (b *mapBuilder) missing(format string, args ...any) error {
-	return fmt.Errorf("%s: execution %d: %s %w: record with --tap-attention and without --tap-tokens", b.run.Path,
+	return fmt.Errorf("%s: execution %d: %s %w: record with --tap-attention and without --tap-token", b.run.Path,
 		b.exec, fmt.Sprintf(format, args...),
 		errNotCaptured)
 }

@@ -41,7 +41,7 @@ func (j *judge) graph(g *ggmlhooks.Graph) error {
 	}
 	for i, glob := range tap.Tensors {
 		if j.run.region.GlobHits(i) == 0 {
-			return fmt.Errorf("%w: --tap-tensors %q matches no node of this model; these names exist: %s", ErrSelection,
+			return fmt.Errorf("%w: --tap-tensor %q matches no node of this model; these names exist: %s", ErrSelection,
 				glob, globNames(g, j.run.computed(g), anyNode))
 		}
 	}

@@ -323,7 +323,7 @@ func explain(err error, tap *config.Tap) error {
 			path, flag = dataset, "--tap-dataset"
 		}
 		return fmt.Errorf("%w: the disk of %s is full; free room there, choose another folder with %s, or "+
-			"capture less (--tap-layers, --tap-tokens)", ErrRecording, path, flag)
+			"capture less (--tap-layer, --tap-token)", ErrRecording, path, flag)
 	}
 	return err
 }
