@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/store/rundir"
 	"golang.org/x/sys/unix"
 )
 
@@ -343,6 +344,33 @@ func TestPointsOfLiveRun(t *testing.T) {
 			t.Errorf("%s: %s", when, o.stdout)
 		}
 	}
+}
+
+// TestStoppedIsSeen: a recording that a bound of the disk has ended says so while the program goes on: in its metadata,
+// to top and to Prometheus.
+func TestStoppedIsSeen(t *testing.T) {
+	g := begin(t, slices.Concat([]string{"run", "--tap-max-disk", "4M", "--tap-resource-level", "MINIMAL"}, everything,
+		endless)...)
+	dir := runDirs(t, g.out)[0]
+	testenv.Until(t, "the recording has ended", func() bool {
+		m, err := rundir.ReadMetadata(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Stopped != nil && m.Stopped.Cause == "max_disk"
+	})
+	if _, err := os.Stat(filepath.Join(dir, "manifest.json")); err == nil {
+		t.Fatal("the program has ended")
+	}
+	if o := llamatap(t, "top", "--count", "1", dir).good(t); !strings.Contains(o.stdout, "recording ended at ") {
+		t.Errorf("top: %s", o.stdout)
+	}
+	s := show(t, "--live", g.out)
+	if metrics := s.ask(t, "GET", "/metrics", ""); !strings.Contains(metrics, "llamatap_recording_stopped{") ||
+		!strings.Contains(metrics, `cause="max_disk"`) {
+		t.Errorf("metrics: %s", metrics)
+	}
+	g.interruptUntilGone(t)
 }
 
 // TestModelAborts: an abort is reported, and what was captured is sealed.

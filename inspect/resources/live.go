@@ -150,8 +150,10 @@ type Snapshot struct {
 	// FirstNS and LastNS are the times of the first and the newest event.
 	FirstNS int64 `json:"first_unix_ns,omitempty"`
 	LastNS  int64 `json:"last_unix_ns,omitempty"`
-	Lines   int64 `json:"lines"`        // of the log that the figures include
-	Unread  int64 `json:"unread_bytes"` // of the log that they do not include yet
+	// Stopped is why recording has ended while the program goes on.
+	Stopped *rundir.Stopped `json:"stopped,omitempty"`
+	Lines   int64           `json:"lines"`        // of the log that the figures include
+	Unread  int64           `json:"unread_bytes"` // of the log that they do not include yet
 	// Skimmed are graphs that were timed inside, and whose times within were left out to keep up with the log.
 	Skimmed int64 `json:"skimmed_graphs,omitempty"`
 
@@ -247,7 +249,7 @@ func (l *Live) Snapshot(now time.Time) *Snapshot {
 		Lines: l.Sum.Lines, Unread: l.Tail.Unread(), Skimmed: l.Sum.skim.graphs,
 		Phases: r.Phases, Latency: r.Latency, Routed: r.Routed, Losses: r.Losses, BadLines: r.BadLines}
 	if l.metadata != nil {
-		s.Model = cmp.Or(l.metadata.Model.Name, s.Model)
+		s.Model, s.Stopped = cmp.Or(l.metadata.Model.Name, s.Model), l.metadata.Stopped
 	}
 	end := s.UnixNS
 	if s.State != StateRunning || end-s.LastNS < int64(writeTime) || s.Unread > maxLine {

@@ -90,6 +90,9 @@ func fill(title string, items []string, width int) (lines []string) {
 // head is what the run is, its tokens and how fast they come.
 func (s *Snapshot) head(width int) []string {
 	lines := []string{fmt.Sprintf("%s  %s  %s %s  %s", s.Run, s.Model, s.State, s.elapsed(), s.Level)}
+	if ended := s.ended(); ended != "" {
+		lines = append(lines, ended+": the figures are of the time before")
+	}
 	lines = append(lines, fill("", s.tokens(), width)...)
 	if l := s.Latency; l != nil {
 		lines = append(lines, fmt.Sprintf("from token to token: %s in half of them, %s in 99 %% at most",
@@ -241,9 +244,20 @@ func (h *HostNow) text() (parts []string) {
 	return parts
 }
 
+// ended says that recording has ended while the program goes on; "" where it has not.
+func (s *Snapshot) ended() string {
+	if s.Stopped == nil || s.State != StateRunning {
+		return ""
+	}
+	return fmt.Sprintf("recording ended at %s (%s)", s.Stopped.At.Local().Format(time.TimeOnly), s.Stopped.Cause)
+}
+
 // Summary is the snapshot in a line.
 func (s *Snapshot) Summary() string {
 	parts := []string{fmt.Sprintf("%s %s", s.elapsed(), s.State)}
+	if ended := s.ended(); ended != "" {
+		parts = append(parts, ended)
+	}
 	parts = append(parts, s.tokens()...)
 	for _, c := range s.Caches {
 		parts = append(parts, fmt.Sprintf("KV %s %s", c.Cache, c.cells()))

@@ -37,6 +37,8 @@ func newMetrics(s *Server) *metrics {
 var (
 	runInfo = gauge("run_info", "A run that is served; always 1. State is running, sealed or cut off.", "model",
 		"state", "level")
+	stoppedInfo = gauge("recording_stopped",
+		"A run that was recorded no more while its program went on; always 1.", "cause")
 	logBehind = gauge("log_unread_bytes",
 		"Bytes of the run's resource log that the other metrics do not include yet.")
 	eventsTotal = counter("events_total", "Resource events in the log.", "event")
@@ -173,6 +175,9 @@ func (m *metrics) look(ctx context.Context, run Run, f *life) []sample {
 		level = f.live.Sum.Level
 	}
 	fold.one(runInfo, 1, run.Model, string(run.State), level)
+	if known.Stopped != nil {
+		fold.one(stoppedInfo, 1, known.Stopped.Cause)
+	}
 	if err == nil {
 		fold.events(f.live)
 		fold.graphs(f.live.Sum)

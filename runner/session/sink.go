@@ -190,6 +190,12 @@ func (s *sink) idle() error {
 // without it.
 func (s *sink) halt(err error) {
 	s.counter.halt(err)
+	if s.run.dir != nil && s.before.caughtUp() {
+		m := s.run.beginning()
+		m.Stopped = s.counter.stopped(nil)
+		// For who looks while the program goes on. Where a full disk has no room for it, the end says it.
+		_ = s.run.dir.WriteJSON(rundir.MetadataName, m)
+	}
 	s.others.stopCollectors()
 	s.Sink = &after{}
 	if s.counter.recorder == nil {
