@@ -85,6 +85,15 @@ func TestSelection(t *testing.T) {
 	if _, err := chosenRows(t, path, Selection{Seqs: []int32{7}}); err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
+	want = "no tensor is named nope; there are Qcur#2, cache (view), ffn_out, grows, inp_tokens, kq, l_out, " +
+		"result_output, state, w_q"
+	if _, err := chosenRows(t, path, Selection{Tensors: []string{"l_out", "nope"}}); err == nil ||
+		!strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if out, err := try(t, path, Options{Form: NPY, Select: Selection{Tensors: []string{"l_out", "nope"}}}); err == nil {
+		t.Errorf("exported without nope: %v", out)
+	}
 }
 
 // TestPlaces: where exports go, what is replaced, and what is remembered of them.

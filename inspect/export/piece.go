@@ -63,6 +63,7 @@ type source struct {
 	rebuilt map[string]bool // tensors of which type, shape and tokens are not known, because the index was lost
 
 	chosen map[tensorKey]bool
+	absent []string             // globs that name no tensor so far
 	open   map[tensorKey]*piece // tensors in pieces, of which more come
 	execs  map[uint64][]label.Row
 	spare  []row
@@ -78,6 +79,7 @@ type tensorKey struct {
 func (s *source) begin() {
 	s.chosen, s.open, s.execs, s.torn, s.rebuilt = map[tensorKey]bool{}, map[tensorKey]*piece{},
 		map[uint64][]label.Row{}, map[string]bool{}, map[string]bool{}
+	s.absent = slices.Clone(s.choose.Tensors)
 }
 
 // each calls fn with every chosen piece; it is valid during the call.
@@ -99,7 +101,10 @@ func (s *source) each(fn func(*piece) error) error {
 	for key := range s.open {
 		s.torn[key.name] = true
 	}
-	return s.run.Stream.Err()
+	if err := s.run.Stream.Err(); err != nil {
+		return err
+	}
+	return s.unnamed()
 }
 
 // take adds a packet. A tensor in blocks is handed on with its last one.
@@ -109,6 +114,9 @@ func (s *source) take(i int, p *stream.Packet, fn func(*piece) error) error {
 	if !known {
 		chosen = s.choose.tensor(p)
 		s.chosen[key] = chosen
+		s.absent = slices.DeleteFunc(s.absent, func(glob string) bool {
+			return (&tensors.Filter{Tensor: glob}).Match(p)
+		})
 	}
 	if !chosen {
 		return nil

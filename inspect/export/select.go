@@ -69,6 +69,19 @@ var layerSuffix = regexp.MustCompile(`-[0-9]+(#[0-9]+)?$`)
 // maxListed bounds how many names an error lists.
 const maxListed = 40
 
+// unnamed is the error for a glob of several that names no tensor; where none does, nothing says what there is.
+func (s *source) unnamed() error {
+	if len(s.absent) == 0 || len(s.absent) == len(s.choose.Tensors) {
+		return nil
+	}
+	names := map[string]bool{}
+	for key := range s.chosen {
+		names[layerSuffix.ReplaceAllString(key.name, "$1")] = true
+	}
+	return fmt.Errorf("%s: no tensor is named %s; there are %s", s.run.Path, strings.Join(s.absent, ", "),
+		listed(slices.Sorted(maps.Keys(names))))
+}
+
 // nothing is the error for a selection that chooses nothing: it says what there is.
 func (s *source) nothing() error {
 	names, layers, components, phases := map[string]bool{}, map[int]bool{}, map[string]bool{}, map[string]bool{}
