@@ -97,7 +97,8 @@ func hostSystem(t *testing.T, dir string) {
 		}
 	}
 	if locks > wall || !roles[resource.RoleCompute] {
-		t.Errorf("roles %v; waiting for locks %d ns of %d", roles, locks, wall)
+		text, _ := os.ReadFile(filepath.Join(dir, "system_metrics.jsonl"))
+		t.Errorf("roles %v; waiting for locks %d ns of %d\n%.20000s", roles, locks, wall, text)
 	}
 	if computed <= 0 {
 		t.Errorf("the model computed for %d ns in %d lines", computed, len(lines))
