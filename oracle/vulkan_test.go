@@ -3,6 +3,7 @@
 package oracle
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/llamatap/llamatap/internal/testenv"
@@ -20,6 +21,21 @@ func TestVulkan(t *testing.T) {
 	for _, arch := range archs(t) {
 		for _, fa := range []string{"on", "off"} {
 			t.Run(arch+" fa "+fa, func(t *testing.T) { uncutEqualsCut(t, arch, append(onVulkan(device), "-fa", fa)...) })
+		}
+	}
+}
+
+// TestVulkanResume: a run on a GPU's backend that was killed goes on to the same bytes.
+func TestVulkanResume(t *testing.T) {
+	testenv.Slow(t)
+	device := testenv.NeedVulkan(t)
+	args := append(resumeArgs(resumable[0].args, 24), onVulkan(device)...)
+	o := llamatap(t, args...).good(t)
+	w := &whole{text: o.stdout, c: o.capture(t)}
+	w.stream = content(t, filepath.Join(w.c.dir, "activations.stream"))
+	for round := range 6 {
+		if !interrupted(t, w, args, round, len(w.text)*(round+1)/8) {
+			t.Errorf("round %d: the run was faster", round)
 		}
 	}
 }
