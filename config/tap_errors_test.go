@@ -162,7 +162,7 @@ func TestErrors(t *testing.T) {
 		{"sample without requests", "--tap-tensors l_out --tap-request-sample 1/2", world{},
 			"--tap-request-sample | --tap-requests"},
 		{"sample of nothing", "--tap-requests --tap-request-sample 1/2", world{},
-			"--tap-request-sample | --tap-tensors"},
+			"--tap-request-sample | --tap-tensor"},
 		{"sample in object storage", "--tap-requests --tap-tensors l_out --tap-request-sample 1/2 --tap-out s3://b/c",
 			world{}, "--tap-request-sample | --tap-out s3://b/c"},
 		{"host collector", "--tap-host blok", world{},
