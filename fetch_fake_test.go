@@ -54,9 +54,7 @@ type machine struct {
 // newMachine returns a Debian machine whose apt serves Debian and whose mirror has what is locked.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds Debian packages")
-	}
+	testenv.NotShort(t)
 	if _, err := exec.LookPath("dpkg-deb"); err != nil || runtime.GOARCH != "amd64" {
 		testenv.Beyond(t, "a Debian amd64 machine", "its packages are built here for a trial")
 	}

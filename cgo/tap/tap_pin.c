@@ -15,14 +15,14 @@ typedef int (*tap_get_context)(void ** context);
 typedef int (*tap_register)(void * memory, size_t bytes, unsigned flags);
 enum { TAP_PIN_FOR_ALL_CONTEXTS = 1 }; // CU_MEMHOSTREGISTER_PORTABLE
 
-static tap_get_context get_context;
-static tap_register pin;
+static tap_get_context tap_pin_context;
+static tap_register tap_pin_memory;
 
 static void tap_pin_find(void) {
     void * driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
     if (driver != NULL) {
-        get_context = (tap_get_context) dlsym(driver, "cuCtxGetCurrent");
-        pin = (tap_register) dlsym(driver, "cuMemHostRegister_v2");
+        tap_pin_context = (tap_get_context) dlsym(driver, "cuCtxGetCurrent");
+        tap_pin_memory = (tap_register) dlsym(driver, "cuMemHostRegister_v2");
     }
 }
 
@@ -34,11 +34,12 @@ void tap_pool_pin(void) {
     }
     pthread_once(&found, tap_pin_find);
     void * context = NULL;
-    if (get_context == NULL || pin == NULL || get_context(&context) != 0 || context == NULL || tap_swap(&tried, true)) {
+    if (tap_pin_context == NULL || tap_pin_memory == NULL || tap_pin_context(&context) != 0 || context == NULL ||
+        tap_swap(&tried, true)) {
         return; // a device of another maker, or one that this thread has not used yet
     }
     const size_t bytes = tap.header->n_slots * tap.header->slot_bytes;
-    const int status = pin(tap_slot(0), bytes, TAP_PIN_FOR_ALL_CONTEXTS);
+    const int status = tap_pin_memory(tap_slot(0), bytes, TAP_PIN_FOR_ALL_CONTEXTS);
     tap_add(&tap.header->stats.pinned_bytes, status == 0 ? bytes : 0);
     tap_add(&tap.header->stats.pin_error, (uint64_t) status);
 }

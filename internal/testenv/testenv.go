@@ -116,6 +116,14 @@ func NotWithRace(t testing.TB) {
 	}
 }
 
+// NotShort skips a test that takes seconds where -short asks for those that do not, as make check does.
+func NotShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes seconds: runs without -short, in make test")
+	}
+}
+
 // Brief is the first n of all with -short, which the race detector runs with. It is for what a test goes through
 // whose goroutines are the same each time: what they do to each other shows in a few, and everything else is tested
 // without the detector.
