@@ -1,3 +1,5 @@
+//go:build llama
+
 package doctor
 
 import (
@@ -9,8 +11,6 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
-
-	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // busyMachine is one whose processors others use by a share: each look at it is a second later.
@@ -29,7 +29,6 @@ func (m *busyMachine) Open(name string) (fs.File, error) {
 
 // TestRooflineOfBusyMachine: what was measured beside other programs is shown and not kept.
 func TestRooflineOfBusyMachine(t *testing.T) {
-	testenv.NeedLlama(t)
 	whole := rooflineTime
 	t.Cleanup(func() { rooflineTime = whole })
 	rooflineTime = 20 * time.Millisecond
