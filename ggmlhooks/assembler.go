@@ -131,6 +131,7 @@ func (a *Assembler) Exec(e *Exec) error {
 	a.free = a.free[:last]
 	x.begin(e, g)
 	x.Rows, x.Begun, x.Phase = a.Joiner.Join(x.Rows, x.Begun, e)
+	x.Drafts = a.Joiner.Drafts(e.Ctx)
 	w := assemblyOf(a, e.Ctx)
 	a.open[e.Number], w.waiting = x, append(w.waiting, x)
 	var err error

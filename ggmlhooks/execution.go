@@ -14,6 +14,7 @@ type Execution struct {
 	// Undecided says that it may still turn out to be set-up. A [Decided] recorder gets it so only where too much was
 	// held back, and then a [Retractor] hears of the outcome; one of [Tensors] also where their slots were needed.
 	Undecided bool
+	Drafts    bool // it is a draft model's
 	Timed     bool // BeginNS and Nodes of Times were reported
 	Times     Times
 	Inputs    []Input

@@ -12,6 +12,7 @@ type joined struct {
 	match     rowMatcher
 	sequences sequenceTracker
 	sampled   bool // the program gives its sequences samplers
+	drafts    bool // it does so in another context, whose sequences these follow
 	call      uint64
 	rows      []int32
 }
@@ -46,18 +47,25 @@ func (j *RowJoiner) Call(c *Call) {
 // that is: a draft model's sequences are those of its target.
 func (j *RowJoiner) SeqChange(c *SeqChange) {
 	own := j.context(c.Ctx)
-	own.sequences.change(c)
+	c.Rejected = int32(own.sequences.change(c))
+	if own.drafts {
+		c.Rejected = 0 // what a draft model computed is no token of its target
+	}
 	if c.Kind != SeqSampler {
 		return
 	}
-	own.sampled = true
+	own.sampled, own.drafts = true, false
 	for _, ctx := range j.ctxs {
 		if !ctx.sampled {
+			ctx.drafts = true
 			ctx.sequences.change(c)
 			ctx.sequences.sequence(c.Seq).target = own.sequences.sequence(c.Seq)
 		}
 	}
 }
+
+// Drafts reports whether a context is a draft model's: its sequences follow those of another one.
+func (j *RowJoiner) Drafts(ctx uint32) bool { return j.context(ctx).drafts }
 
 // Forget makes a context's sequences new: what it did was set-up.
 func (j *RowJoiner) Forget(ctx uint32) { j.context(ctx).sequences.Forget() }

@@ -11,8 +11,9 @@ import (
 //	SEQ@POS IDS            a call of rows, as in track, after a sampler accepted a token
 //	sampler S, remove S A B, add S A B N, copy S T
 //
-// and returns what the rows of each of two contexts were: p or d for the phase, and the request.
-func together(t *testing.T, script string) (out [2]string) {
+// and returns what the rows of each of two contexts were: p or d for the phase, and the request; and how many tokens
+// of drafts were rejected.
+func together(t *testing.T, script string) (out [2]string, rejected int32) {
 	t.Helper()
 	var joiner RowJoiner
 	for ctx := range uint32(2) {
@@ -33,6 +34,7 @@ func together(t *testing.T, script string) (out [2]string) {
 				c.To, c.First, c.End = n[1], -1, -1
 			}
 			joiner.SeqChange(&c)
+			rejected += c.Rejected
 			continue
 		}
 		number++
@@ -48,13 +50,19 @@ func together(t *testing.T, script string) (out [2]string) {
 		}
 		out[c.Ctx] = strings.TrimSuffix(out[c.Ctx], " ") + "; "
 	}
-	return out
+	if joiner.Drafts(0) || !joiner.Drafts(1) {
+		t.Error("context 1 is the draft model's")
+	}
+	return out, rejected
 }
 
 // A draft model computes the batches of its target, and llama-server asks it for the results of the last row alone.
 // Of several slots, the rows of one show where its prompt ends: the target's rows do for all.
 func TestDraftModelFollows(t *testing.T) {
-	for _, test := range []struct{ name, script, target, draft string }{
+	for _, test := range []struct {
+		name, script, target, draft string
+		rejected                    int32
+	}{
 		{"slots together", `0 sampler 0
 			0 sampler 1
 			0 0@0 1 2! | 1@0 1 3!
@@ -77,7 +85,7 @@ func TestDraftModelFollows(t *testing.T) {
 			1 0@1 4 | 1@5 6!
 			1 0@2 5!`,
 			"p0 p0 p0 p0; d0 d0 d0 d0; d0 d0; p1 d0; ",
-			"p0 p0 p0 p0; d0 d0; d0 d0; d0 d0 d0 d0; d0 d0; p1 d0; d1; "},
+			"p0 p0 p0 p0; d0 d0; d0 d0; d0 d0 d0 d0; d0 d0; p1 d0; d1; ", 1},
 		{"a prompt in two batches, and a context shift", `0 sampler 0
 			0 0@0 1 2
 			1 0@0 1 2!
@@ -91,7 +99,7 @@ func TestDraftModelFollows(t *testing.T) {
 			1 add 0 3 5 -2
 			1 0@3 6!
 			0 0@3 6!`,
-			"p0 p0; p0 p0; d0; d0; ", "p0 p0; p0 p0; d0; d0; "},
+			"p0 p0; p0 p0; d0; d0; ", "p0 p0; p0 p0; d0; d0; ", 0},
 		{"two answers to a prompt", `0 sampler 0
 			0 sampler 1
 			0 0@0 1 2!
@@ -100,15 +108,18 @@ func TestDraftModelFollows(t *testing.T) {
 			1 copy 0 1
 			1 0@2 7! | 1@2 8!
 			0 0@2 7! 9! | 1@2 8! 9!`,
-			"p0 p0; d0 d0 d0 d0; ", "p0 p0; d0 d0; "},
+			"p0 p0; d0 d0 d0 d0; ", "p0 p0; d0 d0; ", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := together(t, test.script)
+			got, rejected := together(t, test.script)
 			if got[0] != test.target {
 				t.Errorf("target: got  %s\nwant %s", got[0], test.target)
 			}
 			if got[1] != test.draft {
 				t.Errorf("draft: got  %s\nwant %s", got[1], test.draft)
+			}
+			if rejected != test.rejected {
+				t.Errorf("%d tokens of drafts were rejected, want %d", rejected, test.rejected)
 			}
 		})
 	}

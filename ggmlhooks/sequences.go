@@ -25,6 +25,8 @@ type SeqChange struct {
 	To         int32
 	First, End int32
 	Value      int32
+	// Rejected is how many tokens of a draft it takes back, which the model had computed; the [RowJoiner] finds it.
+	Rejected int32
 }
 
 // sequence is what is known of one sequence.
@@ -62,22 +64,26 @@ func newSequence() *sequence {
 
 // remove takes cells out. What follows them stays, and is usually moved: then the sequence goes on, as after a
 // context shift. Removing the end of what was generated is how drafts are rejected; after more was removed, a
-// prompt comes.
-func (s *sequence) remove(first, end int32) {
+// prompt comes. It returns how many tokens of a draft these were.
+func (s *sequence) remove(first, end int32) (rejected int) {
 	if s.prompt != unknownPos && first <= s.prompt && (end < 0 || s.prompt < end) {
 		s.prompt = max(first, 0) - 1
 	}
 	if first > s.last || end >= 0 && end <= s.last {
-		return
+		return 0
 	}
 	s.cut, s.last = true, max(first, 0)-1
 	for i, p := range s.tail {
 		if p.pos == first {
+			if i >= s.generates && !s.sampler {
+				rejected = len(s.tail) - i
+			}
 			s.redo, s.tail, s.output = &place{p.pos, p.token}, s.tail[:i], s.output && i >= s.generates
-			return
+			return rejected
 		}
 	}
 	s.output, s.redo, s.tail = false, nil, s.tail[:0]
+	return 0
 }
 
 // redone reports whether several rows stand where the first of them stood before: a draft model that follows its
@@ -234,18 +240,18 @@ func (t *sequenceTracker) Reset(c *Call) {
 	}
 }
 
-// change takes in what the program did to sequences.
-func (t *sequenceTracker) change(c *SeqChange) {
+// change takes in what the program did to sequences, and returns how many tokens of drafts it took back.
+func (t *sequenceTracker) change(c *SeqChange) (rejected int) {
 	switch c.Kind {
 	case SeqSampler:
 		s := t.sequence(c.Seq)
 		s.sampler, s.output, s.prompt, s.target = true, false, unknownPos, nil
-		return
+		return 0
 	case SeqCopy:
 		if from := t.seqs[c.Seq]; from != nil && c.To != c.Seq {
 			t.sequence(c.To).copyOf(from)
 		}
-		return
+		return 0
 	}
 	for number, s := range t.seqs {
 		if (c.Seq == -1 || c.Seq == number) == (c.Kind == SeqKeep) {
@@ -253,7 +259,7 @@ func (t *sequenceTracker) change(c *SeqChange) {
 		}
 		switch c.Kind {
 		case SeqRemove, SeqKeep:
-			s.remove(c.First, c.End)
+			rejected += s.remove(c.First, c.End)
 		case SeqAdd, SeqDivide:
 			s.move(c)
 		case SeqRestore:
@@ -263,6 +269,7 @@ func (t *sequenceTracker) change(c *SeqChange) {
 			}
 		}
 	}
+	return rejected
 }
 
 // take takes in a row of the call that the graph has at pos (PosAuto where it has no positions). It returns the row

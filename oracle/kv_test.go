@@ -248,19 +248,31 @@ func TestKVOfDrafts(t *testing.T) {
 	own, hybrid := testenv.Model(t), synthetic(t, "jamba", gguf.F16, nil)
 	for name, model := range map[string]string{"itself": own, "hybrid": hybrid} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, []string{"--tap-kv", "--tap-kv-block", "1"}, "-m", model, "-np", "2", "-c", "1024", "-t", "1",
-				"--no-webui", "--cache-ram", "0",
+			s := serve(t, []string{"--tap-kv", "--tap-kv-block", "1", "--tap-resource-level", "MINIMAL"},
+				"-m", model, "-np", "2", "-c", "1024", "-t", "1", "--no-webui", "--cache-ram", "0",
 				"--spec-type", "draft-simple", "-md", own, "-td", "1")
-			drafted, accepted := 0, 0
+			drafted, accepted, tokens := 0, 0, rundir.Tokens{}
 			for i, prompt := range []string{"func main() {", "package http", "func main() {\n\treturn"} {
 				a := s.ask(t, question{prompt: prompt, slot: int32(i % 2), n: 40})
 				drafted, accepted = drafted+a.Timings.Drafted, accepted+a.Timings.Accepted
+				tokens.Prompt += int64(a.Timings.Prompt)
+				tokens.Generated += int64(a.Timings.Predicted) - 1 // the last one is not decoded
+				tokens.Requests += 2 // the draft model has them too
 			}
+			tokens.Rejected = int64(drafted - accepted)
 			s.stop()
 			dirs := runDirs(t, s.out)
 			if len(dirs) != 1 {
 				t.Fatalf("runs: %v\n%s", dirs, s.stderr.String())
 			}
+			if model != own { // its memory cannot be cut: what was accepted is taken back too, and computed again
+				again := metadata(t, dirs[0]).Tokens.Rejected
+				if again < tokens.Rejected {
+					t.Errorf("%d tokens were taken back, and the server rejected %d", again, tokens.Rejected)
+				}
+				tokens.Rejected = again
+			}
+			countedTokens(t, dirs[0], tokens)
 			k, err := resources.OpenKV(context.Background(), dirs[0], 1, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -282,5 +294,38 @@ func TestKVOfDrafts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// countedTokens compares the tokens of a run, as its metadata and its events have them, with what a server says. What a
+// draft model computed is no token of the run, and in neither it is missing.
+func countedTokens(t *testing.T, dir string, want rundir.Tokens) {
+	t.Helper()
+	m := metadata(t, dir)
+	got := *m.Tokens
+	want.Drafts, want.Setup = got.Drafts, got.Setup
+	rows := m.Phases["prefill"].Tokens + m.Phases["decode"].Tokens
+	if got != want || got.Drafts == 0 || got.Prompt+got.Generated+got.Rejected+got.Drafts != rows {
+		t.Errorf("tokens %+v, the server has %+v, and %d rows were computed", got, want, rows)
+	}
+	var events struct {
+		Phases []resources.PhaseRow `json:"phases"`
+	}
+	out := llamatap(t, "resource", "summary", "--json", dir).good(t).stdout
+	if err := json.Unmarshal([]byte(out), &events); err != nil {
+		t.Fatal(err)
+	}
+	sum := rundir.Tokens{Requests: want.Requests, Setup: got.Setup}
+	for _, p := range events.Phases {
+		switch p.Phase {
+		case "prefill":
+			sum.Prompt = p.Tokens
+		case "decode":
+			sum.Generated = p.Tokens
+		}
+		sum.Drafts, sum.Rejected = sum.Drafts+p.Drafts, sum.Rejected+p.Rejected
+	}
+	if sum != got {
+		t.Errorf("tokens %+v, events have %+v", got, sum)
 	}
 }

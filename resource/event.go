@@ -157,6 +157,8 @@ type Graph struct {
 	TokenFirst      *int64 `json:"token_first,omitempty"`
 	Outputs         int    `json:"outputs"`
 	NodeCount       int    `json:"node_count"`
+	Drafts          bool   `json:"drafts,omitempty"`   // a draft model computed it
+	Rejected        int64  `json:"rejected,omitempty"` // see [SessionEnd]
 	Reused          bool   `json:"reused"`
 	Status          int    `json:"status"`
 	FLOPs           *int64 `json:"flops,omitempty"`

@@ -52,9 +52,11 @@ type Summary struct {
 	Lost              map[string]uint64 `json:"lost,omitempty"` // by cause
 }
 
-// SessionEnd ends a file of events. Phases has one entry per phase that there was.
+// SessionEnd ends a file of events. Phases has one entry per phase that there was. Rejected are the tokens of drafts
+// that were computed and taken back since the last graph_execution of their context, each of which has those before it.
 type SessionEnd struct {
 	Header
 	DurationNS int64                  `json:"duration_ns"`
+	Rejected   int64                  `json:"rejected,omitempty"`
 	Phases     map[string]PhaseTotals `json:"phases"`
 }

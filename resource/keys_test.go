@@ -171,9 +171,14 @@ var keys = map[string]key{
 	"prefill_tokens": {"tokens", "computed", "of them, those of prompts; absent of set-up"},
 	"decode_tokens":  {"tokens", "computed", "of them, generated ones; absent of set-up"},
 	"token_first":    {"", "measured", "index of the first in the run, as in activations_tokens.json"},
-	"outputs":        {"tokens", "measured", "tokens whose logits or embeddings were computed"},
-	"reused":         {"", "measured", "the graph was taken as it was, not built anew"},
-	"status":         {"", "measured", "ggml's status, 0 = success"},
+	"drafts": {"", "computed",
+		"true where a draft model computed it: its tokens are proposals, and no tokens of the run"},
+	"rejected": {"tokens", "measured",
+		"of drafts, which the model computed and the program took back since the context's `graph_execution` before; at the" +
+			" end of the session, since the last ones"},
+	"outputs": {"tokens", "measured", "tokens whose logits or embeddings were computed"},
+	"reused":  {"", "measured", "the graph was taken as it was, not built anew"},
+	"status":  {"", "measured", "ggml's status, 0 = success"},
 
 	"buffer_id":                {"", "measured", "number of the buffer"},
 	"allocation_bytes":         {"B", "measured", "its size"},

@@ -80,6 +80,12 @@ func (r *Recorder) Use() Use {
 	return use
 }
 
+// SeqChange counts the drafts that the program takes back.
+func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
+	r.use.Rejected += int64(c.Rejected)
+	return nil
+}
+
 // Graph works out what each packet of a node repeats.
 func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 	known := newGraph(g)

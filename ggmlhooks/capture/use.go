@@ -11,8 +11,12 @@ type Use struct {
 	Graphs map[ggmlhooks.Phase]int64
 	Rows   map[ggmlhooks.Phase]int64
 	NS     map[ggmlhooks.Phase]int64 // graph entry to graph end, measured
+	// Drafts is how many of Rows a draft model computed, and Rejected how many of the decoded rows that are no such were
+	// drafts which the program took back.
+	Drafts   map[ggmlhooks.Phase]int64
+	Rejected int64
 	// AloneRows and AloneNS are those of executions whose tokens are all of the phase: rates are of these, for of a
-	// mixed one nobody knows which tokens took how long.
+	// mixed one nobody knows which tokens took how long. The time of a draft model's executions is in it, its rows are not.
 	AloneRows, AloneNS map[ggmlhooks.Phase]int64
 
 	Requests int64 // that began
@@ -98,7 +102,7 @@ func (f *Flow) end(x *ggmlhooks.Execution) {
 
 func newUse() Use {
 	m := func() map[ggmlhooks.Phase]int64 { return map[ggmlhooks.Phase]int64{} }
-	return Use{Graphs: m(), Rows: m(), NS: m(), AloneRows: m(), AloneNS: m()}
+	return Use{Graphs: m(), Rows: m(), NS: m(), AloneRows: m(), AloneNS: m(), Drafts: m()}
 }
 
 // add counts an execution as what it was.
@@ -125,11 +129,27 @@ func (u *Use) add(x *ggmlhooks.Execution, flow *Flow) {
 	u.Requests += int64(len(x.Begun))
 	for i := range x.Rows {
 		u.Rows[x.Rows[i].Phase]++
+		if x.Drafts {
+			u.Drafts[x.Rows[i].Phase]++
+		}
 	}
 	if alone(x) {
-		u.AloneRows[x.Phase] += int64(len(x.Rows))
+		if !x.Drafts {
+			u.AloneRows[x.Phase] += int64(len(x.Rows))
+		}
 		u.AloneNS[x.Phase] += ns
 	}
+}
+
+// Prompt and Generated are the tokens of the run: without what a draft model computed, and without the drafts that
+// were rejected.
+func (u *Use) Prompt() int64 {
+	return u.Rows[ggmlhooks.PhasePrefill] - u.Drafts[ggmlhooks.PhasePrefill]
+}
+
+// Generated: see Prompt.
+func (u *Use) Generated() int64 {
+	return u.Rows[ggmlhooks.PhaseDecode] - u.Drafts[ggmlhooks.PhaseDecode] - u.Rejected
 }
 
 // addDevice adds the time that a device computed an execution after its end was reported.

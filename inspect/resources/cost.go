@@ -126,12 +126,15 @@ type Tensor struct {
 // prompt's and generated ones are counted in both phases, its time and work in prefill.
 type PhaseSum struct {
 	Graphs, Tokens int64
-	Mixed, MixedNS int64 // executions that have tokens of another phase too, and their time
-	aloneTokens    int64 // of executions that have tokens of this phase alone
-	Cost                 // Events are graphs; NS is their time
-	Inside         int64 // executions that were timed inside
-	InsideNS       int64 // their time
-	Looked         bool  // whether what timing costs was reported
+	// Drafts are rows that a draft model computed, and Rejected drafts that the model computed and the program took back:
+	// neither are in Tokens.
+	Drafts, Rejected int64
+	Mixed, MixedNS   int64 // executions that have tokens of another phase too, and their time
+	aloneTokens      int64 // of executions that have tokens of this phase alone
+	Cost                   // Events are graphs; NS is their time
+	Inside           int64 // executions that were timed inside
+	InsideNS         int64 // their time
+	Looked           bool  // whether what timing costs was reported
 }
 
 // PhaseSums are the phases of a run by their names.
@@ -149,16 +152,32 @@ func (s PhaseSums) of(name string) *PhaseSum {
 	return p
 }
 
+// reject takes out tokens of drafts that were rejected.
+func (s PhaseSums) reject(tokens int64) {
+	if tokens > 0 {
+		p := s.of(phaseDecode)
+		p.Tokens, p.aloneTokens, p.Rejected = p.Tokens-tokens, p.aloneTokens-tokens, p.Rejected+tokens
+	}
+}
+
 // count adds the tokens of an execution of phase p, each to its own phase. What older versions recorded has one
 // phase for all of them.
 func (s PhaseSums) count(p *PhaseSum, e *resource.Graph) {
-	if e.PrefillTokens == nil || e.DecodeTokens == nil || *e.PrefillTokens == 0 || *e.DecodeTokens == 0 {
+	s.reject(e.Rejected)
+	alone := e.PrefillTokens == nil || e.DecodeTokens == nil || *e.PrefillTokens == 0 || *e.DecodeTokens == 0
+	switch {
+	case e.Drafts:
+		p.Drafts += int64(e.Tokens)
+	case alone:
 		p.Tokens += int64(e.Tokens)
 		p.aloneTokens += int64(e.Tokens)
+	default:
+		s.of(phasePrefill).Tokens += int64(*e.PrefillTokens)
+		s.of(phaseDecode).Tokens += int64(*e.DecodeTokens)
+	}
+	if alone {
 		return
 	}
-	s.of(phasePrefill).Tokens += int64(*e.PrefillTokens)
-	s.of(phaseDecode).Tokens += int64(*e.DecodeTokens)
 	p.Mixed++
 	if e.DurationNS != nil {
 		p.MixedNS += *e.DurationNS

@@ -134,6 +134,7 @@ func (r *recent) graph(e *resource.Graph) {
 	switch {
 	case s == nil:
 		return
+	case e.Drafts: // no token of the model
 	case e.PrefillTokens != nil && e.DecodeTokens != nil:
 		s.prompt += int64(*e.PrefillTokens)
 		s.tokens += int64(*e.DecodeTokens)
@@ -142,6 +143,7 @@ func (r *recent) graph(e *resource.Graph) {
 	case e.Phase == phaseDecode:
 		s.tokens += int64(e.Tokens)
 	}
+	s.tokens = max(s.tokens-e.Rejected, 0)
 	if e.TimedNS != nil && e.DurationNS != nil {
 		s.insideNS += *e.DurationNS
 		for key, ns := range r.pending {

@@ -108,9 +108,13 @@ func (p *paceReading) graph(g *resource.Graph) {
 			p.Phases[phase] = of
 		}
 	}
-	of.Graphs.add(int64(g.Tokens), map[Part]int64{{}: *g.DurationNS})
+	tokens := int64(g.Tokens) - g.Rejected
+	if g.Drafts { // its time is a price of its target's tokens
+		tokens = 0
+	}
+	of.Graphs.add(tokens, map[Part]int64{{}: *g.DurationNS})
 	if parts != nil {
-		of.Inside.add(int64(g.Tokens), parts)
+		of.Inside.add(tokens, parts)
 	}
 }
 

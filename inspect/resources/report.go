@@ -115,6 +115,10 @@ type PhaseRow struct {
 	Timed   int64  `json:"timed_graphs"` // that were timed inside
 	TimedNS int64  `json:"timed_graph_ns"`
 	Tokens  int64  `json:"tokens"`
+	// Drafts are rows that a draft model computed, Rejected drafts that the model computed and the program took back.
+	// Neither are in Tokens; their time is in that of the phase.
+	Drafts   int64 `json:"draft_tokens,omitempty"`
+	Rejected int64 `json:"rejected_tokens,omitempty"`
 	// TokensPerS is of the time in graphs, without mixed ones and their tokens.
 	TokensPerS *float64 `json:"tokens_per_s,omitempty"`
 	Figures
@@ -327,7 +331,7 @@ func (r *Report) tables(s *Sum) {
 	for _, name := range sortedPhases(s.Phases) {
 		p := s.Phases[name]
 		row := PhaseRow{Phase: name, Graphs: p.Graphs, Mixed: p.Mixed, MixedNS: p.MixedNS, Timed: p.Inside,
-			TimedNS: p.InsideNS, Tokens: p.Tokens, Figures: r.figures(&p.Cost)}
+			TimedNS: p.InsideNS, Tokens: p.Tokens, Drafts: p.Drafts, Rejected: p.Rejected, Figures: r.figures(&p.Cost)}
 		if name == PhaseSetup {
 			row.Share = nil
 		}

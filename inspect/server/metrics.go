@@ -277,7 +277,7 @@ var latencyBounds = func() (bounds []int64) {
 func (t *metricFold) graphs(s *resources.Sum) {
 	for phase, p := range s.Phases {
 		t.one(graphsTotal, float64(p.Graphs), phase)
-		t.one(tokensTotal, float64(p.Tokens), phase)
+		t.one(tokensTotal, float64(p.Tokens+p.Rejected), phase) // a counter does not go back
 		if p.Timed > 0 {
 			t.one(graphTime, float64(p.NS)/1e9, phase)
 		}

@@ -16,8 +16,8 @@ type compute struct {
 	pressure func() string
 }
 
-// graph records the execution as a whole.
-func (c *compute) graph(ctx *context, x *execution) {
+// graph records the execution as a whole; rejected is how many tokens of drafts were taken back before it.
+func (c *compute) graph(ctx *context, x *execution, rejected int64) {
 	ns, ok := x.duration()
 	c.begin(resource.KindGraph, x.MonoNS, int64(x.Ctx))
 	c.Uint("exec", x.Number)
@@ -28,6 +28,12 @@ func (c *compute) graph(ctx *context, x *execution) {
 		prefill, decode := x.rowPhases()
 		c.Int("prefill_tokens", prefill)
 		c.Int("decode_tokens", decode)
+	}
+	if x.Drafts {
+		c.Bool("drafts", true)
+	}
+	if rejected > 0 {
+		c.measured("rejected", rejected)
 	}
 	if len(x.Rows) > 0 {
 		c.Int("token_first", x.TokenFirst)

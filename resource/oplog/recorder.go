@@ -28,6 +28,7 @@ type Recorder struct {
 	cells   cells
 	devices devices
 	*running
+	rejections
 	totals totals
 	ended  bool
 }
@@ -55,7 +56,7 @@ func NewRecorder(o Options) (*Recorder, error) {
 		w: w, now: o.Now, ctxs: map[uint32]*context{}, memory: m, steps: steps{w, m},
 		tokens: tokens{writer: w, spell: o.Text}, routing: routing{writer: w},
 		compute: compute{w, m.device, o.Roofline, o.Pressure}, devices: devices{writer: w, take: o.Devices,
-			running: begun}, running: begun,
+			running: begun}, running: begun, rejections: rejections{},
 		cells: cells{w, map[cacheID]string{}, map[cacheLayer]string{}},
 		totals: totals{writer: w, start: cmp.Or(o.StartNS, o.Now()),
 			phases: map[ggmlhooks.Phase]*resource.PhaseTotals{}},
@@ -185,7 +186,7 @@ func (r *Recorder) Record(of *ggmlhooks.Execution) error {
 			r.compute.whole(x)
 		}
 	}
-	r.compute.graph(ctx, x)
+	r.compute.graph(ctx, x, r.rejections.take(x.Ctx))
 	r.steps.end(x)
 	return nil
 }
@@ -212,7 +213,7 @@ func (r *Recorder) Close() error {
 	r.memory.settle()
 	r.devices.record()
 	r.Energy = r.devices.close(r.now())
-	r.totals.close(r.now(), r.memory)
+	r.totals.close(r.now(), r.memory, r.rejections.all())
 	if err := r.w.out.Close(); err != nil {
 		return fmt.Errorf("record resource events: %w", err)
 	}

@@ -31,3 +31,29 @@ func (r *running) Resolve(ggmlhooks.Resolve) error { return nil }
 func (r *running) forget(x *ggmlhooks.Execution) {
 	maps.DeleteFunc(r.open, func(number uint64, b begun) bool { return b.ctx == x.Ctx && number <= x.Number })
 }
+
+// rejections is how many tokens of drafts were taken back since a context's last recorded execution.
+type rejections map[uint32]int64
+
+// SeqChange counts those that the program takes back.
+func (r rejections) SeqChange(c *ggmlhooks.SeqChange) error {
+	if c.Rejected > 0 {
+		r[c.Ctx] += int64(c.Rejected)
+	}
+	return nil
+}
+
+// take returns how many there are of a context, and forgets them.
+func (r rejections) take(ctx uint32) int64 {
+	n := r[ctx]
+	delete(r, ctx)
+	return n
+}
+
+// all is how many there are of all contexts.
+func (r rejections) all() (sum int64) {
+	for _, n := range r {
+		sum += n
+	}
+	return sum
+}

@@ -33,7 +33,9 @@ func (t *tokens) record(ctx *context, x *execution) {
 			number = -1
 		}
 		if row.Phase == ggmlhooks.PhaseDecode {
-			t.recordOutput(ctx, x, row)
+			if !x.Drafts { // what a draft model proposes was not generated yet
+				t.recordOutput(ctx, x, row)
+			}
 		} else {
 			if first < 0 {
 				first = row.Index

@@ -73,7 +73,7 @@ func (t *totals) count(x *execution) {
 }
 
 // close writes the totals and the last event.
-func (t *totals) close(mono int64, m *memory) {
+func (t *totals) close(mono int64, m *memory, rejected int64) {
 	mono = max(mono, t.newest.Load())
 	t.see(mono)
 	l, stats := &t.Line, t.out.Stats()
@@ -100,6 +100,9 @@ func (t *totals) close(mono int64, m *memory) {
 	t.put(resource.Computed)
 	t.begin(resource.KindSessionEnd, mono, noCtx)
 	t.measured("duration_ns", mono-t.start)
+	if rejected > 0 {
+		t.measured("rejected", rejected)
+	}
 	phases := map[string]*resource.PhaseTotals{}
 	for phase, p := range t.phases {
 		phases[phase.String()] = p

@@ -147,7 +147,8 @@ func (r *report) summary() Summary {
 	}
 	use, written := r.counter.recorder.Use(), r.files.written()
 	summary := Summary{
-		Account: *r.account(), Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode],
+		Account: *r.account(), Prompt: use.Prompt(), Generated: use.Generated(),
+		Drafts: use.Drafts[ggmlhooks.PhasePrefill] + use.Drafts[ggmlhooks.PhaseDecode], Rejected: use.Rejected,
 		Prefill: r.pace(&use, ggmlhooks.PhasePrefill), Decode: r.pace(&use, ggmlhooks.PhaseDecode),
 		Tensors:  r.run.o.Tap.Records(config.Activations) || written.Packets > 0,
 		RawBytes: written.RawBytes, StoredBytes: written.Stored,
@@ -172,6 +173,9 @@ func (r *report) pace(use *capture.Use, phase ggmlhooks.Phase) Pace {
 	if r.before != nil { // what the recorder caught up with was computed by another
 		p.Tokens -= r.before.use.AloneRows[phase]
 		p.NS -= r.before.use.AloneNS[phase]
+	}
+	if phase == ggmlhooks.PhaseDecode {
+		p.Tokens -= use.Rejected
 	}
 	return p
 }

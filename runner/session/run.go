@@ -192,8 +192,9 @@ func (r *run) describe(use capture.Use) rundir.Metadata {
 		m.Phases[phase.String()] = p
 	}
 	m.Tokens = &rundir.Tokens{
-		Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode],
-		Setup:    use.Rows[ggmlhooks.PhaseSetup],
+		Prompt: use.Prompt(), Generated: use.Generated(), Setup: use.Rows[ggmlhooks.PhaseSetup],
+		Drafts:   use.Drafts[ggmlhooks.PhasePrefill] + use.Drafts[ggmlhooks.PhaseDecode],
+		Rejected: use.Rejected,
 		Requests: use.Requests,
 	}
 	extra(&m, "entry_points_missing", r.region.Missing())

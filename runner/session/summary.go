@@ -20,6 +20,8 @@ type Pace struct{ Tokens, NS int64 }
 type Summary struct {
 	Account           rundir.Account
 	Prompt, Generated int64
+	// Drafts are rows that a draft model computed, Rejected those of the model that were drafts and taken back.
+	Drafts, Rejected int64
 	// Prefill and Decode are what rates are of: tokens that this process computed in graphs without tokens of
 	// another phase, and the time of those graphs.
 	Prefill, Decode Pace
@@ -56,6 +58,9 @@ func (s Summary) Write(out io.Writer, dir string) {
 		line("LOST", present.Losses(a))
 	}
 	line("tokens", fmt.Sprintf("%d prompt%s, %d decoded%s", s.Prompt, s.Prefill.rate(), s.Generated, s.Decode.rate()))
+	if s.Drafts+s.Rejected > 0 {
+		line("drafts", fmt.Sprintf("%d tokens computed by the draft model, %d by the model and rejected", s.Drafts, s.Rejected))
+	}
 	if s.Tensors {
 		recorded := a.Recorded()
 		text := fmt.Sprintf("%d tensors, %s, stored as %s%s", recorded.Packets, present.Bytes(recorded.Bytes),

@@ -154,11 +154,15 @@ type PhaseUse struct {
 	NS     int64 `json:"ns"` // time in graphs, from when ggml gets one to its end
 }
 
-// Tokens counts token rows.
+// Tokens counts token rows. The sum of all is what graphs computed.
 type Tokens struct {
 	Prompt    int64 `json:"prompt"`
-	Generated int64 `json:"generated"`
-	Setup     int64 `json:"setup"` // computed and thrown away: set-up, and executions that failed
+	Generated int64 `json:"generated"` // and decoded: a request's last token is not
+	// Drafts are rows of a draft model, of its prompts too. Rejected are rows of the model that were drafts and taken back;
+	// a recurrent memory, which cannot be cut, also takes back accepted ones, and they are computed again.
+	Drafts   int64 `json:"drafts,omitempty"`
+	Rejected int64 `json:"rejected,omitempty"`
+	Setup    int64 `json:"setup"` // computed and thrown away: set-up, and executions that failed
 	// Requests counts the requests of all sequences of all contexts; absent where no sequence is known.
 	Requests int64 `json:"requests,omitempty"`
 }
