@@ -154,6 +154,8 @@ type Snapshot struct {
 	Stopped *rundir.Stopped `json:"stopped,omitempty"`
 	Lines   int64           `json:"lines"`        // of the log that the figures include
 	Unread  int64           `json:"unread_bytes"` // of the log that they do not include yet
+	// Missed are files of the log that were given back, for room, before they were read.
+	Missed int `json:"missed_log_files,omitempty"`
 	// Skimmed are graphs that were timed inside, and whose times within were left out to keep up with the log.
 	Skimmed int64 `json:"skimmed_graphs,omitempty"`
 
@@ -246,7 +248,7 @@ func (l *Live) Snapshot(now time.Time) *Snapshot {
 	r := l.Sum.Report()
 	s := &Snapshot{Run: filepath.Base(l.dir), Model: filepath.Base(filepath.Dir(l.dir)), State: StateOf(l.dir),
 		Level: l.Sum.Level, UnixNS: now.UnixNano(), FirstNS: l.Sum.first, LastNS: max(l.Sum.last, l.Sum.recent.last),
-		Lines: l.Sum.Lines, Unread: l.Tail.Unread(), Skimmed: l.Sum.skim.graphs,
+		Lines: l.Sum.Lines, Unread: l.Tail.Unread(), Missed: l.Tail.Missed(), Skimmed: l.Sum.skim.graphs,
 		Phases: r.Phases, Latency: r.Latency, Routed: r.Routed, Losses: r.Losses, BadLines: r.BadLines}
 	if l.metadata != nil {
 		s.Model, s.Stopped = cmp.Or(l.metadata.Model.Name, s.Model), l.metadata.Stopped

@@ -334,6 +334,9 @@ func (s *Snapshot) lost() string {
 	if s.BadLines > 0 {
 		parts = append(parts, fmt.Sprintf("%d lines that cannot be read", s.BadLines))
 	}
+	if s.Missed > 0 {
+		parts = append(parts, fmt.Sprintf("%d files of the log that were given back before they were read", s.Missed))
+	}
 	if len(parts) == 0 {
 		return ""
 	}

@@ -42,6 +42,7 @@ type Tail struct {
 	part   part
 	file   *os.File
 	line   int64
+	missed int
 	buf    []byte // what was read and not given out is buf[from:]
 	from   int
 	over   bool // inside a line that is too long
@@ -117,6 +118,9 @@ func (t *Tail) Close() error {
 
 // Lines is how many whole lines were given out.
 func (t *Tail) Lines() int64 { return t.line }
+
+// Missed is how many files of the log were removed before they were read: those that a rotation gave back.
+func (t *Tail) Missed() int { return t.missed }
 
 // Unfinished is how many bytes follow the last whole line that was read: the beginning of a line whose end is
 // not there (yet).
@@ -267,12 +271,19 @@ func (t *Tail) open(next part) error {
 			}
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) { // removed to make room; the next round finds what is after it
+	gone := errors.Is(err, fs.ErrNotExist) // removed to make room; the next round finds what is after it
+	if err != nil && !gone {
+		return err
+	}
+	if next.segment == t.part.segment {
+		t.missed += next.number - t.part.number - 1
+	} else {
+		t.missed += next.number
+	}
+	if gone {
+		t.missed++
 		t.part = next
 		return nil
-	}
-	if err != nil {
-		return err
 	}
 	t.Close()
 	t.file, t.part, t.ended = file, next, false

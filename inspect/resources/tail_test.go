@@ -131,6 +131,28 @@ func TestTailParts(t *testing.T) {
 	}
 }
 
+// TestTailMissed counts the files that a rotation gave back before they were read, at the begin and under way.
+func TestTailMissed(t *testing.T) {
+	dir := directory(t, map[string]string{"resource.2.jsonl": "two\n", "resource.3.jsonl": "three\n",
+		"resource.4.jsonl": "four\n", "resource.5.jsonl": "five\n"})
+	tail, err := OpenTail(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tail.Close()
+	if line, err := tail.Next(); err != nil || string(line.Text) != "two" || tail.Missed() != 2 {
+		t.Errorf("%q, %v, %d files missed", line.Text, err, tail.Missed())
+	}
+	for _, number := range []string{"2", "3", "4"} {
+		if err := os.Remove(filepath.Join(dir, "resource."+number+".jsonl")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := drain(t, tail); strings.Join(got, "|") != "2 five" || tail.Missed() != 4 {
+		t.Errorf("%q, %v, %d files missed", got, err, tail.Missed())
+	}
+}
+
 // TestTailTooLong passes over a line beyond the bound, in bounded memory, and over one that a rotation cut off.
 func TestTailTooLong(t *testing.T) {
 	dir := directory(t, map[string]string{

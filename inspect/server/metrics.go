@@ -41,6 +41,8 @@ var (
 		"A run that was recorded no more while its program went on; always 1.", "cause")
 	logBehind = gauge("log_unread_bytes",
 		"Bytes of the run's resource log that the other metrics do not include yet.")
+	logMissed = counter("log_files_missed_total",
+		"Files of the log that rotation gave back before they were read: the other metrics are without them.")
 	eventsTotal = counter("events_total", "Resource events in the log.", "event")
 	badTotal    = counter("bad_lines_total", "Lines of the log that are no events.")
 	lostTotal   = counter("events_lost_total", "Resource events that are not in the log.", "event", "cause")
@@ -257,6 +259,7 @@ func (t *metricFold) one(m *metric, value float64, labels ...string) {
 
 func (t *metricFold) events(live *resources.Live) {
 	t.one(logBehind, float64(live.Tail.Unread()))
+	t.one(logMissed, float64(live.Tail.Missed()))
 	t.one(badTotal, float64(live.Sum.BadLines))
 	for kind, n := range live.Sum.Events {
 		t.one(eventsTotal, float64(n), kind)
