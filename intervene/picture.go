@@ -114,7 +114,9 @@ func (m *heatMap) panel(columns []string, largest float64) *plot.Plot {
 	}
 	p.X.Min, p.X.Max, p.X.Tick.Marker, p.X.Tick.Length = 0, float64(max(len(columns), 1)), across, vg.Points(3)
 	p.Y.Min, p.Y.Max, p.Y.Tick.Marker, p.Y.Tick.Length = 0, float64(len(m.layers)), up, 0
-	p.Y.Label.Text = "layer"
+	if m.layers[len(m.layers)-1] >= 0 { // embeddings are of no layer
+		p.Y.Label.Text = "layer"
+	}
 	p.Add(boxes)
 	return p
 }
