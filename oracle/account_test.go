@@ -340,3 +340,15 @@ func TestLostEventsAreLoss(t *testing.T) {
 		t.Errorf("%d events are lost in the log of %v, and the account has %+v", lost, kinds, m.Account.Events)
 	}
 }
+
+// TestOverheadOfShortRuns: in a run of two tokens most of what the tap does lies before the first graph's entry and
+// behind the last one's end. The time that it is a share of has it, too.
+func TestOverheadOfShortRuns(t *testing.T) {
+	for range 3 {
+		o := llamatap(t, "run", "--tap-tensors", "*", "-p", "func", "-n", "2", "-t", "1").good(t)
+		a := metadata(t, o.dirs[0]).Account.Time
+		if share, ok := a.Overhead(); !ok || share >= 1 || a.LostNS() > a.WallNS {
+			t.Errorf("%d of %d ns were lost", a.LostNS(), a.WallNS)
+		}
+	}
+}

@@ -84,7 +84,7 @@ func TestSegments(t *testing.T) {
 		}
 	}
 	var tokens []rundir.TokenRecord
-	packets := 0
+	packets, time := 0, rundir.TimeAccount{}
 	m := metadata(t, run)
 	for i, name := range segments {
 		v := verifyJSON(t, filepath.Join(run, name))
@@ -97,6 +97,12 @@ func TestSegments(t *testing.T) {
 		var file struct{ Tokens []rundir.TokenRecord }
 		readJSON(t, filepath.Join(run, name, "activations_tokens.json"), &file)
 		tokens, packets = append(tokens, file.Tokens...), packets+v.Packets
+		time.WallNS, time.Tokens = time.WallNS+part.Account.Time.WallNS, time.Tokens+part.Account.Time.Tokens
+	}
+	// What the tap did and the model waited for behind the last graph is known of the run alone.
+	if all := m.Account.Time; time.Tokens != all.Tokens || time.WallNS > all.WallNS || time.WallNS < all.WallNS/2 {
+		t.Errorf("the segments took %d ns for %d tokens, the run %d ns for %d", time.WallNS, time.Tokens, all.WallNS,
+			all.Tokens)
 	}
 	if got, want := fmt.Sprint(describe(tokens)), fmt.Sprint(describe(whole.tokens)); got != want ||
 		packets != len(whole.packets) {

@@ -21,8 +21,10 @@ type Use struct {
 
 	Requests int64 // that began
 	FirstNS  int64 // monotonic time of the run's first graph entry, 0 = none
-	LastNS   int64 // monotonic time of the run's last graph end
-	CutNS    int64 // what one cut of a graph costs, the median of what was measured; 0 = not measured
+	// FirstOwnNS is what the tap took for the first execution: its description comes before the graph's entry.
+	FirstOwnNS int64
+	LastNS     int64 // monotonic time of the run's last graph end
+	CutNS      int64 // what one cut of a graph costs, the median of what was measured; 0 = not measured
 	// TakenNS is at most the processor time that was taken from the model in WatchedNS, and RunnableNS how long its
 	// threads waited for a processor, all together; the recorder leaves them 0.
 	TakenNS, RunnableNS, WatchedNS int64
@@ -120,7 +122,7 @@ func (u *Use) add(x *ggmlhooks.Execution, flow *Flow) {
 	}
 	u.Run.Add(flow)
 	if len(x.Rows) > 0 && u.FirstNS == 0 {
-		u.FirstNS = x.MonoNS
+		u.FirstNS, u.FirstOwnNS = x.MonoNS, max(x.End.OwnNS, 0)
 		// The recording of what came before held the model up before the run began.
 		u.Run.WaitNS -= x.End.WaitBeforeNS
 		u.Setup.WaitNS += x.End.WaitBeforeNS

@@ -29,7 +29,7 @@ func (c *counter) use() capture.Use {
 		return capture.Use{}
 	}
 	u := c.recorder.Use()
-	u.Graphs, u.Rows, u.NS = maps.Clone(u.Graphs), maps.Clone(u.Rows), maps.Clone(u.NS)
+	u.Graphs, u.Rows, u.NS, u.Drafts = maps.Clone(u.Graphs), maps.Clone(u.Rows), maps.Clone(u.NS), maps.Clone(u.Drafts)
 	u.Run, u.Setup = u.Run.Since(&capture.Flow{}), u.Setup.Since(&capture.Flow{})
 	sum := c.taken.settle(u.FirstNS, u.LastNS)
 	u.TakenNS, u.RunnableNS, u.WatchedNS = sum.taken, sum.waits, sum.over
@@ -69,7 +69,7 @@ func (c *counter) tokens() (n int64) {
 // useSince is what the recorder counted between two moments.
 func useSince(a, b capture.Use) capture.Use {
 	for _, m := range []struct{ of, before map[ggmlhooks.Phase]int64 }{
-		{a.Graphs, b.Graphs}, {a.Rows, b.Rows}, {a.NS, b.NS},
+		{a.Graphs, b.Graphs}, {a.Rows, b.Rows}, {a.NS, b.NS}, {a.Drafts, b.Drafts},
 	} {
 		for phase, n := range m.before {
 			if m.of[phase] -= n; m.of[phase] == 0 {
@@ -77,7 +77,10 @@ func useSince(a, b capture.Use) capture.Use {
 			}
 		}
 	}
-	a.Requests -= b.Requests
+	if b.FirstNS != 0 {
+		a.FirstNS, a.FirstOwnNS = b.LastNS, 0
+	}
+	a.Requests, a.Rejected = a.Requests-b.Requests, a.Rejected-b.Rejected
 	a.TakenNS, a.WatchedNS, a.RunnableNS = a.TakenNS-b.TakenNS, a.WatchedNS-b.WatchedNS, a.RunnableNS-b.RunnableNS
 	a.Run, a.Setup = a.Run.Since(&b.Run), a.Setup.Since(&b.Setup)
 	return a
@@ -98,7 +101,7 @@ func (c *counter) tally(use capture.Use) *rundir.Account {
 	a.Setup.Discarded.Packets += use.Setup.Written.Packets
 	a.Setup.Discarded.Bytes += use.Setup.Written.Bytes
 	a.Time = rundir.TimeAccount{
-		TapNS: use.Run.OwnNS, WaitNS: use.Run.WaitNS, WallNS: use.LastNS - use.FirstNS,
+		TapNS: use.Run.OwnNS, WaitNS: use.Run.WaitNS, WallNS: use.LastNS - use.FirstNS + use.FirstOwnNS,
 		Tokens: use.Rows[ggmlhooks.PhasePrefill] + use.Rows[ggmlhooks.PhaseDecode],
 		Cuts:   use.Run.Cuts,
 	}
@@ -137,11 +140,12 @@ func (c *counter) cause(cause string) string {
 // the end of the last execution; and, where its reports could not be read to their end, all that is missing.
 func (c *counter) addUnreported(a *rundir.Account, use *capture.Use) {
 	stats := c.run.region.Stats()
-	a.Time.TapNS += int64(stats.Own()) - use.Run.OwnNS - use.Setup.OwnNS
+	own := int64(stats.Own()) - use.Run.OwnNS - use.Setup.OwnNS
+	a.Time.TapNS += own
 	waited := int64(stats.WaitNS) - use.Run.WaitNS - use.Setup.WaitNS
 	a.Time.WaitNS += waited
 	if a.Time.WallNS > 0 && !c.blind() {
-		a.Time.WallNS += max(0, waited) // behind the last graph's end
+		a.Time.WallNS += max(0, own) + max(0, waited) // behind the last graph's end
 	}
 	if c.blind() {
 		total := ggmlhooks.Count{Packets: stats.Copies, Bytes: stats.CopiedBytes}

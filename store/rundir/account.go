@@ -63,8 +63,8 @@ type TimeAccount struct {
 	// RunnableNS is how long the model's threads waited for a processor in these intervals, all together. TapNS, WaitNS
 	// and WallNS contain such waits.
 	RunnableNS *int64 `json:"runnable_ns,omitempty"`
-	// WallNS is the time from the first graph's entry to the last graph's end, and what the model waited for the
-	// recording behind that. Tokens are the prompt and generated tokens of it: those that this process computed.
+	// WallNS is the time from the first graph's entry to the last graph's end, with what the tap did for the first before
+	// its entry, and what it did and the model waited for the recording behind the last. Tokens are the prompt and generated tokens of it: those that this process computed.
 	WallNS int64 `json:"wall_ns"`
 	Tokens int64 `json:"tokens"`
 }
@@ -81,9 +81,7 @@ type SetupAccount struct {
 // LostNS is the least time that the model lost.
 func (t *TimeAccount) LostNS() int64 { return t.TapNS + t.WaitNS + t.CutNS }
 
-// Overhead is the least share of the run that the model lost, 0 to 1; not ok where that was not measured. In a run of
-// few tokens, what the tap did before the first graph's entry, such as its description, can be more than the whole run
-// after it: that is 1.
+// Overhead is the least share of the run that the model lost, 0 to 1; not ok where that was not measured.
 func (t *TimeAccount) Overhead() (share float64, ok bool) {
 	if t.WallNS <= 0 || t.Tokens <= 0 {
 		return 0, false
