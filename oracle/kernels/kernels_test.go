@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/internal/testenv/vm"
 )
 
 // onKernels are the tests that other kernels are to pass too, by package: those of which the clock of an emulated
@@ -27,15 +26,15 @@ var onKernels = []struct {
 		"TestAddPID|TestPlain|TestPolled|TestPartly", true},
 	{"resource/filemap", "TestReads|TestAbsent|TestFork", false},
 	{"resource/bpf", ".", false},
-	{"resource/pressure", ".", false},
+	{"resource/sched", "TestReadMemory|TestReadThisMachine|TestStalls|TestGroupStalls", false},
 }
 
 // kernels are those of scripts/vm-kernels, which is run where there are none.
-func kernels(t *testing.T) []vm.Kernel {
+func kernels(t *testing.T) []kernel {
 	t.Helper()
 	root := testenv.Root(t)
 	for range 2 {
-		all, err := vm.Find(filepath.Join(root, "build", "vm"))
+		all, err := find(filepath.Join(root, "build", "vm"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +54,7 @@ func kernels(t *testing.T) []vm.Kernel {
 func TestKernels(t *testing.T) {
 	testenv.Slow(t)
 	testenv.NeedBinary(t)
-	machine, root := vm.New(t), testenv.Root(t)
+	machine, root := newMachine(t), testenv.Root(t)
 	only := regexp.MustCompile(os.Getenv("LLAMATAP_VM_ONLY")) // of kernel/package
 	for _, k := range kernels(t) {
 		for _, p := range onKernels {
@@ -78,6 +77,33 @@ func TestKernels(t *testing.T) {
 					t.Errorf("status %d", status)
 				}
 			})
+		}
+	}
+}
+
+// TestOnKernels: each of those tests is there, by day too: what was renamed is no longer run by night.
+func TestOnKernels(t *testing.T) {
+	for _, p := range onKernels {
+		files, err := filepath.Glob(filepath.Join(testenv.Root(t), p.dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text []byte
+		for _, file := range files {
+			one, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = append(text, one...)
+		}
+		for _, test := range strings.Split(p.tests, "|") {
+			name, _, _ := strings.Cut(test, "/")
+			if name == "." {
+				name = "Test"
+			}
+			if !regexp.MustCompile(`(?m)^func ` + name + `\w*\(t \*testing\.T\)`).Match(text) {
+				t.Errorf("no test of %s is %s", p.dir, test)
+			}
 		}
 	}
 }

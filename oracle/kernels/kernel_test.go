@@ -1,4 +1,4 @@
-package vm
+package kernels
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// A Kernel is what scripts/vm-kernels has unpacked.
-type Kernel struct {
+// A kernel is what scripts/vm-kernels has unpacked.
+type kernel struct {
 	Name    string            // its version
 	image   string            // what is booted
 	modules map[string]string // files of modules by their name, with _ in place of -
@@ -22,15 +22,15 @@ type Kernel struct {
 var wanted = []string{"virtio_pci", "virtio_blk", "9p", "9pnet_virtio", "crc32c_generic", "crc32c_cryptoapi", "ext4",
 	"loop"}
 
-// Find returns the kernels below a folder, a folder for each.
-func Find(dir string) ([]Kernel, error) {
+// find returns the kernels below a folder, a folder for each.
+func find(dir string) ([]kernel, error) {
 	folders, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
 		return nil, err
 	}
-	var all []Kernel
+	var all []kernel
 	for _, folder := range folders {
-		k := Kernel{Name: filepath.Base(folder), image: filepath.Join(folder, "vmlinuz"), modules: map[string]string{}}
+		k := kernel{Name: filepath.Base(folder), image: filepath.Join(folder, "vmlinuz"), modules: map[string]string{}}
 		if _, err := os.Stat(k.image); err != nil {
 			return nil, fmt.Errorf("%w; remove %s and run scripts/vm-kernels again", err, folder)
 		}
@@ -51,7 +51,7 @@ func moduleName(file string) string {
 }
 
 // order returns the files of the wanted modules, each behind those that it depends on.
-func (k *Kernel) order() ([]string, error) {
+func (k *kernel) order() ([]string, error) {
 	var all []string
 	var add func(name string) error
 	add = func(name string) error {

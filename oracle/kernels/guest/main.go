@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command guest is the first process of the virtual machine of package vm: it loads the kernel's modules, mounts
+// Command guest is the first process of the virtual machine of the tests: it loads the kernel's modules, mounts
 // the host's files, read-only, a disk of its own and what a kernel shows of itself, runs a command, reports its
 // status and switches the machine off.
 package main

@@ -1,4 +1,4 @@
-package vm
+package kernels
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// Order is what the guest is to do; its Order is the same.
-type Order struct {
+// order is what the guest is to do; its Order is the same.
+type order struct {
 	Modules []string // names of files in /modules, each behind those that it needs
 	Dir     string
 	Args    []string
@@ -26,21 +26,21 @@ type Order struct {
 // done begins the line in which the guest reports the command's status.
 const done = "llamatap-guest: status"
 
-// A Machine starts commands in virtual machines. A virtual machine has two processors, 2 GiB of memory, control
+// A machine starts commands in virtual machines. A virtual machine has two processors, 2 GiB of memory, control
 // groups of version 2 with the controllers memory, io, cpu and pids, and at /mnt, which is TMPDIR too, a disk of 2
 // GiB with ext4; all other files are this machine's.
-type Machine struct {
+type machine struct {
 	emulator, guest string
 }
 
-// New makes what virtual machines start with. It ends the test where the emulator is missing.
-func New(t testing.TB) *Machine {
+// newMachine makes what virtual machines start with. It ends the test where the emulator is missing.
+func newMachine(t testing.TB) *machine {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
 		testenv.Beyond(t, "kernels of amd64", "another processor")
 	}
-	m := &Machine{emulator: testenv.NeedEmulator(t), guest: filepath.Join(t.TempDir(), "guest")}
-	cmd := exec.Command("go", "build", "-o", m.guest, "./internal/testenv/vm/guest")
+	m := &machine{emulator: testenv.NeedEmulator(t), guest: filepath.Join(t.TempDir(), "guest")}
+	cmd := exec.Command("go", "build", "-o", m.guest, "./oracle/kernels/guest")
 	cmd.Dir = testenv.Root(t)
 	// its own libraries and loader are not in the guest's first files
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
@@ -52,12 +52,12 @@ func New(t testing.TB) *Machine {
 
 // Run boots a kernel, runs a command in a folder and returns what it wrote, and its status. It ends the test where
 // the machine does not come to that, or has not ended after limit.
-func (m *Machine) Run(t testing.TB, k Kernel, limit time.Duration, dir string, args ...string) (output string,
+func (m *machine) Run(t testing.TB, k kernel, limit time.Duration, dir string, args ...string) (output string,
 	status int) {
 	t.Helper()
 	work := t.TempDir()
 	first, disk := filepath.Join(work, "initramfs"), filepath.Join(work, "disk")
-	if err := m.initramfs(k, first, Order{Dir: dir, Args: args, Env: []string{
+	if err := m.initramfs(k, first, order{Dir: dir, Args: args, Env: []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=/mnt", "TMPDIR=/mnt", "LLAMATAP_CI=" + os.Getenv("LLAMATAP_CI"),
 		testenv.EmulatedVariable + "=1",
 	}}); err != nil {
@@ -86,7 +86,7 @@ func (m *Machine) Run(t testing.TB, k Kernel, limit time.Duration, dir string, a
 }
 
 // initramfs writes the guest's first files.
-func (m *Machine) initramfs(k Kernel, path string, o Order) error {
+func (m *machine) initramfs(k kernel, path string, o order) error {
 	var a archive
 	for _, dir := range []string{"dev", "modules"} {
 		a.add(dir, folder, nil, 0, 0)
