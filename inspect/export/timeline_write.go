@@ -117,7 +117,7 @@ func aboutRun(path string) about {
 	a.title, a.model, a.unix, a.mono = m.RunID, m.Model.Name, m.Clock.UnixNS, m.Clock.MonoNS
 	a.givenBack = m.EventsGivenBack()
 	if m.Tokens != nil {
-		a.tokens = m.Tokens.Prompt + m.Tokens.Generated + m.Tokens.Setup
+		a.tokens = m.Tokens.Computed()
 	}
 	if !m.Ended.IsZero() {
 		a.length = m.Ended.Sub(m.Created).Nanoseconds()

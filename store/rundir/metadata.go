@@ -167,6 +167,9 @@ type Tokens struct {
 	Requests int64 `json:"requests,omitempty"`
 }
 
+// Computed is how many rows graphs computed.
+func (t *Tokens) Computed() int64 { return t.Prompt + t.Generated + t.Drafts + t.Rejected + t.Setup }
+
 // Loss is a cause for which something was not recorded, and how much.
 type Loss struct {
 	Cause   string `json:"cause"`
