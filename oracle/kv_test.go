@@ -257,7 +257,7 @@ func TestKVOfDrafts(t *testing.T) {
 				drafted, accepted = drafted+a.Timings.Drafted, accepted+a.Timings.Accepted
 				tokens.Prompt += int64(a.Timings.Prompt)
 				tokens.Generated += int64(a.Timings.Predicted) - 1 // the last one is not decoded
-				tokens.Requests += 2 // the draft model has them too
+				tokens.Requests += 2                               // the draft model has them too
 			}
 			tokens.Rejected = int64(drafted - accepted)
 			s.stop()

@@ -174,8 +174,8 @@ var keys = map[string]key{
 	"drafts": {"", "computed",
 		"true where a draft model computed it: its tokens are proposals, and no tokens of the run"},
 	"rejected": {"tokens", "measured",
-		"of drafts, which the model computed and the program took back since the context's `graph_execution` before; at the" +
-			" end of the session, since the last ones"},
+		"of drafts, which the model computed and the program took back since the context's `graph_execution` before;" +
+			" at the end of the session, since the last ones"},
 	"outputs": {"tokens", "measured", "tokens whose logits or embeddings were computed"},
 	"reused":  {"", "measured", "the graph was taken as it was, not built anew"},
 	"status":  {"", "measured", "ggml's status, 0 = success"},

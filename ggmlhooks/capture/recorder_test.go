@@ -225,8 +225,10 @@ func TestRequests(t *testing.T) {
 		t.Errorf("begun: %+v, want %+v", b.script.begun, want)
 	}
 	// Before its own sampler was set, the context's sequences followed those of context 7, as a draft model's do.
-	if use := b.recorder.Use(); use.Requests != 3 || use.Drafts[ggmlhooks.PhasePrefill] != 2 || use.Prompt() != 3 || use.Generated() != 1 {
-		t.Errorf("%d requests and %v rows of drafts, %d tokens of prompts and %d generated", use.Requests, use.Drafts, use.Prompt(), use.Generated())
+	use := b.recorder.Use()
+	if use.Requests != 3 || use.Drafts[ggmlhooks.PhasePrefill] != 2 || use.Prompt() != 3 || use.Generated() != 1 {
+		t.Errorf("%d requests and %v rows of drafts, %d tokens of prompts and %d generated", use.Requests, use.Drafts,
+			use.Prompt(), use.Generated())
 	}
 }
 

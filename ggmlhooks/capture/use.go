@@ -11,12 +11,13 @@ type Use struct {
 	Graphs map[ggmlhooks.Phase]int64
 	Rows   map[ggmlhooks.Phase]int64
 	NS     map[ggmlhooks.Phase]int64 // graph entry to graph end, measured
-	// Drafts is how many of Rows a draft model computed, and Rejected how many of the decoded rows that are no such were
-	// drafts which the program took back.
+	// Drafts is how many of Rows a draft model computed. Rejected is how many decoded rows of the model itself were
+	// drafts that the program took back.
 	Drafts   map[ggmlhooks.Phase]int64
 	Rejected int64
 	// AloneRows and AloneNS are those of executions whose tokens are all of the phase: rates are of these, for of a
-	// mixed one nobody knows which tokens took how long. The time of a draft model's executions is in it, its rows are not.
+	// mixed one nobody knows which tokens took how long. They have the time of a draft model's executions, and not its
+	// rows.
 	AloneRows, AloneNS map[ggmlhooks.Phase]int64
 
 	Requests int64 // that began

@@ -126,8 +126,8 @@ type Tensor struct {
 // prompt's and generated ones are counted in both phases, its time and work in prefill.
 type PhaseSum struct {
 	Graphs, Tokens int64
-	// Drafts are rows that a draft model computed, and Rejected drafts that the model computed and the program took back:
-	// neither are in Tokens.
+	// Drafts are rows that a draft model computed, and Rejected drafts that the model computed and the program took
+	// back: neither are in Tokens.
 	Drafts, Rejected int64
 	Mixed, MixedNS   int64 // executions that have tokens of another phase too, and their time
 	aloneTokens      int64 // of executions that have tokens of this phase alone

@@ -265,8 +265,8 @@ func phaseTable(b *strings.Builder, rows []PhaseRow) {
 	t.appendTo(b)
 	for _, p := range rows {
 		if p.Drafts+p.Rejected > 0 {
-			fmt.Fprintf(b, "drafts of %s, not in its tokens: %d computed by the draft model, %d by the model and rejected\n",
-				p.Phase, p.Drafts, p.Rejected)
+			fmt.Fprintf(b, "drafts of %s, not in its tokens: %d computed by the draft model, %d by the model "+
+				"and rejected\n", p.Phase, p.Drafts, p.Rejected)
 		}
 	}
 }

@@ -206,7 +206,8 @@ function draw(s) {
   const lost = s.losses.map((l) => `${count(l.count)} ${l.kind} events (${l.cause})`);
   for (const [cause, n] of Object.entries(s.captured?.losses || {})) lost.push(`${count(n)} tensors (${cause})`);
   if (s.bad_lines) lost.push(`${count(s.bad_lines)} lines that cannot be read`);
-  if (s.missed_log_files) lost.push(`${count(s.missed_log_files)} files of the log that were given back before they were read`);
+  if (s.missed_log_files)
+    lost.push(`${count(s.missed_log_files)} files of the log that were given back before they were read`);
   if (card("lost", lost.length)) by("lost").replaceChildren(...lost.map((text) => make("li", text)));
   if (card("missing", s.missing)) by("missing").replaceChildren(...s.missing.map((figure) => {
     const item = make("li", figure.what + ": ");

@@ -81,7 +81,7 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// TestOnKernels: each of those tests is there, by day too: what was renamed is no longer run by night.
+// TestOnKernels: each of those tests exists. It runs with every make test, because make nightly alone runs them.
 func TestOnKernels(t *testing.T) {
 	for _, p := range onKernels {
 		files, err := filepath.Glob(filepath.Join(testenv.Root(t), p.dir, "*_test.go"))

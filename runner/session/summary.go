@@ -59,7 +59,8 @@ func (s Summary) Write(out io.Writer, dir string) {
 	}
 	line("tokens", fmt.Sprintf("%d prompt%s, %d decoded%s", s.Prompt, s.Prefill.rate(), s.Generated, s.Decode.rate()))
 	if s.Drafts+s.Rejected > 0 {
-		line("drafts", fmt.Sprintf("%d tokens computed by the draft model, %d by the model and rejected", s.Drafts, s.Rejected))
+		line("drafts", fmt.Sprintf("%d tokens computed by the draft model, %d by the model and rejected", s.Drafts,
+			s.Rejected))
 	}
 	if s.Tensors {
 		recorded := a.Recorded()

@@ -63,8 +63,9 @@ type TimeAccount struct {
 	// RunnableNS is how long the model's threads waited for a processor in these intervals, all together. TapNS, WaitNS
 	// and WallNS contain such waits.
 	RunnableNS *int64 `json:"runnable_ns,omitempty"`
-	// WallNS is the time from the first graph's entry to the last graph's end, with what the tap did for the first before
-	// its entry, and what it did and the model waited for the recording behind the last. Tokens are the prompt and generated tokens of it: those that this process computed.
+	// WallNS is the time from the first graph's entry to the last graph's end, with what the tap did for the first
+	// before its entry, and what it did and the model waited for the recording behind the last. Tokens are the prompt's
+	// and decoded ones of it that this process computed, drafts included.
 	WallNS int64 `json:"wall_ns"`
 	Tokens int64 `json:"tokens"`
 }

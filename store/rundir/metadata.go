@@ -158,8 +158,8 @@ type PhaseUse struct {
 type Tokens struct {
 	Prompt    int64 `json:"prompt"`
 	Generated int64 `json:"generated"` // and decoded: a request's last token is not
-	// Drafts are rows of a draft model, of its prompts too. Rejected are rows of the model that were drafts and taken back;
-	// a recurrent memory, which cannot be cut, also takes back accepted ones, and they are computed again.
+	// Drafts are rows of a draft model, of its prompts too. Rejected are rows of the model that were drafts and taken
+	// back; a recurrent memory, which cannot be cut, also takes back accepted ones, and they are computed again.
 	Drafts   int64 `json:"drafts,omitempty"`
 	Rejected int64 `json:"rejected,omitempty"`
 	Setup    int64 `json:"setup"` // computed and thrown away: set-up, and executions that failed
