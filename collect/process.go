@@ -70,7 +70,9 @@ func Start(cmd *exec.Cmd, region *Region, ready func(pid int) error) (*Process, 
 	go p.obey(signals)
 	go func() {
 		_ = cmd.Wait() // ProcessState has how it ended
-		signal.Ignore(unix.SIGINT, unix.SIGHUP)
+		// While the run is sealed nobody reads these. signal.Ignore is no way: between no longer wanting a signal and
+		// ignoring it, Go's runtime dies of it, and a collector of low priority may stay there for long.
+		signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP)
 		signal.Stop(signals)
 		if p.hung.Load() || signalled(cmd.ProcessState) {
 			p.terminal.restore()

@@ -122,7 +122,7 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 	}
 	want := []string{"context 3", "graph 9", "call 5 of 3 rows", "exec 21", "capture of node 1 in exec 21",
 		"exec 21 ends: 0", "resolve 3 to 21: true",
-		"change {Ctx:3 MonoNS:19 Kind:1 Seq:4 To:5 First:6 End:-1 Value:7}"}
+		"change {Ctx:3 MonoNS:19 Kind:1 Seq:4 To:5 First:6 End:-1 Value:7 Rejected:0}"}
 	if !reflect.DeepEqual(s.said, want) {
 		t.Errorf("the sink got\n%q, not\n%q", s.said, want)
 	}
