@@ -10,6 +10,7 @@ import (
 // lifetimes writes when memory came and went, and when weights were filled.
 type lifetimes struct {
 	out     *output
+	windows *windows
 	m       *memtrace.RegionMap
 	now     memtrace.Phase // of what is no graph: loading until an execution of the run was written
 	waiting []event        // in order: what memory is for is known when an execution after its coming is decided
@@ -64,6 +65,11 @@ func (l *lifetimes) buffer(e *event) error {
 	b := l.m.Buffer(e.id)
 	if b == nil {
 		return nil
+	}
+	if e.op == memtrace.OpFree { // what the open window sums up was touched before
+		if err := l.windows.flush(); err != nil {
+			return err
+		}
 	}
 	w := l.out
 	w.newest = max(w.newest, e.ns)

@@ -59,7 +59,7 @@ func NewRecorder(o Options) *Recorder {
 		r.doubts.Mode = ModeWindows
 	}
 	v := visitor{block: o.Block, doubts: &r.doubts}
-	r.lifetimes = lifetimes{out: out, m: o.Map, loaded: map[*memtrace.Region]bool{}}
+	r.lifetimes = lifetimes{out: out, windows: &r.windows, m: o.Map, loaded: map[*memtrace.Region]bool{}}
 	r.copies = copies{m: o.Map}
 	r.rows = rows{out: out, visitor: v}
 	r.rows.emit = r.rows.row

@@ -259,6 +259,33 @@ func TestWindows(t *testing.T) {
 	}
 }
 
+// TestWindowsEndWithMemory: what was touched in a window comes before what it was touched in is freed.
+func TestWindowsEndWithMemory(t *testing.T) {
+	b := newBed(t, Options{Window: time.Hour})
+	b.graph(layer(1, 2))
+	b.run(twoTokens)
+	b.must(b.BufferEnd(ggmlhooks.BufferEnd{ID: inDevice, MonoNS: 9000}))
+	later := twoTokens
+	later.at = 10000
+	b.run(later)
+	b.must(b.BufferEnd(ggmlhooks.BufferEnd{ID: inWeights, MonoNS: 20000}))
+	freed, reads := map[string]bool{}, map[string]int{}
+	for _, row := range b.rows("buffer_id", "op", "count") {
+		f := strings.Fields(row)
+		switch {
+		case f[1] == "free":
+			freed[f[0]] = true
+		case f[1] == "read" && f[0] == "1" && freed[f[0]]:
+			t.Errorf("read after its memory was freed: %s", row)
+		case f[1] == "read":
+			reads[f[0]]++
+		}
+	}
+	if !freed["1"] || !freed["4"] || reads["1"] < 2 {
+		t.Errorf("freed %v, reads %v", freed, reads)
+	}
+}
+
 // TestNoAllocation: an execution of a known graph costs none, but for the table's own.
 func TestNoAllocation(t *testing.T) {
 	for _, window := range []time.Duration{0, time.Hour} {
