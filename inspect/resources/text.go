@@ -248,13 +248,15 @@ func phaseTable(b *strings.Builder, rows []PhaseRow) {
 	t := newGrid("phase", " graphs", " mixed", " timed inside", " tokens", " time", " share", " tokens/s", " FLOP",
 		" padded",
 		" GFLOP/s", " moved", " GB/s", " of roofline")
+	sampled := slices.ContainsFunc(rows, func(p PhaseRow) bool { return p.Timed > 0 }) &&
+		slices.ContainsFunc(rows, func(p PhaseRow) bool { return p.Timed < p.Graphs })
 	for _, p := range rows {
 		mixed := "-"
 		if p.Mixed > 0 {
 			mixed = strconv.FormatInt(p.Mixed, 10)
 		}
 		inside := "-"
-		if sampled := p.Timed > 0 && p.Timed < p.Graphs; sampled {
+		if sampled {
 			inside = strconv.FormatInt(p.Timed, 10)
 		}
 		t.add(p.Phase, strconv.FormatInt(p.Graphs, 10), mixed, inside, strconv.FormatInt(p.Tokens, 10), nsText(p.NS),
