@@ -144,7 +144,7 @@ func (c *Config) inputs(sources []*Source, problems *Problems) [][]Input {
 			all[m] = append(all[m], in)
 			tokens, exact := in.length()
 			for k, n := range c.Engine.NCtx {
-				if need, have := c.Workload.cells(tokens), s.context(n); exact && need > have {
+				if need, have := c.Workload.cells(tokens), s.context(n, 1); exact && need > have {
 					problems.add(fmt.Sprintf(
 						"the context of %d tokens of %s is too short for the prompt %s, which takes %d",
 						have, s.ID, prompt.ID, need),

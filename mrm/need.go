@@ -110,7 +110,7 @@ func (e estimate) need() (Need, error) {
 		return e.command(), nil
 	}
 	s := e.cell.Source
-	cells := s.context(int64(e.cell.NCtx))
+	cells := e.cell.context()
 	cache, err := s.cacheBytes(cells, e.cell.KVType, int64(e.cell.Concurrency))
 	if err != nil {
 		return Need{}, err
@@ -196,7 +196,7 @@ func (e estimate) disk() Figure {
 	}
 	layers := float64(max(cell.Source.Identity.Layers, 1))
 	tables := bytesPerTensor * (float64(len(cell.Source.File.Tensors)) + operandsPerLayer*layers)
-	tables += bytesPerBlock * 2 * layers * float64(cell.Source.context(int64(cell.NCtx))/c.KV.BlockTokens+1)
+	tables += bytesPerBlock * 2 * layers * float64(cell.context()/c.KV.BlockTokens+1)
 	graphs := float64(generated)/float64(cell.Concurrency) + float64(prompt/c.Engine.NUBatch+1)
 	if c.Collector.GraphTrace == "rows" {
 		tables += graphs * (operandsPerLayer*layers + operandsBeside) * bytesPerRow

@@ -207,7 +207,7 @@ func (p *Plan) table(out io.Writer) {
 			asked = fmt.Sprint(cell.NCtx)
 		}
 		if !p.Config.Engine.isCommand() {
-			context = fmt.Sprint(cell.Source.context(int64(cell.NCtx)))
+			context = fmt.Sprint(cell.context())
 		}
 		rows = append(rows, []string{cell.ModelID, cell.Prompt, asked, context, cmp.Or(cell.KVType, "-"),
 			fmt.Sprint(cell.MaxTokens), fmt.Sprint(cell.Concurrency), fmt.Sprint(p.Config.Experiment.Repetitions),
@@ -262,7 +262,7 @@ func (p *Plan) Summary() Summary {
 	for i, cell := range p.Cells {
 		summary := CellSummary{Cell: cell.Cell, Need: p.Needs[i]}
 		if !p.Config.Engine.isCommand() {
-			summary.Context = cell.Source.context(int64(cell.NCtx))
+			summary.Context = cell.context()
 		}
 		s.Cells = append(s.Cells, summary)
 	}

@@ -146,6 +146,26 @@ func TestWritePlan(t *testing.T) {
 	}
 }
 
+// TestContextOfRequests: each request at a time has a whole number of paddings of cells, as llama.cpp allocates them.
+func TestContextOfRequests(t *testing.T) {
+	p := planned(t, "engine: {n_ctx: [256, 300, 1100]}\nworkload: {prompts: a, max_tokens: 8, "+
+		"concurrency: [1, 2, 3]}\nexperiment: {repetitions: 1}\n")
+	want := map[[2]int]int64{{256, 1}: 256, {256, 2}: 512, {256, 3}: 768, {300, 1}: 512, {300, 2}: 512, {300, 3}: 768,
+		{1100, 1}: 1280, {1100, 2}: 1536, {1100, 3}: 1536}
+	s := p.Summary()
+	perCell := s.Cells[0].Need.Cache.Value / 256
+	for _, cell := range s.Cells {
+		cells := want[[2]int{cell.NCtx, cell.Concurrency}]
+		if cell.Context != cells || cell.Need.Cache.Value != perCell*float64(cells) {
+			t.Errorf("n_ctx %d of %d requests: %d cells, %v bytes; want %d cells of %v bytes", cell.NCtx,
+				cell.Concurrency, cell.Context, cell.Need.Cache.Value, cells, perCell)
+		}
+	}
+	if len(s.Cells) != len(want) {
+		t.Errorf("%d cells", len(s.Cells))
+	}
+}
+
 // TestMissing: a collector that this machine lacks is refused before anything runs, unless its fallback is there.
 func TestMissing(t *testing.T) {
 	none := errors.New("no PMU")

@@ -7,15 +7,23 @@ import (
 	"github.com/llamatap/llamatap/gguf"
 )
 
-// contextPadding is what llama.cpp rounds the length of a context up to.
+// contextPadding is what llama.cpp rounds the length of a context up to, and the part of it that each sequence has.
 const contextPadding = 256
 
-// context is the number of cells of a context of that length; 0 is what the model was trained for.
-func (s *Source) context(nCtx int64) int64 {
+// context is the number of cells of a context of that length for so many sequences; 0 is what the model was trained
+// for.
+func (s *Source) context(nCtx, sequences int64) int64 {
 	if nCtx == 0 {
 		nCtx = max(s.Identity.Context, 1)
 	}
-	return (nCtx + contextPadding - 1) / contextPadding * contextPadding
+	return padded(padded(nCtx)/sequences) * sequences
+}
+
+func padded(nCtx int64) int64 { return (nCtx + contextPadding - 1) / contextPadding * contextPadding }
+
+// context is the number of cells that llama.cpp allocates for a cell of the matrix.
+func (cell *Cell) context() int64 {
+	return cell.Source.context(int64(cell.NCtx), int64(cell.Concurrency))
 }
 
 // perLayer is a key of the header that is one number for all layers, or a list of one per layer.
