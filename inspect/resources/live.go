@@ -321,7 +321,7 @@ func (l *Live) caches(r *Report) (all []CacheNow) {
 		return all
 	}
 	for _, c := range r.Caches {
-		if c.EventsLost > 0 {
+		if !c.isWhole() {
 			continue // how full it is is not known
 		}
 		row := CacheNow{Ctx: c.Ctx, Cache: cmp.Or(c.Cache, c.Type), Used: c.Used}

@@ -173,7 +173,12 @@ type CacheRow struct {
 	// EventsLost are operations on caches that the log lacks. The figures are then those of the others, and how
 	// full the cache is is not known.
 	EventsLost uint64 `json:"events_lost,omitempty"`
+	// Partly: a level left operations out, or a part of the log was given back. It is as with lost ones.
+	Partly bool `json:"partly_recorded,omitempty"`
 }
+
+// isWhole reports whether it is known how full the cache is.
+func (c *CacheRow) isWhole() bool { return c.EventsLost == 0 && !c.Partly }
 
 // MemoryRow is what ggml's backends allocated.
 type MemoryRow struct {
@@ -244,9 +249,10 @@ func (r *Report) describe() error {
 	r.Model, r.Account, r.GivenBack = m.Model.Name, m.Account, m.EventsGivenBack()
 	r.stopped, r.uncounted = m.Stopped, m.Account == nil && (m.Lossy || len(m.Repaired) > 0)
 	for _, c := range r.Caches {
+		c.Partly = c.Partly || r.GivenBack != ""
 		if cells := Capacity(m, c.CacheUse); cells > 0 {
 			c.Cells = cells
-			if c.EventsLost == 0 {
+			if c.isWhole() {
 				c.Occupancy = ratio(float64(c.Used), float64(cells))
 			}
 		}
@@ -292,7 +298,7 @@ func (s *Sum) Report() *Report {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind+a.Cause, b.Kind+b.Cause))
 	})
 	for _, c := range s.Caches() {
-		r.Caches = append(r.Caches, &CacheRow{CacheUse: c, EventsLost: s.CacheEventsLost()})
+		r.Caches = append(r.Caches, &CacheRow{CacheUse: c, EventsLost: s.CacheEventsLost(), Partly: s.uncached})
 	}
 	for name, p := range s.Phases {
 		if name == PhaseSetup {

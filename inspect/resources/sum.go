@@ -55,6 +55,7 @@ type Sum struct {
 	Retracted []Retracted
 	Memory    Memory
 	caches    caches
+	uncached  bool // a level left operations on caches out
 	devices   devices
 	placement placement
 	Routed    int64 // choices of experts
@@ -157,19 +158,22 @@ func (s *Sum) CacheEventsLost() (n uint64) {
 	return n
 }
 
+// CachesWhole reports whether the log has all operations on caches: none was lost, and no level left them out.
+func (s *Sum) CachesWhole() bool { return !s.uncached && s.CacheEventsLost() == 0 }
+
 // take adds up one event.
 func (s *Sum) take(event any) {
 	switch e := event.(type) {
 	case *resource.SessionStart:
 		s.Sessions++
 		clear(s.waiting.by) // executions are numbered anew
-		s.setLevel(e.Level.String())
+		s.setLevel(e.Level)
 		if e.Roofline != nil {
 			s.Roofline = e.Roofline
 		}
 		s.stamp(&e.Header)
 	case *resource.LevelChange:
-		s.setLevel(e.Level.String())
+		s.setLevel(e.Level)
 	case *work:
 		s.compute(e)
 	case *resource.ComponentEnd:
@@ -225,7 +229,9 @@ func (s *Sum) take(event any) {
 	}
 }
 
-func (s *Sum) setLevel(level string) {
+func (s *Sum) setLevel(of resource.Level) {
+	s.uncached = s.uncached || !of.Includes(resource.KindKV)
+	level := of.String()
 	if n := len(s.Levels); n == 0 || s.Levels[n-1] != level {
 		s.Levels = append(s.Levels, level)
 		if len(s.Levels) > 64 {

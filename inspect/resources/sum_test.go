@@ -69,6 +69,24 @@ func TestLostCacheEvents(t *testing.T) {
 	}
 }
 
+// TestLevelWithoutCaches: nor is it known where a level leaves such operations out.
+func TestLevelWithoutCaches(t *testing.T) {
+	for _, level := range []resource.Level{resource.Off, resource.Minimal, resource.Detailed} {
+		s := aRun()
+		s.put(resource.LevelChange{Header: s.head(resource.KindLevel), Level: level, Previous: resource.Verbose})
+		meta := `{"version":1,"created":"2026-11-21T00:00:00Z","losses":[],"contexts":[{"ctx":0,"n_ctx":64}]}`
+		r := summarize(t, map[string]string{rundir.EventsName: s.String(), "metadata.json": meta})
+		var text strings.Builder
+		r.WriteText(&text)
+		whole := level == resource.Detailed
+		if c := r.Caches[0]; c.Partly == whole || (c.Occupancy != nil) != whole ||
+			strings.Contains(text.String(), " of 64 cells used") != whole ||
+			strings.Contains(text.String(), "cells used: not known") == whole {
+			t.Errorf("%s: %+v\n%s", level, c, text.String())
+		}
+	}
+}
+
 // TestAbsence leaves out what was not measured: at MINIMAL there are no components, without clocks there is no time.
 func TestAbsence(t *testing.T) {
 	s := &script{}

@@ -167,6 +167,10 @@ func cacheText(c *CacheRow) string {
 	if c.Occupancy != nil {
 		text = fmt.Sprintf("%d of %d cells used (%s)", c.Used, c.Cells, percentText(c.Occupancy))
 	}
+	if c.Partly {
+		text = fmt.Sprintf("cells used: not known, kv_cache_operation events are of a part of the run; those that are "+
+			"there say %d", c.Used)
+	}
 	if c.EventsLost > 0 {
 		text = fmt.Sprintf("cells used: not known, %d kv_cache_operation events are lost; those that are there say %d",
 			c.EventsLost, c.Used)

@@ -345,7 +345,7 @@ func (t *metricFold) devices(s *resources.Sum) {
 func (t *metricFold) caches(s *resources.Sum, known *rundir.Metadata, alone bool) {
 	for _, c := range s.Caches() {
 		ctx, cache := strconv.FormatUint(uint64(c.Ctx), 10), cmp.Or(c.Cache, c.Type)
-		if alone && s.CacheEventsLost() == 0 {
+		if alone && s.CachesWhole() {
 			t.one(kvCells, float64(c.Used), ctx, cache, "used")
 		}
 		if cells := resources.Capacity(known, c); alone && cells > 0 {
