@@ -406,6 +406,15 @@ func cacheFull(r *Run) *Finding {
 	return f
 }
 
+// hasAllGraphs reports whether the events are of all graphs of the run.
+func (r *Run) hasAllGraphs() bool {
+	return r.Resources.GivenBack == "" && r.Resources.BadLines == 0 &&
+		!slices.Contains(r.Resources.Levels, resource.Off.String()) &&
+		!slices.ContainsFunc(r.Resources.Losses, func(l resources.Loss) bool {
+			return l.Kind == resource.KindGraph.String()
+		})
+}
+
 // fragmented is free cells of the KV cache below the last one in use, which attention reads as well.
 func fragmented(r *Run) *Finding {
 	f := &Finding{Cause: "a fragmented KV cache", Of: "the bytes that graphs read", Files: rundir.LivesName}
@@ -416,10 +425,18 @@ func fragmented(r *Run) *Finding {
 	case r.Resources == nil:
 		f.NotJudged = noEvents
 		return f
+	case !r.hasAllGraphs():
+		f.NotJudged = "cells are known of all graphs, bytes of some: the events lack the others"
+		return f
 	}
 	var read, free, cells, freeCells int64
 	for _, p := range r.Resources.Phases {
-		if p.Phase != resources.PhaseSetup && p.Phase != maintenance && p.Read != nil { // attention of tokens
+		switch {
+		case p.Phase == resources.PhaseSetup || p.Phase == maintenance: // no attention of tokens
+		case p.Read == nil || p.NoBytes > 0:
+			f.NotJudged = "it is not known how many bytes graphs of " + p.Phase + " read"
+			return f
+		default:
 			read += *p.Read
 		}
 	}

@@ -165,6 +165,18 @@ func TestNotRecorded(t *testing.T) {
 	if f := fragmented(run); f.Share != nil || strings.Contains(f.NotJudged, "--tap-kv") {
 		t.Errorf("of a live run: %+v", f)
 	}
+	for _, more := range []string{
+		`{"event":"level","level":"OFF","previous":"VERBOSE","source":"measured"}`,
+		`{"event":"loss","kind":"graph_execution","cause":"rate","count":7,"source":"measured"}`,
+		`{"event":"graph_execution","exec":99,"phase":"decode","tokens":1,"node_count":1,"ops_without_bytes":3,` +
+			`"source":"measured"}`,
+	} {
+		m := quiet()
+		m.free, m.more = 0.5, more+"\n"
+		if f := judged(t, m).finding(t, "a fragmented KV cache"); f.Share != nil || f.NotJudged == "" {
+			t.Errorf("bytes of some graphs: %s: %+v", more, f)
+		}
+	}
 	m := quiet()
 	m.peak = 0
 	if f := judged(t, m).finding(t, "memory bandwidth"); !strings.Contains(f.NotJudged, "doctor --roofline") {
