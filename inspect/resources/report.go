@@ -162,6 +162,8 @@ type LatencyRow struct {
 	P99    int64 `json:"p99_at_most_ns"`
 	Least  int64 `json:"min_ns"`
 	Most   int64 `json:"max_ns"`
+	// Together are tokens beside Count, each in one graph with the one before it in its sequence, such as drafts.
+	Together int64 `json:"tokens_together,omitempty"`
 }
 
 // CacheRow is a cache with the cells that its context has.
@@ -326,7 +328,8 @@ func (s *Sum) Report() *Report {
 	}
 	r.tables(s)
 	if l := &s.Latency; l.Count > 0 {
-		r.Latency = &LatencyRow{l.Count, l.Sum / l.Count, l.AtMost(0.5), l.AtMost(0.95), l.AtMost(0.99), l.Min, l.Max}
+		r.Latency = &LatencyRow{l.Count, l.Sum / l.Count, l.AtMost(0.5), l.AtMost(0.95), l.AtMost(0.99), l.Min, l.Max,
+			s.Together}
 	}
 	return r
 }

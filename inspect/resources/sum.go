@@ -63,13 +63,16 @@ type Sum struct {
 	Tokens     []*TokenRow
 	TokensMore int64 // that were not kept
 	Latency    resource.Spread
-	execs      executions
-	waiting    waitingTokens
-	work       work    // the event that is read
-	recent     *recent // is given what is new, where it is set
-	skim       skim
-	first      int64 // unix_ns of the first event
-	last       int64
+	// Together are generated tokens in one graph with the one before them in their sequence, such as drafts.
+	Together int64
+	newest   *TokenRow // of generated tokens
+	execs    executions
+	waiting  waitingTokens
+	work     work    // the event that is read
+	recent   *recent // is given what is new, where it is set
+	skim     skim
+	first    int64 // unix_ns of the first event
+	last     int64
 }
 
 // newSum returns a sum of nothing.
@@ -167,6 +170,7 @@ func (s *Sum) take(event any) {
 	case *resource.SessionStart:
 		s.Sessions++
 		clear(s.waiting.by) // executions are numbered anew
+		s.newest = nil
 		s.setLevel(e.Level)
 		if e.Roofline != nil {
 			s.Roofline = e.Roofline
@@ -306,6 +310,11 @@ func (s *Sum) output(e *resource.OutputToken) {
 		Index: e.TokenIndex, Token: e.TokenID, Text: e.TokenText, Ctx: e.Ctx, Seq: e.SeqID, Pos: e.Pos, Exec: e.Exec,
 		LatencyNS: e.LatencyNS,
 	}
+	if before := s.newest; e.LatencyNS == nil && before != nil && before.Exec == row.Exec && row.Seq != nil &&
+		before.Seq != nil && *before.Seq == *row.Seq {
+		s.Together++
+	}
+	s.newest = row
 	if e.LatencyNS != nil {
 		s.Latency.Add(*e.LatencyNS)
 		if c := s.execs.byEntry[entryOf(&e.Header, e.MonoNS-*e.LatencyNS)]; c != nil {

@@ -87,6 +87,26 @@ func TestLevelWithoutCaches(t *testing.T) {
 	}
 }
 
+// TestSteps: tokens that come in one graph, such as drafts that were taken over, have one time together.
+func TestSteps(t *testing.T) {
+	for _, c := range []struct {
+		drafts int64
+		want   string
+	}{{0, "slowest 5.00 µs of 3\n"}, {6, "slowest 5.00 µs of 3, with 3.0 tokens each\n"}} {
+		s := aRun()
+		for i := range c.drafts {
+			s.put(resource.OutputToken{Header: s.head(resource.KindOutputToken), Exec: s.exec, TokenIndex: 7 + i,
+				Pos: int32(7 + i), SeqID: ptr(int32(0))})
+		}
+		var text strings.Builder
+		summarize(t, map[string]string{rundir.EventsName: s.String()}).WriteText(&text)
+		if !strings.Contains(text.String(), c.want) ||
+			strings.Contains(text.String(), "\nper token ") != (c.drafts == 0) {
+			t.Errorf("lacks %q:\n%s", c.want, text.String())
+		}
+	}
+}
+
 // TestAbsence leaves out what was not measured: at MINIMAL there are no components, without clocks there is no time.
 func TestAbsence(t *testing.T) {
 	s := &script{}

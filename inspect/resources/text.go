@@ -74,10 +74,14 @@ func (r *Report) head(b *strings.Builder) {
 	line("level", "%s; %d events in %d lines", cmp.Or(strings.Join(r.Levels, ", then "), "unknown"), events, r.Lines)
 	r.timeLines(line)
 	if l := r.Latency; l != nil {
-		line("per token", "mean %s, half ≤ %s, 95 %% ≤ %s, 99 %% ≤ %s, slowest %s of %d",
+		each, tokens := "per token", ""
+		if l.Together > 0 {
+			each, tokens = "per step", fmt.Sprintf(", with %.1f tokens each", float64(l.Count+l.Together)/float64(l.Count))
+		}
+		line(each, "mean %s, half ≤ %s, 95 %% ≤ %s, 99 %% ≤ %s, slowest %s of %d%s",
 			present.Duration(time.Duration(l.MeanNS)), present.Duration(time.Duration(l.P50)),
 			present.Duration(time.Duration(l.P95)), present.Duration(time.Duration(l.P99)),
-			present.Duration(time.Duration(l.Most)), l.Count)
+			present.Duration(time.Duration(l.Most)), l.Count, tokens)
 	}
 	for _, c := range r.Caches {
 		line("kv", "%s", cacheText(c))
