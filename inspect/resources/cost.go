@@ -160,12 +160,13 @@ func (s PhaseSums) reject(tokens int64) {
 	}
 }
 
-// count adds the tokens of an execution of phase p, each to its own phase. What older versions recorded has one
-// phase for all of them.
+// count adds the tokens that an execution of phase p computed, each to its own phase. What older versions recorded has
+// one phase for all of them.
 func (s PhaseSums) count(p *PhaseSum, e *resource.Graph) {
 	s.reject(e.Rejected)
 	alone := e.PrefillTokens == nil || e.DecodeTokens == nil || *e.PrefillTokens == 0 || *e.DecodeTokens == 0
 	switch {
+	case e.Status != 0: // failed, or aborted: its tokens were not computed
 	case e.Drafts:
 		p.Drafts += int64(e.Tokens)
 	case alone:

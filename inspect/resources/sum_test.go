@@ -3,6 +3,7 @@ package resources
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,6 +105,19 @@ func TestSteps(t *testing.T) {
 			strings.Contains(text.String(), "\nper token ") != (c.drafts == 0) {
 			t.Errorf("lacks %q:\n%s", c.want, text.String())
 		}
+	}
+}
+
+// TestAborted: a graph that was aborted, as by Ctrl-C, has a time, and no tokens.
+func TestAborted(t *testing.T) {
+	s := aRun()
+	s.exec++
+	s.put(resource.Graph{Header: s.head(resource.KindGraph), Exec: s.exec, Graph: 1, Phase: "decode", Tokens: 1,
+		PrefillTokens: ptr(0), DecodeTokens: ptr(1), NodeCount: 7, Status: 1, DurationNS: ptr(int64(500))})
+	r := summarize(t, map[string]string{rundir.EventsName: s.String()})
+	i := slices.IndexFunc(r.Phases, func(p PhaseRow) bool { return p.Phase == "decode" })
+	if p := r.Phases[i]; p.Tokens != 3 || p.Graphs != 4 || *p.NS != 3500 {
+		t.Errorf("%d tokens in %d graphs of %d ns", p.Tokens, p.Graphs, *p.NS)
 	}
 }
 
