@@ -380,7 +380,8 @@ func (b *mapBuilder) fillKeys(a *attention, tokens []int64, token int64) error {
 	return nil
 }
 
-// readMap hands on rows that llama.cpp itself computed: [cells, tokens, heads].
+// readMap hands on rows that llama.cpp itself computed: [cells, tokens, heads, streams]. A cache of several streams
+// takes as many tokens of each, one stream after the other.
 func (b *mapBuilder) readMap(maps []pieces) error {
 	for _, m := range maps {
 		cells, tokens, heads := m.packet.NE[0], m.packet.NE[1], m.packet.NE[2]
@@ -388,13 +389,13 @@ func (b *mapBuilder) readMap(maps []pieces) error {
 		if err != nil {
 			return err
 		}
-		for i := range min(tokens, int64(m.packet.TokenCount)) {
+		for i := range min(tokens*m.packet.NE[3], int64(m.packet.TokenCount)) {
 			token := m.packet.TokenFirst + i
 			if token < b.options.First || token >= b.options.End {
 				continue
 			}
 			for head := first; head < end; head++ {
-				at := (int64(head)*tokens + i) * cells
+				at := ((i/tokens*heads+int64(head))*tokens + i%tokens) * cells
 				b.rows++
 				if err := b.fn(&MapRow{Head: head, Token: token, Weights: m.values[at : at+cells]}); err != nil {
 					return err

@@ -53,6 +53,7 @@ func mapRun(t *testing.T, change func(exec uint64, name string, p *stream.Packet
 	put(8, "cells", 2, 2, [4]int64{2, 1, 1, 1}, cells(2, 0), 27)
 	put(8, "K", 2, 2, [4]int64{1, 2, 1, 1}, floats(0, 2*ln2), 0)
 	put(8, "Q", 2, 2, [4]int64{1, 1, 2, 1}, floats(1, 1), 0)
+	put(9, "soft", 4, 4, [4]int64{2, 2, 2, 2}, floats(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), 0)
 	check(t, w.Close())
 	notes, err := json.Marshal([]attentionNote{{Layer: 3, Q: "Q", K: "K", Cells: "cells", Mask: "mask", HeadsKV: 1,
 		HeadDim: 1, Scale: 1},
@@ -96,6 +97,19 @@ func TestMapRows(t *testing.T) {
 	check(t, newMap(t, r, MapOptions{Layer: 3}).WriteNPY(&b))
 	if !strings.Contains(b.String(), "'shape': (4, 3)") || b.Len()%64 != 4*3*4 {
 		t.Errorf("npy of %d bytes: %q", b.Len(), b.String()[:80])
+	}
+}
+
+// TestMapOfStreams reads a map that llama.cpp computed of two streams of the cache: two tokens of each, two heads.
+func TestMapOfStreams(t *testing.T) {
+	r := mapRun(t, nil)
+	var got []string
+	check(t, newMap(t, r, MapOptions{Layer: 5, Head: 1}).EachRow(func(m *MapRow) error {
+		got = append(got, fmt.Sprint(m.Token, m.Weights))
+		return nil
+	}))
+	if want := "[4 [4 5] 5 [6 7] 6 [12 13] 7 [14 15]]"; fmt.Sprint(got) != want {
+		t.Errorf("rows are %v, want %v", got, want)
 	}
 }
 
