@@ -12,13 +12,16 @@ import (
 type Attention struct {
 	Ctx   uint32 `json:"ctx"`
 	Layer int    `json:"layer"`
-	Q     string `json:"q"`               // packets of the post-RoPE queries, [head_dim, n_head, n_tokens]
+	// packets of the post-RoPE queries: of each token n_head · head_dim values, from value q_first of its row on
+	Q     string `json:"q"`
 	K     string `json:"k"`               // packets of the written keys, [head_dim · n_head_kv, n_tokens]
 	Cells string `json:"cells"`           // packets that say into which cell of the cache each key row went
 	Mask  string `json:"mask"`            // packets of the mask, [n_kv, n_tokens]
 	Sinks string `json:"sinks,omitempty"` // packets of the attention sinks, [n_head]
 	// packets of the map itself: flash attention was off, and the others are empty
 	Map     string  `json:"map,omitempty"`
+	QFirst  int64   `json:"q_first,omitempty"`
+	NHead   int     `json:"n_head,omitempty"`
 	NKV     int     `json:"n_head_kv"`
 	HeadDim int     `json:"head_dim"`
 	Scale   float32 `json:"scale"`
@@ -54,7 +57,8 @@ func flashAttention(known *graph, i int) Attention {
 		SoftCap: math.Float32frombits(uint32(n.OpParams[2])),
 	}
 	if q := root(g, n.Src[0]); q >= 0 {
-		a.Q = known.names[q]
+		a.Q, a.QFirst = known.names[q], viewOffset(g, n.Src[0])/int64(g.Nodes[q].NB[0])
+		a.NHead = int(g.Nodes[n.Src[0]].NE[2])
 	}
 	a.Mask = known.packetName(root(g, n.Src[3]))
 	if len(n.Src) > 4 {
@@ -81,6 +85,17 @@ func root(g *ggmlhooks.Graph, at int32) int32 {
 		at = g.Nodes[at].Src[0]
 	}
 	return at
+}
+
+// viewOffset is at which byte of its root's tensor a view begins.
+func viewOffset(g *ggmlhooks.Graph, at int32) (bytes int64) {
+	for at >= 0 && g.Nodes[at].View && len(g.Nodes[at].Src) > 0 {
+		if n := &g.Nodes[at]; n.Op == "VIEW" {
+			bytes += int64(uint64(uint32(n.OpParams[0])) | uint64(uint32(n.OpParams[1]))<<32)
+		}
+		at = g.Nodes[at].Src[0]
+	}
+	return bytes
 }
 
 func view(g *ggmlhooks.Graph, at int32) *ggmlhooks.Node {

@@ -23,7 +23,9 @@ type attentionNote struct {
 	Cells   string  `json:"cells"`
 	Mask    string  `json:"mask"`
 	Sinks   string  `json:"sinks"`
-	Map     string  `json:"map"` // the map itself, where flash attention was off
+	Map     string  `json:"map"`     // the map itself, where flash attention was off
+	QFirst  int     `json:"q_first"` // of a token's row of Q
+	Heads   int     `json:"n_head"`  // 0: not recorded
 	HeadsKV int     `json:"n_head_kv"`
 	HeadDim int     `json:"head_dim"`
 	Scale   float64 `json:"scale"`
@@ -315,7 +317,16 @@ func (b *mapBuilder) compute(q pieces, masks []pieces) error {
 		return fmt.Errorf("%s: the KV cache has %d streams, which this version cannot distinguish: record with one "+
 			"sequence, or a unified cache", b.run.Path, mask.packet.NE[2]*mask.packet.NE[3])
 	}
-	a := attention{HeadDim: b.note.HeadDim, Heads: int(q.packet.NE[1]), KVHeads: b.note.HeadsKV, Tokens: 1,
+	queries := b.note.Heads
+	if queries == 0 && q.packet.NE[0] == int64(b.note.HeadDim) {
+		queries = int(q.packet.NE[1])
+	}
+	width := len(q.values) / int(q.packet.TokenCount)
+	if queries == 0 || b.note.QFirst+queries*b.note.HeadDim > width {
+		return fmt.Errorf("%s: rows of %s have %d values, of which the run does not say which are queries: record it again",
+			b.run.Path, b.note.Q, width)
+	}
+	a := attention{HeadDim: b.note.HeadDim, Heads: queries, KVHeads: b.note.HeadsKV, Tokens: 1,
 		Cells: int(mask.packet.NE[0]),
 		Scale: b.note.Scale, SoftCap: b.note.SoftCap, Sinks: b.sinks}
 	heads, endHead, err := b.heads(a.Heads)
@@ -328,7 +339,7 @@ func (b *mapBuilder) compute(q pieces, masks []pieces) error {
 	row := MapRow{CellTokens: make([]int64, a.Cells)}
 	for token := first; token < end; token++ {
 		at := int(token - mask.packet.TokenFirst)
-		a.Q = q.values[int(token-q.packet.TokenFirst)*a.HeadDim*a.Heads:][:a.HeadDim*a.Heads]
+		a.Q = q.values[int(token-q.packet.TokenFirst)*width+b.note.QFirst:][:a.HeadDim*a.Heads]
 		a.Mask = mask.values[at*a.Cells:][:a.Cells]
 		if err := b.fillKeys(&a, row.CellTokens, token); err != nil {
 			return err

@@ -124,6 +124,12 @@ func TestMapErrors(t *testing.T) {
 	without := func(exec uint64, name string) *Run {
 		return mapRun(t, func(e uint64, n string, _ *stream.Packet) bool { return e != exec || n != name })
 	}
+	flat := func(_ uint64, name string, p *stream.Packet) bool {
+		if name == "Q" {
+			p.NE = [4]int64{1, 2, 1, 1}
+		}
+		return true
+	}
 	whole := mapRun(t, nil)
 	for _, c := range []struct {
 		run  *Run
@@ -136,6 +142,7 @@ func TestMapErrors(t *testing.T) {
 		{whole, MapOptions{Layer: 3, First: 9, End: 10}, "no attention of the chosen tokens was captured"},
 		{whole, MapOptions{Layer: 6},
 			"position biases (ALiBi), which are not recomputed: record with --tap-attention exact"},
+		{mapRun(t, flat), MapOptions{Layer: 3}, "rows of Q have 1 values, of which the run does not say which are queries"},
 		{without(7, "K"), MapOptions{Layer: 3}, "the key in cell 0, which token 0 sees"},
 		{without(8, "mask"), MapOptions{Layer: 3}, "execution 8: the mask (mask) not captured"},
 		{without(8, "cells"), MapOptions{Layer: 3}, "the cells that keys went into (cells) not captured"},
