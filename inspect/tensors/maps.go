@@ -84,6 +84,11 @@ func NewMap(r *Run, o MapOptions) (*Map, error) {
 func (m *Map) EachRow(fn func(*MapRow) error) error {
 	b := mapBuilder{Map: m, fn: fn}
 	path, packets := m.run.Path, m.run.Stream
+	for e := range packets.Executions() {
+		if e.Ctx == m.options.Ctx && e.Phase == label.PhaseMaintenance {
+			b.shifts = append(b.shifts, e.Exec)
+		}
+	}
 	for i, p := range packets.Packets() {
 		if p.Ctx != m.options.Ctx || !m.note.uses(p.Name) {
 			continue
@@ -186,6 +191,7 @@ type mapBuilder struct {
 	exec   uint64
 	open   map[string][]pieces // of the current execution, by packet name
 	keys   map[int64]key       // by cell
+	shifts []uint64            // executions that rotate keys in the cache, as a context shift does
 	sinks  []float32
 	rows   int
 	buffer []float32
@@ -195,6 +201,7 @@ type mapBuilder struct {
 type key struct {
 	row   []float32 // [HeadDim, HeadsKV]
 	token int64
+	exec  uint64
 }
 
 // pieces is one tensor of the execution, put together.
@@ -265,6 +272,9 @@ func (b *mapBuilder) storeKeys(rows, cells []pieces) error {
 	if b.keys == nil {
 		b.keys = make(map[int64]key)
 	}
+	if len(rows) > 0 { // it computes embeddings, which are no tokens
+		b.shifts = slices.DeleteFunc(b.shifts, func(exec uint64) bool { return exec == b.exec })
+	}
 	width := b.note.HeadDim * b.note.HeadsKV
 	for _, k := range rows {
 		values, err := b.asKept(k)
@@ -278,7 +288,8 @@ func (b *mapBuilder) storeKeys(rows, cells []pieces) error {
 					"%s: execution %d writes more keys than it has cells for: 'llamatap verify' reports more",
 					b.run.Path, b.exec)
 			}
-			b.keys[int64(cells[0].values[first+i])] = key{values[i*width : (i+1)*width], k.packet.TokenFirst + int64(i)}
+			b.keys[int64(cells[0].values[first+i])] = key{values[i*width : (i+1)*width],
+				k.packet.TokenFirst + int64(i), b.exec}
 		}
 	}
 	return nil
@@ -374,16 +385,27 @@ func (b *mapBuilder) heads(n int) (first, end int, err error) {
 // fillKeys lays out the keys of the cells that a token sees.
 func (b *mapBuilder) fillKeys(a *attention, tokens []int64, token int64) error {
 	width := a.HeadDim * a.KVHeads
+	var shifted uint64 // the last execution that rotated keys
+	for _, exec := range b.shifts {
+		if exec < b.exec {
+			shifted = exec
+		}
+	}
 	if len(a.K) != width*a.Cells {
 		a.K = make([]float32, width*a.Cells)
 	}
 	for cell := range a.Cells {
 		k, written := b.keys[int64(cell)]
 		tokens[cell] = -1
+		seen := !math.IsInf(float64(a.Mask[cell]), -1)
+		if seen && written && k.exec < shifted {
+			return fmt.Errorf("%s: execution %d: token %d sees keys that a context shift has moved since they were "+
+				"captured: choose tokens before it, or record with --tap-attention exact", b.run.Path, b.exec, token)
+		}
 		if written {
 			tokens[cell] = k.token
 			copy(a.K[cell*width:], k.row)
-		} else if !math.IsInf(float64(a.Mask[cell]), -1) {
+		} else if seen {
 			return b.missing("the key in cell %d, which token %d sees: it was computed before the capture, "+
 				"or left out by --tap-token; that key", cell, token)
 		}

@@ -18,12 +18,16 @@ import (
 // mapRun writes a run with the attention of layer 3: one head of one dimension, three cells, two executions. The second
 // overwrites cell
 // 0. Logits are Q·K with Q = 1, so that the weights are those of the keys 0, ln 2, ln 4.
-func mapRun(t *testing.T, change func(exec uint64, name string, p *stream.Packet) bool) *Run {
+func mapRun(t *testing.T, change func(exec uint64, name string, p *stream.Packet) bool,
+	executions ...stream.Execution) *Run {
 	t.Helper()
 	d, err := rundir.Create(t.TempDir(), "maps", time.Now())
 	check(t, err)
 	w, err := stream.Create(filepath.Join(d.Path(), rundir.StreamName), stream.Options{Workers: 1, DType: 1})
 	check(t, err)
+	for i := range executions {
+		check(t, w.AppendExecution(&executions[i]))
+	}
 	ln2, hidden := float32(math.Log(2)), minusInf
 	put := func(exec uint64, name string, first, n int64, ne [4]int64, data []byte, srcType int) {
 		p := stream.Packet{Name: name, Node: name, Op: "ROPE", Occurrence: 1, Layer: 3, Exec: exec, NE: ne,
@@ -49,11 +53,11 @@ func mapRun(t *testing.T, change func(exec uint64, name string, p *stream.Packet
 	put(7, "cells", 0, 2, [4]int64{2, 1, 1, 1}, cells(0, 1), 27)
 	put(7, "K", 0, 2, [4]int64{1, 2, 1, 1}, floats(0, ln2), 0)
 	put(7, "Q", 0, 2, [4]int64{1, 1, 2, 1}, floats(1, 1), 0)
-	put(8, "mask", 2, 2, [4]int64{3, 2, 1, 1}, floats(hidden, 0, 0, 0, 0, 0), 0)
-	put(8, "cells", 2, 2, [4]int64{2, 1, 1, 1}, cells(2, 0), 27)
-	put(8, "K", 2, 2, [4]int64{1, 2, 1, 1}, floats(0, 2*ln2), 0)
-	put(8, "Q", 2, 2, [4]int64{1, 1, 2, 1}, floats(1, 1), 0)
-	put(9, "soft", 4, 4, [4]int64{2, 2, 2, 2}, floats(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), 0)
+	put(9, "mask", 2, 2, [4]int64{3, 2, 1, 1}, floats(hidden, 0, 0, 0, 0, 0), 0)
+	put(9, "cells", 2, 2, [4]int64{2, 1, 1, 1}, cells(2, 0), 27)
+	put(9, "K", 2, 2, [4]int64{1, 2, 1, 1}, floats(0, 2*ln2), 0)
+	put(9, "Q", 2, 2, [4]int64{1, 1, 2, 1}, floats(1, 1), 0)
+	put(10, "soft", 4, 4, [4]int64{2, 2, 2, 2}, floats(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), 0)
 	check(t, w.Close())
 	notes, err := json.Marshal([]attentionNote{{Layer: 3, Q: "Q", K: "K", Cells: "cells", Mask: "mask", HeadsKV: 1,
 		HeadDim: 1, Scale: 1},
@@ -97,6 +101,16 @@ func TestMapRows(t *testing.T) {
 	check(t, newMap(t, r, MapOptions{Layer: 3}).WriteNPY(&b))
 	if !strings.Contains(b.String(), "'shape': (4, 3)") || b.Len()%64 != 4*3*4 {
 		t.Errorf("npy of %d bytes: %q", b.Len(), b.String()[:80])
+	}
+}
+
+// TestMapAfterShift: a shift rotates the keys in the cache, so that the captured ones are not those that are seen.
+func TestMapAfterShift(t *testing.T) {
+	r := mapRun(t, nil, stream.Execution{Exec: 8, Phase: label.PhaseMaintenance, TokenFirst: -1})
+	rows := 0
+	err := newMap(t, r, MapOptions{Layer: 3}).EachRow(func(*MapRow) error { rows++; return nil })
+	if rows != 2 || err == nil || !strings.Contains(err.Error(), "token 2 sees keys that a context shift has moved") {
+		t.Errorf("%d rows, %v", rows, err)
 	}
 }
 
@@ -144,8 +158,8 @@ func TestMapErrors(t *testing.T) {
 			"position biases (ALiBi), which are not recomputed: record with --tap-attention exact"},
 		{mapRun(t, flat), MapOptions{Layer: 3}, "rows of Q have 1 values, of which the run does not say which are queries"},
 		{without(7, "K"), MapOptions{Layer: 3}, "the key in cell 0, which token 0 sees"},
-		{without(8, "mask"), MapOptions{Layer: 3}, "execution 8: the mask (mask) not captured"},
-		{without(8, "cells"), MapOptions{Layer: 3}, "the cells that keys went into (cells) not captured"},
+		{without(9, "mask"), MapOptions{Layer: 3}, "execution 9: the mask (mask) not captured"},
+		{without(9, "cells"), MapOptions{Layer: 3}, "the cells that keys went into (cells) not captured"},
 	} {
 		m, err := NewMap(c.run, c.o)
 		if err == nil {
