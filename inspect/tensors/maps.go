@@ -166,6 +166,10 @@ func findAttention(r *Run, o MapOptions) (*attentionNote, error) {
 		return nil, fmt.Errorf("%s: the attention of layer %d has position biases (ALiBi), which are not recomputed: "+
 			"record with --tap-attention exact", r.Path, o.Layer)
 	}
+	if found.K == "" && found.Map == "" {
+		return nil, fmt.Errorf("%s: the keys of layer %d go into no cache, as an encoder's do, and are not captured: "+
+			"record with --tap-attention exact", r.Path, o.Layer)
+	}
 	return found, nil
 }
 

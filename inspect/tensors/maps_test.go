@@ -61,7 +61,7 @@ func mapRun(t *testing.T, change func(exec uint64, name string, p *stream.Packet
 	check(t, w.Close())
 	notes, err := json.Marshal([]attentionNote{{Layer: 3, Q: "Q", K: "K", Cells: "cells", Mask: "mask", HeadsKV: 1,
 		HeadDim: 1, Scale: 1},
-		{Layer: 5, Map: "soft"}, {Layer: 6, MaxBias: 8}})
+		{Layer: 5, Map: "soft"}, {Layer: 6, MaxBias: 8}, {Layer: 7, Q: "Q", Mask: "mask"}})
 	check(t, err)
 	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, Losses: []rundir.Loss{},
 		Extra: map[string]json.RawMessage{"attention": notes}}))
@@ -150,12 +150,14 @@ func TestMapErrors(t *testing.T) {
 		o    MapOptions
 		want string
 	}{
-		{whole, MapOptions{Layer: 4}, "no attention of layer 4 in context 0: there are layers 3,5-6"},
+		{whole, MapOptions{Layer: 4}, "no attention of layer 4 in context 0: there are layers 3,5-7"},
 		{whole, MapOptions{Layer: 3, Ctx: 1}, "no attention of layer 3 in context 1"},
 		{whole, MapOptions{Layer: 3, Head: 1}, "there is no head 1: layer 3 has heads 0 to 0"},
 		{whole, MapOptions{Layer: 3, First: 9, End: 10}, "no attention of the chosen tokens was captured"},
 		{whole, MapOptions{Layer: 6},
 			"position biases (ALiBi), which are not recomputed: record with --tap-attention exact"},
+		{whole, MapOptions{Layer: 7}, "the keys of layer 7 go into no cache, as an encoder's do, and are not captured: " +
+			"record with --tap-attention exact"},
 		{mapRun(t, flat), MapOptions{Layer: 3}, "rows of Q have 1 values, of which the run does not say which are queries"},
 		{without(7, "K"), MapOptions{Layer: 3}, "the key in cell 0, which token 0 sees"},
 		{without(9, "mask"), MapOptions{Layer: 3}, "execution 9: the mask (mask) not captured"},
