@@ -1,6 +1,7 @@
 package activations
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,14 +97,16 @@ func Directions(ctx context.Context, with, without *tensors.Run, o DirectionOpti
 	return v, nil
 }
 
-// promptRows are the rows of the residual stream of prompt tokens by layer, in the order of the tokens: of all, or of
-// the last one of each prompt.
+// promptRows are the rows of the residual stream of prompt tokens by layer, of all, or of the last one of each
+// prompt. Prompts are in the order in which they begin, which is not that in which they end where several are computed
+// at a time.
 func promptRows(ctx context.Context, r *tensors.Run, all bool) (map[int][][]float64, error) {
 	type prompt struct {
 		ctx      uint32
 		seq, req int32
 	}
-	chosen, last := map[int64]bool{}, map[prompt]int64{}
+	first, last := map[prompt]int64{}, map[prompt]int64{}
+	chosen := map[int64]int64{} // tokens, and where their prompt begins
 	_, err := r.EachToken(func(t *tensors.Token) error {
 		if t.Phase == "decode" {
 			return nil
@@ -118,19 +121,23 @@ func promptRows(ctx context.Context, r *tensors.Run, all bool) (map[int][][]floa
 		if before, ok := last[of]; ok && !all {
 			delete(chosen, before)
 		}
-		last[of], chosen[t.Index] = t.Index, true
+		if _, ok := first[of]; !ok {
+			first[of] = t.Index
+		}
+		last[of], chosen[t.Index] = t.Index, first[of]
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	type placed struct {
-		token int64
-		row   []float64
+		prompt, token int64
+		row           []float64
 	}
 	rows, bytes := map[int][]placed{}, 0
 	err = tensors.EachTokenRow(ctx, r, tensors.Filter{Tensor: ResidualStream}, func(row *tensors.TokenRow) error {
-		if !chosen[row.Token] {
+		begin, ok := chosen[row.Token]
+		if !ok {
 			return nil
 		}
 		values := make([]float64, len(row.Values))
@@ -142,7 +149,7 @@ func promptRows(ctx context.Context, r *tensors.Run, all bool) (map[int][][]floa
 				"prompt, or fewer prompts", r.Path, maxPairBytes>>20)
 		}
 		layer := int(row.Packet.Layer)
-		rows[layer] = append(rows[layer], placed{row.Token, values})
+		rows[layer] = append(rows[layer], placed{begin, row.Token, values})
 		return nil
 	})
 	if err != nil {
@@ -150,7 +157,9 @@ func promptRows(ctx context.Context, r *tensors.Run, all bool) (map[int][][]floa
 	}
 	found := map[int][][]float64{}
 	for layer, list := range rows {
-		slices.SortStableFunc(list, func(a, b placed) int { return int(a.token - b.token) })
+		slices.SortStableFunc(list, func(a, b placed) int {
+			return cmp.Or(cmp.Compare(a.prompt, b.prompt), cmp.Compare(a.token, b.token))
+		})
 		for _, p := range list {
 			found[layer] = append(found[layer], p.row)
 		}

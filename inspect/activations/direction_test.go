@@ -13,6 +13,18 @@ import (
 	"github.com/llamatap/llamatap/gguf"
 )
 
+// TestPromptOrder: prompts keep the order in which they begin, also where a later one ends first.
+func TestPromptOrder(t *testing.T) {
+	r := recordSequences(t, func(token int) int { return []int{0, 1, 1, 0}[token] }, []matrix{{{10}, {11}, {12}, {13}}})
+	for all, want := range map[bool][][]float64{false: {{13}, {12}}, true: {{10}, {13}, {11}, {12}}} {
+		got, err := promptRows(context.Background(), r, all)
+		check(t, err)
+		if !reflect.DeepEqual(got[0], want) {
+			t.Errorf("all %v: rows are %v, want %v", all, got[0], want)
+		}
+	}
+}
+
 // TestDirections: of two runs that differ by a planted direction both methods find it, and its file is read as it was
 // written.
 func TestDirections(t *testing.T) {

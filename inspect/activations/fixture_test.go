@@ -41,6 +41,12 @@ func check(t testing.TB, err error) {
 // first row is nil it writes what llama.cpp computes of the last one: the rows of tokens with logits.
 func record(t testing.TB, contexts ...[]matrix) *tensors.Run {
 	t.Helper()
+	return recordSequences(t, func(int) int { return 0 }, contexts...)
+}
+
+// recordSequences is record; sequence is that of each token.
+func recordSequences(t testing.TB, sequence func(token int) int, contexts ...[]matrix) *tensors.Run {
+	t.Helper()
 	d, err := rundir.Create(t.TempDir(), "fixture", time.Unix(1_790_000_000, 0))
 	check(t, err)
 	w, err := stream.Create(filepath.Join(d.Path(), rundir.StreamName), stream.Options{Workers: 1})
@@ -60,7 +66,7 @@ func record(t testing.TB, contexts ...[]matrix) *tensors.Run {
 				e.Rows = append(e.Rows, label.Row{Index: int64(i), Token: int32(i), Pos: int32(i), Seqs: []int32{0},
 					Phase: label.PhasePrefill})
 				list = append(list, map[string]any{"token_index": i, "token_id": 100 + i, "token_text": fmt.Sprint("t",
-					i)})
+					i), "seq_id": sequence(i)})
 			}
 			check(t, w.AppendExecution(&e))
 			for layer, rows := range layers {
