@@ -67,6 +67,7 @@ type batch struct {
 	times       []int64 // of the graph's timed nodes, each after the one before; nil: none
 	nodes       []int32
 	captures    []*ggmlhooks.Capture
+	seq         int32
 }
 
 // run executes a micro-batch: 1 µs before ggml gets the graph, 1 µs after its last node.
@@ -82,7 +83,7 @@ func (b *bench) run(m batch) uint64 {
 	}
 	for i, id := range m.tokens {
 		e.Pos = append(e.Pos, int32(b.next)+int32(i))
-		call.Rows = append(call.Rows, ggmlhooks.CallRow{Token: id, Pos: e.Pos[i], Seqs: []int32{0},
+		call.Rows = append(call.Rows, ggmlhooks.CallRow{Token: id, Pos: e.Pos[i], Seqs: []int32{m.seq},
 			Output: i == len(m.tokens)-1})
 	}
 	b.next += int64(len(m.tokens))

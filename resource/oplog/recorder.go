@@ -191,6 +191,19 @@ func (r *Recorder) Record(of *ggmlhooks.Execution) error {
 	return nil
 }
 
+// SeqChange notes drafts that the program takes back, and whose tokens a copied sequence goes on behind.
+func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
+	if c.Kind == ggmlhooks.SeqCopy {
+		last := r.context(c.Ctx).last
+		if before, ok := last[c.Seq]; ok {
+			last[c.To] = before
+		} else {
+			delete(last, c.To)
+		}
+	}
+	return r.rejections.SeqChange(c)
+}
+
 // Retract reports that executions first to last, which were recorded, were set-up.
 func (r *Recorder) Retract(ctx uint32, first, last uint64) error {
 	clear(r.context(ctx).last)
