@@ -52,6 +52,7 @@ type Recorder struct {
 	packet      stream.Packet
 	exec        stream.Execution
 	scratch     []int64
+	mixed       map[uint32]bool // contexts whose last generated tokens were computed together with a prompt's
 	// refusing: nothing is written any more, and what comes is counted.
 	refusing bool
 }
@@ -70,7 +71,7 @@ func NewRecorder(o Options) *Recorder {
 		o.Selected = func(uint32) *ggmlhooks.Selection { return nil }
 	}
 	return &Recorder{o: o, open: map[uint64]*execution{}, tokens: tokenOrder{to: o.Tokens}, paths: paths{},
-		use: newUse()}
+		use: newUse(), mixed: map[uint32]bool{}}
 }
 
 // Use returns what the run did so far. Its maps are the recorder's.
@@ -83,6 +84,9 @@ func (r *Recorder) Use() Use {
 // SeqChange counts the drafts that the program takes back.
 func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 	r.use.Rejected += int64(c.Rejected)
+	if !r.mixed[c.Ctx] {
+		r.use.AloneRows[ggmlhooks.PhaseDecode] -= int64(c.Rejected)
+	}
 	return nil
 }
 
@@ -173,6 +177,9 @@ func (r *Recorder) Settle(x *ggmlhooks.Execution) error {
 	e.flow.end(x)
 	r.cuts.add(x.End.CutNS)
 	r.use.add(x, &e.flow)
+	if len(x.Rows) > 0 && ggmlhooks.OnePhase(x.Rows) != ggmlhooks.PhasePrefill {
+		r.mixed[x.Ctx] = !alone(x)
+	}
 	switch written := e.written && !r.refusing; {
 	case written && thrownAway(x):
 		last := len(r.resolutions) - 1

@@ -268,6 +268,16 @@ func TestMixedBatches(t *testing.T) {
 	if u.AloneRows[prefill] != 3 || u.AloneNS[prefill] != 50 || u.AloneRows[decode] != 1 || u.AloneNS[decode] != 50 {
 		t.Errorf("rows %v in %v ns", u.AloneRows, u.AloneNS)
 	}
+	for i, want := range []int64{1, 0} { // a draft that was rejected is of what the context generated last
+		if i > 0 {
+			b.next = 5
+			b.decode(false, true, 10)
+		}
+		b.check(b.recorder.SeqChange(&ggmlhooks.SeqChange{Rejected: int32(1 + i)}))
+		if u := b.recorder.Use(); u.AloneRows[decode] != want || u.Rejected != int64(1+2*i) {
+			t.Errorf("%d rows alone, %d rejected in all, want %d and %d", u.AloneRows[decode], u.Rejected, want, 1+2*i)
+		}
+	}
 }
 
 // Tokens are recorded in their order, whichever context is decided about first.

@@ -17,7 +17,7 @@ type Use struct {
 	Rejected int64
 	// AloneRows and AloneNS are those of executions whose tokens are all of the phase: rates are of these, for of a
 	// mixed one nobody knows which tokens took how long. They have the time of a draft model's executions, and not its
-	// rows.
+	// rows, nor drafts of such executions that were rejected.
 	AloneRows, AloneNS map[ggmlhooks.Phase]int64
 
 	Requests int64 // that began

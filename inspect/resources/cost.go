@@ -129,12 +129,13 @@ type PhaseSum struct {
 	// Drafts are rows that a draft model computed, and Rejected drafts that the model computed and the program took
 	// back: neither are in Tokens.
 	Drafts, Rejected int64
-	Mixed, MixedNS   int64 // executions that have tokens of another phase too, and their time
-	aloneTokens      int64 // of executions that have tokens of this phase alone
-	Cost                   // Events are graphs; NS is their time
-	Inside           int64 // executions that were timed inside
-	InsideNS         int64 // their time
-	Looked           bool  // whether what timing costs was reported
+	Mixed, MixedNS   int64           // executions that have tokens of another phase too, and their time
+	aloneTokens      int64           // of executions that have tokens of this phase alone
+	mixed            map[uint32]bool // contexts whose last tokens of this phase are of an execution that has others too
+	Cost                             // Events are graphs; NS is their time
+	Inside           int64           // executions that were timed inside
+	InsideNS         int64           // their time
+	Looked           bool            // whether what timing costs was reported
 }
 
 // PhaseSums are the phases of a run by their names.
@@ -152,29 +153,58 @@ func (s PhaseSums) of(name string) *PhaseSum {
 	return p
 }
 
-// reject takes out tokens of drafts that were rejected.
-func (s PhaseSums) reject(tokens int64) {
-	if tokens > 0 {
-		p := s.of(phaseDecode)
-		p.Tokens, p.aloneTokens, p.Rejected = p.Tokens-tokens, p.aloneTokens-tokens, p.Rejected+tokens
+// reject takes out tokens of drafts that were rejected, which are those that a context generated last.
+func (s PhaseSums) reject(ctx *uint32, tokens int64) {
+	if tokens <= 0 {
+		return
 	}
+	p := s.of(phaseDecode)
+	p.Tokens, p.Rejected = p.Tokens-tokens, p.Rejected+tokens
+	if !p.mixed[contextOf(ctx)] {
+		p.aloneTokens -= tokens
+	}
+}
+
+// generated notes whether a context's last tokens that were generated are of an execution that has others too.
+func (s PhaseSums) generated(ctx *uint32, mixed bool) {
+	p := s.of(phaseDecode)
+	if number := contextOf(ctx); mixed || p.mixed[number] {
+		if p.mixed == nil {
+			p.mixed = map[uint32]bool{}
+		}
+		p.mixed[number] = mixed
+	}
+}
+
+func contextOf(ctx *uint32) uint32 {
+	if ctx == nil {
+		return 0
+	}
+	return *ctx
 }
 
 // count adds the tokens that an execution of phase p computed, each to its own phase. What older versions recorded has
 // one phase for all of them.
 func (s PhaseSums) count(p *PhaseSum, e *resource.Graph) {
-	s.reject(e.Rejected)
+	s.reject(e.Ctx, e.Rejected)
 	alone := e.PrefillTokens == nil || e.DecodeTokens == nil || *e.PrefillTokens == 0 || *e.DecodeTokens == 0
 	switch {
 	case e.Status != 0: // failed, or aborted: its tokens were not computed
-	case e.Drafts:
+	case e.Drafts && alone:
 		p.Drafts += int64(e.Tokens)
+	case e.Drafts:
+		s.of(phasePrefill).Drafts += int64(*e.PrefillTokens)
+		s.of(phaseDecode).Drafts += int64(*e.DecodeTokens)
 	case alone:
 		p.Tokens += int64(e.Tokens)
 		p.aloneTokens += int64(e.Tokens)
+		if e.Phase == phaseDecode {
+			s.generated(e.Ctx, false)
+		}
 	default:
 		s.of(phasePrefill).Tokens += int64(*e.PrefillTokens)
 		s.of(phaseDecode).Tokens += int64(*e.DecodeTokens)
+		s.generated(e.Ctx, true)
 	}
 	if alone {
 		return

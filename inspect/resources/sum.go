@@ -228,7 +228,7 @@ func (s *Sum) take(event any) {
 		s.Memory.Total = &Totals{Peak: e.PeakLiveBytes, Allocated: e.AllocatedBytes, Freed: e.FreedBytes}
 		s.Memory.Peak = max(s.Memory.Peak, int64(e.PeakLiveBytes))
 	case *resource.SessionEnd:
-		s.Phases.reject(e.Rejected)
+		s.Phases.reject(nil, e.Rejected)
 		s.stamp(&e.Header)
 	}
 }

@@ -263,6 +263,36 @@ func TestMixedBatches(t *testing.T) {
 	}
 }
 
+// TestRejectedDrafts: drafts that were rejected are in the rate of decode only where the graph that verified them is;
+// what a draft model computed counts by its own phase.
+func TestRejectedDrafts(t *testing.T) {
+	s := newSum()
+	graph := func(ctx uint32, prefill, decode int, rejected int64) {
+		phase := phaseDecode
+		if prefill > 0 {
+			phase = phasePrefill
+		}
+		s.take(&resource.Graph{Header: resource.Header{Ctx: &ctx}, Phase: phase, Tokens: prefill + decode,
+			PrefillTokens: &prefill, DecodeTokens: &decode, DurationNS: ptr(int64(1000)), Rejected: rejected,
+			Drafts: ctx == 1})
+	}
+	graph(0, 0, 4, 0)
+	graph(0, 9, 0, 2) // of the four
+	graph(1, 9, 3, 0)
+	graph(0, 9, 5, 0)
+	graph(0, 9, 0, 0)
+	graph(0, 0, 4, 3) // of the five
+	s.take(&resource.SessionEnd{Rejected: 1})
+	r := s.Report()
+	prefill, decode := r.Phases[0], r.Phases[1]
+	if prefill.Tokens != 27 || prefill.Drafts != 9 || *prefill.TokensPerS != 9e6 {
+		t.Errorf("prefill %+v", prefill)
+	}
+	if decode.Tokens != 13-6 || decode.Rejected != 6 || decode.Drafts != 3 || *decode.TokensPerS != 5e9/2000 {
+		t.Errorf("decode %+v, %v tokens/s", decode, *decode.TokensPerS)
+	}
+}
+
 // TestUsefulWork: rates are of cells that tokens may read; where that is not known of all there is none, and the
 // padded work remains.
 func TestUsefulWork(t *testing.T) {

@@ -174,9 +174,6 @@ func (r *report) pace(use *capture.Use, phase ggmlhooks.Phase) Pace {
 		p.Tokens -= r.before.use.AloneRows[phase]
 		p.NS -= r.before.use.AloneNS[phase]
 	}
-	if phase == ggmlhooks.PhaseDecode {
-		p.Tokens -= use.Rejected
-	}
 	return p
 }
 
