@@ -34,7 +34,8 @@ type processedAgain struct {
 }
 
 // again is what was processed again: by the records of requests where there are any, since these follow slots and the
-// states that were saved of them; otherwise by the tokens in the events.
+// states that were saved of them; otherwise by the tokens in the events. The time is of graphs, which several prompts
+// share: what requests cost adds up to more.
 func (r *Run) again() (a processedAgain) {
 	if r.Requests == nil {
 		return processedAgain{r.steps.Again.Tokens, r.steps.Prompts, r.steps.Again.NS, false}
@@ -42,18 +43,21 @@ func (r *Run) again() (a processedAgain) {
 	t := r.Requests.Totals()
 	a = processedAgain{of: t.Computed, requests: true}
 	for _, cause := range t.Again {
-		a.tokens, a.ns = a.tokens+cause.Tokens, a.ns+float64(cause.CostNS)
+		a.tokens += cause.Tokens
+	}
+	if r.steps != nil && a.of > 0 {
+		a.ns = r.steps.PromptNS * float64(a.tokens) / float64(a.of)
 	}
 	return a
 }
 
 func (a processedAgain) String() string {
-	if a.requests {
-		return fmt.Sprintf("%d of %d computed prompt tokens had been computed before, by the records of requests, "+
-			"at a cost of %s", a.tokens, a.of, ns(a.ns))
-	}
 	text := fmt.Sprintf("%d of %d prompt tokens had been computed after the same tokens before", a.tokens, a.of)
-	if a.tokens > 0 {
+	if a.requests {
+		text = fmt.Sprintf("%d of %d computed prompt tokens had been computed before, by the records of requests",
+			a.tokens, a.of)
+	}
+	if a.tokens > 0 && a.ns > 0 {
 		text += fmt.Sprintf("; they are %s of their graphs by number", ns(a.ns))
 	}
 	return text

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -267,6 +268,26 @@ func TestUnreported(t *testing.T) {
 	f := judged(t, m).finding(t, "prompts processed again")
 	if want := float64(promptNS) / float64(quietNS+2*promptNS); math.Abs(*f.Share-want) > 1e-6 {
 		t.Errorf("%v, want %v", *f.Share, want)
+	}
+}
+
+// TestAgainOfRequests: prompts that slots compute together take the time of their graphs once, however many requests
+// waited for it.
+func TestAgainOfRequests(t *testing.T) {
+	s := &steps{contexts: map[uint32]*following{}, seqs: map[sequence][]uint64{}, seen: map[uint64]bool{}}
+	for _, n := range []int{8, 6} { // of 8 tokens, the others generated
+		s.take(&resource.Graph{Phase: prefill, Tokens: 8, PrefillTokens: &n, DurationNS: ptr(int64(4000))})
+	}
+	s.take(&resource.Graph{Phase: decode, Tokens: 1, PrefillTokens: ptr(0), DurationNS: ptr(int64(2000))})
+	r := &Run{steps: s, Resources: &resources.Report{GraphNS: 10_000}, Requests: &resources.Requests{}}
+	for range 2 {
+		r.Requests.All = append(r.Requests.All, kvcache.Request{Computed: 7, Cause: kvcache.CauseOff, Again: 5,
+			CostNS: 7000 * 5 / 7})
+	}
+	f := promptAgain(r)
+	if want := 0.7 * 10 / 14; math.Abs(*f.Share-want) > 1e-9 || !strings.Contains(f.Evidence, "10 of 14 computed") ||
+		!strings.Contains(f.Evidence, "5.00 µs of their graphs") {
+		t.Errorf("share %v, want %v: %s", *f.Share, want, f.Evidence)
 	}
 }
 

@@ -37,9 +37,10 @@ type steps struct {
 	// Alone are executions of one generated token that belongs to another sequence than the one before.
 	Alone part
 	// Again are the prompt tokens that follow the same tokens as in an execution before, and their part of the time.
-	Again   part
-	Prompts int64 // tokens of prompts whose predecessors are known
-	Beyond  int64 // tokens that found no room
+	Again    part
+	Prompts  int64   // tokens of prompts whose predecessors are known
+	PromptNS float64 // the part that tokens of prompts have of the time of their executions, by number
+	Beyond   int64   // tokens that found no room
 
 	last     *resource.Graph // the execution before; nil: its time is unknown
 	contexts map[uint32]*following
@@ -175,6 +176,11 @@ func (s *steps) graph(g *resource.Graph) {
 		s.WallNS += wall
 		s.GapNS += max(0, wall-*last.DurationNS)
 		s.Gaps++
+	}
+	if n := g.PrefillTokens; n != nil && g.Tokens > 0 {
+		s.PromptNS += ns * float64(*n) / float64(g.Tokens)
+	} else if g.Phase == prefill {
+		s.PromptNS += ns
 	}
 	if f.exec == g.Exec && f.again > 0 && g.Tokens > 0 {
 		n := min(f.again, int64(g.Tokens))
