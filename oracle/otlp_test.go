@@ -149,8 +149,10 @@ func wantSpans(t *testing.T, r *receiver, records []kvcache.Request) {
 			want["llamatap.recomputed.cause"], want["llamatap.recomputed.tokens"] = kvcache.CauseName(q.Cause), q.Again
 		}
 		got := attributesOf(s.Attributes)
-		if got["gen_ai.input.messages"] != nil || got["gen_ai.output.messages"] != nil {
-			t.Errorf("request %d has texts, which nobody asked for", q.ID)
+		for _, key := range []string{"gen_ai.input.messages", "gen_ai.output.messages", "llamatap.texts.cut"} {
+			if got[key] != nil {
+				t.Errorf("request %d has %s, which nobody asked for", q.ID, key)
+			}
 		}
 		for key, value := range want {
 			if got[key] != value && (q.End != kvcache.EndError || q.Said.Path != "") {

@@ -37,7 +37,9 @@ func newRequests(r *run, caches *kv) (*requests, error) {
 		q.ended.Add(done)
 		r.sample.decide(done)
 		if q.export != nil {
-			q.spell(r, done)
+			if r.o.Tap.OTLPTexts > 0 {
+				q.spell(r, done)
+			}
 			q.export.Add(*done)
 		}
 		return q.table.Append(done)
