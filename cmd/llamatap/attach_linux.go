@@ -73,9 +73,12 @@ func (v *attachView) print(l *process.CallLine) {
 			gaps = fmt.Sprintf(", between tokens %s (99 %%: %s)", present.Nanoseconds(r.GapP50NS),
 				present.Nanoseconds(r.GapP99NS))
 		}
-		present.Printf("%s  sequence %d, request %d: prompt %d tokens%s in %s, generated %d%s%s\n", l.ISO[11:19],
-			r.Sequence,
-			r.Number, r.Prompt, cached, present.Nanoseconds(r.PromptNS), r.Generated, gaps, partial)
+		name := ""
+		if r.Context > 0 {
+			name = fmt.Sprintf("context %d, ", r.Context)
+		}
+		present.Printf("%s  %ssequence %d, request %d: prompt %d tokens%s in %s, generated %d%s%s\n", l.ISO[11:19],
+			name, r.Sequence, r.Number, r.Prompt, cached, present.Nanoseconds(r.PromptNS), r.Generated, gaps, partial)
 	}
 	if l.Lost > 0 {
 		present.Printf("%s  %d events were lost: shorten --interval\n", l.ISO[11:19], l.Lost)
