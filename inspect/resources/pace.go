@@ -35,7 +35,8 @@ const phaseMixed = "mixed"
 
 // ReadPaces reads the log of a run directory, live or sealed. It returns early when ctx is done.
 func ReadPaces(ctx context.Context, dir string) (*Paces, error) {
-	p := &paceReading{Paces: &Paces{Phases: map[string]*Pace{}}, inside: map[uint64]map[Part]int64{}}
+	p := &paceReading{Paces: &Paces{Phases: map[string]*Pace{}}, inside: map[uint64]map[Part]int64{},
+		generated: map[uint32][]*Series{}}
 	if err := EachEvent(ctx, dir, p.take); err != nil {
 		return nil, err
 	}
@@ -47,6 +48,8 @@ type paceReading struct {
 	*Paces
 	inside map[uint64]map[Part]int64 // of executions whose graph is not read yet, at most maxExecs
 	work   work
+	// generated is where the tokens are that a context generated last.
+	generated map[uint32][]*Series
 }
 
 // take adds an event. What is none is passed over.
@@ -61,6 +64,11 @@ func (p *paceReading) take(kind resource.Kind, text []byte) error {
 		var g resource.Graph
 		if json.Unmarshal(text, &g) == nil {
 			p.graph(&g)
+		}
+	case resource.KindSessionEnd:
+		var e resource.SessionEnd
+		if json.Unmarshal(text, &e) == nil {
+			p.reject(e.Ctx, e.Rejected)
 		}
 	case resource.KindOutputToken:
 		var t resource.OutputToken
@@ -91,8 +99,17 @@ func (p *paceReading) node(e *work) {
 	}
 }
 
+// reject takes back drafts, which are of what a context generated last.
+func (p *paceReading) reject(ctx *uint32, tokens int64) {
+	for _, s := range p.generated[contextOf(ctx)] {
+		s.Tokens -= tokens
+		s.batches[len(s.batches)-1].tokens -= tokens
+	}
+}
+
 // graph ends an execution.
 func (p *paceReading) graph(g *resource.Graph) {
+	p.reject(g.Ctx, g.Rejected)
 	parts := p.inside[g.Exec]
 	delete(p.inside, g.Exec)
 	if g.Phase == PhaseSetup || g.Tokens == 0 || g.DurationNS == nil {
@@ -108,13 +125,18 @@ func (p *paceReading) graph(g *resource.Graph) {
 			p.Phases[phase] = of
 		}
 	}
-	tokens := int64(g.Tokens) - g.Rejected
+	tokens := int64(g.Tokens)
 	if g.Drafts { // its time is a price of its target's tokens
 		tokens = 0
 	}
+	series := []*Series{&of.Graphs}
 	of.Graphs.add(tokens, map[Part]int64{{}: *g.DurationNS})
 	if parts != nil {
+		series = append(series, &of.Inside)
 		of.Inside.add(tokens, parts)
+	}
+	if phase != phasePrefill && !g.Drafts {
+		p.generated[contextOf(g.Ctx)] = series
 	}
 }
 

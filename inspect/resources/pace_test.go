@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/llamatap/llamatap/resource"
 )
 
 // TestSeries: batches hold all that was added and are as many as stated, and about 95 of 100 intervals of a mean hold
@@ -48,6 +50,30 @@ func TestSeries(t *testing.T) {
 		if holds < runs*90/100 || holds > runs*99/100 || differ > runs*9/100 {
 			t.Errorf("%d times: %d of %d intervals hold the mean, %d of as many pairs differ", c.length, holds, runs,
 				differ)
+		}
+	}
+}
+
+// TestPaceOfDrafts: drafts that were rejected are taken from the tokens of the phase that verified them, whichever
+// phase the graph that reports them is of.
+func TestPaceOfDrafts(t *testing.T) {
+	p := paceReading{Paces: &Paces{Phases: map[string]*Pace{}}, inside: map[uint64]map[Part]int64{},
+		generated: map[uint32][]*Series{}}
+	for _, g := range []struct{ prefill, decode, rejected int }{{0, 5, 0}, {8, 0, 3}, {8, 5, 0}, {8, 0, 0}, {0, 0, 2},
+		{0, 5, 1}} {
+		phase := phaseDecode
+		if g.prefill > 0 {
+			phase = phasePrefill
+		}
+		p.graph(&resource.Graph{Phase: phase, Tokens: g.prefill + g.decode, PrefillTokens: &g.prefill,
+			DecodeTokens: &g.decode, Rejected: int64(g.rejected), DurationNS: ptr(int64(1000))})
+	}
+	if err := p.take(resource.KindSessionEnd, []byte(`{"event":"resource_session_end","rejected":4}`)); err != nil {
+		t.Fatal(err)
+	}
+	for phase, want := range map[string]int64{phasePrefill: 16, phaseDecode: 10 - 3 - 4, phaseMixed: 13 - 2 - 1} {
+		if got := p.Phases[phase].Graphs.Tokens; got != want {
+			t.Errorf("%d tokens of %s, want %d", got, phase, want)
 		}
 	}
 }
