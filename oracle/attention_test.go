@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/llamatap/llamatap/gguf"
@@ -120,4 +121,22 @@ func weight(row []float32, cell int) float64 {
 		return 0
 	}
 	return float64(row[cell])
+}
+
+// TestAttentionOfSavedState: where llama-server loads a prompt that it had saved, cells hold other keys than those that
+// were computed there last, and no attention of them is printed.
+func TestAttentionOfSavedState(t *testing.T) {
+	s := serve(t, []string{"--tap-attention"}, "-np", "1", "-c", "512", "-t", "1", "--no-webui", "--cache-ram", "64")
+	s.ask(t, question{prompt: long, n: 2})
+	s.ask(t, question{prompt: "package other\n" + strings.Repeat("var x int\n", 20), n: 2})
+	if a := s.ask(t, question{prompt: long + " and more", n: 2}); a.Timings.Cached == 0 {
+		t.Fatalf("nothing was loaded: %+v", a)
+	}
+	s.stop()
+	dir := runDirs(t, s.out)[0]
+	inspect := []string{"inspect", dir, "--attention", "--layer", "0", "--head", "0"}
+	if o := llamatap(t, inspect...); o.status == 0 || !strings.Contains(o.stderr, "a saved state may have replaced") {
+		t.Errorf("status %d\n%s%s", o.status, o.stdout, o.stderr)
+	}
+	llamatap(t, append(inspect, "--token", "0:20")...).good(t)
 }

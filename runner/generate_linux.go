@@ -160,4 +160,5 @@ func (h *handing) Append(p *stream.Packet, data []byte, release func()) error {
 func (h *handing) AppendExecution(*stream.Execution) error    { return nil }
 func (h *handing) AppendRequest(ggmlhooks.RequestBegin) error { return nil }
 func (h *handing) AppendResolution(stream.Resolution) error   { return nil }
+func (h *handing) AppendStateLoad(stream.StateLoad) error     { return nil }
 func (h *handing) Commit() error                              { return nil }

@@ -18,6 +18,7 @@ type Stream interface {
 	AppendExecution(e *stream.Execution) error
 	AppendRequest(b ggmlhooks.RequestBegin) error
 	AppendResolution(r stream.Resolution) error
+	AppendStateLoad(l stream.StateLoad) error
 	Commit() error
 }
 
@@ -81,11 +82,14 @@ func (r *Recorder) Use() Use {
 	return use
 }
 
-// SeqChange counts the drafts that the program takes back.
+// SeqChange counts the drafts that the program takes back, and writes that it put a saved state back.
 func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 	r.use.Rejected += int64(c.Rejected)
 	if !r.mixed[c.Ctx] {
 		r.use.AloneRows[ggmlhooks.PhaseDecode] -= int64(c.Rejected)
+	}
+	if c.Kind == ggmlhooks.SeqRestore && !r.refusing {
+		return r.o.Stream.AppendStateLoad(stream.StateLoad{Ctx: c.Ctx, MonoNS: c.MonoNS})
 	}
 	return nil
 }

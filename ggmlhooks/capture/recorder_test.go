@@ -42,6 +42,10 @@ func (s *script) AppendResolution(r stream.Resolution) error {
 	return s.note("resolve %d-%d %v", r.FirstExec, r.LastExec, r.Phase)
 }
 
+func (s *script) AppendStateLoad(l stream.StateLoad) error {
+	return s.note("load %d at %d", l.Ctx, l.MonoNS)
+}
+
 func (s *script) Commit() error { return nil }
 
 type tokens struct{ *script }
@@ -498,6 +502,7 @@ type nowhere struct{}
 func (nowhere) AppendExecution(*stream.Execution) error    { return nil }
 func (nowhere) AppendRequest(ggmlhooks.RequestBegin) error { return nil }
 func (nowhere) AppendResolution(stream.Resolution) error   { return nil }
+func (nowhere) AppendStateLoad(stream.StateLoad) error     { return nil }
 func (nowhere) Commit() error                              { return nil }
 func (nowhere) Append(_ *stream.Packet, _ []byte, release func()) error {
 	release()

@@ -84,11 +84,7 @@ func NewMap(r *Run, o MapOptions) (*Map, error) {
 func (m *Map) EachRow(fn func(*MapRow) error) error {
 	b := mapBuilder{Map: m, fn: fn}
 	path, packets := m.run.Path, m.run.Stream
-	for e := range packets.Executions() {
-		if e.Ctx == m.options.Ctx && e.Phase == label.PhaseMaintenance {
-			b.shifts = append(b.shifts, e.Exec)
-		}
-	}
+	b.findMoves()
 	for i, p := range packets.Packets() {
 		if p.Ctx != m.options.Ctx || !m.note.uses(p.Name) {
 			continue
@@ -195,7 +191,7 @@ type mapBuilder struct {
 	exec   uint64
 	open   map[string][]pieces // of the current execution, by packet name
 	keys   map[int64]key       // by cell
-	shifts []uint64            // executions that rotate keys in the cache, as a context shift does
+	moves  []move
 	sinks  []float32
 	rows   int
 	buffer []float32
@@ -206,6 +202,40 @@ type key struct {
 	row   []float32 // [HeadDim, HeadsKV]
 	token int64
 	exec  uint64
+}
+
+// move is when keys in the cache became others than those that were captured.
+type move struct {
+	exec   uint64 // the first execution that sees them
+	loaded bool   // the program put a saved state back; false: an execution rotated them, as a context shift does
+}
+
+func (m *move) String() string {
+	if m.loaded {
+		return "a saved state may have replaced"
+	}
+	return "a context shift has moved"
+}
+
+// findMoves reads when keys of the context's cache were changed by other things than its tokens.
+func (b *mapBuilder) findMoves() {
+	var loads []stream.StateLoad
+	for l := range b.run.Stream.StateLoads() {
+		if l.Ctx == b.options.Ctx {
+			loads = append(loads, l)
+		}
+	}
+	for e := range b.run.Stream.Executions() {
+		if e.Ctx != b.options.Ctx {
+			continue
+		}
+		for len(loads) > 0 && loads[0].MonoNS < e.MonoNS {
+			b.moves, loads = append(b.moves, move{e.Exec, true}), loads[1:]
+		}
+		if e.Phase == label.PhaseMaintenance {
+			b.moves = append(b.moves, move{e.Exec, false})
+		}
+	}
 }
 
 // pieces is one tensor of the execution, put together.
@@ -277,7 +307,7 @@ func (b *mapBuilder) storeKeys(rows, cells []pieces) error {
 		b.keys = make(map[int64]key)
 	}
 	if len(rows) > 0 { // it computes embeddings, which are no tokens
-		b.shifts = slices.DeleteFunc(b.shifts, func(exec uint64) bool { return exec == b.exec })
+		b.moves = slices.DeleteFunc(b.moves, func(m move) bool { return m.exec == b.exec && !m.loaded })
 	}
 	width := b.note.HeadDim * b.note.HeadsKV
 	for _, k := range rows {
@@ -389,10 +419,10 @@ func (b *mapBuilder) heads(n int) (first, end int, err error) {
 // fillKeys lays out the keys of the cells that a token sees.
 func (b *mapBuilder) fillKeys(a *attention, tokens []int64, token int64) error {
 	width := a.HeadDim * a.KVHeads
-	var shifted uint64 // the last execution that rotated keys
-	for _, exec := range b.shifts {
-		if exec < b.exec {
-			shifted = exec
+	var last move
+	for _, m := range b.moves {
+		if m.exec <= b.exec {
+			last = m
 		}
 	}
 	if len(a.K) != width*a.Cells {
@@ -402,9 +432,9 @@ func (b *mapBuilder) fillKeys(a *attention, tokens []int64, token int64) error {
 		k, written := b.keys[int64(cell)]
 		tokens[cell] = -1
 		seen := !math.IsInf(float64(a.Mask[cell]), -1)
-		if seen && written && k.exec < shifted {
-			return fmt.Errorf("%s: execution %d: token %d sees keys that a context shift has moved since they were "+
-				"captured: choose tokens before it, or record with --tap-attention exact", b.run.Path, b.exec, token)
+		if seen && written && k.exec < last.exec {
+			return fmt.Errorf("%s: execution %d: token %d sees keys that %s since they were captured: "+
+				"choose tokens before it, or record with --tap-attention exact", b.run.Path, b.exec, token, &last)
 		}
 		if written {
 			tokens[cell] = k.token

@@ -19,14 +19,19 @@ import (
 // overwrites cell
 // 0. Logits are Q·K with Q = 1, so that the weights are those of the keys 0, ln 2, ln 4.
 func mapRun(t *testing.T, change func(exec uint64, name string, p *stream.Packet) bool,
-	executions ...stream.Execution) *Run {
+	records ...any) *Run {
 	t.Helper()
 	d, err := rundir.Create(t.TempDir(), "maps", time.Now())
 	check(t, err)
 	w, err := stream.Create(filepath.Join(d.Path(), rundir.StreamName), stream.Options{Workers: 1, DType: 1})
 	check(t, err)
-	for i := range executions {
-		check(t, w.AppendExecution(&executions[i]))
+	for _, r := range records {
+		switch r := r.(type) {
+		case stream.Execution:
+			check(t, w.AppendExecution(&r))
+		case stream.StateLoad:
+			check(t, w.AppendStateLoad(r))
+		}
 	}
 	ln2, hidden := float32(math.Log(2)), minusInf
 	put := func(exec uint64, name string, first, n int64, ne [4]int64, data []byte, srcType int) {
@@ -111,6 +116,22 @@ func TestMapAfterShift(t *testing.T) {
 	err := newMap(t, r, MapOptions{Layer: 3}).EachRow(func(*MapRow) error { rows++; return nil })
 	if rows != 2 || err == nil || !strings.Contains(err.Error(), "token 2 sees keys that a context shift has moved") {
 		t.Errorf("%d rows, %v", rows, err)
+	}
+}
+
+// TestMapAfterLoad: where a saved state was put back, cells may hold other keys than those that were captured. That
+// of another context, or one before they were captured, is of no interest.
+func TestMapAfterLoad(t *testing.T) {
+	first := stream.Execution{Exec: 7, MonoNS: 70, Phase: label.PhasePrefill, TokenFirst: -1}
+	second := stream.Execution{Exec: 9, MonoNS: 90, Phase: label.PhasePrefill, TokenFirst: -1}
+	for load, want := range map[stream.StateLoad]int{{MonoNS: 60}: 4, {MonoNS: 80}: 2, {MonoNS: 95}: 4,
+		{Ctx: 1, MonoNS: 80}: 4} {
+		r, rows := mapRun(t, nil, first, load, second), 0
+		err := newMap(t, r, MapOptions{Layer: 3}).EachRow(func(*MapRow) error { rows++; return nil })
+		told := err != nil && strings.Contains(err.Error(), "token 2 sees keys that a saved state may have replaced")
+		if rows != want || told != (want == 2) {
+			t.Errorf("%+v: %d rows, %v", load, rows, err)
+		}
 	}
 }
 

@@ -134,6 +134,11 @@ func (o *output) AppendResolution(r stream.Resolution) error {
 	return o.files.current.stream.AppendResolution(r)
 }
 
+// AppendStateLoad passes the load of a saved state on.
+func (o *output) AppendStateLoad(l stream.StateLoad) error {
+	return o.files.current.stream.AppendStateLoad(l)
+}
+
 // Commit passes a commit on.
 func (o *output) Commit() error { return o.files.current.stream.Commit() }
 

@@ -201,6 +201,14 @@ func (r *replay) AppendResolution(d stream.Resolution) error {
 	return r.output.AppendResolution(d)
 }
 
+// AppendStateLoad passes the load of a saved state on. What is kept has its own.
+func (r *replay) AppendStateLoad(l stream.StateLoad) error {
+	if r.waiting {
+		return nil
+	}
+	return r.output.AppendStateLoad(l)
+}
+
 // Commit passes a commit on unless it is kept, or stands among what is.
 func (r *replay) Commit() error {
 	if r.waiting {

@@ -21,7 +21,7 @@ const (
 const (
 	indexMagic   = "\x89LTIDX\r\n"
 	versionMajor = 1 // a reader refuses another one
-	versionMinor = 3 // a reader ignores it
+	versionMinor = 4 // a reader ignores it
 	headerSize   = 64
 )
 
@@ -47,6 +47,7 @@ const (
 	recordRequest    = 128 // since 1.1
 	recordGap        = 129 // since 1.2
 	recordText       = 130 // since 1.3
+	recordStateLoad  = 131 // since 1.4
 )
 
 // An end record finishes with a trailer by which it is found from the file's end: CRC-32C of the payload before the

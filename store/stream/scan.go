@@ -22,6 +22,7 @@ type index struct {
 	pages       *pages // of packets and executions
 	losses      []Loss
 	resolutions []Resolution
+	loads       []StateLoad
 	requests    map[requestKey][]requestAt // begins, in order
 	gaps        []int64                    // where records are missing
 	repairs     []Gap
@@ -187,6 +188,14 @@ func (x *index) takeKind(r record, at int64) error {
 	case recordText:
 		_, err := readText(r.payload)
 		return err
+	case recordStateLoad:
+		l, err := x.header.readStateLoad(r.payload)
+		if err != nil {
+			return err
+		}
+		if !x.slim {
+			x.loads = append(x.loads, l)
+		}
 	case recordGap:
 		return x.takeGap(r.payload, at)
 	case recordEnd:
