@@ -168,6 +168,9 @@ func (a *exportArgs) run(args []string) error {
 	}
 	ctx, stop := untilInterrupt(syscall.SIGTERM)
 	defer stop()
+	if a.options.Out == "-" {
+		return cli.Wrongf("-o -: an export is written to files: name one, or a folder")
+	}
 	if a.to == "mrm-trace" {
 		return a.exportMRMTrace(ctx, path)
 	}
@@ -176,9 +179,6 @@ func (a *exportArgs) run(args []string) error {
 	}
 	if suffix, ok := export.TimelineSuffix(a.to); ok {
 		return a.exportTimeline(ctx, path, suffix)
-	}
-	if a.options.Out == "-" {
-		return cli.Wrongf("-o -: tensors are exported to files: name one, or a folder")
 	}
 	if !slices.Contains(export.Forms, export.Form(a.to)) {
 		return cli.Wrongf("--to %q: use one of %s", a.to, strings.Join(exportFormats(), ", "))

@@ -59,7 +59,7 @@ func (a *exportArgs) writeFile(run, suffix string, write func(io.Writer) error) 
 	if err := canWrite(out, "-o"); err != nil {
 		return "", err
 	}
-	return out, rundir.WriteFile(out, 0o644, write)
+	return out, rundir.WriteFile(out, 0o600, write) // for its owner alone: it has the texts of tokens
 }
 
 // exportMooncake writes a run's requests as a Mooncake trace.

@@ -25,6 +25,9 @@ func TestExportTimelineRefuses(t *testing.T) {
 	refused(t, "export "+log+" --to chrome --force -o /dev/null", 1, "regular")
 	refused(t, "export "+log+" --to chrome -o "+filepath.Join(dir, "no", "a"), 1, "no such file")
 	refused(t, "export "+t.TempDir()+" --to chrome", 1, "--tap-resource-level")
+	for _, form := range []string{"chrome", "mooncake", "mrm-trace", "npy"} {
+		refused(t, "export "+log+" --to "+form+" -o -", 2, "written to files")
+	}
 	if err := call("export", log, "--to", "chrome", "--force", "-o", filepath.Join(dir, "there")); err != nil {
 		t.Error(err)
 	}
@@ -32,7 +35,11 @@ func TestExportTimelineRefuses(t *testing.T) {
 	if err := call("export", ".", "--to", "pprof"); err != nil {
 		t.Error(err)
 	}
-	if err := os.Remove(filepath.Base(dir) + ".pb.gz"); err != nil {
+	profile := filepath.Base(dir) + ".pb.gz"
+	if info, err := os.Stat(profile); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v: others can read it", info, err)
+	}
+	if err := os.Remove(profile); err != nil {
 		t.Error(err)
 	}
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
