@@ -115,7 +115,7 @@ func aboutRun(path string) about {
 		return a
 	}
 	a.title, a.model, a.unix, a.mono = m.RunID, m.Model.Name, m.Clock.UnixNS, m.Clock.MonoNS
-	a.givenBack = m.EventsGivenBack()
+	a.givenBack = m.EventsGivenBack(path)
 	if m.Tokens != nil {
 		a.tokens = m.Tokens.Computed()
 	}

@@ -193,8 +193,11 @@ func begin(ctx context.Context, dir string, t *table.Table, o Options) (*analysi
 		r.note("the table was not completed: the newest accesses are missing, for the recording was ended from " +
 			"outside, or its disk was full")
 	}
-	if m, err := rundir.ReadMetadata(dir); err == nil && m.Stopped.Missing() != "" {
-		r.note(m.Stopped.Missing())
+	if m, err := rundir.ReadMetadata(dir); err == nil {
+		r.GivenBack = m.TraceGivenBack(dir)
+		if text := m.Stopped.Missing(); text != "" {
+			r.note(text)
+		}
 	}
 	if len(t.Missing) > 0 {
 		r.note("parts of the table are missing, and with them accesses between others: " +

@@ -378,6 +378,38 @@ func TestStopped(t *testing.T) {
 	}
 }
 
+// TestGivenBack: a report of accesses, the oldest of which are gone, says so and where they are.
+func TestGivenBack(t *testing.T) {
+	rotated := &rundir.Rotated{}
+	rotated.AddPart(rundir.TraceName, 40)
+	rotated.AddPart(rundir.TraceName, 2)
+	moved := &rundir.Moved{To: "s3://b/run_1", Files: []rundir.File{{Name: "resource.jsonl"},
+		{Name: "trace.000.parquet"}, {Name: "trace.001.parquet"}}}
+	for want, m := range map[string]rundir.Metadata{
+		"the oldest 42 rows of accesses were given back to hold the size of the run": {Rotated: rotated},
+		"the oldest 2 parts of trace.parquet are in s3://b/run_1 alone":              {Moved: moved},
+		"": {},
+	} {
+		dir := decodeRun(t)
+		m.Version = rundir.MetadataVersion
+		about, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, dir, rundir.MetadataName, about)
+		r := analyze(t, dir, Options{})
+		var text, object strings.Builder
+		if err := errors.Join(r.WriteText(&text, ByType, 0), json.NewEncoder(&object).Encode(r)); err != nil {
+			t.Fatal(err)
+		}
+		line, key := "NOT WHOLE "+want+": the figures are of the others", `"given_back":"`+want+`"`
+		if there := want != ""; strings.Contains(text.String(), line) != there ||
+			strings.Contains(object.String(), key) != there {
+			t.Errorf("%q: %s%s", want, text.String(), object.String())
+		}
+	}
+}
+
 // TestSegment: what a segment has not is in its run.
 func TestSegment(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), rundir.SegmentName(1))

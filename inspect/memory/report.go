@@ -31,6 +31,8 @@ type Report struct {
 	Symbols, DataSymbols, Processes []Use
 	// Phases are those of a recorded program that has markers, in the order in which they began first.
 	Phases []Phase
+	// GivenBack says how much of the table is not there any more; "" where it is whole, or nothing is known.
+	GivenBack string
 	// Notes say what could not be computed, and why.
 	Notes []string
 }
@@ -174,6 +176,7 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		Seconds     float64             `json:"seconds"`
 		Windows     []float64           `json:"windows_s"`
 		Thresholds  memtrace.Thresholds `json:"thresholds"`
+		GivenBack   string              `json:"given_back,omitempty"`
 		Notes       []string            `json:"notes,omitempty"`
 		computeAll
 		Types     []Type      `json:"types"`
@@ -187,7 +190,7 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		Processes []Use       `json:"by_process,omitempty"`
 		Phases    []Phase     `json:"by_phase,omitempty"`
 	}{r.Path, r.Version, r.Rows, r.Parts, r.Collectors, r.TimeSources, r.BeginUnixNS, r.Seconds(), r.Windows,
-		r.Thresholds, r.Notes,
+		r.Thresholds, r.GivenBack, r.Notes,
 		computeAllOf(r), r.Types, stepsOf(r), bandwidthOf(r), r.KVBlocks, r.Samples, r.Agreement, r.Symbols,
 		r.DataSymbols, r.Processes, r.Phases})
 }

@@ -60,6 +60,9 @@ func writeHead(out *present.Text, r *Report) {
 	out.Line("run     %s", r.Path)
 	out.Line("trace   %d rows in %s, %s, schema %s", r.Rows, count(int64(r.Parts), "file", "files"),
 		present.Seconds(r.Seconds()), r.Version)
+	if r.GivenBack != "" {
+		out.Line("NOT WHOLE %s: the figures are of the others", r.GivenBack)
+	}
 	if n := r.Collectors[memtrace.CollectorGraph.String()]; n > 0 {
 		out.Line("ledger  %d rows: what graphs say, %s; each operand byte counts once per op, whatever caches held "+
 			"of it", n, Computed)

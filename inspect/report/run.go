@@ -55,7 +55,7 @@ func Read(ctx context.Context, dir string, progress func(done, total int64)) (*R
 	if r.Metadata, err = rundir.FindMetadata(dir); err != nil {
 		r.note("%v: what stands there is missing here; 'llamatap verify' reports more", err)
 	}
-	if back := r.Metadata.EventsGivenBack(); back != "" {
+	if back := r.Metadata.EventsGivenBack(dir); back != "" {
 		r.note("%s: figures of graphs, tokens and causes are of the others", back)
 	}
 	if r.State != resources.StateSealed {

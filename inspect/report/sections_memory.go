@@ -218,6 +218,9 @@ func memorySection(ctx context.Context, r *Run, over *tracks) (*section, error) 
 		r.note("the accesses to memory cannot be read: %v", err)
 		return s, nil
 	}
+	if report.GivenBack != "" {
+		s.notes = append(s.notes, upper(report.GivenBack)+": the figures of accesses are of the others.")
+	}
 	c := &figure{Kind: drawnBars, Title: "Bytes that were accessed, by type of region",
 		X: axis{Name: "bytes", Unit: "B"}}
 	read, written := &curve{Name: "read"}, &curve{Name: "written"}

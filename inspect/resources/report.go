@@ -248,7 +248,7 @@ func (r *Report) describe() error {
 	if err != nil || m == nil {
 		return err
 	}
-	r.Model, r.Account, r.GivenBack = m.Model.Name, m.Account, m.EventsGivenBack()
+	r.Model, r.Account, r.GivenBack = m.Model.Name, m.Account, m.EventsGivenBack(r.Path)
 	r.stopped, r.uncounted = m.Stopped, m.Account == nil && (m.Lossy || len(m.Repaired) > 0)
 	for _, c := range r.Caches {
 		c.Partly = c.Partly || r.GivenBack != ""

@@ -60,16 +60,53 @@ func (r *Rotated) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// EventsGivenBack says how much of the log of events was given back; "" where it is whole, or nothing is known.
-func (m *Metadata) EventsGivenBack() string {
-	switch {
-	case m == nil || m.Rotated == nil || m.Rotated.Parts[EventsName].Parts == 0:
-		return ""
-	case m.Account == nil || m.Account.Events == nil:
+// EventsGivenBack says how much of the log of events is not in a directory any more; "" where it is whole, or nothing is
+// known.
+func (m *Metadata) EventsGivenBack(dir string) string {
+	gone, text := m.gone(dir, EventsName)
+	if text == "" && gone.Parts > 0 && m.Account != nil && m.Account.Events != nil {
+		return fmt.Sprintf("the oldest %d of %d events were given back to hold the size of the run",
+			m.Account.Events.Rotated, m.Account.Events.Written)
+	}
+	if text == "" && gone.Parts > 0 {
 		return "the oldest events were given back to hold the size of the run"
 	}
-	return fmt.Sprintf("the oldest %d of %d events were given back to hold the size of the run",
-		m.Account.Events.Rotated, m.Account.Events.Written)
+	return text
+}
+
+// TraceGivenBack says the same of the table of accesses.
+func (m *Metadata) TraceGivenBack(dir string) string {
+	gone, text := m.gone(dir, TraceName)
+	if text == "" && gone.Parts > 0 {
+		text = "the oldest accesses were given back to hold the size of the run"
+		if gone.Rows > 0 {
+			text = fmt.Sprintf("the oldest %d rows of accesses were given back to hold the size of the run", gone.Rows)
+		}
+	}
+	return text
+}
+
+// gone is what was given back of a table or of lines, and says where the parts are that object storage alone has.
+func (m *Metadata) gone(dir, table string) (back RotatedParts, elsewhere string) {
+	if m == nil {
+		return back, ""
+	}
+	if m.Rotated != nil {
+		back = m.Rotated.Parts[table]
+	}
+	moved, n := m.Moved.Absent(dir), 0
+	if moved == nil {
+		return back, ""
+	}
+	for _, f := range moved.Files {
+		if of, _, ok := PartOf(f.Name); ok && of == table {
+			n++
+		}
+	}
+	if n > 0 {
+		elsewhere = fmt.Sprintf("the oldest %d parts of %s are in %s alone", n, table, moved.To)
+	}
+	return back, elsewhere
 }
 
 // partForm is what a part of a table or of lines that can be given back is called: the first of lines has no number.
