@@ -287,6 +287,31 @@ func TestStopped(t *testing.T) {
 	}
 }
 
+// TestEventsLost: events that the log could not even count, as on a full disk, are in the account, and both the summary
+// and the list of what a run holds print them.
+func TestEventsLost(t *testing.T) {
+	const want = "6000 of 6002 events (6000 to disk_full); all events of the 3 tokens that were computed after recording " +
+		"stopped"
+	about, err := json.Marshal(rundir.Metadata{Version: rundir.MetadataVersion, Lossy: true,
+		Account: &rundir.Account{Events: &rundir.EventAccount{Written: 2, Lost: map[string]uint64{"disk_full": 6000},
+			TokensAfter: 3}}})
+	check(t, err)
+	dir := directory(t, map[string]string{rundir.EventsName: aRun().String(), "manifest.json": manifest,
+		rundir.MetadataName: string(about)})
+	r, err := Summarize(t.Context(), dir, nil, nil)
+	check(t, err)
+	run, err := ReadRun(dir)
+	check(t, err)
+	var events, held strings.Builder
+	check(t, r.WriteText(&events))
+	check(t, run.WriteText(&held))
+	for _, text := range []string{events.String(), held.String()} {
+		if !strings.Contains(text, want) {
+			t.Error(text)
+		}
+	}
+}
+
 // TestSegment: what a segment has not is in its run.
 func TestSegment(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), rundir.SegmentName(1))

@@ -50,10 +50,12 @@ type Run struct {
 	Recorders []string  `json:"recorders"`        // that were asked for
 	Bytes     int64     `json:"bytes"`            // of all files, derived ones included
 	// something is missing, or recording stopped before the program did
-	Lossy  bool                 `json:"lossy"`
-	Losses []rundir.Loss        `json:"losses"`
-	Data   []Data               `json:"data"`
-	Hosts  []resource.OtherHost `json:"hosts,omitempty"`
+	Lossy  bool          `json:"lossy"`
+	Losses []rundir.Loss `json:"losses"`
+	// of the run, whatever recorded it; absent where its metadata have none
+	Account *rundir.Account      `json:"account,omitempty"`
+	Data    []Data               `json:"data"`
+	Hosts   []resource.OtherHost `json:"hosts,omitempty"`
 }
 
 // Data is what one recorder, or several of a kind, wrote.
@@ -155,6 +157,7 @@ func (r *Run) describe(m *rundir.Metadata) {
 	if m.Losses != nil {
 		r.Losses = m.Losses
 	}
+	r.Account = m.Account
 	if m.Tokens != nil {
 		n := m.Tokens.Prompt + m.Tokens.Generated
 		r.Tokens = &n
@@ -175,12 +178,16 @@ func (r *Run) WriteText(out io.Writer) error {
 	if len(r.Recorders) > 0 {
 		rows = append(rows, []string{"recorders", strings.Join(r.Recorders, ", ")})
 	}
-	for _, l := range r.Losses {
-		rows = append(rows, []string{"lost",
-			fmt.Sprintf("%d packets, %s: %s", l.Packets, present.Bytes(int64(l.Bytes)), l.Cause)})
-	}
-	if r.Lossy && len(r.Losses) == 0 {
+	switch {
+	case r.Account != nil && r.Account.Lossy():
+		rows = append(rows, []string{"lost", present.Losses(r.Account)})
+	case r.Lossy && len(r.Losses) == 0:
 		rows = append(rows, []string{"lost", "the run is marked lossy"})
+	default:
+		for _, l := range r.Losses {
+			rows = append(rows, []string{"lost",
+				fmt.Sprintf("%d packets, %s: %s", l.Packets, present.Bytes(int64(l.Bytes)), l.Cause)})
+		}
 	}
 	if err := present.Table(out, rows); err != nil {
 		return err

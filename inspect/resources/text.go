@@ -228,16 +228,33 @@ func memoryText(m *MemoryRow) string {
 
 func (r *Report) lossText() string {
 	var parts []string
-	for _, l := range r.Losses[:min(len(r.Losses), 4)] {
-		parts = append(parts, fmt.Sprintf("%d %s events: %s", l.Count, l.Kind, l.Cause))
+	counted := uint64(0)
+	for i, l := range r.Losses {
+		counted += uint64(l.Count)
+		if i < 4 {
+			parts = append(parts, fmt.Sprintf("%d %s events: %s", l.Count, l.Kind, l.Cause))
+		}
 	}
 	if more := len(r.Losses) - 4; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d other causes", more))
 	}
-	if r.Account != nil && len(r.Account.Lost)+len(r.Account.Violations) > 0 {
-		tensors := *r.Account
-		tensors.Events = nil // they are above, by kind
-		parts = append(parts, present.Losses(&tensors))
+	if r.Account != nil {
+		account := *r.Account
+		if e := account.Events; e != nil {
+			events, lost := *e, uint64(0)
+			for _, n := range e.Lost {
+				lost += n
+			}
+			if lost <= counted {
+				events.Lost = nil // they are above, by kind
+			} else {
+				parts = nil // the log could not hold them all, as on a full disk
+			}
+			account.Events = &events
+		}
+		if account.Lossy() {
+			parts = append(parts, present.Losses(&account))
+		}
 	}
 	if text := r.stopped.Missing(); text != "" {
 		parts = append(parts, text)
