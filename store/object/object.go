@@ -165,6 +165,9 @@ func (s *Store) Check(ctx context.Context) error {
 func (s *Store) Push(ctx context.Context, dir string) error {
 	m, err := rundir.ReadManifest(dir)
 	if errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(dir); err != nil {
+			return fmt.Errorf("push %s: there is no such folder: give a run directory", dir)
+		}
 		return fmt.Errorf("push %s: the run is not sealed: wait until it ends, or repair it with llamatap verify "+
 			"--repair", dir)
 	}
@@ -353,6 +356,8 @@ func (c *connection) remedy(err error) string {
 	switch r := minio.ToErrorResponse(err); {
 	case r.Code == minio.NoSuchBucket:
 		return ": make the bucket " + c.bucket + ", or give another one in the URL"
+	case r.Code == "InvalidBucketName":
+		return ": give another bucket than " + c.bucket + " in the URL"
 	case r.Code == "InvalidAccessKeyId", r.Code == "SignatureDoesNotMatch", r.Code == minio.AccessDenied,
 		r.Code == "ExpiredToken", r.Code == "InvalidToken", r.StatusCode == 403, r.StatusCode == 401:
 		return ": check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and what they may do in bucket " +

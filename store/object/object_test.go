@@ -60,7 +60,8 @@ func (b *bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		code = "NoSuchKey"
 	}
 	if code != "" && code != "damage" {
-		w.WriteHeader(map[string]int{"SlowDown": 503, "SignatureDoesNotMatch": 403}[code] + 404*btoi(code[0] == 'N'))
+		w.WriteHeader(map[string]int{"SlowDown": 503, "SignatureDoesNotMatch": 403, "InvalidBucketName": 400}[code] +
+			404*btoi(code[0] == 'N'))
 		fmt.Fprintf(w, "<Error><Code>%s</Code><Message>no</Message></Error>", code)
 		return
 	}
@@ -251,6 +252,7 @@ func TestPushErrors(t *testing.T) {
 	}{
 		"bucket":      {"other/p", nil, "make the bucket other"},
 		"credentials": {"bkt", func(string) string { return "SignatureDoesNotMatch" }, "check AWS_ACCESS_KEY_ID"},
+		"name":        {"bkt", func(string) string { return "InvalidBucketName" }, "another bucket than bkt"},
 		"outage":      {"bkt", func(string) string { return "SlowDown" }, "check the endpoint 127.0.0.1"},
 		"damage":      {"bkt", damage("PUT"), "read back and is not what was recorded"},
 	} {
@@ -267,6 +269,17 @@ func TestPushErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPushNothing: a folder that is not there is no run that waits to be sealed.
+func TestPushNothing(t *testing.T) {
+	s, _ := place(t, "bkt")
+	dir := t.TempDir()
+	for path, want := range map[string]string{dir: "is not sealed", dir + "/no": "there is no such folder"} {
+		if err := s.Push(t.Context(), path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
 	}
 }
 
