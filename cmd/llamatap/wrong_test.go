@@ -79,7 +79,7 @@ func TestWrongUse(t *testing.T) {
 		{"host", 2, "llamatap host --help"},
 		{"host bogus", 2, "llamatap host --help"},
 		{"host waits", 2, "/no/runs"}, {"runs a b", 2, "llamatap runs --help"},
-		{"runs", 1, "/no/runs"},
+		{"runs", 1, "/no/runs | the folders in it"},
 		{"host waits /nowhere", 1, "--tap-host waits"},
 		{"host waits x --format xml", 2, `"xml" | text, json`},
 		{"host block --bogus", 2, "--bogus | llamatap host block --help"},
