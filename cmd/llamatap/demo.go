@@ -48,13 +48,21 @@ func runDemo([]string) error {
 	if err := demoCost(); err != nil {
 		return err
 	}
-	present.Printf(`
-Try next:
-  bin/llamatap inspect %[1]s
-  bin/llamatap cat %[1]s --tensor l_out-3 --token 20
-  bin/llamatap exec --tap-attention -- llama-completion -m models/gopher-6m-q8_0.gguf -p 'func main() {' -n 32 -no-cnv
-`, dir)
+	present.Printf("%s", demoNext(os.Args[0], dir))
 	return nil
+}
+
+// demoNext says what a program of that name can do with the run.
+func demoNext(program, dir string) string {
+	if strings.ContainsRune(program, ' ') {
+		program = "'" + program + "'"
+	}
+	return fmt.Sprintf(`
+Try next:
+  %[1]s inspect %[2]s
+  %[1]s cat %[2]s --tensor l_out-3 --token 20
+  %[1]s run --tap-attention -p 'func main() {' -n 32
+`, program, dir)
 }
 
 var runPattern = regexp.MustCompile(`(?m)^ +run +(\S.*)$`)
