@@ -20,6 +20,7 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace/sample"
 	"github.com/llamatap/llamatap/runner/doctor"
+	"github.com/llamatap/llamatap/store/object"
 )
 
 func doctorCommand() *cli.Command {
@@ -100,10 +101,10 @@ func essentials() string {
 
 // defaultOut is the folder in which a run without --tap-out makes its directory, as far as no file says otherwise.
 func defaultOut() string {
-	if out := os.Getenv("LLAMATAP_OUT"); out != "" {
+	if out := os.Getenv("LLAMATAP_OUT"); out != "" && !object.Is(out) {
 		return out
 	}
-	return config.DefaultOut
+	return config.DefaultOut // also of a run that is copied to object storage
 }
 
 // colourful reports whether a file is a terminal whose user wants colours (https://no-color.org).

@@ -11,6 +11,7 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace/sample"
 	"github.com/llamatap/llamatap/runner/memory"
+	"github.com/llamatap/llamatap/store/object"
 )
 
 // memoryRecording are the flags of a recording.
@@ -72,6 +73,8 @@ what each needs.
 					return cli.Wrongf("--samples: %w", err)
 				case (o.PID != 0) == (len(o.program) > 0):
 					return cli.Wrongf("give a program after --, or a process with -p, one of the two")
+				case object.Is(o.Out):
+					return notStored(o.Out)
 				case o.PID < 0:
 					return cli.Wrongf("-p %d is not a process id", o.PID)
 				case !(seconds >= 0 && seconds <= 1e6):
@@ -107,6 +110,9 @@ SPE), any size. docs/MEMORY_SAMPLES.md describes how to record them. Times stay 
 			f.Add("-o, --output DIR", &o.Out, "folder in which the run directory is made")
 			f.Add("-F, --fields FIELDS", &o.Fields, "what perf script -F was given, where it cannot be found out")
 			return func(files []string) error {
+				if object.Is(o.Out) {
+					return notStored(o.Out)
+				}
 				o.Files, o.Echo = files, append([]string{"llamatap", "memory", "import"}, f.Raw...)
 				result, err := memory.Import(o)
 				if err != nil {
@@ -116,6 +122,11 @@ SPE), any size. docs/MEMORY_SAMPLES.md describes how to record them. Times stay 
 			}
 		},
 	}
+}
+
+// notStored refuses a place in object storage.
+func notStored(url string) error {
+	return cli.Wrongf("-o %s: give a folder here; 'llamatap push' copies the run to object storage", url)
 }
 
 // statusLossy is the exit status where the program has ended well and its recording lacks something.

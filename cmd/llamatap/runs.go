@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
@@ -39,7 +41,7 @@ its name after an underscore, or nothing: the newest run.
 			return func(args []string) error {
 				folder := strings.Join(args, "")
 				if folder == "" {
-					folder = defaultOut()
+					folder = cmp.Or(os.Getenv("LLAMATAP_OUT"), config.DefaultOut)
 				}
 				if most < 0 {
 					return cli.Wrongf("-n %d: give a number from 0", most)

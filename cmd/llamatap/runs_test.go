@@ -39,3 +39,19 @@ func TestResolveRun(t *testing.T) {
 		t.Errorf("an ending that two runs have is %q", got)
 	}
 }
+
+// TestStoredOut: runs that LLAMATAP_OUT copies to object storage are recorded here, where commands find the newest; a
+// recording of any program makes no folder that is named like a URL.
+func TestStoredOut(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("LLAMATAP_OUT", "s3://bkt/p")
+	dir := filepath.Join("llamatap-runs", "m", "run_20260102_030405_aaaa")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := resolveRun(); err != nil || filepath.Clean(got) != dir {
+		t.Errorf("%q, %v; want %q", got, err, dir)
+	}
+	refused(t, "memory record -o s3://bkt/p -- true", 2, "s3://bkt/p | llamatap push")
+	refused(t, "memory import -o s3://bkt/p perf.data", 2, "s3://bkt/p | llamatap push")
+}
