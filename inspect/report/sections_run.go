@@ -168,7 +168,11 @@ func lossesSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 		s.Text = append(s.Text, "Its metadata have no account of losses.")
 		return s, nil
 	}
-	s.Text = append(s.Text, "Lost: "+present.Losses(a)+".")
+	if found := m.RepairFound(); found != "" {
+		s.Text = append(s.Text, upper(found)+".")
+	} else {
+		s.Text = append(s.Text, "Lost: "+present.Losses(a)+".")
+	}
 	if cost := present.Overhead(a); cost != "" {
 		s.Text = append(s.Text, "Recording cost the model "+cost+".")
 	}

@@ -290,8 +290,8 @@ func TestStopped(t *testing.T) {
 // TestEventsLost: events that the log could not even count, as on a full disk, are in the account, and both the summary
 // and the list of what a run holds print them.
 func TestEventsLost(t *testing.T) {
-	const want = "6000 of 6002 events (6000 to disk_full); all events of the 3 tokens that were computed after recording " +
-		"stopped"
+	const want = "6000 of 6002 events (6000 to disk_full); all events of the 3 tokens that were computed after " +
+		"recording stopped"
 	about, err := json.Marshal(rundir.Metadata{Version: rundir.MetadataVersion, Lossy: true,
 		Account: &rundir.Account{Events: &rundir.EventAccount{Written: 2, Lost: map[string]uint64{"disk_full": 6000},
 			TokensAfter: 3}}})
@@ -309,6 +309,21 @@ func TestEventsLost(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Error(text)
 		}
+	}
+}
+
+// TestRepaired: a run that lost something after it was sealed does not pass for whole, though its account is.
+func TestRepaired(t *testing.T) {
+	about, err := json.Marshal(rundir.Metadata{Version: rundir.MetadataVersion, Lossy: true,
+		Account: &rundir.Account{}, Repaired: []rundir.Repair{{What: []string{"resource.jsonl was not whole"}}}})
+	check(t, err)
+	r, err := Summarize(t.Context(), directory(t, map[string]string{rundir.EventsName: aRun().String(),
+		"manifest.json": manifest, rundir.MetadataName: string(about)}), nil, nil)
+	check(t, err)
+	var text strings.Builder
+	check(t, r.WriteText(&text))
+	if !strings.Contains(text.String(), "is missing since, as a repair found") {
+		t.Error(text.String())
 	}
 }
 

@@ -73,6 +73,7 @@ type Report struct {
 	scale map[string]float64 // by phase: time in all its graphs, over that in its timed ones
 
 	uncounted bool            // the run was cut off before its losses were counted
+	found     string          // what a repair found missing that no loss counts
 	stopped   *rundir.Stopped // recording ended before the program did
 }
 
@@ -250,6 +251,7 @@ func (r *Report) describe() error {
 	}
 	r.Model, r.Account, r.GivenBack = m.Model.Name, m.Account, m.EventsGivenBack(r.Path)
 	r.stopped, r.uncounted = m.Stopped, m.Account == nil && (m.Lossy || len(m.Repaired) > 0)
+	r.found = m.RepairFound()
 	for _, c := range r.Caches {
 		c.Partly = c.Partly || r.GivenBack != ""
 		if cells := Capacity(m, c.CacheUse); cells > 0 {

@@ -262,6 +262,9 @@ func (r *Report) lossText() string {
 	if r.BadLines > 0 {
 		parts = append(parts, fmt.Sprintf("%d lines cannot be read", r.BadLines))
 	}
+	if r.found != "" {
+		parts = append(parts, r.found)
+	}
 	if r.uncounted {
 		parts = append(parts,
 			"the run was cut off, and what that lost of it was not counted: 'llamatap inspect' has what is known")

@@ -254,6 +254,16 @@ func (s *Stopped) Missing() string {
 	return text
 }
 
+// RepairFound says that a repair found something missing which the account, of the recording's end, has not; "" where
+// none did.
+func (m *Metadata) RepairFound() string {
+	if m.Account == nil || m.Account.Lossy() || !m.Lossy || len(m.Repaired) == 0 {
+		return ""
+	}
+	return "a part of what was recorded is missing since, as a repair found, and is not counted here: 'llamatap " +
+		"inspect' has what is there"
+}
+
 // Change is a command that a run was given while it went on.
 type Change struct {
 	Command   string   `json:"command"`
