@@ -50,7 +50,11 @@ func readSurvey(ctx context.Context, dir string) (*survey, error) {
 	if m, err := rundir.ReadMetadata(dir); err == nil {
 		s.RunID, s.ModelID, s.Title = m.RunID, m.Model.ID, titleOf(&m)
 		s.Note = noteOf(&ofExperiment.Cell, s.Title, s.RunID)
-		if m.Tokens != nil {
+		if text := m.TraceGivenBack(dir); text != "" {
+			return nil, fmt.Errorf("%s: %s: what is left says nothing of a day or a token; 'llamatap memory' shows it",
+				dir, text)
+		}
+		if m.Tokens != nil && m.Stopped.Missing() == "" { // accesses end where recording did
 			s.Tokens = m.Tokens.Prompt + m.Tokens.Generated
 		}
 		s.Resolution = graphSeconds(m.Phases)

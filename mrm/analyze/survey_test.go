@@ -91,6 +91,36 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
+// TestNotWhole: a run that gave the oldest accesses back is refused, for what it did in a day is not known; accesses of
+// one whose recording stopped early are not divided by the tokens of the whole run.
+func TestNotWhole(t *testing.T) {
+	rotated := &rundir.Rotated{}
+	rotated.AddPart(rundir.TraceName, 40)
+	tokens := &rundir.Tokens{Prompt: 3, Generated: 4}
+	for name, c := range map[string]struct {
+		m      rundir.Metadata
+		tokens int64
+		err    string
+	}{
+		"whole":   {rundir.Metadata{Tokens: tokens}, 7, ""},
+		"stopped": {rundir.Metadata{Tokens: tokens, Stopped: &rundir.Stopped{Cause: "max_disk"}}, 0, ""},
+		"rotated": {rundir.Metadata{Tokens: tokens, Rotated: rotated}, 0, "the oldest 40 rows of accesses were given back"},
+	} {
+		run := small()
+		c.m.Version, c.m.RunID = rundir.MetadataVersion, "run_1"
+		run.Metadata = memory.Metadata{SchemaVersion: table.Version, Metadata: c.m}
+		s, err := readSurvey(context.Background(), run.Write(t, t.TempDir()))
+		switch {
+		case c.err != "":
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: %v, want %q", name, err, c.err)
+			}
+		case err != nil || s.Tokens != c.tokens:
+			t.Errorf("%s: %v, %+v, want %d tokens", name, err, s, c.tokens)
+		}
+	}
+}
+
 // TestRefusals: what cannot be read is reported with the file's name, in one line.
 func TestSurveyRefusals(t *testing.T) {
 	foreign := small()
