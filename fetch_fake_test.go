@@ -133,7 +133,7 @@ func (m *machine) pack(name, version string, files map[string]string) string {
 	if err := os.MkdirAll(filepath.Dir(deb), 0o755); err != nil {
 		m.t.Fatal(err)
 	}
-	if out, err := exec.Command("dpkg-deb", "--root-owner-group", "-b", filepath.Join(m.dir, tree), deb).
+	if out, err := exec.Command("dpkg-deb", "-Znone", "--root-owner-group", "-b", filepath.Join(m.dir, tree), deb).
 		CombinedOutput(); err != nil {
 		m.t.Fatalf("%v: %s", err, out)
 	}
