@@ -140,3 +140,20 @@ func TestAttentionOfSavedState(t *testing.T) {
 	}
 	llamatap(t, append(inspect, "--token", "0:20")...).good(t)
 }
+
+// TestAttentionOfAKilledRun: what attention maps are made of is known while a run goes on, and after it was killed.
+func TestAttentionOfAKilledRun(t *testing.T) {
+	g := startRecording(t, t.TempDir(), 1<<18, slices.Concat([]string{"run", "--tap-attention"}, endless)...)
+	dir := runDirs(t, g.out)[0]
+	inspect := []string{"inspect", dir, "--attention", "--layer", "0", "--head", "0", "--token", "0:5", "--format", "npy"}
+	live := llamatap(t, inspect...)
+	for live.status != 0 && strings.Contains(live.stderr, "of the chosen tokens was captured") { // nothing is in files yet
+		live = llamatap(t, inspect...)
+	}
+	live.good(t)
+	g.killAll()
+	llamatap(t, "verify", "--repair", dir)
+	if after := llamatap(t, inspect...).good(t).stdout; after != live.stdout || !strings.Contains(after, "'shape': (5, ") {
+		t.Errorf("%q of the live run, %q of the repaired one", live.stdout, after)
+	}
+}

@@ -34,6 +34,7 @@ type run struct {
 	resumed  *rundir.Resumed // nil: the run is new
 	contexts []rundir.Context
 	points   []ggmlhooks.PointRecord // that graphs had so far
+	attached []capture.Attention     // what maps of their attention are made of
 	steered  []rundir.Steering       // control vectors of an armed run, by number; nil: it is not armed
 	speller  speller
 	export   *otlp.Settings                 // of requests to OpenTelemetry; nil: none
@@ -222,6 +223,7 @@ func (r *run) beginning() rundir.Metadata {
 	m.Phases, m.Tokens = nil, nil
 	clear(m.Extra)
 	extra(&m, "points", r.points)
+	extra(&m, "attention", r.attached)
 	m.Moved = r.upload.movedOf()
 	return m
 }

@@ -124,11 +124,12 @@ func (s *sink) Graph(g *ggmlhooks.Graph) error {
 	if err := s.tee.Graph(g); err != nil || s.counter.halted != nil {
 		return err
 	}
-	points := s.counter.recorder.Use().Points
-	if len(points) == len(s.run.points) {
+	use := s.counter.recorder.Use()
+	if len(use.Points) == len(s.run.points) && len(use.Attached) == len(s.run.attached) {
 		return nil
 	}
-	s.run.points = points // a kill, or a reader of the live run, must not miss which tensors are which points
+	// A kill, or a reader of the live run, must not miss which tensors are which points, and what maps are made of.
+	s.run.points, s.run.attached = use.Points, use.Attached
 	if err := s.run.dir.WriteJSON(rundir.MetadataName, s.run.beginning()); err != nil {
 		return explain(err, s.run.o.Tap)
 	}
