@@ -145,15 +145,17 @@ func TestAttentionOfSavedState(t *testing.T) {
 func TestAttentionOfAKilledRun(t *testing.T) {
 	g := startRecording(t, t.TempDir(), 1<<18, slices.Concat([]string{"run", "--tap-attention"}, endless)...)
 	dir := runDirs(t, g.out)[0]
-	inspect := []string{"inspect", dir, "--attention", "--layer", "0", "--head", "0", "--token", "0:5", "--format", "npy"}
+	inspect := []string{"inspect", dir, "--attention", "--layer", "0", "--head", "0", "--token", "0:5", "--format",
+		"npy"}
 	live := llamatap(t, inspect...)
-	for live.status != 0 && strings.Contains(live.stderr, "of the chosen tokens was captured") { // nothing is in files yet
+	for live.status != 0 && strings.Contains(live.stderr, "of the chosen tokens was captured") { // files have none yet
 		live = llamatap(t, inspect...)
 	}
 	live.good(t)
 	g.killAll()
 	llamatap(t, "verify", "--repair", dir)
-	if after := llamatap(t, inspect...).good(t).stdout; after != live.stdout || !strings.Contains(after, "'shape': (5, ") {
+	after := llamatap(t, inspect...).good(t).stdout
+	if after != live.stdout || !strings.Contains(after, "'shape': (5, ") {
 		t.Errorf("%q of the live run, %q of the repaired one", live.stdout, after)
 	}
 }

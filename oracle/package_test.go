@@ -82,7 +82,7 @@ func TestArchive(t *testing.T) {
 	home := filepath.Join(root, "opt", "llamatap-test")
 	for _, name := range []string{"LICENSE", "licences/libllama0", "licences/libc6", "licences/libstdc++6",
 		"llamatap-0.1.0-py3-none-any.whl",
-		"examples/systemd/llama-server.service", "examples/mrm/quick.yaml", "python/quickstart.ipynb", // docs link to them
+		"examples/systemd/llama-server.service", "examples/mrm/quick.yaml", "python/quickstart.ipynb",
 		"share/man/man1/llamatap-run.1", "share/fish/vendor_completions.d/llamatap.fish"} {
 		if info, err := os.Stat(filepath.Join(home, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s is not in the archive: %v", name, err)

@@ -302,7 +302,7 @@ func (s *Sum) Report() *Report {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind+a.Cause, b.Kind+b.Cause))
 	})
 	for _, c := range s.Caches() {
-		r.Caches = append(r.Caches, &CacheRow{CacheUse: c, EventsLost: s.CacheEventsLost(), Partly: s.uncached})
+		r.Caches = append(r.Caches, &CacheRow{CacheUse: c, EventsLost: cacheEventsLost(s), Partly: s.uncached})
 	}
 	for name, p := range s.Phases {
 		if name == PhaseSetup {

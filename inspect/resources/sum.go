@@ -151,8 +151,8 @@ func oneLine(text string) string {
 // Caches lists the KV caches and recurrent memories that were reported.
 func (s *Sum) Caches() []*CacheUse { return s.caches.list() }
 
-// CacheEventsLost is how many operations on caches the log lacks: their figures are not whole where it is not 0.
-func (s *Sum) CacheEventsLost() (n uint64) {
+// cacheEventsLost is how many operations on caches the log lacks: their figures are not whole where it is not 0.
+func cacheEventsLost(s *Sum) (n uint64) {
 	for key, count := range s.Losses {
 		if key.Kind == resource.KindKV.String() {
 			n += count
@@ -162,7 +162,7 @@ func (s *Sum) CacheEventsLost() (n uint64) {
 }
 
 // CachesWhole reports whether the log has all operations on caches: none was lost, and no level left them out.
-func (s *Sum) CachesWhole() bool { return !s.uncached && s.CacheEventsLost() == 0 }
+func (s *Sum) CachesWhole() bool { return !s.uncached && cacheEventsLost(s) == 0 }
 
 // take adds up one event.
 func (s *Sum) take(event any) {

@@ -76,7 +76,8 @@ func (r *Report) head(b *strings.Builder) {
 	if l := r.Latency; l != nil {
 		each, tokens := "per token", ""
 		if l.Together > 0 {
-			each, tokens = "per step", fmt.Sprintf(", with %.1f tokens each", float64(l.Count+l.Together)/float64(l.Count))
+			each = "per step"
+			tokens = fmt.Sprintf(", with %.1f tokens each", float64(l.Count+l.Together)/float64(l.Count))
 		}
 		line(each, "mean %s, half ≤ %s, 95 %% ≤ %s, 99 %% ≤ %s, slowest %s of %d%s",
 			present.Duration(time.Duration(l.MeanNS)), present.Duration(time.Duration(l.P50)),

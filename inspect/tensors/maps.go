@@ -368,8 +368,8 @@ func (b *mapBuilder) compute(q pieces, masks []pieces) error {
 	}
 	width := len(q.values) / int(q.packet.TokenCount)
 	if queries == 0 || b.note.QFirst+queries*b.note.HeadDim > width {
-		return fmt.Errorf("%s: rows of %s have %d values, of which the run does not say which are queries: record it again",
-			b.run.Path, b.note.Q, width)
+		return fmt.Errorf("%s: rows of %s have %d values, of which the run does not say which are queries: record it "+
+			"again", b.run.Path, b.note.Q, width)
 	}
 	a := attention{HeadDim: b.note.HeadDim, Heads: queries, KVHeads: b.note.HeadsKV, Tokens: 1,
 		Cells: int(mask.packet.NE[0]),

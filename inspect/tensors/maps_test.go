@@ -128,8 +128,8 @@ func TestMapAfterLoad(t *testing.T) {
 		{Ctx: 1, MonoNS: 80}: 4} {
 		r, rows := mapRun(t, nil, first, load, second), 0
 		err := newMap(t, r, MapOptions{Layer: 3}).EachRow(func(*MapRow) error { rows++; return nil })
-		told := err != nil && strings.Contains(err.Error(), "token 2 sees keys that a saved state may have replaced")
-		if rows != want || told != (want == 2) {
+		refused := err != nil && strings.Contains(err.Error(), "token 2 sees keys that a saved state may have replaced")
+		if rows != want || refused != (want == 2) {
 			t.Errorf("%+v: %d rows, %v", load, rows, err)
 		}
 	}
@@ -177,9 +177,10 @@ func TestMapErrors(t *testing.T) {
 		{whole, MapOptions{Layer: 3, First: 9, End: 10}, "no attention of the chosen tokens was captured"},
 		{whole, MapOptions{Layer: 6},
 			"position biases (ALiBi), which are not recomputed: record with --tap-attention exact"},
-		{whole, MapOptions{Layer: 7}, "the keys of layer 7 go into no cache, as an encoder's do, and are not captured: " +
-			"record with --tap-attention exact"},
-		{mapRun(t, flat), MapOptions{Layer: 3}, "rows of Q have 1 values, of which the run does not say which are queries"},
+		{whole, MapOptions{Layer: 7}, "the keys of layer 7 go into no cache, as an encoder's do, and are not " +
+			"captured: record with --tap-attention exact"},
+		{mapRun(t, flat), MapOptions{Layer: 3}, "rows of Q have 1 values, of which the run does not say which are " +
+			"queries"},
 		{without(7, "K"), MapOptions{Layer: 3}, "the key in cell 0, which token 0 sees"},
 		{without(9, "mask"), MapOptions{Layer: 3}, "execution 9: the mask (mask) not captured"},
 		{without(9, "cells"), MapOptions{Layer: 3}, "the cells that keys went into (cells) not captured"},

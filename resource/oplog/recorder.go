@@ -18,7 +18,7 @@ type Recorder struct {
 	w       *writer
 	now     func() int64
 	plans   ggmlhooks.Plans[*plan]
-	ctxs    map[uint32]*context
+	ctxs    contexts
 	x       execution // that is recorded, used again
 	memory  *memory
 	steps   steps
@@ -53,7 +53,7 @@ func NewRecorder(o Options) (*Recorder, error) {
 	begun := &running{map[uint64]begun{}}
 	m := &memory{writer: w, buffers: map[uint64]*buffer{}, weights: map[ggmlhooks.Place]bool{}}
 	r := &Recorder{
-		w: w, now: o.Now, ctxs: map[uint32]*context{}, memory: m, steps: steps{w, m},
+		w: w, now: o.Now, ctxs: contexts{}, memory: m, steps: steps{w, m},
 		tokens: tokens{writer: w, spell: o.Text}, routing: routing{writer: w},
 		compute: compute{w, m.device, o.Roofline, o.Pressure}, devices: devices{writer: w, take: o.Devices,
 			running: begun}, running: begun, rejections: rejections{},
@@ -65,11 +65,14 @@ func NewRecorder(o Options) (*Recorder, error) {
 	return r, nil
 }
 
-func (r *Recorder) context(number uint32) *context {
-	c := r.ctxs[number]
+// contexts are those that were used so far.
+type contexts map[uint32]*context
+
+func (all contexts) of(number uint32) *context {
+	c := all[number]
 	if c == nil {
 		c = &context{last: map[int32]int64{}}
-		r.ctxs[number] = c
+		all[number] = c
 	}
 	return c
 }
@@ -163,7 +166,7 @@ func (r *Recorder) Record(of *ggmlhooks.Execution) error {
 	r.memory.settle()
 	r.w.see(max(of.End.MonoNS, of.UntilNS))
 	r.devices.record()
-	ctx, x := r.context(of.Ctx), &r.x
+	ctx, x := r.ctxs.of(of.Ctx), &r.x
 	if of.Phase == ggmlhooks.PhaseSetup {
 		clear(ctx.last)
 	}
@@ -194,7 +197,7 @@ func (r *Recorder) Record(of *ggmlhooks.Execution) error {
 // SeqChange notes drafts that the program takes back, and whose tokens a copied sequence goes on behind.
 func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 	if c.Kind == ggmlhooks.SeqCopy {
-		last := r.context(c.Ctx).last
+		last := r.ctxs.of(c.Ctx).last
 		if before, ok := last[c.Seq]; ok {
 			last[c.To] = before
 		} else {
@@ -206,7 +209,7 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 
 // Retract reports that executions first to last, which were recorded, were set-up.
 func (r *Recorder) Retract(ctx uint32, first, last uint64) error {
-	clear(r.context(ctx).last)
+	clear(r.ctxs.of(ctx).last)
 	if w := r.w; w.level() != resource.Off {
 		w.begin(resource.KindPhase, w.newest.Load(), int64(ctx))
 		w.String("phase", ggmlhooks.PhaseSetup.String())

@@ -60,8 +60,8 @@ func (r *Rotated) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// EventsGivenBack says how much of the log of events is not in a directory any more; "" where it is whole, or nothing is
-// known.
+// EventsGivenBack says how much of the log of events is not in a directory any more; "" where it is whole, or nothing
+// is known.
 func (m *Metadata) EventsGivenBack(dir string) string {
 	gone, text := m.gone(dir, EventsName)
 	if text == "" && gone.Parts > 0 && m.Account != nil && m.Account.Events != nil {

@@ -177,3 +177,10 @@ func TestSyncBad(t *testing.T) {
 		}
 	}
 }
+
+// Synced returns the place up to which everything is known to be on the disk.
+func (w *Writer) Synced() Mark {
+	w.queue.mu.Lock()
+	defer w.queue.mu.Unlock()
+	return w.syncer.synced
+}

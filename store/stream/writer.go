@@ -255,13 +255,6 @@ func (w *Writer) Sync() (Mark, error) {
 	return w.syncer.sync()
 }
 
-// Synced returns the place up to which everything is known to be on the disk.
-func (w *Writer) Synced() Mark {
-	w.queue.mu.Lock()
-	defer w.queue.mu.Unlock()
-	return w.syncer.synced
-}
-
 // Stats returns what was written so far.
 func (w *Writer) Stats() Stats {
 	w.queue.mu.Lock()
