@@ -20,7 +20,8 @@ type survey struct {
 	Dir            string
 	RunID, ModelID string
 	figureData
-	Tokens int64 // that the run computed
+	// Tokens are of all executions that the tables count, which set-up is among.
+	Tokens int64
 	span
 	Regions []region
 	// From says what lives and accesses were taken from: trace or regions.
@@ -55,7 +56,7 @@ func readSurvey(ctx context.Context, dir string) (*survey, error) {
 				dir, text)
 		}
 		if m.Tokens != nil && m.Stopped.Missing() == "" { // accesses end where recording did
-			s.Tokens = m.Tokens.Prompt + m.Tokens.Generated
+			s.Tokens = m.Tokens.Prompt + m.Tokens.Generated + m.Tokens.Setup
 		}
 		s.Resolution = graphSeconds(m.Phases)
 	}

@@ -16,7 +16,7 @@ var formulas = map[string]string{
 	"write_j":        "8 * bytes_written_per_day * write_pj_per_bit * 1e-12",
 	"refresh_j": "8 * bytes_refreshed_per_day * (refresh_pj_per_bit, else read_pj_per_bit + " +
 		"write_pj_per_bit) * 1e-12",
-	"energy_per_token_j": "total_j * run_s / 86400 / tokens",
+	"energy_per_token_j": "total_j * run_s / 86400 / tokens, set-up included in both",
 	"mrm_label": "high_mrm: write-once >= 0.8 and retention p99 >= 10 s; medium_mrm: write-once >= 0.5 and " +
 		"p50 >= 1 s; else low_mrm (thresholds can be set)",
 	"mrm_label_censored": "the same by Kaplan-Meier; a percentile that censoring hides is at least the longest life " +

@@ -30,7 +30,7 @@ const (
 // demandOptions say what is asked of a memory. The zero value has the defaults.
 type demandOptions struct {
 	Years      float64 // that cells must live; 0: 5
-	Tokens     int64   // that the run computed; 0: not known
+	Tokens     int64   // of all executions, set-up's included; 0: not known
 	Thresholds memtrace.Thresholds
 	// Types are measured types as a whole. Labels of a type that is missing are of its regions together, which is
 	// the same where regions share no memory: a byte that another region overwrites ends a life of the region, not

@@ -99,7 +99,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	out := &present.Text{W: w}
 	tokens := ""
 	if r.Tokens > 0 {
-		tokens = fmt.Sprintf(", %d tokens", r.Tokens)
+		tokens = fmt.Sprintf(", %d tokens with set-up's", r.Tokens)
 	}
 	out.Line("What if: a run of %s%s; cells are to live %g years\n", sheet.WithUnit(sheet.TimeUnits, r.Seconds), tokens,
 		r.Years)

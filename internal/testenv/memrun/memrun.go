@@ -68,7 +68,7 @@ func (r *Run) Write(t testing.TB, out string) string {
 	metadata := r.Metadata
 	if metadata == nil {
 		metadata = rundir.Metadata{Version: 1, RunID: d.ID(), Model: rundir.Model{ID: r.Model},
-			Tokens: &rundir.Tokens{Prompt: 4, Generated: 6}}
+			Tokens: &rundir.Tokens{Prompt: 4, Generated: 6, Setup: 2}}
 	}
 	if err := d.WriteJSON(rundir.MetadataName, metadata); err != nil {
 		t.Fatal(err)
