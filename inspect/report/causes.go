@@ -242,7 +242,7 @@ func bandwidth(r *Run) *Finding {
 		if p.Phase == decode && p.GBPerS != nil && p.NS != nil {
 			f.Evidence = fmt.Sprintf("decode moved %s of %s that the machine reached when it was measured, by bytes "+
 				"computed from shapes, in %s of graphs", present.Rate(*p.GBPerS*1e9), present.Rate(roof.GBPerS*1e9),
-				ns(float64(*p.NS)))
+				ns(float64(*p.NS-p.FailedNS)))
 			f.Remedy = "a smaller quantization, batches of several sequences or faster memory"
 			return f.judge(*p.GBPerS, roof.GBPerS, bandwidthShare)
 		}

@@ -296,8 +296,10 @@ func rooflineSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 	}
 	for i := range r.Resources.Phases {
 		if p := &r.Resources.Phases[i]; p.Phase != resources.PhaseSetup {
-			sums[key{p.Phase, "whole graphs"}] = &roofSum{}
-			sums[key{p.Phase, "whole graphs"}].add(&p.Figures)
+			whole := &roofSum{}
+			whole.add(&p.Figures)
+			whole.ns -= float64(p.FailedNS) // these have no work
+			sums[key{p.Phase, "whole graphs"}] = whole
 		}
 	}
 	roof := r.Resources.Roofline

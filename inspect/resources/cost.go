@@ -130,9 +130,12 @@ type PhaseSum struct {
 	// back: neither are in Tokens.
 	Drafts, Rejected int64
 	Mixed, MixedNS   int64           // executions that have tokens of another phase too, and their time
+	Failed, FailedNS int64           // executions that failed or were aborted, and their time: they have no work
 	aloneTokens      int64           // of executions that have tokens of this phase alone
+	aloneNS          int64           // their time
 	mixed            map[uint32]bool // contexts whose last tokens of this phase are of an execution that has others too
 	Cost                             // Events are graphs; NS is their time
+	done             Cost            // of those that did not fail
 	Inside           int64           // executions that were timed inside
 	InsideNS         int64           // their time
 	Looked           bool            // whether what timing costs was reported
@@ -206,12 +209,17 @@ func (s PhaseSums) count(p *PhaseSum, e *resource.Graph) {
 		s.of(phaseDecode).Tokens += int64(*e.DecodeTokens)
 		s.generated(e.Ctx, true)
 	}
-	if alone {
-		return
-	}
-	p.Mixed++
+	var ns int64
 	if e.DurationNS != nil {
-		p.MixedNS += *e.DurationNS
+		ns = *e.DurationNS
+	}
+	if !alone {
+		p.Mixed, p.MixedNS = p.Mixed+1, p.MixedNS+ns
+	}
+	if e.Status != 0 {
+		p.Failed, p.FailedNS = p.Failed+1, p.FailedNS+ns
+	} else if alone {
+		p.aloneNS += ns
 	}
 }
 
@@ -220,28 +228,32 @@ func (s PhaseSums) add(e *resource.Graph) {
 	p := s.of(e.Phase)
 	p.Graphs++
 	s.count(p, e)
-	p.Events++
-	p.Nodes += int64(e.NodeCount)
-	p.NoFLOPs += int64(e.OpsWithoutFLOPs)
-	p.NoMask += int64(e.OpsWithoutMask)
-	p.NoBytes += int64(e.OpsWithoutBytes)
-	p.addBytes(e.BytesRead, e.BytesWritten)
-	if e.DurationNS != nil {
-		p.Timed++
-		p.NS += *e.DurationNS
-	}
-	if e.FLOPs != nil {
-		p.FLOPs += *e.FLOPs
-		p.Useful += *cmp.Or(e.FLOPsUnmasked, e.FLOPs)
-		p.Counted++
+	cost := graphCost(e)
+	p.Cost.add(cost)
+	if e.Status == 0 {
+		p.done.add(cost)
 	}
 	if e.TimedNS != nil && e.DurationNS != nil {
 		p.Inside++
 		p.InsideNS += *e.DurationNS
 	}
-	if e.LookingNS != nil {
-		p.Looked, p.LookNS = true, p.LookNS+*e.LookingNS*int64(e.Looks)
+	p.Looked = p.Looked || e.LookingNS != nil
+}
+
+func graphCost(e *resource.Graph) Cost {
+	c := Cost{Events: 1, Nodes: int64(e.NodeCount), NoFLOPs: int64(e.OpsWithoutFLOPs), NoMask: int64(e.OpsWithoutMask),
+		NoBytes: int64(e.OpsWithoutBytes)}
+	c.addBytes(e.BytesRead, e.BytesWritten)
+	if e.DurationNS != nil {
+		c.Timed, c.NS = 1, *e.DurationNS
 	}
+	if e.FLOPs != nil {
+		c.FLOPs, c.Useful, c.Counted = *e.FLOPs, *cmp.Or(e.FLOPsUnmasked, e.FLOPs), 1
+	}
+	if e.LookingNS != nil {
+		c.LookNS = *e.LookingNS * int64(e.Looks)
+	}
+	return c
 }
 
 // Costs are costs by a key, of which there is a bounded number.

@@ -134,7 +134,7 @@ func (r *recent) graph(e *resource.Graph) {
 	switch {
 	case s == nil:
 		return
-	case e.Drafts: // no token of the model
+	case e.Drafts, e.Status != 0: // no token of the model, or none that was computed
 	case e.PrefillTokens != nil && e.DecodeTokens != nil:
 		s.prompt += int64(*e.PrefillTokens)
 		s.tokens += int64(*e.DecodeTokens)

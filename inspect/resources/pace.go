@@ -112,7 +112,7 @@ func (p *paceReading) graph(g *resource.Graph) {
 	p.reject(g.Ctx, g.Rejected)
 	parts := p.inside[g.Exec]
 	delete(p.inside, g.Exec)
-	if g.Phase == PhaseSetup || g.Tokens == 0 || g.DurationNS == nil {
+	if g.Phase == PhaseSetup || g.Tokens == 0 || g.DurationNS == nil || g.Status != 0 {
 		return
 	}
 	phase := g.Phase

@@ -68,6 +68,7 @@ func TestPaceOfDrafts(t *testing.T) {
 		p.graph(&resource.Graph{Phase: phase, Tokens: g.prefill + g.decode, PrefillTokens: &g.prefill,
 			DecodeTokens: &g.decode, Rejected: int64(g.rejected), DurationNS: ptr(int64(1000))})
 	}
+	p.graph(&resource.Graph{Phase: phaseDecode, Tokens: 99, DurationNS: ptr(int64(1000)), Status: 1}) // aborted
 	if err := p.take(resource.KindSessionEnd, []byte(`{"event":"resource_session_end","rejected":4}`)); err != nil {
 		t.Fatal(err)
 	}

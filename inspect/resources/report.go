@@ -113,14 +113,17 @@ type PhaseRow struct {
 	Graphs  int64  `json:"graphs"`
 	Mixed   int64  `json:"mixed_graphs"` // of them, those that have tokens of another phase too
 	MixedNS int64  `json:"mixed_ns"`     // their time
-	Timed   int64  `json:"timed_graphs"` // that were timed inside
-	TimedNS int64  `json:"timed_graph_ns"`
-	Tokens  int64  `json:"tokens"`
+	// Failed graphs are those that failed or were aborted. They have time, which no rate counts, and no work.
+	Failed   int64 `json:"failed_graphs,omitempty"`
+	FailedNS int64 `json:"failed_ns,omitempty"`
+	Timed    int64 `json:"timed_graphs"` // that were timed inside
+	TimedNS  int64 `json:"timed_graph_ns"`
+	Tokens   int64 `json:"tokens"`
 	// Drafts are rows that a draft model computed, Rejected drafts that the model computed and the program took back.
 	// Neither are in Tokens; their time is in that of the phase.
 	Drafts   int64 `json:"draft_tokens,omitempty"`
 	Rejected int64 `json:"rejected_tokens,omitempty"`
-	// TokensPerS is of the time in graphs, without mixed ones and their tokens.
+	// TokensPerS is of the time in graphs, without mixed ones and their tokens, and without failed ones.
 	TokensPerS *float64 `json:"tokens_per_s,omitempty"`
 	Figures
 }
@@ -341,13 +344,15 @@ func (r *Report) tables(s *Sum) {
 	r.Phases = []PhaseRow{}
 	for _, name := range sortedPhases(s.Phases) {
 		p := s.Phases[name]
-		row := PhaseRow{Phase: name, Graphs: p.Graphs, Mixed: p.Mixed, MixedNS: p.MixedNS, Timed: p.Inside,
-			TimedNS: p.InsideNS, Tokens: p.Tokens, Drafts: p.Drafts, Rejected: p.Rejected, Figures: r.figures(&p.Cost)}
+		row := PhaseRow{Phase: name, Graphs: p.Graphs, Mixed: p.Mixed, MixedNS: p.MixedNS, Failed: p.Failed,
+			FailedNS: p.FailedNS, Timed: p.Inside, TimedNS: p.InsideNS, Tokens: p.Tokens, Drafts: p.Drafts,
+			Rejected: p.Rejected, Figures: r.figures(&p.Cost)}
+		row.rates(&p.done)
 		if name == PhaseSetup {
 			row.Share = nil
 		}
-		if p.Timed == p.Events && p.aloneTokens > 0 {
-			row.TokensPerS = ratio(float64(p.aloneTokens)*1e9, float64(p.NS-p.MixedNS))
+		if p.done.Timed == p.done.Events && p.aloneTokens > 0 {
+			row.TokensPerS = ratio(float64(p.aloneTokens)*1e9, float64(p.aloneNS))
 		}
 		row.Roofline = rooflineShare(r.Roofline, &row.Figures)
 		r.Phases = append(r.Phases, row)
@@ -461,6 +466,16 @@ func (r *Report) figures(c *Cost) Figures {
 	if c.Sized > 0 {
 		f.Read, f.Written = &c.Read, &c.Written
 	}
+	f.rates(c)
+	if share, ok := c.Roofline(); ok {
+		f.Roofline = &share
+	}
+	return f
+}
+
+// rates are those of a cost of which all is known.
+func (f *Figures) rates(c *Cost) {
+	f.GFLOPsPerS, f.GBPerS = nil, nil
 	whole := c.Timed == c.Events
 	if whole && c.Counted == c.Events && c.NoFLOPs == 0 && c.NoMask == 0 {
 		f.GFLOPsPerS = ratio(float64(c.Useful), float64(c.NS))
@@ -468,10 +483,6 @@ func (r *Report) figures(c *Cost) Figures {
 	if whole && c.Sized == c.Events && c.NoBytes == 0 {
 		f.GBPerS = ratio(float64(c.Read+c.Written), float64(c.NS))
 	}
-	if share, ok := c.Roofline(); ok {
-		f.Roofline = &share
-	}
-	return f
 }
 
 // ratio is absent where it is of nothing.

@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -260,6 +261,35 @@ func TestMixedBatches(t *testing.T) {
 	}
 	if decode.Tokens != 8 || decode.Graphs != 2 || decode.Mixed != 0 || *decode.TokensPerS != 5e9/1500 {
 		t.Errorf("decode %+v", decode)
+	}
+}
+
+// TestFailedGraphs: a graph that was aborted has time, and neither work nor tokens: rates of its phase are those of
+// the others, whether it has rows of one phase or of both, and whether it is timed.
+func TestFailedGraphs(t *testing.T) {
+	work := &resource.Graph{Phase: phaseDecode, Tokens: 4, PrefillTokens: ptr(0), DecodeTokens: ptr(4),
+		DurationNS: ptr(int64(1000)), FLOPs: ptr(int64(5000)), BytesRead: ptr(int64(2000)), BytesWritten: ptr(int64(1000))}
+	for _, c := range []struct {
+		prefill int
+		ns      *int64
+	}{{0, ptr(int64(700))}, {3, ptr(int64(700))}, {0, nil}} {
+		s := newSum()
+		s.Roofline, s.recent = &resource.Roofline{GFLOPsPerS: 10, GBPerS: 6}, newRecent()
+		s.take(work)
+		s.take(&resource.Graph{Phase: phaseDecode, Tokens: 4, PrefillTokens: &c.prefill, DecodeTokens: ptr(4),
+			DurationNS: c.ns, Status: 1})
+		r := s.Report()
+		p, lost := r.Phases[0], *cmp.Or(c.ns, new(int64))
+		if p.Graphs != 2 || p.Failed != 1 || p.FailedNS != lost || *p.NS != 1000+lost || p.Tokens != 4 {
+			t.Errorf("%+v", p)
+		}
+		if p.TokensPerS == nil || *p.TokensPerS != 4e6 || p.GFLOPsPerS == nil || *p.GFLOPsPerS != 5 ||
+			p.GBPerS == nil || *p.GBPerS != 3 || p.Roofline == nil || *p.Roofline != 0.5 {
+			t.Errorf("rates of a phase with an aborted graph: %+v", p)
+		}
+		if n := s.recent.at(0).tokens; n != 4 {
+			t.Errorf("%d tokens lately, want 4", n)
+		}
 	}
 }
 
