@@ -210,7 +210,7 @@ func Analyze(ctx context.Context, r *tensors.Run, o Options) (*Analysis, error) 
 	if len(b.a.Tensors) == 0 {
 		if len(b.a.Left) > 0 {
 			return nil, fmt.Errorf("%s: nothing to analyse: %s: no row of the chosen tokens: choose other tensors "+
-				"with --tensor, or record without sampled_slices", r.Path, strings.Join(b.a.Left, ", "))
+				"with --tensor, or record without sampled_slices", r.Path, b.a.left())
 		}
 		return nil, r.Unknown(o.Filter)
 	}

@@ -237,8 +237,8 @@ func (a *Analysis) subject() string {
 	if a.TokenMetadata != nil {
 		text += fmt.Sprintf(", %d tokens", a.TokenMetadata.Total)
 	}
-	if len(a.Left) > 0 {
-		text += fmt.Sprintf("; left out, without whole rows of the chosen tokens: %s", strings.Join(a.Left, ", "))
+	if left := a.left(); left != "" {
+		text += "; left out, without whole rows of the chosen tokens: " + left
 	}
 	return text
 }
@@ -246,7 +246,8 @@ func (a *Analysis) subject() string {
 // WriteText writes the tables, or the one named by, as text.
 func (a *Analysis) WriteText(w io.Writer, by string) error {
 	out := &present.Text{W: w}
-	out.Line("run    %s\nmodel  %s\n       %s", a.Path, a.Model, a.subject())
+	out.Line("run    %s\nmodel  %s\n       %s", a.Path, a.Model,
+		strings.ReplaceAll(sheet.Wrap(a.subject(), width-7), "\n", "\n       "))
 	for _, t := range a.shown(by) {
 		if out.Line("\n%s", t.Title); len(t.Rows) == 0 {
 			out.Line("none\n%s", sheet.Wrap(t.Note, width))
