@@ -99,6 +99,8 @@ type Tensor struct {
 	Cosine *Cosine `json:"cosine,omitempty"`
 	Space  *Space  `json:"space,omitempty"`
 	Rows   []Row   `json:"rows"` // by token
+	// TokensLeft are chosen tokens of which the captured values are no whole row.
+	TokensLeft int64 `json:"tokens_left_out,omitempty"`
 
 	stem     string // the node's name, without layer
 	sum      tensors.Accumulator
@@ -106,6 +108,7 @@ type Tensor struct {
 	sampled  [][]float32
 	places   []int // of the sampled rows, in Rows
 	total    int64 // rows that the run has
+	captured int64 // chosen tokens of which it has something
 }
 
 // Row are the figures of one token, over its finite values.
@@ -201,7 +204,7 @@ func Analyze(ctx context.Context, r *tensors.Run, o Options) (*Analysis, error) 
 			Massive: []Massive{}, PerLayer: map[string]LayerSize{}}}
 	b.describe(all)
 	b.plan(selected)
-	if err := tensors.EachTokenRow(ctx, r, o.Filter, b.add); err != nil {
+	if err := cmp.Or(b.countCaptured(r), tensors.EachTokenRow(ctx, r, o.Filter, b.add)); err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Path, err)
 	}
 	if err := b.finish(ctx); err != nil {
@@ -440,7 +443,7 @@ func (b *builder) finish(ctx context.Context) error {
 			cmp.Compare(x.Layer, y.Layer))
 	})
 	for _, t := range b.a.Tensors {
-		t.Stats = t.sum.Stats()
+		t.Stats, t.TokensLeft = t.sum.Stats(), max(0, t.captured-int64(len(t.Rows)))
 		for i, c := range t.channels {
 			if share := float64(c.outliers) / float64(len(t.Rows)); share > OutlierShare {
 				t.Outliers = append(t.Outliers, Channel{i, share, c.sum / float64(c.finite), float64(c.largest)})

@@ -91,11 +91,17 @@ func recordSequences(t testing.TB, sequence func(token int) int, contexts ...[]m
 		}
 		base += tokens
 	}
+	return sealed(t, d, w, list)
+}
+
+// sealed ends a run of some tokens, and opens it.
+func sealed(t testing.TB, d *rundir.Dir, w *stream.Writer, list []map[string]any) *tensors.Run {
+	t.Helper()
 	check(t, w.Close())
 	streamSum, indexSum := w.Sums()
 	d.AddSum(rundir.StreamName, streamSum.Size, streamSum.SHA256)
 	d.AddSum(rundir.StreamName+stream.IndexSuffix, indexSum.Size, indexSum.SHA256)
-	check(t, d.WriteJSON(rundir.TokensName, map[string]any{"total_tokens": base, "tokens": list}))
+	check(t, d.WriteJSON(rundir.TokensName, map[string]any{"total_tokens": len(list), "tokens": list}))
 	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion,
 		Model: rundir.Model{Name: "fixture"}, Losses: []rundir.Loss{}}))
 	check(t, d.Seal())
