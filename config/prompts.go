@@ -28,8 +28,8 @@ func promptsOptions() []llamaOption {
 			set: file(func(r *Run) *string { return &r.PromptsFile },
 				"a file with one JSON object per line, or - for stdin")},
 		{key: "results", names: []string{"results"}, form: "FNAME", own: true, byDef: "stdout",
-			help: "file for the results, one JSON object per line, in the order of the prompts",
-			set:  file(func(r *Run) *string { return &r.ResultsFile }, "a file, which is overwritten")},
+			help: "file for the results, one JSON object per line, in the order of the prompts; - is stdout",
+			set:  setResults},
 		{key: "parallel", names: []string{"np", "parallel"}, form: "N", own: true,
 			help: "prompts that are decoded at a time, in sequences that share the context (default: 1; with -n 0 as " +
 				"many as fill a micro-batch)",
@@ -52,6 +52,15 @@ func promptsOptions() []llamaOption {
 				`its marks`,
 			set: func(r *Run, s string) error { r.ChatTemplate = s; return nil }},
 	}
+}
+
+// setResults takes - for what no file means: stdout.
+func setResults(r *Run, s string) error {
+	if s == "-" {
+		r.ResultsFile = ""
+		return nil
+	}
+	return file(func(r *Run) *string { return &r.ResultsFile }, "a file, which is overwritten")(r, s)
 }
 
 // file is an option whose value is a file name; want says what to give.

@@ -16,6 +16,10 @@ func TestPromptsFlags(t *testing.T) {
 	if want := (Prompts{"a", "b", 3, 2, true, false, true, "chatml"}); run.Prompts != want {
 		t.Errorf("%+v, want %+v", run.Prompts, want)
 	}
+	if run, err = parseRun(strings.Fields("--prompts - --results -"), nil); err != nil || run.PromptsFile != "-" ||
+		run.ResultsFile != "" {
+		t.Errorf("stdin to stdout: %+v, %v", run, err)
+	}
 }
 
 func TestParseRequest(t *testing.T) {
