@@ -359,8 +359,8 @@ func (b *mapBuilder) compute(q pieces, masks []pieces) error {
 	}
 	mask := masks[0]
 	if mask.packet.NE[2]*mask.packet.NE[3] > 1 {
-		return fmt.Errorf("%s: the KV cache has %d streams, which this version cannot distinguish: record with one "+
-			"sequence, or a unified cache", b.run.Path, mask.packet.NE[2]*mask.packet.NE[3])
+		return fmt.Errorf("%s: the KV cache has %d streams, which this version cannot distinguish: record with "+
+			"--tap-attention exact, or one sequence", b.run.Path, mask.packet.NE[2]*mask.packet.NE[3])
 	}
 	queries := b.note.Heads
 	if queries == 0 && q.packet.NE[0] == int64(b.note.HeadDim) {

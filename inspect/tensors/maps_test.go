@@ -165,6 +165,12 @@ func TestMapErrors(t *testing.T) {
 		}
 		return true
 	}
+	streams := func(_ uint64, name string, p *stream.Packet) bool {
+		if name == "mask" {
+			p.NE[1], p.NE[3] = p.NE[1]/2, 2
+		}
+		return true
+	}
 	whole := mapRun(t, nil)
 	for _, c := range []struct {
 		run  *Run
@@ -181,6 +187,8 @@ func TestMapErrors(t *testing.T) {
 			"captured: record with --tap-attention exact"},
 		{mapRun(t, flat), MapOptions{Layer: 3}, "rows of Q have 1 values, of which the run does not say which are " +
 			"queries"},
+		{mapRun(t, streams), MapOptions{Layer: 3}, "has 2 streams, which this version cannot distinguish: record with " +
+			"--tap-attention exact, or one sequence"},
 		{without(7, "K"), MapOptions{Layer: 3}, "the key in cell 0, which token 0 sees"},
 		{without(9, "mask"), MapOptions{Layer: 3}, "execution 9: the mask (mask) not captured"},
 		{without(9, "cells"), MapOptions{Layer: 3}, "the cells that keys went into (cells) not captured"},
