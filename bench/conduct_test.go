@@ -172,9 +172,14 @@ func TestTokenRows(t *testing.T) {
 		row["ns"] != 5.0 {
 		t.Errorf("%d lines, %v, %v", len(lines), row, err)
 	}
-	for _, absent := range []string{"kv_cells", "minor_faults", "major_faults", "prompt_name"} {
+	for _, absent := range []string{"kv_cells", "minor_faults", "major_faults", "prompt_name", "n_seq"} {
 		if _, there := row[absent]; there {
 			t.Errorf("%s is not known and stands in %v", absent, row)
 		}
+	}
+	c.Plan.Items[visits[0].Item].Spec.Sequences = 4 // of two tests that are called the same
+	visits[0].Repetitions[0].Steps = []Step{{}}
+	if rows := tokenRows(c.Plan, &visits[0]); rows[0].Sequences == nil || *rows[0].Sequences != 4 {
+		t.Errorf("a test of four sequences: %+v", rows[0])
 	}
 }

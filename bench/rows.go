@@ -134,8 +134,9 @@ type TokenRow struct {
 	Model      string `json:"model_filename"`
 	Test       string `json:"test"`
 	Prompt     string `json:"prompt_name,omitempty"`
+	Sequences  *int   `json:"n_seq,omitempty"` // as in the row of the test
 	Tap        string `json:"tap"`
-	Item       int    `json:"item"`
+	Item       int    `json:"item"` // of the plan: tests that differ in other settings have the same name
 	Round      int    `json:"round"`
 	Repetition int    `json:"repetition"` // within its visit
 	Time       string `json:"time"`       // when the repetition began
@@ -152,8 +153,8 @@ func tokenRows(plan *Plan, v *Visit) []TokenRow {
 	for i, repetition := range v.Repetitions {
 		for k, step := range repetition.Steps {
 			rows = append(rows, TokenRow{
-				Model: r.ModelFile, Test: r.Test(), Prompt: item.PromptName, Tap: item.Tap.Name,
-				Item: v.Item, Round: v.Round, Repetition: i, Time: repetition.Time, Token: k, Step: step,
+				Model: r.ModelFile, Test: r.Test(), Prompt: item.PromptName,
+				Sequences: r.Sequences, Tap: item.Tap.Name, Item: v.Item, Round: v.Round, Repetition: i, Time: repetition.Time, Token: k, Step: step,
 			})
 		}
 	}
