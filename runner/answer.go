@@ -44,15 +44,15 @@ type Completion struct {
 type TokenLogprobs struct {
 	ID      llama.Token    `json:"id"`
 	Token   string         `json:"token"` // text; what is no UTF-8 in it is U+FFFD
-	Logprob float64        `json:"logprob"`
-	Top     []TokenLogprob `json:"top"` // the likeliest first
+	Logprob *float64       `json:"logprob,omitempty"`
+	Top     []TokenLogprob `json:"top"` // the likeliest first, without those whose logit is NaN
 }
 
-// TokenLogprob is the natural logarithm of a token's probability.
+// TokenLogprob is the natural logarithm of a token's probability; absent where that is no finite number.
 type TokenLogprob struct {
 	ID      llama.Token `json:"id"`
 	Token   string      `json:"token"`
-	Logprob float64     `json:"logprob"`
+	Logprob *float64    `json:"logprob,omitempty"`
 }
 
 // setText stores text whose bytes may be no UTF-8.
@@ -65,26 +65,40 @@ func (c *Completion) setText(text []byte) {
 
 // logprobs computes log-probabilities of a token and of the k likeliest ones from the logits of the whole vocabulary.
 func logprobs(vocab *llama.Vocab, logits []float32, token llama.Token, k int) TokenLogprobs {
-	highest := slices.Max(logits)
-	var sum float64
-	for _, l := range logits {
-		sum += math.Exp(float64(l - highest))
-	}
+	logprob := logSoftmax(logits)
 	of := func(id llama.Token) TokenLogprob {
-		return TokenLogprob{ID: id, Token: string(vocab.AppendPiece(nil, id, true)),
-			Logprob: float64(logits[id]-highest) - math.Log(sum)}
+		return TokenLogprob{ID: id, Token: string(vocab.AppendPiece(nil, id, true)), Logprob: logprob(id)}
 	}
 	chosen := of(token)
-	t := TokenLogprobs{ID: chosen.ID, Token: chosen.Token, Logprob: chosen.Logprob}
+	t := TokenLogprobs{ID: chosen.ID, Token: chosen.Token, Logprob: chosen.Logprob, Top: []TokenLogprob{}}
 	for _, id := range likeliest(logits, k) {
 		t.Top = append(t.Top, of(id))
 	}
 	return t
 }
 
+// logSoftmax finds the log-probability of a token; nil where it is no finite number, which JSON cannot write.
+func logSoftmax(logits []float32) func(llama.Token) *float64 {
+	highest := slices.Max(logits)
+	var sum float64
+	for _, l := range logits {
+		sum += math.Exp(float64(l - highest))
+	}
+	return func(id llama.Token) *float64 {
+		p := float64(logits[id]-highest) - math.Log(sum)
+		if math.IsNaN(p) || math.IsInf(p, 0) {
+			return nil
+		}
+		return &p
+	}
+}
+
 // likeliest are the k tokens of the highest logits, the highest first and the lower number first among equals.
 func likeliest(logits []float32, k int) (top []llama.Token) {
 	for id := range logits {
+		if math.IsNaN(float64(logits[id])) {
+			continue
+		}
 		at := len(top)
 		for at > 0 && logits[id] > logits[top[at-1]] {
 			at--

@@ -45,12 +45,12 @@ func TestLogprobsAreServers(t *testing.T) {
 	}
 	for i, p := range theirs.Probs {
 		got := ours.Logprobs[i]
-		if int32(got.ID) != p.ID || math.Abs(got.Logprob-p.Logprob) > 0.01 || len(got.Top) != 3 || len(p.Top) != 3 {
+		if int32(got.ID) != p.ID || math.Abs(*got.Logprob-p.Logprob) > 0.01 || len(got.Top) != 3 || len(p.Top) != 3 {
 			t.Errorf("token %d: %+v, llama-server's %+v", i, got, p)
 			continue
 		}
 		for j := range p.Top {
-			if int32(got.Top[j].ID) != p.Top[j].ID || math.Abs(got.Top[j].Logprob-p.Top[j].Logprob) > 0.01 {
+			if int32(got.Top[j].ID) != p.Top[j].ID || math.Abs(*got.Top[j].Logprob-p.Top[j].Logprob) > 0.01 {
 				t.Errorf("token %d, likeliest %d: %+v, llama-server's %+v", i, j, got.Top[j], p.Top[j])
 			}
 		}

@@ -358,7 +358,7 @@ class LlamatapModel:
         request = self._request(max_tokens, seed, **knobs)
         result = await self._complete(prompt_token_ids, {**request, "n_probs": max(n_logprobs, 1)})
         for t in result.get("logprobs", []):
-            top = [{"token_id": x["id"], "logprob": x["logprob"]} for x in t["top"]]
+            top = [{"token_id": x["id"], "logprob": x.get("logprob")} for x in t["top"]]
             yield GenStep(token_id=t["id"], token_str=t["token"], logprobs=top if n_logprobs > 0 else None)
 
     async def generate_steps_from_embeds(self, prompt_embeds: torch.Tensor, **_: Any) -> AsyncIterator[GenStep]:
