@@ -154,7 +154,8 @@ func tokenRows(plan *Plan, v *Visit) []TokenRow {
 		for k, step := range repetition.Steps {
 			rows = append(rows, TokenRow{
 				Model: r.ModelFile, Test: r.Test(), Prompt: item.PromptName,
-				Sequences: r.Sequences, Tap: item.Tap.Name, Item: v.Item, Round: v.Round, Repetition: i, Time: repetition.Time, Token: k, Step: step,
+				Sequences: r.Sequences, Tap: item.Tap.Name, Item: v.Item, Round: v.Round, Repetition: i,
+				Time: repetition.Time, Token: k, Step: step,
 			})
 		}
 	}

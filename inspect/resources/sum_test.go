@@ -268,7 +268,8 @@ func TestMixedBatches(t *testing.T) {
 // the others, whether it has rows of one phase or of both, and whether it is timed.
 func TestFailedGraphs(t *testing.T) {
 	work := &resource.Graph{Phase: phaseDecode, Tokens: 4, PrefillTokens: ptr(0), DecodeTokens: ptr(4),
-		DurationNS: ptr(int64(1000)), FLOPs: ptr(int64(5000)), BytesRead: ptr(int64(2000)), BytesWritten: ptr(int64(1000))}
+		DurationNS: ptr(int64(1000)), FLOPs: ptr(int64(5000)), BytesRead: ptr(int64(2000)),
+		BytesWritten: ptr(int64(1000))}
 	for _, c := range []struct {
 		prefill int
 		ns      *int64

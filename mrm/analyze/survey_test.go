@@ -104,7 +104,8 @@ func TestNotWhole(t *testing.T) {
 	}{
 		"whole":   {rundir.Metadata{Tokens: tokens}, 7, ""},
 		"stopped": {rundir.Metadata{Tokens: tokens, Stopped: &rundir.Stopped{Cause: "max_disk"}}, 0, ""},
-		"rotated": {rundir.Metadata{Tokens: tokens, Rotated: rotated}, 0, "the oldest 40 rows of accesses were given back"},
+		"rotated": {rundir.Metadata{Tokens: tokens, Rotated: rotated}, 0,
+			"the oldest 40 rows of accesses were given back"},
 	} {
 		run := small()
 		c.m.Version, c.m.RunID = rundir.MetadataVersion, "run_1"
