@@ -126,3 +126,30 @@ func misplaced(p *stream.Packet) string {
 	}
 	return ""
 }
+
+// TestPlacesSteered demands that a control vector is added within the residual stream, which goes on behind it.
+func TestPlacesSteered(t *testing.T) {
+	for _, arch := range []string{"llama", "phi3"} {
+		t.Run(arch, func(t *testing.T) {
+			t.Parallel()
+			var width int
+			model := synthetic(t, arch, gguf.F16, func(c *synth.Config) { c.Layers, width = 4, c.Width })
+			c := record(t, everything, "-m", model, "-p", prompt, "-n", "3", "--temp", "0", "-t", "1", "-c", "512",
+				"--control-vector", steerFile(t, 4, width))
+			sums := map[layerOf]int{}
+			for i := range c.packets {
+				if p := &c.packets[i]; p.Op == "ADD" && p.Component == ggmlhooks.ComponentResidual {
+					sums[layerOf{p.Exec, p.Layer}]++
+				}
+			}
+			if len(sums) == 0 {
+				t.Error("no sums of the residual stream")
+			}
+			for at, n := range sums {
+				if want := 2 + min(at.layer, 1); n != int(want) {
+					t.Errorf("execution %d, layer %d: %d sums of the residual stream, want %d", at.exec, at.layer, n, want)
+				}
+			}
+		})
+	}
+}

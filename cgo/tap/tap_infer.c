@@ -226,8 +226,16 @@ static bool tap_stream_source(const struct tap_graph * g, const struct tap_graph
     return at >= 0 && g->nodes[at].stream && g->nodes[at].tensor->ne[0] == n->tensor->ne[0];
 }
 
-// The residual stream begins with the embeddings, and every sum of it and something that was computed from it
-// continues it; rows of it may be taken out on the way.
+// tap_control_vector says whether source k of a node is a row that is no weight: a control vector.
+static bool tap_control_vector(const struct tap_graph * g, const struct tap_graph_node * n, int k) {
+    const int32_t at = n->src[k];
+    const struct tap_graph_leaf * l = at < 0 && at != INT32_MIN ? &g->leafs[-1 - at] : NULL;
+    return l != NULL && !l->named && l->tensor->ne[0] == n->tensor->ne[0] && l->tensor->ne[1] == 1 &&
+           l->tensor->ne[2] == 1 && l->tensor->ne[3] == 1;
+}
+
+// The residual stream begins with the embeddings, and every sum of it and something that was computed from it, or a
+// control vector, continues it; rows of it may be taken out on the way.
 bool tap_stream_at(const struct tap_graph * g, const struct tap_graph_node * n) {
     const struct ggml_tensor * t = n->tensor;
     if (n->component == TAP_INPUT && n->layer < 0) {
@@ -240,6 +248,9 @@ bool tap_stream_at(const struct tap_graph * g, const struct tap_graph_node * n) 
         return false;
     }
     const bool first = tap_stream_source(g, n, 0);
+    if (first && tap_control_vector(g, n, 1)) {
+        return true;
+    }
     return first != tap_stream_source(g, n, 1) && n->src[first] >= 0 && memcmp(t->src[0]->ne, t->src[1]->ne,
         sizeof(t->ne)) == 0;
 }
