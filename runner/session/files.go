@@ -237,6 +237,9 @@ func (f *files) seal(describe func() rundir.Metadata) error {
 // written is what the streams of all segments hold, removed ones included.
 func (f *files) written() stream.Stats {
 	w := f.series.written
+	if e := f.series.ending; e != nil {
+		w = addStats(w, e.segment.stream.Stats())
+	}
 	if f.current == nil {
 		return w
 	}

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +13,29 @@ import (
 	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/kvcache/track"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
 )
+
+// TestWrittenWhileSealing: what a segment holds is counted while it is being sealed, too.
+func TestWrittenWhileSealing(t *testing.T) {
+	var g [2]*segment
+	for i := range g {
+		w, err := stream.Create(filepath.Join(t.TempDir(), StreamName), stream.Options{Workers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		p, data := recorded(i)
+		if err := errors.Join(w.Append(p, data, nil), w.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		g[i] = &segment{stream: w}
+	}
+	f := &files{series: series{ending: &ending{segment: g[0]}}, current: g[1]}
+	if w := f.written(); w.Packets != 2 || w.Stored == 0 {
+		t.Errorf("%d packets of %d bytes, want 2", w.Packets, w.Stored)
+	}
+}
 
 // TestRowsOf counts the requests of a table and the lines of events, long ones and one that has no end too.
 func TestRowsOf(t *testing.T) {
