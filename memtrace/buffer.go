@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 )
 
 // Usage is what a program said a buffer is for.
@@ -61,6 +62,17 @@ func (b *Buffer) own() Region {
 		Buffer: b.ID, Bytes: b.Size,
 		From: b.From, To: b.To, Ctx: -1,
 	}
+}
+
+// holds is the type of a region of the buffer. llama.cpp says of no buffer that it is an adapter's.
+func (b *Buffer) holds(r *Region) RegionType {
+	switch {
+	case r.Part != "":
+		return KVCache
+	case strings.HasSuffix(r.Tensor, ".lora_a") || strings.HasSuffix(r.Tensor, ".lora_b"):
+		return Weight
+	}
+	return b.rest()
 }
 
 // rest is what is no tensor of the buffer.

@@ -58,9 +58,7 @@ func (m *RegionMap) AddBuffer(b Buffer) error {
 	if known := m.buffers[b.ID]; known != nil {
 		known.Usage, known.Type, known.Device = b.Usage, b.Type, b.Device
 		for _, r := range known.cover {
-			if r.Part == "" {
-				r.Type = known.rest()
-			}
+			r.Type = known.holds(r)
 			if gap(r) {
 				r.Name = known.own().Name
 			}
@@ -124,9 +122,7 @@ func (m *RegionMap) Place(t Tensor) (*Region, error) {
 	r := b.own()
 	r.Name, r.Tensor, r.Part, r.Layer, r.DType, r.Shape, r.Offset, r.Bytes = t.Name, t.Name, t.Part, t.Layer, t.DType,
 		t.Shape, t.Offset, t.Bytes
-	if t.Part != "" {
-		r.Type = KVCache
-	}
+	r.Type = b.holds(&r)
 	return b.put(r, m.fresh)
 }
 

@@ -186,6 +186,18 @@ func TestViewsBecomeTheirRoot(t *testing.T) {
 	}
 }
 
+// TestAdaptersAreWeights: llama.cpp says what the buffers of models are for, and not those of adapters.
+func TestAdaptersAreWeights(t *testing.T) {
+	m := NewRegionMap()
+	m.AddBuffer(Buffer{ID: 1, Size: 1000})
+	a, _ := m.Place(Tensor{Name: "blk.1.attn_q.weight.lora_a", Buffer: 1, Offset: 0, Bytes: 100})
+	o, _ := m.Place(Tensor{Name: "leaf_7", Buffer: 1, Offset: 544, Bytes: 100})
+	m.AddBuffer(Buffer{ID: 1, Size: 1000, Type: "CPU"})
+	if a.Type != Weight || o.Type != Runtime {
+		t.Errorf("%v, %v", a.Type, o.Type)
+	}
+}
+
 // TestUsageMayComeLate: a program says after an allocation what it is for.
 func TestUsageMayComeLate(t *testing.T) {
 	m := NewRegionMap()
