@@ -1,5 +1,7 @@
 package kvcache
 
+import "slices"
+
 // SnapshotKey is the key of the table's metadata under which a Snapshot stands, as JSON: how the caches were used
 // when watching ended.
 const SnapshotKey = "llamatap_kv"
@@ -11,12 +13,20 @@ type Snapshot struct {
 	Caches []Gauge `json:"caches"`
 	// Freed are caches whose memory was freed, as they were before: those that a program freed last, at most MaxFreed.
 	Freed []Gauge `json:"freed,omitempty"`
-	Reuse Reuse   `json:"reuse"`
+	// MadeUnixNS is when the first graph of the newest cache began. Caches that were freed before were gone by then.
+	MadeUnixNS int64 `json:"made_unix_ns,omitempty"`
+	Reuse      Reuse `json:"reuse"`
 	// Lifetime and Idle are those of lives that ended: from their first cell to their last one's end, and how much
 	// of that nobody touched them for at the end.
 	Lifetime Histogram `json:"lifetime"`
 	Idle     Histogram `json:"idle"`
 	Doubts   Doubts    `json:"doubts"`
+}
+
+// Latest are the caches that there were since the newest one was made, as they are now or were when they were freed.
+func (s *Snapshot) Latest() []Gauge {
+	gone := func(g Gauge) bool { return g.FreedUnixNS < s.MadeUnixNS }
+	return slices.Concat(s.Caches, slices.DeleteFunc(slices.Clone(s.Freed), gone))
 }
 
 // MaxFreed bounds what is remembered of caches that are gone.
@@ -42,6 +52,8 @@ type Gauge struct {
 	Whole bool `json:"whole"`
 	// Attended is what attention has read; nil where nothing of it is known.
 	Attended *Attended `json:"attended,omitempty"`
+	// FreedUnixNS is when the cache's memory was freed, 0 = it was not.
+	FreedUnixNS int64 `json:"freed_unix_ns,omitempty"`
 }
 
 // Attended adds up the cells that attention read of a cache, in one layer, graph by graph.

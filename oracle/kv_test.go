@@ -235,7 +235,10 @@ func livesOf(t *testing.T, args []string) *resources.KV {
 	}
 	k.Path, k.BeginUnixNS, k.Seconds, k.Timeline, k.Last.UnixNS, k.Last.Reuse.Gap = "", 0, 0, nil, 0,
 		kvcache.Histogram{}
-	k.Last.Lifetime, k.Last.Idle = kvcache.Histogram{}, kvcache.Histogram{}
+	k.Last.Lifetime, k.Last.Idle, k.Last.MadeUnixNS = kvcache.Histogram{}, kvcache.Histogram{}, 0
+	for i := range k.Last.Freed {
+		k.Last.Freed[i].FreedUnixNS = 0
+	}
 	for i := range k.Sequences {
 		k.Sequences[i].Lifetime, k.Sequences[i].Idle = resources.Spread{}, resources.Spread{}
 	}

@@ -23,6 +23,7 @@ type kvReading struct {
 	sequences map[kvSeqKey]*KVSequence
 	layers    map[kvLayerKey]*KVLayer
 	timelines map[kvCacheKey]*KVCache
+	until     map[kvCacheKey]int64 // when a cache was freed, or the recording ended
 }
 
 type kvCacheKey struct {
@@ -64,6 +65,10 @@ func (k *kvReading) all(ctx context.Context) error {
 		k.first = k.last
 	}
 	k.BeginUnixNS, k.Seconds = k.first, float64(k.last-k.first)/1e9
+	k.until = map[kvCacheKey]int64{}
+	for _, g := range k.Gauges() {
+		k.until[kvCacheKey{int64(g.Ctx), g.Cache.String()}] = cmp.Or(g.FreedUnixNS, k.last)
+	}
 	if err := k.each(ctx, k.draw); err != nil {
 		return err
 	}
@@ -171,9 +176,21 @@ func (k *kvReading) draw(row *table.Row) {
 	}
 	end, ok := row.Value("evict_ns")
 	if !ok {
-		end = k.last
+		end = k.watched(key, row)
 	}
 	t.add(float64(begin-k.first), float64(end-k.first), float64(k.last-k.first), float64(row.Int("cells")))
+}
+
+// watched is until when a life that did not end was watched: until its cache was freed, or the recording ended. Of a
+// cache that the snapshot has forgotten, it is until the life was touched last.
+func (k *kvReading) watched(key kvCacheKey, row *table.Row) int64 {
+	if until, ok := k.until[key]; ok {
+		return until
+	}
+	if len(k.Last.Freed) == kvcache.MaxFreed {
+		return max(row.Int("last_write_ns"), row.Int("last_read_ns"))
+	}
+	return k.last
 }
 
 // add adds cells that were in use from begin to end, of a whole.

@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,7 +67,11 @@ func kvTable(t testing.TB, version string, lives []kvLife) string {
 	last.Caches = []kvcache.Gauge{{Cache: kvcache.Base, Layers: 2, Streams: 1, Block: 8, CellBytes: 1024, Cells: 64,
 		Used: 16, Free: 48, Occupancy: 0.25, Whole: true}}
 	last.Freed = []kvcache.Gauge{{Cache: kvcache.SWA, Layers: 2, Streams: 1, Block: 8, CellBytes: 512, Cells: 16,
-		Used: 3, Free: 13, Occupancy: 3. / 16}}
+		Used: 3, Free: 13, Occupancy: 3. / 16, FreedUnixNS: kvBegin + 7e9}}
+	isForgotten := func(l kvLife) bool { return l.cache == "recurrent" }
+	for i := 1; slices.ContainsFunc(lives, isForgotten) && i < kvcache.MaxFreed; i++ {
+		last.Freed = append(last.Freed, kvcache.Gauge{Ctx: 9})
+	}
 	text, _ := json.Marshal(last)
 	if err := errors.Join(out.AddMetadata(kvcache.SnapshotKey, string(text)), out.Close()); err != nil {
 		t.Fatal(err)
@@ -202,6 +208,24 @@ ctx 0, swa: cells in blocks of 8 in use
     0   base       1      2      8      2  clear 1 overwrite 1         0    2.00 s  4.00 s    1.00 s  3.00 s
     0    swa       0      1      3      1          overwrite 1         0    9.00 s  9.00 s    8.00 s  8.00 s
 `
+
+// TestKVFreed: what a cache held when it was freed is drawn until then; of one that nobody remembers, until it was
+// touched.
+func TestKVFreed(t *testing.T) {
+	k, err := OpenKV(context.Background(), kvTable(t, "2.0", []kvLife{
+		{seq: 0, cells: 8, alloc: 0, read: 4, evict: -1, origin: "written"},
+		{seq: 0, cells: 3, alloc: 1, read: 5, evict: -1, origin: "written", cache: "swa"},
+		{seq: 0, cells: 1, alloc: 2, read: 3, evict: -1, origin: "written", cache: "recurrent"},
+	}), 10, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells := func(i int) string { return fmt.Sprint(k.Timeline[i].Cells) }
+	if cells(0) != "[8 8 8 8 8 8 8 8 8 8]" || cells(1) != "[0 0 1 0 0 0 0 0 0 0]" ||
+		cells(2) != "[0 3 3 3 3 3 3 0 0 0]" {
+		t.Errorf("%+v", k.Timeline)
+	}
+}
 
 // TestKVText holds what is printed.
 func TestKVText(t *testing.T) {

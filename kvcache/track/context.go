@@ -62,7 +62,9 @@ func (x *cacheContext) catchUp(exec uint64, discarded bool) {
 func (x *cacheContext) free(e ggmlhooks.BufferEnd) {
 	for _, t := range slices.Clone(x.caches) {
 		if t.buffers[e.ID] {
-			x.out.freed = append(x.out.freed, t.Gauge(x.number))
+			g := t.Gauge(x.number)
+			g.FreedUnixNS = e.MonoNS + x.out.unixOffset
+			x.out.freed = append(x.out.freed, g)
 			x.out.freed = x.out.freed[max(0, len(x.out.freed)-kvcache.MaxFreed):]
 			t.End(e.MonoNS)
 			x.caches = slices.DeleteFunc(x.caches, func(other *tracked) bool { return other == t })

@@ -12,7 +12,8 @@ type journal struct {
 	operation      func(*kvcache.Operation) error
 	lifetime, idle kvcache.Histogram // of lives that ended
 	freed          []kvcache.Gauge   // of caches whose memory was freed
-	err            error             // the first that a life's end or an operation brought
+	unixOffset     int64
+	err            error // the first that a life's end or an operation brought
 	layers         []kvcache.LayerBytes
 }
 

@@ -37,6 +37,7 @@ type Recorder struct {
 	reuse  kvcache.Reuse
 	doubts kvcache.Doubts
 	lastNS int64 // of the last report
+	madeNS int64 // when the first graph of the newest cache began
 	closed bool
 	last   kvcache.Snapshot // once it is closed: how the caches were used
 
@@ -56,8 +57,8 @@ func NewRecorder(o Options) (*Recorder, error) {
 	if o.Block < 0 {
 		return nil, fmt.Errorf("blocks of %d cells: give 1 or more, or 0 for %d", o.Block, kvcache.DefaultBlock)
 	}
-	r := &Recorder{o: o, ctxs: map[uint32]*cacheContext{}, out: journal{operation: o.Operation},
-		sampled: map[uint32]bool{}}
+	r := &Recorder{o: o, ctxs: map[uint32]*cacheContext{}, sampled: map[uint32]bool{},
+		out: journal{operation: o.Operation, unixOffset: o.UnixOffset}}
 	r.now = execution{bitmaps: map[int]*kvcache.Bitmap{}, doubts: &r.doubts}
 	if o.Out != nil {
 		var err error
@@ -123,7 +124,11 @@ func (r *Recorder) Record(e *ggmlhooks.Execution) error {
 	defer r.mu.Unlock()
 	x := r.context(e.Ctx)
 	if e.Ended && g.made != x.made {
+		known := len(x.caches)
 		g.works, g.made = x.works(g.plan), x.made
+		if len(x.caches) > known {
+			r.madeNS = max(r.madeNS, e.BeganNS())
+		}
 	}
 	if e.Ended && e.Phase != ggmlhooks.PhaseSetup {
 		r.now.begin(e, x, g)
@@ -198,6 +203,9 @@ func (r *Recorder) snapshot() kvcache.Snapshot {
 	}
 	if r.lastNS != 0 {
 		s.UnixNS = r.lastNS + r.o.UnixOffset
+	}
+	if r.madeNS != 0 {
+		s.MadeUnixNS = r.madeNS + r.o.UnixOffset
 	}
 	for _, number := range slices.Sorted(maps.Keys(r.ctxs)) {
 		for _, t := range r.ctxs[number].caches {

@@ -243,6 +243,23 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// TestWoken: of a program that frees its context and makes another, as a server that sleeps, the newest cache is the
+// latest, also when it is freed.
+func TestWoken(t *testing.T) {
+	s := newStage(t, Options{UnixOffset: 1000})
+	for s.ctx = range 3 {
+		if err := errors.Join(s.decode(0, 0, 3, 0, false),
+			s.BufferEnd(ggmlhooks.BufferEnd{ID: 7, MonoNS: s.tick()})); err != nil {
+			t.Fatal(err)
+		}
+		shot := s.r.Snapshot()
+		if got := shot.Latest(); len(got) != 1 || got[0].Ctx != s.ctx || got[0].FreedUnixNS != 1000+s.ns ||
+			len(shot.Freed) != int(s.ctx)+1 || shot.MadeUnixNS >= got[0].FreedUnixNS {
+			t.Errorf("%+v", shot)
+		}
+	}
+}
+
 // TestIntervals: times are those of the measured intervals in which layers were computed; layers that share them
 // share nothing else.
 func TestIntervals(t *testing.T) {

@@ -30,7 +30,7 @@ func (k *kv) Close() error {
 func (k *kv) words() string {
 	snapshot := k.Snapshot()
 	used, cells := 0, 0
-	for _, c := range append(snapshot.Caches, snapshot.Freed...) {
+	for _, c := range snapshot.Latest() {
 		used, cells = used+c.Used, cells+c.Cells
 	}
 	text := fmt.Sprintf("cache     %d of %d cells in use at the end of the recording", used, cells)

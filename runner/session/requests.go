@@ -113,7 +113,7 @@ func (q *requests) observe() {
 	if q.caches != nil {
 		snapshot := q.caches.Snapshot()
 		if len(snapshot.Caches) == 0 { // the program has freed them, or has none yet
-			snapshot.Caches = snapshot.Freed
+			snapshot.Caches = snapshot.Latest()
 		}
 		o.KV = &snapshot
 	}
