@@ -457,7 +457,8 @@ func fragmented(r *Run) *Finding {
 	return f.judge(float64(free), float64(read), freeShare)
 }
 
-// between is the time between the graphs of generated tokens.
+// between is the time between the graphs of generated tokens. What the tap did and the model waited for the recording is
+// known of the whole run, not between graphs, so that a time which that could explain is not judged.
 func between(r *Run) *Finding {
 	f := &Finding{Cause: "sampling, grammar and the program's own work", Phase: decode,
 		Of: "the wall time of decode", Files: rundir.EventsName}
@@ -472,5 +473,16 @@ func between(r *Run) *Finding {
 	f.Evidence = fmt.Sprintf("%s of %s passed between one decode graph and the next, %s each on average",
 		ns(float64(r.steps.GapNS)), ns(float64(r.steps.WallNS)), ns(float64(r.steps.GapNS)/float64(r.steps.Gaps)))
 	f.Remedy = "a simpler sampler or grammar, or less work of the program for each token"
-	return f.judge(float64(r.steps.GapNS), float64(r.steps.WallNS), betweenShare)
+	gap, wall, own := float64(r.steps.GapNS), float64(r.steps.WallNS), 0.0
+	if r.Metadata != nil && r.Metadata.Account != nil {
+		own = min(float64(r.Metadata.Account.Time.TapNS+r.Metadata.Account.Time.WaitNS), gap)
+	}
+	switch {
+	case gap >= betweenShare*wall && gap-own < betweenShare*wall:
+		return &Finding{Cause: f.Cause, Phase: f.Phase, Of: f.Of, Files: f.Files, NotJudged: f.Evidence +
+			", and the recording took up to " + ns(own) + " of that: record fewer tensors, or with fewer recorders"}
+	case own >= recordingShare*wall:
+		f.Evidence += "; the recording took up to " + ns(own) + " of that"
+	}
+	return f.judge(gap, wall, betweenShare)
 }

@@ -404,6 +404,28 @@ func TestTokensBeyondTheBound(t *testing.T) {
 	}
 }
 
+// TestBetweenBesideRecording: a time between graphs that waiting for the recording may explain is no verdict. What it
+// cannot explain names it where it is much.
+func TestBetweenBesideRecording(t *testing.T) {
+	for _, c := range []struct {
+		gap, tap, wait    int64
+		judged, standsOut bool
+		says              string
+	}{
+		{680, 0, 0, true, true, "on average"}, {680, 10, 490, false, false, "took up to 500 ns of that"},
+		{680, 0, 900, false, false, "took up to 680 ns of that"}, {680, 10, 90, true, true, "took up to 100 ns of that"},
+		{190, 10, 10, true, false, "on average"},
+	} {
+		time := rundir.TimeAccount{WallNS: 2000, Tokens: 1, TapNS: c.tap, WaitNS: c.wait}
+		f := between(&Run{Metadata: &rundir.Metadata{Account: &rundir.Account{Time: time}},
+			steps: &steps{GapNS: c.gap, WallNS: 1000, Gaps: 10}})
+		if (f.NotJudged == "") != c.judged || (f.Share != nil) != c.judged || f.StandsOut != c.standsOut ||
+			!strings.Contains(f.Evidence+f.NotJudged, c.says) {
+			t.Errorf("%+v: %+v", c, f)
+		}
+	}
+}
+
 // TestRecordingBesideLoad: time in the tap that may be waiting for a processor is no verdict; waiting for the recording
 // is one on any machine.
 func TestRecordingBesideLoad(t *testing.T) {
