@@ -117,7 +117,9 @@ func (u *Use) add(x *ggmlhooks.Execution, flow *Flow) {
 	u.Graphs[x.Phase]++
 	u.NS[x.Phase] += ns
 	if thrownAway(x) {
-		u.Rows[ggmlhooks.PhaseSetup] += int64(len(x.Rows))
+		if !x.Failed() { // else its tokens were not computed
+			u.Rows[ggmlhooks.PhaseSetup] += int64(len(x.Rows))
+		}
 		u.Setup.Add(flow)
 		return
 	}

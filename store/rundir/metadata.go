@@ -154,7 +154,7 @@ type PhaseUse struct {
 	NS     int64 `json:"ns"` // time in graphs, from when ggml gets one to its end
 }
 
-// Tokens counts token rows. The sum of all is what graphs computed.
+// Tokens counts token rows. The sum of all is what graphs computed; one that failed computed none.
 type Tokens struct {
 	Prompt    int64 `json:"prompt"`
 	Generated int64 `json:"generated"` // and decoded: a request's last token is not
@@ -162,7 +162,7 @@ type Tokens struct {
 	// back; a recurrent memory, which cannot be cut, also takes back accepted ones, and they are computed again.
 	Drafts   int64 `json:"drafts,omitempty"`
 	Rejected int64 `json:"rejected,omitempty"`
-	Setup    int64 `json:"setup"` // computed and thrown away: set-up, and executions that failed
+	Setup    int64 `json:"setup"` // computed and thrown away
 	// Requests counts the requests of all sequences of all contexts; absent where no sequence is known.
 	Requests int64 `json:"requests,omitempty"`
 }
