@@ -50,7 +50,7 @@ type LineLoss struct {
 
 // LineStats is what a writer did.
 type LineStats struct {
-	Lines uint64            // handed to Append
+	Lines uint64            // handed to Append, and those of losses
 	Lost  map[string]uint64 // of them, by cause
 	Bytes int64             // written
 	Parts int

@@ -257,6 +257,7 @@ func (w *LineWriter) report() {
 			return
 		}
 		w.buffer(line)
+		w.stats.Lines++
 		w.waiting++
 		w.lost[i] = 0
 	}

@@ -99,20 +99,24 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// lostAndWritten demands that every line was written once or counted as lost.
+// lostAndWritten demands that every line was written once or counted as lost, and that those which report losses count
+// as well.
 func lostAndWritten(t *testing.T, d *fakeDisk, w *LineWriter, lines int) {
 	t.Helper()
-	written := 0
+	written, reports := 0, 0
 	for _, line := range strings.SplitAfter(d.all(), "\n") {
 		if strings.HasPrefix(line, "line ") && strings.HasSuffix(line, "\n") {
 			written++
+		}
+		if strings.HasPrefix(line, "lost ") {
+			reports++
 		}
 	}
 	lost := uint64(0)
 	for _, n := range w.Stats().Lost {
 		lost += n
 	}
-	if written+int(lost) != lines || w.Stats().Lines != uint64(lines) {
+	if written+int(lost) != lines || w.Stats().Lines != uint64(lines+reports) {
 		t.Errorf("%d lines: %d written, %d lost, %+v", lines, written, lost, w.Stats())
 	}
 }
@@ -268,6 +272,9 @@ func TestDiskStaysFull(t *testing.T) {
 		cause := map[error]string{syscall.ENOSPC: CauseFull, syscall.EIO: CauseWrite}[err]
 		if n := w.Stats().Lost[cause]; n < 38 { // two were written; the line that describes losses is counted as well
 			t.Errorf("%v: lost %v", err, w.Stats().Lost)
+		}
+		if s := w.Stats(); s.Lines != s.Lost[cause]+2 {
+			t.Errorf("%v: two lines are there, %+v", err, s)
 		}
 		if got := d.all(); got != "line 0000\nline 0001\nline " {
 			t.Errorf("written: %q", got)
