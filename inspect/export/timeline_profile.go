@@ -130,6 +130,9 @@ func (p *profileSums) close(r *TimelineResult) error {
 	}
 	p.list.Comments = []string{fmt.Sprintf("run %s, model %s: %d graphs, %d of them timed inside", p.about.title,
 		p.about.model, r.Graphs, r.TimedGraphs)}
+	if left := r.LeftOut(); left != "" {
+		p.list.Comments = append(p.list.Comments, left)
+	}
 	if err := p.list.CheckValid(); err != nil {
 		return err
 	}

@@ -111,7 +111,8 @@ type TimelineResult struct {
 	Faults, FaultsLeft  int64
 	Requests            int64 // of block devices
 	RequestsLeft        int64
-	Incomplete          int64 // parts of executions whose graph event is lost
+	Incomplete          int64  // parts of executions whose graph event is lost
+	LostGraphs, Lost    uint64 // events of graphs, and others, that the run lost by its own count
 	BadLines            int64
 	Bytes               int64
 	GivenBack           string // how much of the log was; "" where it is whole
@@ -211,6 +212,11 @@ func (r *reader) take(kind resource.Kind, e *event) error {
 			return r.value("power of "+e.Domain, "W", e.MonoNS, e.EnergyJ*1e9/float64(e.WindowNS))
 		}
 	case resource.KindLoss:
+		if e.Kind == resource.KindGraph.String() {
+			r.result.LostGraphs += e.Count
+		} else {
+			r.result.Lost += e.Count
+		}
 		return r.to.instant(&instant{e.MonoNS, fmt.Sprintf("%d %s events lost: %s", e.Count, e.Kind, e.Cause)})
 	}
 	return nil
@@ -383,6 +389,8 @@ func (r *TimelineResult) LeftOut() string {
 	add(r.SamplesLeft, "values of counters")
 	add(r.FaultsLeft, "page faults")
 	add(r.RequestsLeft, "block requests")
+	add(int64(r.LostGraphs), "graphs, which the run lost")
+	add(int64(r.Lost), "other events, which the run lost")
 	add(r.Incomplete, "parts of graphs whose own event is lost")
 	add(r.BadLines, "lines that cannot be read")
 	text := strings.Join(parts, ", ")

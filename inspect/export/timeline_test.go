@@ -128,6 +128,18 @@ func TestProfile(t *testing.T) {
 	}
 }
 
+// TestProfileOfLosses: a profile says how many graphs the run lost.
+func TestProfileOfLosses(t *testing.T) {
+	lost := `{"event":"loss","mono_ns":9,"kind":"%s","cause":"rate","count":%d}` + "\n"
+	r, text := writeTimeline(t, events(10, 3, 5)+fmt.Sprintf(lost, "graph_execution", 4)+
+		fmt.Sprintf(lost, "graph_execution", 3)+fmt.Sprintf(lost, "output_token", 2), TimelineOptions{Format: PProf})
+	const want = "left out: 7 graphs, which the run lost, 2 other events, which the run lost"
+	p, err := profile.ParseData(text)
+	if err != nil || len(p.Comments) != 2 || p.Comments[1] != want || r.LeftOut() != want {
+		t.Errorf("%q, %q, %v", p.Comments, r.LeftOut(), err)
+	}
+}
+
 // TestBound: a file that would be larger than its bound has no ops for a part of the run, and says so.
 func TestBound(t *testing.T) {
 	log := events(600, 30, 1)

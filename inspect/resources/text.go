@@ -227,16 +227,27 @@ func memoryText(m *MemoryRow) string {
 	return text
 }
 
+// lossText names the largest losses, after those of graphs, which all figures lack.
 func (r *Report) lossText() string {
 	var parts []string
-	counted := uint64(0)
-	for i, l := range r.Losses {
+	losses, counted := slices.Clone(r.Losses), uint64(0)
+	isGraph := func(l Loss) bool { return l.Kind == resource.KindGraph.String() }
+	slices.SortStableFunc(losses, func(a, b Loss) int {
+		switch {
+		case isGraph(a) == isGraph(b):
+			return 0
+		case isGraph(a):
+			return -1
+		}
+		return 1
+	})
+	for i, l := range losses {
 		counted += uint64(l.Count)
 		if i < 4 {
 			parts = append(parts, fmt.Sprintf("%d %s events: %s", l.Count, l.Kind, l.Cause))
 		}
 	}
-	if more := len(r.Losses) - 4; more > 0 {
+	if more := len(losses) - 4; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d other causes", more))
 	}
 	if r.Account != nil {
