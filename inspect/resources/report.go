@@ -255,6 +255,12 @@ func (r *Report) describe() error {
 	r.Model, r.Account, r.GivenBack = m.Model.Name, m.Account, m.EventsGivenBack(r.Path)
 	r.stopped, r.uncounted = m.Stopped, m.Account == nil && (m.Lossy || len(m.Repaired) > 0)
 	r.found = m.RepairFound()
+	isLevel := func(c rundir.Change) bool { return c.Level != "" }
+	if len(r.Levels) == 0 && r.GivenBack != "" && !slices.ContainsFunc(m.Changes, isLevel) { // the event of it is gone
+		if level, err := resource.ParseLevel(m.Settings()["resource_level"].String()); err == nil {
+			r.Levels = []string{level.String()}
+		}
+	}
 	for _, c := range r.Caches {
 		c.Partly = c.Partly || r.GivenBack != ""
 		if cells := Capacity(m, c.CacheUse); cells > 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,5 +73,33 @@ func TestLossesOfGraphs(t *testing.T) {
 	const want = "5 graph_execution events: rate; 9 a events: rate; 8 b events: rate; 7 c events: rate; and 2 other causes"
 	if got := r.lossText(); got != want || r.Losses[0].Kind != "a" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestLevelGivenBack: where the event of the level was given back, the level is that of the settings, unless a command
+// changed it.
+func TestLevelGivenBack(t *testing.T) {
+	for _, c := range []struct {
+		changes []rundir.Change
+		rotated bool
+		want    string
+	}{
+		{nil, true, "[DETAILED]"}, {[]rundir.Change{{Command: "tap"}}, true, "[DETAILED]"}, {nil, false, "[]"},
+		{[]rundir.Change{{Command: "level", Level: "VERBOSE"}}, true, "[]"},
+	} {
+		m := rundir.Metadata{Version: rundir.MetadataVersion, Changes: c.changes, Config: map[string]any{
+			"settings": map[string]any{"resource_level": map[string]any{"value": "DETAILED", "source": "flag"}}}}
+		if c.rotated {
+			m.Rotated = &rundir.Rotated{Parts: map[string]rundir.RotatedParts{rundir.EventsName: {Parts: 1}}}
+		}
+		text, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := summarize(t, map[string]string{rundir.MetadataName: string(text),
+			rundir.PartName(rundir.EventsName, 1): `{"event":"graph_execution","mono_ns":9,"phase":"decode"}` + "\n"})
+		if got := fmt.Sprint(r.Levels); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
 	}
 }
