@@ -54,7 +54,7 @@ func fill(t testing.TB, d *rundir.Dir) {
 	check(t, names.Close(time.Second))
 	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, Created: time.Now(),
 		RunID: d.ID(),
-		Model: rundir.Model{Name: "m"}, Losses: []rundir.Loss{},
+		Model: rundir.Model{Name: "m"}, Losses: []rundir.Loss{}, Account: account(tokens),
 		Streams: []rundir.Stream{{Name: rundir.StreamName, Codec: "lz4", DType: "f16"}}}))
 	check(t, d.Seal())
 }
@@ -183,6 +183,10 @@ func TestRepair(t *testing.T) {
 			m, err := rundir.ReadMetadata(dir)
 			if err != nil || len(m.Repaired) != 1 || m.Lossy == c.ok || m.RunID != filepath.Base(dir) {
 				t.Errorf("metadata %+v, %v", m, err)
+			}
+			if a := m.Account; a != nil && !strings.HasPrefix(c.name, "index") &&
+				(a.Captured.Packets != uint64(c.packets) || a.Captured.Packets+a.LostTotal().Packets != tokens) {
+				t.Errorf("account %+v", a)
 			}
 			if c.name == "payload" {
 				return // stays damaged

@@ -1,0 +1,87 @@
+package tensors
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// packetBytes is what each packet of fill has in memory.
+const packetBytes = 32
+
+func account(packets uint64) *rundir.Account {
+	all := rundir.Amount{Packets: packets, Bytes: packets * packetBytes}
+	return &rundir.Account{Selected: all, Captured: all, Lost: []rundir.Loss{}}
+}
+
+// What a repair finds missing of a sealed run is lost in its account, too, which goes on balancing.
+func TestRepairCounts(t *testing.T) {
+	const all = 2 * tokens
+	cutOff := rundir.Loss{Cause: "cut_off", Packets: 1, Bytes: packetBytes}
+	for _, c := range []struct {
+		name   string
+		damage func(t *testing.T, dir string)
+		lost   []rundir.Loss
+	}{
+		{"cut", func(t *testing.T, dir string) {
+			change(t, filepath.Join(dir, "seg-00002"), rundir.StreamName, cut(1))
+		}, []rundir.Loss{cutOff}},
+		{"cut, and one gone", func(t *testing.T, dir string) {
+			change(t, filepath.Join(dir, "seg-00002"), rundir.StreamName, cut(1))
+			check(t, os.RemoveAll(filepath.Join(dir, "seg-00001")))
+		}, []rundir.Loss{{Cause: "damaged", Packets: tokens, Bytes: tokens * packetBytes}, cutOff}},
+		{"table", func(t *testing.T, dir string) {
+			change(t, dir, "kv_block_lifecycle.parquet", flip(0))
+		}, []rundir.Loss{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := inSegments(t)
+			c.damage(t, dir)
+			for range 2 { // what is repaired stays
+				_, err := Repair(dir, "test")
+				check(t, err)
+			}
+			m, err := rundir.ReadMetadata(dir)
+			check(t, err)
+			want := rundir.Amount{Packets: all, Bytes: all * packetBytes}
+			for _, l := range c.lost {
+				want.Packets, want.Bytes = want.Packets-l.Packets, want.Bytes-l.Bytes
+			}
+			m.Account.Check()
+			if a := m.Account; !reflect.DeepEqual(a.Lost, c.lost) || !reflect.DeepEqual(m.Losses, c.lost) ||
+				a.Captured != want || len(a.Violations) > 0 || m.Streams[0].Packets != want.Packets || !m.Lossy {
+				t.Errorf("account %+v, losses %+v, streams %+v", a, m.Losses, m.Streams)
+			}
+		})
+	}
+}
+
+// inSegments is a sealed run in two segments, with a table.
+func inSegments(t *testing.T) string {
+	t.Helper()
+	d, err := rundir.Create(t.TempDir(), "m", time.Now())
+	check(t, err)
+	m := rundir.Metadata{Version: rundir.MetadataVersion, Created: time.Now(), Ended: time.Now(), RunID: d.ID(),
+		Losses: []rundir.Loss{}, Account: account(2 * tokens),
+		Streams: []rundir.Stream{{Name: rundir.StreamName, Packets: 2 * tokens, Codec: "lz4", DType: "f16"}}}
+	for n := range 2 {
+		s, err := d.Segment(n + 1)
+		check(t, err)
+		fill(t, s)
+		name := rundir.SegmentName(n + 1)
+		check(t, d.AddSegment(name))
+		m.Segments = append(m.Segments, rundir.Segment{Name: name, Number: n + 1, Tokens: tokens, Packets: tokens})
+	}
+	f, err := d.Create("kv_block_lifecycle.parquet")
+	check(t, err)
+	_, err = f.Write([]byte("a table"))
+	check(t, err)
+	check(t, f.Close())
+	check(t, d.WriteJSON(rundir.MetadataName, m))
+	check(t, d.Seal())
+	return d.Path()
+}
