@@ -36,7 +36,7 @@ func TestGivenBack(t *testing.T) {
 // TestStoredRun describes a run by its list of files as it is described in its directory.
 func TestStoredRun(t *testing.T) {
 	dir := recorded(t, t.TempDir(), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), true, "resource.jsonl",
-		"requests.parquet")
+		"requests.parquet", rundir.ProcessName)
 	want, err := ReadRun(dir)
 	check(t, err)
 	manifest, err := rundir.ReadManifest(dir)
@@ -47,8 +47,14 @@ func TestStoredRun(t *testing.T) {
 		Size: rundir.SizeOf(dir + "/" + rundir.ManifestName)})
 	got := StoredRun("s3://b/"+want.ID, files, &m)
 	if got.Path != "s3://b/"+want.ID || got.ID != want.ID || got.State != StateSealed || got.Bytes != want.Bytes ||
-		*got.Tokens != *want.Tokens || len(got.Data) != 2 || len(got.Recorders) != len(want.Recorders) {
+		*got.Tokens != *want.Tokens || len(got.Data) != 3 || len(got.Recorders) != len(want.Recorders) {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+	for _, d := range got.Data { // jq takes no URL
+		if of := d.What != "processes"; of != strings.HasSuffix(d.Command, " s3://b/"+want.ID) ||
+			!of && d.Command != "" {
+			t.Errorf("%+v", d)
+		}
 	}
 	if got := StoredRun("s3://b/run_1", files[:1], nil); got.State != StateUnsealed || got.Tokens != nil ||
 		got.Bytes == 0 {

@@ -62,7 +62,7 @@ type Run struct {
 type Data struct {
 	What    string `json:"what"`
 	Bytes   int64  `json:"bytes"`
-	Command string `json:"command"` // that reads it, with the directory
+	Command string `json:"command,omitempty"` // that reads it, with the directory; "": none reads it in object storage
 }
 
 // kinds are the files of recorders, by the beginnings of their names, and what reads them.
@@ -116,6 +116,11 @@ func StoredRun(url string, files []rundir.File, m *rundir.Metadata) *Run {
 	r := newRun(url, path.Base(url), StateUnsealed)
 	for _, f := range files {
 		r.note(f.Name, f.Size)
+	}
+	for i := range r.Data {
+		if strings.HasPrefix(r.Data[i].Command, "jq") { // which takes no URL
+			r.Data[i].Command = ""
+		}
 	}
 	if m != nil {
 		r.State = StateSealed
