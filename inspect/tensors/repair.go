@@ -112,14 +112,18 @@ func repairDir(path, version string) ([]string, error) {
 			return nil, err
 		}
 	}
+	var listed []rundir.Segment
 	if m, err := rundir.ReadMetadata(path); err == nil {
 		r.moved = m.Moved.Absent(path)
+		if !slices.Contains(report.Changed, rundir.MetadataName) {
+			listed = m.Segments
+		}
 	}
 	for _, name := range report.Missing {
 		if r.moved.Has(name) {
 			continue
 		}
-		r.say("%s is gone", name)
+		r.say("%s", goneText(path, name, listed))
 		r.lost = true
 	}
 	for _, name := range report.Changed {

@@ -2,6 +2,9 @@ package tensors
 
 import (
 	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
 
 	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -14,6 +17,17 @@ const (
 	causeCutOff  = "cut_off"
 	causeDamaged = "damaged"
 )
+
+// goneText says that a file of the manifest is gone; of a whole segment, with what the run's metadata list for it.
+func goneText(path, name string, listed []rundir.Segment) string {
+	folder, ofSegment := strings.CutSuffix(name, "/"+rundir.ManifestName)
+	for _, s := range listed {
+		if ofSegment && s.Name == folder && !exists(filepath.Join(path, folder)) {
+			return fmt.Sprintf("%s is gone, with %d tokens and %d packets", folder, s.Tokens, s.Packets)
+		}
+	}
+	return name + " is gone"
+}
 
 // joined describes a run without a stream of its own by its segments, which are repaired, or by nothing where none is
 // left. Where object storage alone has some, it counts nothing: how much they hold in memory is not known here.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,17 +27,19 @@ func TestRepairCounts(t *testing.T) {
 		name   string
 		damage func(t *testing.T, dir string)
 		lost   []rundir.Loss
+		says   string
 	}{
 		{"cut", func(t *testing.T, dir string) {
 			change(t, filepath.Join(dir, "seg-00002"), rundir.StreamName, cut(1))
-		}, []rundir.Loss{cutOff}},
+		}, []rundir.Loss{cutOff}, "seg-00002: activations.stream was not what"},
 		{"cut, and one gone", func(t *testing.T, dir string) {
 			change(t, filepath.Join(dir, "seg-00002"), rundir.StreamName, cut(1))
 			check(t, os.RemoveAll(filepath.Join(dir, "seg-00001")))
-		}, []rundir.Loss{{Cause: "damaged", Packets: tokens, Bytes: tokens * packetBytes}, cutOff}},
+		}, []rundir.Loss{{Cause: "damaged", Packets: tokens, Bytes: tokens * packetBytes}, cutOff},
+			"seg-00001 is gone, with 6 tokens and 6 packets"},
 		{"table", func(t *testing.T, dir string) {
 			change(t, dir, "kv_block_lifecycle.parquet", flip(0))
-		}, []rundir.Loss{}},
+		}, []rundir.Loss{}, "kv_block_lifecycle.parquet was not what"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := inSegments(t)
@@ -53,8 +56,9 @@ func TestRepairCounts(t *testing.T) {
 			}
 			m.Account.Check()
 			if a := m.Account; !reflect.DeepEqual(a.Lost, c.lost) || !reflect.DeepEqual(m.Losses, c.lost) ||
-				a.Captured != want || len(a.Violations) > 0 || m.Streams[0].Packets != want.Packets || !m.Lossy {
-				t.Errorf("account %+v, losses %+v, streams %+v", a, m.Losses, m.Streams)
+				a.Captured != want || len(a.Violations) > 0 || m.Streams[0].Packets != want.Packets || !m.Lossy ||
+				!strings.HasPrefix(m.Repaired[0].What[0], c.says) {
+				t.Errorf("account %+v, losses %+v, streams %+v, %q", a, m.Losses, m.Streams, m.Repaired)
 			}
 		})
 	}
