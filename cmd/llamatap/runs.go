@@ -24,9 +24,11 @@ func runsCommand() *cli.Command {
 		Name: "runs", Summary: "list the recorded runs, newest first", Max: 1,
 		Usage: "[DIR|s3://BUCKET/PREFIX] [-n N] [--json]",
 		Text: `Lists name, model, time of start, tokens, recorders, size and state of the run directories in DIR and
-in the folders in it; without DIR, of $LLAMATAP_OUT or llamatap-runs. Of runs in object storage it reads metadata
-alone; one that is not sealed is being copied, or its copy was cut off. Every command that reads a run takes its
-directory, its name, the last characters of its name after an underscore, or nothing: the newest run.
+in the folders in it; without DIR, of $LLAMATAP_OUT or llamatap-runs. Tokens are those that the model computed, not
+known of a run that was killed; 'llamatap inspect' counts those that were recorded and are there. Of runs in object
+storage it reads metadata alone; one that is not sealed is being copied, or its copy was cut off. Every command that
+reads a run takes its directory, its name, the last characters of its name after an underscore, or nothing: the newest
+run.
 
   llamatap runs
   llamatap runs -n 5

@@ -46,7 +46,7 @@ type Run struct {
 	Model     string    `json:"model,omitempty"`
 	Created   time.Time `json:"created,omitzero"`
 	State     State     `json:"state"`
-	Tokens    *int64    `json:"tokens,omitempty"` // prompt and generated; absent where nothing says it
+	Tokens    *int64    `json:"tokens,omitempty"` // computed: prompt and generated; absent where nothing says it
 	Recorders []string  `json:"recorders"`        // that were asked for
 	Bytes     int64     `json:"bytes"`            // of all files, derived ones included
 	// something is missing, or recording stopped before the program did

@@ -1,6 +1,7 @@
 package tensors
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -64,13 +65,30 @@ func TestRepairCounts(t *testing.T) {
 	}
 }
 
+// Of tokens that were computed and are not there, inspect says how many they were.
+func TestComputedTokens(t *testing.T) {
+	for lost, want := range map[int]string{0: "12 (decode 12)", 1: "11 of 12 that were computed (decode 11)"} {
+		dir := inSegments(t)
+		change(t, filepath.Join(dir, "seg-00002"), rundir.StreamName, cut(lost))
+		_, err := Repair(dir, "test")
+		check(t, err)
+		r, err := Open(dir)
+		check(t, err)
+		s, err := Summarize(r, Filter{})
+		check(t, errors.Join(err, r.Close()))
+		if text := s.tokensText(); !strings.HasPrefix(text, want) {
+			t.Errorf("%q, want %q", text, want)
+		}
+	}
+}
+
 // inSegments is a sealed run in two segments, with a table.
 func inSegments(t *testing.T) string {
 	t.Helper()
 	d, err := rundir.Create(t.TempDir(), "m", time.Now())
 	check(t, err)
 	m := rundir.Metadata{Version: rundir.MetadataVersion, Created: time.Now(), Ended: time.Now(), RunID: d.ID(),
-		Losses: []rundir.Loss{}, Account: account(2 * tokens),
+		Losses: []rundir.Loss{}, Account: account(2 * tokens), Tokens: &rundir.Tokens{Prompt: 2, Generated: 10},
 		Streams: []rundir.Stream{{Name: rundir.StreamName, Packets: 2 * tokens, Codec: "lz4", DType: "f16"}}}
 	for n := range 2 {
 		s, err := d.Segment(n + 1)

@@ -25,6 +25,9 @@ func Summarize(r *Run, f Filter) (*Summary, error) {
 		s.Model, s.Arch, s.Lossy = r.Metadata.Model.Name, r.Metadata.Model.Arch, r.Metadata.Lossy
 		s.Account, s.Steering, s.Rotated = r.Metadata.Account, r.Metadata.Steering, r.Metadata.Rotated
 		s.Moved = r.Metadata.Moved.Absent(r.Path)
+		if t := r.Metadata.Tokens; t != nil {
+			s.computed = t.Prompt + t.Generated
+		}
 	}
 	s.Lossy = s.Lossy || len(s.Losses) > 0
 	for _, err := range r.Stream.Info().Damage {

@@ -17,13 +17,15 @@ type Summary struct {
 	Arch    string `json:"arch,omitempty"`
 
 	Totals
-	// distinct token rows; 0 when nothing says which
+	// distinct token rows that were recorded; 0 when nothing says which
 	Tokens        int64            `json:"tokens"`
 	TokensByPhase map[string]int64 `json:"tokens_by_phase,omitempty"` // the same by prefill, decode …
 	// that the tokens belong to, as far as it is known
 	Requests        int64   `json:"requests,omitempty"`
 	PacketsPerToken float64 `json:"packets_per_token,omitempty"`
 	BytesPerToken   float64 `json:"bytes_per_token,omitempty"` // stored bytes
+	// as the metadata say, in prompts and answers; 0 where they do not
+	computed int64
 
 	// Running says that a process was still writing the run when it was opened.
 	Running bool     `json:"running,omitempty"`

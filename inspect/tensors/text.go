@@ -161,6 +161,9 @@ func (s *Summary) tokensText() string {
 		}
 	}
 	text := strconv.FormatInt(s.Tokens, 10)
+	if s.Tokens < s.computed {
+		text += fmt.Sprintf(" of %d that were computed", s.computed)
+	}
 	if len(phases) > 0 {
 		text += " (" + strings.Join(phases, ", ") + ")"
 	}
