@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 
@@ -46,12 +47,15 @@ output.dir. Ctrl-C ends it after the current cell, a second one at once.
 	}
 }
 
+// everyCell is what --cell is unless it is given.
+const everyCell = math.MinInt
+
 // mrmConfigured is a command that takes a configuration.
 func mrmConfigured(name, summary, text string, run func(*mrmFlags) error) *cli.Command {
 	return &cli.Command{
 		Name: name, Summary: summary, Text: text, Usage: "[--config FILE] [flags]",
 		Define: func(f *cli.Flags) func([]string) error {
-			a := &mrmFlags{config: mrm.DefaultFile, cell: -1}
+			a := &mrmFlags{config: mrm.DefaultFile, cell: everyCell}
 			f.Add("--config FILE", &a.config, "the experiment")
 			switch name {
 			case "run":

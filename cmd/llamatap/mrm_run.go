@@ -36,7 +36,7 @@ func mrmRun(f *mrmFlags) error {
 	}
 	e := &mrm.Experiment{Config: c, Version: version, Retry: f.retry, Enough: enough, Report: show.event}
 	var cells []int
-	if f.cell >= 0 {
+	if f.cell != everyCell {
 		cells = []int{f.cell}
 	}
 	outcome, err := e.Run(ctx, cells)

@@ -58,6 +58,7 @@ func TestMRMErrors(t *testing.T) {
 		{"run --config " + wrong, 2, "wrong.yaml:2:6"},
 		{"validate --config " + good + " --cell 3", 2, "--cell"},
 		{"run --config " + good + " --json", 2, "--json"},
+		{"run --config " + good + " --cell -1", 2, "-1 | cells 0 to 2 | mrm plan"},
 		{"plan --config " + good + " --image x", 2, "--image | --emit slurm or k8s"},
 		{"plan --config " + good + " --emit pbs", 2, `--emit "pbs" | slurm, k8s`},
 		{"plan --config " + good + " --emit k8s", 2, "--image | --claim"},
