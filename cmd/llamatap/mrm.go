@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/llamatap/llamatap/internal/cli"
@@ -171,15 +172,29 @@ func (f *mrmFlags) emitJob(out io.Writer, p *mrm.Plan) error {
 		fmt.Fprintf(present.Err, "llamatap: warning: %v\n", err)
 	}
 	t := f.target
-	t.Config, t.Options = f.config, f.options
+	t.Options = f.options
 	if t.Dir == "" {
 		var err error
 		if t.Dir, err = os.Getwd(); err != nil {
 			return err
 		}
 	}
+	t.Config = configFrom(t.Dir, f.config)
 	if f.emit == "slurm" {
 		return cli.Wrong(p.WriteSlurm(out, t))
 	}
 	return cli.Wrong(p.WriteK8s(out, t))
+}
+
+// configFrom is the path of a configuration from a job's folder, where it lies below that. Another one is to be copied
+// there under the path that was given.
+func configFrom(dir, config string) string {
+	full, err := filepath.Abs(config)
+	if err != nil || filepath.IsAbs(config) {
+		return config
+	}
+	if path, err := filepath.Rel(dir, full); err == nil && filepath.IsLocal(path) {
+		return path
+	}
+	return config
 }

@@ -68,6 +68,23 @@ func TestMRMErrors(t *testing.T) {
 	}
 }
 
+// TestMRMJobConfig: a job reads the configuration by its path from the folder in which it starts.
+func TestMRMJobConfig(t *testing.T) {
+	here := t.TempDir()
+	t.Chdir(here)
+	for _, c := range []struct{ dir, config, want string }{
+		{here, "sub/e.yaml", "sub/e.yaml"},
+		{here + "/sub", "sub/e.yaml", "e.yaml"},
+		{filepath.Dir(here), "e.yaml", filepath.Base(here) + "/e.yaml"},
+		{"/shared", "sub/e.yaml", "sub/e.yaml"},
+		{here + "/sub", here + "/sub/e.yaml", here + "/sub/e.yaml"},
+	} {
+		if got := configFrom(c.dir, c.config); got != c.want {
+			t.Errorf("%s from %s: %q, want %q", c.config, c.dir, got, c.want)
+		}
+	}
+}
+
 // TestMRMShow: a line per cell and one at the end, with a bar or without.
 func TestMRMShow(t *testing.T) {
 	cell := &mrm.Cell{Cell: memory.Cell{ModelID: "m", Prompt: "p0", NCtx: 256, KVType: "f16/q8_0"}}
