@@ -72,7 +72,8 @@ func checkSums(t *testing.T, sums map[layerOf]int, arch string, layers int) {
 	for at, n := range sums {
 		seen[at.layer] = true
 		if n != want {
-			t.Errorf("execution %d, layer %d: %d sums of the residual stream, want %d", at.exec, at.layer, n, want)
+			t.Errorf("execution %d, layer %d: %d sums of the residual stream, want %d", at.exec, at.layer, n,
+				want)
 		}
 	}
 	if len(seen) != layers {

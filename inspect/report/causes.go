@@ -457,8 +457,8 @@ func fragmented(r *Run) *Finding {
 	return f.judge(float64(free), float64(read), freeShare)
 }
 
-// between is the time between the graphs of generated tokens. What the tap did and the model waited for the recording is
-// known of the whole run, not between graphs, so that a time which that could explain is not judged.
+// between is the time between the graphs of generated tokens. What the tap did and the model waited for the recording
+// is known of the whole run, not between graphs, so that a time which that could explain is not judged.
 func between(r *Run) *Finding {
 	f := &Finding{Cause: "sampling, grammar and the program's own work", Phase: decode,
 		Of: "the wall time of decode", Files: rundir.EventsName}

@@ -70,7 +70,8 @@ func mustRead(t *testing.T, name string) string {
 func TestLossesOfGraphs(t *testing.T) {
 	r := &Report{Losses: []Loss{{"a", "rate", 9}, {"b", "rate", 8}, {"c", "rate", 7}, {"d", "rate", 6},
 		{"graph_execution", "rate", 5}, {"e", "rate", 4}}}
-	const want = "5 graph_execution events: rate; 9 a events: rate; 8 b events: rate; 7 c events: rate; and 2 other causes"
+	const want = "5 graph_execution events: rate; 9 a events: rate; 8 b events: rate; 7 c events: rate; " +
+		"and 2 other causes"
 	if got := r.lossText(); got != want || r.Losses[0].Kind != "a" {
 		t.Errorf("%q", got)
 	}

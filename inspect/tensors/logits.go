@@ -163,6 +163,6 @@ func (r *logitRow) add(a, b []float32) {
 
 // divergence is KL(a‖b) in nats, not below 0; NaN where a row has values that are not finite.
 func (r *logitRow) divergence() float64 {
-	kl := r.across/r.a.sum - r.a.most - math.Log(r.a.sum) + r.b.most + math.Log(r.b.sum)
+	kl := r.across/r.a.sum + (r.b.most - r.a.most) + (math.Log(r.b.sum) - math.Log(r.a.sum)) // 0 where both are equal
 	return max(0, kl)
 }

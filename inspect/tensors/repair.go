@@ -278,7 +278,7 @@ func (r *repairer) stream() error {
 	path := filepath.Join(r.path, rundir.StreamName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(path + stream.IndexSuffix); err != nil || !r.killed {
-			return r.joined()
+			return describeJoined(r)
 		}
 		aside, err := rundir.MoveToBackup(r.path, rundir.StreamName+stream.IndexSuffix)
 		if err == nil {
@@ -306,7 +306,7 @@ func (r *repairer) stream() error {
 		r.say("what cannot be read of the stream stays as it is: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	r.describe(s)
-	if err := r.recount(s); err != nil {
+	if err := recount(r, s); err != nil {
 		return err
 	}
 	return r.tokens(s, len(done.What) > 0)

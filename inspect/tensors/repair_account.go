@@ -29,9 +29,9 @@ func goneText(path, name string, listed []rundir.Segment) string {
 	return name + " is gone"
 }
 
-// joined describes a run without a stream of its own by its segments, which are repaired, or by nothing where none is
+// describeJoined describes a run without a stream of its own by its segments, which are repaired, or by nothing where none is
 // left. Where object storage alone has some, it counts nothing: how much they hold in memory is not known here.
-func (r *repairer) joined() error {
+func describeJoined(r *repairer) error {
 	names, err := rundir.Segments(r.path)
 	if err != nil || len(names)+len(r.meta.Segments)+len(r.meta.Streams) == 0 || r.moved != nil {
 		return err
@@ -46,12 +46,12 @@ func (r *repairer) joined() error {
 	if r.meta.Rotated == nil {
 		r.describe(s)
 	}
-	return r.recount(s)
+	return recount(r, s)
 }
 
 // recount puts what the account has as captured, and the stream has not, to what is lost. Where an index was made
 // anew, whether a tensor was of a warm-up, and how large it was in memory, may be assumed: then the account stays.
-func (r *repairer) recount(s *stream.Reader) error {
+func recount(r *repairer, s *stream.Reader) error {
 	a := r.meta.Account
 	if a == nil {
 		return nil
