@@ -105,6 +105,8 @@ beats the environment, the environment beats the file, the file beats the preset
 - ´--tap-out DIR´ or a modifier alone is an error that lists the recorders: capturing every tensor would be the
   costliest choice. One that only the environment or its file sets waits for a recorder. ´--tap-start off´ is none:
   the run captures what ´llamatap ctl´ asks for.
+- ´--tap-kv=off´ and the like switch off what the environment or its file records. With nothing else the program runs
+  as without a flag.
 - ´--tap-attention´ as the only recorder flag captures what attention maps need, and nothing else.
 - A selection that matches nothing of the model (granularity, layers, tensors, attention) ends with status 2 and the
   names that exist, before anything is computed.

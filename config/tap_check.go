@@ -29,15 +29,19 @@ func (c checker) check() error {
 }
 
 // checkNothing refuses flags that record nothing by themselves. The environment and a file that it names may hold
-// standing settings for the runs that record; they must not get in the way of those that do not.
+// standing settings for the runs that record; they must not get in the way of those that do not, nor may flags that
+// switch their recorders off.
 func checkNothing(s *sources) error {
 	var alone []string
+	onlyOff := true
 	for i := range tapOptions {
-		if _, g, ok := s.top(tapOptions[i].name); ok {
+		source, g, ok := s.top(tapOptions[i].name)
+		if ok {
 			alone = append(alone, g.where)
 		}
+		onlyOff = onlyOff && (source != FromFlag || isOff(tapOptions[i].name, g.text))
 	}
-	if len(s[FromFlag]) == 0 || s.has("resume") { // a run to resume has recorders of its own
+	if onlyOff || s.has("resume") { // a run to resume has recorders of its own
 		return nil
 	}
 	verb := "records"

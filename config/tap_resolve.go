@@ -218,6 +218,12 @@ func (s *sources) choosePreset() error {
 	return nil
 }
 
+// isOff reports whether a value switches a recorder off.
+func isOff(name, value string) bool {
+	return slices.Contains([]string{"attention", "kv", "requests", "otlp", "regions", "ledger"}, name) &&
+		slices.Contains([]string{"off", "false", "0"}, value)
+}
+
 // recorders lists the recorders that a user source starts.
 func (s *sources) recorders() []Recorder {
 	var running []Recorder
@@ -227,8 +233,7 @@ func (s *sources) recorders() []Recorder {
 		if !ok || o.role != roleRecorder || slices.Contains(running, o.recorder) {
 			continue
 		}
-		if slices.Contains([]string{"attention", "kv", "requests", "otlp", "regions", "ledger"}, o.name) &&
-			(g.text == "off" || g.text == "false" || g.text == "0") {
+		if isOff(o.name, g.text) {
 			continue
 		}
 		running = append(running, o.recorder)

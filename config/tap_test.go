@@ -60,6 +60,21 @@ func TestNothingGivenRecordsNothing(t *testing.T) {
 	}
 }
 
+// TestSwitchedOff: a flag switches off what the environment records. Where nothing else is asked for, nothing is
+// recorded; a flag that changes a recorder is refused then.
+func TestSwitchedOff(t *testing.T) {
+	on := world{env: map[string]string{"LLAMATAP_KV": "on", "LLAMATAP_KV_BLOCK": "16"}}
+	if tap := mustResolve(t, on, "--tap-kv=off"); tap.Recording() {
+		t.Errorf("recorded: %+v", tap.Echo().Recorders)
+	}
+	if tap := mustResolve(t, on, "--tap-kv=off", "--tap-ledger"); tap.Records(KV) || !tap.Records(Ledger) {
+		t.Errorf("recorded: %+v", tap.Echo().Recorders)
+	}
+	if _, err := resolve(on, "--tap-kv=off", "--tap-codec", "lz4"); !namesAll(err, "--tap-codec | without a recorder") {
+		t.Errorf("a codec alone: %v", err)
+	}
+}
+
 func TestRecorderFlags(t *testing.T) {
 	for _, line := range [][]string{
 		{"--tap-preset", "max"}, {"--tap-purpose=debugging"}, {"--tap-granularity", "mlp_only"},
