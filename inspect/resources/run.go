@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -56,6 +57,8 @@ type Run struct {
 	Account *rundir.Account      `json:"account,omitempty"`
 	Data    []Data               `json:"data"`
 	Hosts   []resource.OtherHost `json:"hosts,omitempty"`
+	// folder with the rows of its tensors, of a run with --tap-dataset
+	Dataset string `json:"dataset,omitempty"`
 }
 
 // Data is what one recorder, or several of a kind, wrote.
@@ -168,6 +171,10 @@ func (r *Run) describe(m *rundir.Metadata) {
 		r.Tokens = &n
 	}
 	r.Hosts = resource.OtherHosts(m.Extra["hosts"])
+	var dataset struct{ Path string }
+	if json.Unmarshal(m.Extra["dataset"], &dataset) == nil {
+		r.Dataset = dataset.Path
+	}
 	if asked := m.Recorders(); asked != nil {
 		r.Recorders = asked
 	}
@@ -182,6 +189,9 @@ func (r *Run) WriteText(out io.Writer) error {
 	rows = append(rows, []string{"tokens", r.tokens()})
 	if len(r.Recorders) > 0 {
 		rows = append(rows, []string{"recorders", strings.Join(r.Recorders, ", ")})
+	}
+	if r.Dataset != "" {
+		rows = append(rows, []string{"dataset", r.Dataset})
 	}
 	switch {
 	case r.Account != nil && r.Account.Lossy():

@@ -2,6 +2,7 @@ package resources
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -78,6 +79,17 @@ func TestReadRun(t *testing.T) {
 	if lines := strings.Split(table.String(), "\n"); !strings.HasPrefix(lines[1], other.ID) ||
 		!strings.HasPrefix(lines[2], r.ID) || !strings.Contains(lines[2], "  2026-01-02 05:04:05  ") {
 		t.Errorf("%s", table.String())
+	}
+}
+
+// TestDatasetRun: a run whose tensors went to a dataset names its folder.
+func TestDatasetRun(t *testing.T) {
+	r := newRun("run_1", "run_1", StateSealed)
+	r.describe(&rundir.Metadata{Extra: map[string]json.RawMessage{"dataset": []byte(`{"path": "/data/set"}`)}})
+	var text bytes.Buffer
+	check(t, r.WriteText(&text))
+	if r.Dataset != "/data/set" || !strings.Contains(text.String(), "dataset  /data/set\n") {
+		t.Errorf("%+v\n%s", r, text.String())
 	}
 }
 
