@@ -166,7 +166,8 @@ func devices(o Options) []Fact {
 	}
 	return []Fact{
 		f.is(OK, strings.Join(names, "; ")),
-		gpu.lacking("models compute on the CPU", "make LLAMA_PREFIX=… with a build for the GPU (CUDA, Vulkan, HIP)"),
+		gpu.lacking("models compute on the CPU", "for Vulkan, GGML_BACKEND_PATH as docs/INSTALL.md has it; for CUDA "+
+			"and HIP, llamatap's source and make LLAMA_PREFIX=… with a build for the GPU"),
 	}
 }
 
@@ -191,14 +192,14 @@ func loaded(root fs.FS, in llama.Installation) []Fact {
 		return []Fact{loader.unknown(err), libc.unknown(err)}
 	}
 	whose := func(path string) string {
-		for _, dir := range filepath.SplitList(in.LibPath) {
+		for _, dir := range append(filepath.SplitList(in.LibPath), filepath.Dir(in.Loader)) {
 			if in.Loader != "" && sameFolder(dir, filepath.Dir(path)) {
 				return path + ", brought along by llamatap"
 			}
 		}
 		return path + ", this machine's"
 	}
-	if path := mapped(text, "ld-linux", "ld64", "ld-musl"); path != "" {
+	if path := mapped(text, "ld-linux", "ld64", "ld-musl", "ld.so"); path != "" {
 		loader = loader.is(OK, whose(path))
 	} else {
 		loader = loader.is(Unknown, "none is mapped in this process")

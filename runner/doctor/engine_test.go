@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/gguf"
@@ -133,6 +134,17 @@ func TestLoaded(t *testing.T) {
 	}
 }
 
+// TestPackedLoader: the loader of an archive has a name and a folder of its own.
+func TestPackedLoader(t *testing.T) {
+	dir := t.TempDir()
+	in := llama.Installation{LibPath: "/lib", Loader: filepath.Join(dir, "ld.so")}
+	maps := "7f00-7f10 r-xp 00000000 fd:00 1    " + in.Loader + "\n"
+	f := find(t, loaded(fstest.MapFS{"proc/self/maps": file(maps)}, in), engineTopic, "loader")
+	if f.Status != OK || f.Value != in.Loader+", brought along by llamatap" {
+		t.Errorf("%+v", f)
+	}
+}
+
 func TestDevices(t *testing.T) {
 	answer := func(d []llama.Device, err error) []Fact {
 		return devices(Options{Devices: func() ([]llama.Device, error) { return d, err }})
@@ -145,7 +157,7 @@ func TestDevices(t *testing.T) {
 	if f := find(t, facts, engineTopic, "devices"); f.Status != OK || f.Value != "CPU (A processor)" {
 		t.Errorf("%+v", f)
 	}
-	if f := find(t, facts, engineTopic, "gpu"); f.Status != Missing {
+	if f := find(t, facts, engineTopic, "gpu"); f.Status != Missing || !strings.Contains(f.Remedy, "source") {
 		t.Errorf("%+v", f)
 	}
 	if f := find(t, answer([]llama.Device{gpu, cpu}, nil), engineTopic,
