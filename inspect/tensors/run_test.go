@@ -26,7 +26,7 @@ func TestSummarize(t *testing.T) {
 		// Per micro-batch: 2 l_out, Qcur, kq, 2 pieces of logits, state, sample, quantised.
 		if s.Kind != KindRun || !s.Sealed || s.Packets != 27 || s.Tokens != 5 || s.TokensByPhase["prefill"] != 3 ||
 			s.TokensByPhase["decode"] != 2 || s.Requests != 2 ||
-			s.Lossy || s.Losses == nil || len(s.Losses) != 0 || s.Model != "fixture" || s.PacketsPerToken != 27.0/5 {
+			s.Lost || s.Losses == nil || len(s.Losses) != 0 || s.Model != "fixture" || s.PacketsPerToken != 27.0/5 {
 			t.Errorf("%v: %+v", id, s)
 		}
 		// Elements by token 4+4+4+6, by micro-batch 6+3+2, quantised bytes 34.
@@ -397,8 +397,8 @@ func TestForeignStream(t *testing.T) {
 	}
 }
 
-// TestAltered: a run whose values are stored with an error says by what and within which bound, and is not lossy.
-func TestAltered(t *testing.T) {
+// TestLossy: values that are stored with an error make a run lossy, and it says by what and within which bound.
+func TestLossy(t *testing.T) {
 	for _, row := range []struct {
 		o    stream.Options
 		want string
@@ -424,8 +424,8 @@ func TestAltered(t *testing.T) {
 			"error": map[string]any{"value": 0.002}, "error_metric": map[string]any{"value": "nrmse"}}}}
 		s, err := Summarize(r, Filter{})
 		check(t, err)
-		if fmt.Sprint(s.Altered) != row.want || s.Lossy {
-			t.Errorf("%+v: lossy %v, %v", row.o, s.Lossy, s.Altered)
+		if fmt.Sprint(s.Altered) != row.want || s.Lossy != (row.want != "[]") || s.Lost {
+			t.Errorf("%+v: lossy %v, lost %v, %v", row.o, s.Lossy, s.Lost, s.Altered)
 		}
 	}
 }

@@ -22,14 +22,14 @@ func Summarize(r *Run, f Filter) (*Summary, error) {
 	s := &Summary{Path: r.Path, Kind: r.Kind, Sealed: r.Sealed, Running: r.running, Assumed: r.Stream.Info().Assumed,
 		Losses: r.Losses()}
 	if r.Metadata != nil {
-		s.Model, s.Arch, s.Lossy = r.Metadata.Model.Name, r.Metadata.Model.Arch, r.Metadata.Lossy
+		s.Model, s.Arch, s.Lost = r.Metadata.Model.Name, r.Metadata.Model.Arch, r.Metadata.Lossy
 		s.Account, s.Steering, s.Rotated = r.Metadata.Account, r.Metadata.Steering, r.Metadata.Rotated
 		s.Moved = r.Metadata.Moved.Absent(r.Path)
 		if t := r.Metadata.Tokens; t != nil {
 			s.computed = t.Prompt + t.Generated
 		}
 	}
-	s.Lossy = s.Lossy || len(s.Losses) > 0
+	s.Lost = s.Lost || len(s.Losses) > 0
 	for _, err := range r.Stream.Info().Damage {
 		if r.running && errors.Is(err, stream.ErrTruncated) {
 			continue // its end is still to be written
@@ -57,6 +57,7 @@ func Summarize(r *Run, f Filter) (*Summary, error) {
 	if s.Assumed != "" {
 		s.Altered = nil // the types of the tensors are not known
 	}
+	s.Lossy = s.Lost || len(s.Altered) > 0
 	if r.Metadata != nil {
 		addBounds(s.Altered, r.Metadata)
 	}

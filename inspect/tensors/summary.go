@@ -36,13 +36,15 @@ type Summary struct {
 	Rotated *rundir.Rotated `json:"rotated,omitempty"` // what the run gave back
 	Moved   *rundir.Moved   `json:"moved,omitempty"`   // what is not in this directory, but in object storage
 	// Steering is what was added to the residual stream, one after the other.
-	Steering   []rundir.Steering `json:"steering,omitempty"`
-	Lossy      bool              `json:"lossy"`             // packets are missing, or the run is marked so
-	Losses     []Loss            `json:"losses"`            // empty, never null, when nothing was lost
-	Altered    []Altering        `json:"altered,omitempty"` // what made stored values differ from the model's
-	Saturated  uint64            `json:"saturated"`
-	Underflown uint64            `json:"underflown"`
-	Layers     []Layer           `json:"layers"` // by layer number; -1 is what belongs to none
+	Steering []rundir.Steering `json:"steering,omitempty"`
+	// packets are missing (Lost), or values are not the model's (Altered)
+	Lossy      bool       `json:"lossy"`
+	Lost       bool       `json:"lost"`              // packets are missing, or the run is marked so
+	Losses     []Loss     `json:"losses"`            // empty, never null, when nothing was lost
+	Altered    []Altering `json:"altered,omitempty"` // what made stored values differ from the model's
+	Saturated  uint64     `json:"saturated"`
+	Underflown uint64     `json:"underflown"`
+	Layers     []Layer    `json:"layers"` // by layer number; -1 is what belongs to none
 }
 
 // Kind says what a path turned out to be.

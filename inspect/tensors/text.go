@@ -183,7 +183,7 @@ func (s *Summary) lossText() string {
 	for _, l := range losses {
 		parts = append(parts, fmt.Sprintf("%d packets, %s: %s", l.Packets, present.Bytes(int64(l.Bytes)), l.Cause))
 	}
-	if s.Lossy && len(parts) == 0 {
+	if s.Lost && len(parts) == 0 {
 		parts = append(parts, "the run is marked lossy")
 	}
 	switch {
