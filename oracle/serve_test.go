@@ -186,8 +186,12 @@ func TestServeLive(t *testing.T) {
 	})
 	s.ask(t, "PUT", "/api/v1/level", `{"command":"disable"}`) // the log need not grow further
 	s.ask(t, "PUT", "/api/v1/level", `{"command":"flush"}`)
-	if metrics := s.ask(t, "GET", "/metrics", ""); !strings.Contains(metrics, `llamatap_tokens_total{phase="decode"`) ||
-		!strings.Contains(metrics, `state="running"`) {
+	metrics := ""
+	testenv.Until(t, "the log is read", func() bool { // a scrape does not wait for it, beside other load
+		metrics = s.ask(t, "GET", "/metrics", "")
+		return strings.Contains(metrics, `llamatap_tokens_total{phase="decode"`)
+	})
+	if !strings.Contains(metrics, `state="running"`) {
 		t.Errorf("metrics:\n%s", metrics)
 	}
 	if !strings.Contains(s.ask(t, "GET", "/health", ""), `"model_loaded": true`) {
