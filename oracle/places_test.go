@@ -148,7 +148,8 @@ func TestPlacesSteered(t *testing.T) {
 			}
 			for at, n := range sums {
 				if want := 2 + min(at.layer, 1); n != int(want) {
-					t.Errorf("execution %d, layer %d: %d sums of the residual stream, want %d", at.exec, at.layer, n, want)
+					t.Errorf("execution %d, layer %d: %d sums of the residual stream, want %d", at.exec, at.layer, n,
+						want)
 				}
 			}
 		})

@@ -29,8 +29,8 @@ func goneText(path, name string, listed []rundir.Segment) string {
 	return name + " is gone"
 }
 
-// describeJoined describes a run without a stream of its own by its segments, which are repaired, or by nothing where none is
-// left. Where object storage alone has some, it counts nothing: how much they hold in memory is not known here.
+// describeJoined describes a run without a stream of its own by its segments, which are repaired, or by nothing where
+// none is left. Where object storage alone has some, it counts nothing: how much they hold in memory is not known here.
 func describeJoined(r *repairer) error {
 	names, err := rundir.Segments(r.path)
 	if err != nil || len(names)+len(r.meta.Segments)+len(r.meta.Streams) == 0 || r.moved != nil {
