@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -36,11 +37,40 @@ func InUse(path string) (held, known bool) {
 	if unix.Stat(path, &stat) != nil {
 		return false, true
 	}
-	list, err := os.ReadFile("/proc/locks")
-	if err != nil {
-		return false, false
+	for range lockLooks {
+		list, whole, err := readLocks("/proc/locks")
+		if err != nil {
+			return false, false
+		}
+		if held := locked(list, stat.Ino); held || whole {
+			return held, true
+		}
 	}
-	return locked(string(list), stat.Ino), true
+	return false, true
+}
+
+// lockLooks is how often a long list of locks is read: between two reads of it, others' locks come and go, and one that
+// stays may be left out.
+const lockLooks = 16
+
+// readLocks reads the kernel's list of locks. It is whole where one read had all of it.
+func readLocks(path string) (list string, whole bool, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", false, err
+	}
+	defer file.Close()
+	buffer := make([]byte, 1<<16)
+	for reads := 0; ; reads++ {
+		n, err := file.Read(buffer)
+		if err == io.EOF {
+			return list, reads < 2, nil
+		}
+		if err != nil {
+			return "", false, err
+		}
+		list += string(buffer[:n])
+	}
 }
 
 // locked finds an inode in the kernel's list of locks. A line: "1: FLOCK  ADVISORY  WRITE 4711 fe:00:10118248 0 EOF".
