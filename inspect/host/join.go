@@ -68,8 +68,14 @@ func (a *state) join() error {
 // graphCount is the number of executions in a log.
 type graphCount struct{ all, timed int64 }
 
-// addGraphs puts the executions of a run's log into the intervals.
+// addGraphs puts the executions of a run's log into the intervals. Tokens are the run's: none of an execution that
+// failed or that a draft model computed, nor drafts that were rejected, which were those of their context's last one.
 func addGraphs(run string, into ...*intervals) (n graphCount, err error) {
+	type span struct {
+		begin, end float64
+		phase      string
+	}
+	last := map[uint32]span{}
 	err = resources.EachEvent(context.Background(), run, func(kind resource.Kind, text []byte) error {
 		if kind != resource.KindGraph {
 			return nil
@@ -79,14 +85,32 @@ func addGraphs(run string, into ...*intervals) (n graphCount, err error) {
 		if err != nil || !ok {
 			return nil
 		}
+		var ctx uint32
+		if graph.Ctx != nil {
+			ctx = *graph.Ctx
+		}
+		if before, ok := last[ctx]; ok && graph.Rejected > 0 {
+			for _, in := range into {
+				in.add(before.begin, before.end, before.phase, -int(graph.Rejected))
+			}
+		}
+		delete(last, ctx)
 		n.all++
 		if graph.DurationNS == nil || graph.UnixNS <= 0 {
 			return nil
 		}
 		n.timed++
+		tokens := graph.Tokens
+		if graph.Status != 0 || graph.Drafts {
+			tokens = 0
+		}
 		begin := float64(graph.UnixNS) / 1e9
+		of := span{begin, begin + float64(max(*graph.DurationNS, 1))/1e9, graph.Phase}
 		for _, in := range into {
-			in.add(begin, begin+float64(max(*graph.DurationNS, 1))/1e9, graph.Phase, graph.Tokens)
+			in.add(of.begin, of.end, graph.Phase, tokens)
+		}
+		if !graph.Drafts && len(last) < maxContexts {
+			last[ctx] = of
 		}
 		return nil
 	})
@@ -113,6 +137,9 @@ func addWaits(run string, offset float64, into ...*intervals) (n graphCount, err
 	})
 	return n, err
 }
+
+// maxContexts bounds the contexts whose last execution is known.
+const maxContexts = 1 << 12
 
 // interval is the time of a snapshot, and what was computed in it.
 type interval struct {

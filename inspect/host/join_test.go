@@ -39,7 +39,11 @@ func TestPhases(t *testing.T) {
 	for i := range 40 { // ten a second, from 2.5 to 6.5
 		events += graphLine(2.5+float64(i)/10, 0.1, "decode", 1)
 	}
-	events += graphLine(8.2, 0.5, "maintenance", 0)
+	// None of the run's tokens: what failed, what a draft model computed, and drafts that were rejected.
+	events += strings.Replace(graphLine(5.1, 0.1, "decode", 9), `"status":0`, `"status":2`, 1) +
+		strings.Replace(graphLine(5.2, 0.1, "decode", 7), `"status":0`, `"status":0,"drafts":true,"ctx":1`, 1) +
+		graphLine(5.4, 0.1, "decode", 5) +
+		strings.Replace(graphLine(8.2, 0.5, "maintenance", 0), `"status":0`, `"status":0,"rejected":5`, 1)
 	put(t, dir, "block_io.jsonl", block.String())
 	put(t, dir, "system_metrics.jsonl", system.String())
 	put(t, dir, rundir.EventsName, events)
