@@ -80,7 +80,7 @@ func (e *embeddings) String() string {
 	case "array":
 		lists := make([]string, len(e.rows))
 		for i, row := range e.rows {
-			lists[i] = "[" + e.join(row, e.decimals(), ",") + "]"
+			lists[i] = "[" + e.list(row) + "]"
 		}
 		out.WriteString("[" + strings.Join(lists, ",") + "]\n")
 	default:
@@ -103,6 +103,23 @@ func (e *embeddings) join(row []float32, form, between string) string {
 		numbers[i] = fmt.Sprintf(form, x)
 	}
 	return strings.Join(numbers, between)
+}
+
+// list is a row in JSON.
+func (e *embeddings) list(row []float32) string {
+	numbers := make([]string, len(row))
+	for i, x := range row {
+		numbers[i] = number(e.decimals(), float64(x))
+	}
+	return strings.Join(numbers, ",")
+}
+
+// number is a number in JSON, which has none that are not finite.
+func number(form string, x float64) string {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return "null"
+	}
+	return fmt.Sprintf(form, x)
 }
 
 // writeText writes the begin of each embedding, and how like the texts are, for people.
@@ -154,7 +171,7 @@ func (e *embeddings) writeJSON(out *strings.Builder) {
 	items := make([]string, len(e.rows))
 	for i, row := range e.rows {
 		items[i] = fmt.Sprintf("    {\n      \"object\": \"embedding\",\n      \"index\": %d,\n"+
-			"      \"embedding\": [%s]\n    }", i, e.join(row, e.decimals(), ","))
+			"      \"embedding\": [%s]\n    }", i, e.list(row))
 	}
 	out.WriteString(strings.Join(items, ",\n") + "\n  ]")
 	if e.Config.EmbdFormat == "json+" && len(e.texts) > 1 {
@@ -162,7 +179,7 @@ func (e *embeddings) writeJSON(out *strings.Builder) {
 		for i := range e.rows {
 			numbers := make([]string, len(e.rows))
 			for j := range e.rows {
-				numbers[j] = fmt.Sprintf("%6.2f", similarity(e.rows[i], e.rows[j]))
+				numbers[j] = number("%6.2f", similarity(e.rows[i], e.rows[j]))
 			}
 			lines[i] = "    [" + strings.Join(numbers, ", ") + " ]"
 		}
