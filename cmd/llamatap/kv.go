@@ -3,9 +3,6 @@ package main
 import (
 	"errors"
 	"io"
-	"os"
-
-	"golang.org/x/term"
 
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/cli"
@@ -50,10 +47,7 @@ with --tap-kv-block 1 to follow each alone.
 					return cli.Wrongf("--width %d: use 1 to 10000 columns, or 0 for those of the terminal", width)
 				}
 				if width == 0 {
-					width = 100
-					if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && columns > 0 {
-						width = columns
-					}
+					width = present.Columns(100)
 				}
 				points := timelinePoints
 				if plot == "" && form.form == "text" && by != string(resources.KVByTime) {

@@ -186,12 +186,8 @@ func (t *topping) final(ctx context.Context, dir string) error {
 	case t.json:
 		return jsonLines(present.Out).Encode(t.last)
 	}
-	width := 100
-	if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && columns > 0 {
-		width = columns
-	}
 	_, err := present.Printf("%s\n\nThis run is %s. 'llamatap report %s' reads it.\n",
-		strings.Join(t.last.Screen(resources.View{Width: width, By: t.by}), "\n"), t.last.State, dir)
+		strings.Join(t.last.Screen(resources.View{Width: present.Columns(100), By: t.by}), "\n"), t.last.State, dir)
 	return err
 }
 

@@ -107,6 +107,34 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// screen is a terminal of so many columns.
+type screen struct {
+	bytes.Buffer
+	columns int
+}
+
+func (s *screen) Columns() int { return s.columns }
+
+// TestHelpFits: help takes the columns that a terminal has, up to 100.
+func TestHelpFits(t *testing.T) {
+	got := ""
+	for columns, want := range map[int]int{0: 100, 10: 60, 80: 80, 200: 100} {
+		c := sample(&got)
+		c.Commands[0].Text = strings.Repeat("word ", 50)
+		out := &screen{columns: columns}
+		if err := c.Run([]string{"help", "draw"}, out); err != nil {
+			t.Fatal(err)
+		}
+		widest := 0
+		for line := range strings.Lines(out.String()) {
+			widest = max(widest, len(line)-1)
+		}
+		if widest > want || widest < want-len("word ") {
+			t.Errorf("of %d columns it takes %d, want %d:\n%s", columns, widest, want, out)
+		}
+	}
+}
+
 func TestComplete(t *testing.T) {
 	got := ""
 	for line, want := range map[string]string{

@@ -7,25 +7,43 @@ import (
 	"unicode/utf8"
 )
 
-// Width is the number of columns that help fits into, and column where the text of a flag begins.
+// widest is the number of columns that help takes where it is not written to a narrower terminal, and column where
+// the text of a flag begins.
 const (
-	Width  = 100
-	column = 34
+	widest    = 100
+	narrowest = 60
+	column    = 34
 )
+
+// helpText is help in the making, for so many columns.
+type helpText struct {
+	strings.Builder
+	width int
+}
+
+// newHelpText is for out's width, where out is a terminal and says so.
+func newHelpText(out io.Writer) *helpText {
+	h := &helpText{width: widest}
+	if terminal, ok := out.(interface{ Columns() int }); ok && terminal.Columns() > 0 {
+		h.width = min(max(terminal.Columns(), narrowest), widest)
+	}
+	return h
+}
 
 // writeHelp writes the help of sub, a command of c; all includes the flags that --help leaves out.
 func writeHelp(out io.Writer, c, sub *Command, name string, all bool) error {
-	var b strings.Builder
+	b := newHelpText(out)
 	full := c.full(name)
-	fmt.Fprintf(&b, "%s: %s\n", full, sub.Summary)
+	fmt.Fprintf(b, "%s: %s\n", full, sub.Summary)
 	for i, usage := range sub.usages() {
 		if sub.Hidden && usage == "" {
 			break
 		}
-		fmt.Fprintf(&b, "%s%s\n", []string{"\nusage: ", "       "}[min(i, 1)], strings.TrimSpace(full+" "+usage))
+		fmt.Fprintf(b, "%s%s\n", []string{"\nusage: ", "       "}[min(i, 1)], strings.TrimSpace(full+" "+usage))
 	}
 	if sub.Text != "" {
-		b.WriteString("\n" + wrapText(sub.Text))
+		b.WriteString("\n")
+		b.text(sub.Text)
 	}
 	nameWidth := 14
 	for _, s := range sub.Commands {
@@ -38,20 +56,21 @@ func writeHelp(out io.Writer, c, sub *Command, name string, all bool) error {
 	}
 	for _, s := range sub.Commands {
 		if !s.Hidden {
-			b.WriteString(wrap(s.Summary, fmt.Sprintf("  %-*s ", nameWidth, s.Name), strings.Repeat(" ", nameWidth+3)))
+			b.wrap(s.Summary, fmt.Sprintf("  %-*s ", nameWidth, s.Name), strings.Repeat(" ", nameWidth+3))
 		}
 	}
 	f, _ := sub.flags()
-	f.write(&b, full, all)
+	f.write(b, full, all)
 	if sub.Footer != nil {
-		b.WriteString("\n" + wrapText(sub.Footer()))
+		b.WriteString("\n")
+		b.text(sub.Footer())
 	}
 	_, err := io.WriteString(out, strings.TrimRight(b.String(), "\n")+"\n")
 	return err
 }
 
 // write writes the flags below their headings.
-func (f *Flags) write(b *strings.Builder, full string, all bool) {
+func (f *Flags) write(b *helpText, full string, all bool) {
 	group, hidden, first := "", 0, true
 	for _, flag := range f.List {
 		if len(flag.Names) == 0 || flag.More && !all {
@@ -63,7 +82,8 @@ func (f *Flags) write(b *strings.Builder, full string, all bool) {
 			if group == "" {
 				b.WriteString("\nFlags:\n")
 			} else {
-				b.WriteString("\n" + wrap(group+":", "", ""))
+				b.WriteString("\n")
+				b.wrap(group+":", "", "")
 			}
 		}
 		head := "  " + flag.Usage()
@@ -73,7 +93,7 @@ func (f *Flags) write(b *strings.Builder, full string, all bool) {
 		}
 		indent := strings.Repeat(" ", column)
 		text := flag.Text(all)
-		b.WriteString(wrap(text, head+indent[utf8.RuneCountInString(head):], indent))
+		b.wrap(text, head+indent[utf8.RuneCountInString(head):], indent)
 	}
 	if hidden > 0 {
 		fmt.Fprintf(b, "\n%d more flags: '%s --help-all'\n", hidden, full)
@@ -104,16 +124,15 @@ func (flag *Flag) Text(all bool) string {
 	return text
 }
 
-// wrapText wraps the paragraphs of a text; indented lines stay as they are.
-func wrapText(text string) string {
+// text writes a text with its paragraphs wrapped; indented lines stay as they are.
+func (h *helpText) text(text string) {
 	if text == "" {
-		return ""
+		return
 	}
-	var b strings.Builder
 	var paragraph []string
 	flush := func() {
 		if len(paragraph) > 0 {
-			b.WriteString(wrap(strings.Join(paragraph, " "), "", ""))
+			h.wrap(strings.Join(paragraph, " "), "", "")
 			paragraph = nil
 		}
 	}
@@ -123,28 +142,25 @@ func wrapText(text string) string {
 			continue
 		}
 		flush()
-		b.WriteString(line + "\n")
+		h.WriteString(line + "\n")
 	}
 	flush()
-	return b.String()
 }
 
-// wrap breaks text into lines of at most Width columns; the first begins with first, the others with indent.
-func wrap(text, first, indent string) string {
-	var b strings.Builder
+// wrap writes text in lines of at most the width; the first begins with first, the others with indent.
+func (h *helpText) wrap(text, first, indent string) {
 	line, empty := first, true
 	for _, word := range strings.Fields(text) {
 		switch {
 		case empty:
 			line += word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > Width:
-			b.WriteString(line + "\n")
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > h.width:
+			h.WriteString(line + "\n")
 			line = indent + word
 		default:
 			line += " " + word
 		}
 		empty = false
 	}
-	b.WriteString(strings.TrimRight(line, " ") + "\n")
-	return b.String()
+	h.WriteString(strings.TrimRight(line, " ") + "\n")
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"golang.org/x/term"
 )
 
 // Out and Err are the way to standard output and standard error. Names in a model, a recording or a configuration
@@ -37,6 +39,27 @@ type writer struct {
 	out  io.Writer
 	held []byte // the beginning of a character
 	err  error  // the first that writing met
+}
+
+// Columns is how many columns the terminal has that w writes to, 0 where that is none.
+func (w *writer) Columns() int {
+	file, ok := w.out.(*os.File)
+	if !ok {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}
+
+// Columns is how many columns the terminal has that Out writes to, or otherwise where it writes to none.
+func Columns(otherwise int) int {
+	if w, ok := Out.(*writer); ok && w.Columns() > 0 {
+		return w.Columns()
+	}
+	return otherwise
 }
 
 // Failed returns the first error that writing to Out met, such as a full disk behind a redirection: a command that
