@@ -469,6 +469,47 @@ func TestForeignRows(t *testing.T) {
 	}
 }
 
+// TestSliceKinds: the rows of a tensor may be tokens in one micro-batch and none in another, as a recurrent state's are.
+func TestSliceKinds(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a.stream")
+	w, err := stream.Create(name, stream.Options{DType: codec.F32})
+	check(t, err)
+	at := int64(0)
+	for exec, n := range []int64{3, 2} { // tokens of one sequence, then one of each of two sequences
+		p := stream.Packet{Name: "state", Node: "state", Exec: uint64(exec + 7), TokenFirst: at, TokenCount: int32(n),
+			NE: [4]int64{2, 3, 1, 1}}
+		if n == 2 {
+			p.Rows, p.RowDim, p.NE[2] = label.RowsTokens, 2, n
+		}
+		e := stream.Execution{Exec: p.Exec, Phase: label.PhasePrefill, TokenFirst: at}
+		for range n {
+			e.Rows = append(e.Rows, label.Row{Index: at, Pos: int32(at), Seqs: []int32{0}, Phase: e.Phase})
+			at++
+		}
+		check(t, w.AppendExecution(&e))
+		check(t, w.Append(&p, floats(make([]float32, elements(p.NE))...), nil))
+	}
+	check(t, w.Close())
+	for _, c := range []struct {
+		first, end int64
+		want       string
+	}{
+		{0, 0, "rows differ, one per execution and one per token: choose tokens of one kind with --token"},
+		{1, 2, "execution [1 3 2] [7]"},
+		{3, 5, "token [2 3 2] [3 4]"},
+		{4, -1, "token [1 3 2] [4]"},
+	} {
+		s, err := NewSlice(mustOpen(t, name), SliceOptions{Tensor: "state", First: c.first, End: c.end})
+		got := fmt.Sprint(err)
+		if err == nil {
+			got = fmt.Sprintf("%s %v %v", s.Axis, s.Shape, s.labels())
+		}
+		if !strings.HasSuffix(got, c.want) {
+			t.Errorf("%d:%d: %s, not %s", c.first, c.end, got, c.want)
+		}
+	}
+}
+
 // TestSliceUnitDimensions: rows whose shapes differ by dimensions of one are rows of one array. The first release
 // stored the written rows of caches so, where a micro-batch had one token.
 func TestSliceUnitDimensions(t *testing.T) {

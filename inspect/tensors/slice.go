@@ -27,8 +27,9 @@ const (
 	AxisRow Axis = "row"
 )
 
-// ErrRagged is wrapped when the rows of a tensor have different shapes, so that they are no array.
-var ErrRagged = errors.New("rows have different shapes")
+// ErrRagged is wrapped when the rows of a tensor have different shapes, or run over different things, so that they are
+// no array.
+var ErrRagged = errors.New("rows differ")
 
 // Slice is one tensor of a run, or some tokens of it, as an array with the token axis first and the other
 // dimensions in C order. It holds places in the stream, not values.
@@ -170,16 +171,12 @@ func (b *sliceBuilder) add(i int, p *stream.Packet) error {
 		}
 		return nil
 	}
-	if b.any && p.DType != s.DType {
-		return fmt.Errorf("%s: tensor %s is stored as %v and as %v: choose tokens of one type with --token", s.run.Path,
-			p.Name, s.DType, p.DType)
-	}
 	pt, axis := partOf(i, p)
 	if s.run.Stream.Info().Assumed != "" { // executions have no numbers
 		pt.label, axis = int64(i), AxisPacket
 	}
 	if !b.any {
-		s.Name, s.Ctx, s.DType, s.Axis, b.first = p.Name, p.Ctx, p.DType, axis, p.TokenFirst
+		s.Name, s.Ctx, b.first = p.Name, p.Ctx, p.TokenFirst
 	}
 	b.any, b.last = true, max(b.last, p.TokenFirst+int64(p.TokenCount)-1)
 	key := formKey{outer: pt.form.outer, total: pt.form.total, dims: len(pt.form.shape)}
@@ -189,14 +186,25 @@ func (b *sliceBuilder) add(i int, p *stream.Packet) error {
 	} else {
 		b.forms[key] = pt.form
 	}
-	b.open = b.choose(&pt, p)
-	if b.open {
-		if len(s.parts) == mostParts {
-			return fmt.Errorf("%s: tensor %s has more than %d packets: choose some with --token", s.run.Path, p.Name,
-				mostParts)
-		}
-		s.parts = append(s.parts, pt)
+	b.open = b.choose(&pt, p, axis)
+	if !b.open {
+		return nil
 	}
+	if len(s.parts) == 0 {
+		s.DType, s.Axis = p.DType, axis
+	}
+	switch {
+	case p.DType != s.DType:
+		return fmt.Errorf("%s: tensor %s is stored as %v and as %v: choose tokens of one type with --token", s.run.Path,
+			p.Name, s.DType, p.DType)
+	case axis != s.Axis:
+		return fmt.Errorf("%s: tensor %s: %w, one per %s and one per %s: choose tokens of one kind with --token",
+			s.run.Path, p.Name, ErrRagged, s.Axis, axis)
+	case len(s.parts) == mostParts:
+		return fmt.Errorf("%s: tensor %s has more than %d packets: choose some with --token", s.run.Path, p.Name,
+			mostParts)
+	}
+	s.parts = append(s.parts, pt)
 	return nil
 }
 
@@ -264,13 +272,13 @@ func cOrder(ne [4]int64) []int64 {
 func elements(ne [4]int64) int64 { return ne[0] * ne[1] * ne[2] * ne[3] }
 
 // choose cuts a part to the wanted tokens and reports whether anything is left.
-func (b *sliceBuilder) choose(pt *part, p *stream.Packet) bool {
+func (b *sliceBuilder) choose(pt *part, p *stream.Packet, axis Axis) bool {
 	first, end := b.options.First, b.options.End
 	if end < 0 {
 		end = math.MaxInt64
 	}
 	all := first == 0 && end == math.MaxInt64
-	if b.slice.Axis != AxisToken {
+	if axis != AxisToken {
 		return all || p.TokenFirst < end && p.TokenFirst+int64(p.TokenCount) > first
 	}
 	pt.skip = max(first-pt.label, 0)
@@ -296,7 +304,7 @@ func (b *sliceBuilder) finish() error {
 	rows := int64(0)
 	for _, pt := range s.parts {
 		if pt.form != s.parts[0].form && !sameRow(pt.form.shape, s.parts[0].form.shape) {
-			return fmt.Errorf("%s: tensor %s: %w, %v and %v: choose tokens of one shape with --token", s.run.Path,
+			return fmt.Errorf("%s: tensor %s: %w in shape, %v and %v: choose tokens of one shape with --token", s.run.Path,
 				s.Name, ErrRagged,
 				s.parts[0].form.shape, pt.form.shape)
 		}
