@@ -210,7 +210,7 @@ class Run:
 
     def events(self, type: str | None = None) -> Iterator[dict[str, Any]]:
         """Yields resource events, see EVENTS.md, in the order in which they were written; of one type or all."""
-        for path in sorted(self.path.glob("resource*.jsonl"), key=_rotation):
+        for path in sorted(self.path.glob("resource*.jsonl"), key=_number):
             with builtins.open(path, encoding="utf-8") as f:
                 for line in f:
                     if line.endswith("\n"):  # the last line of a live run may be half written
@@ -239,10 +239,11 @@ class Run:
         if table not in _TABLES:
             raise ValueError(f"no table is called {table}; there are tokens, events, {', '.join(_TABLES)}")
         name = _TABLES[table]
-        parts = sorted(self.path.glob(name.replace(".parquet", ".[0-9]*.parquet")))
+        parts = sorted(self.path.glob(name.replace(".parquet", ".[0-9]*.parquet")), key=_number)
         files = [self.path / name] if (self.path / name).exists() else parts
         if not files:
-            raise FileNotFoundError(f"{self.path} has no {name}: it is recorded with --tap-{table}")
+            live = "" if self.sealed else "; a live run has none yet, and one that was killed has lost it"
+            raise FileNotFoundError(f"{self.path} has no {name}: it is recorded with --tap-{table}{live}")
         return pyarrow.concat_tables([pyarrow.parquet.read_table(f) for f in files])
 
     def dataset(self, to: str | os.PathLike[str], *, tensors: list[str] | None = None, layers: str | None = None,
@@ -267,7 +268,7 @@ class Run:
         return load_dataset(os.fspath(to), split="train")
 
     def _parts(self) -> list[Path]:
-        return sorted(self.path.glob("seg-[0-9]*")) or [self.path]
+        return sorted(self.path.glob("seg-[0-9]*"), key=_number) or [self.path]
 
 
 def open(path: str | os.PathLike[str] = "llamatap-runs") -> Run:
@@ -312,6 +313,7 @@ def _matches(name: str, at: int | None, wanted: str | None, layer: int | None) -
     return (wanted is None or wanted in (name, _base(name))) and (layer is None or at == layer)
 
 
-def _rotation(path: Path) -> int:
-    number = path.name.split(".")[1]
-    return int(number) if number.isdigit() else -1
+def _number(path: Path) -> int:
+    """The number of a segment or a part; -1 where the name has none, as that of the first file of events."""
+    number = re.search("[.-]([0-9]+)", path.name)
+    return int(number[1]) if number else -1

@@ -203,6 +203,28 @@ class Recorded(unittest.TestCase):
             shutil.copy(self.run_.path / "metadata.json", empty)
             llamatap.open(empty).arrow("events")
 
+    def test_parts_in_order(self):
+        import pyarrow.parquet
+
+        copy, ledger = self.copy(self.run_), self.run_.arrow("ledger")
+        (copy.path / "trace.parquet").rename(copy.path / "trace.1000.parquet")
+        pyarrow.parquet.write_table(ledger[:7], copy.path / "trace.999.parquet")
+        self.assertTrue(copy.arrow("ledger")[:7].equals(ledger[:7]))
+        program("run", "-p", "Hello", "-n", "60", "--temp", "0", "--ignore-eos", "--tap-tensor", "l_out", "--tap-segment",
+                "100K", "--tap-out", str(copy.path / "runs"))
+        run = llamatap.open(copy.path / "runs")
+        want = run.tokens
+        (run.path / "seg-00001").rename(run.path / "seg-99999")
+        (run.path / "seg-00002").rename(run.path / "seg-100000")
+        self.assertEqual(llamatap.open(run.path).tokens, want)
+
+    def test_tables_of_a_live_run(self):
+        copy = self.copy(self.run_)
+        (copy.path / "manifest.json").unlink()
+        (copy.path / "trace.parquet").unlink()
+        with self.assertRaisesRegex(FileNotFoundError, "--tap-ledger; a live run has none yet"):
+            copy.arrow("ledger")
+
     def test_token(self):
         rotated = self.run_.tokens[3:]
         with mock.patch.object(llamatap.Run, "tokens", rotated):
