@@ -190,7 +190,7 @@ class Run:
         if phase is not None or seq is not None:
             by_index = {t.token_index: t for t in self.tokens}
             of = [by_index[i] for i in tokens.tolist()]
-            keep = np.array([(phase in (None, t.phase)) and (seq in (None, t.seq_id)) for t in of], bool)
+            keep = np.array([phase in (None, t.phase) and seq in (None, *t.seq_ids) for t in of], bool)
             values, tokens, positions, executions = values[keep], tokens[keep], positions[keep], executions[keep]
         return Activations(first.name, first.layer, values, tokens, positions, executions, note)
 

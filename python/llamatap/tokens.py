@@ -34,6 +34,7 @@ class Token:
     request: int | None
     ctx: int
     token_bytes: bytes = b""  #: of the text; a token may hold a part of a character, which is U+FFFD in text
+    seq_ids: tuple[int, ...] = ()  #: all its sequences; several may share a prompt
 
 
 def read_tokens(part: Path) -> list[Token]:
@@ -54,7 +55,8 @@ def read_tokens(part: Path) -> list[Token]:
 def _token(t: dict[str, Any]) -> Token:
     return Token(t["token_index"], t["token_id"], t["token_text"], t["phase"], t.get("pos"), t.get("seq_id"),
                  t.get("request"), t.get("ctx", 0),
-                 base64.b64decode(t["token_bytes"]) if "token_bytes" in t else t["token_text"].encode())
+                 base64.b64decode(t["token_bytes"]) if "token_bytes" in t else t["token_text"].encode(),
+                 tuple(t.get("seq_ids") or ([t["seq_id"]] if "seq_id" in t else [])))
 
 
 @dataclass(slots=True)
@@ -63,7 +65,7 @@ class _Row:
     token: int
     phase: int
     pos: int
-    seq: int | None
+    seqs: tuple[int, ...]
     request: int | None
 
 
@@ -96,8 +98,8 @@ def _indexed(index: bytes) -> list[Token]:
         for r in rows:
             if r.phase != _SETUP and r.index >= 0:
                 piece = texts.get((ctx, r.token), b"")
-                tokens.append(Token(r.index, r.token, _text(piece), _PHASES[r.phase], r.pos, r.seq, r.request, ctx,
-                                    piece))
+                tokens.append(Token(r.index, r.token, _text(piece), _PHASES[r.phase], r.pos,
+                                    r.seqs[0] if r.seqs else None, r.request, ctx, piece, r.seqs))
     return tokens
 
 
@@ -107,9 +109,8 @@ def _rows(f: Fields, ctx: int, requests: dict[tuple[int, int], int]) -> list[_Ro
     for i in range(f.uint()):
         phase, _ = f.bytes(2)
         index, token, pos = first + i + f.int(), f.int(), f.int()
-        sequences = [f.int() for _ in range(f.uint())]
-        seq = sequences[0] if sequences else None
-        rows.append(_Row(index, token, phase, pos, seq, None if seq is None else requests.get((ctx, seq))))
+        seqs = tuple(f.int() for _ in range(f.uint()))
+        rows.append(_Row(index, token, phase, pos, seqs, requests.get((ctx, seqs[0])) if seqs else None))
     return rows
 
 

@@ -203,6 +203,23 @@ class Recorded(unittest.TestCase):
             shutil.copy(self.run_.path / "metadata.json", empty)
             llamatap.open(empty).arrow("events")
 
+    def test_shared_prompt(self):
+        model = self.folder.name + "/shared.gguf"
+        program("synth", "-o", model, "--quiet")
+        program("llama-batched", "-m", model, "-p", "func main() {", "-np", "3", "-n", "9", "-kvu", "--tap-tensor", "l_out",
+                "--tap-out", self.folder.name + "/shared")
+        run = llamatap.open(self.folder.name + "/shared")
+        copy = self.copy(run)
+        (copy.path / "manifest.json").unlink()
+        (copy.path / "activations_tokens.json").unlink()
+        for of in (run, copy):
+            for seq in range(3):
+                x = of.tensor("l_out", layer=2, seq=seq)
+                self.assertEqual(x.positions.tolist(), list(range(len(x))))
+                self.assertEqual(len(of.tensor("l_out", layer=2, seq=seq, phase="decode")),
+                                 sum(t.phase == "decode" and t.seq_id == seq for t in run.tokens))
+        self.assertEqual(copy.tokens, run.tokens)
+
     def test_parts_in_order(self):
         import pyarrow.parquet
 
