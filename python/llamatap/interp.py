@@ -181,7 +181,7 @@ class LlamatapModel:
         if site is None:
             if all(name != a.name for name, _ in self._points):
                 return f"{a.name} is no named point: 'llamatap inspect MODEL --points' lists them"
-            return f"{a.name} belongs to {'the model: leave the' if a.layer is not None else 'layers: give a'} layer"
+            return f"{a.name} belongs to {'layers: give one' if a.layer is None else 'the model: leave the layer out'}"
         why = str(site.get("why", ""))
         if not site.get("tensor") or site["how"] == "recomputed" and not (_SCALE.match(why) or _HALF.match(why)):
             return why or "the graph has no such tensor"

@@ -66,6 +66,8 @@ def record(model: str | os.PathLike[str] | None, prompts: str | Iterable[str | S
     given = [prompts] if isinstance(prompts, str) else list(prompts)
     capture = {"--tap-points": _joined(points), "--tap-tensor": _joined(tensors),
                "--tap-layer": _joined(layers if layers is not None else ())}
+    if layers is not None and not capture["--tap-layer"]:
+        raise ValueError("layers is empty: leave it out for all layers")
     flags = [word for flag, value in capture.items() if value for word in (flag, value)]
     flags += [os.fspath(a) for a in args]
     if not any(f.startswith("--tap-") for f in flags):

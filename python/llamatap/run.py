@@ -75,7 +75,7 @@ class Run:
         try:
             #: metadata.json, see RUN_DIRECTORY.md. That of a live run holds less.
             self.metadata: dict[str, Any] = json.loads((self.path / _METADATA).read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise FileNotFoundError(f"{self.path}: no {_METADATA} in it: give a run directory, such as "
                                     "llamatap-runs/MODEL/run_…, or a folder with runs") from None
         except ValueError as e:
@@ -166,7 +166,10 @@ class Run:
                 raise KeyError(f"{what} has no rows: the last layer and the logits have those of tokens with an output "
                                'alone; record with n_predict of at least 1, or with args=["--all-rows"], for logits '
                                '["--all-logits"]')
-            there = sorted({*self.names(), *(p["point"] for p in self.points if p.get("tensor"))})
+            names = self.names()
+            if of := names.get(_base(wanted)):
+                raise KeyError(f"{what} was not captured: {_base(wanted)} has layers {of}")
+            there = sorted({*names, *(p["point"] for p in self.points if p.get("tensor"))})
             raise KeyError(f"{what} was not captured; there are {', '.join(there) or 'no tensors'}")
         if len(layers) > 1:
             raise ValueError(f"{name} was captured of layers {layers}: give layer=")

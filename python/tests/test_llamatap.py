@@ -87,6 +87,7 @@ class Recorded(unittest.TestCase):
 
     def test_errors_name_the_remedy(self):
         for args, error, text in [(("nothing",), KeyError, "was not captured; there are .*l_out"),
+                                  (("l_out", 5), KeyError, r"l_out of layer 5 was not .*: l_out has layers \[1, 2, 3\]"),
                                   (("l_out", 1, "xx"), ValueError, "'xx': give 'prefill' or 'decode'"),
                                   (("l_out",), ValueError, r"of layers \[1, 2, 3\]: give layer="),
                                   (("resid_post", 5), KeyError, r"of layers \[1, 2, 3\]: give one of them"),
@@ -97,6 +98,8 @@ class Recorded(unittest.TestCase):
             llamatap.record(None, ["a"], points=["nix"], out=self.folder.name)
         with self.assertRaisesRegex(FileNotFoundError, "give a run directory"):
             llamatap.open(self.folder.name + "/nothing")
+        with self.assertRaisesRegex(FileNotFoundError, "give a run directory"):
+            llamatap.open(self.run_.path / "metadata.json")
         with self.assertRaisesRegex(ValueError, "there are tokens, events, ledger"):
             self.run_.arrow("nix")
 
@@ -179,6 +182,7 @@ class Recorded(unittest.TestCase):
     def test_no_folder_is_left(self):
         folder = tempfile.mkdtemp(dir=self.folder.name)
         for args, error, text in [({}, ValueError, "nothing to record: give points="),
+                                  ({"points": ["resid_post"], "layers": []}, ValueError, "layers is empty"),
                                   ({"points": ["nix"]}, llamatap.ProgramError, "point"),
                                   ({"tensors": ["l_out"], "args": ["-c", "0x"]}, llamatap.ProgramError, "0x")]:
             with mock.patch.object(tempfile, "tempdir", folder), self.assertRaisesRegex(error, text):
