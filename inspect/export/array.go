@@ -49,11 +49,12 @@ type rowTable struct {
 type arrayKey struct {
 	tensorKey
 	dtype codec.DType
+	axis  tensors.Axis
 	shape [4]int64 // of a row, without dimensions of 1; 0 after the end
 }
 
 func keyOf(p *piece) arrayKey {
-	key := arrayKey{tensorKey: tensorKey{p.Ctx, p.Name}, dtype: p.DType}
+	key := arrayKey{tensorKey: tensorKey{p.Ctx, p.Name}, dtype: p.DType, axis: p.Axis}
 	copy(key.shape[:], squeeze(p.Shape))
 	return key
 }
@@ -111,30 +112,38 @@ func plan(s *source) (*arrays, error) {
 	return all, nil
 }
 
-// label names the arrays: as their tensors, with the context where there are several, with the shape where rows of
-// a tensor have several, and with the element type where they have several of these.
+// label names the arrays: as their tensors, with the context where there are several, and with the shape, the element
+// type and the axis where rows of a tensor have several.
 func (all *arrays) label() {
-	contexts, shapes, types := map[uint32]bool{}, map[tensorKey]map[string]bool{}, map[tensorKey]map[codec.DType]bool{}
+	contexts, first, several := map[uint32]bool{}, map[tensorKey][3]string{}, map[tensorKey][3]bool{}
 	for _, a := range all.all {
-		key := tensorKey{a.ctx, a.tensor}
-		if shapes[key] == nil {
-			shapes[key], types[key] = map[string]bool{}, map[codec.DType]bool{}
+		contexts[a.ctx] = true
+		key, kinds := tensorKey{a.ctx, a.tensor}, a.kinds()
+		if _, known := first[key]; !known {
+			first[key] = kinds
 		}
-		contexts[a.ctx], shapes[key][shapeText(a.shape)], types[key][a.dtype] = true, true, true
+		differ := several[key]
+		for i, kind := range kinds {
+			differ[i] = differ[i] || kind != first[key][i]
+		}
+		several[key] = differ
 	}
 	for _, a := range all.all {
-		key := tensorKey{a.ctx, a.tensor}
 		a.label = a.tensor
 		if len(contexts) > 1 {
 			a.label = fmt.Sprintf("ctx%d.%s", a.ctx, a.label)
 		}
-		if len(shapes[key]) > 1 {
-			a.label += "@" + shapeText(a.shape)
-		}
-		if len(types[key]) > 1 {
-			a.label += "@" + a.dtype.String()
+		for i, kind := range a.kinds() {
+			if several[tensorKey{a.ctx, a.tensor}][i] {
+				a.label += "@" + kind
+			}
 		}
 	}
+}
+
+// kinds are what tells an array from others of its tensor.
+func (a *array) kinds() [3]string {
+	return [...]string{shapeText(a.shape), a.dtype.String(), string(a.axis)}
 }
 
 // shapeText writes a shape as 8x256, that of a single number as 1.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,8 +17,10 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // chosenRows lists what a selection chooses: per tensor its rows' tokens, -1 for what is no single token's.
@@ -341,5 +344,36 @@ func TestRefusedLeavesNothing(t *testing.T) {
 		if left, err := os.ReadDir(folder); err != nil || len(left) != want {
 			t.Errorf("left: %v, %v", left, err)
 		}
+	}
+}
+
+// TestAxes: rows that are tokens in one micro-batch and executions in another, as a recurrent state's are, become an
+// array of each, though their shapes are equal.
+func TestAxes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.stream")
+	w, err := stream.Create(path, stream.Options{DType: codec.F32})
+	check(t, err)
+	for exec, tokens := range []int64{1, 2} {
+		p := stream.Packet{Name: "state", Node: "state", Exec: uint64(exec + 7), TokenFirst: int64(exec),
+			TokenCount: int32(tokens), NE: [4]int64{2, 3, 1, 1}}
+		e := stream.Execution{Exec: p.Exec, Phase: label.PhasePrefill, TokenFirst: p.TokenFirst}
+		if tokens == 2 {
+			p.Rows, p.RowDim, p.NE[2] = label.RowsTokens, 2, tokens
+		}
+		for i := range tokens {
+			e.Rows = append(e.Rows, label.Row{Index: p.TokenFirst + i, Seqs: []int32{int32(i)}, Phase: e.Phase})
+		}
+		check(t, w.AppendExecution(&e))
+		check(t, w.Append(&p, make([]byte, 4*p.NE[0]*p.NE[1]*p.NE[2]), nil))
+	}
+	check(t, w.Close())
+	folder := filepath.Join(t.TempDir(), "arrays")
+	exported(t, path, Options{Form: NPY, Out: folder})
+	var index struct{ Arrays []struct{ Name, Axis string } }
+	data, err := os.ReadFile(filepath.Join(folder, "index.json"))
+	check(t, err)
+	check(t, json.Unmarshal(data, &index))
+	if got := fmt.Sprint(index.Arrays); got != "[{state@execution execution} {state@token token}]" {
+		t.Errorf("%s in %s", got, data)
 	}
 }
