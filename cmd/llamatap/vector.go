@@ -119,7 +119,7 @@ func printVector(path string, form *reportForm) error {
 			rows = append(rows, []string{strconv.Itoa(layer), strconv.Itoa(v.Width()), present.Digits(v.Norm(layer))})
 		}
 		t := &present.Text{W: out}
-		t.Line("control vector of %s, %d layers", v.Model, v.Layers)
+		t.Line("control vector of %s, directions of %d layers", v.Model, len(rows)-1)
 		t.Columns(rows)
 		return t.Err
 	})

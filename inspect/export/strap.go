@@ -280,9 +280,12 @@ func (e strapExport) describeStrap(plan *strapPlan) {
 			"STRAP-LLM's analysis per token is wrong for packets of several")
 	}
 	if len(plan.lacking) > 0 {
-		e.note("%s: left out, for they lack a row of some of the %d tokens (the last layer computes output rows "+
-			"only): --phase decode or --token chooses tokens that have them",
-			listed(plan.lacking), plan.tokens.size())
+		remedy := "--token chooses tokens that have them"
+		if len(e.o.Select.Phases) == 0 {
+			remedy = "--phase decode chooses those with output rows, which are all that the last layer computes"
+		}
+		e.note("%s: left out, for they lack a row of some of the %d tokens: %s", listed(plan.lacking),
+			plan.tokens.size(), remedy)
 	}
 	if plan.left > 0 {
 		e.note("%d tokens have no row of any of these tensors and are left out", plan.left)

@@ -28,7 +28,7 @@ type LogitsDiff struct {
 	P99       float64 `json:"kl_p99"`
 	Max       float64 `json:"kl_max"`
 	SameTop   float64 `json:"same_top"` // share of rows in which both have the same most probable token
-	// Worst are the tokens after which the runs differ most.
+	// Worst are the tokens after which the runs differ most, at most eight; none where they are equal.
 	Worst []WorstLogits `json:"worst"`
 
 	all  []float64
@@ -41,7 +41,9 @@ func (d *LogitsDiff) MarshalJSON() ([]byte, error) {
 		return fmt.Appendf(nil, `{"rows":0,"non_finite":%d}`, d.NonFinite), nil
 	}
 	type plain LogitsDiff
-	return json.Marshal((*plain)(d))
+	p := plain(*d)
+	p.Worst = append([]WorstLogits{}, d.Worst...) // a list, also of none
+	return json.Marshal(p)
 }
 
 // WorstLogits is a token after which two runs expect different ones.
@@ -69,7 +71,7 @@ func (d *LogitsDiff) add(row *RowDiff, l *logitRow) error {
 		d.same++
 	}
 	at, _ := slices.BinarySearchFunc(d.Worst, kl, func(w WorstLogits, kl float64) int { return cmp.Compare(kl, w.KL) })
-	if at < worstLogits {
+	if at < worstLogits && kl != 0 {
 		d.Worst = slices.Insert(d.Worst, at, WorstLogits{row.Token, row.ID, kl, l.a.top, l.b.top})
 		d.Worst = d.Worst[:min(len(d.Worst), worstLogits)]
 	}

@@ -88,6 +88,20 @@ func TestLogitsNotFinite(t *testing.T) {
 	}
 }
 
+// TestEqualLogits: of equal rows none differs most.
+func TestEqualLogits(t *testing.T) {
+	d := &LogitsDiff{}
+	l := newLogitRow()
+	l.a, l.b = softmax{sum: 1}, softmax{sum: 1}
+	if err := d.add(&RowDiff{}, &l); err != nil {
+		t.Fatal(err)
+	}
+	d.settle()
+	if text, err := json.Marshal(d); err != nil || d.Rows != 1 || !strings.HasSuffix(string(text), `"worst":[]}`) {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
 // TestWorstLogits: the figures are of all rows, and the worst of them are listed, the worst first.
 func TestWorstLogits(t *testing.T) {
 	d := &LogitsDiff{}
