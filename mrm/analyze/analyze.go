@@ -79,7 +79,7 @@ func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 	}
 	d, err := rundir.NewDraft(r.Out)
 	if err != nil {
-		return nil, fmt.Errorf("write %s: %w", r.Out, err)
+		return nil, fmt.Errorf("write %s: %w: make room there, or analyze a copy of the run elsewhere", r.Out, err)
 	}
 	defer d.Discard()
 	for _, f := range products {
