@@ -37,8 +37,8 @@ func (l Demand) plus(o Demand) Demand {
 // demand is what the subject asks of a memory with the class's retention τ, of a run of T seconds:
 //
 //	ended lives:    Σ bytes · (⌈d/τ⌉ - 1) · 86400/T are refreshed
-//	censored lives: low the same; high bytes · (⌈86400/τ⌉ - 1), for they are needed all day; of activations low,
-//	                for they are gone with their graph
+//	censored lives: low the same, at most high; high bytes · (⌈86400/τ⌉ - 1), for they are needed all day; of
+//	                activations low, for they are gone with their graph
 //	everything:     all bytes · 86400/τ
 //
 // d is what was measured, less the resolution of times for low, and with it for high.
@@ -73,14 +73,15 @@ func (s *subject) refreshed(retention float64) (b Bounds) {
 		needed := float64(step.Duration) / 1e9
 		least, most := refreshes(max(needed-s.Resolution, 0), retention), refreshes(needed+s.Resolution, retention)
 		ended, censored := float64(step.Ended), float64(step.Censored)
-		b.Low += s.perDay(least * (ended + censored))
 		if s.isPassing() {
+			b.Low += s.perDay(least * (ended + censored))
 			b.High += s.perDay(most * (ended + censored))
-		} else {
-			b.High += s.perDay(most*ended) + censored*allDay
+			continue
 		}
+		// A weight may be needed for longer than the run was watched: it was loaded before.
+		b.Low += s.perDay(least*ended) + censored*min(s.perDay(least), allDay)
+		b.High += s.perDay(most*ended) + censored*allDay
 	}
-	b.High = max(b.High, b.Low)
 	return b
 }
 

@@ -85,6 +85,16 @@ func TestByHand(t *testing.T) {
 	}
 }
 
+// TestLoadedBefore: a weight is written when it is loaded, maybe long before the run was watched. It is refreshed once
+// per retention at most all the same: 8639 times a day.
+func TestLoadedBefore(t *testing.T) {
+	s := example()
+	s.Type, s.Seconds, s.Lives = memtrace.Weight, 15, lives(1000, nil, []float64{60})
+	if b := s.demand(&Class{RetentionS: published(10), Refresh: Needed}).RefreshedPerDay; b != exactly(8639000) {
+		t.Errorf("%+v", b)
+	}
+}
+
 // TestPassing: what is in an activation when the run ends is not needed any more, whatever is censored.
 func TestPassing(t *testing.T) {
 	s := example()

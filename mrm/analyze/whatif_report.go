@@ -6,7 +6,8 @@ import "github.com/llamatap/llamatap/memtrace"
 var formulas = map[string]string{
 	"bytes_refreshed_per_day": "lives that ended: sum of their bytes * (ceil(needed/retention_s) - 1) * " +
 		"86400/run_s, where times are not exact with the shortest (low) and longest (high) need; censored lives: " +
-		"low the same, high their bytes * (ceil(86400/retention_s) - 1); refresh 'all': all bytes * 86400/retention_s",
+		"low the same, at most high; high their bytes * (ceil(86400/retention_s) - 1); refresh 'all': all bytes * " +
+		"86400/retention_s",
 	"refreshes_per_day":  "bytes_refreshed_per_day / bytes",
 	"bytes_read_per_day": "bytes read in the run * 86400/run_s; bytes_written_per_day likewise",
 	"writes_per_cell_per_day": "(bytes_written_per_day + bytes_refreshed_per_day) / bytes, wear levelled over all " +
