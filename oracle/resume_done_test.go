@@ -115,6 +115,12 @@ func TestResumeDone(t *testing.T) {
 				t.Errorf("%d tokens were not computed again\n%s", n, o.stderr)
 			}
 			llamatap(t, "verify", got.dir).good(t)
+			for range 2 {
+				got := finish(t, command(t, "run", "--tap-resume", got.dir), out).capture(t)
+				if u := got.meta.Account.Time; u.TapNS+u.WaitNS > u.WallNS {
+					t.Errorf("more was waited than the run took: %+v", u)
+				}
+			}
 		})
 	}
 }

@@ -211,9 +211,9 @@ func (c *catcher) forget(seq int32) error {
 // callBit keeps the numbers of calls that are made up apart from those of the program.
 const callBit = 1 << 63
 
-// again gives the recorder an execution as the tap had reported it.
+// again gives the recorder an execution as the tap had reported it, without times: another process computed it.
 func (c *catcher) again(e *stream.Execution) error {
-	r, now := c.to, monotonic()
+	r := c.to
 	if !c.graphs[e.Graph] {
 		clear(c.graphs) // the recorder keeps the newest
 		c.graphs[e.Graph] = true
@@ -222,13 +222,12 @@ func (c *catcher) again(e *stream.Execution) error {
 		}
 	}
 	c.exec = ggmlhooks.Exec{
-		Number: e.Exec, Graph: e.Graph, Ctx: e.Ctx, MonoNS: now, TokenFirst: -1, Left: ggmlhooks.NoWindow,
+		Number: e.Exec, Graph: e.Graph, Ctx: e.Ctx, TokenFirst: -1, Left: ggmlhooks.NoWindow,
 		Tokens: c.exec.Tokens[:0], Pos: c.exec.Pos[:0], Outputs: c.exec.Outputs[:0],
 	}
 	if len(e.Rows) > 0 {
 		c.call++
-		c.callOf = ggmlhooks.Call{Number: c.call | callBit, Ctx: e.Ctx, MonoNS: now, Read: true,
-			Rows: c.callOf.Rows[:0]}
+		c.callOf = ggmlhooks.Call{Number: c.call | callBit, Ctx: e.Ctx, Read: true, Rows: c.callOf.Rows[:0]}
 		c.exec.Call, c.exec.TokenFirst = c.callOf.Number, e.Rows[0].Index
 		for i, row := range e.Rows {
 			c.callOf.Rows = append(c.callOf.Rows,
@@ -246,7 +245,7 @@ func (c *catcher) again(e *stream.Execution) error {
 		return err
 	}
 	c.count += int64(len(e.Rows))
-	return r.ExecEnd(ggmlhooks.ExecEnd{Number: e.Exec, MonoNS: now})
+	return r.ExecEnd(ggmlhooks.ExecEnd{Number: e.Exec})
 }
 
 // renumbered gives the reports of a program that begins in the middle the numbers that it would have if it had begun at
