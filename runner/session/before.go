@@ -125,6 +125,10 @@ func (b *before) reopen(r *run) (err error) {
 	if err := putBesideAside(r.dir.Path()); err != nil {
 		return err
 	}
+	// A resume that recorded nothing new has made no checkpoint.
+	if m, err := rundir.ReadMetadata(c.Run.Dir); err == nil && m.Resumed != nil {
+		c.Metadata.ResumeCount = max(c.Metadata.ResumeCount, m.Resumed.Count)
+	}
 	r.resumed = &rundir.Resumed{At: r.started.UTC(), Count: c.Metadata.ResumeCount + 1, NotComputed: b.start.Tokens}
 	return r.dir.WriteJSON(rundir.MetadataName, r.beginning())
 }
