@@ -22,6 +22,8 @@ type OutputToken struct {
 	SeqID      *int32  `json:"seq_id,omitempty"`
 	// LatencyNS is the time since the sequence's token before, from graph entry to graph entry.
 	LatencyNS *int64 `json:"latency_ns,omitempty"`
+	// First says that this one before it is a prompt's: LatencyNS is the time of the prompt's last graph and after it.
+	First bool `json:"first,omitempty"`
 }
 
 // Routing is the experts that a layer chose for a token, in the layer's order, and how it weighs them.

@@ -229,6 +229,8 @@ var keys = map[string]key{
 	"token_text":  {"", "measured", "its text; absent where tokens are redacted"},
 	"pos":         {"", "measured", "position in its sequence"},
 	"latency_ns":  {"ns", "measured", "since the sequence's token before, from graph entry to graph entry"},
+	"first": {"", "measured", "true of a request's first generated token: the one before it is a prompt's, and " +
+		"`latency_ns` is the time of the prompt's last graph. Times from token to token leave it out"},
 
 	"experts": {"", "measured", "chosen experts, in the layer's order"},
 	"weights": {"", "measured", "how they are weighed, in the same order"},

@@ -15,7 +15,7 @@ import (
 type Paces struct {
 	// Phases are prefill, decode, and mixed for executions that have tokens of both.
 	Phases  map[string]*Pace
-	Latency Series // from token to token of a sequence, as a whole
+	Latency Series // from generated token to generated token of a sequence, as a whole
 }
 
 // Pace is the time of a phase per token.
@@ -72,7 +72,7 @@ func (p *paceReading) take(kind resource.Kind, text []byte) error {
 		}
 	case resource.KindOutputToken:
 		var t resource.OutputToken
-		if json.Unmarshal(text, &t) == nil && t.LatencyNS != nil {
+		if json.Unmarshal(text, &t) == nil && t.LatencyNS != nil && !t.First {
 			p.Latency.add(1, map[Part]int64{{}: *t.LatencyNS})
 		}
 	}

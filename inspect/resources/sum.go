@@ -308,7 +308,7 @@ type PhaseComponent struct{ Phase, Component string }
 func (s *Sum) output(e *resource.OutputToken) {
 	row := &TokenRow{
 		Index: e.TokenIndex, Token: e.TokenID, Text: e.TokenText, Ctx: e.Ctx, Seq: e.SeqID, Pos: e.Pos, Exec: e.Exec,
-		LatencyNS: e.LatencyNS,
+		LatencyNS: e.LatencyNS, First: e.First,
 	}
 	if before := s.newest; e.LatencyNS == nil && before != nil && before.Exec == row.Exec && row.Seq != nil &&
 		before.Seq != nil && *before.Seq == *row.Seq {
@@ -316,7 +316,9 @@ func (s *Sum) output(e *resource.OutputToken) {
 	}
 	s.newest = row
 	if e.LatencyNS != nil {
-		s.Latency.Add(*e.LatencyNS)
+		if !e.First {
+			s.Latency.Add(*e.LatencyNS)
+		}
 		if c := s.execs.byEntry[entryOf(&e.Header, e.MonoNS-*e.LatencyNS)]; c != nil {
 			row.produced(c)
 		}

@@ -181,6 +181,20 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestFirstToken: the time of a prompt is none from token to token, nor is its first token the slowest.
+func TestFirstToken(t *testing.T) {
+	s := newSum()
+	for i, latency := range []int64{9000, 10, 30} {
+		s.take(&resource.OutputToken{TokenIndex: int64(i), Exec: uint64(i), LatencyNS: &latency, First: i == 0})
+	}
+	var slowest strings.Builder
+	tokenTable(&slowest, s.Tokens, 0)
+	if l := s.Report().Latency; l.Count != 2 || l.MeanNS != 20 || l.Most != 30 || !s.Tokens[0].First ||
+		strings.Contains(slowest.String(), "9") {
+		t.Errorf("%+v\n%s", l, slowest.String())
+	}
+}
+
 // TestWorkKeys holds that what is read of a compute_execution are keys of it.
 func TestWorkKeys(t *testing.T) {
 	of := reflect.TypeFor[resource.Compute]()

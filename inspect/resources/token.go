@@ -16,6 +16,7 @@ type TokenRow struct {
 	Exec  uint64  `json:"exec"` // the execution that takes the token as input
 	// since the sequence's token before, from graph entry to graph entry
 	LatencyNS *int64 `json:"latency_ns,omitempty"`
+	First     bool   `json:"first,omitempty"` // the one before is a prompt's
 	// Of the execution that produced the token, which may have computed several tokens:
 	GraphExec   *uint64 `json:"graph_exec,omitempty"`
 	GraphTokens *int    `json:"graph_tokens,omitempty"`

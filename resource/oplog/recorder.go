@@ -36,8 +36,8 @@ type Recorder struct {
 // context is what is known of a llama_context.
 type context struct {
 	phase   ggmlhooks.Phase
-	last    map[int32]int64 // graph entry of a sequence's newest token
-	price   int64           // of looking, as last measured
+	last    map[int32]lastToken // by sequence
+	price   int64               // of looking, as last measured
 	tensors map[tensorKey]bool
 }
 
@@ -71,7 +71,7 @@ type contexts map[uint32]*context
 func (all contexts) of(number uint32) *context {
 	c := all[number]
 	if c == nil {
-		c = &context{last: map[int32]int64{}}
+		c = &context{last: map[int32]lastToken{}}
 		all[number] = c
 	}
 	return c

@@ -19,6 +19,12 @@ type tokens struct {
 	numbers              []float32
 }
 
+// lastToken is the newest token of a sequence: when the graph began that has it, and whether it is a prompt's.
+type lastToken struct {
+	mono   int64
+	prompt bool
+}
+
 // record records an execution's tokens: those of prompts together, each generated one by itself. Set-up has none.
 func (t *tokens) record(ctx *context, x *execution) {
 	if x.Phase == ggmlhooks.PhaseSetup {
@@ -46,7 +52,7 @@ func (t *tokens) record(ctx *context, x *execution) {
 			}
 		}
 		if known {
-			ctx.last[number] = x.MonoNS
+			ctx.last[number] = lastToken{x.MonoNS, row.Phase == ggmlhooks.PhasePrefill}
 		}
 	}
 	if len(t.ids) == 0 {
@@ -81,8 +87,11 @@ func (t *tokens) recordOutput(ctx *context, x *execution, row *ggmlhooks.Row) {
 		t.String("token_text", text)
 	}
 	if number, ok := seq(row); ok {
-		if before, ok := ctx.last[number]; ok && before < x.MonoNS {
-			t.Int("latency_ns", x.MonoNS-before)
+		if before, ok := ctx.last[number]; ok && before.mono < x.MonoNS {
+			t.Int("latency_ns", x.MonoNS-before.mono)
+			if before.prompt {
+				t.Bool("first", true)
+			}
 		}
 	}
 	t.put(resource.Measured)

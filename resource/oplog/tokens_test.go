@@ -23,9 +23,14 @@ func TestCopiedSequence(t *testing.T) {
 	b.check(b.Graph(decode))
 	at := b.clock
 	b.run(batch{graph: decode, tokens: []int32{8}, read: true, seq: 1})
+	next := b.clock
+	b.run(batch{graph: decode, tokens: []int32{9}, read: true, seq: 1})
 	_, events := b.lines()
 	all := of[resource.OutputToken](events)
-	if len(all) != 1 || all[0].LatencyNS == nil || *all[0].LatencyNS != at-began {
-		t.Fatalf("%+v, want one token, %d ns after its prompt", all, at-began)
+	if len(all) != 2 || all[0].LatencyNS == nil || *all[0].LatencyNS != at-began || !all[0].First {
+		t.Fatalf("%+v, want a first token, %d ns after its prompt", all, at-began)
+	}
+	if *all[1].LatencyNS != next-at || all[1].First {
+		t.Errorf("%+v, want a token %d ns after the first one", all[1], next-at)
 	}
 }
