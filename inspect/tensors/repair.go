@@ -128,7 +128,7 @@ func repairDir(path, version string) ([]string, error) {
 	}
 	for _, name := range report.Changed {
 		r.changed[name] = true
-		r.lost = r.lost || irreplaceable(name)
+		r.lost = r.lost || irreplaceable(path, name)
 		r.say("%s was not what the manifest had recorded", name)
 	}
 	if r.dir, err = rundir.Mend(path); err != nil {
@@ -155,14 +155,18 @@ func interrupted(path string) (rundir.Report, error) {
 	report, err := rundir.VerifyAside(path)
 	report.Missing = slices.DeleteFunc(report.Missing, func(name string) bool {
 		return slices.Contains([]string{rundir.MetadataName, rundir.TokensName, rundir.StreamName + stream.IndexSuffix},
-			name)
+			name) && !irreplaceable(path, name)
 	})
-	report.Changed = slices.DeleteFunc(report.Changed, func(name string) bool { return !irreplaceable(name) })
+	report.Changed = slices.DeleteFunc(report.Changed, func(name string) bool { return !irreplaceable(path, name) })
 	return report, err
 }
 
-// irreplaceable reports whether a file is a table or one of lines: nothing can bring back what it held.
-func irreplaceable(name string) bool {
+// irreplaceable reports whether a file is a table, one of lines, or tokens of a run without an index: nothing can bring
+// back what it held.
+func irreplaceable(path, name string) bool {
+	if name == rundir.TokensName {
+		return !exists(filepath.Join(path, rundir.StreamName))
+	}
 	return strings.HasSuffix(name, ".parquet") || strings.HasSuffix(name, ".jsonl")
 }
 
@@ -171,7 +175,7 @@ func irreplaceable(name string) bool {
 // aside.
 func (r *repairer) distrust() error {
 	for _, name := range []string{rundir.MetadataName, rundir.TokensName} {
-		if !r.changed[name] {
+		if !r.changed[name] || irreplaceable(r.path, name) {
 			continue
 		}
 		if err := r.putAside(name); err != nil {

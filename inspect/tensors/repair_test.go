@@ -394,21 +394,26 @@ func TestRepairTable(t *testing.T) {
 	}
 }
 
-// TestRepairChangedTable: a table that was damaged is not whole because there is a new manifest.
+// TestRepairChangedTable: a table that was damaged, or tokens that no index has, are not whole because there is a new
+// manifest.
 func TestRepairChangedTable(t *testing.T) {
-	d, err := rundir.Create(t.TempDir(), "m", time.Now())
-	check(t, err)
-	file, err := d.Create(rundir.RegionsName)
-	check(t, err)
-	_, err = file.Write([]byte("a table"))
-	check(t, errors.Join(err, file.Close(), d.WriteJSON(rundir.MetadataName,
-		rundir.Metadata{Version: rundir.MetadataVersion, Created: time.Now()}), d.Seal()))
-	check(t, os.WriteFile(filepath.Join(d.Path(), rundir.RegionsName), []byte("another"), 0o600))
-	if _, err := Repair(d.Path(), "test"); err != nil {
-		t.Fatal(err)
-	}
-	if v, err := Verify(d.Path()); err != nil || !v.Sealed || v.OK {
-		t.Errorf("%+v, %v", v, err)
+	for _, name := range []string{rundir.RegionsName, rundir.TokensName} {
+		d, err := rundir.Create(t.TempDir(), "m", time.Now())
+		check(t, err)
+		file, err := d.Create(name)
+		check(t, err)
+		_, err = file.Write([]byte("a table"))
+		check(t, errors.Join(err, file.Close(), d.WriteJSON(rundir.MetadataName,
+			rundir.Metadata{Version: rundir.MetadataVersion, Created: time.Now(), Ended: time.Now()}), d.Seal()))
+		check(t, os.WriteFile(filepath.Join(d.Path(), name), []byte("another"), 0o600))
+		what, err := Repair(d.Path(), "test")
+		check(t, err)
+		if said := strings.Join(what, "\n"); strings.Contains(said, "made anew") {
+			t.Errorf("%s: %s", name, said)
+		}
+		if v, err := Verify(d.Path()); err != nil || !v.Sealed || v.OK {
+			t.Errorf("%s: %+v, %v", name, v, err)
+		}
 	}
 }
 
