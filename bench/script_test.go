@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 const exampleScript = `
@@ -153,6 +155,17 @@ func TestRowRecorded(t *testing.T) {
 	plain := rowOf(&Item{})
 	if plain.recorded([]Visit{{}}); plain.Captured != nil || plain.Lost != nil || plain.OwnNS != nil {
 		t.Errorf("%+v", plain)
+	}
+}
+
+// TestVisitRecorded: what set-up computed was thrown away, and is in no captured byte.
+func TestVisitRecorded(t *testing.T) {
+	r := recorded(&rundir.Metadata{
+		Streams: []rundir.Stream{{BytesSource: 120}},
+		Phases:  map[string]rundir.PhaseUse{"decode": {Graphs: 12, Tokens: 12}, "setup": {Graphs: 1, Tokens: 1}},
+	})
+	if r.CapturedBytes != 120 || r.Tokens != 12 || r.Executions != 13 {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -140,8 +141,10 @@ func recorded(m *rundir.Metadata) *Recorded {
 		r.CapturedBytes += s.BytesSource
 		r.StoredBytes += s.BytesStored
 	}
-	for _, use := range m.Phases {
-		r.Tokens += use.Tokens
+	for phase, use := range m.Phases {
+		if phase != label.PhaseSetup.String() { // its tensors were thrown away
+			r.Tokens += use.Tokens
+		}
 		r.GraphNS += use.NS
 		r.Executions += use.Graphs
 	}
