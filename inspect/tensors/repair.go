@@ -93,7 +93,8 @@ type repairer struct {
 	moved   *rundir.Moved // what object storage alone has of the run; nil: nothing
 	done    rundir.Repair
 	lost    bool
-	killed  bool // before it could write how it ended
+	sealed  bool // there is a manifest
+	killed  bool // before it could write how it ended, or nobody knows
 }
 
 func (r *repairer) say(format string, args ...any) {
@@ -112,6 +113,7 @@ func repairDir(path, version string) ([]string, error) {
 			return nil, err
 		}
 	}
+	r.sealed = report.Sealed
 	var listed []rundir.Segment
 	if m, err := rundir.ReadMetadata(path); err == nil {
 		r.moved = m.Moved.Absent(path)
@@ -377,7 +379,13 @@ func (r *repairer) lines() error {
 			files = append(files, e.Name())
 		}
 	}
-	if r.killed && len(files) > 0 {
+	switch {
+	case !r.killed || len(files) == 0:
+	case r.sealed:
+		r.lost = true
+		r.say("%s had said whether lines of %s were lost before the run was sealed", rundir.MetadataName,
+			strings.Join(files, ", "))
+	default:
 		r.lost = true
 		r.say("the process was killed before it had ended %s: lines that it had not written yet are lost, and their "+
 			"number is unknown",

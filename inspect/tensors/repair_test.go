@@ -479,6 +479,27 @@ func TestRepairParts(t *testing.T) {
 	}
 }
 
+// TestRepairSealedLines: a run that was sealed was not killed, whatever became of its metadata since. What these said of
+// its lines is not known any more.
+func TestRepairSealedLines(t *testing.T) {
+	dir := sealed(t)
+	remove(t, dir, rundir.ManifestName)
+	check(t, os.WriteFile(filepath.Join(dir, rundir.EventsName), []byte("{}\n"), 0o600))
+	_, err := Repair(dir, "test")
+	check(t, err)
+	remove(t, dir, rundir.MetadataName)
+	what, err := Repair(dir, "test")
+	check(t, err)
+	said := strings.Join(what, "\n")
+	if !strings.Contains(said, "metadata.json had said whether lines of resource.jsonl were lost") ||
+		strings.Contains(said, "was killed") {
+		t.Error(said)
+	}
+	if v, err := Verify(dir); err != nil || v.OK || !v.Sealed {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
 // TestRepairAbandoned: a run whose process was killed before it had metadata is sealed, as one that lacks everything.
 func TestRepairAbandoned(t *testing.T) {
 	for _, left := range []string{"", "." + rundir.MetadataName + ".part"} {
