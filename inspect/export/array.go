@@ -141,7 +141,7 @@ func (all *arrays) label() {
 	}
 }
 
-// kinds are what tells an array from others of its tensor.
+// kinds are what distinguishes an array from others of its tensor.
 func (a *array) kinds() [3]string {
 	return [...]string{shapeText(a.shape), a.dtype.String(), string(a.axis)}
 }

@@ -157,7 +157,8 @@ type TopRow struct {
 	Figures
 }
 
-// LatencyRow is the time from generated token to generated token of a sequence. A quantile is a bound at most 3 % above the true one.
+// LatencyRow is the time from generated token to generated token of a sequence. A quantile is a bound at most 3 %
+// above the true one.
 type LatencyRow struct {
 	Count  int64 `json:"count"`
 	MeanNS int64 `json:"mean_ns"`

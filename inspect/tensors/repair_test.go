@@ -479,8 +479,8 @@ func TestRepairParts(t *testing.T) {
 	}
 }
 
-// TestRepairSealedLines: a run that was sealed was not killed, whatever became of its metadata since. What these said of
-// its lines is not known any more.
+// TestRepairSealedLines: a run that was sealed was not killed, whatever became of its metadata since. What these said
+// of its lines is not known any more.
 func TestRepairSealedLines(t *testing.T) {
 	dir := sealed(t)
 	remove(t, dir, rundir.ManifestName)

@@ -469,7 +469,7 @@ func TestForeignRows(t *testing.T) {
 	}
 }
 
-// TestSliceKinds: the rows of a tensor may be tokens in one micro-batch and none in another, as a recurrent state's are.
+// TestSliceKinds: the rows of a tensor may be tokens in one micro-batch and none in another, as a recurrent state's.
 func TestSliceKinds(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a.stream")
 	w, err := stream.Create(name, stream.Options{DType: codec.F32})

@@ -304,9 +304,8 @@ func (b *sliceBuilder) finish() error {
 	rows := int64(0)
 	for _, pt := range s.parts {
 		if pt.form != s.parts[0].form && !sameRow(pt.form.shape, s.parts[0].form.shape) {
-			return fmt.Errorf("%s: tensor %s: %w in shape, %v and %v: choose tokens of one shape with --token", s.run.Path,
-				s.Name, ErrRagged,
-				s.parts[0].form.shape, pt.form.shape)
+			return fmt.Errorf("%s: tensor %s: %w in shape, %v and %v: choose tokens of one shape with --token",
+				s.run.Path, s.Name, ErrRagged, s.parts[0].form.shape, pt.form.shape)
 		}
 		rows += pt.rows
 	}

@@ -41,7 +41,7 @@ type writer struct {
 	err  error  // the first that writing met
 }
 
-// Columns is how many columns the terminal has that w writes to, 0 where that is none.
+// Columns is the width of the terminal that w writes to, 0 where it writes to none.
 func (w *writer) Columns() int {
 	file, ok := w.out.(*os.File)
 	if !ok {
@@ -54,7 +54,7 @@ func (w *writer) Columns() int {
 	return columns
 }
 
-// Columns is how many columns the terminal has that Out writes to, or otherwise where it writes to none.
+// Columns is the width of the terminal that Out writes to; where that is no terminal, otherwise.
 func Columns(otherwise int) int {
 	if w, ok := Out.(*writer); ok && w.Columns() > 0 {
 		return w.Columns()
