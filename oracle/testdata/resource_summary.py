@@ -137,18 +137,22 @@ for l in said["layers"]:
 
 # Tokens. What produced a token is the execution that took the token of its sequence before it, of a prompt or generated.
 db.execute("""create view fed as
-    select ctx, seq_id as seq, exec, line from e where event = 'output_token' and seq_id is not null
-    union all select ctx, unnest(seq_ids), exec, line from e where event = 'input_tokens'""")
+    select ctx, seq_id as seq, exec, line, false as prompt from e where event = 'output_token' and seq_id is not null
+    union all select ctx, unnest(seq_ids), exec, line, true from e where event = 'input_tokens'""")
 db.execute("""create table outputs as
     select *, (select max(f.exec) from fed f where f.ctx = o.ctx and f.seq = o.seq_id and f.exec < o.exec) as produced_by
     from e o where o.event = 'output_token'""")
+# What came before a token is a prompt's where the execution that produced it took tokens of a prompt of its sequence.
+db.execute("""create table following as
+    select o.*, coalesce((select bool_or(f.prompt) from fed f where f.ctx = o.ctx and f.seq = o.seq_id and f.exec = o.produced_by), false)
+        and latency_ns is not null as first from outputs o""")
 db.execute("""create table inside as
     select exec, sum(duration_ns) filter (component_type = 'attention')::bigint as attention_ns, sum(duration_ns) filter (component_type = 'mlp')::bigint as mlp_ns
     from nodes group by 1""")
 want = rows("""
-    select o.token_index, o.token_id, o.pos, o.exec, o.latency_ns, g.exec as graph_exec, g.tokens as graph_tokens, g.duration_ns as graph_ns,
+    select o.token_index, o.token_id, o.pos, o.exec, o.latency_ns, g.exec as graph_exec, g.tokens as graph_tokens, g.duration_ns as graph_ns, case when o.first then true end as first,
         case when coalesce(g.ops_without_flops, 0) = 0 then g.flops end as flops, g.bytes_read, g.bytes_written, i.attention_ns, i.mlp_ns
-    from outputs o left join graphs g on o.latency_ns is not null and g.exec = o.produced_by left join inside i on i.exec = g.exec order by o.line""")
+    from following o left join graphs g on o.latency_ns is not null and g.exec = o.produced_by left join inside i on i.exec = g.exec order by o.line""")
 same("tokens: rows", len(said["tokens"]), len(want))
 for got, row in zip(said["tokens"], want):
     for key, value in row.items():
@@ -157,7 +161,7 @@ for got, row in zip(said["tokens"], want):
         differences.append(f"token {row['token_index']} was produced in {row['graph_ns']} ns, and came {row['latency_ns']} ns after the one before it")
 latency = one("""select count(latency_ns) as count, sum(latency_ns)::bigint as sum, min(latency_ns) as min_ns, max(latency_ns) as max_ns,
     quantile_disc(latency_ns, 0.5) as p50, quantile_disc(latency_ns, 0.95) as p95, quantile_disc(latency_ns, 0.99) as p99
-    from e where event = 'output_token'""")
+    from following where not first""")
 got = said.get("latency") or {"count": 0}
 same("latency count", got["count"], latency["count"])
 if latency["count"]:
