@@ -75,7 +75,7 @@ func (e *embeddings) String() string {
 		}
 	case "raw":
 		for _, row := range e.rows {
-			out.WriteString(e.join(row, e.decimals(), " ") + "\n")
+			out.WriteString(e.join(row, e.decimals()) + "\n")
 		}
 	case "array":
 		lists := make([]string, len(e.rows))
@@ -97,12 +97,12 @@ func (e *embeddings) decimals() string {
 	return "%1.7f"
 }
 
-func (e *embeddings) join(row []float32, form, between string) string {
+func (e *embeddings) join(row []float32, form string) string {
 	numbers := make([]string, len(row))
 	for i, x := range row {
 		numbers[i] = fmt.Sprintf(form, x)
 	}
-	return strings.Join(numbers, between)
+	return strings.Join(numbers, " ")
 }
 
 // list is a row in JSON.
@@ -136,10 +136,10 @@ func (e *embeddings) writeText(out *strings.Builder) {
 			shown = row[:min(16, len(row))]
 		}
 		if tokens {
-			out.WriteString(fmt.Sprintf("embedding %d: ", i) + e.join(row[:min(3, len(row))], form, " ") + "  ... " +
-				e.join(row[max(0, len(row)-3):], form, " ") + " \n")
+			out.WriteString(fmt.Sprintf("embedding %d: ", i) + e.join(row[:min(3, len(row))], form) + "  ... " +
+				e.join(row[max(0, len(row)-3):], form) + " \n")
 		} else {
-			out.WriteString(fmt.Sprintf("embedding %d: ", i) + e.join(shown, form, " ") + " \n")
+			out.WriteString(fmt.Sprintf("embedding %d: ", i) + e.join(shown, form) + " \n")
 		}
 	}
 	if tokens || len(e.texts) < 2 {

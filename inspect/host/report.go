@@ -222,7 +222,8 @@ type IDRow struct {
 }
 
 // PhaseRow is what happened while a run was in a phase: in the intervals in which it computed graphs of that phase
-// and no other, of several ("mixed"), or none ("no graph"). Tokens are those of the run, as in its summary.
+// and no other, of several ("mixed"), or none ("no graph"). Tokens are the run's where
+// events say which those are, but for drafts that were rejected behind the last graph.
 type PhaseRow struct {
 	Phase string `json:"phase"`
 	// Of block I/O:

@@ -14,8 +14,7 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// Report is what the events of a run sum up to. A figure that was not measured, or is not known of all that it
-// would be of, is absent.
+// Report is what the events of a run sum up to. A figure that is not known of all that it would be of is absent.
 type Report struct {
 	Path       string             `json:"path"`
 	State      State              `json:"state"` // sealed, running, cut off; a file by itself: file
@@ -157,8 +156,7 @@ type TopRow struct {
 	Figures
 }
 
-// LatencyRow is the time from generated token to generated token of a sequence. A quantile is a bound at most 3 %
-// above the true one.
+// LatencyRow is the time from a generated token of a sequence to the next. A quantile is a bound, at most 3 % high.
 type LatencyRow struct {
 	Count  int64 `json:"count"`
 	MeanNS int64 `json:"mean_ns"`
