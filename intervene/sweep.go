@@ -132,7 +132,7 @@ func (sweep Sweep) Run(ctx context.Context, e *Engine) (*Report, error) {
 		}
 	}
 	begun := time.Now()
-	s.total = int64(len(pairs)) * int64(len(s.report.Effects)+len(pairs[0].base))
+	s.total *= int64(len(pairs))
 	for _, p := range pairs {
 		if err = s.measure(ctx, p); err != nil {
 			break
@@ -224,6 +224,7 @@ func (s *sweeper) interventions(n int, why map[ggmlhooks.PointRef]string) ([]Eff
 	if s.Heads && !split {
 		return nil, errors.New("--heads: none of the points has heads: add one that has, such as z, or drop --heads")
 	}
+	s.total = int64(len(list) + len(positions)) // own values are written for each token
 	return list, nil
 }
 

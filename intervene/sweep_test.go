@@ -105,9 +105,14 @@ func TestMean(t *testing.T) {
 	each(t, e, prompt, []Trial{{{Site: last, Values: mean}}}, RunOptions{}, func(r *Result) {
 		want = m.of(r.Logits, r.Control)
 	})
+	var left int64
 	r := sweepOf(t, e, func(s *Sweep) {
 		s.Action, s.Tokens, s.Pairs = "mean", []int{-1}, []Pair{{Clean: codePair.Clean}}
+		s.Progress = func(done, total int64) { left = total - done }
 	})
+	if left != 0 {
+		t.Errorf("the progress ends %d interventions before its total", left)
+	}
 	if got := r.Effects[0].Effect.Mean; math.Abs(got-want) > 1e-5*want || want == 0 {
 		t.Errorf("mean: effect %v, want %v", got, want)
 	}
