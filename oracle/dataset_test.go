@@ -164,7 +164,7 @@ func TestDatasetKilled(t *testing.T) {
 // TestDatasetCommands: a dataset is complete where a command has written it out, and not where one has interrupted it.
 func TestDatasetCommands(t *testing.T) {
 	for command, complete := range map[string]bool{"flush": true, "off": false} {
-		g, live, _ := datasetGoing(t, 300)
+		g, live, _ := datasetGoing(t, 150)
 		llamatap(t, "ctl", g.out, command).good(t)
 		<-g.exited
 		if info := readLive(t, live); info.Complete != complete {

@@ -76,14 +76,14 @@ func (g *going) killedAt(t *testing.T, tokens int64) bool {
 // TestResumeDone: prompts of a file that are done are not computed again, and nothing of a run shows that, but its
 // metadata.
 func TestResumeDone(t *testing.T) {
-	const lines, chosen = 9, 150
+	const lines, chosen = 9, 60
 	for _, c := range []struct {
 		name    string
 		args    []string
 		skipped bool
 	}{
 		{"layers", []string{"--tap-tensors", "l_out*,kqv_out*", "--temp", "1.2"}, true},
-		{"range", []string{"--tap-tensors", "l_out*", "--tap-tokens", "200:1100", "--temp", "0"}, true},
+		{"range", []string{"--tap-tensors", "l_out*", "--tap-tokens", "85:470", "--temp", "0"}, true},
 		{"sample", []string{"--tap-tensors", "l_out*", "--tap-granularity", "sampled_slices",
 			"--tap-sampling-rate", "0.1", "--temp", "0"}, true},
 		{"cells of the prompts before", []string{"--tap-tensors", "kq-*", "-fa", "off", "--temp", "0"}, false},
@@ -101,7 +101,7 @@ func TestResumeDone(t *testing.T) {
 			}
 			want, answers := o.capture(t), answersOf(t, results)
 			out := t.TempDir()
-			killAtToken(t, out, 500, args...)
+			killAtToken(t, out, 215, args...)
 			o = finish(t, command(t, "run", "--tap-resume", dirOf(t, out)), out)
 			if o.status != 1 || !strings.Contains(o.stderr, "1 of 9 prompts failed") {
 				t.Fatalf("status %d with a wrong line\n%s", o.status, o.stderr)
@@ -160,7 +160,7 @@ func TestResumeDoneOfOthers(t *testing.T) {
 	args := []string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "9", "-t", "1", "--temp", "0",
 		"--ignore-eos", "-n", "150",
 		"--prompts", prompts, "--results", results}
-	killAtToken(t, out, 500, args...)
+	killAtToken(t, out, 215, args...)
 	text, before := content(t, prompts), content(t, results)
 	if err := os.WriteFile(prompts, bytes.Replace(text, []byte("main"), []byte("mine"), 1), 0o600); err != nil {
 		t.Fatal(err)

@@ -211,7 +211,11 @@ func TestRunSecondSignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	if _, err := unix.FcntlInt(writer.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
+	size, err := unix.FcntlInt(writer.Fd(), unix.F_SETPIPE_SZ, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := writer.Write(make([]byte, size-64)); err != nil { // some tokens fill the rest
 		t.Fatal(err)
 	}
 	cmd := self("run", "-p", "func main() {", "-c", "30000", "--ignore-eos", "-t", "1")
