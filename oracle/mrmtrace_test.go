@@ -44,6 +44,7 @@ kept = a["retention_per_region"].set_index("region_id").retention_s
 assert (r.mrm_trace_working_set_pages == pages.reindex(r.index)).all() and \
     (abs(r.mrm_trace_retention_s - kept.reindex(r.index)) < 1e-6).all()
 m = json.load(open(d + "/metadata.json"))
+assert m["generation"]["batch_size"] == 1, m["generation"]
 line = pd.read_csv(root + "/manifest.csv").iloc[-1]
 for k, v in build_manifest_row(m["run_id"], m, a, True).items():
     x = line[k]

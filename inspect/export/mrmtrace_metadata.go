@@ -38,7 +38,7 @@ type mrmMetadata struct {
 	} `json:"collector"`
 	Generation struct {
 		Context uint32   `json:"context_length,omitempty"`
-		Batch   uint32   `json:"batch_size,omitempty"`
+		Batch   uint32   `json:"batch_size,omitempty"` // requests at a time, not tokens
 		Tokens  *int64   `json:"total_output_tokens,omitempty"`
 		Speed   *float64 `json:"avg_tokens_per_second,omitempty"`
 	} `json:"generation"`
@@ -79,7 +79,7 @@ func (e *mrmTrace) describe() (m mrmMetadata) {
 	}
 	m.Collector.InferredPhases = json.Unmarshal(from.Extra["markers"], &marks) == nil && marks.Inferred
 	if len(from.Contexts) > 0 {
-		m.Generation.Context, m.Generation.Batch = from.Contexts[0].NCtx, from.Contexts[0].NBatch
+		m.Generation.Context, m.Generation.Batch = from.Contexts[0].NCtx, from.Contexts[0].NSeqMax
 	}
 	if t := from.Tokens; t != nil {
 		m.Generation.Tokens = &t.Generated
