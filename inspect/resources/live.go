@@ -99,6 +99,7 @@ func (l *Live) Update(ctx context.Context) (ended bool, err error) {
 			l.Sum.skim.behind = l.Tail.Unread() > skimBytes
 		}
 	}
+	l.Sum.uncached = l.Sum.uncached || l.Tail.Missed() > 0
 	// Metadata are replaced when a context is made, and at the end. Those that cannot be read say nothing.
 	if info, err := os.Stat(filepath.Join(l.dir, rundir.MetadataName)); err == nil && info.ModTime() != l.read {
 		l.read = info.ModTime()
@@ -304,7 +305,7 @@ func (l *Live) Snapshot(now time.Time) *Snapshot {
 		s.PID, s.Level = a.PID, cmp.Or(a.Level, s.Level)
 		s.Captured = &CapturedNow{a.Packets, a.Stored, a.Losses}
 	}
-	s.Missing = s.missing()
+	s.Missing = s.missing(len(r.Caches) > 0)
 	return s
 }
 
@@ -338,8 +339,8 @@ func (l *Live) caches(r *Report) (all []CacheNow) {
 	return all
 }
 
-// missing lists what the snapshot lacks.
-func (s *Snapshot) missing() (all []Missing) {
+// missing lists what the snapshot lacks, other than how full caches are of which only a part was recorded.
+func (s *Snapshot) missing(caches bool) (all []Missing) {
 	add := func(absent bool, what, how string) {
 		if absent {
 			all = append(all, Missing{what, how})
@@ -350,7 +351,7 @@ func (s *Snapshot) missing() (all []Missing) {
 	add(len(s.Components) == 0 && (s.Lines == 0 || minimal), "time by component, layer and op",
 		"--tap-resource-level DETAILED")
 	add(len(s.Texts) == 0 && s.Latency != nil, "text of tokens", "a run without --tap-redact text")
-	add(len(s.Caches) == 0, "KV cells", "--tap-kv")
+	add(len(s.Caches) == 0 && !caches, "KV cells", "--tap-kv")
 	add(len(s.Experts) == 0 && minimal, "experts, of models that have some", "--tap-resource-level DETAILED")
 	add(len(s.GPUs)+len(s.Zones) == 0, "power", "a machine where 'llamatap doctor' finds NVML or RAPL")
 	add(s.Host == nil, "pressure, waiting and page faults", "--tap-host system")

@@ -97,8 +97,12 @@ func TestLevelGivenBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		part := 0
+		if c.rotated {
+			part = 1
+		}
 		r := summarize(t, map[string]string{rundir.MetadataName: string(text),
-			rundir.PartName(rundir.EventsName, 1): `{"event":"graph_execution","mono_ns":9,"phase":"decode"}` + "\n"})
+			rundir.PartName(rundir.EventsName, part): `{"event":"graph_execution","mono_ns":9,"phase":"decode"}` + "\n"})
 		if got := fmt.Sprint(r.Levels); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}

@@ -55,7 +55,7 @@ type Sum struct {
 	Retracted []Retracted
 	Memory    Memory
 	caches    caches
-	uncached  bool // a level left operations on caches out
+	uncached  bool // a level left operations on caches out, or files of the log are not there any more
 	devices   devices
 	placement placement
 	Routed    int64 // choices of experts
@@ -161,7 +161,8 @@ func cacheEventsLost(s *Sum) (n uint64) {
 	return n
 }
 
-// CachesWhole reports whether the log has all operations on caches: none was lost, and no level left them out.
+// CachesWhole reports whether the log has all operations on caches: none was lost or given back, and no level left
+// them out.
 func (s *Sum) CachesWhole() bool { return !s.uncached && cacheEventsLost(s) == 0 }
 
 // take adds up one event.

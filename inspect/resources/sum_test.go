@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -85,6 +86,27 @@ func TestLevelWithoutCaches(t *testing.T) {
 			strings.Contains(text.String(), " of 64 cells used") != whole ||
 			strings.Contains(text.String(), "cells used: not known") == whole {
 			t.Errorf("%s: %+v\n%s", level, c, text.String())
+		}
+	}
+}
+
+// TestMissedCacheEvents: nor where files of the log are gone, which the metadata of a live run do not say.
+func TestMissedCacheEvents(t *testing.T) {
+	meta := `{"version":1,"created":"2026-11-21T00:00:00Z","losses":[],"contexts":[{"ctx":0,"n_ctx":64}]}`
+	for number, whole := range []bool{true, false} {
+		files := map[string]string{rundir.PartName(rundir.EventsName, number): aRun().String(), "metadata.json": meta}
+		r := summarize(t, files)
+		var text strings.Builder
+		r.WriteText(&text)
+		if c := r.Caches[0]; c.Partly == whole || (c.Occupancy != nil) != whole ||
+			strings.Contains(text.String(), "NOT WHOLE the oldest events were given back") == whole {
+			t.Errorf("part %d: %+v\n%s", number, c, text.String())
+		}
+		l := following(t, r.Path)
+		s := l.Snapshot(time.Unix(1_790_000_100, 0))
+		if (len(s.Caches) > 0) != whole || l.Sum.CachesWhole() != whole ||
+			slices.ContainsFunc(s.Missing, func(m Missing) bool { return m.How == "--tap-kv" }) {
+			t.Errorf("part %d: %+v, without %v", number, s.Caches, s.Missing)
 		}
 	}
 }

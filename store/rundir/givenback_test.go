@@ -23,6 +23,20 @@ func TestEventsGivenBack(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+	live := t.TempDir()
+	for _, name := range []string{"resource.2.jsonl", "resource.3.jsonl", "trace.001.parquet"} {
+		if err := os.WriteFile(filepath.Join(live, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const events = "the oldest events were given back to hold the size of the run"
+	const accesses = "the oldest accesses were given back to hold the size of the run"
+	if m := (&Metadata{}); m.EventsGivenBack(live) != events || m.TraceGivenBack(live) != accesses {
+		t.Errorf("%q and %q of a live run", m.EventsGivenBack(live), m.TraceGivenBack(live))
+	}
+	if m := (&Metadata{Account: counted}); m.EventsGivenBack(live) != "" {
+		t.Errorf("%q of a run that gave nothing back", m.EventsGivenBack(live))
+	}
 	for _, f := range moved.Files { // a copy of the whole run
 		if err := os.WriteFile(filepath.Join(dir, f.Name), nil, 0o600); err != nil {
 			t.Fatal(err)

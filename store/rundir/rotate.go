@@ -94,6 +94,9 @@ func (m *Metadata) gone(dir, table string) (back RotatedParts, elsewhere string)
 	if m.Rotated != nil {
 		back = m.Rotated.Parts[table]
 	}
+	if m.Rotated == nil && m.Account == nil { // a live run has no sums yet, nor has a killed one
+		back.Parts = firstPart(dir, table)
+	}
 	moved, n := m.Moved.Absent(dir), 0
 	if moved == nil {
 		return back, ""
@@ -107,6 +110,18 @@ func (m *Metadata) gone(dir, table string) (back RotatedParts, elsewhere string)
 		elsewhere = fmt.Sprintf("the oldest %d parts of %s are in %s alone", n, table, moved.To)
 	}
 	return back, elsewhere
+}
+
+// firstPart is the number of the first part of a table or of lines that is there; 0 where none is.
+func firstPart(dir, table string) int {
+	entries, _ := os.ReadDir(dir)
+	first := -1
+	for _, e := range entries {
+		if of, number, ok := PartOf(e.Name()); ok && of == table && (first < 0 || number < first) {
+			first = number
+		}
+	}
+	return max(first, 0)
 }
 
 // partForm is what a part of a table or of lines that can be given back is called: the first of lines has no number.
