@@ -1,6 +1,7 @@
 package tensors
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,10 +26,9 @@ func (r *repairer) rotated() error {
 	for _, name := range names {
 		n, _ := strconv.Atoi(strings.TrimPrefix(name, "seg-")) // Segments lists such names only
 		gone.Segments, last = gone.Segments+n-last-1, n
-		m, err := rundir.ReadMetadata(filepath.Join(r.path, name))
-		if err == nil && m.Segment != nil && m.Segment.FirstToken != nil && m.Segment.LastToken != nil {
-			gone.Tokens += *m.Segment.FirstToken - next
-			next = *m.Segment.LastToken + 1
+		if first, last := tokensIn(filepath.Join(r.path, name)); last >= next {
+			gone.Tokens += first - next
+			next = last + 1
 		}
 	}
 	entries, err := os.ReadDir(r.path)
@@ -56,6 +56,26 @@ func (r *repairer) rotated() error {
 		r.say("the run had given back a part of its data by its settings: %s", gone)
 	}
 	return nil
+}
+
+// tokensIn returns the lowest and the highest token_index of a segment; last is -1 where it has none. The metadata of
+// one that was cut off do not say.
+func tokensIn(segment string) (first, last int64) {
+	m, err := rundir.ReadMetadata(segment)
+	if err == nil && m.Segment != nil && m.Segment.FirstToken != nil && m.Segment.LastToken != nil {
+		return *m.Segment.FirstToken, *m.Segment.LastToken
+	}
+	first, last = math.MaxInt64, -1
+	file, err := rundir.OpenFile(filepath.Join(segment, rundir.TokensName))
+	if err != nil {
+		return first, last
+	}
+	defer file.Close()
+	ReadTokens(file, func(t *Token) error {
+		first, last = min(first, t.Index), max(last, t.Index)
+		return nil
+	})
+	return first, last
 }
 
 // single reports whether the first part of a table has the table's own name.

@@ -25,15 +25,21 @@ const tokens = 6
 // fill records tokens of one tensor each into a directory and seals it.
 func fill(t testing.TB, d *rundir.Dir) {
 	t.Helper()
+	fillFrom(t, d, 0)
+}
+
+// fillFrom fills a segment whose tokens begin at an index.
+func fillFrom(t testing.TB, d *rundir.Dir, first int64) {
+	t.Helper()
 	path := filepath.Join(d.Path(), rundir.StreamName)
 	w, err := stream.Create(path, stream.Options{Workers: 1, Codec: codec.LZ4})
 	check(t, err)
 	names, err := rundir.NewTokensWriter(d)
 	check(t, err)
 	for i := range int32(tokens) {
-		row := label.Row{Index: int64(i), Token: 100 + i%4, Pos: i, Seqs: []int32{0}, Phase: label.PhaseDecode,
+		row := label.Row{Index: first + int64(i), Token: 100 + i%4, Pos: i, Seqs: []int32{0}, Phase: label.PhaseDecode,
 			Output: true, Request: label.RequestUnknown}
-		check(t, w.AppendExecution(&stream.Execution{Exec: uint64(i), Phase: label.PhaseDecode, TokenFirst: int64(i),
+		check(t, w.AppendExecution(&stream.Execution{Exec: uint64(i), Phase: label.PhaseDecode, TokenFirst: first + int64(i),
 			Rows: []label.Row{row}}))
 		data := make([]byte, 0, 32)
 		for j := range 8 {
@@ -41,7 +47,8 @@ func fill(t testing.TB, d *rundir.Dir) {
 		}
 		check(t, w.Append(&stream.Packet{Name: "l_out-0", Node: "l_out-0", Op: "ADD", Occurrence: 1,
 			Rows: label.RowsTokens, RowDim: 1,
-			Exec: uint64(i), Phase: label.PhaseDecode, NE: [4]int64{8, 1, 1, 1}, TokenFirst: int64(i), TokenCount: 1},
+			Exec: uint64(i), Phase: label.PhaseDecode, NE: [4]int64{8, 1, 1, 1}, TokenFirst: first + int64(i),
+			TokenCount: 1},
 			data, nil))
 		check(t, w.Commit())
 		text := rundir.TokenRecord{Text: string(rune('a' + i%4))}
@@ -315,6 +322,30 @@ func TestRepairKilledSegments(t *testing.T) {
 	}
 	if names, err := rundir.Segments(d.Path()); err != nil || len(names) != 1 {
 		t.Errorf("segments %q, %v", names, err)
+	}
+}
+
+// TestRepairRotatedSegments: how many tokens a run had given back follows from where the next segment begins, whether
+// that one was sealed or is the one in which the collector was killed.
+func TestRepairRotatedSegments(t *testing.T) {
+	for _, gone := range []string{rundir.ManifestName, rundir.MetadataName} {
+		d, err := rundir.Create(t.TempDir(), "m", time.Now())
+		check(t, err)
+		check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, RunID: d.ID(),
+			Created: time.Now(), Losses: []rundir.Loss{},
+			Config: map[string]any{"settings": map[string]any{"max_disk": map[string]any{"value": "4M:rotate"}}}}))
+		s, err := d.Segment(3)
+		check(t, err)
+		fillFrom(t, s, 2*tokens)
+		remove(t, s.Path(), gone)
+		unlock(t, d)
+		what, err := Repair(d.Path(), "test")
+		check(t, err)
+		m, err := rundir.ReadMetadata(d.Path())
+		check(t, err)
+		if r := m.Rotated; r == nil || r.Segments != 2 || r.Tokens != 2*tokens {
+			t.Errorf("without %s: rotated %+v, %q", gone, m.Rotated, what)
+		}
 	}
 }
 
