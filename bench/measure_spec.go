@@ -100,8 +100,8 @@ type Step struct {
 	Phase  string `json:"phase"`    // prefill or decode
 	AtNS   int64  `json:"at_ns"`    // when it began, since the repetition began
 	NS     int64  `json:"ns"`       // how long it took
-	Tokens int    `json:"n_tokens"` // that it decoded
-	// KVCells is how many cells of the KV cache the sequence has after it; absent where the cache does not keep
+	Tokens int    `json:"n_tokens"` // that it decoded, in each sequence
+	// KVCells is how many cells of the KV cache each sequence has after it; absent where the cache does not keep
 	// every position.
 	KVCells int `json:"kv_cells,omitempty"`
 	// MinorFaults and MajorFaults are the process's page faults meanwhile; absent where the system does not count them.
