@@ -87,7 +87,11 @@ func (r *Row) measured(visits []Visit) {
 		r.LowTS, r.HighTS = &interval.Low, &interval.High
 	}
 	if len(r.SamplesFirstNS) > 0 {
-		r.FirstNS = new(quantile(r.SamplesFirstNS, 0.5))
+		var first []float64
+		for _, ns := range r.SamplesFirstNS {
+			first = append(first, float64(ns))
+		}
+		r.FirstNS = new(int64(median(first)))
 	}
 	if len(tokens) > 0 {
 		r.TokenP50, r.TokenP90, r.TokenP99 = new(quantile(tokens, 0.5)), new(quantile(tokens, 0.9)),

@@ -143,6 +143,15 @@ func TestRowFigures(t *testing.T) {
 	}
 }
 
+// TestRowFirst: the median of two times is their mean, as compare has it.
+func TestRowFirst(t *testing.T) {
+	r := rowOf(&Item{Spec: Spec{Prompt: 1}})
+	r.measured([]Visit{{Repetitions: []Repetition{{NS: 9, FirstNS: 8}, {NS: 5, FirstNS: 4}}}})
+	if *r.FirstNS != 6 {
+		t.Errorf("%d ns", *r.FirstNS)
+	}
+}
+
 // TestRowRecorded adds up what is known; what no visit reports is absent.
 func TestRowRecorded(t *testing.T) {
 	r := rowOf(&Item{})
