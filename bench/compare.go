@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"github.com/llamatap/llamatap/config"
 )
 
 // significant is the p value below which a change counts.
@@ -68,7 +70,7 @@ func gather(rows []Row) []samples {
 	var all []samples
 	for i := range rows {
 		r := &rows[i]
-		key := fmt.Sprint(r.Settings(), r.ModelType, r.ModelSize, r.Parameters, testName(r))
+		key := fmt.Sprint(sameFlags(r.Settings()), r.ModelType, r.ModelSize, r.Parameters, testName(r))
 		k := slices.IndexFunc(all, func(s samples) bool { return s.key == key })
 		if k < 0 {
 			k = len(all)
@@ -87,6 +89,22 @@ func gather(rows []Row) []samples {
 		}
 	}
 	return all
+}
+
+// sameFlags writes the tap's flags among settings in one way, whether a script's keys or a command line gave them.
+func sameFlags(settings []string) []string {
+	const column, begin = "tap_flags ", "--tap-"
+	for k, setting := range settings {
+		if text, found := strings.CutPrefix(setting, column+begin); found {
+			flags := strings.Split(text, " "+begin)
+			for i := range flags {
+				flags[i] = config.Spelt(begin + flags[i])
+			}
+			slices.Sort(flags)
+			settings[k] = column + strings.Join(flags, " ")
+		}
+	}
+	return settings
 }
 
 // labels names tests by what distinguishes them: their model and the settings that differ between any two.

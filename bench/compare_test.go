@@ -95,6 +95,16 @@ func TestRatios(t *testing.T) {
 	}
 }
 
+// TestCompareFlags: a recording that a script describes is the one that flags describe.
+func TestCompareFlags(t *testing.T) {
+	var script, flags Row
+	script.TapFlags, flags.TapFlags = new("--tap-layers=0 --tap-tensors=a b"), new("--tap-tensor=a b --tap-layer=0")
+	if a, b := sameFlags(script.Settings()), sameFlags(flags.Settings()); !slices.Equal(a, b) ||
+		!slices.Contains(a, "tap_flags --tap-layer=0 --tap-tensor=a b") {
+		t.Errorf("%q and %q", a, b)
+	}
+}
+
 // TestRatioBases compares a recording with the same settings without it, and settings with the first ones.
 func TestRatioBases(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 9))

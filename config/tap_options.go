@@ -236,6 +236,20 @@ func findFlag(flag string) *option {
 	return &tapOptions[at]
 }
 
+// Spelt returns a flag --tap-name=value as it is spelt now, where it is spelt as it once was.
+func Spelt(flag string) string {
+	name, rest := flag, ""
+	if at := strings.IndexByte(flag, '='); at >= 0 {
+		name, rest = flag[:at], flag[at:]
+	}
+	for i := range tapOptions {
+		if "--tap-"+tapOptions[i].name == name {
+			return tapOptions[i].flag() + rest
+		}
+	}
+	return flag
+}
+
 // findOption returns the option of that name, or nil.
 func findOption(name string) *option {
 	for i := range tapOptions {
