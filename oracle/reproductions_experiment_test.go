@@ -3,6 +3,8 @@
 package oracle
 
 import (
+	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -13,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -63,8 +66,38 @@ func TestOneExperiment(t *testing.T) {
 		"an aggregate has figures across cells":                             acrossCells,
 		"figures of a contaminated run are marked, titled and have legends": markedFigures,
 		"an analysis that leaves every run out fails":                       leftOut,
+		"mrm-trace's list of runs has what the experiment knows":            listsRuns,
 	} {
 		t.Run(name, func(t *testing.T) { check(t, e) })
+	}
+}
+
+// listsRuns: manifest.csv has a run's repetition, limit of tokens, validity and throttling.
+func listsRuns(t *testing.T, e *experiment) {
+	out := t.TempDir()
+	for i, run := range e.runs {
+		m, err := memory.ReadMetadata(run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		llamatap(t, "export", run, "--to", "mrm-trace", "-o", out).good(t)
+		rows, err := csv.NewReader(bytes.NewReader(read(t, filepath.Join(out, "manifest.csv")))).ReadAll()
+		if err != nil || len(rows) != i+2 {
+			t.Fatalf("%d rows, %v", len(rows), err)
+		}
+		got := map[string]string{}
+		for k, name := range rows[0] {
+			got[name] = rows[i+1][k]
+		}
+		throttled := ""
+		if n := m.Observer.ThrottleEvents; n != nil {
+			throttled = fmt.Sprint(*n)
+		}
+		if got["run_id"] != m.RunID || got["max_tokens_per_prompt"] != "4" || got["batch_size"] != "1" ||
+			got["rep"] != fmt.Sprint(m.Cell.Repetition) || got["run_validity"] != string(m.Validity.Class) ||
+			got["throttle_events"] != throttled {
+			t.Errorf("%v of %+v, %+v", got, m.Cell, m.Validity)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -39,6 +40,8 @@ type mrmMetadata struct {
 	Generation struct {
 		Context uint32   `json:"context_length,omitempty"`
 		Batch   uint32   `json:"batch_size,omitempty"` // requests at a time, not tokens
+		Most    int      `json:"output_tokens,omitempty"`
+		Rep     *int     `json:"rep_index,omitempty"`
 		Tokens  *int64   `json:"total_output_tokens,omitempty"`
 		Speed   *float64 `json:"avg_tokens_per_second,omitempty"`
 	} `json:"generation"`
@@ -55,6 +58,10 @@ type mrmMetadata struct {
 	Timing struct {
 		WallS float64 `json:"total_wall_duration_s,omitempty"`
 	} `json:"timing"`
+	Thermal struct {
+		Validity memory.Class `json:"run_validity,omitempty"`
+		Throttle *int64       `json:"throttle_events,omitempty"`
+	} `json:"thermal"`
 }
 
 var notInSlugs = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
@@ -92,6 +99,10 @@ func (e *mrmTrace) describe() (m mrmMetadata) {
 	m.Software.OS, m.Software.Kernel, m.Software.Llamatap = from.Host.OS, from.Host.Kernel, from.Llamatap
 	if !from.Ended.IsZero() {
 		m.Timing.WallS = from.Ended.Sub(from.Created).Seconds()
+	}
+	if run, err := memory.ReadMetadata(e.dir); err == nil { // a run of an experiment
+		m.Generation.Most, m.Generation.Rep = run.Cell.MaxTokens, &run.Cell.Repetition
+		m.Thermal.Validity, m.Thermal.Throttle = run.Validity.Class, run.Observer.ThrottleEvents
 	}
 	return m
 }
@@ -156,12 +167,9 @@ func (e *mrmTrace) line() []string {
 		}
 		return strconv.FormatInt(n, 10)
 	}
-	speed, tokens := "", ""
+	speed := ""
 	if v := m.Generation.Speed; v != nil {
 		speed = rounded(*v)
-	}
-	if v := m.Generation.Tokens; v != nil {
-		tokens = strconv.FormatInt(*v, 10)
 	}
 	_, err := os.Stat(filepath.Join(e.dir, rundir.TokensName))
 	hasTexts := "False"
@@ -170,9 +178,18 @@ func (e *mrmTrace) line() []string {
 	}
 	return []string{
 		m.RunID, m.Machine, m.Model.ID, m.Collector.Type, some(int64(m.Generation.Context)),
-		some(int64(m.Generation.Batch)), "", "", "", "", "",
-		rounded(m.Timing.WallS), speed, tokens, rounded(p99), rounded(once / written), some(int64(pages)),
+		some(int64(m.Generation.Batch)), some(int64(m.Generation.Most)), given(m.Generation.Rep),
+		string(m.Thermal.Validity), "", given(m.Thermal.Throttle),
+		rounded(m.Timing.WallS), speed, given(m.Generation.Tokens), rounded(p99), rounded(once / written), some(int64(pages)),
 		m.Hardware.CPU,
 		"", m.Software.OS, m.Software.Kernel, hasTexts, e.meta.Created.UTC().Format(time.RFC3339),
 	}
+}
+
+// given is a number that may be absent.
+func given[T int | int64](n *T) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.FormatInt(int64(*n), 10)
 }
