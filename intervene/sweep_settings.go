@@ -40,7 +40,7 @@ func (s *Sweep) tokenize(e *Engine, p *Pair) (*pairRun, error) {
 	if (s.Action == "resample" || s.Action == "patch" && s.Recorded == nil) && corrupt == nil {
 		return nil, fmt.Errorf("%s needs a second prompt: give one with --corrupt", s.Action)
 	}
-	if r.source != nil && len(clean) != len(corrupt) {
+	if takes := s.Action == "patch" || s.Action == "resample"; takes && corrupt != nil && len(clean) != len(corrupt) {
 		return nil, fmt.Errorf("the clean prompt has %d tokens, the corrupt one %d: change words so that they are as "+
 			"many", len(clean), len(corrupt))
 	}

@@ -174,6 +174,9 @@ func TestSweepWrong(t *testing.T) {
 		`"other", and this one is "gopher-6m": record`: func(s *Sweep) {
 			s.Recorded = &Recording{Model: "other", Tokens: clean}
 		},
+		"the clean prompt has 6 tokens, the corrupt one 3": func(s *Sweep) {
+			s.Recorded, s.Pairs[0].Corrupt = &Recording{Tokens: clean}, "if err"
+		},
 		"not of the clean prompt": func(s *Sweep) { s.Recorded = &Recording{Model: e.name(), Tokens: clean[1:]} },
 	} {
 		s := Sweep{Action: "patch", Metric: "kl", Pairs: []Pair{codePair}, Points: []ggmlhooks.PointRef{{
