@@ -254,6 +254,13 @@ func (s *sweeper) measure(ctx context.Context, p *pairRun) error {
 	if err != nil {
 		return err
 	}
+	s.report.Base.add(p.metric.of(base, base))
+	if source != nil {
+		if s.report.Source == nil {
+			s.report.Source = &Statistic{}
+		}
+		s.report.Source.add(p.metric.of(source, base))
+	}
 	effects := s.report.Effects
 	trials := make([]Trial, len(effects))
 	for i := range effects {
@@ -284,13 +291,6 @@ func (s *sweeper) measure(ctx context.Context, p *pairRun) error {
 	})
 	if err != nil {
 		return err
-	}
-	s.report.Base.add(p.metric.of(base, base))
-	if source != nil {
-		if s.report.Source == nil {
-			s.report.Source = &Statistic{}
-		}
-		s.report.Source.add(p.metric.of(source, base))
 	}
 	if len(s.Pairs) > 1 { // bounds memory: paths reads them again
 		p.own, p.target = nil, nil

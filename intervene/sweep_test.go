@@ -116,14 +116,17 @@ func TestMean(t *testing.T) {
 	if got := r.Effects[0].Effect.Mean; math.Abs(got-want) > 1e-5*want || want == 0 {
 		t.Errorf("mean: effect %v, want %v", got, want)
 	}
+	if text, err := json.Marshal(r); err != nil || bytes.Contains(text, []byte("answer")) {
+		t.Errorf("%v: kl is of no answer: %s", err, text)
+	}
 }
 
 // TestSweepInterrupted: what was measured until then is the result.
 func TestSweepInterrupted(t *testing.T) {
 	e := open(t, Options{Trials: 1})
 	ctx, cancel := context.WithCancel(context.Background())
-	s := Sweep{Action: "zero", Metric: "kl", Points: []ggmlhooks.PointRef{{Point: ggmlhooks.PointZ, Layer: -1}},
-		Pairs: []Pair{{Clean: codePair.Clean}}, Graph: true, Top: 9, Progress: func(done, total int64) {
+	s := Sweep{Action: "zero", Metric: "logit", Points: []ggmlhooks.PointRef{{Point: ggmlhooks.PointZ, Layer: -1}},
+		Pairs: []Pair{{Clean: codePair.Clean, Answer: "return"}}, Graph: true, Top: 9, Progress: func(done, total int64) {
 			if done == 3 {
 				cancel()
 			}
@@ -132,8 +135,8 @@ func TestSweepInterrupted(t *testing.T) {
 	if err != nil || !r.Partial || r.Interventions != 3 || len(r.Effects) != 3 || r.Graph != nil {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if text, err := json.Marshal(r); err != nil || bytes.Contains(text, []byte("answer")) {
-		t.Errorf("%v: kl is of no answer: %s", err, text)
+	if r.Base.N != 1 || r.Base.Mean == 0 {
+		t.Errorf("without intervention the logit is %+v", r.Base)
 	}
 }
 
