@@ -144,6 +144,13 @@ func TestSweepInterrupted(t *testing.T) {
 func TestSweepWrong(t *testing.T) {
 	e := open(t, Options{})
 	clean := tokens(t, e, codePair.Clean)
+	long := strings.Repeat("a b ", 150)
+	means := func(s *Sweep, corrupt ...string) { // of patterns
+		s.Action, s.Points[0].Point, s.Pairs = "mean", ggmlhooks.PointAttnProbs, nil
+		for _, prompt := range corrupt {
+			s.Pairs = append(s.Pairs, Pair{Clean: codePair.Clean, Corrupt: prompt})
+		}
+	}
 	for want, change := range map[string]func(*Sweep){
 		"needs a second prompt": func(s *Sweep) { s.Pairs[0].Corrupt = "" },
 		"the corrupt one 3":     func(s *Sweep) { s.Pairs[0].Corrupt = "if err" },
@@ -172,8 +179,10 @@ func TestSweepWrong(t *testing.T) {
 		"no direction for resid_post.2": func(s *Sweep) {
 			s.Action, s.Vector = "project", &gguf.ControlVector{Directions: map[int][]float32{4: {1}}}
 		},
-		"a sweep needs a prompt":  func(s *Sweep) { s.Pairs = nil },
-		"the recording has 0 val": func(s *Sweep) { s.Recorded = &Recording{Tokens: clean} },
+		"attn_probs.2 has 1024 values in one prompt and 2048": func(s *Sweep) { means(s, "a", long) },
+		"attn_probs.2 has 2048 values in one prompt and 1024": func(s *Sweep) { means(s, long) },
+		"a sweep needs a prompt":                              func(s *Sweep) { s.Pairs = nil },
+		"the recording has 0 val":                             func(s *Sweep) { s.Recorded = &Recording{Tokens: clean} },
 		`"other", and this one is "gopher-6m": record`: func(s *Sweep) {
 			s.Recorded = &Recording{Model: "other", Tokens: clean}
 		},

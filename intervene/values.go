@@ -45,7 +45,12 @@ func (s *sweeper) load(ctx context.Context, p *pairRun) (base, source []float32,
 					"tokens with this model and --tap-points %s", len(target), row, len(own), len(p.base), row.Point)
 			}
 		case s.Action == "mean":
-			for i, x := range s.means[ggmlhooks.PointRef{Point: row.Point, Layer: row.Layer}] {
+			ref := ggmlhooks.PointRef{Point: row.Point, Layer: row.Layer}
+			mean := s.means[ref]
+			if len(mean) > 0 && len(mean) != len(own) {
+				return nil, nil, unequal(ref, len(mean), len(own))
+			}
+			for i, x := range mean {
 				target[i] = float32(x)
 			}
 		case s.Action == "project":
@@ -92,6 +97,9 @@ func (s *sweeper) average(ctx context.Context, pairs []*pairRun) error {
 			if s.means[ref] == nil {
 				s.means[ref] = make([]float64, len(value))
 			}
+			if len(s.means[ref]) != len(value) {
+				return unequal(ref, len(s.means[ref]), len(value))
+			}
 			for i, x := range value {
 				s.means[ref][i] += float64(x)
 			}
@@ -104,6 +112,12 @@ func (s *sweeper) average(ctx context.Context, pairs []*pairRun) error {
 		}
 	}
 	return nil
+}
+
+// unequal is the error for a point whose rows are longer in a longer prompt, as those of patterns are.
+func unequal(ref ggmlhooks.PointRef, a, b int) error {
+	return fmt.Errorf("%s has %d values in one prompt and %d in another: take the mean of prompts of one length", ref,
+		a, b)
 }
 
 // part is what a site has of its row.
