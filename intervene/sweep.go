@@ -192,7 +192,7 @@ func (s *sweeper) interventions(n int, why map[ggmlhooks.PointRef]string) ([]Eff
 			}
 			at := ggmlhooks.PointRef{Point: ref.Point, Layer: layer}
 			count, ok := s.heads[at]
-			if !ok || s.Action == "project" && s.directions[layer] == nil {
+			if !ok || s.Action == "project" && s.direction(ref.Point, layer) == nil {
 				continue
 			}
 			found = true

@@ -71,6 +71,14 @@ func TestSweep(t *testing.T) {
 	if len(projected.Effects) != len(patched.Tokens) || projected.Effects[0].Effect.Mean == 0 {
 		t.Errorf("a direction of layer 2 alone: %+v", projected.Effects)
 	}
+	entering := sweepOf(t, e, func(s *Sweep) {
+		s.Action, s.Vector = "project", vector
+		s.Points[0] = ggmlhooks.PointRef{Point: ggmlhooks.PointResidPre, Layer: ggmlhooks.NoLayer}
+	})
+	if len(entering.Effects) != len(projected.Effects) || *entering.Effects[0].Layer != 3 ||
+		entering.Effects[0].Effect != projected.Effects[0].Effect {
+		t.Errorf("what leaves layer 2 enters layer 3: %+v, not %+v", entering.Effects, projected.Effects)
+	}
 	heads := sweepOf(t, e, func(s *Sweep) {
 		s.Action, s.Heads, s.Tokens, s.Metric = "zero", true, []int{-1}, "prob"
 		s.Points[0] = ggmlhooks.PointRef{Point: ggmlhooks.PointZ, Layer: ggmlhooks.NoLayer}

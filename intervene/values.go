@@ -54,7 +54,7 @@ func (s *sweeper) load(ctx context.Context, p *pairRun) (base, source []float32,
 				target[i] = float32(x)
 			}
 		case s.Action == "project":
-			d := s.directions[row.Layer]
+			d := s.direction(row.Point, row.Layer)
 			along := 0.0
 			for i := range min(len(own), len(d)) {
 				along += float64(own[i]) * float64(d[i])
@@ -132,9 +132,17 @@ func (s *sweeper) part(site Site, row []float32) []float32 {
 // change is the edit of a site.
 func (s *sweeper) change(p *pairRun, site Site) Edit {
 	if s.Action == "project" { // of the value that the site has then
-		return Edit{Site: site, Kind: llama.WatchProject, Values: s.directions[site.Layer]}
+		return Edit{Site: site, Kind: llama.WatchProject, Values: s.direction(site.Point, site.Layer)}
 	}
 	return Edit{Site: site, Values: s.part(site, p.target[site.row()])}
+}
+
+// direction is that of a point. A control vector acts after a layer, so what enters a layer has that of the one before.
+func (s *sweeper) direction(point ggmlhooks.Point, layer int) []float32 {
+	if point == ggmlhooks.PointResidPre {
+		layer--
+	}
+	return s.directions[layer]
 }
 
 // unit gives the directions of a control vector length 1.
