@@ -115,6 +115,9 @@ func (sweep Sweep) Run(ctx context.Context, e *Engine) (*Report, error) {
 	}
 	if len(s.Points) == 0 {
 		s.Points = slices.DeleteFunc(slices.Clone(DefaultPoints), func(ref ggmlhooks.PointRef) bool {
+			if s.Action == "project" && ref.Point.Global() { // directions belong to layers
+				return true
+			}
 			for at := range s.heads {
 				if at.Point == ref.Point {
 					return false

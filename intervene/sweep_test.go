@@ -79,6 +79,10 @@ func TestSweep(t *testing.T) {
 		entering.Effects[0].Effect != projected.Effects[0].Effect {
 		t.Errorf("what leaves layer 2 enters layer 3: %+v, not %+v", entering.Effects, projected.Effects)
 	}
+	written := sweepOf(t, e, func(s *Sweep) { s.Action, s.Vector, s.Points = "project", vector, nil })
+	if len(written.Effects) != 2*len(patched.Tokens) {
+		t.Errorf("what attention and network of layer 2 write: %+v", written.Effects)
+	}
 	heads := sweepOf(t, e, func(s *Sweep) {
 		s.Action, s.Heads, s.Tokens, s.Metric = "zero", true, []int{-1}, "prob"
 		s.Points[0] = ggmlhooks.PointRef{Point: ggmlhooks.PointZ, Layer: ggmlhooks.NoLayer}
