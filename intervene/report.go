@@ -27,7 +27,7 @@ type Report struct {
 	Action   string        `json:"action"`
 	Metric   string        `json:"metric"`
 	Partial  bool          `json:"partial"` // it was interrupted: the statistics are of what was done until then
-	Pairs    []Pair        `json:"pairs"`   // whose effects the statistics are of
+	Pairs    []Pair        `json:"pairs"`   // as given; those that measure the same count once
 	Prompt   string        `json:"prompt"`  // the first that was run: of a patch the corrupt one
 	Tokens   []string      `json:"tokens"`  // of Prompt
 	TokenIDs []llama.Token `json:"token_ids"`
@@ -54,7 +54,7 @@ func (r *Report) WriteText(out io.Writer, top int) error {
 		partial = " (interrupted: only what was measured until then)"
 	}
 	t.Line("%s, %s, effect on %s%s", r.Model, r.Action, r.Metric, partial)
-	if n := len(r.Pairs); n > 1 {
+	if n := r.Base.N; n > 1 {
 		t.Line("means of %d pairs; prompt of the first: %q", n, r.Prompt)
 	} else {
 		t.Line("prompt: %q", r.Prompt)

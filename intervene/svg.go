@@ -40,7 +40,7 @@ func (r *Report) WriteSVG(out io.Writer) error {
 	t.Line(`<text x="16" y="24" font-size="15" font-weight="bold">%s</text>`, html.EscapeString(fmt.Sprintf(
 		"Causal graph of %s", r.Model)))
 	several := ""
-	if n := len(r.Pairs); n > 1 {
+	if n := r.Base.N; n > 1 {
 		several = fmt.Sprintf(", mean of %d pairs", n)
 	}
 	t.Line(`<text x="16" y="44" fill="#555">%s: effect on %s%s. Blue raises it, red lowers it; `+

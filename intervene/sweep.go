@@ -134,6 +134,7 @@ func (sweep Sweep) Run(ctx context.Context, e *Engine) (*Report, error) {
 			return nil, err
 		}
 	}
+	pairs = distinct(pairs)
 	begun := time.Now()
 	s.total *= int64(len(pairs))
 	for _, p := range pairs {
@@ -155,6 +156,19 @@ func (sweep Sweep) Run(ctx context.Context, e *Engine) (*Report, error) {
 		return cmp.Compare(math.Abs(b.Effect.Mean), math.Abs(a.Effect.Mean))
 	})
 	return r, err
+}
+
+// distinct leaves out pairs of which the same would be measured again, as with zeros in the same clean prompt: repeated
+// figures would count as independent ones.
+func distinct(pairs []*pairRun) (list []*pairRun) {
+	for _, p := range pairs {
+		if !slices.ContainsFunc(list, func(q *pairRun) bool {
+			return slices.Equal(p.base, q.base) && slices.Equal(p.source, q.source) && p.metric == q.metric
+		}) {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // describe notes the prompt.

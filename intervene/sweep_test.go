@@ -297,6 +297,18 @@ func TestSeveralPairs(t *testing.T) {
 	}
 }
 
+// TestSamePairs: zeros in one clean prompt are one measurement, however many corrupt prompts are given.
+func TestSamePairs(t *testing.T) {
+	e, sweep := plantedSweep(t)
+	sweep.Action, sweep.Graph = "zero", false
+	sweep.Pairs = append(sweep.Pairs, sweep.Pairs[0])
+	sweep.Pairs[1].Corrupt = "(c){"
+	r, err := sweep.Run(context.Background(), e)
+	if err != nil || r.Base.N != 1 || r.Effects[0].Effect.N != 1 || r.Effects[0].Effect.Low != nil {
+		t.Errorf("%+v, %v: a second measurement of the same", r, err)
+	}
+}
+
 // checkNeuronpedia checks what Neuronpedia's graph-schema.json requires: which keys there are, and their types.
 func checkNeuronpedia(t *testing.T, text []byte) {
 	t.Helper()

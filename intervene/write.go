@@ -175,7 +175,7 @@ func (r *Report) WriteNeuronpedia(out io.Writer) error {
 		links = append(links, object{"source": ids[l.Source], "target": ids[l.Target], "weight": l.Weight.Mean})
 	}
 	about := "Links are effects of interventions on " + r.Metric + ", measured by " + r.Action
-	if n := len(r.Pairs); n > 1 {
+	if n := r.Base.N; n > 1 {
 		about += fmt.Sprintf(": means of %d pairs of prompts, of which the first one's is shown", n)
 	}
 	slug := strings.Trim(strings.Map(func(c rune) rune {
