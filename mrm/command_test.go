@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -178,6 +179,9 @@ func TestCommandPlan(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
+	}
+	if row := regexp.MustCompile(`(?m)^sh +p0( +-){5} +[0-9]`); !row.MatchString(b.String()) {
+		t.Errorf("keys that the program does not have are no dashes in\n%s", b.String())
 	}
 	text, err := json.Marshal(p.Summary())
 	if err != nil || !strings.Contains(string(text), `"time_s":{"tag":"unknown","from":"nothing is known`) ||

@@ -202,19 +202,24 @@ func (p *Plan) table(out io.Writer) {
 	combinations := len(p.Cells) / int(p.Config.Experiment.Repetitions)
 	for i, cell := range p.Cells[:combinations] {
 		n := &p.Needs[i]
-		asked, context := "-", "-"
-		if cell.NCtx > 0 {
-			asked = fmt.Sprint(cell.NCtx)
-		}
+		context := "-"
 		if !p.Config.Engine.isCommand() {
 			context = fmt.Sprint(cell.context())
 		}
-		rows = append(rows, []string{cell.ModelID, cell.Prompt, asked, context, cmp.Or(cell.KVType, "-"),
-			fmt.Sprint(cell.MaxTokens), fmt.Sprint(cell.Concurrency), fmt.Sprint(p.Config.Experiment.Repetitions),
+		rows = append(rows, []string{cell.ModelID, cell.Prompt, some(cell.NCtx), context, cmp.Or(cell.KVType, "-"),
+			some(cell.MaxTokens), some(cell.Concurrency), fmt.Sprint(p.Config.Experiment.Repetitions),
 			n.Weights.words(present.Bytes), n.Cache.words(present.Bytes), n.Compute.words(present.Bytes),
 			n.Memory.words(present.Bytes), n.Disk.words(present.Bytes), n.Time.words(present.Seconds)})
 	}
 	present.Table(out, rows)
+}
+
+// some is a number, or a dash for 0: a key that is not passed to a program.
+func some(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
 }
 
 // collectors says in words what is collected.

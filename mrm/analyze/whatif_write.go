@@ -97,6 +97,11 @@ func (r *Report) writeLabelsCSV(w io.Writer) error {
 // WriteText writes tables for people.
 func (r *Report) WriteText(w io.Writer) error {
 	out := &present.Text{W: w}
+	if len(r.Labels) == 0 {
+		out.Line("What if: nothing to judge, as no access of a region is known: record the run with a ledger " +
+			"(--tap-ledger; collector.graph_trace of an experiment)")
+		return out.Err
+	}
 	tokens := ""
 	if r.Tokens > 0 {
 		tokens = fmt.Sprintf(", %d tokens with set-up's", r.Tokens)

@@ -41,6 +41,12 @@ func TestWhatIfForms(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}
 	}
+	var none bytes.Buffer
+	empty := whatIf(nil, builtinClasses(), builtinClasses().Classes, demandOptions{})
+	if err := empty.WriteText(&none); err != nil || !strings.Contains(none.String(), "--tap-ledger") ||
+		strings.Contains(none.String(), "Figures of devices") {
+		t.Errorf("%v of a run without accesses:\n%s", err, none.String())
+	}
 	for name, b := range map[string]*bytes.Buffer{"rows": &rows, "sensitivity": &vary, "labels": &labels} {
 		lines, err := csv.NewReader(b).ReadAll()
 		if err != nil || len(lines) < 4 {
