@@ -98,11 +98,25 @@ type spent struct {
 	line    resource.ThreadLine
 	waits   resource.Histogram
 	maxWait uint64
-	graphs  *graphShare // nil where it was polled
+
+	from, to int64       // when it lived in the interval
+	graphs   *graphShare // nil where it was polled
+}
+
+// judge decides the roles of threads in an interval. computed says how much of a time graphs were computed in.
+func judge(all []spent, from, to int64, computed func(from, to int64) resource.GraphTime) {
+	graphs := computed(from, to)
+	for i := range all {
+		if s := &all[i]; s.graphs == nil || s.from <= from && s.to >= to {
+			s.judge(graphs)
+		} else {
+			s.judge(computed(s.from, s.to))
+		}
+	}
 }
 
 // judge decides the thread's role. One that was busy for half of the time or more in which graphs were computed,
-// since it was first seen, belongs to the team that computes them. c is of the interval.
+// since it was first seen, belongs to the team that computes them. c is of its time in the interval.
 func (s *spent) judge(c resource.GraphTime) {
 	isTeam := false
 	if g := s.graphs; g != nil {
@@ -145,7 +159,10 @@ func (t *history) advance(tid uint32, a *accounts, p *present, m moment) (s spen
 	t.absent = p == nil
 	ns := t.spend(a, p, m, !ended && p != nil)
 	lock := ns[blockedLock] + ns[futex]
-	s.graphs = t.graphs
+	s.from, s.to, s.graphs = max(m.last, int64(a.Born)), m.now, t.graphs
+	if a.state() == gone {
+		s.to = min(s.to, a.since())
+	}
 	s.line = resource.ThreadLine{
 		TID: int(tid), TGID: int(a.TGID), Comm: t.name(a, p), Ended: ended,
 		OnCPUNS: ns[onCPU], RunnableWaitNS: ns[runnable], BlockedDiskNS: &ns[blockedDisk], BlockedLockNS: &lock,

@@ -227,6 +227,30 @@ func TestComputeTeam(t *testing.T) {
 	}
 }
 
+// A thread that lived for a part of an interval is judged by the graphs of that part: one that was busy before them,
+// such as while the model was loaded, computed none.
+func TestComputeTeamOfShortLives(t *testing.T) {
+	computed := func(from, to int64) resource.GraphTime { // a graph from 600 to 800
+		return resource.GraphTime{NS: max(0, min(to, 800)-max(from, 600)), Known: true}
+	}
+	for _, c := range []struct {
+		born, ended uint64 // 0: it goes on
+		role        resource.ThreadRole
+	}{{100, 500, resource.RoleUnknown}, {550, 700, resource.RoleCompute}, {810, 0, resource.RoleUnknown},
+		{500, 0, resource.RoleCompute}} {
+		a, history, p := begun(c.born, onCPU), &history{}, there
+		if c.ended > 0 {
+			a.enter(c.ended, gone)
+			p = nil
+		}
+		s, _ := history.advance(1, a, p, moment{last: 0, now: 1000})
+		all := []spent{s}
+		if judge(all, 0, 1000, computed); all[0].line.Role != c.role {
+			t.Errorf("from %d to %d: %s, want %s", c.born, c.ended, all[0].line.Role, c.role)
+		}
+	}
+}
+
 func TestSteady(t *testing.T) {
 	a := begun(100, idle)
 	a.enter(900, onCPU)

@@ -140,13 +140,11 @@ func (c *Collector) snapshot(now time.Time) (*bpf.Draft, error) {
 	withIdle := len(c.o.Target.PIDs) > 0
 	resident := c.resident(all, withIdle)
 	return bpf.NewDraft(to, func() any {
-		var graphs resource.GraphTime
-		if c.o.Computed != nil {
-			graphs = c.o.Computed(from, to)
+		computed := c.o.Computed
+		if computed == nil {
+			computed = func(_, _ int64) (none resource.GraphTime) { return none }
 		}
-		for i := range all {
-			all[i].judge(graphs)
-		}
+		judge(all, from, to, computed)
 		put(line, all, resident, withIdle)
 		return *line
 	}), nil
