@@ -75,9 +75,12 @@ func (r beside) system(text []byte, before map[string]float64) error {
 	}
 	for _, what := range []string{"cpu", "io", "memory"} {
 		some, ok := s.Pressure[what]["some"]
+		if !ok {
+			continue // the line is of another collector of the host
+		}
 		was, seen := before[host+what]
 		before[host+what] = some.Total
-		if ok && seen && s.Seconds > 0 {
+		if seen && s.Seconds > 0 {
 			percent("pressure: "+what, (some.Total-was)/1e6/s.Seconds)
 		}
 	}

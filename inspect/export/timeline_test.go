@@ -183,7 +183,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestHost: what the host's collectors recorded becomes counters; a partition's bytes are its disk's.
+// TestHost: what the host's collectors recorded becomes counters; a partition's bytes are its disk's. Lines of another
+// host's collectors alternate.
 func TestHost(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -195,6 +196,9 @@ func TestHost(t *testing.T) {
 		"block_io.jsonl": `{"mono_ns":2000000,"interval_actual_s":2,"devices":[` +
 			`{"device_name":"nvme0n1","ops":[{"op":"read","bytes":4000}]},` +
 			`{"device_name":"nvme0n1p1","part_of":5,"ops":[{"op":"read","bytes":4000}]}]}` + "\n",
+		"hosts.jsonl": `{"host":"b","mono_ns":1000000,"interval_actual_s":1,"pressure":{"io":{"some":{"total":100}}}}
+{"host":"b","collector":"clock","mono_ns":1500000}
+{"host":"b","mono_ns":2000000,"interval_actual_s":2,"pressure":{"io":{"some":{"total":200100}}}}` + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -223,7 +227,7 @@ func TestHost(t *testing.T) {
 	}
 	want := map[string]float64{"pressure: io": 25, "thread 7 llama: running": 60,
 		"thread 7 llama: waiting for a CPU":  30,
-		"thread 7 llama: waiting for a disk": 10, "nvme0n1: read": 2000}
+		"thread 7 llama: waiting for a disk": 10, "nvme0n1: read": 2000, "b pressure: io": 10}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("counters %v, not\n%v", got, want)
 	}
