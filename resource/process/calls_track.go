@@ -16,8 +16,8 @@ const maxGaps = 1 << 20
 
 // CallRequest is what a sequence of a context computed for one prompt, as far as the calls show it. A request begins
 // where rows go back to an earlier position than the end of the prompt before, or where rows without logits follow
-// generated tokens. One whose prompt is a single new row behind all that the sequence holds is not distinguished from
-// the generation before it.
+// generated tokens. One whose prompt is a single new row behind the prompt before is not distinguished from the
+// generation after that one.
 type CallRequest struct {
 	Number   int   `json:"request"` // from 0, by context and sequence
 	Context  int   `json:"ctx"`     // from 0, in the order in which they were first seen
