@@ -33,12 +33,17 @@ type buffer struct {
 	number int64  // that its resource_id ends with; 0: none has been made
 }
 
-// device is the name of a buffer's device, "" where it is not known.
+// device is the name of the device that computes what is in a buffer, "" where it is not known. Of the host's memory
+// that is the CPU: ggml gives it pinned memory, which belongs to the GPU that copies from it.
 func (m *memory) device(id uint64) string {
-	if b := m.buffers[id]; b != nil {
-		return b.Device
+	b := m.buffers[id]
+	switch {
+	case b == nil:
+		return ""
+	case b.Host && b.Device != "":
+		return "CPU"
 	}
-	return ""
+	return b.Device
 }
 
 // allocate takes an allocation in. It is recorded by settle: a program says only after it what it is for.

@@ -511,3 +511,19 @@ func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 func (full) Close() error              { return nil }
 
 var _ io.WriteCloser = full{}
+
+// The CPU computes in the host's memory, also where that is pinned for a GPU.
+func TestDeviceOfBuffer(t *testing.T) {
+	m := memory{buffers: map[uint64]*buffer{}}
+	for id, b := range []ggmlhooks.Buffer{
+		{Device: "CPU", Type: "CPU", Host: true}, {Device: "CUDA0", Type: "CUDA_Host", Host: true},
+		{Device: "CUDA0", Type: "CUDA0"}, {Host: true},
+	} {
+		m.buffers[uint64(id)] = &buffer{Buffer: b}
+	}
+	for id, want := range []string{"CPU", "CPU", "CUDA0", "", ""} {
+		if got := m.device(uint64(id)); got != want {
+			t.Errorf("buffer %d: %q, want %q", id, got, want)
+		}
+	}
+}
