@@ -238,6 +238,10 @@ func bandwidth(r *Run) *Finding {
 		f.NotJudged = "the limits of the machine were not measured before the run: 'llamatap doctor --roofline'"
 		return f
 	}
+	if len(r.Resources.Memory.Types) > 0 && !r.onlyRAM() {
+		f.NotJudged = "a device computed, too, whose memory has other limits than were measured"
+		return f
+	}
 	for _, p := range r.Resources.Phases {
 		if p.Phase == decode && p.GBPerS != nil && p.NS != nil {
 			f.Evidence = fmt.Sprintf("decode moved %s of %s that the machine reached when it was measured, by bytes "+

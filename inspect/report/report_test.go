@@ -183,6 +183,12 @@ func TestNotRecorded(t *testing.T) {
 	if f := judged(t, m).finding(t, "memory bandwidth"); !strings.Contains(f.NotJudged, "doctor --roofline") {
 		t.Errorf("%+v", f)
 	}
+	m = quiet()
+	m.more = `{"event":"memory_allocation","resource_id":"cuda0_memory_layer_-1_weights_1","buffer_id":1,` +
+		`"component_type":"weights","layer_id":-1,"allocation_bytes":1000,"memory_type":"vram","source":"measured"}` + "\n"
+	if f := judged(t, m).finding(t, "memory bandwidth"); f.Share != nil || !strings.Contains(f.NotJudged, "a device") {
+		t.Errorf("on a device: %+v", f)
+	}
 }
 
 // TestNotBlamed: what resembles a cause and is none has no share.
