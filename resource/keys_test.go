@@ -24,7 +24,7 @@ var keys = map[string]key{
 	"threads":               {"threads", "measured", "threads that compute"},
 	"roofline":              {"", "", "what the machine can do at most, as `llamatap doctor --roofline` measured it"},
 	"roofline.gflops_per_s": {"GFLOP/s", "measured", "computing"},
-	"roofline.gb_per_s":     {"GB/s", "measured", "reading memory"},
+	"roofline.gb_per_s":     {"GB/s", "measured", "memory: reading two arrays and writing a third (triad)"},
 
 	"exec": {"", "measured", "number of the execution, as in the stream's index"},
 	"last_exec": {"", "measured",
@@ -95,7 +95,8 @@ var keys = map[string]key{
 	"memory_throughput_gbps": {"GB/s", "computed", "LRI's key: the same"},
 	"arithmetic_intensity":   {"FLOP/B", "computed", "`flops` / bytes read and written"},
 	"roofline_share": {"", "computed",
-		"the larger of `gflops_per_s` and `gb_per_s` against the machine's: how close the work came to what bounds it"},
+		"the larger of `gflops_per_s` and `gb_per_s` against the CPU's: how close the work came to what bounds it; " +
+			"absent of what a device computed"},
 	"parallelism_factor":     {"", "estimated", "only with " + legacy},
 	"sm_utilization_percent": {"%", "estimated", "only with " + legacy},
 

@@ -238,7 +238,7 @@ func bandwidth(r *Run) *Finding {
 		f.NotJudged = "the limits of the machine were not measured before the run: 'llamatap doctor --roofline'"
 		return f
 	}
-	if len(r.Resources.Memory.Types) > 0 && !r.onlyRAM() {
+	if r.Resources.Elsewhere() {
 		f.NotJudged = "a device computed, too, whose memory has other limits than were measured"
 		return f
 	}
@@ -257,8 +257,7 @@ func bandwidth(r *Run) *Finding {
 
 // onlyRAM reports whether all memory of backends that the events have is that of the CPU.
 func (r *Run) onlyRAM() bool {
-	types := r.Resources.Memory.Types
-	return len(types) > 0 && !slices.ContainsFunc(types, func(t *resources.MemoryType) bool { return t.Type != "ram" })
+	return len(r.Resources.Memory.Types) > 0 && !r.Resources.Elsewhere()
 }
 
 // besideDevice is nodes that the CPU computes while a device computes others: tensors are copied at each change.

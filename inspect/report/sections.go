@@ -276,6 +276,9 @@ func rooflineSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 	case r.Resources.Roofline == nil:
 		s.Missing = "The machine's limits were not measured: llamatap doctor --roofline before the run"
 		return s, nil
+	case r.Resources.Elsewhere():
+		s.Missing = "A device computed, too, and the limits that were measured are those of the CPU"
+		return s, nil
 	}
 	type key struct{ phase, component string }
 	sums := map[key]*roofSum{}

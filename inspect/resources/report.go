@@ -359,7 +359,9 @@ func (r *Report) tables(s *Sum) {
 		if p.done.Timed == p.done.Events && p.aloneTokens > 0 {
 			row.TokensPerS = ratio(float64(p.aloneTokens)*1e9, float64(p.aloneNS))
 		}
-		row.Roofline = rooflineShare(r.Roofline, &row.Figures)
+		if !r.Elsewhere() {
+			row.Roofline = rooflineShare(r.Roofline, &row.Figures)
+		}
 		r.Phases = append(r.Phases, row)
 	}
 	components, layers, ops := map[string]*Cost{}, map[int]*Cost{}, map[string]*Cost{}
@@ -406,6 +408,12 @@ func (r *Report) scaled(phase string, cost *Cost) Cost {
 		c.scaledNS = float64(c.NS) * scale
 	}
 	return c
+}
+
+// Elsewhere reports whether a device with memory of its own took part, whose limits are not those of the machine that
+// were measured.
+func (r *Report) Elsewhere() bool {
+	return slices.ContainsFunc(r.Memory.Types, func(t *MemoryType) bool { return t.Type != "ram" })
 }
 
 // rooflineShare is which part of what the machine can do at most was done: of its operations per second, or of its

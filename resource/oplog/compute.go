@@ -83,7 +83,7 @@ func (c *compute) whole(x *execution) {
 	}
 	c.beginCompute(x, x.plan.id, x.MonoNS)
 	c.several(x, 0, last, "graph", "graph", ggmlhooks.NoLayer, total)
-	c.putWork(total, ns, x.timeSource(), 0)
+	c.putWork(total, ns, x.timeSource(), 0, x.plan.onCPU(0, last))
 	c.parts(x, 0, last, x.MonoNS, resource.TimeGraph)
 }
 
@@ -132,7 +132,7 @@ func (c *compute) run(ctx *context, x *execution, i, next int, pressure string) 
 	if !byOp && !s.shared {
 		c.beginCompute(x, run.id, s.start)
 		c.several(x, run.first, run.last, "range", run.component, run.layer, w)
-		c.putWork(w, s.ns, resource.TimeRange, ctx.price*int64(s.looks))
+		c.putWork(w, s.ns, resource.TimeRange, ctx.price*int64(s.looks), x.plan.onCPU(run.first, run.last))
 		c.parts(x, run.first, run.last, s.start, resource.TimeRange)
 	}
 	for _, node := range run.mlps {
@@ -200,7 +200,7 @@ func (c *compute) interval(ctx *context, x *execution, in *interval) {
 			w.describe(&c.Line, 0, c.legacy)
 		}
 		c.Fields(node.legacy)
-		c.putWork(w, in.ns, of, looking)
+		c.putWork(w, in.ns, of, looking, x.plan.onCPU(in.first, in.last))
 		return
 	}
 	component, layer := "several", ggmlhooks.NoLayer
@@ -208,7 +208,7 @@ func (c *compute) interval(ctx *context, x *execution, in *interval) {
 		component, layer = x.plan.runs[in.run].component, x.plan.runs[in.run].layer
 	}
 	c.several(x, in.first, in.last, "range", component, layer, w)
-	c.putWork(w, in.ns, of, looking)
+	c.putWork(w, in.ns, of, looking, x.plan.onCPU(in.first, in.last))
 	c.parts(x, in.first, in.last, in.start, resource.TimeRange)
 }
 
@@ -254,8 +254,9 @@ func (c *compute) several(x *execution, first, last int, operation, component st
 }
 
 // putWork adds the time of work and what follows from it, and writes the event. ns is -1 where the time is not known;
-// looking is what looking cost inside of it, 0 = nothing, or not known.
-func (c *compute) putWork(w work, ns int64, of resource.TimeSource, looking int64) {
+// looking is what looking cost inside of it, 0 = nothing, or not known. onCPU says that it was computed where the roofline
+// was measured.
+func (c *compute) putWork(w work, ns int64, of resource.TimeSource, looking int64, onCPU bool) {
 	c.mark(resource.Computed, "node_count")
 	if w.noFLOPs < w.nodes {
 		c.mark(resource.Computed, "flops")
@@ -283,14 +284,14 @@ func (c *compute) putWork(w work, ns int64, of resource.TimeSource, looking int6
 		}
 	}
 	if ns > 0 {
-		c.rates(w, ns)
+		c.rates(w, ns, onCPU)
 	}
 	c.put(c.weakest())
 }
 
 // rates adds the rates of work that took some time, and how much of what the machine can do at most that is at the
 // work's intensity: of computing, or of moving bytes where that is the bound, as it is for work without FLOPs.
-func (c *compute) rates(w work, ns int64) {
+func (c *compute) rates(w work, ns int64, onCPU bool) {
 	flops, bytes := float64(w.flops-w.masked)/float64(ns), float64(w.read+w.written)/float64(ns)
 	if w.usefulKnown() {
 		c.Float("gflops_per_s", flops)
@@ -303,7 +304,8 @@ func (c *compute) rates(w work, ns int64) {
 			c.Float("memory_throughput_gbps", bytes)
 		}
 	}
-	if roof := c.roofline; roof != nil && w.usefulKnown() && w.bytesKnown() && roof.GFLOPsPerS > 0 && roof.GBPerS > 0 {
+	if roof := c.roofline; roof != nil && onCPU && w.usefulKnown() && w.bytesKnown() && roof.GFLOPsPerS > 0 &&
+		roof.GBPerS > 0 {
 		c.Float("roofline_share", max(flops/roof.GFLOPsPerS, bytes/roof.GBPerS))
 		c.mark(resource.Computed, "roofline_share")
 	}

@@ -14,7 +14,11 @@ import (
 // timed together, a range's. A view after a timed node shows what a probe costs.
 func TestOpTimes(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Verbose, Roofline: &resource.Roofline{GFLOPsPerS: 100, GBPerS: 10}})
+	b.buffers()
+	b.check(b.Buffer(&ggmlhooks.Buffer{ID: 4, MonoNS: b.clock + 7, Size: 1000, Usage: ggmlhooks.BufferCompute,
+		Type: "CUDA0", Device: "CUDA0"}))
 	g := small(1, 1)
+	g.Nodes[3].Buffer = 4
 	b.check(b.Graph(g))
 	// embd, Qcur, its view, attn_out; then both sums and what lies between in one; the rest not at all
 	b.run(batch{graph: g, tokens: []int32{1}, nodes: []int32{0, 1, 2, 3, 4, 9},
@@ -45,6 +49,9 @@ func TestOpTimes(t *testing.T) {
 	if *q.GFLOPsPerS != 2*64*64/2000.0 || math.Abs(*q.GBPerS-(64*68+512)/2000.0) > 1e-5 ||
 		math.Abs(*q.RooflineShare-*q.GBPerS/10) > 1e-5 {
 		t.Errorf("rates %v GFLOP/s, %v GB/s, share %v", *q.GFLOPsPerS, *q.GBPerS, *q.RooflineShare)
+	}
+	if o := got[2]; o.GBPerS == nil || o.RooflineShare != nil {
+		t.Errorf("%s has %v of the CPU's roofline", o.ResourceID, o.RooflineShare)
 	}
 	if s := got[4]; s.ComponentType != "several" || s.LayerID != -1 {
 		t.Errorf("nodes of several components: %s, layer %d", s.ComponentType, s.LayerID)
