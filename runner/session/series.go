@@ -233,6 +233,7 @@ func addStats(a, b stream.Stats) stream.Stats {
 	a.Packets, a.SrcBytes = a.Packets+b.Packets, a.SrcBytes+b.SrcBytes
 	a.RawBytes, a.Stored = a.RawBytes+b.RawBytes, a.Stored+b.Stored
 	a.Saturated, a.Underflow = a.Saturated+b.Saturated, a.Underflow+b.Underflow
+	a.Error = a.Error.Or(b.Error)
 	a.PackNS, a.WriteNS, a.HashNS = a.PackNS+b.PackNS, a.WriteNS+b.WriteNS, a.HashNS+b.HashNS
 	return a
 }

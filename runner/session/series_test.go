@@ -12,6 +12,7 @@ import (
 
 	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/kvcache/track"
+	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -34,6 +35,14 @@ func TestWrittenWhileSealing(t *testing.T) {
 	f := &files{series: series{ending: &ending{segment: g[0]}}, current: g[1]}
 	if w := f.written(); w.Packets != 2 || w.Stored == 0 {
 		t.Errorf("%d packets of %d bytes, want 2", w.Packets, w.Stored)
+	}
+}
+
+// TestErrorOfSegments: the error of a run is the largest one of its segments.
+func TestErrorOfSegments(t *testing.T) {
+	a, b := codec.Achieved{MaxAbs: 1, NRMSE: 4}, codec.Achieved{MaxAbs: 3, NRMSE: 2}
+	if e := addStats(stream.Stats{Error: a}, stream.Stats{Error: b}).Error; e != a.Or(b) {
+		t.Errorf("%+v and %+v are %+v", a, b, e)
 	}
 }
 

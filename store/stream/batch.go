@@ -43,7 +43,6 @@ type packer struct {
 	target  codec.DType // of F32 tensors
 	codec   codec.ID
 	rows    *codec.Encoder // of F32 rows within a bound; nil: they are converted
-	worst   codec.Achieved // error of these
 	scratch []byte         // converted elements, before compression
 }
 
@@ -172,6 +171,5 @@ func (k *packer) bounded(dst []byte, p *Packet, data []byte) ([]byte, error) {
 	}
 	dst, made, err := k.rows.AppendRows(dst, data, row)
 	p.Codec, p.Error = k.rows.ID(), made
-	k.worst = k.worst.Or(made)
 	return dst, err
 }

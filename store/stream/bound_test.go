@@ -3,8 +3,10 @@ package stream
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"testing"
 
 	"github.com/llamatap/llamatap/store/codec"
@@ -61,6 +63,33 @@ func TestBoundedStream(t *testing.T) {
 				near(t, source[i], got, row)
 			}
 		}
+	}
+}
+
+// A resumed stream has the error of what was kept.
+func TestResumeBounded(t *testing.T) {
+	path, o := filepath.Join(t.TempDir(), "a.stream"), Options{Codec: codec.Q, Bound: codec.Bound{Error: 1e-2}}
+	w, err := Create(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make([]float32, 64)
+	for i := range values {
+		values[i] = float32(i * i % 37)
+	}
+	err = w.Append(&Packet{Name: "rows", NE: [4]int64{64, 1, 1, 1}}, f32(values...), nil)
+	if err := errors.Join(err, w.Commit(), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	want := w.Stats().Error
+	if w, _, err = resume(path, nil, o); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.Stats().Error; got != want || got.MaxAbs <= 0 {
+		t.Errorf("errors %+v of %+v", got, want)
 	}
 }
 

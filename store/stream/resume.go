@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 
+	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
 )
 
@@ -22,6 +23,7 @@ type Kept struct {
 	path   string
 	file   *os.File // the index
 	packer *packer
+	made   codec.Achieved // largest error of a kept row
 	packed []byte
 }
 
@@ -212,7 +214,10 @@ func (k *Kept) fill(j *journal) error {
 	}
 	j.footer = Footer{Records: uint64(k.sequence), Totals: k.totals}
 	var err error
-	j.footer.Nodes, err = k.sum(k.file, func(_ *Packet, s Seek) { j.addSeek(s) })
+	j.footer.Nodes, err = k.sum(k.file, func(p *Packet, s Seek) {
+		k.made = k.made.Or(p.Error)
+		j.addSeek(s)
+	})
 	return err
 }
 
@@ -220,7 +225,7 @@ func (k *Kept) stats() Stats {
 	t := &k.totals
 	return Stats{
 		Packets: t.Packets, SrcBytes: t.SrcBytes, RawBytes: t.RawBytes, Stored: t.Stored, Saturated: t.Saturated,
-		Underflow: t.Underflow,
+		Underflow: t.Underflow, Error: k.made,
 		FileBytes: uint64(k.StreamBytes + k.IndexBytes),
 	}
 }

@@ -47,7 +47,6 @@ func (w *pipeline) run(k *packer) {
 		k.trim(q.keep)
 		q.mu.Lock()
 		q.stats.PackNS += spent.Nanoseconds()
-		q.stats.Error = q.stats.Error.Or(k.worst)
 		b.done = true
 		if !q.writing {
 			w.writeDone()
@@ -134,6 +133,7 @@ func (q *queue) add(s Stats) {
 	q.stats.Stored += s.Stored
 	q.stats.Saturated += s.Saturated
 	q.stats.Underflow += s.Underflow
+	q.stats.Error = q.stats.Error.Or(s.Error)
 	q.stats.FileBytes = max(q.stats.FileBytes, s.FileBytes)
 }
 
@@ -144,4 +144,5 @@ func (s *Stats) addPacket(p *Packet) {
 	s.Stored += uint64(p.Stored)
 	s.Saturated += p.Saturated
 	s.Underflow += p.Underflow
+	s.Error = s.Error.Or(p.Error)
 }
