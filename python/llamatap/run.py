@@ -155,6 +155,8 @@ class Run:
         what = name + ("" if layer is None else f" of layer {layer}") + (f" of context {ctx}" if ctx else "")
         wanted, layer, note = self._resolve(name, layer, ctx)
         parts = [t for t in self.packets(wanted, layer) if t.ctx == ctx]
+        if layer is None:  # norm is not norm-0
+            parts = [t for t in parts if t.name == wanted] or parts
         layers = sorted({t.layer for t in parts if t.layer is not None})
         if not parts:
             dataset = self.metadata.get("extra", {}).get("dataset")

@@ -78,6 +78,13 @@ class Recorded(unittest.TestCase):
         self.assertEqual(x.values.shape[:2], (len(self.run_.tokens), 4))
         self.assertEqual(self.run_.tensor("resid_post", layer=1).note, "")
 
+    def test_name_without_a_layer(self):
+        run = llamatap.record(None, PROMPTS, tensors=["norm"], n_predict=3, out=self.folder.name + "/norm")
+        for name, x in (("norm", run.tensor("norm")), ("norm-3", run.tensor("norm", layer=3))):
+            self.assertEqual(x.name, name)
+            want = np.load(io.BytesIO(program("cat", str(run.path), "--tensor", name, "--format", "npy")))
+            np.testing.assert_array_equal(x.values, want)
+
     def test_rows_of_several_shapes(self):
         run = llamatap.record(None, ["go " * 250], tensors=["kq-1"], n_predict=20, out=self.folder.name + "/shapes",
                               args=["-fa", "off", "-c", "512"])
