@@ -192,10 +192,12 @@ func (e *exporter) writeFile(name string, data []byte) error {
 
 // count adds up what arrays hold.
 func (e *exporter) count(all *arrays) {
-	e.result.Tensors = len(all.all)
+	seen := map[tensorKey]bool{}
 	for _, a := range all.all {
+		seen[tensorKey{a.ctx, a.tensor}] = true
 		e.result.Rows += a.count
 	}
+	e.result.Tensors = len(seen)
 	e.measure()
 }
 
