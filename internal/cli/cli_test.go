@@ -74,7 +74,7 @@ func TestRun(t *testing.T) {
 		"draw a --quiet=x":   `--quiet "x": this is a switch`,
 		"draw a --name=\xff": "not valid UTF-8",
 		"draw a --range 1":   "--range needs a value: give --range A B",
-		"help draw x":        `unknown command "draw x"`,
+		"help draw x":        `unknown command "draw x": draw has none; 'prog draw --help' describes it`,
 	} {
 		got := ""
 		err := sample(&got).Run(strings.Fields(line), nil)

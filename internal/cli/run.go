@@ -112,6 +112,9 @@ func (c *Command) names() []string {
 
 // unknown is the error of a command that does not exist.
 func (c *Command) unknown(group *Command, name, word string) error {
+	if len(group.Commands) == 0 && name != "" {
+		return Wrongf("unknown command %q: %s has none; '%s --help' describes it", name+" "+word, name, c.full(name))
+	}
 	suggestion := ";"
 	if near := Nearest(word, append(group.names(), "help")); near != "" {
 		suggestion = fmt.Sprintf(": did you mean %q?", near)
