@@ -175,6 +175,8 @@ class Run:
             raise KeyError(f"{what} was not captured; there are {', '.join(there) or 'no tensors'}")
         if len(layers) > 1:
             raise ValueError(f"{name} was captured of layers {layers}: give layer=")
+        if len(names := dict.fromkeys(t.name for t in parts)) > 1:  # of a repaired run whose layers are unknown
+            raise ValueError(f"{name} is several tensors: give one of {', '.join(names)}")
         if len({t.array.shape[1:] if t.tokens is not None else t.array.shape for t in parts}) > 1:
             raise ValueError(f"the rows of {name} differ in shape: go through run.packets({wanted!r}, {layer})")
         if note:

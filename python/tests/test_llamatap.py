@@ -85,6 +85,17 @@ class Recorded(unittest.TestCase):
             want = np.load(io.BytesIO(program("cat", str(run.path), "--tensor", name, "--format", "npy")))
             np.testing.assert_array_equal(x.values, want)
 
+    def test_layers_that_are_unknown(self):
+        run = llamatap.record(None, PROMPTS, tensors=["l_out"], n_predict=3, out=self.folder.name + "/unknown",
+                              args=["--tap-token", "last"])
+        want = run.tensor("l_out", layer=3).values
+        (run.path / "activations.stream.idx").unlink()
+        subprocess.run([llamatap.find_program(), "verify", "--repair", str(run.path)], check=False, capture_output=True)
+        again = llamatap.open(run.path)
+        self.assertEqual(again.tensor("l_out-3").values.tobytes(), want.tobytes())
+        with self.assertRaisesRegex(ValueError, "l_out is several tensors: give one of l_out-0, l_out-1"):
+            again.tensor("l_out")
+
     def test_rows_of_several_shapes(self):
         run = llamatap.record(None, ["go " * 250], tensors=["kq-1"], n_predict=20, out=self.folder.name + "/shapes",
                               args=["-fa", "off", "-c", "512"])
