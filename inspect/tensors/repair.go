@@ -416,6 +416,7 @@ func (r *repairer) describe(s *stream.Reader) {
 	m := &r.meta.Streams[0]
 	m.Packets, m.BytesSource, m.BytesRaw, m.BytesStored = t.Packets, t.SrcBytes, t.RawBytes, t.Stored
 	m.Saturated, m.Underflow = t.Saturated, t.Underflow
+	m.MaxAbs, m.NRMSE = errorOf(s)
 	if r.meta.Created.IsZero() && s.Info().Header.TimeNS != 0 {
 		r.meta.Created = time.Unix(0, s.Info().Header.TimeNS).UTC()
 	}
@@ -429,6 +430,23 @@ func (r *repairer) describe(s *stream.Reader) {
 			r.meta.Losses = append(r.meta.Losses, rundir.Loss{Cause: l.Cause, Packets: l.Packets, Bytes: l.Bytes})
 		}
 	}
+}
+
+// errorOf is the largest error that a codec made; nil where it makes none, or a packet's is not known, as its index
+// entry was made anew.
+func errorOf(s *stream.Reader) (maxAbs, nrmse *float32) {
+	var made codec.Achieved
+	bounded := false
+	for _, p := range s.Packets() {
+		if p.Codec.Bounded() && p.Rebuilt {
+			return nil, nil
+		}
+		bounded, made = bounded || p.Codec.Bounded(), made.Or(p.Error)
+	}
+	if !bounded {
+		return nil, nil
+	}
+	return &made.MaxAbs, &made.NRMSE
 }
 
 // seal writes the metadata and a new manifest of everything that is there. What a process that was killed had not

@@ -260,6 +260,57 @@ func TestRepairNothing(t *testing.T) {
 	}
 }
 
+// TestRepairedError: the metadata have the largest error of the tensors that are left, or none where it is not known.
+func TestRepairedError(t *testing.T) {
+	const idx = rundir.StreamName + stream.IndexSuffix
+	for name, damage := range map[string]func(t *testing.T, dir string){
+		"cut":        func(t *testing.T, dir string) { change(t, dir, idx, cut(150)) },
+		"index gone": func(t *testing.T, dir string) { remove(t, dir, idx) },
+	} {
+		d, err := rundir.Create(t.TempDir(), "m", time.Now())
+		check(t, err)
+		w, err := stream.Create(filepath.Join(d.Path(), rundir.StreamName), stream.Options{Workers: 1, Codec: codec.Q,
+			Bound: codec.Bound{Error: 0.1}})
+		check(t, err)
+		for exec := range 3 { // the last one has the largest error
+			check(t, w.AppendExecution(&stream.Execution{Exec: uint64(exec), Phase: label.PhaseDecode}))
+			data := make([]byte, 0, 256)
+			for k := range 64 {
+				x := float32(k) / 64
+				if exec < 2 {
+					x = float32(k % 2)
+				}
+				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(x))
+			}
+			check(t, w.Append(&stream.Packet{Name: "l_out-0", Exec: uint64(exec), Phase: label.PhaseDecode,
+				NE: [4]int64{64, 1, 1, 1}}, data, nil))
+			check(t, w.Commit())
+		}
+		check(t, w.Close())
+		worst := w.Stats().Error
+		check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, RunID: d.ID(),
+			Created: time.Now(), Losses: []rundir.Loss{}, Streams: []rundir.Stream{{Name: rundir.StreamName, Codec: "q",
+				DType: "f32", MaxAbs: &worst.MaxAbs, NRMSE: &worst.NRMSE}}}))
+		unlock(t, d)
+		damage(t, d.Path())
+		_, err = Repair(d.Path(), "test")
+		check(t, err)
+		m, err := rundir.ReadMetadata(d.Path())
+		check(t, err)
+		got := m.Streams[0]
+		if name == "index gone" {
+			if got.MaxAbs != nil || got.NRMSE != nil {
+				t.Errorf("%s: errors %v, %v", name, *got.MaxAbs, *got.NRMSE)
+			}
+			continue
+		}
+		if got.Packets != 2 || got.MaxAbs == nil || *got.MaxAbs >= worst.MaxAbs || *got.NRMSE >= worst.NRMSE {
+			t.Errorf("%s: %d packets with errors %v, %v; of all of them %+v", name, got.Packets, got.MaxAbs, got.NRMSE,
+				worst)
+		}
+	}
+}
+
 // Segments are repaired one by one, and the run is sealed around them.
 func TestRepairSegments(t *testing.T) {
 	d, err := rundir.Create(t.TempDir(), "m", time.Now())
