@@ -222,6 +222,10 @@ func datasetEnded(t *testing.T, by syscall.Signal) {
 	if by == syscall.SIGKILL {
 		window = 500
 	}
+	if by == syscall.SIGINT && (info.Tokens != all || strings.Contains(g.stderr.String(), "--tap-dataset")) {
+		t.Errorf("%d tokens, and %d rows are there: the batch that was aborted counts\n%s", info.Tokens, all,
+			g.stderr.String())
+	}
 	if info.Complete || window > 0 && info.Rows%window != 0 || all != info.Rows && all != info.Rows+window {
 		t.Errorf("llamatap.json says %+v, and %d rows are there", info, all)
 	}

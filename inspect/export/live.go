@@ -151,6 +151,20 @@ func (l *Live) Execution(e *stream.Execution) error {
 	return l.failure()
 }
 
+// Retract takes back the newest execution, which failed, as one does that a signal aborts. It returns false where that
+// cannot be done: tensors of it came, or others are among executions first to last.
+func (l *Live) Retract(first, last uint64) bool {
+	n := len(l.order) - 1
+	if n < 0 || first > l.order[n] || last < l.order[n] || n > 0 && first <= l.order[n-1] ||
+		l.newest != (taken{}) || l.pending != (taken{}) {
+		return false
+	}
+	l.tokens -= int64(len(l.d.execs[l.order[n]]))
+	delete(l.d.execs, l.order[n])
+	l.order = l.order[:n]
+	return true
+}
+
 // note notes the prompt of a row.
 func (l *Live) note(r *label.Row, exec uint64) {
 	if len(r.Seqs) == 0 || r.Index < 0 {

@@ -127,9 +127,9 @@ type requestKey struct {
 
 // AppendResolution passes a resolution on.
 func (o *output) AppendResolution(r stream.Resolution) error {
-	if o.files.live != nil {
-		return errors.New("--tap-dataset: a warm-up was taken for the run, and its rows cannot be taken out of the " +
-			"shards: give --no-warmup")
+	if o.files.live != nil && !o.files.live.Retract(r.FirstExec, r.LastExec) {
+		return errors.New("--tap-dataset: rows of a batch that failed, or of a warm-up that was taken for the run, " +
+			"cannot be taken out of the shards: give --no-warmup, and see above whether llama.cpp reports a failure")
 	}
 	return o.files.current.stream.AppendResolution(r)
 }
