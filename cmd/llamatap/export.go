@@ -41,7 +41,7 @@ func exportCommand() *cli.Command {
   safetensors  one file, or several of --shard-mb, with the same
   parquet      one file, one row per tensor and token: ctx, seq, pos, token_index, token_id, layer, name, shape, values …
   arrow        the same as an Arrow file, to be mapped into memory
-  strap        OUT.stream and OUT_tokens.json as STRAP-LLM writes them, float16
+  strap        NAME.stream (-o) and NAME_tokens.json as STRAP-LLM writes them, float16
   dataset      a folder for datasets.load_dataset: one row per token, one column per tensor, shuffled over the whole capture
 
 Resource events (--tap-resource-level), without -o to a file in the current folder:
