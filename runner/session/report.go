@@ -153,7 +153,7 @@ func (r *report) summary() Summary {
 		Tensors:  r.run.o.Tap.Records(config.Activations) || written.Packets > 0,
 		RawBytes: written.RawBytes, StoredBytes: written.Stored,
 		Rotated: r.files.series.rotatedOf(), Moved: r.run.upload.movedOf(), Beside: r.others.words(), Paths: use.Paths,
-		Want: r.run.o.Tap.Throughput * 1e9,
+		Want: r.run.o.Tap.Throughput * 1e9, limited: r.run.o.Tap.DeviceMemory != nil && *r.run.o.Tap.DeviceMemory > 0,
 		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS), hash: time.Duration(written.HashNS),
 	}
 	summary.Stopped = r.files.stopped(&summary.Account)

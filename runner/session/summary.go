@@ -34,6 +34,8 @@ type Summary struct {
 	// Beside is what was recorded beside tensors, a line each.
 	Beside []string
 	Paths  []capture.Path // how tensors were captured
+	// limited says that --tap-device-memory was given, and not to stop the graph for each tensor.
+	limited bool
 	// Want is the rate in bytes of tensors per second below which the summary says what held the capture back; 0 =
 	// none.
 	Want float64
@@ -108,7 +110,7 @@ func (s Summary) Write(out io.Writer, dir string) {
 // maxCutNames is how many names of tensors for which the graph was stopped the summary prints.
 const maxCutNames = 4
 
-// cutFor names the tensors for which the graph was stopped, where others needed no stop.
+// cutFor names the tensors for which the graph was stopped, where others needed no stop, or a limit was too low for any.
 func (s Summary) cutFor() string {
 	var names []string
 	whole, cut := int64(0), int64(0)
@@ -118,7 +120,7 @@ func (s Summary) cutFor() string {
 			names = append(names, p.Tensor)
 		}
 	}
-	if len(names) == 0 || whole == 0 {
+	if len(names) == 0 || whole == 0 && !s.limited {
 		return ""
 	}
 	more := ""

@@ -5,6 +5,8 @@ package session
 import (
 	"strings"
 	"testing"
+
+	"github.com/llamatap/llamatap/ggmlhooks/capture"
 )
 
 // TestSummaryRates: rates are of graphs of one phase; where all were mixed there is none.
@@ -20,5 +22,25 @@ func TestSummaryRates(t *testing.T) {
 	}
 	if got := text(Pace{}, Pace{}); strings.Contains(got, "tokens/s") {
 		t.Error(got)
+	}
+}
+
+// TestSummaryCuts: the summary names what the graph was stopped for, where that was not asked for.
+func TestSummaryCuts(t *testing.T) {
+	cut, whole := capture.Path{Tensor: "l_out-0", Cut: 3}, capture.Path{Tensor: "l_out-1", Whole: 3}
+	for _, c := range []struct {
+		limited bool
+		paths   []capture.Path
+		want    string
+	}{
+		{false, []capture.Path{cut}, ""},
+		{true, []capture.Path{cut}, "3 of 3 tensors: l_out-0;"},
+		{false, []capture.Path{cut, whole}, "3 of 6 tensors: l_out-0;"},
+		{true, []capture.Path{whole}, ""},
+	} {
+		if got := (Summary{Paths: c.paths, limited: c.limited}).cutFor(); !strings.HasPrefix(got, c.want) ||
+			(got == "") != (c.want == "") {
+			t.Errorf("%+v: %q", c, got)
+		}
 	}
 }
