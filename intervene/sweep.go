@@ -77,7 +77,7 @@ type sweeper struct {
 	rows        []Site // of all tokens that a pair has
 	report      *Report
 	means       map[ggmlhooks.PointRef][]float64
-	directions  map[int][]float32 // of length 1, by layer
+	directions  directions
 	done, total int64
 }
 
@@ -209,7 +209,7 @@ func (s *sweeper) interventions(n int, why map[ggmlhooks.PointRef]string) ([]Eff
 			}
 			at := ggmlhooks.PointRef{Point: ref.Point, Layer: layer}
 			count, ok := s.heads[at]
-			if !ok || s.Action == "project" && s.direction(ref.Point, layer) == nil {
+			if !ok || s.Action == "project" && s.directions.at(ref.Point, layer) == nil {
 				continue
 			}
 			found = true

@@ -54,7 +54,7 @@ func (s *sweeper) load(ctx context.Context, p *pairRun) (base, source []float32,
 				target[i] = float32(x)
 			}
 		case s.Action == "project":
-			d := s.direction(row.Point, row.Layer)
+			d := s.directions.at(row.Point, row.Layer)
 			along := 0.0
 			for i := range min(len(own), len(d)) {
 				along += float64(own[i]) * float64(d[i])
@@ -132,22 +132,25 @@ func (s *sweeper) part(site Site, row []float32) []float32 {
 // change is the edit of a site.
 func (s *sweeper) change(p *pairRun, site Site) Edit {
 	if s.Action == "project" { // of the value that the site has then
-		return Edit{Site: site, Kind: llama.WatchProject, Values: s.direction(site.Point, site.Layer)}
+		return Edit{Site: site, Kind: llama.WatchProject, Values: s.directions.at(site.Point, site.Layer)}
 	}
 	return Edit{Site: site, Values: s.part(site, p.target[site.row()])}
 }
 
-// direction is that of a point. A control vector acts after a layer, so what enters a layer has that of the one before.
-func (s *sweeper) direction(point ggmlhooks.Point, layer int) []float32 {
+// directions are of length 1, by layer.
+type directions map[int][]float32
+
+// at is the direction at a point. A control vector acts after a layer, so what enters a layer has that of the one before.
+func (d directions) at(point ggmlhooks.Point, layer int) []float32 {
 	if point == ggmlhooks.PointResidPre {
 		layer--
 	}
-	return s.directions[layer]
+	return d[layer]
 }
 
 // unit gives the directions of a control vector length 1.
-func unit(v *gguf.ControlVector) map[int][]float32 {
-	units := map[int][]float32{}
+func unit(v *gguf.ControlVector) directions {
+	units := directions{}
 	for layer, direction := range v.Directions {
 		if norm := v.Norm(layer); norm > 0 {
 			d := slices.Clone(direction)

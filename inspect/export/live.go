@@ -130,7 +130,7 @@ func (l *Live) Execution(e *stream.Execution) error {
 	if len(e.Rows) == 0 {
 		return l.failure()
 	}
-	if err := l.check(); err != nil {
+	if err := checkRows(l); err != nil {
 		return err
 	}
 	rows := slices.Clone(e.Rows)
@@ -180,8 +180,8 @@ func (l *Live) note(r *label.Row, exec uint64) {
 	}
 }
 
-// check refuses tensors of which tokens have no row before shards are written without these tokens.
-func (l *Live) check() error {
+// checkRows refuses tensors of which tokens have no row before shards are written without these tokens.
+func checkRows(l *Live) error {
 	most := int64(0)
 	for _, a := range l.d.all.all {
 		most = max(most, a.count)

@@ -238,7 +238,7 @@ func bandwidth(r *Run) *Finding {
 		f.NotJudged = "the limits of the machine were not measured before the run: 'llamatap doctor --roofline'"
 		return f
 	}
-	if r.Resources.Elsewhere() {
+	if r.Resources.Memory.Elsewhere() {
 		f.NotJudged = "a device computed, too, whose memory has other limits than were measured"
 		return f
 	}
@@ -257,7 +257,7 @@ func bandwidth(r *Run) *Finding {
 
 // onlyRAM reports whether all memory of backends that the events have is that of the CPU.
 func (r *Run) onlyRAM() bool {
-	return len(r.Resources.Memory.Types) > 0 && !r.Resources.Elsewhere()
+	return len(r.Resources.Memory.Types) > 0 && !r.Resources.Memory.Elsewhere()
 }
 
 // besideDevice is nodes that the CPU computes while a device computes others: tensors are copied at each change.

@@ -276,7 +276,7 @@ func rooflineSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 	case r.Resources.Roofline == nil:
 		s.Missing = "The machine's limits were not measured: llamatap doctor --roofline before the run"
 		return s, nil
-	case r.Resources.Elsewhere():
+	case r.Resources.Memory.Elsewhere():
 		s.Missing = "A device computed, too, and the limits that were measured are those of the CPU"
 		return s, nil
 	}

@@ -359,7 +359,7 @@ func (r *Report) tables(s *Sum) {
 		if p.done.Timed == p.done.Events && p.aloneTokens > 0 {
 			row.TokensPerS = ratio(float64(p.aloneTokens)*1e9, float64(p.aloneNS))
 		}
-		if !r.Elsewhere() {
+		if !r.Memory.Elsewhere() {
 			row.Roofline = rooflineShare(r.Roofline, &row.Figures)
 		}
 		r.Phases = append(r.Phases, row)
@@ -412,8 +412,8 @@ func (r *Report) scaled(phase string, cost *Cost) Cost {
 
 // Elsewhere reports whether a device with memory of its own took part, whose limits are not those of the machine that
 // were measured.
-func (r *Report) Elsewhere() bool {
-	return slices.ContainsFunc(r.Memory.Types, func(t *MemoryType) bool { return t.Type != "ram" })
+func (m *MemoryRow) Elsewhere() bool {
+	return slices.ContainsFunc(m.Types, func(t *MemoryType) bool { return t.Type != "ram" })
 }
 
 // rooflineShare is which part of what the machine can do at most was done: of its operations per second, or of its

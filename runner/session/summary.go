@@ -110,7 +110,8 @@ func (s Summary) Write(out io.Writer, dir string) {
 // maxCutNames is how many names of tensors for which the graph was stopped the summary prints.
 const maxCutNames = 4
 
-// cutFor names the tensors for which the graph was stopped, where others needed no stop, or a limit was too low for any.
+// cutFor names the tensors for which the graph was stopped, where others needed no stop, or a limit was too low for
+// any.
 func (s Summary) cutFor() string {
 	var names []string
 	whole, cut := int64(0), int64(0)
