@@ -138,7 +138,8 @@ func TestSweepInterrupted(t *testing.T) {
 	e := open(t, Options{Trials: 1})
 	ctx, cancel := context.WithCancel(context.Background())
 	s := Sweep{Action: "zero", Metric: "logit", Points: []ggmlhooks.PointRef{{Point: ggmlhooks.PointZ, Layer: -1}},
-		Pairs: []Pair{{Clean: codePair.Clean, Answer: "return"}}, Graph: true, Top: 9, Progress: func(done, total int64) {
+		Pairs: []Pair{{Clean: codePair.Clean, Answer: "return"}}, Graph: true, Top: 9,
+		Progress: func(done, total int64) {
 			if done == 3 {
 				cancel()
 			}

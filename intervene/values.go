@@ -140,7 +140,8 @@ func (s *sweeper) change(p *pairRun, site Site) Edit {
 // directions are of length 1, by layer.
 type directions map[int][]float32
 
-// at is the direction at a point. A control vector acts after a layer, so what enters a layer has that of the one before.
+// at is the direction at a point. A control vector acts after a layer, so what enters a layer has that of the one
+// before.
 func (d directions) at(point ggmlhooks.Point, layer int) []float32 {
 	if point == ggmlhooks.PointResidPre {
 		layer--

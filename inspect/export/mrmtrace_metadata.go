@@ -180,8 +180,8 @@ func (e *mrmTrace) line() []string {
 		m.RunID, m.Machine, m.Model.ID, m.Collector.Type, some(int64(m.Generation.Context)),
 		some(int64(m.Generation.Batch)), some(int64(m.Generation.Most)), given(m.Generation.Rep),
 		string(m.Thermal.Validity), "", given(m.Thermal.Throttle),
-		rounded(m.Timing.WallS), speed, given(m.Generation.Tokens), rounded(p99), rounded(once / written), some(int64(pages)),
-		m.Hardware.CPU,
+		rounded(m.Timing.WallS), speed, given(m.Generation.Tokens), rounded(p99), rounded(once / written),
+		some(int64(pages)), m.Hardware.CPU,
 		"", m.Software.OS, m.Software.Kernel, hasTexts, e.meta.Created.UTC().Format(time.RFC3339),
 	}
 }
