@@ -160,7 +160,7 @@ func TestResumeDoneOfOthers(t *testing.T) {
 	args := []string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "9", "-t", "1", "--temp", "0",
 		"--ignore-eos", "-n", "150",
 		"--prompts", prompts, "--results", results}
-	killAtToken(t, out, 215, args...)
+	killAtToken(t, out, 500, args...)
 	text, before := content(t, prompts), content(t, results)
 	if err := os.WriteFile(prompts, bytes.Replace(text, []byte("main"), []byte("mine"), 1), 0o600); err != nil {
 		t.Fatal(err)
