@@ -117,6 +117,9 @@ func firstPart(dir, table string) int {
 	entries, _ := os.ReadDir(dir)
 	first := -1
 	for _, e := range entries {
+		if e.Name() == table {
+			return 0
+		}
 		if of, number, ok := PartOf(e.Name()); ok && of == table && (first < 0 || number < first) {
 			first = number
 		}
