@@ -78,7 +78,7 @@ const skimBytes = 64 << 20
 
 // answerTime is how long an update waits for the collector, which runs when nobody else wants to; the first answer is
 // waited for until the update's context is done, or as long after a log that took all of its time.
-const answerTime = 200 * time.Millisecond
+var answerTime = 200 * time.Millisecond
 
 // Update reads what the log has more than at the last call, until ctx is done: what is left is read by the next one.
 // It reports whether the run has ended and all of its log was read.
