@@ -70,3 +70,19 @@ func (m *Memory) Types() []*MemoryType {
 		return cmp.Or(cmp.Compare(b.Allocated, a.Allocated), cmp.Compare(a.Type, b.Type))
 	})
 }
+
+// MemoryRow is what ggml's backends allocated.
+type MemoryRow struct {
+	Allocations int64         `json:"allocations"`
+	Frees       int64         `json:"frees"`
+	Live        int64         `json:"live_bytes"`
+	Peak        int64         `json:"peak_bytes"`
+	Types       []*MemoryType `json:"types"`
+	Total       *Totals       `json:"session,omitempty"`
+}
+
+// Elsewhere reports whether a device with memory of its own took part, whose limits are not those of the machine that
+// were measured.
+func (m *MemoryRow) Elsewhere() bool {
+	return slices.ContainsFunc(m.Types, func(t *MemoryType) bool { return t.Type != "ram" })
+}

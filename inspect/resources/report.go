@@ -185,16 +185,6 @@ type CacheRow struct {
 // isWhole reports whether it is known how full the cache is.
 func (c *CacheRow) isWhole() bool { return c.EventsLost == 0 && !c.Partly }
 
-// MemoryRow is what ggml's backends allocated.
-type MemoryRow struct {
-	Allocations int64         `json:"allocations"`
-	Frees       int64         `json:"frees"`
-	Live        int64         `json:"live_bytes"`
-	Peak        int64         `json:"peak_bytes"`
-	Types       []*MemoryType `json:"types"`
-	Total       *Totals       `json:"session,omitempty"`
-}
-
 // maxTop is how many tensors a report lists.
 const maxTop = 50
 
@@ -408,12 +398,6 @@ func (r *Report) scaled(phase string, cost *Cost) Cost {
 		c.scaledNS = float64(c.NS) * scale
 	}
 	return c
-}
-
-// Elsewhere reports whether a device with memory of its own took part, whose limits are not those of the machine that
-// were measured.
-func (m *MemoryRow) Elsewhere() bool {
-	return slices.ContainsFunc(m.Types, func(t *MemoryType) bool { return t.Type != "ram" })
 }
 
 // rooflineShare is which part of what the machine can do at most was done: of its operations per second, or of its
