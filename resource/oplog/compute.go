@@ -1,6 +1,8 @@
 package oplog
 
 import (
+	"strings"
+
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/resource"
 )
@@ -83,7 +85,7 @@ func (c *compute) whole(x *execution) {
 	}
 	c.beginCompute(x, x.plan.id, x.MonoNS)
 	c.several(x, 0, last, "graph", "graph", ggmlhooks.NoLayer, total)
-	c.putWork(total, ns, x.timeSource(), 0, x.plan.onCPU(0, last))
+	c.putWork(total, ns, x.timeSource(), 0, c.onCPU(x, 0, last))
 	c.parts(x, 0, last, x.MonoNS, resource.TimeGraph)
 }
 
@@ -132,7 +134,7 @@ func (c *compute) run(ctx *context, x *execution, i, next int, pressure string) 
 	if !byOp && !s.shared {
 		c.beginCompute(x, run.id, s.start)
 		c.several(x, run.first, run.last, "range", run.component, run.layer, w)
-		c.putWork(w, s.ns, resource.TimeRange, ctx.price*int64(s.looks), x.plan.onCPU(run.first, run.last))
+		c.putWork(w, s.ns, resource.TimeRange, ctx.price*int64(s.looks), c.onCPU(x, run.first, run.last))
 		c.parts(x, run.first, run.last, s.start, resource.TimeRange)
 	}
 	for _, node := range run.mlps {
@@ -200,7 +202,7 @@ func (c *compute) interval(ctx *context, x *execution, in *interval) {
 			w.describe(&c.Line, 0, c.legacy)
 		}
 		c.Fields(node.legacy)
-		c.putWork(w, in.ns, of, looking, x.plan.onCPU(in.first, in.last))
+		c.putWork(w, in.ns, of, looking, c.onCPU(x, in.first, in.last))
 		return
 	}
 	component, layer := "several", ggmlhooks.NoLayer
@@ -208,7 +210,7 @@ func (c *compute) interval(ctx *context, x *execution, in *interval) {
 		component, layer = x.plan.runs[in.run].component, x.plan.runs[in.run].layer
 	}
 	c.several(x, in.first, in.last, "range", component, layer, w)
-	c.putWork(w, in.ns, of, looking, x.plan.onCPU(in.first, in.last))
+	c.putWork(w, in.ns, of, looking, c.onCPU(x, in.first, in.last))
 	c.parts(x, in.first, in.last, in.start, resource.TimeRange)
 }
 
@@ -304,9 +306,19 @@ func (c *compute) rates(w work, ns int64, onCPU bool) {
 			c.Float("memory_throughput_gbps", bytes)
 		}
 	}
-	if roof := c.roofline; roof != nil && onCPU && w.usefulKnown() && w.bytesKnown() && roof.GFLOPsPerS > 0 &&
+	if roof := c.roofline; onCPU && w.usefulKnown() && w.bytesKnown() && roof.GFLOPsPerS > 0 &&
 		roof.GBPerS > 0 {
 		c.Float("roofline_share", max(flops/roof.GFLOPsPerS, bytes/roof.GBPerS))
 		c.mark(resource.Computed, "roofline_share")
 	}
+}
+
+// onCPU reports whether the CPU, whose roofline is known, computes all of nodes first to last.
+func (c *compute) onCPU(x *execution, first, last int) bool {
+	for i := first; c.roofline != nil && i <= last; i++ {
+		if n := &x.plan.nodes[i]; n.run >= 0 && !strings.HasPrefix(n.id, "cpu_") {
+			return false
+		}
+	}
+	return c.roofline != nil
 }

@@ -102,16 +102,6 @@ func newPlan(g *ggmlhooks.Graph, device func(buffer uint64) string, legacy bool)
 	return p
 }
 
-// onCPU reports whether the CPU computes all of nodes first to last, after detail.
-func (p *plan) onCPU(first, last int) bool {
-	for i := first; i <= last; i++ {
-		if p.nodes[i].run >= 0 && !strings.HasPrefix(p.nodes[i].id, "cpu_") {
-			return false
-		}
-	}
-	return true
-}
-
 // detail makes what events of nodes and runs repeat. device names the device of a buffer.
 func (p *plan) detail(device func(buffer uint64) string, legacy bool) {
 	if p.detailed {
