@@ -128,7 +128,8 @@ func (s *showing) ask(t *testing.T, method, path, body string) string {
 // TestServeLive: a live run is followed line by line, over the rotation of its log, set to another level, and
 // exported as metrics; its stream ends when it is sealed.
 func TestServeLive(t *testing.T) {
-	l := alive(t, "--tap-resource-level", "MINIMAL", "--tap-resource-rotate", "1M", "--tap-memory", "8M")
+	l := alive(t, "--tap-resource-level", "MINIMAL", "--tap-resource-rotate", "1M", "--tap-memory", "8M",
+		"--tap-resource-rate", "2000") // on a busy machine what the commands below wait for would take minutes to read
 	defer func() { l.cmd.Process.Signal(syscall.SIGTERM); l.cmd.Wait() }()
 	s := show(t, "--live", l.out)
 	request, err := http.NewRequest("GET", s.url+
