@@ -167,6 +167,7 @@ func TestAccount(t *testing.T) {
 // TestEventsOfAFullDisk: events count for the bound of the disk, and a run whose events stop there names the tokens
 // that have none, for nobody counts events that were never made.
 func TestEventsOfAFullDisk(t *testing.T) {
+	testenv.Slow(t)
 	const tokens, bound = 300, 6 << 20 // of some 43 MB of events
 	tap := []string{"run", "--tap-resource-level", "VERBOSE", "--tap-host", "system", "--tap-host-interval", "50ms",
 		"--tap-max-disk", "6M:stop"}

@@ -16,13 +16,13 @@ import (
 // capture disturbs.
 func TestOneAtATime(t *testing.T) {
 	models := map[string]string{"default": testenv.Model(t), "moe": synthetic(t, "qwen3moe", gguf.Q8_0, nil)}
-	if nightly() {
+	if testenv.Nightly() {
 		models["jamba"] = synthetic(t, "jamba", gguf.F16, nil)
 		models["gpt-oss"] = synthetic(t, "gpt-oss", gguf.F16, nil)
 	}
 	for name, model := range models {
 		for _, fa := range []string{"on", "off"} {
-			if !nightly() && (name == "moe") != (fa == "off") {
+			if !testenv.Nightly() && (name == "moe") != (fa == "off") {
 				continue // by day each model with one of them
 			}
 			t.Run(name+" fa "+fa, func(t *testing.T) {
@@ -99,7 +99,7 @@ func countName(all map[key]*tensor, name string) int {
 
 // evenly takes n names, evenly spread; five times as many in a nightly run.
 func evenly(names []string, n int) []string {
-	if nightly() {
+	if testenv.Nightly() {
 		n *= 5
 	}
 	if n >= len(names) {

@@ -65,7 +65,7 @@ func TestAttention(t *testing.T) {
 		"jamba ub 512"}
 	for name, model := range models {
 		for _, ub := range []string{"512", "16"} {
-			if !nightly() && !slices.Contains(representative, name+" ub "+ub) {
+			if !testenv.Nightly() && !slices.Contains(representative, name+" ub "+ub) {
 				continue
 			}
 			t.Run(name+" ub "+ub, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // beforeLookUp are tensors of the first layer that its activation comes after.
@@ -22,6 +23,7 @@ var beforeLookUp = regexp.MustCompile(`^(embd|inp_.*|` +
 // TestBLAS captures every point of prompts whose products the BLAS backend computes, in graphs that are split between
 // it and the CPU: all values that the CPU backend alone gives, but for rounding, and not the same ones.
 func TestBLAS(t *testing.T) {
+	testenv.Slow(t)
 	var lines strings.Builder
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 4 {

@@ -61,6 +61,7 @@ func equalValues(t *testing.T, got, want *capture) int {
 
 // TestTokensOfImatrix: llama-imatrix looks at activations by a callback alone, and clears its cache after each chunk.
 func TestTokensOfImatrix(t *testing.T) {
+	testenv.Slow(t)
 	text := ""
 	for range 12 {
 		text += long + prompt

@@ -117,7 +117,7 @@ func TestCtl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, chosen := range [][]string{{"l_out*"}, {"points", "resid_post"}} {
+	for _, chosen := range testenv.ByDay([][]string{{"l_out*"}, {"points", "resid_post"}}, 1) {
 		ctlWindow(t, chosen, string(plain))
 	}
 }

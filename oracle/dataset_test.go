@@ -156,13 +156,14 @@ func pages(t *testing.T, path string) []byte {
 // TestDatasetKilled: a run that is killed leaves the shards of whole windows, one that is interrupted those of all that
 // was computed, and llamatap.json says how many prompts have all of their rows there.
 func TestDatasetKilled(t *testing.T) {
-	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT, syscall.SIGTERM} {
+	for _, s := range testenv.ByDay([]syscall.Signal{syscall.SIGKILL, syscall.SIGINT, syscall.SIGTERM}, 2) {
 		t.Run(s.String(), func(t *testing.T) { datasetEnded(t, s) })
 	}
 }
 
 // TestDatasetCommands: a dataset is complete where a command has written it out, and not where one has interrupted it.
 func TestDatasetCommands(t *testing.T) {
+	testenv.Slow(t)
 	for command, complete := range map[string]bool{"flush": true, "off": false} {
 		g, live, _ := datasetGoing(t, 150)
 		llamatap(t, "ctl", g.out, command).good(t)
@@ -237,6 +238,7 @@ func datasetEnded(t *testing.T, by syscall.Signal) {
 // TestDatasetDisk: a dataset keeps within --tap-max-disk and leaves --tap-min-free on its own disk; where that is full,
 // recording ends, the model does not, and shards that are there are whole.
 func TestDatasetDisk(t *testing.T) {
+	testenv.Slow(t)
 	prompts, _ := manyPrompts(t, 120)
 	run := func(size string, args ...string) (o outcome, live string, held int64) {
 		t.Helper()

@@ -14,7 +14,7 @@ import (
 // the CPU itself.
 func TestDevice(t *testing.T) {
 	models := map[string]string{"default": testenv.Model(t), "moe": synthetic(t, "qwen3moe", gguf.F16, nil)}
-	if nightly() {
+	if testenv.Nightly() {
 		for _, arch := range archs(t) {
 			models[arch] = synthetic(t, arch, gguf.F32, nil)
 		}
@@ -24,7 +24,7 @@ func TestDevice(t *testing.T) {
 	t.Setenv(name, path)
 	for name, model := range models {
 		for _, fa := range []string{"on", "off"} {
-			if !nightly() && (name == "moe") != (fa == "off") {
+			if !testenv.Nightly() && (name == "moe") != (fa == "off") {
 				continue // by day each model with one of them
 			}
 			t.Run(name+" fa "+fa, func(t *testing.T) {

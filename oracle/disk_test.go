@@ -249,7 +249,7 @@ func TestDiskFull(t *testing.T) {
 	free := llamatap(t, slices.Concat(tap, generate(40))...).good(t)
 	perGraph := int64(verifyJSON(t, free.dirs[0]).Packets) / 40
 	sizes := []int{40, 260, 700, 1500, 2100, 2700, 3100}
-	if nightly() {
+	if testenv.Nightly() {
 		for kib := 16; kib < 3800; kib += 52 {
 			sizes = append(sizes, kib)
 		}
@@ -292,9 +292,10 @@ func TestDiskFull(t *testing.T) {
 // TestDiskFullBesideEvents: where other recorders run, too, a run whose disk filled up is sealed, and the exit status
 // and verify agree on whether it lacks something.
 func TestDiskFullBesideEvents(t *testing.T) {
+	testenv.Slow(t)
 	tap := []string{"run", "--tap-preset", "balanced", "--tap-resource-level", "MINIMAL", "--tap-min-free", "0"}
 	sizes := []int{700, 2700, 3100}
-	if nightly() {
+	if testenv.Nightly() {
 		for kib := 300; kib < 3800; kib += 40 {
 			sizes = append(sizes, kib)
 		}

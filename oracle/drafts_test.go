@@ -38,7 +38,7 @@ func rows(tokens []rundir.TokenRecord, phase string) (n int) {
 func TestServerDrafts(t *testing.T) {
 	own, other := testenv.Model(t), synthetic(t, "llama", gguf.Q8_0, nil)
 	pairs := map[string][2]string{"itself": {own, own}}
-	if nightly() {
+	if testenv.Nightly() {
 		hybrid := synthetic(t, "jamba", gguf.Q8_0, nil)
 		pairs["another"], pairs["hybrid"], pairs["of a hybrid"] = [2]string{own, other}, [2]string{hybrid,
 			hybrid}, [2]string{hybrid, other}
@@ -85,6 +85,7 @@ func drafts(t *testing.T, target, model string) {
 // TestServerDraftsTogether drafts for several slots at a time. The draft model computes their rows together, and its
 // requests and prompts are those of its target.
 func TestServerDraftsTogether(t *testing.T) {
+	testenv.Slow(t)
 	s := serve(t, residual, "-np", "4", "-c", "2048", "-t", "1", "--no-webui", "--spec-type", "draft-simple",
 		"-md", testenv.Model(t), "-td", "1")
 	prompts := []string{"func main() {", "package http", "import (", "func (s *Server) Close() error {\n\treturn"}

@@ -25,6 +25,7 @@ import (
 // TestCollectorKilledFull kills the collector while the model waits for it with a full pool: the model goes on to
 // its end, or is ended, as --tap-on-failure says. It never hangs.
 func TestCollectorKilledFull(t *testing.T) {
+	testenv.Slow(t)
 	program, backends := testenv.Greedy(t, false)
 	const tokens = "120"
 	want := plain(t, program, testenv.Model(t), backends, tokens).stdout

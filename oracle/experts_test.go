@@ -23,7 +23,7 @@ func sixteen(c *synth.Config) { c.Experts, c.ExpertFF = 16, 256 }
 // TestExperts: choices are those of the router's logits; uses, distances and plain LRU caches are recomputed from them.
 func TestExperts(t *testing.T) {
 	python := testenv.NeedPython(t, "numpy", "pyarrow")
-	for _, arch := range []string{"qwen3moe", "mixtral"} {
+	for _, arch := range testenv.ByDay([]string{"qwen3moe", "mixtral"}, 1) {
 		model := synthetic(t, arch, gguf.F16, sixteen)
 		dir := llamatap(t, append([]string{"run", "-m", model, "--tap-resource-level", "DETAILED", "--tap-tensors",
 			"ffn_moe_logits", "--tap-dtype", "f32"}, generate(40)...)...).good(t).dirs[0]
@@ -83,6 +83,7 @@ func TestExpertsCache(t *testing.T) {
 // TestLedgerOfExpertCache: replaying the copies that the ledger shows, each slot of a cache that an op reads holds an
 // expert that its layer chose, and as many bytes are copied as llama.cpp counts.
 func TestLedgerOfExpertCache(t *testing.T) {
+	testenv.Slow(t)
 	python := testenv.NeedPython(t, "numpy", "pyarrow")
 	endpoint := testenv.NeedRPC(t)
 	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write testdata anew: tables of flags, from --help of the installed "+
@@ -145,7 +147,7 @@ func TestFrontFlags(t *testing.T) {
 	for _, name := range flagged {
 		flags := flagsOf(t, name)
 		step := 1
-		if !nightly() {
+		if !testenv.Nightly() {
 			step = len(flags) / 4
 		}
 		for i := 0; i < len(flags); i += step {

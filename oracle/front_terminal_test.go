@@ -177,6 +177,7 @@ func inGroupOf(t *testing.T, word string, session int) (pids []string) {
 // TestFrontHangs: a program that hangs in its handler of Ctrl-C is killed after the second one, what it left is
 // sealed, and the terminal is as it was.
 func TestFrontHangs(t *testing.T) {
+	testenv.Slow(t)
 	cmd := front(t, onTap, "llama-cli", chat(t, endlessly)...)
 	cmd.Env = append(cmd.Env, "LD_PRELOAD="+testenv.HangOnInterrupt(t))
 	term := testenv.OnTerminal(t, cmd)

@@ -137,6 +137,7 @@ func sameText(t *testing.T, what, got, want string) {
 
 // TestFrontEnds compares how programs end by themselves, tapped and not, with the original.
 func TestFrontEnds(t *testing.T) {
+	testenv.Slow(t)
 	model := testenv.Model(t)
 	for _, c := range []struct {
 		name string

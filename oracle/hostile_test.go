@@ -30,8 +30,8 @@ func mutants(t *testing.T) int {
 	if n, err := strconv.Atoi(os.Getenv("LLAMATAP_MUTANTS")); err == nil {
 		return n
 	}
-	if os.Getenv("LLAMATAP_NIGHTLY") == "1" {
-		return 20000
+	if testenv.Nightly() {
+		return 6000
 	}
 	return 200
 }

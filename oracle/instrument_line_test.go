@@ -15,6 +15,7 @@ import (
 
 // TestInstrumentLine compiles a program with the command that docs/INSTRUMENT.md gives, word for word, and runs it.
 func TestInstrumentLine(t *testing.T) {
+	testenv.Slow(t)
 	backends := filepath.Join(testenv.NeedLlama(t), "run")
 	testenv.NeedBinary(t)
 	testenv.NeedCXX(t)

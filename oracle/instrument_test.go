@@ -166,6 +166,7 @@ func checkCompute(t *testing.T, line []byte, e *resource.Compute, shapes map[str
 
 // TestInstrumentEnvironment: what the environment says holds, and the levels record what resource's table says.
 func TestInstrumentEnvironment(t *testing.T) {
+	testenv.Slow(t)
 	program, backends := testenv.Instrumented(t, filepath.Join(testenv.Root(t), "examples", "instrument",
 		"instrument.cpp"))
 	for _, level := range []resource.Level{resource.Minimal, resource.Detailed} {
@@ -201,6 +202,7 @@ func TestInstrumentEnvironment(t *testing.T) {
 
 // TestInstrumentRecipes: LRI's recipes for jq run on the file.
 func TestInstrumentRecipes(t *testing.T) {
+	testenv.Slow(t)
 	jq := testenv.NeedJQ(t)
 	path, _ := instrumented(t)
 	for recipe, want := range map[string]int{
@@ -219,6 +221,7 @@ func TestInstrumentRecipes(t *testing.T) {
 
 // TestInstrumentFormulas compares the library's formulas with resource's, on random shapes.
 func TestInstrumentFormulas(t *testing.T) {
+	testenv.Slow(t)
 	program := testenv.InstrumentAsk(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	var in strings.Builder
@@ -283,6 +286,7 @@ func randomOp(random *rand.Rand, name string) resource.Op {
 // TestInstrumentTexts: whatever bytes a program gives for a name, the line is JSON, and has the text that
 // encoding/json makes of them.
 func TestInstrumentTexts(t *testing.T) {
+	testenv.Slow(t)
 	program := testenv.InstrumentAsk(t)
 	random := rand.New(rand.NewPCG(3, 4))
 	alphabet := []string{"a", "\"", "\\", "\n", "\x01", "\x7f", "\x80", "\xc3", "é", "\xe2\x82", "€", "\xed\xa0\x80",

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -15,6 +16,7 @@ import (
 // and removal. The next repair still reports the change, and what it seals counts as lossy: its new manifest must
 // not make a changed file whole.
 func TestKilledRepairOfChangedFiles(t *testing.T) {
+	testenv.Slow(t)
 	for name, damage := range map[string]func(path string) error{
 		"kv_block_lifecycle.parquet": func(path string) error {
 			return os.WriteFile(path, []byte("something else"),

@@ -85,7 +85,7 @@ type kills struct {
 // LLAMATAP_KILLS is how many processes are killed.
 func TestKills(t *testing.T) {
 	total := 2
-	if nightly() {
+	if testenv.Nightly() {
 		total = 40
 	}
 	if n, err := strconv.Atoi(os.Getenv("LLAMATAP_KILLS")); err == nil {

@@ -18,6 +18,7 @@ import (
 // TestKLDivergence: diff finds the divergences of two quantisations' logits that llama-perplexity prints. That leaves
 // out the last token of each chunk, and stores the first model's probabilities in 16 bits.
 func TestKLDivergence(t *testing.T) {
+	testenv.Slow(t)
 	const chunk, chunks = 128, 4
 	dir, model := t.TempDir(), testenv.Model(t)
 	text, other := filepath.Join(dir, "text.txt"), filepath.Join(dir, "q4.gguf")

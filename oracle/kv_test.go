@@ -141,6 +141,7 @@ func TestServerFullCache(t *testing.T) {
 // TestKVOfDevice: lives on a device, the CPU behind a socket, are those on the CPU itself: in time they differ, in
 // nothing else.
 func TestKVOfDevice(t *testing.T) {
+	testenv.Slow(t)
 	models := map[string]string{"default": testenv.Model(t), "window": synthetic(t, "gemma2", gguf.F16, nil),
 		"hybrid": synthetic(t, "jamba", gguf.F16, nil)}
 	endpoint := testenv.NeedRPC(t)
@@ -248,6 +249,7 @@ func livesOf(t *testing.T, args []string) *resources.KV {
 // TestKVOfDrafts: a model and one that drafts for it have caches of their own, both are followed whole, and
 // rejected drafts are evicted from both.
 func TestKVOfDrafts(t *testing.T) {
+	testenv.Slow(t)
 	own, hybrid := testenv.Model(t), synthetic(t, "jamba", gguf.F16, nil)
 	for name, model := range map[string]string{"itself": own, "hybrid": hybrid} {
 		t.Run(name, func(t *testing.T) {

@@ -88,6 +88,7 @@ func inCommon(a, b []string) int {
 // a page fault where a tensor is touched first. Those are the tensors that the ledger says were read, in the same
 // order, and at least 99 % of their pages.
 func TestLedgerOfColdModel(t *testing.T) {
+	testenv.Slow(t)
 	testenv.NeedBPF(t)
 	model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Layers, c.Width, c.FF = 6, 512, 1536 })
 	file, err := gguf.Open(model)

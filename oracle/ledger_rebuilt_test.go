@@ -12,6 +12,7 @@ import (
 // prompt. Described by what differs from the graph before, or whole, as they are where tensors are captured, they say
 // the same of every access.
 func TestLedgerOfRebuiltGraphs(t *testing.T) {
+	testenv.Slow(t)
 	args := []string{"llama-completion", "--tap-ledger", "-m", testenv.Model(t), "-p", prompt, "-n", "520",
 		"--ignore-eos", "--temp", "0", "-t", "1", "-c", "1024", "-no-cnv"}
 	changes, dir := ledgerOf(t, args...)

@@ -20,8 +20,8 @@ import (
 // tokens; each graph reads, of each sequence in it, the cells that are there by then; and what the ledger says of
 // cells is what their lives say.
 func TestLedgerOfServer(t *testing.T) {
-	for _, args := range [][]string{{"-fa", "on", "--no-kv-unified"}, {"-fa", "off", "--no-kv-unified"},
-		{"-fa", "on", "--kv-unified"}} {
+	for _, args := range testenv.ByDay([][]string{{"-fa", "off", "--no-kv-unified"},
+		{"-fa", "on", "--no-kv-unified"}, {"-fa", "on", "--kv-unified"}}, 1) {
 		t.Run(strings.Join(args, " "), func(t *testing.T) { ledgerOfServer(t, args) })
 	}
 }

@@ -356,7 +356,7 @@ func TestLedgerOfOperands(t *testing.T) {
 		{"llama", gguf.Q4_K, nil}, {"gemma2", gguf.F16, []string{"-fa", "off"}}, {"jamba", gguf.F16, nil},
 		{"qwen3moe", gguf.Q8_0, nil},
 	}
-	if nightly() {
+	if testenv.Nightly() {
 		for _, arch := range archs(t) {
 			configs = append(configs, config{arch, gguf.F16, nil}, config{arch, gguf.Q8_0, []string{"-fa", "off"}},
 				config{arch, gguf.F16, []string{"-n", "1", "-ub", "512"}})

@@ -126,13 +126,11 @@ func stock(t *testing.T, name string, args ...string) (stdout, stderr string) {
 // archs are the architectures that models are made of, for the long forms; short ones take a few.
 func archs(t *testing.T, short ...string) []string {
 	t.Helper()
-	if !nightly() {
+	if !testenv.Nightly() {
 		return short
 	}
 	return synth.Archs()
 }
-
-func nightly() bool { return os.Getenv("LLAMATAP_NIGHTLY") == "1" }
 
 // made are the models of this test run.
 var made = struct {
@@ -183,7 +181,7 @@ func TestMain(m *testing.M) {
 	}
 	// llama.cpp's threads sleep at a barrier. Where they spin, as by default, beside other tests each barrier takes
 	// a time slice.
-	if !nightly() {
+	if !testenv.Nightly() {
 		os.Setenv("OMP_WAIT_POLICY", "passive")
 		// To touch the pages of 256 MiB, the default, takes a third of a short recording's time.
 		os.Setenv("LLAMATAP_MEMORY", "32M")

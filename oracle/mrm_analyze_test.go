@@ -68,6 +68,7 @@ print("ok", n.mean(), low, high)
 // TestWhatIfAgain records a run in which cells are needed for different times, some of which end, and lets pandas
 // compute again what follows.
 func TestWhatIfAgain(t *testing.T) {
+	testenv.Slow(t)
 	python := testenv.NeedPython(t, "pandas", "numpy")
 	run := llamatap(t, "run", "--tap-regions", "--tap-kv", "--tap-kv-block", "1", "-p", prompt, "-n", "40",
 		"-t", "1").good(t).dirs[0]

@@ -56,6 +56,7 @@ assert len(p) == 1 and p[0]["tokens_generated"] == 7 and p[0]["output"], p
 // TestExportToMRMTrace lets mrm-trace's own code read a run that was exported for it. A second export adds to the
 // folder.
 func TestExportToMRMTrace(t *testing.T) {
+	testenv.Slow(t)
 	python := testenv.NeedPython(t, "mrm_trace.analyser", "pandas")
 	run := llamatap(t, "run", "--tap-ledger", "--tap-kv", "-p", prompt, "-n", "8", "-t", "1").good(t).dirs[0]
 	out := filepath.Join(t.TempDir(), "results")

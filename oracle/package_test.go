@@ -69,6 +69,7 @@ func emptyRoot(t *testing.T) string {
 
 // TestArchive: the archive of make dist runs in a root without Go, compiler or llama.cpp, also through links.
 func TestArchive(t *testing.T) {
+	testenv.Slow(t)
 	testenv.NeedPrograms(t, "llama-completion", "llama-cli")
 	testenv.NeedRoot(t)
 	testenv.NeedLlama(t)

@@ -12,13 +12,14 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/gguf/synth"
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
 // TestPlaces lets no computed node of any architecture be without component and layer, in graphs of a long prompt,
 // a short one and one token, with flash attention on and off.
 func TestPlaces(t *testing.T) {
-	for _, arch := range synth.Archs() {
+	for _, arch := range testenv.ByDay(synth.Archs(), 5) {
 		for _, fa := range []string{"on", "off"} {
 			t.Run(arch+" fa "+fa, func(t *testing.T) {
 				t.Parallel()

@@ -8,11 +8,13 @@ import (
 
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/gguf/synth"
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // TestLargerThanPool captures logits of a whole batch that are several times as large as the memory that the tap
 // may take: they come in pieces, and put together they are what a large pool captures at once.
 func TestLargerThanPool(t *testing.T) {
+	testenv.Slow(t)
 	model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Width, c.FF, c.Vocab = 128, 128, 32000 })
 	file := textFile(t, strings.Repeat(long+prompt, 8))
 	args := []string{"-m", model, "-f", file, "-c", "256", "-b", "256", "-t", "2", "--chunks", "2"}

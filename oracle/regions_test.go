@@ -397,6 +397,7 @@ print(rows)
 
 // TestOthersReadRegions lets pandas, pyarrow and DuckDB read a table.
 func TestOthersReadRegions(t *testing.T) {
+	testenv.Slow(t)
 	python := testenv.NeedPython(t, "pyarrow.parquet", "pandas", "duckdb")
 	run := llamatap(t, "run", "--tap-regions", "-p", prompt, "-n", "3", "-t", "1").good(t)
 	seen, err := exec.Command(python, "-c", tableOfRegions,
@@ -417,7 +418,7 @@ func TestRegionsOfArchitectures(t *testing.T) {
 		}
 	}
 	archs := []string{"gemma3", "gpt-oss", "mamba"}
-	if os.Getenv("LLAMATAP_NIGHTLY") == "1" {
+	if testenv.Nightly() {
 		archs = synth.Archs()
 	}
 	for _, arch := range archs {

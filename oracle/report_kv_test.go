@@ -58,6 +58,7 @@ func freeCells(t *testing.T, dir string) (free int64) {
 // TestReportFragmented: a conversation at the end of a cache that others have left makes attention read free cells,
 // which stands out where the sequences share one cache, and does not where each has its own.
 func TestReportFragmented(t *testing.T) {
+	testenv.Slow(t)
 	const fragmented = "a fragmented KV cache"
 	for cache, want := range map[string]bool{"--kv-unified": true, "--no-kv-unified": false} {
 		t.Run(cache, func(t *testing.T) {

@@ -138,6 +138,7 @@ func TestReportStarved(t *testing.T) {
 
 // TestReportQuiet: one thread that has a processor for itself does not starve.
 func TestReportQuiet(t *testing.T) {
+	testenv.Slow(t)
 	testenv.NeedBPF(t)
 	undisturbed(t)
 	var want float64

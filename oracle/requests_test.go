@@ -301,6 +301,7 @@ func TestRequestsOfCLI(t *testing.T) {
 // TestServerEmbeddings asks for embeddings, of texts and of token ids, and for a ranking: every token is prompt, every
 // text a request, whose record has its times in order and the interface that was asked.
 func TestServerEmbeddings(t *testing.T) {
+	testenv.Slow(t)
 	for kind, flags := range map[string][]string{
 		"embedding": {"--embedding", "--pooling", "mean"}, "last": {"--embedding", "--pooling", "last"},
 		"rerank":   {"--rerank"},
@@ -365,8 +366,9 @@ func TestServerEmbeddings(t *testing.T) {
 
 // TestServerLoad lets a hundred clients ask at the same time, under the policy that loses nothing.
 func TestServerLoad(t *testing.T) {
+	testenv.Slow(t)
 	clients, slots := 100, 8
-	if nightly() {
+	if testenv.Nightly() {
 		clients = 400
 	}
 	s := serve(t, []string{"--tap-tensors", "l_out*", "--tap-overflow", "block"}, "-np", fmt.Sprint(slots),

@@ -38,15 +38,18 @@ func recompute(t *testing.T, dir string) {
 // TestSummaryRecomputed: runs at every level, with a shifted context, and with experts.
 func TestSummaryRecomputed(t *testing.T) {
 	moe := synthetic(t, "qwen3moe", gguf.Q8_0, nil)
-	for name, args := range map[string][]string{
-		"minimal":  slices.Concat([]string{"--tap-resource-level", "MINIMAL"}, generate(12)),
-		"detailed": slices.Concat([]string{"--tap-resource-level", "DETAILED"}, generate(12)),
-		"shifted": slices.Concat([]string{"--tap-resource-level", "VERBOSE", "--tap-kv", "--tap-ledger", "-c", "256",
-			"--context-shift"}, generate(300)),
-		"experts": slices.Concat([]string{"--tap-resource-level", "VERBOSE", "-m", moe, "-c", "256"}, generate(8)),
-	} {
-		t.Run(name, func(t *testing.T) {
-			recompute(t, llamatap(t, slices.Concat([]string{"run"}, args)...).good(t).dirs[0])
+	for _, c := range testenv.ByDay([]struct {
+		name string
+		args []string
+	}{
+		{"minimal", slices.Concat([]string{"--tap-resource-level", "MINIMAL"}, generate(12))},
+		{"detailed", slices.Concat([]string{"--tap-resource-level", "DETAILED"}, generate(12))},
+		{"experts", slices.Concat([]string{"--tap-resource-level", "VERBOSE", "-m", moe, "-c", "256"}, generate(8))},
+		{"shifted", slices.Concat([]string{"--tap-resource-level", "VERBOSE", "--tap-kv", "--tap-ledger", "-c", "256",
+			"--context-shift"}, generate(300))},
+	}, 2) {
+		t.Run(c.name, func(t *testing.T) {
+			recompute(t, llamatap(t, slices.Concat([]string{"run"}, c.args)...).good(t).dirs[0])
 		})
 	}
 }
@@ -62,7 +65,7 @@ func TestSummaryOfServer(t *testing.T) {
 		prefill, decode = prefill+int64(a.Timings.Prompt), decode+int64(a.Predicted)-1
 	}
 	long := make(chan completionAnswer)
-	go func() { long <- s.ask(t, question{prompt: prompt, slot: 0, n: 600}) }()
+	go func() { long <- s.ask(t, question{prompt: prompt, slot: 0, n: 250}) }()
 	for n, done := 0, false; !done; n++ {
 		select {
 		case a := <-long:
@@ -105,16 +108,16 @@ func fakeGPU(t *testing.T) {
 // and is in the events, the summaries and metadata alike. Of one without a counter that draws 250.5 W, each phase has
 // used that by its time.
 func TestEnergyOfPhases(t *testing.T) {
-	for name, c := range map[string]struct {
-		lacks, script, source string
-		joules                float64 // in all; 0: as samples say
+	for _, c := range testenv.ByDay([]struct {
+		name, lacks, script, source string
+		joules                      float64 // in all; 0: as samples say
 	}{
-		"counter":          {"", "", resource.EnergyCounter, 0},
-		"scripted counter": {"PowerUsage", "10000 17000", resource.EnergyCounter, 7},
-		"power":            {"TotalEnergyConsumption", "", resource.PowerSamples, 0},
-		"neither":          {"TotalEnergyConsumption PowerUsage", "", "", 0},
-	} {
-		t.Run(name, func(t *testing.T) {
+		{"scripted counter", "PowerUsage", "10000 17000", resource.EnergyCounter, 7},
+		{"counter", "", "", resource.EnergyCounter, 0},
+		{"power", "TotalEnergyConsumption", "", resource.PowerSamples, 0},
+		{"neither", "TotalEnergyConsumption PowerUsage", "", "", 0},
+	}, 2) {
+		t.Run(c.name, func(t *testing.T) {
 			fakeGPU(t)
 			t.Setenv("FAKE_NVML_LACKS", c.lacks)
 			if c.script != "" {

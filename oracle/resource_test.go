@@ -313,6 +313,7 @@ func weightsByLayer(t *testing.T, path string) (bytes map[int]float64, layers in
 // TestResourceDiskFull fills the disk while events are written: the model goes on to its end, and what is missing
 // is reported.
 func TestResourceDiskFull(t *testing.T) {
+	testenv.Slow(t)
 	testenv.NeedRoot(t)
 	plain := llamatap(t, slices.Concat([]string{"run"}, generate(40))...).good(t)
 	for _, kib := range []int{600, 1500, 3000} {

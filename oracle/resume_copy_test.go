@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 

@@ -10,12 +10,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // TestResumeDiskFull fills the disk in the middle of a run, makes room, and goes on: what is there then is what a
 // run leaves that always had room. The program continues, or ends, when the disk is full; it makes no difference. A
 // resume that finds no room at all leaves the run as it was.
 func TestResumeDiskFull(t *testing.T) {
+	testenv.Slow(t)
 	args := []string{"run", "--tap-tensors", "l_out*,attn_norm,ffn_out", "--checkpoint-every", "5",
 		"--tap-min-free", "0", "-t", "1", "-s", "5",
 		"-p", "func main() {", "-n", "120", "--ignore-eos"}
@@ -27,7 +30,7 @@ func TestResumeDiskFull(t *testing.T) {
 	}
 	disks := []disk{{500, []string{"--tap-on-failure", "continue"}}, {900, []string{"--tap-on-failure", "stop"}},
 		{1800, []string{"--tap-on-failure", "continue", "--checkpoint-state"}}}
-	if nightly() {
+	if testenv.Nightly() {
 		for kib := 420; kib < 1500; kib += 60 {
 			disks = append(disks, disk{kib, disks[0].more}, disk{kib, disks[1].more}, disk{kib * 2, disks[2].more})
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/rundir"
 	"golang.org/x/sys/unix"
 )
@@ -77,7 +78,7 @@ func (g *going) killedAt(t *testing.T, tokens int64) bool {
 // metadata.
 func TestResumeDone(t *testing.T) {
 	const lines, chosen = 9, 60
-	for _, c := range []struct {
+	for _, c := range testenv.ByDay([]struct {
 		name    string
 		args    []string
 		skipped bool
@@ -87,7 +88,7 @@ func TestResumeDone(t *testing.T) {
 		{"sample", []string{"--tap-tensors", "l_out*", "--tap-granularity", "sampled_slices",
 			"--tap-sampling-rate", "0.1", "--temp", "0"}, true},
 		{"cells of the prompts before", []string{"--tap-tensors", "kq-*", "-fa", "off", "--temp", "0"}, false},
-	} {
+	}, 2) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
@@ -155,6 +156,7 @@ func sameRun(t *testing.T, got, want *capture) {
 // TestResumeDoneOfOthers: prompts or results that are not those of the run are reported, and destroy nothing; without
 // results all is computed.
 func TestResumeDoneOfOthers(t *testing.T) {
+	testenv.Slow(t)
 	dir, out := t.TempDir(), t.TempDir()
 	prompts, results := promptFile(t, dir, 9), filepath.Join(dir, "results.jsonl")
 	args := []string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "9", "-t", "1", "--temp", "0",

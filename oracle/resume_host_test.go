@@ -15,6 +15,7 @@ import (
 // TestResumeHost: host collectors of a resumed run cover it from its beginning, as if it were
 // another run.
 func TestResumeHost(t *testing.T) {
+	testenv.Slow(t)
 	testenv.NeedBPF(t)
 	args := slices.Insert(resumeArgs([]string{"--temp", "0"}, 60), 1, "--tap-host", "block,system,waits,prof",
 		"--tap-host-interval", "100ms", "--tap-host-details")

@@ -68,7 +68,7 @@ func answersOf(t *testing.T, path string) (all []map[string]any) {
 // stream of one that was not interrupted. No seed is given: each prompt has another one, and the same again.
 func TestResumePrompts(t *testing.T) {
 	const prompts = 12
-	for _, parallel := range []string{"1", "3"} {
+	for _, parallel := range testenv.ByDay([]string{"3", "1"}, 1) {
 		t.Run("np "+parallel, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()

@@ -64,6 +64,7 @@ func TestResumeState(t *testing.T) {
 // in the stream, of every run of this model with this memory, and what is resumed, from a state or by
 // computing again, passes over it, its requests included.
 func TestResumeWrittenSetup(t *testing.T) {
+	testenv.Slow(t)
 	model := filepath.Join(t.TempDir(), "layers.gguf")
 	llamatap(t, "synth", "-o", model, "--params", "6m", "--layers", "32").good(t)
 	args := []string{"run", "-m", model, "--tap-memory", "8MiB", "--tap-tensors", "*", "-fa", "off",
@@ -128,6 +129,7 @@ func TestResumeStateDamaged(t *testing.T) {
 
 // TestResumeStateInterrupted: Ctrl-C leaves a sealed run that can be read and resumed.
 func TestResumeStateInterrupted(t *testing.T) {
+	testenv.Slow(t)
 	out := t.TempDir()
 	args := []string{"run", "--checkpoint-every", "5", "--checkpoint-state", "--tap-tensors", "l_out*", "-t", "1",
 		"-s", "3", "-p", "func main() {", "-n", "300", "--ignore-eos"}

@@ -58,8 +58,8 @@ func resumeArgs(args []string, tokens int) []string {
 // TestResume kills runs at random moments, two of three by kill -9, and demands that each, repaired, is a
 // beginning, and, resumed, leaves the text, the stream and the tokens of a run that was not interrupted.
 func TestResume(t *testing.T) {
-	rounds, tokens := 16, 24 // each sampler twice, each way to be killed five times, three runs killed twice
-	if nightly() {
+	rounds, tokens := 8, 24 // each sampler once, each way to be killed twice, a run killed twice
+	if testenv.Nightly() {
 		rounds, tokens = 312, 64
 	}
 	baselines := map[string]*whole{}
@@ -324,6 +324,7 @@ func TestResumeRefusals(t *testing.T) {
 // A program that does something else than what was recorded of it, here because its prompt comes from another
 // standard input, is stopped, and the recording stays as it is.
 func TestResumeOfAnother(t *testing.T) {
+	testenv.Slow(t)
 	out := t.TempDir()
 	args := []string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "3", "-n", "300", "--temp", "0",
 		"--ignore-eos", "-f"}

@@ -66,9 +66,10 @@ func TestRotate(t *testing.T) {
 // TestRotateKilled kills a run that rotates at calls of every kind, from when it gives something back: what is left can
 // be repaired, says what it had given back, and has each token of the whole run from there to its end.
 func TestRotateKilled(t *testing.T) {
+	testenv.Slow(t)
 	const tokens = 60
 	killed := 2
-	if nightly() {
+	if testenv.Nightly() {
 		killed = 20
 	}
 	whole := llamatap(t, append([]string{"run", "--tap-tensors", "l_out-0"}, generate(tokens)...)...).good(t)

@@ -498,6 +498,7 @@ func TestSamplesKilled(t *testing.T) {
 // TestSamplesOnFullDisk: the program goes on, the run is sealed with what there was room for, and what was lost is
 // counted.
 func TestSamplesOnFullDisk(t *testing.T) {
+	testenv.Slow(t)
 	whole := llamatap(t, slices.Concat([]string{"run", "--tap-samples", "faults"}, generate(12))...).good(t)
 	sealed := 0
 	for _, kib := range []int{120, 260, 400} {

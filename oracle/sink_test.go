@@ -119,6 +119,7 @@ func TestSink(t *testing.T) {
 
 // Each segment is a stream of its own.
 func TestSinkOfSegments(t *testing.T) {
+	testenv.Slow(t)
 	address, result := listen(t, allFrames, nil)
 	o := llamatap(t, append(sinkRun, "--tap-sink", address, "--tap-segment", "4M")...).good(t)
 	got := result()

@@ -279,9 +279,10 @@ func TestSteerSequenceCaptured(t *testing.T) {
 
 // TestSteerSequencesElsewhere steers slots where rows, graphs and vectors are elsewhere.
 func TestSteerSequencesElsewhere(t *testing.T) {
+	testenv.Slow(t)
 	models := map[string]string{"small micro-batches": "", "device": "", "two devices": "",
 		"one stream": synthetic(t, "llama", gguf.F32, nil)}
-	if nightly() {
+	if testenv.Nightly() {
 		for _, arch := range synth.Archs() {
 			models[arch] = synthetic(t, arch, gguf.F32, nil)
 		}

@@ -232,7 +232,7 @@ func TestInterruptTool(t *testing.T) {
 
 // TestInterruptTwice interrupts a front end twice at once, which often hangs in its own handler.
 func TestInterruptTwice(t *testing.T) {
-	for range map[bool]int{false: 1, true: 3}[nightly()] {
+	for range map[bool]int{false: 1, true: 3}[testenv.Nightly()] {
 		g := begin(t, slices.Concat([]string{"llama-completion", "-no-cnv", "-m", testenv.Model(t)}, endless,
 			everything)...)
 		unix.Kill(-g.cmd.Process.Pid, unix.SIGINT)
@@ -275,6 +275,7 @@ func TestTerminate(t *testing.T) {
 
 // TestModelKilled: what the model published before SIGKILL is sealed, and llamatap ends as the model did.
 func TestModelKilled(t *testing.T) {
+	testenv.Slow(t)
 	for name, args := range map[string][]string{"run": ofRun(), "exec": ofExec(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -33,7 +33,7 @@ func textCases(t *testing.T) []textCase {
 		cases = append(cases, textCase{arch, []string{"-m", synthetic(t, arch, gguf.Q8_0, nil), "-p", prompt,
 			"-ub", "8", "-t", "2", "-c", "512"}})
 	}
-	if !nightly() {
+	if !testenv.Nightly() {
 		return cases
 	}
 	for _, ub := range []string{"1", "3", "64"} {
@@ -61,7 +61,7 @@ func TestSameText(t *testing.T) {
 			}
 			some := append([]string{"--tap-tensors", "l_out,norm"}, exact...)
 			taps := map[string][]string{"untapped": nil, "all": everything}
-			if i%2 == 1 || nightly() { // by day in small batches, of a quantised cache and of a recurrent model
+			if i%2 == 1 || testenv.Nightly() { // by day in small batches, of a quantised cache and of a recurrent model
 				taps["some"], taps["attention"] = some, []string{"--tap-attention"}
 			}
 			if c.name == "mamba" {

@@ -17,6 +17,7 @@ import (
 // model waits and nothing is lost; with drop it does not, and what is recorded and what is lost add up. Both
 // processes together take no more memory than was allowed.
 func TestThrottledDisk(t *testing.T) {
+	testenv.Slow(t)
 	const rate, memory = 20 << 20, 128
 	args := []string{"-p", prompt, "-n", "450", "--temp", "0", "--ignore-eos", "-t", "1", "-c", "512"}
 	plain := llamatap(t, slices.Concat([]string{"run"}, args)...).good(t)

@@ -137,19 +137,21 @@ func TestTimelines(t *testing.T) {
 	laws := filepath.Join(testenv.Root(t), "docs", "timeline_laws.sql")
 	model, parallel := testenv.Model(t), synthetic(t, "llama", gguf.Q8_0, nil)
 	generate := []string{"run", "-p", prompt, "-n", "24", "-t", "1", "--temp", "0", "--ignore-eos", "-m"}
-	for name, args := range map[string][]string{
-		"VERBOSE, half of it timed": append(generate, model, "--tap-resource-level", "VERBOSE",
-			"--tap-resource-sample", "2", "--tap-kv", "--tap-host", "waits", "--tap-host-details", "--tap-cold"),
-		"DETAILED, experts": append(generate, synthetic(t, "qwen3moe", gguf.Q8_0, nil), "--tap-resource-level",
-			"DETAILED"),
-		"MINIMAL, sequences": {"exec", "--tap-resource-level", "MINIMAL", "--", "llama-parallel", "-m", parallel, "-np",
-			"3", "-ns", "4", "-n", "6", "-c", "8192", "-t", "1"},
-		"DETAILED, sequences": {"exec", "--tap-resource-level", "DETAILED", "--", "llama-parallel", "-m", parallel,
-			"-np",
-			"3", "-ns", "4", "-n", "6", "-c", "8192", "-t", "1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			run, folder := llamatap(t, args...).good(t).dirs[0], t.TempDir()
+	sequences := []string{"--", "llama-parallel", "-m", parallel, "-np", "3", "-ns", "4", "-n", "6", "-c", "8192",
+		"-t", "1"}
+	for _, c := range testenv.ByDay([]struct {
+		name string
+		args []string
+	}{
+		{"VERBOSE, half of it timed", append(generate, model, "--tap-resource-level", "VERBOSE",
+			"--tap-resource-sample", "2", "--tap-kv", "--tap-host", "waits", "--tap-host-details", "--tap-cold")},
+		{"DETAILED, experts", append(generate, synthetic(t, "qwen3moe", gguf.Q8_0, nil), "--tap-resource-level",
+			"DETAILED")},
+		{"DETAILED, sequences", append([]string{"exec", "--tap-resource-level", "DETAILED"}, sequences...)},
+		{"MINIMAL, sequences", append([]string{"exec", "--tap-resource-level", "MINIMAL"}, sequences...)},
+	}, 2) {
+		t.Run(c.name, func(t *testing.T) {
+			run, folder := llamatap(t, c.args...).good(t).dirs[0], t.TempDir()
 			for format, name := range map[string]string{"perfetto": "t.pftrace", "chrome": "t.json",
 				"speedscope": "t.speedscope", "pprof": "t.pb.gz"} {
 				llamatap(t, "export", run, "--to", format, "-o", filepath.Join(folder, name), "--max-size", "100M").

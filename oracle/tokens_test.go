@@ -228,6 +228,7 @@ func TestTokensOfCLI(t *testing.T) {
 
 // TestTokensOfPerplexity lets two sequences share a batch.
 func TestTokensOfPerplexity(t *testing.T) {
+	testenv.Slow(t)
 	file := textFile(t, strings.Repeat(long+prompt, 12))
 	c := tapped(t, residual, "llama-perplexity", "-m", testenv.Model(t), "-f", file, "-c", "256", "-b", "512",
 		"-t", "1").sealed(t)

@@ -13,8 +13,7 @@ import (
 // TestUncut: tensors that are copied once the whole graph is computed are those that are copied while it is, bit by
 // bit, and so is the text that the model generates.
 func TestUncut(t *testing.T) {
-	for _, arch := range archs(t, "llama", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "mixtral", "mamba",
-		"jamba", "gpt-oss") {
+	for _, arch := range archs(t, "llama", "qwen3moe", "gemma3", "jamba", "gpt-oss") {
 		for _, fa := range []string{"on", "off"} {
 			t.Run(arch+" fa "+fa, func(t *testing.T) {
 				t.Parallel()

@@ -287,6 +287,7 @@ func limited(t *testing.T, bytes int64, cmd *exec.Cmd) *exec.Cmd {
 // TestShortOfMemory: a model that does not fit into its memory is read again for each token; where the time goes is
 // by tensor.
 func TestShortOfMemory(t *testing.T) {
+	testenv.Slow(t)
 	testenv.NeedBPF(t)
 	layers, tokens := 10, "5"
 	if testenv.Emulated() {

@@ -21,10 +21,10 @@ func TestContextShift(t *testing.T) {
 	testenv.Once(t, "TestGreedyPrompts")
 	base := []string{"-m", testenv.Model(t), "-p", longPrompt, "-n", "300", "-c", "256", "-t", "1", "--ignore-eos",
 		"--context-shift"}
-	for _, args := range brief([][]string{
+	for _, args := range brief(testenv.ByDay([][]string{
 		{"--temp", "0"}, {"-s", "3", "--keep", "20"}, {"-s", "4", "--keep", "-1"},
 		{"--temp", "0", "-ctk", "q8_0", "--keep", "5000"},
-	}, 1) {
+	}, 2), 1) {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			r := same(t, append(base, args...)...)
 			if r.Finish != runner.FinishLength || r.Tokens != 300 || r.Shifts < 2 {
@@ -133,7 +133,8 @@ func cached(t *testing.T, cache []byte, args ...string) []byte {
 // the same.
 func TestPromptCache(t *testing.T) {
 	testenv.Once(t, "TestGreedyPrompts")
-	for _, model := range brief([]string{testenv.Model(t), synthetic(t, "gemma2"), synthetic(t, "mamba")}, 1) {
+	for _, model := range brief(testenv.ByDay([]string{testenv.Model(t), synthetic(t, "gemma2"), synthetic(t, "mamba")}, 2),
+		1) {
 		t.Run(strings.TrimSuffix(filepath.Base(model), ".gguf"), func(t *testing.T) {
 			base := []string{"-m", model, "-n", "20", "-c", "512", "-s", "3", "-t", "1", "-p"}
 			prompt := longPrompt + "func main"

@@ -75,7 +75,7 @@ func TestInfill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			args := []string{"-m", path, "-p", prompt, "-n", "200", "-t", "1"}
 			texts := make(map[string]bool)
-			seeds := brief([]string{"1", "42", "4000000000"}, 1)
+			seeds := testenv.ByDay([]string{"1", "42", "4000000000"}, 1)
 			if name == "random" {
 				seeds = seeds[:1]
 			}

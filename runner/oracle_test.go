@@ -199,12 +199,12 @@ func TestGreedyPrompts(t *testing.T) {
 }
 
 func TestGreedyShapes(t *testing.T) {
-	for _, args := range brief([][]string{
+	for _, args := range brief(testenv.ByDay([][]string{
 		{"-ub", "1"}, {"-ub", "7"}, {"-ub", "32"}, {"-ub", "512"}, {"-b", "16"}, {"-b", "50", "-ub", "7"},
 		{"-t", "1", "-tb", "2"}, {"-t", "2", "-tb", "1"}, {"-fa", "off"}, {"-fa", "on"},
 		{"-ctk", "q8_0", "-ctv", "q8_0"}, {"-ctk", "f32", "-ctv", "bf16"},
 		{"--no-warmup"}, {"--no-repack"}, {"-lm", "none"}, {"-ngl", "0"}, {"-dev", "none"},
-	}, 3) {
+	}, 8), 3) {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			all := append([]string{"-m", testenv.Model(t), "-p", longPrompt, "-n", "30", "--temp", "0"}, args...)
 			if !slices.Contains(args, "-t") {

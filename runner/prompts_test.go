@@ -17,6 +17,7 @@ import (
 
 	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/runner"
 )
 
@@ -112,8 +113,8 @@ func TestPromptsBursts(t *testing.T) {
 		fmt.Fprintf(&bursts, `{"prompt":%s,%s}`+"\n", text, more)
 		fmt.Fprintf(&single, `{"prompt":%s,%s,"n_probs":1}`+"\n", text, more)
 	}
-	for _, args := range [][]string{{"-c", "256"}, {"-c", "768", "-np", "3"},
-		{"-c", "256", "-r", "func", "-r", "err"}} {
+	for _, args := range testenv.ByDay([][]string{{"-c", "768", "-np", "3"},
+		{"-c", "256", "-r", "func", "-r", "err"}, {"-c", "256"}}, 2) {
 		got, stderr, err := answer(t, bursts.String(), args...)
 		if err != nil {
 			t.Fatalf("%v: %s", err, stderr)

@@ -26,7 +26,7 @@ const mostMemory = 512 << 10
 // nightly are command lines that compute for seconds; outside of a nightly run there are none, and other commands
 // read the same files.
 func nightly(commands ...[]string) [][]string {
-	if os.Getenv("LLAMATAP_NIGHTLY") != "1" {
+	if !testenv.Nightly() {
 		return nil
 	}
 	return commands
@@ -153,11 +153,13 @@ func TestBombs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var readings [][]string
 	for _, run := range runs {
-		commands = append(commands, []string{"inspect", run}, []string{"verify", run},
+		readings = append(readings, []string{"inspect", run}, []string{"verify", run},
 			[]string{"resource", "summary", run}, []string{"kv", run}, []string{"memory", run},
 			[]string{"cat", run, "--tensor", "l_out-0"}, []string{"analyze", run})
 	}
+	commands = append(commands, testenv.ByDay(readings, len(readings)/3)...)
 	for i, args := range commands {
 		cmd := self(args...)
 		var said bytes.Buffer

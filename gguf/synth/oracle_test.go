@@ -18,8 +18,6 @@ import (
 )
 
 // nightly says whether the long forms run.
-func nightly() bool { return os.Getenv("LLAMATAP_NIGHTLY") == "1" }
-
 // fileOf makes the model as a file of a folder that goes with the test.
 func fileOf(t *testing.T, m *Model) string {
 	t.Helper()
@@ -46,7 +44,7 @@ func tail(s string) string { return s[max(0, len(s)-2000):] }
 // runTypes are the types that an architecture is run with: all of them at night, else one, in turn, so that every
 // type is run.
 func runTypes(i int) []gguf.Type {
-	if nightly() {
+	if testenv.Nightly() {
 		return Types()
 	}
 	types := []gguf.Type{gguf.Q8_0, gguf.F32, gguf.Q4_K, gguf.F16, gguf.Q4_0, gguf.BF16, gguf.Q5_0}
@@ -65,11 +63,8 @@ func TestLlamaRuns(t *testing.T) {
 		for _, typ := range runTypes(i) {
 			t.Run(fmt.Sprintf("%s/%v", arch, typ), func(t *testing.T) {
 				path := fileOf(t, plan(t, arch, typ))
-				settings := [][]string{{"-fa", "on", "-ub", "512"}, {"-fa", "off", "-ub", "8"}}
-				if nightly() {
-					settings = append(settings, []string{"-fa", "on", "-ub", "8"}, []string{"-fa", "off", "-ub", "512"})
-				}
-				for _, s := range settings {
+				for _, s := range testenv.ByDay([][]string{{"-fa", "off", "-ub", "8"}, {"-fa", "on", "-ub", "512"},
+					{"-fa", "on", "-ub", "8"}, {"-fa", "off", "-ub", "512"}}, 1) {
 					if text := complete(t, tool, path, s); strings.TrimSpace(text) == "" {
 						t.Errorf("%v: no text", s)
 					}
@@ -103,7 +98,7 @@ func TestLlamaNodesAreFinite(t *testing.T) {
 	testenv.Once(t, "TestFileIsValid")
 	tool := testenv.NeedTool(t, "llama-eval-callback")
 	sum := regexp.MustCompile(`sum = (\S+)`)
-	for _, arch := range Archs() {
+	for _, arch := range testenv.ByDay(Archs(), 5) {
 		t.Run(arch, func(t *testing.T) {
 			out, _ := run(t, tool.Command("-m", fileOf(t, plan(t, arch, gguf.F32)), "-p", prompt, "-t", "2", "-c",
 				"512"))
@@ -189,7 +184,7 @@ func (l loaded) values(t *testing.T, tensor *gguf.Tensor) []float32 {
 // quantizeArchs are the architectures whose files are compared with those of llama-quantize: mamba has a matrix
 // whose rows suit no type.
 func quantizeArchs() []string {
-	if nightly() {
+	if testenv.Nightly() {
 		return Archs()
 	}
 	return []string{"qwen3moe", "mamba", "gpt2"}

@@ -100,8 +100,11 @@ func TestGolden(t *testing.T) {
 
 // TestFileIsValid: the reader accepts every architecture and type, and it is what was asked for.
 func TestFileIsValid(t *testing.T) {
-	for _, arch := range testenv.Brief(every(), 3) {
-		for _, typ := range testenv.Brief(Types(), 2) {
+	for i, arch := range testenv.Brief(every(), 3) {
+		for j, typ := range testenv.Brief(Types(), 2) {
+			if !testenv.Nightly() && i%len(Types()) != j {
+				continue
+			}
 			m := plan(t, arch, typ)
 			p := bytesOf(t, m)
 			f, err := gguf.ReadBytes(p)

@@ -95,7 +95,7 @@ func recoverPlanted(t *testing.T, p *planted, o Options) {
 // TestPlanted recovers the directions that rows are made of.
 func TestPlanted(t *testing.T) {
 	testenv.Once(t, "TestResume")
-	for _, arch := range Archs {
+	for _, arch := range testenv.ByDay(Archs, 1) {
 		t.Run(arch, func(t *testing.T) {
 			o := DefaultOptions(arch)
 			o.Features, o.K, o.Batch, o.Epochs, o.Rate, o.DeadSteps = 96, 3, 256, 4, 3e-3, 50

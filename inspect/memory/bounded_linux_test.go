@@ -17,8 +17,9 @@ import (
 const maxResident = 512 << 20
 
 // TestHundredMillion analyses a long trace in a process of its own, which takes no more memory than that of a short
-// one, and less than 512 MiB. Nightly it has a hundred million rows, otherwise three.
+// one, and less than 512 MiB.
 func TestHundredMillion(t *testing.T) {
+	testenv.Slow(t)
 	if dir := os.Getenv("LLAMATAP_ANALYZE_RUN"); dir != "" {
 		r := analyze(t, dir, Options{})
 		status, err := os.ReadFile("/proc/self/status")
@@ -29,10 +30,7 @@ func TestHundredMillion(t *testing.T) {
 		return
 	}
 	testenv.NotWithRace(t) // which takes memory of its own
-	long := int64(3_000_000)
-	if os.Getenv("LLAMATAP_NIGHTLY") == "1" {
-		long = 100_000_000
-	}
+	const long = 100_000_000
 	peaks := make([]int64, 2)
 	for i, rows := range []int64{1_000_000, long} {
 		dir := t.TempDir()

@@ -144,6 +144,7 @@ func TestUsesOfNobody(t *testing.T) {
 
 // TestUsesAreBounded: values and pages beyond the limits are reported as more.
 func TestUsesAreBounded(t *testing.T) {
+	testenv.Slow(t)
 	testenv.Once(t, "TestUses")
 	var rows []row
 	for i := range maxUses + 5 {

@@ -250,9 +250,10 @@ func (p *served) look(t *testing.T, name, fragment string) {
 	}
 }
 
-// TestPageUnderLoad shows a run of 10,000 events a second: the page keeps up, and what it holds is bounded. The nightly
-// test goes on for an hour, at a tenth of the rate, and neither the page nor the server grows.
+// TestPageUnderLoad shows a run of 10,000 events a second: the page keeps up, and what it holds is bounded. It goes
+// on for an hour, at a tenth of the rate, and neither the page nor the server grows.
 func TestPageUnderLoad(t *testing.T) {
+	testenv.Slow(t)
 	p := servePage(t, 0)
 	p.Open(p.url+"#token="+token, 1440, 900, false)
 	p.Until(`by("runs").children.length === 1`)
@@ -270,14 +271,12 @@ func TestPageUnderLoad(t *testing.T) {
 		p.Until(fmt.Sprintf(`by("events").textContent.includes("exec:%d,")`, next-1))
 	}
 	load(2, 10_000)
-	if os.Getenv("LLAMATAP_NIGHTLY") == "1" {
-		load(60, 1000)
-		page, server := p.heaps()
-		load(3540, 1000)
-		if pageNow, serverNow := p.heaps(); pageNow > 2*page+10e6 || serverNow > 2*server+10e6 {
-			t.Errorf("after a minute the page held %.0f bytes and the server %.0f, after an hour %.0f and %.0f", page,
-				server, pageNow, serverNow)
-		}
+	load(60, 1000)
+	page, server := p.heaps()
+	load(3540, 1000)
+	if pageNow, serverNow := p.heaps(); pageNow > 2*page+10e6 || serverNow > 2*server+10e6 {
+		t.Errorf("after a minute the page held %.0f bytes and the server %.0f, after an hour %.0f and %.0f", page,
+			server, pageNow, serverNow)
 	}
 	var lines, nodes int
 	p.Eval(`by("events").textContent.split("\n").length`, &lines)

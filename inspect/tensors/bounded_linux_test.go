@@ -119,8 +119,9 @@ var readings = map[string]func(r *Run) error{
 }
 
 // TestBounded reads a run with a long index in processes of their own: what that takes in memory does not grow with
-// the index, and next to nothing with the tokens. Nightly the index has five million records.
+// the index, which has five million records, and next to nothing with the tokens.
 func TestBounded(t *testing.T) {
+	testenv.Slow(t)
 	if path := os.Getenv("LLAMATAP_BOUNDED_RUN"); path != "" {
 		r, err := Open(path)
 		if err == nil {
@@ -137,10 +138,7 @@ func TestBounded(t *testing.T) {
 		return
 	}
 	testenv.NotWithRace(t) // which takes memory of its own
-	tokens := 40_000
-	if os.Getenv("LLAMATAP_NIGHTLY") == "1" {
-		tokens = 500_000
-	}
+	const tokens = 500_000
 	small, _ := longIndex(t, 12_000)
 	large, index := longIndex(t, tokens)
 	for name := range readings {
@@ -148,7 +146,7 @@ func TestBounded(t *testing.T) {
 		t.Logf("%s: %d KiB, with %d tokens and an index of %d KiB: %d KiB", name, less>>10, tokens, index>>10, more>>10)
 		bound := less + 6<<20 // what the collector of garbage leaves more or less
 		if name == "cat" {
-			bound += int64(tokens) * 200 // places of the rows, while their list grows
+			bound += tokens * 200 // places of the rows, while their list grows
 		}
 		if more > bound {
 			t.Errorf("%s: %d KiB more for an index of %d KiB", name, (more-less)>>10, index>>10)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -16,7 +17,7 @@ func TestEveryByteIsVerified(t *testing.T) {
 	dir := sealed(t)
 	step := 3
 	switch {
-	case os.Getenv("LLAMATAP_NIGHTLY") != "":
+	case testenv.Nightly():
 		step = 1
 	case testing.Short():
 		step = 23

@@ -100,10 +100,26 @@ func Excused(reason string) bool {
 	return false
 }
 
+// Nightly reports whether make nightly runs the tests.
+func Nightly() bool { return os.Getenv("LLAMATAP_NIGHTLY") == "1" }
+
+// ByDay is n of all, evenly spread and with the first, in make test; make nightly goes through all. It is for cases that
+// prove one thing in many ways.
+func ByDay[T any](all []T, n int) []T {
+	if Nightly() || n >= len(all) {
+		return all
+	}
+	some := make([]T, n)
+	for i := range some {
+		some[i] = all[i*len(all)/n]
+	}
+	return some
+}
+
 // Slow skips the test unless make nightly runs it.
 func Slow(t testing.TB) {
 	t.Helper()
-	if os.Getenv("LLAMATAP_NIGHTLY") != "1" {
+	if !Nightly() {
 		t.Skip("slow: " + nightlyOnly)
 	}
 }

@@ -42,7 +42,7 @@ func TestConservation(t *testing.T) {
 	}
 	for _, name := range testenv.Brief(slices.Sorted(maps.Keys(all)), 2) {
 		o := all[name]
-		for _, block := range testenv.Brief([]int{0, 1, 5}, 1) {
+		for _, block := range testenv.Brief(testenv.ByDay([]int{5, 0, 1}, 1), 1) {
 			o.Size, o.Prompt, o.Steps, o.Sequences, o.Folder = 512, prompt, steps, max(o.Sequences, 1), t.TempDir()
 			if o.Micro == 0 {
 				o.Micro = 64

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -94,7 +93,7 @@ func TestPositions(t *testing.T) {
 		"recurrent":     {Model: "mamba", Unified: true},
 		"hybrid":        {Model: "jamba", Unified: true},
 	}
-	for _, name := range testenv.Brief(slices.Sorted(maps.Keys(all)), 2) {
+	for _, name := range testenv.Brief(testenv.ByDay(slices.Sorted(maps.Keys(all)), 5), 2) {
 		o := all[name]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -165,7 +164,7 @@ func story(steps []step) (text string) {
 
 // seeds is how many walks are taken: two, and many nightly.
 func seeds() uint64 {
-	if os.Getenv("LLAMATAP_NIGHTLY") == "1" {
+	if testenv.Nightly() {
 		return 40
 	}
 	return uint64(len(testenv.Brief([]int{1, 2}, 1)))

@@ -94,7 +94,7 @@ func loading(t testing.TB, dev string, n int) *exec.Cmd {
 // TestLoad: at more than fifty thousand events a second nothing is lost, and the memory is what it was.
 func TestLoad(t *testing.T) {
 	requests := 100_000
-	if os.Getenv("LLAMATAP_NIGHTLY") == "1" {
+	if testenv.Nightly() {
 		requests = 5_000_000
 	}
 	dev := loop(t, 64, memoryFolder(t))

@@ -313,7 +313,7 @@ func TestAbsent(t *testing.T) {
 func TestLoad(t *testing.T) {
 	testenv.NeedBPF(t)
 	count := 50_000
-	if os.Getenv("LLAMATAP_NIGHTLY") == "1" {
+	if testenv.Nightly() {
 		count = 3_000_000
 	}
 	pid, start := toucher(t, onDisk(t, 1), "flood", count)

@@ -142,7 +142,7 @@ func TestProcessesThatFindNoRoom(t *testing.T) {
 
 // reads is how many reads each of the two threads makes under load.
 func reads() int {
-	if os.Getenv("LLAMATAP_NIGHTLY") == "1" {
+	if testenv.Nightly() {
 		return 50_000_000
 	}
 	return 200_000

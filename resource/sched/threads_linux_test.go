@@ -82,6 +82,7 @@ func TestBriefThreads(t *testing.T) {
 // A storm of 5,000 processes: each is reported while there is room, and counted as lost where there is none; the map
 // takes no more memory.
 func TestForkStorm(t *testing.T) {
+	testenv.Slow(t)
 	testenv.NeedBPF(t)
 	const children = 5000
 	for name, room := range map[string]uint32{"room": 1 << 15, "no room": 1 << 10} {

@@ -118,8 +118,11 @@ func (f faultyBlocks) WriteTail(p []byte, at int64) error {
 func TestFailpoints(t *testing.T) {
 	small, large := newCapture(6, 4), newCapture(14, 130) // the second has whole blocks
 	step := int64(1)
-	if testing.Short() { // goroutines end alike when the next call fails
+	switch {
+	case testing.Short(): // goroutines end alike when the next call fails
 		step = 7
+	case !testenv.Nightly():
+		step = 3
 	}
 	for _, f := range testenv.Brief(faults, 2) {
 		for _, kind := range []struct {
@@ -224,7 +227,7 @@ func (c *capture) survive(t *testing.T, what string, d *faulty, w *Writer, strea
 	if r.parts[0].index.footer == nil {
 		c.survivors(t, what, stream, index)
 	}
-	if d.at%4 != 1 && os.Getenv("LLAMATAP_NIGHTLY") == "" {
+	if d.at%4 != 1 && !testenv.Nightly() {
 		return // it takes syncs of the real disk
 	}
 	path := filepath.Join(t.TempDir(), "a.stream")

@@ -3,7 +3,6 @@ package stream
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/llamatap/llamatap/internal/testenv"
@@ -54,7 +53,7 @@ func unharmed(t *testing.T, what string, whole *Reader, stream, index []byte) (g
 func TestDamagedRows(t *testing.T) {
 	testenv.Once(t, "TestPages")
 	step := 5
-	if os.Getenv("LLAMATAP_NIGHTLY") != "" {
+	if testenv.Nightly() {
 		step = 1
 	}
 	c := newCapture(3, 3)

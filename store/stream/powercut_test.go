@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -138,7 +137,7 @@ func cutDuring(t *testing.T, c *capture, o Options, seed uint64) (all []leftover
 // whole stream that holds it as well.
 func TestPowerCut(t *testing.T) {
 	seeds := 4
-	if os.Getenv("LLAMATAP_NIGHTLY") != "" {
+	if testenv.Nightly() {
 		seeds = 100
 	}
 	c := newCapture(12, 6)

@@ -185,7 +185,7 @@ func TestRepairFlippedIndex(t *testing.T) {
 		stream, index := c.files(t, Options{Codec: id, Workers: 1, Bound: codec.Bound{Error: 1e-3}})
 		whole := open(t, stream, index)
 		step := 29
-		if os.Getenv("LLAMATAP_NIGHTLY") != "" {
+		if testenv.Nightly() {
 			step = 1
 		}
 		for at := 0; at < len(index); at += step {

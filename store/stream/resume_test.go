@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
 )
@@ -295,7 +296,7 @@ func TestResumeRefuses(t *testing.T) {
 // detector's most of them.
 func stride() int {
 	switch {
-	case os.Getenv("LLAMATAP_NIGHTLY") == "1":
+	case testenv.Nightly():
 		return 1
 	case testing.Short():
 		return 29

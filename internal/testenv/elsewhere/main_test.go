@@ -5,11 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // TestCheck finds what is wrong on one system only, in a package, in its test and in a test from outside, and
 // nothing where all is well.
 func TestCheck(t *testing.T) {
+	testenv.Slow(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":            "module example.org/m\n\ngo 1.24\n",
