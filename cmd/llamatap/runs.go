@@ -158,7 +158,7 @@ func resolveAny(args ...string) (string, error) {
 	}
 	if len(found) > 0 {
 		fmt.Fprintf(present.Err,
-			"llamatap: figures of this run are wrong: copy it again, or see 'llamatap verify %s'\n", dir)
+			"llamatap: figures of this run may be wrong: copy it again, or see 'llamatap verify %s'\n", dir)
 	}
 	return dir, nil
 }

@@ -1,7 +1,9 @@
 package rundir
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -10,7 +12,7 @@ import (
 
 // Resized names the files of a sealed run, those of its segments included, that are missing or have another size than
 // the manifest says: of a copy that was cut short, say. It compares no content, as Verify does, and what was moved to
-// object storage is not missing. Of a run without a manifest there are none.
+// object storage is not missing. Of a run without a manifest there are none; a damaged one is named.
 func Resized(dir string) (found []string) {
 	var moved *Moved
 	if m, err := ReadMetadata(dir); err == nil {
@@ -21,8 +23,10 @@ func Resized(dir string) (found []string) {
 
 func resized(dir, segment string, moved *Moved) (found []string) {
 	m, err := ReadManifest(filepath.Join(dir, segment))
-	if err != nil {
+	if path := new(fs.PathError); errors.As(err, &path) { // it is not there, or it may not be read
 		return nil
+	} else if err != nil {
+		return []string{strings.TrimPrefix(err.Error(), "read ")}
 	}
 	for _, f := range m.Files {
 		name := path.Join(segment, f.Name)

@@ -8,6 +8,7 @@ import (
 )
 
 // TestResized: a file of a sealed run that is shorter or missing is named, in a segment too; one that was moved is not.
+// So is a damaged manifest.
 func TestResized(t *testing.T) {
 	dir, _ := movedRun(t)
 	if found := Resized(dir); found != nil {
@@ -24,6 +25,12 @@ func TestResized(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found := Resized(dir); !slices.Equal(found, []string{"seg-00002/metadata.json is missing"}) {
+		t.Errorf("%q", found)
+	}
+	if err := os.Truncate(filepath.Join(dir, ManifestName), 3); err != nil {
+		t.Fatal(err)
+	}
+	if found := Resized(dir); !slices.Equal(found, []string{"manifest.json: unexpected end of JSON input"}) {
 		t.Errorf("%q", found)
 	}
 }
