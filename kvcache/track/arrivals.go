@@ -76,9 +76,15 @@ func (q *request) is(a *ask) bool {
 // mayBe reports whether a prompt that arrived may be the request's: it is as long, and the same where that was seen.
 func (q *request) mayBe(a *ask) bool { return q.Prompt == a.tokens && (q.hash == a.hash || q.unseen) }
 
-// take makes a prompt that of a request. Several answers to one prompt share it.
+// take makes a prompt that of a request. Several answers to one prompt share it. What was lost before it arrived was
+// not lost for it: somebody erased or restored a slot.
 func (q *request) take(a *ask) {
 	q.ask, q.ArrivalNS, q.Said = a, a.arrivalNS, a.said
+	for _, l := range q.losses {
+		if l.atNS < a.arrivalNS {
+			l.by = -1
+		}
+	}
 }
 
 // answer takes in why generations ended, as an answer says. It belongs to the request of that thread's prompt which

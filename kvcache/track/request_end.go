@@ -44,6 +44,9 @@ func (r *Requests) finish(q *request) error {
 	if q.own >= 0 { // whether it wanted what its slot held is known now
 		q.Cause = q.ownCause(q.x, q.own)
 	}
+	if q.gone != nil { // and so is for whom
+		q.By = q.gone.by
+	}
 	q.Settle()
 	return r.o.Done(&q.Request)
 }

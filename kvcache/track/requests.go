@@ -92,9 +92,11 @@ type request struct {
 	unseen    bool // which tokens its prompt has was not seen: its slot was restored from a file
 	ask       *ask
 	x         *slotContext
-	own       int64 // tokens of the prompt that its slot held; -1: that is not why some were computed again
-	steered   bool  // what its slot held was computed with other vectors
-	adapters  bool  // … or adapters
+	own       int64   // tokens of the prompt that its slot held; -1: that is not why some were computed again
+	gone      *lost   // why some were, where it is that; nil: it is not
+	losses    []*lost // what others lost for it, as far as is known
+	steered   bool    // what its slot held was computed with other vectors
+	adapters  bool    // … or adapters
 	failed    bool
 	embedded  []int32 // the prompt whose embedding was read; nil: none was
 	loggedNS  int64   // when the server logged that it got its slot; 0: it did not
@@ -229,27 +231,33 @@ func (x *slotContext) blame(e *ggmlhooks.Execution) {
 		if s.now != nil || s.launchNS != 0 || len(s.losses) == 0 {
 			continue
 		}
-		by := x.alone(e)
-		for _, l := range s.losses {
-			l.by = by
+		if q := x.alone(e); q != nil {
+			q.blame(s.losses)
 		}
 		s.losses = nil
 	}
 }
 
-// alone is the only request that computes in an execution; -1: there are several, or none.
-func (x *slotContext) alone(e *ggmlhooks.Execution) int64 {
-	by := int64(-1)
+// alone is the only request that computes in an execution; nil: there are several, or none.
+func (x *slotContext) alone(e *ggmlhooks.Execution) (only *request) {
 	for i := range e.Rows {
 		for _, seq := range e.Rows[i].Seqs {
 			q := x.slot(seq).now
-			if q == nil || by >= 0 && q.ID != by {
-				return -1
+			if q == nil || only != nil && q != only {
+				return nil
 			}
-			by = q.ID
+			only = q
 		}
 	}
-	return by
+	return only
+}
+
+// blame says that it was for the request that others lost something.
+func (q *request) blame(losses []*lost) {
+	for _, l := range losses {
+		l.by = q.ID
+	}
+	q.losses = append(q.losses, losses...)
 }
 
 // touch notes that a slot's tokens changed from a position on.
@@ -401,9 +409,7 @@ func (r *Requests) launch(x *slotContext, s *slot, task int64) {
 	for _, n := range []*int64{&q.Computed, &q.Output, &q.Drafted, &q.Accepted, &q.Taken, &q.Freed, &q.Shifts} {
 		*n = 0
 	}
-	for _, l := range s.losses {
-		l.by = q.ID
-	}
+	q.blame(s.losses)
 	for _, other := range x.slots {
 		q.held[other.seq] = len(other.cells)
 		if other.now != nil {

@@ -72,55 +72,118 @@ func TestServerStops(t *testing.T) {
 	}
 }
 
+// serverTale is what happens to a server, step by step.
+type serverTale struct {
+	*testing.T
+	*Requests
+	got map[int64]kvcache.Request
+	ns  int64 // of the next step
+}
+
+func newTale(t *testing.T) *serverTale {
+	s := &serverTale{T: t, got: map[int64]kvcache.Request{}}
+	s.Requests = NewRequests(RequestOptions{Done: func(q *kvcache.Request) error {
+		s.got[q.ID] = *q
+		return nil
+	}})
+	return s
+}
+
+// do ends a step and returns when it was.
+func (s *serverTale) do(err error) int64 {
+	s.Helper()
+	if s.ns++; err != nil {
+		s.Fatal(err)
+	}
+	return s.ns - 1
+}
+
+func (s *serverTale) sampler(seq int32) {
+	s.do(s.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqSampler, Seq: seq, MonoNS: s.ns}))
+}
+
+func (s *serverTale) clear(seq int32) int64 {
+	return s.do(s.SeqChange(&ggmlhooks.SeqChange{Seq: seq, First: -1, End: -1, MonoNS: s.ns}))
+}
+
+func (s *serverTale) launch(seq int32) {
+	s.sampler(seq)
+	s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedLine, MonoNS: s.ns,
+		Line: fmt.Sprintf("slot launch_slot_: id  %d | task 1 | processing task, is_child = 0", seq)}))
+}
+
+// arrive receives a prompt in a thread of its slot's number.
+func (s *serverTale) arrive(seq int32, tokens ...int32) {
+	s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedAsk, Row: seq, Value: uint32(len(tokens)),
+		Key: ggmlhooks.PromptHash(tokens), MonoNS: s.ns}))
+}
+
+// answer answers it.
+func (s *serverTale) answer(seq int32) {
+	s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedAnswer, Row: seq, Token: seq, Key: 1,
+		Value: ggmlhooks.ServedStop, MonoNS: s.ns}))
+}
+
+// compute computes tokens and chooses one.
+func (s *serverTale) compute(seq, pos int32, tokens ...int32) {
+	call, e := ggmlhooks.Call{MonoNS: s.ns}, ggmlhooks.Execution{Exec: ggmlhooks.Exec{MonoNS: s.ns}}
+	for i, token := range tokens {
+		row := ggmlhooks.CallRow{Token: token, Pos: pos + int32(i), Seqs: []int32{seq}}
+		call.Rows = append(call.Rows, row)
+		e.Rows = append(e.Rows, ggmlhooks.Row{Token: token, Pos: row.Pos, Seqs: row.Seqs})
+	}
+	s.do(s.Call(&call))
+	s.do(s.Begin(&e))
+	s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedChoice, Row: int32(len(tokens) - 1), MonoNS: s.ns}))
+}
+
+// evicted checks that a request computed tokens again because of another one, or of none.
+func (s *serverTale) evicted(id, tokens, by, at int64) {
+	s.Helper()
+	q := s.got[id]
+	if q.Cause != kvcache.CauseEvicted || q.Again != tokens || q.By != by || q.AtNS != at {
+		s.Errorf("request %d of %d: cause %d, %d tokens, by request %d at %d; want %d by %d at %d", id, len(s.got),
+			q.Cause, q.Again, q.By, q.AtNS, tokens, by, at)
+	}
+}
+
 // TestPurge: when a batch finds no room, llama-server clears an idle slot. What made room is the request that runs, and
 // not the one that gets the slot later.
 func TestPurge(t *testing.T) {
-	got := map[int64]kvcache.Request{}
-	r := NewRequests(RequestOptions{Done: func(q *kvcache.Request) error {
-		got[q.ID] = *q
-		return nil
-	}})
-	ns := int64(0)
-	do := func(err error) {
-		t.Helper()
-		if ns++; err != nil {
-			t.Fatal(err)
-		}
+	s := newTale(t)
+	s.launch(0)
+	s.compute(0, 0, 1, 2, 3, 4)
+	s.sampler(0)
+	s.arrive(1, 5, 6)
+	s.launch(1)
+	s.compute(1, 0, 5, 6)
+	purged := s.clear(0)
+	s.compute(1, 2, 7)
+	s.answer(1)
+	s.sampler(1)
+	s.launch(0)
+	s.compute(0, 0, 1, 2, 3, 4)
+	s.sampler(0)
+	s.do(s.Close())
+	s.evicted(2, 3, 1, purged)
+}
+
+// TestErased: a client erases slots between two requests. It was for none of them, whichever slot the next one gets.
+func TestErased(t *testing.T) {
+	s := newTale(t)
+	s.launch(0)
+	s.compute(0, 0, 1, 2, 3, 4)
+	s.sampler(0)
+	erased := s.clear(0)
+	for _, seq := range []int32{1, 0} { // another slot, and the same
+		s.arrive(seq, 1, 2, 9)
+		s.launch(seq)
+		s.compute(seq, 0, 1, 2, 9)
+		s.answer(seq)
+		s.sampler(seq)
+		s.clear(seq)
 	}
-	sampler := func(seq int32) {
-		do(r.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqSampler, Seq: seq, MonoNS: ns}))
-	}
-	launch := func(seq int32) {
-		sampler(seq)
-		do(r.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedLine, MonoNS: ns,
-			Line: fmt.Sprintf("slot launch_slot_: id  %d | task 1 | processing task, is_child = 0", seq)}))
-	}
-	compute := func(seq, pos int32, tokens ...int32) { // and choose a token
-		call, e := ggmlhooks.Call{MonoNS: ns}, ggmlhooks.Execution{Exec: ggmlhooks.Exec{MonoNS: ns}}
-		for i, token := range tokens {
-			row := ggmlhooks.CallRow{Token: token, Pos: pos + int32(i), Seqs: []int32{seq}}
-			call.Rows = append(call.Rows, row)
-			e.Rows = append(e.Rows, ggmlhooks.Row{Token: token, Pos: row.Pos, Seqs: row.Seqs})
-		}
-		do(r.Call(&call))
-		do(r.Begin(&e))
-		do(r.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedChoice, Row: int32(len(tokens) - 1), MonoNS: ns}))
-	}
-	launch(0)
-	compute(0, 0, 1, 2, 3, 4)
-	sampler(0)
-	launch(1)
-	compute(1, 0, 5, 6)
-	do(r.SeqChange(&ggmlhooks.SeqChange{Seq: 0, First: -1, End: -1, MonoNS: ns}))
-	purged := ns
-	compute(1, 2, 7)
-	sampler(1)
-	launch(0)
-	compute(0, 0, 1, 2, 3, 4)
-	sampler(0)
-	do(r.Close())
-	if q := got[2]; q.Cause != kvcache.CauseEvicted || q.Again != 3 || q.By != 1 || q.AtNS != purged-1 {
-		t.Errorf("%d requests; cause %d, %d tokens, by request %d at %d, want by 1 at %d", len(got), q.Cause, q.Again,
-			q.By, q.AtNS, purged-1)
-	}
+	s.do(s.Close())
+	s.evicted(1, 2, -1, erased)
+	s.evicted(2, 2, -1, s.got[2].AtNS)
 }

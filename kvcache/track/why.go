@@ -26,7 +26,7 @@ func (q *request) judge(x *slotContext, prompt []int32) {
 			w.Cause = kvcache.CauseSimilarity
 		}
 	case best > q.Cached:
-		w.Cause, w.Again, w.By, w.AtNS = kvcache.CauseEvicted, evicted-q.Cached, gone.by, gone.atNS
+		q.gone, w.Cause, w.Again, w.By, w.AtNS = gone, kvcache.CauseEvicted, evicted-q.Cached, gone.by, gone.atNS
 		if gone.shift {
 			w.Cause = kvcache.CauseShift
 		}
