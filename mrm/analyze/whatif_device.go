@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"fmt"
 	"maps"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -190,8 +189,8 @@ func (c *Class) check(own, known map[string]Source) error {
 		if f.Figure == nil {
 			continue
 		}
-		if !(f.Value > 0) || math.IsInf(f.Value, 0) || f.Value > 1e30 {
-			return fmt.Errorf("class %s: %s is %v: give a number above 0", c.ID, f.key, f.Value)
+		if !(f.Value > 0 && f.Value <= 1e30) {
+			return fmt.Errorf("class %s: %s is %v: give a number above 0, at most 1e30", c.ID, f.key, f.Value)
 		}
 		if _, ok := own[f.Source]; ok {
 			continue
