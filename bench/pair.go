@@ -84,7 +84,11 @@ func (p Pair) Run(ctx context.Context, l Limits, random *rand.Rand, progress fun
 			slices.Reverse(run)
 		}
 		for _, f := range run {
-			if err := f(); err != nil {
+			err := f()
+			if ctx.Err() != nil { // what it says is how it was killed
+				return o, ctx.Err()
+			}
+			if err != nil {
 				return o, err
 			}
 		}

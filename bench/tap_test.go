@@ -2,7 +2,9 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +38,20 @@ func TestTapOnly(t *testing.T) {
 	}
 	all.Only = []string{"nothing"}
 	if err := all.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "nothing") {
+		t.Error(err)
+	}
+}
+
+// TestInterruptedPair: Ctrl-C kills what runs. That, and not how it ended, is why there is no result.
+func TestInterruptedPair(t *testing.T) {
+	ctx, interrupt := context.WithCancel(context.Background())
+	killed := Side{"", func(context.Context) (Sample, error) {
+		interrupt()
+		return Sample{}, errors.New("signal: killed")
+	}}
+	random := rand.New(rand.NewPCG(1, 1))
+	_, err := Pair{Base: killed, Test: killed}.Run(ctx, Limits{MinPairs: 1}, random, func(string) {})
+	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -56,6 +56,9 @@ func (t Tap) alternated(ctx context.Context) error {
 				cmd.Env = append(os.Environ(), config.TurnsVariable+"="+strconv.Itoa(turnTokens))
 				return func() {}, nil
 			})
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			if err != nil {
 				return err
 			}
