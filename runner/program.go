@@ -155,7 +155,12 @@ func (p Program) Command(argv0 string, args []string) (*exec.Cmd, error) {
 	cmd := exec.Command(p.Path)
 	if loader := p.loader(); loader != "" {
 		cmd.Path = loader
-		cmd.Args = append([]string{loader, "--preload", tap, "--library-path", p.in.LibPath, "--argv0", argv0, p.Path},
+		tap, folder := preloaded(tap)
+		libraries := p.in.LibPath
+		if folder != "" {
+			libraries += ":" + folder
+		}
+		cmd.Args = append([]string{loader, "--preload", tap, "--library-path", libraries, "--argv0", argv0, p.Path},
 			args...)
 	} else {
 		cmd.Args = append([]string{argv0}, args...)
@@ -175,12 +180,5 @@ func (p Program) environment() []string {
 			return env
 		}
 	}
-	path := p.in.LibPath
-	if before := os.Getenv("LD_LIBRARY_PATH"); before != "" {
-		path += ":" + before
-	}
-	const name = "LD_LIBRARY_PATH="
-	// exec(2) keeps both
-	env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name) })
-	return append(env, name+path)
+	return addLibraryPath(env, p.in.LibPath)
 }

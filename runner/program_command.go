@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/llamatap/llamatap/cgo/llama"
@@ -87,10 +89,36 @@ func preload(cmd *exec.Cmd, tap string) {
 	if cmd.Env == nil {
 		cmd.Env = os.Environ()
 	}
+	tap, folder := preloaded(tap)
 	if before := os.Getenv("LD_PRELOAD"); before != "" {
 		tap += ":" + before
 	}
 	cmd.Env = append(cmd.Env, "LD_PRELOAD="+tap)
+	if folder != "" {
+		cmd.Env = addLibraryPath(cmd.Env, folder)
+	}
+}
+
+// preloaded is how a loader is told of a library to preload. Its list is separated by spaces, too: a path with some is
+// the name alone, and a folder that is to be added to the library path, where spaces separate nothing.
+func preloaded(library string) (name, folder string) {
+	if strings.Contains(library, " ") {
+		return filepath.Base(library), filepath.Dir(library)
+	}
+	return library, ""
+}
+
+// addLibraryPath puts folders before those in which loaders look for libraries.
+func addLibraryPath(env []string, path string) []string {
+	const name = "LD_LIBRARY_PATH="
+	for _, entry := range env {
+		if before, ok := strings.CutPrefix(entry, name); ok && before != "" {
+			path += ":" + before
+		}
+	}
+	// exec(2) keeps both
+	env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name) })
+	return append(env, name+path)
 }
 
 // PlainCommand is how exec(2) starts a program without the tap, found as Command finds it: file, arguments,
