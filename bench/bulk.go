@@ -67,11 +67,11 @@ func (m Model) capture(ctx context.Context, flags []string) (s Sample, err error
 	if err != nil {
 		return s, err
 	}
-	out, err := os.MkdirTemp(m.Dir, "bench-")
+	out, remove, err := workFolder(m.Dir)
 	if err != nil {
 		return s, err
 	}
-	defer os.RemoveAll(out)
+	defer remove()
 	prompts := filepath.Join(out, "prompts.jsonl")
 	if err := m.writePrompts(prompts); err != nil {
 		return s, err

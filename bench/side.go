@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -87,10 +86,11 @@ func (m Model) run(ctx context.Context, tap []string,
 		"-t", strconv.Itoa(m.Threads), "-tb", strconv.Itoa(m.Threads)}
 	out := ""
 	if len(tap) > 0 {
-		if out, err = os.MkdirTemp(m.Dir, "bench-"); err != nil {
+		var remove func()
+		if out, remove, err = workFolder(m.Dir); err != nil {
 			return s, err
 		}
-		defer os.RemoveAll(out)
+		defer remove()
 		args = append(append(args, tap...), "--tap-out", out)
 	}
 	cmd := exec.CommandContext(ctx, self, args...)

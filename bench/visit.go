@@ -52,11 +52,11 @@ func visit(ctx context.Context, item *Item, seed uint64, dir string) (v Visit, e
 	if err != nil {
 		return v, err
 	}
-	work, err := os.MkdirTemp(dir, "llamatap-bench-")
+	work, remove, err := workFolder(dir)
 	if err != nil {
 		return v, fmt.Errorf("make a folder for what is recorded: %w; choose another with --dir", err)
 	}
-	defer os.RemoveAll(work)
+	defer remove()
 	spec := item.Spec
 	spec.Seed = seed
 	text, err := json.Marshal(spec)
