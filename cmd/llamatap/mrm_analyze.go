@@ -120,6 +120,9 @@ func (a *mrmAnalyzeArguments) run(out io.Writer, rest []string) error {
 	if a.config == "" && len(rest) == 0 {
 		rest = []string{""} // the newest run
 	}
+	if rest, err = a.runs(rest); err != nil {
+		return err
+	}
 	for i := range rest {
 		if rest[i], err = resolveAny(rest[i]); err != nil {
 			return err
@@ -128,9 +131,6 @@ func (a *mrmAnalyzeArguments) run(out io.Writer, rest []string) error {
 	a.options.Version, a.options.Command = version, append([]string{"llamatap", "mrm", "analyze"}, a.flags.Raw...)
 	ctx, stop := untilInterrupt()
 	defer stop()
-	if rest, err = a.runs(rest); err != nil {
-		return err
-	}
 	analyzed := 0
 	for _, dir := range rest {
 		bar := present.NewProgress(progressTerminal(true), "analysing")

@@ -70,6 +70,17 @@ func TestAnalyzeRuns(t *testing.T) {
 		report.Labels[0].Label != "medium_mrm" || !strings.Contains(problems.String(), "left out") {
 		t.Errorf("%v: %s%s", err, js, problems.String())
 	}
+	metadata := filepath.Join(bad, rundir.MetadataName)
+	if grown, err := os.ReadFile(metadata); err != nil || os.WriteFile(metadata, append(grown, '\n'), 0o600) != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{bad}, {"--config", config}} {
+		text, err := self(append([]string{"mrm", "analyze", "--contaminated", "--no-figures"}, args...)...).
+			CombinedOutput()
+		if err != nil || !strings.Contains(string(text), "DAMAGE   "+bad+": "+rundir.MetadataName) {
+			t.Errorf("%q of a run that has changed: %v: %s", args, err, text)
+		}
+	}
 	if err := os.RemoveAll(clean); err != nil {
 		t.Fatal(err)
 	}
