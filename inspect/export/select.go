@@ -87,8 +87,11 @@ func (s *source) nothing() error {
 	names, layers, components, phases := map[string]bool{}, map[int]bool{}, map[string]bool{}, map[string]bool{}
 	contexts, seqs := map[int]bool{}, map[int]bool{}
 	first, last := int64(-1), int64(-1)
-	all := source{run: s.run, ctx: s.ctx, choose: &Selection{}}
+	all, hint := source{run: s.run, ctx: s.ctx, choose: &Selection{}}, ""
 	err := all.each(func(p *piece) error {
+		if !s.choose.Layers.Empty() && !s.run.KnowsLayer(&p.Packet) {
+			hint = "; without the index that was recorded a tensor's layer is not known: choose it by name, such as " + p.Name
+		}
 		names[layerSuffix.ReplaceAllString(p.Name, "$1")] = true
 		layers[int(p.Layer)], contexts[int(p.Ctx)], components[p.Component.String()] = true, true, true
 		for i := range p.rows {
@@ -118,10 +121,10 @@ func (s *source) nothing() error {
 	}
 	return fmt.Errorf(
 		"%s: nothing is chosen; there are layers %s, components %s, phases %s, contexts %s, sequences %s, tokens %s, "+
-			"tensors %s",
+			"tensors %s%s",
 		s.run.Path, numbers(layers), listed(slices.Sorted(maps.Keys(components))),
 		listed(slices.Sorted(maps.Keys(phases))),
-		numbers(contexts), numbers(seqs), tokens, listed(slices.Sorted(maps.Keys(names))))
+		numbers(contexts), numbers(seqs), tokens, listed(slices.Sorted(maps.Keys(names))), hint)
 }
 
 // numbers writes a set of numbers as 0-3,7; -1 is none.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -47,8 +48,12 @@ const maxNames = 40
 func (r *Run) Unknown(f Filter) error {
 	seen := make(map[string]bool)
 	var names []string
+	unplaced := "" // a tensor whose layer is not known
 	for _, p := range r.Stream.Packets() {
 		if f.Layer != nil && int(p.Layer) != *f.Layer {
+			if !r.KnowsLayer(p) && (unplaced == "" || strings.HasSuffix(p.Name, "-"+strconv.Itoa(*f.Layer))) {
+				unplaced = p.Name
+			}
 			continue
 		}
 		if name := generalName(p.Name, p.Node); !seen[name] {
@@ -62,6 +67,10 @@ func (r *Run) Unknown(f Filter) error {
 	where := ""
 	if f.Layer != nil {
 		where = " in layer " + strconv.Itoa(*f.Layer)
+	}
+	if len(names) == 0 && unplaced != "" {
+		return fmt.Errorf("%s: nothing is known to be%s: of tensors without the index that was recorded with them the "+
+			"layer is not known: leave the layer out and choose them by name, such as %s", r.Path, where, unplaced)
 	}
 	if len(names) == 0 {
 		return fmt.Errorf("%s: nothing is captured%s: 'llamatap inspect %s' shows what is", r.Path, where, r.Path)
@@ -86,6 +95,11 @@ func (r *Run) Unknown(f Filter) error {
 		what = fmt.Sprintf("no tensor %q%s", f.Tensor, where)
 	}
 	return fmt.Errorf("%s: %s: there are %s%s", r.Path, what, strings.Join(names, ", "), more)
+}
+
+// KnowsLayer reports whether the index says of which layer a packet is, or that it is of none.
+func (r *Run) KnowsLayer(p *stream.Packet) bool {
+	return p.Layer != label.NoLayer || !p.Rebuilt && r.Kind != KindForeign
 }
 
 // generalName is a packet's name without its layer: Qcur#2 for Qcur-0#2.

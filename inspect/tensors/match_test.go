@@ -1,6 +1,12 @@
 package tensors
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
+)
 
 func TestMatchName(t *testing.T) {
 	for _, c := range []struct {
@@ -31,5 +37,20 @@ func TestMatchName(t *testing.T) {
 		if got := matchName(c.glob, c.name, c.node); got != c.want {
 			t.Errorf("%s on %s: %v", c.glob, c.name, got)
 		}
+	}
+}
+
+// TestUnknownLayers: an index that was made from the stream knows no layers; who asks for one is told how to go on.
+func TestUnknownLayers(t *testing.T) {
+	dir := sealed(t)
+	remove(t, dir, rundir.StreamName+stream.IndexSuffix)
+	_, err := Repair(dir, "test")
+	check(t, err)
+	r, err := Open(dir)
+	check(t, err)
+	defer r.Close()
+	layer := 0
+	if err := r.Unknown(Filter{Layer: &layer}); !strings.HasSuffix(err.Error(), "choose them by name, such as l_out-0") {
+		t.Error(err)
 	}
 }
