@@ -425,6 +425,7 @@ func (a *Assembler) Finish() error {
 	for _, w := range assemblies(a) {
 		for ; w.settled < len(w.waiting); w.settled++ {
 			x := w.waiting[w.settled]
+			x.CutOff = !x.Ended && w.settled+1 == len(w.waiting)
 			if !x.started && x.Phase != PhaseSetup {
 				errs = append(errs, a.Slots.start(x))
 			}

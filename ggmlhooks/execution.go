@@ -20,6 +20,7 @@ type Execution struct {
 	Inputs    []Input
 	Routing   []Capture // small tensors that show which experts were chosen; Release is nil
 	Ended     bool      // false: it began, and its end was lost or never came
+	CutOff    bool      // its end never came, for the program ended before
 	End       ExecEnd
 	// DoneNS is when a device had computed it and SyncNS how long the program waited for that; 0 = not known.
 	DoneNS, SyncNS int64

@@ -180,12 +180,14 @@ func (r *Recorder) Settle(x *ggmlhooks.Execution) error {
 	delete(r.open, x.Number)
 	e.flow.end(x)
 	r.cuts.add(x.End.CutNS)
-	r.use.add(x, &e.flow)
+	// Of what the program's end cut off nothing is known to be computed but what was captured.
+	thrown := thrownAway(x) || x.CutOff && e.flow.Selected == ggmlhooks.Count{}
+	r.use.add(x, &e.flow, thrown)
 	if len(x.Rows) > 0 && ggmlhooks.OnePhase(x.Rows) != ggmlhooks.PhasePrefill {
 		r.mixed[x.Ctx] = !alone(x)
 	}
 	switch written := e.written && !r.refusing; {
-	case written && thrownAway(x):
+	case written && thrown:
 		last := len(r.resolutions) - 1
 		if last < 0 || r.resolutions[last].Ctx != x.Ctx || r.resolutions[last].LastExec != r.settled {
 			r.resolutions = append(r.resolutions, stream.Resolution{Ctx: x.Ctx, FirstExec: x.Number,

@@ -347,6 +347,41 @@ func TestModelKilledUndecided(t *testing.T) {
 	b.want("exec 1 rows 1 prefill", "packet l_out-0 exec 1 tokens 0+1 prefill", "token 0 id 9 prefill")
 }
 
+// TestCutOff: the program ended within an execution. Its tokens count where something of them was captured, in no rate.
+func TestCutOff(t *testing.T) {
+	for captured, want := range map[bool][]string{
+		false: {"exec 2 rows 2 prefill", "resolve 2-2 setup"},
+		true: {"exec 2 rows 2 prefill", "packet l_out-0 exec 2 tokens 1+2 prefill", "token 1 id 6 prefill",
+			"token 2 id 7 prefill"},
+	} {
+		b := newBench(t, Options{})
+		b.decode(false, true, 5)
+		written := slices.Clone(b.script.events)
+		call := ggmlhooks.Call{Number: 2, Read: true}
+		for i, id := range []int32{6, 7} {
+			call.Rows = append(call.Rows, ggmlhooks.CallRow{Token: id, Pos: int32(i), Seqs: []int32{1}, Output: i == 1})
+		}
+		b.check(b.Call(&call))
+		b.check(b.Exec(&ggmlhooks.Exec{Number: 2, Graph: 1, Call: 2, TokenFirst: 1, MonoNS: 200,
+			Captured: true, Tokens: []int32{6, 7}, Pos: []int32{0, 1}}))
+		if captured {
+			b.open++
+			b.check(b.Capture(&ggmlhooks.Capture{Exec: 2, Graph: 1, NE: [4]int64{1, 2, 1, 1}, RowCount: 2, Blocks: 1,
+				For: ggmlhooks.ForStream, Data: make([]byte, 8), Release: func() { b.open-- }}))
+		}
+		b.check(b.Finish())
+		b.want(slices.Concat(written, want)...)
+		rows, u := int64(1), b.recorder.Use()
+		if captured {
+			rows = 3
+		}
+		if prefill := ggmlhooks.PhasePrefill; u.Rows[prefill] != rows || u.AloneRows[prefill] != 1 ||
+			u.Rows[ggmlhooks.PhaseSetup] != 0 || u.Graphs[prefill] != 2 {
+			t.Errorf("captured %v: %+v", captured, u)
+		}
+	}
+}
+
 func TestMaintenance(t *testing.T) {
 	b := newBench(t, Options{})
 	b.check(b.Graph(&ggmlhooks.Graph{ID: 2}))

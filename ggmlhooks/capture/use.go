@@ -108,16 +108,16 @@ func newUse() Use {
 	return Use{Graphs: m(), Rows: m(), NS: m(), AloneRows: m(), AloneNS: m(), Drafts: m()}
 }
 
-// add counts an execution as what it was.
-func (u *Use) add(x *ggmlhooks.Execution, flow *Flow) {
+// add counts an execution as what it was. Of one that was thrown away no tokens count, but those of set-up.
+func (u *Use) add(x *ggmlhooks.Execution, flow *Flow, thrown bool) {
 	var ns int64
 	if x.Ended {
 		ns = x.End.MonoNS - x.BeganNS()
 	}
 	u.Graphs[x.Phase]++
 	u.NS[x.Phase] += ns
-	if thrownAway(x) {
-		if !x.Failed() { // else its tokens were not computed
+	if thrown {
+		if !x.Failed() && !x.CutOff { // else its tokens were not computed
 			u.Rows[ggmlhooks.PhaseSetup] += int64(len(x.Rows))
 		}
 		u.Setup.Add(flow)
@@ -138,7 +138,7 @@ func (u *Use) add(x *ggmlhooks.Execution, flow *Flow) {
 			u.Drafts[x.Rows[i].Phase]++
 		}
 	}
-	if alone(x) {
+	if alone(x) && x.Ended { // else nobody knows how long it took
 		if !x.Drafts {
 			u.AloneRows[x.Phase] += int64(len(x.Rows))
 		}
