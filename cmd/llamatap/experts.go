@@ -8,6 +8,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/experts"
 	"github.com/llamatap/llamatap/internal/cli"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 func expertsCommand() *cli.Command {
@@ -58,6 +59,9 @@ docs/EXPERTS.md defines each figure.
 				r, err := experts.Open(ctx, path, o)
 				if err != nil {
 					return err
+				}
+				if r.Another != "" {
+					fmt.Fprintf(present.Err, "llamatap: %s is not the run's model: %s\n", r.Model, r.Another)
 				}
 				return form.writeAs(r, forms{
 					"csv":  func(out io.Writer) error { return r.WriteCSV(out, by) },

@@ -1,6 +1,7 @@
 package experts
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -13,15 +14,13 @@ var parts = []string{"gate_up", "gate", "up", "down"}
 
 // readModel takes the sizes of experts from the model's file. A file that was named by a flag has to be there.
 func (r *Run) readModel(path string, o *Options) error {
-	name := o.Model
-	if name == "" {
-		name = r.modelPath(path)
-	}
+	was := r.recorded(path)
+	name := cmp.Or(o.Model, was.Path)
 	if name == "" {
 		r.NoModel = "the run does not name its model's file: give it with --model"
 		return nil
 	}
-	err := r.readFile(name)
+	err := r.readFile(name, &was)
 	if err != nil && o.Model == "" {
 		r.NoModel = fmt.Sprintf("%v: give the model's file with --model", err)
 		return nil
@@ -36,22 +35,37 @@ func (r *Run) readModel(path string, o *Options) error {
 	return nil
 }
 
-// modelPath is the file that a run's metadata name for the context, "" where none is known.
-func (r *Run) modelPath(path string) string {
+// recorded is what a run's metadata say of the context's model, as far as they do.
+func (r *Run) recorded(path string) rundir.Model {
 	m, err := rundir.ReadMetadata(path)
 	if err != nil {
-		return ""
+		return rundir.Model{}
 	}
 	for i := range m.Contexts {
 		if c := &m.Contexts[i]; c.Ctx == r.Ctx && c.Model.Path != "" {
-			return c.Model.Path
+			return c.Model
 		}
 	}
-	return m.Model.Path
+	return m.Model
+}
+
+// compare says how files are not those of a model, by its size and its name.
+func (r *Run) compare(files []*gguf.File, was *rundir.Model) {
+	size := int64(0)
+	for _, f := range files {
+		size += f.TensorBytes()
+	}
+	name, _ := files[0].Metadata.Text("general.name")
+	switch {
+	case was.SizeBytes > 0 && size != was.SizeBytes:
+		r.Another = fmt.Sprintf("its tensors have %d bytes, and those of the run's model had %d", size, was.SizeBytes)
+	case was.Name != "" && name != "" && name != was.Name:
+		r.Another = fmt.Sprintf("it is called %q, and the run's model %q", name, was.Name)
+	}
 }
 
 // readFile reads a model, of which there may be more files.
-func (r *Run) readFile(name string) error {
+func (r *Run) readFile(name string, was *rundir.Model) error {
 	var files []*gguf.File
 	names := []string{name}
 	if base, rest, split := strings.Cut(name, "-00001-of-"); split {
@@ -87,6 +101,7 @@ func (r *Run) readFile(name string) error {
 			return err
 		}
 	}
+	r.compare(files, was)
 	return nil
 }
 

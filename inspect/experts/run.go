@@ -36,7 +36,8 @@ type Run struct {
 	// Model is where sizes come from; NoModel says why they are not known.
 	Model   string   `json:"model,omitempty"`
 	NoModel string   `json:"no_model,omitempty"`
-	Bytes   int64    `json:"expert_bytes,omitempty"` // of all experts of the layers that are cached
+	Another string   `json:"another_model,omitempty"` // how that file is not the run's model
+	Bytes   int64    `json:"expert_bytes,omitempty"`  // of all experts of the layers that are cached
 	Caches  []*Cache `json:"caches,omitempty"`
 
 	byLayer map[int]*Layer

@@ -45,6 +45,9 @@ func expertsSection(ctx context.Context, r *Run, _ *tracks) (*section, error) {
 	if all.Caches == nil {
 		s.Text = append(s.Text, "No prediction by size: "+all.NoModel+".")
 	} else {
+		if all.Another != "" {
+			s.Text = append(s.Text, fmt.Sprintf("%s is not the run's model: %s.", all.Model, all.Another))
+		}
 		c.Title, c.X = "Predicted hit rate of --moe-cache-mib", axis{Name: "size of the cache", Unit: "B"}
 		lru, cache := &curve{Name: "plain LRU", Line: true}, &curve{Name: "llama.cpp", Line: true}
 		for _, of := range all.Caches {
