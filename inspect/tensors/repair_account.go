@@ -1,6 +1,7 @@
 package tensors
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -18,15 +19,25 @@ const (
 	causeDamaged = "damaged"
 )
 
-// goneText says that a file of the manifest is gone; of a whole segment, with what the run's metadata list for it.
+// goneText says that a file of the manifest is gone, or a whole segment.
 func goneText(path, name string, listed []rundir.Segment) string {
+	return cmp.Or(goneSegment(path, name, listed), name+" is gone")
+}
+
+// goneSegment says of the manifest of a segment that is gone as a whole what is gone with it, as far as the run's
+// metadata list that; "" of any other file.
+func goneSegment(path, name string, listed []rundir.Segment) string {
 	folder, ofSegment := strings.CutSuffix(name, "/"+rundir.ManifestName)
+	if !ofSegment || exists(filepath.Join(path, folder)) {
+		return ""
+	}
+	text := folder + " is gone, with all of its files"
 	for _, s := range listed {
-		if ofSegment && s.Name == folder && !exists(filepath.Join(path, folder)) {
-			return fmt.Sprintf("%s is gone, with %d tokens and %d packets", folder, s.Tokens, s.Packets)
+		if s.Name == folder {
+			text += fmt.Sprintf(": %d tokens and %d packets", s.Tokens, s.Packets)
 		}
 	}
-	return name + " is gone"
+	return text
 }
 
 // describeJoined describes a run without a stream of its own by its segments, which are repaired, or by nothing where

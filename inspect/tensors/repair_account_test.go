@@ -37,7 +37,7 @@ func TestRepairCounts(t *testing.T) {
 			change(t, filepath.Join(dir, "seg-00002"), rundir.StreamName, cut(1))
 			check(t, os.RemoveAll(filepath.Join(dir, "seg-00001")))
 		}, []rundir.Loss{{Cause: "damaged", Packets: tokens, Bytes: tokens * packetBytes}, cutOff},
-			"seg-00001 is gone, with 6 tokens and 6 packets"},
+			"seg-00001 is gone, with all of its files: 6 tokens and 6 packets"},
 		{"table", func(t *testing.T, dir string) {
 			change(t, dir, "kv_block_lifecycle.parquet", flip(0))
 		}, []rundir.Loss{}, "kv_block_lifecycle.parquet was not what"},

@@ -1,14 +1,40 @@
 package tensors
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
+
+// TestSegmentGone: of a segment that is gone, verify says so, and what was in it as far as the metadata list that.
+func TestSegmentGone(t *testing.T) {
+	for want, listed := range map[string][]rundir.Segment{
+		"seg-00002 is gone, with all of its files": nil,
+		"seg-00002 is gone, with all of its files: 50 tokens and 300 packets": {
+			{Name: "seg-00001", Tokens: 15, Packets: 60}, {Name: "seg-00002", Tokens: 50, Packets: 300}},
+	} {
+		d, err := rundir.Create(t.TempDir(), "m", time.Now())
+		check(t, err)
+		s, err := d.Segment(2)
+		check(t, err)
+		check(t, errors.Join(s.WriteJSON(rundir.MetadataName, rundir.Metadata{}), s.Seal(), d.AddSegment("seg-00002")))
+		check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{RunID: d.ID(), Segments: listed}))
+		check(t, d.Seal())
+		check(t, os.RemoveAll(filepath.Join(d.Path(), "seg-00002")))
+		v, err := Verify(d.Path())
+		check(t, err)
+		if !slices.Contains(v.Findings, Finding{Damage, want}) {
+			t.Errorf("%+v, want %q", v.Findings, want)
+		}
+	}
+}
 
 // TestSegmentsCutOff: of a run whose collector was killed, segments that were being made or removed do not keep the
 // others from being read, and are reported.

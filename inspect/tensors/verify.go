@@ -1,6 +1,7 @@
 package tensors
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -150,12 +151,14 @@ func (v *Verification) checkDir(r *Run) error {
 		v.add(Damage, "%v", err)
 	}
 	var moved *rundir.Moved
+	var listed []rundir.Segment
 	if r.Metadata != nil {
-		moved = r.Metadata.Moved.Absent(v.Path)
+		moved, listed = r.Metadata.Moved.Absent(v.Path), r.Metadata.Segments
 	}
 	for _, name := range report.Missing {
 		if !moved.Has(name) {
-			v.add(Damage, "%s is in the manifest and not in the directory", name)
+			v.add(Damage, "%s", cmp.Or(goneSegment(v.Path, name, listed),
+				name+" is in the manifest and not in the directory"))
 		}
 	}
 	if moved != nil {

@@ -34,6 +34,11 @@ func resized(dir, segment string, moved *Moved) (found []string) {
 		switch {
 		case err != nil && moved != nil && moved.Has(name):
 		case err != nil:
+			if folder, ok := strings.CutSuffix(name, "/"+ManifestName); ok {
+				if _, err := os.Stat(filepath.Join(dir, folder)); err != nil {
+					name = folder // a whole segment
+				}
+			}
 			found = append(found, name+" is missing")
 		case info.Size() != f.Size:
 			found = append(found, fmt.Sprintf("%s has %d bytes, the run had %d", name, info.Size(), f.Size))

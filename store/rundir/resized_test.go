@@ -27,6 +27,12 @@ func TestResized(t *testing.T) {
 	if found := Resized(dir); !slices.Equal(found, []string{"seg-00002/metadata.json is missing"}) {
 		t.Errorf("%q", found)
 	}
+	if err := os.RemoveAll(filepath.Dir(file)); err != nil {
+		t.Fatal(err)
+	}
+	if found := Resized(dir); !slices.Equal(found, []string{"seg-00002 is missing"}) {
+		t.Errorf("%q", found)
+	}
 	if err := os.Truncate(filepath.Join(dir, ManifestName), 3); err != nil {
 		t.Fatal(err)
 	}
