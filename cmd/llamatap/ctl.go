@@ -30,7 +30,7 @@ func ctlCommand() *cli.Command {
 		Needs: "give RUNDIR and a command",
 		Usage: "RUNDIR status [--json]\nRUNDIR tap GLOB[,GLOB]…|points LIST [for N tokens] [layers LIST]\nRUNDIR " +
 			"on|off|flush|stop\n" +
-			"RUNDIR level MINIMAL|DETAILED|VERBOSE|off, or enable, or disable\n" +
+			"RUNDIR level MINIMAL|DETAILED|VERBOSE|off\nRUNDIR enable|disable\n" +
 			"RUNDIR steer FILE[:SCALE][:LAYERS]|off [sequence N]",
 		Text: `RUNDIR is the directory of a live run, or a folder with just one such run below it. It may also be the
 address of your own 'llamatap serve', http://HOST:PORT or unix:PATH, for status, level, enable, disable and flush: its
@@ -43,7 +43,9 @@ token is found in its file.
   on      capture what was asked for when the run was started
   flush   make everything that was recorded readable: 'llamatap inspect RUNDIR' then shows it
   stop    stop recording and seal the run; the model continues
-  level   record resource events at this level, or none; disable and enable do the same with the current level
+  level   record resource events at this level, or none
+  disable record no resource events
+  enable  record them again, at the level that there was
   steer   add a control vector to the residual stream in place of the one before, or none: the run has to be armed
           ('llamatap help recording', --tap-steer). What was cached under another vector is computed again.
           With a sequence, for that one alone: in llama-server a slot, which a request names as id_slot
