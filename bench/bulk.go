@@ -59,7 +59,7 @@ func (m Model) identity() (id gguf.Identity) {
 func (m Model) layers() int { return int(m.identity().Layers) }
 
 // bulkPattern reads what run --prompts prints when all prompts are computed.
-var bulkPattern = regexp.MustCompile(`([0-9]+) tokens in and 0 out in ([0-9.]+ [mµ]?s|[0-9hm]+s) `)
+var bulkPattern = regexp.MustCompile(`([0-9]+) tokens? in and 0 out in ([0-9.]+ [mµ]?s|[0-9hm]+s) `)
 
 // capture computes prompts in bulk, with flags of which the last may be --tap-dataset, whose folder follows.
 func (m Model) capture(ctx context.Context, flags []string) (s Sample, err error) {

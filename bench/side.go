@@ -42,7 +42,7 @@ type Model struct {
 
 // ratesPattern reads the summary of llamatap run.
 var ratesPattern = regexp.MustCompile(
-	`prompt [0-9]+ tokens in [^(]*\(([0-9.]+) tokens/s\), generation [0-9]+ tokens in [^(]*\(([0-9.]+) tokens/s\)`)
+	`prompt [0-9]+ tokens? in [^(]*\(([0-9.]+) tokens/s\), generation [0-9]+ tokens? in [^(]*\(([0-9.]+) tokens/s\)`)
 
 // ParseRates reads the rates that llamatap run prints, in tokens per second.
 func ParseRates(stderr []byte) (prefill, decode float64, err error) {

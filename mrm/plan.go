@@ -173,10 +173,10 @@ func (p *Plan) Write(out io.Writer) error {
 	if n := len(c.Workload.Concurrency); n > 1 {
 		loads += fmt.Sprintf(" × %d numbers of requests", n)
 	}
-	fmt.Fprintf(&b, "matrix      %d models × %d contexts × %d cache types%s × %d prompts × %d repetitions = %d "+
-		"cells, %d of them done\n",
-		len(p.Sources), len(c.Engine.NCtx), len(c.Engine.KVType), loads, len(c.Workload.Prompts),
-		c.Experiment.Repetitions, len(p.Cells), p.Done)
+	fmt.Fprintf(&b, "matrix      %s × %s × %s%s × %s × %s = %s, %d of them done\n",
+		present.Plural(len(p.Sources), "model"), present.Plural(len(c.Engine.NCtx), "context"),
+		present.Plural(len(c.Engine.KVType), "cache type"), loads, present.Plural(len(c.Workload.Prompts), "prompt"),
+		present.Plural(c.Experiment.Repetitions, "repetition"), present.Plural(len(p.Cells), "cell"), p.Done)
 	fmt.Fprintf(&b, "collectors  %s\n\n", p.collectors())
 	p.table(&b)
 	cell, memory, disk, time := p.most()

@@ -132,7 +132,7 @@ func TestWritePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"1 models × 2 contexts × 1 cache types × 2 prompts × 2 repetitions = 8 cells, 0 of them done",
+		"1 model × 2 contexts × 1 cache type × 2 prompts × 2 repetitions = 8 cells, 0 of them done",
 		"(estimated: weights and half of the cache per token at 10 GB/s)",
 		"gopher-6m-Q8_0  p1      128    256      f16", "gopher-6m-Q8_0  p1      256    256      f16",
 	} {

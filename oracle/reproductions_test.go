@@ -116,7 +116,7 @@ collector: {primary: perf}
 		{"verify finds another id in the manifest", []string{"verify", renamed}, 1, []string{"checksum"}, nil},
 		{"repair removes half a manifest", []string{"verify", "--repair", unsealed}, 0, nil, []string{"file exists"}},
 		{"a configuration of mrm-trace is valid",
-			[]string{"mrm", "validate", "--config", theirs}, 0, []string{"1 cells", "process_monitor"}, nil},
+			[]string{"mrm", "validate", "--config", theirs}, 0, []string{"1 cell", "process_monitor"}, nil},
 		{"perf is refused before it fails every cell",
 			[]string{"mrm", "validate", "--config", perf}, 2, []string{"PMU", "fallback"}, nil},
 		{"exec that recorded nothing fails",

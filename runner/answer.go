@@ -236,8 +236,9 @@ func (r *PromptsResult) WriteSummary(out io.Writer) error {
 		tokens, way = r.PromptTokens, "in"
 	}
 	_, err := fmt.Fprintf(out, `llamatap: %s, context %d per sequence, loaded in %s, warmed up in %s
-llamatap: %d prompts%s: %d tokens in and %d out in %s (%.1f tokens/s %s)
-`, r.Model, r.ContextSize, present.Duration(r.Load), present.Duration(r.WarmUp), r.Answered, ending,
-		r.PromptTokens, r.Tokens, present.Duration(r.Elapsed), rate(tokens, r.Elapsed), way)
+llamatap: %s%s: %s in and %d out in %s (%.1f tokens/s %s)
+`, r.Model, r.ContextSize, present.Duration(r.Load), present.Duration(r.WarmUp),
+		present.Plural(r.Answered, "prompt"), ending, present.Plural(r.PromptTokens, "token"), r.Tokens,
+		present.Duration(r.Elapsed), rate(tokens, r.Elapsed), way)
 	return err
 }

@@ -29,8 +29,8 @@ type EmbeddingsResult struct {
 
 // WriteSummary writes what a run measured, in one line.
 func (r *EmbeddingsResult) WriteSummary(out io.Writer) error {
-	_, err := fmt.Fprintf(out, "llamatap: %s, loaded in %s: embeddings of %d texts, %s\n", r.Model,
-		present.Duration(r.Load), r.Texts,
+	_, err := fmt.Fprintf(out, "llamatap: %s, loaded in %s: embeddings of %s, %s\n", r.Model,
+		present.Duration(r.Load), present.Plural(r.Texts, "text"),
 		perSecond(r.Tokens, r.Elapsed, rate(r.Tokens, r.Elapsed)))
 	return err
 }

@@ -16,7 +16,7 @@ func (r *Result) WriteSummary(out io.Writer) error {
 	}
 	cached := ""
 	if r.CachedTokens > 0 {
-		cached = fmt.Sprintf("%d tokens cached, ", r.CachedTokens)
+		cached = fmt.Sprintf("%s cached, ", present.Plural(r.CachedTokens, "token"))
 	}
 	_, err := fmt.Fprintf(out, `llamatap: %s, context %d%s, loaded in %s, warmed up in %s
 llamatap: prompt %s%s, generation %s
@@ -41,17 +41,17 @@ func (r *Result) ending() string {
 		}
 		return "ended by a reverse prompt"
 	case FinishLength:
-		return fmt.Sprintf("ended after %d tokens, as asked for", r.Tokens)
+		return fmt.Sprintf("ended after %s, as asked for", present.Plural(r.Tokens, "token"))
 	case FinishContext:
 		return fmt.Sprintf("ended because the context of %d tokens is full: -c makes it longer, --context-shift "+
 			"goes on", r.ContextSize)
 	}
-	return fmt.Sprintf("interrupted after %d tokens", r.Tokens)
+	return fmt.Sprintf("interrupted after %s", present.Plural(r.Tokens, "token"))
 }
 
 func perSecond(tokens int, d time.Duration, rate float64) string {
 	if rate == 0 {
-		return fmt.Sprintf("%d tokens in %s", tokens, present.Duration(d))
+		return fmt.Sprintf("%s in %s", present.Plural(tokens, "token"), present.Duration(d))
 	}
-	return fmt.Sprintf("%d tokens in %s (%.1f tokens/s)", tokens, present.Duration(d), rate)
+	return fmt.Sprintf("%s in %s (%.1f tokens/s)", present.Plural(tokens, "token"), present.Duration(d), rate)
 }

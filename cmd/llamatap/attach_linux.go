@@ -49,10 +49,11 @@ func (v *attachView) print(l *process.CallLine) {
 		if l.RowsUnwatched && f.Prompt+f.Generated == 0 {
 			tokens = ""
 		}
-		present.Printf("%s  %s%s%d calls of %s (99 %%: %s), computing %s, %d sequences, overhead %.2f %%\n",
+		present.Printf("%s  %s%s%s of %s (99 %%: %s), computing %s, %s, overhead %.2f %%\n",
 			l.ISO[11:19],
-			name, tokens, f.Calls, present.Nanoseconds(f.CallP50NS), present.Nanoseconds(f.CallP99NS),
-			present.Percent(float64(f.ComputingNS)/1e9/l.ActualS), f.Sequences, 100*l.Overhead)
+			name, tokens, present.Plural(f.Calls, "call"), present.Nanoseconds(f.CallP50NS),
+			present.Nanoseconds(f.CallP99NS), present.Percent(float64(f.ComputingNS)/1e9/l.ActualS),
+			present.Plural(f.Sequences, "sequence"), 100*l.Overhead)
 	}
 	if l.RowsUnwatched && !v.warned {
 		v.warned = true

@@ -67,7 +67,7 @@ func runBenchTap(t bench.Tap, prompt int) (err error) {
 		return err
 	}
 	if n := t.Table.Failed(); n > 0 {
-		return fmt.Errorf("%d gates failed", n)
+		return fmt.Errorf("%s failed", present.Plural(n, "gate"))
 	}
 	return nil
 }

@@ -257,8 +257,9 @@ func writeCtl(out io.Writer, command string, s *control.Status) error {
 		events += "\nsteering  " + own.String()
 	}
 	_, err := fmt.Fprintf(out,
-		"run       %s (process %d)\ncaptured  %s%s\nso far    %d executions, %d tensors, %d bytes stored, %s%s\n",
-		s.Run, s.PID, ctlCaptured(s), events, s.Executions, s.Packets, s.Stored, lost, overhead)
+		"run       %s (process %d)\ncaptured  %s%s\nso far    %s, %s, %d bytes stored, %s%s\n",
+		s.Run, s.PID, ctlCaptured(s), events, present.Plural(s.Executions, "execution"),
+		present.Plural(s.Packets, "tensor"), s.Stored, lost, overhead)
 	return err
 }
 
@@ -274,10 +275,10 @@ func ctlCaptured(s *control.Status) string {
 	case control.StateStart:
 		what = strings.TrimSuffix("as at the start: "+what, ": ")
 	case control.StateDone:
-		what = fmt.Sprintf("nothing more: %s was captured for %d tokens", what, s.Tokens)
+		what = fmt.Sprintf("nothing more: %s was captured for %s", what, present.Plural(s.Tokens, "token"))
 	case control.StateTap:
 		if s.Tokens > 0 {
-			what += fmt.Sprintf(" for %d tokens", s.Tokens)
+			what += fmt.Sprintf(" for %s", present.Plural(s.Tokens, "token"))
 		}
 		if s.Left != nil {
 			what += fmt.Sprintf(", %d to go", *s.Left)

@@ -225,7 +225,8 @@ func (a *exportArgs) run(args []string) error {
 	for _, note := range append(notes, r.Notes...) {
 		present.Printf("note: %s\n", note)
 	}
-	_, err = present.Printf("%s: %d rows of %d tensors, %d files, %s\n", r.Path, r.Rows, r.Tensors, r.Files,
+	_, err = present.Printf("%s: %s of %s, %s, %s\n", r.Path, present.Plural(r.Rows, "row"),
+		present.Plural(r.Tensors, "tensor"), present.Plural(r.Files, "file"),
 		present.Bytes(r.Bytes))
 	return err
 }
@@ -256,6 +257,6 @@ func (a *exportArgs) exportMRMTrace(ctx context.Context, dir string) error {
 	for _, note := range r.Notes {
 		present.Printf("note: %s\n", note)
 	}
-	_, err = present.Printf("%s: %d accesses to pages\n", r.Path, r.Rows)
+	_, err = present.Printf("%s: accesses to pages: %d\n", r.Path, r.Rows)
 	return err
 }

@@ -32,8 +32,8 @@ func (a *exportArgs) exportTimeline(ctx context.Context, run, suffix string) err
 	if err != nil {
 		return err
 	}
-	present.Printf("%s: %d graphs, %d of them timed inside, %d tokens, %d spans, %s\n", out, r.Graphs, r.TimedGraphs,
-		r.Tokens, r.Spans, present.Bytes(r.Bytes))
+	present.Printf("%s: %s, %d of them timed inside, %s, %s, %s\n", out, present.Plural(r.Graphs, "graph"),
+		r.TimedGraphs, present.Plural(r.Tokens, "token"), present.Plural(r.Spans, "span"), present.Bytes(r.Bytes))
 	if left := r.LeftOut(); left != "" {
 		present.Printf("note: %s\n", left)
 	}
@@ -78,8 +78,8 @@ func (a *exportArgs) exportMooncake(ctx context.Context, run string) error {
 	for _, note := range r.Notes {
 		present.Printf("note: %s\n", note)
 	}
-	_, err = present.Printf("%s: %d requests; replay them with 'llamatap bench --trace %s --url URL'\n", out, r.Rows,
-		out)
+	_, err = present.Printf("%s: %s; replay with 'llamatap bench --trace %s --url URL'\n", out,
+		present.Plural(r.Rows, "request"), out)
 	return err
 }
 

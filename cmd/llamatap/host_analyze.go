@@ -123,7 +123,7 @@ func (a *analyzeArguments) draw(report *host.Report) error {
 	if err != nil {
 		return fmt.Errorf("%w: choose another folder with --charts-dir; --no-charts draws none", err)
 	}
-	fmt.Fprintf(present.Err, "llamatap: %d charts in %s\n", len(paths), a.chartsDir)
+	fmt.Fprintf(present.Err, "llamatap: %s in %s\n", present.Plural(len(paths), "chart"), a.chartsDir)
 	if inside, err := filepath.Rel(report.Run, a.chartsDir); report.Run == "" || err != nil ||
 		!filepath.IsLocal(inside) || len(paths) == 0 {
 		return nil

@@ -62,10 +62,11 @@ func makeLinks(links []link, dir string) error {
 		}
 		count[l.found]++
 	}
-	present.Printf("%s: %d links to %s: %d new, %d led here already, %d led to another llamatap", dir, len(links),
+	present.Printf("%s: %s to %s: %d new, %d led here already, %d led to another llamatap", dir,
+		present.Plural(len(links), "link"),
 		links[0].target, count[absent], count[current], count[elsewhere])
 	if count[foreign] > 0 {
-		present.Printf(", %d files replaced", count[foreign])
+		present.Printf(", %s replaced", present.Plural(count[foreign], "file"))
 	}
 	present.Println()
 	if !inPath(dir) {

@@ -137,7 +137,8 @@ func mrmValidate(f *mrmFlags) error {
 		err = c.Collects(mrm.MissingCollectors())
 	}
 	if err == nil {
-		_, err = present.Printf("ok       %s: experiment %s, %d cells\n", f.config, c.Experiment.Name, len(cells))
+		_, err = present.Printf("ok       %s: experiment %s, %s\n", f.config, c.Experiment.Name,
+			present.Plural(len(cells), "cell"))
 	}
 	return err
 }

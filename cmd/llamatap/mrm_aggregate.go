@@ -74,8 +74,8 @@ func (a *aggregation) run(rest []string) error {
 		fmt.Fprintf(present.Err, "llamatap: left out: %s is contaminated (%s)\n", r.Dir, r.Validity.Why())
 	}
 	if found.Others+found.Unsealed > 0 {
-		fmt.Fprintf(present.Err, "llamatap: left out: %d runs of no experiment, %d that are not sealed\n",
-			found.Others, found.Unsealed)
+		fmt.Fprintf(present.Err, "llamatap: left out: %s of no experiment, %d that are not sealed\n",
+			present.Plural(found.Others, "run"), found.Unsealed)
 	}
 	bar := present.NewProgress(progressTerminal(true), "aggregating")
 	result, err := analyze.Aggregate(ctx, found, bar.Of)
@@ -88,8 +88,8 @@ func (a *aggregation) run(rest []string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(present.Err, "llamatap: %d runs copied to %s, %d were there already\n", n, a.dataset,
-			len(found.Runs)-n)
+		fmt.Fprintf(present.Err, "llamatap: %s copied to %s, %d were there already\n", present.Plural(n, "run"),
+			a.dataset, len(found.Runs)-n)
 	}
 	if a.out != "" {
 		return writeAggregate(result, a.out, a.forms)
@@ -116,7 +116,8 @@ func writeAggregate(r *analyze.Aggregated, dir string, forms []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(present.Err, "llamatap: %d runs in %d cells: aggregate.csv, aggregate.parquet, aggregate.json, "+
-		"run_values and %d figures in %s\n", r.Runs, len(r.Groups), len(drawn), dir)
+	fmt.Fprintf(present.Err, "llamatap: %s in %s: aggregate.csv, aggregate.parquet, aggregate.json, "+
+		"run_values and %s in %s\n", present.Plural(r.Runs, "run"), present.Plural(len(r.Groups), "cell"),
+		present.Plural(len(drawn), "figure"), dir)
 	return nil
 }

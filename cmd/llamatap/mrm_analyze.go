@@ -151,7 +151,7 @@ func (a *mrmAnalyzeArguments) run(out io.Writer, rest []string) error {
 	}
 	if analyzed == 0 {
 		return fmt.Errorf(
-			"%s: every one of its %d runs is contaminated and was left out; --contaminated analyzes them all the same",
+			"%s: every run is contaminated and was left out (%d); --contaminated analyzes them all the same",
 			a.config, len(rest))
 	}
 	return nil
@@ -221,7 +221,7 @@ func (a *mrmAnalyzeArguments) print(out io.Writer, r *analyze.Result) error {
 		fmt.Fprintf(out, "%s\n", r.Dir)
 		err = r.Report.WriteText(out)
 	}
-	fmt.Fprintf(present.Err, "llamatap: %d files in %s, computed from the %s\n", len(r.Files), r.Out,
+	fmt.Fprintf(present.Err, "llamatap: %s in %s, computed from the %s\n", present.Plural(len(r.Files), "file"), r.Out,
 		map[string]string{"trace": "trace of accesses", "regions": "map of regions and the cache's lives",
 			"samples": "samples that mrm-trace recorded"}[r.From])
 	return err

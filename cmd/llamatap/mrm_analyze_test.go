@@ -85,7 +85,7 @@ func TestAnalyzeRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := self("mrm", "analyze", "--config", config, "--no-figures").
-		CombinedOutput(); err == nil || !strings.Contains(string(text), "every one of its 1 runs is contaminated") {
+		CombinedOutput(); err == nil || !strings.Contains(string(text), "every run is contaminated and was left out (1)") {
 		t.Errorf("nothing but contaminated runs: %v: %s", err, text)
 	}
 	if js, err := self("mrm", "analyze", "--list-classes", "--classes", "hbm2").
@@ -114,7 +114,7 @@ func TestAggregateRuns(t *testing.T) {
 		t.Errorf("%v: %s", err, again)
 	}
 	if text, err := self("mrm", "aggregate", out, "--out", all).
-		CombinedOutput(); err != nil || !strings.Contains(string(text), "1 runs in 1 cells") {
+		CombinedOutput(); err != nil || !strings.Contains(string(text), "1 run in 1 cell") {
 		t.Errorf("%v: %s", err, text)
 	}
 	for _, name := range []string{"aggregate.csv", "aggregate.parquet", "aggregate.json"} {

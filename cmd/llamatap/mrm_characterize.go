@@ -60,7 +60,7 @@ func characterize(dirs []string, out string, isAll bool, forms []string) error {
 	if err := c.Save(out, forms); err != nil {
 		return err
 	}
-	fmt.Fprintf(present.Err, "llamatap: %d runs in %s; left out: %d contaminated, %d without a ledger, %d of no "+
-		"experiment\n", c.Runs, out, len(found.Contaminated), len(c.NoLedger), found.Others)
+	fmt.Fprintf(present.Err, "llamatap: %s in %s; left out: %d contaminated, %d without a ledger, %d of no "+
+		"experiment\n", present.Plural(c.Runs, "run"), out, len(found.Contaminated), len(c.NoLedger), found.Others)
 	return nil
 }

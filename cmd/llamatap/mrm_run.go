@@ -48,7 +48,8 @@ func mrmRun(f *mrmFlags) error {
 			"llamatap: interrupted; nothing is kept of the cell under way, and what was sealed stays")
 		return exitStatus{Code: cause.status()}
 	case err == nil && outcome.Left > 0:
-		fmt.Fprintf(present.Err, "llamatap: stopped, %d cells are left; run it again to continue\n", outcome.Left)
+		fmt.Fprintf(present.Err, "llamatap: stopped, with %s left; run it again to continue\n",
+			present.Plural(outcome.Left, "cell"))
 		return exitStatus{Code: 128 + int(syscall.SIGINT)}
 	case errors.Is(err, mrm.ErrCell):
 		return cli.Wrong(err)
@@ -140,7 +141,7 @@ func (s *mrmShow) end(o mrm.Outcome) {
 	if o.Done+len(o.Sealed)+o.Busy+o.Failed == 0 {
 		return
 	}
-	text := fmt.Sprintf("llamatap: %d cells sealed", len(o.Sealed))
+	text := fmt.Sprintf("llamatap: %s sealed", present.Plural(len(o.Sealed), "cell"))
 	for _, class := range []memory.Class{memory.Clean, memory.Marginal, memory.Contaminated} {
 		if n := o.Classes[class]; n > 0 {
 			text += fmt.Sprintf(", %d %s", n, class)

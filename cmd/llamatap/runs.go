@@ -175,7 +175,8 @@ func holdsRuns(folder string) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s is a folder of %d runs: give one of them, such as the newest, %s", folder, len(runs), runs[0])
+	return fmt.Errorf("%s is a folder of %s: give one of them, such as the newest, %s", folder,
+		present.Plural(len(runs), "run"), runs[0])
 }
 
 // findRun finds the run that the arguments of a command name: by a directory or stream, by its name, by what follows

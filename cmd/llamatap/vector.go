@@ -60,8 +60,8 @@ Directions have length 1, unless --raw keeps the length of the difference. With 
 				if err := writeTo(form.file, true, v.Write); err != nil {
 					return err
 				}
-				present.Printf("%s: %d layers of %d values; apply it with --control-vector %[1]s\n", form.file,
-					len(v.Directions), v.Width())
+				present.Printf("%s: %s of %d values; apply it with --control-vector %[1]s\n", form.file,
+					present.Plural(len(v.Directions), "layer"), v.Width())
 				return nil
 			}
 		},
@@ -119,7 +119,7 @@ func printVector(path string, form *reportForm) error {
 			rows = append(rows, []string{strconv.Itoa(layer), strconv.Itoa(v.Width()), present.Digits(v.Norm(layer))})
 		}
 		t := &present.Text{W: out}
-		t.Line("control vector of %s, directions of %d layers", v.Model, len(rows)-1)
+		t.Line("control vector of %s, directions of %s", v.Model, present.Plural(len(rows)-1, "layer"))
 		t.Columns(rows)
 		return t.Err
 	})

@@ -73,7 +73,7 @@ func describeVerification(out io.Writer, v *tensors.Verification) error {
 	if v.OK {
 		verdict = "ok"
 	}
-	_, err := fmt.Fprintf(out, "%-8s %s: %d files, %d packets, %d tokens compared\n", verdict, v.Path, v.Files,
-		v.Packets, v.Tokens)
+	_, err := fmt.Fprintf(out, "%-8s %s: %s, %s, %s compared\n", verdict, v.Path,
+		present.Plural(v.Files, "file"), present.Plural(v.Packets, "packet"), present.Plural(v.Tokens, "token"))
 	return err
 }

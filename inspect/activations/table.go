@@ -233,9 +233,9 @@ func (a *Analysis) shown(by string) []*Table {
 
 // subject is a line on what was analysed.
 func (a *Analysis) subject() string {
-	text := fmt.Sprintf("%d tensors", len(a.Tensors))
+	text := present.Plural(len(a.Tensors), "tensor")
 	if a.TokenMetadata != nil {
-		text += fmt.Sprintf(", %d tokens", a.TokenMetadata.Total)
+		text += ", " + present.Plural(a.TokenMetadata.Total, "token")
 	}
 	if left := a.left(); left != "" {
 		text += "; left out, without whole rows of the chosen tokens: " + left

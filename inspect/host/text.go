@@ -84,7 +84,7 @@ func (r *Report) writeHead(b *strings.Builder) {
 }
 
 func (s *Source) text() string {
-	text := fmt.Sprintf("%d snapshots in %s", s.Snapshots, s.Path)
+	text := fmt.Sprintf("%s in %s", present.Plural(s.Snapshots, "snapshot"), s.Path)
 	if s.SpacingS > 0 {
 		text += fmt.Sprintf(", one in %s", present.Seconds(s.SpacingS))
 	}

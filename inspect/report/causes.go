@@ -94,14 +94,6 @@ const (
 
 func ns(v float64) string { return present.Nanoseconds(int64(v)) }
 
-// plural is a count with its noun.
-func plural(n int64, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
-}
-
 // ofThreads makes a finding about the time of compute threads.
 func ofThreads(r *Run, cause string) *Finding {
 	f := &Finding{Cause: cause, Of: "the compute threads' time", Files: rundir.SystemName}
@@ -133,8 +125,8 @@ func starvation(r *Run) *Finding {
 		besides, waited = ", besides throttling,", waited-c.Quota.ThrottledNS
 		f.Remedy = "fewer threads (-t) or less other load"
 	}
-	f.Evidence = fmt.Sprintf("%s waited%s %s of %s for a free CPU in %s", plural(int64(c.Threads), "compute thread"),
-		besides, ns(waited), ns(c.LivedNS), plural(c.Intervals, "interval"))
+	f.Evidence = fmt.Sprintf("%s waited%s %s of %s for a free CPU in %s", present.Plural(c.Threads, "compute thread"),
+		besides, ns(waited), ns(c.LivedNS), present.Plural(c.Intervals, "interval"))
 	f.judge(waited, c.LivedNS, starvedShare)
 	if waited < c.RunnableNS-waited {
 		f.StandsOut = false
@@ -175,7 +167,7 @@ func throttling(r *Run) *Finding {
 		f.Evidence = "no control group around the run has a CPU quota"
 	default:
 		f.Evidence = fmt.Sprintf("a quota of %.4g CPUs stopped %s for %s of %s, in %d of its %d periods (%s)", q.CPUs,
-			plural(int64(c.Threads), "compute thread"), ns(q.ThrottledNS), ns(c.LivedNS), q.Throttled, q.Periods,
+			present.Plural(c.Threads, "compute thread"), ns(q.ThrottledNS), ns(c.LivedNS), q.Throttled, q.Periods,
 			q.Group)
 	}
 	f.Remedy = "a larger CPU quota or fewer threads (-t)"
@@ -315,7 +307,7 @@ func smallBatches(r *Run) *Finding {
 	}
 	p := r.steps.Small
 	f.Evidence = fmt.Sprintf("%s of prompts with fewer than %d tokens, each before another one, took %s for %s",
-		plural(p.Graphs, "execution"), smallBatch, ns(p.NS), plural(p.Tokens, "token"))
+		present.Plural(p.Graphs, "execution"), smallBatch, ns(p.NS), present.Plural(p.Tokens, "token"))
 	f.Remedy = "larger batches"
 	if r.Metadata == nil {
 		return f
@@ -336,7 +328,7 @@ func oneByOne(r *Run) *Finding {
 		func(s *steps) float64 { return s.Alone.NS }, aloneShare)
 	if f.Share != nil {
 		f.Evidence = fmt.Sprintf("%s of one token, each of another sequence than the one before, took %s",
-			plural(r.steps.Alone.Graphs, "execution"), ns(r.steps.Alone.NS))
+			present.Plural(r.steps.Alone.Graphs, "execution"), ns(r.steps.Alone.NS))
 		f.Remedy = "decoding the sequences in one batch"
 	}
 	return f
@@ -362,7 +354,7 @@ func recording(r *Run) *Finding {
 	}
 	f.Evidence = fmt.Sprintf("recording took at least %s of %s: %s in the tap, %s waiting, %s in %s of graphs",
 		ns(float64(a.LostNS())), ns(float64(a.WallNS)), ns(float64(a.TapNS)), ns(float64(a.WaitNS)),
-		ns(float64(a.CutNS)), plural(a.Cuts, "cut"))
+		ns(float64(a.CutNS)), present.Plural(a.Cuts, "cut"))
 	level, most := r.settings()["resource_level"].String(), max(a.TapNS, a.WaitNS, a.CutNS)
 	switch {
 	case most == a.WaitNS:
@@ -393,7 +385,7 @@ func cacheFull(r *Run) *Finding {
 	if f.Share == nil {
 		return f
 	}
-	f.Evidence = fmt.Sprintf("%s that move cells and compute no token took %s", plural(graphs, "graph"),
+	f.Evidence = fmt.Sprintf("%s that move cells and compute no token took %s", present.Plural(graphs, "graph"),
 		ns(float64(took)))
 	if r.KV != nil {
 		var ended int64
@@ -402,7 +394,7 @@ func cacheFull(r *Run) *Finding {
 				ended += n
 			}
 		}
-		f.Evidence += fmt.Sprintf("; %s of cells ended during the run", plural(ended, "block"))
+		f.Evidence += fmt.Sprintf("; %s of cells ended during the run", present.Plural(ended, "block"))
 		f.Files += ", " + rundir.LivesName
 	}
 	f.Remedy = "a larger context (-c)"

@@ -55,11 +55,11 @@ func (c *Comparison) tables() (all []table) {
 			left = append(left, fmt.Sprintf("%d with smaller changes: --json has them", more))
 		}
 		if once > 0 {
-			left = append(left, plural(int64(once), "part")+
+			left = append(left, present.Plural(once, "part")+
 				" of a single execution, without an interval: --json has them")
 		}
 		if same > 0 {
-			left = append(left, plural(int64(same), "figure")+" without a difference")
+			left = append(left, present.Plural(same, "figure")+" without a difference")
 		}
 		if t.left = strings.Join(left, "; "); len(part.list) > 0 {
 			all = append(all, t)
@@ -84,10 +84,10 @@ func (c *Comparison) tensorTable() table {
 		t.rows = append(t.rows, []string{g.Tensor, fmt.Sprintf("%.3g", g.Max), present.Percent(g.Relative()),
 			fmt.Sprintf("%.6f", g.CosineMin)})
 	}
-	t.left = fmt.Sprintf("%s over %s, of which %d differ", plural(int64(c.Tensors.Tensors), "tensor"),
-		plural(int64(c.Tensors.Tokens), "token"), len(c.TensorLines))
+	t.left = fmt.Sprintf("%s over %s, of which %d differ", present.Plural(c.Tensors.Tensors, "tensor"),
+		present.Plural(c.Tensors.Tokens, "token"), len(c.TensorLines))
 	if n := c.Tensors.OtherID; n > 0 {
-		t.left += fmt.Sprintf("; at %s the runs have other tokens", plural(int64(n), "place"))
+		t.left += fmt.Sprintf("; at %s the runs have other tokens", present.Plural(n, "place"))
 	}
 	return t
 }

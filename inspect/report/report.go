@@ -79,7 +79,7 @@ func verdict(all []*Finding) string {
 		return "The run cannot be judged: nothing that can be read of it shows a cause."
 	case first == nil:
 		text := fmt.Sprintf("Nothing stands out among the %s that could be judged.",
-			plural(int64(len(all)-len(unknown)), "cause"))
+			present.Plural(len(all)-len(unknown), "cause"))
 		if len(unknown) > 0 {
 			text += " Not judged: " + strings.Join(unknown, ", ") + "."
 		}

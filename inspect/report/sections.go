@@ -130,14 +130,14 @@ func (t *tracks) spans() *figure {
 		}
 	}
 	lanes(&t.Graphs, func(s *export.Stretch) string { return s.Kind }, func(s *export.Stretch) string {
-		return plural(int64(s.Tokens), "token")
+		return present.Plural(s.Tokens, "token")
 	})
 	kind := func(k string) func(*export.Stretch) string { return func(*export.Stretch) string { return k } }
 	text := func(s *export.Stretch) string { return s.Kind }
 	lanes(&t.Tokens, kind(generated), text)
 	lanes(&t.Faults, kind(pageFault), text)
 	if n := t.Setups; n > 0 {
-		c.Note = strings.TrimSpace(fmt.Sprintf("%s Not drawn: %s of set-up.", c.Note, plural(n, "execution")))
+		c.Note = strings.TrimSpace(fmt.Sprintf("%s Not drawn: %s of set-up.", c.Note, present.Plural(n, "execution")))
 	}
 	return c
 }
@@ -202,7 +202,7 @@ func componentsSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 	all := r.Resources
 	s.Text = append(s.Text,
 		fmt.Sprintf("Times are of the %s that were timed inside, of %d: %s of %s. Shares are of all "+
-			"executions, each phase scaled from those that were timed.", plural(all.TimedGraphs, "execution"),
+			"executions, each phase scaled from those that were timed.", present.Plural(all.TimedGraphs, "execution"),
 			all.Graphs,
 			present.Nanoseconds(all.TimedNS), present.Nanoseconds(all.GraphNS)))
 	heat := &figure{Kind: drawnMatrix, Title: "Time by layer and component", Y: axis{Name: "time", Unit: "s"}}

@@ -29,11 +29,11 @@ func expertsSection(ctx context.Context, r *Run, _ *tracks) (*section, error) {
 		return s, ctx.Err()
 	}
 	s.Text = append(s.Text, fmt.Sprintf("%s chose experts %s times. A graph reads an expert once for all of its "+
-		"tokens: %s, of which a cache would have some. 'llamatap experts' has more.", plural(all.Tokens, "token"),
-		present.Count(all.Choices), plural(all.Uses, "read")))
+		"tokens: %s, of which a cache would have some. 'llamatap experts' has more.", present.Plural(all.Tokens, "token"),
+		present.Count(all.Choices), present.Plural(all.Uses, "read")))
 	if all.Lost > 0 {
 		s.Text = append(s.Text, fmt.Sprintf("%s are lost: the figures are of the others.",
-			plural(int64(all.Lost), "choice")))
+			present.Plural(all.Lost, "choice")))
 	}
 	c := &figure{Kind: drawnLines, Title: "Hit rate of a cache of each layer's newest experts",
 		X: axis{Name: "experts per layer", Unit: "experts"}, Y: axis{Name: "hit rate", Unit: "%"}}

@@ -130,7 +130,7 @@ func lives(ctx context.Context, dir string, over *tracks) (*figure, error) {
 			to = over.unixSeconds(l.EndNS)
 		}
 		s.X, s.W, s.Row = append(s.X, from), append(s.W, max(0, to-from)), append(s.Row, int(l.Block))
-		s.Text = append(s.Text, fmt.Sprintf("cells %d to %d, %s", l.Cell, l.End-1, plural(l.Reads, "read")))
+		s.Text = append(s.Text, fmt.Sprintf("cells %d to %d, %s", l.Cell, l.End-1, present.Plural(l.Reads, "read")))
 		return nil
 	})
 	if err != nil || n == 0 || over.Unix == 0 {
@@ -163,13 +163,13 @@ func promptsSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 	}
 	if r.KV != nil {
 		reuse := &r.KV.Last.Reuse
-		text := fmt.Sprintf("%s needed %d cells and found %d of them in the KV cache", plural(reuse.Requests, "prompt"),
-			reuse.Needed, reuse.Reused)
+		text := fmt.Sprintf("%s needed %d cells and found %d of them in the KV cache",
+			present.Plural(reuse.Requests, "prompt"), reuse.Needed, reuse.Reused)
 		if ratio, ok := reuse.Ratio(); ok {
 			text += " (" + present.Percent(ratio) + ")"
 		}
-		if text += fmt.Sprintf("; %s found something.", plural(reuse.Hits, "prompt")); reuse.Unknown > 0 {
-			text += fmt.Sprintf(" Of %s it is not known.", plural(reuse.Unknown, "prompt"))
+		if text += fmt.Sprintf("; %s found something.", present.Plural(reuse.Hits, "prompt")); reuse.Unknown > 0 {
+			text += fmt.Sprintf(" Of %s it is not known.", present.Plural(reuse.Unknown, "prompt"))
 		}
 		s.Text = append(s.Text, text)
 	} else {

@@ -25,7 +25,7 @@ func requestsSection(_ context.Context, r *Run, over *tracks) (*section, error) 
 	}
 	s := &section{ID: "requests", Title: "Requests"}
 	t := r.Requests.Totals()
-	s.Text = append(s.Text, plural(t.Requests, "request")+": "+t.Tokens()+".")
+	s.Text = append(s.Text, present.Plural(t.Requests, "request")+": "+t.Tokens()+".")
 	if t.Cut {
 		s.Text = append(s.Text, "The table was not completed: the newest requests are missing.")
 	}
@@ -109,10 +109,10 @@ func slots(from *resources.Requests, over *tracks) *figure {
 			q := &all[i]
 			name := fmt.Sprintf("request %d: ", q.ID)
 			f(series[0], lane{q.Ctx, q.Seq, false}, q.PromptNS, cmp.Or(q.FirstNS, q.EndNS), name+
-				plural(q.Computed, "token")+fmt.Sprintf(" computed, %d cached", max(q.Cached, 0))+
+				present.Plural(q.Computed, "token")+fmt.Sprintf(" computed, %d cached", max(q.Cached, 0))+
 				phaseJoules(from, q, prefill))
 			f(series[1], lane{q.Ctx, q.Seq, false}, q.FirstNS, cmp.Or(q.LastNS, q.EndNS), name+
-				plural(q.Output, "token")+phaseJoules(from, q, decode))
+				present.Plural(q.Output, "token")+phaseJoules(from, q, decode))
 			f(series[2], lane{q.Ctx, q.Seq, true}, q.ArrivalNS, q.LaunchNS, name+"waits")
 		}
 	}

@@ -41,8 +41,8 @@ func activationsSection(ctx context.Context, r *Run, _ *tracks) (*section, error
 	if sum.BytesSource > 0 {
 		source = present.Bytes(sum.BytesSource) + " as the model computed them, "
 	}
-	s.Text = append(s.Text, fmt.Sprintf("%s of %s, %s%s on disk.", plural(sum.Packets, "captured tensor"),
-		plural(sum.Tokens, "token"), source, present.Bytes(sum.BytesStored)))
+	s.Text = append(s.Text, fmt.Sprintf("%s of %s, %s%s on disk.", present.Plural(sum.Packets, "captured tensor"),
+		present.Plural(sum.Tokens, "token"), source, present.Bytes(sum.BytesStored)))
 	if sum.BytesRaw > maxTensorBytes {
 		s.Text = append(s.Text,
 			fmt.Sprintf("They are more than the %s that a report reads: llamatap inspect %s --stats.",

@@ -43,7 +43,7 @@ func (k *KV) WriteText(w io.Writer, by KVBy, width int) error {
 
 func (k *KV) writeHead(out *present.Text) {
 	out.Line("run     %s", k.Path)
-	out.Line("seen    %s, %d rows, schema %s", present.Seconds(k.Seconds), k.Rows, k.Version)
+	out.Line("seen    %s, %s, schema %s", present.Seconds(k.Seconds), present.Plural(k.Rows, "row"), k.Version)
 	if k.Missing != "" {
 		out.Line("LOST    %s", k.Missing)
 	}

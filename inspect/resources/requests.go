@@ -250,12 +250,12 @@ func (r *Requests) WriteText(w io.Writer, text func(id int64) string, last int) 
 	}
 	out.Columns(rows)
 	if n := len(r.All) - len(shown); n > 0 {
-		out.Line("%d earlier requests: --last %d shows them", n, len(r.All))
+		out.Line("%s: --last %d shows all", present.Plural(n, "earlier request"), len(r.All))
 	}
 	t := r.Totals()
-	out.Line("\n%d requests: %s", t.Requests, t.Tokens())
+	out.Line("\n%s: %s", present.Plural(t.Requests, "request"), t.Tokens())
 	if t.Drafted > 0 {
-		out.Line("%d tokens drafted, %d accepted", t.Drafted, t.Accepted)
+		out.Line("%s drafted, %d accepted", present.Plural(t.Drafted, "token"), t.Accepted)
 	}
 	if r.Cut {
 		out.Line("the table is not complete: requests of the last 30 s of a live run, or before a kill, may be missing")
@@ -264,11 +264,12 @@ func (r *Requests) WriteText(w io.Writer, text func(id int64) string, last int) 
 		out.Line("%d of them are not of the sample: segments that hold tensors of no other are given back", n)
 	}
 	if g := r.GivenBack; g.Rows != nil {
-		out.Line("the rows of %d earlier requests were given back, in %d parts", *g.Rows, g.Parts)
+		out.Line("the rows of %s were given back, in %s", present.Plural(*g.Rows, "earlier request"),
+			present.Plural(g.Parts, "part"))
 	} else if g.Parts > 0 && g.MovedTo != "" {
-		out.Line("%d parts with rows of earlier requests are in %s alone", g.Parts, g.MovedTo)
+		out.Line("%s with rows of earlier requests, in %s alone", present.Plural(g.Parts, "part"), g.MovedTo)
 	} else if g.Parts > 0 {
-		out.Line("%d parts with rows of earlier requests were given back", g.Parts)
+		out.Line("%s with rows of earlier requests, given back", present.Plural(g.Parts, "part"))
 	}
 	for _, d := range r.Energy {
 		perToken := ""

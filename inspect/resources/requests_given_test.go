@@ -15,9 +15,9 @@ func TestGivenBack(t *testing.T) {
 	rotated.AddPart(rundir.RequestsName, 40)
 	rotated.AddPart(rundir.RequestsName, 2)
 	for want, m := range map[string]rundir.Metadata{
-		"the rows of 42 earlier requests were given back, in 2 parts": {Rotated: rotated},
-		"2 parts with rows of earlier requests were given back":       {},
-		"2 parts with rows of earlier requests are in s3://b/run_1":   {Moved: &rundir.Moved{To: "s3://b/run_1"}},
+		"the rows of 42 earlier requests were given back, in 2 parts":  {Rotated: rotated},
+		"2 parts with rows of earlier requests, given back":            {},
+		"2 parts with rows of earlier requests, in s3://b/run_1 alone": {Moved: &rundir.Moved{To: "s3://b/run_1"}},
 	} {
 		d, err := rundir.Create(t.TempDir(), "m", time.Now())
 		check(t, err)

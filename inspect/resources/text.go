@@ -71,7 +71,8 @@ func (r *Report) head(b *strings.Builder) {
 	for _, count := range r.Events {
 		events += count
 	}
-	line("level", "%s; %d events in %d lines", cmp.Or(strings.Join(r.Levels, ", then "), "unknown"), events, r.Lines)
+	line("level", "%s; %s in %s", cmp.Or(strings.Join(r.Levels, ", then "), "unknown"),
+		present.Plural(events, "event"), present.Plural(r.Lines, "line"))
 	r.timeLines(line)
 	if l := r.Latency; l != nil {
 		each, tokens := "per token", ""
@@ -133,17 +134,17 @@ func (r *Report) head(b *strings.Builder) {
 // timeLines are lines on where the time went, and how much of it is attributed.
 func (r *Report) timeLines(line func(key, format string, args ...any)) {
 	if r.GraphNS == 0 {
-		line("time", "not measured, of %d graphs", r.Graphs)
+		line("time", "not measured, of %s", present.Plural(r.Graphs, "graph"))
 		return
 	}
-	text := fmt.Sprintf("%s in %d graphs", present.Duration(time.Duration(r.GraphNS)), r.Graphs)
+	text := fmt.Sprintf("%s in %s", present.Duration(time.Duration(r.GraphNS)), present.Plural(r.Graphs, "graph"))
 	if r.Coverage == nil {
 		text += "; where in them is not known: record with " + r.TimingFlag()
 	} else {
 		text += fmt.Sprintf("; %s of it is attributed below", percentText(r.Coverage))
 		if r.sampled() {
-			text = fmt.Sprintf("%s in %d graphs; %d of them (%s) were timed inside, and %s of that is attributed below",
-				present.Duration(time.Duration(r.GraphNS)), r.Graphs, r.TimedGraphs,
+			text = fmt.Sprintf("%s in %s; %d of them (%s) were timed inside, and %s of that is attributed below",
+				present.Duration(time.Duration(r.GraphNS)), present.Plural(r.Graphs, "graph"), r.TimedGraphs,
 				present.Duration(time.Duration(r.TimedNS)), percentText(r.Coverage))
 		}
 	}
@@ -182,8 +183,8 @@ func cacheText(c *CacheRow) string {
 	}
 	text += fmt.Sprintf(", peak %d, %d evicted", c.Peak, c.Evicted)
 	if c.KeyBytes != nil && c.ValueBytes != nil {
-		text += fmt.Sprintf("; in-use K %s, V %s written, %d layers", present.Bytes(*c.KeyBytes),
-			present.Bytes(*c.ValueBytes), c.Layers)
+		text += fmt.Sprintf("; in-use K %s, V %s written, %s", present.Bytes(*c.KeyBytes),
+			present.Bytes(*c.ValueBytes), present.Plural(c.Layers, "layer"))
 	}
 	if c.HitRatio != nil {
 		text += fmt.Sprintf("; reused %s", percentText(c.HitRatio))
@@ -195,7 +196,7 @@ func cacheText(c *CacheRow) string {
 }
 
 func gpuText(g *GPUUse) string {
-	text := fmt.Sprintf("%d %s: %d samples", g.Index, g.Name, g.Samples)
+	text := fmt.Sprintf("%d %s: %s", g.Index, g.Name, present.Plural(g.Samples, "sample"))
 	if g.Utilization != nil {
 		text += fmt.Sprintf(", busy %.0f %% of the time", *g.Utilization)
 	}

@@ -128,7 +128,7 @@ func WriteDiff(w io.Writer, d *Diff, by DiffBy, lines []DiffGroup) error {
 	fmt.Fprintf(w, "\ntensors   %d compared%s%s\n", d.Tensors, someNames(", only in a: ", d.NamesOnlyA),
 		someNames(", only in b: ", d.NamesOnlyB))
 	for _, s := range d.Skipped {
-		fmt.Fprintf(w, "left out  %d rows of %s: %s\n", s.Rows, s.Tensor, s.Reason)
+		fmt.Fprintf(w, "left out  %s of %s: %s\n", present.Plural(s.Rows, "row"), s.Tensor, s.Reason)
 	}
 	fmt.Fprintln(w)
 	titles := map[DiffBy][]string{

@@ -7,6 +7,8 @@ import (
 	"io"
 	"math"
 	"slices"
+
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // Logits is the name of the tensor of which KL divergences are computed.
@@ -102,14 +104,14 @@ func (d *LogitsDiff) settle() {
 func (d *LogitsDiff) write(w io.Writer) {
 	fmt.Fprintln(w)
 	if d.NonFinite > 0 {
-		fmt.Fprintf(w, "logits    %d rows left out: their KL(a‖b) is NaN or infinite\n", d.NonFinite)
+		fmt.Fprintf(w, "logits    %s left out: the KL(a‖b) is NaN or infinite\n", present.Plural(d.NonFinite, "row"))
 	}
 	if d.Rows == 0 {
 		return
 	}
 	fmt.Fprintf(w,
-		"logits    %d rows: KL(a‖b) mean %.6g, median %.6g, 99 %% %.6g, max %.6g nats; same most probable "+
-			"token %.2f %%\n", d.Rows, d.Mean, d.Median, d.P99, d.Max, 100*d.SameTop)
+		"logits    %s: KL(a‖b) mean %.6g, median %.6g, 99 %% %.6g, max %.6g nats; same most probable "+
+			"token %.2f %%\n", present.Plural(d.Rows, "row"), d.Mean, d.Median, d.P99, d.Max, 100*d.SameTop)
 	for _, worst := range d.Worst {
 		fmt.Fprintf(w, "          after token %d (id %d): KL %.6g, most probable %d in a, %d in b\n", worst.Token,
 			worst.ID, worst.KL, worst.TopA, worst.TopB)

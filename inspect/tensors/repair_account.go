@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
@@ -34,7 +35,7 @@ func goneSegment(path, name string, listed []rundir.Segment) string {
 	text := folder + " is gone, with all of its files"
 	for _, s := range listed {
 		if s.Name == folder {
-			text += fmt.Sprintf(": %d tokens and %d packets", s.Tokens, s.Packets)
+			text += fmt.Sprintf(": %s and %s", present.Plural(s.Tokens, "token"), present.Plural(s.Packets, "packet"))
 		}
 	}
 	return text

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -148,8 +149,8 @@ func notARun(path string) error {
 			!exists(filepath.Join(run, rundir.SegmentName(1), rundir.StreamName))
 	})
 	if len(runs) > 0 {
-		return fmt.Errorf("%s: %w here, but in %d runs below it: give one of them, such as the newest, %s", path,
-			ErrNotARun, len(runs), runs[0])
+		return fmt.Errorf("%s: %w here, but in %s below it: give one of them, such as the newest, %s", path,
+			ErrNotARun, present.Plural(len(runs), "run"), runs[0])
 	}
 	var dataset struct{ Path string }
 	if m, err := rundir.ReadMetadata(path); err == nil && json.Unmarshal(m.Extra["dataset"], &dataset) == nil &&

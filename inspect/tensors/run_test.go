@@ -300,7 +300,7 @@ func TestOpenErrors(t *testing.T) {
 	run := f.build(t)
 	parent := filepath.Dir(filepath.Dir(run))
 	if _, err := Open(parent); err == nil || !strings.Contains(err.Error(),
-		"in 1 runs below it: give one of them, such as the newest, "+run) {
+		"in 1 run below it: give one of them, such as the newest, "+run) {
 		t.Errorf("folder of runs: %v", err)
 	}
 	check(t, os.WriteFile(filepath.Join(run, "metadata.json"), []byte("{"), 0o600))

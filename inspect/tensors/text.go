@@ -181,7 +181,8 @@ func (s *Summary) lossText() string {
 		parts, losses = append(parts, present.Losses(s.Account)), nil
 	}
 	for _, l := range losses {
-		parts = append(parts, fmt.Sprintf("%d packets, %s: %s", l.Packets, present.Bytes(int64(l.Bytes)), l.Cause))
+		parts = append(parts, fmt.Sprintf("%s, %s: %s", present.Plural(l.Packets, "packet"),
+			present.Bytes(int64(l.Bytes)), l.Cause))
 	}
 	if s.Lost && len(parts) == 0 {
 		parts = append(parts, "the run is marked lossy")

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -202,8 +203,8 @@ func (v *Verification) checkSegments(r *Run, segments []string) error {
 	}
 	for _, s := range r.Metadata.Segments {
 		if !s.Removed.IsZero() {
-			v.add(Note, "%s was removed to make room (%s): %d packets, %d tokens", s.Name, s.RemovedFor, s.Packets,
-				s.Tokens)
+			v.add(Note, "%s was removed to make room (%s): %s, %s", s.Name, s.RemovedFor,
+				present.Plural(s.Packets, "packet"), present.Plural(s.Tokens, "token"))
 		}
 	}
 	return nil

@@ -67,7 +67,7 @@ func Overhead(a *rundir.Account) string {
 	case a.Time.Cuts > 0:
 		text += fmt.Sprintf(", and %.1f cuts of the graph, whose cost was not measured", cuts)
 	}
-	text += fmt.Sprintf("%s (%d tokens)", taken, a.Time.Tokens)
+	text += fmt.Sprintf("%s (%s)", taken, Plural(a.Time.Tokens, "token"))
 	if lost := a.Setup.TapNS + a.Setup.WaitNS; lost > 0 {
 		text += "; warm-up " + Nanoseconds(lost)
 	}

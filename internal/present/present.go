@@ -50,6 +50,14 @@ func Count[N Number](n N) string {
 	return Digits(value) + " " + string("kMGTPE"[unit])
 }
 
+// Plural is a count with its noun: 1 layer, 2 layers.
+func Plural[N ~int | ~int64 | ~uint64](n N, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
 // Duration formats a duration with three significant digits up to two minutes, and in whole seconds above.
 func Duration(d time.Duration) string {
 	switch value := float64(d); {

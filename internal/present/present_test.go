@@ -18,6 +18,7 @@ func TestFigures(t *testing.T) {
 		{Duration(90 * time.Second), "90.0 s"}, {Duration(2 * time.Minute), "2m0s"}, {Seconds(0.0015), "1.50 ms"},
 		{Seconds(3600), "1h0m0s"},
 		{Seconds(1e300), "2555555h33m20s"}, {Percent(0.1234), "12.3 %"}, {Percent(1), "100.0 %"},
+		{Plural(0, "token"), "0 tokens"}, {Plural(uint64(1), "layer"), "1 layer"}, {Plural(int64(2), "run"), "2 runs"},
 		{Maybe(nil, Percent), "-"},
 		{Maybe(new(0.5), Percent), "50.0 %"},
 	} {

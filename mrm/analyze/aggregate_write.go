@@ -116,8 +116,9 @@ func writeRows(w io.Writer, s table.Schema, rows [][]any) error {
 // WriteText writes the figures that most ask for, as a table for people.
 func (r *Aggregated) WriteText(w io.Writer) error {
 	out := &present.Text{W: w}
-	out.Line("%d runs in %d cells; mean [95 %% interval: Student's t, of shares of runs Wilson's]; %d "+
-		"contaminated runs left out", r.Runs, len(r.Groups), len(r.Contaminated))
+	out.Line("%s in %s; mean [95 %% interval: Student's t, of shares of runs Wilson's]; %s "+
+		"left out", present.Plural(r.Runs, "run"), present.Plural(len(r.Groups), "cell"),
+		present.Plural(len(r.Contaminated), "contaminated run"))
 	for i := range r.Groups {
 		g := &r.Groups[i]
 		warning := ""

@@ -245,7 +245,7 @@ func (h *hostSide) words() string {
 	var parts []string
 	for _, l := range h.lines {
 		stats := l.stats()
-		text := fmt.Sprintf("%s %d lines", l.name, stats.Lines)
+		text := fmt.Sprintf("%s %s", l.name, present.Plural(stats.Lines, "line"))
 		for cause, n := range stats.Lost {
 			text += fmt.Sprintf(", LOST %d (%s)", n, cause)
 		}

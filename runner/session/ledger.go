@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/ledger"
 )
@@ -50,7 +51,8 @@ func (a *accesses) use(t *ledger.Table) accessUse {
 // words say how much was recorded.
 func (a *accesses) words() string {
 	d := a.Doubts()
-	text := fmt.Sprintf("accesses  %d of %d graphs, in %d rows", d.Accesses, d.Executions, a.Rows())
+	text := fmt.Sprintf("accesses  %d of %s, in %s", d.Accesses, present.Plural(d.Executions, "graph"),
+		present.Plural(a.Rows(), "row"))
 	if n := d.Unplaced + d.Unreported + d.Failed; n > 0 {
 		text += fmt.Sprintf("; %d operands or graphs are incomplete", n)
 	}

@@ -125,7 +125,8 @@ func (l *live) use() liveUse {
 
 func (l *live) words() string {
 	r := &l.result
-	text := fmt.Sprintf("dataset   %s: %d rows in %d shards, %s", r.Dir, r.Rows, r.Shards, present.Bytes(r.Bytes))
+	text := fmt.Sprintf("dataset   %s: %s in %s, %s", r.Dir, present.Plural(r.Rows, "row"),
+		present.Plural(r.Shards, "shard"), present.Bytes(r.Bytes))
 	if r.LeftOut > 0 {
 		text += fmt.Sprintf("; %d tokens lack one of the tensors and are left out", r.LeftOut)
 	}

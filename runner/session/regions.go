@@ -12,6 +12,7 @@ import (
 
 	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace/ledger"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -37,7 +38,7 @@ func (r *regionMap) Close() error { return errors.Join(r.RegionRecorder.Close(),
 // words say how much of what was executed is in the map.
 func (r *regionMap) words() string {
 	regions, doubts := len(r.Map().Regions()), r.Doubts()
-	text := fmt.Sprintf("regions   %d of memory, used by %d graphs", regions, doubts.Executions)
+	text := fmt.Sprintf("regions   %d of memory, used by %s", regions, present.Plural(doubts.Executions, "graph"))
 	if n := doubts.Unplaced + doubts.Overlaps + doubts.Failed; n > 0 {
 		text += fmt.Sprintf("; %d operands or graphs could not be placed", n)
 	}

@@ -190,7 +190,7 @@ func (q *requests) words() string {
 // exportWords say what became of spans, and whether the last metrics were sent.
 func (q *requests) exportWords() string {
 	c := q.export.Counts()
-	text := fmt.Sprintf("otlp      %d spans sent to %s", c.Spans, q.exported)
+	text := fmt.Sprintf("otlp      %s sent to %s", present.Plural(c.Spans, "span"), q.exported)
 	dropped := ", DROPPED "
 	for _, d := range []struct {
 		n   int64

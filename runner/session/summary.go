@@ -61,13 +61,14 @@ func (s Summary) Write(out io.Writer, dir string) {
 	}
 	line("tokens", fmt.Sprintf("%d prompt%s, %d decoded%s", s.Prompt, s.Prefill.rate(), s.Generated, s.Decode.rate()))
 	if s.Drafts+s.Rejected > 0 {
-		line("drafts", fmt.Sprintf("%d tokens computed by the draft model, %d by the model and rejected", s.Drafts,
+		line("drafts", fmt.Sprintf("%s computed by the draft model, %d by the model and rejected",
+			present.Plural(s.Drafts, "token"),
 			s.Rejected))
 	}
 	if s.Tensors {
 		recorded := a.Recorded()
-		text := fmt.Sprintf("%d tensors, %s, stored as %s%s", recorded.Packets, present.Bytes(recorded.Bytes),
-			present.Bytes(s.StoredBytes), s.ratios())
+		text := fmt.Sprintf("%s, %s, stored as %s%s", present.Plural(recorded.Packets, "tensor"),
+			present.Bytes(recorded.Bytes), present.Bytes(s.StoredBytes), s.ratios())
 		if !a.Lossy() {
 			text += ", nothing lost"
 		}
