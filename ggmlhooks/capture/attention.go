@@ -56,11 +56,11 @@ func flashAttention(known *graph, i int) Attention {
 		MaxBias: math.Float32frombits(uint32(n.OpParams[1])),
 		SoftCap: math.Float32frombits(uint32(n.OpParams[2])),
 	}
-	if q := root(g, n.Src[0]); q >= 0 {
+	if q := g.Shown(n.Src[0]); q >= 0 {
 		a.Q, a.QFirst = known.names[q], viewOffset(g, n.Src[0])/int64(g.Nodes[q].NB[0])
 		a.NHead = int(g.Nodes[n.Src[0]].NE[2])
 	}
-	a.Mask = known.packetName(root(g, n.Src[3]))
+	a.Mask = known.packetName(g.Shown(n.Src[3]))
 	if len(n.Src) > 4 {
 		a.Sinks = known.packetName(n.Src[4])
 	}
@@ -79,15 +79,7 @@ func flashAttention(known *graph, i int) Attention {
 	return a
 }
 
-// root follows views to the node or leaf whose bytes they show.
-func root(g *ggmlhooks.Graph, at int32) int32 {
-	for at >= 0 && g.Nodes[at].View && len(g.Nodes[at].Src) > 0 {
-		at = g.Nodes[at].Src[0]
-	}
-	return at
-}
-
-// viewOffset is at which byte of its root's tensor a view begins.
+// viewOffset is at which byte of the tensor that it shows a view begins.
 func viewOffset(g *ggmlhooks.Graph, at int32) (bytes int64) {
 	for at >= 0 && g.Nodes[at].View && len(g.Nodes[at].Src) > 0 {
 		if n := &g.Nodes[at]; n.Op == "VIEW" {
@@ -108,9 +100,9 @@ func view(g *ggmlhooks.Graph, at int32) *ggmlhooks.Node {
 // cacheOf is the name of the cache behind a view, or behind the copy that llama.cpp makes of an F32 cache for flash
 // attention.
 func cacheOf(g *ggmlhooks.Graph, at int32) string {
-	at = root(g, at)
+	at = g.Shown(at)
 	for at >= 0 && g.Nodes[at].Op == "CPY" && len(g.Nodes[at].Src) > 0 {
-		at = root(g, g.Nodes[at].Src[0])
+		at = g.Shown(g.Nodes[at].Src[0])
 	}
 	if at < 0 && int(-1-at) < len(g.Leafs) {
 		return g.Leafs[-1-at].Name

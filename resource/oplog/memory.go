@@ -126,7 +126,7 @@ func (m *memory) recordWeights(g *ggmlhooks.Graph) {
 	component := map[int32]ggmlhooks.Component{}
 	for i := range g.Nodes {
 		for _, src := range g.Nodes[i].Src {
-			if at := origin(g, src); at < 0 {
+			if at := g.Shown(src); at < 0 {
 				if _, known := component[at]; !known {
 					component[at] = g.Nodes[i].Component
 				}

@@ -298,21 +298,13 @@ func shape(ne [4]int64) []int64 {
 	return ne[:n:n]
 }
 
-// origin follows views to the node or leaf that they show.
-func origin(g *ggmlhooks.Graph, src int32) int32 {
-	for src >= 0 && g.Nodes[src].View && len(g.Nodes[src].Src) > 0 {
-		src = g.Nodes[src].Src[0]
-	}
-	return src
-}
-
 // weightName is the name of the weight that a node's src[0] is, or "".
 func weightName(g *ggmlhooks.Graph, n *ggmlhooks.Node) string {
 	src, ok := n.SrcAt(0)
 	if !ok {
 		return ""
 	}
-	if at := origin(g, src); at < 0 && !g.Leafs[-1-at].Input && strings.HasPrefix(g.Leafs[-1-at].Name, "blk.") {
+	if at := g.Shown(src); at < 0 && !g.Leafs[-1-at].Input && strings.HasPrefix(g.Leafs[-1-at].Name, "blk.") {
 		return g.Leafs[-1-at].Name
 	}
 	return ""

@@ -20,7 +20,7 @@ func (p *plan) flow(r int) {
 			continue
 		}
 		for _, src := range p.graph.Nodes[i].Src {
-			at := origin(p.graph, src)
+			at := p.graph.Shown(src)
 			if at < 0 || p.nodes[at].run < 0 {
 				continue
 			}
@@ -48,7 +48,7 @@ func (p *plan) added(r int) int {
 			continue
 		}
 		for _, src := range p.graph.Nodes[i].Src {
-			if at := origin(p.graph, src); at >= 0 && p.nodes[at].run >= 0 &&
+			if at := p.graph.Shown(src); at >= 0 && p.nodes[at].run >= 0 &&
 				p.runs[p.nodes[at].run].component != run.component {
 				newest = max(newest, at)
 			}

@@ -166,7 +166,7 @@ func (p *plan) mlps(r int, device func(uint64) string, legacy bool) {
 // activationBytes is the size of what a node reads and is no weight.
 func activationBytes(g *ggmlhooks.Graph, n *ggmlhooks.Node) (bytes int64) {
 	for _, src := range n.Src {
-		if at := origin(g, src); at >= 0 || g.Leafs[-1-at].Input {
+		if at := g.Shown(src); at >= 0 || g.Leafs[-1-at].Input {
 			_, kind, ne := source(g, src)
 			bytes += sizeOf(kind, ne)
 		}
