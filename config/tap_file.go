@@ -1,12 +1,9 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
@@ -21,7 +18,7 @@ const maxFileSize = 1 << 20
 func loadFile(name string, r io.Reader) (map[string]given, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxFileSize+1))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w: give a YAML file with settings", name, cause(err))
+		return nil, fmt.Errorf("read %s: %w: give a YAML file with settings", name, cli.Bare(err))
 	}
 	if len(data) > maxFileSize {
 		return nil, fmt.Errorf("%s is larger than %v: give a YAML file with settings", name, Bytes(maxFileSize))
@@ -152,27 +149,6 @@ func (f *fileReader) position(t *token.Token) string {
 
 func (f *fileReader) errorAt(t *token.Token, format string, args ...any) error {
 	return fmt.Errorf("%s: %s", f.position(t), fmt.Sprintf(format, args...))
-}
-
-// invalidUTF8 returns the place of the first byte that is no part of a UTF-8 character, or -1.
-func invalidUTF8(data []byte) int {
-	for i := 0; i < len(data); {
-		r, size := utf8.DecodeRune(data[i:])
-		if r == utf8.RuneError && size == 1 {
-			return i
-		}
-		i += size
-	}
-	return -1
-}
-
-// cause leaves the operation and the path out of a file error; the message names the file already.
-func cause(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err
-	}
-	return err
 }
 
 func firstLine(s string) string {

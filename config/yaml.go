@@ -27,7 +27,7 @@ type syntaxError interface {
 
 // ParseYAML parses a file of one document in UTF-8. body is nil where it is empty.
 func ParseYAML(data []byte) (body ast.Node, wrong *YAMLError) {
-	if bad := invalidUTF8(data); bad >= 0 {
+	if bad := cli.InvalidUTF8(string(data)); bad >= 0 {
 		return nil, &YAMLError{
 			Line: 1 + bytes.Count(data[:bad], []byte{'\n'}), Column: bad - bytes.LastIndexByte(data[:bad], '\n'),
 			Cause: fmt.Sprintf("byte 0x%02x is not valid UTF-8", data[bad]), Remedy: "write the file in UTF-8",

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"reflect"
 
 	"github.com/llamatap/llamatap/config"
@@ -23,12 +22,9 @@ func Load(path string) (*Config, error) {
 			Remedy: "give a YAML file of at most 1 MiB"}}}
 	}
 	if err != nil {
-		cause := err
-		if bare := (*fs.PathError)(nil); errors.As(err, &bare) {
-			cause = bare.Err
-		}
 		return nil, &Problems{File: path, All: []Problem{{
-			Cause: cause.Error(), Remedy: "give a file with --config; 'llamatap mrm config' prints one with every key",
+			Cause:  cli.Bare(err).Error(),
+			Remedy: "give a file with --config; 'llamatap mrm config' prints one with every key",
 		}}}
 	}
 	return Parse(path, data)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/llamatap/llamatap"
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // Source is a model whose file has been looked at: its header alone, not its weights.
@@ -89,11 +89,7 @@ func bare(err error) error {
 	if errors.As(err, &program) {
 		err = program.Err
 	}
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		err = path.Err
-	}
-	return err
+	return cli.Bare(err)
 }
 
 func describe(m Model, path string, r io.ReaderAt, size int64) (*Source, error) {

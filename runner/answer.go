@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 )
 
@@ -142,7 +143,7 @@ func newAnswers(o *Options, prompts *os.File) (*answers, error) {
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|mode, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("--results %s: %w: check the path", path, cause(err))
+		return nil, fmt.Errorf("--results %s: %w: check the path", path, cli.Bare(err))
 	}
 	a.out, a.file = file, file
 	if o.Done != nil {
@@ -157,7 +158,7 @@ func (a *answers) close() error {
 		return nil
 	}
 	if err := a.file.Close(); err != nil {
-		return fmt.Errorf("--results %s: %w", a.file.Name(), cause(err))
+		return fmt.Errorf("--results %s: %w", a.file.Name(), cli.Bare(err))
 	}
 	return nil
 }
@@ -199,7 +200,7 @@ func (a *answers) write(answer Answer) error {
 		return fmt.Errorf("line %d: write its result as JSON: %w", answer.Line, err)
 	}
 	if _, err := a.out.Write(line.Bytes()); err != nil {
-		return fmt.Errorf("write results: %w", cause(err))
+		return fmt.Errorf("write results: %w", cli.Bare(err))
 	}
 	return nil
 }

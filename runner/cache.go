@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // promptCache is a file with the state of a context behind a prompt, in llama.cpp's session format. Its state lacks
@@ -27,7 +28,7 @@ func checkCache(path string) error {
 	case path == "" || errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("--prompt-cache %s: %w: check the path", path, cause(err))
+		return fmt.Errorf("--prompt-cache %s: %w: check the path", path, cli.Bare(err))
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("--prompt-cache %s is no regular file: give the name of a file", path)
 	}
@@ -126,7 +127,8 @@ func (c *promptCache) saveAll(x *llama.Context, last llama.Token) error {
 func (c *promptCache) save(x *llama.Context) error {
 	temporary, err := os.CreateTemp(filepath.Dir(c.path), filepath.Base(c.path)+".*.tmp")
 	if err != nil {
-		return fmt.Errorf("--prompt-cache %s: %w: give a name in a folder that can be written to", c.path, cause(err))
+		return fmt.Errorf("--prompt-cache %s: %w: give a name in a folder that can be written to", c.path,
+			cli.Bare(err))
 	}
 	defer os.Remove(temporary.Name()) // where it was not renamed
 	defer temporary.Close()
@@ -134,7 +136,7 @@ func (c *promptCache) save(x *llama.Context) error {
 		return fmt.Errorf("--prompt-cache %s: %w: is the disk full?", c.path, err)
 	}
 	if err := errors.Join(temporary.Sync(), os.Rename(temporary.Name(), c.path)); err != nil {
-		return fmt.Errorf("--prompt-cache %s: %w: check the disk", c.path, cause(err))
+		return fmt.Errorf("--prompt-cache %s: %w: check the disk", c.path, cli.Bare(err))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"reflect"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // Done says what of a prompt file an earlier run has done, which RunPrompts continues. Its results file is kept:
@@ -116,7 +117,7 @@ func (e *earlier) end() error {
 		_, err = e.file.Seek(e.at, io.SeekStart)
 	}
 	if err != nil {
-		return fmt.Errorf("--results %s: %w", e.file.Name(), cause(err))
+		return fmt.Errorf("--results %s: %w", e.file.Name(), cli.Bare(err))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 )
 
@@ -68,7 +69,7 @@ func RunEmbeddings(ctx context.Context, o Options) (result EmbeddingsResult, err
 		return result, err
 	}
 	if _, err := io.WriteString(o.Stdout, e.String()); err != nil {
-		return result, fmt.Errorf("write embeddings: %w", cause(err))
+		return result, fmt.Errorf("write embeddings: %w", cli.Bare(err))
 	}
 	return result, nil
 }

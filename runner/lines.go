@@ -11,6 +11,8 @@ import (
 	"os"
 
 	"golang.org/x/term"
+
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // promptLine is one line of a prompt file that is not blank.
@@ -100,13 +102,13 @@ func openPrompts(path string, stdin io.Reader) (*promptInput, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w --prompts %s: no such file: check the path", ErrPrompt, path)
 	case err != nil:
-		return nil, fmt.Errorf("%w --prompts %s: %w", ErrPrompt, path, cause(err))
+		return nil, fmt.Errorf("%w --prompts %s: %w", ErrPrompt, path, cli.Bare(err))
 	}
 	info, err := file.Stat()
 	switch {
 	case err != nil:
 		file.Close()
-		return nil, fmt.Errorf("%w --prompts %s: %w", ErrPrompt, path, cause(err))
+		return nil, fmt.Errorf("%w --prompts %s: %w", ErrPrompt, path, cli.Bare(err))
 	case info.IsDir():
 		file.Close()
 		return nil, fmt.Errorf("%w --prompts %s is a folder: give a file in it", ErrPrompt, path)

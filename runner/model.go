@@ -11,6 +11,7 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 )
 
@@ -26,7 +27,7 @@ func CheckModel(path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w %s: no such file: check the path", ErrModel, path)
 	case err != nil:
-		return fmt.Errorf("%w %s: %w", ErrModel, path, cause(err))
+		return fmt.Errorf("%w %s: %w", ErrModel, path, cli.Bare(err))
 	case info.IsDir():
 		return fmt.Errorf("%w %s is a folder: give the GGUF file in it", ErrModel, path)
 	case !info.Mode().IsRegular():

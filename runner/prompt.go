@@ -9,9 +9,9 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // maxPromptBytes bounds what is read as a prompt. No context holds as much; it stops a device or the wrong file.
@@ -33,7 +33,7 @@ func ReadPrompt(ctx context.Context, cfg *config.Run, stdin io.Reader) (string, 
 	if cfg.Escape {
 		text = unescape(text)
 	}
-	if i := invalidUTF8(text); i >= 0 {
+	if i := cli.InvalidUTF8(text); i >= 0 {
 		return "", fmt.Errorf("%w %s is not valid UTF-8 at byte %d: convert it to UTF-8 first, with iconv for example",
 			ErrPrompt, name, i)
 	}
@@ -52,13 +52,13 @@ func readPromptFile(ctx context.Context, path string, stdin io.Reader) (string, 
 	case errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("%w -f %s: no such file: check the path, or give the text with -p", ErrPrompt, path)
 	case err != nil:
-		return "", fmt.Errorf("%w -f %s: %w", ErrPrompt, path, cause(err))
+		return "", fmt.Errorf("%w -f %s: %w", ErrPrompt, path, cli.Bare(err))
 	case info.IsDir():
 		return "", fmt.Errorf("%w -f %s is a folder: give a file in it", ErrPrompt, path)
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("%w -f %s: %w", ErrPrompt, path, cause(err))
+		return "", fmt.Errorf("%w -f %s: %w", ErrPrompt, path, cli.Bare(err))
 	}
 	defer file.Close()
 	return readLimited(file, path)
@@ -69,7 +69,7 @@ func readLimited(r io.Reader, name string) (string, error) {
 	n, err := io.Copy(&text, io.LimitReader(r, maxPromptBytes+1))
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("%w -f %s: read: %w", ErrPrompt, name, cause(err))
+		return "", fmt.Errorf("%w -f %s: read: %w", ErrPrompt, name, cli.Bare(err))
 	case n > maxPromptBytes:
 		return "", fmt.Errorf("%w -f %s is larger than %d MiB: no context holds it; give a shorter text", ErrPrompt,
 			name, maxPromptBytes>>20)
@@ -130,28 +130,4 @@ func unescape(s string) string {
 		}
 	}
 	return out.String()
-}
-
-// invalidUTF8 is the offset of the first byte that is no UTF-8, or -1.
-func invalidUTF8(s string) int {
-	if utf8.ValidString(s) {
-		return -1
-	}
-	for i := 0; i < len(s); {
-		r, n := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && n == 1 {
-			return i
-		}
-		i += n
-	}
-	return -1
-}
-
-// cause leaves the operation and the path out of a file error; the message names the file already.
-func cause(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err
-	}
-	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // ErrPrompts: some lines of a prompt file have no completion; the results say why.
@@ -163,7 +164,7 @@ func (p *prompts) admit() error {
 			}
 			if line.err != nil && !errors.Is(line.err, errLongLine) {
 				return fmt.Errorf("%w --prompts %s, line %d: read: %w", ErrPrompt, p.Config.PromptsFile, line.number,
-					cause(line.err))
+					cli.Bare(line.err))
 			}
 			if err := p.begin(s, line); err != nil {
 				return err

@@ -135,7 +135,7 @@ func readGrammar(s *config.Sampling) (string, error) {
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("--grammar-file %s: %w: check the path, or give the grammar with --grammar",
-			s.GrammarFile, cause(err))
+			s.GrammarFile, cli.Bare(err))
 	case len(text) == 0:
 		return "", fmt.Errorf("--grammar-file %s is empty: write a grammar in GBNF into it, or leave the flag out",
 			s.GrammarFile)

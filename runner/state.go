@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -217,7 +218,7 @@ func (s *states) place(path string, write func(path string) error) error {
 	}
 	if err != nil {
 		os.Remove(part)
-		return fmt.Errorf("write %s: %w", filepath.Base(path), cause(err))
+		return fmt.Errorf("write %s: %w", filepath.Base(path), cli.Bare(err))
 	}
 	return nil
 }

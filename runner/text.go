@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"unicode/utf8"
+
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // text writes pieces of tokens in whole UTF-8 characters: a character that several tokens spell is held back until
@@ -36,7 +38,7 @@ func (t *text) emit(n int) error {
 	}
 	if t.out != nil {
 		if _, err := t.out.Write(t.pending[:n]); err != nil {
-			return fmt.Errorf("write the generated text: %w", cause(err))
+			return fmt.Errorf("write the generated text: %w", cli.Bare(err))
 		}
 	}
 	t.pending = append(t.pending[:0], t.pending[n:]...)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -46,14 +47,5 @@ func (m *Model) writeError(path string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
 		return fmt.Errorf("write %s: %w: the model needs %d MB there", path, syscall.ENOSPC, m.dataBytes()/1e6+1)
 	}
-	return fmt.Errorf("write %s: %w", path, reason(err))
-}
-
-// reason is what went wrong without the temporary file's name.
-func reason(err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		return at.Err
-	}
-	return err
+	return fmt.Errorf("write %s: %w", path, cli.Bare(err))
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"unicode/utf8"
 )
 
 // MaxConfig bounds the size of a configuration file in bytes.
@@ -33,6 +35,27 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 		return nil, tooLarge(limit)
 	}
 	return data, err
+}
+
+// Bare leaves the operation and the path out of a file error, for a message that names the file already.
+func Bare(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// InvalidUTF8 is the offset of the first byte that is no part of a UTF-8 character, or -1.
+func InvalidUTF8(s string) int {
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return -1
 }
 
 func tooLarge(limit int64) error {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"golang.org/x/sys/unix"
 )
@@ -54,7 +55,7 @@ func newFeed(where string) (*feed, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--tap-sink %s: %w; start what reads there first (python -m llamatap %[1]s does)",
 				where,
-				cause(err))
+				cli.Bare(err))
 		}
 		return &feed{to: conn, where: where}, nil
 	case "fd":
@@ -176,7 +177,7 @@ func (f *feed) send(frames []byte) {
 		return
 	}
 	if _, err := f.to.Write(frames); err != nil {
-		err = fmt.Errorf("--tap-sink %s: %w", f.where, cause(err))
+		err = fmt.Errorf("--tap-sink %s: %w", f.where, cli.Bare(err))
 		f.failed.Store(&err)
 	}
 }

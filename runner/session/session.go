@@ -21,6 +21,7 @@ import (
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/otlp"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/runner/session/control"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -298,21 +299,12 @@ func split(memory int64) (budget, error) {
 // checkOut refuses an output folder that cannot be written before the model is loaded.
 func checkOut(out string) error {
 	if err := os.MkdirAll(out, 0o700); err != nil {
-		return fmt.Errorf("output folder %s: %w; choose another with --tap-out", out, cause(err))
+		return fmt.Errorf("output folder %s: %w; choose another with --tap-out", out, cli.Bare(err))
 	}
 	if err := unix.Access(out, unix.W_OK|unix.X_OK); err != nil {
 		return fmt.Errorf("output folder %s cannot be written: %w; choose another with --tap-out", out, err)
 	}
 	return nil
-}
-
-// cause takes the path out of an error that is printed next to it.
-func cause(err error) error {
-	var path *os.PathError
-	if errors.As(err, &path) {
-		return path.Err
-	}
-	return err
 }
 
 // explain makes an error of the disk one that says what to do.
