@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/llamatap/llamatap/inspect/experts"
+	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 )
@@ -29,8 +29,8 @@ docs/EXPERTS.md defines each figure.
 `,
 		Define: func(f *cli.Flags) func([]string) error {
 			var form reportForm
-			o, top, by := experts.Options{Ctx: -1}, 5, "expert"
-			f.Add("--by expert|size|slots", choice(&by, experts.Tables...), "table of a CSV file").Default = by
+			o, top, by := resources.ExpertOptions{Ctx: -1}, 5, "expert"
+			f.Add("--by expert|size|slots", choice(&by, resources.ExpertTables...), "table of a CSV file").Default = by
 			form.define(f, "text", "json", "csv", "parquet")
 			f.Add("--moe-cache-mib N,N…", func(list string) (err error) {
 				o.MiB, err = mebibytes(list)
@@ -54,9 +54,9 @@ docs/EXPERTS.md defines each figure.
 					if form.file == "-" {
 						return cli.Wrongf("--format parquet needs -o FILE")
 					}
-					return form.write(func(out io.Writer) error { return experts.WriteParquet(ctx, out, path) })
+					return form.write(func(out io.Writer) error { return resources.WriteRouting(ctx, out, path) })
 				}
-				r, err := experts.Open(ctx, path, o)
+				r, err := resources.OpenExperts(ctx, path, o)
 				if err != nil {
 					return err
 				}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/llamatap/llamatap/inspect/experts"
+	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/present"
 )
 
@@ -23,7 +23,7 @@ func expertsSection(ctx context.Context, r *Run, _ *tracks) (*section, error) {
 			present.Count(r.Resources.Routed))
 		return s, nil
 	}
-	all, err := experts.Open(ctx, r.Path, experts.Options{Ctx: -1})
+	all, err := resources.OpenExperts(ctx, r.Path, resources.ExpertOptions{Ctx: -1})
 	if err != nil {
 		s.Missing = err.Error()
 		return s, ctx.Err()

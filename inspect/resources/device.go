@@ -46,7 +46,7 @@ type GraphEnergy struct {
 	UntimedJ     float64   `json:"untimed_j,omitempty"` // of executions whose layers were not timed
 }
 
-// maxLayers bounds the layers that have energy of their own.
+// maxLayers bounds the layers that are distinguished.
 const maxLayers = 1 << 12
 
 // maxDevices bounds the GPUs and the zones that are distinguished, maxEnergy the rows of energy.

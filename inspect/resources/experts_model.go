@@ -1,4 +1,4 @@
-package experts
+package resources
 
 import (
 	"cmp"
@@ -9,11 +9,11 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// parts are the matrices of a layer's experts, in the order in which llama.cpp caches them.
-var parts = []string{"gate_up", "gate", "up", "down"}
+// expertParts are the matrices of a layer's experts, in the order in which llama.cpp caches them.
+var expertParts = []string{"gate_up", "gate", "up", "down"}
 
 // readModel takes the sizes of experts from the model's file. A file that was named by a flag has to be there.
-func (r *Run) readModel(path string, o *Options) error {
+func (r *Experts) readModel(path string, o *ExpertOptions) error {
 	was := r.recorded(path)
 	name := cmp.Or(o.Model, was.Path)
 	if name == "" {
@@ -36,7 +36,7 @@ func (r *Run) readModel(path string, o *Options) error {
 }
 
 // recorded is what a run's metadata say of the context's model, as far as they do.
-func (r *Run) recorded(path string) rundir.Model {
+func (r *Experts) recorded(path string) rundir.Model {
 	m, err := rundir.ReadMetadata(path)
 	if err != nil {
 		return rundir.Model{}
@@ -50,7 +50,7 @@ func (r *Run) recorded(path string) rundir.Model {
 }
 
 // compare says how files are not those of a model, by its size and its name.
-func (r *Run) compare(files []*gguf.File, was *rundir.Model) {
+func (r *Experts) compare(files []*gguf.File, was *rundir.Model) {
 	size := int64(0)
 	for _, f := range files {
 		size += f.TensorBytes()
@@ -65,7 +65,7 @@ func (r *Run) compare(files []*gguf.File, was *rundir.Model) {
 }
 
 // readFile reads a model, of which there may be more files.
-func (r *Run) readFile(name string, was *rundir.Model) error {
+func (r *Experts) readFile(name string, was *rundir.Model) error {
 	var files []*gguf.File
 	names := []string{name}
 	if base, rest, split := strings.Cut(name, "-00001-of-"); split {
@@ -84,7 +84,7 @@ func (r *Run) readFile(name string, was *rundir.Model) error {
 		files = append(files, f)
 	}
 	for _, l := range r.Layers {
-		for _, part := range parts {
+		for _, part := range expertParts {
 			for _, f := range files {
 				if t, ok := f.Tensor(fmt.Sprintf("blk.%d.ffn_%s_exps.weight", l.Layer, part)); ok {
 					l.add(part, t)
@@ -106,7 +106,7 @@ func (r *Run) readFile(name string, was *rundir.Model) error {
 }
 
 // add adds a matrix, of all experts of the layer.
-func (l *Layer) add(part string, t *gguf.Tensor) {
+func (l *ExpertLayer) add(part string, t *gguf.Tensor) {
 	l.Experts = 1
 	if len(t.Shape) > 2 {
 		l.Experts = int(t.Shape[2])
@@ -118,7 +118,7 @@ func (l *Layer) add(part string, t *gguf.Tensor) {
 }
 
 // cached are the layers whose experts stay in host memory.
-func (r *Run) cached(o *Options) []*Layer {
+func (r *Experts) cached(o *ExpertOptions) []*ExpertLayer {
 	n := len(r.Layers)
 	for o.Layers > 0 && n > 0 && r.Layers[n-1].Layer >= o.Layers {
 		n--

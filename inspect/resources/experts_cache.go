@@ -1,4 +1,4 @@
-package experts
+package resources
 
 import (
 	"slices"
@@ -13,37 +13,37 @@ const (
 	cacheAlignment = 128 // bytes, of buffers of CUDA
 )
 
-// Cache is what a size of --moe-cache-mib is predicted to hold.
-type Cache struct {
+// ExpertCache is what a size of --moe-cache-mib is predicted to hold.
+type ExpertCache struct {
 	MiB int64 `json:"mib"`
 	// LRU is the uses that the newest experts of all layers, as many as fit, would have held.
 	LRU int64 `json:"lru_hits"`
 	Of  int64 `json:"uses"` // of the layers that are cached
 	// Groups are layers whose experts are alike: they share slots.
-	Groups []CacheGroup `json:"groups"`
-	Small  CacheCounter `json:"ubatch_up_to_8"`
-	Large  CacheCounter `json:"ubatch_over_8"`
-	Past   int64        `json:"past"` // uses by graphs that pass the cache by
+	Groups []ExpertGroup `json:"groups"`
+	Small  ExpertCounter `json:"ubatch_up_to_8"`
+	Large  ExpertCounter `json:"ubatch_over_8"`
+	Past   int64         `json:"past"` // uses by graphs that pass the cache by
 }
 
-// CacheGroup is layers that share slots.
-type CacheGroup struct {
+// ExpertGroup is layers that share slots.
+type ExpertGroup struct {
 	Layers int `json:"layers"`
 	Slots  int `json:"slots"`
 }
 
-// CacheCounter counts what llama.cpp prints at the end of a context.
-type CacheCounter struct {
+// ExpertCounter counts what llama.cpp prints at the end of a context.
+type ExpertCounter struct {
 	Hits   int64 `json:"hits"`
 	Misses int64 `json:"misses"`
 	Bytes  int64 `json:"uploaded_bytes"`
 }
 
 // Rate is the hits of all uses of the layers that are cached: a graph that passes the cache by hits nothing.
-func (c *Cache) Rate() float64 { return share(c.Small.Hits+c.Large.Hits, c.Of) }
+func (c *ExpertCache) Rate() float64 { return share(c.Small.Hits+c.Large.Hits, c.Of) }
 
 // LRURate is the same of the plain LRU cache.
-func (c *Cache) LRURate() float64 { return share(c.LRU, c.Of) }
+func (c *ExpertCache) LRURate() float64 { return share(c.LRU, c.Of) }
 
 func share(part, all int64) float64 {
 	if all == 0 {
@@ -52,9 +52,9 @@ func share(part, all int64) float64 {
 	return float64(part) / float64(all)
 }
 
-// group is layers whose experts are alike, and the experts that its slots hold, from the one used longest ago.
-type group struct {
-	layers []*Layer
+// slotGroup is layers whose experts are alike, and the experts that its slots hold, from the one used longest ago.
+type slotGroup struct {
+	layers []*ExpertLayer
 	bytes  int64 // of all experts
 	slots  int
 	number map[int]int // of a layer in layers, by its number in the run
@@ -65,7 +65,7 @@ type group struct {
 }
 
 // predict fills r.Caches.
-func (r *Run) predict(o *Options) {
+func (r *Experts) predict(o *ExpertOptions) {
 	layers := r.cached(o)
 	sizes := o.MiB
 	if sizes == nil {
@@ -76,7 +76,7 @@ func (r *Run) predict(o *Options) {
 	sizes = slices.Clone(sizes)
 	slices.Sort(sizes)
 	for _, mib := range slices.Compact(sizes) {
-		c := &Cache{MiB: mib}
+		c := &ExpertCache{MiB: mib}
 		for _, l := range layers {
 			c.Of += l.Uses
 		}
@@ -88,7 +88,7 @@ func (r *Run) predict(o *Options) {
 
 // lru counts the hits of the plain LRU caches, of all sizes at once: it holds an expert where the bytes used since,
 // its own included, fit.
-func (r *Run) lru(layers int) {
+func (r *Experts) lru(layers int) {
 	var d memtrace.Distances
 	bases, n := make([]int, layers), 0
 	for i, l := range r.Layers[:layers] {
@@ -114,15 +114,15 @@ func (r *Run) lru(layers int) {
 }
 
 // groupsOf puts layers into groups, each with its part of a budget in bytes.
-func groupsOf(layers []*Layer, all, budget int64) []*group {
-	var groups []*group
+func groupsOf(layers []*ExpertLayer, all, budget int64) []*slotGroup {
+	var groups []*slotGroup
 	used := 0
 	for _, l := range layers {
 		used = max(used, l.Used)
-		i := slices.IndexFunc(groups, func(g *group) bool { return g.layers[0].layout == l.layout })
+		i := slices.IndexFunc(groups, func(g *slotGroup) bool { return g.layers[0].layout == l.layout })
 		if i < 0 {
 			i = len(groups)
-			groups = append(groups, &group{number: map[int]int{}})
+			groups = append(groups, &slotGroup{number: map[int]int{}})
 		}
 		g := groups[i]
 		g.number[l.number] = len(g.layers)
@@ -145,7 +145,7 @@ func groupsOf(layers []*Layer, all, budget int64) []*group {
 }
 
 // alloc is the bytes of so many slots: there is one more behind them.
-func (g *group) alloc(slots int) (bytes int64) {
+func (g *slotGroup) alloc(slots int) (bytes int64) {
 	for _, stride := range g.layers[0].strides {
 		bytes += (stride*int64(slots+1) + cacheAlignment - 1) / cacheAlignment * cacheAlignment
 	}
@@ -153,10 +153,10 @@ func (g *group) alloc(slots int) (bytes int64) {
 }
 
 // simulate counts what llama.cpp's cache would do.
-func (r *Run) simulate(c *Cache, groups []*group) {
-	of := map[int32]*group{}
+func (r *Experts) simulate(c *ExpertCache, groups []*slotGroup) {
+	of := map[int32]*slotGroup{}
 	for _, g := range groups {
-		c.Groups = append(c.Groups, CacheGroup{len(g.layers), g.slots})
+		c.Groups = append(c.Groups, ExpertGroup{len(g.layers), g.slots})
 		for _, l := range g.layers {
 			of[int32(l.number)] = g
 		}
@@ -201,7 +201,7 @@ func (r *Run) simulate(c *Cache, groups []*group) {
 }
 
 // come makes an expert the one used last.
-func (g *group) come(item int) {
+func (g *slotGroup) come(item int) {
 	end := int32(len(g.held))
 	last := g.prev[end]
 	g.next[last], g.prev[item], g.next[item], g.prev[end] = int32(item), last, end, int32(item)
@@ -210,7 +210,7 @@ func (g *group) come(item int) {
 }
 
 // leave takes an expert out.
-func (g *group) leave(item int) {
+func (g *slotGroup) leave(item int) {
 	g.next[g.prev[item]], g.prev[g.next[item]] = g.next[item], g.prev[item]
 	g.held[item] = false
 	g.n--

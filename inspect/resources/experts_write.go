@@ -1,4 +1,4 @@
-package experts
+package resources
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 )
 
 // WriteText writes the layers with their hot experts, at most top of each, and the predictions for caches.
-func (r *Run) WriteText(w io.Writer, top int) error {
+func (r *Experts) WriteText(w io.Writer, top int) error {
 	out := &present.Text{W: w}
 	out.Line("context %d: %s tokens in %s graphs; %s choices of experts, %s uses (experts of a layer that a graph "+
 		"reads)",
@@ -39,7 +39,7 @@ func (r *Run) WriteText(w io.Writer, top int) error {
 }
 
 // LayerRows are the layers with their hot experts, at most top of each, the head first.
-func (r *Run) LayerRows(top int) [][]string {
+func (r *Experts) LayerRows(top int) [][]string {
 	rows := [][]string{{" layer", " experts", " never chosen", " entropy", " balance", "chosen most"}}
 	for _, l := range r.Layers {
 		rows = append(rows, l.cells(top))
@@ -48,7 +48,7 @@ func (r *Run) LayerRows(top int) [][]string {
 }
 
 // cells are the columns of a layer.
-func (l *Layer) cells(top int) []string {
+func (l *ExpertLayer) cells(top int) []string {
 	never, experts, balance := 0, "", ""
 	for _, n := range l.Chosen {
 		if n == 0 {
@@ -69,7 +69,7 @@ func (l *Layer) cells(top int) []string {
 }
 
 // slotRows are the hit rates of caches for each layer alone, the head first.
-func (r *Run) slotRows() [][]string {
+func (r *Experts) slotRows() [][]string {
 	rows := [][]string{{" slots per layer", " hit rate"}}
 	for _, s := range r.Slots {
 		rows = append(rows, []string{strconv.Itoa(s.Slots), present.Percent(share(s.Hits, r.Uses))})
@@ -78,7 +78,7 @@ func (r *Run) slotRows() [][]string {
 }
 
 // CacheRows are the predictions by size, the head first.
-func (r *Run) CacheRows() [][]string {
+func (r *Experts) CacheRows() [][]string {
 	rows := [][]string{{" --moe-cache-mib", " of experts", " LRU hit rate", " llama.cpp hit rate", " slots", " hits",
 		" misses",
 		" uploaded", " past the cache"}}
@@ -95,11 +95,11 @@ func (r *Run) CacheRows() [][]string {
 	return rows
 }
 
-// Tables are the tables that a run can be written as.
-var Tables = []string{"expert", "size", "slots"}
+// ExpertTables are the tables that a run can be written as.
+var ExpertTables = []string{"expert", "size", "slots"}
 
-// WriteCSV writes one of [Tables]. A figure that is not known is an empty cell.
-func (r *Run) WriteCSV(w io.Writer, by string) error {
+// WriteCSV writes one of [ExpertTables]. A figure that is not known is an empty cell.
+func (r *Experts) WriteCSV(w io.Writer, by string) error {
 	switch by {
 	case "size":
 		out := table.NewCSV(w, "mib", "uses", "lru_hits", "hits_up_to_8", "misses_up_to_8", "hits_over_8",
@@ -150,19 +150,19 @@ const (
 	columnWeight = 9
 )
 
-// batchRows is how many rows a group of the table has.
-const batchRows = 1 << 18
+// routingBatchRows is how many rows a group of the table has.
+const routingBatchRows = 1 << 18
 
-// WriteParquet writes a row per token, layer and chosen expert, of all contexts, in the order in which they were
+// WriteRouting writes a row per token, layer and chosen expert, of all contexts, in the order in which they were
 // computed.
-func WriteParquet(ctx context.Context, w io.Writer, path string) error {
+func WriteRouting(ctx context.Context, w io.Writer, path string) error {
 	schema := table.Schema{Columns: routingColumns}
 	out, err := table.NewParquet(w, schema)
 	if err != nil {
 		return err
 	}
 	rows := table.NewBatch(schema)
-	if _, err = Each(ctx, path, func(e *resource.Routing) error {
+	if _, err = EachRouting(ctx, path, func(e *resource.Routing) error {
 		for i, x := range e.Experts {
 			of := int64(0)
 			if e.Ctx != nil {
@@ -182,7 +182,7 @@ func WriteParquet(ctx context.Context, w io.Writer, path string) error {
 				return err
 			}
 		}
-		if rows.Rows() < batchRows {
+		if rows.Rows() < routingBatchRows {
 			return nil
 		}
 		err := out.Write(rows)

@@ -1,4 +1,4 @@
-package experts
+package resources
 
 import (
 	"context"
@@ -32,8 +32,8 @@ func routed(t *testing.T, graphs [][][][]int) string {
 	return path
 }
 
-// TestOpen: planted choices are counted, by token and by graph, and lines that are no choice are passed over.
-func TestOpen(t *testing.T) {
+// TestOpenExperts: planted choices are counted, by token and by graph, and lines that are no choice are passed over.
+func TestOpenExperts(t *testing.T) {
 	// Layer 0: tokens share expert 1 in the first graph. Layer 1 alternates between 0 and 3.
 	path := routed(t, [][][][]int{{{{1, 2}, {1, 0}}, {{0}, {3}}}, {{{1, 2}}, {{0}}}, {{{2, 0}}, {{3}}}})
 	for _, line := range []string{"{", `{"event":"expert_routing","experts":[-1]}`,
@@ -47,7 +47,7 @@ func TestOpen(t *testing.T) {
 		fmt.Fprintln(f, line)
 		f.Close()
 	}
-	r, err := Open(context.Background(), path, Options{Ctx: -1})
+	r, err := OpenExperts(context.Background(), path, ExpertOptions{Ctx: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,23 +59,24 @@ func TestOpen(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	// Again used: 1 after {2, 0}, 2 after {0, 1}, 2 after none, 0 after {1, 2}; 0 after {3}, 3 after {0}.
-	if want := []Slots{{1, 1}, {2, 3}, {4, 6}}; !slices.Equal(r.Slots, want) {
+	if want := []ExpertSlots{{1, 1}, {2, 3}, {4, 6}}; !slices.Equal(r.Slots, want) {
 		t.Errorf("slots %v, want %v", r.Slots, want)
 	}
 	if r.Caches != nil || !strings.Contains(r.NoModel, "--model") {
 		t.Errorf("without a model there are sizes: %+v, %q", r.Caches, r.NoModel)
 	}
-	if _, err := Open(context.Background(), path, Options{Ctx: 4}); err == nil || !strings.Contains(err.Error(),
-		"--ctx") {
+	if _, err := OpenExperts(context.Background(), path, ExpertOptions{Ctx: 4}); err == nil ||
+		!strings.Contains(err.Error(), "--ctx") {
 		t.Errorf("of a context that chose nothing: %v", err)
 	}
-	if _, err := Open(context.Background(), routed(t, nil), Options{Ctx: -1}); !errors.Is(err, ErrNone) {
+	_, err = OpenExperts(context.Background(), routed(t, nil), ExpertOptions{Ctx: -1})
+	if !errors.Is(err, ErrNoExperts) {
 		t.Errorf("of a log without choices: %v", err)
 	}
 }
 
-// TestSimulate compares caches with ones that are searched from end to end, for layers of two layouts.
-func TestSimulate(t *testing.T) {
+// TestSimulateExperts compares caches with ones that are searched from end to end, for layers of two layouts.
+func TestSimulateExperts(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	graphs := make([][][][]int, 300)
 	for i := range graphs {
@@ -88,7 +89,7 @@ func TestSimulate(t *testing.T) {
 			}
 		}
 	}
-	r, err := Open(context.Background(), routed(t, graphs), Options{Ctx: -1})
+	r, err := OpenExperts(context.Background(), routed(t, graphs), ExpertOptions{Ctx: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,9 +103,9 @@ func TestSimulate(t *testing.T) {
 		}
 		r.Bytes += 16 * l.ExpertBytes
 	}
-	r.predict(&Options{MiB: []int64{8, 20, 60, 150}})
+	r.predict(&ExpertOptions{MiB: []int64{8, 20, 60, 150}})
 	for _, c := range r.Caches {
-		want := Cache{MiB: c.MiB, Of: r.Uses, Groups: c.Groups}
+		want := ExpertCache{MiB: c.MiB, Of: r.Uses, Groups: c.Groups}
 		naive(graphs, c, &want)
 		if fmt.Sprintf("%+v", *c) != fmt.Sprintf("%+v", want) {
 			t.Errorf("%+v\nwant\n%+v", *c, want)
@@ -117,7 +118,7 @@ func TestSimulate(t *testing.T) {
 }
 
 // naive counts what caches with the slots of a prediction do: lists from the expert used last to the one used first.
-func naive(graphs [][][][]int, of, want *Cache) {
+func naive(graphs [][][][]int, of, want *ExpertCache) {
 	var lists [2][][2]int
 	var lru [][2]int
 	size := func(use [2]int) int64 { return []int64{4, 1, 4}[use[0]] << 20 }

@@ -1,7 +1,8 @@
-package experts
+package resources
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -11,8 +12,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// Options say what is read. The zero value reads the first context of the log that chose experts, and its model.
-type Options struct {
+// ExpertOptions say what is read. The zero value reads the first context of the log that chose experts, and its model.
+type ExpertOptions struct {
 	Ctx   int    // context; below 0: the first that chose experts
 	Model string // GGUF file; "": the one that the run's metadata name
 	// Layers bounds the layers whose experts stay in host memory to the first ones, as --n-cpu-moe does; 0: all.
@@ -20,39 +21,39 @@ type Options struct {
 	MiB    []int64 // sizes of caches to predict, in MiB; nil: sixteenths of all experts
 }
 
-// Run is what is known of the experts that a context of a run chose. A use is an expert of a layer that any token of
-// a graph chose: a graph reads it once.
-type Run struct {
-	Ctx     uint32   `json:"ctx"`
-	Others  []uint32 `json:"other_contexts,omitempty"` // that chose experts too
-	Tokens  int64    `json:"tokens"`                   // rows of the layer that has most
-	Graphs  int64    `json:"graphs"`                   // of that layer
-	Choices int64    `json:"choices"`                  // by tokens
-	Uses    int64    `json:"uses"`                     // by graphs
-	Lost    uint64   `json:"lost"`                     // events that the log lacks
-	Layers  []*Layer `json:"layers"`
+// Experts is what is known of the experts that a context of a run chose. A use is an expert of a layer that any token
+// of a graph chose: a graph reads it once.
+type Experts struct {
+	Ctx     uint32         `json:"ctx"`
+	Others  []uint32       `json:"other_contexts,omitempty"` // that chose experts too
+	Tokens  int64          `json:"tokens"`                   // rows of the layer that has most
+	Graphs  int64          `json:"graphs"`                   // of that layer
+	Choices int64          `json:"choices"`                  // by tokens
+	Uses    int64          `json:"uses"`                     // by graphs
+	Lost    uint64         `json:"lost"`                     // events that the log lacks
+	Layers  []*ExpertLayer `json:"layers"`
 	// Slots is how often a cache that holds the newest experts of each layer alone would have held the one used.
-	Slots []Slots `json:"slots"`
+	Slots []ExpertSlots `json:"slots"`
 	// Model is where sizes come from; NoModel says why they are not known.
-	Model   string   `json:"model,omitempty"`
-	NoModel string   `json:"no_model,omitempty"`
-	Another string   `json:"another_model,omitempty"` // how that file is not the run's model
-	Bytes   int64    `json:"expert_bytes,omitempty"`  // of all experts of the layers that are cached
-	Caches  []*Cache `json:"caches,omitempty"`
+	Model   string         `json:"model,omitempty"`
+	NoModel string         `json:"no_model,omitempty"`
+	Another string         `json:"another_model,omitempty"` // how that file is not the run's model
+	Bytes   int64          `json:"expert_bytes,omitempty"`  // of all experts of the layers that are cached
+	Caches  []*ExpertCache `json:"caches,omitempty"`
 
-	byLayer map[int]*Layer
-	batches []batch
+	byLayer map[int]*ExpertLayer
+	batches []expertBatch
 	chosen  []uint16 // of the batches, one after the other
 	open    struct {
 		exec  uint64
-		layer *Layer
+		layer *ExpertLayer
 		seen  []uint32 // by expert: the batch that it was seen in
 		n     uint32
 	}
 }
 
-// Layer is a layer's experts.
-type Layer struct {
+// ExpertLayer is a layer's experts.
+type ExpertLayer struct {
 	Layer   int       `json:"layer"`
 	Experts int       `json:"experts,omitempty"` // that it has; 0: not known
 	Used    int       `json:"used"`              // for a token, at most
@@ -65,7 +66,7 @@ type Layer struct {
 	Balance     *float64 `json:"balance,omitempty"`
 	ExpertBytes int64    `json:"expert_bytes,omitempty"`
 
-	number    int     // in Run.Layers
+	number    int     // in Experts.Layers
 	strides   []int64 // bytes of an expert in each of its tensors
 	layout    string
 	graphs    int64
@@ -73,29 +74,29 @@ type Layer struct {
 	again     []int64 // uses by distance, in experts
 }
 
-// Slots is a size of a cache for each layer alone.
-type Slots struct {
+// ExpertSlots is a size of a cache for each layer alone.
+type ExpertSlots struct {
 	Slots int   `json:"slots"`
-	Hits  int64 `json:"hits"` // of Run.Uses
+	Hits  int64 `json:"hits"` // of Experts.Uses
 }
 
-// batch is the distinct experts of a layer in a graph, in the order in which tokens chose them.
-type batch struct {
-	layer    int32 // number in Run.Layers, from settle on
+// expertBatch is the distinct experts of a layer in a graph, in the order in which tokens chose them.
+type expertBatch struct {
+	layer    int32 // number in Experts.Layers, from settle on
 	rows     int32
 	from, to int64
 }
 
 var errManyUses = errors.New("too many uses of experts: record fewer tokens at --tap-resource-level DETAILED")
 
-// Open reads the choices of a run directory, or of one file of resource events.
-func Open(ctx context.Context, path string, o Options) (*Run, error) {
-	r := &Run{byLayer: map[int]*Layer{}}
+// OpenExperts reads the choices of a run directory, or of one file of resource events.
+func OpenExperts(ctx context.Context, path string, o ExpertOptions) (*Experts, error) {
+	r := &Experts{byLayer: map[int]*ExpertLayer{}}
 	first := o.Ctx < 0
 	if !first {
 		r.Ctx = uint32(o.Ctx)
 	}
-	lost, err := Each(ctx, path, func(e *resource.Routing) error {
+	lost, err := EachRouting(ctx, path, func(e *resource.Routing) error {
 		of := uint32(0)
 		if e.Ctx != nil {
 			of = *e.Ctx
@@ -129,17 +130,17 @@ func Open(ctx context.Context, path string, o Options) (*Run, error) {
 }
 
 // take counts the choice of a token in a layer.
-func (r *Run) take(e *resource.Routing) error {
+func (r *Experts) take(e *resource.Routing) error {
 	l := r.byLayer[e.LayerID]
 	if l == nil {
-		l = &Layer{Layer: e.LayerID}
+		l = &ExpertLayer{Layer: e.LayerID}
 		r.byLayer[e.LayerID] = l
 	}
 	if open := &r.open; open.layer != l || open.exec != e.Exec {
 		open.layer, open.exec = l, e.Exec
 		open.n++
 		l.graphs++
-		r.batches = append(r.batches, batch{layer: int32(l.Layer), from: int64(len(r.chosen)),
+		r.batches = append(r.batches, expertBatch{layer: int32(l.Layer), from: int64(len(r.chosen)),
 			to: int64(len(r.chosen))})
 	}
 	b := &r.batches[len(r.batches)-1]
@@ -172,7 +173,7 @@ func atLeast[T any](s []T, n int) []T {
 }
 
 // settle orders the layers and gives them numbers.
-func (r *Run) settle() {
+func (r *Experts) settle() {
 	for _, l := range r.byLayer {
 		r.Layers = append(r.Layers, l)
 		r.Uses += l.Uses
@@ -180,7 +181,7 @@ func (r *Run) settle() {
 			r.Tokens, r.Graphs = l.Tokens, l.graphs
 		}
 	}
-	slices.SortFunc(r.Layers, func(a, b *Layer) int { return a.Layer - b.Layer })
+	slices.SortFunc(r.Layers, func(a, b *ExpertLayer) int { return a.Layer - b.Layer })
 	for i, l := range r.Layers {
 		l.number = i
 	}
@@ -191,7 +192,7 @@ func (r *Run) settle() {
 }
 
 // measure computes what follows from the choices alone.
-func (r *Run) measure() {
+func (r *Experts) measure() {
 	for i := range r.batches {
 		b := &r.batches[i]
 		l := r.Layers[b.layer]
@@ -225,7 +226,7 @@ func (r *Run) measure() {
 		}
 	}
 	for n := 1; ; n = min(2*n, most) {
-		s := Slots{Slots: n}
+		s := ExpertSlots{Slots: n}
 		for _, l := range r.Layers {
 			for _, uses := range l.again[:min(n, len(l.again))] {
 				s.Hits += uses
@@ -238,7 +239,7 @@ func (r *Run) measure() {
 }
 
 // Hot are the experts of a layer by how often tokens chose them, most first.
-func (l *Layer) Hot() []int {
+func (l *ExpertLayer) Hot() []int {
 	all := make([]int, len(l.Chosen))
 	for i := range all {
 		all[i] = i
@@ -248,10 +249,57 @@ func (l *Layer) Hot() []int {
 }
 
 // Share is which part of a layer's choices an expert has.
-func (l *Layer) Share(expert int) float64 {
+func (l *ExpertLayer) Share(expert int) float64 {
 	sum := int64(0)
 	for _, n := range l.Chosen {
 		sum += n
 	}
 	return float64(l.Chosen[expert]) / float64(sum)
+}
+
+// ErrNoExperts occurs when a run has no record of chosen experts.
+var ErrNoExperts = errors.New("no choice of experts is recorded")
+
+// maxLayerExperts bounds the experts of a layer, maxUses the uses that are kept, of 2 bytes each.
+const (
+	maxLayerExperts = 1 << 12
+	maxUses         = 1 << 28
+)
+
+// EachRouting calls f with each recorded choice, in the order of the log. What it is called with is used again. lost is
+// the number of events of choices that the log says were not recorded. Lines that cannot be read are passed over.
+func EachRouting(ctx context.Context, path string, f func(*resource.Routing) error) (lost uint64, err error) {
+	var e resource.Routing
+	n := 0
+	err = EachEvent(ctx, path, func(kind resource.Kind, text []byte) error {
+		switch kind {
+		case resource.KindLoss:
+			var loss resource.Loss
+			if json.Unmarshal(text, &loss) == nil && loss.Kind == resource.KindRouting.String() {
+				lost += loss.Count
+			}
+		case resource.KindRouting:
+			e = resource.Routing{Experts: e.Experts[:0], Weights: e.Weights[:0]}
+			if json.Unmarshal(text, &e) == nil && validRouting(&e) {
+				n++
+				return f(&e)
+			}
+		}
+		return nil
+	})
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%s: %w: record a model that has experts with --tap-resource-level DETAILED", path,
+			ErrNoExperts)
+	}
+	return lost, err
+}
+
+// validRouting reports whether numbers are such that memory can be given by them.
+func validRouting(e *resource.Routing) bool {
+	for _, x := range e.Experts {
+		if x < 0 || x >= maxLayerExperts {
+			return false
+		}
+	}
+	return e.LayerID >= 0 && e.LayerID < maxLayers && len(e.Experts) > 0
 }
