@@ -355,7 +355,7 @@ func layerTable(b *strings.Builder, rows []LayerRow) {
 		if timed {
 			rest = present.Duration(time.Duration(other))
 		}
-		cells := []string{layerText(l.Layer), nsText(l.NS), percentText(l.Share), of(componentAttention),
+		cells := []string{layerName(l.Layer), nsText(l.NS), percentText(l.Share), of(componentAttention),
 			of(componentMLP), rest, countText(l.Useful), l.padded(), movedText(&l.Figures)}
 		if energy {
 			cells = append(cells, fmt.Sprintf("%.4g J", *l.ApportionedJ))
@@ -371,13 +371,6 @@ func more(b *strings.Builder, n int, of string) {
 	if n > 0 {
 		fmt.Fprintf(b, "… and %d more %s: --json and --format csv have all\n", n, of)
 	}
-}
-
-func layerText(layer int) string {
-	if layer < 0 {
-		return "none"
-	}
-	return strconv.Itoa(layer)
 }
 
 func opTable(b *strings.Builder, rows []OpRow) {
