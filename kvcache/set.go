@@ -25,13 +25,11 @@ func (s *seqSet) Add(seq int32) bool {
 	return true
 }
 
-// drop takes a sequence out. It returns false if it was not there.
-func (s *seqSet) drop(seq int32) bool {
-	if !s.Has(seq) {
-		return false
+// drop takes a sequence out.
+func (s *seqSet) drop(seq int32) {
+	if s.Has(seq) {
+		s[seq>>6] &^= 1 << (seq & 63)
 	}
-	s[seq>>6] &^= 1 << (seq & 63)
-	return true
 }
 
 // Len is the number of sequences.

@@ -60,9 +60,9 @@ var formulas = map[string]Formula{
 	"LEAKY_RELU":  {"2 per element", each(2)},
 	"ARANGE":      {"2 per element", each(2)},
 
-	"SUM": {"1 per element of src[0]", ofSource(1)}, "SUM_ROWS": {"1 per element of src[0]", ofSource(1)},
-	"CUMSUM": {"1 per element of src[0]", ofSource(1)}, "ARGMAX": {"1 per element of src[0]", ofSource(1)},
-	"COUNT_EQUAL": {"1 per element of src[0]", ofSource(1)}, "REPEAT_BACK": {"1 per element of src[0]", ofSource(1)},
+	"SUM": {"1 per element of src[0]", ofSource}, "SUM_ROWS": {"1 per element of src[0]", ofSource},
+	"CUMSUM": {"1 per element of src[0]", ofSource}, "ARGMAX": {"1 per element of src[0]", ofSource},
+	"COUNT_EQUAL": {"1 per element of src[0]", ofSource}, "REPEAT_BACK": {"1 per element of src[0]", ofSource},
 	"MEAN": {"1 per element of src[0], 1 per row", func(o *Op) int64 { return o.Src[0].Elements() + o.Out.Elements() }},
 
 	"CONV_2D": {"2·kw·kh·c per element of the output, for a kernel of kw·kh and c channels",
@@ -124,7 +124,7 @@ func Moves(op string) bool { return slices.Contains(moves, op) }
 
 func each(n int64) func(*Op) int64 { return func(o *Op) int64 { return n * o.Out.Elements() } }
 
-func ofSource(n int64) func(*Op) int64 { return func(o *Op) int64 { return n * o.Src[0].Elements() } }
+func ofSource(o *Op) int64 { return o.Src[0].Elements() }
 
 // plane is the product of a tensor's first dims dimensions.
 func plane(t *Tensor, dims int) int64 {

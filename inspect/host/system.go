@@ -235,10 +235,10 @@ type idSum struct {
 	tgid int64
 }
 
-// add adds to an id's sum, and returns it; nil where there is nothing to add.
-func (t *ids) add(id string, v float64) *idSum {
+// add adds to an id's sum.
+func (t *ids) add(id string, v float64) {
 	if v <= 0 {
-		return nil
+		return
 	}
 	if t.sums == nil {
 		t.sums = map[string]*idSum{}
@@ -256,7 +256,6 @@ func (t *ids) add(id string, v float64) *idSum {
 		t.sums[id] = of
 	}
 	of.v += v
-	return of
 }
 
 // order lists the ids, the largest sum first.

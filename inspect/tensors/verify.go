@@ -83,9 +83,7 @@ func VerifyWith(path string, progress func(fraction float64)) (*Verification, er
 			return v, nil
 		}
 		r.Kind, r.tokensPaths = KindRun, []string{filepath.Join(path, rundir.TokensName)}
-		if err := v.checkDir(r); err != nil {
-			return nil, err
-		}
+		v.checkDir(r)
 		if err := v.checkSegments(r, segments); err != nil {
 			return nil, err
 		}
@@ -128,7 +126,7 @@ func (v *Verification) add(kind FindingKind, format string, args ...any) {
 }
 
 // checkDir compares the directory with its manifest and reads its metadata.
-func (v *Verification) checkDir(r *Run) error {
+func (v *Verification) checkDir(r *Run) {
 	report, err := rundir.VerifyWith(v.Path, v.half(0))
 	if err != nil {
 		v.add(Damage, "%v", err)
@@ -175,7 +173,6 @@ func (v *Verification) checkDir(r *Run) error {
 			v.add(Note, "it was repaired at %v: %s", repair.At.Format(time.RFC3339), strings.Join(repair.What, "; "))
 		}
 	}
-	return nil
 }
 
 // checkSegments verifies every segment for itself, and notes what was given back to make room.

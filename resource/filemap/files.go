@@ -133,7 +133,7 @@ func (f *Files) Resolve(e *Event) Hit {
 		return Hit{Place: -1}
 	}
 	n := f.find(e)
-	offset := f.offset(e, n)
+	offset := f.offset(e)
 	return Hit{Place: f.at(n, offset), Offset: offset, Unsure: !n.known}
 }
 
@@ -220,7 +220,7 @@ func seen(proc string, pid uint32, path string) string {
 }
 
 // offset is the byte of the file that an event is about: of a fault that which was touched, else the first.
-func (f *Files) offset(e *Event, n *file) uint64 {
+func (f *Files) offset(e *Event) uint64 {
 	first := e.First * f.Page
 	if e.Kind != Fault {
 		return first

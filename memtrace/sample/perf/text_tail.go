@@ -115,23 +115,22 @@ func pageSize(w []byte) bool {
 }
 
 // addressSymbol passes over the symbol and file that perf prints of an address, up to the number that follows.
-func (c *cursor) addressSymbol(l *layout) bool {
+func (c *cursor) addressSymbol(l *layout) {
 	if !l.has[fieldSym] && !l.has[fieldDSO] {
-		return true
+		return
 	}
 	for c.word(); len(c.b) > 0; { // its first word is no number
 		next := bytes.IndexByte(c.b, ' ')
 		if next < 0 {
 			c.b = nil
-			return true
+			return
 		}
 		c.b = c.b[next:]
 		w := c.word()
 		if _, ok := hex(w); ok && (slices.Contains(l.has[fieldDataSrc:fieldIP+1], true) || l.has[fieldPhys]) {
-			return true
+			return
 		}
 	}
-	return true
 }
 
 // parse reads the fields of a line. All must be there, and nothing else.
@@ -150,9 +149,11 @@ func (l *layout) parse(rest []byte, e event, a *memtrace.Access) bool {
 	switch {
 	case !ok || !l.has[fieldAddr]:
 	case e.twoSyms:
-		ok = c.addressSymbol(l)
+		c.addressSymbol(l)
 	case l.has[fieldDSO] && !l.has[fieldIP]: // what is printed is of the address, of whatever event
-		ok = bytes.HasSuffix(bytes.TrimRight(c.b, " "), []byte(")")) && c.addressSymbol(l)
+		if ok = bytes.HasSuffix(bytes.TrimRight(c.b, " "), []byte(")")); ok {
+			c.addressSymbol(l)
+		}
 	}
 	source := DataSrc(take(fieldDataSrc, c.hex))
 	if l.has[fieldDataSrc] && ok {
