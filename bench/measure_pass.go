@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // warmUp computes the prompt, and one token where some are generated.
@@ -56,9 +57,9 @@ func (r *measurement) repeat() (*Repetition, error) {
 func bothClocks() (now time.Time, mono int64) {
 	const close = 2000 // ns
 	for range 1000 {
-		before := monotonic()
+		before := stream.MonoNS()
 		now = time.Now()
-		after := monotonic()
+		after := stream.MonoNS()
 		if mono = before + (after-before)/2; after-before <= close {
 			break
 		}

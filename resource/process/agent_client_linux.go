@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
 )
 
 // RemoteHost is another host of a run. It is a collector whose lines are those of the host, after one of its clock.
@@ -83,11 +84,11 @@ const probes = 8
 func (h *RemoteHost) clock() (best resource.ClockSample, err error) {
 	for i := range probes {
 		var a answer
-		sent := monotonic()
+		sent := bpf.MonoNS()
 		if err := h.ask(question{"clock"}, &a); err != nil {
 			return best, err
 		}
-		s := resource.NewClockSample(sent, a.Got, a.Left, monotonic())
+		s := resource.NewClockSample(sent, a.Got, a.Left, bpf.MonoNS())
 		if s.Width() < 0 {
 			return best, fmt.Errorf("its clock was read at %d and %d ns, within less time here", a.Got, a.Left)
 		}

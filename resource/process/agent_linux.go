@@ -115,7 +115,7 @@ func (a *Agent) answer(conn net.Conn) error {
 	}
 	failed := a.snapshot() // what was before is not the run's
 	for a.lines = nil; in.Scan(); {
-		said := answer{Got: monotonic()}
+		said := answer{Got: bpf.MonoNS()}
 		var q question
 		if err := json.Unmarshal(in.Bytes(), &q); err != nil {
 			return fmt.Errorf("read a question: %w", err)
@@ -130,7 +130,7 @@ func (a *Agent) answer(conn net.Conn) error {
 		default:
 			return fmt.Errorf("unknown question %.20q", q.Ask)
 		}
-		said.Left = monotonic()
+		said.Left = bpf.MonoNS()
 		_ = conn.SetWriteDeadline(time.Now().Add(patience))
 		if err := out.Encode(said); err != nil {
 			return err
@@ -154,12 +154,6 @@ func kernel() string {
 		return ""
 	}
 	return unix.ByteSliceToString(u.Release[:])
-}
-
-func monotonic() int64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return ts.Nano()
 }
 
 // Close closes the collectors of an agent that does not serve.

@@ -18,7 +18,7 @@ type counter struct{ n, closed int }
 
 func (c *counter) Snapshot(time.Time) (any, error) {
 	c.n++
-	return map[string]any{"mono_ns": monotonic(), "n": c.n, "nested": map[string]any{"mono_ns": 1}}, nil
+	return map[string]any{"mono_ns": bpf.MonoNS(), "n": c.n, "nested": map[string]any{"mono_ns": 1}}, nil
 }
 
 func (c *counter) Close() error { c.closed++; return nil }
@@ -49,7 +49,7 @@ func TestAgent(t *testing.T) {
 	if len(host.Hello.Collectors) != 1 || host.Hello.Collectors[0] != "counter" || host.Hello.BootID == "" {
 		t.Errorf("%+v", host.Hello)
 	}
-	began := monotonic()
+	began := bpf.MonoNS()
 	for i := range 3 {
 		all, err := host.Snapshot(time.Now())
 		if err != nil {
@@ -71,7 +71,7 @@ func TestAgent(t *testing.T) {
 			t.Errorf("the same clock: %+v", clock)
 		}
 		if line.Host != "a" || line.Collector != "counter" || line.N != i+2 || line.Own-line.Mono != clock.Offset ||
-			line.Own < began || line.Own > monotonic() {
+			line.Own < began || line.Own > bpf.MonoNS() {
 			t.Errorf("%s", lines[1])
 		}
 	}

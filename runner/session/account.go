@@ -54,7 +54,7 @@ func (c *counter) watch() {
 	if c.taken.full() {
 		c.use()
 	}
-	c.taken.watch(monotonic())
+	c.taken.watch(stream.MonoNS())
 }
 
 // tokens is how many were computed up to now.

@@ -18,6 +18,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/runner/session/control"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // errStopped ends the recording because a command asked for it.
@@ -217,7 +218,7 @@ func (st *steering) obey(r control.Request) error {
 		return errors.New("the recording is being stopped: nothing can be changed any more")
 	}
 	change := rundir.Change{Command: r.Command, Tensors: r.Tensors, Points: r.Points, Layers: r.Layers,
-		Tokens: r.Tokens, MonoNS: monotonic(), UnixNS: time.Now().UnixNano()}
+		Tokens: r.Tokens, MonoNS: stream.MonoNS(), UnixNS: time.Now().UnixNano()}
 	switch r.Command {
 	case control.CommandStatus:
 		return nil

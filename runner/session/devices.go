@@ -11,6 +11,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/oplog"
 	"github.com/llamatap/llamatap/resource/process"
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // devices samples the machine's GPUs through NVML, and the energy of its processors and memory through RAPL: once in
@@ -105,7 +106,7 @@ func (d *devices) readZone(last *zoneLast) {
 	if err != nil {
 		return
 	}
-	now := monotonic()
+	now := stream.MonoNS()
 	used, ok := last.Used(last.uj, uj)
 	ok = ok && last.monoNS != 0
 	r := oplog.ZoneReading{MonoNS: now, WindowNS: now - last.monoNS, Zone: last.Name, WindowJ: float64(used) / 1e6}
@@ -124,7 +125,7 @@ func (d *devices) readGPU(index int) {
 	if err != nil {
 		return
 	}
-	r := oplog.GPUReading{MonoNS: monotonic(), Index: index, Sample: s}
+	r := oplog.GPUReading{MonoNS: stream.MonoNS(), Index: index, Sample: s}
 	if last.monoNS != 0 {
 		r.WindowNS = r.MonoNS - last.monoNS
 		r.WindowJ, r.EnergySource = used(&last.Sample, &s, r.WindowNS)

@@ -16,6 +16,7 @@ import (
 	"github.com/llamatap/llamatap/resource/oplog"
 	"github.com/llamatap/llamatap/resource/sched"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // events is the recorder of resource events.
@@ -69,7 +70,7 @@ func newEvents(run *run, devices *devices, unwritten *atomic.Int64) (*events, er
 		Level: level, Lines: rundir.LineOptions{Create: create, Name: rundir.EventsName,
 			PartBytes: int64(tap.MaxDisk.Parts(tap.ResourceRotate)), Buffered: unwritten},
 		PerSecond: tap.ResourceRate,
-		Now:       monotonic, StartNS: run.clock.MonoNS, UnixOffset: run.unixOffset(),
+		Now:       stream.MonoNS, StartNS: run.clock.MonoNS, UnixOffset: run.unixOffset(),
 		SessionID: run.dir.ID(), Text: run.speller.text,
 		Roofline: roofline(), Pressure: pressure, Legacy: tap.Legacy,
 		Devices: take,

@@ -18,6 +18,7 @@ import (
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/process"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // hostFiles are the files of the host collectors in a run directory.
@@ -153,7 +154,7 @@ func (h *hostSide) idle() {
 	if h != nil {
 		h.upto.Store(h.looked)
 		h.waits.reported(h.looked)
-		h.looked = monotonic()
+		h.looked = stream.MonoNS()
 	}
 }
 
@@ -193,7 +194,7 @@ func (h *hostSide) Close() error {
 
 // correlate says what the model did in an interval.
 func (h *hostSide) correlate(from, to time.Time) string {
-	now, mono := time.Now(), monotonic()
+	now, mono := time.Now(), stream.MonoNS()
 	begin, end := mono-int64(now.Sub(from)), mono-int64(now.Sub(to))
 	h.mu.Lock()
 	h.interv++

@@ -9,6 +9,7 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/ledger"
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // accesses is the recorder of what graphs read and write.
@@ -30,7 +31,7 @@ func (a *accesses) tick() error {
 	if a == nil {
 		return nil
 	}
-	return a.Tick(monotonic())
+	return a.Tick(stream.MonoNS())
 }
 
 // accessUse is what metadata.json says of the ledger.

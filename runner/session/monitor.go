@@ -12,6 +12,7 @@ import (
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/process"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // watching asks collectors once an interval, in a goroutine of its own. A nil one does not.
@@ -60,7 +61,7 @@ func startMonitor(tap *config.Tap, pid func() int) *monitor {
 	if !tap.MonitorsProcess() {
 		return nil
 	}
-	p, err := process.Open(process.Options{Model: pid, Interval: tap.ProcessInterval, Now: monotonic})
+	p, err := process.Open(process.Options{Model: pid, Interval: tap.ProcessInterval, Now: stream.MonoNS})
 	if err != nil {
 		fmt.Fprintf(present.Err, "llamatap: %s is left out: %v\n", rundir.ProcessName, err)
 		return nil

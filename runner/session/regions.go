@@ -15,6 +15,7 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace/ledger"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // regionMap is the recorder of regions with the file that it writes.
@@ -52,7 +53,7 @@ func newRegionMap(r *run, maps *processMaps) (*regionMap, error) {
 		return nil, err
 	}
 	return &regionMap{file: file, RegionRecorder: ledger.NewRegionRecorder(ledger.RegionOptions{
-		Out: file, UnixOffset: r.unixOffset(), Now: monotonic, Model: mappedModel, Maps: maps.read,
+		Out: file, UnixOffset: r.unixOffset(), Now: stream.MonoNS, Model: mappedModel, Maps: maps.read,
 	})}, nil
 }
 

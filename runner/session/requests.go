@@ -17,6 +17,7 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/kvcache/track"
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // requests is the recorder of requests with the table that it writes.
@@ -125,7 +126,7 @@ func (q *requests) tick() error {
 	if q == nil {
 		return nil
 	}
-	now := monotonic()
+	now := stream.MonoNS()
 	err := errors.Join(q.Tick(now), q.table.Settle())
 	if now-q.observed >= observeEvery {
 		q.observed = now

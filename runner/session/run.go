@@ -20,7 +20,6 @@ import (
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
-	"golang.org/x/sys/unix"
 )
 
 // run is what every part of a session uses of the run: what was asked for, the process, the directory and the models.
@@ -45,7 +44,7 @@ type run struct {
 
 func newRun(o Options, region *collect.Region) *run {
 	r := &run{o: o, region: region, started: time.Now(), chosen: map[uint32]ggmlhooks.Selection{}}
-	r.clock = rundir.Clock{UnixNS: r.started.UnixNano(), MonoNS: monotonic()}
+	r.clock = rundir.Clock{UnixNS: r.started.UnixNano(), MonoNS: stream.MonoNS()}
 	r.speller = speller{vocabs: map[uint32]*gguf.Vocab{}, mute: o.Tap.RedactText}
 	return r
 }
@@ -86,13 +85,6 @@ func (r *run) addContext(c *ggmlhooks.Context) {
 		FlashAttn: map[int]string{-1: "auto", 0: "off", 1: "on"}[c.FlashAttn], Type: kind,
 	})
 	r.speller.vocabs[c.Number] = vocab
-}
-
-// monotonic reads the clock that the tap stamps with.
-func monotonic() int64 {
-	var ts unix.Timespec
-	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return ts.Nano()
 }
 
 // identify reads the model's file for its name and vocabulary. Where it cannot, what llama.cpp reported must do.

@@ -17,6 +17,7 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/ledger"
 	"github.com/llamatap/llamatap/memtrace/sample"
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // samples records sampled accesses to the memory of the model's process, from before its first instruction to its
@@ -73,7 +74,7 @@ func (r *samples) ready(pid int) error {
 	if err != nil {
 		return fmt.Errorf("--tap-samples %s", err)
 	}
-	_, _ = r.spaces.Look(pid, monotonic()) // what is not seen now is reported as it comes
+	_, _ = r.spaces.Look(pid, stream.MonoNS()) // what is not seen now is reported as it comes
 	for _, c := range r.set.Collectors() {
 		for _, note := range c.Notes {
 			fmt.Fprintf(present.Err, "llamatap: --tap-samples %s: %s\n", c.Name, note)
@@ -139,7 +140,7 @@ func (r *samples) idle() error {
 		return nil
 	}
 	known := r.looked - int64(tapLag)
-	r.looked = monotonic()
+	r.looked = stream.MonoNS()
 	if r.rows == nil || r.closed {
 		return nil
 	}

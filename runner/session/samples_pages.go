@@ -12,6 +12,7 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/sample"
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // writtenPages finds the pages that the model's process writes, graph by graph: the memory of its caches,
@@ -109,7 +110,7 @@ func (w *writtenPages) look(ns int64) bool {
 	if w.watch == nil {
 		return false
 	}
-	began := monotonic()
+	began := stream.MonoNS()
 	whole := true
 	for _, b := range w.buffers {
 		if !b.added {
@@ -133,7 +134,7 @@ func (w *writtenPages) look(ns int64) bool {
 	}
 	w.before = ns
 	w.use.Scans++
-	w.use.ScanNS += monotonic() - began
+	w.use.ScanNS += stream.MonoNS() - began
 	return whole
 }
 

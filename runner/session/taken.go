@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/llamatap/llamatap/store/stream"
 	"golang.org/x/sys/unix"
 )
 
@@ -55,7 +56,7 @@ func (t *taken) watch(now int64) {
 func (t *taken) again() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := monotonic()
+	now := stream.MonoNS()
 	if now-t.ended > int64(time.Second) || len(t.pending) >= maxPending {
 		t.next = nil
 		return
@@ -68,7 +69,7 @@ func (t *taken) again() {
 func (t *taken) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.look(monotonic())
+	t.look(stream.MonoNS())
 	t.ended = 0
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // TestTaken: what was taken from the model is bounded by what this process used, by what the model's threads waited,
@@ -85,7 +87,7 @@ func TestTakenSeldom(t *testing.T) {
 // TestTakenByTimer: while the model computes, looks need no execution; they end with the run.
 func TestTakenByTimer(t *testing.T) {
 	taken := taken{root: fstest.MapFS{}}
-	taken.watch(monotonic())
+	taken.watch(stream.MonoNS())
 	taken.mu.Lock()
 	taken.ended += int64(time.Hour) // as if executions ended all the time
 	taken.mu.Unlock()

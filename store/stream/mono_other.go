@@ -2,5 +2,5 @@
 
 package stream
 
-// monotonic is 0 where nothing is recorded.
-func monotonic() int64 { return 0 }
+// MonoNS is 0 where nothing is recorded.
+func MonoNS() int64 { return 0 }

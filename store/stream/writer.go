@@ -67,7 +67,7 @@ func New(stream, index File, o Options) (*Writer, error) {
 		return nil, err
 	}
 	header := Header{Major: versionMajor, Minor: versionMinor, RunID: o.RunID, Sync: o.Sync,
-		TimeNS: time.Now().UnixNano(), MonoNS: monotonic()}
+		TimeNS: time.Now().UnixNano(), MonoNS: MonoNS()}
 	rand.Read(header.Salt[:])
 	j, err := newJournal(header, newOutput("index", index, o.indexBuffer()),
 		newOutput("stream", stream, o.streamBuffer()))
