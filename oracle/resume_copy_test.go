@@ -9,7 +9,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 

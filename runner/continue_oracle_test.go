@@ -133,8 +133,8 @@ func cached(t *testing.T, cache []byte, args ...string) []byte {
 // the same.
 func TestPromptCache(t *testing.T) {
 	testenv.Once(t, "TestGreedyPrompts")
-	for _, model := range brief(testenv.ByDay([]string{testenv.Model(t), synthetic(t, "gemma2"), synthetic(t, "mamba")}, 2),
-		1) {
+	models := testenv.ByDay([]string{testenv.Model(t), synthetic(t, "gemma2"), synthetic(t, "mamba")}, 2)
+	for _, model := range brief(models, 1) {
 		t.Run(strings.TrimSuffix(filepath.Base(model), ".gguf"), func(t *testing.T) {
 			base := []string{"-m", model, "-n", "20", "-c", "512", "-s", "3", "-t", "1", "-p"}
 			prompt := longPrompt + "func main"

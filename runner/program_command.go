@@ -99,7 +99,7 @@ func preload(cmd *exec.Cmd, tap string) {
 	}
 }
 
-// preloaded is how a loader is told of a library to preload. Its list is separated by spaces, too: a path with some is
+// preloaded is how a library to preload is named to a loader. Its list is separated by spaces, too: a path with some is
 // the name alone, and a folder that is to be added to the library path, where spaces separate nothing.
 func preloaded(library string) (name, folder string) {
 	if strings.Contains(library, " ") {

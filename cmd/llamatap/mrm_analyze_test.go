@@ -85,7 +85,8 @@ func TestAnalyzeRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := self("mrm", "analyze", "--config", config, "--no-figures").
-		CombinedOutput(); err == nil || !strings.Contains(string(text), "every run is contaminated and was left out (1)") {
+		CombinedOutput(); err == nil ||
+		!strings.Contains(string(text), "every run is contaminated and was left out (1)") {
 		t.Errorf("nothing but contaminated runs: %v: %s", err, text)
 	}
 	if js, err := self("mrm", "analyze", "--list-classes", "--classes", "hbm2").

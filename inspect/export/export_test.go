@@ -280,7 +280,8 @@ func TestForeign(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "x")
 	third := Options{Form: NPY, Out: out}
 	third.Select.Layers.Add(3)
-	if _, err := try(t, name, third); err == nil || !strings.Contains(err.Error(), "choose it by name, such as layer1") {
+	if _, err := try(t, name, third); err == nil ||
+		!strings.Contains(err.Error(), "choose it by name, such as layer1") {
 		t.Errorf("its layers are not known, and the error is %v", err)
 	}
 	if r := exported(t, name, Options{Form: NPY, Out: out}); r.Tensors != 1 || r.Rows != 3 {

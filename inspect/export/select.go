@@ -90,7 +90,8 @@ func (s *source) nothing() error {
 	all, hint := source{run: s.run, ctx: s.ctx, choose: &Selection{}}, ""
 	err := all.each(func(p *piece) error {
 		if !s.choose.Layers.Empty() && !s.run.KnowsLayer(&p.Packet) {
-			hint = "; without the index that was recorded a tensor's layer is not known: choose it by name, such as " + p.Name
+			hint = "; without the index that was recorded a tensor's layer is not known: choose it by name, such as " +
+				p.Name
 		}
 		names[layerSuffix.ReplaceAllString(p.Name, "$1")] = true
 		layers[int(p.Layer)], contexts[int(p.Ctx)], components[p.Component.String()] = true, true, true

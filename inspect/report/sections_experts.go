@@ -29,8 +29,8 @@ func expertsSection(ctx context.Context, r *Run, _ *tracks) (*section, error) {
 		return s, ctx.Err()
 	}
 	s.Text = append(s.Text, fmt.Sprintf("%s chose experts %s times. A graph reads an expert once for all of its "+
-		"tokens: %s, of which a cache would have some. 'llamatap experts' has more.", present.Plural(all.Tokens, "token"),
-		present.Count(all.Choices), present.Plural(all.Uses, "read")))
+		"tokens: %s, of which a cache would have some. 'llamatap experts' has more.",
+		present.Plural(all.Tokens, "token"), present.Count(all.Choices), present.Plural(all.Uses, "read")))
 	if all.Lost > 0 {
 		s.Text = append(s.Text, fmt.Sprintf("%s are lost: the figures are of the others.",
 			present.Plural(all.Lost, "choice")))

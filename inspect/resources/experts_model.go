@@ -14,7 +14,7 @@ var expertParts = []string{"gate_up", "gate", "up", "down"}
 
 // readModel takes the sizes of experts from the model's file. A file that was named by a flag has to be there.
 func (r *Experts) readModel(path string, o *ExpertOptions) error {
-	was := r.recorded(path)
+	was := modelOf(path, r.Ctx)
 	name := cmp.Or(o.Model, was.Path)
 	if name == "" {
 		r.NoModel = "the run does not name its model's file: give it with --model"
@@ -35,22 +35,22 @@ func (r *Experts) readModel(path string, o *ExpertOptions) error {
 	return nil
 }
 
-// recorded is what a run's metadata say of the context's model, as far as they do.
-func (r *Experts) recorded(path string) rundir.Model {
+// modelOf is what a run's metadata say of a context's model, as far as they do.
+func modelOf(path string, ctx uint32) rundir.Model {
 	m, err := rundir.ReadMetadata(path)
 	if err != nil {
 		return rundir.Model{}
 	}
 	for i := range m.Contexts {
-		if c := &m.Contexts[i]; c.Ctx == r.Ctx && c.Model.Path != "" {
+		if c := &m.Contexts[i]; c.Ctx == ctx && c.Model.Path != "" {
 			return c.Model
 		}
 	}
 	return m.Model
 }
 
-// compare says how files are not those of a model, by its size and its name.
-func (r *Experts) compare(files []*gguf.File, was *rundir.Model) {
+// anotherModel says how files are not those of a model, by its size and its name; "" where they may be.
+func anotherModel(files []*gguf.File, was *rundir.Model) string {
 	size := int64(0)
 	for _, f := range files {
 		size += f.TensorBytes()
@@ -58,10 +58,11 @@ func (r *Experts) compare(files []*gguf.File, was *rundir.Model) {
 	name, _ := files[0].Metadata.Text("general.name")
 	switch {
 	case was.SizeBytes > 0 && size != was.SizeBytes:
-		r.Another = fmt.Sprintf("its tensors have %d bytes, and those of the run's model had %d", size, was.SizeBytes)
+		return fmt.Sprintf("its tensors have %d bytes, and those of the run's model had %d", size, was.SizeBytes)
 	case was.Name != "" && name != "" && name != was.Name:
-		r.Another = fmt.Sprintf("it is called %q, and the run's model %q", name, was.Name)
+		return fmt.Sprintf("it is called %q, and the run's model %q", name, was.Name)
 	}
+	return ""
 }
 
 // readFile reads a model, of which there may be more files.
@@ -101,7 +102,7 @@ func (r *Experts) readFile(name string, was *rundir.Model) error {
 			return err
 		}
 	}
-	r.compare(files, was)
+	r.Another = anotherModel(files, was)
 	return nil
 }
 

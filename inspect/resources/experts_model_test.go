@@ -20,9 +20,8 @@ func TestAnotherModel(t *testing.T) {
 		{rundir.Model{Name: "a", SizeBytes: 64}, "its tensors have 100 bytes, and those of the run's model had 64"},
 		{rundir.Model{Name: "b", SizeBytes: 100}, `it is called "a", and the run's model "b"`},
 	} {
-		r := &Experts{}
-		if r.compare(files, &c.was); r.Another != c.want {
-			t.Errorf("%+v: %q, want %q", c.was, r.Another, c.want)
+		if got := anotherModel(files, &c.was); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.was, got, c.want)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func TestMatchName(t *testing.T) {
 	}
 }
 
-// TestUnknownLayers: an index that was made from the stream knows no layers; who asks for one is told how to go on.
+// TestUnknownLayers: an index that was made from the stream knows no layers; the error says what to select by.
 func TestUnknownLayers(t *testing.T) {
 	dir := sealed(t)
 	remove(t, dir, rundir.StreamName+stream.IndexSuffix)
@@ -50,7 +50,8 @@ func TestUnknownLayers(t *testing.T) {
 	check(t, err)
 	defer r.Close()
 	layer := 0
-	if err := r.Unknown(Filter{Layer: &layer}); !strings.HasSuffix(err.Error(), "choose them by name, such as l_out-0") {
+	if err := r.Unknown(Filter{Layer: &layer}); !strings.HasSuffix(err.Error(),
+		"choose them by name, such as l_out-0") {
 		t.Error(err)
 	}
 }

@@ -103,8 +103,8 @@ func Excused(reason string) bool {
 // Nightly reports whether make nightly runs the tests.
 func Nightly() bool { return os.Getenv("LLAMATAP_NIGHTLY") == "1" }
 
-// ByDay is n of all, evenly spread and with the first, in make test; make nightly goes through all. It is for cases that
-// prove one thing in many ways.
+// ByDay is n of all, evenly spread and with the first, in make test; make nightly goes through all. It is for cases
+// that prove one thing in many ways.
 func ByDay[T any](all []T, n int) []T {
 	if Nightly() || n >= len(all) {
 		return all
