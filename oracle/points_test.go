@@ -189,7 +189,7 @@ func TestPointsRead(t *testing.T) {
 		{[]string{"inspect", dir, "--point", "resid_pre", "--layer", "1"}, 0, "l_out-0", "embd"},
 		{[]string{"inspect", dir, "--point", "mlp_pre"}, 0, "first half of each row | ffn_up-0 | ffn_up-1", "l_out"},
 		{[]string{"export", dir, "--to", "npy", "--layer", "1", "--point", "mlp_pre,final_norm"}, 0,
-			"mlp_pre is ffn_up: first half of each row | 1 tensors", ""},
+			"mlp_pre is ffn_up: first half of each row | 1 tensor,", ""},
 		{[]string{"inspect", dir, "--point", "attn_gate"}, 1,
 			"the model has no attn_gate: the outputs of heads have no gate", ""},
 		{[]string{"inspect", dir, "--point", "mlp_out"}, 1,
