@@ -196,7 +196,7 @@ func TestEventsOfAFullDisk(t *testing.T) {
 
 // TestAccountOfARemovedRun: a run whose directory is taken away while it is recorded has lost everything, and says so.
 func TestAccountOfARemovedRun(t *testing.T) {
-	for _, segment := range []string{"0", "200K"} {
+	for _, segment := range testenv.ByDay([]string{"200K", "0"}, 1) {
 		out := t.TempDir()
 		args := slices.Concat([]string{"run", "--tap-preset", "balanced", "--tap-segment", segment}, generate(400),
 			[]string{"-c", "512"})

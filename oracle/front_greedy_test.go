@@ -18,7 +18,7 @@ import (
 // argument is a file that the program makes, which must be the same too.
 func TestFrontGreedy(t *testing.T) {
 	text := textFile(t, strings.Repeat(long, 3))
-	for _, c := range []struct {
+	for _, c := range testenv.ByDay([]struct {
 		name string
 		args []string
 	}{
@@ -28,7 +28,7 @@ func TestFrontGreedy(t *testing.T) {
 		{"llama-embedding", []string{"-p", "func main() {", "--embd-output-format", "array"}},
 		{"llama-imatrix", []string{"-f", text, "-c", "64", "-b", "64", "-o", "FILE"}},
 		{"llama-bench", []string{"-p", "8", "-n", "4", "-r", "1", "-o", "json"}},
-	} {
+	}, 3) {
 		t.Run(c.name, func(t *testing.T) {
 			run := func(start func(args ...string) result) (r result, made string) {
 				file := filepath.Join(t.TempDir(), "made")

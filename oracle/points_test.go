@@ -105,7 +105,7 @@ func TestPeers(t *testing.T) {
 // tensors has, from the runner and from a preloaded program. What a model lacks is named once.
 func TestPointsSelected(t *testing.T) {
 	cut := regexp.MustCompile(`"cut_graph": ?[1-9]`)
-	for _, c := range []struct {
+	for _, c := range testenv.ByDay([]struct {
 		arch, points, want, lacks string
 		more                      []string
 	}{
@@ -117,7 +117,7 @@ func TestPointsSelected(t *testing.T) {
 			"Vcur-0#2 Vcur-1#2 ffn_moe_topk-0 ffn_moe_topk-1 ffn_moe_weights_norm-0",
 			"resid_mid (layers 99): the model has layers 0 to 1",
 			[]string{"--tap-tensor", "Vcur#2"}},
-	} {
+	}, 2) {
 		t.Run(c.arch, func(t *testing.T) {
 			args := []string{"-m", synthetic(t, c.arch, gguf.F16, nil), "-p", "One two three four", "-n", "3",
 				"--temp", "0", "-t", "1"}
@@ -212,6 +212,7 @@ func TestPointsRead(t *testing.T) {
 
 // TestPointsDocument compares the tables of docs/POINTS.md with what each architecture has.
 func TestPointsDocument(t *testing.T) {
+	testenv.Slow(t)
 	cells := map[string]map[ggmlhooks.Point]string{}
 	var reasons []string
 	for _, arch := range synth.Archs() {

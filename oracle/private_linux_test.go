@@ -34,7 +34,7 @@ func TestPrivate(t *testing.T) {
 	}
 	line := append([]string{testenv.NeedBinary(t), "run", "--tap-out", out, "--tap-tensors", "l_out", "--tap-kv",
 		"--tap-ledger",
-		"--tap-resource-level", "DETAILED"}, forever...)
+		"--tap-resource-level", "DETAILED", "--tap-resource-rate", "2000"}, forever...)
 	cmd := exec.Command("sh", append([]string{"-c", `umask 0; exec "$@"`, "sh"}, line...)...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -106,7 +106,7 @@ func TestResourceLevels(t *testing.T) {
 // TestResourceLevelChanges: commands and signals change the level from the next graph on, and each change is an event.
 func TestResourceLevelChanges(t *testing.T) {
 	// what is in the ring is logged before a command is answered
-	l := alive(t, "--tap-resource-level", "MINIMAL", "--tap-memory", "8M")
+	l := alive(t, "--tap-resource-level", "MINIMAL", "--tap-memory", "8M", "--tap-resource-rate", "2000")
 	steps := []struct {
 		do   func()
 		want resource.Level

@@ -148,10 +148,10 @@ func TestControlVector(t *testing.T) {
 func TestCacheTypes(t *testing.T) {
 	base := []string{"-m", testenv.Model(t), "-p", longPrompt + "func (r *Reader) ", "-n", "24", "--temp", "0", "-t",
 		"1"}
-	for _, pair := range brief([][2]string{
+	for _, pair := range brief(testenv.ByDay([][2]string{
 		{"f32", "f32"}, {"bf16", "bf16"}, {"q8_0", "q8_0"}, {"q5_1", "q5_1"}, {"q5_0", "q5_0"}, {"q4_1", "q4_1"},
 		{"q4_0", "q4_0"}, {"iq4_nl", "iq4_nl"}, {"q4_0", "f16"}, {"f16", "q5_0"},
-	}, 1) {
+	}, 5), 1) {
 		t.Run(pair[0]+" "+pair[1], func(t *testing.T) { same(t, append(base, "-ctk", pair[0], "-ctv", pair[1])...) })
 	}
 }

@@ -97,7 +97,7 @@ func seeded(t *testing.T, seed, tokens string, args ...string) (string, runner.R
 func TestSamplers(t *testing.T) {
 	plain, _ := ours(t, "-m", testenv.Model(t), "-p", longPrompt+"func (r *Reader) ", "-n", "40", "-t", "1", "-s", "5",
 		"--samplers", "min_p", "--min-p", "0")
-	for _, test := range brief(testenv.ByDay(samplers, len(samplers)/2), 2) {
+	for _, test := range brief(testenv.ByDay(samplers, len(samplers)/3), 2) {
 		t.Run(test.name, func(t *testing.T) {
 			text, _ := seeded(t, "5", "40", test.args...)
 			switch test.name {

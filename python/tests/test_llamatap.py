@@ -274,7 +274,7 @@ class Recorded(unittest.TestCase):
                     self.run_.token(gone)
 
     def test_tokens_of_a_rotated_run(self):
-        program("run", "-p", "Hello", "-c", "2048", "-n", "1500", "--temp", "0", "--ignore-eos", "--tap-tensor",
+        program("run", "-p", "Hello", "-c", "2048", "-n", "1000", "--temp", "0", "--ignore-eos", "--tap-tensor",
                 "l_out", "--tap-dtype", "f32", "--tap-segment", "512K", "--tap-max-disk", "4M:rotate",
                 "--tap-out", self.folder.name + "/rotated")
         run = llamatap.open(self.folder.name + "/rotated")
