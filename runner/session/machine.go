@@ -11,52 +11,57 @@ import (
 )
 
 // tee is the assembler of the session's recorders. What comes before the run directory is there waits for it: buffers
-// that hold the model, and what was moved there.
+// that hold the model, or that a context had which never computed, and what was moved.
 type tee struct {
 	*ggmlhooks.Assembler
-	opened  bool // the recorders are there
-	early   []ggmlhooks.Buffer
-	moved   []ggmlhooks.Moved
-	onEarly func() // called for each of them; nil: nothing is to be done
+	opened  bool           // the recorders are there
+	early   []func() error // what waits, in order
+	onEarly func()         // called for each buffer that waits; nil: nothing is to be done
 }
 
 // open begins to hand on. pool is the size of the slots' pool, in bytes.
 func (t *tee) open(pool int64, recorders ...io.Closer) error {
 	t.Assembler, t.opened = ggmlhooks.NewAssembler(0, recorders...), true
 	t.Slots.Bound, t.Slots.Size = pool/2, collect.SlotBytes
-	for i := range t.early {
-		if err := t.Buffer(&t.early[i]); err != nil {
+	for _, report := range t.early {
+		if err := report(); err != nil {
 			return err
 		}
 	}
-	for i := range t.moved {
-		if err := t.Assembler.Moved(&t.moved[i]); err != nil {
-			return err
-		}
-	}
-	t.early, t.moved = nil, nil
+	t.early = nil
 	return nil
 }
 
 // Moved is handed on once there is a run directory.
 func (t *tee) Moved(m *ggmlhooks.Moved) error {
-	if !t.opened {
-		t.moved = append(t.moved, *m)
-		return nil
+	if t.opened {
+		return t.Assembler.Moved(m)
 	}
-	return t.Assembler.Moved(m)
+	kept := *m
+	t.early = append(t.early, func() error { return t.Assembler.Moved(&kept) })
+	return nil
 }
 
 // Buffer is handed on once there is a run directory.
 func (t *tee) Buffer(b *ggmlhooks.Buffer) error {
-	if !t.opened {
-		t.early = append(t.early, *b)
-		if t.onEarly != nil {
-			t.onEarly()
-		}
-		return nil
+	if t.opened {
+		return t.Assembler.Buffer(b)
 	}
-	return t.Assembler.Buffer(b)
+	kept := *b
+	t.early = append(t.early, func() error { return t.Assembler.Buffer(&kept) })
+	if t.onEarly != nil {
+		t.onEarly()
+	}
+	return nil
+}
+
+// BufferEnd is handed on once there is a run directory.
+func (t *tee) BufferEnd(e ggmlhooks.BufferEnd) error {
+	if t.opened {
+		return t.Assembler.BufferEnd(e)
+	}
+	t.early = append(t.early, func() error { return t.Assembler.BufferEnd(e) })
+	return nil
 }
 
 // machineOf is what the tap reports for a level of resource events. Memory is followed from the beginning of
