@@ -25,7 +25,8 @@ type Cost struct {
 	NoBytes  int64 // ops whose bytes are not known
 	roofNS   int64 // of events that had a share of the roofline
 	roofPart float64
-	scaledNS float64 // NS, scaled from the timed executions of its phase to all; 0: not scaled
+	scaledNS float64 // NS, scaled from the timed executions of its phase to all
+	scaled   bool
 }
 
 func (c *Cost) add(d Cost) {
@@ -46,10 +47,16 @@ func (c *Cost) add(d Cost) {
 	c.roofNS += d.roofNS
 	c.roofPart += d.roofPart
 	c.scaledNS += d.scaledNS
+	c.scaled = c.scaled || d.scaled
 }
 
 // allNS is the time that all executions took, as far as is known.
-func (c *Cost) allNS() float64 { return cmp.Or(c.scaledNS, float64(c.NS)) }
+func (c *Cost) allNS() float64 {
+	if c.scaled {
+		return c.scaledNS
+	}
+	return float64(c.NS)
+}
 
 // Roofline is the share of what the machine can do at this arithmetic intensity, the mean over the time that it is
 // known for.
@@ -136,8 +143,10 @@ type PhaseSum struct {
 	mixed            map[uint32]bool // contexts whose last tokens of this phase are of an execution that has others too
 	Cost                             // Events are graphs; NS is their time
 	done             Cost            // of those that did not fail
-	Inside           int64           // executions that were timed inside
+	Inside           int64           // executions that were timed inside, and as a whole
 	InsideNS         int64           // their time
+	partsNS          int64           // what was timed inside, also of executions whose own time is not known
+	insideNS         int64           // of it, that of the executions of InsideNS
 	Looked           bool            // whether what timing costs was reported
 }
 
@@ -233,11 +242,27 @@ func (s PhaseSums) add(e *resource.Graph) {
 	if e.Status == 0 {
 		p.done.add(cost)
 	}
-	if e.TimedNS != nil && e.DurationNS != nil {
+	if e.TimedNS != nil {
+		p.partsNS += *e.TimedNS
+	}
+	if isInside(e) {
 		p.Inside++
 		p.InsideNS += *e.DurationNS
+		p.insideNS += *e.TimedNS
 	}
 	p.Looked = p.Looked || e.LookingNS != nil
+}
+
+// isInside reports whether an execution was timed inside, and as a whole. A device has not ended one when the next one
+// begins, and then the time of the whole is not known.
+func isInside(e *resource.Graph) bool { return e.TimedNS != nil && e.DurationNS != nil }
+
+// known is which part of what was timed inside is of executions that were timed as a whole.
+func (p *PhaseSum) known() float64 {
+	if p == nil || p.partsNS == 0 {
+		return 1
+	}
+	return float64(p.insideNS) / float64(p.partsNS)
 }
 
 func graphCost(e *resource.Graph) Cost {
@@ -250,7 +275,7 @@ func graphCost(e *resource.Graph) Cost {
 	if e.FLOPs != nil {
 		c.FLOPs, c.Useful, c.Counted = *e.FLOPs, *cmp.Or(e.FLOPsUnmasked, e.FLOPs), 1
 	}
-	if e.LookingNS != nil {
+	if e.LookingNS != nil && e.DurationNS != nil {
 		c.LookNS = *e.LookingNS * int64(e.Looks)
 	}
 	return c

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
 
@@ -32,10 +33,10 @@ type Report struct {
 	Roofline   *resource.Roofline `json:"roofline,omitempty"`
 	Retracted  []Retracted        `json:"retracted,omitempty"`
 
-	// GraphNS is the time in graphs that was measured, without set-up. TimedNS is that of the TimedGraphs that were
-	// timed inside, CoveredNS how much of TimedNS is known by component or op, and Coverage their ratio. The times of
-	// components, layers and ops are those of TimedGraphs; their shares are of GraphNS, each phase scaled from its
-	// timed graphs to all.
+	// GraphNS is the time in the graphs that were measured, without set-up. TimedNS is that of the TimedGraphs among
+	// them that were timed inside, CoveredNS how much of TimedNS is known by component or op, and Coverage their
+	// ratio. The times of components, layers and ops are those of all graphs that were timed inside; their shares are
+	// of GraphNS, each phase scaled from its timed graphs to all.
 	Graphs      int64    `json:"graphs"`
 	GraphNS     int64    `json:"graph_ns"`
 	SetupNS     *int64   `json:"setup_ns,omitempty"`
@@ -68,8 +69,9 @@ type Report struct {
 	GraphEnergy []*GraphEnergy `json:"graph_energy,omitempty"`
 	Routed      int64          `json:"expert_routings,omitempty"`
 
-	sum   *Sum
-	scale map[string]float64 // by phase: time in all its graphs, over that in its timed ones
+	sum      *Sum
+	measured int64              // graphs that GraphNS is the time of
+	scale    map[string]float64 // by phase: time in all its graphs, over that in its timed ones
 
 	uncounted bool            // the run was cut off before its losses were counted
 	found     string          // what a repair found missing that no loss counts
@@ -312,14 +314,22 @@ func (s *Sum) Report() *Report {
 		r.TimedGraphs += p.Inside
 		r.TimedNS += p.InsideNS
 		r.LookingNS += p.LookNS
+		r.measured += p.Cost.Timed
+		if p.partsNS > 0 {
+			r.scale[name] = 0
+		}
 		if p.InsideNS > 0 {
-			r.scale[name] = float64(p.NS) / float64(p.InsideNS)
+			r.scale[name] = float64(p.NS) / float64(p.InsideNS) * p.known()
 		}
 	}
+	covered := map[string]int64{}
 	for cell, c := range s.Cells.By {
 		if cell.Phase != PhaseSetup {
-			r.CoveredNS += c.NS
+			covered[cell.Phase] += c.NS
 		}
+	}
+	for phase, ns := range covered {
+		r.CoveredNS += int64(math.Round(float64(ns) * s.Phases[phase].known()))
 	}
 	r.CoveredNS += s.Cells.Rest.NS
 	r.Coverage = ratio(float64(r.CoveredNS), float64(r.TimedNS))
@@ -394,9 +404,11 @@ func (r *Report) tables(s *Sum) {
 // scaled is the cost of nodes in the timed executions of a phase, with the time that they took in all of them.
 func (r *Report) scaled(phase string, cost *Cost) Cost {
 	c := *cost
-	if scale := r.scale[phase]; scale > 0 {
-		c.scaledNS = float64(c.NS) * scale
+	scale, ok := r.scale[phase]
+	if !ok {
+		scale = 1
 	}
+	c.scaledNS, c.scaled = float64(c.NS)*scale, true
 	return c
 }
 

@@ -68,8 +68,10 @@ type Sum struct {
 	newest   *TokenRow // of generated tokens
 	execs    executions
 	waiting  waitingTokens
-	work     work    // the event that is read
-	recent   *recent // is given what is new, where it is set
+	work     work                     // the event that is read
+	parts    map[PhaseComponent]int64 // times in the execution whose graph comes next
+	inside   map[PhaseComponent]int64 // times in executions that were timed as a whole, too
+	recent   *recent                  // is given what is new, where it is set
 	skim     skim
 	first    int64 // unix_ns of the first event
 	last     int64
@@ -85,6 +87,7 @@ func newSum() *Sum {
 	s.Memory.types = map[string]*MemoryType{}
 	s.caches, s.devices = caches{}, devices{gpus: map[int]*GPUUse{}, zones: map[string]*ZoneUse{}}
 	s.placement.by = map[string]*DeviceRow{}
+	s.parts, s.inside = map[PhaseComponent]int64{}, map[PhaseComponent]int64{}
 	return s
 }
 
@@ -186,6 +189,12 @@ func (s *Sum) take(event any) {
 	case *resource.Graph:
 		s.skim.graph(e)
 		s.Phases.add(e)
+		if isInside(e) {
+			for key, ns := range s.parts {
+				addPart(s.inside, key, ns)
+			}
+		}
+		clear(s.parts)
 		s.execs.end(e)
 		s.stamp(&e.Header)
 		if s.recent != nil {
@@ -265,6 +274,9 @@ func (s *Sum) compute(e *work) {
 	cell := Cell{Phase: e.Phase, Layer: e.LayerID, Component: e.ComponentType, Op: e.op()}
 	s.Cells.add(cell, cost)
 	s.placement.add(e)
+	if cost.Timed > 0 {
+		addPart(s.parts, PhaseComponent{cell.Phase, cell.Component}, cost.NS)
+	}
 	if s.recent != nil && cost.Timed > 0 {
 		s.recent.node(cell, cost.NS)
 	}
@@ -280,6 +292,14 @@ func (s *Sum) component(e *resource.ComponentEnd) {
 	if e.Exec == 0 {
 		s.Cells.add(Cell{Layer: e.LayerID, Component: e.ComponentType, Op: SeveralOps},
 			Cost{Events: 1, Timed: 1, NS: e.DurationNS})
+		addPart(s.inside, PhaseComponent{Component: e.ComponentType}, e.DurationNS)
+	}
+}
+
+// addPart adds a time to sums, of which there is a bounded number.
+func addPart(sums map[PhaseComponent]int64, key PhaseComponent, ns int64) {
+	if _, known := sums[key]; known || len(sums) < maxCells {
+		sums[key] += ns
 	}
 }
 
@@ -337,13 +357,6 @@ func (s *Sum) output(e *resource.OutputToken) {
 	s.waiting.add(row, s.Token)
 }
 
-// ByPhaseAndComponent returns the time in nodes that was measured, in ns.
-func (s *Sum) ByPhaseAndComponent() map[PhaseComponent]int64 {
-	all := map[PhaseComponent]int64{}
-	for cell, cost := range s.Cells.By {
-		if cost.Timed > 0 {
-			all[PhaseComponent{cell.Phase, cell.Component}] += cost.NS
-		}
-	}
-	return all
-}
+// ByPhaseAndComponent returns the time in nodes that was measured, in ns, of executions that were timed as a whole,
+// too. The map is the sum's own.
+func (s *Sum) ByPhaseAndComponent() map[PhaseComponent]int64 { return s.inside }

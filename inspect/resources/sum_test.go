@@ -3,6 +3,7 @@ package resources
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -501,6 +502,47 @@ func TestSampled(t *testing.T) {
 		if !strings.Contains(strings.Join(strings.Fields(text.String()), " "), want) {
 			t.Errorf("the text lacks %q:\n%s", want, text.String())
 		}
+	}
+}
+
+// TestUnknownEnds: of prompts in several micro-batches a device's time is not known of each graph, though its nodes were
+// timed. Shares and what is attributed are of the graphs whose time is known.
+func TestUnknownEnds(t *testing.T) {
+	s := &script{}
+	s.begin(resource.Verbose)
+	s.graph("prefill", 4)
+	s.graph("prefill", 4)
+	s.graph("decode", 1)
+	log, end := s.String(), `"duration_ns":4000,"timed_ns":3600`
+	if strings.Count(log, end) != 2 {
+		t.Fatalf("no graphs to change:\n%s", log)
+	}
+	r := summarize(t, map[string]string{rundir.EventsName: strings.Replace(log, end, `"timed_ns":3600`, 1)})
+	if r.GraphNS != 5000 || r.TimedGraphs != 2 || r.CoveredNS != 4500 || *r.Coverage != 0.9 || r.LookingNS != 140 {
+		t.Errorf("%d ns, of %d graphs, %d covered, %v; looking took %d", r.GraphNS, r.TimedGraphs, r.CoveredNS,
+			*r.Coverage, r.LookingNS)
+	}
+	attention := r.component(componentAttention)
+	if *attention.NS != 2700 || *attention.Share != 0.3 {
+		t.Errorf("attention: %d ns, share %v", *attention.NS, *attention.Share)
+	}
+	want := map[PhaseComponent]int64{{"prefill", "attention"}: 1200, {"prefill", "mlp"}: 1600,
+		{"prefill", "output"}: 800, {"decode", "attention"}: 300, {"decode", "mlp"}: 400, {"decode", "output"}: 200}
+	if got := r.sum.ByPhaseAndComponent(); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	var text strings.Builder
+	r.WriteText(&text)
+	if want := "5.00 µs in 2 graphs, not known of 1 more; 90.0 % of it is attributed below"; !strings.Contains(
+		text.String(), want) {
+		t.Errorf("the text lacks %q:\n%s", want, text.String())
+	}
+
+	log = strings.ReplaceAll(log, end, `"timed_ns":3600`) // of no prompt it is known
+	r = summarize(t, map[string]string{rundir.EventsName: log})
+	attention = r.component(componentAttention)
+	if *r.Coverage != 0.9 || *attention.NS != 2700 || *attention.Share != 0.3 {
+		t.Errorf("%v covered; attention: %d ns, share %v", *r.Coverage, *attention.NS, *attention.Share)
 	}
 }
 

@@ -45,7 +45,7 @@ func (r *Report) WriteText(w io.Writer) error {
 }
 
 // sampled reports whether some of the graphs were timed inside and others were not.
-func (r *Report) sampled() bool { return r.TimedGraphs > 0 && r.TimedGraphs < r.Graphs }
+func (r *Report) sampled() bool { return r.TimedGraphs > 0 && r.TimedGraphs < r.measured }
 
 // TimingFlag is the flag that times the inside of graphs, of a run in which none was: of one that recorded their parts,
 // that of sampling.
@@ -137,14 +137,18 @@ func (r *Report) timeLines(line func(key, format string, args ...any)) {
 		line("time", "not measured, of %s", present.Plural(r.Graphs, "graph"))
 		return
 	}
-	text := fmt.Sprintf("%s in %s", present.Duration(time.Duration(r.GraphNS)), present.Plural(r.Graphs, "graph"))
+	whole := fmt.Sprintf("%s in %s", present.Duration(time.Duration(r.GraphNS)), present.Plural(r.measured, "graph"))
+	if more := r.Graphs - r.measured; more > 0 {
+		whole += fmt.Sprintf(", not known of %d more", more)
+	}
+	text := whole
 	if r.Coverage == nil {
 		text += "; where in them is not known: record with " + r.TimingFlag()
 	} else {
 		text += fmt.Sprintf("; %s of it is attributed below", percentText(r.Coverage))
 		if r.sampled() {
-			text = fmt.Sprintf("%s in %s; %d of them (%s) were timed inside, and %s of that is attributed below",
-				present.Duration(time.Duration(r.GraphNS)), present.Plural(r.Graphs, "graph"), r.TimedGraphs,
+			text = fmt.Sprintf("%s; %d of them (%s) were timed inside, and %s of that is attributed below",
+				whole, r.TimedGraphs,
 				present.Duration(time.Duration(r.TimedNS)), percentText(r.Coverage))
 		}
 	}
@@ -290,7 +294,7 @@ func phaseTable(b *strings.Builder, rows []PhaseRow) {
 		" padded",
 		" GFLOP/s", " moved", " GB/s", " of roofline")
 	sampled := slices.ContainsFunc(rows, func(p PhaseRow) bool { return p.Timed > 0 }) &&
-		slices.ContainsFunc(rows, func(p PhaseRow) bool { return p.Timed < p.Graphs })
+		slices.ContainsFunc(rows, func(p PhaseRow) bool { return p.Timed < p.Graphs-p.Untimed })
 	for _, p := range rows {
 		mixed := "-"
 		if p.Mixed > 0 {
