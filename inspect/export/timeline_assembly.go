@@ -12,6 +12,7 @@ type assembly struct {
 	layer      int   // index of the span that is open; -1: none
 	part       int   // of the component's
 	incomplete int64 // parts of executions whose graph event did not come
+	untimed    int64 // executions whose graph event has no duration
 }
 
 // of begins another execution where the event is of one.
@@ -72,7 +73,8 @@ func (a *assembly) compute(e *event) {
 func (a *assembly) finish(e *event) *execution {
 	a.of(e)
 	if e.DurationNS == nil {
-		a.drop()
+		a.untimed++
+		a.clear()
 		return nil
 	}
 	x := &a.x

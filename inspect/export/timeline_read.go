@@ -112,6 +112,7 @@ type TimelineResult struct {
 	Requests            int64 // of block devices
 	RequestsLeft        int64
 	Incomplete          int64  // parts of executions whose graph event is lost
+	Untimed             int64  // graphs whose time is not known, as of most of a prompt on a device
 	LostGraphs, Lost    uint64 // events of graphs, and others, that the run lost by its own count
 	BadLines            int64
 	Bytes               int64
@@ -151,7 +152,7 @@ func (r *reader) readEvents(ctx context.Context, path string) error {
 		}
 	}
 	r.drop()
-	r.result.Incomplete = r.incomplete
+	r.result.Incomplete, r.result.Untimed = r.incomplete, r.untimed
 	return nil
 }
 
@@ -392,6 +393,7 @@ func (r *TimelineResult) LeftOut() string {
 	add(int64(r.LostGraphs), "graphs, which the run lost")
 	add(int64(r.Lost), "other events, which the run lost")
 	add(r.Incomplete, "parts of graphs whose own event is lost")
+	add(r.Untimed, "graphs, whose time is not known")
 	add(r.BadLines, "lines that cannot be read")
 	text := strings.Join(parts, ", ")
 	if text != "" {

@@ -159,6 +159,21 @@ func TestBound(t *testing.T) {
 	}
 }
 
+// TestUnknownEnds: a graph without a duration is left out, and said to be, not to be lost.
+func TestUnknownEnds(t *testing.T) {
+	lines := strings.SplitAfter(events(6, 2, 1), "\n")
+	for i, n := 0, 0; i < len(lines) && n < 2; i++ {
+		if strings.Contains(lines[i], `"event":"graph_execution"`) {
+			lines[i] = strings.Replace(lines[i], `"duration_ns":1000,`, "", 1)
+			n++
+		}
+	}
+	r, _ := writeTimeline(t, strings.Join(lines, ""), TimelineOptions{Format: Chrome})
+	if r.Graphs != 4 || r.Untimed != 2 || r.LeftOut() != "left out: 2 graphs, whose time is not known" {
+		t.Errorf("%+v: %s", r, r.LeftOut())
+	}
+}
+
 // TestDamage: bad lines and parts without their graph are counted, and the rest is written.
 func TestDamage(t *testing.T) {
 	lines := strings.SplitAfter(events(6, 2, 1), "\n")
