@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource"
@@ -61,6 +62,43 @@ func TestPlacement(t *testing.T) {
 		}
 		if r.DeviceChanges == nil || (*r.DeviceChanges > 0) != (len(c.devices) > 1) {
 			t.Errorf("%q: %v changes per graph", c.args, r.DeviceChanges)
+		}
+	}
+}
+
+// TestPlacementWithin computes experts and attention on other devices than the rest of their layers: DETAILED counts
+// the changes between devices that VERBOSE does, op by op.
+func TestPlacementWithin(t *testing.T) {
+	endpoint := testenv.NeedRPC(t)
+	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
+	t.Setenv(name, path)
+	model := synthetic(t, "qwen3moe", gguf.F16, nil)
+	for _, flags := range testenv.ByDay([][]string{{"--n-cpu-moe", "2"}, {"--no-kv-offload"}}, 1) {
+		changes, onCPU := map[string]float64{}, map[string]int64{}
+		for _, level := range []string{"DETAILED", "VERBOSE"} {
+			dir := llamatap(t, slices.Concat([]string{"llama-completion", "--tap-resource-level", level,
+				"--tap-resource-sample", "1", "-m", model, "-c", "512", "-no-cnv", "--rpc", endpoint, "-ngl", "99", "-fa",
+				"off"}, flags, generate(3))...).good(t).dirs[0]
+			var r resources.Report
+			if err := json.Unmarshal([]byte(llamatap(t, "resource", "summary", dir, "--json").good(t).stdout),
+				&r); err != nil {
+				t.Fatal(err)
+			}
+			if r.DeviceChanges == nil {
+				t.Fatalf("%q, %s: no changes between devices", flags, level)
+			}
+			changes[level] = *r.DeviceChanges
+			for _, row := range r.Placement {
+				if row.Device == "cpu" {
+					onCPU[level] = row.NS
+				}
+			}
+		}
+		if changes["DETAILED"] != changes["VERBOSE"] || changes["VERBOSE"] < 4 {
+			t.Errorf("%q: %v changes per graph", flags, changes)
+		}
+		if onCPU["DETAILED"] < onCPU["VERBOSE"]/4 {
+			t.Errorf("%q: %v ns on the CPU", flags, onCPU)
 		}
 	}
 }

@@ -93,6 +93,10 @@ static bool tap_buffer_here(ggml_backend_buffer_t ptr) {
         tap_real.ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_CPU;
 }
 
+const void * tap_buffer_on(ggml_backend_buffer_t ptr) {
+    return ptr == NULL || tap_buffer_here(ptr) ? NULL : tap_buffer_device(tap_buffer_type(ptr));
+}
+
 // tap_buffer_tell reports a buffer. The caller holds the lock of the buffers.
 static void tap_buffer_tell(struct tap_buffer * b) {
     ggml_backend_buffer_type_t type = tap_buffer_type(b->ptr);

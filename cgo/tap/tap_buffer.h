@@ -29,6 +29,9 @@ struct tap_nearby {
 // no buffer may end meanwhile.
 void tap_where(struct tap_nearby * near, const struct ggml_tensor * t, uint64_t * buffer, uint64_t * offset);
 
+// tap_buffer_on is the device that a buffer lies on; NULL: in this process's memory, or not known.
+const void * tap_buffer_on(ggml_backend_buffer_t ptr);
+
 // tap_buffer_of is the buffer that a tensor's bytes lie in, or NULL.
 static inline ggml_backend_buffer_t tap_buffer_of(const struct ggml_tensor * t) {
     return t->view_src != NULL ? t->view_src->buffer : t->buffer;

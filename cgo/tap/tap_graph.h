@@ -84,6 +84,7 @@ struct tap_graph {
     int                     n_timed, n_routing;
     int                     end; // nodes from here on are not computed, see tap_graph_end; INT_MAX: all are
     uint32_t                look_every; // of so many executions one is timed; 0: by their cost
+    uint32_t                looking;    // what is timed
     int                     n_cut;  // of the nodes that are wanted or show routing: those that the graph is cut for
     int                     n_kept; // … and those that are kept
     int                     n_flagged; // nodes whose bytes stay in place, wanted or not

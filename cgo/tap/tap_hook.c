@@ -104,6 +104,7 @@ static TAP_RARE bool tap_describe(struct tap_sched * s, struct ggml_cgraph * cgr
 static void tap_finish(struct tap_sched * s) {
     const int64_t began = tap_now();
     tap_graph_finish(&s->graph);
+    tap_look_devices(&s->graph);
     tap_described((uint64_t) (tap_now() - began), s->graph.like != 0);
 }
 
@@ -113,6 +114,7 @@ static TAP_RARE void tap_remark(struct tap_sched * s) {
     tap_select(s);
     s->graph.like = 0;
     tap_graph_finish(&s->graph);
+    tap_look_devices(&s->graph);
     tap_named(s, began);
 }
 

@@ -112,6 +112,7 @@ void tap_look(struct tap_graph * g, const struct tap_selection * wish) {
     }
     g->n_timed = g->n_routing = 0;
     g->look_every = wish->look_every;
+    g->looking = g->n_tokens == 0 ? TAP_LOOK_NEVER : wish->looking;
     if (g->n_tokens == 0) {
         return;
     }
@@ -127,6 +128,26 @@ void tap_look(struct tap_graph * g, const struct tap_selection * wish) {
         }
     }
     tap_look_idle(g, wish->looking == TAP_LOOK_OPS ? TAP_IDLE_OPS : TAP_IDLE_RANGES);
+}
+
+void tap_look_devices(struct tap_graph * g) {
+    if (!g->device || g->looking != TAP_LOOK_RANGES) {
+        return;
+    }
+    int last = -1;
+    ggml_backend_buffer_t buffer = NULL;
+    const void * device = NULL;
+    for (int i = 0; i < g->n_nodes; i++) {
+        if (!g->nodes[i].computed) {
+            continue;
+        }
+        ggml_backend_buffer_t at = tap_buffer_of(g->nodes[i].tensor);
+        const void * on = at == buffer ? device : tap_buffer_on(at);
+        if (last >= 0 && on != device) {
+            tap_timed(g, last);
+        }
+        last = i, buffer = at, device = on;
+    }
 }
 
 bool tap_times_room(struct tap_sched * s) {

@@ -202,6 +202,10 @@ void tap_capture_inputs(struct tap_sched * s);
 void tap_look(struct tap_graph * g, const struct tap_selection * wish);
 void tap_mark_inputs(struct tap_graph * g, const struct tap_selection * wish);
 
+// tap_look_devices marks, where layers and components are timed, also the last node before another device computes:
+// ggml stops there by itself. It comes after allocation, which decides that.
+void tap_look_devices(struct tap_graph * g);
+
 // tap_times_room makes room for the times of an execution. tap_time_note notes the end of node i, whose data phase
 // began at done.
 bool tap_times_room(struct tap_sched * s);

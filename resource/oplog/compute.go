@@ -124,14 +124,14 @@ func (c *compute) run(ctx *context, x *execution, i, next int, pressure string) 
 	for h := range run.handoffs {
 		c.handoff(x, &run.handoffs[h], s.start, pressure)
 	}
-	byOp := x.level == resource.Verbose
+	apart := x.level == resource.Verbose || s.shared || run.devices && s.looks > 0
 	for ; next < len(x.ranges) && x.ranges[next].first <= run.last; next++ {
-		if byOp || s.shared {
+		if apart {
 			c.interval(ctx, x, &x.ranges[next])
 		}
 	}
 	w := x.work(run.first, run.last)
-	if !byOp && !s.shared {
+	if !apart {
 		c.beginCompute(x, run.id, s.start)
 		c.several(x, run.first, run.last, "range", run.component, run.layer, w)
 		c.putWork(w, s.ns, resource.TimeRange, ctx.price*int64(s.looks), c.onCPU(x, run.first, run.last))

@@ -44,6 +44,7 @@ type runPlan struct {
 	layer       int
 	component   string
 	id          string
+	devices     bool // several compute it: each range of it, which one device computes, has its own event
 	flows       []flow
 	handoffs    []handoffPlan // of them
 	mlps        []int         // nodes that have an mlpPlan
@@ -120,7 +121,11 @@ func (p *plan) detail(device func(buffer uint64) string, legacy bool) {
 	}
 	for r := range p.runs {
 		run := &p.runs[r]
-		run.id = idStart(device(g.Nodes[run.last].Buffer), "compute", run.layer, run.component)
+		on := device(g.Nodes[run.last].Buffer)
+		run.id = idStart(on, "compute", run.layer, run.component)
+		for i := run.first; i < run.last; i++ {
+			run.devices = run.devices || p.nodes[i].run == r && device(g.Nodes[i].Buffer) != on
+		}
 		for _, f := range run.flows {
 			run.handoffs = append(run.handoffs, p.handoff(r, &f, device))
 		}
