@@ -11,8 +11,8 @@ const widestInterval = 0.10
 
 // overheadLine compares, for the runs of a pair, the overhead of their accounts with what the same prompt took with and
 // without the recording; not ok where a run has no account. It agrees where the printed bounds, by their medians, and
-// the interval of what was measured overlap, unless that is so wide that most figures would. Runs without an upper
-// bound are counted.
+// the interval of what was measured overlap, unless that is so wide that most figures would. Fewer than six runs with an
+// upper bound resolve nothing. Runs without one are counted.
 func overheadLine(name string, o Outcome) (line Line, ok bool) {
 	var least, most, outside []float64
 	unbounded := 0
@@ -43,6 +43,8 @@ func overheadLine(name string, o Outcome) (line Line, ok bool) {
 	low, high, q := median(least), median(most), medianInterval(outside)
 	verdict := "agrees"
 	switch {
+	case q.Pairs < fewestPairs:
+		verdict = fmt.Sprintf("not resolved: fewer than %d pairs", fewestPairs)
 	case high < q.Low || low > q.High:
 		verdict = "differs"
 	case q.High-q.Low > widestInterval:

@@ -15,7 +15,7 @@ func TestOverheadRow(t *testing.T) {
 		verdict     string
 	}{{500, 0, "agrees"}, {2, 0, "differs"}, {2, 600, "agrees"}, {2, 400, "differs"}, {600, 100, "differs"}} {
 		var o Outcome
-		for range 8 {
+		for range 12 {
 			m := &rundir.Metadata{Tokens: &rundir.Tokens{Prompt: 10, Generated: 90},
 				Account: &rundir.Account{Time: rundir.TimeAccount{WaitNS: c.lost, TakenNS: &c.taken, WallNS: 1000,
 					Tokens: 100}}}
@@ -31,9 +31,27 @@ func TestOverheadRow(t *testing.T) {
 				continue
 			}
 			line, ok = overheadLine("a name", o)
-			if want := fmt.Sprintf("%d of 8 runs", i+1); !ok || !strings.Contains(line.Figure, want) ||
+			if want := fmt.Sprintf("%d of 12 runs", i+1); !ok || !strings.Contains(line.Figure, want) ||
 				strings.Contains(line.Figure, "not resolved") != (i == 6) {
 				t.Errorf("%+v, %v without the upper bound in %d runs", line, ok, i+1)
+			}
+		}
+	}
+}
+
+// TestOverheadOfFewRuns: fewer than six runs agree with nothing and differ from nothing, however clear they look.
+func TestOverheadOfFewRuns(t *testing.T) {
+	for _, lost := range []int64{2, 500} {
+		var o Outcome
+		for n := 1; n <= 6; n++ {
+			m := &rundir.Metadata{Tokens: &rundir.Tokens{Prompt: 10, Generated: 90},
+				Account: &rundir.Account{Time: rundir.TimeAccount{WaitNS: lost, TakenNS: new(int64(0)), WallNS: 1000,
+					Tokens: 100}}}
+			o.Base = append(o.Base, Sample{Decode: 20, Prefill: 40})
+			o.Test = append(o.Test, Sample{Decode: 10, Prefill: 20, Recorded: m})
+			line, ok := overheadLine("a name", o)
+			if open := strings.HasSuffix(line.Figure, "; not resolved: fewer than 6 pairs"); !ok || open != (n < 6) {
+				t.Errorf("of %d runs: %+v, %v", n, line, ok)
 			}
 		}
 	}
