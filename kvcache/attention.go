@@ -183,13 +183,21 @@ func (c *Attention) Confirm(seq int32, cells *Bitmap, window bool, ns int64) (fo
 	return found
 }
 
-// Attend notes that a graph's attention reads the first width cells of a stream, of which its tokens may read some.
-// Nothing is counted while a sequence may have cells that nobody saw.
-func (c *Attention) Attend(stream, width int, readable *Bitmap) {
+// Attend notes that a graph's attention reads the first width cells of some streams, of which its tokens may read some.
+// Without streams it is not known which. No cells are counted then, nor while a sequence may have cells that nobody saw.
+func (c *Attention) Attend(streams []int, width int, readable map[int]*Bitmap) {
+	c.attended.OfGraphs++
 	width = min(width, c.Size)
-	if width <= 0 || c.unseen.all || len(c.unseen.seqs) > 0 {
+	if len(streams) == 0 || width <= 0 || c.unseen.all || len(c.unseen.seqs) > 0 {
 		return
 	}
+	c.attended.Graphs++
+	for _, stream := range streams {
+		c.attendStream(stream, width, readable[stream])
+	}
+}
+
+func (c *Attention) attendStream(stream, width int, readable *Bitmap) {
 	used := c.used
 	if c.Streams > 1 {
 		used = c.counts[stream] // its only sequence

@@ -309,7 +309,6 @@ func (w *world) checkAttended() {
 	if !w.Gauge(0).Whole {
 		return
 	}
-	var seen Bitmap
 	for stream := range w.Streams {
 		width := w.Size
 		if stream%2 == 1 {
@@ -326,12 +325,13 @@ func (w *world) checkAttended() {
 				free++
 			}
 		}
+		seen := &Bitmap{}
 		seen.Reset(w.Size)
 		seen.Add(0, last/2)
 		before := w.attended
-		w.Attend(stream, width, &seen)
-		want := Attended{before.Cells + int64(w.Size), before.Readable + int64(max(0, last/2)),
-			before.Free + int64(free)}
+		w.Attend([]int{stream}, width, map[int]*Bitmap{stream: seen})
+		want := Attended{before.Graphs + 1, before.OfGraphs + 1, before.Cells + int64(w.Size),
+			before.Readable + int64(max(0, last/2)), before.Free + int64(free)}
 		if w.attended != want {
 			w.t.Fatalf("stream %d: %+v, want %+v", stream, w.attended, want)
 		}

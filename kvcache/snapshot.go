@@ -58,6 +58,10 @@ type Gauge struct {
 
 // Attended adds up the cells that attention read of a cache, in one layer, graph by graph.
 type Attended struct {
+	// Graphs are those whose cells are added up, OfGraphs all with attention to the cache: the rest read it while it
+	// may have had cells that nobody saw. 0 of 0: recorded by a version that did not count them.
+	Graphs   int64 `json:"graphs,omitempty"`
+	OfGraphs int64 `json:"of_graphs,omitempty"`
 	Cells    int64 `json:"cells"`    // all that the graphs give to attention
 	Readable int64 `json:"readable"` // that a token of the graph could read
 	Free     int64 `json:"free"`     // that no sequence has, below the last cell in use: the cache is fragmented

@@ -437,6 +437,11 @@ func fragmented(r *Run) *Finding {
 	}
 	for _, g := range r.KV.Gauges() {
 		if a := g.Attended; a != nil {
+			if a.Graphs < a.OfGraphs {
+				f.NotJudged = fmt.Sprintf("cells that attention read are known of %d of %s, bytes of all", a.Graphs,
+					present.Plural(a.OfGraphs, "graph"))
+				return f
+			}
 			cells, freeCells = cells+a.Cells, freeCells+a.Free
 			free += a.Free * g.CellBytes
 		}

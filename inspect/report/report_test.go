@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -166,6 +167,17 @@ func TestNotRecorded(t *testing.T) {
 	if f := fragmented(run); f.Share != nil || strings.Contains(f.NotJudged, "--tap-kv") {
 		t.Errorf("of a live run: %+v", f)
 	}
+	m := quiet()
+	m.free = 0.5
+	run = readRun(t, m.write(t))
+	attended := run.KV.Gauges()[0].Attended
+	for attended.OfGraphs = 7; attended.Graphs <= 7; attended.Graphs++ {
+		f := fragmented(run)
+		if isPart := strings.HasPrefix(f.NotJudged, fmt.Sprintf("cells that attention read are known of %d of 7 graphs",
+			attended.Graphs)); isPart != (attended.Graphs < 7) || isPart != (f.Share == nil) {
+			t.Errorf("cells of some graphs: %+v", f)
+		}
+	}
 	for _, more := range []string{
 		`{"event":"level","level":"OFF","previous":"VERBOSE","source":"measured"}`,
 		`{"event":"loss","kind":"graph_execution","cause":"rate","count":7,"source":"measured"}`,
@@ -178,7 +190,7 @@ func TestNotRecorded(t *testing.T) {
 			t.Errorf("bytes of some graphs: %s: %+v", more, f)
 		}
 	}
-	m := quiet()
+	m = quiet()
 	m.peak = 0
 	if f := judged(t, m).finding(t, "memory bandwidth"); !strings.Contains(f.NotJudged, "doctor --roofline") {
 		t.Errorf("%+v", f)

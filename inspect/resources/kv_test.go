@@ -65,9 +65,11 @@ func kvTable(t testing.TB, version string, lives []kvLife) string {
 	last.Reuse.Gap.Add(2e9)
 	last.Doubts.Found = 4
 	last.Caches = []kvcache.Gauge{{Cache: kvcache.Base, Layers: 2, Streams: 1, Block: 8, CellBytes: 1024, Cells: 64,
-		Used: 16, Free: 48, Occupancy: 0.25, Whole: true}}
+		Used: 16, Free: 48, Occupancy: 0.25, Whole: true,
+		Attended: &kvcache.Attended{Graphs: 50, OfGraphs: 217, Cells: 3200, Readable: 800, Free: 1600}}}
 	last.Freed = []kvcache.Gauge{{Cache: kvcache.SWA, Layers: 2, Streams: 1, Block: 8, CellBytes: 512, Cells: 16,
-		Used: 3, Free: 13, Occupancy: 3. / 16, FreedUnixNS: kvBegin + 7e9}}
+		Used: 3, Free: 13, Occupancy: 3. / 16, FreedUnixNS: kvBegin + 7e9,
+		Attended: &kvcache.Attended{Cells: 1000, Readable: 500}}} // of a version that did not count the graphs
 	isForgotten := func(l kvLife) bool { return l.cache == "recurrent" }
 	for i := 1; slices.ContainsFunc(lives, isForgotten) && i < kvcache.MaxFreed; i++ {
 		last.Freed = append(last.Freed, kvcache.Gauge{Ctx: 9})
@@ -177,6 +179,9 @@ loaded  4 cells were loaded with a state; they are seen from when they were read
   ctx  cache  cells    in use at the end  shared  sequences  layers  bytes per cell      size  block
     0   base     64          16 (25.0 %)       0          0       2            1024  64.0 KiB      8
     0    swa     16  at least 3 (18.8 %)       0          0       2             512  8.00 KiB      8
+ctx 0, base: attention of each layer read 3.20 k cells in 50 of 217 graphs: 25.0 % readable by a token, 50.0 % free ` +
+	`below the last cell in use
+ctx 0, swa: attention of each layer read 1.00 k cells: 50.0 % readable by a token, 0.0 % free below the last cell in use
 
 ctx 0, base: cells in blocks of 8 in use
 64 │

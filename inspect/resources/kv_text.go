@@ -91,9 +91,13 @@ func (k *KV) writeHead(out *present.Text) {
 	for _, g := range k.Gauges() {
 		if a := g.Attended; a != nil {
 			share := func(n int64) string { return present.Percent(float64(n) / float64(a.Cells)) }
-			out.Line("ctx %d, %s: attention of each layer read %s cells: %s readable by a token, %s free below the "+
+			graphs := ""
+			if a.OfGraphs > 0 {
+				graphs = fmt.Sprintf(" in %d of %s", a.Graphs, present.Plural(a.OfGraphs, "graph"))
+			}
+			out.Line("ctx %d, %s: attention of each layer read %s cells%s: %s readable by a token, %s free below the "+
 				"last cell in use",
-				g.Ctx, g.Cache, present.Count(a.Cells), share(a.Readable), share(a.Free))
+				g.Ctx, g.Cache, present.Count(a.Cells), graphs, share(a.Readable), share(a.Free))
 		}
 	}
 }

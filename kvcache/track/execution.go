@@ -112,6 +112,9 @@ func (x *execution) attend(w *work, failed bool) {
 	cells := x.cells(w.index)
 	if len(cells) != len(x.rows) {
 		x.doubts.Unplaced++
+		if !failed {
+			w.attention.Attend(nil, 0, nil)
+		}
 		return
 	}
 	for _, other := range w.others {
@@ -148,11 +151,11 @@ func (x *execution) attend(w *work, failed bool) {
 			x.readable(w, mask.leaf, nil)
 			for _, stream := range x.streams {
 				w.Read(g, stream, x.bitmaps[stream], m, mask.times)
-				if !isCounted { // all layers read the same
-					w.attention.Attend(stream, int(x.g.Leafs[mask.leaf].NE[0]), x.bitmaps[stream])
-				}
 			}
-			isCounted = true
+			if !isCounted { // all layers read the same
+				w.attention.Attend(x.streams, int(x.g.Leafs[mask.leaf].NE[0]), x.bitmaps)
+				isCounted = true
+			}
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 func graphOf(tokens, n int) *ggmlhooks.Graph {
 	g := &ggmlhooks.Graph{ID: uint64(100*tokens + n), Tokens: tokens}
 	g.Leafs = []ggmlhooks.Leaf{{Name: "attn_inp_k_idxs", Input: true}, {Name: "attn_inp_v_idxs", Input: true},
-		{Name: "attn_inp_kq_mask", Input: true}}
+		{Name: "attn_inp_kq_mask", Input: true, NE: [4]int64{int64(n), int64(tokens), 1, 1}}}
 	for layer := range 2 {
 		for i, letter := range []string{"k", "v"} {
 			leaf := ggmlhooks.Leaf{Name: fmt.Sprintf("cache_%s_l%d", letter, layer), NE: [4]int64{4, int64(n), 1, 1},
@@ -224,8 +224,12 @@ func TestLoaded(t *testing.T) {
 	}
 	s.wants("a state", "allocate  0[0,3) 48", "evict seq_rm 0[0,3) 48", "allocate  0[5,7) 32",
 		"allocate loaded 0[-2,-2) 80")
-	if g := s.r.Snapshot().Caches[0]; g.Used != 7 || used != 7 || all != [2]int64{5, 10} {
+	g := s.r.Snapshot().Caches[0]
+	if g.Used != 7 || used != 7 || all != [2]int64{5, 10} {
 		t.Errorf("%d in use, by the operations %d; reused and needed %d", g.Used, used, all)
+	}
+	if a := g.Attended; a == nil || *a != (kvcache.Attended{Graphs: 1, OfGraphs: 2, Cells: a.Cells, Readable: 3}) {
+		t.Errorf("%+v, and one graph of two came before the state", a)
 	}
 }
 
