@@ -16,14 +16,14 @@ const slowDisk = 20 << 20
 // slowDisk compares a model whose recording may lose tensors, on a disk that is far too slow for it, with one that
 // is not recorded.
 func (t Tap) slowDisk(plain Side) []Pair {
-	const gate = "(b) all nodes, drop, disk of 20 MB/s / off, decode"
-	const waiting = "(k) all nodes, block, disk of 20 MB/s / off, decode"
+	const gate = "(b) all nodes, drop, disk of 20 MiB/s / off, decode"
+	const waiting = "(k) all nodes, block, disk of 20 MiB/s / off, decode"
 	if !t.wants(gate) && !t.wants(waiting) {
 		return nil
 	}
 	release, err := machine.Throttle(exec.Command(os.Args[0]), t.Model.Dir, slowDisk)
 	if err != nil {
-		t.Table.note("left out: recordings on a disk of 20 MB/s: " + err.Error())
+		t.Table.note("left out: recordings on a disk of 20 MiB/s: " + err.Error())
 		return nil
 	}
 	release()
@@ -33,9 +33,9 @@ func (t Tap) slowDisk(plain Side) []Pair {
 		return Side{name, func(ctx context.Context) (Sample, error) { return t.Model.run(ctx, tap, throttle) }}
 	}
 	return []Pair{
-		{Base: plain, Test: side("drop, 20 MB/s", append(slices.Clone(all), "--tap-overflow", "drop")...),
+		{Base: plain, Test: side("drop, 20 MiB/s", append(slices.Clone(all), "--tap-overflow", "drop")...),
 			Gates: []Gate{{Name: gate, AtLeast: 0.95, Of: Decode}}},
-		{Base: plain, Test: side("block, 20 MB/s", append(slices.Clone(all), "--tap-memory", "32M")...), Overhead: true,
+		{Base: plain, Test: side("block, 20 MiB/s", append(slices.Clone(all), "--tap-memory", "32M")...), Overhead: true,
 			Gates: []Gate{{Name: waiting, Of: Decode}}},
 	}
 }

@@ -37,7 +37,7 @@ type endurance struct {
 }
 
 // TestEndurance lets llama-server work for SOAK (make endurance: 1h) under every recorder: requests that share
-// prefixes and are cancelled, on a disk of 8 MB/s, in a control group with little memory left, while the clock of the
+// prefixes and are cancelled, on a disk of 8 MiB/s, in a control group with little memory left, while the clock of the
 // machine is set forth and back, subscribers and collectors that never read or answer, and a server that shows all
 // runs. Each round ends otherwise: asked to, or with the collector, the server or both killed. What had been flushed
 // is there after a repair, byte for byte; memory and descriptors do not grow.

@@ -13,7 +13,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestThrottledDisk records to a disk of 20 MB/s what is made several times as fast. With the policy block the
+// TestThrottledDisk records to a disk of 20 MiB/s what is made several times as fast. With the policy block the
 // model waits and nothing is lost; with drop it does not, and what is recorded and what is lost add up. Both
 // processes together take no more memory than was allowed.
 func TestThrottledDisk(t *testing.T) {

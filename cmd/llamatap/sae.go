@@ -46,11 +46,11 @@ func engine() autoencoder.Engine {
 // saeTraining are the arguments of sae train.
 type saeTraining struct {
 	autoencoder.Options
-	what     autoencoder.Selection
-	point    string
-	folder   string
-	bufferMB int64
-	every    time.Duration
+	what      autoencoder.Selection
+	point     string
+	folder    string
+	bufferMiB int64
+	every     time.Duration
 }
 
 func saeTrainCommand() *cli.Command {
@@ -70,7 +70,7 @@ The folder holds sae_weights.safetensors and cfg.json, which SAELens loads.
   llamatap sae train --resume sae
 `,
 		Define: func(f *cli.Flags) func([]string) error {
-			a := saeTraining{Options: autoencoder.DefaultOptions(autoencoder.TopK), bufferMB: 256,
+			a := saeTraining{Options: autoencoder.DefaultOptions(autoencoder.TopK), bufferMiB: 256,
 				every: 5 * time.Minute}
 			resume := false
 			f.Add("--point NAME", &a.point, "a point of runs recorded with --tap-points").Default = "resid_post"
@@ -87,7 +87,7 @@ The folder holds sae_weights.safetensors and cfg.json, which SAELens loads.
 			f.Add("--batch N", &a.Batch, "rows of a step")
 			f.Add("--epochs N", &a.Epochs, "how often all rows are seen")
 			f.Add("--seed N", &a.Seed, "seed of directions, order and held-out rows").Default = "0"
-			f.Add("--buffer-mb MB", &a.bufferMB, "size of the buffer from which rows are drawn")
+			f.Add("--buffer-mb MIB", &a.bufferMiB, "size in MiB of the buffer from which rows are drawn")
 			f.Add("--holdout SHARE", &a.Holdout, "share of the rows that are kept for evaluation")
 			f.Add("--dead-steps N", &a.DeadSteps, "steps without activation after which a feature is dead and revived")
 			f.Add("--aux WEIGHT", &a.Aux, "weight of the loss that revives dead features; 0: none")
@@ -131,7 +131,7 @@ func (a *saeTraining) start(args []string, sized bool) error {
 		}
 		a.what.Point = &ref
 	}
-	a.BufferBytes = a.bufferMB << 20
+	a.BufferBytes = a.bufferMiB << 20
 	switch {
 	case a.point != "" && a.what.Tensor != "":
 		return cli.Wrongf("--point and --tensor name two tensors: drop one")
