@@ -15,6 +15,8 @@ type Pair struct {
 	Base, Test Side
 	Gates      []Gate
 	Overhead   bool // the overhead that Test prints is compared with its speed, measured from outside
+	// Possible says why the machine cannot run the pair, which is left out then; nil: any can.
+	Possible func() error
 }
 
 // Gate is a ratio that Test must reach of Base.

@@ -21,16 +21,26 @@ type Tap struct {
 	Progress func(string)
 }
 
-// Run measures and fills the table.
-func (t Tap) Run(ctx context.Context) error {
-	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
-	pairs := t.wanted(t.pairs())
+// Check finds out, before anything runs, that Only names no row.
+func (t Tap) Check() error {
 	turns := slices.ContainsFunc(alternated, func(c alternation) bool { return t.wants(c.row()) })
-	if len(pairs) == 0 && !turns {
+	if len(t.wanted(t.pairs())) == 0 && !turns {
 		return fmt.Errorf("no row is named %s: give a part of a name that the table shows, such as DETAILED or drop",
 			strings.Join(t.Only, " or "))
 	}
-	for _, p := range pairs {
+	return nil
+}
+
+// Run measures and fills the table.
+func (t Tap) Run(ctx context.Context) error {
+	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
+	for _, p := range t.wanted(t.pairs()) {
+		if p.Possible != nil {
+			if err := p.Possible(); err != nil {
+				t.Table.note("left out: " + p.Gates[0].Name + ": " + err.Error())
+				continue
+			}
+		}
 		outcome, err := p.Run(ctx, t.Limits, random, t.Progress)
 		if err != nil {
 			return err

@@ -37,7 +37,7 @@ func TestTapOnly(t *testing.T) {
 		}
 	}
 	all.Only = []string{"nothing"}
-	if err := all.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "nothing") {
+	if err := all.Check(); err == nil || !strings.Contains(err.Error(), "nothing") {
 		t.Error(err)
 	}
 }

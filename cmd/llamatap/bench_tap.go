@@ -58,6 +58,12 @@ func runBenchTap(t bench.Tap, prompt int) (err error) {
 	ctx, stop := untilInterrupt(syscall.SIGTERM)
 	defer stop()
 	m := &t.Model
+	if err := runner.CheckModel(m.Path); err != nil {
+		return err
+	}
+	if err := t.Check(); err != nil {
+		return cli.Wrong(err)
+	}
 	if m.Path, err = benchModel(m.Path, m.Dir); err != nil {
 		return err
 	}

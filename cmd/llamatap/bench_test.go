@@ -71,6 +71,24 @@ func TestBenchWrongUse(t *testing.T) {
 	}
 }
 
+// TestBenchTapRefused: what cannot be measured is refused before the table begins or a model is made.
+func TestBenchTapRefused(t *testing.T) {
+	for want, args := range map[string][]string{
+		"model /nonexist: no such file: check the path\n": {"-m", "/nonexist"},
+		"no row is named nosuchrow: give a part":          {"-only", "nosuchrow"},
+	} {
+		dir := filepath.Join(t.TempDir(), "bench")
+		cmd := self(append([]string{"bench", "tap", "--dir", dir}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.HasPrefix(string(out), "llamatap: "+want) {
+			t.Errorf("%q: %v: %s", args, err, out)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("%q: %s was made", args, dir)
+		}
+	}
+}
+
 // bench1 runs llamatap bench in a folder of its own and returns its streams and exit status.
 func bench1(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
