@@ -54,6 +54,23 @@ func TestRunPromptsHostileLines(t *testing.T) {
 	}
 }
 
+// TestRunPromptsMaps: of several sequences, maps that cannot be recomputed are refused, also where the environment
+// asks for them.
+func TestRunPromptsMaps(t *testing.T) {
+	const want = "-np 2 | --tap-attention | -np 1 | --tap-attention exact"
+	refused(t, "run --prompts none.jsonl -np 2 --tap-attention", 2, want)
+	refused(t, "run --prompts none.jsonl -np 2 -n 0 --tap-attention=keep --tap-tensor l_out*", 2, want)
+	for _, line := range []string{"-np 2 --tap-attention exact", "-np 1 --tap-attention", "-n 0 --tap-attention"} {
+		args := append(strings.Fields("run --prompts none.jsonl "+line), "--tap-out", t.TempDir())
+		out, err := self(args...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "prompt --prompts none") {
+			t.Errorf("%s: %v: %s", line, err, out)
+		}
+	}
+	t.Setenv("LLAMATAP_ATTENTION", "keep")
+	refused(t, "run --prompts none.jsonl -np 2 --tap-tensor l_out*", 2, want)
+}
+
 // TestRunPromptsInterrupted presses Ctrl-C after the first result: it is kept, and so is what there is of the one
 // under way, if it had begun.
 func TestRunPromptsInterrupted(t *testing.T) {

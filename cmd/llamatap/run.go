@@ -18,6 +18,7 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/runner"
@@ -93,6 +94,11 @@ func runRun(args []string) error {
 	if err := checkAllRows(cfg, recorders); err != nil {
 		return err
 	}
+	if before == nil { // what is resumed goes on as it began
+		if err := checkMaps(cfg, recorders); err != nil {
+			return err
+		}
+	}
 	if !recorders.Recording() {
 		if before != nil {
 			return cli.Wrong(
@@ -118,6 +124,15 @@ func checkAllRows(cfg *config.Run, recorders *config.Tap) error {
 			return cli.Wrongf(
 				"--all-rows does not compute the logits, which the %s recorder would show: leave one of the two out", r)
 		}
+	}
+	return nil
+}
+
+// checkMaps refuses attention maps that nobody could recompute: those of sequences that have a part of the cache each.
+func checkMaps(cfg *config.Run, recorders *config.Tap) error {
+	if cfg.Parallel > 1 && recorders.Attention == ggmlhooks.AttentionKeep {
+		return cli.Wrongf("-np %d: each sequence has a part of the cache, and --tap-attention (keep) records maps of a "+
+			"cache that all share: give -np 1, or --tap-attention exact", cfg.Parallel)
 	}
 	return nil
 }
