@@ -145,8 +145,8 @@ func (c checker) checkpoint() error {
 			c.tap.origins["checkpoint-every"].where)
 	case c.tap.Segments() != Segment{}:
 		return fmt.Errorf(
-			"%s: a run in segments is not resumed, its sealed segments are results: leave out --tap-segment, or the "+
-				"checkpoints", c.tap.origins["checkpoint-every"].where)
+			"%s: a run in segments is not resumed, its sealed segments are results: leave out --tap-segment and "+
+				"rotation, or the checkpoints", c.tap.origins["checkpoint-every"].where)
 	}
 	return nil
 }

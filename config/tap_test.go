@@ -172,37 +172,39 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+// optionValues has a value for every option.
+var optionValues = map[string]string{
+	"preset": "max", "purpose": "debugging", "granularity": "sampled_slices", "layers": "0-3,7",
+	"tensors":   "l_out,ffn_*",
+	"points":    "resid_post,blocks.3.mlp.hook_post",
+	"attention": "exact", "sampling-rate": "0.25", "seed": "18446744073709551615", "tokens": "every:4",
+	"start": "off", "codec": "zstd", "dtype": "bf16",
+	"memory": "64M", "device-memory": "8G", "overflow": "drop", "throughput": "3.5", "workers": "3",
+	"out": "elsewhere", "on-failure": "stop",
+	"segment": "30m", "max-disk": "200G:rotate", "min-free": "3G", "preallocate": "64M", "redact": "text",
+	"sync": "interval:250ms", "checkpoint-every": "64", "checkpoint-path": "a.json", "checkpoint-state": "on",
+	"resume": "a/run", "sink": "unix:/a/b", "dataset": "a/set", "dataset-shard-mb": "8",
+	"dataset-window": "4096", "dataset-seed": "5", "error": "0.01", "error-metric": "nrmse",
+	"resource-level": "VERBOSE", "resource-path": "a.jsonl", "resource-rate": "1000", "resource-sample": "8",
+	"resource-rotate": "64M", "legacy-estimates": "on", "kv": "on", "requests": "on",
+	"request-sample": "1/100,slower:2s,errors", "otlp": "http://localhost:4318", "otlp-texts": "512",
+	"cold":     "on",
+	"kv-block": "16", "regions": "on",
+	"kv-events": "tcp://127.0.0.1:5557", "kv-events-replay": "tcp://*:5558", "kv-events-topic": "kv",
+	"kv-events-block": "64", "kv-events-seed": "42", "kv-events-format": "array",
+	"ledger": "windows", "ledger-window": "50ms",
+	"samples": "perf:faults,pages", "samples-period": "5000", "samples-ring": "1M", "process-interval": "250ms",
+	"host": "block,waits", "host-interval": "250ms", "host-details": "on",
+	"hosts": "gpu1=10.0.0.2:7878", "hosts-token": "token", "steer": "code.gguf:0.5:3-5",
+}
+
 func TestEveryOptionInEverySpelling(t *testing.T) {
-	values := map[string]string{
-		"preset": "max", "purpose": "debugging", "granularity": "sampled_slices", "layers": "0-3,7",
-		"tensors":   "l_out,ffn_*",
-		"points":    "resid_post,blocks.3.mlp.hook_post",
-		"attention": "exact", "sampling-rate": "0.25", "seed": "18446744073709551615", "tokens": "every:4",
-		"start": "off", "codec": "zstd", "dtype": "bf16",
-		"memory": "64M", "device-memory": "8G", "overflow": "drop", "throughput": "3.5", "workers": "3",
-		"out": "elsewhere", "on-failure": "stop",
-		"segment": "30m", "max-disk": "200G:rotate", "min-free": "3G", "preallocate": "64M", "redact": "text",
-		"sync": "interval:250ms", "checkpoint-every": "64", "checkpoint-path": "a.json", "checkpoint-state": "on",
-		"resume": "a/run", "sink": "unix:/a/b", "dataset": "a/set", "dataset-shard-mb": "8",
-		"dataset-window": "4096", "dataset-seed": "5", "error": "0.01", "error-metric": "nrmse",
-		"resource-level": "VERBOSE", "resource-path": "a.jsonl", "resource-rate": "1000", "resource-sample": "8",
-		"resource-rotate": "64M", "legacy-estimates": "on", "kv": "on", "requests": "on",
-		"request-sample": "1/100,slower:2s,errors", "otlp": "http://localhost:4318", "otlp-texts": "512",
-		"cold":     "on",
-		"kv-block": "16", "regions": "on",
-		"kv-events": "tcp://127.0.0.1:5557", "kv-events-replay": "tcp://*:5558", "kv-events-topic": "kv",
-		"kv-events-block": "64", "kv-events-seed": "42", "kv-events-format": "array",
-		"ledger": "windows", "ledger-window": "50ms",
-		"samples": "perf:faults,pages", "samples-period": "5000", "samples-ring": "1M", "process-interval": "250ms",
-		"host": "block,waits", "host-interval": "250ms", "host-details": "on",
-		"hosts": "gpu1=10.0.0.2:7878", "hosts-token": "token", "steer": "code.gguf:0.5:3-5",
-	}
 	for i := range tapOptions {
 		o := &tapOptions[i]
 		if o.name == "config" {
 			continue
 		}
-		value, ok := values[o.name]
+		value, ok := optionValues[o.name]
 		if !ok {
 			t.Errorf("no test value for %s", o.flag())
 			continue
