@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -34,9 +35,38 @@ func UnmarshalYAML(name string, data []byte, to any) (err error) {
 	}
 	if errors.As(err, &e) {
 		text = e.GetMessage()
+		if wrong, ok := errors.AsType[*yaml.TypeError](err); ok {
+			text = wrongType(wrong)
+		}
 		if t := e.GetToken(); t != nil && t.Position != nil {
 			name = fmt.Sprintf("%s:%d:%d", name, t.Position.Line, t.Position.Column)
 		}
 	}
 	return fmt.Errorf("%s: %s", name, strings.Join(strings.Fields(text), " "))
+}
+
+// wrongType says what stands where something else must, and under which key.
+func wrongType(e *yaml.TypeError) string {
+	wanted := "a mapping of keys"
+	switch e.DstType.Kind() {
+	case reflect.String:
+		wanted = "a text"
+	case reflect.Bool:
+		wanted = "true or false"
+	case reflect.Float32, reflect.Float64:
+		wanted = "a number, without a unit"
+	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint32, reflect.Uint64:
+		wanted = "a whole number, without a unit"
+	case reflect.Slice, reflect.Array:
+		wanted = "a list"
+	}
+	t := e.Token
+	if t == nil {
+		return "write " + wanted
+	}
+	key := ""
+	if colon := t.Prev; colon != nil && colon.Type == token.MappingValueType && colon.Prev != nil {
+		key = colon.Prev.Value + " "
+	}
+	return fmt.Sprintf("%s%.40q: write %s", key, t.Value, wanted)
 }

@@ -189,6 +189,10 @@ func (c *Class) check(own, known map[string]Source) error {
 		if f.Figure == nil {
 			continue
 		}
+		if f.Value == 0 {
+			return fmt.Errorf("class %s: %s is 0, or has no value: give one above 0, at most 1e30, as in "+
+				"{value: 3600, source: KEY}", c.ID, f.key)
+		}
 		if !(f.Value > 0 && f.Value <= 1e30) {
 			return fmt.Errorf("class %s: %s is %v: give a number above 0, at most 1e30", c.ID, f.key, f.Value)
 		}

@@ -84,9 +84,12 @@ func TestLoad(t *testing.T) {
 // TestWrongFiles: every mistake is reported with its place or its class.
 func TestWrongFiles(t *testing.T) {
 	for name, c := range map[string]struct{ file, want string }{
-		"no YAML":         {"classes: [", "f:1:"},
-		"unknown key":     {strings.Replace(ownFile, "retention_s", "retentoin_s", 1), "f:6:5: unknown field"},
-		"text for number": {strings.Replace(ownFile, "3600", "an hour", 1), "f:6:"},
+		"no YAML":     {"classes: [", "f:1:"},
+		"unknown key": {strings.Replace(ownFile, "retention_s", "retentoin_s", 1), "f:6:5: unknown field"},
+		"text for number": {strings.Replace(ownFile, "3600", "10s", 1),
+			`f:6:26: value "10s": write a number, without a unit: write it as docs/MRM_DATA.md says`},
+		"no value": {strings.Replace(ownFile, "value: 3600, ", "", 1),
+			"class managed: retention_s is 0, or has no value: give one above 0"},
 		"no source": {strings.Replace(ownFile, "source: mine", "source: hearsay", 1),
 			`class managed: retention_s has the source "hearsay"`},
 		"no year":      {strings.Replace(ownFile, ", year: 2026", "", 1), "source mine has no text or no year"},
