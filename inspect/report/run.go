@@ -53,7 +53,7 @@ func Read(ctx context.Context, dir string, progress func(done, total int64)) (*R
 	}
 	r := &Run{Path: dir, State: described.State, Model: described.Model, data: described.Data}
 	if r.Metadata, err = rundir.FindMetadata(dir); err != nil {
-		r.note("%v: what stands there is missing here; 'llamatap verify' reports more", err)
+		r.note("what stands in %s is missing here: %v", rundir.MetadataName, err)
 	}
 	if back := r.Metadata.EventsGivenBack(dir); back != "" {
 		r.note("%s: figures of graphs, tokens and causes are of the others", back)

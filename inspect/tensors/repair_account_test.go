@@ -107,3 +107,19 @@ func inSegments(t *testing.T) string {
 	check(t, d.Seal())
 	return d.Path()
 }
+
+// TestVerifyNewer: of metadata that a newer llamatap wrote, verify says what is wrong, and does not send to itself.
+func TestVerifyNewer(t *testing.T) {
+	dir := sealed(t)
+	check(t, os.WriteFile(filepath.Join(dir, rundir.MetadataName), []byte(`{"version": 2}`), 0o600))
+	v, err := Verify(dir)
+	check(t, err)
+	var said []string
+	for _, f := range v.Findings {
+		said = append(said, f.What)
+	}
+	if all := strings.Join(said, "\n"); v.OK || !strings.Contains(all, "version 2, this program reads 1") ||
+		strings.Contains(all, "llamatap verify") {
+		t.Error(all)
+	}
+}

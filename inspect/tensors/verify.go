@@ -146,7 +146,10 @@ func (v *Verification) checkDir(r *Run) {
 		}
 	}
 	r.Sealed = report.Sealed
-	if r.Metadata, err = rundir.FindMetadata(v.Path); err != nil {
+	switch metadata, err := rundir.ReadMetadata(v.Path); {
+	case err == nil:
+		r.Metadata = &metadata
+	case !errors.Is(err, fs.ErrNotExist): // else the run only starts, or was killed early
 		v.add(Damage, "%v", err)
 	}
 	var moved *rundir.Moved
