@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -61,7 +62,7 @@ func Start(cmd *exec.Cmd, region *Region, ready func(pid int) error) (*Process, 
 		signal.Stop(signals)
 		return nil, err
 	}
-	if err := lowerPriority(); err != nil {
+	if err := lowerPriority("/proc/self/task"); err != nil {
 		signal.Stop(signals)
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -121,11 +122,14 @@ func (d descriptors) close() {
 // schedIdle is Linux's SCHED_IDLE: a thread that runs when nobody else wants to, and yields at once.
 const schedIdle = 5
 
-// lowerPriority gives every thread of this process nice 19 and the idle policy; threads that they start inherit
-// both. Nice 19 alone is not enough: its share of a core is 1.5 %, but taken in slices of milliseconds, for which
-// llama's threads wait at a barrier. Where a sandbox forbids the policy, nice 19 must do.
-func lowerPriority() error {
-	tasks, err := os.ReadDir("/proc/self/task")
+// lowerPriority gives every thread of this process, which the folder names, nice 19 and the idle policy; threads that
+// they start inherit both. Nice 19 alone is not enough: its share of a core is 1.5 %, but taken in slices of
+// milliseconds, for which llama's threads wait at a barrier. Where a sandbox forbids the policy, nice 19 must do.
+func lowerPriority(folder string) error {
+	tasks, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("lower own priority: %w: mount /proc (mount -t proc proc /proc)", err)
+	}
 	if err != nil {
 		return fmt.Errorf("lower own priority: %w", err)
 	}

@@ -7,7 +7,9 @@ import (
 	"encoding/binary"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,5 +103,13 @@ func TestPumpReadsWhatWasPublishedBeforeTheEnd(t *testing.T) {
 				t.Error("no resource usage")
 			}
 		})
+	}
+}
+
+// TestWithoutProc: where /proc is not mounted, as in a bare chroot, the error says what to do.
+func TestWithoutProc(t *testing.T) {
+	err := lowerPriority(filepath.Join(t.TempDir(), "self", "task"))
+	if err == nil || !strings.Contains(err.Error(), "mount -t proc proc /proc") {
+		t.Error(err)
 	}
 }

@@ -1,7 +1,9 @@
 package llama
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,13 +29,22 @@ func takeHome(root string) string {
 // Self is the path that starts this program again: its own file, or its launcher.
 func Self() (string, error) {
 	if home == "" {
-		return os.Executable()
+		return executable()
 	}
 	path := filepath.Join(home, "llamatap")
 	if _, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("find llamatap's launcher: %w; unpack the archive again, whole", err)
 	}
 	return path, nil
+}
+
+// executable is this program's own file, which Linux has in /proc.
+func executable() (string, error) {
+	self, err := os.Executable()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: mount /proc (mount -t proc proc /proc)", err)
+	}
+	return self, err
 }
 
 // TapLibrary is the file name of the tap as a preloadable object. It lies next to the llamatap binary.
@@ -44,7 +55,7 @@ func Beside(name string) (string, error) {
 	if home != "" {
 		return filepath.Join(home, "bin", name), nil
 	}
-	self, err := os.Executable()
+	self, err := executable()
 	return filepath.Join(filepath.Dir(self), name), err
 }
 
