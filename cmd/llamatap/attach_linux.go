@@ -82,7 +82,7 @@ func (v *attachView) print(l *process.CallLine) {
 			name, r.Sequence, r.Number, r.Prompt, cached, present.Nanoseconds(r.PromptNS), r.Generated, gaps, partial)
 	}
 	if l.Lost > 0 {
-		present.Printf("%s  %d events were lost: shorten --interval\n", l.ISO[11:19], l.Lost)
+		present.Printf("%s  %s got lost: shorten --interval\n", l.ISO[11:19], present.Plural(l.Lost, "event"))
 	}
 }
 

@@ -340,7 +340,7 @@ func (a *analysis) finish(ctx context.Context, t *table.Table) error {
 	return a.agree(ctx, t)
 }
 
-// count writes a number with its noun.
+// count writes a number with its noun, where the plural takes more than an s, or a verb.
 func count(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one

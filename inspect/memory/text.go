@@ -58,7 +58,7 @@ func (r *Report) WriteText(w io.Writer, by By, top int) error {
 
 func writeHead(out *present.Text, r *Report) {
 	out.Line("run     %s", r.Path)
-	out.Line("trace   %d rows in %s, %s, schema %s", r.Rows, count(int64(r.Parts), "file", "files"),
+	out.Line("trace   %d rows in %s, %s, schema %s", r.Rows, present.Plural(r.Parts, "file"),
 		present.Seconds(r.Seconds()), r.Version)
 	if r.GivenBack != "" {
 		out.Line("NOT WHOLE %s: the figures are of the others", r.GivenBack)
@@ -70,7 +70,7 @@ func writeHead(out *present.Text, r *Report) {
 	for i := range r.Samples {
 		s := &r.Samples[i]
 		if s.Source == Measured {
-			out.Line("%-7s %s, every one of them: %s", s.Collector, count(s.Samples, "event", "events"), s.Source)
+			out.Line("%-7s %s, every one of them: %s", s.Collector, present.Plural(s.Samples, "event"), s.Source)
 		} else {
 			if s.Period == 1 {
 				out.Line("%-7s %d samples, of unknown period: %s", s.Collector, s.Samples, s.Source)
@@ -152,7 +152,7 @@ func writeRegionTable(out *present.Text, r *Report, top int) {
 	}
 	out.Table(rows)
 	if left := len(r.Regions) - top; left > 0 {
-		out.Line("… and %s: --by region, --top N", count(int64(left), "region", "regions"))
+		out.Line("… and %s: --by region, --top N", present.Plural(left, "region"))
 	}
 }
 
@@ -274,11 +274,11 @@ func writeAgreementTable(out *present.Text, r *Report) {
 		for _, w := range a.Written {
 			out.Line("  written pages of %s: %s of %d found are in the ledger, %s of the ledger's %d were found, %s",
 				w.Type, share(w.InLedger, w.Pages), w.Pages, share(w.Found, w.Ledger), w.Ledger,
-				count(a.Intervals, "interval", "intervals"))
+				present.Plural(a.Intervals, "interval"))
 		}
 		if f := a.FirstTouch; f != nil && f.KendallTau != nil {
 			out.Line("  first touch: %s in the same order by Kendall's tau %.4f",
-				count(int64(f.Regions), "region", "regions"), *f.KendallTau)
+				present.Plural(f.Regions, "region"), *f.KendallTau)
 		}
 	}
 }

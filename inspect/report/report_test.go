@@ -350,7 +350,7 @@ func TestNotes(t *testing.T) {
 		t.Fatal(err)
 	}
 	notes := strings.Join(r.Notes, "\n")
-	for _, want := range []string{"not sealed", "7 graph_execution events are lost (rate)", "1 lines"} {
+	for _, want := range []string{"not sealed", "7 graph_execution events got lost (rate)", "1 line of"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("%q lacks %q", notes, want)
 		}
@@ -385,7 +385,7 @@ func TestGolden(t *testing.T) {
 	m.runnable, m.lost, m.peak = 0.5, 0.1, 0
 	r := judged(t, m)
 	r.Path = "RUN_1"
-	r.Notes = []string{"7 graph_execution events are lost (rate): the figures are of the others"}
+	r.Notes = []string{"7 graph_execution events got lost (rate): the figures are of the others"}
 	var text, document, js bytes.Buffer
 	encoder := json.NewEncoder(&js)
 	encoder.SetIndent("", "  ")

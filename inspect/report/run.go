@@ -12,6 +12,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/host"
 	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -126,14 +127,14 @@ func (r *Run) readEvents(ctx context.Context, progress func(done, total int64)) 
 		return cmp.Or(failed, err)
 	}
 	for _, l := range r.Resources.Losses {
-		r.note("%d %s events are lost (%s): the figures are of the others", l.Count, l.Kind, l.Cause)
+		r.note("%s got lost (%s): the figures are of the others", present.Plural(l.Count, l.Kind+" event"), l.Cause)
 	}
 	if n := r.Resources.BadLines; n > 0 {
-		r.note("%d lines of the resource events cannot be read: the figures are of the others", n)
+		r.note("%s of the resource events cannot be read: the figures are of the others", present.Plural(n, "line"))
 	}
 	if n := r.steps.Beyond; n > 0 {
-		r.note("%d tokens are beyond the bound of memory: at least as many prompt tokens as stated were processed "+
-			"again", n)
+		r.note("%s did not fit into the bound of memory: at least as many prompt tokens as stated were processed "+
+			"again", present.Plural(n, "token"))
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func (r *Experts) WriteText(w io.Writer, top int) error {
 		out.Line("other contexts chose experts too: --ctx takes one of %v", r.Others)
 	}
 	if r.Lost > 0 {
-		out.Line("%d choices are lost: the figures are of the others", r.Lost)
+		out.Line("%s got lost: the figures are of the others", present.Plural(r.Lost, "choice"))
 	}
 	out.Line("")
 	out.Columns(r.LayerRows(top))

@@ -174,7 +174,7 @@ const kvWant = `run     RUN
 seen    10.0 s, 24 rows, schema 1.0
 reuse   10 of the 40 cells that prompts needed were there (25.0 %), for 1 of 3 requests; ` +
 	`the mean of these requests came 2.00 s after its cells were last used
-loaded  4 cells were loaded with a state; they are seen from when they were read first
+loaded  4 cells came with a state, and can be seen from the first read on
 
   ctx  cache  cells    in use at the end  shared  sequences  layers  bytes per cell      size  block
     0   base     64          16 (25.0 %)       0          0       2            1024  64.0 KiB      8

@@ -59,12 +59,13 @@ func (k *KV) writeHead(out *present.Text) {
 		out.Line("%s", text)
 	}
 	if r.Unknown > 0 {
-		out.Line("        %d further requests found cells that were loaded with a state: how many is not known",
-			r.Unknown)
+		out.Line("        %s found cells that were loaded with a state: how many is not known",
+			present.Plural(r.Unknown, "further request"))
 	}
 	d := &k.Last.Doubts
 	if d.Found > 0 {
-		out.Line("loaded  %d cells were loaded with a state; they are seen from when they were read first", d.Found)
+		out.Line("loaded  %s came with a state, and can be seen from the first read on",
+			present.Plural(d.Found, "cell"))
 	}
 	if n := d.Outside + d.Differ + d.Unknown + d.Unplaced; n > 0 {
 		out.Line("doubts  %d rows outside of the cache, %d with keys and values apart, %d of unknown sequences, %d "+

@@ -332,10 +332,10 @@ func (s *Snapshot) lost() string {
 		}
 	}
 	if s.BadLines > 0 {
-		parts = append(parts, fmt.Sprintf("%d lines that cannot be read", s.BadLines))
+		parts = append(parts, present.Plural(s.BadLines, "line")+" that cannot be read")
 	}
 	if s.Missed > 0 {
-		parts = append(parts, fmt.Sprintf("%d files of the log that were given back before they were read", s.Missed))
+		parts = append(parts, present.Plural(s.Missed, "file")+" of the log, given back unread")
 	}
 	if len(parts) == 0 {
 		return ""

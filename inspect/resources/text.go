@@ -277,7 +277,7 @@ func (r *Report) lossText() string {
 		parts = append(parts, text)
 	}
 	if r.BadLines > 0 {
-		parts = append(parts, fmt.Sprintf("%d lines cannot be read", r.BadLines))
+		parts = append(parts, present.Plural(r.BadLines, "line")+" cannot be read")
 	}
 	if r.found != "" {
 		parts = append(parts, r.found)

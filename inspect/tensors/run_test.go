@@ -599,9 +599,9 @@ func TestVerify(t *testing.T) {
 				os.Remove(filepath.Join(dir, rundir.StreamName)))
 		}, Damage, rundir.StreamName + " is in the manifest"},
 		{"token missing", nil, tokens(func(l []any) []any { return l[:4] }), Damage,
-			"1 tokens of the index are missing, such as 4"},
+			"it lacks 1 token of the index, such as 4"},
 		{"token count", nil, tokens(func(l []any) []any { return l[:4] }), Damage,
-			"total_tokens is 5, and 4 tokens are listed"},
+			"total_tokens is 5, and the list has 4 tokens"},
 		{"token twice", nil, tokens(func(l []any) []any { l[4] = l[3]; return l }), Damage,
 			"token 3 is not in the index, or stands twice"},
 		{"token id", nil, tokens(func(l []any) []any { l[1].(map[string]any)["token_id"] = 7; return l }), Damage,

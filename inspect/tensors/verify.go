@@ -310,10 +310,10 @@ func (v *Verification) checkTokens(r *Run) {
 	case err != nil:
 		fault("%v", err)
 	case total != v.Tokens:
-		fault("total_tokens is %d, and %d tokens are listed", total, v.Tokens)
+		fault("total_tokens is %d, and the list has %s", total, present.Plural(v.Tokens, "token"))
 	}
 	if left > 0 {
-		fault("%d tokens of the index are missing, such as %d", left, least)
+		fault("it lacks %s of the index, such as %d", present.Plural(left, "token"), least)
 	}
 	if faults > maxFindings {
 		v.add(Damage, "%s: and %d more faults", rundir.TokensName, faults-maxFindings)
