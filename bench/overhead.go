@@ -11,8 +11,8 @@ const widestInterval = 0.10
 
 // overheadLine compares, for the runs of a pair, the overhead of their accounts with what the same prompt took with and
 // without the recording; not ok where a run has no account. It agrees where the printed bounds, by their medians, and
-// the interval of what was measured overlap, unless that is so wide that most figures would. Fewer than six runs with an
-// upper bound resolve nothing. Runs without one are counted.
+// the interval of what was measured overlap, unless that is so wide that most figures would. Fewer than six runs with
+// an upper bound resolve nothing. Runs without one are counted.
 func overheadLine(name string, o Outcome) (line Line, ok bool) {
 	var least, most, outside []float64
 	unbounded := 0

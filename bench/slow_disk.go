@@ -32,7 +32,8 @@ func (t Tap) slowDisk(plain Side) []Pair {
 		{Base: plain, Test: side("drop, 20 MiB/s", append(slices.Clone(all), "--tap-overflow", "drop")...),
 			Gates:    []Gate{{Name: "(b) all nodes, drop, disk of 20 MiB/s / off, decode", AtLeast: 0.95, Of: Decode}},
 			Possible: possible},
-		{Base: plain, Test: side("block, 20 MiB/s", append(slices.Clone(all), "--tap-memory", "32M")...), Overhead: true,
+		{Base: plain, Test: side("block, 20 MiB/s", append(slices.Clone(all), "--tap-memory", "32M")...),
+			Overhead: true,
 			Gates:    []Gate{{Name: "(k) all nodes, block, disk of 20 MiB/s / off, decode", Of: Decode}},
 			Possible: possible},
 	}

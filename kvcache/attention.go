@@ -184,7 +184,8 @@ func (c *Attention) Confirm(seq int32, cells *Bitmap, window bool, ns int64) (fo
 }
 
 // Attend notes that a graph's attention reads the first width cells of some streams, of which its tokens may read some.
-// Without streams it is not known which. No cells are counted then, nor while a sequence may have cells that nobody saw.
+// Without streams it is not known which. No cells are counted then, nor while a sequence may have cells that nobody
+// saw.
 func (c *Attention) Attend(streams []int, width int, readable map[int]*Bitmap) {
 	c.attended.OfGraphs++
 	width = min(width, c.Size)

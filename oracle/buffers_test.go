@@ -11,8 +11,8 @@ import (
 // TestBuffersEnd: at the end of a program no buffer is left, nor one of the context with which llama.cpp fits the model
 // into memory, and which never computes.
 func TestBuffersEnd(t *testing.T) {
-	o := llamatap(t, "llama-completion", "--tap-resource-level", "VERBOSE", "-m", testenv.Model(t), "-p", prompt, "-n", "1",
-		"-c", "512", "-no-cnv").good(t)
+	o := llamatap(t, "llama-completion", "--tap-resource-level", "VERBOSE", "-m", testenv.Model(t), "-p", prompt,
+		"-n", "1", "-c", "512", "-no-cnv").good(t)
 	events := eventsOf(t, filepath.Join(o.dirs[0], "resource.jsonl"))
 	ended := map[uint64]uint64{} // what was left then
 	for _, e := range of[resource.Deallocation](events) {

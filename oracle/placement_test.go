@@ -77,8 +77,8 @@ func TestPlacementWithin(t *testing.T) {
 		changes, onCPU := map[string]float64{}, map[string]int64{}
 		for _, level := range []string{"DETAILED", "VERBOSE"} {
 			dir := llamatap(t, slices.Concat([]string{"llama-completion", "--tap-resource-level", level,
-				"--tap-resource-sample", "1", "-m", model, "-c", "512", "-no-cnv", "--rpc", endpoint, "-ngl", "99", "-fa",
-				"off"}, flags, generate(3))...).good(t).dirs[0]
+				"--tap-resource-sample", "1", "-m", model, "-c", "512", "-no-cnv", "--rpc", endpoint, "-ngl", "99",
+				"-fa", "off"}, flags, generate(3))...).good(t).dirs[0]
 			var r resources.Report
 			if err := json.Unmarshal([]byte(llamatap(t, "resource", "summary", dir, "--json").good(t).stdout),
 				&r); err != nil {

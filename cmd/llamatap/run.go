@@ -131,8 +131,8 @@ func checkAllRows(cfg *config.Run, recorders *config.Tap) error {
 // checkMaps refuses attention maps that nobody could recompute: those of sequences that have a part of the cache each.
 func checkMaps(cfg *config.Run, recorders *config.Tap) error {
 	if cfg.Parallel > 1 && recorders.Attention == ggmlhooks.AttentionKeep {
-		return cli.Wrongf("-np %d: each sequence has a part of the cache, and --tap-attention (keep) records maps of a "+
-			"cache that all share: give -np 1, or --tap-attention exact", cfg.Parallel)
+		return cli.Wrongf("-np %d: each sequence has a part of the cache, and --tap-attention (keep) records maps "+
+			"of a cache that all share: give -np 1, or --tap-attention exact", cfg.Parallel)
 	}
 	return nil
 }

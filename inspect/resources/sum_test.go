@@ -505,8 +505,8 @@ func TestSampled(t *testing.T) {
 	}
 }
 
-// TestUnknownEnds: of prompts in several micro-batches a device's time is not known of each graph, though its nodes were
-// timed. Shares and what is attributed are of the graphs whose time is known.
+// TestUnknownEnds: of prompts in several micro-batches a device's time is not known of each graph, though its nodes
+// were timed. Shares and what is attributed are of the graphs whose time is known.
 func TestUnknownEnds(t *testing.T) {
 	s := &script{}
 	s.begin(resource.Verbose)
