@@ -1,6 +1,6 @@
 # make demo   on a fresh machine with Go: sets up, builds, runs the main job on the embedded model
 # make check  format, vet, staticcheck and the tests that need no llama.cpp; within a minute
-# make test   the same set-up, then every check and test; about 8 minutes on two cores
+# make test   the same set-up, then every check and test; about 11 minutes on two cores
 #
 # make install   puts it below PREFIX (/usr/local), with the llama.cpp that it uses
 # make dist      packs the same up for other machines: build/llamatap-VERSION-linux-ARCH.tar.gz
