@@ -58,6 +58,17 @@ func (c *Cost) allNS() float64 {
 	return float64(c.NS)
 }
 
+// scaled is the cost of nodes in the timed executions of a phase, with the time that they took in all of them.
+func (r *Report) scaled(phase string, cost *Cost) Cost {
+	c := *cost
+	scale, ok := r.scale[phase]
+	if !ok {
+		scale = 1
+	}
+	c.scaledNS, c.scaled = float64(c.NS)*scale, true
+	return c
+}
+
 // Roofline is the share of what the machine can do at this arithmetic intensity, the mean over the time that it is
 // known for.
 func (c *Cost) Roofline() (share float64, ok bool) {

@@ -401,17 +401,6 @@ func (r *Report) tables(s *Sum) {
 	}
 }
 
-// scaled is the cost of nodes in the timed executions of a phase, with the time that they took in all of them.
-func (r *Report) scaled(phase string, cost *Cost) Cost {
-	c := *cost
-	scale, ok := r.scale[phase]
-	if !ok {
-		scale = 1
-	}
-	c.scaledNS, c.scaled = float64(c.NS)*scale, true
-	return c
-}
-
 // rooflineShare is which part of what the machine can do at most was done: of its operations per second, or of its
 // bytes per second, which ever is the narrower at the row's arithmetic intensity.
 func rooflineShare(roof *resource.Roofline, f *Figures) *float64 {
