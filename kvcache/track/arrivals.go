@@ -23,6 +23,7 @@ type ask struct {
 	hash      uint64
 	arrivalNS int64
 	off       bool // it does not want what its slot holds
+	doubtful  bool // it may be that of a request which was handed on without one
 	said      kvcache.RequestSaid
 }
 
@@ -48,15 +49,15 @@ func (r *arrivals) ask(s *ggmlhooks.Served) {
 	r.asks = append(r.asks, a)
 }
 
-// asked is the first prompt that nobody has taken and that is a request's; nil: there is none, because the server was
+// candidates are the prompts that nobody has taken and that may be a request's. There is none where the server was
 // given tokens, is reached by TLS, or not asked over a network.
-func (r *arrivals) asked(q *request) *ask {
+func (r *arrivals) candidates(q *request) (all []*ask) {
 	for _, a := range r.asks {
-		if q.is(a) {
-			return a
+		if q.is(a) || q.mayBe(a) {
+			all = append(all, a)
 		}
 	}
-	return nil
+	return all
 }
 
 // is reports whether a prompt that arrived is the request's. A server that ranks tokenizes query and document apart:

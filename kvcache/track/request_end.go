@@ -17,8 +17,7 @@ func (r *Requests) end(s *slot, ns int64) error {
 		q.LaunchNS = q.loggedNS
 	}
 	s.losses = nil
-	asks := r.asked(q) != nil || slices.ContainsFunc(r.asks, q.mayBe)
-	if q.ask != nil || q.cancelled && !q.failed || !q.failed && !asks {
+	if q.ask != nil || q.cancelled && !q.failed || !q.failed && len(r.candidates(q)) == 0 {
 		return r.finish(q)
 	}
 	r.pending = append(r.pending, q)
@@ -37,9 +36,14 @@ func (r *Requests) finish(q *request) error {
 	default:
 		q.End = q.saidEnd()
 	}
-	if a := r.asked(q); a != nil && q.ask == nil { // nobody answered it: the first that is like it
-		q.take(a)
-		r.asks = slices.DeleteFunc(r.asks, func(one *ask) bool { return one == a })
+	if q.ask == nil { // no answer to it was seen
+		if a := r.only(q); a != nil {
+			q.take(a)
+			r.asks = slices.DeleteFunc(r.asks, func(one *ask) bool { return one == a })
+		}
+		for _, a := range r.candidates(q) {
+			a.doubtful = q.ask == nil
+		}
 	}
 	if q.own >= 0 { // whether it wanted what its slot held is known now
 		q.Cause = q.ownCause(q.x, q.own)
@@ -49,6 +53,21 @@ func (r *Requests) finish(q *request) error {
 	}
 	q.Settle()
 	return r.o.Done(&q.Request)
+}
+
+// only is the prompt of a request whose answer was not seen; nil: there is none that is like it, or more than one, or
+// it may be another request's.
+func (r *Requests) only(q *request) *ask {
+	all := r.candidates(q)
+	if len(all) != 1 || all[0].doubtful || !q.is(all[0]) {
+		return nil
+	}
+	for _, other := range unanswered(r) {
+		if other != q && (other.is(all[0]) || other.mayBe(all[0])) {
+			return nil
+		}
+	}
+	return all[0]
 }
 
 // Live counts the requests that have a slot, and the prompts that were tokenized and have none: those that no request
@@ -81,25 +100,32 @@ func (r *Requests) Holds(segment int) bool {
 	})
 }
 
-// patience is how long an answer is waited for when its request has left its slot.
-const patience = 2_000_000_000
+// How long an answer is waited for when its request has left its slot. On a machine that is busy the thread that sends
+// it may not get on, and where prompts are alike the answer alone says whose it is.
+const (
+	patience     = 2_000_000_000
+	patienceLike = 30_000_000_000
+)
 
 // Tick hands on requests whose answers did not come. now is CLOCK_MONOTONIC in nanoseconds.
 func (r *Requests) Tick(now int64) error {
-	return r.hand(func(q *request) bool { return now-q.EndNS > patience })
+	return r.hand(func(q *request) bool {
+		waited := now - q.EndNS
+		return waited > patienceLike || waited > patience && (len(r.candidates(q)) == 0 || r.only(q) != nil)
+	})
 }
 
 // hand hands on those of the requests that left their slots of which that is true.
 func (r *Requests) hand(due func(*request) bool) (err error) {
-	r.pending = slices.DeleteFunc(r.pending, func(q *request) bool {
+	for _, q := range slices.Clone(r.pending) {
 		if !due(q) {
-			return false
+			continue
 		}
+		r.pending = slices.DeleteFunc(r.pending, func(one *request) bool { return one == q })
 		if failed := r.finish(q); err == nil {
 			err = failed
 		}
-		return true
-	})
+	}
 	return err
 }
 

@@ -187,3 +187,39 @@ func TestErased(t *testing.T) {
 	s.evicted(1, 2, -1, erased)
 	s.evicted(2, 2, -1, s.got[2].AtNS)
 }
+
+// TestLateAnswers: prompts that are alike are told apart by their answers, however late these come on a busy machine.
+// Where none comes, no request has the arrival of another one.
+func TestLateAnswers(t *testing.T) {
+	s := newTale(t)
+	for seq := range int32(3) {
+		s.arrive(seq, 5, 6)
+	}
+	for seq := range int32(3) {
+		s.launch(seq)
+		s.compute(seq, 0, 5, 6)
+		s.sampler(seq) // it leaves its slot
+	}
+	s.do(s.Tick(10 * patience))
+	if len(s.got) != 0 {
+		t.Fatalf("%d requests were handed on before their answers came", len(s.got))
+	}
+	s.answer(1)
+	if q := s.got[1]; q.ArrivalNS != 1 || q.Seq != 1 {
+		t.Errorf("the request in slot %d arrived at %d, want slot 1 at 1", q.Seq, q.ArrivalNS)
+	}
+	s.do(s.Tick(2 * patienceLike))
+	for id := range int64(3) {
+		if q, known := s.got[id]; !known || id != 1 && q.ArrivalNS != kvcache.NewRequest().ArrivalNS {
+			t.Errorf("request %d, %v, arrived at %d, which is another one's perhaps", id, known, q.ArrivalNS)
+		}
+	}
+	s.launch(0) // two prompts wait still, and one may be that of request 0
+	s.compute(0, 0, 5, 6)
+	s.answer(2)
+	s.sampler(0)
+	s.do(s.Tick(4 * patienceLike))
+	if q := s.got[3]; q.ArrivalNS != kvcache.NewRequest().ArrivalNS {
+		t.Errorf("request 3 arrived at %d, which is another one's perhaps", q.ArrivalNS)
+	}
+}
