@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // syscalls are the system calls that the process of llama-completion made, by name. Shared futexes, which only the
@@ -28,15 +29,26 @@ var (
 	loaded    = regexp.MustCompile(`(?m)^execve\("[^"]*/ld[^/"]*", .*= 0$`)
 	populates = regexp.MustCompile(`(?m)^madvise\(.*(MADV_POPULATE_WRITE|0x17)`)
 	futexLine = regexp.MustCompile(`^futex\(.*FUTEX_(WAIT|WAKE),`)
+	// The tap waits before the model computes, until the plan is read, and at the end, until the log is written. Every
+	// 100 ms it looks whether it still has to: on a busy machine that is often.
+	looks   = regexp.MustCompile(`^futex\(.*FUTEX_WAIT, .*tv_nsec=100000000}\) = -1 ETIMEDOUT|^poll\(\[{fd=1, events=POLLOUT}`)
+	wakings = regexp.MustCompile(`^futex\(.*FUTEX_WAKE, `)
 )
 
 // traced runs a command under strace and counts for the process that became llama-completion, with all of its threads.
+// Looks during a wait are left out, each with what woke the other side; a model that computes may not wait.
 func traced(t *testing.T, args ...string) syscalls {
 	t.Helper()
 	dir := t.TempDir()
 	prefix := filepath.Join(dir, "trace")
 	all := append([]string{"-ff", "-o", prefix, "-e", "signal=none"}, args...)
-	finish(t, exec.Command(testenv.NeedStrace(t), all...), t.TempDir()).good(t)
+	got := finish(t, exec.Command(testenv.NeedStrace(t), all...), t.TempDir()).good(t)
+	for _, dir := range got.dirs {
+		m, err := rundir.ReadMetadata(dir)
+		if err != nil || m.Account.Time.WaitNS != 0 {
+			t.Errorf("the model waited for %d ns while it computed, %v", m.Account.Time.WaitNS, err)
+		}
+	}
 	counts := syscalls{}
 	var count func(thread string)
 	count = func(thread string) {
@@ -44,8 +56,16 @@ func traced(t *testing.T, args ...string) syscalls {
 		if err != nil {
 			t.Fatal(err)
 		}
+		before := ""
 		for line := range strings.Lines(string(log)) {
 			line = strings.TrimSpace(line)
+			waker := wakings.MatchString(before)
+			if before = line; looks.MatchString(line) {
+				if waker {
+					counts["futex shared"]--
+				}
+				continue
+			}
 			if m := callLine.FindStringSubmatch(line); m != nil {
 				name := m[1]
 				if futexLine.MatchString(line) {
