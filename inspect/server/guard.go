@@ -41,7 +41,7 @@ func (s guarded) guard(next http.Handler) http.Handler {
 		if err != nil {
 			if status := err.(failure).status; status == http.StatusUnauthorized {
 				if wantsPage(r) {
-					writeHTML(w, page, pagePolicy)
+					writePage(w)
 					return
 				}
 				header.Set("WWW-Authenticate", `Bearer realm="llamatap"`)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/llamatap/llamatap/resource"
 )
@@ -23,16 +24,15 @@ var pageStyle string
 //go:embed page.js
 var pageScript string
 
-var page = func() string {
+// thePage is the page and its policy, which lets it ask this server, too.
+var thePage = sync.OnceValues(func() (page, allowed string) {
 	var kinds strings.Builder
 	for _, kind := range resource.Kinds() {
 		kinds.WriteString("<option>" + kind + "</option>")
 	}
-	return strings.NewReplacer("STYLE", pageStyle, "SCRIPT", pageScript, "KINDS", kinds.String()).Replace(pageHTML)
-}()
-
-// pagePolicy lets the page ask this server, too.
-var pagePolicy = policy(page) + "; connect-src 'self'"
+	page = strings.NewReplacer("STYLE", pageStyle, "SCRIPT", pageScript, "KINDS", kinds.String()).Replace(pageHTML)
+	return page, policy(page) + "; connect-src 'self'"
+})
 
 // policy is a content security policy that lets a page run its own scripts, with its own style, and nothing else.
 func policy(page string) string {
@@ -54,6 +54,12 @@ func hashes(page, element string) string {
 // wantsPage reports whether a browser opens the server's first page, which it does without a token.
 func wantsPage(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+// writePage answers with the page.
+func writePage(w http.ResponseWriter) error {
+	page, allowed := thePage()
+	return writeHTML(w, page, allowed)
 }
 
 func writeHTML(w http.ResponseWriter, page, policy string) error {

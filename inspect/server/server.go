@@ -175,7 +175,7 @@ func (s *Server) routes() http.Handler {
 // index answers GET /: what there is, as text, or as a page to a browser.
 func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
 	if wantsPage(r) {
-		return writeHTML(w, page, pagePolicy)
+		return writePage(w)
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	text := "llamatap serve\n\n"
