@@ -18,6 +18,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
 )
@@ -164,8 +165,9 @@ func TestPrometheus(t *testing.T) {
 			t.Errorf("promtool check %s: %v\n%s", check.what, err, out)
 		}
 	}
+	read := time.Now() // Prometheus forgets a server that is gone
 	s.stop()
-	wantQuantiles(t, native, runDirs(t, s.out)[0])
+	wantQuantiles(t, native, read, runDirs(t, s.out)[0])
 }
 
 // board is the expressions of the dashboard's panels by their titles, over all runs.
@@ -194,9 +196,9 @@ func board(t *testing.T) map[string]string {
 	return all
 }
 
-// wantQuantiles compares quantiles of native histograms with those of the requests' times, each in a bucket between
-// powers of 2^(1/8), in which Prometheus interpolates by lengths or, since version 3, by logarithms.
-func wantQuantiles(t *testing.T, p prometheus, dir string) {
+// wantQuantiles compares quantiles of native histograms at a time with those of the requests' times, each in a bucket
+// between powers of 2^(1/8), in which Prometheus interpolates by lengths or, since version 3, by logarithms.
+func wantQuantiles(t *testing.T, p prometheus, at time.Time, dir string) {
 	t.Helper()
 	var said struct {
 		Requests []struct {
@@ -231,7 +233,8 @@ func wantQuantiles(t *testing.T, p prometheus, dir string) {
 				}
 				below += counts[i]
 			}
-			got := p.query(t, fmt.Sprintf("histogram_quantile(%v, llamatap_request_%s_seconds)", quantile, name))
+			got := p.query(t, fmt.Sprintf("histogram_quantile(%v, llamatap_request_%s_seconds @ %.3f)", quantile, name,
+				float64(at.UnixMilli())/1e3))
 			if len(got) != 1 || math.Abs(got[0]/byLength-1) > 1e-9 && math.Abs(got[0]/byLogarithm-1) > 1e-9 {
 				t.Errorf("quantile %v of %s is %v, want %v", quantile, name, got, byLength)
 			}
