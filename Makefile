@@ -47,7 +47,8 @@ check:
 test nightly: export LLAMATAP_NIGHTLY = $(if $(filter nightly,$@),1)
 test nightly:
 	scripts/setup programs
-	@$(MAKE) --no-print-directory build
+	@# the Python modules of the oracles while Go compiles
+	@scripts/setup modules & $(MAKE) --no-print-directory build; status=$$?; wait; exit $$status
 	scripts/test
 
 # setup installs what is missing to build, or says what to install by hand.

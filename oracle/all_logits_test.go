@@ -72,7 +72,7 @@ func TestAllRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	texts := textFile(t, strings.Repeat(string(line)+"\n", 3))
-	for _, arch := range testenv.ByDay([]string{"gemma2", "llama", "mamba", "gpt2", "qwen3moe"}, 2) {
+	for _, arch := range testenv.ByDay([]string{"gemma2", "llama", "mamba", "gpt2", "qwen3moe"}, 1) {
 		model := synthetic(t, arch, gguf.F32, nil)
 		for name, more := range map[string][]string{"whole": nil, "cut": {"--tap-device-memory", "0"},
 			"device": {"--rpc", endpoint, "-ngl", "99"}} {

@@ -251,8 +251,8 @@ func TestEvalCallback(t *testing.T) {
 
 // TestEvalCallbackArchs compares every node of every architecture.
 func TestEvalCallbackArchs(t *testing.T) {
-	for _, arch := range archs(t, "llama", "qwen3moe", "gemma2", "mamba") {
-		for _, fa := range []string{"on", "off"} {
+	for i, arch := range archs(t, "llama", "qwen3moe", "gemma2", "mamba") {
+		for _, fa := range attentions(i) {
 			t.Run(arch+" fa "+fa, func(t *testing.T) {
 				t.Parallel()
 				evalCallback(t, synthetic(t, arch, gguf.F16, nil), "-fa", fa)

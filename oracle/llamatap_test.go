@@ -132,6 +132,15 @@ func archs(t *testing.T, short ...string) []string {
 	return synth.Archs()
 }
 
+// attentions are the values of -fa: by day the i-th of several cases has one of the two.
+func attentions(i int) []string {
+	both := []string{"on", "off"}
+	if !testenv.Nightly() {
+		return both[i%2 : i%2+1]
+	}
+	return both
+}
+
 // made are the models of this test run.
 var made = struct {
 	sync.Mutex

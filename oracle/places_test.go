@@ -19,8 +19,8 @@ import (
 // TestPlaces lets no computed node of any architecture be without component and layer, in graphs of a long prompt,
 // a short one and one token, with flash attention on and off.
 func TestPlaces(t *testing.T) {
-	for _, arch := range testenv.ByDay(synth.Archs(), 5) {
-		for _, fa := range []string{"on", "off"} {
+	for i, arch := range testenv.ByDay(synth.Archs(), 3) {
+		for _, fa := range attentions(i) {
 			t.Run(arch+" fa "+fa, func(t *testing.T) {
 				t.Parallel()
 				model := synthetic(t, arch, gguf.F16, nil)

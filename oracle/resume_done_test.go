@@ -88,7 +88,7 @@ func TestResumeDone(t *testing.T) {
 		{"sample", []string{"--tap-tensors", "l_out*", "--tap-granularity", "sampled_slices",
 			"--tap-sampling-rate", "0.1", "--temp", "0"}, true},
 		{"cells of the prompts before", []string{"--tap-tensors", "kq-*", "-fa", "off", "--temp", "0"}, false},
-	}, 2) {
+	}, 1) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()

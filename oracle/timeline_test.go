@@ -149,7 +149,7 @@ func TestTimelines(t *testing.T) {
 			"DETAILED")},
 		{"DETAILED, sequences", append([]string{"exec", "--tap-resource-level", "DETAILED"}, sequences...)},
 		{"MINIMAL, sequences", append([]string{"exec", "--tap-resource-level", "MINIMAL"}, sequences...)},
-	}, 2) {
+	}, 1) {
 		t.Run(c.name, func(t *testing.T) {
 			run, folder := llamatap(t, c.args...).good(t).dirs[0], t.TempDir()
 			for format, name := range map[string]string{"perfetto": "t.pftrace", "chrome": "t.json",

@@ -93,7 +93,7 @@ func tools(t *testing.T) []tool {
 // TestTools runs the programs that no other test runs: they end and print as without the tap, and their tokens are
 // as many as they say.
 func TestTools(t *testing.T) {
-	for _, tool := range testenv.ByDay(tools(t), 6) {
+	for _, tool := range testenv.ByDay(tools(t), 4) {
 		t.Run(tool.name, func(t *testing.T) {
 			args := append([]string{"-m", testenv.Model(t)}, tool.args...)
 			if tool.name != "llama-simple" {

@@ -13,8 +13,8 @@ import (
 // TestUncut: tensors that are copied once the whole graph is computed are those that are copied while it is, bit by
 // bit, and so is the text that the model generates.
 func TestUncut(t *testing.T) {
-	for _, arch := range archs(t, "llama", "qwen3moe", "gemma3", "jamba", "gpt-oss") {
-		for _, fa := range []string{"on", "off"} {
+	for i, arch := range archs(t, "llama", "qwen3moe", "gemma3", "jamba", "gpt-oss") {
+		for _, fa := range attentions(i) {
 			t.Run(arch+" fa "+fa, func(t *testing.T) {
 				t.Parallel()
 				uncutEqualsCut(t, arch, "-fa", fa)

@@ -106,6 +106,7 @@ var seenByRoot = []string{"kernel btf", "kernel psi", "kernel perf_event_paranoi
 // TestDoctorWithLittle runs a build without llama.cpp in a folder that its user may not write to, and in a root
 // without /proc and /sys: it says what is missing, and of what it cannot see that it is unknown.
 func TestDoctorWithLittle(t *testing.T) {
+	testenv.Slow(t) // it links a program
 	testenv.NeedRoot(t)
 	dir, err := os.MkdirTemp("", "doctor") // t.TempDir is closed to others
 	if err != nil {
