@@ -9,20 +9,22 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestThrottledDisk records to a disk of 20 MiB/s what is made several times as fast. With the policy block the
+// TestThrottledDisk records to a disk of at most 20 MiB/s what is made three times as fast or faster. With the policy block the
 // model waits and nothing is lost; with drop it does not, and what is recorded and what is lost add up. Both
 // processes together take no more memory than was allowed.
 func TestThrottledDisk(t *testing.T) {
 	testenv.Slow(t)
-	const rate, memory = 20 << 20, 128
+	const memory = 128
 	args := []string{"-p", prompt, "-n", "450", "--temp", "0", "--ignore-eos", "-t", "1", "-c", "512"}
 	plain := llamatap(t, slices.Concat([]string{"run"}, args)...).good(t)
 	base := untracedPeak(t, args)
 	whole := record(t, everything, args...)
+	rate := min(20<<20, int64(bytesOf(whole))*int64(time.Second)/3/whole.meta.Account.Time.WallNS)
 	for _, policy := range []string{"block", "drop"} {
 		t.Run(policy, func(t *testing.T) {
 			out := t.TempDir()
