@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -382,6 +383,44 @@ func TestRequestInterfaces(t *testing.T) {
 	}
 	if last.Cached == 0 || last.Cause != kvcache.CauseNone && last.Again >= last.Cached {
 		t.Errorf("a prompt that was kept: %+v", *last)
+	}
+}
+
+// TestUnanswered: llama-server closes a connection after a stream, and reads before that what came meanwhile, which
+// nobody answers. The next request of that thread has nothing of it.
+func TestUnanswered(t *testing.T) {
+	s := serve(t, []string{"--tap-requests"}, "-np", "1", "-c", "1024", "-t", "1", "--no-webui")
+	const streams, asked = 4, 24 // more than the server has threads
+	message := func(path, body string) string {
+		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+	}
+	for range streams {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(c, message("/completion", `{"prompt":"func","n_predict":2,"stream":true}`))
+		heard := make([]byte, 16)
+		if _, err := io.ReadFull(c, heard); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(c, message("/apply-template", `{"messages":[],"seed":7}`))
+		io.Copy(io.Discard, c)
+		c.Close()
+	}
+	for range asked {
+		s.ask(t, question{prompt: "package http", n: 1})
+	}
+	records := s.recordedRequests(t)
+	if len(records) != streams+asked {
+		t.Fatalf("%d records, want %d", len(records), streams+asked)
+	}
+	for i := range records {
+		wantOrder(t, &records[i])
+		if q := &records[i]; q.Said.Path != "/completion" || i > 0 && q.ArrivalNS < records[i-1].LastNS {
+			t.Errorf("request %d, of %s, arrived at %d, before the last token of the one before", i, q.Said.Path,
+				q.ArrivalNS)
+		}
 	}
 }
 

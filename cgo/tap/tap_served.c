@@ -163,6 +163,7 @@ static TAP_OWN struct {
     } ids;
     struct tap_http * http; // what it says of itself; NULL: there is no memory for it
     bool    said;    // … was reported
+    int     closing; // 1 + the connection that sends nothing any more; 0: none
 } tap_wire;
 
 // tap_wire_ask reports a prompt that was received; one of no tokens: the ones before it do not want what a slot holds.
@@ -339,7 +340,8 @@ static void * tap_behind(_Atomic(void *) * known, const char * name) {
 }
 
 #define TAP_BEHIND(name, symbol) ((__typeof__(&name)) tap_behind(&tap_behind_##name, symbol))
-static _Atomic(void *) tap_behind_recv, tap_behind_send, tap_behind_tap_log_line;
+static _Atomic(void *) tap_behind_recv, tap_behind_send, tap_behind_shutdown,
+    tap_behind_tap_log_line;
 
 static pthread_key_t tap_http_key;
 static bool tap_http_made;
@@ -381,7 +383,7 @@ static void tap_wire_head(const char * data, size_t n) {
 
 ssize_t recv(int fd, void * data, size_t size, int flags) {
     const ssize_t n = TAP_BEHIND(recv, "recv")(fd, data, size, flags);
-    if (n <= 0 || (flags & MSG_PEEK) || !tap_served_on()) {
+    if (n <= 0 || (flags & MSG_PEEK) || fd + 1 == tap_wire.closing || !tap_served_on()) {
         return n;
     }
     if (tap_wire.arrived == 0 || tap_wire.left) {
@@ -432,6 +434,14 @@ ssize_t send(int fd, const void * data, size_t size, int flags) {
         }
     }
     return TAP_BEHIND(send, "send")(fd, data, size, flags);
+}
+
+// A request that was not answered ends with its connection. Before llama-server closes one it reads what is left, which
+// nobody answers.
+int shutdown(int fd, int how) {
+    tap_wire.arrived = 0;
+    tap_wire.closing = how == SHUT_WR ? fd + 1 : 0;
+    return TAP_BEHIND(shutdown, "shutdown")(fd, how);
 }
 
 // ---- the log --------------------------------------------------------------------------------------------------------
