@@ -424,6 +424,32 @@ func TestUnanswered(t *testing.T) {
 	}
 }
 
+// TestSamplerThrows: a grammar that has ended, of a request that wants no end, throws an exception through the tap.
+// Requests beside and after it have records as ever.
+func TestSamplerThrows(t *testing.T) {
+	s := serve(t, []string{"--tap-requests"}, "-np", "1", "-c", "1024", "-t", "1", "--no-webui")
+	body, err := json.Marshal(question{prompt: "func", n: 9, options: map[string]any{"grammar": `root ::= "a"`}}.body())
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.Post(s.url+"/completion", "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode == http.StatusOK {
+		t.Fatal("the grammar did not fail")
+	}
+	answer := s.ask(t, question{prompt: "package http", n: 5})
+	records := s.recordedRequests(t)
+	if len(records) != 2 || records[0].End != kvcache.EndError {
+		t.Fatalf("%+v", records)
+	}
+	if wantOrder(t, &records[1]); noted(&records[1]) != answered(&answer) {
+		t.Errorf("%s, want %s", noted(&records[1]), answered(&answer))
+	}
+}
+
 // TestRequestsOfRestoredSlots: nobody sees which tokens are in a slot that is restored from a file. Requests that find
 // them there have their arrivals and ends all the same, also where two have prompts of one length at a time.
 func TestRequestsOfRestoredSlots(t *testing.T) {

@@ -273,6 +273,7 @@ float * llama_get_logits(struct llama_context * ctx) {
 }
 
 float * llama_get_logits_ith(struct llama_context * ctx, int32_t i) {
+    tap_nested = (struct tap_nested) {0};
     if (tap_on()) {
         tap_read(ctx);
         tap_served_row(ctx, i);
@@ -339,16 +340,16 @@ static void tap_accepted(struct tap_context * c, void * unused) {
 
 // A chain passes each token on to its members: only the outermost call is the program's.
 void llama_sampler_accept(struct llama_sampler * sampler, llama_token token) {
-    static _Thread_local int depth;
-    if (depth == 0 && tap_on()) {
+    const bool outermost = tap_nested.accept == 0;
+    if (outermost && tap_on()) {
         tap_sample_accepted(token);
         tap_contexts_each(tap_accepted, NULL);
     }
-    const bool serves = depth == 0 && tap_served_on();
+    const bool serves = outermost && tap_served_on();
     const int64_t began = serves ? tap_now() : 0;
-    depth++;
+    tap_nested.accept++;
     TAP_REAL(llama_sampler_accept)(sampler, token);
-    depth--;
+    tap_nested.accept--;
     if (serves) {
         tap_served_accepted(sampler, token, began);
     }

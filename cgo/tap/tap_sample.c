@@ -57,17 +57,18 @@ static uint32_t tap_top(struct tap_candidate * top, const llama_token_data * dat
     return have;
 }
 
+TAP_OWN struct tap_nested tap_nested;
+
 // A chain applies its members through this function too: only the outermost call is the program's. A grammar that
 // is applied alone chooses nothing.
 void llama_sampler_apply(struct llama_sampler * sampler, llama_token_data_array * candidates) {
-    static _Thread_local int depth;
-    const bool look = depth == 0 && tap_peek(&tap_samples_wanted) && tap_on();
-    const bool serves = depth == 0 && tap_served_on();
+    const bool look = tap_nested.apply == 0 && tap_peek(&tap_samples_wanted) && tap_on();
+    const bool serves = tap_nested.apply == 0 && tap_served_on();
     const int64_t entered = serves ? tap_now() : 0;
     const size_t before = look ? candidates->size : 0;
-    depth++;
+    tap_nested.apply++;
     TAP_REAL(llama_sampler_apply)(sampler, candidates);
-    depth--;
+    tap_nested.apply--;
     if (serves) {
         tap_served_applied(sampler, candidates, entered);
     }

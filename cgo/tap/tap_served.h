@@ -26,6 +26,12 @@ void tap_served_embedded(struct llama_context * ctx, int32_t row, llama_seq_id s
 void tap_served_applied(struct llama_sampler * sampler, const llama_token_data_array * candidates, int64_t began);
 void tap_served_accepted(struct llama_sampler * sampler, llama_token token, int64_t began);
 
+// How many calls of its own llama_sampler_apply and llama_sampler_accept are in: a chain passes each on to its members.
+// A grammar that throws does not return here, so whoever reads logits is in none.
+extern TAP_OWN struct tap_nested {
+    int apply, accept;
+} tap_nested;
+
 // tap_served_state reports that the whole state of a sequence was saved to memory (TAP_SERVED_SAVED), or restored.
 void tap_served_state(uint32_t kind, struct llama_context * ctx, llama_seq_id seq, const void * data, size_t size);
 
