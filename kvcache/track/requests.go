@@ -53,7 +53,6 @@ type slotContext struct {
 	made      made
 	history   history
 	saves     saves
-	copied    []int32 // sequences that share another one's prompt and have chosen nothing yet
 	hasher    *kvcache.PrefixHasher
 }
 
@@ -76,7 +75,7 @@ type slot struct {
 	losses   []*lost // what made room for the request that comes
 	calls    int     // rows in the last call
 	chosen   int     // tokens from them
-	row      int32   // that the last of them was chosen from
+	from     int32   // sequence whose prompt it shares since that; -1: none
 	changed  int32   // first position whose token changed since that was reported; -1: none
 }
 
@@ -137,7 +136,7 @@ func (r *contexts) context(number uint32) *slotContext {
 func (x *slotContext) slot(seq int32) *slot {
 	s := x.slots[seq]
 	if s == nil {
-		s = &slot{seq: seq}
+		s = &slot{seq: seq, from: -1}
 		x.slots[seq] = s
 	}
 	return s
@@ -168,9 +167,8 @@ func (r *Requests) Call(c *ggmlhooks.Call) error {
 	x := r.context(c.Ctx)
 	x.call = append(x.call[:0], c.Rows...)
 	for _, s := range x.slots {
-		s.calls, s.chosen, s.row = 0, 0, -1
+		s.calls, s.chosen, s.from = 0, 0, -1
 	}
-	x.copied = x.copied[:0]
 	for i := range c.Rows {
 		s := x.slot(c.Rows[i].Seqs[0])
 		s.calls++
@@ -318,7 +316,7 @@ func (r *Requests) Resolve(e ggmlhooks.Resolve) error {
 			if s.now != nil {
 				r.next--
 			}
-			*s = slot{seq: s.seq}
+			*s = slot{seq: s.seq, from: -1}
 		}
 		x.history = history{}
 		x.report(r.o.Changed)
@@ -343,7 +341,7 @@ func (r *Requests) SeqChange(c *ggmlhooks.SeqChange) error {
 		from := x.slot(c.Seq)
 		to.cells, to.made, to.changed = slices.Clone(from.cells), from.made, 0
 		x.report(r.o.Changed)
-		x.copied = append(x.copied, c.To)
+		to.from = c.Seq
 		return nil
 	}
 	for seq, s := range x.slots {

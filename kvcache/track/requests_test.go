@@ -223,3 +223,27 @@ func TestLateAnswers(t *testing.T) {
 		t.Errorf("request 3 arrived at %d, which is another one's perhaps", q.ArrivalNS)
 	}
 }
+
+// TestSharers: slots that share a prompt choose in the order of their numbers, also where the one that computes it is
+// not the first.
+func TestSharers(t *testing.T) {
+	s := newTale(t)
+	s.launch(0)
+	s.launch(1)
+	call, e := ggmlhooks.Call{MonoNS: s.ns}, ggmlhooks.Execution{Exec: ggmlhooks.Exec{MonoNS: s.ns}}
+	call.Rows = []ggmlhooks.CallRow{{Token: 5, Seqs: []int32{1}}}
+	e.Rows = []ggmlhooks.Row{{Token: 5, Seqs: []int32{1}}}
+	s.do(s.Call(&call))
+	s.do(s.Begin(&e))
+	s.do(s.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqCopy, Seq: 1, To: 0, First: -1, End: -1, MonoNS: s.ns}))
+	for seq := range int32(2) {
+		s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedChoice, MonoNS: s.ns}))
+		s.sampler(seq)
+	}
+	s.do(s.Close())
+	for id := range int64(2) {
+		if q := s.got[id]; q.Output != 1 || q.Prompt != 1 {
+			t.Errorf("request %d has %d tokens of %d", id, q.Output, q.Prompt)
+		}
+	}
+}

@@ -46,11 +46,7 @@ func (x *slotContext) choose(c *ggmlhooks.Served, keep int) {
 	if c.Row < 0 || int(c.Row) >= len(x.call) {
 		return
 	}
-	s := x.slot(x.call[c.Row].Seqs[0])
-	if s.row == c.Row && len(x.copied) > 0 { // slots that share its prompt choose from its last row
-		s = x.slot(x.copied[0])
-		x.copied = x.copied[1:]
-	}
+	s := x.chooser(x.slot(x.call[c.Row].Seqs[0]))
 	q := s.now
 	if q == nil {
 		return
@@ -69,7 +65,6 @@ func (x *slotContext) choose(c *ggmlhooks.Served, keep int) {
 		q.Accepted++
 	}
 	s.chosen++
-	s.row = c.Row
 	q.LastNS = c.MonoNS
 	q.Output++
 	q.SampleNS += c.MonoNS - c.BegunNS
@@ -77,6 +72,18 @@ func (x *slotContext) choose(c *ggmlhooks.Served, keep int) {
 	if q.ended = c.Value == 1; !q.ended && len(q.OutputIDs) < keep {
 		q.OutputIDs = append(q.OutputIDs, c.Token)
 	}
+}
+
+// chooser is the slot that chooses from a row of a slot. Those that share its prompt choose from its last row too, all in
+// the order of their numbers.
+func (x *slotContext) chooser(of *slot) *slot {
+	s := of
+	for _, other := range x.slots {
+		if (other == of || other.from == of.seq) && other.chosen == 0 && (s.chosen > 0 || other.seq < s.seq) {
+			s = other
+		}
+	}
+	return s
 }
 
 // embed takes in that an embedding was read: the request's prompt is computed, and nothing follows it.
