@@ -89,7 +89,7 @@ static void size(struct tap_http * http, char c) {
 static void value(struct tap_http * http) {
     static const char * const wanted[] = {"model", "max_tokens", "max_completion_tokens", "max_output_tokens",
         "n_predict", "temperature", "top_p", "top_k", "seed", "stream", "frequency_penalty", "presence_penalty", "n",
-        "cache_prompt"};
+        "n_cmpl", "cache_prompt"};
     for (size_t i = 0; http->scalar && http->line_used <= 200 && i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         if (strlen(wanted[i]) == http->key_used && memcmp(http->name, wanted[i], http->key_used) == 0) {
             keep(http, wanted[i], http->line, http->line_used);

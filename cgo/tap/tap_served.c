@@ -329,6 +329,25 @@ static size_t tap_wire_name(char * to, size_t room, const char * data, size_t n,
     return size;
 }
 
+// tap_wire_output copies how many tokens an answer without timings says that it has.
+static size_t tap_wire_output(char * to, size_t room, const char * data, size_t n) {
+    static const char key[] = "\"output_tokens\":";
+    const char * at = NULL, * last = data + n, * end = data;
+    for (const char * next; (next = memmem(end, (size_t) (last - end), key, sizeof(key) - 1)) != NULL;) {
+        at = next; // the last one: a stream begins with 0
+        end = next + sizeof(key) - 1;
+    }
+    while (at != NULL && end < last && *end >= '0' && *end <= '9') {
+        end++;
+    }
+    const size_t size = at != NULL && end < last ? (size_t) (end - at) : room;
+    if (size >= room || size > 64) {
+        return 0;
+    }
+    memcpy(to, at, size);
+    return size;
+}
+
 // tap_behind is a function of another library that the tap stands before, found once.
 static void * tap_behind(_Atomic(void *) * known, const char * name) {
     void * real = tap_peek(known);
@@ -430,6 +449,7 @@ ssize_t send(int fd, const void * data, size_t size, int flags) {
             for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
                 n += tap_wire_name(text + n, sizeof(text) - n, data, size, names[i]);
             }
+            n += tap_wire_output(text + n, sizeof(text) - n, data, size);
             tap_served_send(&rec, text, n);
         }
     }

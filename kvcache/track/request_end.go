@@ -36,7 +36,7 @@ func (r *Requests) finish(q *request) error {
 	default:
 		q.End = q.saidEnd()
 	}
-	if q.ask == nil { // no answer to it was seen
+	if q.ask == nil && !q.cancelled { // no answer to it was seen; who cancels it has no prompt
 		if a := r.only(q); a != nil {
 			q.take(a)
 			r.asks = slices.DeleteFunc(r.asks, func(one *ask) bool { return one == a })

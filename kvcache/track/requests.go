@@ -97,6 +97,7 @@ type request struct {
 	steered   bool    // what its slot held was computed with other vectors
 	adapters  bool    // … or adapters
 	failed    bool
+	long      int64   // tokens of a prompt that failed because it is too long; -1: that is not known
 	embedded  []int32 // the prompt whose embedding was read; nil: none was
 	loggedNS  int64   // when the server logged that it got its slot; 0: it did not
 	timed     bool    // the server logged how many tokens its answer has
@@ -401,7 +402,7 @@ func (s *slot) change(x *slotContext, c *ggmlhooks.SeqChange) {
 
 // launch begins a request in a slot.
 func (r *Requests) launch(x *slotContext, s *slot, task int64) {
-	q := &request{Request: kvcache.NewRequest(), slot: s, x: x, own: -1, before: slices.Clone(s.cells),
+	q := &request{Request: kvcache.NewRequest(), slot: s, x: x, own: -1, long: -1, before: slices.Clone(s.cells),
 		picked: r.picked, held: map[int32]int{}}
 	q.ID, q.Ctx, q.Seq, q.Task, q.LaunchNS = r.next, int64(x.number), int64(s.seq), task, s.launchNS
 	for _, n := range []*int64{&q.Computed, &q.Output, &q.Drafted, &q.Accepted, &q.Taken, &q.Freed, &q.Shifts} {

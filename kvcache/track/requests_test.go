@@ -224,6 +224,65 @@ func TestLateAnswers(t *testing.T) {
 	}
 }
 
+// TestAlike: requests with the same prompt at a time are those of their own answers, also where an answer is of several,
+// or has no times.
+func TestAlike(t *testing.T) {
+	s := newTale(t)
+	settings := func(seq int32, line string) {
+		s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedHTTP, Row: seq, MonoNS: s.heads[seq].arrivalNS, Line: line}))
+	}
+	says := func(thread, n int32, line string) {
+		s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedAnswer, Row: thread, Token: -1, Key: uint64(n), Line: line,
+			Value: ggmlhooks.ServedLength, MonoNS: s.ns}))
+	}
+	wants := func(id, arrival int64) {
+		t.Helper()
+		if q, known := s.got[id]; !known || q.ArrivalNS != arrival {
+			t.Errorf("request %d, %v, arrived at %d, want %d", id, known, q.ArrivalNS, arrival)
+		}
+	}
+	arrive := func(seq int32) int64 {
+		s.arrive(seq, 5, 6)
+		s.heads[seq] = head{arrivalNS: s.ns - 1}
+		return s.ns - 1
+	}
+	end := func(seqs ...int32) {
+		for _, seq := range seqs {
+			s.sampler(seq)
+		}
+	}
+	one := arrive(0)
+	s.launch(0)
+	arrive(1) // while request 0 has its slot: it is none of its
+	s.compute(0, 0, 5, 6)
+	end(0)
+	says(1, 1, `"timings":{"cache_n":0,"prompt_n":2,"predicted_n":1}`)
+	if len(s.got) != 0 {
+		t.Error("a request has the answer to a prompt that came after it got its slot")
+	}
+	says(0, 1, `"timings":{"cache_n":0,"prompt_n":2,"predicted_n":1}`)
+	wants(0, one)
+
+	several := arrive(2)
+	settings(2, "n 2\nstream true\n")
+	other := arrive(3)
+	for seq := range int32(3) {
+		s.launch(seq)
+	}
+	for seq := range int32(3) {
+		s.compute(seq, 0, 5, 6)
+	}
+	s.compute(0, 2, 7) // request 1 is that of thread 3
+	end(0, 1, 2)
+	for range 2 {
+		says(2, 1, `"timings":{"cache_n":0,"prompt_n":2,"predicted_n":1}`)
+	}
+	says(3, 1, `"output_tokens":2`)
+	wants(1, other)
+	wants(2, several)
+	wants(3, several)
+}
+
 // TestSharers: slots that share a prompt choose in the order of their numbers, also where the one that computes it is
 // not the first.
 func TestSharers(t *testing.T) {
@@ -244,6 +303,30 @@ func TestSharers(t *testing.T) {
 	for id := range int64(2) {
 		if q := s.got[id]; q.Output != 1 || q.Prompt != 1 {
 			t.Errorf("request %d has %d tokens of %d", id, q.Output, q.Prompt)
+		}
+	}
+}
+
+// TestCancelledSiblings: a client leaves whose request has several answers. All of them have its arrival, and none that
+// of another request with the same prompt, which waits.
+func TestCancelledSiblings(t *testing.T) {
+	s := newTale(t)
+	s.arrive(1, 5, 6)
+	s.arrive(0, 5, 6)
+	for seq := range int32(2) {
+		s.sampler(seq)
+		s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedLine, MonoNS: s.ns,
+			Line: fmt.Sprintf("slot launch_slot_: id  %d | task %d | processing task, is_child = 0", seq, seq)}))
+		s.compute(seq, 0, 5, 6)
+	}
+	for task := range 2 {
+		s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedLine, Row: 0, MonoNS: s.ns,
+			Line: fmt.Sprintf("srv          stop: cancel task, id_task = %d", task)}))
+	}
+	for seq := range int32(2) {
+		s.sampler(seq)
+		if q := s.got[int64(seq)]; q.ArrivalNS != 1 {
+			t.Errorf("request %d arrived at %d, want 1", seq, q.ArrivalNS)
 		}
 	}
 }

@@ -54,6 +54,9 @@ func (r *arrivals) http(s *ggmlhooks.Served) {
 	}
 }
 
+// streams reports whether the answer comes in pieces.
+func streams(said *kvcache.RequestSaid) bool { return strings.Contains(said.Settings, `"stream":true`) }
+
 // answered adds what an answer says of itself.
 func (q *request) answered(line string) {
 	for key, of := range map[string]*string{`"model":`: &q.Said.AnswerModel, `"id":`: &q.Said.AnswerID} {

@@ -137,7 +137,8 @@ func (r *Requests) line(s *ggmlhooks.Served) error {
 		for _, slot := range x.slots {
 			if q := slot.now; q != nil && q.Task == l.task {
 				q.cancelled, q.failed = q.cancelled || l.what == lineCancel, q.failed || l.what == lineError
-				r.resign(q, s.Row)
+				q.long = max(q.long, l.n)
+				r.resign(q, s.Row, r.running)
 			}
 		}
 		return nil

@@ -11,7 +11,7 @@ import (
 type line struct {
 	slot int32 // -1: none
 	task int64 // -1: none
-	n    int64 // lineTimes: tokens of the answer
+	n    int64 // lineTimes: tokens of the answer; lineError: of a prompt that is too long; -1: none
 	what lineKind
 }
 
@@ -35,7 +35,7 @@ var lines = [...]string{
 }
 
 func readLine(text string) line {
-	l := line{slot: -1, task: -1}
+	l := line{slot: -1, task: -1, n: -1}
 	for kind := lineSimilarity; int(kind) < len(lines); kind++ {
 		if strings.Contains(text, lines[kind]) {
 			l.what = kind
@@ -46,7 +46,7 @@ func readLine(text string) line {
 		l.task = number(text, "id_task = ")
 		return l
 	case lineError:
-		l.task = number(text, "task id = ")
+		l.task, l.n = number(text, "task id = "), number(text, "error: request (")
 		return l
 	}
 	l.slot, l.task, l.n = int32(number(text, "id ")), number(text, "| task "), number(text, " ms /")
