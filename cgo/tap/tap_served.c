@@ -402,7 +402,11 @@ static void tap_wire_head(const char * data, size_t n) {
 
 ssize_t recv(int fd, void * data, size_t size, int flags) {
     const ssize_t n = TAP_BEHIND(recv, "recv")(fd, data, size, flags);
-    if (n <= 0 || (flags & MSG_PEEK) || fd + 1 == tap_wire.closing || !tap_served_on()) {
+    const bool closing = fd + 1 == tap_wire.closing;
+    if (n <= 0 && closing) {
+        tap_wire.closing = 0; // the next connection may have its number
+    }
+    if (n <= 0 || (flags & MSG_PEEK) || closing || !tap_served_on()) {
         return n;
     }
     if (tap_wire.arrived == 0 || tap_wire.left) {

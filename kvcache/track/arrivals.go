@@ -158,6 +158,9 @@ func answers(mine []*ask, s *ggmlhooks.Served, unanswered func() []*request) boo
 			if first != nil {
 				far = q.behind(first)
 			}
+			if math.IsInf(far, 1) {
+				continue
+			}
 			if like++; best == nil || far < least {
 				best, of, least = q, mine[at], far
 			}
