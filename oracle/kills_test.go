@@ -487,6 +487,9 @@ func (k *kills) checkTokens(t *testing.T, what string, tokens []rundir.TokenReco
 		if k.power && token.Request == nil {
 			want.Request = nil // after a gap nothing says which request it is
 		}
+		if at != i && token.Text == "" {
+			want.Text = "" // nor how it reads, where the gap had that
+		}
 		if timeless(token) != timeless(want) {
 			t.Errorf("%s: token %d is %s, want %s", what, i, timeless(token), timeless(want))
 			return
