@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -138,8 +137,8 @@ func ctlServer(out io.Writer, addr string, r control.Request, asJSON bool) error
 // awaitSeal waits for the manifest of a run that was stopped.
 func awaitSeal(run string) error {
 	for deadline := time.Now().Add(sealTime); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(run, rundir.ManifestName)); err == nil {
-			return nil
+		if sealed, err := rundir.Sealed(run); sealed || err != nil {
+			return err
 		}
 	}
 	return fmt.Errorf(

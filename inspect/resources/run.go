@@ -21,9 +21,10 @@ type State string
 
 // The states of a run.
 const (
-	StateSealed  State = "sealed"  // it has a manifest
+	StateSealed  State = "sealed"  // it has a manifest that is what was sealed
+	StateDamaged State = "damaged" // its manifest is not, or cannot be read: 'llamatap verify' says why
 	StateRunning State = "running" // a process writes it
-	StateCutOff  State = "cut off" // neither: 'llamatap verify --repair' seals what is there
+	StateCutOff  State = "cut off" // none of these: 'llamatap verify --repair' seals what is there
 	// StateUnsealed is of a run in object storage without a manifest: it is being copied, or that was cut off.
 	StateUnsealed State = "unsealed"
 )
@@ -31,7 +32,10 @@ const (
 // StateOf returns the state of a run directory. Where locks cannot be seen, every run that is not sealed counts as
 // running.
 func StateOf(dir string) State {
-	if _, err := os.Stat(filepath.Join(dir, rundir.ManifestName)); err == nil {
+	switch sealed, err := rundir.Sealed(dir); {
+	case err != nil:
+		return StateDamaged
+	case sealed:
 		return StateSealed
 	}
 	if held, known := rundir.InUse(dir); held || !known {

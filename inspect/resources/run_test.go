@@ -67,6 +67,10 @@ func TestReadRun(t *testing.T) {
 	if other.State != StateCutOff || !strings.HasPrefix(other.Data[0].Command, "llamatap host waits ") {
 		t.Errorf("%+v", other)
 	}
+	check(t, os.WriteFile(filepath.Join(second, rundir.ManifestName), []byte("{"), 0o600))
+	if other, err = ReadRun(second); err != nil || other.State != StateDamaged {
+		t.Errorf("with a damaged manifest: %+v, %v", other, err)
+	}
 	defer func(was *time.Location) { time.Local = was }(time.Local)
 	time.Local = time.FixedZone("", 2*3600)
 	var text, table bytes.Buffer

@@ -61,7 +61,8 @@ func (r *Report) head(b *strings.Builder) {
 	line := func(key, format string, args ...any) { fmt.Fprintf(b, "%-10s%s\n", key, fmt.Sprintf(format, args...)) }
 	state := map[State]string{
 		StateSealed: " (sealed)", StateRunning: " (still running)",
-		StateCutOff: " (NOT SEALED: cut off; not a result)",
+		StateCutOff:  " (NOT SEALED: cut off; not a result)",
+		StateDamaged: " (NOT SEALED: manifest.json is damaged; not a result)",
 	}
 	line("events", "%s%s", r.Path, state[r.State])
 	if r.Model != "" {

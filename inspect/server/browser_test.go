@@ -70,7 +70,7 @@ func servePage(t *testing.T, sealed int) *served {
 	for i := range sealed {
 		run := filepath.Join(dir, "gopher-6m-q8_0", fmt.Sprintf("run_20261101_10%02d%02d_%04x", i/60, i%60, i))
 		write(t, filepath.Join(run, "resource.jsonl"), log7)
-		write(t, filepath.Join(run, "manifest.json"), "{}")
+		write(t, filepath.Join(run, "manifest.json"), `{"version":1}`)
 	}
 	run, err := rundir.Create(dir, "gopher-6m-q8_0", time.Now())
 	if err != nil {

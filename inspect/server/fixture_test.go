@@ -60,10 +60,10 @@ func folder(t testing.TB) string {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "m", sealedRun, "resource.jsonl"), log7)
 	write(t, filepath.Join(dir, "m", sealedRun, "metadata.json"), metadata)
-	write(t, filepath.Join(dir, "m", sealedRun, "manifest.json"), `{}`)
+	write(t, filepath.Join(dir, "m", sealedRun, "manifest.json"), `{"version":1}`)
 	write(t, filepath.Join(dir, "m", sealedRun, "activations.stream"), "12345")
 	write(t, filepath.Join(dir, "m", openRun, ".resource.jsonl.part"), log7[:strings.Index(log7, "\n")+20])
-	write(t, filepath.Join(dir, "m", emptyRun, "manifest.json"), `{}`)
+	write(t, filepath.Join(dir, "m", emptyRun, "manifest.json"), `{"version":1}`)
 	write(t, filepath.Join(dir, "secret"), "secret")
 	return dir
 }

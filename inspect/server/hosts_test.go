@@ -52,7 +52,7 @@ func TestHosts(t *testing.T) {
 	second := t.TempDir()
 	const later = "run_20261121_130000_dddd"
 	write(t, filepath.Join(second, "m", later, "resource.jsonl"), log7)
-	write(t, filepath.Join(second, "m", later, "manifest.json"), `{}`)
+	write(t, filepath.Join(second, "m", later, "manifest.json"), `{"version":1}`)
 	a, far := hostOf(t, "gpu-1", Options{Dir: folder(t), Control: func(string, Command) (json.RawMessage, error) {
 		return json.RawMessage("{}"), nil
 	}})

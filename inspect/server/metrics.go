@@ -35,7 +35,7 @@ func newMetrics(s *Server) *metrics {
 }
 
 var (
-	runInfo = gauge("run_info", "A run that is served; always 1. State is running, sealed or cut off.", "model",
+	runInfo = gauge("run_info", "A run that is served; always 1. State is running, sealed, damaged or cut off.", "model",
 		"state", "level")
 	stoppedInfo = gauge("recording_stopped",
 		"A run that was recorded no more while its program went on; always 1.", "cause")

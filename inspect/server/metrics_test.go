@@ -166,7 +166,7 @@ llamatap_overhead_ratio{run="RUN"} 0.5
 # HELP llamatap_overhead_upper_ratio overhead_ratio and the processor time that the collector may have taken.
 # TYPE llamatap_overhead_upper_ratio gauge
 llamatap_overhead_upper_ratio{run="RUN"} 0.6
-# HELP llamatap_run_info A run that is served; always 1. State is running, sealed or cut off.
+# HELP llamatap_run_info A run that is served; always 1. State is running, sealed, damaged or cut off.
 # TYPE llamatap_run_info gauge
 llamatap_run_info{level="DETAILED",model="m",run="RUN",state="sealed"} 1
 `},

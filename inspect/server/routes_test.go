@@ -250,7 +250,7 @@ func TestListing(t *testing.T) {
 		if w := request(s, "/api/v1/resource-logs?run="+sealedRun); w.Code != 404 {
 			t.Errorf("another run: %d", w.Code)
 		}
-		write(t, filepath.Join(dir, "m", going, "manifest.json"), "{}")
+		write(t, filepath.Join(dir, "m", going, "manifest.json"), `{"version":1}`)
 	}
 }
 

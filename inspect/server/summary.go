@@ -50,7 +50,7 @@ func (s reports) kv(w http.ResponseWriter, r *http.Request) error {
 			answer.Caches = nil
 		}
 	}
-	if run.State == resources.StateSealed {
+	if run.State == resources.StateSealed || run.State == resources.StateDamaged {
 		if lives, err := resources.OpenKV(r.Context(), run.dir, livesPoints, nil); err == nil {
 			lives.Path = run.ID
 			answer.Lives = lives

@@ -22,11 +22,12 @@ var ErrNotARun = errors.New("no captured tensors")
 type Run struct {
 	Path     string // as given to Open
 	Kind     Kind
-	Sealed   bool             // a run directory with a manifest
+	Sealed   bool             // a run directory with a manifest that is what was sealed
 	Metadata *rundir.Metadata // nil where there is none
 	Stream   *stream.Reader
 
 	running     bool     // a process was writing it when it was opened
+	manifest    error    // what is wrong with its manifest
 	tokensPaths []string // of the tokens files, which may not be there; one, or one per segment
 }
 
@@ -56,9 +57,7 @@ func openDir(path string) (*Run, error) {
 		return openSegments(path)
 	}
 	r := &Run{Path: path, Kind: KindRun, tokensPaths: []string{filepath.Join(path, rundir.TokensName)}}
-	if _, err := os.Stat(filepath.Join(path, rundir.ManifestName)); err == nil {
-		r.Sealed = true
-	}
+	r.Sealed, r.manifest = rundir.Sealed(path)
 	var err error
 	if r.Metadata, err = rundir.FindMetadata(path); err != nil {
 		return nil, err
@@ -97,7 +96,8 @@ func openSegments(path string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{Path: path, Kind: KindRun, Sealed: exists(filepath.Join(path, rundir.ManifestName))}
+	r := &Run{Path: path, Kind: KindRun}
+	r.Sealed, r.manifest = rundir.Sealed(path)
 	var parts []*stream.Reader
 	for _, name := range names {
 		folder := filepath.Join(path, name)

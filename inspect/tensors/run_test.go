@@ -18,6 +18,29 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
+// TestDamagedManifest: a run whose manifest is not what was sealed is called sealed by no reader.
+func TestDamagedManifest(t *testing.T) {
+	path := sealed(t)
+	name := filepath.Join(path, rundir.ManifestName)
+	text, err := os.ReadFile(name)
+	check(t, err)
+	for _, damaged := range []string{strings.Replace(string(text), `"sealed": "2`, `"sealed": "1`, 1), "{"} {
+		check(t, os.WriteFile(name, []byte(damaged), 0o600))
+		r, err := Open(path)
+		check(t, err)
+		s, err := Summarize(r, Filter{})
+		check(t, errors.Join(err, r.Close()))
+		v, err := Verify(path)
+		check(t, err)
+		var out bytes.Buffer
+		check(t, s.WriteText(&out))
+		if s.Sealed || v.Sealed || len(s.Damage) != 1 || v.Findings[0].What != s.Damage[0] ||
+			!strings.Contains(out.String(), "NOT SEALED: manifest.json is damaged") {
+			t.Errorf("%v, %+v, %+v:\n%s", s.Sealed, s.Damage, v, out.String())
+		}
+	}
+}
+
 func TestSummarize(t *testing.T) {
 	for _, id := range []codec.ID{codec.None, codec.LZ4, codec.Zstd, codec.ZstdShuffle} {
 		f := fixture{codec: id}

@@ -30,6 +30,9 @@ func Summarize(r *Run, f Filter) (*Summary, error) {
 		}
 	}
 	s.Lost = s.Lost || len(s.Losses) > 0
+	if r.manifest != nil {
+		s.Damage, s.broken = append(s.Damage, r.manifest.Error()), true
+	}
 	for _, err := range r.Stream.Info().Damage {
 		if r.running && errors.Is(err, stream.ErrTruncated) {
 			continue // its end is still to be written

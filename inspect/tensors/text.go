@@ -137,6 +137,8 @@ func (s *Summary) sealText() string {
 		return ""
 	case s.Sealed:
 		return " (sealed)"
+	case s.broken:
+		return " (NOT SEALED: manifest.json is damaged; not a result)"
 	case s.Running:
 		return " (still running)"
 	}

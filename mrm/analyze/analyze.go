@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -137,7 +136,10 @@ func (r *Result) survey(ctx context.Context, o Options) ([]product, *figureData,
 
 // check looks at whether a run may be analysed: sealed, and not contaminated.
 func check(dir string, o Options) error {
-	if _, err := os.Stat(filepath.Join(dir, rundir.ManifestName)); err != nil {
+	switch sealed, err := rundir.Sealed(dir); {
+	case err != nil:
+		return fmt.Errorf("%s is no sealed run: %w: see 'llamatap verify %s'", dir, err, dir)
+	case !sealed:
 		return fmt.Errorf("%s has no manifest: it is no sealed run; 'llamatap verify --repair %s' seals one that "+
 			"was interrupted", dir, dir)
 	}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import builtins
+import hashlib
 import json
 import math
 import os
@@ -89,7 +90,10 @@ class Run:
     @property
     def sealed(self) -> bool:
         """Whether the run is complete; a live one and one that was killed are not."""
-        return (self.path / "manifest.json").exists()
+        try:
+            return _manifest(self.path) is not None
+        except ValueError:
+            return False
 
     @property
     def tokens(self) -> list[Token]:
@@ -299,13 +303,34 @@ def _age(run: Path) -> tuple[str, float]:
     return run.name[:len("run_20060102_150405")], sealed
 
 
+def _manifest(folder: Path) -> dict[str, Any] | None:
+    """manifest.json; None where there is none. Raises ValueError where it is not what was sealed."""
+    path = folder / "manifest.json"
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    damaged = ValueError(f"{path} is damaged: copy the run again, or see llamatap verify {folder}")
+    try:
+        manifest: dict[str, Any] = json.loads(text)
+        version, own = manifest["version"], manifest.get("sha256", "").encode()
+        names = {"version", "run_id", "sealed", "files", "sha256"}
+        if version not in (1, 2) or manifest.keys() - names or (len(own) == 64) != (version == 2):
+            raise damaged
+        if own:
+            before, _, after = text.rpartition(own)
+            if hashlib.sha256(before + b"0" * 64 + after).hexdigest().encode() != own:
+                raise damaged
+        [(f["name"], f["size"]) for f in manifest["files"] or []]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise damaged from None
+    return manifest
+
+
 def _check_sizes(folder: Path) -> None:
     """Raises ValueError where a file of a sealed folder is not as large as it was: the copy of a run was cut short."""
-    try:
-        files = json.loads((folder / "manifest.json").read_bytes())["files"]
-    except (FileNotFoundError, ValueError, KeyError):
-        return
-    for f in files:
+    manifest = _manifest(folder)
+    for f in manifest["files"] or [] if manifest else []:
         path = folder / f["name"]
         if path.is_file() and path.stat().st_size != f["size"]:
             raise ValueError(f"{path} has {path.stat().st_size} bytes, the run had {f['size']}: copy the run again, or "

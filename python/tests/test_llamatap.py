@@ -182,6 +182,19 @@ class Recorded(unittest.TestCase):
                 run = llamatap.open(path)
                 run.tensor("l_out", layer=1, phase="decode")
 
+    def test_damaged_manifest(self):
+        run = self.copy(self.run_)
+        manifest = run.path / "manifest.json"
+        text = manifest.read_text()
+        self.assertTrue(run.sealed)
+        for damaged in [text[:99], text.replace('"sealed": "2', '"sealed": "1'), "[]", text.replace("sealed", "seated"),
+                        text.replace('"version": 2', '"version": 1'), text.replace('"version": 2', '"version": 3')]:
+            self.assertNotEqual(damaged, text)
+            manifest.write_text(damaged)
+            self.assertFalse(run.sealed)
+            with self.assertRaisesRegex(ValueError, "manifest.json is damaged: .*llamatap verify"):
+                llamatap.open(run.path)
+
     def test_copies_that_were_cut_short(self):
         for name in ["activations.stream", "activations.stream.idx", "activations_tokens.json"]:
             path = self.copy(self.run_).path
@@ -335,7 +348,7 @@ class Recorded(unittest.TestCase):
                 run = Path(folder) / "m" / f"run_20260102_030405_{name}"
                 run.mkdir(parents=True)
                 shutil.copy(self.run_.path / "metadata.json", run)
-                (run / "manifest.json").write_text('{"files": []}')
+                (run / "manifest.json").write_text('{"version": 1, "files": []}')
                 os.utime(run / "manifest.json", (sealed, sealed))
             self.assertEqual(llamatap.open(folder).path.name, "run_20260102_030405_aaaa")
             (run / "manifest.json").unlink()  # a live one

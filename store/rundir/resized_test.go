@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -38,5 +39,26 @@ func TestResized(t *testing.T) {
 	}
 	if found := Resized(dir); !slices.Equal(found, []string{"manifest.json: unexpected end of JSON input"}) {
 		t.Errorf("%q", found)
+	}
+}
+
+// TestSealed: a manifest that is not what was sealed seals nothing.
+func TestSealed(t *testing.T) {
+	dir := t.TempDir()
+	if sealed, err := Sealed(dir); sealed || err != nil {
+		t.Errorf("without a manifest: %v, %v", sealed, err)
+	}
+	text, err := Manifest{RunID: "run_1", Files: []File{{Name: "a", Size: 1}}}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for written, want := range map[string]bool{string(text): true, string(text[:9]): false, "": false,
+		strings.Replace(string(text), `"size": 1`, `"size": 2`, 1): false} {
+		if err := os.WriteFile(filepath.Join(dir, ManifestName), []byte(written), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if sealed, err := Sealed(dir); sealed != want || (err == nil) != want {
+			t.Errorf("%q: %v, %v", written, sealed, err)
+		}
 	}
 }

@@ -115,6 +115,16 @@ func compare(path string, manifest Manifest, progress func(done, total int64)) (
 	return report, nil
 }
 
+// Sealed reports whether a run directory has a manifest that is what was sealed. The error says why one that is there
+// is not, or cannot be read.
+func Sealed(path string) (bool, error) {
+	_, err := ReadManifest(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // ReadManifest reads manifest.json of a run directory. It refuses a newer version, and names that lead out of the
 // directory.
 func ReadManifest(path string) (Manifest, error) {

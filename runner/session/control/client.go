@@ -64,7 +64,7 @@ func Ask(dir string, r Request) (Answer, error) {
 
 // explain makes an error of the socket one that says how the run is.
 func explain(dir string, err error) error {
-	sealed := exists(filepath.Join(dir, rundir.ManifestName))
+	sealed, _ := rundir.Sealed(dir)
 	lost := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 	// a collector that was killed leaves its socket
 	gone := errors.Is(err, fs.ErrNotExist) || lost && !exists(filepath.Join(dir, rundir.SocketName))

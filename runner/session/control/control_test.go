@@ -199,7 +199,11 @@ func TestClose(t *testing.T) {
 	if _, err := Ask(dir, Request{Command: CommandStatus}); !errors.Is(err, ErrNoRun) {
 		t.Errorf("without a run: %v", err)
 	}
-	os.WriteFile(filepath.Join(dir, "manifest.json"), nil, 0o600)
+	text, err := rundir.Manifest{}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.WriteFile(filepath.Join(dir, "manifest.json"), text, 0o600)
 	if _, err := Ask(dir, Request{Command: CommandStatus}); !errors.Is(err, ErrEnded) ||
 		!strings.Contains(err.Error(), "is sealed") {
 		t.Errorf("of a sealed run: %v", err)
