@@ -56,3 +56,26 @@ func TestFindProject(t *testing.T) {
 		t.Errorf("%q, not %s", got, run)
 	}
 }
+
+// TestFindLinks: a run that lies elsewhere is found by a link to it, once; a link to a folder leads nowhere.
+func TestFindLinks(t *testing.T) {
+	folder, elsewhere := t.TempDir(), t.TempDir()
+	outside := filepath.Join(elsewhere, "run_20260301_120000_0000")
+	inside := filepath.Join(folder, "model", "run_20260301_120001_1111")
+	for _, path := range []string{outside, inside} {
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(folder, "model", "run_20260301_120000_0000")
+	for name, to := range map[string]string{link: outside, filepath.Join(folder, filepath.Base(outside)): outside,
+		filepath.Join(folder, filepath.Base(inside)): inside, filepath.Join(folder, "all"): elsewhere,
+		filepath.Join(folder, Folder): folder, filepath.Join(folder, "run_gone"): "nowhere"} {
+		if err := os.Symlink(to, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := Find(folder); !slices.Equal(got, []string{inside, link}) {
+		t.Errorf("%q", got)
+	}
+}
