@@ -2,11 +2,13 @@
 package llamatap_test
 
 import (
+	"bytes"
 	"fmt"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -267,5 +269,20 @@ func TestInspectReach(t *testing.T) {
 	chain[2].imports = nil
 	if got := inspectReaches(chain); got != nil {
 		t.Errorf("got %q, want none", got)
+	}
+}
+
+// TestSelf: a program of the archive runs under the loader that it brings. os.Executable names that one, and llama.Self
+// what starts the program again.
+func TestSelf(t *testing.T) {
+	for _, s := range sources(t) {
+		name := path.Join(s.dir, s.name)
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !s.test() && name != "cgo/llama/home.go" && bytes.Contains(text, []byte("os.Executable")) {
+			t.Errorf("%s asks os.Executable: use llama.Self", name)
+		}
 	}
 }

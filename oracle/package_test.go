@@ -70,7 +70,7 @@ func emptyRoot(t *testing.T) string {
 // TestArchive: the archive of make dist runs in a root without Go, compiler or llama.cpp, also through links.
 func TestArchive(t *testing.T) {
 	testenv.Slow(t)
-	testenv.NeedPrograms(t, "llama-completion", "llama-cli")
+	testenv.NeedPrograms(t, "llama-completion", "llama-cli", "llama-server")
 	testenv.NeedRoot(t)
 	testenv.NeedLlama(t)
 	testenv.NotWithRace(t)
@@ -103,6 +103,8 @@ $mount install-links links
 links/llama-completion -m /model.gguf -no-cnv -p 'func main() {' -n 8 --temp 0 --tap-tensors 'l_out*' --tap-out two
 $mount verify two/*/*
 links/llama-cli --version
+echo '{"timestamp":0,"input_length":2,"output_length":2,"hash_ids":[5]}' >trace
+$mount bench --trace trace -- llama-server -m /model.gguf
 $mount doctor --quick
 $mount help
 lines() { while IFS= read -r line || [ -n "$line" ]; do echo "$line"; done; }

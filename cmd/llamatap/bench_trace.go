@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/bench"
+	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/kvcache"
@@ -119,7 +120,7 @@ func stoppedReplay(err error) error {
 // startServer starts a server by a command of llamatap, such as llama-server with --tap flags, on a free port of
 // loopback, and waits until it has loaded its model. end stops it. Its output is shown if it fails.
 func startServer(ctx context.Context, command []string) (url string, end func() error, err error) {
-	self, err := os.Executable()
+	self, err := llama.Self()
 	if err != nil {
 		return "", nil, err
 	}
