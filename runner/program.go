@@ -155,7 +155,7 @@ func (p Program) Command(argv0 string, args []string) (*exec.Cmd, error) {
 	cmd := exec.Command(p.Path)
 	if loader := p.loader(); loader != "" {
 		cmd.Path = loader
-		tap, folder := preloaded(tap)
+		tap, folder := llama.Preloaded(tap)
 		libraries := p.in.LibPath
 		if folder != "" {
 			libraries += ":" + folder
@@ -164,8 +164,7 @@ func (p Program) Command(argv0 string, args []string) (*exec.Cmd, error) {
 			args...)
 	} else {
 		cmd.Args = append([]string{argv0}, args...)
-		cmd.Env = p.environment()
-		preload(cmd, tap)
+		cmd.Env = llama.Preload(p.environment(), tap)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return cmd, nil
@@ -180,5 +179,5 @@ func (p Program) environment() []string {
 			return env
 		}
 	}
-	return addLibraryPath(env, p.in.LibPath)
+	return llama.AddLibraryPath(env, p.in.LibPath)
 }

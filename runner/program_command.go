@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/llamatap/llamatap/cgo/llama"
@@ -30,7 +28,7 @@ func Command(name string, args []string) (*exec.Cmd, error) {
 	}
 	cmd := exec.Command(path, args...)
 	cmd.Args[0] = name
-	preload(cmd, tap)
+	cmd.Env = llama.Preload(cmd.Environ(), tap)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return cmd, nil
 }
@@ -82,43 +80,6 @@ func tapLibrary() (string, error) {
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
-}
-
-// preload has the tap loaded into a command by the machine's loader.
-func preload(cmd *exec.Cmd, tap string) {
-	if cmd.Env == nil {
-		cmd.Env = os.Environ()
-	}
-	tap, folder := preloaded(tap)
-	if before := os.Getenv("LD_PRELOAD"); before != "" {
-		tap += ":" + before
-	}
-	cmd.Env = append(cmd.Env, "LD_PRELOAD="+tap)
-	if folder != "" {
-		cmd.Env = addLibraryPath(cmd.Env, folder)
-	}
-}
-
-// preloaded is how a library to preload is named to a loader. Its list is separated by spaces, too: a path with some is
-// the name alone, and a folder that is to be added to the library path, where spaces separate nothing.
-func preloaded(library string) (name, folder string) {
-	if strings.Contains(library, " ") {
-		return filepath.Base(library), filepath.Dir(library)
-	}
-	return library, ""
-}
-
-// addLibraryPath puts folders before those in which loaders look for libraries.
-func addLibraryPath(env []string, path string) []string {
-	const name = "LD_LIBRARY_PATH="
-	for _, entry := range env {
-		if before, ok := strings.CutPrefix(entry, name); ok && before != "" {
-			path += ":" + before
-		}
-	}
-	// exec(2) keeps both
-	env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name) })
-	return append(env, name+path)
 }
 
 // PlainCommand is how exec(2) starts a program without the tap, found as Command finds it: file, arguments,

@@ -3,7 +3,6 @@ package runner
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -118,23 +117,5 @@ func TestPlainWithLoader(t *testing.T) {
 	}
 	if p.Starter() != filepath.Join(run, "llama-cli") {
 		t.Errorf("starter %q", p.Starter())
-	}
-}
-
-// TestPreloadFromSpaces: loaders take a space as the end of a library's name. The tap's folder goes where it is none.
-func TestPreloadFromSpaces(t *testing.T) {
-	t.Setenv("LD_PRELOAD", "/other.so")
-	t.Setenv("LD_LIBRARY_PATH", "/before")
-	for tap, want := range map[string][]string{
-		"/my tools/tap.so": {"LD_PRELOAD=tap.so:/other.so", "LD_LIBRARY_PATH=/my tools:/before"},
-		"/tools/tap.so":    {"LD_PRELOAD=/tools/tap.so:/other.so", "LD_LIBRARY_PATH=/before"},
-	} {
-		var cmd exec.Cmd
-		preload(&cmd, tap)
-		for _, entry := range want {
-			if !slices.Contains(cmd.Env, entry) {
-				t.Errorf("%s: no %s", tap, entry)
-			}
-		}
 	}
 }

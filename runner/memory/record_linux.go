@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/ledger"
 	"github.com/llamatap/llamatap/memtrace/sample"
@@ -166,16 +167,7 @@ func (r *recorder) prepare(cmd *exec.Cmd) error {
 	if r.o.Tap == "" {
 		return fmt.Errorf("%w: the tap's object, which lets a program be watched, is not known", sample.ErrWatch)
 	}
-	if cmd.Env == nil {
-		cmd.Env = os.Environ()
-	}
-	preload := r.o.Tap
-	for _, v := range cmd.Env {
-		if list, ok := strings.CutPrefix(v, "LD_PRELOAD="); ok && list != "" {
-			preload = r.o.Tap + ":" + list
-		}
-	}
-	cmd.Env = append(cmd.Env, sample.WrittenEnv, "LD_PRELOAD="+preload)
+	cmd.Env = llama.Preload(append(cmd.Environ(), sample.WrittenEnv), r.o.Tap)
 	return nil
 }
 

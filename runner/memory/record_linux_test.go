@@ -308,7 +308,11 @@ func TestRecordRefused(t *testing.T) {
 
 // TestRecordOfPages checks that written pages of a program's own memory are recorded in the interval of the write.
 func TestRecordOfPages(t *testing.T) {
-	object := filepath.Join(t.TempDir(), "written.so")
+	folder := filepath.Join(t.TempDir(), "my tools") // a space ends a name in the loader's list
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	object := filepath.Join(folder, "written.so")
 	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", object,
 		filepath.Join(testenv.Root(t), "cgo", "tap", "tap_written.c")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
