@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/table"
@@ -112,8 +113,8 @@ func (e *exporter) dataset() error {
 	case d.info.LeftOut > 0 && !e.o.Complete:
 		return d.incomplete(d.info.LeftOut)
 	case d.info.LeftOut > 0:
-		e.note("%d tokens lack one of the tensors and are left out (in the last layer only tokens with output have "+
-			"rows)", d.info.LeftOut)
+		e.note("left out: %s without a row of each tensor (in the last layer only tokens with output have rows)",
+			present.Plural(d.info.LeftOut, "token"))
 	}
 	if err := d.describe(); err != nil {
 		return err
@@ -201,11 +202,11 @@ func (d *dataset) incomplete(tokens int64) error {
 		}
 	}
 	return fmt.Errorf(
-		"%s: %d of %d tokens lack a row of a chosen tensor: %s (the last layer computes output rows only): leave "+
+		"%s: no row of a chosen tensor for %d of %s: %s (the last layer computes output rows only): leave "+
 			"these out with --tensor or --layer, "+
 			"choose tokens with --phase decode, or keep only the tokens that have all tensors with --complete",
 		d.run.Path,
-		tokens, most, listed(few))
+		tokens, present.Plural(most, "token"), listed(few))
 }
 
 // label reads what names the rows: texts of tokens, and ids of prompts where their results are given.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -188,9 +189,9 @@ func checkRows(l *Live) error {
 	}
 	for _, a := range l.d.all.all {
 		if a.count < most {
-			return fmt.Errorf("--tap-dataset %s: %d of %d tokens lack a row of %s (the last layer computes output "+
-				"rows only): leave it out, with --tap-layer, or give run --prompts --all-rows", l.o.Dir, most-a.count,
-				most, a.label)
+			return fmt.Errorf("--tap-dataset %s: no row of %s for %d of %s (the last layer computes output rows "+
+				"only): leave it out, with --tap-layer, or give run --prompts --all-rows", l.o.Dir, a.label,
+				most-a.count, present.Plural(most, "token"))
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/kvcache"
 )
 
@@ -56,11 +57,11 @@ func Mooncake(ctx context.Context, dir string, out io.Writer) (*Result, error) {
 	}
 	if n := len(requests.All) - len(known); n > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf(
-			"%d requests are left out: they ended within their prompts, or these are not known", n))
+			"left out: %s that ended within the prompt, or whose prompt is not known", present.Plural(n, "request")))
 	}
 	if late > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf(
-			"%d requests have the time at which they got a slot: their arrival is not known", late))
+			"%s with the time of getting a slot: the arrival is not known", present.Plural(late, "request")))
 	}
 	if requests.Cut {
 		r.Notes = append(r.Notes, "the table of requests was not completed: the newest requests are missing")

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/llamatap/llamatap/inspect/memory"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -200,10 +201,10 @@ func (t *mrmTracer) close() error { return errors.Join(t.flush(), t.out.Close())
 // notes say what has no counterpart.
 func (t *mrmTracer) notes() (notes []string) {
 	for _, why := range slices.Sorted(maps.Keys(t.skipped)) {
-		notes = append(notes, fmt.Sprintf("%d rows are left out: %s", t.skipped[why], why))
+		notes = append(notes, fmt.Sprintf("%s left out: %s", present.Plural(t.skipped[why], "row"), why))
 	}
 	if t.device > 0 {
-		notes = append(notes, fmt.Sprintf("%d accesses are of devices: their addresses are buffer_id · 2^%d + offset",
+		notes = append(notes, fmt.Sprintf("accesses of devices, %d: their addresses are buffer_id · 2^%d + offset",
 			t.device, deviceShift))
 	}
 	return notes

@@ -236,7 +236,7 @@ func (s *source) read(p *piece, dst []byte) ([]byte, error) {
 		dst = append(dst, part...)
 	}
 	if want := p.Layout.Rows * p.rowBytes(); int64(len(dst)) != want {
-		return dst, fmt.Errorf("%s: tensor %s, execution %d: %d bytes are there and %d belong: see 'llamatap verify'",
+		return dst, fmt.Errorf("%s: tensor %s, execution %d: size %d bytes, and not %d: see 'llamatap verify'",
 			s.run.Path, p.Name, p.Exec, len(dst), want)
 	}
 	return dst, nil

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
 )
 
@@ -69,7 +70,8 @@ func (e strapExport) strap() error {
 			listed(slices.Sorted(maps.Keys(s.asIs))))
 	}
 	if s.losses != (codec.Losses{}) {
-		e.note("as float16 %d values became infinite and %d became zero", s.losses.Saturated, s.losses.Underflow)
+		e.note("as float16 %s became infinite and %d became zero", present.Plural(s.losses.Saturated, "value"),
+			s.losses.Underflow)
 	}
 	e.describeStrap(plan)
 	names := []string{e.base()}
@@ -288,7 +290,7 @@ func (e strapExport) describeStrap(plan *strapPlan) {
 			plan.tokens.size(), remedy)
 	}
 	if plan.left > 0 {
-		e.note("%d tokens have no row of any of these tensors and are left out", plan.left)
+		e.note("left out: %s without a row of any of these tensors", present.Plural(plan.left, "token"))
 	}
 }
 

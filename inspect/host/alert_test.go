@@ -55,7 +55,7 @@ func TestAlerts(t *testing.T) {
 		"slow":  {line("14", "9", "0"), "sda: p99 latency is between 8.19 ms and 16.4 ms"},
 		"deep":  {line("3", "9", "101"), "sda: 101 requests in flight"},
 		"nothing": {`{"timestamp":1,"interval_s":5,"latency_histogram":[],"inflight":[]}`,
-			"no block device completed a request in 1 snapshots"},
+			"no block device completed a request in 1 snapshot"},
 	} {
 		alerts := strings.Join(analyzedText(t, c.line).Alerts, "\n")
 		if (c.want == "") != (alerts == "") || !strings.Contains(alerts, c.want) {

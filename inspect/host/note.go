@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/resource"
 )
 
@@ -27,8 +28,8 @@ func (r *Report) note(further int) {
 		}
 		source.say(say)
 		if source.Untimed > 0 {
-			say("%d snapshots of %s have no time: they are in the sums, and not in what happened over time",
-				source.Untimed, source.Path)
+			say("%s of %s without a time: in the sums, and not in what happened over time",
+				present.Plural(source.Untimed, "snapshot"), source.Path)
 		}
 	}
 	if b := r.Bounds; b != nil {
@@ -36,10 +37,11 @@ func (r *Report) note(further int) {
 	}
 	r.alert()
 	if further > 0 {
-		say("%d further devices are counted in 'all devices' only; %d have rows of their own", further, maxDevices)
+		say("'all devices' alone counts %s; %d have rows of their own", present.Plural(further, "further device"),
+			maxDevices)
 	}
 	if im := r.Importance; im != nil && im.LeftOut > 0 {
-		say("%d snapshots are not held against each other: the first %d are", im.LeftOut, maxSamples)
+		say("only the first %d snapshots are held against each other: that leaves out %d", maxSamples, im.LeftOut)
 	}
 	if im := r.Importance; im != nil && !slices.ContainsFunc(im.Rows,
 		func(row ImportanceRow) bool { return row.R != nil }) &&
@@ -48,21 +50,21 @@ func (r *Report) note(further int) {
 			"values change", fewest)
 	}
 	if t := r.OffCPU; t != nil && t.Beyond > 0 {
-		say("%d of %d off-CPU times are longer than the interval they stand in, the longest %s: they are whole gaps, "+
+		say("%d of %d off-CPU times took longer than the interval they stand in, the longest %s: such are whole gaps, "+
 			"recorded when they ended, "+
 			"idle sleep among them (STRAP-LLM's recorder does so)", t.Beyond, t.Entries, msText(t.Longest))
 	}
 	if t := r.OffCPU; t != nil && t.By != nil && t.By.Unknown > 0 {
-		say("%s in futexes are not known to be for a lock or for work: they are in no off-CPU time; "+
+		say("of %s in futexes it is not known whether that was for a lock or for work: no off-CPU time has it; "+
 			"docs/HOST_SYSTEM.md has the rule", msText(t.By.Unknown))
 	}
 	if t := r.OffCPU; t != nil && t.Forgotten > 0 {
-		say("off-CPU times: more than %d ids; those with the least were dropped on the way, %d times, none above %s",
-			maxIDs, t.Forgotten, msText(t.MostForgotten))
+		say("off-CPU times: more than %d ids; those with the least were dropped on the way, %s, none above %s",
+			maxIDs, present.Plural(t.Forgotten, "time"), msText(t.MostForgotten))
 	}
 	if t := r.Faults; t != nil && t.Forgotten > 0 {
-		say("page faults: more than %d ids; those with the fewest were dropped on the way, %d times, none above %s",
-			maxIDs, t.Forgotten, threeDigits(t.MostForgotten))
+		say("page faults: more than %d ids; those with the fewest were dropped on the way, %s, none above %s",
+			maxIDs, present.Plural(t.Forgotten, "time"), threeDigits(t.MostForgotten))
 	}
 	switch {
 	case r.Block == nil && r.System == nil:
@@ -99,8 +101,8 @@ func (r *Report) alert() {
 		}
 	}
 	if r.Block.Snapshots > 0 && (r.All == nil || r.All.Requests == 0) {
-		alert("no block device completed a request in %d snapshots: data came from the page cache, or the recorder "+
-			"saw nothing", r.Block.Snapshots)
+		alert("no block device completed a request in %s: data came from the page cache, or the recorder saw nothing",
+			present.Plural(r.Block.Snapshots, "snapshot"))
 	}
 }
 
@@ -114,12 +116,12 @@ func valueOr(v *float64, otherwise float64) float64 {
 // say notes how the file was recorded, if not in the best way.
 func (s *Source) say(say func(string, ...any)) {
 	if n := s.Origins[resource.OriginPlain]; n > 0 {
-		say("%d of %d snapshots of %s were recorded by plain tracepoints, for the kernel had no types of its own (BTF)",
-			n, s.Snapshots, s.Path)
+		say("plain tracepoints recorded %d of %s of %s, for the kernel had no types of its own (BTF)", n,
+			present.Plural(s.Snapshots, "snapshot"), s.Path)
 	}
 	if n := s.Origins[resource.OriginProc]; n > 0 {
-		say("%d of %d snapshots of %s were polled from /proc: without latencies and without reasons of waiting", n,
-			s.Snapshots, s.Path)
+		say("/proc gave %d of %s of %s: without latencies and without reasons of waiting", n,
+			present.Plural(s.Snapshots, "snapshot"), s.Path)
 	}
 	var lost []string
 	for _, cause := range slices.Sorted(maps.Keys(s.Lost)) {
@@ -136,23 +138,25 @@ func (s *Source) say(say func(string, ...any)) {
 // say notes how the file gave the bounds of buckets.
 func (b *Bounds) say(say func(string, ...any)) {
 	if b.Corrected > 0 {
-		say("%d buckets have STRAP-LLM's bounds, twice as high as they are: corrected by their slot; figures are "+
-			"half of what its analyser says", b.Corrected)
+		say("%s with STRAP-LLM's bounds, twice as high as they are: corrected by the slot; figures are half of what "+
+			"its analyser says", present.Plural(b.Corrected, "bucket"))
 	}
 	if b.TakenAsStrap {
-		say("%d buckets have no slot: their bounds were taken as STRAP-LLM's, and halved, as --strap-buckets asks",
-			b.WithoutSlot)
+		say("%s without a slot: bounds were taken as STRAP-LLM's, and halved, as --strap-buckets asks",
+			present.Plural(b.WithoutSlot, "bucket"))
 	} else if b.WithoutSlot > 0 {
-		say("%d buckets have no slot: their bounds were taken as they stand; --strap-buckets takes them as "+
-			"STRAP-LLM's, twice as high", b.WithoutSlot)
+		say("%s without a slot: bounds were taken as they stand; --strap-buckets takes them as STRAP-LLM's, twice as "+
+			"high", present.Plural(b.WithoutSlot, "bucket"))
 	}
 	if b.Odd > 0 {
-		say("%d buckets have bounds that are not those of their slot: the slot was believed", b.Odd)
+		say("%s with other bounds than those of the slot: the slot was believed", present.Plural(b.Odd, "bucket"))
 	}
 	if b.Unusable > 0 {
-		say("%d buckets have neither slot nor usable bounds: their requests are not counted", b.Unusable)
+		say("%s with neither slot nor usable bounds: requests in there are not counted",
+			present.Plural(b.Unusable, "bucket"))
 	}
 	if b.TotalsDiffer > 0 {
-		say("%d times the total of a device is not the sum of its buckets: the buckets were counted", b.TotalsDiffer)
+		say("the total of a device is not the sum of its buckets, %s: the buckets were counted",
+			present.Plural(b.TotalsDiffer, "time"))
 	}
 }

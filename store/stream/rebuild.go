@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -80,8 +81,8 @@ func (b *rebuilder) write(out *output, old *index) (err error) {
 		return err
 	}
 	if b.done.Rebuilt > 0 {
-		b.say("index: %d packets are known from the stream alone; their tokens, executions and times are unknown, "+
-			"and their element type and shape are assumed", b.done.Rebuilt)
+		b.say("index: %s found in the stream alone: tokens, executions and times are unknown, and element type and "+
+			"shape are assumed", present.Plural(b.done.Rebuilt, "packet"))
 	}
 	return b.journal.end()
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -106,7 +107,7 @@ func (r *repair) run() error {
 	case x.footer == nil || r.size < x.totals.StreamBytes:
 		return r.cutOff(x)
 	case r.size > x.totals.StreamBytes:
-		r.say("stream: %d bytes behind its end are put aside", r.size-x.totals.StreamBytes)
+		r.say("stream: what is behind its end, %s, is put aside", present.Plural(r.size-x.totals.StreamBytes, "byte"))
 		return r.cutStream(x.totals.StreamBytes)
 	}
 	return nil
@@ -120,8 +121,8 @@ func (r *repair) cutOff(x *index) error {
 	if err != nil {
 		return err
 	}
-	r.say("index: it had no end; it ends behind its last commit marker, %d packets and %d rows, %d bytes before",
-		p.Packets, p.Rows, x.size-p.IndexBytes)
+	r.say("index: it had no end; it ends behind its last commit marker, %s and %s, %s before",
+		present.Plural(p.Packets, "packet"), present.Plural(p.Rows, "row"), present.Plural(x.size-p.IndexBytes, "byte"))
 	if _, err := setAside(r.path+IndexSuffix, OrigSuffix, 0); err != nil {
 		return err
 	}
@@ -233,7 +234,8 @@ func (r *repair) copyCut(at int64) error {
 	}
 	name, err := setAside(r.path, cutSuffix, at)
 	if err == nil {
-		r.say("stream: the last %d bytes are in no commit; they are in %s now", r.size-at, filepath.Base(name))
+		r.say("stream: what is in no commit, the last %s, is in %s now", present.Plural(r.size-at, "byte"),
+			filepath.Base(name))
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"sort"
 
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/label"
 )
 
@@ -80,8 +81,8 @@ func (x *index) scan(chain uint32) error {
 				break
 			}
 			if !next.found {
-				x.hurt(fmt.Errorf("index: %w: the last %d bytes, from byte %d, are no whole record", ErrTruncated,
-					x.size-at, at))
+				x.hurt(fmt.Errorf("index: %w: no whole record in the last %s, from byte %d", ErrTruncated,
+					present.Plural(x.size-at, "byte"), at))
 				x.torn, at = x.size-at, x.size
 				break
 			}
