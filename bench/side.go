@@ -62,7 +62,7 @@ func ParseRates(stderr []byte) (prefill, decode float64, err error) {
 func run(cmd *exec.Cmd) (stdout, stderr []byte, err error) {
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
-	if err = cmd.Run(); err != nil {
+	if err = runChild(cmd); err != nil {
 		err = fmt.Errorf("%s: %w: %s", cmd, err, bytes.TrimSpace(said.Bytes()))
 	}
 	return out.Bytes(), said.Bytes(), err

@@ -102,7 +102,7 @@ func measured(cmd *exec.Cmd) ([]byte, error) {
 		name, _, _ := strings.Cut(entry, "=")
 		return slices.Contains(config.TapVariables(), name)
 	})
-	err := cmd.Run()
+	err := runChild(cmd)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == statusLossy {
 		return out.Bytes(), nil
