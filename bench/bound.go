@@ -22,7 +22,7 @@ var boundPattern = regexp.MustCompile(`^([a-z]+) *([<>]) *([0-9.]+)$`)
 
 // ParseBounds reads bounds with commas between them.
 func ParseBounds(text string) ([]Bound, error) {
-	var all []Bound
+	var bounds []Bound
 	for part := range strings.SplitSeq(text, ",") {
 		match := boundPattern.FindStringSubmatch(strings.TrimSpace(part))
 		if match == nil || !slices.Contains(boundMetrics, match[1]) {
@@ -33,9 +33,9 @@ func ParseBounds(text string) ([]Bound, error) {
 		if err != nil || limit <= 0 {
 			return nil, fmt.Errorf("%q: the ratio %s is no number above 0", part, match[3])
 		}
-		all = append(all, Bound{match[1], match[2] == "<", limit})
+		bounds = append(bounds, Bound{match[1], match[2] == "<", limit})
 	}
-	return all, nil
+	return bounds, nil
 }
 
 // String writes the bound as it is read.
@@ -90,40 +90,41 @@ type Judgement struct {
 
 // JudgeChanges holds changes against bounds.
 func JudgeChanges(bounds []Bound, changes []Change) []Judgement {
-	var all []Judgement
+	var judgements []Judgement
 	for _, b := range bounds {
 		for i := range changes {
 			if c := &changes[i]; b.is(c.Metric) {
-				all = append(all, Judgement{b, c.Test, c.Ratio, b.ofChange(c)})
+				judgements = append(judgements, Judgement{b, c.Test, c.Ratio, b.ofChange(c)})
 			}
 		}
 	}
-	return all
+	return judgements
 }
 
 // JudgeRatios holds ratios of pairs against bounds.
 func JudgeRatios(bounds []Bound, ratios []Ratio) []Judgement {
-	var all []Judgement
+	var judgements []Judgement
 	for _, b := range bounds {
 		for i := range ratios {
 			if r := &ratios[i]; b.is(r.Metric) {
-				all = append(all, Judgement{b, r.Test + ", " + r.Other + " / " + r.Base, r.Interval, b.ofRatio(r)})
+				judgements = append(judgements, Judgement{b, r.Test + ", " + r.Other + " / " + r.Base, r.Interval,
+					b.ofRatio(r)})
 			}
 		}
 	}
-	return all
+	return judgements
 }
 
 // Blame is the error of the judgements that failed, or of bounds that nothing could be held against; nil for none.
-func Blame(bounds []Bound, all []Judgement) error {
+func Blame(bounds []Bound, judgements []Judgement) error {
 	var failed []string
 	for _, b := range bounds {
 		of := func(j Judgement) bool { return j.Bound == b }
-		if !slices.ContainsFunc(all, of) {
+		if !slices.ContainsFunc(judgements, of) {
 			return fmt.Errorf("--fail-if %v: there is nothing to hold it against: no test with %s in both", b, b.Metric)
 		}
 	}
-	for _, j := range all {
+	for _, j := range judgements {
 		if j.Verdict == Failed {
 			failed = append(failed, fmt.Sprintf("%s %.3f", j.Test, j.Ratio.Median))
 		}

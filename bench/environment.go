@@ -90,8 +90,8 @@ func LookAround(llamaBench string) *Environment {
 		e.MHz = kHz / 1000
 	}
 	if llamaBench != "" {
-		if said, err := exec.Command(llamaBench, "--version").CombinedOutput(); err == nil {
-			e.BuildCommit, e.BuildNumber = parseBuild(said)
+		if output, err := exec.Command(llamaBench, "--version").CombinedOutput(); err == nil {
+			e.BuildCommit, e.BuildNumber = parseBuild(output)
 		}
 	}
 	e.Spin = spinFor(500 * time.Millisecond)
@@ -101,8 +101,8 @@ func LookAround(llamaBench string) *Environment {
 // buildPattern reads what llama.cpp's programs say of their build: 0.7.0's form, and the older one.
 var buildPattern = regexp.MustCompile(`version: (?:\S+ \(build (\d+), commit (\S+)\)|(\d+) \((\S+)\))`)
 
-func parseBuild(said []byte) (commit *string, number *int) {
-	match := buildPattern.FindSubmatch(said)
+func parseBuild(output []byte) (commit *string, number *int) {
+	match := buildPattern.FindSubmatch(output)
 	if match == nil {
 		return nil, nil
 	}

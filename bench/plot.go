@@ -20,7 +20,7 @@ func Picture(rows []Row) *sheet.Picture {
 			if metricOf(r) != metric || len(r.SamplesTS) == 0 {
 				continue
 			}
-			name, tap := common(rows, r, r), known(r.Tap)
+			name, tap := common(rows, r, r), textOrUnknown(r.Tap)
 			cell := slices.Index(figure.Names, name)
 			if cell < 0 {
 				cell, figure.Names = len(figure.Names), append(figure.Names, name)

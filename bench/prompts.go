@@ -24,13 +24,13 @@ func (p *scriptedPrompt) expand(dir string) ([]Prompt, error) {
 	texts := []Prompt{}
 	switch {
 	case p.File != "":
-		text, err := readText(beside(dir, p.File))
+		text, err := readText(resolvePath(dir, p.File))
 		if err != nil {
 			return nil, err
 		}
 		texts = append(texts, Prompt{Name: filepath.Base(p.File), Text: text})
 	case p.JSONL != "":
-		data, err := readText(beside(dir, p.JSONL))
+		data, err := readText(resolvePath(dir, p.JSONL))
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +45,7 @@ func (p *scriptedPrompt) expand(dir string) ([]Prompt, error) {
 			texts = append(texts, Prompt{})
 		}
 	}
-	var all []Prompt
+	var prompts []Prompt
 	for _, text := range texts {
 		for _, n := range gens {
 			next := text
@@ -56,10 +56,10 @@ func (p *scriptedPrompt) expand(dir string) ([]Prompt, error) {
 				return nil,
 					errors.New("it says nothing: write {prompt: 512}, {gen: 128}, both, {file: …} or {jsonl: …}")
 			}
-			all = append(all, next)
+			prompts = append(prompts, next)
 		}
 	}
-	return all, nil
+	return prompts, nil
 }
 
 // mostText bounds a file of prompts.
@@ -86,7 +86,7 @@ func readText(path string) (string, error) {
 // parsePrompts reads one prompt per line: {"id": …, "prompt": …, "n_predict": …}. Other keys are those of
 // llamatap run's --prompts, and mean nothing here.
 func parsePrompts(name, data string) ([]Prompt, error) {
-	var all []Prompt
+	var prompts []Prompt
 	number := 0
 	for line := range strings.Lines(data) {
 		number++
@@ -109,10 +109,10 @@ func parsePrompts(name, data string) ([]Prompt, error) {
 		if id == "" {
 			id = fmt.Sprintf("%s:%d", name, number)
 		}
-		all = append(all, Prompt{Name: id, Text: p.Prompt, Gen: p.Predict})
+		prompts = append(prompts, Prompt{Name: id, Text: p.Prompt, Gen: p.Predict})
 	}
-	if len(all) == 0 {
+	if len(prompts) == 0 {
 		return nil, fmt.Errorf("%s holds no prompt", name)
 	}
-	return all, nil
+	return prompts, nil
 }

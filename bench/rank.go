@@ -38,22 +38,22 @@ func rankSum(a, b []float64) (u, ties float64) {
 		v     float64
 		first bool
 	}
-	var all []value
+	var values []value
 	for _, v := range a {
-		all = append(all, value{v, true})
+		values = append(values, value{v, true})
 	}
 	for _, v := range b {
-		all = append(all, value{v, false})
+		values = append(values, value{v, false})
 	}
-	slices.SortFunc(all, func(x, y value) int { return cmp.Compare(x.v, y.v) })
+	slices.SortFunc(values, func(x, y value) int { return cmp.Compare(x.v, y.v) })
 	var ranks float64
-	for i := 0; i < len(all); {
+	for i := 0; i < len(values); {
 		k := i
-		for k < len(all) && all[k].v == all[i].v {
+		for k < len(values) && values[k].v == values[i].v {
 			k++
 		}
 		for j := i; j < k; j++ {
-			if all[j].first {
+			if values[j].first {
 				ranks += float64(i+k+1) / 2 // the mean of ranks i+1 … k
 			}
 		}

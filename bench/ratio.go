@@ -22,7 +22,7 @@ type Ratio struct {
 // the settings with the first ones. Pairs are of the same round; where a round has several repetitions, its median
 // counts.
 func Ratios(rows []Row) []Ratio {
-	var all []Ratio
+	var ratios []Ratio
 	bases := map[string]*Row{}
 	for i := range rows {
 		r := &rows[i]
@@ -42,10 +42,10 @@ func Ratios(rows []Row) []Ratio {
 			continue
 		}
 		own, other := difference(base, r)
-		all = append(all, Ratio{Test: common(rows, base, r), Base: own, Other: other, Interval: medianInterval(values),
-			Metric: metricOf(r)})
+		ratios = append(ratios, Ratio{Test: common(rows, base, r), Base: own, Other: other,
+			Interval: medianInterval(values), Metric: metricOf(r)})
 	}
-	return all
+	return ratios
 }
 
 // common names what a pair has in common: the test, and of what varies among all rows the model and the settings.
@@ -116,7 +116,7 @@ func difference(a, b *Row) (nameA, nameB string) {
 		name string
 		of   func(*Row) string
 	}{
-		{"tap", func(r *Row) string { return known(r.Tap) }},
+		{"tap", func(r *Row) string { return textOrUnknown(r.Tap) }},
 		{"threads", func(r *Row) string { return fmt.Sprint(r.Threads) }},
 		{"np", func(r *Row) string { return strconv.Itoa(r.sequences()) }},
 		{"ngl", func(r *Row) string { return fmt.Sprint(r.GPULayers) }},

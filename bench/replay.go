@@ -54,7 +54,7 @@ type ReplayRow struct {
 func (r *Replay) Run(ctx context.Context) (*ReplayReport, error) {
 	// Connections are not shared and not limited, so that a request never waits for another one's.
 	r.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	if err := r.look(ctx); err != nil {
+	if err := r.fetchProperties(ctx); err != nil {
 		return nil, err
 	}
 	rows := make([]*ReplayRow, len(r.Trace))
@@ -133,8 +133,8 @@ func (r *Replay) body(q *kvcache.TraceRequest) ([]byte, error) {
 		"prompt": r.vocab.tokens(q, r.Block), "stream": true, "temperature": 0})
 }
 
-// look asks the server what it serves.
-func (r *Replay) look(ctx context.Context) error {
+// fetchProperties asks the server what it serves.
+func (r *Replay) fetchProperties(ctx context.Context) error {
 	var props struct {
 		Slots    int64 `json:"total_slots"`
 		Defaults struct {

@@ -193,8 +193,8 @@ func rowFields() (columns, lists []column) {
 	return columns, lists
 }
 
-// of is the column's value in a row; ok is false where it is absent.
-func (c column) of(r *Row) (v reflect.Value, ok bool) {
+// valueIn is the column's value in a row; ok is false where it is absent.
+func (c column) valueIn(r *Row) (v reflect.Value, ok bool) {
 	v = reflect.ValueOf(r).Elem().Field(c.index)
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -207,7 +207,7 @@ func (c column) of(r *Row) (v reflect.Value, ok bool) {
 
 // text is the value as llama-bench writes it in csv and sql; "" where it is absent.
 func (c column) text(r *Row) string {
-	v, ok := c.of(r)
+	v, ok := c.valueIn(r)
 	switch {
 	case !ok:
 		return ""

@@ -55,7 +55,7 @@ func writeCSV(text *strings.Builder, rows []Row) {
 			if k > 0 {
 				text.WriteByte(',')
 			}
-			if _, ok := c.of(&rows[i]); ok {
+			if _, ok := c.valueIn(&rows[i]); ok {
 				text.WriteString(`"` + strings.ReplaceAll(c.text(&rows[i]), `"`, `""`) + `"`)
 			}
 		}
@@ -83,7 +83,7 @@ func writeJSON(text *strings.Builder, rows []Row) error {
 func object(r *Row, separator, indent string) (string, error) {
 	var members []string
 	for _, c := range append(columns[:len(columns):len(columns)], lists...) {
-		v, ok := c.of(r)
+		v, ok := c.valueIn(r)
 		if !ok {
 			continue
 		}
@@ -113,7 +113,7 @@ func writeSQL(text *strings.Builder, rows []Row) {
 		values := make([]string, len(columns))
 		for k, c := range columns {
 			values[k] = "NULL"
-			if _, ok := c.of(&rows[i]); ok {
+			if _, ok := c.valueIn(&rows[i]); ok {
 				values[k] = "'" + strings.ReplaceAll(c.text(&rows[i]), "'", "''") + "'"
 			}
 		}

@@ -54,11 +54,11 @@ func markdown(rows []Row) []markdownColumn {
 	list = append(list,
 		markdownColumn{"test", 15, (*Row).Test},
 		markdownColumn{"t/s", 20, func(r *Row) string { return fmt.Sprintf("%.2f ± %.2f", r.AvgTS, r.StddevTS) }})
-	return append(list, ours(rows)...)
+	return append(list, extraColumns(rows)...)
 }
 
-// ours are the columns behind llama-bench's.
-func ours(rows []Row) []markdownColumn {
+// extraColumns are the columns behind llama-bench's.
+func extraColumns(rows []Row) []markdownColumn {
 	list := []markdownColumn{
 		{"t/s median, 95 %", 26, func(r *Row) string {
 			if r.MedianTS == nil || r.LowTS == nil {
@@ -75,14 +75,14 @@ func ours(rows []Row) []markdownColumn {
 		}},
 	}
 	if slices.ContainsFunc(rows, func(r Row) bool { return r.PromptName != nil }) {
-		list = append(list, markdownColumn{"prompt", -12, func(r *Row) string { return known(r.PromptName) }})
+		list = append(list, markdownColumn{"prompt", -12, func(r *Row) string { return textOrUnknown(r.PromptName) }})
 	}
 	if slices.ContainsFunc(rows, func(r Row) bool { return r.Sequences != nil }) {
 		list = append(list, markdownColumn{"sequences", 9, func(r *Row) string { return fmt.Sprint(r.sequences()) }})
 	}
 	if slices.ContainsFunc(rows, func(r Row) bool { return r.TapFlags != nil }) {
 		list = append(list,
-			markdownColumn{"tap", -12, func(r *Row) string { return known(r.Tap) }},
+			markdownColumn{"tap", -12, func(r *Row) string { return textOrUnknown(r.Tap) }},
 			markdownColumn{"bytes/token", 11, func(r *Row) string {
 				if r.Captured == nil || r.Recorded == nil || *r.Recorded == 0 {
 					return ""
@@ -99,7 +99,7 @@ func ours(rows []Row) []markdownColumn {
 	return list
 }
 
-func known(s *string) string {
+func textOrUnknown(s *string) string {
 	if s == nil {
 		return ""
 	}

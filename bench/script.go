@@ -139,7 +139,7 @@ func (s *Script) Apply(p *Pace) error {
 // Expand lists the script's scenarios. dir is the folder of the script, threads what stands for a scenario without
 // threads.
 func (s *Script) Expand(dir string, threads int) ([]Scenario, error) {
-	var all []Scenario
+	var scenarios []Scenario
 	for i := range s.Scenarios {
 		from := &s.Scenarios[i]
 		where := fmt.Sprintf("scenario %d", i+1)
@@ -157,7 +157,7 @@ func (s *Script) Expand(dir string, threads int) ([]Scenario, error) {
 			to.Threads = []int{threads}
 		}
 		for _, model := range from.Models {
-			to.Models = append(to.Models, beside(dir, model))
+			to.Models = append(to.Models, resolvePath(dir, model))
 		}
 		for k := range from.Prompts {
 			prompts, err := from.Prompts[k].expand(dir)
@@ -174,13 +174,13 @@ func (s *Script) Expand(dir string, threads int) ([]Scenario, error) {
 			return nil, fmt.Errorf("%s has no prompts: write the key prompts with some below it, such as {prompt: "+
 				"512} and {gen: 128}", where)
 		}
-		all = append(all, to)
+		scenarios = append(scenarios, to)
 	}
-	return all, nil
+	return scenarios, nil
 }
 
-// beside is a path of a script's, seen from here.
-func beside(dir, path string) string {
+// resolvePath is a path of a script's, seen from here.
+func resolvePath(dir, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}

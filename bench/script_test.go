@@ -179,14 +179,14 @@ func TestVisitRecorded(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	for said, want := range map[string]string{
+	for output, want := range map[string]string{
 		"x\nversion: 0.7.0 (build 11669, commit Debian)\n": "Debian 11669",
 		"version: 4321 (abc123)\nbuilt with x":             "abc123 4321",
 	} {
-		commit, number := parseBuild([]byte(said))
+		commit, number := parseBuild([]byte(output))
 		if commit == nil || *commit+" " != want[:len(*commit)+1] || number == nil ||
 			!strings.HasSuffix(want, " "+strconv.Itoa(*number)) {
-			t.Errorf("%q: %v, %v", said, commit, number)
+			t.Errorf("%q: %v, %v", output, commit, number)
 		}
 	}
 	if commit, number := parseBuild([]byte("version: unknown")); commit != nil || number != nil {

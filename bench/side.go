@@ -60,12 +60,12 @@ func ParseRates(stderr []byte) (prefill, decode float64, err error) {
 
 // run runs a command and returns what it printed, also where it failed.
 func run(cmd *exec.Cmd) (stdout, stderr []byte, err error) {
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &output
 	if err = runChild(cmd); err != nil {
-		err = fmt.Errorf("%s: %w: %s", cmd, err, bytes.TrimSpace(said.Bytes()))
+		err = fmt.Errorf("%s: %w: %s", cmd, err, bytes.TrimSpace(output.Bytes()))
 	}
-	return out.Bytes(), said.Bytes(), err
+	return out.Bytes(), output.Bytes(), err
 }
 
 // Run is llamatap run of this binary, with what tap asks for recorded.

@@ -68,8 +68,8 @@ func (t Tap) wants(name string) bool {
 }
 
 // wanted leaves out the comparisons that are not measured.
-func (t Tap) wanted(all []Pair) []Pair {
-	return slices.DeleteFunc(all, func(p Pair) bool {
+func (t Tap) wanted(pairs []Pair) []Pair {
+	return slices.DeleteFunc(pairs, func(p Pair) bool {
 		if p.Overhead && t.wants(overheadRow+p.Test.Name) {
 			return false
 		}

@@ -94,8 +94,8 @@ func visit(ctx context.Context, item *Item, seed uint64, dir string) (v Visit, e
 // measured runs a measuring process to its end. Variables of the tap do not reach it: what is measured stands in
 // the plan.
 func measured(cmd *exec.Cmd) ([]byte, error) {
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &output
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool {
@@ -108,7 +108,7 @@ func measured(cmd *exec.Cmd) ([]byte, error) {
 		return out.Bytes(), nil
 	}
 	if err != nil {
-		lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+		lines := strings.Split(strings.TrimSpace(output.String()), "\n")
 		return nil, fmt.Errorf("%w: %s", err, strings.TrimPrefix(lines[len(lines)-1], "llamatap: "))
 	}
 	return out.Bytes(), nil

@@ -68,7 +68,7 @@ func Start(cmd *exec.Cmd, region *Region, ready func(pid int) error) (*Process, 
 		cmd.Wait()
 		return nil, err
 	}
-	go p.obey(signals)
+	go p.handleSignals(signals)
 	go func() {
 		_ = cmd.Wait() // ProcessState has how it ended
 		// While the run is sealed nobody reads these. signal.Ignore is no way: between no longer wanting a signal and
@@ -273,10 +273,10 @@ func (p *Process) Pump(ctx context.Context, reader *Reader, idle Idle) error {
 	used := all
 	defer reader.wakeAt(p.done, ctx.Done())()
 	for {
-		gone := false
+		exited := false
 		select {
 		case <-p.done:
-			gone = true
+			exited = true
 		case <-ctx.Done():
 			return ctx.Err()
 		default:
@@ -291,7 +291,7 @@ func (p *Process) Pump(ctx context.Context, reader *Reader, idle Idle) error {
 				return err
 			}
 		}
-		if gone {
+		if exited {
 			return nil
 		}
 		how := pauses.next(n > 0, reader.exceedsBatch(read))

@@ -29,11 +29,11 @@ func (p *Process) listen() chan os.Signal {
 	return signals
 }
 
-// obey follows the signals until the model's process is gone. TERM and HUP are passed on. The terminal sends INT,
-// QUIT and TSTP to the model too: INT and QUIT are only kept from killing us, with TSTP we stop when the model
-// does. A model that hangs in its handler of INT after the second one is killed: llama.cpp's handlers log, and wait
-// for ever for a lock that the interrupted code holds.
-func (p *Process) obey(signals chan os.Signal) {
+// handleSignals follows the signals until the model's process is gone. TERM and HUP are passed on. The terminal sends
+// INT, QUIT and TSTP to the model too: INT and QUIT are only kept from killing us, with TSTP we stop when the model
+// does. A model that hangs in its handler of INT after the second one is killed: llama.cpp's handlers log, and wait for
+// ever for a lock that the interrupted code holds.
+func (p *Process) handleSignals(signals chan os.Signal) {
 	interrupts := 0
 	var late <-chan time.Time
 	for {

@@ -40,7 +40,7 @@ type fileReader struct {
 func (f *fileReader) read(data []byte) error {
 	body, wrong := ParseYAML(data)
 	if wrong != nil {
-		return wrong.in(f.name)
+		return wrong.inFile(f.name)
 	}
 	if body == nil {
 		return fmt.Errorf("%s is empty: write settings below the key tap:, such as tap: {preset: balanced}", f.name)
@@ -62,7 +62,7 @@ func (f *fileReader) setting(key string, at *token.Token, value ast.Node) error 
 	if _, isNull := value.(*ast.NullNode); isNull {
 		return f.errorAt(at, "%s has no value: write one after the colon, or delete the line", key)
 	}
-	words, err := f.words(key, value)
+	words, err := f.texts(key, value)
 	if err != nil {
 		return err
 	}
@@ -70,8 +70,8 @@ func (f *fileReader) setting(key string, at *token.Token, value ast.Node) error 
 	return nil
 }
 
-// words returns a scalar's text, or the texts of a list, as they are written.
-func (f *fileReader) words(key string, value ast.Node) ([]string, error) {
+// texts returns a scalar's text, or the texts of a list, as they are written.
+func (f *fileReader) texts(key string, value ast.Node) ([]string, error) {
 	list, isList := value.(*ast.SequenceNode)
 	if !isList {
 		word, err := f.word(key, value)

@@ -103,7 +103,7 @@ func TapVariables() (names []string) {
 
 // tapOptions is the table, in the order of help.
 var tapOptions = func() []option {
-	all := slices.Concat(
+	options := slices.Concat(
 		recorderOptions(), machineOptions(), eventOptions(), ledgerOptions(), sampleOptions(), hostOptions(),
 		steerOptions(),
 		modifierOptions(), runOptions(),
@@ -111,10 +111,10 @@ var tapOptions = func() []option {
 		[]option{{name: "config", form: "FILE", role: roleRun,
 			help:  "YAML file with the same settings below the key tap:, such as sampling_rate: 0.1",
 			field: plain(func(t *Tap) *string { return &t.ConfigFile })}})
-	for i := range all {
-		all[i].complete()
+	for i := range options {
+		options[i].complete()
 	}
-	return all
+	return options
 }()
 
 func recorderOptions() []option {

@@ -57,7 +57,7 @@ func sampleOptions() []option {
 
 // ParseSamples reads a list of collectors of samples, such as perf:faults,pages. A collector may be named once.
 func ParseSamples(s string) ([]SampleChoice, error) {
-	var all []SampleChoice
+	var sampleChoices []SampleChoice
 	seen := map[string]bool{}
 	for part := range strings.SplitSeq(s, ",") {
 		var choice SampleChoice
@@ -72,9 +72,9 @@ func ParseSamples(s string) ([]SampleChoice, error) {
 			seen[name] = true
 			choice = append(choice, name)
 		}
-		all = append(all, choice)
+		sampleChoices = append(sampleChoices, choice)
 	}
-	return all, nil
+	return sampleChoices, nil
 }
 
 // ParseSampleRing reads the size of a ring of samples: a power of two, or 0.

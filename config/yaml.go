@@ -64,8 +64,8 @@ func yamlError(at *token.Token, cause, remedy string) *YAMLError {
 	return e
 }
 
-// in is the error as one line, of the file of that name.
-func (e *YAMLError) in(name string) error {
+// inFile is the error as one line, of the file of that name.
+func (e *YAMLError) inFile(name string) error {
 	text := e.Cause
 	if e.Remedy != "" {
 		text += ": " + e.Remedy

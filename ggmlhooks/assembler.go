@@ -156,7 +156,7 @@ func (a *Assembler) Input(in *Input) error {
 func (a *Assembler) Capture(c *Capture) error {
 	x := a.open[c.Exec]
 	if c.For&ForStream != 0 && a.Slots.to != nil {
-		if err := a.Slots.take(x, c); err != nil || !a.Slots.full() {
+		if err := a.Slots.passOrHold(x, c); err != nil || !a.Slots.full() {
 			return err
 		}
 		return a.Relieve()

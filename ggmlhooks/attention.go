@@ -33,11 +33,11 @@ func (g *Graph) Masks() map[int32]int {
 		case "FLASH_ATTN_EXT":
 			found[at] = g.originOf(n, 3)
 		case "SOFT_MAX":
-			if product, ok := g.back(n, 0, "MUL_MAT"); ok {
+			if product, ok := g.producer(n, 0, "MUL_MAT"); ok {
 				found[product] = g.originOf(n, 1)
 			}
 		case "MUL_MAT":
-			if softmax, ok := g.back(n, 1, "SOFT_MAX"); ok {
+			if softmax, ok := g.producer(n, 1, "SOFT_MAX"); ok {
 				found[at] = g.originOf(&g.Nodes[softmax], 1)
 			}
 		}
@@ -54,9 +54,9 @@ func (g *Graph) originOf(n *Node, src int) int {
 	return g.Origin(at)
 }
 
-// back goes back from a source of a node, from first source to first source, to a node with an op; a few steps at
+// producer goes back from a source of a node, from first source to first source, to a node with an op; a few steps at
 // most, and not past another product.
-func (g *Graph) back(n *Node, src int, op string) (at int32, ok bool) {
+func (g *Graph) producer(n *Node, src int, op string) (at int32, ok bool) {
 	at, ok = n.SrcAt(src)
 	for range 10 {
 		if !ok || at < 0 {

@@ -54,8 +54,8 @@ func (x *Execution) begin(e *Exec, g *Graph) {
 	x.Outputs = append(was.Outputs[:0], e.Outputs...)
 }
 
-// again returns a further element of a slice, in its old memory if there is some.
-func again[T any](s []T) ([]T, *T) {
+// extend returns a further element of a slice, in its old memory if there is some.
+func extend[T any](s []T) ([]T, *T) {
 	if len(s) < cap(s) {
 		s = s[:len(s)+1]
 	} else {
@@ -76,7 +76,7 @@ func (x *Execution) Failed() bool { return x.End.Status != 0 }
 
 func (x *Execution) input(in *Input) {
 	var to *Input
-	x.Inputs, to = again(x.Inputs)
+	x.Inputs, to = extend(x.Inputs)
 	values, ranges := append(to.Values[:0], in.Values...), append(to.Ranges[:0], in.Ranges...)
 	*to = *in
 	to.Values, to.Ranges = values, ranges
@@ -84,7 +84,7 @@ func (x *Execution) input(in *Input) {
 
 func (x *Execution) routed(c *Capture) {
 	var to *Capture
-	x.Routing, to = again(x.Routing)
+	x.Routing, to = extend(x.Routing)
 	data := append(to.Data[:0], c.Data...)
 	*to = *c
 	to.Data, to.Release = data, nil

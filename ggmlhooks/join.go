@@ -97,7 +97,7 @@ func (j *RowJoiner) Join(rows []Row, begun []RequestBegin, e *Exec) ([]Row, []Re
 	for i, token := range e.Tokens {
 		row := Row{Pos: at(e.Pos, i), Phase: PhasePrefill, Request: RequestUnknown}
 		if i < len(ctx.rows) && ctx.rows[i] >= 0 {
-			row, begun = ctx.sequences.take(begun, ctx.match.Row(ctx.rows[i]), row.Pos)
+			row, begun = ctx.sequences.addRow(begun, ctx.match.Row(ctx.rows[i]), row.Pos)
 		}
 		row.Index, row.Token = e.TokenFirst+int64(i), token
 		if row.Phase == PhasePrefill {

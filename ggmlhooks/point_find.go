@@ -86,7 +86,7 @@ func (g *Graph) Points() []PointSite {
 		l.find()
 	}
 	f.residuals()
-	f.whole()
+	f.findModelPoints()
 	var sites []PointSite
 	for _, l := range f.layers {
 		for p := range NumPoints {
@@ -163,8 +163,8 @@ func newPointLayer(t *tracer, layer int) *pointLayer {
 	return l
 }
 
-// is says that a node is the point.
-func (s *PointSite) is(node int) {
+// setNode records that a node is the point.
+func (s *PointSite) setNode(node int) {
 	if node != none {
 		s.How, s.Node, s.Why = PointServed, node, ""
 	}
@@ -173,8 +173,8 @@ func (s *PointSite) is(node int) {
 // from says that the point is recomputed from a node.
 func (s *PointSite) from(node int, how string) { s.How, s.Node, s.Why = PointRecomputed, node, how }
 
-// not says why the points are impossible that were not found.
-func (l *pointLayer) not(why string, points ...Point) {
+// exclude records why points that were not found are impossible.
+func (l *pointLayer) exclude(why string, points ...Point) {
 	for _, p := range points {
 		if l.sites[p].How == PointImpossible && l.sites[p].Why == "" {
 			l.sites[p].Why = why
@@ -211,20 +211,20 @@ func (l *pointLayer) find() {
 	l.findContributions(parallel)
 	switch {
 	case parallel:
-		l.not("attention and feed-forward network run in parallel", PointResidMid)
+		l.exclude("attention and feed-forward network run in parallel", PointResidMid)
 	case l.mixOut == none:
-		l.not("nothing stands before the feed-forward network in this layer", PointResidMid)
+		l.exclude("nothing stands before the feed-forward network in this layer", PointResidMid)
 	case l.mlpOut == none:
-		l.not("the layer has no feed-forward network", PointResidMid)
+		l.exclude("the layer has no feed-forward network", PointResidMid)
 	case l.mlp.sum != none && l.mix.sum != none && l.reaches(l.mix.sum, l.mlp.stream):
-		l.sites[PointResidMid].is(l.mlp.stream)
+		l.sites[PointResidMid].setNode(l.mlp.stream)
 	}
 	if !l.attention {
-		l.not("the layer has no attention", PointAttnIn, PointQNormIn, PointQNormOut, PointKNormIn, PointKNormOut,
+		l.exclude("the layer has no attention", PointAttnIn, PointQNormIn, PointQNormOut, PointKNormIn, PointKNormOut,
 			PointValue, PointAttnScores, PointAttnProbs, PointZ, PointAttnGate, PointAttnOut, PointAttnOutPost)
 	}
 	if l.mlpOut == none {
-		l.not("the layer has no feed-forward network", PointMLPIn, PointMLPPre, PointMLPPreLinear, PointMLPAct,
+		l.exclude("the layer has no feed-forward network", PointMLPIn, PointMLPPre, PointMLPPreLinear, PointMLPAct,
 			PointRouterLogits, PointExpertWeights, PointExpertIndices, PointMLPOut, PointMLPOutPost)
 	}
 	streams := "the model has one residual stream"
@@ -233,7 +233,7 @@ func (l *pointLayer) find() {
 			streams = unrecognised
 		}
 	}
-	l.not(streams, PointResidStreams, PointAttnStreamCollapse, PointAttnStreamWrite, PointAttnStreamMix,
+	l.exclude(streams, PointResidStreams, PointAttnStreamCollapse, PointAttnStreamWrite, PointAttnStreamMix,
 		PointMLPStreamCollapse, PointMLPStreamWrite, PointMLPStreamMix)
 }
 
@@ -251,33 +251,33 @@ func (l *pointLayer) reads(weights ...string) int {
 
 // findAttention finds the points of attention.
 func (l *pointLayer) findAttention() {
-	l.sites[PointAttnIn].is(l.mixIn)
-	l.sites[PointAttnOut].is(l.mixOut)
+	l.sites[PointAttnIn].setNode(l.mixIn)
+	l.sites[PointAttnOut].setNode(l.mixOut)
 	for _, q := range []struct {
 		norm    string
 		in, out Point
 	}{{"attn_q_norm", PointQNormIn, PointQNormOut}, {"attn_k_norm", PointKNormIn, PointKNormOut}} {
 		product, ok := l.norms[q.norm]
 		if !ok {
-			l.not("queries and keys have no norm", q.in, q.out)
+			l.exclude("queries and keys have no norm", q.in, q.out)
 			continue
 		}
 		if in := l.beforeNorm(product, l.prefix+q.norm); in != product {
-			l.sites[q.in].is(in)
-			l.sites[q.out].is(l.biased(product, l.prefix+q.norm))
+			l.sites[q.in].setNode(in)
+			l.sites[q.out].setNode(l.biased(product, l.prefix+q.norm))
 		}
 	}
 	l.findValue()
 	z := l.source(l.products["attn_output"], 1)
-	l.sites[PointZ].is(z)
-	l.not("the outputs of heads have no gate", PointAttnGate)
+	l.sites[PointZ].setNode(z)
+	l.exclude("the outputs of heads have no gate", PointAttnGate)
 	if z == none {
 		return
 	}
 	if n := &l.g.Nodes[z]; n.Op == "MUL" {
 		for k := range 2 {
 			if gate := l.source(z, k); gate != none && l.g.Nodes[gate].Op == "SIGMOID" {
-				l.sites[PointAttnGate].is(l.source(gate, 0))
+				l.sites[PointAttnGate].setNode(l.source(gate, 0))
 			}
 		}
 	}
@@ -286,7 +286,7 @@ func (l *pointLayer) findAttention() {
 
 // findValue finds the values: what is written to their cache, or what their projection writes.
 func (l *pointLayer) findValue() {
-	l.not("values are no tensor of their own: attention reads a latent", PointValue)
+	l.exclude("values are no tensor of their own: attention reads a latent", PointValue)
 	for i := range l.g.Nodes {
 		n := &l.g.Nodes[i]
 		if n.Op != "SET_ROWS" || !n.Computed {
@@ -310,11 +310,11 @@ func (l *pointLayer) findValue() {
 				break
 			}
 		}
-		l.sites[PointValue].is(written)
+		l.sites[PointValue].setNode(written)
 		return
 	}
 	if product, ok := l.products["attn_v"]; ok {
-		l.sites[PointValue].is(l.output(product))
+		l.sites[PointValue].setNode(l.output(product))
 	}
 }
 
@@ -323,14 +323,14 @@ func (l *pointLayer) findPattern(z int) {
 	flash, softmax := l.core(z, 8)
 	switch {
 	case flash:
-		l.not("flash attention forms no matrix of scores: run with -fa off, or record maps with --tap-attention",
+		l.exclude("flash attention forms no matrix of scores: run with -fa off, or record maps with --tap-attention",
 			PointAttnScores, PointAttnProbs)
 	case softmax != none:
-		l.sites[PointAttnProbs].is(softmax)
+		l.sites[PointAttnProbs].setNode(softmax)
 		n := &l.g.Nodes[softmax]
 		scores := l.source(softmax, 0)
 		if math.Float32frombits(uint32(n.OpParams[1])) != 0 {
-			l.not("each head adds distances of its own to the scores", PointAttnScores)
+			l.exclude("each head adds distances of its own to the scores", PointAttnScores)
 		} else if scores != none {
 			scale := math.Float32frombits(uint32(n.OpParams[0]))
 			how := fmt.Sprintf("times %g", scale)
@@ -349,7 +349,7 @@ func (f *pointFinder) residuals() {
 		if l.mixOut == none {
 			first = l.mlp
 		}
-		l.sites[PointResidPre].is(first.stream)
+		l.sites[PointResidPre].setNode(first.stream)
 		if i > 0 && first.stream != none {
 			f.layers[i-1].leaves(first.stream)
 		}
@@ -359,7 +359,7 @@ func (f *pointFinder) residuals() {
 	}
 	for _, l := range f.layers {
 		for p := range NumPoints {
-			l.not(unrecognised, p)
+			l.exclude(unrecognised, p)
 		}
 	}
 }
@@ -367,7 +367,7 @@ func (f *pointFinder) residuals() {
 // leaves says which node leaves the layer, if it is computed from the last sum with the stream.
 func (l *pointLayer) leaves(node int) {
 	if sum := max(l.mix.sum, l.mlp.sum); sum != none && l.reaches(sum, node) {
-		l.sites[PointResidPost].is(node)
+		l.sites[PointResidPost].setNode(node)
 	}
 }
 
@@ -396,24 +396,24 @@ func (f *pointFinder) head() (norm, product int) {
 	return none, none
 }
 
-// whole finds the points that belong to no layer.
-func (f *pointFinder) whole() {
+// findModelPoints finds the points that belong to no layer.
+func (f *pointFinder) findModelPoints() {
 	for i := range f.g.Nodes {
 		n := &f.g.Nodes[i]
 		if n.Op != "GET_ROWS" || !n.Computed || len(n.Src) < 2 || f.leafName(n.Src[0]) != "token_embd.weight" {
 			continue
 		}
-		f.model[PointEmbeddings].is(i)
+		f.model[PointEmbeddings].setNode(i)
 		for _, r := range f.readers[i] {
 			if f.scales(&f.g.Nodes[r]) {
-				f.model[PointEmbeddings].is(int(r))
+				f.model[PointEmbeddings].setNode(int(r))
 			}
 		}
 		break
 	}
 	norm, product := f.head()
-	f.model[PointFinalNorm].is(norm)
-	f.model[PointLMHead].is(f.output(product))
+	f.model[PointFinalNorm].setNode(norm)
+	f.model[PointLMHead].setNode(f.output(product))
 	for p := range f.model {
 		if f.model[p].How == PointImpossible {
 			f.model[p].Why = unrecognised

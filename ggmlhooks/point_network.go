@@ -10,23 +10,23 @@ func (l *pointLayer) findNetwork() {
 	if !ok {
 		return
 	}
-	l.not("the feed-forward network has no experts", PointRouterLogits, PointExpertWeights, PointExpertIndices)
+	l.exclude("the feed-forward network has no experts", PointRouterLogits, PointExpertWeights, PointExpertIndices)
 	l.mlpIn, l.mlpOut = l.reads("ffn_up", "ffn_gate"), l.output(down)
-	l.sites[PointMLPIn].is(l.mlpIn)
-	l.sites[PointMLPOut].is(l.mlpOut)
+	l.sites[PointMLPIn].setNode(l.mlpIn)
+	l.sites[PointMLPOut].setNode(l.mlpOut)
 	act := l.source(down, 1)
 	if act == none {
 		return
 	}
-	l.sites[PointMLPAct].is(act)
+	l.sites[PointMLPAct].setNode(act)
 	n := &l.g.Nodes[act]
 	if gluOps[n.Op] {
 		_, split := n.SrcAt(1)
 		switch pre := l.source(act, 0); {
 		case pre == none:
 		case split:
-			l.sites[PointMLPPre].is(pre)
-			l.sites[PointMLPPreLinear].is(l.source(act, 1))
+			l.sites[PointMLPPre].setNode(pre)
+			l.sites[PointMLPPreLinear].setNode(l.source(act, 1))
 		default: // one tensor holds both
 			first, second := PointMLPPre, PointMLPPreLinear
 			if n.OpParams[1] != 0 {
@@ -39,8 +39,8 @@ func (l *pointLayer) findNetwork() {
 	}
 	for k := range 2 { // activation and product are two nodes
 		if unary := l.source(act, k); n.Op == "MUL" && unary != none && unaryOps[l.g.Nodes[unary].Op] {
-			l.sites[PointMLPPre].is(l.source(unary, 0))
-			l.sites[PointMLPPreLinear].is(l.source(act, 1-k))
+			l.sites[PointMLPPre].setNode(l.source(unary, 0))
+			l.sites[PointMLPPreLinear].setNode(l.source(act, 1-k))
 			return
 		}
 	}
@@ -48,8 +48,8 @@ func (l *pointLayer) findNetwork() {
 		act, n = relu, &l.g.Nodes[relu]
 	}
 	if unaryOps[n.Op] {
-		l.sites[PointMLPPre].is(l.source(act, 0))
-		l.not("the feed-forward network has no gate", PointMLPPreLinear)
+		l.sites[PointMLPPre].setNode(l.source(act, 0))
+		l.exclude("the feed-forward network has no gate", PointMLPPreLinear)
 	}
 }
 
@@ -62,16 +62,16 @@ var (
 
 // findExperts finds the points of a mixture of experts.
 func (l *pointLayer) findExperts(router int) {
-	l.not("each expert has neurons of its own", PointMLPPre, PointMLPPreLinear, PointMLPAct)
+	l.exclude("each expert has neurons of its own", PointMLPPre, PointMLPPreLinear, PointMLPAct)
 	l.mlpIn = l.source(router, 1)
-	l.sites[PointMLPIn].is(l.mlpIn)
-	l.sites[PointRouterLogits].is(l.output(router))
+	l.sites[PointMLPIn].setNode(l.mlpIn)
+	l.sites[PointRouterLogits].setNode(l.output(router))
 	down, ok := l.products["ffn_down_exps"]
 	if !ok {
 		return
 	}
 	l.mlpOut = l.output(down)
-	l.sites[PointExpertIndices].is(l.source(down, 2))
+	l.sites[PointExpertIndices].setNode(l.source(down, 2))
 	for _, r := range l.readers[l.mlpOut] {
 		n := &l.g.Nodes[r]
 		if n.Op != "MUL" || len(n.Src) < 2 {
@@ -79,7 +79,7 @@ func (l *pointLayer) findExperts(router int) {
 		}
 		for k := range 2 {
 			if l.source(int(r), 1-k) == l.mlpOut {
-				l.sites[PointExpertWeights].is(l.source(int(r), k))
+				l.sites[PointExpertWeights].setNode(l.source(int(r), k))
 			}
 		}
 	}
@@ -90,24 +90,24 @@ func (l *pointLayer) findContributions(parallel bool) {
 	if parallel {
 		// Two branches are summed before or after they meet the stream: what one adds is what it writes.
 		if l.attention && l.summed(l.mixOut) {
-			l.sites[PointAttnOutPost].is(l.mixOut)
+			l.sites[PointAttnOutPost].setNode(l.mixOut)
 		}
 		if l.sites[PointMLPOut].How == PointServed && l.summed(l.mlpOut) {
-			l.sites[PointMLPOutPost].is(l.mlpOut)
+			l.sites[PointMLPOutPost].setNode(l.mlpOut)
 		}
 		return
 	}
 	if l.attention && l.mix.sum != none && l.allRows(l.beforeNorm(l.mix.branch, l.prefix)) == l.mixOut {
-		l.sites[PointAttnOutPost].is(l.mix.branch)
+		l.sites[PointAttnOutPost].setNode(l.mix.branch)
 	}
 	if l.mlp.sum == none {
 		return
 	}
 	before := l.allRows(l.beforeNorm(l.mlp.branch, l.prefix))
 	if _, mixture := l.products["ffn_gate_inp"]; mixture {
-		l.sites[PointMLPOut].is(before)
-		l.sites[PointMLPOutPost].is(l.mlp.branch)
+		l.sites[PointMLPOut].setNode(before)
+		l.sites[PointMLPOutPost].setNode(l.mlp.branch)
 	} else if before == l.mlpOut {
-		l.sites[PointMLPOutPost].is(l.mlp.branch)
+		l.sites[PointMLPOutPost].setNode(l.mlp.branch)
 	}
 }

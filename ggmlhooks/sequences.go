@@ -272,9 +272,9 @@ func (t *sequenceTracker) change(c *SeqChange) (rejected int) {
 	return rejected
 }
 
-// take takes in a row of the call that the graph has at pos (PosAuto where it has no positions). It returns the row
+// addRow takes in a row of the call that the graph has at pos (PosAuto where it has no positions). It returns the row
 // with position, sequences, phase and request, and appends the requests that begin with it to begun.
-func (t *sequenceTracker) take(begun []RequestBegin, row *CallRow, pos int32) (Row, []RequestBegin) {
+func (t *sequenceTracker) addRow(begun []RequestBegin, row *CallRow, pos int32) (Row, []RequestBegin) {
 	first, now := t.seqs[row.Seqs[0]], t.turns[row.Seqs[0]]
 	pos = first.position(row, pos)
 	switch target := first.target; {

@@ -90,7 +90,7 @@ func callOf(t *testing.T, line string) (rows []CallRow) {
 func labels(tracker *sequenceTracker, rows []CallRow) string {
 	var words []string
 	for i := range rows {
-		row, begun := tracker.take(nil, &rows[i], rows[i].Pos)
+		row, begun := tracker.addRow(nil, &rows[i], rows[i].Pos)
 		word := fmt.Sprint(row.Phase.String()[:1], row.Request)
 		for _, b := range begun {
 			word += ":" + b.Cause.String()
@@ -271,7 +271,7 @@ func TestPositions(t *testing.T) {
 	step := func(program, graph int32) Row {
 		rows := []CallRow{{Pos: program, Seqs: []int32{0}, Output: true}}
 		tracker.Reset(&Call{Rows: rows, Accepts: true})
-		row, _ := tracker.take(nil, &rows[0], graph)
+		row, _ := tracker.addRow(nil, &rows[0], graph)
 		return row
 	}
 	for i, c := range []struct {

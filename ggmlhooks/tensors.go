@@ -31,8 +31,8 @@ func (t *SlotHold) start(x *Execution) error {
 	return errors.Join(t.to.Start(x), t.handOn(x))
 }
 
-// take hands a tensor on, or holds it back.
-func (t *SlotHold) take(x *Execution, c *Capture) error {
+// passOrHold hands a tensor on, or holds it back.
+func (t *SlotHold) passOrHold(x *Execution, c *Capture) error {
 	switch {
 	case x == nil:
 		c.Release()

@@ -36,8 +36,8 @@ type shape struct {
 	arch string
 }
 
-// most is the largest number of a key that is a number or one per layer; ok is false where it is absent.
-func (s *shape) most(key string) (n int64, ok bool) {
+// maxOf is the largest number of a key that is a number or one per layer; ok is false where it is absent.
+func (s *shape) maxOf(key string) (n int64, ok bool) {
 	list, ok := s.meta.Ints(s.arch + "." + key)
 	if !ok || len(list) == 0 {
 		return 0, false
@@ -50,19 +50,19 @@ func (s *shape) refuse(key string, value any, why string) error {
 }
 
 func (s *shape) layers() error {
-	n, ok := s.most("block_count")
+	n, ok := s.maxOf("block_count")
 	if ok && (n < 1 || n > maxLayers) {
 		return s.refuse("block_count", n, fmt.Sprintf("1 to %d are possible", maxLayers))
 	}
-	if next, given := s.most("nextn_predict_layers"); given && ok && (next < 0 || next > n) {
+	if next, given := s.maxOf("nextn_predict_layers"); given && ok && (next < 0 || next > n) {
 		return s.refuse("nextn_predict_layers", next, fmt.Sprintf("and there are %d layers", n))
 	}
 	return nil
 }
 
 func (s *shape) experts() error {
-	n, _ := s.most("expert_count")
-	used, _ := s.most("expert_used_count")
+	n, _ := s.maxOf("expert_count")
+	used, _ := s.maxOf("expert_used_count")
 	switch {
 	case n < 0 || n > maxExperts:
 		return s.refuse("expert_count", n, fmt.Sprintf("0 to %d are possible", maxExperts))
@@ -75,9 +75,9 @@ func (s *shape) experts() error {
 }
 
 func (s *shape) expertGroups() error {
-	n, _ := s.most("expert_count")
-	groups, _ := s.most("expert_group_count")
-	used, _ := s.most("expert_group_used_count")
+	n, _ := s.maxOf("expert_count")
+	groups, _ := s.maxOf("expert_group_count")
+	used, _ := s.maxOf("expert_group_used_count")
 	switch {
 	case n == 0 && groups != 0:
 		return s.refuse("expert_group_count", groups, "and there are no experts")

@@ -76,9 +76,9 @@ func (f *File) Parameters() int64 {
 	return n
 }
 
-// place turns the tensors' offsets into file offsets, given where the header ends, and checks that they are
+// setOffsets turns the tensors' offsets into file offsets, given where the header ends, and checks that they are
 // aligned, apart from each other and inside the file.
-func (f *File) place(headerEnd int64) error {
+func (f *File) setOffsets(headerEnd int64) error {
 	f.DataOffset = pad(headerEnd, f.Alignment)
 	f.byOffset = f.byOffset[:0]
 	for i := range f.Tensors {

@@ -76,7 +76,7 @@ func decode(r io.Reader, size int64) (*File, error) {
 	if h.err != nil {
 		return nil, h.err
 	}
-	if err := h.file.place(h.pos); err != nil {
+	if err := h.file.setOffsets(h.pos); err != nil {
 		return nil, err
 	}
 	return h.file, nil

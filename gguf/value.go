@@ -44,8 +44,8 @@ var kinds = [...]kind{
 	Uint32:  numbers[uint32]("uint32"),
 	Int32:   numbers[int32]("int32"),
 	Float32: numbers[float32]("float32"),
-	Bool:    others("bool", 1, (*decoder).boolean),
-	String:  others("string", 8, (*decoder).str),
+	Bool:    anyArray("bool", 1, (*decoder).boolean),
+	String:  anyArray("string", 8, (*decoder).str),
 	Array:   {name: "array", bytes: 12},
 	Uint64:  numbers[uint64]("uint64"),
 	Int64:   numbers[int64]("int64"),
@@ -66,8 +66,8 @@ func numbers[T any](name string) kind {
 		func(d *decoder, n int64) Value { return Value{readNumbers[T](d, n)} }}
 }
 
-// others are values that read reads one by one.
-func others[T any](name string, bytes int64, read func(*decoder) T) kind {
+// anyArray are values that read reads one by one.
+func anyArray[T any](name string, bytes int64, read func(*decoder) T) kind {
 	return kind{name, bytes, reflect.TypeFor[T](), reflect.TypeFor[[]T](),
 		func(d *decoder) Value { return Value{read(d)} },
 		func(d *decoder, n int64) Value { return Value{readEach(d, n, read)} }}

@@ -137,7 +137,7 @@ func layout(meta *Metadata, tensors []Tensor) (*File, []byte, error) {
 		end = pad(f.Tensors[i].End(), f.Alignment)
 	}
 	f.Size = pad(int64(len(head)), f.Alignment) + end
-	if err := f.place(int64(len(head))); err != nil {
+	if err := f.setOffsets(int64(len(head))); err != nil {
 		return nil, nil, err
 	}
 	return f, head, nil

@@ -74,7 +74,7 @@ func (c Comparison) Run(ctx context.Context) (*ComparisonReport, error) {
 		return nil, err
 	}
 	r.report.Chunk = r.Chunk
-	r.report.TrainedA, r.report.TrainedB = r.a.beyond(r.Chunk), r.b.beyond(r.Chunk)
+	r.report.TrainedA, r.report.TrainedB = r.a.trainedContextBelow(r.Chunk), r.b.trainedContextBelow(r.Chunk)
 	defer r.closeBoth()
 	if err := r.openBoth(); err != nil {
 		return nil, err
@@ -251,7 +251,7 @@ func quantile(sorted []float64, q float64) float64 {
 // divergence is the Kullback-Leibler divergence in nats of the distribution of logits b from that of a.
 func divergence(a, b []float32) float64 {
 	m := metric{name: "kl"}
-	return m.of(b, a)
+	return m.evaluate(b, a)
 }
 
 func top(logits []float32) llama.Token {

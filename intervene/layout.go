@@ -67,7 +67,8 @@ func layout(g *llama.WatchGraph, s shape, heads headCounts) (places map[ggmlhook
 // locate finds out how a point's values lie, and where the graph must be cut so that a change reaches all readers.
 func locate(g *llama.WatchGraph, site *ggmlhooks.PointSite, s shape, heads headCounts) (*place, error) {
 	n := &g.Nodes[site.Node]
-	p := &place{node: site.Node, ne: n.NE, nb: n.NB, raw: n.Type == typeI32, heads: heads.of(site.Point, site.Layer)}
+	p := &place{node: site.Node, ne: n.NE, nb: n.NB, raw: n.Type == typeI32, heads: heads.headsOf(site.Point,
+		site.Layer)}
 	if n.Type != typeF32 && n.Type != typeI32 {
 		return nil, fmt.Errorf("its values have ggml's type %d, not F32", n.Type)
 	}
@@ -181,8 +182,8 @@ func (p *place) runs(row, head int) (runs []run) {
 // headCounts are the heads of each layer, of queries and of keys and values; one number stands for all layers.
 type headCounts struct{ query, kv []int64 }
 
-// of is how many heads a point has in a layer, 0 where it has none.
-func (h headCounts) of(p ggmlhooks.Point, layer int) int {
+// headsOf is how many heads a point has in a layer, 0 where it has none.
+func (h headCounts) headsOf(p ggmlhooks.Point, layer int) int {
 	var counts []int64
 	switch p {
 	case ggmlhooks.PointQNormIn, ggmlhooks.PointQNormOut, ggmlhooks.PointZ, ggmlhooks.PointAttnGate:

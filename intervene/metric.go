@@ -18,9 +18,9 @@ type metric struct {
 	answer, wrong llama.Token
 }
 
-// of is the metric of logits. kl is the Kullback-Leibler divergence in nats of the distribution from that of the
+// evaluate is the metric of logits. kl is the Kullback-Leibler divergence in nats of the distribution from that of the
 // control.
-func (m *metric) of(logits, control []float32) float64 {
+func (m *metric) evaluate(logits, control []float32) float64 {
 	switch m.name {
 	case "logit":
 		return float64(logits[m.answer])

@@ -101,7 +101,7 @@ func (sweep Sweep) Run(ctx context.Context, e *Engine) (*Report, error) {
 		return nil, errors.New("a sweep needs a prompt: give one with --clean")
 	}
 	s.describe(pairs[0].base)
-	s.report.TrainedContext = e.beyond(len(pairs[0].base))
+	s.report.TrainedContext = e.trainedContextBelow(len(pairs[0].base))
 	if s.Metric != "kl" {
 		s.report.Answer, s.report.AnswerID = s.Pairs[0].Answer, &pairs[0].metric.answer
 	}
@@ -271,12 +271,12 @@ func (s *sweeper) measure(ctx context.Context, p *pairRun) error {
 	if err != nil {
 		return err
 	}
-	s.report.Base.add(p.metric.of(base, base))
+	s.report.Base.add(p.metric.evaluate(base, base))
 	if source != nil {
 		if s.report.Source == nil {
 			s.report.Source = &Statistic{}
 		}
-		s.report.Source.add(p.metric.of(source, base))
+		s.report.Source.add(p.metric.evaluate(source, base))
 	}
 	effects := s.report.Effects
 	trials := make([]Trial, len(effects))
@@ -293,7 +293,7 @@ func (s *sweeper) measure(ctx context.Context, p *pairRun) error {
 		trials = append(trials, own[token])
 	}
 	err = s.engine.Run(ctx, p.base, trials, RunOptions{}, func(r *Result) error {
-		x := p.metric.of(r.Logits, r.Control) - p.metric.of(r.Control, r.Control)
+		x := p.metric.evaluate(r.Logits, r.Control) - p.metric.evaluate(r.Control, r.Control)
 		if math.IsNaN(x) {
 			return fmt.Errorf("the metric %s of an intervention is no number: the logits are not finite: check the "+
 				"model, or use another action", s.Metric)

@@ -115,7 +115,7 @@ func TestMean(t *testing.T) {
 	want := 0.0
 	m := metric{name: "kl"}
 	each(t, e, prompt, []Trial{{{Site: last, Values: mean}}}, RunOptions{}, func(r *Result) {
-		want = m.of(r.Logits, r.Control)
+		want = m.evaluate(r.Logits, r.Control)
 	})
 	var left int64
 	r := sweepOf(t, e, func(s *Sweep) {

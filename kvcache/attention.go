@@ -35,7 +35,7 @@ func (c *Attention) Place(rows []Row, ns int64) (outside int) {
 			}
 			highest = c.overwrite(row.Cell, highest, ns)
 		}
-		c.take(row.Cell, row.Pos, row.Seqs)
+		c.fillCell(row.Cell, row.Pos, row.Seqs)
 		seq := firstOf(row.Seqs)
 		if seq < 0 {
 			c.unseen.every()
@@ -91,7 +91,7 @@ func (c *Attention) remove(seq, first, end int32, why Reason, ns int64) {
 			if cell.doubt == 0 {
 				cell.doubt = ns
 			}
-		case !cell.in(first, end):
+		case !cell.inRange(first, end):
 		case seq < 0:
 			c.evict(at, why, ns)
 		default:
@@ -112,7 +112,7 @@ func (c *Attention) Copy(from, to, first, end int32, ns int64) {
 	default:
 		for at := range c.cells {
 			cell := &c.cells[at]
-			inside := cell.in(first, end) || cell.pos == PosUnknown && first == 0 && end == math.MaxInt32
+			inside := cell.inRange(first, end) || cell.pos == PosUnknown && first == 0 && end == math.MaxInt32
 			if inside && cell.seqs.Has(from) && c.give(at, to) {
 				c.note(Update, NotEvicted, to, cell.pos)
 			}
@@ -138,7 +138,7 @@ func (c *Attention) copyStream(from, to int32, ns int64) {
 		if !cell.seqs.Has(from) {
 			continue
 		}
-		c.take(target+i, cell.pos, []int32{to})
+		c.fillCell(target+i, cell.pos, []int32{to})
 		if cell.doubt != 0 {
 			copied.doubt = ns
 		}
@@ -166,7 +166,7 @@ func (c *Attention) Confirm(seq int32, cells *Bitmap, window bool, ns int64) (fo
 		switch {
 		case sees && cell.free():
 			found++
-			c.take(at, PosUnknown, []int32{seq})
+			c.fillCell(at, PosUnknown, []int32{seq})
 			c.join(at, cell, seq, Found, 0)
 			c.note(Allocate, Loaded, seq, PosUnknown)
 			c.unseen.set(seq, true)

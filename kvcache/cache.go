@@ -19,8 +19,8 @@ var emptyCell = cell{pos: noPos}
 
 func (c *cell) free() bool { return c.pos == noPos }
 
-// in reports whether a cell's position is first ≤ pos < end. What is unknown is in no range but the whole.
-func (c *cell) in(first, end int32) bool { return c.pos >= first && c.pos < end }
+// inRange reports whether a cell's position is first ≤ pos < end. What is unknown is in no range but the whole.
+func (c *cell) inRange(first, end int32) bool { return c.pos >= first && c.pos < end }
 
 // has reports whether a cell belongs to some sequences, and to no others.
 func (c *cell) has(seqs []int32) bool {
@@ -131,8 +131,8 @@ func (c *Cache) Range(seq int32) (low, high int32, known bool) {
 	return low, high, known
 }
 
-// take puts a position and sequences into a free cell.
-func (c *Cache) take(at int, pos int32, seqs []int32) {
+// fillCell puts a position and sequences into a free cell.
+func (c *Cache) fillCell(at int, pos int32, seqs []int32) {
 	cell := &c.cells[at]
 	cell.pos, cell.doubt = pos, 0
 	c.used++
@@ -254,7 +254,7 @@ func (c *Cache) Move(seq, first, end int32, to func(int32) int32, ns int64) {
 	moved := map[*Life]bool{}
 	for at := range c.cells {
 		cell := &c.cells[at]
-		if !cell.seqs.Has(seq) || !cell.in(first, end) {
+		if !cell.seqs.Has(seq) || !cell.inRange(first, end) {
 			continue
 		}
 		pos := to(cell.pos)

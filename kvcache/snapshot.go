@@ -25,8 +25,8 @@ type Snapshot struct {
 
 // Latest are the caches that there were since the newest one was made, as they are now or were when they were freed.
 func (s *Snapshot) Latest() []Gauge {
-	gone := func(g Gauge) bool { return g.FreedUnixNS < s.MadeUnixNS }
-	return slices.Concat(s.Caches, slices.DeleteFunc(slices.Clone(s.Freed), gone))
+	isFreed := func(g Gauge) bool { return g.FreedUnixNS < s.MadeUnixNS }
+	return slices.Concat(s.Caches, slices.DeleteFunc(slices.Clone(s.Freed), isFreed))
 }
 
 // MaxFreed bounds what is remembered of caches that are gone.

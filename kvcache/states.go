@@ -172,7 +172,7 @@ func (c *States) Remove(seq, first, end int32, ns int64) {
 	}
 	for at := range c.cells {
 		cell := &c.cells[at]
-		inside := cell.in(first, end) || cell.pos == PosUnknown && first == 0
+		inside := cell.inRange(first, end) || cell.pos == PosUnknown && first == 0
 		switch {
 		case cell.free() || !inside || seq >= 0 && !cell.seqs.Has(seq):
 		case seq < 0:

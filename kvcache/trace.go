@@ -29,7 +29,7 @@ const maxTraceLine = 1 << 19
 
 // ReadTrace reads a Mooncake trace whose blocks have so many tokens, and at most that many requests, by their times.
 // What lines have of other fields is not read.
-func ReadTrace(in io.Reader, block, most int) (all []TraceRequest, err error) {
+func ReadTrace(in io.Reader, block, most int) (traceRequests []TraceRequest, err error) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxTraceLine)
 	for n := 1; lines.Scan(); n++ {
@@ -49,16 +49,16 @@ func ReadTrace(in io.Reader, block, most int) (all []TraceRequest, err error) {
 		case int64(len(r.IDs)) != want:
 			return nil, fmt.Errorf("line %d of the trace: %d hash_ids for %d tokens, want %d of %d tokens each: "+
 				"give the size of its blocks with --trace-block", n, len(r.IDs), r.Input, want, block)
-		case len(all) == most:
+		case len(traceRequests) == most:
 			return nil, fmt.Errorf("the trace has more than %d requests: replay a part of it", most)
 		}
-		all = append(all, r)
+		traceRequests = append(traceRequests, r)
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read the trace: %w", err)
 	}
-	slices.SortStableFunc(all, func(a, b TraceRequest) int { return cmp.Compare(a.TimeMS, b.TimeMS) })
-	return all, nil
+	slices.SortStableFunc(traceRequests, func(a, b TraceRequest) int { return cmp.Compare(a.TimeMS, b.TimeMS) })
+	return traceRequests, nil
 }
 
 // A PrefixHasher makes hashes of the prefixes of prompts. They compare within one hasher: its seed is random and

@@ -55,10 +55,10 @@ type Tensor struct {
 // or is not known, or half in another tensor.
 var ErrPlace = errors.New("no place for the tensor")
 
-// own is the region that a buffer is before any tensor is known of.
-func (b *Buffer) own() Region {
+// asRegion is the region that a buffer is before any tensor is known of.
+func (b *Buffer) asRegion() Region {
 	return Region{
-		Type: b.rest(), Name: fmt.Sprintf("%s buffer %d", cmp.Or(b.Type, "unnamed"), b.ID), Layer: NoLayer,
+		Type: b.restType(), Name: fmt.Sprintf("%s buffer %d", cmp.Or(b.Type, "unnamed"), b.ID), Layer: NoLayer,
 		Buffer: b.ID, Bytes: b.Size,
 		From: b.From, To: b.To, Ctx: -1,
 	}
@@ -72,11 +72,11 @@ func (b *Buffer) holds(r *Region) RegionType {
 	case strings.HasSuffix(r.Tensor, ".lora_a") || strings.HasSuffix(r.Tensor, ".lora_b"):
 		return Weight
 	}
-	return b.rest()
+	return b.restType()
 }
 
-// rest is what is no tensor of the buffer.
-func (b *Buffer) rest() RegionType {
+// restType is what is no tensor of the buffer.
+func (b *Buffer) restType() RegionType {
 	switch b.Usage {
 	case UsageWeights:
 		return Weight
@@ -114,7 +114,7 @@ func (b *Buffer) settle(first, last int) {
 		case b.padding(i):
 			r.Type = Padding
 		default:
-			r.Type = b.rest()
+			r.Type = b.restType()
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (b *Buffer) put(t Region, fresh func(Region) *Region) (*Region, error) {
 	row = append(row, r)
 	if gap(right) && end < rightEnd {
 		if right == row[0] {
-			right = fresh(b.own())
+			right = fresh(b.asRegion())
 		}
 		right.Offset, right.Bytes = end, rightEnd-end
 		row = append(row, right)

@@ -42,8 +42,8 @@ func (c *clock) fresh(r *region, bytes int64) {
 	}
 }
 
-// again adds bytes that were touched before, the last time at ns, to working sets that they are not part of yet.
-func (c *clock) again(r *region, ns, bytes int64) {
+// addRetouched adds bytes that were touched before, the last time at ns, to working sets that they are not part of yet.
+func (c *clock) addRetouched(r *region, ns, bytes int64) {
 	if ns >= c.latest {
 		return
 	}

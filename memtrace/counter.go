@@ -14,8 +14,8 @@ const (
 	maxRegions = 1 << 18 // that are distinguished
 )
 
-// of is what is kept of a region, and the key that it has; nil: nothing yet. Below 0 the key is one of a type.
-func (t *byRegion[T]) of(id int, kind RegionType) (kept *T, key int) {
+// lookup is what is kept of a region, and the key that it has; nil: nothing yet. Below 0 the key is one of a type.
+func (t *byRegion[T]) lookup(id int, kind RegionType) (kept *T, key int) {
 	if uint(id) < uint(len(t.dense)) && t.dense[id] != nil {
 		return t.dense[id], id
 	}
@@ -60,7 +60,7 @@ type counters struct {
 
 // region is the counter of a region.
 func (t *counters) region(id int, kind RegionType) *counter {
-	c, key := t.of(id, kind)
+	c, key := t.lookup(id, kind)
 	if c != nil {
 		return c
 	}

@@ -18,7 +18,7 @@ func (d *Distances) Touch(item int, bytes int64) int64 {
 	before, slot := d.at[item], d.slot()
 	d.at[item] = slot + 1
 	if before == 0 {
-		d.come(slot, bytes)
+		d.addNewest(slot, bytes)
 		return -1
 	}
 	distance := d.since(before - 1)

@@ -29,7 +29,7 @@ const maxSpaces = 1 << 18
 
 // region is what is known of a region.
 func (f *followed) region(id int, kind RegionType) *region {
-	r, key := f.of(id, kind)
+	r, key := f.lookup(id, kind)
 	if r != nil {
 		return r
 	}

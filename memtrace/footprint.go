@@ -52,8 +52,8 @@ const (
 // Forget forgets what was touched where memory comes or goes.
 func (f *Footprint) Forget(start, end uint64) {
 	if start < end {
-		f.scratch = f.touched.take(start, end, f.scratch[:0])
-		f.scratch = f.wrote.take(start, end, f.scratch[:0])
+		f.scratch = f.touched.cutOut(start, end, f.scratch[:0])
+		f.scratch = f.wrote.cutOut(start, end, f.scratch[:0])
 	}
 }
 

@@ -51,8 +51,8 @@ func (l *Layout) At(buffer, offset uint64, node int) Hit {
 	return l.hit(p.tensors[k-1], offset)
 }
 
-// only is the tensor that lies at an offset of a buffer, if there is but one.
-func (l *Layout) only(buffer, offset uint64) Hit {
+// onlyTensorAt is the tensor that lies at an offset of a buffer, if there is but one.
+func (l *Layout) onlyTensorAt(buffer, offset uint64) Hit {
 	p := l.piece(buffer, offset)
 	if p == nil || len(p.tensors) != 1 {
 		return Hit{}
@@ -68,12 +68,12 @@ func (l *Layout) piece(buffer, offset uint64) *piece {
 	if l.pieces == nil {
 		l.index()
 	}
-	all := l.pieces[buffer]
-	i := sort.Search(len(all), func(i int) bool { return all[i].end > offset })
-	if i == len(all) || all[i].offset > offset {
+	pieces := l.pieces[buffer]
+	i := sort.Search(len(pieces), func(i int) bool { return pieces[i].end > offset })
+	if i == len(pieces) || pieces[i].offset > offset {
 		return nil
 	}
-	return &all[i]
+	return &pieces[i]
 }
 
 // index cuts every buffer where a tensor begins or ends.

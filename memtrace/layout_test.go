@@ -45,7 +45,8 @@ func checkLayout(t *testing.T, l *Layout, buffer, offset uint64, node int) {
 	if (got.Region != nil) != (want != "") || want != "" && got.Region.Tensor != want {
 		t.Fatalf("offset %d of buffer %d after node %d: %+v, want %q", offset, buffer, node, got.Region, want)
 	}
-	if got := l.only(buffer, offset); (got.Region != nil) != (all == 1) || all == 1 && got.Region.Tensor != only {
+	if got := l.onlyTensorAt(buffer, offset); (got.Region != nil) != (all == 1) || all == 1 &&
+		got.Region.Tensor != only {
 		t.Fatalf("offset %d of buffer %d: %+v, there are %d", offset, buffer, got.Region, all)
 	}
 }

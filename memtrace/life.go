@@ -34,11 +34,11 @@ func (l *lives) write(s *space, r *region, start, end uint64, before []run[touch
 		}
 	}
 	l.retained(before, weight, false)
-	l.own(r, end-start, weight)
+	l.takeOwnership(r, end-start, weight)
 }
 
-// own lets bytes belong to a region that belonged to those that l.ends says.
-func (l *lives) own(r *region, bytes uint64, weight int64) {
+// takeOwnership lets bytes belong to a region that belonged to those that l.ends says.
+func (l *lives) takeOwnership(r *region, bytes uint64, weight int64) {
 	fresh := int64(bytes) * weight
 	for i := range l.ends {
 		o := &l.ends[i]
@@ -162,7 +162,7 @@ func (m *Metrics) live(bytes, first, ns int64) { m.LiveNS -= float64(bytes) * fl
 // end ends the lives of bytes, or the trace where they live on.
 func (l *lives) end(s *space, start, end uint64, before []run[touched], censored bool) {
 	weight := s.weight()
-	l.ends = s.written.take(start, end, l.ends[:0])
+	l.ends = s.written.cutOut(start, end, l.ends[:0])
 	l.retained(before, weight, censored)
 	for i := range l.ends {
 		o := &l.ends[i]

@@ -60,7 +60,7 @@ func (m *RegionMap) AddBuffer(b Buffer) error {
 		for _, r := range known.cover {
 			r.Type = known.holds(r)
 			if gap(r) {
-				r.Name = known.own().Name
+				r.Name = known.asRegion().Name
 			}
 		}
 		known.settle(0, len(known.cover))
@@ -71,7 +71,7 @@ func (m *RegionMap) AddBuffer(b Buffer) error {
 	}
 	b.To = cmp.Or(b.To, Forever)
 	kept := &b
-	kept.cover = []*Region{m.fresh(b.own())}
+	kept.cover = []*Region{m.fresh(b.asRegion())}
 	m.buffers[b.ID] = kept
 	kept.number = len(m.order)
 	m.order = append(m.order, kept)
@@ -119,7 +119,7 @@ func (m *RegionMap) Place(t Tensor) (*Region, error) {
 		return nil, fmt.Errorf("%w: %q at %d of buffer %d, %d bytes; the buffer has %d", ErrPlace, t.Name, t.Offset,
 			t.Buffer, t.Bytes, b.Size)
 	}
-	r := b.own()
+	r := b.asRegion()
 	r.Name, r.Tensor, r.Part, r.Layer, r.DType, r.Shape, r.Offset, r.Bytes = t.Name, t.Name, t.Part, t.Layer, t.DType,
 		t.Shape, t.Offset, t.Bytes
 	r.Type = b.holds(&r)
@@ -188,7 +188,7 @@ func (m *RegionMap) at(b *Buffer, offset uint64, ns int64) Hit {
 		return h
 	}
 	for l := range m.Layouts.at(ns) {
-		if only := l.only(b.ID, offset); only.Region != nil {
+		if only := l.onlyTensorAt(b.ID, offset); only.Region != nil {
 			return only
 		}
 	}
@@ -198,11 +198,11 @@ func (m *RegionMap) at(b *Buffer, offset uint64, ns int64) Hit {
 // Regions are all regions, by ID, without those that turned out to be views of others, and gaps that turned out to
 // be filled.
 func (m *RegionMap) Regions() []*Region {
-	all := make([]*Region, 0, len(m.regions))
+	regions := make([]*Region, 0, len(m.regions))
 	for _, r := range m.regions {
 		if r.root == nil && r.Bytes > 0 {
-			all = append(all, r)
+			regions = append(regions, r)
 		}
 	}
-	return all
+	return regions
 }

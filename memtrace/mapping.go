@@ -27,19 +27,19 @@ var ErrMaps = errors.New("no line of /proc/PID/maps")
 
 // ParseMaps reads the text of /proc/PID/maps, whose lines are in the order of addresses.
 func ParseMaps(r io.Reader) ([]Mapping, error) {
-	var all []Mapping
+	var mappings []Mapping
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
 		m, ok := parseMapping(lines.Text())
-		if !ok || len(all) > 0 && m.Start < all[len(all)-1].End {
+		if !ok || len(mappings) > 0 && m.Start < mappings[len(mappings)-1].End {
 			return nil, fmt.Errorf("%w: line %d: %q", ErrMaps, n, lines.Text())
 		}
-		all = append(all, m)
+		mappings = append(mappings, m)
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read /proc/PID/maps: %w", err)
 	}
-	return all, nil
+	return mappings, nil
 }
 
 func parseMapping(line string) (m Mapping, ok bool) {

@@ -37,7 +37,7 @@ func (k *Mappings) Map(ns int64, p Mapping) {
 		kept = append(kept, old.Cut(old.Start, min(p.Start, old.End))...)
 		behind = append(behind, old.Cut(max(p.End, old.Start), old.End)...)
 	}
-	kept = append(append(kept, p.beside(same)...), behind...)
+	kept = append(append(kept, p.splitAround(same)...), behind...)
 	k.set(ns, append(kept, k.live[last:]...))
 }
 
@@ -47,16 +47,16 @@ func (k *Mappings) after(addr uint64) int {
 }
 
 // Look says what is mapped at a time, all of it, by address.
-func (k *Mappings) Look(ns int64, all []Mapping) {
+func (k *Mappings) Look(ns int64, mappings []Mapping) {
 	kept := k.free[:0]
-	for _, p := range all {
+	for _, p := range mappings {
 		var same []Mapping
 		for i := k.after(p.Start); i < len(k.live) && k.live[i].Start < p.End; i++ {
 			if old := &k.live[i]; old.alike(&p) {
 				same = append(same, old.Cut(max(old.Start, p.Start), min(old.End, p.End))...)
 			}
 		}
-		kept = append(kept, p.beside(same)...)
+		kept = append(kept, p.splitAround(same)...)
 	}
 	k.set(ns, kept)
 }
@@ -64,17 +64,17 @@ func (k *Mappings) Look(ns int64, all []Mapping) {
 // Clear says that nothing is mapped any more: the process has become another program.
 func (k *Mappings) Clear(ns int64) { k.set(ns, nil) }
 
-func (k *Mappings) set(ns int64, all []Mapping) {
-	sortMappings(all)
-	k.live, k.free = all, k.live
-	k.m.SetMappings(ns, all)
+func (k *Mappings) set(ns int64, mappings []Mapping) {
+	sortMappings(mappings)
+	k.live, k.free = mappings, k.live
+	k.m.SetMappings(ns, mappings)
 }
 
 // sortMappings puts mappings in the order of addresses, in which they mostly are.
-func sortMappings(all []Mapping) {
-	for i := 1; i < len(all); i++ {
-		if all[i].Start < all[i-1].Start {
-			slices.SortFunc(all, func(a, b Mapping) int { return cmp.Compare(a.Start, b.Start) })
+func sortMappings(mappings []Mapping) {
+	for i := 1; i < len(mappings); i++ {
+		if mappings[i].Start < mappings[i-1].Start {
+			slices.SortFunc(mappings, func(a, b Mapping) int { return cmp.Compare(a.Start, b.Start) })
 			return
 		}
 	}
@@ -112,13 +112,13 @@ func (p *Mapping) Cut(start, end uint64) []Mapping {
 	return []Mapping{part}
 }
 
-// beside is a mapping as the pieces that are there already, by address, and new ones between them.
-func (p *Mapping) beside(there []Mapping) []Mapping {
-	var all []Mapping
+// splitAround is a mapping as the pieces that are there already, by address, and new ones between them.
+func (p *Mapping) splitAround(there []Mapping) []Mapping {
+	var mappings []Mapping
 	at := p.Start
 	for _, old := range there {
-		all = append(append(all, p.Cut(at, old.Start)...), old)
+		mappings = append(append(mappings, p.Cut(at, old.Start)...), old)
 		at = max(at, old.End)
 	}
-	return append(all, p.Cut(at, p.End)...)
+	return append(mappings, p.Cut(at, p.End)...)
 }

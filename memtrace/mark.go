@@ -60,33 +60,33 @@ func NewMark(name string) (Mark, error) {
 // ReadMarks reads a file of markers. A last line without its newline, as a recorder that was killed leaves it, is
 // left out.
 func ReadMarks(r io.Reader) ([]Mark, error) {
-	var all []Mark
+	var marks []Mark
 	in := bufio.NewReaderSize(r, maxMarkLine)
 	for {
 		line, err := in.ReadSlice('\n')
 		if errors.Is(err, io.EOF) {
-			return all, nil
+			return marks, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: line %d: %w", ErrMark, len(all)+1, err)
+			return nil, fmt.Errorf("%w: line %d: %w", ErrMark, len(marks)+1, err)
 		}
 		var m Mark
 		if err := json.Unmarshal(bytes.TrimSpace(line), &m); err != nil {
-			return nil, fmt.Errorf("%w: line %d: %w", ErrMark, len(all)+1, err)
+			return nil, fmt.Errorf("%w: line %d: %w", ErrMark, len(marks)+1, err)
 		}
 		checked, err := NewMark(m.Name)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("line %d: %w", len(all)+1, err)
+			return nil, fmt.Errorf("line %d: %w", len(marks)+1, err)
 		case checked.Phase != m.Phase || checked.Step != m.Step:
-			return nil, fmt.Errorf("%w: line %d: %q does not stand for phase %.40q, step %.40q", ErrMark, len(all)+1,
+			return nil, fmt.Errorf("%w: line %d: %q does not stand for phase %.40q, step %.40q", ErrMark, len(marks)+1,
 				m.Name, m.Phase, m.Step)
-		case len(all) > 0 && m.TimeNS < all[len(all)-1].TimeNS:
-			return nil, fmt.Errorf("%w: line %d: it is earlier than the one before", ErrMark, len(all)+1)
-		case len(all) == MaxMarks:
+		case len(marks) > 0 && m.TimeNS < marks[len(marks)-1].TimeNS:
+			return nil, fmt.Errorf("%w: line %d: it is earlier than the one before", ErrMark, len(marks)+1)
+		case len(marks) == MaxMarks:
 			return nil, fmt.Errorf("%w: more than %d", ErrMark, MaxMarks)
 		}
-		all = append(all, m)
+		marks = append(marks, m)
 	}
 }
 

@@ -216,14 +216,14 @@ func (m *Meter) renewBuffer(a *Touch, censored bool) {
 // EndCells ends, at a time, what cells first to end-1 of a cache held, of bytes each in the region's tensor. Their
 // memory stays what it is: that it was touched before still counts. It is false if they cannot be found in it.
 func (m *Meter) EndCells(region int, first, end, bytes, ns int64) bool {
-	all := m.regions.dense
-	if region < 0 || region >= len(all) || all[region] == nil || all[region].space == nil {
+	regions := m.regions.dense
+	if region < 0 || region >= len(regions) || regions[region] == nil || regions[region].space == nil {
 		return region >= 0 // nothing was written there
 	}
 	if first < 0 || first >= end || bytes <= 0 || end > maxSpan/bytes {
 		return false
 	}
-	s := all[region].space
+	s := regions[region].space
 	from, to := s.base+uint64(first*bytes), s.base+uint64(end*bytes)
 	if s.rows > 0 {
 		width := uint64(bytes) / s.rows
@@ -287,7 +287,7 @@ func (m *Meter) Region(id int) *Metrics {
 	if id < 0 {
 		return nil
 	}
-	r, key := m.regions.of(id, Other)
+	r, key := m.regions.lookup(id, Other)
 	if key < 0 || r == nil || r.Reads+r.Writes == 0 {
 		return nil
 	}

@@ -89,12 +89,12 @@ func (o *Observed) Add(ns, region int64, kind RegionType, op AccessOp, addr uint
 
 // Regions are all that were observed, by ID.
 func (o *Observed) Regions() []*ObservedRegion {
-	all := make([]*ObservedRegion, 0, len(o.regions))
+	observedRegions := make([]*ObservedRegion, 0, len(o.regions))
 	for _, r := range o.regions {
-		all = append(all, r)
+		observedRegions = append(observedRegions, r)
 	}
-	slices.SortFunc(all, func(a, b *ObservedRegion) int { return cmp.Compare(a.ID, b.ID) })
-	return all
+	slices.SortFunc(observedRegions, func(a, b *ObservedRegion) int { return cmp.Compare(a.ID, b.ID) })
+	return observedRegions
 }
 
 // Pages is how many different pages were touched.
@@ -122,7 +122,7 @@ func (r *ObservedRegion) WriteOnce() float64 {
 }
 
 // Types sums regions up, in the order of types.
-func (o *Observed) Types() (all []ObservedType) {
+func (o *Observed) Types() (observedTypes []ObservedType) {
 	by := map[RegionType][]*ObservedRegion{}
 	for _, r := range o.Regions() {
 		by[r.Type] = append(by[r.Type], r)
@@ -149,9 +149,9 @@ func (o *Observed) Types() (all []ObservedType) {
 		t.RetentionP50, t.RetentionP90, t.RetentionP99 = quantile(seconds, 0.5), quantile(seconds, 0.9),
 			quantile(seconds, 0.99)
 		t.WriteOnce = once / written
-		all = append(all, t)
+		observedTypes = append(observedTypes, t)
 	}
-	return all
+	return observedTypes
 }
 
 // Label is mrm-trace's label of a type.

@@ -58,26 +58,26 @@ func (r *recency) sum(at int) {
 	}
 }
 
-// come lets bytes come into the newest slot.
-func (r *recency) come(slot int32, bytes int64) {
+// addNewest lets bytes come into the newest slot.
+func (r *recency) addNewest(slot int32, bytes int64) {
 	r.slots[slot] += bytes
 	r.all += bytes
 }
 
 // leave lets bytes go from a slot.
 func (r *recency) leave(slot int32, bytes int64) {
-	r.take(slot, bytes)
+	r.subtract(slot, bytes)
 	r.all -= bytes
 }
 
 // move lets bytes go from a slot to the newest one.
 func (r *recency) move(from, to int32, bytes int64) {
-	r.take(from, bytes)
+	r.subtract(from, bytes)
 	r.slots[to] += bytes
 }
 
-// take takes bytes out of a slot, and out of the sums that it is of: those that are not reported yet do not matter.
-func (r *recency) take(slot int32, bytes int64) {
+// subtract takes bytes out of a slot, and out of the sums that it is of: those that are not reported yet do not matter.
+func (r *recency) subtract(slot int32, bytes int64) {
 	r.slots[slot] -= bytes
 	r.sums[0][slot>>slotBits] -= bytes
 	r.sums[1][slot>>(2*slotBits)] -= bytes

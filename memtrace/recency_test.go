@@ -41,11 +41,11 @@ func TestRecencyAgainstSums(t *testing.T) {
 			slot := all.slot()
 			switch n := 1 + r.Int64N(1000); {
 			case bytes[one] == 0:
-				all.come(slot, n)
+				all.addNewest(slot, n)
 				bytes[one] = n
 			case r.IntN(20) == 0: // it ends, and another one comes
 				all.leave(slots[one], bytes[one])
-				all.come(slot, n)
+				all.addNewest(slot, n)
 				bytes[one] = n
 			default:
 				all.move(slots[one], slot, bytes[one])

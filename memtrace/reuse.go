@@ -16,7 +16,7 @@ func (u *reuse) touch(s *space, r *region, start, end uint64, read bool) (fresh 
 		u.before = append(u.before[:0], *g)
 		g.is = is
 		before, bytes := &u.before[0].is, int64(end-start)*weight
-		u.again(r, before, bytes)
+		u.addRetouched(r, before, bytes)
 		u.move(before.slot, slot, bytes)
 		return 0
 	}
@@ -26,10 +26,10 @@ func (u *reuse) touch(s *space, r *region, start, end uint64, read bool) (fresh 
 		o := &u.before[i]
 		n := int64(o.end - o.start)
 		fresh -= n
-		u.again(r, &o.is, n*weight)
+		u.addRetouched(r, &o.is, n*weight)
 	}
 	u.leaveAll(weight)
-	u.come(slot, int64(end-start)*weight)
+	u.addNewest(slot, int64(end-start)*weight)
 	if fresh > 0 {
 		u.clock.fresh(r, fresh*weight)
 	}
@@ -44,20 +44,20 @@ func (u *reuse) leaveAll(weight int64) {
 	}
 }
 
-// again counts bytes that were touched before.
-func (u *reuse) again(r *region, before *touched, bytes int64) {
+// addRetouched counts bytes that were touched before.
+func (u *reuse) addRetouched(r *region, before *touched, bytes int64) {
 	// Below 0 only by overflow, in damaged files.
 	interval, distance := max(u.clock.at-before.ns, 0), max(u.since(before.slot), 0)
 	r.IAI.Add(interval, bytes)
 	r.Reuse.Add(distance, bytes)
 	r.kind.IAIs.bucket(interval).add(interval, bytes) // what they add up to is known of regions
 	r.kind.Reuses.bucket(distance).add(distance, bytes)
-	u.clock.again(r, before.ns, bytes)
+	u.clock.addRetouched(r, before.ns, bytes)
 }
 
 // forget forgets a range, and returns what it was.
 func (u *reuse) forget(s *space, start, end uint64) []run[touched] {
-	u.before = s.touched.take(start, end, u.before[:0])
+	u.before = s.touched.cutOut(start, end, u.before[:0])
 	u.leaveAll(s.weight())
 	return u.before
 }

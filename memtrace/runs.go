@@ -99,8 +99,8 @@ func (r *runs[V]) putAt(at *spot[V], start, end uint64, v V, old []run[V]) []run
 	return r.splice(at.chunk, at.i, run[V]{start, end, v}, true, old)
 }
 
-// take forgets bytes, and appends what they were to old.
-func (r *runs[V]) take(start, end uint64, old []run[V]) []run[V] {
+// cutOut forgets bytes, and appends what they were to old.
+func (r *runs[V]) cutOut(start, end uint64, old []run[V]) []run[V] {
 	c, i := r.search(start)
 	return r.splice(c, i, run[V]{start: start, end: end}, false, old)
 }

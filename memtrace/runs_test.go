@@ -22,7 +22,7 @@ func TestRunsAgainstBytes(t *testing.T) {
 			var old []run[int]
 			switch r.IntN(4) {
 			case 0:
-				old = all.take(start, end, nil)
+				old = all.cutOut(start, end, nil)
 				value = 0
 			case 1:
 				old = all.get(start, end, nil)

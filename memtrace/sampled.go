@@ -58,8 +58,8 @@ func (e *Estimate) Interval() (low, high float64) {
 	return max(e.Events-half, float64(e.Samples)), e.Events + half
 }
 
-// all is the estimate of the events of all ops.
-func (t *SampledType) all() (all Estimate) {
+// total is the estimate of the events of all ops.
+func (t *SampledType) total() (all Estimate) {
 	for i := range t.Ops {
 		all.Merge(&t.Ops[i])
 	}
@@ -70,7 +70,7 @@ func (t *SampledType) all() (all Estimate) {
 func (s *Sampled) Period() float64 {
 	events := 0.0
 	for i := range s.Types {
-		all := s.Types[i].all()
+		all := s.Types[i].total()
 		events += all.Events
 	}
 	if s.Samples == 0 {

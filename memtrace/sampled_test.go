@@ -34,7 +34,7 @@ func TestSampled(t *testing.T) {
 	for i := range uint64(500) {
 		all.Add(int64(i), Activation, OpUnknown, i*PageBytes/2, 0, 0)
 	}
-	e := all.Types[Activation].all()
+	e := all.Types[Activation].total()
 	if low, high := e.Interval(); low != 500 || high != 500 || all.Types[Activation].Pages != 250 || all.Last != 499 {
 		t.Errorf("%v to %v, %+v", low, high, all.Types[Activation])
 	}

@@ -64,7 +64,7 @@ func (c *Config) Cells(sources []*Source) ([]*Cell, error) {
 	if err := problems.error(); err != nil {
 		return nil, err
 	}
-	var all []*Cell
+	var cells []*Cell
 	for repetition := range int(c.Experiment.Repetitions) {
 		for m, source := range sources {
 			for _, nCtx := range c.Engine.NCtx {
@@ -72,8 +72,8 @@ func (c *Config) Cells(sources []*Source) ([]*Cell, error) {
 					for _, tokens := range c.Workload.MaxTokens {
 						for _, requests := range c.Workload.Concurrency {
 							for p := range c.Workload.Prompts {
-								all = append(all, newCell(c, source, inputs[m][p], memory.Cell{
-									Index: len(all), ModelID: source.ID, Prompt: c.Workload.Prompts[p].ID,
+								cells = append(cells, newCell(c, source, inputs[m][p], memory.Cell{
+									Index: len(cells), ModelID: source.ID, Prompt: c.Workload.Prompts[p].ID,
 									NCtx: int(nCtx), KVType: kvType, Repetition: repetition,
 									MaxTokens: int(tokens), Concurrency: int(requests),
 								}))
@@ -84,7 +84,7 @@ func (c *Config) Cells(sources []*Source) ([]*Cell, error) {
 			}
 		}
 	}
-	return all, nil
+	return cells, nil
 }
 
 // newCell completes a place in the matrix. Its key is of everything that identifies it but the repetition; of a
@@ -180,7 +180,7 @@ func (c *Config) input(p *Prompt, s *Source) (Input, error) {
 	case p.File == "":
 		return Input{Text: p.Text}, nil
 	}
-	path := c.beside(p.File)
+	path := c.resolvePath(p.File)
 	text, err := cli.ReadFile(path, largestPrompt)
 	var bare *fs.PathError
 	switch {

@@ -32,7 +32,7 @@ func (k checker) check() {
 		k.add("engine.type is command, and there is no engine.command",
 			`add it, as in command: [./program, --prompt, "{prompt}"]`, "engine.type")
 	default:
-		k.words()
+		k.checkCommandWords()
 		k.passed()
 		k.commandCollectors()
 	}
@@ -146,8 +146,8 @@ func (k checker) collector() {
 	}
 }
 
-// words checks the words of the engine's command.
-func (k checker) words() {
+// checkCommandWords checks the words of the engine's command.
+func (k checker) checkCommandWords() {
 	var names []string
 	for _, known := range placeholders {
 		names = append(names, known.name)

@@ -148,7 +148,7 @@ func (c *child) follow(cmd *exec.Cmd, at time.Time, ended <-chan error, watch *w
 					isSlow = true
 				}
 				if time.Since(looked) >= sampling {
-					watch.look(int64(time.Since(at)))
+					watch.sample(int64(time.Since(at)))
 					looked = time.Now()
 				}
 				if own := process.StatusBytes(pid, "RssAnon") + process.StatusBytes(pid, "RssShmem"); own > 0 {
@@ -162,7 +162,7 @@ func (c *child) follow(cmd *exec.Cmd, at time.Time, ended <-chan error, watch *w
 		case err := <-ended:
 			c.wall = time.Since(at)
 			if watch != nil {
-				watch.look(int64(c.wall))
+				watch.sample(int64(c.wall))
 			}
 			c.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 			// A child's peak begins with its parent's.

@@ -110,12 +110,12 @@ func (e *Engine) noWord(in *Input) string {
 func findProgram(c *Config) (path, fingerprint string, err error) {
 	name := c.Engine.Command[0]
 	if strings.Contains(name, "/") {
-		if name, err = filepath.Abs(c.beside(name)); err != nil {
+		if name, err = filepath.Abs(c.resolvePath(name)); err != nil {
 			return "", "", err
 		}
 	}
 	if path, err = exec.LookPath(name); err != nil {
-		return "", "", fmt.Errorf("the program %s: %w", name, bare(err))
+		return "", "", fmt.Errorf("the program %s: %w", name, withoutPath(err))
 	}
 	if path, err = filepath.Abs(path); err != nil {
 		return "", "", err
@@ -132,7 +132,7 @@ func commandSource(c *Config, m Model) (*Source, error) {
 	}
 	s := &Source{ID: m.ID, SHA256: m.SHA256, Program: program, Fingerprint: fingerprint}
 	if m.Path != "" {
-		if s.Path, err = filepath.Abs(c.beside(m.Path)); err != nil {
+		if s.Path, err = filepath.Abs(c.resolvePath(m.Path)); err != nil {
 			return nil, err
 		}
 		var sum string
@@ -171,12 +171,12 @@ func fingerprintOf(path string) (sum string, bytes int64, err error) {
 		return nil
 	})
 	if err != nil {
-		return "", 0, fmt.Errorf("%s: %w", named, bare(err))
+		return "", 0, fmt.Errorf("%s: %w", named, withoutPath(err))
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 		file, err := os.Open(path)
 		if err != nil {
-			return "", 0, fmt.Errorf("%s: %w", named, bare(err))
+			return "", 0, fmt.Errorf("%s: %w", named, withoutPath(err))
 		}
 		defer file.Close()
 		sum, err = gguf.Fingerprint(file, info.Size())

@@ -32,14 +32,14 @@ type commandPasses struct {
 	result memory.Result
 }
 
-// words writes the file of the prompt, and returns the words of the command.
-func (w *commandPasses) words() ([]string, error) {
+// writePrompt writes the file of the prompt, and returns the words of the command.
+func (w *commandPasses) writePrompt() ([]string, error) {
 	err := os.WriteFile(w.path(promptName), []byte(w.cell.Input.Text), 0o600)
 	return argv(w.Config, w.cell, w.path(promptName)), err
 }
 
 func (w *commandPasses) baseline(ctx context.Context, o *observation) error {
-	argv, err := w.words()
+	argv, err := w.writePrompt()
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (w *commandPasses) baseline(ctx context.Context, o *observation) error {
 }
 
 func (w *commandPasses) tapped(ctx context.Context, o *observation) error {
-	argv, err := w.words()
+	argv, err := w.writePrompt()
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (w *commandPasses) tapped(ctx context.Context, o *observation) error {
 	}
 	o.cpu.MRM, o.tapped.WallNS = ownCPU()-own, int64(time.Since(began))
 	o.throttle = watch.throttle()
-	o.others = watch.others(int64(state.UserTime()+state.SystemTime())+o.cpu.MRM, clockTicks)
+	o.others = watch.otherProcessesPercent(int64(state.UserTime()+state.SystemTime())+o.cpu.MRM, clockTicks)
 	return nil
 }
 
@@ -94,7 +94,7 @@ func (w *watch) follow(began time.Time, stop <-chan struct{}) (most int64, busie
 			ended = true
 		case <-tick.C:
 		}
-		w.look(int64(time.Since(began)))
+		w.sample(int64(time.Since(began)))
 		used.add(int64(time.Since(began)), ownCPU())
 		if most = max(most, ownMemory()+process.StatusBytes(os.Getpid(), "RssShmem")); ended {
 			return most, used.most

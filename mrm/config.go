@@ -123,8 +123,8 @@ func (c *Config) Notes() []string { return c.notes }
 // problems collects what is wrong with the file.
 func (c *Config) problems() *Problems { return &Problems{File: c.file, places: c.places} }
 
-// beside is a path that the file names, from where the program runs.
-func (c *Config) beside(path string) string {
+// resolvePath is a path that the file names, from where the program runs.
+func (c *Config) resolvePath(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}

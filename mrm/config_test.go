@@ -67,7 +67,7 @@ workload:
     - 42
 `)
 	if c.Experiment.Name != "7" || c.Models[0].Path != "a.gguf" || c.Models[1].ID != "second" ||
-		c.beside(c.Models[0].Path) != "a.gguf" {
+		c.resolvePath(c.Models[0].Path) != "a.gguf" {
 		t.Errorf("%+v %+v", c.Experiment, c.Models)
 	}
 	if !reflect.DeepEqual(c.Engine.NCtx, []int64{512, 1024}) ||

@@ -28,8 +28,8 @@ func at(t *token.Token) place {
 	return place{t.Position.Line, t.Position.Column}
 }
 
-// wrong notes a problem.
-func (d *decoder) wrong(node ast.Node, remedy, cause string, args ...any) {
+// addProblem notes a problem.
+func (d *decoder) addProblem(node ast.Node, remedy, cause string, args ...any) {
 	d.problems.addAt(at(node.GetToken()), fmt.Sprintf(cause, args...), remedy)
 }
 
@@ -63,7 +63,7 @@ func (d *decoder) structure(node ast.Node, path string, v reflect.Value) {
 		field, known := byKey[name]
 		switch {
 		case pair.Key.IsMergeKey():
-			d.wrong(pair.Key, "write the keys out", "merge keys are not read")
+			d.addProblem(pair.Key, "write the keys out", "merge keys are not read")
 		case !known && d.ignored != nil:
 			d.ignore(pair.Value, join(path, name))
 		case !known:
@@ -71,9 +71,9 @@ func (d *decoder) structure(node ast.Node, path string, v reflect.Value) {
 			if path != "" {
 				where = " below " + path
 			}
-			d.wrong(pair.Key, nearestOf(name, keys), "unknown key %q%s", name, where)
+			d.addProblem(pair.Key, nearestOf(name, keys), "unknown key %q%s", name, where)
 		case seen[name]:
-			d.wrong(pair.Key, "delete one of the two", "%s stands twice", join(path, name))
+			d.addProblem(pair.Key, "delete one of the two", "%s stands twice", join(path, name))
 		default:
 			d.problems.places[join(path, name)] = at(key)
 			d.value(pair.Value, join(path, name), v.FieldByIndex(field.Index), field.Tag)
@@ -118,9 +118,9 @@ func (d *decoder) pairs(node ast.Node, path string) []*ast.MappingValueNode {
 	switch node.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
 	case *ast.NullNode:
-		d.wrong(node, "write keys below it, or delete the line", "%s is empty", cmp.Or(path, "the file"))
+		d.addProblem(node, "write keys below it, or delete the line", "%s is empty", cmp.Or(path, "the file"))
 	default:
-		d.wrong(node, "write keys with values, such as experiment: {name: first}", "%s is no mapping",
+		d.addProblem(node, "write keys with values, such as experiment: {name: first}", "%s is no mapping",
 			cmp.Or(path, "the file"))
 	}
 	return pairsOf(node)
@@ -188,14 +188,14 @@ func (d *decoder) list(node ast.Node, path string, v reflect.Value, tag reflect.
 		items = sequence.Values
 	}
 	if len(items) == 0 {
-		d.wrong(node, "write at least one value", "%s is an empty list", path)
+		d.addProblem(node, "write at least one value", "%s is an empty list", path)
 	}
 	for i, item := range items {
 		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
 		below := fmt.Sprintf("%s[%d]", path, i)
 		d.problems.places[below] = at(item.GetToken())
 		if _, nested := item.(*ast.SequenceNode); nested {
-			d.wrong(item, "write one value per line", "%s is a list in a list", below)
+			d.addProblem(item, "write one value per line", "%s is a list in a list", below)
 			continue
 		}
 		d.value(item, below, v.Index(i), tag)
@@ -231,20 +231,20 @@ func (d *decoder) plain(node ast.Node, path string, v reflect.Value, tag reflect
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
 		word = node.GetToken().Value
 	case *ast.NullNode:
-		d.wrong(node, "write one behind the colon, or delete the line", "%s has no value", path)
+		d.addProblem(node, "write one behind the colon, or delete the line", "%s has no value", path)
 		return
 	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
-		d.wrong(node, "write the value out", "%s is an anchor, an alias or a tag, which are not read", path)
+		d.addProblem(node, "write the value out", "%s is an anchor, an alias or a tag, which are not read", path)
 		return
 	default:
-		d.wrong(node, "write one plain value", "%s is no plain value", path)
+		d.addProblem(node, "write one plain value", "%s is no plain value", path)
 		return
 	}
 	if d.ignored != nil && v.Kind() == reflect.Int64 {
 		word = pythonInteger(word)
 	}
 	if remedy := set(v, word, tag); remedy != "" {
-		d.wrong(node, remedy, "%s is %q", path, word)
+		d.addProblem(node, remedy, "%s is %q", path, word)
 	}
 }
 

@@ -59,7 +59,7 @@ func (t *Target) check(needsImage bool) error {
 // ask is what a task is to be given: memory in MiB and time in minutes. Memory is a tenth more than the plan's,
 // time twice the estimate of a task's cells and five minutes. What is not known is 0, and left to the cluster.
 func (p *Plan) ask(tasks int) (mebibytes, minutes int64) {
-	_, memory, _, time := p.most()
+	_, memory, _, time := p.limits()
 	longest := 0.0
 	for _, n := range p.Needs {
 		longest = max(longest, n.Time.Value)

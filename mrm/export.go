@@ -67,7 +67,7 @@ func (x RunExporter) Export(e Export) (string, error) {
 	if err := dir.Seal(); err != nil {
 		return "", err
 	}
-	return x.place(dir.Path(), e.Metadata.Validity.Class)
+	return x.moveSealed(dir.Path(), e.Metadata.Validity.Class)
 }
 
 // fill writes what is made of what was recorded, and then moves that into the run.
@@ -150,9 +150,9 @@ func addRaw(dir *rundir.Dir, name string, write func(io.Writer) error) error {
 	return nil
 }
 
-// place moves a sealed run to where it belongs: beside the others of its model, or into the archive. A directory
+// moveSealed moves a sealed run to where it belongs: beside the others of its model, or into the archive. A directory
 // that holds something is never replaced.
-func (x RunExporter) place(dir string, class memory.Class) (string, error) {
+func (x RunExporter) moveSealed(dir string, class memory.Class) (string, error) {
 	parent := x.Dir
 	if class == memory.Contaminated {
 		parent = filepath.Join(parent, archiveFolder)

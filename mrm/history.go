@@ -49,20 +49,20 @@ type series struct{ prefill, decode, ratio, load, perToken, both, peak, bytes []
 
 // history is how fast each model ran on a processor of this name, by its sealed runs; by contaminated ones where
 // there are no others.
-func history(all []found, cpu string) map[string]*Speeds {
+func history(sealed []found, cpu string) map[string]*Speeds {
 	speeds := map[string]*Speeds{}
 	for _, contaminated := range []bool{false, true} {
 		byModel := map[string]*series{}
-		for i := range all {
-			m := &all[i].meta
-			if all[i].err != nil || m.Host.CPU != cpu || (m.Validity.Class == memory.Contaminated) != contaminated ||
+		for i := range sealed {
+			m := &sealed[i].meta
+			if sealed[i].err != nil || m.Host.CPU != cpu || (m.Validity.Class == memory.Contaminated) != contaminated ||
 				speeds[m.Cell.ModelID] != nil {
 				continue
 			}
 			if byModel[m.Cell.ModelID] == nil {
 				byModel[m.Cell.ModelID] = &series{}
 			}
-			byModel[m.Cell.ModelID].add(&m.Observer, sizeOf(all[i].dir))
+			byModel[m.Cell.ModelID].add(&m.Observer, sizeOf(sealed[i].dir))
 		}
 		for model, s := range byModel {
 			speeds[model] = s.middle()

@@ -72,14 +72,14 @@ func readJournal(out, experiment string) ([]entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the journal: %w", err)
 	}
-	var all []entry
+	var entries []entry
 	for line := range bytes.Lines(text) {
 		var e entry
 		if json.Unmarshal(line, &e) == nil && e.Event != "" {
-			all = append(all, e)
+			entries = append(entries, e)
 		}
 	}
-	return all, nil
+	return entries, nil
 }
 
 // took is how long a cell takes, by the journal: the median of those that were sealed; 0: there were none.

@@ -221,17 +221,17 @@ const traceDefault = "Once upon a time"
 // prompts takes prompts over: mrm-trace's own program reads none, so that a source may be missing.
 func (c *traceReader) prompts() {
 	source := c.from.Prompts.Source
-	all, err := promptsOf(absolute(source), c.from.Prompts.Categories)
+	prompts, err := promptsOf(absolute(source), c.from.Prompts.Categories)
 	switch {
 	case source == "":
 		c.note("prompts: the file names none; the prompt is %q", traceDefault)
 	case err != nil:
 		c.note("prompts.source: %s: %v; the prompt is %q", source, err, traceDefault)
 	}
-	if len(all) == 0 {
-		all = []Prompt{{Text: traceDefault}}
+	if len(prompts) == 0 {
+		prompts = []Prompt{{Text: traceDefault}}
 	}
-	c.Workload.Prompts = all
+	c.Workload.Prompts = prompts
 }
 
 // mostPrompts bounds the prompts of a file.
@@ -239,13 +239,13 @@ const mostPrompts = 10000
 
 // promptsOf reads a file of prompts: a JSON list or JSON lines of texts or of objects with prompt or text, id and
 // category; any other file is one prompt.
-func promptsOf(path string, categories []string) (all []Prompt, err error) {
+func promptsOf(path string, categories []string) (prompts []Prompt, err error) {
 	info, err := os.Stat(path)
 	switch {
 	case path == "":
 		return nil, nil
 	case err != nil:
-		return nil, bare(err)
+		return nil, withoutPath(err)
 	case !info.Mode().IsRegular() || info.Size() > largestPrompt:
 		return nil, fmt.Errorf("no regular file of at most %d bytes", largestPrompt)
 	}
@@ -254,7 +254,7 @@ func promptsOf(path string, categories []string) (all []Prompt, err error) {
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, bare(err)
+		return nil, withoutPath(err)
 	}
 	values := json.NewDecoder(bytes.NewReader(data))
 	for {
@@ -271,19 +271,19 @@ func promptsOf(path string, categories []string) (all []Prompt, err error) {
 			}
 		}
 		for _, item := range items {
-			one, category, err := promptOf(item)
-			if err != nil || len(all) == mostPrompts {
+			prompt, category, err := promptOf(item)
+			if err != nil || len(prompts) == mostPrompts {
 				return nil, cmp.Or(err, fmt.Errorf("more than %d prompts", mostPrompts))
 			}
 			if len(categories) == 0 || slices.Contains(categories, category) {
-				all = append(all, one)
+				prompts = append(prompts, prompt)
 			}
 		}
 	}
-	if len(all) == 0 {
+	if len(prompts) == 0 {
 		return nil, errors.New("no prompt of these categories")
 	}
-	return all, nil
+	return prompts, nil
 }
 
 // promptOf reads one prompt.

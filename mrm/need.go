@@ -36,8 +36,8 @@ func (f Figure) MarshalJSON() ([]byte, error) {
 	}{f.Tag, f.From})
 }
 
-// words are a figure for people.
-func (f Figure) words(write func(float64) string) string {
+// text are a figure for people.
+func (f Figure) text(write func(float64) string) string {
 	if f.Tag == Unknown {
 		return "-"
 	}

@@ -28,7 +28,7 @@ const (
 func (w *work) run(ctx context.Context, event Event) (dir string, v *memory.Validity, err error) {
 	var o observation
 	w.step(event, "looking at the machine")
-	if o.busy, err = w.look(ctx); err != nil {
+	if o.busy, err = w.otherLoad(ctx); err != nil {
 		return "", nil, err
 	}
 	o.busyFor = w.Config.Telemetry.BaselineS
@@ -103,8 +103,8 @@ func (w *work) step(event Event, text string) {
 	w.report(event)
 }
 
-// look is how busy the machine is without us, as a share of all processors.
-func (w *work) look(ctx context.Context) (*float64, error) {
+// otherLoad is how busy the machine is without us, as a share of all processors.
+func (w *work) otherLoad(ctx context.Context) (*float64, error) {
 	root := os.DirFS("/")
 	before, _, err := machine.ReadTicks(root)
 	if err != nil {
@@ -161,7 +161,7 @@ func (w *modelPasses) tapped(ctx context.Context, o *observation) error {
 	o.cpu.MRM = ownCPU() - own
 	o.throttle = watch.throttle()
 	o.memory, o.busiest = child.own, child.busy
-	o.others = watch.others(int64(child.cpu)+o.cpu.MRM, clockTicks)
+	o.others = watch.otherProcessesPercent(int64(child.cpu)+o.cpu.MRM, clockTicks)
 	w.again, err = w.answers(tappedName)
 	o.tapped = account(w.again)
 	o.tapped.First, o.tapped.WallNS = first, int64(child.wall)

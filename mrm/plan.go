@@ -102,19 +102,19 @@ func NewPlan(c *Config, m Machine) (*Plan, error) {
 }
 
 // doneBy is the sealed run of a cell; nil where there is none.
-func doneBy(cell *Cell, experiment string, all []found) *found {
-	for i := range all {
-		if m := &all[i].meta; all[i].err == nil && m.Experiment.Name == experiment && m.Cell.Key == cell.Key &&
+func doneBy(cell *Cell, experiment string, sealed []found) *found {
+	for i := range sealed {
+		if m := &sealed[i].meta; sealed[i].err == nil && m.Experiment.Name == experiment && m.Cell.Key == cell.Key &&
 			m.Cell.Repetition == cell.Repetition {
-			return &all[i]
+			return &sealed[i]
 		}
 	}
 	return nil
 }
 
-// most is the cell that takes most memory, and all that cells take of the disk and of time. The tags are the
+// limits is the cell that takes most memory, and all that cells take of the disk and of time. The tags are the
 // weakest ones.
-func (p *Plan) most() (cell *Cell, memory, disk, time Figure) {
+func (p *Plan) limits() (cell *Cell, memory, disk, time Figure) {
 	rank := map[Tag]int{Computed: 1, Measured: 2, Estimated: 3, Unknown: 4}
 	sum := func(to *Figure, f Figure) {
 		to.Value += f.Value
@@ -138,7 +138,7 @@ func (p *Plan) Check() error {
 	if err := p.Config.Collects(p.Machine.Missing); err != nil {
 		return err
 	}
-	cell, memory, disk, _ := p.most()
+	cell, memory, disk, _ := p.limits()
 	if free := p.Machine.FreeMemory; free > 0 && memory.Tag != Unknown && memory.Value > float64(free) {
 		return fmt.Errorf("%w: %s takes about %v of memory, and %v are free; choose a shorter n_ctx, a smaller "+
 			"kv_type or model, or another machine ('llamatap mrm plan --emit slurm')",
@@ -179,7 +179,7 @@ func (p *Plan) Write(out io.Writer) error {
 		present.Plural(c.Experiment.Repetitions, "repetition"), present.Plural(len(p.Cells), "cell"), p.Done)
 	fmt.Fprintf(&b, "collectors  %s\n\n", p.collectors())
 	p.table(&b)
-	cell, memory, disk, time := p.most()
+	cell, memory, disk, time := p.limits()
 	fmt.Fprintf(&b, "\nmemory      %s, for %s", memory.sourced(present.Bytes), cell.Name())
 	if p.Machine.FreeMemory > 0 {
 		fmt.Fprintf(&b, "; %s are free", present.Bytes(float64(p.Machine.FreeMemory)))
@@ -206,16 +206,16 @@ func (p *Plan) table(out io.Writer) {
 		if !p.Config.Engine.isCommand() {
 			context = fmt.Sprint(cell.context())
 		}
-		rows = append(rows, []string{cell.ModelID, cell.Prompt, some(cell.NCtx), context, cmp.Or(cell.KVType, "-"),
-			some(cell.MaxTokens), some(cell.Concurrency), fmt.Sprint(p.Config.Experiment.Repetitions),
-			n.Weights.words(present.Bytes), n.Cache.words(present.Bytes), n.Compute.words(present.Bytes),
-			n.Memory.words(present.Bytes), n.Disk.words(present.Bytes), n.Time.words(present.Seconds)})
+		rows = append(rows, []string{cell.ModelID, cell.Prompt, orDash(cell.NCtx), context, cmp.Or(cell.KVType, "-"),
+			orDash(cell.MaxTokens), orDash(cell.Concurrency), fmt.Sprint(p.Config.Experiment.Repetitions),
+			n.Weights.text(present.Bytes), n.Cache.text(present.Bytes), n.Compute.text(present.Bytes),
+			n.Memory.text(present.Bytes), n.Disk.text(present.Bytes), n.Time.text(present.Seconds)})
 	}
 	present.Table(out, rows)
 }
 
-// some is a number, or a dash for 0: a key that is not passed to a program.
-func some(n int) string {
+// orDash is a number, or a dash for 0: a key that is not passed to a program.
+func orDash(n int) string {
 	if n == 0 {
 		return "-"
 	}
@@ -271,6 +271,6 @@ func (p *Plan) Summary() Summary {
 		}
 		s.Cells = append(s.Cells, summary)
 	}
-	_, s.Memory, s.Disk, s.Time = p.most()
+	_, s.Memory, s.Disk, s.Time = p.limits()
 	return s
 }

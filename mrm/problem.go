@@ -27,12 +27,12 @@ type Problems struct {
 // Error is all of them.
 func (p *Problems) Error() string {
 	lines := make([]string, len(p.All))
-	for i, one := range p.All {
+	for i, problem := range p.All {
 		where := p.File
-		if one.Line > 0 {
-			where = fmt.Sprintf("%s:%d:%d", p.File, one.Line, one.Column)
+		if problem.Line > 0 {
+			where = fmt.Sprintf("%s:%d:%d", p.File, problem.Line, problem.Column)
 		}
-		lines[i] = fmt.Sprintf("%s: %s; %s", where, one.Cause, one.Remedy)
+		lines[i] = fmt.Sprintf("%s: %s; %s", where, problem.Cause, problem.Remedy)
 	}
 	return strings.Join(lines, "\n")
 }

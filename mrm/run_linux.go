@@ -56,7 +56,7 @@ func (e *Experiment) Run(ctx context.Context, cells []int) (Outcome, error) {
 	if err != nil {
 		return outcome, err
 	}
-	return r.all(ctx, chosen, outcome)
+	return r.runCells(ctx, chosen, outcome)
 }
 
 // choose are the cells of these numbers.
@@ -108,8 +108,8 @@ type conductor struct {
 	sealed []found
 }
 
-// all runs the chosen cells.
-func (r *conductor) all(ctx context.Context, cells []*Cell, outcome Outcome) (Outcome, error) {
+// runCells runs the chosen cells.
+func (r *conductor) runCells(ctx context.Context, cells []*Cell, outcome Outcome) (Outcome, error) {
 	r.sealed = runs(r.Config.Output.Dir)
 	journal, err := readJournal(r.Config.Output.Dir, r.Config.Experiment.Name)
 	if err != nil {
@@ -129,7 +129,7 @@ func (r *conductor) all(ctx context.Context, cells []*Cell, outcome Outcome) (Ou
 			each = r.plan.Needs[cell.Index].Time.Value
 		}
 		event.Left = time.Duration(each * float64(len(cells)-i) * float64(time.Second))
-		err := r.one(ctx, cell, event, &outcome, &ran)
+		err := r.runCell(ctx, cell, event, &outcome, &ran)
 		switch {
 		case ctx.Err() != nil:
 			outcome.Left = len(cells) - i
@@ -167,12 +167,12 @@ func (r *conductor) full(cell *Cell, err error) bool {
 // leastRoom is what a recorder needs beside what it leaves.
 const leastRoom = 1 << 20
 
-// one runs a cell, unless it was sealed before or another process runs it.
-func (r *conductor) one(ctx context.Context, cell *Cell, event Event, outcome *Outcome, ran *[]float64) error {
+// runCell runs a cell, unless it was sealed before or another process runs it.
+func (r *conductor) runCell(ctx context.Context, cell *Cell, event Event, outcome *Outcome, ran *[]float64) error {
 	if isDone, err := r.isDone(cell, event, outcome); isDone || err != nil {
 		return err
 	}
-	w, err := r.take(cell)
+	w, err := r.claimCell(cell)
 	if errors.Is(err, rundir.ErrInUse) {
 		outcome.Busy++
 		event.Kind = CellBusy
@@ -262,8 +262,8 @@ type work struct {
 	steps int  // that were reported
 }
 
-// take gives a cell its folder. rundir.ErrInUse: another process has it.
-func (r *conductor) take(cell *Cell) (*work, error) {
+// claimCell gives a cell its folder. rundir.ErrInUse: another process has it.
+func (r *conductor) claimCell(cell *Cell) (*work, error) {
 	name := fmt.Sprintf("cell-%06d-%s-r%d", cell.Index, cell.Key, cell.Repetition)
 	w := &work{conductor: r, cell: cell, dir: filepath.Join(r.folder, name)}
 	var err error

@@ -30,7 +30,7 @@ type Source struct {
 // Sources looks at the models. What cannot be read is a [*Problems].
 func (c *Config) Sources() ([]*Source, error) {
 	problems := c.problems()
-	all := make([]*Source, len(c.Models))
+	sources := make([]*Source, len(c.Models))
 	ids := map[string]bool{}
 	if c.Engine.isCommand() {
 		if _, _, err := findProgram(c); err != nil {
@@ -54,9 +54,9 @@ func (c *Config) Sources() ([]*Source, error) {
 		if ids[s.ID] {
 			problems.add("two models are called "+s.ID, "give each an id of its own", where+".id", where)
 		}
-		ids[s.ID], all[i] = true, s
+		ids[s.ID], sources[i] = true, s
 	}
-	return all, problems.error()
+	return sources, problems.error()
 }
 
 // open looks at one model.
@@ -67,13 +67,13 @@ func (c *Config) open(m Model) (*Source, error) {
 	if m.Path == "" {
 		return describe(m, "", bytes.NewReader(llamatap.DefaultModel), int64(len(llamatap.DefaultModel)))
 	}
-	path, err := filepath.Abs(c.beside(m.Path))
+	path, err := filepath.Abs(c.resolvePath(m.Path))
 	if err != nil {
 		return nil, err
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("the model %s: %w", path, bare(err))
+		return nil, fmt.Errorf("the model %s: %w", path, withoutPath(err))
 	}
 	defer file.Close()
 	info, err := file.Stat()
@@ -83,8 +83,8 @@ func (c *Config) open(m Model) (*Source, error) {
 	return describe(m, path, file, info.Size())
 }
 
-// bare is an error without its path.
-func bare(err error) error {
+// withoutPath is an error without its path.
+func withoutPath(err error) error {
 	var program *exec.Error
 	if errors.As(err, &program) {
 		err = program.Err

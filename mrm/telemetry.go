@@ -133,8 +133,8 @@ func groupThrottled(root fs.FS) *int64 {
 	return &times
 }
 
-// look takes one sample, at a time of any steady clock.
-func (w *watch) look(ns int64) {
+// sample takes one sample, at a time of any steady clock.
+func (w *watch) sample(ns int64) {
 	all, each, err := machine.ReadTicks(w.root)
 	if err != nil {
 		w.err = err
@@ -170,9 +170,10 @@ func since(before, now *int64) *int64 {
 	return &grown
 }
 
-// others is what other processes than ours used of all processors since the watch began, in percent; nil where that
-// is not known. own is what ours used, in nanoseconds, and perSecond how many of the kernel's units a second has.
-func (w *watch) others(own, perSecond int64) *float64 {
+// otherProcessesPercent is what other processes than ours used of all processors since the watch began, in percent; nil
+// where that is not known. own is what ours used, in nanoseconds, and perSecond how many of the kernel's units a second
+// has.
+func (w *watch) otherProcessesPercent(own, perSecond int64) *float64 {
 	all := w.last.All - w.start.All
 	if w.err != nil || all <= 0 {
 		return nil

@@ -84,21 +84,21 @@ func TestWatch(t *testing.T) {
 	w := newWatch(c)
 	for i := range 4 {
 		c.now = machineAt(200+100*i, 900, 4, 7, 1500000)
-		w.look(int64(i) * 5e8)
+		w.sample(int64(i) * 5e8)
 	}
 	c.now = machineAt(600, 1000, 6, 8, 2000000)
-	w.look(2e9)
+	w.sample(2e9)
 	got := w.throttle()
 	if *got.Cgroup != 2 || *got.Thermal != 1 || *got.Frequency != 1 || *got.Events() != 4 {
 		t.Errorf("cgroup %d thermal %d frequency %d", *got.Cgroup, *got.Thermal, *got.Frequency)
 	}
 	// 500 of 600 units were busy; 2 s of ours at 100 units a second are 200 of them.
-	if pct := w.others(2e9, 100); pct == nil || math.Abs(*pct-50) > 1e-9 {
+	if pct := w.otherProcessesPercent(2e9, 100); pct == nil || math.Abs(*pct-50) > 1e-9 {
 		t.Errorf("others used %v", pct)
 	}
 	c.now = fstest.MapFS{}
-	w.look(3e9)
-	if got := w.throttle(); got.Cgroup != nil || got.Thermal != nil || w.others(0, 100) != nil {
+	w.sample(3e9)
+	if got := w.throttle(); got.Cgroup != nil || got.Thermal != nil || w.otherProcessesPercent(0, 100) != nil {
 		t.Errorf("known of a machine that reports nothing: %+v", got)
 	}
 }

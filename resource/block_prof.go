@@ -3,13 +3,13 @@ package resource
 // Disks returns the events disk of a snapshot, one for each disk that did anything or has requests, by id.
 // Their headers are empty but for type and origin. What was polled has no latencies: the kernel counts only sums.
 func (l *BlockLine) Disks() []*ProfDisk {
-	var all []*ProfDisk
+	var profDisks []*ProfDisk
 	for i := range l.Devices {
 		if d := &l.Devices[i]; d.PartOf == nil {
-			all = append(all, l.disk(d))
+			profDisks = append(profDisks, l.disk(d))
 		}
 	}
-	return all
+	return profDisks
 }
 
 func (l *BlockLine) disk(d *BlockDevice) *ProfDisk {

@@ -110,11 +110,11 @@ type OtherHost struct {
 }
 
 // OtherHosts reads them; what it cannot read is none.
-func OtherHosts(text []byte) (all []OtherHost) {
-	if json.Unmarshal(text, &all) != nil {
+func OtherHosts(text []byte) (otherHosts []OtherHost) {
+	if json.Unmarshal(text, &otherHosts) != nil {
 		return nil
 	}
-	return all
+	return otherHosts
 }
 
 // DeviceMoves is what was moved to a device and back. Times are from call to return, with what a device had to compute

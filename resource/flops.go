@@ -55,10 +55,10 @@ var formulas = map[string]Formula{
 		return o.Out.Elements()
 	}},
 	"ACC":         {"1 per element that is added", func(o *Op) int64 { return o.Src[1].Elements() }},
-	"ADD_REL_POS": {"2 per element", each(2)},
-	"CLAMP":       {"2 per element (two comparisons)", each(2)},
-	"LEAKY_RELU":  {"2 per element", each(2)},
-	"ARANGE":      {"2 per element", each(2)},
+	"ADD_REL_POS": {"2 per element", elementFLOPs(2)},
+	"CLAMP":       {"2 per element (two comparisons)", elementFLOPs(2)},
+	"LEAKY_RELU":  {"2 per element", elementFLOPs(2)},
+	"ARANGE":      {"2 per element", elementFLOPs(2)},
 
 	"SUM": {"1 per element of src[0]", ofSource}, "SUM_ROWS": {"1 per element of src[0]", ofSource},
 	"CUMSUM": {"1 per element of src[0]", ofSource}, "ARGMAX": {"1 per element of src[0]", ofSource},
@@ -112,17 +112,17 @@ var moves = []string{
 
 func init() {
 	for name, n := range perElement {
-		formulas[name] = Formula{fmt.Sprintf("%d per element", n), each(n)}
+		formulas[name] = Formula{fmt.Sprintf("%d per element", n), elementFLOPs(n)}
 	}
 	for _, name := range moves {
-		formulas[name] = Formula{"0: no arithmetic with values", each(0)}
+		formulas[name] = Formula{"0: no arithmetic with values", elementFLOPs(0)}
 	}
 }
 
 // Moves reports whether an op only copies, reorders, converts or views values.
 func Moves(op string) bool { return slices.Contains(moves, op) }
 
-func each(n int64) func(*Op) int64 { return func(o *Op) int64 { return n * o.Out.Elements() } }
+func elementFLOPs(n int64) func(*Op) int64 { return func(o *Op) int64 { return n * o.Out.Elements() } }
 
 func ofSource(o *Op) int64 { return o.Src[0].Elements() }
 

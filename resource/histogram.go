@@ -80,12 +80,12 @@ func (h *Histogram) Buckets(strap bool) []Bucket {
 	if strap {
 		bounds = strapBounds
 	}
-	var all []Bucket
+	var buckets []Bucket
 	for slot, n := range h {
 		if n > 0 {
 			low, high := bounds(slot)
-			all = append(all, Bucket{Slot: slot, Count: n, Low: low, High: high})
+			buckets = append(buckets, Bucket{Slot: slot, Count: n, Low: low, High: high})
 		}
 	}
-	return all
+	return buckets
 }

@@ -115,10 +115,10 @@ func (t *ThreadLine) prof(intervalS float64) ProfThread {
 
 // top returns the n threads of which a figure is largest.
 func (l *SystemLine) top(n int, figure func(*ThreadLine) int64) []*ThreadLine {
-	all := make([]*ThreadLine, len(l.Threads))
+	threadLines := make([]*ThreadLine, len(l.Threads))
 	for i := range l.Threads {
-		all[i] = &l.Threads[i]
+		threadLines[i] = &l.Threads[i]
 	}
-	slices.SortStableFunc(all, func(a, b *ThreadLine) int { return cmp.Compare(figure(b), figure(a)) })
-	return all[:min(n, len(all))]
+	slices.SortStableFunc(threadLines, func(a, b *ThreadLine) int { return cmp.Compare(figure(b), figure(a)) })
+	return threadLines[:min(n, len(threadLines))]
 }

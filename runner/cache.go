@@ -89,8 +89,8 @@ func (c *promptCache) match(x *llama.Context, tokens []llama.Token) int {
 	return match
 }
 
-// use is how many tokens of a part of the prompt are in the cache.
-func (c *promptCache) use(part []llama.Token) int {
+// cachedTokens is how many tokens of a part of the prompt are in the cache.
+func (c *promptCache) cachedTokens(part []llama.Token) int {
 	n := min(len(c.tokens)-c.used, len(part))
 	if c.path == "" || n <= 0 {
 		return 0
@@ -107,8 +107,8 @@ func (c *promptCache) add(tokens ...llama.Token) {
 	}
 }
 
-// giveUp ends the cache: nothing is saved any more.
-func (c *promptCache) giveUp() { *c = promptCache{} }
+// disable ends the cache: nothing is saved any more.
+func (c *promptCache) disable() { *c = promptCache{} }
 
 // wanted reports whether the cache is to be saved before the prompt's last token.
 func (c *promptCache) wanted() bool { return c.path != "" && c.before }

@@ -78,7 +78,7 @@ func (r *run) generate() (last llama.Token, err error) {
 		n, failed := r.llama.Generate(r.sampler, r.batch, &g, tokens, times[:len(tokens)])
 		g.Patience = burstTime // the first token comes at once
 		r.decoded(&g, pending, tokens[:n])
-		if err := r.take(tokens[:n]); err != nil {
+		if err := r.appendTokens(tokens[:n]); err != nil {
 			return llama.NoToken, err
 		}
 		if failed != nil {
@@ -87,7 +87,7 @@ func (r *run) generate() (last llama.Token, err error) {
 		if r.result.Finish = r.finish(g.Pending); r.result.Finish != "" {
 			return g.Pending, nil
 		}
-		r.states.turn(r, tokens[:n])
+		r.states.update(r, tokens[:n])
 	}
 	r.result.Finish = FinishInterrupted
 	return llama.NoToken, nil
@@ -123,8 +123,8 @@ func (r *run) decoded(g *llama.Generation, pending llama.Token, chosen []llama.T
 	r.cache.add(chosen[:g.Decoded]...)
 }
 
-// take makes tokens part of the text and writes it.
-func (r *run) take(tokens []llama.Token) error {
+// appendTokens makes tokens part of the text and writes it.
+func (r *run) appendTokens(tokens []llama.Token) error {
 	for _, token := range tokens {
 		r.result.Tokens++
 		r.text.pending = r.model.Vocab().AppendPiece(r.text.pending, token, r.Config.Special)
@@ -181,7 +181,7 @@ func (r *run) shift() bool {
 	mem.Remove(0, kept, kept+discard)
 	mem.Shift(0, kept+discard, r.memory.pos, -discard)
 	r.memory.pos -= discard
-	r.cache.giveUp() // its tokens are the memory's no more
+	r.cache.disable() // its tokens are the memory's no more
 	r.result.Shifts++
 	return true
 }

@@ -72,7 +72,7 @@ func (r *run) prefill(tokens []llama.Token) error {
 // decodePrompt decodes a part of the prompt that the cache does not hold. Before the last token of the prompt, the
 // cache is saved.
 func (r *run) decodePrompt(part []llama.Token, final bool) error {
-	known := r.cache.use(part)
+	known := r.cache.cachedTokens(part)
 	r.memory.pos += llama.Pos(known)
 	r.result.CachedTokens += known
 	part = part[known:]

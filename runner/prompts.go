@@ -124,7 +124,7 @@ func (p *prompts) work() error {
 			return nil
 		}
 		next := p.step
-		if s := p.slots.alone(); s != nil {
+		if s := p.slots.onlyActive(); s != nil {
 			next = func() error { return p.burst(s) }
 		}
 		if err := next(); err != nil {

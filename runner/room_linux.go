@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// room is how many bytes the file system of path has left.
-func room(path string) int64 {
+// freeBytes is how many bytes the file system of path has left.
+func freeBytes(path string) int64 {
 	var s unix.Statfs_t
 	if unix.Statfs(path, &s) != nil {
 		return math.MaxInt64

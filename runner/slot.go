@@ -56,10 +56,10 @@ func (all slots) close() {
 	}
 }
 
-// alone returns the slot that is under way by itself and has a token to be decoded next; nil: there is none. What
+// onlyActive returns the slot that is under way by itself and has a token to be decoded next; nil: there is none. What
 // it decodes is what the next steps would, one token each: with none beside it nobody shares its batches, and a
 // slot that is free has nothing to begin with, or waits for a line that is long in coming.
-func (all slots) alone() *slot {
+func (all slots) onlyActive() *slot {
 	var one *slot
 	for _, s := range all {
 		switch {

@@ -160,10 +160,10 @@ func (s *states) left(r *run) int {
 	return int(at - int64(r.memory.pos))
 }
 
-// turn takes the tokens chosen since the last turn and keeps the state when it is time for one: all but the last of
+// update takes the tokens chosen since the last turn and keeps the state when it is time for one: all but the last of
 // them are decoded, and that one is about to be. A run whose state cannot be written goes on without; so does one
 // whose context was shifted, for llama.cpp puts the cells of such a memory elsewhere when it is loaded.
-func (s *states) turn(r *run, tokens []llama.Token) {
+func (s *states) update(r *run, tokens []llama.Token) {
 	if s.folder == nil || s.every == 0 {
 		return
 	}
@@ -183,11 +183,11 @@ func (s *states) save(r *run) error {
 	m := Moment{Version: momentVersion, Tokens: int64(r.memory.pos), Prompt: s.prompt, Chosen: s.chosen,
 		Choices: r.sampler.Choices()}
 	state, memory := rundir.StatePaths(s.path(), m.Tokens)
-	err := s.place(memory, func(path string) (err error) {
+	err := s.publish(memory, func(path string) (err error) {
 		if err = r.llama.SaveState(path, nil); err == nil {
 			m.Size, m.CRC, err = sumMemory(path)
 		}
-		if err == nil && room(path) < m.Size {
+		if err == nil && freeBytes(path) < m.Size {
 			err = fmt.Errorf("%w: less room would be left than the %d bytes that it takes, and the recording needs "+
 				"some", syscall.ENOSPC, m.Size)
 		}
@@ -200,11 +200,11 @@ func (s *states) save(r *run) error {
 	if err != nil {
 		return err
 	}
-	return s.place(state, func(path string) error { return os.WriteFile(path, text, 0o600) })
+	return s.publish(state, func(path string) error { return os.WriteFile(path, text, 0o600) })
 }
 
-// place puts a file in its place when it is on the disk.
-func (s *states) place(path string, write func(path string) error) error {
+// publish puts a file in its place when it is on the disk.
+func (s *states) publish(path string, write func(path string) error) error {
 	part := path + partSuffix
 	err := write(part)
 	if err == nil {

@@ -42,7 +42,7 @@ root and a program that is linked with libllama.so, or statically with its symbo
 			f.Add("--json", &o.json, "print JSON lines")
 			f.Add("--max-overhead PERCENT", &percent, "of the process's time; beyond it tokens are counted no more")
 			f.Add("-o, --output DIR", &o.folder, "folder to write to; it is made").Default = ""
-			f.Add("--host LIST", each(func(name string) error {
+			f.Add("--host LIST", setEach(func(name string) error {
 				if !given {
 					o.host, given = nil, true
 				}

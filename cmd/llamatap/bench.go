@@ -11,11 +11,11 @@ func benchCommand() *cli.Command {
 	programs := &cli.Command{Name: "programs", Summary: "run STRAP-LLM's benchmark programs with their defaults",
 		Define: func(*cli.Flags) func([]string) error {
 			return func([]string) error {
-				var all []bench.Program
+				var programs []bench.Program
 				for _, name := range bench.ProgramNames {
-					all = append(all, bench.NewProgram(name))
+					programs = append(programs, bench.NewProgram(name))
 				}
-				return runBenchPrograms(all...)
+				return runBenchPrograms(programs...)
 			}
 		}}
 	c := &cli.Command{

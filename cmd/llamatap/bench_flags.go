@@ -46,7 +46,7 @@ func intList(to *[]int) func(string) error {
 
 // wordList adds words to a list. allowed are the valid words; empty: any.
 func wordList(to *[]string, allowed ...string) func(string) error {
-	return each(func(word string) error {
+	return setEach(func(word string) error {
 		if len(allowed) > 0 && !slices.Contains(allowed, word) {
 			return fmt.Errorf("use %s", strings.Join(allowed, ", "))
 		}
@@ -80,12 +80,12 @@ func (a *benchArguments) define(f *cli.Flags) {
 	f.Add("-ngl, --n-gpu-layers N", intList(&a.gpu), "layers on devices; -1: all that fit (default: -1)")
 
 	f.Add("-f, --script FILE", &a.script, "YAML script with the tests, instead of the flags above (docs/BENCH.md)")
-	f.Add("-r, --repetitions N", one(&a.repetitions), "repetitions of each test (default: 5)")
-	f.Add("--rounds N", one(&a.rounds),
+	f.Add("-r, --repetitions N", setInt(&a.repetitions), "repetitions of each test (default: 5)")
+	f.Add("--rounds N", setInt(&a.rounds),
 		"rounds in random order that the repetitions are divided among; each visit is a process of its own "+
 			"(default: one per repetition, or one where there is one test)")
 	f.Add("--seed N", &a.seed, "seed of the order and of the random tokens")
-	f.Add("--delay SECONDS", one(&a.delay), "cool-down before each visit (default: 0)")
+	f.Add("--delay SECONDS", setInt(&a.delay), "cool-down before each visit (default: 0)")
 	f.Add("--no-warmup", &a.noWarmUp, "skip the warm-up pass")
 	a.reportForm.define(f, slices.Concat([]string{"md"},
 		slices.DeleteFunc(slices.Clone(bench.Formats), func(s string) bool { return s == "md" }))...)
@@ -122,8 +122,8 @@ func (a *benchArguments) addBound(s string) error {
 	return err
 }
 
-// one stores a single number.
-func one(to *int) func(string) error {
+// setInt stores a single number.
+func setInt(to *int) func(string) error {
 	return func(s string) error {
 		values, err := bench.ParseInts(s)
 		if err == nil && (len(values) != 1 || values[0] < 0) {

@@ -151,8 +151,8 @@ func stoppedBench(err error, log string) error {
 	return exitStatus{Code: cause.status(), Err: fmt.Errorf("ended %w before all was measured%s", err, remedy)}
 }
 
-func writeJudgements(out io.Writer, all []bench.Judgement) {
-	for _, j := range all {
+func writeJudgements(out io.Writer, judgements []bench.Judgement) {
+	for _, j := range judgements {
 		fmt.Fprintf(out, "fail if %v: %s %.3f [%.3f, %.3f]: %s\n", j.Bound, j.Test, j.Ratio.Median, j.Ratio.Low,
 			j.Ratio.High, j.Verdict)
 	}

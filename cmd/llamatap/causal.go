@@ -77,7 +77,7 @@ An effect is the metric with the intervention less the metric without. Several p
 				" (default: by the tokens given, logit-diff, prob or kl)")
 			f.Add("--do ACTION", choice(&a.sweep.Action, intervene.Actions...), strings.Join(intervene.Actions, ", ")+
 				" (default: patch with --corrupt, otherwise zero)")
-			f.Add("--points LIST", each(func(name string) error {
+			f.Add("--points LIST", setEach(func(name string) error {
 				ref, err := config.ParsePoint(name)
 				a.sweep.Points = append(a.sweep.Points, ref)
 				return err
@@ -86,7 +86,7 @@ An effect is the metric with the intervention less the metric without. Several p
 				a.sweep.Layers, err = ggmlhooks.ParseLayerSet(s)
 				return err
 			}, "layers, such as 0-3,7 (default: all)")
-			f.Add("--tokens LIST", each(a.addTokens),
+			f.Add("--tokens LIST", setEach(a.addTokens),
 				"positions in the prompt, such as 0,3-5,-1 for the last (default: all)")
 			f.Add("--heads", &a.sweep.Heads, "change each head by itself, at points that have heads")
 			f.Add("--together LIST", wordList(&a.sweep.Together, intervene.Axes...),

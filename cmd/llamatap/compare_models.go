@@ -45,7 +45,7 @@ each weight that differs.
 			a := &compareArguments{top: 20}
 			a.Chunk, a.Diverges = 512, 0.1
 			f.Add("-f, --file FILE", &a.text, "the text")
-			f.Add("--points LIST", each(func(name string) error {
+			f.Add("--points LIST", setEach(func(name string) error {
 				ref, err := config.ParsePoint(name)
 				a.Points = append(a.Points, ref)
 				return err

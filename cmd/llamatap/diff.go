@@ -101,7 +101,7 @@ func (a *diffArgs) run(paths []string) error {
 	if err != nil {
 		return err
 	}
-	return a.judge(d)
+	return a.checkBounds(d)
 }
 
 func (a *diffArgs) addBounds(bounds string) error {
@@ -131,20 +131,20 @@ func parseDiffBound(text string) (b diffBound, err error) {
 }
 
 // compare compares, and writes what was asked for.
-func (a *diffArgs) compare(ctx context.Context, one, other *tensors.Run, out io.Writer) (*tensors.Diff, error) {
+func (a *diffArgs) compare(ctx context.Context, run, other *tensors.Run, out io.Writer) (*tensors.Diff, error) {
 	by, lines := tensors.DiffBy(a.by), jsonLines(out)
 	bar := present.NewProgress(progressTerminal(by != tensors.DiffByRow || a.file != "-" ||
 		!term.IsTerminal(int(os.Stdout.Fd()))), "comparing")
 	defer bar.Done()
 	o := tensors.DiffOptions{Filter: a.filter, Progress: bar.Of}
 	if by == tensors.DiffByRow {
-		return tensors.Compare(ctx, one, other, o, func(row *tensors.RowDiff) error { return lines.Encode(row) })
+		return tensors.Compare(ctx, run, other, o, func(row *tensors.RowDiff) error { return lines.Encode(row) })
 	}
-	groups, err := tensors.NewDiffGroups(one, by)
+	groups, err := tensors.NewDiffGroups(run, by)
 	if err != nil {
 		return nil, err
 	}
-	d, err := tensors.Compare(ctx, one, other, o, groups.Add)
+	d, err := tensors.Compare(ctx, run, other, o, groups.Add)
 	bar.Done()
 	switch {
 	case err != nil:
@@ -159,8 +159,8 @@ func (a *diffArgs) compare(ctx context.Context, one, other *tensors.Run, out io.
 	return d, tensors.WriteDiff(out, d, by, groups.Lines())
 }
 
-// judge holds the whole against the bounds.
-func (a *diffArgs) judge(d *tensors.Diff) error {
+// checkBounds holds the whole against the bounds.
+func (a *diffArgs) checkBounds(d *tensors.Diff) error {
 	var broken []string
 	for _, b := range a.bounds {
 		if d.Total.Rows == 0 {

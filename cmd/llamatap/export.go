@@ -83,28 +83,28 @@ func (a *exportArgs) define(f *cli.Flags) {
 	f.Add("--to FORMAT", &a.to, "format of the export (needed)")
 	f.Add("-o, --output OUT", &o.Out, "file or folder to write (default: in the run directory, below derived/)")
 	f.Add("--force", &o.Force, "replace what is there")
-	f.Add("--tensor GLOB[,GLOB]", each(func(text string) error { s.Tensors = append(s.Tensors, text); return nil }),
+	f.Add("--tensor GLOB[,GLOB]", setEach(func(text string) error { s.Tensors = append(s.Tensors, text); return nil }),
 		"only tensors that match one of these, with or without layer suffix: l_out,ffn_*").Deprecated("--tensors")
 	definePoint(f, &a.points)
 	f.Add("--layer LIST", a.selectLayers, "only these layers, such as 0-3,7; none is what belongs to no layer").
 		Deprecated("--layers")
-	f.Add("--component LIST", each(func(text string) error {
+	f.Add("--component LIST", setEach(func(text string) error {
 		component, err := label.ParseComponent(text)
 		s.Components = append(s.Components, component)
 		return err
 	}), "only these components, such as attention,mlp,residual")
-	f.Add("--token LIST", each(func(text string) error {
+	f.Add("--token LIST", setEach(func(text string) error {
 		first, end, err := parseTokens(text)
 		s.Tokens = append(s.Tokens, export.Tokens{First: first, End: end})
 		return err
 	}), "only these tokens: I or A:B (from A, before B; either may be empty), several with commas").
 		Deprecated("--tokens")
-	f.Add("--phase LIST", each(func(text string) error {
+	f.Add("--phase LIST", setEach(func(text string) error {
 		phase, err := label.ParsePhase(text)
 		s.Phases = append(s.Phases, phase)
 		return err
 	}), "only tokens of these phases: prefill, decode")
-	f.Add("--seq LIST", each(func(text string) error {
+	f.Add("--seq LIST", setEach(func(text string) error {
 		seq, err := strconv.ParseInt(text, 10, 32)
 		if err != nil || seq < 0 {
 			return errors.New("give numbers of sequences, from 0")
@@ -148,8 +148,8 @@ func (a *exportArgs) selectLayers(list string) (err error) {
 	return err
 }
 
-// each calls a function for each part of a list with commas.
-func each(set func(string) error) func(string) error {
+// setEach calls a function for each part of a list with commas.
+func setEach(set func(string) error) func(string) error {
 	return func(list string) error {
 		for text := range strings.SplitSeq(list, ",") {
 			if err := set(strings.TrimSpace(text)); err != nil {

@@ -67,7 +67,7 @@ key.
 			f.Add("--count N", &o.count, "end after N snapshots; 0: no end")
 			f.Add("--cost", &o.cost,
 				"at the end, print what each BPF program cost per run; counting that costs some 60 ns a run more")
-			f.Add("--pid PID[,PID]", each(func(word string) error {
+			f.Add("--pid PID[,PID]", setEach(func(word string) error {
 				n, err := strconv.Atoi(word)
 				if err != nil || n < 1 {
 					return fmt.Errorf("%.20q is not a process id", word)
@@ -82,7 +82,7 @@ key.
 			switch o.name {
 			case "block":
 				f.Add("--device NAME[,NAME]",
-					each(func(s string) error { o.devices = append(o.devices, s); return nil }),
+					setEach(func(s string) error { o.devices = append(o.devices, s); return nil }),
 					"only these devices, such as nvme0n1")
 				f.Add("--strap-buckets", &o.strap,
 					"write bucket bounds twice too large, as STRAP-LLM did, for scripts made for them")
@@ -90,14 +90,14 @@ key.
 				o.sample = 1
 				collectors := []string{"disk", "syscalls", "mem", "sched", "sync", "net"}
 				f.Add("--only LIST",
-					each(func(s string) error {
+					setEach(func(s string) error {
 						o.only = append(o.only, s)
 						return choice(new(string),
 							collectors...)(s)
 					}),
 					"only these collectors, of "+strings.Join(collectors, ", ")).Default = "disk,syscalls,mem,sched"
 				f.Add("--sample-read-write N", &o.sample, "time one in N reads and writes; all are counted")
-				f.Add("--labels KEY=VALUE[,KEY=VALUE]", each(o.addLabel), "add these to each event")
+				f.Add("--labels KEY=VALUE[,KEY=VALUE]", setEach(o.addLabel), "add these to each event")
 				f.Add("--disable-correlation", &o.noIDs, "write null for corr_id")
 				f.Add("", func(string) error { return nil }, "").Deprecated("--log") // of STRAP-LLM: changes nothing
 				f.List[len(f.List)-1].Value = "LEVEL"

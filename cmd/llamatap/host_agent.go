@@ -22,7 +22,7 @@ is here, and what the collectors say of PROGRAM. It ends with PROGRAM. docs/FLEE
 			o := agentOptions{listen: "127.0.0.1:7878"}
 			f.Add("--listen HOST:PORT", &o.listen, "listen there; nothing is encrypted: use a network of your own")
 			f.Add("--token TOKEN", &o.token, "demand this token of runs (needed); @FILE reads it from a file")
-			f.Add("--collectors LIST", each(func(name string) error {
+			f.Add("--collectors LIST", setEach(func(name string) error {
 				if name == "none" {
 					return nil
 				}

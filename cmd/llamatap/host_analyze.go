@@ -144,7 +144,7 @@ func (a *analyzeArguments) check(rest []string) (err error) {
 		return fmt.Errorf("--lag %d: use 0 to 1000 intervals", o.Lag)
 	}
 	if len(rest) == 0 && o.Block == "" && o.System == "" && o.Prof == "" &&
-		!slices.ContainsFunc([]string{defaultBlock, defaultSystem, defaultProf}, there) {
+		!slices.ContainsFunc([]string{defaultBlock, defaultSystem, defaultProf}, exists) {
 		rest = []string{""} // the newest run
 	}
 	if len(rest) == 1 {
@@ -167,15 +167,15 @@ func (a *analyzeArguments) check(rest []string) (err error) {
 	return nil
 }
 
-// there reports whether there is something of a name.
-func there(name string) bool {
+// exists reports whether there is something of a name.
+func exists(name string) bool {
 	_, err := os.Stat(name)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // orThere is a path that was given, or else the usual one where there is such a file.
 func orThere(given, usual string) string {
-	if given == "" && there(usual) {
+	if given == "" && exists(usual) {
 		return usual
 	}
 	return given

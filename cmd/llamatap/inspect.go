@@ -256,7 +256,7 @@ func (a *inspectArgs) writePoints(run *tensors.Run) error {
 
 // definePoint adds the flag of points.
 func definePoint(f *cli.Flags, to *[]ggmlhooks.PointRef) {
-	f.Add("--point NAME[,NAME]", each(func(text string) error {
+	f.Add("--point NAME[,NAME]", setEach(func(text string) error {
 		ref, err := config.ParsePoint(text)
 		*to = append(*to, ref)
 		return err

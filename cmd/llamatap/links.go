@@ -39,7 +39,7 @@ func installLinks(dir string, force bool) error {
 	var strangers []string
 	for i, name := range names {
 		links[i] = link{path: filepath.Join(dir, name), target: target}
-		if err := links[i].look(); err != nil {
+		if err := links[i].inspect(); err != nil {
 			return err
 		}
 		if links[i].found == foreign {
@@ -91,8 +91,8 @@ type link struct {
 	found        place
 }
 
-// look finds out what is there. A folder is an error: nothing replaces one.
-func (l *link) look() error {
+// inspect finds out what is there. A folder is an error: nothing replaces one.
+func (l *link) inspect() error {
 	info, err := os.Lstat(l.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

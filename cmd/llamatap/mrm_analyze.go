@@ -50,7 +50,7 @@ A contaminated run is refused, or left out of an experiment.
 			a.options.Forms, _ = sheet.ParseForms(defaultFigures)
 			f.Add("--config FILE", &a.config, "analyze all runs of the experiment of this file")
 			f.Add("--devices FILE", &a.options.Devices, "file with further classes of memory")
-			f.Add("--classes LIST", each(func(id string) error {
+			f.Add("--classes LIST", setEach(func(id string) error {
 				if id != "" {
 					a.options.Classes = append(a.options.Classes, id)
 				}

@@ -57,7 +57,7 @@ func findResumption(tap *config.Tap, args, rest []string) (*resumption, error) {
 			fmt.Errorf("%s was changed by commands of llamatap ctl while it ran, which cannot be repeated: begin anew",
 				c.Run.Dir)
 	}
-	r := &resumption{checkpoint: c, args: without(args, "--tap-resume")}
+	r := &resumption{checkpoint: c, args: withoutFlag(args, "--tap-resume")}
 	if !tap.OnlyResumes() || len(rest) > 0 {
 		return r, nil
 	}
@@ -114,8 +114,8 @@ func newestCheckpoint(tap *config.Tap) (string, error) {
 	return newest, nil
 }
 
-// without takes a flag and its value out of arguments.
-func without(args []string, flag string) []string {
+// withoutFlag takes a flag and its value out of arguments.
+func withoutFlag(args []string, flag string) []string {
 	var rest []string
 	for i := 0; i < len(args); i++ {
 		if args[i] == flag && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {

@@ -139,7 +139,7 @@ func answered(cfg *config.Run, tap *config.Tap, kept *stream.Kept) (done runner.
 		if it.Err != nil || it.Packet != nil && it.Packet.Phase != ggmlhooks.PhaseSetup && remembers(it.Packet.Name) {
 			return runner.Done{}, 0
 		}
-		if !a.take(it) {
+		if !a.append(it) {
 			break
 		}
 	}
@@ -166,8 +166,8 @@ type answering struct {
 	tokens  int64 // up to where it is done
 }
 
-// take takes in what comes next in the recording; false: nothing after it is done.
-func (a *answering) take(it stream.Item) bool {
+// append takes in what comes next in the recording; false: nothing after it is done.
+func (a *answering) append(it stream.Item) bool {
 	if it.Execution == nil || it.Execution.Phase == ggmlhooks.PhaseSetup {
 		return true
 	}

@@ -116,7 +116,7 @@ user's cache when one is looked at.
 					o.Export = otlp.Options{Settings: *to, Version: version,
 						Remark: func(text string) { fmt.Fprintln(present.Err, "llamatap: OpenTelemetry:", text) }}
 				}
-				if err := attend(&o, model); err != nil {
+				if err := prepareServing(&o, model); err != nil {
 					return err
 				}
 				return serve(o, addr)

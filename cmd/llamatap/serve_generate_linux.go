@@ -182,9 +182,9 @@ func (g *generator) follow(pid int, ended <-chan error, began func(dir string)) 
 
 // runOf is the run directory below a folder in which a process has a file open; "" before it has.
 func runOf(pid int, below string) string {
-	whole, err := filepath.EvalSymlinks(below)
+	root, err := filepath.EvalSymlinks(below)
 	if err == nil {
-		whole, err = filepath.Abs(whole)
+		root, err = filepath.Abs(root)
 	}
 	if err != nil {
 		return ""
@@ -192,7 +192,7 @@ func runOf(pid int, below string) string {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	for _, file := range files {
 		target, err := os.Readlink(file)
-		if rest, ok := strings.CutPrefix(target, whole+"/"); err == nil && ok {
+		if rest, ok := strings.CutPrefix(target, root+"/"); err == nil && ok {
 			model, rest, _ := strings.Cut(rest, "/")
 			if run, _, inside := strings.Cut(rest, "/"); inside && strings.HasPrefix(run, "run_") {
 				return filepath.Join(below, model, run)

@@ -36,9 +36,9 @@ func controlRun(dir string, c server.Command) (json.RawMessage, error) {
 	return json.Marshal(answer.Status)
 }
 
-// attend prepares to serve: it lets prompts be run where there is a folder for their runs, and lowers its priority
-// below models that are recorded.
-func attend(o *server.Options, model string) error {
+// prepareServing prepares to serve: it lets prompts be run where there is a folder for their runs, and lowers its
+// priority below models that are recorded.
+func prepareServing(o *server.Options, model string) error {
 	if model != "" {
 		if _, err := os.Stat(model); err != nil {
 			return cli.Wrongf("-m %s: %w: give a GGUF file", model, errors.Unwrap(err))

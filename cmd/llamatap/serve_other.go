@@ -12,5 +12,5 @@ import (
 // controlRun reaches no run where none is recorded.
 func controlRun(string, server.Command) (json.RawMessage, error) { return nil, errors.ErrUnsupported }
 
-// attend does nothing where no model is recorded.
-func attend(*server.Options, string) error { return nil }
+// prepareServing does nothing where no model is recorded.
+func prepareServing(*server.Options, string) error { return nil }

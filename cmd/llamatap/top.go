@@ -238,7 +238,7 @@ func (t *topping) onScreen(ctx context.Context) (err error) {
 			case <-resized:
 				err = t.draw()
 			case key := <-keys:
-				if !t.press(key) {
+				if !t.handleKey(key) {
 					return nil
 				}
 				err = t.draw()
@@ -260,8 +260,8 @@ func readKeys(keys chan<- byte) {
 	}
 }
 
-// press does what a key asks for; false: it ends the program. In raw mode Ctrl-C is a key.
-func (t *topping) press(key byte) bool {
+// handleKey does what a key asks for; false: it ends the program. In raw mode Ctrl-C is a key.
+func (t *topping) handleKey(key byte) bool {
 	wasHelp := t.help
 	t.help = false
 	switch key {

@@ -103,8 +103,8 @@ func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 	return nil
 }
 
-// of returns what became of an execution so far.
-func (r *Recorder) of(x *ggmlhooks.Execution) *execution {
+// stateOf returns what became of an execution so far.
+func (r *Recorder) stateOf(x *ggmlhooks.Execution) *execution {
 	e := r.open[x.Number]
 	if e == nil {
 		if n := len(r.free); n > 0 {
@@ -119,7 +119,7 @@ func (r *Recorder) of(x *ggmlhooks.Execution) *execution {
 
 // Start writes which requests begin with an execution, and then the execution.
 func (r *Recorder) Start(x *ggmlhooks.Execution) error {
-	e := r.of(x)
+	e := r.stateOf(x)
 	e.g = r.plans.Of(x)
 	if r.refusing {
 		return nil
@@ -140,7 +140,7 @@ func (r *Recorder) Start(x *ggmlhooks.Execution) error {
 
 // Tensor writes one captured piece, or the share of it that was asked for.
 func (r *Recorder) Tensor(x *ggmlhooks.Execution, c *ggmlhooks.Capture) error {
-	e := r.of(x)
+	e := r.stateOf(x)
 	if e.g == nil {
 		taken := int(r.share(c).bytes)
 		e.flow.Discarded.Add(count(taken))
@@ -176,7 +176,7 @@ func (r *Recorder) Tensor(x *ggmlhooks.Execution, c *ggmlhooks.Capture) error {
 
 // Settle counts an execution as what it was, and takes its tokens in.
 func (r *Recorder) Settle(x *ggmlhooks.Execution) error {
-	e := r.of(x)
+	e := r.stateOf(x)
 	delete(r.open, x.Number)
 	e.flow.end(x)
 	r.cuts.add(x.End.CutNS)
@@ -184,7 +184,7 @@ func (r *Recorder) Settle(x *ggmlhooks.Execution) error {
 	thrown := thrownAway(x) || x.CutOff && e.flow.Selected == ggmlhooks.Count{}
 	r.use.add(x, &e.flow, thrown)
 	if len(x.Rows) > 0 && ggmlhooks.OnePhase(x.Rows) != ggmlhooks.PhasePrefill {
-		r.mixed[x.Ctx] = !alone(x)
+		r.mixed[x.Ctx] = !hasOnePhase(x)
 	}
 	switch written := e.written && !r.refusing; {
 	case written && thrown:
@@ -234,7 +234,7 @@ func (r *Recorder) Refuse(started []*ggmlhooks.Execution) error {
 		return nil
 	}
 	for _, x := range started {
-		if r.of(x).written {
+		if r.stateOf(x).written {
 			r.tokens.add(x)
 		}
 	}

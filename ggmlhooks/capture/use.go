@@ -138,7 +138,7 @@ func (u *Use) add(x *ggmlhooks.Execution, flow *Flow, thrown bool) {
 			u.Drafts[x.Rows[i].Phase]++
 		}
 	}
-	if alone(x) && x.Ended { // else nobody knows how long it took
+	if hasOnePhase(x) && x.Ended { // else nobody knows how long it took
 		if !x.Drafts {
 			u.AloneRows[x.Phase] += int64(len(x.Rows))
 		}
@@ -164,7 +164,7 @@ func (u *Use) addDevice(x *ggmlhooks.Execution) {
 		return
 	}
 	u.NS[x.Phase] += ns
-	if alone(x) {
+	if hasOnePhase(x) {
 		u.AloneNS[x.Phase] += ns
 	}
 	if x.Phase != ggmlhooks.PhaseSetup {
@@ -172,8 +172,8 @@ func (u *Use) addDevice(x *ggmlhooks.Execution) {
 	}
 }
 
-// alone reports whether all tokens of an execution are of its phase.
-func alone(x *ggmlhooks.Execution) bool {
+// hasOnePhase reports whether all tokens of an execution are of its phase.
+func hasOnePhase(x *ggmlhooks.Execution) bool {
 	return len(x.Rows) > 0 && ggmlhooks.OnePhase(x.Rows) == x.Phase
 }
 

@@ -34,11 +34,11 @@ func (a *Analysis) correlate(least float64, top int) {
 		return
 	}
 	var x, y []float64
-	for i, one := range a.Tensors {
+	for i, tensor := range a.Tensors {
 		for _, other := range a.Tensors[:i] {
 			x, y = x[:0], y[:0]
-			for l, r := 0, 0; l < len(other.Rows) && r < len(one.Rows); {
-				switch before, after := &other.Rows[l], &one.Rows[r]; {
+			for l, r := 0, 0; l < len(other.Rows) && r < len(tensor.Rows); {
+				switch before, after := &other.Rows[l], &tensor.Rows[r]; {
 				case before.Token < after.Token:
 					l++
 				case before.Token > after.Token:
@@ -50,7 +50,7 @@ func (a *Analysis) correlate(least float64, top int) {
 					l, r = l+1, r+1
 				}
 			}
-			if len(x) < fewestPairs || other.Ctx != one.Ctx || slices.Min(x) == slices.Max(x) ||
+			if len(x) < fewestPairs || other.Ctx != tensor.Ctx || slices.Min(x) == slices.Max(x) ||
 				slices.Min(y) == slices.Max(y) {
 				continue
 			}
@@ -62,7 +62,7 @@ func (a *Analysis) correlate(least float64, top int) {
 			n := float64(len(x))
 			t := math.Abs(r) * math.Sqrt((n-2)/((1-r)*(1+r)))
 			p := 2 * distuv.StudentsT{Sigma: 1, Nu: n - 2}.Survival(t)
-			a.Correlations = append(a.Correlations, Correlation{other.Name, one.Name, r, len(x), min(1, p)})
+			a.Correlations = append(a.Correlations, Correlation{other.Name, tensor.Name, r, len(x), min(1, p)})
 		}
 	}
 	slices.SortStableFunc(a.Correlations, func(x, y Correlation) int { return cmp.Compare(y.R, x.R) })

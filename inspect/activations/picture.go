@@ -96,7 +96,7 @@ func fixed(t plot.Ticker) sheet.Fixed {
 }
 
 // layerPanel draws figures of layers as curves.
-func layerPanel(all []*Tensor, title string, figures map[string]func(*Tensor) float64,
+func layerPanel(tensors []*Tensor, title string, figures map[string]func(*Tensor) float64,
 	has func(*Tensor) bool) *plot.Plot {
 	p := sheet.Screen.Panel(title)
 	p.X.Label.Text = "layer"
@@ -109,7 +109,7 @@ func layerPanel(all []*Tensor, title string, figures map[string]func(*Tensor) fl
 	slices.Sort(names)
 	for i, name := range names {
 		var x, y []float64
-		for _, t := range all {
+		for _, t := range tensors {
 			if has(t) {
 				x, y = append(x, float64(t.Layer)), append(y, figures[name](t))
 				least, most = min(least, y[len(y)-1]), max(most, y[len(y)-1])
@@ -119,10 +119,10 @@ func layerPanel(all []*Tensor, title string, figures map[string]func(*Tensor) fl
 		p.Add(curve)
 		p.Legend.Add(name, curve)
 	}
-	p.X.Min, p.X.Max = float64(all[0].Layer)-0.5, float64(all[len(all)-1].Layer)+0.5
+	p.X.Min, p.X.Max = float64(tensors[0].Layer)-0.5, float64(tensors[len(tensors)-1].Layer)+0.5
 	var ticks sheet.Fixed
-	for i, t := range all {
-		if i%((len(all)+15)/16) == 0 {
+	for i, t := range tensors {
+		if i%((len(tensors)+15)/16) == 0 {
 			ticks = append(ticks, plot.Tick{Value: float64(t.Layer), Label: strconv.Itoa(t.Layer)})
 		}
 	}

@@ -105,22 +105,22 @@ func (a *Analysis) tables() []*Table {
 	for _, s := range a.Sinks.Found {
 		sinks.Rows = append(sinks.Rows, []any{s.Layer, s.Token, text[s.Token], s.Later, s.Mean, s.Heads})
 	}
-	sinks.lacks(a.Sinks.Why)
+	sinks.noteMissing(a.Sinks.Why)
 	pairs := &Table{Name: "correlation", Title: "Correlations of " + a.Metric + " between tensors, token by token",
 		Note: "Pearson's r, which is no cause: layers of the residual stream share what the layers before them " +
 			"added. p takes tokens for independent, which tokens of one text are not: it is too small.",
 		Head: []string{"layer_a", "layer_b", "correlation", "n", "p"}}
 	if len(a.Tensors) > maxCorrelated {
-		pairs.lacks(fmt.Sprintf("more than %d tensors: choose some with --tensor or --layer", maxCorrelated))
+		pairs.noteMissing(fmt.Sprintf("more than %d tensors: choose some with --tensor or --layer", maxCorrelated))
 	}
 	for _, c := range a.Correlations {
 		pairs.Rows = append(pairs.Rows, []any{c.A, c.B, c.R, c.N, c.P})
 	}
-	all := []*Table{tensors, layers, tokens, channels, massive, sinks, pairs}
+	tables := []*Table{tensors, layers, tokens, channels, massive, sinks, pairs}
 	if a.Lens != nil {
-		all = append(all, a.Lens.table(text))
+		tables = append(tables, a.Lens.table(text))
 	}
-	return all
+	return tables
 }
 
 // maxBroken is how many tensors with values that are not finite a note names.
@@ -161,12 +161,12 @@ func (l *Lens) table(text map[int64]any) *Table {
 		t.Note += fmt.Sprintf(" The last layer's logits differ from the captured ones by %.2g of their root mean "+
 			"square; the most probable token is the same in %d of %d.", c.NRMSE, c.Same, c.Tokens)
 	}
-	t.lacks(l.Why)
+	t.noteMissing(l.Why)
 	return t
 }
 
-// lacks notes why rows are not there; "" is no reason.
-func (t *Table) lacks(why string) {
+// noteMissing notes why rows are not there; "" is no reason.
+func (t *Table) noteMissing(why string) {
 	if why != "" {
 		t.missing, t.Note = why, t.Note+" Missing: "+why+"."
 	}
@@ -213,14 +213,14 @@ const documentRows = 40
 
 // Document are the tables of a document: all but tokens, the first rows of each.
 func (a *Analysis) Document() []*Table {
-	all := slices.DeleteFunc(a.tables(), func(t *Table) bool { return t.Name == "token" })
-	for _, t := range all {
+	tables := slices.DeleteFunc(a.tables(), func(t *Table) bool { return t.Name == "token" })
+	for _, t := range tables {
 		if more := len(t.Rows) - documentRows; more > 0 && t.Name != "tensor" && t.Name != "layer" && t.Name != "lens" {
 			t.Rows = t.Rows[:documentRows]
 			t.Note += fmt.Sprintf(" %d more: llamatap analyze --by %s.", more, t.Name)
 		}
 	}
-	return all
+	return tables
 }
 
 // shown are the tables of a document where by is "", else that one.

@@ -206,8 +206,8 @@ type gatherer struct {
 	slope         []float32 // of the threshold
 }
 
-// each calls do for the entries of rows that are of features from first to before end.
-func (p *pass) each(rows int, first, end int32, do func(row, errorRow int, l *list, i int)) {
+// eachEntry calls do for the entries of rows that are of features from first to before end.
+func (p *pass) eachEntry(rows int, first, end int32, do func(row, errorRow int, l *list, i int)) {
 	for r := range rows {
 		for aux, l := range [2]*list{&p.active[r], &p.revived[r]} {
 			if aux == 1 && len(p.dead) == 0 {
@@ -226,7 +226,7 @@ func (g *gatherer) gather(p *pass, rows int, first, end int32) {
 	count := int(end - first)
 	g.starts = slices.Grow(g.starts[:0], count+1)[:count+1]
 	clear(g.starts)
-	p.each(rows, first, end, func(_, _ int, l *list, i int) { g.starts[l.index[i]-first]++ })
+	p.eachEntry(rows, first, end, func(_, _ int, l *list, i int) { g.starts[l.index[i]-first]++ })
 	total := int32(0)
 	for f, n := range g.starts {
 		g.starts[f], total = total, total+n
@@ -236,7 +236,7 @@ func (g *gatherer) gather(p *pass, rows int, first, end int32) {
 	g.values, g.delta = slices.Grow(g.values[:0], n)[:n], slices.Grow(g.delta[:0], n)[:n]
 	g.slope = slices.Grow(g.slope[:0], count)[:count]
 	clear(g.slope)
-	p.each(rows, first, end, func(row, errorRow int, l *list, i int) {
+	p.eachEntry(rows, first, end, func(row, errorRow int, l *list, i int) {
 		f := l.index[i] - first
 		at := g.starts[f]
 		g.starts[f]++

@@ -188,8 +188,8 @@ const (
 	rateDecay     = 0.2
 )
 
-// ramp is how far a step is through the first share of all steps, from above 0 to 1.
-func (t *Trainer) ramp(step int, share float64) float64 {
+// rampShare is how far a step is through the first share of all steps, from above 0 to 1.
+func (t *Trainer) rampShare(step int, share float64) float64 {
 	return min(1, float64(step+1)/max(1, share*float64(t.steps)))
 }
 
@@ -198,7 +198,7 @@ func (t *Trainer) train(batch []float32) error {
 	if t.step == 0 && t.Arch != TopK {
 		t.initialiseBias(batch)
 	}
-	t.sparsity = t.ramp(t.step, penaltyWarmUp)
+	t.sparsity = t.rampShare(t.step, penaltyWarmUp)
 	clear(t.gradients)
 	sum := t.pass.gradients(batch)
 	p := Progress{Step: t.step + 1, Steps: t.steps, Loss: sum.loss / float64(t.Batch),
@@ -206,7 +206,7 @@ func (t *Trainer) train(batch []float32) error {
 	if math.IsNaN(p.Loss) || math.IsInf(p.Loss, 0) {
 		return fmt.Errorf("step %d: %w than %v", p.Step, ErrDiverged, t.Rate)
 	}
-	t.update(t.Rate * min(t.ramp(t.step, rateWarmUp), t.ramp(t.steps-1-t.step, rateDecay)))
+	t.update(t.Rate * min(t.rampShare(t.step, rateWarmUp), t.rampShare(t.steps-1-t.step, rateDecay)))
 	t.step++
 	t.operations += sum.operations
 	for _, steps := range t.idle {

@@ -80,7 +80,7 @@ func newArray(p *piece) *array {
 // plan goes through the index and finds out which arrays there will be.
 func plan(s *source) (*arrays, error) {
 	all := &arrays{byKey: map[arrayKey]*array{}}
-	err := s.each(func(p *piece) error {
+	err := s.eachPiece(func(p *piece) error {
 		key := keyOf(p)
 		a := all.byKey[key]
 		if a == nil {
@@ -102,7 +102,7 @@ func plan(s *source) (*arrays, error) {
 		return nil
 	})
 	if err == nil && len(all.all) == 0 {
-		err = s.nothing()
+		err = s.emptySelectionError()
 	}
 	if err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ func (all *arrays) fill(s *source, widen bool, put func(*rowTable, *piece, *row)
 		}
 	}
 	var data, turned []byte
-	err := s.each(func(p *piece) (err error) {
+	err := s.eachPiece(func(p *piece) (err error) {
 		if data, err = s.read(p, data); err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func Write(ctx context.Context, run *tensors.Run, o Options) (*Result, error) {
 	if err := errors.Join(o.Form.Check(), o.Select.Check()); err != nil {
 		return nil, err
 	}
-	final, derived, err := o.place(run)
+	final, derived, err := o.destination(run)
 	if err != nil {
 		return nil, err
 	}
@@ -148,8 +148,8 @@ func (e *exporter) write() error {
 	return e.dataset()
 }
 
-// place is where the export goes, and whether that is in the run directory.
-func (o *Options) place(run *tensors.Run) (path string, derived bool, err error) {
+// destination is where the export goes, and whether that is in the run directory.
+func (o *Options) destination(run *tensors.Run) (path string, derived bool, err error) {
 	path = o.Out
 	if path == "" {
 		if run.Kind != tensors.KindRun {

@@ -31,14 +31,14 @@ func chosenRows(t *testing.T, path string, s Selection) (map[string][]int64, err
 	defer run.Close()
 	from := source{run: run, ctx: context.Background(), choose: &s}
 	got := map[string][]int64{}
-	err = from.each(func(p *piece) error {
+	err = from.eachPiece(func(p *piece) error {
 		for i := range p.rows {
 			got[p.Name] = append(got[p.Name], p.rows[i].index)
 		}
 		return nil
 	})
 	if err == nil && len(got) == 0 {
-		err = from.nothing()
+		err = from.emptySelectionError()
 	}
 	return got, err
 }

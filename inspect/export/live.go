@@ -147,7 +147,7 @@ func (l *Live) Execution(e *stream.Execution) error {
 	l.d.execs[e.Exec] = rows
 	l.newest, l.whole, l.within = taken{}, 0, nil
 	for _, w := range l.d.ended(e.TokenFirst) {
-		l.hand(w)
+		l.writeWindow(w)
 	}
 	return l.failure()
 }
@@ -220,7 +220,7 @@ func (l *Live) Append(p *stream.Packet, data []byte) error {
 		l.blocks[key] = append(l.blocks[key], data...)
 		data = l.blocks[key]
 	}
-	err := l.d.take(0, &packet, func(pc *piece) error {
+	err := l.d.addPacket(0, &packet, func(pc *piece) error {
 		if err := l.column(pc); err != nil {
 			return err
 		}
@@ -269,8 +269,8 @@ func (l *Live) column(p *piece) error {
 	return nil
 }
 
-// hand passes a window on that has ended.
-func (l *Live) hand(w *window) {
+// writeWindow passes a window on that has ended.
+func (l *Live) writeWindow(w *window) {
 	l.columns = true
 	d := due{w, l.captured(), l.keys[w.number]}
 	delete(l.keys, w.number)
@@ -384,8 +384,8 @@ func (l *Live) Close(cut bool) error {
 	}
 	err := l.failure()
 	if err == nil {
-		err = l.d.rest(func(w *window) error {
-			l.hand(w)
+		err = l.d.flushWindows(func(w *window) error {
+			l.writeWindow(w)
 			return l.failure()
 		})
 	}

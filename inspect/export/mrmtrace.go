@@ -122,7 +122,7 @@ func (e *mrmTrace) writeTrace(ctx context.Context, w io.Writer) error {
 	if e.trace, err = newMRMTracer(w, e.meta.RunID, ledger); err != nil {
 		return err
 	}
-	if e.report, err = memory.Analyze(ctx, e.dir, memory.Options{Uses: true, Rows: e.trace.take}); err != nil {
+	if e.report, err = memory.Analyze(ctx, e.dir, memory.Options{Uses: true, Rows: e.trace.addRows}); err != nil {
 		return err
 	}
 	if e.trace.rows == 0 {
@@ -300,7 +300,7 @@ func (e *mrmTrace) writePrompts(w io.Writer) error {
 		ctx          uint32
 		seq, request int32
 	}
-	all := []*promptOutput{}
+	promptOutputs := []*promptOutput{}
 	at := map[request]*promptOutput{}
 	err := eachToken(e.dir, func(t *tensors.Token) error {
 		key := request{ctx: t.Ctx, seq: -1, request: -1}
@@ -312,11 +312,11 @@ func (e *mrmTrace) writePrompts(w io.Writer) error {
 		}
 		p := at[key]
 		if p == nil {
-			if len(all) == maxPrompts {
+			if len(promptOutputs) == maxPrompts {
 				return nil
 			}
-			p = &promptOutput{Index: len(all)}
-			at[key], all = p, append(all, p)
+			p = &promptOutput{Index: len(promptOutputs)}
+			at[key], promptOutputs = p, append(promptOutputs, p)
 		}
 		if t.Phase == "decode" {
 			p.Output, p.Generated = p.Output+t.Text, p.Generated+1
@@ -328,7 +328,7 @@ func (e *mrmTrace) writePrompts(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, map[string]any{"prompts": all})
+	return writeJSON(w, map[string]any{"prompts": promptOutputs})
 }
 
 func eachToken(dir string, f func(*tensors.Token) error) error {

@@ -55,8 +55,8 @@ type pageAccess struct {
 	kind                           memtrace.RegionType
 }
 
-// take takes some rows of llamatap's table.
-func (t *mrmTracer) take(r *memory.Rows) error {
+// addRows takes some rows of llamatap's table.
+func (t *mrmTracer) addRows(r *memory.Rows) error {
 	for row := range r.N {
 		if err := t.row(r, row); err != nil {
 			return err

@@ -74,10 +74,10 @@ func (e npyExport) npy() error {
 	}{Provenance: e.provenance()}
 	names := fileNames{}
 	for _, t := range all.tables {
-		names.take(t.name) // kept free for it
+		names.unique(t.name) // kept free for it
 	}
 	for _, a := range all.all {
-		file := names.take(a.label) + ".npy"
+		file := names.unique(a.label) + ".npy"
 		index.Arrays = append(index.Arrays, a.describe(file, a.table.name+".npy"))
 		if a.out, err = e.beginNPY(f, file, npyTypes[a.dtype].descr, append([]int64{a.count}, a.shape...)); err != nil {
 			return err
@@ -154,8 +154,8 @@ type fileNames map[string]bool
 // maxFileName bounds a name, ending not included.
 const maxFileName = 180
 
-// take makes a name for a file of a tensor's: what is no letter, digit or one of -_.+=@# becomes %XX.
-func (taken fileNames) take(name string) string {
+// unique makes a name for a file of a tensor's: what is no letter, digit or one of -_.+=@# becomes %XX.
+func (taken fileNames) unique(name string) string {
 	var b strings.Builder
 	for i := 0; i < len(name); i++ {
 		c := name[i]

@@ -82,8 +82,8 @@ func (s *source) begin() {
 	s.absent = slices.Clone(s.choose.Tensors)
 }
 
-// each calls fn with every chosen piece; it is valid during the call.
-func (s *source) each(fn func(*piece) error) error {
+// eachPiece calls fn with every chosen piece; it is valid during the call.
+func (s *source) eachPiece(fn func(*piece) error) error {
 	s.begin()
 	for i, p := range s.run.Stream.Packets() {
 		if i%256 == 0 {
@@ -94,7 +94,7 @@ func (s *source) each(fn func(*piece) error) error {
 				s.progress(int64(i), int64(s.run.Stream.Len()))
 			}
 		}
-		if err := s.take(i, p, fn); err != nil {
+		if err := s.addPacket(i, p, fn); err != nil {
 			return err
 		}
 	}
@@ -107,8 +107,8 @@ func (s *source) each(fn func(*piece) error) error {
 	return s.unnamed()
 }
 
-// take adds a packet. A tensor in blocks is handed on with its last one.
-func (s *source) take(i int, p *stream.Packet, fn func(*piece) error) error {
+// addPacket adds a packet. A tensor in blocks is handed on with its last one.
+func (s *source) addPacket(i int, p *stream.Packet, fn func(*piece) error) error {
 	key := tensorKey{p.Ctx, p.Name}
 	chosen, known := s.chosen[key]
 	if !known {
@@ -133,7 +133,7 @@ func (s *source) take(i int, p *stream.Packet, fn func(*piece) error) error {
 			return nil
 		}
 		delete(s.open, key)
-		return s.hand(whole, fn)
+		return s.emitPiece(whole, fn)
 	}
 	if whole != nil {
 		s.torn[p.Name] = true
@@ -144,11 +144,11 @@ func (s *source) take(i int, p *stream.Packet, fn func(*piece) error) error {
 		s.open[key] = begun
 		return nil
 	}
-	return s.hand(begun, fn)
+	return s.emitPiece(begun, fn)
 }
 
-// hand finds out whose a piece's rows are, and hands it on if any is chosen.
-func (s *source) hand(p *piece, fn func(*piece) error) error {
+// emitPiece finds out whose a piece's rows are, and hands it on if any is chosen.
+func (s *source) emitPiece(p *piece, fn func(*piece) error) error {
 	p.rows = s.spare[:0]
 	var known []label.Row
 	if p.Rebuilt {

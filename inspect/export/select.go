@@ -82,13 +82,13 @@ func (s *source) unnamed() error {
 		listed(slices.Sorted(maps.Keys(names))))
 }
 
-// nothing is the error for a selection that chooses nothing: it says what there is.
-func (s *source) nothing() error {
+// emptySelectionError is the error for a selection that chooses nothing: it says what there is.
+func (s *source) emptySelectionError() error {
 	names, layers, components, phases := map[string]bool{}, map[int]bool{}, map[string]bool{}, map[string]bool{}
 	contexts, seqs := map[int]bool{}, map[int]bool{}
 	first, last := int64(-1), int64(-1)
 	all, hint := source{run: s.run, ctx: s.ctx, choose: &Selection{}}, ""
-	err := all.each(func(p *piece) error {
+	err := all.eachPiece(func(p *piece) error {
 		if !s.choose.Layers.Empty() && !s.run.KnowsLayer(&p.Packet) {
 			hint = "; without the index that was recorded a tensor's layer is not known: choose it by name, such as " +
 				p.Name

@@ -127,7 +127,7 @@ func (e strapExport) planStrap() (*strapPlan, error) {
 	plan := &strapPlan{tensors: map[tensorKey]int{}, tokens: tokenSet{}}
 	var order []tensorKey
 	rows, all, contexts := map[tensorKey]tokenSet{}, tokenSet{}, map[uint32]bool{}
-	err := e.each(func(p *piece) error {
+	err := e.eachPiece(func(p *piece) error {
 		key := tensorKey{p.Ctx, p.Name}
 		if rows[key] == nil {
 			order = append(order, key)
@@ -146,7 +146,7 @@ func (e strapExport) planStrap() (*strapPlan, error) {
 	case err != nil:
 		return nil, err
 	case len(order) == 0:
-		return nil, e.nothing()
+		return nil, e.emptySelectionError()
 	case len(contexts) > 1 && len(all) > 0:
 		return nil,
 			fmt.Errorf("%s: tensors of several contexts are chosen, and STRAP-LLM has one: choose it with --ctx, of %v",
@@ -181,7 +181,7 @@ func (e strapExport) strapPackets(s *strapper) (*strapPlan, error) {
 	}}
 	defer turn.spool.discard()
 	var data, cut []byte
-	err = e.each(func(p *piece) (err error) {
+	err = e.eachPiece(func(p *piece) (err error) {
 		order, chosen := plan.tensors[tensorKey{p.Ctx, p.Name}]
 		if !chosen {
 			return nil

@@ -98,7 +98,7 @@ func (e tableExport) tableRows(out tableWriter, batch *table.Batch) error {
 	var data, turned []byte
 	var values []float32
 	seen := map[tensorKey]bool{}
-	err := e.each(func(p *piece) (err error) {
+	err := e.eachPiece(func(p *piece) (err error) {
 		if data, err = e.read(p, data); err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (e tableExport) tableRows(out tableWriter, batch *table.Batch) error {
 	})
 	e.result.Tensors = len(seen)
 	if err == nil && e.result.Rows == 0 {
-		err = e.nothing()
+		err = e.emptySelectionError()
 	}
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ type assembly struct {
 	untimed    int64 // executions whose graph event has no duration
 }
 
-// of begins another execution where the event is of one.
-func (a *assembly) of(e *event) {
+// beginExecution begins another execution where the event is of one.
+func (a *assembly) beginExecution(e *event) {
 	if e.Exec != a.x.number || e.Ctx != a.x.ctx {
 		a.drop()
 		a.x.number, a.x.ctx = e.Exec, e.Ctx
@@ -54,24 +54,24 @@ func (a *assembly) compute(e *event) {
 	if e.Within != "" || e.DurationNS == nil || whole {
 		return
 	}
-	a.of(e)
+	a.beginExecution(e)
 	if e.Operation == "range" {
 		if a.part >= 0 && a.x.spans[a.part].start == e.MonoNS {
 			s := &a.x.spans[a.part]
-			s.flops, s.read, s.written = known(e.FLOPs), known(e.BytesRead), known(e.BytesWritten)
+			s.flops, s.read, s.written = orMinusOne(e.FLOPs), orMinusOne(e.BytesRead), orMinusOne(e.BytesWritten)
 			return
 		}
 		e.Operation = fmt.Sprintf("%d ops", e.NodeCount)
 	}
 	a.x.spans = append(a.x.spans, span{start: e.MonoNS, end: e.MonoNS + *e.DurationNS, depth: depthOp,
-		name: e.Operation, tensor: e.Name, component: e.ComponentType, layer: e.LayerID, flops: known(e.FLOPs),
-		read: known(e.BytesRead), written: known(e.BytesWritten)})
+		name: e.Operation, tensor: e.Name, component: e.ComponentType, layer: e.LayerID, flops: orMinusOne(e.FLOPs),
+		read: orMinusOne(e.BytesRead), written: orMinusOne(e.BytesWritten)})
 }
 
 // finish ends the execution of a graph event. It returns nil where the event has no duration; else what it returns is
 // valid until the next event.
 func (a *assembly) finish(e *event) *execution {
-	a.of(e)
+	a.beginExecution(e)
 	if e.DurationNS == nil {
 		a.untimed++
 		a.clear()
@@ -98,6 +98,6 @@ func (a *assembly) finish(e *event) *execution {
 		}
 	}
 	x.spans = nest(append(parts, span{start: start, end: start + *e.DurationNS, depth: depthGraph, name: name,
-		layer: -1, flops: known(e.FLOPs), read: known(e.BytesRead), written: known(e.BytesWritten)}))
+		layer: -1, flops: orMinusOne(e.FLOPs), read: orMinusOne(e.BytesRead), written: orMinusOne(e.BytesWritten)}))
 	return x
 }

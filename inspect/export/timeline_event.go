@@ -64,8 +64,8 @@ func (e *event) read(line []byte, kind resource.Kind) error {
 	return nil
 }
 
-// known returns a figure, or -1 where it is absent.
-func known(n *int64) int64 {
+// orMinusOne returns a figure, or -1 where it is absent.
+func orMinusOne(n *int64) int64 {
 	if n == nil {
 		return -1
 	}

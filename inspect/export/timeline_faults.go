@@ -28,8 +28,8 @@ type waited struct {
 
 func (w *waited) end() int64 { return w.BeginNS + w.WaitNS }
 
-// place names what was waited for.
-func (w *waited) place() string {
+// resourceName names what was waited for.
+func (w *waited) resourceName() string {
 	file := ""
 	if w.File != "" {
 		file = filepath.Base(w.File)
@@ -59,7 +59,7 @@ func (r beside) readFaults(ctx context.Context, dir string) error {
 	var recent []*held
 	arrows := uint64(0)
 	hand := func(q *held) error {
-		return r.to.request(&request{q.BeginNS, q.end(), q.place(), int64(q.Bytes), q.flows})
+		return r.to.request(&request{q.BeginNS, q.end(), q.resourceName(), int64(q.Bytes), q.flows})
 	}
 	err := r.lines(ctx, filepath.Join(dir, rundir.FaultsName), func(text []byte) error {
 		var w waited
@@ -81,7 +81,7 @@ func (r beside) readFaults(ctx context.Context, dir string) error {
 			r.result.FaultsLeft++
 		case w.Kind == "fault":
 			r.result.Faults++
-			f := &fault{tid: w.TID, start: w.BeginNS, end: w.end(), place: w.place(), exec: w.Exec}
+			f := &fault{tid: w.TID, start: w.BeginNS, end: w.end(), place: w.resourceName(), exec: w.Exec}
 			for _, q := range recent {
 				if w.waitedFor(&q.waited) {
 					arrows++

@@ -177,16 +177,16 @@ func (r *reader) line(text []byte) error {
 		r.result.BadLines++
 		return nil
 	}
-	return r.take(kind, &r.event)
+	return r.readEvent(kind, &r.event)
 }
 
-func (r *reader) take(kind resource.Kind, e *event) error {
+func (r *reader) readEvent(kind resource.Kind, e *event) error {
 	switch kind {
 	case resource.KindLayerBegin:
-		r.of(e)
+		r.beginExecution(e)
 		r.layer = r.open(e, depthLayer, "layer "+strconv.Itoa(e.LayerID))
 	case resource.KindComponentBegin:
-		r.of(e)
+		r.beginExecution(e)
 		r.part = r.open(e, depthComponent, e.ComponentType)
 	case resource.KindLayerEnd:
 		r.shut(e, &r.layer)

@@ -86,7 +86,7 @@ func (d *dataset) put(p *piece, data []byte) error {
 }
 
 // ended takes out, in order, the windows that end before a token.
-func (d *dataset) ended(token int64) (all []*window) {
+func (d *dataset) ended(token int64) (windows []*window) {
 	var numbers []int64
 	for number := range d.windows {
 		if d.o.Window > 0 && token >= d.o.Window && number <= token/d.o.Window-1 {
@@ -95,16 +95,16 @@ func (d *dataset) ended(token int64) (all []*window) {
 	}
 	slices.Sort(numbers)
 	for _, number := range numbers {
-		all = append(all, d.windows[number])
+		windows = append(windows, d.windows[number])
 		delete(d.windows, number)
 	}
-	return all
+	return windows
 }
 
 // spill goes through the run, and writes the shards of each window.
 func (d *dataset) spill() error {
 	var data []byte
-	err := d.each(func(p *piece) (err error) {
+	err := d.eachPiece(func(p *piece) (err error) {
 		for _, w := range d.ended(p.TokenFirst) {
 			if err := d.finish(w); err != nil {
 				return err
@@ -118,11 +118,11 @@ func (d *dataset) spill() error {
 	if err != nil {
 		return err
 	}
-	return d.rest(d.finish)
+	return d.flushWindows(d.finish)
 }
 
-// rest hands the windows that are left to fn, in order.
-func (d *dataset) rest(fn func(*window) error) error {
+// flushWindows hands the windows that are left to fn, in order.
+func (d *dataset) flushWindows(fn func(*window) error) error {
 	for len(d.windows) > 0 {
 		first := int64(-1)
 		for number := range d.windows {

@@ -152,12 +152,12 @@ func (a *state) readBlock() error {
 	}
 	source := &Source{Lines: Lines{read: a.read}}
 	err := a.eachBlock(&source.Lines, func(s *blockSnapshot) {
-		source.see(s.time, s.seconds)
-		source.learn(&s.how, s.offset)
+		source.addSnapshot(s.time, s.seconds)
+		source.addRecording(&s.how, s.offset)
 		a.devices.add(s)
 		a.ops.add(s.line)
 		s.line = nil
-	}, a.devices.place)
+	}, a.devices.addSnapshot)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (a *state) eachBlock(l *Lines, read, window func(*blockSnapshot)) error {
 			return err
 		}
 		read(s)
-		w.take(s, s.time, s.merge)
+		w.addSnapshot(s, s.time, s.merge)
 		return nil
 	})
 	w.flush()
@@ -205,8 +205,8 @@ func (a *state) readSystem() error {
 	}
 	source := &Source{Lines: Lines{read: a.read}}
 	err := a.eachSystem(&source.Lines, func(s *systemSnapshot) {
-		source.see(s.time, s.seconds)
-		source.learn(&s.how, s.offset)
+		source.addSnapshot(s.time, s.seconds)
+		source.addRecording(&s.how, s.offset)
 		a.countIDs(s)
 	}, func(s *systemSnapshot) {
 		if len(a.metrics) < maxSamples {
@@ -234,7 +234,7 @@ func (a *state) eachSystem(l *Lines, read, window func(*systemSnapshot)) error {
 			return err
 		}
 		read(s)
-		w.take(s, s.time, s.merge)
+		w.addSnapshot(s, s.time, s.merge)
 		return nil
 	})
 	w.flush()
@@ -349,8 +349,8 @@ type windows[S any] struct {
 	merge func(*S)
 }
 
-// take takes a snapshot; merge is its own way to take another one in.
-func (w *windows[S]) take(s *S, time float64, merge func(*S)) {
+// addSnapshot takes a snapshot; merge is its own way to take another one in.
+func (w *windows[S]) addSnapshot(s *S, time float64, merge func(*S)) {
 	at := math.Floor(time / w.width)
 	if w.open != nil && at == w.at {
 		w.merge(s)

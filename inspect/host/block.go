@@ -141,14 +141,14 @@ func parseBlock(text []byte, strap bool, b *bounds) (*blockSnapshot, error) {
 		}
 	}
 	for i := range line.Figures {
-		s.take(&line.Figures[i])
+		s.addOpLine(&line.Figures[i])
 	}
 	return s, nil
 }
 
-// take takes what is said of a disk beside its histogram: how deep its queue was, and, where there is no histogram, its
-// requests. Partitions are part of their disk.
-func (s *blockSnapshot) take(f *opLine) {
+// addOpLine takes what is said of a disk beside its histogram: how deep its queue was, and, where there is no
+// histogram, its requests. Partitions are part of their disk.
+func (s *blockSnapshot) addOpLine(f *opLine) {
 	if f.PartOf.known {
 		return
 	}

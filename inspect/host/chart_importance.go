@@ -230,7 +230,7 @@ func trends(r *Report) *sheet.Picture {
 	x, y := curveOf(func(t *Trend) float64 { return t.LatencyUS })
 	p := sheet.Screen.Panel("latency and metrics over time")
 	p.Y.Label.Text = fmt.Sprintf("p%s ≤", percentText(r.Importance.Percent))
-	low, high := most(y), most(y)
+	low, high := maxKnown(y), maxKnown(y)
 	for i, v := range y {
 		if !math.IsNaN(v) {
 			low, y[i] = min(low, v), lg(v)
@@ -250,7 +250,7 @@ func trends(r *Report) *sheet.Picture {
 		}
 		p := sheet.Screen.Panel("")
 		p.Y.Label.Text = name.name + " (" + unit + ")"
-		sheet.FromZero(&p.Y, most(y))
+		sheet.FromZero(&p.Y, maxKnown(y))
 		p.Y.Tick.Marker = sheet.Steps(0, p.Y.Max, 3)
 		p.Add(sheet.Both, sheet.NewCurve(x, y, sheet.Curves[(m+1)%len(sheet.Curves)], 1.3))
 		panels = append(panels, p)

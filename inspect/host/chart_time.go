@@ -89,8 +89,8 @@ func farApart(n int, at func(int) float64) float64 {
 	return 4 * gaps[len(gaps)/2]
 }
 
-// most is the largest value that is known.
-func most(y []float64) (v float64) {
+// maxKnown is the largest value that is known.
+func maxKnown(y []float64) (v float64) {
 	for _, f := range y {
 		if f > v {
 			v = f
@@ -107,7 +107,7 @@ func depthPanel(d *Device, c clock, title string) *plot.Plot {
 	series := thin(d.Series)
 	x, mean := values(series, c, func(at *Point) float64 { return at.Depth })
 	_, top := values(series, c, func(at *Point) float64 { return float64(at.DepthMost) })
-	sheet.FromZero(&p.Y, most(top))
+	sheet.FromZero(&p.Y, maxKnown(top))
 	p.Add(sheet.Both)
 	if !slices.ContainsFunc(series, func(p Point) bool { return float64(p.DepthMost) > p.Depth*1.001 }) {
 		p.Add(curve(series, x, mean, sheet.Orange, 1.3))
@@ -140,7 +140,7 @@ func requestPanel(d *Device, c clock, title string) *plot.Plot {
 		}
 		return float64(at.Requests)
 	})
-	sheet.FromZero(&p.Y, most(y))
+	sheet.FromZero(&p.Y, maxKnown(y))
 	p.Add(sheet.Both, curve(series, x, y, sheet.Green, 1.3))
 	return p
 }

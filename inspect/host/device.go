@@ -75,8 +75,8 @@ func newDevices(percent float64) *devices {
 		all: Device{ID: -1, Name: "all devices"}}
 }
 
-// of finds a device, or makes it; nil where there are too many.
-func (d *devices) of(from *blockDevice) *Device {
+// findOrAdd finds a device, or makes it; nil where there are too many.
+func (d *devices) findOrAdd(from *blockDevice) *Device {
 	to := d.byID[from.id]
 	if to == nil {
 		if len(d.byID) >= maxDevices {
@@ -99,19 +99,19 @@ func (d *devices) add(s *blockSnapshot) {
 	if s.seconds > 0 {
 		d.seconds += s.seconds
 	}
-	whole := s.whole()
+	whole := s.allDevices()
 	for i := range s.devices {
-		if to := d.of(&s.devices[i]); to != nil {
+		if to := d.findOrAdd(&s.devices[i]); to != nil {
 			to.count(s, &s.devices[i])
 		}
 	}
 	d.all.count(s, &whole)
 }
 
-// place puts what was counted into its place in time: a snapshot, or a window. A device that does not appear in it
-// was idle.
-func (d *devices) place(s *blockSnapshot) {
-	whole := s.whole()
+// addSnapshot puts what was counted into its place in time: a snapshot, or a window. A device that does not appear in
+// it was idle.
+func (d *devices) addSnapshot(s *blockSnapshot) {
+	whole := s.allDevices()
 	seen := make(map[int64]bool, len(s.devices))
 	for i := range s.devices {
 		from := &s.devices[i]
@@ -126,7 +126,7 @@ func (d *devices) place(s *blockSnapshot) {
 				to.series.add(&p)
 			}
 		}
-		to.place(s, from)
+		to.addPoint(s, from)
 		if sample, ok := d.sample(s, from.latency); ok {
 			if d.samples++; d.samples <= maxDeviceSamples {
 				to.samples = append(to.samples, sample)
@@ -135,10 +135,10 @@ func (d *devices) place(s *blockSnapshot) {
 	}
 	for id, to := range d.byID {
 		if !seen[id] && to.series.points != nil {
-			to.place(s, &blockDevice{})
+			to.addPoint(s, &blockDevice{})
 		}
 	}
-	d.all.place(s, &whole)
+	d.all.addPoint(s, &whole)
 	if sample, ok := d.sample(s, whole.latency); ok {
 		if len(d.all.samples) < maxSamples {
 			d.all.samples = append(d.all.samples, sample)
@@ -148,8 +148,8 @@ func (d *devices) place(s *blockSnapshot) {
 	}
 }
 
-// whole is all devices of a snapshot together.
-func (s *blockSnapshot) whole() (whole blockDevice) {
+// allDevices is all devices of a snapshot together.
+func (s *blockSnapshot) allDevices() (whole blockDevice) {
 	for i := range s.devices {
 		whole.latency.merge(s.devices[i].latency)
 		whole.requests += s.devices[i].requests
@@ -188,8 +188,8 @@ func (d *Device) count(s *blockSnapshot, from *blockDevice) {
 	}
 }
 
-// place adds a point to the series of the device.
-func (d *Device) place(s *blockSnapshot, from *blockDevice) {
+// addPoint adds a point to the series of the device.
+func (d *Device) addPoint(s *blockSnapshot, from *blockDevice) {
 	p := Point{Time: s.time, From: s.time, Snapshots: 1, Requests: from.requests, Latency: from.latency,
 		Depth: float64(from.depth), DepthMost: from.depth}
 	if s.seconds > 0 {

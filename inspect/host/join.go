@@ -200,8 +200,8 @@ func (in *intervals) add(from, to float64, phase string, tokens int) {
 	}
 }
 
-// of is the phase of a snapshot, by its number in the file, and the tokens that were computed in it.
-func (in *intervals) of(number int64) (phase string, tokens float64) {
+// phaseOf is the phase of a snapshot, by its number in the file, and the tokens that were computed in it.
+func (in *intervals) phaseOf(number int64) (phase string, tokens float64) {
 	if number >= int64(len(in.all)) || !(in.all[number].from < in.all[number].to) {
 		return phaseUnknown, 0
 	}
@@ -225,7 +225,7 @@ type phaseSum struct {
 func (a *state) phases(block, system *intervals) error {
 	sums := map[string]*phaseSum{}
 	of := func(in *intervals, number int64) (*phaseSum, float64) {
-		phase, tokens := in.of(number)
+		phase, tokens := in.phaseOf(number)
 		if sums[phase] == nil {
 			sums[phase] = &phaseSum{PhaseRow: PhaseRow{Phase: phase}}
 		}
@@ -239,7 +239,7 @@ func (a *state) phases(block, system *intervals) error {
 				sum.BlockIntervals++
 				sum.BlockSeconds += max(0, orZero(s.seconds))
 				sum.BlockTokens += tokens
-				whole := s.whole()
+				whole := s.allDevices()
 				sum.latency.merge(whole.latency)
 				sum.Requests += whole.requests
 			}

@@ -108,7 +108,7 @@ func readLines(r io.Reader, l *Lines, each func(text []byte) error) error {
 			l.bad(number, fmt.Errorf("longer than %d bytes", maxLine))
 		case len(text) > 0:
 			l.Total++
-			l.take(number, text, ended, each)
+			l.passLine(number, text, ended, each)
 		}
 		if ended {
 			return nil
@@ -116,8 +116,8 @@ func readLines(r io.Reader, l *Lines, each func(text []byte) error) error {
 	}
 }
 
-// take hands on one line.
-func (l *Lines) take(number int64, text []byte, last bool, each func([]byte) error) {
+// passLine hands on one line.
+func (l *Lines) passLine(number int64, text []byte, last bool, each func([]byte) error) {
 	if last && !json.Valid(text) {
 		l.Total--
 		l.TornBytes = len(text)

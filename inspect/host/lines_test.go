@@ -167,10 +167,10 @@ func FuzzBlock(f *testing.F) {
 		err := readLines(bytes.NewReader(text), &a.report.Block.Lines, func(line []byte) error {
 			s, err := parseBlock(line, strap, &a.bounds)
 			if err == nil {
-				a.report.Block.see(s.time, s.seconds)
-				a.report.Block.learn(&s.how, s.offset)
+				a.report.Block.addSnapshot(s.time, s.seconds)
+				a.report.Block.addRecording(&s.how, s.offset)
 				a.devices.add(s)
-				a.devices.place(s)
+				a.devices.addSnapshot(s)
 				a.ops.add(s.line)
 			}
 			return err
@@ -196,8 +196,8 @@ func FuzzSystem(f *testing.F) {
 		err := readLines(bytes.NewReader(text), &a.report.System.Lines, func(line []byte) error {
 			s, err := parseSystem(line)
 			if err == nil {
-				a.report.System.see(s.time, s.seconds)
-				a.report.System.learn(&s.how, s.offset)
+				a.report.System.addSnapshot(s.time, s.seconds)
+				a.report.System.addRecording(&s.how, s.offset)
 				a.countIDs(s)
 				a.metrics = append(a.metrics, metricSample{s.time, s.seconds, s.metric})
 			}

@@ -26,14 +26,14 @@ func (r *Report) note(further int) {
 		if w := source.warning(); w != "" {
 			r.Warnings = append(r.Warnings, w)
 		}
-		source.say(say)
+		source.noteRecording(say)
 		if source.Untimed > 0 {
 			say("%s of %s without a time: in the sums, and not in what happened over time",
 				present.Plural(source.Untimed, "snapshot"), source.Path)
 		}
 	}
 	if b := r.Bounds; b != nil {
-		b.say(say)
+		b.noteBounds(say)
 	}
 	r.alert()
 	if further > 0 {
@@ -113,8 +113,8 @@ func valueOr(v *float64, otherwise float64) float64 {
 	return *v
 }
 
-// say notes how the file was recorded, if not in the best way.
-func (s *Source) say(say func(string, ...any)) {
+// noteRecording notes how the file was recorded, if not in the best way.
+func (s *Source) noteRecording(say func(string, ...any)) {
 	if n := s.Origins[resource.OriginPlain]; n > 0 {
 		say("plain tracepoints recorded %d of %s of %s, for the kernel had no types of its own (BTF)", n,
 			present.Plural(s.Snapshots, "snapshot"), s.Path)
@@ -135,8 +135,8 @@ func (s *Source) say(say func(string, ...any)) {
 	}
 }
 
-// say notes how the file gave the bounds of buckets.
-func (b *Bounds) say(say func(string, ...any)) {
+// noteBounds notes how the file gave the bounds of buckets.
+func (b *Bounds) noteBounds(say func(string, ...any)) {
 	if b.Corrected > 0 {
 		say("%s with STRAP-LLM's bounds, twice as high as they are: corrected by the slot; figures are half of what "+
 			"its analyser says", present.Plural(b.Corrected, "bucket"))

@@ -119,8 +119,8 @@ type opSums struct {
 	forgotten int64
 }
 
-// of finds a row, or makes it.
-func (t *opSums) of(key opKey) *OpRow {
+// findOrAdd finds a row, or makes it.
+func (t *opSums) findOrAdd(key opKey) *OpRow {
 	if row := t.rows[key]; row != nil {
 		return row
 	}
@@ -175,7 +175,7 @@ func (o *operations) add(line *blockLine) {
 		}
 		for k := range device.Ops {
 			op := &device.Ops[k]
-			row := o.devices.of(opKey{device: int64(device.ID.v), op: string(op.Op)})
+			row := o.devices.findOrAdd(opKey{device: int64(device.ID.v), op: string(op.Op)})
 			row.DeviceID, row.Device, row.Op = int64(device.ID.v), string(device.Name), string(op.Op)
 			if device.PartOf.known {
 				of := int64(device.PartOf.v)
@@ -186,13 +186,13 @@ func (o *operations) add(line *blockLine) {
 	}
 	for i := range line.Processes {
 		p := &line.Processes[i]
-		row := o.processes.of(opKey{pid: int64(p.PID.v), comm: string(p.Comm)})
+		row := o.processes.findOrAdd(opKey{pid: int64(p.PID.v), comm: string(p.Comm)})
 		row.PID, row.Comm = int64(p.PID.v), string(p.Comm)
 		row.add(p)
 	}
 	for i := range line.Cgroups {
 		c := &line.Cgroups[i]
-		row := o.cgroups.of(opKey{comm: string(c.Path)})
+		row := o.cgroups.findOrAdd(opKey{comm: string(c.Path)})
 		row.Cgroup = string(c.Path)
 		row.add(c)
 	}

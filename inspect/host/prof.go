@@ -101,8 +101,8 @@ func (p *profSums) add(line []byte) error {
 		if !(seconds > 0) {
 			seconds = math.NaN()
 		}
-		p.see(float64(h.TSNS)/1e9, seconds)
-		p.learn(&recording{Origin: word(h.Origin)}, math.NaN())
+		p.addSnapshot(float64(h.TSNS)/1e9, seconds)
+		p.addRecording(&recording{Origin: word(h.Origin)}, math.NaN())
 	}
 	switch e := e.(type) {
 	case *resource.ProfSyscall:

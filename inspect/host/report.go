@@ -56,8 +56,8 @@ type Source struct {
 	intervals []interval // of the first maxSamples snapshots, in the order of the file
 }
 
-// see notes a snapshot.
-func (s *Source) see(time, seconds float64) {
+// addSnapshot notes a snapshot.
+func (s *Source) addSnapshot(time, seconds float64) {
 	s.Snapshots++
 	if seconds > 0 {
 		s.SecondsRecorded += seconds
@@ -84,8 +84,8 @@ func (s *Source) see(time, seconds float64) {
 // maxWords bounds what is kept of the words of a file.
 const maxWords = 20
 
-// learn notes how a snapshot was recorded, and how far its clocks are apart.
-func (s *Source) learn(how *recording, offset float64) {
+// addRecording notes how a snapshot was recorded, and how far its clocks are apart.
+func (s *Source) addRecording(how *recording, offset float64) {
 	if offset == offset {
 		s.offset = offset
 	}

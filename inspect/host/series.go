@@ -77,9 +77,9 @@ func (s *series) put(at int64, p *Point) {
 
 // sorted lists the points in the order of time.
 func (s *series) sorted() []Point {
-	all := make([]Point, 0, len(s.points))
+	points := make([]Point, 0, len(s.points))
 	for _, at := range slices.Sorted(maps.Keys(s.points)) {
-		all = append(all, *s.points[at])
+		points = append(points, *s.points[at])
 	}
-	return all
+	return points
 }

@@ -56,10 +56,10 @@ type threadLine struct {
 	Role         word   `json:"role"`
 }
 
-// judge takes the sleep that is no delay off the thread's wait for locks, and returns how much of it the line's
+// subtractSleep takes the sleep that is no delay off the thread's wait for locks, and returns how much of it the line's
 // off_cpu_ns still holds: in files of recorders that did not decide it, where all of the wait for locks may have
 // been in futexes, all of it.
-func (t *threadLine) judge() (undecided float64) {
+func (t *threadLine) subtractSleep() (undecided float64) {
 	if !t.Lock.known {
 		return 0
 	}
@@ -165,7 +165,7 @@ func parseSystem(text []byte) (*systemSnapshot, error) {
 	}
 	for i := range s.threads {
 		t := &s.threads[i]
-		undecided := t.judge()
+		undecided := t.subtractSleep()
 		id := strconv.FormatInt(int64(t.TID.v), 10)
 		if off, ok := s.offCPU[id]; ok && undecided > 0 {
 			off.v = max(0, off.v-undecided)

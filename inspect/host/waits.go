@@ -98,7 +98,7 @@ func ReadWaits(path string) (*Waits, error) {
 		}
 		path = file
 	}
-	err := open(path, "record a run with --tap-host waits, or give a run directory", &w.Lines, w.take)
+	err := open(path, "record a run with --tap-host waits, or give a run directory", &w.Lines, w.addLine)
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +110,8 @@ func ReadWaits(path string) (*Waits, error) {
 	return w, nil
 }
 
-// take adds up one line.
-func (w *Waits) take(text []byte) error {
+// addLine adds up one line.
+func (w *Waits) addLine(text []byte) error {
 	var l resource.WaitLine
 	if err := decode(text, &l); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (w *Waits) take(text []byte) error {
 	}
 	w.phase(&l)
 	for i := range l.Places {
-		w.place(&l.Places[i], 1)
+		w.addPlace(&l.Places[i], 1)
 	}
 	if o := l.FirstFaults; o != nil {
 		if w.Order == nil {
@@ -206,8 +206,8 @@ func (w *Waits) memory(by map[string]*resource.WaitFigures) {
 	}
 }
 
-// place adds to a tensor or file; nothing where there are too many.
-func (w *Waits) place(p *resource.WaitPlace, lines int64) {
+// addPlace adds to a tensor or file; nothing where there are too many.
+func (w *Waits) addPlace(p *resource.WaitPlace, lines int64) {
 	key := placeKey{p.File, p.Tensor}
 	t := w.places[key]
 	if t == nil {
@@ -231,7 +231,7 @@ func (w *Waits) finish() {
 			t.WaitFigures = resource.WaitFigures{}
 		}
 		for i := range w.Total.Places {
-			w.place(&w.Total.Places[i], 0)
+			w.addPlace(&w.Total.Places[i], 0)
 		}
 		w.Total.Places = nil
 	}

@@ -190,7 +190,7 @@ func TestManyWaits(t *testing.T) {
 		line := fmt.Sprintf(
 			`{"kind":"graph","phase":"decode","exec":%d,"wait_ns":2,"faults":1,`+
 				`"places":[{"file":"f%d","wait_ns":2,"faults":1}]}`, i, i)
-		if err := w.take([]byte(line)); err != nil {
+		if err := w.addLine([]byte(line)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,7 +211,7 @@ func FuzzWaits(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		w := &Waits{phases: map[string]*WaitPhase{}, places: map[placeKey]*WaitTensor{}}
-		if err := readLines(bytes.NewReader(text), &w.Lines, w.take); err != nil {
+		if err := readLines(bytes.NewReader(text), &w.Lines, w.addLine); err != nil {
 			t.Fatal(err)
 		}
 		w.finish()

@@ -92,8 +92,8 @@ type verdicts struct {
 	first   map[int64]int64 // when regions were seen first
 }
 
-// agree compares samples with the ledger, where both are there. It reads the table once more.
-func (a *analysis) agree(ctx context.Context, t *table.Table) error {
+// compareWithLedger compares samples with the ledger, where both are there. It reads the table once more.
+func (a *analysis) compareWithLedger(ctx context.Context, t *table.Table) error {
 	if len(a.samples.witnesses.all) == 0 || a.counts[memtrace.CollectorGraph] == 0 {
 		return nil
 	}
@@ -123,15 +123,15 @@ func (j *judge) rows(r *rows) error {
 	if addr == nil {
 		return nil
 	}
-	var one [1]memtrace.Touch
-	each(r.columns[memtrace.TraceCollector].Codes, func(code int32, from, end int) {
+	var touches [1]memtrace.Touch
+	eachCodeRun(r.columns[memtrace.TraceCollector].Codes, func(code int32, from, end int) {
 		for row := from; row < end && r.from.known[code+1] == memtrace.CollectorGraph; row++ {
 			if addr.Null(row) {
 				continue
 			}
-			r.touches(row, one[:])
-			one[0].Offset = uint64(addr.Ints[row])
-			j.row(&one[0], memtrace.TraceFlag(r.ints[memtrace.TraceFlags][row]), number(graphs, row, -1),
+			r.touches(row, touches[:])
+			touches[0].Offset = uint64(addr.Ints[row])
+			j.row(&touches[0], memtrace.TraceFlag(r.ints[memtrace.TraceFlags][row]), number(graphs, row, -1),
 				number(tokens, row, -1))
 		}
 	})
@@ -170,7 +170,7 @@ func (j *judge) row(a *memtrace.Touch, flags memtrace.TraceFlag, graph, token in
 // until judges the samples that were taken before a time, in the execution that has been read.
 func (j *judge) until(ns int64) {
 	for ; j.next < len(j.samples) && j.samples[j.next].ns < ns; j.next++ {
-		j.one(&j.samples[j.next])
+		j.judgeSample(&j.samples[j.next])
 	}
 	for from, s := range j.steps {
 		if v := j.by[from]; s.Compared > 0 && len(v.Steps) < memtrace.MaxSteps {
@@ -180,8 +180,8 @@ func (j *judge) until(ns int64) {
 	}
 }
 
-// one judges a sample.
-func (j *judge) one(w *witness) {
+// judgeSample judges a sample.
+func (j *judge) judgeSample(w *witness) {
 	v := j.by[w.from]
 	if v == nil {
 		v = &verdicts{types: map[memtrace.RegionType]*AgreementType{}, regions: map[int64]*AgreementRegion{},
@@ -235,7 +235,7 @@ func (v *verdicts) count(w *witness, explained bool, regions *regionTable) {
 }
 
 // agreements are the verdicts on all collectors.
-func (j *judge) agreements(a *analysis) (all []Agreement) {
+func (j *judge) agreements(a *analysis) (agreements []Agreement) {
 	for from, v := range j.by {
 		v.Samples = a.samples.by[from].Samples
 		if left := v.Samples - v.Compared - v.NotCompared[noAddress] - v.NotCompared[outsideGraph]; left > 0 {
@@ -259,10 +259,10 @@ func (j *judge) agreements(a *analysis) (all []Agreement) {
 		if from == memtrace.CollectorPage && len(j.scans) > 0 {
 			v.Written, v.Intervals = j.pages(), j.intervals
 		}
-		all = append(all, v.Agreement)
+		agreements = append(agreements, v.Agreement)
 	}
-	slices.SortFunc(all, func(a, b Agreement) int { return cmp.Compare(a.Collector, b.Collector) })
-	return all
+	slices.SortFunc(agreements, func(a, b Agreement) int { return cmp.Compare(a.Collector, b.Collector) })
+	return agreements
 }
 
 // firstTouch compares the orders in which regions were touched first.
@@ -274,6 +274,6 @@ func (j *judge) firstTouch(v *verdicts) *FirstTouch {
 		}
 	}
 	f := &FirstTouch{Regions: len(both)}
-	f.KendallTau = known(memtrace.KendallTau(both))
+	f.KendallTau = orNil(memtrace.KendallTau(both))
 	return f
 }

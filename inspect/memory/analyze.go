@@ -116,16 +116,16 @@ func compute(ctx context.Context, dir string, o Options) (*Report, error) {
 	})
 	a.metering.end()
 	if err != nil {
-		return nil, a.wrong(err)
+		return nil, a.withRun(err)
 	}
 	if err := a.finish(ctx, t); err != nil {
-		return nil, a.wrong(err)
+		return nil, a.withRun(err)
 	}
 	return a.report, nil
 }
 
-// wrong adds the run to an error.
-func (a *analysis) wrong(err error) error {
+// withRun adds the run to an error.
+func (a *analysis) withRun(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -219,7 +219,7 @@ func begin(ctx context.Context, dir string, t *table.Table, o Options) (*analysi
 
 // rows takes rows of the table in. Those of one collector mostly stand together.
 func (a *analysis) rows(r *rows) error {
-	each(r.columns[memtrace.TraceCollector].Codes, func(code int32, from, end int) {
+	eachCodeRun(r.columns[memtrace.TraceCollector].Codes, func(code int32, from, end int) {
 		collector := r.from.known[code+1]
 		a.counts[collector] += int64(end - from)
 		if collector == memtrace.CollectorGraph {
@@ -236,8 +236,8 @@ func (a *analysis) rows(r *rows) error {
 	return nil
 }
 
-// each calls f for every stretch of rows of one code.
-func each(codes []int32, f func(code int32, from, end int)) {
+// eachCodeRun calls f for every stretch of rows of one code.
+func eachCodeRun(codes []int32, f func(code int32, from, end int)) {
 	for from := 0; from < len(codes); {
 		end := from + 1
 		for end < len(codes) && codes[end] == codes[from] {
@@ -250,7 +250,7 @@ func each(codes []int32, f func(code int32, from, end int)) {
 
 // timed counts the sources of times.
 func (a *analysis) timed(v *table.Vector) {
-	each(v.Codes, func(code int32, from, end int) {
+	eachCodeRun(v.Codes, func(code int32, from, end int) {
 		if code < 0 {
 			return
 		}
@@ -264,7 +264,7 @@ func (a *analysis) timed(v *table.Vector) {
 // ledger takes rows of the ledger in.
 func (a *analysis) ledger(r *rows, from, end int) {
 	for from < end {
-		room := a.metering.room()
+		room := a.metering.freeTouches()
 		room = room[:min(len(room), end-from)]
 		r.touches(from, room)
 		a.metering.batch = a.metering.batch[:len(a.metering.batch)+a.sums(r, from, room)]
@@ -273,19 +273,19 @@ func (a *analysis) ledger(r *rows, from, end int) {
 }
 
 // sums adds up what accesses come to. It moves those to the front that are to be followed, and says how many.
-func (a *analysis) sums(r *rows, from int, all []memtrace.Touch) (kept int) {
+func (a *analysis) sums(r *rows, from int, touches []memtrace.Touch) (kept int) {
 	const flagged = memtrace.TracePadded | memtrace.TraceUnknown | memtrace.TraceFusible
 	flags := r.ints[memtrace.TraceFlags][from:]
 	graphs, tokens := r.columns[memtrace.TraceGraphSeq], r.columns[memtrace.TraceToken]
-	for i := range all {
-		t := &all[i]
+	for i := range touches {
+		t := &touches[i]
 		is := memtrace.TraceFlag(flags[i])
 		if is&flagged != 0 && t.Op != memtrace.OpAlloc && t.Op != memtrace.OpFree && !a.extra(t, is) {
 			continue
 		}
 		if kept != i {
-			all[kept] = *t
-			t = &all[kept]
+			touches[kept] = *t
+			t = &touches[kept]
 		}
 		kept++
 		if t.NS < a.last && is&memtrace.TraceLoaded == 0 && t.WindowNS == 0 {
@@ -337,7 +337,7 @@ func (a *analysis) finish(ctx context.Context, t *table.Table) error {
 		a.report.note(count(a.lives.unplaced, "end of a life of cache cells", "ends of lives of cache cells") +
 			" could not be placed in a region: their last retention counts as censored")
 	}
-	return a.agree(ctx, t)
+	return a.compareWithLedger(ctx, t)
 }
 
 // count writes a number with its noun, where the plural takes more than an s, or a verb.

@@ -12,7 +12,7 @@ import (
 func figuresOf(r *Report, m *memtrace.Metrics) Figures {
 	f := Figures{
 		Source: Computed, Reads: m.Reads, Writes: m.Writes, BytesRead: m.BytesRead, BytesWritten: m.BytesWritten,
-		WriteOnce: known(m.WriteOnce()), ReadFrequency: known(m.ReadFrequency()), Locality: known(m.Locality()),
+		WriteOnce: orNil(m.WriteOnce()), ReadFrequency: orNil(m.ReadFrequency()), Locality: orNil(m.Locality()),
 		Retention: retention(&m.Retention), IAI: tally(&m.IAI), Reuse: tally(&m.Reuse),
 		Coarse: m.Coarse, Hulls: m.Hulls, Metrics: m,
 	}
@@ -46,7 +46,7 @@ func (f *Figures) coarsen(window int64) {
 	f.WorkingSet = slices.DeleteFunc(f.WorkingSet, func(w WorkingSet) bool { return w.WindowS*1e9 < float64(window) })
 }
 
-func known(v float64, ok bool) *float64 {
+func orNil(v float64, ok bool) *float64 {
 	if !ok {
 		return nil
 	}
@@ -60,7 +60,7 @@ func retention(s *memtrace.Survival) *Retention {
 	quantile := func(p float64) float64 { v, _ := s.Quantile(p); return float64(v) / 1e9 }
 	estimate := func(p float64) *float64 {
 		v, ok := s.KaplanMeier(p)
-		return known(float64(v)/1e9, ok)
+		return orNil(float64(v)/1e9, ok)
 	}
 	mean, _ := s.Mean()
 	share, _ := s.CensoredShare()

@@ -38,8 +38,8 @@ func meter(m *memtrace.Meter, l *lives) *metering {
 	return g
 }
 
-// room is room for touches, at least one.
-func (g *metering) room() []memtrace.Touch {
+// freeTouches is room for touches, at least one.
+func (g *metering) freeTouches() []memtrace.Touch {
 	if len(g.batch) == cap(g.batch) {
 		g.full <- g.batch
 		g.batch = <-g.empty

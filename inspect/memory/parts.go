@@ -74,11 +74,11 @@ func Parts(ctx context.Context, dir string) ([]Part, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", dir, ErrNoTrace, err)
 	}
-	var all []Part
+	var parts []Part
 	for _, p := range s.parts {
-		all = p.finish(all, regions)
+		parts = p.finish(parts, regions)
 	}
-	return all, nil
+	return parts, nil
 }
 
 // splitting gives the rows of a ledger to the parts that they belong to.
@@ -103,8 +103,8 @@ func (s *splitting) rows(r *rows) error {
 
 // row takes a row in. An allocation or a release in the middle of a run is every part's.
 func (s *splitting) row(r *rows, row int, t *memtrace.Touch) {
-	phase := r.phases.of(r.columns[memtrace.TracePhase], row)
-	if r.from.of(r.columns[memtrace.TraceCollector], row) != memtrace.CollectorGraph ||
+	phase := r.phases.valueAt(r.columns[memtrace.TracePhase], row)
+	if r.from.valueAt(r.columns[memtrace.TraceCollector], row) != memtrace.CollectorGraph ||
 		phase == memtrace.WeightLoad || phase == memtrace.Setup {
 		return
 	}
@@ -189,15 +189,15 @@ func (p *part) follow(t *memtrace.Touch) {
 }
 
 // finish ends the part, and appends its types.
-func (p *part) finish(all []Part, regions *regionTable) []Part {
+func (p *part) finish(parts []Part, regions *regionTable) []Part {
 	p.steps.Finish(beforeFirst + p.executions)
 	p.time.Finish(p.last)
 	for _, kind := range memtrace.RegionTypes() {
 		if m := p.steps.Type(kind); m != nil && m.Reads+m.Writes > 0 {
-			all = append(all, Part{p.name, kind, regions.bytes(kind), p.padded[kind], p.executions,
+			parts = append(parts, Part{p.name, kind, regions.bytes(kind), p.padded[kind], p.executions,
 				int64(len(p.tokens)), m,
 				p.time.Type(kind)})
 		}
 	}
-	return all
+	return parts
 }

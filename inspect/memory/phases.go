@@ -165,11 +165,12 @@ func (s *sampleSums) fillPhases(r *Report) {
 		of := &(*all)[i]
 		for key, ops := range p.counts {
 			if key.name == of.Name {
-				one := PhaseSamples{Collector: key.from.String(), Source: s.source(key.from), Type: key.kind.String()}
+				phaseSamples := PhaseSamples{Collector: key.from.String(), Source: s.source(key.from),
+					Type: key.kind.String()}
 				var sum memtrace.Estimate
-				one.Events, sum = s.eventsOf(key.from, ops[:])
-				one.Samples = sum.Samples
-				of.Samples = append(of.Samples, one)
+				phaseSamples.Events, sum = s.eventsOf(key.from, ops[:])
+				phaseSamples.Samples = sum.Samples
+				of.Samples = append(of.Samples, phaseSamples)
 			}
 		}
 		slices.SortFunc(of.Samples, func(a, b PhaseSamples) int {

@@ -56,7 +56,7 @@ func (s *sampleSums) add(r *rows, row int, from memtrace.Collector) {
 	w := witness{from: from, ns: c[memtrace.TraceTime].Ints[row], addr: uint64(number(c[memtrace.TraceAddr], row, 0)),
 		size:   min(uint64(number(c[memtrace.TraceSize], row, 0)), maxSampleBytes),
 		region: number(c[memtrace.TraceRegion], row, -1),
-		op:     r.ops.of(c[memtrace.TraceOp], row), kind: r.types.of(c[memtrace.TraceRegionType], row)}
+		op:     r.ops.valueAt(c[memtrace.TraceOp], row), kind: r.types.valueAt(c[memtrace.TraceRegionType], row)}
 	weight := number(c[memtrace.TraceWeight], row, 1)
 	if s.by[from] == nil {
 		s.by[from] = &memtrace.Sampled{}
@@ -138,11 +138,11 @@ func (s *sampleSums) fillTypes(r *Report, regions *regionTable, hasLedger bool) 
 			if t.Samples == 0 {
 				continue
 			}
-			one := SampleType{Type: kind.String(), Samples: t.Samples, PagesSeen: t.Pages}
+			sampleType := SampleType{Type: kind.String(), Samples: t.Samples, PagesSeen: t.Pages}
 			var sum memtrace.Estimate
-			one.Events, sum = s.eventsOf(from, t.Ops[:])
-			one.Share = sum.Events / (all.Period * float64(all.Samples))
-			all.Types = append(all.Types, one)
+			sampleType.Events, sum = s.eventsOf(from, t.Ops[:])
+			sampleType.Share = sum.Events / (all.Period * float64(all.Samples))
+			all.Types = append(all.Types, sampleType)
 		}
 		r.Samples = append(r.Samples, all)
 		if !hasLedger {

@@ -81,11 +81,11 @@ func (j *judge) endScans(ns int64) {
 }
 
 // pages are the verdicts by type, of types of which any page was ever found.
-func (j *judge) pages() (all []Written) {
+func (j *judge) pages() (byGroup []Written) {
 	for group, w := range j.written {
 		if w.Type = groups[group][0].String(); w.Pages > 0 {
-			all = append(all, w)
+			byGroup = append(byGroup, w)
 		}
 	}
-	return all
+	return byGroup
 }

@@ -50,8 +50,8 @@ type words[T any] struct {
 	parse func(string) (T, error)
 }
 
-// learn makes the texts of a column known.
-func (w *words[T]) learn(v *table.Vector, none T) error {
+// addDictionary makes the texts of a column known.
+func (w *words[T]) addDictionary(v *table.Vector, none T) error {
 	if len(w.known) == 0 {
 		w.known = append(w.known, none)
 	}
@@ -65,27 +65,27 @@ func (w *words[T]) learn(v *table.Vector, none T) error {
 	return nil
 }
 
-// of is what the text of a row stands for.
-func (w *words[T]) of(v *table.Vector, row int) T {
+// valueAt is what the text of a row stands for.
+func (w *words[T]) valueAt(v *table.Vector, row int) T {
 	if v == nil {
 		return w.known[0]
 	}
 	return w.known[v.Codes[row]+1]
 }
 
-// learn makes the texts of rows known.
-func (r *rows) learn() error {
+// addDictionaries makes the texts of rows known.
+func (r *rows) addDictionaries() error {
 	c := &r.columns
-	if err := r.ops.learn(c[memtrace.TraceOp], memtrace.OpUnknown); err != nil {
+	if err := r.ops.addDictionary(c[memtrace.TraceOp], memtrace.OpUnknown); err != nil {
 		return err
 	}
-	if err := r.types.learn(c[memtrace.TraceRegionType], memtrace.Other); err != nil {
+	if err := r.types.addDictionary(c[memtrace.TraceRegionType], memtrace.Other); err != nil {
 		return err
 	}
-	if err := r.phases.learn(c[memtrace.TracePhase], memtrace.Generation); err != nil {
+	if err := r.phases.addDictionary(c[memtrace.TracePhase], memtrace.Generation); err != nil {
 		return err
 	}
-	return r.from.learn(c[memtrace.TraceCollector], memtrace.CollectorGraph)
+	return r.from.addDictionary(c[memtrace.TraceCollector], memtrace.CollectorGraph)
 }
 
 // number is the integer of a row, def where there is none.
@@ -99,11 +99,11 @@ func number(v *table.Vector, row int, def int64) int64 {
 // eachRows reads a table of accesses from the first row to the last: what is needed, and other columns where they
 // are there.
 func eachRows(ctx context.Context, t *table.Table, others []int, f func(*rows) error) error {
-	all, isForeign := memtrace.TraceColumns(), foreign(t)
+	traceColumns, isForeign := memtrace.TraceColumns(), foreign(t)
 	form := table.Form{Name: rundir.TraceName}
 	for _, c := range needed {
 		if name := nameOf(c, isForeign); name != "" {
-			form.Columns = append(form.Columns, table.Column{Name: name, Kind: kindOf(all[c])})
+			form.Columns = append(form.Columns, table.Column{Name: name, Kind: kindOf(traceColumns[c])})
 		}
 	}
 	read, names := []int{}, []string{}
@@ -149,7 +149,8 @@ func eachRows(ctx context.Context, t *table.Table, others []int, f func(*rows) e
 		r.n = next.N
 		for i, c := range read {
 			r.columns[c] = next.Columns[i]
-			if isText := len(next.Columns[i].Codes) > 0; isText != (all[c].Kind == memtrace.ColumnText) && next.N > 0 {
+			if isText := len(next.Columns[i].Codes) > 0; isText != (traceColumns[c].Kind == memtrace.ColumnText) &&
+				next.N > 0 {
 				return fmt.Errorf("column %s is not of the type that a table of accesses has: is it another table?",
 					names[i])
 			}
@@ -158,7 +159,7 @@ func eachRows(ctx context.Context, t *table.Table, others []int, f func(*rows) e
 			r.columns[memtrace.TraceCollector] = r.sampled()
 		}
 		r.spread()
-		if err = r.learn(); err == nil {
+		if err = r.addDictionaries(); err == nil {
 			err = f(r)
 		}
 		if err != nil {
@@ -182,10 +183,10 @@ func (r *rows) spread() {
 	for len(r.zeros) < r.n {
 		r.zeros = append(r.zeros, make([]int64, r.n-len(r.zeros))...)
 	}
-	all := memtrace.TraceColumns()
+	traceColumns := memtrace.TraceColumns()
 	for _, some := range [][]int{needed, others} {
 		for _, c := range some {
-			if all[c].Kind == memtrace.ColumnText {
+			if traceColumns[c].Kind == memtrace.ColumnText {
 				continue
 			}
 			if r.ints[c] = r.zeros[:r.n]; r.columns[c] != nil {
@@ -217,7 +218,7 @@ func (r *rows) touches(from int, to []memtrace.Touch) {
 		t.Scattered, t.Ended = memtrace.TraceFlag(flags[i])&(memtrace.TraceScattered|memtrace.TraceUnknown) != 0, false
 		t.Pieces, t.Stride, t.Count, t.WindowNS = pieces[i], uint64(stride[i]), count[i], window[i]
 		if t.Op == memtrace.OpFree {
-			t.Ended = r.phases.of(r.columns[memtrace.TracePhase], from+i) == memtrace.Teardown
+			t.Ended = r.phases.valueAt(r.columns[memtrace.TracePhase], from+i) == memtrace.Teardown
 		}
 	}
 	if v := r.columns[memtrace.TraceRegion]; v.Valid != nil {

@@ -77,8 +77,8 @@ type use struct {
 	pages         int64
 }
 
-// use is what is gathered of the value of a row.
-func (g *grouping) use(r *rows, row int, from memtrace.Collector) *use {
+// groupOf is what is gathered of the value of a row.
+func (g *grouping) groupOf(r *rows, row int, from memtrace.Collector) *use {
 	v, key := r.columns[g.column], useKey{from, -1}
 	text := ""
 	switch {
@@ -98,7 +98,7 @@ func (g *grouping) use(r *rows, row int, from memtrace.Collector) *use {
 
 // add takes a sample in.
 func (g *grouping) add(r *rows, row int, w *witness, weight int64) {
-	u := g.use(r, row, w.from)
+	u := g.groupOf(r, row, w.from)
 	if u == nil {
 		g.beyond++
 		return

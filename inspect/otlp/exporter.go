@@ -177,7 +177,7 @@ func (e *Exporter) sendBatch(to *lane, batch []*kvcache.Request) {
 	if len(spans) == 0 {
 		return
 	}
-	whole := e.whole(spans)
+	whole := e.envelope(spans)
 	outcome, rejected := to.send(func() message { return whole })
 	n := int64(len(spans))
 	e.count(func(c *kvcache.Exported) {
@@ -216,16 +216,16 @@ func (e *Exporter) sendMetrics() {
 func (e *Exporter) metrics() message {
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	return e.whole(e.meter.metrics(e.begun, time.Now(), e.seen, e.counts))
+	return e.envelope(e.meter.metrics(e.begun, time.Now(), e.seen, e.counts))
 }
 
-// whole is a message to a collector: the spans or metrics of a resource and a scope. Both signals number them alike.
-func (e *Exporter) whole(all []message) message {
+// envelope is a message to a collector: the spans or metrics of a resource and a scope. Both signals number them alike.
+func (e *Exporter) envelope(messages []message) message {
 	var scope, of, from message
 	scope.text(1, "llamatap")
 	scope.text(2, e.o.Version)
 	of.bytes(1, scope)
-	of.each(2, all)
+	of.repeated(2, messages)
 	from.bytes(1, e.resource())
 	from.bytes(2, of)
 	return within(1, from)
@@ -241,6 +241,6 @@ func (e *Exporter) resource() (m message) {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		a.text(key, all[key])
 	}
-	m.each(1, a)
+	m.repeated(1, a)
 	return m
 }

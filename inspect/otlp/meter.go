@@ -122,10 +122,11 @@ type point struct{ start, now uint64 }
 // metrics are all of them.
 func (m *meter) metrics(start, now time.Time, seen *Observation, sent kvcache.Exported) []message {
 	p := point{uint64(start.UnixNano()), uint64(now.UnixNano())}
-	all := m.histograms(p)
+	messages := m.histograms(p)
 	if m.totals.Requests > 0 {
 		t := &m.totals
-		all = append(all, p.sum("llamatap.prompt.tokens", "{token}", "Tokens of prompts, by where they came from.",
+		messages = append(messages, p.sum("llamatap.prompt.tokens", "{token}",
+			"Tokens of prompts, by where they came from.",
 			labelled{float64(t.Cached), labels{"llamatap.source", "cached"}},
 			labelled{float64(t.Computed), labels{"llamatap.source", "computed"}}))
 		var tokens, times, bytes []labelled
@@ -136,7 +137,7 @@ func (m *meter) metrics(start, now time.Time, seen *Observation, sent kvcache.Ex
 			bytes = append(bytes, labelled{float64(a.Bytes), by})
 		}
 		if len(tokens) > 0 {
-			all = append(all,
+			messages = append(messages,
 				p.sum("llamatap.recomputed.tokens", "{token}", "Tokens of prompts that were computed again.",
 					tokens...),
 				p.sum("llamatap.recomputed.time", "s", "Their share of the time of their prompts: computed.", times...),
@@ -144,18 +145,18 @@ func (m *meter) metrics(start, now time.Time, seen *Observation, sent kvcache.Ex
 		}
 	}
 	if seen != nil {
-		all = append(all,
+		messages = append(messages,
 			p.gauge("llamatap.requests.running", "{request}", "Requests that have a slot.",
 				labelled{float64(seen.Running), nil}),
 			p.gauge("llamatap.requests.waiting", "{request}", "Prompts that were tokenized and have no slot.",
 				labelled{float64(seen.Waiting), nil}))
-		all = append(all, p.cells(seen.KV)...)
+		messages = append(messages, p.cells(seen.KV)...)
 	}
-	all = append(all, p.sum("llamatap.otlp.spans", "{span}", "Spans that were sent, or dropped and why.",
+	messages = append(messages, p.sum("llamatap.otlp.spans", "{span}", "Spans that were sent, or dropped and why.",
 		labelled{float64(sent.Spans), labels{"llamatap.outcome", "sent"}},
 		labelled{float64(sent.Full), labels{"llamatap.outcome", "buffer_full"}},
 		labelled{float64(sent.Refused), labels{"llamatap.outcome", "refused"}}))
-	return all
+	return messages
 }
 
 // cells are the metrics of caches.
@@ -178,7 +179,7 @@ func (p point) cells(s *kvcache.Snapshot) []message {
 }
 
 // histograms are those of the conventions.
-func (m *meter) histograms(p point) (all []message) {
+func (m *meter) histograms(p point) (messages []message) {
 	var points [len(instruments)][]message
 	for s, d := range m.all {
 		var one, counts, bounds message
@@ -193,17 +194,17 @@ func (m *meter) histograms(p point) (all []message) {
 		}
 		one.bytes(6, counts)
 		one.bytes(7, bounds)
-		one.each(9, s.attributes())
+		one.repeated(9, s.attributes())
 		one.double(11, d.low)
 		one.double(12, d.high)
 		points[s.instrument] = append(points[s.instrument], one)
 	}
 	for i, of := range instruments {
 		if len(points[i]) > 0 {
-			all = append(all, describe(of.name, of.unit, of.text, 9, cumulative(points[i])))
+			messages = append(messages, describe(of.name, of.unit, of.text, 9, cumulative(points[i])))
 		}
 	}
-	return all
+	return messages
 }
 
 func (s series) attributes() attributes {
@@ -236,7 +237,7 @@ func (p point) times(m *message) {
 	m.fixed(3, p.now)
 }
 
-func (p point) numbers(values []labelled) (all []message) {
+func (p point) numbers(values []labelled) (messages []message) {
 	for _, v := range values {
 		var n message
 		p.times(&n)
@@ -250,15 +251,15 @@ func (p point) numbers(values []labelled) (all []message) {
 				a.number(v.labels[i].(string), of)
 			}
 		}
-		n.each(7, a)
-		all = append(all, n)
+		n.repeated(7, a)
+		messages = append(messages, n)
 	}
-	return all
+	return messages
 }
 
 // cumulative are data points that count since their start.
 func cumulative(points []message) (m message) {
-	m.each(1, points)
+	m.repeated(1, points)
 	m.varint(2, 2)
 	return m
 }
@@ -280,6 +281,6 @@ func (p point) sum(name, unit, text string, values ...labelled) message {
 
 func (p point) gauge(name, unit, text string, values ...labelled) message {
 	var data message
-	data.each(1, p.numbers(values))
+	data.repeated(1, p.numbers(values))
 	return describe(name, unit, text, 5, data)
 }

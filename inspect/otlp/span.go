@@ -83,7 +83,7 @@ func (s *span) message() (m message) {
 	m.varint(6, s.kind)
 	m.fixed(7, uint64(s.begin))
 	m.fixed(8, uint64(s.end))
-	m.each(9, s.attributes)
+	m.repeated(9, s.attributes)
 	var status message
 	if s.failed != "" {
 		status.text(2, s.failed)
@@ -122,7 +122,7 @@ func (s source) spans(q *kvcache.Request) []message {
 	if failure(q) != "" {
 		root.failed = kvcache.EndName(q.End)
 	}
-	all := []message{root.message()}
+	messages := []message{root.message()}
 	for i, phase := range [...]struct {
 		name       string
 		begin, end int64
@@ -138,9 +138,9 @@ func (s source) spans(q *kvcache.Request) []message {
 		of := span{trace: traceID, id: id[:8], parent: root.id, state: root.state, name: phase.name, kind: kindInternal,
 			flags: flagSampled | flagKnown, begin: phase.begin + s.offset, end: phase.end + s.offset,
 			attributes: phase.attributes}
-		all = append(all, of.message())
+		messages = append(messages, of.message())
 	}
-	return all
+	return messages
 }
 
 // maxState is the longest tracestate that is passed on, in bytes.
@@ -184,8 +184,8 @@ func (s source) attributes(q *kvcache.Request) attributes {
 		a.number("gen_ai.usage.cache_creation.input_tokens", q.Computed)
 	}
 	a.settings(said.Settings)
-	a.words("gen_ai.input.messages", "user", q.Texts.Prompt, "")
-	a.words("gen_ai.output.messages", "assistant", q.Texts.Output, kvcache.EndName(q.End))
+	a.addMessageText("gen_ai.input.messages", "user", q.Texts.Prompt, "")
+	a.addMessageText("gen_ai.output.messages", "assistant", q.Texts.Output, kvcache.EndName(q.End))
 	if q.Texts.PromptCut || q.Texts.OutputCut {
 		a.truth("llamatap.texts.cut", true)
 	}
@@ -208,8 +208,8 @@ func (s source) attributes(q *kvcache.Request) attributes {
 	return a
 }
 
-// words adds a message of one text as JSON, as the conventions have it.
-func (a *attributes) words(key, role, text, end string) {
+// addMessageText adds a message of one text as JSON, as the conventions have it.
+func (a *attributes) addMessageText(key, role, text, end string) {
 	if text == "" {
 		return
 	}
@@ -278,7 +278,7 @@ func (a *attributes) settings(text string) {
 		switch {
 		case s.whole && json.Unmarshal(raw, &whole) == nil && !bytes.Equal(raw, []byte("null")) &&
 			(whole >= 0 || s.setting == "seed"): // n_predict -1 is no limit
-			a.whole(s.attribute, whole)
+			a.integer(s.attribute, whole)
 		case !s.whole && json.Unmarshal(raw, &real) == nil && !bytes.Equal(raw, []byte("null")):
 			a.float(s.attribute, real)
 		default:

@@ -31,9 +31,9 @@ func (m *message) text(field protowire.Number, v string) {
 	}
 }
 
-// each writes a repeated field.
-func (m *message) each(field protowire.Number, all []message) {
-	for _, v := range all {
+// repeated writes a repeated field.
+func (m *message) repeated(field protowire.Number, messages []message) {
+	for _, v := range messages {
 		m.bytes(field, v)
 	}
 }
@@ -76,7 +76,7 @@ func (a *attributes) truth(key string, v bool) {
 	a.add(key, func(m *message) { m.varint(2, protowire.EncodeBool(v)) })
 }
 
-func (a *attributes) whole(key string, v int64) {
+func (a *attributes) integer(key string, v int64) {
 	a.add(key, func(m *message) { m.varint(3, uint64(v)) })
 }
 
@@ -85,7 +85,7 @@ func (a *attributes) float(key string, v float64) { a.add(key, func(m *message) 
 // number adds a number, unless it is below 0: not known.
 func (a *attributes) number(key string, n int64) {
 	if n >= 0 {
-		a.whole(key, n)
+		a.integer(key, n)
 	}
 }
 

@@ -63,7 +63,8 @@ type Finding struct {
 
 // causes lists what is considered.
 var causes = []func(*Run) *Finding{
-	starvation, throttling, pageFaults, bandwidth, smallBatches, oneByOne, recording, promptAgain, cacheFull, between,
+	starvation, throttling, pageFaults, bandwidth, smallBatches, oneByOne, recording, promptAgain, cacheFull,
+	betweenGraphs,
 	besideDevice, fragmented,
 }
 
@@ -74,8 +75,8 @@ const (
 	causeRecording  = "the recording itself"
 )
 
-// judge sets the share.
-func (f *Finding) judge(part, whole, threshold float64) *Finding {
+// setShare sets the share.
+func (f *Finding) setShare(part, whole, threshold float64) *Finding {
 	share := part / whole
 	f.Share, f.Threshold, f.StandsOut = &share, threshold, share >= threshold
 	return f
@@ -127,7 +128,7 @@ func starvation(r *Run) *Finding {
 	}
 	f.Evidence = fmt.Sprintf("%s waited%s %s of %s for a free CPU in %s", present.Plural(c.Threads, "compute thread"),
 		besides, ns(waited), ns(c.LivedNS), present.Plural(c.Intervals, "interval"))
-	f.judge(waited, c.LivedNS, starvedShare)
+	f.setShare(waited, c.LivedNS, starvedShare)
 	if waited < c.RunnableNS-waited {
 		f.StandsOut = false
 	}
@@ -171,7 +172,7 @@ func throttling(r *Run) *Finding {
 			q.Group)
 	}
 	f.Remedy = "a larger CPU quota or fewer threads (-t)"
-	return f.judge(q.ThrottledNS, c.LivedNS, starvedShare)
+	return f.setShare(q.ThrottledNS, c.LivedNS, starvedShare)
 }
 
 // pageFaults is waiting for pages of files within graphs.
@@ -214,7 +215,7 @@ func pageFaults(r *Run) *Finding {
 	if r.settings()["cold"].String() == "on" {
 		f.Remedy = "recording without --tap-cold"
 	}
-	return f.judge(float64(stalled), float64(wall), faultShare)
+	return f.setShare(float64(stalled), float64(wall), faultShare)
 }
 
 // bandwidth is memory that is read as fast as the machine can, which bounds decode on any machine.
@@ -240,7 +241,7 @@ func bandwidth(r *Run) *Finding {
 				"computed from shapes, in %s of graphs", present.Rate(*p.GBPerS*1e9), present.Rate(roof.GBPerS*1e9),
 				ns(float64(*p.NS-p.FailedNS)))
 			f.Remedy = "a smaller quantization, batches of several sequences or faster memory"
-			return f.judge(*p.GBPerS, roof.GBPerS, bandwidthShare)
+			return f.setShare(*p.GBPerS, roof.GBPerS, bandwidthShare)
 		}
 	}
 	f.NotJudged = "decode has no graph of which time and bytes are known"
@@ -262,7 +263,7 @@ func besideDevice(r *Run) *Finding {
 	case len(r.Resources.Placement) > 0 && r.Resources.DeviceChanges != nil:
 	case r.onlyRAM():
 		f.Evidence = "no memory of a device was allocated"
-		return f.judge(0, 1, besideShare)
+		return f.setShare(0, 1, besideShare)
 	default:
 		f.NotJudged = "no execution was timed inside: " + r.Resources.TimingFlag()
 		return f
@@ -281,7 +282,7 @@ func besideDevice(r *Run) *Finding {
 	f.Evidence = fmt.Sprintf("nodes took %s, with %s changes between devices per graph", strings.Join(parts, ", "),
 		present.Digits(*r.Resources.DeviceChanges))
 	f.Remedy = "more layers on the device (-ngl), or a smaller quantization that fits there"
-	return f.judge(float64(onCPU), float64(max(all, 1)), besideShare)
+	return f.setShare(float64(onCPU), float64(max(all, 1)), besideShare)
 }
 
 // ofSteps makes a finding about a part of the executions; nil for the share: it cannot be judged.
@@ -293,7 +294,7 @@ func ofSteps(r *Run, f *Finding, part func(*steps) float64, threshold float64) *
 	case r.Resources.GraphNS == 0:
 		f.NotJudged = noTimes
 	default:
-		return f.judge(part(r.steps), float64(r.Resources.GraphNS), threshold)
+		return f.setShare(part(r.steps), float64(r.Resources.GraphNS), threshold)
 	}
 	return f
 }
@@ -368,7 +369,7 @@ func recording(r *Run) *Finding {
 	default:
 		f.Remedy = "fewer tensors or fewer recorders"
 	}
-	return f.judge(float64(a.LostNS()), float64(a.WallNS), recordingShare)
+	return f.setShare(float64(a.LostNS()), float64(a.WallNS), recordingShare)
 }
 
 // cacheFull is graphs that compute no token: context shifts of a full cache.
@@ -454,12 +455,12 @@ func fragmented(r *Run) *Finding {
 		"use: %s of the %s that graphs read", present.Percent(float64(freeCells)/float64(cells)), present.Count(cells),
 		present.Bytes(free), present.Bytes(read))
 	f.Remedy = "a cache for each sequence (without --kv-unified)"
-	return f.judge(float64(free), float64(read), freeShare)
+	return f.setShare(float64(free), float64(read), freeShare)
 }
 
-// between is the time between the graphs of generated tokens. What the tap did and the model waited for the recording
-// is known of the whole run, not between graphs, so that a time which that could explain is not judged.
-func between(r *Run) *Finding {
+// betweenGraphs is the time between the graphs of generated tokens. What the tap did and the model waited for the
+// recording is known of the whole run, not between graphs, so that a time which that could explain is not judged.
+func betweenGraphs(r *Run) *Finding {
 	f := &Finding{Cause: "sampling, grammar and the program's own work", Phase: decode,
 		Of: "the wall time of decode", Files: rundir.EventsName}
 	switch {
@@ -484,5 +485,5 @@ func between(r *Run) *Finding {
 	case own >= recordingShare*wall:
 		f.Evidence += "; the recording took up to " + ns(own) + " of that"
 	}
-	return f.judge(gap, wall, betweenShare)
+	return f.setShare(gap, wall, betweenShare)
 }

@@ -9,11 +9,11 @@ import (
 // promptAgain is prompts whose beginning had been computed before.
 func promptAgain(r *Run) *Finding {
 	f := ofSteps(r, &Finding{Cause: "prompts processed again", Phase: prefill},
-		func(s *steps) float64 { return r.again().ns }, againShare)
+		func(s *steps) float64 { return r.promptRecomputation().ns }, againShare)
 	if f.Share == nil {
 		return f
 	}
-	f.Evidence = r.again().String()
+	f.Evidence = r.promptRecomputation().String()
 	if r.Requests != nil {
 		f.Files += ", " + rundir.RequestsName
 	}
@@ -33,10 +33,10 @@ type processedAgain struct {
 	requests   bool // by the records of requests
 }
 
-// again is what was processed again: by the records of requests where there are any, since these follow slots and the
-// states that were saved of them; otherwise by the tokens in the events. The time is of graphs, which several prompts
-// share: what requests cost adds up to more.
-func (r *Run) again() (a processedAgain) {
+// promptRecomputation is what was processed again: by the records of requests where there are any, since these follow
+// slots and the states that were saved of them; otherwise by the tokens in the events. The time is of graphs, which
+// several prompts share: what requests cost adds up to more.
+func (r *Run) promptRecomputation() (a processedAgain) {
 	if r.Requests == nil {
 		return processedAgain{r.steps.Again.Tokens, r.steps.Prompts, r.steps.Again.NS, false}
 	}

@@ -138,8 +138,8 @@ func (c *Comparison) note(format string, args ...any) {
 	}
 }
 
-// lacks notes what only one run has, or neither, and reports whether it cannot be compared.
-func (c *Comparison) lacks(what, remedy string, a, b bool) bool {
+// noteMissing notes what only one run has, or neither, and reports whether it cannot be compared.
+func (c *Comparison) noteMissing(what, remedy string, a, b bool) bool {
 	switch {
 	case a && b:
 		return false
@@ -155,7 +155,7 @@ func (c *Comparison) lacks(what, remedy string, a, b bool) bool {
 
 // times compares speeds, and times per token.
 func (c *Comparison) times(ctx context.Context, a, b *Run) error {
-	if c.lacks("resource events", "record with --tap-resource-level", a.Resources != nil, b.Resources != nil) {
+	if c.noteMissing("resource events", "record with --tap-resource-level", a.Resources != nil, b.Resources != nil) {
 		return nil
 	}
 	var paces [2]*resources.Paces
@@ -169,7 +169,7 @@ func (c *Comparison) times(ctx context.Context, a, b *Run) error {
 	maps.Copy(all, paces[1].Phases)
 	for _, phase := range slices.Sorted(maps.Keys(all)) {
 		x, y := paces[0].Phases[phase], paces[1].Phases[phase]
-		if c.lacks("graphs of "+phase, "it computed none", x != nil, y != nil) {
+		if c.noteMissing("graphs of "+phase, "it computed none", x != nil, y != nil) {
 			continue
 		}
 		whole := resources.Part{}
@@ -187,7 +187,7 @@ func (c *Comparison) times(ctx context.Context, a, b *Run) error {
 
 // parts compares the time of components, layers and ops. One that a run does not have took no time in it.
 func (c *Comparison) parts(phase string, a, b *resources.Series) {
-	if c.lacks("graphs of "+phase+" that were timed inside",
+	if c.noteMissing("graphs of "+phase+" that were timed inside",
 		"record with --tap-resource-level DETAILED, or --tap-resource-sample 1", a.Tokens > 0, b.Tokens > 0) {
 		return
 	}
@@ -201,7 +201,8 @@ func (c *Comparison) parts(phase string, a, b *resources.Series) {
 			}
 			return any
 		}
-		if inA, inB := has(a), has(b); c.lacks("times by "+by, "record with --tap-resource-level VERBOSE", inA, inB) {
+		if inA, inB := has(a), has(b); c.noteMissing("times by "+by, "record with --tap-resource-level VERBOSE", inA,
+			inB) {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -255,10 +256,10 @@ func compareMemory(c *Comparison, runA, runB *Run) {
 			}
 			return by
 		}
-		c.each("memory allocated as ", unitBytes, of(x), of(y))
+		c.compareByName("memory allocated as ", unitBytes, of(x), of(y))
 	}
 	if len(a.Caches)+len(b.Caches) == 0 ||
-		c.lacks("events of the KV cache", "record with --tap-resource-level DETAILED", len(a.Caches) > 0,
+		c.noteMissing("events of the KV cache", "record with --tap-resource-level DETAILED", len(a.Caches) > 0,
 			len(b.Caches) > 0) {
 		return
 	}
@@ -269,16 +270,16 @@ func compareMemory(c *Comparison, runA, runB *Run) {
 		}
 		return by
 	}
-	c.each("cells in use at most, ", unitCount,
+	c.compareByName("cells in use at most, ", unitCount,
 		cells(a, func(c *resources.CacheRow) float64 { return float64(c.Peak) }),
 		cells(b, func(c *resources.CacheRow) float64 { return float64(c.Peak) }))
-	c.each("cells evicted, ", unitCount,
+	c.compareByName("cells evicted, ", unitCount,
 		cells(a, func(c *resources.CacheRow) float64 { return float64(c.Evicted) }),
 		cells(b, func(c *resources.CacheRow) float64 { return float64(c.Evicted) }))
 }
 
-// each compares figures by name; one that a run does not have is 0.
-func (c *Comparison) each(what, unit string, a, b map[string]float64) {
+// compareByName compares figures by name; one that a run does not have is 0.
+func (c *Comparison) compareByName(what, unit string, a, b map[string]float64) {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -316,7 +317,7 @@ func compareCuts(c *Comparison, a, b *Run) {
 
 // compareFaults compares page faults within the graphs of prompts and generated tokens.
 func compareFaults(c *Comparison, a, b *Run) {
-	if c.lacks("waits for files", "record with --tap-host waits", a.Waits != nil, b.Waits != nil) {
+	if c.noteMissing("waits for files", "record with --tap-host waits", a.Waits != nil, b.Waits != nil) {
 		return
 	}
 	perToken := func(r *Run) (faults, major, read float64) {
@@ -358,7 +359,7 @@ func (c *Comparison) tensors(ctx context.Context, a, b *Run) error {
 		}
 	}
 	if runs[0] == nil && runs[1] == nil ||
-		c.lacks("captured tensors", "record with --tap-tensor", runs[0] != nil, runs[1] != nil) {
+		c.noteMissing("captured tensors", "record with --tap-tensor", runs[0] != nil, runs[1] != nil) {
 		return nil
 	}
 	groups, err := tensors.NewDiffGroups(runs[0], tensors.DiffByTensor)
@@ -385,15 +386,15 @@ func (c *Comparison) tensors(ctx context.Context, a, b *Run) error {
 
 // madeDifferently lists what differs in how two runs were made.
 func madeDifferently(a, b *Run) []Made {
-	all := []Made{}
+	differences := []Made{}
 	x, y := making(a), making(b)
 	for i := range x {
 		if x[i].A != y[i].A {
-			all = append(all, Made{x[i].What, x[i].A, y[i].A})
+			differences = append(differences, Made{x[i].What, x[i].A, y[i].A})
 		}
 	}
 	if p, q := ownFlags(a, b), ownFlags(b, a); p != q {
-		all = append(all, Made{"command", p, q})
+		differences = append(differences, Made{"command", p, q})
 	}
 	of, other := a.settings(), b.settings()
 	names := maps.Clone(of)
@@ -404,10 +405,10 @@ func madeDifferently(a, b *Run) []Made {
 	delete(names, "out") // where a run is changes nothing of it
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if p, q := of[name].String(), other[name].String(); p != q {
-			all = append(all, Made{"recording: " + name, p, q})
+			differences = append(differences, Made{"recording: " + name, p, q})
 		}
 	}
-	return all
+	return differences
 }
 
 // ownFlags are the flags in the command of a run, with their values, that the other one's does not have.

@@ -56,21 +56,21 @@ func (c *Comparison) WriteHTML(w io.Writer) error {
 
 // changeOf says how the speed changes from a to b.
 func changeOf(speed []*Difference) string {
-	var said []string
+	var lines []string
 	for _, d := range speed {
 		cells := d.cells()
 		switch {
 		case d.Unit != unitRate:
 		case d.Differs:
-			said = append(said, fmt.Sprintf("%s: %s in a, %s in b (%s)", d.What, cells[1], cells[2], cells[4]))
+			lines = append(lines, fmt.Sprintf("%s: %s in a, %s in b (%s)", d.What, cells[1], cells[2], cells[4]))
 		default:
-			said = append(said, d.What+": no difference")
+			lines = append(lines, d.What+": no difference")
 		}
 	}
-	if said == nil {
+	if lines == nil {
 		return "The speeds of the two runs cannot be compared."
 	}
-	return upper(strings.Join(said, "; ")) + "."
+	return upper(strings.Join(lines, "; ")) + "."
 }
 
 // drawn is the times per token that differ, the largest change first; nil where none does.

@@ -23,14 +23,14 @@ type table struct {
 }
 
 // tables are those of a comparison: of what differs alone.
-func (c *Comparison) tables() (all []table) {
+func (c *Comparison) tables() (tables []table) {
 	var made table
 	for _, m := range c.Made {
 		made.rows = append(made.rows, []string{m.What, cmp.Or(m.A, "-"), cmp.Or(m.B, "-")})
 	}
 	if made.rows != nil {
 		made.rows = append([][]string{{"made differently", "a", "b"}}, made.rows...)
-		all = append(all, made)
+		tables = append(tables, made)
 	}
 	for _, part := range []struct {
 		head string
@@ -62,13 +62,13 @@ func (c *Comparison) tables() (all []table) {
 			left = append(left, present.Plural(same, "figure")+" without a difference")
 		}
 		if t.left = strings.Join(left, "; "); len(part.list) > 0 {
-			all = append(all, t)
+			tables = append(tables, t)
 		}
 	}
 	if c.Tensors != nil {
-		all = append(all, c.tensorTable())
+		tables = append(tables, c.tensorTable())
 	}
-	return all
+	return tables
 }
 
 // isOnce reports whether a difference is that of a part of a single execution, which has no interval.

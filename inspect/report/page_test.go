@@ -171,12 +171,12 @@ func TestPageOfBrokenRun(t *testing.T) {
 		if c := page.Sections[0].Charts; len(c) == 0 {
 			t.Errorf("%s: the tokens are not shown: %+v", name, page.Sections[0])
 		}
-		var said strings.Builder
+		var lines strings.Builder
 		for _, s := range page.Sections {
-			said.WriteString(s.Missing + strings.Join(s.Text, " "))
+			lines.WriteString(s.Missing + strings.Join(s.Text, " "))
 		}
-		if len(page.Notes) == 0 && !strings.Contains(said.String(), name) {
-			t.Errorf("%s: nothing says so: %s", name, said.String())
+		if len(page.Notes) == 0 && !strings.Contains(lines.String(), name) {
+			t.Errorf("%s: nothing says so: %s", name, lines.String())
 		}
 	}
 }

@@ -61,10 +61,10 @@ func (r *Run) Report() *Report {
 }
 
 // verdict puts sorted findings into words: the principal cause, what would remove it, and the next one.
-func verdict(all []*Finding) string {
+func verdict(findings []*Finding) string {
 	var unknown []string
 	var first, next *Finding
-	for _, f := range all {
+	for _, f := range findings {
 		switch {
 		case f.Share == nil:
 			unknown = append(unknown, f.Cause)
@@ -75,11 +75,11 @@ func verdict(all []*Finding) string {
 		}
 	}
 	switch {
-	case len(unknown) == len(all):
+	case len(unknown) == len(findings):
 		return "The run cannot be judged: nothing that can be read of it shows a cause."
 	case first == nil:
 		text := fmt.Sprintf("Nothing stands out among the %s that could be judged.",
-			present.Plural(len(all)-len(unknown), "cause"))
+			present.Plural(len(findings)-len(unknown), "cause"))
 		if len(unknown) > 0 {
 			text += " Not judged: " + strings.Join(unknown, ", ") + "."
 		}

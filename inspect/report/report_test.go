@@ -294,9 +294,9 @@ func TestUnreported(t *testing.T) {
 func TestAgainOfRequests(t *testing.T) {
 	s := &steps{contexts: map[uint32]*following{}, seqs: map[sequence][]uint64{}, seen: map[uint64]bool{}}
 	for _, n := range []int{8, 6} { // of 8 tokens, the others generated
-		s.take(&resource.Graph{Phase: prefill, Tokens: 8, PrefillTokens: &n, DurationNS: ptr(int64(4000))})
+		s.addEvent(&resource.Graph{Phase: prefill, Tokens: 8, PrefillTokens: &n, DurationNS: ptr(int64(4000))})
 	}
-	s.take(&resource.Graph{Phase: decode, Tokens: 1, PrefillTokens: ptr(0), DurationNS: ptr(int64(2000))})
+	s.addEvent(&resource.Graph{Phase: decode, Tokens: 1, PrefillTokens: ptr(0), DurationNS: ptr(int64(2000))})
 	r := &Run{steps: s, Resources: &resources.Report{GraphNS: 10_000}, Requests: &resources.Requests{}}
 	for range 2 {
 		r.Requests.All = append(r.Requests.All, kvcache.Request{Computed: 7, Cause: kvcache.CauseOff, Again: 5,
@@ -435,7 +435,7 @@ func TestBetweenBesideRecording(t *testing.T) {
 		{190, 10, 10, true, false, "on average"},
 	} {
 		time := rundir.TimeAccount{WallNS: 2000, Tokens: 1, TapNS: c.tap, WaitNS: c.wait}
-		f := between(&Run{Metadata: &rundir.Metadata{Account: &rundir.Account{Time: time}},
+		f := betweenGraphs(&Run{Metadata: &rundir.Metadata{Account: &rundir.Account{Time: time}},
 			steps: &steps{GapNS: c.gap, WallNS: 1000, Gaps: 10}})
 		if (f.NotJudged == "") != c.judged || (f.Share != nil) != c.judged || f.StandsOut != c.standsOut ||
 			!strings.Contains(f.Evidence+f.NotJudged, c.says) {

@@ -80,7 +80,7 @@ func tokensSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 		if len(of.X) > 0 {
 			latency.Series = append(latency.Series, of)
 		}
-		latency.Note = together(lane, latency.Note)
+		latency.Note = mergedNote(lane, latency.Note)
 	}
 	if len(latency.Series) > 0 {
 		s.Charts = append(s.Charts, latency)
@@ -88,8 +88,8 @@ func tokensSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 	return s, nil
 }
 
-// together says that what a lane holds was put together.
-func together(lane *export.Lane, note string) string {
+// mergedNote says that what a lane holds was put together.
+func mergedNote(lane *export.Lane, note string) string {
 	if lane.Each > 1 && note == "" {
 		return fmt.Sprintf("%s: each mark stands for %d that follow each other.", upper(lane.Name), lane.Each)
 	}
@@ -123,7 +123,7 @@ func (t *tracks) spans() *figure {
 				add(name(&lane.All[i]), len(c.Rows), &lane.All[i], text(&lane.All[i]))
 			}
 			c.Rows = append(c.Rows, lane.Name)
-			c.Note = together(lane, c.Note)
+			c.Note = mergedNote(lane, c.Note)
 		}
 		if all.Left > 0 {
 			c.Note += fmt.Sprintf(" %d more are in rows that are not drawn.", all.Left)

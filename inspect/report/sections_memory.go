@@ -20,8 +20,8 @@ const (
 	maxTraceBytes  = 64 << 20
 )
 
-// beyond says so of data of a recorder.
-func (r *Run) beyond(what string, most int64) string {
+// truncationNote says so of data of a recorder.
+func (r *Run) truncationNote(what string, most int64) string {
 	for _, d := range r.data {
 		if d.What == what && d.Bytes > most {
 			return fmt.Sprintf("%s of %s are more than the %s that a report reads: %s", upper(d.What),
@@ -179,7 +179,7 @@ func promptsSection(_ context.Context, r *Run, _ *tracks) (*section, error) {
 		s.Text = append(s.Text, "Which tokens were computed again is not recorded: --tap-resource-level MINIMAL.")
 		return s, nil
 	}
-	s.Text = append(s.Text, r.again().String()+".")
+	s.Text = append(s.Text, r.promptRecomputation().String()+".")
 	return s, nil
 }
 
@@ -203,7 +203,7 @@ func memorySection(ctx context.Context, r *Run, over *tracks) (*section, error) 
 	}); c != nil {
 		s.Charts = append(s.Charts, c)
 	}
-	if large := r.beyond("memory accesses", maxTraceBytes); large != "" {
+	if large := r.truncationNote("memory accesses", maxTraceBytes); large != "" {
 		s.Text = append(s.Text, large+".")
 		return s, nil
 	}

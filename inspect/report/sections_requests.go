@@ -54,7 +54,7 @@ func requestsSection(_ context.Context, r *Run, over *tracks) (*section, error) 
 }
 
 // requestsEnergy is what devices used for requests: apportioned to them, not measured.
-func requestsEnergy(all []resources.DeviceEnergy) *titled {
+func requestsEnergy(deviceEnergies []resources.DeviceEnergy) *titled {
 	rows := [][]string{{"device", "energy counter", "apportioned to requests", "per prompt token",
 		"per generated token",
 		"other executions", "idle"}}
@@ -64,8 +64,8 @@ func requestsEnergy(all []resources.DeviceEnergy) *titled {
 		}
 		return fmt.Sprintf("%.4g J", *j)
 	}
-	for i := range all {
-		d := &all[i]
+	for i := range deviceEnergies {
+		d := &deviceEnergies[i]
 		rows = append(rows, []string{d.Domain, joules(&d.CounterJ), joules(&d.RequestsJ), joules(d.PromptTokenJ),
 			joules(d.TokenJ), joules(&d.OtherJ), joules(&d.IdleJ)})
 	}
@@ -91,7 +91,7 @@ func phaseJoules(from *resources.Requests, q *kvcache.Request, phase string) str
 
 // slots are requests over time, a row for each slot and one for those that wait for it; nil where times are not known.
 func slots(from *resources.Requests, over *tracks) *figure {
-	all := from.All
+	requests := from.All
 	type lane struct {
 		ctx, seq int64
 		waits    bool
@@ -99,14 +99,14 @@ func slots(from *resources.Requests, over *tracks) *figure {
 	c := &figure{Kind: drawnSpans, Title: "Slots: queue, prefill and decode of each request", X: timeAxis}
 	series := []*curve{{Name: prefill, Colour: 1}, {Name: decode, Colour: 2}, {Name: queued, Colour: 3}}
 	rows := map[lane]int{}
-	if n := len(all) - maxRequests; n > 0 {
-		c.Note = fmt.Sprintf("The first %d of %d requests.", maxRequests, len(all))
-		all = all[:maxRequests]
+	if n := len(requests) - maxRequests; n > 0 {
+		c.Note = fmt.Sprintf("The first %d of %d requests.", maxRequests, len(requests))
+		requests = requests[:maxRequests]
 	}
 	var lanes []lane
 	each := func(f func(to *curve, at lane, from, until int64, text string)) {
-		for i := range all {
-			q := &all[i]
+		for i := range requests {
+			q := &requests[i]
 			name := fmt.Sprintf("request %d: ", q.ID)
 			f(series[0], lane{q.Ctx, q.Seq, false}, q.PromptNS, cmp.Or(q.FirstNS, q.EndNS), name+
 				present.Plural(q.Computed, "token")+fmt.Sprintf(" computed, %d cached", max(q.Cached, 0))+

@@ -25,9 +25,9 @@ func hostSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 	}
 	add(over.counters("Pressure: share of the time in which some thread of the machine waited", "share of the time",
 		"%",
-		func(name string) (string, bool) { return without(name, "pressure: ") }))
+		func(name string) (string, bool) { return cutKind(name, "pressure: ") }))
 	add(over.counters("Threads: share of the time running or waiting", "share of the time", "%",
-		func(name string) (string, bool) { return without(name, "thread ") }))
+		func(name string) (string, bool) { return cutKind(name, "thread ") }))
 	add(over.counters("Disks: bytes per second", "bytes per second", "B/s", func(name string) (string, bool) {
 		disk, op, ok := strings.Cut(name, ": ")
 		return name, ok && !strings.Contains(disk, " ") && slices.Contains([]string{"read", "write", "discard"}, op)
@@ -62,8 +62,8 @@ func hostSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 	return s, nil
 }
 
-// without is a name without what says its kind, which follows the name of another host; ok: it is of that kind.
-func without(name, kind string) (label string, ok bool) {
+// cutKind is a name without what says its kind, which follows the name of another host; ok: it is of that kind.
+func cutKind(name, kind string) (label string, ok bool) {
 	host, rest, ok := strings.Cut(name, kind)
 	return host + rest, ok && (host == "" || strings.IndexByte(host, ' ') == len(host)-1)
 }

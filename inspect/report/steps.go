@@ -70,7 +70,7 @@ func readSteps(ctx context.Context, dir string) (*steps, error) {
 		switch kind {
 		case resource.KindGraph, resource.KindInputTokens, resource.KindOutputToken:
 			if event, err := resource.Decode(text); err == nil {
-				s.take(event)
+				s.addEvent(event)
 			}
 		}
 		return nil
@@ -81,10 +81,10 @@ func readSteps(ctx context.Context, dir string) (*steps, error) {
 	return s, nil
 }
 
-func (s *steps) take(event any) {
+func (s *steps) addEvent(event any) {
 	switch e := event.(type) {
 	case *resource.InputTokens:
-		f := s.of(e.Ctx)
+		f := s.contextState(e.Ctx)
 		f.exec, f.again = e.Exec, 0
 		for i := range min(len(e.TokenIDs), len(e.Positions), len(e.SeqIDs)) {
 			known, again := s.token(sequence{context0(e.Ctx), e.SeqIDs[i]}, e.Positions[i], e.TokenIDs[i])
@@ -96,7 +96,7 @@ func (s *steps) take(event any) {
 			}
 		}
 	case *resource.OutputToken:
-		f := s.of(e.Ctx)
+		f := s.contextState(e.Ctx)
 		if f.exec != e.Exec {
 			f.exec, f.again = e.Exec, 0
 		}
@@ -117,7 +117,7 @@ func context0(ctx *uint32) uint32 {
 	return *ctx
 }
 
-func (s *steps) of(ctx *uint32) *following {
+func (s *steps) contextState(ctx *uint32) *following {
 	f := s.contexts[context0(ctx)]
 	if f == nil {
 		f = &following{}
@@ -164,7 +164,7 @@ func (s *steps) token(of sequence, pos, id int32) (known, again bool) {
 
 // graph adds an execution.
 func (s *steps) graph(g *resource.Graph) {
-	f, last := s.of(g.Ctx), s.last
+	f, last := s.contextState(g.Ctx), s.last
 	s.last = g
 	if g.DurationNS == nil {
 		s.last, f.prefill, f.before = nil, nil, nil

@@ -144,13 +144,13 @@ func (c *CacheUse) cells(e *resource.KV) {
 
 // list lists the caches by context and type, and their sequences.
 func (m caches) list() []*CacheUse {
-	all := slices.SortedFunc(maps.Values(m), func(a, b *CacheUse) int {
+	cacheUses := slices.SortedFunc(maps.Values(m), func(a, b *CacheUse) int {
 		return cmp.Or(cmp.Compare(a.Ctx, b.Ctx), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Cache, b.Cache))
 	})
-	for _, c := range all {
+	for _, c := range cacheUses {
 		c.Sequences = slices.SortedFunc(maps.Values(c.seqs), func(a, b *SequenceUse) int {
 			return cmp.Compare(a.Seq, b.Seq)
 		})
 	}
-	return all
+	return cacheUses
 }

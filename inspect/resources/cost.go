@@ -164,8 +164,8 @@ type PhaseSum struct {
 // PhaseSums are the phases of a run by their names.
 type PhaseSums map[string]*PhaseSum
 
-// of is the sum of a phase, new where it has none.
-func (s PhaseSums) of(name string) *PhaseSum {
+// findOrAdd is the sum of a phase, new where it has none.
+func (s PhaseSums) findOrAdd(name string) *PhaseSum {
 	p := s[name]
 	if p == nil {
 		p = &PhaseSum{}
@@ -181,7 +181,7 @@ func (s PhaseSums) reject(ctx *uint32, tokens int64) {
 	if tokens <= 0 {
 		return
 	}
-	p := s.of(phaseDecode)
+	p := s.findOrAdd(phaseDecode)
 	p.Tokens, p.Rejected = p.Tokens-tokens, p.Rejected+tokens
 	if !p.mixed[contextOf(ctx)] {
 		p.aloneTokens -= tokens
@@ -190,7 +190,7 @@ func (s PhaseSums) reject(ctx *uint32, tokens int64) {
 
 // generated notes whether a context's last tokens that were generated are of an execution that has others too.
 func (s PhaseSums) generated(ctx *uint32, mixed bool) {
-	p := s.of(phaseDecode)
+	p := s.findOrAdd(phaseDecode)
 	if number := contextOf(ctx); mixed || p.mixed[number] {
 		if p.mixed == nil {
 			p.mixed = map[uint32]bool{}
@@ -216,8 +216,8 @@ func (s PhaseSums) count(p *PhaseSum, e *resource.Graph) {
 	case e.Drafts && alone:
 		p.Drafts += int64(e.Tokens)
 	case e.Drafts:
-		s.of(phasePrefill).Drafts += int64(*e.PrefillTokens)
-		s.of(phaseDecode).Drafts += int64(*e.DecodeTokens)
+		s.findOrAdd(phasePrefill).Drafts += int64(*e.PrefillTokens)
+		s.findOrAdd(phaseDecode).Drafts += int64(*e.DecodeTokens)
 	case alone:
 		p.Tokens += int64(e.Tokens)
 		p.aloneTokens += int64(e.Tokens)
@@ -225,8 +225,8 @@ func (s PhaseSums) count(p *PhaseSum, e *resource.Graph) {
 			s.generated(e.Ctx, false)
 		}
 	default:
-		s.of(phasePrefill).Tokens += int64(*e.PrefillTokens)
-		s.of(phaseDecode).Tokens += int64(*e.DecodeTokens)
+		s.findOrAdd(phasePrefill).Tokens += int64(*e.PrefillTokens)
+		s.findOrAdd(phaseDecode).Tokens += int64(*e.DecodeTokens)
 		s.generated(e.Ctx, true)
 	}
 	var ns int64
@@ -245,7 +245,7 @@ func (s PhaseSums) count(p *PhaseSum, e *resource.Graph) {
 
 // add adds an execution.
 func (s PhaseSums) add(e *resource.Graph) {
-	p := s.of(e.Phase)
+	p := s.findOrAdd(e.Phase)
 	p.Graphs++
 	s.count(p, e)
 	cost := graphCost(e)
@@ -268,8 +268,8 @@ func (s PhaseSums) add(e *resource.Graph) {
 // begins, and then the time of the whole is not known.
 func isInside(e *resource.Graph) bool { return e.TimedNS != nil && e.DurationNS != nil }
 
-// known is which part of what was timed inside is of executions that were timed as a whole.
-func (p *PhaseSum) known() float64 {
+// timedShare is which part of what was timed inside is of executions that were timed as a whole.
+func (p *PhaseSum) timedShare() float64 {
 	if p == nil || p.partsNS == 0 {
 		return 1
 	}

@@ -90,9 +90,9 @@ func (d *devices) addGraph(e *resource.GraphEnergy) {
 }
 
 // layerJoules is what all devices used for a layer, -1 being none; nil where no graph was timed by layers.
-func layerJoules(all []*GraphEnergy, layer int) *float64 {
+func layerJoules(graphEnergies []*GraphEnergy, layer int) *float64 {
 	sum, known := 0.0, false
-	for _, g := range all {
+	for _, g := range graphEnergies {
 		switch {
 		case len(g.LayerJ) == 0:
 			continue

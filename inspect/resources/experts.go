@@ -110,7 +110,7 @@ func OpenExperts(ctx context.Context, path string, o ExpertOptions) (*Experts, e
 			}
 			return nil
 		}
-		return r.take(e)
+		return r.addRouting(e)
 	})
 	if err != nil {
 		return nil, err
@@ -129,8 +129,8 @@ func OpenExperts(ctx context.Context, path string, o ExpertOptions) (*Experts, e
 	return r, nil
 }
 
-// take counts the choice of a token in a layer.
-func (r *Experts) take(e *resource.Routing) error {
+// addRouting counts the choice of a token in a layer.
+func (r *Experts) addRouting(e *resource.Routing) error {
 	l := r.byLayer[e.LayerID]
 	if l == nil {
 		l = &ExpertLayer{Layer: e.LayerID}

@@ -182,7 +182,7 @@ func (r *Experts) simulate(c *ExpertCache, groups []*slotGroup) {
 		for _, x := range chosen {
 			if item := base + int(x); g.held[item] {
 				g.leave(item)
-				g.come(item)
+				g.moveToFront(item)
 				to.Hits++
 			} else {
 				missing = append(missing, item)
@@ -193,15 +193,15 @@ func (r *Experts) simulate(c *ExpertCache, groups []*slotGroup) {
 			if g.n == g.slots {
 				g.leave(int(g.next[len(g.held)]))
 			}
-			g.come(item)
+			g.moveToFront(item)
 			to.Misses++
 			to.Bytes += l.ExpertBytes
 		}
 	}
 }
 
-// come makes an expert the one used last.
-func (g *slotGroup) come(item int) {
+// moveToFront makes an expert the one used last.
+func (g *slotGroup) moveToFront(item int) {
 	end := int32(len(g.held))
 	last := g.prev[end]
 	g.next[last], g.prev[item], g.next[item], g.prev[end] = int32(item), last, end, int32(item)

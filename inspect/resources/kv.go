@@ -157,7 +157,7 @@ func OpenKV(ctx context.Context, path string, points int, progress func(done, to
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	read := &kvReading{KV: k, r: r, points: max(points, 1), progress: progress}
-	if err := read.all(ctx); err != nil {
+	if err := read.readAll(ctx); err != nil {
 		return nil, err
 	}
 	return k, nil
@@ -183,9 +183,9 @@ func (k *KV) about(r *table.Reader) error {
 
 // Gauges are the caches of the run, at its end or when they were freed, sorted.
 func (k *KV) Gauges() []kvcache.Gauge {
-	all := append(slices.Clone(k.Last.Freed), k.Last.Caches...)
-	slices.SortStableFunc(all, func(a, b kvcache.Gauge) int {
+	gauges := append(slices.Clone(k.Last.Freed), k.Last.Caches...)
+	slices.SortStableFunc(gauges, func(a, b kvcache.Gauge) int {
 		return cmp.Or(cmp.Compare(a.Ctx, b.Ctx), cmp.Compare(a.Cache, b.Cache))
 	})
-	return all
+	return gauges
 }

@@ -54,10 +54,10 @@ var kvColumns = []string{"layer", "kv", "seq_id", "alloc_ns", "first_write_ns", 
 // kvProgressRows is how many rows there are from one call of progress to the next.
 const kvProgressRows = 1 << 16
 
-func (k *kvReading) all(ctx context.Context) error {
+func (k *kvReading) readAll(ctx context.Context) error {
 	k.witness, k.sequences = map[kvCacheKey]kvPartKey{}, map[kvSeqKey]*KVSequence{}
 	k.layers, k.timelines = map[kvLayerKey]*KVLayer{}, map[kvCacheKey]*KVCache{}
-	if err := k.each(ctx, k.count); err != nil {
+	if err := k.eachRow(ctx, k.count); err != nil {
 		return err
 	}
 	k.last = max(k.last, k.Last.UnixNS)
@@ -69,15 +69,15 @@ func (k *kvReading) all(ctx context.Context) error {
 	for _, g := range k.Gauges() {
 		k.until[kvCacheKey{int64(g.Ctx), g.Cache.String()}] = cmp.Or(g.FreedUnixNS, k.last)
 	}
-	if err := k.each(ctx, k.draw); err != nil {
+	if err := k.eachRow(ctx, k.draw); err != nil {
 		return err
 	}
 	k.settle()
 	return nil
 }
 
-// each calls f for every row.
-func (k *kvReading) each(ctx context.Context, f func(*table.Row)) error {
+// eachRow calls f for every row.
+func (k *kvReading) eachRow(ctx context.Context, f func(*table.Row)) error {
 	return k.r.EachRow(ctx, kvColumns, func(row *table.Row) error {
 		if k.done++; k.progress != nil && k.done%kvProgressRows == 0 {
 			k.progress(k.done, 2*k.Rows)

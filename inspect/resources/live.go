@@ -60,11 +60,11 @@ func OpenLive(dir string) (*Live, error) {
 	if held, _ := rundir.InUse(dir); described == nil && !held && !HasLog(dir) {
 		return nil, err
 	}
-	whole, err := filepath.Abs(dir)
+	absDir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	l := &Live{dir: whole, Tail: newTail(whole), Sum: newSum()}
+	l := &Live{dir: absDir, Tail: newTail(absDir), Sum: newSum()}
 	l.Sum.Token = func(*TokenRow) {} // rows are not shown
 	l.Sum.recent = newRecent()
 	return l, nil
@@ -310,16 +310,16 @@ func (l *Live) Snapshot(now time.Time) *Snapshot {
 }
 
 // caches are the run's KV caches: by their cells where the collector follows them, else by the events.
-func (l *Live) caches(r *Report) (all []CacheNow) {
+func (l *Live) caches(r *Report) (cacheNows []CacheNow) {
 	if l.status != nil && l.status.KV != nil && StateOf(l.dir) == StateRunning {
 		for _, g := range l.status.KV.Caches {
 			c := CacheNow{Ctx: g.Ctx, Cache: g.Cache.String(), Used: int64(g.Used), Cells: int64(g.Cells)}
 			for _, seq := range g.Sequences {
 				c.Sequences = append(c.Sequences, &SequenceUse{seq.Seq, int64(seq.Cells), seq.PosMax + 1})
 			}
-			all = append(all, c)
+			cacheNows = append(cacheNows, c)
 		}
-		return all
+		return cacheNows
 	}
 	for _, c := range r.Caches {
 		if !c.isWhole() {
@@ -334,16 +334,16 @@ func (l *Live) caches(r *Report) (all []CacheNow) {
 				row.Sequences = append(row.Sequences, seq)
 			}
 		}
-		all = append(all, row)
+		cacheNows = append(cacheNows, row)
 	}
-	return all
+	return cacheNows
 }
 
 // missing lists what the snapshot lacks, other than how full caches are of which only a part was recorded.
-func (s *Snapshot) missing(caches bool) (all []Missing) {
+func (s *Snapshot) missing(caches bool) (notRecorded []Missing) {
 	add := func(absent bool, what, how string) {
 		if absent {
-			all = append(all, Missing{what, how})
+			notRecorded = append(notRecorded, Missing{what, how})
 		}
 	}
 	add(s.Lines == 0, "tokens, time and memory", "--tap-resource-level MINIMAL")
@@ -355,7 +355,7 @@ func (s *Snapshot) missing(caches bool) (all []Missing) {
 	add(len(s.Experts) == 0 && minimal, "experts, of models that have some", "--tap-resource-level DETAILED")
 	add(len(s.GPUs)+len(s.Zones) == 0, "power", "a machine where 'llamatap doctor' finds NVML or RAPL")
 	add(s.Host == nil, "pressure, waiting and page faults", "--tap-host system")
-	return all
+	return notRecorded
 }
 
 // HostNow is the newest line of system_metrics.jsonl.

@@ -188,21 +188,21 @@ func (r *recent) token(e *resource.OutputToken) {
 func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // newestTexts copies the texts, the newest first.
-func (r *recent) newestTexts() (all []*TokenText) {
+func (r *recent) newestTexts() (tokenTexts []*TokenText) {
 	for _, t := range slices.Backward(r.texts) {
-		all = append(all, new(*t))
+		tokenTexts = append(tokenTexts, new(*t))
 	}
-	return all
+	return tokenTexts
 }
 
 // window are the seconds of the last RecentSeconds before end, the one that end lies in included.
-func (r *recent) window(end int64) (all []*second) {
+func (r *recent) window(end int64) (seconds []*second) {
 	for i := range r.seconds {
 		if s := &r.seconds[i]; s.unix <= end/1e9 && s.unix > end/1e9-RecentSeconds {
-			all = append(all, s)
+			seconds = append(seconds, s)
 		}
 	}
-	return all
+	return seconds
 }
 
 // speed is how fast tokens came before end. No event is older than first.

@@ -36,7 +36,7 @@ type MemoryType struct {
 // maxMemoryTypes bounds the different types of memory; there are three.
 const maxMemoryTypes = 64
 
-func (m *Memory) of(name string) *MemoryType {
+func (m *Memory) findOrAdd(name string) *MemoryType {
 	t := m.types[name]
 	if t == nil {
 		t = &MemoryType{Type: name}
@@ -54,7 +54,7 @@ func (m *Memory) allocate(e *resource.Allocation) {
 	}
 	m.Allocations++
 	m.live(e.LiveBytes)
-	t := m.of(e.MemoryType)
+	t := m.findOrAdd(e.MemoryType)
 	t.Allocations++
 	t.Allocated += int64(e.AllocationBytes)
 }

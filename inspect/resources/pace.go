@@ -37,7 +37,7 @@ const phaseMixed = "mixed"
 func ReadPaces(ctx context.Context, dir string) (*Paces, error) {
 	p := &paceReading{Paces: &Paces{Phases: map[string]*Pace{}}, inside: map[uint64]map[Part]int64{},
 		generated: map[uint32][]*Series{}}
-	if err := EachEvent(ctx, dir, p.take); err != nil {
+	if err := EachEvent(ctx, dir, p.addEvent); err != nil {
 		return nil, err
 	}
 	return p.Paces, ctx.Err()
@@ -52,8 +52,8 @@ type paceReading struct {
 	generated map[uint32][]*Series
 }
 
-// take adds an event. What is none is passed over.
-func (p *paceReading) take(kind resource.Kind, text []byte) error {
+// addEvent adds an event. What is none is passed over.
+func (p *paceReading) addEvent(kind resource.Kind, text []byte) error {
 	switch kind {
 	case resource.KindCompute:
 		p.work.clear()

@@ -69,7 +69,7 @@ func TestPaceOfDrafts(t *testing.T) {
 			DecodeTokens: &g.decode, Rejected: int64(g.rejected), DurationNS: ptr(int64(1000))})
 	}
 	p.graph(&resource.Graph{Phase: phaseDecode, Tokens: 99, DurationNS: ptr(int64(1000)), Status: 1}) // aborted
-	if err := p.take(resource.KindSessionEnd, []byte(`{"event":"resource_session_end","rejected":4}`)); err != nil {
+	if err := p.addEvent(resource.KindSessionEnd, []byte(`{"event":"resource_session_end","rejected":4}`)); err != nil {
 		t.Fatal(err)
 	}
 	for phase, want := range map[string]int64{phasePrefill: 16, phaseDecode: 10 - 3 - 4, phaseMixed: 13 - 2 - 1} {

@@ -55,7 +55,7 @@ func (p *placement) add(e *work) {
 }
 
 // rows lists the devices, those first that took most time, and how often an execution changed between them.
-func (p *placement) rows() (all []DeviceRow, changes *float64) {
+func (p *placement) rows() (deviceRows []DeviceRow, changes *float64) {
 	var sum int64
 	for _, row := range p.by {
 		sum += row.NS
@@ -65,22 +65,22 @@ func (p *placement) rows() (all []DeviceRow, changes *float64) {
 		if sum > 0 {
 			row.Share = float64(row.NS) / float64(sum)
 		}
-		all = append(all, row)
+		deviceRows = append(deviceRows, row)
 	}
-	slices.SortStableFunc(all, func(a, b DeviceRow) int { return cmp.Compare(b.NS, a.NS) })
+	slices.SortStableFunc(deviceRows, func(a, b DeviceRow) int { return cmp.Compare(b.NS, a.NS) })
 	if p.graphs > 0 {
 		changes = ratio(float64(p.switches), float64(p.graphs))
 	}
-	return all, changes
+	return deviceRows, changes
 }
 
 // placementText says where nodes were computed; "" where that was one device.
-func placementText(all []DeviceRow, changes *float64) string {
-	if len(all) < 2 || changes == nil {
+func placementText(deviceRows []DeviceRow, changes *float64) string {
+	if len(deviceRows) < 2 || changes == nil {
 		return ""
 	}
 	var parts []string
-	for _, d := range all {
+	for _, d := range deviceRows {
 		parts = append(parts, fmt.Sprintf("%s %s (%s)", d.Device, present.Nanoseconds(d.NS), present.Percent(d.Share)))
 	}
 	return fmt.Sprintf("%s; %s changes between them per graph", strings.Join(parts, ", "), present.Digits(*changes))

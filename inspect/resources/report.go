@@ -319,7 +319,7 @@ func (s *Sum) Report() *Report {
 			r.scale[name] = 0
 		}
 		if p.InsideNS > 0 {
-			r.scale[name] = float64(p.NS) / float64(p.InsideNS) * p.known()
+			r.scale[name] = float64(p.NS) / float64(p.InsideNS) * p.timedShare()
 		}
 	}
 	covered := map[string]int64{}
@@ -329,7 +329,7 @@ func (s *Sum) Report() *Report {
 		}
 	}
 	for phase, ns := range covered {
-		r.CoveredNS += int64(math.Round(float64(ns) * s.Phases[phase].known()))
+		r.CoveredNS += int64(math.Round(float64(ns) * s.Phases[phase].timedShare()))
 	}
 	r.CoveredNS += s.Cells.Rest.NS
 	r.Coverage = ratio(float64(r.CoveredNS), float64(r.TimedNS))

@@ -243,7 +243,7 @@ func (r *Requests) WriteText(w io.Writer, text func(id int64) string, last int) 
 		rows = append(rows, []string{strconv.FormatInt(q.ID, 10), clock(q), strconv.FormatInt(q.Seq, 10),
 			number(q.Prompt), number(q.Cached), number(q.Output), lapse(q.ArrivalNS, q.LaunchNS),
 			lapse(q.ArrivalNS, q.FirstNS), lapse(0, q.GapP50NS), lapse(0, q.GapP99NS), rate, kvcache.EndName(q.End),
-			again(q, text)})
+			recomputeReason(q, text)})
 		if len(r.Energy) > 0 {
 			rows[len(rows)-1] = append(rows[len(rows)-1], r.energyCells(q)...)
 		}
@@ -317,8 +317,8 @@ func clock(q *kvcache.Request) string {
 	return ""
 }
 
-// again says why tokens of a prompt were computed again.
-func again(q *kvcache.Request, text func(int64) string) string {
+// recomputeReason says why tokens of a prompt were computed again.
+func recomputeReason(q *kvcache.Request, text func(int64) string) string {
 	token := func(id int64) string {
 		if t := text(id); t != "" {
 			return strconv.Quote(t)

@@ -127,7 +127,7 @@ func (s *Sum) Add(line Line) {
 		return
 	}
 	s.Events[kind.String()]++
-	s.take(event)
+	s.addEvent(event)
 }
 
 func (s *Sum) bad(number int64, reason error) {
@@ -168,8 +168,8 @@ func cacheEventsLost(s *Sum) (n uint64) {
 // them out.
 func (s *Sum) CachesWhole() bool { return !s.uncached && cacheEventsLost(s) == 0 }
 
-// take adds up one event.
-func (s *Sum) take(event any) {
+// addEvent adds up one event.
+func (s *Sum) addEvent(event any) {
 	switch e := event.(type) {
 	case *resource.SessionStart:
 		s.Sessions++
@@ -211,7 +211,7 @@ func (s *Sum) take(event any) {
 	case *resource.Deallocation:
 		s.Memory.Frees++
 		s.Memory.live(e.LiveBytes)
-		s.Memory.of(e.MemoryType).Freed += int64(e.AllocationBytes)
+		s.Memory.findOrAdd(e.MemoryType).Freed += int64(e.AllocationBytes)
 	case *resource.KV:
 		s.caches.add(e)
 	case *resource.GPUSample:

@@ -189,9 +189,9 @@ func TestBounds(t *testing.T) {
 	s := newSum()
 	n := int64(1)
 	for i := range maxCells + 1000 {
-		s.take(&work{Phase: "decode", LayerID: i, Exec: uint64(i), Operation: "ADD", Name: fmt.Sprint("t", i),
+		s.addEvent(&work{Phase: "decode", LayerID: i, Exec: uint64(i), Operation: "ADD", Name: fmt.Sprint("t", i),
 			NodeCount: 1, TimeSource: resource.TimeOp, DurationNS: n})
-		s.take(&resource.OutputToken{TokenIndex: int64(i), Exec: uint64(i), LatencyNS: &n})
+		s.addEvent(&resource.OutputToken{TokenIndex: int64(i), Exec: uint64(i), LatencyNS: &n})
 	}
 	if len(s.Cells.By) > maxCells || len(s.Tops.By) > maxTops || len(s.execs.byNumber) > maxExecs ||
 		int64(len(s.Tokens))+s.TokensMore != maxCells+1000 {
@@ -208,7 +208,7 @@ func TestBounds(t *testing.T) {
 func TestFirstToken(t *testing.T) {
 	s := newSum()
 	for i, latency := range []int64{9000, 10, 30} {
-		s.take(&resource.OutputToken{TokenIndex: int64(i), Exec: uint64(i), LatencyNS: &latency, First: i == 0})
+		s.addEvent(&resource.OutputToken{TokenIndex: int64(i), Exec: uint64(i), LatencyNS: &latency, First: i == 0})
 	}
 	var slowest strings.Builder
 	tokenTable(&slowest, s.Tokens, 0)
@@ -240,11 +240,12 @@ func TestTokenProducer(t *testing.T) {
 	s := newSum()
 	graph := func(ctx uint32, exec uint64, entry, took int64) {
 		head := resource.Header{Ctx: &ctx, MonoNS: entry}
-		s.take(&work{Exec: exec, ComponentType: componentAttention, DurationNS: took / 2, TimeSource: resource.TimeOp})
-		s.take(&resource.Graph{Header: head, Exec: exec, Phase: "decode", Tokens: 1, DurationNS: &took})
+		s.addEvent(&work{Exec: exec, ComponentType: componentAttention, DurationNS: took / 2,
+			TimeSource: resource.TimeOp})
+		s.addEvent(&resource.Graph{Header: head, Exec: exec, Phase: "decode", Tokens: 1, DurationNS: &took})
 	}
 	token := func(ctx uint32, exec uint64, seq int32, entry, latency int64) {
-		s.take(&resource.OutputToken{Header: resource.Header{Ctx: &ctx, MonoNS: entry}, Exec: exec, SeqID: &seq,
+		s.addEvent(&resource.OutputToken{Header: resource.Header{Ctx: &ctx, MonoNS: entry}, Exec: exec, SeqID: &seq,
 			LatencyNS: &latency})
 	}
 	graph(0, 1, 1000, 900) // of sequence 0
@@ -283,13 +284,15 @@ func TestMixedBatches(t *testing.T) {
 		if prefill > 0 {
 			phase = phasePrefill
 		}
-		s.take(&resource.Graph{Phase: phase, Tokens: prefill + decode, PrefillTokens: &prefill, DecodeTokens: &decode,
-			DurationNS: &took})
+		s.addEvent(&resource.Graph{Phase: phase, Tokens: prefill + decode, PrefillTokens: &prefill,
+			DecodeTokens: &decode,
+			DurationNS:   &took})
 	}
 	graph(8, 0, 4000)
 	graph(5, 3, 9000)
 	graph(0, 4, 1000)
-	s.take(&resource.Graph{Phase: phaseDecode, Tokens: 1, DurationNS: ptr(int64(500))}) // as older versions wrote it
+	s.addEvent(&resource.Graph{Phase: phaseDecode, Tokens: 1,
+		DurationNS: ptr(int64(500))}) // as older versions wrote it
 	r := s.Report()
 	prefill, decode := r.Phases[0], r.Phases[1]
 	if prefill.Tokens != 13 || prefill.Graphs != 2 || prefill.Mixed != 1 || prefill.MixedNS != 9000 ||
@@ -313,8 +316,8 @@ func TestFailedGraphs(t *testing.T) {
 	}{{0, ptr(int64(700))}, {3, ptr(int64(700))}, {0, nil}} {
 		s := newSum()
 		s.Roofline, s.recent = &resource.Roofline{GFLOPsPerS: 10, GBPerS: 6}, newRecent()
-		s.take(work)
-		s.take(&resource.Graph{Phase: phaseDecode, Tokens: 4, PrefillTokens: &c.prefill, DecodeTokens: ptr(4),
+		s.addEvent(work)
+		s.addEvent(&resource.Graph{Phase: phaseDecode, Tokens: 4, PrefillTokens: &c.prefill, DecodeTokens: ptr(4),
 			DurationNS: c.ns, Status: 1})
 		r := s.Report()
 		p, lost := r.Phases[0], *cmp.Or(c.ns, new(int64))
@@ -340,7 +343,7 @@ func TestRejectedDrafts(t *testing.T) {
 		if prefill > 0 {
 			phase = phasePrefill
 		}
-		s.take(&resource.Graph{Header: resource.Header{Ctx: &ctx}, Phase: phase, Tokens: prefill + decode,
+		s.addEvent(&resource.Graph{Header: resource.Header{Ctx: &ctx}, Phase: phase, Tokens: prefill + decode,
 			PrefillTokens: &prefill, DecodeTokens: &decode, DurationNS: ptr(int64(1000)), Rejected: rejected,
 			Drafts: ctx == 1})
 	}
@@ -350,7 +353,7 @@ func TestRejectedDrafts(t *testing.T) {
 	graph(0, 9, 5, 0)
 	graph(0, 9, 0, 0)
 	graph(0, 0, 4, 3) // of the five
-	s.take(&resource.SessionEnd{Rejected: 1})
+	s.addEvent(&resource.SessionEnd{Rejected: 1})
 	r := s.Report()
 	prefill, decode := r.Phases[0], r.Phases[1]
 	if prefill.Tokens != 27 || prefill.Drafts != 9 || *prefill.TokensPerS != 9e6 {
@@ -374,8 +377,8 @@ func TestUsefulWork(t *testing.T) {
 		}
 		product := work{Phase: phaseDecode, Operation: "FLASH_ATTN_EXT", NodeCount: 1, TimeSource: resource.TimeOp,
 			DurationNS: 10, FLOPs: 21, FLOPsUnmasked: -1, BytesRead: 5}
-		s.take(&attention)
-		s.take(&product)
+		s.addEvent(&attention)
+		s.addEvent(&product)
 		row := s.Report().Ops[0]
 		if *row.FLOPs != 4711 || unknown == 0 != (row.Useful != nil) || unknown == 0 != (row.GFLOPsPerS != nil) ||
 			row.GBPerS == nil {

@@ -147,7 +147,7 @@ func (t *Tail) Unread() int64 {
 // be asked again.
 func (t *Tail) Next() (Line, error) {
 	for {
-		if line, ok := t.take(); ok {
+		if line, ok := t.cutLine(); ok {
 			return line, nil
 		}
 		select {
@@ -192,8 +192,8 @@ func (t *Tail) Next() (Line, error) {
 	}
 }
 
-// take cuts the next whole line off what was read.
-func (t *Tail) take() (Line, bool) {
+// cutLine cuts the next whole line off what was read.
+func (t *Tail) cutLine() (Line, bool) {
 	end := bytes.IndexByte(t.buf[t.from:], '\n')
 	if end < 0 {
 		if t.Unfinished() <= maxLine {
@@ -271,8 +271,8 @@ func (t *Tail) open(next part) error {
 			}
 		}
 	}
-	gone := errors.Is(err, fs.ErrNotExist) // removed to make room; the next round finds what is after it
-	if err != nil && !gone {
+	removed := errors.Is(err, fs.ErrNotExist) // removed to make room; the next round finds what is after it
+	if err != nil && !removed {
 		return err
 	}
 	if next.segment == t.part.segment {
@@ -280,7 +280,7 @@ func (t *Tail) open(next part) error {
 	} else {
 		t.missed += next.number
 	}
-	if gone {
+	if removed {
 		t.missed++
 		t.part = next
 		return nil

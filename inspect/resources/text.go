@@ -407,8 +407,8 @@ func topTable(b *strings.Builder, rows []TopRow) {
 
 // tokenTable shows the tokens that came longest after the generated one before them, with the graph that produced each;
 // leftOut are further tokens that the report has no rows of.
-func tokenTable(b *strings.Builder, all []*TokenRow, leftOut int64) {
-	rows := slices.DeleteFunc(slices.Clone(all), func(t *TokenRow) bool { return t.LatencyNS == nil || t.First })
+func tokenTable(b *strings.Builder, tokenRows []*TokenRow, leftOut int64) {
+	rows := slices.DeleteFunc(slices.Clone(tokenRows), func(t *TokenRow) bool { return t.LatencyNS == nil || t.First })
 	slices.SortStableFunc(rows, func(a, b *TokenRow) int { return cmp.Compare(*b.LatencyNS, *a.LatencyNS) })
 	t := newGrid(" slowest token", "text", " pos", " since last", " in graph", " attention", " mlp")
 	for _, row := range rows[:min(len(rows), textTokens)] {

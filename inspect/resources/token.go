@@ -105,8 +105,8 @@ type executions struct {
 	next     int
 }
 
-// of returns what is known of an execution.
-func (t *executions) of(exec uint64) *execCost {
+// costOf returns what is known of an execution.
+func (t *executions) costOf(exec uint64) *execCost {
 	if c := t.byNumber[exec]; c != nil {
 		return c
 	}
@@ -141,7 +141,7 @@ func (t *executions) inside(e *work) {
 		return
 	}
 	var to **int64
-	switch c := t.of(e.Exec); e.ComponentType {
+	switch c := t.costOf(e.Exec); e.ComponentType {
 	case componentAttention:
 		to = &c.attention
 	case componentMLP:
@@ -157,7 +157,7 @@ func (t *executions) inside(e *work) {
 
 // end notes the graph of an execution.
 func (t *executions) end(e *resource.Graph) {
-	c := t.of(e.Exec)
+	c := t.costOf(e.Exec)
 	c.graph = e
 	t.byEntry[entryOf(&e.Header, e.MonoNS)] = c
 }

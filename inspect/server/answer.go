@@ -53,8 +53,8 @@ func (b *begun) Write(p []byte) (int, error) { b.yes = true; return b.ResponseWr
 // Unwrap lets http.ResponseController through.
 func (b *begun) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
-// nothingHere says that a path has no route, or not for the method.
-func (s *Server) nothingHere(mux *http.ServeMux, r *http.Request) error {
+// noRoute says that a path has no route, or not for the method.
+func (s *Server) noRoute(mux *http.ServeMux, r *http.Request) error {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodPost} {
 		other := r.Clone(r.Context())

@@ -37,9 +37,9 @@ func (s *Server) export() {
 	tick := time.NewTicker(exportTime)
 	defer tick.Stop()
 	for last := false; ; {
-		runs, err := s.runs.all()
+		runs, err := s.runs.runs()
 		for i := 0; i < len(runs) && err == nil; i++ {
-			e.look(&runs[i])
+			e.exportNew(&runs[i])
 		}
 		if last {
 			break
@@ -56,8 +56,8 @@ func (s *Server) export() {
 	e.done.Wait()
 }
 
-// look exports the requests of a run that are new.
-func (e *exporting) look(run *Run) {
+// exportNew exports the requests of a run that are new.
+func (e *exporting) exportNew(run *Run) {
 	f, live := e.all[run.dir], run.State == resources.StateRunning
 	if f != nil && f.exporter == nil || f == nil && !live {
 		return

@@ -125,21 +125,21 @@ func (m *metric) durations(h *kvcache.Histogram, labels ...string) sample {
 }
 
 // writeSamples writes samples by metric and labels. Two of one series are an error.
-func writeSamples(w io.Writer, form expfmt.Format, all []sample) error {
-	slices.SortFunc(all, func(a, b sample) int {
+func writeSamples(w io.Writer, form expfmt.Format, samples []sample) error {
+	slices.SortFunc(samples, func(a, b sample) int {
 		return cmp.Or(strings.Compare(a.of.name, b.of.name), strings.Compare(a.labels, b.labels))
 	})
 	to := expfmt.NewEncoder(w, form)
-	for len(all) > 0 {
-		of := all[0].of
+	for len(samples) > 0 {
+		of := samples[0].of
 		before := ""
 		family := &dto.MetricFamily{Name: &of.name, Help: &of.help, Type: &of.kind}
-		for len(all) > 0 && all[0].of == of {
-			if all[0].labels == before {
+		for len(samples) > 0 && samples[0].of == of {
+			if samples[0].labels == before {
 				return fmt.Errorf("metric %s has two values for {%s}", of.name, before)
 			}
-			before = all[0].labels
-			family.Metric, all = append(family.Metric, all[0].Metric), all[1:]
+			before = samples[0].labels
+			family.Metric, samples = append(family.Metric, samples[0].Metric), samples[1:]
 		}
 		if err := to.Encode(family); err != nil {
 			return err

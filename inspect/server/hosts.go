@@ -104,8 +104,8 @@ func runIn(path string) string {
 	return ""
 }
 
-// of is the host of the run that a request is about; nil: this one.
-func (all hosts) of(r *http.Request) *host {
+// hostOf is the host of the run that a request is about; nil: this one.
+func (all hosts) hostOf(r *http.Request) *host {
 	h, _ := all.split(cmp.Or(runIn(r.URL.Path), r.URL.Query().Get("run")))
 	return h
 }

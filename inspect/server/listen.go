@@ -42,7 +42,7 @@ func listenUnix(path string) (l net.Listener, err error) {
 			os.Remove(path)
 		}
 	}
-	err = privately(func() error {
+	err = withPrivateMode(func() error {
 		l, err = net.Listen("unix", path)
 		return err
 	})

@@ -74,7 +74,7 @@ func (s logs) copyLines(r *http.Request, out *stream, tail *resources.Tail, from
 				return bad, err
 			}
 			s.o.Wait(r.Context())
-			if s.over(r) {
+			if s.isAbandoned(r) {
 				return bad, nil
 			}
 			continue
@@ -82,7 +82,7 @@ func (s logs) copyLines(r *http.Request, out *stream, tail *resources.Tail, from
 			return bad, buffered.Flush()
 		case err != nil:
 			return bad, errors.Join(err, buffered.Flush())
-		case line.Number%1024 == 0 && s.over(r):
+		case line.Number%1024 == 0 && s.isAbandoned(r):
 			return bad, buffered.Flush()
 		case line.Number <= from:
 			continue
@@ -102,8 +102,8 @@ func (s logs) copyLines(r *http.Request, out *stream, tail *resources.Tail, from
 	}
 }
 
-// over reports whether nobody waits for more: the client is gone, or the server stops.
-func (s logs) over(r *http.Request) bool {
+// isAbandoned reports whether nobody waits for more: the client is gone, or the server stops.
+func (s logs) isAbandoned(r *http.Request) bool {
 	select {
 	case <-r.Context().Done():
 		return true

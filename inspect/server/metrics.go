@@ -105,20 +105,20 @@ var (
 
 // answer writes the metrics of every run (GET /metrics).
 func (m *metrics) answer(w http.ResponseWriter, r *http.Request) error {
-	all, err := m.collect()
+	samples, err := m.collect()
 	if err != nil {
 		return err
 	}
 	form := expfmt.NegotiateAccept(r.Header, expfmt.DefaultAcceptedFormats()...)
 	w.Header().Set("Content-Type", string(form))
-	return writeSamples(m.server.stream(w), form, all)
+	return writeSamples(m.server.stream(w), form, samples)
 }
 
 // collect reads what has come since, and reports every run. Each is read on its own for a bounded time: one whose
 // log cannot be read, or is still being read for an earlier look, is reported by run_info alone, and holds up no
 // other.
 func (m *metrics) collect() ([]sample, error) {
-	runs, err := m.server.runs.all()
+	runs, err := m.server.runs.runs()
 	if err != nil {
 		return nil, err
 	}
@@ -129,42 +129,42 @@ func (m *metrics) collect() ([]sample, error) {
 	found := make([]chan []sample, len(chosen))
 	for i, run := range chosen {
 		found[i] = make(chan []sample, 1)
-		go func() { found[i] <- m.look(ctx, run, picked[i]) }()
+		go func() { found[i] <- m.readNew(ctx, run, picked[i]) }()
 	}
 	late, done := context.WithTimeout(context.Background(), m.server.o.Limits.FoldTime+askTime+time.Second)
 	defer done()
-	var all []sample
+	var samples []sample
 	for i, run := range chosen {
 		select {
 		case of := <-found[i]:
-			all = append(all, of...)
+			samples = append(samples, of...)
 		case <-late.Done():
 			select {
 			case of := <-found[i]:
-				all = append(all, of...)
+				samples = append(samples, of...)
 			default:
-				all = append(all, alone(run)...)
+				samples = append(samples, staleSamples(run)...)
 			}
 		}
 	}
-	return all, nil
+	return samples, nil
 }
 
-// alone is what is reported of a run whose log is not read in time.
-func alone(run Run) []sample {
+// staleSamples is what is reported of a run whose log is not read in time.
+func staleSamples(run Run) []sample {
 	fold := metricFold{run: run.ID}
-	fold.one(runInfo, 1, run.Model, string(run.State), "")
+	fold.add(runInfo, 1, run.Model, string(run.State), "")
 	return fold.all
 }
 
-// look reads what a run's log has more than at the last look, until ctx is done, and returns what there is to
+// readNew reads what a run's log has more than at the last look, until ctx is done, and returns what there is to
 // report of the run.
-func (m *metrics) look(ctx context.Context, run Run, f *life) []sample {
+func (m *metrics) readNew(ctx context.Context, run Run, f *life) []sample {
 	select {
 	case f.busy <- struct{}{}:
 		defer func() { <-f.busy }()
 	case <-ctx.Done():
-		return alone(run)
+		return staleSamples(run)
 	}
 	known, err := rundir.ReadMetadata(run.dir)
 	if err != nil {
@@ -176,9 +176,9 @@ func (m *metrics) look(ctx context.Context, run Run, f *life) []sample {
 	if f.live != nil {
 		level = f.live.Sum.Level
 	}
-	fold.one(runInfo, 1, run.Model, string(run.State), level)
+	fold.add(runInfo, 1, run.Model, string(run.State), level)
 	if known.Stopped != nil {
-		fold.one(stoppedInfo, 1, known.Stopped.Cause)
+		fold.add(stoppedInfo, 1, known.Stopped.Cause)
 	}
 	if err == nil {
 		fold.events(f.live)
@@ -202,7 +202,7 @@ func (m *metrics) look(ctx context.Context, run Run, f *life) []sample {
 		}
 		for domain, phases := range joules {
 			for phase, j := range phases {
-				fold.one(energyTotal, j, domain, phase)
+				fold.add(energyTotal, j, domain, phase)
 			}
 		}
 	}
@@ -253,19 +253,19 @@ type metricFold struct {
 	all []sample
 }
 
-func (t *metricFold) one(m *metric, value float64, labels ...string) {
+func (t *metricFold) add(m *metric, value float64, labels ...string) {
 	t.all = append(t.all, m.at(value, append([]string{t.run}, labels...)...))
 }
 
 func (t *metricFold) events(live *resources.Live) {
-	t.one(logBehind, float64(live.Tail.Unread()))
-	t.one(logMissed, float64(live.Tail.Missed()))
-	t.one(badTotal, float64(live.Sum.BadLines))
+	t.add(logBehind, float64(live.Tail.Unread()))
+	t.add(logMissed, float64(live.Tail.Missed()))
+	t.add(badTotal, float64(live.Sum.BadLines))
 	for kind, n := range live.Sum.Events {
-		t.one(eventsTotal, float64(n), kind)
+		t.add(eventsTotal, float64(n), kind)
 	}
 	for key, n := range live.Sum.Losses {
-		t.one(lostTotal, float64(n), key.Kind, key.Cause)
+		t.add(lostTotal, float64(n), key.Kind, key.Cause)
 	}
 }
 
@@ -279,30 +279,30 @@ var latencyBounds = func() (bounds []int64) {
 
 func (t *metricFold) graphs(s *resources.Sum) {
 	for phase, p := range s.Phases {
-		t.one(graphsTotal, float64(p.Graphs), phase)
-		t.one(tokensTotal, float64(p.Tokens+p.Rejected), phase) // a counter does not go back
+		t.add(graphsTotal, float64(p.Graphs), phase)
+		t.add(tokensTotal, float64(p.Tokens+p.Rejected), phase) // a counter does not go back
 		if p.Timed > 0 {
-			t.one(graphTime, float64(p.NS)/1e9, phase)
+			t.add(graphTime, float64(p.NS)/1e9, phase)
 		}
 		if p.Inside > 0 {
-			t.one(insideTime, float64(p.InsideNS)/1e9, phase)
+			t.add(insideTime, float64(p.InsideNS)/1e9, phase)
 		}
 		if p.Looked {
-			t.one(lookTime, float64(p.LookNS)/1e9, phase)
+			t.add(lookTime, float64(p.LookNS)/1e9, phase)
 		}
 		if p.Counted > 0 {
-			t.one(paddedTotal, float64(p.FLOPs), phase)
+			t.add(paddedTotal, float64(p.FLOPs), phase)
 			if p.NoMask == 0 {
-				t.one(flopsTotal, float64(p.Useful), phase)
+				t.add(flopsTotal, float64(p.Useful), phase)
 			}
 		}
 		if p.Sized > 0 {
-			t.one(readTotal, float64(p.Read), phase)
-			t.one(writtenTotal, float64(p.Written), phase)
+			t.add(readTotal, float64(p.Read), phase)
+			t.add(writtenTotal, float64(p.Written), phase)
 		}
 	}
 	for key, ns := range s.ByPhaseAndComponent() {
-		t.one(componentsNS, float64(ns)/1e9, key.Phase, key.Component)
+		t.add(componentsNS, float64(ns)/1e9, key.Phase, key.Component)
 	}
 	if l := &s.Latency; l.Count > 0 {
 		var buckets []bucket
@@ -315,8 +315,8 @@ func (t *metricFold) graphs(s *resources.Sum) {
 
 func (t *metricFold) memory(s *resources.Sum) {
 	if s.Memory.Allocations > 0 {
-		t.one(memoryLive, float64(s.Memory.Live))
-		t.one(memoryPeak, float64(s.Memory.Peak))
+		t.add(memoryLive, float64(s.Memory.Live))
+		t.add(memoryPeak, float64(s.Memory.Peak))
 	}
 }
 
@@ -325,19 +325,19 @@ func (t *metricFold) devices(s *resources.Sum) {
 		index := strconv.Itoa(g.Index)
 		known := func(m *metric, v *float64, of float64) {
 			if v != nil {
-				t.one(m, *v/of, index, g.Name)
+				t.add(m, *v/of, index, g.Name)
 			}
 		}
 		known(gpuBusy, g.Last.Utilization, 100)
 		known(gpuMemory, g.Last.MemoryUtilization, 100)
 		if g.Last.MemoryUsed != nil {
-			t.one(gpuUsed, float64(*g.Last.MemoryUsed), index, g.Name)
+			t.add(gpuUsed, float64(*g.Last.MemoryUsed), index, g.Name)
 		}
 		known(gpuPower, g.Last.PowerW, 1)
 		known(gpuEnergy, g.EnergyJ, 1)
 	}
 	for _, z := range s.Zones() {
-		t.one(raplEnergy, z.EnergyJ, z.Domain)
+		t.add(raplEnergy, z.EnergyJ, z.Domain)
 	}
 }
 
@@ -346,22 +346,22 @@ func (t *metricFold) caches(s *resources.Sum, known *rundir.Metadata, alone bool
 	for _, c := range s.Caches() {
 		ctx, cache := strconv.FormatUint(uint64(c.Ctx), 10), cmp.Or(c.Cache, c.Type)
 		if alone && s.CachesWhole() {
-			t.one(kvCells, float64(c.Used), ctx, cache, "used")
+			t.add(kvCells, float64(c.Used), ctx, cache, "used")
 		}
 		if cells := resources.Capacity(known, c); alone && cells > 0 {
-			t.one(kvCells, float64(cells), ctx, cache, "capacity")
+			t.add(kvCells, float64(cells), ctx, cache, "capacity")
 		}
 		for operation, n := range map[string]int64{"allocate": c.Allocated, "update": c.Updated, "evict": c.Evicted} {
-			t.one(kvCellOps, float64(n), ctx, cache, operation)
+			t.add(kvCellOps, float64(n), ctx, cache, operation)
 		}
 		if c.KeyBytes != nil {
-			t.one(kvWritten, float64(*c.KeyBytes), ctx, cache, "key")
+			t.add(kvWritten, float64(*c.KeyBytes), ctx, cache, "key")
 		}
 		if c.ValueBytes != nil {
-			t.one(kvWritten, float64(*c.ValueBytes), ctx, cache, "value")
+			t.add(kvWritten, float64(*c.ValueBytes), ctx, cache, "value")
 		}
 		if c.HitRatio != nil {
-			t.one(kvRatio, *c.HitRatio, ctx, cache)
+			t.add(kvRatio, *c.HitRatio, ctx, cache)
 		}
 	}
 }
@@ -370,13 +370,13 @@ func (t *metricFold) caches(s *resources.Sum, known *rundir.Metadata, alone bool
 // its metadata say when it is sealed.
 func (t *metricFold) capture(run Run, known *rundir.Metadata, now *resources.Status) {
 	if size, ok := captured(run.dir); ok {
-		t.one(captureSize, float64(size))
+		t.add(captureSize, float64(size))
 	}
 	if now != nil && (now.Packets > 0 || len(now.Losses) > 0) {
-		t.one(packetsSum, float64(now.Packets))
-		t.one(captureSum, float64(now.Stored))
+		t.add(packetsSum, float64(now.Packets))
+		t.add(captureSum, float64(now.Stored))
 		for cause, n := range now.Losses {
-			t.one(packetsLost, float64(n), cause)
+			t.add(packetsLost, float64(n), cause)
 		}
 	}
 	if now != nil {
@@ -390,11 +390,11 @@ func (t *metricFold) capture(run Run, known *rundir.Metadata, now *resources.Sta
 		packets, stored = packets+float64(s.Packets), stored+float64(s.BytesStored)
 	}
 	if len(known.Streams) > 0 {
-		t.one(packetsSum, packets)
-		t.one(captureSum, stored)
+		t.add(packetsSum, packets)
+		t.add(captureSum, stored)
 	}
 	for _, l := range known.Losses {
-		t.one(packetsLost, float64(l.Packets), l.Cause)
+		t.add(packetsLost, float64(l.Packets), l.Cause)
 	}
 	t.cost(known.Account)
 }
@@ -408,12 +408,12 @@ func (t *metricFold) cost(a *rundir.Account) {
 	if !ok {
 		return
 	}
-	t.one(overhead, share)
-	t.one(timeLost, float64(a.Time.TapNS)/1e9, "tap")
-	t.one(timeLost, float64(a.Time.WaitNS)/1e9, "wait")
-	t.one(timeLost, float64(a.Time.CutNS)/1e9, "cut")
+	t.add(overhead, share)
+	t.add(timeLost, float64(a.Time.TapNS)/1e9, "tap")
+	t.add(timeLost, float64(a.Time.WaitNS)/1e9, "wait")
+	t.add(timeLost, float64(a.Time.CutNS)/1e9, "cut")
 	if most, ok := a.Time.OverheadMost(); ok {
-		t.one(overheadMost, most)
+		t.add(overheadMost, most)
 	}
 }
 

@@ -26,15 +26,15 @@ func (t *metricFold) snapshot(s *kvcache.Snapshot) {
 		ctx, cache := strconv.FormatUint(uint64(c.Ctx), 10), c.Cache.String()
 		for state, cells := range map[string]int{"used": c.Used, "free": c.Free, "shared": c.Shared,
 			"capacity": c.Cells} {
-			t.one(kvCells, float64(cells), ctx, cache, state)
+			t.add(kvCells, float64(cells), ctx, cache, state)
 		}
 		for _, seq := range c.Sequences {
-			t.one(kvSequence, float64(seq.Cells), ctx, cache, strconv.Itoa(int(seq.Seq)))
+			t.add(kvSequence, float64(seq.Cells), ctx, cache, strconv.Itoa(int(seq.Seq)))
 		}
 	}
-	t.one(kvNeeded, float64(s.Reuse.Needed))
-	t.one(kvReused, float64(s.Reuse.Reused))
-	t.one(kvHits, float64(s.Reuse.Hits))
+	t.add(kvNeeded, float64(s.Reuse.Needed))
+	t.add(kvReused, float64(s.Reuse.Reused))
+	t.add(kvHits, float64(s.Reuse.Hits))
 	t.histogram(kvLifetime, &s.Lifetime)
 	t.histogram(kvIdle, &s.Idle)
 	t.histogram(kvGap, &s.Reuse.Gap)

@@ -40,29 +40,29 @@ func (t *metricFold) requests(now *kvcache.RequestsNow) {
 		if end == "" {
 			end = "unknown"
 		}
-		t.one(requestsEnded, float64(n), end)
+		t.add(requestsEnded, float64(n), end)
 	}
-	t.one(requestsRunning, float64(now.Running))
-	t.one(requestsWaiting, float64(now.Waiting))
-	t.one(requestsPrompt, float64(ended.Cached), "cached")
-	t.one(requestsPrompt, float64(ended.Computed), "computed")
-	t.one(requestsOutput, float64(ended.Output))
-	t.one(requestsDraft, float64(ended.Drafted), "drafted")
-	t.one(requestsDraft, float64(ended.Accepted), "accepted")
+	t.add(requestsRunning, float64(now.Running))
+	t.add(requestsWaiting, float64(now.Waiting))
+	t.add(requestsPrompt, float64(ended.Cached), "cached")
+	t.add(requestsPrompt, float64(ended.Computed), "computed")
+	t.add(requestsOutput, float64(ended.Output))
+	t.add(requestsDraft, float64(ended.Drafted), "drafted")
+	t.add(requestsDraft, float64(ended.Accepted), "accepted")
 	for _, a := range ended.Again {
-		t.one(againRequests, float64(a.Requests), a.Cause)
-		t.one(againTokens, float64(a.Tokens), a.Cause)
-		t.one(againBytes, float64(a.Bytes), a.Cause)
-		t.one(againTime, float64(a.CostNS)/1e9, a.Cause)
+		t.add(againRequests, float64(a.Requests), a.Cause)
+		t.add(againTokens, float64(a.Tokens), a.Cause)
+		t.add(againBytes, float64(a.Bytes), a.Cause)
+		t.add(againTime, float64(a.CostNS)/1e9, a.Cause)
 	}
 	t.histogram(requestQueue, &ended.Queue)
 	t.histogram(requestFirst, &ended.FirstToken)
 	t.histogram(requestTime, &ended.Duration)
 	t.histogram(requestGap, &ended.Gaps)
 	if e := now.Exported; e != nil {
-		t.one(spans, float64(e.Spans), "sent")
-		t.one(spans, float64(e.Full), "buffer_full")
-		t.one(spans, float64(e.Refused), "refused")
+		t.add(spans, float64(e.Spans), "sent")
+		t.add(spans, float64(e.Full), "buffer_full")
+		t.add(spans, float64(e.Refused), "refused")
 	}
 }
 
@@ -73,6 +73,6 @@ func (t *metricFold) utilization(s *kvcache.Snapshot) {
 		used, cells = used+c.Used, cells+c.Cells
 	}
 	if cells > 0 {
-		t.one(kvUtilization, float64(used)/float64(cells))
+		t.add(kvUtilization, float64(used)/float64(cells))
 	}
 }

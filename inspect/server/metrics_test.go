@@ -284,7 +284,7 @@ func TestMetricsHeldUp(t *testing.T) {
 	}
 	s := newServer(t, Options{Dir: dir, Limits: Limits{FoldTime: 200 * time.Millisecond}})
 	m := newMetrics(s)
-	runs, err := s.runs.all()
+	runs, err := s.runs.runs()
 	if err != nil || len(runs) != 3 {
 		t.Fatal(runs, err)
 	}

@@ -7,5 +7,5 @@ import "io/fs"
 // ownFile cannot compare owners here.
 func ownFile(fs.FileInfo) bool { return true }
 
-// privately calls make; a folder's permissions guard what it makes.
-func privately(make func() error) error { return make() }
+// withPrivateMode calls make; a folder's permissions guard what it makes.
+func withPrivateMode(make func() error) error { return make() }

@@ -14,8 +14,8 @@ func ownFile(info fs.FileInfo) bool {
 	return ok && int(stat.Uid) == os.Geteuid()
 }
 
-// privately calls make while new files get mode 0600.
-func privately(make func() error) error {
+// withPrivateMode calls make while new files get mode 0600.
+func withPrivateMode(make func() error) error {
 	defer syscall.Umask(syscall.Umask(0o177))
 	return make()
 }

@@ -71,7 +71,7 @@ func (s reports) html(w http.ResponseWriter, r *http.Request) error {
 	case s.o.Report == nil:
 		return fail(http.StatusNotImplemented, "this server makes no reports: 'llamatap report %s' does", run.ID)
 	}
-	done, err := s.turn(r)
+	done, err := s.acquire(r)
 	if err != nil {
 		return err
 	}

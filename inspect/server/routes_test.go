@@ -80,13 +80,13 @@ func TestRoutesOfB(t *testing.T) {
 		sessions.Active[1].Path != filepath.Join(dir, "m", sealedRun, "resource.jsonl") {
 		t.Errorf("%+v", sessions)
 	}
-	var whole struct {
+	var absPath struct {
 		ID   string `json:"session_id"`
 		Logs []byte `json:"logs_b64"`
 	}
-	decode(t, request(s, "/logs/"+sealedRun).Body.Bytes(), &whole)
-	if whole.ID != sealedRun || string(whole.Logs) != log7 {
-		t.Errorf("%s: %q", whole.ID, whole.Logs)
+	decode(t, request(s, "/logs/"+sealedRun).Body.Bytes(), &absPath)
+	if absPath.ID != sealedRun || string(absPath.Logs) != log7 {
+		t.Errorf("%s: %q", absPath.ID, absPath.Logs)
 	}
 	var lines struct {
 		ID    string   `json:"session_id"`

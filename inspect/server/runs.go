@@ -38,8 +38,8 @@ type listing struct {
 // maxRuns bounds how many runs are listed; the newest are.
 const maxRuns = 10000
 
-// all lists the runs that are served, newest first.
-func (l *listing) all() ([]Run, error) {
+// runs lists the runs that are served, newest first.
+func (l *listing) runs() ([]Run, error) {
 	if l.stored != nil {
 		runs, err := l.stored.Runs()
 		return runs[:min(len(runs), maxRuns)], err
@@ -51,11 +51,11 @@ func (l *listing) all() ([]Run, error) {
 		return nil, fmt.Errorf("serve %s: %w: give a run directory or a folder of runs", l.dir, err)
 	}
 	if IsRun(l.dir) {
-		whole, err := filepath.Abs(l.dir)
+		absPath, err := filepath.Abs(l.dir)
 		if err != nil {
 			return nil, err
 		}
-		return []Run{look(l.dir, filepath.Base(whole), filepath.Base(filepath.Dir(whole)))}, nil
+		return []Run{describeRun(l.dir, filepath.Base(absPath), filepath.Base(filepath.Dir(absPath)))}, nil
 	}
 	var runs []Run
 	for _, p := range rundir.Find(l.dir) {
@@ -64,7 +64,7 @@ func (l *listing) all() ([]Run, error) {
 	runs = slices.CompactFunc(runs, func(a, b Run) bool { return a.ID == b.ID }) // a copy of a run is that run
 	runs = runs[:min(len(runs), maxRuns)]
 	for i, r := range runs {
-		runs[i] = look(r.dir, r.ID, r.Model)
+		runs[i] = describeRun(r.dir, r.ID, r.Model)
 	}
 	if l.live {
 		return l.onlyLive(runs), nil
@@ -96,7 +96,7 @@ func IsRun(dir string) bool {
 	return resources.HasLog(dir)
 }
 
-func look(dir, id, model string) Run {
+func describeRun(dir, id, model string) Run {
 	return Run{ID: id, Model: model, State: resources.StateOf(dir), Events: resources.HasLog(dir),
 		LogBytes: resources.LogSize(dir), dir: dir}
 }
@@ -115,7 +115,7 @@ func (l *listing) find(id string) (Run, error) {
 }
 
 func (l *listing) lookUp(id string) (Run, error) {
-	runs, err := l.all()
+	runs, err := l.runs()
 	if err != nil {
 		return Run{}, fail(http.StatusInternalServerError, "%w", err)
 	}
@@ -150,7 +150,7 @@ func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	runs, err := s.runs.all()
+	runs, err := s.runs.runs()
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{o: o, runs: listing{dir: o.Dir, stored: o.Stored, live: o.Live},
 		follows: make(chan struct{}, o.Limits.Follows), reports: make(chan struct{}, maxReports),
 		running: make(chan struct{}, 1), stopping: make(chan struct{})}
-	if _, err := s.runs.all(); err != nil {
+	if _, err := s.runs.runs(); err != nil {
 		return nil, err
 	}
 	s.lives.all, s.lives.skim = map[string]*life{}, true
@@ -158,7 +158,7 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range s.table() {
 		mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) {
-			if h := s.hosts.of(req); h != nil {
+			if h := s.hosts.hostOf(req); h != nil {
 				s.pass(w, req, h)
 				return
 			}
@@ -168,7 +168,7 @@ func (s *Server) routes() http.Handler {
 			}
 		})
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { writeError(w, s.nothingHere(mux, r)) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { writeError(w, s.noRoute(mux, r)) })
 	return mux
 }
 

@@ -22,7 +22,7 @@ func (l *listing) sessions(w http.ResponseWriter, r *http.Request) error {
 	if err := checkQuery(r); err != nil {
 		return err
 	}
-	runs, err := l.all()
+	runs, err := l.runs()
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (l *listing) health(w http.ResponseWriter, r *http.Request) error {
 	if err := checkQuery(r); err != nil {
 		return err
 	}
-	runs, err := l.all()
+	runs, err := l.runs()
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (s logs) wholeLog(w http.ResponseWriter, r *http.Request) error {
 		if errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil || s.over(r) {
+		if err != nil || s.isAbandoned(r) {
 			return errors.Join(err, out.Flush()) // an answer that does not end as JSON is seen to be cut off
 		}
 		encoder.Write(line.Text)
@@ -116,7 +116,7 @@ func (s logs) newLines(w http.ResponseWriter, r *http.Request) error {
 		if errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil || s.over(r) {
+		if err != nil || s.isAbandoned(r) {
 			return errors.Join(err, out.Flush())
 		}
 		if line.Number <= from {

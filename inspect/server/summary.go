@@ -77,8 +77,8 @@ func (s reports) now(run Run) *resources.Status {
 	return &status
 }
 
-// turn waits until a log may be read as a whole; done lets the next one.
-func (s reports) turn(r *http.Request) (done func(), err error) {
+// acquire waits until a log may be read as a whole; done lets the next one.
+func (s reports) acquire(r *http.Request) (done func(), err error) {
 	select {
 	case s.reports <- struct{}{}:
 		return func() { <-s.reports }, nil
@@ -100,7 +100,7 @@ func (s reports) report(r *http.Request) (*resources.Report, error) {
 		return nil, err
 	}
 	tail.Close()
-	done, err := s.turn(r)
+	done, err := s.acquire(r)
 	if err != nil {
 		return nil, err
 	}

@@ -51,8 +51,8 @@ func stateDirs() (dirs []string) {
 // tokenName is the name of the file with the token of the server at addr, HOST:PORT or unix:PATH.
 func tokenName(addr string) string {
 	if path, ok := strings.CutPrefix(addr, unixScheme); ok {
-		if whole, err := filepath.Abs(path); err == nil {
-			addr = unixScheme + whole
+		if absPath, err := filepath.Abs(path); err == nil {
+			addr = unixScheme + absPath
 		}
 	}
 	return "serve-" + strings.NewReplacer(":", "_", "/", "_", "%", "_", "[", "", "]", "").Replace(addr) + ".token"

@@ -82,7 +82,8 @@ func (g *DiffGroups) Add(row *RowDiff) error {
 	case DiffByTensor:
 		key, line.Layer, line.Tensor, line.Ctx = tensorKey{row.Ctx, row.Tensor}, &row.Layer, row.Tensor, row.Ctx
 	case DiffByToken:
-		key, line.Token, line.ID, line.Ctx, line.Text = row.Token, &row.Token, row.ID, row.Ctx, g.texts.of(row.Token)
+		key, line.Token, line.ID, line.Ctx, line.Text = row.Token, &row.Token, row.ID, row.Ctx,
+			g.texts.textOf(row.Token)
 	default:
 		return fmt.Errorf("lines of %q: use layer, tensor or token", g.by)
 	}

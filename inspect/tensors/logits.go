@@ -137,8 +137,8 @@ func newLogitRow() logitRow {
 	return logitRow{a: softmax{most: math.Inf(-1)}, b: softmax{most: math.Inf(-1)}}
 }
 
-// take adds a logit, and returns what earlier numerators are to be multiplied by.
-func (s *softmax) take(x float64, at int) (scale float64) {
+// addLogit adds a logit, and returns what earlier numerators are to be multiplied by.
+func (s *softmax) addLogit(x float64, at int) (scale float64) {
 	if math.IsInf(x, -1) { // a masked token has no probability
 		return 1
 	}
@@ -156,8 +156,8 @@ func (s *softmax) take(x float64, at int) (scale float64) {
 func (r *logitRow) add(a, b []float32) {
 	for i, v := range a {
 		x, y := float64(v), float64(b[i])
-		r.across *= r.a.take(x, r.n)
-		r.b.take(y, r.n)
+		r.across *= r.a.addLogit(x, r.n)
+		r.b.addLogit(y, r.n)
 		if !math.IsInf(x, -1) {
 			r.across += math.Exp(x-r.a.most) * (x - y)
 		}

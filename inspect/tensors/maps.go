@@ -89,7 +89,7 @@ func (m *Map) EachRow(fn func(*MapRow) error) error {
 		if p.Ctx != m.options.Ctx || !m.note.uses(p.Name) {
 			continue
 		}
-		if err := b.take(i, p); err != nil {
+		if err := b.addPacket(i, p); err != nil {
 			return err
 		}
 	}
@@ -244,8 +244,8 @@ type pieces struct {
 	values []float32
 }
 
-// take adds a packet to the current execution.
-func (b *mapBuilder) take(i int, p *stream.Packet) error {
+// addPacket adds a packet to the current execution.
+func (b *mapBuilder) addPacket(i int, p *stream.Packet) error {
 	if p.Exec != b.exec {
 		if err := b.flush(); err != nil {
 			return err

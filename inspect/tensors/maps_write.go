@@ -57,7 +57,7 @@ func (m *MapRow) top(texts *tokenTexts) []string {
 }
 
 func tokenText(token int64, texts *tokenTexts) string {
-	if text := texts.of(token); text != nil {
+	if text := texts.textOf(token); text != nil {
 		return fmt.Sprintf("%d %q", token, *text)
 	}
 	return strconv.FormatInt(token, 10)

@@ -212,7 +212,7 @@ func (j *job) lines(texts *tokenTexts, fn func(*Measure) error) error {
 			line.Stored, line.Raw, line.Ratio = 0, 0, 0 // a row has no bytes of its own in a compressed packet
 		}
 		if line.TokenCount == 1 {
-			line.TokenText = texts.of(*line.TokenIndex)
+			line.TokenText = texts.textOf(*line.TokenIndex)
 		}
 		line.Stats = j.sums[row].Stats()
 		if err := fn(&line); err != nil {

@@ -43,7 +43,7 @@ func Repair(path, version string) (what []string, err error) {
 	// a recorded loss is not
 	isDamaged := func(f Finding) bool { return f.Kind == Damage || f.Kind == Unsealed }
 	if !slices.ContainsFunc(v.Findings, isDamaged) {
-		more, err := tidy(path)
+		more, err := removeLeftovers(path)
 		return append(what, more...), err
 	}
 	if c, err := net.Dial("unix", filepath.Join(path, rundir.SocketName)); err == nil {
@@ -57,8 +57,8 @@ func Repair(path, version string) (what []string, err error) {
 	return append(what, more...), err
 }
 
-// tidy removes what a process that was killed has left in a run that is sealed and whole.
-func tidy(path string) (what []string, err error) {
+// removeLeftovers removes what a process that was killed has left in a run that is sealed and whole.
+func removeLeftovers(path string) (what []string, err error) {
 	dir, err := rundir.Mend(path)
 	if errors.Is(err, rundir.ErrInUse) {
 		return nil, nil // its collector is about to do that
@@ -97,7 +97,7 @@ type repairer struct {
 	killed  bool // before it could write how it ended, or nobody knows
 }
 
-func (r *repairer) say(format string, args ...any) {
+func (r *repairer) note(format string, args ...any) {
 	r.done.What = append(r.done.What, fmt.Sprintf(format, args...))
 }
 
@@ -108,7 +108,7 @@ func repairDir(path, version string) ([]string, error) {
 	}
 	r := &repairer{path: path, changed: map[string]bool{}, done: rundir.Repair{At: time.Now().UTC(), Llamatap: version}}
 	if !report.Sealed {
-		r.say("there was no %s that can be read", rundir.ManifestName)
+		r.note("there was no %s that can be read", rundir.ManifestName)
 		if report, err = interrupted(path); err != nil {
 			return nil, err
 		}
@@ -125,13 +125,13 @@ func repairDir(path, version string) ([]string, error) {
 		if r.moved.Has(name) {
 			continue
 		}
-		r.say("%s", goneText(path, name, listed))
+		r.note("%s", goneText(path, name, listed))
 		r.lost = true
 	}
 	for _, name := range report.Changed {
 		r.changed[name] = true
 		r.lost = r.lost || irreplaceable(path, name)
-		r.say("%s was not what the manifest had recorded", name)
+		r.note("%s was not what the manifest had recorded", name)
 	}
 	if r.dir, err = rundir.Mend(path); err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (r *repairer) distrust() error {
 func (r *repairer) putAside(name string) error {
 	aside, err := rundir.MoveToBackup(r.path, name)
 	if err == nil {
-		r.say("%s is %s now, and is made anew with what is certain", name, aside)
+		r.note("%s is %s now, and is made anew with what is certain", name, aside)
 	}
 	return err
 }
@@ -209,9 +209,9 @@ func (r *repairer) segments() error {
 		what, err := Repair(filepath.Join(r.path, name), r.done.Llamatap)
 		if errors.Is(err, ErrNotARun) {
 			if os.Remove(filepath.Join(r.path, name)) == nil {
-				r.say("%s was empty, and is removed", name)
+				r.note("%s was empty, and is removed", name)
 			} else {
-				r.say("%s: there is nothing in it that can be read; it is left alone", name)
+				r.note("%s: there is nothing in it that can be read; it is left alone", name)
 			}
 			continue
 		}
@@ -219,7 +219,7 @@ func (r *repairer) segments() error {
 			return err
 		}
 		for _, w := range what {
-			r.say("%s: %s", name, w)
+			r.note("%s: %s", name, w)
 		}
 		r.lost = r.lost || len(what) > 0
 		if err := r.dir.AddSegment(name); err != nil {
@@ -236,11 +236,11 @@ func (r *repairer) metadata() error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && r.ofSegment():
 	case errors.Is(err, fs.ErrNotExist):
-		r.say("there was no %s: what ran, where and how is unknown", rundir.MetadataName)
+		r.note("there was no %s: what ran, where and how is unknown", rundir.MetadataName)
 	case err == nil:
 		r.meta = m
 	default:
-		r.say("%v", err)
+		r.note("%v", err)
 		if err := r.putAside(rundir.MetadataName); err != nil {
 			return err
 		}
@@ -274,7 +274,7 @@ func (r *repairer) ofSegment() bool {
 		Contexts: m.Contexts, Llama: m.Llama,
 		Host: m.Host, Config: m.Config, Clock: m.Clock,
 	}
-	r.say("there was no %s: what ran, where and how is that of the run", rundir.MetadataName)
+	r.note("there was no %s: what ran, where and how is that of the run", rundir.MetadataName)
 	return true
 }
 
@@ -288,7 +288,7 @@ func (r *repairer) stream() error {
 		}
 		aside, err := rundir.MoveToBackup(r.path, rundir.StreamName+stream.IndexSuffix)
 		if err == nil {
-			r.say("there is no %s: its index is %s now", rundir.StreamName, aside)
+			r.note("there is no %s: its index is %s now", rundir.StreamName, aside)
 		}
 		return err
 	}
@@ -297,7 +297,7 @@ func (r *repairer) stream() error {
 		return err
 	}
 	for _, w := range done.What {
-		r.say("%s", w)
+		r.note("%s", w)
 	}
 	r.lost = r.lost || done.Lost
 	r.dir.AddSum(rundir.StreamName, done.Stream.Size, done.Stream.SHA256)
@@ -309,7 +309,7 @@ func (r *repairer) stream() error {
 	defer s.Close()
 	if err := s.Verify(nil); err != nil {
 		r.lost = true
-		r.say("what cannot be read of the stream stays as it is: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		r.note("what cannot be read of the stream stays as it is: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	r.describe(s)
 	if err := recount(r, s); err != nil {
@@ -331,12 +331,12 @@ func (r *repairer) table() error {
 		return nil
 	case err != nil:
 		r.lost = true
-		r.say("%v", err)
+		r.note("%v", err)
 		return nil
 	}
 	if t.Cut || len(t.Missing) > 0 || t.First > 0 && r.meta.Rotated == nil && r.moved == nil {
 		r.lost = true
-		r.say("%s was not completed, and holds %d rows: those behind them are lost", rundir.TraceName, t.Rows())
+		r.note("%s was not completed, and holds %d rows: those behind them are lost", rundir.TraceName, t.Rows())
 	}
 	return t.Close()
 }
@@ -373,7 +373,7 @@ func (r *repairer) lines() error {
 		}
 		if cut > 0 {
 			r.lost = true
-			r.say("%s: the last %d bytes were half a line, and are cut off", e.Name(), cut)
+			r.note("%s: the last %d bytes were half a line, and are cut off", e.Name(), cut)
 		}
 		if log, number, ok := rundir.PartOf(e.Name()); !ok || number == newest[log] {
 			files = append(files, e.Name())
@@ -383,11 +383,11 @@ func (r *repairer) lines() error {
 	case !r.killed || len(files) == 0:
 	case r.sealed:
 		r.lost = true
-		r.say("%s had said whether lines of %s were lost before the run was sealed", rundir.MetadataName,
+		r.note("%s had said whether lines of %s were lost before the run was sealed", rundir.MetadataName,
 			strings.Join(files, ", "))
 	default:
 		r.lost = true
-		r.say("the process was killed before it had ended %s: lines that it had not written yet are lost, and their "+
+		r.note("the process was killed before it had ended %s: lines that it had not written yet are lost, and their "+
 			"number is unknown",
 			strings.Join(files, ", "))
 	}
@@ -459,7 +459,7 @@ func (r *repairer) seal() error {
 	for _, name := range left {
 		if table, ok := strings.CutSuffix(strings.TrimPrefix(name, "."), ".parquet.part"); ok {
 			r.lost = true
-			r.say("%s.parquet was not completed: what it would hold is lost", table)
+			r.note("%s.parquet was not completed: what it would hold is lost", table)
 		}
 	}
 	r.meta.Lossy = r.meta.Lossy || r.lost || len(r.meta.Losses) > 0

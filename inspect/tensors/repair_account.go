@@ -79,17 +79,17 @@ func recount(r *repairer, s *stream.Reader) error {
 	if err := s.Err(); err != nil || rebuilt || now.Packets > a.Captured.Packets || now.Bytes > a.Captured.Bytes {
 		return err
 	}
-	gone := rundir.Amount{Packets: a.Captured.Packets - now.Packets, Bytes: a.Captured.Bytes - now.Bytes}
-	if gone == (rundir.Amount{}) {
+	lost := rundir.Amount{Packets: a.Captured.Packets - now.Packets, Bytes: a.Captured.Bytes - now.Bytes}
+	if lost == (rundir.Amount{}) {
 		return nil
 	}
 	cut := newlyCut(s, a)
-	if cut.Packets >= gone.Packets {
-		cut = gone
+	if cut.Packets >= lost.Packets {
+		cut = lost
 	}
-	cut.Bytes = min(cut.Bytes, gone.Bytes)
+	cut.Bytes = min(cut.Bytes, lost.Bytes)
 	a.AddLost(causeCutOff, cut.Packets, cut.Bytes)
-	a.AddLost(causeDamaged, gone.Packets-cut.Packets, gone.Bytes-cut.Bytes)
+	a.AddLost(causeDamaged, lost.Packets-cut.Packets, lost.Bytes-cut.Bytes)
 	a.Captured, r.meta.Losses = now, a.Lost
 	return nil
 }

@@ -17,7 +17,7 @@ func (r *repairer) rotated() error {
 	if !r.killed || r.meta.Rotated != nil || r.moved != nil || !rotates(&r.meta) {
 		return nil
 	}
-	gone := &rundir.Rotated{}
+	lost := &rundir.Rotated{}
 	names, err := rundir.Segments(r.path)
 	if err != nil {
 		return err
@@ -25,9 +25,9 @@ func (r *repairer) rotated() error {
 	last, next := 0, int64(0)
 	for _, name := range names {
 		n, _ := strconv.Atoi(strings.TrimPrefix(name, "seg-")) // Segments lists such names only
-		gone.Segments, last = gone.Segments+n-last-1, n
+		lost.Segments, last = lost.Segments+n-last-1, n
 		if first, last := tokensIn(filepath.Join(r.path, name)); last >= next {
-			gone.Tokens += first - next
+			lost.Tokens += first - next
 			next = last + 1
 		}
 	}
@@ -45,15 +45,15 @@ func (r *repairer) rotated() error {
 	}
 	for table, n := range first {
 		if n > 0 && !r.single(table) {
-			if gone.Parts == nil {
-				gone.Parts = map[string]rundir.RotatedParts{}
+			if lost.Parts == nil {
+				lost.Parts = map[string]rundir.RotatedParts{}
 			}
-			gone.Parts[table] = rundir.RotatedParts{Parts: n}
+			lost.Parts[table] = rundir.RotatedParts{Parts: n}
 		}
 	}
-	if gone.Segments > 0 || len(gone.Parts) > 0 {
-		r.meta.Rotated = gone
-		r.say("the run had given back a part of its data by its settings: %s", gone)
+	if lost.Segments > 0 || len(lost.Parts) > 0 {
+		r.meta.Rotated = lost
+		r.note("the run had given back a part of its data by its settings: %s", lost)
 	}
 	return nil
 }

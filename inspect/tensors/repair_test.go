@@ -379,7 +379,7 @@ func TestRepairKilledSegments(t *testing.T) {
 // TestRepairRotatedSegments: how many tokens a run had given back follows from where the next segment begins, whether
 // that one was sealed or is the one in which the collector was killed.
 func TestRepairRotatedSegments(t *testing.T) {
-	for _, gone := range []string{rundir.ManifestName, rundir.MetadataName} {
+	for _, lost := range []string{rundir.ManifestName, rundir.MetadataName} {
 		d, err := rundir.Create(t.TempDir(), "m", time.Now())
 		check(t, err)
 		check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, RunID: d.ID(),
@@ -388,14 +388,14 @@ func TestRepairRotatedSegments(t *testing.T) {
 		s, err := d.Segment(3)
 		check(t, err)
 		fillFrom(t, s, 2*tokens)
-		remove(t, s.Path(), gone)
+		remove(t, s.Path(), lost)
 		unlock(t, d)
 		what, err := Repair(d.Path(), "test")
 		check(t, err)
 		m, err := rundir.ReadMetadata(d.Path())
 		check(t, err)
 		if r := m.Rotated; r == nil || r.Segments != 2 || r.Tokens != 2*tokens {
-			t.Errorf("without %s: rotated %+v, %q", gone, m.Rotated, what)
+			t.Errorf("without %s: rotated %+v, %q", lost, m.Rotated, what)
 		}
 	}
 }

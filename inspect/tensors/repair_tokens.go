@@ -18,7 +18,7 @@ func (r *repairer) tokens(s *stream.Reader, repaired bool) error {
 	path := filepath.Join(r.path, rundir.TokensName)
 	_, err := os.Stat(path)
 	there := err == nil
-	if there && !repaired && agree(r.path) {
+	if there && !repaired && tokensMatchIndex(r.path) {
 		return nil
 	}
 	texts := indexTexts(s)
@@ -30,7 +30,7 @@ func (r *repairer) tokens(s *stream.Reader, repaired bool) error {
 		if err != nil {
 			return err
 		}
-		r.say("%s is %s now", rundir.TokensName, aside)
+		r.note("%s is %s now", rundir.TokensName, aside)
 	}
 	w, err := rundir.NewTokensWriter(r.dir)
 	if err != nil {
@@ -59,7 +59,7 @@ func (r *repairer) tokens(s *stream.Reader, repaired bool) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
-	r.say("%s is made from the index: %d tokens, of which %d have no text", rundir.TokensName, total, mute)
+	r.note("%s is made from the index: %d tokens, of which %d have no text", rundir.TokensName, total, mute)
 	return w.Close(time.Duration(seconds * float64(time.Second)))
 }
 
@@ -75,8 +75,8 @@ func tokenRecord(ctx uint32, row *label.Row, text rundir.TokenRecord) rundir.Tok
 	return t
 }
 
-// agree reports whether a run's tokens file lists the tokens of its index.
-func agree(dir string) bool {
+// tokensMatchIndex reports whether a run's tokens file lists the tokens of its index.
+func tokensMatchIndex(dir string) bool {
 	r, err := Open(dir)
 	if err != nil {
 		return false

@@ -33,8 +33,8 @@ func newRowsAhead(r *Run) *rowsAhead {
 	return a
 }
 
-// take returns the row of a token, once; false if there is none.
-func (a *rowsAhead) take(index int64) (label.Row, bool) {
+// takeRow returns the row of a token, once; false if there is none.
+func (a *rowsAhead) takeRow(index int64) (label.Row, bool) {
 	row, ok := a.waiting[index]
 	for !ok && !a.ended && a.read < index+farAhead {
 		if !a.advance() {
@@ -56,8 +56,8 @@ func (a *rowsAhead) advance() bool {
 	return true
 }
 
-// rest reads to the end and returns how many rows were not taken, and the smallest number among them.
-func (a *rowsAhead) rest() (n int, least int64) {
+// countUntaken reads to the end and returns how many rows were not taken, and the smallest number among them.
+func (a *rowsAhead) countUntaken() (n int, least int64) {
 	least = -1
 	seen := func(index int64) {
 		if n++; least < 0 || index < least {

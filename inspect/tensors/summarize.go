@@ -185,15 +185,15 @@ func commonShape(a, b []int64) []int64 {
 
 // layers sorts tensors by the layer and, in it, by first packet, which is graph order.
 func (g *gatherer) layers() []Layer {
-	all := make([]*Tensor, 0, len(g.byKey))
+	tensors := make([]*Tensor, 0, len(g.byKey))
 	for _, t := range g.byKey {
-		all = append(all, t)
+		tensors = append(tensors, t)
 	}
-	slices.SortFunc(all, func(a, b *Tensor) int {
+	slices.SortFunc(tensors, func(a, b *Tensor) int {
 		return cmp.Or(cmp.Compare(a.Layer, b.Layer), cmp.Compare(g.order[a.key()], g.order[b.key()]))
 	})
 	layers := []Layer{}
-	for _, t := range all {
+	for _, t := range tensors {
 		if len(layers) == 0 || layers[len(layers)-1].Layer != t.Layer {
 			layers = append(layers, Layer{Layer: t.Layer})
 		}

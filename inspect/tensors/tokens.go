@@ -223,8 +223,8 @@ func (t *tokenTexts) add(index int64, text string) {
 	t.order = append(t.order, number)
 }
 
-// of is the text of a token, nil where there is none.
-func (t *tokenTexts) of(index int64) *string {
+// textOf is the text of a token, nil where there is none.
+func (t *tokenTexts) textOf(index int64) *string {
 	i := sort.Search(len(t.stretches), func(i int) bool { return t.stretches[i].first > index }) - 1
 	for ; i >= 0; i-- { // more than one where tokens stand twice
 		if s := &t.stretches[i]; index < s.first+int64(s.n) {

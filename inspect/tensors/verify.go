@@ -283,7 +283,7 @@ func (v *Verification) checkTokens(r *Run) {
 		}
 	}
 	total, err := r.EachToken(func(t *Token) error {
-		row, ok := rows.take(t.Index)
+		row, ok := rows.takeRow(t.Index)
 		v.Tokens++
 		switch {
 		case !ok:
@@ -301,7 +301,7 @@ func (v *Verification) checkTokens(r *Run) {
 		}
 		return nil
 	})
-	left, least := rows.rest()
+	left, least := rows.countUntaken()
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && left == 0:
 		return

@@ -164,8 +164,8 @@ func (f *Flags) Given(name string) bool {
 
 // find returns the flag of a name, which may have one dash or two; off reports that the name turns it off.
 func (f *Flags) find(name string) (flag *Flag, off bool) {
-	word := bare(name)
-	same := func(n string) bool { return bare(n) == word }
+	word := trimDashes(name)
+	same := func(n string) bool { return trimDashes(n) == word }
 	for _, flag := range f.List {
 		switch {
 		case slices.ContainsFunc(flag.Names, same), slices.ContainsFunc(flag.Old, same):
@@ -177,8 +177,8 @@ func (f *Flags) find(name string) (flag *Flag, off bool) {
 	return nil, false
 }
 
-// bare is a flag's name without its dashes, of which there are at most two.
-func bare(name string) string { return strings.TrimPrefix(strings.TrimPrefix(name, "-"), "-") }
+// trimDashes is a flag's name without its dashes, of which there are at most two.
+func trimDashes(name string) string { return strings.TrimPrefix(strings.TrimPrefix(name, "-"), "-") }
 
 // Parse sets the flags in args, which may stand before and after other arguments, and returns those. Behind "--" all
 // is Program, and is returned too.
@@ -245,7 +245,7 @@ func (f *Flags) Next(args []string) (flag *Flag, value string, n int, err error)
 
 // unknown is the error of a flag that is not in the table, or the request for help.
 func (f *Flags) unknown(name string) error {
-	switch bare(name) {
+	switch trimDashes(name) {
 	case "h", "help":
 		return ErrHelp
 	case "help-all":
@@ -254,17 +254,17 @@ func (f *Flags) unknown(name string) error {
 	var known []string
 	for _, flag := range f.List {
 		for _, n := range slices.Concat(flag.Names, flag.Off) {
-			known = append(known, strings.TrimPrefix(bare(n), f.Prefix))
+			known = append(known, strings.TrimPrefix(trimDashes(n), f.Prefix))
 		}
 	}
-	meant := Nearest(strings.TrimPrefix(bare(name), f.Prefix), known)
+	meant := Nearest(strings.TrimPrefix(trimDashes(name), f.Prefix), known)
 	switch {
 	case meant == "":
 		return &UnknownError{name}
 	case len(meant) == 1:
 		meant = "-" + meant
 	default:
-		meant = name[:len(name)-len(bare(name))] + f.Prefix + meant
+		meant = name[:len(name)-len(trimDashes(name))] + f.Prefix + meant
 	}
 	return Wrongf("unknown flag %s: did you mean %s?", name, meant)
 }

@@ -77,7 +77,7 @@ func (c *Command) Complete(words []string) (lines []string) {
 	if len(rest) > 0 {
 		if flag, _ := f.find(rest[len(rest)-1]); flag != nil && flag.Value != "" &&
 			strings.HasPrefix(rest[len(rest)-1], "-") {
-			for _, word := range flag.words() {
+			for _, word := range flag.listedValues() {
 				add(word, "")
 			}
 			if flag.takesFile() {
@@ -110,8 +110,8 @@ func (c *Command) Complete(words []string) (lines []string) {
 	return lines
 }
 
-// words are the values that the form lists, if it does.
-func (flag *Flag) words() (words []string) {
+// listedValues are the values that the form lists, if it does.
+func (flag *Flag) listedValues() (words []string) {
 	form := strings.TrimSuffix(strings.TrimPrefix(flag.Value, "[="), "]")
 	if !strings.Contains(form, "|") || strings.ContainsAny(form, "[<:, ") {
 		return nil

@@ -23,18 +23,18 @@ func Memberships(root fs.FS, pid, controller string) ([]Membership, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []Membership
+	var memberships []Membership
 	for line := range strings.Lines(string(text)) {
 		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		switch {
 		case len(part) != 3:
 		case part[1] == "":
-			all = append(all, Membership{2, UnifiedMount(root), part[2]})
+			memberships = append(memberships, Membership{2, UnifiedMount(root), part[2]})
 		case slices.Contains(strings.Split(part[1], ","), controller):
-			all = append(all, Membership{1, "sys/fs/cgroup/" + controller, part[2]})
+			memberships = append(memberships, Membership{1, "sys/fs/cgroup/" + controller, part[2]})
 		}
 	}
-	return all, nil
+	return memberships, nil
 }
 
 // UnifiedMount is the folder, below root, in which the hierarchy of version 2 is mounted.
@@ -50,14 +50,14 @@ func UnifiedMount(root fs.FS) string {
 
 // Groups lists the group and those around it, innermost first, as far as this process sees them: a limit of any of
 // them holds. In a container the name may be one of outside, and the mount is the container's own group.
-func (m Membership) Groups(root fs.FS) (all []Group) {
+func (m Membership) Groups(root fs.FS) (groups []Group) {
 	for name := path.Clean("/" + m.Name); ; name = path.Dir(name) {
 		dir := path.Join(m.Mount, name)
 		if info, err := fs.Stat(root, dir); err == nil && info.IsDir() {
-			all = append(all, Group{m.Version, dir})
+			groups = append(groups, Group{m.Version, dir})
 		}
 		if name == "/" {
-			return all
+			return groups
 		}
 	}
 }

@@ -109,7 +109,7 @@ func TestTeam(t *testing.T) {
 	team := start(threads, elements)
 	defer team.stop()
 	var seen [elements]int
-	team.all(func(low, high int) {
+	team.runAll(func(low, high int) {
 		for i := low; i < high; i++ {
 			seen[i]++
 		}

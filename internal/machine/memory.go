@@ -45,13 +45,13 @@ func MeasureMemory(limit Limit) (Memory, error) {
 	a, b, c := make([]float64, n), make([]float64, n), make([]float64, n)
 	team := start(m.Threads, n)
 	defer team.stop()
-	team.all(func(low, high int) { fill(a[low:high], b[low:high], c[low:high]) })
+	team.runAll(func(low, high int) { fill(a[low:high], b[low:high], c[low:high]) })
 	// Filling counts: a third of the time is left to Copy.
 	m.Triad = best(3*m.ArrayBytes, team.began, 2*limit.Time/3, func() {
-		team.all(func(low, high int) { triad(a[low:high], b[low:high], c[low:high], 0.5) })
+		team.runAll(func(low, high int) { triad(a[low:high], b[low:high], c[low:high], 0.5) })
 	})
 	m.Copy = best(m.ArrayBytes, team.began, limit.Time, func() {
-		team.one(func() { copy(a, b) })
+		team.runFirst(func() { copy(a, b) })
 	})
 	return m, nil
 }
@@ -112,8 +112,8 @@ func start(threads, elements int) *team {
 	return t
 }
 
-// all lets every thread do its part, and waits.
-func (t *team) all(f func(low, high int)) {
+// runAll lets every thread do its part, and waits.
+func (t *team) runAll(f func(low, high int)) {
 	t.done.Add(len(t.work))
 	for _, w := range t.work {
 		w <- f
@@ -121,8 +121,8 @@ func (t *team) all(f func(low, high int)) {
 	t.done.Wait()
 }
 
-// one lets the first thread do something, and waits.
-func (t *team) one(f func()) {
+// runFirst lets the first thread do something, and waits.
+func (t *team) runFirst(f func()) {
 	t.done.Add(1)
 	t.work[0] <- func(int, int) { f() }
 	t.done.Wait()

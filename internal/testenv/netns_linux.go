@@ -18,7 +18,7 @@ type OtherHost struct {
 }
 
 // NeedOtherHosts makes n hosts that this one reaches, each by a link of its own, until the test ends. It needs root.
-func NeedOtherHosts(t testing.TB, n int) (all []OtherHost) {
+func NeedOtherHosts(t testing.TB, n int) (otherHosts []OtherHost) {
 	t.Helper()
 	NeedRoot(t)
 	ip := func(args string) ([]byte, error) { return exec.Command("ip", strings.Fields(args)...).CombinedOutput() }
@@ -50,7 +50,7 @@ func NeedOtherHosts(t testing.TB, n int) (all []OtherHost) {
 				t.Fatalf("ip: %v: %s", err, out)
 			}
 		}
-		all = append(all, h)
+		otherHosts = append(otherHosts, h)
 	}
-	return all
+	return otherHosts
 }

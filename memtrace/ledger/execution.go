@@ -56,8 +56,8 @@ func (t *reported[T]) add(v T) {
 	t.ends[len(t.ends)-1] = len(t.values)
 }
 
-// of returns what one reported; false: nothing.
-func (t *reported[T]) of(by int) ([]T, bool) {
+// reportsOf returns what one reported; false: nothing.
+func (t *reported[T]) reportsOf(by int) ([]T, bool) {
 	i := slices.Index(t.by, by)
 	if i < 0 {
 		return nil, false
@@ -120,17 +120,17 @@ func (x *execution) mask(leaf int, streams int64, ranges []ggmlhooks.CellRange) 
 	for _, r := range ranges {
 		x.masks.add(cellRange{int64(r.Row) / per, int64(r.First), int64(r.End)})
 	}
-	all := x.masks.values[begin:]
-	slices.SortFunc(all, func(a, b cellRange) int {
+	cellRanges := x.masks.values[begin:]
+	slices.SortFunc(cellRanges, func(a, b cellRange) int {
 		return cmp.Or(cmp.Compare(a.stream, b.stream), cmp.Compare(a.first, b.first))
 	})
 	kept := 0
-	for _, r := range all {
-		if kept > 0 && all[kept-1].stream == r.stream && r.first <= all[kept-1].end {
-			all[kept-1].end = max(all[kept-1].end, r.end)
+	for _, r := range cellRanges {
+		if kept > 0 && cellRanges[kept-1].stream == r.stream && r.first <= cellRanges[kept-1].end {
+			cellRanges[kept-1].end = max(cellRanges[kept-1].end, r.end)
 			continue
 		}
-		all[kept] = r
+		cellRanges[kept] = r
 		kept++
 	}
 	x.masks.values = x.masks.values[:begin+kept]
@@ -161,7 +161,7 @@ func (x *execution) numbers(l *lookup) (ids []int32, states []int64, ok bool) {
 	case lookOutputs:
 		ids = x.outputs
 	case lookStates:
-		states, ok = x.cells.of(l.by)
+		states, ok = x.cells.reportsOf(l.by)
 		if !ok || l.first < 0 || l.first+l.count > len(states) {
 			return nil, nil, false
 		}

@@ -63,15 +63,15 @@ func (w *output) lasting(a *access, put func(column int, v int64)) {
 	}
 }
 
-// known sets a number, if it is known.
-func (w *output) known(column int, v int32) {
+// setIfKnown sets a number, if it is known.
+func (w *output) setIfKnown(column int, v int32) {
 	if v != none {
 		w.Int(column, int64(v))
 	}
 }
 
-// place sets where a row's bytes begin.
-func (w *output) place(b *memtrace.Buffer, offset uint64) {
+// setPlace sets where a row's bytes begin.
+func (w *output) setPlace(b *memtrace.Buffer, offset uint64) {
 	if b.Host {
 		w.Int(memtrace.TraceAddr, int64(b.Base+offset))
 	}

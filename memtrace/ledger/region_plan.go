@@ -83,7 +83,7 @@ func (p *regionPlanner) leaf(l *ggmlhooks.Leaf, nth int) *memtrace.Region {
 	} else {
 		t.Layer = ggmlhooks.WeightLayer(l.Name)
 	}
-	region := p.r.place(t)
+	region := p.r.addTensor(t)
 	if region != nil && region.Part != "" {
 		region.UsedBy(int(p.g.Ctx))
 	}

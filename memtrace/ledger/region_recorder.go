@@ -76,8 +76,8 @@ func (r *RegionRecorder) BufferEnd(e ggmlhooks.BufferEnd) error {
 	return nil
 }
 
-// look looks at what the process has mapped. Of one that has ended nothing is known, and what was known stays.
-func (r *RegionRecorder) look() {
+// readMappings looks at what the process has mapped. Of one that has ended nothing is known, and what was known stays.
+func (r *RegionRecorder) readMappings() {
 	r.stale = false
 	if r.o.Maps == nil {
 		return
@@ -86,8 +86,8 @@ func (r *RegionRecorder) look() {
 	if err != nil {
 		return
 	}
-	if all, err := memtrace.ParseMaps(text); err == nil && len(all) > 0 {
-		r.m.SetMappings(r.o.Now(), all)
+	if mappings, err := memtrace.ParseMaps(text); err == nil && len(mappings) > 0 {
+		r.m.SetMappings(r.o.Now(), mappings)
 	}
 }
 
@@ -107,15 +107,15 @@ func (r *RegionRecorder) weights(b *memtrace.Buffer) {
 		if t.Bytes == 0 || first < b.FileOffset || end > b.FileOffset+b.Size {
 			continue
 		}
-		r.place(memtrace.Tensor{
+		r.addTensor(memtrace.Tensor{
 			Name: t.Name, Layer: ggmlhooks.WeightLayer(t.Name), DType: t.Type.String(), Shape: t.Shape, Buffer: b.ID,
 			Offset: first - b.FileOffset, Bytes: uint64(t.Bytes),
 		})
 	}
 }
 
-// place makes a tensor known. nil: it has no place.
-func (r *RegionRecorder) place(t memtrace.Tensor) *memtrace.Region {
+// addTensor makes a tensor known. nil: it has no place.
+func (r *RegionRecorder) addTensor(t memtrace.Tensor) *memtrace.Region {
 	region, err := r.m.Place(t)
 	if err != nil {
 		r.doubts.Overlaps++
@@ -127,7 +127,7 @@ func (r *RegionRecorder) place(t memtrace.Tensor) *memtrace.Region {
 // Graph finds the regions of a graph's tensors. Of the one before it, of the same context, nothing new will come.
 func (r *RegionRecorder) Graph(g *ggmlhooks.Graph) error {
 	if r.stale {
-		r.look()
+		r.readMappings()
 	}
 	if old := r.plans[g.Ctx]; old != nil {
 		r.m.Layouts.Set(old.graph, nil)

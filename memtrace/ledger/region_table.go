@@ -167,8 +167,8 @@ func (b *regionRows) put(r *memtrace.Region) error {
 	if r.PID != 0 {
 		b.Int(colPID, int64(r.PID))
 	}
-	b.place(r)
-	b.use(&r.Use)
+	b.setPlace(r)
+	b.setUse(&r.Use)
 	b.time(colAlloc, r.From)
 	to := r.To
 	if buffer := b.m.Buffer(r.Buffer); r.Type == memtrace.Activation && buffer != nil {
@@ -180,8 +180,8 @@ func (b *regionRows) put(r *memtrace.Region) error {
 	return b.EndRow()
 }
 
-// place says where a region lies. Memory of a device has no address.
-func (b *regionRows) place(r *memtrace.Region) {
+// setPlace says where a region lies. Memory of a device has no address.
+func (b *regionRows) setPlace(r *memtrace.Region) {
 	buffer := b.m.Buffer(r.Buffer)
 	if buffer == nil {
 		b.Int(colStart, int64(r.Offset))
@@ -202,7 +202,7 @@ func (b *regionRows) place(r *memtrace.Region) {
 	}
 }
 
-func (b *regionRows) use(u *memtrace.Use) {
+func (b *regionRows) setUse(u *memtrace.Use) {
 	b.time(colFirstWrite, u.FirstWriteNS)
 	b.time(colLastWrite, u.LastWriteNS)
 	b.time(colFirstRead, u.FirstReadNS)

@@ -167,9 +167,9 @@ func (r *rows) row(x *execution, a *access) error {
 	}
 	w.Int(memtrace.TraceTime, ns+w.offset)
 	w.Text(memtrace.TraceTimeSource, source.String())
-	w.known(memtrace.TraceToken, a.token)
-	w.known(memtrace.TraceSeq, a.seq)
-	w.known(memtrace.TraceKVBlock, a.block)
+	w.setIfKnown(memtrace.TraceToken, a.token)
+	w.setIfKnown(memtrace.TraceSeq, a.seq)
+	w.setIfKnown(memtrace.TraceKVBlock, a.block)
 	w.step(x.stepOf(a.token), 1)
 	r.common(x, 1)
 	return w.EndRow()

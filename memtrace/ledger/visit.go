@@ -41,11 +41,11 @@ func (v *visitor) visit(x *execution, it *item) error {
 	case itemMasked:
 		return v.masked()
 	}
-	return v.each(it.spans)
+	return v.emitSpans(it.spans)
 }
 
-// each emits an access for each of some spans.
-func (v *visitor) each(spans []span) error {
+// emitSpans emits an access for each of some spans.
+func (v *visitor) emitSpans(spans []span) error {
 	for i := range spans {
 		v.a.span = spans[i]
 		if err := v.emit(v.x, &v.a); err != nil {
@@ -58,7 +58,7 @@ func (v *visitor) each(spans []span) error {
 // part emits the accesses of a part of the operand.
 func (v *visitor) part(part extent) error {
 	v.spans = part.spans(v.spans[:0])
-	return v.each(v.spans)
+	return v.emitSpans(v.spans)
 }
 
 // unknown emits an access of which it is known how many bytes it may be, but not which: run bytes so many times, 0:
@@ -108,7 +108,7 @@ func (v *visitor) lookup() error {
 
 // experts emits a read of each chosen expert.
 func (v *visitor) experts() error {
-	experts, ok := v.x.experts.of(v.it.rows.by)
+	experts, ok := v.x.experts.reportsOf(v.it.rows.by)
 	if !ok {
 		return v.unknown(0, 1)
 	}
@@ -136,7 +136,7 @@ func (v *visitor) blockOf(stream, first, end int64) int32 {
 // written emits a write of the cell of each token.
 func (v *visitor) written() error {
 	x, it := v.x, v.it
-	numbers, ok := x.cells.of(it.cells.leaf)
+	numbers, ok := x.cells.reportsOf(it.cells.leaf)
 	run := it.at.block * uint64(it.at.ne[0])
 	if !ok || len(numbers) != len(x.tokens) || it.cells.size <= 0 {
 		return v.unknown(run, it.cells.width*int64(len(x.tokens)))
@@ -164,7 +164,7 @@ func (v *visitor) written() error {
 // masked emits reads of the cells that a mask shows, stream by stream, and then of those that it hides.
 func (v *visitor) masked() error {
 	x, it := v.x, v.it
-	ranges, ok := x.masks.of(it.cells.leaf)
+	ranges, ok := x.masks.reportsOf(it.cells.leaf)
 	if !ok {
 		v.doubts.Unreported++
 		return v.part(it.at)

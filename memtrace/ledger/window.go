@@ -115,7 +115,7 @@ func (w *windows) row(s *sum) error {
 	b := s.buffer
 	if s.region != nil {
 		b = w.m.Buffer(s.region.Buffer)
-		out.known(memtrace.TraceLayer, int32(s.region.Layer))
+		out.setIfKnown(memtrace.TraceLayer, int32(s.region.Layer))
 	}
 	switch {
 	case b == nil:
@@ -123,7 +123,7 @@ func (w *windows) row(s *sum) error {
 		out.Text(memtrace.TraceDevice, b.Device)
 		out.Int(memtrace.TraceBuffer, int64(b.ID))
 	default:
-		out.place(b, s.region.Offset)
+		out.setPlace(b, s.region.Offset)
 	}
 	out.region(s.region)
 	out.Text(memtrace.TraceCollector, memtrace.CollectorGraph.String())

@@ -41,12 +41,12 @@ func (t *Table) Writer() *Writer {
 	for range 2 {
 		w.free <- &batch{table.NewBatch(Schema()), make([]int, n)}
 	}
-	w.take()
+	w.nextBatch()
 	return w
 }
 
-// take takes an empty batch, and teaches it the texts that have codes.
-func (w *Writer) take() {
+// nextBatch takes an empty batch, and teaches it the texts that have codes.
+func (w *Writer) nextBatch() {
 	w.batch = <-w.free
 	for column := range w.texts {
 		for _, text := range w.texts[column].list[w.batch.known[column]:] {
@@ -111,7 +111,7 @@ func (w *Writer) EndRows(n int) error {
 	}
 	w.rows += int64(n)
 	if w.batch.Rows() >= w.most {
-		w.hand()
+		w.packBatch()
 	}
 	return nil
 }
@@ -119,10 +119,10 @@ func (w *Writer) EndRows(n int) error {
 // Rows is how many rows were given.
 func (w *Writer) Rows() int64 { return w.rows }
 
-// hand gives the batch to be packed, and takes an empty one.
-func (w *Writer) hand() {
+// packBatch gives the batch to be packed, and takes an empty one.
+func (w *Writer) packBatch() {
 	w.t.work <- job{w.batch, w.free}
-	w.take()
+	w.nextBatch()
 	w.begun = 0
 }
 
@@ -134,7 +134,7 @@ func (w *Writer) Tick(ns int64) error {
 	case w.begun == 0:
 		w.begun = ns
 	case ns-w.begun >= waitNS:
-		w.hand()
+		w.packBatch()
 	}
 	return w.t.Err()
 }
@@ -142,7 +142,7 @@ func (w *Writer) Tick(ns int64) error {
 // Close gives the rows that are left to the table. It may be called twice. The error is the table's.
 func (w *Writer) Close() error {
 	if !w.ended && w.batch.Rows() > 0 {
-		w.hand()
+		w.packBatch()
 	}
 	w.ended = true
 	return w.t.Err()

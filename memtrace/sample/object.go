@@ -34,8 +34,8 @@ const (
 	maxSymbols = 1 << 21
 )
 
-// of is the file at a path, which begins with what leads to the process's own root.
-func (s *objects) of(root, path string) *object {
+// open is the file at a path, which begins with what leads to the process's own root.
+func (s *objects) open(root, path string) *object {
 	if o := s.files[root+path]; o != nil {
 		return o
 	}

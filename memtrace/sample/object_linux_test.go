@@ -46,7 +46,7 @@ func built(t *testing.T, root string, flags ...string) (library, debug string) {
 func namesKept(t *testing.T, root string) bool {
 	t.Helper()
 	var all objects
-	o := all.named(all.of(root, "/lib/hidden.so"))
+	o := all.named(all.open(root, "/lib/hidden.so"))
 	if len(o.segments) == 0 || o.code.at(valueOf(o.code, "whose"), 1) != "whose" {
 		t.Fatalf("%+v: not read", o)
 	}
@@ -128,12 +128,12 @@ func TestObjectsOfNoELF(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range []string{path, "/dev/zero", "/no/such/file", "/", "/proc/self/maps"} {
-		if o := all.named(all.of("", p)); len(o.segments) != 0 || o.function(0) != "" || o.variable(0, 1) != "" {
+		if o := all.named(all.open("", p)); len(o.segments) != 0 || o.function(0) != "" || o.variable(0, 1) != "" {
 			t.Errorf("%s: %+v", p, o)
 		}
 	}
 	all.renew("", path)
-	if all.of("", path).stat.bytes == 0 {
+	if all.open("", path).stat.bytes == 0 {
 		t.Error("not there any more")
 	}
 	library, _ := built(t, t.TempDir())
@@ -141,7 +141,7 @@ func TestObjectsOfNoELF(t *testing.T) {
 		t.Fatal(err)
 	}
 	all.renew("", path)
-	if len(all.of("", path).segments) == 0 {
+	if len(all.open("", path).segments) == 0 {
 		t.Error("the new file was not read")
 	}
 }

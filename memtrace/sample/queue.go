@@ -98,21 +98,21 @@ func decode(b []byte) (a memtrace.Access) {
 	}
 }
 
-// take appends the oldest accesses, at most n, to dst.
-func (q *Queue) take(dst []memtrace.Access, n int) []memtrace.Access {
+// appendMemory appends the oldest accesses, at most n, to dst.
+func (q *Queue) appendMemory(dst []memtrace.Access, n int) []memtrace.Access {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	k := min(n, len(q.memory))
 	dst = append(dst, q.memory[:k]...)
 	q.memory = q.memory[:copy(q.memory, q.memory[k:])]
 	if n -= k; n > 0 && q.read < q.wrote {
-		dst = q.back(dst, n)
+		dst = q.appendSpilled(dst, n)
 	}
 	return dst
 }
 
-// back reads accesses from the file, and empties it when all were read. What cannot be read is lost.
-func (q *Queue) back(dst []memtrace.Access, n int) []memtrace.Access {
+// appendSpilled reads accesses from the file, and empties it when all were read. What cannot be read is lost.
+func (q *Queue) appendSpilled(dst []memtrace.Access, n int) []memtrace.Access {
 	if err := q.out.Flush(); err != nil && q.failed == nil {
 		q.failed = fmt.Errorf("samples that wait for the run: %w; free room on the disk of %s", err, q.folder)
 	}
@@ -142,7 +142,7 @@ const taken = 1 << 14
 func (q *Queue) Before(ns int64, each func(*memtrace.Access)) {
 	for {
 		if len(q.sorted) < taken {
-			q.sorted = q.take(q.sorted, taken)
+			q.sorted = q.appendMemory(q.sorted, taken)
 			slices.SortStableFunc(q.sorted, func(a, b memtrace.Access) int { return cmp.Compare(a.TimeNS, b.TimeNS) })
 		}
 		n := 0

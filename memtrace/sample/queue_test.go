@@ -34,7 +34,7 @@ func TestQueueKeepsAll(t *testing.T) {
 			q.Put(&a)
 			put++
 		}
-		got = q.take(got, step.take)
+		got = q.appendMemory(got, step.take)
 	}
 	if len(got) != put {
 		t.Fatalf("%d of %d came out", len(got), put)
@@ -69,7 +69,7 @@ func TestQueueWithoutDisk(t *testing.T) {
 	if lost, err := q.Lost(); lost != 5 || !errors.Is(err, os.ErrNotExist) {
 		t.Error(lost, err)
 	}
-	if got := q.take(nil, 100); !slices.Equal(got, []memtrace.Access{access(0), access(1), access(2)}) {
+	if got := q.appendMemory(nil, 100); !slices.Equal(got, []memtrace.Access{access(0), access(1), access(2)}) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -92,7 +92,7 @@ func TestQueueOnFailingDisk(t *testing.T) {
 		a := access(i)
 		q.Put(&a)
 	}
-	got := q.take(nil, 2*put)
+	got := q.appendMemory(nil, 2*put)
 	lost, err := q.Lost()
 	if !errors.Is(err, syscall.EBADF) || len(got) != 2 || lost != put-2 {
 		t.Errorf("%d came out, %d were lost, of %d: %v", len(got), lost, put, err)

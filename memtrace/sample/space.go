@@ -79,12 +79,12 @@ func (s *Space) mapped(ns int64, m memtrace.Mapping) {
 	s.places = nil
 }
 
-// look says what is mapped, all of it.
-func (s *Space) look(ns int64, all []memtrace.Mapping) {
-	marked := make([]memtrace.Mapping, 0, len(all)+16)
+// setMappings says what is mapped, all of it.
+func (s *Space) setMappings(ns int64, mappings []memtrace.Mapping) {
+	marked := make([]memtrace.Mapping, 0, len(mappings)+16)
 	places := map[string][]uint64{}
-	for _, m := range all {
-		marked = append(marked, s.marked(m, marked, all, places)...)
+	for _, m := range mappings {
+		marked = append(marked, s.marked(m, marked, mappings, places)...)
 	}
 	s.maps.Look(ns, marked)
 	s.places = nil
@@ -97,7 +97,7 @@ func (s *Space) object(m *memtrace.Mapping) *object {
 	if !isPath(m.Path) {
 		return nil
 	}
-	if o := s.objects.of(s.root, m.Path); len(o.segments) > 0 {
+	if o := s.objects.open(s.root, m.Path); len(o.segments) > 0 {
 		return o
 	}
 	return nil
@@ -106,7 +106,7 @@ func (s *Space) object(m *memtrace.Mapping) *object {
 // marked is a mapping with what is static data of objects marked, in as many parts as it takes. Variables that are
 // zeros at first (.bss) lie in memory that has no name, after the object's others. before is mapped below it or in
 // its place, by address; of all is found out where objects lie.
-func (s *Space) marked(m memtrace.Mapping, before, all []memtrace.Mapping,
+func (s *Space) marked(m memtrace.Mapping, before, mappings []memtrace.Mapping,
 	places map[string][]uint64) []memtrace.Mapping {
 	if isPath(m.Path) {
 		m.Static = !m.Executable() && s.object(&m) != nil
@@ -121,7 +121,7 @@ func (s *Space) marked(m memtrace.Mapping, before, all []memtrace.Mapping,
 		if o == nil {
 			continue
 		}
-		for _, bias := range s.placesOf(o, all, places) {
+		for _, bias := range s.placesOf(o, mappings, places) {
 			if parts := o.zeros(m, bias); parts != nil {
 				return parts
 			}
@@ -134,8 +134,8 @@ func (s *Space) marked(m memtrace.Mapping, before, all []memtrace.Mapping,
 const maxBelow = 3
 
 // after is the number of the first mapping that begins after an address.
-func after(all []memtrace.Mapping, addr uint64) int {
-	i, _ := slices.BinarySearchFunc(all, addr, func(p memtrace.Mapping, addr uint64) int {
+func after(mappings []memtrace.Mapping, addr uint64) int {
+	i, _ := slices.BinarySearchFunc(mappings, addr, func(p memtrace.Mapping, addr uint64) int {
 		if p.Start <= addr {
 			return -1
 		}
@@ -167,14 +167,14 @@ func (o *object) zeros(m memtrace.Mapping, bias uint64) []memtrace.Mapping {
 // placesOf is by how much the addresses of an object are higher in memory than in its file, once for each place
 // where it lies. What several of its mappings agree on is believed: one alone may be of somebody who reads the
 // file.
-func (s *Space) placesOf(o *object, all []memtrace.Mapping, known map[string][]uint64) []uint64 {
+func (s *Space) placesOf(o *object, mappings []memtrace.Mapping, known map[string][]uint64) []uint64 {
 	if places, ok := known[o.path]; ok {
 		return places
 	}
 	page := uint64(os.Getpagesize())
 	votes := map[uint64]int{}
-	for i := range all {
-		m := &all[i]
+	for i := range mappings {
+		m := &mappings[i]
 		if m.Path != o.path {
 			continue
 		}
@@ -207,9 +207,9 @@ func (s *Space) placesOf(o *object, all []memtrace.Mapping, known map[string][]u
 
 // live is the mapping that an address lies in now; nil: none.
 func (s *Space) live(addr uint64) *memtrace.Mapping {
-	all := s.Mapped()
-	if i := after(all, addr); i > 0 && all[i-1].End > addr {
-		return &all[i-1]
+	mappings := s.Mapped()
+	if i := after(mappings, addr); i > 0 && mappings[i-1].End > addr {
+		return &mappings[i-1]
 	}
 	return nil
 }

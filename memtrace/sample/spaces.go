@@ -124,14 +124,14 @@ func (s *Spaces) Look(pid int, ns int64) ([]memtrace.Mapping, error) {
 		return nil, err
 	}
 	defer file.Close()
-	all, err := memtrace.ParseMaps(file)
-	if err != nil || len(all) == 0 {
+	mappings, err := memtrace.ParseMaps(file)
+	if err != nil || len(mappings) == 0 {
 		return nil, err
 	}
 	s.first = cmp.Or(s.first, int32(pid))
 	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-	s.put(event{kind: seen, pid: int32(pid), ns: ns, name: strings.TrimSpace(string(name)), all: all})
-	return all, nil
+	s.put(event{kind: seen, pid: int32(pid), ns: ns, name: strings.TrimSpace(string(name)), all: mappings})
+	return mappings, nil
 }
 
 // LookAround looks at processes that are followed, but for the first one, at most so many: those of which nothing
@@ -208,7 +208,7 @@ func (s *Spaces) apply(e *event) {
 		space.exec(e.ns, e.name)
 	case seen:
 		space.Name = cmp.Or(e.name, space.Name)
-		space.look(e.ns, e.all)
+		space.setMappings(e.ns, e.all)
 	default:
 		space.mapped(e.ns, e.one)
 	}

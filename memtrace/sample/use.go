@@ -69,7 +69,7 @@ func (s *Set) Use(rows *Tallies) *Use {
 	}
 	for _, c := range s.collectors {
 		stats := c.Stats()
-		one := CollectorUse{
+		collectorUse := CollectorUse{
 			Collector: c.Name, Notes: c.Notes, RingBytes: c.Ring, Samples: stats.Samples,
 			WithoutAddress: stats.WithoutAddress,
 			LostRing:       stats.Lost, LostHardware: stats.LostSamples, Undecodable: stats.Bad,
@@ -80,20 +80,20 @@ func (s *Set) Use(rows *Tallies) *Use {
 			if k := memtrace.Collector(k); k != memtrace.CollectorPage &&
 				(k == memtrace.CollectorFault) == (c.Name == Faults) {
 				t := &rows[k]
-				if t.Rows > 0 && one.Types == nil {
-					one.Types = map[string]uint64{}
+				if t.Rows > 0 && collectorUse.Types == nil {
+					collectorUse.Types = map[string]uint64{}
 				}
-				one.Rows += t.Rows
-				one.Unknown += t.Unknown
+				collectorUse.Rows += t.Rows
+				collectorUse.Unknown += t.Unknown
 				for name, n := range t.Types {
-					one.Types[name] += n
+					collectorUse.Types[name] += n
 				}
 			}
 		}
 		if err := c.Err(); err != nil {
-			one.Error = err.Error()
+			collectorUse.Error = err.Error()
 		}
-		u.Collectors = append(u.Collectors, one)
+		u.Collectors = append(u.Collectors, collectorUse)
 	}
 	return u
 }
@@ -122,7 +122,7 @@ func (u *Use) Lost() uint64 {
 func (u *Use) Words() string {
 	var parts []string
 	for i := range u.Collectors {
-		parts = append(parts, u.Collectors[i].words())
+		parts = append(parts, u.Collectors[i].summary())
 	}
 	for _, m := range u.Missing {
 		name, _, _ := strings.Cut(m, ":")
@@ -134,8 +134,8 @@ func (u *Use) Words() string {
 	return strings.Join(parts, "; ")
 }
 
-// words summarises one collector.
-func (u *CollectorUse) words() string {
+// summary summarises one collector.
+func (u *CollectorUse) summary() string {
 	text := fmt.Sprintf("%s %d", u.Collector, u.Samples)
 	if u.Pages != nil {
 		text += " written"

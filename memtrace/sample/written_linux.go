@@ -56,7 +56,7 @@ const regions = 4096
 // Watch prepares to watch a process that was started with the tap and [WrittenEnv]. Nothing is watched until Add.
 func Watch(pid int) (*Written, error) {
 	w := &Written{pid: pid, page: uint64(os.Getpagesize()), uffd: -1, pidfd: -1, found: make([]pageRegion, regions)}
-	if err := w.take(); err != nil {
+	if err := w.openUserfaultfd(); err != nil {
 		w.Close()
 		return nil, err
 	}
@@ -69,8 +69,8 @@ func Watch(pid int) (*Written, error) {
 	return w, nil
 }
 
-// take gets a copy of the process's userfaultfd.
-func (w *Written) take() error {
+// openUserfaultfd gets a copy of the process's userfaultfd.
+func (w *Written) openUserfaultfd() error {
 	dir := filepath.Join("/proc", strconv.Itoa(w.pid), "fd")
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -197,12 +197,12 @@ func (w *Written) ended() bool {
 
 // join adds what the kernel found to what it found before.
 func (w *Written) join(dst []Range, first int, f pageRegion) []Range {
-	gone := f.categories&(pageIsPresent|pageIsSwapped) == 0
-	if n := len(dst); n > first && dst[n-1].End == f.start && dst[n-1].Gone == gone {
+	isFreed := f.categories&(pageIsPresent|pageIsSwapped) == 0
+	if n := len(dst); n > first && dst[n-1].End == f.start && dst[n-1].Gone == isFreed {
 		dst[n-1].End = f.end
 		return dst
 	}
-	return append(dst, Range{Start: f.start, End: f.end, Gone: gone})
+	return append(dst, Range{Start: f.start, End: f.end, Gone: isFreed})
 }
 
 // explain says why a scan failed, and what helps.

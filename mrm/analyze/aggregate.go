@@ -157,7 +157,7 @@ func (g *gathering) add(run *SealedRun, figures []metric) {
 }
 
 // figuresOfRun are the figures of a run as a whole: its speed, and what recording cost.
-func figuresOfRun(run *SealedRun) (all []metric) {
+func figuresOfRun(run *SealedRun) (metrics []metric) {
 	prefill, decode := run.Observer.Tapped.Rates()
 	for _, v := range []struct {
 		name  string
@@ -170,10 +170,10 @@ func figuresOfRun(run *SealedRun) (all []metric) {
 		{"observer_memory_pct", run.Observer.MemoryPct},
 	} {
 		if v.value != nil {
-			all = append(all, metric{kind: ofRuns, name: v.name, value: *v.value})
+			metrics = append(metrics, metric{kind: ofRuns, name: v.name, value: *v.value})
 		}
 	}
-	return all
+	return metrics
 }
 
 func positive(v float64) *float64 {
@@ -233,7 +233,7 @@ func metricsOf(ctx context.Context, run *SealedRun) ([]metric, error) {
 }
 
 // parseMetrics reads metrics.csv; empty cells are left out.
-func parseMetrics(r io.Reader, name string) (all []metric, err error) {
+func parseMetrics(r io.Reader, name string) (metrics []metric, err error) {
 	rows, err := csv.NewReader(r).ReadAll()
 	if err != nil || len(rows) == 0 || len(rows[0]) == 0 || rows[0][0] != "region_type" {
 		return nil, fmt.Errorf("%s: %w: it does not begin with region_type: it was not written by llamatap", name,
@@ -246,11 +246,11 @@ func parseMetrics(r io.Reader, name string) (all []metric, err error) {
 				continue
 			}
 			if v, err := strconv.ParseFloat(text, 64); err == nil {
-				all = append(all, metric{kind: row[0], name: column, value: v})
+				metrics = append(metrics, metric{kind: row[0], name: column, value: v})
 			} else {
-				all = append(all, metric{kind: row[0], name: column, text: text})
+				metrics = append(metrics, metric{kind: row[0], name: column, text: text})
 			}
 		}
 	}
-	return all, nil
+	return metrics, nil
 }

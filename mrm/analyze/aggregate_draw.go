@@ -28,7 +28,7 @@ const labelled = "mrm_label="
 
 // Figures are pictures of the main metrics, a dot and an interval for each cell of an experiment. One that no run
 // has is without means.
-func (r *Aggregated) Figures() (all []metricFigure) {
+func (r *Aggregated) Figures() (metricFigures []metricFigure) {
 	var names []string
 	for i := range r.Groups {
 		if name := r.Groups[i].Experiment; !slices.Contains(names, name) {
@@ -65,10 +65,10 @@ func (r *Aggregated) Figures() (all []metricFigure) {
 			if isShare && !slices.ContainsFunc(a.Means, func(m sheet.CellMean) bool { return m.Mean > 0 }) {
 				a.Means = nil // no run has the label
 			}
-			all = append(all, a)
+			metricFigures = append(metricFigures, a)
 		}
 	}
-	return all
+	return metricFigures
 }
 
 // labelRows are the shares of runs that have a label, by type of region. Where other labels alone were given, the

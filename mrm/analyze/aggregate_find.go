@@ -59,7 +59,7 @@ func Find(roots []string, all bool) (*Found, error) {
 			case path != root && (d.Name() == "derived" || strings.HasPrefix(d.Name(), ".")):
 				return fs.SkipDir
 			}
-			isRun, err := f.look(path, seen)
+			isRun, err := f.addIfRun(path, seen)
 			if err == nil && isRun {
 				return fs.SkipDir
 			}
@@ -77,8 +77,8 @@ func Find(roots []string, all bool) (*Found, error) {
 	return f, nil
 }
 
-// look takes a folder in, if it is a run.
-func (f *Found) look(dir string, seen map[string]bool) (isRun bool, err error) {
+// addIfRun takes a folder in, if it is a run.
+func (f *Found) addIfRun(dir string, seen map[string]bool) (isRun bool, err error) {
 	if _, err := os.Stat(filepath.Join(dir, rundir.MetadataName)); err != nil {
 		return false, nil
 	}

@@ -66,7 +66,7 @@ func Characterize(ctx context.Context, f *Found, progress func(done, total int64
 				return nil, err
 			}
 			for k := range report.Agreement {
-				c.agree(run, &report.Agreement[k])
+				c.addAgreement(run, &report.Agreement[k])
 			}
 		}
 		if progress != nil {
@@ -81,8 +81,8 @@ func Characterize(ctx context.Context, f *Found, progress func(done, total int64
 	return c, nil
 }
 
-// agree takes in how far a collector's samples agree with the ledger: by type of region, and as a whole.
-func (c *Characterization) agree(run *SealedRun, a *memory.Agreement) {
+// addAgreement takes in how far a collector's samples agree with the ledger: by type of region, and as a whole.
+func (c *Characterization) addAgreement(run *SealedRun, a *memory.Agreement) {
 	all := agreementRow{run: run, collector: a.Collector, kind: ofRuns, compared: a.Compared, explained: a.Explained}
 	if a.FirstTouch != nil {
 		all.tau = a.FirstTouch.KendallTau
@@ -138,8 +138,8 @@ func perUnit(a uint64, b int64) any {
 	return float64(a) / float64(b)
 }
 
-// known is v; nil where it is not known.
-func known(v float64, ok bool) any {
+// orNil is v; nil where it is not known.
+func orNil(v float64, ok bool) any {
 	if !ok {
 		return nil
 	}

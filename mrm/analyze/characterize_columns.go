@@ -77,7 +77,7 @@ const (
 // characterColumns are those of characterization.parquet.
 func characterColumns() []publishedColumn[characterRow] {
 	type row = characterRow
-	all := append(cellColumns(func(r *row) *SealedRun { return r.run }),
+	publishedColumns := append(cellColumns(func(r *row) *SealedRun { return r.run }),
 		textColumn("phase", "prefill, decode, or all: both, and executions that mix them",
 			func(r *row) any { return r.part.Name }),
 		textColumn("region_type", "type of region", func(r *row) any { return r.part.Type.String() }),
@@ -103,13 +103,13 @@ func characterColumns() []publishedColumn[characterRow] {
 		floatColumn("bytes_written_per_token", perToken, "bytes_written / tokens",
 			func(r *row) any { return perUnit(r.part.Steps.BytesWritten, r.part.Tokens) }),
 		floatColumn("write_once_ratio", "", "share of written bytes whose memory was written exactly once",
-			func(r *row) any { return known(r.part.Steps.WriteOnce()) }),
+			func(r *row) any { return orNil(r.part.Steps.WriteOnce()) }),
 		intColumn("retention_bytes", table.Bytes, "bytes written, as often as they were: what retention is counted in",
 			func(r *row) any { return r.part.Steps.Retention.Count }),
 		floatColumn("censored_share", "", "share of retention_bytes whose need did not end in the phase",
-			func(r *row) any { return known(r.part.Steps.Retention.CensoredShare()) }))
-	all = append(all, retentionColumns()...)
-	return append(all,
+			func(r *row) any { return orNil(r.part.Steps.Retention.CensoredShare()) }))
+	publishedColumns = append(publishedColumns, retentionColumns()...)
+	return append(publishedColumns,
 		intColumn("reuse_p50_bytes", table.Bytes, "median reuse distance: different other bytes touched between two "+
 			"accesses",
 			func(r *row) any { return quantileOf(&r.part.Steps.Reuses, 0.5) }),
@@ -122,14 +122,14 @@ func characterColumns() []publishedColumn[characterRow] {
 		intColumn("working_set_100ms_max_bytes", table.Bytes, "different bytes touched in 100 ms, most",
 			func(r *row) any { _, most := r.part.Time.WorkingSet(0); return most }).varying(variesWithTime),
 		floatColumn("locality_score", "", "share of 64-byte lines that directly follow the previous one of the region",
-			func(r *row) any { return known(r.part.Steps.Locality()) }),
+			func(r *row) any { return orNil(r.part.Steps.Locality()) }),
 		intColumn("accesses_without_ranges", "accesses", "accesses of which the bytes count, but not where they are",
 			func(r *row) any { return r.part.Steps.Coarse + r.part.Steps.Hulls }),
 	)
 }
 
 // retentionColumns are percentiles of the retention, by both clocks.
-func retentionColumns() (all []publishedColumn[characterRow]) {
+func retentionColumns() (publishedColumns []publishedColumn[characterRow]) {
 	type row = characterRow
 	for _, p := range []struct {
 		name, words string
@@ -138,7 +138,7 @@ func retentionColumns() (all []publishedColumn[characterRow]) {
 		kept := func(m *memtrace.TypeMetrics) any { return quantileOf(&m.Retention.Distribution, p.share) }
 		estimated := func(m *memtrace.TypeMetrics) any { return estimateOf(&m.Retention, p.share) }
 		const kaplan = " by Kaplan and Meier; null: too much is censored"
-		all = append(all,
+		publishedColumns = append(publishedColumns,
 			intColumn("retention_"+p.name+"_executions", unitSteps,
 				p.words+" of the retention, censored ones as long as seen",
 				func(r *row) any { return kept(r.part.Steps) }),
@@ -150,7 +150,7 @@ func retentionColumns() (all []publishedColumn[characterRow]) {
 			floatColumn("km_"+p.name+"_s", unitSeconds, p.words+" of the retention"+kaplan,
 				func(r *row) any { return inSeconds(estimated(r.part.Time)) }).varying(variesWithTime))
 	}
-	return all
+	return publishedColumns
 }
 
 // agreementColumns are those of agreement.parquet.

@@ -114,12 +114,13 @@ type describedColumn struct {
 	Varies      string `json:"varies,omitempty"` // with time, or sample
 }
 
-func describe[R any](columns []publishedColumn[R]) (all []describedColumn) {
+func describe[R any](columns []publishedColumn[R]) (describedColumns []describedColumn) {
 	for _, c := range columns {
 		kind := map[table.Kind]string{table.Text: "string", table.Int64: "int64", table.Float64: "double"}[c.Kind]
-		all = append(all, describedColumn{c.Name, kind, string(c.Unit), c.Null, c.Description, c.Varies})
+		describedColumns = append(describedColumns, describedColumn{c.Name, kind, string(c.Unit), c.Null,
+			c.Description, c.Varies})
 	}
-	return all
+	return describedColumns
 }
 
 // summaryLine is the median over all rows of a phase and a type of region.
@@ -207,7 +208,7 @@ func columnLines(columns []describedColumn) string {
 }
 
 // figures are dots by model and type of region, of decode in the first cell of each model of the largest experiment.
-func (c *Characterization) figures() (all []metricFigure) {
+func (c *Characterization) figures() (metricFigures []metricFigure) {
 	sizes, largest := map[string]int{}, ""
 	for i := range c.rows {
 		name := c.rows[i].run.Experiment.Name
@@ -247,7 +248,7 @@ func (c *Characterization) figures() (all []metricFigure) {
 					Mean: mean})
 			}
 		}
-		all = append(all, f)
+		metricFigures = append(metricFigures, f)
 	}
-	return all
+	return metricFigures
 }

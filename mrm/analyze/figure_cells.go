@@ -16,16 +16,16 @@ type metricFigure struct {
 
 // DrawAcross draws each metric into a folder: a dot for each mean, with its interval as a bar. It returns the paths
 // of the files. A figure of an earlier call that has nothing to draw now, or another form, is removed.
-func DrawAcross(all []metricFigure, dir string, forms []string) (paths []string, err error) {
+func DrawAcross(metricFigures []metricFigure, dir string, forms []string) (paths []string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of figures: %w", err)
 	}
-	for i := range all {
+	for i := range metricFigures {
 		var picture *sheet.Picture
-		if len(all[i].Means) > 0 {
-			picture = all[i].Picture()
+		if len(metricFigures[i].Means) > 0 {
+			picture = metricFigures[i].Picture()
 		}
-		saved, err := picture.SaveForms(filepath.Join(dir, all[i].Name), forms)
+		saved, err := picture.SaveForms(filepath.Join(dir, metricFigures[i].Name), forms)
 		paths = append(paths, saved...)
 		if err != nil {
 			return paths, err

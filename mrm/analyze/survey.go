@@ -66,7 +66,7 @@ func readSurvey(ctx context.Context, dir string) (*survey, error) {
 	}
 	for i := range s.Regions {
 		r := &s.Regions[i]
-		s.see(r.FirstRead, r.LastRead, r.FirstWrite, r.LastWrite)
+		s.extend(r.FirstRead, r.LastRead, r.FirstWrite, r.LastWrite)
 	}
 	if s.caches, cached, err = readCaches(ctx, dir); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func readSurvey(ctx context.Context, dir string) (*survey, error) {
 		slices.ContainsFunc(s.Regions, hasCache) {
 		s.Notes = append(s.Notes, "without --tap-kv it is not known how long what is in the cache was needed")
 	}
-	s.see(s.caches.Begin, s.caches.End)
+	s.extend(s.caches.Begin, s.caches.End)
 	s.KV = s.caches.drawn(&s.span)
 	s.totals()
 	return s, nil
@@ -135,8 +135,8 @@ func graphSeconds(phases map[string]rundir.PhaseUse) float64 {
 // when something was accessed last. Unix nanoseconds.
 type span struct{ Begin, End int64 }
 
-// see notes times at which something happened; 0 is none.
-func (s *span) see(times ...int64) {
+// extend notes times at which something happened; 0 is none.
+func (s *span) extend(times ...int64) {
 	for _, ns := range times {
 		if ns == 0 {
 			continue
@@ -173,7 +173,7 @@ func (s *survey) totals() {
 // A trace has for each byte when it was written and read. Without one, a weight is written by its load, which has
 // ended when the first graph begins, and needed for as long as the model is: its life is censored. What loading
 // writes is not counted, for it happens once.
-func (s *survey) subjects() (all []subject) {
+func (s *survey) subjects() (subjects []subject) {
 	for i := range s.Regions {
 		r := &s.Regions[i]
 		if r.Reads+r.Writes == 0 {
@@ -199,9 +199,9 @@ func (s *survey) subjects() (all []subject) {
 		if m := s.metered[r.ID]; m != nil && s.From == "trace" { // the map counts cells that a mask hides too
 			subject.BytesRead = m.BytesRead
 		}
-		all = append(all, subject)
+		subjects = append(subjects, subject)
 	}
-	return all
+	return subjects
 }
 
 // cached takes over what is known of a cache's cells.

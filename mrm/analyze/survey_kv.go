@@ -84,7 +84,7 @@ func (c *caches) life(part cachePart, r *table.Row) {
 		c.uses[part] = u
 	}
 	cells, writes := r.Int("cells"), r.Int("n_writes")
-	c.see(r.Int("alloc_ns"), r.Int("last_write_ns"), r.Int("last_read_ns"), r.Int("evict_ns"))
+	c.extend(r.Int("alloc_ns"), r.Int("last_write_ns"), r.Int("last_read_ns"), r.Int("evict_ns"))
 	written, known := r.Value("first_write_ns")
 	if !known {
 		return // loaded with a state: nobody saw it written

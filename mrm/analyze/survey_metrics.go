@@ -71,7 +71,7 @@ func (s *survey) writeMetrics(w io.Writer, t memtrace.Thresholds) error {
 	for _, group := range byType(s.subjects()) {
 		kind := group[0].Type
 		row := make([]string, len(memory.MetricsColumns))
-		whole := together(group)
+		whole := mergeSubjects(group)
 		l := whole.labels(t)
 		row[0], row[1], row[2] = kind.String(), strconv.Itoa(l.Regions), strconv.FormatUint(l.Bytes, 10)
 		row[9], row[10] = strconv.FormatInt(used[kind][0], 10), strconv.FormatInt(used[kind][1], 10)

@@ -118,14 +118,14 @@ type space struct {
 	bytes   uint64
 }
 
-func newSpace(all []extent) *space {
-	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b extent) int {
+func newSpace(extents []extent) *space {
+	extents = slices.Clone(extents)
+	slices.SortFunc(extents, func(a, b extent) int {
 		return cmp.Or(cmp.Compare(a.buffer, b.buffer),
 			cmp.Compare(a.start, b.start))
 	})
 	s := &space{}
-	for _, e := range all {
+	for _, e := range extents {
 		if e.end <= e.start {
 			continue
 		}

@@ -121,7 +121,7 @@ func (b *binner) add(rows *memory.Rows) {
 			sum.Read += float64(size)
 		}
 		p := b.places[kind]
-		at, ok := b.place(c, i, p)
+		at, ok := b.locate(c, i, p)
 		if !ok {
 			b.lost++
 			continue
@@ -161,8 +161,8 @@ func (b *binner) phase(name, kind string) *phaseBytes {
 	return sum
 }
 
-// place finds where on its type's axis a row lies: by buffer and offset, or by the address in its region.
-func (b *binner) place(c []*table.Vector, i int, p *placed) (at access, ok bool) {
+// locate finds where on its type's axis a row lies: by buffer and offset, or by the address in its region.
+func (b *binner) locate(c []*table.Vector, i int, p *placed) (at access, ok bool) {
 	if p == nil {
 		return at, false
 	}

@@ -73,16 +73,16 @@ func whatIf(subjects []subject, all *Classes, classes []Class, o demandOptions) 
 		r.Seconds = group[0].Seconds
 		whole, ok := o.Types[group[0].Type]
 		if !ok {
-			whole = together(group)
+			whole = mergeSubjects(group)
 		}
 		r.Labels = append(r.Labels, whole.labels(o.Thresholds))
 		for i := range classes {
 			r.Types = append(r.Types, judgeRow(group, &classes[i], o))
 			r.Sensitivity = append(r.Sensitivity, vary(group, &classes[i], o)...)
 			for k := range group {
-				one := judgeRow(group[k:k+1], &classes[i], o)
-				one.Region, one.Name = &group[k].Region, group[k].Name
-				r.Regions = append(r.Regions, one)
+				row := judgeRow(group[k:k+1], &classes[i], o)
+				row.Region, row.Name = &group[k].Region, group[k].Name
+				r.Regions = append(r.Regions, row)
 			}
 		}
 	}
@@ -132,8 +132,8 @@ func (whole *subject) labels(t memtrace.Thresholds) Labels {
 	return l
 }
 
-// together puts subjects into one.
-func together(group []subject) subject {
+// mergeSubjects puts subjects into one.
+func mergeSubjects(group []subject) subject {
 	whole := subject{Type: group[0].Type, Regions: len(group), Seconds: group[0].Seconds,
 		Resolution: group[0].Resolution}
 	var lives memtrace.Survival

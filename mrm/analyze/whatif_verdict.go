@@ -40,8 +40,8 @@ type demandOptions struct {
 
 func (o demandOptions) years() float64 { return cmp.Or(o.Years, 5) }
 
-// judge gives the verdict of one pair of bounds.
-func judge(refreshed, traffic, years, want float64) Verdict {
+// judgeBounds gives the verdict of one pair of bounds.
+func judgeBounds(refreshed, traffic, years, want float64) Verdict {
 	switch {
 	case years < want:
 		return WearsOut
@@ -66,8 +66,8 @@ func (l *Demand) verdict(c *Class, o demandOptions, known bool) Verdict {
 		return Unknown
 	}
 	traffic := l.ReadPerDay + l.WrittenPerDay
-	best := judge(l.RefreshedPerDay.Low, traffic, years.High, o.years())
-	worst := judge(l.RefreshedPerDay.High, traffic, years.Low, o.years())
+	best := judgeBounds(l.RefreshedPerDay.Low, traffic, years.High, o.years())
+	worst := judgeBounds(l.RefreshedPerDay.High, traffic, years.Low, o.years())
 	if best != worst {
 		return TooShort
 	}

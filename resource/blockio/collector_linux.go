@@ -241,7 +241,7 @@ func (c *Collector) Close() error {
 
 // Snapshot returns a *resource.BlockLine of what happened since the one before, or since Open.
 func (c *Collector) Snapshot(now time.Time) (any, error) {
-	c.names.turn()
+	c.names.beginSnapshot()
 	c.groups.fresh = false
 	if c.set == nil {
 		return c.poll(now)

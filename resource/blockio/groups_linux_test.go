@@ -44,14 +44,14 @@ func TestGroupsAreForgotten(t *testing.T) {
 	if n := len(g.byID) + len(g.asked); n > 12 {
 		t.Errorf("%d names are known of 3 groups", n)
 	}
-	gone := make("gone")
+	dropped := make("gone")
 	g.fresh = false
-	g.path(gone)
+	g.path(dropped)
 	if err := os.Remove(filepath.Join(mount, "gone")); err != nil {
 		t.Fatal(err)
 	}
 	g.fresh = false
-	if got := g.path(gone); got != "/gone" {
+	if got := g.path(dropped); got != "/gone" {
 		t.Errorf("a group that has just gone is called %s", got)
 	}
 }

@@ -191,8 +191,8 @@ func (d *delta) merge(e *delta) {
 	}
 }
 
-// all is the latency of all sizes.
-func (d *delta) all() resource.Histogram {
+// allSizes is the latency of all sizes.
+func (d *delta) allSizes() resource.Histogram {
 	var h resource.Histogram
 	for i := range d.latency {
 		h.Merge(&d.latency[i])

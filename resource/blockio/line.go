@@ -40,7 +40,7 @@ func (iv *interval) fill(line *resource.BlockLine) {
 
 // figures converts a delta to the figures of a line.
 func (iv *interval) figures(d *delta) resource.BlockFigures {
-	h := d.all()
+	h := d.allSizes()
 	f := resource.BlockFigures{
 		Requests: h.Total(), Bytes: d.bytes, ServiceNS: &d.serviceNS, Requeues: &d.requeues, Errors: &d.errors,
 		Untimed: &d.untimed, Inflight: &d.inflight,
@@ -54,7 +54,7 @@ func (iv *interval) figures(d *delta) resource.BlockFigures {
 
 // op converts a delta of one operation.
 func (iv *interval) op(op uint32, d *delta) resource.BlockOp {
-	h := d.all()
+	h := d.allSizes()
 	return resource.BlockOp{Op: resource.BlockOps[op], BlockFigures: iv.figures(d), Latency: h.Buckets(false)}
 }
 
@@ -163,7 +163,7 @@ func (iv *interval) disk(line *resource.BlockLine, d *resource.BlockDevice, byOp
 	var h resource.Histogram
 	for op := range uint32(opCount) {
 		if of := byOp[deviceOp{d.DeviceID, op}]; of != nil {
-			all := of.all()
+			all := of.allSizes()
 			h.Merge(&all)
 		}
 	}

@@ -31,8 +31,8 @@ type names struct {
 
 func newNames(root fs.FS) *names { return &names{root: root, age: namesAge} }
 
-// turn begins a snapshot.
-func (n *names) turn() { n.age++; n.fresh = false }
+// beginSnapshot begins a snapshot.
+func (n *names) beginSnapshot() { n.age++; n.fresh = false }
 
 // device returns a device by id, with the name "?" where there is none.
 func (n *names) device(id uint32) device {

@@ -48,7 +48,7 @@ func TestNames(t *testing.T) {
 	if got := n.device(8<<20 | 16); got.name != "?" {
 		t.Errorf("looked up twice in a snapshot: %+v", got)
 	}
-	n.turn()
+	n.beginSnapshot()
 	if got := n.device(8<<20 | 16); got.name != "sdb" {
 		t.Errorf("new device %+v", got)
 	}

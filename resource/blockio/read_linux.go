@@ -10,9 +10,9 @@ import (
 
 // read takes a snapshot of the programs' memory.
 func (c *Collector) read(now time.Time) (*resource.BlockLine, error) {
-	parity := c.memory.turn()
+	parity := c.memory.beginEpoch()
 	mono := bpf.MonoNS()
-	there, err := c.look(c.memory.requests(), mono)
+	there, err := c.dropVanished(c.memory.requests(), mono)
 	if err != nil {
 		return nil, err
 	}
@@ -98,9 +98,9 @@ func (c *Collector) deepen(iv *interval, areas map[int]uint64, parity int, ns fl
 	}
 }
 
-// look asks after requests that have been there for long: what the kernel has no longer is given up and counted. It
-// returns the others.
-func (c *Collector) look(there []request, mono int64) ([]request, error) {
+// dropVanished asks after requests that have been there for long: what the kernel has no longer is given up and
+// counted. It returns the others.
+func (c *Collector) dropVanished(there []request, mono int64) ([]request, error) {
 	wait := int64(c.o.patience)
 	if wait == 0 {
 		wait = int64(patience)
@@ -116,11 +116,11 @@ func (c *Collector) look(there []request, mono int64) ([]request, error) {
 			}
 		}
 		if mono-first >= wait {
-			gone, err := c.memory.giveUp(&r, mono-first)
+			dropped, err := c.memory.dropIfVanished(&r, mono-first)
 			if err != nil {
 				return nil, err
 			}
-			if gone {
+			if dropped {
 				continue
 			}
 		}
@@ -131,8 +131,8 @@ func (c *Collector) look(there []request, mono int64) ([]request, error) {
 	return left, nil
 }
 
-// giveUp gives a request of an age up if the kernel has it no longer.
-func (m *memory) giveUp(r *request, age int64) (gone bool, err error) {
+// dropIfVanished gives a request of an age up if the kernel has it no longer.
+func (m *memory) dropIfVanished(r *request, age int64) (dropped bool, err error) {
 	switch {
 	case m.set.Program("give_up") == nil:
 		return false, nil

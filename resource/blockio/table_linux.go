@@ -60,8 +60,8 @@ func (m *memory) close() error {
 	return errors.Join(errs...)
 }
 
-// turn begins a new epoch and returns the parity of the one that ended.
-func (m *memory) turn() int {
+// beginEpoch begins a new epoch and returns the parity of the one that ended.
+func (m *memory) beginEpoch() int {
 	epoch := u32(m.table, epochAt)
 	binary.NativeEndian.PutUint32(m.table[epochAt:], epoch+1)
 	return int(epoch & 1)

@@ -21,7 +21,7 @@ func EnableStats() (io.Closer, error) {
 
 // Programs returns the cost of each program, by name.
 func (s *Set) Programs() ([]ProgramStat, error) {
-	var all []ProgramStat
+	var programStats []ProgramStat
 	for _, name := range slices.Sorted(keys(s.collection.Programs)) {
 		got, err := s.collection.Programs[name].Stats()
 		if err != nil {
@@ -31,7 +31,7 @@ func (s *Set) Programs() ([]ProgramStat, error) {
 		if st.Runs > 0 {
 			st.PerNS = float64(st.Time) / float64(st.Runs)
 		}
-		all = append(all, st)
+		programStats = append(programStats, st)
 	}
-	return all, nil
+	return programStats, nil
 }

@@ -113,7 +113,7 @@ func (f *Files) add(key fileKey, path, open string) *file {
 	return n
 }
 
-func (f *Files) place(p Place) int {
+func (f *Files) addPlace(p Place) int {
 	f.places = append(f.places, p)
 	return len(f.places) - 1
 }
@@ -146,7 +146,7 @@ func (f *Files) at(n *file, offset uint64) int {
 		case ok:
 			i, seen := n.tensors[t]
 			if !seen {
-				i = f.place(Place{File: n.path, Tensor: t.Name, Layer: resource.TensorLayer(t.Name)})
+				i = f.addPlace(Place{File: n.path, Tensor: t.Name, Layer: resource.TensorLayer(t.Name)})
 				n.tensors[t] = i
 			}
 			return i
@@ -157,7 +157,7 @@ func (f *Files) at(n *file, offset uint64) int {
 		}
 	}
 	if *at < 0 {
-		*at = f.place(Place{File: n.path, Tensor: part, Layer: -1})
+		*at = f.addPlace(Place{File: n.path, Tensor: part, Layer: -1})
 	}
 	return *at
 }
@@ -289,7 +289,7 @@ func (f *Files) process(pid uint32, anew bool) *process {
 	} // else what was known of it stays
 	for i := range p.maps {
 		if m := &p.maps[i]; m.named() {
-			f.learn(m.key, m.path, pid)
+			f.setPath(m.key, m.path, pid)
 		}
 	}
 	f.openFiles(filepath.Join(dir, "fd"), pid)
@@ -310,12 +310,12 @@ func (f *Files) openFiles(dir string, pid uint32) {
 			continue
 		}
 		if key, err := keyOf(name); err == nil {
-			f.learn(key, path, pid)
+			f.setPath(key, path, pid)
 		}
 	}
 }
 
-func (f *Files) learn(key fileKey, path string, pid uint32) {
+func (f *Files) setPath(key fileKey, path string, pid uint32) {
 	if n := f.files[key]; n == nil || !n.known {
 		f.add(key, path, seen(f.Proc, pid, path))
 	}

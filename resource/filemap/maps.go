@@ -16,14 +16,14 @@ type mapping struct {
 
 // parseMaps reads /proc/PID/maps. Lines that are none of it are left out.
 func parseMaps(text string) []mapping {
-	var all []mapping
+	var mappings []mapping
 	for line := range strings.Lines(text) {
 		if m, ok := parseMapping(strings.TrimSuffix(line, "\n")); ok {
-			all = append(all, m)
+			mappings = append(mappings, m)
 		}
 	}
-	sort.Slice(all, func(i, j int) bool { return all[i].start < all[j].start })
-	return all
+	sort.Slice(mappings, func(i, j int) bool { return mappings[i].start < mappings[j].start })
+	return mappings
 }
 
 // parseMapping reads "start-end perms offset major:minor inode   path".

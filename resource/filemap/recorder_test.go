@@ -317,7 +317,7 @@ func TestOrder(t *testing.T) {
 	opts := o.options()
 	for i, name := range []string{"a", "b", "c"} {
 		opts.Files.files[fileKey{2, uint64(i)}] = &file{path: "m", known: true, header: -1, padding: -1,
-			whole: opts.Files.place(Place{Tensor: name})}
+			whole: opts.Files.addPlace(Place{Tensor: name})}
 	}
 	r := newRecorder(opts)
 	r.Begin(Graph{Exec: 1, BeginNS: 1, Weights: []string{"a", "c", "b", "d"}})

@@ -147,7 +147,7 @@ func (c *source) read() {
 	defer close(c.done)
 	runtime.LockOSThread() // its priority is this thread's alone; it ends with the goroutine
 	c.urgent = true
-	c.hurry()
+	c.setPriority()
 	pause := every
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -162,7 +162,7 @@ func (c *source) read() {
 			pause = every
 		}
 		timer.Reset(pause)
-		c.hurry()
+		c.setPriority()
 		if err := c.drain(&record); err != nil {
 			c.err = err
 			return
@@ -170,9 +170,9 @@ func (c *source) read() {
 	}
 }
 
-// hurry gives the calling thread a priority by how full the ring buffer is. Normally it yields to all others: a
+// setPriority gives the calling thread a priority by how full the ring buffer is. Normally it yields to all others: a
 // model's threads wait for each other. One that is a quarter full would lose events soon, and goes before that.
-func (c *source) hurry() {
+func (c *source) setPriority() {
 	urgent := c.ring.AvailableBytes() > c.ring.BufferSize()/4
 	if urgent == c.urgent {
 		return

@@ -137,26 +137,26 @@ func (s *sums) fill(l *resource.WaitLine, files *Files, top int) {
 	if len(s.places) == 0 {
 		return
 	}
-	all := make([]resource.WaitPlace, 0, len(s.places))
+	waitPlaces := make([]resource.WaitPlace, 0, len(s.places))
 	for i, f := range s.places {
-		all = append(all, place(i, f, files))
+		waitPlaces = append(waitPlaces, describePlace(i, f, files))
 	}
-	slices.SortFunc(all, func(a, b resource.WaitPlace) int {
+	slices.SortFunc(waitPlaces, func(a, b resource.WaitPlace) int {
 		return cmp.Or(cmp.Compare(b.WaitNS, a.WaitNS), cmp.Compare(b.BlockBytes, a.BlockBytes),
 			cmp.Compare(b.ReadBytes, a.ReadBytes), cmp.Compare(a.File, b.File), cmp.Compare(a.Tensor, b.Tensor))
 	})
-	if len(all) > top {
-		l.Others = &resource.WaitOthers{Count: len(all) - top}
-		for i := range all[top:] {
-			l.Others.Add(&all[top+i].WaitFigures)
+	if len(waitPlaces) > top {
+		l.Others = &resource.WaitOthers{Count: len(waitPlaces) - top}
+		for i := range waitPlaces[top:] {
+			l.Others.Add(&waitPlaces[top+i].WaitFigures)
 		}
-		all = all[:top]
+		waitPlaces = waitPlaces[:top]
 	}
-	l.Places = all
+	l.Places = waitPlaces
 }
 
-// place describes one place of a line.
-func place(i int, f *resource.WaitFigures, files *Files) resource.WaitPlace {
+// describePlace describes one place of a line.
+func describePlace(i int, f *resource.WaitFigures, files *Files) resource.WaitPlace {
 	if i == unknownPlace {
 		return resource.WaitPlace{File: resource.FileUnknown, WaitFigures: *f}
 	}

@@ -112,7 +112,7 @@ func (t *timeline) write(upto int64) {
 		if len(t.waiting) == 1 || !forced && t.waiting[1].graph.BeginNS > upto {
 			return
 		}
-		t.between(s, t.waiting[1].graph.BeginNS)
+		t.writeGap(s, t.waiting[1].graph.BeginNS)
 		t.waiting = append(t.waiting[:0], t.waiting[1:]...)
 	}
 }
@@ -125,7 +125,7 @@ func (t *timeline) drain(endNS int64) {
 		}
 	}
 	t.write(math.MaxInt64)
-	t.between(t.waiting[0], endNS)
+	t.writeGap(t.waiting[0], endNS)
 }
 
 // crowded reports whether too many lines are held until it is decided whether they were set-up.
@@ -156,8 +156,8 @@ func (t *timeline) line(s *segment) {
 	delete(t.byExec, g.Exec)
 }
 
-// between writes what came after a segment, if anything did.
-func (t *timeline) between(s *segment, until int64) {
+// writeGap writes what came after a segment, if anything did.
+func (t *timeline) writeGap(s *segment, until int64) {
 	if s.after.empty() {
 		return
 	}

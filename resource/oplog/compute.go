@@ -71,8 +71,8 @@ func (c *compute) graph(ctx *context, x *execution, rejected int64) {
 	c.put(resource.Computed)
 }
 
-// whole records what a whole graph did, where nothing inside of it was timed.
-func (c *compute) whole(x *execution) {
+// recordWholeGraph records what a whole graph did, where nothing inside of it was timed.
+func (c *compute) recordWholeGraph(x *execution) {
 	last := len(x.plan.nodes) - 1
 	total := x.work(0, last)
 	if total.nodes == 0 {
@@ -218,7 +218,7 @@ func (c *compute) interval(ctx *context, x *execution, in *interval) {
 func (c *compute) parts(x *execution, first, last int, start int64, within resource.TimeSource) {
 	for i := first; i <= last; i++ {
 		node := &x.plan.nodes[i]
-		if node.run < 0 || !node.own(x.level) {
+		if node.run < 0 || !node.hasEvent(x.level) {
 			continue
 		}
 		c.beginCompute(x, node.id, start)
@@ -247,7 +247,7 @@ func (c *compute) several(x *execution, first, last int, operation, component st
 	c.String("operation", operation)
 	c.String("component_type", component)
 	c.Int("layer_id", int64(layer))
-	w.describe(&c.Line, x.plan.own(first, last, x.level), c.legacy)
+	w.describe(&c.Line, x.plan.ownFLOPs(first, last, x.level), c.legacy)
 	if c.legacy {
 		sum := x.plan.estimates(first, last, x.level)
 		c.Float("compute_intensity_gflops", sum.gflop)

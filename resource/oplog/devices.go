@@ -128,7 +128,7 @@ func (d *devices) close(mono int64) []resource.EnergyUse {
 }
 
 func (d *devices) zone(of *ZoneReading) {
-	d.see(of.MonoNS)
+	d.noteTime(of.MonoNS)
 	d.begin(resource.KindRAPL, of.MonoNS, noCtx)
 	d.String("domain", of.Zone)
 	d.Int("window_ns", of.WindowNS)
@@ -148,7 +148,7 @@ func (d *devices) gpu(of *GPUReading) {
 			d.mark(resource.Measured, key)
 		}
 	}
-	d.see(of.MonoNS)
+	d.noteTime(of.MonoNS)
 	d.begin(resource.KindGPU, of.MonoNS, noCtx)
 	d.Int("gpu_index", int64(of.Index))
 	d.String("gpu_name", of.Name)

@@ -98,7 +98,7 @@ func (e *energy) execution(x *execution) {
 	}
 	if len(x.Rows) > 0 && (s.part == partMixed || x.Phase == ggmlhooks.PhasePrefill ||
 		x.Phase == ggmlhooks.PhaseDecode) {
-		o := ownedSpan{busySpan: s, rows: e.own(x)}
+		o := ownedSpan{busySpan: s, rows: e.rowShares(x)}
 		if x.level.Includes(resource.KindGraphEnergy) && !x.Failed() {
 			o.of = newGraphEnergy(x, s)
 		}

@@ -51,8 +51,8 @@ func newGraphEnergy(x *execution, s busySpan) *graphEnergy {
 	return g
 }
 
-// take adds what a domain used in ns of a window.
-func (g *graphEnergy) take(domain int, w *energyWindow, ns float64) {
+// addWindow adds what a domain used in ns of a window.
+func (g *graphEnergy) addWindow(domain int, w *energyWindow, ns float64) {
 	for len(g.use) <= domain {
 		g.use = append(g.use, graphUse{})
 	}

@@ -34,8 +34,8 @@ type rowsOf struct {
 // maxOwners bounds the owners that are known apart. The energy of later ones is that of rows without one.
 const maxOwners = 1 << 17
 
-// own are the shares of an execution's rows.
-func (e *energy) own(x *execution) (all []rowsOf) {
+// rowShares are the shares of an execution's rows.
+func (e *energy) rowShares(x *execution) (all []rowsOf) {
 	if e.owners == nil {
 		e.owners = map[owner]*owned{}
 	}
@@ -83,18 +83,18 @@ func (d *domain) apportion(w *energyWindow, spans []ownedSpan) {
 			}
 		}
 		if s.of != nil {
-			s.of.take(d.number, w, s.ns)
+			s.of.addWindow(d.number, w, s.ns)
 		}
 	}
 }
 
 // requests are what each domain used for each request, after rows.
-func (e *energy) requests() (all []resource.RequestEnergy) {
+func (e *energy) requests() (requestEnergies []resource.RequestEnergy) {
 	for _, d := range e.domains {
 		if d.source == "" {
 			continue
 		}
-		first := len(all)
+		first := len(requestEnergies)
 		for o, of := range e.owners {
 			use := d.owners[o]
 			if use == nil {
@@ -106,9 +106,9 @@ func (e *energy) requests() (all []resource.RequestEnergy) {
 			if o.request >= 0 {
 				r.SeqID, r.Request = &o.seq, &o.request
 			}
-			all = append(all, r)
+			requestEnergies = append(requestEnergies, r)
 		}
-		slices.SortFunc(all[first:], func(a, b resource.RequestEnergy) int {
+		slices.SortFunc(requestEnergies[first:], func(a, b resource.RequestEnergy) int {
 			number := func(v *int32) int32 {
 				if v == nil {
 					return -1
@@ -119,5 +119,5 @@ func (e *energy) requests() (all []resource.RequestEnergy) {
 				cmp.Compare(number(a.Request), number(b.Request)), cmp.Compare(b.Phase, a.Phase))
 		})
 	}
-	return all
+	return requestEnergies
 }

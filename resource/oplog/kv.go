@@ -25,8 +25,8 @@ type cacheLayer struct {
 	layer int
 }
 
-// place notes on which devices the caches of a graph lie.
-func (c *cells) place(g *ggmlhooks.Graph, device func(buffer uint64) string) {
+// noteDevices notes on which devices the caches of a graph lie.
+func (c *cells) noteDevices(g *ggmlhooks.Graph, device func(buffer uint64) string) {
 	for i := range g.Leafs {
 		if _, layer, ok := ggmlhooks.CacheTensor(g.Leafs[i].Name); ok {
 			name := device(g.Leafs[i].Buffer)
@@ -50,7 +50,7 @@ func (c *cells) id(ctx uint32, cache kvcache.Kind, layer int) string {
 
 // record writes one event per layer.
 func (c *cells) record(op *kvcache.Operation) {
-	c.see(op.MonoNS)
+	c.noteTime(op.MonoNS)
 	if !c.level().Includes(resource.KindKV) {
 		return
 	}

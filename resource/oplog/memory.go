@@ -48,7 +48,7 @@ func (m *memory) device(id uint64) string {
 
 // allocate takes an allocation in. It is recorded by settle: a program says only after it what it is for.
 func (m *memory) allocate(b *ggmlhooks.Buffer) {
-	m.see(b.MonoNS)
+	m.noteTime(b.MonoNS)
 	if known := m.buffers[b.ID]; known != nil {
 		known.Usage, known.Type, known.Device = b.Usage, b.Type, b.Device
 		return
@@ -98,7 +98,7 @@ func (m *memory) recordAllocation(b *buffer) {
 
 // free records memory that was freed.
 func (m *memory) free(e ggmlhooks.BufferEnd) {
-	m.see(e.MonoNS)
+	m.noteTime(e.MonoNS)
 	b := m.buffers[e.ID]
 	if b == nil {
 		return // of no bytes
@@ -156,7 +156,7 @@ func (m *memory) recordWeight(b *buffer, t *ggmlhooks.Leaf, component string, si
 	m.String("name", t.Name)
 	m.Int("tensor_bytes", size)
 	m.Float("allocation_size_mb", float64(size)/mib)
-	m.place(b, t.Offset)
+	m.addPlace(b, t.Offset)
 	m.Key("tensor_shape")
 	m.Append(func(dst []byte) []byte { return appendShape(dst, t.NE) })
 	m.String("precision", kind.String())
@@ -182,7 +182,7 @@ func (m *memory) describe(b *buffer) {
 	m.String("component_type", kind)
 	m.Int("layer_id", ggmlhooks.NoLayer)
 	m.Uint("allocation_bytes", b.Size)
-	m.place(b, 0)
+	m.addPlace(b, 0)
 }
 
 // describeKind adds what kind of memory a buffer is.
@@ -195,8 +195,8 @@ func (m *memory) describeKind(b *buffer) {
 	m.Uint("live_bytes", b.live)
 }
 
-// place adds where something lies in a buffer.
-func (m *memory) place(b *buffer, offset uint64) {
+// addPlace adds where something lies in a buffer.
+func (m *memory) addPlace(b *buffer, offset uint64) {
 	memoryType := "vram"
 	if b.Host {
 		memoryType = "ram"

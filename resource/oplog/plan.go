@@ -87,7 +87,7 @@ func newPlan(g *ggmlhooks.Graph, device func(buffer uint64) string, legacy bool)
 		if g.Nodes[i].Computed {
 			o := opOf(g, i)
 			p.add(&sum, i, &o)
-			p.attend(i, &o)
+			p.noteAttention(i, &o)
 			p.join(i)
 			p.nodes[i].from = ownFrom(o.Name)
 			if legacy {
@@ -155,8 +155,8 @@ func (p *plan) add(sum *work, i int, o *resource.Op) {
 	}
 }
 
-// attend notes that a node is one of flash attention.
-func (p *plan) attend(i int, o *resource.Op) {
+// noteAttention notes that a node is one of flash attention.
+func (p *plan) noteAttention(i int, o *resource.Op) {
 	src, ok := p.graph.Nodes[i].SrcAt(3)
 	if !ok || o.Name != "FLASH_ATTN_EXT" {
 		return
@@ -232,10 +232,10 @@ func (p *plan) showsSlots(i int) bool {
 	return false
 }
 
-// own is the FLOPs of those of nodes first to last that have events of their own at a level.
-func (p *plan) own(first, last int, level resource.Level) (flops int64) {
+// ownFLOPs is the FLOPs of those of nodes first to last that have events of their own at a level.
+func (p *plan) ownFLOPs(first, last int, level resource.Level) (flops int64) {
 	for i := first; i <= last; i++ {
-		if n := &p.nodes[i]; n.run >= 0 && n.own(level) {
+		if n := &p.nodes[i]; n.run >= 0 && n.hasEvent(level) {
 			flops += p.sums[i+1].flops - p.sums[i].flops
 		}
 	}
@@ -254,8 +254,10 @@ func ownFrom(op string) resource.Level {
 	return resource.Verbose
 }
 
-// own reports whether a computed node that was not timed by itself has an event of its own at a level.
-func (n *nodePlan) own(level resource.Level) bool { return level != resource.Off && n.from <= level }
+// hasEvent reports whether a computed node that was not timed by itself has an event of its own at a level.
+func (n *nodePlan) hasEvent(level resource.Level) bool {
+	return level != resource.Off && n.from <= level
+}
 
 // opOf is a node as formulas see it.
 func opOf(g *ggmlhooks.Graph, i int) resource.Op {

@@ -219,7 +219,7 @@ func (p *plan) estimate(i int, o *resource.Op, w work) {
 // estimates sums what LRI would have written of those of nodes first to last that have no event of their own.
 func (p *plan) estimates(first, last int, level resource.Level) (sum legacyWork) {
 	for i := first; i <= last; i++ {
-		if n := &p.nodes[i]; n.run >= 0 && !n.own(level) {
+		if n := &p.nodes[i]; n.run >= 0 && !n.hasEvent(level) {
 			sum.gflop += n.estimated.gflop
 			sum.us += n.estimated.us
 		}

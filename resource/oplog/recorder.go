@@ -68,7 +68,7 @@ func NewRecorder(o Options) (*Recorder, error) {
 // contexts are those that were used so far.
 type contexts map[uint32]*context
 
-func (all contexts) of(number uint32) *context {
+func (all contexts) findOrAdd(number uint32) *context {
 	c := all[number]
 	if c == nil {
 		c = &context{last: map[int32]lastToken{}}
@@ -85,7 +85,7 @@ func (r *Recorder) SetLevel(level resource.Level, mono int64) {
 	}
 	r.memory.settle()
 	w := r.w
-	w.see(mono)
+	w.noteTime(mono)
 	w.begin(resource.KindLevel, mono, noCtx)
 	w.String("level", level.String())
 	w.String("previous", w.level().String())
@@ -125,7 +125,7 @@ func (r *Recorder) Context(c *ggmlhooks.Context) error {
 // Graph plans the events of a graph.
 func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 	r.memory.settle()
-	r.cells.place(g, r.memory.device)
+	r.cells.noteDevices(g, r.memory.device)
 	r.memory.recordWeights(g)
 	r.plans.Put(g, newPlan(g, r.memory.device, r.w.legacy))
 	return nil
@@ -164,9 +164,9 @@ func (r *Recorder) Record(of *ggmlhooks.Execution) error {
 		return nil
 	}
 	r.memory.settle()
-	r.w.see(max(of.End.MonoNS, of.UntilNS))
+	r.w.noteTime(max(of.End.MonoNS, of.UntilNS))
 	r.devices.record()
-	ctx, x := r.ctxs.of(of.Ctx), &r.x
+	ctx, x := r.ctxs.findOrAdd(of.Ctx), &r.x
 	if of.Phase == ggmlhooks.PhaseSetup {
 		clear(ctx.last)
 	}
@@ -186,10 +186,10 @@ func (r *Recorder) Record(of *ggmlhooks.Execution) error {
 		if len(x.spans) > 0 {
 			r.compute.runs(ctx, x)
 		} else {
-			r.compute.whole(x)
+			r.compute.recordWholeGraph(x)
 		}
 	}
-	r.compute.graph(ctx, x, r.rejections.take(x.Ctx))
+	r.compute.graph(ctx, x, r.rejections.popCount(x.Ctx))
 	r.steps.end(x)
 	return nil
 }
@@ -197,7 +197,7 @@ func (r *Recorder) Record(of *ggmlhooks.Execution) error {
 // SeqChange notes drafts that the program takes back, and whose tokens a copied sequence goes on behind.
 func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 	if c.Kind == ggmlhooks.SeqCopy {
-		last := r.ctxs.of(c.Ctx).last
+		last := r.ctxs.findOrAdd(c.Ctx).last
 		if before, ok := last[c.Seq]; ok {
 			last[c.To] = before
 		} else {
@@ -209,7 +209,7 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 
 // Retract reports that executions first to last, which were recorded, were set-up.
 func (r *Recorder) Retract(ctx uint32, first, last uint64) error {
-	clear(r.ctxs.of(ctx).last)
+	clear(r.ctxs.findOrAdd(ctx).last)
 	if w := r.w; w.level() != resource.Off {
 		w.begin(resource.KindPhase, w.newest.Load(), int64(ctx))
 		w.String("phase", ggmlhooks.PhaseSetup.String())
@@ -229,7 +229,7 @@ func (r *Recorder) Close() error {
 	r.memory.settle()
 	r.devices.record()
 	r.Energy = r.devices.close(r.now())
-	r.totals.close(r.now(), r.memory, r.rejections.all())
+	r.totals.close(r.now(), r.memory, r.rejections.total())
 	if err := r.w.out.Close(); err != nil {
 		return fmt.Errorf("record resource events: %w", err)
 	}

@@ -43,15 +43,15 @@ func (r rejections) SeqChange(c *ggmlhooks.SeqChange) error {
 	return nil
 }
 
-// take returns how many there are of a context, and forgets them.
-func (r rejections) take(ctx uint32) int64 {
+// popCount returns how many there are of a context, and forgets them.
+func (r rejections) popCount(ctx uint32) int64 {
 	n := r[ctx]
 	delete(r, ctx)
 	return n
 }
 
-// all is how many there are of all contexts.
-func (r rejections) all() (sum int64) {
+// total is how many there are of all contexts.
+func (r rejections) total() (sum int64) {
 	for _, n := range r {
 		sum += n
 	}

@@ -109,7 +109,7 @@ func describeRow(l *rundir.Line, row *ggmlhooks.Row) {
 
 // sample records a sampler's choice.
 func (t *tokens) sample(c *ggmlhooks.Sample) {
-	t.see(c.MonoNS)
+	t.noteTime(c.MonoNS)
 	if !t.level().Includes(resource.KindSampling) {
 		return
 	}

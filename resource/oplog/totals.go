@@ -30,7 +30,7 @@ func (t *totals) phase(of ggmlhooks.Phase) *resource.PhaseTotals {
 
 // open writes the first two events.
 func (t *totals) open(o *Options) {
-	t.see(t.start)
+	t.noteTime(t.start)
 	t.begin(resource.KindSessionStart, t.start, noCtx)
 	t.String("level", t.level().String())
 	t.Int("events_version", resource.Version)
@@ -75,7 +75,7 @@ func (t *totals) count(x *execution) {
 // close writes the totals and the last event.
 func (t *totals) close(mono int64, m *memory, rejected int64) {
 	mono = max(mono, t.newest.Load())
-	t.see(mono)
+	t.noteTime(mono)
 	l, stats := &t.Line, t.out.Stats()
 	t.begin(resource.KindSummary, mono, noCtx)
 	l.Float("total_memory_mb", float64(m.peak)/mib)

@@ -116,8 +116,8 @@ func (w *writer) put(weakest resource.Source) {
 	w.out.Append(int(w.kind), w.End())
 }
 
-// see notes the time of what came last.
-func (w *writer) see(mono int64) {
+// noteTime notes the time of what came last.
+func (w *writer) noteTime(mono int64) {
 	if mono > w.newest.Load() {
 		w.newest.Store(mono)
 	}

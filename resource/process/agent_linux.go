@@ -115,7 +115,7 @@ func (a *Agent) answer(conn net.Conn) error {
 	}
 	failed := a.snapshot() // what was before is not the run's
 	for a.lines = nil; in.Scan(); {
-		said := answer{Got: bpf.MonoNS()}
+		reply := answer{Got: bpf.MonoNS()}
 		var q question
 		if err := json.Unmarshal(in.Bytes(), &q); err != nil {
 			return fmt.Errorf("read a question: %w", err)
@@ -124,15 +124,15 @@ func (a *Agent) answer(conn net.Conn) error {
 		case "clock":
 		case "lines":
 			if err := errors.Join(failed, a.snapshot()); err != nil {
-				said.Error = err.Error()
+				reply.Error = err.Error()
 			}
-			failed, said.Lines, a.lines = nil, a.lines, nil
+			failed, reply.Lines, a.lines = nil, a.lines, nil
 		default:
 			return fmt.Errorf("unknown question %.20q", q.Ask)
 		}
-		said.Left = bpf.MonoNS()
+		reply.Left = bpf.MonoNS()
 		_ = conn.SetWriteDeadline(time.Now().Add(patience))
-		if err := out.Encode(said); err != nil {
+		if err := out.Encode(reply); err != nil {
 			return err
 		}
 	}

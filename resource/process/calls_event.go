@@ -81,10 +81,10 @@ func (j *joiner) add(raw []byte) error {
 	return nil
 }
 
-// take is that of the tracker, with the calls that are not over yet.
-func (j *joiner) take(now int64, all bool) ([]callFigures, []CallRequest) {
+// flush is that of the tracker, with the calls that are not over yet.
+func (j *joiner) flush(now int64, all bool) ([]callFigures, []CallRequest) {
 	for _, c := range j.open {
 		j.tracker.computing(c.Context, c.BeginNS, now)
 	}
-	return j.tracker.take(now, all)
+	return j.tracker.flush(now, all)
 }

@@ -301,7 +301,7 @@ func (c *Calls) Line(now time.Time, all bool) (*CallLine, error) {
 	mono := bpf.MonoNS()
 	line := &CallLine{PID: c.pid, Library: c.Library, HostHeader: resource.NewHostHeader(now, mono, c.interval,
 		now.Sub(c.at), resource.OriginBPF)}
-	line.Contexts, line.Requests = c.joiner.take(mono, all)
+	line.Contexts, line.Requests = c.joiner.flush(mono, all)
 	c.at = now
 	var hits uint64
 	for i, to := range []*uint64{&line.Lost, &line.Unreadable, &hits} {

@@ -194,10 +194,10 @@ func TestCostOfCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := line.Overhead * line.ActualS * 1e9 / n
-	t.Logf("a token: %.0f ns without, %.0f ns with, of which the line has %.0f", without, with, said)
-	if said < 100 || said > 1e9 {
-		t.Errorf("the line has %v ns of traps a token", said)
+	reply := line.Overhead * line.ActualS * 1e9 / n
+	t.Logf("a token: %.0f ns without, %.0f ns with, of which the line has %.0f", without, with, reply)
+	if reply < 100 || reply > 1e9 {
+		t.Errorf("the line has %v ns of traps a token", reply)
 	}
 	if f := line.Contexts[0]; f.Calls+int(line.Lost+1)/2 < n || f.Calls > n {
 		t.Errorf("%d calls and %d lost events of %d calls", f.Calls, line.Lost, n)

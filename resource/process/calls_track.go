@@ -181,9 +181,9 @@ func (t *tracker) finish(r *CallRequest) {
 	}
 }
 
-// take returns the figures since the last time, by context, and the requests that have ended since, by now on
+// flush returns the figures since the last time, by context, and the requests that have ended since, by now on
 // CLOCK_MONOTONIC; with all, those that may go on too.
-func (t *tracker) take(now int64, all bool) ([]callFigures, []CallRequest) {
+func (t *tracker) flush(now int64, all bool) ([]callFigures, []CallRequest) {
 	for _, at := range slices.SortedFunc(maps.Keys(t.requests), func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.context, b.context), cmp.Compare(a.sequence, b.sequence))
 	}) {

@@ -55,7 +55,7 @@ func TestRequests(t *testing.T) {
 			}
 			tracker.Add(&call{Context: 7, BeginNS: begin, EndNS: begin + 10, Runs: []callRun{run}})
 		}
-		_, got := tracker.take(1000, true)
+		_, got := tracker.flush(1000, true)
 		for i := range c.want {
 			w := &c.want[i]
 			w.Number = i
@@ -66,7 +66,7 @@ func TestRequests(t *testing.T) {
 		if a, b := text(t, got), text(t, c.want); a != b {
 			t.Errorf("%s:\n%s\nwant\n%s", name, a, b)
 		}
-		if _, again := tracker.take(2000, true); len(again) > 0 {
+		if _, again := tracker.flush(2000, true); len(again) > 0 {
 			t.Errorf("%s: %d requests are written twice", name, len(again))
 		}
 	}

@@ -37,9 +37,9 @@ func (m *Monitor) fill(line *resource.MonitorLine, first int, took time.Duration
 		switch {
 		case f == nil || f.Ended():
 		case pid == first:
-			line.Model = use(f, g.before[pid], took)
+			line.Model = usageSince(f, g.before[pid], took)
 		default:
-			child := use(f, g.before[pid], took)
+			child := usageSince(f, g.before[pid], took)
 			child.Parent = f.Parent
 			line.Children = append(line.Children, *child)
 		}
@@ -73,16 +73,16 @@ func (g *family) read(h host, pids []int) map[int]*figures {
 		if now[pid] != nil {
 			continue
 		}
-		if f := look(pid); f != nil && f.is(before) {
+		if f := look(pid); f != nil && f.sameAs(before) {
 			now[pid] = f
 		}
 	}
 	return now
 }
 
-// use is what a process took since it was last looked at, nil: since it began.
-func use(now, before *figures, took time.Duration) *resource.ProcessUse {
-	known := before != nil && before.is(now)
+// usageSince is what a process took since it was last looked at, nil: since it began.
+func usageSince(now, before *figures, took time.Duration) *resource.ProcessUse {
+	known := before != nil && before.sameAs(now)
 	if !known {
 		before = &figures{io: &resource.ProcessIO{}}
 	}
@@ -110,10 +110,10 @@ func (g *family) total(now map[int]*figures) *resource.ProcessTotal {
 	t := &resource.ProcessTotal{IO: &resource.ProcessIO{}}
 	for pid, f := range now {
 		before := g.before[pid]
-		if before == nil || !before.is(f) {
+		if before == nil || !before.sameAs(f) {
 			before = &figures{io: &resource.ProcessIO{}}
 		}
-		grew := f.all().since(before.all().plus(reported[pid])).atLeast(f.own().since(before.own()))
+		grew := f.withWaited().since(before.withWaited().plus(reported[pid])).atLeast(f.own().since(before.own()))
 		t.UserNS, t.SystemNS = t.UserNS+grew.userNS(), t.SystemNS+grew.systemNS()
 		t.Minor, t.Major = t.Minor+grew.Minor, t.Major+grew.Major
 		switch {
@@ -138,7 +138,7 @@ func (g *family) total(now map[int]*figures) *resource.ProcessTotal {
 func (g *family) handedOn(now map[int]*figures) (map[int]counts, map[int]resource.ProcessIO) {
 	all, io := map[int]counts{}, map[int]resource.ProcessIO{}
 	for pid, f := range g.before {
-		if still := now[pid]; still != nil && still.is(f) {
+		if still := now[pid]; still != nil && still.sameAs(f) {
 			continue
 		}
 		by := f.Parent
@@ -152,7 +152,7 @@ func (g *family) handedOn(now map[int]*figures) (map[int]counts, map[int]resourc
 		if now[by] == nil {
 			continue
 		}
-		all[by] = all[by].plus(f.all())
+		all[by] = all[by].plus(f.withWaited())
 		if f.io != nil {
 			io[by] = ioPlus(io[by], *f.io)
 		}

@@ -110,8 +110,8 @@ func TestFamily(t *testing.T) {
 		if !reflect.DeepEqual(pids, children) || u == nil || u.UserNS != ticks*tickNS || u.Minor != uint64(ticks) ||
 			u.Threads != sum || u.RSSBytes != uint64(2*u.Processes*os.Getpagesize()) || u.IO == nil ||
 			u.IO.ReadBytes != uint64(10*ticks) {
-			said, _ := json.Marshal(l)
-			t.Errorf("%s: want children %v and %d ticks in all: %s", what, children, ticks, said)
+			reply, _ := json.Marshal(l)
+			t.Errorf("%s: want children %v and %d ticks in all: %s", what, children, ticks, reply)
 		}
 	}
 	r.put(10, 1, 100, "S", 7, 3)

@@ -82,7 +82,7 @@ type sensor struct{ key, file string }
 
 // findSensors looks once for the machine's sensors. Their keys are those of gopsutil: the name of the chip, and the
 // label of the sensor.
-func findSensors(root fs.FS) (all []sensor) {
+func findSensors(root fs.FS) (sensors []sensor) {
 	files, _ := fs.Glob(root, "sys/class/hwmon/hwmon*/temp*_input")
 	if len(files) == 0 { // of older kernels
 		files, _ = fs.Glob(root, "sys/class/hwmon/hwmon*/device/temp*_input")
@@ -96,18 +96,18 @@ func findSensors(root fs.FS) (all []sensor) {
 		if label, _ := line(root, dir+strings.TrimSuffix(name, "_input")+"_label"); label != "" {
 			key += "_" + strings.ReplaceAll(strings.ToLower(label), " ", "_")
 		}
-		all = append(all, sensor{key, file})
+		sensors = append(sensors, sensor{key, file})
 	}
 	if len(files) > 0 {
-		return all
+		return sensors
 	}
 	zones, _ := fs.Glob(root, "sys/class/thermal/thermal_zone*/type") // of machines without hwmon
 	for _, file := range zones {
 		if key, err := line(root, file); err == nil {
-			all = append(all, sensor{key, path.Dir(file) + "/temp"})
+			sensors = append(sensors, sensor{key, path.Dir(file) + "/temp"})
 		}
 	}
-	return all
+	return sensors
 }
 
 // temperatures reads the machine's sensors, in degrees Celsius. A sensor that fails is omitted.

@@ -59,7 +59,7 @@ func (m *Monitor) Snapshot(now time.Time) (any, error) {
 		m.fill(&line, pid, took)
 	}
 	if self, err := m.host.read(os.Getpid()); err == nil {
-		line.Collector = use(self, m.self, took)
+		line.Collector = usageSince(self, m.self, took)
 		m.self = self
 	}
 	line.MHz, line.MHzSource = m.speed.frequencies()

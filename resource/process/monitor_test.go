@@ -41,11 +41,11 @@ func TestMonitor(t *testing.T) {
 	}
 	snapshot := func() resource.MonitorLine {
 		clock += 5e8
-		said, err := m.Snapshot(time.Unix(100, 0))
+		reply, err := m.Snapshot(time.Unix(100, 0))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return said.(resource.MonitorLine)
+		return reply.(resource.MonitorLine)
 	}
 	first := snapshot()
 	if first.Model != nil || first.Collector == nil || first.Collector.PID != os.Getpid() || first.ActualS != 0.5 ||

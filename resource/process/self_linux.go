@@ -84,11 +84,11 @@ func (c *Self) read() (reading, error) {
 		return r, fmt.Errorf("what this process cost: %w", err)
 	}
 	for name, costed := range c.o.Costed {
-		all, err := costed.Programs()
+		programStats, err := costed.Programs()
 		if err != nil {
 			return r, fmt.Errorf("what the programs of %s cost: %w", name, err)
 		}
-		for _, p := range all {
+		for _, p := range programStats {
 			r.programs[program{name, p.Name}] = p
 		}
 	}

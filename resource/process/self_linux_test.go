@@ -31,11 +31,11 @@ func compute(t *testing.T, d time.Duration) {
 
 func snap(t *testing.T, c *process.Self) resource.SelfLine {
 	t.Helper()
-	said, err := c.Snapshot(time.Now())
+	reply, err := c.Snapshot(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return said.(resource.SelfLine)
+	return reply.(resource.SelfLine)
 }
 
 func TestOwnCost(t *testing.T) {

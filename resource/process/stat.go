@@ -70,13 +70,13 @@ func (h host) read(pid int) (*figures, error) {
 	return f, nil
 }
 
-// is reports whether two readings are of the same process.
-func (f *figures) is(other *figures) bool { return f.ID == other.ID && f.Start == other.Start }
+// sameAs reports whether two readings are of the same process.
+func (f *figures) sameAs(other *figures) bool { return f.ID == other.ID && f.Start == other.Start }
 
 func (f *figures) own() counts { return counts(f.Own) }
 
-// all is what a process and those that it has waited for have taken.
-func (f *figures) all() counts { return f.own().plus(counts(f.Waited)) }
+// withWaited is what a process and those that it has waited for have taken.
+func (f *figures) withWaited() counts { return f.own().plus(counts(f.Waited)) }
 
 func (c counts) plus(d counts) counts {
 	return counts{c.Minor + d.Minor, c.Major + d.Major, c.User + d.User, c.System + d.System}

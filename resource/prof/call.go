@@ -157,14 +157,15 @@ func (t *tally) total() uint64 {
 
 // buckets lists the slots that hold something.
 func (t *tally) buckets() []resource.ProfBucket {
-	var all []resource.ProfBucket
+	var profBuckets []resource.ProfBucket
 	for slot, n := range t.latency {
 		if n > 0 {
 			low, high := latencyBounds(slot)
-			all = append(all, resource.ProfBucket{LowNS: low, HighNS: max(low, t.atMost(high)), Count: uint64(n)})
+			profBuckets = append(profBuckets, resource.ProfBucket{LowNS: low, HighNS: max(low, t.atMost(high)),
+				Count: uint64(n)})
 		}
 	}
-	return all
+	return profBuckets
 }
 
 // event is what a call of all processes becomes.

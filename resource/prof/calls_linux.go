@@ -30,9 +30,9 @@ type callStat struct {
 	Begun                           uint64
 }
 
-// whole reads an entry again while a processor was writing its counters during the read. Writing takes less than a
+// readStable reads an entry again while a processor was writing its counters during the read. Writing takes less than a
 // microsecond, so that this ends.
-func whole[K any](m *ebpf.Map, key K, stats []callStat) ([]callStat, error) {
+func readStable[K any](m *ebpf.Map, key K, stats []callStat) ([]callStat, error) {
 	for range 1000 {
 		if !slices.ContainsFunc(stats, func(s callStat) bool { return s.Begun != s.Count }) {
 			break
@@ -116,7 +116,7 @@ func (c *callCounter) readCallers(all *[callSlots]callers, ended uint32, names m
 	now := map[caller]tally{}
 	var failed error
 	err := bpf.EachPerCPU(m, func(k caller, stats []callStat) {
-		stats, err := whole(m, k, stats)
+		stats, err := readStable(m, k, stats)
 		failed = cmp.Or(failed, err)
 		now[k] = sum(stats, ended)
 	})
@@ -167,7 +167,7 @@ func (c *callCounter) readOthers(all *[callSlots]callers, ended uint32) error {
 		if err := m.Lookup(uint32(i), &stats); err != nil {
 			return fmt.Errorf("read BPF map others: %w", err)
 		}
-		if stats, err = whole(m, uint32(i), stats); err != nil {
+		if stats, err = readStable(m, uint32(i), stats); err != nil {
 			return err
 		}
 		t := sum(stats, ended)

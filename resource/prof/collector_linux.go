@@ -216,13 +216,13 @@ func (c *Collector) Snapshot(now time.Time) (any, error) {
 	length := time.Duration(mono - c.lastMono)
 	var events []resource.ProfEvent
 	if c.counts() {
-		ours, err := c.own(length, mono)
+		ours, err := c.ownEvents(length, mono)
 		if err != nil {
 			return nil, err
 		}
 		events = ours
 	}
-	also, from := c.also(now), c.last
+	also, from := c.snapshotSources(now), c.last
 	c.snapshots++
 	number := c.snapshots
 	c.last, c.lastMono = now, mono
@@ -239,8 +239,9 @@ func (c *Collector) Snapshot(now time.Time) (any, error) {
 	}), nil
 }
 
-// also asks the other sources. One that fails is left out from then on, and Missing says why; the rest goes on.
-func (c *Collector) also(now time.Time) []func() []resource.ProfEvent {
+// snapshotSources asks the other sources. One that fails is left out from then on, and Missing says why; the rest goes
+// on.
+func (c *Collector) snapshotSources(now time.Time) []func() []resource.ProfEvent {
 	var events []func() []resource.ProfEvent
 	c.o.Also = slices.DeleteFunc(slices.Clone(c.o.Also), func(source Source) bool {
 		more, err := source(now)
@@ -255,8 +256,8 @@ func (c *Collector) also(now time.Time) []func() []resource.ProfEvent {
 	return events
 }
 
-// own returns the events that this package counts itself.
-func (c *Collector) own(length time.Duration, mono int64) ([]resource.ProfEvent, error) {
+// ownEvents returns the events that this package counts itself.
+func (c *Collector) ownEvents(length time.Duration, mono int64) ([]resource.ProfEvent, error) {
 	if c.set == nil {
 		return c.poll.events(length, c.wanted[resource.ProfTypeSyscall])
 	}

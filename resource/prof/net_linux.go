@@ -73,11 +73,11 @@ func (c *netCounter) events(length time.Duration, names map[uint32]string) ([]re
 		}
 		addNet(e, k.Family, d)
 	}
-	all := slices.SortedFunc(maps.Values(by), func(a, b *resource.ProfNet) int {
+	profNets := slices.SortedFunc(maps.Values(by), func(a, b *resource.ProfNet) int {
 		return cmp.Or(cmp.Compare(b.TXBytes+b.RXBytes, a.TXBytes+a.RXBytes), cmp.Compare(a.PID, b.PID))
 	})
 	var events []resource.ProfEvent
-	for _, e := range all {
+	for _, e := range profNets {
 		if length > 0 {
 			e.TXBytesS, e.RXBytesS = float64(e.TXBytes)/length.Seconds(), float64(e.RXBytes)/length.Seconds()
 		}

@@ -52,13 +52,13 @@ func (p *poller) readAll() (map[int]processIO, error) {
 			}
 		}
 	}
-	all := map[int]processIO{}
+	processIOs := map[int]processIO{}
 	for _, pid := range pids {
 		if io, ok := p.readProcess(pid); ok {
-			all[pid] = io
+			processIOs[pid] = io
 		}
 	}
-	return all, nil
+	return processIOs, nil
 }
 
 // readProcess reads the figures of a process if it is watched and can be read.

@@ -103,21 +103,21 @@ type spent struct {
 	graphs   *graphShare // nil where it was polled
 }
 
-// judge decides the roles of threads in an interval. computed says how much of a time graphs were computed in.
-func judge(all []spent, from, to int64, computed func(from, to int64) resource.GraphTime) {
+// assignRoles decides the roles of threads in an interval. computed says how much of a time graphs were computed in.
+func assignRoles(threadTimes []spent, from, to int64, computed func(from, to int64) resource.GraphTime) {
 	graphs := computed(from, to)
-	for i := range all {
-		if s := &all[i]; s.graphs == nil || s.from <= from && s.to >= to {
-			s.judge(graphs)
+	for i := range threadTimes {
+		if s := &threadTimes[i]; s.graphs == nil || s.from <= from && s.to >= to {
+			s.assignRole(graphs)
 		} else {
-			s.judge(computed(s.from, s.to))
+			s.assignRole(computed(s.from, s.to))
 		}
 	}
 }
 
-// judge decides the thread's role. One that was busy for half of the time or more in which graphs were computed,
+// assignRole decides the thread's role. One that was busy for half of the time or more in which graphs were computed,
 // since it was first seen, belongs to the team that computes them. c is of its time in the interval.
-func (s *spent) judge(c resource.GraphTime) {
+func (s *spent) assignRole(c resource.GraphTime) {
 	isTeam := false
 	if g := s.graphs; g != nil {
 		if c.Known {

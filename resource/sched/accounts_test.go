@@ -201,7 +201,7 @@ func TestComputeTeam(t *testing.T) {
 			LivedNS: busy + asleep, OnCPUNS: busy / 2, RunnableWaitNS: busy - busy/2, BlockedLockNS: &lock,
 			FutexNS: &lock, IdleNS: &zero,
 		}}
-		s.judge(c)
+		s.assignRole(c)
 		return s.line.Role, s.line.LockDelayNS()
 	}
 	graphs := func(ns int64) resource.GraphTime { return resource.GraphTime{NS: ns, Known: true} }
@@ -245,7 +245,7 @@ func TestComputeTeamOfShortLives(t *testing.T) {
 		}
 		s, _ := history.advance(1, a, p, moment{last: 0, now: 1000})
 		all := []spent{s}
-		if judge(all, 0, 1000, computed); all[0].line.Role != c.role {
+		if assignRoles(all, 0, 1000, computed); all[0].line.Role != c.role {
 			t.Errorf("from %d to %d: %s, want %s", c.born, c.ended, all[0].line.Role, c.role)
 		}
 	}

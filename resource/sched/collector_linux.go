@@ -121,12 +121,12 @@ func (c *Collector) snapshot(now time.Time) (*bpf.Draft, error) {
 	if pids := c.o.Target.PIDs; len(pids) > 0 {
 		line.CgroupCPU = c.quotas.since(pids[0]) // first: it has to be of the same interval, and the rest may wait
 	}
-	var all []spent
+	var threadTimes []spent
 	var err error
 	if c.programs == nil {
-		all, err = c.poller.read(c.m)
+		threadTimes, err = c.poller.read(c.m)
 	} else {
-		all, err = c.programs.read(c.m, &line.Lost)
+		threadTimes, err = c.programs.read(c.m, &line.Lost)
 	}
 	if c.m.epoch++; err != nil {
 		return nil, err
@@ -136,16 +136,16 @@ func (c *Collector) snapshot(now time.Time) (*bpf.Draft, error) {
 	if err := addPressure(line, c.root, c.o.Target); err != nil {
 		return nil, err
 	}
-	c.countFaults(all)
+	c.countFaults(threadTimes)
 	withIdle := len(c.o.Target.PIDs) > 0
-	resident := c.resident(all, withIdle)
+	resident := c.resident(threadTimes, withIdle)
 	return bpf.NewDraft(to, func() any {
 		computed := c.o.Computed
 		if computed == nil {
 			computed = func(_, _ int64) (none resource.GraphTime) { return none }
 		}
-		judge(all, from, to, computed)
-		put(line, all, resident, withIdle)
+		assignRoles(threadTimes, from, to, computed)
+		put(line, threadTimes, resident, withIdle)
 		return *line
 	}), nil
 }

@@ -40,11 +40,11 @@ type process struct {
 
 // resident is the resident memory of processes, in bytes, by their ids. One that has ended has none, and one that did
 // nothing neither unless withIdle.
-func (c *Collector) resident(all []spent, withIdle bool) map[int]uint64 {
+func (c *Collector) resident(threadTimes []spent, withIdle bool) map[int]uint64 {
 	bytes := map[int]uint64{}
-	for i := range all {
-		pid := all[i].line.TGID
-		if _, isRead := bytes[pid]; isRead || !withIdle && !all[i].active() {
+	for i := range threadTimes {
+		pid := threadTimes[i].line.TGID
+		if _, isRead := bytes[pid]; isRead || !withIdle && !threadTimes[i].active() {
 			continue
 		}
 		if rss, err := resource.ResidentBytes(c.root, strconv.Itoa(pid)); err == nil {
@@ -55,17 +55,17 @@ func (c *Collector) resident(all []spent, withIdle bool) map[int]uint64 {
 }
 
 // countFaults takes the kernel's counts for the page faults of threads, where none is seen singly.
-func (c *Collector) countFaults(all []spent) {
+func (c *Collector) countFaults(threadTimes []spent) {
 	if c.programs != nil && c.programs.Absent["on_fault"] == nil && c.programs.Absent["on_fault_plain"] == nil {
 		return
 	}
-	for i := range all {
-		all[i].line.Faults = known(all[i].line.Minor) + known(all[i].line.Major)
+	for i := range threadTimes {
+		threadTimes[i].line.Faults = valueOrZero(threadTimes[i].line.Minor) + valueOrZero(threadTimes[i].line.Major)
 	}
 }
 
 // put fills a line with threads and their processes. With withIdle it has processes that did nothing, too.
-func put(line *resource.SystemLine, all []spent, resident map[int]uint64, withIdle bool) {
+func put(line *resource.SystemLine, threadTimes []spent, resident map[int]uint64, withIdle bool) {
 	line.OffCPU, line.Faults = map[string]int64{}, map[string]uint64{}
 	line.Threads, line.Processes = []resource.ThreadLine{}, []resource.ProcessLine{}
 	var of *process
@@ -74,7 +74,7 @@ func put(line *resource.SystemLine, all []spent, resident map[int]uint64, withId
 			of.put(line, resident, withIdle)
 		}
 	}
-	for _, s := range sorted(all) {
+	for _, s := range sorted(threadTimes) {
 		if of == nil || of.line.PID != s.line.TGID {
 			end()
 			of = &process{line: resource.ProcessLine{PID: s.line.TGID}}
@@ -115,7 +115,7 @@ func (p *process) put(line *resource.SystemLine, resident map[int]uint64, withId
 	line.Processes = append(line.Processes, p.line)
 }
 
-func known(n *uint64) uint64 {
+func valueOrZero(n *uint64) uint64 {
 	if n == nil {
 		return 0
 	}
@@ -132,12 +132,12 @@ func sum(a, b *uint64) *uint64 {
 }
 
 // sorted returns the threads of a line in their order.
-func sorted(all []spent) []spent {
-	slices.SortFunc(all, func(a, b spent) int {
+func sorted(threadTimes []spent) []spent {
+	slices.SortFunc(threadTimes, func(a, b spent) int {
 		if a.line.TGID != b.line.TGID {
 			return a.line.TGID - b.line.TGID
 		}
 		return a.line.TID - b.line.TID
 	})
-	return all
+	return threadTimes
 }

@@ -35,12 +35,12 @@ func (p *poller) read(m moment) ([]spent, error) {
 		return nil, err
 	}
 	now, boot := clock(unix.CLOCK_MONOTONIC), clock(unix.CLOCK_BOOTTIME)
-	var all []spent
+	var threadTimes []spent
 	// a new one: a map that entries are deleted from stays as large as it ever was
 	next := make(map[threadKey]*polled, len(threads))
 	for _, s := range threads {
 		key := threadKey{uint32(s.ID), uint32(s.Start)}
-		one, err := p.look(s)
+		one, err := p.readTask(s)
 		if errors.Is(err, errEmpty) {
 			continue
 		} else if err != nil {
@@ -57,10 +57,10 @@ func (p *poller) read(m moment) ([]spent, error) {
 			}
 			before = &polled{at: born}
 		}
-		all = append(all, one.since(before, s))
+		threadTimes = append(threadTimes, one.since(before, s))
 	}
 	p.polled = next
-	return all, nil
+	return threadTimes, nil
 }
 
 // tick is the unit of times in /proc/PID/stat, USER_HZ, in ns: 100 Hz wherever Linux runs here.
@@ -89,8 +89,8 @@ func (p *polled) since(before *polled, s task) spent {
 	}}
 }
 
-// look reads what /proc has counted for a thread.
-func (p *poller) look(s task) (*polled, error) {
+// readTask reads what /proc has counted for a thread.
+func (p *poller) readTask(s task) (*polled, error) {
 	dir := fmt.Sprintf("proc/%d/task/%d/", s.tgid, s.ID)
 	times, err := fs.ReadFile(p.root, dir+"schedstat")
 	if err != nil {

@@ -49,7 +49,7 @@ func groupFolder(root fs.FS, group string) string {
 }
 
 func stalls(root fs.FS, name func(string) string) (map[string]resource.HostStall, error) {
-	all := map[string]resource.HostStall{}
+	hostStalls := map[string]resource.HostStall{}
 	for _, r := range resources {
 		text, err := fs.ReadFile(root, name(r))
 		if err != nil { // not there, or switched off: reading says EOPNOTSUPP
@@ -57,11 +57,11 @@ func stalls(root fs.FS, name func(string) string) (map[string]resource.HostStall
 		}
 		stall, err := parseStall(string(text))
 		if err != nil {
-			return all, fmt.Errorf("read %s: %w", name(r), err)
+			return hostStalls, fmt.Errorf("read %s: %w", name(r), err)
 		}
-		all[r] = stall
+		hostStalls[r] = stall
 	}
-	return all, nil
+	return hostStalls, nil
 }
 
 // parseStall reads a PSI file: lines of "some" and "full" with avg10, avg60, avg300 in percent and total in

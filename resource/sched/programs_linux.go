@@ -69,7 +69,7 @@ func (p *programs) read(m moment, losses *resource.SystemLosses) ([]spent, error
 	if err != nil {
 		return nil, err
 	}
-	all := make([]spent, 0, len(there))
+	threadTimes := make([]spent, 0, len(there))
 	// The histories move to a new map at each snapshot: a map that entries are deleted from never shrinks.
 	next := make(map[threadKey]*history, len(there))
 	err = p.table.each(func(index uint32, key threadKey) error {
@@ -87,7 +87,7 @@ func (p *programs) read(m moment, losses *resource.SystemLosses) ([]spent, error
 		if !ok {
 			return nil
 		}
-		all = append(all, s)
+		threadTimes = append(threadTimes, s)
 		if there[key] == nil && s.line.Ended {
 			delete(next, key)
 			return p.table.free(index, key)
@@ -105,7 +105,7 @@ func (p *programs) read(m moment, losses *resource.SystemLosses) ([]spent, error
 	p.history = next
 	total, err := bpf.Sum(p.Map("lost"), 0)
 	losses.Threads, p.lost = total-p.lost, total
-	return all, err
+	return threadTimes, err
 }
 
 // unknown is UNKNOWN of account.h.
@@ -131,7 +131,7 @@ func (p *programs) present(now int64) (map[threadKey]*present, error) {
 		return nil, fmt.Errorf("list threads: %w", err)
 	}
 	defer reader.Close()
-	all := make(map[threadKey]*present, len(p.history))
+	byThread := make(map[threadKey]*present, len(p.history))
 	text := make([]byte, binary.Size(record{}))
 	for from := bufio.NewReaderSize(reader, 1<<16); ; {
 		if _, err := io.ReadFull(from, text); err == io.EOF {
@@ -147,9 +147,9 @@ func (p *programs) present(now int64) (map[threadKey]*present, error) {
 		if r.Queued != unknown {
 			one.queued = int64(min(r.Queued, math.MaxInt64))
 		}
-		all[r.Key] = one
+		byThread[r.Key] = one
 	}
-	return all, nil
+	return byThread, nil
 }
 
 // presentPlain does what each_task does, where the kernel's types are unknown: it lists the threads from /proc, and
@@ -167,10 +167,11 @@ func (p *programs) presentPlain(now int64) (map[threadKey]*present, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make(map[threadKey]*present, len(threads))
+	byThread := make(map[threadKey]*present, len(threads))
 	for _, s := range threads {
 		key := threadKey{TID: uint32(s.ID)}
-		all[key] = &present{tgid: uint32(s.tgid), counted: true, minor: s.Own.Minor, major: s.Own.Major, comm: s.Name}
+		byThread[key] = &present{tgid: uint32(s.tgid), counted: true, minor: s.Own.Minor, major: s.Own.Major,
+			comm: s.Name}
 		if p.history[key] != nil {
 			continue
 		}
@@ -192,5 +193,5 @@ func (p *programs) presentPlain(now int64) (map[threadKey]*present, error) {
 			return nil, err
 		}
 	}
-	return all, nil
+	return byThread, nil
 }

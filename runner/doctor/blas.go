@@ -37,7 +37,7 @@ func MeasureProducts() ([]Product, error) {
 	if err := llama.LoadBLAS(threads); err != nil {
 		return nil, err
 	}
-	var all []Product
+	var products []Product
 	for _, weights := range []gguf.Type{gguf.F32, gguf.F16, gguf.BF16, gguf.Q8_0, gguf.Q4_K} {
 		p := Product{Weights: weights}
 		for _, side := range []struct {
@@ -50,9 +50,9 @@ func MeasureProducts() ([]Product, error) {
 				return nil, err
 			}
 		}
-		all = append(all, p)
+		products = append(products, p)
 	}
-	return all, nil
+	return products, nil
 }
 
 // blas compares the BLAS backend with the CPU's.
@@ -61,16 +61,16 @@ func blas(o Options) []Fact {
 		return nil
 	}
 	f := Fact{Topic: "speed", Name: "BLAS"}
-	all, err := o.Products()
+	products, err := o.Products()
 	if errors.Is(err, ErrUndecided) {
 		return []Fact{f.unknown(err)}
 	}
 	if err != nil {
-		return []Fact{f.is(Missing, oneLine(err.Error())).
+		return []Fact{f.with(Missing, oneLine(err.Error())).
 			lacking("run --blas", "make build, or make LLAMA_PREFIX=… with a build that has -DGGML_BLAS=ON")}
 	}
 	var ratios, faster []string
-	for _, p := range all {
+	for _, p := range products {
 		ratio := float64(p.CPU) / float64(p.BLAS)
 		ratios = append(ratios, fmt.Sprintf("%s %.2f", p.Weights, ratio))
 		if ratio >= worthwhile {
@@ -79,7 +79,7 @@ func blas(o Options) []Fact {
 	}
 	text := "products of matrices, times as fast as the CPU backend's: " + strings.Join(ratios, ", ")
 	if len(faster) == 0 {
-		return []Fact{f.is(OK, text+"; no reason to use run --blas")}
+		return []Fact{f.with(OK, text+"; no reason to use run --blas")}
 	}
-	return []Fact{f.is(OK, text+"; use run --blas for prompts with weights in "+strings.Join(faster, ", "))}
+	return []Fact{f.with(OK, text+"; use run --blas for prompts with weights in "+strings.Join(faster, ", "))}
 }

@@ -58,13 +58,13 @@ func capabilities(root fs.FS) []Fact {
 		case err != nil:
 			f = f.unknown(err)
 		case r.outside && r.set&(1<<p.bit) != 0:
-			f = f.is(Missing, "effective only inside of a user namespace, which the kernel does not count here")
+			f = f.with(Missing, "effective only inside of a user namespace, which the kernel does not count here")
 		case r.has(p.bit):
-			f = f.is(OK, "effective")
+			f = f.with(OK, "effective")
 		case r.has(capSysAdmin):
-			f = f.is(OK, "CAP_SYS_ADMIN includes it")
+			f = f.with(OK, "CAP_SYS_ADMIN includes it")
 		default:
-			f = f.is(Missing, "not effective")
+			f = f.with(Missing, "not effective")
 		}
 		facts = append(facts, f.lacking(p.costs, "run as root, or with this capability"))
 	}

@@ -15,12 +15,12 @@ import (
 
 // membership is which control group accounts for a resource of this process, by its controller, such as memory.
 func membership(root fs.FS, controller string) (m machine.Membership, err error) {
-	all, err := machine.Memberships(root, "self", controller)
+	memberships, err := machine.Memberships(root, "self", controller)
 	if err != nil {
 		return m, err
 	}
-	slices.SortStableFunc(all, func(a, b machine.Membership) int { return a.Version - b.Version })
-	for _, m := range all {
+	slices.SortStableFunc(memberships, func(a, b machine.Membership) int { return a.Version - b.Version })
+	for _, m := range memberships {
 		list, err := word(root, m.Mount+"/cgroup.controllers")
 		if m.Version == 1 || err == nil && slices.Contains(strings.Fields(list), controller) {
 			return m, nil
@@ -39,7 +39,7 @@ func cgroups(root fs.FS) []Fact {
 			facts = append(facts, f.unknown(err))
 			continue
 		}
-		facts = append(facts, f.is(OK, fmt.Sprintf("v%d %s", m.Version, m.Name)))
+		facts = append(facts, f.with(OK, fmt.Sprintf("v%d %s", m.Version, m.Name)))
 		groups := m.Groups(root)
 		if len(groups) == 0 {
 			facts = append(facts, Fact{Topic: "cgroup",
@@ -73,13 +73,13 @@ func memoryLimit(root fs.FS, groups []machine.Group) Fact {
 	f := Fact{Topic: "cgroup", Name: "memory limit"}
 	limit, left, ok := memoryBound(root, groups)
 	if !ok {
-		return f.is(OK, "none")
+		return f.with(OK, "none")
 	}
 	text := present.Bytes(limit)
 	if left <= limit {
 		text += ", " + present.Bytes(left) + " of it not used (file caches count as used)"
 	}
-	return f.is(Limited, text).lacking("a model and its recording that need more are killed",
+	return f.with(Limited, text).lacking("a model and its recording that need more are killed",
 		"raise the group's limit of memory")
 }
 
@@ -91,13 +91,13 @@ func quota(root fs.FS, groups []machine.Group) Fact {
 		least = min(least, g.Quota(root))
 	}
 	if math.IsInf(least, 1) {
-		return f.is(OK, "none")
+		return f.with(OK, "none")
 	}
 	cpus, err := allowed(root)
 	if err == nil && least >= float64(cpus) {
-		return f.is(OK, fmt.Sprintf("%.4g processors' time, for %d processors", least, cpus))
+		return f.with(OK, fmt.Sprintf("%.4g processors' time, for %d processors", least, cpus))
 	}
-	return f.is(Limited, fmt.Sprintf("%.4g processors' time", least)).
+	return f.with(Limited, fmt.Sprintf("%.4g processors' time", least)).
 		lacking("more threads than that are all stopped for a part of every period",
 			"give llama.cpp fewer threads (-t), or raise the group's quota")
 }
@@ -119,13 +119,13 @@ func throttling(root fs.FS, m machine.Membership) Fact {
 	times, stopped, seen := throttled(root, m)
 	switch {
 	case !seen && strings.Trim(m.Name, "/") == "":
-		return f.is(OK, "never, in the root group")
+		return f.with(OK, "never, in the root group")
 	case !seen:
-		return f.is(Unknown, "no cpu.stat reports it")
+		return f.with(Unknown, "no cpu.stat reports it")
 	case times == 0:
-		return f.is(OK, "never so far")
+		return f.with(OK, "never so far")
 	}
-	return f.is(Limited, fmt.Sprintf("%d times so far, %s in all", times, present.Nanoseconds(int64(stopped)))).
+	return f.with(Limited, fmt.Sprintf("%d times so far, %s in all", times, present.Nanoseconds(int64(stopped)))).
 		lacking("times of operations contain the stops",
 			"give llama.cpp fewer threads (-t), or raise the group's quota")
 }

@@ -21,9 +21,9 @@ func counters(root fs.FS) []Fact {
 		}
 	}
 	if len(found) > 0 {
-		return []Fact{f.is(OK, strings.Join(found, ", "))}
+		return []Fact{f.with(OK, strings.Join(found, ", "))}
 	}
-	return []Fact{f.is(Missing, "none of a processor in /"+sources).
+	return []Fact{f.with(Missing, "none of a processor in /"+sources).
 		lacking("no cycles, no cache misses", "run on bare metal, or give the guest a virtual PMU")}
 }
 

@@ -26,7 +26,7 @@ func engine(o Options) []Fact {
 	library := Fact{Topic: engineTopic, Name: "library"}
 	in, err := llama.Installed()
 	if err != nil {
-		return []Fact{library.is(Missing, "this llamatap was built without llama.cpp").
+		return []Fact{library.with(Missing, "this llamatap was built without llama.cpp").
 			lacking("no recording; what was recorded elsewhere can be read", "make build, on Linux")}
 	}
 	commit := ""
@@ -34,7 +34,7 @@ func engine(o Options) []Fact {
 	if built != "" && built != "unknown" {
 		commit = ", commit " + built
 	}
-	library = tested(library.is(OK, fmt.Sprintf("llama.cpp %s, ggml %s%s", llama.Version(), ggml, commit)),
+	library = tested(library.with(OK, fmt.Sprintf("llama.cpp %s, ggml %s%s", llama.Version(), ggml, commit)),
 		llama.Version())
 	facts := []Fact{
 		library,
@@ -54,7 +54,7 @@ func tested(f Fact, version string) Fact {
 		semver.Compare(is, semver.MajorMinor("v"+lastTested)) <= 0 {
 		return f
 	}
-	return f.is(Limited, f.Value+"; tested are "+firstTested+" to "+lastTested).
+	return f.with(Limited, f.Value+"; tested are "+firstTested+" to "+lastTested).
 		lacking("what the tap finds at its start not to be as in those is not recorded; metadata.json names it "+
 			"(structures_unknown, entry_points_missing)", "make LLAMA_PREFIX=… with one of those, or make build for "+
 			"Debian's")
@@ -97,7 +97,7 @@ func found(defines map[string]bool) []Fact {
 		}
 		f := Fact{Topic: entryTopic, Name: e.name, Status: OK, Value: fmt.Sprintf("all %d found", len(e.functions))}
 		if len(lack) > 0 {
-			f = f.is(Missing, fmt.Sprintf("%d of %d found: no %s", len(e.functions)-len(lack), len(e.functions),
+			f = f.with(Missing, fmt.Sprintf("%d of %d found: no %s", len(e.functions)-len(lack), len(e.functions),
 				strings.Join(lack, ", ")))
 		}
 		facts = append(facts, f.lacking(e.costs,
@@ -110,7 +110,7 @@ func found(defines map[string]bool) []Fact {
 func loadable(in llama.Installation) Fact {
 	f := Fact{Topic: engineTopic, Name: "backends"}
 	if in.Backends == "" {
-		return f.is(OK, "backends are linked into the library")
+		return f.with(OK, "backends are linked into the library")
 	}
 	names, err := filepath.Glob(filepath.Join(in.Backends, "libggml-*.so"))
 	if _, unreadable := os.ReadDir(in.Backends); err == nil {
@@ -133,10 +133,10 @@ func loadable(in llama.Installation) Fact {
 	}
 	slices.Sort(list)
 	if len(list) == 0 {
-		return f.is(Missing, "none in "+in.Backends).
+		return f.with(Missing, "none in "+in.Backends).
 			lacking("nothing can compute", "make build again, or check LLAMA_PREFIX")
 	}
-	return f.is(OK, strings.Join(list, ", ")+" in "+in.Backends)
+	return f.with(OK, strings.Join(list, ", ")+" in "+in.Backends)
 }
 
 // ErrUndecided occurs when llama.cpp cannot be asked for its devices, rather than having none.
@@ -153,7 +153,7 @@ func devices(o Options) []Fact {
 		return []Fact{f.unknown(err)}
 	}
 	if err != nil {
-		return []Fact{f.is(Missing, oneLine(err.Error())).
+		return []Fact{f.with(Missing, oneLine(err.Error())).
 			lacking("no recording: llama.cpp computes nothing", "make build again, or check LLAMA_PREFIX")}
 	}
 	gpu := Fact{Topic: engineTopic, Name: "gpu", Status: Missing, Value: "none"}
@@ -161,11 +161,11 @@ func devices(o Options) []Fact {
 	for _, d := range all {
 		names = append(names, describe(d))
 		if d.Kind == llama.DeviceGPU || d.Kind == llama.DeviceIGPU {
-			gpu = gpu.is(OK, describe(d))
+			gpu = gpu.with(OK, describe(d))
 		}
 	}
 	return []Fact{
-		f.is(OK, strings.Join(names, "; ")),
+		f.with(OK, strings.Join(names, "; ")),
 		gpu.lacking("models compute on the CPU", "for Vulkan, GGML_BACKEND_PATH as docs/INSTALL.md has it; for CUDA "+
 			"and HIP, llamatap's source and make LLAMA_PREFIX=… with a build for the GPU"),
 	}
@@ -200,19 +200,19 @@ func loaded(root fs.FS, in llama.Installation) []Fact {
 		return path + ", this machine's"
 	}
 	if path := mapped(text, "ld-linux", "ld64", "ld-musl", "ld.so"); path != "" {
-		loader = loader.is(OK, whose(path))
+		loader = loader.with(OK, whose(path))
 	} else {
-		loader = loader.is(Unknown, "none is mapped in this process")
+		loader = loader.with(Unknown, "none is mapped in this process")
 	}
 	path := mapped(text, "libc.so", "libc-")
 	if path == "" {
-		return []Fact{loader, libc.is(Unknown, "no C library is mapped in this process")}
+		return []Fact{loader, libc.with(Unknown, "no C library is mapped in this process")}
 	}
 	version, err := glibc(path)
 	if err != nil {
 		return []Fact{loader, libc.unknown(err)}
 	}
-	return []Fact{loader, libc.is(OK, version+" in "+whose(path))}
+	return []Fact{loader, libc.with(OK, version+" in "+whose(path))}
 }
 
 // mapped finds a file in /proc/self/maps by the start of its name.
@@ -236,7 +236,7 @@ func mapped(maps string, starts ...string) string {
 func object(place func() (string, error)) Fact {
 	f := Fact{Topic: "tap", Name: "object"}
 	if runtime.GOOS != "linux" {
-		return f.is(Missing, "there is none for "+runtime.GOOS).
+		return f.with(Missing, "there is none for "+runtime.GOOS).
 			lacking("no recording; what was recorded elsewhere can be read", "record on Linux")
 	}
 	const costs, remedy = "no recording of llama.cpp's own programs, nor with exec",
@@ -248,21 +248,21 @@ func object(place func() (string, error)) Fact {
 	l, err := open(path)
 	switch {
 	case absentFile(path):
-		return f.is(Missing, path+" is not there").lacking(costs, remedy)
+		return f.with(Missing, path+" is not there").lacking(costs, remedy)
 	case errors.Is(err, fs.ErrPermission):
-		return f.is(Missing, oneLine(err.Error())).lacking(costs, "make it readable for this user")
+		return f.with(Missing, oneLine(err.Error())).lacking(costs, "make it readable for this user")
 	case err != nil:
-		return f.is(Missing, oneLine(err.Error())).lacking(costs, remedy)
+		return f.with(Missing, oneLine(err.Error())).lacking(costs, remedy)
 	}
 	defer l.file.Close()
 	got, err := l.numbers("tap_build", 2)
 	if want := tapBuild(); err != nil || !slices.Equal(got, want[:]) {
-		return f.is(Missing,
+		return f.with(Missing,
 			fmt.Sprintf("%s is not of this llamatap, whose shared memory has version %d and a header of %d bytes", path,
 				want[0], want[1])).
 			lacking(costs, remedy)
 	}
-	return f.is(OK, fmt.Sprintf("%s, for shared memory version %d", path, got[0]))
+	return f.with(OK, fmt.Sprintf("%s, for shared memory version %d", path, got[0]))
 }
 
 func absentFile(path string) bool {

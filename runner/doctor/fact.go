@@ -59,8 +59,8 @@ func (f Fact) lacking(costs, remedy string) Fact {
 	return f
 }
 
-// is returns f with a status and a value.
-func (f Fact) is(status Status, value string) Fact {
+// with returns f with a status and a value.
+func (f Fact) with(status Status, value string) Fact {
 	f.Status, f.Value = status, value
 	return f
 }
@@ -72,7 +72,7 @@ func (f Fact) unknown(err error) Fact {
 	if errors.As(err, &path) && !strings.HasPrefix(path.Path, "/") { // a file below the root
 		text = strings.Replace(text, path.Op+" "+path.Path, path.Op+" /"+path.Path, 1)
 	}
-	return f.is(Unknown, oneLine(text))
+	return f.with(Unknown, oneLine(text))
 }
 
 // oneLine returns text without line breaks.
@@ -87,9 +87,9 @@ func word(root fs.FS, name string) (string, error) {
 // absent reports whether err says that a file is not there, rather than that it cannot be looked at.
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// without reports whether err says that the kernel does not have what the file stands for: the file is not there, and
-// the file system of the kernel that it belongs to (proc, sys) is.
-func without(root fs.FS, top string, err error) bool {
+// isAbsentInKernel reports whether err says that the kernel does not have what the file stands for: the file is not
+// there, and the file system of the kernel that it belongs to (proc, sys) is.
+func isAbsentInKernel(root fs.FS, top string, err error) bool {
 	entries, _ := fs.ReadDir(root, top)
 	return absent(err) && len(entries) > 0
 }

@@ -27,15 +27,15 @@ func hostCollectors(try func() []HostCollector) []Fact {
 		const remedy = "see docs/HOST.md"
 		switch {
 		case c.Err != nil:
-			f = f.is(Missing, oneLine(c.Err.Error()))
+			f = f.with(Missing, oneLine(c.Err.Error()))
 		case len(c.Missing) > 0:
-			f = f.is(Limited, c.Origin+": "+oneLine(c.Missing[0]))
+			f = f.with(Limited, c.Origin+": "+oneLine(c.Missing[0]))
 		case c.Origin == "proc":
-			f = f.is(Limited, "polled from /proc")
+			f = f.with(Limited, "polled from /proc")
 		case c.Origin == "bpf_plain":
-			f = f.is(Limited, "tracepoints without the kernel's types")
+			f = f.with(Limited, "tracepoints without the kernel's types")
 		default:
-			f = f.is(OK, "loaded and attached")
+			f = f.with(OK, "loaded and attached")
 		}
 		facts = append(facts, f.lacking(hostCosts[c.Name], remedy))
 	}

@@ -21,7 +21,7 @@ func release(root fs.FS) Fact {
 	if err != nil {
 		return f.unknown(err)
 	}
-	return f.is(OK, text)
+	return f.with(OK, text)
 }
 
 // btf opens the kernel's type information and looks at its magic number.
@@ -29,8 +29,8 @@ func btf(root fs.FS) Fact {
 	const name = "sys/kernel/btf/vmlinux"
 	f := Fact{Topic: "kernel", Name: "btf"}
 	file, err := root.Open(name)
-	if without(root, "sys", err) {
-		return f.is(Missing, "no /"+name).lacking("no BPF programs that fit every kernel",
+	if isAbsentInKernel(root, "sys", err) {
+		return f.with(Missing, "no /"+name).lacking("no BPF programs that fit every kernel",
 			"a kernel with CONFIG_DEBUG_INFO_BTF=y")
 	}
 	if err != nil {
@@ -44,7 +44,7 @@ func btf(root fs.FS) Fact {
 	if n := binary.NativeEndian.Uint16(magic[:]); n != 0xeb9f {
 		return f.unknown(fmt.Errorf("/%s begins with %#x, which is not BTF", name, n))
 	}
-	return f.is(OK, "/"+name)
+	return f.with(OK, "/"+name)
 }
 
 // pressure reads the stall accounting; with psi=0 its files are there and reading them fails.
@@ -53,24 +53,24 @@ func pressure(root fs.FS) Fact {
 	const costs, remedy = "no stall times", "boot with psi=1, on a kernel with CONFIG_PSI=y"
 	text, err := word(root, "proc/pressure/memory")
 	switch {
-	case without(root, "proc", err):
-		return f.is(Missing, "no /proc/pressure/memory").lacking(costs, remedy)
+	case isAbsentInKernel(root, "proc", err):
+		return f.with(Missing, "no /proc/pressure/memory").lacking(costs, remedy)
 	case err != nil && errors.Is(err, errNotSupported):
-		return f.is(Missing, "/proc/pressure/memory is turned off").lacking(costs, remedy)
+		return f.with(Missing, "/proc/pressure/memory is turned off").lacking(costs, remedy)
 	case err != nil:
 		return f.unknown(err)
 	case !strings.HasPrefix(text, "some "):
 		return f.unknown(errors.New("/proc/pressure/memory does not begin with some"))
 	}
-	return f.is(OK, "/proc/pressure")
+	return f.with(OK, "/proc/pressure")
 }
 
 // paranoid reads what an unprivileged process may measure with perf_event_open.
 func paranoid(root fs.FS) Fact {
 	f := Fact{Topic: "kernel", Name: "perf_event_paranoid"}
 	text, err := word(root, "proc/sys/kernel/perf_event_paranoid")
-	if without(root, "proc", err) {
-		return f.is(Missing, "the kernel has no perf_event_open").
+	if isAbsentInKernel(root, "proc", err) {
+		return f.with(Missing, "the kernel has no perf_event_open").
 			lacking("no counters, no samples", "a kernel with CONFIG_PERF_EVENTS=y")
 	}
 	if err != nil {
@@ -82,17 +82,17 @@ func paranoid(root fs.FS) Fact {
 	}
 	switch r, err := rightsOf(root); {
 	case level < 0:
-		return f.is(OK, text)
+		return f.with(OK, text)
 	case err == nil && r.perf():
-		return f.is(OK, text+", which this process's rights override")
+		return f.with(OK, text+", which this process's rights override")
 	case level >= 3:
-		f = f.is(Limited, text+": no events at all on kernels that know this level (Debian, Ubuntu, Android)")
+		f = f.with(Limited, text+": no events at all on kernels that know this level (Debian, Ubuntu, Android)")
 	case level == 2:
-		f = f.is(Limited, text+": only this process, only outside of the kernel")
+		f = f.with(Limited, text+": only this process, only outside of the kernel")
 	case level == 1:
-		f = f.is(Limited, text+": only this process")
+		f = f.with(Limited, text+": only this process")
 	default:
-		f = f.is(Limited, text+": no tracepoints")
+		f = f.with(Limited, text+": no tracepoints")
 	}
 	return f.lacking("events of the kernel and of the whole machine",
 		"run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=-1")
@@ -119,9 +119,9 @@ func pointers(root fs.FS) Fact {
 		shown = shown || strings.Trim(address, "0") != ""
 	}
 	if shown {
-		return f.is(OK, text+", this process sees the kernel's addresses")
+		return f.with(OK, text+", this process sees the kernel's addresses")
 	}
-	return f.is(Limited, text+", /proc/kallsyms hides addresses").
+	return f.with(Limited, text+", /proc/kallsyms hides addresses").
 		lacking("stacks in the kernel have no names",
 			"run as root, or with CAP_SYSLOG and sysctl kernel.kptr_restrict=1")
 }
@@ -134,12 +134,12 @@ func tracing(root fs.FS) Fact {
 		entries, err := fs.ReadDir(root, dir+"/events")
 		switch {
 		case err == nil && len(entries) > 0:
-			return f.is(OK, "/"+dir)
+			return f.with(OK, "/"+dir)
 		case errors.Is(err, fs.ErrPermission):
-			return f.is(Limited, "/"+dir+" is closed to this user").lacking(costs, "run as root")
+			return f.with(Limited, "/"+dir+" is closed to this user").lacking(costs, "run as root")
 		}
 	}
-	return f.is(status, "not mounted at /sys/kernel/tracing").lacking(costs, mountTracefs)
+	return f.with(status, "not mounted at /sys/kernel/tracing").lacking(costs, mountTracefs)
 }
 
 const mountTracefs = "as root: mount -t tracefs tracefs /sys/kernel/tracing"

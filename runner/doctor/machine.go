@@ -47,11 +47,11 @@ func processors(root fs.FS) Fact {
 		text += fmt.Sprintf(", on %d cores", cores)
 	}
 	if mine < online {
-		return f.is(Limited, fmt.Sprintf("%s; this process may use %d", text, mine)).
+		return f.with(Limited, fmt.Sprintf("%s; this process may use %d", text, mine)).
 			lacking("the model computes on fewer processors",
 				"widen the affinity (taskset, cpuset) of what starts llamatap")
 	}
-	return f.is(OK, text)
+	return f.with(OK, text)
 }
 
 // physical counts the cores, 0 where sysfs does not say.
@@ -79,7 +79,7 @@ func memory(root fs.FS) Fact {
 	if err != nil {
 		return f.unknown(err)
 	}
-	return f.is(OK, present.Bytes(total)+", "+present.Bytes(free)+" available")
+	return f.with(OK, present.Bytes(total)+", "+present.Bytes(free)+" available")
 }
 
 func kilobytes(root fs.FS, key string) (uint64, error) {
@@ -100,7 +100,7 @@ func swap(root fs.FS) Fact {
 	}
 	lines := strings.Split(text, "\n")
 	if len(lines) < 2 {
-		return f.is(OK, "none")
+		return f.with(OK, "none")
 	}
 	var total, used uint64
 	for _, line := range lines[1:] {
@@ -115,7 +115,7 @@ func swap(root fs.FS) Fact {
 		}
 		total, used = total+all<<10, used+taken<<10
 	}
-	return f.is(Limited, present.Bytes(used)+" of "+present.Bytes(total)+" used").
+	return f.with(Limited, present.Bytes(used)+" of "+present.Bytes(total)+" used").
 		lacking("page faults that are the swap's, not the model's", "swapoff -a, or load with --mlock")
 }
 
@@ -123,7 +123,7 @@ func nodes(root fs.FS) Fact {
 	f := Fact{Topic: "machine", Name: "numa"}
 	text, err := word(root, "sys/devices/system/node/online")
 	if absent(err) {
-		return f.is(Unknown, "the kernel reports no nodes")
+		return f.with(Unknown, "the kernel reports no nodes")
 	}
 	if err != nil {
 		return f.unknown(err)
@@ -133,9 +133,9 @@ func nodes(root fs.FS) Fact {
 		return f.unknown(err)
 	}
 	if n == 1 {
-		return f.is(OK, "one node")
+		return f.with(OK, "one node")
 	}
-	return f.is(OK, fmt.Sprintf("%d nodes: --numa of llama.cpp says how they are used", n))
+	return f.with(OK, fmt.Sprintf("%d nodes: --numa of llama.cpp says how they are used", n))
 }
 
 // governor is how processors choose their frequency.
@@ -150,19 +150,19 @@ func governor(root fs.FS) Fact {
 	}
 	switch {
 	case len(names) == 0:
-		return f.is(Unknown, "no cpufreq here; in a guest the host chooses the frequency")
+		return f.with(Unknown, "no cpufreq here; in a guest the host chooses the frequency")
 	case len(names) == 1 && names[0] == "performance":
-		return f.is(OK, names[0])
+		return f.with(OK, names[0])
 	}
-	return f.is(Limited, strings.Join(names, ", ")).
+	return f.with(Limited, strings.Join(names, ", ")).
 		lacking("speeds vary with what ran before", "as root: cpupower frequency-set -g performance")
 }
 
 func hugePages(root fs.FS) Fact {
 	f := Fact{Topic: "machine", Name: "huge pages"}
 	text, err := word(root, "sys/kernel/mm/transparent_hugepage/enabled")
-	if without(root, "sys", err) {
-		return f.is(Missing, "the kernel has no transparent ones").
+	if isAbsentInKernel(root, "sys", err) {
+		return f.with(Missing, "the kernel has no transparent ones").
 			lacking("more misses of the TLB", "a kernel with CONFIG_TRANSPARENT_HUGEPAGE=y")
 	}
 	_, after, found := strings.Cut(text, "[")
@@ -177,10 +177,10 @@ func hugePages(root fs.FS) Fact {
 		chosen += ", " + reserved + " reserved"
 	}
 	if strings.HasPrefix(chosen, "never") {
-		return f.is(Limited, "transparent ones: "+chosen).
+		return f.with(Limited, "transparent ones: "+chosen).
 			lacking("more misses of the TLB", "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
 	}
-	return f.is(OK, "transparent ones: "+chosen)
+	return f.with(OK, "transparent ones: "+chosen)
 }
 
 // nvidia looks for the library that reports on NVIDIA's GPUs. It is part of their driver.
@@ -191,7 +191,7 @@ func nvidia(root fs.FS) Fact {
 		"usr/local/nvidia/lib64",
 		"usr/lib/x86_64-linux-gnu/nvidia/current", "usr/lib/wsl/lib", "run/opengl-driver/lib"} {
 		if _, err := fs.Stat(root, path.Join(dir, library)); err == nil {
-			return f.is(OK, "/"+path.Join(dir, library))
+			return f.with(OK, "/"+path.Join(dir, library))
 		}
 	}
 	driver, err := fs.Stat(root, "proc/driver/nvidia/version")
@@ -199,7 +199,7 @@ func nvidia(root fs.FS) Fact {
 	if err == nil && driver != nil {
 		text += ", though the kernel has NVIDIA's driver"
 	}
-	return f.is(Missing, text).lacking("no load, memory, power and energy of NVIDIA's GPUs",
+	return f.with(Missing, text).lacking("no load, memory, power and energy of NVIDIA's GPUs",
 		"NVIDIA's driver; in a container, its container toolkit")
 }
 
@@ -212,7 +212,7 @@ func powercap(root fs.FS) Fact {
 	}
 	zones := process.EnergyZones(root)
 	if len(zones) == 0 {
-		return f.is(Missing, "no energy counters in /sys/class/powercap").lacking(costs,
+		return f.with(Missing, "no energy counters in /sys/class/powercap").lacking(costs,
 			"a machine of Intel or AMD with the module intel_rapl_msr; virtual machines have none")
 	}
 	var names, refused []string
@@ -223,10 +223,10 @@ func powercap(root fs.FS) Fact {
 		}
 	}
 	if len(refused) > 0 {
-		return f.is(Limited, strings.Join(refused, ", ")+" cannot be read").lacking(costs,
+		return f.with(Limited, strings.Join(refused, ", ")+" cannot be read").lacking(costs,
 			"record as root, or as root: chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj")
 	}
-	return f.is(OK, strings.Join(names, ", "))
+	return f.with(OK, strings.Join(names, ", "))
 }
 
 // field returns what follows a key at the start of a line.

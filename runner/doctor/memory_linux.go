@@ -23,16 +23,16 @@ func shared() Fact {
 		return f.unknown(err)
 	}
 	if limit.Cur < 1<<20 {
-		return f.is(Missing, "files may have "+present.Bytes(limit.Cur)).lacking(costs, "ulimit -f unlimited")
+		return f.with(Missing, "files may have "+present.Bytes(limit.Cur)).lacking(costs, "ulimit -f unlimited")
 	}
 	if err := memfd(); err != nil {
 		return f.tried(err, "").lacking(costs, "allow memfd_create in the sandbox")
 	}
 	if limit.Cur < defaultShared {
-		return f.is(Limited, "memfd_create, but files may have "+present.Bytes(limit.Cur)).
+		return f.with(Limited, "memfd_create, but files may have "+present.Bytes(limit.Cur)).
 			lacking("a recording needs a smaller --tap-memory than its default", "ulimit -f unlimited")
 	}
-	return f.is(OK, "memfd_create, sealed")
+	return f.with(OK, "memfd_create, sealed")
 }
 
 // memfd makes a memfd as the collector does, seals and maps it.

@@ -18,13 +18,13 @@ func output(o Options) []Fact {
 	}
 	const costs, remedy = "no recording", "--tap-out with a folder that can be written to"
 	if err != nil {
-		return []Fact{f.is(Missing, oneLine(err.Error())).lacking(costs, remedy)}
+		return []Fact{f.with(Missing, oneLine(err.Error())).lacking(costs, remedy)}
 	}
 	text := dir
 	if out, err := filepath.Abs(o.Out); err == nil && out != dir {
 		text = out + ", to be made in " + dir
 	}
-	return []Fact{f.is(OK, text), fileSystem(o.Root, dir), space(dir)}
+	return []Fact{f.with(OK, text), fileSystem(o.Root, dir), space(dir)}
 }
 
 // standing is the folder itself, or the nearest one above it that is there, in which it would be made.
@@ -70,12 +70,12 @@ func fileSystem(root fs.FS, dir string) Fact {
 	kind, source := mounted(text, real)
 	switch kind {
 	case "":
-		return f.is(Unknown, "no line of /proc/self/mountinfo is for "+real)
+		return f.with(Unknown, "no line of /proc/self/mountinfo is for "+real)
 	case "tmpfs", "ramfs":
-		return f.is(Limited, kind+", which is memory").
+		return f.with(Limited, kind+", which is memory").
 			lacking("a recording takes memory and is gone with the machine", "--tap-out with a folder on a disk")
 	}
-	return f.is(OK, kind+" on "+source)
+	return f.with(OK, kind+" on "+source)
 }
 
 // mounted finds the type and source of the file system that a path lies on: of the mounts above it the nearest, and

@@ -23,8 +23,8 @@ func space(dir string) Fact {
 	free, total := st.Bavail*uint64(st.Bsize), st.Blocks*uint64(st.Bsize)
 	text := present.Bytes(free) + " of " + present.Bytes(total)
 	if free <= min(1<<30, total/50) {
-		return f.is(Limited, text).lacking("a recording stops at once: a run leaves 1 GiB or 2 % free",
+		return f.with(Limited, text).lacking("a recording stops at once: a run leaves 1 GiB or 2 % free",
 			"make room, or --tap-out elsewhere, or --tap-min-free")
 	}
-	return f.is(OK, text)
+	return f.with(OK, text)
 }

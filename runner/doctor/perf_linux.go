@@ -34,7 +34,7 @@ func tracepoint(root fs.FS) Fact {
 		return f.tried(err, "sched:sched_switch was opened for all processes").
 			lacking(costs, "run as root or with CAP_PERFMON")
 	}
-	return f.is(status, "without tracefs the number of sched:sched_switch is not known").lacking(costs, mountTracefs)
+	return f.with(status, "without tracefs the number of sched:sched_switch is not known").lacking(costs, mountTracefs)
 }
 
 // cycles opens the counter that every PMU has.
@@ -52,8 +52,8 @@ func uprobe(root fs.FS) Fact {
 	kind, err := number(root, sources+"/uprobe/type")
 	if err == nil {
 		err = probeFile(uint32(kind))
-	} else if without(root, "sys", err) {
-		return f.is(Missing, "no /"+sources+"/uprobe").
+	} else if isAbsentInKernel(root, "sys", err) {
+		return f.with(Missing, "no /"+sources+"/uprobe").
 			lacking("no probes in programs without the tap", "a kernel with CONFIG_UPROBE_EVENTS=y")
 	} else {
 		return f.unknown(err)

@@ -18,7 +18,7 @@ var rooflineTime = 3 * time.Second
 func Roofline(root fs.FS, path string) ([]Fact, error) {
 	r := machine.Roofline{CPU: machine.CPUName(), CPUs: runtime.NumCPU(), Threads: runtime.NumCPU(),
 		Measured: time.Now().UTC().Truncate(time.Second)}
-	before := others(root)
+	before := otherLoad(root)
 	perSecond, bits, err := vector.Peak(r.Threads, rooflineTime)
 	if err != nil {
 		return nil, err
@@ -37,29 +37,29 @@ func Roofline(root fs.FS, path string) ([]Fact, error) {
 		memory += "; some of it may be the caches'"
 	}
 	facts := []Fact{
-		Fact{Topic: "roofline", Name: "computing"}.is(OK,
+		Fact{Topic: "roofline", Name: "computing"}.with(OK,
 			fmt.Sprintf("%.0f GFLOP/s: multiply-adds of float32, vectors of %d bits, threads: %d", r.GFLOPsPerS, bits,
 				r.Threads)),
-		Fact{Topic: "roofline", Name: "memory"}.is(OK, memory),
-		Fact{Topic: "roofline", Name: "ridge"}.is(OK,
+		Fact{Topic: "roofline", Name: "memory"}.with(OK, memory),
+		Fact{Topic: "roofline", Name: "ridge"}.with(OK,
 			fmt.Sprintf("%.1f operations per byte: what does fewer is bound by the memory", r.Ridge())),
 	}
-	if share := max(before, others(root)); share > 0.1 {
+	if share := max(before, otherLoad(root)); share > 0.1 {
 		return facts, fmt.Errorf("not kept: other programs used %.0f %% of the processors meanwhile; end them and "+
 			"measure again", 100*share)
 	}
 	if err := r.Save(path); err != nil {
 		return facts, err
 	}
-	return append(facts, Fact{Topic: "roofline", Name: "kept"}.is(OK,
+	return append(facts, Fact{Topic: "roofline", Name: "kept"}.with(OK,
 		path+": events of recordings hold the share that each operation reaches")), nil
 }
 
 // othersTime is how long it is watched what others compute.
 const othersTime = 300 * time.Millisecond
 
-// others waits, and returns the share of all processors that was used meanwhile; 0 where the kernel does not say.
-func others(root fs.FS) float64 {
+// otherLoad waits, and returns the share of all processors that was used meanwhile; 0 where the kernel does not say.
+func otherLoad(root fs.FS) float64 {
 	before, _, errBefore := machine.ReadTicks(root)
 	time.Sleep(othersTime)
 	after, _, errAfter := machine.ReadTicks(root)

@@ -19,11 +19,11 @@ func sampleCollectors(try func(name string) (notes []string, err error)) []Fact 
 		f := Fact{Topic: "memory samples", Name: c.name}
 		switch notes, err := try(c.name); {
 		case err != nil:
-			f = f.is(Missing, oneLine(err.Error()))
+			f = f.with(Missing, oneLine(err.Error()))
 		case len(notes) > 0:
-			f = f.is(Limited, oneLine(strings.Join(notes, "; ")))
+			f = f.with(Limited, oneLine(strings.Join(notes, "; ")))
 		default:
-			f = f.is(OK, c.works)
+			f = f.with(OK, c.works)
 		}
 		facts = append(facts, f.lacking(c.costs, "see docs/MEMORY_SAMPLES.md"))
 	}

@@ -25,11 +25,11 @@ func sensors(root fs.FS) []Fact {
 func (f Fact) tried(err error, works string) Fact {
 	switch {
 	case err == nil:
-		return f.is(OK, works)
+		return f.with(OK, works)
 	case isOneOf(err, unix.EPERM, unix.EACCES):
-		return f.is(Missing, "refused: "+oneLine(err.Error()))
+		return f.with(Missing, "refused: "+oneLine(err.Error()))
 	case isOneOf(err, unix.ENOSYS, unix.EINVAL, unix.ENOENT, unix.ENODEV, unix.ENXIO, unix.EOPNOTSUPP, unix.ENOTTY):
-		return f.is(Missing, "none here: "+oneLine(err.Error()))
+		return f.with(Missing, "none here: "+oneLine(err.Error()))
 	}
 	return f.unknown(err)
 }

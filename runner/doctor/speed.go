@@ -37,12 +37,12 @@ func speed(o Options) []Fact {
 		r, err := kind.measure(dir, machine.Limit{Time: diskTime, Bytes: diskBytes})
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
-			f = f.is(Missing, oneLine(err.Error())).
+			f = f.with(Missing, oneLine(err.Error())).
 				lacking("recordings go through the page cache", "--tap-out on another file system (ext4, xfs)")
 		case err != nil:
 			f = f.unknown(err)
 		default:
-			f = f.is(OK, fmt.Sprintf("%s: %s and fdatasync in %s", present.Rate(r.PerSecond()),
+			f = f.with(OK, fmt.Sprintf("%s: %s and fdatasync in %s", present.Rate(r.PerSecond()),
 				present.Bytes(uint64(r.Bytes)), present.Duration(r.Time)))
 		}
 		facts = append(facts, f)
@@ -52,14 +52,14 @@ func speed(o Options) []Fact {
 
 // bandwidth measures the memory with at most an eighth of what is free of it.
 func bandwidth(root fs.FS) []Fact {
-	all, one := Fact{Topic: "speed", Name: "memory"}, Fact{Topic: "speed", Name: "memory, one core"}
+	all, fact := Fact{Topic: "speed", Name: "memory"}, Fact{Topic: "speed", Name: "memory, one core"}
 	bytes, err := FreeMemory(root)
 	var m machine.Memory
 	if err == nil {
 		m, err = machine.MeasureMemory(machine.Limit{Time: memoryTime, Bytes: int64(min(bytes/8, memoryBytes))})
 	}
 	if err != nil {
-		return []Fact{all.unknown(err), one.unknown(err)}
+		return []Fact{all.unknown(err), fact.unknown(err)}
 	}
 	text := fmt.Sprintf("%s: STREAM triad, threads: %d, arrays of %s", present.Rate(m.Triad.PerSecond()), m.Threads,
 		present.Bytes(uint64(m.ArrayBytes)))
@@ -69,5 +69,5 @@ func bandwidth(root fs.FS) []Fact {
 	case m.Cached():
 		text += fmt.Sprintf("; the caches are %s, some of it may be theirs", present.Bytes(uint64(m.CacheBytes)))
 	}
-	return []Fact{all.is(OK, text), one.is(OK, present.Rate(m.Copy.PerSecond())+" copied")}
+	return []Fact{all.with(OK, text), fact.with(OK, present.Rate(m.Copy.PerSecond())+" copied")}
 }

@@ -93,8 +93,8 @@ func Import(o ImportOptions) (Result, error) {
 	defer m.queue.Close()
 	for _, name := range o.Files {
 		if err := m.file(name); err != nil {
-			m.giveUp()
-			return Result{}, fmt.Errorf("%s: %w", name, again(err))
+			m.remove()
+			return Result{}, fmt.Errorf("%s: %w", name, addTruncatedHint(err))
 		}
 	}
 	m.list()
@@ -153,14 +153,14 @@ func (m *importer) file(name string) error {
 	}
 	if err != nil {
 		about.Error = err.Error()
-		m.o.Warn(fmt.Errorf("%s: %w; what stands before is imported", name, again(err)))
+		m.o.Warn(fmt.Errorf("%s: %w; what stands before is imported", name, addTruncatedHint(err)))
 	}
 	m.files = append(m.files, about)
 	return nil
 }
 
-// again says of an error what helps if a file ends too early.
-func again(err error) error {
+// addTruncatedHint says of an error what helps if a file ends too early.
+func addTruncatedHint(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: it was cut off while it was copied or written, copy or record it again", err)
 	}

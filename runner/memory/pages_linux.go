@@ -75,7 +75,7 @@ func (p *pages) step(now int64) {
 	p.family = pids
 	scanned := false
 	for _, pid := range pids {
-		scanned = p.look(pid, now) || scanned
+		scanned = p.watchMappings(pid, now) || scanned
 	}
 	for pid, w := range p.watched {
 		if !slices.Contains(pids, pid) {
@@ -90,9 +90,9 @@ func (p *pages) step(now int64) {
 	}
 }
 
-// look finds what a process has written, and watches what it has mapped by now. It reports whether anything was watched
-// until now.
-func (p *pages) look(pid int, now int64) (scanned bool) {
+// watchMappings finds what a process has written, and watches what it has mapped by now. It reports whether anything
+// was watched until now.
+func (p *pages) watchMappings(pid int, now int64) (scanned bool) {
 	w := p.watched[pid]
 	if w == nil {
 		watch, err := sample.Watch(pid)
@@ -148,14 +148,14 @@ func (p *pages) scan(w *watched, now int64) error {
 
 // extend watches what is mapped by now.
 func (p *pages) extend(w *watched, now int64) {
-	all, err := p.r.spaces.Look(w.pid, now)
-	if err != nil || len(all) == 0 {
+	mappings, err := p.r.spaces.Look(w.pid, now)
+	if err != nil || len(mappings) == 0 {
 		return
 	}
 	live := map[sample.Range]bool{}
-	for i := range all {
-		at := sample.Range{Start: all[i].Start, End: all[i].End}
-		if !watchable(&all[i]) {
+	for i := range mappings {
+		at := sample.Range{Start: mappings[i].Start, End: mappings[i].End}
+		if !watchable(&mappings[i]) {
 			continue
 		}
 		if !w.ranges[at] {

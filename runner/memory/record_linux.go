@@ -185,7 +185,7 @@ func (r *recorder) open(pid int) (err error) {
 		return err
 	}
 	now, mono := time.Now(), bpf.MonoNS()
-	if err := r.look(pid, mono); err != nil {
+	if err := r.readProcess(pid, mono); err != nil {
 		return err
 	}
 	for _, c := range r.set.Collectors() {
@@ -225,8 +225,8 @@ func (r *recorder) open(pid int) (err error) {
 	return err
 }
 
-// look looks at what the process has mapped, and those that it has started before it was recorded.
-func (r *recorder) look(pid int, mono int64) error {
+// readProcess looks at what the process has mapped, and those that it has started before it was recorded.
+func (r *recorder) readProcess(pid int, mono int64) error {
 	if _, err := r.spaces.Look(pid, mono); err != nil {
 		return fmt.Errorf("what process %d has mapped: %w; run as its owner, or as root with CAP_SYS_PTRACE", pid, err)
 	}
@@ -427,7 +427,7 @@ func (r *recorder) close() error {
 			r.server.Close()
 		}
 		r.monitor.close()
-		r.giveUp()
+		r.remove()
 	}
 	return err
 }

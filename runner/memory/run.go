@@ -146,8 +146,8 @@ func (r *run) extra(name string, v any) {
 	}
 }
 
-// giveUp removes the directory, in which nothing could be recorded.
-func (r *run) giveUp() {
+// remove removes the directory, in which nothing could be recorded.
+func (r *run) remove() {
 	_ = r.out.Close()
 	_ = r.table.Close()
 	os.RemoveAll(r.dir.Path())

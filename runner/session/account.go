@@ -23,8 +23,8 @@ type counter struct {
 	taken    *taken            // nil before the program has started
 }
 
-// use is what the recorder counted so far.
-func (c *counter) use() capture.Use {
+// totals is what the recorder counted so far.
+func (c *counter) totals() capture.Use {
 	if c.recorder == nil {
 		return capture.Use{}
 	}
@@ -52,14 +52,14 @@ func (c *counter) follow(pid int) {
 // watch bounds what this process takes from the model while that computes: an execution has ended.
 func (c *counter) watch() {
 	if c.taken.full() {
-		c.use()
+		c.totals()
 	}
 	c.taken.watch(stream.MonoNS())
 }
 
 // tokens is how many were computed up to now.
 func (c *counter) tokens() (n int64) {
-	use := c.use()
+	use := c.totals()
 	for _, rows := range use.Rows {
 		n += rows
 	}

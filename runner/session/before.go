@@ -158,7 +158,7 @@ func (b *before) catchUp(recorder *capture.Recorder, joiner *ggmlhooks.RowJoiner
 		if c.count == b.start.Tokens && it.Packet == nil && !it.Commit {
 			break
 		}
-		if err := c.take(it); err != nil {
+		if err := c.replayItem(it); err != nil {
 			return err
 		}
 	}
@@ -187,7 +187,7 @@ type catcher struct {
 	exec   ggmlhooks.Exec
 }
 
-func (c *catcher) take(it stream.Item) error {
+func (c *catcher) replayItem(it stream.Item) error {
 	switch {
 	case it.Err != nil:
 		return it.Err
@@ -202,7 +202,7 @@ func (c *catcher) take(it stream.Item) error {
 				}
 			}
 		}
-		return c.again(it.Execution)
+		return c.replayExecution(it.Execution)
 	}
 	return nil
 }
@@ -215,8 +215,9 @@ func (c *catcher) forget(seq int32) error {
 // callBit keeps the numbers of calls that are made up apart from those of the program.
 const callBit = 1 << 63
 
-// again gives the recorder an execution as the tap had reported it, without times: another process computed it.
-func (c *catcher) again(e *stream.Execution) error {
+// replayExecution gives the recorder an execution as the tap had reported it, without times: another process computed
+// it.
+func (c *catcher) replayExecution(e *stream.Execution) error {
 	r := c.to
 	if !c.graphs[e.Graph] {
 		clear(c.graphs) // the recorder keeps the newest
@@ -350,7 +351,7 @@ func asideFiles(folder string, do func(name string) error) error {
 	names := append(slices.Collect(maps.Values(hostFiles)), track.FileName, rundir.WaitsName, rundir.FaultsName)
 	for part := 0; ; part++ {
 		name := rundir.PartName(rundir.EventsName, part)
-		if !there(filepath.Join(folder, name)) && !there(filepath.Join(folder, name+stream.OrigSuffix)) {
+		if !exists(filepath.Join(folder, name)) && !exists(filepath.Join(folder, name+stream.OrigSuffix)) {
 			break
 		}
 		names = append(names, name)
@@ -363,7 +364,7 @@ func asideFiles(folder string, do func(name string) error) error {
 	return nil
 }
 
-func there(path string) bool {
+func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
@@ -372,7 +373,7 @@ func there(path string) bool {
 // had come as far is more.
 func putBesideAside(folder string) error {
 	return asideFiles(folder, func(path string) error {
-		if there(path + stream.OrigSuffix) {
+		if exists(path + stream.OrigSuffix) {
 			return os.Remove(path)
 		}
 		return os.Rename(path, path+stream.OrigSuffix)

@@ -99,8 +99,8 @@ func (c *checkpoints) note(t rundir.TokenRecord, new bool) {
 	}
 }
 
-// turn makes a checkpoint when it is time for one and the one before is written.
-func (c *checkpoints) turn(w *stream.Writer, changed bool) error {
+// writeIfDue makes a checkpoint when it is time for one and the one before is written.
+func (c *checkpoints) writeIfDue(w *stream.Writer, changed bool) error {
 	if c.path == "" {
 		return nil
 	}

@@ -47,7 +47,7 @@ type Collector struct {
 // system count are made of their last snapshots where these are opened with it and are asked first, and else of
 // collectors of its own.
 func OpenCollectors(names []string, r CollectorOptions) []Collector {
-	var all []Collector
+	var collectors []Collector
 	lines := map[string]*kept{}
 	for _, name := range names {
 		o := Collector{Name: name}
@@ -67,9 +67,9 @@ func OpenCollectors(names []string, r CollectorOptions) []Collector {
 			lines[name] = &kept{Collector: o.Collector}
 			o.Collector = lines[name]
 		}
-		all = append(all, o)
+		collectors = append(collectors, o)
 	}
-	return all
+	return collectors
 }
 
 // kept is a collector whose last snapshot is remembered.
@@ -137,10 +137,11 @@ func (o *Collector) openProf(r CollectorOptions, lines map[string]*kept) {
 		wants[t] = true
 	}
 	if wants[resource.ProfTypeDisk] {
-		options.Also = append(options.Also, p.also("block", r, lines, (*Collector).openBlock, diskEvents))
+		options.Also = append(options.Also, p.eventSource("block", r, lines, (*Collector).openBlock, diskEvents))
 	}
 	if wants[resource.ProfTypeMem] || wants[resource.ProfTypeSched] {
-		options.Also = append(options.Also, p.also("system", r, lines, (*Collector).openSystem, systemEvents(wants)))
+		options.Also = append(options.Also, p.eventSource("system", r, lines, (*Collector).openSystem,
+			systemEvents(wants)))
 	}
 	c, err := prof.Open(options)
 	if o.Err = err; err != nil {
@@ -158,9 +159,9 @@ type profiler struct {
 	missing []string
 }
 
-// also returns what makes events of another collector's snapshots. That is opened where nobody else has; where it
-// cannot be, its events are left out.
-func (p *profiler) also(name string, r CollectorOptions, lines map[string]*kept,
+// eventSource returns what makes events of another collector's snapshots. That is opened where nobody else has; where
+// it cannot be, its events are left out.
+func (p *profiler) eventSource(name string, r CollectorOptions, lines map[string]*kept,
 	open func(*Collector, CollectorOptions), events func(any) []resource.ProfEvent) prof.Source {
 	if k := lines[name]; k != nil {
 		return func(time.Time) (func() []resource.ProfEvent, error) { return laterOf(events, k.last), nil }
@@ -224,14 +225,14 @@ func (p *profiler) AddPID(pid int) error {
 
 // Programs returns the cost of the programs of all collectors.
 func (p *profiler) Programs() ([]bpf.ProgramStat, error) {
-	all, err := p.Collector.Programs()
+	programStats, err := p.Collector.Programs()
 	for _, c := range p.own {
 		if costed, ok := c.(bpf.Costed); ok {
 			more, failed := costed.Programs()
-			all, err = append(all, more...), errors.Join(err, failed)
+			programStats, err = append(programStats, more...), errors.Join(err, failed)
 		}
 	}
-	return all, err
+	return programStats, err
 }
 
 func (p *profiler) close() error {

@@ -103,7 +103,7 @@ func (st *steering) Exec(e *ggmlhooks.Exec) error {
 		st.capturing[e.Number] = struct{}{}
 	}
 	if number, known := st.selections[e.Graph]; known {
-		st.levels.take(number, func(l resource.Level) { st.others.events.SetLevel(l, e.MonoNS) })
+		st.levels.apply(number, func(l resource.Level) { st.others.events.SetLevel(l, e.MonoNS) })
 	}
 	if number, known := st.selections[e.Graph]; known && number > 0 && len(e.Tokens) > 0 {
 		if number > st.applied {
@@ -205,15 +205,15 @@ func (st *steering) close() {
 }
 
 func (st *steering) answer(r control.Request) control.Answer {
-	if err := st.obey(r); err != nil {
+	if err := st.execute(r); err != nil {
 		return control.Answer{Error: err.Error()}
 	}
 	status := st.status()
 	return control.Answer{OK: true, Status: &status}
 }
 
-// obey does what a request asks for, and writes it down.
-func (st *steering) obey(r control.Request) error {
+// execute does what a request asks for, and writes it down.
+func (st *steering) execute(r control.Request) error {
 	if !st.stopBy.IsZero() && r.Command != control.CommandStatus {
 		return errors.New("the recording is being stopped: nothing can be changed any more")
 	}
@@ -346,10 +346,10 @@ func checkNames(chosen *ggmlhooks.Selection, g *ggmlhooks.Graph, r *run) error {
 // checkPoints refuses a point that the model has in none of the layers, with the reason.
 func checkPoints(chosen *ggmlhooks.Selection, g *ggmlhooks.Graph, computed int) error {
 	for _, ref := range chosen.Points {
-		one := ggmlhooks.Selection{Points: []ggmlhooks.PointRef{ref}, Layers: chosen.Layers}
+		selection := ggmlhooks.Selection{Points: []ggmlhooks.PointRef{ref}, Layers: chosen.Layers}
 		found, why := false, "it has no such layer"
 		for _, site := range g.Points() {
-			if one.WantsPoint(site.Point, site.Layer) {
+			if selection.WantsPoint(site.Point, site.Layer) {
 				found, why = found || site.Node >= 0 && site.Node < computed, cmp.Or(site.Why, why)
 			}
 		}

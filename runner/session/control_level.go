@@ -62,8 +62,8 @@ func (l *levels) set(selection uint32, next string) error {
 	return nil
 }
 
-// take passes on every level that holds from an execution on which goes by a selection.
-func (l *levels) take(selection uint32, set func(resource.Level)) {
+// apply passes on every level that holds from an execution on which goes by a selection.
+func (l *levels) apply(selection uint32, set func(resource.Level)) {
 	for len(l.asked) > 0 && l.asked[0].selection <= selection {
 		set(l.asked[0].level)
 		l.asked = l.asked[1:]
@@ -107,7 +107,7 @@ func (st *steering) obeySignals() {
 			if s == unix.SIGUSR1 {
 				r = control.Request{Command: control.CommandLevel, Level: cmp.Or(above[st.levels.now], "VERBOSE")}
 			}
-			if err := st.obey(r); err != nil {
+			if err := st.execute(r); err != nil {
 				fmt.Fprintf(present.Err, "llamatap: %v: %v\n", s, err)
 			}
 		default:

@@ -153,8 +153,8 @@ func (d *devices) full() bool {
 	return len(d.taken.GPUs) >= maxReadings || len(d.taken.Zones) >= maxReadings
 }
 
-// take is [oplog.Options].Devices.
-func (d *devices) take(to *oplog.Readings) {
+// appendReadings is [oplog.Options].Devices.
+func (d *devices) appendReadings(to *oplog.Readings) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	to.GPUs, to.Zones = append(to.GPUs, d.taken.GPUs...), append(to.Zones, d.taken.Zones...)

@@ -42,8 +42,8 @@ func TestGPU(t *testing.T) {
 			g.end()
 			g.end()
 			var all, more oplog.Readings
-			g.take(&all)
-			g.take(&more)
+			g.appendReadings(&all)
+			g.appendReadings(&more)
 			got := all.GPUs
 			if len(got) < 2 || len(more.GPUs)+len(all.Zones) != 0 {
 				t.Fatalf("%+v", got)
@@ -96,7 +96,7 @@ func TestZones(t *testing.T) {
 	put(folder+"/energy_uj", "1171150")
 	d.end()
 	var got oplog.Readings
-	d.take(&got)
+	d.appendReadings(&got)
 	sum := 0.0
 	for i, z := range got.Zones {
 		if z.Zone != "package-0" || i > 0 && z.MonoNS-z.WindowNS != got.Zones[i-1].MonoNS {

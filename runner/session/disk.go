@@ -68,12 +68,12 @@ const (
 // becomes nothing, and what was kept is used up.
 const aheadShare = 16
 
-// take asks for n bytes.
-func (r *room) take(n int64) error {
+// reserve asks for n bytes.
+func (r *room) reserve(n int64) error {
 	if r.left -= n; r.left >= 0 {
 		return nil
 	}
-	return r.look(n)
+	return r.checkFree(n)
 }
 
 // tick looks at the disk when it is time, and when what was written beside may have used up what was left.
@@ -83,11 +83,11 @@ func (r *room) tick() error {
 	if r.left >= 0 && time.Since(r.looked) < lookEvery {
 		return nil
 	}
-	return r.look(0)
+	return r.checkFree(0)
 }
 
-// look finds out what is left when n bytes more are written, and makes room as long as it is too little.
-func (r *room) look(n int64) error {
+// checkFree finds out what is left when n bytes more are written, and makes room as long as it is too little.
+func (r *room) checkFree(n int64) error {
 	for {
 		r.looked = time.Now()
 		left, cause, full := int64(math.MaxInt64), "", ""

@@ -53,7 +53,7 @@ func newEvents(run *run, devices *devices, unwritten *atomic.Int64) (*events, er
 	e := &events{devices: devices}
 	var take func(*oplog.Readings)
 	if devices != nil {
-		take = devices.take
+		take = devices.appendReadings
 	}
 	var short string // of memory; "": not known
 	var asked time.Time
@@ -132,8 +132,8 @@ func (t *twice) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// words say what was written, and what was lost.
-func (e *events) words() string {
+// summaryText say what was written, and what was lost.
+func (e *events) summaryText() string {
 	use := e.use()
 	text := fmt.Sprintf("events    %d, %s", use.Events, present.Bytes(uint64(use.Bytes)))
 	var lost uint64

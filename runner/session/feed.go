@@ -182,9 +182,9 @@ func (f *feed) send(frames []byte) {
 	}
 }
 
-// hurry gives the consumer a limited time for each of what still comes: the program has ended, and nothing else may
-// wait for ever.
-func (f *feed) hurry() {
+// limitWaits gives the consumer a limited time for each of what still comes: the program has ended, and nothing else
+// may wait for ever.
+func (f *feed) limitWaits() {
 	if f == nil {
 		return
 	}

@@ -40,7 +40,7 @@ func newFiles(r *run, c *counter, others *recorders, consumer *feed, buffers int
 		workers: cmp.Or(r.o.Tap.Workers, runtime.GOMAXPROCS(0))}
 	r.sample = newSampler(f)
 	f.room = room{
-		tap: r.o.Tap, use: f.used, give: f.series.giveBack, spare: f.limitAhead, statfs: unix.Statfs,
+		tap: r.o.Tap, use: f.used, give: f.series.removeOldest, spare: f.limitAhead, statfs: unix.Statfs,
 		beside: func() int64 {
 			dataset, _ := f.live.held()
 			return r.dir.Written() + others.unwritten.Load() + dataset
@@ -105,7 +105,7 @@ func (f *files) openSegment(dir *rundir.Dir, number int,
 	if err != nil {
 		return nil, err
 	}
-	g := &segment{dir: dir, base: f.counter.use(), live: f.live,
+	g := &segment{dir: dir, base: f.counter.totals(), live: f.live,
 		noStream: !f.run.o.Tap.Records(config.Activations) || f.live != nil,
 		fed:      f.feed.begin(dir.ID()), spelled: tokenSet{}, elementBytes: int64(dtype.Size())}
 	if id.Bounded() {
@@ -146,13 +146,13 @@ func (f *files) next(number int) (*segment, error) {
 	return g, err
 }
 
-// turn begins a new segment when the current one is as large or as old as it shall become, nothing is half written, and
-// the segment before is sealed. The new one gets the requests that are going on.
-func (f *files) turn(requests func(*segment) error) error {
+// rotate begins a new segment when the current one is as large or as old as it shall become, nothing is half written,
+// and the segment before is sealed. The new one gets the requests that are going on.
+func (f *files) rotate(requests func(*segment) error) error {
 	if f.counter.halted != nil || !f.split() {
 		return nil
 	}
-	if err := errors.Join(f.series.poll(), f.series.failure, f.run.sample.giveBack()); err != nil {
+	if err := errors.Join(f.series.poll(), f.series.failure, f.run.sample.removeUnkept()); err != nil {
 		return err
 	}
 	g, when := f.current, f.run.o.Tap.Segments()
@@ -174,7 +174,7 @@ func (f *files) turn(requests func(*segment) error) error {
 		return err
 	}
 	f.current = next
-	g.span = useSince(f.counter.use(), g.base)
+	g.span = useSince(f.counter.totals(), g.base)
 	m := f.metadata(g)
 	losses := f.counter.losses(g.span)
 	g.speller = speller{vocabs: maps.Clone(f.run.speller.vocabs), mute: f.run.speller.mute}
@@ -212,7 +212,7 @@ func (f *files) seal(describe func() rundir.Metadata) error {
 		}
 	} else {
 		m := f.metadata(g)
-		g.span = useSince(f.counter.use(), g.base) // what came after its files were closed is lost of it
+		g.span = useSince(f.counter.totals(), g.base) // what came after its files were closed is lost of it
 		m.Account = f.counter.tally(g.span)
 		if f.counter.halted != nil && g.failure == nil {
 			cut := g.span.Run.Written.Minus(g.kept)
@@ -224,7 +224,7 @@ func (f *files) seal(describe func() rundir.Metadata) error {
 		}
 		f.series.add(g)
 	}
-	if err := f.run.sample.giveBack(); err != nil {
+	if err := f.run.sample.removeUnkept(); err != nil {
 		return err
 	}
 	f.series.fit()
@@ -264,7 +264,7 @@ func (f *files) lastToken() (last *int64) {
 func (f *files) close(broken bool) error {
 	g := f.current
 	g.speller = f.run.speller
-	g.span = useSince(f.counter.use(), g.base)
+	g.span = useSince(f.counter.totals(), g.base)
 	if e := f.series.ending; e != nil { // what is released below is for both
 		f.series.ended(<-e.done) // wait reports an error, if it stays one
 	}

@@ -69,7 +69,7 @@ func newHostSide(o Options) *hostSide {
 	perInterval := slices.DeleteFunc(slices.Clone(o.Tap.Host), func(name string) bool { return name == waitsName })
 	for _, opened := range OpenCollectors(perInterval,
 		CollectorOptions{Interval: h.interval, Target: target, Correlate: h.correlate, Computed: h.computed}) {
-		h.take(opened)
+		h.addCollector(opened)
 	}
 	if o.Tap.CollectsHost(waitsName) {
 		if err := h.openWaits(target, o.Tap.HostDetails); err != nil {
@@ -86,7 +86,7 @@ func newHostSide(o Options) *hostSide {
 		costed[waitsName] = h.waits.collector
 	}
 	c, err := process.OpenSelf(process.SelfOptions{Interval: h.interval, Costed: costed})
-	h.take(Collector{Name: selfName, Collector: c, Err: err}) // last of an interval
+	h.addCollector(Collector{Name: selfName, Collector: c, Err: err}) // last of an interval
 	h.dial(o.Tap)
 	return h
 }
@@ -99,8 +99,8 @@ func (h *hostSide) leaveOut(name string, err error) {
 	fmt.Fprintf(present.Err, "llamatap: --tap-host %s is left out: %v\n", name, err)
 }
 
-// take adds a collector that was opened.
-func (h *hostSide) take(opened Collector) {
+// addCollector adds a collector that was opened.
+func (h *hostSide) addCollector(opened Collector) {
 	if opened.Err != nil {
 		h.leaveOut(opened.Name, opened.Err)
 		return
@@ -241,8 +241,8 @@ func (h *hostSide) use() hostUse {
 	return use
 }
 
-// words say what was written.
-func (h *hostSide) words() string {
+// summaryText say what was written.
+func (h *hostSide) summaryText() string {
 	var parts []string
 	for _, l := range h.lines {
 		stats := l.stats()

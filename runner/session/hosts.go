@@ -143,7 +143,7 @@ func (m *moves) Close() error { return m.lines.close() }
 
 // use is what metadata.json says of the other hosts.
 func (m *moves) use() []resource.OtherHost {
-	var all []resource.OtherHost
+	var otherHosts []resource.OtherHost
 	for _, h := range m.hosts {
 		o := resource.OtherHost{Name: h.Name, Address: h.Address}
 		for _, missing := range m.host.unmet {
@@ -170,13 +170,13 @@ func (m *moves) use() []resource.OtherHost {
 				o.Devices = append(o.Devices, *m.sums[at])
 			}
 		}
-		all = append(all, o)
+		otherHosts = append(otherHosts, o)
 	}
-	return all
+	return otherHosts
 }
 
-// words say how the hosts' clocks went, and what was moved.
-func (m *moves) words() string {
+// summaryText say how the hosts' clocks went, and what was moved.
+func (m *moves) summaryText() string {
 	var lines []string
 	for _, o := range m.use() {
 		lines = append(lines, "hosts     "+o.String())

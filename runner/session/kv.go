@@ -26,8 +26,8 @@ func (k *kv) Close() error {
 	return err
 }
 
-// words say how the caches were used.
-func (k *kv) words() string {
+// summaryText say how the caches were used.
+func (k *kv) summaryText() string {
 	snapshot := k.Snapshot()
 	used, cells := 0, 0
 	for _, c := range snapshot.Latest() {

@@ -123,7 +123,7 @@ func (l *live) use() liveUse {
 	return liveUse{path, l.result.Rows, l.result.LeftOut, l.result.Shards}
 }
 
-func (l *live) words() string {
+func (l *live) summaryText() string {
 	r := &l.result
 	text := fmt.Sprintf("dataset   %s: %s in %s, %s", r.Dir, present.Plural(r.Rows, "row"),
 		present.Plural(r.Shards, "shard"), present.Bytes(r.Bytes))

@@ -29,7 +29,7 @@ func (o *output) Append(p *stream.Packet, data []byte, release func()) error {
 	if codec.DTypeOf(p.SrcType) == codec.F32 {
 		raw = raw / 4 * g.elementBytes
 	}
-	if err := o.files.room.take(packetBytes(raw, 1, int64(len(p.Name)))); err != nil {
+	if err := o.files.room.reserve(packetBytes(raw, 1, int64(len(p.Name)))); err != nil {
 		release()
 		return err
 	}
@@ -51,7 +51,7 @@ func (o *output) AppendExecution(e *stream.Execution) error {
 		}
 	}
 	o.files.current.appended.rows += int64(len(e.Rows)) + 1
-	if err := o.files.room.take((int64(len(e.Rows)) + 1) * (rowBytes + tokenBytes)); err != nil {
+	if err := o.files.room.reserve((int64(len(e.Rows)) + 1) * (rowBytes + tokenBytes)); err != nil {
 		return err
 	}
 	if err := o.texts(e); err != nil {

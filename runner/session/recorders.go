@@ -87,13 +87,13 @@ func (r *recorders) open() (all []io.Closer, err error) {
 			return all, err
 		}
 		all = append(all, r.events)
-		r.parts = append(r.parts, part{"events", func() any { return r.events.use() }, r.events.words})
+		r.parts = append(r.parts, part{"events", func() any { return r.events.use() }, r.events.summaryText})
 		if r.devices != nil {
 			r.parts = append(r.parts, part{"energy", func() any { return r.events.Energy }, r.events.energyWords})
 		}
 	}
 	if r.host != nil {
-		r.parts = append(r.parts, part{"host_collectors", func() any { return r.host.use() }, r.host.words})
+		r.parts = append(r.parts, part{"host_collectors", func() any { return r.host.use() }, r.host.summaryText})
 	}
 	if followsCells(tap) {
 		if r.kv, err = newKV(r.run, r.events); err != nil {
@@ -101,7 +101,7 @@ func (r *recorders) open() (all []io.Closer, err error) {
 		}
 		all = append(all, r.kv)
 		if r.kv.file != nil {
-			r.parts = append(r.parts, part{words: r.kv.words})
+			r.parts = append(r.parts, part{words: r.kv.summaryText})
 		}
 	}
 	if tap.Records(config.Requests) {
@@ -109,13 +109,13 @@ func (r *recorders) open() (all []io.Closer, err error) {
 			return all, err
 		}
 		all = append(all, r.requests)
-		p := part{words: r.requests.words}
+		p := part{words: r.requests.summaryText}
 		if r.requests.export != nil {
 			p.key, p.use = "otlp", func() any { return r.requests.export.Counts() }
 		}
 		r.parts = append(r.parts, p)
 		if s := r.run.sample; s != nil {
-			r.parts = append(r.parts, part{causeSample, func() any { return s.use }, s.words})
+			r.parts = append(r.parts, part{causeSample, func() any { return s.use }, s.summaryText})
 		}
 		if out := r.requests.out; out != nil {
 			r.parts = append(r.parts, part{key: "kv_events", use: func() any { return out.Use() }})
@@ -126,7 +126,7 @@ func (r *recorders) open() (all []io.Closer, err error) {
 			return all, err
 		}
 		all = append(all, r.regions)
-		r.parts = append(r.parts, part{words: r.regions.words})
+		r.parts = append(r.parts, part{words: r.regions.summaryText})
 	}
 	if tap.Records(config.Ledger) || r.samples != nil {
 		r.table = ledger.NewTable(ledger.TableOptions{Folder: dir, Memory: r.memory})
@@ -134,12 +134,12 @@ func (r *recorders) open() (all []io.Closer, err error) {
 	if tap.Records(config.Ledger) {
 		r.ledger = newAccesses(r.run, r.table, r.regions)
 		all = append(all, r.ledger)
-		r.parts = append(r.parts, part{"ledger", func() any { return r.ledger.use(r.table) }, r.ledger.words})
+		r.parts = append(r.parts, part{"ledger", func() any { return r.ledger.use(r.table) }, r.ledger.summaryText})
 	}
 	if r.samples != nil {
 		r.samples.open(r.run, r.table, r.regions)
 		all = append(all, r.samples)
-		r.parts = append(r.parts, part{"memory_samples", func() any { return r.samples.use() }, r.samples.words})
+		r.parts = append(r.parts, part{"memory_samples", func() any { return r.samples.use() }, r.samples.summaryText})
 	}
 	if r.host != nil {
 		if err := r.host.openFiles(dir, &r.unwritten); err != nil {
@@ -153,7 +153,7 @@ func (r *recorders) open() (all []io.Closer, err error) {
 	if len(tap.Hosts) > 0 {
 		r.moves = newMoves(tap, r.host)
 		all = append(all, r.moves)
-		r.parts = append(r.parts, part{"hosts", func() any { return r.moves.use() }, r.moves.words})
+		r.parts = append(r.parts, part{"hosts", func() any { return r.moves.use() }, r.moves.summaryText})
 		if err := r.moves.lines.open(dir, &r.unwritten); err != nil {
 			return all, err
 		}
@@ -177,8 +177,8 @@ func (r *recorders) idle(halted bool) error {
 	return errors.Join(r.samples.idle(), r.ledger.tick(), r.requests.tick())
 }
 
-// often reports whether idle reads what the kernel fills up by itself, or what others wait for.
-func (r *recorders) often() bool { return r.host != nil || r.samples != nil }
+// needsFrequentIdle reports whether idle reads what the kernel fills up by itself, or what others wait for.
+func (r *recorders) needsFrequentIdle() bool { return r.host != nil || r.samples != nil }
 
 // inStep reports whether the model waits for the recorders at each graph.
 func (r *recorders) inStep() bool { return r.samples != nil && r.samples.pages != nil }
@@ -242,8 +242,8 @@ func (r *recorders) extend(m *rundir.Metadata) {
 	}
 }
 
-// words say what was recorded, a line for each.
-func (r *recorders) words() (lines []string) {
+// summaryText say what was recorded, a line for each.
+func (r *recorders) summaryText() (lines []string) {
 	for _, p := range r.parts {
 		if p.words != nil {
 			for line := range strings.Lines(p.words()) {

@@ -36,8 +36,8 @@ func mappedModel(path string) (*gguf.File, error) {
 // Close writes the table and ends the file.
 func (r *regionMap) Close() error { return errors.Join(r.RegionRecorder.Close(), r.file.Close()) }
 
-// words say how much of what was executed is in the map.
-func (r *regionMap) words() string {
+// summaryText say how much of what was executed is in the map.
+func (r *regionMap) summaryText() string {
 	regions, doubts := len(r.Map().Regions()), r.Doubts()
 	text := fmt.Sprintf("regions   %d of memory, used by %s", regions, present.Plural(doubts.Executions, "graph"))
 	if n := doubts.Unplaced + doubts.Overlaps + doubts.Failed; n > 0 {

@@ -34,7 +34,7 @@ type report struct {
 // account is what became of the run up to now: while it is recorded, of what the recorder has read; once its files
 // are closed, of what they hold.
 func (r *report) account() *rundir.Account {
-	use := r.counter.use()
+	use := r.counter.totals()
 	a := r.counter.tally(use)
 	if r.before != nil {
 		a.Time.Tokens -= r.before.prompt + r.before.generated
@@ -78,12 +78,12 @@ func (r *report) account() *rundir.Account {
 
 // rotate takes what was given back out of what was captured.
 func (r *report) rotate(a *rundir.Account) {
-	gone := r.files.series.gone
-	if r.files.series.rotated.Segments == 0 || a.Captured.Packets < gone.Packets { // the directory has vanished
+	removed := r.files.series.gone
+	if r.files.series.rotated.Segments == 0 || a.Captured.Packets < removed.Packets { // the directory has vanished
 		return
 	}
-	a.Rotated = (*rundir.Amount)(&gone)
-	a.Captured = rundir.Amount(ggmlhooks.Count(a.Captured).Minus(gone))
+	a.Rotated = (*rundir.Amount)(&removed)
+	a.Captured = rundir.Amount(ggmlhooks.Count(a.Captured).Minus(removed))
 }
 
 // result is how the run ended, but for the program. sealing is why the run could not be sealed.
@@ -111,7 +111,7 @@ func (r *report) lossy(a *rundir.Account) bool {
 
 // metadata is metadata.json of a run that ended.
 func (r *report) metadata(process *collect.Process, exit collect.Exit) rundir.Metadata {
-	m := r.run.describe(r.counter.use())
+	m := r.run.describe(r.counter.totals())
 	m.RunID, m.Created = r.run.dir.ID(), r.run.started.UTC()
 	m.Tap = tapUse(r.run.region.Stats())
 	m.Exit = &rundir.Exit{Status: exit.Status}
@@ -152,14 +152,15 @@ func (r *report) summary() Summary {
 		Prefill: r.pace(&use, ggmlhooks.PhasePrefill), Decode: r.pace(&use, ggmlhooks.PhaseDecode),
 		Tensors:  r.run.o.Tap.Records(config.Activations) || written.Packets > 0,
 		RawBytes: written.RawBytes, StoredBytes: written.Stored,
-		Rotated: r.files.series.rotatedOf(), Moved: r.run.upload.movedOf(), Beside: r.others.words(), Paths: use.Paths,
-		Want: r.run.o.Tap.Throughput * 1e9, limited: r.run.o.Tap.DeviceMemory != nil && *r.run.o.Tap.DeviceMemory > 0,
+		Rotated: r.files.series.rotatedOf(), Moved: r.run.upload.movedOf(), Beside: r.others.summaryText(),
+		Paths: use.Paths,
+		Want:  r.run.o.Tap.Throughput * 1e9, limited: r.run.o.Tap.DeviceMemory != nil && *r.run.o.Tap.DeviceMemory > 0,
 		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS), hash: time.Duration(written.HashNS),
 	}
 	summary.Stopped = r.files.stopped(&summary.Account)
 	if live := r.files.live; live != nil {
 		summary.RawBytes, summary.StoredBytes = uint64(live.raw), uint64(live.result.Bytes)
-		summary.Beside = append([]string{live.words()}, summary.Beside...)
+		summary.Beside = append([]string{live.summaryText()}, summary.Beside...)
 	}
 	if r.run.vanished() {
 		summary.RawBytes, summary.StoredBytes = 0, 0

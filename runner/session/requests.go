@@ -39,7 +39,7 @@ func newRequests(r *run, caches *kv) (*requests, error) {
 		r.sample.decide(done)
 		if q.export != nil {
 			if r.o.Tap.OTLPTexts > 0 {
-				q.spell(r, done)
+				q.makeTexts(r, done)
 			}
 			q.export.Add(*done)
 		}
@@ -65,8 +65,8 @@ func newRequests(r *run, caches *kv) (*requests, error) {
 	return q, nil
 }
 
-// spell makes the texts that are exported: none where the run may hold none.
-func (q *requests) spell(r *run, done *kvcache.Request) {
+// makeTexts makes the texts that are exported: none where the run may hold none.
+func (q *requests) makeTexts(r *run, done *kvcache.Request) {
 	text := func(ids []int32, all int64) (words string, cut bool) {
 		for _, id := range ids {
 			piece, known := r.speller.text(uint32(done.Ctx), id)
@@ -163,8 +163,8 @@ func (q *requests) now() *kvcache.RequestsNow {
 	return now
 }
 
-// words say how much of prompts was computed, and computed again.
-func (q *requests) words() string {
+// summaryText say how much of prompts was computed, and computed again.
+func (q *requests) summaryText() string {
 	e := &q.ended
 	text := fmt.Sprintf("requests  %d, of whose prompts %d tokens were cached and %d computed", e.Requests, e.Cached,
 		e.Computed)

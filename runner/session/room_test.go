@@ -52,7 +52,7 @@ func (d *disk) room(maxDisk config.Bytes, minFree config.MinFree) *room {
 // write asks for pieces until it is refused, and writes what it was given.
 func (d *disk) write(r *room, piece int64) error {
 	for range 1 << 20 {
-		if err := r.take(piece); err != nil {
+		if err := r.reserve(piece); err != nil {
 			return err
 		}
 		d.used, d.free = d.used+piece, d.free-uint64(piece)
@@ -126,7 +126,7 @@ func TestRoomRotates(t *testing.T) {
 			t.Fatalf("%d segments are left, want %d", len(d.segments), want)
 		}
 		for len(d.segments) == want {
-			if err := r.take(100_000); err != nil {
+			if err := r.reserve(100_000); err != nil {
 				if want > 0 {
 					t.Fatal(err)
 				}

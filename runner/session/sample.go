@@ -92,8 +92,8 @@ func (s *sampler) sealed(number int) {
 	}
 }
 
-// giveBack gives back the segments that nothing keeps.
-func (s *sampler) giveBack() (err error) {
+// removeUnkept gives back the segments that nothing keeps.
+func (s *sampler) removeUnkept() (err error) {
 	if s == nil || !s.changed || s.requests == nil {
 		return nil
 	}
@@ -121,8 +121,8 @@ func (s *sampler) giveBack() (err error) {
 	return err
 }
 
-// words say what of requests stays.
-func (s *sampler) words() string {
+// summaryText say what of requests stays.
+func (s *sampler) summaryText() string {
 	total, parts := int64(0), []string{}
 	for _, rule := range slices.Sorted(maps.Keys(s.use.Kept)) {
 		total += s.use.Kept[rule]

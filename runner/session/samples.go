@@ -159,7 +159,7 @@ func (r *samples) label(upto int64, last bool) {
 			return
 		}
 		r.spaces.Apply(a.TimeNS)
-		r.rows.place(a, r.spaces.Of(pid), last)
+		r.rows.writeSample(a, r.spaces.Of(pid), last)
 	})
 	r.spaces.Apply(upto)
 	r.spaces.Forget(upto - int64(time.Second))
@@ -176,9 +176,9 @@ type sampleRows struct {
 	dropped uint64 // rows that the table did not take
 }
 
-// place writes one sample. space, which may be nil, is of what the map of regions does not know. last says that nothing
-// comes any more.
-func (r *sampleRows) place(a *memtrace.Access, space *sample.Space, last bool) {
+// writeSample writes one sample. space, which may be nil, is of what the map of regions does not know. last says that
+// nothing comes any more.
+func (r *sampleRows) writeSample(a *memtrace.Access, space *sample.Space, last bool) {
 	row := sample.Row{Access: *a, Moment: r.times.moment(a.TimeNS, last), Block: -1}
 	row.Hit = r.regions.Address(a.Addr, a.TimeNS)
 	if row.Hit.Region == nil && space != nil {
@@ -249,8 +249,8 @@ func (r *samples) Close() error {
 	return errors.Join(r.set.Close(), r.queue.Close())
 }
 
-// words say what was sampled, and lost.
-func (r *samples) words() string { return "samples   " + r.use().Words() }
+// summaryText say what was sampled, and lost.
+func (r *samples) summaryText() string { return "samples   " + r.use().Words() }
 
 // use is what metadata.json says.
 func (r *samples) use() *sample.Use {

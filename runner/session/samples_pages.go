@@ -80,7 +80,7 @@ func (w *writtenPages) begin(ns int64) {
 		}
 		w.watch = watch
 	}
-	w.look(ns - 1)
+	w.scan(ns - 1)
 	for _, b := range w.buffers {
 		if b.added {
 			continue
@@ -100,13 +100,13 @@ func (w *writtenPages) computed(ns int64) {
 	if w == nil {
 		return
 	}
-	if w.gone || !w.look(ns-1) {
+	if w.gone || !w.scan(ns-1) {
 		w.use.Unseen++
 	}
 }
 
-// look scans all ranges. What it finds was written between the scan before and a time.
-func (w *writtenPages) look(ns int64) bool {
+// scan scans all ranges. What it finds was written between the scan before and a time.
+func (w *writtenPages) scan(ns int64) bool {
 	if w.watch == nil {
 		return false
 	}

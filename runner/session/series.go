@@ -93,10 +93,10 @@ func (r *series) add(g *segment) {
 	r.last = cmp.Or(g.place.LastToken, r.last)
 }
 
-// giveBack removes what is oldest in the run, a sealed segment or a whole part of a table or of events, to make room.
-// It waits for a segment that is being sealed, if there is nothing else. Of a run that is copied to object storage it
-// removes only what the store has.
-func (r *series) giveBack(cause string) bool {
+// removeOldest removes what is oldest in the run, a sealed segment or a whole part of a table or of events, to make
+// room. It waits for a segment that is being sealed, if there is nothing else. Of a run that is copied to object
+// storage it removes only what the store has.
+func (r *series) removeOldest(cause string) bool {
 	if r.run.o.Tap.MaxDisk.Action != config.DiskRotate {
 		return false
 	}
@@ -249,6 +249,6 @@ func (s *series) fit() {
 		return
 	}
 	room := int64(bound.Bytes) - sealRoom/4 - int64(len(s.places)+len(s.away))*placeBytes
-	for rundir.SizeOf(s.run.dir.Path()) > room && s.giveBack(causeMaxDisk) {
+	for rundir.SizeOf(s.run.dir.Path()) > room && s.removeOldest(causeMaxDisk) {
 	}
 }

@@ -171,7 +171,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	go func() {
 		<-s.process.Exited()
-		consumer.hurry()
+		consumer.limitWaits()
 	}()
 	s.sink.steering.watchSignals()
 	defer s.sink.steering.close()
@@ -265,7 +265,7 @@ func (s *session) stopProgram() (stop func()) {
 
 // pump reads until the process is gone or the recording fails.
 func (s *session) pump(ctx context.Context) error {
-	err := s.process.Pump(ctx, s.reader, collect.Idle{Do: s.sink.idle, Often: s.sink.others.often()})
+	err := s.process.Pump(ctx, s.reader, collect.Idle{Do: s.sink.idle, Often: s.sink.others.needsFrequentIdle()})
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		s.process.Stop(unix.SIGTERM)
 		<-s.process.Exited()

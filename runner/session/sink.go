@@ -107,7 +107,7 @@ func (s *sink) open() (err error) {
 		return err
 	}
 	s.run.upload.begin(s.run.dir)
-	return s.files.room.look(0)
+	return s.files.room.checkFree(0)
 }
 
 // Graph passes a description on, and judges the selection by it.
@@ -146,14 +146,14 @@ func (s *sink) ExecEnd(e ggmlhooks.ExecEnd) error {
 	}
 	s.counter.watch()
 	if s.before.caughtUp() {
-		if err := s.checkpoints.turn(s.files.current.stream, len(s.steering.changes) > 0); err != nil {
+		if err := s.checkpoints.writeIfDue(s.files.current.stream, len(s.steering.changes) > 0); err != nil {
 			return err
 		}
 	}
 	if err := s.files.room.tick(); err != nil {
 		return err
 	}
-	return s.files.turn(s.output.repeatRequests)
+	return s.files.rotate(s.output.repeatRequests)
 }
 
 // idle is what is done when nothing has come for a while, or between two looks: held packets are written if the
@@ -182,7 +182,7 @@ func (s *sink) idle() error {
 	if err := s.files.room.tick(); err != nil {
 		return err
 	}
-	return s.files.turn(s.output.repeatRequests)
+	return s.files.rotate(s.output.repeatRequests)
 }
 
 // halt ends writing for good: that of the collectors beside the tap, too. The tap goes on reporting what the model

@@ -46,14 +46,14 @@ func (t *taken) watch(now int64) {
 	defer t.mu.Unlock()
 	if t.ended = now; t.next == nil {
 		if t.at == 0 || now-t.at >= int64(takenEvery) {
-			t.look(now)
+			t.addInterval(now)
 		}
-		t.next = time.AfterFunc(t.pause, t.again)
+		t.next = time.AfterFunc(t.pause, t.lookAndSchedule)
 	}
 }
 
-// again looks, and sets the timer.
-func (t *taken) again() {
+// lookAndSchedule looks, and sets the timer.
+func (t *taken) lookAndSchedule() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := stream.MonoNS()
@@ -61,7 +61,7 @@ func (t *taken) again() {
 		t.next = nil
 		return
 	}
-	t.look(now)
+	t.addInterval(now)
 	t.next.Reset(t.pause)
 }
 
@@ -69,7 +69,7 @@ func (t *taken) again() {
 func (t *taken) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.look(stream.MonoNS())
+	t.addInterval(stream.MonoNS())
 	t.ended = 0
 }
 
@@ -90,8 +90,8 @@ type watched struct{ taken, waits, over int64 }
 // interval is what was taken and waited between two looks, by the monotonic clock.
 type interval struct{ from, to, ns, waits int64 }
 
-// look adds the interval since the last look.
-func (t *taken) look(now int64) {
+// addInterval adds the interval since the last look.
+func (t *taken) addInterval(now int64) {
 	t.pause = takenEvery
 	var use unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &use) != nil {

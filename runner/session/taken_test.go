@@ -23,7 +23,7 @@ func TestTaken(t *testing.T) {
 	look := func(used time.Duration) time.Duration {
 		taken.own -= int64(used) // as if that were used since the last look, beside what the test itself uses
 		now += int64(interval)
-		taken.look(now)
+		taken.addInterval(now)
 		before := taken.sum.taken
 		taken.settle(1, now)
 		return time.Duration(taken.sum.taken - before)

@@ -201,12 +201,12 @@ func (t *timeline) moment(ns int64, last bool) sample.Moment {
 	if found > 0 {
 		return m
 	}
-	m.Phase, m.Known = t.between(next, last)
+	m.Phase, m.Known = t.phaseBefore(next, last)
 	return m
 }
 
-// between is the phase in front of a graph.
-func (t *timeline) between(next int, last bool) (memtrace.Phase, bool) {
+// phaseBefore is the phase in front of a graph.
+func (t *timeline) phaseBefore(next int, last bool) (memtrace.Phase, bool) {
 	switch {
 	case next == 0:
 		return memtrace.WeightLoad, !t.trimmed

@@ -122,7 +122,7 @@ func (s *vectors) begin() (v *vector, err error) {
 		return nil, nil
 	}
 	if v, err = openVector(s.run.o.Tap.Steer); err == nil {
-		_, err = s.hand(nil, v)
+		_, err = s.setVector(nil, v)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--tap-steer: %w", err)
@@ -130,8 +130,8 @@ func (s *vectors) begin() (v *vector, err error) {
 	return v, nil
 }
 
-// hand gives a sequence of the model, or (nil) all that have none of their own, another vector, or (nil) none.
-func (s *vectors) hand(sequence *int, v *vector) (number uint32, err error) {
+// setVector gives a sequence of the model, or (nil) all that have none of their own, another vector, or (nil) none.
+func (s *vectors) setVector(sequence *int, v *vector) (number uint32, err error) {
 	next, now, at := rundir.Steering{Sequence: sequence}, maps.Clone(s.now), collect.AllSequences
 	if sequence != nil {
 		at = *sequence
@@ -169,7 +169,7 @@ func (s *vectors) exchange(r control.Request) (number uint32, err error) {
 			return 0, err
 		}
 	}
-	return s.hand(r.Sequence, v)
+	return s.setVector(r.Sequence, v)
 }
 
 // checkSequence refuses a sequence that the model does not have; nil: all are meant.
@@ -214,7 +214,7 @@ func (s *vectors) exec(e *ggmlhooks.Exec) (first []rundir.Steering) {
 }
 
 // inForce are the newest of all sequences, and of each with one of its own, up to a number.
-func (s *vectors) inForce(number int) (all []*rundir.Steering) {
+func (s *vectors) inForce(number int) (steerings []*rundir.Steering) {
 	seen := map[int]bool{}
 	for i := number; i >= 0; i-- {
 		now, at := &s.run.steered[i], collect.AllSequences
@@ -222,12 +222,12 @@ func (s *vectors) inForce(number int) (all []*rundir.Steering) {
 			at = *now.Sequence
 		}
 		if !seen[at] {
-			all = append(all, now)
+			steerings = append(steerings, now)
 		}
 		seen[at] = true
 	}
-	slices.Reverse(all)
-	return all
+	slices.Reverse(steerings)
+	return steerings
 }
 
 // named is what has a number; nil for 0.

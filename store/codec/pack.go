@@ -13,7 +13,7 @@ func statsOf(row []byte) (s rowStats) {
 	for len(row) > 0 {
 		part := row[:min(len(row), 4*qGroup)]
 		row = row[len(part):]
-		largest, squares, exceptions := look(part)
+		largest, squares, exceptions := rowStatistics(part)
 		s.largest = max(s.largest, largest)
 		s.squares += float64(squares)
 		s.exceptions += exceptions
@@ -28,8 +28,8 @@ type lookSums struct {
 	exceptions [8]int32
 }
 
-// look is what at most qGroup values are like.
-func look(part []byte) (largest, squares float32, exceptions int) {
+// rowStatistics is what at most qGroup values are like.
+func rowStatistics(part []byte) (largest, squares float32, exceptions int) {
 	var s lookSums
 	lookPlain(part[lookVector(part, &s):], &s)
 	for i := range s.most {

@@ -71,7 +71,7 @@ func (u *unquantizer) readSymbols(limit int) error {
 		if !coded {
 			size = block
 		}
-		p, ok := u.take(size)
+		p, ok := u.next(size)
 		if !ok {
 			return u.failed("it ends within the symbols")
 		}
@@ -99,7 +99,7 @@ func (u *unquantizer) entropy(p []byte, n int) error {
 
 // row decodes one row into dst; next is its first symbol, and the next row's is returned.
 func (u *unquantizer) row(dst []byte, entropy bool, next int) (int, error) {
-	kind, ok := u.take(1)
+	kind, ok := u.next(1)
 	if !ok {
 		return next, u.failed("it ends within the rows")
 	}
@@ -108,15 +108,15 @@ func (u *unquantizer) row(dst []byte, entropy bool, next int) (int, error) {
 		clear(dst)
 		return next, nil
 	case qConst:
-		v, ok := u.take(4)
+		v, ok := u.next(4)
 		for i := 0; ok && i < len(dst); i += 4 {
 			copy(dst[i:], v)
 		}
-		return next, u.unless(ok)
+		return next, u.errUnless(ok)
 	case qRaw:
-		p, ok := u.take(len(dst))
+		p, ok := u.next(len(dst))
 		copy(dst, p)
-		return next, u.unless(ok)
+		return next, u.errUnless(ok)
 	case qPlain, qSpare:
 		if !entropy {
 			return next, u.groups(dst, k == qSpare)
@@ -129,7 +129,7 @@ func (u *unquantizer) row(dst []byte, entropy bool, next int) (int, error) {
 	return next, u.failed("a row of an unknown kind")
 }
 
-func (u *unquantizer) unless(ok bool) error {
+func (u *unquantizer) errUnless(ok bool) error {
 	if !ok {
 		return u.failed("it ends within a row")
 	}
@@ -140,9 +140,9 @@ func (u *unquantizer) unless(ok bool) error {
 func (u *unquantizer) groups(dst []byte, spare bool) error {
 	step, err := u.step(len(dst) / 4)
 	for at := 0; at < len(u.q) && err == nil; at += qGroup {
-		width, ok := u.take(1)
+		width, ok := u.next(1)
 		if !ok {
-			return u.unless(ok)
+			return u.errUnless(ok)
 		}
 		err = u.packed(u.q[at:min(at+qGroup, len(u.q))], int(width[0]), true)
 	}
@@ -175,9 +175,9 @@ func (u *unquantizer) joined(dst []byte, next, low int, spare bool) (int, error)
 // step reads a row's step and makes room for its n multiples.
 func (u *unquantizer) step(n int) (float32, error) {
 	u.q = slices.Grow(u.q[:0], n)[:n]
-	p, ok := u.take(2)
+	p, ok := u.next(2)
 	if !ok {
-		return 0, u.unless(ok)
+		return 0, u.errUnless(ok)
 	}
 	return math.Float32frombits(uint32(binary.LittleEndian.Uint16(p)) << 16), nil
 }
@@ -198,11 +198,11 @@ func (u *unquantizer) packed(q []int32, width int, signed bool) error {
 	if width > qMaxWidth {
 		return u.failed("values of an impossible width")
 	}
-	p, ok := u.take((len(q)*width + 7) / 8)
+	p, ok := u.next((len(q)*width + 7) / 8)
 	if ok {
 		unpack(q, p, width, signed)
 	}
-	return u.unless(ok)
+	return u.errUnless(ok)
 }
 
 // exceptions puts values back that no step leads to.
@@ -210,7 +210,7 @@ func (u *unquantizer) exceptions(dst []byte) error {
 	at := uint64(0)
 	for range u.uvarint() {
 		at += u.uvarint()
-		p, ok := u.take(4)
+		p, ok := u.next(4)
 		if !ok || at >= uint64(len(dst)/4) {
 			return u.failed("an exception outside of its row")
 		}
@@ -229,7 +229,7 @@ func (u *unquantizer) uvarint() uint64 {
 	return v
 }
 
-func (u *unquantizer) take(n int) ([]byte, bool) {
+func (u *unquantizer) next(n int) ([]byte, bool) {
 	if n > len(u.src) {
 		return nil, false
 	}

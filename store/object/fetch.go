@@ -119,7 +119,7 @@ func (f *fetch) get(ctx context.Context, want rundir.File) error {
 	if sum, err := sumFile(local); err == nil && sum == want.SHA256 {
 		return nil // of a copy that was cut off
 	}
-	if err := f.cache.room(f.entry, want.Size); err != nil {
+	if err := f.cache.makeRoom(f.entry, want.Size); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(local), 0o700); err != nil {
@@ -159,8 +159,8 @@ func sumFile(path string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
-// room removes copies of other runs until n bytes more fit.
-func (c Cache) room(mine string, n int64) error {
+// makeRoom removes copies of other runs until n bytes more fit.
+func (c Cache) makeRoom(mine string, n int64) error {
 	entries, err := os.ReadDir(c.Dir)
 	if err != nil {
 		return err

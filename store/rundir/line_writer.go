@@ -78,7 +78,7 @@ func (w *LineWriter) Append(kind int, line []byte) bool {
 		w.lose(kind, len(causes)-1, 1)
 		return false
 	}
-	if w.over(kind) {
+	if w.exceedsRate(kind) {
 		w.lose(kind, 0, 1)
 		return false
 	}
@@ -88,8 +88,8 @@ func (w *LineWriter) Append(kind int, line []byte) bool {
 	return w.put(kind, line)
 }
 
-// over counts a line of a kind and reports whether it is beyond the limit of this second.
-func (w *LineWriter) over(kind int) bool {
+// exceedsRate counts a line of a kind and reports whether it is beyond the limit of this second.
+func (w *LineWriter) exceedsRate(kind int) bool {
 	if kind >= len(w.o.Limits) || w.o.Limits[kind] <= 0 {
 		return false
 	}

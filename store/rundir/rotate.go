@@ -63,12 +63,12 @@ func (r *Rotated) String() string {
 // EventsGivenBack says how much of the log of events is not in a directory any more; "" where it is whole, or nothing
 // is known.
 func (m *Metadata) EventsGivenBack(dir string) string {
-	gone, text := m.gone(dir, EventsName)
-	if text == "" && gone.Parts > 0 && m.Account != nil && m.Account.Events != nil {
+	removed, text := m.gone(dir, EventsName)
+	if text == "" && removed.Parts > 0 && m.Account != nil && m.Account.Events != nil {
 		return fmt.Sprintf("the oldest %d of %d events were given back to hold the size of the run",
 			m.Account.Events.Rotated, m.Account.Events.Written)
 	}
-	if text == "" && gone.Parts > 0 {
+	if text == "" && removed.Parts > 0 {
 		return "the oldest events were given back to hold the size of the run"
 	}
 	return text
@@ -76,11 +76,12 @@ func (m *Metadata) EventsGivenBack(dir string) string {
 
 // TraceGivenBack says the same of the table of accesses.
 func (m *Metadata) TraceGivenBack(dir string) string {
-	gone, text := m.gone(dir, TraceName)
-	if text == "" && gone.Parts > 0 {
+	removed, text := m.gone(dir, TraceName)
+	if text == "" && removed.Parts > 0 {
 		text = "the oldest accesses were given back to hold the size of the run"
-		if gone.Rows > 0 {
-			text = fmt.Sprintf("the oldest %d rows of accesses were given back to hold the size of the run", gone.Rows)
+		if removed.Rows > 0 {
+			text = fmt.Sprintf("the oldest %d rows of accesses were given back to hold the size of the run",
+				removed.Rows)
 		}
 	}
 	return text

@@ -89,9 +89,9 @@ func (d *Dir) AddSegment(name string) error {
 // removeSegment removes a segment from a run directory. It gets a temporary name first: what is left of a removal that
 // is cut off is no segment.
 func removeSegment(dir, name string) error {
-	gone := filepath.Join(dir, partName(name))
-	if err := disk.rename(filepath.Join(dir, name), gone); err != nil {
+	removed := filepath.Join(dir, partName(name))
+	if err := disk.rename(filepath.Join(dir, name), removed); err != nil {
 		return fmt.Errorf("remove segment: %w", err)
 	}
-	return os.RemoveAll(gone)
+	return os.RemoveAll(removed)
 }

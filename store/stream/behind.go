@@ -96,11 +96,11 @@ func (b *behind) next(c *chunk) *chunk {
 
 // settle waits until every chunk that was handed over is in the file and in the hash.
 func (b *behind) settle() error {
-	var all [behindBuffers - 1]*chunk
-	for i := range all {
-		all[i] = <-b.free
+	var chunks [behindBuffers - 1]*chunk
+	for i := range chunks {
+		chunks[i] = <-b.free
 	}
-	for _, c := range all {
+	for _, c := range chunks {
 		b.free <- c
 	}
 	return b.error()

@@ -86,5 +86,7 @@ func (f *files) sync() error {
 	return f.index.sync()
 }
 
-// giveRoom lets the index have the room that is kept for the stream.
-func (f *files) giveRoom() bool { return f.stream.behind.settle() == nil && f.stream.ahead.release() }
+// releaseReserve lets the index have the room that is kept for the stream.
+func (f *files) releaseReserve() bool {
+	return f.stream.behind.settle() == nil && f.stream.ahead.release()
+}

@@ -203,7 +203,7 @@ func (p *pages) executions(use func(r record, at int64) error, more func() bool)
 		i, placed = end, placed[:0]
 		for _, n := range group {
 			var err error
-			if placed, err = p.place(placed, n); err != nil {
+			if placed, err = p.appendExecutions(placed, n); err != nil {
 				return err
 			}
 		}
@@ -217,8 +217,8 @@ func (p *pages) executions(use func(r record, at int64) error, more func() bool)
 	return nil
 }
 
-// place appends the places of a page's executions.
-func (p *pages) place(dst []placedExecution, number int32) ([]placedExecution, error) {
+// appendExecutions appends the places of a page's executions.
+func (p *pages) appendExecutions(dst []placedExecution, number int32) ([]placedExecution, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l, err := p.load(int(number))

@@ -80,8 +80,8 @@ func (q *queue) publish() {
 	q.mu.Unlock()
 }
 
-// take waits for items and moves a share of them into a batch; nil when the queue is closed and empty.
-func (q *queue) take(o *Options) *batch {
+// nextBatch waits for items and moves a share of them into a batch; nil when the queue is closed and empty.
+func (q *queue) nextBatch(o *Options) *batch {
 	for {
 		if q.count > 0 && len(q.free) > 0 {
 			if b := q.fill(o); b != nil {

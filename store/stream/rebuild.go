@@ -10,7 +10,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -74,15 +73,15 @@ func (b *rebuilder) write(out *output, old *index) (err error) {
 	if err := b.find(b.size, true); err != nil {
 		return err
 	}
-	if err := b.tellGap(); err != nil {
+	if err := b.writeGap(); err != nil {
 		return err
 	}
 	if err := b.journal.commit(); err != nil {
 		return err
 	}
 	if b.done.Rebuilt > 0 {
-		b.say("index: %s found in the stream alone: tokens, executions and times are unknown, and element type and "+
-			"shape are assumed", present.Plural(b.done.Rebuilt, "packet"))
+		b.note("index: %d packets are known from the stream alone; their tokens, executions and times are unknown, "+
+			"and their element type and shape are assumed", b.done.Rebuilt)
 	}
 	return b.journal.end()
 }
@@ -100,7 +99,7 @@ func (b *rebuilder) takeAll(old *index) error {
 	x := newIndex(h, old.in, old.size)
 	x.each = func(r record, at int64) {
 		if b.err == nil {
-			b.err = b.take(x, r)
+			b.err = b.addRecord(x, r)
 		}
 	}
 	return errors.Join(x.scan(chain), b.err)
@@ -111,8 +110,8 @@ func (b *rebuilder) lose(records uint64) {
 	b.lost, b.done.Lost, b.missing.Records = true, true, b.missing.Records+records
 }
 
-// take takes a sound record over; an empty one stands where some are missing.
-func (b *rebuilder) take(x *index, r record) error {
+// addRecord takes a sound record over; an empty one stands where some are missing.
+func (b *rebuilder) addRecord(x *index, r record) error {
 	switch r.kind {
 	case 0:
 		b.lose(x.missing)
@@ -130,7 +129,7 @@ func (b *rebuilder) take(x *index, r record) error {
 		b.lose(c.uint())
 		return nil // its bytes are found, or not, once more
 	}
-	if err := b.tellGap(); err != nil {
+	if err := b.writeGap(); err != nil {
 		return err
 	}
 	if r.kind == recordCommit {
@@ -156,7 +155,7 @@ func (b *rebuilder) packet(p *Packet) error {
 	if err := b.find(p.Offset, false); err != nil {
 		return err
 	}
-	if err := b.tellGap(); err != nil {
+	if err := b.writeGap(); err != nil {
 		return err
 	}
 	return b.journal.packet(p)
@@ -171,7 +170,7 @@ func (b *rebuilder) find(end int64, last bool) error {
 		if err != nil {
 			return err
 		}
-		if p.Offset < 0 || !plausible(&p) {
+		if p.Offset < 0 || !maybePacket(&p) {
 			break
 		}
 		next := at + packetHeader + int64(len(p.Name)) + p.Stored
@@ -182,7 +181,7 @@ func (b *rebuilder) find(end int64, last bool) error {
 		if !sound {
 			b.skip(at, next)
 		} else {
-			if err := b.tellGap(); err != nil {
+			if err := b.writeGap(); err != nil {
 				return err
 			}
 			if err := b.journal.packet(&p); err != nil {
@@ -200,13 +199,13 @@ func (b *rebuilder) find(end int64, last bool) error {
 
 // skip leaves bytes of the stream out.
 func (b *rebuilder) skip(from, to int64) {
-	b.say("stream: bytes %d to %d are no packet that can be read; they stay where they are", from, to-1)
+	b.note("stream: bytes %d to %d are no packet that can be read; they stay where they are", from, to-1)
 	b.lose(0)
 	b.missing.StreamBytes += to - from
 }
 
-// tellGap writes a record of what is missing here.
-func (b *rebuilder) tellGap() error {
+// writeGap writes a record of what is missing here.
+func (b *rebuilder) writeGap() error {
 	if !b.lost {
 		return nil
 	}
@@ -265,9 +264,9 @@ func (b *rebuilder) describe(p *Packet) (sound bool, err error) {
 	return true, nil
 }
 
-// plausible reports whether what stands at a place of a stream may be a packet's head: freshly allocated blocks of a
+// maybePacket reports whether what stands at a place of a stream may be a packet's head: freshly allocated blocks of a
 // disk, for one, are zeros.
-func plausible(p *Packet) bool {
+func maybePacket(p *Packet) bool {
 	if p.Name == "" || !utf8.ValidString(p.Name) {
 		return false
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -73,7 +72,7 @@ type repair struct {
 	done   *Repaired
 }
 
-func (r *repair) say(format string, args ...any) {
+func (r *repair) note(format string, args ...any) {
 	r.done.What = append(r.done.What, fmt.Sprintf(format, args...))
 }
 
@@ -85,7 +84,7 @@ func (r *repair) run() error {
 	defer r.stream.Close()
 	index, size, err := openFile(r.path + IndexSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
-		r.say("%s is not there: it is made from the stream", filepath.Base(r.path+IndexSuffix))
+		r.note("%s is not there: it is made from the stream", filepath.Base(r.path+IndexSuffix))
 		return r.rebuild(nil)
 	}
 	if err != nil {
@@ -97,17 +96,17 @@ func (r *repair) run() error {
 	case errors.Is(err, ErrVersion):
 		return err
 	case err != nil:
-		r.say("%v: it is made anew from the stream", err)
+		r.note("%v: it is made anew from the stream", err)
 		return r.rebuild(nil)
 	case x.corrupt || x.footer != nil && x.end < size || x.footer != nil && x.footer.Totals != x.totals:
 		for _, damage := range x.damage {
-			r.say("%v", damage)
+			r.note("%v", damage)
 		}
 		return r.rebuild(x)
 	case x.footer == nil || r.size < x.totals.StreamBytes:
 		return r.cutOff(x)
 	case r.size > x.totals.StreamBytes:
-		r.say("stream: what is behind its end, %s, is put aside", present.Plural(r.size-x.totals.StreamBytes, "byte"))
+		r.note("stream: %d bytes behind its end are put aside", r.size-x.totals.StreamBytes)
 		return r.cutStream(x.totals.StreamBytes)
 	}
 	return nil
@@ -121,8 +120,8 @@ func (r *repair) cutOff(x *index) error {
 	if err != nil {
 		return err
 	}
-	r.say("index: it had no end; it ends behind its last commit marker, %s and %s, %s before",
-		present.Plural(p.Packets, "packet"), present.Plural(p.Rows, "row"), present.Plural(x.size-p.IndexBytes, "byte"))
+	r.note("index: it had no end; it ends behind its last commit marker, %d packets and %d rows, %d bytes before",
+		p.Packets, p.Rows, x.size-p.IndexBytes)
 	if _, err := setAside(r.path+IndexSuffix, OrigSuffix, 0); err != nil {
 		return err
 	}
@@ -166,7 +165,7 @@ func (r *repair) countUnindexed(x *index, l *Loss) error {
 		if err != nil {
 			return err
 		}
-		if cutName := torn && p.Name == ""; !cutName && !plausible(&p) {
+		if cutName := torn && p.Name == ""; !cutName && !maybePacket(&p) {
 			break // as a disk leaves blocks that were allocated and not written
 		}
 		l.Packets++
@@ -185,7 +184,7 @@ func (r *repair) countUnindexed(x *index, l *Loss) error {
 		at += packetHeader + int64(len(p.Name)) + p.Stored
 	}
 	if unsized > 0 {
-		r.say("stream: %d of the packets in no commit count as lost without their bytes: their sizes in memory are "+
+		r.note("stream: %d of the packets in no commit count as lost without their bytes: their sizes in memory are "+
 			"unknown", unsized)
 	}
 	return nil
@@ -234,8 +233,7 @@ func (r *repair) copyCut(at int64) error {
 	}
 	name, err := setAside(r.path, cutSuffix, at)
 	if err == nil {
-		r.say("stream: what is in no commit, the last %s, is in %s now", present.Plural(r.size-at, "byte"),
-			filepath.Base(name))
+		r.note("stream: the last %d bytes are in no commit; they are in %s now", r.size-at, filepath.Base(name))
 	}
 	return err
 }

@@ -107,7 +107,7 @@ func examine(path string, upTo *Mark) (*Kept, error) {
 				}
 				return err == nil
 			}
-			end.see(x, r)
+			end.add(x, r)
 			return true
 		})
 	}
@@ -140,8 +140,8 @@ type thrownAway struct {
 	commits uint64 // before the first of those at the end that were
 }
 
-// see takes note of an execution, or of what became of one.
-func (t *thrownAway) see(x *index, r record) {
+// add takes note of an execution, or of what became of one.
+func (t *thrownAway) add(x *index, r record) {
 	switch r.kind {
 	case recordExecution:
 		if e, err := x.header.readExecution(r.payload); err == nil {

@@ -94,7 +94,7 @@ func (x *index) scan(chain uint32) error {
 			continue
 		}
 		r.chain = chain
-		if err := x.take(r, at); err != nil {
+		if err := x.addRecord(r, at); err != nil {
 			if errors.Is(err, ErrVersion) {
 				return fmt.Errorf("index: record at byte %d: %w", at, err)
 			}
@@ -138,8 +138,8 @@ func (x *index) finish(end int64) {
 	x.pages.finish()
 }
 
-// take adds a record whose checksum is right.
-func (x *index) take(r record, at int64) error {
+// addRecord adds a record whose checksum is right.
+func (x *index) addRecord(r record, at int64) error {
 	packets := x.totals.Packets
 	err := x.takeKind(r, at)
 	if err == nil && !x.slim {

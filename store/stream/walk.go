@@ -61,7 +61,7 @@ func (w *walker) next() (record, bool) {
 		return record{}, false
 	}
 	r, ok := parseRecord(w.buf[:n])
-	if !ok || r.sequence != w.sequence || !r.follows(w.chain) || w.index != nil && w.index.take(r, w.at) != nil {
+	if !ok || r.sequence != w.sequence || !r.follows(w.chain) || w.index != nil && w.index.addRecord(r, w.at) != nil {
 		return record{}, false
 	}
 	w.at, w.sequence, w.chain = w.at+int64(n), w.sequence+1, r.crc

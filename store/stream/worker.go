@@ -37,7 +37,7 @@ func (w *pipeline) run(k *packer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
-		b := q.take(w.o)
+		b := q.nextBatch(w.o)
 		if b == nil {
 			return
 		}

@@ -95,7 +95,7 @@ func newWriter(j *journal, o Options, kept *Kept) (*Writer, error) {
 		}
 	}
 	w.files.stream.ahead = newAhead(w.files.stream.file, o.Ahead)
-	w.files.index.relief = w.files.giveRoom
+	w.files.index.relief = w.files.releaseReserve
 	w.files.stream.startBehind(o.OnWorkerStart)
 	w.syncer = syncer{o: o.Sync, queue: w.queue, files: w.files}
 	w.syncer.start(w.Sync)

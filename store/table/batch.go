@@ -205,8 +205,8 @@ func (c *values) fit(v int64) int64 {
 	return v
 }
 
-// one appends a row.
-func (c *values) one(v int64) {
+// append appends a row.
+func (c *values) append(v int64) {
 	c.rows++
 	c.open++
 	c.ints = append(c.ints, v)
@@ -219,7 +219,7 @@ func (c *values) one(v int64) {
 // half, and Float64 columns the bits of a number.
 func (b *Batch) Int(column int, v int64) {
 	c := b.once(column)
-	c.one(c.fit(v))
+	c.append(c.fit(v))
 	b.bytes += 8
 }
 
@@ -235,7 +235,7 @@ func (b *Batch) Bool(column int, v bool) {
 // Text sets a text of the row.
 func (b *Batch) Text(column int, v string) {
 	c := b.once(column)
-	c.one(int64(c.words.code(v)))
+	c.append(int64(c.words.code(v)))
 	b.bytes += int64(len(v)) + 4
 }
 
@@ -273,7 +273,7 @@ func (b *Batch) Fill(column int, v int64, n int) {
 	b.bytes += 8
 	if last := len(c.runs) - 1; n == 1 && (c.open > 0 || last < 0 || c.runs[last].how != alike ||
 		c.runs[last].value != v) {
-		c.one(v) // rows come one by one
+		c.append(v) // rows come one by one
 		return
 	}
 	c.span(alike, v, n)
@@ -289,7 +289,7 @@ func (c *values) absent(n int) {
 		}
 	case n < 8 && c.open > 0: // among others they are cheaper as some of them
 		for range n {
-			c.one(0)
+			c.append(0)
 			c.valid[len(c.valid)-1] = false
 		}
 	default:

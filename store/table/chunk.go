@@ -183,7 +183,8 @@ func (k *chunk) putCodes(v []int64) int {
 	for i, x := range v {
 		if x != last || i == 0 {
 			last, code = x, d.code(x)
-			if code>>page.codes.width != 0 || code == trial && k.strange(i-done) || d.texts.bytes > maxDictionaryBytes {
+			if code>>page.codes.width != 0 || code == trial && k.rarelyRepeats(i-done) ||
+				d.texts.bytes > maxDictionaryBytes {
 				page.present(i - done)
 				done = i
 				if !k.wider(code) {
@@ -197,8 +198,8 @@ func (k *chunk) putCodes(v []int64) int {
 	return len(v)
 }
 
-// strange reports whether values do not repeat, so that a dictionary is no use. There are more rows than levels.
-func (k *chunk) strange(more int) bool {
+// rarelyRepeats reports whether values do not repeat, so that a dictionary is no use. There are more rows than levels.
+func (k *chunk) rarelyRepeats(more int) bool {
 	return k.column.Encoding == Auto &&
 		k.levels+int64(k.page.levels+more)-k.stats.nulls < 3*int64(k.dictionary.len())
 }
@@ -206,7 +207,7 @@ func (k *chunk) strange(more int) bool {
 // wider makes codes wider, those of the page too, so that later rows share the dictionary; or begins a page without
 // a dictionary, where wider codes do not help.
 func (k *chunk) wider(code uint32) bool {
-	if codes := &k.page.codes; codes.width == 8 && code>>8 != 0 && !(code == trial && k.strange(0)) &&
+	if codes := &k.page.codes; codes.width == 8 && code>>8 != 0 && !(code == trial && k.rarelyRepeats(0)) &&
 		k.dictionary.texts.bytes <= maxDictionaryBytes {
 		codes.widen()
 		return true

@@ -109,8 +109,9 @@ func newCursor(t *Reader, name string) (*cursor, error) {
 	}
 	kind, ok := l.kind()
 	if !ok {
-		return nil, wrong(name, fmt.Errorf("its values are neither integers nor truths nor texts (physical type %d)",
-			l.physical))
+		return nil, columnError(name,
+			fmt.Errorf("its values are neither integers nor truths nor texts (physical type %d)",
+				l.physical))
 	}
 	return &cursor{t: t, leaf: l, text: kind == Text, words: &textList{codes: map[string]int32{}, most: 1 << 20}}, nil
 }

@@ -20,11 +20,11 @@ func (t *Reader) Floats(group int, name string) (all []float32, err error) {
 	}
 	chunk := &t.meta.groups[group].chunks[l.at]
 	if chunk.physical != l.physical {
-		return nil, wrong(name, errFooter)
+		return nil, columnError(name, errFooter)
 	}
 	var p pages
 	if err := p.begin(t.from, t.size, chunk); err != nil {
-		return nil, wrong(name, err)
+		return nil, columnError(name, err)
 	}
 	for {
 		h, body, err := p.next()
@@ -35,7 +35,7 @@ func (t *Reader) Floats(group int, name string) (all []float32, err error) {
 			all, err = appendFloats(all, &h, body)
 		}
 		if err != nil {
-			return nil, wrong(name, err)
+			return nil, columnError(name, err)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func (p *Parts) Append(b *Batch) error {
 
 // Settle ends the part if it is old or large enough. Append does so too; call it where no rows come for a time.
 func (p *Parts) Settle() error {
-	p.look()
+	p.openClosedParts()
 	if p.err != nil || p.done || p.now == nil || p.rows == 0 {
 		return p.err
 	}
@@ -131,7 +131,7 @@ func (p *Parts) Settle() error {
 
 // Flush ends the part, however new it is, and waits until its rows are safe.
 func (p *Parts) Flush() error {
-	if p.look(); p.err != nil || p.done || p.now == nil || p.rows == 0 {
+	if p.openClosedParts(); p.err != nil || p.done || p.now == nil || p.rows == 0 {
 		return p.err
 	}
 	err := p.end(true)
@@ -171,8 +171,8 @@ func (p *Parts) join() {
 	}
 }
 
-// look takes notice of a file that was closed meanwhile.
-func (p *Parts) look() {
+// openClosedParts takes notice of a file that was closed meanwhile.
+func (p *Parts) openClosedParts() {
 	if p.ending == nil {
 		return
 	}
@@ -211,7 +211,7 @@ func (p *Parts) fail(err error) error {
 
 // Rows is how many rows are safe, and how many were lost with a part that could not be completed, or came after it.
 func (p *Parts) Rows() (kept, lost int64) {
-	p.look()
+	p.openClosedParts()
 	return p.kept, p.lost
 }
 
@@ -236,7 +236,7 @@ func (p *Parts) Close() error {
 		return p.err
 	}
 	p.done = true
-	if p.look(); p.err == nil && p.now == nil { // the last part says that it is the last
+	if p.openClosedParts(); p.err == nil && p.now == nil { // the last part says that it is the last
 		p.begin()
 	}
 	if p.now != nil { // also where a part before it was lost

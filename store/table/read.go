@@ -237,7 +237,7 @@ func (t *Reader) Column(group int, name string) (v Values, err error) {
 			err = c.read(&part, int(min(n-done, scanRows)))
 		}
 		if err != nil {
-			return Values{}, wrong(name, err)
+			return Values{}, columnError(name, err)
 		}
 		v.add(&part)
 	}
@@ -259,7 +259,7 @@ func (v *Values) add(part *Vector) {
 	}
 }
 
-// wrong is an error of a column.
-func wrong(name string, err error) error {
+// columnError is an error of a column.
+func columnError(name string, err error) error {
 	return fmt.Errorf("%w: column %s: %w", ErrTable, name, err)
 }

@@ -132,7 +132,7 @@ func (s *Scan) read(c *scanColumn, files []*cursor, workers chan struct{}) {
 				err := cursor.step(v, group, at, int(min(n-at, scanRows)))
 				<-workers
 				if err != nil {
-					err = named(cursor.t, wrong(c.name, err))
+					err = named(cursor.t, columnError(c.name, err))
 				}
 				if !send(scanned{v, file, group, err}) {
 					return

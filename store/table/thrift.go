@@ -145,7 +145,7 @@ func (r *thriftReader) zigzag() int64 {
 
 // fields reads a struct: field is called for each of its fields, and reports whether it took the value.
 func (r *thriftReader) fields(field func(id int16, kind byte) (taken bool)) {
-	if !r.deeper() {
+	if !r.descend() {
 		return
 	}
 	defer r.higher()
@@ -167,7 +167,7 @@ func (r *thriftReader) fields(field func(id int16, kind byte) (taken bool)) {
 	}
 }
 
-func (r *thriftReader) deeper() bool {
+func (r *thriftReader) descend() bool {
 	if r.depth++; r.depth > maxThriftDepth {
 		r.fail()
 	}
@@ -222,7 +222,7 @@ func (r *thriftReader) bytes(kind byte) []byte {
 
 // list reads a list: element is called for each of its elements, and must take it.
 func (r *thriftReader) list(kind byte, element func(kind byte)) {
-	if kind != thriftList && kind != thriftSet || !r.deeper() {
+	if kind != thriftList && kind != thriftSet || !r.descend() {
 		r.fail()
 		return
 	}

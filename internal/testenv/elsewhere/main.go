@@ -49,8 +49,8 @@ type listed struct {
 	}
 }
 
-// ours says that the package is of the main module.
-func (p *listed) ours() bool { return p.Module != nil && p.Module.Main }
+// inMainModule says that the package is of the main module.
+func (p *listed) inMainModule() bool { return p.Module != nil && p.Module.Main }
 
 // check checks the packages that match patterns in dir's module, and their tests, as they are on a system. All
 // errors in the module's own files are returned, each with its place.
@@ -120,7 +120,7 @@ func (c *checker) check(p *listed) (wrong []error) {
 	config := types.Config{
 		Importer:         imports{c, p},
 		Sizes:            types.SizesFor("gc", runtime.GOARCH),
-		IgnoreFuncBodies: !p.ours(),
+		IgnoreFuncBodies: !p.inMainModule(),
 		Error:            func(err error) { wrong = append(wrong, err) },
 	}
 	if p.Module != nil && p.Module.GoVersion != "" {

@@ -178,7 +178,7 @@ func text(name string) table.Column { return table.Column{Name: name, Kind: tabl
 func textNull(name string) table.Column {
 	return table.Column{Name: name, Kind: table.Text, Null: true}
 }
-func whole(name string) table.Column { return table.Column{Name: name, Kind: table.Int64} }
+func int64Column(name string) table.Column { return table.Column{Name: name, Kind: table.Int64} }
 func wholeNull(name string) table.Column {
 	c := table.Column{Name: name, Kind: table.Int64, Null: true}
 	if strings.HasSuffix(name, "_ns") && name != "window_ns" {
@@ -191,10 +191,10 @@ var regionColumns = []table.Column{
 	{Name: "region_id", Kind: table.Int32}, text("region_type"), text("name"), textNull("kv"),
 	{Name: "layer", Kind: table.Int32, Null: true},
 	wholeNull("buffer_id"), wholeNull("offset"), {Name: "start_addr", Kind: table.Uint64, Null: true},
-	whole("size_bytes"),
+	int64Column("size_bytes"),
 	wholeNull("first_write_ns"), wholeNull("last_write_ns"), wholeNull("first_read_ns"), wholeNull("last_read_ns"),
-	whole("n_writes"), whole("n_reads"),
-	whole("bytes_written"), wholeNull("bytes_read"), wholeNull("alloc_ns"),
+	int64Column("n_writes"), int64Column("n_reads"),
+	int64Column("bytes_written"), wholeNull("bytes_read"), wholeNull("alloc_ns"),
 	{Name: "end_addr", Kind: table.Uint64, Null: true}, textNull("device"),
 }
 
@@ -219,11 +219,11 @@ var lifeColumns = []table.Column{
 	{Name: "seq_id", Kind: table.Int32, Null: true},
 	{Name: "pos_start", Kind: table.Int32, Null: true}, {Name: "pos_end", Kind: table.Int32, Null: true},
 	{Name: "cell_start", Kind: table.Int32}, {Name: "cell_end", Kind: table.Int32},
-	wholeNull("alloc_ns"), wholeNull("first_write_ns"), wholeNull("last_write_ns"), whole("n_writes"),
-	wholeNull("first_read_ns"), wholeNull("last_read_ns"), whole("n_reads"),
+	wholeNull("alloc_ns"), wholeNull("first_write_ns"), wholeNull("last_write_ns"), int64Column("n_writes"),
+	wholeNull("first_read_ns"), wholeNull("last_read_ns"), int64Column("n_reads"),
 	wholeNull("evict_ns"), textNull("evict_reason"), {Name: "censored", Kind: table.Bool},
 	{Name: "ctx", Kind: table.Int32}, text("cache"), {Name: "cells", Kind: table.Int32},
-	whole("cell_bytes"), {Name: "sharers", Kind: table.Int32}, {Name: "moves", Kind: table.Int32}, text("origin"),
+	int64Column("cell_bytes"), {Name: "sharers", Kind: table.Int32}, {Name: "moves", Kind: table.Int32}, text("origin"),
 }
 
 func (l *Life) put(b *table.Batch) {

@@ -91,7 +91,7 @@ func (d *Data) Next(a *memtrace.Access) error {
 		if err != nil {
 			return err
 		}
-		ok, err := d.take(raw, a)
+		ok, err := d.readRecord(raw, a)
 		if err != nil {
 			return err
 		}
@@ -109,8 +109,8 @@ func noEOF(err error) error {
 	return err
 }
 
-// take reads one record, and reports whether it was an access.
-func (d *Data) take(raw []byte, a *memtrace.Access) (bool, error) {
+// readRecord reads one record, and reports whether it was an access.
+func (d *Data) readRecord(raw []byte, a *memtrace.Access) (bool, error) {
 	switch kind := binary.LittleEndian.Uint32(raw); kind {
 	case recordCompressed, recordCompressed2:
 		if d.packed != nil {
@@ -122,7 +122,7 @@ func (d *Data) take(raw []byte, a *memtrace.Access) (bool, error) {
 	case recordHeaderAttr:
 		return false, d.attribute(raw)
 	case recordAuxtraceInfo, recordAuxtrace, recordTimeConv:
-		return false, d.traces.take(kind, raw, d.events)
+		return false, d.traces.addRecord(kind, raw, d.events)
 	case recordTracingData: // its size stands in it; what it describes follows
 		if len(raw) < 12 {
 			return false, fmt.Errorf("%w: a record of %d bytes should say how much follows it", ErrData, len(raw))

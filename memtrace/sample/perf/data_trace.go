@@ -32,8 +32,8 @@ const maxTorn = 1 << 12
 // maxTraces is how many traces, one per CPU or thread, are read side by side.
 const maxTraces = 1 << 14
 
-// take takes a record of traces, and begins to read the trace that follows one.
-func (t *traces) take(kind uint32, raw []byte, events []Event) error {
+// addRecord takes a record of traces, and begins to read the trace that follows one.
+func (t *traces) addRecord(kind uint32, raw []byte, events []Event) error {
 	le := binary.LittleEndian
 	switch {
 	case kind == recordAuxtraceInfo && len(raw) >= 12:

@@ -116,7 +116,7 @@ func (found *PMU) addIntel(p *pmu, w PMUConfig) error {
 	if err := p.event(&loads, "mem-loads"); err != nil {
 		return err
 	}
-	if err := p.place(&loads, "ldlat", lowest); err != nil {
+	if err := p.setTerm(&loads, "ldlat", lowest); err != nil {
 		return err
 	}
 	found.Events = append(found.Events, eventSpec{Name: p.name + "/mem-loads/", Attr: loads, CPUs: cpus})
@@ -142,7 +142,7 @@ func findAMD(sys fs.FS, w PMUConfig) (*PMU, error) {
 	a.Type = p.kind
 	a.Period = max(a.Period&^(grain-1), least)
 	if p.has("format/cnt_ctl") {
-		if err := p.place(&a, "cnt_ctl", 1); err != nil { // counts operations, not cycles
+		if err := p.setTerm(&a, "cnt_ctl", 1); err != nil { // counts operations, not cycles
 			return nil, err
 		}
 	}
@@ -151,7 +151,7 @@ func findAMD(sys fs.FS, w PMUConfig) (*PMU, error) {
 			return nil, fmt.Errorf("%w: ibs_op of this kernel cannot leave the kernel's own operations out: Linux "+
 				"6.13 can; or as root, sysctl kernel.perf_event_paranoid=1", ErrNoPMU)
 		}
-		if err := p.place(&a, "swfilt", 1); err != nil {
+		if err := p.setTerm(&a, "swfilt", 1); err != nil {
 			return nil, err
 		}
 	}

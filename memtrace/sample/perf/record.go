@@ -183,7 +183,7 @@ func (r *Record) decode(f *fields) {
 		r.PID, r.TID = f.two()
 		r.Addr, r.Length, r.Offset = f.u64(), f.u64(), f.u64()
 		if r.Type == RecordMmap2 {
-			f.words(3) // device and inode, or a build id
+			f.skipWords(3) // device and inode, or a build id
 			r.Prot, _ = f.two()
 		}
 		r.Name = text(f.b)

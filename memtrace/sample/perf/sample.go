@@ -55,8 +55,8 @@ func (f *fields) two() (first, second uint32) {
 	return uint32(v), uint32(v >> 32)
 }
 
-// take is n bytes.
-func (f *fields) take(n uint64) []byte {
+// bytes is n bytes.
+func (f *fields) bytes(n uint64) []byte {
 	if n > uint64(len(f.b)) {
 		f.bad = true
 		return nil
@@ -66,8 +66,8 @@ func (f *fields) take(n uint64) []byte {
 	return taken
 }
 
-// words passes over n words.
-func (f *fields) words(n uint64) {
+// skipWords passes over n words.
+func (f *fields) skipWords(n uint64) {
 	if n > uint64(len(f.b))/8 {
 		f.bad = true
 		return
@@ -80,16 +80,16 @@ func (f *fields) read(format uint64) {
 	each := uint64(bits.OnesCount64(format & (formatID | formatLost)))
 	times := uint64(bits.OnesCount64(format & (formatEnabled | formatRunning)))
 	if format&formatGroup == 0 {
-		f.words(1 + times + each)
+		f.skipWords(1 + times + each)
 		return
 	}
 	n := f.u64()
-	f.words(times)
+	f.skipWords(times)
 	if n > uint64(len(f.b)) {
 		f.bad = true
 		return
 	}
-	f.words(n * (1 + each))
+	f.skipWords(n * (1 + each))
 }
 
 // regsSIMD is the bit of a sample's register ABI which says that vector registers follow the others.
@@ -102,10 +102,10 @@ func (f *fields) regs(mask uint64) {
 	if abi == 0 {
 		return
 	}
-	f.words(uint64(bits.OnesCount64(mask)))
+	f.skipWords(uint64(bits.OnesCount64(mask)))
 	if abi&regsSIMD != 0 {
 		n := f.u64()
-		f.words((n&0xffff)*(n>>16&0xffff) + (n>>32&0xffff)*(n>>48))
+		f.skipWords((n&0xffff)*(n>>16&0xffff) + (n>>32&0xffff)*(n>>48))
 	}
 }
 
@@ -122,11 +122,11 @@ func (f *fields) branches(kind uint64) {
 		return
 	}
 	if kind&branchHWIndex != 0 {
-		f.words(1)
+		f.skipWords(1)
 	}
-	f.words(3 * n)
+	f.skipWords(3 * n)
 	if kind&branchCounters != 0 {
-		f.words(n)
+		f.skipWords(n)
 	}
 }
 
@@ -183,11 +183,11 @@ func (a *Attr) decodeStacks(f *fields, s *Sample) {
 		f.read(a.ReadFormat)
 	}
 	if has(sampleCallchain) {
-		f.words(f.u64())
+		f.skipWords(f.u64())
 	}
 	if has(sampleRaw) && len(f.b) >= 4 {
 		size := binary.LittleEndian.Uint32(f.b)
-		if whole := f.take(4 + uint64(size)); whole != nil {
+		if whole := f.bytes(4 + uint64(size)); whole != nil {
 			s.Raw = whole[4:]
 		}
 	} else if has(sampleRaw) {
@@ -201,7 +201,7 @@ func (a *Attr) decodeStacks(f *fields, s *Sample) {
 	}
 	if has(sampleStackUser) {
 		if n := f.u64(); n != 0 {
-			f.take(n)
+			f.bytes(n)
 			f.u64()
 		}
 	}
@@ -239,7 +239,7 @@ func (a *Attr) decodeMemory(f *fields, s *Sample) {
 		s.CodePageSize = f.u64()
 	}
 	if has(sampleAux) {
-		s.Aux = f.take(f.u64())
+		s.Aux = f.bytes(f.u64())
 	}
 }
 

@@ -369,7 +369,7 @@ func (s *Session) drain(r *cpuRing, each func(*Record) error) error {
 			s.stats.Bad++
 			continue
 		}
-		if s.more && s.record.Type == recordSample && r.again(raw) {
+		if s.more && s.record.Type == recordSample && r.isRepeat(raw) {
 			s.stats.Twice++
 			continue
 		}
@@ -382,10 +382,10 @@ func (s *Session) drain(r *cpuRing, each func(*Record) error) error {
 	}
 }
 
-// again reports whether a sample repeats the one before it. Of a software event that a thread has twice the kernel
+// isRepeat reports whether a sample repeats the one before it. Of a software event that a thread has twice the kernel
 // writes two samples, one after the other, which are the same even in the event's number (seen on 6.18: it fills in
 // once what is asked of both).
-func (r *cpuRing) again(raw []byte) bool {
+func (r *cpuRing) isRepeat(raw []byte) bool {
 	if bytes.Equal(raw, r.last) {
 		return true
 	}

@@ -71,15 +71,15 @@ func (p *pmu) set(a *Attr, terms string) error {
 				return fmt.Errorf("%w: %s: %q: %w", ErrSysfs, p.name, term, err)
 			}
 		}
-		if err := p.place(a, name, value); err != nil {
+		if err := p.setTerm(a, name, value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// place sets one term in the bits that the PMU's format file names: config:0-7, config1:0-15, config:0-7,32-35.
-func (p *pmu) place(a *Attr, name string, value uint64) error {
+// setTerm sets one term in the bits that the PMU's format file names: config:0-7, config1:0-15, config:0-7,32-35.
+func (p *pmu) setTerm(a *Attr, name string, value uint64) error {
 	words := map[string]*uint64{"config": &a.Config, "config1": &a.Config1, "config2": &a.Config2,
 		"config3": &a.Config3}
 	if word := words[name]; word != nil {

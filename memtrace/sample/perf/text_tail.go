@@ -164,7 +164,7 @@ func (l *layout) parse(rest []byte, e event, a *memtrace.Access) bool {
 	take(fieldRetireLat, c.decimal)
 	a.IP = take(fieldIP, c.hex)
 	if ok && (l.has[fieldSym] || l.has[fieldDSO]) && l.has[fieldIP] {
-		a.Symbol, ok = c.place(l)
+		a.Symbol, ok = c.symbolAndFile(l)
 	}
 	a.Phys = take(fieldPhys, c.hex)
 	for _, f := range []field{fieldDataPage, fieldCodePage} {
@@ -181,11 +181,11 @@ func (l *layout) parse(rest []byte, e event, a *memtrace.Access) bool {
 	return ok && len(c.word()) == 0
 }
 
-// place takes the symbol and the file of an instruction, as far as they are printed.
-func (c *cursor) place(l *layout) (string, bool) {
+// symbolAndFile takes the symbol and the file of an instruction, as far as they are printed.
+func (c *cursor) symbolAndFile(l *layout) (string, bool) {
 	name, ok := "", true
 	if l.has[fieldSym] && !l.has[fieldDSO] {
-		return c.bare()
+		return c.symbolAlone()
 	}
 	if l.has[fieldSym] {
 		name, ok = c.symbol()
@@ -209,8 +209,8 @@ func (c *cursor) place(l *layout) (string, bool) {
 	return name, false
 }
 
-// bare takes a symbol without a file: up to the numbers at the end of the line.
-func (c *cursor) bare() (string, bool) {
+// symbolAlone takes a symbol without a file: up to the numbers at the end of the line.
+func (c *cursor) symbolAlone() (string, bool) {
 	c.b = bytes.TrimLeft(c.b, " ")
 	end := len(bytes.TrimRight(c.b, " "))
 	for {

@@ -67,7 +67,7 @@ func explain(dir string, err error) error {
 	sealed, _ := rundir.Sealed(dir)
 	lost := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 	// a collector that was killed leaves its socket
-	gone := errors.Is(err, fs.ErrNotExist) || lost && !exists(filepath.Join(dir, rundir.SocketName))
+	noSocket := errors.Is(err, fs.ErrNotExist) || lost && !exists(filepath.Join(dir, rundir.SocketName))
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%s: not permitted: a run takes commands from the user that started it, and from root", dir)
@@ -76,14 +76,14 @@ func explain(dir string, err error) error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%s: no answer in %v: the machine is busy, or the collector is stopped; try again", dir,
 			answerTime)
-	case lost && !gone:
+	case lost && !noSocket:
 		return fmt.Errorf(
 			"%s: %w without being sealed: its collector is gone; 'llamatap inspect %s' shows what is left", dir,
 			ErrEnded, dir)
-	case gone && exists(filepath.Join(dir, rundir.StreamName)):
+	case noSocket && exists(filepath.Join(dir, rundir.StreamName)):
 		return fmt.Errorf("%s: %w: %s is not there; the run takes no commands any more", dir, ErrEnded,
 			rundir.SocketName)
-	case gone:
+	case noSocket:
 		return fmt.Errorf("%s: %w: give the run directory of a live run, or the folder that holds just one",
 			dir, ErrNoRun)
 	}

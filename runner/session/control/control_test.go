@@ -107,9 +107,9 @@ func TestManyClients(t *testing.T) {
 func TestHostileClients(t *testing.T) {
 	dir := t.TempDir()
 	start(t, dir)
-	gone, _ := dial(t, dir) // asks and is gone
-	gone.Write([]byte(strings.Repeat(`{"command":"status"}`+"\n", 100)))
-	gone.Close()
+	noSocket, _ := dial(t, dir) // asks and is gone
+	noSocket.Write([]byte(strings.Repeat(`{"command":"status"}`+"\n", 100)))
+	noSocket.Close()
 	half, _ := dial(t, dir) // says half a line, for ever
 	half.Write([]byte(`{"command":`))
 	deaf, _ := dial(t, dir) // asks and never reads
