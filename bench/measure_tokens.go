@@ -57,7 +57,7 @@ func (s *tokenSource) first() llama.Token {
 
 func (s *tokenSource) any() llama.Token { return llama.Token(s.random.IntN(s.vocab.Tokens())) }
 
-// next is the token that follows what x computed last: with a text the likeliest, else any.
+// next returns the token that follows what x computed last: with a text the likeliest, else any.
 func (s *tokenSource) next(x *llama.Context) (llama.Token, error) {
 	if s.sampler == nil {
 		return s.any(), nil

@@ -28,7 +28,7 @@ type Replay struct {
 	room   int64 // tokens of a slot
 }
 
-// A ReplayRow is what became of a request. Times are in milliseconds: the trace's, and since the replay began. What is
+// A ReplayRow is the outcome of a request. Times are in milliseconds: the trace's, and since the replay began. What is
 // not known is absent.
 type ReplayRow struct {
 	Index    int      `json:"index"` // in the trace, by time
@@ -49,7 +49,7 @@ type ReplayRow struct {
 	Cause    string   `json:"error_cause,omitempty"` // too_long, http_NNN, connection, stream
 }
 
-// Run replays the trace and returns what became of it, with a row for each request that was sent, by its line. It ends
+// Run replays the trace and returns the outcome of it, with a row for each request that was sent, by its line. It ends
 // early, with the error of ctx, when that does; requests under way are broken off.
 func (r *Replay) Run(ctx context.Context) (*ReplayReport, error) {
 	// Connections are not shared and not limited, so that a request never waits for another one's.

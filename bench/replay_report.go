@@ -19,7 +19,7 @@ type Quantiles struct {
 	Max float64 `json:"max"`
 }
 
-// A ReplayReport is what became of a trace. Shares and rates are of the requests that were answered, and of the time
+// A ReplayReport is the outcome of a trace. Shares and rates are of the requests that were answered, and of the time
 // from the first request to the end of the last. Quantiles of nothing are absent.
 type ReplayReport struct {
 	URL         string           `json:"url"`

@@ -164,7 +164,7 @@ func meanAndDeviation(values []float64) (mean, deviation float64) {
 	return mean, math.Sqrt(squares / float64(len(values)-1))
 }
 
-// column is one field of a Row that stands in every form.
+// column is one field of a Row that every form has.
 type column struct {
 	name  string
 	index int
@@ -193,7 +193,7 @@ func rowFields() (columns, lists []column) {
 	return columns, lists
 }
 
-// valueIn is the column's value in a row; ok is false where it is absent.
+// valueIn returns the column's value in a row; ok is false where it is absent.
 func (c column) valueIn(r *Row) (v reflect.Value, ok bool) {
 	v = reflect.ValueOf(r).Elem().Field(c.index)
 	switch v.Kind() {
@@ -205,7 +205,7 @@ func (c column) valueIn(r *Row) (v reflect.Value, ok bool) {
 	return v, true
 }
 
-// text is the value as llama-bench writes it in csv and sql; "" where it is absent.
+// text returns the value as llama-bench writes it in csv and sql; "" where it is absent.
 func (c column) text(r *Row) string {
 	v, ok := c.valueIn(r)
 	switch {

@@ -57,7 +57,7 @@ func markdown(rows []Row) []markdownColumn {
 	return append(list, extraColumns(rows)...)
 }
 
-// extraColumns are the columns behind llama-bench's.
+// extraColumns returns the columns behind llama-bench's.
 func extraColumns(rows []Row) []markdownColumn {
 	list := []markdownColumn{
 		{"t/s median, 95 %", 26, func(r *Row) string {

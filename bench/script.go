@@ -179,7 +179,7 @@ func (s *Script) Expand(dir string, threads int) ([]Scenario, error) {
 	return scenarios, nil
 }
 
-// resolvePath is a path of a script's, seen from here.
+// resolvePath returns a path of a script's, seen from here.
 func resolvePath(dir, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path

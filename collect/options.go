@@ -45,7 +45,7 @@ type Options struct {
 	Keep *int64
 	// MemoryBytes bounds the shared memory: queue, ring and slots. 0 means defaultMemoryBytes.
 	MemoryBytes int64
-	// StopOnFailure ends the program when this process dies; else it goes on unrecorded.
+	// StopOnFailure ends the program when this process dies; else it continues unrecorded.
 	StopOnFailure bool
 	// Backends is the folder that holds ggml's backends, for programs that would search a system folder. Empty: as
 	// they do.

@@ -29,7 +29,7 @@ func (p *Process) listen() chan os.Signal {
 	return signals
 }
 
-// handleSignals follows the signals until the model's process is gone. TERM and HUP are passed on. The terminal sends
+// handleSignals handles signals until the model's process has ended. TERM and HUP are passed on. The terminal sends
 // INT, QUIT and TSTP to the model too: INT and QUIT are only kept from killing us, with TSTP we stop when the model
 // does. A model that hangs in its handler of INT after the second one is killed: llama.cpp's handlers log, and wait for
 // ever for a lock that the interrupted code holds.
@@ -62,7 +62,7 @@ func (p *Process) handleSignals(signals chan os.Signal) {
 }
 
 // stopToo stops this process once the model's has stopped, so that the shell sees the job stop, and returns when it
-// goes on. A model that does not stop within a second does not want to.
+// continues. A model that does not stop within a second does not want to.
 func (p *Process) stopToo() {
 	p.cmd.Process.Signal(unix.SIGTSTP) // nothing new where the terminal sent it
 	for range 100 {
@@ -80,7 +80,7 @@ func (p *Process) stopToo() {
 }
 
 // stopSelf stops this process as SIGTSTP does by itself, which Go's runtime would swallow. It returns when the
-// process goes on.
+// process continues.
 func stopSelf() {
 	runtime.LockOSThread() // the signal is for this thread, so that it is taken before the next line
 	defer runtime.UnlockOSThread()

@@ -166,7 +166,7 @@ func (r *Region) Close() error {
 func (r *Region) Stop() { r.end(tapClosed) }
 
 // Count makes the tap take in no more tensors, and count them: graphs are reported, and what is wanted of them is
-// lost, by the cause [LossStopped]. A model that waits for room in the pool goes on.
+// lost, by the cause [LossStopped]. A model that waits for room in the pool continues.
 func (r *Region) Count() { r.end(tapCounts) }
 
 func (r *Region) end(how uint32) {

@@ -18,7 +18,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// steerBytes is the room for the vectors of one exchange: four of 128 layers of 32,000 channels.
+// steerBytes is the size of the buffer for the vectors of one command: four of 128 layers of 32,000 channels.
 const steerBytes = 64 << 20
 
 // AllSequences stands for the sequences that have no vector of their own.

@@ -107,7 +107,7 @@ func setRopeScale(r *Run, s string) error {
 	return err
 }
 
-// fields cuts a list at its commas; a part that holds one stands in double quotes.
+// fields cuts a list at its commas; a part that holds one is in double quotes.
 func fields(list string) ([]string, error) {
 	reader := csv.NewReader(strings.NewReader(list))
 	reader.LazyQuotes = true

@@ -33,10 +33,10 @@ const (
 	OverflowDrop  Overflow = "drop"  // the tensor is left out, counted, and the run is marked lossy
 )
 
-// OnFailure is what becomes of the program when the recording fails under it.
+// OnFailure is what happens to the program when the recording fails under it.
 type OnFailure string
 
-// What becomes of the program.
+// What happens to the program.
 const (
 	FailureContinue OnFailure = "continue" // it continues without being recorded
 	FailureStop     OnFailure = "stop"     // it is asked to end, and killed where it does not

@@ -8,7 +8,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// Dataset says that captured rows go into shuffled shards to train on, in place of the run's stream.
+// Dataset configures a training dataset: captured rows are written to shuffled shards instead of the run's stream.
 type Dataset struct {
 	Dir     string // "": into the stream
 	ShardMB int64  // size of a shard's elements as float32, in 10⁶ bytes; 0: the export's

@@ -99,7 +99,7 @@ func ParsePoint(name string) (ggmlhooks.PointRef, error) {
 	return ref, fmt.Errorf("unknown point %q: %s", name, remedy)
 }
 
-// parseAttention also reads true and false, which is what a FlagSet passes for a flag that stands alone and what YAML
+// parseAttention also reads true and false, which is what a FlagSet passes for a flag that is alone and what YAML
 // users write.
 func parseAttention(s string) (ggmlhooks.AttentionMode, error) {
 	modes := map[string]ggmlhooks.AttentionMode{

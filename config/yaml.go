@@ -64,7 +64,7 @@ func yamlError(at *token.Token, cause, remedy string) *YAMLError {
 	return e
 }
 
-// inFile is the error as one line, of the file of that name.
+// inFile returns the error as one line, of the file of that name.
 func (e *YAMLError) inFile(name string) error {
 	text := e.Cause
 	if e.Remedy != "" {

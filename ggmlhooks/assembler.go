@@ -205,7 +205,7 @@ func (a *Assembler) Times(t *Times) error {
 }
 
 // ExecEnd ends an execution. It is settled unless it is undecided, and recorded unless a device may still compute it
-// too. Live recorders hear of it after that: what happened to cells follows the execution in the log of events.
+// too. Live recorders are called after that, so that the event log has the execution before its changes of cells.
 func (a *Assembler) ExecEnd(e ExecEnd) error {
 	x := a.open[e.Number]
 	if x == nil {
@@ -382,7 +382,7 @@ func relieve(a *Assembler) error {
 	return errors.Join(errs...)
 }
 
-// Refuse ends recording, after a failure or because a bound is reached. The recorder of tensors goes on counting:
+// Refuse ends recording, after a failure or because a bound is reached. The recorder of tensors continues counting:
 // executions of which it had written something, and those before them, are the run, since that is what was written;
 // others are decided about as before. The other recorders get nothing more, until Close hands them what waits now.
 func (a *Assembler) Refuse() error {

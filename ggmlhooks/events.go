@@ -79,7 +79,7 @@ type ExecEnd struct {
 	// BeginNS is when ggml was given the graph; 0 where that is not known. From then to MonoNS the graph was
 	// computed, unless Async.
 	BeginNS int64
-	Async   bool // a device may go on computing behind MonoNS, up to a [Sync]
+	Async   bool // a device may continue computing behind MonoNS, up to a [Sync]
 	// Selected is what was computed of it and wanted for the stream: it was captured, or is among Losses.
 	Selected Count
 	Losses   []Loss // valid during the call

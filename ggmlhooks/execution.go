@@ -11,7 +11,7 @@ type Execution struct {
 	Begun []RequestBegin
 	// Phase is prefill where any row is a prompt's; setup once the execution was discarded.
 	Phase Phase
-	// Undecided says that it may still turn out to be set-up. A [Decided] recorder gets it so only where too much was
+	// Undecided is true if it may still turn out to be set-up. A [Decided] recorder gets it so only where too much was
 	// held back, and then a [Retractor] hears of the outcome; one of [Tensors] also where their slots were needed.
 	Undecided bool
 	Drafts    bool // it is a draft model's

@@ -12,7 +12,7 @@ const (
 
 var bufferUsages = [...]string{"any", "weights", "compute"}
 
-// String returns the usage's name as it stands in files.
+// String returns the usage's name as written in files.
 func (u BufferUsage) String() string {
 	if int(u) < len(bufferUsages) {
 		return bufferUsages[u]
@@ -80,7 +80,7 @@ type Times struct {
 type NodeTime struct {
 	Node   int32 // index into Graph.Nodes
 	DoneNS int64 // after BeginNS, when it was computed
-	LeftNS int64 // after BeginNS, when ggml went on
+	LeftNS int64 // after BeginNS, when ggml continued
 }
 
 // Sync is the first synchronisation of a scheduler after executions that were reported as [ExecEnd].Async: they are
@@ -88,9 +88,9 @@ type NodeTime struct {
 type Sync struct {
 	Exec   uint64 // the newest of them
 	MonoNS int64  // when the program's call returned
-	// WaitNS is how long it took. If that is next to nothing, the device was done before, nobody knows how long.
+	// WaitNS is how long it took. If that is next to nothing, the device was done before, at an unknown time.
 	WaitNS int64
-	Graphs int // how many there are. If there are several, nobody knows when one of them was done
+	Graphs int // how many there are. If there are several, it is unknown when one of them was done
 }
 
 // InputKind is what an input says of an execution. The numbers are shared with cgo/tap.

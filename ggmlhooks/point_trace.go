@@ -98,7 +98,7 @@ func (t *tracer) allRows(node int) int {
 	return node
 }
 
-// output is what a module writes whose product with its weight is a node: with its bias, scale and adapters, whose
+// output returns what a module writes whose product with its weight is a node: with its bias, scale and adapters, whose
 // names begin like the weight's.
 func (t *tracer) output(product int) int {
 	if product == none {

@@ -13,7 +13,7 @@ import "slices"
 type rowMatcher struct {
 	// UBatch is the most rows that the context's micro-batches have; 0 = unknown.
 	UBatch int
-	// Grouped says that micro-batches always are grouped by sequence, as recurrent memory wants it: then that is
+	// Grouped is true if micro-batches always are grouped by sequence, as recurrent memory wants it: then that is
 	// tried first. Such graphs have no positions, so that tokens which happen to be alike would fit the batch's
 	// order, too.
 	Grouped bool

@@ -55,14 +55,14 @@ const maxTail = 512
 
 const (
 	noPos      = math.MinInt32 // of a sequence without cells
-	unknownPos = math.MaxInt32 // of a sequence with cells, nobody knows how many
+	unknownPos = math.MaxInt32 // of a sequence with an unknown number of cells
 )
 
 func newSequence() *sequence {
 	return &sequence{request: RequestUnknown, last: noPos, prompt: unknownPos}
 }
 
-// remove takes cells out. What follows them stays, and is usually moved: then the sequence goes on, as after a
+// remove takes cells out. What follows them stays, and is usually moved: then the sequence continues, as after a
 // context shift. Removing the end of what was generated is how drafts are rejected; after more was removed, a
 // prompt comes. It returns how many tokens of a draft these were.
 func (s *sequence) remove(first, end int32) (rejected int) {
@@ -119,7 +119,7 @@ func (s *sequence) restore() {
 	s.cut, s.output, s.last, s.redo, s.tail = true, false, unknownPos, nil, s.tail[:0]
 }
 
-// copyOf makes the sequence go on where another one is.
+// copyOf makes the sequence continue where another one is.
 func (s *sequence) copyOf(from *sequence) {
 	s.cut, s.output, s.last, s.redo, s.prompt = true, from.output, from.last, nil, from.prompt
 	s.tail, s.generates = append(s.tail[:0], from.tail...), from.generates
@@ -272,7 +272,7 @@ func (t *sequenceTracker) change(c *SeqChange) (rejected int) {
 	return rejected
 }
 
-// addRow takes in a row of the call that the graph has at pos (PosAuto where it has no positions). It returns the row
+// addRow adds a row of the call that the graph has at pos (PosAuto where it has no positions). It returns the row
 // with position, sequences, phase and request, and appends the requests that begin with it to begun.
 func (t *sequenceTracker) addRow(begun []RequestBegin, row *CallRow, pos int32) (Row, []RequestBegin) {
 	first, now := t.seqs[row.Seqs[0]], t.turns[row.Seqs[0]]

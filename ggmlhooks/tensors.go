@@ -8,7 +8,7 @@ import (
 // Hot path: no copy of a tensor and no allocation in steady state.
 
 // SlotHold hands tensors to their recorder. Those of undecided executions it holds back in the slots of the tap's pool:
-// a pool that is full of them would hold the model up for ever.
+// a pool that is full of them would hold the model up forever.
 type SlotHold struct {
 	// Bound is the most bytes of slots that are held back; beyond it the executions are started. 0 = no bound.
 	Bound int64
@@ -31,7 +31,7 @@ func (t *SlotHold) start(x *Execution) error {
 	return errors.Join(t.to.Start(x), t.handOn(x))
 }
 
-// passOrHold hands a tensor on, or holds it back.
+// passOrHold passes a tensor to the recorders, or holds it back.
 func (t *SlotHold) passOrHold(x *Execution, c *Capture) error {
 	switch {
 	case x == nil:

@@ -36,7 +36,7 @@ type shape struct {
 	arch string
 }
 
-// maxOf is the largest number of a key that is a number or one per layer; ok is false where it is absent.
+// maxOf returns the largest number of a key that is a number or one per layer; ok is false where it is absent.
 func (s *shape) maxOf(key string) (n int64, ok bool) {
 	list, ok := s.meta.Ints(s.arch + "." + key)
 	if !ok || len(list) == 0 {

@@ -137,7 +137,8 @@ func (e *Engine) name() string { return cmp.Or(e.title, e.model.Description()) }
 // Vocab is the model's vocabulary.
 func (e *Engine) Vocab() *llama.Vocab { return e.model.Vocab() }
 
-// trainedContextBelow is the length of the texts that the model was trained on, in tokens, where n are more; else 0.
+// trainedContextBelow returns the length of the texts that the model was trained on, in tokens, where n are more; else
+// 0.
 func (e *Engine) trainedContextBelow(n int) int {
 	if trained := e.model.TrainedContext(); n > trained && trained > 0 {
 		return trained

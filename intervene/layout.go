@@ -146,7 +146,7 @@ func (p *place) columns() int {
 	return int(n)
 }
 
-// runs are the parts of a row of the point, all its columns or those of one head.
+// runs returns the parts of a row of the point, all its columns or those of one head.
 func (p *place) runs(row, head int) (runs []run) {
 	at := p.offset
 	for _, d := range p.rowDims {
@@ -182,7 +182,7 @@ func (p *place) runs(row, head int) (runs []run) {
 // headCounts are the heads of each layer, of queries and of keys and values; one number stands for all layers.
 type headCounts struct{ query, kv []int64 }
 
-// headsOf is how many heads a point has in a layer, 0 where it has none.
+// headsOf returns how many heads a point has in a layer, 0 where it has none.
 func (h headCounts) headsOf(p ggmlhooks.Point, layer int) int {
 	var counts []int64
 	switch p {

@@ -18,8 +18,8 @@ type metric struct {
 	answer, wrong llama.Token
 }
 
-// evaluate is the metric of logits. kl is the Kullback-Leibler divergence in nats of the distribution from that of the
-// control.
+// evaluate returns the metric of logits. kl is the Kullback-Leibler divergence in nats of the distribution from that of
+// the control.
 func (m *metric) evaluate(logits, control []float32) float64 {
 	switch m.name {
 	case "logit":

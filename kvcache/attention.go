@@ -13,7 +13,7 @@ func NewAttention(s Shape) *Attention { return &Attention{newCache(s)} }
 type Row struct {
 	Cell int     // counted over all streams
 	Pos  int32   // PosUnknown where the graph does not say
-	Seqs []int32 // empty where nobody knows
+	Seqs []int32 // empty where unknown
 }
 
 // Place puts tokens into cells, as llama.cpp does before it computes a micro-batch. A cell that was in use is

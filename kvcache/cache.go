@@ -5,7 +5,7 @@ import "math"
 // Positions that are none.
 const (
 	noPos      = -1 // of a free cell
-	PosUnknown = -2 // of a cell that is in use, nobody knows with which position
+	PosUnknown = -2 // of a cell that is in use at an unknown position
 )
 
 // cell is a slot for one token, in every layer of the cache.
@@ -212,7 +212,7 @@ func (c *Cache) clear(seq int32, ns int64) {
 	}
 }
 
-// Restore says that a state was loaded into a sequence, or for -1 into all: what was there is gone, and what is
+// Restore records that a state was loaded into a sequence, or for -1 into all: what was there is gone, and what is
 // there now nobody saw.
 func (c *Cache) Restore(seq int32, ns int64) {
 	if c.clear(seq, ns); seq < 0 {
@@ -286,7 +286,7 @@ func bounds(first, end int32) (int32, int32) {
 	return max(first, 0), end
 }
 
-// Rewrote says that all parts of some groups, of every cell, were read and written again, as a shift of positions
+// Rewrote records that all parts of some groups, of every cell, were read and written again, as a shift of positions
 // does with the keys.
 func (c *Cache) Rewrote(groups []int, m *Moment) {
 	if len(groups) == 0 {

@@ -15,7 +15,7 @@ const (
 
 var reasons = [...]string{"", "seq_rm", "seq_keep", "clear", "overwrite", "loaded"}
 
-// String returns the reason's name as it stands in files; "" for what was written, or is there.
+// String returns the reason's name as written in files; "" for what was written, or is there.
 func (r Reason) String() string { return reasons[r] }
 
 // Origin says where a life's cells come from.
@@ -30,7 +30,7 @@ const (
 
 var origins = [...]string{"written", "copied", "found"}
 
-// String returns the origin's name as it stands in files.
+// String returns the origin's name as written in files.
 func (o Origin) String() string { return origins[o] }
 
 // Moment is when an execution wrote and read the parts of a cache: the beginning of the measured interval in which
@@ -104,7 +104,7 @@ func (t *Touch) last() int64 {
 // Positions are those of its cells, moved where they were moved; PosUnknown where none is known.
 type Life struct {
 	Block              int
-	Seq                int32 // that wrote its first cell, -1 = nobody knows
+	Seq                int32 // that wrote its first cell, -1 = unknown
 	PosFirst, PosEnd   int32 // PosFirst ≤ position < PosEnd
 	CellFirst, CellEnd int   // counted over all streams
 	Cells              int   // the most that it had at a time

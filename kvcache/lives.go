@@ -87,7 +87,7 @@ func (v *lives) end(l *Life, why Reason, ns int64) {
 	v.Ended(l)
 }
 
-// Wrote says that the rows of a micro-batch, which were placed, were written n times to the parts of a group.
+// Wrote records that the rows of a micro-batch, which were placed, were written n times to the parts of a group.
 func (v *lives) Wrote(group int, rows []Row, m *Moment, n int64) {
 	for i := range rows {
 		if at := rows[i].Cell; at >= 0 && at < len(v.of) && v.of[at] != nil {
@@ -96,7 +96,7 @@ func (v *lives) Wrote(group int, rows []Row, m *Moment, n int64) {
 	}
 }
 
-// Read says that the parts of a group were read n times in an execution: those cells of a stream that some token of
+// Read records that the parts of a group were read n times in an execution: those cells of a stream that some token of
 // it was allowed to read.
 func (v *lives) Read(group, stream int, cells *Bitmap, m *Moment, n int64) {
 	if stream < 0 || stream >= v.Streams {

@@ -12,14 +12,14 @@ const (
 
 var actions = [...]string{"allocate", "update", "evict"}
 
-// String returns the action's name as it stands in files.
+// String returns the action's name as written in files.
 func (a Action) String() string { return actions[a] }
 
 // Change is what one call or execution did to cells of one sequence.
 type Change struct {
 	Action           Action
 	Reason           Reason // of an eviction, or Loaded
-	Seq              int32  // -1 = nobody knows
+	Seq              int32  // -1 = unknown
 	PosFirst, PosEnd int32  // PosFirst ≤ position < PosEnd, the new ones where they were moved; PosUnknown
 	Cells            int
 	Written          int // of them, those whose keys or values the execution wrote

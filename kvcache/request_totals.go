@@ -108,7 +108,7 @@ type RequestsNow struct {
 	Exported *Exported `json:"otlp,omitempty"`
 }
 
-// Exported counts what became of spans. Those of a request that its caller does not sample are not among them.
+// Exported counts the outcome of spans. Those of a request that its caller does not sample are not among them.
 type Exported struct {
 	Spans   int64 `json:"spans_sent"`
 	Full    int64 `json:"spans_dropped_buffer_full"`

@@ -14,7 +14,7 @@ const (
 
 var kinds = label.Names[Kind]{What: "kind of memory", All: []string{"base", "swa", "recurrent"}}
 
-// String returns the kind's name as it stands in files.
+// String returns the kind's name as written in files.
 func (k Kind) String() string { return kinds.Text(k) }
 
 // MarshalText writes the kind's name.

@@ -107,7 +107,7 @@ type Doubts struct {
 	Unplaced int64 `json:"unplaced,omitempty"` // executions that write cells which are not known
 }
 
-// Clone returns a copy that does not change when the run goes on.
+// Clone returns a copy that does not change when the run continues.
 func (s *Snapshot) Clone() Snapshot {
 	copied := *s
 	copied.Lifetime, copied.Idle, copied.Reuse.Gap = s.Lifetime.clone(), s.Idle.clone(), s.Reuse.Gap.clone()

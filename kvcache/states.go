@@ -6,7 +6,7 @@ import (
 )
 
 // States is a cache of the states of recurrent layers, which a program changes as llama_memory_recurrent does. A
-// cell holds the state after one position of one sequence, or of several that have gone on alike. Computing tokens
+// cell holds the state after one position of one sequence, or of several that have continued alike. Computing tokens
 // replaces a state by the one after them, in the same cell or in another: that is an update, and its life continues.
 type States struct{ Cache }
 
@@ -15,7 +15,7 @@ func NewStates(s Shape) *States { return &States{newCache(s)} }
 
 // StateRow is a sequence, or a set of them, whose state a micro-batch replaces.
 type StateRow struct {
-	Seqs       []int32 // empty where nobody knows
+	Seqs       []int32 // empty where unknown
 	First, Pos int32   // positions of its first and last token in the micro-batch
 }
 
@@ -26,7 +26,7 @@ func firstOf(seqs []int32) int32 {
 	return seqs[0]
 }
 
-// Place says that the states after rows were written to neighbouring cells from head on, and those of the cells
+// Place records that the states after rows were written to neighbouring cells from head on, and those of the cells
 // sources[len(rows):] moved to the cells after them. sources[i] is the cell that the state of row i came from. It
 // returns the number of rows that are outside of the cache.
 func (c *States) Place(head int, rows []StateRow, sources []int64, ns int64) (outside int) {
@@ -204,7 +204,7 @@ func (c *States) Copy(from, to, _, _ int32, ns int64) {
 	}
 }
 
-// Touch says that the parts of a group were read and written so many times for each of n states from head on. Only a
+// Touch records that the parts of a group were read and written so many times for each of n states from head on. Only a
 // state that was written before was read.
 func (c *States) Touch(group, head, n int, m *Moment, write, read int64) {
 	for at := head; at < min(head+n, len(c.of)); at++ {

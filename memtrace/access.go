@@ -15,7 +15,7 @@ const (
 
 var accessOpNames = []string{"", "read", "write", "alloc", "free"}
 
-// String returns the op's name as it stands in files, "" where it is not known.
+// String returns the op's name as written in files, "" where it is not known.
 func (o AccessOp) String() string { return nameOf(o, accessOpNames, "access_op") }
 
 // ParseAccessOp is the inverse of String.
@@ -37,7 +37,7 @@ const (
 
 var collectorNames = []string{"graph", "perf", "ibs", "spe", "fault", "page"}
 
-// String returns the collector's name as it stands in files.
+// String returns the collector's name as written in files.
 func (c Collector) String() string { return nameOf(c, collectorNames, "collector") }
 
 // ParseCollector is the inverse of String.
@@ -70,7 +70,7 @@ const (
 var cacheLevelNames = []string{"", "L1", "LFB", "L2", "L3", "L4", "cache", "remote_cache", "DRAM", "remote_DRAM",
 	"PMEM", "CXL", "IO", "uncached"}
 
-// String returns the level's name as it stands in files, "" where it is not known.
+// String returns the level's name as written in files, "" where it is not known.
 func (l CacheLevel) String() string { return nameOf(l, cacheLevelNames, "cache_level") }
 
 // Access is one access to memory as a collector records it, before anybody says which region and phase it belongs to.

@@ -55,7 +55,7 @@ type Tensor struct {
 // or is not known, or half in another tensor.
 var ErrPlace = errors.New("no place for the tensor")
 
-// asRegion is the region that a buffer is before any tensor is known of.
+// asRegion returns the region that a buffer is before any tensor is known of.
 func (b *Buffer) asRegion() Region {
 	return Region{
 		Type: b.restType(), Name: fmt.Sprintf("%s buffer %d", cmp.Or(b.Type, "unnamed"), b.ID), Layer: NoLayer,
@@ -75,7 +75,7 @@ func (b *Buffer) holds(r *Region) RegionType {
 	return b.restType()
 }
 
-// restType is what is no tensor of the buffer.
+// restType returns the type of the bytes of a buffer outside its tensors.
 func (b *Buffer) restType() RegionType {
 	switch b.Usage {
 	case UsageWeights:

@@ -14,7 +14,7 @@ type clock struct {
 	begun   bool
 }
 
-// advance lets time go on.
+// advance moves the clock forward.
 func (c *clock) advance(ns int64) {
 	if !c.begun {
 		c.first, c.now, c.begun, c.turn = ns, ns, true, ns

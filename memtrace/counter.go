@@ -14,7 +14,7 @@ const (
 	maxRegions = 1 << 18 // that are distinguished
 )
 
-// lookup is what is kept of a region, and the key that it has; nil: nothing yet. Below 0 the key is one of a type.
+// lookup returns what is kept of a region, and the key that it has; nil: nothing yet. Below 0 the key is one of a type.
 func (t *byRegion[T]) lookup(id int, kind RegionType) (kept *T, key int) {
 	if uint(id) < uint(len(t.dense)) && t.dense[id] != nil {
 		return t.dense[id], id

@@ -201,7 +201,7 @@ func (s *Survival) CensoredShare() (float64, bool) {
 // KaplanMeier is the duration that a share p of all is estimated not to exceed, by the product-limit estimator
 // (Kaplan and Meier 1958): S(t) = Π (1 - d/n) over the durations up to t at which some ended, d being how many, of
 // n that had lasted so long. Of equal durations those that ended come first. It is false where S never falls to
-// 1-p: then so many are censored that nobody knows.
+// 1-p: too many durations are censored then.
 func (s *Survival) KaplanMeier(p float64) (v int64, ok bool) {
 	left, at := 1.0, s.Count
 	for b := range s.ordered() {

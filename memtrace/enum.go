@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// nameOf is the name of a value of an enumeration as it stands in files.
+// nameOf is the name of a value of an enumeration as written in files.
 func nameOf[T ~uint8](v T, names []string, kind string) string {
 	if int(v) < len(names) {
 		return names[v]

@@ -28,7 +28,8 @@ type piece struct {
 	tensors     []int
 }
 
-// Add says that a tensor is computed by a node, -1 for an input of the graph. Nodes come in order, inputs before them.
+// Add records that a tensor is computed by a node, -1 for an input of the graph. Nodes come in order, inputs before
+// them.
 func (l *Layout) Add(r *Region, buffer, offset, bytes uint64, node int) {
 	if bytes == 0 {
 		return
@@ -51,7 +52,7 @@ func (l *Layout) At(buffer, offset uint64, node int) Hit {
 	return l.hit(p.tensors[k-1], offset)
 }
 
-// onlyTensorAt is the tensor that lies at an offset of a buffer, if there is but one.
+// onlyTensorAt returns the tensor that lies at an offset of a buffer, if there is but one.
 func (l *Layout) onlyTensorAt(buffer, offset uint64) Hit {
 	p := l.piece(buffer, offset)
 	if p == nil || len(p.tensors) != 1 {
@@ -112,7 +113,7 @@ type activationKey struct {
 }
 
 // Activation is the region of a tensor that graphs of a context compute, or take in: one for all graphs, wherever
-// it lies in each. It says that it lies here now.
+// it lies in each. It records that the tensor is here now.
 func (m *RegionMap) Activation(ctx int, op string, occurrence int, t Tensor) *Region {
 	key := activationKey{ctx, t.Name, op, occurrence}
 	r := m.moving[key]

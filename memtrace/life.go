@@ -37,7 +37,7 @@ func (l *lives) write(s *space, r *region, start, end uint64, before []run[touch
 	l.takeOwnership(r, end-start, weight)
 }
 
-// takeOwnership lets bytes belong to a region that belonged to those that l.ends says.
+// takeOwnership moves bytes to a region from those in l.ends.
 func (l *lives) takeOwnership(r *region, bytes uint64, weight int64) {
 	fresh := int64(bytes) * weight
 	for i := range l.ends {
@@ -156,7 +156,7 @@ func needed(w *run[written], t *run[touched]) int64 {
 	return t.is.ns - w.is.ns
 }
 
-// live says that bytes of a region begin to live, or of fewer than 0 that they end.
+// live records that bytes of a region begin to live, or, below 0, that they end.
 func (m *Metrics) live(bytes, first, ns int64) { m.LiveNS -= float64(bytes) * float64(ns-first) }
 
 // end ends the lives of bytes, or the trace where they live on.

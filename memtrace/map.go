@@ -102,10 +102,10 @@ func (m *RegionMap) FreeBuffer(id uint64, ns int64) {
 // Buffer is what is known of a buffer; nil. It may not be changed.
 func (m *RegionMap) Buffer(id uint64) *Buffer { return m.buffers[id] }
 
-// Buffers are all of them in the order in which they were reported, freed ones too.
+// Buffers returns all buffers, freed ones included, in the order in which they were reported.
 func (m *RegionMap) Buffers() []*Buffer { return m.order }
 
-// Place says that a tensor lies in a buffer for as long as the buffer lives: a weight, or part of a cache. Reported
+// Place records that a tensor lies in a buffer for as long as the buffer lives: a weight, or part of a cache. Reported
 // again, or of a view, it returns the tensor that is known; given what others turn out to be views of, it takes
 // their place.
 func (m *RegionMap) Place(t Tensor) (*Region, error) {

@@ -17,7 +17,7 @@ type Mapping struct {
 	Offset     uint64 // in the file
 	Inode      uint64 // of the file, 0 = none
 	Path       string // of the file, or [heap], [stack] …; "" where there is none
-	// Static says that the variables or constants of an ELF object lie here, whose path Path is, even where they
+	// Static is true if the variables or constants of an ELF object lie here, whose path Path is, even where they
 	// are in no file, such as zeros (.bss).
 	Static bool
 }

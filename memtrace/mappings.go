@@ -18,7 +18,7 @@ type Mappings struct {
 // NewMappings makes one that keeps m.
 func NewMappings(m *RegionMap) *Mappings { return &Mappings{m: m} }
 
-// Map says that the process has mapped something at a time, in the place of what was there. What lies there as part
+// Map records that the process has mapped something at a time, in the place of what was there. What lies there as part
 // of the same, such as a heap that grows, stays.
 func (k *Mappings) Map(ns int64, p Mapping) {
 	if p.Start >= p.End {
@@ -61,7 +61,7 @@ func (k *Mappings) Look(ns int64, mappings []Mapping) {
 	k.set(ns, kept)
 }
 
-// Clear says that nothing is mapped any more: the process has become another program.
+// Clear records that nothing is mapped any more: the process has become another program.
 func (k *Mappings) Clear(ns int64) { k.set(ns, nil) }
 
 func (k *Mappings) set(ns int64, mappings []Mapping) {
@@ -112,7 +112,7 @@ func (p *Mapping) Cut(start, end uint64) []Mapping {
 	return []Mapping{part}
 }
 
-// splitAround is a mapping as the pieces that are there already, by address, and new ones between them.
+// splitAround returns a mapping as the pieces that are there already, by address, and new ones between them.
 func (p *Mapping) splitAround(there []Mapping) []Mapping {
 	var mappings []Mapping
 	at := p.Start

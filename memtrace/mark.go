@@ -28,7 +28,7 @@ type Mark struct {
 	// Phase and Step are the values of these columns of trace.parquet that the name stands for; "": none.
 	Phase string `json:"phase,omitempty"`
 	Step  string `json:"step,omitempty"`
-	// Inferred says that nobody set the marker: it follows from page faults.
+	// Inferred is true if nobody set the marker: it follows from page faults.
 	Inferred bool `json:"inferred,omitempty"`
 }
 

@@ -18,7 +18,7 @@ type Touch struct {
 	Region int      // number of its region, negative: not known
 	Op     AccessOp // an op that is not known counts as a read
 	Type   RegionType
-	// Scattered says that the bytes lie somewhere from Offset on: it is not known where, and only their number counts.
+	// Scattered is true if the bytes lie somewhere from Offset on: it is not known where, and only their number counts.
 	Scattered bool
 	Ended     bool   // of OpFree: the run ended, not the need for what the memory held
 	Pieces    int64  // of Size/Pieces bytes each; 0 is 1

@@ -58,7 +58,7 @@ func (r *recency) sum(at int) {
 	}
 }
 
-// addNewest lets bytes come into the newest slot.
+// addNewest adds bytes to the newest slot.
 func (r *recency) addNewest(slot int32, bytes int64) {
 	r.slots[slot] += bytes
 	r.all += bytes
@@ -102,7 +102,7 @@ func (r *recency) since(slot int32) int64 {
 	return bytes
 }
 
-// groupOf is the group that a value is in.
+// groupOf returns the group that a value is in.
 func groupOf(values []int64, at int) *[slotGroup]int64 {
 	return (*[slotGroup]int64)(values[at&^(slotGroup-1):])
 }

@@ -21,7 +21,7 @@ const (
 var regionTypeNames = []string{"other", "weight", "kv_cache", "activation", "compute_buffer", "runtime", "padding",
 	"code", "stack", "static_data"}
 
-// String returns the type's name as it stands in files.
+// String returns the type's name as written in files.
 func (t RegionType) String() string { return nameOf(t, regionTypeNames, "region_type") }
 
 // ParseRegionType is the inverse of String.
@@ -69,7 +69,7 @@ func (r *Region) Root() *Region {
 	return r
 }
 
-// UsedBy notes that graphs of a context use a cache. One that several use is none's.
+// UsedBy notes that graphs of a context use a cache. A cache that several contexts use belongs to none of them.
 func (r *Region) UsedBy(ctx int) {
 	switch {
 	case r.several || r.Ctx == ctx:

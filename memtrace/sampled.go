@@ -58,7 +58,7 @@ func (e *Estimate) Interval() (low, high float64) {
 	return max(e.Events-half, float64(e.Samples)), e.Events + half
 }
 
-// total is the estimate of the events of all ops.
+// total returns the estimate of the events of all ops.
 func (t *SampledType) total() (all Estimate) {
 	for i := range t.Ops {
 		all.Merge(&t.Ops[i])

@@ -10,7 +10,7 @@ type spans struct {
 	segments []segment // by address, disjoint; nothing was ever live between them
 }
 
-// segment is addresses that had always the same in common.
+// segment is a range of addresses that always belonged to the same regions.
 type segment struct {
 	start, end uint64
 	epochs     []epoch // by time
@@ -33,7 +33,7 @@ func (s *spans) add(start, end uint64, number int, from int64) {
 	})
 }
 
-// end lets it be live no more from a time on.
+// end removes a region from the live ones of a range of addresses, from time to on.
 func (s *spans) end(start, end uint64, number int, to int64) {
 	s.each(start, end, func(g *segment) {
 		for i := g.epoch(to); i < len(g.epochs); i++ {

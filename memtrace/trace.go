@@ -11,7 +11,7 @@ const (
 	ColumnText // UTF-8, few different ones
 )
 
-// Units of columns, as they stand in files.
+// Units of columns, as written in files.
 const (
 	unixNS  = "ns since 1970-01-01 00:00 UTC"
 	inNS    = "ns"
@@ -132,7 +132,7 @@ type Ledger struct {
 // TraceFlag is a set of what is to be known of a row of the ledger beside its columns.
 type TraceFlag int32
 
-// The flags. The numbers stand in files.
+// The flags. The numbers are stored in files.
 const (
 	// TraceFusible: a result that only the next op reads, value by value. A backend that computes both at once
 	// keeps it in registers.
@@ -170,7 +170,7 @@ const (
 
 var tracePhaseNames = []string{"weight_load", "generation", "teardown", "setup", "maintenance"}
 
-// String returns the phase's name as it stands in files.
+// String returns the phase's name as written in files.
 func (p Phase) String() string { return nameOf(p, tracePhaseNames, "phase") }
 
 // ParsePhase is the inverse of String.
@@ -191,5 +191,5 @@ const (
 
 var timeSourceNames = []string{"", "op", "range", "graph", "copy"}
 
-// String returns the source's name as it stands in files, "" where there is none.
+// String returns the source's name as written in files, "" where there is none.
 func (t TimeSource) String() string { return nameOf(t, timeSourceNames, "time_source") }

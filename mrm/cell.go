@@ -35,7 +35,7 @@ type Input struct {
 	Tokens []int64
 }
 
-// bytes are the input as a value of JSON, which is what its sum is of.
+// bytes returns the input as a value of JSON, which is what its sum is of.
 func (in *Input) bytes() []byte {
 	var v any = in.Text
 	if in.Tokens != nil {

@@ -14,7 +14,7 @@ const DefaultFile = "config/default_experiment.yaml"
 // Config is an experiment, as its file describes it. The tags are all there is to say about a key: from them come
 // the decoder's checks, the JSON schema, the annotated default and the table in docs/MRM.md.
 //
-// Where a list is wanted one value may stand alone. A relative path of a model or prompt starts at the file's
+// Where a list is wanted a single value is accepted. A relative path of a model or prompt starts at the file's
 // folder, output.dir where the program runs.
 type Config struct {
 	Experiment Settings  `yaml:"experiment" doc:"which experiment this is"`
@@ -123,7 +123,7 @@ func (c *Config) Notes() []string { return c.notes }
 // problems collects what is wrong with the file.
 func (c *Config) problems() *Problems { return &Problems{File: c.file, places: c.places} }
 
-// resolvePath is a path that the file names, from where the program runs.
+// resolvePath returns a path that the file names, from where the program runs.
 func (c *Config) resolvePath(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path

@@ -33,7 +33,7 @@ func (d *decoder) addProblem(node ast.Node, remedy, cause string, args ...any) {
 	d.problems.addAt(at(node.GetToken()), fmt.Sprintf(cause, args...), remedy)
 }
 
-// fields are those of a struct that stand in files, by key.
+// fields are the fields of a struct that files contain, by key.
 func fields(t reflect.Type) (keys []string, byKey map[string]reflect.StructField) {
 	byKey = map[string]reflect.StructField{}
 	for i := range t.NumField() {
@@ -180,7 +180,7 @@ func (d *decoder) value(node ast.Node, path string, v reflect.Value, tag reflect
 	}
 }
 
-// list fills a list from a sequence, or from one value that stands alone.
+// list fills a list from a sequence, or from one value that is alone.
 func (d *decoder) list(node ast.Node, path string, v reflect.Value, tag reflect.StructTag) {
 	items := []ast.Node{node}
 	sequence, ok := node.(*ast.SequenceNode)

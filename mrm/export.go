@@ -33,7 +33,7 @@ type RunExporter struct {
 type Export struct {
 	// From is a directory that a recorder has sealed. Its files are moved out of it, behind everything else.
 	From string
-	// Metadata is what stands in metadata.json; RunID and SchemaVersion are filled in.
+	// Metadata is what metadata.json holds; RunID and SchemaVersion are filled in.
 	Metadata *memory.Metadata
 	// Metrics writes metrics.csv; nil: there is none.
 	Metrics func(io.Writer) error

@@ -21,7 +21,7 @@ type found struct {
 	err  error // why its metadata could not be read
 }
 
-// runs are the sealed runs of a folder of results, those that are contaminated behind the others.
+// runs returns the sealed runs of a folder of results, those that are contaminated behind the others.
 func runs(out string) []found { return newer(out, nil) }
 
 // newer are known runs and those that were sealed since.

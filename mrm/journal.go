@@ -15,7 +15,7 @@ import (
 )
 
 // journalName is the file in which an experiment notes what happened, below output.dir/.mrm/NAME. It contains
-// nothing that the sealed directories do not: without it, an experiment goes on as well, and knows less of how long
+// nothing that the sealed directories do not: without it, an experiment continues as well, and knows less of how long
 // cells take.
 const journalName = "journal.jsonl"
 
@@ -62,8 +62,8 @@ func note(folder string, cell *Cell, e entry) error {
 // maxJournal bounds a journal in bytes: a cell notes a few hundred.
 const maxJournal = 64 << 20
 
-// readJournal reads the journal of an experiment; without one it is empty. What is no entry, such as a line that a
-// kill cut off, is passed over.
+// readJournal reads the journal of an experiment; without one it is empty. A line that is not an entry, such as a line
+// that a kill cut off, is passed over.
 func readJournal(out, experiment string) ([]entry, error) {
 	text, err := cli.ReadFile(filepath.Join(out, workFolder, experiment, journalName), maxJournal)
 	if errors.Is(err, fs.ErrNotExist) {

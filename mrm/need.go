@@ -36,7 +36,7 @@ func (f Figure) MarshalJSON() ([]byte, error) {
 	}{f.Tag, f.From})
 }
 
-// text are a figure for people.
+// text returns a figure for people.
 func (f Figure) text(write func(float64) string) string {
 	if f.Tag == Unknown {
 		return "-"
@@ -82,7 +82,7 @@ type Speeds struct {
 	Both, Peak, Bytes float64
 }
 
-// runs is the number of runs that the speeds are from, in words.
+// runs returns the number of runs that the speeds are from, in words.
 func (s *Speeds) runs() string {
 	if s.Runs == 1 {
 		return "1 earlier run"

@@ -103,7 +103,7 @@ func (w *work) step(event Event, text string) {
 	w.report(event)
 }
 
-// otherLoad is how busy the machine is without us, as a share of all processors.
+// otherLoad returns how busy the machine is without us, as a share of all processors.
 func (w *work) otherLoad(ctx context.Context) (*float64, error) {
 	root := os.DirFS("/")
 	before, _, err := machine.ReadTicks(root)

@@ -112,7 +112,7 @@ func doneBy(cell *Cell, experiment string, sealed []found) *found {
 	return nil
 }
 
-// limits is the cell that takes most memory, and all that cells take of the disk and of time. The tags are the
+// limits returns the cell that takes most memory, and all that cells take of the disk and of time. The tags are the
 // weakest ones.
 func (p *Plan) limits() (cell *Cell, memory, disk, time Figure) {
 	rank := map[Tag]int{Computed: 1, Measured: 2, Estimated: 3, Unknown: 4}
@@ -214,7 +214,7 @@ func (p *Plan) table(out io.Writer) {
 	present.Table(out, rows)
 }
 
-// orDash is a number, or a dash for 0: a key that is not passed to a program.
+// orDash returns a number, or a dash for 0: a key that is not passed to a program.
 func orDash(n int) string {
 	if n == 0 {
 		return "-"

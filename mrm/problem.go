@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// place is where something stands in a file, both from 1; 0 is the file as a whole.
+// place is the position of something in a file, both from 1; 0 is the file as a whole.
 type place struct{ line, column int }
 
 // Problem is one thing that is wrong with a configuration.

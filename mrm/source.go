@@ -83,7 +83,7 @@ func (c *Config) open(m Model) (*Source, error) {
 	return describe(m, path, file, info.Size())
 }
 
-// withoutPath is an error without its path.
+// withoutPath returns an error without its path.
 func withoutPath(err error) error {
 	var program *exec.Error
 	if errors.As(err, &program) {

@@ -133,7 +133,7 @@ func groupThrottled(root fs.FS) *int64 {
 	return &times
 }
 
-// sample takes one sample, at a time of any steady clock.
+// sample takes one sample. ns is the time on any monotonic clock.
 func (w *watch) sample(ns int64) {
 	all, each, err := machine.ReadTicks(w.root)
 	if err != nil {
@@ -170,9 +170,9 @@ func since(before, now *int64) *int64 {
 	return &grown
 }
 
-// otherProcessesPercent is what other processes than ours used of all processors since the watch began, in percent; nil
-// where that is not known. own is what ours used, in nanoseconds, and perSecond how many of the kernel's units a second
-// has.
+// otherProcessesPercent returns what other processes than ours used of all processors since the watch began, in
+// percent; nil where that is not known. own is what ours used, in nanoseconds, and perSecond how many of the kernel's
+// units a second has.
 func (w *watch) otherProcessesPercent(own, perSecond int64) *float64 {
 	all := w.last.All - w.start.All
 	if w.err != nil || all <= 0 {

@@ -1,7 +1,7 @@
 package resource
 
-// Phase says that a context's executions are of another phase from this one on; or, with LastExec, what executions were
-// that had been reported before it was decided.
+// Phase records that a context's executions are of another phase from this one on; or, with LastExec, what executions
+// were that had been reported before it was decided.
 type Phase struct {
 	Header
 	Phase    string  `json:"phase"`
@@ -18,7 +18,7 @@ type Loss struct {
 	Count uint64 `json:"count"`
 }
 
-// LevelChange says that another level holds from the next graph on.
+// LevelChange records that another level holds from the next graph on.
 type LevelChange struct {
 	Header
 	Level    Level `json:"level"`

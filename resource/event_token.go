@@ -22,7 +22,7 @@ type OutputToken struct {
 	SeqID      *int32  `json:"seq_id,omitempty"`
 	// LatencyNS is the time since the sequence's token before, from graph entry to graph entry.
 	LatencyNS *int64 `json:"latency_ns,omitempty"`
-	// First says that this one before it is a prompt's: LatencyNS is the time of the prompt's last graph and after it.
+	// First is true for the first generated token: LatencyNS then starts at the prompt's last graph.
 	First bool `json:"first,omitempty"`
 }
 

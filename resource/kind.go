@@ -54,7 +54,7 @@ var kindNames = label.Names[Kind]{What: "event", Use: "docs/EVENTS.md lists thos
 // Kinds are the names of all kinds; index k is that of Kind(k).
 func Kinds() []string { return kindNames.All }
 
-// String returns the kind's name as it stands in files.
+// String returns the kind's name as written in files.
 func (k Kind) String() string { return kindNames.Text(k) }
 
 // ParseKind is the inverse of String.

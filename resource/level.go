@@ -15,7 +15,7 @@ const (
 	Minimal  Level = iota // executions as a whole; nothing in the model's process is waited for
 	Detailed              // layers and components with their times
 	Verbose               // every op
-	Off                   // while a run goes on: nothing but the session, changes of the level and losses
+	Off                   // while a run is live: nothing but the session, changes of the level and losses
 )
 
 var levelNames = label.Names[Level]{What: "level", All: []string{"MINIMAL", "DETAILED", "VERBOSE", "OFF"}}

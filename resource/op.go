@@ -14,7 +14,7 @@ func (t Tensor) Elements() int64 { return t.NE[0] * t.NE[1] * t.NE[2] * t.NE[3] 
 // Rows is the number of rows.
 func (t Tensor) Rows() int64 { return t.NE[1] * t.NE[2] * t.NE[3] }
 
-// bytes is the size of n values of the tensor's type, in whole blocks; false where the type is not known.
+// bytes returns the size of n values of the tensor's type, in whole blocks; false where the type is not known.
 func (t Tensor) bytes(n int64) (int64, bool) {
 	if t.BlockValues <= 0 || n%t.BlockValues != 0 {
 		return 0, false

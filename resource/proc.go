@@ -25,7 +25,7 @@ type Stat struct {
 // StatCounts are what grows while a process runs.
 type StatCounts struct{ Minor, Major, User, System uint64 }
 
-// ParseStat reads the text of /proc/PID/stat, or of a thread's. The name stands in parentheses and may hold anything.
+// ParseStat reads the text of /proc/PID/stat, or of a thread's. The name is in parentheses and may hold anything.
 func ParseStat(text []byte) (s Stat, err error) {
 	open, end := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
 	if open < 0 || end < open {

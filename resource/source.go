@@ -15,7 +15,7 @@ const (
 var sourceNames = label.Names[Source]{What: "source", All: []string{"estimated", "computed", "measured"},
 	Use: "use estimated, computed or measured"}
 
-// String returns the source's name as it stands in files.
+// String returns the source's name as written in files.
 func (s Source) String() string { return sourceNames.Text(s) }
 
 // MarshalText writes the source's name.
@@ -40,7 +40,7 @@ var timeSourceNames = label.Names[TimeSource]{What: "time source",
 	All: []string{"", "op", "range", "graph", "synchronize"},
 	Use: "use op, range, graph or synchronize"}
 
-// String returns the time source's name as it stands in files.
+// String returns the time source's name as written in files.
 func (t TimeSource) String() string { return timeSourceNames.Text(t) }
 
 // MarshalText writes the time source's name.

@@ -1,7 +1,7 @@
 package resource
 
 // ThreadLine is how one thread spent an interval. The times add up to LivedNS, which is at most the interval. A
-// wait or a sleep that goes on over the end of the interval counts in each with its own part.
+// wait or a sleep that continues over the end of the interval counts in each with its own part.
 //
 // What a thread waits for is decided when it goes to sleep (resource/sched has the table): a disk, if the kernel
 // counts the sleep as I/O; else by the system call that it sleeps in. A futex may be a lock or a condition variable

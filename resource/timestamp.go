@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Timestamp is a time in microseconds since 1970. It is written as LRI documents it, a quoted number. It is
-// read in all three forms that B has: quoted number, number, and local time without zone, "2025-11-21
-// 10:15:00.123".
+// Timestamp is a time in microseconds since 1970. It is written as a quoted number, as LRI documents it. All three
+// forms that LRI writes can be read: a quoted number, a number, and local time without a zone ("2025-11-21
+// 10:15:00.123").
 type Timestamp int64
 
 // localForm is how LRI's sessions, layers and components write their time.

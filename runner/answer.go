@@ -16,7 +16,7 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 )
 
-// Answer is what became of one prompt of many: one line of JSON. It holds an Error or a Completion.
+// Answer is the outcome of one prompt of many: one line of JSON. It holds an Error or a Completion.
 type Answer struct {
 	Line  int             `json:"line"`         // of the prompt file, counted from 1
 	ID    json.RawMessage `json:"id,omitempty"` // as the prompt's line gave it
@@ -26,7 +26,7 @@ type Answer struct {
 
 // Completion is what was generated. Times are nanoseconds of the monotonic clock since the prompt got its sequence.
 type Completion struct {
-	Text         string          `json:"text"`                 // what is no UTF-8 in it is U+FFFD
+	Text         string          `json:"text"`                 // invalid UTF-8 is replaced by U+FFFD
 	TextBytes    []byte          `json:"text_bytes,omitempty"` // in base64, only where some of it is no UTF-8
 	Tokens       []llama.Token   `json:"tokens"`
 	TokenNs      []int64         `json:"token_ns"` // when each was chosen
@@ -44,7 +44,7 @@ type Completion struct {
 // TokenLogprobs is how likely the model found a token, before any sampler.
 type TokenLogprobs struct {
 	ID      llama.Token    `json:"id"`
-	Token   string         `json:"token"` // text; what is no UTF-8 in it is U+FFFD
+	Token   string         `json:"token"` // text; invalid UTF-8 is replaced by U+FFFD
 	Logprob *float64       `json:"logprob,omitempty"`
 	Top     []TokenLogprob `json:"top"` // the likeliest first, without those whose logit is NaN
 }

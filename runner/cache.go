@@ -63,7 +63,7 @@ func (c *promptCache) open(r *run, prompt string, tokens []llama.Token) ([]llama
 	if match == 0 {
 		return tokens, nil
 	}
-	c.before = false // as llama-completion: a prompt that goes on where the cache ends is not saved
+	c.before = false // as llama-completion: a prompt that continues where the cache ends is not saved
 	// The last token that remains is decoded once more. A recording takes a token behind logits for a generated one.
 	again := sequence{llama: r.llama, batch: r.batch, pos: llama.Pos(match - 1)}
 	if err := again.decode(c.tokens[match-1:], match == len(tokens)); err != nil {
@@ -89,7 +89,7 @@ func (c *promptCache) match(x *llama.Context, tokens []llama.Token) int {
 	return match
 }
 
-// cachedTokens is how many tokens of a part of the prompt are in the cache.
+// cachedTokens returns how many tokens of a part of the prompt are in the cache.
 func (c *promptCache) cachedTokens(part []llama.Token) int {
 	n := min(len(c.tokens)-c.used, len(part))
 	if c.path == "" || n <= 0 {

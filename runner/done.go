@@ -81,7 +81,7 @@ type earlier struct {
 
 func newEarlier(file *os.File) *earlier { return &earlier{file: file, in: NewAnswerReader(file)} }
 
-// next is the next of them that holds without being computed again.
+// next returns the next of them that holds without being computed again.
 func (e *earlier) next() (a Answer, err error) {
 	a, size, ok := e.in.Next()
 	if !ok {

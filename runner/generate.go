@@ -123,7 +123,7 @@ func (r *run) decoded(g *llama.Generation, pending llama.Token, chosen []llama.T
 	r.cache.add(chosen[:g.Decoded]...)
 }
 
-// appendTokens makes tokens part of the text and writes it.
+// appendTokens adds tokens to the text and writes it.
 func (r *run) appendTokens(tokens []llama.Token) error {
 	for _, token := range tokens {
 		r.result.Tokens++

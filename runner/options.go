@@ -41,7 +41,7 @@ type Options struct {
 	Seed uint32
 	// Done, unless it is nil, says what RunPrompts continues.
 	Done *Done
-	// State, unless it is nil, lets Run keep what it can be gone on from, or begin there.
+	// State, unless it is nil, lets Run keep what it can be resumed from, or begin there.
 	State *State
 	// KeepCold leaves the warm-up out that Config may ask for: a resumed run had it when it began.
 	KeepCold bool

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeBytes is how many bytes the file system of path has left.
+// freeBytes returns how many bytes the file system of path has left.
 func freeBytes(path string) int64 {
 	var s unix.Statfs_t
 	if unix.Statfs(path, &s) != nil {

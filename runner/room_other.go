@@ -4,5 +4,5 @@ package runner
 
 import "math"
 
-// freeBytes is unknown here, and taken to be enough.
+// freeBytes returns unknown here, and taken to be enough.
 func freeBytes(string) int64 { return math.MaxInt64 }

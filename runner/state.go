@@ -18,11 +18,11 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// State says where Run keeps what it can be gone on from, and where it begins. It is for one prompt, without a
+// State says where Run keeps what it can be resumed from, and where it begins. It is for one prompt, without a
 // prompt cache, and for samplers that draw as many random numbers as they are applied to tokens: of the others
 // nothing that is kept says where they are.
 type State struct {
-	Folder string `json:"folder"`         // an existing one, which may be moved while the run goes on
+	Folder string `json:"folder"`         // an existing one, which may be moved while the run is live
 	Every  int    `json:"every"`          // tokens from one to the next; 0: none is kept
 	Step   int64  `json:"step,omitempty"` // states are kept at multiples of it; 0: at any token
 	From   int64  `json:"from,omitempty"` // Tokens of the Moment to begin at; 0: the beginning
@@ -161,7 +161,7 @@ func (s *states) left(r *run) int {
 }
 
 // update takes the tokens chosen since the last turn and keeps the state when it is time for one: all but the last of
-// them are decoded, and that one is about to be. A run whose state cannot be written goes on without; so does one
+// them are decoded, and that one is about to be. A run whose state cannot be written continues without; so does one
 // whose context was shifted, for llama.cpp puts the cells of such a memory elsewhere when it is loaded.
 func (s *states) update(r *run, tokens []llama.Token) {
 	if s.folder == nil || s.every == 0 {
@@ -203,7 +203,7 @@ func (s *states) save(r *run) error {
 	return s.publish(state, func(path string) error { return os.WriteFile(path, text, 0o600) })
 }
 
-// publish puts a file in its place when it is on the disk.
+// publish renames a file to its final path once it is synced.
 func (s *states) publish(path string, write func(path string) error) error {
 	part := path + partSuffix
 	err := write(part)

@@ -159,7 +159,7 @@ func (a *diffArgs) compare(ctx context.Context, run, other *tensors.Run, out io.
 	return d, tensors.WriteDiff(out, d, by, groups.Lines())
 }
 
-// checkBounds holds the whole against the bounds.
+// checkBounds compares the result with the bounds.
 func (a *diffArgs) checkBounds(d *tensors.Diff) error {
 	var broken []string
 	for _, b := range a.bounds {

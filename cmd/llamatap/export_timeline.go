@@ -93,7 +93,7 @@ func (a *exportArgs) onlyFlags(what string, names ...string) error {
 	return nil
 }
 
-// howToOpen says how a timeline is looked at.
+// howToOpen returns the instructions for viewing a timeline.
 func howToOpen(format, path string) string {
 	switch format {
 	case export.Perfetto:

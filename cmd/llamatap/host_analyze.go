@@ -167,7 +167,7 @@ func (a *analyzeArguments) check(rest []string) (err error) {
 	return nil
 }
 
-// exists reports whether there is something of a name.
+// exists reports whether a file exists.
 func exists(name string) bool {
 	_, err := os.Stat(name)
 	return !errors.Is(err, fs.ErrNotExist)

@@ -91,7 +91,7 @@ type link struct {
 	found        place
 }
 
-// inspect finds out what is there. A folder is an error: nothing replaces one.
+// inspect reads the current state of the path. A folder is an error, because it is never replaced.
 func (l *link) inspect() error {
 	info, err := os.Lstat(l.path)
 	switch {

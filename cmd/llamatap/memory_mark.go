@@ -27,7 +27,7 @@ was sampled in it. The recorded program, or a script that runs alongside, calls 
 			var form reportForm
 			path := ""
 			f.Add("--run DIR", &path,
-				"the run, or a folder whose newest live recording is meant (default: the recording that started this "+
+				"the run, or a folder whose newest live recording is marked (default: the recording that started this "+
 					"program, else the newest below "+defaultOut()+")")
 			form.define(f, "text", "json")
 			return func(args []string) error {

@@ -157,7 +157,7 @@ func (a *mrmAnalyzeArguments) run(out io.Writer, rest []string) error {
 	return nil
 }
 
-// runs are the directories to analyse. Thresholds and windows of an experiment are those of its configuration,
+// runs returns the directories to analyse. Thresholds and windows of an experiment are those of its configuration,
 // where no flag says otherwise.
 func (a *mrmAnalyzeArguments) runs(given []string) ([]string, error) {
 	if a.config == "" {

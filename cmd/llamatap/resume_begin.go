@@ -166,7 +166,7 @@ type answering struct {
 	tokens  int64 // up to where it is done
 }
 
-// append takes in what comes next in the recording; false: nothing after it is done.
+// append adds the next item of the recording; it returns false after the last one.
 func (a *answering) append(it stream.Item) bool {
 	if it.Execution == nil || it.Execution.Phase == ggmlhooks.PhaseSetup {
 		return true

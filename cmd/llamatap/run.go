@@ -94,7 +94,7 @@ func runRun(args []string) error {
 	if err := checkAllRows(cfg, recorders); err != nil {
 		return err
 	}
-	if before == nil { // what is resumed goes on as it began
+	if before == nil { // what is resumed continues as it began
 		if err := checkMaps(cfg, recorders); err != nil {
 			return err
 		}

@@ -141,8 +141,8 @@ func resolveRun(args ...string) (string, error) {
 	return path, holdsRuns(path)
 }
 
-// resolveAny finds the run that the arguments of a command name, to read it: of a sealed one it prints which files are
-// not as large as they were.
+// resolveAny finds the run that the arguments of a command name. For a sealed run it prints the files whose size
+// differs from the manifest.
 func resolveAny(args ...string) (string, error) {
 	dir, err := findRun(args...)
 	if err != nil {
@@ -181,7 +181,7 @@ func holdsRuns(folder string) error {
 
 // findRun finds the run that the arguments of a command name: by a directory or stream, by its name, by what follows
 // the last underscore of its name, or the newest for no argument. A run in object storage is copied into the cache.
-// What is no run is returned as it is: who opens it reports what is wrong.
+// A path that is not a run is returned unchanged: opening it reports the error.
 func findRun(args ...string) (string, error) {
 	name := strings.Join(args, "")
 	if object.Is(name) {

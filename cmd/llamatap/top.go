@@ -260,7 +260,7 @@ func readKeys(keys chan<- byte) {
 	}
 }
 
-// handleKey does what a key asks for; false: it ends the program. In raw mode Ctrl-C is a key.
+// handleKey handles a key; it returns false for the keys that end the program. In raw mode Ctrl-C is a key.
 func (t *topping) handleKey(key byte) bool {
 	wasHelp := t.help
 	t.help = false

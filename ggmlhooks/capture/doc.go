@@ -1,3 +1,3 @@
 // Package capture records the activations of a run: it writes the executions that an assembler hands it, with their
-// tensors, to a stream, hands on their tokens, and counts what became of every tensor that was selected.
+// tensors, to a stream, hands on their tokens, and counts the outcome of every tensor that was selected.
 package capture

@@ -58,7 +58,7 @@ type Recorder struct {
 	refusing bool
 }
 
-// execution is what became of an execution's tensors.
+// execution is the state of an execution's tensors.
 type execution struct {
 	g       *graph // nil: it was not started
 	written bool   // the stream has it
@@ -103,7 +103,7 @@ func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 	return nil
 }
 
-// stateOf returns what became of an execution so far.
+// stateOf returns the outcome of an execution so far.
 func (r *Recorder) stateOf(x *ggmlhooks.Execution) *execution {
 	e := r.open[x.Number]
 	if e == nil {
@@ -245,7 +245,7 @@ func (r *Recorder) Refuse(started []*ggmlhooks.Execution) error {
 }
 
 // Whole reports whether every execution of which something was written is settled. Then, after FlushTokens, the
-// stream may end and another one go on.
+// stream may end and another one continue.
 func (r *Recorder) Whole() bool { return len(r.open) == 0 }
 
 // FlushTokens hands on the tokens of every settled execution, whatever comes before them: the file that they belong to

@@ -22,7 +22,7 @@ type tokenRun struct {
 }
 
 // maxWaiting bounds how many executions wait. A context that is never decided about must not keep the others'
-// tokens for ever: beyond this they are written out of order.
+// tokens forever: beyond this they are written out of order.
 const maxWaiting = 1 << 16
 
 // add takes the tokens of an execution in. It copies them.

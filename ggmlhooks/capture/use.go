@@ -16,7 +16,7 @@ type Use struct {
 	Drafts   map[ggmlhooks.Phase]int64
 	Rejected int64
 	// AloneRows and AloneNS are those of executions whose tokens are all of the phase: rates are of these, for of a
-	// mixed one nobody knows which tokens took how long. They have the time of a draft model's executions, and not its
+	// mixed one it is unknown which tokens took how long. They have the time of a draft model's executions, and not its
 	// rows, nor drafts of such executions that were rejected.
 	AloneRows, AloneNS map[ggmlhooks.Phase]int64
 
@@ -36,7 +36,7 @@ type Use struct {
 	Paths                          []Path                  // how tensors were captured, by name
 }
 
-// Flow is what became of the selected tensors of executions, and what recording them cost the model. Of executions
+// Flow is the outcome of the selected tensors of executions, and what recording them cost the model. Of executions
 // that have ended, Selected is the sum of Written, Refused, Discarded and Losses.
 type Flow struct {
 	Selected  ggmlhooks.Count // computed and wanted
@@ -138,7 +138,7 @@ func (u *Use) add(x *ggmlhooks.Execution, flow *Flow, thrown bool) {
 			u.Drafts[x.Rows[i].Phase]++
 		}
 	}
-	if hasOnePhase(x) && x.Ended { // else nobody knows how long it took
+	if hasOnePhase(x) && x.Ended { // else it is unknown how long it took
 		if !x.Drafts {
 			u.AloneRows[x.Phase] += int64(len(x.Rows))
 		}

@@ -175,7 +175,7 @@ func (t *Table) noteMissing(why string) {
 // tokenText is the text of a token, which is quoted except in CSV.
 type tokenText string
 
-// texts are the tokens' texts; nil where the run has none.
+// texts returns the tokens' texts; nil where the run has none.
 func (a *Analysis) texts() map[int64]any {
 	texts := map[int64]any{}
 	if a.TokenMetadata != nil {

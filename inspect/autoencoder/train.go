@@ -188,7 +188,7 @@ const (
 	rateDecay     = 0.2
 )
 
-// rampShare is how far a step is through the first share of all steps, from above 0 to 1.
+// rampShare returns how far a step is through the first share of all steps, from above 0 to 1.
 func (t *Trainer) rampShare(step int, share float64) float64 {
 	return min(1, float64(step+1)/max(1, share*float64(t.steps)))
 }
@@ -256,7 +256,7 @@ func (t *Trainer) adam(first, end int, step, correct float32) {
 	t.engine.Adam(t.all[first:end], t.gradients[first:end], t.moment1[first:end], t.moment2[first:end], step, correct)
 }
 
-// bytes is how much memory training takes, but for lists of what is active.
+// bytes returns how much memory training takes, but for lists of what is active.
 func (o *Options) bytes(width int) int64 {
 	parameters := int64(2*width+3) * int64(o.Features)
 	rows := int64(min(o.Batch, max(maxPassValues/o.Features, blockRows)))

@@ -15,10 +15,10 @@ type draft struct {
 	force bool // replaces what is at its place
 }
 
-// ErrExists is wrapped when something stands at the place of an export already.
+// ErrExists is wrapped when the output of an export already exists.
 var ErrExists = errors.New("is there already")
 
-// newDraft begins an export that is to stand at final.
+// newDraft begins an export that will be published at final.
 func newDraft(final string, force bool) (draft, error) {
 	final = filepath.Clean(final)
 	if info, err := os.Lstat(final); err == nil && !force {

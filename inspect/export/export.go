@@ -148,7 +148,7 @@ func (e *exporter) write() error {
 	return e.dataset()
 }
 
-// destination is where the export goes, and whether that is in the run directory.
+// destination returns where the export goes, and whether that is in the run directory.
 func (o *Options) destination(run *tensors.Run) (path string, derived bool, err error) {
 	path = o.Out
 	if path == "" {

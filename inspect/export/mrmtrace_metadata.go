@@ -34,7 +34,7 @@ type mrmMetadata struct {
 	} `json:"model"`
 	Collector struct {
 		Type string `json:"type"`
-		// InferredPhases says that nobody set the markers that the column phase follows from.
+		// InferredPhases is true if nobody set the markers that the column phase follows from.
 		InferredPhases bool `json:"llamatap_phases_inferred,omitempty"`
 	} `json:"collector"`
 	Generation struct {
@@ -146,7 +146,7 @@ func (e *mrmTrace) list(path string) error {
 	})
 }
 
-// line is the run's line of manifest.csv.
+// line returns the run's line of manifest.csv.
 func (e *mrmTrace) line() []string {
 	m := &e.about
 	types := e.trace.observed.Types()

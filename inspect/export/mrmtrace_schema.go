@@ -102,7 +102,7 @@ func typeOf(kind memtrace.RegionType) (string, memtrace.RegionType) {
 	return memtrace.Runtime.String(), memtrace.Runtime
 }
 
-// phaseOf is mrm-trace's phase: warm-up comes before generation, and work on caches is part of it.
+// phaseOf returns mrm-trace's phase: warm-up comes before generation, and work on caches is part of it.
 func phaseOf(name string) string {
 	switch name {
 	case memtrace.Setup.String():

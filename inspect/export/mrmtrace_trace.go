@@ -55,7 +55,7 @@ type pageAccess struct {
 	kind                           memtrace.RegionType
 }
 
-// addRows takes some rows of llamatap's table.
+// addRows adds rows of llamatap's table.
 func (t *mrmTracer) addRows(r *memory.Rows) error {
 	for row := range r.N {
 		if err := t.row(r, row); err != nil {

@@ -154,7 +154,7 @@ type fileNames map[string]bool
 // maxFileName bounds a name, ending not included.
 const maxFileName = 180
 
-// unique makes a name for a file of a tensor's: what is no letter, digit or one of -_.+=@# becomes %XX.
+// unique makes a name for a file of a tensor's: characters other than letters, digits and -_.+=@# become %XX.
 func (taken fileNames) unique(name string) string {
 	var b strings.Builder
 	for i := 0; i < len(name); i++ {

@@ -212,7 +212,7 @@ func putColumns(t *rowTable, p *piece, r *row) error {
 	return nil
 }
 
-// writeShardIndex writes which tensor stands in which file, as Hugging Face's libraries do.
+// writeShardIndex writes which tensor is in which file, as Hugging Face's libraries do.
 func (e safetensorsExport) writeShardIndex(name string, shards []*shard) error {
 	weights, total := map[string]string{}, int64(0)
 	for _, s := range shards {

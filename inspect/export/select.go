@@ -82,7 +82,7 @@ func (s *source) unnamed() error {
 		listed(slices.Sorted(maps.Keys(names))))
 }
 
-// emptySelectionError is the error for a selection that chooses nothing: it says what there is.
+// emptySelectionError returns the error for a selection that chooses nothing: it lists what can be chosen.
 func (s *source) emptySelectionError() error {
 	names, layers, components, phases := map[string]bool{}, map[int]bool{}, map[string]bool{}, map[string]bool{}
 	contexts, seqs := map[int]bool{}, map[int]bool{}

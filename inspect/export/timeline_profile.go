@@ -54,7 +54,7 @@ func (p *profileSums) location(name string) *profile.Location {
 	return l
 }
 
-// sample is that of a stack, root first.
+// sample returns that of a stack, root first.
 func (p *profileSums) sample(frames []string) *profile.Sample {
 	key := strings.Join(frames, "\x00")
 	s := p.samples[key]

@@ -131,7 +131,7 @@ func (t *Tracks) token(k *token) error {
 	return nil
 }
 
-// request is in no lane: bytes of disks are among the counters.
+// request does nothing: counters already have the bytes of disk requests.
 func (t *Tracks) request(*request) error { return nil }
 
 func (t *Tracks) fault(f *fault) error {

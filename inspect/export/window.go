@@ -28,7 +28,7 @@ const spillFolder = "spill"
 // windowRanges is into how many ranges a window's keys are cut, and the most shards that it has.
 const windowRanges = 64
 
-// spillHead is what stands before a row's elements in a spill: token, id, seq, pos, request, phase, column.
+// spillHead is what precedes a row's elements in a spill: token, id, seq, pos, request, phase, column.
 const spillHead = 8 + 4*4 + 1 + 4
 
 // windowOf is the window of a token.
@@ -121,7 +121,7 @@ func (d *dataset) spill() error {
 	return d.flushWindows(d.finish)
 }
 
-// flushWindows hands the windows that are left to fn, in order.
+// flushWindows calls fn with the remaining windows, in order.
 func (d *dataset) flushWindows(fn func(*window) error) error {
 	for len(d.windows) > 0 {
 		first := int64(-1)

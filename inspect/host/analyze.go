@@ -43,7 +43,7 @@ type Options struct {
 // topIDs is the number of ids in the report.
 const topIDs = 10
 
-// state is an analysis that goes on.
+// state is an analysis in progress.
 type state struct {
 	Options
 	report  *Report
@@ -349,7 +349,7 @@ type windows[S any] struct {
 	merge func(*S)
 }
 
-// addSnapshot takes a snapshot; merge is its own way to take another one in.
+// addSnapshot adds a snapshot; merge combines it with the one before.
 func (w *windows[S]) addSnapshot(s *S, time float64, merge func(*S)) {
 	at := math.Floor(time / w.width)
 	if w.open != nil && at == w.at {

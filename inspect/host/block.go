@@ -116,7 +116,7 @@ var errNoBlock = errors.New("neither latency_histogram nor inflight in it")
 // errSystemLine is what is wrong with a line of system metrics among those of block I/O.
 var errSystemLine = errors.New("a line of system metrics, not of block I/O")
 
-// parseBlock reads a line. strap says that bounds without a slot are STRAP-LLM's.
+// parseBlock reads a line. strap: bounds without a slot are STRAP-LLM's.
 func parseBlock(text []byte, strap bool, b *bounds) (*blockSnapshot, error) {
 	var line blockLine
 	if err := decode(text, &line); err != nil {
@@ -146,7 +146,7 @@ func parseBlock(text []byte, strap bool, b *bounds) (*blockSnapshot, error) {
 	return s, nil
 }
 
-// addOpLine takes what is said of a disk beside its histogram: how deep its queue was, and, where there is no
+// addOpLine adds a disk's figures other than its histogram: its queue depth, and, where there is no
 // histogram, its requests. Partitions are part of their disk.
 func (s *blockSnapshot) addOpLine(f *opLine) {
 	if f.PartOf.known {

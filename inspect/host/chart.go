@@ -81,7 +81,7 @@ var ofDevice = map[string]struct {
 
 var notSlug = regexp.MustCompile(`[^a-z0-9]+`)
 
-// slug is a device's name as it stands in file names.
+// slug is a device's name as written in file names.
 func slug(name string) string {
 	text := strings.Trim(notSlug.ReplaceAllString(strings.ToLower(name), "-"), "-")
 	if text == "" {

@@ -13,7 +13,7 @@ import (
 // least is the smallest latency on a logarithmic axis in µs, where that of less than 1 µs stands.
 const least = 0.5
 
-// lg is a latency as it stands on a logarithmic axis. (The package plot has such axes too, and leaves room in the
+// lg is a latency as drawn on a logarithmic axis. (The package plot has such axes too, and leaves room in the
 // wrong place for the words beside them.)
 func lg(us float64) float64 { return math.Log10(max(us, least)) }
 
@@ -85,7 +85,7 @@ func newClock(from, to float64) clock {
 	return c
 }
 
-// at is a moment as it stands on the axis.
+// at is a moment as drawn on the axis.
 func (c clock) at(t float64) float64 { return (t - c.begin) / c.unit }
 
 // axis makes the horizontal axis one of time.

@@ -89,7 +89,7 @@ func farApart(n int, at func(int) float64) float64 {
 	return 4 * gaps[len(gaps)/2]
 }
 
-// maxKnown is the largest value that is known.
+// maxKnown returns the largest value that is known.
 func maxKnown(y []float64) (v float64) {
 	for _, f := range y {
 		if f > v {

@@ -64,10 +64,10 @@ type devices struct {
 	percent float64 // the percentile that is compared with metrics
 	byID    map[int64]*Device
 	all     Device
-	beyond  map[int64]struct{} // devices without a row of their own, as far as they are counted
-	seconds float64            // that were recorded
+	beyond  map[int64]struct{} // ids of devices over the limit of rows; bounded itself
+	seconds float64            // recorded time
 	samples int                // of all devices
-	left    int64              // snapshots that are not compared: there are too many
+	left    int64              // snapshots over the limit of samples, which are not compared
 }
 
 func newDevices(percent float64) *devices {
@@ -108,7 +108,7 @@ func (d *devices) add(s *blockSnapshot) {
 	d.all.count(s, &whole)
 }
 
-// addSnapshot puts what was counted into its place in time: a snapshot, or a window. A device that does not appear in
+// addSnapshot adds the counts of a snapshot, or of a window, to the time series. A device that does not appear in
 // it was idle.
 func (d *devices) addSnapshot(s *blockSnapshot) {
 	whole := s.allDevices()
@@ -148,7 +148,7 @@ func (d *devices) addSnapshot(s *blockSnapshot) {
 	}
 }
 
-// allDevices is all devices of a snapshot together.
+// allDevices returns all devices of a snapshot together.
 func (s *blockSnapshot) allDevices() (whole blockDevice) {
 	for i := range s.devices {
 		whole.latency.merge(s.devices[i].latency)
@@ -164,7 +164,7 @@ func (s *blockSnapshot) allDevices() (whole blockDevice) {
 	return whole
 }
 
-// sample is what is compared with metrics; there is none without requests or time.
+// sample returns what is compared with metrics; there is none without requests or time.
 func (d *devices) sample(s *blockSnapshot, l Latency) (sample, bool) {
 	slot, ok := l.Percentile(d.percent)
 	return sample{s.time, s.seconds, uint8(slot)}, ok && !math.IsNaN(s.time)

@@ -200,7 +200,7 @@ func (in *intervals) add(from, to float64, phase string, tokens int) {
 	}
 }
 
-// phaseOf is the phase of a snapshot, by its number in the file, and the tokens that were computed in it.
+// phaseOf returns the phase of a snapshot, by its number in the file, and the tokens that were computed in it.
 func (in *intervals) phaseOf(number int64) (phase string, tokens float64) {
 	if number >= int64(len(in.all)) || !(in.all[number].from < in.all[number].to) {
 		return phaseUnknown, 0

@@ -116,7 +116,7 @@ func readLines(r io.Reader, l *Lines, each func(text []byte) error) error {
 	}
 }
 
-// passLine hands on one line.
+// passLine passes on one line.
 func (l *Lines) passLine(number int64, text []byte, last bool, each func([]byte) error) {
 	if last && !json.Valid(text) {
 		l.Total--
@@ -132,7 +132,7 @@ func (l *Lines) passLine(number int64, text []byte, last bool, each func([]byte)
 	}
 }
 
-// next reads one line into dst, without NUL bytes before it. over says that it is longer than maxLine, ended that
+// next reads one line into dst, without NUL bytes before it. over: the line is longer than maxLine; ended:
 // nothing follows.
 func (l *Lines) next(in *bufio.Reader, dst []byte) (line []byte, over, ended bool, err error) {
 	for read := 0; ; {
@@ -179,7 +179,7 @@ type number struct {
 	known bool
 }
 
-// UnmarshalJSON never fails: what is no number is not known.
+// UnmarshalJSON never fails: a value that is not a number is unknown.
 func (n *number) UnmarshalJSON(text []byte) error {
 	*n = number{}
 	if len(text) >= 2 && text[0] == '"' {

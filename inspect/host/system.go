@@ -56,9 +56,9 @@ type threadLine struct {
 	Role         word   `json:"role"`
 }
 
-// subtractSleep takes the sleep that is no delay off the thread's wait for locks, and returns how much of it the line's
-// off_cpu_ns still holds: in files of recorders that did not decide it, where all of the wait for locks may have
-// been in futexes, all of it.
+// subtractSleep subtracts the sleep that is not a delay from the thread's wait for locks, and returns how much of it
+// the line's off_cpu_ns still holds: in files of recorders that did not decide it, where all of the wait for locks may
+// have been in futexes, all of it.
 func (t *threadLine) subtractSleep() (undecided float64) {
 	if !t.Lock.known {
 		return 0

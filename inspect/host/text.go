@@ -233,7 +233,8 @@ func writeTop(b *strings.Builder, top *TopIDs, what string, text func(float64) s
 	t.write(b)
 }
 
-// writeIdle writes what is no delay: time in which threads waited for work, and sleep in futexes of unknown reason.
+// writeIdle writes waits that are not delays: time in which threads waited for work, and sleep in futexes of unknown
+// reason.
 func writeIdle(b *strings.Builder, by *ByReason, text func(float64) string) {
 	if by != nil && by.ForWork+by.Unknown > 0 {
 		fmt.Fprintf(b, "\nno delay, and not in the table: threads waited for work %s; in futexes, reason unknown, %s\n",

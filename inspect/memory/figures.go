@@ -36,8 +36,7 @@ func figuresOf(r *Report, m *memtrace.Metrics) Figures {
 	return f
 }
 
-// coarsen leaves out what sums over windows do not show: in which order things happened, and what within less than
-// a window.
+// coarsen removes figures that sums over windows cannot show: the order of accesses, and times shorter than a window.
 func (f *Figures) coarsen(window int64) {
 	if window == 0 {
 		return

@@ -38,7 +38,7 @@ func meter(m *memtrace.Meter, l *lives) *metering {
 	return g
 }
 
-// freeTouches is room for touches, at least one.
+// freeTouches returns the unused touches of the batch, at least one.
 func (g *metering) freeTouches() []memtrace.Touch {
 	if len(g.batch) == cap(g.batch) {
 		g.full <- g.batch

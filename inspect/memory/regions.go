@@ -62,7 +62,7 @@ func (t *regionTable) row(s *table.Row) error {
 	return nil
 }
 
-// bytes is how large the regions of a type are together.
+// bytes returns how large the regions of a type are together.
 func (t *regionTable) bytes(kind memtrace.RegionType) uint64 {
 	if kind == memtrace.Activation {
 		return t.sums[memtrace.ComputeBuffer]

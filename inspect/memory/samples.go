@@ -108,7 +108,7 @@ func (s *sampleSums) eventsOf(from memtrace.Collector, ops []memtrace.Estimate) 
 	return events, all
 }
 
-// text is how many events of an op there were.
+// text returns how many events of an op there were.
 func (e EventCounts) text() string { return strconv.FormatFloat(e.Events, 'f', 0, 64) }
 
 // eventText is how many events of an op there were, or another text where there were none.

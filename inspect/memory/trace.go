@@ -50,7 +50,7 @@ type words[T any] struct {
 	parse func(string) (T, error)
 }
 
-// addDictionary makes the texts of a column known.
+// addDictionary reads the dictionary of a column's texts.
 func (w *words[T]) addDictionary(v *table.Vector, none T) error {
 	if len(w.known) == 0 {
 		w.known = append(w.known, none)
@@ -65,7 +65,7 @@ func (w *words[T]) addDictionary(v *table.Vector, none T) error {
 	return nil
 }
 
-// valueAt is what the text of a row stands for.
+// valueAt returns the value that a row's text names.
 func (w *words[T]) valueAt(v *table.Vector, row int) T {
 	if v == nil {
 		return w.known[0]
@@ -73,7 +73,7 @@ func (w *words[T]) valueAt(v *table.Vector, row int) T {
 	return w.known[v.Codes[row]+1]
 }
 
-// addDictionaries makes the texts of rows known.
+// addDictionaries reads the dictionaries of all text columns.
 func (r *rows) addDictionaries() error {
 	c := &r.columns
 	if err := r.ops.addDictionary(c[memtrace.TraceOp], memtrace.OpUnknown); err != nil {

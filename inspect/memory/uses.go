@@ -77,7 +77,7 @@ type use struct {
 	pages         int64
 }
 
-// groupOf is what is gathered of the value of a row.
+// groupOf returns the sums of the group that a row's value belongs to.
 func (g *grouping) groupOf(r *rows, row int, from memtrace.Collector) *use {
 	v, key := r.columns[g.column], useKey{from, -1}
 	text := ""

@@ -103,7 +103,7 @@ func (e *Exporter) Observe(o Observation) {
 	e.seen = &o
 }
 
-// Counts is what became of spans so far.
+// Counts is the outcome of spans so far.
 func (e *Exporter) Counts() kvcache.Exported {
 	e.lock.Lock()
 	defer e.lock.Unlock()
@@ -117,7 +117,7 @@ func (e *Exporter) count(by func(*kvcache.Exported)) {
 	by(&e.counts)
 }
 
-// Close sends what is left, for at most [FlushLimit], and returns what became of everything. It may be called twice.
+// Close sends what is left, for at most [FlushLimit], and returns the outcome of everything. It may be called twice.
 func (e *Exporter) Close() kvcache.Exported {
 	e.closed.Do(func() {
 		close(e.closing)
@@ -168,7 +168,7 @@ func (e *Exporter) sendSpans() {
 	}
 }
 
-// sendBatch sends the spans of some requests, and counts what became of them.
+// sendBatch sends the spans of some requests, and counts the outcome of them.
 func (e *Exporter) sendBatch(to *lane, batch []*kvcache.Request) {
 	var spans []message
 	for _, q := range batch {
@@ -219,7 +219,8 @@ func (e *Exporter) metrics() message {
 	return e.envelope(e.meter.metrics(e.begun, time.Now(), e.seen, e.counts))
 }
 
-// envelope is a message to a collector: the spans or metrics of a resource and a scope. Both signals number them alike.
+// envelope returns a message to a collector: the spans or metrics of a resource and a scope. Both signals number them
+// alike.
 func (e *Exporter) envelope(messages []message) message {
 	var scope, of, from message
 	scope.text(1, "llamatap")

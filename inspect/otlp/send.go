@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// outcome is what became of a message.
+// outcome is the result of sending a message.
 type outcome uint8
 
 const (

@@ -156,7 +156,7 @@ func began(q *kvcache.Request) int64 {
 	return 0
 }
 
-// ended is when a request left its slot, or the last time that is known of one that never did; 0: none.
+// ended returns when a request left its slot, or the last time that is known of one that never did; 0: none.
 func ended(q *kvcache.Request) int64 {
 	if q.EndNS != 0 {
 		return q.EndNS

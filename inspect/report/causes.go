@@ -458,7 +458,7 @@ func fragmented(r *Run) *Finding {
 	return f.setShare(float64(free), float64(read), freeShare)
 }
 
-// betweenGraphs is the time between the graphs of generated tokens. What the tap did and the model waited for the
+// betweenGraphs returns the time between the graphs of generated tokens. What the tap did and the model waited for the
 // recording is known of the whole run, not between graphs, so that a time which that could explain is not judged.
 func betweenGraphs(r *Run) *Finding {
 	f := &Finding{Cause: "sampling, grammar and the program's own work", Phase: decode,

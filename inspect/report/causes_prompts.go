@@ -33,9 +33,9 @@ type processedAgain struct {
 	requests   bool // by the records of requests
 }
 
-// promptRecomputation is what was processed again: by the records of requests where there are any, since these follow
-// slots and the states that were saved of them; otherwise by the tokens in the events. The time is of graphs, which
-// several prompts share: what requests cost adds up to more.
+// promptRecomputation returns what was processed again: by the records of requests where there are any, since these
+// follow slots and the states that were saved of them; otherwise by the tokens in the events. The time is of graphs,
+// which several prompts share: what requests cost adds up to more.
 func (r *Run) promptRecomputation() (a processedAgain) {
 	if r.Requests == nil {
 		return processedAgain{r.steps.Again.Tokens, r.steps.Prompts, r.steps.Again.NS, false}

@@ -111,7 +111,7 @@ func (d *Difference) cells() []string {
 	return []string{d.What, d.A.text(d.Unit), d.B.text(d.Unit), sign + change.text(d.Unit), relative}
 }
 
-// text is the figure with its unit.
+// text returns the figure with its unit.
 func (a Amount) text(unit string) string {
 	of := func(v float64) string {
 		switch unit {

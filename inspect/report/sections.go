@@ -15,7 +15,7 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 )
 
-// sections are made in the order in which they stand in the page.
+// sections are made in the order in which they appear in the page.
 var sections = []func(context.Context, *Run, *tracks) (*section, error){
 	tokensSection, componentsSection, rooflineSection, kvSection, requestsSection, promptsSection, expertsSection,
 	memorySection,

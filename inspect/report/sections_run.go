@@ -62,7 +62,7 @@ func hostSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 	return s, nil
 }
 
-// cutKind is a name without what says its kind, which follows the name of another host; ok: it is of that kind.
+// cutKind returns a name without what says its kind, which follows the name of another host; ok: it is of that kind.
 func cutKind(name, kind string) (label string, ok bool) {
 	host, rest, ok := strings.Cut(name, kind)
 	return host + rest, ok && (host == "" || strings.IndexByte(host, ' ') == len(host)-1)

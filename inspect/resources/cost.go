@@ -164,7 +164,7 @@ type PhaseSum struct {
 // PhaseSums are the phases of a run by their names.
 type PhaseSums map[string]*PhaseSum
 
-// findOrAdd is the sum of a phase, new where it has none.
+// findOrAdd returns the sum of a phase, new where it has none.
 func (s PhaseSums) findOrAdd(name string) *PhaseSum {
 	p := s[name]
 	if p == nil {
@@ -268,7 +268,7 @@ func (s PhaseSums) add(e *resource.Graph) {
 // begins, and then the time of the whole is not known.
 func isInside(e *resource.Graph) bool { return e.TimedNS != nil && e.DurationNS != nil }
 
-// timedShare is which part of what was timed inside is of executions that were timed as a whole.
+// timedShare returns which part of what was timed inside is of executions that were timed as a whole.
 func (p *PhaseSum) timedShare() float64 {
 	if p == nil || p.partsNS == 0 {
 		return 1

@@ -30,7 +30,7 @@ type KV struct {
 	// BeginUnixNS is the time that the others count from; 0 where no time is known.
 	BeginUnixNS int64   `json:"begin_unix_ns"`
 	Seconds     float64 `json:"seconds"` // to the last thing that was seen
-	// Last is how the caches were used when the recording ended. Caches that were freed before stand in Freed.
+	// Last is how the caches were used when the recording ended. Caches that were freed before are in Freed.
 	Last      kvcache.Snapshot `json:"last"`
 	Sequences []KVSequence     `json:"sequences"`
 	Layers    []KVLayer        `json:"layers"`

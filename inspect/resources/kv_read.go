@@ -10,7 +10,7 @@ import (
 )
 
 // kvReading reads the rows of a table twice: once for all that is counted, and once, when it is known how long it
-// went on, for the timeline.
+// continued, for the timeline.
 type kvReading struct {
 	*KV
 	r         *table.Reader

@@ -52,8 +52,8 @@ type Status struct {
 	Account *rundir.Account               `json:"account"`
 }
 
-// OpenLive follows the run in a directory, which need not have events yet. What is no run is fs.ErrNotExist. The
-// caller closes it.
+// OpenLive follows the run in a directory, which need not have events yet. A directory that is not a run is
+// fs.ErrNotExist. The caller closes it.
 func OpenLive(dir string) (*Live, error) {
 	described, err := ReadRun(dir)
 	// A live run may have no file yet; one with damaged metadata is a run, too.
@@ -151,7 +151,7 @@ type Snapshot struct {
 	// FirstNS and LastNS are the times of the first and the newest event.
 	FirstNS int64 `json:"first_unix_ns,omitempty"`
 	LastNS  int64 `json:"last_unix_ns,omitempty"`
-	// Stopped is why recording has ended while the program goes on.
+	// Stopped is why recording has ended while the program continues.
 	Stopped *rundir.Stopped `json:"stopped,omitempty"`
 	Lines   int64           `json:"lines"`        // of the log that the figures include
 	Unread  int64           `json:"unread_bytes"` // of the log that they do not include yet

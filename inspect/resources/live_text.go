@@ -155,7 +155,7 @@ func (s *Snapshot) times(v View) []string {
 	return append([]string{""}, strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")...)
 }
 
-// text is the newest text, wrapped.
+// text returns the newest text, wrapped.
 func (s *Snapshot) text(width int) (lines []string) {
 	for _, t := range slices.Backward(s.Texts) { // the newest stays on the screen
 		title := "text"
@@ -244,7 +244,7 @@ func (h *HostNow) text() (parts []string) {
 	return parts
 }
 
-// ended says that recording has ended while the program goes on; "" where it has not.
+// ended says that recording has ended while the program continues; "" where it has not.
 func (s *Snapshot) ended() string {
 	if s.Stopped == nil || s.State != StateRunning {
 		return ""
@@ -320,7 +320,7 @@ func (c *CacheNow) cells() string {
 	return fmt.Sprintf("%d of %d cells", c.Used, c.Cells)
 }
 
-// lost is what the log and the captured tensors lack; "" where nothing is.
+// lost returns what the log and the captured tensors lack; "" where nothing is.
 func (s *Snapshot) lost() string {
 	var parts []string
 	for _, l := range s.Losses {

@@ -31,7 +31,7 @@ type BadLine struct {
 // LossKey is what lost events are counted by.
 type LossKey struct{ Kind, Cause string }
 
-// Sum adds up the events of a log, in the order in which they stand there. Its memory is bounded. It is not for
+// Sum adds up the events of a log, in the order in which they appear there. Its memory is bounded. It is not for
 // several goroutines.
 type Sum struct {
 	// Token, where it is set, is given each generated token, and none is kept: those of which more is read up to

@@ -218,7 +218,7 @@ func (t *Tail) cutLine() (Line, bool) {
 	return Line{Number: t.line, Text: bytes.TrimSuffix(text, []byte("\r"))}, true
 }
 
-// torn gives out what stands without a newline at the end of a file after which there is another one.
+// torn returns the text without a newline at the end of a file that has a successor.
 func (t *Tail) torn() (Line, bool) {
 	if t.Unfinished() == 0 {
 		return Line{}, false

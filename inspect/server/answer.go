@@ -53,7 +53,7 @@ func (b *begun) Write(p []byte) (int, error) { b.yes = true; return b.ResponseWr
 // Unwrap lets http.ResponseController through.
 func (b *begun) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
-// noRoute says that a path has no route, or not for the method.
+// noRoute returns the error for a path without a route, or without one for the method.
 func (s *Server) noRoute(mux *http.ServeMux, r *http.Request) error {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodPost} {

@@ -104,7 +104,7 @@ func runIn(path string) string {
 	return ""
 }
 
-// hostOf is the host of the run that a request is about; nil: this one.
+// hostOf returns the host of the run that a request is about; nil: this one.
 func (all hosts) hostOf(r *http.Request) *host {
 	h, _ := all.split(cmp.Or(runIn(r.URL.Path), r.URL.Query().Get("run")))
 	return h

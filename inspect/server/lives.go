@@ -142,7 +142,7 @@ func (s logs) live(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// follow takes one of the places of streams that go on; release gives it back.
+// follow takes one of the places of streams that continue; release gives it back.
 func (s logs) follow() (release func(), err error) {
 	select {
 	case s.follows <- struct{}{}:

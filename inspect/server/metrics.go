@@ -150,7 +150,7 @@ func (m *metrics) collect() ([]sample, error) {
 	return samples, nil
 }
 
-// staleSamples is what is reported of a run whose log is not read in time.
+// staleSamples returns what is reported of a run whose log is not read in time.
 func staleSamples(run Run) []sample {
 	fold := metricFold{run: run.ID}
 	fold.add(runInfo, 1, run.Model, string(run.State), "")

@@ -88,7 +88,7 @@ func newFilter(r *http.Request) (f filter, err error) {
 	return f, nil
 }
 
-// takes reports whether a line is wanted; valid is false for what is no JSON object.
+// takes reports whether a line is wanted; valid is false for a line that is not a JSON object.
 func (f *filter) takes(line []byte) (wanted, valid bool) {
 	if f.kinds == nil && f.layer == nil {
 		valid = len(line) > 0 && line[0] == '{' && json.Valid(line)

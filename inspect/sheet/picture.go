@@ -67,9 +67,9 @@ type Picture struct {
 	// Right is drawn beside the panels, RightWidth wide; nil for none.
 	Right      *plot.Plot
 	RightWidth vg.Length
-	// Warning stands in red above everything, as of a run that is not to be published; "" for none.
+	// Warning is drawn in red above everything, as of a run that is not to be published; "" for none.
 	Warning string
-	// Note stands small and gray below everything: what the picture is of; "" for none.
+	// Note is drawn small and gray below everything: what the picture is of; "" for none.
 	Note string
 }
 

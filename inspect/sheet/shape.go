@@ -147,7 +147,7 @@ type Grid struct{ Vertical, Horizontal, Labelled bool }
 // Both are lines of both kinds.
 var Both = Grid{Vertical: true, Horizontal: true}
 
-// Plot draws them.
+// Plot draws the grid.
 func (r Grid) Plot(c draw.Canvas, p *plot.Plot) {
 	atX, atY := p.Transforms(&c)
 	style := draw.LineStyle{Color: Pale, Width: vg.Points(0.5)}

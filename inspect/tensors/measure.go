@@ -222,7 +222,7 @@ func (j *job) lines(texts *tokenTexts, fn func(*Measure) error) error {
 	return nil
 }
 
-// line is what the index says of the packet.
+// line returns what the index says of the packet.
 func (j *job) line() Measure {
 	p := &j.packet
 	line := Measure{Packet: j.number, Name: p.Name, Layer: int(p.Layer), Ctx: p.Ctx, Stored: p.Stored, Raw: p.RawBytes,

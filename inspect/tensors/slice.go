@@ -213,7 +213,7 @@ type Layout struct {
 	Axis  Axis
 	Rows  int64
 	Shape []int64 // of one row, C order
-	// Outer above 1 says that the row dimension is not the slowest: the elements lie as [Outer][Rows][rest of a row].
+	// Outer above 1 means that the row dimension is not the slowest: the elements lie as [Outer][Rows][rest of a row].
 	Outer int64
 }
 

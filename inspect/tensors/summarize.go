@@ -166,7 +166,7 @@ func trimShape(ne [4]int64) []int64 {
 	return append([]int64(nil), ne[:n]...)
 }
 
-// commonShape joins the shapes of two executions; 0 stands where they differ.
+// commonShape joins the shapes of two executions; 0 where they differ.
 func commonShape(a, b []int64) []int64 {
 	for len(a) < len(b) {
 		a = append(a, 1)

@@ -28,7 +28,7 @@ type Summary struct {
 	// as the metadata say, in prompts and answers; 0 where they do not
 	computed int64
 
-	// Running says that a process was still writing the run when it was opened.
+	// Running is true if a process was still writing the run when it was opened.
 	Running bool     `json:"running,omitempty"`
 	Damage  []string `json:"damage,omitempty"` // what opening the files showed to be wrong; Verify finds more
 

@@ -198,7 +198,7 @@ func (r *Run) CaptureSeconds() (sum float64, err error) {
 type tokenTexts struct {
 	texts     []string
 	numbers   map[string]int32 // of the texts
-	order     []int32          // the same of the tokens, as they stand in the file
+	order     []int32          // the same of the tokens, as they appear in the file
 	stretches []stretch        // by their first index
 }
 
@@ -223,7 +223,7 @@ func (t *tokenTexts) add(index int64, text string) {
 	t.order = append(t.order, number)
 }
 
-// textOf is the text of a token, nil where there is none.
+// textOf returns the text of a token, nil where there is none.
 func (t *tokenTexts) textOf(index int64) *string {
 	i := sort.Search(len(t.stretches), func(i int) bool { return t.stretches[i].first > index }) - 1
 	for ; i >= 0; i-- { // more than one where tokens stand twice

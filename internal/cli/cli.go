@@ -52,7 +52,7 @@ type Flag struct {
 	Default string // as a user would write it
 	Help    string
 	Env     string // environment variable of the same meaning, for help
-	Group   string // heading that it stands below
+	Group   string // heading that it is listed under
 	More    bool   // listed by --help-all, and not by --help
 	Set     func(value string) error
 
@@ -177,10 +177,10 @@ func (f *Flags) find(name string) (flag *Flag, off bool) {
 	return nil, false
 }
 
-// trimDashes is a flag's name without its dashes, of which there are at most two.
+// trimDashes returns a flag's name without its dashes, of which there are at most two.
 func trimDashes(name string) string { return strings.TrimPrefix(strings.TrimPrefix(name, "-"), "-") }
 
-// Parse sets the flags in args, which may stand before and after other arguments, and returns those. Behind "--" all
+// Parse sets the flags in args, which may come before and after other arguments, and returns those. Behind "--" all
 // is Program, and is returned too.
 func (f *Flags) Parse(args []string) (rest []string, err error) {
 	f.Raw = args

@@ -110,7 +110,7 @@ func (c *Command) Complete(words []string) (lines []string) {
 	return lines
 }
 
-// listedValues are the values that the form lists, if it does.
+// listedValues returns the values that the form lists, if it does.
 func (flag *Flag) listedValues() (words []string) {
 	form := strings.TrimSuffix(strings.TrimPrefix(flag.Value, "[="), "]")
 	if !strings.Contains(form, "|") || strings.ContainsAny(form, "[<:, ") {

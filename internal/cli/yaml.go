@@ -45,7 +45,7 @@ func UnmarshalYAML(name string, data []byte, to any) (err error) {
 	return fmt.Errorf("%s: %s", name, strings.Join(strings.Fields(text), " "))
 }
 
-// wrongType says what stands where something else must, and under which key.
+// wrongType reports what was found where something else is required, and under which key.
 func wrongType(e *yaml.TypeError) string {
 	wanted := "a mapping of keys"
 	switch e.DstType.Kind() {

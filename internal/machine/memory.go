@@ -112,7 +112,7 @@ func start(threads, elements int) *team {
 	return t
 }
 
-// runAll lets every thread do its part, and waits.
+// runAll runs f on all threads, each with its part, and waits.
 func (t *team) runAll(f func(low, high int)) {
 	t.done.Add(len(t.work))
 	for _, w := range t.work {
@@ -121,7 +121,7 @@ func (t *team) runAll(f func(low, high int)) {
 	t.done.Wait()
 }
 
-// runFirst lets the first thread do something, and waits.
+// runFirst runs f on the first thread, and waits.
 func (t *team) runFirst(f func()) {
 	t.done.Add(1)
 	t.work[0] <- func(int, int) { f() }

@@ -38,7 +38,7 @@ type writer struct {
 	mu   sync.Mutex
 	out  io.Writer
 	held []byte // the beginning of a character
-	err  error  // the first that writing met
+	err  error  // the first error of a write
 }
 
 // Columns is the width of the terminal that w writes to, 0 where it writes to none.

@@ -12,7 +12,7 @@ type lifetimes struct {
 	out     *output
 	windows *windows
 	m       *memtrace.RegionMap
-	now     memtrace.Phase // of what is no graph: loading until an execution of the run was written
+	now     memtrace.Phase // outside of graphs: loading until an execution of the run was written
 	waiting []event        // in order: what memory is for is known when an execution after its coming is decided
 	loaded  map[*memtrace.Region]bool
 	filling []uint64 // buffers of weights that are not written as filled yet

@@ -76,7 +76,7 @@ func (r *RegionRecorder) BufferEnd(e ggmlhooks.BufferEnd) error {
 	return nil
 }
 
-// readMappings looks at what the process has mapped. Of one that has ended nothing is known, and what was known stays.
+// readMappings reads the process's mappings. Those of a process that has ended stay.
 func (r *RegionRecorder) readMappings() {
 	r.stale = false
 	if r.o.Maps == nil {

@@ -21,7 +21,7 @@ type extent struct {
 	nb     [4]uint64
 }
 
-// bytes is how many there are, each element for itself.
+// bytes returns how many there are, each element for itself.
 func (e *extent) bytes() uint64 { return e.block * uint64(e.ne[0]*e.ne[1]*e.ne[2]*e.ne[3]) }
 
 // part is the elements from first to end-1 of a dimension.

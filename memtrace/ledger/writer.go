@@ -45,7 +45,7 @@ func (t *Table) Writer() *Writer {
 	return w
 }
 
-// nextBatch takes an empty batch, and teaches it the texts that have codes.
+// nextBatch takes an empty batch, and adds the texts that have codes to its dictionary.
 func (w *Writer) nextBatch() {
 	w.batch = <-w.free
 	for column := range w.texts {
@@ -119,7 +119,7 @@ func (w *Writer) EndRows(n int) error {
 // Rows is how many rows were given.
 func (w *Writer) Rows() int64 { return w.rows }
 
-// packBatch gives the batch to be packed, and takes an empty one.
+// packBatch passes the batch to the packer, and takes an empty one.
 func (w *Writer) packBatch() {
 	w.t.work <- job{w.batch, w.free}
 	w.nextBatch()

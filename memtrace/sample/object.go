@@ -34,7 +34,7 @@ const (
 	maxSymbols = 1 << 21
 )
 
-// open is the file at a path, which begins with what leads to the process's own root.
+// open returns the file at a path below the process's root directory.
 func (s *objects) open(root, path string) *object {
 	if o := s.files[root+path]; o != nil {
 		return o

@@ -85,7 +85,7 @@ func (r *Row) Write(w columns, offset int64) error {
 	return w.EndRow()
 }
 
-// kind is the type of region that was accessed. Where nobody knows what lies at the address it follows from the
+// kind is the type of region that was accessed. Where it is unknown what lies at the address it follows from the
 // function's name, if anything does.
 func (r *Row) kind() memtrace.RegionType {
 	if r.Hit.Region == nil {

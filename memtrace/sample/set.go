@@ -25,7 +25,7 @@ type Options struct {
 	// Choices are the collectors to run, all of them; of each choice the first that opens.
 	Choices [][]string
 	PID     int
-	// Children says that what the process starts is sampled too.
+	// Children is true if what the process starts is sampled too.
 	Children bool
 	// Period is how many events of Perf there are per sample; 0 = what is usual for the processor.
 	Period uint64

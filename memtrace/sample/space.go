@@ -68,7 +68,7 @@ func (s *Space) exec(ns int64, name string) {
 	s.places = nil
 }
 
-// mapped says that something was mapped.
+// mapped records that something was mapped.
 func (s *Space) mapped(ns int64, m memtrace.Mapping) {
 	if m.Offset == 0 && isPath(m.Path) {
 		s.objects.renew(s.root, m.Path)
@@ -79,7 +79,7 @@ func (s *Space) mapped(ns int64, m memtrace.Mapping) {
 	s.places = nil
 }
 
-// setMappings says what is mapped, all of it.
+// setMappings replaces all mappings.
 func (s *Space) setMappings(ns int64, mappings []memtrace.Mapping) {
 	marked := make([]memtrace.Mapping, 0, len(mappings)+16)
 	places := map[string][]uint64{}

@@ -29,7 +29,7 @@ type Spaces struct {
 	dropped uint64
 }
 
-// event is what has become of one process's memory.
+// event is a change of one process's memory.
 type event struct {
 	kind eventKind
 	pid  int32
@@ -61,7 +61,7 @@ const (
 // NewSpaces makes spaces of no process.
 func NewSpaces() *Spaces { return &Spaces{all: map[int32]*Space{}, unknown: map[int32]bool{}} }
 
-// commExec is the bit of a record's Misc which says that a process has got its name from execve(2).
+// commExec is the bit of a record's Misc which is set if a process has got its name from execve(2).
 const commExec = 1 << 13
 
 // forkExec is the bit of a record's Misc by which perf says that it made the record up, of a process that was there

@@ -8,7 +8,7 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// MetadataKey is the key of a table of samples under which stands how they were taken, as JSON.
+// MetadataKey is the key of a table of samples that holds how they were taken, as JSON.
 const MetadataKey = "llamatap_samples"
 
 // Use is the entry for samples in metadata.json. Figures are measured.
@@ -155,7 +155,7 @@ func (u *CollectorUse) summary() string {
 	return text
 }
 
-// Text is what stands in the metadata of a table.
+// Text is what the metadata of a table holds.
 func (u *Use) Text() string {
 	b, err := json.Marshal(u)
 	if err != nil {

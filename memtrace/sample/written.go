@@ -9,7 +9,7 @@ import (
 // Range is memory of a process, from Start up to but not including End.
 type Range struct {
 	Start, End uint64
-	// Gone says that there is no memory any more: the process gave the pages back (MADV_DONTNEED), and they read as
+	// Gone is true if there is no memory any more: the process gave the pages back (MADV_DONTNEED), and they read as
 	// zeros.
 	Gone bool
 }
@@ -35,7 +35,7 @@ const WrittenEnv = "LLAMATAP_TAP_WRITTEN=1"
 
 // Errors of watching.
 var (
-	// ErrWatch says that written pages cannot be watched. The error that wraps it names cause and remedy.
+	// ErrWatch means that written pages cannot be watched. The error that wraps it names cause and remedy.
 	ErrWatch = errors.New("cannot watch written pages")
 	// ErrRange occurs when memory of a watched range was given back and mapped anew: what was written to it is not
 	// known. Add it again.

@@ -77,7 +77,7 @@ func Find(roots []string, all bool) (*Found, error) {
 	return f, nil
 }
 
-// addIfRun takes a folder in, if it is a run.
+// addIfRun adds a folder if it is a run.
 func (f *Found) addIfRun(dir string, seen map[string]bool) (isRun bool, err error) {
 	if _, err := os.Stat(filepath.Join(dir, rundir.MetadataName)); err != nil {
 		return false, nil

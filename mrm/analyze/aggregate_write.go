@@ -144,7 +144,7 @@ func (r *Aggregated) WriteText(w io.Writer) error {
 	return out.Err
 }
 
-// text is the mean with its interval; a share of runs also has its count.
+// text returns the mean with its interval; a share of runs also has its count.
 func (s *Statistic) text() string {
 	text := strconv.FormatFloat(s.Mean, 'g', 5, 64)
 	switch s.Method {

@@ -81,7 +81,7 @@ func Characterize(ctx context.Context, f *Found, progress func(done, total int64
 	return c, nil
 }
 
-// addAgreement takes in how far a collector's samples agree with the ledger: by type of region, and as a whole.
+// addAgreement adds how far a collector's samples agree with the ledger: by type of region, and as a whole.
 func (c *Characterization) addAgreement(run *SealedRun, a *memory.Agreement) {
 	all := agreementRow{run: run, collector: a.Collector, kind: ofRuns, compared: a.Compared, explained: a.Explained}
 	if a.FirstTouch != nil {
@@ -138,7 +138,7 @@ func perUnit(a uint64, b int64) any {
 	return float64(a) / float64(b)
 }
 
-// orNil is v; nil where it is not known.
+// orNil returns v; nil where it is not known.
 func orNil(v float64, ok bool) any {
 	if !ok {
 		return nil

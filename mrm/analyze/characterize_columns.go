@@ -34,7 +34,7 @@ func floatColumn[R any](name string, unit table.Unit, description string, of fun
 		Description: description}, of: of}
 }
 
-// varying marks a column.
+// varying returns the column with the name of the one that it varies with.
 func (c publishedColumn[R]) varying(with string) publishedColumn[R] {
 	c.Varies = with
 	return c

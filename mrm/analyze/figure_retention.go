@@ -107,7 +107,7 @@ func dashed(c color.Color) draw.LineStyle {
 	return draw.LineStyle{Color: c, Width: vg.Points(0.6), Dashes: []vg.Length{vg.Points(1.5), vg.Points(1.5)}}
 }
 
-// lg is a duration in ns as it stands on the axis, in powers of ten of seconds.
+// lg is a duration in ns as drawn on the axis, in powers of ten of seconds.
 func lg(ns int64) float64 { return math.Log10(float64(ns) / 1e9) }
 
 // steps are the curves of a type, which begin at the left edge and end at the right one where they have come to 1.

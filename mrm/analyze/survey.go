@@ -151,7 +151,7 @@ func (s *span) extend(times ...int64) {
 // seconds is how long the run was watched, from its first graph on.
 func (s *span) seconds() float64 { return float64(s.End-s.Begin) / 1e9 }
 
-// totals are what was read and written in all, where no trace has phases.
+// totals returns what was read and written in all, where no trace has phases.
 func (s *survey) totals() {
 	var sums [16]phaseBytes
 	for i := range s.Regions {

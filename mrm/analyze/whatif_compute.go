@@ -85,12 +85,12 @@ func (s *subject) refreshed(retention float64) (b Bounds) {
 	return b
 }
 
-// Energy is what a day takes, in J. What cannot be computed because a figure was not published is nil.
+// Energy is the energy used per day, in J. A figure is nil if an input of it was not published.
 type Energy struct {
 	Read    *float64 `json:"read_j,omitempty"`
 	Write   *float64 `json:"write_j,omitempty"`
 	Refresh *Bounds  `json:"refresh_j,omitempty"`
-	// Total is there where all three are.
+	// Total is nil if one of the three is.
 	Total *Bounds `json:"total_j,omitempty"`
 }
 

@@ -203,7 +203,7 @@ func threeDigits(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// needed writes for how long data is needed.
+// needed returns the text for how long data is needed.
 func (l *Labels) needed(seconds *float64, known bool) string {
 	switch {
 	case seconds == nil:

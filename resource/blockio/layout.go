@@ -191,7 +191,7 @@ func (d *delta) merge(e *delta) {
 	}
 }
 
-// allSizes is the latency of all sizes.
+// allSizes returns the latency of all sizes.
 func (d *delta) allSizes() resource.Histogram {
 	var h resource.Histogram
 	for i := range d.latency {

@@ -127,7 +127,7 @@ func (m *memory) since(index int) *delta {
 const retireAfter = 16
 
 // tend gives rows back that have long done nothing: first no request finds them any more, then, when none that
-// found them before is left, they are free. Their counters go on from where they are.
+// found them before is left, they are free. Their counters continue from where they are.
 func (m *memory) tend(index int, r *row, busy bool) {
 	if index < fixedRows || busy || m.idle[index] < retireAfter {
 		return

@@ -1,4 +1,4 @@
-// Package bpf is what the host collectors stand on: it loads a collector's BPF programs, attaches them with a
+// Package bpf is what the host collectors are built on: it loads a collector's BPF programs, attaches them with a
 // fall-back, restricts them to the tasks that are wanted, counts what they cost, and says what is missing and how
 // to get it.
 //

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// ErrMissing says that this machine, or this user's rights, cannot run BPF programs. The error that wraps it names
+// ErrMissing means that this machine, or this user's rights, cannot run BPF programs. The error that wraps it names
 // what is missing.
 var ErrMissing = errors.New("BPF programs cannot run here")
 

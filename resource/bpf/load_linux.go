@@ -24,7 +24,7 @@ type Options struct {
 	// Plain takes the programs for kernels without BTF though this kernel has it. LLAMATAP_BPF=plain in the
 	// environment does the same.
 	Plain bool
-	// Optional names programs whose hook a kernel may lack. What could not be attached stands in Set.Absent.
+	// Optional names programs whose hook a kernel may lack. What could not be attached is in Set.Absent.
 	Optional []string
 	// Set sets constants of the object (const volatile in C) by name before it is loaded.
 	Set map[string]any
@@ -41,7 +41,7 @@ func (o Options) TakesPlain() bool {
 
 // A Set is a loaded and attached collection of programs.
 type Set struct {
-	// Plain says that the programs for kernels without BTF run.
+	// Plain is true if the programs for kernels without BTF run.
 	Plain bool
 	// Absent holds why an optional program does not run, by its name.
 	Absent map[string]error

@@ -84,8 +84,8 @@ func (t Target) apply(spec *ebpf.CollectionSpec, plain bool) error {
 // initPIDs is what the kernel calls its first namespace of process ids (PROC_PID_INIT_INO).
 const initPIDs = "pid:[4026531836]"
 
-// outermost refuses process ids that are not the kernel's own: programs would compare them with others and find
-// nothing, or a stranger.
+// outermost returns an error if this process is in a PID namespace: BPF programs see the kernel's ids, so that they
+// would find no process, or a wrong one.
 func outermost(link string) error {
 	if name, err := os.Readlink(link); err == nil && name != initPIDs {
 		return fmt.Errorf("processes have other ids here than in the kernel (namespace %s, as in a container); "+

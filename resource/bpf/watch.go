@@ -57,7 +57,7 @@ func (w *Watch) Hold(known func(ns int64) bool) { w.known = known }
 const mostHeld = 256
 
 // Ask takes a snapshot of each source, and appends its lines and those of earlier drafts that need no longer wait. A
-// source that fails is left out from then on, and its error returned once; the others go on.
+// source that fails is left out from then on, and its error returned once; the others continue.
 func (w *Watch) Ask(now time.Time) error {
 	began := time.Now()
 	var errs []error
@@ -188,7 +188,7 @@ func ascii(line []byte) []byte {
 	return b.Bytes()
 }
 
-// ErrNoCollector says that no source is left to be asked.
+// ErrNoCollector means that no source is left to be asked.
 var ErrNoCollector = errors.New("no collector is left")
 
 // Run asks the sources once an interval until ctx ends or count snapshots were taken (0: no end), and once more at the

@@ -47,7 +47,7 @@ func (c *cover) add(from, to int64) {
 	}
 }
 
-// total is the time that is covered.
+// total returns the time that is covered.
 func (c *cover) total() int64 {
 	n := c.sum
 	for _, s := range c.spans {

@@ -29,7 +29,7 @@ const (
 
 var kindNames = [...]string{Fault: "fault", Call: "call", Read: "read", Request: "request"}
 
-// String returns the kind's name as it stands in files.
+// String returns the kind's name as written in files.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) && k > 0 {
 		return kindNames[k]
@@ -74,7 +74,7 @@ type Event struct {
 	Flags          Flags
 }
 
-// WaitNS is how long a thread waited; 0 for what is no wait of a thread.
+// WaitNS is how long a thread waited; 0 for other events.
 func (e *Event) WaitNS() int64 {
 	if e.Kind != Fault && e.Kind != Call {
 		return 0

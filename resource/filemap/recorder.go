@@ -158,7 +158,7 @@ func (r *Recorder) ReportedUpTo(monoNS int64) {
 	r.reported = max(r.reported, monoNS)
 }
 
-// Upto says that all events that ended before have been taken.
+// Upto records that all events that ended before have been taken.
 func (r *Recorder) Upto(monoNS int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -28,7 +28,7 @@ type timeline struct {
 type segment struct {
 	kind       string
 	graph      Graph
-	end        int64 // 0: goes on
+	end        int64 // 0: continues
 	held       bool
 	written    bool
 	own, after sums

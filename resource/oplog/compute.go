@@ -256,8 +256,8 @@ func (c *compute) several(x *execution, first, last int, operation, component st
 }
 
 // putWork adds the time of work and what follows from it, and writes the event. ns is -1 where the time is not known;
-// looking is what looking cost inside of it, 0 = nothing, or not known. onCPU says that it was computed where the
-// roofline was measured.
+// looking is what looking cost inside of it, 0 = nothing, or not known. onCPU: the nodes ran on the
+// device whose roofline was measured.
 func (c *compute) putWork(w work, ns int64, of resource.TimeSource, looking int64, onCPU bool) {
 	c.mark(resource.Computed, "node_count")
 	if w.noFLOPs < w.nodes {

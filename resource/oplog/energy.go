@@ -57,9 +57,9 @@ type ownedSpan struct {
 type domain struct {
 	name    string
 	number  int
-	source  string         // the weakest that its energy was read from; "": it is not known of any window
+	source  string         // the least exact source of its energy; "": no window has a known energy
 	end     int64          // of the newest window
-	windows []energyWindow // that are not divided yet, in order
+	windows []energyWindow // not yet divided among executions, in order
 	use     [parts]partEnergy
 	owners  map[owner]*ownerEnergy
 }

@@ -34,7 +34,7 @@ type rowsOf struct {
 // maxOwners bounds the owners that are known apart. The energy of later ones is that of rows without one.
 const maxOwners = 1 << 17
 
-// rowShares are the shares of an execution's rows.
+// rowShares returns the shares of an execution's rows.
 func (e *energy) rowShares(x *execution) (all []rowsOf) {
 	if e.owners == nil {
 		e.owners = map[owner]*owned{}

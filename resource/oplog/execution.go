@@ -23,7 +23,7 @@ const atOnce = 10_000
 // begin makes it that of an execution, in its old memory.
 func (x *execution) begin(of *ggmlhooks.Execution, p *plan, level resource.Level) {
 	x.Execution, x.level, x.plan, x.done = of, level, p, of.DoneNS
-	// A device behind a network may go on though it was synchronised: with some of ggml's versions that waits for
+	// A device behind a network may continue though it was synchronised: with some of ggml's versions that waits for
 	// nothing. It is done when its results were fetched.
 	if p.remote && len(x.Outputs) == 0 && of.SyncNS < atOnce {
 		x.done = 0

@@ -48,7 +48,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// limits are the most lines of each kind within a second.
+// limits returns the most lines of each kind within a second.
 func limits(perSecond int) []int {
 	all := make([]int, len(resource.Kinds()))
 	for k := range all {

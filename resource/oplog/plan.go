@@ -232,7 +232,7 @@ func (p *plan) showsSlots(i int) bool {
 	return false
 }
 
-// ownFLOPs is the FLOPs of those of nodes first to last that have events of their own at a level.
+// ownFLOPs returns the FLOPs of those of nodes first to last that have events of their own at a level.
 func (p *plan) ownFLOPs(first, last int, level resource.Level) (flops int64) {
 	for i := first; i <= last; i++ {
 		if n := &p.nodes[i]; n.run >= 0 && n.hasEvent(level) {

@@ -194,7 +194,7 @@ func (r *Recorder) Record(of *ggmlhooks.Execution) error {
 	return nil
 }
 
-// SeqChange notes drafts that the program takes back, and whose tokens a copied sequence goes on behind.
+// SeqChange notes drafts that the program takes back, and whose tokens a copied sequence continues behind.
 func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 	if c.Kind == ggmlhooks.SeqCopy {
 		last := r.ctxs.findOrAdd(c.Ctx).last

@@ -50,7 +50,7 @@ func (r rejections) popCount(ctx uint32) int64 {
 	return n
 }
 
-// total is how many there are of all contexts.
+// total returns how many there are of all contexts.
 func (r rejections) total() (sum int64) {
 	for _, n := range r {
 		sum += n

@@ -81,7 +81,7 @@ func (j *joiner) add(raw []byte) error {
 	return nil
 }
 
-// flush is that of the tracker, with the calls that are not over yet.
+// flush is [tracker.flush], with the calls that have not ended.
 func (j *joiner) flush(now int64, all bool) ([]callFigures, []CallRequest) {
 	for _, c := range j.open {
 		j.tracker.computing(c.Context, c.BeginNS, now)

@@ -34,7 +34,7 @@ var rowPrograms = []struct{ function, program string }{
 // computing are the functions that compute.
 var computing = []string{"llama_encode", "llama_decode", "llama_process"}
 
-// ErrNoCalls says that a process shows no calls of llama.cpp. The error that wraps it says why.
+// ErrNoCalls means that a process shows no calls of llama.cpp. The error that wraps it says why.
 var ErrNoCalls = errors.New("no calls of llama.cpp can be seen")
 
 // CallLine is what a process computed in an interval.

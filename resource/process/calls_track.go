@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// silence ends a request whose sequence has had no row for so long. One that goes on after that is written again, under
-// its number.
+// silence ends a request whose sequence has had no row for so long. One that continues after that is written again,
+// under its number.
 const silence = 10 * time.Second
 
 // maxGaps bounds the inter-token gaps that are kept of a request.
@@ -33,7 +33,7 @@ type CallRequest struct {
 	// GapP50NS and GapP99NS are times between the ends of calls that had a row of the request with logits.
 	GapP50NS int64 `json:"gap_p50_ns,omitempty"`
 	GapP99NS int64 `json:"gap_p99_ns,omitempty"`
-	// Partial says that it was under way when the programs were attached, or began behind cells that were there
+	// Partial is true if it was under way when the programs were attached, or began behind cells that were there
 	// already: it has the first rows of its sequence that were seen, and they are not at position 0.
 	Partial bool `json:"partial,omitempty"`
 
@@ -182,7 +182,7 @@ func (t *tracker) finish(r *CallRequest) {
 }
 
 // flush returns the figures since the last time, by context, and the requests that have ended since, by now on
-// CLOCK_MONOTONIC; with all, those that may go on too.
+// CLOCK_MONOTONIC; with all, those that may continue too.
 func (t *tracker) flush(now int64, all bool) ([]callFigures, []CallRequest) {
 	for _, at := range slices.SortedFunc(maps.Keys(t.requests), func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.context, b.context), cmp.Compare(a.sequence, b.sequence))

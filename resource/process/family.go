@@ -80,7 +80,7 @@ func (g *family) read(h host, pids []int) map[int]*figures {
 	return now
 }
 
-// usageSince is what a process took since it was last looked at, nil: since it began.
+// usageSince returns what a process took since it was last looked at, nil: since it began.
 func usageSince(now, before *figures, took time.Duration) *resource.ProcessUse {
 	known := before != nil && before.sameAs(now)
 	if !known {
@@ -102,9 +102,9 @@ func usageSince(now, before *figures, took time.Duration) *resource.ProcessUse {
 	return u
 }
 
-// total is what all took since the snapshot before, those that ended meanwhile included, as far as one of the others
-// has waited for them: the kernel adds what a process took to the figures of who waits for it, and what an earlier
-// snapshot already reported is subtracted. It is nil where no process is left.
+// total returns what all took since the snapshot before, those that ended meanwhile included, as far as one of the
+// others has waited for them: the kernel adds what a process took to the figures of who waits for it, and what an
+// earlier snapshot already reported is subtracted. It is nil where no process is left.
 func (g *family) total(now map[int]*figures) *resource.ProcessTotal {
 	reported, reportedIO := g.handedOn(now)
 	t := &resource.ProcessTotal{IO: &resource.ProcessIO{}}

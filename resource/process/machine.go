@@ -126,7 +126,7 @@ func temperatures(root fs.FS, sensors []sensor) map[string]float64 {
 	return celsius
 }
 
-// line is the text of a file of one line.
+// line returns the text of a file of one line.
 func line(root fs.FS, file string) (string, error) {
 	text, err := fs.ReadFile(root, file)
 	return strings.TrimSpace(string(text)), err

@@ -75,7 +75,7 @@ func (f *figures) sameAs(other *figures) bool { return f.ID == other.ID && f.Sta
 
 func (f *figures) own() counts { return counts(f.Own) }
 
-// withWaited is what a process and those that it has waited for have taken.
+// withWaited returns what a process and those that it has waited for have taken.
 func (f *figures) withWaited() counts { return f.own().plus(counts(f.Waited)) }
 
 func (c counts) plus(d counts) counts {

@@ -147,7 +147,7 @@ func micros(ns uint64) *float64 {
 	return &us
 }
 
-// total is the time of all calls in nanoseconds, scaled from those that were timed.
+// total returns the time of all calls in nanoseconds, scaled from those that were timed.
 func (t *tally) total() uint64 {
 	if t.timed == 0 || t.timed == t.count {
 		return t.ns

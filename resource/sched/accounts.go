@@ -195,7 +195,7 @@ func (t *history) name(a *accounts, p *present) string {
 	return t.comm
 }
 
-// spend returns the times that are new. The state that goes on counts up to now. What a thread did after now, while
+// spend returns the times that are new. The state that continues counts up to now. What a thread did after now, while
 // it was read, is left for the next interval, so that no interval holds more time than it has: it is taken off the
 // largest times.
 func (t *history) spend(a *accounts, p *present, m moment, goesOn bool) *[states]int64 {

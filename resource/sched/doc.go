@@ -3,7 +3,7 @@
 // pressure figures.
 //
 // A thread's time is split at each switch, waking and end, by BPF programs at the scheduler's tracepoints. The
-// state that goes on at a snapshot counts up to the snapshot and no further, so that the times of a thread that
+// state that continues at a snapshot counts up to the snapshot and no further, so that the times of a thread that
 // lives throughout add up to the interval, exactly.
 //
 // What a thread that goes to sleep waits for is decided by evidence that the kernel has at that moment, in this order:

@@ -15,7 +15,7 @@ import (
 // kernelThread is the flag PF_KTHREAD in /proc/PID/stat.
 const kernelThread = 0x00200000
 
-// errEmpty says that a process has ended while it was looked at.
+// errEmpty means that a process has ended while it was looked at.
 var errEmpty = errors.New("no such thread")
 
 // task is a thread that a walker lists.

@@ -31,7 +31,7 @@ func Examine(o Options) []Fact {
 		hostCollectors(o.Host), sampleCollectors(o.Sample), speed(o))
 }
 
-// Machine returns the facts that stand in the files of a machine.
+// Machine returns the facts that the files of a machine hold.
 func Machine(root fs.FS) []Fact {
 	return slices.Concat(hardware(root), cgroups(root), kernel(root), capabilities(root), counters(root))
 }

@@ -19,7 +19,7 @@ func openEvent(attribute unix.PerfEventAttr, pid, cpu int) error {
 	return unix.Close(fd)
 }
 
-// tracepoint opens one that recorders of scheduling stand on, for all processes.
+// tracepoint opens one that recorders of scheduling need, for all processes.
 func tracepoint(root fs.FS) Fact {
 	f := Fact{Topic: sensorTopic, Name: "tracepoint"}
 	status, costs := withoutTracepoints(root)

@@ -14,7 +14,7 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// counter is what became of what the model computed, as the recorder of tensors counted it, and why recording ended.
+// counter is the outcome of what the model computed, as the recorder of tensors counted it, and why recording ended.
 type counter struct {
 	run      *run
 	recorder *capture.Recorder // nil until the first context
@@ -23,7 +23,7 @@ type counter struct {
 	taken    *taken            // nil before the program has started
 }
 
-// totals is what the recorder counted so far.
+// totals returns what the recorder counted so far.
 func (c *counter) totals() capture.Use {
 	if c.recorder == nil {
 		return capture.Use{}

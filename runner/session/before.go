@@ -24,7 +24,7 @@ import (
 type Start struct {
 	// Tokens is how many tokens of the recording come before. The zero value is the beginning.
 	Tokens int64
-	// Idle says that every sequence is empty there, as at the beginning.
+	// Idle is true if every sequence is empty there, as at the beginning.
 	Idle bool
 }
 
@@ -254,7 +254,7 @@ func (c *catcher) replayExecution(e *stream.Execution) error {
 }
 
 // renumbered gives the reports of a program that begins in the middle the numbers that it would have if it had begun at
-// the beginning. Numbers of graphs go on behind those that were there: a program that was not interrupted may have
+// the beginning. Numbers of graphs continue behind those that were there: a program that was not interrupted may have
 // had fewer.
 type renumbered struct {
 	ggmlhooks.Sink

@@ -69,7 +69,7 @@ func (c *checkpoints) begin(r *run, g *segment) error {
 	return c.write(g.stream, c.next())
 }
 
-// Settings are the settings that a run must have to be the same one, as they stand in a checkpoint.
+// Settings are the settings that a run must have to be the same one, as stored in a checkpoint.
 func Settings(t *config.Tap) map[string]any {
 	settings := map[string]any{}
 	for key, s := range t.Echo().Settings {
@@ -123,7 +123,7 @@ func (c *checkpoints) writeIfDue(w *stream.Writer, changed bool) error {
 	return nil
 }
 
-// next is a checkpoint of what has been counted.
+// next returns a checkpoint of what has been counted.
 func (c *checkpoints) next() rundir.Checkpoint {
 	next := c.stamp
 	next.TotalTokens, next.FirstToken, next.Tokens = c.count, c.count-int64(len(c.fresh)), c.fresh

@@ -27,7 +27,7 @@ var errStopped = errors.New("recording was stopped by a command")
 // stopTime is how long a stop waits for the end of a graph that is being captured.
 const stopTime = 10 * time.Second
 
-// steering takes commands while a run goes on. It is the sink between the reader and the session's, and follows
+// steering takes commands while a run is live. It is the sink between the reader and the session's, and follows
 // which selection each execution goes by. It is for the goroutine that reads the tap.
 type steering struct {
 	ggmlhooks.Sink // the session's
@@ -212,7 +212,7 @@ func (st *steering) answer(r control.Request) control.Answer {
 	return control.Answer{OK: true, Status: &status}
 }
 
-// execute does what a request asks for, and writes it down.
+// execute executes a request and records it.
 func (st *steering) execute(r control.Request) error {
 	if !st.stopBy.IsZero() && r.Command != control.CommandStatus {
 		return errors.New("the recording is being stopped: nothing can be changed any more")

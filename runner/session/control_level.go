@@ -32,7 +32,7 @@ type leveled struct {
 	level     resource.Level
 }
 
-// next is the level that a request asks for; "": none.
+// next returns the level that a request asks for; "": none.
 func (l *levels) next(r control.Request) string {
 	switch {
 	case r.Command == control.CommandEnable && l.now != "":

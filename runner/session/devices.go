@@ -73,7 +73,7 @@ func openDevices(library string, root fs.FS) *devices {
 	return d
 }
 
-// sample is a goroutine.
+// sample returns a goroutine.
 func (d *devices) sample() {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
@@ -153,7 +153,7 @@ func (d *devices) full() bool {
 	return len(d.taken.GPUs) >= maxReadings || len(d.taken.Zones) >= maxReadings
 }
 
-// appendReadings is [oplog.Options].Devices.
+// appendReadings implements [oplog.Options].Devices.
 func (d *devices) appendReadings(to *oplog.Readings) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -136,8 +136,8 @@ func (r *room) check() error {
 		r.tap.Out, present.Bytes(uint64(free)), present.Bytes(uint64(floor)))
 }
 
-// reserve is room on the disk that is kept for sealing the run when nothing else fits any more: a file without a
-// name, that vanishes with this process.
+// reserve is disk space kept free for sealing the run on a full disk: an unnamed file, which the kernel removes when
+// this process ends.
 type reserve struct {
 	file *os.File
 	size int64

@@ -132,7 +132,7 @@ func (t *twice) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// summaryText say what was written, and what was lost.
+// summaryText returns the line of the summary: events written and lost.
 func (e *events) summaryText() string {
 	use := e.use()
 	text := fmt.Sprintf("events    %d, %s", use.Events, present.Bytes(uint64(use.Bytes)))

@@ -93,7 +93,7 @@ type fed struct {
 	before <-chan struct{} // closed when the stream before has ended
 	ended  chan struct{}
 	begun  bool
-	held   []byte // frames of the beginning, while the stream before goes on
+	held   []byte // frames of the beginning, while the stream before continues
 }
 
 // maxHeld is how much of a stream's beginning is held. What exceeds it waits.
@@ -183,7 +183,7 @@ func (f *feed) send(frames []byte) {
 }
 
 // limitWaits gives the consumer a limited time for each of what still comes: the program has ended, and nothing else
-// may wait for ever.
+// may wait forever.
 func (f *feed) limitWaits() {
 	if f == nil {
 		return

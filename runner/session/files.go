@@ -147,7 +147,7 @@ func (f *files) next(number int) (*segment, error) {
 }
 
 // rotate begins a new segment when the current one is as large or as old as it shall become, nothing is half written,
-// and the segment before is sealed. The new one gets the requests that are going on.
+// and the segment before is sealed. The new one gets the open requests.
 func (f *files) rotate(requests func(*segment) error) error {
 	if f.counter.halted != nil || !f.split() {
 		return nil

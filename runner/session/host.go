@@ -241,7 +241,7 @@ func (h *hostSide) use() hostUse {
 	return use
 }
 
-// summaryText say what was written.
+// summaryText reports what was written.
 func (h *hostSide) summaryText() string {
 	var parts []string
 	for _, l := range h.lines {

@@ -66,8 +66,8 @@ func newMoves(tap *config.Tap, h *hostSide) *moves {
 		buffers: map[uint64]*place{}, sums: map[place]*resource.DeviceMoves{}}
 }
 
-// hostOf is the name of the host that a kind of buffers lies on, such as RPC0[10.0.0.2:50052]: the one whose agent has
-// the same address. It is "" where there is none.
+// hostOf returns the name of the host that a kind of buffers lies on, such as RPC0[10.0.0.2:50052]: the one whose agent
+// has the same address. It is "" where there is none.
 func (m *moves) hostOf(kind string) string {
 	_, endpoint, _ := strings.Cut(strings.TrimSuffix(kind, "]"), "[")
 	name, _, err := net.SplitHostPort(endpoint)
@@ -175,7 +175,7 @@ func (m *moves) use() []resource.OtherHost {
 	return otherHosts
 }
 
-// summaryText say how the hosts' clocks went, and what was moved.
+// summaryText reports how the hosts' clocks went, and what was moved.
 func (m *moves) summaryText() string {
 	var lines []string
 	for _, o := range m.use() {

@@ -17,7 +17,7 @@ type kv struct {
 	file io.WriteCloser // nil: there is none
 }
 
-// Close ends the lives that go on, and the file.
+// Close ends the lives that continue, and the file.
 func (k *kv) Close() error {
 	err := k.Recorder.Close()
 	if k.file != nil {
@@ -26,7 +26,7 @@ func (k *kv) Close() error {
 	return err
 }
 
-// summaryText say how the caches were used.
+// summaryText reports how the caches were used.
 func (k *kv) summaryText() string {
 	snapshot := k.Snapshot()
 	used, cells := 0, 0

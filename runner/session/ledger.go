@@ -49,7 +49,7 @@ func (a *accesses) use(t *ledger.Table) accessUse {
 	return accessUse{Ledger: a.Doubts(), Rows: a.Rows(), Bytes: t.Bytes(), Lost: lost, Source: "computed"}
 }
 
-// summaryText say how much was recorded.
+// summaryText reports how much was recorded.
 func (a *accesses) summaryText() string {
 	d := a.Doubts()
 	text := fmt.Sprintf("accesses  %d of %s, in %s", d.Accesses, present.Plural(d.Executions, "graph"),

@@ -109,7 +109,7 @@ func (o *output) AppendRequest(b ggmlhooks.RequestBegin) error {
 	return o.files.current.stream.AppendRequest(b)
 }
 
-// repeatRequests passes the requests that are going on to a segment that begins.
+// repeatRequests passes the requests that are continuing to a segment that begins.
 func (o *output) repeatRequests(g *segment) error {
 	for _, b := range o.requests {
 		if err := g.stream.AppendRequest(b); err != nil {
@@ -163,7 +163,7 @@ type speller struct {
 	mute   bool                   // no text
 }
 
-// text is the text of a token, where the run may hold it.
+// text returns the text of a token, where the run may hold it.
 func (s speller) text(ctx uint32, token int32) (string, bool) {
 	vocab := s.vocabs[ctx]
 	if vocab == nil || s.mute || token < 0 {

@@ -242,7 +242,7 @@ func (r *recorders) extend(m *rundir.Metadata) {
 	}
 }
 
-// summaryText say what was recorded, a line for each.
+// summaryText reports what was recorded, a line for each.
 func (r *recorders) summaryText() (lines []string) {
 	for _, p := range r.parts {
 		if p.words != nil {

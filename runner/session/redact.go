@@ -10,7 +10,7 @@ import (
 	"github.com/llamatap/llamatap/config"
 )
 
-// redacted stands in metadata.json where --tap-redact text took something out of the command line.
+// redacted replaces, in metadata.json, what --tap-redact text took something out of the command line.
 const redacted = "[redacted]"
 
 // textFlags are llama.cpp's flags whose value is text, or a file of text, and may look like anything: the value

@@ -36,7 +36,7 @@ func mappedModel(path string) (*gguf.File, error) {
 // Close writes the table and ends the file.
 func (r *regionMap) Close() error { return errors.Join(r.RegionRecorder.Close(), r.file.Close()) }
 
-// summaryText say how much of what was executed is in the map.
+// summaryText reports how much of what was executed is in the map.
 func (r *regionMap) summaryText() string {
 	regions, doubts := len(r.Map().Regions()), r.Doubts()
 	text := fmt.Sprintf("regions   %d of memory, used by %s", regions, present.Plural(doubts.Executions, "graph"))

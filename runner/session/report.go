@@ -31,7 +31,7 @@ type report struct {
 	early    bool // recording ended before the program, by a command
 }
 
-// account is what became of the run up to now: while it is recorded, of what the recorder has read; once its files
+// account is the outcome of the run up to now: while it is recorded, of what the recorder has read; once its files
 // are closed, of what they hold.
 func (r *report) account() *rundir.Account {
 	use := r.counter.totals()

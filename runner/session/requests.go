@@ -135,7 +135,7 @@ func (q *requests) tick() error {
 	return err
 }
 
-// Close hands on what goes on, completes the table, and lets the exporter send what is left, which may take
+// Close hands on what continues, completes the table, and lets the exporter send what is left, which may take
 // [otlp.FlushLimit].
 func (q *requests) Close() error {
 	err := errors.Join(q.Requests.Close(), q.table.Close())
@@ -163,7 +163,7 @@ func (q *requests) now() *kvcache.RequestsNow {
 	return now
 }
 
-// summaryText say how much of prompts was computed, and computed again.
+// summaryText reports how much of prompts was computed, and computed again.
 func (q *requests) summaryText() string {
 	e := &q.ended
 	text := fmt.Sprintf("requests  %d, of whose prompts %d tokens were cached and %d computed", e.Requests, e.Cached,
@@ -188,7 +188,7 @@ func (q *requests) summaryText() string {
 	return text
 }
 
-// exportWords say what became of spans, and whether the last metrics were sent.
+// exportWords report the outcome of spans, and whether the last metrics were sent.
 func (q *requests) exportWords() string {
 	c := q.export.Counts()
 	text := fmt.Sprintf("otlp      %s sent to %s", present.Plural(c.Spans, "span"), q.exported)

@@ -46,7 +46,7 @@ func (r *replay) advance() {
 	}
 }
 
-// repeated is what is done with something that may be kept already: compared, where same says whether it is what
+// repeated returns what is done with something that may be kept already: compared, where same says whether it is what
 // comes next. It reports whether it was. Where a commit stood depends on time; and so does whether something of a
 // warm-up was written.
 func (r *replay) repeated(what string, same func(stream.Item) bool) (bool, error) {

@@ -158,7 +158,7 @@ func (r *run) vanished() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// describe says of a stretch of the run what is known while it goes on.
+// describe says of a stretch of the run what is known while it continues.
 func (r *run) describe(use capture.Use) rundir.Metadata {
 	m := rundir.Metadata{
 		Version: rundir.MetadataVersion, Llamatap: r.o.Version, Ended: time.Now().UTC(), SealedBy: "collector",

@@ -121,7 +121,7 @@ func (s *sampler) removeUnkept() (err error) {
 	return err
 }
 
-// summaryText say what of requests stays.
+// summaryText reports what of requests stays.
 func (s *sampler) summaryText() string {
 	total, parts := int64(0), []string{}
 	for _, rule := range slices.Sorted(maps.Keys(s.use.Kept)) {

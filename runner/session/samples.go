@@ -148,7 +148,7 @@ func (r *samples) idle() error {
 	return r.rows.out.Tick(r.looked)
 }
 
-// label writes the samples of before a time. last says that nothing comes any more.
+// label writes the samples of before a time. last: no more executions follow.
 func (r *samples) label(upto int64, last bool) {
 	pid := int32(r.pid())
 	r.spaces.Gather()
@@ -249,7 +249,7 @@ func (r *samples) Close() error {
 	return errors.Join(r.set.Close(), r.queue.Close())
 }
 
-// summaryText say what was sampled, and lost.
+// summaryText reports what was sampled, and lost.
 func (r *samples) summaryText() string { return "samples   " + r.use().Words() }
 
 // use is what metadata.json says.

@@ -42,7 +42,7 @@ type segment struct {
 // empty reports whether nothing was recorded in the segment.
 func (g *segment) empty() bool { return g.appended.packets == 0 && g.place.Tokens == 0 }
 
-// bytes is what the segment's files hold, with what waits to be written at its largest.
+// bytes returns what the segment's files hold, with what waits to be written at its largest.
 func (g *segment) bytes() int64 {
 	if g.result != nil {
 		return g.dir.Size()

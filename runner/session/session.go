@@ -71,10 +71,10 @@ type Result struct {
 	Exit    collect.Exit
 	Dir     string // the run directory, "" if none was made
 	Summary Summary
-	// Incomplete says that the recording ended before the program did and nobody had asked for that, or could not
+	// Incomplete is true if the recording ended before the program did and nobody had asked for that, or could not
 	// be sealed, or samples are missing. What was the cause is printed to stderr.
 	Incomplete bool
-	// Lossy says that the account in Summary lacks something that nobody had asked to leave out.
+	// Lossy is true if the account in Summary lacks something that nobody had asked to leave out.
 	Lossy bool
 }
 
@@ -226,7 +226,7 @@ func (s *session) end() (Result, error) {
 // hungReason describes a program that [collect.Process] had to kill.
 const hungReason = "the program hung in its handler of Ctrl-C, and was killed 2 s after the second one"
 
-// failure is what Run reports. Where the program was to go on without its recording, it is printed, once, and is no
+// failure is what Run reports. Where the program was to continue without its recording, it is printed, once, and is no
 // failure of the program.
 func (s *session) failure(sealing error) error {
 	err := sealing

@@ -185,7 +185,7 @@ func (s *sink) idle() error {
 	return s.files.rotate(s.output.repeatRequests)
 }
 
-// halt ends writing for good: that of the collectors beside the tap, too. The tap goes on reporting what the model
+// halt ends writing for good: that of the collectors beside the tap, too. The tap continues reporting what the model
 // computes and copies nothing more, so that all that is missing is counted; what was recorded is made whole. Where
 // the tap's reports cannot be read any more, the tap is informed that nothing is recorded, and the program continues as
 // without it.
@@ -194,7 +194,7 @@ func (s *sink) halt(err error) {
 	if s.run.dir != nil && s.before.caughtUp() {
 		m := s.run.beginning()
 		m.Stopped = s.counter.stopped(nil)
-		// For who looks while the program goes on. Where a full disk has no room for it, the end says it.
+		// For who looks while the program continues. Where a full disk has no room for it, the end says it.
 		_ = s.run.dir.WriteJSON(rundir.MetadataName, m)
 	}
 	s.others.stopCollectors()

@@ -34,7 +34,7 @@ type Summary struct {
 	// Beside is what was recorded beside tensors, a line each.
 	Beside []string
 	Paths  []capture.Path // how tensors were captured
-	// limited says that --tap-device-memory was given, and not to stop the graph for each tensor.
+	// limited is true if --tap-device-memory was given, and not to stop the graph for each tensor.
 	limited bool
 	// Want is the rate in bytes of tensors per second below which the summary says what held the capture back; 0 =
 	// none.

@@ -123,9 +123,9 @@ func (t *taken) plan(interval, used, all time.Duration) {
 }
 
 // settle counts the intervals within a run whose first graph began and whose last one, as far as is known, ended then,
-// and returns their sum. This process reads reports later than the model writes them:
-// a later graph may still show that more of an interval belongs. Of one that goes on after the last graph, all may have
-// been taken before that; one that is mostly behind it says nothing.
+// and returns their sum. This process reads reports later than the model writes them: a later graph may still show
+// that more of an interval belongs. Of one that continues after the last graph, all may have been taken before that;
+// one that is mostly behind it says nothing.
 func (t *taken) settle(first, last int64) watched {
 	t.mu.Lock()
 	defer t.mu.Unlock()

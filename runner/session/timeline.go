@@ -19,7 +19,7 @@ type timeline struct {
 	mu     sync.Mutex
 	graphs []span // by begin
 	any    bool   // there was one
-	// trimmed says that there were graphs before the first of those that are remembered.
+	// trimmed is true if there were graphs before the first of those that are remembered.
 	trimmed bool
 }
 
@@ -180,7 +180,7 @@ func (t *timeline) decided() int64 {
 const neighbours = 16
 
 // moment says what was computed at a time. Of an access between two graphs that is what lies before the next one;
-// last says that there comes none.
+// last: no graph follows.
 func (t *timeline) moment(ns int64, last bool) sample.Moment {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -205,7 +205,7 @@ func (t *timeline) moment(ns int64, last bool) sample.Moment {
 	return m
 }
 
-// phaseBefore is the phase in front of a graph.
+// phaseBefore returns the phase before a graph.
 func (t *timeline) phaseBefore(next int, last bool) (memtrace.Phase, bool) {
 	switch {
 	case next == 0:

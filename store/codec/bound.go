@@ -11,7 +11,8 @@ import (
 	"github.com/klauspost/compress/fse"
 )
 
-// Metric is how the error of a row is measured that the codec Q keeps under its bound. The numbers stand in payloads.
+// Metric is how the error of a row is measured that the codec Q keeps under its bound. The numbers are stored in
+// payloads.
 type Metric uint8
 
 // The metrics, each relative to the row itself.

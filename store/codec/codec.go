@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// ID names a compression. The numbers stand in index files; never renumber them.
+// ID names a compression. The numbers are stored in index files; never renumber them.
 type ID uint8
 
 // The compressions.

@@ -2,7 +2,7 @@ package codec
 
 import "fmt"
 
-// DType is the type of stored elements. The numbers stand in index files; never renumber them.
+// DType is the type of stored elements. The numbers are stored in index files; never renumber them.
 type DType uint8
 
 // The element types, all little-endian.

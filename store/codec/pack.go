@@ -28,7 +28,7 @@ type lookSums struct {
 	exceptions [8]int32
 }
 
-// rowStatistics is what at most qGroup values are like.
+// rowStatistics returns the largest magnitude, the sum of squares and the exceptions of at most qGroup values.
 func rowStatistics(part []byte) (largest, squares float32, exceptions int) {
 	var s lookSums
 	lookPlain(part[lookVector(part, &s):], &s)

@@ -2,7 +2,7 @@ package label
 
 // Component is the part of a transformer (or state-space) layer that a node computes for. The tap infers it from
 // the graph: from the weight that the node reads, else from the node's own name, else from its consumer, else from
-// its source. The numbers are shared with cgo/tap and stand in index files; never renumber them.
+// its source. The numbers are shared with cgo/tap and stored in index files; never renumber them.
 type Component uint8
 
 // The components.
@@ -20,7 +20,7 @@ const (
 var componentNames = Names[Component]{What: "component",
 	All: []string{"other", "input", "attention", "mlp", "ssm", "residual", "output", "cache"}}
 
-// String returns the component's name as it stands in files.
+// String returns the component's name as written in files.
 func (c Component) String() string { return componentNames.Text(c) }
 
 // ParseComponent is the inverse of String.

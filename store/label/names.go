@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Names are the names of a type's values as they stand in files.
+// Names are the names of a type's values as written in files.
 type Names[T ~uint8] struct {
 	What string   // what has such a name, for errors, such as "phase"
 	All  []string // by value; "" where a value has none

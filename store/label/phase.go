@@ -1,7 +1,7 @@
 package label
 
-// Phase says what an execution of a graph, or one token row of it, was for. The numbers stand in index files; never
-// renumber them.
+// Phase says what an execution of a graph, or one token row of it, was for. The numbers are stored in index files;
+// never renumber them.
 type Phase uint8
 
 // The phases.
@@ -17,7 +17,7 @@ const (
 var phaseNames = Names[Phase]{What: "phase",
 	All: []string{"unknown", "setup", "maintenance", "prefill", "decode", "teardown"}}
 
-// String returns the phase's name as it stands in files.
+// String returns the phase's name as written in files.
 func (p Phase) String() string { return phaseNames.Text(p) }
 
 // ParsePhase is the inverse of String.

@@ -6,7 +6,7 @@ const NoLayer = -1
 // RowKind is what the rows of a node correspond to.
 type RowKind uint8
 
-// The row kinds. The numbers are shared with cgo/tap and stand in index files.
+// The row kinds. The numbers are shared with cgo/tap and stored in index files.
 const (
 	RowsNone    RowKind = iota // no dimension of the node runs over tokens
 	RowsTokens                 // one row per token of the micro-batch
@@ -15,7 +15,7 @@ const (
 
 var rowKindNames = [...]string{"none", "tokens", "outputs"}
 
-// String returns the row kind's name as it stands in files.
+// String returns the row kind's name as written in files.
 func (k RowKind) String() string { return rowKindNames[k] }
 
 // MarshalText writes the row kind's name.
@@ -34,7 +34,7 @@ type Row struct {
 	Request int32
 }
 
-// RequestCause is the evidence that a request begins. The numbers stand in index files; never renumber them.
+// RequestCause is the evidence that a request begins. The numbers are stored in index files; never renumber them.
 type RequestCause uint8
 
 // The causes.

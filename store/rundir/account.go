@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Account is what became of a run, or of a stretch of it: the one place from which its metadata, its summary and
+// Account is the outcome of a run, or of a stretch of it: the one place from which its metadata, its summary and
 // every reader take what was captured and lost, and what recording cost the model. Warm-ups and probes, which the
 // program threw away, stand in Setup alone.
 type Account struct {
@@ -30,7 +30,7 @@ type Amount struct {
 	Bytes   uint64 `json:"bytes"`
 }
 
-// EventAccount is what became of resource events.
+// EventAccount is the outcome of resource events.
 type EventAccount struct {
 	Written uint64            `json:"written"`
 	Rotated uint64            `json:"rotated,omitempty"` // of them, given back

@@ -17,7 +17,7 @@ const CheckpointSuffix = ".ckpt.json"
 // checkpointVersion is STRAP-LLM's, and ours.
 const checkpointVersion = 1
 
-// Checkpoint is a place that an interrupted run can be gone on from. The keys up to Tokens are STRAP-LLM's. There,
+// Checkpoint is a place that an interrupted run can be resumed from. The keys up to Tokens are STRAP-LLM's. There,
 // Tokens is the whole history, written again each time; here it is what came since the checkpoint
 // before, from FirstToken on, so that a checkpoint costs what is new.
 type Checkpoint struct {

@@ -254,7 +254,7 @@ func (s *Stopped) Missing() string {
 	return text
 }
 
-// RepairFound says that a repair found something missing that no account counts, such as lines of events or a table;
+// RepairFound is true if a repair found something missing that no account counts, such as lines of events or a table;
 // "" where none did.
 func (m *Metadata) RepairFound() string {
 	if m.Account == nil || m.Account.Lossy() || !m.Lossy || len(m.Repaired) == 0 {
@@ -264,7 +264,7 @@ func (m *Metadata) RepairFound() string {
 		"inspect' has what is there"
 }
 
-// Change is a command that a run was given while it went on.
+// Change is a command that a run was given while it continued.
 type Change struct {
 	Command   string   `json:"command"`
 	Tensors   []string `json:"tensors,omitempty"`

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Moved is what of a run left the disk of its recording for object storage: sealed segments and whole parts of tables
-// and events, each read back there first. The manifest lists them, and the copy in object storage has them.
+// Moved lists the files of a run that were moved to object storage to free the disk: sealed segments and complete parts
+// of tables and events. Each copy was read back before the file was removed. The manifest lists them too.
 type Moved struct {
 	To    string    `json:"to"`    // URL of the run's copy
 	Files []File    `json:"files"` // as the manifest lists them: parts, and for a segment its manifest
-	Bytes int64     `json:"bytes"` // that all of it took on the disk
-	First time.Time `json:"first"` // when something was moved first
-	Last  time.Time `json:"last"`  // and last
+	Bytes int64     `json:"bytes"` // freed on the disk
+	First time.Time `json:"first"` // time of the first move
+	Last  time.Time `json:"last"`  // time of the last move
 }
 
 // String describes what was moved.

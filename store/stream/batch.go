@@ -117,7 +117,7 @@ func (k *packer) trim(keep int64) {
 	}
 }
 
-// append appends one packet as it stands in the stream, and fills in what is known of it now.
+// append appends one packet as written in the stream, and fills in what is known of it now.
 func (k *packer) append(dst []byte, p *Packet, data []byte) ([]byte, error) {
 	start := len(dst)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.Name)))

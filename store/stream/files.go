@@ -86,7 +86,7 @@ func (f *files) sync() error {
 	return f.index.sync()
 }
 
-// releaseReserve lets the index have the room that is kept for the stream.
+// releaseReserve frees the disk space kept for the stream, so that the index can use it.
 func (f *files) releaseReserve() bool {
 	return f.stream.behind.settle() == nil && f.stream.ahead.release()
 }

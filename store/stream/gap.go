@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Gap says that something is missing in an index that [Repair] made.
+// Gap records that something is missing in an index that [Repair] made.
 type Gap struct {
 	Packet      uint64 // number of the first packet after it
 	Records     uint64 // records of the index that were lost here; 0 where it is not known how many

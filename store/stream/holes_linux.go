@@ -11,7 +11,7 @@ import (
 // its end.
 func nextData(f *os.File, at, size int64) (int64, error) { return seek(f, at, size, unix.SEEK_DATA) }
 
-// nextHole returns the end of the data that stands at a place of a file.
+// nextHole returns the end of the data at an offset of a file.
 func nextHole(f *os.File, at, size int64) (int64, error) { return seek(f, at, size, unix.SEEK_HOLE) }
 
 // seek is lseek. A file system that knows no holes has data everywhere.

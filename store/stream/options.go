@@ -6,7 +6,7 @@ import "github.com/llamatap/llamatap/store/codec"
 type Options struct {
 	Workers int         // goroutines that convert and compress; 0 = GOMAXPROCS
 	Codec   codec.ID    // compression of every packet
-	Bound   codec.Bound // what the codecs Q and QFSE promise of F32 rows; what is no F32 is packed with LZ4 then
+	Bound   codec.Bound // what the codecs Q and QFSE promise of F32 rows; other types are packed with LZ4 then
 	// element type for F32 tensors: F32, F16 or BF16; Raw (zero) = F16. Other types are stored as they are
 	DType codec.DType
 

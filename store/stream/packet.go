@@ -24,7 +24,7 @@ type Packet struct {
 	// is that of the bytes as Repair found them. Execution, tokens and times are unknown.
 	Rebuilt bool
 
-	Name       string // packet name as it stands in the stream: NODE, or NODE#2 …
+	Name       string // packet name as written in the stream: NODE, or NODE#2 …
 	Node       string // graph node's name
 	Op         string // ggml's op name
 	Occurrence int    // of this name and op in the graph, from 1
@@ -80,7 +80,7 @@ type Execution struct {
 	Rows       []label.Row
 }
 
-// Loss says that packets were not recorded, and why. Losses of one cause add up.
+// Loss records that packets were not recorded, and why. Losses of one cause add up.
 type Loss struct {
 	Cause     string
 	Packets   uint64

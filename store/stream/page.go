@@ -189,7 +189,7 @@ type placedExecution struct {
 	at   int32
 }
 
-// executions calls use with every execution's record, mu held, and then more, which says whether to go on: by their
+// executions calls use with every execution's record, mu held, and then more, which says whether to continue: by their
 // numbers, and those of one number in the order of the file. Pages whose numbers overlap are looked at together:
 // where contexts compute at once, these are few.
 func (p *pages) executions(use func(r record, at int64) error, more func() bool) error {

@@ -110,7 +110,7 @@ func (b *rebuilder) lose(records uint64) {
 	b.lost, b.done.Lost, b.missing.Records = true, true, b.missing.Records+records
 }
 
-// addRecord takes a sound record over; an empty one stands where some are missing.
+// addRecord copies a valid record; an empty one marks a gap.
 func (b *rebuilder) addRecord(x *index, r record) error {
 	switch r.kind {
 	case 0:
@@ -264,7 +264,7 @@ func (b *rebuilder) describe(p *Packet) (sound bool, err error) {
 	return true, nil
 }
 
-// maybePacket reports whether what stands at a place of a stream may be a packet's head: freshly allocated blocks of a
+// maybePacket reports whether what is at an offset of a stream may be a packet's head: freshly allocated blocks of a
 // disk, for one, are zeros.
 func maybePacket(p *Packet) bool {
 	if p.Name == "" || !utf8.ValidString(p.Name) {

@@ -197,7 +197,7 @@ func (r *repair) head(at int64) (p Packet, torn bool, err error) {
 	if err != nil || p.Offset >= 0 {
 		return p, false, err
 	}
-	p, _, err = foreignPacket(r.stream, math.MaxInt64, at) // as if the stream went on
+	p, _, err = foreignPacket(r.stream, math.MaxInt64, at) // as if the stream continued
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return Packet{Offset: at}, true, nil
 	}
@@ -286,7 +286,7 @@ func setAside(path, suffix string, from int64) (name string, err error) {
 // extent is a stretch of a file between holes.
 type extent struct{ at, end int64 }
 
-// extents returns where data stands in a file from a place on.
+// extents returns where data is in a file from an offset on.
 func extents(f *os.File, at int64) (all []extent, err error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -270,7 +270,7 @@ func (x *index) executionOf(exec uint64) (e Execution, found bool, err error) {
 	return e, found, err
 }
 
-// execution reads the execution whose record stands at a place.
+// execution reads the execution whose record is at an offset.
 func (x *index) execution(r record, at int64) (Execution, error) {
 	e, err := x.header.readExecution(r.payload)
 	for j := range e.Rows {
@@ -284,7 +284,7 @@ func (x *index) execution(r record, at int64) (Execution, error) {
 	return e, err
 }
 
-// request returns which request of a sequence an execution belongs to whose record stands at a place.
+// request returns which request of a sequence an execution belongs to whose record is at an offset.
 func (x *index) request(key requestKey, at int64) int32 {
 	begun := x.requests[key]
 	i := sort.Search(len(begun), func(i int) bool { return begun[i].at > at })

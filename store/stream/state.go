@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// StateLoad says that the program put back what it had saved of a context's memory: behind it, cells may hold what
+// StateLoad records that the program put back what it had saved of a context's memory: behind it, cells may hold what
 // no execution before it wrote there last. Of cells that a load left alone the index says nothing.
 type StateLoad struct {
 	Ctx    uint32

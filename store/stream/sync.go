@@ -11,7 +11,7 @@ import (
 // program's.
 type SyncPolicy uint8
 
-// The policies. Their numbers stand in index files.
+// The policies. Their numbers are stored in index files.
 const (
 	SyncNone     SyncPolicy = iota // when the file system does it, and at the end
 	SyncInterval                   // every so often
@@ -20,7 +20,7 @@ const (
 
 var syncPolicyNames = [...]string{"none", "interval", "token"}
 
-// String returns the policy's name as it stands in flags and files.
+// String returns the policy's name as written in flags and files.
 func (p SyncPolicy) String() string {
 	if int(p) < len(syncPolicyNames) {
 		return syncPolicyNames[p]

@@ -312,7 +312,7 @@ func (c *cursor) rows(v *Vector, at, rows, n int) error {
 	return nil
 }
 
-// blank is what stands where there is no value.
+// blank is the placeholder for a missing value.
 func (v *Vector) blank(from, end int) {
 	if v.Codes == nil {
 		clear(v.Ints[from:end])

@@ -108,7 +108,7 @@ type statistics struct {
 	nulls    int64  // -1: not reported
 }
 
-// pageHead is what stands before a page.
+// pageHead is the header before a page.
 type pageHead struct {
 	kind        int
 	raw, packed int

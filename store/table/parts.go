@@ -171,7 +171,7 @@ func (p *Parts) join() {
 	}
 }
 
-// openClosedParts takes notice of a file that was closed meanwhile.
+// openClosedParts opens parts whose file was closed since the last call.
 func (p *Parts) openClosedParts() {
 	if p.ending == nil {
 		return

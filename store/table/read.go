@@ -259,7 +259,7 @@ func (v *Values) add(part *Vector) {
 	}
 }
 
-// columnError is an error of a column.
+// columnError returns an error of a column.
 func columnError(name string, err error) error {
 	return fmt.Errorf("%w: column %s: %w", ErrTable, name, err)
 }

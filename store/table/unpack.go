@@ -45,7 +45,7 @@ func (p *pages) begin(from io.ReaderAt, size int64, c *chunkMeta) error {
 	return nil
 }
 
-// next reads the next page; its bytes are good until the next call. io.EOF says that there is none.
+// next reads the next page; its bytes are good until the next call. io.EOF means that there is none.
 func (p *pages) next() (h pageHead, body []byte, err error) {
 	for size := 256; ; size *= 4 { // heads are small, but statistics in them need not be
 		b, _ := p.in.Peek(min(size, p.in.Size()))

@@ -44,7 +44,7 @@ type Region struct {
 // Life is a row of kv_block_lifecycle.parquet.
 type Life struct {
 	Block, Layer, CellBytes, Cells int64
-	KV, Reason                     string // "" went on
+	KV, Reason                     string // "" continued
 	Alloc, Write, Read, Evict      int64
 	Writes, Reads                  int64
 }

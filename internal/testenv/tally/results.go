@@ -10,7 +10,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// An outcome is what became of a test; of two runs of one test the greater counts.
+// An outcome is how a test ended. If a test ran twice, the greater outcome counts.
 type outcome int
 
 const (

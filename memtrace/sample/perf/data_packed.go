@@ -79,7 +79,7 @@ func (p *packed) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// next is the next record.
+// next returns the next record.
 func (p *packed) next() ([]byte, error) {
 	for {
 		if len(p.met) > 0 {

@@ -21,7 +21,7 @@ const (
 	recordCompressed2  = 83
 )
 
-// stream reads the records of a file as they stand in it.
+// stream reads the records of a file as they appear in it.
 type stream struct {
 	in     *bufio.Reader
 	left   uint64 // of the section of data; a pipe's does not end
@@ -30,7 +30,7 @@ type stream struct {
 	stats  *FileStats
 }
 
-// next is the next record.
+// next returns the next record.
 func (s *stream) next() ([]byte, error) {
 	if !s.pipe && s.left < 8 {
 		return nil, io.EOF

@@ -67,7 +67,7 @@ func (t *traces) addRecord(kind uint32, raw []byte, events []Event) error {
 	return nil
 }
 
-// next is the next access of the trace that was begun; false: there are no more.
+// next returns the next access of the trace that was begun; false: there are no more.
 func (t *traces) next(a *memtrace.Access) (ok bool, err error) {
 	for len(t.ready) == 0 && t.size > 0 {
 		if err := t.read(); err != nil {

@@ -229,7 +229,7 @@ func (a *Attr) trailer(f *fields, s *Sample) {
 	}
 }
 
-// text is what stands before the first zero byte.
+// text returns the text before the first zero byte.
 func text(b []byte) []byte {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		return b[:i]

@@ -3,7 +3,7 @@ package perf
 import "fmt"
 
 // Ring walks over the records in a ring buffer, as the kernel fills it: positions count bytes since its beginning,
-// for ever, and a record may go on at the ring's begin.
+// forever, and a record may continue at the ring's begin.
 type Ring struct {
 	data []byte // a power of two
 	tail uint64 // of the next record

@@ -55,7 +55,7 @@ func (f *fields) two() (first, second uint32) {
 	return uint32(v), uint32(v >> 32)
 }
 
-// bytes is n bytes.
+// bytes reads n bytes.
 func (f *fields) bytes(n uint64) []byte {
 	if n > uint64(len(f.b)) {
 		f.bad = true
@@ -66,7 +66,7 @@ func (f *fields) bytes(n uint64) []byte {
 	return taken
 }
 
-// skipWords passes over n words.
+// skipWords skips n words.
 func (f *fields) skipWords(n uint64) {
 	if n > uint64(len(f.b))/8 {
 		f.bad = true
@@ -92,7 +92,7 @@ func (f *fields) read(format uint64) {
 	f.skipWords(n * (1 + each))
 }
 
-// regsSIMD is the bit of a sample's register ABI which says that vector registers follow the others.
+// regsSIMD is the bit of a sample's register ABI which is set if vector registers follow the others.
 const regsSIMD = 1 << 2
 
 // regs passes over the registers of a mask, whose number depends on whether there are any, and over those of

@@ -16,10 +16,10 @@ type Options struct {
 	Events []eventSpec
 	// Pages is how large the ring of each CPU is, in pages of memory, a power of two; 0 = 64.
 	Pages int
-	// Children says that child processes count too, and theirs: those that it has ([Descendants]), and those that
+	// Children is true if child processes count too, and theirs: those that it has ([Descendants]), and those that
 	// it will have.
 	Children bool
-	// UserOnly says that events of the kernel on behalf of the process do not count, which needs fewer rights.
+	// UserOnly is true if events of the kernel on behalf of the process do not count, which needs fewer rights.
 	UserOnly bool
 }
 
@@ -29,7 +29,7 @@ type eventSpec struct {
 	Attr Attr
 	// CPUs are those that the event is opened on; nil: all.
 	CPUs []int
-	// WithNext says that the event only counts, as the leader of a group with the next one: the auxiliary event of
+	// WithNext is true if the event only counts, as the leader of a group with the next one: the auxiliary event of
 	// some Intel CPUs.
 	WithNext bool
 }
@@ -46,11 +46,11 @@ type Stats struct {
 	WithoutAddress uint64
 }
 
-// ErrOpen says that an event cannot be opened on this machine, or with this user's rights. The error that wraps it
+// ErrOpen means that an event cannot be opened on this machine, or with this user's rights. The error that wraps it
 // names cause and remedy.
 var ErrOpen = errors.New("cannot sample")
 
-// ErrRing says that the kernel does not give this user a ring of that size; a smaller one may be had. It comes with
+// ErrRing means that the kernel does not give this user a ring of that size; a smaller one may be had. It comes with
 // ErrOpen.
 var ErrRing = errors.New("no ring of samples")
 

@@ -55,7 +55,7 @@ type cpuRing struct {
 // rights by default.
 const defaultPages = 64
 
-// endingStep is how long Wait waits where no ring can wake it: the process ends, or goes on without its first thread.
+// endingStep is how long Wait waits where no ring can wake it: the process ends, or continues without its first thread.
 const endingStep = 10 * time.Millisecond
 
 // rounds is how often threads are looked for that began meanwhile.
@@ -168,8 +168,8 @@ func (s *opener) open() error {
 	return nil
 }
 
-// fresh opens events for each thread that has none of its own. It returns how many there were. late says that they may
-// have inherited some.
+// fresh opens events for each thread that has none of its own. It returns how many there were. late: the
+// threads may have inherited some.
 func (s *opener) fresh(late bool) (fresh int, err error) {
 	pids := []int{s.o.PID}
 	if s.o.Children {
@@ -315,7 +315,7 @@ var countsLost = sync.OnceValue(func() bool {
 	return true
 })
 
-// lost is how many records of all events found no room. Those of threads that began later count with the thread
+// lost returns how many records of all events found no room. Those of threads that began later count with the thread
 // that they inherited the event from.
 func (s *Session) lost() (sum uint64) {
 	var b [8 * 3]byte // count, number, lost
@@ -449,7 +449,7 @@ func (s *Session) Wait(atMost time.Duration) (bool, error) {
 		if s.gone = !runs(s.pid); s.gone {
 			return false, ErrGone
 		}
-		time.Sleep(min(atMost, endingStep)) // its first thread has ended, others are about to, or go on
+		time.Sleep(min(atMost, endingStep)) // its first thread has ended, others are about to, or continue
 	}
 	return ready, nil
 }

@@ -69,7 +69,7 @@ func NewText(r io.Reader, o TextOptions) (*Text, error) {
 	return t, nil
 }
 
-// Stats is what was read until now.
+// Stats returns the counts of the records read so far.
 func (t *Text) Stats() FileStats { return t.stats }
 
 // Next reads the next access. After the last it returns io.EOF; if the text had lines, but no sample, an error that
@@ -152,7 +152,7 @@ func (t *Text) end(a *memtrace.Access) error {
 	return io.EOF
 }
 
-// next is the next line, without its end. A line that is too long is bad.
+// next returns the next line, without its end. A line that is too long is bad.
 func (t *Text) next() ([]byte, error) {
 	for {
 		line, err := t.in.ReadSlice('\n')

@@ -18,7 +18,7 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// The errors of a client. Each stands in a line that says what to do.
+// The errors of a client. Each is part of a line that states what to do.
 var (
 	ErrNoRun = errors.New("no run that can be controlled")
 	ErrEnded = errors.New("the run has ended")

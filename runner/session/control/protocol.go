@@ -25,7 +25,7 @@ const (
 	commandOff    = "off"    // capture nothing
 	CommandOn     = "on"     // capture what was asked for at the start
 	CommandFlush  = "flush"  // make everything recorded so far readable
-	CommandStop   = "stop"   // record no more and seal the run; the model goes on
+	CommandStop   = "stop"   // record no more and seal the run; the model continues
 
 	CommandLevel   = "level"   // record resource events at the level of the request, or none
 	CommandDisable = "disable" // record no resource events
